@@ -1,0 +1,54 @@
+// collectively(): one rank's exception becomes everybody's.
+#pragma once
+#include <exception>
+#include <new>
+#include <optional>
+#include <type_traits>
+
+#include "distrib/control.hpp"
+#include "kernels/error.hpp"
+
+namespace terrace {
+
+namespace detail {
+/// All ranks learn the lowest failing rank's error and throw it, agreed; returns when none failed.
+void agree(const Control& control, const std::optional<Error>& mine);
+}  // namespace detail
+
+/// Runs local work at a border (open, read, allocate, check options). When it throws on any rank,
+/// all ranks throw the error of the lowest failing rank. The work must hold no collective call that
+/// a failing rank would miss; an error that is agreed already passes through.
+template <class F>
+auto collectively(const Control& control, F&& work) {
+  std::optional<Error> mine;
+  using Result = std::invoke_result_t<F>;
+  std::conditional_t<std::is_void_v<Result>, std::optional<char>, std::optional<Result>> result;
+  try {
+    if constexpr (std::is_void_v<Result>) {
+      work();
+    } else {
+      result.emplace(work());
+    }
+  } catch (const Error& e) {
+    if (e.agreed()) throw;
+    mine = e;
+  } catch (const std::bad_alloc&) {
+    mine = Error(Exit::resources, "out of host memory; use more ranks or a smaller problem");
+  } catch (const std::exception& e) {
+    mine = Error(Exit::internal, e.what());
+  }
+  detail::agree(control, mine);
+  if constexpr (!std::is_void_v<Result>) return std::move(*result);
+}
+
+/// Throws the same error on every rank; for conditions that all ranks see alike.
+[[noreturn]] inline void fail_together(Exit code, const std::string& message) {
+  throw Error(code, message).as_agreed();
+}
+
+/// Throws Error(resources) on all ranks when the ranks of a host together ask for more memory than
+/// the host has free, or the ranks of a device for more than it has. Call before reading.
+/// bytes_device counts on the bound CUDA device, 0 on the CPU backend.
+void require_memory(const Control& control, Index bytes_host, Index bytes_device);
+
+}  // namespace terrace

@@ -1,0 +1,47 @@
+// RAII over MPI, and the last resort when one rank fails alone.
+#pragma once
+#include <functional>
+#include <string>
+
+#include "distrib/control.hpp"
+
+namespace terrace {
+
+/// Exactly one per process, first in main().
+class Session {
+ public:
+  Session(int* argc, char*** argv);  ///< MPI with MPI_THREAD_MULTIPLE
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+  [[nodiscard]] const Control& control() const { return *control_; }
+
+ private:
+  std::unique_ptr<Control> control_;
+};
+
+/// Runs body() on every rank and returns the process's exit code. An agreed Error (thrown by every
+/// rank) is printed once, by rank 0, as "terrace: message". Any other exception is a lonely failure:
+/// the rank prints itself and the cause and ends the whole job, so nobody waits for it.
+/// `on_agreed_error` runs on every rank before its exit code is returned.
+int guarded(const Control& control, const std::function<int()>& body,
+            const std::function<void(int code, const std::string& message)>& on_agreed_error = {});
+
+/// Ends the job on all ranks at once.
+[[noreturn]] void end_job(int exit_code, const std::string& message);
+
+/// Host name of this rank, MPI library version (one line).
+std::string host_name();
+std::string mpi_version();
+
+/// Binds this rank to a CUDA device by its local rank (round-robin over the devices seen). Throws an
+/// agreed Error(resources) when any rank sees no device.
+struct DeviceBinding {
+  int ordinal = 0;
+  std::string name, uuid;
+  bool shared = false;  ///< some device carries more than one rank: collectives go through the host
+  Index free_bytes = 0; ///< of the device, divided by the ranks on it
+};
+DeviceBinding bind_device(const Control& control);
+
+}  // namespace terrace

@@ -1,0 +1,114 @@
+// Matrices from HDF5, read in slices: every rank reads only the rows or columns it names, through
+// parallel HDF5, in collective pieces of bounded size.
+//
+// open_*() and read() are collective and throw agreed Errors: Exit::input with the file, the dataset
+// and the position (zero-based row, column) for NaN, Inf, bits other than 0 and 1, wrong shapes.
+// The pieces handed to a sink come in order, each a run of whole rows (or columns) of one of the
+// requested ranges; `position` counts within the concatenation of the requested ranges, which for
+// BlockCyclic::ranges(rank) is the slot.
+#pragma once
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "distrib/control.hpp"
+#include "distrib/layout.hpp"
+#include "io/location.hpp"
+
+namespace terrace::io {
+
+template <class T>
+using Sink = std::function<void(Index position, Index count, const T* data)>;
+
+struct InputFile;  // an open HDF5 file and dataset
+
+/// 2-D float64 (other numbers converted), or 1-D taken as one column.
+class DenseInput {
+ public:
+  [[nodiscard]] Index rows() const { return rows_; }
+  [[nodiscard]] Index columns() const { return columns_; }
+  [[nodiscard]] bool is_vector() const { return is_vector_; }  ///< 1-D in the file
+  [[nodiscard]] const Location& location() const { return location_; }
+  /// Rows of `ranges` of this rank (any number, disjoint or not, other ranks' may overlap).
+  /// data: count x columns(), row-major. Refuses NaN and Inf.
+  void read(const Control& control, std::span<const Range> ranges, const Sink<double>& sink) const;
+
+ private:
+  friend DenseInput open_dense(const Control&, const Location&);
+  Index rows_ = 0, columns_ = 0;
+  bool is_vector_ = false, column_major_ = false;
+  Location location_;
+  std::shared_ptr<InputFile> file_;
+};
+DenseInput open_dense(const Control& control, const Location& location);
+
+/// Symmetric band: (m+1) x n as SciPy's solveh_banded, lower or upper.
+class BandInput {
+ public:
+  [[nodiscard]] Index n() const { return n_; }
+  [[nodiscard]] Index half_bandwidth() const { return half_bandwidth_; }  ///< may exceed n - 1
+  [[nodiscard]] const Location& location() const { return location_; }
+  /// Columns of `ranges`. data: count columns of m+1 doubles, element d of column j is A[j+d, j];
+  /// zero where j+d >= n, whatever the file holds there. Refuses NaN and Inf inside the matrix.
+  void read(const Control& control, std::span<const Range> ranges, const Sink<double>& sink) const;
+
+ private:
+  friend BandInput open_band(const Control&, const Location&);
+  Index n_ = 0, half_bandwidth_ = 0;
+  bool upper_ = false;
+  Location location_;
+  std::shared_ptr<InputFile> file_;
+};
+BandInput open_band(const Control& control, const Location& location);
+
+/// Group with data, indices, indptr, attribute shape.
+class CsrInput {
+ public:
+  [[nodiscard]] Index rows() const { return rows_; }
+  [[nodiscard]] Index columns() const { return columns_; }
+  [[nodiscard]] Index nonzeros() const { return nonzeros_; }
+  [[nodiscard]] const Location& location() const { return location_; }
+  /// indptr[first .. first + count], count + 1 values. Collective. Checked to be monotone.
+  [[nodiscard]] std::vector<Index> row_pointers(const Control& control, Range rows) const;
+  /// Column indices and values of rows `rows`, as stored. Collective. Checked: column in range,
+  /// value finite (position named).
+  void entries(const Control& control, Range rows, std::vector<Index>& columns,
+               std::vector<double>& values) const;
+
+ private:
+  friend CsrInput open_csr(const Control&, const Location&);
+  Index rows_ = 0, columns_ = 0, nonzeros_ = 0;
+  Location location_;
+  std::shared_ptr<InputFile> file_;
+};
+CsrInput open_csr(const Control& control, const Location& location);
+
+/// Bit matrix in any of its file forms, delivered packed in words.
+class BitInput {
+ public:
+  [[nodiscard]] Index rows() const { return rows_; }
+  [[nodiscard]] Index columns() const { return columns_; }
+  [[nodiscard]] Index words() const { return ceil_div(columns_, 64); }  ///< words a row
+  [[nodiscard]] bool is_vector() const { return is_vector_; }
+  [[nodiscard]] const Location& location() const { return location_; }
+  /// data: count x words(), unused bits of the last word zero.
+  void read(const Control& control, std::span<const Range> ranges, const Sink<Word>& sink) const;
+
+ private:
+  friend BitInput open_bits(const Control&, const Location&);
+  enum class Form { words, bytes_little, bytes_big, plain };
+  Index rows_ = 0, columns_ = 0;
+  bool is_vector_ = false;
+  Form form_ = Form::words;
+  Location location_;
+  std::shared_ptr<InputFile> file_;
+};
+BitInput open_bits(const Control& control, const Location& location);
+
+enum class Kind { dense, band, csr, bits };
+/// Kind of the object at `location` (of the only fitting one when it names no path).
+Kind kind_of(const Control& control, const Location& location);
+
+}  // namespace terrace::io

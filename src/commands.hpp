@@ -1,0 +1,32 @@
+// Where the commands of the program are registered; one file a family under src/commands/.
+#pragma once
+#include <CLI/CLI.hpp>
+#include <functional>
+
+#include "src/run.hpp"
+
+namespace terrace {
+
+/// Filled while the command line is parsed; main() then runs `action` on every rank.
+struct Selected {
+  CommonOptions options;
+  std::string command;                 ///< "gf2 rref"
+  std::function<void(Run&)> action;    ///< throws Error; returning means exit 0
+};
+
+/// Adds -o, --backend, --report, ... to a solver's command.
+void add_common_options(CLI::App& command, CommonOptions& options);
+/// The input, rhs, output and reading rules shared by all: a matrix result needs -o.
+void require_output(const CommonOptions& options);
+
+void add_gf2_commands(CLI::App& app, Selected& selected);
+void add_band_commands(CLI::App& app, Selected& selected);
+void add_dense_commands(CLI::App& app, Selected& selected);
+void add_cg_command(CLI::App& app, Selected& selected);
+void add_generate_commands(CLI::App& app, Selected& selected);
+void add_convert_command(CLI::App& app, Selected& selected);
+void add_verify_command(CLI::App& app, Selected& selected);
+void add_bench_commands(CLI::App& app, Selected& selected);
+void add_info_command(CLI::App& app, Selected& selected);
+
+}  // namespace terrace

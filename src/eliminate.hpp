@@ -1,0 +1,50 @@
+// The panel pipeline: the one loop of three solvers, with one panel of look-ahead.
+#pragma once
+#include "distrib/context.hpp"
+#include "src/run.hpp"
+
+namespace terrace {
+
+/// A method of elimination: short members, each enqueueing work on the lane it is given. All ranks call
+/// all members with the same k, in the same order.
+///
+///   steps()                   number of panels
+///   choose(lane, k)           pivots of panel k (whose own columns are up to date): distributed
+///                             pivot search, or the owner's factorization
+///   share(lane, k)            bring panel k to all ranks: one grouped broadcast
+///   update_next(lane, k)      apply panel k to what choose(k + 1) reads
+///   update_rest(lane, k)      apply panel k to everything else
+///   stop(k)                   true on all ranks alike when panel k ended the elimination
+///                             (an outcome that travelled with the panel, or rank exhausted)
+template <class M, class B>
+concept Elimination = requires(M m, const Stream<B>& lane, Index k) {
+  { m.steps() } -> std::convertible_to<Index>;
+  m.choose(lane, k);
+  m.share(lane, k);
+  m.update_next(lane, k);
+  m.update_rest(lane, k);
+  { m.stop(k) } -> std::convertible_to<bool>;
+};
+
+/// choose(k + 1) runs beside update_rest(k). A method on row slices whose share(k) reads rows that
+/// update_rest(k - 1) still writes sets `static constexpr bool share_after_update = true`.
+template <class B, Elimination<B> M>
+void eliminate(Context<B>& context, M& method, Progress& progress) {
+  const Stream<B>&ahead = context.ahead, &bulk = context.bulk;
+  const Index steps = method.steps();
+  for (Index k = 0; k < steps; ++k) {
+    method.choose(ahead, k);
+    if (method.stop(k)) break;
+    if constexpr (M::share_after_update) ahead.wait(bulk.record());
+    method.share(ahead, k);
+    bulk.wait(ahead.record());
+    method.update_next(bulk, k);
+    ahead.wait(bulk.record());
+    method.update_rest(bulk, k);
+    progress.tick(double(k + 1));
+  }
+  ahead.synchronize();
+  bulk.synchronize();
+}
+
+}  // namespace terrace

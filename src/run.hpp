@@ -1,0 +1,96 @@
+// One command's run: common options, phases, report, progress.
+#pragma once
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "distrib/agree.hpp"
+#include "distrib/context.hpp"
+#include "io/output.hpp"
+
+namespace terrace {
+
+/// Options that every solver takes (the interface's names).
+struct CommonOptions {
+  std::string output, backend = "auto", report, progress = "auto", method, precision = "fp64";
+  std::string checkpoint, checkpoint_every, restart;
+  bool plan = false, no_check = false, quiet = false, force = false;
+  Index block = 0;  ///< 0: the method's choice
+  Index seed = 1;
+};
+
+/// Percent, rate and time left on stderr; rank 0 only. tick() is cheap and may be called often.
+class Progress {
+ public:
+  Progress(bool enabled, bool terminal);
+  void begin(const std::string& what, double total);  ///< total in units of tick()
+  void tick(double done);
+  void end();
+
+ private:
+  bool enabled_, terminal_;
+  std::string what_;
+  double total_ = 0;
+  std::chrono::steady_clock::time_point start_, last_;
+};
+
+/// State of the running command, the same on every rank.
+class Run {
+ public:
+  Run(const Session& session, CommonOptions options, std::string command, std::string command_line);
+
+  const Control& control;
+  CommonOptions options;
+  nlohmann::json report;  ///< the --report object; solvers fill n, method, block, result, ...
+  Progress progress;
+
+  /// Runs `work` and adds its wall seconds (the slowest rank's) to report["seconds"][name].
+  void phase(const std::string& name, const std::function<void()>& work);
+  [[nodiscard]] double seconds(const std::string& name) const;
+  /// One line on stdout from rank 0 unless --quiet.
+  void say(const std::string& line) const;
+  /// Sets report "rate" {value, unit}.
+  void rate(double value, const std::string& unit);
+  /// An outcome of the mathematics (exit 4): records report["status"] and throws the agreed Error.
+  [[noreturn]] void outcome(const std::string& status, const std::string& message);
+  /// Attributes of the output's `terrace` group: version, command line, ranks, backend, devices,
+  /// start time, seconds by phase, residual or certificate, and the inputs' names.
+  [[nodiscard]] io::Attributes attributes() const;
+  /// Notes an input for attributes(): key is "input", "rhs", "factor", "x0"; absolute path stored.
+  void note_input(const std::string& key, const io::Location& location);
+  /// Writes --report (rank 0). Called by main for success and failure alike.
+  void write_report(int exit_code, const std::string& message);
+
+  std::string command, command_line, start_time;
+  nlohmann::json inputs = nlohmann::json::object();
+
+ private:
+  std::chrono::steady_clock::time_point start_;
+};
+
+/// Which backend --backend names on this machine ("cpu" or "cuda"); agreed over the ranks.
+std::string resolve_backend(const Control& control, const std::string& option);
+
+/// The one jump from a backend's name to its type: body.template operator()<B>(Context<B>&).
+template <class Body>
+void with_backend(Run& run, Body&& body) {
+  const std::string name = resolve_backend(run.control, run.options.backend);
+  run.report["backend"] = name;
+  if constexpr (with_cuda) {
+    if (name == "cuda") {
+      Context<Cuda> context = make_context<Cuda>(run.control);
+      run.report["transport"] = context.comm.transport();
+      run.report["devices"] = run.control.gather_all(context.device.name);
+      body.template operator()<Cuda>(context);
+      return;
+    }
+  }
+  Context<Cpu> context = make_context<Cpu>(run.control);
+  run.report["transport"] = context.comm.transport();
+  run.report["devices"] = nlohmann::json::array();
+  body.template operator()<Cpu>(context);
+}
+
+}  // namespace terrace

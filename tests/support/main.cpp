@@ -1,0 +1,51 @@
+#define CATCH_CONFIG_RUNNER
+#include "tests/support/test.hpp"
+
+#include <fmt/core.h>
+
+#include "kernels/parallel.hpp"
+
+namespace {
+const terrace::Control* the_world = nullptr;
+}
+
+namespace terrace::test {
+
+const Control& world() { return *the_world; }
+bool everywhere(bool mine) { return world().reduce(Index(mine), Reduce::min) != 0; }
+
+template <class B>
+Context<B>* context() {
+  static std::optional<Context<B>> instance;
+  if (!instance) instance.emplace(make_context<B>(world()));
+  return &*instance;
+}
+template Context<Cpu>* context<Cpu>();
+#if TERRACE_WITH_CUDA
+template <>
+Context<Cuda>* context<Cuda>() {
+  static std::optional<Context<Cuda>> instance;
+  if (world().reduce(Index(cuda_device_count()), Reduce::min) == 0) {
+    if (world().rank() == 0) fmt::print("skipped: no CUDA device seen\n");
+    return nullptr;
+  }
+  if (!instance) instance.emplace(make_context<Cuda>(world()));
+  return &*instance;
+}
+#else
+template <>
+Context<Cuda>* context<Cuda>() {
+  return nullptr;
+}
+#endif
+
+}  // namespace terrace::test
+
+int main(int argc, char* argv[]) {
+  terrace::Session session(&argc, &argv);
+  the_world = &session.control();
+  return terrace::guarded(session.control(), [&] {
+    const int failed = Catch::Session().run(argc, argv);
+    return session.control().reduce(terrace::Index(failed != 0), terrace::Reduce::max) ? 1 : 0;
+  });
+}

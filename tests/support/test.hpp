@@ -1,0 +1,26 @@
+// Catch2 under MPI: one session, verdicts agreed over the ranks before they are asserted.
+#pragma once
+#if TERRACE_CATCH_MAJOR >= 3
+#include <catch2/catch_all.hpp>
+#else
+#include <catch2/catch.hpp>
+#endif
+#include <optional>
+
+#include "distrib/context.hpp"
+
+namespace terrace::test {
+
+/// The world of this test run.
+const Control& world();
+/// True when `mine` holds on every rank.
+bool everywhere(bool mine);
+/// A context on backend B; for Cuda nullptr (and a line saying so) where no device is seen.
+template <class B>
+Context<B>* context();
+
+}  // namespace terrace::test
+
+/// Asserts on all ranks alike; never leaves a rank alone before a collective call.
+#define REQUIRE_ALL(condition) REQUIRE(terrace::test::everywhere(static_cast<bool>(condition)))
+#define CHECK_ALL(condition) CHECK(terrace::test::everywhere(static_cast<bool>(condition)))
