@@ -1,0 +1,5 @@
+terrace_test(kernels/stream RANKS 1)
+set_property(TEST kernels/stream.1 APPEND PROPERTY ENVIRONMENT TERRACE_THREADS=3)
+terrace_test(distrib/layout RANKS 1)
+terrace_test(distrib/communicator RANKS 1 2 3 5)
+add_test(NAME layers COMMAND ${CMAKE_COMMAND} -DROOT=${PROJECT_SOURCE_DIR} -P ${CMAKE_CURRENT_LIST_DIR}/layers.cmake)
