@@ -82,12 +82,14 @@ void band_update(const Stream<Cpu>&, BandShape, Index rows, View<const double, C
 void band_update(const Stream<Cuda>&, BandShape, Index rows, View<const double, Cuda> panel,
                  Index first, Index step, Index count, View<double, Cuda> tiles);
 
-/// One step of L Y = B: y (w x nrhs) := L^-1 y with the diagonal block, then
+/// One step of L Y = B: y (w x nrhs) := L^-1 (y + arrived) with the diagonal block, then
 /// below (rows x nrhs) -= panel y. 2 (reach + w/2) w nrhs flops; reads the tile column once.
 void band_forward(const Stream<Cpu>&, BandShape, Index rows, View<const double, Cpu> tile,
-                  Index nrhs, View<double, Cpu> y, View<double, Cpu> below);
+                  Index nrhs, View<const double, Cpu> arrived, View<double, Cpu> y,
+                  View<double, Cpu> below);
 void band_forward(const Stream<Cuda>&, BandShape, Index rows, View<const double, Cuda> tile,
-                  Index nrhs, View<double, Cuda> y, View<double, Cuda> below);
+                  Index nrhs, View<const double, Cuda> arrived, View<double, Cuda> y,
+                  View<double, Cuda> below);
 
 /// One step of L^T X = Y: x (w x nrhs) := L^-T (x - panel^T below).
 void band_backward(const Stream<Cpu>&, BandShape, Index rows, View<const double, Cpu> tile,

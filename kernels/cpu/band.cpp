@@ -135,9 +135,11 @@ void band_update(const Stream<Cpu>& stream, BandShape s, Index rows, View<const 
 }
 
 void band_forward(const Stream<Cpu>& stream, BandShape s, Index rows, View<const double, Cpu> tile,
-                  Index nrhs, View<double, Cpu> y, View<double, Cpu> below) {
+                  Index nrhs, View<const double, Cpu> arrived, View<double, Cpu> y,
+                  View<double, Cpu> below) {
   stream.run([=] {
     const Index w = s.width, ld = s.reach;
+    for (Index i = 0; i < w * nrhs; ++i) y.data[i] += arrived.data[i];
     if (nrhs == 1)
       cblas_dtrsv(CblasColMajor, CblasLower, CblasNoTrans, CblasNonUnit, as_int(w), tile.data,
                   as_int(ld), y.data, 1);
