@@ -121,8 +121,8 @@ void band_update(const Stream<Cpu>& stream, BandShape s, Index rows, View<const 
       const double* right = panel.data + top;
       if (top >= rows) return;
       if (piece == 0) {
-        cblas_dsyrk(CblasColMajor, CblasLower, CblasNoTrans, as_int(w), as_int(w), -1.0, right,
-                    as_int(s.reach), 1.0, tile, as_int(s.reach));
+        cblas_dsyrk(CblasColMajor, CblasLower, CblasNoTrans, as_int(std::min(w, rows - top)),
+                    as_int(w), -1.0, right, as_int(s.reach), 1.0, tile, as_int(s.reach));
         return;
       }
       const Index from = top + w + (piece - 1) * chunk, to = std::min(rows, from + chunk);
