@@ -207,8 +207,10 @@ TEST_CASE("bits of the CPU factor and solution do not depend on the number of ra
       fill_tiles(who, a, k.n, k.m, entry);
       REQUIRE(band_cholesky(who, a, work, progress) == 0);
       x = band_vectors<Cpu>(who, shape, k.nrhs);
-      upload(who.ahead, x.data.view(),
-             own_rows(x.rows, who.rank(), k.n, k.nrhs, known_solution(k.n, k.nrhs)).data());
+      const std::vector<double> b =
+          own_rows(x.rows, who.rank(), k.n, k.nrhs, known_solution(k.n, k.nrhs));
+      upload(who.ahead, x.data.view(), b.data());
+      who.ahead.synchronize();
       band_substitute(who, a, x, progress);
     };
     BandTiles<Cpu> together, single;
