@@ -66,10 +66,4 @@ void gather(const Stream<Cpu>&, View<const Index, Cpu> index, View<const double,
 void gather(const Stream<Cuda>&, View<const Index, Cuda> index, View<const double, Cuda> from,
             View<double, Cuda> to);
 
-/// Reads `data` once and adds it into result[0]: the measure of the memory's read rate.
-void read_all(const Stream<Cpu>&, View<const double, Cpu> data, View<double, Cpu> result,
-              const SumSpace<Cpu>& space);
-void read_all(const Stream<Cuda>&, View<const double, Cuda> data, View<double, Cuda> result,
-              const SumSpace<Cuda>& space);
-
 }  // namespace terrace

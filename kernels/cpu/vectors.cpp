@@ -51,18 +51,6 @@ void direct(double beta, const double* r, const double* d, double* p, Index coun
     for (Index i = 0; i < count; ++i) p[i] = r[i] + beta * p[i];
 }
 
-TERRACE_VECTOR_CLONES
-double add_all(const double* data, Index count) {
-  double s[16] = {};
-  Index i = 0;
-  for (; i + 16 <= count; i += 16)
-    for (int k = 0; k < 16; ++k) s[k] += data[i + k];
-  for (; i < count; ++i) s[0] += data[i];
-  double total = 0;
-  for (double v : s) total += v;
-  return total;
-}
-
 const double* at(View<const double, Cpu> v, Index i) { return v.size > 0 ? v.data + i : nullptr; }
 
 }  // namespace
@@ -115,16 +103,6 @@ void gather(const Stream<Cpu>& stream, View<const Index, Cpu> index, View<const 
   stream.run([=] {
     parallel_ranges(index.size, grain_least, [&](Index begin, Index end) {
       for (Index i = begin; i < end; ++i) to.data[i] = from.data[index.data[i]];
-    });
-  });
-}
-
-void read_all(const Stream<Cpu>& stream, View<const double, Cpu> data, View<double, Cpu> result,
-              const SumSpace<Cpu>& space) {
-  const SumTarget<Cpu> sums = sums_to(space, result);
-  stream.run([=] {
-    sum_pieces(data.size, piece_grain(data.size, 65536), sums, [&](Index from, Index to) {
-      return Pair{add_all(data.data + from, to - from), 0};
     });
   });
 }

@@ -1,0 +1,2 @@
+#include "src/bench/bench.hpp"
+namespace terrace { void add_bench_cg(CLI::App&, Selected&) {} }
