@@ -14,7 +14,8 @@ enum class Reduce { sum, min, max, bit_xor, bit_or };
 /// A group of ranks. Copies share the communicator. Every member call is collective.
 class Control {
  public:
-  Control();  ///< a private duplicate of MPI_COMM_WORLD; needs a Session
+  Control();                            ///< a private duplicate of MPI_COMM_WORLD; needs a Session
+  [[nodiscard]] static Control self();  ///< this rank alone
   [[nodiscard]] int rank() const;
   [[nodiscard]] int size() const;
   [[nodiscard]] int local_rank() const;  ///< number among the ranks of this host
@@ -33,6 +34,7 @@ class Control {
   [[nodiscard]] State& state() const { return *state_; }  ///< distrib/mpi.hpp
 
  private:
+  explicit Control(std::shared_ptr<State> state) : state_(std::move(state)) {}
   std::shared_ptr<State> state_;
 };
 

@@ -16,11 +16,7 @@ struct View {
 
   [[nodiscard]] View slice(Index from, Index count) const { return {data + from, count}; }
   // NOLINTNEXTLINE(google-explicit-constructor)
-  operator View<const T, B>() const
-    requires(!std::is_const_v<T>)
-  {
-    return {data, size};
-  }
+  operator View<const T, B>() const requires(!std::is_const_v<T>) { return {data, size}; }
 };
 
 namespace detail {
@@ -87,7 +83,8 @@ class PinnedBuffer {
  public:
   PinnedBuffer() = default;
   explicit PinnedBuffer(Index size)
-      : data_(size > 0 ? static_cast<T*>(detail::allocate_pinned(size * Index(sizeof(T)))) : nullptr),
+      : data_(size > 0 ? static_cast<T*>(detail::allocate_pinned(size * Index(sizeof(T))))
+                       : nullptr),
         size_(size) {}
   PinnedBuffer(PinnedBuffer&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
@@ -142,5 +139,7 @@ void copy_rows(const Stream<B>& stream, T* to, Index to_ld, const T* from, Index
 /// Bytes of host memory this process may still take (free memory of the host, of its control group
 /// and of its resource limits; not divided among ranks).
 Index available_host_bytes();
+/// True when a resource limit of this process, not the host's memory, is what binds.
+bool process_memory_is_limited();
 
 }  // namespace terrace

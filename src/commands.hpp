@@ -10,12 +10,14 @@ namespace terrace {
 /// Filled while the command line is parsed; main() then runs `action` on every rank.
 struct Selected {
   CommonOptions options;
-  std::string command;                 ///< "gf2 rref"
-  std::function<void(Run&)> action;    ///< throws Error; returning means exit 0
+  std::string command;               ///< "gf2 rref"
+  std::function<void(Run&)> action;  ///< throws Error; returning means exit 0
 };
 
 /// Adds -o, --backend, --report, ... to a solver's command.
 void add_common_options(CLI::App& command, CommonOptions& options);
+/// Refuses what this version does not offer yet; exit 2.
+void check_common_options(const CommonOptions& options);
 /// The input, rhs, output and reading rules shared by all: a matrix result needs -o.
 void require_output(const CommonOptions& options);
 

@@ -67,6 +67,7 @@ class Run {
   nlohmann::json inputs = nlohmann::json::object();
 
  private:
+  void inject_fault(const std::string& phase) const;
   std::chrono::steady_clock::time_point start_;
 };
 

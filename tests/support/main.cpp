@@ -14,30 +14,31 @@ namespace terrace::test {
 const Control& world() { return *the_world; }
 bool everywhere(bool mine) { return world().reduce(Index(mine), Reduce::min) != 0; }
 
-template <class B>
-Context<B>* context() {
-  static std::optional<Context<B>> instance;
-  if (!instance) instance.emplace(make_context<B>(world()));
-  return &*instance;
-}
-template Context<Cpu>* context<Cpu>();
-#if TERRACE_WITH_CUDA
-template <>
-Context<Cuda>* context<Cuda>() {
-  static std::optional<Context<Cuda>> instance;
-  if (world().reduce(Index(cuda_device_count()), Reduce::min) == 0) {
-    if (world().rank() == 0) fmt::print("skipped: no CUDA device seen\n");
-    return nullptr;
+namespace {
+template <bool present>
+Context<Cuda>* device_context() {
+  if constexpr (present) {
+    static std::optional<Context<Cuda>> instance;
+    if (world().reduce(Index(cuda_device_count()), Reduce::min) > 0) {
+      if (!instance) instance.emplace(make_context<Cuda>(world()));
+      return &*instance;
+    }
   }
-  if (!instance) instance.emplace(make_context<Cuda>(world()));
-  return &*instance;
-}
-#else
-template <>
-Context<Cuda>* context<Cuda>() {
+  if (world().rank() == 0) fmt::print("skipped: no CUDA device seen\n");
   return nullptr;
 }
-#endif
+}  // namespace
+
+template <>
+Context<Cpu>* context<Cpu>() {
+  static std::optional<Context<Cpu>> instance;
+  if (!instance) instance.emplace(make_context<Cpu>(world()));
+  return &*instance;
+}
+template <>
+Context<Cuda>* context<Cuda>() {
+  return device_context<with_cuda>();
+}
 
 }  // namespace terrace::test
 

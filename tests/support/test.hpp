@@ -18,6 +18,10 @@ bool everywhere(bool mine);
 /// A context on backend B; for Cuda nullptr (and a line saying so) where no device is seen.
 template <class B>
 Context<B>* context();
+template <>
+Context<Cpu>* context<Cpu>();
+template <>
+Context<Cuda>* context<Cuda>();
 
 }  // namespace terrace::test
 

@@ -1,0 +1,73 @@
+#include "distrib/agree.hpp"
+
+#include <fmt/core.h>
+
+#include <map>
+
+#include "distrib/session.hpp"
+#include "kernels/buffer.hpp"
+
+namespace terrace {
+
+void detail::agree(const Control& control, const std::optional<Error>& mine) {
+  const Index first = control.reduce(Index(mine ? control.rank() : control.size()), Reduce::min);
+  if (first == control.size()) return;
+  Index code = mine ? Index(mine->code()) : 0;
+  control.broadcast(&code, sizeof code, int(first));
+  const std::string message = control.broadcast(mine ? mine->what() : "", int(first));
+  throw Error(Exit(code), message).as_agreed();
+}
+
+namespace {
+
+std::string size_text(Index bytes) {
+  return fmt::format("{:.2f} GiB", double(bytes) / 1073741824.0);
+}
+
+/// Sum of `wanted` over the ranks with this rank's `key`, and the least `free` among them.
+void check_shares(const Control& control, const std::string& key, Index wanted, Index free,
+                  const char* what) {
+  const auto keys = control.gather_all(key);
+  const auto wants = control.gather_all(wanted);
+  const auto frees = control.gather_all(free);
+  std::map<std::string, std::pair<Index, Index>> places;
+  for (std::size_t r = 0; r < keys.size(); ++r) {
+    auto [it, fresh] = places.try_emplace(keys[r], 0, frees[r]);
+    it->second.first += wants[r];
+    it->second.second = std::min(it->second.second, frees[r]);
+  }
+  for (const auto& [place, need] : places)
+    if (need.first > need.second)
+      fail_together(
+          Exit::resources,
+          fmt::format("not enough {}: {} needed, {} free; {}; use more ranks or hosts, or a "
+                      "smaller problem (--plan shows the memory of each rank)",
+                      what, size_text(need.first), size_text(need.second), place));
+}
+
+}  // namespace
+
+void require_memory(const Control& control, Index bytes_host, Index bytes_device) {
+  const Index free = available_host_bytes();
+  // A limit of the process itself binds each rank alone; the host's memory binds their sum.
+  const Index short_rank =
+      control.reduce(Index(bytes_host > free ? control.rank() : control.size()), Reduce::min);
+  if (short_rank < control.size()) {
+    const auto wants = control.gather_all(bytes_host), frees = control.gather_all(free);
+    fail_together(
+        Exit::resources,
+        fmt::format("not enough host memory: rank {} needs {}, {} free; use more ranks or "
+                    "hosts, or a smaller problem (--plan shows the memory of each rank)",
+                    short_rank, size_text(wants[short_rank]), size_text(frees[short_rank])));
+  }
+  const bool limited = process_memory_is_limited();
+  check_shares(control, limited ? fmt::format("rank {}", control.rank()) : "host " + host_name(),
+               bytes_host, free, "host memory");
+  if (control.reduce(bytes_device, Reduce::max) > 0) {
+    const DeviceInfo device = current_cuda_device();
+    check_shares(control, "device " + device.uuid, bytes_device, device.free_bytes,
+                 "device memory");
+  }
+}
+
+}  // namespace terrace

@@ -1,0 +1,241 @@
+// Communicator<Cuda>: NCCL where every rank has a GPU of its own, staged through the host
+// otherwise.
+#include <nccl.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "distrib/agree.hpp"
+#include "distrib/communicator.hpp"
+#include "distrib/communicator_host.hpp"
+#include "distrib/context.hpp"
+#include "kernels/error.hpp"
+
+namespace terrace {
+namespace {
+
+void check_nccl(ncclResult_t code, const char* call) {
+  if (code != ncclSuccess && code != ncclInProgress)
+    throw Error(Exit::fault, std::string(call) + " failed: " + ncclGetErrorString(code) + " (" +
+                                 ncclGetLastError(nullptr) + ")");
+}
+ncclDataType_t nccl_type(DataType type) {
+  switch (type) {
+    case DataType::f64:
+      return ncclFloat64;
+    case DataType::i64:
+      return ncclInt64;
+    case DataType::u64:
+      return ncclUint64;
+    case DataType::bytes:
+      return ncclUint8;
+  }
+  return ncclUint8;
+}
+ncclRedOp_t nccl_op(Reduce op) {
+  switch (op) {
+    case Reduce::sum:
+      return ncclSum;
+    case Reduce::min:
+      return ncclMin;
+    case Reduce::max:
+      return ncclMax;
+    default:
+      throw Error(Exit::internal, "NCCL has no bit reductions");
+  }
+}
+cudaStream_t native(const Stream<Cuda>& stream) {
+  return static_cast<cudaStream_t>(stream.native());
+}
+
+}  // namespace
+
+template <>
+struct Communicator<Cuda>::State : MpiLane {
+  State(const Control& control, bool staged) : MpiLane(control) {
+    if (staged || size == 1) return;
+    ncclUniqueId id{};
+    if (rank == 0) check_nccl(ncclGetUniqueId(&id), "ncclGetUniqueId");
+    control.broadcast(&id, sizeof id, 0);
+    check_nccl(ncclCommInitRank(&nccl, size, id, rank), "ncclCommInitRank");
+  }
+  ~State() {
+    if (nccl) ncclCommDestroy(nccl);
+  }
+  /// Staging memory number `which`, at least `bytes`; grows only.
+  char* stage(int which, Index bytes) {
+    PinnedBuffer<char>& buffer = stages[which];
+    if (buffer.size() < bytes) buffer = PinnedBuffer<char>(std::max<Index>(bytes, Index(1) << 20));
+    return buffer.data();
+  }
+
+  ncclComm_t nccl = nullptr;
+  PinnedBuffer<char> stages[2];
+};
+
+template <>
+Communicator<Cuda>::Communicator(const Control& control, bool shared_device)
+    : control_(control), state_(std::make_shared<State>(control, shared_device)) {}
+
+template <>
+std::string Communicator<Cuda>::transport() const {
+  if (size() == 1) return "none (one rank)";
+  if (!state_->nccl) return "host-staged MPI (ranks share a GPU)";
+  int version = 0;
+  ncclGetVersion(&version);
+  return "NCCL " + std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) +
+         "." + std::to_string(version % 100);
+}
+
+template <>
+void Communicator<Cuda>::broadcast_group(const Stream<Cuda>& stream,
+                                         std::span<const Piece> pieces) const {
+  if (size() == 1) return;
+  if (state_->nccl) {
+    check_nccl(ncclGroupStart(), "ncclGroupStart");
+    for (const Piece& piece : pieces)
+      if (piece.bytes > 0)
+        check_nccl(ncclBroadcast(piece.data, piece.data, std::size_t(piece.bytes), ncclUint8,
+                                 piece.peer, state_->nccl, native(stream)),
+                   "ncclBroadcast");
+    check_nccl(ncclGroupEnd(), "ncclGroupEnd");
+    return;
+  }
+  constexpr Index most = Index(64) << 20;
+  for (const Piece& piece : pieces) {
+    for (Index from = 0; from < piece.bytes; from += most) {
+      const Index bytes = std::min(most, piece.bytes - from);
+      char* data = static_cast<char*>(piece.data) + from;
+      stream.synchronize();  // the stage is free
+      char* host = state_->stage(0, bytes);
+      if (piece.peer == rank()) {
+        detail::copy_bytes(stream, host, data, bytes);
+        stream.synchronize();
+      }
+      state_->broadcast(piece.peer, host, bytes);
+      if (piece.peer != rank()) detail::copy_bytes(stream, data, host, bytes);
+    }
+  }
+  stream.synchronize();
+}
+
+template <>
+void Communicator<Cuda>::all_gather_bytes(const Stream<Cuda>& stream, const void* send, Index bytes,
+                                          void* recv) const {
+  if (bytes == 0) return;
+  if (size() == 1) {
+    if (send != recv) detail::copy_bytes(stream, recv, send, bytes);
+    return;
+  }
+  if (state_->nccl) {
+    check_nccl(
+        ncclAllGather(send, recv, std::size_t(bytes), ncclUint8, state_->nccl, native(stream)),
+        "ncclAllGather");
+    return;
+  }
+  char* mine = state_->stage(0, bytes);
+  char* all = state_->stage(1, bytes * size());
+  detail::copy_bytes(stream, mine, send, bytes);
+  stream.synchronize();
+  state_->all_gather(mine, bytes, all);
+  detail::copy_bytes(stream, recv, all, bytes * size());
+  stream.synchronize();
+}
+
+template <>
+void Communicator<Cuda>::all_reduce_typed(const Stream<Cuda>& stream, Reduce op, DataType type,
+                                          void* data, Index count) const {
+  if (size() == 1 || count == 0) return;
+  if (state_->nccl) {
+    check_nccl(ncclAllReduce(data, data, std::size_t(count), nccl_type(type), nccl_op(op),
+                             state_->nccl, native(stream)),
+               "ncclAllReduce");
+    return;
+  }
+  char* host = state_->stage(0, count * 8);
+  detail::copy_bytes(stream, host, data, count * 8);
+  stream.synchronize();
+  state_->all_reduce(op, type, host, count);
+  detail::copy_bytes(stream, data, host, count * 8);
+  stream.synchronize();
+}
+
+template <>
+void Communicator<Cuda>::reduce_scatter_typed(const Stream<Cuda>& stream, Reduce op, DataType type,
+                                              const void* send, void* recv, Index count) const {
+  if (count == 0) return;
+  if (size() == 1) {
+    if (send != recv) detail::copy_bytes(stream, recv, send, count * 8);
+    return;
+  }
+  if (state_->nccl) {
+    check_nccl(ncclReduceScatter(send, recv, std::size_t(count), nccl_type(type), nccl_op(op),
+                                 state_->nccl, native(stream)),
+               "ncclReduceScatter");
+    return;
+  }
+  char* all = state_->stage(1, count * 8 * size());
+  char* mine = state_->stage(0, count * 8);
+  detail::copy_bytes(stream, all, send, count * 8 * size());
+  stream.synchronize();
+  state_->reduce_scatter(op, type, all, mine, count);
+  detail::copy_bytes(stream, recv, mine, count * 8);
+  stream.synchronize();
+}
+
+template <>
+void Communicator<Cuda>::exchange(const Stream<Cuda>& stream, std::span<const Piece> sends,
+                                  std::span<const Piece> receives) const {
+  // Messages to oneself are copies, k-th send to k-th receive.
+  std::vector<Piece> out, in, self_out, self_in;
+  for (const Piece& p : sends) (p.peer == rank() ? self_out : out).push_back(p);
+  for (const Piece& p : receives) (p.peer == rank() ? self_in : in).push_back(p);
+  for (std::size_t i = 0; i < self_out.size(); ++i)
+    detail::copy_bytes(stream, self_in[i].data, self_out[i].data, self_out[i].bytes);
+  if (size() == 1) return;
+  if (state_->nccl) {
+    check_nccl(ncclGroupStart(), "ncclGroupStart");
+    for (const Piece& p : out)
+      if (p.bytes > 0)
+        check_nccl(
+            ncclSend(p.data, std::size_t(p.bytes), ncclUint8, p.peer, state_->nccl, native(stream)),
+            "ncclSend");
+    for (const Piece& p : in)
+      if (p.bytes > 0)
+        check_nccl(
+            ncclRecv(p.data, std::size_t(p.bytes), ncclUint8, p.peer, state_->nccl, native(stream)),
+            "ncclRecv");
+    check_nccl(ncclGroupEnd(), "ncclGroupEnd");
+    return;
+  }
+  const auto place = [&](std::vector<Piece>& pieces, int which) {
+    Index total = 0;
+    for (const Piece& p : pieces) total += p.bytes;
+    char* host = state_->stage(which, total);
+    std::vector<Piece> staged = pieces;
+    for (Piece& p : staged) {
+      p.data = host;
+      host += p.bytes;
+    }
+    return staged;
+  };
+  const std::vector<Piece> host_out = place(out, 0), host_in = place(in, 1);
+  for (std::size_t i = 0; i < out.size(); ++i)
+    detail::copy_bytes(stream, host_out[i].data, out[i].data, out[i].bytes);
+  stream.synchronize();
+  state_->exchange(host_out, host_in);
+  for (std::size_t i = 0; i < in.size(); ++i)
+    detail::copy_bytes(stream, in[i].data, host_in[i].data, in[i].bytes);
+  stream.synchronize();
+}
+
+template <>
+Context<Cuda> make_context(const Control& control) {
+  const DeviceBinding device = bind_device(control);
+  Communicator<Cuda> comm(control, device.shared);
+  return {.control = control, .comm = comm, .device = device};
+}
+
+}  // namespace terrace

@@ -1,0 +1,1 @@
+// Removed as soon as this folder has sources.

@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# Installs what building needs on Debian 12 or Ubuntu 24.04 (only what is missing), and sets MPI's
+# environment. Sourced by the other scripts: setup.sh [build|test]
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+
+terrace_install() {
+  local packages=(build-essential cmake ninja-build pkg-config openmpi-bin libopenmpi-dev libhdf5-openmpi-dev
+                  libopenblas-dev liblapacke-dev libcli11-dev libfmt-dev nlohmann-json3-dev jq)
+  if [ "${1:-build}" = test ]; then
+    packages+=(catch2 hdf5-tools python3 python3-numpy python3-scipy python3-h5py libm4ri-dev clang-format)
+  fi
+  command -v dpkg-query >/dev/null || { echo "This is no Debian or Ubuntu: install ${packages[*]} yourself, see README.md" >&2; return 0; }
+  local missing=()
+  for package in "${packages[@]}"; do
+    dpkg-query -W -f='${db:Status-Abbrev}' "$package" 2>/dev/null | grep -q '^ii' || missing+=("$package")
+  done
+  [ ${#missing[@]} -eq 0 ] && return 0
+  local become=()
+  if [ "$(id -u)" != 0 ]; then
+    command -v sudo >/dev/null || { echo "Missing packages: ${missing[*]}; run as root or install sudo" >&2; exit 1; }
+    become=(sudo)
+  fi
+  echo "installing: ${missing[*]}"
+  "${become[@]}" env DEBIAN_FRONTEND=noninteractive apt-get update -qq
+  "${become[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+}
+
+# nvcc, wherever the toolkit lies.
+if ! command -v nvcc >/dev/null && [ -x /usr/local/cuda/bin/nvcc ]; then PATH=$PATH:/usr/local/cuda/bin; fi
+
+terrace_cuda_option() {  # CUDA is built where nvcc and NCCL are
+  if command -v nvcc >/dev/null; then echo "-DTERRACE_CUDA=ON"; else echo "-DTERRACE_CUDA=OFF"; fi
+}
+
+terrace_gpus() { { nvidia-smi -L 2>/dev/null || true; } | grep -c '^GPU ' || true; }
+
+# Open MPI refuses root and more ranks than cores unless told; binding to one core would starve threads.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export OMPI_MCA_rmaps_base_oversubscribe=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
+export OMPI_MCA_hwloc_base_binding_policy=none
+launcher=()
+if command -v ccache >/dev/null; then
+  launcher=(-DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache -DCMAKE_CUDA_COMPILER_LAUNCHER=ccache)
+fi

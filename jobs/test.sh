@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds, and runs the whole test suite; ends with ctest's summary.
+#   ./jobs/test.sh [ctest options]      TERRACE_SANITIZERS=1 adds the sanitizer builds in a reduced form
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
+terrace_install test
+cd "$root"
+
+if [ "${TERRACE_SANITIZERS:-0}" = 1 ]; then
+  for preset in asan tsan; do
+    echo "== $preset"
+    cmake --preset $preset "${launcher[@]}" >/dev/null
+    cmake --build --preset $preset --target sanitized_tests
+    ctest --preset $preset
+  done
+fi
+
+echo "== all tests"
+cmake -S . -B build-test -G Ninja -DTERRACE_TESTS=ON -DTERRACE_WERROR=ON "$(terrace_cuda_option)" "${launcher[@]}" >build-test.log 2>&1 ||
+  { tail -20 build-test.log >&2; exit 1; }
+rm -f build-test.log
+cmake --build build-test
+ctest --test-dir build-test --output-on-failure --no-tests=error -j "$(nproc)" "$@"

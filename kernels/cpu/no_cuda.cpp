@@ -1,0 +1,21 @@
+// What remains of the device interface where CUDA is not built.
+#include "kernels/buffer.hpp"
+#include "kernels/error.hpp"
+#include "kernels/stream.hpp"
+
+namespace terrace {
+
+int cuda_device_count() { return 0; }
+DeviceInfo select_cuda_device(int) {
+  throw Error(Exit::resources,
+              "this terrace was built without CUDA; rebuild with -DTERRACE_CUDA=ON");
+}
+DeviceInfo current_cuda_device() { return {}; }
+std::string cuda_versions() { return {}; }
+
+namespace detail {
+void* allocate_pinned(Index bytes) { return allocate(Cpu{}, bytes); }
+void release_pinned(void* data) noexcept { release(Cpu{}, data); }
+}  // namespace detail
+
+}  // namespace terrace

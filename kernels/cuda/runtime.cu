@@ -1,0 +1,204 @@
+// Streams, events, memory and errors of the CUDA backend.
+
+#include <cstdio>
+#include <string>
+
+#include "kernels/cuda/runtime.cuh"
+
+namespace terrace {
+namespace {
+
+bool device_selected = false;
+
+std::string place(std::source_location where) {
+  const std::string file = where.file_name();
+  return file.substr(file.find_last_of('/') + 1) + ":" + std::to_string(where.line());
+}
+[[noreturn]] void fail(const char* library, const std::string& text, std::source_location where) {
+  throw Error(Exit::fault, std::string(library) + " failed: " + text + "; at " + place(where) +
+                               "; check the device with nvidia-smi");
+}
+
+}  // namespace
+
+void check(cudaError_t code, std::source_location where) {
+  if (code == cudaSuccess) return;
+  if (code == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    throw Error(Exit::resources, "out of device memory; at " + place(where) +
+                                     "; use more ranks or a smaller problem");
+  }
+  fail("CUDA", cudaGetErrorString(code), where);
+}
+void check(cublasStatus_t code, std::source_location where) {
+  if (code != CUBLAS_STATUS_SUCCESS) fail("cuBLAS", cublasGetStatusString(code), where);
+}
+void check(cusolverStatus_t code, std::source_location where) {
+  if (code != CUSOLVER_STATUS_SUCCESS)
+    fail("cuSOLVER", "status " + std::to_string(int(code)), where);
+}
+void check(cusparseStatus_t code, std::source_location where) {
+  if (code != CUSPARSE_STATUS_SUCCESS) fail("cuSPARSE", cusparseGetErrorString(code), where);
+}
+
+struct Stream<Cuda>::Handles {
+  cublasHandle_t blas = nullptr;
+  cusolverDnHandle_t solver = nullptr;
+  cusparseHandle_t sparse = nullptr;
+};
+struct Stream<Cuda>::State {
+  cudaStream_t stream = nullptr;
+  Handles handles;
+  ~State() {
+    if (handles.blas) cublasDestroy(handles.blas);
+    if (handles.solver) cusolverDnDestroy(handles.solver);
+    if (handles.sparse) cusparseDestroy(handles.sparse);
+    if (stream) cudaStreamDestroy(stream);
+  }
+};
+
+Stream<Cuda>::Stream(Priority priority) : state_(std::make_shared<State>()) {
+  int least = 0, greatest = 0;
+  check(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+  check(cudaStreamCreateWithPriority(&state_->stream, cudaStreamNonBlocking,
+                                     priority == Priority::high ? greatest : least));
+}
+void* Stream<Cuda>::native() const { return state_->stream; }
+Stream<Cuda>::Handles& Stream<Cuda>::handles() const { return state_->handles; }
+
+Event<Cuda> Stream<Cuda>::record() const {
+  cudaEvent_t native_event = nullptr;
+  check(cudaEventCreate(&native_event));
+  Event<Cuda> event;
+  event.event_ = std::shared_ptr<void>(
+      native_event, [](void* e) { cudaEventDestroy(static_cast<cudaEvent_t>(e)); });
+  check(cudaEventRecord(native_event, state_->stream));
+  return event;
+}
+void Stream<Cuda>::wait(const Event<Cuda>& event) const {
+  if (event.event_)
+    check(cudaStreamWaitEvent(state_->stream, static_cast<cudaEvent_t>(event.native()), 0));
+}
+void Stream<Cuda>::synchronize() const { check(cudaStreamSynchronize(state_->stream)); }
+
+double seconds_between(const Event<Cuda>& begin, const Event<Cuda>& end) {
+  float milliseconds = 0;
+  check(cudaEventSynchronize(static_cast<cudaEvent_t>(end.native())));
+  check(cudaEventElapsedTime(&milliseconds, static_cast<cudaEvent_t>(begin.native()),
+                             static_cast<cudaEvent_t>(end.native())));
+  return milliseconds * 1e-3;
+}
+
+cublasHandle_t cublas(const Stream<Cuda>& stream) {
+  cublasHandle_t& handle = stream.handles().blas;
+  if (!handle) {
+    check(cublasCreate(&handle));
+    check(cublasSetStream(handle, native(stream)));
+  }
+  return handle;
+}
+cusolverDnHandle_t cusolver(const Stream<Cuda>& stream) {
+  cusolverDnHandle_t& handle = stream.handles().solver;
+  if (!handle) {
+    check(cusolverDnCreate(&handle));
+    check(cusolverDnSetStream(handle, native(stream)));
+  }
+  return handle;
+}
+cusparseHandle_t cusparse(const Stream<Cuda>& stream) {
+  cusparseHandle_t& handle = stream.handles().sparse;
+  if (!handle) {
+    check(cusparseCreate(&handle));
+    check(cusparseSetStream(handle, native(stream)));
+  }
+  return handle;
+}
+
+int cuda_device_count() {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) != cudaSuccess) {
+    cudaGetLastError();
+    return 0;
+  }
+  return count;
+}
+
+DeviceInfo current_cuda_device() {
+  int ordinal = 0;
+  cudaDeviceProp p{};
+  check(cudaGetDevice(&ordinal));
+  check(cudaGetDeviceProperties(&p, ordinal));
+  DeviceInfo info;
+  info.name = p.name;
+  char hex[3];
+  for (unsigned char byte : p.uuid.bytes) {
+    std::snprintf(hex, sizeof hex, "%02x", byte);
+    info.uuid += hex;
+  }
+  std::size_t free = 0, total = 0;
+  check(cudaMemGetInfo(&free, &total));
+  info.memory_bytes = Index(total);
+  info.free_bytes = Index(free);
+  info.compute_capability = p.major * 10 + p.minor;
+  info.multiprocessors = p.multiProcessorCount;
+  info.l2_bytes = p.l2CacheSize;
+  return info;
+}
+
+DeviceInfo select_cuda_device(int ordinal) {
+  check(cudaSetDevice(ordinal));
+  device_selected = true;
+  check(cudaFree(nullptr));  // creates the context
+  return current_cuda_device();
+}
+
+std::string cuda_versions() {
+  int runtime = 0, driver = 0;
+  cudaRuntimeGetVersion(&runtime);
+  if (cudaDriverGetVersion(&driver) != cudaSuccess) driver = 0;
+  const auto text = [](int v) {
+    return std::to_string(v / 1000) + "." + std::to_string(v % 1000 / 10);
+  };
+  return "CUDA " + text(CUDART_VERSION) + " (run time " + text(runtime) + ", driver " +
+         (driver ? text(driver) : std::string("none")) + ")";
+}
+
+namespace detail {
+
+void* allocate(Cuda, Index bytes) {
+  void* data = nullptr;
+  check(cudaMalloc(&data, std::size_t(bytes)));
+  return data;
+}
+void release(Cuda, void* data) noexcept { cudaFree(data); }
+void* allocate_pinned(Index bytes) {
+  if (!device_selected) return allocate(Cpu{}, bytes);
+  void* data = nullptr;
+  check(cudaHostAlloc(&data, std::size_t(bytes), cudaHostAllocDefault));
+  return data;
+}
+void release_pinned(void* data) noexcept {
+  cudaPointerAttributes attributes{};
+  if (device_selected && cudaPointerGetAttributes(&attributes, data) == cudaSuccess &&
+      attributes.type == cudaMemoryTypeHost)
+    cudaFreeHost(data);
+  else
+    release(Cpu{}, data);
+}
+void copy_bytes(const Stream<Cuda>& stream, void* to, const void* from, Index bytes) {
+  if (bytes > 0)
+    check(cudaMemcpyAsync(to, from, std::size_t(bytes), cudaMemcpyDefault, native(stream)));
+}
+void fill_zero(const Stream<Cuda>& stream, void* data, Index bytes) {
+  if (bytes > 0) check(cudaMemsetAsync(data, 0, std::size_t(bytes), native(stream)));
+}
+void copy_rows_bytes(const Stream<Cuda>& stream, void* to, Index to_pitch, const void* from,
+                     Index from_pitch, Index row_bytes, Index rows) {
+  if (row_bytes > 0 && rows > 0)
+    check(cudaMemcpy2DAsync(to, std::size_t(to_pitch), from, std::size_t(from_pitch),
+                            std::size_t(row_bytes), std::size_t(rows), cudaMemcpyDefault,
+                            native(stream)));
+}
+
+}  // namespace detail
+}  // namespace terrace

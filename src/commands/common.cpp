@@ -1,0 +1,94 @@
+// Options that every solver takes, and `terrace info`.
+#include <fmt/core.h>
+
+#include "kernels/parallel.hpp"
+#include "src/bench/bench.hpp"
+#include "src/commands.hpp"
+
+namespace terrace {
+
+void add_common_options(CLI::App& command, CommonOptions& o) {
+  command.add_option("-o,--output", o.output, "Output file, or FILE:/group to add a group to it");
+  command.add_option("--backend", o.backend, "auto, cpu or cuda")
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
+  command.add_option("--report", o.report, "Write a JSON report to this file");
+  command.add_option("--progress", o.progress, "auto, always or never")
+      ->check(CLI::IsMember({"auto", "always", "never"}));
+  command.add_flag("--plan", o.plan, "Print memory and method; read no data");
+  command.add_flag("--no-check", o.no_check, "Skip the residual or certificate");
+  command.add_option("--block", o.block, "Panel or tile width (0: the method's choice)")
+      ->check(CLI::NonNegativeNumber);
+  command.add_option("--method", o.method, "Method, where a command has several");
+  command.add_option("--precision", o.precision, "fp64, mixed or emulated")
+      ->check(CLI::IsMember({"fp64", "mixed", "emulated"}));
+  command.add_option("--seed", o.seed, "Seed of everything random");
+  command.add_flag("--quiet", o.quiet, "Print errors only");
+  command.add_flag("--force", o.force, "Overwrite an existing output");
+  command.add_option("--checkpoint", o.checkpoint, "Write checkpoints to this file");
+  command.add_option("--checkpoint-every", o.checkpoint_every, "Interval, such as 10m");
+  command.add_option("--restart", o.restart, "Continue from this checkpoint");
+}
+
+void check_common_options(const CommonOptions& o) {
+  const auto refuse = [](const std::string& what) {
+    fail_together(Exit::usage, what + "; in terrace " TERRACE_VERSION "; leave the option out");
+  };
+  if (!o.checkpoint.empty() || !o.checkpoint_every.empty())
+    refuse("checkpoints are not available yet; --checkpoint");
+  if (!o.restart.empty()) refuse("restarts are not available yet; --restart");
+  if (o.precision != "fp64")
+    refuse("only --precision fp64 is available yet; --precision " + o.precision);
+}
+
+void require_output(const CommonOptions& options) {
+  if (options.output.empty() && !options.plan)
+    fail_together(Exit::usage, "no output is named; on the command line; add -o FILE.h5");
+}
+
+void add_bench_commands(CLI::App& app, Selected& selected) {
+  CLI::App* bench = app.add_subcommand("bench", "Measure solve phases on generated data, checked");
+  bench->require_subcommand(1);
+  add_bench_gf2(*bench, selected);
+  add_bench_band(*bench, selected);
+  add_bench_dense(*bench, selected);
+  add_bench_cg(*bench, selected);
+}
+
+namespace {
+
+void info(Run& run) {
+  run.say("terrace " TERRACE_VERSION);
+  run.say(
+      fmt::format("compiler   {} {}", __VERSION__, with_cuda ? "(with CUDA)" : "(without CUDA)"));
+  run.say("MPI        " + mpi_version());
+  run.say("HDF5       " + io::hdf5_version());
+  if (with_cuda) run.say("CUDA       " + cuda_versions());
+  const bool cuda = with_cuda && run.control.reduce(Index(cuda_device_count()), Reduce::min) > 0;
+  std::string mine = fmt::format("{} with {} threads", host_name(), thread_count());
+  std::string device = "no CUDA device";
+  if (cuda) {
+    const DeviceBinding binding = bind_device(run.control);
+    device = fmt::format("GPU {} {} {} ({:.1f} GiB free for this rank)", binding.ordinal,
+                         binding.name, binding.uuid, double(binding.free_bytes) / 1073741824.0);
+    with_backend(run, [&]<class B>(Context<B>& context) {
+      run.say("transport  " + context.comm.transport());
+    });
+  }
+  const auto lines = run.control.gather_all(mine + ", " + device);
+  for (std::size_t r = 0; r < lines.size(); ++r) run.say(fmt::format("rank {:<5} {}", r, lines[r]));
+  run.report["result"]["ranks"] = lines;
+}
+
+}  // namespace
+
+void add_info_command(CLI::App& app, Selected& selected) {
+  CLI::App* command =
+      app.add_subcommand("info", "Versions, build, devices and the rank-to-GPU map");
+  command->add_option("--report", selected.options.report, "Write a JSON report to this file");
+  command->callback([&selected] {
+    selected.command = "info";
+    selected.action = info;
+  });
+}
+
+}  // namespace terrace

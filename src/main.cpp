@@ -1,0 +1,65 @@
+// terrace: parse the command line, run one command on every rank, report, exit.
+#include <fmt/core.h>
+
+#include "src/commands.hpp"
+
+namespace {
+
+using terrace::Exit;
+
+std::string joined(int argc, char** argv) {
+  std::string line = "terrace";
+  for (int i = 1; i < argc; ++i) line += std::string(" ") + argv[i];
+  return line;
+}
+
+int run(const terrace::Session& session, int argc, char** argv) {
+  const terrace::Control& control = session.control();
+  CLI::App app(
+      "Terrace reduces, factors, inverts and solves big matrices from HDF5 on many GPUs.\n"
+      "Start it with mpirun or srun for more than one rank.",
+      "terrace");
+  app.set_version_flag("--version", "terrace " TERRACE_VERSION);
+  app.require_subcommand(1);
+  app.fallthrough(false);
+  app.set_help_all_flag("--help-all", "Help of every command");
+  terrace::Selected selected;
+  terrace::add_gf2_commands(app, selected);
+  terrace::add_band_commands(app, selected);
+  terrace::add_dense_commands(app, selected);
+  terrace::add_cg_command(app, selected);
+  terrace::add_generate_commands(app, selected);
+  terrace::add_convert_command(app, selected);
+  terrace::add_verify_command(app, selected);
+  terrace::add_bench_commands(app, selected);
+  terrace::add_info_command(app, selected);
+  app.footer(
+      "Exit codes: 0 done, 2 usage, 3 input, 4 outcome, 5 resources, 6 fault, 70 internal, 75 "
+      "requeue.");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& e) {
+    return control.rank() == 0 ? app.exit(e) : 0;
+  } catch (const CLI::ParseError& e) {
+    terrace::fail_together(Exit::usage,
+                           std::string(e.what()) + "; on the command line; see terrace --help");
+  }
+  terrace::Run the_run(session, selected.options, selected.command, joined(argc, argv));
+  return terrace::guarded(
+      control,
+      [&] {
+        terrace::check_common_options(the_run.options);
+        selected.action(the_run);
+        the_run.progress.end();
+        the_run.write_report(0, "");
+        return 0;
+      },
+      [&](int code, const std::string& message) { the_run.write_report(code, message); });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const terrace::Session session(&argc, &argv);
+  return terrace::guarded(session.control(), [&] { return run(session, argc, argv); });
+}

@@ -1,0 +1,189 @@
+#include "src/run.hpp"
+
+#include <fmt/chrono.h>
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+
+#include "kernels/stream.hpp"
+
+namespace terrace {
+
+using Clock = std::chrono::steady_clock;
+
+namespace {
+double since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+}  // namespace
+
+Progress::Progress(bool enabled, bool terminal) : enabled_(enabled), terminal_(terminal) {}
+
+void Progress::begin(const std::string& what, double total) {
+  what_ = what;
+  total_ = total;
+  start_ = last_ = Clock::now();
+}
+
+void Progress::tick(double done) {
+  if (!enabled_ || total_ <= 0 || since(last_) < (terminal_ ? 0.2 : 30.0)) return;
+  last_ = Clock::now();
+  const double spent = since(start_), part = std::min(1.0, done / total_);
+  const double left = part > 0 ? spent / part - spent : 0;
+  const std::string text = fmt::format("{} {:5.1f} %  {:.3g} steps/s  {:.0f} s left", what_,
+                                       100 * part, done / std::max(spent, 1e-9), left);
+  if (terminal_) {
+    const int filled = int(part * 30);
+    fmt::print(stderr, "\r[{}{}] {}   ", std::string(filled, '#'), std::string(30 - filled, '.'),
+               text);
+  } else {
+    fmt::print(stderr, "{}\n", text);
+  }
+  std::fflush(stderr);
+}
+
+void Progress::end() {
+  if (enabled_ && terminal_ && total_ > 0) fmt::print(stderr, "\r{:90}\r", "");
+  total_ = 0;
+}
+
+namespace {
+bool progress_enabled(const Control& control, const CommonOptions& options) {
+  return control.rank() == 0 && options.progress != "never" && !options.quiet;
+}
+}  // namespace
+
+Run::Run(const Session& session, CommonOptions given, std::string name, std::string line)
+    : control(session.control()),
+      options(std::move(given)),
+      progress(progress_enabled(session.control(), options),
+               isatty(2) || options.progress == "always"),
+      command(std::move(name)),
+      command_line(std::move(line)),
+      start_(Clock::now()) {
+  start_time = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
+  report["command"] = command;
+  report["ranks"] = control.size();
+  report["backend"] = options.backend;
+  report["devices"] = nlohmann::json::array();
+  report["seconds"] = {
+      {"read", 0.0}, {"solve", 0.0}, {"check", 0.0}, {"write", 0.0}, {"total", 0.0}};
+  report["result"] = nlohmann::json::object();
+  report["status"] = "running";
+}
+
+void Run::phase(const std::string& name, const std::function<void()>& work) {
+  inject_fault(name);
+  const auto start = Clock::now();
+  work();
+  const double mine = since(start);
+  const double slowest = control.reduce(mine, Reduce::max);
+  report["seconds"][name] = report["seconds"].value(name, 0.0) + slowest;
+}
+
+void Run::inject_fault(const std::string& name) const {
+  // "RANK:PHASE": that rank throws alone when the phase begins. Tests only.
+  const char* text = std::getenv("TERRACE_TEST_FAULT");
+  if (text && fmt::format("{}:{}", control.rank(), name) == text)
+    throw std::runtime_error("injected fault in phase " + name);
+}
+
+double Run::seconds(const std::string& name) const { return report["seconds"].value(name, 0.0); }
+
+void Run::say(const std::string& line) const {
+  if (control.rank() == 0 && !options.quiet) {
+    fmt::print("{}\n", line);
+    std::fflush(stdout);
+  }
+}
+
+void Run::rate(double value, const std::string& unit) {
+  report["rate"] = {{"value", std::isfinite(value) ? value : 0.0}, {"unit", unit}};
+}
+
+void Run::outcome(const std::string& status, const std::string& message) {
+  report["status"] = status;
+  fail_together(Exit::outcome, message);
+}
+
+io::Attributes Run::attributes() const {
+  io::Attributes result;
+  result["version"] = TERRACE_VERSION;
+  result["command"] = command;
+  result["command_line"] = command_line;
+  result["ranks"] = Index(control.size());
+  result["backend"] = report["backend"].get<std::string>();
+  std::string devices;
+  for (const auto& device : report["devices"])
+    devices += (devices.empty() ? "" : ", ") + device.get<std::string>();
+  result["devices"] = devices;
+  result["start_time"] = start_time;
+  for (const auto& [name, value] : report["seconds"].items())
+    if (name != "total" && name != "write") result["seconds_" + name] = value.get<double>();
+  if (report.contains("residual") && report["residual"].is_number())
+    result["residual"] = report["residual"].get<double>();
+  if (report.contains("certificate"))
+    result["certificate"] = report["certificate"].is_string()
+                                ? report["certificate"].get<std::string>()
+                                : report["certificate"].dump();
+  for (const auto& [key, value] : inputs.items()) result[key] = value.get<std::string>();
+  return result;
+}
+
+void Run::note_input(const std::string& key, const io::Location& location) {
+  io::Location absolute = location;
+  std::error_code ignored;
+  const auto path = std::filesystem::absolute(location.file, ignored);
+  if (!ignored) absolute.file = path.lexically_normal().string();
+  inputs[key] = io::to_string(absolute);
+}
+
+void Run::write_report(int exit_code, const std::string& message) {
+  report["seconds"]["total"] = since(start_);
+  report["exit_code"] = exit_code;
+  if (exit_code == 0) {
+    report["status"] = "done";
+  } else {
+    if (report["status"] == "running") report["status"] = "failed";
+    report["message"] = message;
+  }
+  if (!inputs.empty()) report["inputs"] = inputs;
+  report["version"] = TERRACE_VERSION;
+  report["command_line"] = command_line;
+  report["start_time"] = start_time;
+  if (options.report.empty() || control.rank() != 0) return;
+  const std::string temporary = options.report + ".tmp";
+  std::ofstream out(temporary);
+  out << report.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
+  out.close();
+  std::error_code failed;
+  if (out) std::filesystem::rename(temporary, options.report, failed);
+  if (!out || failed)
+    fmt::print(stderr, "terrace: the report could not be written; {}; choose a writable place\n",
+               options.report);
+}
+
+std::string resolve_backend(const Control& control, const std::string& option) {
+  if (option == "cpu") return "cpu";
+  if (option == "cuda" && !with_cuda)
+    fail_together(
+        Exit::resources,
+        "this terrace was built without CUDA; --backend cuda; rebuild with -DTERRACE_CUDA=ON or "
+        "use --backend cpu");
+  const bool everywhere = control.reduce(Index(cuda_device_count()), Reduce::min) > 0;
+  if (option == "auto") return with_cuda && everywhere ? "cuda" : "cpu";
+  if (option != "cuda")
+    fail_together(Exit::usage,
+                  "unknown backend '" + option + "'; --backend; use auto, cpu or cuda");
+  if (!everywhere)
+    fail_together(Exit::resources,
+                  "no CUDA device is seen by some rank; --backend cuda; check nvidia-smi and "
+                  "CUDA_VISIBLE_DEVICES, or use --backend cpu");
+  return "cuda";
+}
+
+}  // namespace terrace

@@ -1,0 +1,7 @@
+terrace_test(kernels/stream RANKS 1 SANITIZE 1)
+set_property(TEST kernels/stream.1 APPEND PROPERTY ENVIRONMENT TERRACE_THREADS=3)
+terrace_test(distrib/layout RANKS 1)
+terrace_test(distrib/communicator RANKS 1 2 3 5 SANITIZE 3)
+add_test(NAME layers COMMAND ${CMAKE_COMMAND} -DROOT=${PROJECT_SOURCE_DIR} -P ${CMAKE_CURRENT_LIST_DIR}/layers.cmake)
+add_test(NAME format COMMAND ${CMAKE_CURRENT_LIST_DIR}/format.sh ${PROJECT_SOURCE_DIR})
+set_tests_properties(format PROPERTIES SKIP_RETURN_CODE 77)
