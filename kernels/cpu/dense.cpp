@@ -1,6 +1,6 @@
 // Gauss-Jordan elimination on the CPU: rank-b update of all local rows.
-// update: 2 slots b (c1 - c0) flops on 16 slots (c1 - c0) bytes, b / 8 flop a byte: bound by DGEMM, and
-// runs at 85 to 95 % of it for b = 128.
+// update: 2 slots b (c1 - c0) flops on 16 slots (c1 - c0) bytes, b / 8 flop a byte: bound by DGEMM,
+// and runs at 85 to 95 % of it for b = 128.
 #include "kernels/dense.hpp"
 
 #include <cblas.h>
@@ -23,7 +23,7 @@ constexpr Index column_tile = 512;  // columns of one product
 Index panel_ld(Index block) { return round_up(block, inner_width) + 8; }
 
 Strip strip_of(const Rows<Cpu>& rows, const Panel<Cpu>& panel) {
-  return {panel.n.data, panel_ld(panel.block), rows.slots,          panel.width,
+  return {panel.n.data, panel_ld(panel.block), rows.slots,         panel.width,
           rows.tile,    rows.global_row.data,  rows.column_of.data};
 }
 Factors factors_of(const Panel<Cpu>& panel) {
@@ -46,7 +46,7 @@ void write_record(const Strip& strip, const Best& best, double* record) {
 
 Sizes sizes(Cpu, Index slots, Index tile, Index block, int ranks) {
   const Index leaves = std::max<Index>(1, ceil_div(slots, tile));
-  return {slots * panel_ld(block), leaves * block * panel_ld(block) * ranks, leaves};
+  return {slots * panel_ld(block), leaves * block * panel_ld(block) * ranks, leaves, false};
 }
 
 template <>
@@ -176,9 +176,16 @@ template <>
 void finish_panel(const Stream<Cpu>& stream, const Rows<Cpu>& rows, const Panel<Cpu>& panel,
                   View<double, Cpu>) {
   stream.run([=] {
-    if (panel.info.data[0] >= 0) return;
     const Index b = panel.width, ld = panel_ld(panel.block);
     const double* const lu = panel.lu.data;
+    double* const summary = panel.summary.data;
+    summary[0] = double(panel.info.data[0]);
+    summary[1] = double(panel.info.data[1]);
+    if (panel.info.data[0] >= 0) return;
+    for (Index t = 0; t < b; ++t) {
+      summary[2 + t] = double(panel.pivots.data[t]);
+      summary[2 + panel.block + t] = lu[t * panel.block + t];
+    }
     double* const upper = panel.lu.data + panel.block * panel.block;  // -U^-1
     std::memset(upper, 0, std::size_t(panel.block * panel.block) * sizeof(double));
     for (Index t = 0; t < b; ++t) upper[t * panel.block + t] = -1;
@@ -199,19 +206,24 @@ template <>
 void collect_rows(const Stream<Cpu>& stream, const Rows<Cpu>& rows, View<const Index, Cpu> list,
                   Index from, View<double, Cpu> out) {
   stream.run([=] {
-    for (Index i = 0; i < list.size; ++i)
-      std::memcpy(out.data + i * rows.ld + from, rows.a.data + list.data[i] * rows.ld + from,
-                  std::size_t(rows.ld - from) * sizeof(double));
+    const Index length = rows.columns - from;
+    parallel_ranges(list.size, 16, [&](Index begin, Index end) {
+      for (Index i = begin; i < end; ++i)
+        std::memcpy(out.data + i * length, rows.a.data + list.data[i] * rows.ld + from,
+                    std::size_t(length) * sizeof(double));
+    });
   });
 }
 
 template <>
-void place_rows(const Stream<Cpu>& stream, Index ld, View<const Index, Cpu> position, Index from,
+void place_rows(const Stream<Cpu>& stream, Index length, View<const Index, Cpu> position,
                 View<const double, Cpu> packed, View<double, Cpu> out) {
   stream.run([=] {
-    for (Index i = 0; i < position.size; ++i)
-      std::memcpy(out.data + i * ld + from, packed.data + position.data[i] * ld + from,
-                  std::size_t(ld - from) * sizeof(double));
+    parallel_ranges(position.size, 16, [&](Index begin, Index end) {
+      for (Index i = begin; i < end; ++i)
+        std::memcpy(out.data + i * length, packed.data + position.data[i] * length,
+                    std::size_t(length) * sizeof(double));
+    });
   });
 }
 
@@ -224,7 +236,7 @@ void begin_update(const Stream<Cpu>& stream, const Rows<Cpu>& rows, const Panel<
       for (Index s = begin; s < end; ++s) {
         double* const a = rows.a.data + s * rows.ld;
         if (place_in(panel, rows.column_of.data[s]) >= 0)
-          std::memset(a + from, 0, std::size_t(rows.ld - from) * sizeof(double));
+          std::memset(a + from, 0, std::size_t(rows.columns - from) * sizeof(double));
         if (!inverse) continue;
         const double* const w = panel.w.data + s * ld;
         for (Index t = 0; t < panel.width; ++t) a[panel.first + t] = -w[t];
@@ -235,18 +247,18 @@ void begin_update(const Stream<Cpu>& stream, const Rows<Cpu>& rows, const Panel<
 
 template <>
 void update(const Stream<Cpu>& stream, const Rows<Cpu>& rows, const Panel<Cpu>& panel,
-            View<const double, Cpu> p, Index c0, Index c1) {
+            View<const double, Cpu> p, Index from, Index c0, Index c1) {
   if (c1 <= c0) return;
   stream.run([=] {
-    const Index ld = panel_ld(panel.block);
+    const Index ld = panel_ld(panel.block), length = rows.columns - from;
     const Index across = ceil_div(c1 - c0, column_tile), down = ceil_div(rows.slots, rows.tile);
     parallel_for(across * down, [&](Index piece) {
       const Index s = piece / across * rows.tile, c = c0 + piece % across * column_tile;
       const Index height = std::min(rows.tile, rows.slots - s);
       const Index width = std::min(column_tile, c1 - c);
       cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, int(height), int(width),
-                  int(panel.width), -1.0, panel.w.data + s * ld, int(ld), p.data + c, int(rows.ld),
-                  1.0, rows.a.data + s * rows.ld + c, int(rows.ld));
+                  int(panel.width), -1.0, panel.w.data + s * ld, int(ld), p.data + c - from,
+                  int(length), 1.0, rows.a.data + s * rows.ld + c, int(rows.ld));
     });
   });
 }

@@ -1,6 +1,7 @@
 // Panels of Gauss-Jordan elimination: pivot search and elimination within b columns.
 // Moves the panel (slots x b) once for every inner block of 16 columns and once a column within it,
-// from the L2 cache: slots b^2 flops, about 5 ns a row and column; a few per cent of the elimination.
+// from the L2 cache: slots b^2 flops, about 5 ns a row and column; a few per cent of the
+// elimination.
 #include <cblas.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Partial pivoting within one strip of columns, on host memory; shared by the panel and by the rounds
-// of the tournament.
+// Partial pivoting within one strip of columns, on host memory; shared by the panel and by the
+// rounds of the tournament.
 #pragma once
 #include "kernels/backend.hpp"
 
@@ -11,9 +11,9 @@ constexpr Index inner_width = 16;  ///< columns eliminated one by one between ma
 struct Strip {
   double* x = nullptr;
   Index ld = 0, rows = 0, width = 0;
-  Index tile = 1;               ///< rows of one BLAS call
-  const Index* id = nullptr;    ///< global row of each row
-  Index* column_of = nullptr;   ///< negative: may become a pivot row
+  Index tile = 1;              ///< rows of one BLAS call
+  const Index* id = nullptr;   ///< global row of each row
+  Index* column_of = nullptr;  ///< negative: may become a pivot row
 };
 
 /// Where the pivot rows go: L (unit) and U, row-major.
@@ -37,8 +37,9 @@ bool take_pivot(const Strip& strip, const Factors& factors, Index j, double key,
                 const double* values);
 /// Eliminates column j of all rows by pivot row j and returns the best of column j + 1.
 Best eliminate_in_strip(const Strip& strip, const Factors& factors, Index j);
-/// All columns; column_of of the pivot rows becomes first + j. Without a usable pivot: with `skip` the
-/// column has none and the next one follows (the pivot rows still span all rows), else it ends there.
+/// All columns; column_of of the pivot rows becomes first + j. Without a usable pivot: with `skip`
+/// the column has none and the next one follows (the pivot rows still span all rows), else it ends
+/// there.
 void factor_strip(const Strip& strip, const Factors& factors, Index first, bool skip);
 
 }  // namespace terrace::dense
