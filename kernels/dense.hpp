@@ -53,9 +53,9 @@ Sizes sizes(Cuda, Index slots, Index tile, Index block, int ranks);
 // Every function below is specialised for Cpu (kernels/cpu/dense*.cpp) and Cuda
 // (kernels/cuda/dense*.cu).
 
-/// n := A[:, J], info := none.
+/// n := A[:, J]; `fresh`: info := none.
 template <class B>
-void load_panel(const Stream<B>&, const Rows<B>&, const Panel<B>&);
+void load_panel(const Stream<B>&, const Rows<B>&, const Panel<B>&, bool fresh);
 
 /// Partial pivoting over these rows only (ties to the lowest global row): N, LU, pivots, column_of.
 /// slots width^2 flops. Needs width unused rows here.

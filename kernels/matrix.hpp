@@ -26,9 +26,9 @@ void multiply(const Stream<B>& stream, Index m, Index n, Index k, double alpha,
 template <class B>
 void add(const Stream<B>& stream, double alpha, std::type_identity_t<View<const double, B>> x,
          double beta, std::type_identity_t<View<const double, B>> y, View<double, B> out);
-/// a := a - I for the rows whose diagonal element is in column first + row, where it exists.
+/// a[r, column[r]] -= 1: one unit a row.
 template <class B>
-void subtract_identity(const Stream<B>& stream, Index rows, Index columns, Index first,
+void subtract_identity(const Stream<B>& stream, std::type_identity_t<View<const Index, B>> column,
                        View<double, B> a, Index ld);
 /// out[r] = sum over j of (scale x[r, j]) (scale y[r, j]): `rows` scalar products at once.
 template <class B>

@@ -137,14 +137,14 @@ void GaussJordan<B>::choose_tournament(const Stream<B>& lane, const dense::Panel
   dense::choose_candidates(lane, rows_, panel, record_.view(), work_.view());
   context_.comm.template all_gather<double>(lane, record_, records_.view());
   dense::play_final<B>(lane, rows_, panel, records_, work_);
-  dense::load_panel(lane, rows_, panel);
+  dense::load_panel(lane, rows_, panel, false);
   dense::divide_by_upper(lane, rows_, panel, work_.view());
 }
 
 template <class B>
 void GaussJordan<B>::choose(const Stream<B>& lane, Index k) {
   const dense::Panel<B> p = panel(k);
-  dense::load_panel(lane, rows_, p);
+  dense::load_panel(lane, rows_, p, true);
   if (plan_.pivoting == Pivoting::partial) {
     choose_partial(lane, p);
   } else {

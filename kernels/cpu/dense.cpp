@@ -50,10 +50,11 @@ Sizes sizes(Cpu, Index slots, Index tile, Index block, int ranks) {
 }
 
 template <>
-void load_panel(const Stream<Cpu>& stream, const Rows<Cpu>& rows, const Panel<Cpu>& panel) {
+void load_panel(const Stream<Cpu>& stream, const Rows<Cpu>& rows, const Panel<Cpu>& panel,
+                bool fresh) {
   stream.run([=] {
     const Index ld = panel_ld(panel.block);
-    panel.info.data[0] = -1;
+    if (fresh) panel.info.data[0] = -1;
     parallel_ranges(rows.slots, 256, [&](Index from, Index to) {
       for (Index s = from; s < to; ++s)
         std::memcpy(panel.n.data + s * ld, rows.a.data + s * rows.ld + panel.first,

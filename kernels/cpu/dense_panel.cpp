@@ -142,6 +142,7 @@ void factor_strip(const Strip& strip, const Factors& factors, Index first, bool 
     if (take_pivot(strip, factors, j, best.key, best.row, values)) {
       strip.column_of[best.slot] = first + j;
     } else if (skip) {
+      if (factors.info[1] == 2) strip.column_of[best.slot] = first + j;  // not finite: let it show
       factors.info[0] = -1;
       std::fill_n(factors.lu + j * factors.ld, strip.width, 0.0);
       factors.lu[j * factors.ld + j] = 1;

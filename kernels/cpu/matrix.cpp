@@ -49,11 +49,10 @@ void add(const Stream<Cpu>& stream, double alpha, View<const double, Cpu> x, dou
 }
 
 template <>
-void subtract_identity(const Stream<Cpu>& stream, Index rows, Index columns, Index first,
+void subtract_identity(const Stream<Cpu>& stream, View<const Index, Cpu> column,
                        View<double, Cpu> a, Index ld) {
   stream.run([=] {
-    for (Index i = 0; i < rows; ++i)
-      if (first + i >= 0 && first + i < columns) a.data[i * ld + first + i] -= 1;
+    for (Index r = 0; r < column.size; ++r) a.data[r * ld + column.data[r]] -= 1;
   });
 }
 

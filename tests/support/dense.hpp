@@ -106,7 +106,7 @@ inline std::vector<Problem> problems(Index n) {
                }});
   p.push_back({"minij", [](Index i, Index j) { return double(std::min(i, j) + 1); }});
   p.push_back({"frank",
-               [n](Index i, Index j) { return i > j + 1 ? 0.0 : double(n - std::max(i, j)); }, 24});
+               [n](Index i, Index j) { return i > j + 1 ? 0.0 : double(n - std::max(i, j)); }, 12});
   p.push_back({"hilbert", [](Index i, Index j) { return 1.0 / double(i + j + 1); }, 8});
   p.push_back({"triw", [](Index i, Index j) { return i == j ? 1.0 : i < j ? -1.0 : 0.0; }, 30});
   p.push_back({"growth",
