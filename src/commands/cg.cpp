@@ -50,7 +50,7 @@ CgInputs open_inputs(Run& run, const CgCommand& options) {
       found = in.dense.location();
       break;
     case io::Kind::band:
-      in.band = io::open_band(control, location);
+      in.band = io::open_band(control, location, options.format == "band");
       in.n = columns = in.band.n();
       found = in.band.location();
       run.report["half_bandwidth"] = in.band.half_bandwidth();
