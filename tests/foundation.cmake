@@ -5,3 +5,8 @@ terrace_test(distrib/communicator RANKS 1 2 3 5 SANITIZE 3)
 add_test(NAME layers COMMAND ${CMAKE_COMMAND} -DROOT=${PROJECT_SOURCE_DIR} -P ${CMAKE_CURRENT_LIST_DIR}/layers.cmake)
 add_test(NAME format COMMAND ${CMAKE_CURRENT_LIST_DIR}/format.sh ${PROJECT_SOURCE_DIR})
 set_tests_properties(format PROPERTIES SKIP_RETURN_CODE 77)
+if(NOT TERRACE_SANITIZE)
+  add_test(NAME consumer COMMAND ${CMAKE_CURRENT_LIST_DIR}/consumer/run.sh ${PROJECT_BINARY_DIR}
+           ${CMAKE_CURRENT_LIST_DIR}/consumer ${CMAKE_CURRENT_BINARY_DIR}/consumer)
+  set_tests_properties(consumer PROPERTIES TIMEOUT 300 ENVIRONMENT "${terrace_test_environment}")
+endif()

@@ -5,7 +5,6 @@
 namespace terrace {
 void add_gf2_commands(CLI::App&, Selected&) {}
 void add_bench_gf2(CLI::App&, Selected&) {}
-void add_band_commands(CLI::App&, Selected&) {}
 void add_bench_band(CLI::App&, Selected&) {}
 void add_dense_commands(CLI::App&, Selected&) {}
 void add_bench_dense(CLI::App&, Selected&) {}

@@ -1,0 +1,144 @@
+#include "src/band_cholesky.hpp"
+
+#include "src/eliminate.hpp"
+
+namespace terrace {
+
+Index band_width(Cpu, Index m, Index asked) {
+  if (asked > 0) return std::min(asked, band_width_limit(Cpu{}));
+  return m >= 384 ? 96 : m >= 128 ? 64 : m >= 32 ? 32 : 16;
+}
+
+Index band_width(Cuda, Index m, Index asked) {
+  if (asked > 0) return std::min(round_up(asked, 16), band_width_limit(Cuda{}));
+  return m >= 96 ? 128 : m >= 48 ? 64 : 32;
+}
+
+double band_factor_flops(Index n, Index half_bandwidth) {
+  const double m = double(std::clamp<Index>(half_bandwidth, 0, std::max<Index>(n - 1, 0)));
+  return n == 0 ? 0 : (double(n) - m) * (m + 1) * (m + 1) + m * (m + 1) * (2 * m + 1) / 6;
+}
+
+double band_solve_flops(Index n, Index half_bandwidth, Index nrhs) {
+  const double m = double(std::clamp<Index>(half_bandwidth, 0, std::max<Index>(n - 1, 0)));
+  return n == 0 ? 0 : double(nrhs) * 2 * ((double(n) - m) * (2 * m + 1) + m * m);
+}
+
+template <class B>
+BandTiles<B> band_tiles(Context<B>& context, const BandShape& s) {
+  BandTiles<B> a{s, {s.padded(), s.width, context.size()}, {}};
+  a.data = Buffer<double, B>(a.columns.slots(context.rank()) * s.column());
+  fill_zero(context.ahead, a.data.view());
+  const Index padding = s.padded() - s.n;
+  if (padding > 0 && a.columns.owner(s.n) == context.rank()) {
+    const std::vector<double> ones(std::size_t(padding), 1.0);
+    double* diagonal = a.data.data() + a.columns.slot(s.n) * s.column();
+    copy_rows<double, B>(context.ahead, diagonal, s.column(), ones.data(), 1, 1, padding);
+    context.ahead.synchronize();
+  }
+  context.ahead.synchronize();
+  return a;
+}
+
+namespace {
+constexpr Index kHeader = 16;  // numbers before the panel in a message; the first is the status
+constexpr Index kLag = 4;      // panels between a status and the look at it
+}  // namespace
+
+template <class B>
+BandWork<B>::BandWork(const BandShape& s) : status(2 * kLag) {
+  for (int i = 0; i < 2; ++i)
+    messages.emplace_back(s.tiles() > 0 ? kHeader + s.width * s.reach : 0);
+}
+
+namespace {
+
+/// The members of the pipeline. Panel k lives in messages[k % 2] from choose(k) to update_rest(k).
+template <class B>
+class BandCholesky {
+ public:
+  static constexpr bool share_after_update = false;
+
+  BandCholesky(Context<B>& context, BandTiles<B>& a, BandWork<B>& work)
+      : context_(context), a_(a), work_(work), s_(a.shape), rank_(context.rank()) {}
+
+  [[nodiscard]] Index steps() const { return s_.tiles(); }
+
+  void choose(const Stream<B>& lane, Index k) {
+    if (!mine(k)) return;
+    band_factor_diagonal(lane, s_, k, a_.tile(k), message(k).slice(0, 1));
+    band_solve_panel(lane, s_, s_.rows_below(k), a_.tile(k), panel(k));
+  }
+
+  void share(const Stream<B>& lane, Index k) {
+    if (context_.size() > 1) context_.comm.broadcast(lane, a_.columns.block_owner(k), message(k));
+    download(lane, work_.status.data() + k % (2 * kLag), message(k).slice(0, 1));
+    shared_[k % (2 * kLag)] = lane.record();
+  }
+
+  void update_next(const Stream<B>& lane, Index k) {
+    if (s_.rows_below(k) > 0 && mine(k + 1))
+      band_update(lane, s_, s_.rows_below(k), panel(k), 1, 1, 1, a_.tile(k + 1));
+  }
+
+  void update_rest(const Stream<B>& lane, Index k) {
+    const Index rows = s_.rows_below(k), w = s_.width, ranks = context_.size();
+    const Index from = a_.columns.slots_before((k + 2) * w, rank_) / w;
+    const Index to = a_.columns.slots_before((k + 1 + s_.tiles_below(k)) * w, rank_) / w;
+    if (from < to)
+      band_update(lane, s_, rows, panel(k), from * ranks + rank_ - k, ranks, to - from,
+                  a_.data.view().slice(from * s_.tile(), (to - from) * s_.tile()));
+    if (mine(k) && rows > 0) band_store_panel(lane, s_, rows, panel(k), a_.tile(k));
+  }
+
+  bool stop(Index k) { return k >= kLag && look(k - kLag); }
+
+  /// Statuses that the loop has not looked at, and the result.
+  Index finish() {
+    for (Index k = std::max<Index>(0, steps() - kLag); k < steps(); ++k)
+      if (failed_ == 0) look(k);
+    return failed_;
+  }
+
+ private:
+  [[nodiscard]] bool mine(Index k) const { return a_.columns.block_owner(k) == rank_; }
+  [[nodiscard]] View<double, B> message(Index k) const { return work_.messages[k % 2].view(); }
+  [[nodiscard]] View<double, B> panel(Index k) const {
+    return message(k).slice(kHeader, s_.width * s_.reach);
+  }
+  bool look(Index k) {
+    watcher_.wait(shared_[k % (2 * kLag)]);
+    watcher_.synchronize();
+    failed_ = static_cast<Index>(work_.status[k % (2 * kLag)]);
+    return failed_ != 0;
+  }
+
+  Context<B>& context_;
+  BandTiles<B>& a_;
+  BandWork<B>& work_;
+  const BandShape s_;
+  const int rank_;
+  Stream<B> watcher_{Priority::high};
+  Event<B> shared_[2 * kLag];
+  Index failed_ = 0;
+};
+
+}  // namespace
+
+template <class B>
+Index band_cholesky(Context<B>& context, BandTiles<B>& a, BandWork<B>& work, Progress& progress) {
+  BandCholesky<B> method(context, a, work);
+  progress.begin("band Cholesky", double(method.steps()));
+  eliminate(context, method, progress);
+  progress.end();
+  return method.finish();
+}
+
+#define TERRACE_INSTANTIATE(B)                                     \
+  template struct BandWork<B>;                                     \
+  template BandTiles<B> band_tiles(Context<B>&, const BandShape&); \
+  template Index band_cholesky(Context<B>&, BandTiles<B>&, BandWork<B>&, Progress&);
+TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+#undef TERRACE_INSTANTIATE
+
+}  // namespace terrace

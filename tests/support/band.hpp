@@ -1,0 +1,83 @@
+// Band problems from a formula, and a textbook dense Cholesky as oracle.
+#pragma once
+#include <cmath>
+#include <vector>
+
+#include "src/band_cholesky.hpp"
+
+namespace terrace::test {
+
+using Entry = std::function<double(Index i, Index j)>;  // A[i, j], i >= j
+
+/// A problem whose source computes entries on the host.
+template <class B>
+BandProblem<B> band_problem(Index n, Index m, Entry entry) {
+  const Index clipped = std::clamp<Index>(m, 0, std::max<Index>(n - 1, 0));
+  return {n, clipped, [=](Context<B>& c, Range columns, Index height, View<double, B> to) {
+            std::vector<double> host(std::size_t(columns.count * height), 0.0);
+            for (Index j = 0; j < columns.count; ++j)
+              for (Index d = 0; d < height && columns.first + j + d < n; ++d)
+                host[std::size_t(j * height + d)] = entry(columns.first + j + d, columns.first + j);
+            upload(c.ahead, to.slice(0, columns.count * height), host.data());
+            c.ahead.synchronize();
+          }};
+}
+
+/// This rank's tile columns of the problem.
+template <class B>
+void fill_tiles(Context<B>& c, BandTiles<B>& a, Index n, Index m, const Entry& entry) {
+  const BlockCyclic columns{n, a.shape.width, c.size()};
+  std::vector<double> column(std::size_t(a.shape.column()));
+  for (const Range& range : columns.ranges(c.rank()))
+    for (Index j = range.first; j < range.end(); ++j) {
+      std::fill(column.begin(), column.end(), 0.0);
+      for (Index d = 0; d <= m && j + d < n; ++d) column[std::size_t(d)] = entry(j + d, j);
+      upload(c.ahead, a.data.view().slice(a.columns.slot(j) * a.shape.column(), a.shape.column()),
+             column.data());
+      c.ahead.synchronize();
+    }
+}
+
+/// Textbook Cholesky (Golub, Van Loan 4.2.5, by dot products) of the dense matrix; returns the
+/// order of the first minor that is not positive definite, or 0. L row-major.
+inline Index dense_cholesky(Index n, const Entry& entry, std::vector<double>& l) {
+  l.assign(std::size_t(n * n), 0.0);
+  const auto at = [&](Index i, Index j) -> double& { return l[std::size_t(i * n + j)]; };
+  for (Index j = 0; j < n; ++j) {
+    long double pivot = entry(j, j);
+    for (Index k = 0; k < j; ++k) pivot -= (long double)at(j, k) * at(j, k);
+    if (!(pivot > 0)) return j + 1;
+    at(j, j) = double(std::sqrt(pivot));
+    for (Index i = j + 1; i < n; ++i) {
+      long double sum = entry(i, j);
+      for (Index k = 0; k < j; ++k) sum -= (long double)at(i, k) * at(j, k);
+      at(i, j) = double(sum / at(j, j));
+    }
+  }
+  return 0;
+}
+
+/// b = A x by definition; x row-major n x nrhs.
+inline std::vector<double> band_product(Index n, Index m, const Entry& entry,
+                                        const std::vector<double>& x, Index nrhs) {
+  std::vector<double> b(x.size(), 0.0);
+  for (Index i = 0; i < n; ++i)
+    for (Index j = std::max<Index>(0, i - m); j <= std::min(n - 1, i + m); ++j) {
+      const double a = i >= j ? entry(i, j) : entry(j, i);
+      for (Index v = 0; v < nrhs; ++v)
+        b[std::size_t(i * nrhs + v)] += a * x[std::size_t(j * nrhs + v)];
+    }
+  return b;
+}
+
+/// This rank's rows of a vector known to all, in slot order, zero behind row n.
+inline std::vector<double> own_rows(const BlockCyclic& rows, int rank, Index n, Index nrhs,
+                                    const std::vector<double>& whole) {
+  std::vector<double> mine(std::size_t(rows.slots(rank) * nrhs), 0.0);
+  for (Index slot = 0; slot < rows.slots(rank); ++slot)
+    for (Index v = 0; v < nrhs && rows.global(slot, rank) < n; ++v)
+      mine[std::size_t(slot * nrhs + v)] = whole[std::size_t(rows.global(slot, rank) * nrhs + v)];
+  return mine;
+}
+
+}  // namespace terrace::test
