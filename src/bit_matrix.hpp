@@ -29,13 +29,16 @@ struct BitMatrix {
   Buffer<Word, B> data;
 
   BitMatrix() = default;
-  /// Zero; not collective.
-  BitMatrix(const Context<B>& context, BlockCyclic rows, Index word_count)
+  /// Uninitialised; not collective.
+  BitMatrix(BlockCyclic rows, int of_rank, Index word_count)
       : layout(rows),
-        rank(context.rank()),
+        rank(of_rank),
         words(word_count),
         stride(round_up(std::max<Index>(1, word_count), bit_row_alignment)),
-        data(rows.slots(rank) * stride) {
+        data(rows.slots(of_rank) * stride) {}
+  /// Zero.
+  BitMatrix(const Context<B>& context, BlockCyclic row_layout, Index word_count)
+      : BitMatrix(row_layout, context.rank(), word_count) {
     fill_zero(context.bulk, data.view());
     context.bulk.synchronize();
   }
