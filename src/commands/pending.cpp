@@ -3,7 +3,6 @@
 #include "src/commands.hpp"
 
 namespace terrace {
-void add_bench_gf2(CLI::App&, Selected&) {}
 void add_bench_band(CLI::App&, Selected&) {}
 void add_dense_commands(CLI::App&, Selected&) {}
 void add_bench_dense(CLI::App&, Selected&) {}

@@ -4,33 +4,12 @@
 
 #include "kernels/random.hpp"
 #include "src/gf2_certificate.hpp"
-#include "tests/support/bits.hpp"
-#include "tests/support/test.hpp"
+#include "tests/support/bit_source.hpp"
 
 using namespace terrace;
 using namespace terrace::test;
 
 namespace {
-
-/// Rows of a plain matrix (all ranks have it) as a source.
-template <class B>
-BitSource<B> plain_source(const Context<B>& context, const PlainBits& plain, BlockCyclic layout) {
-  BitSource<B> source{plain.rows, plain.columns, {}};
-  source.read = [&context, &plain, layout](const BitSink<B>& sink) {
-    const Index slots = layout.slots(context.rank()), words = ceil_div(plain.columns, 64);
-    std::vector<Word> host;
-    for (Index slot = 0; slot < slots; ++slot) {
-      const auto row = pack_row(plain, layout.global(slot, context.rank()), words);
-      host.insert(host.end(), row.begin(), row.end());
-    }
-    const Buffer<Word, B> slice(Index(host.size()));
-    upload(context.bulk, slice.view(), host.data());
-    for (Index i = 0; i < slots; i += 7)  // several pieces
-      sink(i, {slice.data() + i * words, words, std::min<Index>(7, slots - i), nullptr});
-    context.bulk.synchronize();
-  };
-  return source;
-}
 
 /// Global row i of a distributed matrix, on all ranks, as bits.
 template <class B>
