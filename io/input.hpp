@@ -22,6 +22,9 @@ namespace terrace::io {
 template <class T>
 using Sink = std::function<void(Index position, Index count, const T* data)>;
 
+/// What an input without a path may be: a matrix is 2-D where the file has a 2-D dataset.
+enum class Role { matrix, right_hand_side };
+
 struct InputFile;  // an open HDF5 file and dataset
 
 /// 2-D float64 (other numbers converted), or 1-D taken as one column.
@@ -36,13 +39,13 @@ class DenseInput {
   void read(const Control& control, std::span<const Range> ranges, const Sink<double>& sink) const;
 
  private:
-  friend DenseInput open_dense(const Control&, const Location&);
+  friend DenseInput open_dense(const Control&, const Location&, Role);
   Index rows_ = 0, columns_ = 0;
   bool is_vector_ = false, column_major_ = false;
   Location location_;
   std::shared_ptr<InputFile> file_;
 };
-DenseInput open_dense(const Control& control, const Location& location);
+DenseInput open_dense(const Control& control, const Location& location, Role role = Role::matrix);
 
 /// Symmetric band: (m+1) x n as SciPy's solveh_banded, lower or upper.
 class BandInput {
@@ -55,13 +58,14 @@ class BandInput {
   void read(const Control& control, std::span<const Range> ranges, const Sink<double>& sink) const;
 
  private:
-  friend BandInput open_band(const Control&, const Location&);
+  friend BandInput open_band(const Control&, const Location&, bool);
   Index n_ = 0, half_bandwidth_ = 0;
   bool upper_ = false;
   Location location_;
   std::shared_ptr<InputFile> file_;
 };
-BandInput open_band(const Control& control, const Location& location);
+/// `assume`: the user says it is a band matrix (--format band), the attribute may be absent.
+BandInput open_band(const Control& control, const Location& location, bool assume = false);
 
 /// Group with data, indices, indptr, attribute shape.
 class CsrInput {
@@ -97,7 +101,7 @@ class BitInput {
   void read(const Control& control, std::span<const Range> ranges, const Sink<Word>& sink) const;
 
  private:
-  friend BitInput open_bits(const Control&, const Location&);
+  friend BitInput open_bits(const Control&, const Location&, Role);
   enum class Form { words, bytes_little, bytes_big, plain };
   Index rows_ = 0, columns_ = 0;
   bool is_vector_ = false;
@@ -105,7 +109,7 @@ class BitInput {
   Location location_;
   std::shared_ptr<InputFile> file_;
 };
-BitInput open_bits(const Control& control, const Location& location);
+BitInput open_bits(const Control& control, const Location& location, Role role = Role::matrix);
 
 enum class Kind { dense, band, csr, bits };
 /// Kind of the object at `location` (of the only fitting one when it names no path).

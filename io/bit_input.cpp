@@ -1,0 +1,173 @@
+#include <fmt/format.h>
+
+#include <atomic>
+
+#include "io/input_file.hpp"
+#include "kernels/parallel.hpp"
+
+namespace terrace::io {
+
+BitInput open_bits(const Control& control, const Location& location, Role role) {
+  Object object = find_object(control, location, Kind::bits, role == Role::right_hand_side);
+  const auto refuse = [&](const std::string& what, const std::string& todo) {
+    fail_together(Exit::input, what + "; " + where(location, object.path) + "; " + todo);
+  };
+  if (object.group) refuse("a group, not a dataset", "name one dataset");
+  const auto& dims = object.dims;
+  if (dims.size() != 1 && dims.size() != 2)
+    refuse(fmt::format("wrong shape: {} dimensions", dims.size()), "a bit matrix has 2 dimensions");
+  const std::string format = object.text("format"), bitorder = object.text("bitorder");
+  if (!format.empty() && format != "bits")
+    refuse("wrong kind: attribute format is '" + format + "', a bit matrix is needed",
+           "name a bit matrix");
+  const bool words = object.number == Number::unsigned_integer && object.bytes == 8;
+  const bool one_byte = object.is_number() && object.number != Number::floating && object.bytes == 1;
+  if (!words && !one_byte)
+    refuse("wrong type: not bits", "store packed uint64, packed uint8, or uint8, int8, bool of 0 and 1");
+  BitInput input;
+  const Index columns = object.whole("columns");
+  const bool has_columns = object.has("columns");
+  if (has_columns && columns < 0) refuse("wrong attribute: columns is no count", "store an integer");
+  const auto check_packed = [&](Index per_item) {
+    if (dims.size() != 2) refuse("wrong shape: packed bits in 1 dimension", "store rows x words");
+    if (!has_columns) refuse("attribute columns is missing", "packed bits say how many columns they have");
+    if (columns > dims[1] * per_item || ceil_div(columns, per_item) != dims[1])
+      refuse(fmt::format("wrong shape: {} columns do not take {} items a row", columns, dims[1]),
+             fmt::format("store {} items a row", ceil_div(columns, per_item)));
+  };
+  if (words) {
+    check_packed(64);
+    input.form_ = BitInput::Form::words;
+  } else if (object.number == Number::unsigned_integer && !bitorder.empty()) {
+    if (bitorder != "little" && bitorder != "big")
+      refuse("wrong attribute: bitorder is '" + bitorder + "'", "use little or big");
+    check_packed(8);
+    input.form_ = bitorder == "big" ? BitInput::Form::bytes_big : BitInput::Form::bytes_little;
+  } else {
+    const Index width = dims.size() == 2 ? dims[1] : 1;
+    if (has_columns && columns != width)
+      refuse("attribute bitorder is missing", "packed bytes say bitorder = \"little\" or \"big\"");
+    input.form_ = BitInput::Form::plain;
+  }
+  input.rows_ = dims[0];
+  input.is_vector_ = dims.size() == 1;
+  input.columns_ = input.form_ == BitInput::Form::plain ? (input.is_vector_ ? 1 : dims[1]) : columns;
+  input.location_ = {location.file, object.path};
+  input.file_ = open_input(control, location, std::move(object));
+  return input;
+}
+
+namespace {
+
+Word reversed_bits(Word byte) {
+  byte = (byte & 0xf0) >> 4 | (byte & 0x0f) << 4;
+  byte = (byte & 0xcc) >> 2 | (byte & 0x33) << 2;
+  return (byte & 0xaa) >> 1 | (byte & 0x55) << 1;
+}
+
+/// One row of packed bytes to words; unused bytes are zero.
+void pack_bytes(const std::uint8_t* from, Index bytes, bool big, Word* to, Index words) {
+  for (Index w = 0; w < words; ++w) {
+    Word word = 0;
+    for (Index b = w * 8; b < std::min(bytes, w * 8 + 8); ++b)
+      word |= (big ? reversed_bits(from[b]) : Word(from[b])) << (8 * (b % 8));
+    to[w] = word;
+  }
+}
+
+/// One row of 0 and 1 to words; the column of the first other value, or -1.
+Index pack_plain(const std::uint8_t* from, Index columns, Word* to, Index words) {
+  std::uint8_t seen = 0;
+  for (Index w = 0; w < words; ++w) {
+    Word word = 0;
+    const Index count = std::min<Index>(64, columns - w * 64);
+    for (Index b = 0; b < count; ++b) {
+      seen |= from[w * 64 + b];
+      word |= Word(from[w * 64 + b] & 1) << b;
+    }
+    to[w] = word;
+  }
+  if (seen <= 1) return -1;
+  Index j = 0;
+  while (from[j] <= 1) ++j;
+  return j;
+}
+
+/// Calls row(i) for all rows in parallel; the lowest row for which it returned a column, and that.
+template <class F>
+std::pair<Index, Index> first_wrong_row(Index rows, const F& row) {
+  std::atomic<Index> first{Offender::none};
+  parallel_ranges(rows, 64, [&](Index from, Index to) {
+    for (Index i = from; i < to; ++i)
+      if (row(i) >= 0)
+        for (Index seen = first; i < seen && !first.compare_exchange_weak(seen, i);) {
+        }
+  });
+  const Index found = first;
+  return {found, found == Offender::none ? -1 : row(found)};
+}
+
+}  // namespace
+
+void BitInput::read(const Control& control, std::span<const Range> ranges,
+                    const Sink<Word>& sink) const {
+  const Index width = words();
+  Delivery<Word> deliver(ranges, width);
+  const Word unused = columns_ % 64 == 0 ? 0 : ~Word(0) << (columns_ % 64);
+  Offender wrong;
+  const auto global = [](const Piece& p, Index item) {
+    return p.first + item / p.block * p.stride + item % p.block;
+  };
+  const auto check_unused = [&](const Piece& piece, const Word* data) {
+    if (unused == 0 || width == 0) return;
+    const auto [item, column] = first_wrong_row(piece.items(), [&](Index i) -> Index {
+      return (data[i * width + width - 1] & unused) != 0 ? columns_ : -1;
+    });
+    if (column >= 0) wrong.note(global(piece, item), columns_, 1);
+  };
+  if (form_ == Form::words) {
+    read_pieces<Word>(control, *file_, file_->dataset(), file_->object, ranges, 0,
+                      H5T_NATIVE_UINT64, [&](const Piece& piece, const Word* data) {
+                        check_unused(piece, data);
+                        deliver(piece.position, piece.items(), data, sink);
+                      });
+  } else {
+    const Index bytes = is_vector_ ? 1 : file_->object.dims[1];
+    const Index most = std::max<Index>(1, piece_bytes() / std::max<Index>(1, bytes));
+    Index wanted = 0;
+    for (const Range& r : ranges) wanted += r.count;
+    const auto packed = allocate_together<Word>(control, std::min(wanted, most) * width);
+    const Handle type(H5Dget_type(file_->dataset()), &H5Tclose);  // one byte: taken as it is
+    read_pieces<std::uint8_t>(
+        control, *file_, file_->dataset(), file_->object, ranges, 0, type,
+        [&](const Piece& piece, const std::uint8_t* data) {
+          const auto [item, column] = first_wrong_row(piece.items(), [&](Index i) -> Index {
+            if (form_ == Form::plain)
+              return pack_plain(data + i * bytes, columns_, packed.get() + i * width, width);
+            pack_bytes(data + i * bytes, bytes, form_ == Form::bytes_big,
+                       packed.get() + i * width, width);
+            return -1;
+          });
+          if (column >= 0) {
+            const std::uint8_t value = data[item * bytes + column];
+            const bool is_signed = file_->object.number != Number::unsigned_integer;
+            wrong.note(global(piece, item), column,
+                       is_signed ? double(std::int8_t(value)) : double(value));
+          }
+          check_unused(piece, packed.get());
+          deliver(piece.position, piece.items(), packed.get(), sink);
+        });
+  }
+  const auto first = first_offender(control, wrong);
+  if (!first) return;
+  if (first->column == columns_)
+    fail_together(Exit::input,
+                  fmt::format("a bit beyond the last column is set; {} row {}; unused bits are zero",
+                              file_->where(), first->row));
+  fail_together(Exit::input,
+                fmt::format("a value other than 0 and 1: {}; {} row {}, column {}; a bit matrix "
+                            "holds 0 and 1 only",
+                            first->value, file_->where(), first->row, first->column));
+}
+
+}  // namespace terrace::io

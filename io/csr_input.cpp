@@ -1,0 +1,109 @@
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "io/input_file.hpp"
+
+namespace terrace::io {
+
+CsrInput open_csr(const Control& control, const Location& location) {
+  Object object = find_object(control, location, Kind::csr, false);
+  const auto refuse = [&](const std::string& what, const std::string& todo) {
+    fail_together(Exit::input, what + "; " + where(location, object.path) + "; " + todo);
+  };
+  if (!object.group) refuse("a dataset, not a CSR group", "name the group of data, indices and indptr");
+  if (object.children.size() != 3)
+    refuse("no CSR matrix", "a CSR group holds data, indices and indptr");
+  const std::string encoding = object.text("encoding-type");
+  if (!encoding.empty() && encoding != "csr_matrix")
+    refuse("wrong kind: encoding-type is '" + encoding + "'", "store a csr_matrix");
+  for (const auto& [name, child] : object.children) {
+    const bool whole = child.number == Number::signed_integer ||
+                       child.number == Number::unsigned_integer;
+    if (child.dims.size() != 1) refuse("wrong shape: " + name + " is not 1-D", "store a vector");
+    if (!child.is_number() || (name != "data" && !whole))
+      refuse("wrong type of " + name, "indices and indptr are integers, data real numbers");
+  }
+  const auto found = object.attributes.find("shape");
+  const auto* shape = found == object.attributes.end()
+                          ? nullptr
+                          : std::get_if<std::vector<Index>>(&found->second);
+  if (shape == nullptr) refuse("attribute shape is missing", "a CSR group says shape = (rows, columns)");
+  if (shape->size() != 2 || (*shape)[0] < 0 || (*shape)[1] < 0)
+    refuse("wrong attribute: shape", "a CSR group says shape = (rows, columns)");
+  CsrInput input;
+  input.rows_ = (*shape)[0];
+  input.columns_ = (*shape)[1];
+  input.nonzeros_ = object.children["data"].dims[0];
+  if (object.children["indices"].dims[0] != input.nonzeros_)
+    refuse(fmt::format("wrong shape: {} indices, {} data", object.children["indices"].dims[0],
+                       input.nonzeros_),
+           "one column index a value");
+  if (object.children["indptr"].dims[0] != input.rows_ + 1)
+    refuse(fmt::format("wrong shape: {} row pointers for {} rows",
+                       object.children["indptr"].dims[0], input.rows_),
+           "indptr has rows + 1 entries");
+  input.location_ = {location.file, object.path};
+  input.file_ = open_input(control, location, std::move(object));
+  return input;
+}
+
+namespace {
+template <class T>
+void read_span(const Control& control, const InputFile& input, const std::string& name, Range range,
+               hid_t memory_type, T* out) {
+  read_pieces<T>(control, input, input.dataset(name), input.object.children.at(name), {&range, 1}, 0,
+                 memory_type, [&](const Piece& piece, const T* data) {
+                   std::copy_n(data, piece.items(), out + piece.position);
+                 });
+}
+}  // namespace
+
+std::vector<Index> CsrInput::row_pointers(const Control& control, Range rows) const {
+  std::vector<Index> pointers =
+      collectively(control, [&] { return std::vector<Index>(std::size_t(rows.count) + 1); });
+  read_span(control, *file_, "indptr", {rows.first, rows.count + 1}, H5T_NATIVE_INT64,
+            pointers.data());
+  Offender wrong;
+  if (rows.first == 0 && pointers[0] != 0) wrong.note(0, 0, double(pointers[0]));
+  if (rows.end() == rows_ && pointers.back() != nonzeros_)
+    wrong.note(rows_, 0, double(pointers.back()));
+  for (Index i = 0; i <= rows.count; ++i) {
+    const Index p = pointers[std::size_t(i)];
+    if (p < 0 || p > nonzeros_ || (i > 0 && p < pointers[std::size_t(i) - 1]))
+      wrong.note(rows.first + i, 0, double(p));
+  }
+  if (const auto first = first_offender(control, wrong))
+    fail_together(Exit::input,
+                  fmt::format("wrong row pointer {}; {}/indptr entry {}; indptr rises from 0 to the "
+                              "{} stored values",
+                              first->value, file_->where(), first->row, nonzeros_));
+  return pointers;
+}
+
+void CsrInput::entries(const Control& control, Range rows, std::vector<Index>& columns,
+                       std::vector<double>& values) const {
+  const std::vector<Index> pointers = row_pointers(control, rows);
+  const Range range{pointers.front(), pointers.back() - pointers.front()};
+  collectively(control, [&] {
+    columns.resize(std::size_t(range.count));
+    values.resize(std::size_t(range.count));
+  });
+  read_span(control, *file_, "indices", range, H5T_NATIVE_INT64, columns.data());
+  read_span(control, *file_, "data", range, H5T_NATIVE_DOUBLE, values.data());
+  Offender outside, not_finite;
+  for (Index i = 0; i < rows.count; ++i)
+    for (Index k = pointers[std::size_t(i)]; k < pointers[std::size_t(i) + 1]; ++k) {
+      const Index j = columns[std::size_t(k - range.first)];
+      const double value = values[std::size_t(k - range.first)];
+      if (j < 0 || j >= columns_) outside.note(rows.first + i, k, double(j));
+      if (!std::isfinite(value)) not_finite.note(rows.first + i, j, value);
+    }
+  if (const auto first = first_offender(control, outside))
+    fail_together(Exit::input, fmt::format("column index {} outside the matrix; {} row {}; columns "
+                                           "are 0 to {}",
+                                           first->value, file_->where(), first->row, columns_ - 1));
+  refuse_not_finite(control, not_finite, file_->where());
+}
+
+}  // namespace terrace::io

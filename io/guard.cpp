@@ -1,0 +1,83 @@
+#include "io/guard.hpp"
+
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+
+#include "kernels/error.hpp"
+
+namespace terrace::io {
+
+namespace {
+
+void write_all(int to, const std::string& text) {
+  for (std::size_t at = 0; at < text.size();) {
+    const ssize_t n = ::write(to, text.data() + at, text.size() - at);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return;
+    at += std::size_t(n);
+  }
+}
+
+std::string read_all(int from) {
+  std::string text;
+  char data[65536];
+  for (;;) {
+    const ssize_t n = ::read(from, data, sizeof data);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return text;
+    text.append(data, std::size_t(n));
+  }
+}
+
+[[noreturn]] void child(int to, const std::function<std::string()>& look) {
+  for (const int s : {SIGSEGV, SIGBUS, SIGFPE, SIGABRT, SIGILL, SIGTERM, SIGINT})
+    signal(s, SIG_DFL);
+  const rlimit no_core{0, 0}, a_minute{60, 60};
+  setrlimit(RLIMIT_CORE, &no_core);
+  setrlimit(RLIMIT_CPU, &a_minute);
+  std::string answer;  // 'o' and the text, or the exit code and the message
+  try {
+    answer.push_back('o');
+    answer += look();
+  } catch (const Error& e) {
+    answer.assign(1, char(int(e.code()))).append(e.what());
+  } catch (const std::exception& e) {
+    answer.assign(1, char(int(Exit::internal))).append(e.what());
+  }
+  write_all(to, answer);
+  _exit(0);
+}
+
+}  // namespace
+
+std::string look_safely(const std::string& file, const std::function<std::string()>& look) {
+  int ends[2];
+  if (pipe(ends) != 0) return look();
+  const pid_t pid = fork();
+  if (pid < 0) {
+    close(ends[0]);
+    close(ends[1]);
+    return look();
+  }
+  if (pid == 0) {
+    close(ends[0]);
+    child(ends[1], look);
+  }
+  close(ends[1]);
+  const std::string answer = read_all(ends[0]);
+  close(ends[0]);
+  int status = 0;
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (answer.empty())
+    throw Error(Exit::input, "the file is damaged: its structure cannot be read; " + file +
+                                 "; write it again");
+  if (answer[0] != 'o') throw Error(Exit(int(answer[0])), answer.substr(1));
+  return answer.substr(1);
+}
+
+}  // namespace terrace::io

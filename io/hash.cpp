@@ -1,0 +1,59 @@
+#include "io/hash.hpp"
+
+#include <atomic>
+
+#include "io/archive.hpp"
+#include "io/input_file.hpp"
+#include "io/output.hpp"
+#include "kernels/parallel.hpp"
+
+namespace terrace::io {
+
+Word hash_run(const Word* bits, Index count, Index position) {
+  std::atomic<Word> total{0};
+  parallel_ranges(count, Index(1) << 16, [&](Index from, Index to) {
+    Word sum = 0;
+    for (Index i = from; i < to; ++i) sum += hash_element(bits[i], position + i);
+    total += sum;
+  });
+  return total;
+}
+
+Word hash_frame(const AnyAttributes& attributes, const std::vector<Index>& dims) {
+  Writer writer;
+  Object object;
+  object.attributes = attributes;
+  object.dims = dims;
+  write_object(writer, object);
+  Word hash = 0;
+  for (std::size_t i = 0; i < writer.bytes.size(); ++i)
+    hash = mix(hash + Word(static_cast<unsigned char>(writer.bytes[i])) + 1);
+  return hash;
+}
+
+bool content_hash_holds(const Control& control, const Location& location) {
+  Object object = describe(control, location);
+  const auto stored = object.attributes.find(hash_name);
+  if (stored == object.attributes.end() || !std::holds_alternative<Index>(stored->second))
+    return false;
+  const Word expected = Word(std::get<Index>(stored->second));
+  AnyAttributes covered = object.attributes;
+  covered.erase(hash_name);
+  std::vector<Word> sum{0};
+  if (!object.group) {
+    if (object.bytes != 8 || !object.is_number() || object.dims.empty() || object.dims.size() > 2)
+      return false;
+    const Index width = object.dims.size() == 2 ? object.dims[1] : 1;
+    const auto ranges = contiguous(object.dims[0], control.size()).ranges(control.rank());
+    const auto input = open_input(control, location, object);
+    const Handle type(H5Dget_type(input->dataset()), &H5Tclose);  // bits as they are stored
+    read_pieces<Word>(control, *input, input->dataset(), object, ranges, 0, type,
+                      [&](const Piece& piece, const Word* data) {
+                        sum[0] += hash_run(data, piece.items() * width, piece.first * width);
+                      });
+  }
+  control.reduce(sum, Reduce::sum);
+  return sum[0] + hash_frame(covered, object.group ? std::vector<Index>{} : object.dims) == expected;
+}
+
+}  // namespace terrace::io

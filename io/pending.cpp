@@ -1,1 +1,0 @@
-// Removed as soon as this folder has sources.

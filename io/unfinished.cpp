@@ -1,0 +1,82 @@
+#include "io/unfinished.hpp"
+
+#include <fcntl.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+
+namespace terrace::io {
+
+namespace {
+
+constexpr int signals[] = {SIGTERM, SIGINT, SIGHUP};
+char doomed[4096] = "";  // what the signal handler removes
+struct sigaction before[3];
+
+void remove_and_go(int number) {
+  if (doomed[0] != '\0') unlink(doomed);
+  for (int k = 0; k < 3; ++k)
+    if (signals[k] == number) sigaction(number, &before[k], nullptr);
+  raise(number);
+}
+
+}  // namespace
+
+void Unfinished::begin(const std::string& path) {
+  path_ = path;
+  if (path.size() >= sizeof doomed) return;
+  std::strcpy(doomed, path.c_str());
+  struct sigaction ours {};
+  ours.sa_handler = &remove_and_go;
+  for (int k = 0; k < 3; ++k) sigaction(signals[k], &ours, &before[k]);
+}
+
+void Unfinished::finish() {
+  if (path_.empty()) return;
+  if (doomed[0] != '\0')
+    for (int k = 0; k < 3; ++k) sigaction(signals[k], &before[k], nullptr);
+  doomed[0] = '\0';
+  path_.clear();
+}
+
+void Unfinished::remove() {
+  if (!path_.empty()) unlink(path_.c_str());
+  finish();
+}
+
+long long free_bytes(const std::string& path) {
+  struct statvfs status {};
+  if (statvfs(path.c_str(), &status) != 0) return std::numeric_limits<long long>::max();
+  return static_cast<long long>(status.f_bavail) * static_cast<long long>(status.f_frsize);
+}
+
+std::string folder_of(const std::string& path) {
+  const auto slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+std::string why_not_writable(const std::string& folder) {
+  std::string probe = folder + "/.terrace-XXXXXX";
+  const int file = mkstemp(probe.data());
+  if (file < 0) return std::strerror(errno);
+  close(file);
+  unlink(probe.c_str());
+  return {};
+}
+
+std::string sync_file(const std::string& path) {
+  const int file = open(path.c_str(), O_RDWR);
+  if (file < 0) return std::strerror(errno);
+  const bool good = fsync(file) == 0 || errno == EINVAL || errno == EROFS;
+  const std::string reason = good ? "" : std::strerror(errno);
+  close(file);
+  return reason;
+}
+
+}  // namespace terrace::io

@@ -1,0 +1,32 @@
+// A result under construction: its temporary name, and its removal whatever happens.
+#pragma once
+#include <string>
+
+namespace terrace::io {
+
+/// On the rank that made it. Removed when this object dies before finish(), and on SIGTERM, SIGINT and
+/// SIGHUP (how a launcher ends the other ranks of a failed job). One at a time in a process.
+class Unfinished {
+ public:
+  Unfinished() = default;
+  ~Unfinished() { remove(); }
+  Unfinished(const Unfinished&) = delete;
+  Unfinished& operator=(const Unfinished&) = delete;
+  void begin(const std::string& path);  ///< before the file is created
+  void remove();                        ///< unlinks it
+  void finish();                        ///< it has its final name now
+
+ private:
+  std::string path_;
+};
+
+/// Free bytes where `path` lies; a large number when the system does not say.
+long long free_bytes(const std::string& path);
+/// Folder of `path`, "." when it has none.
+std::string folder_of(const std::string& path);
+/// Empty when a file can be made in `folder`, else why not.
+std::string why_not_writable(const std::string& folder);
+/// Gets the data of `path` to the disk; empty, or why not.
+std::string sync_file(const std::string& path);
+
+}  // namespace terrace::io

@@ -1,0 +1,120 @@
+// Steps of blocked in-place Gauss-Jordan elimination on one rank's rows, for both backends.
+//
+// Elimination of panel J = [first, first + width) with pivot rows I, D = A[I, J] = L U:
+//   N = A[:, J] U^-1 for all rows (the pivot rows stand as -identity), W = N L^-1, P = A[I, :]
+//   A[I, :] := 0,  A[:, J] := -W,  A[:, not J] -= W P
+// Active rows use N = L21 as Gaussian elimination does, so the accuracy is that of LU with the same
+// pivots (Quintana-Orti, Quintana, Sun, van de Geijn 2001; Higham 2002, section 14.4). 2 n^3 flops.
+#pragma once
+#include "kernels/buffer.hpp"
+
+namespace terrace::dense {
+
+/// This rank's rows of the matrix, row-major; stored rows never move.
+///
+///   slot 0   | a a a a ... | b |    columns = n + right-hand sides, ld >= columns
+///   slot 1   | a a a a ... | b |    column_of[slot] = j once this row is the pivot row of column
+///   j,
+///   ...                             -1 before
+template <class B>
+struct Rows {
+  View<double, B> a;
+  Index slots = 0, columns = 0, ld = 0;
+  Index tile = 1;                   ///< rows of a block of the layout; CPU calls never cross one
+  View<const Index, B> global_row;  ///< slots
+  View<Index, B> column_of;         ///< slots
+};
+
+/// One panel of width <= block.
+template <class B>
+struct Panel {
+  Index first = 0, width = 0, block = 0;
+  View<double, B> w;        ///< panel_size(): W (row-major on the CPU, column-major on CUDA)
+  View<double, B> n;        ///< panel_size(): A[:, J], then N; may be `w` itself on the CPU
+  View<double, B> lu;       ///< 2 block^2: L and U of D in pivot order, row-major, ld = block
+  View<Index, B> pivots;    ///< block: global rows in pivot order
+  View<Index, B> info;      ///< 2: first bad column of the panel or -1, 1: zero, 2: not finite
+  View<double, B> summary;  ///< 2 + 2 block: info, pivots, diagonal of U, for the host
+};
+
+/// Record of a pivot candidate: |value|, global row, slot, then the row of the panel.
+constexpr Index record_size(Index block) { return 3 + block; }
+/// Sizes of one rank's buffers in elements: Panel::w and Panel::n; `work`; the number of leaves
+/// that choose_candidates plays with, `block` records each.
+struct Sizes {
+  Index panel = 0, work = 0, leaves = 1;
+  bool separate_n = false;  ///< Panel::n must not be Panel::w
+};
+/// For up to `slots` rows a rank and `ranks` ranks. The CPU has a leaf for every tile, so that the
+/// pivots do not depend on who owns it; CUDA has one leaf a rank.
+Sizes sizes(Cpu, Index slots, Index tile, Index block, int ranks);
+Sizes sizes(Cuda, Index slots, Index tile, Index block, int ranks);
+
+// Every function below is specialised for Cpu (kernels/cpu/dense*.cpp) and Cuda
+// (kernels/cuda/dense*.cu).
+
+/// n := A[:, J]; `fresh`: info := none.
+template <class B>
+void load_panel(const Stream<B>&, const Rows<B>&, const Panel<B>&, bool fresh);
+
+/// Partial pivoting over these rows only (ties to the lowest global row): N, LU, pivots, column_of.
+/// slots width^2 flops. Needs width unused rows here.
+template <class B>
+void factor_panel(const Stream<B>&, const Rows<B>&, const Panel<B>&, View<double, B> work);
+
+/// The same with one exchange of records a column: `record` := the best unused row in column 0 ...
+template <class B>
+void first_candidate(const Stream<B>&, const Rows<B>&, const Panel<B>&, View<double, B> record,
+                     View<double, B> work);
+/// ... and, given all ranks' records of column j (number `mine` is this rank's), eliminate column
+/// j; `record` := the best unused row in column j + 1.
+template <class B>
+void eliminate_column(const Stream<B>&, const Rows<B>&, const Panel<B>&, Index j,
+                      View<const double, B> records, Index mine, View<double, B> record,
+                      View<double, B> work);
+
+/// Tournament pivoting (Grigori, Demmel, Xiang 2011): the best min(width, unused) rows of every
+/// leaf, found by partial pivoting within it, become `block` records of A[:, J] (key -1: empty); n
+/// is spoilt.
+template <class B>
+void choose_candidates(const Stream<B>&, const Rows<B>&, const Panel<B>&, View<double, B> records,
+                       View<double, B> work);
+/// The panel's pivots by partial pivoting over all ranks' records: LU, pivots, info, and column_of
+/// of this rank's rows among them. The same on all ranks.
+template <class B>
+void play_final(const Stream<B>&, const Rows<B>&, const Panel<B>&, View<const double, B> records,
+                View<double, B> work);
+/// n := n U^-1 with the U of play_final.
+template <class B>
+void divide_by_upper(const Stream<B>&, const Rows<B>&, const Panel<B>&, View<double, B> work);
+
+/// w := W from n (which is spoilt), and the summary. 2 slots width^2 flops.
+template <class B>
+void finish_panel(const Stream<B>&, const Rows<B>&, const Panel<B>&, View<double, B> work);
+
+/// out[i, 0 ... columns - from) = A[list[i], from ... columns), packed rows.
+template <class B>
+void collect_rows(const Stream<B>&, const Rows<B>&, View<const Index, B> list, Index from,
+                  View<double, B> out);
+/// out[i, :] = packed[position[i], :], rows of `length`.
+template <class B>
+void place_rows(const Stream<B>&, Index length, View<const Index, B> position,
+                View<const double, B> packed, View<double, B> out);
+
+/// A[I, from ... columns) := 0; with `inverse` also A[:, J] := -W.
+template <class B>
+void begin_update(const Stream<B>&, const Rows<B>&, const Panel<B>&, Index from, bool inverse);
+/// A[:, c0 ... c1) -= W P[:, c0 ... c1); p holds columns `from` on. 2 slots width (c1 - c0) flops.
+template <class B>
+void update(const Stream<B>&, const Rows<B>&, const Panel<B>&, View<const double, B> p, Index from,
+            Index c0, Index c1);
+
+/// Every row: row[target[k]] = row[k] for k < target.size. `work` holds rows of target.size.
+template <class B>
+void permute_columns(const Stream<B>&, const Rows<B>&, View<const Index, B> target,
+                     View<double, B> work);
+/// a[s, j] = random_uniform(seed, global_row[s], j) for j < columns.
+template <class B>
+void fill_random(const Stream<B>&, const Rows<B>&, Index columns, Word seed);
+
+}  // namespace terrace::dense

@@ -1,0 +1,261 @@
+#include "src/gauss_jordan.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "distrib/agree.hpp"
+#include "kernels/matrix.hpp"
+#include "src/eliminate.hpp"
+
+namespace terrace {
+
+namespace {
+
+template <class B>
+Index default_block(Index n, int ranks) {
+  if constexpr (std::is_same_v<B, Cpu>) return n <= 128 ? 16 : n <= 512 ? 32 : n <= 1536 ? 64 : 128;
+  return n <= 1024 ? 64 : n <= 10240 ? 128 : 256;
+}
+
+/// Sign of the permutation j -> p[j].
+int parity(const std::vector<Index>& p) {
+  std::vector<bool> seen(p.size());
+  int sign = 1;
+  for (std::size_t start = 0; start < p.size(); ++start)
+    for (std::size_t j = start; !seen[j]; j = std::size_t(p[j])) {
+      seen[j] = true;
+      if (std::size_t(p[j]) != start) sign = -sign;
+    }
+  return sign;
+}
+
+}  // namespace
+
+template <class B>
+JordanPlan plan_jordan(int ranks, Index n, Index right, bool inverse, Index block,
+                       const std::string& pivoting) {
+  JordanPlan plan;
+  plan.n = n;
+  plan.right = right;
+  plan.inverse = inverse;
+  plan.why_block = block > 0 ? "asked for" : "widest panel that stays hidden behind the update";
+  plan.block = std::min(block > 0 ? block : default_block<B>(n, ranks), std::max<Index>(1, n));
+  const bool host = std::is_same_v<B, Cpu>;
+  plan.pivoting = pivoting == "partial"      ? Pivoting::partial
+                  : pivoting == "tournament" ? Pivoting::tournament
+                  : host || ranks == 1       ? Pivoting::partial
+                                             : Pivoting::tournament;
+  plan.why_pivoting = pivoting != "auto" ? "asked for"
+                      : host             ? "one small exchange a column is cheap between hosts"
+                      : ranks == 1       ? "all rows are on one device"
+                                         : "one exchange a panel instead of one a column";
+  plan.rows = {n, plan.block, ranks};
+  plan.ld = round_up(n + right, 16);
+  if (plan.ld % 256 == 0) plan.ld += 16;  // rows of a power of two collide in the caches
+  const Index slots = plan.rows.slots(0);
+  const dense::Sizes sizes = dense::sizes(B{}, slots, plan.block, plan.block, ranks);
+  const Index record = dense::record_size(plan.block);
+  const Index records =
+      plan.pivoting == Pivoting::partial ? record : sizes.leaves * plan.block * record;
+  const Index doubles = slots * plan.ld + (sizes.separate_n ? 3 : 2) * sizes.panel + sizes.work +
+                        2 * plan.block * plan.block + records * (ranks + 1) +
+                        (ranks > 1 ? 2 : 1) * plan.block * (n + right);
+  plan.bytes = 8 * (doubles + 2 * slots + 3 * std::max(n, plan.block));
+  return plan;
+}
+
+template <class B>
+GaussJordan<B>::GaussJordan(Context<B>& context, const JordanPlan& plan)
+    : context_(context), plan_(plan), slots_(plan.rows.slots(context.rank())) {
+  const Index most = plan.rows.slots(0), block = plan.block, ranks = context.size();
+  collectively(context.control, [&] {
+    sizes_ = dense::sizes(B{}, most, block, block, int(ranks));
+    const bool partial = plan.pivoting == Pivoting::partial;
+    const Index record = dense::record_size(block) * (partial ? 1 : sizes_.leaves * block);
+    a_ = Buffer<double, B>(slots_ * plan.ld);
+    for (Buffer<double, B>& w : w_) w = Buffer<double, B>(sizes_.panel);
+    if (sizes_.separate_n) n_ = Buffer<double, B>(sizes_.panel);
+    lu_ = Buffer<double, B>(2 * block * block);
+    summary_ = Buffer<double, B>(2 + 2 * block);
+    work_ = Buffer<double, B>(sizes_.work);
+    record_ = Buffer<double, B>(record);
+    records_ = Buffer<double, B>(record * ranks);
+    pivot_rows_ = Buffer<double, B>(block * (plan.n + plan.right));
+    if (ranks > 1) packed_ = Buffer<double, B>(block * (plan.n + plan.right));
+    global_row_ = Buffer<Index, B>(slots_);
+    column_of_ = Buffer<Index, B>(slots_);
+    pivots_ = Buffer<Index, B>(block);
+    info_ = Buffer<Index, B>(2);
+    list_ = Buffer<Index, B>(std::max(plan.n, 2 * block));
+    summary_host_ = PinnedBuffer<double>(2 + 2 * block);
+    list_host_ = PinnedBuffer<Index>(std::max(plan.n, std::max(slots_, 2 * block)));
+    pivot_row_.resize(std::size_t(plan.n));
+    destination_.resize(std::size_t(slots_));
+    for (Index s = 0; s < slots_; ++s) list_host_[s] = plan.rows.global(s, context.rank());
+    upload(context.ahead, global_row_.view(), list_host_.data());
+    context.ahead.synchronize();
+  });
+  rows_ = {a_, slots_, plan.n + plan.right, plan.ld, plan.block, global_row_, column_of_};
+}
+
+template <class B>
+dense::Panel<B> GaussJordan<B>::panel(Index k) const {
+  dense::Panel<B> panel;
+  panel.first = k * plan_.block;
+  panel.width = std::min(plan_.block, plan_.n - panel.first);
+  panel.block = plan_.block;
+  panel.w = w_[std::size_t(k % 2)];
+  panel.n = sizes_.separate_n ? n_.view() : panel.w;
+  panel.lu = lu_;
+  panel.pivots = pivots_;
+  panel.info = info_;
+  panel.summary = summary_;
+  return panel;
+}
+
+template <class B>
+Index GaussJordan<B>::from(Index k) const {
+  return plan_.inverse ? 0 : std::min(plan_.n, (k + 1) * plan_.block);
+}
+
+template <class B>
+void GaussJordan<B>::choose_partial(const Stream<B>& lane, const dense::Panel<B>& panel) {
+  if (context_.size() == 1) return dense::factor_panel(lane, rows_, panel, work_.view());
+  dense::first_candidate(lane, rows_, panel, record_.view(), work_.view());
+  for (Index j = 0; j < panel.width; ++j) {
+    context_.comm.template all_gather<double>(lane, record_, records_.view());
+    dense::eliminate_column<B>(lane, rows_, panel, j, records_, context_.rank(), record_, work_);
+  }
+}
+
+template <class B>
+void GaussJordan<B>::choose_tournament(const Stream<B>& lane, const dense::Panel<B>& panel) {
+  dense::choose_candidates(lane, rows_, panel, record_.view(), work_.view());
+  context_.comm.template all_gather<double>(lane, record_, records_.view());
+  dense::play_final<B>(lane, rows_, panel, records_, work_);
+  dense::load_panel(lane, rows_, panel, false);
+  dense::divide_by_upper(lane, rows_, panel, work_.view());
+}
+
+template <class B>
+void GaussJordan<B>::choose(const Stream<B>& lane, Index k) {
+  const dense::Panel<B> p = panel(k);
+  dense::load_panel(lane, rows_, p, true);
+  if (plan_.pivoting == Pivoting::partial) {
+    choose_partial(lane, p);
+  } else {
+    choose_tournament(lane, p);
+  }
+  dense::finish_panel(lane, rows_, p, work_.view());
+  download(lane, summary_host_.data(), summary_.view());
+}
+
+template <class B>
+bool GaussJordan<B>::stop(Index k) {
+  context_.ahead.synchronize();
+  const Index first = k * plan_.block, width = std::min(plan_.block, plan_.n - first);
+  const double* const summary = summary_host_.data();
+  if (summary[0] >= 0) {
+    outcome_.bad_column = first + Index(summary[0]);
+    outcome_.overflow = summary[1] == 2;
+    return true;
+  }
+  for (Index t = 0; t < width; ++t) {
+    pivot_row_[std::size_t(first + t)] = Index(summary[2 + t]);
+    const double u = summary[2 + plan_.block + t];
+    outcome_.log_abs_determinant += std::log(std::fabs(u));
+    if (u < 0) outcome_.determinant_sign = -outcome_.determinant_sign;
+  }
+  return false;
+}
+
+template <class B>
+void GaussJordan<B>::share(const Stream<B>& lane, Index k) {
+  // The pivot rows of panel k lie on any ranks: each sends its own, packed in pivot order.
+  const Index first = k * plan_.block, width = std::min(plan_.block, plan_.n - first);
+  const Index* const pivot = pivot_row_.data() + first;
+  const Index length = plan_.n + plan_.right - from(k);
+  std::vector<Index> begin(std::size_t(context_.size()) + 1, 0);
+  for (Index t = 0; t < width; ++t) ++begin[std::size_t(plan_.rows.owner(pivot[t])) + 1];
+  std::partial_sum(begin.begin(), begin.end(), begin.begin());
+  Index* const mine = list_host_.data();
+  Index* const position = mine + plan_.block;
+  std::vector<Index> next = begin;
+  Index count = 0;
+  for (Index t = 0; t < width; ++t) {
+    const int owner = plan_.rows.owner(pivot[t]);
+    position[t] = next[std::size_t(owner)]++;
+    if (owner == context_.rank()) mine[count++] = plan_.rows.slot(pivot[t]);
+  }
+  upload(lane, list_.view().slice(0, 2 * plan_.block), list_host_.data());
+  const View<const Index, B> list = list_.view().slice(0, count);
+  if (context_.size() == 1)
+    return dense::collect_rows(lane, rows_, list, from(k), pivot_rows_.view());
+  const auto part = [&](int rank) {
+    const Index at = begin[std::size_t(rank)];
+    return packed_.view().slice(at * length, (begin[std::size_t(rank) + 1] - at) * length);
+  };
+  dense::collect_rows(lane, rows_, list, from(k), part(context_.rank()));
+  std::vector<Piece> pieces;
+  for (int rank = 0; rank < context_.size(); ++rank)
+    pieces.push_back({rank, part(rank).data, part(rank).size * Index(sizeof(double))});
+  context_.comm.broadcast_group(lane, pieces);
+  dense::place_rows<B>(lane, length, list_.view().slice(plan_.block, width), packed_, pivot_rows_);
+}
+
+template <class B>
+void GaussJordan<B>::update_next(const Stream<B>& lane, Index k) {
+  const dense::Panel<B> p = panel(k);
+  const Index end = p.first + p.width;
+  dense::begin_update(lane, rows_, p, from(k), plan_.inverse);
+  dense::update<B>(lane, rows_, p, pivot_rows_, from(k), end, std::min(plan_.n, end + plan_.block));
+}
+
+template <class B>
+void GaussJordan<B>::update_rest(const Stream<B>& lane, Index k) {
+  const dense::Panel<B> p = panel(k);
+  const Index next_end = std::min(plan_.n, p.first + p.width + plan_.block);
+  if (plan_.inverse) dense::update<B>(lane, rows_, p, pivot_rows_, from(k), 0, p.first);
+  dense::update<B>(lane, rows_, p, pivot_rows_, from(k), next_end, plan_.n + plan_.right);
+}
+
+template <class B>
+JordanOutcome GaussJordan<B>::run(Progress& progress) {
+  const Stream<B>& lane = context_.ahead;
+  outcome_ = {};
+  std::fill_n(list_host_.data(), slots_, Index(-1));
+  upload(lane, column_of_.view(), list_host_.data());
+  lane.synchronize();
+  progress.begin("elimination", double(steps()));
+  eliminate(context_, *this, progress);
+  progress.end();
+  if (!outcome_.good()) return outcome_;
+  outcome_.determinant_sign *= parity(pivot_row_);
+  if (plan_.inverse) {  // stored column k belongs to row p(k) of A
+    std::copy(pivot_row_.begin(), pivot_row_.end(), list_host_.data());
+    upload(lane, list_.view().slice(0, plan_.n), list_host_.data());
+    dense::permute_columns<B>(lane, rows_, list_.view().slice(0, plan_.n), pivot_rows_);
+  }
+  const Index begin = plan_.inverse ? 0 : plan_.n;
+  const double most = slots_ == 0 ? 0
+                                  : max_abs<B>(lane, slots_, plan_.n + plan_.right - begin,
+                                               a_.view().slice(begin, a_.size() - begin), plan_.ld);
+  std::vector<Index> columns(static_cast<std::size_t>(slots_));
+  download(lane, columns.data(), column_of_.view());
+  lane.synchronize();
+  destination_ = std::move(columns);
+  outcome_.overflow =
+      context_.control.reduce(most, Reduce::max) == std::numeric_limits<double>::infinity();
+  return outcome_;
+}
+
+#define INSTANTIATE(B)                                                                    \
+  template JordanPlan plan_jordan<B>(int, Index, Index, bool, Index, const std::string&); \
+  template class GaussJordan<B>;
+TERRACE_FOR_EACH_BACKEND(INSTANTIATE)
+
+}  // namespace terrace

@@ -1,0 +1,96 @@
+// Gauss-Jordan elimination of [A | B] on row slices: inverse in place, or solution, and
+// determinant.
+#pragma once
+#include <array>
+#include <string>
+#include <vector>
+
+#include "distrib/context.hpp"
+#include "distrib/layout.hpp"
+#include "kernels/dense.hpp"
+#include "src/run.hpp"
+
+namespace terrace {
+
+enum class Pivoting { partial, tournament };
+
+/// Choices and memory of one elimination, known before anything is read.
+struct JordanPlan {
+  Index n = 0, right = 0;  ///< order, and columns right of A
+  bool inverse = true;     ///< update all columns; otherwise only those right of the panel
+  Index block = 1;
+  Pivoting pivoting = Pivoting::partial;
+  BlockCyclic rows;  ///< blocks of `block` rows
+  Index ld = 0;      ///< of the local rows
+  Index bytes = 0;   ///< on the backend, of the rank with most rows
+  std::string why_block, why_pivoting;
+};
+/// `block` 0 and `pivoting` "auto" are chosen here. Throws agreed Error(usage).
+template <class B>
+JordanPlan plan_jordan(int ranks, Index n, Index right, bool inverse, Index block,
+                       const std::string& pivoting);
+
+/// What the elimination found; the same on all ranks.
+struct [[nodiscard]] JordanOutcome {
+  Index bad_column = -1;  ///< first column without a usable pivot, or -1
+  bool overflow = false;  ///< something is not finite
+  double log_abs_determinant = 0;
+  int determinant_sign = 1;
+  [[nodiscard]] bool good() const { return bad_column < 0 && !overflow; }
+};
+
+/// The rows of a rank, with all memory that the elimination needs.
+///
+/// Rows never move: row `destination()[slot]` of the result stands in `slot`. After an inversion
+/// columns [0, n) are those rows of A^-1, after a solve columns [n, n + right) those rows of X.
+/// 2 n^3 flops for an inverse, n^3 + 2 n^2 right for a solve, over all ranks; each rank sends and
+/// receives every row once as a pivot row, 8 n (n + right) bytes.
+template <class B>
+class GaussJordan {
+ public:
+  /// Collective: takes all memory.
+  GaussJordan(Context<B>& context, const JordanPlan& plan);
+
+  /// Local rows, to be filled before run() by global row; row-major with ld().
+  [[nodiscard]] View<double, B> data() const { return a_.view(); }
+  [[nodiscard]] Index ld() const { return plan_.ld; }
+  [[nodiscard]] Index slots() const { return slots_; }
+  [[nodiscard]] const JordanPlan& plan() const { return plan_; }
+  [[nodiscard]] const dense::Rows<B>& rows() const { return rows_; }
+  /// Number in the result of every slot's row; after run().
+  [[nodiscard]] const std::vector<Index>& destination() const { return destination_; }
+
+  /// Collective. Overwrites data().
+  JordanOutcome run(Progress& progress);
+
+  // Elimination of panel k; see src/eliminate.hpp.
+  static constexpr bool share_after_update = true;
+  [[nodiscard]] Index steps() const { return ceil_div(plan_.n, plan_.block); }
+  void choose(const Stream<B>& lane, Index k);
+  bool stop(Index k);
+  void share(const Stream<B>& lane, Index k);
+  void update_next(const Stream<B>& lane, Index k);
+  void update_rest(const Stream<B>& lane, Index k);
+
+ private:
+  [[nodiscard]] dense::Panel<B> panel(Index k) const;
+  /// First column that panel k's update reads and writes.
+  [[nodiscard]] Index from(Index k) const;
+  void choose_partial(const Stream<B>& lane, const dense::Panel<B>& panel);
+  void choose_tournament(const Stream<B>& lane, const dense::Panel<B>& panel);
+
+  Context<B>& context_;
+  JordanPlan plan_;
+  Index slots_ = 0;
+  dense::Sizes sizes_;
+  dense::Rows<B> rows_;
+  Buffer<double, B> a_, n_, lu_, summary_, work_, record_, records_, pivot_rows_, packed_;
+  std::array<Buffer<double, B>, 2> w_;
+  Buffer<Index, B> global_row_, column_of_, pivots_, info_, list_;
+  PinnedBuffer<double> summary_host_;
+  PinnedBuffer<Index> list_host_;
+  std::vector<Index> pivot_row_, destination_;  // p(j), on all ranks; of this rank's slots
+  JordanOutcome outcome_;
+};
+
+}  // namespace terrace
