@@ -54,7 +54,7 @@ TERRACE_INLINE void apply(const Piece& p, Index count) {
   const Vector* entries = reinterpret_cast<const Vector*>(p.table);
   const Word mask = count == tables ? ~Word(0) : (Word(1) << (8 * count)) - 1;
   for (Index i = p.first; i < p.last; ++i) {
-    Word m = p.multipliers.data[p.multipliers.row(i) * p.multipliers.stride + p.bits / 64] & mask;
+    Word m = p.multipliers.data[i * p.multipliers.stride + p.bits / 64] & mask;
     Word* row = p.out.data + p.out.row(i) * p.out.stride + p.out_word;
     if (i + 6 < p.last)
       __builtin_prefetch(p.out.data + p.out.row(i + 6) * p.out.stride + p.out_word, 1);
@@ -95,7 +95,7 @@ TERRACE_MULTIVERSION(combine_piece, combine_body, Piece)
 template <simd::Level>
 TERRACE_INLINE void add_body(const Piece& p) {
   for (Index i = p.first; i < p.last; ++i) {
-    const Word* m = p.multipliers.data + p.multipliers.row(i) * p.multipliers.stride;
+    const Word* m = p.multipliers.data + i * p.multipliers.stride;
     Vector* to = reinterpret_cast<Vector*>(p.out.data + p.out.row(i) * p.out.stride + p.out_word);
     for (Index q = 0; q < p.source.count; ++q) {
       if (!((m[q / 64] >> (q % 64)) & 1)) continue;
