@@ -8,9 +8,8 @@
 namespace terrace::io {
 
 BandInput open_band(const Control& control, const Location& location, bool assume) {
-  Object object =
-      find_object(control, location, location.path.empty() && assume ? Kind::dense : Kind::band,
-                  false);
+  Object object = find_object(control, location,
+                              location.path.empty() && assume ? Kind::dense : Kind::band, false);
   const auto refuse = [&](const std::string& what, const std::string& todo) {
     fail_together(Exit::input, what + "; " + where(location, object.path) + "; " + todo);
   };
@@ -24,7 +23,8 @@ BandInput open_band(const Control& control, const Location& location, bool assum
   if (format.empty() && !assume)
     refuse("attribute format is missing", "a band matrix says format = \"band\"");
   if (!format.empty() && format != "band")
-    refuse("wrong kind: attribute format is '" + format + "'", "a band matrix says format = \"band\"");
+    refuse("wrong kind: attribute format is '" + format + "'",
+           "a band matrix says format = \"band\"");
   if (!uplo.empty() && uplo != "lower" && uplo != "upper")
     refuse("wrong attribute: uplo is '" + uplo + "'", "use lower or upper");
   if (object.text("order") == "column-major")
@@ -57,7 +57,8 @@ void clean_columns(double* data, Index first, Index count, Index height, Index n
 void read_upper(const InputFile& input, Index first, Index count, Index height, Index n,
                 double* data) {
   const Handle space(H5Dget_space(input.dataset()), &H5Sclose);
-  const Handle how = transfer(false);
+  const Handle how =
+      input.shared ? transfer(false) : Handle(H5Pcreate(H5P_DATASET_XFER), &H5Pclose);
   const Index block = std::min(height, std::max<Index>(16, count));
   std::vector<double> part(std::size_t(block * std::min(n, count + block)));
   std::fill(data, data + count * height, 0.0);
@@ -72,8 +73,7 @@ void read_upper(const InputFile& input, Index first, Index count, Index height, 
       throw Error(Exit::input, "cannot read the data; " + input.where() + "; " + hdf5_reason());
     for (Index d = d0; d < d1; ++d)
       for (Index c = 0; c < count && first + c + d < n; ++c)
-        data[c * height + d] =
-            part[std::size_t((d1 - 1 - d) * columns + (first + c + d) - from)];
+        data[c * height + d] = part[std::size_t((d1 - 1 - d) * columns + (first + c + d) - from)];
   }
 }
 
@@ -101,15 +101,15 @@ void BandInput::read(const Control& control, std::span<const Range> ranges,
         }
     });
   } else {
-    read_pieces<double>(
-        control, *file_, file_->dataset(), file_->object, ranges, 1, H5T_NATIVE_DOUBLE,
-        [&](const Piece& piece, const double* data) {
-          transpose(columns.get(), data, height, piece.items());
-          for (Index b = 0; b < piece.count; ++b)
-            clean_columns(columns.get() + b * piece.block * height, piece.first + b * piece.stride,
-                          piece.block, height, n_, wrong);
-          deliver(piece.position, piece.items(), columns.get(), sink);
-        });
+    read_pieces<double>(control, *file_, file_->dataset(), file_->object, ranges, 1,
+                        H5T_NATIVE_DOUBLE, [&](const Piece& piece, const double* data) {
+                          transpose(columns.get(), data, height, piece.items());
+                          for (Index b = 0; b < piece.count; ++b)
+                            clean_columns(columns.get() + b * piece.block * height,
+                                          piece.first + b * piece.stride, piece.block, height, n_,
+                                          wrong);
+                          deliver(piece.position, piece.items(), columns.get(), sink);
+                        });
   }
   refuse_not_finite(control, wrong, file_->where());
 }

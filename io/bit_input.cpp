@@ -21,16 +21,20 @@ BitInput open_bits(const Control& control, const Location& location, Role role) 
     refuse("wrong kind: attribute format is '" + format + "', a bit matrix is needed",
            "name a bit matrix");
   const bool words = object.number == Number::unsigned_integer && object.bytes == 8;
-  const bool one_byte = object.is_number() && object.number != Number::floating && object.bytes == 1;
+  const bool one_byte =
+      object.is_number() && object.number != Number::floating && object.bytes == 1;
   if (!words && !one_byte)
-    refuse("wrong type: not bits", "store packed uint64, packed uint8, or uint8, int8, bool of 0 and 1");
+    refuse("wrong type: not bits",
+           "store packed uint64, packed uint8, or uint8, int8, bool of 0 and 1");
   BitInput input;
   const Index columns = object.whole("columns");
   const bool has_columns = object.has("columns");
-  if (has_columns && columns < 0) refuse("wrong attribute: columns is no count", "store an integer");
+  if (has_columns && columns < 0)
+    refuse("wrong attribute: columns is no count", "store an integer");
   const auto check_packed = [&](Index per_item) {
     if (dims.size() != 2) refuse("wrong shape: packed bits in 1 dimension", "store rows x words");
-    if (!has_columns) refuse("attribute columns is missing", "packed bits say how many columns they have");
+    if (!has_columns)
+      refuse("attribute columns is missing", "packed bits say how many columns they have");
     if (columns > dims[1] * per_item || ceil_div(columns, per_item) != dims[1])
       refuse(fmt::format("wrong shape: {} columns do not take {} items a row", columns, dims[1]),
              fmt::format("store {} items a row", ceil_div(columns, per_item)));
@@ -51,7 +55,8 @@ BitInput open_bits(const Control& control, const Location& location, Role role) 
   }
   input.rows_ = dims[0];
   input.is_vector_ = dims.size() == 1;
-  input.columns_ = input.form_ == BitInput::Form::plain ? (input.is_vector_ ? 1 : dims[1]) : columns;
+  input.columns_ =
+      input.form_ == BitInput::Form::plain ? (input.is_vector_ ? 1 : dims[1]) : columns;
   input.location_ = {location.file, object.path};
   input.file_ = open_input(control, location, std::move(object));
   return input;
@@ -144,8 +149,8 @@ void BitInput::read(const Control& control, std::span<const Range> ranges,
           const auto [item, column] = first_wrong_row(piece.items(), [&](Index i) -> Index {
             if (form_ == Form::plain)
               return pack_plain(data + i * bytes, columns_, packed.get() + i * width, width);
-            pack_bytes(data + i * bytes, bytes, form_ == Form::bytes_big,
-                       packed.get() + i * width, width);
+            pack_bytes(data + i * bytes, bytes, form_ == Form::bytes_big, packed.get() + i * width,
+                       width);
             return -1;
           });
           if (column >= 0) {
@@ -161,9 +166,10 @@ void BitInput::read(const Control& control, std::span<const Range> ranges,
   const auto first = first_offender(control, wrong);
   if (!first) return;
   if (first->column == columns_)
-    fail_together(Exit::input,
-                  fmt::format("a bit beyond the last column is set; {} row {}; unused bits are zero",
-                              file_->where(), first->row));
+    fail_together(
+        Exit::input,
+        fmt::format("a bit beyond the last column is set; {} row {}; unused bits are zero",
+                    file_->where(), first->row));
   fail_together(Exit::input,
                 fmt::format("a value other than 0 and 1: {}; {} row {}, column {}; a bit matrix "
                             "holds 0 and 1 only",

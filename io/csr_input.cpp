@@ -11,24 +11,25 @@ CsrInput open_csr(const Control& control, const Location& location) {
   const auto refuse = [&](const std::string& what, const std::string& todo) {
     fail_together(Exit::input, what + "; " + where(location, object.path) + "; " + todo);
   };
-  if (!object.group) refuse("a dataset, not a CSR group", "name the group of data, indices and indptr");
+  if (!object.group)
+    refuse("a dataset, not a CSR group", "name the group of data, indices and indptr");
   if (object.children.size() != 3)
     refuse("no CSR matrix", "a CSR group holds data, indices and indptr");
   const std::string encoding = object.text("encoding-type");
   if (!encoding.empty() && encoding != "csr_matrix")
     refuse("wrong kind: encoding-type is '" + encoding + "'", "store a csr_matrix");
   for (const auto& [name, child] : object.children) {
-    const bool whole = child.number == Number::signed_integer ||
-                       child.number == Number::unsigned_integer;
+    const bool whole =
+        child.number == Number::signed_integer || child.number == Number::unsigned_integer;
     if (child.dims.size() != 1) refuse("wrong shape: " + name + " is not 1-D", "store a vector");
     if (!child.is_number() || (name != "data" && !whole))
       refuse("wrong type of " + name, "indices and indptr are integers, data real numbers");
   }
   const auto found = object.attributes.find("shape");
-  const auto* shape = found == object.attributes.end()
-                          ? nullptr
-                          : std::get_if<std::vector<Index>>(&found->second);
-  if (shape == nullptr) refuse("attribute shape is missing", "a CSR group says shape = (rows, columns)");
+  const auto* shape =
+      found == object.attributes.end() ? nullptr : std::get_if<std::vector<Index>>(&found->second);
+  if (shape == nullptr)
+    refuse("attribute shape is missing", "a CSR group says shape = (rows, columns)");
   if (shape->size() != 2 || (*shape)[0] < 0 || (*shape)[1] < 0)
     refuse("wrong attribute: shape", "a CSR group says shape = (rows, columns)");
   CsrInput input;
@@ -52,8 +53,8 @@ namespace {
 template <class T>
 void read_span(const Control& control, const InputFile& input, const std::string& name, Range range,
                hid_t memory_type, T* out) {
-  read_pieces<T>(control, input, input.dataset(name), input.object.children.at(name), {&range, 1}, 0,
-                 memory_type, [&](const Piece& piece, const T* data) {
+  read_pieces<T>(control, input, input.dataset(name), input.object.children.at(name), {&range, 1},
+                 0, memory_type, [&](const Piece& piece, const T* data) {
                    std::copy_n(data, piece.items(), out + piece.position);
                  });
 }
@@ -74,10 +75,11 @@ std::vector<Index> CsrInput::row_pointers(const Control& control, Range rows) co
       wrong.note(rows.first + i, 0, double(p));
   }
   if (const auto first = first_offender(control, wrong))
-    fail_together(Exit::input,
-                  fmt::format("wrong row pointer {}; {}/indptr entry {}; indptr rises from 0 to the "
-                              "{} stored values",
-                              first->value, file_->where(), first->row, nonzeros_));
+    fail_together(
+        Exit::input,
+        fmt::format("wrong row pointer {}; {}/indptr entry {}; indptr rises from 0 to the "
+                    "{} stored values",
+                    first->value, file_->where(), first->row, nonzeros_));
   return pointers;
 }
 

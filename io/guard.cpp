@@ -1,5 +1,6 @@
 #include "io/guard.hpp"
 
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -36,6 +37,7 @@ std::string read_all(int from) {
 [[noreturn]] void child(int to, const std::function<std::string()>& look) {
   for (const int s : {SIGSEGV, SIGBUS, SIGFPE, SIGABRT, SIGILL, SIGTERM, SIGINT})
     signal(s, SIG_DFL);
+  if (const int nowhere = open("/dev/null", O_WRONLY); nowhere >= 0) dup2(nowhere, 2);
   const rlimit no_core{0, 0}, a_minute{60, 60};
   setrlimit(RLIMIT_CORE, &no_core);
   setrlimit(RLIMIT_CPU, &a_minute);
@@ -74,8 +76,8 @@ std::string look_safely(const std::string& file, const std::function<std::string
   while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
   }
   if (answer.empty())
-    throw Error(Exit::input, "the file is damaged: its structure cannot be read; " + file +
-                                 "; write it again");
+    throw Error(Exit::input,
+                "the file is damaged: its structure cannot be read; " + file + "; write it again");
   if (answer[0] != 'o') throw Error(Exit(int(answer[0])), answer.substr(1));
   return answer.substr(1);
 }

@@ -53,7 +53,8 @@ bool content_hash_holds(const Control& control, const Location& location) {
                       });
   }
   control.reduce(sum, Reduce::sum);
-  return sum[0] + hash_frame(covered, object.group ? std::vector<Index>{} : object.dims) == expected;
+  return sum[0] + hash_frame(covered, object.group ? std::vector<Index>{} : object.dims) ==
+         expected;
 }
 
 }  // namespace terrace::io

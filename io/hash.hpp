@@ -1,5 +1,5 @@
-// Content hash of what a result file holds: a sum over its elements, so that it does not matter which
-// rank writes or reads which part.
+// Content hash of what a result file holds: a sum over its elements, so that it does not matter
+// which rank writes or reads which part.
 #pragma once
 #include "io/inspect.hpp"
 #include "kernels/random.hpp"

@@ -46,11 +46,18 @@ Handle parallel_access(const Control& control) {
 }
 }  // namespace
 
+Handle open_alone(const std::string& name) {
+  hdf5_ready();
+  const Handle access(H5Pcreate(H5P_FILE_ACCESS), &H5Pclose);
+  // Whole chunks of a compressed input stay in the cache while one piece is read.
+  H5Pset_cache(access, 0, 521, 32 << 20, 0.75);
+  // Another address than &H5Fclose: this close waits for nobody.
+  return {H5Fopen(name.c_str(), H5F_ACC_RDONLY, access), [](hid_t id) { return H5Fclose(id); }};
+}
+
 Handle open_parallel(const Control& control, const std::string& name, bool write) {
   hdf5_ready();
   Handle access = parallel_access(control);
-  // Whole chunks of a compressed input stay in the cache while one piece is read.
-  H5Pset_cache(access, 0, 521, 32 << 20, 0.75);
   if (write) H5Pset_libver_bounds(access, H5F_LIBVER_V18, H5F_LIBVER_LATEST);
   return {H5Fopen(name.c_str(), write ? H5F_ACC_RDWR : H5F_ACC_RDONLY, access), &H5Fclose};
 }

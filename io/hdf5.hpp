@@ -1,4 +1,5 @@
-// The HDF5 C API made safe: handles that close themselves, errors as exceptions. Only io includes it.
+// The HDF5 C API made safe: handles that close themselves, errors as exceptions. Only io includes
+// it.
 #pragma once
 #include <hdf5.h>
 
@@ -33,8 +34,8 @@ class Handle {
   }
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;
-  /// A file opened by all ranks closes together. While an exception unwinds one rank alone that would
-  /// wait for the others for ever, so then the identifier is left to the end of the process.
+  /// A file opened by all ranks closes together. While an exception unwinds one rank alone that
+  /// would wait for the others for ever, so then the identifier is left to the end of the process.
   ~Handle() {
     if (id_ >= 0 && (close_ != &H5Fclose || std::uncaught_exceptions() <= depth_)) close_(id_);
   }
@@ -50,6 +51,8 @@ class Handle {
   int depth_ = std::uncaught_exceptions();
 };
 
+/// Opens `name` to read, on this rank alone.
+Handle open_alone(const std::string& name);
 /// Opens `name` on all ranks through MPI-IO, to read, or to write too. Collective.
 Handle open_parallel(const Control& control, const std::string& name, bool write);
 /// Creates `name` on all ranks through MPI-IO; it must not exist. Collective.

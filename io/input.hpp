@@ -1,11 +1,11 @@
 // Matrices from HDF5, read in slices: every rank reads only the rows or columns it names, through
 // parallel HDF5, in collective pieces of bounded size.
 //
-// open_*() and read() are collective and throw agreed Errors: Exit::input with the file, the dataset
-// and the position (zero-based row, column) for NaN, Inf, bits other than 0 and 1, wrong shapes.
-// The pieces handed to a sink come in order, each a run of whole rows (or columns) of one of the
-// requested ranges; `position` counts within the concatenation of the requested ranges, which for
-// BlockCyclic::ranges(rank) is the slot.
+// open_*() and read() are collective and throw agreed Errors: Exit::input with the file, the
+// dataset and the position (zero-based row, column) for NaN, Inf, bits other than 0 and 1, wrong
+// shapes. The pieces handed to a sink come in order, each a run of whole rows (or columns) of one
+// of the requested ranges; `position` counts within the concatenation of the requested ranges,
+// which for BlockCyclic::ranges(rank) is the slot.
 #pragma once
 #include <functional>
 #include <memory>

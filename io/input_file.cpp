@@ -8,14 +8,20 @@ std::shared_ptr<InputFile> open_input(const Control& control, const Location& lo
                                       Object object) {
   auto input = std::make_shared<InputFile>();
   input->location = {location.file, object.path};
-  input->file = open_parallel(control, location.file, false);
+  // Chunks are found through metadata that may be damaged for one rank's part only: every rank then
+  // reads alone, and no close waits for a rank that failed.
+  bool contiguous = object.group || object.contiguous;
+  for (const auto& [name, child] : object.children) contiguous = contiguous && child.contiguous;
+  input->shared = contiguous;
+  input->file =
+      contiguous ? open_parallel(control, location.file, false) : open_alone(location.file);
   collectively(control, [&] {
     hdf5_check(input->file, "cannot open the file on every rank", location.file);
     const auto open = [&](const std::string& name, const std::string& path) {
-      input->datasets.emplace(
-          name, Handle(hdf5_check(H5Dopen2(input->file, path.c_str(), H5P_DEFAULT),
-                                  "cannot open the dataset", where(location, path)),
-                       &H5Dclose));
+      input->datasets.emplace(name,
+                              Handle(hdf5_check(H5Dopen2(input->file, path.c_str(), H5P_DEFAULT),
+                                                "cannot open the dataset", where(location, path)),
+                                     &H5Dclose));
     };
     if (!object.group) open("", object.path);
     for (const auto& [name, child] : object.children) open(name, child.path);

@@ -253,9 +253,9 @@ Object only_one(hid_t file, const Location& location, const std::string& wanted,
       }
       list += (list.empty() ? "" : ", ") + o->path;
     }
-    throw Error(Exit::input, fmt::format("{} candidates for a {}: {}; {}; name one, as {}:{}",
-                                         candidates.size(), wanted, list, location.file,
-                                         location.file, candidates[0]->path));
+    throw Error(Exit::input,
+                fmt::format("{} candidates for a {}: {}; {}; name one, as {}:{}", candidates.size(),
+                            wanted, list, location.file, location.file, candidates[0]->path));
   }
   return *candidates[0];
 }
@@ -279,9 +279,9 @@ Handle open_serial(const std::string& name) {
   if (H5Fis_hdf5(name.c_str()) <= 0)
     throw Error(Exit::input, "not an HDF5 file, or a damaged one; " + name +
                                  "; convert it with 'terrace convert' or write it again");
-  return {hdf5_check(H5Fopen(name.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT),
-                     "the file is damaged or truncated", name),
-          &H5Fclose};
+  Handle file = open_alone(name);
+  hdf5_check(file, "the file is damaged or truncated", name);
+  return file;
 }
 
 /// Rank 0 looks with `look(file)`; every rank gets the object or throws its error.
@@ -306,17 +306,15 @@ Object object_at(hid_t file, const Location& location) {
   Object object;
   const std::string path = location.path.empty() ? "/" : location.path;
   if (!describe_at(file, path, where(location, path), object, true))
-    throw Error(Exit::input, fmt::format("no such dataset; {}; {}", where(location, path),
-                                         [&]() -> std::string {
-                                           std::vector<Object> all;
-                                           collect(file, "/", location, 0, all);
-                                           std::string list;
-                                           for (const Object& o : all)
-                                             if (list.size() < 300)
-                                               list += (list.empty() ? "" : ", ") + o.path;
-                                           return list.empty() ? "the file holds no dataset"
-                                                               : "the file holds " + list;
-                                         }()));
+    throw Error(Exit::input,
+                fmt::format("no such dataset; {}; {}", where(location, path), [&]() -> std::string {
+                  std::vector<Object> all;
+                  collect(file, "/", location, 0, all);
+                  std::string list;
+                  for (const Object& o : all)
+                    if (list.size() < 300) list += (list.empty() ? "" : ", ") + o.path;
+                  return list.empty() ? "the file holds no dataset" : "the file holds " + list;
+                }()));
   return object;
 }
 
@@ -366,9 +364,9 @@ Object find_any(const Control& control, const Location& location, Kind& kind) {
     return only_one(file, location, "matrix", [&](const Object& o) { return best(o, ignored); });
   });
   if (best(object, kind) == 0)
-    fail_together(Exit::input,
-                  "neither a dense, band, CSR nor bit matrix; " + where(location, object.path) +
-                      "; see the file forms in the README");
+    fail_together(Exit::input, "neither a dense, band, CSR nor bit matrix; " +
+                                   where(location, object.path) +
+                                   "; see the file forms in the README");
   return object;
 }
 
@@ -377,14 +375,14 @@ Object describe(const Control& control, const Location& location) {
 }
 
 bool exists(const Control& control, const Location& location) {
-  return seen_by_all(control, location,
-                     [&](hid_t file) {
-                       Object object;
-                       object.group =
-                           Handle(H5Oopen(file, location.path.c_str(), H5P_DEFAULT), &H5Oclose)
-                               .valid();
-                       return object;
-                     })
+  return seen_by_all(
+             control, location,
+             [&](hid_t file) {
+               Object object;
+               object.group =
+                   Handle(H5Oopen(file, location.path.c_str(), H5P_DEFAULT), &H5Oclose).valid();
+               return object;
+             })
       .group;
 }
 
@@ -412,8 +410,8 @@ Attributes read_attributes(const Control& control, const Location& location) {
 }
 
 Attributes read_run_attributes(const Control& control, const Location& location) {
-  return read_attributes(control, {location.file, join(location.path.empty() ? "/" : location.path,
-                                                       "terrace")});
+  return read_attributes(
+      control, {location.file, join(location.path.empty() ? "/" : location.path, "terrace")});
 }
 
 std::vector<std::string> members(const Control& control, const Location& location) {

@@ -1,5 +1,5 @@
-// What stands in a file: rank 0 looks, serially, and tells the others. All functions are collective and
-// throw agreed Errors; nothing here reads a matrix.
+// What stands in a file: rank 0 looks, serially, and tells the others. All functions are collective
+// and throw agreed Errors; nothing here reads a matrix.
 #pragma once
 #include <map>
 #include <string>
@@ -39,9 +39,10 @@ struct Object {
   [[nodiscard]] bool is_number() const { return number != Number::other; }
 };
 
-/// The object at `location` that fits as `wanted`, or the only one in the file that fits when no path
-/// is given. Throws Exit::input: no such file, not HDF5, damaged, no such dataset, several candidates.
-/// With a path the kind is not judged here. `vectors`: right-hand sides, 1-D fits as well as 2-D.
+/// The object at `location` that fits as `wanted`, or the only one in the file that fits when no
+/// path is given. Throws Exit::input: no such file, not HDF5, damaged, no such dataset, several
+/// candidates. With a path the kind is not judged here. `vectors`: right-hand sides, 1-D fits as
+/// well as 2-D.
 Object find_object(const Control& control, const Location& location, Kind wanted, bool vectors);
 /// As find_object for any kind; sets `kind`.
 Object find_any(const Control& control, const Location& location, Kind& kind);

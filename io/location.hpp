@@ -9,8 +9,8 @@ struct Location {
   std::string path;  ///< empty: the file must hold exactly one fitting object
 };
 
-/// Splits at the last ':' that is followed by '/' or ends the file part. ":/b" takes `default_file`.
-/// Throws Error(usage) when the file part is empty and there is no default.
+/// Splits at the last ':' that is followed by '/' or ends the file part. ":/b" takes
+/// `default_file`. Throws Error(usage) when the file part is empty and there is no default.
 Location parse_location(const std::string& text, const std::string& default_file = {});
 std::string to_string(const Location& location);
 

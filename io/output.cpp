@@ -12,8 +12,8 @@
 #include "distrib/agree.hpp"
 #include "distrib/communicator.hpp"
 #include "io/hash.hpp"
-#include "io/inspect.hpp"
 #include "io/input_file.hpp"
+#include "io/inspect.hpp"
 #include "io/slices.hpp"
 #include "io/transpose.hpp"
 #include "io/unfinished.hpp"
@@ -25,9 +25,12 @@ namespace {
 
 template <class T>
 hid_t type_of() {
-  if constexpr (std::is_same_v<T, double>) return H5T_NATIVE_DOUBLE;
-  else if constexpr (std::is_same_v<T, Index>) return H5T_NATIVE_INT64;
-  else return H5T_NATIVE_UINT64;
+  if constexpr (std::is_same_v<T, double>)
+    return H5T_NATIVE_DOUBLE;
+  else if constexpr (std::is_same_v<T, Index>)
+    return H5T_NATIVE_INT64;
+  else
+    return H5T_NATIVE_UINT64;
 }
 
 AnyAttributes any(const Attributes& attributes) {
@@ -99,9 +102,7 @@ struct Output::State {
   std::map<std::string, AnyAttributes> group_attributes;
 
   [[nodiscard]] bool first() const { return control.rank() == 0; }
-  [[nodiscard]] std::string target_group() const {
-    return target.path.empty() ? "/" : target.path;
-  }
+  [[nodiscard]] std::string target_group() const { return target.path.empty() ? "/" : target.path; }
   [[nodiscard]] std::string group() const {
     return sub.empty() ? target_group() : target.path + "/" + sub;
   }
@@ -223,13 +224,16 @@ Handle Output::State::create_dataset(const std::string& name, const std::vector<
   Index bytes = 8;
   for (const Index d : dims) bytes *= d;
   begin();
-  return collectively(control, [&] {
+  collectively(control, [&] {
     if (first() && bytes > free_bytes(folder_of(target.file)))
-      throw Error(Exit::resources,
-                  fmt::format("the disk is full: {:.3g} GB are needed, {:.3g} GB are free; {}; free "
-                              "space or choose another folder",
-                              double(bytes) / 1e9, double(free_bytes(folder_of(target.file))) / 1e9,
-                              target.file));
+      throw Error(
+          Exit::resources,
+          fmt::format("the disk is full: {:.3g} GB are needed, {:.3g} GB are free; {}; free "
+                      "space or choose another folder",
+                      double(bytes) / 1e9, double(free_bytes(folder_of(target.file))) / 1e9,
+                      target.file));
+  });
+  return collectively(control, [&] {
     const std::vector<hsize_t> extent(dims.begin(), dims.end());
     const Handle space(H5Screate_simple(int(extent.size()), extent.data(), nullptr), &H5Sclose);
     const Handle properties = compact_attributes(H5P_DATASET_CREATE);
@@ -237,10 +241,10 @@ Handle Output::State::create_dataset(const std::string& name, const std::vector<
     H5Pset_alloc_time(properties, H5D_ALLOC_TIME_EARLY);
     H5Pset_fill_time(properties, H5D_FILL_TIME_NEVER);
     const Handle where = open_group(group());
-    return Handle(written(H5Dcreate2(where, name.c_str(), type, space, H5P_DEFAULT, properties,
-                                     H5P_DEFAULT),
-                          "cannot create dataset " + name, target.file),
-                  &H5Dclose);
+    return Handle(
+        written(H5Dcreate2(where, name.c_str(), type, space, H5P_DEFAULT, properties, H5P_DEFAULT),
+                "cannot create dataset " + name, target.file),
+        &H5Dclose);
   });
 }
 
@@ -268,12 +272,12 @@ Word Output::State::write_pieces(hid_t dataset, const std::vector<Index>& dims,
       const Index pitch = axis == 0 ? 0 : dims[1];
       for (Index r = 0; r < rows; ++r)
         for (Index b = 0; b < piece->count; ++b)
-          sum += hash_run(bits + (r * piece->items() + b * piece->block) * width,
-                          piece->block * width,
-                          r * pitch + (piece->first + b * piece->stride) * width);
+          sum +=
+              hash_run(bits + (r * piece->items() + b * piece->block) * width, piece->block * width,
+                       r * pitch + (piece->first + b * piece->stride) * width);
     }
     const Handle memory = select(space, piece, axis);
-    if (H5Dwrite(dataset, type_of<T>(), memory, space, how, buffer.get()) < 0 && !mine)
+    if (other > 0 && H5Dwrite(dataset, type_of<T>(), memory, space, how, buffer.get()) < 0 && !mine)
       mine = Error(Exit::resources, "cannot write the output; " + target.file +
                                         "; free space on the disk? " + hdf5_reason());
   }
@@ -338,11 +342,11 @@ void Output::write_columns(const std::string& name, Index height, Index columns,
 
 /// Wide rows: each run of rows that are neighbours here and in the file goes out by itself.
 template <class T>
-Word Output::State::write_rows_alone(hid_t dataset, Index width,
-                                     std::span<const Index> destination, const Source<T>& source) {
+Word Output::State::write_rows_alone(hid_t dataset, Index width, std::span<const Index> destination,
+                                     const Source<T>& source) {
   const Index rows = Index(destination.size());
-  const Index most = std::clamp<Index>(piece_bytes() / 8 / std::max<Index>(1, width), 1,
-                                       std::max<Index>(1, rows));
+  const Index most =
+      std::clamp<Index>(piece_bytes() / 8 / std::max<Index>(1, width), 1, std::max<Index>(1, rows));
   const auto buffer = allocate_together<T>(control, most * width);
   const Handle space(H5Dget_space(dataset), &H5Sclose);
   const Handle how = transfer(false);
@@ -368,7 +372,8 @@ Word Output::State::write_rows_alone(hid_t dataset, Index width,
   return sum;
 }
 
-/// Narrow rows: brought to the rank that writes them; returns the rows of this rank's contiguous part.
+/// Narrow rows: brought to the rank that writes them; returns the rows of this rank's contiguous
+/// part.
 template <class T>
 std::vector<T> Output::State::redistribute(Index rows, Index width,
                                            std::span<const Index> destination,
@@ -495,8 +500,8 @@ void Output::commit(const Attributes& terrace) {
                                          "; free space on the disk? " + hdf5_reason());
       if (!s.first()) return;
       struct stat status {};
-      const bool whole = stat(s.temporary.c_str(), &status) == 0 &&
-                         status.st_size >= static_cast<off_t>(expected);
+      const bool whole =
+          stat(s.temporary.c_str(), &status) == 0 && status.st_size >= static_cast<off_t>(expected);
       const std::string reason = whole ? sync_file(s.temporary) : "it is too short";
       if (!reason.empty())
         throw Error(Exit::resources, "the output did not get to the disk: " + reason + "; " +
@@ -510,11 +515,11 @@ void Output::commit(const Attributes& terrace) {
   });
 }
 
-#define TERRACE_OUTPUT(T)                                                                         \
-  template void Output::write<T>(const std::string&, Index, Index, std::span<const Range>,        \
-                                 const Source<T>&, const Attributes&);                            \
-  template void Output::write_scattered<T>(const std::string&, Index, Index,                      \
-                                           std::span<const Index>, const Source<T>&,              \
+#define TERRACE_OUTPUT(T)                                                                  \
+  template void Output::write<T>(const std::string&, Index, Index, std::span<const Range>, \
+                                 const Source<T>&, const Attributes&);                     \
+  template void Output::write_scattered<T>(const std::string&, Index, Index,               \
+                                           std::span<const Index>, const Source<T>&,       \
                                            const Attributes&);
 TERRACE_OUTPUT(double)
 TERRACE_OUTPUT(Index)

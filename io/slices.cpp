@@ -30,8 +30,7 @@ std::vector<Piece> plan_pieces(std::span<const Range> ranges, Index max_items) {
     const Index stride = merged[k + 1].first - r.first;
     Index count = 1;
     while (stride >= r.count && k + std::size_t(count) < merged.size() &&
-           (count + 1) * r.count <= max_items &&
-           merged[k + std::size_t(count)].count == r.count &&
+           (count + 1) * r.count <= max_items && merged[k + std::size_t(count)].count == r.count &&
            merged[k + std::size_t(count)].first == r.first + count * stride)
       ++count;
     pieces.push_back({r.first, count > 1 ? stride : r.count, count, r.count, position});

@@ -34,8 +34,8 @@ struct Rounds {
 Rounds agree_rounds(const Control& control, const std::vector<Piece>& pieces, Index item_run_bytes,
                     bool can_collect);
 
-/// Selects in `space` (1-D or 2-D, of a file) piece `p` along dimension `axis`, all of the other one;
-/// nothing for nullptr. Returns the memory space that goes with it, row-major.
+/// Selects in `space` (1-D or 2-D, of a file) piece `p` along dimension `axis`, all of the other
+/// one; nothing for nullptr. Returns the memory space that goes with it, row-major.
 Handle select(hid_t space, const Piece* p, int axis);
 
 }  // namespace terrace::io

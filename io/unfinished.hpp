@@ -4,8 +4,8 @@
 
 namespace terrace::io {
 
-/// On the rank that made it. Removed when this object dies before finish(), and on SIGTERM, SIGINT and
-/// SIGHUP (how a launcher ends the other ranks of a failed job). One at a time in a process.
+/// On the rank that made it. Removed when this object dies before finish(), and on SIGTERM, SIGINT
+/// and SIGHUP (how a launcher ends the other ranks of a failed job). One at a time in a process.
 class Unfinished {
  public:
   Unfinished() = default;

@@ -1,0 +1,7 @@
+terrace_test(io/location RANKS 1)
+terrace_test(io/input RANKS 1 2 3 5)
+terrace_test(io/output RANKS 1 2 3 5)
+foreach(name io_input io_output)
+  target_include_directories(${name}_test SYSTEM PRIVATE ${HDF5_C_INCLUDE_DIRS})
+  target_link_libraries(${name}_test PRIVATE ${HDF5_C_LIBRARIES} MPI::MPI_C)
+endforeach()
