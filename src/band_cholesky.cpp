@@ -92,7 +92,6 @@ class BandCholesky {
     if (from < to)
       band_update(lane, s_, rows, panel(k), from * ranks + rank_ - k, ranks, to - from,
                   a_.data.view().slice(from * s_.tile(), (to - from) * s_.tile()));
-    if (mine(k) && rows > 0) band_store_panel(lane, s_, rows, panel(k), a_.tile(k));
   }
 
   bool stop(Index k) { return k >= kLag && look(k - kLag); }
