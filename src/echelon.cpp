@@ -12,11 +12,7 @@ namespace terrace {
 template <class B>
 Index panel_columns(Index block) {
   if (block == 0) return std::is_same_v<B, Cpu> ? 256 : 512;
-  if (block < 0 || block % 64 != 0 || block > 64 * max_panel_words)
-    fail_together(Exit::usage,
-                  "--block " + std::to_string(block) +
-                      " does not fit; gf2 panels are 64, 128, ... 512 columns wide; choose one");
-  return block;
+  return std::min(round_up(std::max<Index>(block, 1), 64), 64 * max_panel_words);
 }
 
 namespace {

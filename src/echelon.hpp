@@ -40,8 +40,8 @@ struct Pivots {
 template <class B>
 Index echelon_bytes(BlockCyclic layout, Index stride, Index block);
 
-/// Width of a panel that `--block` asks for (0: the backend's default); throws Error(usage) unless
-/// a multiple of 64 up to 512.
+/// Width of a panel that `--block` asks for: rounded up to a multiple of 64, at most 512; 0 is the
+/// backend's default.
 template <class B>
 Index panel_columns(Index block);
 
