@@ -1,0 +1,284 @@
+// Matrix times vector on CUDA. Bound by HBM: 8 bytes an entry of a dense or band matrix, 12 a
+// nonzero of CSR; two flops an entry are 40 times below the FP64 rate.
+#include "kernels/products.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/cuda/sums.cuh"
+#include "kernels/problems.hpp"
+
+namespace terrace {
+namespace {
+
+template <bool absolute>
+__device__ __forceinline__ double entry(double v) {
+  return absolute ? fabs(v) : v;
+}
+
+// --- dense: a block of 256 threads sweeps `height` rows at once, so p is read once for all of them
+// -
+
+template <int height, bool absolute>
+__global__ void __launch_bounds__(sum_threads, 4)
+    dense_kernel(DenseRows<Cuda> m, const double* __restrict__ p_own, const double* __restrict__ p,
+                 double* __restrict__ q, SumTarget<Cuda> sums) {
+  __shared__ double parts[height][sum_threads / 32];
+  const Index half = m.ld / 2;  // 16-byte pieces of a row
+  const auto* const a2 = reinterpret_cast<const double2*>(m.a.data);
+  const auto* const p2 = reinterpret_cast<const double2*>(p);
+  const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
+  double pq = 0, pp = 0;
+  for (Index first = Index(blockIdx.x) * height; first < m.rows;
+       first += Index(gridDim.x) * height) {
+    const double2* row[height];
+    double sum[height];
+#pragma unroll
+    for (int r = 0; r < height; ++r) {
+      row[r] = a2 + (first + r < m.rows ? first + r : m.rows - 1) * half;
+      sum[r] = 0;
+    }
+#pragma unroll 2
+    for (Index j = threadIdx.x; j < half; j += sum_threads) {
+      const double2 v = p2[j];
+      double2 w[height];
+#pragma unroll
+      for (int r = 0; r < height; ++r) w[r] = __ldcs(row[r] + j);
+#pragma unroll
+      for (int r = 0; r < height; ++r)
+        sum[r] += entry<absolute>(w[r].x) * v.x + entry<absolute>(w[r].y) * v.y;
+    }
+#pragma unroll
+    for (int r = 0; r < height; ++r) {
+      for (int offset = 16; offset > 0; offset >>= 1)
+        sum[r] += __shfl_down_sync(0xffffffffu, sum[r], offset);
+      if (lane == 0) parts[r][warp] = sum[r];
+    }
+    __syncthreads();
+    if (threadIdx.x < height && first + threadIdx.x < m.rows) {
+      double total = 0;
+#pragma unroll
+      for (int w = 0; w < sum_threads / 32; ++w) total += parts[threadIdx.x][w];
+      const double own = p_own[first + threadIdx.x];
+      q[first + threadIdx.x] = total;
+      pq += own * total;
+      pp += own * own;
+    }
+    __syncthreads();
+  }
+  finish_sums(pq, pp, sums);
+}
+
+template <int height>
+void launch_dense(cudaStream_t stream, const DenseRows<Cuda>& m, const double* p_own,
+                  const double* p, double* q, const SumTarget<Cuda>& sums, bool absolute) {
+  const unsigned blocks = sum_blocks(ceil_div(m.rows, Index(height)), SumSpace<Cuda>::pieces);
+  const auto kernel = absolute ? dense_kernel<height, true> : dense_kernel<height, false>;
+  kernel<<<blocks, sum_threads, 0, stream>>>(m, p_own, p, q, sums);
+  check_launch();
+}
+
+// --- band: 32 rows a block, one row a lane; its 8 warps share the diagonals
+// ------------------------ Each diagonal element is read for its row and, m rows on at most, for
+// its column: from L2.
+
+template <bool absolute>
+__global__ void __launch_bounds__(sum_threads, 4)
+    band_kernel(BandRows<Cuda> b, const double* __restrict__ p, double* __restrict__ q,
+                SumTarget<Cuda> sums) {
+  constexpr int warps = sum_threads / 32;
+  __shared__ double parts[warps][32];
+  const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
+  const Index m = b.half_bandwidth, w = b.half_bandwidth < b.rows ? b.half_bandwidth : b.rows;
+  double pq = 0, pp = 0;
+  for (Index first = Index(blockIdx.x) * 32; first < b.rows; first += Index(gridDim.x) * 32) {
+    const Index i = first + lane;
+    double sum = 0;
+    if (i < b.rows) {
+      if (warp == 0) sum = entry<absolute>(b.s.data[w + i]) * p[i];
+#pragma unroll 4
+      for (Index d = 1 + warp; d <= m; d += warps) {
+        const double* const s = b.s.data + d * b.ld;
+        sum += entry<absolute>(s[w + i]) * p[i + d] +
+               entry<absolute>(s[w + i - (d < w ? d : w)]) * p[i - d];
+      }
+    }
+    parts[warp][lane] = sum;
+    __syncthreads();
+    if (warp == 0 && i < b.rows) {
+      double total = 0;
+#pragma unroll
+      for (int k = 0; k < warps; ++k) total += parts[k][lane];
+      q[i] = total;
+      pq += p[i] * total;
+      pp += p[i] * p[i];
+    }
+    __syncthreads();
+  }
+  finish_sums(pq, pp, sums);
+}
+
+// --- CSR: `width` lanes a row --------------------------------------------------------------------
+
+template <int width, bool absolute>
+__global__ void __launch_bounds__(sum_threads)
+    csr_kernel(CsrRows<Cuda> m, Index rows, const double* __restrict__ p, double* __restrict__ q,
+               SumTarget<Cuda> sums) {
+  constexpr int together = sum_threads / width;  // rows of a block
+  const int group = threadIdx.x / width, lane = threadIdx.x % width;
+  const Index* const __restrict__ start = m.start.data;
+  const std::int32_t* const __restrict__ column = m.column.data;
+  const double* const __restrict__ value = m.value.data;
+  double pq = 0, pp = 0;
+  for (Index first = Index(blockIdx.x) * together; first < rows;
+       first += Index(gridDim.x) * together) {
+    const Index k = first + group;
+    double sum = 0;
+    if (k < rows) {
+      const Index end = start[k + 1];
+#pragma unroll 4
+      for (Index e = start[k] + lane; e < end; e += width)
+        sum += entry<absolute>(__ldcs(value + e)) * p[__ldcs(column + e)];
+    }
+#pragma unroll
+    for (int offset = width / 2; offset > 0; offset >>= 1)
+      sum += __shfl_down_sync(0xffffffffu, sum, offset, width);
+    if (k < rows && lane == 0) {
+      const Index i = m.row.size > 0 ? m.row.data[k] : k;
+      q[i] = sums.add ? q[i] + sum : sum;
+      pq += p[i] * sum;
+      if (!sums.add) pp += p[i] * p[i];
+    }
+  }
+  finish_sums(pq, pp, sums);
+}
+
+template <int width>
+void launch_csr(cudaStream_t stream, const CsrRows<Cuda>& m, const double* p, double* q,
+                const SumTarget<Cuda>& sums, bool absolute) {
+  const unsigned blocks = sum_blocks(ceil_div(m.rows(), Index(sum_threads / width)), 4224);
+  const auto kernel = absolute ? csr_kernel<width, true> : csr_kernel<width, false>;
+  kernel<<<blocks, sum_threads, 0, stream>>>(m, m.rows(), p, q, sums);
+  check_launch();
+}
+
+// --- symmetry: 32 x 32 tiles, the transposed one through shared memory
+// -----------------------------
+
+__global__ void asymmetry_kernel(TransposedBlocks<Cuda> t, Index tiles, Index across, bool own,
+                                 Index n, const double* __restrict__ diagonal, Index* worst) {
+  __shared__ double transposed[32][33];
+  const int tx = threadIdx.x & 31, ty = threadIdx.x >> 5;
+  for (Index tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+    const Index i0 = tile / across * 32, j0 = tile % across * 32;
+    if (own && j0 < i0) continue;  // the same for all threads
+    for (int k = ty; k < 32; k += sum_threads / 32)
+      if (j0 + k < t.columns && i0 + tx < t.rows)
+        transposed[k][tx] = t.b[(j0 + k) * t.ldb + i0 + tx];
+    __syncthreads();
+    for (int k = ty; k < 32; k += sum_threads / 32) {
+      if (i0 + k >= t.rows || j0 + tx >= t.columns) continue;
+      const Index gi = t.row + i0 + k, gj = t.column + j0 + tx;
+      const double scale = sqrt(fabs(diagonal[gi])) * sqrt(fabs(diagonal[gj]));
+      if (!symmetric_pair(t.a[(i0 + k) * t.lda + j0 + tx], transposed[tx][k], scale))
+        atomicMin(reinterpret_cast<long long*>(worst),
+                  static_cast<long long>((gi < gj ? gi : gj) * n + (gi < gj ? gj : gi)));
+    }
+    __syncthreads();
+  }
+}
+
+// --- problems
+// --------------------------------------------------------------------------------------
+
+__global__ void fill_dense_kernel(Word seed, Index n, double scale, Index first, Index rows,
+                                  Index ld, double* a) {
+  const Index count = rows * ld, stride = Index(gridDim.x) * blockDim.x;
+  for (Index k = Index(blockIdx.x) * blockDim.x + threadIdx.x; k < count; k += stride) {
+    const Index i = k / ld, j = k % ld;
+    a[k] = j < n ? dense_cg_entry(seed, scale, first + i, j) : 0.0;
+  }
+}
+
+__global__ void fill_band_kernel(Word seed, Index n, Index r0, Index rows, Index m, Index w,
+                                 Index ld, double* s) {
+  const Index count = (m + 1) * ld, stride = Index(gridDim.x) * blockDim.x;
+  for (Index k = Index(blockIdx.x) * blockDim.x + threadIdx.x; k < count; k += stride) {
+    const Index d = k / ld, at = k % ld;
+    double v = 0;
+    if (at >= w && at < w + rows) {
+      v = band_spd_entry(seed, n, m, r0 + at - w + d, r0 + at - w);
+    } else if (at < w) {
+      const Index i = at - w + (d < w ? d : w);
+      if (i >= 0 && i < d && i < rows) v = band_spd_entry(seed, n, m, r0 + i, r0 + i - d);
+    }
+    s[k] = v;
+  }
+}
+
+}  // namespace
+
+void multiply(const Stream<Cuda>& stream, const DenseRows<Cuda>& m, Index first,
+              View<const double, Cuda> p, View<double, Cuda> q, const SumTarget<Cuda>& sums,
+              bool absolute) {
+  const double* const own = p.data + first;
+  // Few rows: one row a block, so that every multiprocessor has work.
+  if (m.rows >= 4096)
+    launch_dense<4>(native(stream), m, own, p.data, q.data, sums, absolute);
+  else
+    launch_dense<1>(native(stream), m, own, p.data, q.data, sums, absolute);
+}
+
+Index band_scratch(Cuda, Index, Index) { return 0; }
+
+void multiply(const Stream<Cuda>& stream, const BandRows<Cuda>& b, const double* p,
+              View<double, Cuda> q, View<double, Cuda>, const SumTarget<Cuda>& sums,
+              bool absolute) {
+  const unsigned blocks = sum_blocks(ceil_div(b.rows, Index(32)), SumSpace<Cuda>::pieces);
+  const auto kernel = absolute ? band_kernel<true> : band_kernel<false>;
+  kernel<<<blocks, sum_threads, 0, native(stream)>>>(b, p, q.data, sums);
+  check_launch();
+}
+
+void multiply(const Stream<Cuda>& stream, const CsrRows<Cuda>& m, const double* p,
+              View<double, Cuda> q, const SumTarget<Cuda>& sums, bool absolute) {
+  const cudaStream_t lane = native(stream);
+  const double mean = m.rows() > 0 ? double(m.value.size) / double(m.rows()) : 0;
+  if (mean > 64)
+    launch_csr<32>(lane, m, p, q.data, sums, absolute);
+  else if (mean > 32)
+    launch_csr<16>(lane, m, p, q.data, sums, absolute);
+  else if (mean > 12)
+    launch_csr<8>(lane, m, p, q.data, sums, absolute);
+  else if (mean > 4)
+    launch_csr<4>(lane, m, p, q.data, sums, absolute);
+  else
+    launch_csr<2>(lane, m, p, q.data, sums, absolute);
+}
+
+void find_asymmetry(const Stream<Cuda>& stream, const TransposedBlocks<Cuda>& t, Index n,
+                    View<const double, Cuda> diagonal, View<Index, Cuda> worst) {
+  const Index across = ceil_div(t.columns, Index(32)), tiles = ceil_div(t.rows, Index(32)) * across;
+  if (tiles == 0) return;
+  asymmetry_kernel<<<unsigned(std::min<Index>(tiles, 8448)), sum_threads, 0, native(stream)>>>(
+      t, tiles, across, t.a == t.b, n, diagonal.data, worst.data);
+  check_launch();
+}
+
+void fill_dense_cg(const Stream<Cuda>& stream, Word seed, Index n, Index first, Index rows,
+                   Index ld, View<double, Cuda> a) {
+  if (rows * ld == 0) return;
+  fill_dense_kernel<<<8448, sum_threads, 0, native(stream)>>>(seed, n, 1.0 / std::sqrt(double(n)),
+                                                              first, rows, ld, a.data);
+  check_launch();
+}
+
+void fill_band_spd(const Stream<Cuda>& stream, Word seed, Index n, Index r0, Index rows, Index m,
+                   Index ld, View<double, Cuda> s) {
+  if (ld == 0) return;
+  fill_band_kernel<<<8448, sum_threads, 0, native(stream)>>>(seed, n, r0, rows, m,
+                                                             std::min(m, rows), ld, s.data);
+  check_launch();
+}
+
+}  // namespace terrace

@@ -1,0 +1,276 @@
+// Dense and band operators; CSR stands in operators_csr.cpp.
+#include "src/operators.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "distrib/agree.hpp"
+
+namespace terrace {
+namespace {
+
+Range slice_of(Index n, int ranks, int rank) {
+  const Index block = contiguous(n, ranks).block;
+  const Index from = std::min(n, rank * block);
+  return {from, std::min(n, from + block) - from};
+}
+constexpr Index staging_elements = Index(1) << 22;  // of exchanged pieces: 32 MB
+
+}  // namespace
+
+// --- dense
+// ----------------------------------------------------------------------------------------
+
+template <class B>
+DenseOperator<B>::DenseOperator(const Context<B>& context, Index n)
+    : n_(n),
+      block_(contiguous(n, context.size()).block),
+      ld_(round_up(n, 16)),
+      rows_(slice_of(n, context.size(), context.rank())) {
+  collectively(context.control, [&] {
+    matrix_ = Buffer<double, B>(rows_.count * ld_);
+    if (context.size() > 1) own_ = Buffer<double, B>(block_);
+    all_ = Buffer<double, B>(std::max(ld_, block_ * context.size()));
+  });
+  if (ld_ != n_) fill_zero(context.ahead, matrix_.view());
+  fill_zero(context.ahead, own_.view());
+  fill_zero(context.ahead, all_.view());
+}
+
+template <class B>
+OperatorMemory DenseOperator<B>::memory(Index n, int ranks) {
+  const Index block = contiguous(n, ranks).block, ld = round_up(n, 16);
+  // The symmetry check exchanges two pieces.
+  const Index pieces = ranks > 1 ? 2 * std::min(staging_elements + block, block * block) : 0;
+  return {0, 8 * (block * ld + 2 * block + ld + pieces)};
+}
+
+template <class B>
+void DenseOperator<B>::put_rows(const Context<B>& context, Index position, Index count,
+                                const double* rows) {
+  copy_rows(context.ahead, matrix_.data() + position * ld_, ld_, rows, n_, n_, count);
+  context.ahead.synchronize();
+}
+
+template <class B>
+void DenseOperator<B>::fill_random(const Context<B>& context, Word seed) {
+  fill_dense_cg(context.ahead, seed, n_, rows_.first, rows_.count, ld_, matrix_.view());
+}
+
+template <class B>
+View<double, B> DenseOperator<B>::direction() const {
+  return own_.size() > 0 ? own_.view().slice(0, rows_.count) : all_.view().slice(0, rows_.count);
+}
+
+template <class B>
+void DenseOperator<B>::apply(const Context<B>& context, View<double, B> q, View<double, B> sums,
+                             const SumSpace<B>& space, bool absolute) const {
+  if (own_.size() > 0)
+    context.comm.all_gather(context.ahead, own_.view(),
+                            all_.view().slice(0, block_ * context.size()));
+  multiply(context.ahead, matrix(), rows_.first, all_.view(), q, sums_to(space, sums), absolute);
+}
+
+template <class B>
+std::vector<double> DenseOperator<B>::diagonal(const Context<B>& context) const {
+  std::vector<double> result(std::size_t(rows_.count));
+  copy_rows(context.ahead, result.data(), 1, matrix_.data() + rows_.first, ld_ + 1, 1, rows_.count);
+  context.ahead.synchronize();
+  return result;
+}
+
+template <class B>
+double DenseOperator<B>::entry(const Context<B>& context, Index i, Index j) const {
+  double value = 0;
+  if (i >= rows_.first && i < rows_.end()) {
+    copy_rows(context.ahead, &value, 1, matrix_.data() + (i - rows_.first) * ld_ + j, 1, 1, 1);
+    context.ahead.synchronize();
+  }
+  return context.control.reduce(value, Reduce::sum);
+}
+
+template <class B>
+std::optional<Asymmetry> DenseOperator<B>::asymmetry(const Context<B>& context) const {
+  const Stream<B>& lane = context.ahead;
+  const int ranks = context.size(), me = context.rank();
+  const Index none = std::numeric_limits<Index>::max();
+  // Pieces of `chunk` rows of the higher rank's block travel to the lower rank of each pair.
+  const Index chunk = std::clamp<Index>(staging_elements / block_, 1, block_);
+  Buffer<double, B> sent, received;
+  Buffer<Index, B> worst;
+  collectively(context.control, [&] {
+    worst = Buffer<Index, B>(1);
+    if (ranks > 1) {
+      sent = Buffer<double, B>(chunk * block_);
+      received = Buffer<double, B>(chunk * block_);
+    }
+  });
+  upload(lane, worst.view(), &none);
+  copy_rows(lane, direction().data, 1, matrix_.data() + rows_.first, ld_ + 1, 1, rows_.count);
+  if (ranks > 1) context.comm.all_gather(lane, own_.view(), all_.view().slice(0, block_ * ranks));
+  const View<const double, B> diagonal = all_.view().slice(0, n_);
+  const double* const own = matrix_.data() + rows_.first;
+  find_asymmetry(lane, {own, ld_, rows_.first, rows_.count, own, ld_, rows_.first, rows_.count}, n_,
+                 diagonal, worst.view());
+  for (int step = 0; step < ranks && ranks > 1; ++step) {
+    const int peer = (step - me + ranks) % ranks;
+    const Range other = slice_of(n_, ranks, peer);
+    for (Index from = 0; from < block_; from += chunk) {
+      const Index mine = std::clamp<Index>(rows_.count - from, 0, chunk);
+      const Index theirs = std::clamp<Index>(other.count - from, 0, chunk);
+      std::vector<Piece> out, in;
+      if (peer < me && mine * other.count > 0) {
+        copy_rows(lane, sent.data(), other.count, matrix_.data() + from * ld_ + other.first, ld_,
+                  other.count, mine);
+        out.push_back({peer, sent.data(), mine * other.count * Index(sizeof(double))});
+      }
+      if (peer > me && theirs * rows_.count > 0)
+        in.push_back({peer, received.data(), theirs * rows_.count * Index(sizeof(double))});
+      context.comm.exchange(lane, out, in);
+      if (!in.empty())
+        find_asymmetry(lane,
+                       {matrix_.data() + other.first + from, ld_, rows_.first, rows_.count,
+                        received.data(), rows_.count, other.first + from, theirs},
+                       n_, diagonal, worst.view());
+    }
+  }
+  Index found = none;
+  download(lane, &found, worst.view());
+  lane.synchronize();
+  fill_zero(lane, all_.view());
+  found = context.control.reduce(found, Reduce::min);
+  if (found == none) return {};
+  const Index i = found / n_, j = found % n_;
+  return Asymmetry{i, j, entry(context, i, j), entry(context, j, i)};
+}
+
+// --- band
+// -----------------------------------------------------------------------------------------
+
+template <class B>
+BandOperator<B>::BandOperator(const Context<B>& context, Index n, Index half_bandwidth)
+    : n_(n),
+      m_(std::max<Index>(0, std::min(half_bandwidth, n - 1))),
+      rows_(slice_of(n, context.size(), context.rank())) {
+  const Index lead = std::min(m_, rows_.count);
+  ld_ = round_up(lead + rows_.count, 16);
+  std::vector<Index> first, needed;
+  collectively(context.control, [&] {
+    matrix_ = Buffer<double, B>((m_ + 1) * ld_);
+    extended_ = Buffer<double, B>(rows_.count + 2 * m_);
+    scratch_ = Buffer<double, B>(band_scratch(B{}, rows_.count, m_));
+    for (int r = 0; r <= context.size(); ++r)
+      first.push_back(r < context.size() ? slice_of(n, context.size(), r).first : n);
+    if (rows_.count > 0) {
+      lead_.resize(std::size_t((m_ + 1) * lead));
+      for (Index i = std::max<Index>(0, rows_.first - m_); i < rows_.first; ++i)
+        needed.push_back(i);
+      for (Index i = rows_.end(); i < std::min(n, rows_.end() + m_); ++i) needed.push_back(i);
+    }
+  });
+  fill_zero(context.ahead, matrix_.view());
+  fill_zero(context.ahead, extended_.view());
+  halo_ = Halo<B>(context.control, context.ahead, first, needed);
+}
+
+template <class B>
+OperatorMemory BandOperator<B>::memory(Index n, Index half_bandwidth, int ranks) {
+  const Index rows = contiguous(n, ranks).block, m = std::min(half_bandwidth, n);
+  const Index lead = std::min(m, rows);
+  return {8 * (m + 1) * lead,
+          8 * ((m + 1) * (rows + lead + 16) + rows + 2 * m + band_scratch(B{}, rows, m))};
+}
+
+template <class B>
+Range BandOperator<B>::columns_before() const {
+  const Index from = rows_.count > 0 ? std::max<Index>(0, rows_.first - m_) : rows_.first;
+  return {from, rows_.first - from};
+}
+
+template <class B>
+void BandOperator<B>::put_columns(const Context<B>& context, Index first, Index count, Index height,
+                                  const double* columns) {
+  const Index lead = std::min(m_, rows_.count);
+  const Index diagonals = std::min(height, m_ + 1);
+  const Index before = std::clamp<Index>(rows_.first - first, 0, count);
+  for (Index c = 0; c < before; ++c) {
+    for (Index d = 0; d < diagonals; ++d) {
+      const Index i = first + c + d - rows_.first;
+      if (i >= 0 && i < rows_.count && d > 0)
+        lead_[std::size_t(d * lead + lead + i - std::min(d, lead))] = columns[c * height + d];
+    }
+  }
+  const Index own = count - before;
+  if (own > 0) {
+    std::vector<double> by_diagonal(std::size_t(diagonals * own));
+    for (Index c = 0; c < own; ++c)
+      for (Index d = 0; d < diagonals; ++d)
+        by_diagonal[std::size_t(d * own + c)] = columns[(before + c) * height + d];
+    copy_rows(context.ahead, matrix_.data() + lead + (first + before - rows_.first), ld_,
+              by_diagonal.data(), own, own, diagonals);
+    context.ahead.synchronize();
+  }
+  if (own > 0 && !lead_.empty()) {
+    copy_rows(context.ahead, matrix_.data(), ld_, lead_.data(), lead, lead, m_ + 1);
+    context.ahead.synchronize();
+    lead_ = {};
+  }
+}
+
+template <class B>
+void BandOperator<B>::fill_random(const Context<B>& context, Word seed) {
+  fill_band_spd(context.ahead, seed, n_, rows_.first, rows_.count, m_, ld_, matrix_.view());
+  lead_ = {};
+}
+
+template <class B>
+View<double, B> BandOperator<B>::direction() const {
+  return extended_.view().slice(m_, rows_.count);
+}
+
+template <class B>
+void BandOperator<B>::apply(const Context<B>& context, View<double, B> q, View<double, B> sums,
+                            const SumSpace<B>& space, bool absolute) const {
+  halo_.exchange(context.comm, context.ahead, direction().data);
+  multiply(context.ahead, matrix(), direction().data, q, scratch_.view(), sums_to(space, sums),
+           absolute);
+}
+
+template <class B>
+std::vector<double> BandOperator<B>::diagonal(const Context<B>& context) const {
+  std::vector<double> result(std::size_t(rows_.count));
+  download(context.ahead, result.data(),
+           matrix_.view().slice(std::min(m_, rows_.count), rows_.count));
+  context.ahead.synchronize();
+  return result;
+}
+
+// --------------------------------------------------------------------------------------------------
+
+template <class B, class A>
+double row_sum_norm(const Context<B>& context, A& a, View<double, B> q, View<double, B> sums,
+                    const SumSpace<B>& space) {
+  const Index rows = a.rows().count;
+  std::vector<double> host(std::size_t(rows), 1.0);
+  upload(context.ahead, a.direction(), host.data());
+  a.apply(context, q, sums, space, true);
+  download(context.ahead, host.data(), q.slice(0, rows));
+  context.ahead.synchronize();
+  double largest = 0;
+  for (double v : host) largest = std::max(largest, v);
+  return context.control.reduce(largest, Reduce::max);
+}
+
+#define TERRACE_INSTANTIATE(B)                                                        \
+  template class DenseOperator<B>;                                                    \
+  template class BandOperator<B>;                                                     \
+  template double row_sum_norm(const Context<B>&, DenseOperator<B>&, View<double, B>, \
+                               View<double, B>, const SumSpace<B>&);                  \
+  template double row_sum_norm(const Context<B>&, BandOperator<B>&, View<double, B>,  \
+                               View<double, B>, const SumSpace<B>&);                  \
+  template double row_sum_norm(const Context<B>&, CsrOperator<B>&, View<double, B>,   \
+                               View<double, B>, const SumSpace<B>&);
+TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+
+}  // namespace terrace

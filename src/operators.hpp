@@ -1,0 +1,145 @@
+// Symmetric matrices as conjugate gradients see them: q = A p on row slices.
+//
+// Each operator owns a contiguous slice of rows and the vector p that it multiplies, which has room
+// for the entries of other ranks:
+//   DenseOperator   all of p, gathered                      8 n^2 / ranks bytes
+//   BandOperator    m entries on either side of the slice   8 (m + 1) n / ranks, + the overlap
+//   CsrOperator     exactly the entries its columns name    12 nonzeros / ranks
+//
+// Every member that takes the context is collective.
+#pragma once
+#include <optional>
+#include <vector>
+
+#include "distrib/context.hpp"
+#include "distrib/halo.hpp"
+#include "distrib/layout.hpp"
+#include "kernels/products.hpp"
+
+namespace terrace {
+
+/// Zero-based position and the two values that differ.
+struct Asymmetry {
+  Index row = 0, column = 0;
+  double value = 0, transposed = 0;  ///< A[row, column], A[column, row]
+};
+
+/// Host and backend bytes of a rank, largest over the ranks.
+struct OperatorMemory {
+  Index host = 0, backend = 0;
+};
+
+template <class B>
+class DenseOperator {
+ public:
+  DenseOperator(const Context<B>& context, Index n);
+  static OperatorMemory memory(Index n, int ranks);
+  [[nodiscard]] Index n() const { return n_; }
+  [[nodiscard]] Range rows() const { return rows_; }
+  /// `count` of the slice's rows from `position`, n host values each.
+  void put_rows(const Context<B>& context, Index position, Index count, const double* rows);
+  void fill_random(const Context<B>& context, Word seed);  ///< dense_cg_entry
+  /// Own entries of p; apply() multiplies what stands here.
+  [[nodiscard]] View<double, B> direction() const;
+  /// q = A p (or |A| p) on context.ahead; sums = local { p.q, p.p }. Reads the slice once.
+  void apply(const Context<B>& context, View<double, B> q, View<double, B> sums,
+             const SumSpace<B>& space, bool absolute = false) const;
+  [[nodiscard]] std::vector<double> diagonal(const Context<B>& context) const;  ///< of own rows
+  /// The first pair (lowest row, then column) that is not symmetric, the same on every rank.
+  [[nodiscard]] std::optional<Asymmetry> asymmetry(const Context<B>& context) const;
+  [[nodiscard]] double bytes() const { return 8.0 * double(n_) * double(n_); }
+  [[nodiscard]] DenseRows<B> matrix() const { return {matrix_, rows_.count, ld_}; }
+
+ private:
+  [[nodiscard]] double entry(const Context<B>& context, Index i, Index j) const;
+  Index n_ = 0, block_ = 0, ld_ = 0;
+  Range rows_;
+  Buffer<double, B> matrix_, own_, all_;  // one rank: own_ is empty, p stands in all_
+};
+
+template <class B>
+class BandOperator {
+ public:
+  BandOperator(const Context<B>& context, Index n, Index half_bandwidth);
+  static OperatorMemory memory(Index n, Index half_bandwidth, int ranks);
+  [[nodiscard]] Index n() const { return n_; }
+  [[nodiscard]] Index half_bandwidth() const { return m_; }
+  [[nodiscard]] Range rows() const { return rows_; }
+  /// Columns of earlier slices that reach into this one; read before own columns.
+  [[nodiscard]] Range columns_before() const;
+  /// `count` columns from global column `first` of `height` values, element d is A[j + d, j].
+  /// They are columns_before(), in order, then rows().
+  void put_columns(const Context<B>& context, Index first, Index count, Index height,
+                   const double* columns);
+  void fill_random(const Context<B>& context, Word seed);  ///< band_spd_entry
+  [[nodiscard]] View<double, B> direction() const;
+  void apply(const Context<B>& context, View<double, B> q, View<double, B> sums,
+             const SumSpace<B>& space, bool absolute = false) const;
+  [[nodiscard]] std::vector<double> diagonal(const Context<B>& context) const;
+  [[nodiscard]] std::optional<Asymmetry> asymmetry(const Context<B>&) const { return {}; }
+  [[nodiscard]] double bytes() const { return 8.0 * double(n_) * double(m_ + 1); }
+  [[nodiscard]] BandRows<B> matrix() const { return {matrix_, rows_.count, m_, ld_}; }
+
+ private:
+  Index n_ = 0, m_ = 0, ld_ = 0;
+  Range rows_;
+  Buffer<double, B> matrix_, extended_, scratch_;  // p with m entries on either side
+  std::vector<double> lead_;                       // columns_before() while they are read
+  Halo<B> halo_;
+};
+
+/// Rows of a CSR matrix on the host, global column numbers.
+struct CsrSlice {
+  std::vector<Index> start{0}, column;
+  std::vector<double> value;
+  [[nodiscard]] Index rows() const { return Index(start.size()) - 1; }
+  /// Sorts each row by column and adds up duplicates.
+  void normalise();
+};
+
+template <class B>
+class CsrOperator {
+ public:
+  /// first[r] .. first[r + 1]: rows of rank r; `slice`: this rank's rows, consumed.
+  CsrOperator(const Context<B>& context, std::vector<Index> first, CsrSlice&& slice);
+  static OperatorMemory memory(Index n, Index nonzeros, int ranks);
+  [[nodiscard]] Index n() const { return first_.back(); }
+  [[nodiscard]] Range rows() const { return rows_; }
+  [[nodiscard]] Index nonzeros() const { return nonzeros_; }  ///< of all ranks, duplicates summed
+  [[nodiscard]] View<double, B> direction() const;
+  /// The product with own entries of p runs on context.bulk beside the halo exchange.
+  void apply(const Context<B>& context, View<double, B> q, View<double, B> sums,
+             const SumSpace<B>& space, bool absolute = false) const;
+  [[nodiscard]] std::vector<double> diagonal(const Context<B>&) const { return diagonal_; }
+  [[nodiscard]] std::optional<Asymmetry> asymmetry(const Context<B>&) const { return asymmetry_; }
+  [[nodiscard]] double bytes() const { return 12.0 * double(nonzeros_) + 8.0 * double(n()); }
+
+ private:
+  struct Part {  // a CSR matrix in the memory of the backend
+    Buffer<Index, B> start, row;
+    Buffer<std::int32_t, B> column;
+    Buffer<double, B> value;
+    [[nodiscard]] CsrRows<B> view() const { return {start, column, value, row}; }
+  };
+  std::vector<Index> first_;
+  Range rows_;
+  Index nonzeros_ = 0;
+  Part inner_, outer_;  // own columns; columns of other ranks, only rows that have some
+  Buffer<double, B> extended_;
+  Index origin_ = 0;  // of the own entries in extended_
+  Halo<B> halo_;
+  std::vector<double> diagonal_;
+  std::optional<Asymmetry> asymmetry_;
+};
+
+/// Starts of row slices with about equal numbers of nonzeros, from this rank's piece of the row
+/// pointers: pointers[i] belongs to row first + i, one more than rows. Collective.
+std::vector<Index> balanced_rows(const Control& control, Index n, Index nonzeros, Index first,
+                                 const std::vector<Index>& pointers);
+
+/// Largest row sum of absolute values. Overwrites the operator's direction and q.
+template <class B, class A>
+double row_sum_norm(const Context<B>& context, A& a, View<double, B> q, View<double, B> sums,
+                    const SumSpace<B>& space);
+
+}  // namespace terrace

@@ -1,0 +1,267 @@
+// The CSR operator: rows dealt by nonzeros, columns renumbered for the halo, symmetry checked by
+// sending each entry that couples two ranks to the other one.
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "distrib/agree.hpp"
+#include "kernels/parallel.hpp"
+#include "src/operators.hpp"
+
+namespace terrace {
+namespace {
+
+constexpr Index no_position = std::numeric_limits<Index>::max();
+
+/// A[row, column] of a normalised slice, zero where nothing is stored. `row` counts in the slice.
+double stored(const CsrSlice& a, Index row, Index column) {
+  const Index* const base = a.column.data();
+  const Index* const end = base + a.start[std::size_t(row) + 1];
+  const Index* const at = std::lower_bound(base + a.start[std::size_t(row)], end, column);
+  return at != end && *at == column ? a.value[std::size_t(at - base)] : 0.0;
+}
+
+struct Coupling {  // an entry as it travels to the owner of row `column`
+  Index row, column;
+  double value, diagonal;
+};
+
+void lower(std::atomic<Index>& best, Index position) {
+  Index seen = best;
+  while (position < seen && !best.compare_exchange_weak(seen, position)) {
+  }
+}
+double pair_scale(double a, double b) { return std::sqrt(std::fabs(a)) * std::sqrt(std::fabs(b)); }
+
+std::optional<Asymmetry> find_asymmetry(const Control& control, const std::vector<Index>& first,
+                                        const CsrSlice& a, const std::vector<double>& diagonal) {
+  const int ranks = control.size(), me = control.rank();
+  const Index n = first.back(), r0 = first[std::size_t(me)], rows = a.rows();
+  std::atomic<Index> best = no_position;
+  const auto judge = [&](Index i, Index j, double value, double transposed, double scale) {
+    if (!symmetric_pair(value, transposed, scale)) lower(best, std::min(i, j) * n + std::max(i, j));
+  };
+  parallel_ranges(rows, 1024, [&](Index from, Index to) {
+    for (Index i = from; i < to; ++i) {
+      for (Index k = a.start[std::size_t(i)]; k < a.start[std::size_t(i) + 1]; ++k) {
+        const Index j = a.column[std::size_t(k)] - r0;
+        if (j >= 0 && j < rows && j != i)
+          judge(r0 + i, r0 + j, a.value[std::size_t(k)], stored(a, j, r0 + i),
+                pair_scale(diagonal[std::size_t(i)], diagonal[std::size_t(j)]));
+      }
+    }
+  });
+  const Communicator<Cpu> comm(control);
+  const Stream<Cpu> lane;
+  std::vector<Coupling> out, in;
+  for (int step = 0; step < ranks && ranks > 1; ++step) {
+    const int peer = (step - me + ranks) % ranks;
+    const Index c0 = first[std::size_t(peer)], c1 = first[std::size_t(peer) + 1];
+    Index mine = 0, theirs = 0;
+    collectively(control, [&] {
+      out.clear();
+      for (Index i = 0; i < rows && peer != me; ++i) {
+        const Index* const base = a.column.data();
+        const Index* const end = base + a.start[std::size_t(i) + 1];
+        const Index* at = std::lower_bound(base + a.start[std::size_t(i)], end, c0);
+        for (; at != end && *at < c1; ++at)
+          out.push_back({r0 + i, *at, a.value[std::size_t(at - base)], diagonal[std::size_t(i)]});
+      }
+      mine = Index(out.size());
+    });
+    const Piece tell{peer, &mine, sizeof mine}, hear{peer, &theirs, sizeof theirs};
+    comm.exchange(lane, {&tell, 1}, {&hear, 1});
+    lane.synchronize();
+    collectively(control, [&] { in.resize(std::size_t(theirs)); });
+    const Piece send{peer, out.data(), mine * Index(sizeof(Coupling))};
+    const Piece receive{peer, in.data(), theirs * Index(sizeof(Coupling))};
+    comm.exchange(lane, {&send, 1}, {&receive, 1});
+    lane.synchronize();
+    for (const Coupling& c : in) {
+      const Index j = c.column - r0;
+      judge(c.row, c.column, c.value, stored(a, j, c.row),
+            pair_scale(c.diagonal, diagonal[std::size_t(j)]));
+    }
+  }
+  const Index found = control.reduce(Index(best), Reduce::min);
+  if (found == no_position) return {};
+  Asymmetry result{found / n, found % n, 0, 0};
+  const auto value = [&](Index i, Index j) {
+    const bool own = i >= r0 && i < r0 + rows;
+    return control.reduce(own ? stored(a, i - r0, j) : 0.0, Reduce::sum);
+  };
+  result.value = value(result.row, result.column);
+  result.transposed = value(result.column, result.row);
+  return result;
+}
+
+}  // namespace
+
+void CsrSlice::normalise() {
+  std::vector<Index> count(std::size_t(rows()), 0);
+  parallel_ranges(rows(), 1024, [&](Index from, Index to) {
+    std::vector<Index> order;
+    std::vector<Index> old_column;
+    std::vector<double> old_value;
+    for (Index i = from; i < to; ++i) {
+      const Index begin = start[std::size_t(i)], size = start[std::size_t(i) + 1] - begin;
+      Index* const c = column.data() + begin;
+      double* const v = value.data() + begin;
+      count[std::size_t(i)] = size;
+      if (std::adjacent_find(c, c + size, std::greater_equal<>()) == c + size) continue;
+      order.resize(std::size_t(size));
+      std::iota(order.begin(), order.end(), 0);
+      std::stable_sort(order.begin(), order.end(), [&](Index x, Index y) { return c[x] < c[y]; });
+      old_column.assign(c, c + size);
+      old_value.assign(v, v + size);
+      Index last = -1;
+      for (Index k : order) {
+        if (last >= 0 && c[last] == old_column[std::size_t(k)]) {
+          v[last] += old_value[std::size_t(k)];
+        } else {
+          ++last;
+          c[last] = old_column[std::size_t(k)];
+          v[last] = old_value[std::size_t(k)];
+        }
+      }
+      count[std::size_t(i)] = last + 1;
+    }
+  });
+  Index to = 0;
+  for (Index i = 0; i < rows(); ++i) {
+    const Index from = start[std::size_t(i)], size = count[std::size_t(i)];
+    if (from != to) {
+      std::copy_n(column.data() + from, size, column.data() + to);
+      std::copy_n(value.data() + from, size, value.data() + to);
+    }
+    start[std::size_t(i)] = to;
+    to += size;
+  }
+  start.back() = to;
+  column.resize(std::size_t(to));
+  value.resize(std::size_t(to));
+}
+
+template <class B>
+CsrOperator<B>::CsrOperator(const Context<B>& context, std::vector<Index> first, CsrSlice&& given)
+    : first_(std::move(first)) {
+  const Control& control = context.control;
+  CsrSlice a = std::move(given);
+  const Index r0 = first_[std::size_t(context.rank())], rows = a.rows();
+  rows_ = {r0, rows};
+  std::vector<Index> needed;
+  collectively(control, [&] {
+    a.normalise();
+    for (Index c : a.column)
+      if (c < r0 || c >= r0 + rows) needed.push_back(c);
+    std::sort(needed.begin(), needed.end());
+    needed.erase(std::unique(needed.begin(), needed.end()), needed.end());
+    needed.shrink_to_fit();
+    if (rows + Index(needed.size()) > std::numeric_limits<std::int32_t>::max())
+      throw Error(Exit::resources,
+                  "more than 2^31 rows and halo entries on one rank; use more ranks");
+    diagonal_.resize(std::size_t(rows));
+    for (Index i = 0; i < rows; ++i) diagonal_[std::size_t(i)] = stored(a, i, r0 + i);
+  });
+  nonzeros_ = control.reduce(Index(a.column.size()), Reduce::sum);
+  asymmetry_ = find_asymmetry(control, first_, a, diagonal_);
+  halo_ = Halo<B>(control, context.ahead, first_, needed);
+
+  // Split into own columns and others', numbered from the own part of p.
+  collectively(control, [&] {
+    std::vector<Index> start_in{0}, start_out{0}, rows_out;
+    std::vector<std::int32_t> column_in, column_out;
+    std::vector<double> value_in, value_out;
+    column_in.reserve(a.column.size());
+    value_in.reserve(a.column.size());
+    for (Index i = 0; i < rows; ++i) {
+      for (Index k = a.start[std::size_t(i)]; k < a.start[std::size_t(i) + 1]; ++k) {
+        const Index c = a.column[std::size_t(k)];
+        if (c >= r0 && c < r0 + rows) {
+          column_in.push_back(std::int32_t(c - r0));
+          value_in.push_back(a.value[std::size_t(k)]);
+        } else {
+          const Index at = std::lower_bound(needed.begin(), needed.end(), c) - needed.begin();
+          column_out.push_back(std::int32_t(c < r0 ? at - halo_.left() : at - halo_.left() + rows));
+          value_out.push_back(a.value[std::size_t(k)]);
+        }
+      }
+      start_in.push_back(Index(column_in.size()));
+      if (Index(column_out.size()) > start_out.back()) {
+        start_out.push_back(Index(column_out.size()));
+        rows_out.push_back(i);
+      }
+    }
+    a = {};
+    const auto place = [&](Part& part, const auto& start, const auto& column, const auto& value,
+                           const std::vector<Index>& row) {
+      part.start = Buffer<Index, B>(Index(start.size()));
+      part.column = Buffer<std::int32_t, B>(Index(column.size()));
+      part.value = Buffer<double, B>(Index(value.size()));
+      part.row = Buffer<Index, B>(Index(row.size()));
+      upload(context.ahead, part.start.view(), start.data());
+      upload(context.ahead, part.column.view(), column.data());
+      upload(context.ahead, part.value.view(), value.data());
+      upload(context.ahead, part.row.view(), row.data());
+    };
+    place(inner_, start_in, column_in, value_in, {});
+    place(outer_, start_out, column_out, value_out, rows_out);
+    origin_ = round_up(halo_.left(), 32);
+    extended_ = Buffer<double, B>(origin_ + rows + halo_.right());
+    fill_zero(context.ahead, extended_.view());
+    context.ahead.synchronize();
+  });
+}
+
+template <class B>
+OperatorMemory CsrOperator<B>::memory(Index n, Index nonzeros, int ranks) {
+  // On the host for a while: the entries as read (16 bytes) and as split (12 bytes); the halo is at
+  // most all of p.
+  const Index rows = ceil_div(n, ranks), entries = ceil_div(nonzeros, ranks);
+  return {28 * entries + 24 * rows, 12 * entries + 32 * rows};
+}
+
+template <class B>
+View<double, B> CsrOperator<B>::direction() const {
+  return extended_.view().slice(origin_, rows_.count);
+}
+
+template <class B>
+void CsrOperator<B>::apply(const Context<B>& context, View<double, B> q, View<double, B> sums,
+                           const SumSpace<B>& space, bool absolute) const {
+  const double* const p = direction().data;
+  if (context.size() == 1)
+    return multiply(context.ahead, inner_.view(), p, q, sums_to(space, sums), absolute);
+  context.bulk.wait(context.ahead.record());
+  multiply(context.bulk, inner_.view(), p, q, sums_to(space, sums), absolute);
+  halo_.exchange(context.comm, context.ahead, direction().data);
+  context.ahead.wait(context.bulk.record());
+  if (outer_.view().rows() > 0)
+    multiply(context.ahead, outer_.view(), p, q, sums_to(space, sums, true), absolute);
+}
+
+std::vector<Index> balanced_rows(const Control& control, Index n, Index nonzeros, Index first,
+                                 const std::vector<Index>& pointers) {
+  // Boundary r is the first row with at least r / ranks of the nonzeros before it. The piece that
+  // holds it names it; the largest wins.
+  const int ranks = control.size();
+  std::vector<Index> result(std::size_t(ranks) + 1, 0);
+  for (int r = 1; r < ranks; ++r) {
+    const Index target = nonzeros / ranks * r + nonzeros % ranks * r / ranks;
+    const auto at = std::lower_bound(pointers.begin(), pointers.end(), target);
+    if (at == pointers.begin()) continue;
+    result[std::size_t(r)] =
+        first + std::min<Index>(at - pointers.begin(), Index(pointers.size()) - 1);
+  }
+  control.reduce(result, Reduce::max);
+  result.front() = 0;
+  result.back() = n;
+  return result;
+}
+
+#define TERRACE_INSTANTIATE(B) template class CsrOperator<B>;
+TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+
+}  // namespace terrace
