@@ -3,7 +3,6 @@
 #include "src/commands.hpp"
 
 namespace terrace {
-void add_generate_commands(CLI::App&, Selected&) {}
 void add_convert_command(CLI::App&, Selected&) {}
 void add_verify_command(CLI::App&, Selected&) {}
 }  // namespace terrace
