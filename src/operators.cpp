@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "distrib/agree.hpp"
+#include "kernels/parallel.hpp"
 
 namespace terrace {
 namespace {
@@ -206,9 +207,12 @@ void BandOperator<B>::put_columns(const Context<B>& context, Index first, Index 
   const Index own = count - before;
   if (own > 0) {
     std::vector<double> by_diagonal(std::size_t(diagonals * own));
-    for (Index c = 0; c < own; ++c)
-      for (Index d = 0; d < diagonals; ++d)
-        by_diagonal[std::size_t(d * own + c)] = columns[(before + c) * height + d];
+    parallel_ranges(own, 32, [&](Index from, Index to) {
+      for (Index d0 = 0; d0 < diagonals; d0 += 32)
+        for (Index c = from; c < to; ++c)
+          for (Index d = d0; d < std::min(d0 + 32, diagonals); ++d)
+            by_diagonal[std::size_t(d * own + c)] = columns[(before + c) * height + d];
+    });
     copy_rows(context.ahead, matrix_.data() + lead + (first + before - rows_.first), ld_,
               by_diagonal.data(), own, own, diagonals);
     context.ahead.synchronize();

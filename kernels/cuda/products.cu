@@ -223,7 +223,9 @@ void multiply(const Stream<Cuda>& stream, const DenseRows<Cuda>& m, Index first,
               bool absolute) {
   const double* const own = p.data + first;
   // Few rows: one row a block, so that every multiprocessor has work.
-  if (m.rows >= 4096)
+  if (m.rows >= 8192)
+    launch_dense<8>(native(stream), m, own, p.data, q.data, sums, absolute);
+  else if (m.rows >= 2048)
     launch_dense<4>(native(stream), m, own, p.data, q.data, sums, absolute);
   else
     launch_dense<1>(native(stream), m, own, p.data, q.data, sums, absolute);

@@ -45,6 +45,9 @@ CsrSlice laplace_rows(Index stencil, Index p, Range rows) {
   return a;
 }
 
+/// Backend bytes of a solve beside the operator.
+Index vectors(Index n, int ranks) { return CgWork<Cpu>::bytes(ceil_div(n, ranks), true); }
+
 template <class B, class A>
 void bench_operator(Run& run, const Context<B>& c, A& a, const CgBench& options,
                     nlohmann::json sizes, double memory) {
@@ -96,7 +99,7 @@ void bench_operator(Run& run, const Context<B>& c, A& a, const CgBench& options,
 
 template <class B>
 void bench_dense(Run& run, const Context<B>& c, const CgBench& options, Index n, double memory) {
-  const Index bytes = DenseOperator<B>::memory(n, c.size()).backend;
+  const Index bytes = DenseOperator<B>::memory(n, c.size()).backend + vectors(n, c.size());
   const bool device = std::is_same_v<B, Cuda>;
   require_memory(c.control, device ? 0 : bytes, device ? bytes : 0);
   DenseOperator<B> a(c, n);
@@ -126,7 +129,8 @@ void bench_dense(Run& run, const Context<B>& c, const CgBench& options, Index n,
 template <class B>
 void bench_band(Run& run, const Context<B>& c, const CgBench& options, Index n, Index m,
                 double memory) {
-  const OperatorMemory bytes = BandOperator<B>::memory(n, m, c.size());
+  OperatorMemory bytes = BandOperator<B>::memory(n, m, c.size());
+  bytes.backend += vectors(n, c.size());
   const bool device = std::is_same_v<B, Cuda>;
   require_memory(c.control, bytes.host + (device ? 0 : bytes.backend), device ? bytes.backend : 0);
   BandOperator<B> a(c, n, m);
@@ -137,7 +141,8 @@ void bench_band(Run& run, const Context<B>& c, const CgBench& options, Index n, 
 template <class B>
 void bench_csr(Run& run, const Context<B>& c, const CgBench& options, Index points, double memory) {
   const Index n = options.stencil == 5 ? points * points : points * points * points;
-  const OperatorMemory bytes = CsrOperator<B>::memory(n, options.stencil * n, c.size());
+  OperatorMemory bytes = CsrOperator<B>::memory(n, options.stencil * n, c.size());
+  bytes.backend += vectors(n, c.size());
   const bool device = std::is_same_v<B, Cuda>;
   require_memory(c.control, bytes.host + (device ? 0 : bytes.backend), device ? bytes.backend : 0);
   std::vector<Index> first;

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "distrib/agree.hpp"
-#include "tests/cg/systems.hpp"
+#include "tests/support/systems.hpp"
 
 using namespace terrace;
 using namespace terrace::test;

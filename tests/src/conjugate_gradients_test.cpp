@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "tests/cg/systems.hpp"
+#include "tests/support/systems.hpp"
 
 using namespace terrace;
 using namespace terrace::test;
