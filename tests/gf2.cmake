@@ -1,7 +1,7 @@
 # Tests of the GF(2) family.
-terrace_test(kernels/bits RANKS 1)
-terrace_test(src/echelon RANKS 1 2 3 4 5)
-terrace_test(src/gf2 RANKS 1 2 3 5)
+terrace_test(kernels/bits RANKS 1 SANITIZE 1)
+terrace_test(src/echelon RANKS 1 2 3 4 5 SANITIZE 3)
+terrace_test(src/gf2 RANKS 1 2 3 5 SANITIZE 3)
 
 # M4RI is GPL: a program of its own, built where the package is, never linked into ours.
 find_package(PkgConfig QUIET)
