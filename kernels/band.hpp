@@ -61,18 +61,13 @@ void band_factor_diagonal(const Stream<Cpu>&, BandShape, Index k, View<double, C
 void band_factor_diagonal(const Stream<Cuda>&, BandShape, Index k, View<double, Cuda> tile,
                           View<double, Cuda> status);
 
-/// panel (rows x w, column-major, leading dimension reach) := rows below the diagonal block times
-/// L^-T, with zeros in the lower part of the corner. The tile column is only read. rows w^2 flops.
-void band_solve_panel(const Stream<Cpu>&, BandShape, Index rows, View<const double, Cpu> tile,
+/// The rows below diagonal block k of a tile column := those rows times L^-T; and a dense copy of
+/// them, panel (rows x w, column-major, leading dimension reach), with zeros below the corner.
+/// rows w^2 flops.
+void band_solve_panel(const Stream<Cpu>&, BandShape, Index rows, View<double, Cpu> tile,
                       View<double, Cpu> panel);
-void band_solve_panel(const Stream<Cuda>&, BandShape, Index rows, View<const double, Cuda> tile,
+void band_solve_panel(const Stream<Cuda>&, BandShape, Index rows, View<double, Cuda> tile,
                       View<double, Cuda> panel);
-
-/// The panel back into its tile column.
-void band_store_panel(const Stream<Cpu>&, BandShape, Index rows, View<const double, Cpu> panel,
-                      View<double, Cpu> tile);
-void band_store_panel(const Stream<Cuda>&, BandShape, Index rows, View<const double, Cuda> panel,
-                      View<double, Cuda> tile);
 
 /// Trailing update: for s in [0, count), with t = first + s * step: tile column number t after the
 /// panel's (stored at tiles[s]) -= panel P_t^T, P_t being rows (t-1) w .. t w - 1 of the panel.

@@ -28,16 +28,20 @@ template <class B>
 BandTiles<B> band_tiles(Context<B>& context, const BandShape& s) {
   BandTiles<B> a{s, {s.padded(), s.width, context.size()}, {}};
   a.data = Buffer<double, B>(a.columns.slots(context.rank()) * s.column());
+  band_clear(context, a);
+  return a;
+}
+
+template <class B>
+void band_clear(Context<B>& context, BandTiles<B>& a) {
+  const BandShape& s = a.shape;
   fill_zero(context.ahead, a.data.view());
   const Index padding = s.padded() - s.n;
-  if (padding > 0 && a.columns.owner(s.n) == context.rank()) {
-    const std::vector<double> ones(std::size_t(padding), 1.0);
-    double* diagonal = a.data.data() + a.columns.slot(s.n) * s.column();
-    copy_rows<double, B>(context.ahead, diagonal, s.column(), ones.data(), 1, 1, padding);
-    context.ahead.synchronize();
-  }
+  const std::vector<double> ones(std::size_t(padding), 1.0);
+  if (padding > 0 && a.columns.owner(s.n) == context.rank())
+    copy_rows<double, B>(context.ahead, a.data.data() + a.columns.slot(s.n) * s.column(),
+                         s.column(), ones.data(), 1, 1, padding);
   context.ahead.synchronize();
-  return a;
 }
 
 namespace {
@@ -88,7 +92,6 @@ class BandCholesky {
     if (from < to)
       band_update(lane, s_, rows, panel(k), from * ranks + rank_ - k, ranks, to - from,
                   a_.data.view().slice(from * s_.tile(), (to - from) * s_.tile()));
-    if (mine(k) && rows > 0) band_store_panel(lane, s_, rows, panel(k), a_.tile(k));
   }
 
   bool stop(Index k) { return k >= kLag && look(k - kLag); }
@@ -137,6 +140,7 @@ Index band_cholesky(Context<B>& context, BandTiles<B>& a, BandWork<B>& work, Pro
 #define TERRACE_INSTANTIATE(B)                                     \
   template struct BandWork<B>;                                     \
   template BandTiles<B> band_tiles(Context<B>&, const BandShape&); \
+  template void band_clear(Context<B>&, BandTiles<B>&);            \
   template Index band_cholesky(Context<B>&, BandTiles<B>&, BandWork<B>&, Progress&);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE

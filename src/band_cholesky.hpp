@@ -61,6 +61,9 @@ BandMemory band_memory(const BandShape& shape, Index nrhs, int ranks, bool check
 /// Memory for this rank's tile columns: zero, with a unit diagonal behind column n. Local.
 template <class B>
 BandTiles<B> band_tiles(Context<B>& context, const BandShape& shape);
+/// The same state again, for other columns in the same memory.
+template <class B>
+void band_clear(Context<B>& context, BandTiles<B>& a);
 
 /// What the factorization allocates: two panels with their status. Taken before the loop.
 template <class B>

@@ -77,34 +77,25 @@ void band_factor_diagonal(const Stream<Cpu>& stream, BandShape s, Index k, View<
   });
 }
 
-void band_solve_panel(const Stream<Cpu>& stream, BandShape s, Index rows,
-                      View<const double, Cpu> tile, View<double, Cpu> panel) {
+void band_solve_panel(const Stream<Cpu>& stream, BandShape s, Index rows, View<double, Cpu> tile,
+                      View<double, Cpu> panel) {
   stream.run([=] {
     const Index chunk = std::max<Index>(s.width, 32);
     parallel_for(ceil_div(rows, chunk), [&](Index piece) {
       const Index first = piece * chunk, count = std::min(chunk, rows - first);
+      const auto inside = [&](Index j) {  // rows of column j that are in the band
+        return std::clamp<Index>(s.reach - s.width + j + 1 - first, 0, count);
+      };
+      double* in = tile.data + s.width + first;
       double* out = panel.data + first;
       for (Index j = 0; j < s.width; ++j) {
-        const Index inside = std::clamp<Index>(s.reach - s.width + j + 1 - first, 0, count);
-        const double* from = panel_at(s, tile.data, first, j);
-        std::copy(from, from + inside, out + j * s.reach);
-        std::fill(out + j * s.reach + inside, out + j * s.reach + count, 0.0);
+        std::copy_n(in + j * s.reach, inside(j), out + j * s.reach);
+        std::fill(out + j * s.reach + inside(j), out + j * s.reach + count, 0.0);
       }
       cblas_dtrsm(CblasColMajor, CblasRight, CblasLower, CblasTrans, CblasNonUnit, as_int(count),
                   as_int(s.width), 1.0, tile.data, as_int(s.reach), out, as_int(s.reach));
-    });
-  });
-}
-
-void band_store_panel(const Stream<Cpu>& stream, BandShape s, Index rows,
-                      View<const double, Cpu> panel, View<double, Cpu> tile) {
-  stream.run([=] {
-    parallel_ranges(s.width, 16, [&](Index from, Index to) {
-      for (Index j = from; j < to; ++j) {
-        const Index inside = std::min(rows, s.reach - s.width + j + 1);
-        const double* in = panel.data + j * s.reach;
-        std::copy(in, in + inside, tile.data + s.width + j * s.reach);
-      }
+      for (Index j = 0; j < s.width; ++j)
+        std::copy_n(out + j * s.reach, inside(j), in + j * s.reach);
     });
   });
 }

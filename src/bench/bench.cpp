@@ -43,6 +43,10 @@ void bench_run(Run& run, const BenchOptions& options, const BenchRun& what) {
     line["residual"] = value;
     residual = fmt::format("{:.3g}", value);
   }
+  if (what.certificate) {
+    residual = what.certificate();
+    line["certificate"] = residual;
+  }
   run.report["runs"].push_back(line);
   std::string problem = what.who;
   for (const auto& [key, value] : what.sizes.items())

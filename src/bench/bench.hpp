@@ -26,6 +26,7 @@ struct BenchRun {
   double bound = 0;                ///< in `unit`, measured in the same run
   std::function<double()> measure;
   std::function<double()> residual;  ///< after the last measure; may be empty
+  std::function<std::string()> certificate;  ///< exact solvers: "passed", or what is broken
 };
 /// Measures (one warm-up, then repeat), prints the line, appends it to run.report["runs"].
 void bench_run(Run& run, const BenchOptions& options, const BenchRun& what);

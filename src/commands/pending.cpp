@@ -3,8 +3,5 @@
 #include "src/commands.hpp"
 
 namespace terrace {
-void add_gf2_commands(CLI::App&, Selected&) {}
-void add_bench_gf2(CLI::App&, Selected&) {}
-void add_bench_band(CLI::App&, Selected&) {}
 void add_convert_command(CLI::App&, Selected&) {}
 }  // namespace terrace

@@ -1,0 +1,19 @@
+#include <cblas.h>
+#include <lapacke.h>
+
+#include "kernels/band_rivals.hpp"
+#include "kernels/parallel.hpp"
+
+namespace terrace {
+
+Index band_rival(const Stream<Cpu>& stream, Index n, Index m, Index, View<double, Cpu> ab) {
+  stream.synchronize();
+  openblas_set_num_threads(thread_count());
+  const int info =
+      LAPACKE_dpbtrf_work(LAPACK_COL_MAJOR, 'L', static_cast<lapack_int>(n),
+                          static_cast<lapack_int>(m), ab.data, static_cast<lapack_int>(m + 1));
+  openblas_set_num_threads(1);
+  return info;
+}
+
+}  // namespace terrace

@@ -1,0 +1,305 @@
+// The smaller bit kernels on CUDA.
+//
+// Roofline: each reads its rows once from HBM; multiply_words does 128 three-input operations a
+// 64-bit word of the matrix, below what HBM delivers.
+#include "kernels/bits.hpp"
+#include "kernels/cuda/runtime.cuh"
+
+namespace terrace {
+namespace {
+
+constexpr int block_threads = 256;
+
+/// Blocks for a loop over `total` items in strides of the whole grid.
+unsigned blocks_for(Index total) {
+  return unsigned(min(ceil_div(total, block_threads), Index(1) << 16));
+}
+__device__ Index first_item() { return Index(blockIdx.x) * blockDim.x + threadIdx.x; }
+__device__ Index item_stride() { return Index(gridDim.x) * blockDim.x; }
+
+__global__ void copy_kernel(BitRows<Word, Cuda> to, BitRows<const Word, Cuda> from, Index from_word,
+                            Index words) {
+  for (Index x = first_item(); x < to.count * words; x += item_stride()) {
+    const Index i = x / words, w = x % words;
+    to.data[to.row(i) * to.stride + w] = from.data[from.row(i) * from.stride + from_word + w];
+  }
+}
+
+__global__ void clear_kernel(BitRows<Word, Cuda> rows, Index word, Index words) {
+  for (Index x = first_item(); x < rows.count * words; x += item_stride())
+    rows.data[rows.row(x / words) * rows.stride + word + x % words] = 0;
+}
+
+__global__ void flip_kernel(Word* data, Index stride, const Index* rows, const Index* columns,
+                            Index count) {
+  for (Index x = first_item(); x < count; x += item_stride())
+    data[rows[x] * stride + columns[x] / 64] ^= Word(1) << (columns[x] % 64);
+}
+
+// A thread packs a row; the pivot columns lie in shared memory, sorted, with the first of each
+// word.
+__global__ void extract_kernel(BitRows<Word, Cuda> out, BitRows<const Word, Cuda> rows, Index word,
+                               int words, const Index* info) {
+  __shared__ short columns[64 * max_panel_words];
+  __shared__ short first[max_panel_words + 1];
+  const int rank = int(info[0]);
+  for (int q = int(threadIdx.x); q < rank; q += int(blockDim.x)) columns[q] = short(info[1 + q]);
+  if (int(threadIdx.x) <= words) {
+    int low = 0, high = rank;  // pivots before word threadIdx.x
+    while (low < high) {
+      const int middle = (low + high) / 2;
+      if (info[1 + middle] < 64 * Index(threadIdx.x))
+        low = middle + 1;
+      else
+        high = middle;
+    }
+    first[threadIdx.x] = short(low);
+  }
+  __syncthreads();
+  for (Index i = first_item(); i < rows.count; i += item_stride()) {
+    const Word* from = rows.data + rows.row(i) * rows.stride + word;
+    Word* to = out.data + out.row(i) * out.stride;
+    if (rank == 64 * words) {
+      for (int w = 0; w < words; ++w) to[w] = from[w];
+      continue;
+    }
+    Word packed = 0;
+    int filled = 0;
+    for (int w = 0; w < words; ++w) {
+      const Word bits = from[w];
+      for (int q = first[w]; q < first[w + 1]; ++q) {
+        packed |= ((bits >> (columns[q] & 63)) & 1) << (q & 63);
+        if ((q & 63) == 63) {
+          to[filled++] = packed;
+          packed = 0;
+        }
+      }
+    }
+    for (; filled < words; packed = 0) to[filled++] = packed;
+  }
+}
+
+// One block, so that the list is ascending; only for deficient panels.
+__global__ void __launch_bounds__(1024) nonzero_kernel(BitRows<const Word, Cuda> rows, Index word,
+                                                       Index words, Index* list, Index* count) {
+  __shared__ Index starts[33];
+  const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
+  Index found = 0;
+  for (Index base = 0; base < rows.count; base += blockDim.x) {
+    const Index i = base + threadIdx.x;
+    Word any = 0;
+    if (i < rows.count) {
+      const Word* from = rows.data + rows.row(i) * rows.stride + word;
+      for (Index w = 0; w < words; ++w) any |= from[w];
+    }
+    const unsigned ones = __ballot_sync(~0u, any != 0);
+    if (lane == 0) starts[warp + 1] = __popc(ones);
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      starts[0] = found;
+      for (int u = 0; u < 32; ++u) starts[u + 1] += starts[u];
+    }
+    __syncthreads();
+    if (any) list[starts[warp] + __popc(ones & ((1u << lane) - 1))] = i;
+    found = starts[32];
+    __syncthreads();
+  }
+  if (threadIdx.x == 0) *count = found;
+}
+
+__global__ void set_kernel(Index* result, Index value) { *result = value; }
+
+// A warp reads a row up to the best word known so far.
+__global__ void first_nonzero_kernel(BitRows<const Word, Cuda> rows, Index from, Index* result) {
+  const int lane = int(threadIdx.x) % 32;
+  for (Index i = first_item() / 32; i < rows.count; i += item_stride() / 32) {
+    const Word* row = rows.data + rows.row(i) * rows.stride;
+    Index limit = lane == 0 ? *static_cast<volatile Index*>(result) : 0;
+    limit = __shfl_sync(~0u, limit, 0);
+    for (Index w = from; w < limit; w += 32) {
+      const bool one = w + lane < limit && row[w + lane] != 0;
+      const unsigned ones = __ballot_sync(~0u, one);
+      if (ones == 0) continue;
+      if (lane == 0) atomicMin(reinterpret_cast<long long*>(result), w + __ffs(int(ones)) - 1);
+      break;
+    }
+  }
+}
+
+__global__ void random_kernel(BitRows<Word, Cuda> out, const Index* numbers, RandomBits what,
+                              Index words) {
+  for (Index x = first_item(); x < out.count * words; x += item_stride()) {
+    const Index i = x / words, j = x % words;
+    out.data[out.row(i) * out.stride + j] = detail::random_bits_word(what, numbers[i], j);
+  }
+}
+
+__global__ void slice_kernel(const Word* z, Index size, Word* sliced, Index total) {
+  for (Index x = first_item(); x < total; x += item_stride()) {
+    const Index first = x / 64 * 64, t = x % 64;
+    Word bits = 0;
+    for (Index c = 0; c < 64 && first + c < size; ++c) bits |= ((z[first + c] >> t) & 1) << c;
+    sliced[x] = bits;
+  }
+}
+
+constexpr int rows_per_warp = 8;
+
+// Lane t holds the running products with vectors t and t + 32 for a few rows.
+__global__ void products_kernel(Word* out, BitRows<const Word, Cuda> rows, Index word, Index words,
+                                const Word* sliced) {
+  const int lane = int(threadIdx.x) % 32;
+  const Index warps = item_stride() / 32;
+  for (Index base = first_item() / 32 * rows_per_warp; base < rows.count;
+       base += warps * rows_per_warp) {
+    const Word* from[rows_per_warp];
+    Word low[rows_per_warp], high[rows_per_warp];
+#pragma unroll
+    for (int r = 0; r < rows_per_warp; ++r) {
+      const Index i = min(base + r, rows.count - 1);
+      from[r] = rows.data + rows.row(i) * rows.stride + word;
+      low[r] = high[r] = 0;
+    }
+    for (Index w = 0; w < words; ++w) {
+      const Word z0 = sliced[64 * w + lane], z1 = sliced[64 * w + 32 + lane];
+#pragma unroll
+      for (int r = 0; r < rows_per_warp; ++r) {
+        const Word bits = from[r][w];
+        low[r] ^= bits & z0;
+        high[r] ^= bits & z1;
+      }
+    }
+#pragma unroll
+    for (int r = 0; r < rows_per_warp; ++r) {
+      const unsigned a = __ballot_sync(~0u, __popcll(low[r]) & 1);
+      const unsigned b = __ballot_sync(~0u, __popcll(high[r]) & 1);
+      if (lane == 0 && base + r < rows.count) out[base + r] ^= Word(a) | Word(b) << 32;
+    }
+  }
+}
+
+__global__ void permute_kernel(BitRows<Word, Cuda> out, BitRows<const Word, Cuda> in,
+                               const Index* from, Index columns, Index words) {
+  for (Index x = first_item(); x < out.count * words; x += item_stride()) {
+    const Index i = x / words, w = x % words;
+    const Word* row = in.data + in.row(i) * in.stride;
+    Word bits = 0;
+    for (Index c = 0; c < 64 && 64 * w + c < columns; ++c) {
+      const Index j = from[64 * w + c];
+      bits |= ((row[j / 64] >> (j % 64)) & 1) << c;
+    }
+    out.data[out.row(i) * out.stride + w] = bits;
+  }
+}
+
+// Neighbouring threads take neighbouring free columns: they read the same words of `reduced`.
+__global__ void kernel_rows_kernel(BitRows<Word, Cuda> out, BitRows<const Word, Cuda> reduced,
+                                   const Index* slots, Index columns, const Index* free_columns,
+                                   bool add_unit, Index words) {
+  for (Index x = first_item(); x < out.count * words; x += item_stride()) {
+    const Index f = x % out.count, w = x / out.count, column = free_columns[f];
+    Word bits = 0;
+    for (Index c = 0; c < 64 && 64 * w + c < columns; ++c) {
+      const Index slot = slots[64 * w + c];
+      if (slot >= 0)
+        bits |= ((reduced.data[slot * reduced.stride + column / 64] >> (column % 64)) & 1) << c;
+    }
+    if (add_unit && column / 64 == w) bits |= Word(1) << (column % 64);
+    out.data[out.row(f) * out.stride + w] = bits;
+  }
+}
+
+}  // namespace
+
+void copy_bits(const Stream<Cuda>& stream, BitRows<Word, Cuda> to, BitRows<const Word, Cuda> from,
+               Index from_word, Index words) {
+  if (to.count <= 0 || words <= 0) return;
+  copy_kernel<<<blocks_for(to.count * words), block_threads, 0, native(stream)>>>(to, from,
+                                                                                  from_word, words);
+  check_launch();
+}
+
+void clear_bits(const Stream<Cuda>& stream, BitRows<Word, Cuda> rows, Index word, Index words) {
+  if (rows.count <= 0 || words <= 0) return;
+  clear_kernel<<<blocks_for(rows.count * words), block_threads, 0, native(stream)>>>(rows, word,
+                                                                                     words);
+  check_launch();
+}
+
+void flip_bits(const Stream<Cuda>& stream, Word* data, Index stride, const Index* rows,
+               const Index* columns, Index count) {
+  if (count <= 0) return;
+  flip_kernel<<<blocks_for(count), block_threads, 0, native(stream)>>>(data, stride, rows, columns,
+                                                                       count);
+  check_launch();
+}
+
+void extract_bits(const Stream<Cuda>& stream, BitRows<Word, Cuda> out,
+                  BitRows<const Word, Cuda> rows, Index word, Index words, const Index* info) {
+  if (rows.count <= 0 || words <= 0) return;
+  extract_kernel<<<blocks_for(rows.count), block_threads, 0, native(stream)>>>(out, rows, word,
+                                                                               int(words), info);
+  check_launch();
+}
+
+void nonzero_rows(const Stream<Cuda>& stream, BitRows<const Word, Cuda> rows, Index word,
+                  Index words, Index* list, Index* count) {
+  nonzero_kernel<<<1, 1024, 0, native(stream)>>>(rows, word, words, list, count);
+  check_launch();
+}
+
+void first_nonzero_word(const Stream<Cuda>& stream, BitRows<const Word, Cuda> rows, Index from,
+                        Index to, Index* result) {
+  set_kernel<<<1, 1, 0, native(stream)>>>(result, to);
+  check_launch();
+  if (rows.count <= 0 || from >= to) return;
+  first_nonzero_kernel<<<blocks_for(rows.count * 32), block_threads, 0, native(stream)>>>(
+      rows, from, result);
+  check_launch();
+}
+
+void random_bits(const Stream<Cuda>& stream, BitRows<Word, Cuda> out, const Index* numbers,
+                 RandomBits what) {
+  const Index words = ceil_div(what.columns, 64);
+  if (out.count <= 0 || words <= 0) return;
+  random_kernel<<<blocks_for(out.count * words), block_threads, 0, native(stream)>>>(out, numbers,
+                                                                                     what, words);
+  check_launch();
+}
+
+void slice_words(const Stream<Cuda>& stream, View<const Word, Cuda> z, View<Word, Cuda> sliced) {
+  if (sliced.size <= 0) return;
+  slice_kernel<<<blocks_for(sliced.size), block_threads, 0, native(stream)>>>(
+      z.data, z.size, sliced.data, sliced.size);
+  check_launch();
+}
+
+void multiply_words(const Stream<Cuda>& stream, Word* out, BitRows<const Word, Cuda> rows,
+                    Index word, Index words, const Word* sliced) {
+  if (rows.count <= 0 || words <= 0) return;
+  const Index warps = ceil_div(rows.count, rows_per_warp);
+  products_kernel<<<blocks_for(warps * 32), block_threads, 0, native(stream)>>>(out, rows, word,
+                                                                                words, sliced);
+  check_launch();
+}
+
+void permute_bits(const Stream<Cuda>& stream, BitRows<Word, Cuda> out, BitRows<const Word, Cuda> in,
+                  const Index* from, Index columns) {
+  const Index words = ceil_div(columns, 64);
+  if (out.count <= 0 || words <= 0) return;
+  permute_kernel<<<blocks_for(out.count * words), block_threads, 0, native(stream)>>>(
+      out, in, from, columns, words);
+  check_launch();
+}
+
+void kernel_rows(const Stream<Cuda>& stream, BitRows<Word, Cuda> out,
+                 BitRows<const Word, Cuda> reduced, const Index* slots, Index columns,
+                 const Index* free_columns, bool add_unit) {
+  const Index words = ceil_div(columns, 64);
+  if (out.count <= 0 || words <= 0) return;
+  kernel_rows_kernel<<<blocks_for(out.count * words), block_threads, 0, native(stream)>>>(
+      out, reduced, slots, columns, free_columns, add_unit, words);
+  check_launch();
+}
+
+}  // namespace terrace

@@ -1,0 +1,177 @@
+// bench gf2: reduced or echelon form of matrices generated on the backend from the seed.
+#include <fmt/core.h>
+
+#include <chrono>
+#include <cstdio>
+#include <memory>
+
+#include "kernels/parallel.hpp"
+#include "kernels/random.hpp"
+#include "src/bench/bench.hpp"
+#include "src/gf2_certificate.hpp"
+
+namespace terrace {
+namespace {
+
+struct Options {
+  BenchOptions common;
+  bool half_rank = false, echelon = false, checksum = false;
+};
+
+double wall() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// Seconds of work() on the context's lanes: events on CUDA, wall clock on the CPU.
+template <class B, class Work>
+double timed(const Context<B>& context, Work&& work) {
+  context.control.barrier();
+  if constexpr (std::is_same_v<B, Cuda>) {
+    const auto begin = context.bulk.record();
+    work();
+    const auto end = context.bulk.record();
+    context.bulk.synchronize();
+    return seconds_between(begin, end);
+  } else {
+    const double start = wall();
+    work();
+    return wall() - start;
+  }
+}
+
+/// Rate of combine() when its rows stay in cache: what the tables alone allow.
+double table_rate(const Context<Cpu>& context) {
+  const Index rows = 4096 * thread_count(), words = 16, bits = 64, rounds = 64;
+  const Buffer<Word, Cpu> out(rows * words), source(bits * words), multipliers(rows * rounds);
+  fill_zero(context.bulk, out.view());
+  std::vector<Index> numbers(static_cast<std::size_t>(rows));
+  for (Index i = 0; i < rows; ++i) numbers[std::size_t(i)] = i;
+  random_bits(context.bulk, {multipliers.data(), rounds, rows, nullptr}, numbers.data(),
+              {1, 64 * rounds, false, 0});
+  random_bits(context.bulk, {source.data(), words, bits, nullptr}, numbers.data(),
+              {2, 64 * words, false, 0});
+  const auto once = [&] {
+    for (Index r = 0; r < rounds; ++r)
+      combine(context.bulk, {out.data(), words, rows, nullptr},
+              {multipliers.data() + r, rounds, rows, nullptr},
+              {source.data(), words, bits, nullptr}, 0, 0, words);
+    context.bulk.synchronize();
+  };
+  once();
+  const double seconds = timed(context, once);
+  return double(rows) * double(rounds * bits) * double(64 * words) / seconds *
+         context.control.size();
+}
+
+/// Shared-memory look-ups of 132 multiprocessors at k = 8, measured on an H200 at 1.98 GHz; scaled.
+[[maybe_unused]] double table_rate(const Context<Cuda>& context) {
+  const Index sum =
+      context.control.reduce(Index(current_cuda_device().multiprocessors), Reduce::sum);
+  return 2.09e15 * double(sum) / 132.0 / (context.device.shared ? context.size() : 1);
+}
+
+/// Sum over the reduced form's words of a mix of place and value; the same in tests/rivals.
+template <class B>
+Word checksum(const Context<B>& context, const BitMatrix<B>& matrix, const Pivots& pivots,
+              Index words) {
+  std::vector<Word> row(static_cast<std::size_t>(words));
+  std::vector<Word> sum(1, 0);
+  for (Index q = 0; q < pivots.rank(); ++q) {
+    const Index i = pivots.rows[std::size_t(q)];
+    if (matrix.layout.owner(i) != context.rank()) continue;
+    download(context.bulk, row.data(),
+             matrix.data.view().slice(matrix.layout.slot(i) * matrix.stride, words));
+    context.bulk.synchronize();
+    for (Index j = 0; j < words; ++j)
+      sum[0] ^= mix(mix(Word(q) * 0x9e3779b97f4a7c15ull + Word(j)) ^ row[std::size_t(j)]);
+  }
+  context.control.reduce(sum, Reduce::bit_xor);
+  return sum[0];
+}
+
+void bench(Run& run, const Options& o) {
+  std::vector<Index> sizes = o.common.n;
+  with_backend(run, [&]<class B>(Context<B>& context) {
+    if (sizes.empty()) {
+      if constexpr (std::is_same_v<B, Cpu>)
+        sizes = {4096, 8192, 16384};
+      else
+        sizes = {16384, 32768, 65536};
+    }
+    const Index block = panel_columns<B>(run.options.block);
+    const auto form = o.echelon ? EchelonForm::echelon : EchelonForm::reduced;
+    const double bound = table_rate(context);
+    run.report["block"] = block;
+    run.report["method"] = "tables";
+    for (const Index n : sizes) {
+      const BlockCyclic layout = bit_row_layout(n, context.size());
+      const auto source =
+          random_source(context, {Word(run.options.seed), n, o.half_rank, n}, layout);
+      const Index words = source.words();
+      const Index bytes = BitMatrix<B>::bytes(layout, words + 1) + staging_bytes(words) +
+                          echelon_bytes<B>(layout, round_up(words + 1, bit_row_alignment), block);
+      constexpr bool on_host = std::is_same_v<B, Cpu>;
+      require_memory(run.control, on_host ? bytes : 0, on_host ? 0 : bytes);
+      const Word seed = witness_seed(run.options.seed);
+      BitMatrix<B> matrix =
+          collectively(context.control, [&] { return BitMatrix<B>(context, layout, words + 1); });
+      Pivots pivots;
+      Progress quiet(false, false);
+      BenchRun line;
+      line.sizes = {{"n", n}, {"form", o.echelon ? "echelon" : "rref"}, {"block", block}};
+      if (o.half_rank) line.sizes["half_rank"] = true;
+      line.who = "terrace";
+      // Multiply-adds: rows times columns right of the panel, summed over the pivots.
+      const double cube = double(n) * double(n) * double(n);
+      line.work =
+          cube * (o.half_rank ? (o.echelon ? 7.0 / 24 : 3.0 / 8) : (o.echelon ? 1.0 / 3 : 0.5));
+      line.unit = "bit-MAC/s";
+      line.bound_name = on_host ? "look-ups in cache-resident tables, measured in this run"
+                                : "shared-memory look-ups at k = 8, 2.09e15 bit-MAC/s an H200";
+      line.bound = bound;
+      line.measure = [&] {
+        load(context, source, matrix);
+        put_witness(context, matrix, words, seed);
+        return timed(context,
+                     [&] { pivots = reduce_to_echelon(context, matrix, n, form, block, quiet); });
+      };
+      line.certificate = [&] {
+        const Witness witness = o.echelon
+                                    ? witness_of_echelon(context, matrix, n, words, pivots, seed)
+                                    : witness_of_reduced(context, matrix, n, words, pivots, seed);
+        const std::string broken = check_rank(context, source, layout, pivots, witness);
+        return broken.empty() ? std::string("passed") : "failed: " + broken;
+      };
+      bench_run(run, o.common, line);
+      auto& last = run.report["runs"].back();
+      last["rank"] = pivots.rank();
+      if (o.checksum && !o.echelon) {
+        const Word sum = checksum(context, matrix, pivots, words);
+        last["checksum"] = fmt::format("{:016x}", sum);
+        run.say(fmt::format("rank {} checksum {:016x}", pivots.rank(), sum));
+      }
+      if (last["certificate"] != "passed")
+        run.outcome("check failed", "the certificate does not hold; bench gf2 --n " +
+                                        std::to_string(n) + "; please report this as a bug");
+    }
+  });
+}
+
+}  // namespace
+
+void add_bench_gf2(CLI::App& bench_app, Selected& selected) {
+  CLI::App* command =
+      bench_app.add_subcommand("gf2", "Reduced row echelon form of random bit matrices");
+  auto options = std::make_shared<Options>();
+  add_common_options(*command, selected.options);
+  add_bench_options(*command, options->common);
+  command->add_flag("--half-rank", options->half_rank, "Matrices of rank n / 2");
+  command->add_flag("--echelon", options->echelon, "Echelon form only");
+  command->add_flag("--checksum", options->checksum, "Print a checksum of the reduced form");
+  command->callback([&selected, options] {
+    selected.command = "bench gf2";
+    selected.action = [options](Run& run) { bench(run, *options); };
+  });
+}
+
+}  // namespace terrace

@@ -1,0 +1,452 @@
+// gf2 rref, rank, solve, kernel, inverse, multiply: options, phases, output.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+
+#include "src/commands.hpp"
+#include "src/gf2.hpp"
+
+namespace terrace {
+namespace {
+
+struct Gf2Options {
+  std::string a, b;  ///< the second is a right-hand side or factor
+  bool echelon = false;
+};
+
+constexpr const char* passed = "passed: 64 random vectors";
+
+io::Attributes bits_attributes(Index columns) {
+  return {{"columns", columns}, {"format", std::string("bits")}};
+}
+
+/// Opens and notes the inputs and the output; the output is refused before anything is read.
+struct Files {
+  std::optional<io::Output> output;
+  io::BitInput a;
+  std::optional<io::BitInput> b;
+
+  Files(Run& run, const Gf2Options& o, const char* second) {
+    const CommonOptions& options = run.options;
+    if (!options.method.empty() && options.method != "tables")
+      fail_together(Exit::usage,
+                    "gf2 has no method '" + options.method + "'; --method; use tables");
+    if (run.command != "gf2 rank") require_output(options);
+    if (!options.output.empty() && !options.plan)
+      output.emplace(run.control, options.output, options.force);
+    const io::Location location = io::parse_location(o.a);
+    a = io::open_bits(run.control, location);
+    run.note_input("input", a.location());
+    if (second) {
+      b = io::open_bits(run.control, io::parse_location(o.b, location.file));
+      run.note_input(second, b->location());
+    }
+    run.report["n"] = a.rows();
+    run.report["rows"] = a.rows();
+    run.report["columns"] = a.columns();
+    run.report["method"] = "tables";
+  }
+};
+
+/// Says what --plan wants to know; true when that is all that is wanted.
+template <class B>
+bool planned(Run& run, const BlockCyclic& layout, Index block, Index bytes, Index staging) {
+  constexpr bool on_host = std::is_same_v<B, Cpu>;
+  const Index host = on_host ? bytes + 2 * staging : 2 * staging;
+  const Index device = on_host ? 0 : bytes + staging;
+  run.report["block"] = block;
+  run.report["memory"] = {{"host_bytes_per_rank", host}, {"device_bytes_per_rank", device}};
+  if (!run.options.plan) {
+    require_memory(run.control, host, device);
+    return false;
+  }
+  constexpr double gib = 1073741824.0;
+  run.say(fmt::format("memory per rank: {:.3f} GiB host, {:.3f} GiB device", double(host) / gib,
+                      double(device) / gib));
+  run.say(fmt::format(
+      "method: tables of 256 combinations (Four Russians), panels of {} columns; rows in blocks of "
+      "{} over {} ranks, so that finished rows are spread evenly",
+      block, layout.block, layout.ranks));
+  return true;
+}
+
+/// A check that fails is exit 4 and no output.
+void judge(Run& run, const std::string& broken) {
+  if (broken.empty()) {
+    run.report["certificate"] = passed;
+    return;
+  }
+  run.report["certificate"] = "failed: " + broken;
+  run.outcome("check failed", "the certificate does not hold; " + broken +
+                                  "; nothing was written, please report this as a bug");
+}
+
+void write_vector(io::Output& output, const Control& control, const std::string& name,
+                  const auto& values) {
+  using T = typename std::decay_t<decltype(values)>::value_type;
+  const std::vector<Range> ranges = control.rank() == 0 && !values.empty()
+                                        ? std::vector<Range>{{0, Index(values.size())}}
+                                        : std::vector<Range>{};
+  output.write<T>(name, Index(values.size()), -1, ranges, [&](Index position, Index count, T* out) {
+    std::copy_n(values.begin() + position, count, out);
+  });
+}
+
+/// What `verify` needs: pivots, the rows that carried them, the witness words.
+void write_terrace_group(io::Output& output, Run& run, const Pivots& pivots, const Witness& witness,
+                         bool with_span) {
+  output.group("terrace");
+  write_vector(output, run.control, "pivots", pivots.columns);
+  write_vector(output, run.control, "pivot_rows", pivots.rows);
+  write_vector(output, run.control, "witness", witness.x);
+  if (with_span) write_vector(output, run.control, "span", witness.y);
+  output.group("");
+}
+void commit(io::Output& output, Run& run, const Witness& witness) {
+  io::Attributes attributes = run.attributes();
+  attributes["witness_seed"] = Index(witness.seed);
+  output.commit(attributes);
+}
+
+/// Multiply-adds over GF(2) of an elimination that updates `rows` rows on average.
+double work(const Pivots& pivots, double rows, Index first_word_width) {
+  double sum = 0;
+  for (const auto& panel : pivots.panels)
+    sum += double(panel.count) * rows * 64.0 * double(first_word_width - panel.word);
+  return sum;
+}
+void rate(Run& run, double multiply_adds) {
+  run.rate(multiply_adds / std::max(run.seconds("solve"), 1e-12), "bit-MAC/s");
+}
+
+/// The destination of every row of this rank when pivot rows go first, the others behind them.
+std::vector<Index> pivot_rows_first(const BlockCyclic& layout, int rank, const Pivots& pivots) {
+  std::vector<Index> sorted(pivots.rows);
+  std::sort(sorted.begin(), sorted.end());
+  std::vector<Index> destination(std::size_t(layout.slots(rank)), -1);
+  for (Index q = 0; q < pivots.rank(); ++q)
+    if (layout.owner(pivots.rows[std::size_t(q)]) == rank)
+      destination[std::size_t(layout.slot(pivots.rows[std::size_t(q)]))] = q;
+  for (Index slot = 0; slot < Index(destination.size()); ++slot) {
+    if (destination[std::size_t(slot)] >= 0) continue;
+    const Index row = layout.global(slot, rank);
+    const Index before = std::lower_bound(sorted.begin(), sorted.end(), row) - sorted.begin();
+    destination[std::size_t(slot)] = pivots.rank() + row - before;
+  }
+  return destination;
+}
+
+/// [A | B | witness] in memory.
+template <class B>
+BitMatrix<B> read_matrix(Run& run, const Context<B>& context, const BitSource<B>& a,
+                         const BitSource<B>* b, BlockCyclic layout, Word seed) {
+  BitMatrix<B> matrix;
+  run.phase("read", [&] {
+    const Index words = a.words() + (b ? b->words() : 0);
+    matrix =
+        collectively(context.control, [&] { return BitMatrix<B>(context, layout, words + 1); });
+    load(context, a, matrix);
+    if (b) load(context, *b, matrix, a.words());
+    put_witness(context, matrix, words, seed);
+  });
+  return matrix;
+}
+
+// --- rref, rank ----------------------------------------------------------------------------------
+
+void reduce(Run& run, const Gf2Options& o) {
+  Files files(run, o, nullptr);
+  const bool rank_only = run.command == "gf2 rank";
+  const auto form = rank_only || o.echelon ? EchelonForm::echelon : EchelonForm::reduced;
+  with_backend(run, [&]<class B>(Context<B>& context) {
+    const BlockCyclic layout = bit_row_layout(files.a.rows(), run.control.size());
+    const auto source = file_source(context, files.a, layout);
+    const Index columns = source.columns, words = source.words();
+    const Index block = panel_columns<B>(run.options.block);
+    const Index bytes = BitMatrix<B>::bytes(layout, words + 1) +
+                        echelon_bytes<B>(layout, round_up(words + 1, bit_row_alignment), block);
+    if (planned<B>(run, layout, block, bytes, staging_bytes(words))) return;
+    const Word seed = witness_seed(run.options.seed);
+    BitMatrix<B> matrix = read_matrix<B>(run, context, source, nullptr, layout, seed);
+    Pivots pivots;
+    run.phase("solve", [&] {
+      pivots = reduce_to_echelon(context, matrix, columns, form, block, run.progress);
+    });
+    run.report["result"]["rank"] = pivots.rank();
+    const double rows =
+        double(layout.extent) - (form == EchelonForm::echelon ? 0.5 * double(pivots.rank()) : 0.0);
+    rate(run, work(pivots, rows, words));
+    Witness witness;
+    run.phase("check", [&] {
+      witness = form == EchelonForm::reduced
+                    ? witness_of_reduced(context, matrix, columns, words, pivots, seed)
+                    : witness_of_echelon(context, matrix, columns, words, pivots, seed);
+      if (!run.options.no_check) judge(run, check_rank(context, source, layout, pivots, witness));
+    });
+    if (files.output) {
+      run.phase("write", [&] {
+        if (!rank_only)
+          files.output->write_scattered<Word>(
+              "rref", layout.extent, words, pivot_rows_first(layout, context.rank(), pivots),
+              row_source<B>(context, matrix.rows(), 0, words), bits_attributes(columns));
+        write_vector(*files.output, run.control, "pivots", pivots.columns);
+        write_terrace_group(*files.output, run, pivots, witness, rank_only);
+        commit(*files.output, run, witness);
+      });
+    }
+    run.say(fmt::format("rank {} of {} x {}, {:.3f} s, {:.3g} bit-MAC/s{}", pivots.rank(),
+                        layout.extent, columns, run.seconds("solve"),
+                        run.report["rate"]["value"].get<double>(),
+                        run.options.no_check ? "" : ", certificate passed"));
+  });
+}
+
+// --- solve ---------------------------------------------------------------------------------------
+
+void solve(Run& run, const Gf2Options& o) {
+  Files files(run, o, "rhs");
+  if (files.b->rows() != files.a.rows())
+    fail_together(Exit::input,
+                  fmt::format("the right-hand side has {} rows, the matrix {}; {}; they must agree",
+                              files.b->rows(), files.a.rows(), io::to_string(files.b->location())));
+  with_backend(run, [&]<class B>(Context<B>& context) {
+    const BlockCyclic layout = bit_row_layout(files.a.rows(), run.control.size());
+    const auto a = file_source(context, files.a, layout),
+               b = file_source(context, *files.b, layout);
+    const Index columns = a.columns, words = a.words() + b.words();
+    const Index block = panel_columns<B>(run.options.block);
+    const Index x_rows = ceil_div(columns, run.control.size()) + layout.slots(0);
+    const Index bytes = BitMatrix<B>::bytes(layout, words + 1) +
+                        echelon_bytes<B>(layout, round_up(words + 1, bit_row_alignment), block) +
+                        8 * std::min(x_rows, columns) * round_up(b.words(), bit_row_alignment);
+    if (planned<B>(run, layout, block, bytes, staging_bytes(std::max(a.words(), b.words()))))
+      return;
+    const Word seed = witness_seed(run.options.seed);
+    BitMatrix<B> matrix = read_matrix<B>(run, context, a, &b, layout, seed);
+    Pivots pivots;
+    BitSolution<B> solution;
+    bool solvable = false;
+    run.phase("solve", [&] {
+      pivots =
+          reduce_to_echelon(context, matrix, columns, EchelonForm::reduced, block, run.progress);
+      solvable = consistent(context, matrix, pivots, a.words(), b.words());
+      if (solvable)
+        solution = solution_of_reduced(context, matrix, pivots, columns, a.words(), b.words());
+    });
+    run.report["result"]["rank"] = pivots.rank();
+    run.report["result"]["consistent"] = solvable;
+    rate(run, work(pivots, double(layout.extent), words));
+    if (!solvable)
+      run.outcome("inconsistent", "the system is inconsistent: no X has A X = B; " +
+                                      io::to_string(files.b->location()) +
+                                      "; check the right-hand sides");
+    Witness witness;
+    run.phase("check", [&] {
+      witness = witness_of_reduced(context, matrix, columns, words, pivots, seed);
+      if (!run.options.no_check)
+        judge(run, check_solution(context, a, b, layout, solution, seed + 2));
+    });
+    run.phase("write", [&] {
+      files.output->write_scattered<Word>(
+          "x", columns, files.b->is_vector() ? -1 : b.words(), solution.destination,
+          row_source<B>(context, solution.rows.rows(), 0, b.words()), bits_attributes(b.columns));
+      write_terrace_group(*files.output, run, pivots, witness, false);
+      commit(*files.output, run, witness);
+    });
+    run.say(fmt::format("rank {} of {} x {}, {} right-hand sides, {:.3f} s{}", pivots.rank(),
+                        layout.extent, columns, b.columns, run.seconds("solve"),
+                        run.options.no_check ? "" : ", certificate passed"));
+  });
+}
+
+// --- kernel --------------------------------------------------------------------------------------
+
+void kernel(Run& run, const Gf2Options& o) {
+  Files files(run, o, nullptr);
+  with_backend(run, [&]<class B>(Context<B>& context) {
+    const BlockCyclic layout = bit_row_layout(files.a.rows(), run.control.size());
+    const auto source = file_source(context, files.a, layout);
+    const Index columns = source.columns, words = source.words();
+    const Index block = panel_columns<B>(run.options.block);
+    const Index bytes = BitMatrix<B>::bytes(layout, words + 1) +
+                        echelon_bytes<B>(layout, round_up(words + 1, bit_row_alignment), block);
+    // At least columns - rows basis rows; the exact number is checked once the rank is known.
+    const auto basis_bytes = [&](Index rows) {
+      return BitMatrix<B>::bytes(kernel_layout(rows, words, run.control.size()), words) +
+             2 * staging_bytes(words);
+    };
+    const Index least = std::max<Index>(0, columns - layout.extent);
+    if (planned<B>(run, layout, block, bytes + basis_bytes(least), staging_bytes(words))) return;
+    const Word seed = witness_seed(run.options.seed);
+    BitMatrix<B> matrix = read_matrix<B>(run, context, source, nullptr, layout, seed);
+    Pivots pivots;
+    BitMatrix<B> basis;
+    run.phase("solve", [&] {
+      pivots =
+          reduce_to_echelon(context, matrix, columns, EchelonForm::reduced, block, run.progress);
+      const Index wanted = basis_bytes(columns - pivots.rank());
+      constexpr bool on_host = std::is_same_v<B, Cpu>;
+      require_memory(run.control, on_host ? wanted : 0, on_host ? 0 : wanted);
+      basis = kernel_basis(context, matrix, pivots, columns);
+    });
+    run.report["result"]["rank"] = pivots.rank();
+    run.report["result"]["nullity"] = columns - pivots.rank();
+    rate(run, work(pivots, double(layout.extent), words));
+    Witness witness;
+    run.phase("check", [&] {
+      witness = witness_of_reduced(context, matrix, columns, words, pivots, seed);
+      if (run.options.no_check) return;
+      std::string broken = check_rank(context, source, layout, pivots, witness);
+      if (broken.empty()) broken = check_kernel(context, source, layout, basis, pivots, seed + 2);
+      judge(run, broken);
+    });
+    run.phase("write", [&] {
+      files.output->write<Word>(
+          "kernel", columns - pivots.rank(), words, basis.layout.ranges(context.rank()),
+          row_source<B>(context, basis.rows(), 0, words), bits_attributes(columns));
+      write_terrace_group(*files.output, run, pivots, witness, false);
+      commit(*files.output, run, witness);
+    });
+    run.say(fmt::format("rank {} of {} x {}, {} basis vectors, {:.3f} s{}", pivots.rank(),
+                        layout.extent, columns, columns - pivots.rank(), run.seconds("solve"),
+                        run.options.no_check ? "" : ", certificate passed"));
+  });
+}
+
+// --- inverse -------------------------------------------------------------------------------------
+
+void inverse(Run& run, const Gf2Options& o) {
+  Files files(run, o, nullptr);
+  const Index n = files.a.rows();
+  if (n != files.a.columns())
+    fail_together(Exit::input,
+                  fmt::format("the matrix is {} x {}, not square; {}; only square matrices have an "
+                              "inverse",
+                              n, files.a.columns(), io::to_string(files.a.location())));
+  with_backend(run, [&]<class B>(Context<B>& context) {
+    const BlockCyclic layout = bit_row_layout(n, run.control.size());
+    const auto source = file_source(context, files.a, layout);
+    const Index words = source.words(), block = panel_columns<B>(run.options.block);
+    const Index bytes = BitMatrix<B>::bytes(layout, words + 1) +
+                        echelon_bytes<B>(layout, round_up(words + 1, bit_row_alignment), block) +
+                        staging_bytes(words);
+    if (planned<B>(run, layout, block, bytes, staging_bytes(words))) return;
+    const Word seed = witness_seed(run.options.seed);
+    BitMatrix<B> matrix = read_matrix<B>(run, context, source, nullptr, layout, seed);
+    Pivots pivots;
+    run.phase("solve", [&] {
+      pivots = reduce_to_echelon(context, matrix, n, EchelonForm::inverse, block, run.progress);
+      if (pivots.first_zero_pivot < 0) order_inverse(context, matrix, pivots);
+    });
+    if (pivots.first_zero_pivot >= 0) {
+      run.report["result"]["first_zero_pivot"] = pivots.first_zero_pivot;
+      run.outcome("singular",
+                  fmt::format("the matrix is singular: column {} depends on the columns before it; "
+                              "{}; it has no inverse",
+                              pivots.first_zero_pivot, io::to_string(files.a.location())));
+    }
+    run.report["result"]["rank"] = n;
+    rate(run, double(n) * double(n) * double(n));
+    Witness witness;
+    run.phase("check", [&] {
+      witness = {seed, witness_of_inverse(context, matrix, pivots, seed), {}};
+      if (!run.options.no_check)
+        judge(run, check_inverse(context, source, layout, witness.x, seed));
+    });
+    run.phase("write", [&] {
+      files.output->write_scattered<Word>(
+          "inverse", n, words, pivot_rows_first(layout, context.rank(), pivots),
+          row_source<B>(context, matrix.rows(), 0, words), bits_attributes(n));
+      write_terrace_group(*files.output, run, pivots, witness, false);
+      commit(*files.output, run, witness);
+    });
+    run.say(fmt::format("inverse of {} x {}, {:.3f} s, {:.3g} bit-MAC/s{}", n, n,
+                        run.seconds("solve"), run.report["rate"]["value"].get<double>(),
+                        run.options.no_check ? "" : ", certificate passed"));
+  });
+}
+
+// --- multiply ------------------------------------------------------------------------------------
+
+void multiply(Run& run, const Gf2Options& o) {
+  Files files(run, o, "rhs");
+  const Index rows = files.a.rows(), inner = files.a.columns(), columns = files.b->columns();
+  if (files.b->rows() != inner)
+    fail_together(
+        Exit::input,
+        fmt::format(
+            "the factors do not fit: {} x {} times {} x {}; {}; the first one's columns must "
+            "be the second one's rows",
+            rows, inner, files.b->rows(), columns, io::to_string(files.b->location())));
+  with_backend(run, [&]<class B>(Context<B>& context) {
+    const BlockCyclic layout = bit_row_layout(rows, run.control.size());
+    const BlockCyclic b_layout = factor_layout(inner, run.control.size());
+    const auto a = file_source(context, files.a, layout);
+    const auto b = file_source(context, *files.b, b_layout);
+    const Index stride = round_up(std::max<Index>(1, b.words()), bit_row_alignment);
+    const Index bytes = BitMatrix<B>::bytes(layout, a.words()) +
+                        BitMatrix<B>::bytes(layout, b.words()) +
+                        BitMatrix<B>::bytes(b_layout, b.words()) + multiply_bytes(stride);
+    if (planned<B>(run, layout, 64, bytes, staging_bytes(std::max(a.words(), b.words())))) return;
+    BitMatrix<B> left, right, product;
+    run.phase("read", [&] {
+      collectively(context.control, [&] {
+        left = BitMatrix<B>(context, layout, a.words());
+        right = BitMatrix<B>(context, b_layout, b.words());
+        product = BitMatrix<B>(context, layout, b.words());
+      });
+      load(context, a, left);
+      load(context, b, right);
+    });
+    run.phase("solve", [&] { multiply_bits(context, left, right, product, inner, run.progress); });
+    rate(run, double(rows) * double(inner) * double(columns));
+    Witness witness{witness_seed(run.options.seed), {}, {}};
+    run.phase("check", [&] {
+      if (!run.options.no_check)
+        judge(run, check_product(context, a, layout, b, b_layout, product, columns, witness.seed));
+    });
+    run.phase("write", [&] {
+      files.output->write<Word>("product", rows, b.words(), layout.ranges(context.rank()),
+                                row_source<B>(context, product.rows(), 0, b.words()),
+                                bits_attributes(columns));
+      commit(*files.output, run, witness);
+    });
+    run.say(fmt::format("product {} x {} x {}, {:.3f} s, {:.3g} bit-MAC/s{}", rows, inner, columns,
+                        run.seconds("solve"), run.report["rate"]["value"].get<double>(),
+                        run.options.no_check ? "" : ", certificate passed"));
+  });
+}
+
+}  // namespace
+
+void add_gf2_commands(CLI::App& app, Selected& selected) {
+  CLI::App* family = app.add_subcommand("gf2", "Dense matrices over GF(2)");
+  family->require_subcommand(1);
+  auto options = std::make_shared<Gf2Options>();
+  const auto add = [&](const char* name, const char* what,
+                       void (*action)(Run&, const Gf2Options&)) {
+    CLI::App* command = family->add_subcommand(name, what);
+    command->add_option("A", options->a, "Bit matrix, file.h5:/path")->required();
+    add_common_options(*command, selected.options);
+    command->callback([&selected, options, name, action] {
+      selected.command = std::string("gf2 ") + name;
+      selected.action = [options, action](Run& run) { action(run, *options); };
+    });
+    return command;
+  };
+  add("rref", "Reduced row echelon form", reduce)
+      ->add_flag("--echelon", options->echelon, "Echelon form only");
+  add("rank", "Rank", reduce);
+  add("solve", "X with A X = B; free unknowns zero", solve)
+      ->add_option("--rhs", options->b, "Right-hand sides, file.h5:/path or :/path")
+      ->required();
+  add("kernel", "Basis of {x : A x = 0}", kernel);
+  add("inverse", "Inverse", inverse);
+  add("multiply", "Product A B", multiply)
+      ->add_option("B", options->b, "Second factor, file.h5:/path or :/path")
+      ->required();
+}
+
+}  // namespace terrace

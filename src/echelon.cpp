@@ -1,0 +1,208 @@
+#include "src/echelon.hpp"
+
+#include <algorithm>
+#include <memory>
+
+#include "distrib/agree.hpp"
+#include "src/panel_search.hpp"
+#include "src/row_share.hpp"
+
+namespace terrace {
+
+template <class B>
+Index panel_columns(Index block) {
+  if (block == 0) return std::is_same_v<B, Cpu> ? 256 : 512;
+  return std::min(round_up(std::max<Index>(block, 1), 64), 64 * max_panel_words);
+}
+
+namespace {
+
+template <class B>
+class Echelon {
+ public:
+  static constexpr bool share_after_update = true;
+
+  Echelon(Context<B>& context, BitMatrix<B>& matrix, Index columns, EchelonForm form, Index block)
+      : context_(context),
+        matrix_(matrix),
+        columns_(columns),
+        form_(form),
+        panel_words_(std::min(block / 64, std::max<Index>(1, ceil_div(columns, 64)))),
+        active_(matrix.slots()),
+        search_(context, matrix.slots(), panel_words_),
+        share_(context, 64 * panel_words_, matrix.stride),
+        reduced_(64 * panel_words_ * matrix.stride),
+        multipliers_(matrix.slots() * panel_words_),
+        nonzero_(1),
+        nonzero_host_(1) {}
+
+  [[nodiscard]] Index steps() const {
+    return matrix_.layout.extent > 0 ? ceil_div(columns_, 64 * panel_words_) : 0;
+  }
+
+  void choose(const Stream<B>& lane, Index k) {
+    rank_ = 0;
+    if (k < next_panel_) return;  // known to be zero
+    if (found.rank() == matrix_.layout.extent) {
+      stop_ = true;
+      return;
+    }
+    const Panel panel = panel_at(k);
+    update_list_ = active_.upload(lane, k);
+    update_count_ = active_.count();
+    rank_ = search_.find(lane, matrix_, active_, update_list_, panel, k);
+    keep(panel);
+    if (form_ == EchelonForm::inverse && rank_ < panel.columns) {
+      Index q = 0;
+      while (q < rank_ && search_.columns()[q] == q) ++q;
+      found.first_zero_pivot = 64 * panel.word + q;
+      stop_ = true;
+    } else if (rank_ == 0) {
+      skip_zero_columns(lane, panel);
+    }
+  }
+
+  [[nodiscard]] bool stop(Index) const { return stop_; }
+
+  // S from its owners, R = T S.
+  void share(const Stream<B>& lane, Index k) {
+    if (rank_ == 0) return;
+    const Panel panel = panel_at(k);
+    first_word_ = form_ == EchelonForm::inverse ? 0 : panel.word / 8 * 8;
+    width_ = matrix_.stride - first_word_;
+    const auto pivot_rows =
+        share_.bring(lane, matrix_.layout, search_.rows(), matrix_.data.data(), matrix_.stride,
+                     first_word_, width_, [&](Index slot) { return list_position(slot); });
+    const PanelFactor<B> factor = search_.factor();
+    fill_zero(lane, reduced_.view().slice(0, rank_ * width_));
+    combine(lane, reduced(), {factor.transform, max_panel_words, rank_, nullptr}, pivot_rows, 0, 0,
+            width_);
+    if (form_ == EchelonForm::inverse)
+      copy_bits(lane, {reduced_.data() + panel.word, width_, rank_, nullptr},
+                {factor.transform, max_panel_words, rank_, nullptr}, 0, panel.words);
+    for (const Index row : search_.rows())
+      if (matrix_.layout.owner(row) == context_.rank()) active_.remove(matrix_.layout.slot(row));
+  }
+
+  // M = A[:, P], and the pivot rows' M so that they become rows of R.
+  void update_next(const Stream<B>& lane, Index k) {
+    if (rank_ == 0) return;
+    const Panel panel = panel_at(k);
+    extract_bits(lane, multipliers(), rows(), panel.word, panel.words, search_.factor().info);
+    flip_bits(lane, multipliers_.data(), panel_words_, share_.own_positions(), share_.own_pivots(),
+              share_.own_count());
+    if (form_ == EchelonForm::inverse) {
+      clear_bits(lane, rows(), panel.word, panel.words);
+      flip_bits(lane, matrix_.data.data() + panel.word, matrix_.stride, share_.own_slots(),
+                share_.own_pivots(), share_.own_count());
+    }
+    next_first_ = next_last_ = first_word_;
+    if (k + 1 < steps()) {
+      const Panel next = panel_at(k + 1);
+      next_first_ = next.word / 8 * 8;
+      next_last_ = round_up(next.word + next.words, 8);
+      add(lane, next_first_, next_last_);
+    }
+  }
+
+  void update_rest(const Stream<B>& lane, Index) {
+    if (rank_ == 0) return;
+    add(lane, first_word_, next_first_);
+    add(lane, next_last_, matrix_.stride);
+  }
+
+  Pivots found;
+
+ private:
+  [[nodiscard]] Panel panel_at(Index k) const {
+    const Index word = k * panel_words_;
+    const Index words = std::min(panel_words_, ceil_div(columns_, 64) - word);
+    return {word, words, std::min(64 * words, columns_ - 64 * word)};
+  }
+  [[nodiscard]] bool all_rows() const { return form_ != EchelonForm::echelon; }
+  /// The rows that this panel updates.
+  [[nodiscard]] BitRows<Word, B> rows() const {
+    return all_rows()
+               ? matrix_.rows()
+               : BitRows<Word, B>{matrix_.data.data(), matrix_.stride, update_count_, update_list_};
+  }
+  [[nodiscard]] Index list_position(Index slot) const {
+    return all_rows() ? slot : active_.position(slot);
+  }
+  [[nodiscard]] BitRows<Word, B> multipliers() const {
+    return {multipliers_.data(), panel_words_, rows().count, nullptr};
+  }
+  [[nodiscard]] BitRows<Word, B> reduced() const {
+    return {reduced_.data(), width_, rank_, nullptr};
+  }
+  // A[:, from .. to) ^= M R
+  void add(const Stream<B>& lane, Index from, Index to) {
+    combine(lane, rows(), multipliers(), reduced(), from, from - first_word_, to - from);
+  }
+
+  void keep(const Panel& panel) {
+    if (rank_ > 0) found.panels.push_back({found.rank(), rank_, panel.word, panel.words});
+    for (Index q = 0; q < rank_; ++q)
+      found.columns.push_back(64 * panel.word + search_.columns()[q]);
+    found.rows.insert(found.rows.end(), search_.rows().begin(), search_.rows().end());
+  }
+
+  /// Which panel is the next with a one in an active row; none: the rank is exhausted.
+  void skip_zero_columns(const Stream<B>& lane, const Panel& panel) {
+    const Index last = ceil_div(columns_, 64);
+    lane.wait(context_.bulk.record());
+    first_nonzero_word(lane, {matrix_.data.data(), matrix_.stride, active_.count(), update_list_},
+                       std::min(last, panel.word + panel.words), last, nonzero_.data());
+    download(lane, nonzero_host_.data(), nonzero_.view());
+    lane.synchronize();
+    const Index word = context_.control.reduce(nonzero_host_[0], Reduce::min);
+    next_panel_ = word / panel_words_;
+    if (word == last) stop_ = true;
+  }
+
+  Context<B>& context_;
+  BitMatrix<B>& matrix_;
+  Index columns_;
+  EchelonForm form_;
+  Index panel_words_;
+  ActiveRows<B> active_;
+  PanelSearch<B> search_;
+  RowShare<B> share_;
+  Buffer<Word, B> reduced_, multipliers_;
+  Buffer<Index, B> nonzero_;
+  PinnedBuffer<Index> nonzero_host_;
+  Index rank_ = 0, next_panel_ = 0, first_word_ = 0, width_ = 0, next_first_ = 0, next_last_ = 0;
+  const Index* update_list_ = nullptr;
+  Index update_count_ = 0;
+  bool stop_ = false;
+};
+
+}  // namespace
+
+template <class B>
+Index echelon_bytes(BlockCyclic layout, Index stride, Index block) {
+  const Index words = block / 64, slots = layout.slots(0);
+  return ActiveRows<B>::backend_bytes(slots) + PanelSearch<B>::bytes(slots, words, layout.ranks) +
+         8 * (2 * block * stride + slots * words);
+}
+
+template <class B>
+Pivots reduce_to_echelon(Context<B>& context, BitMatrix<B>& matrix, Index columns, EchelonForm form,
+                         Index block, Progress& progress) {
+  auto method = collectively(context.control, [&] {
+    return std::make_unique<Echelon<B>>(context, matrix, columns, form, block);
+  });
+  progress.begin("eliminating", double(method->steps()));
+  eliminate(context, *method, progress);
+  progress.end();
+  return std::move(method->found);
+}
+
+#define TERRACE_INSTANTIATE(B)                                                             \
+  template Index panel_columns<B>(Index);                                                  \
+  template Index echelon_bytes<B>(BlockCyclic, Index, Index);                              \
+  template Pivots reduce_to_echelon(Context<B>&, BitMatrix<B>&, Index, EchelonForm, Index, \
+                                    Progress&);
+TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+
+}  // namespace terrace
