@@ -232,7 +232,7 @@ BandMemory band_memory(const BandShape& s, Index nrhs, int ranks, bool check) {
   const Index word = sizeof(double), tiles = ceil_div(s.tiles(), ranks);
   BandMemory m;
   m.matrix = tiles * s.tile() * word;
-  m.panels = 2 * (16 + s.width * s.reach) * word;
+  m.panels = (2 * s.width * s.reach + 8) * word;
   m.solution = (tiles * s.width + (ranks > 1 ? s.reach + s.width : s.padded())) * nrhs * word;
   if (check) {
     const Index vectors = std::max<Index>(nrhs, 3);

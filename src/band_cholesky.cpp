@@ -45,19 +45,19 @@ void band_clear(Context<B>& context, BandTiles<B>& a) {
 }
 
 namespace {
-constexpr Index kHeader = 16;  // numbers before the panel in a message; the first is the status
-constexpr Index kLag = 4;      // panels between a status and the look at it
+constexpr Index kLag = 4;          // panels between a status and the look at it
+constexpr Index kRing = 2 * kLag;  // statuses kept
 }  // namespace
 
 template <class B>
-BandWork<B>::BandWork(const BandShape& s) : status(2 * kLag) {
-  for (int i = 0; i < 2; ++i)
-    messages.emplace_back(s.tiles() > 0 ? kHeader + s.width * s.reach : 0);
+BandWork<B>::BandWork(const BandShape& s) : status(kRing), seen(kRing) {
+  for (int i = 0; i < 2; ++i) panels.emplace_back(s.tiles() > 0 ? s.width * s.reach : 0);
 }
 
 namespace {
 
-/// The members of the pipeline. Panel k lives in messages[k % 2] from choose(k) to update_rest(k).
+/// The members of the pipeline. Panel k lives in panels[k % 2] from choose(k) to update_rest(k);
+/// its status travels with it.
 template <class B>
 class BandCholesky {
  public:
@@ -70,14 +70,18 @@ class BandCholesky {
 
   void choose(const Stream<B>& lane, Index k) {
     if (!mine(k)) return;
-    band_factor_diagonal(lane, s_, k, a_.tile(k), message(k).slice(0, 1));
+    band_factor_diagonal(lane, s_, k, a_.tile(k), status(k));
     band_solve_panel(lane, s_, s_.rows_below(k), a_.tile(k), panel(k));
   }
 
   void share(const Stream<B>& lane, Index k) {
-    if (context_.size() > 1) context_.comm.broadcast(lane, a_.columns.block_owner(k), message(k));
-    download(lane, work_.status.data() + k % (2 * kLag), message(k).slice(0, 1));
-    shared_[k % (2 * kLag)] = lane.record();
+    const int owner = a_.columns.block_owner(k);
+    const Piece pieces[] = {{owner, status(k).data, Index(sizeof(double))},
+                            {owner, panel(k).data, panel(k).size * Index(sizeof(double))}};
+    context_.comm.broadcast_group(lane, pieces);
+    watcher_.wait(lane.record());
+    download(watcher_, work_.seen.data() + k % kRing, status(k));
+    seen_[k % kRing] = watcher_.record();
   }
 
   void update_next(const Stream<B>& lane, Index k) {
@@ -98,6 +102,7 @@ class BandCholesky {
 
   /// Statuses that the loop has not looked at, and the result.
   Index finish() {
+    watcher_.synchronize();
     for (Index k = std::max<Index>(0, steps() - kLag); k < steps(); ++k)
       if (failed_ == 0) look(k);
     return failed_;
@@ -105,14 +110,14 @@ class BandCholesky {
 
  private:
   [[nodiscard]] bool mine(Index k) const { return a_.columns.block_owner(k) == rank_; }
-  [[nodiscard]] View<double, B> message(Index k) const { return work_.messages[k % 2].view(); }
-  [[nodiscard]] View<double, B> panel(Index k) const {
-    return message(k).slice(kHeader, s_.width * s_.reach);
+  [[nodiscard]] View<double, B> status(Index k) const {
+    return work_.status.view().slice(k % kRing, 1);
   }
+  [[nodiscard]] View<double, B> panel(Index k) const { return work_.panels[k % 2].view(); }
   bool look(Index k) {
-    watcher_.wait(shared_[k % (2 * kLag)]);
-    watcher_.synchronize();
-    failed_ = static_cast<Index>(work_.status[k % (2 * kLag)]);
+    reader_.wait(seen_[k % kRing]);
+    reader_.synchronize();
+    failed_ = static_cast<Index>(work_.seen[k % kRing]);
     return failed_ != 0;
   }
 
@@ -121,8 +126,8 @@ class BandCholesky {
   BandWork<B>& work_;
   const BandShape s_;
   const int rank_;
-  Stream<B> watcher_{Priority::high};
-  Event<B> shared_[2 * kLag];
+  Stream<B> watcher_{Priority::high}, reader_;  // copies statuses; lets the host wait for one
+  Event<B> seen_[kRing];
   Index failed_ = 0;
 };
 

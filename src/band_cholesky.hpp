@@ -65,11 +65,13 @@ BandTiles<B> band_tiles(Context<B>& context, const BandShape& shape);
 template <class B>
 void band_clear(Context<B>& context, BandTiles<B>& a);
 
-/// What the factorization allocates: two panels with their status. Taken before the loop.
+/// What the factorization allocates: two panels, and a ring of their statuses on both sides. Taken
+/// before the loop.
 template <class B>
 struct BandWork {
-  std::vector<Buffer<double, B>> messages;
-  PinnedBuffer<double> status;
+  std::vector<Buffer<double, B>> panels;
+  Buffer<double, B> status;
+  PinnedBuffer<double> seen;
   BandWork() = default;
   explicit BandWork(const BandShape& shape);
 };

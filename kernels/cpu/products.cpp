@@ -73,30 +73,60 @@ inline double entry(double v) {
   return absolute ? std::fabs(v) : v;
 }
 
-template <bool absolute>
-inline void both_sides_of(const double* __restrict s, const double* __restrict p,
-                          const double* __restrict p_up, double* __restrict up,
-                          double* __restrict low, Index count) {
+/// `count` columns of `wide` diagonals d, d + 1, ... at once: as many streams from memory, and up
+/// and low pass through the cache once for all of them. s, p, up stand at column 0, p_up and low at
+/// row d of it. Rows from `room` + d on belong to other slices: their low side is left out.
+template <int wide, bool absolute>
+[[gnu::always_inline]] inline void diagonals_of(const double* __restrict s, Index ld,
+                                                const double* __restrict p,
+                                                const double* __restrict p_up,
+                                                double* __restrict up, double* __restrict low,
+                                                Index count, Index room) {
   for (Index j = 0; j < count; ++j) {
-    const double v = entry<absolute>(s[j]);
-    up[j] += v * p_up[j];
-    low[j] += v * p[j];
+    double sum[wide];
+    for (int k = 0; k < wide; ++k) sum[k] = entry<absolute>(s[k * ld + j]) * p_up[j + k];
+    for (int half = wide / 2; half > 0; half /= 2)
+      for (int k = 0; k < half; ++k) sum[k] += sum[k + half];
+    up[j] += sum[0];
+  }
+  // low[t] takes s_k[t - k] p[t - k]; rows [wide - 1, inside) get all of them.
+  const Index inside = std::clamp<Index>(room - (wide - 1), 0, count);
+  for (Index t = wide - 1; t < inside; ++t) {
+    double sum[wide];
+    for (int k = 0; k < wide; ++k) sum[k] = entry<absolute>(s[k * ld + t - k]) * p[t - k];
+    for (int half = wide / 2; half > 0; half /= 2)
+      for (int k = 0; k < half; ++k) sum[k] += sum[k + half];
+    low[t] += sum[0];
+  }
+  for (int k = 0; k < wide; ++k) {
+    const Index all = std::clamp<Index>(room - k, 0, count);
+    const Index done = std::max<Index>(inside - k, wide - 1 - k);  // [wide - 1 - k, done) are in
+    const auto add = [&](Index from, Index to) {
+      for (Index j = from; j < to; ++j) low[j + k] += entry<absolute>(s[k * ld + j]) * p[j];
+    };
+    add(0, std::min<Index>(wide - 1 - k, all));
+    add(std::min(done, all), all);
   }
 }
-template <bool absolute>
-inline void one_side_of(const double* __restrict s, const double* __restrict p,
-                        double* __restrict sum, Index count) {
-  for (Index j = 0; j < count; ++j) sum[j] += entry<absolute>(s[j]) * p[j];
+TERRACE_VECTOR_CLONES
+void eight_diagonals(const double* s, Index ld, const double* p, const double* p_up, double* up,
+                     double* low, Index count, Index room, bool absolute) {
+  absolute ? diagonals_of<8, true>(s, ld, p, p_up, up, low, count, room)
+           : diagonals_of<8, false>(s, ld, p, p_up, up, low, count, room);
 }
 TERRACE_VECTOR_CLONES
-void both_sides(const double* s, const double* p, const double* p_up, double* up, double* low,
-                Index count, bool absolute) {
-  absolute ? both_sides_of<true>(s, p, p_up, up, low, count)
-           : both_sides_of<false>(s, p, p_up, up, low, count);
+void one_diagonal(const double* s, Index ld, const double* p, const double* p_up, double* up,
+                  double* low, Index count, Index room, bool absolute) {
+  absolute ? diagonals_of<1, true>(s, ld, p, p_up, up, low, count, room)
+           : diagonals_of<1, false>(s, ld, p, p_up, up, low, count, room);
 }
 TERRACE_VECTOR_CLONES
-void one_side(const double* s, const double* p, double* sum, Index count, bool absolute) {
-  absolute ? one_side_of<true>(s, p, sum, count) : one_side_of<false>(s, p, sum, count);
+void one_side(const double* __restrict s, const double* __restrict p, double* __restrict sum,
+              Index count, bool absolute) {
+  if (absolute)
+    for (Index j = 0; j < count; ++j) sum[j] += std::fabs(s[j]) * p[j];
+  else
+    for (Index j = 0; j < count; ++j) sum[j] += s[j] * p[j];
 }
 
 }  // namespace
@@ -119,11 +149,14 @@ void multiply(const Stream<Cpu>& stream, const BandRows<Cpu>& b, const double* p
       for (Index j0 = from; j0 < to; j0 += strip) {
         const Index j1 = std::min(j0 + strip, to);
         std::fill(up, up + strip, 0.0);
-        for (Index d = 0; d <= m; ++d) {
-          const double* s = b.s.data + d * b.ld + w + j0;
-          const Index inside = d == 0 ? 0 : std::clamp<Index>(rows - d - j0, 0, j1 - j0);
-          both_sides(s, p + j0, p + j0 + d, up, low + (j0 + d - from), inside, absolute);
-          one_side(s + inside, p + j0 + d + inside, up + inside, j1 - j0 - inside, absolute);
+        const double* const s = b.s.data + w + j0;
+        one_side(s, p + j0, up, j1 - j0, absolute);
+        for (Index d = 1; d <= m;) {
+          const bool eight = d + 7 <= m;
+          (eight ? eight_diagonals : one_diagonal)(s + d * b.ld, b.ld, p + j0, p + j0 + d, up,
+                                                   low + (j0 + d - from), j1 - j0, rows - d - j0,
+                                                   absolute);
+          d += eight ? 8 : 1;
         }
         for (Index j = j0; j < j1; ++j) q.data[j] = up[j - j0];
       }

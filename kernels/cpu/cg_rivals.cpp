@@ -1,0 +1,42 @@
+#include "kernels/cg_rivals.hpp"
+
+#include <cblas.h>
+
+#include <chrono>
+#include <vector>
+
+#include "kernels/parallel.hpp"
+
+namespace terrace {
+
+bool is_cg_rival(Cpu, const std::string& name) { return name == "blas" || name == "blas-symv"; }
+
+double cg_rival(const Stream<Cpu>& stream, const std::string& name, Index n, Index ld,
+                View<const double, Cpu> a, Index iterations) {
+  stream.synchronize();
+  const int count = int(n);
+  std::vector<double> x(std::size_t(n), 0.0), r(std::size_t(n), 1.0), p = r, q(r.size());
+  openblas_set_num_threads(thread_count());
+  const auto start = std::chrono::steady_clock::now();
+  double rr = cblas_ddot(count, r.data(), 1, r.data(), 1);
+  for (Index k = 0; k < iterations; ++k) {
+    if (name == "blas-symv")
+      cblas_dsymv(CblasColMajor, CblasLower, count, 1.0, a.data, int(ld), p.data(), 1, 0.0,
+                  q.data(), 1);
+    else
+      cblas_dgemv(CblasColMajor, CblasTrans, count, count, 1.0, a.data, int(ld), p.data(), 1, 0.0,
+                  q.data(), 1);
+    const double alpha = rr / cblas_ddot(count, p.data(), 1, q.data(), 1);
+    cblas_daxpy(count, alpha, p.data(), 1, x.data(), 1);
+    cblas_daxpy(count, -alpha, q.data(), 1, r.data(), 1);
+    const double next = cblas_ddot(count, r.data(), 1, r.data(), 1);
+    cblas_dscal(count, next / rr, p.data(), 1);
+    cblas_daxpy(count, 1.0, r.data(), 1, p.data(), 1);
+    rr = next;
+  }
+  const auto end = std::chrono::steady_clock::now();
+  openblas_set_num_threads(1);
+  return std::chrono::duration<double>(end - start).count();
+}
+
+}  // namespace terrace
