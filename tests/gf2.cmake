@@ -1,4 +1,20 @@
 # Tests of the GF(2) family.
-terrace_test(kernels/bits RANKS 1)
-terrace_test(src/echelon RANKS 1 2 3 4 5)
-terrace_test(src/gf2 RANKS 1 2 3 5)
+terrace_test(kernels/bits RANKS 1 SANITIZE 1)
+terrace_test(src/echelon RANKS 1 2 3 4 5 SANITIZE 3)
+terrace_test(src/gf2 RANKS 1 2 3 5 SANITIZE 3)
+
+# M4RI is GPL: a program of its own, built where the package is, never linked into ours.
+find_package(PkgConfig QUIET)
+if(PkgConfig_FOUND)
+  pkg_check_modules(M4RI QUIET m4ri)
+endif()
+if(M4RI_FOUND)
+  add_executable(m4ri_bench rivals/m4ri_bench.cpp)
+  target_include_directories(m4ri_bench PRIVATE ${PROJECT_SOURCE_DIR} ${M4RI_INCLUDE_DIRS})
+  target_link_directories(m4ri_bench PRIVATE ${M4RI_LIBRARY_DIRS})
+  target_link_libraries(m4ri_bench PRIVATE ${M4RI_LIBRARIES})
+  add_test(NAME rivals/m4ri_same_bits
+           COMMAND ${CMAKE_CURRENT_LIST_DIR}/rivals/same_bits.sh ${MPIEXEC_EXECUTABLE}
+                   $<TARGET_FILE:terrace> $<TARGET_FILE:m4ri_bench>)
+  set_tests_properties(rivals/m4ri_same_bits PROPERTIES TIMEOUT 120 ENVIRONMENT "${terrace_test_environment}")
+endif()

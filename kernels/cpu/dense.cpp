@@ -18,7 +18,7 @@
 namespace terrace::dense {
 namespace {
 
-constexpr Index column_tile = 512;  // columns of one product
+constexpr Index column_tile = 1024;  // columns of one product
 
 Index panel_ld(Index block) { return round_up(block, inner_width) + 8; }
 

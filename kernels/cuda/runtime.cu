@@ -1,6 +1,8 @@
 // Streams, events, memory and errors of the CUDA backend.
 
 #include <cstdio>
+#include <mutex>
+#include <set>
 #include <string>
 
 #include "kernels/cuda/runtime.cuh"
@@ -171,19 +173,30 @@ void* allocate(Cuda, Index bytes) {
   return data;
 }
 void release(Cuda, void* data) noexcept { cudaFree(data); }
+namespace {
+std::mutex pinned_mutex;
+std::set<void*> pinned;  // what came from cudaHostAlloc
+}  // namespace
+
 void* allocate_pinned(Index bytes) {
   if (!device_selected) return allocate(Cpu{}, bytes);
   void* data = nullptr;
   check(cudaHostAlloc(&data, std::size_t(bytes), cudaHostAllocDefault));
+  const std::lock_guard lock(pinned_mutex);
+  pinned.insert(data);
   return data;
 }
 void release_pinned(void* data) noexcept {
-  cudaPointerAttributes attributes{};
-  if (device_selected && cudaPointerGetAttributes(&attributes, data) == cudaSuccess &&
-      attributes.type == cudaMemoryTypeHost)
+  bool from_cuda = false;
+  {
+    const std::lock_guard lock(pinned_mutex);
+    from_cuda = pinned.erase(data) > 0;
+  }
+  if (from_cuda) {
     cudaFreeHost(data);
-  else
+  } else {
     release(Cpu{}, data);
+  }
 }
 void copy_bytes(const Stream<Cuda>& stream, void* to, const void* from, Index bytes) {
   if (bytes > 0)

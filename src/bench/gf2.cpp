@@ -3,6 +3,8 @@
 
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
 #include <memory>
 
 #include "kernels/parallel.hpp"
@@ -89,6 +91,30 @@ Word checksum(const Context<B>& context, const BitMatrix<B>& matrix, const Pivot
   return sum[0];
 }
 
+/// Seconds of M4RI's full reduction of the same matrix: tests/rivals/m4ri_bench beside this
+/// program, or where TERRACE_M4RI_BENCH says; a separate program on one core of rank 0's host. 0:
+/// not there.
+double m4ri_seconds(const Control& control, Index n, Index seed, bool half_rank) {
+  double seconds = 0;
+  if (control.rank() == 0) {
+    const char* named = std::getenv("TERRACE_M4RI_BENCH");
+    std::error_code none;
+    const auto self = std::filesystem::read_symlink("/proc/self/exe", none);
+    const std::string program =
+        named ? named : (self.parent_path() / "tests" / "m4ri_bench").string();
+    if (std::filesystem::exists(program, none)) {
+      const std::string line =
+          fmt::format("'{}' {} {} {}", program, n, seed, half_rank ? "half" : "full");
+      if (FILE* pipe = popen(line.c_str(), "r")) {
+        if (std::fscanf(pipe, "seconds %lf", &seconds) != 1) seconds = 0;
+        pclose(pipe);
+      }
+    }
+  }
+  control.broadcast(&seconds, sizeof seconds, 0);
+  return seconds;
+}
+
 void bench(Run& run, const Options& o) {
   std::vector<Index> sizes = o.common.n;
   with_backend(run, [&]<class B>(Context<B>& context) {
@@ -108,7 +134,8 @@ void bench(Run& run, const Options& o) {
       const auto source =
           random_source(context, {Word(run.options.seed), n, o.half_rank, n}, layout);
       const Index words = source.words();
-      const Index bytes = BitMatrix<B>::bytes(layout, words + 1) + staging_bytes(words) +
+      const Index bytes = BitMatrix<B>::bytes(layout, words + 1) +
+                          staging_bytes(words, layout.slots(0)) +
                           echelon_bytes<B>(layout, round_up(words + 1, bit_row_alignment), block);
       constexpr bool on_host = std::is_same_v<B, Cpu>;
       require_memory(run.control, on_host ? bytes : 0, on_host ? 0 : bytes);
@@ -144,13 +171,26 @@ void bench(Run& run, const Options& o) {
       };
       bench_run(run, o.common, line);
       auto& last = run.report["runs"].back();
+      const std::string certificate = last["certificate"];
       last["rank"] = pivots.rank();
       if (o.checksum && !o.echelon) {
         const Word sum = checksum(context, matrix, pivots, words);
         last["checksum"] = fmt::format("{:016x}", sum);
         run.say(fmt::format("rank {} checksum {:016x}", pivots.rank(), sum));
       }
-      if (last["certificate"] != "passed")
+      for (const std::string& rival : o.common.rivals) {
+        if (rival != "m4ri" || m4ri_seconds(run.control, 64, 1, false) == 0) {
+          run.say("rival " + rival + " is not here (m4ri: build the tests with libm4ri-dev)");
+          continue;
+        }
+        BenchRun other = line;
+        other.who = "m4ri, one core";
+        other.bound = 0;
+        other.certificate = nullptr;
+        other.measure = [&] { return m4ri_seconds(run.control, n, run.options.seed, o.half_rank); };
+        bench_run(run, o.common, other);
+      }
+      if (certificate != "passed")
         run.outcome("check failed", "the certificate does not hold; bench gf2 --n " +
                                         std::to_string(n) + "; please report this as a bug");
     }

@@ -18,10 +18,10 @@ namespace {
 template <bool present>
 Context<Cuda>* device_context() {
   if constexpr (present) {
-    static std::optional<Context<Cuda>> instance;
+    static Context<Cuda>* instance = nullptr;  // lives as long as the process
     if (world().reduce(Index(cuda_device_count()), Reduce::min) > 0) {
-      if (!instance) instance.emplace(make_context<Cuda>(world()));
-      return &*instance;
+      if (!instance) instance = new Context<Cuda>(make_context<Cuda>(world()));
+      return instance;
     }
   }
   if (world().rank() == 0) fmt::print("skipped: no CUDA device seen\n");
