@@ -16,11 +16,11 @@ __device__ __forceinline__ double entry(double v) {
   return absolute ? fabs(v) : v;
 }
 
-// --- dense: a block of 256 threads sweeps `height` rows at once, so p is read once for all of them
-// -
+// --- dense: a block of 256 threads sweeps `height` rows at once, and reads p once for all of them
+// ---
 
 template <int height, bool absolute>
-__global__ void __launch_bounds__(sum_threads, 4)
+__global__ void __launch_bounds__(sum_threads, height > 4 ? 2 : 3)
     dense_kernel(DenseRows<Cuda> m, const double* __restrict__ p_own, const double* __restrict__ p,
                  double* __restrict__ q, SumTarget<Cuda> sums) {
   __shared__ double parts[height][sum_threads / 32];

@@ -74,7 +74,8 @@ CgInputs open_inputs(Run& run, const CgCommand& options) {
     fail_together(Exit::input, fmt::format("the matrix is {} x {}, not square; {}; conjugate "
                                            "gradients need a symmetric matrix",
                                            in.n, columns, in.where));
-  in.rhs = io::open_dense(control, io::parse_location(options.rhs, location.file));
+  in.rhs = io::open_dense(control, io::parse_location(options.rhs, location.file),
+                          io::Role::right_hand_side);
   if (in.rhs.rows() != in.n)
     fail_together(Exit::input,
                   fmt::format("the right-hand side has {} rows, the matrix {}; {}; give one row "
@@ -84,7 +85,8 @@ CgInputs open_inputs(Run& run, const CgCommand& options) {
   run.note_input("input", found);
   run.note_input("rhs", in.rhs.location());
   if (!options.x0.empty()) {
-    in.x0 = io::open_dense(control, io::parse_location(options.x0, location.file));
+    in.x0 = io::open_dense(control, io::parse_location(options.x0, location.file),
+                           io::Role::right_hand_side);
     if (in.x0->rows() != in.n || in.x0->columns() != in.rhs.columns())
       fail_together(Exit::input, fmt::format("the start x0 is {} x {}, the solution {} x {}; {}; "
                                              "give it the shape of the right-hand side",
@@ -95,6 +97,9 @@ CgInputs open_inputs(Run& run, const CgCommand& options) {
   return in;
 }
 
+const char* form_name(io::Kind kind) {
+  return kind == io::Kind::dense ? "dense" : kind == io::Kind::band ? "band" : "csr";
+}
 double gib(Index bytes) { return double(bytes) / 1073741824.0; }
 
 /// Says the plan, or refuses what does not fit.
@@ -111,11 +116,8 @@ void plan_memory(Run& run, const Context<B>& c, const CgInputs& in, bool jacobi)
   const Index host = matrix.host + 8 * rows * (2 * nrhs + 4) + (Index(1) << 26);
   run.report["memory"] = {{"backend_bytes", backend}, {"host_bytes", host}};
   if (run.options.plan) {
-    const char* const form = in.kind == io::Kind::dense  ? "dense"
-                             : in.kind == io::Kind::band ? "band"
-                                                         : "CSR";
-    run.say(
-        fmt::format("{} matrix n = {}, {} right-hand sides, {} ranks", form, in.n, nrhs, ranks));
+    run.say(fmt::format("{} matrix n = {}, {} right-hand sides, {} ranks", form_name(in.kind), in.n,
+                        nrhs, ranks));
     run.say(
         fmt::format("method conjugate-gradients, the only one: row slices, {}, two reductions "
                     "of two numbers an iteration",
@@ -325,6 +327,9 @@ void solve_and_write(Run& run, const Context<B>& c, A& a, const CgInputs& in,
         attributes);
     io::Attributes terrace = run.attributes();
     terrace["reason"] = reason;
+    terrace["rtol"] = options.rtol;
+    terrace["atol"] = options.atol;
+    terrace["format"] = std::string(form_name(in.kind));
     terrace["rtol"] = options.rtol;
     terrace["atol"] = options.atol;
     if (!options.format.empty()) terrace["format"] = options.format;
