@@ -32,11 +32,11 @@ BitInput open_bits(const Control& control, const Location& location, Role role) 
   if (has_columns && columns < 0)
     refuse("wrong attribute: columns is no count", "store an integer");
   const auto check_packed = [&](Index per_item) {
-    if (dims.size() != 2) refuse("wrong shape: packed bits in 1 dimension", "store rows x words");
+    const Index stored = dims.size() == 2 ? dims[1] : 1;
     if (!has_columns)
       refuse("attribute columns is missing", "packed bits say how many columns they have");
-    if (columns > dims[1] * per_item || ceil_div(columns, per_item) != dims[1])
-      refuse(fmt::format("wrong shape: {} columns do not take {} items a row", columns, dims[1]),
+    if (ceil_div(columns, per_item) != stored)
+      refuse(fmt::format("wrong shape: {} columns do not take {} items a row", columns, stored),
              fmt::format("store {} items a row", ceil_div(columns, per_item)));
   };
   if (words) {

@@ -83,6 +83,27 @@ std::vector<Index> CsrInput::row_pointers(const Control& control, Range rows) co
   return pointers;
 }
 
+std::vector<Index> read_integers(const Control& control, const Location& location) {
+  Object object = describe(control, location);
+  const bool whole =
+      object.number == Number::signed_integer || object.number == Number::unsigned_integer;
+  if (object.group || !whole || object.dims.size() != 1)
+    fail_together(Exit::input, "not a vector of integers; " + where(location, object.path) +
+                                   "; store 1-D int64");
+  const bool words = object.number == Number::unsigned_integer && object.bytes == 8;
+  const Index size = object.dims[0];
+  std::vector<Index> values =
+      collectively(control, [&] { return std::vector<Index>(std::size_t(size)); });
+  const auto input = open_input(control, location, std::move(object));
+  const Range all{0, size};
+  read_pieces<Index>(control, *input, input->dataset(), input->object, {&all, 1}, 0,
+                     words ? H5T_NATIVE_UINT64 : H5T_NATIVE_INT64,
+                     [&](const Piece& piece, const Index* data) {
+                       std::copy_n(data, piece.items(), values.begin() + piece.position);
+                     });
+  return values;
+}
+
 void CsrInput::entries(const Control& control, Range rows, std::vector<Index>& columns,
                        std::vector<double>& values) const {
   const std::vector<Index> pointers = row_pointers(control, rows);

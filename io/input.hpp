@@ -111,6 +111,9 @@ class BitInput {
 };
 BitInput open_bits(const Control& control, const Location& location, Role role = Role::matrix);
 
+/// All of a 1-D dataset of integers, on every rank; 64-bit unsigned values keep their bits.
+std::vector<Index> read_integers(const Control& control, const Location& location);
+
 enum class Kind { dense, band, csr, bits };
 /// Kind of the object at `location` (of the only fitting one when it names no path).
 Kind kind_of(const Control& control, const Location& location);

@@ -206,7 +206,7 @@ int fit(const Object& o, Kind wanted, bool vectors) {
     case Kind::csr:
       return 0;
     case Kind::bits:
-      if (format == "bits" || is_packed(o)) return matrix ? 1 : 0;
+      if (format == "bits" || is_packed(o)) return matrix || vectors ? 1 : 2;
       if (o.bytes != 1 || o.number == Number::floating) return 0;
       return matrix || vectors ? 1 : 2;
     case Kind::dense:
@@ -407,6 +407,10 @@ Attributes scalars(const AnyAttributes& all) {
 
 Attributes read_attributes(const Control& control, const Location& location) {
   return scalars(describe(control, location).attributes);
+}
+
+bool is_group(const Control& control, const Location& location) {
+  return describe(control, location).group;
 }
 
 Attributes read_run_attributes(const Control& control, const Location& location) {

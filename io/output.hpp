@@ -69,8 +69,9 @@ Attributes read_run_attributes(const Control& control, const Location& location)
 Attributes read_attributes(const Control& control, const Location& location);
 /// Names of the datasets and groups directly in the group at `location`.
 std::vector<std::string> members(const Control& control, const Location& location);
+bool is_group(const Control& control, const Location& location);
 /// True when the dataset's stored content hash is its actual one (read in slices); false when it
-/// differs or is absent. Covers its attributes too.
+/// differs or is absent. Covers its attributes too; of a group, its attributes alone.
 bool content_hash_holds(const Control& control, const Location& location);
 
 std::string hdf5_version();

@@ -12,7 +12,7 @@ namespace terrace {
 namespace {
 
 constexpr double kEps = 0x1.0p-53;
-constexpr Index kPiece = Index(1) << 23;  // numbers of A, or of a window, at a time
+constexpr Index kPiece = Index(1) << 21;  // numbers of A, or of a window, at a time
 
 /// How the columns are cut. A slab begins at a multiple of ranks * width.
 struct Slabs {

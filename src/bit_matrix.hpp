@@ -69,11 +69,14 @@ BitSource<B> file_source(const Context<B>& context, const io::BitInput& input, B
 /// The same from a formula, made on the backend.
 template <class B>
 BitSource<B> random_source(const Context<B>& context, RandomBits what, BlockCyclic layout);
-/// Rows of `words` words that one piece of staging memory (64 MiB) holds, and its bytes.
+/// Rows of `words` words that one piece of staging memory (16 MiB) holds; the bytes of a piece for
+/// a matrix of which a rank holds `rows` rows.
 constexpr Index staging_rows(Index words) {
-  return std::max<Index>(1, (Index(8) << 20) / std::max<Index>(1, words));
+  return std::max<Index>(1, (Index(2) << 20) / std::max<Index>(1, words));
 }
-constexpr Index staging_bytes(Index words) { return 8 * words * staging_rows(words); }
+constexpr Index staging_bytes(Index words, Index rows) {
+  return 8 * words * std::min(rows, staging_rows(words));
+}
 
 /// Rows of `source` into words [word, ...) of the matrix.
 template <class B>

@@ -36,6 +36,7 @@ DenseOperator<B>::DenseOperator(const Context<B>& context, Index n)
   if (ld_ != n_) fill_zero(context.ahead, matrix_.view());
   fill_zero(context.ahead, own_.view());
   fill_zero(context.ahead, all_.view());
+  context.ahead.synchronize();
 }
 
 template <class B>
@@ -56,6 +57,7 @@ void DenseOperator<B>::put_rows(const Context<B>& context, Index position, Index
 template <class B>
 void DenseOperator<B>::fill_random(const Context<B>& context, Word seed) {
   fill_dense_cg(context.ahead, seed, n_, rows_.first, rows_.count, ld_, matrix_.view());
+  context.ahead.synchronize();
 }
 
 template <class B>
@@ -137,8 +139,8 @@ std::optional<Asymmetry> DenseOperator<B>::asymmetry(const Context<B>& context) 
   }
   Index found = none;
   download(lane, &found, worst.view());
-  lane.synchronize();
   fill_zero(lane, all_.view());
+  lane.synchronize();
   found = context.control.reduce(found, Reduce::min);
   if (found == none) return {};
   const Index i = found / n_, j = found % n_;
@@ -221,6 +223,7 @@ void BandOperator<B>::put_columns(const Context<B>& context, Index first, Index 
 template <class B>
 void BandOperator<B>::fill_random(const Context<B>& context, Word seed) {
   fill_band_spd(context.ahead, seed, n_, rows_.first, rows_.count, m_, ld_, matrix_.view());
+  context.ahead.synchronize();
   lead_ = {};
 }
 

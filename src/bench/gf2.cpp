@@ -134,7 +134,8 @@ void bench(Run& run, const Options& o) {
       const auto source =
           random_source(context, {Word(run.options.seed), n, o.half_rank, n}, layout);
       const Index words = source.words();
-      const Index bytes = BitMatrix<B>::bytes(layout, words + 1) + staging_bytes(words) +
+      const Index bytes = BitMatrix<B>::bytes(layout, words + 1) +
+                          staging_bytes(words, layout.slots(0)) +
                           echelon_bytes<B>(layout, round_up(words + 1, bit_row_alignment), block);
       constexpr bool on_host = std::is_same_v<B, Cpu>;
       require_memory(run.control, on_host ? bytes : 0, on_host ? 0 : bytes);

@@ -14,7 +14,10 @@ struct BandOptions {
   std::string matrix, rhs, factor;
 };
 
-double gib(Index bytes) { return double(bytes) / 1073741824.0; }
+std::string size_text(Index bytes) {
+  return bytes < Index(1) << 30 ? fmt::format("{:.1f} MiB", double(bytes) / 1048576.0)
+                                : fmt::format("{:.2f} GiB", double(bytes) / 1073741824.0);
+}
 
 /// Columns of the file, straight into memory of the backend.
 template <class B>
@@ -75,7 +78,7 @@ class BandRun {
     run.report["block"] = shape_.width;
     const BandMemory memory = band_memory(shape_, nrhs, c_.size(), !run.options.no_check);
     const Index rows = 2 * ceil_div(shape_.tiles(), c_.size()) * shape_.width * nrhs;  // x and b
-    host_ = rows * Index(sizeof(double)) + (Index(1) << 26);
+    host_ = rows * Index(sizeof(double)) + (Index(1) << 27);  // and pieces of the files
     device_ = memory.total();
     run.report["memory"] = {{"backend_bytes", device_}, {"host_bytes", host_}};
     if (run.options.plan) describe(memory, nrhs);
@@ -132,12 +135,12 @@ class BandRun {
         run_.options.block > 0 ? "was asked for"
                                : "makes the update a matrix product of full rate while the chain "
                                  "of diagonal blocks stays short"));
-    run_.say(fmt::format("one panel broadcast per tile column: {:.3f} MiB",
-                         double(m.panels) / 2097152.0));
+    run_.say("one panel broadcast per tile column: " + size_text(m.panels / 2));
     run_.say(fmt::format(
-        "memory per rank: {:.3f} GiB on the backend (matrix {:.3f}, panels {:.3f}, right-hand "
-        "sides {:.3f}, check {:.3f}), {:.3f} GiB on the host for input and output",
-        gib(m.total()), gib(m.matrix), gib(m.panels), gib(m.solution), gib(m.check), gib(host_)));
+        "memory per rank: {} on the backend (matrix {}, panels {}, right-hand sides {}, check {}), "
+        "{} on the host for input and output",
+        size_text(m.total()), size_text(m.matrix), size_text(m.panels), size_text(m.solution),
+        size_text(m.check), size_text(host_)));
   }
 
   Index host_ = 0, device_ = 0;

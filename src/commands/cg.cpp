@@ -325,6 +325,9 @@ void solve_and_write(Run& run, const Context<B>& c, A& a, const CgInputs& in,
         attributes);
     io::Attributes terrace = run.attributes();
     terrace["reason"] = reason;
+    terrace["rtol"] = options.rtol;
+    terrace["atol"] = options.atol;
+    if (!options.format.empty()) terrace["format"] = options.format;
     output.commit(terrace);
   });
   if (failed != results.end())

@@ -40,7 +40,8 @@ struct Files {
     a = io::open_bits(run.control, location);
     run.note_input("input", a.location());
     if (second) {
-      b = io::open_bits(run.control, io::parse_location(o.b, location.file));
+      const auto role = run.command == "gf2 solve" ? io::Role::right_hand_side : io::Role::matrix;
+      b = io::open_bits(run.control, io::parse_location(o.b, location.file), role);
       run.note_input(second, b->location());
     }
     run.report["n"] = a.rows();
@@ -50,11 +51,13 @@ struct Files {
   }
 };
 
-/// Says what --plan wants to know; true when that is all that is wanted.
+/// Says what --plan wants to know; true when that is all that is wanted. `bytes`: on the backend;
+/// `staging`: between the file and the backend.
 template <class B>
 bool planned(Run& run, const BlockCyclic& layout, Index block, Index bytes, Index staging) {
   constexpr bool on_host = std::is_same_v<B, Cpu>;
-  const Index host = on_host ? bytes + 2 * staging : 2 * staging;
+  const Index file_buffers = std::min(Index(64) << 20, bytes);
+  const Index host = (on_host ? bytes : 0) + staging + file_buffers;
   const Index device = on_host ? 0 : bytes + staging;
   run.report["block"] = block;
   run.report["memory"] = {{"host_bytes_per_rank", host}, {"device_bytes_per_rank", device}};
@@ -167,7 +170,7 @@ void reduce(Run& run, const Gf2Options& o) {
     const Index block = panel_columns<B>(run.options.block);
     const Index bytes = BitMatrix<B>::bytes(layout, words + 1) +
                         echelon_bytes<B>(layout, round_up(words + 1, bit_row_alignment), block);
-    if (planned<B>(run, layout, block, bytes, staging_bytes(words))) return;
+    if (planned<B>(run, layout, block, bytes, staging_bytes(words, layout.slots(0)))) return;
     const Word seed = witness_seed(run.options.seed);
     BitMatrix<B> matrix = read_matrix<B>(run, context, source, nullptr, layout, seed);
     Pivots pivots;
@@ -221,7 +224,8 @@ void solve(Run& run, const Gf2Options& o) {
     const Index bytes = BitMatrix<B>::bytes(layout, words + 1) +
                         echelon_bytes<B>(layout, round_up(words + 1, bit_row_alignment), block) +
                         8 * std::min(x_rows, columns) * round_up(b.words(), bit_row_alignment);
-    if (planned<B>(run, layout, block, bytes, staging_bytes(std::max(a.words(), b.words()))))
+    if (planned<B>(run, layout, block, bytes,
+                   staging_bytes(std::max(a.words(), b.words()), layout.slots(0))))
       return;
     const Word seed = witness_seed(run.options.seed);
     BitMatrix<B> matrix = read_matrix<B>(run, context, a, &b, layout, seed);
@@ -275,10 +279,12 @@ void kernel(Run& run, const Gf2Options& o) {
     // At least columns - rows basis rows; the exact number is checked once the rank is known.
     const auto basis_bytes = [&](Index rows) {
       return BitMatrix<B>::bytes(kernel_layout(rows, words, run.control.size()), words) +
-             2 * staging_bytes(words);
+             2 * staging_bytes(round_up(words, bit_row_alignment), rows);
     };
     const Index least = std::max<Index>(0, columns - layout.extent);
-    if (planned<B>(run, layout, block, bytes + basis_bytes(least), staging_bytes(words))) return;
+    if (planned<B>(run, layout, block, bytes + basis_bytes(least),
+                   staging_bytes(words, layout.slots(0))))
+      return;
     const Word seed = witness_seed(run.options.seed);
     BitMatrix<B> matrix = read_matrix<B>(run, context, source, nullptr, layout, seed);
     Pivots pivots;
@@ -331,8 +337,8 @@ void inverse(Run& run, const Gf2Options& o) {
     const Index words = source.words(), block = panel_columns<B>(run.options.block);
     const Index bytes = BitMatrix<B>::bytes(layout, words + 1) +
                         echelon_bytes<B>(layout, round_up(words + 1, bit_row_alignment), block) +
-                        staging_bytes(words);
-    if (planned<B>(run, layout, block, bytes, staging_bytes(words))) return;
+                        staging_bytes(words, layout.slots(0));
+    if (planned<B>(run, layout, block, bytes, staging_bytes(words, layout.slots(0)))) return;
     const Word seed = witness_seed(run.options.seed);
     BitMatrix<B> matrix = read_matrix<B>(run, context, source, nullptr, layout, seed);
     Pivots pivots;
@@ -389,7 +395,9 @@ void multiply(Run& run, const Gf2Options& o) {
     const Index bytes = BitMatrix<B>::bytes(layout, a.words()) +
                         BitMatrix<B>::bytes(layout, b.words()) +
                         BitMatrix<B>::bytes(b_layout, b.words()) + multiply_bytes(stride);
-    if (planned<B>(run, layout, 64, bytes, staging_bytes(std::max(a.words(), b.words())))) return;
+    if (planned<B>(run, layout, 64, bytes,
+                   staging_bytes(std::max(a.words(), b.words()), layout.slots(0))))
+      return;
     BitMatrix<B> left, right, product;
     run.phase("read", [&] {
       collectively(context.control, [&] {

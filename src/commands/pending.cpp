@@ -4,5 +4,4 @@
 
 namespace terrace {
 void add_convert_command(CLI::App&, Selected&) {}
-void add_verify_command(CLI::App&, Selected&) {}
 }  // namespace terrace

@@ -1,0 +1,195 @@
+// terrace verify RESULT: is the file as it was written, and is it right?
+#include <fmt/core.h>
+#include <sys/stat.h>
+
+#include <cstdio>
+
+#include "src/commands.hpp"
+#include "src/verify.hpp"
+
+namespace terrace {
+
+const io::Location& ResultFile::input(const std::string& key) const {
+  const auto found = inputs.find(key);
+  if (found == inputs.end())
+    fail_together(Exit::input, "the result does not name its " + key + "; " + io::to_string(base) +
+                                   "; name the input file with --input");
+  return found->second;
+}
+
+std::string ResultFile::text(const std::string& key) const {
+  const auto found = run.find(key);
+  const auto* value = found == run.end() ? nullptr : std::get_if<std::string>(&found->second);
+  return value ? *value : std::string();
+}
+
+double ResultFile::number(const std::string& key, double otherwise) const {
+  const auto found = run.find(key);
+  if (found == run.end()) return otherwise;
+  if (const auto* value = std::get_if<double>(&found->second)) return *value;
+  if (const auto* value = std::get_if<Index>(&found->second)) return double(*value);
+  return otherwise;
+}
+
+Index ResultFile::whole(const std::string& key) const {
+  const auto found = run.find(key);
+  if (found == run.end() || !std::holds_alternative<Index>(found->second))
+    fail_together(Exit::input, "attribute terrace/" + key + " is missing; " + io::to_string(base) +
+                                   "; the result was not written by terrace");
+  return std::get<Index>(found->second);
+}
+
+Range ResultFile::slice(Index extent) const {
+  const auto ranges = contiguous(extent, control.size()).ranges(control.rank());
+  return ranges.empty() ? Range{extent, 0} : ranges[0];
+}
+
+namespace {
+
+struct VerifyOptions {
+  std::string result, input;
+};
+
+/// Exit 3 for what is no HDF5 file at all; a damaged one is a result that fails.
+void require_hdf5(const Control& control, const std::string& file) {
+  collectively(control, [&] {
+    if (control.rank() != 0) return;
+    struct stat status {};
+    if (stat(file.c_str(), &status) != 0)
+      throw Error(Exit::input, "cannot open the file: no such file; " + file + "; check its name");
+    char head[8] = {};
+    std::FILE* stream = std::fopen(file.c_str(), "rb");
+    const bool read = stream && std::fread(head, 1, 8, stream) == 8;
+    if (stream) std::fclose(stream);
+    if (!read || std::string(head, 8) != "\x89HDF\r\n\x1a\n")
+      throw Error(Exit::input, "not an HDF5 file; " + file + "; name a result of terrace");
+  });
+}
+
+/// Objects below `location` whose content hash does not hold: all are tested, groups with results
+/// of their own apart.
+std::string changed(const Control& control, const io::Location& location, bool top) {
+  const auto names = io::members(control, location);
+  if (!top && std::find(names.begin(), names.end(), "terrace") != names.end()) return {};
+  for (const auto& name : names) {
+    const io::Location child{location.file, location.path + "/" + name};
+    if (top && name == "terrace") {
+      if (!io::content_hash_holds(control, child)) return child.path;
+    }
+    if (io::is_group(control, child)) {
+      const auto below = changed(control, child, false);
+      if (!below.empty()) return below;
+      const auto attributes = io::read_attributes(control, child);
+      if (attributes.count("terrace_hash") > 0 && !io::content_hash_holds(control, child))
+        return child.path;
+    } else if (!io::content_hash_holds(control, child)) {
+      return child.path;
+    }
+  }
+  return {};
+}
+
+/// Where the inputs lie: as stored, or in the file that --input names.
+std::map<std::string, io::Location> find_inputs(const io::Attributes& run,
+                                                const std::string& input) {
+  std::map<std::string, io::Location> found;
+  for (const char* key : {"input", "rhs", "factor", "x0"})
+    if (const auto it = run.find(key); it != run.end())
+      if (const auto* text = std::get_if<std::string>(&it->second))
+        found[key] = io::parse_location(*text);
+  if (input.empty()) return found;
+  const io::Location given = io::parse_location(input);
+  const std::string stored = found.count("input") ? found["input"].file : "";
+  for (auto& [key, location] : found)
+    if (location.file == stored) location.file = given.file;
+  if (!found.count("input")) found["input"] = given;
+  if (!given.path.empty()) found["input"].path = given.path;
+  return found;
+}
+
+Verdict check(const ResultFile& result) {
+  const std::string command = result.text("command");
+  const std::map<std::string, Verdict (*)(const ResultFile&)> checks = {
+      {"gf2 rref", verify_rref},
+      {"gf2 rank", verify_rank},
+      {"gf2 solve", verify_bit_solution},
+      {"gf2 kernel", verify_kernel},
+      {"gf2 inverse", verify_bit_inverse},
+      {"gf2 multiply", verify_product},
+      {"band factor", verify_factor},
+      {"band solve", verify_solution},
+      {"dense invert", verify_inverse},
+      {"dense solve", verify_solution},
+      {"cg", verify_cg}};
+  if (command.rfind("generate ", 0) == 0) return verify_problem(result);
+  if (command == "convert") return {true, "stored content unchanged"};
+  const auto found = checks.find(command);
+  if (found == checks.end()) return {false, "unknown command '" + command + "' in the result"};
+  return found->second(result);
+}
+
+void verify(Run& run, const VerifyOptions& options) {
+  const Control& control = run.control;
+  run.report["backend"] = "cpu";
+  io::Location base = collectively(control, [&] { return io::parse_location(options.result); });
+  require_hdf5(control, base.file);
+  std::string command = "?";
+  Verdict verdict;
+  std::optional<ResultFile> result;
+  run.phase("check", [&] {
+    try {
+      const auto names = io::members(control, base);
+      if (std::find(names.begin(), names.end(), "terrace") == names.end()) {
+        fail_together(Exit::usage, "");
+      }
+      const io::Attributes record = io::read_run_attributes(control, base);
+      // A file of one added group links to that group's record.
+      if (const auto group = record.find("group");
+          base.path.empty() && group != record.end() &&
+          std::holds_alternative<std::string>(group->second) &&
+          std::get<std::string>(group->second) != "/")
+        base.path = std::get<std::string>(group->second);
+      const std::string where = changed(control, base, true);
+      if (!where.empty()) {
+        verdict.figure = "the content of " + where + " is not what was written";
+        return;
+      }
+      result.emplace(ResultFile{control, base, record, {}});
+    } catch (const Error& e) {
+      if (!e.agreed()) throw;
+      if (e.code() == Exit::usage)
+        fail_together(Exit::input, "no group terrace; " + io::to_string(base) +
+                                       "; only files that terrace wrote can be verified");
+      verdict.figure = std::string("the file is damaged: ") + e.what();
+      return;
+    }
+    command = result->text("command");
+    result->inputs = find_inputs(result->run, options.input);
+    verdict = check(*result);
+  });
+  run.report["result"]["verdict"] = verdict.pass ? "PASS" : "FAIL";
+  run.report["result"]["figure"] = verdict.figure;
+  run.report["result"]["command"] = command;
+  run.say(fmt::format("{}  {}  {}", verdict.pass ? "PASS" : "FAIL", command, verdict.figure));
+  if (!verdict.pass)
+    run.outcome("verification failed", "verification failed: " + verdict.figure + "; " +
+                                           io::to_string(base) + "; make the result again");
+}
+
+}  // namespace
+
+void add_verify_command(CLI::App& app, Selected& selected) {
+  const auto options = std::make_shared<VerifyOptions>();
+  CLI::App* command =
+      app.add_subcommand("verify", "Check a result file against its input: PASS or FAIL");
+  command->add_option("result", options->result, "RESULT.h5, or RESULT.h5:/group")->required();
+  command->add_option("--input", options->input, "The input, when it is not where it was");
+  command->add_option("--report", selected.options.report, "Write a JSON report to this file");
+  command->add_flag("--quiet", selected.options.quiet, "Print errors only");
+  command->callback([&selected, options] {
+    selected.command = "verify";
+    selected.action = [options](Run& run) { verify(run, *options); };
+  });
+}
+
+}  // namespace terrace

@@ -1,0 +1,54 @@
+// Checks of result files, in plain arithmetic of their own: nothing here is shared with the
+// solvers.
+//
+// Every check streams the matrices in row (or column) slices, one contiguous slice a rank; vectors
+// of the matrix's order are whole on every rank.
+#pragma once
+#include <map>
+#include <string>
+
+#include "distrib/agree.hpp"
+#include "io/input.hpp"
+#include "io/output.hpp"
+
+namespace terrace {
+
+/// What was found: a word for PASS or FAIL, and the figure that decided.
+struct Verdict {
+  bool pass = false;
+  std::string figure;
+};
+
+/// A result file: where its datasets stand, and where its inputs are.
+struct ResultFile {
+  const Control& control;
+  io::Location base;                           ///< file and group of the result
+  io::Attributes run;                          ///< of the group `terrace`
+  std::map<std::string, io::Location> inputs;  ///< "input", "rhs", "factor", ...
+
+  [[nodiscard]] io::Location at(const std::string& name) const {
+    return {base.file, base.path + "/" + name};
+  }
+  [[nodiscard]] const io::Location& input(const std::string& key) const;  ///< throws Error(input)
+  [[nodiscard]] std::string text(const std::string& key) const;
+  [[nodiscard]] double number(const std::string& key, double otherwise) const;
+  [[nodiscard]] Index whole(const std::string& key) const;  ///< throws Error(input)
+  /// This rank's slice of `extent` items.
+  [[nodiscard]] Range slice(Index extent) const;
+};
+
+/// One for each command that writes results.
+Verdict verify_rref(const ResultFile& result);
+Verdict verify_rank(const ResultFile& result);
+Verdict verify_bit_solution(const ResultFile& result);
+Verdict verify_kernel(const ResultFile& result);
+Verdict verify_bit_inverse(const ResultFile& result);
+Verdict verify_product(const ResultFile& result);
+Verdict verify_factor(const ResultFile& result);
+Verdict verify_solution(const ResultFile& result);  ///< band solve, dense solve
+Verdict verify_inverse(const ResultFile& result);
+Verdict verify_cg(const ResultFile& result);
+Verdict verify_bit_problem(const ResultFile& result);  ///< generate gf2-*: b = A x_true
+Verdict verify_problem(const ResultFile& result);      ///< generate: b = A x_true
+
+}  // namespace terrace
