@@ -265,8 +265,12 @@ Word Output::State::write_pieces(hid_t dataset, const std::vector<Index>& dims,
   for (Index k = 0; k < rounds.count; ++k) {
     const Piece* piece = k < Index(pieces.size()) ? &pieces[std::size_t(k)] : nullptr;
     if (!rounds.collective && (piece == nullptr || mine)) break;
-    if (piece != nullptr) {
-      fill(*piece, buffer.get());
+    if (piece != nullptr && !mine) {
+      try {
+        fill(*piece, buffer.get());
+      } catch (const Error& e) {  // told at the end, by all
+        mine = e;
+      }
       const Word* bits = reinterpret_cast<const Word*>(buffer.get());
       const Index rows = axis == 0 ? 1 : other, width = axis == 0 ? other : 1;
       const Index pitch = axis == 0 ? 0 : dims[1];

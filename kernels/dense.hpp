@@ -1,10 +1,12 @@
 // Steps of blocked in-place Gauss-Jordan elimination on one rank's rows, for both backends.
 //
 // Elimination of panel J = [first, first + width) with pivot rows I, D = A[I, J] = L U:
-//   N = A[:, J] U^-1 for all rows (the pivot rows stand as -identity), W = N L^-1, P = A[I, :]
-//   A[I, :] := 0,  A[:, J] := -W,  A[:, not J] -= W P
-// Active rows use N = L21 as Gaussian elimination does, so the accuracy is that of LU with the same
-// pivots (Quintana-Orti, Quintana, Sun, van de Geijn 2001; Higham 2002, section 14.4). 2 n^3 flops.
+//   N = A[:, J] U^-1 for all rows (the pivot rows stand as -identity), Y = L^-1 A[I, :]
+//   A[I, :] := 0,  A[:, J] := 0,  Y[:, J] := L^-1,  A -= N Y
+// Active rows have N = L21, as in Gaussian elimination with the same pivots, and N Y is insensitive
+// to the scaling of the rows of U, which is what is ill-conditioned in U as a rule; multiplying out
+// N L^-1 or U^-1 Y first would lose that (Quintana-Orti, Quintana, Sun, van de Geijn 2001; Higham
+// 2002, section 14.4). 2 n^3 flops.
 #pragma once
 #include "kernels/buffer.hpp"
 
@@ -29,8 +31,8 @@ struct Rows {
 template <class B>
 struct Panel {
   Index first = 0, width = 0, block = 0;
-  View<double, B> w;        ///< panel_size(): W (row-major on the CPU, column-major on CUDA)
-  View<double, B> n;        ///< panel_size(): A[:, J], then N; may be `w` itself on the CPU
+  View<double, B> n;        ///< Sizes::panel: A[:, J], then N; row-major on the CPU, column-major
+                            ///< on CUDA
   View<double, B> lu;       ///< 2 block^2: L and U of D in pivot order, row-major, ld = block
   View<Index, B> pivots;    ///< block: global rows in pivot order
   View<Index, B> info;      ///< 2: first bad column of the panel or -1, 1: zero, 2: not finite
@@ -39,11 +41,11 @@ struct Panel {
 
 /// Record of a pivot candidate: |value|, global row, slot, then the row of the panel.
 constexpr Index record_size(Index block) { return 3 + block; }
-/// Sizes of one rank's buffers in elements: Panel::w and Panel::n; `work`; the number of leaves
+/// Sizes of one rank's buffers in elements: Panel::n; `work`; the number of leaves
 /// that choose_candidates plays with, `block` records each.
 struct Sizes {
   Index panel = 0, work = 0, leaves = 1;
-  bool separate_n = false;  ///< Panel::n must not be Panel::w
+  bool separate_y = false;  ///< solve_lower() must not work in place
 };
 /// For up to `slots` rows a rank and `ranks` ranks. The CPU has a leaf for every tile, so that the
 /// pivots do not depend on who owns it; CUDA has one leaf a rank.
@@ -88,7 +90,7 @@ void play_final(const Stream<B>&, const Rows<B>&, const Panel<B>&, View<const do
 template <class B>
 void divide_by_upper(const Stream<B>&, const Rows<B>&, const Panel<B>&, View<double, B> work);
 
-/// w := W from n (which is spoilt), and the summary. 2 slots width^2 flops.
+/// Pivot rows of N := rows of -U^-1; the summary; on CUDA L^-1 (lu's second half).
 template <class B>
 void finish_panel(const Stream<B>&, const Rows<B>&, const Panel<B>&, View<double, B> work);
 
@@ -101,12 +103,18 @@ template <class B>
 void place_rows(const Stream<B>&, Index length, View<const Index, B> position,
                 View<const double, B> packed, View<double, B> out);
 
-/// A[I, from ... columns) := 0; with `inverse` also A[:, J] := -W.
+/// y := L^-1 p, rows of `length` that hold columns `from` on; with `inverse` columns J of p become
+/// the identity first. y may be p where Sizes::separate_y is false. width^2 length flops.
+template <class B>
+void solve_lower(const Stream<B>&, const Panel<B>&, Index length, Index from, bool inverse,
+                 View<double, B> p, View<double, B> y);
+
+/// A[I, from ... columns) := 0; with `inverse` also A[:, J] := 0.
 template <class B>
 void begin_update(const Stream<B>&, const Rows<B>&, const Panel<B>&, Index from, bool inverse);
-/// A[:, c0 ... c1) -= W P[:, c0 ... c1); p holds columns `from` on. 2 slots width (c1 - c0) flops.
+/// A[:, c0 ... c1) -= N Y[:, c0 ... c1); y holds columns `from` on. 2 slots width (c1 - c0) flops.
 template <class B>
-void update(const Stream<B>&, const Rows<B>&, const Panel<B>&, View<const double, B> p, Index from,
+void update(const Stream<B>&, const Rows<B>&, const Panel<B>&, View<const double, B> y, Index from,
             Index c0, Index c1);
 
 /// Every row: row[target[k]] = row[k] for k < target.size. `work` holds rows of target.size.

@@ -62,9 +62,9 @@ JordanPlan plan_jordan(int ranks, Index n, Index right, bool inverse, Index bloc
   const Index record = dense::record_size(plan.block);
   const Index records =
       plan.pivoting == Pivoting::partial ? record : sizes.leaves * plan.block * record;
-  const Index doubles = slots * plan.ld + (sizes.separate_n ? 3 : 2) * sizes.panel + sizes.work +
+  const Index doubles = slots * plan.ld + 2 * sizes.panel + sizes.work +
                         2 * plan.block * plan.block + records * (ranks + 1) +
-                        (ranks > 1 ? 2 : 1) * plan.block * (n + right);
+                        (ranks > 1 || sizes.separate_y ? 2 : 1) * plan.block * (n + right);
   plan.bytes = 8 * (doubles + 2 * slots + 3 * std::max(n, plan.block));
   return plan;
 }
@@ -78,15 +78,15 @@ GaussJordan<B>::GaussJordan(Context<B>& context, const JordanPlan& plan)
     const bool partial = plan.pivoting == Pivoting::partial;
     const Index record = dense::record_size(block) * (partial ? 1 : sizes_.leaves * block);
     a_ = Buffer<double, B>(slots_ * plan.ld);
-    for (Buffer<double, B>& w : w_) w = Buffer<double, B>(sizes_.panel);
-    if (sizes_.separate_n) n_ = Buffer<double, B>(sizes_.panel);
+    for (Buffer<double, B>& n : n_) n = Buffer<double, B>(sizes_.panel);
     lu_ = Buffer<double, B>(2 * block * block);
     summary_ = Buffer<double, B>(2 + 2 * block);
     work_ = Buffer<double, B>(sizes_.work);
     record_ = Buffer<double, B>(record);
     records_ = Buffer<double, B>(record * ranks);
     pivot_rows_ = Buffer<double, B>(block * (plan.n + plan.right));
-    if (ranks > 1) packed_ = Buffer<double, B>(block * (plan.n + plan.right));
+    if (ranks > 1 || sizes_.separate_y)
+      other_rows_ = Buffer<double, B>(block * (plan.n + plan.right));
     global_row_ = Buffer<Index, B>(slots_);
     column_of_ = Buffer<Index, B>(slots_);
     pivots_ = Buffer<Index, B>(block);
@@ -109,8 +109,7 @@ dense::Panel<B> GaussJordan<B>::panel(Index k) const {
   panel.first = k * plan_.block;
   panel.width = std::min(plan_.block, plan_.n - panel.first);
   panel.block = plan_.block;
-  panel.w = w_[std::size_t(k % 2)];
-  panel.n = sizes_.separate_n ? n_.view() : panel.w;
+  panel.n = n_[std::size_t(k % 2)];
   panel.lu = lu_;
   panel.pivots = pivots_;
   panel.info = info_;
@@ -194,18 +193,22 @@ void GaussJordan<B>::share(const Stream<B>& lane, Index k) {
   }
   upload(lane, list_.view().slice(0, 2 * plan_.block), list_host_.data());
   const View<const Index, B> list = list_.view().slice(0, count);
-  if (context_.size() == 1)
-    return dense::collect_rows(lane, rows_, list, from(k), pivot_rows_.view());
-  const auto part = [&](int rank) {
-    const Index at = begin[std::size_t(rank)];
-    return packed_.view().slice(at * length, (begin[std::size_t(rank) + 1] - at) * length);
-  };
-  dense::collect_rows(lane, rows_, list, from(k), part(context_.rank()));
-  std::vector<Piece> pieces;
-  for (int rank = 0; rank < context_.size(); ++rank)
-    pieces.push_back({rank, part(rank).data, part(rank).size * Index(sizeof(double))});
-  context_.comm.broadcast_group(lane, pieces);
-  dense::place_rows<B>(lane, length, list_.view().slice(plan_.block, width), packed_, pivot_rows_);
+  if (context_.size() == 1) {
+    dense::collect_rows(lane, rows_, list, from(k), pivot_rows_.view());
+  } else {
+    const auto part = [&](int rank) {
+      const Index at = begin[std::size_t(rank)];
+      return other_rows_.view().slice(at * length, (begin[std::size_t(rank) + 1] - at) * length);
+    };
+    dense::collect_rows(lane, rows_, list, from(k), part(context_.rank()));
+    std::vector<Piece> pieces;
+    for (int rank = 0; rank < context_.size(); ++rank)
+      pieces.push_back({rank, part(rank).data, part(rank).size * Index(sizeof(double))});
+    context_.comm.broadcast_group(lane, pieces);
+    dense::place_rows<B>(lane, length, list_.view().slice(plan_.block, width), other_rows_,
+                         pivot_rows_);
+  }
+  dense::solve_lower<B>(lane, panel(k), length, from(k), plan_.inverse, pivot_rows_, y());
 }
 
 template <class B>
@@ -213,15 +216,15 @@ void GaussJordan<B>::update_next(const Stream<B>& lane, Index k) {
   const dense::Panel<B> p = panel(k);
   const Index end = p.first + p.width;
   dense::begin_update(lane, rows_, p, from(k), plan_.inverse);
-  dense::update<B>(lane, rows_, p, pivot_rows_, from(k), end, std::min(plan_.n, end + plan_.block));
+  dense::update<B>(lane, rows_, p, y(), from(k), end, std::min(plan_.n, end + plan_.block));
 }
 
 template <class B>
 void GaussJordan<B>::update_rest(const Stream<B>& lane, Index k) {
   const dense::Panel<B> p = panel(k);
-  const Index next_end = std::min(plan_.n, p.first + p.width + plan_.block);
-  if (plan_.inverse) dense::update<B>(lane, rows_, p, pivot_rows_, from(k), 0, p.first);
-  dense::update<B>(lane, rows_, p, pivot_rows_, from(k), next_end, plan_.n + plan_.right);
+  const Index end = p.first + p.width, next_end = std::min(plan_.n, end + plan_.block);
+  if (plan_.inverse) dense::update<B>(lane, rows_, p, y(), from(k), 0, end);
+  dense::update<B>(lane, rows_, p, y(), from(k), next_end, plan_.n + plan_.right);
 }
 
 template <class B>

@@ -76,6 +76,10 @@ class GaussJordan {
   [[nodiscard]] dense::Panel<B> panel(Index k) const;
   /// First column that panel k's update reads and writes.
   [[nodiscard]] Index from(Index k) const;
+  /// L^-1 times the pivot rows.
+  [[nodiscard]] View<double, B> y() const {
+    return sizes_.separate_y ? other_rows_.view() : pivot_rows_.view();
+  }
   void choose_partial(const Stream<B>& lane, const dense::Panel<B>& panel);
   void choose_tournament(const Stream<B>& lane, const dense::Panel<B>& panel);
 
@@ -84,8 +88,8 @@ class GaussJordan {
   Index slots_ = 0;
   dense::Sizes sizes_;
   dense::Rows<B> rows_;
-  Buffer<double, B> a_, n_, lu_, summary_, work_, record_, records_, pivot_rows_, packed_;
-  std::array<Buffer<double, B>, 2> w_;
+  Buffer<double, B> a_, lu_, summary_, work_, record_, records_, pivot_rows_, other_rows_;
+  std::array<Buffer<double, B>, 2> n_;  // of even and odd panels
   Buffer<Index, B> global_row_, column_of_, pivots_, info_, list_;
   PinnedBuffer<double> summary_host_;
   PinnedBuffer<Index> list_host_;

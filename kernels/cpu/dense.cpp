@@ -192,13 +192,27 @@ void finish_panel(const Stream<Cpu>& stream, const Rows<Cpu>& rows, const Panel<
     for (Index t = 0; t < b; ++t) upper[t * panel.block + t] = -1;
     cblas_dtrsm(CblasRowMajor, CblasLeft, CblasUpper, CblasNoTrans, CblasNonUnit, int(b), int(b),
                 1.0, lu, int(panel.block), upper, int(panel.block));
-    parallel_ranges(rows.slots, rows.tile, [&](Index from, Index to) {
-      for (Index s = from; s < to; ++s)
-        if (const Index t = place_in(panel, rows.column_of.data[s]); t >= 0)
-          std::memcpy(panel.n.data + s * ld, upper + t * panel.block,
-                      std::size_t(b) * sizeof(double));
-      cblas_dtrsm(CblasRowMajor, CblasRight, CblasLower, CblasNoTrans, CblasUnit, int(to - from),
-                  int(b), 1.0, lu, int(panel.block), panel.n.data + from * ld, int(ld));
+    for (Index s = 0; s < rows.slots; ++s)
+      if (const Index t = place_in(panel, rows.column_of.data[s]); t >= 0)
+        std::memcpy(panel.n.data + s * ld, upper + t * panel.block,
+                    std::size_t(b) * sizeof(double));
+  });
+}
+
+template <>
+void solve_lower(const Stream<Cpu>& stream, const Panel<Cpu>& panel, Index length, Index from,
+                 bool inverse, View<double, Cpu> p, View<double, Cpu>) {
+  stream.run([=] {
+    if (inverse)
+      for (Index t = 0; t < panel.width; ++t) {
+        double* const row = p.data + t * length + panel.first - from;
+        std::memset(row, 0, std::size_t(panel.width) * sizeof(double));
+        row[t] = 1;
+      }
+    parallel_ranges(length, 256, [&](Index begin, Index end) {
+      cblas_dtrsm(CblasRowMajor, CblasLeft, CblasLower, CblasNoTrans, CblasUnit, int(panel.width),
+                  int(end - begin), 1.0, panel.lu.data, int(panel.block), p.data + begin,
+                  int(length));
     });
   });
 }
@@ -232,15 +246,12 @@ template <>
 void begin_update(const Stream<Cpu>& stream, const Rows<Cpu>& rows, const Panel<Cpu>& panel,
                   Index from, bool inverse) {
   stream.run([=] {
-    const Index ld = panel_ld(panel.block);
     parallel_ranges(rows.slots, 64, [&](Index begin, Index end) {
       for (Index s = begin; s < end; ++s) {
         double* const a = rows.a.data + s * rows.ld;
         if (place_in(panel, rows.column_of.data[s]) >= 0)
           std::memset(a + from, 0, std::size_t(rows.columns - from) * sizeof(double));
-        if (!inverse) continue;
-        const double* const w = panel.w.data + s * ld;
-        for (Index t = 0; t < panel.width; ++t) a[panel.first + t] = -w[t];
+        if (inverse) std::memset(a + panel.first, 0, std::size_t(panel.width) * sizeof(double));
       }
     });
   });
@@ -248,7 +259,7 @@ void begin_update(const Stream<Cpu>& stream, const Rows<Cpu>& rows, const Panel<
 
 template <>
 void update(const Stream<Cpu>& stream, const Rows<Cpu>& rows, const Panel<Cpu>& panel,
-            View<const double, Cpu> p, Index from, Index c0, Index c1) {
+            View<const double, Cpu> y, Index from, Index c0, Index c1) {
   if (c1 <= c0) return;
   stream.run([=] {
     const Index ld = panel_ld(panel.block), length = rows.columns - from;
@@ -258,7 +269,7 @@ void update(const Stream<Cpu>& stream, const Rows<Cpu>& rows, const Panel<Cpu>& 
       const Index height = std::min(rows.tile, rows.slots - s);
       const Index width = std::min(column_tile, c1 - c);
       cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, int(height), int(width),
-                  int(panel.width), -1.0, panel.w.data + s * ld, int(ld), p.data + c - from,
+                  int(panel.width), -1.0, panel.n.data + s * ld, int(ld), y.data + c - from,
                   int(length), 1.0, rows.a.data + s * rows.ld + c, int(rows.ld));
     });
   });

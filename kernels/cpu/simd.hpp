@@ -1,6 +1,9 @@
 // Code compiled for several instruction sets and chosen at run time, by hand: the loader's own
 // mechanism (ifunc) does not live with the sanitizers.
 #pragma once
+#include <cstdlib>
+#include <string_view>
+
 #include "kernels/backend.hpp"
 
 namespace terrace::simd {
@@ -11,11 +14,16 @@ typedef Word Vector __attribute__((vector_size(64), aligned(8), may_alias));
 
 enum class Level { plain, avx2, avx512 };
 
+/// The best level of this machine; TERRACE_SIMD=plain or avx2 takes a lower one (for tests).
 inline Level level() {
 #if defined(__x86_64__)
   static const Level found = [] {
     __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("bmi2")) return Level::avx512;
+    const char* text = std::getenv("TERRACE_SIMD");
+    const std::string_view wanted = text ? text : "";
+    if (wanted == "plain") return Level::plain;
+    if (wanted != "avx2" && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("bmi2"))
+      return Level::avx512;
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2")) return Level::avx2;
     return Level::plain;
   }();

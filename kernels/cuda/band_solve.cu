@@ -1,6 +1,8 @@
 // Roofline: a substitution step reads one tile column once (2 flops a number and right-hand side),
 // so HBM bounds it; in one step the chain of w columns in the diagonal block (about 3 us) is
 // longer.
+#include <algorithm>
+
 #include "kernels/band.hpp"
 #include "kernels/cuda/runtime.cuh"
 #include "kernels/problems.hpp"
@@ -12,6 +14,9 @@ constexpr unsigned kAll = 0xffffffffu;
 constexpr int kWarps = 8;      // warps a block
 constexpr Index kFewRhs = 8;   // up to here own kernels, above cuBLAS for the full rows
 constexpr int kRhsAtOnce = 4;  // right-hand sides that share one read of the matrix
+
+/// Blocks for right-hand sides in the y direction; kernels loop over the rest.
+unsigned grid_of(Index nrhs) { return unsigned(std::min<Index>(nrhs, 65535)); }
 
 __device__ double sum_of_warp(double value) {
 #pragma unroll
@@ -141,17 +146,18 @@ __global__ void __launch_bounds__(32 * kWarps)
 __global__ void __launch_bounds__(256)
     times(BandColumns<Cuda> a, double alpha, bool absolute, int nrhs, const double* x, double* y) {
   const Index top = Index(blockIdx.x) * blockDim.x, i = top + threadIdx.x;
-  const int v = blockIdx.y;
   const Index from = max(Index(0), top - a.height + 1), to = min(a.count, top + blockDim.x);
-  double sum = 0;
+  for (int v = blockIdx.y; v < nrhs; v += gridDim.y) {
+    double sum = 0;
 #pragma unroll 4
-  for (Index j = from; j < to; ++j) {
-    const Index d = i - j;
-    if (d < 0 || d >= a.height) continue;
-    const double entry = a.data[j * a.ld + d];
-    sum += (absolute ? fabs(entry) : entry) * x[j * nrhs + v];
+    for (Index j = from; j < to; ++j) {
+      const Index d = i - j;
+      if (d < 0 || d >= a.height) continue;
+      const double entry = a.data[j * a.ld + d];
+      sum += (absolute ? fabs(entry) : entry) * x[j * nrhs + v];
+    }
+    if (i < a.count + a.height - 1) y[i * nrhs + v] += alpha * sum;
   }
-  if (i < a.count + a.height - 1) y[i * nrhs + v] += alpha * sum;
 }
 
 /// One warp a column.
@@ -159,16 +165,18 @@ __global__ void __launch_bounds__(32 * kWarps)
     transposed_times(BandColumns<Cuda> a, Index from, double alpha, bool absolute, int nrhs,
                      const double* x, double* y) {
   const Index j = Index(blockIdx.x) * kWarps + threadIdx.x / 32;
-  const int v = blockIdx.y, lane = threadIdx.x % 32;
+  const int lane = threadIdx.x % 32;
   if (j >= a.count) return;
-  double sum = 0;
+  for (int v = blockIdx.y; v < nrhs; v += gridDim.y) {
+    double sum = 0;
 #pragma unroll 4
-  for (Index d = from + lane; d < a.height; d += 32) {
-    const double entry = a.data[j * a.ld + d];
-    sum += (absolute ? fabs(entry) : entry) * x[(j + d) * nrhs + v];
+    for (Index d = from + lane; d < a.height; d += 32) {
+      const double entry = a.data[j * a.ld + d];
+      sum += (absolute ? fabs(entry) : entry) * x[(j + d) * nrhs + v];
+    }
+    sum = sum_of_warp(sum);
+    if (lane == 0) y[j * nrhs + v] += alpha * sum;
   }
-  sum = sum_of_warp(sum);
-  if (lane == 0) y[j * nrhs + v] += alpha * sum;
 }
 
 __global__ void generate(Word seed, Index n, Index m, Index first, Index count, Index height,
@@ -259,7 +267,7 @@ void band_backward(const Stream<Cuda>& stream, BandShape s, Index rows,
 void band_times(const Stream<Cuda>& stream, BandColumns<Cuda> a, double alpha, bool absolute,
                 Index nrhs, View<const double, Cuda> x, View<double, Cuda> y) {
   if (a.count == 0 || nrhs == 0) return;
-  const dim3 grid(unsigned(ceil_div(a.count + a.height - 1, 256)), unsigned(nrhs));
+  const dim3 grid(unsigned(ceil_div(a.count + a.height - 1, 256)), grid_of(nrhs));
   times<<<grid, 256, 0, native(stream)>>>(a, alpha, absolute, int(nrhs), x.data, y.data);
   check_launch();
 }
@@ -268,7 +276,7 @@ void band_transposed_times(const Stream<Cuda>& stream, BandColumns<Cuda> a, Inde
                            double alpha, bool absolute, Index nrhs, View<const double, Cuda> x,
                            View<double, Cuda> y) {
   if (a.count == 0 || nrhs == 0) return;
-  const dim3 grid(unsigned(ceil_div(a.count, kWarps)), unsigned(nrhs));
+  const dim3 grid(unsigned(ceil_div(a.count, kWarps)), grid_of(nrhs));
   transposed_times<<<grid, 32 * kWarps, 0, native(stream)>>>(a, from, alpha, absolute, int(nrhs),
                                                              x.data, y.data);
   check_launch();

@@ -8,38 +8,24 @@ namespace terrace::dense {
 
 namespace {
 
-/// 32 x 32 tiles through shared memory: to_panel copies A[:, first + c] to panel[:, c], otherwise
-/// A[:, first + c] := -panel[:, c].
-template <bool to_panel>
-__global__ void transpose_kernel(Index slots, Index width, double* a, Index lda, Index first,
-                                 double* panel, Index ldp) {
+/// panel[:, c] := A[:, first + c], 32 x 32 tiles through shared memory.
+__global__ void load_kernel(Index slots, Index width, const double* a, Index lda, Index first,
+                            double* panel, Index ldp) {
   __shared__ double tile[32][33];
   const Index s0 = Index(blockIdx.x) * 32, c0 = Index(blockIdx.y) * 32;
   const int x = threadIdx.x;
-  for (int y = threadIdx.y; y < 32; y += 8) {
-    if constexpr (to_panel) {
-      if (s0 + y < slots && c0 + x < width) tile[y][x] = a[(s0 + y) * lda + first + c0 + x];
-    } else {
-      if (s0 + x < slots && c0 + y < width) tile[x][y] = panel[(c0 + y) * ldp + s0 + x];
-    }
-  }
+  for (int y = threadIdx.y; y < 32; y += 8)
+    if (s0 + y < slots && c0 + x < width) tile[y][x] = a[(s0 + y) * lda + first + c0 + x];
   __syncthreads();
-  for (int y = threadIdx.y; y < 32; y += 8) {
-    if constexpr (to_panel) {
-      if (s0 + x < slots && c0 + y < width) panel[(c0 + y) * ldp + s0 + x] = tile[x][y];
-    } else {
-      if (s0 + y < slots && c0 + x < width) a[(s0 + y) * lda + first + c0 + x] = -tile[y][x];
-    }
-  }
+  for (int y = threadIdx.y; y < 32; y += 8)
+    if (s0 + x < slots && c0 + y < width) panel[(c0 + y) * ldp + s0 + x] = tile[x][y];
 }
 
-template <bool to_panel>
-void transpose(const Stream<Cuda>& stream, const Rows<Cuda>& rows, const Panel<Cuda>& panel,
-               View<double, Cuda> data) {
-  const dim3 grid(grid_for(rows.slots, 32), grid_for(panel.width, 32));
-  transpose_kernel<to_panel><<<grid, dim3(32, 8), 0, native(stream)>>>(
-      rows.slots, panel.width, rows.a.data, rows.ld, panel.first, data.data, panel_ld(rows.slots));
-  check_launch();
+/// p[t, at + u] := t == u.
+__global__ void identity_columns_kernel(Index width, Index length, Index at, double* p) {
+  const Index e = Index(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (e < width * width)
+    p[e / width * length + at + e % width] = e / width == e % width ? 1.0 : 0.0;
 }
 
 __global__ void no_bad_column_kernel(Index* info) {
@@ -103,7 +89,12 @@ void load_panel(const Stream<Cuda>& stream, const Rows<Cuda>& rows, const Panel<
     no_bad_column_kernel<<<1, 1, 0, native(stream)>>>(panel.info.data);
     check_launch();
   }
-  if (rows.slots > 0) transpose<true>(stream, rows, panel, panel.n);
+  if (rows.slots == 0) return;
+  const dim3 grid(grid_for(rows.slots, 32), grid_for(panel.width, 32));
+  load_kernel<<<grid, dim3(32, 8), 0, native(stream)>>>(rows.slots, panel.width, rows.a.data,
+                                                        rows.ld, panel.first, panel.n.data,
+                                                        panel_ld(rows.slots));
+  check_launch();
 }
 
 template <>
@@ -119,6 +110,23 @@ void place_rows(const Stream<Cuda>& stream, Index length, View<const Index, Cuda
 }
 
 template <>
+void solve_lower(const Stream<Cuda>& stream, const Panel<Cuda>& panel, Index length, Index from,
+                 bool inverse, View<double, Cuda> p, View<double, Cuda> y) {
+  const Index b = panel.width;
+  if (length == 0) return;
+  if (inverse) {
+    identity_columns_kernel<<<grid_for(b * b, 256), 256, 0, native(stream)>>>(
+        b, length, panel.first - from, p.data);
+    check_launch();
+  }
+  // Row-major Y = L^-1 P: Y^T = P^T L^-T.
+  const double one = 1, zero = 0;
+  check(cublasDgemm_64(cublas(stream), CUBLAS_OP_N, CUBLAS_OP_N, length, b, b, &one, p.data, length,
+                       panel.lu.data + panel.block * panel.block, panel.block, &zero, y.data,
+                       length));
+}
+
+template <>
 void begin_update(const Stream<Cuda>& stream, const Rows<Cuda>& rows, const Panel<Cuda>& panel,
                   Index from, bool inverse) {
   if (rows.slots == 0) return;
@@ -126,18 +134,20 @@ void begin_update(const Stream<Cuda>& stream, const Rows<Cuda>& rows, const Pane
       rows.slots, rows.column_of.data, panel.first, panel.width, rows.a.data, rows.ld, from,
       rows.columns);
   check_launch();
-  if (inverse) transpose<false>(stream, rows, panel, panel.w);
+  if (inverse)
+    check(cudaMemset2DAsync(rows.a.data + panel.first, std::size_t(rows.ld) * 8, 0,
+                            std::size_t(panel.width) * 8, std::size_t(rows.slots), native(stream)));
 }
 
 template <>
 void update(const Stream<Cuda>& stream, const Rows<Cuda>& rows, const Panel<Cuda>& panel,
-            View<const double, Cuda> p, Index from, Index c0, Index c1) {
+            View<const double, Cuda> y, Index from, Index c0, Index c1) {
   if (c1 <= c0 || rows.slots == 0) return;
-  // Row-major A[:, c0:c1) is a column-major (c1 - c0) x slots matrix: A^T -= P^T W^T.
+  // Row-major A[:, c0:c1) is a column-major (c1 - c0) x slots matrix: A^T -= Y^T N^T.
   const double minus = -1, one = 1;
   const Index length = rows.columns - from;
   check(cublasDgemm_64(cublas(stream), CUBLAS_OP_N, CUBLAS_OP_T, c1 - c0, rows.slots, panel.width,
-                       &minus, p.data + (c0 - from), length, panel.w.data, panel_ld(rows.slots),
+                       &minus, y.data + (c0 - from), length, panel.n.data, panel_ld(rows.slots),
                        &one, rows.a.data + c0, rows.ld));
 }
 

@@ -533,7 +533,7 @@ void finish_panel(const Stream<Cuda>& stream, const Rows<Cuda>& rows, const Pane
   const Index b = panel.width, ld = panel_ld(rows.slots);
   double* const lu = panel.lu.data;
   double* const inverse = lu + panel.block * panel.block;
-  const double one = 1, minus = -1, zero = 0;
+  const double one = 1, minus = -1;
   summary_kernel<<<1, 256, 0, lane>>>(panel);
   check_launch();
   if (rows.slots == 0) return;
@@ -545,13 +545,11 @@ void finish_panel(const Stream<Cuda>& stream, const Rows<Cuda>& rows, const Pane
   pivot_rows_kernel<<<grid_for(rows.slots, 256), 256, 0, lane>>>(
       rows.slots, rows.column_of.data, panel.first, b, inverse, panel.block, panel.n.data, ld);
   check_launch();
-  // W = N L^-1 with row-major L^-1 in `inverse`.
+  // L^T X = I, row-major X = L^-1, for solve_lower().
   identity_kernel<<<grid_for(b * b, 256), 256, 0, lane>>>(b, panel.block, inverse);
   check_launch();
   check(cublasDtrsm_64(cublas(stream), CUBLAS_SIDE_LEFT, CUBLAS_FILL_MODE_UPPER, CUBLAS_OP_N,
                        CUBLAS_DIAG_UNIT, b, b, &one, lu, panel.block, inverse, panel.block));
-  check(cublasDgemm_64(cublas(stream), CUBLAS_OP_N, CUBLAS_OP_T, rows.slots, b, b, &one,
-                       panel.n.data, ld, inverse, panel.block, &zero, panel.w.data, ld));
 }
 
 }  // namespace terrace::dense

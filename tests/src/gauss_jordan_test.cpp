@@ -55,6 +55,7 @@ void check_inverse(Context<B>& context, Index n, const test::Problem& problem, I
   REQUIRE_ALL(oracle.zero_column < 0);
   REQUIRE_ALL(out.found.good());
   CHECK_ALL(test::residual_ratio(n, n, problem.entry, out.x, test::identity()) < 30);
+  CHECK_ALL(test::residual_ratio(n, n, problem.entry, out.x, test::identity(), true) < 30);
   CHECK_ALL(out.found.determinant_sign == oracle.sign);
   CHECK_ALL(std::fabs(out.found.log_abs_determinant - double(oracle.log_abs_determinant)) <
             1e-6 * double(n + 1));

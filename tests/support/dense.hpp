@@ -130,6 +130,10 @@ inline std::vector<Problem> problems(Index n) {
   p.push_back({"ties", [n](Index i, Index j) {
                  return i == j ? 2.0 * double(n) : (random_word(19, i, j) & 1) ? 1.0 : -1.0;
                }});
+  // Condition 1e9 with one large singular value: multiplying out inverses of U or L fails here.
+  p.push_back({"nearly of rank one", [](Index i, Index j) {
+                 return double(1 + i % 3) * double(1 + j % 5) + 1e-9 * random_uniform(31, i, j);
+               }});
   p.push_back({"near overflow", [](Index i, Index j) { return 1e300 * random_uniform(23, i, j); }});
   p.push_back(
       {"near underflow", [](Index i, Index j) { return 1e-300 * random_uniform(29, i, j); }});

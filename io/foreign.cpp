@@ -1,0 +1,287 @@
+#include "io/foreign.hpp"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "distrib/agree.hpp"
+
+namespace terrace::io {
+
+namespace {
+
+std::FILE* open_to_read(const std::string& path) {
+  struct stat status {};
+  if (stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode))
+    throw Error(Exit::input, fmt::format("cannot open the file: {}; {}; check its name",
+                                         errno ? std::strerror(errno) : "not a file", path));
+  std::FILE* file = std::fopen(path.c_str(), "rb");
+  if (file == nullptr)
+    throw Error(Exit::input, fmt::format("cannot read the file: {}; {}; check its permissions",
+                                         std::strerror(errno), path));
+  return file;
+}
+
+bool blank(char c) {
+  return c == ' ' || c == '\n' || c == '\t' || c == '\r' || c == ',' || c == '\f';
+}
+
+}  // namespace
+
+TextReader::TextReader(const std::string& path)
+    : path_(path), file_(open_to_read(path)), buffer_(1 << 20) {}
+
+/// Moves what is unread to the front and reads more; false when nothing more comes.
+bool TextReader::refill() {
+  std::copy(buffer_.begin() + std::ptrdiff_t(at_), buffer_.begin() + std::ptrdiff_t(end_),
+            buffer_.begin());
+  end_ -= at_;
+  at_ = 0;
+  if (end_ == buffer_.size()) fail("a word of more than a megabyte", "is it a text file?");
+  const std::size_t got = std::fread(buffer_.data() + end_, 1, buffer_.size() - end_, file_.get());
+  end_ += got;
+  return got > 0;
+}
+
+bool TextReader::word(std::string_view& text) {
+  for (;;) {
+    while (at_ < end_ && blank(buffer_[at_])) line_ += buffer_[at_++] == '\n';
+    if (at_ < end_) break;
+    if (!refill()) return false;
+  }
+  std::size_t length = 0;
+  for (;;) {
+    while (at_ + length < end_ && !blank(buffer_[at_ + length])) ++length;
+    if (at_ + length < end_ || !refill()) break;
+  }
+  text = {buffer_.data() + at_, length};
+  at_ += length;
+  word_line_ = line_;
+  return true;
+}
+
+bool TextReader::line(std::string& text) {
+  text.clear();
+  bool any = false;
+  for (;;) {
+    while (at_ < end_) {
+      any = true;
+      const char c = buffer_[at_++];
+      if (c == '\n') {
+        word_line_ = line_++;
+        return true;
+      }
+      if (c != '\r') text += c;
+    }
+    if (!refill()) break;
+  }
+  word_line_ = line_;
+  return any;
+}
+
+void TextReader::fail(const std::string& what, const std::string& todo) const {
+  throw Error(Exit::input, fmt::format("{}; {} line {}; {}", what, path_, word_line_, todo));
+}
+
+double TextReader::number() {
+  std::string_view text;
+  if (!word(text)) fail("the file ends too early", "give all the numbers that it announces");
+  std::string_view digits = text[0] == '+' ? text.substr(1) : text;
+  double value = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  if (error != std::errc() || end != digits.data() + digits.size() || !std::isfinite(value)) {
+    if (error == std::errc::result_out_of_range)
+      fail(fmt::format("'{}' is outside the range of numbers", text), "scale the matrix");
+    fail(fmt::format("'{}' is not a finite number", text.substr(0, 40)),
+         "write it as 1.5 or 1.5e-3");
+  }
+  return value;
+}
+
+Index TextReader::whole() {
+  std::string_view text;
+  if (!word(text)) fail("the file ends too early", "give all the numbers that it announces");
+  Index value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size())
+    fail(fmt::format("'{}' is not a whole number", text.substr(0, 40)), "give a count or an index");
+  return value;
+}
+
+NpyHeader read_npy_header(const std::string& path) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(open_to_read(path), &std::fclose);
+  const auto refuse = [&](const std::string& what, const std::string& todo) {
+    throw Error(Exit::input, what + "; " + path + "; " + todo);
+  };
+  unsigned char head[12] = {};
+  if (std::fread(head, 1, 10, file.get()) != 10 || std::memcmp(head, "\x93NUMPY", 6) != 0)
+    refuse("not a NumPy file", "write it with numpy.save");
+  std::size_t length = head[8] + 256u * head[9];
+  Index offset = 10;
+  if (head[6] >= 2) {
+    if (std::fread(head + 10, 1, 2, file.get()) != 2) refuse("a truncated header", "save it again");
+    length += 65536u * head[10] + 16777216u * head[11];
+    offset = 12;
+  }
+  if (length > (1u << 20)) refuse("a damaged header", "save it again");
+  std::string text(length, '\0');
+  if (std::fread(text.data(), 1, length, file.get()) != length)
+    refuse("a truncated header", "save it again");
+  NpyHeader header;
+  header.offset = offset + Index(length);
+  const auto after = [&](const std::string& key) {
+    const auto at = text.find("'" + key + "'");
+    const auto colon = at == std::string::npos ? at : text.find(':', at);
+    if (colon == std::string::npos) refuse("the header lacks " + key, "save it again");
+    return text.find_first_not_of(' ', colon + 1);
+  };
+  const auto type = after("descr");
+  if (type == std::string::npos || text[type] != '\'' || type + 4 > text.size())
+    refuse("a structured type", "save numbers");
+  const std::string descr = text.substr(type + 1, text.find('\'', type + 1) - type - 1);
+  header.swapped = descr[0] == '>';
+  header.kind = descr.size() > 1 ? descr[1] : '?';
+  header.bytes = std::atoi(descr.c_str() + std::min<std::size_t>(2, descr.size()));
+  const bool real = header.kind == 'f' && (header.bytes == 4 || header.bytes == 8);
+  const bool whole =
+      (header.kind == 'i' || header.kind == 'u') &&
+      (header.bytes == 1 || header.bytes == 2 || header.bytes == 4 || header.bytes == 8);
+  if (!real && !whole && !(header.kind == 'b' && header.bytes == 1))
+    refuse("wrong type '" + descr + "'", "save float64, float32, integers or bool");
+  header.fortran = text.compare(after("fortran_order"), 4, "True") == 0;
+  const auto open = text.find('(', after("shape")), close = text.find(')', open);
+  if (open == std::string::npos || close == std::string::npos) refuse("no shape", "save it again");
+  for (auto at = open + 1; at < close;) {
+    const auto digit = text.find_first_of("0123456789", at);
+    if (digit == std::string::npos || digit > close) break;
+    header.shape.push_back(std::atoll(text.c_str() + digit));
+    at = text.find_first_not_of("0123456789", digit);
+  }
+  if (header.shape.empty() || header.shape.size() > 2)
+    refuse(fmt::format("wrong shape: {} dimensions", header.shape.size()),
+           "a matrix has 2 dimensions, a vector 1");
+  Index bytes = header.bytes;
+  for (const Index d : header.shape) bytes *= d;
+  struct stat status {};
+  if (fstat(fileno(file.get()), &status) != 0 || status.st_size < header.offset + bytes)
+    refuse("the file is truncated", "save it again");
+  return header;
+}
+
+std::string npy_header(const std::string& descr, const std::vector<Index>& shape) {
+  std::string size =
+      fmt::format("({},{})", shape[0], shape.size() > 1 ? fmt::format(" {}", shape[1]) : "");
+  std::string text =
+      fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': {}, }}", descr, size);
+  while ((10 + text.size() + 1) % 64 != 0) text += ' ';
+  text += '\n';
+  std::string result = "\x93NUMPY";
+  result += {'\x01', '\x00', char(text.size() % 256), char(text.size() / 256)};
+  return result + text;
+}
+
+namespace {
+template <class T>
+void convert(const char* from, Index count, bool swapped, double* out) {
+  for (Index i = 0; i < count; ++i) {
+    char bytes[sizeof(T)];
+    std::memcpy(bytes, from + i * Index(sizeof(T)), sizeof(T));
+    if (swapped) std::reverse(bytes, bytes + sizeof(T));
+    T value;
+    std::memcpy(&value, bytes, sizeof(T));
+    out[i] = double(value);
+  }
+}
+}  // namespace
+
+void read_npy(const std::string& path, const NpyHeader& h, Index from, Index count, double* out) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(open_to_read(path), &std::fclose);
+  std::vector<char> raw(std::size_t(count * h.bytes));
+  if (fseeko(file.get(), off_t(h.offset + from * h.bytes), SEEK_SET) != 0 ||
+      std::fread(raw.data(), 1, raw.size(), file.get()) != raw.size())
+    throw Error(Exit::input, "cannot read the data; " + path + "; save it again");
+  const char* data = raw.data();
+  const int form = int(h.bytes) * 4 + (h.kind == 'f' ? 0 : h.kind == 'i' ? 1 : 2);
+  switch (form) {
+    case 8 * 4 + 0:
+      return convert<double>(data, count, h.swapped, out);
+    case 4 * 4 + 0:
+      return convert<float>(data, count, h.swapped, out);
+    case 8 * 4 + 1:
+      return convert<std::int64_t>(data, count, h.swapped, out);
+    case 4 * 4 + 1:
+      return convert<std::int32_t>(data, count, h.swapped, out);
+    case 2 * 4 + 1:
+      return convert<std::int16_t>(data, count, h.swapped, out);
+    case 1 * 4 + 1:
+      return convert<std::int8_t>(data, count, h.swapped, out);
+    case 8 * 4 + 2:
+      return convert<std::uint64_t>(data, count, h.swapped, out);
+    case 4 * 4 + 2:
+      return convert<std::uint32_t>(data, count, h.swapped, out);
+    case 2 * 4 + 2:
+      return convert<std::uint16_t>(data, count, h.swapped, out);
+    default:
+      return convert<std::uint8_t>(data, count, h.swapped, out);
+  }
+}
+
+PlainOutput::PlainOutput(const Control& control, const std::string& path, bool force)
+    : control_(control), path_(path) {
+  collectively(control_, [&] {
+    if (control_.rank() != 0) return;
+    struct stat status {};
+    const bool there = stat(path_.c_str(), &status) == 0;
+    if (there && S_ISDIR(status.st_mode))
+      throw Error(Exit::usage, "the output is a folder; " + path_ + "; name a file in it");
+    if (there && !force)
+      throw Error(Exit::usage,
+                  "the output exists; " + path_ + "; choose another name or add --force");
+    const std::string folder = folder_of(path_), reason = why_not_writable(folder);
+    if (!reason.empty())
+      throw Error(Exit::usage, "cannot write in the output folder: " + reason + "; " + folder +
+                                   "; choose a writable folder");
+    temporary_ =
+        fmt::format("{}/.{}.terrace-{}.tmp", folder, path_.substr(path_.rfind('/') + 1), getpid());
+    unfinished_.begin(temporary_);
+    file_ = std::fopen(temporary_.c_str(), "wb");
+    if (file_ == nullptr)
+      throw Error(Exit::usage,
+                  fmt::format("cannot create the output: {}; {}; choose a writable folder",
+                              std::strerror(errno), path_));
+  });
+}
+
+PlainOutput::~PlainOutput() {
+  if (file_) std::fclose(file_);
+}
+
+void PlainOutput::put(std::string_view bytes) {
+  if (std::fwrite(bytes.data(), 1, bytes.size(), file_) != bytes.size())
+    throw Error(Exit::resources,
+                fmt::format("cannot write the output: {}; {}; free space on the disk?",
+                            std::strerror(errno), path_));
+}
+
+void PlainOutput::commit() {
+  collectively(control_, [&] {
+    if (control_.rank() != 0) return;
+    const bool closed = std::fclose(std::exchange(file_, nullptr)) == 0;
+    const std::string reason = closed ? sync_file(temporary_) : std::strerror(errno);
+    if (!reason.empty() || std::rename(temporary_.c_str(), path_.c_str()) != 0)
+      throw Error(Exit::resources,
+                  fmt::format("cannot write the output: {}; {}; free space on the disk?",
+                              reason.empty() ? std::strerror(errno) : reason, path_));
+    unfinished_.finish();
+  });
+}
+
+}  // namespace terrace::io

@@ -1,0 +1,72 @@
+// Files that are not HDF5: text, Matrix Market and NumPy, read and written by one rank as a stream.
+#pragma once
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "distrib/control.hpp"
+#include "io/unfinished.hpp"
+
+namespace terrace::io {
+
+/// Words of a text file with their line numbers. Throws Error(input) "what; FILE line N; ...".
+class TextReader {
+ public:
+  explicit TextReader(const std::string& path);
+  /// The next word; false at the end. Valid until the next call.
+  bool word(std::string_view& text);
+  /// The rest of the current line (all of the next one at its start); false at the end.
+  bool line(std::string& text);
+  double number();
+  Index whole();
+  [[nodiscard]] Index line_number() const { return word_line_; }
+  [[noreturn]] void fail(const std::string& what, const std::string& todo) const;
+
+ private:
+  bool refill();
+  struct Close {
+    void operator()(std::FILE* f) const { std::fclose(f); }
+  };
+  std::string path_;
+  std::unique_ptr<std::FILE, Close> file_;
+  std::vector<char> buffer_;
+  std::size_t at_ = 0, end_ = 0;
+  Index line_ = 1, word_line_ = 1;
+};
+
+/// What the header of a .npy file says.
+struct NpyHeader {
+  char kind = 'f';           ///< f, i, u, b as NumPy's
+  Index bytes = 8;           ///< of one element
+  bool swapped = false;      ///< big-endian
+  bool fortran = false;      ///< column-major
+  std::vector<Index> shape;  ///< 1 or 2 numbers
+  Index offset = 0;          ///< of the data
+};
+NpyHeader read_npy_header(const std::string& path);
+std::string npy_header(const std::string& descr, const std::vector<Index>& shape);
+/// Elements [from, from + count) of a .npy file as numbers. Local; opens the file each time.
+void read_npy(const std::string& path, const NpyHeader& header, Index from, Index count,
+              double* out);
+
+/// A plain output file written by rank 0 under a temporary name; checks as io::Output. Collective
+/// but for put().
+class PlainOutput {
+ public:
+  PlainOutput(const Control& control, const std::string& path, bool force);
+  ~PlainOutput();
+  PlainOutput(const PlainOutput&) = delete;
+  PlainOutput& operator=(const PlainOutput&) = delete;
+  void put(std::string_view bytes);  ///< rank 0; throws Error(resources)
+  void commit();
+
+ private:
+  Control control_;
+  std::string path_, temporary_;
+  Unfinished unfinished_;
+  std::FILE* file_ = nullptr;
+};
+
+}  // namespace terrace::io

@@ -1,0 +1,230 @@
+#!/usr/bin/env python3
+"""Every border of the exit codes: the code, one line of message naming what and where, nothing left behind.
+
+bad_input.py TERRACE [RANKS]     Needs h5py and numpy; runs in a temporary folder.
+"""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+import h5py
+import numpy as np
+
+terrace, ranks = os.path.abspath(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else "2"
+folder = tempfile.mkdtemp()
+os.chdir(folder)
+rng = np.random.default_rng(1)
+failures = 0
+
+
+def run(arguments, n=ranks, env=None, timeout=120):
+    done = subprocess.run(["mpirun", "-n", str(n), terrace] + arguments.split(), capture_output=True, text=True,
+                          env={**os.environ, **(env or {})}, timeout=timeout)
+    return done.returncode, done.stdout, done.stderr
+
+
+def check(what, condition, detail=""):
+    global failures
+    if not condition:
+        failures += 1
+        print(f"FAILED  {what}: {detail}", flush=True)
+
+
+def refused(arguments, code, *words, n=ranks, output="out.h5", env=None):
+    """The command ends with `code` and one terrace line with all `words`; no file appears or changes."""
+    before = {f: os.stat(f).st_mtime_ns for f in os.listdir(".")}
+    got, out, err = run(arguments, n, env)
+    lines = [line for line in err.splitlines() if line.startswith("terrace: ")]
+    check(arguments, got == code, f"exit {got}, not {code}: {err.strip()[:300]}")
+    check(arguments, len(lines) == 1, f"{len(lines)} messages: {err.strip()[:300]}")
+    for word in words:
+        check(arguments, lines and word in lines[0], f"no '{word}' in: {lines[:1]}")
+    after = {f: os.stat(f).st_mtime_ns for f in os.listdir(".")}
+    check(arguments, before == after, f"left behind: {sorted(set(after.items()) ^ set(before.items()))}")
+
+
+def accepted(arguments, n=ranks):
+    got, out, err = run(arguments, n)
+    check(arguments, got == 0, f"exit {got}: {err.strip()[:300]}")
+    return out
+
+
+n, m = 40, 4
+spd = rng.uniform(-1, 1, (n, n))
+spd = spd @ spd.T + n * np.eye(n)
+with h5py.File("in.h5", "w") as f:
+    f["A"], f["b"], f["short"] = spd, rng.normal(size=n), rng.normal(size=n - 1)
+    f["wide"] = rng.normal(size=(n, n + 3))
+    f["cube"] = np.zeros((3, 3, 3))
+    f["text"] = "a matrix it is not"
+    for name, value in (("nan", np.nan), ("inf", np.inf)):
+        bad = spd.copy()
+        bad[7, 31] = value
+        f[name] = bad
+    singular = rng.normal(size=(n, n))
+    singular[:, 17] = 0
+    f["singular"] = singular
+    unsymmetric = spd.copy()
+    unsymmetric[5, 9] += 1
+    f["unsymmetric"] = unsymmetric
+    indefinite = spd.copy()
+    indefinite[20, 20] = -50
+    f["indefinite"] = indefinite
+    ab = np.zeros((m + 1, n))
+    ab[0], ab[1:] = 2 * m + 1, rng.uniform(-1, 1, (m, n))
+    for name, value, place in (("band", None, None), ("band_minor", -1.0, (0, 22)), ("band_nan", np.nan, (2, 6))):
+        data = ab.copy()
+        if place:
+            data[place] = value
+        f[name] = data
+        f[name].attrs["format"] = "band"
+    bits = rng.integers(0, 2, (n, n), dtype=np.uint8)
+    f["bits"] = bits
+    f["bits2"] = bits
+    wrong = bits.copy()
+    wrong[11, 13] = 2
+    f["two"] = wrong
+    low = bits.copy()
+    low[-1] = low[0]
+    f["bits_low"] = low
+    rhs = np.zeros((n, 1), np.uint8)
+    rhs[0] = 1
+    f["bits_rhs"] = rhs
+    f["laplace/data"] = np.array([2.0, -1, -1, 2])
+    f["laplace/indices"] = np.array([0, 1, 0, 5], np.int32)
+    f["laplace/indptr"] = np.array([0, 2, 4], np.int32)
+    f["laplace"].attrs["shape"] = [2, 2]
+with h5py.File("one.h5", "w") as f:
+    f["A"] = spd
+with h5py.File("huge.h5", "w") as f:  # allocated late: no data in the file
+    f.create_dataset("A", (3_000_000, 3_000_000), "f8")
+    f.create_dataset("bits", (1 << 23, 1 << 17), "u8").attrs.update(columns=1 << 23, format="bits")
+    f.create_dataset("band", (1 << 20, 1 << 24), "f8").attrs["format"] = "band"
+with open("one.h5", "rb") as f:
+    whole = f.read()
+with open("truncated.h5", "wb") as f:
+    f.write(whole[: len(whole) // 2])
+with open("noise.h5", "wb") as f:
+    f.write(b"this is no HDF5 file" * 100)
+with open("taken.h5", "wb") as f:
+    f.write(b"precious")
+
+# usage: 2
+refused("dense invert in.h5:/A", 2, "-o")
+refused("dense invert in.h5:/A -o out.h5 --no-such-option", 2)
+refused("frobnicate in.h5", 2)
+refused("dense invert in.h5:/A -o out.h5 --backend tpu", 2)
+refused("dense invert in.h5:/A -o taken.h5", 2, "taken.h5", "--force")
+refused("dense invert in.h5:/A -o nowhere/out.h5", 2, "nowhere")
+refused("generate dense-random --n 10", 2, "-o")
+refused("dense solve in.h5:/A --rhs :/b --method cramer -o out.h5", 2, "32")
+refused("gf2 rref in.h5:/bits -o out.h5 --checkpoint c.h5", 2, "--checkpoint")
+
+# input: 3
+refused("dense invert missing.h5:/A -o out.h5", 3, "missing.h5")
+refused("dense invert in.h5:/nothing -o out.h5", 3, "nothing", "in.h5")
+refused("dense invert in.h5 -o out.h5", 3, "in.h5")
+refused("gf2 rref in.h5 -o out.h5", 3, "in.h5")
+refused("dense invert in.h5:/wide -o out.h5", 3, "40", "43")
+refused("dense invert in.h5:/cube -o out.h5", 3, "cube")
+refused("dense invert in.h5:/text -o out.h5", 3, "text")
+refused("dense invert in.h5:/nan -o out.h5", 3, "NaN", "7", "31")
+refused("cg in.h5:/inf --rhs :/b -o out.h5", 3, "7", "31")
+refused("dense solve in.h5:/A --rhs :/short -o out.h5", 3, "39", "40")
+refused("band solve in.h5:/band --rhs :/short -o out.h5", 3, "39", "40")
+refused("band solve in.h5:/band_nan --rhs :/b -o out.h5", 3, "NaN", "8", "6")
+refused("cg in.h5:/A --rhs :/short -o out.h5", 3, "39", "40")
+refused("cg in.h5:/unsymmetric --rhs :/b -o out.h5", 3, "symmetric", "5", "9")
+refused("cg in.h5:/laplace --rhs :/b -o out.h5", 3, "5")
+refused("gf2 rref in.h5:/two -o out.h5", 3, "11", "13")
+refused("gf2 inverse in.h5:/wide -o out.h5", 3)
+refused("dense invert truncated.h5:/A -o out.h5", 3, "truncated.h5")
+refused("dense invert noise.h5:/A -o out.h5", 3, "noise.h5")
+refused("dense invert . -o out.h5", 3)
+refused("verify noise.h5", 3)
+
+# outcome: 4
+for k in (1, 2, 3, 5):
+    refused("dense invert in.h5:/singular -o out.h5 --report r.json --quiet".replace("--report r.json", ""), 4, "singular",
+            "17", n=k)
+refused("dense solve in.h5:/singular --rhs :/b -o out.h5", 4, "singular", "17")
+refused("band factor in.h5:/band_minor -o out.h5", 4, "positive definite", "23")
+refused("band solve in.h5:/band_minor --rhs :/b -o out.h5", 4, "positive definite", "23", n=3)
+refused("gf2 inverse in.h5:/bits_low -o out.h5", 4, "singular")
+rank = np.linalg.matrix_rank  # the right-hand side e_0 is outside the column space of a matrix with equal rows 0 and n-1
+refused("gf2 solve in.h5:/bits_low --rhs :/bits_rhs -o out.h5", 4, "inconsistent")
+for command, key, value in (("dense invert in.h5:/singular", "first_zero_pivot", 17),
+                            ("band factor in.h5:/band_minor", "failed_minor", 23),
+                            ("gf2 solve in.h5:/bits_low --rhs :/bits_rhs", "consistent", False)):
+    run(command + " -o out.h5 --report report.json")
+    with open("report.json") as f:
+        report = json.load(f)
+    check(command, report["exit_code"] == 4 and report["result"].get(key) == value, json.dumps(report["result"]))
+    os.remove("report.json")
+code, out, err = run("cg in.h5:/indefinite --rhs :/b -o indefinite.h5 --report report.json")
+check("cg indefinite", code == 4 and json.load(open("report.json"))["result"]["reason"] == "indefinite-matrix", err[:300])
+code, out, err = run("cg in.h5:/A --rhs :/b -o slow.h5 --max-iterations 2 --report report2.json")
+check("cg not converged", code == 4 and json.load(open("report2.json"))["result"]["reason"] == "max-iterations", err[:300])
+with h5py.File("slow.h5") as f:
+    check("cg not converged writes x and residuals", f["x"].shape == (n,) and f["residuals"].shape[0] in (2, 3))
+
+# resources: 5, before anything is read
+for command in ("dense invert huge.h5:/A", "gf2 rref huge.h5:/bits", "band factor huge.h5:/band"):
+    start = time.time()
+    refused(command + " -o out.h5 --backend cpu", 5, "memory")
+    check(command, time.time() - start < 20, "refused late")
+    accepted(command + " -o out.h5 --backend cpu --plan")
+refused("dense invert in.h5:/A -o /proc/out.h5", 2, "/proc")
+
+# an input that was refused as output stays as it was, and --force replaces it
+check("taken.h5", open("taken.h5", "rb").read() == b"precious")
+accepted("dense invert in.h5:/A -o taken.h5 --force")
+accepted("dense invert in.h5:/A -o taken.h5:/again")
+with h5py.File("taken.h5") as f:
+    check("group added", "inverse" in f and "inverse" in f["again"] and "terrace" in f["again"])
+    check("inverse", np.allclose(f["inverse"][:] @ spd, np.eye(n)))
+refused("dense invert in.h5:/A -o taken.h5:/again", 2, "again")
+
+# a rank that throws alone ends the job within seconds
+for phase in ("read", "solve", "check", "write"):
+    start = time.time()
+    code, out, err = run("dense invert in.h5:/A -o fault.h5", 3, env={"TERRACE_TEST_FAULT": "1:" + phase}, timeout=60)
+    check("lonely failure in " + phase, code == 70 and "rank 1" in err and "injected" in err, f"{code} {err[:200]}")
+    check("lonely failure in " + phase, time.time() - start < 15, "took long")
+    check("lonely failure in " + phase, not os.path.exists("fault.h5"), "output appeared")
+
+# one flipped bit in each kind of result is found
+accepted("gf2 rref in.h5:/bits -o v_rref.h5")
+accepted("gf2 rank in.h5:/bits -o v_rank.h5")
+accepted("gf2 kernel in.h5:/bits_low -o v_kernel.h5")
+accepted("gf2 multiply in.h5:/bits in.h5:/bits2 -o v_product.h5")
+accepted("band factor in.h5:/band -o v_factor.h5")
+accepted("band solve in.h5:/band --rhs :/b -o v_band.h5")
+accepted("dense invert in.h5:/A -o v_inverse.h5")
+accepted("dense solve in.h5:/A --rhs :/b -o v_dense.h5")
+accepted("cg in.h5:/A --rhs :/b -o v_cg.h5")
+for result in sorted(f for f in os.listdir(".") if f.startswith("v_")):
+    check("verify " + result, "PASS" in accepted("verify " + result))
+    with h5py.File(result) as f:
+        names = [k for k in f if isinstance(f[k], h5py.Dataset) and f[k].size]
+    for name in names:
+        shutil.copy(result, "flipped.h5")
+        with h5py.File("flipped.h5", "r+") as f:
+            data = f[name][...]
+            raw = data.view(np.uint8).reshape(-1)
+            raw[raw.size // 2] ^= 1
+            f[name][...] = data
+        code, out, err = run("verify flipped.h5")
+        check(f"verify {result}:{name} with one bit flipped", code == 4 and "FAIL" in out, f"{code} {out} {err[:200]}")
+os.remove("flipped.h5")
+
+left = [f for f in os.listdir(".") if "tmp" in f or f.startswith(".")]
+check("nothing left behind", not left, str(left))
+os.chdir("/")
+shutil.rmtree(folder)
+print("all passed" if failures == 0 else f"{failures} failed")
+sys.exit(failures != 0)
