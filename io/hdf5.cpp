@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "distrib/mpi.hpp"
+#include "io/input.hpp"
 #include "io/output.hpp"
 
 namespace terrace::io {
@@ -82,7 +83,7 @@ Index piece_bytes() {
   static const Index bytes = [] {
     const char* text = std::getenv("TERRACE_IO_PIECE_BYTES");
     const long long value = text ? std::atoll(text) : 0;
-    return value > 0 ? Index(value) : Index(64) << 20;
+    return value > 0 ? Index(value) : Index(16) << 20;
   }();
   return bytes;
 }

@@ -60,7 +60,4 @@ Handle create_parallel(const Control& control, const std::string& name);
 /// Transfer property: collective or independent MPI-IO.
 Handle transfer(bool collective);
 
-/// Bytes that one rank reads or writes at once (TERRACE_IO_PIECE_BYTES, 64 MiB).
-Index piece_bytes();
-
 }  // namespace terrace::io

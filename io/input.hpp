@@ -25,6 +25,10 @@ using Sink = std::function<void(Index position, Index count, const T* data)>;
 /// What an input without a path may be: a matrix is 2-D where the file has a 2-D dataset.
 enum class Role { matrix, right_hand_side };
 
+/// Bytes that one rank reads or writes at once (TERRACE_IO_PIECE_BYTES, 16 MiB); a read or a write
+/// takes one piece, and one more where columns are turned into rows.
+Index piece_bytes();
+
 struct InputFile;  // an open HDF5 file and dataset
 
 /// 2-D float64 (other numbers converted), or 1-D taken as one column.

@@ -6,6 +6,7 @@
 
 #include "distrib/layout.hpp"
 #include "io/hdf5.hpp"
+#include "io/input.hpp"
 
 namespace terrace::io {
 

@@ -78,7 +78,7 @@ class BandRun {
     run.report["block"] = shape_.width;
     const BandMemory memory = band_memory(shape_, nrhs, c_.size(), !run.options.no_check);
     const Index rows = 2 * ceil_div(shape_.tiles(), c_.size()) * shape_.width * nrhs;  // x and b
-    host_ = rows * Index(sizeof(double)) + (Index(1) << 27);  // and pieces of the files
+    host_ = rows * Index(sizeof(double)) + 3 * io::piece_bytes();
     device_ = memory.total();
     run.report["memory"] = {{"backend_bytes", device_}, {"host_bytes", host_}};
     if (run.options.plan) describe(memory, nrhs);

@@ -113,7 +113,7 @@ void plan_memory(Run& run, const Context<B>& c, const CgInputs& in, bool jacobi)
                                     : CsrOperator<B>::memory(in.n, in.csr.nonzeros(), ranks);
   const Index vectors = CgWork<B>::bytes(rows, jacobi);
   const Index backend = matrix.backend + vectors;
-  const Index host = matrix.host + 8 * rows * (2 * nrhs + 4) + (Index(1) << 26);
+  const Index host = matrix.host + 8 * rows * (2 * nrhs + 4) + 2 * io::piece_bytes();
   run.report["memory"] = {{"backend_bytes", backend}, {"host_bytes", host}};
   if (run.options.plan) {
     run.say(fmt::format("{} matrix n = {}, {} right-hand sides, {} ranks", form_name(in.kind), in.n,

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 
+#include "io/input.hpp"
 #include "kernels/parallel.hpp"
 #include "src/commands.hpp"
 #include "src/problems.hpp"
@@ -235,7 +236,7 @@ void generate(Run& run, Index n, const std::function<void(io::Output&)>& make) {
   run.report["result"]["seed"] = run.options.seed;
   if (run.options.plan) {
     run.say(fmt::format("{} of order {}: made and written in pieces of at most {} MiB a rank",
-                        run.command, n, 64));
+                        run.command, n, io::piece_bytes() >> 20));
     return;
   }
   io::Output output(run.control, run.options.output, run.options.force);
