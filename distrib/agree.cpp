@@ -6,6 +6,7 @@
 
 #include "distrib/session.hpp"
 #include "kernels/buffer.hpp"
+#include "kernels/parallel.hpp"
 
 namespace terrace {
 
@@ -48,7 +49,10 @@ void check_shares(const Control& control, const std::string& key, Index wanted, 
 }  // namespace
 
 void require_memory(const Control& control, Index bytes_host, Index bytes_device) {
+  const bool limited = process_memory_is_limited();
   const Index free = available_host_bytes();
+  // OpenBLAS takes a buffer of 128 MiB a thread, and retries for ever when it cannot have it.
+  if (limited && bytes_host > 0) bytes_host += thread_count() * (Index(129) << 20);
   // A limit of the process itself binds each rank alone; the host's memory binds their sum.
   const Index short_rank =
       control.reduce(Index(bytes_host > free ? control.rank() : control.size()), Reduce::min);
@@ -60,7 +64,6 @@ void require_memory(const Control& control, Index bytes_host, Index bytes_device
                     "hosts, or a smaller problem (--plan shows the memory of each rank)",
                     short_rank, size_text(wants[short_rank]), size_text(frees[short_rank])));
   }
-  const bool limited = process_memory_is_limited();
   check_shares(control, limited ? fmt::format("rank {}", control.rank()) : "host " + host_name(),
                bytes_host, free, "host memory");
   if (control.reduce(bytes_device, Reduce::max) > 0) {

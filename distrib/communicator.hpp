@@ -1,7 +1,7 @@
 // The same collective verbs on MPI (host memory) and NCCL (device memory), enqueued on a stream.
 //
-// Every rank enqueues the same verbs in the same order. Where ranks share a GPU, NCCL cannot be used:
-// Communicator<Cuda> then stages through the host, and says so (transport()).
+// Every rank enqueues the same verbs in the same order. Where ranks share a GPU, NCCL cannot be
+// used: Communicator<Cuda> then stages through the host, and says so (transport()).
 #pragma once
 #include <memory>
 #include <span>
@@ -17,13 +17,18 @@ enum class DataType { bytes, f64, i64, u64 };
 
 template <class T>
 constexpr DataType data_type() {
-  if constexpr (std::is_same_v<std::remove_const_t<T>, double>) return DataType::f64;
-  else if constexpr (std::is_same_v<std::remove_const_t<T>, Index>) return DataType::i64;
-  else if constexpr (std::is_same_v<std::remove_const_t<T>, Word>) return DataType::u64;
-  else return DataType::bytes;
+  if constexpr (std::is_same_v<std::remove_const_t<T>, double>)
+    return DataType::f64;
+  else if constexpr (std::is_same_v<std::remove_const_t<T>, Index>)
+    return DataType::i64;
+  else if constexpr (std::is_same_v<std::remove_const_t<T>, Word>)
+    return DataType::u64;
+  else
+    return DataType::bytes;
 }
 
-/// One piece of a grouped operation; peer is the root of a broadcast, or the other end of a message.
+/// One piece of a grouped operation; peer is the root of a broadcast, or the other end of a
+/// message.
 struct Piece {
   int peer = 0;
   void* data = nullptr;  // only read in a send
@@ -63,8 +68,8 @@ class Communicator {
   }
   /// recv = this rank's part of the reduction of `send` (size() parts of recv.size each).
   template <class T>
-  void reduce_scatter(const Stream<B>& stream, Reduce op, std::type_identity_t<View<const T, B>> send,
-                      View<T, B> recv) const {
+  void reduce_scatter(const Stream<B>& stream, Reduce op,
+                      std::type_identity_t<View<const T, B>> send, View<T, B> recv) const {
     static_assert(data_type<T>() != DataType::bytes);
     reduce_scatter_typed(stream, op, data_type<T>(), send.data, recv.data, recv.size);
   }

@@ -17,8 +17,9 @@ struct Range {
   [[nodiscard]] constexpr Index end() const { return first + count; }
 };
 
-/// `extent` items in blocks of `block`, dealt to the ranks like cards. A slot is the local number of
-/// an item on its owner. One block a rank, block = ceil_div(extent, ranks), is the contiguous layout.
+/// `extent` items in blocks of `block`, dealt to the ranks like cards. A slot is the local number
+/// of an item on its owner. One block a rank, block = ceil_div(extent, ranks), is the contiguous
+/// layout.
 struct BlockCyclic {
   Index extent = 0;
   Index block = 1;

@@ -21,8 +21,8 @@ class Session {
 };
 
 /// Runs body() on every rank and returns the process's exit code. An agreed Error (thrown by every
-/// rank) is printed once, by rank 0, as "terrace: message". Any other exception is a lonely failure:
-/// the rank prints itself and the cause and ends the whole job, so nobody waits for it.
+/// rank) is printed once, by rank 0, as "terrace: message". Any other exception is a lonely
+/// failure: the rank prints itself and the cause and ends the whole job, so nobody waits for it.
 /// `on_agreed_error` runs on every rank before its exit code is returned.
 int guarded(const Control& control, const std::function<int()>& body,
             const std::function<void(int code, const std::string& message)>& on_agreed_error = {});
@@ -34,13 +34,13 @@ int guarded(const Control& control, const std::function<int()>& body,
 std::string host_name();
 std::string mpi_version();
 
-/// Binds this rank to a CUDA device by its local rank (round-robin over the devices seen). Throws an
-/// agreed Error(resources) when any rank sees no device.
+/// Binds this rank to a CUDA device by its local rank (round-robin over the devices seen). Throws
+/// an agreed Error(resources) when any rank sees no device.
 struct DeviceBinding {
   int ordinal = 0;
   std::string name, uuid;
   bool shared = false;  ///< some device carries more than one rank: collectives go through the host
-  Index free_bytes = 0; ///< of the device, divided by the ranks on it
+  Index free_bytes = 0;  ///< of the device, divided by the ranks on it
 };
 DeviceBinding bind_device(const Control& control);
 

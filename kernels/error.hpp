@@ -14,7 +14,7 @@ enum class Exit : int {
   resources = 5,  ///< memory, devices, disk full
   fault = 6,      ///< a rank, a device or the network failed
   internal = 70,
-  requeue = 75    ///< stopped on a signal with a valid checkpoint
+  requeue = 75  ///< stopped on a signal with a valid checkpoint
 };
 
 /// Message form: "what is wrong; where; what to do".

@@ -11,8 +11,8 @@ namespace terrace {
 int thread_count();
 /// Set before the first parallel_for; also puts OpenBLAS on one thread.
 void set_thread_count(int count);
-/// piece(i) for i in [0, count), in any order, by up to thread_count() threads; returns when all are
-/// done. The first exception is rethrown. Nested or concurrent calls run in the calling thread.
+/// piece(i) for i in [0, count), in any order, by up to thread_count() threads; returns when all
+/// are done. The first exception is rethrown. Nested or concurrent calls run in the calling thread.
 void parallel_for(Index count, const std::function<void(Index)>& piece);
 /// piece(from, to) over [0, count) cut into pieces of at most `grain`.
 void parallel_ranges(Index count, Index grain, const std::function<void(Index, Index)>& piece);

@@ -5,8 +5,8 @@
 
 namespace terrace {
 
-/// A method of elimination: short members, each enqueueing work on the lane it is given. All ranks call
-/// all members with the same k, in the same order.
+/// A method of elimination: short members, each enqueueing work on the lane it is given. All ranks
+/// call all members with the same k, in the same order.
 ///
 ///   steps()                   number of panels
 ///   choose(lane, k)           pivots of panel k (whose own columns are up to date): distributed

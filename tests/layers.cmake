@@ -32,5 +32,5 @@ forbid(kernels "#include <cuda|#include <cublas|#include <cusolver|#include <cus
 forbid(kernels "#include <nccl.h>")
 forbid(distrib "#include <nccl.h>" "distrib/communicator_nccl.cpp")
 foreach(folder kernels distrib io src)
-  forbid(${folder} "^ *# *(if|ifdef|elif).*CUDA" "kernels/backend.hpp")
+  forbid(${folder} "^ *# *(if|ifdef|elif).*TERRACE_WITH_CUDA" "kernels/backend.hpp")
 endforeach()

@@ -276,7 +276,7 @@ TEMPLATE_TEST_CASE("a band wider than one wave of blocks is factored and solved"
         band_generate_spd(who.ahead, 3, n, m, columns.first, columns.count, height, height, to);
       }};
   BandTiles<TestType> a = band_tiles<TestType>(*c, s);
-  for (const Range& columns : BlockCyclic{n, width, 1}.ranges(0))
+  for (const Range& columns : BlockCyclic{n, width, c->size()}.ranges(c->rank()))
     band_generate_spd(c->ahead, 3, n, m, columns.first, columns.count, m + 1, s.column(),
                       a.tile(columns.first / width));
   BandWork<TestType> work(s);
