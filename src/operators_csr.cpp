@@ -211,13 +211,13 @@ CsrOperator<B>::CsrOperator(const Context<B>& context, std::vector<Index> first,
         }
       }
     }
-    a.column = {};
-    a.start = {};
+    a.column = std::vector<Index>();  // "= {}" would keep the memory
+    a.start = std::vector<Index>();
     const auto place = [&](auto& buffer, auto& host, Index count) {
       buffer = std::remove_reference_t<decltype(buffer)>(count);
       upload(context.ahead, buffer.view(), host.data());
       context.ahead.synchronize();
-      host = {};
+      host = std::remove_reference_t<decltype(host)>();
     };
     place(inner_.column, column_in, Index(column_in.size()));
     place(inner_.value, a.value, start_in.back());

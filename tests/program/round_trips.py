@@ -1,0 +1,225 @@
+#!/usr/bin/env python3
+"""What terrace writes, other programs read, and the other way round: NumPy, SciPy and h5py as oracles.
+
+round_trips.py TERRACE     Needs h5py, numpy and scipy; runs in a temporary folder.
+"""
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import h5py
+import numpy as np
+import scipy.io
+import scipy.linalg
+import scipy.sparse as sparse
+
+terrace = os.path.abspath(sys.argv[1])
+folder = tempfile.mkdtemp()
+os.chdir(folder)
+rng = np.random.default_rng(7)
+failures = 0
+
+
+def check(what, condition):
+    global failures
+    if not condition:
+        failures += 1
+        print("FAILED ", what, flush=True)
+
+
+def run(command, ranks=2, code=0):
+    done = subprocess.run(["mpirun", "-n", str(ranks), terrace] + command.split(), capture_output=True, text=True, timeout=120)
+    check(f"{command}: exit {done.returncode} {done.stderr[:300]}", done.returncode == code)
+    return done
+
+
+def refused(command, *words):
+    before = sorted(os.listdir("."))
+    lines = [line for line in run(command, 2, 3).stderr.splitlines() if line.startswith("terrace: ")]
+    check(f"{command}: {lines}", len(lines) == 1 and all(word in lines[0] for word in words))
+    check(f"{command} leaves something behind", before == sorted(os.listdir(".")))
+
+
+def bits(dataset):
+    return np.unpackbits(dataset[:].view(np.uint8), axis=1, bitorder="little", count=int(dataset.attrs["columns"]))
+
+
+def csr(group):
+    return sparse.csr_matrix((group["data"][:], group["indices"][:], group["indptr"][:]), shape=tuple(group.attrs["shape"]))
+
+
+def rref(a):
+    a, pivots, r = a.astype(bool).copy(), [], 0
+    for j in range(a.shape[1]):
+        rows = np.nonzero(a[r:, j])[0]
+        if len(rows):
+            a[[r, r + rows[0]]] = a[[r + rows[0], r]]
+            others = a[:, j].copy()
+            others[r] = False
+            a[others] ^= a[r]
+            pivots.append(j)
+            r += 1
+            if r == a.shape[0]:
+                break
+    return a, pivots
+
+
+# --- solvers on every input form -----------------------------------------------------------------
+n = 70
+spd = rng.normal(size=(n, n))
+spd = spd @ spd.T + n * np.eye(n)
+b = rng.normal(size=(n, 3))
+ab = np.zeros((6, n))
+ab[0], ab[1:] = 12, rng.uniform(-1, 1, (5, n))
+full = np.zeros((n, n))
+for d in range(6):
+    full += np.diag(ab[d, : n - d], -d) + (np.diag(ab[d, : n - d], d) if d else 0)
+upper = np.full((6, n), np.nan)
+for d in range(6):
+    upper[5 - d, d:] = ab[d, : n - d]
+ab[1:, -1] = np.nan  # the unused corner may hold anything
+matrix = rng.integers(0, 2, (50, 131), dtype=np.uint8)
+matrix[20:] = matrix[:30]  # rank at most 30 + 20
+with h5py.File("in.h5", "w") as f:
+    f["A"], f["b"], f["v"], f["f32"] = spd, b, b[:, 0], spd.astype(np.float32)
+    f["fortran"] = spd.T + np.arange(n)[:, None]
+    f["fortran"].attrs["order"] = "column-major"
+    f["lower"], f["upper"] = ab, upper
+    f["lower"].attrs["format"] = f["upper"].attrs["format"] = np.bytes_(b"band")  # fixed-length text
+    f["upper"].attrs["uplo"] = "upper"
+    s = sparse.csr_matrix(full)
+    f["s/data"], f["s/indices"], f["s/indptr"] = s.data, s.indices, s.indptr
+    f["s"].attrs.update({"shape": s.shape, "encoding-type": "csr_matrix"})
+    f["plain"], f["bool"], f["int8"] = matrix, matrix.astype(bool), matrix.astype(np.int8)
+    f.create_dataset("chunked", data=matrix, chunks=(7, 20), compression="gzip")
+    for order in ("little", "big"):
+        f[order] = np.packbits(matrix, axis=1, bitorder=order)
+        f[order].attrs.update({"columns": np.uint16(131), "bitorder": order})
+    words = np.zeros((50, 3 * 64), np.uint8)
+    words[:, :131] = matrix
+    f["words"] = np.packbits(words, axis=1, bitorder="little").view(np.uint64)
+    f["words"].attrs.update({"columns": np.array([131]), "format": "bits"})
+
+for k, name in enumerate(("A", "f32", "fortran")):
+    truth = {"A": spd, "f32": spd.astype(np.float32), "fortran": spd + np.arange(n)[None, :]}[name]
+    run(f"dense solve in.h5:/{name} --rhs :/{'b' if k else 'v'} -o x.h5 --force", 1 + k)
+    with h5py.File("x.h5") as f:
+        check("dense solve " + name, np.allclose(truth @ f["x"][...], b if k else b[:, 0], atol=1e-6))
+run("dense invert in.h5:/fortran -o x.h5 --force", 3)
+with h5py.File("x.h5") as f:
+    sign, log = np.linalg.slogdet(spd + np.arange(n)[None, :])
+    check("determinant", np.isclose(f["inverse"].attrs["log_abs_determinant"], log) and f["inverse"].attrs["determinant_sign"] == sign)
+for k, name in enumerate(("lower", "upper")):
+    run(f"band factor in.h5:/{name} -o l.h5 --force", 2 + k)
+    run(f"band solve in.h5:/{name} --rhs :/b -o x.h5 --force", 3 - k)
+    run(f"band solve in.h5:/{name} --rhs :/b --factor l.h5:/factor -o x2.h5 --force", 2)
+    oracle = scipy.linalg.solveh_banded(np.nan_to_num(ab), b, lower=True)
+    factor = scipy.linalg.cholesky_banded(np.nan_to_num(ab), lower=True)
+    with h5py.File("x.h5") as f, h5py.File("x2.h5") as g, h5py.File("l.h5") as h:
+        check("band solve " + name, np.allclose(f["x"][:], oracle) and np.allclose(g["x"][:], oracle))
+        inside = np.add.outer(np.arange(6), np.arange(n)) < n
+        check("band factor " + name, np.allclose(h["factor"][:][inside], factor[inside]))
+        check("solveh_banded reads the factor", np.allclose(scipy.linalg.cho_solve_banded((h["factor"][:], True), b), oracle))
+for command in ("in.h5:/A", "in.h5:/lower", "in.h5:/s"):
+    run(f"cg {command} --rhs :/v -o x.h5 --force", 3)
+    truth = spd if command.endswith("A") else full
+    with h5py.File("x.h5") as f:
+        check("cg " + command, np.linalg.norm(truth @ f["x"][:] - b[:, 0]) < 2e-10 * np.linalg.norm(b[:, 0]))
+truth, pivots = rref(matrix)
+for k, name in enumerate(("plain", "bool", "int8", "chunked", "little", "big", "words")):
+    run(f"gf2 rref in.h5:/{name} -o r.h5 --force", 1 + k % 4)
+    with h5py.File("r.h5") as f:
+        check("gf2 rref " + name, np.array_equal(bits(f["rref"]), truth) and list(f["pivots"][:]) == pivots)
+run("gf2 kernel in.h5:/big -o k.h5", 3)
+with h5py.File("k.h5") as f:
+    kernel = bits(f["kernel"]).astype(int)
+    check("gf2 kernel", kernel.shape[0] == 131 - len(pivots) and not (matrix.astype(int) @ kernel.T % 2).any())
+
+# --- generate: the same matrix on any number of ranks, b = A x_true ------------------------------
+for kind in ("gf2-random --rows 70 --columns 130", "gf2-rank --rows 70 --columns 130 --rank 41", "band-spd --n 60 --half-bandwidth 7 --condition 1e5",
+             "band-laplace --points 7", "dense-random --n 50", "dense-condition --n 50 --condition 1e7", "dense-spd --n 50 --condition 1e3",
+             "csr-laplace --dim 3 --points 4", "csr-laplace --dim 2 --points 5"):
+    for ranks in (1, 3):
+        run(f"generate {kind} --rhs 3 --seed 5 -o g{ranks}.h5 --force", ranks)
+    with h5py.File("g1.h5") as f, h5py.File("g3.h5") as g:
+        same = []
+        f.visititems(lambda name, o: same.append(np.array_equal(o[...], g[name][...])) if isinstance(o, h5py.Dataset) else None)
+        check(f"{kind} depends on the ranks", all(same) and len(same) >= 3)
+        if kind.startswith("gf2"):
+            a, x, y = (bits(f[k]).astype(int) for k in ("A", "x_true", "b"))
+            check(kind, np.array_equal(a @ x % 2, y))
+            if "rank" in kind.split()[0]:
+                check(kind, len(rref(a)[1]) == 41)
+        else:
+            a = f["A"]
+            if isinstance(a, h5py.Group):
+                a = csr(a).toarray()
+                check(kind, np.array_equal(a, a.T))
+            elif a.attrs.get("format") == "band":
+                a = sum(np.diag(row[: a.shape[1] - d], -d) + (np.diag(row[: a.shape[1] - d], d) if d else 0) for d, row in enumerate(a[:]))
+            else:
+                a = a[:]
+            check(kind, np.allclose(a @ f["x_true"][:], f["b"][:], rtol=1e-12, atol=1e-12))
+            if "--condition" in kind and "dense" in kind:
+                check(kind, np.isclose(np.linalg.cond(a), float(kind.split()[-1]), rtol=1e-6))
+    check(kind, "PASS" in run("verify g3.h5", 3).stdout)
+
+# --- convert -------------------------------------------------------------------------------------
+a = rng.standard_normal((37, 37))
+with open("a.txt", "w") as f:
+    f.write("37\n" + "\n".join(" ".join("%.17g" % x for x in row) for row in a))
+run("convert a.txt a.h5", 3)
+run("convert a.h5:/A b.txt", 2)
+run("convert a.h5 c.txt --tabs", 1)
+check("text", np.array_equal(h5py.File("a.h5")["A"][:], a))
+check("%.6e", open("b.txt").read() == "37\n" + "".join(" ".join("%.6e" % x for x in row) + "\n" for row in a))
+check("tabs", open("c.txt").read() == open("b.txt").read().replace(" ", "\t"))
+for form, order in (("f8", "C"), ("f4", "F"), (">f8", "F"), ("i8", "C"), ("u2", "F"), (">i4", "C"), ("u1", "F"), ("?", "C")):
+    m = np.asarray(rng.integers(0, 2 if form in ("u1", "?") else 99, (19, 133)), dtype=form, order=order)
+    np.save("m.npy", m)
+    run("convert m.npy m.h5 --force", 3)
+    run("convert m.h5 m2.npy --force", 2)
+    with h5py.File("m.h5") as f:
+        check("npy " + form, np.array_equal(bits(f["A"]) if form in ("u1", "?") else f["A"][:], m))
+    check("npy back " + form, np.array_equal(np.load("m2.npy"), m))
+s = sparse.random(50, 40, 0.1, random_state=1, format="csr")
+scipy.io.mmwrite("s.mtx", s, precision=17)
+run("convert s.mtx s.h5", 5)
+run("convert s.h5 s2.mtx", 2)
+check("mtx", (csr(h5py.File("s.h5")["A"]) != s).nnz == 0 and (sparse.csr_matrix(scipy.io.mmread("s2.mtx")) != s).nnz == 0)
+scipy.io.mmwrite("y.mtx", sparse.csr_matrix(full), symmetry="symmetric", precision=17)
+run("convert y.mtx y.h5", 3)
+check("symmetric mtx", np.array_equal(csr(h5py.File("y.h5")["A"]).toarray(), full))
+scipy.io.mmwrite("d.mtx", a[:9], precision=17)
+run("convert d.mtx d.h5", 2)
+run("convert d.h5 d2.mtx", 2)
+check("array mtx", np.array_equal(h5py.File("d.h5")["A"][:], a[:9]) and np.array_equal(scipy.io.mmread("d2.mtx"), a[:9]))
+run("convert in.h5:/lower band.mtx", 2)
+check("band mtx", np.array_equal(scipy.io.mmread("band.mtx").toarray(), full))
+for name, text, line in (("x1.txt", "3\n1 2 3\n4 5 x\n7 8 9\n", 3), ("x2.txt", "3\n1 2 3\n4 5\n", 3), ("x3.txt", "2\n1 2\n3 4\n5\n", 4),
+                         ("x4.txt", "2\n1 nan 3 4\n", 2), ("x5.mtx", "%%MatrixMarket matrix coordinate real general\n3 3 2\n1 1 1.0\n4 1 2.0\n", 4)):
+    with open(name, "w") as f:
+        f.write(text)
+    refused(f"convert {name} bad.h5", f"line {line};")
+refused("convert none.npy bad.h5", "none.npy")
+
+# --- a result and its input may move; a changed attribute is found -------------------------------
+os.mkdir("moved")
+run("dense invert in.h5:/A -o inverse.h5")
+os.rename("inverse.h5", "moved/inverse.h5")
+check("moved result", "PASS" in run("verify moved/inverse.h5").stdout)
+shutil.copy("in.h5", "moved/in.h5")
+os.rename("in.h5", "gone.h5")
+run("verify moved/inverse.h5", 2, 3)
+check("--input", "PASS" in run("verify moved/inverse.h5 --input moved/in.h5").stdout)
+with h5py.File("moved/inverse.h5", "r+") as f:
+    f["inverse"].attrs["log_abs_determinant"] *= 1 + 2e-16
+check("a changed attribute", "FAIL" in run("verify moved/inverse.h5 --input moved/in.h5", 2, 4).stdout)
+
+check("nothing left behind", not [f for f in os.listdir(".") if f.startswith(".")])
+os.chdir("/")
+shutil.rmtree(folder)
+print("all passed" if failures == 0 else f"{failures} failed")
+sys.exit(failures != 0)
