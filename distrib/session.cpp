@@ -19,9 +19,9 @@ Session::Session(int* argc, char*** argv) {
   if (MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided) != MPI_SUCCESS)
     std::exit(int(Exit::fault));
   control_ = std::make_unique<Control>();
+  const int cores = thread_count();  // puts OpenBLAS on one thread, before its first call
   if (!std::getenv("TERRACE_THREADS")) {
     // Ranks that see the same cores share them; ranks bound to cores of their own keep those.
-    const int cores = thread_count();
     const int host_cores = int(sysconf(_SC_NPROCESSORS_ONLN));
     if (cores >= host_cores) set_thread_count(std::max(1, cores / control_->local_size()));
   }
