@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cmath>
+#include <csignal>
 #include <cstring>
 #include <utility>
 
@@ -251,6 +252,7 @@ PlainOutput::PlainOutput(const Control& control, const std::string& path, bool f
                                    "; choose a writable folder");
     temporary_ =
         fmt::format("{}/.{}.terrace-{}.tmp", folder, path_.substr(path_.rfind('/') + 1), getpid());
+    signal(SIGXFSZ, SIG_IGN);  // a file size limit is an error of the write, as a full disk is
     unfinished_.begin(temporary_);
     file_ = std::fopen(temporary_.c_str(), "wb");
     if (file_ == nullptr)

@@ -1,5 +1,6 @@
 #include "io/hdf5.hpp"
 
+#include <csignal>
 #include <cstdlib>
 
 #include "distrib/mpi.hpp"
@@ -12,6 +13,7 @@ void hdf5_ready() {
   static const bool ready = [] {
     setenv("HDF5_USE_FILE_LOCKING", "FALSE", 0);  // read-only and network folders refuse locks
     H5dont_atexit();                              // a rank that leaves alone must not wait in HDF5
+    signal(SIGXFSZ, SIG_IGN);  // a file size limit is then an error of the write, as a full disk is
     H5open();
     H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
     return true;

@@ -117,7 +117,11 @@ struct Output::State {
       throw;
     }
   }
+  /// HDF5 must close the file whole, or it crashes at the end of the program: emptied first, the
+  /// file gives a full disk the room for that.
   void abandon() {
+    if (first() && file.valid() && truncate(temporary.c_str(), 0) != 0) unfinished.remove();
+    control.barrier();
     file.close();
     unfinished.remove();
   }
@@ -224,14 +228,22 @@ Handle Output::State::create_dataset(const std::string& name, const std::vector<
   Index bytes = 8;
   for (const Index d : dims) bytes *= d;
   begin();
+  // A disk that fills while the ranks write together would leave some of them waiting in MPI-IO.
   collectively(control, [&] {
-    if (first() && bytes > free_bytes(folder_of(target.file)))
-      throw Error(
-          Exit::resources,
-          fmt::format("the disk is full: {:.3g} GB are needed, {:.3g} GB are free; {}; free "
-                      "space or choose another folder",
-                      double(bytes) / 1e9, double(free_bytes(folder_of(target.file))) / 1e9,
-                      target.file));
+    constexpr Index metadata = Index(1) << 18;
+    hsize_t so_far = 0;
+    H5Fget_filesize(file, &so_far);
+    if (!first()) return;
+    std::string reason;
+    if (bytes > free_bytes(folder_of(target.file)))
+      reason = fmt::format("{:.3g} GB are free", double(free_bytes(folder_of(target.file))) / 1e9);
+    else
+      reason = reserve_space(temporary, Index(so_far) + bytes + metadata);
+    if (!reason.empty())
+      throw Error(Exit::resources,
+                  fmt::format("no room on the disk: {} needs {:.3g} GB, {}; {}; free space or "
+                              "choose another folder",
+                              name, double(bytes) / 1e9, reason, target.file));
   });
   return collectively(control, [&] {
     const std::vector<hsize_t> extent(dims.begin(), dims.end());

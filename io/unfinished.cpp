@@ -1,6 +1,7 @@
 #include "io/unfinished.hpp"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -53,6 +54,19 @@ long long free_bytes(const std::string& path) {
   struct statvfs status {};
   if (statvfs(path.c_str(), &status) != 0) return std::numeric_limits<long long>::max();
   return static_cast<long long>(status.f_bavail) * static_cast<long long>(status.f_frsize);
+}
+
+std::string reserve_space(const std::string& path, long long bytes) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && static_cast<rlim_t>(bytes) > limit.rlim_cur)
+    return "over the limit on the size of a file (ulimit -f)";
+  const int file = open(path.c_str(), O_WRONLY);
+  if (file < 0) return std::strerror(errno);
+  const bool refused = fallocate(file, FALLOC_FL_KEEP_SIZE, 0, bytes) != 0 &&
+                       (errno == ENOSPC || errno == EDQUOT || errno == EFBIG);
+  const std::string reason = refused ? std::strerror(errno) : "";
+  close(file);
+  return reason;
 }
 
 std::string folder_of(const std::string& path) {

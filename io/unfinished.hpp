@@ -22,6 +22,9 @@ class Unfinished {
 
 /// Free bytes where `path` lies; a large number when the system does not say.
 long long free_bytes(const std::string& path);
+/// Has the disk keep the first `bytes` bytes of `path` free for it, its size unchanged; empty, or
+/// why not. A file system that cannot promise is no failure.
+std::string reserve_space(const std::string& path, long long bytes);
 /// Folder of `path`, "." when it has none.
 std::string folder_of(const std::string& path);
 /// Empty when a file can be made in `folder`, else why not.

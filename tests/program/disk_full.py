@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""A disk that fills, and a limit on file sizes, at every size around the result's: exit code 5 and an empty folder,
+or a whole result that verifies; never a hang, a signal or a rest of a file.
+
+disk_full.py TERRACE     Needs h5py and numpy, and a right to mount for the disk (else only the limits are tried).
+"""
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import h5py
+import numpy as np
+
+if len(sys.argv) == 2:  # again, in a mount namespace of its own where one is to be had
+    command = [sys.executable, __file__, sys.argv[1]]
+    for own in (["unshare", "-m"], ["unshare", "-r", "-m"]):
+        if subprocess.run(own + ["mount", "-t", "tmpfs", "none", "/mnt"], capture_output=True).returncode == 0:
+            sys.exit(subprocess.run(own + command + ["mount"]).returncode)
+    sys.exit(subprocess.run(command + ["limits"]).returncode)
+
+terrace, kind = os.path.abspath(sys.argv[1]), sys.argv[2]
+folder = tempfile.mkdtemp()
+os.chdir(folder)
+os.mkdir("out")
+rng = np.random.default_rng(3)
+n, kib = 300, 1024
+with h5py.File("in.h5", "w") as f:
+    f["A"] = rng.normal(size=(n, n)) + n * np.eye(n)
+    f["bits"] = np.triu(rng.integers(0, 2, (2000, 2000), dtype=np.uint8), 1) | np.eye(2000, dtype=np.uint8)
+    f["large"] = rng.normal(size=(1000, 3150))
+    for name, columns in (("band", 5000), ("long", 150_000)):
+        f[name] = np.full((21, columns), 0.1)
+        f[name][0] = 10
+        f[name].attrs["format"] = "band"
+jobs = [("dense invert in.h5:/A -o out/r.h5", n * n * 8),
+        ("band factor in.h5:/band -o out/r.h5", 21 * 5000 * 8), ("gf2 inverse in.h5:/bits -o out/r.h5", 2000 * 256),
+        ("convert in.h5:/A out/r.npy", n * n * 8)]
+large = 21 * 150_000 * 8  # Open MPI itself needs files of some megabytes
+failures, codes = 0, {}
+
+
+def attempt(arguments, limit, what):
+    global failures
+    command = f"ulimit -f {limit}; exec {terrace} {arguments} --force"
+    try:
+        done = subprocess.run(["mpirun", "-n", "3", "bash", "-c", command], capture_output=True, text=True, timeout=60)
+        code, lines = done.returncode, [x for x in done.stderr.splitlines() if x.startswith("terrace: ")]
+    except subprocess.TimeoutExpired:
+        code, lines = "hung", []
+    left = os.listdir("out")
+    good = (code == 5 and not left and len(lines) == 1) or (code == 0 and left == [arguments.split("/")[-1]])
+    if code == 0 and "invert" in arguments:
+        good = good and subprocess.run(["mpirun", "-n", "2", terrace, "verify", "out/r.h5"],
+                                       capture_output=True).returncode == 0
+    codes[code] = codes.get(code, 0) + 1
+    if not good:
+        failures += 1
+        print(f"FAILED  {arguments}, {what}: exit {code}, left {left}, said {lines}", flush=True)
+    for name in left:
+        os.unlink("out/" + name)
+
+
+for arguments in ("band factor in.h5:/long -o out/r.h5", "convert in.h5:/large out/r.npy"):
+    for spare in (-large // 4, 0, 8 * kib, 300 * kib, 4096 * kib):
+        attempt(arguments, (large + spare) // kib, f"files limited to result {spare:+} bytes")
+if kind == "mount":
+    for arguments, size in jobs:
+        for spare in (-size, -size // 2, -4 * kib, 4 * kib, 64 * kib, 256 * kib, 272 * kib, 300 * kib, 4096 * kib):
+            room = max(4096, size + spare)
+            subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={room}", "none", "out"], check=True)
+            attempt(arguments, "unlimited", f"disk of result {spare:+} bytes")
+            subprocess.run(["umount", "out"], check=True)
+else:
+    print("no right to mount: only limits on file sizes were tried")
+shutil.rmtree(folder)
+print(f"exit codes seen: {codes}; {failures} failures")
+sys.exit(failures > 0 or 0 not in codes or 5 not in codes)
