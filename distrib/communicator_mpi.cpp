@@ -7,21 +7,6 @@
 
 namespace terrace {
 
-MPI_Op mpi_op(Reduce op) {
-  switch (op) {
-    case Reduce::sum:
-      return MPI_SUM;
-    case Reduce::min:
-      return MPI_MIN;
-    case Reduce::max:
-      return MPI_MAX;
-    case Reduce::bit_xor:
-      return MPI_BXOR;
-    case Reduce::bit_or:
-      return MPI_BOR;
-  }
-  return MPI_OP_NULL;
-}
 MPI_Datatype mpi_type(DataType type) {
   switch (type) {
     case DataType::f64:

@@ -16,9 +16,7 @@ void check_mpi(int code, const char* call) {
   throw Error(Exit::fault, std::string(call) + " failed: " + text);
 }
 
-namespace {
-
-MPI_Op native(Reduce op) {
+MPI_Op mpi_op(Reduce op) {
   switch (op) {
     case Reduce::sum:
       return MPI_SUM;
@@ -34,12 +32,14 @@ MPI_Op native(Reduce op) {
   return MPI_OP_NULL;
 }
 
+namespace {
+
 template <class T>
 void reduce_in_place(MPI_Comm comm, T* data, std::size_t count, MPI_Datatype type, Reduce op) {
   constexpr std::size_t piece = std::size_t(1) << 27;
   for (std::size_t from = 0; from < count; from += piece)
     check_mpi(MPI_Allreduce(MPI_IN_PLACE, data + from, int(std::min(piece, count - from)), type,
-                            native(op), comm),
+                            mpi_op(op), comm),
               "MPI_Allreduce");
 }
 
@@ -112,12 +112,14 @@ std::string Control::broadcast(const std::string& text, int root) const {
 
 std::vector<Index> Control::gather_all(Index value) const {
   std::vector<Index> all(static_cast<std::size_t>(size()));
+  // NOLINTNEXTLINE(mpi-type-mismatch)
   check_mpi(MPI_Allgather(&value, 1, MPI_INT64_T, all.data(), 1, MPI_INT64_T, state_->comm),
             "MPI_Allgather");
   return all;
 }
 std::vector<std::string> Control::gather_all(const std::string& text) const {
   std::vector<std::string> all;
+  all.reserve(std::size_t(size()));
   for (int root = 0; root < size(); ++root)
     all.push_back(broadcast(rank() == root ? text : "", root));
   return all;

@@ -17,6 +17,7 @@ struct Control::State {
 
 /// Throws Error(fault) naming the call when an MPI call failed.
 void check_mpi(int code, const char* call);
+MPI_Op mpi_op(Reduce op);
 inline MPI_Comm mpi_comm(const Control& control) { return control.state().comm; }
 
 }  // namespace terrace

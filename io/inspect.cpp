@@ -397,8 +397,8 @@ Attributes scalars(const AnyAttributes& all) {
   Attributes result;
   for (const auto& [name, value] : all)
     std::visit(
-        [&](const auto& v) {
-          if constexpr (std::is_constructible_v<Attribute, decltype(v)>) result[name] = v;
+        [&, n = name](const auto& v) {
+          if constexpr (std::is_constructible_v<Attribute, decltype(v)>) result[n] = v;
         },
         value);
   return result;

@@ -2,148 +2,17 @@
 
 #include <fmt/format.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cstring>
 #include <filesystem>
-#include <numeric>
 #include <optional>
 
-#include "distrib/agree.hpp"
-#include "distrib/communicator.hpp"
 #include "io/hash.hpp"
 #include "io/input_file.hpp"
-#include "io/inspect.hpp"
-#include "io/slices.hpp"
+#include "io/output_state.hpp"
 #include "io/transpose.hpp"
-#include "io/unfinished.hpp"
-#include "kernels/parallel.hpp"
 
 namespace terrace::io {
-
-namespace {
-
-template <class T>
-hid_t type_of() {
-  if constexpr (std::is_same_v<T, double>)
-    return H5T_NATIVE_DOUBLE;
-  else if constexpr (std::is_same_v<T, Index>)
-    return H5T_NATIVE_INT64;
-  else
-    return H5T_NATIVE_UINT64;
-}
-
-AnyAttributes any(const Attributes& attributes) {
-  AnyAttributes result;
-  for (const auto& [name, value] : attributes)
-    std::visit([&, n = name](const auto& v) { result[n] = v; }, value);
-  return result;
-}
-
-/// Throws Error(resources): nearly always the disk.
-hid_t written(hid_t id, const std::string& what, const std::string& file) {
-  if (id < 0)
-    throw Error(Exit::resources, what + "; " + file + "; free space on the disk? " + hdf5_reason());
-  return id;
-}
-
-void put_attribute(hid_t object, const std::string& name, const AnyAttribute& value,
-                   const std::string& file) {
-  std::visit(
-      [&](const auto& v) {
-        using V = std::decay_t<decltype(v)>;
-        const char* text = nullptr;
-        hid_t type = H5T_NATIVE_DOUBLE;
-        const void* data = &v;
-        hsize_t count = 0;
-        Handle string_type;
-        if constexpr (std::is_same_v<V, std::string>) {
-          string_type = Handle(H5Tcopy(H5T_C_S1), &H5Tclose);
-          H5Tset_size(string_type, H5T_VARIABLE);
-          H5Tset_cset(string_type, H5T_CSET_UTF8);
-          type = string_type;
-          text = v.c_str();
-          data = &text;
-        } else if constexpr (std::is_same_v<V, Index> || std::is_same_v<V, std::vector<Index>>) {
-          type = H5T_NATIVE_INT64;
-        }
-        if constexpr (std::is_same_v<V, std::vector<Index>> ||
-                      std::is_same_v<V, std::vector<double>>) {
-          data = v.data();
-          count = v.size();
-        }
-        const Handle space(count > 0 ? H5Screate_simple(1, &count, nullptr) : H5Screate(H5S_SCALAR),
-                           &H5Sclose);
-        const Handle attribute(
-            written(H5Acreate2(object, name.c_str(), name == hash_name ? H5T_NATIVE_UINT64 : type,
-                               space, H5P_DEFAULT, H5P_DEFAULT),
-                    "cannot write attribute " + name, file),
-            &H5Aclose);
-        written(H5Awrite(attribute, name == hash_name ? H5T_NATIVE_UINT64 : type, data),
-                "cannot write attribute " + name, file);
-      },
-      value);
-}
-
-Handle compact_attributes(hid_t property_class) {
-  Handle properties(H5Pcreate(property_class), &H5Pclose);
-  H5Pset_attr_phase_change(properties, 1000, 0);
-  return properties;
-}
-
-}  // namespace
-
-struct Output::State {
-  Control control;
-  Location target;
-  std::string temporary, sub;
-  Unfinished unfinished;  // rank 0
-  Handle file;
-  std::map<std::string, AnyAttributes> group_attributes;
-
-  [[nodiscard]] bool first() const { return control.rank() == 0; }
-  [[nodiscard]] std::string target_group() const { return target.path.empty() ? "/" : target.path; }
-  [[nodiscard]] std::string group() const {
-    return sub.empty() ? target_group() : target.path + "/" + sub;
-  }
-
-  /// Runs a collective step; an agreed failure leaves nothing behind.
-  template <class F>
-  void step(F&& work) {
-    try {
-      work();
-    } catch (const Error& e) {
-      if (e.agreed()) abandon();
-      throw;
-    }
-  }
-  /// HDF5 must close the file whole, or it crashes at the end of the program: emptied first, the
-  /// file gives a full disk the room for that.
-  void abandon() {
-    if (first() && file.valid() && truncate(temporary.c_str(), 0) != 0) unfinished.remove();
-    control.barrier();
-    file.close();
-    unfinished.remove();
-  }
-
-  void begin();
-  Handle open_group(const std::string& path);
-  void put_attributes(hid_t object, const AnyAttributes& attributes) {
-    for (const auto& [name, value] : attributes) put_attribute(object, name, value, target.file);
-  }
-  Handle create_dataset(const std::string& name, const std::vector<Index>& dims, hid_t type);
-  template <class T, class F>
-  Word write_pieces(hid_t dataset, const std::vector<Index>& dims, std::span<const Range> ranges,
-                    int axis, const F& fill);
-  void finish_dataset(hid_t dataset, const std::vector<Index>& dims, Word sum,
-                      const Attributes& attributes);
-  template <class T>
-  Word write_rows_alone(hid_t dataset, Index width, std::span<const Index> destination,
-                        const Source<T>& source);
-  template <class T>
-  std::vector<T> redistribute(Index rows, Index width, std::span<const Index> destination,
-                              const Source<T>& source);
-};
 
 Output::Output(const Control& control, const std::string& target, bool force)
     : state_(new State{control, {}, {}, {}, {}, {}, {}}) {
@@ -314,12 +183,6 @@ void Output::State::finish_dataset(hid_t dataset, const std::vector<Index>& dims
   });
 }
 
-namespace {
-std::vector<Index> shape(Index rows, Index columns) {
-  return columns < 0 ? std::vector<Index>{rows} : std::vector<Index>{rows, columns};
-}
-}  // namespace
-
 template <class T>
 void Output::write(const std::string& name, Index rows, Index columns,
                    std::span<const Range> ranges, const Source<T>& source,
@@ -352,121 +215,6 @@ void Output::write_columns(const std::string& name, Index height, Index columns,
           source(p.position, p.items(), turned.get());
           transpose(out, turned.get(), p.items(), height);
         });
-    s.finish_dataset(dataset, dims, sum, attributes);
-  });
-}
-
-/// Wide rows: each run of rows that are neighbours here and in the file goes out by itself.
-template <class T>
-Word Output::State::write_rows_alone(hid_t dataset, Index width, std::span<const Index> destination,
-                                     const Source<T>& source) {
-  const Index rows = Index(destination.size());
-  const Index most =
-      std::clamp<Index>(piece_bytes() / 8 / std::max<Index>(1, width), 1, std::max<Index>(1, rows));
-  const auto buffer = allocate_together<T>(control, most * width);
-  const Handle space(H5Dget_space(dataset), &H5Sclose);
-  const Handle how = transfer(false);
-  Word sum = 0;
-  collectively(control, [&] {
-    for (Index at = 0; at < rows; at += most) {
-      const Index count = std::min(most, rows - at);
-      source(at, count, buffer.get());
-      for (Index i = 0; i < count;) {
-        const Index to = destination[std::size_t(at + i)];
-        Index run = 1;
-        while (i + run < count && destination[std::size_t(at + i + run)] == to + run) ++run;
-        const Piece piece{to, run, 1, run, 0};
-        const T* data = buffer.get() + i * width;
-        sum += hash_run(reinterpret_cast<const Word*>(data), run * width, to * width);
-        const Handle memory = select(space, &piece, 0);
-        written(H5Dwrite(dataset, type_of<T>(), memory, space, how, data),
-                "cannot write the output", target.file);
-        i += run;
-      }
-    }
-  });
-  return sum;
-}
-
-/// Narrow rows: brought to the rank that writes them; returns the rows of this rank's contiguous
-/// part.
-template <class T>
-std::vector<T> Output::State::redistribute(Index rows, Index width,
-                                           std::span<const Index> destination,
-                                           const Source<T>& source) {
-  const Communicator<Cpu> comm(control);
-  const Stream<Cpu> stream;
-  const BlockCyclic layout = contiguous(rows, control.size());
-  const Index mine = Index(destination.size()), ranks = control.size(), record = width + 1;
-  const auto parts = std::size_t(ranks);
-  std::vector<T> values, outgoing, incoming, result;
-  std::vector<Index> start(parts + 1), sizes(parts), from(parts + 1);
-  collectively(control, [&] {
-    values.resize(std::size_t(mine * width));
-    outgoing.resize(std::size_t(mine * record));
-    result.resize(std::size_t(layout.slots(control.rank()) * width));
-    if (mine > 0) source(0, mine, values.data());
-    // Records of (destination, row), sorted by owner.
-    for (const Index to : destination) ++start[std::size_t(layout.owner(to)) + 1];
-    std::partial_sum(start.begin(), start.end(), start.begin());
-    std::vector<Index> next(start.begin(), start.end() - 1);
-    for (Index i = 0; i < mine; ++i) {
-      const Index to = destination[std::size_t(i)];
-      T* at = outgoing.data() + next[std::size_t(layout.owner(to))]++ * record;
-      std::memcpy(at, &to, sizeof to);
-      std::copy_n(values.data() + i * width, width, at + 1);
-    }
-  });
-  std::vector<Index> counts(parts);
-  std::vector<terrace::Piece> sends(parts), receives(parts);
-  for (std::size_t r = 0; r < parts; ++r) {
-    counts[r] = start[r + 1] - start[r];
-    sends[r] = {int(r), &counts[r], sizeof(Index)};
-    receives[r] = {int(r), &sizes[r], sizeof(Index)};
-  }
-  comm.exchange(stream, sends, receives);
-  stream.synchronize();
-  std::partial_sum(sizes.begin(), sizes.end(), from.begin() + 1);
-  collectively(control, [&] { incoming.resize(std::size_t(from[parts] * record)); });
-  const Index bytes = record * Index(sizeof(T));
-  for (std::size_t r = 0; r < parts; ++r) {
-    sends[r] = {int(r), outgoing.data() + start[r] * record, counts[r] * bytes};
-    receives[r] = {int(r), incoming.data() + from[r] * record, sizes[r] * bytes};
-  }
-  comm.exchange(stream, sends, receives);
-  stream.synchronize();
-  for (Index i = 0; i < from[parts]; ++i) {
-    Index to = 0;
-    std::memcpy(&to, incoming.data() + i * record, sizeof to);
-    std::copy_n(incoming.data() + i * record + 1, width, result.data() + layout.slot(to) * width);
-  }
-  return result;
-}
-
-template <class T>
-void Output::write_scattered(const std::string& name, Index rows, Index columns,
-                             std::span<const Index> destination, const Source<T>& source,
-                             const Attributes& attributes) {
-  constexpr Index narrow_bytes = 4096;
-  State& s = *state_;
-  const Index width = columns < 0 ? 1 : columns;
-  if (width * Index(sizeof(T)) < narrow_bytes) {
-    s.step([&] {
-      const std::vector<T> part = s.redistribute<T>(rows, width, destination, source);
-      const auto ranges = contiguous(rows, s.control.size()).ranges(s.control.rank());
-      write<T>(
-          name, rows, columns, ranges,
-          [&](Index position, Index count, T* out) {
-            std::copy_n(part.data() + position * width, count * width, out);
-          },
-          attributes);
-    });
-    return;
-  }
-  s.step([&] {
-    const auto dims = shape(rows, columns);
-    const Handle dataset = s.create_dataset(name, dims, type_of<T>());
-    const Word sum = s.write_rows_alone<T>(dataset, width, destination, source);
     s.finish_dataset(dataset, dims, sum, attributes);
   });
 }
@@ -533,10 +281,7 @@ void Output::commit(const Attributes& terrace) {
 
 #define TERRACE_OUTPUT(T)                                                                  \
   template void Output::write<T>(const std::string&, Index, Index, std::span<const Range>, \
-                                 const Source<T>&, const Attributes&);                     \
-  template void Output::write_scattered<T>(const std::string&, Index, Index,               \
-                                           std::span<const Index>, const Source<T>&,       \
-                                           const Attributes&);
+                                 const Source<T>&, const Attributes&);
 TERRACE_OUTPUT(double)
 TERRACE_OUTPUT(Index)
 TERRACE_OUTPUT(Word)

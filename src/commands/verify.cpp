@@ -77,7 +77,7 @@ std::string changed(const Control& control, const io::Location& location, bool t
       if (!io::content_hash_holds(control, child)) return child.path;
     }
     if (io::is_group(control, child)) {
-      const auto below = changed(control, child, false);
+      auto below = changed(control, child, false);
       if (!below.empty()) return below;
       const auto attributes = io::read_attributes(control, child);
       if (attributes.count("terrace_hash") > 0 && !io::content_hash_holds(control, child))

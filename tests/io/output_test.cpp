@@ -188,7 +188,7 @@ TEST_CASE("an output is complete or absent") {
                                     io::Output output(world(), folder / "huge.h5", false);
                                     output.write<double>("x", Index(1) << 50, -1, {}, ones);
                                   }),
-                     "disk is full"));
+                     "no room on the disk"));
   CHECK_ALL(folder.names() == std::vector<std::string>{"a.h5"});
 }
 

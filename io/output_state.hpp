@@ -1,0 +1,78 @@
+// What the parts of Output share.
+#pragma once
+#include <unistd.h>
+
+#include "distrib/agree.hpp"
+#include "io/attributes.hpp"
+#include "io/slices.hpp"
+#include "io/unfinished.hpp"
+
+namespace terrace::io {
+
+template <class T>
+hid_t type_of() {
+  if constexpr (std::is_same_v<T, double>)
+    return H5T_NATIVE_DOUBLE;
+  else if constexpr (std::is_same_v<T, Index>)
+    return H5T_NATIVE_INT64;
+  else
+    return H5T_NATIVE_UINT64;
+}
+
+inline std::vector<Index> shape(Index rows, Index columns) {
+  return columns < 0 ? std::vector<Index>{rows} : std::vector<Index>{rows, columns};
+}
+
+struct Output::State {
+  Control control;
+  Location target;
+  std::string temporary, sub;
+  Unfinished unfinished;  // rank 0
+  Handle file;
+  std::map<std::string, AnyAttributes> group_attributes;
+
+  [[nodiscard]] bool first() const { return control.rank() == 0; }
+  [[nodiscard]] std::string target_group() const { return target.path.empty() ? "/" : target.path; }
+  [[nodiscard]] std::string group() const {
+    return sub.empty() ? target_group() : target.path + "/" + sub;
+  }
+
+  /// Runs a collective step; an agreed failure leaves nothing behind.
+  template <class F>
+  void step(F&& work) {
+    try {
+      work();
+    } catch (const Error& e) {
+      if (e.agreed()) abandon();
+      throw;
+    }
+  }
+  /// HDF5 must close the file whole, or it crashes at the end of the program: emptied first, the
+  /// file gives a full disk the room for that.
+  void abandon() {
+    if (first() && file.valid() && truncate(temporary.c_str(), 0) != 0) unfinished.remove();
+    control.barrier();
+    file.close();
+    unfinished.remove();
+  }
+
+  void begin();
+  Handle open_group(const std::string& path);
+  void put_attributes(hid_t object, const AnyAttributes& attributes) {
+    for (const auto& [name, value] : attributes) put_attribute(object, name, value, target.file);
+  }
+  Handle create_dataset(const std::string& name, const std::vector<Index>& dims, hid_t type);
+  template <class T, class F>
+  Word write_pieces(hid_t dataset, const std::vector<Index>& dims, std::span<const Range> ranges,
+                    int axis, const F& fill);
+  void finish_dataset(hid_t dataset, const std::vector<Index>& dims, Word sum,
+                      const Attributes& attributes);
+  template <class T>
+  Word write_rows_alone(hid_t dataset, Index width, std::span<const Index> destination,
+                        const Source<T>& source);
+  template <class T>
+  std::vector<T> redistribute(Index rows, Index width, std::span<const Index> destination,
+                              const Source<T>& source);
+};
+
+}  // namespace terrace::io
