@@ -26,22 +26,23 @@ struct BitRows {
   [[nodiscard]] constexpr Index row(Index i) const { return list ? list[i] : i; }
 };
 
-constexpr Index max_panel_words = 8;    ///< widest panel: 512 columns
+constexpr Index max_panel_words = 8;    ///< widest panel of factor_panel: 512 columns
 constexpr Index max_candidates = 1024;  ///< rows that factor_panel takes at most
+constexpr Index max_wide_words = 64;    ///< widest panel: 4,096 columns
 constexpr Index bit_row_alignment = 8;  ///< words; strides and column ranges of combine()
 
 /// Reduced form of a few rows within one panel of 64 * words columns.
 ///   info       [0] rank r; [1 + q] column of pivot q, ascending; [1 + 64 words + q] the number
 ///              among the candidates of the row that became pivot q       (1 + 128 words)
-///   transform  r x r bits, 64 words rows of max_panel_words words: reduced = transform * pivot
-///   rows reduced    r rows in 64 words rows of max_panel_words words: identity in the pivot
-///   columns
-/// Rows from r on and words from `words` on are zero.
+///   transform  r x r bits in rows of `pitch` words: reduced = transform * pivot rows
+///   reduced    r rows of `pitch` words: identity in the pivot columns
+/// Words from `words` on are zero. pitch is max_panel_words for factor_panel.
 template <class B>
 struct PanelFactor {
   Index* info = nullptr;
   Word* transform = nullptr;
   Word* reduced = nullptr;
+  Index pitch = max_panel_words;
   [[nodiscard]] static constexpr Index info_size(Index words) { return 1 + 128 * words; }
 };
 
@@ -69,7 +70,7 @@ void flip_bits(const Stream<Cuda>&, Word* data, Index stride, const Index* rows,
                const Index* columns, Index count);
 
 /// Bit q of out[i] = bit columns[q] of rows[i][word ...], q < r; other bits zero. r = info[0] and
-/// columns = info + 1 as factor_panel left them. out: rows.count x words.
+/// columns = info + 1 as factor_panel left them. out: rows.count x words, words <= max_wide_words.
 void extract_bits(const Stream<Cpu>&, BitRows<Word, Cpu> out, BitRows<const Word, Cpu> rows,
                   Index word, Index words, const Index* info);
 void extract_bits(const Stream<Cuda>&, BitRows<Word, Cuda> out, BitRows<const Word, Cuda> rows,
@@ -85,7 +86,9 @@ void combine(const Stream<Cpu>&, BitRows<Word, Cpu> out, BitRows<const Word, Cpu
 void combine(const Stream<Cuda>&, BitRows<Word, Cuda> out, BitRows<const Word, Cuda> multipliers,
              BitRows<const Word, Cuda> source, Index out_word, Index source_word, Index words);
 
-/// Numbers i, ascending, of the rows with a one in words [word, word + words): list[0, *count).
+/// Numbers i, ascending, of the rows with a one in words [word, word + words): list[0, *count). The
+/// list has room for nonzero_room(rows.count) numbers.
+constexpr Index nonzero_room(Index rows) { return rows + rows / 64 + 1; }
 void nonzero_rows(const Stream<Cpu>&, BitRows<const Word, Cpu> rows, Index word, Index words,
                   Index* list, Index* count);
 void nonzero_rows(const Stream<Cuda>&, BitRows<const Word, Cuda> rows, Index word, Index words,

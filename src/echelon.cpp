@@ -4,15 +4,30 @@
 #include <memory>
 
 #include "distrib/agree.hpp"
+#include "kernels/bits_product.hpp"
 #include "src/panel_search.hpp"
 #include "src/row_share.hpp"
 
 namespace terrace {
 
 template <class B>
-Index panel_columns(Index block) {
-  if (block == 0) return std::is_same_v<B, Cpu> ? 256 : 512;
-  return std::min(round_up(std::max<Index>(block, 1), 64), 64 * max_panel_words);
+PanelPlan plan_panels(Index block, [[maybe_unused]] Index columns, const std::string& method) {
+  const bool tables = method == "tables";
+  const Index most = 64 * (tables ? max_panel_words : max_wide_words);
+  if (block > 0) return {std::min(round_up(block, 64), most), tables};
+  if constexpr (std::is_same_v<B, Cpu>)
+    return {256, tables};
+  else
+    // Measured on an H200: wider panels pay where the update hides them.
+    return {tables || !has_bit_tensor_cores() || columns < 24576 ? 512
+            : columns < 65536                                    ? 2048
+                                                                 : 4096,
+            tables};
+}
+
+template <class B>
+const char* elimination_method(PanelPlan plan) {
+  return BitProduct<B>::bytes(1, plan.columns, 1, plan.tables) > 0 ? "tensor cores" : "tables";
 }
 
 namespace {
@@ -22,17 +37,20 @@ class Echelon {
  public:
   static constexpr bool share_after_update = true;
 
-  Echelon(Context<B>& context, BitMatrix<B>& matrix, Index columns, EchelonForm form, Index block)
+  Echelon(Context<B>& context, BitMatrix<B>& matrix, Index columns, EchelonForm form,
+          PanelPlan plan)
       : context_(context),
         matrix_(matrix),
         columns_(columns),
         form_(form),
-        panel_words_(std::min(block / 64, std::max<Index>(1, ceil_div(columns, 64)))),
+        panel_words_(std::min(plan.columns / 64, std::max<Index>(1, ceil_div(columns, 64)))),
         active_(matrix.slots()),
         search_(context, matrix.slots(), panel_words_),
         share_(context, 64 * panel_words_, matrix.stride),
         reduced_(64 * panel_words_ * matrix.stride),
         multipliers_(matrix.slots() * panel_words_),
+        reducing_(64 * panel_words_, 64 * panel_words_, matrix.stride, plan.tables),
+        product_(matrix.slots(), 64 * panel_words_, matrix.stride, plan.tables),
         nonzero_(1),
         nonzero_host_(1) {}
 
@@ -69,17 +87,19 @@ class Echelon {
     if (rank_ == 0) return;
     const Panel panel = panel_at(k);
     first_word_ = form_ == EchelonForm::inverse ? 0 : panel.word / 8 * 8;
+    reduced_word_ = first_word_;
     width_ = matrix_.stride - first_word_;
     const auto pivot_rows =
         share_.bring(lane, matrix_.layout, search_.rows(), matrix_.data.data(), matrix_.stride,
                      first_word_, width_, [&](Index slot) { return list_position(slot); });
     const PanelFactor<B> factor = search_.factor();
     fill_zero(lane, reduced_.view().slice(0, rank_ * width_));
-    combine(lane, reduced(), {factor.transform, max_panel_words, rank_, nullptr}, pivot_rows, 0, 0,
-            width_);
+    reducing_.set_right(lane, pivot_rows, width_);
+    reducing_.set_left(lane, {factor.transform, factor.pitch, rank_, nullptr});
+    reducing_.add(lane, reduced(), 0, 0, width_);
     if (form_ == EchelonForm::inverse)
       copy_bits(lane, {reduced_.data() + panel.word, width_, rank_, nullptr},
-                {factor.transform, max_panel_words, rank_, nullptr}, 0, panel.words);
+                {factor.transform, factor.pitch, rank_, nullptr}, 0, panel.words);
     for (const Index row : search_.rows())
       if (matrix_.layout.owner(row) == context_.rank()) active_.remove(matrix_.layout.slot(row));
   }
@@ -88,15 +108,33 @@ class Echelon {
   void update_next(const Stream<B>& lane, Index k) {
     if (rank_ == 0) return;
     const Panel panel = panel_at(k);
-    extract_bits(lane, multipliers(), rows(), panel.word, panel.words, search_.factor().info);
-    flip_bits(lane, multipliers_.data(), panel_words_, share_.own_positions(), share_.own_pivots(),
-              share_.own_count());
-    if (form_ == EchelonForm::inverse) {
-      clear_bits(lane, rows(), panel.word, panel.words);
-      flip_bits(lane, matrix_.data.data() + panel.word, matrix_.stride, share_.own_slots(),
-                share_.own_pivots(), share_.own_count());
-    }
+    product_.set_right(lane, reduced(), width_);
     next_first_ = next_last_ = first_word_;
+    if (rank_ == 64 * panel.words && panel.word % bit_row_alignment == 0 &&
+        panel.words % bit_row_alignment == 0) {
+      // The panel's own columns are M, and end as unit columns, or as T's part of the inverse.
+      flip_pivots(lane, panel);
+      BitRows<const Word, B> m{matrix_.data.data() + panel.word, matrix_.stride, rows().count,
+                               rows().list};
+      if (!product_.packed()) {
+        copy_bits(lane, multipliers(), m, 0, panel.words);
+        m = multipliers();
+      }
+      product_.set_left(lane, m);
+      clear_bits(lane, rows(), panel.word, panel.words);
+      flip_pivots(lane, panel);
+      if (form_ != EchelonForm::inverse)
+        first_word_ = next_first_ = next_last_ = panel.word + panel.words;
+    } else {
+      extract_bits(lane, multipliers(), rows(), panel.word, panel.words, search_.factor().info);
+      flip_bits(lane, multipliers_.data(), panel_words_, share_.own_positions(),
+                share_.own_pivots(), share_.own_count());
+      if (form_ == EchelonForm::inverse) {
+        clear_bits(lane, rows(), panel.word, panel.words);
+        flip_pivots(lane, panel);
+      }
+      product_.set_left(lane, multipliers());
+    }
     if (k + 1 < steps()) {
       const Panel next = panel_at(k + 1);
       next_first_ = next.word / 8 * 8;
@@ -137,7 +175,13 @@ class Echelon {
   }
   // A[:, from .. to) ^= M R
   void add(const Stream<B>& lane, Index from, Index to) {
-    combine(lane, rows(), multipliers(), reduced(), from, from - first_word_, to - from);
+    product_.add(lane, rows(), from, from - reduced_word_, to - from);
+  }
+
+  /// Toggles, in each pivot row, the bit of its own pivot among the panel's columns.
+  void flip_pivots(const Stream<B>& lane, const Panel& panel) {
+    flip_bits(lane, matrix_.data.data() + panel.word, matrix_.stride, share_.own_slots(),
+              share_.own_pivots(), share_.own_count());
   }
 
   void keep(const Panel& panel) {
@@ -169,9 +213,12 @@ class Echelon {
   PanelSearch<B> search_;
   RowShare<B> share_;
   Buffer<Word, B> reduced_, multipliers_;
+  BitProduct<B> reducing_, product_;  ///< T S; M R
   Buffer<Index, B> nonzero_;
   PinnedBuffer<Index> nonzero_host_;
-  Index rank_ = 0, next_panel_ = 0, first_word_ = 0, width_ = 0, next_first_ = 0, next_last_ = 0;
+  Index rank_ = 0, next_panel_ = 0, next_first_ = 0, next_last_ = 0;
+  Index first_word_ = 0;                ///< first that the update changes
+  Index reduced_word_ = 0, width_ = 0;  ///< words that reduced_ holds
   const Index* update_list_ = nullptr;
   Index update_count_ = 0;
   bool stop_ = false;
@@ -180,17 +227,20 @@ class Echelon {
 }  // namespace
 
 template <class B>
-Index echelon_bytes(BlockCyclic layout, Index stride, Index block) {
+Index echelon_bytes(BlockCyclic layout, Index stride, PanelPlan plan) {
+  const Index block = plan.columns;
   const Index words = block / 64, slots = layout.slots(0);
   return ActiveRows<B>::backend_bytes(slots) + PanelSearch<B>::bytes(slots, words, layout.ranks) +
-         8 * (2 * block * stride + slots * words);
+         8 * (2 * block * stride + slots * words) +
+         BitProduct<B>::bytes(block, block, stride, plan.tables) +
+         BitProduct<B>::bytes(slots, block, stride, plan.tables);
 }
 
 template <class B>
 Pivots reduce_to_echelon(Context<B>& context, BitMatrix<B>& matrix, Index columns, EchelonForm form,
-                         Index block, Progress& progress) {
+                         PanelPlan plan, Progress& progress) {
   auto method = collectively(context.control, [&] {
-    return std::make_unique<Echelon<B>>(context, matrix, columns, form, block);
+    return std::make_unique<Echelon<B>>(context, matrix, columns, form, plan);
   });
   progress.begin("eliminating", double(method->steps()));
   eliminate(context, *method, progress);
@@ -198,10 +248,11 @@ Pivots reduce_to_echelon(Context<B>& context, BitMatrix<B>& matrix, Index column
   return std::move(method->found);
 }
 
-#define TERRACE_INSTANTIATE(B)                                                             \
-  template Index panel_columns<B>(Index);                                                  \
-  template Index echelon_bytes<B>(BlockCyclic, Index, Index);                              \
-  template Pivots reduce_to_echelon(Context<B>&, BitMatrix<B>&, Index, EchelonForm, Index, \
+#define TERRACE_INSTANTIATE(B)                                                                 \
+  template PanelPlan plan_panels<B>(Index, Index, const std::string&);                         \
+  template const char* elimination_method<B>(PanelPlan);                                       \
+  template Index echelon_bytes<B>(BlockCyclic, Index, PanelPlan);                              \
+  template Pivots reduce_to_echelon(Context<B>&, BitMatrix<B>&, Index, EchelonForm, PanelPlan, \
                                     Progress&);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 

@@ -9,6 +9,7 @@
 // and a pivot row becomes its row of R. n^3 / 2 multiply-adds for the reduced form of a full-rank
 // square matrix, n^3 / 3 for the echelon form, n^3 for the inverse.
 #pragma once
+#include <string>
 #include <vector>
 
 #include "src/bit_matrix.hpp"
@@ -36,14 +37,22 @@ struct Pivots {
   [[nodiscard]] Index rank() const { return Index(columns.size()); }
 };
 
+/// How the panels of an elimination are worked on.
+struct PanelPlan {
+  Index columns = 0;    ///< width, a multiple of 64, at most 4,096
+  bool tables = false;  ///< updates by tables on every device
+};
+/// From `--block` (rounded up to a multiple of 64; 0: the backend's default for a matrix of
+/// `columns` columns) and `--method` ("tables": panels of at most 512 columns).
+template <class B>
+PanelPlan plan_panels(Index block, Index columns, const std::string& method);
+/// How updates are computed, for reports: "tables" or "tensor cores".
+template <class B>
+const char* elimination_method(PanelPlan plan);
+
 /// Bytes on the backend, beside the matrix, on the fullest rank.
 template <class B>
-Index echelon_bytes(BlockCyclic layout, Index stride, Index block);
-
-/// Width of a panel that `--block` asks for: rounded up to a multiple of 64, at most 512; 0 is the
-/// backend's default.
-template <class B>
-Index panel_columns(Index block);
+Index echelon_bytes(BlockCyclic layout, Index stride, PanelPlan plan);
 
 /// Eliminates the first `columns` columns of `matrix` in place; words beyond them (right-hand
 /// sides, a witness) follow. Rows of rank r < rows that are no pivots end zero in these columns.
@@ -52,6 +61,6 @@ Index panel_columns(Index block);
 /// panel: one all-gather of candidates, one broadcast of the pivot rows.
 template <class B>
 Pivots reduce_to_echelon(Context<B>& context, BitMatrix<B>& matrix, Index columns, EchelonForm form,
-                         Index block, Progress& progress);
+                         PanelPlan plan, Progress& progress);
 
 }  // namespace terrace

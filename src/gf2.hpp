@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/bits_product.hpp"
 #include "src/gf2_certificate.hpp"
 
 namespace terrace {
@@ -67,12 +68,21 @@ std::string check_solution(const Context<B>& context, const BitSource<B>& a, con
 
 /// Rows of the right factor in panels, one broadcast each.
 BlockCyclic factor_layout(Index rows, int ranks);
-/// Bytes of the broadcast panels.
-Index multiply_bytes(Index stride);
-/// C = A B: A in row slices (`inner` columns), B in factor_layout(), C zero before, rows as A.
+/// Bytes beside the matrices: broadcast panels and packed factors.
+template <class B>
+Index multiply_bytes(Index rows, Index stride);
+template <class B>
+struct MultiplyMemory {
+  Buffer<Word, B> received[2];  ///< panels of B, by turns
+  BitProduct<B> product;
+  MultiplyMemory(const Context<B>& context, Index rows, Index inner, Index stride,
+                 bool tables = false);
+};
+/// C += A B: A in row slices (`inner` columns), B in factor_layout(), C's rows as A's.
 template <class B>
 void multiply_bits(Context<B>& context, const BitMatrix<B>& a, const BitMatrix<B>& b,
-                   const BitMatrix<B>& c, Index inner, Progress& progress);
+                   const BitMatrix<B>& c, Index inner, MultiplyMemory<B>& memory,
+                   Progress& progress);
 /// A (B Z) = C Z.
 template <class B>
 std::string check_product(const Context<B>& context, const BitSource<B>& a, BlockCyclic a_layout,

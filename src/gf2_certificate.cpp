@@ -129,7 +129,9 @@ template <class B>
 Witness witness_of_echelon(const Context<B>& context, const BitMatrix<B>& matrix, Index columns,
                            Index word, const Pivots& pivots, Word seed) {
   constexpr Index width = bit_row_alignment;  // [x | y | padding]
-  const Index slots = matrix.slots(), info_size = PanelFactor<B>::info_size(max_panel_words);
+  Index panel_words = 1;                      // of the widest panel
+  for (const auto& panel : pivots.panels) panel_words = std::max(panel_words, panel.words);
+  const Index slots = matrix.slots(), info_size = PanelFactor<B>::info_size(panel_words);
   const Stream<B>& lane = context.bulk;
 
   // This rank's pivot rows, panel after panel: those above a panel are a prefix of the list.
@@ -151,7 +153,7 @@ Witness witness_of_echelon(const Context<B>& context, const BitMatrix<B>& matrix
       multiply_rows<B>(context, matrix.rows(), 0, random_words(seed + 1, columns));
   std::vector<Word> result(std::size_t(slots * width));
 
-  const Index pivot_limit = 64 * max_panel_words;
+  const Index pivot_limit = 64 * panel_words;
   struct Memory {
     Buffer<Word, B> values, multipliers;
     Buffer<Index, B> own, info;
@@ -159,7 +161,7 @@ Witness witness_of_echelon(const Context<B>& context, const BitMatrix<B>& matrix
   };
   auto memory = collectively(context.control, [&] {
     return std::make_unique<Memory>(
-        Memory{Buffer<Word, B>(slots * width), Buffer<Word, B>(Index(own.size()) * max_panel_words),
+        Memory{Buffer<Word, B>(slots * width), Buffer<Word, B>(Index(own.size()) * panel_words),
                Buffer<Index, B>(Index(own.size())), Buffer<Index, B>(Index(info.size())),
                RowShare<B>(context, pivot_limit, width)});
   });

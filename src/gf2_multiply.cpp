@@ -1,37 +1,45 @@
 #include <algorithm>
 
-#include "distrib/agree.hpp"
 #include "src/gf2.hpp"
 
 namespace terrace {
 
 namespace {
-constexpr Index panel_rows = 1024;
+constexpr Index panel_rows = 4096;
 }
 
 BlockCyclic factor_layout(Index rows, int ranks) {
   return {rows, ranks == 1 ? std::max<Index>(64, round_up(rows, 64)) : panel_rows, ranks};
 }
 
-Index multiply_bytes(Index stride) { return 2 * panel_rows * stride * Index(sizeof(Word)); }
+template <class B>
+Index multiply_bytes(Index rows, Index stride) {
+  return 2 * panel_rows * stride * Index(sizeof(Word)) +
+         BitProduct<B>::bytes(rows, panel_rows, stride);
+}
+
+template <class B>
+MultiplyMemory<B>::MultiplyMemory(const Context<B>& context, Index rows, Index inner, Index stride,
+                                  bool tables)
+    : product(rows, std::min(inner, panel_rows), stride, tables) {
+  if (context.size() == 1) return;
+  for (auto& panel : received) panel = Buffer<Word, B>(panel_rows * stride);
+}
 
 template <class B>
 void multiply_bits(Context<B>& context, const BitMatrix<B>& a, const BitMatrix<B>& b,
-                   const BitMatrix<B>& c, Index inner, Progress& progress) {
+                   const BitMatrix<B>& c, Index inner, MultiplyMemory<B>& memory,
+                   Progress& progress) {
   const Index panels = ceil_div(inner, panel_rows), stride = b.stride;
   const Stream<B>&ahead = context.ahead, &bulk = context.bulk;
   const bool alone = context.size() == 1;
-  const auto buffers = collectively(context.control, [&] {
-    return std::make_pair(Buffer<Word, B>(alone ? 0 : panel_rows * stride),
-                          Buffer<Word, B>(alone ? 0 : panel_rows * stride));
-  });
   progress.begin("multiplying", double(panels));
   Event<B> read[2] = {bulk.record(), bulk.record()};  // when a buffer may be written again
   for (Index k = 0; k < panels; ++k) {
     const Index first = k * panel_rows, rows = std::min(panel_rows, inner - first);
     BitRows<const Word, B> panel{b.data.data() + first * stride, stride, rows, nullptr};
     if (!alone) {
-      const Buffer<Word, B>& buffer = k % 2 == 0 ? buffers.first : buffers.second;
+      const Buffer<Word, B>& buffer = memory.received[k % 2];
       const int owner = b.layout.owner(first);
       ahead.wait(read[k % 2]);
       if (owner == context.rank())
@@ -42,9 +50,9 @@ void multiply_bits(Context<B>& context, const BitMatrix<B>& a, const BitMatrix<B
       panel.data = buffer.data();
     }
     // C += A[:, panel] B[panel, :]
-    combine(bulk, c.rows(),
-            BitRows<const Word, B>{a.data.data() + first / 64, a.stride, a.slots(), nullptr}, panel,
-            0, 0, stride);
+    memory.product.set_right(bulk, panel, stride);
+    memory.product.set_left(bulk, {a.data.data() + first / 64, a.stride, a.slots(), nullptr});
+    memory.product.add(bulk, c.rows(), 0, 0, stride);
     read[k % 2] = bulk.record();
     progress.tick(double(k + 1));
   }
@@ -71,8 +79,10 @@ std::string check_product(const Context<B>& context, const BitSource<B>& a, Bloc
 }
 
 #define TERRACE_INSTANTIATE(B)                                                                     \
+  template Index multiply_bytes<B>(Index, Index);                                                  \
+  template struct MultiplyMemory<B>;                                                               \
   template void multiply_bits(Context<B>&, const BitMatrix<B>&, const BitMatrix<B>&,               \
-                              const BitMatrix<B>&, Index, Progress&);                              \
+                              const BitMatrix<B>&, Index, MultiplyMemory<B>&, Progress&);          \
   template std::string check_product(const Context<B>&, const BitSource<B>&, BlockCyclic,          \
                                      const BitSource<B>&, BlockCyclic, const BitMatrix<B>&, Index, \
                                      Word);

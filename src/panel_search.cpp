@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "src/wide_factor.hpp"
+
 namespace terrace {
 
 // --- active rows ---------------------------------------------------------------------------------
@@ -11,7 +13,13 @@ template <class B>
 ActiveRows<B>::ActiveRows(Index slots)
     : count_(slots), list_(slots), position_(std::size_t(slots)) {
   for (auto& copy : copies_) copy = Buffer<Index, B>(slots);
-  for (Index slot = 0; slot < slots; ++slot) list_[slot] = position_[std::size_t(slot)] = slot;
+  reset(slots);
+}
+
+template <class B>
+void ActiveRows<B>::reset(Index count) {
+  count_ = count;
+  for (Index slot = 0; slot < count; ++slot) list_[slot] = position_[std::size_t(slot)] = slot;
 }
 
 template <class B>
@@ -33,26 +41,34 @@ void ActiveRows<B>::remove(Index slot) {
 namespace {
 constexpr Index spare_candidates =
     64;  // rows beyond the panel's width that random rows need at most
+/// Rows that one factorization of a panel takes.
+constexpr Index most_candidates(Index words) {
+  return words > max_panel_words ? 128 * words : max_candidates;
 }
+}  // namespace
 
 template <class B>
-PanelSearch<B>::PanelSearch(const Context<B>& context, Index slots, Index words)
+PanelSearch<B>::PanelSearch(const Context<B>& context, Index slots, Index words, bool alone)
     : context_(context),
+      pitch_(round_up(words, max_panel_words)),
       info_device_(PanelFactor<B>::info_size(words)),
-      candidates_device_(max_candidates),
-      transform_(64 * words * max_panel_words),
-      reduced_(64 * words * max_panel_words),
+      candidates_device_(most_candidates(words)),
+      transform_(64 * words * pitch_),
+      reduced_(64 * words * pitch_),
       info_(PanelFactor<B>::info_size(words)),
-      candidates_(max_candidates),
-      scan_(slots * max_panel_words),
-      scan_multipliers_(slots * max_panel_words),
-      left_(slots + 1),
+      candidates_(most_candidates(words)),
+      scan_(slots * pitch_),
+      scan_multipliers_(slots * pitch_),
+      scan_product_(slots, 64 * words, pitch_),
+      left_(1 + nonzero_room(slots)),
       left_host_(slots + 1),
-      header_(round_up(1 + 64 * words, bit_row_alignment)),
-      message_(header_ + 64 * words * max_panel_words),
+      header_(round_up(1 + 64 * words, pitch_)),
+      message_(header_ + 64 * words * pitch_),
       header_host_(header_) {
+  if (words > max_panel_words)
+    wide_ = std::make_unique<WideFactor<B>>(context, words, most_candidates(words));
   fill_zero(context.ahead, scan_.view());  // words beyond a narrow panel stay zero
-  if (context.size() > 1) {
+  if (context.size() > 1 && !alone) {
     mine_ = Buffer<Word, B>(message_);
     all_ = Buffer<Word, B>(message_ * context.size());
     headers_host_ = PinnedBuffer<Word>(header_ * context.size());
@@ -62,15 +78,20 @@ PanelSearch<B>::PanelSearch(const Context<B>& context, Index slots, Index words)
 }
 
 template <class B>
+PanelSearch<B>::~PanelSearch() = default;
+
+template <class B>
 Index PanelSearch<B>::bytes(Index slots, Index words, int ranks) {
-  const Index message = round_up(1 + 64 * words, bit_row_alignment) + 64 * words * max_panel_words;
-  return 8 * (slots * (2 * max_panel_words + 1) + message * (ranks + 1) +
-              128 * words * max_panel_words);
+  const Index pitch = round_up(words, max_panel_words);
+  const Index message = round_up(1 + 64 * words, pitch) + 64 * words * pitch;
+  return BitProduct<B>::bytes(slots, 64 * words, pitch) +
+         8 * (slots * (2 * pitch + 1) + slots / 64 + message * (ranks + 1) + 128 * words * pitch) +
+         (words > max_panel_words ? WideFactor<B>::bytes(words, most_candidates(words)) : 0);
 }
 
 template <class B>
 PanelFactor<B> PanelSearch<B>::factor() const {
-  return {info_device_.data(), transform_.data(), reduced_.data()};
+  return {info_device_.data(), transform_.data(), reduced_.data(), pitch_};
 }
 
 /// Factors rows candidates_[0, candidate_count_) of `base`; waits for the pivots.
@@ -79,6 +100,10 @@ Index PanelSearch<B>::factor_rows(const Stream<B>& lane, BitRows<const Word, B> 
   base.count = candidate_count_;
   base.list = candidates_device_.data();
   upload(lane, candidates_device_.view().slice(0, candidate_count_), candidates_.data());
+  if (wide_) {
+    wide_->factor(lane, base, words, factor(), info_);
+    return info_[0];
+  }
   factor_panel(lane, base, words, factor());
   download(lane, info_.data(), info_device_.view().slice(0, PanelFactor<B>::info_size(words)));
   lane.synchronize();
@@ -100,7 +125,8 @@ Index PanelSearch<B>::find_local(const Stream<B>& lane, BitRows<const Word, B> r
                                  const ActiveRows<B>& active, const Index* active_list,
                                  const Panel& panel) {
   const Index m = active.count();
-  candidate_count_ = std::min(m, 64 * panel.words + spare_candidates);
+  const auto wanted = Index(double(64 * panel.words) / yield_) + spare_candidates;
+  candidate_count_ = std::min({m, wanted, most_candidates(panel.words)});
   for (Index i = 0; i < candidate_count_; ++i) candidates_[i] = active[i * m / candidate_count_];
   if (m == 0) {
     rows_.clear();
@@ -110,24 +136,25 @@ Index PanelSearch<B>::find_local(const Stream<B>& lane, BitRows<const Word, B> r
   Index rank = factor_rows(lane, rows, panel.words);
   keep_pivots(rank, panel.words);
   if (rank == panel.columns || all_tried) return rank;
+  yield_ = std::clamp(double(rank) / double(candidate_count_), 0.25, yield_);
 
   // Deficient: reduce every active row by the pivots found, until nothing is left.
-  const BitRows<Word, B> scan{scan_.data(), max_panel_words, m, nullptr};
-  const BitRows<Word, B> multipliers{scan_multipliers_.data(), max_panel_words, m, nullptr};
+  const BitRows<Word, B> scan{scan_.data(), pitch_, m, nullptr};
+  const BitRows<Word, B> multipliers{scan_multipliers_.data(), pitch_, m, nullptr};
   rows.list = active_list;
   rows.count = m;
   copy_bits(lane, scan, rows, 0, panel.words);
   while (true) {
     extract_bits(lane, multipliers, scan, 0, panel.words, info_device_.data());
-    combine(lane, scan, multipliers,
-            BitRows<const Word, B>{reduced_.data(), max_panel_words, rank, nullptr}, 0, 0,
-            max_panel_words);
+    scan_product_.set_right(lane, {reduced_.data(), pitch_, rank, nullptr}, pitch_);
+    scan_product_.set_left(lane, multipliers);
+    scan_product_.add(lane, scan, 0, 0, pitch_);
     nonzero_rows(lane, scan, 0, panel.words, left_.data() + 1, left_.data());
     download(lane, left_host_.data(), left_.view().slice(0, m + 1));
     lane.synchronize();
     const Index left = left_host_[0];
     if (left == 0) return rank;
-    const Index more = std::min(left, std::min(max_candidates, 64 * panel.words * 2) - rank);
+    const Index more = std::min(left, 128 * panel.words - rank);
     for (Index i = 0; i < more; ++i)
       candidates_[rank + i] = active[left_host_[1 + i * left / more]];
     candidate_count_ = rank + more;
@@ -148,7 +175,7 @@ Index PanelSearch<B>::meet(const Stream<B>& lane, const BitMatrix<B>& matrix, In
   upload(lane, mine_.view().slice(0, header_), header_host_.data());
   upload(lane, candidates_device_.view().slice(0, rank), candidates_.data());
   copy_bits(
-      lane, BitRows<Word, B>{mine_.data() + header_, max_panel_words, rank, nullptr},
+      lane, BitRows<Word, B>{mine_.data() + header_, pitch_, rank, nullptr},
       BitRows<const Word, B>{matrix.data.data(), matrix.stride, rank, candidates_device_.data()},
       panel.word, panel.words);
   context_.comm.all_gather(lane, mine_.view(), all_.view());
@@ -162,14 +189,14 @@ Index PanelSearch<B>::meet(const Stream<B>& lane, const BitMatrix<B>& matrix, In
     const Index count = Index(headers_host_[from * header_]);
     if (count == 0) continue;
     for (Index i = 0; i < count; ++i)
-      candidates_[candidate_count_++] = (from * message_ + header_) / max_panel_words + i;
-    rank = factor_rows(lane, {all_.data(), max_panel_words, 0, nullptr}, panel.words);
+      candidates_[candidate_count_++] = (from * message_ + header_) / pitch_ + i;
+    rank = factor_rows(lane, {all_.data(), pitch_, 0, nullptr}, panel.words);
     keep_pivots(rank, panel.words);
   }
   rows_.resize(std::size_t(rank));
   for (Index& row : rows_) {
-    const Index from = row * max_panel_words / message_;
-    const Index i = row - (from * message_ + header_) / max_panel_words;
+    const Index from = row * pitch_ / message_;
+    const Index i = row - (from * message_ + header_) / pitch_;
     row = Index(headers_host_[from * header_ + 1 + i]);
   }
   return rank;

@@ -4,8 +4,10 @@
 // The candidates span what all active rows span, so the pivot columns are the leftmost possible
 // (canonical), whichever rows carry them.
 #pragma once
+#include <memory>
 #include <vector>
 
+#include "kernels/bits_product.hpp"
 #include "src/bit_matrix.hpp"
 
 namespace terrace {
@@ -16,6 +18,8 @@ template <class B>
 class ActiveRows {
  public:
   explicit ActiveRows(Index slots);
+  /// Rows 0 .. count - 1, count at most the constructor's.
+  void reset(Index count);
   [[nodiscard]] Index count() const { return count_; }
   [[nodiscard]] Index operator[](Index i) const { return list_[i]; }
   /// Position of an active slot in the list.
@@ -41,10 +45,15 @@ struct Panel {
 };
 
 template <class B>
+class WideFactor;
+
+template <class B>
 class PanelSearch {
  public:
-  /// Takes all memory. `words`: of the widest panel, at most max_panel_words.
-  PanelSearch(const Context<B>& context, Index slots, Index words);
+  /// Takes all memory. `words`: of the widest panel, at most max_wide_words. `alone`: only
+  /// find_local() will be called.
+  PanelSearch(const Context<B>& context, Index slots, Index words, bool alone = false);
+  ~PanelSearch();
   static Index bytes(Index slots, Index words, int ranks);
 
   /// Collective. Rank of the panel over all active rows of all ranks; then
@@ -55,6 +64,10 @@ class PanelSearch {
   /// full panel on one rank.
   Index find(const Stream<B>& lane, const BitMatrix<B>& matrix, const ActiveRows<B>& active,
              const Index* active_list, const Panel& panel, Index turn);
+  /// Rank of the panel over the rows in `active` of `rows` (words from 0 are the panel's): this
+  /// rank's part of find(); rows() are then slots.
+  Index find_local(const Stream<B>& lane, BitRows<const Word, B> rows, const ActiveRows<B>& active,
+                   const Index* active_list, const Panel& panel);
   [[nodiscard]] const Index* columns() const { return &info_[1]; }
   [[nodiscard]] const std::vector<Index>& rows() const { return rows_; }
   [[nodiscard]] PanelFactor<B> factor() const;
@@ -62,21 +75,23 @@ class PanelSearch {
  private:
   Index factor_rows(const Stream<B>& lane, BitRows<const Word, B> base, Index words);
   void keep_pivots(Index rank, Index words);
-  Index find_local(const Stream<B>& lane, BitRows<const Word, B> rows, const ActiveRows<B>& active,
-                   const Index* active_list, const Panel& panel);
   Index meet(const Stream<B>& lane, const BitMatrix<B>& matrix, Index rank, const Panel& panel,
              Index turn);
 
   const Context<B>& context_;
+  Index pitch_;                          ///< words of a row of the buffers below
+  std::unique_ptr<WideFactor<B>> wide_;  ///< for panels wider than factor_panel() takes
   Buffer<Index, B> info_device_, candidates_device_;
   Buffer<Word, B> transform_, reduced_;
   PinnedBuffer<Index> info_, candidates_;
   Index candidate_count_ = 0;
   // Scan of a deficient panel.
   Buffer<Word, B> scan_, scan_multipliers_;
+  BitProduct<B> scan_product_;
+  double yield_ = 1;  ///< pivots per candidate that deficient panels gave
   Buffer<Index, B> left_;
   PinnedBuffer<Index> left_host_;
-  // Meeting of the ranks: [count, rows..., padding | candidate rows of max_panel_words words] each.
+  // Meeting of the ranks: [count, rows..., padding | candidate rows of pitch_ words] each.
   Index header_ = 0, message_ = 0;
   Buffer<Word, B> mine_, all_;
   PinnedBuffer<Word> header_host_, headers_host_;

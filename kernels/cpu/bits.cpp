@@ -133,7 +133,7 @@ void extract_bits(const Stream<Cpu>& stream, BitRows<Word, Cpu> out, BitRows<con
                   Index word, Index words, const Index* info) {
   if (rows.count <= 0) return;
   stream.run([=] {
-    Word masks[max_panel_words] = {};
+    Word masks[max_wide_words] = {};
     for (Index q = 0; q < info[0]; ++q) masks[info[1 + q] / 64] |= Word(1) << (info[1 + q] % 64);
     parallel_ranges(rows.count, 1024, [&](Index first, Index last) {
       extract_rows({out, rows, word, words, masks, first, last});

@@ -40,9 +40,16 @@ __global__ void flip_kernel(Word* data, Index stride, const Index* rows, const I
 // word.
 __global__ void extract_kernel(BitRows<Word, Cuda> out, BitRows<const Word, Cuda> rows, Index word,
                                int words, const Index* info) {
-  __shared__ short columns[64 * max_panel_words];
-  __shared__ short first[max_panel_words + 1];
+  __shared__ short columns[64 * max_wide_words];
+  __shared__ short first[max_wide_words + 1];
   const int rank = int(info[0]);
+  if (rank == 64 * words) {
+    for (Index x = first_item(); x < rows.count * words; x += item_stride()) {
+      const Index i = x / words, w = x % words;
+      out.data[out.row(i) * out.stride + w] = rows.data[rows.row(i) * rows.stride + word + w];
+    }
+    return;
+  }
   for (int q = int(threadIdx.x); q < rank; q += int(blockDim.x)) columns[q] = short(info[1 + q]);
   if (int(threadIdx.x) <= words) {
     int low = 0, high = rank;  // pivots before word threadIdx.x
@@ -59,10 +66,6 @@ __global__ void extract_kernel(BitRows<Word, Cuda> out, BitRows<const Word, Cuda
   for (Index i = first_item(); i < rows.count; i += item_stride()) {
     const Word* from = rows.data + rows.row(i) * rows.stride + word;
     Word* to = out.data + out.row(i) * out.stride;
-    if (rank == 64 * words) {
-      for (int w = 0; w < words; ++w) to[w] = from[w];
-      continue;
-    }
     Word packed = 0;
     int filled = 0;
     for (int w = 0; w < words; ++w) {
@@ -79,29 +82,46 @@ __global__ void extract_kernel(BitRows<Word, Cuda> out, BitRows<const Word, Cuda
   }
 }
 
-// One block, so that the list is ascending; only for deficient panels.
-__global__ void __launch_bounds__(1024) nonzero_kernel(BitRows<const Word, Cuda> rows, Index word,
-                                                       Index words, Index* list, Index* count) {
-  __shared__ Index starts[33];
+// A warp looks at 32 rows and leaves a bit for each.
+__global__ void nonzero_flags_kernel(BitRows<const Word, Cuda> rows, Index word, Index words,
+                                     unsigned* flags) {
+  const int lane = int(threadIdx.x) % 32;
+  for (Index g = first_item() / 32; g < ceil_div(rows.count, 32); g += item_stride() / 32) {
+    unsigned mine = 0;
+    for (Index i = 32 * g; i < min(rows.count, 32 * g + 32); ++i) {
+      const Word* from = rows.data + rows.row(i) * rows.stride + word;
+      Word any = 0;
+      for (Index w = lane; w < words; w += 32) any |= from[w];
+      if (__any_sync(~0u, any != 0)) mine |= 1u << (i % 32);
+    }
+    if (lane == 0) flags[g] = mine;
+  }
+}
+
+// One block, so that the list is ascending.
+__global__ void __launch_bounds__(1024)
+    nonzero_list_kernel(const unsigned* flags, Index groups, Index* list, Index* count) {
+  __shared__ Index starts[32];
   const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
   Index found = 0;
-  for (Index base = 0; base < rows.count; base += blockDim.x) {
-    const Index i = base + threadIdx.x;
-    Word any = 0;
-    if (i < rows.count) {
-      const Word* from = rows.data + rows.row(i) * rows.stride + word;
-      for (Index w = 0; w < words; ++w) any |= from[w];
+  for (Index base = 0; base < groups; base += blockDim.x) {
+    const Index g = base + threadIdx.x;
+    const unsigned mine = g < groups ? flags[g] : 0;
+    int before = __popc(mine);
+#pragma unroll
+    for (int step = 1; step < 32; step *= 2) {
+      const int below = __shfl_up_sync(~0u, before, step);
+      if (lane >= step) before += below;
     }
-    const unsigned ones = __ballot_sync(~0u, any != 0);
-    if (lane == 0) starts[warp + 1] = __popc(ones);
+    if (lane == 31) starts[warp] = before;
     __syncthreads();
-    if (threadIdx.x == 0) {
-      starts[0] = found;
-      for (int u = 0; u < 32; ++u) starts[u + 1] += starts[u];
+    Index at = found + before - __popc(mine);
+    for (int u = 0; u < 32; ++u) {
+      if (u < warp) at += starts[u];
+      found += starts[u];
     }
-    __syncthreads();
-    if (any) list[starts[warp] + __popc(ones & ((1u << lane) - 1))] = i;
-    found = starts[32];
+    for (unsigned left = mine; left != 0; left &= left - 1)
+      list[at++] = 32 * g + __ffs(int(left)) - 1;
     __syncthreads();
   }
   if (threadIdx.x == 0) *count = found;
@@ -244,7 +264,12 @@ void extract_bits(const Stream<Cuda>& stream, BitRows<Word, Cuda> out,
 
 void nonzero_rows(const Stream<Cuda>& stream, BitRows<const Word, Cuda> rows, Index word,
                   Index words, Index* list, Index* count) {
-  nonzero_kernel<<<1, 1024, 0, native(stream)>>>(rows, word, words, list, count);
+  auto* flags = reinterpret_cast<unsigned*>(list + rows.count);
+  const Index groups = ceil_div(rows.count, 32);
+  if (groups > 0)
+    nonzero_flags_kernel<<<blocks_for(32 * groups), block_threads, 0, native(stream)>>>(
+        rows, word, words, flags);
+  nonzero_list_kernel<<<1, 1024, 0, native(stream)>>>(flags, groups, list, count);
   check_launch();
 }
 

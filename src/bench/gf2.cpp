@@ -10,14 +10,14 @@
 #include "kernels/parallel.hpp"
 #include "kernels/random.hpp"
 #include "src/bench/bench.hpp"
-#include "src/gf2_certificate.hpp"
+#include "src/gf2.hpp"
 
 namespace terrace {
 namespace {
 
 struct Options {
   BenchOptions common;
-  bool half_rank = false, echelon = false, checksum = false;
+  bool half_rank = false, echelon = false, checksum = false, product = false;
 };
 
 double wall() {
@@ -115,6 +115,65 @@ double m4ri_seconds(const Control& control, Index n, Index seed, bool half_rank)
   return seconds;
 }
 
+/// Name and rate of what bounds products: binary tensor cores, or the tables.
+std::pair<std::string, double> engine(const Context<Cpu>& context) {
+  return {"look-ups in cache-resident tables, measured in this run", table_rate(context)};
+}
+[[maybe_unused]] std::pair<std::string, double> engine(const Context<Cuda>& context) {
+  const double tensor = bit_tensor_rate(context.bulk);
+  if (tensor == 0)
+    return {"shared-memory look-ups at k = 8, 2.09e15 bit-MAC/s an H200", table_rate(context)};
+  const double sum = context.control.reduce(tensor, Reduce::sum);
+  return {"binary tensor cores, the instruction alone, measured in this run",
+          sum / (context.device.shared ? context.size() : 1)};
+}
+
+template <class B>
+void bench_product(Run& run, const Options& o, Context<B>& context, Index n,
+                   const std::pair<std::string, double>& bound) {
+  const BlockCyclic layout = bit_row_layout(n, context.size());
+  const BlockCyclic b_layout = factor_layout(n, context.size());
+  const auto seed = Word(run.options.seed);
+  const auto a = random_source(context, {seed, n, false, n}, layout);
+  const auto b = random_source(context, {seed + 1, n, false, n}, b_layout);
+  const Index words = a.words(), stride = round_up(words, bit_row_alignment);
+  const Index bytes =
+      2 * BitMatrix<B>::bytes(layout, words) + BitMatrix<B>::bytes(b_layout, words) +
+      multiply_bytes<B>(layout.slots(0), stride) + staging_bytes(words, layout.slots(0));
+  constexpr bool on_host = std::is_same_v<B, Cpu>;
+  require_memory(run.control, on_host ? bytes : 0, on_host ? 0 : bytes);
+  BitMatrix<B> left, right, product;
+  auto memory = collectively(context.control, [&] {
+    left = BitMatrix<B>(context, layout, words);
+    right = BitMatrix<B>(context, b_layout, words);
+    product = BitMatrix<B>(context, layout, words);
+    return MultiplyMemory<B>(context, left.slots(), n, stride, run.options.method == "tables");
+  });
+  load(context, a, left);
+  load(context, b, right);
+  Progress quiet(false, false);
+  BenchRun line;
+  line.sizes = {{"n", n}, {"form", "product"}};
+  line.who = "terrace";
+  line.work = double(n) * double(n) * double(n);
+  line.unit = "bit-MAC/s";
+  line.bound_name = bound.first;
+  line.bound = bound.second;
+  line.measure = [&] {
+    fill_zero(context.bulk, product.data.view());
+    context.bulk.synchronize();
+    return timed(context, [&] { multiply_bits(context, left, right, product, n, memory, quiet); });
+  };
+  line.certificate = [&] {
+    const std::string broken = check_product(context, a, layout, b, b_layout, product, n, seed + 2);
+    return broken.empty() ? std::string("passed") : "failed: " + broken;
+  };
+  bench_run(run, o.common, line);
+  if (run.report["runs"].back()["certificate"] != "passed")
+    run.outcome("check failed", "the product is wrong; bench gf2 --product --n " +
+                                    std::to_string(n) + "; please report this as a bug");
+}
+
 void bench(Run& run, const Options& o) {
   std::vector<Index> sizes = o.common.n;
   with_backend(run, [&]<class B>(Context<B>& context) {
@@ -124,19 +183,23 @@ void bench(Run& run, const Options& o) {
       else
         sizes = {16384, 32768, 65536};
     }
-    const Index block = panel_columns<B>(run.options.block);
     const auto form = o.echelon ? EchelonForm::echelon : EchelonForm::reduced;
-    const double bound = table_rate(context);
-    run.report["block"] = block;
-    run.report["method"] = "tables";
+    const auto bound = engine(context);
     for (const Index n : sizes) {
+      if (o.product) {
+        bench_product(run, o, context, n, bound);
+        continue;
+      }
+      const PanelPlan plan = plan_panels<B>(run.options.block, n, run.options.method);
+      run.report["block"] = plan.columns;
+      run.report["method"] = elimination_method<B>(plan);
       const BlockCyclic layout = bit_row_layout(n, context.size());
       const auto source =
           random_source(context, {Word(run.options.seed), n, o.half_rank, n}, layout);
       const Index words = source.words();
       const Index bytes = BitMatrix<B>::bytes(layout, words + 1) +
                           staging_bytes(words, layout.slots(0)) +
-                          echelon_bytes<B>(layout, round_up(words + 1, bit_row_alignment), block);
+                          echelon_bytes<B>(layout, round_up(words + 1, bit_row_alignment), plan);
       constexpr bool on_host = std::is_same_v<B, Cpu>;
       require_memory(run.control, on_host ? bytes : 0, on_host ? 0 : bytes);
       const Word seed = witness_seed(run.options.seed);
@@ -145,7 +208,7 @@ void bench(Run& run, const Options& o) {
       Pivots pivots;
       Progress quiet(false, false);
       BenchRun line;
-      line.sizes = {{"n", n}, {"form", o.echelon ? "echelon" : "rref"}, {"block", block}};
+      line.sizes = {{"n", n}, {"form", o.echelon ? "echelon" : "rref"}, {"block", plan.columns}};
       if (o.half_rank) line.sizes["half_rank"] = true;
       line.who = "terrace";
       // Multiply-adds: rows times columns right of the panel, summed over the pivots.
@@ -153,14 +216,13 @@ void bench(Run& run, const Options& o) {
       line.work =
           cube * (o.half_rank ? (o.echelon ? 7.0 / 24 : 3.0 / 8) : (o.echelon ? 1.0 / 3 : 0.5));
       line.unit = "bit-MAC/s";
-      line.bound_name = on_host ? "look-ups in cache-resident tables, measured in this run"
-                                : "shared-memory look-ups at k = 8, 2.09e15 bit-MAC/s an H200";
-      line.bound = bound;
+      line.bound_name = bound.first;
+      line.bound = bound.second;
       line.measure = [&] {
         load(context, source, matrix);
         put_witness(context, matrix, words, seed);
         return timed(context,
-                     [&] { pivots = reduce_to_echelon(context, matrix, n, form, block, quiet); });
+                     [&] { pivots = reduce_to_echelon(context, matrix, n, form, plan, quiet); });
       };
       line.certificate = [&] {
         const Witness witness = o.echelon
@@ -207,6 +269,7 @@ void add_bench_gf2(CLI::App& bench_app, Selected& selected) {
   add_bench_options(*command, options->common);
   command->add_flag("--half-rank", options->half_rank, "Matrices of rank n / 2");
   command->add_flag("--echelon", options->echelon, "Echelon form only");
+  command->add_flag("--product", options->product, "Products of random bit matrices instead");
   command->add_flag("--checksum", options->checksum, "Print a checksum of the reduced form");
   command->callback([&selected, options] {
     selected.command = "bench gf2";

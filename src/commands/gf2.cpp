@@ -30,9 +30,9 @@ struct Files {
 
   Files(Run& run, const Gf2Options& o, const char* second) {
     const CommonOptions& options = run.options;
-    if (!options.method.empty() && options.method != "tables")
+    if (!options.method.empty() && options.method != "tables" && options.method != "tensor")
       fail_together(Exit::usage,
-                    "gf2 has no method '" + options.method + "'; --method; use tables");
+                    "gf2 has no method '" + options.method + "'; --method; use tables or tensor");
     if (run.command != "gf2 rank") require_output(options);
     if (!options.output.empty() && !options.plan)
       output.emplace(run.control, options.output, options.force);
@@ -47,19 +47,28 @@ struct Files {
     run.report["n"] = a.rows();
     run.report["rows"] = a.rows();
     run.report["columns"] = a.columns();
-    run.report["method"] = "tables";
   }
 };
+
+template <class B>
+PanelPlan plan_of(Run& run, Index columns) {
+  const CommonOptions& o = run.options;
+  if (o.method == "tensor" && !(std::is_same_v<B, Cuda> && has_bit_tensor_cores()))
+    fail_together(Exit::usage, "no binary tensor cores here; --method tensor; use tables");
+  return plan_panels<B>(o.block, columns, o.method);
+}
 
 /// Says what --plan wants to know; true when that is all that is wanted. `bytes`: on the backend;
 /// `staging`: between the file and the backend.
 template <class B>
-bool planned(Run& run, const BlockCyclic& layout, Index block, Index bytes, Index staging) {
+bool planned(Run& run, const BlockCyclic& layout, PanelPlan plan, Index bytes, Index staging) {
+  const std::string method = elimination_method<B>(plan);
   constexpr bool on_host = std::is_same_v<B, Cpu>;
   const Index file_buffers = std::min(Index(64) << 20, bytes);
   const Index host = (on_host ? bytes : 0) + staging + file_buffers;
   const Index device = on_host ? 0 : bytes + staging;
-  run.report["block"] = block;
+  run.report["block"] = plan.columns;
+  run.report["method"] = method;
   run.report["memory"] = {{"host_bytes_per_rank", host}, {"device_bytes_per_rank", device}};
   if (!run.options.plan) {
     require_memory(run.control, host, device);
@@ -69,9 +78,10 @@ bool planned(Run& run, const BlockCyclic& layout, Index block, Index bytes, Inde
   run.say(fmt::format("memory per rank: {:.3f} GiB host, {:.3f} GiB device", double(host) / gib,
                       double(device) / gib));
   run.say(fmt::format(
-      "method: tables of 256 combinations (Four Russians), panels of {} columns; rows in blocks of "
-      "{} over {} ranks, so that finished rows are spread evenly",
-      block, layout.block, layout.ranks));
+      "method: {}, panels of {} columns; rows in blocks of {} over {} ranks, so that finished rows "
+      "are spread evenly",
+      method == "tables" ? "tables of 256 combinations (Four Russians)" : "binary tensor cores",
+      plan.columns, layout.block, layout.ranks));
   return true;
 }
 
@@ -167,15 +177,15 @@ void reduce(Run& run, const Gf2Options& o) {
     const BlockCyclic layout = bit_row_layout(files.a.rows(), run.control.size());
     const auto source = file_source(context, files.a, layout);
     const Index columns = source.columns, words = source.words();
-    const Index block = panel_columns<B>(run.options.block);
+    const PanelPlan plan = plan_of<B>(run, columns);
     const Index bytes = BitMatrix<B>::bytes(layout, words + 1) +
-                        echelon_bytes<B>(layout, round_up(words + 1, bit_row_alignment), block);
-    if (planned<B>(run, layout, block, bytes, staging_bytes(words, layout.slots(0)))) return;
+                        echelon_bytes<B>(layout, round_up(words + 1, bit_row_alignment), plan);
+    if (planned<B>(run, layout, plan, bytes, staging_bytes(words, layout.slots(0)))) return;
     const Word seed = witness_seed(run.options.seed);
     BitMatrix<B> matrix = read_matrix<B>(run, context, source, nullptr, layout, seed);
     Pivots pivots;
     run.phase("solve", [&] {
-      pivots = reduce_to_echelon(context, matrix, columns, form, block, run.progress);
+      pivots = reduce_to_echelon(context, matrix, columns, form, plan, run.progress);
     });
     run.report["result"]["rank"] = pivots.rank();
     const double rows =
@@ -219,12 +229,12 @@ void solve(Run& run, const Gf2Options& o) {
     const auto a = file_source(context, files.a, layout),
                b = file_source(context, *files.b, layout);
     const Index columns = a.columns, words = a.words() + b.words();
-    const Index block = panel_columns<B>(run.options.block);
+    const PanelPlan plan = plan_of<B>(run, columns);
     const Index x_rows = ceil_div(columns, run.control.size()) + layout.slots(0);
     const Index bytes = BitMatrix<B>::bytes(layout, words + 1) +
-                        echelon_bytes<B>(layout, round_up(words + 1, bit_row_alignment), block) +
+                        echelon_bytes<B>(layout, round_up(words + 1, bit_row_alignment), plan) +
                         8 * std::min(x_rows, columns) * round_up(b.words(), bit_row_alignment);
-    if (planned<B>(run, layout, block, bytes,
+    if (planned<B>(run, layout, plan, bytes,
                    staging_bytes(std::max(a.words(), b.words()), layout.slots(0))))
       return;
     const Word seed = witness_seed(run.options.seed);
@@ -234,7 +244,7 @@ void solve(Run& run, const Gf2Options& o) {
     bool solvable = false;
     run.phase("solve", [&] {
       pivots =
-          reduce_to_echelon(context, matrix, columns, EchelonForm::reduced, block, run.progress);
+          reduce_to_echelon(context, matrix, columns, EchelonForm::reduced, plan, run.progress);
       solvable = consistent(context, matrix, pivots, a.words(), b.words());
       if (solvable)
         solution = solution_of_reduced(context, matrix, pivots, columns, a.words(), b.words());
@@ -273,16 +283,16 @@ void kernel(Run& run, const Gf2Options& o) {
     const BlockCyclic layout = bit_row_layout(files.a.rows(), run.control.size());
     const auto source = file_source(context, files.a, layout);
     const Index columns = source.columns, words = source.words();
-    const Index block = panel_columns<B>(run.options.block);
+    const PanelPlan plan = plan_of<B>(run, columns);
     const Index bytes = BitMatrix<B>::bytes(layout, words + 1) +
-                        echelon_bytes<B>(layout, round_up(words + 1, bit_row_alignment), block);
+                        echelon_bytes<B>(layout, round_up(words + 1, bit_row_alignment), plan);
     // At least columns - rows basis rows; the exact number is checked once the rank is known.
     const auto basis_bytes = [&](Index rows) {
       return BitMatrix<B>::bytes(kernel_layout(rows, words, run.control.size()), words) +
              2 * staging_bytes(round_up(words, bit_row_alignment), rows);
     };
     const Index least = std::max<Index>(0, columns - layout.extent);
-    if (planned<B>(run, layout, block, bytes + basis_bytes(least),
+    if (planned<B>(run, layout, plan, bytes + basis_bytes(least),
                    staging_bytes(words, layout.slots(0))))
       return;
     const Word seed = witness_seed(run.options.seed);
@@ -291,7 +301,7 @@ void kernel(Run& run, const Gf2Options& o) {
     BitMatrix<B> basis;
     run.phase("solve", [&] {
       pivots =
-          reduce_to_echelon(context, matrix, columns, EchelonForm::reduced, block, run.progress);
+          reduce_to_echelon(context, matrix, columns, EchelonForm::reduced, plan, run.progress);
       const Index wanted = basis_bytes(columns - pivots.rank());
       constexpr bool on_host = std::is_same_v<B, Cpu>;
       require_memory(run.control, on_host ? wanted : 0, on_host ? 0 : wanted);
@@ -334,16 +344,17 @@ void inverse(Run& run, const Gf2Options& o) {
   with_backend(run, [&]<class B>(Context<B>& context) {
     const BlockCyclic layout = bit_row_layout(n, run.control.size());
     const auto source = file_source(context, files.a, layout);
-    const Index words = source.words(), block = panel_columns<B>(run.options.block);
+    const Index words = source.words();
+    const PanelPlan plan = plan_of<B>(run, n);
     const Index bytes = BitMatrix<B>::bytes(layout, words + 1) +
-                        echelon_bytes<B>(layout, round_up(words + 1, bit_row_alignment), block) +
+                        echelon_bytes<B>(layout, round_up(words + 1, bit_row_alignment), plan) +
                         staging_bytes(words, layout.slots(0));
-    if (planned<B>(run, layout, block, bytes, staging_bytes(words, layout.slots(0)))) return;
+    if (planned<B>(run, layout, plan, bytes, staging_bytes(words, layout.slots(0)))) return;
     const Word seed = witness_seed(run.options.seed);
     BitMatrix<B> matrix = read_matrix<B>(run, context, source, nullptr, layout, seed);
     Pivots pivots;
     run.phase("solve", [&] {
-      pivots = reduce_to_echelon(context, matrix, n, EchelonForm::inverse, block, run.progress);
+      pivots = reduce_to_echelon(context, matrix, n, EchelonForm::inverse, plan, run.progress);
       if (pivots.first_zero_pivot < 0) order_inverse(context, matrix, pivots);
     });
     if (pivots.first_zero_pivot >= 0) {
@@ -392,13 +403,17 @@ void multiply(Run& run, const Gf2Options& o) {
     const auto a = file_source(context, files.a, layout);
     const auto b = file_source(context, *files.b, b_layout);
     const Index stride = round_up(std::max<Index>(1, b.words()), bit_row_alignment);
-    const Index bytes = BitMatrix<B>::bytes(layout, a.words()) +
-                        BitMatrix<B>::bytes(layout, b.words()) +
-                        BitMatrix<B>::bytes(b_layout, b.words()) + multiply_bytes(stride);
-    if (planned<B>(run, layout, 64, bytes,
+    const Index bytes =
+        BitMatrix<B>::bytes(layout, a.words()) + BitMatrix<B>::bytes(layout, b.words()) +
+        BitMatrix<B>::bytes(b_layout, b.words()) + multiply_bytes<B>(layout.slots(0), stride);
+    if (planned<B>(run, layout, PanelPlan{4096, run.options.method == "tables"}, bytes,
                    staging_bytes(std::max(a.words(), b.words()), layout.slots(0))))
       return;
     BitMatrix<B> left, right, product;
+    auto memory = collectively(context.control, [&] {
+      return MultiplyMemory<B>(context, layout.slots(context.rank()), inner, stride,
+                               run.options.method == "tables");
+    });
     run.phase("read", [&] {
       collectively(context.control, [&] {
         left = BitMatrix<B>(context, layout, a.words());
@@ -408,7 +423,8 @@ void multiply(Run& run, const Gf2Options& o) {
       load(context, a, left);
       load(context, b, right);
     });
-    run.phase("solve", [&] { multiply_bits(context, left, right, product, inner, run.progress); });
+    run.phase("solve",
+              [&] { multiply_bits(context, left, right, product, inner, memory, run.progress); });
     rate(run, double(rows) * double(inner) * double(columns));
     Witness witness{witness_seed(run.options.seed), {}, {}};
     run.phase("check", [&] {

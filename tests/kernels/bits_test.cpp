@@ -1,4 +1,4 @@
-#include "kernels/bits.hpp"
+#include "kernels/bits_product.hpp"
 
 #include <cstring>
 
@@ -88,6 +88,41 @@ void test_combine(Context<B>& context) {
 }
 
 template <class B>
+void test_product(Context<B>& context) {
+  const Stream<B>& lane = context.bulk;
+  const Index most_inner = 4100, most_words = 40;
+  const PlainBits left = random_plain(400, most_inner, 11);
+  const PlainBits right = random_plain(most_inner, 64 * most_words, 12);
+  const PlainBits old = random_plain(800, 64 * most_words, 13);
+  const Packed<B> l(lane, left, 0, ceil_div(most_inner, 64) + 3);
+  const Packed<B> r(lane, right, 8, most_words + 16);
+  BitProduct<B> product(400, most_inner, most_words);
+  const auto test = [&](Index rows, Index inner, Index words, Index from) {
+    const Packed<B> out(lane, old, 16, most_words + 24);
+    std::vector<Index> order, every_other;
+    for (Index q = 0; q < inner; ++q) order.push_back(inner - 1 - q);
+    for (Index i = 0; i < rows; ++i) every_other.push_back(2 * i);
+    const auto list = on_backend(lane, order), out_list = on_backend(lane, every_other);
+    product.set_right(lane, {r.device.data() + 8, r.stride, inner, list.data()}, from + words);
+    product.set_left(lane, {l.device.data(), l.stride, rows, nullptr});
+    product.add(lane, {out.device.data(), out.stride, rows, out_list.data()}, 16, from, words);
+    auto expected = out.host;
+    for (Index i = 0; i < rows; ++i)
+      for (Index q = 0; q < inner; ++q)
+        if (left(i, q))
+          for (Index w = 0; w < words; ++w)
+            expected[std::size_t(2 * i * out.stride + 16 + w)] ^=
+                r.host[std::size_t((inner - 1 - q) * r.stride + 8 + from + w)];
+    INFO(rows << " x " << inner << " x " << words << " words from " << from);
+    REQUIRE(out.back() == expected);
+  };
+  for (const Index inner : {1, 64, 767, 768, 1000, 1024, 1025, 2048, 3000, 4096, 4100})
+    test(130, inner, 24, 8);
+  for (const Index rows : {1, 63, 64, 65, 128, 129, 257, 400}) test(rows, 1500, 8, 0);
+  for (const Index words : {8, 16, 32, 40}) test(70, 2048, words, 0);
+}
+
+template <class B>
 void test_factor(Context<B>& context) {
   const Stream<B>& lane = context.bulk;
   for (const Index words : {1, 2, 3, 4, 5, 8})
@@ -143,7 +178,7 @@ void test_factor(Context<B>& context) {
 template <class B>
 void test_extract(Context<B>& context) {
   const Stream<B>& lane = context.bulk;
-  for (const Index words : {1, 2, 4, 8})
+  for (const Index words : {1, 2, 4, 8, 21, 64})
     for (const Index rows : {0, 1, 65, 1500})
       for (const double density : {0.0, 0.3, 1.0}) {
         const PlainBits a = random_plain(rows, 64 * words, unsigned(rows));
@@ -172,10 +207,10 @@ void test_small_kernels(Context<B>& context) {
   for (Index i = 0; i < rows; ++i)
     for (Index j = 0; j < 150; ++j) a(i, j) = 0;
   const Packed<B> packed(lane, a, 1, 7);
-  const Buffer<Index, B> list(rows + 1);
+  const Buffer<Index, B> list(1 + nonzero_room(rows));
   nonzero_rows(lane, packed.rows(rows), 1, words, list.data() + 1, list.data());
   std::vector<Index> got(std::size_t(rows + 1)), expected(1, 0);
-  download(lane, got.data(), list.view());
+  download(lane, got.data(), list.view().slice(0, rows + 1));
   lane.synchronize();
   Index first = words + 1;
   for (Index i = 0; i < rows; ++i)
@@ -309,6 +344,12 @@ TEST_CASE("combinations by tables equal sums of rows", "[cpu]") {
 }
 TEST_CASE("combinations by tables equal sums of rows, CUDA", "[gpu]") {
   on<Cuda>([](auto& context) { test_combine(context); });
+}
+TEST_CASE("products with many inner columns equal sums of rows", "[cpu]") {
+  on<Cpu>([](auto& context) { test_product(context); });
+}
+TEST_CASE("products with many inner columns equal sums of rows, CUDA", "[gpu]") {
+  on<Cuda>([](auto& context) { test_product(context); });
 }
 TEST_CASE("a factored panel has the textbook's pivots and reduced rows", "[cpu]") {
   on<Cpu>([](auto& context) { test_factor(context); });

@@ -41,7 +41,7 @@ bool holds(Context<B>& context, const PlainBits& a, EchelonForm form, Index bloc
   const Word seed = witness_seed(1);
   put_witness(context, matrix, words, seed);
   Progress progress(false, false);
-  const Pivots pivots = reduce_to_echelon(context, matrix, a.columns, form, block, progress);
+  const Pivots pivots = reduce_to_echelon(context, matrix, a.columns, form, {block}, progress);
 
   PlainBits oracle = a;
   const auto expected = reduce_plain(oracle, a.columns);
@@ -170,8 +170,8 @@ const std::vector<std::pair<Index, Index>> small = {
     {1, 300}, {300, 1}, {191, 193}, {7, 640},   {640, 7}};
 
 template <class B>
-void test_inverse(Context<B>& context) {
-  for (const Index n : {1, 2, 63, 64, 65, 130, 320}) {
+void test_inverse(Context<B>& context, const std::vector<Index>& sizes, Index block) {
+  for (const Index n : sizes) {
     PlainBits a = random_plain(n, n, unsigned(n));
     for (Index i = 0; i < n; ++i)  // regular: lower times upper triangle
       for (Index j = 0; j < n; ++j) a(i, j) = i == j ? 1 : j < i ? a(i, j) : 0;
@@ -191,7 +191,7 @@ void test_inverse(Context<B>& context) {
       load(context, source, matrix);
       Progress progress(false, false);
       const Pivots pivots =
-          reduce_to_echelon(context, matrix, n, EchelonForm::inverse, 64, progress);
+          reduce_to_echelon(context, matrix, n, EchelonForm::inverse, {block}, progress);
       INFO(n << (singular ? " singular" : " regular"));
       REQUIRE_ALL(pivots.first_zero_pivot == (singular ? dead : -1));
       if (singular) continue;
@@ -244,11 +244,27 @@ TEST_CASE("panels wider than a word cross their boundaries, CUDA", "[gpu]") {
   on<Cuda>([](auto& context) { test_forms(context, {{257, 513}, {1300, 600}}, 256); });
   on<Cuda>([](auto& context) { test_forms(context, {{520, 530}, {1300, 1100}}, 512); });
 }
+TEST_CASE("panels wider than one factorization takes", "[cpu]") {
+  on<Cpu>([](auto& context) { test_forms(context, {{700, 1300}, {1300, 1100}}, 1024); });
+  on<Cpu>([](auto& context) { test_forms(context, {{700, 700}, {64, 900}, {0, 800}}, 576); });
+}
+TEST_CASE("panels wider than one factorization takes, CUDA", "[gpu]") {
+  on<Cuda>([](auto& context) { test_forms(context, {{700, 1300}, {1300, 1100}}, 1024); });
+  on<Cuda>([](auto& context) { test_forms(context, {{700, 700}, {64, 900}, {0, 800}}, 576); });
+  on<Cuda>([](auto& context) { test_forms(context, {{2100, 2500}}, 2048); });
+  on<Cuda>([](auto& context) { test_forms(context, {{2500, 4200}}, 4096); });
+}
 TEST_CASE("the inverse is built in place, or its first zero pivot named", "[cpu]") {
-  on<Cpu>([](auto& context) { test_inverse(context); });
+  on<Cpu>([](auto& context) {
+    test_inverse(context, {1, 2, 63, 64, 65, 130, 320}, 64);
+    test_inverse(context, {1100}, 1024);
+  });
 }
 TEST_CASE("the inverse is built in place, or its first zero pivot named, CUDA", "[gpu]") {
-  on<Cuda>([](auto& context) { test_inverse(context); });
+  on<Cuda>([](auto& context) {
+    test_inverse(context, {1, 2, 63, 64, 65, 130, 320}, 64);
+    test_inverse(context, {1100}, 1024);
+  });
 }
 TEST_CASE("a pivot invented for a zero matrix fails the certificate", "[cpu]") {
   on<Cpu>([](auto& context) { test_invented_pivot(context); });

@@ -54,7 +54,7 @@ void test_kernel(Context<B>& context) {
       load(context, source, matrix);
       Progress progress(false, false);
       const Pivots pivots =
-          reduce_to_echelon(context, matrix, columns, EchelonForm::reduced, 64, progress);
+          reduce_to_echelon(context, matrix, columns, EchelonForm::reduced, {64}, progress);
       const BitMatrix<B> basis = kernel_basis(context, matrix, pivots, columns);
       const Index dimension = columns - pivots.rank();
       const PlainBits k =
@@ -116,7 +116,7 @@ void test_solve(Context<B>& context) {
         load(context, right, matrix, source.words());
         Progress progress(false, false);
         const Pivots pivots =
-            reduce_to_echelon(context, matrix, columns, EchelonForm::reduced, 64, progress);
+            reduce_to_echelon(context, matrix, columns, EchelonForm::reduced, {64}, progress);
         INFO(rows << " x " << columns << ", " << rhs << " right-hand sides");
         REQUIRE_ALL(consistent(context, matrix, pivots, source.words(), right.words()) == expected);
         if (!expected) continue;
@@ -155,7 +155,8 @@ void test_inverse(Context<B>& context) {
     BitMatrix<B> matrix(context, layout, source.words() + 1);
     load(context, source, matrix);
     Progress progress(false, false);
-    const Pivots pivots = reduce_to_echelon(context, matrix, n, EchelonForm::inverse, 64, progress);
+    const Pivots pivots =
+        reduce_to_echelon(context, matrix, n, EchelonForm::inverse, {64}, progress);
     REQUIRE_ALL(pivots.first_zero_pivot == -1);
     order_inverse(context, matrix, pivots);
     std::vector<Index> destination(std::size_t(matrix.slots()));
@@ -188,7 +189,8 @@ void test_multiply(Context<B>& context) {
         load(context, left, am);
         load(context, right, bm);
         Progress progress(false, false);
-        multiply_bits(context, am, bm, cm, inner, progress);
+        MultiplyMemory<B> memory(context, am.slots(), inner, bm.stride);
+        multiply_bits(context, am, bm, cm, inner, memory, progress);
         const PlainBits c = gather(context, cm, rows, columns, globals(layout, context.rank()));
         INFO(rows << " x " << inner << " x " << columns);
         REQUIRE_ALL(c == a * b);

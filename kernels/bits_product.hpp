@@ -1,0 +1,60 @@
+// Products over GF(2) with many inner columns: out ^= left * right, the work of wide panels.
+//
+// On GPUs of compute capability 9.0 the product runs on the binary tensor cores from packed copies
+// of both factors; elsewhere it is combine().
+#pragma once
+#include "kernels/bits.hpp"
+
+namespace terrace {
+
+/// Whether the bound device has binary tensor cores that this build can use.
+bool has_bit_tensor_cores();
+
+/// Bit-MAC/s of the binary tensor cores alone, measured now; 0 without them.
+double bit_tensor_rate(const Stream<Cuda>& stream);
+
+/// Packed factors of a product. Sizes are limits; memory is taken by the constructor. `tables`: by
+/// combine() on every device. set_right() comes before set_left().
+template <class B>
+class BitProduct;
+
+template <>
+class BitProduct<Cpu> {
+ public:
+  BitProduct() = default;
+  BitProduct(Index rows, Index inner, Index words, bool tables = false);
+  static Index bytes(Index rows, Index inner, Index words, bool tables = false);
+  /// Whether set_*() copied or will copy the factors; otherwise add() reads them where they are.
+  [[nodiscard]] bool packed() const { return false; }
+  /// rows x inner bits.
+  void set_left(const Stream<Cpu>&, BitRows<const Word, Cpu> left) { left_ = left; }
+  /// inner rows of `words` words.
+  void set_right(const Stream<Cpu>&, BitRows<const Word, Cpu> right, Index words);
+  /// out[i][out_word + x] ^= (left right)[i][right_word + x], 0 <= x < words; words and both places
+  /// are multiples of bit_row_alignment.
+  void add(const Stream<Cpu>&, BitRows<Word, Cpu> out, Index out_word, Index right_word,
+           Index words) const;
+
+ private:
+  BitRows<const Word, Cpu> left_, right_;
+};
+
+template <>
+class BitProduct<Cuda> {
+ public:
+  BitProduct() = default;
+  BitProduct(Index rows, Index inner, Index words, bool tables = false);
+  static Index bytes(Index rows, Index inner, Index words, bool tables = false);
+  /// False with few inner columns: tables read less than padding to whole steps costs.
+  [[nodiscard]] bool packed() const;
+  void set_left(const Stream<Cuda>&, BitRows<const Word, Cuda> left);
+  void set_right(const Stream<Cuda>&, BitRows<const Word, Cuda> right, Index words);
+  void add(const Stream<Cuda>&, BitRows<Word, Cuda> out, Index out_word, Index right_word,
+           Index words) const;
+
+ private:
+  BitRows<const Word, Cuda> left_, right_;
+  Buffer<Word, Cuda> packed_left_, packed_right_;
+};
+
+}  // namespace terrace
