@@ -132,11 +132,11 @@ Index PanelSearch<B>::find_local(const Stream<B>& lane, BitRows<const Word, B> r
     rows_.clear();
     return 0;
   }
-  const bool all_tried = candidate_count_ == m;
+  const Index tried = candidate_count_;
   Index rank = factor_rows(lane, rows, panel.words);
   keep_pivots(rank, panel.words);
-  if (rank == panel.columns || all_tried) return rank;
-  yield_ = std::clamp(double(rank) / double(candidate_count_), 0.25, yield_);
+  if (rank == panel.columns || tried == m) return rank;
+  yield_ = std::clamp(double(rank) / double(tried), 0.25, yield_);
 
   // Deficient: reduce every active row by the pivots found, until nothing is left.
   const BitRows<Word, B> scan{scan_.data(), pitch_, m, nullptr};

@@ -43,6 +43,7 @@ void WideFactor<B>::factor(const Stream<B>& lane, BitRows<const Word, B> rows, I
   fill_zero(lane, work_.data.view().slice(0, count * stride));
   copy_bits(lane, work, rows, 0, words);
   active_.reset(count);
+  search_.restart();  // all ranks factor the same candidates when they meet
   Index rank = 0;
   for (Index word = 0; word < words; word += max_panel_words) {
     const Panel panel{word, std::min(max_panel_words, words - word),

@@ -18,6 +18,7 @@ namespace {
 struct Options {
   BenchOptions common;
   bool half_rank = false, echelon = false, checksum = false, product = false;
+  bool inverse = false;
 };
 
 double wall() {
@@ -174,6 +175,51 @@ void bench_product(Run& run, const Options& o, Context<B>& context, Index n,
                                     std::to_string(n) + "; please report this as a bug");
 }
 
+/// The first of the seeds from `--seed` on that gives a regular matrix is measured.
+template <class B>
+void bench_inverse(Run& run, const Options& o, Context<B>& context, Index n,
+                   const std::pair<std::string, double>& bound) {
+  const PanelPlan plan = plan_panels<B>(run.options.block, n, run.options.method);
+  const BlockCyclic layout = bit_row_layout(n, context.size());
+  const Index words = ceil_div(n, 64), stride = round_up(words, bit_row_alignment);
+  const Index bytes = BitMatrix<B>::bytes(layout, words) + echelon_bytes<B>(layout, stride, plan) +
+                      staging_bytes(words, layout.slots(0));
+  constexpr bool on_host = std::is_same_v<B, Cpu>;
+  require_memory(run.control, on_host ? bytes : 0, on_host ? 0 : bytes);
+  BitMatrix<B> matrix =
+      collectively(context.control, [&] { return BitMatrix<B>(context, layout, words); });
+  Progress quiet(false, false);
+  Pivots pivots;
+  auto seed = Word(run.options.seed);
+  const auto source = [&] { return random_source(context, {seed, n, false, n}, layout); };
+  const auto invert = [&] {
+    load(context, source(), matrix);
+    return timed(context, [&] {
+      pivots = reduce_to_echelon(context, matrix, n, EchelonForm::inverse, plan, quiet);
+      if (pivots.first_zero_pivot < 0) order_inverse(context, matrix, pivots);
+    });
+  };
+  while (invert(), pivots.first_zero_pivot >= 0) ++seed;
+  BenchRun line;
+  line.sizes = {{"n", n}, {"form", "inverse"}, {"block", plan.columns}};
+  line.who = "terrace";
+  line.work = double(n) * double(n) * double(n);
+  line.unit = "bit-MAC/s";
+  line.bound_name = bound.first;
+  line.bound = bound.second;
+  line.measure = invert;
+  line.certificate = [&] {
+    const Word witness = witness_seed(run.options.seed);
+    const std::string broken = check_inverse(
+        context, source(), layout, witness_of_inverse(context, matrix, pivots, witness), witness);
+    return broken.empty() ? std::string("passed") : "failed: " + broken;
+  };
+  bench_run(run, o.common, line);
+  if (run.report["runs"].back()["certificate"] != "passed")
+    run.outcome("check failed", "the inverse is wrong; bench gf2 --inverse --n " +
+                                    std::to_string(n) + "; please report this as a bug");
+}
+
 void bench(Run& run, const Options& o) {
   std::vector<Index> sizes = o.common.n;
   with_backend(run, [&]<class B>(Context<B>& context) {
@@ -188,6 +234,10 @@ void bench(Run& run, const Options& o) {
     for (const Index n : sizes) {
       if (o.product) {
         bench_product(run, o, context, n, bound);
+        continue;
+      }
+      if (o.inverse) {
+        bench_inverse(run, o, context, n, bound);
         continue;
       }
       const PanelPlan plan = plan_panels<B>(run.options.block, n, run.options.method);
@@ -270,6 +320,7 @@ void add_bench_gf2(CLI::App& bench_app, Selected& selected) {
   command->add_flag("--half-rank", options->half_rank, "Matrices of rank n / 2");
   command->add_flag("--echelon", options->echelon, "Echelon form only");
   command->add_flag("--product", options->product, "Products of random bit matrices instead");
+  command->add_flag("--inverse", options->inverse, "Inverses of random regular matrices instead");
   command->add_flag("--checksum", options->checksum, "Print a checksum of the reduced form");
   command->callback([&selected, options] {
     selected.command = "bench gf2";
