@@ -58,7 +58,8 @@ Index echelon_bytes(BlockCyclic layout, Index stride, PanelPlan plan);
 /// sides, a witness) follow. Rows of rank r < rows that are no pivots end zero in these columns.
 /// The inverse stops at the first panel without full rank; otherwise, with pivots (c_q, i_q), bit
 /// i_r of row c_q of the inverse is bit c_r of row i_q of the matrix. Collective. Messages per
-/// panel: one all-gather of candidates, one broadcast of the pivot rows.
+/// panel: one broadcast of its pivots, one of the pivot rows, and where one rank's rows do not
+/// suffice, one all-gather of candidates.
 template <class B>
 Pivots reduce_to_echelon(Context<B>& context, BitMatrix<B>& matrix, Index columns, EchelonForm form,
                          PanelPlan plan, Progress& progress);

@@ -202,15 +202,47 @@ Index PanelSearch<B>::meet(const Stream<B>& lane, const BitMatrix<B>& matrix, In
   return rank;
 }
 
+/// What rank `root` found alone, on all ranks: pivots, global rows and transform, in one broadcast.
+template <class B>
+Index PanelSearch<B>::take_over(const Stream<B>& lane, const BitMatrix<B>& matrix, Index rank,
+                                const Panel& panel, int root) {
+  const Index info_size = PanelFactor<B>::info_size(panel.words), rows = 1 + 64 * panel.words;
+  if (context_.rank() == root) {
+    info_[0] = rank;
+    for (Index q = 0; q < rank; ++q)
+      info_[rows + q] = matrix.layout.global(rows_[std::size_t(q)], root);
+    upload(lane, info_device_.view().slice(0, info_size), info_.data());
+  }
+  const std::vector<Piece> pieces = {
+      {root, info_device_.data(), info_size * Index(sizeof(Index))},
+      {root, transform_.data(), panel.columns * pitch_ * Index(sizeof(Word))}};
+  context_.comm.broadcast_group(lane, pieces);
+  download(lane, info_.data(), info_device_.view().slice(0, info_size));
+  lane.synchronize();
+  return info_[0];
+}
+
 template <class B>
 Index PanelSearch<B>::find(const Stream<B>& lane, const BitMatrix<B>& matrix,
                            const ActiveRows<B>& active, const Index* active_list,
                            const Panel& panel, Index turn) {
   const BitRows<const Word, B> rows{matrix.data.data() + panel.word, matrix.stride, 0, nullptr};
-  const Index rank = find_local(lane, rows, active, active_list, panel);
-  if (context_.size() > 1) return meet(lane, matrix, rank, panel, turn);
-  for (Index& row : rows_) row = matrix.layout.global(row, 0);
-  return rank;
+  if (context_.size() == 1) {
+    const Index rank = find_local(lane, rows, active, active_list, panel);
+    for (Index& row : rows_) row = matrix.layout.global(row, 0);
+    return rank;
+  }
+  // One rank's rows nearly always suffice; where they do not, all ranks' bases meet.
+  const int root = int(turn % context_.size());
+  Index mine = 0;
+  if (context_.rank() == root) mine = find_local(lane, rows, active, active_list, panel);
+  const Index rank = take_over(lane, matrix, mine, panel, root);
+  if (rank == panel.columns) {
+    rows_.assign(&info_[1 + 64 * panel.words], &info_[1 + 64 * panel.words] + rank);
+    return rank;
+  }
+  if (context_.rank() != root) mine = find_local(lane, rows, active, active_list, panel);
+  return meet(lane, matrix, mine, panel, turn);
 }
 
 #define TERRACE_INSTANTIATE(B)  \

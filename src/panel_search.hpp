@@ -1,5 +1,6 @@
-// Pivots of one panel over GF(2): each rank finds a basis of its active rows within the panel's
-// columns, the ranks' bases meet, every rank makes the same choice.
+// Pivots of one panel over GF(2): one rank, by turns, looks among its active rows; where they do
+// not span all the panel's columns, each rank finds a basis of its own, the bases meet, and every
+// rank makes the same choice.
 //
 // The candidates span what all active rows span, so the pivot columns are the leftmost possible
 // (canonical), whichever rows carry them.
@@ -60,8 +61,8 @@ class PanelSearch {
   ///   columns()[q]   column within the panel of pivot q, ascending
   ///   rows()[q]      its global row
   ///   factor()       info and transform (in pivot order) on the backend
-  /// `turn` rotates which rank's candidates come first. Costs one synchronization of `lane` for a
-  /// full panel on one rank.
+  /// `turn` rotates which rank looks first. Costs one synchronization of `lane` for a full narrow
+  /// panel on one rank, one for each 512 columns of a wide panel, and one more on several ranks.
   Index find(const Stream<B>& lane, const BitMatrix<B>& matrix, const ActiveRows<B>& active,
              const Index* active_list, const Panel& panel, Index turn);
   /// Forgets what earlier panels were like, so that equal rows give equal pivots.
@@ -77,6 +78,8 @@ class PanelSearch {
  private:
   Index factor_rows(const Stream<B>& lane, BitRows<const Word, B> base, Index words);
   void keep_pivots(Index rank, Index words);
+  Index take_over(const Stream<B>& lane, const BitMatrix<B>& matrix, Index rank, const Panel& panel,
+                  int root);
   Index meet(const Stream<B>& lane, const BitMatrix<B>& matrix, Index rank, const Panel& panel,
              Index turn);
 
