@@ -11,7 +11,7 @@
 namespace terrace {
 
 template <class B>
-PanelPlan plan_panels(Index block, [[maybe_unused]] Index columns, const std::string& method) {
+PanelPlan plan_panels(Index block, [[maybe_unused]] Index most_rank, const std::string& method) {
   const bool tables = method == "tables";
   const Index most = 64 * (tables ? max_panel_words : max_wide_words);
   if (block > 0) return {std::min(round_up(block, 64), most), tables};
@@ -19,9 +19,9 @@ PanelPlan plan_panels(Index block, [[maybe_unused]] Index columns, const std::st
     return {256, tables};
   else
     // Measured on an H200: wider panels pay where the update hides them.
-    return {tables || !has_bit_tensor_cores() || columns < 24576 ? 512
-            : columns < 65536                                    ? 2048
-                                                                 : 4096,
+    return {tables || !has_bit_tensor_cores() || most_rank < 24576 ? 512
+            : most_rank < 65536                                    ? 2048
+                                                                   : 4096,
             tables};
 }
 

@@ -42,10 +42,10 @@ struct PanelPlan {
   Index columns = 0;    ///< width, a multiple of 64, at most 4,096
   bool tables = false;  ///< updates by tables on every device
 };
-/// From `--block` (rounded up to a multiple of 64; 0: the backend's default for a matrix of
-/// `columns` columns) and `--method` ("tables": panels of at most 512 columns).
+/// From `--block` (rounded up to a multiple of 64; 0: the backend's default for a matrix of rank
+/// `most_rank` at most) and `--method` ("tables": panels of at most 512 columns).
 template <class B>
-PanelPlan plan_panels(Index block, Index columns, const std::string& method);
+PanelPlan plan_panels(Index block, Index most_rank, const std::string& method);
 /// How updates are computed, for reports: "tables" or "tensor cores".
 template <class B>
 const char* elimination_method(PanelPlan plan);

@@ -129,19 +129,31 @@ __global__ void __launch_bounds__(1024)
 
 __global__ void set_kernel(Index* result, Index value) { *result = value; }
 
-// A warp reads a row up to the best word known so far.
-__global__ void first_nonzero_kernel(BitRows<const Word, Cuda> rows, Index from, Index* result) {
+// A warp reads a segment of a row, early segments first, up to the best word known so far.
+constexpr Index segment_words = 512;
+__global__ void first_nonzero_kernel(BitRows<const Word, Cuda> rows, Index from, Index to,
+                                     Index* result) {
   const int lane = int(threadIdx.x) % 32;
-  for (Index i = first_item() / 32; i < rows.count; i += item_stride() / 32) {
-    const Word* row = rows.data + rows.row(i) * rows.stride;
+  const Index segments = ceil_div(to - from, segment_words);
+  for (Index x = first_item() / 32; x < rows.count * segments; x += item_stride() / 32) {
+    const Word* row = rows.data + rows.row(x % rows.count) * rows.stride;
+    const Index first = from + x / rows.count * segment_words;
     Index limit = lane == 0 ? *static_cast<volatile Index*>(result) : 0;
-    limit = __shfl_sync(~0u, limit, 0);
-    for (Index w = from; w < limit; w += 32) {
-      const bool one = w + lane < limit && row[w + lane] != 0;
-      const unsigned ones = __ballot_sync(~0u, one);
-      if (ones == 0) continue;
-      if (lane == 0) atomicMin(reinterpret_cast<long long*>(result), w + __ffs(int(ones)) - 1);
-      break;
+    limit = min(__shfl_sync(~0u, limit, 0), first + segment_words);
+    for (Index w = first; w < limit; w += 128) {
+      Word word[4];
+#pragma unroll
+      for (int u = 0; u < 4; ++u) word[u] = w + 32 * u + lane < limit ? row[w + 32 * u + lane] : 0;
+      bool done = false;
+#pragma unroll
+      for (int u = 0; u < 4; ++u) {
+        const unsigned ones = __ballot_sync(~0u, word[u] != 0);
+        if (ones == 0 || done) continue;
+        if (lane == 0)
+          atomicMin(reinterpret_cast<long long*>(result), w + 32 * u + __ffs(int(ones)) - 1);
+        done = true;
+      }
+      if (done) break;
     }
   }
 }
@@ -278,8 +290,9 @@ void first_nonzero_word(const Stream<Cuda>& stream, BitRows<const Word, Cuda> ro
   set_kernel<<<1, 1, 0, native(stream)>>>(result, to);
   check_launch();
   if (rows.count <= 0 || from >= to) return;
-  first_nonzero_kernel<<<blocks_for(rows.count * 32), block_threads, 0, native(stream)>>>(
-      rows, from, result);
+  const Index warps = rows.count * ceil_div(to - from, segment_words);
+  first_nonzero_kernel<<<blocks_for(32 * warps), block_threads, 0, native(stream)>>>(rows, from, to,
+                                                                                     result);
   check_launch();
 }
 

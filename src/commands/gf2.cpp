@@ -177,7 +177,7 @@ void reduce(Run& run, const Gf2Options& o) {
     const BlockCyclic layout = bit_row_layout(files.a.rows(), run.control.size());
     const auto source = file_source(context, files.a, layout);
     const Index columns = source.columns, words = source.words();
-    const PanelPlan plan = plan_of<B>(run, columns);
+    const PanelPlan plan = plan_of<B>(run, std::min(files.a.rows(), columns));
     const Index bytes = BitMatrix<B>::bytes(layout, words + 1) +
                         echelon_bytes<B>(layout, round_up(words + 1, bit_row_alignment), plan);
     if (planned<B>(run, layout, plan, bytes, staging_bytes(words, layout.slots(0)))) return;
@@ -229,7 +229,7 @@ void solve(Run& run, const Gf2Options& o) {
     const auto a = file_source(context, files.a, layout),
                b = file_source(context, *files.b, layout);
     const Index columns = a.columns, words = a.words() + b.words();
-    const PanelPlan plan = plan_of<B>(run, columns);
+    const PanelPlan plan = plan_of<B>(run, std::min(files.a.rows(), columns));
     const Index x_rows = ceil_div(columns, run.control.size()) + layout.slots(0);
     const Index bytes = BitMatrix<B>::bytes(layout, words + 1) +
                         echelon_bytes<B>(layout, round_up(words + 1, bit_row_alignment), plan) +
@@ -283,7 +283,7 @@ void kernel(Run& run, const Gf2Options& o) {
     const BlockCyclic layout = bit_row_layout(files.a.rows(), run.control.size());
     const auto source = file_source(context, files.a, layout);
     const Index columns = source.columns, words = source.words();
-    const PanelPlan plan = plan_of<B>(run, columns);
+    const PanelPlan plan = plan_of<B>(run, std::min(files.a.rows(), columns));
     const Index bytes = BitMatrix<B>::bytes(layout, words + 1) +
                         echelon_bytes<B>(layout, round_up(words + 1, bit_row_alignment), plan);
     // At least columns - rows basis rows; the exact number is checked once the rank is known.
