@@ -47,7 +47,7 @@ struct PanelFactor {
 };
 
 /// Pivots of at most max_candidates rows of words <= max_panel_words words each: the leftmost
-/// independent columns, and for each the first remaining row with a one there. 2 m c^2 bit
+/// independent columns, and for each a remaining row with a one there. 2 m c^2 bit
 /// operations for m rows and c columns, c dependent steps.
 void factor_panel(const Stream<Cpu>&, BitRows<const Word, Cpu> rows, Index words, PanelFactor<Cpu>);
 void factor_panel(const Stream<Cuda>&, BitRows<const Word, Cuda> rows, Index words,
