@@ -16,6 +16,9 @@ struct Selected {
 
 /// Adds -o, --backend, --report, ... to a solver's command.
 void add_common_options(CLI::App& command, CommonOptions& options);
+/// Validators whose messages fit a line, where CLI11's print the largest double.
+CLI::Validator not_negative();
+CLI::Validator positive();
 /// Refuses what this version does not offer yet; exit 2.
 void check_common_options(const CommonOptions& options);
 /// The input, rhs, output and reading rules shared by all: a matrix result needs -o.

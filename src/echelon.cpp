@@ -10,8 +10,17 @@
 
 namespace terrace {
 
+void require_bit_method(const std::string& method) {
+  if (!method.empty() && method != "tables" && method != "tensor")
+    fail_together(Exit::usage,
+                  "gf2 has no method '" + method + "'; --method; use tables or tensor");
+}
+
 template <class B>
 PanelPlan plan_panels(Index block, [[maybe_unused]] Index most_rank, const std::string& method) {
+  require_bit_method(method);
+  if (method == "tensor" && BitProduct<B>::bytes(1, 64 * max_panel_words, 1) == 0)
+    fail_together(Exit::usage, "no binary tensor cores here; --method tensor; use tables");
   const bool tables = method == "tables";
   const Index most = 64 * (tables ? max_panel_words : max_wide_words);
   if (block > 0) return {std::min(round_up(block, 64), most), tables};

@@ -42,8 +42,11 @@ struct PanelPlan {
   Index columns = 0;    ///< width, a multiple of 64, at most 4,096
   bool tables = false;  ///< updates by tables on every device
 };
+/// Refuses a `--method` that GF(2) does not have: Error(usage) on all ranks.
+void require_bit_method(const std::string& method);
 /// From `--block` (rounded up to a multiple of 64; 0: the backend's default for a matrix of rank
-/// `most_rank` at most) and `--method` ("tables": panels of at most 512 columns).
+/// `most_rank` at most) and `--method` ("tables": panels of at most 512 columns;
+/// "tensor" where there are no binary tensor cores is an Error(usage) on all ranks).
 template <class B>
 PanelPlan plan_panels(Index block, Index most_rank, const std::string& method);
 /// How updates are computed, for reports: "tables" or "tensor cores".

@@ -9,7 +9,7 @@ namespace terrace {
 void add_bench_options(CLI::App& command, BenchOptions& options) {
   command.add_option("--n", options.n, "Sizes, comma-separated")->delimiter(',');
   command.add_option("--repeat", options.repeat, "Measured runs; the median is reported")
-      ->check(CLI::PositiveNumber);
+      ->check(positive());
   command.add_option("--rivals", options.rivals, "Rivals to measure beside, comma-separated")
       ->delimiter(',');
 }

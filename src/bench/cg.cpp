@@ -199,7 +199,7 @@ void add_bench_cg(CLI::App& bench, Selected& selected) {
       ->check(CLI::IsMember({5, 7, 27}))
       ->capture_default_str();
   command->add_option("--iterations", options->iterations, "Timed iterations")
-      ->check(CLI::PositiveNumber)
+      ->check(positive())
       ->capture_default_str();
   command->add_option("--preconditioner", options->preconditioner, "none or jacobi")
       ->check(CLI::IsMember({"none", "jacobi"}));

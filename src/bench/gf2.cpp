@@ -221,6 +221,7 @@ void bench_inverse(Run& run, const Options& o, Context<B>& context, Index n,
 }
 
 void bench(Run& run, const Options& o) {
+  require_bit_method(run.options.method);
   std::vector<Index> sizes = o.common.n;
   with_backend(run, [&]<class B>(Context<B>& context) {
     if (sizes.empty()) {
@@ -319,8 +320,10 @@ void add_bench_gf2(CLI::App& bench_app, Selected& selected) {
   add_bench_options(*command, options->common);
   command->add_flag("--half-rank", options->half_rank, "Matrices of rank n / 2");
   command->add_flag("--echelon", options->echelon, "Echelon form only");
-  command->add_flag("--product", options->product, "Products of random bit matrices instead");
-  command->add_flag("--inverse", options->inverse, "Inverses of random regular matrices instead");
+  auto* product =
+      command->add_flag("--product", options->product, "Products of random bit matrices instead");
+  command->add_flag("--inverse", options->inverse, "Inverses of random regular matrices instead")
+      ->excludes(product);
   command->add_flag("--checksum", options->checksum, "Print a checksum of the reduced form");
   command->callback([&selected, options] {
     selected.command = "bench gf2";

@@ -373,13 +373,13 @@ void add_cg_command(CLI::App& app, Selected& selected) {
   command->add_option("--rhs", options->rhs, "Right-hand sides: FILE.h5:/path, or :/path")
       ->required();
   command->add_option("--rtol", options->rtol, "Stop at ||b - A x|| <= rtol ||b||")
-      ->check(CLI::NonNegativeNumber)
+      ->check(not_negative())
       ->capture_default_str();
   command->add_option("--atol", options->atol, "Stop at ||b - A x|| <= atol")
-      ->check(CLI::NonNegativeNumber)
+      ->check(not_negative())
       ->capture_default_str();
   command->add_option("--max-iterations", options->max_iterations, "Default 10 n + 1000")
-      ->check(CLI::NonNegativeNumber);
+      ->check(not_negative());
   command->add_option("--x0", options->x0, "Start from this solution: FILE.h5:/path");
   command->add_option("--preconditioner", options->preconditioner, "none or jacobi")
       ->check(CLI::IsMember({"none", "jacobi"}))

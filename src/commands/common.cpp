@@ -1,11 +1,28 @@
 // Options that every solver takes, and `terrace info`.
 #include <fmt/core.h>
 
+#include <cstdlib>
+
 #include "kernels/parallel.hpp"
 #include "src/bench/bench.hpp"
 #include "src/commands.hpp"
 
 namespace terrace {
+
+CLI::Validator not_negative() {
+  return {[](const std::string& value) {
+            return std::strtod(value.c_str(), nullptr) >= 0 ? std::string()
+                                                            : value + " is not zero or more";
+          },
+          "NOT NEGATIVE"};
+}
+CLI::Validator positive() {
+  return {[](const std::string& value) {
+            return std::strtod(value.c_str(), nullptr) > 0 ? std::string()
+                                                           : value + " is not more than zero";
+          },
+          "POSITIVE"};
+}
 
 void add_common_options(CLI::App& command, CommonOptions& o) {
   command.add_option("-o,--output", o.output, "Output file, or FILE:/group to add a group to it");
@@ -17,7 +34,7 @@ void add_common_options(CLI::App& command, CommonOptions& o) {
   command.add_flag("--plan", o.plan, "Print memory and method; read no data");
   command.add_flag("--no-check", o.no_check, "Skip the residual or certificate");
   command.add_option("--block", o.block, "Panel or tile width (0: the method's choice)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(not_negative());
   command.add_option("--method", o.method, "Method, where a command has several");
   command.add_option("--precision", o.precision, "fp64, mixed or emulated")
       ->check(CLI::IsMember({"fp64", "mixed", "emulated"}));

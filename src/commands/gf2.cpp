@@ -30,9 +30,7 @@ struct Files {
 
   Files(Run& run, const Gf2Options& o, const char* second) {
     const CommonOptions& options = run.options;
-    if (!options.method.empty() && options.method != "tables" && options.method != "tensor")
-      fail_together(Exit::usage,
-                    "gf2 has no method '" + options.method + "'; --method; use tables or tensor");
+    require_bit_method(options.method);
     if (run.command != "gf2 rank") require_output(options);
     if (!options.output.empty() && !options.plan)
       output.emplace(run.control, options.output, options.force);
@@ -49,14 +47,6 @@ struct Files {
     run.report["columns"] = a.columns();
   }
 };
-
-template <class B>
-PanelPlan plan_of(Run& run, Index columns) {
-  const CommonOptions& o = run.options;
-  if (o.method == "tensor" && !(std::is_same_v<B, Cuda> && has_bit_tensor_cores()))
-    fail_together(Exit::usage, "no binary tensor cores here; --method tensor; use tables");
-  return plan_panels<B>(o.block, columns, o.method);
-}
 
 /// Says what --plan wants to know; true when that is all that is wanted. `bytes`: on the backend;
 /// `staging`: between the file and the backend.
@@ -177,7 +167,8 @@ void reduce(Run& run, const Gf2Options& o) {
     const BlockCyclic layout = bit_row_layout(files.a.rows(), run.control.size());
     const auto source = file_source(context, files.a, layout);
     const Index columns = source.columns, words = source.words();
-    const PanelPlan plan = plan_of<B>(run, std::min(files.a.rows(), columns));
+    const PanelPlan plan =
+        plan_panels<B>(run.options.block, std::min(files.a.rows(), columns), run.options.method);
     const Index bytes = BitMatrix<B>::bytes(layout, words + 1) +
                         echelon_bytes<B>(layout, round_up(words + 1, bit_row_alignment), plan);
     if (planned<B>(run, layout, plan, bytes, staging_bytes(words, layout.slots(0)))) return;
@@ -229,7 +220,8 @@ void solve(Run& run, const Gf2Options& o) {
     const auto a = file_source(context, files.a, layout),
                b = file_source(context, *files.b, layout);
     const Index columns = a.columns, words = a.words() + b.words();
-    const PanelPlan plan = plan_of<B>(run, std::min(files.a.rows(), columns));
+    const PanelPlan plan =
+        plan_panels<B>(run.options.block, std::min(files.a.rows(), columns), run.options.method);
     const Index x_rows = ceil_div(columns, run.control.size()) + layout.slots(0);
     const Index bytes = BitMatrix<B>::bytes(layout, words + 1) +
                         echelon_bytes<B>(layout, round_up(words + 1, bit_row_alignment), plan) +
@@ -283,7 +275,8 @@ void kernel(Run& run, const Gf2Options& o) {
     const BlockCyclic layout = bit_row_layout(files.a.rows(), run.control.size());
     const auto source = file_source(context, files.a, layout);
     const Index columns = source.columns, words = source.words();
-    const PanelPlan plan = plan_of<B>(run, std::min(files.a.rows(), columns));
+    const PanelPlan plan =
+        plan_panels<B>(run.options.block, std::min(files.a.rows(), columns), run.options.method);
     const Index bytes = BitMatrix<B>::bytes(layout, words + 1) +
                         echelon_bytes<B>(layout, round_up(words + 1, bit_row_alignment), plan);
     // At least columns - rows basis rows; the exact number is checked once the rank is known.
@@ -345,7 +338,7 @@ void inverse(Run& run, const Gf2Options& o) {
     const BlockCyclic layout = bit_row_layout(n, run.control.size());
     const auto source = file_source(context, files.a, layout);
     const Index words = source.words();
-    const PanelPlan plan = plan_of<B>(run, n);
+    const PanelPlan plan = plan_panels<B>(run.options.block, n, run.options.method);
     const Index bytes = BitMatrix<B>::bytes(layout, words + 1) +
                         echelon_bytes<B>(layout, round_up(words + 1, bit_row_alignment), plan) +
                         staging_bytes(words, layout.slots(0));
