@@ -80,9 +80,10 @@ void extract_bits(const Stream<Cuda>&, BitRows<Word, Cuda> out, BitRows<const Wo
 
 /// Tables of combine(); every shape gives the same bits. Zeros: the backend's default.
 struct TableShape {
-  Index k = 0;       ///< source rows that a table combines, 1 to 14: 2^k entries
-  Index tables = 0;  ///< tables a pass
-  Index rows = 0;    ///< rows of `out` that a thread holds (CUDA)
+  Index k = 0;        ///< source rows that a table combines, 1 to 14: 2^k entries
+  Index tables = 0;   ///< tables a pass
+  Index rows = 0;     ///< rows of `out` that a thread holds (CUDA)
+  Index threads = 0;  ///< of a block (CUDA)
 };
 /// The shapes that a backend has; the first of each k is its default.
 template <class B>
@@ -106,7 +107,7 @@ void combine(const Stream<Cuda>&, BitRows<Word, Cuda> out, BitRows<const Word, C
 
 /// The same in two steps: all tables of `source` (inner rows of `words` words) into `tables`
 /// (stored_table_words() words, aligned to 64 bytes), and the update from them; 2^k / k times the
-/// bytes of the source.
+/// bytes of the source. Of `shape` only k counts.
 template <class B>
 Index stored_table_words(Index inner, Index words, TableShape shape);
 template <>

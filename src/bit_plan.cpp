@@ -19,11 +19,12 @@ bool wants_tables(const CommonOptions& o) {
   return o.method == "tables" || o.k > 0 || !o.tables.empty();
 }
 
-template <class B>
-const TableShape* find_shape(const std::vector<TableShape>& shapes, Index k, Index tables,
-                             Index rows) {
+const TableShape* find_shape(const std::vector<TableShape>& shapes, const TableShape& wanted) {
   for (const TableShape& s : shapes)
-    if (s.k == k && (tables == 0 || s.tables == tables) && (rows == 0 || s.rows == rows)) return &s;
+    if (s.k == wanted.k && (wanted.tables == 0 || s.tables == wanted.tables) &&
+        (wanted.rows == 0 || s.rows == wanted.rows) &&
+        (wanted.threads == 0 || s.threads == wanted.threads))
+      return &s;
   return nullptr;
 }
 
@@ -61,7 +62,8 @@ TableShape profile_shape(const nlohmann::json& profile, Index k) {
                                                                      : -1;
     };
     if (k != 0 && number("k") != k) continue;
-    const TableShape* found = find_shape<B>(shapes, number("k"), number("tables"), number("rows"));
+    const TableShape* found =
+        find_shape(shapes, {number("k"), number("tables"), number("rows"), number("threads")});
     return found ? *found : TableShape{};
   }
   return {};
@@ -118,7 +120,7 @@ std::string describe_tables(const ProductMethod& method) {
   const TableShape& s = method.shape;
   const TableShape* shape = nullptr;
   const auto shapes = table_shapes<B>();
-  shape = find_shape<B>(shapes, s.k == 0 ? 8 : s.k, s.tables, s.rows);
+  shape = find_shape(shapes, {s.k == 0 ? 8 : s.k, s.tables, s.rows, s.threads});
   if (!shape) return "unknown tables";
   return fmt::format("tables of {} combinations, {} a pass{}", Index(1) << shape->k, shape->tables,
                      method.stored ? ", built by one rank and broadcast" : "");

@@ -203,14 +203,14 @@ void combine_all(Piece all, const TableShape& shape, const Word* stored, Index s
 template <>
 std::vector<TableShape> table_shapes<Cpu>() {
   std::vector<TableShape> shapes;
-  for (Index k = 1; k <= most_k; ++k) shapes.push_back({k, tables_of(k), 0});
-  shapes.push_back({8, 4, 0});
+  for (Index k = 1; k <= most_k; ++k) shapes.push_back({k, tables_of(k)});
+  shapes.push_back({8, 4});
   return shapes;
 }
 
 template <>
 Index stored_table_words<Cpu>(Index inner, Index words, TableShape shape) {
-  shape = known(shape);
+  shape = known({shape.k});
   return ceil_div(inner, shape.k * shape.tables) * ceil_div(words, strip_words) *
          strip_table_words(shape);
 }
@@ -218,7 +218,7 @@ Index stored_table_words<Cpu>(Index inner, Index words, TableShape shape) {
 void build_tables(const Stream<Cpu>& stream, BitRows<const Word, Cpu> source, Index words,
                   TableShape shape, Word* tables) {
   if (source.count <= 0 || words <= 0) return;
-  shape = known(shape);
+  shape = known({shape.k});
   stream.run([=] {
     const Index pass_bits = shape.k * shape.tables, halves = ceil_div(words, strip_words) * 2;
     parallel_for(ceil_div(source.count, pass_bits) * halves, [&](Index number) {
@@ -241,7 +241,7 @@ void combine_stored(const Stream<Cpu>& stream, BitRows<Word, Cpu> out,
                     Index table_words, Index out_word, Index source_word, Index words,
                     TableShape shape) {
   if (out.count <= 0 || inner <= 0 || words <= 0) return;
-  shape = known(shape);
+  shape = known({shape.k});
   stream.run([=] {
     combine_all({out,
                  multipliers,

@@ -41,11 +41,12 @@ struct Launch {
 };
 
 /// All combinations of source rows K t .. K t + K - 1 (parts `rows`, T K x L), t < T, to
-/// table[t][2^K][L]: a thread walks 16 of them in Gray-code order (one row changes), which is
+/// table[t][2^K][L]: a thread walks 8 or 16 of them in Gray-code order (one row changes), which is
 /// computed, not stored; neighbouring threads write neighbouring entries.
 template <class S>
 __device__ __forceinline__ void build(const typename S::Part* rows, typename S::Part* table) {
-  constexpr int gray = S::k < 4 ? S::k : 4, low = S::k - gray;
+  constexpr int most = S::threads * S::blocks > 512 ? 3 : 4;  // as registers allow
+  constexpr int gray = S::k < most ? S::k : most, low = S::k - gray;
   for (int item = int(threadIdx.x); item < (S::tables << low) * S::lanes; item += int(blockDim.x)) {
     const int lane = item % S::lanes, h = item / S::lanes % (1 << low),
               t = item / (S::lanes << low);
@@ -99,8 +100,8 @@ __global__ void __launch_bounds__(S::threads, S::blocks) combine_kernel(const Co
   const Index first_row = Index(blockIdx.y) * S::tile_rows + group;
   const int rows_left = int(min(p.out.count - first_row, Index(S::tile_rows)));
   const Word* multipliers = p.multipliers.data + first_row * p.multipliers.stride;
-  const Index multiplier_step = S::groups * p.multipliers.stride;
-  const Index multiplier_words = ceil_div(p.source.count, 64);
+  const int multiplier_step = S::groups * int(p.multipliers.stride);
+  const int multiplier_words = int(ceil_div(p.source.count, 64));
   const auto place = [&](int r) {
     return reinterpret_cast<V*>(p.out.data + p.out.row(first_row + r * S::groups) * p.out.stride +
                                 p.out_word + word);
@@ -114,12 +115,12 @@ __global__ void __launch_bounds__(S::threads, S::blocks) combine_kernel(const Co
   }
   const BitRows<const Word, Cuda> strip{p.source.data + p.source_word, p.source.stride,
                                         p.source.count, p.source.list};
-  const Index stages = ceil_div(p.source.count, stage_bits);
+  const int stages = int(ceil_div(p.source.count, stage_bits));
   if (!stored) fetch<S>(strip, 0, strip_word, p.words, source);
-  for (Index stage = 0; stage < stages; ++stage) {
+  for (int stage = 0; stage < stages; ++stage) {
     if constexpr (stored) {
       const uint4* from = reinterpret_cast<const uint4*>(
-          p.stored + (stage * p.strips + p.source_word / S::strip_words + Index(blockIdx.x)) *
+          p.stored + (Index(stage) * p.strips + p.source_word / S::strip_words + Index(blockIdx.x)) *
                          (S::table_bytes / 8));
       __syncthreads();
       for (int x = int(threadIdx.x); x < S::table_bytes / 16; x += S::threads)
@@ -127,7 +128,7 @@ __global__ void __launch_bounds__(S::threads, S::blocks) combine_kernel(const Co
       __pipeline_commit();
       __pipeline_wait_prior(0);
     } else {
-      const int turn = int(stage % 2) * stage_bits * S::lanes;
+      const int turn = stage % 2 * stage_bits * S::lanes;
       __pipeline_wait_prior(0);
       __syncthreads();
       build<S>(source + turn, table);
@@ -179,42 +180,60 @@ struct Entry {
   void (*store)(BitRows<const Word, Cuda>, Index, Word*);
 };
 
-template <class S>
-constexpr Entry entry() {
-  return {{S::k, S::tables, S::rows},
+template <class S, bool with_stored>
+constexpr Entry entry_of() {
+  Entry e{{S::k, S::tables, S::rows, S::threads},
           S::threads,
           S::strip_words,
           S::tile_rows,
           S::table_bytes,
           S::source_bytes,
           combine_kernel<S, false>,
-          combine_kernel<S, true>,
-          store_kernel<S>};
+          nullptr,
+          nullptr};
+  if constexpr (with_stored) {
+    e.stored = combine_kernel<S, true>;
+    e.store = store_kernel<S>;
+  }
+  return e;
+}
+/// The default of its k, which also works from stored tables.
+template <class S>
+constexpr Entry first() {
+  return entry_of<S, true>();
+}
+template <class S>
+constexpr Entry other() {
+  return entry_of<S, false>();
 }
 
-// The first of each k is its default.
 constexpr Entry launches[] = {
-    entry<Launch<1, 32, uint4, 8, 8, 512, 2>>(),  entry<Launch<2, 32, uint4, 8, 8, 512, 2>>(),
-    entry<Launch<3, 21, uint4, 8, 8, 512, 2>>(),  entry<Launch<4, 16, uint4, 8, 8, 512, 2>>(),
-    entry<Launch<4, 8, uint4, 8, 16, 512, 1>>(),  entry<Launch<5, 12, uint4, 8, 8, 512, 2>>(),
-    entry<Launch<6, 10, uint4, 8, 8, 512, 2>>(),  entry<Launch<6, 10, uint4, 8, 16, 512, 1>>(),
-    entry<Launch<7, 8, uint4, 8, 16, 512, 1>>(),  entry<Launch<7, 4, uint4, 8, 8, 512, 2>>(),
-    entry<Launch<8, 4, uint4, 8, 16, 512, 1>>(),  entry<Launch<8, 2, uint4, 8, 8, 512, 2>>(),
-    entry<Launch<8, 6, uint4, 8, 16, 512, 1>>(),  entry<Launch<8, 4, uint4, 8, 8, 1024, 1>>(),
-    entry<Launch<9, 3, uint4, 8, 16, 512, 1>>(),  entry<Launch<10, 3, uint4, 4, 16, 512, 1>>(),
-    entry<Launch<10, 1, uint4, 8, 16, 512, 1>>(), entry<Launch<11, 3, uint4, 2, 16, 512, 1>>(),
-    entry<Launch<12, 3, uint4, 1, 16, 512, 1>>(), entry<Launch<13, 3, uint2, 1, 32, 512, 1>>(),
-    entry<Launch<14, 1, uint2, 1, 32, 512, 1>>(),
+    first<Launch<1, 32, uint4, 8, 8, 512, 2>>(),  first<Launch<2, 32, uint4, 8, 8, 512, 2>>(),
+    first<Launch<3, 21, uint4, 8, 8, 512, 2>>(),  first<Launch<4, 16, uint4, 8, 8, 512, 2>>(),
+    other<Launch<4, 8, uint4, 8, 16, 512, 1>>(),  first<Launch<5, 12, uint4, 8, 8, 512, 2>>(),
+    other<Launch<5, 12, uint4, 8, 16, 512, 1>>(), first<Launch<6, 10, uint4, 8, 8, 512, 2>>(),
+    other<Launch<6, 5, uint4, 8, 8, 512, 2>>(),   other<Launch<6, 10, uint4, 8, 8, 1024, 1>>(),
+    first<Launch<7, 4, uint4, 8, 8, 512, 2>>(),   other<Launch<7, 6, uint4, 8, 8, 512, 2>>(),
+    other<Launch<7, 8, uint4, 8, 8, 1024, 1>>(),  other<Launch<7, 8, uint4, 8, 16, 512, 1>>(),
+    first<Launch<8, 4, uint4, 8, 16, 512, 1>>(),  other<Launch<8, 2, uint4, 8, 8, 512, 2>>(),
+    other<Launch<8, 3, uint4, 8, 8, 512, 2>>(),   other<Launch<8, 4, uint4, 8, 8, 1024, 1>>(),
+    other<Launch<8, 6, uint4, 8, 8, 1024, 1>>(),  first<Launch<9, 3, uint4, 8, 16, 512, 1>>(),
+    first<Launch<10, 3, uint4, 4, 16, 512, 1>>(), other<Launch<10, 1, uint4, 8, 16, 512, 1>>(),
+    first<Launch<11, 3, uint4, 2, 16, 512, 1>>(), first<Launch<12, 3, uint4, 1, 16, 512, 1>>(),
+    first<Launch<13, 3, uint2, 1, 32, 512, 1>>(), first<Launch<14, 1, uint2, 1, 32, 512, 1>>(),
 };
 
 const Entry& find_entry(TableShape shape) {
   if (shape.k == 0) shape.k = 8;
   for (const Entry& e : launches)
     if (e.shape.k == shape.k && (shape.tables == 0 || e.shape.tables == shape.tables) &&
-        (shape.rows == 0 || e.shape.rows == shape.rows))
+        (shape.rows == 0 || e.shape.rows == shape.rows) &&
+        (shape.threads == 0 || e.shape.threads == shape.threads))
       return e;
   throw Error(Exit::internal, "no tables of this shape");
 }
+
+const Entry& stored_entry(TableShape shape) { return find_entry({shape.k}); }
 
 void launch(const Stream<Cuda>& stream, const Entry& e, const Combine& what) {
   const bool stored = what.stored != nullptr;
@@ -244,7 +263,7 @@ std::vector<TableShape> table_shapes<Cuda>() {
 
 template <>
 Index stored_table_words<Cuda>(Index inner, Index words, TableShape shape) {
-  const Entry& e = find_entry(shape);
+  const Entry& e = stored_entry(shape);
   return ceil_div(inner, e.shape.k * e.shape.tables) * ceil_div(words, e.strip_words) *
          (e.table_bytes / 8);
 }
@@ -252,7 +271,7 @@ Index stored_table_words<Cuda>(Index inner, Index words, TableShape shape) {
 void build_tables(const Stream<Cuda>& stream, BitRows<const Word, Cuda> source, Index words,
                   TableShape shape, Word* tables) {
   if (source.count <= 0 || words <= 0) return;
-  const Entry& e = find_entry(shape);
+  const Entry& e = stored_entry(shape);
   const dim3 grid(unsigned(ceil_div(words, e.strip_words)),
                   unsigned(ceil_div(source.count, e.shape.k * e.shape.tables)));
   e.store<<<grid, unsigned(e.threads), std::size_t(e.source_bytes), native(stream)>>>(source, words,
@@ -265,7 +284,7 @@ void combine_stored(const Stream<Cuda>& stream, BitRows<Word, Cuda> out,
                     Index table_words, Index out_word, Index source_word, Index words,
                     TableShape shape) {
   if (out.count <= 0 || inner <= 0 || words <= 0) return;
-  const Entry& e = find_entry(shape);
+  const Entry& e = stored_entry(shape);
   launch(stream, e,
          {out,
           multipliers,

@@ -10,6 +10,7 @@
 #include "kernels/parallel.hpp"
 #include "kernels/random.hpp"
 #include "src/bench/bench.hpp"
+#include "src/bench/gf2_calibrate.hpp"
 #include "src/gf2.hpp"
 
 namespace terrace {
@@ -18,7 +19,7 @@ namespace {
 struct Options {
   BenchOptions common;
   bool half_rank = false, echelon = false, checksum = false, product = false;
-  bool inverse = false;
+  bool inverse = false, calibrate = false;
 };
 
 double wall() {
@@ -230,6 +231,10 @@ void bench(Run& run, const Options& o) {
       else
         sizes = {16384, 32768, 65536};
     }
+    if (o.calibrate) {
+      calibrate_gf2(run, context);
+      return;
+    }
     const auto form = o.echelon ? EchelonForm::echelon : EchelonForm::reduced;
     const auto bound = engine(context);
     for (const Index n : sizes) {
@@ -325,6 +330,8 @@ void add_bench_gf2(CLI::App& bench_app, Selected& selected) {
       command->add_flag("--product", options->product, "Products of random bit matrices instead");
   command->add_flag("--inverse", options->inverse, "Inverses of random regular matrices instead")
       ->excludes(product);
+  command->add_flag("--calibrate", options->calibrate,
+                    "Find the fastest tables and panels of this device and store them");
   command->add_flag("--checksum", options->checksum, "Print a checksum of the reduced form");
   command->callback([&selected, options] {
     selected.command = "bench gf2";
