@@ -17,10 +17,15 @@ void require_bit_method(const std::string& method) {
 }
 
 template <class B>
-PanelPlan plan_panels(Index block, [[maybe_unused]] Index most_rank, const std::string& method) {
+void require_bit_method_on(const std::string& method) {
   require_bit_method(method);
   if (method == "tensor" && BitProduct<B>::bytes(1, 64 * max_panel_words, 1) == 0)
     fail_together(Exit::usage, "no binary tensor cores here; --method tensor; use tables");
+}
+
+template <class B>
+PanelPlan plan_panels(Index block, [[maybe_unused]] Index most_rank, const std::string& method) {
+  require_bit_method_on<B>(method);
   const bool tables = method == "tables";
   const Index most = 64 * (tables ? max_panel_words : max_wide_words);
   if (block > 0) return {std::min(round_up(block, 64), most), tables};
@@ -47,7 +52,7 @@ class Echelon {
   static constexpr bool share_after_update = true;
 
   Echelon(Context<B>& context, BitMatrix<B>& matrix, Index columns, EchelonForm form,
-          PanelPlan plan)
+          PanelPlan plan, const StageTimes<B>& stages)
       : context_(context),
         matrix_(matrix),
         columns_(columns),
@@ -61,7 +66,8 @@ class Echelon {
         reducing_(64 * panel_words_, 64 * panel_words_, matrix.stride, plan.tables),
         product_(matrix.slots(), 64 * panel_words_, matrix.stride, plan.tables),
         nonzero_(1),
-        nonzero_host_(1) {}
+        nonzero_host_(1),
+        stages_(stages) {}
 
   [[nodiscard]] Index steps() const {
     return matrix_.layout.extent > 0 ? ceil_div(columns_, 64 * panel_words_) : 0;
@@ -102,10 +108,12 @@ class Echelon {
         share_.bring(lane, matrix_.layout, search_.rows(), matrix_.data.data(), matrix_.stride,
                      first_word_, width_, [&](Index slot) { return list_position(slot); });
     const PanelFactor<B> factor = search_.factor();
-    fill_zero(lane, reduced_.view().slice(0, rank_ * width_));
-    reducing_.set_right(lane, pivot_rows, width_);
-    reducing_.set_left(lane, {factor.transform, factor.pitch, rank_, nullptr});
-    reducing_.add(lane, reduced(), 0, 0, width_);
+    stages_.time(lane, Stage::widen, [&] {
+      fill_zero(lane, reduced_.view().slice(0, rank_ * width_));
+      reducing_.set_right(lane, pivot_rows, width_);
+      reducing_.set_left(lane, {factor.transform, factor.pitch, rank_, nullptr});
+      reducing_.add(lane, reduced(), 0, 0, width_);
+    });
     if (form_ == EchelonForm::inverse)
       copy_bits(lane, {reduced_.data() + panel.word, width_, rank_, nullptr},
                 {factor.transform, factor.pitch, rank_, nullptr}, 0, panel.words);
@@ -225,6 +233,7 @@ class Echelon {
   BitProduct<B> reducing_, product_;  ///< T S; M R
   Buffer<Index, B> nonzero_;
   PinnedBuffer<Index> nonzero_host_;
+  StageTimes<B> stages_;
   Index rank_ = 0, next_panel_ = 0, next_first_ = 0, next_last_ = 0;
   Index first_word_ = 0;                ///< first that the update changes
   Index reduced_word_ = 0, width_ = 0;  ///< words that reduced_ holds
@@ -247,22 +256,23 @@ Index echelon_bytes(BlockCyclic layout, Index stride, PanelPlan plan) {
 
 template <class B>
 Pivots reduce_to_echelon(Context<B>& context, BitMatrix<B>& matrix, Index columns, EchelonForm form,
-                         PanelPlan plan, Progress& progress) {
+                         PanelPlan plan, Progress& progress, const StageTimes<B>& stages) {
   auto method = collectively(context.control, [&] {
-    return std::make_unique<Echelon<B>>(context, matrix, columns, form, plan);
+    return std::make_unique<Echelon<B>>(context, matrix, columns, form, plan, stages);
   });
   progress.begin("eliminating", double(method->steps()));
-  eliminate(context, *method, progress);
+  eliminate(context, *method, progress, stages);
   progress.end();
   return std::move(method->found);
 }
 
 #define TERRACE_INSTANTIATE(B)                                                                 \
+  template void require_bit_method_on<B>(const std::string&);                                  \
   template PanelPlan plan_panels<B>(Index, Index, const std::string&);                         \
   template const char* elimination_method<B>(PanelPlan);                                       \
   template Index echelon_bytes<B>(BlockCyclic, Index, PanelPlan);                              \
   template Pivots reduce_to_echelon(Context<B>&, BitMatrix<B>&, Index, EchelonForm, PanelPlan, \
-                                    Progress&);
+                                    Progress&, const StageTimes<B>&);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 
 }  // namespace terrace

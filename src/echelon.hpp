@@ -44,6 +44,9 @@ struct PanelPlan {
 };
 /// Refuses a `--method` that GF(2) does not have: Error(usage) on all ranks.
 void require_bit_method(const std::string& method);
+/// The same, and "tensor" where there are no binary tensor cores.
+template <class B>
+void require_bit_method_on(const std::string& method);
 /// From `--block` (rounded up to a multiple of 64; 0: the backend's default for a matrix of rank
 /// `most_rank` at most) and `--method` ("tables": panels of at most 512 columns;
 /// "tensor" where there are no binary tensor cores is an Error(usage) on all ranks).
@@ -62,9 +65,9 @@ Index echelon_bytes(BlockCyclic layout, Index stride, PanelPlan plan);
 /// The inverse stops at the first panel without full rank; otherwise, with pivots (c_q, i_q), bit
 /// i_r of row c_q of the inverse is bit c_r of row i_q of the matrix. Collective. Messages per
 /// panel: one broadcast of its pivots, one of the pivot rows, and where one rank's rows do not
-/// suffice, one all-gather of candidates.
+/// suffice, one all-gather of candidates. Stage::widen is R = T S.
 template <class B>
 Pivots reduce_to_echelon(Context<B>& context, BitMatrix<B>& matrix, Index columns, EchelonForm form,
-                         PanelPlan plan, Progress& progress);
+                         PanelPlan plan, Progress& progress, const StageTimes<B>& stages = {});
 
 }  // namespace terrace
