@@ -35,7 +35,8 @@ nlohmann::json stage_report(const Control& control, const StageSeconds& mine, In
           {"hidden_fraction", ratio(sums[0], sums[1])},
           {"host_synchronizations_per_panel", ratio(slowest[5], double(mine.panels))},
           {"panels", mine.panels},
-          {"microseconds_per_pivot", ratio(1e6 * slowest[0], double(pivots))}};
+          {"microseconds_per_pivot", ratio(1e6 * slowest[4], double(pivots))},
+          {"panel_microseconds_per_pivot", ratio(1e6 * slowest[0], double(pivots))}};
 }
 
 namespace {
@@ -44,10 +45,21 @@ void say_stages(const Run& run, const nlohmann::json& s) {
   const auto value = [&](const char* key) { return s[key].get<double>(); };
   run.say(fmt::format(
       "  stages: panel {:.6f} s, share {:.6f} s, widen {:.6f} s, {:.1f} % of them hidden; update "
-      "{:.6f} s; loop {:.6f} s; {} panels, {:.1f} host synchronizations a panel, {:.3f} us a pivot",
+      "{:.6f} s; loop {:.6f} s; {} panels, {:.1f} host synchronizations a panel, {:.3f} us a "
+      "pivot, {:.3f} of them panel",
       value("panel"), value("share"), value("widen"), 100 * value("hidden_fraction"),
       value("update"), value("loop"), s["panels"].get<Index>(),
-      value("host_synchronizations_per_panel"), value("microseconds_per_pivot")));
+      value("host_synchronizations_per_panel"), value("microseconds_per_pivot"),
+      value("panel_microseconds_per_pivot")));
+}
+
+void say_energy(const Run& run, const nlohmann::json& e) {
+  const auto value = [&](const char* key) { return e[key].get<double>(); };
+  run.say(fmt::format(
+      "  energy: {:.4g} J a solve, {:.4g} J above idle; {:.4g} W, idle {:.4g} W; {} solves, {} "
+      "devices, by {}",
+      value("joules_per_solve"), value("joules_above_idle"), value("watts"), value("idle_watts"),
+      e["solves"].get<Index>(), e["devices"].get<Index>(), e["counter"].get<std::string>()));
 }
 
 }  // namespace
@@ -94,6 +106,7 @@ void bench_run(Run& run, const BenchOptions& options, const BenchRun& what) {
     check = fmt::format("  check {:.3g} s", slowest);
   }
   if (options.stages && what.stages) line["stages"] = what.stages();
+  if (what.meter && what.meter->available()) line["energy"] = what.meter->report(what.measure);
   run.report["runs"].push_back(line);
   std::string problem = what.who;
   for (const auto& [key, value] : what.sizes.items())
@@ -102,6 +115,9 @@ void bench_run(Run& run, const BenchOptions& options, const BenchRun& what) {
   run.say(fmt::format("{:<44} {:>5} {:>12.6f} {:>11.4g} {:>12} {:>9}  {}{}", problem,
                       run.control.size(), median, rate, what.unit, fraction, residual, check));
   if (line.contains("stages")) say_stages(run, line["stages"]);
+  if (line.contains("energy")) say_energy(run, line["energy"]);
+  if (what.meter && !what.meter->available())
+    run.say("  energy: not measured, " + what.meter->reason());
 }
 
 }  // namespace terrace

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "src/bench/energy.hpp"
 #include "src/commands.hpp"
 #include "src/stages.hpp"
 
@@ -15,6 +16,7 @@ struct BenchOptions {
   Index repeat = 3;                 ///< --repeat: the median is reported
   std::vector<std::string> rivals;  ///< --rivals
   bool stages = false;              ///< --stages, where a bench has it
+  bool energy = false;              ///< --energy, where a bench has it
 };
 void add_bench_options(CLI::App& command, BenchOptions& options);
 CLI::Option* add_stages_option(CLI::App& command, BenchOptions& options);
@@ -31,6 +33,7 @@ struct BenchRun {
   std::function<double()> residual;          ///< after the last measure; may be empty
   std::function<std::string()> certificate;  ///< exact solvers: "passed", or what is broken
   std::function<nlohmann::json()> stages;    ///< --stages: a run more, as stage_report()
+  EnergyMeter* meter = nullptr;              ///< --energy: what `measure` starts and stops
 };
 /// Measures (one warm-up, then repeat), prints the line, appends it to run.report["runs"]. The time
 /// of the residual or certificate is reported beside: `check_seconds`, `check_to_solve`.
@@ -40,7 +43,8 @@ void bench_run(Run& run, const BenchOptions& options, const BenchRun& what);
 ///   panel, share, widen, update, loop   seconds
 ///   hidden_fraction                     of panel + share + widen, while an update was under way
 ///   host_synchronizations_per_panel, panels
-///   microseconds_per_pivot              of panel
+///   microseconds_per_pivot              of the whole loop
+///   panel_microseconds_per_pivot        of panel
 nlohmann::json stage_report(const Control& control, const StageSeconds& mine, Index pivots);
 
 void add_bench_gf2(CLI::App& bench, Selected& selected);

@@ -23,7 +23,7 @@ double elimination_work(const Pivots& pivots, Index rows, Index columns, bool ec
 
 template <class B>
 void bench_elimination(Run& run, const Gf2Bench& o, Context<B>& context, Index n,
-                       const std::pair<std::string, double>& bound) {
+                       const Gf2Setting& setting) {
   const Index columns = o.columns > 0 ? o.columns : n;
   if (o.rank > std::min(n, columns))
     fail_together(Exit::usage, fmt::format("no {} x {} matrix has rank {}; --rank; use {} or less",
@@ -59,13 +59,14 @@ void bench_elimination(Run& run, const Gf2Bench& o, Context<B>& context, Index n
   if (o.transfers) line.sizes["transfers"] = "pinned";
   line.who = "terrace";
   line.unit = "bit-MAC/s";
-  line.bound_name = bound.first;
-  line.bound = bound.second;
+  line.bound_name = setting.bound.first;
+  line.bound = setting.bound.second;
+  line.meter = setting.meter;
   const auto eliminate_again = [&](const StageTimes<B>& stages) {
     load(context, source, matrix);
     put_witness(context, matrix, words, seed);
     host.take(context, matrix);
-    return timed(context, [&] {
+    return timed(context, setting.meter, [&] {
       host.send(context, matrix);
       pivots = reduce_to_echelon(context, matrix, columns, form, plan, quiet, stages);
       host.receive(context, matrix);
@@ -115,14 +116,16 @@ void bench(Run& run, const Gf2Bench& o) {
       else
         sizes = {16384, 32768, 65536};
     }
-    const auto bound = bit_bound(context);
+    EnergyMeter meter;
+    if (o.common.energy) meter = EnergyMeter(context);  // before anything runs: what idling takes
+    const Gf2Setting setting{bit_bound(context), o.common.energy ? &meter : nullptr};
     for (const Index n : sizes) {
       if (o.product)
-        bench_product(run, o, context, n, bound);
+        bench_product(run, o, context, n, setting);
       else if (o.inverse)
-        bench_inverse(run, o, context, n, bound);
+        bench_inverse(run, o, context, n, setting);
       else
-        bench_elimination(run, o, context, n, bound);
+        bench_elimination(run, o, context, n, setting);
     }
   });
 }
@@ -153,6 +156,8 @@ void add_bench_gf2(CLI::App& bench_app, Selected& selected) {
   add_common_options(*command, selected.options);
   add_bench_options(*command, options->common);
   auto* stages = add_stages_option(*command, options->common);
+  command->add_flag("--energy", options->common.energy,
+                    "Joules of a solve: repeats it until 3 s of solves were seen");
   auto* product =
       command->add_flag("--product", options->product, "Products of random bit matrices instead");
   auto* inverse = command->add_flag("--inverse", options->inverse,

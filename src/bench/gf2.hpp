@@ -18,10 +18,25 @@ struct Gf2Bench {
   bool product = false, inverse = false;
 };
 
+/// What a run has beside its matrices.
+struct Gf2Setting {
+  std::pair<std::string, double> bound;  ///< name and rate
+  EnergyMeter* meter = nullptr;          ///< --energy
+};
+
 /// Seconds of work() on the context's lanes: events on CUDA, wall clock on the CPU.
 template <class B, class Work>
-double timed(const Context<B>& context, Work&& work) {
+double timed(const Context<B>& context, EnergyMeter* meter, Work&& work) {
   context.control.barrier();
+  const struct Metered {
+    EnergyMeter* meter;
+    explicit Metered(EnergyMeter* m) : meter(m) {
+      if (meter) meter->start();
+    }
+    ~Metered() {
+      if (meter) meter->stop();
+    }
+  } metered(meter);
   if constexpr (std::is_same_v<B, Cuda>) {
     const auto begin = context.bulk.record();
     work();
@@ -95,9 +110,9 @@ void bench_bit_rivals(Run& run, const Gf2Bench& o, const BenchRun& line, Index n
 
 template <class B>
 void bench_product(Run& run, const Gf2Bench& o, Context<B>& context, Index n,
-                   const std::pair<std::string, double>& bound);
+                   const Gf2Setting& setting);
 template <class B>
 void bench_inverse(Run& run, const Gf2Bench& o, Context<B>& context, Index n,
-                   const std::pair<std::string, double>& bound);
+                   const Gf2Setting& setting);
 
 }  // namespace terrace

@@ -5,7 +5,7 @@ namespace terrace {
 
 template <class B>
 void bench_product(Run& run, const Gf2Bench& o, Context<B>& context, Index n,
-                   const std::pair<std::string, double>& bound) {
+                   const Gf2Setting& setting) {
   const BlockCyclic layout = bit_row_layout(n, context.size());
   const BlockCyclic b_layout = factor_layout(n, context.size());
   const auto seed = Word(run.options.seed);
@@ -40,12 +40,13 @@ void bench_product(Run& run, const Gf2Bench& o, Context<B>& context, Index n,
   line.who = "terrace";
   line.work = double(n) * double(n) * double(n);
   line.unit = "bit-MAC/s";
-  line.bound_name = bound.first;
-  line.bound = bound.second;
+  line.bound_name = setting.bound.first;
+  line.bound = setting.bound.second;
+  line.meter = setting.meter;
   line.measure = [&] {
     fill_zero(context.bulk, product.data.view());
     context.bulk.synchronize();
-    return timed(context, [&] {
+    return timed(context, setting.meter, [&] {
       left_host.send(context, left);
       right_host.send(context, right);
       multiply_bits(context, left, right, product, n, memory, quiet);
@@ -63,7 +64,7 @@ void bench_product(Run& run, const Gf2Bench& o, Context<B>& context, Index n,
 /// The first of the seeds from `--seed` on that gives a regular matrix is measured.
 template <class B>
 void bench_inverse(Run& run, const Gf2Bench& o, Context<B>& context, Index n,
-                   const std::pair<std::string, double>& bound) {
+                   const Gf2Setting& setting) {
   const PanelPlan plan = plan_panels<B>(run.options.block, n, run.options.method);
   const BlockCyclic layout = bit_row_layout(n, context.size());
   const Index words = ceil_div(n, 64), stride = round_up(words, bit_row_alignment);
@@ -82,7 +83,7 @@ void bench_inverse(Run& run, const Gf2Bench& o, Context<B>& context, Index n,
   const auto invert = [&](const StageTimes<B>& stages) {
     load(context, source(), matrix);
     host.take(context, matrix);
-    return timed(context, [&] {
+    return timed(context, setting.meter, [&] {
       host.send(context, matrix);
       pivots = reduce_to_echelon(context, matrix, n, EchelonForm::inverse, plan, quiet, stages);
       if (pivots.first_zero_pivot < 0) order_inverse(context, matrix, pivots);
@@ -96,8 +97,9 @@ void bench_inverse(Run& run, const Gf2Bench& o, Context<B>& context, Index n,
   line.who = "terrace";
   line.work = double(n) * double(n) * double(n);
   line.unit = "bit-MAC/s";
-  line.bound_name = bound.first;
-  line.bound = bound.second;
+  line.bound_name = setting.bound.first;
+  line.bound = setting.bound.second;
+  line.meter = setting.meter;
   line.measure = [&] { return invert({}); };
   line.stages = [&] {
     const auto stages = StageTimes<B>::on();
@@ -114,11 +116,9 @@ void bench_inverse(Run& run, const Gf2Bench& o, Context<B>& context, Index n,
   require_certificate(run, run.report["runs"].back()["certificate"], n, " --inverse");
 }
 
-#define TERRACE_INSTANTIATE(B)                                           \
-  template void bench_product(Run&, const Gf2Bench&, Context<B>&, Index, \
-                              const std::pair<std::string, double>&);    \
-  template void bench_inverse(Run&, const Gf2Bench&, Context<B>&, Index, \
-                              const std::pair<std::string, double>&);
+#define TERRACE_INSTANTIATE(B)                                                               \
+  template void bench_product(Run&, const Gf2Bench&, Context<B>&, Index, const Gf2Setting&); \
+  template void bench_inverse(Run&, const Gf2Bench&, Context<B>&, Index, const Gf2Setting&);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 
 }  // namespace terrace

@@ -34,7 +34,7 @@ double table_rate(const Context<Cpu>& context) {
     context.bulk.synchronize();
   };
   once();
-  const double seconds = timed(context, once);
+  const double seconds = timed(context, nullptr, once);
   return double(rows) * double(rounds * bits) * double(64 * words) / seconds *
          context.control.size();
 }
@@ -167,6 +167,7 @@ void bench_bit_rivals(Run& run, const Gf2Bench& o, const BenchRun& line, Index n
     other.bound = 0;
     other.certificate = nullptr;
     other.stages = nullptr;
+    other.meter = nullptr;
     other.measure = [&] { return m4ri_time(run.control, rival, n, what, o.echelon).seconds; };
     bench_run(run, o.common, other);
     run.report["runs"].back()["cores"] = probe.cores;
