@@ -145,11 +145,16 @@ void first_nonzero_word(const Stream<Cuda>&, BitRows<const Word, Cuda> rows, Ind
 struct RandomBits {
   Word seed = 1;
   Index columns = 0;
-  /// Word j of row i is random_word(seed, i, j). With even_rank, rows of odd number are the XOR of
-  /// four rows of even number drawn from the seed among the first `rows`: the rank is (almost
-  /// surely) min(ceil(rows / 2), columns).
+  /// Word j of row i is random_sparse_word(seed, i, j, density), as gf2_random() of
+  /// src/problems.hpp. With even_rank, rows of odd number are the XOR of four rows of even number
+  /// drawn from the seed among the first `rows`: the rank is (almost surely) min(ceil(rows / 2),
+  /// columns).
   bool even_rank = false;
   Index rows = 0;
+  double density = 0.5;
+  /// Not negative: rows from this number on are the XOR of four rows before it; the rank is (almost
+  /// surely) min(rank, rows, columns). even_rank does not count then.
+  Index rank = -1;
 };
 void random_bits(const Stream<Cpu>&, BitRows<Word, Cpu> out, const Index* numbers, RandomBits);
 void random_bits(const Stream<Cuda>&, BitRows<Word, Cuda> out, const Index* numbers, RandomBits);

@@ -7,12 +7,12 @@
 namespace terrace {
 
 struct ColumnGauss {
-  BitRows<Word, Cuda> rows;     ///< `list`: where rows are, for the index array; null: swapped
-  Index* order = nullptr;       ///< the same list, writable, or null
-  Index words = 0;              ///< of a row
-  Index* state = nullptr;       ///< device: [0] rank so far, [1] position of the last pivot or -1
-  int search_threads = 256;     ///< 32 to 1,024
-  int subtract_threads = 256;   ///< a multiple of 32
+  BitRows<Word, Cuda> rows;    ///< `list`: where rows are, for the index array; null: swapped
+  Index* order = nullptr;      ///< the same list, writable, or null
+  Index words = 0;             ///< of a row
+  Index* state = nullptr;      ///< device: [0] rank so far, [1] position of the last pivot or -1
+  int search_threads = 256;    ///< 32 to 1,024
+  int subtract_threads = 256;  ///< a multiple of 32
 };
 
 /// state[1] = position of the first row from position state[0] on with a one in `column`, or -1;

@@ -80,6 +80,12 @@ class Stream<Cuda> {
 /// Seconds from `begin` to `end`, both completed.
 double seconds_between(const Event<Cuda>& begin, const Event<Cuda>& end);
 
+/// How often synchronize() was called on streams of this process: the times that the host waited.
+Index host_synchronizations();
+namespace detail {
+void count_synchronization();
+}
+
 /// What is known about the device that this process uses.
 struct DeviceInfo {
   std::string name, uuid;

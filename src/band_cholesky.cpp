@@ -134,19 +134,21 @@ class BandCholesky {
 }  // namespace
 
 template <class B>
-Index band_cholesky(Context<B>& context, BandTiles<B>& a, BandWork<B>& work, Progress& progress) {
+Index band_cholesky(Context<B>& context, BandTiles<B>& a, BandWork<B>& work, Progress& progress,
+                    const StageTimes<B>& stages) {
   BandCholesky<B> method(context, a, work);
   progress.begin("band Cholesky", double(method.steps()));
-  eliminate(context, method, progress);
+  eliminate(context, method, progress, stages);
   progress.end();
   return method.finish();
 }
 
-#define TERRACE_INSTANTIATE(B)                                     \
-  template struct BandWork<B>;                                     \
-  template BandTiles<B> band_tiles(Context<B>&, const BandShape&); \
-  template void band_clear(Context<B>&, BandTiles<B>&);            \
-  template Index band_cholesky(Context<B>&, BandTiles<B>&, BandWork<B>&, Progress&);
+#define TERRACE_INSTANTIATE(B)                                                      \
+  template struct BandWork<B>;                                                      \
+  template BandTiles<B> band_tiles(Context<B>&, const BandShape&);                  \
+  template void band_clear(Context<B>&, BandTiles<B>&);                             \
+  template Index band_cholesky(Context<B>&, BandTiles<B>&, BandWork<B>&, Progress&, \
+                               const StageTimes<B>&);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 

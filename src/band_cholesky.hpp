@@ -14,6 +14,7 @@
 #include "distrib/context.hpp"
 #include "kernels/band.hpp"
 #include "src/run.hpp"
+#include "src/stages.hpp"
 
 namespace terrace {
 
@@ -81,7 +82,7 @@ struct BandWork {
 /// broadcast of w m numbers a tile column. Source: Khimich, Baranov 2013; LAPACK's dpbtrf.
 template <class B>
 [[nodiscard]] Index band_cholesky(Context<B>& context, BandTiles<B>& a, BandWork<B>& work,
-                                  Progress& progress);
+                                  Progress& progress, const StageTimes<B>& stages = {});
 
 /// Rows of the right-hand sides of this rank: slots x nrhs, row-major, zero behind row n; and the
 /// window of partial sums that travels from owner to owner.

@@ -85,10 +85,15 @@ void require_bit_method(const CommonOptions& o) {
 }
 
 template <class B>
-PanelPlan plan_panels(const Context<B>& context, const CommonOptions& o, Index most_rank) {
+void require_bit_method_on(const CommonOptions& o) {
   require_bit_method(o);
   if (o.method == "tensor" && BitProduct<B>::bytes(1, 64 * max_panel_words, 1) == 0)
     refuse("no binary tensor cores here; --method tensor; use tables");
+}
+
+template <class B>
+PanelPlan plan_panels(const Context<B>& context, const CommonOptions& o, Index most_rank) {
+  require_bit_method_on<B>(o);
   const nlohmann::json profile = load_profile(context.control, device_model(context), "gf2");
   PanelPlan plan;
   plan.host_panels = o.panels == "host";
@@ -143,6 +148,7 @@ std::string device_model(const Context<Cuda>& context) {
 }
 
 #define TERRACE_INSTANTIATE(B)                                                    \
+  template void require_bit_method_on<B>(const CommonOptions&);                   \
   template PanelPlan plan_panels(const Context<B>&, const CommonOptions&, Index); \
   template const char* elimination_method<B>(PanelPlan);                          \
   template std::string describe_tables<B>(const ProductMethod&);

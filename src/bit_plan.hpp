@@ -19,6 +19,9 @@ struct PanelPlan {
 /// Refuses a `--method` that GF(2) does not have, and options that contradict each other:
 /// Error(usage) on all ranks.
 void require_bit_method(const CommonOptions& options);
+/// The same, and "tensor" where there are no binary tensor cores.
+template <class B>
+void require_bit_method_on(const CommonOptions& options);
 
 /// From `--block` (rounded up to a multiple of 64), `--method` ("tables": panels of at most 512
 /// columns; "tensor" where there are no binary tensor cores is an Error(usage) on all ranks), `--k`

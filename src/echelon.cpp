@@ -17,7 +17,7 @@ class Echelon {
   static constexpr bool share_after_update = true;
 
   Echelon(Context<B>& context, BitMatrix<B>& matrix, Index columns, EchelonForm form,
-          PanelPlan plan)
+          PanelPlan plan, const StageTimes<B>& stages)
       : context_(context),
         matrix_(matrix),
         columns_(columns),
@@ -33,7 +33,8 @@ class Echelon {
                   {plan.product.tables, false, plan.product.shape}),
         product_(matrix.slots(), 64 * panel_words_, matrix.stride, plan.product),
         nonzero_(1),
-        nonzero_host_(1) {}
+        nonzero_host_(1),
+        stages_(stages) {}
 
   [[nodiscard]] Index steps() const {
     return matrix_.layout.extent > 0 ? ceil_div(columns_, 64 * panel_words_) : 0;
@@ -165,10 +166,12 @@ class Echelon {
   void reduce_pivot_rows(const Stream<B>& lane, const Panel& panel,
                          BitRows<const Word, B> pivot_rows) {
     const PanelFactor<B> factor = search_.factor();
-    fill_zero(lane, reduced_.view().slice(0, rank_ * width_));
-    reducing_.set_right(lane, pivot_rows, width_);
-    reducing_.set_left(lane, {factor.transform, factor.pitch, rank_, nullptr});
-    reducing_.add(lane, reduced(), 0, 0, width_);
+    stages_.time(lane, Stage::widen, [&] {
+      fill_zero(lane, reduced_.view().slice(0, rank_ * width_));
+      reducing_.set_right(lane, pivot_rows, width_);
+      reducing_.set_left(lane, {factor.transform, factor.pitch, rank_, nullptr});
+      reducing_.add(lane, reduced(), 0, 0, width_);
+    });
     if (form_ == EchelonForm::inverse)
       copy_bits(lane, {reduced_.data() + panel.word, width_, rank_, nullptr},
                 {factor.transform, factor.pitch, rank_, nullptr}, 0, panel.words);
@@ -213,6 +216,7 @@ class Echelon {
   BitProduct<B> reducing_, product_;  ///< T S; M R
   Buffer<Index, B> nonzero_;
   PinnedBuffer<Index> nonzero_host_;
+  StageTimes<B> stages_;
   Index rank_ = 0, next_panel_ = 0, next_first_ = 0, next_last_ = 0;
   Index first_word_ = 0;                ///< first that the update changes
   Index reduced_word_ = 0, width_ = 0;  ///< words that reduced_ holds
@@ -235,12 +239,12 @@ Index echelon_bytes(BlockCyclic layout, Index stride, PanelPlan plan) {
 
 template <class B>
 Pivots reduce_to_echelon(Context<B>& context, BitMatrix<B>& matrix, Index columns, EchelonForm form,
-                         PanelPlan plan, Progress& progress) {
+                         PanelPlan plan, Progress& progress, const StageTimes<B>& stages) {
   auto method = collectively(context.control, [&] {
-    return std::make_unique<Echelon<B>>(context, matrix, columns, form, plan);
+    return std::make_unique<Echelon<B>>(context, matrix, columns, form, plan, stages);
   });
   progress.begin("eliminating", double(method->steps()));
-  eliminate(context, *method, progress);
+  eliminate(context, *method, progress, stages);
   progress.end();
   return std::move(method->found);
 }
@@ -248,7 +252,7 @@ Pivots reduce_to_echelon(Context<B>& context, BitMatrix<B>& matrix, Index column
 #define TERRACE_INSTANTIATE(B)                                                                 \
   template Index echelon_bytes<B>(BlockCyclic, Index, PanelPlan);                              \
   template Pivots reduce_to_echelon(Context<B>&, BitMatrix<B>&, Index, EchelonForm, PanelPlan, \
-                                    Progress&);
+                                    Progress&, const StageTimes<B>&);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 
 }  // namespace terrace

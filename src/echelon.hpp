@@ -46,9 +46,9 @@ Index echelon_bytes(BlockCyclic layout, Index stride, PanelPlan plan);
 /// The inverse stops at the first panel without full rank; otherwise, with pivots (c_q, i_q), bit
 /// i_r of row c_q of the inverse is bit c_r of row i_q of the matrix. Collective. Messages per
 /// panel: one broadcast of its pivots, one of the pivot rows, and where one rank's rows do not
-/// suffice, one all-gather of candidates.
+/// suffice, one all-gather of candidates. Stage::widen is R = T S.
 template <class B>
 Pivots reduce_to_echelon(Context<B>& context, BitMatrix<B>& matrix, Index columns, EchelonForm form,
-                         PanelPlan plan, Progress& progress);
+                         PanelPlan plan, Progress& progress, const StageTimes<B>& stages = {});
 
 }  // namespace terrace

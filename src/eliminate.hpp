@@ -2,6 +2,7 @@
 #pragma once
 #include "distrib/context.hpp"
 #include "src/run.hpp"
+#include "src/stages.hpp"
 
 namespace terrace {
 
@@ -29,22 +30,25 @@ concept Elimination = requires(M m, const Stream<B>& lane, Index k) {
 /// choose(k + 1) runs beside update_rest(k). A method on row slices whose share(k) reads rows that
 /// update_rest(k - 1) still writes sets `static constexpr bool share_after_update = true`.
 template <class B, Elimination<B> M>
-void eliminate(Context<B>& context, M& method, Progress& progress) {
+void eliminate(Context<B>& context, M& method, Progress& progress,
+               const StageTimes<B>& stages = {}) {
   const Stream<B>&ahead = context.ahead, &bulk = context.bulk;
   const Index steps = method.steps();
+  stages.begin(context, steps);
   for (Index k = 0; k < steps; ++k) {
-    method.choose(ahead, k);
+    stages.time(ahead, Stage::panel, [&] { method.choose(ahead, k); });
     if (method.stop(k)) break;
     if constexpr (M::share_after_update) ahead.wait(bulk.record());
-    method.share(ahead, k);
+    stages.time(ahead, Stage::share, [&] { method.share(ahead, k); });
     bulk.wait(ahead.record());
-    method.update_next(bulk, k);
+    stages.time(bulk, Stage::update, [&] { method.update_next(bulk, k); });
     ahead.wait(bulk.record());
-    method.update_rest(bulk, k);
+    stages.time(bulk, Stage::update, [&] { method.update_rest(bulk, k); });
     progress.tick(double(k + 1));
   }
   ahead.synchronize();
   bulk.synchronize();
+  stages.end(context);
 }
 
 }  // namespace terrace

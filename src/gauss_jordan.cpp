@@ -228,14 +228,14 @@ void GaussJordan<B>::update_rest(const Stream<B>& lane, Index k) {
 }
 
 template <class B>
-JordanOutcome GaussJordan<B>::run(Progress& progress) {
+JordanOutcome GaussJordan<B>::run(Progress& progress, const StageTimes<B>& stages) {
   const Stream<B>& lane = context_.ahead;
   outcome_ = {};
   std::fill_n(list_host_.data(), slots_, Index(-1));
   upload(lane, column_of_.view(), list_host_.data());
   lane.synchronize();
   progress.begin("elimination", double(steps()));
-  eliminate(context_, *this, progress);
+  eliminate(context_, *this, progress, stages);
   progress.end();
   if (!outcome_.good()) return outcome_;
   outcome_.determinant_sign *= parity(pivot_row_);

@@ -9,6 +9,7 @@
 #include "distrib/layout.hpp"
 #include "kernels/dense.hpp"
 #include "src/run.hpp"
+#include "src/stages.hpp"
 
 namespace terrace {
 
@@ -61,7 +62,7 @@ class GaussJordan {
   [[nodiscard]] const std::vector<Index>& destination() const { return destination_; }
 
   /// Collective. Overwrites data().
-  JordanOutcome run(Progress& progress);
+  JordanOutcome run(Progress& progress, const StageTimes<B>& stages = {});
 
   // Elimination of panel k; see src/eliminate.hpp.
   static constexpr bool share_after_update = true;

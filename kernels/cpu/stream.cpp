@@ -1,5 +1,6 @@
 #include "kernels/stream.hpp"
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
@@ -112,7 +113,14 @@ void Stream<Cpu>::wait(const Event<Cpu>& event) const {
 }
 
 void Stream<Cpu>::synchronize() const {
+  detail::count_synchronization();
   if (lane_) lane_->drain();
 }
+
+namespace {
+std::atomic<Index> synchronizations{0};
+}
+Index host_synchronizations() { return synchronizations.load(std::memory_order_relaxed); }
+void detail::count_synchronization() { synchronizations.fetch_add(1, std::memory_order_relaxed); }
 
 }  // namespace terrace

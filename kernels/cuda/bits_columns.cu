@@ -17,7 +17,8 @@ __global__ void search_kernel(ColumnGauss g, Index column, bool advance) {
   const Index count = g.rows.count;
   for (Index from = first; from < count; from += blockDim.x) {
     const Index i = from + threadIdx.x;
-    if (i < count && (g.rows.data[g.rows.row(i) * g.rows.stride + column / 64] >> (column % 64)) & 1)
+    if (i < count &&
+        (g.rows.data[g.rows.row(i) * g.rows.stride + column / 64] >> (column % 64)) & 1)
       atomicMin(&found, int(i));
     __syncthreads();
     if (found != INT_MAX) break;

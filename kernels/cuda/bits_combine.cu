@@ -120,8 +120,9 @@ __global__ void __launch_bounds__(S::threads, S::blocks) combine_kernel(const Co
   for (int stage = 0; stage < stages; ++stage) {
     if constexpr (stored) {
       const uint4* from = reinterpret_cast<const uint4*>(
-          p.stored + (Index(stage) * p.strips + p.source_word / S::strip_words + Index(blockIdx.x)) *
-                         (S::table_bytes / 8));
+          p.stored +
+          (Index(stage) * p.strips + p.source_word / S::strip_words + Index(blockIdx.x)) *
+              (S::table_bytes / 8));
       __syncthreads();
       for (int x = int(threadIdx.x); x < S::table_bytes / 16; x += S::threads)
         __pipeline_memcpy_async(memory + x, from + x, 16, 0);

@@ -81,7 +81,10 @@ void Stream<Cuda>::wait(const Event<Cuda>& event) const {
   if (event.event_)
     check(cudaStreamWaitEvent(state_->stream, static_cast<cudaEvent_t>(event.native()), 0));
 }
-void Stream<Cuda>::synchronize() const { check(cudaStreamSynchronize(state_->stream)); }
+void Stream<Cuda>::synchronize() const {
+  detail::count_synchronization();
+  check(cudaStreamSynchronize(state_->stream));
+}
 
 double seconds_between(const Event<Cuda>& begin, const Event<Cuda>& end) {
   float milliseconds = 0;

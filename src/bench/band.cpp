@@ -97,6 +97,13 @@ void bench_size(Run& run, Context<B>& c, const BandBench& options, Index n, Inde
     if (failed != 0) fail_together(Exit::internal, "the generated matrix failed; bench band");
     return seconds;
   };
+  bench.stages = [&] {
+    const auto stages = StageTimes<B>::on();
+    band_clear(c, a);
+    generate(c, a, seed);
+    (void)band_cholesky(c, a, work, run.progress, stages);
+    return stage_report(c.control, stages.seconds(), n);
+  };
   bench.residual = [&] { return band_factor_residual(c, problem, a, seed + 1); };
   bench_run(run, options, bench);
 
@@ -108,6 +115,7 @@ void bench_size(Run& run, Context<B>& c, const BandBench& options, Index n, Inde
       b[i] = row < n ? random_uniform(seed + 2, row, Index(i) % nrhs) : 0.0;
     }
     BenchRun solve = bench;
+    solve.stages = nullptr;
     solve.sizes = {{"n", n}, {"half_bandwidth", m}, {"phase", "solve"}, {"right_hand_sides", nrhs}};
     if (nrhs < 16) {  // the factor is read twice: memory bounds it
       solve.work = 16e-9 * double(n) * double(s.half_bandwidth + 1);
@@ -159,6 +167,7 @@ void add_bench_band(CLI::App& bench, Selected& selected) {
   CLI::App* command = bench.add_subcommand("band", "Band Cholesky: factor and solve");
   const auto options = std::make_shared<BandBench>();
   add_bench_options(*command, *options);
+  add_stages_option(*command, *options);
   command
       ->add_option("--half-bandwidth", options->half_bandwidth, "Half-bandwidths, comma-separated")
       ->delimiter(',');

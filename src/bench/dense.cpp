@@ -60,6 +60,12 @@ void bench_inverse(Run& run, Context<B>& context, const BenchOptions& options,
       if (!found.good()) fail_together(Exit::outcome, "the random matrix was found singular");
       return seconds;
     };
+    what.stages = [&] {
+      const auto stages = StageTimes<B>::on();
+      dense::fill_random(context.ahead, solver.rows(), n, seed);
+      (void)solver.run(silent, stages);
+      return stage_report(run.control, stages.seconds(), n);
+    };
     what.residual = [&] {
       return run.options.no_check
                  ? 0.0
@@ -68,6 +74,7 @@ void bench_inverse(Run& run, Context<B>& context, const BenchOptions& options,
     bench_run(run, options, what);
   }
   what.residual = nullptr;
+  what.stages = nullptr;
   what.sizes = {{"n", n}};
   what.bound = bound;
   for (const std::string& rival : options.rivals) {
@@ -95,6 +102,7 @@ void add_bench_dense(CLI::App& bench, Selected& selected) {
   const auto options = std::make_shared<BenchOptions>();
   const auto pivoting = std::make_shared<std::string>("auto");
   add_bench_options(*command, *options);
+  add_stages_option(*command, *options);
   add_common_options(*command, selected.options);
   command->add_option("--pivoting", *pivoting, "partial, tournament or auto")
       ->check(CLI::IsMember({"auto", "partial", "tournament"}));

@@ -47,8 +47,9 @@ struct Columns {
   [[nodiscard]] ColumnGauss gauss(bool swap, int search_threads, int subtract_threads) const {
     BitRows<Word, Cuda> rows = matrix.rows();
     if (!swap) rows.list = order.data();
-    return {rows,         swap ? nullptr : order.data(), matrix.words,
-            state.data(), search_threads,                subtract_threads};
+    return {rows,           swap ? nullptr : order.data(),
+            matrix.words,   state.data(),
+            search_threads, subtract_threads};
   }
   BitSource<Cuda> source;
 };
@@ -67,8 +68,7 @@ struct Columns {
     search();
     const double seconds = seconds_of(context, search) / double(tried);
     line += fmt::format(" {}: {:.2f}", threads, 1e6 * seconds);
-    keep(run,
-         {{"study", "pivot search"}, {"n", n}, {"density", density}, {"threads", threads}},
+    keep(run, {{"study", "pivot search"}, {"n", n}, {"density", density}, {"threads", threads}},
          seconds);
   }
   run.say(fmt::format("n = {:>6}, density {:<7}, us a search (with its launch) by threads{}", n,

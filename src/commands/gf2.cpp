@@ -390,6 +390,7 @@ void multiply(Run& run, const Gf2Options& o) {
             "be the second one's rows",
             rows, inner, files.b->rows(), columns, io::to_string(files.b->location())));
   with_backend(run, [&]<class B>(Context<B>& context) {
+    require_bit_method_on<B>(run.options);
     const BlockCyclic layout = bit_row_layout(rows, run.control.size());
     const BlockCyclic b_layout = factor_layout(inner, run.control.size());
     const auto a = file_source(context, files.a, layout);

@@ -1,5 +1,7 @@
 #include "kernels/bits_product.hpp"
 
+#include <bit>
+#include <cmath>
 #include <cstring>
 
 #include "kernels/random.hpp"
@@ -356,8 +358,9 @@ template <class B>
 void test_random(Context<B>& context) {
   const Stream<B>& lane = context.bulk;
   const auto numbers = on_backend<B>(lane, {0, 5, 17, 2});
-  for (const bool even : {false, true}) {
-    const RandomBits what{42, 100, even, 20};
+  for (const RandomBits& what :
+       {RandomBits{42, 100}, RandomBits{42, 100, true, 20}, RandomBits{42, 100, false, 20, 0.01},
+        RandomBits{42, 100, false, 20, 0.5, 3}}) {
     const Packed<B> out(lane, PlainBits(4, 128), 0, 3);
     random_bits(lane, out.rows(4), numbers.data(), what);
     auto want = out.host;
@@ -372,6 +375,26 @@ void test_random(Context<B>& context) {
 
 }  // namespace
 
+TEST_CASE("random bits are ones with the density that is asked for", "[cpu]") {
+  for (const double density : {0.0, 0.01, 0.3, 0.5, 1.0}) {
+    const RandomBits what{7, 6400, false, 200, density};
+    Index ones = 0;
+    for (Index i = 0; i < 200; ++i)
+      for (Index j = 0; j < 100; ++j) ones += std::popcount(detail::random_bits_word(what, i, j));
+    const double bits = 200 * 6400, deviation = std::sqrt(bits * density * (1 - density));
+    REQUIRE(std::abs(double(ones) - bits * density) <= 5 * deviation);
+  }
+}
+TEST_CASE("random bits of a rank have that rank", "[cpu]") {
+  for (const Index rank : {0, 1, 5, 64, 65, 130}) {
+    const RandomBits what{9, 100, false, 120, 0.5, rank};
+    PlainBits plain(120, 100);
+    for (Index i = 0; i < 120; ++i)
+      for (Index j = 0; j < 100; ++j)
+        plain(i, j) = std::uint8_t(detail::random_bits_word(what, i, j / 64) >> (j % 64) & 1);
+    REQUIRE(Index(reduce_plain(plain, 100).size()) == std::min<Index>(rank, 100));
+  }
+}
 TEST_CASE("combinations by tables equal sums of rows", "[cpu]") {
   on<Cpu>([](auto& context) { test_combine(context); });
 }

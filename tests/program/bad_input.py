@@ -121,6 +121,18 @@ refused("gf2 rref in.h5:/bits -o out.h5 --method magic", 2, "magic", "--method")
 refused("gf2 rref in.h5:/bits -o out.h5 --method tensor --backend cpu", 2, "tensor", "--method")
 refused("gf2 rref in.h5:/bits -o out.h5 --block -5", 2, "--block", "-5 is not zero or more")
 refused("bench gf2 --n 64 --method magic", 2, "magic", "--method")
+refused("gf2 multiply in.h5:/bits :/bits2 -o out.h5 --method tensor --backend cpu", 2, "tensor", "--method")
+refused("bench gf2 --product --n 64 --method tensor --backend cpu", 2, "tensor", "--method")
+for option, word in (("--n -5", "-5"), ("--n 0", "0"), ("--columns 0", "--columns"), ("--columns -3", "--columns"),
+                     ("--density -0.1", "between 0 and 1"), ("--density 1.5", "between 0 and 1"),
+                     ("--density nan", "between 0 and 1"), ("--rank -1", "--rank"), ("--rank 65", "--rank"),
+                     ("--columns 10 --rank 11", "--rank"), ("--rank 3 --half-rank", "--half-rank"),
+                     ("--product --inverse", "--product"), ("--product --columns 9", "--product"),
+                     ("--inverse --density 0.1", "--inverse"), ("--product --stages", "--product"),
+                     ("--inverse --echelon", "--inverse"), ("--transfers", "--transfers"),
+                     ("--rivals m4ri,magma", "magma")):
+    refused("bench gf2 --backend cpu " + ("" if "--n " in option else "--n 64 ") + option, 2, word)
+accepted("bench gf2 --backend cpu --n 64 --columns 100 --density 0.1 --rank 7 --echelon --stages --repeat 1")
 refused("dense invert in.h5:/A -o out.h5 --backend tpu", 2)
 refused("dense invert in.h5:/A -o taken.h5", 2, "taken.h5", "--force")
 refused("dense invert in.h5:/A -o nowhere/out.h5", 2, "nowhere")

@@ -1,0 +1,177 @@
+// What `bench gf2` measures beside itself: the bound, M4RI, and the checksum that both print.
+#include <fmt/core.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+
+#include "kernels/parallel.hpp"
+#include "kernels/random.hpp"
+#include "src/bench/gf2.hpp"
+
+namespace terrace {
+
+// --- bound ---------------------------------------------------------------------------------------
+
+namespace {
+
+/// Rate of combine() when its rows stay in cache: what the tables alone allow.
+double table_rate(const Context<Cpu>& context) {
+  const Index rows = 4096 * thread_count(), words = 16, bits = 64, rounds = 64;
+  const Buffer<Word, Cpu> out(rows * words), source(bits * words), multipliers(rows * rounds);
+  fill_zero(context.bulk, out.view());
+  std::vector<Index> numbers(static_cast<std::size_t>(rows));
+  for (Index i = 0; i < rows; ++i) numbers[std::size_t(i)] = i;
+  random_bits(context.bulk, {multipliers.data(), rounds, rows, nullptr}, numbers.data(),
+              {1, 64 * rounds, false, 0});
+  random_bits(context.bulk, {source.data(), words, bits, nullptr}, numbers.data(),
+              {2, 64 * words, false, 0});
+  const auto once = [&] {
+    for (Index r = 0; r < rounds; ++r)
+      combine(context.bulk, {out.data(), words, rows, nullptr},
+              {multipliers.data() + r, rounds, rows, nullptr},
+              {source.data(), words, bits, nullptr}, 0, 0, words);
+    context.bulk.synchronize();
+  };
+  once();
+  const double seconds = timed(context, nullptr, once);
+  return double(rows) * double(rounds * bits) * double(64 * words) / seconds *
+         context.control.size();
+}
+
+/// Shared-memory look-ups of 132 multiprocessors at k = 8, measured on an H200 at 1.98 GHz; scaled.
+[[maybe_unused]] double table_rate(const Context<Cuda>& context) {
+  const Index sum =
+      context.control.reduce(Index(current_cuda_device().multiprocessors), Reduce::sum);
+  return 2.09e15 * double(sum) / 132.0 / (context.device.shared ? context.size() : 1);
+}
+
+}  // namespace
+
+template <class B>
+std::pair<std::string, double> bit_bound(const Context<B>& context) {
+  if constexpr (std::is_same_v<B, Cpu>) {
+    return {"look-ups in cache-resident tables, measured in this run", table_rate(context)};
+  } else {
+    const double tensor = bit_tensor_rate(context.bulk);
+    if (tensor == 0)
+      return {"shared-memory look-ups at k = 8, 2.09e15 bit-MAC/s an H200", table_rate(context)};
+    const double sum = context.control.reduce(tensor, Reduce::sum);
+    return {"binary tensor cores, the instruction alone, measured in this run",
+            sum / (context.device.shared ? context.size() : 1)};
+  }
+}
+
+// --- checksum ------------------------------------------------------------------------------------
+
+template <class B>
+Word checksum(const Context<B>& context, const BitMatrix<B>& matrix, const Pivots& pivots,
+              Index words) {
+  std::vector<Word> row(static_cast<std::size_t>(words));
+  std::vector<Word> sum(1, 0);
+  for (Index q = 0; q < pivots.rank(); ++q) {
+    const Index i = pivots.rows[std::size_t(q)];
+    if (matrix.layout.owner(i) != context.rank()) continue;
+    download(context.bulk, row.data(),
+             matrix.data.view().slice(matrix.layout.slot(i) * matrix.stride, words));
+    context.bulk.synchronize();
+    for (Index j = 0; j < words; ++j)
+      sum[0] ^= mix(mix(Word(q) * 0x9e3779b97f4a7c15ull + Word(j)) ^ row[std::size_t(j)]);
+  }
+  context.control.reduce(sum, Reduce::bit_xor);
+  return sum[0];
+}
+
+#define TERRACE_INSTANTIATE(B)                                          \
+  template std::pair<std::string, double> bit_bound(const Context<B>&); \
+  template Word checksum(const Context<B>&, const BitMatrix<B>&, const Pivots&, Index);
+TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+
+// --- rivals --------------------------------------------------------------------------------------
+
+namespace {
+
+/// tests/rivals/m4ri_bench with a method of M4RI's.
+struct Rival {
+  const char *name, *method;
+  const char* variable;  ///< in the environment: where the program is
+  bool beside;           ///< otherwise tests/m4ri_bench beside this program
+};
+constexpr Rival rivals[] = {{"m4ri", "auto", "TERRACE_M4RI_BENCH", true},
+                            {"m4ri-m4ri", "m4ri", "TERRACE_M4RI_BENCH", true},
+                            {"m4ri-pluq", "pluq", "TERRACE_M4RI_BENCH", true},
+                            {"m4ri-all", "auto", "TERRACE_M4RI_OMP_BENCH", false}};
+
+const Rival* rival_of(const std::string& name) {
+  for (const Rival& rival : rivals)
+    if (name == rival.name) return &rival;
+  return nullptr;
+}
+
+struct RivalTime {
+  double seconds = 0;  ///< 0: the program is not there
+  int cores = 0;
+};
+
+/// M4RI's reduction of the matrix `what` of n rows, on rank 0's host; equal on all ranks.
+/// Its environment is ours, OMP_NUM_THREADS included.
+RivalTime m4ri_time(const Control& control, const Rival& rival, Index n, const RandomBits& what,
+                    bool echelon) {
+  RivalTime time;
+  if (control.rank() == 0) {
+    const char* named = std::getenv(rival.variable);
+    std::error_code none;
+    const auto self = std::filesystem::read_symlink("/proc/self/exe", none);
+    const std::string program = named ? named
+                                : rival.beside
+                                    ? (self.parent_path() / "tests" / "m4ri_bench").string()
+                                    : "";
+    if (std::filesystem::exists(program, none)) {
+      const std::string line = fmt::format(
+          "'{}' {} {} {} {} {} {} {} {}", program, n, what.seed, what.even_rank ? "half" : "full",
+          rival.method, what.columns, what.density, what.rank, echelon ? "echelon" : "rref");
+      if (FILE* pipe = popen(line.c_str(), "r")) {
+        if (std::fscanf(pipe, "seconds %lf threads %d", &time.seconds, &time.cores) != 2) time = {};
+        pclose(pipe);
+      }
+    }
+  }
+  control.broadcast(&time, sizeof time, 0);
+  return time;
+}
+
+}  // namespace
+
+void require_bit_rivals(const BenchOptions& options) {
+  for (const std::string& name : options.rivals)
+    if (!rival_of(name))
+      fail_together(Exit::usage, "unknown rival '" + name +
+                                     "'; --rivals; use m4ri, m4ri-m4ri, m4ri-pluq or m4ri-all");
+}
+
+void bench_bit_rivals(Run& run, const Gf2Bench& o, const BenchRun& line, Index n) {
+  const Index columns = o.columns > 0 ? o.columns : n;
+  const RandomBits what{Word(run.options.seed), columns, o.half_rank, n, o.density, o.rank};
+  for (const std::string& name : o.common.rivals) {
+    const Rival& rival = *rival_of(name);
+    const RivalTime probe = m4ri_time(run.control, rival, 64, {1, 64, false, 64}, false);
+    if (probe.seconds == 0) {
+      run.say(fmt::format("rival {} is not here ({})", name,
+                          rival.beside ? "build the tests with libm4ri-dev"
+                                       : fmt::format("set {}", rival.variable)));
+      continue;
+    }
+    BenchRun other = line;
+    other.who =
+        fmt::format("m4ri {}, {} core{}", rival.method, probe.cores, probe.cores == 1 ? "" : "s");
+    other.bound = 0;
+    other.certificate = nullptr;
+    other.stages = nullptr;
+    other.meter = nullptr;
+    other.measure = [&] { return m4ri_time(run.control, rival, n, what, o.echelon).seconds; };
+    bench_run(run, o.common, other);
+    run.report["runs"].back()["cores"] = probe.cores;
+  }
+}
+
+}  // namespace terrace
