@@ -5,6 +5,8 @@
 //
 // Arithmetic is exact, so every backend and every cut of the work gives the same bits.
 #pragma once
+#include <vector>
+
 #include "kernels/backend.hpp"
 #include "kernels/buffer.hpp"
 #include "kernels/stream.hpp"
@@ -76,15 +78,53 @@ void extract_bits(const Stream<Cpu>&, BitRows<Word, Cpu> out, BitRows<const Word
 void extract_bits(const Stream<Cuda>&, BitRows<Word, Cuda> out, BitRows<const Word, Cuda> rows,
                   Index word, Index words, const Index* info);
 
+/// Tables of combine(); every shape gives the same bits. Zeros: the backend's default.
+struct TableShape {
+  Index k = 0;       ///< source rows that a table combines, 1 to 14: 2^k entries
+  Index tables = 0;  ///< tables a pass
+  Index rows = 0;    ///< rows of `out` that a thread holds (CUDA)
+};
+/// The shapes that a backend has; the first of each k is its default.
+template <class B>
+std::vector<TableShape> table_shapes();
+template <>
+std::vector<TableShape> table_shapes<Cpu>();
+template <>
+std::vector<TableShape> table_shapes<Cuda>();
+
 /// out[i][out_word + x] ^= XOR over q < source.count with bit q of multipliers[i] set of
-/// source[q][source_word + x], 0 <= x < words. By tables of all 256 combinations of 8 source rows
-/// (the Method of the Four Russians). words, out_word, source_word and both strides are multiples
-/// of bit_row_alignment. out does not overlap the others. Moves 64 words bytes a row and 8 source
-/// rows; out itself once per few tables.
+/// source[q][source_word + x], 0 <= x < words. By tables of all 2^k combinations of k source rows
+/// (the Method of the Four Russians), k = 8 by default. words, out_word, source_word and both
+/// strides are multiples of bit_row_alignment. out does not overlap the others. Moves 64 words
+/// bytes a row and k source rows; out itself once per few tables.
 void combine(const Stream<Cpu>&, BitRows<Word, Cpu> out, BitRows<const Word, Cpu> multipliers,
-             BitRows<const Word, Cpu> source, Index out_word, Index source_word, Index words);
+             BitRows<const Word, Cpu> source, Index out_word, Index source_word, Index words,
+             TableShape shape = {});
 void combine(const Stream<Cuda>&, BitRows<Word, Cuda> out, BitRows<const Word, Cuda> multipliers,
-             BitRows<const Word, Cuda> source, Index out_word, Index source_word, Index words);
+             BitRows<const Word, Cuda> source, Index out_word, Index source_word, Index words,
+             TableShape shape = {});
+
+/// The same in two steps: all tables of `source` (inner rows of `words` words) into `tables`
+/// (stored_table_words() words, aligned to 64 bytes), and the update from them; 2^k / k times the
+/// bytes of the source.
+template <class B>
+Index stored_table_words(Index inner, Index words, TableShape shape);
+template <>
+Index stored_table_words<Cpu>(Index inner, Index words, TableShape shape);
+template <>
+Index stored_table_words<Cuda>(Index inner, Index words, TableShape shape);
+void build_tables(const Stream<Cpu>&, BitRows<const Word, Cpu> source, Index words,
+                  TableShape shape, Word* tables);
+void build_tables(const Stream<Cuda>&, BitRows<const Word, Cuda> source, Index words,
+                  TableShape shape, Word* tables);
+void combine_stored(const Stream<Cpu>&, BitRows<Word, Cpu> out,
+                    BitRows<const Word, Cpu> multipliers, Index inner, const Word* tables,
+                    Index table_words, Index out_word, Index source_word, Index words,
+                    TableShape shape);
+void combine_stored(const Stream<Cuda>&, BitRows<Word, Cuda> out,
+                    BitRows<const Word, Cuda> multipliers, Index inner, const Word* tables,
+                    Index table_words, Index out_word, Index source_word, Index words,
+                    TableShape shape);
 
 /// Numbers i, ascending, of the rows with a one in words [word, word + words): list[0, *count). The
 /// list has room for nonzero_room(rows.count) numbers.

@@ -16,6 +16,8 @@ struct Selected {
 
 /// Adds -o, --backend, --report, ... to a solver's command.
 void add_common_options(CLI::App& command, CommonOptions& options);
+/// Adds --k, --tables and --panels: how GF(2) eliminates.
+void add_bit_options(CLI::App& command, CommonOptions& options);
 /// Validators whose messages fit a line, where CLI11's print the largest double.
 CLI::Validator not_negative();
 CLI::Validator positive();

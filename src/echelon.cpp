@@ -4,40 +4,10 @@
 #include <memory>
 
 #include "distrib/agree.hpp"
-#include "kernels/bits_product.hpp"
 #include "src/panel_search.hpp"
 #include "src/row_share.hpp"
 
 namespace terrace {
-
-void require_bit_method(const std::string& method) {
-  if (!method.empty() && method != "tables" && method != "tensor")
-    fail_together(Exit::usage,
-                  "gf2 has no method '" + method + "'; --method; use tables or tensor");
-}
-
-template <class B>
-PanelPlan plan_panels(Index block, [[maybe_unused]] Index most_rank, const std::string& method) {
-  require_bit_method(method);
-  if (method == "tensor" && BitProduct<B>::bytes(1, 64 * max_panel_words, 1) == 0)
-    fail_together(Exit::usage, "no binary tensor cores here; --method tensor; use tables");
-  const bool tables = method == "tables";
-  const Index most = 64 * (tables ? max_panel_words : max_wide_words);
-  if (block > 0) return {std::min(round_up(block, 64), most), tables};
-  if constexpr (std::is_same_v<B, Cpu>)
-    return {256, tables};
-  else
-    // Measured on an H200: wider panels pay where the update hides them.
-    return {tables || !has_bit_tensor_cores() || most_rank < 24576 ? 512
-            : most_rank < 65536                                    ? 2048
-                                                                   : 4096,
-            tables};
-}
-
-template <class B>
-const char* elimination_method(PanelPlan plan) {
-  return BitProduct<B>::bytes(1, plan.columns, 1, plan.tables) > 0 ? "tensor cores" : "tables";
-}
 
 namespace {
 
@@ -54,12 +24,14 @@ class Echelon {
         form_(form),
         panel_words_(std::min(plan.columns / 64, std::max<Index>(1, ceil_div(columns, 64)))),
         active_(matrix.slots()),
-        search_(context, matrix.slots(), panel_words_),
+        stored_(plan.product.stored),
+        search_(context, matrix.slots(), panel_words_, false, plan.host_panels),
         share_(context, 64 * panel_words_, matrix.stride),
         reduced_(64 * panel_words_ * matrix.stride),
         multipliers_(matrix.slots() * panel_words_),
-        reducing_(64 * panel_words_, 64 * panel_words_, matrix.stride, plan.tables),
-        product_(matrix.slots(), 64 * panel_words_, matrix.stride, plan.tables),
+        reducing_(64 * panel_words_, 64 * panel_words_, matrix.stride,
+                  {plan.product.tables, false, plan.product.shape}),
+        product_(matrix.slots(), 64 * panel_words_, matrix.stride, plan.product),
         nonzero_(1),
         nonzero_host_(1) {}
 
@@ -101,14 +73,16 @@ class Echelon {
     const auto pivot_rows =
         share_.bring(lane, matrix_.layout, search_.rows(), matrix_.data.data(), matrix_.stride,
                      first_word_, width_, [&](Index slot) { return list_position(slot); });
-    const PanelFactor<B> factor = search_.factor();
-    fill_zero(lane, reduced_.view().slice(0, rank_ * width_));
-    reducing_.set_right(lane, pivot_rows, width_);
-    reducing_.set_left(lane, {factor.transform, factor.pitch, rank_, nullptr});
-    reducing_.add(lane, reduced(), 0, 0, width_);
-    if (form_ == EchelonForm::inverse)
-      copy_bits(lane, {reduced_.data() + panel.word, width_, rank_, nullptr},
-                {factor.transform, factor.pitch, rank_, nullptr}, 0, panel.words);
+    const int builder = int(k % context_.size());  // of stored tables
+    if (!stored_ || builder == context_.rank()) reduce_pivot_rows(lane, panel, pivot_rows);
+    if (stored_) {
+      product_.set_right(lane,
+                         builder == context_.rank()
+                             ? reduced()
+                             : BitRows<Word, B>{nullptr, width_, rank_, nullptr},
+                         width_);
+      if (context_.size() > 1) context_.comm.broadcast(lane, builder, product_.tables());
+    }
     for (const Index row : search_.rows())
       if (matrix_.layout.owner(row) == context_.rank()) active_.remove(matrix_.layout.slot(row));
   }
@@ -117,7 +91,7 @@ class Echelon {
   void update_next(const Stream<B>& lane, Index k) {
     if (rank_ == 0) return;
     const Panel panel = panel_at(k);
-    product_.set_right(lane, reduced(), width_);
+    if (!stored_) product_.set_right(lane, reduced(), width_);
     next_first_ = next_last_ = first_word_;
     if (rank_ == 64 * panel.words && panel.word % bit_row_alignment == 0 &&
         panel.words % bit_row_alignment == 0) {
@@ -187,6 +161,19 @@ class Echelon {
     product_.add(lane, rows(), from, from - reduced_word_, to - from);
   }
 
+  /// R = T S.
+  void reduce_pivot_rows(const Stream<B>& lane, const Panel& panel,
+                         BitRows<const Word, B> pivot_rows) {
+    const PanelFactor<B> factor = search_.factor();
+    fill_zero(lane, reduced_.view().slice(0, rank_ * width_));
+    reducing_.set_right(lane, pivot_rows, width_);
+    reducing_.set_left(lane, {factor.transform, factor.pitch, rank_, nullptr});
+    reducing_.add(lane, reduced(), 0, 0, width_);
+    if (form_ == EchelonForm::inverse)
+      copy_bits(lane, {reduced_.data() + panel.word, width_, rank_, nullptr},
+                {factor.transform, factor.pitch, rank_, nullptr}, 0, panel.words);
+  }
+
   /// Toggles, in each pivot row, the bit of its own pivot among the panel's columns.
   void flip_pivots(const Stream<B>& lane, const Panel& panel) {
     flip_bits(lane, matrix_.data.data() + panel.word, matrix_.stride, share_.own_slots(),
@@ -219,6 +206,7 @@ class Echelon {
   EchelonForm form_;
   Index panel_words_;
   ActiveRows<B> active_;
+  bool stored_;
   PanelSearch<B> search_;
   RowShare<B> share_;
   Buffer<Word, B> reduced_, multipliers_;
@@ -241,8 +229,8 @@ Index echelon_bytes(BlockCyclic layout, Index stride, PanelPlan plan) {
   const Index words = block / 64, slots = layout.slots(0);
   return ActiveRows<B>::backend_bytes(slots) + PanelSearch<B>::bytes(slots, words, layout.ranks) +
          8 * (2 * block * stride + slots * words) +
-         BitProduct<B>::bytes(block, block, stride, plan.tables) +
-         BitProduct<B>::bytes(slots, block, stride, plan.tables);
+         BitProduct<B>::bytes(block, block, stride, {plan.product.tables, false, {}}) +
+         BitProduct<B>::bytes(slots, block, stride, plan.product);
 }
 
 template <class B>
@@ -258,8 +246,6 @@ Pivots reduce_to_echelon(Context<B>& context, BitMatrix<B>& matrix, Index column
 }
 
 #define TERRACE_INSTANTIATE(B)                                                                 \
-  template PanelPlan plan_panels<B>(Index, Index, const std::string&);                         \
-  template const char* elimination_method<B>(PanelPlan);                                       \
   template Index echelon_bytes<B>(BlockCyclic, Index, PanelPlan);                              \
   template Pivots reduce_to_echelon(Context<B>&, BitMatrix<B>&, Index, EchelonForm, PanelPlan, \
                                     Progress&);

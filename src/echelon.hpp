@@ -9,10 +9,10 @@
 // and a pivot row becomes its row of R. n^3 / 2 multiply-adds for the reduced form of a full-rank
 // square matrix, n^3 / 3 for the echelon form, n^3 for the inverse.
 #pragma once
-#include <string>
 #include <vector>
 
 #include "src/bit_matrix.hpp"
+#include "src/bit_plan.hpp"
 #include "src/eliminate.hpp"
 
 namespace terrace {
@@ -36,22 +36,6 @@ struct Pivots {
   Index first_zero_pivot = -1;
   [[nodiscard]] Index rank() const { return Index(columns.size()); }
 };
-
-/// How the panels of an elimination are worked on.
-struct PanelPlan {
-  Index columns = 0;    ///< width, a multiple of 64, at most 4,096
-  bool tables = false;  ///< updates by tables on every device
-};
-/// Refuses a `--method` that GF(2) does not have: Error(usage) on all ranks.
-void require_bit_method(const std::string& method);
-/// From `--block` (rounded up to a multiple of 64; 0: the backend's default for a matrix of rank
-/// `most_rank` at most) and `--method` ("tables": panels of at most 512 columns;
-/// "tensor" where there are no binary tensor cores is an Error(usage) on all ranks).
-template <class B>
-PanelPlan plan_panels(Index block, Index most_rank, const std::string& method);
-/// How updates are computed, for reports: "tables" or "tensor cores".
-template <class B>
-const char* elimination_method(PanelPlan plan);
 
 /// Bytes on the backend, beside the matrix, on the fullest rank.
 template <class B>

@@ -21,7 +21,7 @@ Index multiply_bytes(Index rows, Index stride) {
 template <class B>
 MultiplyMemory<B>::MultiplyMemory(const Context<B>& context, Index rows, Index inner, Index stride,
                                   bool tables)
-    : product(rows, std::min(inner, panel_rows), stride, tables) {
+    : product(rows, std::min(inner, panel_rows), stride, {tables}) {
   if (context.size() == 1) return;
   for (auto& panel : received) panel = Buffer<Word, B>(panel_rows * stride);
 }

@@ -48,9 +48,14 @@ constexpr Index most_candidates(Index words) {
 }  // namespace
 
 template <class B>
-PanelSearch<B>::PanelSearch(const Context<B>& context, Index slots, Index words, bool alone)
+PanelSearch<B>::PanelSearch(const Context<B>& context, Index slots, Index words, bool alone,
+                            bool on_host)
     : context_(context),
       pitch_(round_up(words, max_panel_words)),
+      on_host_(on_host && words <= max_panel_words && std::is_same_v<B, Cuda>),
+      gathered_(on_host_ ? max_candidates * max_panel_words : 0),
+      gathered_host_(on_host_ ? max_candidates * max_panel_words : 0),
+      factor_host_(on_host_ ? 128 * max_panel_words * max_panel_words : 0),
       info_device_(PanelFactor<B>::info_size(words)),
       candidates_device_(most_candidates(words)),
       transform_(64 * words * pitch_),
@@ -94,6 +99,22 @@ PanelFactor<B> PanelSearch<B>::factor() const {
   return {info_device_.data(), transform_.data(), reduced_.data(), pitch_};
 }
 
+/// factor_panel() on the host: the candidates go there, the pivots come back; to info_ as well.
+template <class B>
+void PanelSearch<B>::factor_on_host(const Stream<B>& lane, BitRows<const Word, B> rows,
+                                    Index words) {
+  const Index size = 64 * words * max_panel_words;
+  copy_bits(lane, BitRows<Word, B>{gathered_.data(), words, rows.count, nullptr}, rows, 0, words);
+  download(lane, gathered_host_.data(), gathered_.view().slice(0, rows.count * words));
+  lane.synchronize();
+  factor_panel(host_, {gathered_host_.data(), words, rows.count, nullptr}, words,
+               {info_.data(), factor_host_.data(), factor_host_.data() + size});
+  host_.synchronize();
+  upload(lane, info_device_.view().slice(0, PanelFactor<B>::info_size(words)), info_.data());
+  upload(lane, transform_.view().slice(0, size), factor_host_.data());
+  upload(lane, reduced_.view().slice(0, size), factor_host_.data() + size);
+}
+
 /// Factors rows candidates_[0, candidate_count_) of `base`; waits for the pivots.
 template <class B>
 Index PanelSearch<B>::factor_rows(const Stream<B>& lane, BitRows<const Word, B> base, Index words) {
@@ -102,6 +123,10 @@ Index PanelSearch<B>::factor_rows(const Stream<B>& lane, BitRows<const Word, B> 
   upload(lane, candidates_device_.view().slice(0, candidate_count_), candidates_.data());
   if (wide_) {
     wide_->factor(lane, base, words, factor(), info_);
+    return info_[0];
+  }
+  if (on_host_) {
+    factor_on_host(lane, base, words);
     return info_[0];
   }
   factor_panel(lane, base, words, factor());

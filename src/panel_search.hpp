@@ -52,8 +52,9 @@ template <class B>
 class PanelSearch {
  public:
   /// Takes all memory. `words`: of the widest panel, at most max_wide_words. `alone`: only
-  /// find_local() will be called.
-  PanelSearch(const Context<B>& context, Index slots, Index words, bool alone = false);
+  /// find_local() will be called. `on_host`: the host factors the candidates of narrow panels.
+  PanelSearch(const Context<B>& context, Index slots, Index words, bool alone = false,
+              bool on_host = false);
   ~PanelSearch();
   static Index bytes(Index slots, Index words, int ranks);
 
@@ -77,6 +78,7 @@ class PanelSearch {
 
  private:
   Index factor_rows(const Stream<B>& lane, BitRows<const Word, B> base, Index words);
+  void factor_on_host(const Stream<B>& lane, BitRows<const Word, B> rows, Index words);
   void keep_pivots(Index rank, Index words);
   Index take_over(const Stream<B>& lane, const BitMatrix<B>& matrix, Index rank, const Panel& panel,
                   int root);
@@ -86,6 +88,10 @@ class PanelSearch {
   const Context<B>& context_;
   Index pitch_;                          ///< words of a row of the buffers below
   std::unique_ptr<WideFactor<B>> wide_;  ///< for panels wider than factor_panel() takes
+  bool on_host_;
+  Buffer<Word, B> gathered_;  ///< candidates on their way to the host
+  PinnedBuffer<Word> gathered_host_, factor_host_;
+  Stream<Cpu> host_;
   Buffer<Index, B> info_device_, candidates_device_;
   Buffer<Word, B> transform_, reduced_;
   PinnedBuffer<Index> info_, candidates_;

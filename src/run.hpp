@@ -19,6 +19,9 @@ struct CommonOptions {
   bool plan = false, no_check = false, quiet = false, force = false;
   Index block = 0;  ///< 0: the method's choice
   Index seed = 1;
+  // GF(2) only.
+  std::string tables, panels;
+  Index k = 0;  ///< 0: the plan's choice
 };
 
 /// Percent, rate and time left on stderr; rank 0 only. tick() is cheap and may be called often.

@@ -1,126 +1,288 @@
 // combine() on CUDA: the Method of the Four Russians, tables in shared memory, rows in registers.
 //
-// Roofline: 128 bytes of shared memory a row, strip and 8 columns; 32.7 TB/s on an H200 allow
-// 2.1e15 bit-MAC/s. Tables cost a quarter of that again (1,024 rows a tile); each row is read and
-// written once a call.
+// Roofline: a strip of a row reads its width from shared memory for every k columns; 32.7 TB/s on
+// an H200 allow 2.1e15 bit-MAC/s at k = 8. Tables cost a quarter of that again (1,024 rows a tile);
+// each row is read and written once a call.
+#include <cuda_pipeline_primitives.h>
+
+#include <array>
+
 #include "kernels/bits.hpp"
 #include "kernels/cuda/runtime.cuh"
 
 namespace terrace {
 namespace {
 
-constexpr int threads = 512;
-constexpr int lanes = 8;                 // threads that hold a row's strip, 16 bytes each
-constexpr int strip_words = 2 * lanes;   // 128 bytes: one conflict-free phase of a 128-bit load
-constexpr int groups = threads / lanes;  // rows at a time
-constexpr int rows_per_thread = 16;
-constexpr int tile_rows = groups * rows_per_thread;
-constexpr int tables = 4;  // of 8 source rows: 32 bits of multipliers a stage
-constexpr int table_bytes = tables * 256 * strip_words * 8;
-
 struct Combine {
   BitRows<Word, Cuda> out;
   BitRows<const Word, Cuda> multipliers, source;
   Index out_word, source_word, words;
+  const Word* stored;  // tables from build_tables(), or null
+  Index strips;        // that `stored` has
 };
 
 __device__ __forceinline__ void add(uint4& a, const uint4& b) {
   a.x ^= b.x, a.y ^= b.y, a.z ^= b.z, a.w ^= b.w;
 }
+__device__ __forceinline__ void add(uint2& a, const uint2& b) { a.x ^= b.x, a.y ^= b.y; }
 
-/// The 16 bytes of source rows first .. first + 7 that this thread's tables are made of.
-__device__ __forceinline__ void fetch(const Combine& p, Index first, Index word, bool inside,
-                                      uint4 (&rows)[8]) {
+/// One launch shape: T tables of 2^K combinations a stage, strips of L lanes of type V, R rows a
+/// thread.
+template <int K, int T, class V, int L, int R, int Threads, int Blocks>
+struct Launch {
+  static constexpr int k = K, tables = T, lanes = L, rows = R, threads = Threads, blocks = Blocks;
+  using Part = V;
+  static constexpr int strip_words = L * int(sizeof(V)) / 8;
+  static constexpr int groups = threads / L;  // rows at a time
+  static constexpr int tile_rows = groups * R;
+  static constexpr int entries = T << K;
+  static constexpr int table_bytes = entries * L * int(sizeof(V));
+  static constexpr int source_bytes = 2 * T * K * L * int(sizeof(V));
+};
+
+/// All combinations of source rows K t .. K t + K - 1 (parts `rows`, T K x L), t < T, to
+/// table[t][2^K][L]: a thread walks 16 of them in Gray-code order (one row changes), which is
+/// computed, not stored; neighbouring threads write neighbouring entries.
+template <class S>
+__device__ __forceinline__ void build(const typename S::Part* rows, typename S::Part* table) {
+  constexpr int gray = S::k < 4 ? S::k : 4, low = S::k - gray;
+  for (int item = int(threadIdx.x); item < (S::tables << low) * S::lanes; item += int(blockDim.x)) {
+    const int lane = item % S::lanes, h = item / S::lanes % (1 << low),
+              t = item / (S::lanes << low);
+    const typename S::Part* from = rows + t * S::k * S::lanes + lane;
+    typename S::Part entry{}, changing[gray];
 #pragma unroll
-  for (int j = 0; j < 8; ++j) {
-    rows[j] = make_uint4(0, 0, 0, 0);
-    if (inside && first + j < p.source.count)
-      rows[j] = *reinterpret_cast<const uint4*>(
-          p.source.data + p.source.row(first + j) * p.source.stride + p.source_word + word);
-  }
-}
-
-/// Where row i's 16 bytes at `word` are.
-__device__ __forceinline__ uint4* place(const Combine& p, Index i, Index word) {
-  return reinterpret_cast<uint4*>(p.out.data + p.out.row(i) * p.out.stride + p.out_word + word);
-}
-
-__global__ void __launch_bounds__(threads, 1) combine_kernel(const Combine p) {
-  extern __shared__ uint4 table[];  // [tables][256][lanes]
-  const int lane = threadIdx.x % lanes, group = threadIdx.x / lanes;
-  const Index word = Index(blockIdx.x) * strip_words + 2 * lane;
-  const bool inside = word < p.words;
-  const Index first_row = Index(blockIdx.y) * tile_rows + group;
-  const int rows_left = int(min(p.out.count - first_row, Index(tile_rows)));  // from group's first
-  const unsigned* multipliers =
-      reinterpret_cast<const unsigned*>(p.multipliers.data + first_row * p.multipliers.stride);
-  const Index multiplier_step = 2 * groups * p.multipliers.stride;
-
-  uint4 sum[rows_per_thread];
+    for (int j = 0; j < low; ++j)
+      if ((h >> j) & 1) add(entry, from[j * S::lanes]);
 #pragma unroll
-  for (int r = 0; r < rows_per_thread; ++r) {
-    sum[r] = make_uint4(0, 0, 0, 0);
-    if (inside && r * groups < rows_left) sum[r] = *place(p, first_row + r * groups, word);
-  }
-
-  // This thread builds 16 entries of one table: high nibble h, all low nibbles.
-  const int my_table = threadIdx.x / (16 * lanes), h = threadIdx.x / lanes % 16;
-  const Index stages = ceil_div(p.source.count, 8 * tables);
-  uint4 rows[8];
-  fetch(p, 8 * my_table, word, inside, rows);
-  for (Index stage = 0; stage < stages; ++stage) {
-    uint4 entry = make_uint4(0, 0, 0, 0);
-#pragma unroll
-    for (int j = 0; j < 4; ++j)
-      if ((h >> j) & 1) add(entry, rows[4 + j]);
-    uint4* to = table + (my_table * 256 + h * 16) * lanes + lane;
+    for (int j = 0; j < gray; ++j) changing[j] = from[(low + j) * S::lanes];
+    typename S::Part* to = table + ((t << S::k) + h) * S::lanes + lane;
     to[0] = entry;
 #pragma unroll
-    for (int step = 1; step < 16; ++step) {  // Gray code: one row changes
+    for (int step = 1; step < 1 << gray; ++step) {
       const int changed = (step & 1) ? 0 : (step & 2) ? 1 : (step & 4) ? 2 : 3;
-      add(entry, rows[changed]);
-      to[(step ^ (step >> 1)) * lanes] = entry;
+      add(entry, changing[changed % gray]);
+      to[(step ^ (step >> 1)) * (S::lanes << low)] = entry;
+    }
+  }
+}
+
+/// Source rows stage T K ... on their way to `rows`; zero beyond the source and the strip.
+template <class S>
+__device__ __forceinline__ void fetch(const BitRows<const Word, Cuda>& source, Index stage,
+                                      Index word, Index words, typename S::Part* rows) {
+  using V = typename S::Part;
+  for (int x = int(threadIdx.x); x < S::tables * S::k * S::lanes; x += int(blockDim.x)) {
+    const Index q = stage * S::tables * S::k + x / S::lanes;
+    const Index at = word + x % S::lanes * Index(sizeof(V) / 8);
+    const bool there = q < source.count && at < words;
+    const Word* from = there ? source.data + source.row(q) * source.stride + at : source.data;
+    __pipeline_memcpy_async(rows + x, from, sizeof(V), there ? 0 : sizeof(V));
+  }
+  __pipeline_commit();
+}
+
+template <class S, bool stored>
+__global__ void __launch_bounds__(S::threads, S::blocks) combine_kernel(const Combine p) {
+  using V = typename S::Part;
+  constexpr int stage_bits = S::tables * S::k;
+  constexpr unsigned mask = (1u << S::k) - 1;
+  extern __shared__ uint4 memory[];
+  V* table = reinterpret_cast<V*>(memory);  // [tables][2^k][lanes]
+  V* source = table + S::entries * S::lanes;
+  const int lane = int(threadIdx.x) % S::lanes, group = int(threadIdx.x) / S::lanes;
+  // Stored tables have strips of their own: the first may begin before the range.
+  const Index skip = stored ? p.source_word % S::strip_words : 0;
+  const Index strip_word = Index(blockIdx.x) * S::strip_words - skip;
+  const Index word = strip_word + lane * Index(sizeof(V) / 8);
+  const bool inside = word >= 0 && word < p.words;
+  const Index first_row = Index(blockIdx.y) * S::tile_rows + group;
+  const int rows_left = int(min(p.out.count - first_row, Index(S::tile_rows)));
+  const Word* multipliers = p.multipliers.data + first_row * p.multipliers.stride;
+  const Index multiplier_step = S::groups * p.multipliers.stride;
+  const Index multiplier_words = ceil_div(p.source.count, 64);
+  const auto place = [&](int r) {
+    return reinterpret_cast<V*>(p.out.data + p.out.row(first_row + r * S::groups) * p.out.stride +
+                                p.out_word + word);
+  };
+
+  V sum[S::rows];
+#pragma unroll
+  for (int r = 0; r < S::rows; ++r) {
+    sum[r] = V{};
+    if (inside && r * S::groups < rows_left) sum[r] = *place(r);
+  }
+  const BitRows<const Word, Cuda> strip{p.source.data + p.source_word, p.source.stride,
+                                        p.source.count, p.source.list};
+  const Index stages = ceil_div(p.source.count, stage_bits);
+  if (!stored) fetch<S>(strip, 0, strip_word, p.words, source);
+  for (Index stage = 0; stage < stages; ++stage) {
+    if constexpr (stored) {
+      const uint4* from = reinterpret_cast<const uint4*>(
+          p.stored + (stage * p.strips + p.source_word / S::strip_words + Index(blockIdx.x)) *
+                         (S::table_bytes / 8));
+      __syncthreads();
+      for (int x = int(threadIdx.x); x < S::table_bytes / 16; x += S::threads)
+        __pipeline_memcpy_async(memory + x, from + x, 16, 0);
+      __pipeline_commit();
+      __pipeline_wait_prior(0);
+    } else {
+      const int turn = int(stage % 2) * stage_bits * S::lanes;
+      __pipeline_wait_prior(0);
+      __syncthreads();
+      build<S>(source + turn, table);
+      if (stage + 1 < stages)  // on its way while the tables are read
+        fetch<S>(strip, stage + 1, strip_word, p.words, source + (stage_bits * S::lanes - turn));
     }
     __syncthreads();
-    if (stage + 1 < stages)  // on its way while the tables are read
-      fetch(p, (stage + 1) * 8 * tables + 8 * my_table, word, inside, rows);
+    const Index bit = stage * stage_bits, at = bit / 64;
+    const int offset = int(bit % 64);
+    const bool straddles =
+        64 % stage_bits != 0 && offset + stage_bits > 64 && at + 1 < multiplier_words;
 #pragma unroll
-    for (int r = 0; r < rows_per_thread; ++r) {
-      const unsigned m = r * groups < rows_left ? multipliers[r * multiplier_step + stage] : 0;
-      const uint4* from = table + lane;
-      const uint4 a = from[(m & 255) * lanes];
-      const uint4 b = from[(256 + ((m >> 8) & 255)) * lanes];
-      const uint4 c = from[(512 + ((m >> 16) & 255)) * lanes];
-      const uint4 d = from[(768 + (m >> 24)) * lanes];
-      sum[r].x ^= a.x ^ b.x ^ c.x ^ d.x;
-      sum[r].y ^= a.y ^ b.y ^ c.y ^ d.y;
-      sum[r].z ^= a.z ^ b.z ^ c.z ^ d.z;
-      sum[r].w ^= a.w ^ b.w ^ c.w ^ d.w;
+    for (int r = 0; r < S::rows; ++r) {
+      Word m = 0;
+      if (r * S::groups < rows_left) {
+        m = multipliers[r * multiplier_step + at] >> offset;
+        if (straddles) m |= multipliers[r * multiplier_step + at + 1] << (64 - offset);
+      }
+      const V* from = table + lane;
+#pragma unroll
+      for (int t = 0; t < S::tables; ++t)
+        add(sum[r], from[((t << S::k) + int(unsigned(m >> (t * S::k)) & mask)) * S::lanes]);
     }
-    __syncthreads();
   }
 #pragma unroll
-  for (int r = 0; r < rows_per_thread; ++r) {
-    if (inside && r * groups < rows_left) *place(p, first_row + r * groups, word) = sum[r];
+  for (int r = 0; r < S::rows; ++r)
+    if (inside && r * S::groups < rows_left) *place(r) = sum[r];
+}
+
+/// Tables of stage blockIdx.y and strip blockIdx.x.
+template <class S>
+__global__ void __launch_bounds__(S::threads, 1)
+    store_kernel(BitRows<const Word, Cuda> source, Index words, Word* out) {
+  using V = typename S::Part;
+  extern __shared__ uint4 memory[];
+  V* rows = reinterpret_cast<V*>(memory);
+  fetch<S>(source, blockIdx.y, Index(blockIdx.x) * S::strip_words, words, rows);
+  __pipeline_wait_prior(0);
+  __syncthreads();
+  build<S>(rows, reinterpret_cast<V*>(out + (Index(blockIdx.y) * gridDim.x + blockIdx.x) *
+                                                (S::table_bytes / 8)));
+}
+
+struct Entry {
+  TableShape shape;
+  int threads, strip_words, tile_rows, table_bytes, source_bytes;
+  void (*local)(Combine);
+  void (*stored)(Combine);
+  void (*store)(BitRows<const Word, Cuda>, Index, Word*);
+};
+
+template <class S>
+constexpr Entry entry() {
+  return {{S::k, S::tables, S::rows},
+          S::threads,
+          S::strip_words,
+          S::tile_rows,
+          S::table_bytes,
+          S::source_bytes,
+          combine_kernel<S, false>,
+          combine_kernel<S, true>,
+          store_kernel<S>};
+}
+
+// The first of each k is its default.
+constexpr Entry launches[] = {
+    entry<Launch<1, 32, uint4, 8, 8, 512, 2>>(),  entry<Launch<2, 32, uint4, 8, 8, 512, 2>>(),
+    entry<Launch<3, 21, uint4, 8, 8, 512, 2>>(),  entry<Launch<4, 16, uint4, 8, 8, 512, 2>>(),
+    entry<Launch<4, 8, uint4, 8, 16, 512, 1>>(),  entry<Launch<5, 12, uint4, 8, 8, 512, 2>>(),
+    entry<Launch<6, 10, uint4, 8, 8, 512, 2>>(),  entry<Launch<6, 10, uint4, 8, 16, 512, 1>>(),
+    entry<Launch<7, 8, uint4, 8, 16, 512, 1>>(),  entry<Launch<7, 4, uint4, 8, 8, 512, 2>>(),
+    entry<Launch<8, 4, uint4, 8, 16, 512, 1>>(),  entry<Launch<8, 2, uint4, 8, 8, 512, 2>>(),
+    entry<Launch<8, 6, uint4, 8, 16, 512, 1>>(),  entry<Launch<8, 4, uint4, 8, 8, 1024, 1>>(),
+    entry<Launch<9, 3, uint4, 8, 16, 512, 1>>(),  entry<Launch<10, 3, uint4, 4, 16, 512, 1>>(),
+    entry<Launch<10, 1, uint4, 8, 16, 512, 1>>(), entry<Launch<11, 3, uint4, 2, 16, 512, 1>>(),
+    entry<Launch<12, 3, uint4, 1, 16, 512, 1>>(), entry<Launch<13, 3, uint2, 1, 32, 512, 1>>(),
+    entry<Launch<14, 1, uint2, 1, 32, 512, 1>>(),
+};
+
+const Entry& find_entry(TableShape shape) {
+  if (shape.k == 0) shape.k = 8;
+  for (const Entry& e : launches)
+    if (e.shape.k == shape.k && (shape.tables == 0 || e.shape.tables == shape.tables) &&
+        (shape.rows == 0 || e.shape.rows == shape.rows))
+      return e;
+  throw Error(Exit::internal, "no tables of this shape");
+}
+
+void launch(const Stream<Cuda>& stream, const Entry& e, const Combine& what) {
+  const bool stored = what.stored != nullptr;
+  const int bytes = e.table_bytes + (stored ? 0 : e.source_bytes);
+  auto* kernel = stored ? e.stored : e.local;
+  static std::array<bool, 2 * std::size(launches)> prepared{};
+  bool& ready = prepared[std::size_t(&e - launches) * 2 + stored];
+  if (!ready) {
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+    ready = true;
   }
+  const Index skip = stored ? what.source_word % e.strip_words : 0;
+  const dim3 grid(unsigned(ceil_div(skip + what.words, e.strip_words)),
+                  unsigned(ceil_div(what.out.count, e.tile_rows)));
+  kernel<<<grid, unsigned(e.threads), std::size_t(bytes), native(stream)>>>(what);
+  check_launch();
 }
 
 }  // namespace
 
+template <>
+std::vector<TableShape> table_shapes<Cuda>() {
+  std::vector<TableShape> shapes;
+  for (const Entry& e : launches) shapes.push_back(e.shape);
+  return shapes;
+}
+
+template <>
+Index stored_table_words<Cuda>(Index inner, Index words, TableShape shape) {
+  const Entry& e = find_entry(shape);
+  return ceil_div(inner, e.shape.k * e.shape.tables) * ceil_div(words, e.strip_words) *
+         (e.table_bytes / 8);
+}
+
+void build_tables(const Stream<Cuda>& stream, BitRows<const Word, Cuda> source, Index words,
+                  TableShape shape, Word* tables) {
+  if (source.count <= 0 || words <= 0) return;
+  const Entry& e = find_entry(shape);
+  const dim3 grid(unsigned(ceil_div(words, e.strip_words)),
+                  unsigned(ceil_div(source.count, e.shape.k * e.shape.tables)));
+  e.store<<<grid, unsigned(e.threads), std::size_t(e.source_bytes), native(stream)>>>(source, words,
+                                                                                      tables);
+  check_launch();
+}
+
+void combine_stored(const Stream<Cuda>& stream, BitRows<Word, Cuda> out,
+                    BitRows<const Word, Cuda> multipliers, Index inner, const Word* tables,
+                    Index table_words, Index out_word, Index source_word, Index words,
+                    TableShape shape) {
+  if (out.count <= 0 || inner <= 0 || words <= 0) return;
+  const Entry& e = find_entry(shape);
+  launch(stream, e,
+         {out,
+          multipliers,
+          {nullptr, 0, inner, nullptr},
+          out_word,
+          source_word,
+          words,
+          tables,
+          ceil_div(table_words, e.strip_words)});
+}
+
 void combine(const Stream<Cuda>& stream, BitRows<Word, Cuda> out,
              BitRows<const Word, Cuda> multipliers, BitRows<const Word, Cuda> source,
-             Index out_word, Index source_word, Index words) {
+             Index out_word, Index source_word, Index words, TableShape shape) {
   if (out.count <= 0 || source.count <= 0 || words <= 0) return;
-  static const bool prepared = [] {
-    check(cudaFuncSetAttribute(combine_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               table_bytes));
-    return true;
-  }();
-  (void)prepared;
-  const dim3 grid(unsigned(ceil_div(words, strip_words)), unsigned(ceil_div(out.count, tile_rows)));
-  combine_kernel<<<grid, threads, table_bytes, native(stream)>>>(
-      {out, multipliers, source, out_word, source_word, words});
-  check_launch();
+  launch(stream, find_entry(shape),
+         {out, multipliers, source, out_word, source_word, words, nullptr, 0});
 }
 
 }  // namespace terrace

@@ -310,13 +310,20 @@ bool has_bit_tensor_cores() {
 #endif
 }
 
-Index BitProduct<Cuda>::bytes(Index rows, Index inner, Index words, bool tables) {
-  if (tables || inner < least_inner || !has_bit_tensor_cores()) return 0;
+Index BitProduct<Cuda>::bytes(Index rows, Index inner, Index words, ProductMethod method) {
+  if (method.stored) return 8 * stored_table_words<Cuda>(inner, words, method.shape);
+  if (method.tables || inner < least_inner || !has_bit_tensor_cores()) return 0;
   return 8 * (packed_left_words(rows, inner) + packed_right_words(inner, words));
 }
 
-BitProduct<Cuda>::BitProduct(Index rows, Index inner, Index words, bool tables) {
-  if (bytes(rows, inner, words, tables) == 0) return;
+BitProduct<Cuda>::BitProduct(Index rows, Index inner, Index words, ProductMethod method)
+    : method_(method) {
+  const Index total = bytes(rows, inner, words, method);
+  if (total == 0) return;
+  if (method.stored) {
+    tables_ = Buffer<Word, Cuda>(total / 8);
+    return;
+  }
   packed_left_ = Buffer<Word, Cuda>(packed_left_words(rows, inner));
   packed_right_ = Buffer<Word, Cuda>(packed_right_words(inner, words));
 }
@@ -325,9 +332,16 @@ bool BitProduct<Cuda>::packed() const {
   return right_.count >= least_inner && packed_right_.size() > 0;
 }
 
+View<Word, Cuda> BitProduct<Cuda>::tables() const {
+  return tables_.view().slice(0, stored_table_words<Cuda>(right_.count, words_, method_.shape));
+}
+
 void BitProduct<Cuda>::set_right(const Stream<Cuda>& stream, BitRows<const Word, Cuda> right,
                                  Index words) {
   right_ = right;
+  words_ = words;
+  if (method_.stored && right.data)
+    build_tables(stream, right, words, method_.shape, tables_.data());
   if (!packed() || words <= 0) return;
   const Index chunks = ceil_div(right.count, chunk_bits);
   const dim3 grid(unsigned(round_up(words, tile_columns / 64)), unsigned(chunks));
@@ -349,8 +363,13 @@ void BitProduct<Cuda>::set_left(const Stream<Cuda>& stream, BitRows<const Word, 
 
 void BitProduct<Cuda>::add(const Stream<Cuda>& stream, BitRows<Word, Cuda> out, Index out_word,
                            Index right_word, Index words) const {
+  if (method_.stored) {
+    combine_stored(stream, out, left_, right_.count, tables_.data(), words_, out_word, right_word,
+                   words, method_.shape);
+    return;
+  }
   if (!packed()) {
-    combine(stream, out, left_, right_, out_word, right_word, words);
+    combine(stream, out, left_, right_, out_word, right_word, words, method_.shape);
     return;
   }
   if (out.count <= 0 || words <= 0) return;

@@ -179,7 +179,7 @@ void bench_product(Run& run, const Options& o, Context<B>& context, Index n,
 template <class B>
 void bench_inverse(Run& run, const Options& o, Context<B>& context, Index n,
                    const std::pair<std::string, double>& bound) {
-  const PanelPlan plan = plan_panels<B>(run.options.block, n, run.options.method);
+  const PanelPlan plan = plan_panels(context, run.options, n);
   const BlockCyclic layout = bit_row_layout(n, context.size());
   const Index words = ceil_div(n, 64), stride = round_up(words, bit_row_alignment);
   const Index bytes = BitMatrix<B>::bytes(layout, words) + echelon_bytes<B>(layout, stride, plan) +
@@ -221,7 +221,7 @@ void bench_inverse(Run& run, const Options& o, Context<B>& context, Index n,
 }
 
 void bench(Run& run, const Options& o) {
-  require_bit_method(run.options.method);
+  require_bit_method(run.options);
   std::vector<Index> sizes = o.common.n;
   with_backend(run, [&]<class B>(Context<B>& context) {
     if (sizes.empty()) {
@@ -241,7 +241,7 @@ void bench(Run& run, const Options& o) {
         bench_inverse(run, o, context, n, bound);
         continue;
       }
-      const PanelPlan plan = plan_panels<B>(run.options.block, n, run.options.method);
+      const PanelPlan plan = plan_panels(context, run.options, n);
       run.report["block"] = plan.columns;
       run.report["method"] = elimination_method<B>(plan);
       const BlockCyclic layout = bit_row_layout(n, context.size());
@@ -317,6 +317,7 @@ void add_bench_gf2(CLI::App& bench_app, Selected& selected) {
       bench_app.add_subcommand("gf2", "Reduced row echelon form of random bit matrices");
   auto options = std::make_shared<Options>();
   add_common_options(*command, selected.options);
+  add_bit_options(*command, selected.options);
   add_bench_options(*command, options->common);
   command->add_flag("--half-rank", options->half_rank, "Matrices of rank n / 2");
   command->add_flag("--echelon", options->echelon, "Echelon form only");

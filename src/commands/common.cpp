@@ -46,6 +46,14 @@ void add_common_options(CLI::App& command, CommonOptions& o) {
   command.add_option("--restart", o.restart, "Continue from this checkpoint");
 }
 
+void add_bit_options(CLI::App& command, CommonOptions& o) {
+  command.add_option("--k", o.k, "Rows that a table combines (1 to 14; 0: the plan's choice)")
+      ->check(not_negative());
+  command.add_option("--tables", o.tables,
+                     "local: built by each rank; broadcast: by one rank, for all");
+  command.add_option("--panels", o.panels, "device or host: where pivots of a panel are chosen");
+}
+
 void check_common_options(const CommonOptions& o) {
   const auto refuse = [](const std::string& what) {
     fail_together(Exit::usage, what + "; in terrace " TERRACE_VERSION "; leave the option out");

@@ -30,7 +30,7 @@ struct Files {
 
   Files(Run& run, const Gf2Options& o, const char* second) {
     const CommonOptions& options = run.options;
-    require_bit_method(options.method);
+    require_bit_method(options);
     if (run.command != "gf2 rank") require_output(options);
     if (!options.output.empty() && !options.plan)
       output.emplace(run.control, options.output, options.force);
@@ -70,8 +70,10 @@ bool planned(Run& run, const BlockCyclic& layout, PanelPlan plan, Index bytes, I
   run.say(fmt::format(
       "method: {}, panels of {} columns; rows in blocks of {} over {} ranks, so that finished rows "
       "are spread evenly",
-      method == "tables" ? "tables of 256 combinations (Four Russians)" : "binary tensor cores",
-      plan.columns, layout.block, layout.ranks));
+      method == "tables" ? describe_tables<B>(plan.product) + " (Four Russians)"
+                         : "binary tensor cores",
+      fmt::format("{}{}", plan.columns, plan.measured ? " (calibrated)" : ""), layout.block,
+      layout.ranks));
   return true;
 }
 
@@ -167,8 +169,7 @@ void reduce(Run& run, const Gf2Options& o) {
     const BlockCyclic layout = bit_row_layout(files.a.rows(), run.control.size());
     const auto source = file_source(context, files.a, layout);
     const Index columns = source.columns, words = source.words();
-    const PanelPlan plan =
-        plan_panels<B>(run.options.block, std::min(files.a.rows(), columns), run.options.method);
+    const PanelPlan plan = plan_panels(context, run.options, std::min(files.a.rows(), columns));
     const Index bytes = BitMatrix<B>::bytes(layout, words + 1) +
                         echelon_bytes<B>(layout, round_up(words + 1, bit_row_alignment), plan);
     if (planned<B>(run, layout, plan, bytes, staging_bytes(words, layout.slots(0)))) return;
@@ -220,8 +221,7 @@ void solve(Run& run, const Gf2Options& o) {
     const auto a = file_source(context, files.a, layout),
                b = file_source(context, *files.b, layout);
     const Index columns = a.columns, words = a.words() + b.words();
-    const PanelPlan plan =
-        plan_panels<B>(run.options.block, std::min(files.a.rows(), columns), run.options.method);
+    const PanelPlan plan = plan_panels(context, run.options, std::min(files.a.rows(), columns));
     const Index x_rows = ceil_div(columns, run.control.size()) + layout.slots(0);
     const Index bytes = BitMatrix<B>::bytes(layout, words + 1) +
                         echelon_bytes<B>(layout, round_up(words + 1, bit_row_alignment), plan) +
@@ -275,8 +275,7 @@ void kernel(Run& run, const Gf2Options& o) {
     const BlockCyclic layout = bit_row_layout(files.a.rows(), run.control.size());
     const auto source = file_source(context, files.a, layout);
     const Index columns = source.columns, words = source.words();
-    const PanelPlan plan =
-        plan_panels<B>(run.options.block, std::min(files.a.rows(), columns), run.options.method);
+    const PanelPlan plan = plan_panels(context, run.options, std::min(files.a.rows(), columns));
     const Index bytes = BitMatrix<B>::bytes(layout, words + 1) +
                         echelon_bytes<B>(layout, round_up(words + 1, bit_row_alignment), plan);
     // At least columns - rows basis rows; the exact number is checked once the rank is known.
@@ -338,7 +337,7 @@ void inverse(Run& run, const Gf2Options& o) {
     const BlockCyclic layout = bit_row_layout(n, run.control.size());
     const auto source = file_source(context, files.a, layout);
     const Index words = source.words();
-    const PanelPlan plan = plan_panels<B>(run.options.block, n, run.options.method);
+    const PanelPlan plan = plan_panels(context, run.options, n);
     const Index bytes = BitMatrix<B>::bytes(layout, words + 1) +
                         echelon_bytes<B>(layout, round_up(words + 1, bit_row_alignment), plan) +
                         staging_bytes(words, layout.slots(0));
@@ -399,7 +398,7 @@ void multiply(Run& run, const Gf2Options& o) {
     const Index bytes =
         BitMatrix<B>::bytes(layout, a.words()) + BitMatrix<B>::bytes(layout, b.words()) +
         BitMatrix<B>::bytes(b_layout, b.words()) + multiply_bytes<B>(layout.slots(0), stride);
-    if (planned<B>(run, layout, PanelPlan{4096, run.options.method == "tables"}, bytes,
+    if (planned<B>(run, layout, PanelPlan{4096, {run.options.method == "tables"}}, bytes,
                    staging_bytes(std::max(a.words(), b.words()), layout.slots(0))))
       return;
     BitMatrix<B> left, right, product;
@@ -447,6 +446,7 @@ void add_gf2_commands(CLI::App& app, Selected& selected) {
     CLI::App* command = family->add_subcommand(name, what);
     command->add_option("A", options->a, "Bit matrix, file.h5:/path")->required();
     add_common_options(*command, selected.options);
+    add_bit_options(*command, selected.options);
     command->callback([&selected, options, name, action] {
       selected.command = std::string("gf2 ") + name;
       selected.action = [options, action](Run& run) { action(run, *options); };

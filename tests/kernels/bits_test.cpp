@@ -87,6 +87,39 @@ void test_combine(Context<B>& context) {
       }
 }
 
+// Every shape of tables, built beside the rows or stored before, on a range inside the source.
+template <class B>
+void test_shapes(Context<B>& context) {
+  const Stream<B>& lane = context.bulk;
+  const Index rows = 1100, words = 40;
+  for (const Index bits : {1, 60, 64, 131, 512}) {
+    const PlainBits m = random_plain(rows, bits, unsigned(bits));
+    const PlainBits s = random_plain(bits, 64 * words, 5);
+    const PlainBits c = random_plain(rows, 64 * words, 6);
+    const Packed<B> mult(lane, m, 0, ceil_div(bits, 64)), source(lane, s, 0, words);
+    for (const TableShape& shape : table_shapes<B>())
+      for (const Index from : {0, 8, 16}) {
+        const Packed<B> out(lane, c, 8, words + 8), again(lane, c, 8, words + 8);
+        const Index width = words - from - (from == 16 ? 16 : 0);
+        auto expected = out.host;
+        for (Index i = 0; i < rows; ++i)
+          for (Index q = 0; q < bits; ++q)
+            if (m(i, q))
+              for (Index w = 0; w < width; ++w)
+                expected[std::size_t(i * out.stride + 8 + w)] ^=
+                    source.host[std::size_t(q * source.stride + from + w)];
+        INFO(bits << " bits, k " << shape.k << ", " << shape.tables << " tables, from " << from);
+        combine(lane, out.rows(rows), mult.rows(rows), source.rows(bits), 8, from, width, shape);
+        REQUIRE(out.back() == expected);
+        const Buffer<Word, B> tables(stored_table_words<B>(bits, words, shape));
+        build_tables(lane, source.rows(bits), words, shape, tables.data());
+        combine_stored(lane, again.rows(rows), mult.rows(rows), bits, tables.data(), words, 8, from,
+                       width, shape);
+        REQUIRE(again.back() == expected);
+      }
+  }
+}
+
 template <class B>
 void test_product(Context<B>& context) {
   const Stream<B>& lane = context.bulk;
@@ -344,6 +377,12 @@ TEST_CASE("combinations by tables equal sums of rows", "[cpu]") {
 }
 TEST_CASE("combinations by tables equal sums of rows, CUDA", "[gpu]") {
   on<Cuda>([](auto& context) { test_combine(context); });
+}
+TEST_CASE("tables of every shape give the same sums", "[cpu]") {
+  on<Cpu>([](auto& context) { test_shapes(context); });
+}
+TEST_CASE("tables of every shape give the same sums, CUDA", "[gpu]") {
+  on<Cuda>([](auto& context) { test_shapes(context); });
 }
 TEST_CASE("products with many inner columns equal sums of rows", "[cpu]") {
   on<Cpu>([](auto& context) { test_product(context); });

@@ -32,7 +32,7 @@ bool bit(const std::vector<Word>& words, Index at, Index j) {
 
 /// Everything that must hold for one matrix in one form.
 template <class B>
-bool holds(Context<B>& context, const PlainBits& a, EchelonForm form, Index block) {
+bool holds(Context<B>& context, const PlainBits& a, EchelonForm form, const PanelPlan& plan) {
   const BlockCyclic layout = bit_row_layout(a.rows, context.size());
   const auto source = plain_source(context, a, layout);
   const Index words = source.words();
@@ -41,7 +41,7 @@ bool holds(Context<B>& context, const PlainBits& a, EchelonForm form, Index bloc
   const Word seed = witness_seed(1);
   put_witness(context, matrix, words, seed);
   Progress progress(false, false);
-  const Pivots pivots = reduce_to_echelon(context, matrix, a.columns, form, {block}, progress);
+  const Pivots pivots = reduce_to_echelon(context, matrix, a.columns, form, plan, progress);
 
   PlainBits oracle = a;
   const auto expected = reduce_plain(oracle, a.columns);
@@ -150,7 +150,7 @@ const Structure structures[] = {Structure::random,        Structure::sparse,   S
 
 template <class B>
 void test_forms(Context<B>& context, const std::vector<std::pair<Index, Index>>& shapes,
-                Index block) {
+                const PanelPlan& plan) {
   for (const auto& [rows, columns] : shapes)
     for (const Structure structure : structures) {
       if (rows * columns > 40000 && structure != Structure::random &&
@@ -158,9 +158,10 @@ void test_forms(Context<B>& context, const std::vector<std::pair<Index, Index>>&
           structure != Structure::blocks)
         continue;
       const PlainBits a = make(structure, rows, columns);
-      INFO(rows << " x " << columns << ", structure " << int(structure) << ", block " << block);
-      REQUIRE_ALL(holds(context, a, EchelonForm::reduced, block));
-      REQUIRE_ALL(holds(context, a, EchelonForm::echelon, block));
+      INFO(rows << " x " << columns << ", structure " << int(structure) << ", block "
+                << plan.columns << ", k " << plan.product.shape.k);
+      REQUIRE_ALL(holds(context, a, EchelonForm::reduced, plan));
+      REQUIRE_ALL(holds(context, a, EchelonForm::echelon, plan));
     }
 }
 
@@ -170,7 +171,7 @@ const std::vector<std::pair<Index, Index>> small = {
     {1, 300}, {300, 1}, {191, 193}, {7, 640},   {640, 7}};
 
 template <class B>
-void test_inverse(Context<B>& context, const std::vector<Index>& sizes, Index block) {
+void test_inverse(Context<B>& context, const std::vector<Index>& sizes, const PanelPlan& plan) {
   for (const Index n : sizes) {
     PlainBits a = random_plain(n, n, unsigned(n));
     for (Index i = 0; i < n; ++i)  // regular: lower times upper triangle
@@ -191,7 +192,7 @@ void test_inverse(Context<B>& context, const std::vector<Index>& sizes, Index bl
       load(context, source, matrix);
       Progress progress(false, false);
       const Pivots pivots =
-          reduce_to_echelon(context, matrix, n, EchelonForm::inverse, {block}, progress);
+          reduce_to_echelon(context, matrix, n, EchelonForm::inverse, plan, progress);
       INFO(n << (singular ? " singular" : " regular"));
       REQUIRE_ALL(pivots.first_zero_pivot == (singular ? dead : -1));
       if (singular) continue;
@@ -225,45 +226,65 @@ void test_invented_pivot(Context<B>& context) {
 }  // namespace
 
 TEST_CASE("reduced and echelon forms of small matrices equal the textbook's", "[cpu]") {
-  on<Cpu>([](auto& context) { test_forms(context, small, 64); });
+  on<Cpu>([](auto& context) { test_forms(context, small, {64}); });
 }
 TEST_CASE("reduced and echelon forms of small matrices equal the textbook's, CUDA", "[gpu]") {
-  on<Cuda>([](auto& context) { test_forms(context, small, 64); });
+  on<Cuda>([](auto& context) { test_forms(context, small, {64}); });
 }
 TEST_CASE("panels wider than a word cross their boundaries", "[cpu]") {
   on<Cpu>([](auto& context) {
-    test_forms(context, {{255, 256}, {256, 257}, {257, 255}, {40, 1500}, {900, 70}}, 128);
+    test_forms(context, {{255, 256}, {256, 257}, {257, 255}, {40, 1500}, {900, 70}}, {128});
   });
-  on<Cpu>([](auto& context) { test_forms(context, {{257, 513}}, 256); });
-  on<Cpu>([](auto& context) { test_forms(context, {{520, 530}}, 512); });
+  on<Cpu>([](auto& context) { test_forms(context, {{257, 513}}, {256}); });
+  on<Cpu>([](auto& context) { test_forms(context, {{520, 530}}, {512}); });
 }
 TEST_CASE("panels wider than a word cross their boundaries, CUDA", "[gpu]") {
   on<Cuda>([](auto& context) {
-    test_forms(context, {{255, 256}, {256, 257}, {257, 255}, {40, 1500}, {900, 70}}, 128);
+    test_forms(context, {{255, 256}, {256, 257}, {257, 255}, {40, 1500}, {900, 70}}, {128});
   });
-  on<Cuda>([](auto& context) { test_forms(context, {{257, 513}, {1300, 600}}, 256); });
-  on<Cuda>([](auto& context) { test_forms(context, {{520, 530}, {1300, 1100}}, 512); });
+  on<Cuda>([](auto& context) { test_forms(context, {{257, 513}, {1300, 600}}, {256}); });
+  on<Cuda>([](auto& context) { test_forms(context, {{520, 530}, {1300, 1100}}, {512}); });
 }
 TEST_CASE("panels wider than one factorization takes", "[cpu]") {
-  on<Cpu>([](auto& context) { test_forms(context, {{700, 1300}}, 640); });
-  on<Cpu>([](auto& context) { test_forms(context, {{700, 700}, {64, 900}, {0, 800}}, 576); });
+  on<Cpu>([](auto& context) { test_forms(context, {{700, 1300}}, {640}); });
+  on<Cpu>([](auto& context) { test_forms(context, {{700, 700}, {64, 900}, {0, 800}}, {576}); });
 }
 TEST_CASE("panels wider than one factorization takes, CUDA", "[gpu]") {
-  on<Cuda>([](auto& context) { test_forms(context, {{700, 1300}, {1300, 1100}}, 1024); });
-  on<Cuda>([](auto& context) { test_forms(context, {{700, 700}, {64, 900}, {0, 800}}, 576); });
-  on<Cuda>([](auto& context) { test_forms(context, {{2100, 2500}}, 2048); });
-  on<Cuda>([](auto& context) { test_forms(context, {{2500, 4200}}, 4096); });
+  on<Cuda>([](auto& context) { test_forms(context, {{700, 1300}, {1300, 1100}}, {1024}); });
+  on<Cuda>([](auto& context) { test_forms(context, {{700, 700}, {64, 900}, {0, 800}}, {576}); });
+  on<Cuda>([](auto& context) { test_forms(context, {{2100, 2500}}, {2048}); });
+  on<Cuda>([](auto& context) { test_forms(context, {{2500, 4200}}, {4096}); });
+}
+// One row at a time, other k, tables that one rank builds for all, pivots chosen on the host.
+template <class B>
+void test_ways(Context<B>& context) {
+  const std::vector<std::pair<Index, Index>> shapes = {
+      {0, 5}, {1, 1}, {65, 63}, {200, 330}, {330, 200}};
+  for (const ProductMethod& method :
+       {ProductMethod{true, false, {1}}, ProductMethod{true, false, {5}},
+        ProductMethod{true, false, {14}}, ProductMethod{true, true, {8}},
+        ProductMethod{true, true, {3}}, ProductMethod{false, true, {}}})
+    test_forms(context, shapes, {128, method});
+  test_forms(context, shapes, {64, {}, true});
+  test_forms(context, {{520, 530}}, {512, {true, true, {6}}, true});
+  test_inverse(context, {65, 130}, {64, {true, true, {7}}, true});
+}
+TEST_CASE("every way to eliminate gives the same form", "[cpu]") {
+  on<Cpu>([](auto& context) { test_ways(context); });
+}
+TEST_CASE("every way to eliminate gives the same form, CUDA", "[gpu]") {
+  on<Cuda>([](auto& context) { test_ways(context); });
 }
 TEST_CASE("the inverse is built in place, or its first zero pivot named", "[cpu]") {
   on<Cpu>([](auto& context) {
-    test_inverse(context, {1, 2, 63, 64, 65, 130, 320}, 64);
-    test_inverse(context, {600}, 576);
+    test_inverse(context, {1, 2, 63, 64, 65, 130, 320}, {64});
+    test_inverse(context, {600}, {576});
   });
 }
 TEST_CASE("the inverse is built in place, or its first zero pivot named, CUDA", "[gpu]") {
   on<Cuda>([](auto& context) {
-    test_inverse(context, {1, 2, 63, 64, 65, 130, 320}, 64);
-    test_inverse(context, {1100}, 1024);
+    test_inverse(context, {1, 2, 63, 64, 65, 130, 320}, {64});
+    test_inverse(context, {1100}, {1024});
   });
 }
 TEST_CASE("a pivot invented for a zero matrix fails the certificate", "[cpu]") {

@@ -1,0 +1,149 @@
+#include "src/bit_plan.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "distrib/agree.hpp"
+#include "kernels/parallel.hpp"
+#include "src/profile.hpp"
+
+namespace terrace {
+
+namespace {
+
+[[noreturn]] void refuse(const std::string& message) { fail_together(Exit::usage, message); }
+
+bool wants_tables(const CommonOptions& o) {
+  return o.method == "tables" || o.k > 0 || !o.tables.empty();
+}
+
+template <class B>
+const TableShape* find_shape(const std::vector<TableShape>& shapes, Index k, Index tables,
+                             Index rows) {
+  for (const TableShape& s : shapes)
+    if (s.k == k && (tables == 0 || s.tables == tables) && (rows == 0 || s.rows == rows)) return &s;
+  return nullptr;
+}
+
+/// Measured on an H200: wider panels pay where the update hides them.
+Index default_columns(const Context<Cpu>&, bool, Index) { return 256; }
+[[maybe_unused]] Index default_columns(const Context<Cuda>&, bool tables, Index most_rank) {
+  return tables || !has_bit_tensor_cores() || most_rank < 24576 ? 512
+         : most_rank < 65536                                    ? 2048
+                                                                : 4096;
+}
+
+/// The last entry [from, columns] of a profile's list with from <= most_rank; 0: none that fits.
+Index profile_columns(const nlohmann::json& profile, const char* name, Index most_rank,
+                      Index most) {
+  Index columns = 0;
+  if (!profile.contains(name) || !profile[name].is_array()) return 0;
+  for (const auto& entry : profile[name]) {
+    if (!entry.is_array() || entry.size() != 2 || !entry[0].is_number_integer() ||
+        !entry[1].is_number_integer())
+      return 0;
+    if (entry[0].get<Index>() <= most_rank) columns = entry[1].get<Index>();
+  }
+  return columns > 0 && columns <= most && columns % 64 == 0 ? columns : 0;
+}
+
+/// The calibrated shape of the tables of one k, or of the best k.
+template <class B>
+TableShape profile_shape(const nlohmann::json& profile, Index k) {
+  if (!profile.contains("shapes") || !profile["shapes"].is_array()) return {};
+  const auto shapes = table_shapes<B>();
+  for (const auto& entry : profile["shapes"]) {  // best first
+    if (!entry.is_object()) return {};
+    const auto number = [&](const char* name) {
+      return entry.contains(name) && entry[name].is_number_integer() ? entry[name].get<Index>()
+                                                                     : -1;
+    };
+    if (k != 0 && number("k") != k) continue;
+    const TableShape* found = find_shape<B>(shapes, number("k"), number("tables"), number("rows"));
+    return found ? *found : TableShape{};
+  }
+  return {};
+}
+
+}  // namespace
+
+void require_bit_method(const CommonOptions& o) {
+  if (!o.method.empty() && o.method != "tables" && o.method != "tensor")
+    refuse("gf2 has no method '" + o.method + "'; --method; use tables or tensor");
+  if (!o.tables.empty() && o.tables != "local" && o.tables != "broadcast")
+    refuse("gf2 has no such tables '" + o.tables + "'; --tables; use local or broadcast");
+  if (!o.panels.empty() && o.panels != "device" && o.panels != "host")
+    refuse("gf2 has no such panels '" + o.panels + "'; --panels; use device or host");
+  if (o.k < 0 || o.k > 14)
+    refuse(fmt::format("tables combine 1 to 14 rows, not {}; --k; choose one of these", o.k));
+  if (o.method == "tensor" && wants_tables(o))
+    refuse("--k and --tables mean tables; --method tensor; leave one of them out");
+}
+
+template <class B>
+PanelPlan plan_panels(const Context<B>& context, const CommonOptions& o, Index most_rank) {
+  require_bit_method(o);
+  if (o.method == "tensor" && BitProduct<B>::bytes(1, 64 * max_panel_words, 1) == 0)
+    refuse("no binary tensor cores here; --method tensor; use tables");
+  const nlohmann::json profile = load_profile(context.control, device_model(context), "gf2");
+  PanelPlan plan;
+  plan.host_panels = o.panels == "host";
+  plan.product.tables = wants_tables(o);
+  plan.product.stored = o.tables == "broadcast";
+  plan.product.shape = profile_shape<B>(profile, o.k);
+  if (plan.product.shape.k == 0) plan.product.shape.k = o.k;
+  const bool narrow = plan.product.tables || plan.host_panels;
+  const Index most = 64 * (narrow ? max_panel_words : max_wide_words);
+  if (o.block > 0) {
+    plan.columns = std::min(round_up(o.block, 64), most);
+    return plan;
+  }
+  plan.columns = profile_columns(profile, narrow ? "table_panels" : "panels", most_rank, most);
+  plan.measured = plan.columns > 0;
+  if (!plan.measured) plan.columns = std::min(most, default_columns(context, narrow, most_rank));
+  return plan;
+}
+
+template <class B>
+const char* elimination_method(PanelPlan plan) {
+  return !plan.product.needs_tables() && BitProduct<B>::bytes(1, plan.columns, 1, plan.product) > 0
+             ? "tensor cores"
+             : "tables";
+}
+
+template <class B>
+std::string describe_tables(const ProductMethod& method) {
+  const TableShape& s = method.shape;
+  const TableShape* shape = nullptr;
+  const auto shapes = table_shapes<B>();
+  shape = find_shape<B>(shapes, s.k == 0 ? 8 : s.k, s.tables, s.rows);
+  if (!shape) return "unknown tables";
+  return fmt::format("tables of {} combinations, {} a pass{}", Index(1) << shape->k, shape->tables,
+                     method.stored ? ", built by one rank and broadcast" : "");
+}
+
+template <>
+std::string device_model(const Context<Cpu>&) {
+  std::ifstream file("/proc/cpuinfo");
+  std::string line, name = "CPU";
+  while (std::getline(file, line))
+    if (line.starts_with("model name") && line.find(": ") != std::string::npos) {
+      name = line.substr(line.find(": ") + 2);
+      break;
+    }
+  return fmt::format("{}, {} threads", name, thread_count());
+}
+template <>
+std::string device_model(const Context<Cuda>& context) {
+  return context.device.name;
+}
+
+#define TERRACE_INSTANTIATE(B)                                                    \
+  template PanelPlan plan_panels(const Context<B>&, const CommonOptions&, Index); \
+  template const char* elimination_method<B>(PanelPlan);                          \
+  template std::string describe_tables<B>(const ProductMethod&);
+TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+
+}  // namespace terrace

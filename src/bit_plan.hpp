@@ -1,0 +1,43 @@
+// How an elimination over GF(2) works: panel width, products, tables; from the options, from what
+// calibration measured on this model of device, or from defaults.
+#pragma once
+#include <string>
+
+#include "kernels/bits_product.hpp"
+#include "src/run.hpp"
+
+namespace terrace {
+
+/// How the panels of an elimination are worked on.
+struct PanelPlan {
+  Index columns = 0;         ///< width, a multiple of 64, at most 4,096
+  ProductMethod product{};   ///< of updates
+  bool host_panels = false;  ///< the host factors the candidates of a GPU's panel
+  bool measured = false;     ///< from the profile of this model of device
+};
+
+/// Refuses a `--method` that GF(2) does not have, and options that contradict each other:
+/// Error(usage) on all ranks.
+void require_bit_method(const CommonOptions& options);
+
+/// From `--block` (rounded up to a multiple of 64), `--method` ("tables": panels of at most 512
+/// columns; "tensor" where there are no binary tensor cores is an Error(usage) on all ranks), `--k`
+/// and `--tables` (both mean tables) and `--panels`; for the rest what `bench gf2 --calibrate`
+/// stored for this model of device, or defaults, for a matrix of rank `most_rank` at most.
+/// Collective.
+template <class B>
+PanelPlan plan_panels(const Context<B>& context, const CommonOptions& options, Index most_rank);
+
+/// How updates are computed, for reports: "tables" or "tensor cores".
+template <class B>
+const char* elimination_method(PanelPlan plan);
+
+/// "k = 8, 4 a pass" and whether they are stored.
+template <class B>
+std::string describe_tables(const ProductMethod& method);
+
+/// The name that profiles store measurements under: the GPU's, or the processor's and the threads.
+template <class B>
+std::string device_model(const Context<B>& context);
+
+}  // namespace terrace
