@@ -1,6 +1,7 @@
 // The reduced and the echelon form of the matrices of families.hpp on all ranks, one line each:
-//   gf2_identity [--backend cpu|cuda] [--block N] [--method NAME] [--form reduced|echelon]
-//                [--numbers 3,10-20]
+//   gf2_identity [--backend cpu|cuda] [--block N] [--method NAME] [--k K] [--tables NAME]
+//                [--panels NAME] [--form reduced|echelon] [--numbers 3,10-20]
+// The options of the plan are those of terrace gf2.
 // Prints what m4ri_identity prints; of the echelon form the bits are not promised and read 0.
 // Says "skipped" and reduces nothing where no device is seen.
 #include <cstdio>
@@ -16,8 +17,8 @@ using rivals::Family;
 namespace {
 
 struct Options {
-  std::string backend = "cpu", method, numbers;
-  Index block = 0;
+  CommonOptions common;
+  std::string backend = "cpu", numbers;
   EchelonForm form = EchelonForm::reduced;
 };
 
@@ -30,9 +31,15 @@ Options parse(int argc, char** argv) {
     if (name == "--backend" && (value == "cpu" || value == "cuda"))
       o.backend = value;
     else if (name == "--block")
-      o.block = std::atol(value.c_str());
+      o.common.block = std::atol(value.c_str());
     else if (name == "--method")
-      o.method = value;
+      o.common.method = value;
+    else if (name == "--k")
+      o.common.k = std::atol(value.c_str());
+    else if (name == "--tables")
+      o.common.tables = value;
+    else if (name == "--panels")
+      o.common.panels = value;
     else if (name == "--form" && (value == "reduced" || value == "echelon"))
       o.form = value == "echelon" ? EchelonForm::echelon : EchelonForm::reduced;
     else if (name == "--numbers")
@@ -55,7 +62,7 @@ std::vector<Word> slice(const Context<B>& context, const BitMatrix<B>& matrix, I
 
 template <class B>
 void reduce(Context<B>& context, const Family& family, const Options& o) {
-  const PanelPlan plan = plan_panels<B>(o.block, std::min(family.rows, family.columns), o.method);
+  const PanelPlan plan = plan_panels(context, o.common, std::min(family.rows, family.columns));
   const BlockCyclic layout = bit_row_layout(family.rows, context.size());
   BitSource<B> source{family.rows, family.columns, {}};
   const Index words = source.words();

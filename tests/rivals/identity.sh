@@ -4,13 +4,13 @@
 # The reduced form with every plan, the echelon form with the default one (--all: with every plan).
 # GF2_IDENTITY may lie in a copied folder's bin/ beside lib/. Environment:
 #   RANKS="1 2 3 4 5"   BACKENDS="cpu cuda"   NUMBERS=3,10-20 (of matrices)   LIMIT=300 (seconds a run)
-#   CPU_PLANS, CUDA_PLANS="default block-64 block-1024 tables"   REFERENCE=FILE (what M4RI_IDENTITY printed)
+#   CPU_PLANS, CUDA_PLANS="default block=64 k=5,tables=broadcast"   REFERENCE=FILE (what M4RI_IDENTITY printed)
 set -u
 all=; [ "$1" = --all ] && { all=1; shift; }
 mpiexec=$1 ours=$2 rival=${3:-}
 ranks=${RANKS:-1 2 3 4 5} backends=${BACKENDS:-cpu cuda} numbers=${NUMBERS:-}
-cpu_plans=${CPU_PLANS:-default block-64 block-1024}
-cuda_plans=${CUDA_PLANS:-default block-64 block-1024 block-4096 tables}
+cpu_plans=${CPU_PLANS:-default block=64 block=1024}
+cuda_plans=${CUDA_PLANS:-default block=64 block=1024 block=4096 method=tables}
 libraries=$(cd "$(dirname "$ours")/.." && pwd)/lib
 [ -d "$libraries" ] && export LD_LIBRARY_PATH=$libraries:${LD_LIBRARY_PATH:-}
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
@@ -34,12 +34,10 @@ sed 's/bits [0-9a-f]*$/bits 0000000000000000/' "$theirs" >"$theirs.echelon"  # o
 
 failed=0 total=0
 compare() {  # compare BACKEND RANKS PLAN FORM
-  local options=(--backend "$1" --form "$4" --numbers "$numbers") what="$1, $2 ranks, $3, $4 form"
-  case $3 in
-    default) ;;
-    block-*) options+=(--block "${3#block-}") ;;
-    *) options+=(--method "$3") ;;
-  esac
+  local options=(--backend "$1" --form "$4" --numbers "$numbers") what="$1, $2 ranks, $3, $4 form" option
+  if [ "$3" != default ]; then
+    for option in ${3//,/ }; do options+=("--${option%%=*}" "${option#*=}"); done
+  fi
   local expected=$theirs
   if [ "$4" = echelon ]; then expected=$theirs.echelon; fi
   local start=$(date +%s.%N)
@@ -48,7 +46,7 @@ compare() {  # compare BACKEND RANKS PLAN FORM
   if grep -q '^skipped' "$folder/ours"; then cat "$folder/ours"; return 1; fi
   local agree=$(grep -cFxf "$expected" "$folder/ours")
   total=$((total + agree))
-  printf '%-42s %4d agree %7.1f s\n' "$what" "$agree" "$(awk -v a="$start" -v b="$(date +%s.%N)" 'BEGIN {print b - a}')"
+  printf '%-56s %4d agree %7.1f s\n' "$what" "$agree" "$(awk -v a="$start" -v b="$(date +%s.%N)" 'BEGIN {print b - a}')"
   if [ "$code" != 0 ] || [ "$agree" = 0 ] || ! cmp -s "$expected" "$folder/ours"; then
     echo "FAILED: $what (exit code $code)"
     diff "$expected" "$folder/ours" | sed 's/^</M4RI:   /; s/^>/terrace:/' | grep -E '^(M4RI|terrace)' | head -20
