@@ -9,6 +9,13 @@
 
 namespace terrace {
 
+// --- backend -------------------------------------------------------------------------------------
+
+/// For --backend auto: an elimination of a rows x columns matrix; a product of rows x inner and
+/// inner x columns.
+BackendHint elimination_hint(Index rows, Index columns);
+BackendHint product_hint(Index rows, Index inner, Index columns);
+
 // --- kernel --------------------------------------------------------------------------------------
 
 /// Columns without a pivot, ascending.

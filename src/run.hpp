@@ -74,14 +74,28 @@ class Run {
   std::chrono::steady_clock::time_point start_;
 };
 
-/// Which backend --backend names on this machine ("cpu" or "cuda"); agreed over the ranks.
-std::string resolve_backend(const Control& control, const std::string& option);
+/// What a command tells --backend auto about its work. Small work is done sooner by the CPU.
+struct BackendHint {
+  double size = 0;        ///< cube root of the multiply-adds
+  double least_size = 0;  ///< smallest that goes to the GPU
+};
+struct BackendChoice {
+  std::string name;    ///< "cpu" or "cuda"
+  std::string reason;  ///< why auto left a GPU aside, or empty
+};
+/// What "auto" means where a device is seen by every rank, or is not.
+BackendChoice choose_backend(bool device_everywhere, const BackendHint& hint);
+/// Which backend --backend names on this machine; agreed over the ranks. The hint counts for "auto"
+/// only.
+BackendChoice resolve_backend(const Control& control, const std::string& option,
+                              const BackendHint& hint = {});
 
 /// The one jump from a backend's name to its type: body.template operator()<B>(Context<B>&).
 template <class Body>
-void with_backend(Run& run, Body&& body) {
-  const std::string name = resolve_backend(run.control, run.options.backend);
+void with_backend(Run& run, const BackendHint& hint, Body&& body) {
+  const auto [name, reason] = resolve_backend(run.control, run.options.backend, hint);
   run.report["backend"] = name;
+  if (!reason.empty()) run.report["backend_reason"] = reason;
   if constexpr (with_cuda) {
     if (name == "cuda") {
       Context<Cuda> context = make_context<Cuda>(run.control);
@@ -95,6 +109,11 @@ void with_backend(Run& run, Body&& body) {
   run.report["transport"] = context.comm.transport();
   run.report["devices"] = nlohmann::json::array();
   body.template operator()<Cpu>(context);
+}
+
+template <class Body>
+void with_backend(Run& run, Body&& body) {
+  with_backend(run, BackendHint{}, std::forward<Body>(body));
 }
 
 }  // namespace terrace

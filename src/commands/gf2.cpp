@@ -46,6 +46,7 @@ struct Files {
     run.report["rows"] = a.rows();
     run.report["columns"] = a.columns();
   }
+  [[nodiscard]] BackendHint elimination() const { return elimination_hint(a.rows(), a.columns()); }
 };
 
 /// Says what --plan wants to know; true when that is all that is wanted. `bytes`: on the backend;
@@ -65,6 +66,8 @@ bool planned(Run& run, const BlockCyclic& layout, PanelPlan plan, Index bytes, I
     return false;
   }
   constexpr double gib = 1073741824.0;
+  if (run.report.contains("backend_reason"))
+    run.say("backend: " + run.report["backend_reason"].get<std::string>());
   run.say(fmt::format("memory per rank: {:.3f} GiB host, {:.3f} GiB device", double(host) / gib,
                       double(device) / gib));
   run.say(fmt::format(
@@ -165,7 +168,7 @@ void reduce(Run& run, const Gf2Options& o) {
   Files files(run, o, nullptr);
   const bool rank_only = run.command == "gf2 rank";
   const auto form = rank_only || o.echelon ? EchelonForm::echelon : EchelonForm::reduced;
-  with_backend(run, [&]<class B>(Context<B>& context) {
+  with_backend(run, files.elimination(), [&]<class B>(Context<B>& context) {
     const BlockCyclic layout = bit_row_layout(files.a.rows(), run.control.size());
     const auto source = file_source(context, files.a, layout);
     const Index columns = source.columns, words = source.words();
@@ -216,7 +219,7 @@ void solve(Run& run, const Gf2Options& o) {
     fail_together(Exit::input,
                   fmt::format("the right-hand side has {} rows, the matrix {}; {}; they must agree",
                               files.b->rows(), files.a.rows(), io::to_string(files.b->location())));
-  with_backend(run, [&]<class B>(Context<B>& context) {
+  with_backend(run, files.elimination(), [&]<class B>(Context<B>& context) {
     const BlockCyclic layout = bit_row_layout(files.a.rows(), run.control.size());
     const auto a = file_source(context, files.a, layout),
                b = file_source(context, *files.b, layout);
@@ -271,7 +274,7 @@ void solve(Run& run, const Gf2Options& o) {
 
 void kernel(Run& run, const Gf2Options& o) {
   Files files(run, o, nullptr);
-  with_backend(run, [&]<class B>(Context<B>& context) {
+  with_backend(run, files.elimination(), [&]<class B>(Context<B>& context) {
     const BlockCyclic layout = bit_row_layout(files.a.rows(), run.control.size());
     const auto source = file_source(context, files.a, layout);
     const Index columns = source.columns, words = source.words();
@@ -333,7 +336,7 @@ void inverse(Run& run, const Gf2Options& o) {
                   fmt::format("the matrix is {} x {}, not square; {}; only square matrices have an "
                               "inverse",
                               n, files.a.columns(), io::to_string(files.a.location())));
-  with_backend(run, [&]<class B>(Context<B>& context) {
+  with_backend(run, files.elimination(), [&]<class B>(Context<B>& context) {
     const BlockCyclic layout = bit_row_layout(n, run.control.size());
     const auto source = file_source(context, files.a, layout);
     const Index words = source.words();
@@ -389,7 +392,7 @@ void multiply(Run& run, const Gf2Options& o) {
             "the factors do not fit: {} x {} times {} x {}; {}; the first one's columns must "
             "be the second one's rows",
             rows, inner, files.b->rows(), columns, io::to_string(files.b->location())));
-  with_backend(run, [&]<class B>(Context<B>& context) {
+  with_backend(run, product_hint(rows, inner, columns), [&]<class B>(Context<B>& context) {
     require_bit_method_on<B>(run.options);
     const BlockCyclic layout = bit_row_layout(rows, run.control.size());
     const BlockCyclic b_layout = factor_layout(inner, run.control.size());
