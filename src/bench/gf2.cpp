@@ -19,6 +19,7 @@ struct Options {
   BenchOptions common;
   bool half_rank = false, echelon = false, checksum = false, product = false;
   bool inverse = false;
+  Index levels = -1;
 };
 
 double wall() {
@@ -138,23 +139,29 @@ void bench_product(Run& run, const Options& o, Context<B>& context, Index n,
   const auto a = random_source(context, {seed, n, false, n}, layout);
   const auto b = random_source(context, {seed + 1, n, false, n}, b_layout);
   const Index words = a.words(), stride = round_up(words, bit_row_alignment);
-  const Index bytes =
-      2 * BitMatrix<B>::bytes(layout, words) + BitMatrix<B>::bytes(b_layout, words) +
-      multiply_bytes<B>(layout.slots(0), stride) + staging_bytes(words, layout.slots(0));
+  const Index beside = 2 * BitMatrix<B>::bytes(layout, words) +
+                       BitMatrix<B>::bytes(b_layout, words) + staging_bytes(words, layout.slots(0));
   constexpr bool on_host = std::is_same_v<B, Cpu>;
+  const MultiplyPlan plan = plan_multiply<B>(
+      context.size(), layout.slots(0), n, stride,
+      {o.levels, run.options.block, run.options.method == "tables"}, [&](Index more) {
+        const Index all = beside + more;
+        return memory_shortage(run.control, on_host ? all : 0, on_host ? 0 : all).empty();
+      });
+  const Index bytes = beside + multiply_bytes<B>(context.size(), layout.slots(0), n, stride, plan);
   require_memory(run.control, on_host ? bytes : 0, on_host ? 0 : bytes);
   BitMatrix<B> left, right, product;
   auto memory = collectively(context.control, [&] {
     left = BitMatrix<B>(context, layout, words);
     right = BitMatrix<B>(context, b_layout, words);
     product = BitMatrix<B>(context, layout, words);
-    return MultiplyMemory<B>(context, left.slots(), n, stride, run.options.method == "tables");
+    return MultiplyMemory<B>(context, left.slots(), n, stride, plan);
   });
   load(context, a, left);
   load(context, b, right);
   Progress quiet(false, false);
   BenchRun line;
-  line.sizes = {{"n", n}, {"form", "product"}};
+  line.sizes = {{"n", n}, {"form", "product"}, {"block", plan.panel}, {"levels", plan.levels}};
   line.who = "terrace";
   line.work = double(n) * double(n) * double(n);
   line.unit = "bit-MAC/s";
@@ -322,6 +329,7 @@ void add_bench_gf2(CLI::App& bench_app, Selected& selected) {
   command->add_flag("--echelon", options->echelon, "Echelon form only");
   auto* product =
       command->add_flag("--product", options->product, "Products of random bit matrices instead");
+  add_levels_option(*command, options->levels);
   command->add_flag("--inverse", options->inverse, "Inverses of random regular matrices instead")
       ->excludes(product);
   command->add_flag("--checksum", options->checksum, "Print a checksum of the reduced form");

@@ -5,6 +5,7 @@
 
 #include "kernels/parallel.hpp"
 #include "src/bench/bench.hpp"
+#include "src/bit_strassen.hpp"
 #include "src/commands.hpp"
 
 namespace terrace {
@@ -44,6 +45,13 @@ void add_common_options(CLI::App& command, CommonOptions& o) {
   command.add_option("--checkpoint", o.checkpoint, "Write checkpoints to this file");
   command.add_option("--checkpoint-every", o.checkpoint_every, "Interval, such as 10m");
   command.add_option("--restart", o.restart, "Continue from this checkpoint");
+}
+
+void add_levels_option(CLI::App& command, Index& levels) {
+  command
+      .add_option("--levels", levels,
+                  "Levels of Strassen's algorithm (0: none; -1: by size and memory)")
+      ->check(CLI::Range(-1, most_strassen_levels));
 }
 
 void check_common_options(const CommonOptions& o) {
