@@ -66,11 +66,9 @@ int admitted_levels(Index rows, Index inner, Index words, int levels) {
   return levels;
 }
 
-template <class B>
-int strassen_levels(Index rows, Index inner, Index columns) {
+int strassen_levels(Index rows, Index inner, Index columns, Index leaf) {
   int levels = 0;
-  for (Index side = std::min({rows, inner, columns}) / 2; side >= strassen_leaf<B>; side /= 2)
-    ++levels;
+  for (Index side = std::min({rows, inner, columns}) / 2; side >= leaf; side /= 2) ++levels;
   return std::min(levels, most_strassen_levels);
 }
 
@@ -195,9 +193,7 @@ void BitStrassen<B>::product(const Stream<B>& stream, BitRows<const Word, B> a,
   accumulate(c22, x, n2);
 }
 
-#define TERRACE_INSTANTIATE(B)                          \
-  template int strassen_levels<B>(Index, Index, Index); \
-  template class BitStrassen<B>;
+#define TERRACE_INSTANTIATE(B) template class BitStrassen<B>;
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 
 }  // namespace terrace

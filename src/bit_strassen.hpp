@@ -7,18 +7,26 @@
 
 namespace terrace {
 
-/// Smallest side, in bits, of a leaf that the planner makes. A level pays where the leaf's rate
-/// holds at half the size and 7/8 of the time outweighs 24 bytes a word and addition.
+/// Smallest side, in bits, of a leaf that the planner makes, by measurement: a level pays where the
+/// leaf's rate holds at half the size and 7/8 of the time outweighs 14 additions.
 template <class B>
-inline constexpr Index strassen_leaf = 4096;
+inline constexpr Index strassen_leaf = 2048;
 template <>
 inline constexpr Index strassen_leaf<Cuda> = 32768;
+/// The same for `threads` threads a rank: leaves have a piece of combine() (1,024 columns, 4,096
+/// rows) for each.
+template <class B>
+constexpr Index strassen_leaf_of(int threads) {
+  Index leaf = strassen_leaf<B>;
+  if constexpr (std::is_same_v<B, Cpu>)
+    while (leaf / 1024 * ceil_div(leaf, 4096) < threads) leaf *= 2;
+  return leaf;
+}
 
 constexpr int most_strassen_levels = 16;
 
-/// Levels worth taking: each halves the smallest side, down to strassen_leaf at least.
-template <class B>
-int strassen_levels(Index rows, Index inner, Index columns);
+/// Levels worth taking: each halves the smallest side, down to `leaf` at least.
+int strassen_levels(Index rows, Index inner, Index columns, Index leaf);
 /// Levels that a product of rows x inner bits and inner x `words` words admits, at most `levels`:
 /// halves hold a row, 512 inner bits and 8 words at least.
 int admitted_levels(Index rows, Index inner, Index words, int levels);

@@ -84,7 +84,10 @@ struct MultiplyWish {
   Index levels = -1;  ///< -1: the planner's choice
   Index panel = 0;    ///< rounded up to a multiple of 64; 0: the planner's choice
   bool tables = false;
+  int threads = 1;  ///< of a rank, where the backend computes with threads; equal on all ranks
 };
+/// From --levels, --block and --method. Collective.
+MultiplyWish multiply_wish(const Run& run, Index levels);
 /// A plan for `rows` rows on the fullest rank, `inner` x 64 `words` bits of B. fits(bytes) says
 /// whether multiply_bytes() fits beside all else, the same on all ranks, and may be collective; it
 /// is asked about the planner's choice, level by level down, not about a wish.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "kernels/parallel.hpp"
 #include "src/gf2.hpp"
 
 namespace terrace {
@@ -27,17 +28,22 @@ BlockCyclic factor_layout(Index rows, int ranks) {
   return {rows, ranks == 1 ? std::max<Index>(64, round_up(rows, 64)) : block_rows, ranks};
 }
 
+MultiplyWish multiply_wish(const Run& run, Index levels) {
+  return {levels, run.options.block, run.options.method == "tables",
+          int(run.control.reduce(Index(thread_count()), Reduce::max))};
+}
+
 template <class B>
 MultiplyPlan plan_multiply(int ranks, Index rows, Index inner, Index words, MultiplyWish wish,
                            const std::function<bool(Index bytes)>& fits) {
   MultiplyPlan plan;
   plan.panel = wish.panel > 0 ? round_up(wish.panel, 64) : leaf_panel;
   plan.tables = wish.tables;
+  const Index leaf = strassen_leaf_of<B>(wish.threads);
   const auto take = [&](int levels) {
     plan.levels = levels;
-    plan.gathered = gathered_rows(ranks, inner, levels, plan.panel, strassen_leaf<B>);
+    plan.gathered = gathered_rows(ranks, inner, levels, plan.panel, leaf);
   };
-  const Index leaf = strassen_leaf<B>;
   const std::string sides = fmt::format("{} x {} x {} on a rank", rows, inner, 64 * words);
   if (wish.levels >= 0) {
     const int most = int(std::min<Index>(wish.levels, most_strassen_levels));
@@ -47,7 +53,8 @@ MultiplyPlan plan_multiply(int ranks, Index rows, Index inner, Index words, Mult
                       : "wanted";
     return plan;
   }
-  const int best = admitted_levels(rows, inner, words, strassen_levels<B>(rows, inner, 64 * words));
+  const int best =
+      admitted_levels(rows, inner, words, strassen_levels(rows, inner, 64 * words, leaf));
   take(best);
   while (plan.levels > 0 && !fits(multiply_bytes<B>(ranks, rows, inner, words, plan)))
     take(plan.levels - 1);

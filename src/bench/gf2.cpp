@@ -143,8 +143,7 @@ void bench_product(Run& run, const Options& o, Context<B>& context, Index n,
                        BitMatrix<B>::bytes(b_layout, words) + staging_bytes(words, layout.slots(0));
   constexpr bool on_host = std::is_same_v<B, Cpu>;
   const MultiplyPlan plan = plan_multiply<B>(
-      context.size(), layout.slots(0), n, stride,
-      {o.levels, run.options.block, run.options.method == "tables"}, [&](Index more) {
+      context.size(), layout.slots(0), n, stride, multiply_wish(run, o.levels), [&](Index more) {
         const Index all = beside + more;
         return memory_shortage(run.control, on_host ? all : 0, on_host ? 0 : all).empty();
       });

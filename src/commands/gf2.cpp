@@ -407,8 +407,7 @@ void multiply(Run& run, const Gf2Options& o) {
     const Index staging = staging_bytes(std::max(a.words(), b.words()), layout.slots(0));
     const int ranks = run.control.size();
     const MultiplyPlan plan = plan_multiply<B>(
-        ranks, layout.slots(0), inner, stride,
-        {o.levels, run.options.block, run.options.method == "tables"}, [&](Index more) {
+        ranks, layout.slots(0), inner, stride, multiply_wish(run, o.levels), [&](Index more) {
           const auto [host, device] = memory_needed<B>(matrices + more, staging);
           return memory_shortage(run.control, host, device).empty();
         });

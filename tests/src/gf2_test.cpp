@@ -211,7 +211,7 @@ MultiplyPlan forced(const Context<B>& context, const PlainBits& a, const PlainBi
   return plan_multiply<B>(context.size(), bit_row_layout(a.rows, context.size()).slots(0),
                           a.columns,
                           round_up(std::max<Index>(1, ceil_div(b.columns, 64)), bit_row_alignment),
-                          {levels, panel, false}, always);
+                          {levels, panel, false, 1}, always);
 }
 
 template <class B>
@@ -276,16 +276,16 @@ void test_gathering(Context<B>& context) {
 template <class B>
 void test_plans() {
   const Index leaf = strassen_leaf<B>;
-  CHECK(strassen_levels<B>(0, 0, 0) == 0);
-  CHECK(strassen_levels<B>(2 * leaf - 1, 8 * leaf, 8 * leaf) == 0);
-  CHECK(strassen_levels<B>(8 * leaf, 2 * leaf, 8 * leaf) == 1);
-  CHECK(strassen_levels<B>(8 * leaf, 8 * leaf, 4 * leaf) == 2);
+  CHECK(strassen_levels(0, 0, 0, leaf) == 0);
+  CHECK(strassen_levels(2 * leaf - 1, 8 * leaf, 8 * leaf, leaf) == 0);
+  CHECK(strassen_levels(8 * leaf, 2 * leaf, 8 * leaf, leaf) == 1);
+  CHECK(strassen_levels(8 * leaf, 8 * leaf, 4 * leaf, leaf) == 2);
   const Index words = 8 * leaf / 64;
   for (const int ranks : {1, 4}) {
     const Index rows = 8 * leaf / ranks;
     const int best = ranks == 1 ? 3 : 1;
     const auto plan = [&](Index levels, Index bytes) {
-      return plan_multiply<B>(ranks, rows, 8 * leaf, words, {levels, 0, false},
+      return plan_multiply<B>(ranks, rows, 8 * leaf, words, {levels, 0, false, 1},
                               [&](Index wanted) { return wanted <= bytes; });
     };
     const Index all = Index(1) << 60;
