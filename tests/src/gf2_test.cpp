@@ -192,7 +192,7 @@ void test_product(Context<B>& context, const PlainBits& a, const PlainBits& b,
   INFO(a.rows << " x " << a.columns << " x " << b.columns << ", " << plan.levels << " levels");
   REQUIRE_ALL(c == a * b);
   REQUIRE_ALL(check_product(context, left, layout, right, b_layout, cm, b.columns, 11).empty());
-  if (a.rows > 0 && a.columns > 0 && b.columns > 0) {
+  if (a.rows > 0 && a.columns > 0 && a.columns <= 3000 && b.columns > 0 && b.columns <= 200) {
     PlainBits other = a;
     other(a.rows - 1, a.columns - 1) ^= 1;
     other(a.rows - 1, 0) ^= a.columns > 1;
