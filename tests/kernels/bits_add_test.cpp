@@ -12,12 +12,14 @@ void test_add(Context<B>& context) {
     Index rows, words;
   };
   const std::vector<Extent> extents = {{0, 0}, {1, 8}, {3, 16}, {70, 8}, {70, 40}, {5, 264}};
+  const PlainBits old = random_plain(72, 64 * 272, 1), left = random_plain(72, 64 * 264, 2),
+                  right = random_plain(72, 64 * 264, 3);
   for (const Extent out : extents)
     for (const Extent a : extents)
       for (const Extent b : {Extent{0, 8}, Extent{2, 8}, Extent{70, 264}}) {
-        const Packed<B> to(lane, random_plain(72, 64 * 272, 1), 0, 272);
-        const Packed<B> x(lane, random_plain(72, 64 * 264, 2), 8, 280);
-        const Packed<B> y(lane, random_plain(72, 64 * 264, 3), 0, 264);
+        const Packed<B> to(lane, old, 0, 272);
+        const Packed<B> x(lane, left, 8, 280);
+        const Packed<B> y(lane, right, 0, 264);
         const auto of = [](const Packed<B>& p, Index word, Extent e) {
           return BitRows<Word, B>{p.device.data() + p.stride + word, p.stride, e.rows, nullptr};
         };
