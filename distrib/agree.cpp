@@ -25,9 +25,9 @@ std::string size_text(Index bytes) {
   return fmt::format("{:.2f} GiB", double(bytes) / 1073741824.0);
 }
 
-/// Sum of `wanted` over the ranks with this rank's `key`, and the least `free` among them.
-void check_shares(const Control& control, const std::string& key, Index wanted, Index free,
-                  const char* what) {
+/// What is short where `wanted`, summed over the ranks of one `key`, passes their least `free`.
+std::string shortage_of_shares(const Control& control, const std::string& key, Index wanted,
+                               Index free, const char* what) {
   const auto keys = control.gather_all(key);
   const auto wants = control.gather_all(wanted);
   const auto frees = control.gather_all(free);
@@ -39,16 +39,16 @@ void check_shares(const Control& control, const std::string& key, Index wanted, 
   }
   for (const auto& [place, need] : places)
     if (need.first > need.second)
-      fail_together(
-          Exit::resources,
-          fmt::format("not enough {}: {} needed, {} free; {}; use more ranks or hosts, or a "
-                      "smaller problem (--plan shows the memory of each rank)",
-                      what, size_text(need.first), size_text(need.second), place));
+      return fmt::format(
+          "not enough {}: {} needed, {} free; {}; use more ranks or hosts, or a "
+          "smaller problem (--plan shows the memory of each rank)",
+          what, size_text(need.first), size_text(need.second), place);
+  return {};
 }
 
 }  // namespace
 
-void require_memory(const Control& control, Index bytes_host, Index bytes_device) {
+std::string memory_shortage(const Control& control, Index bytes_host, Index bytes_device) {
   const bool limited = process_memory_is_limited();
   const Index free = available_host_bytes();
   // OpenBLAS takes a buffer of 128 MiB a thread, and retries for ever when it cannot have it.
@@ -58,19 +58,25 @@ void require_memory(const Control& control, Index bytes_host, Index bytes_device
       control.reduce(Index(bytes_host > free ? control.rank() : control.size()), Reduce::min);
   if (short_rank < control.size()) {
     const auto wants = control.gather_all(bytes_host), frees = control.gather_all(free);
-    fail_together(
-        Exit::resources,
-        fmt::format("not enough host memory: rank {} needs {}, {} free; use more ranks or "
-                    "hosts, or a smaller problem (--plan shows the memory of each rank)",
-                    short_rank, size_text(wants[short_rank]), size_text(frees[short_rank])));
+    return fmt::format(
+        "not enough host memory: rank {} needs {}, {} free; use more ranks or "
+        "hosts, or a smaller problem (--plan shows the memory of each rank)",
+        short_rank, size_text(wants[short_rank]), size_text(frees[short_rank]));
   }
-  check_shares(control, limited ? fmt::format("rank {}", control.rank()) : "host " + host_name(),
-               bytes_host, free, "host memory");
-  if (control.reduce(bytes_device, Reduce::max) > 0) {
+  std::string shortage = shortage_of_shares(
+      control, limited ? fmt::format("rank {}", control.rank()) : "host " + host_name(), bytes_host,
+      free, "host memory");
+  if (shortage.empty() && control.reduce(bytes_device, Reduce::max) > 0) {
     const DeviceInfo device = current_cuda_device();
-    check_shares(control, "device " + device.uuid, bytes_device, device.free_bytes,
-                 "device memory");
+    shortage = shortage_of_shares(control, "device " + device.uuid, bytes_device, device.free_bytes,
+                                  "device memory");
   }
+  return shortage;
+}
+
+void require_memory(const Control& control, Index bytes_host, Index bytes_device) {
+  const std::string shortage = memory_shortage(control, bytes_host, bytes_device);
+  if (!shortage.empty()) fail_together(Exit::resources, shortage);
 }
 
 }  // namespace terrace

@@ -46,9 +46,11 @@ auto collectively(const Control& control, F&& work) {
   throw Error(code, message).as_agreed();
 }
 
-/// Throws Error(resources) on all ranks when the ranks of a host together ask for more memory than
-/// the host has free, or the ranks of a device for more than it has. Call before reading.
-/// bytes_device counts on the bound CUDA device, 0 on the CPU backend.
+/// Empty, or on all ranks the same message: the ranks of a host together ask for more memory than
+/// the host has free, or the ranks of a device for more than it has. bytes_device counts on the
+/// bound CUDA device, 0 on the CPU backend. Collective.
+std::string memory_shortage(const Control& control, Index bytes_host, Index bytes_device);
+/// Throws Error(resources) on all ranks when there is a shortage. Call before reading.
 void require_memory(const Control& control, Index bytes_host, Index bytes_device);
 
 }  // namespace terrace

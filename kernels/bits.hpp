@@ -65,6 +65,16 @@ void copy_bits(const Stream<Cuda>&, BitRows<Word, Cuda> to, BitRows<const Word, 
 void clear_bits(const Stream<Cpu>&, BitRows<Word, Cpu> rows, Index word, Index words);
 void clear_bits(const Stream<Cuda>&, BitRows<Word, Cuda> rows, Index word, Index words);
 
+/// out[i][j] = a[i][j] ^ b[i][j], i < out.count, j < words; a counts as zero from row a.count and
+/// word a_words on, b likewise. Rows without lists; words, a_words, b_words and strides are
+/// multiples of bit_row_alignment, rows begin at multiples of 16 bytes. out may be a or b. 24 bytes
+/// a word.
+void add_bits(const Stream<Cpu>&, BitRows<Word, Cpu> out, Index words, BitRows<const Word, Cpu> a,
+              Index a_words, BitRows<const Word, Cpu> b, Index b_words);
+void add_bits(const Stream<Cuda>&, BitRows<Word, Cuda> out, Index words,
+              BitRows<const Word, Cuda> a, Index a_words, BitRows<const Word, Cuda> b,
+              Index b_words);
+
 /// Toggles bit columns[x] of row rows[x], x < count; the rows differ.
 void flip_bits(const Stream<Cpu>&, Word* data, Index stride, const Index* rows,
                const Index* columns, Index count);

@@ -15,10 +15,6 @@ namespace {
 
 [[noreturn]] void refuse(const std::string& message) { fail_together(Exit::usage, message); }
 
-bool wants_tables(const CommonOptions& o) {
-  return o.method == "tables" || o.k > 0 || !o.tables.empty();
-}
-
 const TableShape* find_shape(const std::vector<TableShape>& shapes, const TableShape& wanted) {
   for (const TableShape& s : shapes)
     if (s.k == wanted.k && (wanted.tables == 0 || s.tables == wanted.tables) &&
@@ -71,6 +67,10 @@ TableShape profile_shape(const nlohmann::json& profile, Index k) {
 
 }  // namespace
 
+bool wants_bit_tables(const CommonOptions& o) {
+  return o.method == "tables" || o.k > 0 || !o.tables.empty();
+}
+
 void require_bit_method(const CommonOptions& o) {
   if (!o.method.empty() && o.method != "tables" && o.method != "tensor")
     refuse("gf2 has no method '" + o.method + "'; --method; use tables or tensor");
@@ -80,7 +80,7 @@ void require_bit_method(const CommonOptions& o) {
     refuse("gf2 has no such panels '" + o.panels + "'; --panels; use device or host");
   if (o.k < 0 || o.k > 14)
     refuse(fmt::format("tables combine 1 to 14 rows, not {}; --k; choose one of these", o.k));
-  if (o.method == "tensor" && wants_tables(o))
+  if (o.method == "tensor" && wants_bit_tables(o))
     refuse("--k and --tables mean tables; --method tensor; leave one of them out");
 }
 
@@ -97,7 +97,7 @@ PanelPlan plan_panels(const Context<B>& context, const CommonOptions& o, Index m
   const nlohmann::json profile = load_profile(context.control, device_model(context), "gf2");
   PanelPlan plan;
   plan.host_panels = o.panels == "host";
-  plan.product.tables = wants_tables(o);
+  plan.product.tables = wants_bit_tables(o);
   plan.product.stored = o.tables == "broadcast";
   plan.product.shape = profile_shape<B>(profile, o.k);
   if (plan.product.shape.k == 0) plan.product.shape.k = o.k;

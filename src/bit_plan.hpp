@@ -19,7 +19,9 @@ struct PanelPlan {
 /// Refuses a `--method` that GF(2) does not have, and options that contradict each other:
 /// Error(usage) on all ranks.
 void require_bit_method(const CommonOptions& options);
-/// The same, and "tensor" where there are no binary tensor cores.
+/// Whether the options mean tables on every device.
+bool wants_bit_tables(const CommonOptions& options);
+/// The same as require_bit_method(), and "tensor" where there are no binary tensor cores.
 template <class B>
 void require_bit_method_on(const CommonOptions& options);
 

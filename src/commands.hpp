@@ -21,6 +21,8 @@ void add_bit_options(CLI::App& command, CommonOptions& options);
 /// Validators whose messages fit a line, where CLI11's print the largest double.
 CLI::Validator not_negative();
 CLI::Validator positive();
+/// --levels of products over GF(2); -1: the planner's choice.
+void add_levels_option(CLI::App& command, Index& levels);
 /// Refuses what this version does not offer yet; exit 2.
 void check_common_options(const CommonOptions& options);
 /// The input, rhs, output and reading rules shared by all: a matrix result needs -o.

@@ -1,60 +1,163 @@
-#include <algorithm>
+#include <fmt/core.h>
 
+#include <algorithm>
+#include <optional>
+
+#include "kernels/parallel.hpp"
 #include "src/gf2.hpp"
 
 namespace terrace {
 
 namespace {
-constexpr Index panel_rows = 4096;
+
+constexpr Index block_rows = 4096;  // of B: one broadcast
+constexpr Index leaf_panel = 4096;  // inner rows of a leaf's step
+
+/// Rows of B in a gathered panel: with levels, enough to halve so often; without, few, so that the
+/// broadcasts hide behind the products.
+Index gathered_rows(int ranks, Index inner, int levels, Index panel, Index leaf) {
+  if (ranks == 1) return inner;
+  if (levels == 0) return std::min(inner, round_up(std::max(panel, block_rows), 512));
+  const Index panels = std::max<Index>(1, inner / (leaf << levels));
+  return std::min(inner, round_up(ceil_div(inner, panels), block_rows));
 }
+
+}  // namespace
 
 BlockCyclic factor_layout(Index rows, int ranks) {
-  return {rows, ranks == 1 ? std::max<Index>(64, round_up(rows, 64)) : panel_rows, ranks};
+  return {rows, ranks == 1 ? std::max<Index>(64, round_up(rows, 64)) : block_rows, ranks};
+}
+
+MultiplyWish multiply_wish(const Run& run, Index levels) {
+  const CommonOptions& o = run.options;
+  if (o.tables == "broadcast")
+    fail_together(Exit::usage, "products broadcast rows, not tables; --tables; use local");
+  return {levels,
+          o.block,
+          {wants_bit_tables(o), false, {o.k}},
+          int(run.control.reduce(Index(thread_count()), Reduce::max))};
 }
 
 template <class B>
-Index multiply_bytes(Index rows, Index stride) {
-  return 2 * panel_rows * stride * Index(sizeof(Word)) +
-         BitProduct<B>::bytes(rows, panel_rows, stride);
+MultiplyPlan plan_multiply(int ranks, Index rows, Index inner, Index words, MultiplyWish wish,
+                           const std::function<bool(Index bytes)>& fits) {
+  MultiplyPlan plan;
+  plan.panel = wish.panel > 0 ? round_up(wish.panel, 64) : leaf_panel;
+  plan.method = wish.method;
+  const Index leaf = strassen_leaf_of<B>(wish.threads);
+  const auto take = [&](int levels) {
+    plan.levels = levels;
+    plan.gathered = gathered_rows(ranks, inner, levels, plan.panel, leaf);
+  };
+  const std::string sides = fmt::format("{} x {} x {} (padded) on a rank", rows, inner, 64 * words);
+  if (wish.levels >= 0) {
+    const int most = int(std::min<Index>(wish.levels, most_strassen_levels));
+    take(admitted_levels(rows, inner, words, most));
+    plan.reason = plan.levels < wish.levels
+                      ? fmt::format("{} wanted, {} admits no more", wish.levels, sides)
+                      : "wanted";
+    return plan;
+  }
+  const int best =
+      admitted_levels(rows, inner, words, strassen_levels(rows, inner, 64 * words, leaf));
+  take(best);
+  while (plan.levels > 0 && !fits(multiply_bytes<B>(ranks, rows, inner, words, plan)))
+    take(plan.levels - 1);
+  if (plan.levels < best)
+    plan.reason = fmt::format("memory holds the temporaries of no more; {} would do with {} levels",
+                              sides, best);
+  else if (best > 0)
+    plan.reason = fmt::format("{} halves so often to sides of {} or more", sides, leaf);
+  else
+    plan.reason = fmt::format("a level pays from sides of {}, here {}", 2 * leaf, sides);
+  return plan;
 }
 
 template <class B>
-MultiplyMemory<B>::MultiplyMemory(const Context<B>& context, Index rows, Index inner, Index stride,
-                                  bool tables)
-    : product(rows, std::min(inner, panel_rows), stride, {tables}) {
+Index multiply_bytes(int ranks, Index rows, Index inner, Index words, const MultiplyPlan& plan) {
+  const Index buffers = ranks == 1 ? 0 : plan.gathered < inner ? 2 : 1;
+  return buffers * plan.gathered * words * Index(sizeof(Word)) +
+         BitStrassen<B>::bytes(rows, plan.gathered, words, plan.levels, plan.panel, plan.method);
+}
+
+template <class B>
+MultiplyMemory<B>::MultiplyMemory(const Context<B>& context, Index rows, Index inner, Index words,
+                                  const MultiplyPlan& how)
+    : plan(how), product(rows, how.gathered, words, how.levels, how.panel, how.method) {
   if (context.size() == 1) return;
-  for (auto& panel : received) panel = Buffer<Word, B>(panel_rows * stride);
+  received[0] = Buffer<Word, B>(plan.gathered * words);
+  if (plan.gathered < inner) received[1] = Buffer<Word, B>(plan.gathered * words);
 }
+
+namespace {
+
+/// Rows of B [first, first + rows) into `to` on all ranks, on `ahead`. Afterwards wait(n) makes
+/// `bulk` wait for the first n of them.
+template <class B>
+class Gathering {
+ public:
+  Gathering(const Context<B>& context, const BitMatrix<B>& b, Index first, Index rows, Word* to)
+      : bulk_(context.bulk) {
+    const Stream<B>& ahead = context.ahead;
+    for (Index i = first; i < first + rows;) {
+      const Index end = std::min(first + rows, (i / b.layout.block + 1) * b.layout.block);
+      const View<Word, B> piece{to + (i - first) * b.stride, (end - i) * b.stride};
+      const int owner = b.layout.owner(i);
+      if (owner == context.rank())
+        copy(ahead, piece, b.data.view().slice(b.layout.slot(i) * b.stride, piece.size));
+      context.comm.broadcast(ahead, owner, piece);
+      pieces_.push_back({end - first, ahead.record()});
+      i = end;
+    }
+  }
+  void wait(Index rows) {
+    while (waited_ < rows) {
+      waited_ = pieces_[next_].rows;
+      if (waited_ >= rows) bulk_.wait(pieces_[next_].there);
+      ++next_;
+    }
+  }
+
+ private:
+  struct Piece {
+    Index rows;  // there once `there` has passed
+    Event<B> there;
+  };
+  const Stream<B>& bulk_;
+  std::vector<Piece> pieces_;
+  std::size_t next_ = 0;
+  Index waited_ = 0;
+};
+
+}  // namespace
 
 template <class B>
 void multiply_bits(Context<B>& context, const BitMatrix<B>& a, const BitMatrix<B>& b,
                    const BitMatrix<B>& c, Index inner, MultiplyMemory<B>& memory,
                    Progress& progress) {
-  const Index panels = ceil_div(inner, panel_rows), stride = b.stride;
+  const Index gathered = std::max<Index>(1, memory.plan.gathered), stride = b.stride;
+  const Index panels = ceil_div(inner, gathered);
   const Stream<B>&ahead = context.ahead, &bulk = context.bulk;
   const bool alone = context.size() == 1;
   progress.begin("multiplying", double(panels));
   Event<B> read[2] = {bulk.record(), bulk.record()};  // when a buffer may be written again
   for (Index k = 0; k < panels; ++k) {
-    const Index first = k * panel_rows, rows = std::min(panel_rows, inner - first);
+    const Index first = k * gathered, rows = std::min(gathered, inner - first);
     BitRows<const Word, B> panel{b.data.data() + first * stride, stride, rows, nullptr};
+    std::optional<Gathering<B>> gathering;
     if (!alone) {
-      const Buffer<Word, B>& buffer = memory.received[k % 2];
-      const int owner = b.layout.owner(first);
+      panel.data = memory.received[k % 2].data();
       ahead.wait(read[k % 2]);
-      if (owner == context.rank())
-        copy(ahead, buffer.view().slice(0, rows * stride),
-             b.data.view().slice(b.layout.slot(first) * stride, rows * stride));
-      context.comm.broadcast(ahead, owner, buffer.view().slice(0, rows * stride));
-      bulk.wait(ahead.record());
-      panel.data = buffer.data();
+      gathering.emplace(context, b, first, rows, memory.received[k % 2].data());
     }
     // C += A[:, panel] B[panel, :]
-    memory.product.set_right(bulk, panel, stride);
-    memory.product.set_left(bulk, {a.data.data() + first / 64, a.stride, a.slots(), nullptr});
-    memory.product.add(bulk, c.rows(), 0, 0, stride);
+    memory.product.add(bulk, {a.data.data() + first / 64, a.stride, a.slots(), nullptr}, panel,
+                       c.rows(), stride,
+                       {[&](Index need) {
+                          if (gathering) gathering->wait(need);
+                        },
+                        [&](double part) { progress.tick(double(k) + part); }});
     read[k % 2] = bulk.record();
-    progress.tick(double(k + 1));
   }
   ahead.synchronize();
   bulk.synchronize();
@@ -79,7 +182,9 @@ std::string check_product(const Context<B>& context, const BitSource<B>& a, Bloc
 }
 
 #define TERRACE_INSTANTIATE(B)                                                                     \
-  template Index multiply_bytes<B>(Index, Index);                                                  \
+  template MultiplyPlan plan_multiply<B>(int, Index, Index, Index, MultiplyWish,                   \
+                                         const std::function<bool(Index)>&);                       \
+  template Index multiply_bytes<B>(int, Index, Index, Index, const MultiplyPlan&);                 \
   template struct MultiplyMemory<B>;                                                               \
   template void multiply_bits(Context<B>&, const BitMatrix<B>&, const BitMatrix<B>&,               \
                               const BitMatrix<B>&, Index, MultiplyMemory<B>&, Progress&);          \

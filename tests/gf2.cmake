@@ -1,9 +1,12 @@
 # Tests of the GF(2) family.
 terrace_test(kernels/bits RANKS 1 SANITIZE 1)
+terrace_test(kernels/bits_add RANKS 1 SANITIZE 1)
 foreach(level plain avx2)  # what this machine would not choose
-  add_test(NAME kernels/bits.${level} COMMAND kernels_bits_test "[cpu]")
-  set_tests_properties(kernels/bits.${level} PROPERTIES TIMEOUT 300
-                       ENVIRONMENT "${terrace_test_environment};TERRACE_SIMD=${level}")
+  foreach(name bits bits_add)
+    add_test(NAME kernels/${name}.${level} COMMAND kernels_${name}_test "[cpu]")
+    set_tests_properties(kernels/${name}.${level} PROPERTIES TIMEOUT 300
+                         ENVIRONMENT "${terrace_test_environment};TERRACE_SIMD=${level}")
+  endforeach()
 endforeach()
 terrace_test(src/echelon RANKS 1 2 3 4 5 SANITIZE 3)
 terrace_test(src/gf2 RANKS 1 2 3 5 SANITIZE 3)

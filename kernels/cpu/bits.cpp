@@ -99,6 +99,34 @@ void extract_rows(const Extract& p) {
   extract_body<simd::Level::plain>(p);
 }
 
+// --- add -----------------------------------------------------------------------------------------
+
+struct Addition {
+  BitRows<Word, Cpu> out;
+  BitRows<const Word, Cpu> a, b;
+  Index words, a_words, b_words;
+  Index first, last;
+};
+
+template <simd::Level>
+TERRACE_INLINE void add_rows_body(const Addition& p) {
+  constexpr Index width = bit_row_alignment;  // words of a Vector
+  for (Index i = p.first; i < p.last; ++i) {
+    Vector* to = reinterpret_cast<Vector*>(p.out.data + i * p.out.stride);
+    const Vector* a = reinterpret_cast<const Vector*>(p.a.data + i * p.a.stride);
+    const Vector* b = reinterpret_cast<const Vector*>(p.b.data + i * p.b.stride);
+    const Index all = p.words / width;
+    const Index of_a = i < p.a.count ? std::min(all, p.a_words / width) : 0;
+    const Index of_b = i < p.b.count ? std::min(all, p.b_words / width) : 0;
+    const Index both = std::min(of_a, of_b);
+    for (Index v = 0; v < both; ++v) to[v] = a[v] ^ b[v];
+    for (Index v = both; v < of_a; ++v) to[v] = a[v];
+    for (Index v = both; v < of_b; ++v) to[v] = b[v];
+    for (Index v = std::max(of_a, of_b); v < all; ++v) to[v] = Vector{};
+  }
+}
+TERRACE_MULTIVERSION(add_rows, add_rows_body, Addition)
+
 // --- multiply_words ------------------------------------------------------------------------------
 
 struct Products {
@@ -128,6 +156,17 @@ TERRACE_INLINE void products_body(const Products& p) {
 TERRACE_MULTIVERSION(products, products_body, Products)
 
 }  // namespace
+
+void add_bits(const Stream<Cpu>& stream, BitRows<Word, Cpu> out, Index words,
+              BitRows<const Word, Cpu> a, Index a_words, BitRows<const Word, Cpu> b,
+              Index b_words) {
+  if (out.count <= 0 || words <= 0) return;
+  stream.run([=] {
+    parallel_ranges(out.count, 64, [&](Index first, Index last) {
+      add_rows({out, a, b, words, a_words, b_words, first, last});
+    });
+  });
+}
 
 void extract_bits(const Stream<Cpu>& stream, BitRows<Word, Cpu> out, BitRows<const Word, Cpu> rows,
                   Index word, Index words, const Index* info) {

@@ -2,6 +2,8 @@
 //
 // Roofline: each reads its rows once from HBM; multiply_words does 128 three-input operations a
 // 64-bit word of the matrix, below what HBM delivers.
+#include <algorithm>
+
 #include "kernels/bits.hpp"
 #include "kernels/cuda/runtime.cuh"
 
@@ -28,6 +30,35 @@ __global__ void copy_kernel(BitRows<Word, Cuda> to, BitRows<const Word, Cuda> fr
 __global__ void clear_kernel(BitRows<Word, Cuda> rows, Index word, Index words) {
   for (Index x = first_item(); x < rows.count * words; x += item_stride())
     rows.data[rows.row(x / words) * rows.stride + word + x % words] = 0;
+}
+
+// A thread adds 16 bytes of four rows at a time; blocks are as wide as the rows, up to 128 threads.
+constexpr int add_unroll = 4;
+__global__ void __launch_bounds__(block_threads)
+    add_kernel(BitRows<Word, Cuda> out, Index words, BitRows<const Word, Cuda> a, Index a_words,
+               BitRows<const Word, Cuda> b, Index b_words) {
+  const Index word = 2 * (Index(blockIdx.x) * blockDim.x + threadIdx.x);
+  if (word >= words) return;
+  const Index a_rows = word < a_words ? a.count : 0, b_rows = word < b_words ? b.count : 0;
+  const Index lanes = Index(gridDim.y) * blockDim.y;
+  for (Index i = Index(blockIdx.y) * blockDim.y + threadIdx.y; i < out.count;
+       i += add_unroll * lanes) {
+    ulonglong2 x[add_unroll], y[add_unroll];
+#pragma unroll
+    for (int u = 0; u < add_unroll; ++u) {
+      const Index r = i + u * lanes;
+      x[u] = y[u] = ulonglong2{0, 0};
+      if (r < a_rows) x[u] = *reinterpret_cast<const ulonglong2*>(a.data + r * a.stride + word);
+      if (r < b_rows) y[u] = *reinterpret_cast<const ulonglong2*>(b.data + r * b.stride + word);
+    }
+#pragma unroll
+    for (int u = 0; u < add_unroll; ++u) {
+      const Index r = i + u * lanes;
+      if (r < out.count)
+        *reinterpret_cast<ulonglong2*>(out.data + r * out.stride + word) =
+            ulonglong2{x[u].x ^ y[u].x, x[u].y ^ y[u].y};
+    }
+  }
 }
 
 __global__ void flip_kernel(Word* data, Index stride, const Index* rows, const Index* columns,
@@ -255,6 +286,20 @@ void clear_bits(const Stream<Cuda>& stream, BitRows<Word, Cuda> rows, Index word
   if (rows.count <= 0 || words <= 0) return;
   clear_kernel<<<blocks_for(rows.count * words), block_threads, 0, native(stream)>>>(rows, word,
                                                                                      words);
+  check_launch();
+}
+
+void add_bits(const Stream<Cuda>& stream, BitRows<Word, Cuda> out, Index words,
+              BitRows<const Word, Cuda> a, Index a_words, BitRows<const Word, Cuda> b,
+              Index b_words) {
+  if (out.count <= 0 || words <= 0) return;
+  unsigned wide = 4;
+  while (wide < 128 && 2 * wide < words) wide *= 2;
+  const dim3 threads(wide, block_threads / wide);
+  const dim3 grid(
+      unsigned(ceil_div(words, 2 * Index(wide))),
+      unsigned(std::min(ceil_div(out.count, add_unroll * Index(threads.y)), Index(1) << 15)));
+  add_kernel<<<grid, threads, 0, native(stream)>>>(out, words, a, a_words, b, b_words);
   check_launch();
 }
 

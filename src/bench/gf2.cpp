@@ -165,6 +165,7 @@ void add_bench_gf2(CLI::App& bench_app, Selected& selected) {
                     "Joules of a solve: repeats it until 3 s of solves were seen");
   auto* product =
       command->add_flag("--product", options->product, "Products of random bit matrices instead");
+  add_levels_option(*command, options->levels);
   auto* inverse = command->add_flag("--inverse", options->inverse,
                                     "Inverses of random regular matrices instead");
   inverse->excludes(product);

@@ -16,6 +16,7 @@ struct Gf2Bench {
   Index rank = -1;       ///< negative: not limited
   bool half_rank = false, echelon = false, checksum = false, transfers = false;
   bool product = false, inverse = false, calibrate = false, study = false;
+  Index levels = -1;  ///< of a product; -1: the planner's choice
 };
 
 /// What a run has beside its matrices.

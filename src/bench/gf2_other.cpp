@@ -12,11 +12,16 @@ void bench_product(Run& run, const Gf2Bench& o, Context<B>& context, Index n,
   const auto a = random_source(context, {seed, n, false, n}, layout);
   const auto b = random_source(context, {seed + 1, n, false, n}, b_layout);
   const Index words = a.words(), stride = round_up(words, bit_row_alignment);
-  const Index bytes =
-      2 * BitMatrix<B>::bytes(layout, words) + BitMatrix<B>::bytes(b_layout, words) +
-      multiply_bytes<B>(layout.slots(0), stride) + staging_bytes(words, layout.slots(0));
+  const Index beside = 2 * BitMatrix<B>::bytes(layout, words) +
+                       BitMatrix<B>::bytes(b_layout, words) + staging_bytes(words, layout.slots(0));
+  constexpr bool on_host = std::is_same_v<B, Cpu>;
+  const MultiplyPlan plan = plan_multiply<B>(
+      context.size(), layout.slots(0), n, stride, multiply_wish(run, o.levels), [&](Index more) {
+        const Index all = beside + more;
+        return memory_shortage(run.control, on_host ? all : 0, on_host ? 0 : all).empty();
+      });
   require_bench_memory<B>(
-      run, bytes,
+      run, beside + multiply_bytes<B>(context.size(), layout.slots(0), n, stride, plan),
       2 * HostRows<B>::bytes(o, layout, words) + HostRows<B>::bytes(o, b_layout, words));
   BitMatrix<B> left, right, product;
   HostRows<B> left_host, right_host, product_host;
@@ -27,7 +32,7 @@ void bench_product(Run& run, const Gf2Bench& o, Context<B>& context, Index n,
     left_host = HostRows<B>(o, left);
     right_host = HostRows<B>(o, right);
     product_host = HostRows<B>(o, product);
-    return MultiplyMemory<B>(context, left.slots(), n, stride, run.options.method == "tables");
+    return MultiplyMemory<B>(context, left.slots(), n, stride, plan);
   });
   load(context, a, left);
   load(context, b, right);
@@ -35,7 +40,7 @@ void bench_product(Run& run, const Gf2Bench& o, Context<B>& context, Index n,
   right_host.receive(context, right);
   Progress quiet(false, false);
   BenchRun line;
-  line.sizes = {{"n", n}, {"form", "product"}};
+  line.sizes = {{"n", n}, {"form", "product"}, {"block", plan.panel}, {"levels", plan.levels}};
   if (o.transfers) line.sizes["transfers"] = "pinned";
   line.who = "terrace";
   line.work = double(n) * double(n) * double(n);

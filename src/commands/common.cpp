@@ -5,6 +5,7 @@
 
 #include "kernels/parallel.hpp"
 #include "src/bench/bench.hpp"
+#include "src/bit_strassen.hpp"
 #include "src/commands.hpp"
 
 namespace terrace {
@@ -52,6 +53,13 @@ void add_bit_options(CLI::App& command, CommonOptions& o) {
   command.add_option("--tables", o.tables,
                      "local: built by each rank; broadcast: by one rank, for all");
   command.add_option("--panels", o.panels, "device or host: where pivots of a panel are chosen");
+}
+
+void add_levels_option(CLI::App& command, Index& levels) {
+  command
+      .add_option("--levels", levels,
+                  "Levels of Strassen's algorithm (0: none; -1: by size and memory)")
+      ->check(CLI::Range(-1, most_strassen_levels));
 }
 
 void check_common_options(const CommonOptions& o) {

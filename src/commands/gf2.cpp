@@ -14,6 +14,7 @@ namespace {
 struct Gf2Options {
   std::string a, b;  ///< the second is a right-hand side or factor
   bool echelon = false;
+  Index levels = -1;  ///< of Strassen's algorithm; -1: the planner's choice
 };
 
 constexpr const char* passed = "passed: 64 random vectors";
@@ -49,15 +50,19 @@ struct Files {
   [[nodiscard]] BackendHint elimination() const { return elimination_hint(a.rows(), a.columns()); }
 };
 
-/// Says what --plan wants to know; true when that is all that is wanted. `bytes`: on the backend;
-/// `staging`: between the file and the backend.
+/// Host and device bytes a rank. `bytes`: on the backend; `staging`: between file and backend.
+template <class B>
+std::pair<Index, Index> memory_needed(Index bytes, Index staging) {
+  constexpr bool on_host = std::is_same_v<B, Cpu>;
+  const Index file_buffers = std::min(Index(64) << 20, bytes);
+  return {(on_host ? bytes : 0) + staging + file_buffers, on_host ? 0 : bytes + staging};
+}
+
+/// Says what --plan wants to know; true when that is all that is wanted. Bytes as memory_needed().
 template <class B>
 bool planned(Run& run, const BlockCyclic& layout, PanelPlan plan, Index bytes, Index staging) {
   const std::string method = elimination_method<B>(plan);
-  constexpr bool on_host = std::is_same_v<B, Cpu>;
-  const Index file_buffers = std::min(Index(64) << 20, bytes);
-  const Index host = (on_host ? bytes : 0) + staging + file_buffers;
-  const Index device = on_host ? 0 : bytes + staging;
+  const auto [host, device] = memory_needed<B>(bytes, staging);
   run.report["block"] = plan.columns;
   run.report["method"] = method;
   run.report["memory"] = {{"host_bytes_per_rank", host}, {"device_bytes_per_rank", device}};
@@ -399,16 +404,26 @@ void multiply(Run& run, const Gf2Options& o) {
     const auto a = file_source(context, files.a, layout);
     const auto b = file_source(context, *files.b, b_layout);
     const Index stride = round_up(std::max<Index>(1, b.words()), bit_row_alignment);
-    const Index bytes =
-        BitMatrix<B>::bytes(layout, a.words()) + BitMatrix<B>::bytes(layout, b.words()) +
-        BitMatrix<B>::bytes(b_layout, b.words()) + multiply_bytes<B>(layout.slots(0), stride);
-    if (planned<B>(run, layout, PanelPlan{4096, {run.options.method == "tables"}}, bytes,
-                   staging_bytes(std::max(a.words(), b.words()), layout.slots(0))))
+    const Index matrices = BitMatrix<B>::bytes(layout, a.words()) +
+                           BitMatrix<B>::bytes(layout, b.words()) +
+                           BitMatrix<B>::bytes(b_layout, b.words());
+    const Index staging = staging_bytes(std::max(a.words(), b.words()), layout.slots(0));
+    const int ranks = run.control.size();
+    const MultiplyPlan plan = plan_multiply<B>(
+        ranks, layout.slots(0), inner, stride, multiply_wish(run, o.levels), [&](Index more) {
+          const auto [host, device] = memory_needed<B>(matrices + more, staging);
+          return memory_shortage(run.control, host, device).empty();
+        });
+    run.report["levels"] = plan.levels;
+    run.report["levels_reason"] = plan.reason;
+    const Index bytes = matrices + multiply_bytes<B>(ranks, layout.slots(0), inner, stride, plan);
+    if (planned<B>(run, layout, PanelPlan{plan.panel, plan.method}, bytes, staging)) {
+      run.say(fmt::format("Strassen levels: {} ({})", plan.levels, plan.reason));
       return;
+    }
     BitMatrix<B> left, right, product;
     auto memory = collectively(context.control, [&] {
-      return MultiplyMemory<B>(context, layout.slots(context.rank()), inner, stride,
-                               run.options.method == "tables");
+      return MultiplyMemory<B>(context, layout.slots(context.rank()), inner, stride, plan);
     });
     run.phase("read", [&] {
       collectively(context.control, [&] {
@@ -465,9 +480,9 @@ void add_gf2_commands(CLI::App& app, Selected& selected) {
       ->required();
   add("kernel", "Basis of {x : A x = 0}", kernel);
   add("inverse", "Inverse", inverse);
-  add("multiply", "Product A B", multiply)
-      ->add_option("B", options->b, "Second factor, file.h5:/path or :/path")
-      ->required();
+  CLI::App* product = add("multiply", "Product A B", multiply);
+  product->add_option("B", options->b, "Second factor, file.h5:/path or :/path")->required();
+  add_levels_option(*product, options->levels);
 }
 
 }  // namespace terrace

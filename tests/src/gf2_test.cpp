@@ -174,38 +174,132 @@ void test_inverse(Context<B>& context) {
   }
 }
 
+/// Product by a plan against the textbook's.
+template <class B>
+void test_product(Context<B>& context, const PlainBits& a, const PlainBits& b,
+                  const MultiplyPlan& plan) {
+  const BlockCyclic layout = bit_row_layout(a.rows, context.size());
+  const BlockCyclic b_layout = factor_layout(b.rows, context.size());
+  const auto left = plain_source(context, a, layout), right = plain_source(context, b, b_layout);
+  BitMatrix<B> am(context, layout, left.words()), bm(context, b_layout, right.words()),
+      cm(context, layout, right.words());
+  load(context, left, am);
+  load(context, right, bm);
+  Progress progress(false, false);
+  MultiplyMemory<B> memory(context, am.slots(), a.columns, bm.stride, plan);
+  multiply_bits(context, am, bm, cm, a.columns, memory, progress);
+  const PlainBits c = gather(context, cm, a.rows, b.columns, globals(layout, context.rank()));
+  INFO(a.rows << " x " << a.columns << " x " << b.columns << ", " << plan.levels << " levels");
+  REQUIRE_ALL(c == a * b);
+  REQUIRE_ALL(check_product(context, left, layout, right, b_layout, cm, b.columns, 11).empty());
+  if (a.rows > 0 && a.columns > 0 && a.columns <= 3000 && b.columns > 0 && b.columns <= 200) {
+    PlainBits other = a;
+    other(a.rows - 1, a.columns - 1) ^= 1;
+    other(a.rows - 1, 0) ^= a.columns > 1;
+    const bool same = other * b == c;
+    const auto wrong = plain_source(context, other, layout);
+    REQUIRE_ALL(check_product(context, wrong, layout, right, b_layout, cm, b.columns, 11).empty() ==
+                same);
+  }
+}
+
+const auto always = [](Index) { return true; };
+
+template <class B>
+MultiplyPlan forced(const Context<B>& context, const PlainBits& a, const PlainBits& b, Index levels,
+                    Index panel = 0) {
+  return plan_multiply<B>(context.size(), bit_row_layout(a.rows, context.size()).slots(0),
+                          a.columns,
+                          round_up(std::max<Index>(1, ceil_div(b.columns, 64)), bit_row_alignment),
+                          {levels, panel, false, 1}, always);
+}
+
 template <class B>
 void test_multiply(Context<B>& context) {
   for (const Index rows : {0, 1, 65, 130})
     for (const Index inner : {0, 1, 64, 1100, 3000})
       for (const Index columns : {0, 1, 200}) {
         const PlainBits a = random_plain(rows, inner, 1), b = random_plain(inner, columns, 2);
-        const BlockCyclic layout = bit_row_layout(rows, context.size());
-        const BlockCyclic b_layout = factor_layout(inner, context.size());
-        const auto left = plain_source(context, a, layout),
-                   right = plain_source(context, b, b_layout);
-        BitMatrix<B> am(context, layout, left.words()), bm(context, b_layout, right.words()),
-            cm(context, layout, right.words());
-        load(context, left, am);
-        load(context, right, bm);
-        Progress progress(false, false);
-        MultiplyMemory<B> memory(context, am.slots(), inner, bm.stride);
-        multiply_bits(context, am, bm, cm, inner, memory, progress);
-        const PlainBits c = gather(context, cm, rows, columns, globals(layout, context.rank()));
-        INFO(rows << " x " << inner << " x " << columns);
-        REQUIRE_ALL(c == a * b);
-        REQUIRE_ALL(check_product(context, left, layout, right, b_layout, cm, columns, 11).empty());
-        if (rows > 0 && inner > 0 && columns > 0) {
-          PlainBits other = a;
-          other(rows - 1, inner - 1) ^= 1;
-          other(rows - 1, 0) ^= inner > 1;
-          bool same = other * b == c;
-          const auto wrong = plain_source(context, other, layout);
-          REQUIRE_ALL(
-              check_product(context, wrong, layout, right, b_layout, cm, columns, 11).empty() ==
-              same);
-        }
+        test_product(context, a, b, forced(context, a, b, columns == 200 ? 3 : -1));
       }
+}
+
+template <class B>
+void test_levels(Context<B>& context) {
+  struct Case {
+    Index rows, inner, columns, levels, admitted;  // admitted: on one rank
+  };
+  // Sides on both sides of what a level needs, halves of different length, more ranks than rows.
+  const std::vector<Case> cases = {
+      {0, 1024, 1024, 1, 0},  {1, 1024, 1024, 1, 0},   {2, 1023, 1024, 1, 0},
+      {2, 1024, 512, 1, 0},   {2, 1024, 513, 1, 1},    {3, 1024, 1024, 1, 1},
+      {13, 1535, 1100, 1, 1}, {67, 2047, 1537, 1, 1},  {4, 2048, 2048, 2, 2},
+      {21, 2500, 2060, 2, 2}, {130, 3583, 1921, 2, 2}, {9, 4095, 4096, 3, 2},
+      {45, 5119, 3900, 3, 3},
+  };
+  for (const auto& [rows, inner, columns, levels, admitted] : cases) {
+    const PlainBits a = random_plain(rows, inner, unsigned(inner)),
+                    b = random_plain(inner, columns, 2);
+    MultiplyPlan plan = forced(context, a, b, levels);
+    if (context.size() == 1) REQUIRE_ALL(plan.levels == admitted);
+    REQUIRE_ALL(plan.levels <= levels);
+    test_product(context, a, b, plan);
+    if (rows != 21) continue;
+    for (const Index panel : {64, 1024}) {  // leaves in several steps
+      plan = forced(context, a, b, levels, panel);
+      REQUIRE_ALL(plan.panel == panel);
+      test_product(context, a, b, plan);
+    }
+    for (const Index gathered : {512, 1024, 1536, 2048}) {  // the last panel admits fewer levels
+      plan.gathered = context.size() == 1 ? inner : gathered;
+      test_product(context, a, b, plan);
+    }
+  }
+}
+
+/// Blocks of B on several owners, gathered in several panels or at once.
+template <class B>
+void test_gathering(Context<B>& context) {
+  const PlainBits a = random_plain(2 * context.size() + 1, 9000, 1), b = random_plain(9000, 600, 2);
+  for (const Index levels : {0, 1}) {
+    MultiplyPlan plan = forced(context, a, b, levels);
+    if (context.size() > 1 && levels == 0) REQUIRE_ALL(plan.gathered == 4096);
+    test_product(context, a, b, plan);
+    if (context.size() == 1) continue;
+    for (const Index gathered : {1024, 4608, 8192}) {
+      plan.gathered = gathered;
+      test_product(context, a, b, plan);
+    }
+  }
+}
+
+template <class B>
+void test_plans() {
+  const Index leaf = strassen_leaf<B>;
+  CHECK(strassen_levels(0, 0, 0, leaf) == 0);
+  CHECK(strassen_levels(2 * leaf - 1, 8 * leaf, 8 * leaf, leaf) == 0);
+  CHECK(strassen_levels(8 * leaf, 2 * leaf, 8 * leaf, leaf) == 1);
+  CHECK(strassen_levels(8 * leaf, 8 * leaf, 4 * leaf, leaf) == 2);
+  const Index words = 8 * leaf / 64;
+  for (const int ranks : {1, 4}) {
+    const Index rows = 8 * leaf / ranks;
+    const int best = ranks == 1 ? 3 : 1;
+    const auto plan = [&](Index levels, Index bytes) {
+      return plan_multiply<B>(ranks, rows, 8 * leaf, words, {levels, 0, false, 1},
+                              [&](Index wanted) { return wanted <= bytes; });
+    };
+    const Index all = Index(1) << 60;
+    CHECK(plan(-1, all).levels == best);
+    CHECK(plan(-1, 0).levels == 0);
+    CHECK(plan(0, all).levels == 0);
+    CHECK(plan(2, 0).levels == 2);  // a wish is not weighed
+    const Index enough = multiply_bytes<B>(ranks, rows, 8 * leaf, words, plan(best, all));
+    CHECK(plan(-1, enough).levels == best);
+    CHECK(plan(-1, enough - 1).levels < best);
+    CHECK(plan(-1, enough - 1).reason.find("memory") != std::string::npos);
+    // Halves of gathered rows are leaves.
+    if (ranks > 1) CHECK(plan(-1, all).gathered == 2 * leaf);
+  }
 }
 
 }  // namespace
@@ -233,4 +327,20 @@ TEST_CASE("products equal the textbook's", "[cpu]") {
 }
 TEST_CASE("products equal the textbook's, CUDA", "[gpu]") {
   on<Cuda>([](auto& context) { test_multiply(context); });
+}
+TEST_CASE("levels of Strassen's algorithm change no bit", "[cpu]") {
+  on<Cpu>([](auto& context) { test_levels(context); });
+}
+TEST_CASE("levels of Strassen's algorithm change no bit, CUDA", "[gpu]") {
+  on<Cuda>([](auto& context) { test_levels(context); });
+}
+TEST_CASE("factors in blocks are gathered", "[cpu]") {
+  on<Cpu>([](auto& context) { test_gathering(context); });
+}
+TEST_CASE("factors in blocks are gathered, CUDA", "[gpu]") {
+  on<Cuda>([](auto& context) { test_gathering(context); });
+}
+TEST_CASE("levels are planned by the smallest side and the memory", "[cpu]") { test_plans<Cpu>(); }
+TEST_CASE("levels are planned by the smallest side and the memory, CUDA", "[gpu]") {
+  on<Cuda>([](auto&) { test_plans<Cuda>(); });
 }
