@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "distrib/agree.hpp"
+#include "kernels/bits_product.hpp"
 #include "kernels/random.hpp"
 #include "src/row_share.hpp"
 
@@ -158,12 +159,14 @@ Witness witness_of_echelon(const Context<B>& context, const BitMatrix<B>& matrix
     Buffer<Word, B> values, multipliers;
     Buffer<Index, B> own, info;
     RowShare<B> share;
+    BitProduct<B> product;
   };
   auto memory = collectively(context.control, [&] {
     return std::make_unique<Memory>(
         Memory{Buffer<Word, B>(slots * width), Buffer<Word, B>(Index(own.size()) * panel_words),
                Buffer<Index, B>(Index(own.size())), Buffer<Index, B>(Index(info.size())),
-               RowShare<B>(context, pivot_limit, width)});
+               RowShare<B>(context, pivot_limit, width),
+               BitProduct<B>(Index(own.size()), pivot_limit, width)});
   });
   fill_zero(lane, memory->values.view());
   copy_rows(lane, memory->values.data(), width, matrix.data.data() + word, matrix.stride, 1, slots);
@@ -185,8 +188,10 @@ Witness witness_of_echelon(const Context<B>& context, const BitMatrix<B>& matrix
         lane, multipliers,
         BitRows<const Word, B>{matrix.data.data(), matrix.stride, count, memory->own.data()},
         panel.word, panel.words, memory->info.data() + k * info_size);
-    combine(lane, {memory->values.data(), width, count, memory->own.data()}, multipliers, values, 0,
-            0, width);
+    memory->product.set_right(lane, values, width);
+    memory->product.set_left(lane, multipliers);
+    memory->product.add(lane, {memory->values.data(), width, count, memory->own.data()}, 0, 0,
+                        width);
   }
   download(lane, result.data(), memory->values.view());
   lane.synchronize();
@@ -204,15 +209,14 @@ template <class B>
 std::string check_rank(const Context<B>& context, const BitSource<B>& source, BlockCyclic layout,
                        const Pivots& pivots, const Witness& witness) {
   const auto rank = std::size_t(pivots.rank());
-  std::vector<Index> rows(pivots.rows);
-  std::sort(rows.begin(), rows.end());
-  const bool listed =
-      pivots.rows.size() == rank && witness.x.size() == rank && witness.y.size() == rank &&
-      std::adjacent_find(rows.begin(), rows.end()) == rows.end() &&
-      std::is_sorted(pivots.columns.begin(), pivots.columns.end()) &&
-      std::adjacent_find(pivots.columns.begin(), pivots.columns.end()) == pivots.columns.end() &&
-      (rank == 0 || (rows.front() >= 0 && rows.back() < source.rows &&
-                     pivots.columns.front() >= 0 && pivots.columns.back() < source.columns));
+  bool listed = pivots.rows.size() == rank && witness.x.size() == rank && witness.y.size() == rank;
+  std::vector<char> seen(std::size_t(source.rows), 0);
+  for (std::size_t q = 0; listed && q < rank; ++q) {
+    const Index row = pivots.rows[q], column = pivots.columns[q];
+    listed = row >= 0 && row < source.rows && !seen[std::size_t(row)] && column < source.columns &&
+             column > (q > 0 ? pivots.columns[q - 1] : -1);
+    if (listed) seen[std::size_t(row)] = 1;
+  }
   if (!listed) return "the pivots are not distinct rows and ascending columns of the matrix";
 
   // A [X at the pivot columns | Z - Y at the pivot columns]

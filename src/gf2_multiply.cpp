@@ -11,7 +11,10 @@ namespace terrace {
 namespace {
 
 constexpr Index block_rows = 4096;  // of B: one broadcast
-constexpr Index leaf_panel = 4096;  // inner rows of a leaf's step
+// Inner rows of a leaf's step; on an H200 16,384 are 16 % faster than 4,096 at n = 32,768 (the sums
+// are read and written less often), on the CPU they make no difference.
+template <class B>
+constexpr Index leaf_panel = std::is_same_v<B, Cuda> ? 16384 : 4096;
 
 /// Rows of B in a gathered panel: with levels, enough to halve so often; without, few, so that the
 /// broadcasts hide behind the products.
@@ -42,7 +45,7 @@ template <class B>
 MultiplyPlan plan_multiply(int ranks, Index rows, Index inner, Index words, MultiplyWish wish,
                            const std::function<bool(Index bytes)>& fits) {
   MultiplyPlan plan;
-  plan.panel = wish.panel > 0 ? round_up(wish.panel, 64) : leaf_panel;
+  plan.panel = wish.panel > 0 ? round_up(wish.panel, 64) : leaf_panel<B>;
   plan.method = wish.method;
   const Index leaf = strassen_leaf_of<B>(wish.threads);
   const auto take = [&](int levels) {
@@ -63,6 +66,11 @@ MultiplyPlan plan_multiply(int ranks, Index rows, Index inner, Index words, Mult
   take(best);
   while (plan.levels > 0 && !fits(multiply_bytes<B>(ranks, rows, inner, words, plan)))
     take(plan.levels - 1);
+  while (wish.panel == 0 && plan.panel > block_rows &&
+         !fits(multiply_bytes<B>(ranks, rows, inner, words, plan))) {
+    plan.panel /= 2;
+    take(plan.levels);
+  }
   if (plan.levels < best)
     plan.reason = fmt::format("memory holds the temporaries of no more; {} would do with {} levels",
                               sides, best);

@@ -208,13 +208,17 @@ __global__ void slice_kernel(const Word* z, Index size, Word* sliced, Index tota
 
 constexpr int rows_per_warp = 8;
 
-// Lane t holds the running products with vectors t and t + 32 for a few rows.
+// Lane t holds the running products with vectors t and t + 32 for a few rows and a segment of their
+// words; neighbouring warps share the segment's vectors. Roofline: 4 operations a lane for a word
+// and 64 vectors; 1.5 ms for 2 GiB on an H200.
 __global__ void products_kernel(Word* out, BitRows<const Word, Cuda> rows, Index word, Index words,
-                                const Word* sliced) {
+                                Index segment, const Word* sliced) {
   const int lane = int(threadIdx.x) % 32;
-  const Index warps = item_stride() / 32;
-  for (Index base = first_item() / 32 * rows_per_warp; base < rows.count;
-       base += warps * rows_per_warp) {
+  const Index groups = ceil_div(rows.count, rows_per_warp);
+  const Index items = groups * ceil_div(words, segment);
+  for (Index item = first_item() / 32; item < items; item += item_stride() / 32) {
+    const Index base = item % groups * rows_per_warp, first = item / groups * segment;
+    const Index last = min(words, first + segment);
     const Word* from[rows_per_warp];
     Word low[rows_per_warp], high[rows_per_warp];
 #pragma unroll
@@ -223,7 +227,8 @@ __global__ void products_kernel(Word* out, BitRows<const Word, Cuda> rows, Index
       from[r] = rows.data + rows.row(i) * rows.stride + word;
       low[r] = high[r] = 0;
     }
-    for (Index w = 0; w < words; ++w) {
+#pragma unroll 4
+    for (Index w = first; w < last; ++w) {
       const Word z0 = sliced[64 * w + lane], z1 = sliced[64 * w + 32 + lane];
 #pragma unroll
       for (int r = 0; r < rows_per_warp; ++r) {
@@ -236,7 +241,8 @@ __global__ void products_kernel(Word* out, BitRows<const Word, Cuda> rows, Index
     for (int r = 0; r < rows_per_warp; ++r) {
       const unsigned a = __ballot_sync(~0u, __popcll(low[r]) & 1);
       const unsigned b = __ballot_sync(~0u, __popcll(high[r]) & 1);
-      if (lane == 0 && base + r < rows.count) out[base + r] ^= Word(a) | Word(b) << 32;
+      if (lane == 0 && base + r < rows.count)
+        atomicXor(reinterpret_cast<unsigned long long*>(out + base + r), Word(a) | Word(b) << 32);
     }
   }
 }
@@ -360,9 +366,12 @@ void slice_words(const Stream<Cuda>& stream, View<const Word, Cuda> z, View<Word
 void multiply_words(const Stream<Cuda>& stream, Word* out, BitRows<const Word, Cuda> rows,
                     Index word, Index words, const Word* sliced) {
   if (rows.count <= 0 || words <= 0) return;
-  const Index warps = ceil_div(rows.count, rows_per_warp);
-  products_kernel<<<blocks_for(warps * 32), block_threads, 0, native(stream)>>>(out, rows, word,
-                                                                                words, sliced);
+  constexpr Index wanted = 16384;  // warps that fill the device
+  const Index groups = ceil_div(rows.count, rows_per_warp);
+  const Index segment = std::max<Index>(32, ceil_div(words * groups, wanted));
+  const Index warps = groups * ceil_div(words, segment);
+  products_kernel<<<blocks_for(warps * 32), block_threads, 0, native(stream)>>>(
+      out, rows, word, words, segment, sliced);
   check_launch();
 }
 

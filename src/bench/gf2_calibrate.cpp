@@ -134,22 +134,6 @@ nlohmann::json calibrate_panels(Run& run, Context<B>& context, const ProductMeth
   return steps;
 }
 
-/// The smallest size tried from which the GPU is faster than the CPU backend.
-nlohmann::json crossover(Run&, Context<Cpu>&, const nlohmann::json&) { return nullptr; }
-[[maybe_unused]] nlohmann::json crossover(Run& run, Context<Cuda>& context, const nlohmann::json&) {
-  Context<Cpu> host = make_context<Cpu>(run.control);
-  CommonOptions defaults;
-  Index from = 0;
-  for (const Index n : {256, 512, 1024, 2048, 3072, 4096, 6144, 8192}) {
-    const double gpu = reduction_seconds(context, n, plan_panels(context, defaults, n), 3);
-    const double cpu = reduction_seconds(host, n, plan_panels(host, defaults, n), 3);
-    run.say(fmt::format("n = {:>6}, GPU {:.5f} s, CPU {:.5f} s", n, gpu, cpu));
-    if (gpu < cpu && from == 0) from = n;
-    if (gpu >= cpu) from = 0;
-  }
-  return from;
-}
-
 }  // namespace
 
 template <class B>
@@ -172,11 +156,6 @@ void calibrate_gf2(Run& run, Context<B>& context) {
     values["panels"] = values["table_panels"];
   }
   save_profile(context.control, model, "gf2", values);
-  const nlohmann::json from = crossover(run, context, values);
-  if (!from.is_null()) {
-    values["gpu_from"] = from;
-    save_profile(context.control, model, "gf2", values);
-  }
   run.report["profile"] = {{"path", profile_path()}, {"device", model}, {"gf2", values}};
   run.say("stored in " + profile_path());
 }
