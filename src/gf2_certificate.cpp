@@ -88,8 +88,12 @@ void put_witness(const Context<B>& context, const BitMatrix<B>& matrix, Index wo
   std::vector<Word> words(std::size_t(matrix.slots()));
   for (Index slot = 0; slot < matrix.slots(); ++slot)
     words[std::size_t(slot)] = random_word(seed, matrix.layout.global(slot, matrix.rank), 0);
-  copy_rows(context.bulk, matrix.data.data() + word, matrix.stride, words.data(), 1, 1,
-            matrix.slots());
+  const Buffer<Word, B> staging =
+      collectively(context.control, [&] { return Buffer<Word, B>(matrix.slots()); });
+  upload(context.bulk, staging.view(), words.data());
+  copy_bits(context.bulk,
+            BitRows<Word, B>{matrix.data.data() + word, matrix.stride, matrix.slots(), nullptr},
+            BitRows<const Word, B>{staging.data(), 1, matrix.slots(), nullptr}, 0, 1);
   context.bulk.synchronize();
 }
 
@@ -118,7 +122,11 @@ template <class B>
 Witness witness_of_reduced(const Context<B>& context, const BitMatrix<B>& matrix, Index columns,
                            Index word, const Pivots& pivots, Word seed) {
   std::vector<Word> x(std::size_t(matrix.slots()));
-  copy_rows(context.bulk, x.data(), 1, matrix.data.data() + word, matrix.stride, 1, matrix.slots());
+  const Buffer<Word, B> column =
+      collectively(context.control, [&] { return Buffer<Word, B>(matrix.slots()); });
+  copy_bits(context.bulk, BitRows<Word, B>{column.data(), 1, matrix.slots(), nullptr},
+            matrix.rows(), word, 1);
+  download(context.bulk, x.data(), column.view());
   context.bulk.synchronize();
   const std::vector<Word> y =
       multiply_rows<B>(context, matrix.rows(), 0, random_words(seed + 1, columns));
@@ -156,21 +164,24 @@ Witness witness_of_echelon(const Context<B>& context, const BitMatrix<B>& matrix
 
   const Index pivot_limit = 64 * panel_words;
   struct Memory {
-    Buffer<Word, B> values, multipliers;
+    Buffer<Word, B> values, y, multipliers;
     Buffer<Index, B> own, info;
     RowShare<B> share;
     BitProduct<B> product;
   };
   auto memory = collectively(context.control, [&] {
-    return std::make_unique<Memory>(
-        Memory{Buffer<Word, B>(slots * width), Buffer<Word, B>(Index(own.size()) * panel_words),
-               Buffer<Index, B>(Index(own.size())), Buffer<Index, B>(Index(info.size())),
-               RowShare<B>(context, pivot_limit, width),
-               BitProduct<B>(Index(own.size()), pivot_limit, width)});
+    return std::make_unique<Memory>(Memory{
+        Buffer<Word, B>(slots * width), Buffer<Word, B>(slots),
+        Buffer<Word, B>(Index(own.size()) * panel_words), Buffer<Index, B>(Index(own.size())),
+        Buffer<Index, B>(Index(info.size())), RowShare<B>(context, pivot_limit, width),
+        BitProduct<B>(Index(own.size()), pivot_limit, width)});
   });
   fill_zero(lane, memory->values.view());
-  copy_rows(lane, memory->values.data(), width, matrix.data.data() + word, matrix.stride, 1, slots);
-  copy_rows(lane, memory->values.data() + 1, width, y.data(), 1, 1, slots);
+  upload(lane, memory->y.view(), y.data());
+  copy_bits(lane, BitRows<Word, B>{memory->values.data(), width, slots, nullptr}, matrix.rows(),
+            word, 1);
+  copy_bits(lane, BitRows<Word, B>{memory->values.data() + 1, width, slots, nullptr},
+            BitRows<const Word, B>{memory->y.data(), 1, slots, nullptr}, 0, 1);
   upload(lane, memory->own.view(), own.data());
   upload(lane, memory->info.view(), info.data());
 
