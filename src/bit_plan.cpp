@@ -24,12 +24,10 @@ const TableShape* find_shape(const std::vector<TableShape>& shapes, const TableS
   return nullptr;
 }
 
-/// Measured on an H200: wider panels pay where the update hides them.
+/// Measured on one, two and four H200: wider panels pay where each rank's update hides them.
 Index default_columns(const Context<Cpu>&, bool, Index) { return 256; }
-[[maybe_unused]] Index default_columns(const Context<Cuda>&, bool tables, Index most_rank) {
-  return tables || !has_bit_tensor_cores() || most_rank < 24576 ? 512
-         : most_rank < 65536                                    ? 2048
-                                                                : 4096;
+[[maybe_unused]] Index default_columns(const Context<Cuda>&, bool tables, Index share) {
+  return tables || !has_bit_tensor_cores() || share < 24576 ? 512 : share < 65536 ? 2048 : 4096;
 }
 
 /// The last entry [from, columns] of a profile's list with from <= most_rank; 0: none that fits.
@@ -103,13 +101,14 @@ PanelPlan plan_panels(const Context<B>& context, const CommonOptions& o, Index m
   if (plan.product.shape.k == 0) plan.product.shape.k = o.k;
   const bool narrow = plan.product.tables || plan.host_panels;
   const Index most = 64 * (narrow ? max_panel_words : max_wide_words);
+  const Index share = most_rank / context.size();
   if (o.block > 0) {
     plan.columns = std::min(round_up(o.block, 64), most);
     return plan;
   }
-  plan.columns = profile_columns(profile, narrow ? "table_panels" : "panels", most_rank, most);
+  plan.columns = profile_columns(profile, narrow ? "table_panels" : "panels", share, most);
   plan.measured = plan.columns > 0;
-  if (!plan.measured) plan.columns = std::min(most, default_columns(context, narrow, most_rank));
+  if (!plan.measured) plan.columns = std::min(most, default_columns(context, narrow, share));
   return plan;
 }
 

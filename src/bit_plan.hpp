@@ -28,8 +28,8 @@ void require_bit_method_on(const CommonOptions& options);
 /// From `--block` (rounded up to a multiple of 64), `--method` ("tables": panels of at most 512
 /// columns; "tensor" where there are no binary tensor cores is an Error(usage) on all ranks), `--k`
 /// and `--tables` (both mean tables) and `--panels`; for the rest what `bench gf2 --calibrate`
-/// stored for this model of device, or defaults, for a matrix of rank `most_rank` at most.
-/// Collective.
+/// stored for this model of device, or defaults, for a matrix of rank `most_rank` at most; both go
+/// by most_rank / ranks. Collective.
 template <class B>
 PanelPlan plan_panels(const Context<B>& context, const CommonOptions& options, Index most_rank);
 

@@ -71,7 +71,7 @@ TEST_CASE("plans follow the profile of their device and nothing that does not fi
   Context<Cpu>& context = *test::context<Cpu>();
   const std::string device = device_model(context);
   CommonOptions options;
-  const auto plan = [&](Index n) { return plan_panels(context, options, n); };
+  const auto plan = [&](Index n) { return plan_panels(context, options, n * context.size()); };
   const Index standard = plan(1000).columns;
   CHECK_ALL(!plan(1000).measured);
   save_profile(world(), device, "gf2",
