@@ -5,19 +5,11 @@
 #include <algorithm>
 
 #include "kernels/bits.hpp"
+#include "kernels/cuda/items.cuh"
 #include "kernels/cuda/runtime.cuh"
 
 namespace terrace {
 namespace {
-
-constexpr int block_threads = 256;
-
-/// Blocks for a loop over `total` items in strides of the whole grid.
-unsigned blocks_for(Index total) {
-  return unsigned(min(ceil_div(total, block_threads), Index(1) << 16));
-}
-__device__ Index first_item() { return Index(blockIdx.x) * blockDim.x + threadIdx.x; }
-__device__ Index item_stride() { return Index(gridDim.x) * blockDim.x; }
 
 __global__ void copy_kernel(BitRows<Word, Cuda> to, BitRows<const Word, Cuda> from, Index from_word,
                             Index words) {
@@ -247,37 +239,6 @@ __global__ void products_kernel(Word* out, BitRows<const Word, Cuda> rows, Index
   }
 }
 
-__global__ void permute_kernel(BitRows<Word, Cuda> out, BitRows<const Word, Cuda> in,
-                               const Index* from, Index columns, Index words) {
-  for (Index x = first_item(); x < out.count * words; x += item_stride()) {
-    const Index i = x / words, w = x % words;
-    const Word* row = in.data + in.row(i) * in.stride;
-    Word bits = 0;
-    for (Index c = 0; c < 64 && 64 * w + c < columns; ++c) {
-      const Index j = from[64 * w + c];
-      bits |= ((row[j / 64] >> (j % 64)) & 1) << c;
-    }
-    out.data[out.row(i) * out.stride + w] = bits;
-  }
-}
-
-// Neighbouring threads take neighbouring free columns: they read the same words of `reduced`.
-__global__ void kernel_rows_kernel(BitRows<Word, Cuda> out, BitRows<const Word, Cuda> reduced,
-                                   const Index* slots, Index columns, const Index* free_columns,
-                                   bool add_unit, Index words) {
-  for (Index x = first_item(); x < out.count * words; x += item_stride()) {
-    const Index f = x % out.count, w = x / out.count, column = free_columns[f];
-    Word bits = 0;
-    for (Index c = 0; c < 64 && 64 * w + c < columns; ++c) {
-      const Index slot = slots[64 * w + c];
-      if (slot >= 0)
-        bits |= ((reduced.data[slot * reduced.stride + column / 64] >> (column % 64)) & 1) << c;
-    }
-    if (add_unit && column / 64 == w) bits |= Word(1) << (column % 64);
-    out.data[out.row(f) * out.stride + w] = bits;
-  }
-}
-
 }  // namespace
 
 void copy_bits(const Stream<Cuda>& stream, BitRows<Word, Cuda> to, BitRows<const Word, Cuda> from,
@@ -372,25 +333,6 @@ void multiply_words(const Stream<Cuda>& stream, Word* out, BitRows<const Word, C
   const Index warps = groups * ceil_div(words, segment);
   products_kernel<<<blocks_for(warps * 32), block_threads, 0, native(stream)>>>(
       out, rows, word, words, segment, sliced);
-  check_launch();
-}
-
-void permute_bits(const Stream<Cuda>& stream, BitRows<Word, Cuda> out, BitRows<const Word, Cuda> in,
-                  const Index* from, Index columns) {
-  const Index words = ceil_div(columns, 64);
-  if (out.count <= 0 || words <= 0) return;
-  permute_kernel<<<blocks_for(out.count * words), block_threads, 0, native(stream)>>>(
-      out, in, from, columns, words);
-  check_launch();
-}
-
-void kernel_rows(const Stream<Cuda>& stream, BitRows<Word, Cuda> out,
-                 BitRows<const Word, Cuda> reduced, const Index* slots, Index columns,
-                 const Index* free_columns, bool add_unit) {
-  const Index words = ceil_div(columns, 64);
-  if (out.count <= 0 || words <= 0) return;
-  kernel_rows_kernel<<<blocks_for(out.count * words), block_threads, 0, native(stream)>>>(
-      out, reduced, slots, columns, free_columns, add_unit, words);
   check_launch();
 }
 
