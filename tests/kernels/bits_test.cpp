@@ -64,23 +64,23 @@ void test_combine(Context<B>& context) {
 template <class B>
 void test_shapes(Context<B>& context) {
   const Stream<B>& lane = context.bulk;
-  const Index rows = 1100, words = 40;
+  const Index rows = std::is_same_v<B, Cuda> ? 1100 : 150, words = 40;
   for (const Index bits : {1, 60, 64, 131, 512}) {
     const PlainBits m = random_plain(rows, bits, unsigned(bits));
     const PlainBits s = random_plain(bits, 64 * words, 5);
     const PlainBits c = random_plain(rows, 64 * words, 6);
     const Packed<B> mult(lane, m, 0, ceil_div(bits, 64)), source(lane, s, 0, words);
-    for (const TableShape& shape : table_shapes<B>())
-      for (const Index from : {0, 8, 16}) {
+    for (const Index from : {0, 8, 16}) {
+      const Index width = words - from - (from == 16 ? 16 : 0);
+      auto expected = Packed<B>(lane, c, 8, words + 8).host;
+      for (Index i = 0; i < rows; ++i)
+        for (Index q = 0; q < bits; ++q)
+          if (m(i, q))
+            for (Index w = 0; w < width; ++w)
+              expected[std::size_t(i * (words + 8) + 8 + w)] ^=
+                  source.host[std::size_t(q * source.stride + from + w)];
+      for (const TableShape& shape : table_shapes<B>()) {
         const Packed<B> out(lane, c, 8, words + 8), again(lane, c, 8, words + 8);
-        const Index width = words - from - (from == 16 ? 16 : 0);
-        auto expected = out.host;
-        for (Index i = 0; i < rows; ++i)
-          for (Index q = 0; q < bits; ++q)
-            if (m(i, q))
-              for (Index w = 0; w < width; ++w)
-                expected[std::size_t(i * out.stride + 8 + w)] ^=
-                    source.host[std::size_t(q * source.stride + from + w)];
         INFO(bits << " bits, k " << shape.k << ", " << shape.tables << " tables, from " << from);
         combine(lane, out.rows(rows), mult.rows(rows), source.rows(bits), 8, from, width, shape);
         REQUIRE(out.back() == expected);
@@ -90,6 +90,7 @@ void test_shapes(Context<B>& context) {
                        width, shape);
         REQUIRE(again.back() == expected);
       }
+    }
   }
 }
 

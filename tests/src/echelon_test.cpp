@@ -246,6 +246,10 @@ TEST_CASE("panels wider than a word cross their boundaries, CUDA", "[gpu]") {
   on<Cuda>([](auto& context) { test_forms(context, {{520, 530}, {1300, 1100}}, {512}); });
 }
 TEST_CASE("panels wider than one factorization takes", "[cpu]") {
+  if (thread_sanitizer) {
+    on<Cpu>([](auto& context) { test_forms(context, {{600, 700}, {64, 900}}, {576}); });
+    return;
+  }
   on<Cpu>([](auto& context) { test_forms(context, {{700, 1300}}, {640}); });
   on<Cpu>([](auto& context) { test_forms(context, {{700, 700}, {64, 900}, {0, 800}}, {576}); });
 }
@@ -258,15 +262,15 @@ TEST_CASE("panels wider than one factorization takes, CUDA", "[gpu]") {
 // One row at a time, other k, tables that one rank builds for all, pivots chosen on the host.
 template <class B>
 void test_ways(Context<B>& context) {
-  const std::vector<std::pair<Index, Index>> shapes = {
-      {0, 5}, {1, 1}, {65, 63}, {200, 330}, {330, 200}};
+  std::vector<std::pair<Index, Index>> shapes = {{0, 5}, {1, 1}, {65, 63}, {150, 260}};
+  if (!thread_sanitizer) shapes.insert(shapes.end(), {{200, 330}, {330, 200}});
   for (const ProductMethod& method :
        {ProductMethod{true, false, {1}}, ProductMethod{true, false, {5}},
         ProductMethod{true, false, {14}}, ProductMethod{true, true, {8}},
         ProductMethod{true, true, {3}}, ProductMethod{false, true, {}}})
     test_forms(context, shapes, {128, method});
   test_forms(context, shapes, {64, {}, true});
-  test_forms(context, {{520, 530}}, {512, {true, true, {6}}, true});
+  if (!thread_sanitizer) test_forms(context, {{520, 530}}, {512, {true, true, {6}}, true});
   test_inverse(context, {65, 130}, {64, {true, true, {7}}, true});
 }
 TEST_CASE("every way to eliminate gives the same form", "[cpu]") {

@@ -238,6 +238,7 @@ void test_levels(Context<B>& context) {
       {45, 5119, 3900, 3, 3},
   };
   for (const auto& [rows, inner, columns, levels, admitted] : cases) {
+    if (thread_sanitizer && rows * inner * columns > 100'000'000) continue;
     const PlainBits a = random_plain(rows, inner, unsigned(inner)),
                     b = random_plain(inner, columns, 2);
     MultiplyPlan plan = forced(context, a, b, levels);
@@ -250,7 +251,8 @@ void test_levels(Context<B>& context) {
       REQUIRE_ALL(plan.panel == panel);
       test_product(context, a, b, plan);
     }
-    for (const Index gathered : {512, 1024, 1536, 2048}) {  // the last panel admits fewer levels
+    for (const Index gathered : {512, 1024, 1536, 2048}) {
+      if (thread_sanitizer && gathered % 1024 == 0) continue;  // the last panel admits fewer levels
       plan.gathered = context.size() == 1 ? inner : gathered;
       test_product(context, a, b, plan);
     }
@@ -263,7 +265,8 @@ void test_gathering(Context<B>& context) {
   const PlainBits a = random_plain(2 * context.size() + 1, 9000, 1), b = random_plain(9000, 600, 2);
   for (const Index levels : {0, 1}) {
     MultiplyPlan plan = forced(context, a, b, levels);
-    if (context.size() > 1 && levels == 0) REQUIRE_ALL(plan.gathered == std::min<Index>(9000, plan.panel));
+    if (context.size() > 1 && levels == 0)
+      REQUIRE_ALL(plan.gathered == std::min<Index>(9000, plan.panel));
     test_product(context, a, b, plan);
     if (context.size() == 1) continue;
     for (const Index gathered : {1024, 4608, 8192}) {

@@ -11,6 +11,13 @@
 
 namespace terrace::test {
 
+/// Built with ThreadSanitizer, which is here for the order of work and makes oracles ten times
+/// slower.
+#if defined(__SANITIZE_THREAD__)
+inline constexpr bool thread_sanitizer = true;
+#else
+inline constexpr bool thread_sanitizer = false;
+#endif
 /// The world of this test run.
 const Control& world();
 /// True when `mine` holds on every rank.
