@@ -194,12 +194,17 @@ Witness witness_of_echelon(const Context<B>& context, const BitMatrix<B>& matrix
     const auto values = memory->share.bring(lane, matrix.layout, rows, memory->values.data(), width,
                                             0, width, [](Index slot) { return slot; });
     const Index count = above[std::size_t(k)];
-    const BitRows<Word, B> multipliers{memory->multipliers.data(), panel.words, count, nullptr};
-    extract_bits(
-        lane, multipliers,
-        BitRows<const Word, B>{matrix.data.data(), matrix.stride, count, memory->own.data()},
-        panel.word, panel.words, memory->info.data() + k * info_size);
+    BitRows<const Word, B> multipliers{matrix.data.data() + panel.word, matrix.stride, count,
+                                       memory->own.data()};
     memory->product.set_right(lane, values, width);
+    if (!memory->product.packed() || panel.count < 64 * panel.words) {
+      const BitRows<Word, B> packed{memory->multipliers.data(), panel.words, count, nullptr};
+      extract_bits(
+          lane, packed,
+          BitRows<const Word, B>{matrix.data.data(), matrix.stride, count, memory->own.data()},
+          panel.word, panel.words, memory->info.data() + k * info_size);
+      multipliers = packed;
+    }
     memory->product.set_left(lane, multipliers);
     memory->product.add(lane, {memory->values.data(), width, count, memory->own.data()}, 0, 0,
                         width);

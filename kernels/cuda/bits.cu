@@ -1,7 +1,6 @@
 // The smaller bit kernels on CUDA.
 //
-// Roofline: each reads its rows once from HBM; multiply_words does 128 three-input operations a
-// 64-bit word of the matrix, below what HBM delivers.
+// Roofline: each reads its rows once from HBM.
 #include <algorithm>
 
 #include "kernels/bits.hpp"
@@ -181,61 +180,15 @@ __global__ void first_nonzero_kernel(BitRows<const Word, Cuda> rows, Index from,
   }
 }
 
+// A warp takes words of one row, so that no thread divides.
 __global__ void random_kernel(BitRows<Word, Cuda> out, const Index* numbers, RandomBits what,
                               Index words) {
-  for (Index x = first_item(); x < out.count * words; x += item_stride()) {
-    const Index i = x / words, j = x % words;
-    out.data[out.row(i) * out.stride + j] = detail::random_bits_word(what, numbers[i], j);
-  }
-}
-
-__global__ void slice_kernel(const Word* z, Index size, Word* sliced, Index total) {
-  for (Index x = first_item(); x < total; x += item_stride()) {
-    const Index first = x / 64 * 64, t = x % 64;
-    Word bits = 0;
-    for (Index c = 0; c < 64 && first + c < size; ++c) bits |= ((z[first + c] >> t) & 1) << c;
-    sliced[x] = bits;
-  }
-}
-
-constexpr int rows_per_warp = 8;
-
-// Lane t holds the running products with vectors t and t + 32 for a few rows and a segment of their
-// words; neighbouring warps share the segment's vectors. Roofline: 4 operations a lane for a word
-// and 64 vectors; 1.5 ms for 2 GiB on an H200.
-__global__ void products_kernel(Word* out, BitRows<const Word, Cuda> rows, Index word, Index words,
-                                Index segment, const Word* sliced) {
-  const int lane = int(threadIdx.x) % 32;
-  const Index groups = ceil_div(rows.count, rows_per_warp);
-  const Index items = groups * ceil_div(words, segment);
+  const Index pieces = ceil_div(words, 256), items = out.count * pieces;
   for (Index item = first_item() / 32; item < items; item += item_stride() / 32) {
-    const Index base = item % groups * rows_per_warp, first = item / groups * segment;
-    const Index last = min(words, first + segment);
-    const Word* from[rows_per_warp];
-    Word low[rows_per_warp], high[rows_per_warp];
-#pragma unroll
-    for (int r = 0; r < rows_per_warp; ++r) {
-      const Index i = min(base + r, rows.count - 1);
-      from[r] = rows.data + rows.row(i) * rows.stride + word;
-      low[r] = high[r] = 0;
-    }
-#pragma unroll 4
-    for (Index w = first; w < last; ++w) {
-      const Word z0 = sliced[64 * w + lane], z1 = sliced[64 * w + 32 + lane];
-#pragma unroll
-      for (int r = 0; r < rows_per_warp; ++r) {
-        const Word bits = from[r][w];
-        low[r] ^= bits & z0;
-        high[r] ^= bits & z1;
-      }
-    }
-#pragma unroll
-    for (int r = 0; r < rows_per_warp; ++r) {
-      const unsigned a = __ballot_sync(~0u, __popcll(low[r]) & 1);
-      const unsigned b = __ballot_sync(~0u, __popcll(high[r]) & 1);
-      if (lane == 0 && base + r < rows.count)
-        atomicXor(reinterpret_cast<unsigned long long*>(out + base + r), Word(a) | Word(b) << 32);
-    }
+    const Index i = item / pieces, first = item % pieces * 256, number = numbers[i];
+    Word* row = out.data + out.row(i) * out.stride;
+    for (Index j = first + threadIdx.x % 32; j < min(words, first + 256); j += 32)
+      row[j] = detail::random_bits_word(what, number, j);
   }
 }
 
@@ -312,27 +265,8 @@ void random_bits(const Stream<Cuda>& stream, BitRows<Word, Cuda> out, const Inde
                  RandomBits what) {
   const Index words = ceil_div(what.columns, 64);
   if (out.count <= 0 || words <= 0) return;
-  random_kernel<<<blocks_for(out.count * words), block_threads, 0, native(stream)>>>(out, numbers,
-                                                                                     what, words);
-  check_launch();
-}
-
-void slice_words(const Stream<Cuda>& stream, View<const Word, Cuda> z, View<Word, Cuda> sliced) {
-  if (sliced.size <= 0) return;
-  slice_kernel<<<blocks_for(sliced.size), block_threads, 0, native(stream)>>>(
-      z.data, z.size, sliced.data, sliced.size);
-  check_launch();
-}
-
-void multiply_words(const Stream<Cuda>& stream, Word* out, BitRows<const Word, Cuda> rows,
-                    Index word, Index words, const Word* sliced) {
-  if (rows.count <= 0 || words <= 0) return;
-  constexpr Index wanted = 16384;  // warps that fill the device
-  const Index groups = ceil_div(rows.count, rows_per_warp);
-  const Index segment = std::max<Index>(32, ceil_div(words * groups, wanted));
-  const Index warps = groups * ceil_div(words, segment);
-  products_kernel<<<blocks_for(warps * 32), block_threads, 0, native(stream)>>>(
-      out, rows, word, words, segment, sliced);
+  random_kernel<<<blocks_for(32 * out.count * ceil_div(words, 256)), block_threads, 0,
+                  native(stream)>>>(out, numbers, what, words);
   check_launch();
 }
 

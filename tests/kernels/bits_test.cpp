@@ -266,8 +266,8 @@ void test_small_kernels(Context<B>& context) {
 template <class B>
 void test_products_with_64_vectors(Context<B>& context) {
   const Stream<B>& lane = context.bulk;
-  for (const Index rows : {1, 9, 130})
-    for (const Index columns : {1, 64, 65, 500}) {
+  for (const Index rows : {1, 9, 33, 130})
+    for (const Index columns : {1, 64, 65, 500, 1024, 1100, 2049, 5000}) {
       const PlainBits a = random_plain(rows, columns, unsigned(columns));
       const PlainBits z = random_plain(columns, 64, 5);
       const Index words = ceil_div(columns, 64);
