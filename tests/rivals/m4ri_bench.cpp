@@ -13,20 +13,13 @@
 #include <string>
 
 #include "kernels/bits_random.hpp"
+#include "tests/rivals/m4ri_row.hpp"
 
 namespace {
 
 using terrace::Index;
+using terrace::row_of;
 using terrace::Word;
-
-// Releases before 2024 hold row pointers, later ones compute them.
-template <class Matrix>
-word* row_of(Matrix* m, Index i) {
-  if constexpr (requires { m->rows; })
-    return m->rows[i];
-  else
-    return mzd_row(m, int(i));
-}
 
 int threads() {
   if (!__M4RI_HAVE_OPENMP) return 1;

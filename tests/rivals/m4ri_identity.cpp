@@ -8,20 +8,13 @@
 #include <string>
 
 #include "tests/rivals/families.hpp"
+#include "tests/rivals/m4ri_row.hpp"
 
 namespace {
 
 using terrace::Index;
+using terrace::row_of;
 using terrace::Word;
-
-// Releases before 2024 hold row pointers, later ones compute them.
-template <class Matrix>
-word* row_of(Matrix* m, Index i) {
-  if constexpr (requires { m->rows; })
-    return m->rows[i];
-  else
-    return mzd_row(m, int(i));
-}
 
 void reduce(const terrace::rivals::Family& family) {
   Word pivots = 0, bits = 0;
