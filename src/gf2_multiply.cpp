@@ -35,6 +35,8 @@ MultiplyWish multiply_wish(const Run& run, Index levels) {
   const CommonOptions& o = run.options;
   if (o.tables == "broadcast")
     fail_together(Exit::usage, "products broadcast rows, not tables; --tables; use local");
+  if (!o.panels.empty())
+    fail_together(Exit::usage, "products have no pivots to choose; --panels; leave it out");
   return {levels,
           o.block,
           {wants_bit_tables(o), false, {o.k}},

@@ -12,6 +12,8 @@ namespace {
 
 /// An unreadable profile counts as none: it is a cache.
 nlohmann::json read(const std::string& path) {
+  std::error_code failed;
+  if (!std::filesystem::is_regular_file(path, failed)) return nlohmann::json::object();
   std::ifstream file(path);
   auto profile = nlohmann::json::parse(file, nullptr, false);
   return profile.is_object() ? profile : nlohmann::json::object();
@@ -51,14 +53,17 @@ void save_profile(const Control& control, const std::string& device, const std::
     std::error_code failed;
     if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), failed);
     nlohmann::json profile = read(path.string());
+    if (!profile[device].is_object()) profile[device] = nlohmann::json::object();
     profile[device][family] = values;
     std::ofstream file(temporary);
     file << profile.dump(2) << '\n';
     file.close();
     if (file) std::filesystem::rename(temporary, path, failed);
-    if (!file || failed)
+    if (!file || failed) {
+      std::filesystem::remove(temporary, failed);
       throw Error(Exit::resources, "the profile cannot be written; " + path.string() +
                                        "; name another file with TERRACE_PROFILE");
+    }
   });
 }
 

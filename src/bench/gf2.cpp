@@ -166,6 +166,7 @@ void add_bench_gf2(CLI::App& bench_app, Selected& selected) {
   auto* product =
       command->add_flag("--product", options->product, "Products of random bit matrices instead");
   add_levels_option(*command, options->levels);
+  command->get_option("--levels")->needs(product);
   auto* inverse = command->add_flag("--inverse", options->inverse,
                                     "Inverses of random regular matrices instead");
   inverse->excludes(product);

@@ -126,7 +126,9 @@ refused("gf2 rref in.h5:/bits -o out.h5 --tables remote", 2, "remote", "--tables
 refused("gf2 rref in.h5:/bits -o out.h5 --panels nowhere", 2, "nowhere", "--panels")
 refused("gf2 rref in.h5:/bits -o out.h5 --method tensor --k 8", 2, "--k", "--method")
 refused("gf2 multiply in.h5:/bits :/bits2 -o out.h5 --tables broadcast", 2, "--tables")
+refused("gf2 multiply in.h5:/bits :/bits2 -o out.h5 --panels host", 2, "--panels")
 refused("bench gf2 --n 64 --study --backend cpu", 2, "--study")
+refused("bench gf2 --n 64 --levels 1 --backend cpu", 2, "--levels", "--product")
 refused("gf2 multiply in.h5:/bits :/bits2 -o out.h5 --method tensor --backend cpu", 2, "tensor", "--method")
 refused("bench gf2 --product --n 64 --method tensor --backend cpu", 2, "tensor", "--method")
 for option, word in (("--n -5", "-5"), ("--n 0", "0"), ("--columns 0", "--columns"), ("--columns -3", "--columns"),

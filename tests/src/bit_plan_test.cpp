@@ -64,6 +64,27 @@ TEST_CASE("a profile keeps what other devices and families stored") {
   CHECK_ALL(load_profile(world(), "one", "gf2").empty());
   save_profile(world(), "one", "gf2", {{"a", 4}});
   CHECK_ALL(load_profile(world(), "one", "gf2")["a"] == 4);
+  file.write("{\"one\": 5, \"two\": {\"gf2\": []}}");
+  CHECK_ALL(
+      (load_profile(world(), "one", "gf2").empty() && load_profile(world(), "two", "gf2").empty()));
+  save_profile(world(), "one", "gf2", {{"a", 6}});
+  CHECK_ALL(load_profile(world(), "one", "gf2")["a"] == 6);
+}
+
+TEST_CASE("a folder in the profile's place is no profile, and is not written") {
+  const OwnProfile file;
+  world().barrier();
+  if (world().rank() == 0) std::filesystem::create_directory(file.path);
+  world().barrier();
+  CHECK_ALL(load_profile(world(), "one", "gf2").empty());
+  bool refused = false;
+  try {
+    save_profile(world(), "one", "gf2", {{"a", 1}});
+  } catch (const Error& error) {
+    refused = error.code() == Exit::resources;
+  }
+  CHECK_ALL(refused);
+  CHECK_ALL(!std::filesystem::exists(file.path + ".part"));
 }
 
 TEST_CASE("plans follow the profile of their device and nothing that does not fit") {
