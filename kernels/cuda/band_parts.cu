@@ -13,8 +13,8 @@
 //                       product, is factored and inverted; the chain runs through these tasks alone
 //   pair task           tile rows i, i+1 of NC tile columns
 //
-// A warp of its own brings operands by bulk copies (16 columns of each tile a stage); the others
-// multiply on the FP64 tensor cores.
+// Two warps of their own bring operands by bulk copies (16 columns of each tile a stage); the
+// others multiply on the FP64 tensor cores.
 #include "kernels/band_parts.hpp"
 
 #include <cfloat>
@@ -38,9 +38,26 @@ struct Task {
   int kind;           // Kind
   int rows, columns;  // tiles of the block that exist
 };
+__shared__ Task tasks[2];
+__shared__ alignas(8) unsigned long long full[kMostStages], empty[kMostStages], task_full[2],
+    task_empty[2];
+
 enum Kind : int { stop, diagonal, pair, spike, window, arrow, coupling };
 
-/// Tasks are numbered: arrow blocks that are done by CTAs of their own, columns, what is left.
+/// The number-th diagonal task of a part.
+__device__ bool decode_diagonal(const Launch& launch, int part, Index number, Task& t) {
+  const Part& p = launch.parts[part];
+  t.part = part;
+  t.kind = diagonal;
+  t.row = t.column = p.from + number;
+  t.rows = t.columns = 1;
+  t.k0 = max(Index(0), t.row - launch.reach_tiles);
+  t.k1 = t.row > p.from ? t.row - 1 : t.row;
+  return t.row < p.end || (t.row == p.end && t.row > p.from && t.row < p.tiles + p.window);
+}
+
+/// The other tasks are numbered: arrow blocks that come first, columns, what is left. False: no
+/// such block.
 template <int NC>
 __device__ bool decode(const Launch& launch, Index id, Task& t) {
   const int m = launch.reach_tiles;
@@ -67,28 +84,20 @@ __device__ bool decode(const Launch& launch, Index id, Task& t) {
     const int at = int(id % launch.per_group);
     t.part = int(number % launch.count);
     const Part& p = launch.parts[t.part];
-    const Index first = p.from + number / launch.count * NC, rows = p.tiles + p.window;
-    if (at < NC) {
-      t.kind = diagonal;
-      t.row = t.column = first + at;
-      t.rows = t.columns = 1;
-      t.k0 = max(Index(0), t.row - m);
-      t.k1 = t.row > p.from ? t.row - 1 : t.row;
-      return t.row < p.end || (t.row == p.end && t.row > p.from && t.row < rows);
-    }
+    const Index first = p.from + number / launch.count * NC;
     if (first >= p.end) return false;
     t.column = first;
     t.columns = int(min(Index(NC), p.end - first));
     t.k1 = first;
-    if (at < NC + launch.band_pairs) {
+    if (at < launch.band_pairs) {
       t.kind = pair;
-      t.row = first + 2 + Index(at - NC) * 2;
-      t.rows = int(min(Index(2), min(rows, first + t.columns + m) - t.row));
+      t.row = first + 2 + Index(at) * 2;
+      t.rows = int(min(Index(2), min(p.tiles + p.window, first + t.columns + m) - t.row));
       t.k0 = max(Index(0), t.row - m);
       return t.rows > 0;
     }
     t.kind = spike;
-    t.row = Index(at - NC - launch.band_pairs) * 2;
+    t.row = Index(at - launch.band_pairs) * 2;
     t.rows = int(min(Index(2), p.arrow - t.row));
     t.k0 = max(Index(0), first - m);
     return t.rows > 0;
@@ -125,15 +134,17 @@ __device__ bool decode(const Launch& launch, Index id, Task& t) {
   return t.rows > 0 && t.columns > 0;
 }
 
-/// Where tile (row or arrow row) `i` of tile column k lies.
-struct Operand {
-  const double* data = nullptr;  // null: not there, counts as zero
+/// Where tile row (or arrow row) `i` of tile column k begins.
+struct Strip {
+  const double* data = nullptr;  // null: nothing to bring
   Index ld = 0;
+  int rows = kW;  // 64, or 128: the next tile row too
+  int to = 0;     // where in a stage
+  int to_ld = kLDA;
 };
-__device__ Operand operand(const Launch& l, const Part& p, bool of_arrow, Index i, Index k) {
-  if (of_arrow) return {p.spike + i * kW + k * kW * p.arrow * kW, p.arrow * kW};
-  if (i - k > l.reach_tiles) return {};
-  return {p.tile(l, k) + (i - k) * kW, l.reach};
+__device__ Strip strip(const Launch& l, const Part& p, bool of_arrow, Index i, Index k, int rows) {
+  if (of_arrow) return {p.spike + i * kW + k * kW * p.arrow * kW, p.arrow * kW, rows};
+  return {p.tile(l, k) + (i - k) * kW, l.reach, rows};
 }
 /// True when that tile is finished.
 __device__ bool ready(const Launch& l, const Part& p, bool of_arrow, Index i, Index k) {
@@ -142,32 +153,22 @@ __device__ bool ready(const Launch& l, const Part& p, bool of_arrow, Index i, In
   return acquire(p.flags + at) >= 4;
 }
 
-/// The producer: one warp.
+/// The producers: one warp (side 0) brings A and deals the tasks, one (side 1) B.
 template <int NC, int S>
 struct Producer {
   const Launch& l;
-  Shared<NC, S>& shared;
-  Task* tasks;
-  double* stages;
-  const int lane;
+  const int lane, side;
   unsigned turn = 0;  // stages filled so far
 
-  /// Fills the next stage with 16 columns of up to 2 + NC tiles.
-  __device__ void fill(const Operand (&tiles)[2 + NC], int chunk) {
+  /// This warp's part of the next stage: 16 columns of a strip, or nothing.
+  __device__ void fill(const Strip& s, int chunk) {
     const int stage = turn % S;
-    wait(shared.empty[stage], (turn / S + 1) % 2);
-    int count = 0;
-#pragma unroll
-    for (int s = 0; s < 2 + NC; ++s) count += tiles[s].data != nullptr;
-    if (lane == 0) arrive_expecting(shared.full[stage], unsigned(count) * kChunkBytes);
+    wait(empty[stage], (turn / S + 1) % 2);
+    if (lane == 0) arrive_expecting(full[stage], s.data ? unsigned(kDepth * 8 * s.rows) : 0u);
     __syncwarp();
-    double* const to = stages + stage * Shared<NC, S>::stage_doubles;
-#pragma unroll
-    for (int s = 0; s < 2 + NC; ++s)
-      if (tiles[s].data != nullptr && lane < kDepth)
-        bulk_copy(to + s * kChunk + lane * kLD,
-                  tiles[s].data + (chunk * kDepth + lane) * tiles[s].ld, kW * 8,
-                  shared.full[stage]);
+    if (s.data != nullptr && lane < kDepth)
+      bulk_copy(dynamic_shared() + stage * stage_doubles<NC> + s.to + lane * s.to_ld,
+                s.data + (chunk * kDepth + lane) * s.ld, unsigned(8 * s.rows), full[stage]);
     ++turn;
   }
   __device__ void spin(const unsigned* flag) const {
@@ -176,19 +177,19 @@ struct Producer {
   }
 
   __device__ void products(const Task& t, const Part& p) {
-    const bool a_arrow = t.kind == spike || t.kind == arrow;
-    const bool b_arrow = t.kind == arrow || t.kind == coupling;
+    const bool diagonals = t.kind == diagonal;
+    const bool from_arrow =
+        side == 0 ? t.kind == spike || t.kind == arrow : t.kind == arrow || t.kind == coupling;
+    const int tiles = side == 0 ? t.rows : t.columns;
+    const Index first = side == 0 ? t.row : t.column;
     for (Index k = t.k0; k < t.k1;) {
       const Index mine = k + lane;
       bool ok = mine < t.k1;
-      if (ok) {
-        if (t.kind == diagonal) {
-          ok = ready(l, p, false, t.row, mine) &&
-               (mine >= t.row - 1 || ready(l, p, false, t.row - 1, mine));
-        } else {
-          for (int a = 0; a < t.rows; ++a) ok = ok && ready(l, p, a_arrow, t.row + a, mine);
-          for (int b = 0; b < t.columns; ++b) ok = ok && ready(l, p, b_arrow, t.column + b, mine);
-        }
+      if (ok && diagonals) {
+        ok = side == 1 || (ready(l, p, false, t.row, mine) &&
+                           (t.row == p.from || ready(l, p, false, t.row - 1, mine)));
+      } else if (ok) {
+        for (int a = 0; a < tiles; ++a) ok = ok && ready(l, p, from_arrow, first + a, mine);
       }
       const unsigned all = __ballot_sync(kAll, ok);
       const int run = all == kAll ? 32 : __ffs(int(~all)) - 1;
@@ -198,74 +199,93 @@ struct Producer {
       }
       fence_proxy();
       for (const Index to = k + run; k < to; ++k) {
-        Operand tiles[2 + NC] = {};
-        if (t.kind == diagonal) {
-          tiles[0] = operand(l, p, false, t.row, k);
-          if (k < t.row - 1) tiles[2] = operand(l, p, false, t.row - 1, k);
-        } else {
-#pragma unroll
-          for (int a = 0; a < 2; ++a)
-            if (a < t.rows) tiles[a] = operand(l, p, a_arrow, t.row + a, k);
-#pragma unroll
-          for (int b = 0; b < NC; ++b)
-            if (b < t.columns) tiles[2 + b] = operand(l, p, b_arrow, t.column + b, k);
+        Strip s;
+        if (!diagonals) {
+          s = strip(l, p, from_arrow, first, k, tiles * kW);
+        } else if (side == 0) {  // tile rows j - 1 and j
+          const bool both = t.row > p.from;
+          s = strip(l, p, false, both ? t.row - 1 : t.row, k, both ? 2 * kW : kW);
+          s.to = both ? 0 : kW;
+        }
+        if (side == 1) {
+          s.to = kB;
+          s.to_ld = kLDB<NC>;
         }
 #pragma unroll 1
-        for (int chunk = 0; chunk < kChunks; ++chunk) fill(tiles, chunk);
+        for (int chunk = 0; chunk < kChunks; ++chunk) fill(s, chunk);
       }
     }
   }
-  /// Inverses and what lies between the tile columns of a block.
+  /// Inverses (side 1) and what lies between the tile columns of a block (side 0), as B.
   __device__ void finish(const Task& t, const Part& p) {
+    Strip s;
+    const auto bring = [&](const double* data, Index ld, int row) {
+      s = {data, ld, kW, kB + row, kLDB<NC>};
+    };
     if (t.kind == diagonal) {  // holds all stages until the block is factored
-      Operand tiles[2 + NC] = {};
-      if (t.row > p.from) {
+      if (side == 1 && t.row > p.from) {
         spin(p.flags + (t.row - 1 - p.from) * l.stride);
-        tiles[2] = {p.inverse_of(t.row - 1), kW};
+        bring(p.inverse_of(t.row - 1), kW, 0);
       }
       for (int chunk = 0; chunk < S; ++chunk) {
-        if (chunk == kChunks) tiles[2] = {};
-        fill(tiles, chunk);
+        if (chunk == kChunks) s.data = nullptr;
+        fill(s, chunk);
       }
     } else if (t.kind == pair || t.kind == spike) {
       const unsigned* const flags = p.flags + (t.column - p.from) * l.stride;
-      Operand tiles[2 + NC] = {};
-      spin(flags);
-      tiles[2] = {p.inverse_of(t.column), kW};
-      if constexpr (NC == 2) {
-        if (t.columns == 2) {
-          spin(flags + 1);
-          tiles[3] = operand(l, p, false, t.column + 1, t.column);
-        }
+      if (side == 1) {
+        spin(flags);
+        bring(p.inverse_of(t.column), kW, 0);
+      } else if (t.columns == 2) {
+        spin(flags + 1);
+        bring(p.tile(l, t.column) + kW, l.reach, kW);
       }
-      for (int chunk = 0; chunk < kChunks; ++chunk) fill(tiles, chunk);
-      if constexpr (NC == 2) {
-        if (t.columns == 2) {
+      for (int chunk = 0; chunk < kChunks; ++chunk) fill(s, chunk);
+      if (t.columns == 2) {
+        s.data = nullptr;
+        if (side == 1) {
           spin(flags + l.stride);
-          tiles[2] = {};
-          tiles[3] = {p.inverse_of(t.column + 1), kW};
-          for (int chunk = 0; chunk < kChunks; ++chunk) fill(tiles, chunk);
+          bring(p.inverse_of(t.column + 1), kW, kW);
         }
+        for (int chunk = 0; chunk < kChunks; ++chunk) fill(s, chunk);
       }
     }
   }
 
+  /// The next task of this CTA: the first CTAs do the diagonal blocks, so that their code stays in
+  /// the instruction cache.
+  __device__ Task next() const {
+    Task t;
+    const int part = int(blockIdx.x) < l.diagonals * l.count ? int(blockIdx.x) % l.count : -1;
+    while (true) {
+      unsigned long long id = 0;
+      if (lane == 0) id = atomicAdd(l.counter + 1 + part, 1ull);
+      id = __shfl_sync(kAll, id, 0);
+      if (part >= 0) {
+        if (!decode_diagonal(l, part, Index(id), t)) t.kind = stop;
+        break;
+      }
+      if (decode<NC>(l, Index(id), t)) break;
+    }
+    if (t.kind != stop && *(volatile unsigned long long*)l.parts[t.part].failed != ~0ull)
+      t.k0 = t.k1;  // nothing after a failure counts
+    return t;
+  }
+
   __device__ void run() {
     for (unsigned number = 0;; ++number) {
-      Task t;
-      do {
-        unsigned long long id = 0;
-        if (lane == 0) id = atomicAdd(l.counter, 1ull);
-        id = __shfl_sync(kAll, id, 0);
-        if (decode<NC>(l, Index(id), t)) break;
-      } while (true);
-      if (t.kind != stop && *(volatile unsigned long long*)l.parts[t.part].failed != ~0ull)
-        t.k0 = t.k1;  // nothing after a failure counts
       const int slot = number % 2;
-      wait(shared.task_empty[slot], (number / 2 + 1) % 2);
-      if (lane == 0) tasks[slot] = t;
+      if (side == 0) {
+        const Task t = next();
+        wait(task_empty[slot], (number / 2 + 1) % 2);
+        if (lane == 0) tasks[slot] = t;
+        __syncwarp();
+        if (lane == 0) arrive(task_full[slot]);
+      }
+      wait(task_full[slot], number / 2 % 2);
+      const Task t = tasks[slot];
       __syncwarp();
-      if (lane == 0) arrive(shared.task_full[slot]);
+      if (side == 1 && lane == 0) arrive(task_empty[slot]);
       if (t.kind == stop) return;
       products(t, l.parts[t.part]);
       finish(t, l.parts[t.part]);
@@ -299,62 +319,56 @@ __device__ Place place(const Launch& l, const Part& p, int kind, Index i, Index 
 template <int NC, int S>
 struct Consumer {
   const Launch& l;
-  Shared<NC, S>& shared;
-  Task* tasks;
-  double* stages;
   const int lane, warp;
   unsigned turn = 0;
 
   __device__ double* stage(unsigned t) const {
-    return stages + t % S * Shared<NC, S>::stage_doubles;
+    return dynamic_shared() + t % S * stage_doubles<NC>;
   }
-  __device__ void arrived(unsigned t) const { wait(shared.full[t % S], t / S % 2); }
+  __device__ void arrived(unsigned t) const { wait(full[t % S], t / S % 2); }
   __device__ void release(unsigned t) const {
     __syncwarp();
-    if (lane == 0) arrive(shared.empty[t % S]);
+    if (lane == 0) arrive(empty[t % S]);
   }
+  /// What this warp (and whoever met it at a barrier) has written may be read by all.
   __device__ void publish(unsigned* flag, unsigned by) const {
-    fence_proxy();
-    __threadfence();
     __syncwarp();
     if (lane == 0) add_release(flag, by);
   }
 
-  /// Chunks of an operand in slot `slot` of the four stages from `turn` on := (r, c) -> value.
+  /// A of the four stages from `turn` on := (r, c) -> value.
   template <int MT, class Value>
-  __device__ void to_stages(int slot, int row, Value&& value) const {
+  __device__ void to_stages(int row, Value&& value) const {
 #pragma unroll
     for (int n = 0; n < 8; ++n) {
-      double* const to = stage(turn + n / 2) + slot * kChunk;
+      double* const to = stage(turn + n / 2);
 #pragma unroll
       for (int m = 0; m < MT; ++m)
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
           const int r = row + 16 * m + lane / 4 + e / 2 * 8, c = 8 * (n % 2) + lane % 4 * 2 + e % 2;
-          to[c * kLD + r] = value(m, n, e, r, 8 * n + lane % 4 * 2 + e % 2);
+          to[c * kLDA + r] = value(m, n, e, r, 8 * n + lane % 4 * 2 + e % 2);
         }
     }
   }
-  /// x (which holds minus the products, and C if not `add`) := (C + x) times the transposed inverse
-  /// in slot `b` of the four stages from `turn` on; slot `a` of these stages takes the rows on the
-  /// way, and the result if `keep`.
+  /// x (minus the products, and C if not `add`) := (C + x) times the transposed inverse in row `b`
+  /// of B of the four stages from `turn` on; rows `a` + row of their A are used on the way.
   template <int MT, bool add>
-  __device__ void finish(double (&x)[MT][8][4], const Place& at, int row, int a, int b,
-                         bool keep) const {
-    to_stages<MT>(a, row, [&](int m, int n, int e, int r, int c) {
-      return -x[m][n][e] - (add && at.has(r, c) ? at.data[r + c * at.ld] : 0.0);
+  __device__ void times_inverse(double (&x)[MT][8][4], const Place& at, int row, int a,
+                                int b) const {
+    to_stages<MT>(a + row, [&](int m, int n, int e, int r, int c) {
+      return -x[m][n][e] - (add && at.has(r - a, c) ? at.data[r - a + c * at.ld] : 0.0);
     });
     __syncwarp();
     clear<MT>(x);
 #pragma unroll
     for (int chunk = 0; chunk < kChunks; ++chunk) {
       const double* const from = stage(turn + chunk);
-      multiply<MT, false>(x, from + a * kChunk, from + b * kChunk, row, 0, 0, 2 * chunk, 8);
+      multiply<MT, kLDA, kLDB<NC>, false>(x, from + a, from + kB + b, row, 0, 0, 2 * chunk, 8);
     }
-    if (keep) {
-      __syncwarp();
-      to_stages<MT>(a, row, [&](int m, int n, int e, int, int) { return x[m][n][e]; });
-    }
+  }
+  template <int MT>
+  __device__ void write(const double (&x)[MT][8][4], const Place& at, int row) const {
     each<MT>(at, row, [&](int m, int n, int e, bool has, double* to) {
       if (has) *to = x[m][n][e];
     });
@@ -396,13 +410,13 @@ struct Consumer {
   }
 
   /// x -= A B^T for one stage; a_limit, b_limit: entry (r, c) counts if r - c <= limit.
-  template <int MT, bool masked>
+  template <int MT, int LDA, int LDB, bool masked>
   __device__ void multiply(double (&x)[MT][8][4], const double* a, const double* b, int row,
                            int a_limit, int b_limit, int from, int blocks) const {
     double left[MT][8];
 #pragma unroll
     for (int m = 0; m < MT; ++m) {
-      load_negated_a(left[m], a, kLD, row + 16 * m, lane);
+      load_negated_a(left[m], a, LDA, row + 16 * m, lane);
       if constexpr (masked) {
 #pragma unroll
         for (int q = 0; q < 4; ++q)
@@ -416,7 +430,7 @@ struct Consumer {
     for (int n = 0; n < 8; ++n) {
       if (n < from || n >= blocks) continue;
       double right[4];
-      load_b(right, b, kLD, 8 * n, lane);
+      load_b(right, b, LDB, 8 * n, lane);
       if constexpr (masked) {
 #pragma unroll
         for (int q = 0; q < 4; ++q)
@@ -427,16 +441,16 @@ struct Consumer {
     }
   }
   /// The same for a chunk; offsets are those of the tiles (64 (i - k)), or negative for dense ones.
-  template <int MT, bool masked>
+  template <int MT, int LDB, bool masked>
   __device__ void step(double (&x)[MT][8][4], const double* a, const double* b, int row,
                        int a_offset, int b_offset, int chunk, int blocks = 8) const {
     if constexpr (masked) {
       const int a_limit = int(l.reach) - a_offset + chunk * kDepth;
       if (row - (kDepth - 1) > a_limit) return;  // all of it outside the band
-      multiply<MT, true>(x, a, b, row, a_limit, int(l.reach) - b_offset + chunk * kDepth, 0,
-                         blocks);
+      multiply<MT, kLDA, LDB, true>(x, a, b, row, a_limit, int(l.reach) - b_offset + chunk * kDepth,
+                                    0, blocks);
     } else {
-      multiply<MT, false>(x, a, b, row, 0, 0, 0, blocks);
+      multiply<MT, kLDA, LDB, false>(x, a, b, row, 0, 0, 0, blocks);
     }
   }
   /// Only the first tile columns of a sum can lie partly outside the band.
@@ -458,8 +472,8 @@ struct Consumer {
         arrived(turn);
         const double* const at = stage(turn);
         if (works)
-          step<2, masked>(x, at + ia * kChunk, at + (2 + jb) * kChunk, row, a_offset, b_offset,
-                          chunk);
+          step<2, kLDB<NC>, masked>(x, at + ia * kW, at + kB + jb * kW, row, a_offset, b_offset,
+                                    chunk);
         release(turn);
       }
     }
@@ -476,8 +490,9 @@ struct Consumer {
         arrived(turn);
         const double* const at = stage(turn);
         if (warp < 4) {
-          if (below) step<1, masked>(x, at, at + 2 * kChunk, row, offset, offset - kW, chunk);
-          if (block) step<1, masked>(d, at, at, row, offset, offset, chunk, 2 * warp + 2);
+          if (below) step<1, kLDA, masked>(x, at + kW, at, row, offset, offset - kW, chunk);
+          if (block)
+            step<1, kLDA, masked>(d, at + kW, at + kW, row, offset, offset, chunk, 2 * warp + 2);
         }
         release(turn);
       }
@@ -497,6 +512,9 @@ struct Consumer {
     double x[2][8][4];
     const Place at = place(l, p, t.kind, i, j);
     clear<2>(x);
+    if (active)
+      for (int q = lane; q < kW; q += 32)  // C will be wanted
+        prefetch(at.data + row + q * at.ld);
     const Index cut = min(t.k1, t.k0 + kMasked);
     pair_products<true>(x, t, active, i, j, ia, jb, row, t.k0, cut);
     pair_products<false>(x, t, active, i, j, ia, jb, row, cut, t.k1);
@@ -509,7 +527,12 @@ struct Consumer {
     for (int chunk = 0; chunk < kChunks; ++chunk) arrived(turn + chunk);
     if (NC == 1 || jb == 0) {
       if (active) {
-        finish<2, true>(x, at, row, ia, 2, NC == 2 && t.columns == 2);
+        times_inverse<2, true>(x, at, row, ia * kW, 0);
+        if (NC == 2 && t.columns == 2) {
+          __syncwarp();
+          to_stages<2>(ia * kW + row, [&](int m, int n, int e, int, int) { return x[m][n][e]; });
+        }
+        write<2>(x, at, row);
         publish(flag, 2);
       }
     }
@@ -521,7 +544,7 @@ struct Consumer {
           const int a_offset = band ? int(i - t.column) * kW : -kFar;
           for (int chunk = 0; chunk < kChunks; ++chunk) {
             const double* const from = stage(turn + chunk);
-            step<2, true>(x, from + ia * kChunk, from + 3 * kChunk, row, a_offset, kW, chunk);
+            step<2, kLDB<NC>, true>(x, from + ia * kW, from + kB + kW, row, a_offset, kW, chunk);
           }
         }
         fence_proxy_shared();
@@ -529,7 +552,8 @@ struct Consumer {
         turn += kChunks;
         for (int chunk = 0; chunk < kChunks; ++chunk) arrived(turn + chunk);
         if (jb == 1 && active) {
-          finish<2, true>(x, at, row, ia, 3, false);
+          times_inverse<2, true>(x, at, row, ia * kW, kW);
+          write<2>(x, at, row);
           publish(flag, 2);
         }
       }
@@ -556,65 +580,87 @@ struct Consumer {
     diagonal_products<true>(x, d, j, below, block, t.k0, cut);
     diagonal_products<false>(x, d, j, below, block, cut, t.k1);
     for (int chunk = 0; chunk < S; ++chunk) arrived(turn + chunk);
-    if (warp < 4) {
-      if (below) {
-        finish<1, false>(x, at_x, row, 0, 2, true);
-        publish(p.flags + (j - 1 - p.from) * l.stride + 1, 1);
-      }
-      if (block) {
-        if (below) {
-          barrier(2, 128);
-          for (int chunk = 0; chunk < kChunks; ++chunk) {
-            const double* const from = stage(turn + chunk);
-            step<1, true>(d, from, from, row, kW, kW, chunk, 2 * warp + 2);
-          }
-        }
-        if (j < p.end) {
-          barrier(2, 128);  // the stages are free: the block goes there
-          double* const s = stages;
-#pragma unroll
-          for (int n = 0; n < 8; ++n)
-#pragma unroll
-            for (int e = 0; e < 4; ++e) {
-              const int r = row + lane / 4 + e / 2 * 8, c = 8 * n + lane % 4 * 2 + e % 2;
-              s[c * kLD + r] = d[0][n][e];
-            }
-          barrier(2, 128);
-          const int failed = factor_and_invert(s, s + kW * kLD, s + 2 * kW * kLD, warp, lane);
-          if (failed != 0 && warp == 0 && lane == 0)
-            atomicMin(p.failed, (unsigned long long)(j * kW + failed));
-          store_block(p, j, s, s + kW * kLD, at_d);
-        } else {
-          each<1>(at_d, row, [&](int m, int n, int e, bool has, double* to) {
-            if (has) *to = d[m][n][e];
-          });
-        }
-      }
-    }
+    if (warp < 4) finish_diagonal(p, j, below, block, x, d, at_x, at_d);
     fence_proxy_shared();
     for (int chunk = 0; chunk < S; ++chunk) release(turn + chunk);
     turn += S;
   }
 
-  /// The factor's lower triangle to the band, its inverse to where the others read it.
-  __device__ void store_block(const Part& p, Index j, const double* s, const double* v,
-                              const Place& at) const {
-    double* const inverse = p.inverse_of(j);
-    for (int q = warp; q < kW; q += 4)
-      for (int r = lane; r < kW; r += 32) inverse[q * kW + r] = v[q * kLD + r];
-    publish(p.flags + (j - p.from) * l.stride, 1);
-    for (int q = warp; q < kW; q += 4)
-      for (int r = lane; r < kW; r += 32)
-        if (r >= q) at.data[r + q * at.ld] = s[q * kLD + r];
+  /// x := the finished tile (j, j-1), d takes its product, is factored and inverted. Four warps.
+  __device__ void finish_diagonal(const Part& p, Index j, bool below, bool block,
+                                  double (&x)[1][8][4], double (&d)[1][8][4], const Place& at_x,
+                                  const Place& at_d) {
+    const int row = warp * 16;
+    unsigned* const flags = p.flags + (j - p.from) * l.stride;  // of tile column j
+    unsigned* const below_flag = flags - l.stride + 1;
+    double* const s = dynamic_shared();
+    const bool factors = j < p.end;
+    const auto each_entry = [&](auto&& body) {
+#pragma unroll
+      for (int n = 0; n < 8; ++n)
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+          body(n, e, (8 * n + lane % 4 * 2 + e % 2) * kLD + row + lane / 4 + e / 2 * 8);
+    };
+    if (below) times_inverse<1, false>(x, at_x, row, 0, 0);
+    barrier(2, 128);  // the stages are free
+    if (below) {
+      each_entry([&](int n, int e, int at) { s[kBeside + at] = x[0][n][e]; });
+      barrier(2, 128);
+      if (block)
+#pragma unroll
+        for (int chunk = 0; chunk < kChunks; ++chunk) {
+          const double* const from = s + kBeside + chunk * kDepth * kLD;
+          multiply<1, kLD, kLD, false>(d, from, from, row, 0, 0, 0, 2 * warp + 2);
+        }
+    }
+    if (!factors) {
+      if (below) {
+        write<1>(x, at_x, row);
+        publish(below_flag, 1);
+      }
+      if (block) write<1>(d, at_d, row);
+      return;
+    }
+    each_entry([&](int n, int e, int at) { s[at] = d[0][n][e]; });
+    barrier(2, 128);
+    const int failed = factor_and_invert(s, s + kInverse, s + kScratch, warp, lane, [&] {
+      if (!below) return;
+      store(at_x, 0, 1, [&](int r, int c) { return s[kBeside + c * kLD + r]; });
+      publish(below_flag, 4);
+    });
+    if (failed != 0 && warp == 0 && lane == 0)
+      atomicMin(p.failed, (unsigned long long)(j * kW + failed));
+    store(Place{p.inverse_of(j), kW, 1 << 20, 1 << 30}, warp, 4,
+          [&](int r, int c) { return r >= c ? s[kInverse + c * kLD + r] * s[kRoots + r] : 0.0; });
+    publish(flags, 1);
+    store(at_d, warp, 4, [&](int r, int c) { return s[c * kLD + r] * s[kRoots + c]; });
+  }
+
+  /// Columns first, first + step, ... of a tile := value(row, column).
+  template <class Value>
+  __device__ void store(const Place& at, int first, int step, Value&& value) const {
+#pragma unroll 4
+    for (int c = first; c < kW; c += step) {
+      const int r = 2 * lane;
+      double* const to = at.data + r + c * at.ld;
+      const double2 two = {value(r, c), value(r + 1, c)};
+      if (at.has(r, c) && at.has(r + 1, c)) {
+        *reinterpret_cast<double2*>(to) = two;
+      } else {
+        if (at.has(r, c)) to[0] = two.x;
+        if (at.has(r + 1, c)) to[1] = two.y;
+      }
+    }
   }
 
   __device__ void run() {
     for (unsigned number = 0;; ++number) {
       const int slot = number % 2;
-      wait(shared.task_full[slot], number / 2 % 2);
+      wait(task_full[slot], number / 2 % 2);
       const Task t = tasks[slot];
       __syncwarp();
-      if (lane == 0) arrive(shared.task_empty[slot]);
+      if (lane == 0) arrive(task_empty[slot]);
       if (t.kind == stop) return;
       if (t.kind == diagonal)
         diagonal_task(t);
@@ -624,35 +670,32 @@ struct Consumer {
   }
 };
 
-/// Threads: NC warpgroups that multiply, one of which a warp brings their operands.
+/// Threads: NC warpgroups that multiply, one of which two warps bring their operands.
 template <int NC>
 constexpr int kThreads = NC * 128 + 128;
 
 template <int NC, int S>
 __global__ void __launch_bounds__(kThreads<NC>, NC == 1 ? 2 : 1)
     eliminate_parts(const __grid_constant__ Launch launch) {
-  extern __shared__ __align__(128) double stages[];
-  __shared__ Shared<NC, S> shared;
-  __shared__ Task tasks[2];
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   if (threadIdx.x == 0) {
     for (int s = 0; s < S; ++s) {
-      init(shared.full[s], 1);
-      init(shared.empty[s], NC * 4);
+      init(full[s], 2);
+      init(empty[s], NC * 4);
     }
     for (int s = 0; s < 2; ++s) {
-      init(shared.task_full[s], 1);
-      init(shared.task_empty[s], NC * 4);
+      init(task_full[s], 1);
+      init(task_empty[s], NC * 4 + 1);
     }
     fence_proxy();
   }
   __syncthreads();
   if (warp >= NC * 4) {
     fewer_registers<40>();
-    if (warp == NC * 4) Producer<NC, S>{launch, shared, tasks, stages, lane}.run();
+    if (warp < NC * 4 + 2) Producer<NC, S>{launch, lane, warp - NC * 4}.run();
   } else {
     more_registers<NC == 1 ? 208 : 232>();
-    Consumer<NC, S>{launch, shared, tasks, stages, lane, warp}.run();
+    Consumer<NC, S>{launch, lane, warp}.run();
   }
 }
 
@@ -664,7 +707,7 @@ __global__ void read_status(const unsigned long long* failed, int count, Index* 
 
 template <int NC, int S>
 void launch_parts(const Stream<Cuda>& stream, Launch& launch) {
-  constexpr int bytes = S * Shared<NC, S>::stage_doubles * int(sizeof(double));
+  constexpr int bytes = std::max(S * stage_doubles<NC>, kFactorDoubles) * int(sizeof(double));
   static const int resident = [] {
     check(cudaFuncSetAttribute(eliminate_parts<NC, S>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                bytes));
@@ -676,7 +719,7 @@ void launch_parts(const Stream<Cuda>& stream, Launch& launch) {
   Index groups = 0, window = 0, arrow = 0;
   for (int p = 0; p < launch.count; ++p) {
     const Part& part = launch.parts[p];
-    groups = std::max(groups, ceil_div(part.end - part.from, NC) + 1);
+    groups = std::max(groups, ceil_div(part.end - part.from, NC));
     window = std::max(window, part.window);
     arrow = std::max(arrow, part.arrow);
   }
@@ -685,7 +728,9 @@ void launch_parts(const Stream<Cuda>& stream, Launch& launch) {
   launch.arrow_groups = ceil_div(arrow, NC);
   launch.window_pairs = ceil_div(window, 2);
   launch.window_groups = ceil_div(window, NC);
-  launch.per_group = NC + launch.band_pairs + int(launch.arrow_pairs);
+  launch.per_group = launch.band_pairs + int(launch.arrow_pairs);
+  launch.diagonals =
+      int(std::min<Index>(launch.reach_tiles / 4 + 2, std::max(1, resident / (2 * launch.count))));
   launch.column_tasks = groups * launch.count * launch.per_group;
   // Arrow blocks wait for the whole part: beside it, if they leave most CTAs to it.
   const Index arrows = launch.arrow_groups * launch.arrow_pairs * launch.count;
@@ -694,7 +739,8 @@ void launch_parts(const Stream<Cuda>& stream, Launch& launch) {
   check_launch();
 }
 
-/// Words of scratch: the counter, a failure a part, flags of two to a word.
+/// Words of scratch: failures, counters (a part's diagonal blocks, and all else), flags of two to a
+/// word.
 struct Scratch {
   Index flags = 0, words = 0;
   Scratch(const BandShape& s, std::span<const BandPart<Cuda>> parts) {
@@ -704,7 +750,7 @@ struct Scratch {
       columns += p.end() - p.from;
     }
     flags = columns * stride;
-    words = 1 + Index(parts.size()) + ceil_div(flags, 2);
+    words = 2 * Index(parts.size()) + 1 + ceil_div(flags, 2);
   }
   static Index width(const BandShape& s, const BandPart<Cuda>& p) {
     return band_reach_tiles(s) + 1 + p.arrow / kW;
@@ -726,9 +772,10 @@ void band_factor_parts(const Stream<Cuda>& stream, BandShape s,
   for (std::size_t first = 0; first < parts.size(); first += kMostParts) {
     const auto some = parts.subspan(first, std::min<std::size_t>(kMostParts, parts.size() - first));
     const Index words = Scratch(s, some).words;
-    auto* const counter = reinterpret_cast<unsigned long long*>(scratch.data);
-    check(cudaMemsetAsync(counter, 0, std::size_t(words) * sizeof(Word), native(stream)));
-    check(cudaMemsetAsync(counter + 1, 0xff, some.size() * sizeof(Word), native(stream)));
+    auto* const failed = reinterpret_cast<unsigned long long*>(scratch.data);
+    auto* const counter = failed + some.size();
+    check(cudaMemsetAsync(failed, 0, std::size_t(words) * sizeof(Word), native(stream)));
+    check(cudaMemsetAsync(failed, 0xff, some.size() * sizeof(Word), native(stream)));
     auto* flags = reinterpret_cast<unsigned*>(counter + 1 + some.size());
     Launch launch{};
     launch.reach = s.reach;
@@ -739,17 +786,16 @@ void band_factor_parts(const Stream<Cuda>& stream, BandShape s,
       launch.stride = std::max(launch.stride, int(Scratch::width(s, p)));
     for (std::size_t i = 0; i < some.size(); ++i) {
       const BandPart<Cuda>& p = some[i];
-      launch.parts[i] = {p.band,       p.inverse,    p.spike, p.arrow_block,  p.coupling,
-                         p.tiles,      p.window,     p.from,  p.end(),        p.ring,
-                         p.arrow / kW, p.complete(), flags,   counter + 1 + i};
+      launch.parts[i] = {p.band,       p.inverse,    p.spike, p.arrow_block, p.coupling,
+                         p.tiles,      p.window,     p.from,  p.end(),       p.ring,
+                         p.arrow / kW, p.complete(), flags,   failed + i};
       flags += (p.end() - p.from) * launch.stride;
     }
     if (launch.reach_tiles >= kWideTiles)
       launch_parts<2, 6>(stream, launch);
     else
       launch_parts<1, 4>(stream, launch);
-    read_status<<<1, kMostParts, 0, native(stream)>>>(counter + 1, launch.count,
-                                                      status.data + first);
+    read_status<<<1, kMostParts, 0, native(stream)>>>(failed, launch.count, status.data + first);
     check_launch();
   }
 }

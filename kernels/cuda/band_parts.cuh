@@ -9,13 +9,15 @@
 namespace terrace::device::band_parts {
 
 constexpr unsigned kAll = 0xffffffffu;
-constexpr int kW = 64;                             // width of a tile column
-constexpr int kDepth = 16;                         // columns of a tile in one stage
-constexpr int kChunks = kW / kDepth;               // stages of a product of tiles
-constexpr int kLD = kW + 4;                        // keeps the banks apart
-constexpr int kChunk = kDepth * kLD;               // doubles of a tile's columns in shared memory
-constexpr unsigned kChunkBytes = kDepth * kW * 8;  // bytes brought for them
-constexpr int kFar = 1 << 29;                      // offset of operands without a band
+constexpr int kW = 64;                // width of a tile column
+constexpr int kDepth = 16;            // columns of a tile in one stage
+constexpr int kChunks = kW / kDepth;  // stages of a product of tiles
+constexpr int kLD = kW + 4;           // of a tile in shared memory: keeps the banks apart
+constexpr int kLDA = 2 * kW + 4;      // of two tile rows
+constexpr int kB = kDepth * kLDA;     // where B lies in a stage
+template <int NC>
+constexpr int kLDB = NC* kW + 4;
+constexpr int kFar = 1 << 29;  // offset of operands without a band
 constexpr int kMostParts = 128;
 
 struct Launch;
@@ -36,20 +38,24 @@ struct Launch {
   int reach_tiles, stride, count;
   Index early, column_tasks;  // tasks of CTAs of their own; tasks of the columns
   int per_group, band_pairs;  // tasks of NC tile columns of a part
+  int diagonals;              // CTAs a part that do its diagonal blocks
   Index window_groups, window_pairs, arrow_groups, arrow_pairs;
-  unsigned long long* counter;
+  unsigned long long* counter;  // the next of the others, the next diagonal task of each part
   Part parts[kMostParts];
 };
 __device__ inline double* Part::tile(const Launch& l, Index k) const {
   return band + k % ring * (kW * (l.reach + 1));
 }
 
-template <int NC, int S>
-struct Shared {
-  static constexpr int stage_doubles = (2 + NC) * kChunk;
-  alignas(8) unsigned long long full[S], empty[S], task_full[2], task_empty[2];
-};
+constexpr int kMostStages = 8;
+template <int NC>
+constexpr int stage_doubles = kB + kDepth* kLDB<NC>;
 
+/// Shared memory by its own name, so that it is read as such.
+__device__ inline double* dynamic_shared() {
+  extern __shared__ __align__(128) double memory[];
+  return memory;
+}
 __device__ inline unsigned address(const void* shared) {
   return static_cast<unsigned>(__cvta_generic_to_shared(shared));
 }
@@ -101,6 +107,9 @@ __device__ inline unsigned acquire(const unsigned* flag) {
 __device__ inline void add_release(unsigned* flag, unsigned by) {
   asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(flag), "r"(by) : "memory");
 }
+__device__ inline void prefetch(const double* at) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(at));
+}
 __device__ inline void barrier(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
@@ -122,162 +131,178 @@ __device__ inline void fewer_registers() {
 #endif
 }
 
-/// 1 / p: 20 bits from the special function unit, then one step of third order.
+/// 1 / p for p that is normal with a normal inverse: 20 bits from the special function unit, then
+/// one step of third order.
 __device__ inline double reciprocal(double p) {
-  if (!(p > 1e-290 && p < 1e290)) return 1.0 / p;
   double r;
   asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(r) : "d"(p));
   const double e = fma(-p, r, 1.0);
   return fma(r, fma(e, e, e), r);
 }
+/// True when p is positive and p and 1 / p are normal numbers.
+__device__ inline bool usable(double p) {
+  return unsigned(__double2hiint(p)) - 0x00200000u < 0x7fc00000u - 0x00200000u;
+}
 
 constexpr int kBeat = 8;  // columns between two meetings of a factorization and its followers
 
-/// One warp: the 32 x 32 block at `block` (kLD) := L, inverses of its diagonal beside it; a lane
-/// holds a row. Every kBeat columns it lets the followers of barriers id, id + 1 go on. The chain
-/// of a column is reciprocal, product, multiply-add: each lane carries the pivot. Returns 0 or the
-/// one-based number of the first pivot that is not positive and finite.
-__device__ inline int lead(double* block, double* inverse, double (*column)[32], int lane, int id,
+/// One warp: the 32 x 32 block at `block` (kLD) := L D^(1/2), L its factor, D its pivots, whose
+/// inverses come to `over`; a lane holds a row, of which the columns move on by kBeat a beat, so
+/// that the code is short. After every beat the followers of one more barrier from id on may go on.
+/// The chain of a column is reciprocal, product, multiply-add: each lane carries the pivot, and no
+/// root is taken. Returns 0 or the one-based number of the first pivot that is not usable().
+__device__ inline int lead(double* block, double* over, double (*column)[64], int lane, int id,
                            int threads) {
   double a[32];
 #pragma unroll
-  for (int j = 0; j < 32; ++j) a[j] = j <= lane ? block[j * kLD + lane] : 0.0;
+  for (int c = 0; c < 32; ++c) a[c] = c <= lane ? block[c * kLD + lane] : 0.0;
   double pivot = __shfl_sync(kAll, a[0], 0);
   int failed = 0;
+#pragma unroll 1
+  for (int beat = 0; beat < 32 / kBeat; ++beat) {
 #pragma unroll
-  for (int j = 0; j < 32; ++j) {
-    if (!(pivot > 0.0 && pivot <= DBL_MAX) && failed == 0) failed = j + 1;
-    double* const now = column[j % 2];
-    now[lane] = a[j];
-    const double over = reciprocal(pivot);
-    const double beside = j < 31 ? __shfl_sync(kAll, a[j], j + 1 < 32 ? j + 1 : 31) : 0.0;
-    const double next = j < 31 ? __shfl_sync(kAll, a[j + 1 < 32 ? j + 1 : 31], j + 1) : 0.0;
-    __syncwarp();
-    const double root = rsqrt(pivot);
-    pivot = fma(-(beside * over), beside, next);
-    const double scaled = a[j] * over;
-#pragma unroll
-    for (int c = j + 1; c < 32; ++c) a[c] = fma(-scaled, now[c], a[c]);
-    if (lane >= j) block[j * kLD + lane] = a[j] * root;
-    if (lane == j) inverse[j] = root;
-    if (j % kBeat == kBeat - 1) {
+    for (int q = 0; q < kBeat; ++q) {
+      const int j = beat * kBeat + q;
+      failed = failed == 0 && !usable(pivot) ? j + 1 : failed;
+      column[q % 2][lane] = a[q];
+      const double inverse = reciprocal(pivot);
+      const double beside = __shfl_sync(kAll, a[q], j + 1);
+      const double next = __shfl_sync(kAll, a[q + 1], j + 1);
       __syncwarp();
-      barrier_arrive(id + j / kBeat % 2, threads);
+      pivot = fma(-(beside * inverse), beside, next);
+      const double scaled = a[q] * inverse;
+      const double* const now = column[q % 2] + beat * kBeat;
+#pragma unroll
+      for (int c = q + 1; c < 32; ++c) a[c] = fma(-scaled, now[c], a[c]);
+      if (lane >= j) block[j * kLD + lane] = a[q];
+      if (lane == j) over[j] = inverse;
     }
+    __syncwarp();
+    barrier_arrive(id + beat, threads);
+#pragma unroll
+    for (int c = 0; c < 32; ++c) a[c] = c + kBeat < 32 ? a[c + kBeat] : 0.0;
   }
   return failed;
 }
 
-/// One warp behind lead(): x (a row of 32 numbers a lane) := x L^-T.
-__device__ inline void follow(double (&x)[32], const double* block, const double* inverse, int id,
-                              int threads) {
+/// One warp behind lead(): a lane's row x of 32 numbers := x L^-T D^(1/2), handed to store(column,
+/// number).
+template <class Store>
+__device__ inline void follow(double (&x)[32], const double* block, const double* over, int id,
+                              int threads, Store&& store) {
+#pragma unroll 1
+  for (int beat = 0; beat < 32 / kBeat; ++beat) {
+    barrier(id + beat, threads);
 #pragma unroll
-  for (int j = 0; j < 32; ++j) {
-    if (j % kBeat == 0) barrier(id + j / kBeat % 2, threads);
-    x[j] *= inverse[j];
+    for (int q = 0; q < kBeat; ++q) {
+      const int j = beat * kBeat + q;
+      store(j, x[q]);
+      const double scaled = x[q] * over[j];
+      const double* const column = block + j * kLD + beat * kBeat;
 #pragma unroll
-    for (int c = j + 1; c < 32; ++c) x[c] = fma(-x[j], block[j * kLD + c], x[c]);
+      for (int c = q + 1; c < 32; ++c) x[c] = fma(-scaled, column[c], x[c]);
+    }
+#pragma unroll
+    for (int c = 0; c < 32; ++c) x[c] = c + kBeat < 32 ? x[c + kBeat] : 0.0;
   }
 }
-/// The inverse of that block, lower, column by column (kLD), zeros above the diagonal.
-__device__ inline void follow_inverse(double* v, const double* block, const double* inverse,
-                                      int lane, int id, int threads) {
-  double x[32];
-#pragma unroll
-  for (int j = 0; j < 32; ++j) x[j] = j == lane ? 1.0 : 0.0;
-  follow(x, block, inverse, id, threads);
-#pragma unroll
-  for (int j = 0; j < 32; ++j) v[lane * kLD + j] = x[j];
-}
 
-/// c (16 x 8 N) += A (16 x 32) B (32 x 8 N) from shared memory: A column by column at a (kLD), B
-/// with row k of column n at b[n * ldb + k].
+/// c (16 x 8 N) -= A S B (16 x 32, 32 x 8 N) from shared memory: A column by column at a (kLD), B
+/// with row k of column n at b[n * ldb + k * step]; S diagonal, or 1 without `scale`.
 template <int N>
-__device__ inline void small_product(double (&c)[N][4], const double* a, const double* b, int ldb,
-                                     int lane) {
+__device__ inline void small_product(double (&c)[N][4], const double* a, const double* scale,
+                                     const double* b, int ldb, int step, int lane) {
 #pragma unroll
   for (int k = 0; k < 32; k += 16) {
     double left[8], right[4];
     load_negated_a(left, a + k * kLD, kLD, 0, lane);
+    if (scale != nullptr)
 #pragma unroll
-    for (int e = 0; e < 8; ++e) left[e] = -left[e];
+      for (int q = 0; q < 8; ++q) left[q] *= scale[k + q / 2 * 4 + lane % 4];
 #pragma unroll
     for (int n = 0; n < N; ++n) {
 #pragma unroll
-      for (int q = 0; q < 4; ++q) right[q] = b[(8 * n + lane / 4) * ldb + k + 4 * q + lane % 4];
+      for (int q = 0; q < 4; ++q)
+        right[q] = b[(8 * n + lane / 4) * ldb + (k + 4 * q + lane % 4) * step];
       dmma(c[n], left, right);
     }
   }
 }
 
-/// Four warps: the lower triangle of the 64 x 64 block at s (column by column, kLD) := its factor
-/// L; v := L^-1 with zeros above the diagonal; t: 32 x 36 + 192 doubles of scratch. Returns (in
-/// warp 0) 0 or the one-based number of the first bad pivot. w^3 flops in all; Golub, Van Loan 4.2.
-__device__ inline int factor_and_invert(double* s, double* v, double* t, int warp, int lane) {
-  constexpr int ldt = 36;
-  double(*const column)[32] = reinterpret_cast<double(*)[32]>(t + 32 * ldt);
-  double* const roots = t + 32 * ldt + 64;  // 64: inverses of the diagonal
+/// What a diagonal task keeps in shared memory, in doubles: the block, its inverse, the tile beside
+/// it, and 256 of scratch.
+constexpr int kInverse = kW * kLD, kBeside = 2 * kW * kLD, kScratch = 3 * kW * kLD;
+constexpr int kFactorDoubles = kScratch + 256;
+constexpr int kRoots = kScratch + 192;
+
+/// Four warps. Lower triangle of the 64 x 64 block at s (column by column, kLD): s := L D^(1/2), v
+/// := D^(1/2) L^-1 (what is above v's diagonal has no meaning), where D are the pivots of L; the
+/// last 64 doubles of scratch := D^(-1/2), whose entry q scales column q of s and row q of v.
+/// `meanwhile` is done by one of the warps. Returns (in warp 0) 0 or the one-based number of the
+/// first bad pivot. w^3 flops in all; Golub, Van Loan 4.2.
+template <class Meanwhile>
+__device__ inline int factor_and_invert(double* s, double* v, double* scratch, int warp, int lane,
+                                        Meanwhile&& meanwhile) {
+  constexpr int second = 32 * kLD + 32;
+  double(*const column)[64] = reinterpret_cast<double(*)[64]>(scratch);
+  double* const over = scratch + 128;   // 64: inverses of the pivots
+  double* const roots = scratch + 192;  // 64
+  double* const t = v + 32 * kLD;       // above v's diagonal, column by column, kLD
   int failed = 0;
-  if (warp == 0) {
-    failed = lead(s, roots, column, lane, 3, 96);
-  } else if (warp == 1) {  // rows 32 .. 63
-    double x[32];
+#pragma unroll 1
+  for (int half = 0; half < 2; ++half) {
+    double* const block = s + half * second;
+    const int threads = half == 0 ? 96 : 64;
+    if (warp == 0) {
+      const int here = lead(block, over + 32 * half, column, lane, 3, threads);
+      if (failed == 0 && here != 0) failed = 32 * half + here;
+    } else if (warp == 2 || (warp == 1 && half == 0)) {  // the inverse; rows 32 .. 63
+      double x[32];
 #pragma unroll
-    for (int j = 0; j < 32; ++j) x[j] = s[j * kLD + 32 + lane];
-    follow(x, s, roots, 3, 96);
+      for (int c = 0; c < 32; ++c)
+        x[c] = warp == 2 ? (c == lane ? 1.0 : 0.0) : s[c * kLD + 32 + lane];
+      double* const to = warp == 2 ? v + half * second + lane * kLD : s + 32 + lane;
+      const int step = warp == 2 ? 1 : kLD;
+      follow(x, block, over + 32 * half, 3, threads,
+             [&](int j, double value) { to[j * step] = value; });
+    } else if (half == 0) {
+      meanwhile();
+    } else {  // t := L21 L11^-1, which D does not scale
+      const int r0 = warp == 1 ? 0 : 16;
+      if (warp == 1) roots[lane] = rsqrt(s[lane * kLD + lane]);
+      double c[4][4] = {};
+      small_product<4>(c, s + 32 + r0, over, v, kLD, 1, lane);
 #pragma unroll
-    for (int j = 0; j < 32; ++j) s[j * kLD + 32 + lane] = x[j];
-  } else if (warp == 2) {
-    follow_inverse(v, s, roots, lane, 3, 96);
-  } else {
-    for (int j = 0; j < 32; ++j) v[(32 + j) * kLD + lane] = 0.0;  // above the diagonal
-  }
-  barrier(2, 128);
-  if (warp < 3) {  // s22 -= L21 L21^T, lower
-    const int r0 = 32 + (warp > 0 ? 16 : 0), c0 = 32 + (warp > 1 ? 16 : 0);
-    double c[2][4] = {};
+      for (int n = 0; n < 4; ++n)
 #pragma unroll
-    for (int k = 0; k < 32; k += 16) {
-      double left[8], right[4];
-      load_negated_a(left, s + k * kLD, kLD, r0, lane);
-#pragma unroll
-      for (int n = 0; n < 2; ++n) {
-        load_b(right, s + k * kLD, kLD, c0 + 8 * n, lane);
-        dmma(c[n], left, right);
-      }
+        for (int e = 0; e < 4; ++e)
+          t[(8 * n + lane % 4 * 2 + e % 2) * kLD + r0 + lane / 4 + e / 2 * 8] = -c[n][e];
     }
+    barrier(2, 128);
+    if (half == 0) {
+      if (warp < 3) {  // s22 -= L21 L21^T, lower
+        const int r0 = 32 + (warp > 0 ? 16 : 0), c0 = 32 + (warp > 1 ? 16 : 0);
+        double c[2][4] = {};
+        small_product<2>(c, s + r0, over, s + c0, 1, kLD, lane);
 #pragma unroll
-    for (int n = 0; n < 2; ++n)
+        for (int n = 0; n < 2; ++n)
 #pragma unroll
-      for (int e = 0; e < 4; ++e)
-        s[(c0 + 8 * n + lane % 4 * 2 + e % 2) * kLD + r0 + lane / 4 + e / 2 * 8] += c[n][e];
+          for (int e = 0; e < 4; ++e)
+            s[(c0 + 8 * n + lane % 4 * 2 + e % 2) * kLD + r0 + lane / 4 + e / 2 * 8] += c[n][e];
+      }
+      barrier(2, 128);
+    }
   }
-  barrier(2, 128);
-  if (warp == 0) {
-    const int here = lead(s + 32 * kLD + 32, roots + 32, column, lane, 3, 64);
-    if (failed == 0 && here != 0) failed = 32 + here;
-  } else if (warp == 2) {
-    follow_inverse(v + 32 * kLD + 32, s + 32 * kLD + 32, roots + 32, lane, 3, 64);
-  } else {  // t := L21 inverse11
-    const int r0 = warp == 1 ? 0 : 16;
-    double c[4][4] = {};
-    small_product<4>(c, s + 32 + r0, v, kLD, lane);
-#pragma unroll
-    for (int n = 0; n < 4; ++n)
-#pragma unroll
-      for (int e = 0; e < 4; ++e)
-        t[(8 * n + lane % 4 * 2 + e % 2) * ldt + r0 + lane / 4 + e / 2 * 8] = c[n][e];
-  }
-  barrier(2, 128);
-  {  // inverse21 := -inverse22 t
+  {  // v21 := -L22^-1 t, scaled
     const int r0 = warp % 2 * 16, c0 = warp / 2 * 16;
     double c[2][4] = {};
-    small_product<2>(c, v + 32 * kLD + 32 + r0, t + c0 * ldt, ldt, lane);
+    if (warp == 3) roots[32 + lane] = rsqrt(s[second + lane * kLD + lane]);
+    small_product<2>(c, v + second + r0, nullptr, t + c0 * kLD, kLD, 1, lane);
 #pragma unroll
     for (int n = 0; n < 2; ++n)
 #pragma unroll
       for (int e = 0; e < 4; ++e)
-        v[(c0 + 8 * n + lane % 4 * 2 + e % 2) * kLD + 32 + r0 + lane / 4 + e / 2 * 8] = -c[n][e];
+        v[(c0 + 8 * n + lane % 4 * 2 + e % 2) * kLD + 32 + r0 + lane / 4 + e / 2 * 8] = c[n][e];
   }
   barrier(2, 128);
   return failed;
