@@ -18,8 +18,9 @@ namespace {
 
 constexpr int kMath = 256;    // warps 0-7: products; in the chain warps 8-15 too
 constexpr int kPollers = 64;  // warps 16, 17: numbers from other blocks, a thread a row
-constexpr int kLoaders = 64;  // warps 18, 19: the chain's tiles (a worker's: warps 8-15)
-constexpr int kThreads = 2 * kMath + kPollers + kLoaders;
+/// Warps from 18 on: the chain's tiles (a worker's: warps 8-15). Registers for v right-hand sides.
+constexpr int loaders(int v) { return v <= 4 ? 64 : 32; }
+constexpr int threads(int v) { return 2 * kMath + kPollers + loaders(v); }
 constexpr int kMathWarps = kMath / 32;
 constexpr int kProducts = 3;  // stages of the chain's tiles, for each distance
 constexpr int kGathered = 4;  // stages of gathered rows
@@ -91,7 +92,7 @@ __device__ void solve_chain(const SolveParts& s, const SolvePart& p, double* sha
   Word* const taken = arrived + kGathered;
   if (threadIdx.x == 0) {
     for (int i = 0; i < 2 * kProducts; ++i) {
-      make_barrier(full + i, kLoaders);
+      make_barrier(full + i, loaders(V));
       make_barrier(empty + i, kMathWarps);
     }
     for (int i = 0; i < kGathered; ++i) {
@@ -99,7 +100,7 @@ __device__ void solve_chain(const SolveParts& s, const SolvePart& p, double* sha
       make_barrier(taken + i, kMathWarps);
     }
   }
-  for (int at = threadIdx.x; at < 2 * rows; at += kThreads) {  // steps -2, -1
+  for (int at = threadIdx.x; at < 2 * rows; at += threads(V)) {  // steps -2, -1
     const int back = 2 - at / rows, v = at % rows / kTile, i = at % kTile;
     double value = 0.0;
     if (transposed && back <= p.window && v < s.columns)
@@ -175,8 +176,8 @@ __device__ void solve_chain(const SolveParts& s, const SolvePart& p, double* sha
       for (int d = 1; d >= 0; --d) {
         const int stage = d * kProducts + ring.stage;
         wait_for(empty + stage, ring.emptied());
-        copy_tile<kLoaders>(tiles + stage * kTileSize, kTile,
-                            p.product + (Index(t) * kFewDistances + d) * kTileSize, -1, 0, i);
+        copy_tile<loaders(V)>(tiles + stage * kTileSize, kTile,
+                              p.product + (Index(t) * kFewDistances + d) * kTileSize, -1, 0, i);
         arrive_after_copies(full + stage);
       }
     // Copies still under way end before the block does: the math warps wait for all of them.
@@ -357,7 +358,7 @@ __device__ void gather(const SolveParts& s, int worker, int workers, double* sha
 
 /// Blocks 0 .. count - 1 are the chains, the rest workers.
 template <bool transposed, int V>
-__global__ void __launch_bounds__(kThreads, 1) few_kernel(const __grid_constant__ SolveParts s) {
+__global__ void __launch_bounds__(threads(V), 1) few_kernel(const __grid_constant__ SolveParts s) {
   extern __shared__ __align__(16) double shared[];
   const int block = blockIdx.x;
   if (block < s.count)
@@ -373,11 +374,11 @@ constexpr int padded(Index columns) {
 template <bool transposed, int V>
 void launch(cudaStream_t stream, const SolveParts& s) {
   constexpr int bytes = shared_bytes(V);
-  static const int resident = resident_blocks(few_kernel<transposed, V>, kThreads, bytes);
+  static const int resident = resident_blocks(few_kernel<transposed, V>, threads(V), bytes);
   const Index blocks = std::min<Index>(resident, s.count + Index(s.steps) * s.count);
   if (blocks <= s.count)
     throw Error(Exit::resources, "too few multiprocessors; kernels/cuda/band_parts_few.cu");
-  launch_together(few_kernel<transposed, V>, int(blocks), kThreads, bytes, stream, s);
+  launch_together(few_kernel<transposed, V>, int(blocks), threads(V), bytes, stream, s);
 }
 
 template <bool transposed>
