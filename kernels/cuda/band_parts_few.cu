@@ -32,7 +32,7 @@ constexpr int words_of_chain(int v) {
   return 2 * kProducts * kTileSize + (kGathered + 4) * v * kTile + 4 * kProducts + 2 * kGathered;
 }
 constexpr int words_of_worker(int v) {
-  return kStages * (kStageTile + v * kTile) + kMathWarps * v * kTile + 3 * kStages;
+  return kStages * (kStageTile + v * kTile) + (kMathWarps + 1) * v * kTile + 3 * kStages;
 }
 constexpr int shared_bytes(int v) { return 8 * std::max(words_of_chain(v), words_of_worker(v)); }
 static_assert(shared_bytes(kFewColumns) <= 232448);
@@ -220,7 +220,8 @@ __device__ void gather(const SolveParts& s, int worker, int workers, double* sha
   double* const tiles = shared;
   double* const inputs = tiles + kStages * kStageTile;
   double* const sums = inputs + kStages * rows;  // warp, right-hand side, row
-  Word* const loaded = reinterpret_cast<Word*>(sums + kMathWarps * rows);
+  double* const own = sums + kMathWarps * rows;  // b
+  Word* const loaded = reinterpret_cast<Word*>(own + rows);
   Word* const arrived = loaded + kStages;
   Word* const empty = arrived + kStages;
   if (threadIdx.x == 0)
@@ -232,7 +233,7 @@ __device__ void gather(const SolveParts& s, int worker, int workers, double* sha
   __syncthreads();
 
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const Index steps = Index(s.steps) * s.count;
+  const int steps = s.steps * s.count;
   Ring<kStages> ring;
   const auto last_step = [](const SolvePart& p) { return p.tiles + (transposed ? 0 : p.window); };
   if (warp < kMathWarps) {
@@ -265,16 +266,15 @@ __device__ void gather(const SolveParts& s, int worker, int workers, double* sha
       for (int w = 0; w < kMathWarps; ++w) result += sums[w * rows + at];
       return result;
     };
-    for (Index id = worker; id < steps; id += workers) {
-      const int t = int(id / s.count);
+    for (int id = worker; id < steps; id += workers) {
+      const int t = id / s.count;
       const SolvePart& p = s.part[id % s.count];
       if (p.tiles == 0 || t >= last_step(p)) continue;
       double* const mine = p.rows + column_of<transposed>(p, t) * kTile * s.stride;
-      double b[each];
 #pragma unroll
       for (int e = 0; e < each; ++e) {
         const int at = threadIdx.x + e * kMath, v = at / kTile, i = at % kTile;
-        b[e] = at < rows && v < s.columns ? mine[i * s.stride + v] : 0.0;
+        if (at < rows) own[at] = v < s.columns ? mine[i * s.stride + v] : 0.0;
       }
       clear();
       for_each_distance<transposed>(p, s.reach, t, kFewDistances + 1, [&](int) {
@@ -288,7 +288,7 @@ __device__ void gather(const SolveParts& s, int worker, int workers, double* sha
       for (int e = 0; e < each; ++e) {
         const int at = threadIdx.x + e * kMath, v = at / kTile, i = at % kTile;
         if (at >= rows) break;
-        const double value = b[e] - total(at);
+        const double value = own[at] - total(at);
         if (inside)
           inputs[ring.stage * rows + at] = value;
         else if (v < s.columns)
@@ -315,8 +315,8 @@ __device__ void gather(const SolveParts& s, int worker, int workers, double* sha
       arrive_after_copies(loaded + ring.stage);
       ring.next();
     };
-    for (Index id = worker; id < steps; id += workers) {
-      const int t = int(id / s.count);
+    for (int id = worker; id < steps; id += workers) {
+      const int t = id / s.count;
       const SolvePart& p = s.part[id % s.count];
       if (p.tiles == 0 || t >= last_step(p)) continue;
       for_each_distance<transposed>(p, s.reach, t, kFewDistances + 1, [&](int d) {
@@ -326,8 +326,8 @@ __device__ void gather(const SolveParts& s, int worker, int workers, double* sha
     }
   } else if (threadIdx.x < 2 * kMath + kPollers) {
     const int i = threadIdx.x - 2 * kMath;
-    for (Index id = worker; id < steps; id += workers) {
-      const int t = int(id / s.count);
+    for (int id = worker; id < steps; id += workers) {
+      const int t = id / s.count;
       const SolvePart& p = s.part[id % s.count];
       if (p.tiles == 0 || t >= last_step(p)) continue;
       for_each_distance<transposed>(p, s.reach, t, kFewDistances + 1, [&](int d) {
