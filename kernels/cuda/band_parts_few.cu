@@ -37,16 +37,22 @@ constexpr int words_of_worker(int v) {
 constexpr int shared_bytes(int v) { return 8 * std::max(words_of_chain(v), words_of_worker(v)); }
 static_assert(shared_bytes(kFewColumns) <= 232448);
 
-/// Numbers of one row, once all are there; waits for the last of them.
+/// Numbers of one row, once all are there, to to[0], to[kTile], ...
 template <int V>
-__device__ void receive(const Word* slot, double (&value)[V]) {
-  while (true) {
-    bool all = true;
+__device__ void receive(const Word* slot, double* to) {
+  constexpr int together = V < 4 ? V : 4;  // loads under way
+#pragma unroll 1
+  for (int first = 0; first < V; first += together) {
+    double value[together];
+    const Word* const here = slot + 2 * first;
+    bool all = false;
+    while (!all) {
+      all = true;
 #pragma unroll
-    for (int v = 0; v < V; ++v) all = number_arrived(slot + 2 * v, value[v]) && all;
-    if (all) return;
-    while (!number_arrived(slot + 2 * (V - 1), value[V - 1])) {
+      for (int v = 0; v < together; ++v) all = number_arrived(here + 2 * v, value[v]) && all;
     }
+#pragma unroll
+    for (int v = 0; v < together; ++v) to[(first + v) * kTile] = value[v];
   }
 }
 
@@ -161,11 +167,8 @@ __device__ void solve_chain(const SolveParts& s, const SolvePart& p, double* sha
     const Word* const board = p.board + Index(p.tiles) * rows * 2;
     Ring<kGathered> to;
     for (int t = 0; t < p.tiles; ++t, to.next()) {
-      double value[V];
-      receive(board + (Index(t) * kTile + i) * V * 2, value);
       wait_for(taken + to.stage, to.emptied());
-#pragma unroll
-      for (int v = 0; v < V; ++v) gathered[to.stage * rows + v * kTile + i] = value[v];
+      receive<V>(board + (Index(t) * kTile + i) * V * 2, gathered + to.stage * rows + i);
       arrive(arrived + to.stage);
     }
   } else {
@@ -332,18 +335,16 @@ __device__ void gather(const SolveParts& s, int worker, int workers, double* sha
       if (p.tiles == 0 || t >= last_step(p)) continue;
       for_each_distance<transposed>(p, s.reach, t, kFewDistances + 1, [&](int d) {
         const int from = t - d;
-        double value[V];
+        double* const to = inputs + ring.stage * rows + i;
+        wait_for(empty + ring.stage, ring.emptied());
         if (from >= 0) {
-          receive(p.board + (Index(from) * kTile + i) * V * 2, value);
+          receive<V>(p.board + (Index(from) * kTile + i) * V * 2, to);
         } else {  // a row of the window
           const double* const known =
               p.rows + (column_of<transposed>(p, from) * kTile + i) * s.stride;
-#pragma unroll
-          for (int v = 0; v < V; ++v) value[v] = v < s.columns ? known[v] : 0.0;
+#pragma unroll 1
+          for (int v = 0; v < V; ++v) to[v * kTile] = v < s.columns ? known[v] : 0.0;
         }
-        wait_for(empty + ring.stage, ring.emptied());
-#pragma unroll
-        for (int v = 0; v < V; ++v) inputs[ring.stage * rows + v * kTile + i] = value[v];
         arrive(arrived + ring.stage);
         ring.next();
       });

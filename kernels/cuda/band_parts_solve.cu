@@ -19,7 +19,7 @@ constexpr unsigned kAll = 0xffffffffu;
 /// D T_d (or its like going backward), d = blockIdx.z + 1, as the kernels read them: for many, the
 /// left tile of TileProduct; for few, (column / 8, row, column % 8).
 template <bool transposed, bool few>
-__global__ void __launch_bounds__(256) product_kernel(const __grid_constant__ SolveParts s) {
+__global__ void __launch_bounds__(256, 2) product_kernel(const __grid_constant__ SolveParts s) {
   using Product = TileProduct<transposed>;
   extern __shared__ __align__(16) double shared[];
   double* const left = shared;
