@@ -274,7 +274,7 @@ __device__ void gather(const SolveParts& s, int worker, int workers, double* sha
       const SolvePart& p = s.part[id % s.count];
       if (p.tiles == 0 || t >= last_step(p)) continue;
       double* const mine = p.rows + column_of<transposed>(p, t) * kTile * s.stride;
-#pragma unroll
+#pragma unroll 1
       for (int e = 0; e < each; ++e) {
         const int at = threadIdx.x + e * kMath, v = at / kTile, i = at % kTile;
         if (at < rows) own[at] = v < s.columns ? mine[i * s.stride + v] : 0.0;
@@ -287,7 +287,7 @@ __device__ void gather(const SolveParts& s, int worker, int workers, double* sha
       share();
       const bool inside = t < p.tiles;
       if (inside) wait_stage();
-#pragma unroll
+#pragma unroll 1
       for (int e = 0; e < each; ++e) {
         const int at = threadIdx.x + e * kMath, v = at / kTile, i = at % kTile;
         if (at >= rows) break;
@@ -302,7 +302,7 @@ __device__ void gather(const SolveParts& s, int worker, int workers, double* sha
       clear();
       take_stage();
       share();
-#pragma unroll
+#pragma unroll 1
       for (int e = 0; e < each; ++e) {
         const int at = threadIdx.x + e * kMath, v = at / kTile, i = at % kTile;
         if (at >= rows) break;
