@@ -175,6 +175,7 @@ __global__ void __launch_bounds__(kThreads, 1) many_kernel(const __grid_constant
           if (lane == 0) do {
               done = acquire_flag(p.flags + chain * kFlagStride);
             } while (done <= unsigned(from));
+          __syncwarp();  // the rest of the warp reads after the acquire, too
           done = __shfl_sync(0xffffffffu, done, 0);
         }
         copy_tile<kRight>(
