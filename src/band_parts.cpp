@@ -15,16 +15,10 @@ template <class B>
 constexpr bool keeps_inverses = !std::is_same_v<B, Cpu>;
 
 Index height(const BandPlan& plan) { return plan.shape.half_bandwidth + 1; }
-/// Columns that part p reads: the separator before it too.
-Range columns_of(const BandPlan& plan, Index p) {
-  const Range rows = plan.rows(p);
-  const Index before = p > 0 ? plan.separator : 0;
-  return {rows.first - before, rows.count + before};
-}
 /// Columns of a slab.
 Index slab_columns(const BandPlan& plan) {
   Index most = 1;
-  for (Index p = 0; p < plan.parts(); ++p) most = std::max(most, columns_of(plan, p).count);
+  for (Index p = 0; p < plan.parts(); ++p) most = std::max(most, plan.columns(p).count);
   return std::clamp<Index>(kSlabBytes / (height(plan) * Index(sizeof(double))), 1, most);
 }
 /// Slabs that `rank` reads.
@@ -32,7 +26,7 @@ Index slabs(const BandPlan& plan, int rank) {
   Index count = 0;
   const Range own = plan.parts_of(rank);
   for (Index p = own.first; p < own.end(); ++p)
-    count += ceil_div(columns_of(plan, p).count, slab_columns(plan));
+    count += ceil_div(plan.columns(p).count, slab_columns(plan));
   return count;
 }
 
@@ -175,10 +169,10 @@ class PartLoader {
         p_(p),
         height_(height(a.plan)) {}
 
-  void take(Range columns) const {
-    const double* from = a_.slab.data();
+  /// Columns `columns` lie at `from`.
+  void take(Range columns, const double* from) const {
     if (plan_.reversed(p_)) {
-      const Range all = columns_of(plan_, p_);
+      const Range all = plan_.columns(p_);
       return band_reverse(lane_, all.count, columns.first - all.first, columns.count, height_, from,
                           height_, column(plan_.padding(p_)), s_.column());
     }
@@ -248,16 +242,28 @@ void load_parts(Context<B>& context, const BandProblem<B>& problem, BandParts<B>
   const Index most = slab_columns(plan);
   for (Index p = a.own.first; p < a.own.end(); ++p) {
     const PartLoader<B> loader(lane, a, p);
-    const Range all = columns_of(plan, p);
+    const Range all = plan.columns(p);
     for (Index first = all.first; first < all.end(); first += most) {
       const Range columns{first, std::min(most, all.end() - first)};
       read(columns);
-      loader.take(columns);
+      loader.take(columns, a.slab.data());
     }
     loader.finish();
   }
   while (done < steps) read({0, 0});
   lane.synchronize();
+}
+
+template <class B>
+void reload_reversed(Context<B>& context, BandParts<B>& a,
+                     std::type_identity_t<View<const double, B>> natural) {
+  const Index p = a.plan.parts() - 1;
+  if (p < a.own.first || p >= a.own.end() || !a.plan.reversed(p)) return;
+  const BandPart<B>& part = a.parts[std::size_t(p - a.own.first)];
+  const BandShape& s = a.plan.shape;
+  PartLoader<B>(context.ahead, a, p).take(a.plan.columns(p), natural.data);
+  fill_zero(context.ahead,
+            View<double, B>{part.band + part.tiles * s.tile(), part.window * s.tile()});
 }
 
 namespace {
@@ -348,11 +354,12 @@ Index band_failed_minor(Context<B>& c, const BandProblem<B>& problem, Index bloc
   return band_cholesky(c, memory.a, memory.work, progress);
 }
 
-#define TERRACE_INSTANTIATE(B)                                                 \
-  template BandPartsMemory band_parts_memory<B>(const BandPlan&, Index);       \
-  template BandParts<B> band_parts(Context<B>&, const BandPlan&);              \
-  template void load_parts(Context<B>&, const BandProblem<B>&, BandParts<B>&); \
-  template bool factor_parts(Context<B>&, BandParts<B>&);                      \
+#define TERRACE_INSTANTIATE(B)                                                      \
+  template BandPartsMemory band_parts_memory<B>(const BandPlan&, Index);            \
+  template BandParts<B> band_parts(Context<B>&, const BandPlan&);                   \
+  template void load_parts(Context<B>&, const BandProblem<B>&, BandParts<B>&);      \
+  template void reload_reversed(Context<B>&, BandParts<B>&, View<const double, B>); \
+  template bool factor_parts(Context<B>&, BandParts<B>&);                           \
   template Index band_failed_minor(Context<B>&, const BandProblem<B>&, Index, Progress&);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE

@@ -64,6 +64,11 @@ struct BandPlan {
   [[nodiscard]] Range rows(Index p) const {
     return {begin[std::size_t(p)], begin[std::size_t(p + 1)] - begin[std::size_t(p)]};
   }
+  /// Columns of the matrix that part p reads: those of the separator before it too.
+  [[nodiscard]] Range columns(Index p) const {
+    const Index before = p > 0 ? separator : 0;
+    return {rows(p).first - before, rows(p).count + before};
+  }
   [[nodiscard]] bool last(Index p) const { return p + 1 == parts(); }
   [[nodiscard]] bool reversed(Index p) const { return last(p) && p > 0; }
   [[nodiscard]] bool has_arrow(Index p) const { return p > 0 && !last(p); }
@@ -118,6 +123,12 @@ BandParts<B> band_parts(Context<B>& context, const BandPlan& plan);
 /// Reads the matrix into the parts, slab by slab. Collective.
 template <class B>
 void load_parts(Context<B>& context, const BandProblem<B>& problem, BandParts<B>& a);
+/// The reversed part once more, from its columns(p) in natural order in memory, half_bandwidth + 1
+/// numbers each: what a solve of data in the file's layout pays. Local; `natural` counts on the
+/// rank that holds the part.
+template <class B>
+void reload_reversed(Context<B>& context, BandParts<B>& a,
+                     std::type_identity_t<View<const double, B>> natural);
 /// Factors the parts and the separators' system. False on all ranks when a pivot of either is not
 /// positive and finite. n m^2 flops for ends, about 4 n m^2 for inner parts; one message of
 /// 3 s (s + 1) numbers a part.

@@ -18,8 +18,9 @@ namespace {
 
 constexpr int kMath = 256;    // warps 0-7: products; in the chain warps 8-15 too
 constexpr int kPollers = 64;  // warps 16, 17: numbers from other blocks, a thread a row
-constexpr int kLoaders = 64;  // warps 18, 19: the chain's tiles (a worker's: warps 8-15)
-constexpr int kThreads = 2 * kMath + kPollers + kLoaders;
+/// Warps from 18 on: the chain's tiles (a worker's: warps 8-15). Registers for v right-hand sides.
+constexpr int loaders(int v) { return v <= 4 ? 64 : 32; }
+constexpr int threads(int v) { return 2 * kMath + kPollers + loaders(v); }
 constexpr int kMathWarps = kMath / 32;
 constexpr int kProducts = 3;  // stages of the chain's tiles, for each distance
 constexpr int kGathered = 4;  // stages of gathered rows
@@ -31,21 +32,27 @@ constexpr int words_of_chain(int v) {
   return 2 * kProducts * kTileSize + (kGathered + 4) * v * kTile + 4 * kProducts + 2 * kGathered;
 }
 constexpr int words_of_worker(int v) {
-  return kStages * (kStageTile + v * kTile) + kMathWarps * v * kTile + 3 * kStages;
+  return kStages * (kStageTile + v * kTile) + (kMathWarps + 1) * v * kTile + 3 * kStages;
 }
 constexpr int shared_bytes(int v) { return 8 * std::max(words_of_chain(v), words_of_worker(v)); }
 static_assert(shared_bytes(kFewColumns) <= 232448);
 
-/// Numbers of one row, once all are there; waits for the last of them.
+/// Numbers of one row, once all are there, to to[0], to[kTile], ...
 template <int V>
-__device__ void receive(const Word* slot, double (&value)[V]) {
-  while (true) {
-    bool all = true;
+__device__ void receive(const Word* slot, double* to) {
+  constexpr int together = V < 4 ? V : 4;  // loads under way
+#pragma unroll 1
+  for (int first = 0; first < V; first += together) {
+    double value[together];
+    const Word* const here = slot + 2 * first;
+    bool all = false;
+    while (!all) {
+      all = true;
 #pragma unroll
-    for (int v = 0; v < V; ++v) all = number_arrived(slot + 2 * v, value[v]) && all;
-    if (all) return;
-    while (!number_arrived(slot + 2 * (V - 1), value[V - 1])) {
+      for (int v = 0; v < together; ++v) all = number_arrived(here + 2 * v, value[v]) && all;
     }
+#pragma unroll
+    for (int v = 0; v < together; ++v) to[(first + v) * kTile] = value[v];
   }
 }
 
@@ -91,7 +98,7 @@ __device__ void solve_chain(const SolveParts& s, const SolvePart& p, double* sha
   Word* const taken = arrived + kGathered;
   if (threadIdx.x == 0) {
     for (int i = 0; i < 2 * kProducts; ++i) {
-      make_barrier(full + i, kLoaders);
+      make_barrier(full + i, loaders(V));
       make_barrier(empty + i, kMathWarps);
     }
     for (int i = 0; i < kGathered; ++i) {
@@ -99,7 +106,7 @@ __device__ void solve_chain(const SolveParts& s, const SolvePart& p, double* sha
       make_barrier(taken + i, kMathWarps);
     }
   }
-  for (int at = threadIdx.x; at < 2 * rows; at += kThreads) {  // steps -2, -1
+  for (int at = threadIdx.x; at < 2 * rows; at += threads(V)) {  // steps -2, -1
     const int back = 2 - at / rows, v = at % rows / kTile, i = at % kTile;
     double value = 0.0;
     if (transposed && back <= p.window && v < s.columns)
@@ -160,11 +167,8 @@ __device__ void solve_chain(const SolveParts& s, const SolvePart& p, double* sha
     const Word* const board = p.board + Index(p.tiles) * rows * 2;
     Ring<kGathered> to;
     for (int t = 0; t < p.tiles; ++t, to.next()) {
-      double value[V];
-      receive(board + (Index(t) * kTile + i) * V * 2, value);
       wait_for(taken + to.stage, to.emptied());
-#pragma unroll
-      for (int v = 0; v < V; ++v) gathered[to.stage * rows + v * kTile + i] = value[v];
+      receive<V>(board + (Index(t) * kTile + i) * V * 2, gathered + to.stage * rows + i);
       arrive(arrived + to.stage);
     }
   } else {
@@ -175,8 +179,8 @@ __device__ void solve_chain(const SolveParts& s, const SolvePart& p, double* sha
       for (int d = 1; d >= 0; --d) {
         const int stage = d * kProducts + ring.stage;
         wait_for(empty + stage, ring.emptied());
-        copy_tile<kLoaders>(tiles + stage * kTileSize, kTile,
-                            p.product + (Index(t) * kFewDistances + d) * kTileSize, -1, 0, i);
+        copy_tile<loaders(V)>(tiles + stage * kTileSize, kTile,
+                              p.product + (Index(t) * kFewDistances + d) * kTileSize, -1, 0, i);
         arrive_after_copies(full + stage);
       }
     // Copies still under way end before the block does: the math warps wait for all of them.
@@ -219,7 +223,8 @@ __device__ void gather(const SolveParts& s, int worker, int workers, double* sha
   double* const tiles = shared;
   double* const inputs = tiles + kStages * kStageTile;
   double* const sums = inputs + kStages * rows;  // warp, right-hand side, row
-  Word* const loaded = reinterpret_cast<Word*>(sums + kMathWarps * rows);
+  double* const own = sums + kMathWarps * rows;  // b
+  Word* const loaded = reinterpret_cast<Word*>(own + rows);
   Word* const arrived = loaded + kStages;
   Word* const empty = arrived + kStages;
   if (threadIdx.x == 0)
@@ -231,7 +236,7 @@ __device__ void gather(const SolveParts& s, int worker, int workers, double* sha
   __syncthreads();
 
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const Index steps = Index(s.steps) * s.count;
+  const int steps = s.steps * s.count;
   Ring<kStages> ring;
   const auto last_step = [](const SolvePart& p) { return p.tiles + (transposed ? 0 : p.window); };
   if (warp < kMathWarps) {
@@ -264,16 +269,15 @@ __device__ void gather(const SolveParts& s, int worker, int workers, double* sha
       for (int w = 0; w < kMathWarps; ++w) result += sums[w * rows + at];
       return result;
     };
-    for (Index id = worker; id < steps; id += workers) {
-      const int t = int(id / s.count);
+    for (int id = worker; id < steps; id += workers) {
+      const int t = id / s.count;
       const SolvePart& p = s.part[id % s.count];
       if (p.tiles == 0 || t >= last_step(p)) continue;
       double* const mine = p.rows + column_of<transposed>(p, t) * kTile * s.stride;
-      double b[each];
-#pragma unroll
+#pragma unroll 1
       for (int e = 0; e < each; ++e) {
         const int at = threadIdx.x + e * kMath, v = at / kTile, i = at % kTile;
-        b[e] = at < rows && v < s.columns ? mine[i * s.stride + v] : 0.0;
+        if (at < rows) own[at] = v < s.columns ? mine[i * s.stride + v] : 0.0;
       }
       clear();
       for_each_distance<transposed>(p, s.reach, t, kFewDistances + 1, [&](int) {
@@ -283,11 +287,11 @@ __device__ void gather(const SolveParts& s, int worker, int workers, double* sha
       share();
       const bool inside = t < p.tiles;
       if (inside) wait_stage();
-#pragma unroll
+#pragma unroll 1
       for (int e = 0; e < each; ++e) {
         const int at = threadIdx.x + e * kMath, v = at / kTile, i = at % kTile;
         if (at >= rows) break;
-        const double value = b[e] - total(at);
+        const double value = own[at] - total(at);
         if (inside)
           inputs[ring.stage * rows + at] = value;
         else if (v < s.columns)
@@ -298,7 +302,7 @@ __device__ void gather(const SolveParts& s, int worker, int workers, double* sha
       clear();
       take_stage();
       share();
-#pragma unroll
+#pragma unroll 1
       for (int e = 0; e < each; ++e) {
         const int at = threadIdx.x + e * kMath, v = at / kTile, i = at % kTile;
         if (at >= rows) break;
@@ -314,8 +318,8 @@ __device__ void gather(const SolveParts& s, int worker, int workers, double* sha
       arrive_after_copies(loaded + ring.stage);
       ring.next();
     };
-    for (Index id = worker; id < steps; id += workers) {
-      const int t = int(id / s.count);
+    for (int id = worker; id < steps; id += workers) {
+      const int t = id / s.count;
       const SolvePart& p = s.part[id % s.count];
       if (p.tiles == 0 || t >= last_step(p)) continue;
       for_each_distance<transposed>(p, s.reach, t, kFewDistances + 1, [&](int d) {
@@ -325,24 +329,22 @@ __device__ void gather(const SolveParts& s, int worker, int workers, double* sha
     }
   } else if (threadIdx.x < 2 * kMath + kPollers) {
     const int i = threadIdx.x - 2 * kMath;
-    for (Index id = worker; id < steps; id += workers) {
-      const int t = int(id / s.count);
+    for (int id = worker; id < steps; id += workers) {
+      const int t = id / s.count;
       const SolvePart& p = s.part[id % s.count];
       if (p.tiles == 0 || t >= last_step(p)) continue;
       for_each_distance<transposed>(p, s.reach, t, kFewDistances + 1, [&](int d) {
         const int from = t - d;
-        double value[V];
+        double* const to = inputs + ring.stage * rows + i;
+        wait_for(empty + ring.stage, ring.emptied());
         if (from >= 0) {
-          receive(p.board + (Index(from) * kTile + i) * V * 2, value);
+          receive<V>(p.board + (Index(from) * kTile + i) * V * 2, to);
         } else {  // a row of the window
           const double* const known =
               p.rows + (column_of<transposed>(p, from) * kTile + i) * s.stride;
-#pragma unroll
-          for (int v = 0; v < V; ++v) value[v] = v < s.columns ? known[v] : 0.0;
+#pragma unroll 1
+          for (int v = 0; v < V; ++v) to[v * kTile] = v < s.columns ? known[v] : 0.0;
         }
-        wait_for(empty + ring.stage, ring.emptied());
-#pragma unroll
-        for (int v = 0; v < V; ++v) inputs[ring.stage * rows + v * kTile + i] = value[v];
         arrive(arrived + ring.stage);
         ring.next();
       });
@@ -357,7 +359,7 @@ __device__ void gather(const SolveParts& s, int worker, int workers, double* sha
 
 /// Blocks 0 .. count - 1 are the chains, the rest workers.
 template <bool transposed, int V>
-__global__ void __launch_bounds__(kThreads, 1) few_kernel(const __grid_constant__ SolveParts s) {
+__global__ void __launch_bounds__(threads(V), 1) few_kernel(const __grid_constant__ SolveParts s) {
   extern __shared__ __align__(16) double shared[];
   const int block = blockIdx.x;
   if (block < s.count)
@@ -373,11 +375,11 @@ constexpr int padded(Index columns) {
 template <bool transposed, int V>
 void launch(cudaStream_t stream, const SolveParts& s) {
   constexpr int bytes = shared_bytes(V);
-  static const int resident = resident_blocks(few_kernel<transposed, V>, kThreads, bytes);
+  static const int resident = resident_blocks(few_kernel<transposed, V>, threads(V), bytes);
   const Index blocks = std::min<Index>(resident, s.count + Index(s.steps) * s.count);
   if (blocks <= s.count)
     throw Error(Exit::resources, "too few multiprocessors; kernels/cuda/band_parts_few.cu");
-  launch_together(few_kernel<transposed, V>, int(blocks), kThreads, bytes, stream, s);
+  launch_together(few_kernel<transposed, V>, int(blocks), threads(V), bytes, stream, s);
 }
 
 template <bool transposed>

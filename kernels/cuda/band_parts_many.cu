@@ -16,9 +16,10 @@
 namespace terrace::device {
 namespace {
 
-constexpr int kMath = 256;     // warps 0-7: products
-constexpr int kLoaders = 128;  // warps 8-11: tiles; warps 12-15: solved rows
-constexpr int kThreads = kMath + 2 * kLoaders;
+constexpr int kMath = 256;  // warps 0-7: products
+constexpr int kLeft = 64;   // warps 8, 9: tiles
+constexpr int kRight = 64;  // warps 10, 11: solved rows
+constexpr int kThreads = kMath + kLeft + kRight;
 constexpr int kMathWarps = kMath / 32;
 constexpr int kStages = 3;
 
@@ -46,8 +47,8 @@ __global__ void __launch_bounds__(kThreads, 1) many_kernel(const __grid_constant
   Word* const empty = arrived + kStages;
   if (threadIdx.x == 0)
     for (int i = 0; i < kStages; ++i) {
-      make_barrier(loaded + i, kLoaders);
-      make_barrier(arrived + i, kLoaders);
+      make_barrier(loaded + i, kLeft);
+      make_barrier(arrived + i, kRight);
       make_barrier(empty + i, kMathWarps);
     }
   __syncthreads();
@@ -147,12 +148,12 @@ __global__ void __launch_bounds__(kThreads, 1) many_kernel(const __grid_constant
           for (int e = 0; e < 4; ++e)
             if (e < columns) mine[product.row_of(m, h) * s.stride + e] = c[m][e % 2][2 * h + e / 2];
     });
-  } else if (warp < kMathWarps + kLoaders / 32) {
+  } else if (warp < kMathWarps + kLeft / 32) {
     const int thread = threadIdx.x - kMath;
     const auto load = [&](const double* tile, Index ld, int d) {
       wait_for(empty + ring.stage, ring.emptied());
-      copy_tile<kLoaders>(lefts + ring.stage * Product::left_size, Product::left_ld, tile, ld, d,
-                          thread);
+      copy_tile<kLeft>(lefts + ring.stage * Product::left_size, Product::left_ld, tile, ld, d,
+                       thread);
       arrive_after_copies(loaded + ring.stage);
       ring.next();
     };
@@ -165,7 +166,7 @@ __global__ void __launch_bounds__(kThreads, 1) many_kernel(const __grid_constant
       if (has_neighbour(p, t)) load(p.product + Index(t) * kTileSize, -1, 0);
     });
   } else {
-    const int thread = threadIdx.x - kMath - kLoaders;
+    const int thread = threadIdx.x - kMath - kLeft;
     for_each_step([&](const SolvePart& p, int t, int chain) {
       unsigned done = 0;
       const auto load = [&](int from) {
@@ -174,9 +175,10 @@ __global__ void __launch_bounds__(kThreads, 1) many_kernel(const __grid_constant
           if (lane == 0) do {
               done = acquire_flag(p.flags + chain * kFlagStride);
             } while (done <= unsigned(from));
+          __syncwarp();  // the rest of the warp reads after the acquire, too
           done = __shfl_sync(0xffffffffu, done, 0);
         }
-        copy_tile<kLoaders>(
+        copy_tile<kRight>(
             rights + ring.stage * Product::right_size, Product::right_ld,
             reinterpret_cast<const double*>(p.board) + place<transposed>(p, from, chain, chains),
             -1, 0, thread);

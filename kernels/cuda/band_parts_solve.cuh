@@ -83,6 +83,7 @@ __device__ inline void for_each_distance(const SolvePart& p, Index reach, int t,
                                          Take take) {
   const int far = min(int((reach + kTile - 1) / kTile), transposed ? t + p.window : t);
   const int near = t < p.tiles ? nearest : t - p.tiles + 1;
+#pragma unroll 1
   for (int d = far; d >= near; --d) take(d);
 }
 /// Entries of rows r, r + 1 in column c of the tile at distance d that are inside the band, as

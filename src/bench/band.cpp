@@ -5,7 +5,7 @@
 #include "kernels/band_rivals.hpp"
 #include "kernels/problems.hpp"
 #include "kernels/rates.hpp"
-#include "src/band_cholesky.hpp"
+#include "src/band_parts.hpp"
 #include "src/bench/bench.hpp"
 
 namespace terrace {
@@ -13,6 +13,7 @@ namespace {
 
 struct BandBench : BenchOptions {
   std::vector<Index> half_bandwidth, right_hand_sides{1};
+  Index parts = 0;
 };
 
 using Clock = std::chrono::steady_clock;
@@ -66,11 +67,125 @@ void bench_rival(Run& run, Context<B>& c, const BandBench& options, const BandSh
   bench_run(run, options, bench);
 }
 
+struct Rates {
+  double dgemm = 0, memory = 0;  ///< of one rank
+};
+
+BenchRun factor_bench(const Control& control, const BandPlan& plan, Rates rates) {
+  const BandShape& s = plan.shape;
+  BenchRun bench;
+  bench.sizes = {{"n", s.n},
+                 {"half_bandwidth", s.half_bandwidth},
+                 {"phase", "factor"},
+                 {"block", s.width},
+                 {"method", to_string(plan.method)}};
+  if (plan.method != BandMethod::tile_columns) bench.sizes["parts"] = plan.parts();
+  bench.who = "terrace";
+  bench.work = band_factor_flops(s.n, s.half_bandwidth) * 1e-9;
+  bench.unit = "GFLOP/s";
+  bench.bound_name = "DGEMM";
+  bench.bound = rates.dgemm * control.size();
+  return bench;
+}
+
+BenchRun solve_bench(const Control& control, const BandPlan& plan, Rates rates, Index nrhs) {
+  const BandShape& s = plan.shape;
+  BenchRun bench = factor_bench(control, plan, rates);
+  bench.sizes["phase"] = "solve";
+  bench.sizes["right_hand_sides"] = nrhs;
+  bench.sizes.erase("block");
+  if (nrhs < 16) {  // the factor is read twice: memory bounds it
+    bench.work = 16e-9 * double(s.n) * double(s.half_bandwidth + 1);
+    bench.unit = "GB/s";
+    bench.bound_name = "memory read";
+    bench.bound = rates.memory * control.size();
+  } else {
+    bench.work = band_solve_flops(s.n, s.half_bandwidth, nrhs) * 1e-9;
+  }
+  return bench;
+}
+
+[[noreturn]] void generated_failed() {
+  fail_together(Exit::internal, "the generated matrix failed; bench band");
+}
+
+/// Two ends, or a partition. The time of the factorization counts what turns the reversed part
+/// over; the spikes' entries are read before.
 template <class B>
-void bench_size(Run& run, Context<B>& c, const BandBench& options, Index n, Index m, double dgemm,
-                double memory) {
+void bench_parts(Run& run, Context<B>& c, const BandBench& options, const BandPlan& plan,
+                 Rates rates) {
+  constexpr bool device = std::is_same_v<B, Cuda>;
   const Word seed = Word(run.options.seed);
-  const BandShape s = band_shape(n, m, band_width(B{}, m, run.options.block));
+  const BandShape& s = plan.shape;
+  const BandProblem<B> problem = generated<B>(s.n, s.half_bandwidth, seed);
+  const Index last = plan.parts() - 1, height = s.half_bandwidth + 1;
+  const bool holds = plan.reversed(last) && plan.owner(last) == c.rank();
+  const Range turned = holds ? plan.columns(last) : Range{};
+  const Index most = std::max<Index>(
+      3, *std::max_element(options.right_hand_sides.begin(), options.right_hand_sides.end()));
+  const Index bytes =
+      band_parts_memory<B>(plan, most).total() + turned.count * height * Index(sizeof(double)) +
+      band_memory(band_shape(s.n, s.half_bandwidth, 64), most, c.size(), true).check;
+  require_memory(c.control, device ? 0 : bytes, device ? bytes : 0);
+  BandParts<B> a = collectively(c.control, [&] { return band_parts<B>(c, plan); });
+  Buffer<double, B> natural =
+      collectively(c.control, [&] { return Buffer<double, B>(turned.count * height); });
+  band_generate_spd(c.ahead, seed, s.n, s.half_bandwidth, turned.first, turned.count, height,
+                    height, natural.view());
+  c.ahead.synchronize();
+  run.report["block"] = s.width;
+  run.report["parts"] = plan.parts();
+
+  const Range own = plan.rows_of(c.rank());
+  const auto right_hand_sides = [&](Index nrhs) {
+    std::vector<double> b(std::size_t(own.count * nrhs));
+    for (Index i = 0; i < own.count * nrhs; ++i)
+      b[std::size_t(i)] = random_uniform(seed + 2, own.first + i / nrhs, i % nrhs);
+    return b;
+  };
+  const auto residual = [&](BandPartRows<B>& x, const std::vector<double>& b) {
+    std::vector<double> solution(b.size());
+    get_rows(c, a, x, solution.data());
+    return band_residual<B>(c, problem, own, solution, b, x.nrhs);
+  };
+  BenchRun bench = factor_bench(c.control, plan, rates);
+  bench.measure = [&] {
+    load_parts(c, problem, a);
+    bool definite = false;
+    const double seconds = timed(c.control, [&] {
+      reload_reversed<B>(c, a, natural);
+      definite = factor_parts(c, a);
+    });
+    if (!definite) generated_failed();
+    return seconds;
+  };
+  bench.residual = [&] {  // of a solve: the factor is that of a permuted matrix
+    const std::vector<double> b = right_hand_sides(3);
+    BandPartRows<B> x = collectively(c.control, [&] { return band_part_rows(a, 3); });
+    set_rows(c, a, x, b.data());
+    solve_parts(c, a, x);
+    return residual(x, b);
+  };
+  bench_run(run, options, bench);
+  for (const Index nrhs : options.right_hand_sides) {
+    const std::vector<double> b = right_hand_sides(nrhs);
+    BandPartRows<B> x = collectively(c.control, [&] { return band_part_rows(a, nrhs); });
+    BenchRun solve = solve_bench(c.control, plan, rates, nrhs);
+    solve.measure = [&] {
+      set_rows(c, a, x, b.data());
+      return timed(c.control, [&] { solve_parts(c, a, x); });
+    };
+    solve.residual = [&] { return residual(x, b); };
+    bench_run(run, options, solve);
+  }
+}
+
+template <class B>
+void bench_tile_columns(Run& run, Context<B>& c, const BandBench& options, const BandPlan& plan,
+                        Rates rates) {
+  const Word seed = Word(run.options.seed);
+  const BandShape& s = plan.shape;
+  const Index n = s.n;
   const BandProblem<B> problem = generated<B>(n, s.half_bandwidth, seed);
   const Index most =
       *std::max_element(options.right_hand_sides.begin(), options.right_hand_sides.end());
@@ -81,20 +196,14 @@ void bench_size(Run& run, Context<B>& c, const BandBench& options, Index n, Inde
   BandWork<B> work = collectively(c.control, [&] { return BandWork<B>(s); });
   run.report["block"] = s.width;
 
-  BenchRun bench;
-  bench.sizes = {{"n", n}, {"half_bandwidth", m}, {"phase", "factor"}, {"block", s.width}};
-  bench.who = "terrace";
-  bench.work = band_factor_flops(n, s.half_bandwidth) * 1e-9;
-  bench.unit = "GFLOP/s";
-  bench.bound_name = "DGEMM";
-  bench.bound = dgemm * c.size();
+  BenchRun bench = factor_bench(c.control, plan, rates);
   bench.measure = [&] {
     band_clear(c, a);
     generate(c, a, seed);
     Index failed = 0;
     const double seconds =
         timed(c.control, [&] { failed = band_cholesky(c, a, work, run.progress); });
-    if (failed != 0) fail_together(Exit::internal, "the generated matrix failed; bench band");
+    if (failed != 0) generated_failed();
     return seconds;
   };
   bench.stages = [&] {
@@ -114,17 +223,7 @@ void bench_size(Run& run, Context<B>& c, const BandBench& options, Index n, Inde
       const Index row = x.rows.global(Index(i) / nrhs, c.rank());
       b[i] = row < n ? random_uniform(seed + 2, row, Index(i) % nrhs) : 0.0;
     }
-    BenchRun solve = bench;
-    solve.stages = nullptr;
-    solve.sizes = {{"n", n}, {"half_bandwidth", m}, {"phase", "solve"}, {"right_hand_sides", nrhs}};
-    if (nrhs < 16) {  // the factor is read twice: memory bounds it
-      solve.work = 16e-9 * double(n) * double(s.half_bandwidth + 1);
-      solve.unit = "GB/s";
-      solve.bound_name = "memory read";
-      solve.bound = memory * c.size();
-    } else {
-      solve.work = band_solve_flops(n, s.half_bandwidth, nrhs) * 1e-9;
-    }
+    BenchRun solve = solve_bench(c.control, plan, rates, nrhs);
     solve.measure = [&] {
       upload(c.ahead, x.data.view(), b.data());
       c.ahead.synchronize();
@@ -137,12 +236,28 @@ void bench_size(Run& run, Context<B>& c, const BandBench& options, Index n, Inde
     };
     bench_run(run, options, solve);
   }
+}
+
+template <class B>
+void bench_size(Run& run, Context<B>& c, const BandBench& options, Index n, Index m, Rates rates) {
+  BandRequest request;
+  request.n = n;
+  request.half_bandwidth = m;
+  request.ranks = c.size();
+  request.method = run.options.method;
+  request.parts = options.parts;
+  request.block = run.options.block;
+  const BandPlan plan = plan_band<B>(request);
+  run.report["method"] = to_string(plan.method);
+  if (plan.method == BandMethod::tile_columns)
+    bench_tile_columns(run, c, options, plan, rates);
+  else
+    bench_parts(run, c, options, plan, rates);
   const auto& rivals = options.rivals;
   const bool wanted = std::find(rivals.begin(), rivals.end(), band_rival_name(B{})) != rivals.end();
   if (!wanted || m == 0) return;
-  a = {};
   if (c.size() == 1)
-    bench_rival(run, c, options, s, dgemm, seed);
+    bench_rival(run, c, options, plan.shape, rates.dgemm, Word(run.options.seed));
   else
     run.say("rivals run on one rank only");
 }
@@ -152,12 +267,10 @@ void bench_band(Run& run, BandBench options) {
     const bool device = std::is_same_v<B, Cuda>;
     if (options.n.empty()) options.n = {device ? 200000 : 20000};
     if (options.half_bandwidth.empty()) options.half_bandwidth = {device ? 2000 : 1000};
-    run.report["method"] = "tile-columns";
-    const double dgemm = dgemm_rate(c.ahead), memory = read_rate(c.ahead);
+    const Rates rates{dgemm_rate(c.ahead), read_rate(c.ahead)};
     for (const Index n : options.n)
       for (const Index m : options.half_bandwidth)
-        bench_size(run, c, options, n, std::clamp<Index>(m, 0, std::max<Index>(n - 1, 0)), dgemm,
-                   memory);
+        bench_size(run, c, options, n, std::clamp<Index>(m, 0, std::max<Index>(n - 1, 0)), rates);
   });
 }
 
@@ -173,6 +286,11 @@ void add_bench_band(CLI::App& bench, Selected& selected) {
       ->delimiter(',');
   command->add_option("--rhs", options->right_hand_sides, "Numbers of right-hand sides")
       ->delimiter(',');
+  command
+      ->add_option("--parts", options->parts,
+                   "Parts of --method partition (0: the plan's choice); methods are auto, "
+                   "tile-columns, two-ends and partition")
+      ->check(not_negative());
   add_common_options(*command, selected.options);
   command->callback([&selected, options] {
     selected.command = "bench band";

@@ -1,0 +1,146 @@
+// What band factor and band solve do alike.
+#pragma once
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "io/input.hpp"
+#include "src/band_cholesky.hpp"
+#include "src/commands.hpp"
+
+namespace terrace {
+
+inline constexpr double kBandPass = 30.0;  // LAPACK's threshold for residual ratios
+
+struct BandOptions {
+  std::string matrix, rhs, factor;
+  Index parts = 0;
+};
+
+inline std::string size_text(Index bytes) {
+  return bytes < Index(1) << 30 ? fmt::format("{:.1f} MiB", double(bytes) / 1048576.0)
+                                : fmt::format("{:.2f} GiB", double(bytes) / 1073741824.0);
+}
+
+/// First line of a plan.
+inline void describe_band(const Run& run, const BandShape& s, Index nrhs) {
+  run.say(fmt::format("band matrix n = {}, half-bandwidth = {}, {} right-hand sides", s.n,
+                      s.half_bandwidth, nrhs));
+}
+
+/// Columns of the file, straight into memory of the backend.
+template <class B>
+BandSource<B> file_source(const io::BandInput& input) {
+  return [&input](Context<B>& c, Range columns, Index height, View<double, B> to) {
+    const Index stored = input.half_bandwidth() + 1;
+    input.read(c.control, {&columns, 1}, [&](Index position, Index count, const double* data) {
+      copy_rows<double, B>(c.ahead, to.data + position * height, height, data, stored, height,
+                           count);
+      c.ahead.synchronize();
+    });
+  };
+}
+
+/// Own tile columns from a file in the matrix's layout.
+template <class B>
+void read_tiles(Context<B>& c, const io::BandInput& input, BandTiles<B>& a) {
+  const BandShape& s = a.shape;
+  const std::vector<Range> ranges = BlockCyclic{s.n, s.width, c.size()}.ranges(c.rank());
+  const Index stored = input.half_bandwidth() + 1, height = s.half_bandwidth + 1;
+  input.read(c.control, ranges, [&](Index position, Index count, const double* data) {
+    copy_rows<double, B>(c.ahead, a.data.data() + position * s.column(), s.column(), data, stored,
+                         height, count);
+    c.ahead.synchronize();
+  });
+}
+
+/// The verdict of a check.
+inline void judge_band(Run& run, const io::BandInput& input, double residual) {
+  run.report["residual"] = residual;
+  if (residual < kBandPass) return;
+  run.outcome("check failed",
+              fmt::format("the residual is {:.3g}, above {}; {}; the matrix may be too ill "
+                          "conditioned, or the factor belongs to another matrix",
+                          residual, kBandPass, io::to_string(input.location())));
+}
+
+/// The factorization by tile columns on one backend.
+template <class B>
+class BandRun {
+ public:
+  BandRun(Run& run, Context<B>& context, const io::BandInput& input, Index nrhs)
+      : run_(run),
+        c_(context),
+        input_(input),
+        shape_(band_shape(input.n(), input.half_bandwidth(),
+                          band_width(B{}, input.half_bandwidth(), run.options.block))),
+        problem_{shape_.n, shape_.half_bandwidth, file_source<B>(input)} {
+    run.report["n"] = shape_.n;
+    run.report["half_bandwidth"] = input.half_bandwidth();
+    run.report["method"] = "tile-columns";
+    run.report["block"] = shape_.width;
+    const BandMemory memory = band_memory(shape_, nrhs, c_.size(), !run.options.no_check);
+    const Index rows = 2 * ceil_div(shape_.tiles(), c_.size()) * shape_.width * nrhs;  // x and b
+    host_ = rows * Index(sizeof(double)) + 3 * io::piece_bytes();
+    device_ = memory.total();
+    run.report["memory"] = {{"backend_bytes", device_}, {"host_bytes", host_}};
+    if (run.options.plan) describe(memory, nrhs);
+  }
+
+  void require() {
+    constexpr bool device = std::is_same_v<B, Cuda>;
+    require_memory(c_.control, host_ + (device ? 0 : device_), device ? device_ : 0);
+    tiles_ = collectively(c_.control, [&] { return band_tiles<B>(c_, shape_); });
+  }
+
+  /// tiles := the factor of the matrix.
+  void factor() {
+    BandWork<B> work = collectively(c_.control, [&] { return BandWork<B>(shape_); });
+    run_.phase("read", [&] { read_tiles(c_, input_, tiles_); });
+    Index failed = 0;
+    run_.phase("solve", [&] { failed = band_cholesky(c_, tiles_, work, run_.progress); });
+    if (failed != 0) {
+      run_.report["result"]["failed_minor"] = failed;
+      run_.outcome("not positive definite",
+                   fmt::format("the matrix is not positive definite: its leading minor of order {} "
+                               "is not; {}; check the matrix, or shift its diagonal",
+                               failed, io::to_string(input_.location())));
+    }
+  }
+
+  void read_factor(const io::BandInput& stored) {
+    run_.phase("read", [&] { read_tiles(c_, stored, tiles_); });
+  }
+
+  Run& run_;
+  Context<B>& c_;
+  const io::BandInput& input_;
+  const BandShape shape_;
+  const BandProblem<B> problem_;
+  BandTiles<B> tiles_;
+
+ private:
+  void describe(const BandMemory& m, Index nrhs) {
+    describe_band(run_, shape_, nrhs);
+    run_.say(fmt::format(
+        "method tile-columns: {} tile columns of width {} dealt to {} ranks; the width {}",
+        shape_.tiles(), shape_.width, c_.size(),
+        run_.options.block > 0 ? "was asked for"
+                               : "makes the update a matrix product of full rate while the chain "
+                                 "of diagonal blocks stays short"));
+    run_.say("one panel broadcast per tile column: " + size_text(m.panels / 2));
+    run_.say(fmt::format(
+        "memory per rank: {} on the backend (matrix {}, panels {}, right-hand sides {}, check {}), "
+        "{} on the host for input and output",
+        size_text(m.total()), size_text(m.matrix), size_text(m.panels), size_text(m.solution),
+        size_text(m.check), size_text(host_)));
+  }
+
+  Index host_ = 0, device_ = 0;
+};
+
+void band_solve(Run& run, const BandOptions& options);
+
+}  // namespace terrace

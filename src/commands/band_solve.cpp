@@ -1,0 +1,275 @@
+// terrace band solve.
+#include "src/band_parts.hpp"
+#include "src/commands/band_run.hpp"
+
+namespace terrace {
+namespace {
+
+/// Own rows of the right-hand sides, slots x nrhs.
+std::vector<double> read_rows(const Control& control, const io::DenseInput& input,
+                              const BandShape& s) {
+  const BlockCyclic rows{s.n, s.width, control.size()};
+  const BlockCyclic padded{s.padded(), s.width, control.size()};
+  const Index nrhs = input.columns();
+  std::vector<double> b = collectively(control, [&] {
+    return std::vector<double>(std::size_t(padded.slots(control.rank()) * nrhs), 0.0);
+  });
+  input.read(control, rows.ranges(control.rank()),
+             [&](Index position, Index count, const double* data) {
+               std::copy(data, data + count * nrhs, b.begin() + position * nrhs);
+             });
+  return b;
+}
+
+/// The stored factor must have the matrix's sizes.
+void check_factor(const io::BandInput& factor, const io::BandInput& matrix) {
+  if (factor.n() == matrix.n() && factor.half_bandwidth() == matrix.half_bandwidth()) return;
+  fail_together(
+      Exit::input,
+      fmt::format("the factor has order {} and half-bandwidth {}, the matrix {} and {}; {}; name "
+                  "the factor of this matrix",
+                  factor.n(), factor.half_bandwidth(), matrix.n(), matrix.half_bandwidth(),
+                  io::to_string(factor.location())));
+}
+
+/// The system and where its solution goes.
+struct BandSystem {
+  const io::BandInput& matrix;
+  const io::DenseInput& rhs;
+  const io::BandInput* factor = nullptr;  ///< stored by band factor, or none
+  io::Output* output = nullptr;
+  [[nodiscard]] Index nrhs() const { return rhs.columns(); }
+};
+
+/// Rows `position` .. of this rank's `rows` are written from the host.
+void write_solution(Run& run, const BandSystem& system, const std::vector<Range>& ranges,
+                    const std::vector<double>& rows) {
+  run.phase("write", [&] {
+    const Index nrhs = system.nrhs();
+    const io::Source<double> source = [&](Index position, Index count, double* out) {
+      std::copy_n(rows.begin() + position * nrhs, count * nrhs, out);
+    };
+    system.output->write<double>("x", system.matrix.n(), system.rhs.is_vector() ? -1 : nrhs, ranges,
+                                 source);
+    system.output->commit(run.attributes());
+  });
+}
+
+void note_rate(Run& run, const BandShape& s, Index nrhs, bool factored) {
+  double flops = band_solve_flops(s.n, s.half_bandwidth, nrhs);
+  if (factored) flops += band_factor_flops(s.n, s.half_bandwidth);
+  run.rate(flops * 1e-9 / run.seconds("solve"), "GFLOP/s");
+}
+
+void say_solved(const Run& run, const BandShape& s, Index nrhs) {
+  run.say(fmt::format(
+      "solved n = {}, half-bandwidth {}, {} right-hand sides, in {:.3f} s, {:.4g} GFLOP/s", s.n,
+      s.half_bandwidth, nrhs, run.seconds("solve"), run.report["rate"]["value"].get<double>()));
+  if (run.report.contains("residual"))
+    run.say(fmt::format("residual {:.3g} (scaled; below {} is good)",
+                        run.report["residual"].get<double>(), kBandPass));
+}
+
+template <class B>
+void solve_by_tile_columns(Run& run, Context<B>& c, const BandSystem& system,
+                           const std::vector<std::string>& reasons) {
+  const Index nrhs = system.nrhs();
+  BandRun<B> band(run, c, system.matrix, nrhs);
+  if (run.options.plan) {
+    for (const std::string& reason : reasons) run.say("why: " + reason);
+    return;
+  }
+  band.require();
+  const BandShape& s = band.shape_;
+  BandVectors<B> x = collectively(c.control, [&] { return band_vectors<B>(c, s, nrhs); });
+  std::vector<double> rows;  // on the host: b, then x
+  run.phase("read", [&] {
+    rows = read_rows(c.control, system.rhs, s);
+    upload(c.ahead, x.data.view(), rows.data());
+    c.ahead.synchronize();
+  });
+  if (system.factor)
+    band.read_factor(*system.factor);
+  else
+    band.factor();
+  run.phase("solve", [&] { band_substitute(c, band.tiles_, x, run.progress); });
+  note_rate(run, s, nrhs, !system.factor);
+  download(c.ahead, rows.data(), x.data.view());
+  c.ahead.synchronize();
+  if (!run.options.no_check)
+    run.phase("check", [&] {
+      const std::vector<double> b = read_rows(c.control, system.rhs, s);
+      judge_band(run, system.matrix, band_residual(c, band.problem_, x.rows, rows, b, nrhs));
+    });
+  write_solution(run, system, BlockCyclic{s.n, s.width, c.size()}.ranges(c.rank()), rows);
+  say_solved(run, s, nrhs);
+}
+
+/// Rows `rows` of the right-hand sides.
+std::vector<double> read_range(const Control& control, const io::DenseInput& input, Range rows) {
+  const Index nrhs = input.columns();
+  std::vector<double> b =
+      collectively(control, [&] { return std::vector<double>(std::size_t(rows.count * nrhs)); });
+  input.read(control, {&rows, 1}, [&](Index position, Index count, const double* data) {
+    std::copy(data, data + count * nrhs, b.begin() + position * nrhs);
+  });
+  return b;
+}
+
+/// Two ends, or a partition.
+template <class B>
+class PartsRun {
+ public:
+  PartsRun(Run& run, Context<B>& context, const BandSystem& system, const BandPlan& plan)
+      : run_(run),
+        c_(context),
+        system_(system),
+        plan_(plan),
+        problem_{plan.shape.n, plan.shape.half_bandwidth, file_source<B>(system.matrix)} {
+    run.report["n"] = plan.shape.n;
+    run.report["half_bandwidth"] = system.matrix.half_bandwidth();
+    run.report["method"] = to_string(plan.method);
+    run.report["block"] = plan.shape.width;
+    run.report["parts"] = plan.parts();
+    const Index nrhs = system.nrhs(), word = sizeof(double);
+    const BandPartsMemory memory = band_parts_memory<B>(plan, nrhs);
+    const BandShape& s = plan.shape;
+    const Index check =
+        run.options.no_check
+            ? 0
+            : band_memory(band_shape(s.n, s.half_bandwidth, 64), nrhs, c_.size(), true).check;
+    device_ = memory.total() + check;
+    Index rows = 0;
+    for (int rank = 0; rank < c_.size(); ++rank) rows = std::max(rows, plan.rows_of(rank).count);
+    host_ = 2 * rows * nrhs * word + 3 * io::piece_bytes();
+    run.report["memory"] = {{"backend_bytes", device_}, {"host_bytes", host_}};
+    if (run.options.plan) describe(memory, check);
+  }
+
+  /// False when a part is not positive definite.
+  [[nodiscard]] bool solve() {
+    constexpr bool device = std::is_same_v<B, Cuda>;
+    const Index nrhs = system_.nrhs();
+    require_memory(c_.control, host_ + (device ? 0 : device_), device ? device_ : 0);
+    BandParts<B> a = collectively(c_.control, [&] { return band_parts<B>(c_, plan_); });
+    BandPartRows<B> x = collectively(c_.control, [&] { return band_part_rows(a, nrhs); });
+    const Range own = plan_.rows_of(c_.rank());
+    std::vector<double> rows;  // b, then x
+    run_.phase("read", [&] {
+      rows = read_range(c_.control, system_.rhs, own);
+      set_rows(c_, a, x, rows.data());
+      load_parts(c_, problem_, a);
+    });
+    bool definite = false;
+    run_.phase("solve", [&] {
+      definite = factor_parts(c_, a);
+      if (definite) solve_parts(c_, a, x);
+    });
+    if (!definite) return false;
+    note_rate(run_, plan_.shape, nrhs, true);
+    get_rows(c_, a, x, rows.data());
+    if (!run_.options.no_check)
+      run_.phase("check", [&] {
+        const std::vector<double> b = read_range(c_.control, system_.rhs, own);
+        judge_band(run_, system_.matrix, band_residual<B>(c_, problem_, own, rows, b, nrhs));
+      });
+    write_solution(run_, system_, {own}, rows);
+    say_solved(run_, plan_.shape, nrhs);
+    return true;
+  }
+
+ private:
+  void describe(const BandPartsMemory& m, Index check) {
+    const BandShape& s = plan_.shape;
+    describe_band(run_, s, system_.nrhs());
+    run_.say(fmt::format("method {}: {} parts, {} on a rank at most, tile columns of width {}",
+                         to_string(plan_.method), plan_.parts(), plan_.per_rank(), s.width));
+    for (const std::string& reason : plan_.reasons) run_.say("why: " + reason);
+    if (plan_.parts() > 1)
+      run_.say(fmt::format(
+          "rows of the first part {}, of the last {}{}; separators of {} rows, their system of "
+          "order {} on rank 0; one message of {} a part",
+          plan_.rows(0).count, plan_.rows(plan_.parts() - 1).count,
+          plan_.parts() > 2 ? fmt::format(", of those between {}", plan_.rows(1).count) : "",
+          plan_.separator, plan_.reduced.n,
+          size_text(3 * plan_.separator * (plan_.separator + 1) * Index(sizeof(double)))));
+    run_.say(fmt::format(
+        "memory per rank: {} on the backend (bands {}, inverses {}, spikes {}, separators {}, "
+        "right-hand sides {}, reading {}, scratch {}, check {}), {} on the host for input and "
+        "output",
+        size_text(device_), size_text(m.band), size_text(m.inverses), size_text(m.spikes),
+        size_text(m.reduced), size_text(m.vectors), size_text(m.slab), size_text(m.scratch),
+        size_text(check), size_text(host_)));
+  }
+
+  Run& run_;
+  Context<B>& c_;
+  const BandSystem& system_;
+  const BandPlan& plan_;
+  const BandProblem<B> problem_;
+  Index host_ = 0, device_ = 0;
+};
+
+template <class B>
+void solve_by(Run& run, Context<B>& c, const BandSystem& system, const BandPlan& plan) {
+  if (plan.method == BandMethod::tile_columns)
+    return solve_by_tile_columns(run, c, system, plan.reasons);
+  PartsRun<B> parts(run, c, system, plan);
+  if (run.options.plan || parts.solve()) return;
+  // Parts cannot know which leading minor fails first.
+  const std::string note =
+      to_string(plan.method) +
+      ": a part is not positive definite; the one-ended factorization looks for the leading minor";
+  run.say(note);
+  run.report["note"] = note;
+  if constexpr (std::is_same_v<B, Cuda>) run.options.block = 0;  // a width of parts
+  solve_by_tile_columns(run, c, system, {});
+}
+
+}  // namespace
+
+void band_solve(Run& run, const BandOptions& options) {
+  BandRequest request;
+  request.method = run.options.method;
+  request.parts = options.parts;
+  request.block = run.options.block;
+  request.ranks = run.control.size();
+  if (!options.factor.empty()) {
+    if (!request.method.empty() && request.method != "auto" && request.method != "tile-columns")
+      fail_together(Exit::usage, "--factor holds a factor by tile columns, not by " +
+                                     request.method + "; --method; leave one of them out");
+    request.method = "tile-columns";
+  }
+  request.n = 1;
+  (void)plan_band<Cpu>(request);  // usage errors before anything is opened
+  require_output(run.options);
+  const io::Location location = io::parse_location(options.matrix);
+  const io::BandInput input = io::open_band(run.control, location);
+  const io::DenseInput rhs =
+      io::open_dense(run.control, io::parse_location(options.rhs, location.file));
+  if (rhs.rows() != input.n())
+    fail_together(
+        Exit::input,
+        fmt::format("the right-hand side has {} rows, the matrix {}; {}; give one row for "
+                    "each row of the matrix",
+                    rhs.rows(), input.n(), io::to_string(rhs.location())));
+  run.note_input("input", input.location());
+  run.note_input("rhs", rhs.location());
+  std::optional<io::BandInput> factor;
+  if (!options.factor.empty()) {
+    factor = io::open_band(run.control, io::parse_location(options.factor, location.file));
+    check_factor(*factor, input);
+    run.note_input("factor", factor->location());
+  }
+  std::optional<io::Output> output;
+  if (!run.options.plan) output.emplace(run.control, run.options.output, run.options.force);
+  const BandSystem system{input, rhs, factor ? &*factor : nullptr, output ? &*output : nullptr};
+  request.n = input.n();
+  request.half_bandwidth = input.half_bandwidth();
+  request.nrhs = rhs.columns();
+  run.report["right_hand_sides"] = request.nrhs;
+  with_backend(run,
+               [&]<class B>(Context<B>& c) { solve_by(run, c, system, plan_band<B>(request)); });
+}
+
+}  // namespace terrace
