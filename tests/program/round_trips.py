@@ -122,6 +122,10 @@ for k, name in enumerate(("lower", "upper")):
         inside = np.add.outer(np.arange(6), np.arange(n)) < n
         check("band factor " + name, np.allclose(h["factor"][:][inside], factor[inside]))
         check("solveh_banded reads the factor", np.allclose(scipy.linalg.cho_solve_banded((h["factor"][:], True), b), oracle))
+    for ranks, method in ((1, "two-ends"), (3, "two-ends"), (1, "partition"), (2, "partition --parts 3"), (4, "auto")):
+        run(f"band solve in.h5:/{name} --rhs :/b --method {method} --backend cpu -o x.h5 --force", ranks)
+        with h5py.File("x.h5") as f:
+            check(f"band solve {name} {method}", np.allclose(f["x"][:], oracle))
 for command in ("in.h5:/A", "in.h5:/lower", "in.h5:/s"):
     run(f"cg {command} --rhs :/v -o x.h5 --force", 3)
     truth = spd if command.endswith("A") else full
