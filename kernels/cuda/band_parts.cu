@@ -13,8 +13,8 @@
 //                       product, is factored and inverted; the chain runs through these tasks alone
 //   pair task           tile rows i, i+1 of NC tile columns
 //
-// Two warps of their own bring operands by bulk copies (16 columns of each tile a stage); the
-// others multiply on the FP64 tensor cores.
+// Four warps of their own bring operands by asynchronous copies (16 columns of each tile a stage);
+// the others multiply on the FP64 tensor cores.
 #include "kernels/band_parts.hpp"
 
 #include <cfloat>
@@ -153,27 +153,42 @@ __device__ bool ready(const Launch& l, const Part& p, bool of_arrow, Index i, In
   return acquire(p.flags + at) >= 4;
 }
 
-/// The producers: one warp (side 0) brings A and deals the tasks, one (side 1) B.
+/// The producers: two warps (side 0) bring A, one of which deals the tasks, two (side 1) B.
 template <int NC, int S>
 struct Producer {
   const Launch& l;
-  const int lane, side;
+  const int lane, side, half;
   unsigned turn = 0;  // stages filled so far
 
-  /// This warp's part of the next stage: 16 columns of a strip, or nothing.
-  __device__ void fill(const Strip& s, int chunk) {
+  /// This warp's share of 16 columns of a strip: two rows a lane.
+  __device__ void bring(const Strip& s, int chunk) const {
+    if (s.data == nullptr) return;
+    double* to = dynamic_shared() + turn % S * stage_doubles<NC> + s.to + 2 * lane;
+    const double* from = s.data + chunk * kDepth * s.ld + 2 * lane;
+    if (s.rows == 2 * kW) {
+      to += half * kW;
+      from += half * kW;
+#pragma unroll
+      for (int c = 0; c < kDepth; ++c) copy16(to + c * s.to_ld, from + c * s.ld, 16);
+    } else {
+      to += half * (kDepth / 2) * s.to_ld;
+      from += half * (kDepth / 2) * s.ld;
+#pragma unroll
+      for (int c = 0; c < kDepth / 2; ++c) copy16(to + c * s.to_ld, from + c * s.ld, 16);
+    }
+  }
+  /// This warp's part of the next stage: 16 columns of a strip and of another, or nothing.
+  __device__ void fill(const Strip& s, int chunk, const Strip& other = {}) {
     const int stage = turn % S;
     wait(empty[stage], (turn / S + 1) % 2);
-    if (lane == 0) arrive_expecting(full[stage], s.data ? unsigned(kDepth * 8 * s.rows) : 0u);
-    __syncwarp();
-    if (s.data != nullptr && lane < kDepth)
-      bulk_copy(dynamic_shared() + stage * stage_doubles<NC> + s.to + lane * s.to_ld,
-                s.data + (chunk * kDepth + lane) * s.ld, unsigned(8 * s.rows), full[stage]);
+    bring(s, chunk);
+    bring(other, chunk);
+    arrive_after_copies(full[stage]);
     ++turn;
   }
   __device__ void spin(const unsigned* flag) const {
     while (acquire(flag) < 4) __nanosleep(20);
-    fence_proxy();
+    __syncwarp();
   }
 
   __device__ void products(const Task& t, const Part& p) {
@@ -197,7 +212,6 @@ struct Producer {
         __nanosleep(20);
         continue;
       }
-      fence_proxy();
       for (const Index to = k + run; k < to; ++k) {
         Strip s;
         if (!diagonals) {
@@ -216,16 +230,16 @@ struct Producer {
       }
     }
   }
-  /// Inverses (side 1) and what lies between the tile columns of a block (side 0), as B.
+  /// Inverses and what lies between the tile columns of a block, as B; C in the place of A.
   __device__ void finish(const Task& t, const Part& p) {
-    Strip s;
-    const auto bring = [&](const double* data, Index ld, int row) {
-      s = {data, ld, kW, kB + row, kLDB<NC>};
+    Strip s, between;
+    const auto as_b = [&](const double* data, Index ld, int row) {
+      return Strip{data, ld, kW, kB + row, kLDB<NC>};
     };
     if (t.kind == diagonal) {  // holds all stages until the block is factored
       if (side == 1 && t.row > p.from) {
         spin(p.flags + (t.row - 1 - p.from) * l.stride);
-        bring(p.inverse_of(t.row - 1), kW, 0);
+        s = as_b(p.inverse_of(t.row - 1), kW, 0);
       }
       for (int chunk = 0; chunk < S; ++chunk) {
         if (chunk == kChunks) s.data = nullptr;
@@ -233,21 +247,19 @@ struct Producer {
       }
     } else if (t.kind == pair || t.kind == spike) {
       const unsigned* const flags = p.flags + (t.column - p.from) * l.stride;
-      if (side == 1) {
-        spin(flags);
-        bring(p.inverse_of(t.column), kW, 0);
-      } else if (t.columns == 2) {
-        spin(flags + 1);
-        bring(p.tile(l, t.column) + kW, l.reach, kW);
-      }
-      for (int chunk = 0; chunk < kChunks; ++chunk) fill(s, chunk);
-      if (t.columns == 2) {
-        s.data = nullptr;
-        if (side == 1) {
-          spin(flags + l.stride);
-          bring(p.inverse_of(t.column + 1), kW, kW);
+      for (int q = 0; q < t.columns; ++q) {
+        if (side == 0) {
+          s = strip(l, p, t.kind == spike, t.row, t.column + q, t.rows * kW);
+        } else {
+          spin(flags + q * l.stride);
+          s = as_b(p.inverse_of(t.column + q), kW, q * kW);
+          if (NC == 2 && q == 0 && t.columns == 2) {
+            spin(flags + 1);
+            between = as_b(p.tile(l, t.column) + kW, l.reach, kW);
+          }
         }
-        for (int chunk = 0; chunk < kChunks; ++chunk) fill(s, chunk);
+        for (int chunk = 0; chunk < kChunks; ++chunk) fill(s, chunk, between);
+        between.data = nullptr;
       }
     }
   }
@@ -275,7 +287,7 @@ struct Producer {
   __device__ void run() {
     for (unsigned number = 0;; ++number) {
       const int slot = number % 2;
-      if (side == 0) {
+      if (side == 0 && half == 0) {
         const Task t = next();
         wait(task_empty[slot], (number / 2 + 1) % 2);
         if (lane == 0) tasks[slot] = t;
@@ -285,7 +297,7 @@ struct Producer {
       wait(task_full[slot], number / 2 % 2);
       const Task t = tasks[slot];
       __syncwarp();
-      if (side == 1 && lane == 0) arrive(task_empty[slot]);
+      if (side + half > 0 && lane == 0) arrive(task_empty[slot]);
       if (t.kind == stop) return;
       products(t, l.parts[t.part]);
       finish(t, l.parts[t.part]);
@@ -347,24 +359,62 @@ struct Consumer {
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
           const int r = row + 16 * m + lane / 4 + e / 2 * 8, c = 8 * (n % 2) + lane % 4 * 2 + e % 2;
-          to[c * kLDA + r] = value(m, n, e, r, 8 * n + lane % 4 * 2 + e % 2);
+          to[c * kLDA + r] = value(m, n, e);
         }
     }
   }
-  /// x (minus the products, and C if not `add`) := (C + x) times the transposed inverse in row `b`
-  /// of B of the four stages from `turn` on; rows `a` + row of their A are used on the way.
+  /// x (minus the products) := (C + x) times the transposed inverse in row `b` of B of the four
+  /// stages from `turn` on. Rows `a` + row of their A hold C, unless x does, and are used on the
+  /// way.
   template <int MT, bool add>
   __device__ void times_inverse(double (&x)[MT][8][4], const Place& at, int row, int a,
                                 int b) const {
-    to_stages<MT>(a + row, [&](int m, int n, int e, int r, int c) {
-      return -x[m][n][e] - (add && at.has(r - a, c) ? at.data[r - a + c * at.ld] : 0.0);
-    });
+    if constexpr (add) {
+      const bool cut = at.offset + kW - 1 > at.limit;  // partly outside the band
+#pragma unroll
+      for (int n = 0; n < 8; ++n) {
+        const double* const c = stage(turn + n / 2) + a + row;
+#pragma unroll
+        for (int m = 0; m < MT; ++m)
+#pragma unroll
+          for (int e = 0; e < 4; ++e) {
+            const int r = 16 * m + lane / 4 + e / 2 * 8, q = 8 * n + lane % 4 * 2 + e % 2;
+            if (!cut || at.has(row + r, q)) x[m][n][e] += c[q % kDepth * kLDA + r];
+          }
+      }
+      __syncwarp();
+    }
+    to_stages<MT>(a + row, [&](int m, int n, int e) { return -x[m][n][e]; });
     __syncwarp();
     clear<MT>(x);
 #pragma unroll
     for (int chunk = 0; chunk < kChunks; ++chunk) {
       const double* const from = stage(turn + chunk);
       multiply<MT, kLDA, kLDB<NC>, false>(x, from + a, from + kB + b, row, 0, 0, 2 * chunk, 8);
+    }
+  }
+  /// The tile rows [row, row + 32) := x, by way of rows `a` + row of A of those stages, where it
+  /// stays.
+  __device__ void write_by_stages(const double (&x)[2][8][4], const Place& at, int row,
+                                  int a) const {
+    __syncwarp();
+    to_stages<2>(a + row, [&](int m, int n, int e) { return x[m][n][e]; });
+    __syncwarp();
+    const int r = row + lane % 16 * 2;
+#pragma unroll 4
+    for (int c = lane / 16; c < kW; c += 2) {
+      const double* const from = stage(turn + c / kDepth) + c % kDepth * kLDA + a + r;
+      put(at, r, c, from[0], from[1]);
+    }
+  }
+  /// Entries (r, c) and (r + 1, c), as far as they exist.
+  __device__ static void put(const Place& at, int r, int c, double first, double second) {
+    double* const to = at.data + r + c * at.ld;
+    if (at.has(r, c) && at.has(r + 1, c)) {
+      *reinterpret_cast<double2*>(to) = {first, second};
+    } else {
+      if (at.has(r, c)) to[0] = first;
+      if (at.has(r + 1, c)) to[1] = second;
     }
   }
   template <int MT>
@@ -512,9 +562,6 @@ struct Consumer {
     double x[2][8][4];
     const Place at = place(l, p, t.kind, i, j);
     clear<2>(x);
-    if (active)
-      for (int q = lane; q < kW; q += 32)  // C will be wanted
-        prefetch(at.data + row + q * at.ld);
     const Index cut = min(t.k1, t.k0 + kMasked);
     pair_products<true>(x, t, active, i, j, ia, jb, row, t.k0, cut);
     pair_products<false>(x, t, active, i, j, ia, jb, row, cut, t.k1);
@@ -528,11 +575,7 @@ struct Consumer {
     if (NC == 1 || jb == 0) {
       if (active) {
         times_inverse<2, true>(x, at, row, ia * kW, 0);
-        if (NC == 2 && t.columns == 2) {
-          __syncwarp();
-          to_stages<2>(ia * kW + row, [&](int m, int n, int e, int, int) { return x[m][n][e]; });
-        }
-        write<2>(x, at, row);
+        write_by_stages(x, at, row, ia * kW);
         publish(flag, 2);
       }
     }
@@ -547,13 +590,12 @@ struct Consumer {
             step<2, kLDB<NC>, true>(x, from + ia * kW, from + kB + kW, row, a_offset, kW, chunk);
           }
         }
-        fence_proxy_shared();
         for (int chunk = 0; chunk < kChunks; ++chunk) release(turn + chunk);
         turn += kChunks;
         for (int chunk = 0; chunk < kChunks; ++chunk) arrived(turn + chunk);
         if (jb == 1 && active) {
           times_inverse<2, true>(x, at, row, ia * kW, kW);
-          write<2>(x, at, row);
+          write_by_stages(x, at, row, ia * kW);
           publish(flag, 2);
         }
       }
@@ -581,7 +623,6 @@ struct Consumer {
     diagonal_products<false>(x, d, j, below, block, cut, t.k1);
     for (int chunk = 0; chunk < S; ++chunk) arrived(turn + chunk);
     if (warp < 4) finish_diagonal(p, j, below, block, x, d, at_x, at_d);
-    fence_proxy_shared();
     for (int chunk = 0; chunk < S; ++chunk) release(turn + chunk);
     turn += S;
   }
@@ -624,7 +665,7 @@ struct Consumer {
     }
     each_entry([&](int n, int e, int at) { s[at] = d[0][n][e]; });
     barrier(2, 128);
-    const int failed = factor_and_invert(s, s + kInverse, s + kScratch, warp, lane, [&] {
+    const int failed = factor_and_invert(warp, lane, [&] {
       if (!below) return;
       store(at_x, 0, 1, [&](int r, int c) { return s[kBeside + c * kLD + r]; });
       publish(below_flag, 4);
@@ -643,14 +684,7 @@ struct Consumer {
 #pragma unroll 4
     for (int c = first; c < kW; c += step) {
       const int r = 2 * lane;
-      double* const to = at.data + r + c * at.ld;
-      const double2 two = {value(r, c), value(r + 1, c)};
-      if (at.has(r, c) && at.has(r + 1, c)) {
-        *reinterpret_cast<double2*>(to) = two;
-      } else {
-        if (at.has(r, c)) to[0] = two.x;
-        if (at.has(r + 1, c)) to[1] = two.y;
-      }
+      put(at, r, c, value(r, c), value(r + 1, c));
     }
   }
 
@@ -670,7 +704,7 @@ struct Consumer {
   }
 };
 
-/// Threads: NC warpgroups that multiply, one of which two warps bring their operands.
+/// Threads: NC warpgroups that multiply, and one that brings their operands.
 template <int NC>
 constexpr int kThreads = NC * 128 + 128;
 
@@ -680,19 +714,18 @@ __global__ void __launch_bounds__(kThreads<NC>, NC == 1 ? 2 : 1)
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   if (threadIdx.x == 0) {
     for (int s = 0; s < S; ++s) {
-      init(full[s], 2);
+      init(full[s], 128);
       init(empty[s], NC * 4);
     }
     for (int s = 0; s < 2; ++s) {
       init(task_full[s], 1);
-      init(task_empty[s], NC * 4 + 1);
+      init(task_empty[s], NC * 4 + 3);
     }
-    fence_proxy();
   }
   __syncthreads();
   if (warp >= NC * 4) {
     fewer_registers<40>();
-    if (warp < NC * 4 + 2) Producer<NC, S>{launch, lane, warp - NC * 4}.run();
+    Producer<NC, S>{launch, lane, (warp - NC * 4) / 2, warp % 2}.run();
   } else {
     more_registers<NC == 1 ? 208 : 232>();
     Consumer<NC, S>{launch, lane, warp}.run();

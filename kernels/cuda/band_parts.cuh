@@ -80,24 +80,10 @@ __device__ inline void arrive(unsigned long long& barrier) {
       "{\n.reg .b64 s;\nmbarrier.arrive.shared::cta.b64 s, [%0];\n}" ::"r"(address(&barrier))
       : "memory");
 }
-__device__ inline void arrive_expecting(unsigned long long& barrier, unsigned bytes) {
-  asm volatile("{\n.reg .b64 s;\nmbarrier.arrive.expect_tx.shared::cta.b64 s, [%0], %1;\n}" ::"r"(
-                   address(&barrier)),
-               "r"(bytes)
+/// An arrival of this thread once its asynchronous copies so far are done.
+__device__ inline void arrive_after_copies(unsigned long long& barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(address(&barrier))
                : "memory");
-}
-__device__ inline void bulk_copy(double* shared, const double* global, unsigned bytes,
-                                 unsigned long long& barrier) {
-  asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
-          "r"(address(shared)),
-      "l"(global), "r"(bytes), "r"(address(&barrier))
-      : "memory");
-}
-/// Between ordinary accesses and the copy engine's.
-__device__ inline void fence_proxy() { asm volatile("fence.proxy.async;" ::: "memory"); }
-__device__ inline void fence_proxy_shared() {
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 __device__ inline unsigned acquire(const unsigned* flag) {
   unsigned value;
@@ -106,9 +92,6 @@ __device__ inline unsigned acquire(const unsigned* flag) {
 }
 __device__ inline void add_release(unsigned* flag, unsigned by) {
   asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(flag), "r"(by) : "memory");
-}
-__device__ inline void prefetch(const double* at) {
-  asm volatile("prefetch.global.L2 [%0];" ::"l"(at));
 }
 __device__ inline void barrier(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
@@ -207,54 +190,65 @@ __device__ inline void follow(double (&x)[32], const double* block, const double
   }
 }
 
-/// c (16 x 8 N) -= A S B (16 x 32, 32 x 8 N) from shared memory: A column by column at a (kLD), B
-/// with row k of column n at b[n * ldb + k * step]; S diagonal, or 1 without `scale`.
-template <int N>
-__device__ inline void small_product(double (&c)[N][4], const double* a, const double* scale,
-                                     const double* b, int ldb, int step, int lane) {
+/// to (16 x 16, column by column, kLD) := factor * A S B (+ to, with `add`) from shared memory: A
+/// is 16 x 32, column by column (kLD); row k of column n of B lies at b[n * ldb + k * step]; S
+/// diagonal. One code for all its uses: instructions come slowly the first time.
+__device__ __noinline__ void product16(int to, int a, int scale, int b, int ldb, int step,
+                                       double factor, bool add, int lane) {
+  double* const m = dynamic_shared();
+  double c[2][4] = {};
 #pragma unroll
   for (int k = 0; k < 32; k += 16) {
     double left[8], right[4];
-    load_negated_a(left, a + k * kLD, kLD, 0, lane);
-    if (scale != nullptr)
 #pragma unroll
-      for (int q = 0; q < 8; ++q) left[q] *= scale[k + q / 2 * 4 + lane % 4];
+    for (int q = 0; q < 8; ++q)
+      left[q] = m[a + (k + q / 2 * 4 + lane % 4) * kLD + lane / 4 + q % 2 * 8] *
+                (factor * m[scale + k + q / 2 * 4 + lane % 4]);
 #pragma unroll
-    for (int n = 0; n < N; ++n) {
+    for (int n = 0; n < 2; ++n) {
 #pragma unroll
       for (int q = 0; q < 4; ++q)
-        right[q] = b[(8 * n + lane / 4) * ldb + (k + 4 * q + lane % 4) * step];
+        right[q] = m[b + (8 * n + lane / 4) * ldb + (k + 4 * q + lane % 4) * step];
       dmma(c[n], left, right);
     }
   }
+#pragma unroll
+  for (int n = 0; n < 2; ++n)
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      double& at = m[to + (8 * n + lane % 4 * 2 + e % 2) * kLD + lane / 4 + e / 2 * 8];
+      at = add ? at + c[n][e] : c[n][e];
+    }
 }
 
 /// What a diagonal task keeps in shared memory, in doubles: the block, its inverse, the tile beside
-/// it, and 256 of scratch.
+/// it, and scratch.
 constexpr int kInverse = kW * kLD, kBeside = 2 * kW * kLD, kScratch = 3 * kW * kLD;
-constexpr int kFactorDoubles = kScratch + 256;
-constexpr int kRoots = kScratch + 192;
+constexpr int kOver = kScratch + 128;   // inverses of the pivots
+constexpr int kRoots = kScratch + 192;  // and their roots
+constexpr int kOnes = kScratch + 256;
+constexpr int kFactorDoubles = kScratch + 288;
 
-/// Four warps. Lower triangle of the 64 x 64 block at s (column by column, kLD): s := L D^(1/2), v
-/// := D^(1/2) L^-1 (what is above v's diagonal has no meaning), where D are the pivots of L; the
-/// last 64 doubles of scratch := D^(-1/2), whose entry q scales column q of s and row q of v.
-/// `meanwhile` is done by one of the warps. Returns (in warp 0) 0 or the one-based number of the
-/// first bad pivot. w^3 flops in all; Golub, Van Loan 4.2.
+/// Four warps. Lower triangle of the 64 x 64 block s at 0 (column by column, kLD): s := L D^(1/2),
+/// v at kInverse := D^(1/2) L^-1 (what is above v's diagonal has no meaning), where D are the
+/// pivots of L; kRoots := D^(-1/2), whose entry q scales column q of s and row q of v. `meanwhile`
+/// is done by one of the warps. Returns (in warp 0) 0 or the one-based number of the first bad
+/// pivot. w^3 flops in all; Golub, Van Loan 4.2.
 template <class Meanwhile>
-__device__ inline int factor_and_invert(double* s, double* v, double* scratch, int warp, int lane,
-                                        Meanwhile&& meanwhile) {
+__device__ inline int factor_and_invert(int warp, int lane, Meanwhile&& meanwhile) {
   constexpr int second = 32 * kLD + 32;
-  double(*const column)[64] = reinterpret_cast<double(*)[64]>(scratch);
-  double* const over = scratch + 128;   // 64: inverses of the pivots
-  double* const roots = scratch + 192;  // 64
-  double* const t = v + 32 * kLD;       // above v's diagonal, column by column, kLD
+  constexpr int t = kInverse + 32 * kLD;  // above v's diagonal
+  double* const s = dynamic_shared();
+  double* const v = s + kInverse;
   int failed = 0;
 #pragma unroll 1
   for (int half = 0; half < 2; ++half) {
     double* const block = s + half * second;
+    double* const over = s + kOver + 32 * half;
     const int threads = half == 0 ? 96 : 64;
     if (warp == 0) {
-      const int here = lead(block, over + 32 * half, column, lane, 3, threads);
+      const int here =
+          lead(block, over, reinterpret_cast<double(*)[64]>(s + kScratch), lane, 3, threads);
       if (failed == 0 && here != 0) failed = 32 * half + here;
     } else if (warp == 2 || (warp == 1 && half == 0)) {  // the inverse; rows 32 .. 63
       double x[32];
@@ -263,46 +257,31 @@ __device__ inline int factor_and_invert(double* s, double* v, double* scratch, i
         x[c] = warp == 2 ? (c == lane ? 1.0 : 0.0) : s[c * kLD + 32 + lane];
       double* const to = warp == 2 ? v + half * second + lane * kLD : s + 32 + lane;
       const int step = warp == 2 ? 1 : kLD;
-      follow(x, block, over + 32 * half, 3, threads,
-             [&](int j, double value) { to[j * step] = value; });
+      follow(x, block, over, 3, threads, [&](int j, double value) { to[j * step] = value; });
     } else if (half == 0) {
+      s[kOnes + lane] = 1.0;
       meanwhile();
     } else {  // t := L21 L11^-1, which D does not scale
       const int r0 = warp == 1 ? 0 : 16;
-      if (warp == 1) roots[lane] = rsqrt(s[lane * kLD + lane]);
-      double c[4][4] = {};
-      small_product<4>(c, s + 32 + r0, over, v, kLD, 1, lane);
-#pragma unroll
-      for (int n = 0; n < 4; ++n)
-#pragma unroll
-        for (int e = 0; e < 4; ++e)
-          t[(8 * n + lane % 4 * 2 + e % 2) * kLD + r0 + lane / 4 + e / 2 * 8] = -c[n][e];
+      if (warp == 1) s[kRoots + lane] = rsqrt(s[lane * kLD + lane]);
+#pragma unroll 1
+      for (int c0 = 0; c0 < 32; c0 += 16)
+        product16(t + c0 * kLD + r0, 32 + r0, kOver, kInverse + c0 * kLD, kLD, 1, 1.0, false, lane);
     }
     barrier(2, 128);
     if (half == 0) {
       if (warp < 3) {  // s22 -= L21 L21^T, lower
         const int r0 = 32 + (warp > 0 ? 16 : 0), c0 = 32 + (warp > 1 ? 16 : 0);
-        double c[2][4] = {};
-        small_product<2>(c, s + r0, over, s + c0, 1, kLD, lane);
-#pragma unroll
-        for (int n = 0; n < 2; ++n)
-#pragma unroll
-          for (int e = 0; e < 4; ++e)
-            s[(c0 + 8 * n + lane % 4 * 2 + e % 2) * kLD + r0 + lane / 4 + e / 2 * 8] += c[n][e];
+        product16(c0 * kLD + r0, r0, kOver, c0, 1, kLD, -1.0, true, lane);
       }
       barrier(2, 128);
     }
   }
   {  // v21 := -L22^-1 t, scaled
     const int r0 = warp % 2 * 16, c0 = warp / 2 * 16;
-    double c[2][4] = {};
-    if (warp == 3) roots[32 + lane] = rsqrt(s[second + lane * kLD + lane]);
-    small_product<2>(c, v + second + r0, nullptr, t + c0 * kLD, kLD, 1, lane);
-#pragma unroll
-    for (int n = 0; n < 2; ++n)
-#pragma unroll
-      for (int e = 0; e < 4; ++e)
-        v[(c0 + 8 * n + lane % 4 * 2 + e % 2) * kLD + 32 + r0 + lane / 4 + e / 2 * 8] = c[n][e];
+    if (warp == 3) s[kRoots + 32 + lane] = rsqrt(s[second + lane * kLD + lane]);
+    product16(kInverse + c0 * kLD + 32 + r0, kInverse + second + r0, kOnes, t + c0 * kLD, kLD, 1,
+              -1.0, false, lane);
   }
   barrier(2, 128);
   return failed;
