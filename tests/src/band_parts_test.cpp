@@ -139,15 +139,19 @@ TEMPLATE_TEST_CASE("band systems in parts are solved to LAPACK's measure", "", T
   Index turn = 0;
   for (const Index n : {0, 1, 2, 3, 5, 10, 50, 129, 300})
     for (const Index m : {Index(0), Index(1), (n + 1) / 4, n - 1, n + 3})
-      for (const Index nrhs : {1, 2, 15})
-        for (const Method& method : methods) {
-          if (m < 0) continue;
-          const Index width = std::vector<Index>{1, 3, 16, 24}[std::size_t(++turn % 4)];
+      for (const Method& method : methods) {
+        ++turn;
+        if (m < 0 || (thread_sanitizer && n > 10 && turn % 5 != 0)) continue;
+        for (const Index number : {0, 1, 2}) {
+          if (n > 5 && number != turn % 3) continue;
+          const Index nrhs = std::vector<Index>{1, 2, 15}[std::size_t(number)];
+          const Index width = std::vector<Index>{1, 3, 16, 24}[std::size_t(turn / 4 % 4)];
           INFO(method.name << " " << method.parts << " n " << n << " m " << m << " nrhs " << nrhs
                            << " width " << width);
           const Index clipped = std::clamp<Index>(m, 0, std::max<Index>(n - 1, 0));
           REQUIRE(ratio(*c, n, m, method, width, nrhs, spd(n, clipped)) < 30.0);
         }
+      }
 }
 
 TEMPLATE_TEST_CASE("orders around the boundaries of parts are solved", "", TERRACE_BACKENDS) {
@@ -237,15 +241,18 @@ TEMPLATE_TEST_CASE("parts that are not positive definite lead to LAPACK's minor"
   Progress progress{false, false};
   const Index width = std::is_same_v<TestType, Cpu> ? 16 : 64;
   for (const Index n : {Index(1), Index(40), 30 * width})
-    for (const Index m : {Index(0), Index(3), Index(17)})
+    for (const Index m : {Index(0), Index(17)})
       for (const Method& method : methods) {
         const BandPlan plan = plan_of(*c, n, m, method, width);
         std::vector<Index> columns{0, n / 2, n - 1};
         for (Index p = 1; p < plan.parts(); ++p)
           for (const Index at : {-plan.separator - 1, -plan.separator, Index(-1), Index(0)})
             columns.push_back(plan.begin[std::size_t(p)] + at);
+        // Every column next to a boundary with few parts, some of them with many.
+        const Index stride = (plan.parts() > 4 ? 5 : 1) * (thread_sanitizer ? 3 : 1);
         Index turn = 0;
-        for (const Index bad : columns) {
+        for (std::size_t at = 0; at < columns.size(); at += std::size_t(stride)) {
+          const Index bad = columns[at];
           // Column zero but for its diagonal entry; then the same with couplings kept.
           const double value = std::vector<double>{0.0, -1.0, double(NAN)}[std::size_t(++turn % 3)];
           INFO(method.name << " " << method.parts << " n " << n << " m " << m << " bad " << bad
