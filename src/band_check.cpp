@@ -121,36 +121,43 @@ double ratio(double residual, Index n, double norm_a, double norm_x) {
   return std::isfinite(result) ? result : std::numeric_limits<double>::infinity();
 }
 
-/// Shape that cuts the columns as `rows` does.
-template <class B>
-BandShape shape_of(const BandProblem<B>& a, const BlockCyclic& rows) {
-  return band_shape(a.n, a.half_bandwidth, rows.block);
-}
-
-/// Own blocks of the rows first .. first + count of a dealt vector, seen from both sides.
+/// This rank's rows among the rows first .. first + size, in blocks that are evenly apart.
 struct OwnBlocks {
-  Index count, slot, place, distance;  // blocks; first slot; its row in the window; between blocks
-  OwnBlocks(const BlockCyclic& rows, int rank, Index first, Index size) {
-    slot = rows.slots_before(first, rank);
-    count = (rows.slots_before(std::min(first + size, rows.extent), rank) - slot) / rows.block;
-    place = rank * rows.block;
-    distance = rows.ranks * rows.block;
-  }
+  Index count = 0;     ///< blocks
+  Index length = 1;    ///< rows of a block
+  Index slot = 0;      ///< the first one's among this rank's rows
+  Index place = 0;     ///< and among the rows from `first` on
+  Index distance = 1;  ///< rows from a block to the next
 };
+OwnBlocks own_blocks(const BlockCyclic& rows, int rank, Index first, Index size) {
+  const Index slot = rows.slots_before(first, rank);
+  const Index end = rows.slots_before(std::min(first + size, rows.extent), rank);
+  return {(end - slot) / rows.block, rows.block, slot, rank * rows.block, rows.ranks * rows.block};
+}
+OwnBlocks own_blocks(const Range& rows, int, Index first, Index size) {
+  const Index from = std::max(first, rows.first), to = std::min(first + size, rows.end());
+  if (from >= to) return {};
+  return {1, to - from, from - rows.first, from - first, to - from};
+}
+Index slab_width(const BlockCyclic& rows) { return rows.block; }
+Index slab_width(const Range&) { return 64; }
 
 }  // namespace
 
-template <class B>
-double band_residual(Context<B>& c, const BandProblem<B>& a, const BlockCyclic& rows,
-                     std::span<const double> x, std::span<const double> b, Index nrhs) {
+namespace {
+
+/// `rows`: BlockCyclic or Range.
+template <class B, class Rows>
+double residual_of(Context<B>& c, const BandProblem<B>& a, const Rows& rows,
+                   std::span<const double> x, std::span<const double> b, Index nrhs) {
   if (a.n == 0 || nrhs == 0) return 0;
-  const Index block = rows.block * nrhs;
-  BandPass<B> pass =
-      collectively(c.control, [&] { return BandPass<B>(c, a, shape_of(a, rows), nrhs); });
-  std::vector<double> product(std::size_t(pass.slabs().share * nrhs));
+  const BandShape shape = band_shape(a.n, a.half_bandwidth, slab_width(rows));
+  BandPass<B> pass = collectively(c.control, [&] { return BandPass<B>(c, a, shape, nrhs); });
+  std::vector<double> product(std::size_t(pass.slabs().columns * nrhs));
   std::vector<double> residuals(std::size_t(nrhs), 0.0), norms(std::size_t(nrhs), 0.0);
   const auto fill = [&](Index first, View<double, B> window) {
-    const OwnBlocks own(rows, c.rank(), first, pass.slabs().rows());
+    const OwnBlocks own = own_blocks(rows, c.rank(), first, pass.slabs().rows());
+    const Index block = own.length * nrhs;
     fill_zero(c.ahead, window);
     if (own.count > 0)
       copy_rows<double, B>(c.ahead, window.data + own.place * nrhs, own.distance * nrhs,
@@ -158,7 +165,8 @@ double band_residual(Context<B>& c, const BandProblem<B>& a, const BlockCyclic& 
     c.comm.all_reduce(c.ahead, Reduce::sum, window);
   };
   const auto done = [&](Index first, Index count, View<double, B> window) {
-    const OwnBlocks own(rows, c.rank(), first, count);
+    const OwnBlocks own = own_blocks(rows, c.rank(), first, count);
+    const Index block = own.length * nrhs;
     if (own.count == 0) return;
     copy_rows<double, B>(c.ahead, product.data(), block, window.data + own.place * nrhs,
                          own.distance * nrhs, block, own.count);
@@ -177,6 +185,19 @@ double band_residual(Context<B>& c, const BandProblem<B>& a, const BlockCyclic& 
   for (std::size_t v = 0; v < residuals.size(); ++v)
     worst = std::max(worst, ratio(residuals[v], a.n, norm, norms[v]));
   return worst;
+}
+
+}  // namespace
+
+template <class B>
+double band_residual(Context<B>& c, const BandProblem<B>& a, const BlockCyclic& rows,
+                     std::span<const double> x, std::span<const double> b, Index nrhs) {
+  return residual_of(c, a, rows, x, b, nrhs);
+}
+template <class B>
+double band_residual(Context<B>& c, const BandProblem<B>& a, const Range& rows,
+                     std::span<const double> x, std::span<const double> b, Index nrhs) {
+  return residual_of(c, a, rows, x, b, nrhs);
 }
 
 template <class B>
@@ -244,6 +265,8 @@ BandMemory band_memory(const BandShape& s, Index nrhs, int ranks, bool check) {
 
 #define TERRACE_INSTANTIATE(B)                                                                  \
   template double band_residual(Context<B>&, const BandProblem<B>&, const BlockCyclic&,         \
+                                std::span<const double>, std::span<const double>, Index);       \
+  template double band_residual(Context<B>&, const BandProblem<B>&, const Range&,               \
                                 std::span<const double>, std::span<const double>, Index);       \
   template double band_factor_residual(Context<B>&, const BandProblem<B>&, const BandTiles<B>&, \
                                        Word);

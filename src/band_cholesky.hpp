@@ -105,6 +105,9 @@ void band_substitute(Context<B>& context, const BandTiles<B>& l, BandVectors<B>&
 template <class B>
 double band_residual(Context<B>& context, const BandProblem<B>& a, const BlockCyclic& rows,
                      std::span<const double> x, std::span<const double> b, Index nrhs);
+template <class B>
+double band_residual(Context<B>& context, const BandProblem<B>& a, const Range& rows,
+                     std::span<const double> x, std::span<const double> b, Index nrhs);
 
 /// max over three random vectors z of ||L L^T z - A z|| / (n ||A|| ||z|| eps).
 template <class B>

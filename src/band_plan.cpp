@@ -1,0 +1,158 @@
+// Method, parts and width of a band factorization.
+#include <fmt/core.h>
+
+#include <cmath>
+
+#include "src/band_parts.hpp"
+
+namespace terrace {
+
+std::string to_string(BandMethod method) {
+  return method == BandMethod::two_ends    ? "two-ends"
+         : method == BandMethod::partition ? "partition"
+                                           : "tile-columns";
+}
+
+namespace {
+
+constexpr Index kNarrow = 512;     // half-bandwidths that latency bounds
+constexpr Index kWide = 4000;      // half-bandwidths whose tile columns fill a GPU
+constexpr Index kMostParts = 128;  // of one rank
+
+BandMethod parse_method(const std::string& name) {
+  for (const BandMethod method :
+       {BandMethod::tile_columns, BandMethod::two_ends, BandMethod::partition})
+    if (name == to_string(method)) return method;
+  fail_together(Exit::usage, "unknown method '" + name +
+                                 "'; --method of band solve; use tile-columns, two-ends, partition "
+                                 "or auto");
+}
+
+/// The rules of --method auto; adds its reason.
+[[maybe_unused]] BandMethod choose(Cpu, const BandRequest&, std::vector<std::string>& reasons) {
+  // Threads share a tile column's update at any width, so more chains only cost flops.
+  reasons.emplace_back("the threads of a rank share each tile column's update, so one chain does");
+  return BandMethod::tile_columns;
+}
+[[maybe_unused]] BandMethod choose(Cuda, const BandRequest& r, std::vector<std::string>& reasons) {
+  // Narrow: the chain of diagonal blocks bounds the time; many chains hide it, for 4x the flops.
+  if (r.half_bandwidth <= kNarrow && r.ranks == 1) {
+    reasons.push_back(fmt::format(
+        "half-bandwidth up to {}: the chain of diagonal blocks bounds the time, so many chains run "
+        "at once",
+        kNarrow));
+    return BandMethod::partition;
+  }
+  // In between: two chains cost no more flops than one and halve the time of the chain.
+  if (r.half_bandwidth < kWide || r.ranks == 2) {
+    reasons.push_back(
+        r.ranks == 2
+            ? std::string("two ranks: each eliminates from its end without communication")
+            : fmt::format("half-bandwidth below {}: two chains at once, for no more flops", kWide));
+    return BandMethod::two_ends;
+  }
+  // Wide: the updates fill the GPUs.
+  reasons.push_back(
+      fmt::format("half-bandwidth from {} on: one tile column's update fills the GPUs", kWide));
+  return BandMethod::tile_columns;
+}
+
+[[maybe_unused]] Index part_width(Cpu, const BandRequest& r) {
+  return r.block > 0 ? std::min(r.block, band_width_limit(Cpu{}))
+                     : band_part_width(Cpu{}, r.half_bandwidth);
+}
+[[maybe_unused]] Index part_width(Cuda, const BandRequest& r) {
+  const Index width = band_part_width(Cuda{}, r.half_bandwidth);
+  if (r.block > 0 && r.block != width)
+    fail_together(Exit::usage,
+                  fmt::format("parts have tile columns of width {} on this backend, not {}; "
+                              "--block; leave it out, or use --method tile-columns",
+                              width, r.block));
+  return width;
+}
+
+/// Parts of a partition when none are asked for: the chains of the parts and that of the
+/// separators' system, whose tile columns reach twice as far, get about equally long.
+Index default_parts(const BandRequest& r, const BandShape& s) {
+  const double tiles = double(s.tiles()), reach = double(band_reach_tiles(s));
+  const Index parts = Index(std::lround(std::sqrt(tiles / (2 * reach))));
+  return std::clamp<Index>(parts, std::max(3, r.ranks), kMostParts * r.ranks);
+}
+
+/// First rows of q parts; empty when n is too small for them.
+std::vector<Index> cut(Index n, const BandShape& s, Index separator, Index q, double end_weight) {
+  if (q == 1) return {0, n};
+  const Index own = n - (q - 1) * separator, inner_parts = q - 2;
+  const double share = double(own) / double(s.width) / (2 * end_weight + double(inner_parts));
+  const Index inner = inner_parts > 0 ? std::max(band_reach_tiles(s), Index(share)) * s.width : 0;
+  const Index rest = own - inner * inner_parts;
+  const Index first = std::max<Index>(1, rest / (2 * s.width)) * s.width;
+  if (rest - first < 1) return {};
+  std::vector<Index> begin{0, first + separator};
+  for (Index p = 1; p + 1 < q; ++p) begin.push_back(begin.back() + inner + separator);
+  begin.push_back(n);
+  return begin;
+}
+
+}  // namespace
+
+template <class B>
+BandPlan plan_band(const BandRequest& r) {
+  BandPlan plan;
+  plan.ranks = r.ranks;
+  const bool free = r.method.empty() || r.method == "auto";
+  const BandShape clipped = band_shape(r.n, r.half_bandwidth, 1);
+  BandRequest request = r;
+  request.half_bandwidth = clipped.half_bandwidth;
+  if (free)
+    plan.method = choose(B{}, request, plan.reasons);
+  else {
+    plan.method = parse_method(r.method);
+    plan.reasons.emplace_back("the method was asked for");
+  }
+  if (r.parts != 0 && (free || plan.method != BandMethod::partition))
+    fail_together(Exit::usage, "--parts goes with --method partition only; leave one of them out");
+  if (r.parts < 0)
+    fail_together(Exit::usage, fmt::format("{} parts; --parts; give 1 or more", r.parts));
+  const auto tile_columns = [&] {
+    plan.method = BandMethod::tile_columns;
+    plan.shape =
+        band_shape(r.n, r.half_bandwidth, band_width(B{}, request.half_bandwidth, r.block));
+  };
+  if (plan.method == BandMethod::tile_columns) {
+    tile_columns();
+    return plan;
+  }
+  plan.shape = band_shape(r.n, r.half_bandwidth, part_width(B{}, request));
+  const BandShape& s = plan.shape;
+  plan.separator = band_reach_tiles(s) * s.width;
+  const double weight = r.end_weight > 0 ? r.end_weight : s.half_bandwidth <= kNarrow ? 1.0 : 3.0;
+  const Index wanted = plan.method == BandMethod::two_ends ? 2
+                       : r.parts > 0                       ? r.parts
+                                                           : default_parts(request, s);
+  const Index most = std::max<Index>(1, r.n / plan.separator + 1);
+  for (Index q = std::min(wanted, most); plan.begin.empty(); --q)
+    plan.begin = cut(r.n, s, plan.separator, q, weight);
+  if (plan.parts() < wanted)
+    plan.reasons.push_back(fmt::format("{} rows have room for {} parts only, with separators of {}",
+                                       r.n, plan.parts(), plan.separator));
+  if (plan.parts() == 1 && free) {
+    plan.begin.clear();
+    tile_columns();
+    return plan;
+  }
+  if (plan.parts() > 1) {
+    const Index blocks = plan.parts() > 2 ? 2 : 1, order = (plan.parts() - 1) * plan.separator;
+    plan.reduced =
+        band_shape(order, blocks * plan.separator, band_part_width(B{}, blocks * plan.separator));
+    plan.reduced.reach =
+        round_up(std::max(blocks * plan.separator, plan.reduced.width), 16);  // keeps ld >= s
+  }
+  return plan;
+}
+
+#define TERRACE_INSTANTIATE(B) template BandPlan plan_band<B>(const BandRequest&);
+TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+#undef TERRACE_INSTANTIATE
+
+}  // namespace terrace
