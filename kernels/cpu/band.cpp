@@ -1,7 +1,5 @@
 // Substitution with tile columns, products with columns of a band, and the problem, on the CPU.
-//
 // Roofline: the substitution reads each tile column once, so it runs at memory rate.
-//
 // Every BLAS call works on one fixed global tile: bits depend on the width w alone.
 #include "kernels/band.hpp"
 

@@ -1,8 +1,8 @@
 // Cholesky steps of a tile column on the CPU.
 //
 // Roofline: the update does rows^2 w flops from packed strips that stay in L1 and L2; it subtracts
-// from tiles in L2/L3 at w / 8 flops a byte. Zen 3, one core: w = 64, m = 1,000: see
-// jobs/results/band.md.
+// from tiles in L2/L3 at w / 8 flops a byte. One Zen 3 core: 45 GFLOP/s at m = 1,000 (DGEMM: 44),
+// 19 at m = 100.
 //
 // A panel, and a diagonal block while it is factored, is packed in strips of eight rows: in a strip
 // the eight numbers of column 0, then those of column 1, ... Registers hold L columns by 3 L rows
@@ -22,6 +22,7 @@ constexpr Index kStrip = band_panel_strip;
 constexpr int kMost = 3;            // registers of rows in a product
 constexpr Index kSolveRows = 96;    // rows of a panel in one task
 constexpr Index kUpdateRows = 192;  // rows of a tile column in one task
+constexpr double kAlone = 1e6;      // flops below which waking other threads does not pay
 
 template <int L>
 struct Lanes;
@@ -317,7 +318,9 @@ void band_solve_panel(const Stream<Cpu>& stream, BandShape s, Index rows, View<d
     for (Index j = 0; j < s.width; ++j) f.inverse[j] = 1 / tile.data[j * s.column()];
     const Strips strips{panel.data, s.width};
     const Index full = s.half_bandwidth - s.width;
-    parallel_ranges(round_up(rows, kStrip), kSolveRows, [&](Index from, Index to) {
+    const bool alone = double(rows) * double(s.width * s.width) < kAlone;
+    const Index grain = alone ? s.reach : kSolveRows;
+    parallel_ranges(round_up(rows, kStrip), grain, [&](Index from, Index to) {
       move_rows<true>(s, rows, from, to, tile.data, strips);
       solve({strips, f.block, f.inverse, from, to, full});
       move_rows<false>(s, rows, from, to, tile.data, strips);
@@ -331,14 +334,19 @@ void band_update(const Stream<Cpu>& stream, BandShape s, Index below, View<const
     const Strips strips{const_cast<double*>(panel.data), s.width};
     const Index rows = std::min(below, s.half_bandwidth), full = s.half_bandwidth - s.width;
     const Index chunks = ceil_div(rows, kUpdateRows);
-    parallel_for(count * chunks, [&](Index task) {
+    const auto piece = [&](Index task) {
       const Index number = task / chunks, left = (first + number * step - 1) * s.width;
       const Index from = std::max(left, task % chunks * kUpdateRows);
       const Index to = std::min(rows, (task % chunks + 1) * kUpdateRows);
       if (from < to)
         update({strips, tiles.data + number * s.tile(), s.reach, left,
                 std::min(rows, left + s.width), from, to, full});
-    });
+    };
+    const Index top = (first - 1) * s.width;
+    if (double(count * s.width) * double(rows - top) * double(s.width) < kAlone)
+      for (Index task = 0; task < count * chunks; ++task) piece(task);
+    else
+      parallel_for(count * chunks, piece);
   });
 }
 

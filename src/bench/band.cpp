@@ -1,11 +1,12 @@
 // terrace bench band: factorization and substitution of generated band systems.
 #include <algorithm>
 #include <chrono>
+#include <optional>
 
 #include "kernels/band_rivals.hpp"
 #include "kernels/problems.hpp"
 #include "kernels/rates.hpp"
-#include "src/band_cholesky.hpp"
+#include "src/band_hybrid.hpp"
 #include "src/bench/bench.hpp"
 
 namespace terrace {
@@ -13,6 +14,7 @@ namespace {
 
 struct BandBench : BenchOptions {
   std::vector<Index> half_bandwidth, right_hand_sides{1};
+  BandPlaces places;
 };
 
 using Clock = std::chrono::steady_clock;
@@ -79,6 +81,9 @@ void bench_size(Run& run, Context<B>& c, const BandBench& options, Index n, Inde
   require_memory(c.control, device ? 0 : bytes, device ? bytes : 0);
   BandTiles<B> a = collectively(c.control, [&] { return band_tiles<B>(c, s); });
   BandWork<B> work = collectively(c.control, [&] { return BandWork<B>(s); });
+  if (options.places.diagonal == "cpu" && device)
+    work.host_diagonal = collectively(c.control, [&] { return band_host_diagonal(s); });
+  const bool on_host = options.places.substitution == "cpu" && device;
   run.report["block"] = s.width;
 
   BenchRun bench;
@@ -114,6 +119,8 @@ void bench_size(Run& run, Context<B>& c, const BandBench& options, Index n, Inde
       const Index row = x.rows.global(Index(i) / nrhs, c.rank());
       b[i] = row < n ? random_uniform(seed + 2, row, Index(i) % nrhs) : 0.0;
     }
+    std::optional<HostSubstitution<B>> host;
+    if (on_host) collectively(c.control, [&] { host.emplace(c, s, nrhs); });
     BenchRun solve = bench;
     solve.stages = nullptr;
     solve.sizes = {{"n", n}, {"half_bandwidth", m}, {"phase", "solve"}, {"right_hand_sides", nrhs}};
@@ -128,7 +135,12 @@ void bench_size(Run& run, Context<B>& c, const BandBench& options, Index n, Inde
     solve.measure = [&] {
       upload(c.ahead, x.data.view(), b.data());
       c.ahead.synchronize();
-      return timed(c.control, [&] { band_substitute(c, a, x, run.progress); });
+      return timed(c.control, [&] {
+        if (host)
+          band_substitute_on_host(c, a, x, *host, run.progress);
+        else
+          band_substitute(c, a, x, run.progress);
+      });
     };
     solve.residual = [&] {
       download(c.ahead, solution.data(), x.data.view());
@@ -148,8 +160,12 @@ void bench_size(Run& run, Context<B>& c, const BandBench& options, Index n, Inde
 }
 
 void bench_band(Run& run, BandBench options) {
+  if (!run.options.method.empty() && run.options.method != "tile-columns")
+    fail_together(Exit::usage, "unknown method '" + run.options.method +
+                                   "'; --method of bench band; leave it out or use tile-columns");
   with_backend(run, [&]<class B>(Context<B>& c) {
     const bool device = std::is_same_v<B, Cuda>;
+    check_places(B{}, options.places);
     if (options.n.empty()) options.n = {device ? 200000 : 20000};
     if (options.half_bandwidth.empty()) options.half_bandwidth = {device ? 2000 : 1000};
     run.report["method"] = "tile-columns";
@@ -173,6 +189,10 @@ void add_bench_band(CLI::App& bench, Selected& selected) {
       ->delimiter(',');
   command->add_option("--rhs", options->right_hand_sides, "Numbers of right-hand sides")
       ->delimiter(',');
+  command->add_option("--diagonal", options->places.diagonal,
+                      "gpu or cpu: who factors the diagonal blocks of tile columns");
+  command->add_option("--substitution", options->places.substitution,
+                      "gpu or cpu: who substitutes with tile columns");
   add_common_options(*command, selected.options);
   command->callback([&selected, options] {
     selected.command = "bench band";

@@ -2,7 +2,7 @@
 #include <fmt/core.h>
 
 #include "io/input.hpp"
-#include "src/band_cholesky.hpp"
+#include "src/band_hybrid.hpp"
 #include "src/commands.hpp"
 
 namespace terrace {
@@ -12,6 +12,7 @@ constexpr double kPass = 30.0;  // LAPACK's threshold for residual ratios
 
 struct BandOptions {
   std::string matrix, rhs, factor;
+  BandPlaces places;
 };
 
 std::string size_text(Index bytes) {
@@ -91,8 +92,10 @@ class BandRun {
   }
 
   /// tiles := the factor of the matrix.
-  void factor() {
+  void factor(const BandPlaces& places = {}) {
     BandWork<B> work = collectively(c_.control, [&] { return BandWork<B>(shape_); });
+    if (places.diagonal == "cpu" && std::is_same_v<B, Cuda>)
+      work.host_diagonal = collectively(c_.control, [&] { return band_host_diagonal(shape_); });
     run_.phase("read", [&] { read_tiles(c_, input_, tiles_); });
     Index failed = 0;
     run_.phase("solve", [&] { failed = band_cholesky(c_, tiles_, work, run_.progress); });
@@ -230,6 +233,7 @@ void band_solve(Run& run, const BandOptions& options) {
   if (!run.options.plan) output.emplace(run.control, run.options.output, run.options.force);
   const Index nrhs = rhs.columns();
   with_backend(run, [&]<class B>(Context<B>& c) {
+    check_places(B{}, options.places);
     BandRun<B> band(run, c, input, nrhs);
     run.report["right_hand_sides"] = nrhs;
     if (run.options.plan) return;
@@ -245,8 +249,16 @@ void band_solve(Run& run, const BandOptions& options) {
     if (factor)
       band.read_factor(*factor);
     else
-      band.factor();
-    run.phase("solve", [&] { band_substitute(c, band.tiles_, x, run.progress); });
+      band.factor(options.places);
+    std::optional<HostSubstitution<B>> host;
+    if (options.places.substitution == "cpu" && std::is_same_v<B, Cuda>)
+      collectively(c.control, [&] { host.emplace(c, s, nrhs); });
+    run.phase("solve", [&] {
+      if (host)
+        band_substitute_on_host(c, band.tiles_, x, *host, run.progress);
+      else
+        band_substitute(c, band.tiles_, x, run.progress);
+    });
     double flops = band_solve_flops(s.n, s.half_bandwidth, nrhs);
     if (!factor) flops += band_factor_flops(s.n, s.half_bandwidth);
     run.rate(flops * 1e-9 / run.seconds("solve"), "GFLOP/s");
@@ -294,6 +306,10 @@ void add_band_commands(CLI::App& app, Selected& selected) {
   CLI::App* solve = add("solve", "Factor and solve; writes 'x'", band_solve);
   solve->add_option("--rhs", options->rhs, "Right-hand sides: FILE.h5:/path, or :/path")
       ->required();
+  solve->add_option("--diagonal", options->places.diagonal,
+                    "gpu or cpu: who factors the diagonal blocks");
+  solve->add_option("--substitution", options->places.substitution,
+                    "gpu or cpu: who does the triangular solves");
   solve->add_option("--factor", options->factor, "Use the factor that 'band factor' stored");
 }
 
