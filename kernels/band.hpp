@@ -17,6 +17,7 @@
 //      \ | reach+w-1
 //
 // "Below" and corner together are the panel: `reach` rows, counted from 0 again.
+// Entries outside the half-bandwidth are zero, and stay so.
 // Right-hand sides are row-major, `nrhs` numbers a row.
 #pragma once
 #include <algorithm>
@@ -61,9 +62,18 @@ void band_factor_diagonal(const Stream<Cpu>&, BandShape, Index k, View<double, C
 void band_factor_diagonal(const Stream<Cuda>&, BandShape, Index k, View<double, Cuda> tile,
                           View<double, Cuda> status);
 
+/// Where entry (row, column) of a panel is: packed in strips of eight rows on the CPU, column-major
+/// with leading dimension reach on CUDA.
+constexpr Index band_panel_strip = 8;
+constexpr Index band_panel_at(Cpu, const BandShape& s, Index row, Index column) {
+  return (row / band_panel_strip * s.width + column) * band_panel_strip + row % band_panel_strip;
+}
+constexpr Index band_panel_at(Cuda, const BandShape& s, Index row, Index column) {
+  return row + column * s.reach;
+}
+
 /// The rows below diagonal block k of a tile column := those rows times L^-T; and a dense copy of
-/// them, panel (rows x w, column-major, leading dimension reach), with zeros below the corner.
-/// rows w^2 flops.
+/// them, panel (rows x w, order as above), with zeros below the corner. rows w^2 flops.
 void band_solve_panel(const Stream<Cpu>&, BandShape, Index rows, View<double, Cpu> tile,
                       View<double, Cpu> panel);
 void band_solve_panel(const Stream<Cuda>&, BandShape, Index rows, View<double, Cuda> tile,

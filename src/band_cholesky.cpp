@@ -1,12 +1,13 @@
 #include "src/band_cholesky.hpp"
 
+#include "src/band_hybrid.hpp"
 #include "src/eliminate.hpp"
 
 namespace terrace {
 
 Index band_width(Cpu, Index m, Index asked) {
   if (asked > 0) return std::min(asked, band_width_limit(Cpu{}));
-  return m >= 384 ? 96 : m >= 128 ? 64 : m >= 32 ? 32 : 16;
+  return m >= 1500 ? 96 : m >= 160 ? 64 : m >= 64 ? 48 : m >= 32 ? 32 : 16;
 }
 
 Index band_width(Cuda, Index m, Index asked) {
@@ -70,7 +71,10 @@ class BandCholesky {
 
   void choose(const Stream<B>& lane, Index k) {
     if (!mine(k)) return;
-    band_factor_diagonal(lane, s_, k, a_.tile(k), status(k));
+    if (work_.host_diagonal.size() > 0)
+      band_factor_diagonal_on_host(lane, s_, k, a_.tile(k), status(k), work_.host_diagonal);
+    else
+      band_factor_diagonal(lane, s_, k, a_.tile(k), status(k));
     band_solve_panel(lane, s_, s_.rows_below(k), a_.tile(k), panel(k));
   }
 

@@ -73,6 +73,7 @@ struct BandWork {
   std::vector<Buffer<double, B>> panels;
   Buffer<double, B> status;
   PinnedBuffer<double> seen;
+  PinnedBuffer<double> host_diagonal;  ///< not empty: src/band_hybrid.hpp
   BandWork() = default;
   explicit BandWork(const BandShape& shape);
 };

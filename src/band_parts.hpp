@@ -26,7 +26,7 @@
 
 namespace terrace {
 
-enum class BandMethod { tile_columns, two_ends, partition };
+enum class BandMethod { tile_columns, one_end, two_ends, partition };
 std::string to_string(BandMethod method);
 
 /// What is asked for.

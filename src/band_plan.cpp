@@ -8,7 +8,8 @@
 namespace terrace {
 
 std::string to_string(BandMethod method) {
-  return method == BandMethod::two_ends    ? "two-ends"
+  return method == BandMethod::one_end     ? "one-end"
+         : method == BandMethod::two_ends  ? "two-ends"
          : method == BandMethod::partition ? "partition"
                                            : "tile-columns";
 }
@@ -21,11 +22,11 @@ constexpr Index kMostParts = 128;  // of one rank
 
 BandMethod parse_method(const std::string& name) {
   for (const BandMethod method :
-       {BandMethod::tile_columns, BandMethod::two_ends, BandMethod::partition})
+       {BandMethod::tile_columns, BandMethod::one_end, BandMethod::two_ends, BandMethod::partition})
     if (name == to_string(method)) return method;
   fail_together(Exit::usage, "unknown method '" + name +
-                                 "'; --method of band solve; use tile-columns, two-ends, partition "
-                                 "or auto");
+                                 "'; --method of band solve; use tile-columns, one-end, two-ends, "
+                                 "partition or auto");
 }
 
 /// The rules of --method auto; adds its reason.
@@ -51,7 +52,12 @@ BandMethod parse_method(const std::string& name) {
             : fmt::format("half-bandwidth below {}: two chains at once, for no more flops", kWide));
     return BandMethod::two_ends;
   }
-  // Wide: the updates fill the GPUs.
+  // Wide: the updates fill the GPU; one launch for one rank's.
+  if (r.ranks == 1) {
+    reasons.push_back(
+        fmt::format("half-bandwidth from {} on: the updates of one chain fill the GPU", kWide));
+    return BandMethod::one_end;
+  }
   reasons.push_back(
       fmt::format("half-bandwidth from {} on: one tile column's update fills the GPUs", kWide));
   return BandMethod::tile_columns;
@@ -127,16 +133,17 @@ BandPlan plan_band(const BandRequest& r) {
   const BandShape& s = plan.shape;
   plan.separator = band_reach_tiles(s) * s.width;
   const double weight = r.end_weight > 0 ? r.end_weight : s.half_bandwidth <= kNarrow ? 1.0 : 3.0;
-  const Index wanted = plan.method == BandMethod::two_ends ? 2
-                       : r.parts > 0                       ? r.parts
-                                                           : default_parts(request, s);
+  const Index wanted = plan.method == BandMethod::one_end    ? 1
+                       : plan.method == BandMethod::two_ends ? 2
+                       : r.parts > 0                         ? r.parts
+                                                             : default_parts(request, s);
   const Index most = std::max<Index>(1, r.n / plan.separator + 1);
   for (Index q = std::min(wanted, most); plan.begin.empty(); --q)
     plan.begin = cut(r.n, s, plan.separator, q, weight);
   if (plan.parts() < wanted)
     plan.reasons.push_back(fmt::format("{} rows have room for {} parts only, with separators of {}",
                                        r.n, plan.parts(), plan.separator));
-  if (plan.parts() == 1 && free) {
+  if (plan.parts() == 1 && free && plan.method != BandMethod::one_end) {
     plan.begin.clear();
     tile_columns();
     return plan;

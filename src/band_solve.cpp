@@ -1,5 +1,5 @@
 // Forward and backward substitution: the rows below a tile column travel with it.
-#include "src/band_cholesky.hpp"
+#include "src/band_substitution.hpp"
 
 namespace terrace {
 
@@ -13,92 +13,10 @@ BandVectors<B> band_vectors(Context<B>& context, const BandShape& s, Index nrhs)
   return x;
 }
 
-namespace {
-
-/// The substitutions on one set of tile columns. The window of partial sums is one vector on one
-/// rank; on several it holds rows k w .. k w + w + reach - 1 when tile column k is at work, and
-/// travels. Both add in the same order.
-template <class B>
-class Substitution {
- public:
-  Substitution(Context<B>& context, const BandTiles<B>& l, BandVectors<B>& x)
-      : c_(context),
-        lane_(context.ahead),
-        l_(l),
-        x_(x),
-        s_(l.shape),
-        row_(x.nrhs),
-        alone_(context.size() == 1) {}
-
-  void forward(Index k) {
-    const Index w = s_.width, rows = s_.rows_below(k), top = alone_ ? k * w : 0;
-    if (!alone_) {
-      const Index arriving = k > 0 ? s_.rows_below(k - 1) : 0;
-      if (k > 0) pass(k - 1, k, w, 0, arriving);
-      if (!mine(k)) return;
-      fill_zero(lane_, window(arriving, s_.reach + w));
-    }
-    band_forward(lane_, s_, rows, l_.tile(k), row_, window(top, top + w), own(k),
-                 window(top + w, top + w + rows));
-  }
-
-  void backward(Index k) {
-    const Index w = s_.width, rows = s_.rows_below(k);
-    if (alone_) return band_backward(lane_, s_, rows, l_.tile(k), row_, own(k), after(k));
-    if (rows > 0) pass(k + 1, k, 0, w, rows);
-    if (!mine(k)) return;
-    band_backward(lane_, s_, rows, l_.tile(k), row_, own(k), window(w, w + rows));
-    copy<double, B>(lane_, window(0, w), own(k));
-  }
-
- private:
-  [[nodiscard]] bool mine(Index k) const { return l_.columns.block_owner(k) == c_.rank(); }
-  /// Rows of tile column k; on one rank also those after them.
-  [[nodiscard]] View<double, B> own(Index k) const {
-    return x_.data.view().slice(x_.rows.slot(k * s_.width) * row_, s_.width * row_);
-  }
-  [[nodiscard]] View<double, B> after(Index k) const {
-    return x_.data.view().slice((k + 1) * s_.width * row_, s_.rows_below(k) * row_);
-  }
-  [[nodiscard]] View<double, B> window(Index from, Index to) const {
-    return x_.window.view().slice(from * row_, (to - from) * row_);
-  }
-  /// `rows` rows of the window at row `from` of k's owner to row `at` of next's owner.
-  void pass(Index k, Index next, Index from, Index at, Index rows) const {
-    const Index bytes = rows * row_ * Index(sizeof(double));
-    const Piece out{l_.columns.block_owner(next), window(from, from + rows).data, bytes};
-    const Piece in{l_.columns.block_owner(k), window(at, at + rows).data, bytes};
-    c_.comm.exchange(lane_, {&out, mine(k) ? 1u : 0u}, {&in, mine(next) ? 1u : 0u});
-  }
-
-  Context<B>& c_;
-  const Stream<B>& lane_;
-  const BandTiles<B>& l_;
-  BandVectors<B>& x_;
-  const BandShape s_;
-  const Index row_;  // numbers a row
-  const bool alone_;
-};
-
-}  // namespace
-
 template <class B>
 void band_substitute(Context<B>& context, const BandTiles<B>& l, BandVectors<B>& x,
                      Progress& progress) {
-  Substitution<B> step(context, l, x);
-  const Index tiles = x.nrhs > 0 ? l.shape.tiles() : 0;
-  fill_zero(context.ahead, x.window.view());
-  progress.begin("substitution", double(2 * tiles));
-  for (Index k = 0; k < tiles; ++k) {
-    step.forward(k);
-    progress.tick(double(k));
-  }
-  for (Index k = tiles - 1; k >= 0; --k) {
-    step.backward(k);
-    progress.tick(double(2 * tiles - k));
-  }
-  context.ahead.synchronize();
-  progress.end();
+  substitute(context, l, x, progress);
 }
 
 #define TERRACE_INSTANTIATE(B)                                                \

@@ -762,8 +762,10 @@ void launch_parts(const Stream<Cuda>& stream, Launch& launch) {
   launch.window_pairs = ceil_div(window, 2);
   launch.window_groups = ceil_div(window, NC);
   launch.per_group = launch.band_pairs + int(launch.arrow_pairs);
-  launch.diagonals =
-      int(std::min<Index>(launch.reach_tiles / 4 + 2, std::max(1, resident / (2 * launch.count))));
+  // As many as it takes to begin a diagonal block's sum early enough: where the GPU is full, the
+  // others make a tile column in 5 M^2 ns, and a sum of M tiles takes 2 M us.
+  const Index tiles = launch.reach_tiles, wanted = NC == 1 ? tiles / 4 + 2 : 400 / tiles + 3;
+  launch.diagonals = int(std::min<Index>(wanted, std::max(1, resident / (2 * launch.count))));
   launch.column_tasks = groups * launch.count * launch.per_group;
   // Arrow blocks wait for the whole part: beside it, if they leave most CTAs to it.
   const Index arrows = launch.arrow_groups * launch.arrow_pairs * launch.count;

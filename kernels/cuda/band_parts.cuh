@@ -241,8 +241,9 @@ __device__ inline int factor_and_invert(int warp, int lane, Meanwhile&& meanwhil
   double* const s = dynamic_shared();
   double* const v = s + kInverse;
   int failed = 0;
+  if (warp == 3) meanwhile();
 #pragma unroll 1
-  for (int half = 0; half < 2; ++half) {
+  for (int half = 0; half < 2 && warp < 3; ++half) {
     double* const block = s + half * second;
     double* const over = s + kOver + 32 * half;
     const int threads = half == 0 ? 96 : 64;
@@ -250,7 +251,7 @@ __device__ inline int factor_and_invert(int warp, int lane, Meanwhile&& meanwhil
       const int here =
           lead(block, over, reinterpret_cast<double(*)[64]>(s + kScratch), lane, 3, threads);
       if (failed == 0 && here != 0) failed = 32 * half + here;
-    } else if (warp == 2 || (warp == 1 && half == 0)) {  // the inverse; rows 32 .. 63
+    } else if (warp == 2 || half == 0) {  // the inverse; rows 32 .. 63
       double x[32];
 #pragma unroll
       for (int c = 0; c < 32; ++c)
@@ -258,25 +259,23 @@ __device__ inline int factor_and_invert(int warp, int lane, Meanwhile&& meanwhil
       double* const to = warp == 2 ? v + half * second + lane * kLD : s + 32 + lane;
       const int step = warp == 2 ? 1 : kLD;
       follow(x, block, over, 3, threads, [&](int j, double value) { to[j * step] = value; });
-    } else if (half == 0) {
-      s[kOnes + lane] = 1.0;
-      meanwhile();
     } else {  // t := L21 L11^-1, which D does not scale
-      const int r0 = warp == 1 ? 0 : 16;
-      if (warp == 1) s[kRoots + lane] = rsqrt(s[lane * kLD + lane]);
+      s[kOnes + lane] = 1.0;
+      s[kRoots + lane] = rsqrt(s[lane * kLD + lane]);
 #pragma unroll 1
-      for (int c0 = 0; c0 < 32; c0 += 16)
+      for (int q = 0; q < 4; ++q) {
+        const int r0 = q % 2 * 16, c0 = q / 2 * 16;
         product16(t + c0 * kLD + r0, 32 + r0, kOver, kInverse + c0 * kLD, kLD, 1, 1.0, false, lane);
-    }
-    barrier(2, 128);
-    if (half == 0) {
-      if (warp < 3) {  // s22 -= L21 L21^T, lower
-        const int r0 = 32 + (warp > 0 ? 16 : 0), c0 = 32 + (warp > 1 ? 16 : 0);
-        product16(c0 * kLD + r0, r0, kOver, c0, 1, kLD, -1.0, true, lane);
       }
-      barrier(2, 128);
+    }
+    if (half == 0) {
+      barrier(7, 96);
+      const int r0 = 32 + (warp > 0 ? 16 : 0), c0 = 32 + (warp > 1 ? 16 : 0);
+      product16(c0 * kLD + r0, r0, kOver, c0, 1, kLD, -1.0, true, lane);  // s22 -= L21 L21^T, lower
+      barrier(7, 96);
     }
   }
+  barrier(2, 128);
   {  // v21 := -L22^-1 t, scaled
     const int r0 = warp % 2 * 16, c0 = warp / 2 * 16;
     if (warp == 3) s[kRoots + 32 + lane] = rsqrt(s[second + lane * kLD + lane]);

@@ -1,10 +1,12 @@
 // terrace bench band: factorization and substitution of generated band systems.
 #include <algorithm>
 #include <chrono>
+#include <optional>
 
 #include "kernels/band_rivals.hpp"
 #include "kernels/problems.hpp"
 #include "kernels/rates.hpp"
+#include "src/band_hybrid.hpp"
 #include "src/band_parts.hpp"
 #include "src/bench/bench.hpp"
 
@@ -14,6 +16,7 @@ namespace {
 struct BandBench : BenchOptions {
   std::vector<Index> half_bandwidth, right_hand_sides{1};
   Index parts = 0;
+  BandPlaces places;
 };
 
 using Clock = std::chrono::steady_clock;
@@ -194,6 +197,9 @@ void bench_tile_columns(Run& run, Context<B>& c, const BandBench& options, const
   require_memory(c.control, device ? 0 : bytes, device ? bytes : 0);
   BandTiles<B> a = collectively(c.control, [&] { return band_tiles<B>(c, s); });
   BandWork<B> work = collectively(c.control, [&] { return BandWork<B>(s); });
+  if (options.places.diagonal == "cpu" && device)
+    work.host_diagonal = collectively(c.control, [&] { return band_host_diagonal(s); });
+  const bool on_host = options.places.substitution == "cpu" && device;
   run.report["block"] = s.width;
 
   BenchRun bench = factor_bench(c.control, plan, rates);
@@ -223,11 +229,18 @@ void bench_tile_columns(Run& run, Context<B>& c, const BandBench& options, const
       const Index row = x.rows.global(Index(i) / nrhs, c.rank());
       b[i] = row < n ? random_uniform(seed + 2, row, Index(i) % nrhs) : 0.0;
     }
+    std::optional<HostSubstitution<B>> host;
+    if (on_host) collectively(c.control, [&] { host.emplace(c, s, nrhs); });
     BenchRun solve = solve_bench(c.control, plan, rates, nrhs);
     solve.measure = [&] {
       upload(c.ahead, x.data.view(), b.data());
       c.ahead.synchronize();
-      return timed(c.control, [&] { band_substitute(c, a, x, run.progress); });
+      return timed(c.control, [&] {
+        if (host)
+          band_substitute_on_host(c, a, x, *host, run.progress);
+        else
+          band_substitute(c, a, x, run.progress);
+      });
     };
     solve.residual = [&] {
       download(c.ahead, solution.data(), x.data.view());
@@ -245,6 +258,13 @@ void bench_size(Run& run, Context<B>& c, const BandBench& options, Index n, Inde
   request.half_bandwidth = m;
   request.ranks = c.size();
   request.method = run.options.method;
+  if (!(options.places.diagonal + options.places.substitution).empty()) {
+    if (!request.method.empty() && request.method != "tile-columns")
+      fail_together(Exit::usage,
+                    "--diagonal and --substitution go with --method tile-columns only; "
+                    "leave one of them out");
+    request.method = "tile-columns";
+  }
   request.parts = options.parts;
   request.block = run.options.block;
   const BandPlan plan = plan_band<B>(request);
@@ -265,6 +285,7 @@ void bench_size(Run& run, Context<B>& c, const BandBench& options, Index n, Inde
 void bench_band(Run& run, BandBench options) {
   with_backend(run, [&]<class B>(Context<B>& c) {
     const bool device = std::is_same_v<B, Cuda>;
+    check_places(B{}, options.places);
     if (options.n.empty()) options.n = {device ? 200000 : 20000};
     if (options.half_bandwidth.empty()) options.half_bandwidth = {device ? 2000 : 1000};
     const Rates rates{dgemm_rate(c.ahead), read_rate(c.ahead)};
@@ -289,8 +310,12 @@ void add_bench_band(CLI::App& bench, Selected& selected) {
   command
       ->add_option("--parts", options->parts,
                    "Parts of --method partition (0: the plan's choice); methods are auto, "
-                   "tile-columns, two-ends and partition")
+                   "tile-columns, one-end, two-ends and partition")
       ->check(not_negative());
+  command->add_option("--diagonal", options->places.diagonal,
+                      "gpu or cpu: who factors the diagonal blocks of tile columns");
+  command->add_option("--substitution", options->places.substitution,
+                      "gpu or cpu: who substitutes with tile columns");
   add_common_options(*command, selected.options);
   command->callback([&selected, options] {
     selected.command = "bench band";

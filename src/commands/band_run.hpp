@@ -8,6 +8,7 @@
 
 #include "io/input.hpp"
 #include "src/band_cholesky.hpp"
+#include "src/band_hybrid.hpp"
 #include "src/commands.hpp"
 
 namespace terrace {
@@ -17,6 +18,7 @@ inline constexpr double kBandPass = 30.0;  // LAPACK's threshold for residual ra
 struct BandOptions {
   std::string matrix, rhs, factor;
   Index parts = 0;
+  BandPlaces places;
 };
 
 inline std::string size_text(Index bytes) {
@@ -96,8 +98,10 @@ class BandRun {
   }
 
   /// tiles := the factor of the matrix.
-  void factor() {
+  void factor(const BandPlaces& places = {}) {
     BandWork<B> work = collectively(c_.control, [&] { return BandWork<B>(shape_); });
+    if (places.diagonal == "cpu" && std::is_same_v<B, Cuda>)
+      work.host_diagonal = collectively(c_.control, [&] { return band_host_diagonal(shape_); });
     run_.phase("read", [&] { read_tiles(c_, input_, tiles_); });
     Index failed = 0;
     run_.phase("solve", [&] { failed = band_cholesky(c_, tiles_, work, run_.progress); });

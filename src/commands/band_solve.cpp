@@ -38,6 +38,7 @@ struct BandSystem {
   const io::DenseInput& rhs;
   const io::BandInput* factor = nullptr;  ///< stored by band factor, or none
   io::Output* output = nullptr;
+  BandPlaces places{};
   [[nodiscard]] Index nrhs() const { return rhs.columns(); }
 };
 
@@ -91,8 +92,16 @@ void solve_by_tile_columns(Run& run, Context<B>& c, const BandSystem& system,
   if (system.factor)
     band.read_factor(*system.factor);
   else
-    band.factor();
-  run.phase("solve", [&] { band_substitute(c, band.tiles_, x, run.progress); });
+    band.factor(system.places);
+  std::optional<HostSubstitution<B>> host;
+  if (system.places.substitution == "cpu" && std::is_same_v<B, Cuda>)
+    collectively(c.control, [&] { host.emplace(c, s, nrhs); });
+  run.phase("solve", [&] {
+    if (host)
+      band_substitute_on_host(c, band.tiles_, x, *host, run.progress);
+    else
+      band_substitute(c, band.tiles_, x, run.progress);
+  });
   note_rate(run, s, nrhs, !system.factor);
   download(c.ahead, rows.data(), x.data.view());
   c.ahead.synchronize();
@@ -234,6 +243,13 @@ void band_solve(Run& run, const BandOptions& options) {
   request.parts = options.parts;
   request.block = run.options.block;
   request.ranks = run.control.size();
+  if (!(options.places.diagonal + options.places.substitution).empty()) {
+    if (!request.method.empty() && request.method != "tile-columns")
+      fail_together(Exit::usage,
+                    "--diagonal and --substitution go with --method tile-columns only; "
+                    "leave one of them out");
+    request.method = "tile-columns";
+  }
   if (!options.factor.empty()) {
     if (!request.method.empty() && request.method != "auto" && request.method != "tile-columns")
       fail_together(Exit::usage, "--factor holds a factor by tile columns, not by " +
@@ -263,13 +279,16 @@ void band_solve(Run& run, const BandOptions& options) {
   }
   std::optional<io::Output> output;
   if (!run.options.plan) output.emplace(run.control, run.options.output, run.options.force);
-  const BandSystem system{input, rhs, factor ? &*factor : nullptr, output ? &*output : nullptr};
+  const BandSystem system{input, rhs, factor ? &*factor : nullptr, output ? &*output : nullptr,
+                          options.places};
   request.n = input.n();
   request.half_bandwidth = input.half_bandwidth();
   request.nrhs = rhs.columns();
   run.report["right_hand_sides"] = request.nrhs;
-  with_backend(run,
-               [&]<class B>(Context<B>& c) { solve_by(run, c, system, plan_band<B>(request)); });
+  with_backend(run, [&]<class B>(Context<B>& c) {
+    check_places(B{}, options.places);
+    solve_by(run, c, system, plan_band<B>(request));
+  });
 }
 
 }  // namespace terrace

@@ -58,10 +58,14 @@ std::vector<double> random(Index size, Word seed) {
   return v;
 }
 
-/// One tile column: a well conditioned diagonal block, random below.
+/// One tile column: a well conditioned diagonal block, random below, zero outside the band.
 std::vector<double> random_tile(const BandShape& s, Word seed) {
   std::vector<double> v = random(s.tile(), seed);
-  for (Index j = 0; j < s.width; ++j) v[std::size_t(j * s.column())] += double(s.width) + 2;
+  for (Index j = 0; j < s.width; ++j) {
+    const auto column = v.begin() + j * s.column();
+    column[0] += double(s.width) + 2;
+    std::fill(column + s.half_bandwidth + 1, column + s.column(), 0.0);
+  }
   return v;
 }
 
@@ -131,7 +135,12 @@ TEMPLATE_TEST_CASE("a panel is solved, copied and applied", "", TERRACE_BACKENDS
         band_solve_panel(both.lane, s, rows, tile, panel);
         // P L^T = what was there, and the copy agrees with the tile column.
         std::vector<double> after = both.get(tile.view());
-        const std::vector<double> p = both.get(panel.view());
+        const std::vector<double> copied = both.get(panel.view());
+        std::vector<double> p(copied.size());  // column-major
+        for (Index r = 0; r < rows; ++r)
+          for (Index q = 0; q < w; ++q)
+            p[std::size_t(r + q * s.reach)] =
+                copied[std::size_t(band_panel_at(TestType{}, s, r, q))];
         double worst = 0;
         for (Index r = 0; r < rows; ++r)
           for (Index q = 0; q < w; ++q) {
