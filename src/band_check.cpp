@@ -203,8 +203,14 @@ double band_residual(Context<B>& c, const BandProblem<B>& a, const Range& rows,
 template <class B>
 double band_factor_residual(Context<B>& c, const BandProblem<B>& a, const BandTiles<B>& l,
                             Word seed) {
+  const TileAt<B> tile = [&](Index k) { return View<const double, B>(l.tile(k)); };
+  return band_factor_residual<B>(c, a, l.shape, tile, seed);
+}
+
+template <class B>
+double band_factor_residual(Context<B>& c, const BandProblem<B>& a, const BandShape& s,
+                            const TileAt<B>& tile_at, Word seed) {
   constexpr Index vectors = 3;
-  const BandShape& s = l.shape;
   if (a.n == 0) return 0;
   struct Memory {
     BandPass<B> pass;
@@ -230,7 +236,7 @@ double band_factor_residual(Context<B>& c, const BandProblem<B>& a, const BandTi
     for (Index k = first / s.width + c.rank(); k * s.width < end; k += c.size()) {
       const Index at = (k * s.width - first) * vectors;
       const Index count = std::min(s.width + s.reach, s.padded() - k * s.width) * vectors;
-      const BandColumns<B> tile{l.tile(k).data, s.width, s.column(), s.column()};
+      const BandColumns<B> tile{tile_at(k).data, s.width, s.column(), s.column()};
       fill_zero(c.ahead, memory.u.view());
       band_transposed_times(c.ahead, tile, 0, 1.0, false, vectors, x.slice(at, x.size - at),
                             memory.u.view());
@@ -269,7 +275,9 @@ BandMemory band_memory(const BandShape& s, Index nrhs, int ranks, bool check) {
   template double band_residual(Context<B>&, const BandProblem<B>&, const Range&,               \
                                 std::span<const double>, std::span<const double>, Index);       \
   template double band_factor_residual(Context<B>&, const BandProblem<B>&, const BandTiles<B>&, \
-                                       Word);
+                                       Word);                                                   \
+  template double band_factor_residual(Context<B>&, const BandProblem<B>&, const BandShape&,    \
+                                       const TileAt<B>&, Word);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 

@@ -110,7 +110,14 @@ template <class B>
 double band_residual(Context<B>& context, const BandProblem<B>& a, const Range& rows,
                      std::span<const double> x, std::span<const double> b, Index nrhs);
 
-/// max over three random vectors z of ||L L^T z - A z|| / (n ||A|| ||z|| eps).
+/// Tile column k of a factor, for work on context.ahead until the next call.
+template <class B>
+using TileAt = std::function<View<const double, B>(Index k)>;
+/// max over three random vectors z of ||L L^T z - A z|| / (n ||A|| ||z|| eps). `tile` is asked for
+/// this rank's tile columns: rank, rank + ranks, ..
+template <class B>
+double band_factor_residual(Context<B>& context, const BandProblem<B>& a, const BandShape& shape,
+                            const TileAt<B>& tile, Word seed);
 template <class B>
 double band_factor_residual(Context<B>& context, const BandProblem<B>& a, const BandTiles<B>& l,
                             Word seed);
