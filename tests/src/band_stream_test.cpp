@@ -1,0 +1,239 @@
+#include "src/band_stream.hpp"
+
+#include "kernels/problems.hpp"
+#include "tests/support/band.hpp"
+#include "tests/support/test.hpp"
+
+using namespace terrace;
+using namespace terrace::test;
+
+namespace {
+
+Entry spd(Index n, Index m) {
+  return [=](Index i, Index j) { return band_spd_entry(7, n, m, i, j); };
+}
+
+template <class B>
+BandShape shape_of(Index n, Index m, Index width) {
+  const Index clipped = std::clamp<Index>(m, 0, std::max<Index>(n - 1, 0));
+  return band_shape(n, m, std::is_same_v<B, Cpu> ? width : band_part_width(B{}, clipped));
+}
+
+/// x - y, or 1 where y is not finite.
+double apart(double x, double y) { return std::isfinite(y) ? std::abs(x - y) : 1.0; }
+
+struct Ratios {
+  Index failed = 0;
+  double factor = INFINITY, fused = INFINITY, stored = INFINITY;
+  [[nodiscard]] bool good() const {
+    return failed == 0 && factor < 30.0 && fused < 30.0 && stored < 30.0;
+  }
+};
+
+/// Residuals of the factor, of a solve that goes forward with the factorization, and of one by the
+/// factor that it leaves.
+template <class B>
+Ratios ratios(Context<B>& c, const BandShape& s, Index slab, Index nrhs, const Entry& entry) {
+  Progress progress{false, false};
+  const BandProblem<B> problem = band_problem<B>(s.n, s.half_bandwidth, entry);
+  std::vector<double> truth(std::size_t(s.n * nrhs)), x(truth.size());
+  for (std::size_t i = 0; i < truth.size(); ++i)
+    truth[i] = random_uniform(11, Index(i) / nrhs, Index(i) % nrhs);
+  const std::vector<double> b = band_product(s.n, s.half_bandwidth, entry, truth, nrhs);
+  BandStream<B> a = band_stream<B>(s, slab);
+  BandStreamRows<B> rows = band_stream_rows(a, nrhs);
+  Ratios result;
+  load_stream(c, problem, a);
+  set_rows(c, a, rows, b.data());
+  result.failed = stream_factor(c, a, &rows, progress);
+  if (result.failed != 0) return result;
+  stream_backward(c, a, rows, progress);
+  get_rows(c, a, rows, x.data());
+  const Range all{0, s.n};
+  result.fused = band_residual<B>(c, problem, all, x, b, nrhs);
+  set_rows(c, a, rows, b.data());
+  stream_forward(c, a, rows, progress);
+  stream_backward(c, a, rows, progress);
+  get_rows(c, a, rows, x.data());
+  result.stored = band_residual<B>(c, problem, all, x, b, nrhs);
+  result.factor = band_factor_residual(c, problem, a, 5);
+  return result;
+}
+
+#define REQUIRE_GOOD(...)                                                                         \
+  do {                                                                                            \
+    const Ratios r = __VA_ARGS__;                                                                 \
+    INFO("failed " << r.failed << ", factor " << r.factor << ", fused " << r.fused << ", stored " \
+                   << r.stored);                                                                  \
+    REQUIRE(r.good());                                                                            \
+  } while (false)
+
+}  // namespace
+
+TEST_CASE("a slab's ring has room for what it reaches and for two slabs more") {
+  for (const Index m : {1, 63, 64, 65, 1000, 2000, 8000, 32000})
+    for (const Index n : {1, 64, 1000, 100000, 50000000}) {
+      const BandShape s = band_shape(n, m, 64);
+      const Index slab = band_stream_slab(s);
+      REQUIRE(slab >= 1);
+      REQUIRE(slab <= s.tiles());
+      const BandStreamMemory memory = band_stream_memory<Cpu>(s, 1);
+      REQUIRE(memory.ring >= (slab * 3 + band_reach_tiles(s)) * s.tile() * Index(sizeof(double)));
+      REQUIRE(memory.host == s.tiles() * s.tile() * Index(sizeof(double)));
+      // Long bands do not lie on the device whole.
+      if (n > 100 * m && memory.host > Index(1) << 34) REQUIRE(memory.ring < memory.host / 4);
+    }
+}
+
+TEMPLATE_TEST_CASE("streamed band systems are solved to LAPACK's measure", "", TERRACE_BACKENDS) {
+  Context<TestType>* c = context<TestType>();
+  if (!c) return;
+  Index turn = 0;
+  for (const Index n : {0, 1, 2, 5, 50, 129, 300})
+    for (const Index m : {Index(0), Index(1), (n + 1) / 4, n - 1, n + 3})
+      for (const Index nrhs : {1, 2, 15})
+        for (const Index slab : {0, 1, 3}) {
+          if (m < 0 || (thread_sanitizer && n > 129)) continue;
+          const BandShape s =
+              shape_of<TestType>(n, m, std::vector<Index>{1, 5, 16, 24}[std::size_t(++turn % 4)]);
+          INFO("n " << n << " m " << m << " nrhs " << nrhs << " slab " << slab << " width "
+                    << s.width);
+          REQUIRE_GOOD(ratios(*c, s, slab, nrhs, spd(n, s.half_bandwidth)));
+        }
+}
+
+TEMPLATE_TEST_CASE("streamed bands of many slabs turn their ring over", "", TERRACE_BACKENDS) {
+  Context<TestType>* c = context<TestType>();
+  if (!c) return;
+  Index turn = 0;
+  for (const Index m : {1, 10, 63, 64, 65, 130, 300})
+    for (const Index slab : {1, 2, 3, 7}) {
+      const BandShape one = shape_of<TestType>(1 << 20, m, 16);
+      const Index slots = ceil_div(band_reach_tiles(one), slab) + 3;
+      const Index length = slab * one.width;
+      // Below one slab; one; a ring and around it; several rings.
+      for (const Index n : {length - 1, length, length + 1, slots * length, slots * length + 1,
+                            (2 * slots + 1) * length - one.width / 2}) {
+        if (n > (thread_sanitizer ? 300 : 2500)) continue;
+        const Index nrhs = std::vector<Index>{1, 3, 20}[std::size_t(++turn % 3)];
+        INFO("n " << n << " m " << m << " slab " << slab << " nrhs " << nrhs);
+        const BandShape s = shape_of<TestType>(n, m, 16);
+        REQUIRE_GOOD(ratios(*c, s, slab, nrhs, spd(n, s.half_bandwidth)));
+      }
+    }
+}
+
+TEMPLATE_TEST_CASE("Laplace operators and ill conditioned bands are solved streamed", "",
+                   TERRACE_BACKENDS) {
+  Context<TestType>* c = context<TestType>();
+  if (!c) return;
+  const Index side = 24;
+  const Entry grid = [=](Index i, Index j) {
+    return i == j ? 4.0 : i - j == side || (i - j == 1 && i % side != 0) ? -1.0 : 0.0;
+  };
+  // L D L^T of a bidiagonal L with d graded over 14 decades.
+  const auto d = [](Index i) { return std::pow(10.0, -14.0 * double(i % 50) / 49.0); };
+  const Entry graded = [=](Index i, Index j) {
+    return i == j ? d(i) + (i > 0 ? 0.81 * d(i - 1) : 0.0) : i - j == 1 ? 0.9 * d(j) : 0.0;
+  };
+  REQUIRE_GOOD(ratios(*c, shape_of<TestType>(side * side, side, 16), 1, 2, grid));
+  REQUIRE_GOOD(ratios(*c, shape_of<TestType>(400, 1, 16), 2, 1, graded));
+}
+
+TEMPLATE_TEST_CASE("a streamed factorization gives LAPACK's failed minor", "", TERRACE_BACKENDS) {
+  Context<TestType>* c = context<TestType>();
+  if (!c) return;
+  Progress progress{false, false};
+  Index turn = 0;
+  for (const Index n : {1, 64, 130, 500})
+    for (const Index m : {0, 3, 70})
+      for (const Index slab : {1, 2})
+        for (const Index bad : {Index(0), n / 2, n - 1}) {
+          if (m >= n && m > 0) continue;
+          const BandShape s = shape_of<TestType>(n, m, 16);
+          const Entry definite = spd(n, m);
+          const double value = std::vector<double>{0.0, -1.0, double(NAN)}[std::size_t(++turn % 3)];
+          const Entry entry = [&](Index i, Index j) {
+            return i == bad && j == bad ? value : definite(i, j);
+          };
+          INFO("n " << n << " m " << m << " slab " << slab << " bad " << bad << " " << value);
+          std::vector<double> l;
+          const Index expected = dense_cholesky(n, entry, l);
+          REQUIRE(expected == bad + 1);
+          BandStream<TestType> a = band_stream<TestType>(s, slab);
+          BandStreamRows<TestType> y = band_stream_rows(a, 1);
+          const std::vector<double> ones(std::size_t(n), 1.0);
+          set_rows(*c, a, y, ones.data());
+          load_stream(*c, band_problem<TestType>(n, m, entry), a);
+          REQUIRE(stream_factor(*c, a, &y, progress) == expected);
+          // The same memory serves a matrix that is definite.
+          load_stream(*c, band_problem<TestType>(n, m, definite), a);
+          REQUIRE(stream_factor<TestType>(*c, a, nullptr, progress) == 0);
+        }
+}
+
+TEMPLATE_TEST_CASE("the streamed factor is a textbook's", "", TERRACE_BACKENDS) {
+  Context<TestType>* c = context<TestType>();
+  if (!c) return;
+  Progress progress{false, false};
+  for (const Index m : {1, 17, 64, 130})
+    for (const Index slab : {1, 3}) {
+      const Index n = 300;
+      const BandShape s = shape_of<TestType>(n, m, 16);
+      BandStream<TestType> a = band_stream<TestType>(s, slab);
+      load_stream(*c, band_problem<TestType>(n, m, spd(n, m)), a);
+      REQUIRE(stream_factor<TestType>(*c, a, nullptr, progress) == 0);
+      std::vector<double> l, columns(std::size_t(n * (m + 1)));
+      REQUIRE(dense_cholesky(n, spd(n, m), l) == 0);
+      copy_columns(a, 0, n, m + 1, columns.data());
+      double error = 0;
+      for (Index j = 0; j < n; ++j)
+        for (Index d = 0; d <= m && j + d < n; ++d)
+          error = std::max(
+              error, apart(l[std::size_t((j + d) * n + j)], columns[std::size_t(j * (m + 1) + d)]));
+      INFO("m " << m << " slab " << slab << " error " << error);
+      REQUIRE(error < 1e-13 * double(m + 10));
+    }
+}
+
+TEST_CASE("the streamed factor is that of tile columns") {
+  Context<Cpu>& c = *context<Cpu>();
+  Progress progress{false, false};
+  const Index n = 700, m = 40;
+  const BandShape s = band_shape(n, m, 16);
+  BandTiles<Cpu> tiles = band_tiles<Cpu>(c, s);
+  fill_tiles(c, tiles, n, m, spd(n, m));
+  BandWork<Cpu> work(s);
+  REQUIRE(band_cholesky(c, tiles, work, progress) == 0);
+  BandStream<Cpu> a = band_stream<Cpu>(s, 2);
+  load_stream(c, band_problem<Cpu>(n, m, spd(n, m)), a);
+  REQUIRE(stream_factor<Cpu>(c, a, nullptr, progress) == 0);
+  c.ahead.synchronize();
+  double error = 0;
+  for (Index k = 0; k < s.tiles(); ++k)
+    for (Index i = 0; i < s.tile(); ++i)
+      error = std::max(error, apart(tiles.tile(k).data[i], a.host_tile(k)[i]));
+  REQUIRE(error < 1e-13);
+}
+
+TEST_CASE("a stored factor that is loaded again solves") {
+  Context<Cpu>& c = *context<Cpu>();
+  Progress progress{false, false};
+  const Index n = 333, m = 21;
+  const BandProblem<Cpu> problem = band_problem<Cpu>(n, m, spd(n, m));
+  BandStream<Cpu> a = band_stream<Cpu>(band_shape(n, m, 16), 2);
+  load_stream(c, problem, a);
+  REQUIRE(stream_factor<Cpu>(c, a, nullptr, progress) == 0);
+  std::vector<double> l(std::size_t(n * (m + 1)));
+  copy_columns(a, 0, n, m + 1, l.data());
+  const Entry stored = [&](Index i, Index j) { return l[std::size_t(j * (m + 1) + i - j)]; };
+  BandStream<Cpu> other = band_stream<Cpu>(band_shape(n, m, 24), 3);
+  load_stream(c, band_problem<Cpu>(n, m, stored), other);
+  BandStreamRows<Cpu> x = band_stream_rows(other, 1);
+  std::vector<double> b(std::size_t(n), 1.0), solution(b.size());
+  set_rows(c, other, x, b.data());
+  stream_forward(c, other, x, progress);
+  stream_backward(c, other, x, progress);
+  get_rows(c, other, x, solution.data());
+  REQUIRE(band_residual<Cpu>(c, problem, Range{0, n}, solution, b, 1) < 30.0);
+}
