@@ -15,4 +15,14 @@ double dgemm_rate(const Stream<Cuda>&, Index n = 0);
 double read_rate(const Stream<Cpu>&, Index bytes = 0);
 double read_rate(const Stream<Cuda>&, Index bytes = 0);
 
+/// GB/s of copies between page-locked host memory and memory of the backend, in pieces of 64 MiB.
+struct CopyRates {
+  double to_device = 0, to_host = 0;  ///< both ways at the same time
+  double to_device_alone = 0;
+};
+/// `bytes` each way (0: 64 MiB on the CPU, 2 GiB on CUDA) on two streams, the best of three. On the
+/// CPU the copies share one memory: one after the other, each timed as both together.
+CopyRates copy_rates(const Stream<Cpu>& up, const Stream<Cpu>& down, Index bytes = 0);
+CopyRates copy_rates(const Stream<Cuda>& up, const Stream<Cuda>& down, Index bytes = 0);
+
 }  // namespace terrace

@@ -26,17 +26,19 @@
 
 namespace terrace {
 
-enum class BandMethod { tile_columns, one_end, two_ends, partition };
+enum class BandMethod { tile_columns, one_end, two_ends, partition, streamed };
 std::string to_string(BandMethod method);
 
 /// What is asked for.
 struct BandRequest {
   Index n = 0, half_bandwidth = 0, nrhs = 1;
   int ranks = 1;
-  std::string method = "auto";  ///< or tile-columns, two-ends, partition
+  std::string method = "auto";  ///< or tile-columns, one-end, two-ends, partition, streamed
   Index parts = 0;              ///< of a partition; 0: the plan's choice
   Index block = 0;              ///< width; 0: the plan's choice
   double end_weight = 0;        ///< rows of an end part over those of an inner part; 0: the plan's
+  Index device_free = 0;        ///< bytes; 0: unknown, so nothing is streamed unasked
+  Index host_free = 0;
 };
 
 struct BandPlan {
@@ -84,6 +86,14 @@ struct BandPlan {
 /// The one place that chooses method, parts and width. Throws agreed usage errors.
 template <class B>
 BandPlan plan_band(const BandRequest& request);
+
+/// Notes the free memory of this moment: the band of a GPU may have to be streamed.
+template <class B>
+void note_free_memory(BandRequest& request);
+/// What --method auto does last: a plan whose memory the device does not have becomes a streamed
+/// one where that is possible. Nothing when the free memory is unknown.
+template <class B>
+void stream_if_too_big(const BandRequest& request, BandPlan& plan);
 
 /// Bytes of memory of the backend that the rank with most needs.
 struct BandPartsMemory {

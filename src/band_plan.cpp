@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "src/band_parts.hpp"
+#include "src/band_stream.hpp"
 
 namespace terrace {
 
@@ -11,6 +12,7 @@ std::string to_string(BandMethod method) {
   return method == BandMethod::one_end     ? "one-end"
          : method == BandMethod::two_ends  ? "two-ends"
          : method == BandMethod::partition ? "partition"
+         : method == BandMethod::streamed  ? "streamed"
                                            : "tile-columns";
 }
 
@@ -22,11 +24,12 @@ constexpr Index kMostParts = 128;  // of one rank
 
 BandMethod parse_method(const std::string& name) {
   for (const BandMethod method :
-       {BandMethod::tile_columns, BandMethod::one_end, BandMethod::two_ends, BandMethod::partition})
+       {BandMethod::tile_columns, BandMethod::one_end, BandMethod::two_ends, BandMethod::partition,
+        BandMethod::streamed})
     if (name == to_string(method)) return method;
   fail_together(Exit::usage, "unknown method '" + name +
                                  "'; --method of band solve; use tile-columns, one-end, two-ends, "
-                                 "partition or auto");
+                                 "partition, streamed or auto");
 }
 
 /// The rules of --method auto; adds its reason.
@@ -103,7 +106,51 @@ std::vector<Index> cut(Index n, const BandShape& s, Index separator, Index q, do
 }  // namespace
 
 template <class B>
-BandPlan plan_band(const BandRequest& r) {
+void note_free_memory(BandRequest& request) {
+  if (!std::is_same_v<B, Cuda>) return;
+  request.device_free = current_cuda_device().free_bytes;
+  request.host_free = available_host_bytes();
+}
+
+namespace {
+
+template <class B>
+BandShape stream_shape(const BandRequest& request) {
+  BandRequest r = request;
+  r.half_bandwidth = band_shape(r.n, r.half_bandwidth, 1).half_bandwidth;
+  if (r.ranks > 1)
+    fail_together(Exit::usage, fmt::format("streamed runs on one rank, not on {}; --method; start "
+                                           "one rank, or use another method",
+                                           r.ranks));
+  return band_shape(r.n, r.half_bandwidth, part_width(B{}, r));
+}
+
+}  // namespace
+
+template <class B>
+void stream_if_too_big(const BandRequest& r, BandPlan& plan) {
+  if (r.device_free == 0 || r.ranks > 1 || r.block > 0 || r.parts > 0) return;
+  const Index needed = plan.method == BandMethod::tile_columns
+                           ? band_memory(plan.shape, r.nrhs, 1, false).total()
+                           : band_parts_memory<B>(plan, r.nrhs).total();
+  if (needed <= r.device_free) return;
+  BandPlan streamed;
+  streamed.method = BandMethod::streamed;
+  streamed.shape = stream_shape<B>(r);
+  const BandStreamMemory m = band_stream_memory<B>(streamed.shape, r.nrhs);
+  if (m.device() > r.device_free || m.host > r.host_free) return;
+  const auto gib = [](Index bytes) { return double(bytes) / 1073741824.0; };
+  streamed.reasons.push_back(fmt::format(
+      "in memory {:.1f} GiB would be needed on the device, which has {:.1f}; streamed, {:.1f} GiB "
+      "there and {:.1f} of the host's {:.1f}",
+      gib(needed), gib(r.device_free), gib(m.device()), gib(m.host), gib(r.host_free)));
+  plan = streamed;
+}
+
+namespace {
+
+template <class B>
+BandPlan plan_in_memory(const BandRequest& r) {
   BandPlan plan;
   plan.ranks = r.ranks;
   const bool free = r.method.empty() || r.method == "auto";
@@ -127,6 +174,10 @@ BandPlan plan_band(const BandRequest& r) {
   };
   if (plan.method == BandMethod::tile_columns) {
     tile_columns();
+    return plan;
+  }
+  if (plan.method == BandMethod::streamed) {
+    plan.shape = stream_shape<B>(r);
     return plan;
   }
   plan.shape = band_shape(r.n, r.half_bandwidth, part_width(B{}, request));
@@ -158,7 +209,19 @@ BandPlan plan_band(const BandRequest& r) {
   return plan;
 }
 
-#define TERRACE_INSTANTIATE(B) template BandPlan plan_band<B>(const BandRequest&);
+}  // namespace
+
+template <class B>
+BandPlan plan_band(const BandRequest& r) {
+  BandPlan plan = plan_in_memory<B>(r);
+  if (r.method.empty() || r.method == "auto") stream_if_too_big<B>(r, plan);
+  return plan;
+}
+
+#define TERRACE_INSTANTIATE(B)                        \
+  template BandPlan plan_band<B>(const BandRequest&); \
+  template void note_free_memory<B>(BandRequest&);    \
+  template void stream_if_too_big<B>(const BandRequest&, BandPlan&);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 

@@ -303,12 +303,13 @@ double band_factor_residual(Context<B>& context, const BandProblem<B>& problem,
 }
 
 template <class B>
-void copy_columns(const BandStream<B>& a, Index first, Index count, Index height, double* to) {
+void copy_columns(const BandStream<B>& a, Index first, Index count, Index height, Index ld,
+                  double* to) {
   const BandShape& s = a.shape;
   parallel_ranges(count, 256, [&](Index from, Index end) {
     for (Index j = first + from; j < first + end; ++j)
       std::copy_n(a.host_tile(j / s.width) + j % s.width * s.column(), height,
-                  to + (j - first) * height);
+                  to + (j - first) * ld);
   });
 }
 
@@ -324,7 +325,7 @@ void copy_columns(const BandStream<B>& a, Index first, Index count, Index height
   template void stream_backward(Context<B>&, BandStream<B>&, BandStreamRows<B>&, Progress&);     \
   template double band_factor_residual(Context<B>&, const BandProblem<B>&, const BandStream<B>&, \
                                        Word);                                                    \
-  template void copy_columns(const BandStream<B>&, Index, Index, Index, double*);
+  template void copy_columns(const BandStream<B>&, Index, Index, Index, Index, double*);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 

@@ -107,8 +107,10 @@ template <class B>
 double band_factor_residual(Context<B>& context, const BandProblem<B>& problem,
                             const BandStream<B>& l, Word seed);
 
-/// First `height` entries of columns first .. first + count - 1 of what is in host memory.
+/// First `height` entries of columns first .. first + count - 1 of what is in host memory; leading
+/// dimension ld.
 template <class B>
-void copy_columns(const BandStream<B>& a, Index first, Index count, Index height, double* to);
+void copy_columns(const BandStream<B>& a, Index first, Index count, Index height, Index ld,
+                  double* to);
 
 }  // namespace terrace

@@ -73,4 +73,23 @@ double read_rate(const Stream<Cpu>& stream, Index bytes) {
   return 1e-9 * double(count) * double(sizeof(double)) / seconds;
 }
 
+CopyRates copy_rates(const Stream<Cpu>& up, const Stream<Cpu>& down, Index bytes) {
+  if (bytes == 0) bytes = Index(1) << 26;
+  const Index count = ceil_div(bytes, Index(sizeof(double)));
+  const Buffer<double, Cpu> host(2 * count), device(2 * count);
+  std::fill_n(host.data(), host.size(), 1.0);
+  std::fill_n(device.data(), device.size(), 2.0);
+  const auto both = [&](bool back) {
+    upload(up, device.view().slice(0, count), host.data());
+    if (back) download(down, host.data() + count, device.view().slice(count, count));
+    up.synchronize();
+    down.synchronize();
+  };
+  const auto rate = [&](bool back) {
+    return 1e-9 * double(count) * double(sizeof(double)) / best_of_three([&] { both(back); });
+  };
+  const double together = rate(true);
+  return {together, together, rate(false)};
+}
+
 }  // namespace terrace

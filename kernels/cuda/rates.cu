@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "kernels/buffer.hpp"
 #include "kernels/cuda/runtime.cuh"
 #include "kernels/random.hpp"
 #include "kernels/rates.hpp"
@@ -69,6 +70,43 @@ double read_rate(const Stream<Cuda>& stream, Index bytes) {
     check_launch();
   });
   return 1e-9 * double(count) * double(sizeof(double2)) / seconds;
+}
+
+CopyRates copy_rates(const Stream<Cuda>& up, const Stream<Cuda>& down, Index bytes) {
+  constexpr Index piece = Index(1) << 26, words = piece / Index(sizeof(double));
+  if (bytes == 0) bytes = Index(1) << 31;
+  const Index pieces = std::max<Index>(1, bytes / piece);
+  const Buffer<double, Cuda> device(2 * words);
+  const PinnedBuffer<double> host(2 * words);
+  std::fill_n(host.data(), host.size(), 1.0);
+  fill_zero(up, device.view());
+  up.synchronize();
+  const double moved = 1e-9 * double(pieces * piece);
+  CopyRates best;
+  for (int round = 0; round < 4; ++round) {  // the first one warms up
+    const Event<Cuda> begin = up.record();
+    down.wait(begin);
+    for (Index i = 0; i < pieces; ++i) {
+      upload(up, device.view().slice(0, words), host.data());
+      download(down, host.data() + words, device.view().slice(words, words));
+    }
+    const Event<Cuda> arrived = up.record(), home = down.record();
+    up.wait(home);
+    const Event<Cuda> again = up.record();
+    for (Index i = 0; i < pieces; ++i) upload(up, device.view().slice(0, words), host.data());
+    const Event<Cuda> alone = up.record();
+    up.synchronize();
+    if (round == 0) continue;
+    best.to_device_alone = std::max(best.to_device_alone, moved / seconds_between(again, alone));
+    // One and the same round: a rate of one way alone says nothing.
+    const double there = moved / seconds_between(begin, arrived);
+    const double back = moved / seconds_between(begin, home);
+    if (std::min(there, back) > std::min(best.to_device, best.to_host)) {
+      best.to_device = there;
+      best.to_host = back;
+    }
+  }
+  return best;
 }
 
 }  // namespace terrace

@@ -1,4 +1,6 @@
 // terrace bench band: factorization and substitution of generated band systems.
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <chrono>
 #include <optional>
@@ -8,6 +10,7 @@
 #include "kernels/rates.hpp"
 #include "src/band_hybrid.hpp"
 #include "src/band_parts.hpp"
+#include "src/band_stream.hpp"
 #include "src/bench/bench.hpp"
 
 namespace terrace {
@@ -82,7 +85,7 @@ BenchRun factor_bench(const Control& control, const BandPlan& plan, Rates rates)
                  {"phase", "factor"},
                  {"block", s.width},
                  {"method", to_string(plan.method)}};
-  if (plan.method != BandMethod::tile_columns) bench.sizes["parts"] = plan.parts();
+  if (!plan.begin.empty()) bench.sizes["parts"] = plan.parts();
   bench.who = "terrace";
   bench.work = band_factor_flops(s.n, s.half_bandwidth) * 1e-9;
   bench.unit = "GFLOP/s";
@@ -251,6 +254,76 @@ void bench_tile_columns(Run& run, Context<B>& c, const BandBench& options, const
   }
 }
 
+/// The bound is the transfers': bytes over the rates of copies measured both ways at once.
+template <class B>
+void bench_streamed(Run& run, Context<B>& c, const BandBench& options, const BandPlan& plan,
+                    Rates rates) {
+  constexpr bool device = std::is_same_v<B, Cuda>;
+  const Word seed = Word(run.options.seed);
+  const BandShape& s = plan.shape;
+  const BandProblem<B> problem = generated<B>(s.n, s.half_bandwidth, seed);
+  const Index most = std::max<Index>(
+      1, *std::max_element(options.right_hand_sides.begin(), options.right_hand_sides.end()));
+  const BandStreamMemory memory = band_stream_memory<B>(s, most);
+  const Index bytes =
+      memory.device() + band_memory(band_shape(s.n, s.half_bandwidth, 64), most, 1, true).check;
+  const Index host = memory.host + 3 * s.n * most * Index(sizeof(double));
+  require_memory(c.control, host + (device ? 0 : bytes), device ? bytes : 0);
+  BandStream<B> a = collectively(c.control, [&] { return band_stream<B>(s); });
+  const CopyRates copies = copy_rates(a.up, a.down);
+  const double gigabytes = 1e-9 * double(memory.host);
+  const double floor = gigabytes / std::min(copies.to_device, copies.to_host);
+  const double one_way = gigabytes / copies.to_device_alone;
+  run.report["block"] = s.width;
+  run.report["transfers"] = {
+      {"gigabytes_each_way", gigabytes},    {"to_device_gb_per_s", copies.to_device},
+      {"to_host_gb_per_s", copies.to_host}, {"to_device_alone_gb_per_s", copies.to_device_alone},
+      {"factor_floor_seconds", floor},      {"slab_tile_columns", a.slab}});
+  run.say(
+      fmt::format("streamed: {:.2f} GB each way, copies {:.1f} GB/s there and {:.1f} back at once "
+                  "({:.1f} there "
+                  "alone): floor {:.4f} s; slabs of {} tile columns, window {:.2f} GB",
+                  gigabytes, copies.to_device, copies.to_host, copies.to_device_alone, floor,
+                  a.slab, 1e-9 * double(memory.ring)));
+  const auto bounded = [&](BenchRun bench, double work, double seconds) {
+    bench.bound_name = device ? "PCIe" : "copies";
+    bench.bound = work / seconds;
+    return bench;
+  };
+  BenchRun bench = factor_bench(c.control, plan, rates);
+  bench = bounded(bench, bench.work, floor);
+  bench.measure = [&] {
+    load_stream(c, problem, a);
+    Index failed = 0;
+    const double seconds =
+        timed(c.control, [&] { failed = stream_factor<B>(c, a, nullptr, run.progress); });
+    if (failed != 0) generated_failed();
+    return seconds;
+  };
+  bench.residual = [&] { return band_factor_residual(c, problem, a, seed + 1); };
+  bench_run(run, options, bench);
+  for (const Index nrhs : options.right_hand_sides) {
+    BandStreamRows<B> x = collectively(c.control, [&] { return band_stream_rows(a, nrhs); });
+    std::vector<double> b(std::size_t(s.n * nrhs)), solution(b.size());
+    for (std::size_t i = 0; i < b.size(); ++i)
+      b[i] = random_uniform(seed + 2, Index(i) / nrhs, Index(i) % nrhs);
+    BenchRun solve = solve_bench(c.control, plan, rates, nrhs);
+    solve = bounded(solve, solve.work, 2 * one_way);
+    solve.measure = [&] {
+      set_rows(c, a, x, b.data());
+      return timed(c.control, [&] {
+        stream_forward(c, a, x, run.progress);
+        stream_backward(c, a, x, run.progress);
+      });
+    };
+    solve.residual = [&] {
+      get_rows(c, a, x, solution.data());
+      return band_residual<B>(c, problem, Range{0, s.n}, solution, b, nrhs);
+    };
+    bench_run(run, options, solve);
+  }
+}
+
 template <class B>
 void bench_size(Run& run, Context<B>& c, const BandBench& options, Index n, Index m, Rates rates) {
   BandRequest request;
@@ -267,9 +340,14 @@ void bench_size(Run& run, Context<B>& c, const BandBench& options, Index n, Inde
   }
   request.parts = options.parts;
   request.block = run.options.block;
+  request.nrhs =
+      *std::max_element(options.right_hand_sides.begin(), options.right_hand_sides.end());
+  note_free_memory<B>(request);
   const BandPlan plan = plan_band<B>(request);
   run.report["method"] = to_string(plan.method);
-  if (plan.method == BandMethod::tile_columns)
+  if (plan.method == BandMethod::streamed)
+    bench_streamed(run, c, options, plan, rates);
+  else if (plan.method == BandMethod::tile_columns)
     bench_tile_columns(run, c, options, plan, rates);
   else
     bench_parts(run, c, options, plan, rates);
@@ -310,7 +388,7 @@ void add_bench_band(CLI::App& bench, Selected& selected) {
   command
       ->add_option("--parts", options->parts,
                    "Parts of --method partition (0: the plan's choice); methods are auto, "
-                   "tile-columns, one-end, two-ends and partition")
+                   "tile-columns, one-end, two-ends, partition and streamed")
       ->check(not_negative());
   command->add_option("--diagonal", options->places.diagonal,
                       "gpu or cpu: who factors the diagonal blocks of tile columns");

@@ -1,57 +1,110 @@
 // terrace band factor, and the options of terrace band solve.
 #include "src/commands/band_run.hpp"
+#include "src/commands/band_streamed.hpp"
 
 namespace terrace {
 namespace {
 
-void check_method(const Run& run) {
-  if (!run.options.method.empty() && run.options.method != "tile-columns")
+/// tile-columns unless another one is asked for; `free` when none is.
+BandRequest factor_request(const Run& run, bool& free) {
+  BandRequest request;
+  request.method = run.options.method;
+  request.block = run.options.block;
+  request.ranks = run.control.size();
+  request.nrhs = 0;
+  free = request.method.empty() || request.method == "auto";
+  if (free) request.method = "tile-columns";
+  if (request.method != "tile-columns" && request.method != "streamed")
     fail_together(Exit::usage,
-                  "unknown method '" + run.options.method +
-                      "'; --method of band factor; leave it out or use tile-columns: the "
-                      "factor is always the one-ended one");
+                  "unknown method '" + request.method +
+                      "'; --method of band factor; use tile-columns, streamed or auto: the factor "
+                      "is always the one-ended one");
+  request.n = 1;
+  (void)plan_band<Cpu>(request);  // usage errors before anything is opened
+  return request;
+}
+
+/// `columns` (of those in `ranges`) puts columns of the factor into the file's layout.
+void write_factor(Run& run, io::Output& output, const io::BandInput& input,
+                  const std::vector<Range>& ranges, const io::Source<double>& columns) {
+  run.phase("write", [&] {
+    const io::Attributes attributes{{"format", std::string("band")},
+                                    {"uplo", std::string("lower")},
+                                    {"content", std::string("Cholesky factor")},
+                                    {"matrix", run.inputs["input"].get<std::string>()}};
+    output.write_columns("factor", input.half_bandwidth() + 1, input.n(), ranges, columns,
+                         attributes);
+    output.commit(run.attributes());
+  });
+}
+
+void note_factored(Run& run, const BandShape& s) {
+  const double rate = band_factor_flops(s.n, s.half_bandwidth) * 1e-9 / run.seconds("solve");
+  run.rate(rate, "GFLOP/s");
+  run.say(fmt::format("factored n = {}, half-bandwidth {}, in {:.3f} s, {:.4g} GFLOP/s", s.n,
+                      s.half_bandwidth, run.seconds("solve"), rate));
+}
+
+template <class B>
+void factor_streamed(Run& run, Context<B>& c, const io::BandInput& input, const BandPlan& plan,
+                     io::Output* output) {
+  StreamRun<B> stream(run, c, input, plan, 0);
+  if (run.options.plan) return;
+  stream.require();
+  stream.read(input);
+  stream.factor(nullptr);
+  if (!run.options.no_check)
+    run.phase("check", [&] {
+      judge_band(run, input,
+                 band_factor_residual(c, stream.problem_, stream.band_, Word(run.options.seed)));
+    });
+  const BandShape& s = plan.shape;
+  const Index height = input.half_bandwidth() + 1, inside = s.half_bandwidth + 1;
+  const io::Source<double> columns = [&](Index position, Index count, double* out) {
+    std::fill(out, out + count * height, 0.0);
+    copy_columns(stream.band_, position, count, inside, height, out);
+  };
+  write_factor(run, *output, input, {{0, s.n}}, columns);
+  note_factored(run, s);
 }
 
 void band_factor(Run& run, const BandOptions& options) {
-  check_method(run);
+  bool free = false;
+  BandRequest request = factor_request(run, free);
   require_output(run.options);
   const io::Location location = io::parse_location(options.matrix);
   const io::BandInput input = io::open_band(run.control, location);
   run.note_input("input", input.location());
   std::optional<io::Output> output;
   if (!run.options.plan) output.emplace(run.control, run.options.output, run.options.force);
+  request.n = input.n();
+  request.half_bandwidth = input.half_bandwidth();
   with_backend(run, [&]<class B>(Context<B>& c) {
+    note_free_memory<B>(request);
+    BandPlan plan = plan_band<B>(request);
+    if (free) stream_if_too_big<B>(request, plan);
+    if (plan.method == BandMethod::streamed)
+      return factor_streamed(run, c, input, plan, output ? &*output : nullptr);
     BandRun<B> band(run, c, input, 0);
     if (run.options.plan) return;
     band.require();
     band.factor();
     const BandShape& s = band.shape_;
-    const double flops = band_factor_flops(s.n, s.half_bandwidth);
-    run.rate(flops * 1e-9 / run.seconds("solve"), "GFLOP/s");
     if (!run.options.no_check)
       run.phase("check", [&] {
         judge_band(run, input,
                    band_factor_residual(c, band.problem_, band.tiles_, Word(run.options.seed)));
       });
-    run.phase("write", [&] {
-      const Index height = input.half_bandwidth() + 1;
-      const std::vector<Range> ranges = BlockCyclic{s.n, s.width, c.size()}.ranges(c.rank());
-      const auto source = [&](Index position, Index count, double* out) {
-        std::fill(out, out + count * height, 0.0);
-        copy_rows<double, B>(c.ahead, out, height, band.tiles_.data.data() + position * s.column(),
-                             s.column(), std::min(height, s.half_bandwidth + 1), count);
-        c.ahead.synchronize();
-      };
-      const io::Attributes attributes{{"format", std::string("band")},
-                                      {"uplo", std::string("lower")},
-                                      {"content", std::string("Cholesky factor")},
-                                      {"matrix", run.inputs["input"].get<std::string>()}};
-      output->write_columns("factor", height, s.n, ranges, source, attributes);
-      output->commit(run.attributes());
-    });
-    run.say(fmt::format("factored n = {}, half-bandwidth {}, in {:.3f} s, {:.4g} GFLOP/s", s.n,
-                        s.half_bandwidth, run.seconds("solve"),
-                        flops * 1e-9 / run.seconds("solve")));
+    const Index height = input.half_bandwidth() + 1;
+    const io::Source<double> columns = [&](Index position, Index count, double* out) {
+      std::fill(out, out + count * height, 0.0);
+      copy_rows<double, B>(c.ahead, out, height, band.tiles_.data.data() + position * s.column(),
+                           s.column(), std::min(height, s.half_bandwidth + 1), count);
+      c.ahead.synchronize();
+    };
+    write_factor(run, *output, input, BlockCyclic{s.n, s.width, c.size()}.ranges(c.rank()),
+                 columns);
+    note_factored(run, s);
   });
 }
 
@@ -83,7 +136,7 @@ void add_band_commands(CLI::App& app, Selected& selected) {
   solve
       ->add_option("--parts", options->parts,
                    "Parts of --method partition (0: the plan's choice); methods of band solve are "
-                   "auto, tile-columns, two-ends and partition")
+                   "auto, tile-columns, one-end, two-ends, partition and streamed")
       ->check(not_negative());
 }
 

@@ -68,6 +68,15 @@ inline void judge_band(Run& run, const io::BandInput& input, double residual) {
                           residual, kBandPass, io::to_string(input.location())));
 }
 
+/// The outcome of a leading minor that is not positive definite.
+[[noreturn]] inline void not_definite(Run& run, const io::BandInput& input, Index failed) {
+  run.report["result"]["failed_minor"] = failed;
+  run.outcome("not positive definite",
+              fmt::format("the matrix is not positive definite: its leading minor of order {} "
+                          "is not; {}; check the matrix, or shift its diagonal",
+                          failed, io::to_string(input.location())));
+}
+
 /// The factorization by tile columns on one backend.
 template <class B>
 class BandRun {
@@ -105,13 +114,7 @@ class BandRun {
     run_.phase("read", [&] { read_tiles(c_, input_, tiles_); });
     Index failed = 0;
     run_.phase("solve", [&] { failed = band_cholesky(c_, tiles_, work, run_.progress); });
-    if (failed != 0) {
-      run_.report["result"]["failed_minor"] = failed;
-      run_.outcome("not positive definite",
-                   fmt::format("the matrix is not positive definite: its leading minor of order {} "
-                               "is not; {}; check the matrix, or shift its diagonal",
-                               failed, io::to_string(input_.location())));
-    }
+    if (failed != 0) not_definite(run_, input_, failed);
   }
 
   void read_factor(const io::BandInput& stored) {

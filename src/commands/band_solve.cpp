@@ -1,6 +1,7 @@
 // terrace band solve.
 #include "src/band_parts.hpp"
 #include "src/commands/band_run.hpp"
+#include "src/commands/band_streamed.hpp"
 
 namespace terrace {
 namespace {
@@ -220,9 +221,41 @@ class PartsRun {
 };
 
 template <class B>
+void solve_streamed(Run& run, Context<B>& c, const BandSystem& system, const BandPlan& plan) {
+  const Index nrhs = system.nrhs();
+  StreamRun<B> stream(run, c, system.matrix, plan, nrhs);
+  if (run.options.plan) return;
+  stream.require();
+  BandStream<B>& a = stream.band_;
+  BandStreamRows<B> x = collectively(c.control, [&] { return band_stream_rows(a, nrhs); });
+  const Range all{0, plan.shape.n};
+  std::vector<double> rows;  // b, then x
+  run.phase("read", [&] {
+    rows = read_range(c.control, system.rhs, all);
+    set_rows(c, a, x, rows.data());
+  });
+  stream.read(system.factor ? *system.factor : system.matrix);
+  if (!system.factor) stream.factor(&x);
+  run.phase("solve", [&] {
+    if (system.factor) stream_forward(c, a, x, run.progress);
+    stream_backward(c, a, x, run.progress);
+  });
+  note_rate(run, plan.shape, nrhs, !system.factor);
+  get_rows(c, a, x, rows.data());
+  if (!run.options.no_check)
+    run.phase("check", [&] {
+      const std::vector<double> b = read_range(c.control, system.rhs, all);
+      judge_band(run, system.matrix, band_residual<B>(c, stream.problem_, all, rows, b, nrhs));
+    });
+  write_solution(run, system, {all}, rows);
+  say_solved(run, plan.shape, nrhs);
+}
+
+template <class B>
 void solve_by(Run& run, Context<B>& c, const BandSystem& system, const BandPlan& plan) {
   if (plan.method == BandMethod::tile_columns)
     return solve_by_tile_columns(run, c, system, plan.reasons);
+  if (plan.method == BandMethod::streamed) return solve_streamed(run, c, system, plan);
   PartsRun<B> parts(run, c, system, plan);
   if (run.options.plan || parts.solve()) return;
   // Parts cannot know which leading minor fails first.
@@ -250,10 +283,11 @@ void band_solve(Run& run, const BandOptions& options) {
                     "leave one of them out");
     request.method = "tile-columns";
   }
-  if (!options.factor.empty()) {
-    if (!request.method.empty() && request.method != "auto" && request.method != "tile-columns")
-      fail_together(Exit::usage, "--factor holds a factor by tile columns, not by " +
-                                     request.method + "; --method; leave one of them out");
+  const bool free = request.method.empty() || request.method == "auto";
+  if (!options.factor.empty() && request.method != "streamed") {
+    if (!free && request.method != "tile-columns")
+      fail_together(Exit::usage, "--factor holds a one-ended factor, not by " + request.method +
+                                     "; --method; leave one of them out");
     request.method = "tile-columns";
   }
   request.n = 1;
@@ -287,7 +321,10 @@ void band_solve(Run& run, const BandOptions& options) {
   run.report["right_hand_sides"] = request.nrhs;
   with_backend(run, [&]<class B>(Context<B>& c) {
     check_places(B{}, options.places);
-    solve_by(run, c, system, plan_band<B>(request));
+    note_free_memory<B>(request);
+    BandPlan plan = plan_band<B>(request);
+    if (free && factor) stream_if_too_big<B>(request, plan);
+    solve_by(run, c, system, plan);
   });
 }
 

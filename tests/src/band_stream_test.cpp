@@ -185,7 +185,7 @@ TEMPLATE_TEST_CASE("the streamed factor is a textbook's", "", TERRACE_BACKENDS) 
       REQUIRE(stream_factor<TestType>(*c, a, nullptr, progress) == 0);
       std::vector<double> l, columns(std::size_t(n * (m + 1)));
       REQUIRE(dense_cholesky(n, spd(n, m), l) == 0);
-      copy_columns(a, 0, n, m + 1, columns.data());
+      copy_columns(a, 0, n, m + 1, m + 1, columns.data());
       double error = 0;
       for (Index j = 0; j < n; ++j)
         for (Index d = 0; d <= m && j + d < n; ++d)
@@ -225,7 +225,7 @@ TEST_CASE("a stored factor that is loaded again solves") {
   load_stream(c, problem, a);
   REQUIRE(stream_factor<Cpu>(c, a, nullptr, progress) == 0);
   std::vector<double> l(std::size_t(n * (m + 1)));
-  copy_columns(a, 0, n, m + 1, l.data());
+  copy_columns(a, 0, n, m + 1, m + 1, l.data());
   const Entry stored = [&](Index i, Index j) { return l[std::size_t(j * (m + 1) + i - j)]; };
   BandStream<Cpu> other = band_stream<Cpu>(band_shape(n, m, 24), 3);
   load_stream(c, band_problem<Cpu>(n, m, stored), other);
