@@ -262,8 +262,8 @@ void bench_streamed(Run& run, Context<B>& c, const BandBench& options, const Ban
   const Word seed = Word(run.options.seed);
   const BandShape& s = plan.shape;
   const BandProblem<B> problem = generated<B>(s.n, s.half_bandwidth, seed);
-  const Index most = std::max<Index>(
-      1, *std::max_element(options.right_hand_sides.begin(), options.right_hand_sides.end()));
+  const Index most =
+      *std::max_element(options.right_hand_sides.begin(), options.right_hand_sides.end());
   const BandStreamMemory memory = band_stream_memory<B>(s, most);
   const Index bytes =
       memory.device() + band_memory(band_shape(s.n, s.half_bandwidth, 64), most, 1, true).check;
@@ -275,16 +275,18 @@ void bench_streamed(Run& run, Context<B>& c, const BandBench& options, const Ban
   const double floor = gigabytes / std::min(copies.to_device, copies.to_host);
   const double one_way = gigabytes / copies.to_device_alone;
   run.report["block"] = s.width;
-  run.report["transfers"] = {
-      {"gigabytes_each_way", gigabytes},    {"to_device_gb_per_s", copies.to_device},
-      {"to_host_gb_per_s", copies.to_host}, {"to_device_alone_gb_per_s", copies.to_device_alone},
-      {"factor_floor_seconds", floor},      {"slab_tile_columns", a.slab}});
-  run.say(
-      fmt::format("streamed: {:.2f} GB each way, copies {:.1f} GB/s there and {:.1f} back at once "
-                  "({:.1f} there "
-                  "alone): floor {:.4f} s; slabs of {} tile columns, window {:.2f} GB",
-                  gigabytes, copies.to_device, copies.to_host, copies.to_device_alone, floor,
-                  a.slab, 1e-9 * double(memory.ring)));
+  run.report["transfers"].push_back({{"n", s.n},
+                                     {"half_bandwidth", s.half_bandwidth},
+                                     {"gigabytes_each_way", gigabytes},
+                                     {"to_device_gb_per_s", copies.to_device},
+                                     {"to_host_gb_per_s", copies.to_host},
+                                     {"to_device_alone_gb_per_s", copies.to_device_alone},
+                                     {"factor_floor_seconds", floor}});
+  run.say(fmt::format(
+      "{:.2f} GB each way; copies both ways at once {:.1f} and {:.1f} GB/s, to the device alone "
+      "{:.1f}: the factor takes {:.4f} s at least; window {:.2f} GB",
+      gigabytes, copies.to_device, copies.to_host, copies.to_device_alone, floor,
+      1e-9 * double(memory.ring)));
   const auto bounded = [&](BenchRun bench, double work, double seconds) {
     bench.bound_name = device ? "PCIe" : "copies";
     bench.bound = work / seconds;

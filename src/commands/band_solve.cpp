@@ -286,8 +286,8 @@ void band_solve(Run& run, const BandOptions& options) {
   const bool free = request.method.empty() || request.method == "auto";
   if (!options.factor.empty() && request.method != "streamed") {
     if (!free && request.method != "tile-columns")
-      fail_together(Exit::usage, "--factor holds a one-ended factor, not by " + request.method +
-                                     "; --method; leave one of them out");
+      fail_together(Exit::usage, "--factor goes with tile-columns and streamed, not with " +
+                                     request.method + "; --method; leave one of them out");
     request.method = "tile-columns";
   }
   request.n = 1;
