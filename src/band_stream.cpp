@@ -8,10 +8,12 @@
 namespace terrace {
 namespace {
 
-constexpr Index kSlabBytes = Index(64) << 20;   // of a slab at least: a copy of about a millisecond
-constexpr Index kLongBytes = Index(512) << 20;  // up to here a slab is twice as long as its reach
-constexpr Index kPieceBytes = Index(1) << 30;   // of host memory taken at once
-constexpr Index kLeastSlabs = 8;                // so that the first and the last copy cost little
+constexpr Index kSlabBytes = Index(64) << 20;  // of a slab: a copy of about a millisecond
+constexpr Index kBalance = 2000;  // half-bandwidth from which a slab's launch costs more than that
+constexpr Index kMostTimes = 8;   // slabs grow with the half-bandwidth so far
+constexpr Index kPieceBytes = Index(1) << 30;  // of host memory taken at once
+constexpr Index kLeastSlabs =
+    32;  // so that the first and the last copy, which nothing hides, cost little
 constexpr Index kWord = sizeof(double);
 
 /// Sizes that follow from the shape and the slab.
@@ -77,10 +79,8 @@ Index rows_of(const BandShape& s) { return s.padded() + band_reach_tiles(s) * s.
 }  // namespace
 
 Index band_stream_slab(const BandShape& s) {
-  const Index bytes = s.tile() * kWord;
-  const Index least = ceil_div(kSlabBytes, bytes);
-  const Index reach = std::min(2 * band_reach_tiles(s), kLongBytes / bytes);
-  const Index slab = round_up(std::max(least, reach), 2);
+  const Index bytes = kSlabBytes * std::clamp<Index>(s.half_bandwidth / kBalance, 1, kMostTimes);
+  const Index slab = round_up(ceil_div(bytes, s.tile() * kWord), 2);
   return std::min(slab, std::max<Index>(1, ceil_div(s.tiles(), kLeastSlabs)));
 }
 

@@ -21,7 +21,7 @@
 
 namespace terrace {
 
-/// Tile columns of a slab: long against a launch, and against the reach of a tile column.
+/// Tile columns of a slab: long against a launch, short against the whole.
 Index band_stream_slab(const BandShape& shape);
 
 /// Bytes of a streamed band: all but `host` are memory of the backend.

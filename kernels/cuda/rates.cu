@@ -77,8 +77,9 @@ CopyRates copy_rates(const Stream<Cuda>& up, const Stream<Cuda>& down, Index byt
   if (bytes == 0) bytes = Index(1) << 31;
   const Index pieces = std::max<Index>(1, bytes / piece);
   const Buffer<double, Cuda> device(2 * words);
-  const PinnedBuffer<double> host(2 * words);
-  std::fill_n(host.data(), host.size(), 1.0);
+  constexpr Index places = 8;  // more than a host's caches
+  const PinnedBuffer<double> there_from(places * words), back_to(places * words);
+  std::fill_n(there_from.data(), there_from.size(), 1.0);
   fill_zero(up, device.view());
   up.synchronize();
   const double moved = 1e-9 * double(pieces * piece);
@@ -87,13 +88,14 @@ CopyRates copy_rates(const Stream<Cuda>& up, const Stream<Cuda>& down, Index byt
     const Event<Cuda> begin = up.record();
     down.wait(begin);
     for (Index i = 0; i < pieces; ++i) {
-      upload(up, device.view().slice(0, words), host.data());
-      download(down, host.data() + words, device.view().slice(words, words));
+      upload(up, device.view().slice(0, words), there_from.data() + i % places * words);
+      download(down, back_to.data() + i % places * words, device.view().slice(words, words));
     }
     const Event<Cuda> arrived = up.record(), home = down.record();
     up.wait(home);
     const Event<Cuda> again = up.record();
-    for (Index i = 0; i < pieces; ++i) upload(up, device.view().slice(0, words), host.data());
+    for (Index i = 0; i < pieces; ++i)
+      upload(up, device.view().slice(0, words), there_from.data() + i % places * words);
     const Event<Cuda> alone = up.record();
     up.synchronize();
     if (round == 0) continue;

@@ -1,11 +1,16 @@
 // Streams, events, memory and errors of the CUDA backend.
 
+#include <sys/mman.h>
+
 #include <cstdio>
+#include <cstdlib>
+#include <map>
 #include <mutex>
-#include <set>
+#include <optional>
 #include <string>
 
 #include "kernels/cuda/runtime.cuh"
+#include "kernels/parallel.hpp"
 
 namespace terrace {
 namespace {
@@ -177,28 +182,69 @@ void* allocate(Cuda, Index bytes) {
 }
 void release(Cuda, void* data) noexcept { cudaFree(data); }
 namespace {
+
+constexpr Index kHugePage = Index(2) << 20;
+constexpr Index kRegistered = Index(256) << 20;  // from here on memory is registered
+
+enum class Pinned { allocated, registered };
 std::mutex pinned_mutex;
-std::set<void*> pinned;  // what came from cudaHostAlloc
+std::map<void*, Pinned> pinned;
+
+/// Huge pages that the threads touch first are page-locked much sooner than cudaHostAlloc takes its
+/// small ones. Null where that cannot be had.
+void* allocate_registered(Index bytes) {
+  const Index pages = ceil_div(bytes, kHugePage);
+  void* data = std::aligned_alloc(std::size_t(kHugePage), std::size_t(pages * kHugePage));
+  if (!data) return nullptr;
+  (void)madvise(data, std::size_t(pages * kHugePage), MADV_HUGEPAGE);
+  parallel_ranges(pages, 8, [&](Index from, Index to) {
+    for (Index at = from * kHugePage; at < to * kHugePage; at += 4096)
+      static_cast<volatile char*>(data)[at] = 0;
+  });
+  if (cudaHostRegister(data, std::size_t(pages * kHugePage), cudaHostRegisterDefault) ==
+      cudaSuccess)
+    return data;
+  cudaGetLastError();
+  std::free(data);
+  return nullptr;
+}
+
 }  // namespace
 
 void* allocate_pinned(Index bytes) {
   if (!device_selected) return allocate(Cpu{}, bytes);
-  void* data = nullptr;
-  check(cudaHostAlloc(&data, std::size_t(bytes), cudaHostAllocDefault));
+  Pinned kind = Pinned::registered;
+  void* data = bytes >= kRegistered ? allocate_registered(bytes) : nullptr;
+  if (!data) {
+    kind = Pinned::allocated;
+    const cudaError_t code = cudaHostAlloc(&data, std::size_t(bytes), cudaHostAllocDefault);
+    if (code == cudaErrorMemoryAllocation) {
+      cudaGetLastError();
+      throw Error(Exit::resources, "out of page-locked host memory asking for " +
+                                       std::to_string(bytes >> 20) +
+                                       " MiB; use more ranks or a smaller problem");
+    }
+    check(code);
+  }
   const std::lock_guard lock(pinned_mutex);
-  pinned.insert(data);
+  pinned.emplace(data, kind);
   return data;
 }
 void release_pinned(void* data) noexcept {
-  bool from_cuda = false;
+  std::optional<Pinned> kind;
   {
     const std::lock_guard lock(pinned_mutex);
-    from_cuda = pinned.erase(data) > 0;
+    if (const auto found = pinned.find(data); found != pinned.end()) {
+      kind = found->second;
+      pinned.erase(found);
+    }
   }
-  if (from_cuda) {
+  if (!kind) return release(Cpu{}, data);
+  if (*kind == Pinned::allocated) {
     cudaFreeHost(data);
   } else {
-    release(Cpu{}, data);
+    cudaHostUnregister(data);
+    std::free(data);
   }
 }
 void copy_bytes(const Stream<Cuda>& stream, void* to, const void* from, Index bytes) {
