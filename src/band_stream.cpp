@@ -8,12 +8,12 @@
 namespace terrace {
 namespace {
 
-constexpr Index kSlabBytes = Index(64) << 20;  // of a slab: a copy of about a millisecond
-constexpr Index kBalance = 2000;  // half-bandwidth from which a slab's launch costs more than that
-constexpr Index kMostTimes = 8;   // slabs grow with the half-bandwidth so far
+// A copy of a slab takes about a millisecond; where the half-bandwidth makes its factorization
+// longer than the copy, slabs grow, so that launches cost little.
+constexpr Index kSlabBytes = Index(64) << 20;
+constexpr Index kBalance = 2000, kMostTimes = 8;
+constexpr Index kLeastSlabs = 32;              // nothing hides the first copy and the last
 constexpr Index kPieceBytes = Index(1) << 30;  // of host memory taken at once
-constexpr Index kLeastSlabs =
-    32;  // so that the first and the last copy, which nothing hides, cost little
 constexpr Index kWord = sizeof(double);
 
 /// Sizes that follow from the shape and the slab.
