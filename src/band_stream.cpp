@@ -183,7 +183,8 @@ void substitute(const Stream<B>& lane, const BandStream<B>& a, Index i, bool tra
     band_forward_parts(lane, a.shape, {&part, 1}, {&rows, 1}, x.nrhs, x.scratch);
 }
 
-/// The steps of the factorization. Events lie in rings as slabs do.
+/// The steps of the factorization. The host looks at a slab's status `lag` slabs later; as many
+/// events are kept.
 template <class B>
 class SlabFactor {
  public:
@@ -192,11 +193,12 @@ class SlabFactor {
     a_.up.wait(lane_.record());  // the ring is idle from here on
   }
 
+  [[nodiscard]] Index lag() const { return 2 * a_.slots; }
   void bring(Index i) {
     // The slab that was in this slot is at home, and nothing that it reaches is unfinished.
     if (i >= a_.slots) {
-      a_.up.wait(home_[at(i)]);
-      a_.up.wait(factored_[at(i + a_.back)]);  // slab i - slots + back
+      a_.up.wait(home_[at(i - a_.slots)]);
+      a_.up.wait(factored_[at(i - a_.slots + a_.back)]);
     }
     upload(a_.up, a_.in_ring(i), a_.host_tile(a_.tiles(i).first));
     lane_.wait(a_.up.record());
@@ -228,7 +230,7 @@ class SlabFactor {
   }
 
  private:
-  [[nodiscard]] std::size_t at(Index i) const { return std::size_t(i % a_.slots); }
+  [[nodiscard]] std::size_t at(Index i) const { return std::size_t(i % lag()); }
 
   const Stream<B>& lane_;
   BandStream<B>& a_;
@@ -263,11 +265,11 @@ template <class B>
 Index stream_factor(Context<B>& context, BandStream<B>& a, BandStreamRows<B>* y,
                     Progress& progress) {
   SlabFactor<B> step(context.ahead, a, y);
-  const Index slabs = a.slabs(), lag = a.slots;  // the host looks at a status this much later
+  const Index slabs = a.slabs();
   Index seen = 0, failed = 0;
   progress.begin("band Cholesky", double(slabs));
   for (Index i = 0; i < slabs && failed == 0; ++i) {
-    if (i >= lag) failed = step.look(seen++);
+    if (i >= step.lag()) failed = step.look(seen++);
     if (failed != 0) break;
     step.bring(i);
     step.factor(i);
