@@ -132,7 +132,10 @@ BandPlan plan_band(const BandRequest& r) {
   plan.shape = band_shape(r.n, r.half_bandwidth, part_width(B{}, request));
   const BandShape& s = plan.shape;
   plan.separator = band_reach_tiles(s) * s.width;
-  const double weight = r.end_weight > 0 ? r.end_weight : s.half_bandwidth <= kNarrow ? 1.0 : 3.0;
+  const double weight = r.end_weight > 0                  ? r.end_weight
+                        : s.half_bandwidth <= kNarrow     ? 1.0
+                        : s.half_bandwidth <= 3 * kNarrow ? 1.5
+                                                          : 3.0;
   const Index wanted = plan.method == BandMethod::one_end    ? 1
                        : plan.method == BandMethod::two_ends ? 2
                        : r.parts > 0                         ? r.parts
