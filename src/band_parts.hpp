@@ -33,10 +33,11 @@ std::string to_string(BandMethod method);
 struct BandRequest {
   Index n = 0, half_bandwidth = 0, nrhs = 1;
   int ranks = 1;
-  std::string method = "auto";  ///< or tile-columns, two-ends, partition
+  std::string method = "auto";  ///< or tile-columns, one-end, two-ends, partition
   Index parts = 0;              ///< of a partition; 0: the plan's choice
   Index block = 0;              ///< width; 0: the plan's choice
   double end_weight = 0;        ///< rows of an end part over those of an inner part; 0: the plan's
+  Index device_bytes = 0;       ///< memory for the matrix, 0: enough
 };
 
 struct BandPlan {
@@ -81,9 +82,24 @@ struct BandPlan {
     return last(p) ? tiles(p) * shape.width - rows(p).count : 0;
   }
 };
+/// Nine tenths of the least free memory that a rank has on its GPU. Collective.
+inline Index device_bytes_for_all(const Context<Cuda>& c) {
+  return Index(0.9 * c.control.reduce(double(c.device.free_bytes), Reduce::min));
+}
+
 /// The one place that chooses method, parts and width. Throws agreed usage errors.
 template <class B>
 BandPlan plan_band(const BandRequest& request);
+
+/// A := L in one launch, on the one rank that holds all tile columns; their width is
+/// band_part_width(B). Returns 0 or a pivot that is not usable (not always LAPACK's failed minor).
+template <class B>
+[[nodiscard]] Index band_cholesky_at_once(Context<B>& context, BandTiles<B>& a,
+                                          const Buffer<double, B>& inverses,
+                                          const Buffer<Word, B>& scratch);
+/// Numbers and words that it needs.
+template <class B>
+std::pair<Index, Index> band_at_once_memory(const BandShape& shape);
 
 /// Bytes of memory of the backend that the rank with most needs.
 struct BandPartsMemory {

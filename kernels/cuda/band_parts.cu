@@ -784,7 +784,7 @@ void launch_parts(const Stream<Cuda>& stream, Launch& launch) {
   launch.column_tasks = (groups + launch.most_ahead) * launch.count * launch.per_group;
   // Arrow blocks wait for the whole part: beside it, if they leave most CTAs to it.
   const Index arrows = launch.arrow_groups * launch.arrow_pairs * launch.count;
-  launch.early = 2 * arrows <= resident ? arrows : 0;
+  launch.early = 3 * (arrows + launch.diagonals * launch.count) <= 2 * resident ? arrows : 0;
   eliminate_parts<NC, S><<<unsigned(resident), kThreads<NC>, bytes, native(stream)>>>(launch);
   check_launch();
 }

@@ -267,6 +267,7 @@ void bench_size(Run& run, Context<B>& c, const BandBench& options, Index n, Inde
   }
   request.parts = options.parts;
   request.block = run.options.block;
+  if constexpr (std::is_same_v<B, Cuda>) request.device_bytes = device_bytes_for_all(c);
   const BandPlan plan = plan_band<B>(request);
   run.report["method"] = to_string(plan.method);
   if (plan.method == BandMethod::tile_columns)

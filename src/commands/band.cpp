@@ -21,7 +21,7 @@ void band_factor(Run& run, const BandOptions& options) {
   std::optional<io::Output> output;
   if (!run.options.plan) output.emplace(run.control, run.options.output, run.options.force);
   with_backend(run, [&]<class B>(Context<B>& c) {
-    BandRun<B> band(run, c, input, 0);
+    BandRun<B> band(run, c, input, 0, true);
     if (run.options.plan) return;
     band.require();
     band.factor();

@@ -287,7 +287,9 @@ void band_solve(Run& run, const BandOptions& options) {
   run.report["right_hand_sides"] = request.nrhs;
   with_backend(run, [&]<class B>(Context<B>& c) {
     check_places(B{}, options.places);
-    solve_by(run, c, system, plan_band<B>(request));
+    BandRequest sized = request;
+    if constexpr (std::is_same_v<B, Cuda>) sized.device_bytes = device_bytes_for_all(c);
+    solve_by(run, c, system, plan_band<B>(sized));
   });
 }
 
