@@ -258,7 +258,7 @@ double band_factor_residual(Context<B>& c, const BandProblem<B>& a, const BandSh
 BandMemory band_memory(const BandShape& s, Index nrhs, int ranks, bool check) {
   const Index word = sizeof(double), tiles = ceil_div(s.tiles(), ranks);
   BandMemory m;
-  m.matrix = tiles * s.tile() * word;
+  m.matrix = (tiles * s.tile() + s.width * (s.width + 1)) * word;
   m.panels = (2 * s.width * s.reach + 8) * word;
   m.solution = (tiles * s.width + (ranks > 1 ? s.reach + s.width : s.padded())) * nrhs * word;
   if (check) {

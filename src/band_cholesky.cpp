@@ -28,7 +28,8 @@ double band_solve_flops(Index n, Index half_bandwidth, Index nrhs) {
 template <class B>
 BandTiles<B> band_tiles(Context<B>& context, const BandShape& s) {
   BandTiles<B> a{s, {s.padded(), s.width, context.size()}, {}};
-  a.data = Buffer<double, B>(a.columns.slots(context.rank()) * s.column());
+  a.data = Buffer<double, B>(a.columns.slots(context.rank()) * s.column() +
+                             s.width * (s.width + 1));  // as kernels/band_parts.hpp wants it
   band_clear(context, a);
   return a;
 }

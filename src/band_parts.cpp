@@ -354,12 +354,50 @@ Index band_failed_minor(Context<B>& c, const BandProblem<B>& problem, Index bloc
   return band_cholesky(c, memory.a, memory.work, progress);
 }
 
-#define TERRACE_INSTANTIATE(B)                                                      \
-  template BandPartsMemory band_parts_memory<B>(const BandPlan&, Index);            \
-  template BandParts<B> band_parts(Context<B>&, const BandPlan&);                   \
-  template void load_parts(Context<B>&, const BandProblem<B>&, BandParts<B>&);      \
-  template void reload_reversed(Context<B>&, BandParts<B>&, View<const double, B>); \
-  template bool factor_parts(Context<B>&, BandParts<B>&);                           \
+namespace {
+
+/// All of the tile columns as one part.
+template <class B>
+BandPart<B> whole(const BandShape& s, double* band, double* inverses) {
+  BandPart<B> part;
+  part.tiles = part.ring = s.tiles();
+  part.band = band;
+  part.inverse = inverses;
+  return part;
+}
+
+}  // namespace
+
+template <class B>
+std::pair<Index, Index> band_at_once_memory(const BandShape& s) {
+  const BandPart<B> part = whole<B>(s, nullptr, nullptr);
+  return {s.tiles() * s.width * s.width, band_factor_scratch(B{}, s, {&part, 1}) + 1};
+}
+
+template <class B>
+Index band_cholesky_at_once(Context<B>& c, BandTiles<B>& a, const Buffer<double, B>& inverses,
+                            const Buffer<Word, B>& scratch) {
+  if (a.shape.tiles() == 0) return 0;
+  const BandPart<B> part = whole<B>(a.shape, a.data.data(), inverses.data());
+  Word* const last = scratch.data() + scratch.size() - 1;
+  const View<Index, B> status{reinterpret_cast<Index*>(last), 1};
+  band_factor_parts(c.ahead, a.shape, {&part, 1}, status,
+                    scratch.view().slice(0, scratch.size() - 1));
+  Index failed = 0;
+  download(c.ahead, &failed, status);
+  c.ahead.synchronize();
+  return failed;
+}
+
+#define TERRACE_INSTANTIATE(B)                                                               \
+  template BandPartsMemory band_parts_memory<B>(const BandPlan&, Index);                     \
+  template BandParts<B> band_parts(Context<B>&, const BandPlan&);                            \
+  template void load_parts(Context<B>&, const BandProblem<B>&, BandParts<B>&);               \
+  template void reload_reversed(Context<B>&, BandParts<B>&, View<const double, B>);          \
+  template bool factor_parts(Context<B>&, BandParts<B>&);                                    \
+  template std::pair<Index, Index> band_at_once_memory<B>(const BandShape&);                 \
+  template Index band_cholesky_at_once(Context<B>&, BandTiles<B>&, const Buffer<double, B>&, \
+                                       const Buffer<Word, B>&);                              \
   template Index band_failed_minor(Context<B>&, const BandProblem<B>&, Index, Progress&);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE

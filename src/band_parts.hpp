@@ -37,8 +37,8 @@ struct BandRequest {
   Index parts = 0;              ///< of a partition; 0: the plan's choice
   Index block = 0;              ///< width; 0: the plan's choice
   double end_weight = 0;        ///< rows of an end part over those of an inner part; 0: the plan's
-  Index device_free = 0;        ///< bytes; 0: unknown, so nothing is streamed unasked
-  Index host_free = 0;
+  Index device_bytes = 0;       ///< memory for the matrix, 0: enough
+  Index host_bytes = 0;         ///< likewise, for a streamed one
 };
 
 struct BandPlan {
@@ -83,17 +83,38 @@ struct BandPlan {
     return last(p) ? tiles(p) * shape.width - rows(p).count : 0;
   }
 };
+/// Nine tenths of the least free memory that a rank has on its GPU. Collective.
+inline Index device_bytes_for_all(const Context<Cuda>& c) {
+  return Index(0.9 * c.control.reduce(double(c.device.free_bytes), Reduce::min));
+}
+
 /// The one place that chooses method, parts and width. Throws agreed usage errors.
 template <class B>
 BandPlan plan_band(const BandRequest& request);
 
-/// Notes the free memory of this moment: the band of a GPU may have to be streamed.
+/// Notes the memory of the devices of this moment, and of the host that may have to hold the matrix
+/// instead. Collective.
 template <class B>
-void note_free_memory(BandRequest& request);
-/// What --method auto does last: a plan whose memory the device does not have becomes a streamed
-/// one where that is possible. Nothing when the free memory is unknown.
+void note_memory(const Context<B>& c, BandRequest& request) {
+  if constexpr (std::is_same_v<B, Cuda>) {
+    request.device_bytes = device_bytes_for_all(c);
+    request.host_bytes = available_host_bytes();
+  }
+}
+/// What --method auto does last: a plan that needs more than device_bytes becomes a streamed one
+/// where that is possible.
 template <class B>
 void stream_if_too_big(const BandRequest& request, BandPlan& plan);
+
+/// A := L in one launch, on the one rank that holds all tile columns; their width is
+/// band_part_width(B). Returns 0 or a pivot that is not usable (not always LAPACK's failed minor).
+template <class B>
+[[nodiscard]] Index band_cholesky_at_once(Context<B>& context, BandTiles<B>& a,
+                                          const Buffer<double, B>& inverses,
+                                          const Buffer<Word, B>& scratch);
+/// Numbers and words that it needs.
+template <class B>
+std::pair<Index, Index> band_at_once_memory(const BandShape& shape);
 
 /// Bytes of memory of the backend that the rank with most needs.
 struct BandPartsMemory {

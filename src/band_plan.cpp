@@ -19,7 +19,8 @@ std::string to_string(BandMethod method) {
 namespace {
 
 constexpr Index kNarrow = 512;     // half-bandwidths that latency bounds
-constexpr Index kWide = 4000;      // half-bandwidths whose tile columns fill a GPU
+constexpr Index kLatency = 1500;   // half-bandwidths up to which more chains pay
+constexpr Index kWide = 6000;      // half-bandwidths whose tile columns fill a GPU
 constexpr Index kMostParts = 128;  // of one rank
 
 BandMethod parse_method(const std::string& name) {
@@ -39,12 +40,15 @@ BandMethod parse_method(const std::string& name) {
   return BandMethod::tile_columns;
 }
 [[maybe_unused]] BandMethod choose(Cuda, const BandRequest& r, std::vector<std::string>& reasons) {
-  // Narrow: the chain of diagonal blocks bounds the time; many chains hide it, for 4x the flops.
-  if (r.half_bandwidth <= kNarrow && r.ranks == 1) {
+  // Narrow: the chain of diagonal blocks bounds the time; many chains hide it, for 4x the flops and
+  // twice the memory. (H200: m = 1,000 in 8 parts 113 ns a column, two ends 183; m = 2,000 in 3
+  // parts 217, two ends 195.)
+  const Index spikes = 2 * r.n * (r.half_bandwidth + 1) * Index(sizeof(double));
+  if (r.half_bandwidth <= kLatency && (r.device_bytes == 0 || spikes < r.ranks * r.device_bytes)) {
     reasons.push_back(fmt::format(
         "half-bandwidth up to {}: the chain of diagonal blocks bounds the time, so many chains run "
         "at once",
-        kNarrow));
+        kLatency));
     return BandMethod::partition;
   }
   // In between: two chains cost no more flops than one and halve the time of the chain.
@@ -55,7 +59,7 @@ BandMethod parse_method(const std::string& name) {
             : fmt::format("half-bandwidth below {}: two chains at once, for no more flops", kWide));
     return BandMethod::two_ends;
   }
-  // Wide: the updates fill the GPU; one launch for one rank's.
+  // Wide: the updates fill the GPU; in one launch on one rank.
   if (r.ranks == 1) {
     reasons.push_back(
         fmt::format("half-bandwidth from {} on: the updates of one chain fill the GPU", kWide));
@@ -85,7 +89,8 @@ BandMethod parse_method(const std::string& name) {
 Index default_parts(const BandRequest& r, const BandShape& s) {
   const double tiles = double(s.tiles()), reach = double(band_reach_tiles(s));
   const Index parts = Index(std::lround(std::sqrt(tiles / (2 * reach))));
-  return std::clamp<Index>(parts, std::max(3, r.ranks), kMostParts * r.ranks);
+  const Index most = r.half_bandwidth <= kNarrow ? kMostParts : 8;  // of one rank
+  return std::clamp<Index>(parts, std::max(3, r.ranks), most * r.ranks);
 }
 
 /// First rows of q parts; empty when n is too small for them.
@@ -105,13 +110,6 @@ std::vector<Index> cut(Index n, const BandShape& s, Index separator, Index q, do
 
 }  // namespace
 
-template <class B>
-void note_free_memory(BandRequest& request) {
-  if (!std::is_same_v<B, Cuda>) return;
-  request.device_free = current_cuda_device().free_bytes;
-  request.host_free = available_host_bytes();
-}
-
 namespace {
 
 template <class B>
@@ -129,21 +127,21 @@ BandShape stream_shape(const BandRequest& request) {
 
 template <class B>
 void stream_if_too_big(const BandRequest& r, BandPlan& plan) {
-  if (r.device_free == 0 || r.ranks > 1 || r.block > 0 || r.parts > 0) return;
+  if (r.device_bytes == 0 || r.ranks > 1 || r.block > 0 || r.parts > 0) return;
   const Index needed = plan.method == BandMethod::tile_columns
                            ? band_memory(plan.shape, r.nrhs, 1, false).total()
                            : band_parts_memory<B>(plan, r.nrhs).total();
-  if (needed <= r.device_free) return;
+  if (needed <= r.device_bytes) return;
   BandPlan streamed;
   streamed.method = BandMethod::streamed;
   streamed.shape = stream_shape<B>(r);
   const BandStreamMemory m = band_stream_memory<B>(streamed.shape, r.nrhs);
-  if (m.device() > r.device_free || m.host > r.host_free) return;
+  if (m.device() > r.device_bytes || m.host > r.host_bytes) return;
   const auto gib = [](Index bytes) { return double(bytes) / 1073741824.0; };
   streamed.reasons.push_back(fmt::format(
       "in memory {:.1f} GiB would be needed on the device, which has {:.1f}; streamed, {:.1f} GiB "
       "there and {:.1f} of the host's {:.1f}",
-      gib(needed), gib(r.device_free), gib(m.device()), gib(m.host), gib(r.host_free)));
+      gib(needed), gib(r.device_bytes), gib(m.device()), gib(m.host), gib(r.host_bytes)));
   plan = streamed;
 }
 
@@ -183,7 +181,10 @@ BandPlan plan_in_memory(const BandRequest& r) {
   plan.shape = band_shape(r.n, r.half_bandwidth, part_width(B{}, request));
   const BandShape& s = plan.shape;
   plan.separator = band_reach_tiles(s) * s.width;
-  const double weight = r.end_weight > 0 ? r.end_weight : s.half_bandwidth <= kNarrow ? 1.0 : 3.0;
+  const double weight = r.end_weight > 0               ? r.end_weight
+                        : s.half_bandwidth <= kNarrow  ? 1.0
+                        : s.half_bandwidth <= kLatency ? 1.5
+                                                       : 3.0;
   const Index wanted = plan.method == BandMethod::one_end    ? 1
                        : plan.method == BandMethod::two_ends ? 2
                        : r.parts > 0                         ? r.parts
@@ -220,7 +221,6 @@ BandPlan plan_band(const BandRequest& r) {
 
 #define TERRACE_INSTANTIATE(B)                        \
   template BandPlan plan_band<B>(const BandRequest&); \
-  template void note_free_memory<B>(BandRequest&);    \
   template void stream_if_too_big<B>(const BandRequest&, BandPlan&);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE

@@ -183,13 +183,13 @@ void substitute(const Stream<B>& lane, const BandStream<B>& a, Index i, bool tra
     band_forward_parts(lane, a.shape, {&part, 1}, {&rows, 1}, x.nrhs, x.scratch);
 }
 
-/// The steps of the factorization. The host looks at a slab's status `lag` slabs later; as many
+/// The steps of the factorization. The host looks at a slab's status lag() slabs later; as many
 /// events are kept.
 template <class B>
 class SlabFactor {
  public:
   SlabFactor(const Stream<B>& lane, BandStream<B>& a, BandStreamRows<B>* y)
-      : lane_(lane), a_(a), y_(y), factored_(std::size_t(a.slots)), home_(std::size_t(a.slots)) {
+      : lane_(lane), a_(a), y_(y), factored_(std::size_t(lag())), home_(std::size_t(lag())) {
     a_.up.wait(lane_.record());  // the ring is idle from here on
   }
 

@@ -58,6 +58,12 @@ __device__ bool decode_diagonal(const Launch& launch, int part, Index number, Ta
 
 /// The other tasks are numbered: arrow blocks that come first, columns, what is left. False: no
 /// such block.
+///
+/// All pairs of NC tile columns wait for the inverse of their diagonal block at the end, and the
+/// nearer to the diagonal the longer is their sum. So a step takes the last pairs of a group with
+/// the middle ones of a later and the first ones of a still later group: each begins when it has to
+/// begin. A pair waits for later pairs of earlier groups only (steps go from the last pair to the
+/// first, and `slope` is below one group a pair), so the order still has no circles.
 template <int NC>
 __device__ bool decode(const Launch& launch, Index id, Task& t) {
   const int m = launch.reach_tiles;
@@ -84,14 +90,18 @@ __device__ bool decode(const Launch& launch, Index id, Task& t) {
     const int at = int(id % launch.per_group);
     t.part = int(number % launch.count);
     const Part& p = launch.parts[t.part];
-    const Index first = p.from + number / launch.count * NC;
+    const bool of_band = at < launch.band_pairs;
+    const Index group = number / launch.count - launch.most_ahead +
+                        (of_band ? launch.ahead(at) : launch.most_ahead);
+    if (group < 0) return false;
+    const Index first = p.from + group * NC;
     if (first >= p.end) return false;
     t.column = first;
     t.columns = int(min(Index(NC), p.end - first));
     t.k1 = first;
-    if (at < launch.band_pairs) {
+    if (of_band) {
       t.kind = pair;
-      t.row = first + 2 + Index(at) * 2;
+      t.row = first + 2 + Index(launch.band_pairs - 1 - at) * 2;
       t.rows = int(min(Index(2), min(p.tiles + p.window, first + t.columns + m) - t.row));
       t.k0 = max(Index(0), t.row - m);
       return t.rows > 0;
@@ -764,12 +774,17 @@ void launch_parts(const Stream<Cuda>& stream, Launch& launch) {
   launch.per_group = launch.band_pairs + int(launch.arrow_pairs);
   // As many as it takes to begin a diagonal block's sum early enough: where the GPU is full, the
   // others make a tile column in 5 M^2 ns, and a sum of M tiles takes 2 M us.
-  const Index tiles = launch.reach_tiles, wanted = NC == 1 ? tiles / 4 + 2 : 400 / tiles + 3;
+  const Index tiles = launch.reach_tiles, wanted = NC == 1 ? tiles / 4 + 2 : 900 / tiles + 3;
   launch.diagonals = int(std::min<Index>(wanted, std::max(1, resident / (2 * launch.count))));
-  launch.column_tasks = groups * launch.count * launch.per_group;
+  // A pair of tile rows has two tiles less to sum than the one above it: 8 us of a step that takes
+  // the chain 20 us a tile column, or the others M^2 us / their number.
+  const double workers = double(resident) / launch.count - launch.diagonals;
+  launch.slope = int(65536 * std::min(NC == 1 ? 0.4 : 0.2, 8 * workers / double(tiles * tiles)));
+  launch.most_ahead = launch.ahead(launch.band_pairs - 1);
+  launch.column_tasks = (groups + launch.most_ahead) * launch.count * launch.per_group;
   // Arrow blocks wait for the whole part: beside it, if they leave most CTAs to it.
   const Index arrows = launch.arrow_groups * launch.arrow_pairs * launch.count;
-  launch.early = 2 * arrows <= resident ? arrows : 0;
+  launch.early = 3 * (arrows + launch.diagonals * launch.count) <= 2 * resident ? arrows : 0;
   eliminate_parts<NC, S><<<unsigned(resident), kThreads<NC>, bytes, native(stream)>>>(launch);
   check_launch();
 }

@@ -39,9 +39,13 @@ struct Launch {
   Index early, column_tasks;  // tasks of CTAs of their own; tasks of the columns
   int per_group, band_pairs;  // tasks of NC tile columns of a part
   int diagonals;              // CTAs a part that do its diagonal blocks
+  int slope;                  // groups of tile columns that a pair is ahead of the next, / 65536
+  Index most_ahead;
   Index window_groups, window_pairs, arrow_groups, arrow_pairs;
   unsigned long long* counter;  // the next of the others, the next diagonal task of each part
   Part parts[kMostParts];
+  /// Groups that the at-th pair from the band's end is ahead of the last one.
+  [[nodiscard]] __host__ __device__ Index ahead(int at) const { return Index(at) * slope >> 16; }
 };
 __device__ inline double* Part::tile(const Launch& l, Index k) const {
   return band + k % ring * (kW * (l.reach + 1));

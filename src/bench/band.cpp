@@ -344,7 +344,7 @@ void bench_size(Run& run, Context<B>& c, const BandBench& options, Index n, Inde
   request.block = run.options.block;
   request.nrhs =
       *std::max_element(options.right_hand_sides.begin(), options.right_hand_sides.end());
-  note_free_memory<B>(request);
+  note_memory(c, request);
   const BandPlan plan = plan_band<B>(request);
   run.report["method"] = to_string(plan.method);
   if (plan.method == BandMethod::streamed)

@@ -80,12 +80,12 @@ void band_factor(Run& run, const BandOptions& options) {
   request.n = input.n();
   request.half_bandwidth = input.half_bandwidth();
   with_backend(run, [&]<class B>(Context<B>& c) {
-    note_free_memory<B>(request);
+    note_memory(c, request);
     BandPlan plan = plan_band<B>(request);
     if (free) stream_if_too_big<B>(request, plan);
     if (plan.method == BandMethod::streamed)
       return factor_streamed(run, c, input, plan, output ? &*output : nullptr);
-    BandRun<B> band(run, c, input, 0);
+    BandRun<B> band(run, c, input, 0, true);
     if (run.options.plan) return;
     band.require();
     band.factor();

@@ -9,6 +9,7 @@
 #include "io/input.hpp"
 #include "src/band_cholesky.hpp"
 #include "src/band_hybrid.hpp"
+#include "src/band_parts.hpp"
 #include "src/commands.hpp"
 
 namespace terrace {
@@ -81,12 +82,18 @@ inline void judge_band(Run& run, const io::BandInput& input, double residual) {
 template <class B>
 class BandRun {
  public:
-  BandRun(Run& run, Context<B>& context, const io::BandInput& input, Index nrhs)
+  /// `at_once`: the factorization in one launch, where this is one rank on a GPU and no width is
+  /// asked for.
+  BandRun(Run& run, Context<B>& context, const io::BandInput& input, Index nrhs,
+          bool at_once = false)
       : run_(run),
         c_(context),
         input_(input),
+        at_once_(at_once && std::is_same_v<B, Cuda> && context.size() == 1 &&
+                 run.options.block == 0),
         shape_(band_shape(input.n(), input.half_bandwidth(),
-                          band_width(B{}, input.half_bandwidth(), run.options.block))),
+                          at_once_ ? band_part_width(B{}, input.half_bandwidth())
+                                   : band_width(B{}, input.half_bandwidth(), run.options.block))),
         problem_{shape_.n, shape_.half_bandwidth, file_source<B>(input)} {
     run.report["n"] = shape_.n;
     run.report["half_bandwidth"] = input.half_bandwidth();
@@ -96,6 +103,10 @@ class BandRun {
     const Index rows = 2 * ceil_div(shape_.tiles(), c_.size()) * shape_.width * nrhs;  // x and b
     host_ = rows * Index(sizeof(double)) + 3 * io::piece_bytes();
     device_ = memory.total();
+    if (at_once_) {
+      const auto [numbers, words] = band_at_once_memory<B>(shape_);
+      device_ += (numbers + words) * Index(sizeof(double));
+    }
     run.report["memory"] = {{"backend_bytes", device_}, {"host_bytes", host_}};
     if (run.options.plan) describe(memory, nrhs);
   }
@@ -112,9 +123,23 @@ class BandRun {
     if (places.diagonal == "cpu" && std::is_same_v<B, Cuda>)
       work.host_diagonal = collectively(c_.control, [&] { return band_host_diagonal(shape_); });
     run_.phase("read", [&] { read_tiles(c_, input_, tiles_); });
+    if (at_once_ && factor_at_once()) return;
     Index failed = 0;
     run_.phase("solve", [&] { failed = band_cholesky(c_, tiles_, work, run_.progress); });
     if (failed != 0) not_definite(run_, input_, failed);
+  }
+
+  /// False when a pivot was bad: the tiles are as they were read.
+  [[nodiscard]] bool factor_at_once() {
+    const auto [numbers, words] = band_at_once_memory<B>(shape_);
+    const Buffer<double, B> inverses(numbers);
+    const Buffer<Word, B> scratch(words);
+    bool done = false;
+    run_.phase("solve", [&] { done = band_cholesky_at_once(c_, tiles_, inverses, scratch) == 0; });
+    if (done) return true;
+    band_clear(c_, tiles_);
+    run_.phase("read", [&] { read_tiles(c_, input_, tiles_); });
+    return false;
   }
 
   void read_factor(const io::BandInput& stored) {
@@ -124,6 +149,7 @@ class BandRun {
   Run& run_;
   Context<B>& c_;
   const io::BandInput& input_;
+  const bool at_once_;
   const BandShape shape_;
   const BandProblem<B> problem_;
   BandTiles<B> tiles_;

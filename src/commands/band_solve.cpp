@@ -321,7 +321,7 @@ void band_solve(Run& run, const BandOptions& options) {
   run.report["right_hand_sides"] = request.nrhs;
   with_backend(run, [&]<class B>(Context<B>& c) {
     check_places(B{}, options.places);
-    note_free_memory<B>(request);
+    note_memory(c, request);
     BandPlan plan = plan_band<B>(request);
     if (free && factor) stream_if_too_big<B>(request, plan);
     solve_by(run, c, system, plan);
