@@ -88,8 +88,9 @@ template <class B>
 void get_rows(Context<B>& context, const BandStream<B>& a, const BandStreamRows<B>& x, double* to);
 
 /// A := L in host memory and, with `y`, Y := L^-1 Y. Returns 0, or the one-based order of the first
-/// leading minor that is not positive definite; A and Y are then undefined. n m^2 flops; 8 n (m+1)
-/// bytes each way, at the same time.
+/// leading minor that is not positive definite (by kernels/band_parts.hpp: on CUDA a pivot below
+/// 1e-307 or so counts as such); A and Y are then undefined. n m^2 flops; 8 n (m+1) bytes each way,
+/// at the same time.
 template <class B>
 [[nodiscard]] Index stream_factor(Context<B>& context, BandStream<B>& a, BandStreamRows<B>* y,
                                   Progress& progress);
