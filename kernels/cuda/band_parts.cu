@@ -780,7 +780,7 @@ void launch_parts(const Stream<Cuda>& stream, Launch& launch) {
   // the chain 20 us a tile column, or the others M^2 us / their number.
   const double workers = double(resident) / launch.count - launch.diagonals;
   launch.slope = int(65536 * std::min(NC == 1 ? 0.4 : 0.2, 8 * workers / double(tiles * tiles)));
-  launch.most_ahead = launch.ahead(launch.band_pairs - 1);
+  launch.most_ahead = launch.band_pairs > 0 ? launch.ahead(launch.band_pairs - 1) : 0;
   launch.column_tasks = (groups + launch.most_ahead) * launch.count * launch.per_group;
   // Arrow blocks wait for the whole part: beside it, if they leave most CTAs to it.
   const Index arrows = launch.arrow_groups * launch.arrow_pairs * launch.count;
