@@ -1,6 +1,7 @@
 #include "src/band_stream.hpp"
 
 #include "kernels/problems.hpp"
+#include "src/band_parts.hpp"
 #include "tests/support/band.hpp"
 #include "tests/support/test.hpp"
 
@@ -83,6 +84,39 @@ TEST_CASE("a slab's ring has room for what it reaches and for two slabs more") {
       // Long bands do not lie on the device whole.
       if (n > 100 * m && memory.host > Index(1) << 34) REQUIRE(memory.ring < memory.host / 4);
     }
+}
+
+TEST_CASE("a band is streamed unasked when only the host has room for it") {
+  BandRequest request;
+  request.n = 100000;
+  request.half_bandwidth = 1000;  // 800 MB
+  const auto method = [&] { return plan_band<Cpu>(request).method; };
+  REQUIRE(method() == BandMethod::tile_columns);  // memory unknown
+  request.device_bytes = Index(500) << 20;
+  REQUIRE(method() == BandMethod::tile_columns);  // the host has none
+  request.host_bytes = Index(700) << 20;
+  REQUIRE(method() == BandMethod::tile_columns);
+  request.host_bytes = Index(900) << 20;
+  REQUIRE(method() == BandMethod::streamed);
+  REQUIRE(plan_band<Cpu>(request).reasons.size() == 1);
+  request.device_bytes = Index(1000) << 20;
+  REQUIRE(method() == BandMethod::tile_columns);  // it fits
+  request.device_bytes = Index(10) << 20;
+  REQUIRE(method() == BandMethod::tile_columns);  // not even its window
+  request.device_bytes = Index(500) << 20;
+  request.method = "two-ends";
+  REQUIRE(method() == BandMethod::two_ends);
+  request.method = "auto";
+  request.ranks = 2;
+  REQUIRE(method() == BandMethod::tile_columns);
+  request.method = "streamed";
+  std::optional<Exit> code;
+  try {
+    (void)method();
+  } catch (const Error& e) {
+    code = e.code();
+  }
+  REQUIRE(code == Exit::usage);
 }
 
 TEMPLATE_TEST_CASE("streamed band systems are solved to LAPACK's measure", "", TERRACE_BACKENDS) {
