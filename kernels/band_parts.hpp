@@ -70,6 +70,11 @@ constexpr Index band_part_width(Cpu, Index half_bandwidth) {
 }
 constexpr Index band_part_width(Cuda, Index) { return 64; }
 
+/// True where the functions below run: on GPUs of compute capability 9.0 and more with their shared
+/// memory.
+constexpr bool band_parts_available(Cpu) { return true; }
+bool band_parts_available(Cuda);
+
 /// 64-bit words of scratch that band_factor_parts needs.
 Index band_factor_scratch(Cpu, BandShape, std::span<const BandPart<Cpu>> parts);
 Index band_factor_scratch(Cuda, BandShape, std::span<const BandPart<Cuda>> parts);

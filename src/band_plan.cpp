@@ -40,6 +40,10 @@ BandMethod parse_method(const std::string& name) {
   return BandMethod::tile_columns;
 }
 [[maybe_unused]] BandMethod choose(Cuda, const BandRequest& r, std::vector<std::string>& reasons) {
+  if (!band_parts_available(Cuda{})) {
+    reasons.emplace_back("this GPU has not the shared memory of compute capability 9.0 for parts");
+    return BandMethod::tile_columns;
+  }
   // Narrow: the chain of diagonal blocks bounds the time; many chains hide it, for 4x the flops and
   // twice the memory. (H200: m = 1,000 in 8 parts 113 ns a column, two ends 183; m = 2,000 in 3
   // parts 217, two ends 195.)
@@ -128,6 +132,7 @@ BandShape stream_shape(const BandRequest& request) {
 template <class B>
 void stream_if_too_big(const BandRequest& r, BandPlan& plan) {
   if (r.device_bytes == 0 || r.ranks > 1 || r.block > 0 || r.parts > 0) return;
+  if (!band_parts_available(B{})) return;
   const Index needed = plan.method == BandMethod::tile_columns
                            ? band_memory(plan.shape, r.nrhs, 1, false).total()
                            : band_parts_memory<B>(plan, r.nrhs).total();
@@ -159,6 +164,10 @@ BandPlan plan_in_memory(const BandRequest& r) {
     plan.method = choose(B{}, request, plan.reasons);
   else {
     plan.method = parse_method(r.method);
+    if (plan.method != BandMethod::tile_columns && !band_parts_available(B{}))
+      fail_together(Exit::usage, "method '" + r.method +
+                                     "' needs a GPU of compute capability 9.0; --method; use "
+                                     "tile-columns");
     plan.reasons.emplace_back("the method was asked for");
   }
   if (r.parts != 0 && (free || plan.method != BandMethod::partition))

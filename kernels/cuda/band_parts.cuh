@@ -1,9 +1,10 @@
-// What the kernel of kernels/cuda/band_parts.cu is made of: its launch, its pipeline, and the
-// factorization of a diagonal block.
+// What the kernel of kernels/cuda/band_parts.cu is made of, 1: its launch, and the factorization of
+// a diagonal block.
 #pragma once
 #include <cfloat>
 
 #include "kernels/band_parts.hpp"
+#include "kernels/cuda/barriers.cuh"
 #include "kernels/cuda/dmma.cuh"
 
 namespace terrace::device::band_parts {
@@ -60,46 +61,11 @@ __device__ inline double* dynamic_shared() {
   extern __shared__ __align__(128) double memory[];
   return memory;
 }
-__device__ inline unsigned address(const void* shared) {
-  return static_cast<unsigned>(__cvta_generic_to_shared(shared));
-}
-__device__ inline void init(unsigned long long& barrier, unsigned count) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address(&barrier)), "r"(count)
-               : "memory");
-}
-__device__ inline void wait(unsigned long long& barrier, unsigned parity) {
-  unsigned done;
-  do {
-    asm volatile(
-        "{\n.reg .pred p;\n"
-        "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
-        "selp.u32 %0, 1, 0, p;\n}"
-        : "=r"(done)
-        : "r"(address(&barrier)), "r"(parity)
-        : "memory");
-  } while (done == 0);
-}
-__device__ inline void arrive(unsigned long long& barrier) {
-  asm volatile(
-      "{\n.reg .b64 s;\nmbarrier.arrive.shared::cta.b64 s, [%0];\n}" ::"r"(address(&barrier))
-      : "memory");
-}
-/// An arrival of this thread once its asynchronous copies so far are done.
-__device__ inline void arrive_after_copies(unsigned long long& barrier) {
-  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(address(&barrier))
-               : "memory");
-}
-__device__ inline unsigned acquire(const unsigned* flag) {
-  unsigned value;
-  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(flag) : "memory");
-  return value;
-}
+/// A flag that several add to.
 __device__ inline void add_release(unsigned* flag, unsigned by) {
   asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(flag), "r"(by) : "memory");
 }
-__device__ inline void barrier(int id, int threads) {
-  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
-}
+/// An arrival at barrier number `id` that does not wait.
 __device__ inline void barrier_arrive(int id, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
@@ -179,7 +145,7 @@ __device__ inline void follow(double (&x)[32], const double* block, const double
                               int threads, Store&& store) {
 #pragma unroll 1
   for (int beat = 0; beat < 32 / kBeat; ++beat) {
-    barrier(id + beat, threads);
+    meet(id + beat, threads);
 #pragma unroll
     for (int q = 0; q < kBeat; ++q) {
       const int j = beat * kBeat + q;
@@ -273,20 +239,20 @@ __device__ inline int factor_and_invert(int warp, int lane, Meanwhile&& meanwhil
       }
     }
     if (half == 0) {
-      barrier(7, 96);
+      meet(7, 96);
       const int r0 = 32 + (warp > 0 ? 16 : 0), c0 = 32 + (warp > 1 ? 16 : 0);
       product16(c0 * kLD + r0, r0, kOver, c0, 1, kLD, -1.0, true, lane);  // s22 -= L21 L21^T, lower
-      barrier(7, 96);
+      meet(7, 96);
     }
   }
-  barrier(2, 128);
+  meet(2, 128);
   {  // v21 := -L22^-1 t, scaled
     const int r0 = warp % 2 * 16, c0 = warp / 2 * 16;
     if (warp == 3) s[kRoots + 32 + lane] = rsqrt(s[second + lane * kLD + lane]);
     product16(kInverse + c0 * kLD + 32 + r0, kInverse + second + r0, kOnes, t + c0 * kLD, kLD, 1,
               -1.0, false, lane);
   }
-  barrier(2, 128);
+  meet(2, 128);
   return failed;
 }
 

@@ -90,7 +90,7 @@ class BandRun {
         c_(context),
         input_(input),
         at_once_(at_once && std::is_same_v<B, Cuda> && context.size() == 1 &&
-                 run.options.block == 0),
+                 run.options.block == 0 && band_parts_available(B{})),
         shape_(band_shape(input.n(), input.half_bandwidth(),
                           at_once_ ? band_part_width(B{}, input.half_bandwidth())
                                    : band_width(B{}, input.half_bandwidth(), run.options.block))),
