@@ -347,6 +347,8 @@ void bench_size(Run& run, Context<B>& c, const BandBench& options, Index n, Inde
   note_memory(c, request);
   const BandPlan plan = plan_band<B>(request);
   run.report["method"] = to_string(plan.method);
+  if (options.stages && plan.method != BandMethod::tile_columns)
+    run.say("--stages: of --method tile-columns only; the other methods have no panels");
   if (plan.method == BandMethod::streamed)
     bench_streamed(run, c, options, plan, rates);
   else if (plan.method == BandMethod::tile_columns)
