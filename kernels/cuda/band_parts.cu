@@ -65,7 +65,7 @@ __global__ void read_status(const unsigned long long* failed, int count, Index* 
 
 template <int NC, int S>
 void launch_parts(const Stream<Cuda>& stream, Launch& launch) {
-  constexpr int bytes = std::max(S * stage_doubles<NC>, kFactorDoubles) * int(sizeof(double));
+  constexpr int bytes = std::max(S * stage_doubles<NC>, kFactorNumbers) * int(sizeof(double));
   static const int resident = [] {
     check(cudaFuncSetAttribute(eliminate_parts<NC, S>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                bytes));
