@@ -1,8 +1,6 @@
 // Cholesky factor of a 64 x 64 block and the inverse of that factor, by four warps, in shared
 // memory.
 #pragma once
-#include <type_traits>
-
 #include "kernels/cuda/barriers.cuh"
 #include "kernels/cuda/dmma.cuh"
 
@@ -110,51 +108,35 @@ __device__ inline void follow(Real (&x)[32], const Real* block, const Real* over
 
 /// to (16 x 16, column by column, kLD) := factor * A S B (+ to, with `add`) from shared memory: A
 /// is 16 x 32, column by column (kLD); row k of column n of B lies at b[n * ldb + k * step]; S
-/// diagonal. One code for all its uses: instructions come slowly the first time.
+/// diagonal. One code for all its uses: instructions come slowly the first time. Single precision
+/// goes through the FP64 tensor cores too: its own units take several times as long.
 template <class Real>
 __device__ __noinline__ void product16(int to, int a, int scale, int b, int ldb, int step,
                                        Real factor, bool add, int lane) {
   Real* const m = shared_numbers<Real>();
-  if constexpr (std::is_same_v<Real, float>) {  // lane: row lane % 16, eight columns
-    const int r = lane % 16, n0 = lane / 16 * 8;
-    float c[8] = {};
-#pragma unroll 4
-    for (int k = 0; k < 32; ++k) {
-      const float left = m[a + k * kLD + r] * (factor * m[scale + k]);
+  double c[2][4] = {};
 #pragma unroll
-      for (int n = 0; n < 8; ++n) c[n] = fmaf(left, m[b + (n0 + n) * ldb + k * step], c[n]);
+  for (int k = 0; k < 32; k += 16) {
+    double left[8], right[4];
+#pragma unroll
+    for (int q = 0; q < 8; ++q)
+      left[q] = double(m[a + (k + q / 2 * 4 + lane % 4) * kLD + lane / 4 + q % 2 * 8] *
+                       (factor * m[scale + k + q / 2 * 4 + lane % 4]));
+#pragma unroll
+    for (int n = 0; n < 2; ++n) {
+#pragma unroll
+      for (int q = 0; q < 4; ++q)
+        right[q] = double(m[b + (8 * n + lane / 4) * ldb + (k + 4 * q + lane % 4) * step]);
+      dmma(c[n], left, right);
     }
-#pragma unroll
-    for (int n = 0; n < 8; ++n) {
-      float& at = m[to + (n0 + n) * kLD + r];
-      at = add ? at + c[n] : c[n];
-    }
-    return;
-  } else {
-    double c[2][4] = {};
-#pragma unroll
-    for (int k = 0; k < 32; k += 16) {
-      double left[8], right[4];
-#pragma unroll
-      for (int q = 0; q < 8; ++q)
-        left[q] = m[a + (k + q / 2 * 4 + lane % 4) * kLD + lane / 4 + q % 2 * 8] *
-                  (factor * m[scale + k + q / 2 * 4 + lane % 4]);
-#pragma unroll
-      for (int n = 0; n < 2; ++n) {
-#pragma unroll
-        for (int q = 0; q < 4; ++q)
-          right[q] = m[b + (8 * n + lane / 4) * ldb + (k + 4 * q + lane % 4) * step];
-        dmma(c[n], left, right);
-      }
-    }
-#pragma unroll
-    for (int n = 0; n < 2; ++n)
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        double& at = m[to + (8 * n + lane % 4 * 2 + e % 2) * kLD + lane / 4 + e / 2 * 8];
-        at = add ? at + c[n][e] : c[n][e];
-      }
   }
+#pragma unroll
+  for (int n = 0; n < 2; ++n)
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      Real& at = m[to + (8 * n + lane % 4 * 2 + e % 2) * kLD + lane / 4 + e / 2 * 8];
+      at = add ? at + Real(c[n][e]) : Real(c[n][e]);
+    }
 }
 
 /// What a diagonal task keeps in shared memory, in numbers: the block, its inverse, the tile beside
