@@ -31,11 +31,15 @@ namespace {
 constexpr double kUnit = 0x1.0p-53;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// Backward errors that end an iteration: always; and when no smaller one can be had, since the
-/// residual itself is a sum of 2 m + 1 rounded terms.
+/// Backward errors: what the recurrence aims at; what a true residual must keep, whose sums have 64
+/// terms in a tile column and a strip of each in reach; and what is as good as can be had when it
+/// falls no further.
 constexpr double kTarget = 4 * kUnit;
+double accepted(const BandShape& s) {
+  return kUnit * (8 + std::sqrt(64 + double(ceil_div(s.reach, s.width))));
+}
 double attainable(const BandShape& s) {
-  return kUnit * (8 + std::sqrt(2 * double(s.half_bandwidth) + 1));
+  return 2 * accepted(s) + kUnit * std::sqrt(2 * double(s.half_bandwidth) + 1);
 }
 
 template <class B>
@@ -193,7 +197,7 @@ class Group {
     bool left = false, improved = false, close = true;
     for (Index v = 0; v < nrhs_; ++v) {
       const double now = error(v);
-      active_[v] = now > kTarget;
+      active_[v] = now > accepted(s_);
       if (!active_[v]) continue;
       left = true;
       improved |= now < 0.5 * before_[v];
@@ -246,7 +250,7 @@ class Group {
         if (!(now < kInfinity)) return false;
         // Not positive: M or A is not definite as far as rounding goes, so no step was taken.
         const bool stepped = seen(band_cg::rz, v) > 0 && seen(band_cg::pq, v) > 0;
-        active_[v] = stepped && now > 0.5 * kTarget;
+        active_[v] = stepped && now > kTarget;
         left |= active_[v];
         if (now < 0.5 * best[v]) {
           best[v] = now;

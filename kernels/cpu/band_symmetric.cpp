@@ -13,6 +13,7 @@
 namespace terrace {
 namespace {
 
+static_assert(band_symmetric_group == 4);
 constexpr Index kWidth = band_symmetric_width;
 constexpr Index kRows = 192;     // rows of a tile column at a time: 96 KiB stay in the cache
 constexpr Index kSummed = 1024;  // rows of y in one task
@@ -35,7 +36,8 @@ class Strip {
 
   void run() const {
     std::fill_n(strip_, (s_.reach + kWidth) * group_, 0.0);
-    if (absolute_) return edge(0, rows_);
+    // Two right-hand sides are too few for BLAS.
+    if (absolute_ || group_ == 2) return edge(0, rows_);
     edge(0, kWidth);
     const Index end = std::min(rows_, s_.reach);
     for (Index r = kWidth; r < end; r += kRows) full(r, std::min(end, r + kRows));
@@ -46,15 +48,29 @@ class Strip {
   /// Rows from .. to - 1, entries one by one: the corners, where not all of them belong to the
   /// band.
   void edge(Index from, Index to) const {
+    if (group_ == 1) return absolute_ ? entries<1, true>(from, to) : entries<1, false>(from, to);
+    if (group_ == 2) return absolute_ ? entries<2, true>(from, to) : entries<2, false>(from, to);
+    if (group_ == 3) return absolute_ ? entries<3, true>(from, to) : entries<3, false>(from, to);
+    return absolute_ ? entries<4, true>(from, to) : entries<4, false>(from, to);
+  }
+  template <int V, bool absolute>
+  void entries(Index from, Index to) const {
+    const auto value = [](double entry) { return absolute ? std::abs(entry) : entry; };
     for (Index c = 0; c < kWidth; ++c) {
       const double* column = tile_ + c * s_.reach;
-      for (Index r = std::max(from, c); r < std::min(to, s_.reach + c + 1); ++r) {
-        const double entry = absolute_ ? std::abs(column[r]) : column[r];
-        for (Index v = 0; v < group_; ++v) {
-          strip_[r * group_ + v] += entry * x_[c * nrhs_ + v];
-          if (r != c) strip_[c * group_ + v] += entry * x_[r * nrhs_ + v];
+      const Index end = std::min(to, s_.reach + c + 1);
+      double mine[V], sum[V] = {};
+      for (int v = 0; v < V; ++v) mine[v] = x_[c * nrhs_ + v];
+      if (from <= c)
+        for (int v = 0; v < V; ++v) sum[v] = value(column[c]) * mine[v];
+      for (Index r = std::max(from, c + 1); r < end; ++r) {
+        const double entry = value(column[r]);
+        for (int v = 0; v < V; ++v) {
+          strip_[r * V + v] += entry * mine[v];
+          sum[v] += entry * x_[r * nrhs_ + v];
         }
       }
+      for (int v = 0; v < V; ++v) strip_[c * V + v] += sum[v];
     }
   }
   void full(Index from, Index to) const {
