@@ -37,8 +37,7 @@ double entry_of(Index i, Index j) { return random_uniform(5, i, j); }
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("a symmetric band times vectors, reading its lower part", "[gpu]",
-                   TERRACE_BACKENDS) {
+TEMPLATE_TEST_CASE("a symmetric band times vectors, reading its lower part", "", TERRACE_BACKENDS) {
   if (!context<TestType>()) return;
   const Stream<TestType> lane;
   const Index counts[] = {1, 2, 3, 4, 5, 8, 9, 17};
@@ -79,7 +78,7 @@ TEMPLATE_TEST_CASE("a symmetric band times vectors, reading its lower part", "[g
       }
 }
 
-TEMPLATE_TEST_CASE("passes of conjugate gradients over right-hand sides in lock step", "[gpu]",
+TEMPLATE_TEST_CASE("passes of conjugate gradients over right-hand sides in lock step", "",
                    TERRACE_BACKENDS) {
   if (!context<TestType>()) return;
   const Stream<TestType> lane;
@@ -161,7 +160,7 @@ TEMPLATE_TEST_CASE("passes of conjugate gradients over right-hand sides in lock 
     }
 }
 
-TEMPLATE_TEST_CASE("largest exponents, and a NaN in one column only", "[gpu]", TERRACE_BACKENDS) {
+TEMPLATE_TEST_CASE("largest exponents, and a NaN in one column only", "", TERRACE_BACKENDS) {
   if (!context<TestType>()) return;
   const Stream<TestType> lane;
   const Index rows = 5000, nrhs = 6;

@@ -168,7 +168,7 @@ constexpr double kAllowed = 24;  // roundoffs, for matrices of condition below t
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("a band is factored and solved in low precision", "[gpu]", TERRACE_BACKENDS) {
+TEMPLATE_TEST_CASE("a band is factored and solved in low precision", "", TERRACE_BACKENDS) {
   if (!context<TestType>() || !band_low_available(TestType{})) return;
   const Index counts[] = {1, 2, 3, 8, 9, 17};
   Index turn = 0;
@@ -182,7 +182,7 @@ TEMPLATE_TEST_CASE("a band is factored and solved in low precision", "[gpu]", TE
     }
 }
 
-TEMPLATE_TEST_CASE("any number of right-hand sides is solved in low precision", "[gpu]",
+TEMPLATE_TEST_CASE("any number of right-hand sides is solved in low precision", "",
                    TERRACE_BACKENDS) {
   if (!context<TestType>() || !band_low_available(TestType{})) return;
   for (const Index nrhs : {1, 2, 3, 8, 9, 17})
@@ -193,7 +193,7 @@ TEMPLATE_TEST_CASE("any number of right-hand sides is solved in low precision", 
     }
 }
 
-TEMPLATE_TEST_CASE("right-hand sides of any magnitude are solved in low precision", "[gpu]",
+TEMPLATE_TEST_CASE("right-hand sides of any magnitude are solved in low precision", "",
                    TERRACE_BACKENDS) {
   if (!context<TestType>() || !band_low_available(TestType{})) return;
   const std::vector<double> magnitudes = {1e-300, 1.0, 1e300, 1e-20, 1e5, 1e20, 1e-100};
@@ -206,7 +206,7 @@ TEMPLATE_TEST_CASE("right-hand sides of any magnitude are solved in low precisio
     }
 }
 
-TEMPLATE_TEST_CASE("badly scaled bands are factored in low precision", "[gpu]", TERRACE_BACKENDS) {
+TEMPLATE_TEST_CASE("badly scaled bands are factored in low precision", "", TERRACE_BACKENDS) {
   if (!context<TestType>() || !band_low_available(TestType{})) return;
   // Rows and columns times powers of two up to 2^332, about 1e100.
   for (const Index m : {5, 100}) {
@@ -224,7 +224,7 @@ TEMPLATE_TEST_CASE("badly scaled bands are factored in low precision", "[gpu]", 
   }
 }
 
-TEMPLATE_TEST_CASE("a diagonal entry that is not positive is named", "[gpu]", TERRACE_BACKENDS) {
+TEMPLATE_TEST_CASE("a diagonal entry that is not positive is named", "", TERRACE_BACKENDS) {
   if (!context<TestType>() || !band_low_available(TestType{})) return;
   const Index n = 200, m = 70;
   for (const Index bad : {0, 1, 63, 64, 127, 128, 199})
@@ -240,7 +240,7 @@ TEMPLATE_TEST_CASE("a diagonal entry that is not positive is named", "[gpu]", TE
   REQUIRE(two.load(1e-3) == 71);
 }
 
-TEMPLATE_TEST_CASE("a pivot that is not positive is reported", "[gpu]", TERRACE_BACKENDS) {
+TEMPLATE_TEST_CASE("a pivot that is not positive is reported", "", TERRACE_BACKENDS) {
   if (!context<TestType>() || !band_low_available(TestType{})) return;
   const Index n = 300;
   for (const Index m : {1, 64, 100})
@@ -258,7 +258,7 @@ TEMPLATE_TEST_CASE("a pivot that is not positive is reported", "[gpu]", TERRACE_
     }
 }
 
-TEMPLATE_TEST_CASE("low precision gives the same bits twice, and zero for zero", "[gpu]",
+TEMPLATE_TEST_CASE("low precision gives the same bits twice, and zero for zero", "",
                    TERRACE_BACKENDS) {
   if (!context<TestType>() || !band_low_available(TestType{})) return;
   const Index n = 777;

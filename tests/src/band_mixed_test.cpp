@@ -106,7 +106,7 @@ bool available() {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("well conditioned bands converge at once in mixed precision", "[gpu]",
+TEMPLATE_TEST_CASE("well conditioned bands converge at once in mixed precision", "",
                    TERRACE_BACKENDS) {
   if (!available<TestType>()) return;
   Context<TestType>& c = *context<TestType>();
@@ -128,7 +128,7 @@ TEMPLATE_TEST_CASE("well conditioned bands converge at once in mixed precision",
     }
 }
 
-TEMPLATE_TEST_CASE("no rows, and no right-hand sides, are solved in mixed precision", "[gpu]",
+TEMPLATE_TEST_CASE("no rows, and no right-hand sides, are solved in mixed precision", "",
                    TERRACE_BACKENDS) {
   if (!available<TestType>()) return;
   Context<TestType>& c = *context<TestType>();
@@ -136,8 +136,7 @@ TEMPLATE_TEST_CASE("no rows, and no right-hand sides, are solved in mixed precis
   REQUIRE(solve(c, 100, 1, line, 0, {}).result.reason == MixedReason::converged);
 }
 
-TEMPLATE_TEST_CASE("Laplace and biharmonic operators in mixed precision", "[gpu]",
-                   TERRACE_BACKENDS) {
+TEMPLATE_TEST_CASE("Laplace and biharmonic operators in mixed precision", "", TERRACE_BACKENDS) {
   if (!available<TestType>()) return;
   Context<TestType>& c = *context<TestType>();
   struct Case {
@@ -176,7 +175,7 @@ TEMPLATE_TEST_CASE("Laplace and biharmonic operators in mixed precision", "[gpu]
     }
 }
 
-TEMPLATE_TEST_CASE("condition estimates of known matrices in mixed precision", "[gpu]",
+TEMPLATE_TEST_CASE("condition estimates of known matrices in mixed precision", "",
                    TERRACE_BACKENDS) {
   if (!available<TestType>()) return;
   Context<TestType>& c = *context<TestType>();
@@ -201,7 +200,7 @@ TEMPLATE_TEST_CASE("condition estimates of known matrices in mixed precision", "
 }
 
 TEMPLATE_TEST_CASE("eigenvalues that the iteration sees bound those of the preconditioned matrix",
-                   "[gpu]", TERRACE_BACKENDS) {
+                   "", TERRACE_BACKENDS) {
   if (!available<TestType>()) return;
   Context<TestType>& c = *context<TestType>();
   const Solved s = solve(c, 500, 20, spd(500, 20), 1, random_rows(500, 1));
@@ -212,13 +211,15 @@ TEMPLATE_TEST_CASE("eigenvalues that the iteration sees bound those of the preco
   const Index n = 100;
   const Solved hard = solve(c, n, 1, line, 1, std::vector<double>(std::size_t(n), 1.0));
   const double least = 1 - std::cos(M_PI / double(n + 1));
-  const double want = least / (least + hard.shift);
-  INFO("smallest " << hard.result.smallest << " expected about " << want);
-  REQUIRE(hard.result.smallest > 0.5 * want);
-  REQUIRE(hard.result.smallest < 2.0 * want);
+  const double rounding = 4 * band_low_roundoff(TestType{});
+  const double low = least / (least + hard.shift + rounding);
+  const double high = least / std::max(least, least + hard.shift - rounding);
+  INFO("smallest " << hard.result.smallest << " expected from " << low << " to " << high);
+  REQUIRE(hard.result.smallest > 0.9 * low);
+  REQUIRE(hard.result.smallest < 1.1 * high);
 }
 
-TEMPLATE_TEST_CASE("badly scaled bands in mixed precision", "[gpu]", TERRACE_BACKENDS) {
+TEMPLATE_TEST_CASE("badly scaled bands in mixed precision", "", TERRACE_BACKENDS) {
   if (!available<TestType>()) return;
   Context<TestType>& c = *context<TestType>();
   const Index n = 300, m = 40;
@@ -247,7 +248,7 @@ TEMPLATE_TEST_CASE("badly scaled bands in mixed precision", "[gpu]", TERRACE_BAC
   }
 }
 
-TEMPLATE_TEST_CASE("right-hand sides of very different magnitude in mixed precision", "[gpu]",
+TEMPLATE_TEST_CASE("right-hand sides of very different magnitude in mixed precision", "",
                    TERRACE_BACKENDS) {
   if (!available<TestType>()) return;
   Context<TestType>& c = *context<TestType>();
@@ -275,11 +276,11 @@ TEMPLATE_TEST_CASE("right-hand sides of very different magnitude in mixed precis
     REQUIRE(alone.result.reason == MixedReason::converged);
     double size = 0;
     for (const double value : alone.x) size = std::max(size, std::abs(value));
-    for (std::size_t i = 0; i < x.size(); ++i) REQUIRE(std::abs(x[i] - alone.x[i]) < 1e-14 * size);
+    for (std::size_t i = 0; i < x.size(); ++i) REQUIRE(std::abs(x[i] - alone.x[i]) < 5e-14 * size);
   }
 }
 
-TEMPLATE_TEST_CASE("what mixed precision cannot solve says why", "[gpu]", TERRACE_BACKENDS) {
+TEMPLATE_TEST_CASE("what mixed precision cannot solve says why", "", TERRACE_BACKENDS) {
   if (!available<TestType>()) return;
   Context<TestType>& c = *context<TestType>();
   const Index n = 300, m = 50;
@@ -313,7 +314,7 @@ TEMPLATE_TEST_CASE("what mixed precision cannot solve says why", "[gpu]", TERRAC
   REQUIRE(cut.result.iterations == 1);
 }
 
-TEMPLATE_TEST_CASE("a matrix that is barely indefinite is never passed off as solved", "[gpu]",
+TEMPLATE_TEST_CASE("a matrix that is barely indefinite is never passed off as solved", "",
                    TERRACE_BACKENDS) {
   if (!available<TestType>()) return;
   Context<TestType>& c = *context<TestType>();
@@ -328,7 +329,7 @@ TEMPLATE_TEST_CASE("a matrix that is barely indefinite is never passed off as so
   if (s.factored && s.result.reason == MixedReason::converged) REQUIRE(s.ratio < 1.0);
 }
 
-TEMPLATE_TEST_CASE("the bits of a solution in mixed precision repeat", "[gpu]", TERRACE_BACKENDS) {
+TEMPLATE_TEST_CASE("the bits of a solution in mixed precision repeat", "", TERRACE_BACKENDS) {
   if (!available<TestType>()) return;
   Context<TestType>& c = *context<TestType>();
   for (const Index nrhs : {1, 5, 12}) {
