@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "kernels/problems.hpp"
+#include "src/tridiagonal.hpp"
 #include "tests/support/band.hpp"
 #include "tests/support/test.hpp"
 
@@ -217,6 +218,19 @@ TEMPLATE_TEST_CASE("eigenvalues that the iteration sees bound those of the preco
   INFO("smallest " << hard.result.smallest << " expected from " << low << " to " << high);
   REQUIRE(hard.result.smallest > 0.9 * low);
   REQUIRE(hard.result.smallest < 1.1 * high);
+}
+
+TEST_CASE("extreme eigenvalues of tridiagonal matrices with known spectra") {
+  REQUIRE(extreme_eigenvalues({}, {}) == std::pair<double, double>{0, 0});
+  for (const Index n : {1, 2, 3, 17, 200}) {
+    const std::vector<double> diagonal(std::size_t(n), 2.0), beside(std::size_t(n - 1), 1.0);
+    const auto [low, high] = extreme_eigenvalues(diagonal, beside);
+    REQUIRE(std::abs(low - (2 - 2 * std::cos(M_PI / double(n + 1)))) < 1e-13);
+    REQUIRE(std::abs(high - (2 + 2 * std::cos(M_PI / double(n + 1)))) < 1e-13);
+  }
+  const auto [low, high] = extreme_eigenvalues({3, -5, 0}, {0, 0});
+  REQUIRE(std::abs(low + 5) < 1e-13);
+  REQUIRE(std::abs(high - 3) < 1e-13);
 }
 
 TEMPLATE_TEST_CASE("badly scaled bands in mixed precision", "", TERRACE_BACKENDS) {
