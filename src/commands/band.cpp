@@ -12,6 +12,7 @@ BandRequest factor_request(const Run& run, bool& free) {
   request.block = run.options.block;
   request.ranks = run.control.size();
   request.nrhs = 0;
+  request.lapack_factor = true;
   free = request.method.empty() || request.method == "auto";
   if (free) request.method = "tile-columns";
   if (request.method != "tile-columns" && request.method != "streamed")
@@ -51,8 +52,7 @@ void factor_streamed(Run& run, Context<B>& c, const io::BandInput& input, const 
   StreamRun<B> stream(run, c, input, plan, 0);
   if (run.options.plan) return;
   stream.require();
-  stream.read(input);
-  stream.factor(nullptr);
+  stream.factor([]() -> BandStreamRows<B>* { return nullptr; });
   if (!run.options.no_check)
     run.phase("check", [&] {
       judge_band(run, input,
@@ -134,9 +134,11 @@ void add_band_commands(CLI::App& app, Selected& selected) {
                     "gpu or cpu: who does the triangular solves");
   solve->add_option("--factor", options->factor, "Use the factor that 'band factor' stored");
   solve
-      ->add_option("--parts", options->parts,
-                   "Parts of --method partition (0: the plan's choice); methods of band solve are "
-                   "auto, tile-columns, one-end, two-ends, partition and streamed")
+      ->add_option(
+          "--parts", options->parts,
+          "Parts of --method partition, or 1 or 2 ends of --method streamed (0: the plan's "
+          "choice); methods of band solve are auto, tile-columns, one-end, two-ends, "
+          "partition and streamed")
       ->check(not_negative());
 }
 

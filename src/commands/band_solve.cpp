@@ -227,15 +227,23 @@ void solve_streamed(Run& run, Context<B>& c, const BandSystem& system, const Ban
   if (run.options.plan) return;
   stream.require();
   BandStream<B>& a = stream.band_;
-  BandStreamRows<B> x = collectively(c.control, [&] { return band_stream_rows(a, nrhs); });
+  BandStreamRows<B> x;
   const Range all{0, plan.shape.n};
   std::vector<double> rows;  // b, then x
-  run.phase("read", [&] {
-    rows = read_range(c.control, system.rhs, all);
+  run.phase("read", [&] { rows = read_range(c.control, system.rhs, all); });
+  const auto begin = [&] {
+    x = collectively(c.control, [&] { return band_stream_rows(a, nrhs); });
+    if (const double by = stream.scale(); by != 1.0)
+      for (double& b : rows) b *= by;
     set_rows(c, a, x, rows.data());
-  });
-  stream.read(system.factor ? *system.factor : system.matrix);
-  if (!system.factor) stream.factor(&x);
+    return &x;
+  };
+  if (system.factor) {
+    begin();
+    stream.read(*system.factor);
+  } else {
+    stream.factor(begin);
+  }
   run.phase("solve", [&] {
     if (system.factor) stream_forward(c, a, x, run.progress);
     stream_backward(c, a, x, run.progress);
@@ -290,6 +298,7 @@ void band_solve(Run& run, const BandOptions& options) {
                                      request.method + "; --method; leave one of them out");
     request.method = "tile-columns";
   }
+  request.lapack_factor = !options.factor.empty();
   request.n = 1;
   (void)plan_band<Cpu>(request);  // usage errors before anything is opened
   require_output(run.options);

@@ -1,12 +1,15 @@
 // What band factor and band solve do alike when the band is streamed.
 #pragma once
+#include <chrono>
+
+#include "kernels/parallel.hpp"
 #include "src/band_parts.hpp"
 #include "src/band_stream.hpp"
 #include "src/commands/band_run.hpp"
 
 namespace terrace {
 
-/// One rank; the matrix in host memory.
+/// One rank; the matrix, then its factor, in host memory.
 template <class B>
 class StreamRun {
  public:
@@ -17,12 +20,14 @@ class StreamRun {
         run_(run),
         c_(context),
         input_(input),
+        plan_(plan),
         nrhs_(nrhs) {
     run.report["n"] = shape_.n;
     run.report["half_bandwidth"] = input.half_bandwidth();
     run.report["method"] = to_string(BandMethod::streamed);
     run.report["block"] = shape_.width;
-    const BandStreamMemory memory = band_stream_memory<B>(shape_, nrhs);
+    run.report["parts"] = plan.parts();
+    const BandStreamMemory memory = band_stream_memory<B>(plan, nrhs);
     const Index check =
         run.options.no_check
             ? 0
@@ -31,58 +36,121 @@ class StreamRun {
     host_ =
         memory.host + 2 * shape_.padded() * nrhs * Index(sizeof(double)) + 3 * io::piece_bytes();
     run.report["memory"] = {{"backend_bytes", device_}, {"host_bytes", host_}};
-    if (run.options.plan) describe(plan, memory, check);
+    if (run.options.plan) describe(memory, check);
   }
 
   void require() {
     constexpr bool device = std::is_same_v<B, Cuda>;
     require_memory(c_.control, host_ + (device ? 0 : device_), device ? device_ : 0);
-    band_ = collectively(c_.control, [&] { return band_stream<B>(shape_); });
+    band_ = collectively(c_.control, [&] { return band_stream<B>(plan_); });
   }
-  /// The matrix, or a stored factor of it.
+  /// A stored factor.
   void read(const io::BandInput& from) {
     run_.phase("read", [&] {
       load_stream(c_, {shape_.n, shape_.half_bandwidth, file_source<B>(from)}, band_);
     });
   }
-  /// The factor of what was read; with `y`, Y := L^-1 Y.
-  void factor(BandStreamRows<B>* y) {
-    Index failed = 0;
-    run_.phase("solve", [&] { failed = stream_factor(c_, band_, y, run_.progress); });
+  /// The factor of the matrix, which is read while the device works. What fails is tried again from
+  /// one end, which knows the leading minor, and then scaled by scale(), if its pivots may be out
+  /// of reach. begin(): the right-hand sides of band_, if any, times scale(), before each try.
+  template <class Begin>
+  void factor(Begin&& begin) {
+    Index failed = attempt(begin());
+    if (failed < 0) {
+      note("streamed: an end is not positive definite; one end looks for the leading minor");
+      plan_ = one_ended_stream(shape_);
+      band_ = BandStream<B>();
+      band_ = collectively(c_.control, [&] { return band_stream<B>(plan_); });
+      failed = attempt(begin());
+    }
+    if (failed > 0 && choose_scale(failed)) {
+      note(
+          fmt::format("streamed: the diagonal entry of row {} is near the end of the range of "
+                      "numbers; once more with the matrix scaled by 2^{}",
+                      failed, exponent_));
+      failed = attempt(begin());
+    }
     if (failed != 0) not_definite(run_, input_, failed);
+    if (scale() != 1.0 && nrhs_ == 0) scale_stream(band_, std::ldexp(1.0, -exponent_ / 2));
   }
+  /// A power of two.
+  [[nodiscard]] double scale() const { return std::ldexp(1.0, exponent_); }
 
   const BandShape shape_;
   const BandProblem<B> problem_;
   BandStream<B> band_;
 
  private:
-  void describe(const BandPlan& plan, const BandStreamMemory& m, Index check) {
+  Index attempt(BandStreamRows<B>* y) {
+    using Clock = std::chrono::steady_clock;
+    double reading = 0;
+    const BandFeed feed = [&](Range columns, Index height, double* to, Index ld) {
+      const auto start = Clock::now();
+      const Index stored = input_.half_bandwidth() + 1;
+      const double by = scale();
+      input_.read(c_.control, {&columns, 1}, [&](Index at, Index count, const double* data) {
+        parallel_ranges(count, 64, [&](Index from, Index end) {
+          for (Index j = from; j < end; ++j)
+            std::transform(data + j * stored, data + j * stored + height, to + (at + j) * ld,
+                           [by](double x) { return x * by; });
+        });
+      });
+      reading += std::chrono::duration<double>(Clock::now() - start).count();
+    };
+    Index failed = 0;
+    run_.phase("solve", [&] { failed = stream_factor(c_, band_, y, run_.progress, feed); });
+    run_.report["reading_within_solve"] = reading;
+    return failed;
+  }
+  void note(const std::string& text) {
+    run_.say(text);
+    run_.report["note"] = text;
+  }
+  /// True when the pivot in row `failed` may have been bad for its size alone: below 4e-308 or
+  /// above 2e307 it counts as such on CUDA. A pivot is at most its diagonal entry.
+  bool choose_scale(Index failed) {
+    const Range column{failed - 1, 1};
+    double pivot = 0;
+    input_.read(c_.control, {&column, 1},
+                [&](Index, Index, const double* data) { pivot = data[0]; });
+    if (!(pivot > 0) || (pivot > 1e-290 && pivot < 2e307)) return false;
+    int exponent = 0;
+    (void)std::frexp(pivot, &exponent);
+    exponent_ = -exponent / 2 * 2;  // even, for the factor's sake
+    return true;
+  }
+
+  void describe(const BandStreamMemory& m, Index check) {
     const BandShape& s = shape_;
-    const Index slab = band_stream_slab(s);
+    const Index slab = band_stream_slab(s, plan_.parts());
     describe_band(run_, s, nrhs_);
     run_.say(fmt::format(
-        "method streamed: {} tile columns of width {} in slabs of {}; slabs come from host memory "
-        "and go back there while others are factored",
-        s.tiles(), s.width, slab));
-    for (const std::string& reason : plan.reasons) run_.say("why: " + reason);
+        "method streamed: {} tile columns of width {} in slabs of {}, from {}; slabs come from "
+        "host memory and go back there while others are factored",
+        s.tiles(), s.width, slab, plan_.parts() > 1 ? "both ends at once" : "one end"));
+    for (const std::string& reason : plan_.reasons) run_.say("why: " + reason);
+    if (plan_.parts() > 1)
+      run_.say(fmt::format("rows of the first end {}, of the other {}; a separator of {} rows",
+                           plan_.tiles(0) * s.width, plan_.rows(1).count, plan_.separator));
     run_.say(fmt::format(
         "transfers: {} each way for the factor at the same time{}", size_text(m.host),
         nrhs_ > 0 ? ", and " + size_text(m.host) + " once more for the backward substitution"
                   : std::string()));
     run_.say(fmt::format(
-        "memory: {} on the backend (window of {} tile columns {}, inverses {}, right-hand sides "
-        "{}, scratch {}, check {}), {} on the host (matrix {})",
+        "memory: {} on the backend (window of {} tile columns {}, inverses {}, natural order {}, "
+        "separator {}, right-hand sides {}, scratch {}, check {}), {} on the host (matrix {})",
         size_text(device_), m.ring / (s.tile() * Index(sizeof(double))), size_text(m.ring),
-        size_text(m.inverses), size_text(m.vectors), size_text(m.scratch), size_text(check),
-        size_text(host_), size_text(m.host)));
+        size_text(m.inverses), size_text(m.staged), size_text(m.separator), size_text(m.vectors),
+        size_text(m.scratch), size_text(check), size_text(host_), size_text(m.host)));
   }
 
   Run& run_;
   Context<B>& c_;
   const io::BandInput& input_;
+  BandPlan plan_;
   const Index nrhs_;
   Index host_ = 0, device_ = 0;
+  int exponent_ = 0;
 };
 
 }  // namespace terrace
