@@ -521,7 +521,7 @@ TEMPLATE_TEST_CASE("a feed that fails ends the factorization", "", TERRACE_BACKE
 
 TEST_CASE("lanes that fall behind are waited for") {
   const ThreadedLanes threads;
-  Context<Cpu> c = make_context<Cpu>(context<Cpu>()->control);
+  Context<Cpu> c = make_context<Cpu>(world());
   Progress progress{false, false};
   const Index n = 1500, m = 20;
   const auto sleep = [] { std::this_thread::sleep_for(std::chrono::milliseconds(150)); };
