@@ -550,3 +550,36 @@ TEST_CASE("lanes that fall behind are waited for") {
         REQUIRE(band_factor_residual(c, band_problem<Cpu>(n, m, spd(n, m)), a, 5) < 30.0);
     }
 }
+
+TEST_CASE("a copy home that is late near the end is waited for") {
+  const ThreadedLanes threads;
+  Context<Cpu> c = make_context<Cpu>(world());
+  Progress progress{false, false};
+  const Index m = 20;
+  const std::vector<Index> sizes = {32 * 21, 32 * 21 + 1, 32 * 21 + 17, 32 * 21 + 31};
+  for (const Index n : sizes)
+    for (const Index slab : {1, 2}) {
+      const BandPlan plan = plan_of<Cpu>(n, m, 16, 2);
+      BandStream<Cpu> a = band_stream<Cpu>(plan, slab);
+      BandStreamRows<Cpu> x = band_stream_rows(a, 1);
+      const std::vector<double> b(std::size_t(n), 1.0);
+      std::vector<double> solution(b.size());
+      const BandFeed feed = feed_of(n, spd(n, m));
+      // At each step in turn the copies home stop for a while.
+      for (Index late = a.slabs() - a.slots - 2; late < a.slabs(); ++late) {
+        Index calls = 0;
+        const BandFeed stops = [&](Range columns, Index height, double* to, Index ld) {
+          if (calls++ == 2 * late + a.back)
+            a.down.run([] { std::this_thread::sleep_for(std::chrono::milliseconds(40)); });
+          feed(columns, height, to, ld);
+        };
+        set_rows(c, a, x, b.data());
+        REQUIRE(stream_factor(c, a, &x, progress, stops) == 0);
+        stream_backward(c, a, x, progress);
+        get_rows(c, a, x, solution.data());
+        INFO("n " << n << " slab " << slab << " late " << late);
+        REQUIRE(band_residual<Cpu>(c, band_problem<Cpu>(n, m, spd(n, m)), Range{0, n}, solution, b,
+                                   1) < 30.0);
+      }
+    }
+}
