@@ -35,11 +35,11 @@ struct BandRequest {
   int ranks = 1;
   std::string method = "auto";  ///< or tile-columns, one-end, two-ends, partition, streamed
   Index parts = 0;              ///< of a partition, 1 or 2 ends of streamed; 0: the plan's choice
-  bool lapack_factor = false;   ///< the factor is LAPACK's: one end
   Index block = 0;              ///< width; 0: the plan's choice
   double end_weight = 0;        ///< rows of an end part over those of an inner part; 0: the plan's
   Index device_bytes = 0;       ///< memory for the matrix, 0: enough
   Index host_bytes = 0;         ///< likewise, for a streamed one
+  bool lapack_factor = false;   ///< the factor is LAPACK's: one end
 };
 
 struct BandPlan {

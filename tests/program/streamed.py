@@ -71,21 +71,21 @@ for backend in backends:
             check(what, "note" not in report and report["residual"] < 30, report)
             if parts > 0:
                 check(what, report["parts"] == parts, report)
-            check(what, "both ends" in run(what + " --plan")[0] if parts == 2 else True)
             with h5py.File("x.h5") as f:
                 check(what, np.allclose(f["x"][:], oracle))
-            check(what + " verify", "PASS" in run("verify x.h5")[0])
+        check(what + " verify", "PASS" in run("verify x.h5")[0])
+        check(what + " --plan", "both ends" in run(what + " --plan")[0])
         # Loss of definiteness in either end and between them: LAPACK's minor.
-        for bad in (0, n // 3, n // 2, n // 2 + 1, n - 1):
+        for bad in (0, n // 2, n // 2 + 40, n - 1) if nrhs == 2 else ():
             wrong = ab.copy()
             wrong[0, bad] = -1
             write(wrong, b)
-            for parts in (1, 2):
-                what = f"band solve in.h5:/A --rhs :/b --method streamed --parts {parts} --backend {backend} -o y.h5"
-                _, err, report = run(what, code=4)
-                check(what, report["result"]["failed_minor"] == minor(wrong), report)
-                check(what, ("one end" in report.get("note", "")) == (parts == 2), report)
-                check(what, not os.path.exists("y.h5"))
+            parts = 1 + (bad != n // 2)
+            what = f"band solve in.h5:/A --rhs :/b --method streamed --parts {parts} --backend {backend} -o y.h5"
+            _, err, report = run(what, code=4)
+            check(what, report["result"]["failed_minor"] == minor(wrong), report)
+            check(what, ("one end" in report.get("note", "")) == (parts == 2), report)
+            check(what, not os.path.exists("y.h5"))
     # Near the ends of the range of numbers.
     ab, b = band(400, 20), rng.normal(size=(400, 1))
     for scale in (2.0**-1018, 2.0**1015):
@@ -122,5 +122,7 @@ for wrong in ("band solve in.h5:/A --rhs :/b --method streamed --parts 3 -o y.h5
               "band solve in.h5:/A --rhs :/b --method two-ends --parts 2 -o y.h5"):
     check(wrong, "--parts" in run(wrong, code=2)[1])
 
+os.chdir("/")
 shutil.rmtree(folder)
-sys.exit(failures > 0)
+print("all passed" if failures == 0 else f"{failures} failed")
+sys.exit(failures != 0)
