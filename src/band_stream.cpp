@@ -99,6 +99,11 @@ Index band_stream_slab(const BandShape& s, Index ends) {
   return std::min(slab, std::max<Index>(1, ceil_div(s.tiles(), kLeastSlabs * ends)));
 }
 
+Index band_stream_kept(const BandPlan& plan, Index slab) {
+  const Cut cut(plan, slab);
+  return 2 * cut.slots + cut.back + 1;
+}
+
 BandPlan one_ended_stream(const BandShape& shape) {
   BandPlan plan;
   plan.method = BandMethod::streamed;
@@ -109,7 +114,7 @@ BandPlan one_ended_stream(const BandShape& shape) {
 }
 
 template <class B>
-BandStreamMemory band_stream_memory(const BandPlan& plan, Index nrhs, Index slab) {
+BandStreamMemory band_stream_memory(const BandPlan& plan, Index nrhs, Index slab, Index kept) {
   const Cut cut(plan, slab);
   const BandShape& s = plan.shape;
   BandStreamMemory m;
@@ -119,7 +124,7 @@ BandStreamMemory band_stream_memory(const BandPlan& plan, Index nrhs, Index slab
   Index slabs = 0, tiles = 0;
   for (Index e = 0; e < cut.ends; ++e) {
     slabs += ceil_div(plan.tiles(e), cut.slab) + 1;
-    tiles += plan.tiles(e);
+    tiles += kept > 0 ? std::min(plan.tiles(e), kept * cut.slab) : plan.tiles(e);
   }
   m.scratch = (factor_scratch<B>(plan, cut) + slabs + 1) * kWord;
   if (nrhs > 0) m.scratch += substitute_scratch<B>(plan, cut, nrhs) * kWord;
@@ -137,7 +142,7 @@ BandStreamMemory band_stream_memory(const BandPlan& plan, Index nrhs, Index slab
 }
 
 template <class B>
-BandStream<B> band_stream(const BandPlan& plan, Index slab) {
+BandStream<B> band_stream(const BandPlan& plan, Index slab, Index kept) {
   const Cut cut(plan, slab);
   const BandShape& s = plan.shape;
   BandStream<B> a;
@@ -147,12 +152,14 @@ BandStream<B> band_stream(const BandPlan& plan, Index slab) {
   a.back = cut.back;
   a.slots = cut.slots;
   a.piece = std::max<Index>(1, kPieceBytes / (cut.slab * s.tile() * kWord));
+  a.kept = kept;
   const Index length = a.piece * a.slab;
   for (Index e = 0; e < cut.ends; ++e) {
     BandStreamEnd<B>& end = a.ends.emplace_back();
     end.part = end_part<B>(plan, cut, e);
-    for (Index k = 0; k < end.part.tiles; k += length)
-      end.host.emplace_back(std::min(length, end.part.tiles - k) * s.tile());
+    const Index all = kept > 0 ? std::min(end.part.tiles, kept * cut.slab) : end.part.tiles;
+    for (Index k = 0; k < all; k += length)
+      end.host.emplace_back(std::min(length, all - k) * s.tile());
     end.ring = Buffer<double, B>(band_part_doubles(s, cut.tiles()));
     end.inverses = Buffer<double, B>(inverse_size<B>(s, cut.tiles()));
     end.part.band = end.ring.data();
@@ -205,6 +212,7 @@ void load_stream(Context<B>& context, const BandProblem<B>& problem, BandStream<
     for (Index i = 0; i * a.slab < a.part(e).tiles; ++i) {
       const Range tiles = a.tiles(i, e);
       load(a.columns(i, e), tiles.count * s.width, a.host_tile(tiles.first, e));
+      if (a.kept > 0) a.put(i, e);
     }
   if (a.count() > 1) load(a.separator_columns(), a.plan.separator, a.separator_host.data());
 }
@@ -278,6 +286,10 @@ double band_factor_residual(Context<B>& context, const BandProblem<B>& problem,
                             const BandStream<B>& l, Word seed) {
   const TileAt<B> tile = [&](Index k) {
     const View<double, B> place = l.ends[0].ring.view().slice(0, l.shape.tile());
+    if (l.kept > 0) {
+      context.ahead.synchronize();  // the last one has been uploaded
+      l.store.get(l.stored_tile(k, 0), l.host_tile(k), l.shape.tile());
+    }
     upload(context.ahead, place, l.host_tile(k));
     return place;
   };
@@ -288,6 +300,15 @@ template <class B>
 void copy_columns(const BandStream<B>& a, Index first, Index count, Index height, Index ld,
                   double* to) {
   const BandShape& s = a.shape;
+  if (a.kept > 0) {  // tile column by tile column
+    for (Index j = first, end = first + count; j < end;) {
+      const Index k = j / s.width, last = std::min(end, (k + 1) * s.width);
+      a.store.get(a.stored_tile(k, 0), a.host_tile(k), s.tile());
+      for (; j < last; ++j, to += ld)
+        std::copy_n(a.host_tile(k) + j % s.width * s.column(), height, to);
+    }
+    return;
+  }
   parallel_ranges(count, 256, [&](Index from, Index end) {
     for (Index j = first + from; j < first + end; ++j)
       std::copy_n(a.host_tile(j / s.width) + j % s.width * s.column(), height,
@@ -297,16 +318,22 @@ void copy_columns(const BandStream<B>& a, Index first, Index count, Index height
 
 template <class B>
 void scale_stream(const BandStream<B>& a, double by) {
-  for (const BandStreamEnd<B>& end : a.ends)
-    for (const PinnedBuffer<double>& piece : end.host)
-      parallel_ranges(piece.size(), 1 << 16, [&](Index from, Index to) {
-        for (Index i = from; i < to; ++i) piece[i] *= by;
+  for (Index e = 0; e < a.count(); ++e)
+    for (Index i = 0; i < a.slabs(); ++i) {
+      const Range tiles = a.tiles(i, e);
+      if (tiles.count == 0) continue;
+      if (a.kept > 0) a.get(i, e);
+      double* const numbers = a.host_tile(tiles.first, e);
+      parallel_ranges(tiles.count * a.shape.tile(), 1 << 16, [&](Index from, Index to) {
+        for (Index at = from; at < to; ++at) numbers[at] *= by;
       });
+      if (a.kept > 0) a.put(i, e);
+    }
 }
 
 #define TERRACE_INSTANTIATE(B)                                                                   \
-  template BandStreamMemory band_stream_memory<B>(const BandPlan&, Index, Index);                \
-  template BandStream<B> band_stream(const BandPlan&, Index);                                    \
+  template BandStreamMemory band_stream_memory<B>(const BandPlan&, Index, Index, Index);         \
+  template BandStream<B> band_stream(const BandPlan&, Index, Index);                             \
   template void load_stream(Context<B>&, const BandProblem<B>&, BandStream<B>&);                 \
   template BandStreamRows<B> band_stream_rows(const BandStream<B>&, Index);                      \
   template void set_rows(Context<B>&, const BandStream<B>&, BandStreamRows<B>&, const double*);  \

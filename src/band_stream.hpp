@@ -25,6 +25,9 @@
 // natural columns of slabs i .. i + back. What goes home is the factor in opposite order. The
 // windows of both ends are added to S, which is factored last.
 //
+// Where the host has no room for the matrix either, it keeps `kept` slabs of each end, and a store
+// (a file) the rest of the factor.
+//
 // One rank. Sources: Khimich, Baranov 2013 (window of tile columns); LAPACK's dpbtrf (the failed
 // minor); van der Vorst, Parallel Computing 5, 1987 (two ends).
 #pragma once
@@ -38,6 +41,8 @@ namespace terrace {
 
 /// Tile columns of a slab: long against a launch, short against the whole.
 Index band_stream_slab(const BandShape& shape, Index ends = 1);
+/// Slabs of each end that the host keeps at least, with a store.
+Index band_stream_kept(const BandPlan& plan, Index slab = 0);
 /// One end, by method `streamed`.
 BandPlan one_ended_stream(const BandShape& shape);
 
@@ -48,9 +53,16 @@ struct BandStreamMemory {
     return ring + inverses + staged + separator + vectors + scratch;
   }
 };
-/// slab = 0: band_stream_slab.
+/// slab = 0: band_stream_slab; kept = 0: all.
 template <class B>
-BandStreamMemory band_stream_memory(const BandPlan& plan, Index nrhs, Index slab = 0);
+BandStreamMemory band_stream_memory(const BandPlan& plan, Index nrhs, Index slab = 0,
+                                    Index kept = 0);
+
+/// Where the tile columns go that host memory has no room for; `at` counts numbers.
+struct BandStreamStore {
+  std::function<void(Index at, const double* from, Index count)> put;
+  std::function<void(Index at, double* to, Index count)> get;
+};
 
 /// One end: its tile columns on the host and the ring on the device.
 template <class B>
@@ -64,10 +76,12 @@ template <class B>
 struct BandStream {
   BandPlan plan;
   BandShape shape;
-  Index slab = 1;   ///< tile columns of a slab
-  Index back = 1;   ///< slabs that the tile columns reaching a slab are in
-  Index slots = 4;  ///< slabs of a ring
-  Index piece = 1;  ///< slabs in one piece of host memory
+  Index slab = 1;         ///< tile columns of a slab
+  Index back = 1;         ///< slabs that the tile columns reaching a slab are in
+  Index slots = 4;        ///< slabs of a ring
+  Index piece = 1;        ///< slabs in one piece of host memory
+  Index kept = 0;         ///< slabs of an end that are in host memory at a time; 0: all
+  BandStreamStore store;  ///< if not all
   std::vector<BandStreamEnd<B>> ends;
   // Two ends only.
   PinnedBuffer<double> separator_host;  ///< its natural columns, shape.column() numbers each
@@ -110,10 +124,23 @@ struct BandStream {
   [[nodiscard]] Range separator_columns() const {
     return {plan.begin[1] - plan.separator, plan.separator};
   }
-  /// Tile column k on the host.
+  /// Tile column k on the host, if it is there.
   [[nodiscard]] double* host_tile(Index k, Index e = 0) const {
+    if (kept > 0) k %= kept * slab;
     const Index length = piece * slab;
     return ends[std::size_t(e)].host[std::size_t(k / length)].data() + k % length * shape.tile();
+  }
+  /// Tile column k in the store.
+  [[nodiscard]] Index stored_tile(Index k, Index e) const {
+    return ((e > 0 ? part(0).tiles : 0) + k) * shape.tile();
+  }
+  void put(Index i, Index e) const {
+    const Range own = tiles(i, e);
+    store.put(stored_tile(own.first, e), host_tile(own.first, e), own.count * shape.tile());
+  }
+  void get(Index i, Index e) const {
+    const Range own = tiles(i, e);
+    store.get(stored_tile(own.first, e), host_tile(own.first, e), own.count * shape.tile());
   }
   /// Slab i in its ring.
   [[nodiscard]] View<double, B> in_ring(Index i, Index e = 0) const {
@@ -124,14 +151,14 @@ struct BandStream {
     return e == 0 ? 0 : (part(0).tiles + band_reach_tiles(shape)) * shape.width;
   }
 };
-/// Takes the memory; slab = 0: band_stream_slab. Local.
+/// Takes the memory; slab = 0: band_stream_slab; with kept > 0 the store is to be set. Local.
 template <class B>
-BandStream<B> band_stream(const BandPlan& plan, Index slab = 0);
+BandStream<B> band_stream(const BandPlan& plan, Index slab = 0, Index kept = 0);
 template <class B>
 BandStream<B> band_stream(const BandShape& shape, Index slab = 0) {
   return band_stream<B>(one_ended_stream(shape), slab);
 }
-/// Reads the matrix, or with one end a factor of it, into host memory.
+/// Reads the matrix, or with one end a factor of it, into host memory; with a store a factor only.
 template <class B>
 void load_stream(Context<B>& context, const BandProblem<B>& problem, BandStream<B>& a);
 
@@ -160,7 +187,8 @@ void get_rows(Context<B>& context, const BandStream<B>& a, BandStreamRows<B>& x,
 /// leading minor that is not positive definite (by kernels/band_parts.hpp: on CUDA a pivot below
 /// 1e-307 or so counts as such), with two ends -1, as they cannot know it; A and Y are then
 /// undefined. With `feed` the matrix is not in host memory yet: each slab is fed while the device
-/// works on those before it. n m^2 flops; 8 n (m+1) bytes each way, at the same time.
+/// works on those before it; a store needs that. n m^2 flops; 8 n (m+1) bytes each way, at the same
+/// time.
 template <class B>
 [[nodiscard]] Index stream_factor(Context<B>& context, BandStream<B>& a, BandStreamRows<B>* y,
                                   Progress& progress, const BandFeed& feed = {});

@@ -132,6 +132,11 @@ class SlabFactor {
     a_.reader.synchronize();
     return seen(i);
   }
+  /// Slab i, which is at home, into the store.
+  void put_away(Index i) const {
+    for (Index e = 0; e < a_.count() && a_.kept > 0; ++e)
+      if (a_.tiles(i, e).count > 0) a_.put(i, e);
+  }
   [[nodiscard]] Index seen(Index i) const {
     for (Index e = 0; e < a_.count(); ++e)
       if (const Index status = a_.seen[i * a_.count() + e]; status != 0) return two_ ? -1 : status;
@@ -220,28 +225,74 @@ class SlabFactor {
   std::vector<Event<B>> factored_, home_, turned_;
 };
 
-/// Brings slab after slab of L and substitutes with each.
+/// Brings slab i of L, the turn-th one, from host memory or the store, and substitutes with it.
+template <class B>
+class SlabSubstitution {
+ public:
+  SlabSubstitution(const Stream<B>& lane, BandStream<B>& a, bool transposed, BandStreamRows<B>& x)
+      : lane_(lane),
+        a_(a),
+        x_(x),
+        transposed_(transposed),
+        done_(std::size_t(a.slots)),
+        sent_(std::size_t(std::max<Index>(a.kept, 1))) {
+    a_.up.wait(lane_.record());
+  }
+
+  void take(Index i, Index turn) {
+    if (a_.kept > 0) {  // host memory of slab i was last used `kept` turns ago
+      a_.reader.wait(sent_[std::size_t(turn % a_.kept)]);
+      a_.reader.synchronize();
+      each_end(i, [&](Index e) { a_.get(i, e); });
+    }
+    a_.up.wait(done_[std::size_t(i % a_.slots)]);  // of the slab that was in this slot
+    each_end(i, [&](Index e) {
+      upload(a_.up, a_.in_ring(i, e), a_.host_tile(a_.tiles(i, e).first, e));
+    });
+    const Event<B> here = a_.up.record();
+    if (a_.kept > 0) sent_[std::size_t(turn % a_.kept)] = here;
+    lane_.wait(here);
+    if (detail::stream_keeps_inverses<B>)
+      each_end(i, [&](Index e) {
+        band_invert_diagonals(lane_, a_.shape, detail::stream_slab_part(a_, i, e));
+      });
+    substitute(lane_, a_, i, transposed_, x_);
+    done_[std::size_t(i % a_.slots)] = lane_.record();
+  }
+  void finish() {
+    a_.up.synchronize();
+    lane_.synchronize();
+  }
+
+ private:
+  template <class Action>
+  void each_end(Index i, Action&& action) {
+    for (Index e = 0; e < a_.count(); ++e)
+      if (a_.tiles(i, e).count > 0) action(e);
+  }
+
+  const Stream<B>& lane_;
+  BandStream<B>& a_;
+  BandStreamRows<B>& x_;
+  const bool transposed_;
+  std::vector<Event<B>> done_, sent_;
+};
+
 template <class B>
 void each_slab(const Stream<B>& lane, BandStream<B>& a, bool transposed, BandStreamRows<B>& x,
                Progress& progress) {
-  std::vector<Event<B>> done(std::size_t(a.slots));
-  a.up.wait(lane.record());
+  SlabSubstitution<B> step(lane, a, transposed, x);
   progress.begin("substitution", double(a.slabs()));
-  for (Index turn = 0; turn < a.slabs(); ++turn) {
-    const Index i = transposed ? a.slabs() - 1 - turn : turn;
-    a.up.wait(done[std::size_t(i % a.slots)]);  // of the slab that was in this slot
-    for (Index e = 0; e < a.count(); ++e)
-      if (const Range tiles = a.tiles(i, e); tiles.count > 0)
-        upload(a.up, a.in_ring(i, e), a.host_tile(tiles.first, e));
-    lane.wait(a.up.record());
-    for (Index e = 0; e < a.count() && detail::stream_keeps_inverses<B>; ++e)
-      if (a.tiles(i, e).count > 0)
-        band_invert_diagonals(lane, a.shape, detail::stream_slab_part(a, i, e));
-    substitute(lane, a, i, transposed, x);
-    done[std::size_t(i % a.slots)] = lane.record();
-    progress.tick(double(turn));
+  try {
+    for (Index turn = 0; turn < a.slabs(); ++turn) {
+      step.take(transposed ? a.slabs() - 1 - turn : turn, turn);
+      progress.tick(double(turn));
+    }
+  } catch (...) {  // the store's: nobody may use the memory any more
+    step.finish();
+    throw;
   }
-  lane.synchronize();
+  step.finish();
   progress.end();
 }
 
@@ -277,8 +328,11 @@ Index stream_factor(Context<B>& context, BandStream<B>& a, BandStreamRows<B>* y,
   progress.begin("band Cholesky", double(slabs));
   try {
     for (Index i = 0; i < slabs && failed == 0; ++i) {
-      if (i >= step.lag()) failed = step.look(seen++);
-      if (failed != 0) break;
+      if (i >= step.lag()) {
+        failed = step.look(seen);
+        if (failed != 0) break;
+        step.put_away(seen++);
+      }
       step.bring(i);
       step.factor(i);
       step.take_home(i);
@@ -290,7 +344,10 @@ Index stream_factor(Context<B>& context, BandStream<B>& a, BandStreamRows<B>* y,
     throw;
   }
   step.finish();
-  for (; seen < slabs && failed == 0; ++seen) failed = step.seen(seen);
+  for (; seen < slabs && failed == 0; ++seen) {
+    failed = step.seen(seen);
+    if (failed == 0) step.put_away(seen);
+  }
   progress.end();
   return failed != 0 ? failed : step.seen_of_separator();
 }

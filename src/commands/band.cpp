@@ -48,8 +48,8 @@ void note_factored(Run& run, const BandShape& s) {
 
 template <class B>
 void factor_streamed(Run& run, Context<B>& c, const io::BandInput& input, const BandPlan& plan,
-                     io::Output* output) {
-  StreamRun<B> stream(run, c, input, plan, 0);
+                     io::Output* output, const std::string& scratch) {
+  StreamRun<B> stream(run, c, input, plan, 0, scratch);
   if (run.options.plan) return;
   stream.require();
   stream.factor([]() -> BandStreamRows<B>* { return nullptr; });
@@ -81,10 +81,11 @@ void band_factor(Run& run, const BandOptions& options) {
   request.half_bandwidth = input.half_bandwidth();
   with_backend(run, [&]<class B>(Context<B>& c) {
     note_memory(c, request);
+    allow_scratch(options, free, request);
     BandPlan plan = plan_band<B>(request);
     if (free) stream_if_too_big<B>(request, plan);
     if (plan.method == BandMethod::streamed)
-      return factor_streamed(run, c, input, plan, output ? &*output : nullptr);
+      return factor_streamed(run, c, input, plan, output ? &*output : nullptr, options.scratch);
     BandRun<B> band(run, c, input, 0, true);
     if (run.options.plan) return;
     band.require();
@@ -117,6 +118,10 @@ void add_band_commands(CLI::App& app, Selected& selected) {
   const auto add = [&](const char* name, const char* what, auto action) {
     CLI::App* command = band->add_subcommand(name, what);
     command->add_option("matrix", options->matrix, "FILE.h5:/path of the band matrix")->required();
+    command->add_option(
+        "--scratch-dir", options->scratch,
+        "Folder for the factor of a streamed band, instead of host memory (default: "
+        "that of the output, if host memory is too small)");
     add_common_options(*command, selected.options);
     command->callback([&selected, options, action, text = std::string("band ") + name] {
       selected.command = text;

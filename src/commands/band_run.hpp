@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,7 @@ namespace terrace {
 inline constexpr double kBandPass = 30.0;  // LAPACK's threshold for residual ratios
 
 struct BandOptions {
-  std::string matrix, rhs, factor;
+  std::string matrix, rhs, factor, scratch;
   Index parts = 0;
   BandPlaces places;
 };
@@ -173,6 +174,15 @@ class BandRun {
 
   Index host_ = 0, device_ = 0;
 };
+
+/// --scratch-dir goes with streamed; `auto` may stream then whatever the host's memory.
+inline void allow_scratch(const BandOptions& options, bool free, BandRequest& request) {
+  if (options.scratch.empty()) return;
+  if (!free && request.method != "streamed")
+    fail_together(Exit::usage,
+                  "--scratch-dir goes with --method streamed or auto; leave one of them out");
+  request.host_bytes = std::numeric_limits<Index>::max();
+}
 
 void band_solve(Run& run, const BandOptions& options);
 

@@ -40,6 +40,7 @@ struct BandSystem {
   const io::BandInput* factor = nullptr;  ///< stored by band factor, or none
   io::Output* output = nullptr;
   BandPlaces places{};
+  std::string scratch{};  ///< folder of a streamed factor
   [[nodiscard]] Index nrhs() const { return rhs.columns(); }
 };
 
@@ -223,7 +224,7 @@ class PartsRun {
 template <class B>
 void solve_streamed(Run& run, Context<B>& c, const BandSystem& system, const BandPlan& plan) {
   const Index nrhs = system.nrhs();
-  StreamRun<B> stream(run, c, system.matrix, plan, nrhs);
+  StreamRun<B> stream(run, c, system.matrix, plan, nrhs, system.scratch);
   if (run.options.plan) return;
   stream.require();
   BandStream<B>& a = stream.band_;
@@ -322,8 +323,9 @@ void band_solve(Run& run, const BandOptions& options) {
   }
   std::optional<io::Output> output;
   if (!run.options.plan) output.emplace(run.control, run.options.output, run.options.force);
-  const BandSystem system{input, rhs, factor ? &*factor : nullptr, output ? &*output : nullptr,
-                          options.places};
+  const BandSystem system{
+      input,          rhs, factor ? &*factor : nullptr, output ? &*output : nullptr, options.places,
+      options.scratch};
   request.n = input.n();
   request.half_bandwidth = input.half_bandwidth();
   request.nrhs = rhs.columns();
@@ -331,6 +333,7 @@ void band_solve(Run& run, const BandOptions& options) {
   with_backend(run, [&]<class B>(Context<B>& c) {
     check_places(B{}, options.places);
     note_memory(c, request);
+    allow_scratch(options, free, request);
     BandPlan plan = plan_band<B>(request);
     if (free && factor) stream_if_too_big<B>(request, plan);
     solve_by(run, c, system, plan);

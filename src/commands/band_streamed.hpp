@@ -2,6 +2,8 @@
 #pragma once
 #include <chrono>
 
+#include "io/scratch.hpp"
+#include "io/unfinished.hpp"
 #include "kernels/parallel.hpp"
 #include "src/band_parts.hpp"
 #include "src/band_stream.hpp"
@@ -9,12 +11,13 @@
 
 namespace terrace {
 
-/// One rank; the matrix, then its factor, in host memory.
+/// One rank; the matrix, then its factor, in host memory, or in a scratch file: where a folder for
+/// it is named, or the host has too little memory.
 template <class B>
 class StreamRun {
  public:
   StreamRun(Run& run, Context<B>& context, const io::BandInput& input, const BandPlan& plan,
-            Index nrhs)
+            Index nrhs, const std::string& scratch)
       : shape_(plan.shape),
         problem_{shape_.n, shape_.half_bandwidth, file_source<B>(input)},
         run_(run),
@@ -27,14 +30,25 @@ class StreamRun {
     run.report["method"] = to_string(BandMethod::streamed);
     run.report["block"] = shape_.width;
     run.report["parts"] = plan.parts();
-    const BandStreamMemory memory = band_stream_memory<B>(plan, nrhs);
+    BandStreamMemory memory = band_stream_memory<B>(plan, nrhs);
     const Index check =
         run.options.no_check
             ? 0
             : band_memory(band_shape(shape_.n, shape_.half_bandwidth, 64), nrhs, 1, true).check;
     device_ = memory.device() + check;
-    host_ =
-        memory.host + 2 * shape_.padded() * nrhs * Index(sizeof(double)) + 3 * io::piece_bytes();
+    stored_ = memory.host;
+    const Index others = 2 * shape_.padded() * nrhs * Index(sizeof(double)) + 3 * io::piece_bytes(),
+                backend = std::is_same_v<B, Cuda> ? 0 : device_;
+    if (!scratch.empty() || memory.host + others + backend > available_host_bytes()) {
+      const std::string& output = run.options.output;
+      scratch_ = scratch;
+      if (scratch.empty())
+        scratch_ = output.empty() ? "." : io::folder_of(io::parse_location(output).file);
+      kept_ = band_stream_kept(plan);
+      memory = band_stream_memory<B>(plan, nrhs, 0, kept_);
+      run.report["scratch_bytes"] = stored_;
+    }
+    host_ = memory.host + others;
     run.report["memory"] = {{"backend_bytes", device_}, {"host_bytes", host_}};
     if (run.options.plan) describe(memory, check);
   }
@@ -42,7 +56,7 @@ class StreamRun {
   void require() {
     constexpr bool device = std::is_same_v<B, Cuda>;
     require_memory(c_.control, host_ + (device ? 0 : device_), device ? device_ : 0);
-    band_ = collectively(c_.control, [&] { return band_stream<B>(plan_); });
+    take();
   }
   /// A stored factor.
   void read(const io::BandInput& from) {
@@ -59,8 +73,7 @@ class StreamRun {
     if (failed < 0) {
       note("streamed: an end is not positive definite; one end looks for the leading minor");
       plan_ = one_ended_stream(shape_);
-      band_ = BandStream<B>();
-      band_ = collectively(c_.control, [&] { return band_stream<B>(plan_); });
+      take();
       failed = attempt(begin());
     }
     if (failed > 0 && choose_scale(failed)) {
@@ -81,6 +94,22 @@ class StreamRun {
   BandStream<B> band_;
 
  private:
+  void take() {
+    band_ = BandStream<B>();
+    if (kept_ > 0) {
+      file_ = io::ScratchFile();
+      file_ = io::ScratchFile(scratch_, band_stream_memory<B>(plan_, 0).host);
+      kept_ = band_stream_kept(plan_);
+    }
+    band_ = collectively(c_.control, [&] { return band_stream<B>(plan_, 0, kept_); });
+    constexpr Index word = sizeof(double);
+    if (kept_ > 0)
+      band_.store = {
+          [this](Index at, const double* from, Index count) {
+            file_.write(at * word, from, count * word);
+          },
+          [this](Index at, double* to, Index count) { file_.read(at * word, to, count * word); }};
+  }
   Index attempt(BandStreamRows<B>* y) {
     using Clock = std::chrono::steady_clock;
     double reading = 0;
@@ -133,9 +162,13 @@ class StreamRun {
       run_.say(fmt::format("rows of the first end {}, of the other {}; a separator of {} rows",
                            plan_.tiles(0) * s.width, plan_.rows(1).count, plan_.separator));
     run_.say(fmt::format(
-        "transfers: {} each way for the factor at the same time{}", size_text(m.host),
-        nrhs_ > 0 ? ", and " + size_text(m.host) + " once more for the backward substitution"
+        "transfers: {} each way for the factor at the same time{}", size_text(stored_),
+        nrhs_ > 0 ? ", and " + size_text(stored_) + " once more for the backward substitution"
                   : std::string()));
+    if (kept_ > 0)
+      run_.say(
+          fmt::format("scratch file: {} of the factor in {}; the host keeps {} slabs of an end",
+                      size_text(stored_), scratch_, kept_));
     run_.say(fmt::format(
         "memory: {} on the backend (window of {} tile columns {}, inverses {}, natural order {}, "
         "separator {}, right-hand sides {}, scratch {}, check {}), {} on the host (matrix {})",
@@ -149,7 +182,9 @@ class StreamRun {
   const io::BandInput& input_;
   BandPlan plan_;
   const Index nrhs_;
-  Index host_ = 0, device_ = 0;
+  Index host_ = 0, device_ = 0, stored_ = 0, kept_ = 0;
+  std::string scratch_;  ///< folder
+  io::ScratchFile file_;
   int exponent_ = 0;
 };
 

@@ -5,6 +5,7 @@ streamed.py TERRACE     Needs h5py, numpy and scipy; runs in a temporary folder,
 """
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -86,6 +87,29 @@ for backend in backends:
             check(what, report["result"]["failed_minor"] == minor(wrong), report)
             check(what, ("one end" in report.get("note", "")) == (parts == 2), report)
             check(what, not os.path.exists("y.h5"))
+    # The factor in a scratch file that leaves nothing behind; a folder that is not there; a limit on files.
+    os.makedirs("scratch", exist_ok=True)
+    ab, b = band(20000, 30), rng.normal(size=(20000, 2))
+    write(ab, b)
+    for parts in (1, 2):
+        what = f"band solve in.h5:/A --rhs :/b --method streamed --parts {parts} --backend {backend} --scratch-dir scratch -o x.h5 --force"
+        _, _, report = run(what)
+        check(what, report["scratch_bytes"] > 30 * 20000 * 8 and not os.listdir("scratch"), report)
+        with h5py.File("x.h5") as f:
+            check(what, np.allclose(f["x"][:], scipy.linalg.solveh_banded(ab, b, lower=True)))
+        check(what, "scratch" in run(what + " --plan")[0])
+        _, err, _ = run(what.replace("--scratch-dir scratch", "--scratch-dir nowhere"), code=5)
+        check(what, "nowhere" in err and "--scratch-dir" in err, err)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4 << 20, resource.RLIM_INFINITY))
+        _, err, _ = run(what, code=5)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        check(what, "ulimit" in err and "--scratch-dir" in err and not os.listdir("scratch"), err)
+    run(f"band factor in.h5:/A --method streamed --backend {backend} --scratch-dir scratch -o l.h5 --force")
+    run(f"band factor in.h5:/A --method streamed --backend {backend} -o l2.h5 --force")
+    with h5py.File("l.h5") as f, h5py.File("l2.h5") as g:
+        check("band factor by way of a scratch file", np.array_equal(f["factor"][:], g["factor"][:]))
+    run(f"band solve in.h5:/A --rhs :/b --method streamed --factor l.h5:/factor --backend {backend} --scratch-dir scratch -o x.h5 --force")
+    check("verify with a stored factor", "PASS" in run("verify x.h5")[0])
     # Near the ends of the range of numbers.
     ab, b = band(400, 20), rng.normal(size=(400, 1))
     for scale in (2.0**-1018, 2.0**1015):
@@ -121,6 +145,8 @@ for wrong in ("band solve in.h5:/A --rhs :/b --method streamed --parts 3 -o y.h5
               "band solve in.h5:/A --rhs :/b --method streamed --parts 2 --factor l.h5:/factor -o y.h5",
               "band solve in.h5:/A --rhs :/b --method two-ends --parts 2 -o y.h5"):
     check(wrong, "--parts" in run(wrong, code=2)[1])
+wrong = "band solve in.h5:/A --rhs :/b --method tile-columns --scratch-dir scratch -o y.h5"
+check(wrong, "--scratch-dir" in run(wrong, code=2)[1])
 
 os.chdir("/")
 shutil.rmtree(folder)

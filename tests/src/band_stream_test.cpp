@@ -583,3 +583,136 @@ TEST_CASE("a copy home that is late near the end is waited for") {
       }
     }
 }
+
+TEMPLATE_TEST_CASE("a factor that the host has no room for goes to a store", "", TERRACE_BACKENDS) {
+  Context<TestType>* c = context<TestType>();
+  if (!c) return;
+  Progress progress{false, false};
+  for (const Index ends : {1, 2})
+    for (const Index m : {0, 17, 64, 130})
+      for (const Index slab : {1, 2}) {
+        const Index n = thread_sanitizer ? 1500 : 5000, nrhs = 2;
+        const BandPlan plan = plan_of<TestType>(n, m, 16, ends);
+        const Index kept = band_stream_kept(plan, slab), word = sizeof(double);
+        BandStream<TestType> a = band_stream<TestType>(plan, slab, kept);
+        INFO("ends " << ends << " m " << m << " slab " << slab << " slabs " << a.slabs() << " kept "
+                     << kept);
+        const Index all = band_stream_memory<TestType>(plan, 0, slab).host;
+        if (a.slabs() > 2 * kept)
+          REQUIRE(band_stream_memory<TestType>(plan, 0, slab, kept).host < all * 3 / 4);
+        std::vector<double> stored(std::size_t(all / word), NAN);
+        Index put = 0;
+        a.store = {[&](Index at, const double* from, Index count) {
+                     put += count;
+                     std::copy_n(from, count, stored.begin() + at);
+                   },
+                   [&](Index at, double* to, Index count) {
+                     std::copy_n(stored.begin() + at, count, to);
+                   }};
+        const BandProblem<TestType> problem = band_problem<TestType>(n, m, spd(n, m));
+        const std::vector<double> b(std::size_t(n * nrhs), 1.0);
+        std::vector<double> x(b.size());
+        BandStreamRows<TestType> rows = band_stream_rows(a, nrhs);
+        const auto residual = [&] {
+          get_rows(*c, a, rows, x.data());
+          return band_residual<TestType>(*c, problem, Range{0, n}, x, b, nrhs);
+        };
+        const auto solve = [&] {
+          set_rows(*c, a, rows, b.data());
+          stream_forward(*c, a, rows, progress);
+          stream_backward(*c, a, rows, progress);
+          return residual();
+        };
+        set_rows(*c, a, rows, b.data());
+        REQUIRE(stream_factor(*c, a, &rows, progress, feed_of(n, spd(n, m))) == 0);
+        REQUIRE(put <= Index(stored.size()));
+        stream_backward(*c, a, rows, progress);
+        REQUIRE(residual() < 30.0);
+        REQUIRE(solve() < 30.0);
+        if (ends > 1) continue;
+        REQUIRE(band_factor_residual(*c, problem, a, 5) < 30.0);
+        // Its columns are those of a factor in memory, and may be scaled and read back.
+        const Index height = plan.shape.half_bandwidth + 1;
+        BandStream<TestType> whole = band_stream<TestType>(plan, slab);
+        REQUIRE(stream_factor<TestType>(*c, whole, nullptr, progress, feed_of(n, spd(n, m))) == 0);
+        std::vector<double> l(std::size_t(n * height)), other(l.size());
+        copy_columns(whole, 0, n, height, height, l.data());
+        scale_stream(a, 2.0);
+        scale_stream(whole, 2.0);
+        copy_columns(a, 0, 777, height, height, other.data());
+        copy_columns(a, 777, n - 777, height, height, other.data() + 777 * height);
+        REQUIRE(std::equal(l.begin(), l.end(), other.begin(),
+                           [](double one, double two) { return 2.0 * one == two; }));
+        copy_columns(whole, 0, n, height, height, l.data());
+        REQUIRE(l == other);
+        const Entry factor = [&](Index i, Index j) {
+          return l[std::size_t(j * height + i - j)] / 2.0;
+        };
+        load_stream(*c, band_problem<TestType>(n, m, factor), a);
+        REQUIRE(solve() < 30.0);
+      }
+}
+
+TEST_CASE("with a store, lanes that fall behind are waited for") {
+  const ThreadedLanes threads;
+  Context<Cpu> c = make_context<Cpu>(world());
+  Progress progress{false, false};
+  const Index n = 1500, m = 20;
+  for (const Index ends : {1, 2}) {
+    const BandPlan plan = plan_of<Cpu>(n, m, 16, ends);
+    BandStream<Cpu> a = band_stream<Cpu>(plan, 1, band_stream_kept(plan, 1));
+    REQUIRE(a.slabs() > 2 * a.kept);
+    std::vector<double> stored(std::size_t(band_stream_memory<Cpu>(plan, 0, 1).host) /
+                               sizeof(double));
+    a.store = {
+        [&](Index at, const double* from, Index count) {
+          std::copy_n(from, count, stored.begin() + at);
+        },
+        [&](Index at, double* to, Index count) { std::copy_n(stored.begin() + at, count, to); }};
+    BandStreamRows<Cpu> x = band_stream_rows(a, 1);
+    const std::vector<double> b(std::size_t(n), 1.0);
+    std::vector<double> solution(b.size());
+    for (const bool up : {true, false}) {
+      const auto delay = [&] {
+        (up ? a.up : a.down).run([] {
+          std::this_thread::sleep_for(std::chrono::milliseconds(150));
+        });
+      };
+      set_rows(c, a, x, b.data());
+      delay();
+      REQUIRE(stream_factor(c, a, &x, progress, feed_of(n, spd(n, m))) == 0);
+      delay();
+      stream_backward(c, a, x, progress);
+      get_rows(c, a, x, solution.data());
+      INFO("ends " << ends << " up " << up);
+      REQUIRE(band_residual<Cpu>(c, band_problem<Cpu>(n, m, spd(n, m)), Range{0, n}, solution, b,
+                                 1) < 30.0);
+    }
+  }
+}
+
+TEST_CASE("a store that fails ends factorization and substitution") {
+  const ThreadedLanes threads;
+  Context<Cpu> c = make_context<Cpu>(world());
+  Progress progress{false, false};
+  const Index n = 1500, m = 20;
+  const BandPlan plan = plan_of<Cpu>(n, m, 16, 2);
+  for (const Index good : {0, 7, 40}) {
+    BandStream<Cpu> a = band_stream<Cpu>(plan, 1, band_stream_kept(plan, 1));
+    Index left = good;
+    const auto fail = [&] {
+      if (left-- == 0) throw Error(Exit::resources, "no space");
+    };
+    a.store = {[&](Index, const double*, Index) { fail(); },
+               [&](Index, double* to, Index count) {
+                 fail();
+                 std::fill_n(to, count, 1.0);
+               }};
+    BandStreamRows<Cpu> x = band_stream_rows(a, 1);
+    const std::vector<double> b(std::size_t(n), 1.0);
+    set_rows(c, a, x, b.data());
+    REQUIRE_THROWS_AS(stream_factor(c, a, &x, progress, feed_of(n, spd(n, m))), Error);
+    left = good;
+    REQUIRE_THROWS_AS(stream_forward(c, a, x, progress), Error);
+  }
+}
