@@ -178,12 +178,16 @@ void stream_if_too_big(const BandRequest& r, BandPlan& plan) {
   BandPlan streamed;
   plan_streamed<B>(r, streamed);
   const BandStreamMemory m = band_stream_memory<B>(streamed, r.nrhs);
-  if (m.device() > r.device_bytes || m.host > r.host_bytes) return;
+  const bool whole = m.host <= r.host_bytes;
+  const Index host =
+      whole ? m.host : band_stream_memory<B>(streamed, r.nrhs, 0, band_stream_kept(streamed)).host;
+  if (m.device() > r.device_bytes || host > r.host_bytes) return;
   const auto gib = [](Index bytes) { return double(bytes) / 1073741824.0; };
   streamed.reasons.push_back(fmt::format(
       "in memory {:.1f} GiB would be needed on the device, which has {:.1f}; streamed, {:.1f} GiB "
-      "there and {:.1f} of the host's {:.1f}",
-      gib(needed), gib(r.device_bytes), gib(m.device()), gib(m.host), gib(r.host_bytes)));
+      "there and {:.1f} of the host's {:.1f}{}",
+      gib(needed), gib(r.device_bytes), gib(m.device()), gib(host), gib(r.host_bytes),
+      whole ? "" : fmt::format(", with {:.1f} in a scratch file", gib(m.host))));
   plan = streamed;
 }
 

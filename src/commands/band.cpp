@@ -71,6 +71,7 @@ void factor_streamed(Run& run, Context<B>& c, const io::BandInput& input, const 
 void band_factor(Run& run, const BandOptions& options) {
   bool free = false;
   BandRequest request = factor_request(run, free);
+  check_scratch(options, free, request);
   require_output(run.options);
   const io::Location location = io::parse_location(options.matrix);
   const io::BandInput input = io::open_band(run.control, location);
@@ -81,7 +82,6 @@ void band_factor(Run& run, const BandOptions& options) {
   request.half_bandwidth = input.half_bandwidth();
   with_backend(run, [&]<class B>(Context<B>& c) {
     note_memory(c, request);
-    allow_scratch(options, free, request);
     BandPlan plan = plan_band<B>(request);
     if (free) stream_if_too_big<B>(request, plan);
     if (plan.method == BandMethod::streamed)

@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <limits>
 #include <string>
 #include <vector>
 
@@ -175,13 +174,11 @@ class BandRun {
   Index host_ = 0, device_ = 0;
 };
 
-/// --scratch-dir goes with streamed; `auto` may stream then whatever the host's memory.
-inline void allow_scratch(const BandOptions& options, bool free, BandRequest& request) {
-  if (options.scratch.empty()) return;
-  if (!free && request.method != "streamed")
+/// --scratch-dir goes with streamed; `auto` may come to it.
+inline void check_scratch(const BandOptions& options, bool free, const BandRequest& request) {
+  if (!options.scratch.empty() && !free && request.method != "streamed")
     fail_together(Exit::usage,
                   "--scratch-dir goes with --method streamed or auto; leave one of them out");
-  request.host_bytes = std::numeric_limits<Index>::max();
 }
 
 void band_solve(Run& run, const BandOptions& options);

@@ -302,6 +302,7 @@ void band_solve(Run& run, const BandOptions& options) {
   request.lapack_factor = !options.factor.empty();
   request.n = 1;
   (void)plan_band<Cpu>(request);  // usage errors before anything is opened
+  check_scratch(options, free, request);
   require_output(run.options);
   const io::Location location = io::parse_location(options.matrix);
   const io::BandInput input = io::open_band(run.control, location);
@@ -333,7 +334,6 @@ void band_solve(Run& run, const BandOptions& options) {
   with_backend(run, [&]<class B>(Context<B>& c) {
     check_places(B{}, options.places);
     note_memory(c, request);
-    allow_scratch(options, free, request);
     BandPlan plan = plan_band<B>(request);
     if (free && factor) stream_if_too_big<B>(request, plan);
     solve_by(run, c, system, plan);

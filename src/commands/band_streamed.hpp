@@ -145,7 +145,7 @@ class StreamRun {
     if (!(pivot > 0) || (pivot > 1e-290 && pivot < 2e307)) return false;
     int exponent = 0;
     (void)std::frexp(pivot, &exponent);
-    exponent_ = -exponent / 2 * 2;  // even, for the factor's sake
+    exponent_ = std::min(-exponent / 2 * 2, 1022);  // even, for the factor's sake
     return true;
   }
 
