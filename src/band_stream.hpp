@@ -146,7 +146,7 @@ struct BandStream {
   [[nodiscard]] View<double, B> in_ring(Index i, Index e = 0) const {
     return {part(e).tile(shape, tiles(i, e).first), tiles(i, e).count * shape.tile()};
   }
-  /// Numbers of an end's right-hand sides' rows before `e`.
+  /// First row of end e in the memory of the right-hand sides.
   [[nodiscard]] Index first_row(Index e) const {
     return e == 0 ? 0 : (part(0).tiles + band_reach_tiles(shape)) * shape.width;
   }

@@ -723,3 +723,32 @@ TEST_CASE("a store that fails ends factorization and substitution") {
     REQUIRE_THROWS_AS(stream_forward(c, a, x, progress), Error);
   }
 }
+
+TEMPLATE_TEST_CASE("the planner streams narrow bands from both ends on a GPU", "",
+                   TERRACE_BACKENDS) {
+  if (!context<TestType>()) return;
+  constexpr bool device = std::is_same_v<TestType, Cuda>;
+  BandRequest request;
+  request.n = 400000;
+  request.method = "streamed";
+  for (const Index m : {1, 64, 1000, 1500, 1501, 2000, 6000}) {
+    request.half_bandwidth = m;
+    const BandPlan plan = plan_band<TestType>(request);
+    INFO("m " << m);
+    REQUIRE(plan.parts() == (device && m <= 1500 ? 2 : 1));
+    REQUIRE(plan.reasons.size() == (device ? 2 : 1));
+  }
+}
+
+TEMPLATE_TEST_CASE("a band of a thousand half-bandwidths is streamed from both ends on a GPU", "",
+                   TERRACE_BACKENDS) {
+  Context<TestType>* c = context<TestType>();
+  if (!c || !std::is_same_v<TestType, Cuda>) return;
+  const Index n = 40000, m = 1000;
+  for (const Index slab : {0, 3, 20})  // reached by one slab, and by several
+    for (const Index nrhs : {1, 9}) {
+      const BandPlan plan = plan_of<TestType>(n, m, 64, 2);
+      INFO("slab " << slab << " nrhs " << nrhs);
+      REQUIRE_GOOD(ratios(*c, plan, slab, nrhs, spd(n, m)));
+    }
+}
