@@ -1,6 +1,8 @@
 // What band factor and band solve do alike when the band is streamed.
 #pragma once
+#include <atomic>
 #include <chrono>
+#include <cmath>
 
 #include "io/scratch.hpp"
 #include "io/unfinished.hpp"
@@ -73,15 +75,17 @@ class StreamRun {
     if (failed < 0) {
       note("streamed: an end is not positive definite; one end looks for the leading minor");
       plan_ = one_ended_stream(shape_);
+      run_.report["parts"] = 1;
       take();
       failed = attempt(begin());
     }
-    if (failed > 0 && choose_scale(failed)) {
+    if (const Index first = failed; failed > 0 && choose_scale(failed)) {
       note(
           fmt::format("streamed: the diagonal entry of row {} is near the end of the range of "
                       "numbers; once more with the matrix scaled by 2^{}",
                       failed, exponent_));
       failed = attempt(begin());
+      if (failed != 0 && lost_) unscalable(first);
     }
     if (failed != 0) not_definite(run_, input_, failed);
     if (scale() != 1.0 && nrhs_ == 0) scale_stream(band_, std::ldexp(1.0, -exponent_ / 2));
@@ -117,13 +121,20 @@ class StreamRun {
       const auto start = Clock::now();
       const Index stored = input_.half_bandwidth() + 1;
       const double by = scale();
+      std::atomic<bool> lost = false;
       input_.read(c_.control, {&columns, 1}, [&](Index at, Index count, const double* data) {
         parallel_ranges(count, 64, [&](Index from, Index end) {
+          bool wrong = false;
           for (Index j = from; j < end; ++j)
-            std::transform(data + j * stored, data + j * stored + height, to + (at + j) * ld,
-                           [by](double x) { return x * by; });
+            for (Index d = 0; d < height; ++d) {
+              const double x = data[j * stored + d], scaled = x * by;
+              to[(at + j) * ld + d] = scaled;
+              wrong = wrong || (by != 1.0 && x != 0 && !std::isnormal(scaled));
+            }
+          if (wrong) lost = true;
         });
       });
+      lost_ = lost_ || lost;
       reading += std::chrono::duration<double>(Clock::now() - start).count();
     };
     Index failed = 0;
@@ -131,9 +142,19 @@ class StreamRun {
     run_.report["reading_within_solve"] = reading;
     return failed;
   }
+  /// The pivot of row `failed` was bad, and no scale makes it large enough or small enough.
+  [[noreturn]] void unscalable(Index failed) {
+    if constexpr (std::is_same_v<B, Cpu>) not_definite(run_, input_, failed);  // knows all numbers
+    run_.outcome("not positive definite",
+                 fmt::format("the pivot of row {} is out of range, and the entries are too far "
+                             "apart for one scale; {}; scale rows and columns so that the diagonal "
+                             "is near one, or use --method tile-columns",
+                             failed, io::to_string(input_.location())));
+  }
   void note(const std::string& text) {
     run_.say(text);
-    run_.report["note"] = text;
+    const std::string before = run_.report.value("note", "");
+    run_.report["note"] = before.empty() ? text : before + "; " + text;
   }
   /// True when the pivot in row `failed` may have been bad for its size alone: below 4e-308 or
   /// above 2e307 it counts as such on CUDA. A pivot is at most its diagonal entry.
@@ -186,6 +207,7 @@ class StreamRun {
   std::string scratch_;  ///< folder
   io::ScratchFile file_;
   int exponent_ = 0;
+  bool lost_ = false;  ///< scaled, some entries left the range of normal numbers
 };
 
 }  // namespace terrace
