@@ -122,11 +122,11 @@ void band_backward_parts(const Stream<Cuda>&, BandShape, std::span<const BandPar
 /// Entries of a band in reversed order of rows and columns: natural columns first .. first +
 /// count - 1 of a band of `n` columns, `height` entries each (leading dimension from_ld), to their
 /// places in the reversed band: (d, n - 1 - j - d) := (d, j); leading dimension to_ld. Entries
-/// outside the matrix are left alone.
+/// outside the matrix, and those of rows before `top`, are left alone.
 void band_reverse(const Stream<Cpu>&, Index n, Index first, Index count, Index height,
-                  const double* from, Index from_ld, double* to, Index to_ld);
+                  const double* from, Index from_ld, double* to, Index to_ld, Index top = 0);
 void band_reverse(const Stream<Cuda>&, Index n, Index first, Index count, Index height,
-                  const double* from, Index from_ld, double* to, Index to_ld);
+                  const double* from, Index from_ld, double* to, Index to_ld, Index top = 0);
 
 /// Entries of `count` columns of a left separator that lie in the part behind it:
 /// spike[r0 + c + (c + d - gap) * arrow] := from[d + c * from_ld] for 0 <= c < count,

@@ -78,14 +78,6 @@ Index factor_scratch(const BandPlan& plan, int rank) {
              : own;
 }
 
-/// Ones on the diagonal of `count` columns.
-template <class B>
-void unit_diagonal(const Stream<B>& lane, const BandShape& s, double* column, Index count) {
-  const std::vector<double> ones(std::size_t(count), 1.0);
-  if (count > 0) copy_rows<double, B>(lane, column, s.column(), ones.data(), 1, 1, count);
-  lane.synchronize();
-}
-
 }  // namespace
 
 template <class B>
@@ -200,10 +192,10 @@ class PartLoader {
   void finish() const {
     const Index padding = plan_.padding(p_);
     if (part_.window == 0) {
-      unit_diagonal(lane_, s_, column(plan_.rows(p_).count), padding);
+      detail::unit_diagonal(lane_, s_, column(plan_.rows(p_).count), padding);
     } else if (plan_.reversed(p_)) {  // the window belongs to the part before
       fill_zero(lane_, View<double, B>{column(part_.tiles * s_.width), part_.window * s_.tile()});
-      unit_diagonal(lane_, s_, column(0), padding);
+      detail::unit_diagonal(lane_, s_, column(0), padding);
     } else {
       band_reverse(lane_, plan_.separator, 0, plan_.separator, height_, a_.window.data(), height_,
                    column(part_.tiles * s_.width), s_.column());
@@ -230,8 +222,9 @@ void load_parts(Context<B>& context, const BandProblem<B>& problem, BandParts<B>
   for (const Buffer<double, B>& memory : a.memory) fill_zero(lane, memory.view());
   fill_zero(lane, a.records.view());
   if (a.reduced.tiles > 0)
-    unit_diagonal(lane, plan.reduced, a.reduced.band + plan.reduced.n * plan.reduced.column(),
-                  plan.reduced.padded() - plan.reduced.n);
+    detail::unit_diagonal(lane, plan.reduced,
+                          a.reduced.band + plan.reduced.n * plan.reduced.column(),
+                          plan.reduced.padded() - plan.reduced.n);
   Index steps = 0, done = 0;
   for (int rank = 0; rank < plan.ranks; ++rank) steps = std::max(steps, slabs(plan, rank));
   const auto read = [&](Range columns) {

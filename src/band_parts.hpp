@@ -34,11 +34,12 @@ struct BandRequest {
   Index n = 0, half_bandwidth = 0, nrhs = 1;
   int ranks = 1;
   std::string method = "auto";  ///< or tile-columns, one-end, two-ends, partition, streamed
-  Index parts = 0;              ///< of a partition; 0: the plan's choice
+  Index parts = 0;              ///< of a partition, 1 or 2 ends of streamed; 0: the plan's choice
   Index block = 0;              ///< width; 0: the plan's choice
   double end_weight = 0;        ///< rows of an end part over those of an inner part; 0: the plan's
   Index device_bytes = 0;       ///< memory for the matrix, 0: enough
   Index host_bytes = 0;         ///< likewise, for a streamed one
+  bool lapack_factor = false;   ///< the factor is LAPACK's: one end
 };
 
 struct BandPlan {
@@ -188,6 +189,19 @@ template <class B>
 void solve_parts(Context<B>& context, const BandParts<B>& a, BandPartRows<B>& x);
 
 namespace detail {
+/// Ones on the diagonal of `count` columns.
+template <class B>
+void unit_diagonal(const Stream<B>& lane, const BandShape& s, double* column, Index count) {
+  const std::vector<double> ones(std::size_t(count), 1.0);
+  if (count > 0) copy_rows<double, B>(lane, column, s.column(), ones.data(), 1, 1, count);
+  lane.synchronize();
+}
+/// to := the rows of `from` in opposite order.
+template <class B>
+void turn_rows(const Stream<B>& lane, Index rows, Index nrhs, const double* from, double* to) {
+  for (Index v = 0; v < nrhs; ++v)  // a diagonal matrix in opposite order
+    band_reverse(lane, rows, 0, rows, 1, from + v, nrhs, to + v, nrhs);
+}
 /// `size` numbers of each part, this rank's parts one after the other: to rank 0, which holds those
 /// of all parts, or back from there.
 template <class B>

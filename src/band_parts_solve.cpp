@@ -15,13 +15,6 @@ Index rows_of(const BandPlan& plan, const BandPart<B>& part) {
   return part.ring * plan.shape.width;
 }
 
-/// to := the s rows of `from` in opposite order.
-template <class B>
-void turn_rows(const Stream<B>& lane, Index rows, Index nrhs, const double* from, double* to) {
-  for (Index v = 0; v < nrhs; ++v)  // a diagonal matrix in opposite order
-    band_reverse(lane, rows, 0, rows, 1, from + v, nrhs, to + v, nrhs);
-}
-
 /// Block `which` (S_p, S_{p-1}) of part p's record.
 template <class B>
 View<double, B> record(const BandParts<B>& a, const BandPartRows<B>& x, Index p, int which) {
@@ -145,7 +138,7 @@ void solve_separators(Context<B>& c, const BandParts<B>& a, BandPartRows<B>& x) 
     const Index p = a.own.first + i;
     double* window = window_rows(a, x, i);
     if (plan.reversed(p))
-      turn_rows(lane, plan.separator, nrhs, window, record(a, x, p, 1).data);
+      detail::turn_rows(lane, plan.separator, nrhs, window, record(a, x, p, 1).data);
     else
       copy<double, B>(lane, record(a, x, p, 0), View<double, B>{window, size});
   }
@@ -168,7 +161,7 @@ void solve_separators(Context<B>& c, const BandParts<B>& a, BandPartRows<B>& x) 
     const Index p = a.own.first + i;
     double* window = window_rows(a, x, i);
     if (plan.reversed(p))
-      turn_rows(lane, plan.separator, nrhs, record(a, x, p, 1).data, window);
+      detail::turn_rows(lane, plan.separator, nrhs, record(a, x, p, 1).data, window);
     else
       copy<double, B>(lane, View<double, B>{window, size}, record(a, x, p, 0));
   }

@@ -112,19 +112,57 @@ std::vector<Index> cut(Index n, const BandShape& s, Index separator, Index q, do
   return begin;
 }
 
-}  // namespace
+/// Parts of the plan from its shape: as many as there is room for.
+template <class B>
+void cut_parts(BandPlan& plan, Index wanted, double end_weight) {
+  const BandShape& s = plan.shape;
+  plan.separator = band_reach_tiles(s) * s.width;
+  const Index most = std::max<Index>(1, s.n / plan.separator + 1);
+  for (Index q = std::min(wanted, most); plan.begin.empty(); --q)
+    plan.begin = cut(s.n, s, plan.separator, q, end_weight);
+  if (plan.parts() < wanted)
+    plan.reasons.push_back(fmt::format("{} rows have room for {} parts only, with separators of {}",
+                                       s.n, plan.parts(), plan.separator));
+  if (plan.parts() == 1) return;
+  const Index blocks = plan.parts() > 2 ? 2 : 1, order = (plan.parts() - 1) * plan.separator;
+  plan.reduced =
+      band_shape(order, blocks * plan.separator, band_part_width(B{}, blocks * plan.separator));
+  plan.reduced.reach =
+      round_up(std::max(blocks * plan.separator, plan.reduced.width), 16);  // keeps ld >= s
+}
 
-namespace {
+/// Ends of a streamed band when none are asked for; adds the reason.
+[[maybe_unused]] Index stream_ends(Cpu, const BandRequest&, std::vector<std::string>&) { return 1; }
+[[maybe_unused]] Index stream_ends(Cuda, const BandRequest& r, std::vector<std::string>& reasons) {
+  const bool narrow = r.half_bandwidth <= kLatency;
+  reasons.push_back(
+      narrow ? fmt::format("half-bandwidth up to {}: one chain of diagonal blocks is slower than "
+                           "the copies, so the band is streamed from both ends",
+                           kLatency)
+             : fmt::format("half-bandwidth above {}: the copies bound the time of one chain",
+                           kLatency));
+  return narrow ? 2 : 1;
+}
 
 template <class B>
-BandShape stream_shape(const BandRequest& request) {
+void plan_streamed(const BandRequest& request, BandPlan& plan) {
   BandRequest r = request;
   r.half_bandwidth = band_shape(r.n, r.half_bandwidth, 1).half_bandwidth;
   if (r.ranks > 1)
     fail_together(Exit::usage, fmt::format("streamed runs on one rank, not on {}; --method; start "
                                            "one rank, or use another method",
                                            r.ranks));
-  return band_shape(r.n, r.half_bandwidth, part_width(B{}, r));
+  if (r.parts < 0 || r.parts > (r.lapack_factor ? 1 : 2))
+    fail_together(Exit::usage,
+                  fmt::format("streamed in {} parts{}; --parts; give 1 (one end){}", r.parts,
+                              r.lapack_factor ? " with a factor that is LAPACK's" : "",
+                              r.lapack_factor ? "" : ", 2 (both ends) or 0"));
+  plan.method = BandMethod::streamed;
+  plan.shape = band_shape(r.n, r.half_bandwidth, part_width(B{}, r));
+  const Index ends = r.lapack_factor ? 1
+                     : r.parts > 0   ? r.parts
+                                     : stream_ends(B{}, r, plan.reasons);
+  cut_parts<B>(plan, ends, 1.0);
 }
 
 }  // namespace
@@ -138,15 +176,18 @@ void stream_if_too_big(const BandRequest& r, BandPlan& plan) {
                            : band_parts_memory<B>(plan, r.nrhs).total();
   if (needed <= r.device_bytes) return;
   BandPlan streamed;
-  streamed.method = BandMethod::streamed;
-  streamed.shape = stream_shape<B>(r);
-  const BandStreamMemory m = band_stream_memory<B>(streamed.shape, r.nrhs);
-  if (m.device() > r.device_bytes || m.host > r.host_bytes) return;
+  plan_streamed<B>(r, streamed);
+  const BandStreamMemory m = band_stream_memory<B>(streamed, r.nrhs);
+  const bool whole = m.host <= r.host_bytes;
+  const Index host =
+      whole ? m.host : band_stream_memory<B>(streamed, r.nrhs, 0, band_stream_kept(streamed)).host;
+  if (m.device() > r.device_bytes || host > r.host_bytes) return;
   const auto gib = [](Index bytes) { return double(bytes) / 1073741824.0; };
   streamed.reasons.push_back(fmt::format(
       "in memory {:.1f} GiB would be needed on the device, which has {:.1f}; streamed, {:.1f} GiB "
-      "there and {:.1f} of the host's {:.1f}",
-      gib(needed), gib(r.device_bytes), gib(m.device()), gib(m.host), gib(r.host_bytes)));
+      "there and {:.1f} of the host's {:.1f}{}",
+      gib(needed), gib(r.device_bytes), gib(m.device()), gib(host), gib(r.host_bytes),
+      whole ? "" : fmt::format(", with {:.1f} in a scratch file", gib(m.host))));
   plan = streamed;
 }
 
@@ -170,8 +211,10 @@ BandPlan plan_in_memory(const BandRequest& r) {
                                      "tile-columns");
     plan.reasons.emplace_back("the method was asked for");
   }
-  if (r.parts != 0 && (free || plan.method != BandMethod::partition))
-    fail_together(Exit::usage, "--parts goes with --method partition only; leave one of them out");
+  if (r.parts != 0 &&
+      (free || (plan.method != BandMethod::partition && plan.method != BandMethod::streamed)))
+    fail_together(Exit::usage,
+                  "--parts goes with --method partition and streamed only; leave one of them out");
   if (r.parts < 0)
     fail_together(Exit::usage, fmt::format("{} parts; --parts; give 1 or more", r.parts));
   const auto tile_columns = [&] {
@@ -184,12 +227,11 @@ BandPlan plan_in_memory(const BandRequest& r) {
     return plan;
   }
   if (plan.method == BandMethod::streamed) {
-    plan.shape = stream_shape<B>(r);
+    plan_streamed<B>(r, plan);
     return plan;
   }
   plan.shape = band_shape(r.n, r.half_bandwidth, part_width(B{}, request));
   const BandShape& s = plan.shape;
-  plan.separator = band_reach_tiles(s) * s.width;
   const double weight = r.end_weight > 0               ? r.end_weight
                         : s.half_bandwidth <= kNarrow  ? 1.0
                         : s.half_bandwidth <= kLatency ? 1.5
@@ -198,23 +240,11 @@ BandPlan plan_in_memory(const BandRequest& r) {
                        : plan.method == BandMethod::two_ends ? 2
                        : r.parts > 0                         ? r.parts
                                                              : default_parts(request, s);
-  const Index most = std::max<Index>(1, r.n / plan.separator + 1);
-  for (Index q = std::min(wanted, most); plan.begin.empty(); --q)
-    plan.begin = cut(r.n, s, plan.separator, q, weight);
-  if (plan.parts() < wanted)
-    plan.reasons.push_back(fmt::format("{} rows have room for {} parts only, with separators of {}",
-                                       r.n, plan.parts(), plan.separator));
+  cut_parts<B>(plan, wanted, weight);
   if (plan.parts() == 1 && free && plan.method != BandMethod::one_end) {
     plan.begin.clear();
     tile_columns();
     return plan;
-  }
-  if (plan.parts() > 1) {
-    const Index blocks = plan.parts() > 2 ? 2 : 1, order = (plan.parts() - 1) * plan.separator;
-    plan.reduced =
-        band_shape(order, blocks * plan.separator, band_part_width(B{}, blocks * plan.separator));
-    plan.reduced.reach =
-        round_up(std::max(blocks * plan.separator, plan.reduced.width), 16);  // keeps ld >= s
   }
   return plan;
 }

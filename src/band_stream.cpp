@@ -1,122 +1,198 @@
-// The loops over slabs of a streamed band: one that factors, one that substitutes.
+// Memory of a streamed band, its matrix and its right-hand sides.
 #include "src/band_stream.hpp"
 
 #include <algorithm>
 
+#include "kernels/matrix.hpp"
 #include "kernels/parallel.hpp"
 
 namespace terrace {
 namespace {
 
 // A copy of a slab takes about a millisecond; where the half-bandwidth makes its factorization
-// longer than the copy, slabs grow, so that launches cost little.
+// longer than the copy, slabs grow, so that launches cost little. Two ends: a slab of both.
 constexpr Index kSlabBytes = Index(64) << 20;
 constexpr Index kBalance = 2000, kMostTimes = 8;
 constexpr Index kLeastSlabs = 32;              // nothing hides the first copy and the last
 constexpr Index kPieceBytes = Index(1) << 30;  // of host memory taken at once
+constexpr Index kTurned = Index(1) << 20;      // numbers of rows that are turned over at a time
 constexpr Index kWord = sizeof(double);
 
-/// Sizes that follow from the shape and the slab.
+/// Sizes that follow from the plan and the slab.
 struct Cut {
-  Index slab, back, slots;
-  Cut(const BandShape& s, Index asked)
-      : slab(asked > 0 ? asked : band_stream_slab(s)),
-        back(ceil_div(band_reach_tiles(s), slab)),
-        slots(back + 3) {}
-  [[nodiscard]] Index tiles() const { return slab * slots; }
+  Index ends, slab, back, slots;
+  Cut(const BandPlan& plan, Index asked)
+      : ends(plan.parts()),
+        slab(asked > 0 ? asked : band_stream_slab(plan.shape, ends)),
+        back(ceil_div(band_reach_tiles(plan.shape), slab)),
+        // The window comes behind the last slab.
+        slots(ends > 1 ? std::max(back + 3, 2 * back + 1) : back + 3) {}
+  [[nodiscard]] Index tiles() const { return slab * slots; }  ///< of one ring
+  [[nodiscard]] Index staged() const { return ends > 1 ? slab * (back + 3) : 0; }
 };
 
-/// Inverses of the diagonal blocks are kept where the substitution uses them.
 template <class B>
-constexpr bool keeps_inverses = !std::is_same_v<B, Cpu>;
-template <class B>
-Index inverse_size(const BandShape& s, const Cut& cut) {
-  return keeps_inverses<B> ? cut.tiles() * s.width * s.width : 0;
+Index inverse_size(const BandShape& s, Index tiles) {
+  return detail::stream_keeps_inverses<B> ? tiles * s.width * s.width : 0;
 }
-
-/// All tile columns as one part, without memory.
 template <class B>
-BandPart<B> whole_part(const BandShape& s, const Cut& cut) {
+BandPart<B> end_part(const BandPlan& plan, const Cut& cut, Index e) {
   BandPart<B> part;
-  part.tiles = s.tiles();
+  part.tiles = plan.tiles(e);
+  part.window = plan.window();
   part.ring = cut.tiles();
   return part;
 }
 template <class B>
-Index factor_scratch(const BandShape& s, const Cut& cut) {
-  BandPart<B> part = whole_part<B>(s, cut);
-  part.to = std::min(cut.slab, part.tiles);
-  return part.tiles > 0 ? band_factor_scratch(B{}, s, {&part, 1}) : 0;
-}
-
-/// A slab of `tiles` tile columns as a part of its own: the rows below it are its window.
-template <class B>
-BandPart<B> slab_part(const BandShape& s, Index tiles) {
+BandPart<B> reduced_part(const BandPlan& plan) {
   BandPart<B> part;
-  part.tiles = tiles;
-  part.window = band_reach_tiles(s);
-  part.ring = part.tiles + part.window;  // of the window only the rows are used
+  part.tiles = part.ring = plan.reduced.tiles();
   return part;
 }
 template <class B>
-BandPart<B> slab_part(const BandStream<B>& a, Index i) {
-  const Range tiles = a.tiles(i);
-  BandPart<B> part = slab_part<B>(a.shape, tiles.count);
-  part.band = a.part.tile(a.shape, tiles.first);
-  if (keeps_inverses<B>) part.inverse = a.part.diagonal_inverse(a.shape, tiles.first);
-  return part;
-}
-template <class B>
-Index substitute_scratch(const BandShape& s, const Cut& cut, Index nrhs) {
-  Index most = 0;
-  for (const Index tiles : {std::min(cut.slab, s.tiles()), s.tiles() % cut.slab})
-    if (const BandPart<B> part = slab_part<B>(s, tiles); tiles > 0)
-      most = std::max(most, band_substitute_scratch(B{}, s, {&part, 1}, nrhs));
+Index factor_scratch(const BandPlan& plan, const Cut& cut) {
+  std::vector<BandPart<B>> parts;
+  for (Index e = 0; e < cut.ends; ++e) {
+    parts.push_back(end_part<B>(plan, cut, e));
+    parts.back().to = std::min(cut.slab, parts.back().tiles);
+  }
+  if (plan.shape.n == 0) return 0;
+  Index most = band_factor_scratch(B{}, plan.shape, parts);
+  if (const BandPart<B> reduced = reduced_part<B>(plan); cut.ends > 1)
+    most = std::max(most, band_factor_scratch(B{}, plan.reduced, {&reduced, 1}));
   return most;
 }
-Index rows_of(const BandShape& s) { return s.padded() + band_reach_tiles(s) * s.width; }
+template <class B>
+Index substitute_scratch(const BandPlan& plan, const Cut& cut, Index nrhs) {
+  if (nrhs == 0 || plan.shape.n == 0) return 0;
+  Index most = 0, slabs = 0;
+  for (Index e = 0; e < cut.ends; ++e) slabs = std::max(slabs, ceil_div(plan.tiles(e), cut.slab));
+  for (const Index i : {Index(0), slabs - 2, slabs - 1}) {
+    std::vector<BandPart<B>> parts;
+    for (Index e = 0; e < cut.ends; ++e) {
+      BandPart<B> part;
+      part.tiles = std::min(cut.slab, plan.tiles(e) - i * cut.slab);
+      part.window = band_reach_tiles(plan.shape);
+      part.ring = part.tiles + part.window;
+      if (i >= 0 && part.tiles > 0) parts.push_back(part);
+    }
+    most = std::max(most, band_substitute_scratch(B{}, plan.shape, parts, nrhs));
+  }
+  if (const BandPart<B> reduced = reduced_part<B>(plan); cut.ends > 1)
+    most = std::max(most, band_substitute_scratch(B{}, plan.reduced, {&reduced, 1}, nrhs));
+  return most;
+}
+/// Rows of the right-hand sides of all ends, their windows' included.
+Index rows_of(const BandPlan& plan) {
+  Index rows = 0;
+  for (Index e = 0; e < plan.parts(); ++e)
+    rows += (plan.tiles(e) + band_reach_tiles(plan.shape)) * plan.shape.width;
+  return rows;
+}
+Index block_size(const BandPlan& plan) { return plan.separator * (plan.separator + 1); }
 
 }  // namespace
 
-Index band_stream_slab(const BandShape& s) {
+Index band_stream_slab(const BandShape& s, Index ends) {
   const Index bytes = kSlabBytes * std::clamp<Index>(s.half_bandwidth / kBalance, 1, kMostTimes);
-  const Index slab = round_up(ceil_div(bytes, s.tile() * kWord), 2);
-  return std::min(slab, std::max<Index>(1, ceil_div(s.tiles(), kLeastSlabs)));
+  const Index slab = round_up(ceil_div(bytes / ends, s.tile() * kWord), 2);
+  return std::min(slab, std::max<Index>(1, ceil_div(s.tiles(), kLeastSlabs * ends)));
+}
+
+Index band_stream_kept(const BandPlan& plan, Index slab) {
+  const Cut cut(plan, slab);
+  return 2 * cut.slots + cut.back + 1;
+}
+
+BandPlan one_ended_stream(const BandShape& shape) {
+  BandPlan plan;
+  plan.method = BandMethod::streamed;
+  plan.shape = shape;
+  plan.separator = band_reach_tiles(shape) * shape.width;
+  plan.begin = {0, shape.n};
+  return plan;
 }
 
 template <class B>
-BandStreamMemory band_stream_memory(const BandShape& s, Index nrhs, Index slab) {
-  const Cut cut(s, slab);
+BandStreamMemory band_stream_memory(const BandPlan& plan, Index nrhs, Index slab, Index kept) {
+  const Cut cut(plan, slab);
+  const BandShape& s = plan.shape;
   BandStreamMemory m;
-  m.ring = band_part_doubles(s, cut.tiles()) * kWord;
-  m.inverses = inverse_size<B>(s, cut) * kWord;
-  m.vectors = rows_of(s) * nrhs * kWord;
-  m.scratch = (factor_scratch<B>(s, cut) + ceil_div(s.tiles(), cut.slab)) * kWord;
-  if (nrhs > 0) m.scratch += substitute_scratch<B>(s, cut, nrhs) * kWord;
-  m.host = s.tiles() * s.tile() * kWord;
+  m.ring = cut.ends * band_part_doubles(s, cut.tiles()) * kWord;
+  m.inverses = cut.ends * inverse_size<B>(s, cut.tiles()) * kWord;
+  m.vectors = rows_of(plan) * nrhs * kWord;
+  Index slabs = 0, tiles = 0;
+  for (Index e = 0; e < cut.ends; ++e) {
+    slabs += ceil_div(plan.tiles(e), cut.slab) + 1;
+    tiles += kept > 0 ? std::min(plan.tiles(e), kept * cut.slab) : plan.tiles(e);
+  }
+  m.scratch = (factor_scratch<B>(plan, cut) + slabs + 1) * kWord;
+  if (nrhs > 0) m.scratch += substitute_scratch<B>(plan, cut, nrhs) * kWord;
+  m.host = tiles * s.tile() * kWord;
+  if (cut.ends > 1) {
+    const Index columns = plan.separator * s.column(), reduced = plan.reduced.tiles();
+    m.staged = cut.staged() * s.tile() * kWord;
+    m.separator = (2 * columns + 2 * block_size(plan) + band_part_doubles(plan.reduced, reduced) +
+                   inverse_size<B>(plan.reduced, reduced)) *
+                  kWord;
+    m.vectors += plan.reduced.padded() * nrhs * kWord;
+    m.host += columns * kWord;
+  }
   return m;
 }
 
 template <class B>
-BandStream<B> band_stream(const BandShape& s, Index slab) {
-  const Cut cut(s, slab);
+BandStream<B> band_stream(const BandPlan& plan, Index slab, Index kept) {
+  const Cut cut(plan, slab);
+  const BandShape& s = plan.shape;
   BandStream<B> a;
+  a.plan = plan;
   a.shape = s;
   a.slab = cut.slab;
   a.back = cut.back;
   a.slots = cut.slots;
   a.piece = std::max<Index>(1, kPieceBytes / (cut.slab * s.tile() * kWord));
-  for (Index i = 0; i < a.slabs(); i += a.piece)
-    a.host.emplace_back((std::min(s.tiles(), (i + a.piece) * a.slab) - i * a.slab) * s.tile());
-  a.ring = Buffer<double, B>(band_part_doubles(s, cut.tiles()));
-  a.inverses = Buffer<double, B>(inverse_size<B>(s, cut));
-  a.part = whole_part<B>(s, cut);
-  a.part.band = a.ring.data();
-  a.part.inverse = a.inverses.data();
-  a.status = Buffer<Index, B>(a.slabs());
-  a.seen = PinnedBuffer<Index>(a.slabs());
-  a.scratch = Buffer<Word, B>(factor_scratch<B>(s, cut));
+  a.kept = kept;
+  const Index length = a.piece * a.slab;
+  for (Index e = 0; e < cut.ends; ++e) {
+    BandStreamEnd<B>& end = a.ends.emplace_back();
+    end.part = end_part<B>(plan, cut, e);
+    const Index all = kept > 0 ? std::min(end.part.tiles, kept * cut.slab) : end.part.tiles;
+    for (Index k = 0; k < all; k += length)
+      end.host.emplace_back(std::min(length, all - k) * s.tile());
+    end.ring = Buffer<double, B>(band_part_doubles(s, cut.tiles()));
+    end.inverses = Buffer<double, B>(inverse_size<B>(s, cut.tiles()));
+    end.part.band = end.ring.data();
+    end.part.inverse = end.inverses.data();
+  }
+  if (cut.ends > 1) {
+    const Index columns = plan.separator * s.column();
+    a.separator_host = PinnedBuffer<double>(columns);
+    a.separator = Buffer<double, B>(columns);
+    a.window = Buffer<double, B>(columns);
+    a.staged = Buffer<double, B>(cut.staged() * s.tile());
+    a.blocks = Buffer<double, B>(2 * block_size(plan));
+    a.reduced = reduced_part<B>(plan);
+    a.reduced_band = Buffer<double, B>(band_part_doubles(plan.reduced, a.reduced.tiles));
+    a.reduced_inverses = Buffer<double, B>(inverse_size<B>(plan.reduced, a.reduced.tiles));
+    a.reduced.band = a.reduced_band.data();
+    a.reduced.inverse = a.reduced_inverses.data();
+  }
+  a.status = Buffer<Index, B>(a.slabs() * cut.ends + 1);
+  a.seen = PinnedBuffer<Index>(a.slabs() * cut.ends + 1);
+  a.scratch = Buffer<Word, B>(factor_scratch<B>(plan, cut));
   return a;
+}
+
+void detail::stream_pad(const BandShape& s, Index columns, Index all, Index height, double* to) {
+  parallel_ranges(columns, 1024, [&](Index from, Index end) {
+    for (Index j = from; j < end; ++j)
+      std::fill(to + j * s.column() + height, to + (j + 1) * s.column(), 0.0);
+  });
+  for (Index j = columns; j < all; ++j) {
+    std::fill(to + j * s.column(), to + (j + 1) * s.column(), 0.0);
+    to[j * s.column()] = 1.0;
+  }
 }
 
 template <class B>
@@ -124,180 +200,96 @@ void load_stream(Context<B>& context, const BandProblem<B>& problem, BandStream<
   const Stream<B>& lane = context.ahead;
   const BandShape& s = a.shape;
   const Index height = s.half_bandwidth + 1;
-  for (Index i = 0; i < a.slabs(); ++i) {
-    const Range tiles = a.tiles(i);
-    double* const to = a.host_tile(tiles.first);
-    const Range columns{tiles.first * s.width,
-                        std::min(tiles.count * s.width, s.n - tiles.first * s.width)};
-    // By way of the ring, which is idle.
-    problem.source(context, columns, height, a.ring.view().slice(0, columns.count * height));
-    copy_rows<double, B>(lane, to, s.column(), a.ring.data(), height, height, columns.count);
-    parallel_ranges(columns.count, 1024, [&](Index from, Index end) {
-      for (Index j = from; j < end; ++j)
-        std::fill(to + j * s.column() + height, to + (j + 1) * s.column(), 0.0);
-    });
-    for (Index j = columns.count; j < tiles.count * s.width; ++j) {
-      std::fill(to + j * s.column(), to + (j + 1) * s.column(), 0.0);
-      to[j * s.column()] = 1.0;
+  const auto load = [&](Range columns, Index all, double* to) {
+    // By way of a ring, which is idle.
+    const Buffer<double, B>& ring = a.ends[0].ring;
+    problem.source(context, columns, height, ring.view().slice(0, columns.count * height));
+    copy_rows<double, B>(lane, to, s.column(), ring.data(), height, height, columns.count);
+    lane.synchronize();
+    detail::stream_pad(s, columns.count, all, height, to);
+  };
+  for (Index e = 0; e < a.count(); ++e)
+    for (Index i = 0; i * a.slab < a.part(e).tiles; ++i) {
+      const Range tiles = a.tiles(i, e);
+      load(a.columns(i, e), tiles.count * s.width, a.host_tile(tiles.first, e));
+      if (a.kept > 0) a.put(i, e);
     }
-  }
-  lane.synchronize();
+  if (a.count() > 1) load(a.separator_columns(), a.plan.separator, a.separator_host.data());
 }
 
 template <class B>
 BandStreamRows<B> band_stream_rows(const BandStream<B>& a, Index nrhs) {
   BandStreamRows<B> x;
   x.nrhs = nrhs;
-  x.rows = Buffer<double, B>(rows_of(a.shape) * nrhs);
-  if (nrhs > 0)
-    x.scratch = Buffer<Word, B>(substitute_scratch<B>(a.shape, {a.shape, a.slab}, nrhs));
+  x.rows = Buffer<double, B>(rows_of(a.plan) * nrhs);
+  x.scratch = Buffer<Word, B>(substitute_scratch<B>(a.plan, {a.plan, a.slab}, nrhs));
+  if (a.count() > 1 && nrhs > 0) {
+    x.separator = Buffer<double, B>(a.plan.reduced.padded() * nrhs);
+    x.turned.resize(
+        std::size_t(std::min(a.plan.rows(1).count, std::max<Index>(1, kTurned / nrhs)) * nrhs));
+  }
   return x;
-}
-
-template <class B>
-void set_rows(Context<B>& context, const BandStream<B>& a, BandStreamRows<B>& x,
-              const double* from) {
-  const Index size = a.shape.n * x.nrhs;
-  upload(context.ahead, x.rows.view().slice(0, size), from);
-  fill_zero(context.ahead, x.rows.view().slice(size, x.rows.size() - size));
-  context.ahead.synchronize();
-}
-template <class B>
-void get_rows(Context<B>& context, const BandStream<B>& a, const BandStreamRows<B>& x, double* to) {
-  download(context.ahead, to, x.rows.view().slice(0, a.shape.n * x.nrhs));
-  context.ahead.synchronize();
 }
 
 namespace {
 
-/// y := L^-1 y, or L^-T y, with slab i, whose factor and inverses are in the ring.
-template <class B>
-void substitute(const Stream<B>& lane, const BandStream<B>& a, Index i, bool transposed,
-                const BandStreamRows<B>& x) {
-  if (x.nrhs == 0) return;
-  const BandPart<B> part = slab_part(a, i);
-  const BandPartVectors<B> rows{x.rows.data() + a.tiles(i).first * a.shape.width * x.nrhs};
-  if (transposed)
-    band_backward_parts(lane, a.shape, {&part, 1}, {&rows, 1}, x.nrhs, x.scratch);
-  else
-    band_forward_parts(lane, a.shape, {&part, 1}, {&rows, 1}, x.nrhs, x.scratch);
-}
-
-/// The steps of the factorization. The host looks at a slab's status lag() slabs later; as many
-/// events are kept.
-template <class B>
-class SlabFactor {
- public:
-  SlabFactor(const Stream<B>& lane, BandStream<B>& a, BandStreamRows<B>* y)
-      : lane_(lane), a_(a), y_(y), factored_(std::size_t(lag())), home_(std::size_t(lag())) {
-    a_.up.wait(lane_.record());  // the ring is idle from here on
+/// piece(first, count, at): natural rows first .. of end 1 lie from number `at` of its rows on, in
+/// opposite order.
+template <class B, class Piece>
+void each_turned(const BandStream<B>& a, const BandStreamRows<B>& x, Piece&& piece) {
+  const Range rows = a.plan.rows(1);
+  const Index most = Index(x.turned.size()) / x.nrhs;
+  const Index top = a.first_row(1) + a.plan.padding(1);
+  for (Index first = rows.first; first < rows.end(); first += most) {
+    const Index count = std::min(most, rows.end() - first);
+    piece(first, count, (top + rows.end() - first - count) * x.nrhs);
   }
-
-  [[nodiscard]] Index lag() const { return 2 * a_.slots; }
-  void bring(Index i) {
-    // The slab that was in this slot is at home, and nothing that it reaches is unfinished.
-    if (i >= a_.slots) {
-      a_.up.wait(home_[at(i - a_.slots)]);
-      a_.up.wait(factored_[at(i - a_.slots + a_.back)]);
-    }
-    upload(a_.up, a_.in_ring(i), a_.host_tile(a_.tiles(i).first));
-    lane_.wait(a_.up.record());
-  }
-  void factor(Index i) {
-    BandPart<B> part = a_.part;
-    part.from = a_.tiles(i).first;
-    part.to = a_.tiles(i).end();
-    band_factor_parts(lane_, a_.shape, {&part, 1}, a_.status.view().slice(i, 1), a_.scratch);
-    a_.down.wait(lane_.record());  // L may go home while it is used
-    if (y_) substitute(lane_, a_, i, false, *y_);
-    factored_[at(i)] = lane_.record();
-  }
-  void take_home(Index i) {
-    download(a_.down, a_.host_tile(a_.tiles(i).first), a_.in_ring(i));
-    download(a_.down, a_.seen.data() + i, a_.status.view().slice(i, 1));
-    home_[at(i)] = a_.down.record();
-  }
-  /// Waits until slab i is at home; its status.
-  [[nodiscard]] Index look(Index i) {
-    a_.reader.wait(home_[at(i)]);
-    a_.reader.synchronize();
-    return a_.seen[i];
-  }
-  void finish() {
-    a_.up.synchronize();
-    lane_.synchronize();
-    a_.down.synchronize();
-  }
-
- private:
-  [[nodiscard]] std::size_t at(Index i) const { return std::size_t(i % lag()); }
-
-  const Stream<B>& lane_;
-  BandStream<B>& a_;
-  BandStreamRows<B>* const y_;
-  std::vector<Event<B>> factored_, home_;
-};
-
-/// Brings slab after slab of L and substitutes with each.
-template <class B>
-void each_slab(const Stream<B>& lane, BandStream<B>& a, bool transposed, BandStreamRows<B>& x,
-               Progress& progress) {
-  std::vector<Event<B>> done(std::size_t(a.slots));
-  a.up.wait(lane.record());
-  progress.begin("substitution", double(a.slabs()));
-  for (Index turn = 0; turn < a.slabs(); ++turn) {
-    const Index i = transposed ? a.slabs() - 1 - turn : turn;
-    a.up.wait(done[std::size_t(i % a.slots)]);  // of the slab that was in this slot
-    upload(a.up, a.in_ring(i), a.host_tile(a.tiles(i).first));
-    lane.wait(a.up.record());
-    if (keeps_inverses<B>) band_invert_diagonals(lane, a.shape, slab_part(a, i));
-    substitute(lane, a, i, transposed, x);
-    done[std::size_t(i % a.slots)] = lane.record();
-    progress.tick(double(turn));
-  }
-  lane.synchronize();
-  progress.end();
 }
 
 }  // namespace
 
 template <class B>
-Index stream_factor(Context<B>& context, BandStream<B>& a, BandStreamRows<B>* y,
-                    Progress& progress) {
-  SlabFactor<B> step(context.ahead, a, y);
-  const Index slabs = a.slabs();
-  Index seen = 0, failed = 0;
-  progress.begin("band Cholesky", double(slabs));
-  for (Index i = 0; i < slabs && failed == 0; ++i) {
-    if (i >= step.lag()) failed = step.look(seen++);
-    if (failed != 0) break;
-    step.bring(i);
-    step.factor(i);
-    step.take_home(i);
-    progress.tick(double(i));
-  }
-  step.finish();
-  for (; seen < slabs && failed == 0; ++seen) failed = a.seen[seen];
-  progress.end();
-  return failed;
-}
-
-template <class B>
-void stream_forward(Context<B>& context, BandStream<B>& a, BandStreamRows<B>& y,
-                    Progress& progress) {
-  each_slab(context.ahead, a, false, y, progress);
+void set_rows(Context<B>& context, const BandStream<B>& a, BandStreamRows<B>& x,
+              const double* from) {
+  const Stream<B>& lane = context.ahead;
+  const Index nrhs = x.nrhs, size = a.plan.rows(0).count * nrhs;
+  if (nrhs == 0) return;
+  upload(lane, x.rows.view().slice(0, size), from);
+  fill_zero(lane, x.rows.view().slice(size, x.rows.size() - size));
+  if (a.count() > 1)
+    each_turned(a, x, [&](Index first, Index count, Index at) {
+      for (Index r = 0; r < count; ++r)
+        std::copy_n(from + (first + r) * nrhs, nrhs, x.turned.begin() + (count - 1 - r) * nrhs);
+      upload(lane, x.rows.view().slice(at, count * nrhs), x.turned.data());
+      lane.synchronize();
+    });
+  lane.synchronize();
 }
 template <class B>
-void stream_backward(Context<B>& context, BandStream<B>& a, BandStreamRows<B>& x,
-                     Progress& progress) {
-  each_slab(context.ahead, a, true, x, progress);
+void get_rows(Context<B>& context, const BandStream<B>& a, BandStreamRows<B>& x, double* to) {
+  const Stream<B>& lane = context.ahead;
+  const Index nrhs = x.nrhs;
+  if (nrhs == 0) return;
+  download(lane, to, x.rows.view().slice(0, a.plan.rows(0).count * nrhs));
+  if (a.count() > 1)
+    each_turned(a, x, [&](Index first, Index count, Index at) {
+      download(lane, x.turned.data(), x.rows.view().slice(at, count * nrhs));
+      lane.synchronize();
+      for (Index r = 0; r < count; ++r)
+        std::copy_n(x.turned.begin() + (count - 1 - r) * nrhs, nrhs, to + (first + r) * nrhs);
+    });
+  lane.synchronize();
 }
 
 template <class B>
 double band_factor_residual(Context<B>& context, const BandProblem<B>& problem,
                             const BandStream<B>& l, Word seed) {
   const TileAt<B> tile = [&](Index k) {
-    const View<double, B> place = l.ring.view().slice(0, l.shape.tile());
+    const View<double, B> place = l.ends[0].ring.view().slice(0, l.shape.tile());
+    if (l.kept > 0) {
+      context.ahead.synchronize();  // the last one has been uploaded
+      l.store.get(l.stored_tile(k, 0), l.host_tile(k), l.shape.tile());
+    }
     upload(context.ahead, place, l.host_tile(k));
     return place;
   };
@@ -308,6 +300,15 @@ template <class B>
 void copy_columns(const BandStream<B>& a, Index first, Index count, Index height, Index ld,
                   double* to) {
   const BandShape& s = a.shape;
+  if (a.kept > 0) {  // tile column by tile column
+    for (Index j = first, end = first + count; j < end;) {
+      const Index k = j / s.width, last = std::min(end, (k + 1) * s.width);
+      a.store.get(a.stored_tile(k, 0), a.host_tile(k), s.tile());
+      for (; j < last; ++j, to += ld)
+        std::copy_n(a.host_tile(k) + j % s.width * s.column(), height, to);
+    }
+    return;
+  }
   parallel_ranges(count, 256, [&](Index from, Index end) {
     for (Index j = first + from; j < first + end; ++j)
       std::copy_n(a.host_tile(j / s.width) + j % s.width * s.column(), height,
@@ -315,19 +316,32 @@ void copy_columns(const BandStream<B>& a, Index first, Index count, Index height
   });
 }
 
+template <class B>
+void scale_stream(const BandStream<B>& a, double by) {
+  for (Index e = 0; e < a.count(); ++e)
+    for (Index i = 0; i < a.slabs(); ++i) {
+      const Range tiles = a.tiles(i, e);
+      if (tiles.count == 0) continue;
+      if (a.kept > 0) a.get(i, e);
+      double* const numbers = a.host_tile(tiles.first, e);
+      parallel_ranges(tiles.count * a.shape.tile(), 1 << 16, [&](Index from, Index to) {
+        for (Index at = from; at < to; ++at) numbers[at] *= by;
+      });
+      if (a.kept > 0) a.put(i, e);
+    }
+}
+
 #define TERRACE_INSTANTIATE(B)                                                                   \
-  template BandStreamMemory band_stream_memory<B>(const BandShape&, Index, Index);               \
-  template BandStream<B> band_stream(const BandShape&, Index);                                   \
+  template BandStreamMemory band_stream_memory<B>(const BandPlan&, Index, Index, Index);         \
+  template BandStream<B> band_stream(const BandPlan&, Index, Index);                             \
   template void load_stream(Context<B>&, const BandProblem<B>&, BandStream<B>&);                 \
   template BandStreamRows<B> band_stream_rows(const BandStream<B>&, Index);                      \
   template void set_rows(Context<B>&, const BandStream<B>&, BandStreamRows<B>&, const double*);  \
-  template void get_rows(Context<B>&, const BandStream<B>&, const BandStreamRows<B>&, double*);  \
-  template Index stream_factor(Context<B>&, BandStream<B>&, BandStreamRows<B>*, Progress&);      \
-  template void stream_forward(Context<B>&, BandStream<B>&, BandStreamRows<B>&, Progress&);      \
-  template void stream_backward(Context<B>&, BandStream<B>&, BandStreamRows<B>&, Progress&);     \
+  template void get_rows(Context<B>&, const BandStream<B>&, BandStreamRows<B>&, double*);        \
   template double band_factor_residual(Context<B>&, const BandProblem<B>&, const BandStream<B>&, \
                                        Word);                                                    \
-  template void copy_columns(const BandStream<B>&, Index, Index, Index, Index, double*);
+  template void copy_columns(const BandStream<B>&, Index, Index, Index, Index, double*);         \
+  template void scale_stream(const BandStream<B>&, double);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 

@@ -100,12 +100,13 @@ void band_backward_parts(const Stream<Cpu>& stream, BandShape s,
 }
 
 void band_reverse(const Stream<Cpu>& stream, Index n, Index first, Index count, Index height,
-                  const double* from, Index from_ld, double* to, Index to_ld) {
+                  const double* from, Index from_ld, double* to, Index to_ld, Index top) {
   stream.run([=] {
     // By reversed columns: column n - 1 - i takes row i of the natural ones.
-    const Index rows = std::min(n, first + count + height - 1) - first;
+    const Index least = std::max(first, top);
+    const Index rows = std::min(n, first + count + height - 1) - least;
     parallel_ranges(std::max<Index>(rows, 0), 32, [&](Index begin, Index end) {
-      for (Index i = first + begin; i < first + end; ++i)
+      for (Index i = least + begin; i < least + end; ++i)
         for (Index j = std::max(first, i - height + 1); j < std::min(first + count, i + 1); ++j)
           to[(i - j) + (n - 1 - i) * to_ld] = from[(i - j) + (j - first) * from_ld];
     });

@@ -14,15 +14,15 @@ constexpr int kWidth = 64;
 constexpr int kWarps = 4;  // warps that invert one block
 
 /// Seen with leading dimension ld - 1 (rows i, columns j of the whole matrix), entry (i, j) of
-/// `from` becomes entry (n - 1 - j, n - 1 - i) of `to`.
+/// `from` becomes entry (n - 1 - j, n - 1 - i) of `to`; rows top <= i < n.
 __global__ void __launch_bounds__(kPatch* kRows)
-    reverse(Index n, Index first, Index count, Index height, const double* from, Index from_ld,
-            double* to, Index to_ld) {
+    reverse(Index n, Index top, Index first, Index count, Index height, const double* from,
+            Index from_ld, double* to, Index to_ld) {
   __shared__ double patch[kPatch][kPatch + 1];
   const int x = threadIdx.x % kPatch, y = threadIdx.x / kPatch;
   const Index j0 = Index(blockIdx.x) * kPatch;
   const auto there = [&](Index i, Index j) {  // counted from `first`
-    return j < count && i >= j && i - j < height && first + i < n;
+    return j < count && i >= j && i - j < height && first + i < n && first + i >= top;
   };
   for (Index strip = blockIdx.y;; strip += gridDim.y) {
     const Index i0 = j0 + strip * kPatch;
@@ -124,13 +124,13 @@ unsigned at_most(Index blocks, Index most) { return unsigned(std::min(blocks, mo
 }  // namespace
 
 void band_reverse(const Stream<Cuda>& stream, Index n, Index first, Index count, Index height,
-                  const double* from, Index from_ld, double* to, Index to_ld) {
+                  const double* from, Index from_ld, double* to, Index to_ld, Index top) {
   count = std::min(count, n - first);
   height = std::min(height, n - first);
   if (count <= 0 || height <= 0) return;
   const Index strips = ceil_div(height + kPatch - 1, kPatch);
   reverse<<<dim3(unsigned(ceil_div(count, kPatch)), at_most(strips, 65535)), kPatch * kRows, 0,
-            native(stream)>>>(n, first, count, height, from, from_ld, to, to_ld);
+            native(stream)>>>(n, top, first, count, height, from, from_ld, to, to_ld);
   check_launch();
 }
 

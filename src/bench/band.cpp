@@ -185,17 +185,18 @@ void bench_streamed(Run& run, Context<B>& c, const BandBench& options, const Ban
   const BandProblem<B> problem = generated<B>(s.n, s.half_bandwidth, seed);
   const Index most =
       *std::max_element(options.right_hand_sides.begin(), options.right_hand_sides.end());
-  const BandStreamMemory memory = band_stream_memory<B>(s, most);
+  const BandStreamMemory memory = band_stream_memory<B>(plan, most);
   const Index bytes =
       memory.device() + band_memory(band_shape(s.n, s.half_bandwidth, 64), most, 1, true).check;
   const Index host = memory.host + 3 * s.n * most * Index(sizeof(double));
   require_memory(c.control, host + (device ? 0 : bytes), device ? bytes : 0);
-  BandStream<B> a = collectively(c.control, [&] { return band_stream<B>(s); });
+  BandStream<B> a = collectively(c.control, [&] { return band_stream<B>(plan); });
   const CopyRates copies = copy_rates(a.up, a.down);
   const double gigabytes = 1e-9 * double(memory.host);
   const double floor = gigabytes / std::min(copies.to_device, copies.to_host);
   const double one_way = gigabytes / copies.to_device_alone;
   run.report["block"] = s.width;
+  run.report["parts"] = plan.parts();
   run.report["transfers"].push_back({{"n", s.n},
                                      {"half_bandwidth", s.half_bandwidth},
                                      {"gigabytes_each_way", gigabytes},
@@ -223,26 +224,40 @@ void bench_streamed(Run& run, Context<B>& c, const BandBench& options, const Ban
     if (failed != 0) generated_failed();
     return seconds;
   };
-  bench.residual = [&] { return band_factor_residual(c, problem, a, seed + 1); };
+  const auto right_hand_sides = [&](Index nrhs) {
+    std::vector<double> b(std::size_t(s.n * nrhs));
+    for (std::size_t i = 0; i < b.size(); ++i)
+      b[i] = random_uniform(seed + 2, Index(i) / nrhs, Index(i) % nrhs);
+    return b;
+  };
+  const auto substitute = [&](BandStreamRows<B>& x) {
+    stream_forward(c, a, x, run.progress);
+    stream_backward(c, a, x, run.progress);
+  };
+  const auto residual = [&](BandStreamRows<B>& x, const std::vector<double>& b) {
+    std::vector<double> solution(b.size());
+    get_rows(c, a, x, solution.data());
+    return band_residual<B>(c, problem, Range{0, s.n}, solution, b, x.nrhs);
+  };
+  bench.residual = [&] {
+    if (plan.parts() == 1) return band_factor_residual(c, problem, a, seed + 1);
+    const std::vector<double> b = right_hand_sides(1);  // the factor is that of a permuted matrix
+    BandStreamRows<B> x = collectively(c.control, [&] { return band_stream_rows(a, 1); });
+    set_rows(c, a, x, b.data());
+    substitute(x);
+    return residual(x, b);
+  };
   bench_run(run, options, bench);
   for (const Index nrhs : options.right_hand_sides) {
     BandStreamRows<B> x = collectively(c.control, [&] { return band_stream_rows(a, nrhs); });
-    std::vector<double> b(std::size_t(s.n * nrhs)), solution(b.size());
-    for (std::size_t i = 0; i < b.size(); ++i)
-      b[i] = random_uniform(seed + 2, Index(i) / nrhs, Index(i) % nrhs);
+    const std::vector<double> b = right_hand_sides(nrhs);
     BenchRun solve = solve_bench(c.control, plan, rates, nrhs);
     solve = bounded(solve, solve.work, 2 * one_way);
     solve.measure = [&] {
       set_rows(c, a, x, b.data());
-      return timed(c.control, [&] {
-        stream_forward(c, a, x, run.progress);
-        stream_backward(c, a, x, run.progress);
-      });
+      return timed(c.control, [&] { substitute(x); });
     };
-    solve.residual = [&] {
-      get_rows(c, a, x, solution.data());
-      return band_residual<B>(c, problem, Range{0, s.n}, solution, b, nrhs);
-    };
+    solve.residual = [&] { return residual(x, b); };
     bench_run(run, options, solve);
   }
 }
@@ -313,9 +328,11 @@ void add_bench_band(CLI::App& bench, Selected& selected) {
   command->add_option("--rhs", options->right_hand_sides, "Numbers of right-hand sides")
       ->delimiter(',');
   command
-      ->add_option("--parts", options->parts,
-                   "Parts of --method partition (0: the plan's choice); methods are auto, "
-                   "tile-columns, one-end, two-ends, partition and streamed")
+      ->add_option(
+          "--parts", options->parts,
+          "Parts of --method partition, or 1 or 2 ends of --method streamed (0: the plan's "
+          "choice); methods are auto, tile-columns, one-end, two-ends, partition and "
+          "streamed")
       ->check(not_negative());
   command->add_option("--diagonal", options->places.diagonal,
                       "gpu or cpu: who factors the diagonal blocks of tile columns");

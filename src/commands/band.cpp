@@ -12,6 +12,7 @@ BandRequest factor_request(const Run& run, bool& free) {
   request.block = run.options.block;
   request.ranks = run.control.size();
   request.nrhs = 0;
+  request.lapack_factor = true;
   free = request.method.empty() || request.method == "auto";
   if (free) request.method = "tile-columns";
   if (request.method != "tile-columns" && request.method != "streamed")
@@ -47,12 +48,11 @@ void note_factored(Run& run, const BandShape& s) {
 
 template <class B>
 void factor_streamed(Run& run, Context<B>& c, const io::BandInput& input, const BandPlan& plan,
-                     io::Output* output) {
-  StreamRun<B> stream(run, c, input, plan, 0);
+                     io::Output* output, const std::string& scratch) {
+  StreamRun<B> stream(run, c, input, plan, 0, scratch);
   if (run.options.plan) return;
   stream.require();
-  stream.read(input);
-  stream.factor(nullptr);
+  stream.factor([]() -> BandStreamRows<B>* { return nullptr; });
   if (!run.options.no_check)
     run.phase("check", [&] {
       judge_band(run, input,
@@ -71,6 +71,7 @@ void factor_streamed(Run& run, Context<B>& c, const io::BandInput& input, const 
 void band_factor(Run& run, const BandOptions& options) {
   bool free = false;
   BandRequest request = factor_request(run, free);
+  check_scratch(options, free, request);
   require_output(run.options);
   const io::Location location = io::parse_location(options.matrix);
   const io::BandInput input = io::open_band(run.control, location);
@@ -84,7 +85,7 @@ void band_factor(Run& run, const BandOptions& options) {
     BandPlan plan = plan_band<B>(request);
     if (free) stream_if_too_big<B>(request, plan);
     if (plan.method == BandMethod::streamed)
-      return factor_streamed(run, c, input, plan, output ? &*output : nullptr);
+      return factor_streamed(run, c, input, plan, output ? &*output : nullptr, options.scratch);
     BandRun<B> band(run, c, input, 0, true);
     if (run.options.plan) return;
     band.require();
@@ -117,6 +118,10 @@ void add_band_commands(CLI::App& app, Selected& selected) {
   const auto add = [&](const char* name, const char* what, auto action) {
     CLI::App* command = band->add_subcommand(name, what);
     command->add_option("matrix", options->matrix, "FILE.h5:/path of the band matrix")->required();
+    command->add_option(
+        "--scratch-dir", options->scratch,
+        "Folder for the factor of a streamed band, instead of host memory (default: "
+        "that of the output, if host memory is too small)");
     add_common_options(*command, selected.options);
     command->callback([&selected, options, action, text = std::string("band ") + name] {
       selected.command = text;
@@ -134,9 +139,11 @@ void add_band_commands(CLI::App& app, Selected& selected) {
                     "gpu or cpu: who does the triangular solves");
   solve->add_option("--factor", options->factor, "Use the factor that 'band factor' stored");
   solve
-      ->add_option("--parts", options->parts,
-                   "Parts of --method partition (0: the plan's choice); methods of band solve are "
-                   "auto, tile-columns, one-end, two-ends, partition and streamed")
+      ->add_option(
+          "--parts", options->parts,
+          "Parts of --method partition, or 1 or 2 ends of --method streamed (0: the plan's "
+          "choice); methods of band solve are auto, tile-columns, one-end, two-ends, "
+          "partition and streamed")
       ->check(not_negative());
 }
 

@@ -17,7 +17,7 @@ namespace terrace {
 inline constexpr double kBandPass = 30.0;  // LAPACK's threshold for residual ratios
 
 struct BandOptions {
-  std::string matrix, rhs, factor;
+  std::string matrix, rhs, factor, scratch;
   Index parts = 0;
   BandPlaces places;
 };
@@ -180,6 +180,13 @@ class BandRun {
 
   Index host_ = 0, device_ = 0;
 };
+
+/// --scratch-dir goes with streamed; `auto` may come to it.
+inline void check_scratch(const BandOptions& options, bool free, const BandRequest& request) {
+  if (!options.scratch.empty() && !free && request.method != "streamed")
+    fail_together(Exit::usage,
+                  "--scratch-dir goes with --method streamed or auto; leave one of them out");
+}
 
 void band_solve(Run& run, const BandOptions& options);
 

@@ -175,19 +175,27 @@ class PartsRun {
 template <class B>
 void solve_streamed(Run& run, Context<B>& c, const BandSystem& system, const BandPlan& plan) {
   const Index nrhs = system.nrhs();
-  StreamRun<B> stream(run, c, system.matrix, plan, nrhs);
+  StreamRun<B> stream(run, c, system.matrix, plan, nrhs, system.scratch);
   if (run.options.plan) return;
   stream.require();
   BandStream<B>& a = stream.band_;
-  BandStreamRows<B> x = collectively(c.control, [&] { return band_stream_rows(a, nrhs); });
+  BandStreamRows<B> x;
   const Range all{0, plan.shape.n};
   std::vector<double> rows;  // b, then x
-  run.phase("read", [&] {
-    rows = read_range(c.control, system.rhs, all);
+  run.phase("read", [&] { rows = read_range(c.control, system.rhs, all); });
+  const auto begin = [&] {
+    x = collectively(c.control, [&] { return band_stream_rows(a, nrhs); });
+    if (const double by = stream.scale(); by != 1.0)
+      for (double& b : rows) b *= by;
     set_rows(c, a, x, rows.data());
-  });
-  stream.read(system.factor ? *system.factor : system.matrix);
-  if (!system.factor) stream.factor(&x);
+    return &x;
+  };
+  if (system.factor) {
+    begin();
+    stream.read(*system.factor);
+  } else {
+    stream.factor(begin);
+  }
   run.phase("solve", [&] {
     if (system.factor) stream_forward(c, a, x, run.progress);
     stream_backward(c, a, x, run.progress);
@@ -241,8 +249,10 @@ void band_solve(Run& run, const BandOptions& options) {
     request.method = "tile-columns";
   }
   if (run.options.precision != "fp64") check_mixed_options(run.options, options);
+  request.lapack_factor = !options.factor.empty();
   request.n = 1;
   (void)plan_band<Cpu>(request);  // usage errors before anything is opened
+  check_scratch(options, free, request);
   require_output(run.options);
   const io::Location location = io::parse_location(options.matrix);
   const io::BandInput input = io::open_band(run.control, location);
@@ -264,8 +274,9 @@ void band_solve(Run& run, const BandOptions& options) {
   }
   std::optional<io::Output> output;
   if (!run.options.plan) output.emplace(run.control, run.options.output, run.options.force);
-  const BandSystem system{input, rhs, factor ? &*factor : nullptr, output ? &*output : nullptr,
-                          options.places};
+  const BandSystem system{
+      input,          rhs, factor ? &*factor : nullptr, output ? &*output : nullptr, options.places,
+      options.scratch};
   request.n = input.n();
   request.half_bandwidth = input.half_bandwidth();
   request.nrhs = rhs.columns();

@@ -1,88 +1,213 @@
 // What band factor and band solve do alike when the band is streamed.
 #pragma once
+#include <atomic>
+#include <chrono>
+#include <cmath>
+
+#include "io/scratch.hpp"
+#include "io/unfinished.hpp"
+#include "kernels/parallel.hpp"
 #include "src/band_parts.hpp"
 #include "src/band_stream.hpp"
 #include "src/commands/band_run.hpp"
 
 namespace terrace {
 
-/// One rank; the matrix in host memory.
+/// One rank; the matrix, then its factor, in host memory, or in a scratch file: where a folder for
+/// it is named, or the host has too little memory.
 template <class B>
 class StreamRun {
  public:
   StreamRun(Run& run, Context<B>& context, const io::BandInput& input, const BandPlan& plan,
-            Index nrhs)
+            Index nrhs, const std::string& scratch)
       : shape_(plan.shape),
         problem_{shape_.n, shape_.half_bandwidth, file_source<B>(input)},
         run_(run),
         c_(context),
         input_(input),
+        plan_(plan),
         nrhs_(nrhs) {
     run.report["n"] = shape_.n;
     run.report["half_bandwidth"] = input.half_bandwidth();
     run.report["method"] = to_string(BandMethod::streamed);
     run.report["block"] = shape_.width;
-    const BandStreamMemory memory = band_stream_memory<B>(shape_, nrhs);
+    run.report["parts"] = plan.parts();
+    BandStreamMemory memory = band_stream_memory<B>(plan, nrhs);
     const Index check =
         run.options.no_check
             ? 0
             : band_memory(band_shape(shape_.n, shape_.half_bandwidth, 64), nrhs, 1, true).check;
     device_ = memory.device() + check;
-    host_ =
-        memory.host + 2 * shape_.padded() * nrhs * Index(sizeof(double)) + 3 * io::piece_bytes();
+    stored_ = memory.host;
+    const Index others = 2 * shape_.padded() * nrhs * Index(sizeof(double)) + 3 * io::piece_bytes(),
+                backend = std::is_same_v<B, Cuda> ? 0 : device_;
+    if (!scratch.empty() || memory.host + others + backend > available_host_bytes()) {
+      const std::string& output = run.options.output;
+      scratch_ = scratch;
+      if (scratch.empty())
+        scratch_ = output.empty() ? "." : io::folder_of(io::parse_location(output).file);
+      kept_ = band_stream_kept(plan);
+      memory = band_stream_memory<B>(plan, nrhs, 0, kept_);
+      run.report["scratch_bytes"] = stored_;
+    }
+    host_ = memory.host + others;
     run.report["memory"] = {{"backend_bytes", device_}, {"host_bytes", host_}};
-    if (run.options.plan) describe(plan, memory, check);
+    if (run.options.plan) describe(memory, check);
   }
 
   void require() {
     constexpr bool device = std::is_same_v<B, Cuda>;
     require_memory(c_.control, host_ + (device ? 0 : device_), device ? device_ : 0);
-    band_ = collectively(c_.control, [&] { return band_stream<B>(shape_); });
+    take();
   }
-  /// The matrix, or a stored factor of it.
+  /// A stored factor.
   void read(const io::BandInput& from) {
     run_.phase("read", [&] {
       load_stream(c_, {shape_.n, shape_.half_bandwidth, file_source<B>(from)}, band_);
     });
   }
-  /// The factor of what was read; with `y`, Y := L^-1 Y.
-  void factor(BandStreamRows<B>* y) {
-    Index failed = 0;
-    run_.phase("solve", [&] { failed = stream_factor(c_, band_, y, run_.progress); });
+  /// The factor of the matrix, which is read while the device works. What fails is tried again from
+  /// one end, which knows the leading minor, and then scaled by scale(), if its pivots may be out
+  /// of reach. begin(): the right-hand sides of band_, if any, times scale(), before each try.
+  template <class Begin>
+  void factor(Begin&& begin) {
+    Index failed = attempt(begin());
+    if (failed < 0) {
+      note("streamed: an end is not positive definite; one end looks for the leading minor");
+      plan_ = one_ended_stream(shape_);
+      run_.report["parts"] = 1;
+      take();
+      failed = attempt(begin());
+    }
+    if (const Index first = failed; failed > 0 && choose_scale(failed)) {
+      note(
+          fmt::format("streamed: the diagonal entry of row {} is near the end of the range of "
+                      "numbers; once more with the matrix scaled by 2^{}",
+                      failed, exponent_));
+      failed = attempt(begin());
+      if (failed != 0 && lost_) unscalable(first);
+    }
     if (failed != 0) not_definite(run_, input_, failed);
+    if (scale() != 1.0 && nrhs_ == 0) scale_stream(band_, std::ldexp(1.0, -exponent_ / 2));
   }
+  /// A power of two.
+  [[nodiscard]] double scale() const { return std::ldexp(1.0, exponent_); }
 
   const BandShape shape_;
   const BandProblem<B> problem_;
   BandStream<B> band_;
 
  private:
-  void describe(const BandPlan& plan, const BandStreamMemory& m, Index check) {
+  void take() {
+    band_ = BandStream<B>();
+    if (kept_ > 0) {
+      file_ = io::ScratchFile();
+      file_ = io::ScratchFile(scratch_, band_stream_memory<B>(plan_, 0).host);
+      kept_ = band_stream_kept(plan_);
+    }
+    band_ = collectively(c_.control, [&] { return band_stream<B>(plan_, 0, kept_); });
+    constexpr Index word = sizeof(double);
+    if (kept_ > 0)
+      band_.store = {
+          [this](Index at, const double* from, Index count) {
+            file_.write(at * word, from, count * word);
+          },
+          [this](Index at, double* to, Index count) { file_.read(at * word, to, count * word); }};
+  }
+  Index attempt(BandStreamRows<B>* y) {
+    using Clock = std::chrono::steady_clock;
+    double reading = 0;
+    const BandFeed feed = [&](Range columns, Index height, double* to, Index ld) {
+      const auto start = Clock::now();
+      const Index stored = input_.half_bandwidth() + 1;
+      const double by = scale();
+      std::atomic<bool> lost = false;
+      input_.read(c_.control, {&columns, 1}, [&](Index at, Index count, const double* data) {
+        parallel_ranges(count, 64, [&](Index from, Index end) {
+          bool wrong = false;
+          for (Index j = from; j < end; ++j)
+            for (Index d = 0; d < height; ++d) {
+              const double x = data[j * stored + d], scaled = x * by;
+              to[(at + j) * ld + d] = scaled;
+              wrong = wrong || (by != 1.0 && x != 0 && !std::isnormal(scaled));
+            }
+          if (wrong) lost = true;
+        });
+      });
+      lost_ = lost_ || lost;
+      reading += std::chrono::duration<double>(Clock::now() - start).count();
+    };
+    Index failed = 0;
+    run_.phase("solve", [&] { failed = stream_factor(c_, band_, y, run_.progress, feed); });
+    run_.report["reading_within_solve"] = reading;
+    return failed;
+  }
+  /// The pivot of row `failed` was bad, and no scale makes it large enough or small enough.
+  [[noreturn]] void unscalable(Index failed) {
+    if constexpr (std::is_same_v<B, Cpu>) not_definite(run_, input_, failed);  // knows all numbers
+    run_.outcome("not positive definite",
+                 fmt::format("the pivot of row {} is out of range, and the entries are too far "
+                             "apart for one scale; {}; scale rows and columns so that the diagonal "
+                             "is near one, or use --method tile-columns",
+                             failed, io::to_string(input_.location())));
+  }
+  void note(const std::string& text) {
+    run_.say(text);
+    const std::string before = run_.report.value("note", "");
+    run_.report["note"] = before.empty() ? text : before + "; " + text;
+  }
+  /// True when the pivot in row `failed` may have been bad for its size alone: below 4e-308 or
+  /// above 2e307 it counts as such on CUDA. A pivot is at most its diagonal entry.
+  bool choose_scale(Index failed) {
+    const Range column{failed - 1, 1};
+    double pivot = 0;
+    input_.read(c_.control, {&column, 1},
+                [&](Index, Index, const double* data) { pivot = data[0]; });
+    if (!(pivot > 0) || (pivot > 1e-290 && pivot < 2e307)) return false;
+    int exponent = 0;
+    (void)std::frexp(pivot, &exponent);
+    exponent_ = std::min(-exponent / 2 * 2, 1022);  // even, for the factor's sake
+    return true;
+  }
+
+  void describe(const BandStreamMemory& m, Index check) {
     const BandShape& s = shape_;
-    const Index slab = band_stream_slab(s);
+    const Index slab = band_stream_slab(s, plan_.parts());
     describe_band(run_, s, nrhs_);
     run_.say(fmt::format(
-        "method streamed: {} tile columns of width {} in slabs of {}; slabs come from host memory "
-        "and go back there while others are factored",
-        s.tiles(), s.width, slab));
-    for (const std::string& reason : plan.reasons) run_.say("why: " + reason);
+        "method streamed: {} tile columns of width {} in slabs of {}, from {}; slabs come from "
+        "host memory and go back there while others are factored",
+        s.tiles(), s.width, slab, plan_.parts() > 1 ? "both ends at once" : "one end"));
+    for (const std::string& reason : plan_.reasons) run_.say("why: " + reason);
+    if (plan_.parts() > 1)
+      run_.say(fmt::format("rows of the first end {}, of the other {}; a separator of {} rows",
+                           plan_.tiles(0) * s.width, plan_.rows(1).count, plan_.separator));
     run_.say(fmt::format(
-        "transfers: {} each way for the factor at the same time{}", size_text(m.host),
-        nrhs_ > 0 ? ", and " + size_text(m.host) + " once more for the backward substitution"
+        "transfers: {} each way for the factor at the same time{}", size_text(stored_),
+        nrhs_ > 0 ? ", and " + size_text(stored_) + " once more for the backward substitution"
                   : std::string()));
+    if (kept_ > 0)
+      run_.say(
+          fmt::format("scratch file: {} of the factor in {}; the host keeps {} slabs of an end",
+                      size_text(stored_), scratch_, kept_));
     run_.say(fmt::format(
-        "memory: {} on the backend (window of {} tile columns {}, inverses {}, right-hand sides "
-        "{}, scratch {}, check {}), {} on the host (matrix {})",
+        "memory: {} on the backend (window of {} tile columns {}, inverses {}, natural order {}, "
+        "separator {}, right-hand sides {}, scratch {}, check {}), {} on the host (matrix {})",
         size_text(device_), m.ring / (s.tile() * Index(sizeof(double))), size_text(m.ring),
-        size_text(m.inverses), size_text(m.vectors), size_text(m.scratch), size_text(check),
-        size_text(host_), size_text(m.host)));
+        size_text(m.inverses), size_text(m.staged), size_text(m.separator), size_text(m.vectors),
+        size_text(m.scratch), size_text(check), size_text(host_), size_text(m.host)));
   }
 
   Run& run_;
   Context<B>& c_;
   const io::BandInput& input_;
+  BandPlan plan_;
   const Index nrhs_;
-  Index host_ = 0, device_ = 0;
+  Index host_ = 0, device_ = 0, stored_ = 0, kept_ = 0;
+  std::string scratch_;  ///< folder
+  io::ScratchFile file_;
+  int exponent_ = 0;
+  bool lost_ = false;  ///< scaled, some entries left the range of normal numbers
 };
 
 }  // namespace terrace

@@ -11,6 +11,7 @@ struct BandSystem {
   const io::BandInput* factor = nullptr;  ///< stored by band factor, or none
   io::Output* output = nullptr;
   BandPlaces places{};
+  std::string scratch{};  ///< folder of a streamed factor
   [[nodiscard]] Index nrhs() const { return rhs.columns(); }
 };
 

@@ -401,6 +401,18 @@ TEMPLATE_TEST_CASE("a band is reversed", "", TERRACE_BACKENDS) {
                 from[std::size_t((j - first) * from_ld + d)];
         band_reverse(lane, n, first, columns, height, in.data(), from_ld, out.data(), to_ld);
         REQUIRE(get(lane, out) == want);
+        // Rows from `top` on only.
+        for (const Index top : {Index(0), first, first + 1, first + 40, n - 1, n}) {
+          std::vector<double> some = random(n * to_ld, 3);
+          const Buffer<double, TestType> lower = put(lane, some);
+          for (Index j = first; j < first + columns; ++j)
+            for (Index d = std::max<Index>(0, top - j); d < height && j + d < n; ++d)
+              some[std::size_t((n - 1 - j - d) * to_ld + d)] =
+                  from[std::size_t((j - first) * from_ld + d)];
+          band_reverse(lane, n, first, columns, height, in.data(), from_ld, lower.data(), to_ld,
+                       top);
+          REQUIRE(get(lane, lower) == some);
+        }
       }
 }
 
