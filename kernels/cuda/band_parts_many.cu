@@ -1,12 +1,13 @@
 // Roofline: 2 m flops a row and right-hand side on the FP64 tensor cores, 60 TFLOP/s; a tile
 // product of 64 x 64 x 64 (1.2 us) takes 64 KiB through L2, about 75 % of that rate at 5.5 TB/s.
 //
-// One launch. A chain is a part and 64 right-hand sides. Blocks are dealt the steps of all chains
-// round-robin and do a whole step: gather from far to near as solved rows appear,
+// One launch. A chain is a part and C right-hand sides. Blocks are dealt the steps of
+// all chains round-robin and do a whole step: gather from far to near as solved rows appear,
 //   solved(t) = D (b - sum_{d >= 2} T_d solved(t - d)) - (D T_1) solved(t - 1).
-// A solved step is written to the board (64 x 64, row by row), then the chain's flag says t + 1.
-// Who has seen t sees all before it: each step has seen the one before. All blocks are resident
-// and take their steps in order, so none waits for ever. Sums have a fixed order.
+// A solved step is written to the board (64 rows of C), then the chain's flag says t
+// + 1. Who has seen t sees all before it: each step has seen the one before. All blocks are
+// resident and take their steps in order, so none waits for ever. Sums have a fixed order. C is 32
+// where latency bounds (few chains), 64 where the left tiles' way through L2 does.
 #include <algorithm>
 
 #include "kernels/cuda/band_parts_solve.cuh"
@@ -16,37 +17,41 @@
 namespace terrace::device {
 namespace {
 
-constexpr int kMath = 256;  // warps 0-7: products
-constexpr int kLeft = 64;   // warps 8, 9: tiles
-constexpr int kRight = 64;  // warps 10, 11: solved rows
+constexpr int kMath = 256;   // warps 0-7: products
+constexpr int kLeft = 64;    // warps 8, 9: tiles
+constexpr int kRight = 128;  // warps 10-13: solved rows
 constexpr int kThreads = kMath + kLeft + kRight;
 constexpr int kMathWarps = kMath / 32;
-constexpr int kStages = 3;
+template <int C>
+constexpr int kStages = C == 32 ? 4 : 3;
+template <int C>
+constexpr int kBoardSize = kTile* C;
 
-template <bool transposed>
+template <bool transposed, int C>
 constexpr int shared_bytes() {
-  using Product = TileProduct<transposed>;
-  return 8 * (kStages * (Product::left_size + Product::right_size) + 3 * kStages);
+  using Product = TileProduct<transposed, C>;
+  return 8 * (kStages<C> * (Product::left_size + Product::right_size) + 3 * kStages<C>);
 }
-static_assert(shared_bytes<false>() <= 232448 && shared_bytes<true>() <= 232448);
+static_assert(shared_bytes<false, 32>() <= 232448 && shared_bytes<true, 32>() <= 232448);
+static_assert(shared_bytes<false, 64>() <= 232448 && shared_bytes<true, 64>() <= 232448);
 
 /// Place on the board of step t (or, going backward, of the window: t < 0).
-template <bool transposed>
+template <bool transposed, int C>
 __device__ Index place(const SolvePart& p, int t, int chain, int chains) {
-  return (Index(t + (transposed ? p.window : 0)) * chains + chain) * kTileSize;
+  return (Index(t + (transposed ? p.window : 0)) * chains + chain) * kBoardSize<C>;
 }
 
-template <bool transposed>
+template <bool transposed, int C>
 __global__ void __launch_bounds__(kThreads, 1) many_kernel(const __grid_constant__ SolveParts s) {
-  using Product = TileProduct<transposed>;
+  using Product = TileProduct<transposed, C>;
   extern __shared__ __align__(16) double shared[];
   double* const lefts = shared;
-  double* const rights = lefts + kStages * Product::left_size;
-  Word* const loaded = reinterpret_cast<Word*>(rights + kStages * Product::right_size);
-  Word* const arrived = loaded + kStages;
-  Word* const empty = arrived + kStages;
+  double* const rights = lefts + kStages<C> * Product::left_size;
+  Word* const loaded = reinterpret_cast<Word*>(rights + kStages<C> * Product::right_size);
+  Word* const arrived = loaded + kStages<C>;
+  Word* const empty = arrived + kStages<C>;
   if (threadIdx.x == 0)
-    for (int i = 0; i < kStages; ++i) {
+    for (int i = 0; i < kStages<C>; ++i) {
       make_barrier(loaded + i, kLeft);
       make_barrier(arrived + i, kRight);
       make_barrier(empty + i, kMathWarps);
@@ -54,9 +59,9 @@ __global__ void __launch_bounds__(kThreads, 1) many_kernel(const __grid_constant
   __syncthreads();
 
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int chains = (s.columns + kManyColumns - 1) / kManyColumns;
+  const int chains = (s.columns + C - 1) / C;
   const Index steps = Index(s.steps) * s.count * chains;
-  Ring<kStages> ring;
+  Ring<kStages<C>> ring;
   const auto for_each_step = [&](auto take) {
     for (Index id = blockIdx.x; id < steps; id += gridDim.x) {
       const int chain = int(id % chains), t = int(id / chains / s.count);
@@ -71,12 +76,12 @@ __global__ void __launch_bounds__(kThreads, 1) many_kernel(const __grid_constant
   if (warp < kMathWarps) {
     const Product product(warp, lane);
     for_each_step([&](const SolvePart& p, int t, int chain) {
-      double* const mine = p.rows + column_of<transposed>(p, t) * kTile * s.stride +
-                           chain * kManyColumns + product.column;
-      const int columns = s.columns - chain * kManyColumns - product.column;  // of mine inside
-      double c[2][2][4];
+      double* const mine =
+          p.rows + column_of<transposed>(p, t) * kTile * s.stride + chain * C + product.column;
+      const int columns = s.columns - chain * C - product.column;  // of mine inside
+      double c[Product::blocks][2][4];
 #pragma unroll
-      for (int m = 0; m < 2; ++m)
+      for (int m = 0; m < Product::blocks; ++m)
 #pragma unroll
         for (int h = 0; h < 2; ++h)
 #pragma unroll
@@ -103,7 +108,7 @@ __global__ void __launch_bounds__(kThreads, 1) many_kernel(const __grid_constant
         wait_stage();
         double* const right = rights + ring.stage * Product::right_size;
 #pragma unroll
-        for (int m = 0; m < 2; ++m)
+        for (int m = 0; m < Product::blocks; ++m)
 #pragma unroll
           for (int h = 0; h < 2; ++h) {
             double* const to = right + product.row_of(m, h) * Product::right_ld + product.column;
@@ -117,7 +122,7 @@ __global__ void __launch_bounds__(kThreads, 1) many_kernel(const __grid_constant
         meet(1, kMath);
         take_stage();
 #pragma unroll
-        for (int m = 0; m < 2; ++m)
+        for (int m = 0; m < Product::blocks; ++m)
 #pragma unroll
           for (int n = 0; n < 2; ++n)
 #pragma unroll
@@ -127,21 +132,21 @@ __global__ void __launch_bounds__(kThreads, 1) many_kernel(const __grid_constant
           take_stage();
         }
         double* const board = reinterpret_cast<double*>(p.board) +
-                              place<transposed>(p, t, chain, chains) + product.column;
+                              place<transposed, C>(p, t, chain, chains) + product.column;
 #pragma unroll
-        for (int m = 0; m < 2; ++m)
+        for (int m = 0; m < Product::blocks; ++m)
 #pragma unroll
           for (int h = 0; h < 2; ++h)
 #pragma unroll
             for (int e = 0; e < 2; ++e)
-              *reinterpret_cast<double2*>(board + product.row_of(m, h) * kTile + 2 * e) =
+              *reinterpret_cast<double2*>(board + product.row_of(m, h) * C + 2 * e) =
                   make_double2(c[m][0][2 * h + e], c[m][1][2 * h + e]);
-        __threadfence();
         meet(1, kMath);
+        // The release covers what the others wrote before the meeting.
         if (threadIdx.x == 0) release_flag(p.flags + chain * kFlagStride, unsigned(t) + 1);
       }
 #pragma unroll
-      for (int m = 0; m < 2; ++m)
+      for (int m = 0; m < Product::blocks; ++m)
 #pragma unroll
         for (int h = 0; h < 2; ++h)
 #pragma unroll
@@ -178,10 +183,10 @@ __global__ void __launch_bounds__(kThreads, 1) many_kernel(const __grid_constant
           __syncwarp();  // the rest of the warp reads after the acquire, too
           done = __shfl_sync(0xffffffffu, done, 0);
         }
-        copy_tile<kRight>(
+        copy_rows<kRight, C>(
             rights + ring.stage * Product::right_size, Product::right_ld,
-            reinterpret_cast<const double*>(p.board) + place<transposed>(p, from, chain, chains),
-            -1, 0, thread);
+            reinterpret_cast<const double*>(p.board) + place<transposed, C>(p, from, chain, chains),
+            thread);
         arrive_after_copies(arrived + ring.stage);
         ring.next();
       };
@@ -196,45 +201,51 @@ __global__ void __launch_bounds__(kThreads, 1) many_kernel(const __grid_constant
 }
 
 /// Known rows of the window, one tile a block, to the board of each chain.
+template <int C>
 __global__ void __launch_bounds__(256) post_window(const __grid_constant__ SolveParts s) {
   const SolvePart& p = s.part[blockIdx.y];
   const int tile = blockIdx.x, chain = blockIdx.z, chains = gridDim.z;
   if (p.tiles == 0 || tile >= p.window) return;
   double* const board =
-      reinterpret_cast<double*>(p.board) + place<true>(p, -1 - tile, chain, chains);
+      reinterpret_cast<double*>(p.board) + place<true, C>(p, -1 - tile, chain, chains);
   const double* const rows = p.rows + (Index(p.tiles) + tile) * kTile * s.stride;
-  for (int at = threadIdx.x; at < kTileSize; at += blockDim.x) {
-    const int i = at / kTile, v = chain * kManyColumns + at % kTile;
+  for (int at = threadIdx.x; at < kBoardSize<C>; at += blockDim.x) {
+    const int i = at / C, v = chain * C + at % C;
     board[at] = v < s.columns ? rows[i * s.stride + v] : 0.0;
   }
 }
 
-template <bool transposed>
+template <bool transposed, int C>
 void launch(cudaStream_t stream, const SolveParts& s) {
-  constexpr int bytes = shared_bytes<transposed>();
-  static const int resident = resident_blocks(many_kernel<transposed>, kThreads, bytes);
-  const int chains = int(ceil_div(s.columns, kManyColumns));
+  constexpr int bytes = shared_bytes<transposed, C>();
+  static const int resident = resident_blocks(many_kernel<transposed, C>, kThreads, bytes);
+  const int chains = int(ceil_div(s.columns, C));
   if (transposed) {
     int window = 0;
     for (int p = 0; p < s.count; ++p) window = std::max(window, s.part[p].window);
     if (window > 0) {
-      post_window<<<dim3(unsigned(window), unsigned(s.count), unsigned(chains)), 256, 0, stream>>>(
-          s);
+      post_window<C>
+          <<<dim3(unsigned(window), unsigned(s.count), unsigned(chains)), 256, 0, stream>>>(s);
       check_launch();
     }
   }
   const Index blocks = std::min<Index>(resident, Index(s.steps) * s.count * chains);
-  launch_together(many_kernel<transposed>, int(blocks), kThreads, bytes, stream, s);
+  launch_together(many_kernel<transposed, C>, int(blocks), kThreads, bytes, stream, s);
 }
 
 }  // namespace
 
+Index many_chains(Index columns) { return ceil_div(columns, Index(columns <= 64 ? 32 : 64)); }
+
 Index many_board(Index tiles, Index window, Index columns) {
-  return (tiles + window) * ceil_div(columns, kManyColumns) * kTileSize;
+  return (tiles + window) * round_up(columns, Index(64)) * kTile;
 }
 
 void substitute_many(cudaStream_t stream, const SolveParts& s, bool transposed) {
-  transposed ? launch<true>(stream, s) : launch<false>(stream, s);
+  if (s.columns <= 64)
+    transposed ? launch<true, 32>(stream, s) : launch<false, 32>(stream, s);
+  else
+    transposed ? launch<true, 64>(stream, s) : launch<false, 64>(stream, s);
 }
 
 }  // namespace terrace::device

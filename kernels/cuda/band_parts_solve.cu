@@ -209,7 +209,7 @@ struct Places {
       if (few)
         take(board, few_board(p.tiles, columns));
       else
-        take(flags, ceil_div(columns, Index(kManyColumns)) * kFlagStride / 2);
+        take(flags, many_chains(columns) * kFlagStride / 2);
     }
     zeroed = size;
     for (const BandPart<Cuda>& p : parts) {

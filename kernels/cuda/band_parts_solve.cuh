@@ -17,7 +17,6 @@ constexpr int kTile = 64;           // the width
 constexpr int kTileSize = 64 * 64;  // doubles
 constexpr int kPartsAtOnce = 64;    // parts of one launch: its parameters hold 4 KiB
 constexpr int kFewColumns = 8;      // right-hand sides of the kernel for few
-constexpr int kManyColumns = 64;    // right-hand sides of one chain of the kernel for many
 constexpr int kFewDistances = 2;    // D T_d is formed beforehand for d = 1 .. this (many: 1)
 
 struct SolvePart {
@@ -37,13 +36,14 @@ struct SolveParts {
 };
 static_assert(sizeof(SolveParts) <= 4096);
 
-/// Launches of one direction. few: columns <= 8; many: columns in chains of 64.
+/// Launches of one direction. few: columns <= 8; many: columns in chains of 32 or 64.
 void form_products(cudaStream_t, const SolveParts&, bool transposed, bool few);
 void substitute_few(cudaStream_t, const SolveParts&, bool transposed);
 void substitute_many(cudaStream_t, const SolveParts&, bool transposed);
 /// Words of SolvePart::board.
 Index few_board(Index tiles, Index columns);
 Index many_board(Index tiles, Index window, Index columns);
+Index many_chains(Index columns);
 constexpr Index kFlagStride = 32;  // unsigned numbers from one chain's flag to the next
 
 /// Blocks of `kernel` that are resident together; allows it that much shared memory.
@@ -108,33 +108,49 @@ __device__ inline void copy_tile(double* to, int to_ld, const double* from, Inde
   }
 }
 
-/// Tiles in shared memory for the tensor cores. A warp makes 32 x 16 of the product of a left and
-/// a right tile; leading dimensions keep the banks of 16-byte loads apart.
+/// `threads` threads copy 64 rows of `columns` numbers to shared memory. Not yet waited for.
+template <int threads, int columns>
+__device__ inline void copy_rows(double* to, int to_ld, const double* from, int thread) {
+  static_assert(kTile * columns / 2 % threads == 0);
+#pragma unroll 4
+  for (int at = thread; at < kTile * columns / 2; at += threads) {
+    const int r = at / (columns / 2), c = at % (columns / 2) * 2;
+    copy16(to + r * to_ld + c, from + r * columns + c, 16);
+  }
+}
+
+/// Tiles in shared memory for the tensor cores, eight warps. A warp makes 32 x 16 (or, of 32
+/// columns, 16 x 16) of the product of a left and a right tile; leading dimensions keep the banks
+/// of 16-byte loads apart.
 ///   left:  column by column; taken as it is, or transposed
-///   right: row by row
-template <bool transposed>
+///   right: row by row, `columns` a row
+template <bool transposed, int columns = kTile>
 struct TileProduct {
-  static constexpr int left_ld = transposed ? 72 : 68, right_ld = transposed ? 66 : 68;
+  static_assert(columns == 32 || columns == 64);
+  static constexpr int blocks = columns / 32;  ///< of 16 rows a warp
+  static constexpr int groups = 4 / blocks;    ///< of a warp's rows
+  static constexpr int left_ld = transposed ? 72 : 68, right_ld = columns + (transposed ? 2 : 4);
   static constexpr int left_size = kTile * left_ld, right_size = kTile * right_ld;
   int row, column;  ///< of this lane's first number
 
   __device__ TileProduct(int warp, int lane)
-      : row(warp % 2 * 32 + lane / 4 * (transposed ? 1 : 2)),
-        column(warp / 2 * 16 + lane % 4 * 4) {}
+      : row(warp % groups * 16 * blocks + lane / 4 * (transposed ? 1 : 2)),
+        column(warp / groups * 16 + lane % 4 * 4) {}
   /// Row of c[m][.][2 h ..]: four neighbouring columns from `column` on: c[m][0][2 h],
   /// c[m][1][2 h], c[m][0][2 h + 1], c[m][1][2 h + 1].
   __device__ int row_of(int m, int h) const { return row + 16 * m + h * (transposed ? 8 : 1); }
 
   /// c -= left right.
-  __device__ void subtract(double (&c)[2][2][4], const double* left, const double* right, int warp,
-                           int lane) const {
-    const int g = lane / 4, t = lane % 4;
-    const double* const l = transposed ? left + (warp % 2 * 32 + g) * left_ld + 2 * t
-                                       : left + t * left_ld + warp % 2 * 32 + 2 * g;
-    const double* const r = right + (transposed ? 2 * t : t) * right_ld + warp / 2 * 16 + 2 * g;
+  __device__ void subtract(double (&c)[blocks][2][4], const double* left, const double* right,
+                           int warp, int lane) const {
+    const int g = lane / 4, t = lane % 4, first = warp % groups * 16 * blocks;
+    const double* const l =
+        transposed ? left + (first + g) * left_ld + 2 * t : left + t * left_ld + first + 2 * g;
+    const double* const r =
+        right + (transposed ? 2 * t : t) * right_ld + warp / groups * 16 + 2 * g;
 #pragma unroll
     for (int k = 0; k < kTile; k += 16) {
-      double a[2][8], b[2][4];
+      double a[blocks][8], b[2][4];
 #pragma unroll
       for (int q = 0; q < 4; ++q) {
         // Product index of fragment q: k + 4 q + t, or, transposed, k + 8 (q / 2) + 2 t + q % 2.
@@ -144,7 +160,7 @@ struct TileProduct {
         b[1][q] = both.y;
       }
 #pragma unroll
-      for (int m = 0; m < 2; ++m)
+      for (int m = 0; m < blocks; ++m)
 #pragma unroll
         for (int q = 0; q < 4; ++q) {
           // Rows 2 g, 2 g + 1 of one column; transposed, two product indices of row g (or g + 8).
@@ -155,7 +171,7 @@ struct TileProduct {
           a[m][transposed ? 4 * (q / 2) + 2 + q % 2 : 2 * q + 1] = -both.y;
         }
 #pragma unroll
-      for (int m = 0; m < 2; ++m)
+      for (int m = 0; m < blocks; ++m)
 #pragma unroll
         for (int n = 0; n < 2; ++n) dmma(c[m][n], a[m], b[n]);
     }
