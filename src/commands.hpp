@@ -24,7 +24,7 @@ CLI::Validator positive();
 /// --levels of products over GF(2); -1: the planner's choice.
 void add_levels_option(CLI::App& command, Index& levels);
 /// Refuses what this version does not offer yet; exit 2.
-void check_common_options(const CommonOptions& options);
+void check_common_options(const CommonOptions& options, const std::string& command);
 /// The input, rhs, output and reading rules shared by all: a matrix result needs -o.
 void require_output(const CommonOptions& options);
 

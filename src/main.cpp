@@ -48,7 +48,7 @@ int run(const terrace::Session& session, int argc, char** argv) {
   return terrace::guarded(
       control,
       [&] {
-        terrace::check_common_options(the_run.options);
+        terrace::check_common_options(the_run.options, the_run.command);
         selected.action(the_run);
         the_run.progress.end();
         the_run.write_report(0, "");

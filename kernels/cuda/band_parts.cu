@@ -65,7 +65,7 @@ __global__ void read_status(const unsigned long long* failed, int count, Index* 
 
 template <int NC, int S>
 void launch_parts(const Stream<Cuda>& stream, Launch& launch) {
-  constexpr int bytes = std::max(S * stage_doubles<NC>, kFactorDoubles) * int(sizeof(double));
+  constexpr int bytes = std::max(S * stage_doubles<NC>, kFactorNumbers) * int(sizeof(double));
   static const int resident = [] {
     check(cudaFuncSetAttribute(eliminate_parts<NC, S>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                bytes));
@@ -74,32 +74,10 @@ void launch_parts(const Stream<Cuda>& stream, Launch& launch) {
                                                         kThreads<NC>, bytes));
     return std::max(blocks, 1) * current_cuda_device().multiprocessors;
   }();
-  Index groups = 0, window = 0, arrow = 0;
-  for (int p = 0; p < launch.count; ++p) {
-    const Part& part = launch.parts[p];
-    groups = std::max(groups, ceil_div(part.end - part.from, NC));
-    window = std::max(window, part.window);
-    arrow = std::max(arrow, part.arrow);
-  }
-  launch.band_pairs = int(ceil_div(launch.reach_tiles + NC - 2, 2));
-  launch.arrow_pairs = ceil_div(arrow, 2);
-  launch.arrow_groups = ceil_div(arrow, NC);
-  launch.window_pairs = ceil_div(window, 2);
-  launch.window_groups = ceil_div(window, NC);
-  launch.per_group = launch.band_pairs + int(launch.arrow_pairs);
   // As many as it takes to begin a diagonal block's sum early enough: where the GPU is full, the
   // others make a tile column in 5 M^2 ns, and a sum of M tiles takes 2 M us.
-  const Index tiles = launch.reach_tiles, wanted = NC == 1 ? tiles / 4 + 2 : 900 / tiles + 3;
-  launch.diagonals = int(std::min<Index>(wanted, std::max(1, resident / (2 * launch.count))));
-  // A pair of tile rows has two tiles less to sum than the one above it: 8 us of a step that takes
-  // the chain 20 us a tile column, or the others M^2 us / their number.
-  const double workers = double(resident) / launch.count - launch.diagonals;
-  launch.slope = int(65536 * std::min(NC == 1 ? 0.4 : 0.2, 8 * workers / double(tiles * tiles)));
-  launch.most_ahead = launch.band_pairs > 0 ? launch.ahead(launch.band_pairs - 1) : 0;
-  launch.column_tasks = (groups + launch.most_ahead) * launch.count * launch.per_group;
-  // Arrow blocks wait for the whole part: beside it, if they leave most CTAs to it.
-  const Index arrows = launch.arrow_groups * launch.arrow_pairs * launch.count;
-  launch.early = 3 * (arrows + launch.diagonals * launch.count) <= 2 * resident ? arrows : 0;
+  const Index tiles = launch.reach_tiles;
+  lay_out<NC>(launch, resident, NC == 1 ? tiles / 4 + 2 : 900 / tiles + 3);
   eliminate_parts<NC, S><<<unsigned(resident), kThreads<NC>, bytes, native(stream)>>>(launch);
   check_launch();
 }

@@ -364,7 +364,7 @@ struct Consumer {
     }
     each_entry([&](int n, int e, int at) { s[at] = d[0][n][e]; });
     meet(2, 128);
-    const int failed = factor_and_invert(warp, lane, [&] {
+    const int failed = factor_and_invert<double>(warp, lane, [&] {
       if (!below) return;
       store(at_x, 0, 1, [&](int r, int c) { return s[kBeside + c * kLD + r]; });
       publish(below_flag, 4);

@@ -135,31 +135,11 @@ struct Producer {
     }
   }
 
-  /// The next task of this CTA: the first CTAs do the diagonal blocks, so that their code stays in
-  /// the instruction cache.
-  __device__ Task next() const {
-    Task t;
-    const int part = int(blockIdx.x) < l.diagonals * l.count ? int(blockIdx.x) % l.count : -1;
-    while (true) {
-      unsigned long long id = 0;
-      if (lane == 0) id = atomicAdd(l.counter + 1 + part, 1ull);
-      id = __shfl_sync(kAll, id, 0);
-      if (part >= 0) {
-        if (!decode_diagonal(l, part, Index(id), t)) t.kind = stop;
-        break;
-      }
-      if (decode<NC>(l, Index(id), t)) break;
-    }
-    if (t.kind != stop && *(volatile unsigned long long*)l.parts[t.part].failed != ~0ull)
-      t.k0 = t.k1;  // nothing after a failure counts
-    return t;
-  }
-
   __device__ void run() {
     for (unsigned number = 0;; ++number) {
       const int slot = number % 2;
       if (side == 0 && half == 0) {
-        const Task t = next();
+        const Task t = next_task<NC>(l, lane);
         wait_for(&task_empty[slot], (number / 2 + 1) % 2);
         if (lane == 0) tasks[slot] = t;
         __syncwarp();

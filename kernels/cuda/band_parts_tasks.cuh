@@ -1,5 +1,7 @@
 // What the kernel of kernels/cuda/band_parts.cu is made of, 2: its tasks and their order.
 #pragma once
+#include <algorithm>
+
 #include "kernels/cuda/band_parts.cuh"
 
 namespace terrace::device::band_parts {
@@ -115,5 +117,56 @@ __device__ inline bool decode(const Launch& launch, Index id, Task& t) {
   t.rows = int(min(Index(2), p.tiles + p.window - t.row));
   t.k0 = max(Index(0), t.row - m);
   return t.rows > 0 && t.columns > 0;
+}
+
+/// One warp: the next task of this CTA. The first CTAs do the diagonal blocks, so that their code
+/// stays in the instruction cache.
+template <int NC>
+__device__ inline Task next_task(const Launch& l, int lane) {
+  Task t;
+  const int part = int(blockIdx.x) < l.diagonals * l.count ? int(blockIdx.x) % l.count : -1;
+  while (true) {
+    unsigned long long id = 0;
+    if (lane == 0) id = atomicAdd(l.counter + 1 + part, 1ull);
+    id = __shfl_sync(kAll, id, 0);
+    if (part >= 0) {
+      if (!decode_diagonal(l, part, Index(id), t)) t.kind = stop;
+      break;
+    }
+    if (decode<NC>(l, Index(id), t)) break;
+  }
+  if (t.kind != stop && *(volatile unsigned long long*)l.parts[t.part].failed != ~0ull)
+    t.k0 = t.k1;  // nothing after a failure counts
+  return t;
+}
+
+/// Numbers and order of the tasks for the parts of `launch`, `resident` CTAs and `diagonals` of
+/// them a part.
+template <int NC>
+void lay_out(Launch& launch, int resident, Index diagonals) {
+  Index groups = 0, window = 0, arrow = 0;
+  for (int p = 0; p < launch.count; ++p) {
+    const Part& part = launch.parts[p];
+    groups = std::max(groups, ceil_div(part.end - part.from, NC));
+    window = std::max(window, part.window);
+    arrow = std::max(arrow, part.arrow);
+  }
+  launch.band_pairs = int(ceil_div(launch.reach_tiles + NC - 2, 2));
+  launch.arrow_pairs = ceil_div(arrow, 2);
+  launch.arrow_groups = ceil_div(arrow, NC);
+  launch.window_pairs = ceil_div(window, 2);
+  launch.window_groups = ceil_div(window, NC);
+  launch.per_group = launch.band_pairs + int(launch.arrow_pairs);
+  launch.diagonals = int(std::min<Index>(diagonals, std::max(1, resident / (2 * launch.count))));
+  // A pair of tile rows has two tiles less to sum than the one above it: 8 us of a step that takes
+  // the chain 20 us a tile column, or the others M^2 us / their number.
+  const Index tiles = launch.reach_tiles;
+  const double workers = double(resident) / launch.count - launch.diagonals;
+  launch.slope = int(65536 * std::min(NC == 1 ? 0.4 : 0.2, 8 * workers / double(tiles * tiles)));
+  launch.most_ahead = launch.band_pairs > 0 ? launch.ahead(launch.band_pairs - 1) : 0;
+  launch.column_tasks = (groups + launch.most_ahead) * launch.count * launch.per_group;
+  // Arrow blocks wait for the whole part: beside it, if they leave most CTAs to it.
+  const Index arrows = launch.arrow_groups * launch.arrow_pairs * launch.count;
+  launch.early = 3 * (arrows + launch.diagonals * launch.count) <= 2 * resident ? arrows : 0;
 }
 }  // namespace terrace::device::band_parts

@@ -2,52 +2,15 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <chrono>
 #include <optional>
 
 #include "kernels/band_rivals.hpp"
-#include "kernels/problems.hpp"
 #include "kernels/rates.hpp"
-#include "src/band_hybrid.hpp"
-#include "src/band_parts.hpp"
 #include "src/band_stream.hpp"
-#include "src/bench/bench.hpp"
+#include "src/bench/band_bench.hpp"
 
 namespace terrace {
 namespace {
-
-struct BandBench : BenchOptions {
-  std::vector<Index> half_bandwidth, right_hand_sides{1};
-  Index parts = 0;
-  BandPlaces places;
-};
-
-using Clock = std::chrono::steady_clock;
-
-/// Seconds of `work`, all ranks starting together; `work` ends with its device idle.
-double timed(const Control& control, const std::function<void()>& work) {
-  control.barrier();
-  const auto start = Clock::now();
-  work();
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-template <class B>
-void generate(Context<B>& c, BandTiles<B>& a, Word seed) {
-  const BandShape& s = a.shape;
-  for (const Range& columns : BlockCyclic{s.n, s.width, c.size()}.ranges(c.rank()))
-    band_generate_spd(c.ahead, seed, s.n, s.half_bandwidth, columns.first, columns.count,
-                      s.half_bandwidth + 1, s.column(), a.tile(columns.first / s.width));
-  c.ahead.synchronize();
-}
-
-template <class B>
-BandProblem<B> generated(Index n, Index m, Word seed) {
-  return {n, m, [=](Context<B>& c, Range columns, Index height, View<double, B> to) {
-            band_generate_spd(c.ahead, seed, n, m, columns.first, columns.count, height, height,
-                              to);
-          }};
-}
 
 template <class B>
 void bench_rival(Run& run, Context<B>& c, const BandBench& options, const BandShape& s,
@@ -71,48 +34,6 @@ void bench_rival(Run& run, Context<B>& c, const BandBench& options, const BandSh
     });
   };
   bench_run(run, options, bench);
-}
-
-struct Rates {
-  double dgemm = 0, memory = 0;  ///< of one rank
-};
-
-BenchRun factor_bench(const Control& control, const BandPlan& plan, Rates rates) {
-  const BandShape& s = plan.shape;
-  BenchRun bench;
-  bench.sizes = {{"n", s.n},
-                 {"half_bandwidth", s.half_bandwidth},
-                 {"phase", "factor"},
-                 {"block", s.width},
-                 {"method", to_string(plan.method)}};
-  if (!plan.begin.empty()) bench.sizes["parts"] = plan.parts();
-  bench.who = "terrace";
-  bench.work = band_factor_flops(s.n, s.half_bandwidth) * 1e-9;
-  bench.unit = "GFLOP/s";
-  bench.bound_name = "DGEMM";
-  bench.bound = rates.dgemm * control.size();
-  return bench;
-}
-
-BenchRun solve_bench(const Control& control, const BandPlan& plan, Rates rates, Index nrhs) {
-  const BandShape& s = plan.shape;
-  BenchRun bench = factor_bench(control, plan, rates);
-  bench.sizes["phase"] = "solve";
-  bench.sizes["right_hand_sides"] = nrhs;
-  bench.sizes.erase("block");
-  if (nrhs < 16) {  // the factor is read twice: memory bounds it
-    bench.work = 16e-9 * double(s.n) * double(s.half_bandwidth + 1);
-    bench.unit = "GB/s";
-    bench.bound_name = "memory read";
-    bench.bound = rates.memory * control.size();
-  } else {
-    bench.work = band_solve_flops(s.n, s.half_bandwidth, nrhs) * 1e-9;
-  }
-  return bench;
-}
-
-[[noreturn]] void generated_failed() {
-  fail_together(Exit::internal, "the generated matrix failed; bench band");
 }
 
 /// Two ends, or a partition. The time of the factorization counts what turns the reversed part
@@ -208,7 +129,7 @@ void bench_tile_columns(Run& run, Context<B>& c, const BandBench& options, const
   BenchRun bench = factor_bench(c.control, plan, rates);
   bench.measure = [&] {
     band_clear(c, a);
-    generate(c, a, seed);
+    generate_tiles(c, a, seed);
     Index failed = 0;
     const double seconds =
         timed(c.control, [&] { failed = band_cholesky(c, a, work, run.progress); });
@@ -218,7 +139,7 @@ void bench_tile_columns(Run& run, Context<B>& c, const BandBench& options, const
   bench.stages = [&] {
     const auto stages = StageTimes<B>::on();
     band_clear(c, a);
-    generate(c, a, seed);
+    generate_tiles(c, a, seed);
     (void)band_cholesky(c, a, work, run.progress, stages);
     return stage_report(c.control, stages.seconds(), n);
   };
@@ -362,6 +283,8 @@ void bench_size(Run& run, Context<B>& c, const BandBench& options, Index n, Inde
   note_memory(c, request);
   const BandPlan plan = plan_band<B>(request);
   run.report["method"] = to_string(plan.method);
+  run.report["precision"] = run.options.precision;
+  if (run.options.precision == "mixed") return bench_mixed(run, c, options, request, plan, rates);
   if (options.stages && plan.method != BandMethod::tile_columns)
     run.say("--stages: of --method tile-columns only; the other methods have no panels");
   if (plan.method == BandMethod::streamed)

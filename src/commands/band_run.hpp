@@ -78,6 +78,13 @@ inline void judge_band(Run& run, const io::BandInput& input, double residual) {
                           failed, io::to_string(input.location())));
 }
 
+/// One method gives up and another goes on: on the screen, and in the report after earlier notes.
+inline void note_fall_back(Run& run, const std::string& note) {
+  run.say(note);
+  const std::string before = run.report.value("note", "");
+  run.report["note"] = before.empty() ? note : before + "; " + note;
+}
+
 /// The factorization by tile columns on one backend.
 template <class B>
 class BandRun {

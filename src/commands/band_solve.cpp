@@ -1,7 +1,9 @@
 // terrace band solve.
 #include "src/band_parts.hpp"
+#include "src/commands/band_mixed.hpp"
 #include "src/commands/band_run.hpp"
 #include "src/commands/band_streamed.hpp"
+#include "src/commands/band_system.hpp"
 
 namespace terrace {
 namespace {
@@ -31,46 +33,6 @@ void check_factor(const io::BandInput& factor, const io::BandInput& matrix) {
                   "the factor of this matrix",
                   factor.n(), factor.half_bandwidth(), matrix.n(), matrix.half_bandwidth(),
                   io::to_string(factor.location())));
-}
-
-/// The system and where its solution goes.
-struct BandSystem {
-  const io::BandInput& matrix;
-  const io::DenseInput& rhs;
-  const io::BandInput* factor = nullptr;  ///< stored by band factor, or none
-  io::Output* output = nullptr;
-  BandPlaces places{};
-  std::string scratch{};  ///< folder of a streamed factor
-  [[nodiscard]] Index nrhs() const { return rhs.columns(); }
-};
-
-/// Rows `position` .. of this rank's `rows` are written from the host.
-void write_solution(Run& run, const BandSystem& system, const std::vector<Range>& ranges,
-                    const std::vector<double>& rows) {
-  run.phase("write", [&] {
-    const Index nrhs = system.nrhs();
-    const io::Source<double> source = [&](Index position, Index count, double* out) {
-      std::copy_n(rows.begin() + position * nrhs, count * nrhs, out);
-    };
-    system.output->write<double>("x", system.matrix.n(), system.rhs.is_vector() ? -1 : nrhs, ranges,
-                                 source);
-    system.output->commit(run.attributes());
-  });
-}
-
-void note_rate(Run& run, const BandShape& s, Index nrhs, bool factored) {
-  double flops = band_solve_flops(s.n, s.half_bandwidth, nrhs);
-  if (factored) flops += band_factor_flops(s.n, s.half_bandwidth);
-  run.rate(flops * 1e-9 / run.seconds("solve"), "GFLOP/s");
-}
-
-void say_solved(const Run& run, const BandShape& s, Index nrhs) {
-  run.say(fmt::format(
-      "solved n = {}, half-bandwidth {}, {} right-hand sides, in {:.3f} s, {:.4g} GFLOP/s", s.n,
-      s.half_bandwidth, nrhs, run.seconds("solve"), run.report["rate"]["value"].get<double>()));
-  if (run.report.contains("residual"))
-    run.say(fmt::format("residual {:.3g} (scaled; below {} is good)",
-                        run.report["residual"].get<double>(), kBandPass));
 }
 
 template <class B>
@@ -114,17 +76,6 @@ void solve_by_tile_columns(Run& run, Context<B>& c, const BandSystem& system,
     });
   write_solution(run, system, BlockCyclic{s.n, s.width, c.size()}.ranges(c.rank()), rows);
   say_solved(run, s, nrhs);
-}
-
-/// Rows `rows` of the right-hand sides.
-std::vector<double> read_range(const Control& control, const io::DenseInput& input, Range rows) {
-  const Index nrhs = input.columns();
-  std::vector<double> b =
-      collectively(control, [&] { return std::vector<double>(std::size_t(rows.count * nrhs)); });
-  input.read(control, {&rows, 1}, [&](Index position, Index count, const double* data) {
-    std::copy(data, data + count * nrhs, b.begin() + position * nrhs);
-  });
-  return b;
 }
 
 /// Two ends, or a partition.
@@ -268,11 +219,9 @@ void solve_by(Run& run, Context<B>& c, const BandSystem& system, const BandPlan&
   PartsRun<B> parts(run, c, system, plan);
   if (run.options.plan || parts.solve()) return;
   // Parts cannot know which leading minor fails first.
-  const std::string note =
-      to_string(plan.method) +
-      ": a part is not positive definite; the one-ended factorization looks for the leading minor";
-  run.say(note);
-  run.report["note"] = note;
+  note_fall_back(run, to_string(plan.method) +
+                          ": a part is not positive definite; the one-ended factorization looks "
+                          "for the leading minor");
   if constexpr (std::is_same_v<B, Cuda>) run.options.block = 0;  // a width of parts
   solve_by_tile_columns(run, c, system, {});
 }
@@ -299,6 +248,7 @@ void band_solve(Run& run, const BandOptions& options) {
                                      request.method + "; --method; leave one of them out");
     request.method = "tile-columns";
   }
+  if (run.options.precision != "fp64") check_mixed_options(run.options, options);
   request.lapack_factor = !options.factor.empty();
   request.n = 1;
   (void)plan_band<Cpu>(request);  // usage errors before anything is opened
@@ -331,11 +281,13 @@ void band_solve(Run& run, const BandOptions& options) {
   request.half_bandwidth = input.half_bandwidth();
   request.nrhs = rhs.columns();
   run.report["right_hand_sides"] = request.nrhs;
+  run.report["precision"] = "fp64";
   with_backend(run, [&]<class B>(Context<B>& c) {
     check_places(B{}, options.places);
     note_memory(c, request);
     BandPlan plan = plan_band<B>(request);
     if (free && factor) stream_if_too_big<B>(request, plan);
+    if (run.options.precision == "mixed" && solve_mixed(run, c, system, request, plan)) return;
     solve_by(run, c, system, plan);
   });
 }

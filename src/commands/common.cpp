@@ -62,15 +62,18 @@ void add_levels_option(CLI::App& command, Index& levels) {
       ->check(CLI::Range(-1, most_strassen_levels));
 }
 
-void check_common_options(const CommonOptions& o) {
+void check_common_options(const CommonOptions& o, const std::string& command) {
   const auto refuse = [](const std::string& what) {
     fail_together(Exit::usage, what + "; in terrace " TERRACE_VERSION "; leave the option out");
   };
   if (!o.checkpoint.empty() || !o.checkpoint_every.empty())
     refuse("checkpoints are not available yet; --checkpoint");
   if (!o.restart.empty()) refuse("restarts are not available yet; --restart");
-  if (o.precision != "fp64")
-    refuse("only --precision fp64 is available yet; --precision " + o.precision);
+  const bool solves_bands = command == "band solve" || command == "bench band";
+  if (o.precision == "emulated" || (o.precision == "mixed" && !solves_bands))
+    refuse("--precision " + o.precision + " is not available for " + command +
+           (o.precision == "mixed" ? ", only for band solve and bench band" : "") +
+           "; --precision");
 }
 
 void require_output(const CommonOptions& options) {

@@ -125,6 +125,11 @@ refused("band solve in.h5:/band --rhs :/b -o out.h5 --method magic", 2, "magic",
 refused("band solve in.h5:/band --rhs :/b -o out.h5 --parts 3", 2, "--parts", "--method")
 refused("band solve in.h5:/band --rhs :/b -o out.h5 --method two-ends --factor :/band", 2, "--factor", "--method")
 refused("band factor in.h5:/band -o out.h5 --method two-ends", 2, "two-ends", "--method")
+for option in ("--factor :/band", "--method streamed", "--diagonal cpu", "--substitution cpu", "--parts 3", "--block 64"):
+    refused(f"band solve in.h5:/band --rhs :/b -o out.h5 --precision mixed {option}", 2, option.split()[0], "--precision mixed")
+refused("band solve in.h5:/band --rhs :/b -o out.h5 --precision emulated", 2, "emulated", "--precision")
+refused("band factor in.h5:/band -o out.h5 --precision mixed", 2, "band factor", "--precision")
+refused("cg in.h5:/A --rhs :/b -o out.h5 --precision mixed", 2, "cg", "--precision")
 refused("gf2 rref in.h5:/bits -o out.h5 --k 15", 2, "15", "--k")
 refused("gf2 rref in.h5:/bits -o out.h5 --tables remote", 2, "remote", "--tables")
 refused("gf2 rref in.h5:/bits -o out.h5 --panels nowhere", 2, "nowhere", "--panels")
@@ -184,6 +189,8 @@ refused("band factor in.h5:/band_minor -o out.h5", 4, "positive definite", "23")
 refused("band solve in.h5:/band_minor --rhs :/b -o out.h5", 4, "positive definite", "23", n=3)
 for method in ("two-ends", "partition --parts 3"):  # by the one-ended factorization
     refused(f"band solve in.h5:/band_minor --rhs :/b --method {method} --backend cpu -o out.h5", 4, "positive definite", "23", n=2)
+for ranks in (1, 2):  # by FP64
+    refused("band solve in.h5:/band_minor --rhs :/b --precision mixed --backend cpu -o out.h5", 4, "positive definite", "23", n=ranks)
 refused("gf2 inverse in.h5:/bits_low -o out.h5", 4, "singular")
 rank = np.linalg.matrix_rank  # the right-hand side e_0 is outside the column space of a matrix with equal rows 0 and n-1
 refused("gf2 solve in.h5:/bits_low --rhs :/bits_rhs -o out.h5", 4, "inconsistent")
@@ -234,6 +241,7 @@ accepted("gf2 kernel in.h5:/bits_low -o v_kernel.h5")
 accepted("gf2 multiply in.h5:/bits in.h5:/bits2 -o v_product.h5")
 accepted("band factor in.h5:/band -o v_factor.h5")
 accepted("band solve in.h5:/band --rhs :/b -o v_band.h5")
+accepted("band solve in.h5:/band --rhs :/b --precision mixed -o v_mixed.h5")
 accepted("dense invert in.h5:/A -o v_inverse.h5")
 accepted("dense solve in.h5:/A --rhs :/b -o v_dense.h5")
 accepted("cg in.h5:/A --rhs :/b -o v_cg.h5")

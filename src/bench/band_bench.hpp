@@ -1,0 +1,92 @@
+// What the benchmarks of band systems share.
+#pragma once
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "kernels/problems.hpp"
+#include "src/band_hybrid.hpp"
+#include "src/band_parts.hpp"
+#include "src/bench/bench.hpp"
+
+namespace terrace {
+
+struct BandBench : BenchOptions {
+  std::vector<Index> half_bandwidth, right_hand_sides{1};
+  Index parts = 0;
+  BandPlaces places;
+};
+
+/// Seconds of `work`, all ranks starting together; `work` ends with its device idle.
+inline double timed(const Control& control, const std::function<void()>& work) {
+  control.barrier();
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+template <class B>
+void generate_tiles(Context<B>& c, BandTiles<B>& a, Word seed) {
+  const BandShape& s = a.shape;
+  for (const Range& columns : BlockCyclic{s.n, s.width, c.size()}.ranges(c.rank()))
+    band_generate_spd(c.ahead, seed, s.n, s.half_bandwidth, columns.first, columns.count,
+                      s.half_bandwidth + 1, s.column(), a.tile(columns.first / s.width));
+  c.ahead.synchronize();
+}
+
+template <class B>
+BandProblem<B> generated(Index n, Index m, Word seed) {
+  return {n, m, [=](Context<B>& c, Range columns, Index height, View<double, B> to) {
+            band_generate_spd(c.ahead, seed, n, m, columns.first, columns.count, height, height,
+                              to);
+          }};
+}
+
+struct Rates {
+  double dgemm = 0, memory = 0;  ///< of one rank
+};
+
+inline BenchRun factor_bench(const Control& control, const BandPlan& plan, Rates rates) {
+  const BandShape& s = plan.shape;
+  BenchRun bench;
+  bench.sizes = {{"n", s.n},
+                 {"half_bandwidth", s.half_bandwidth},
+                 {"phase", "factor"},
+                 {"block", s.width},
+                 {"method", to_string(plan.method)}};
+  if (!plan.begin.empty()) bench.sizes["parts"] = plan.parts();
+  bench.who = "terrace";
+  bench.work = band_factor_flops(s.n, s.half_bandwidth) * 1e-9;
+  bench.unit = "GFLOP/s";
+  bench.bound_name = "DGEMM";
+  bench.bound = rates.dgemm * control.size();
+  return bench;
+}
+
+inline BenchRun solve_bench(const Control& control, const BandPlan& plan, Rates rates, Index nrhs) {
+  const BandShape& s = plan.shape;
+  BenchRun bench = factor_bench(control, plan, rates);
+  bench.sizes["phase"] = "solve";
+  bench.sizes["right_hand_sides"] = nrhs;
+  bench.sizes.erase("block");
+  if (nrhs < 16) {  // the factor is read twice: memory bounds it
+    bench.work = 16e-9 * double(s.n) * double(s.half_bandwidth + 1);
+    bench.unit = "GB/s";
+    bench.bound_name = "memory read";
+    bench.bound = rates.memory * control.size();
+  } else {
+    bench.work = band_solve_flops(s.n, s.half_bandwidth, nrhs) * 1e-9;
+  }
+  return bench;
+}
+
+[[noreturn]] inline void generated_failed() {
+  fail_together(Exit::internal, "the generated matrix failed; bench band");
+}
+
+/// --precision mixed: factor and solve in FP64, by the plan's method, and in mixed precision.
+template <class B>
+void bench_mixed(Run& run, Context<B>& c, const BandBench& options, const BandRequest& request,
+                 const BandPlan& plan, Rates rates);
+
+}  // namespace terrace
