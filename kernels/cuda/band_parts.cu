@@ -1,7 +1,8 @@
 // Roofline: a product of 64 x 64 blocks is 0.52 MFLOP; a task of 128 x 64 (NC = 1) reads 96 KB from
 // L2 for two of them, one of 128 x 128 (NC = 2) 128 KB for four: 11 and 16 flops a byte against
 // L2's 5.5 TB/s. Reached on an H200: 44 of 58 TFLOP/s from m = 8,000 on. Below m = 4,000 the chain
-// of diagonal tasks bounds: 17 us for 64 columns, of which 8 are factor_and_invert().
+// of diagonal tasks bounds: 10 us for 64 columns at m = 128, 16 at m = 2,000, where the sums of a
+// diagonal block wait for the first pair below the one before.
 //
 // One launch eliminates whole parts. Tasks are dealt in column order by a counter; each waits for
 // the factored tiles it reads (flags in L2), so the order of the tasks is all the synchronization
@@ -17,7 +18,7 @@
 // the others multiply on the FP64 tensor cores.
 #include "kernels/band_parts.hpp"
 
-#include "kernels/cuda/band_parts_consumer.cuh"
+#include "kernels/cuda/band_parts_diagonal.cuh"
 #include "kernels/cuda/band_parts_producer.cuh"
 #include "kernels/cuda/runtime.cuh"
 
@@ -65,7 +66,7 @@ __global__ void read_status(const unsigned long long* failed, int count, Index* 
 
 template <int NC, int S>
 void launch_parts(const Stream<Cuda>& stream, Launch& launch) {
-  constexpr int bytes = std::max(S * stage_doubles<NC>, kFactorNumbers) * int(sizeof(double));
+  constexpr int bytes = std::max(S * stage_doubles<NC>, kChainNumbers) * int(sizeof(double));
   static const int resident = [] {
     check(cudaFuncSetAttribute(eliminate_parts<NC, S>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                bytes));
@@ -74,10 +75,11 @@ void launch_parts(const Stream<Cuda>& stream, Launch& launch) {
                                                         kThreads<NC>, bytes));
     return std::max(blocks, 1) * current_cuda_device().multiprocessors;
   }();
-  // As many as it takes to begin a diagonal block's sum early enough: where the GPU is full, the
-  // others make a tile column in 5 M^2 ns, and a sum of M tiles takes 2 M us.
+  // As many as it takes to begin a diagonal block's sum early enough: the others make a tile column
+  // in 5 M^2 ns, the chain in 9 us; a sum of M tiles takes 4 M us on an SM with another block's.
   const Index tiles = launch.reach_tiles;
-  lay_out<NC>(launch, resident, NC == 1 ? tiles / 4 + 2 : 900 / tiles + 3);
+  lay_out<NC>(launch, resident,
+              NC == 1 ? 3 + 8 * tiles / std::max(Index(18), tiles * tiles / 100) : 900 / tiles + 3);
   eliminate_parts<NC, S><<<unsigned(resident), kThreads<NC>, bytes, native(stream)>>>(launch);
   check_launch();
 }

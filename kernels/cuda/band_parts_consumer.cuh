@@ -1,5 +1,6 @@
 // What the kernel of kernels/cuda/band_parts.cu is made of, 4: the warps that multiply.
 #pragma once
+#include "kernels/cuda/band_chain.cuh"
 #include "kernels/cuda/band_parts_tasks.cuh"
 
 namespace terrace::device::band_parts {
@@ -41,6 +42,15 @@ struct Consumer {
     __syncwarp();
     if (lane == 0) arrive(&empty[t % S]);
   }
+  __device__ void wait_stages() const {
+    for (int chunk = 0; chunk < kChunks; ++chunk) arrived(turn + chunk);
+  }
+  /// From four stages to the next four.
+  __device__ void next_stages() {
+    for (int chunk = 0; chunk < kChunks; ++chunk) release(turn + chunk);
+    turn += kChunks;
+    wait_stages();
+  }
   /// What this warp (and whoever met it at a barrier) has written may be read by all.
   __device__ void publish(unsigned* flag, unsigned by) const {
     __syncwarp();
@@ -62,65 +72,55 @@ struct Consumer {
         }
     }
   }
-  /// x (minus the products) := (C + x) times the transposed inverse in row `b` of B of the four
-  /// stages from `turn` on. Rows `a` + row of their A hold C, unless x does, and are used on the
-  /// way.
-  template <int MT, bool add>
-  __device__ void times_inverse(double (&x)[MT][8][4], const Place& at, int row, int a,
-                                int b) const {
-    if constexpr (add) {
-      const bool cut = at.offset + kW - 1 > at.limit;  // partly outside the band
-#pragma unroll
-      for (int n = 0; n < 8; ++n) {
-        const double* const c = stage(turn + n / 2) + a + row;
-#pragma unroll
-        for (int m = 0; m < MT; ++m)
-#pragma unroll
-          for (int e = 0; e < 4; ++e) {
-            const int r = 16 * m + lane / 4 + e / 2 * 8, q = 8 * n + lane % 4 * 2 + e % 2;
-            if (!cut || at.has(row + r, q)) x[m][n][e] += c[q % kDepth * kLDA + r];
-          }
-      }
-      __syncwarp();
-    }
-    to_stages<MT>(a + row, [&](int m, int n, int e) { return -x[m][n][e]; });
-    __syncwarp();
-    clear<MT>(x);
-#pragma unroll
-    for (int chunk = 0; chunk < kChunks; ++chunk) {
-      const double* const from = stage(turn + chunk);
-      multiply<MT, kLDA, kLDB<NC>, false>(x, from + a, from + kB + b, row, 0, 0, 2 * chunk, 8);
-    }
-  }
-  /// The tile rows [row, row + 32) := x, by way of rows `a` + row of A of those stages, where it
-  /// stays.
-  __device__ void write_by_stages(const double (&x)[2][8][4], const Place& at, int row,
-                                  int a) const {
-    __syncwarp();
-    to_stages<2>(a + row, [&](int m, int n, int e) { return x[m][n][e]; });
-    __syncwarp();
-    const int r = row + lane % 16 * 2;
-#pragma unroll 4
-    for (int c = lane / 16; c < kW; c += 2) {
-      const double* const from = stage(turn + c / kDepth) + c % kDepth * kLDA + a + r;
-      put(at, r, c, from[0], from[1]);
-    }
-  }
-  /// Entries (r, c) and (r + 1, c), as far as they exist.
-  __device__ static void put(const Place& at, int r, int c, double first, double second) {
-    double* const to = at.data + r + c * at.ld;
-    if (at.has(r, c) && at.has(r + 1, c)) {
-      *reinterpret_cast<double2*>(to) = {first, second};
-    } else {
-      if (at.has(r, c)) to[0] = first;
-      if (at.has(r + 1, c)) to[1] = second;
-    }
-  }
+  /// Neighbouring columns of x in lanes 2, 3, 6, 7, ... change places: as times_inverse wants them.
   template <int MT>
-  __device__ void write(const double (&x)[MT][8][4], const Place& at, int row) const {
-    each<MT>(at, row, [&](int m, int n, int e, bool has, double* to) {
-      if (has) *to = x[m][n][e];
-    });
+  __device__ void turn_pairs(double (&x)[MT][8][4]) const {
+    const bool other = lane % 4 >= 2;
+#pragma unroll
+    for (int m = 0; m < MT; ++m)
+#pragma unroll
+      for (int n = 0; n < 8; ++n)
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+          const double even = x[m][n][2 * h], odd = x[m][n][2 * h + 1];
+          x[m][n][2 * h] = other ? odd : even;
+          x[m][n][2 * h + 1] = other ? even : odd;
+        }
+  }
+  /// x, after turn_pairs, := x times the transposed inverse in row `b` of B of the four stages from
+  /// `turn` on. The layout of results is that of left operands, the product index in another order;
+  /// the last columns need all of x and come first, in their place.
+  template <int MT>
+  __device__ void times_inverse(double (&x)[MT][8][4], int b) const {
+    const int t = lane % 4;
+    const int even = (2 * t + t / 2) * kLDB<NC>, odd = (2 * t + 1 - t / 2) * kLDB<NC>;
+#pragma unroll
+    for (int c = kChunks - 1; c >= 0; --c) {
+      double y[MT][2][4];
+#pragma unroll
+      for (int m = 0; m < MT; ++m)
+#pragma unroll
+        for (int e = 0; e < 8; ++e) y[m][e / 4][e % 4] = 0.0;
+#pragma unroll
+      for (int chunk = 0; chunk <= c; ++chunk) {
+        const double* const s = stage(turn + chunk) + kB + b + lane / 4 + 16 * c;
+#pragma unroll
+        for (int n = 0; n < 2; ++n) {
+          const double right[4] = {s[even + 8 * n], s[odd + 8 * n], s[even + 8 * kLDB<NC> + 8 * n],
+                                   s[odd + 8 * kLDB<NC> + 8 * n]};
+#pragma unroll
+          for (int m = 0; m < MT; ++m) {
+            const double(&a0)[4] = x[m][2 * chunk], (&a1)[4] = x[m][2 * chunk + 1];
+            const double left[8] = {a0[0], a0[2], a0[1], a0[3], a1[0], a1[2], a1[1], a1[3]};
+            dmma(y[m][n], left, right);
+          }
+        }
+      }
+#pragma unroll
+      for (int m = 0; m < MT; ++m)
+#pragma unroll
+        for (int e = 0; e < 8; ++e) x[m][2 * c + e / 4][e % 4] = y[m][e / 4][e % 4];
+    }
   }
   template <int MT>
   __device__ static void clear(double (&x)[MT][8][4]) {
@@ -131,17 +131,25 @@ struct Consumer {
 #pragma unroll
         for (int e = 0; e < 4; ++e) x[m][n][e] = 0.0;
   }
+  /// body(m, n, e, does the entry exist, where) for this lane's entries of x.
   template <int MT, class Body>
   __device__ void each(const Place& at, int row, Body&& body) const {
+    const int r = row + lane / 4, c = lane % 4 * 2;
+    const Index ld = at.ld;
+    const unsigned first = unsigned(at.offset + r - c), limit = unsigned(at.limit);
+    double* even = at.data + r + c * ld;
 #pragma unroll
-    for (int m = 0; m < MT; ++m)
+    for (int n = 0; n < 8; ++n, even += 8 * ld) {
+      double* const odd = even + ld;
 #pragma unroll
-      for (int n = 0; n < 8; ++n)
+      for (int m = 0; m < MT; ++m)
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const int r = row + 16 * m + lane / 4 + e / 2 * 8, c = 8 * n + lane % 4 * 2 + e % 2;
-          body(m, n, e, at.has(r, c), at.data + r + c * at.ld);
+          const int down = 16 * m + e / 2 * 8;
+          body(m, n, e, first + unsigned(down - 8 * n - e % 2) <= limit,
+               (e % 2 == 0 ? even : odd) + down);
         }
+    }
   }
   /// x += C.
   template <int MT>
@@ -149,6 +157,17 @@ struct Consumer {
     each<MT>(at, row, [&](int m, int n, int e, bool has, const double* from) {
       if (has) x[m][n][e] += *from;
     });
+  }
+  /// C := x.
+  template <int MT>
+  __device__ void write(const double (&x)[MT][8][4], const Place& at, int row) const {
+    if (at.offset < kW || at.offset + kW - 1 > at.limit) {  // partly outside the band
+      each<MT>(at, row, [&](int m, int n, int e, bool has, double* to) {
+        if (has) *to = x[m][n][e];
+      });
+    } else {
+      each<MT>(at, row, [&](int m, int n, int e, bool, double* to) { *to = x[m][n][e]; });
+    }
   }
   /// C += x.
   template <int MT>
@@ -258,134 +277,70 @@ struct Consumer {
                         (t.kind != window ||
                          (i >= j && i - j <= l.reach_tiles && !(i == p.tiles && j == p.tiles))) &&
                         (t.kind != arrow || i >= j);
+    const bool finishes = band || t.kind == spike;
     double x[2][8][4];
     const Place at = place(l, p, t.kind, i, j);
     clear<2>(x);
+    if (finishes && active) add_to<2>(x, at, row);
     const Index cut = min(t.k1, t.k0 + kMasked);
     pair_products<true>(x, t, active, i, j, ia, jb, row, t.k0, cut);
     pair_products<false>(x, t, active, i, j, ia, jb, row, cut, t.k1);
-    if (t.kind != pair && t.kind != spike) {
+    if (!finishes) {
       if (active) add<2>(x, at, row);
       return;
     }
     unsigned* const flag =
         p.flags + (j - p.from) * l.stride + (band ? i - j : Index(l.reach_tiles) + 1 + i);
-    for (int chunk = 0; chunk < kChunks; ++chunk) arrived(turn + chunk);
     if (NC == 1 || jb == 0) {
-      if (active) {
-        times_inverse<2, true>(x, at, row, ia * kW, 0);
-        write_by_stages(x, at, row, ia * kW);
-        publish(flag, 2);
+      turn_pairs<2>(x);
+      wait_stages();
+      if (active) finish(x, at, row, 0, flag);
+      if (NC == 2 && t.columns == 2) {
+        next_stages();
+        if (active) to_stages<2>(ia * kW + row, [&](int m, int n, int e) { return x[m][n][e]; });
+        __syncwarp();
+        barrier_arrive(1, 256);
+        next_stages();
       }
-    }
-    if constexpr (NC == 2) {
+    } else {
+      wait_stages();
       if (t.columns == 2) {
-        meet(1, 256);  // the first tile column's blocks are in the stages
-        const bool before = !band || i - t.column <= l.reach_tiles;
-        if (jb == 1 && active && before) {
+        next_stages();  // of what lies between the tile columns
+        meet(1, 256);   // the first tile column's blocks are there, too
+        if (active && (!band || i - t.column <= l.reach_tiles)) {
           const int a_offset = band ? int(i - t.column) * kW : -kFar;
+#pragma unroll 1
           for (int chunk = 0; chunk < kChunks; ++chunk) {
             const double* const from = stage(turn + chunk);
             step<2, kLDB<NC>, true>(x, from + ia * kW, from + kB + kW, row, a_offset, kW, chunk);
           }
         }
-        for (int chunk = 0; chunk < kChunks; ++chunk) release(turn + chunk);
-        turn += kChunks;
-        for (int chunk = 0; chunk < kChunks; ++chunk) arrived(turn + chunk);
-        if (jb == 1 && active) {
-          times_inverse<2, true>(x, at, row, ia * kW, kW);
-          write_by_stages(x, at, row, ia * kW);
-          publish(flag, 2);
-        }
+        turn_pairs<2>(x);
+        next_stages();
+        if (active) finish(x, at, row, kW, flag);
       }
     }
     for (int chunk = 0; chunk < kChunks; ++chunk) release(turn + chunk);
     turn += kChunks;
   }
 
-  __device__ __noinline__ void diagonal_task(const Task& t) {
-    const Part& p = l.parts[t.part];
-    const Index j = t.row;
-    const bool below = j > p.from;               // tile (j, j-1) is ours
-    const bool block = j < p.end || p.complete;  // tile (j, j) too
-    const int row = warp * 16;
-    double x[1][8][4], d[1][8][4];
-    const Place at_x = place(l, p, pair, j, below ? j - 1 : j), at_d = place(l, p, pair, j, j);
-    clear<1>(x);
-    clear<1>(d);
-    if (warp < 4) {  // early: the chain shall not wait for them
-      if (below) add_to<1>(x, at_x, row);
-      if (block) add_to<1>(d, at_d, row);
-    }
-    const Index cut = min(t.k1, t.k0 + kMasked);
-    diagonal_products<true>(x, d, j, below, block, t.k0, cut);
-    diagonal_products<false>(x, d, j, below, block, cut, t.k1);
-    for (int chunk = 0; chunk < S; ++chunk) arrived(turn + chunk);
-    if (warp < 4) finish_diagonal(p, j, below, block, x, d, at_x, at_d);
-    for (int chunk = 0; chunk < S; ++chunk) release(turn + chunk);
-    turn += S;
+  /// Multiplies x by the inverse in row `b` of B, writes it and says so.
+  __device__ void finish(double (&x)[2][8][4], const Place& at, int row, int b,
+                         unsigned* flag) const {
+    times_inverse<2>(x, b);
+    write<2>(x, at, row);
+    publish(flag, 2);
   }
 
-  /// x := the finished tile (j, j-1), d takes its product, is factored and inverted. Four warps.
+  // kernels/cuda/band_parts_diagonal.cuh
+  __device__ __noinline__ void diagonal_task(const Task& t);
+  __device__ void beside_product(double (&d)[8][4]) const;
+  __device__ void first_product(double (&d)[8][4]) const;
+  __device__ void keep_rows(const double (&x)[8][4], int at) const;
   __device__ void finish_diagonal(const Part& p, Index j, bool below, bool block,
-                                  double (&x)[1][8][4], double (&d)[1][8][4], const Place& at_x,
-                                  const Place& at_d) {
-    const int row = warp * 16;
-    unsigned* const flags = p.flags + (j - p.from) * l.stride;  // of tile column j
-    unsigned* const below_flag = flags - l.stride + 1;
-    double* const s = dynamic_shared();
-    const bool factors = j < p.end;
-    const auto each_entry = [&](auto&& body) {
-#pragma unroll
-      for (int n = 0; n < 8; ++n)
-#pragma unroll
-        for (int e = 0; e < 4; ++e)
-          body(n, e, (8 * n + lane % 4 * 2 + e % 2) * kLD + row + lane / 4 + e / 2 * 8);
-    };
-    if (below) times_inverse<1, false>(x, at_x, row, 0, 0);
-    meet(2, 128);  // the stages are free
-    if (below) {
-      each_entry([&](int n, int e, int at) { s[kBeside + at] = x[0][n][e]; });
-      meet(2, 128);
-      if (block)
-#pragma unroll
-        for (int chunk = 0; chunk < kChunks; ++chunk) {
-          const double* const from = s + kBeside + chunk * kDepth * kLD;
-          multiply<1, kLD, kLD, false>(d, from, from, row, 0, 0, 0, 2 * warp + 2);
-        }
-    }
-    if (!factors) {
-      if (below) {
-        write<1>(x, at_x, row);
-        publish(below_flag, 1);
-      }
-      if (block) write<1>(d, at_d, row);
-      return;
-    }
-    each_entry([&](int n, int e, int at) { s[at] = d[0][n][e]; });
-    meet(2, 128);
-    const int failed = factor_and_invert<double>(warp, lane, [&] {
-      if (!below) return;
-      store(at_x, 0, 1, [&](int r, int c) { return s[kBeside + c * kLD + r]; });
-      publish(below_flag, 4);
-    });
-    if (failed != 0 && warp == 0 && lane == 0)
-      atomicMin(p.failed, (unsigned long long)(j * kW + failed));
-    store(Place{p.inverse_of(j), kW, 1 << 20, 1 << 30}, warp, 4,
-          [&](int r, int c) { return r >= c ? s[kInverse + c * kLD + r] * s[kRoots + r] : 0.0; });
-    publish(flags, 1);
-    store(at_d, warp, 4, [&](int r, int c) { return s[c * kLD + r] * s[kRoots + c]; });
-  }
-
-  /// Columns first, first + step, ... of a tile := value(row, column).
-  template <class Value>
-  __device__ void store(const Place& at, int first, int step, Value&& value) const {
-#pragma unroll 4
-    for (int c = first; c < kW; c += step) {
-      const int r = 2 * lane;
-      put(at, r, c, value(r, c), value(r + 1, c));
-    }
-  }
+                                  double (&x)[1][8][4], double (&d)[1][8][4], const Place& at_d);
+  __device__ void hand_first(const double (&d)[8][4]) const;
+  __device__ void write_factor(const Place& at) const;
 
   __device__ void run() {
     for (unsigned number = 0;; ++number) {

@@ -1,5 +1,6 @@
 // What the kernel of kernels/cuda/band_parts.cu is made of, 3: the warps that bring operands.
 #pragma once
+#include "kernels/cuda/band_chain.cuh"
 #include "kernels/cuda/band_parts_tasks.cuh"
 
 namespace terrace::device::band_parts {
@@ -48,12 +49,11 @@ struct Producer {
       for (int c = 0; c < kDepth / 2; ++c) copy16(to + c * s.to_ld, from + c * s.ld, 16);
     }
   }
-  /// This warp's part of the next stage: 16 columns of a strip and of another, or nothing.
-  __device__ void fill(const Strip& s, int chunk, const Strip& other = {}) {
+  /// This warp's part of the next stage: 16 columns of a strip, or nothing.
+  __device__ void fill(const Strip& s, int chunk) {
     const int stage = turn % S;
     wait_for(&empty[stage], (turn / S + 1) % 2);
     bring(s, chunk);
-    bring(other, chunk);
     arrive_after_copies(&full[stage]);
     ++turn;
   }
@@ -69,16 +69,16 @@ struct Producer {
     const int tiles = side == 0 ? t.rows : t.columns;
     const Index first = side == 0 ? t.row : t.column;
     for (Index k = t.k0; k < t.k1;) {
-      const Index mine = k + lane;
+      // One load a lane: its half of the warp looks at one of the two strips.
+      const Index mine = k + lane % 16, strip_row = lane / 16;
       bool ok = mine < t.k1;
-      if (ok && diagonals) {
-        ok = side == 1 || (ready(l, p, false, t.row, mine) &&
-                           (t.row == p.from || ready(l, p, false, t.row - 1, mine)));
-      } else if (ok) {
-        for (int a = 0; a < tiles; ++a) ok = ok && ready(l, p, from_arrow, first + a, mine);
-      }
-      const unsigned all = __ballot_sync(kAll, ok);
-      const int run = all == kAll ? 32 : __ffs(int(~all)) - 1;
+      if (ok && diagonals)
+        ok = side == 1 || t.row - strip_row < p.from || ready(l, p, false, t.row - strip_row, mine);
+      else if (ok && strip_row < tiles)
+        ok = ready(l, p, from_arrow, first + strip_row, mine);
+      unsigned all = __ballot_sync(kAll, ok);
+      all &= all >> 16;
+      const int run = __ffs(int(~(all & 0xffff))) - 1;
       if (run == 0) {
         __nanosleep(20);
         continue;
@@ -101,9 +101,34 @@ struct Producer {
       }
     }
   }
-  /// Inverses and what lies between the tile columns of a block, as B; C in the place of A.
+  /// Tile (j, j - 1), row-major in shared memory, goes to its place: 16 rows a warp.
+  __device__ void write_beside(const Part& p, Index j) const {
+    const int row = (2 * side + half) * kBlock + lane / 4, column = lane % 4 * 2;
+    const Index ld = l.reach;
+    double* to = p.tile(l, j - 1) + kW + row + column * ld;
+    const double* from = shared_numbers<double>() + kTileX + row * kRow + column;
+    const unsigned limit = unsigned(l.reach);
+    unsigned offset = unsigned(kW + row - column);  // at least 1
+    meet(kBesideThere, 256);
+#pragma unroll 1
+    for (int n = 0; n < 8; ++n) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const double2 both = *reinterpret_cast<const double2*>(from + 8 * h * kRow);
+        if (offset + 8 * h <= limit) to[8 * h] = both.x;
+        if (offset + 8 * h - 1 <= limit) to[8 * h + ld] = both.y;
+      }
+      to += 8 * ld;
+      from += 8;
+      offset -= 8;
+    }
+    __syncwarp();
+    if (lane == 0) add_release(p.flags + (j - 1 - p.from) * l.stride + 1, 1);
+    meet(kBesideWritten, 128);  // before a copy takes its place
+  }
+  /// Inverses and what lies between the tile columns of a block, as B.
   __device__ void finish(const Task& t, const Part& p) {
-    Strip s, between;
+    Strip s;
     const auto as_b = [&](const double* data, Index ld, int row) {
       return Strip{data, ld, kW, kB + row, kLDB<NC>};
     };
@@ -116,21 +141,22 @@ struct Producer {
         if (chunk == kChunks) s.data = nullptr;
         fill(s, chunk);
       }
+      if (t.row > p.from) write_beside(p, t.row);
     } else if (t.kind == pair || t.kind == spike) {
       const unsigned* const flags = p.flags + (t.column - p.from) * l.stride;
       for (int q = 0; q < t.columns; ++q) {
-        if (side == 0) {
-          s = strip(l, p, t.kind == spike, t.row, t.column + q, t.rows * kW);
-        } else {
+        if (side == 1) {
           spin(flags + q * l.stride);
           s = as_b(p.inverse_of(t.column + q), kW, q * kW);
-          if (NC == 2 && q == 0 && t.columns == 2) {
-            spin(flags + 1);
-            between = as_b(p.tile(l, t.column) + kW, l.reach, kW);
-          }
         }
-        for (int chunk = 0; chunk < kChunks; ++chunk) fill(s, chunk, between);
-        between.data = nullptr;
+        for (int chunk = 0; chunk < kChunks; ++chunk) fill(s, chunk);
+        if (NC == 2 && q == 0 && t.columns == 2) {
+          if (side == 1) {
+            spin(flags + 1);
+            s = as_b(p.tile(l, t.column) + kW, l.reach, kW);
+          }
+          for (int chunk = 0; chunk < kChunks; ++chunk) fill(s, chunk);
+        }
       }
     }
   }
