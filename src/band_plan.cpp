@@ -45,8 +45,8 @@ BandMethod parse_method(const std::string& name) {
     return BandMethod::tile_columns;
   }
   // Narrow: the chain of diagonal blocks bounds the time; many chains hide it, for 4x the flops and
-  // twice the memory. (H200: m = 1,000 in 8 parts 113 ns a column, two ends 183; m = 2,000 in 3
-  // parts 217, two ends 195.)
+  // twice the memory. (H200: m = 1,000 in 3, 4, 5, 6, 8 parts 131, 107, 101, 103, 108 ns a
+  // column, two ends 148; m = 2,000 two ends 160.)
   const Index spikes = 2 * r.n * (r.half_bandwidth + 1) * Index(sizeof(double));
   if (r.half_bandwidth <= kLatency && (r.device_bytes == 0 || spikes < r.ranks * r.device_bytes)) {
     reasons.push_back(fmt::format(
@@ -93,7 +93,7 @@ BandMethod parse_method(const std::string& name) {
 Index default_parts(const BandRequest& r, const BandShape& s) {
   const double tiles = double(s.tiles()), reach = double(band_reach_tiles(s));
   const Index parts = Index(std::lround(std::sqrt(tiles / (2 * reach))));
-  const Index most = r.half_bandwidth <= kNarrow ? kMostParts : 8;  // of one rank
+  const Index most = r.half_bandwidth <= kNarrow ? kMostParts : 5;  // of one rank
   return std::clamp<Index>(parts, std::max(3, r.ranks), most * r.ranks);
 }
 
