@@ -322,6 +322,15 @@ bool factor_parts(Context<B>& context, BandParts<B>& a) {
 }
 
 template <class B>
+void load_factor(Context<B>& context, const BandProblem<B>& factor, BandParts<B>& a) {
+  load_parts(context, factor, a);
+  if constexpr (keeps_inverses<B>)
+    for (const BandPart<B>& part : a.parts)
+      band_invert_diagonals(context.ahead, a.plan.shape, part);
+  context.ahead.synchronize();
+}
+
+template <class B>
 Index band_failed_minor(Context<B>& c, const BandProblem<B>& problem, Index block,
                         Progress& progress) {
   const BandShape s =
@@ -388,6 +397,7 @@ Index band_cholesky_at_once(Context<B>& c, BandTiles<B>& a, const Buffer<double,
   template void load_parts(Context<B>&, const BandProblem<B>&, BandParts<B>&);               \
   template void reload_reversed(Context<B>&, BandParts<B>&, View<const double, B>);          \
   template bool factor_parts(Context<B>&, BandParts<B>&);                                    \
+  template void load_factor(Context<B>&, const BandProblem<B>&, BandParts<B>&);              \
   template std::pair<Index, Index> band_at_once_memory<B>(const BandShape&);                 \
   template Index band_cholesky_at_once(Context<B>&, BandTiles<B>&, const Buffer<double, B>&, \
                                        const Buffer<Word, B>&);                              \

@@ -155,6 +155,10 @@ BandParts<B> band_parts(Context<B>& context, const BandPlan& plan);
 /// Reads the matrix into the parts, slab by slab. Collective.
 template <class B>
 void load_parts(Context<B>& context, const BandProblem<B>& problem, BandParts<B>& a);
+/// The same for a stored factor of the whole matrix, which is one part then (one end): solve_parts
+/// may follow. Collective.
+template <class B>
+void load_factor(Context<B>& context, const BandProblem<B>& factor, BandParts<B>& a);
 /// The reversed part once more, from its columns(p) in natural order in memory, half_bandwidth + 1
 /// numbers each: what a solve of data in the file's layout pays. Local; `natural` counts on the
 /// rank that holds the part.

@@ -120,15 +120,19 @@ class PartsRun {
     run_.phase("read", [&] {
       rows = read_range(c_.control, system_.rhs, own);
       set_rows(c_, a, x, rows.data());
-      load_parts(c_, problem_, a);
+      if (system_.factor == nullptr)
+        load_parts(c_, problem_, a);
+      else
+        load_factor(c_, {plan_.shape.n, problem_.half_bandwidth, file_source<B>(*system_.factor)},
+                    a);
     });
-    bool definite = false;
+    bool definite = true;
     run_.phase("solve", [&] {
-      definite = factor_parts(c_, a);
+      if (system_.factor == nullptr) definite = factor_parts(c_, a);
       if (definite) solve_parts(c_, a, x);
     });
     if (!definite) return false;
-    note_rate(run_, plan_.shape, nrhs, true);
+    note_rate(run_, plan_.shape, nrhs, system_.factor == nullptr);
     get_rows(c_, a, x, rows.data());
     if (!run_.options.no_check)
       run_.phase("check", [&] {
@@ -285,7 +289,12 @@ void band_solve(Run& run, const BandOptions& options) {
   with_backend(run, [&]<class B>(Context<B>& c) {
     check_places(B{}, options.places);
     note_memory(c, request);
+    // On one GPU a stored factor is solved with as one part: one launch a direction.
+    const bool one_part = std::is_same_v<B, Cuda> && free && factor && request.ranks == 1 &&
+                          request.block == 0 && band_parts_available(B{});
+    if (one_part) request.method = "one-end";
     BandPlan plan = plan_band<B>(request);
+    if (one_part) plan.reasons.emplace_back("a stored factor on one GPU: solved with as one part");
     if (free && factor) stream_if_too_big<B>(request, plan);
     if (run.options.precision == "mixed" && solve_mixed(run, c, system, request, plan)) return;
     solve_by(run, c, system, plan);

@@ -292,3 +292,32 @@ TEST_CASE("bits of a CPU solution in parts do not depend on the number of ranks"
                              single.x.begin() + together.rows.first * nrhs));
     }
 }
+
+TEMPLATE_TEST_CASE("a stored factor is solved with as one part", "", TERRACE_BACKENDS) {
+  Context<TestType>* c = context<TestType>();
+  if (!c) return;
+  for (const Index n : {1, 5, 64, 65, 300})
+    for (const Index m : {0, 3, 63, 64, 100})
+      for (const Index nrhs : {1, 9}) {
+        if (m >= n) continue;
+        INFO("n " << n << " m " << m << " nrhs " << nrhs);
+        std::vector<double> l;
+        REQUIRE(dense_cholesky(n, spd(n, m), l) == 0);
+        const BandPlan plan = plan_of(*c, n, m, {"one-end", 0, 0}, 16);
+        BandParts<TestType> a = band_parts<TestType>(*c, plan);
+        load_factor(*c,
+                    band_problem<TestType>(
+                        n, m, [&](Index i, Index j) { return l[std::size_t(i * n + j)]; }),
+                    a);
+        const std::vector<double> b = band_product(n, m, spd(n, m), known_solution(n, nrhs), nrhs);
+        const Range rows = plan.rows_of(c->rank());
+        const std::vector<double> own(b.begin() + rows.first * nrhs, b.begin() + rows.end() * nrhs);
+        BandPartRows<TestType> x = band_part_rows(a, nrhs);
+        set_rows(*c, a, x, own.data());
+        solve_parts(*c, a, x);
+        std::vector<double> solution(own.size());
+        get_rows(*c, a, x, solution.data());
+        REQUIRE(band_residual<TestType>(*c, band_problem<TestType>(n, m, spd(n, m)), rows, solution,
+                                        own, nrhs) < 30.0);
+      }
+}
