@@ -23,6 +23,18 @@ CLI::Validator not_negative();
 CLI::Validator positive();
 /// --levels of products over GF(2); -1: the planner's choice.
 void add_levels_option(CLI::App& command, Index& levels);
+/// --grid and --threads of the textbook's inversion: a number, or a vector of them.
+template <class T>
+void add_launch_options(CLI::App& command, T& grid, T& threads) {
+  command
+      .add_option("--grid", grid,
+                  "Blocks a side of a CUDA launch of --method textbook: 8, 16 (default) or 32")
+      ->check(CLI::IsMember({8, 16, 32}));
+  command
+      .add_option("--threads", threads,
+                  "Threads a side of each of these blocks: 16 or 32 (default)")
+      ->check(CLI::IsMember({16, 32}));
+}
 /// Refuses what this version does not offer yet; exit 2.
 void check_common_options(const CommonOptions& options, const std::string& command);
 /// The input, rhs, output and reading rules shared by all: a matrix result needs -o.

@@ -60,13 +60,13 @@ void add_to(std::vector<double>& total, const std::vector<double>& part) {
 /// rows of X is summed over the ranks; for X A the rank's rows of X, a batch at a time, gather the
 /// products with all slices.
 template <class B>
-InverseResidual check_exactly(Context<B>& context, const GaussJordan<B>& x, const RowReader& read_a,
+InverseResidual check_exactly(Context<B>& context, const InverseRows<B>& x, const RowReader& read_a,
                               double scale) {
   const Stream<B>& lane = context.ahead;
-  const Index n = x.plan().n, slots = x.slots(), most = x.plan().rows.slots(0);
+  const Index n = x.n, slots = x.slots, most = x.rows.slots(0);
   const Index budget = std::clamp<Index>(most * n * 4, Index(8) << 20, Index(64) << 20);
   const Index batch = std::min(most, std::max<Index>(slice, budget / (8 * std::max<Index>(1, n))));
-  const std::vector<Index>& row_of = x.destination();
+  const std::span<const Index> row_of = x.destination;
   Buffer<double, B> a, mine, product, gathered;
   Buffer<Index, B> diagonal;
   std::vector<double> packed;
@@ -98,15 +98,15 @@ InverseResidual check_exactly(Context<B>& context, const GaussJordan<B>& x, cons
         lane.synchronize();
       });
       if (height > 0)
-        multiply<B>(lane, height, n, range.count, 1.0, x.data().slice(first * x.ld() + top, 0),
-                    x.ld(), a, n, 1.0, gathered.view(), n);
+        multiply<B>(lane, height, n, range.count, 1.0, x.data.slice(first * x.ld + top, 0), x.ld, a,
+                    n, 1.0, gathered.view(), n);
       if (first > 0) continue;
       add_to(norm_a, sums<B>(lane, true, range.count, n, scale, a.view(), n));
       fill_zero(lane, product.view());
       if (slots > 0) {
         upload(lane, mine.view().slice(0, range.count * slots),
                static_cast<const double*>(packed.data()));
-        multiply<B>(lane, range.count, n, slots, 1.0, mine, slots, x.data(), x.ld(), 0.0,
+        multiply<B>(lane, range.count, n, slots, 1.0, mine, slots, x.data, x.ld, 0.0,
                     product.view(), n);
       }
       context.comm.all_reduce(lane, Reduce::sum, product.view());
@@ -126,18 +126,18 @@ InverseResidual check_exactly(Context<B>& context, const GaussJordan<B>& x, cons
 
 /// out (n x columns on all ranks) := the rank's rows of X times v, at their places, summed.
 template <class B>
-std::vector<double> times_inverse(Context<B>& context, const GaussJordan<B>& x, Index columns,
+std::vector<double> times_inverse(Context<B>& context, const InverseRows<B>& x, Index columns,
                                   const std::vector<double>& v) {
   const Stream<B>& lane = context.ahead;
-  const Index n = x.plan().n, slots = x.slots();
+  const Index n = x.n, slots = x.slots;
   const Matrix<B> factor(lane, n, columns, v), product(lane, slots, columns);
-  multiply<B>(lane, slots, columns, n, 1.0, x.data(), x.ld(), factor.view(), columns, 0.0,
+  multiply<B>(lane, slots, columns, n, 1.0, x.data, x.ld, factor.view(), columns, 0.0,
               product.view(), columns);
   const std::vector<double> mine = product.values();
   std::vector<double> out(std::size_t(n * columns), 0.0);
   for (Index s = 0; s < slots; ++s)
     std::copy_n(mine.begin() + s * columns, columns,
-                out.begin() + x.destination()[std::size_t(s)] * columns);
+                out.begin() + x.destination[std::size_t(s)] * columns);
   context.control.reduce(out, Reduce::sum);
   return out;
 }
@@ -170,9 +170,9 @@ double rows_times(Context<B>& context, Index n, Index columns, std::span<const R
 }
 
 template <class B>
-InverseResidual check_by_probes(Context<B>& context, const GaussJordan<B>& x,
+InverseResidual check_by_probes(Context<B>& context, const InverseRows<B>& x,
                                 const RowReader& read_a, double scale) {
-  const Index n = x.plan().n;
+  const Index n = x.n;
   std::vector<double> v(std::size_t(n * probes));
   for (Index i = 0; i < n; ++i)
     for (Index p = 0; p < probes; ++p) v[std::size_t(i * probes + p)] = probe(i, p);
@@ -185,12 +185,12 @@ InverseResidual check_by_probes(Context<B>& context, const GaussJordan<B>& x,
     }
   std::vector<double> av(std::size_t(n * probes), 0.0);
   double right = 0, left = 0;
-  const std::vector<Range> ranges = x.plan().rows.ranges(context.rank());
+  const std::vector<Range> ranges = x.rows.ranges(context.rank());
   const double norm_a = rows_times(
       context, n, 2 * probes, ranges, both, read_a, scale,
       [&](Index position, Index count, const double* product) {
         for (Index r = 0; r < count; ++r) {
-          const Index i = x.plan().rows.global(position + r, context.rank());
+          const Index i = x.rows.global(position + r, context.rank());
           for (Index p = 0; p < probes; ++p) {
             av[std::size_t(i * probes + p)] = product[2 * r * probes + p];
             right = larger(right, std::fabs(product[(2 * r + 1) * probes + p] - probe(i, p)));
@@ -209,20 +209,21 @@ InverseResidual check_by_probes(Context<B>& context, const GaussJordan<B>& x,
 }  // namespace
 
 template <class B>
-std::pair<double, double> norms_of_inverse(Context<B>& context, const GaussJordan<B>& x) {
-  const Index n = x.plan().n;
-  std::vector<double> columns = sums<B>(context.ahead, true, x.slots(), n, 1.0, x.data(), x.ld());
+std::pair<double, double> norms_of_inverse(Context<B>& context,
+                                           const std::type_identity_t<InverseRows<B>>& x) {
+  const Index n = x.n;
+  std::vector<double> columns = sums<B>(context.ahead, true, x.slots, n, 1.0, x.data, x.ld);
   context.control.reduce(columns, Reduce::sum);
-  const double rows = largest(sums<B>(context.ahead, false, x.slots(), n, 1.0, x.data(), x.ld()));
+  const double rows = largest(sums<B>(context.ahead, false, x.slots, n, 1.0, x.data, x.ld));
   return {largest(columns), context.control.reduce(rows, Reduce::max)};
 }
 
 template <class B>
-InverseResidual check_inverse(Context<B>& context, const GaussJordan<B>& x, const RowReader& read_a,
-                              double scale) {
-  if (x.plan().n == 0) return {0, 0, "exact, 1-norm"};
-  return x.plan().n <= exact_limit ? check_exactly(context, x, read_a, scale)
-                                   : check_by_probes(context, x, read_a, scale);
+InverseResidual check_inverse(Context<B>& context, const std::type_identity_t<InverseRows<B>>& x,
+                              const RowReader& read_a, double scale) {
+  if (x.n == 0) return {0, 0, "exact, 1-norm"};
+  return x.n <= exact_limit ? check_exactly(context, x, read_a, scale)
+                            : check_by_probes(context, x, read_a, scale);
 }
 
 template <class B>
@@ -264,12 +265,12 @@ double check_solution(Context<B>& context, Index n, Index right, std::span<const
 }
 
 #define INSTANTIATE(B)                                                                         \
-  template InverseResidual check_inverse(Context<B>&, const GaussJordan<B>&, const RowReader&, \
+  template InverseResidual check_inverse(Context<B>&, const InverseRows<B>&, const RowReader&, \
                                          double);                                              \
   template double check_solution(Context<B>&, Index, Index, std::span<const Range>,            \
                                  const std::function<void(Index, Index, double*)>&,            \
                                  const RowReader&, const RowReader&, double);                  \
-  template std::pair<double, double> norms_of_inverse(Context<B>&, const GaussJordan<B>&);
+  template std::pair<double, double> norms_of_inverse(Context<B>&, const InverseRows<B>&);
 TERRACE_FOR_EACH_BACKEND(INSTANTIATE)
 
 }  // namespace terrace

@@ -4,16 +4,36 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "distrib/context.hpp"
+#include "distrib/layout.hpp"
 #include "io/input.hpp"
-#include "src/gauss_jordan.hpp"
 
 namespace terrace {
 
 /// Delivers rows of A (or B) of the named ranges; collective. io::DenseInput::read or a generator.
 using RowReader = std::function<void(std::span<const Range>, const io::Sink<double>&)>;
+
+/// An inverse as its solver left it: row destination[slot] of A^-1 stands in `slot`.
+template <class B>
+struct InverseRows {
+  Index n = 0, slots = 0, ld = 0;
+  BlockCyclic rows;  ///< rows of A that a rank computes residuals for, as many as its slots
+  View<double, B> data;
+  std::span<const Index> destination;
+
+  /// Of a GaussJordan or TextbookInverse after run(), which must outlive this.
+  template <class Solver>
+  InverseRows(const Solver& x)  // NOLINT(google-explicit-constructor)
+      : n(x.plan().n),
+        slots(x.slots()),
+        ld(x.ld()),
+        rows(x.plan().rows),
+        data(x.data()),
+        destination(x.destination()) {}
+};
 
 /// Scaled as LAPACK's dget03: / (n ||A|| ||X|| eps).
 struct InverseResidual {
@@ -23,10 +43,10 @@ struct InverseResidual {
 };
 
 /// Exact (1-norm) up to n = 4096, from 16 vectors of random signs (infinity norm) above.
-/// `x` holds the inverse after run(). `scale` is about 1 / max |A|, against overflow. Collective.
+/// `scale` is about 1 / max |A|, against overflow. Collective.
 template <class B>
-InverseResidual check_inverse(Context<B>& context, const GaussJordan<B>& x, const RowReader& read_a,
-                              double scale);
+InverseResidual check_inverse(Context<B>& context, const std::type_identity_t<InverseRows<B>>& x,
+                              const RowReader& read_a, double scale);
 
 /// Largest over the right-hand sides of ||B - A X|| / (n ||A|| ||X|| eps), infinity norms.
 /// `own_rows(first, count, out)` puts this rank's rows of columns [first, first + count) of X into
@@ -37,8 +57,9 @@ double check_solution(Context<B>& context, Index n, Index right, std::span<const
                       const std::function<void(Index, Index, double*)>& own_rows,
                       const RowReader& read_a, const RowReader& read_b, double scale);
 
-/// ||X||_1 and ||X||_infinity of the n columns after run(). Collective.
+/// ||X||_1 and ||X||_infinity. Collective.
 template <class B>
-std::pair<double, double> norms_of_inverse(Context<B>& context, const GaussJordan<B>& x);
+std::pair<double, double> norms_of_inverse(Context<B>& context,
+                                           const std::type_identity_t<InverseRows<B>>& x);
 
 }  // namespace terrace

@@ -71,7 +71,7 @@ void bench_run(Run& run, const BenchOptions& options, const BenchRun& what) {
                         "seconds", "rate", "unit", "fraction", "residual"));
   }
   std::vector<double> seconds;
-  what.measure();
+  if (what.warm_up) what.measure();
   for (Index i = 0; i < options.repeat; ++i)
     seconds.push_back(run.control.reduce(what.measure(), Reduce::max));
   std::sort(seconds.begin(), seconds.end());

@@ -33,9 +33,10 @@ struct BenchRun {
   std::function<double()> residual;          ///< after the last measure; may be empty
   std::function<std::string()> certificate;  ///< exact solvers: "passed", or what is broken
   std::function<nlohmann::json()> stages;    ///< --stages: a run more, as stage_report()
+  bool warm_up = true;                       ///< `measure` once, unused, before the others
   EnergyMeter* meter = nullptr;              ///< --energy: what `measure` starts and stops
 };
-/// Measures (one warm-up, then repeat), prints the line, appends it to run.report["runs"]. The time
+/// Measures (a warm-up, then repeat), prints the line, appends it to run.report["runs"]. The time
 /// of the residual or certificate is reported beside: `check_seconds`, `check_to_solve`.
 void bench_run(Run& run, const BenchOptions& options, const BenchRun& what);
 

@@ -11,6 +11,7 @@
 #include "src/bench/bench.hpp"
 #include "src/dense_check.hpp"
 #include "src/gauss_jordan.hpp"
+#include "src/textbook.hpp"
 
 namespace terrace {
 
@@ -34,11 +35,71 @@ RowReader generator(Index n, Word seed) {
   };
 }
 
+struct DenseBenchOptions : BenchOptions {
+  std::string pivoting = "auto";
+  std::vector<Index> grid, threads;  ///< of --method textbook
+};
+
+/// The textbook's method, a line for every shape of its launches. Its warm-up is a small matrix: at
+/// n = 3,000 an inversion takes seconds.
 template <class B>
-void bench_inverse(Run& run, Context<B>& context, const BenchOptions& options,
-                   const std::string& pivoting, Index n, double bound) {
+void bench_textbook(Run& run, Context<B>& context, const DenseBenchOptions& options, Index n,
+                    double bound) {
+  constexpr bool host = std::is_same_v<B, Cpu>;
+  constexpr Index small = 64;
   const Word seed = Word(run.options.seed);
-  const JordanPlan plan = plan_jordan<B>(context.size(), n, 0, true, run.options.block, pivoting);
+  const Index bytes = plan_textbook(std::max(n, small), {}).bytes;
+  require_memory(run.control, (Index(192) << 20) + (host ? bytes : 0), host ? 0 : bytes);
+  const auto inverted = [&](TextbookInverse<B>& solver) {
+    const Index order = solver.plan().n;
+    std::vector<Index> numbers(solver.destination());
+    const Buffer<Index, B> global_row(order);
+    upload(context.ahead, global_row.view(), static_cast<const Index*>(numbers.data()));
+    solver.reset();
+    dense::Rows<B> rows;
+    rows.a = solver.data();
+    rows.slots = rows.columns = rows.ld = order;
+    rows.global_row = global_row;
+    dense::fill_random(context.ahead, rows, order, seed);
+    context.ahead.synchronize();
+    Progress silent(false, false);
+    JordanOutcome found;
+    const double seconds = lap_seconds(context.ahead, [&] { found = solver.run(silent); });
+    if (!found.good()) fail_together(Exit::outcome, "the random matrix was found singular");
+    return seconds;
+  };
+  const std::vector<Index> ask{0};  // the default shape, or none
+  for (const Index threads : options.threads.empty() ? ask : options.threads)
+    for (const Index grid : options.grid.empty() ? ask : options.grid) {
+      const textbook::Launch launch = launch_of<B>(grid, threads);
+      BenchRun what;
+      what.sizes = {{"n", n}};
+      if (!host) what.sizes.update({{"grid", launch.grid}, {"threads", launch.threads}});
+      what.who = "textbook";
+      what.work = 2e-9 * std::pow(double(n), 3);
+      what.unit = "GFLOP/s";
+      what.bound_name = "DGEMM";
+      what.bound = bound;
+      what.warm_up = false;
+      TextbookInverse<B> first(context, plan_textbook(small, launch));
+      inverted(first);
+      TextbookInverse<B> solver(context, plan_textbook(n, launch));
+      what.measure = [&] { return inverted(solver); };
+      what.residual = [&] {
+        return run.options.no_check
+                   ? 0.0
+                   : check_inverse<B>(context, solver, generator(n, seed), 1.0).right;
+      };
+      bench_run(run, options, what);
+    }
+}
+
+template <class B>
+void bench_inverse(Run& run, Context<B>& context, const DenseBenchOptions& options, Index n,
+                   double bound) {
+  const Word seed = Word(run.options.seed);
+  const JordanPlan plan =
+      plan_jordan<B>(context.size(), n, 0, true, run.options.block, options.pivoting);
   constexpr bool host = std::is_same_v<B, Cpu>;
   require_memory(run.control, (Index(192) << 20) + (host ? plan.bytes : 0), host ? 0 : plan.bytes);
   BenchRun what;
@@ -73,6 +134,7 @@ void bench_inverse(Run& run, Context<B>& context, const BenchOptions& options,
     };
     bench_run(run, options, what);
   }
+  if (run.options.method == "textbook") bench_textbook(run, context, options, n, bound);
   what.residual = nullptr;
   what.stages = nullptr;
   what.sizes = {{"n", n}};
@@ -99,26 +161,38 @@ void bench_inverse(Run& run, Context<B>& context, const BenchOptions& options,
 
 void add_bench_dense(CLI::App& bench, Selected& selected) {
   CLI::App* command = bench.add_subcommand("dense", "Inversion; rivals: lapack (CPU), cusolver");
-  const auto options = std::make_shared<BenchOptions>();
-  const auto pivoting = std::make_shared<std::string>("auto");
+  const auto options = std::make_shared<DenseBenchOptions>();
   add_bench_options(*command, *options);
   add_stages_option(*command, *options);
   add_common_options(*command, selected.options);
-  command->add_option("--pivoting", *pivoting, "partial, tournament or auto")
+  add_launch_options(*command, options->grid, options->threads);
+  command->get_option("--grid")->delimiter(',');
+  command->get_option("--threads")->delimiter(',');
+  command->add_option("--pivoting", options->pivoting, "partial, tournament or auto")
       ->check(CLI::IsMember({"auto", "partial", "tournament"}));
-  command->callback([&selected, options, pivoting] {
+  command->callback([&selected, options] {
     selected.command = "bench dense";
-    selected.action = [options, pivoting](Run& run) {
+    selected.action = [options](Run& run) {
+      const std::string& method = run.options.method;
+      if (!method.empty() && method != "gauss-jordan" && method != "textbook")
+        fail_together(Exit::usage, "unknown method '" + method +
+                                       "'; --method; use gauss-jordan, or textbook to measure it "
+                                       "beside");
       for (const std::string& rival : options->rivals)
         if (rival != "lapack" && rival != "cusolver")
           fail_together(Exit::usage,
                         "unknown rival '" + rival + "'; --rivals; use lapack, cusolver");
+      // --block and --pivoting are the other method's here.
+      check_textbook_options(run, method == "textbook", 0, "auto",
+                             !options->grid.empty() || !options->threads.empty());
       with_backend(run, [&]<class B>(Context<B>& context) {
         if (options->n.empty())
           options->n = std::is_same_v<B, Cpu> ? std::vector<Index>{1000, 4000}
                                               : std::vector<Index>{4096, 8192, 16384};
+        if (!options->grid.empty() || !options->threads.empty())
+          (void)launch_of<B>(1, 1);  // refused before anything is measured
         const double bound = run.control.reduce(dgemm_rate(context.bulk), Reduce::min);
-        for (const Index n : options->n) bench_inverse(run, context, *options, *pivoting, n, bound);
+        for (const Index n : options->n) bench_inverse(run, context, *options, n, bound);
       });
     };
   });

@@ -6,52 +6,14 @@
 #include <memory>
 
 #include "kernels/random.hpp"
-#include "src/commands.hpp"
+#include "src/commands/dense_run.hpp"
 #include "src/cramer.hpp"
-#include "src/dense_check.hpp"
-#include "src/gauss_jordan.hpp"
 
 namespace terrace {
 
 namespace {
 
-struct DenseOptions {
-  std::string matrix, rhs, pivoting = "auto";
-};
-
-constexpr Index condition_probes = 4;              // columns that estimate ||A^-1|| in a solve
-constexpr Index staging_bytes = Index(192) << 20;  // host memory for reading, writing and checking
-
-/// Norms of the input gathered while it is read.
-struct InputNorms {
-  std::vector<double> columns;  // sums of |A[:, j]|
-  double largest = 0, squares = 0;
-
-  void take(Index count, Index n, const double* rows) {
-    columns.resize(std::size_t(n), 0.0);
-    for (Index i = 0; i < count; ++i)
-      for (Index j = 0; j < n; ++j) {
-        const double size = std::fabs(rows[i * n + j]);
-        columns[std::size_t(j)] += size;
-        squares += size * size;
-        largest = std::max(largest, size);
-      }
-  }
-};
-
-/// The power of two that brings the largest element near one.
-double scale_of(double largest) {
-  int exponent = 0;
-  std::frexp(largest, &exponent);
-  return largest > 0 && std::isfinite(largest) ? std::ldexp(1.0, std::clamp(-exponent, -1021, 1021))
-                                               : 1.0;
-}
-
-RowReader reader(const Control& control, const io::DenseInput& input) {
-  return [&control, &input](std::span<const Range> ranges, const io::Sink<double>& sink) {
-    input.read(control, ranges, sink);
-  };
-}
+constexpr Index condition_probes = 4;  // columns that estimate ||A^-1|| in a solve
 
 void require_square(const io::DenseInput& a) {
   if (a.rows() != a.columns() || a.is_vector())
@@ -68,150 +30,6 @@ void require_rows(const io::DenseInput& a, const io::DenseInput& b) {
 }
 
 template <class B>
-void describe(Run& run, const JordanPlan& plan) {
-  run.report["n"] = plan.n;
-  run.report["method"] = "gauss-jordan";
-  run.report["block"] = plan.block;
-  run.report["pivoting"] = plan.pivoting == Pivoting::partial ? "partial" : "tournament";
-  run.report["memory_per_rank"] = plan.bytes;
-}
-
-template <class B>
-void say_plan(Run& run, const JordanPlan& plan) {
-  const double gib = 1073741824.0;
-  run.say(fmt::format("method     gauss-jordan, in place: {:.4g} flops over {} ranks",
-                      (plan.inverse ? 2.0 : 1.0) * std::pow(double(plan.n), 3) +
-                          2.0 * double(plan.n) * double(plan.n) * double(plan.right),
-                      plan.rows.ranks));
-  run.say(fmt::format("block      {} ({})", plan.block, plan.why_block));
-  run.say(fmt::format("pivoting   {} ({})",
-                      plan.pivoting == Pivoting::partial ? "partial" : "tournament",
-                      plan.why_pivoting));
-  run.say(fmt::format("memory     {:.3f} GiB per rank on the {}, {:.3f} GiB of host memory beside",
-                      double(plan.bytes) / gib, std::is_same_v<B, Cpu> ? "host" : "GPU",
-                      double(staging_bytes) / gib));
-  run.report["result"]["plan"] = {{"bytes_per_rank", plan.bytes},
-                                  {"method", "gauss-jordan"},
-                                  {"block", plan.block},
-                                  {"why_block", plan.why_block},
-                                  {"why_pivoting", plan.why_pivoting}};
-}
-
-template <class B>
-void require_plan_memory(Run& run, const JordanPlan& plan) {
-  const bool host = std::is_same_v<B, Cpu>;
-  const Index staging =
-      std::min<Index>(staging_bytes, 8 * plan.n * (plan.n + plan.right) + (1 << 20));
-  require_memory(run.control, staging + (host ? plan.bytes : 0), host ? 0 : plan.bytes);
-}
-
-/// Rows of this rank from `read`, at column `from` of the solver's rows.
-template <class B>
-void load(Context<B>& context, const GaussJordan<B>& solver, Index from, Index columns,
-          const RowReader& read, InputNorms* norms) {
-  const std::vector<Range> ranges = solver.plan().rows.ranges(context.rank());
-  read(ranges, [&](Index position, Index count, const double* rows) {
-    copy_rows<double>(context.ahead, solver.data().data + position * solver.ld() + from,
-                      solver.ld(), rows, columns, columns, count);
-    if (norms) norms->take(count, columns, rows);
-    context.ahead.synchronize();
-  });
-}
-
-/// The outcomes of the elimination that are not results.
-void require_regular(Run& run, const JordanOutcome& found) {
-  if (found.overflow)
-    run.outcome("overflow",
-                found.bad_column >= 0
-                    ? fmt::format("the elimination overflowed; column {}; scale the matrix",
-                                  found.bad_column)
-                    : std::string("the result has elements that are not finite; the matrix is "
-                                  "singular to working precision or badly scaled; scale it"));
-  if (found.bad_column >= 0) {
-    run.report["result"]["first_zero_pivot"] = found.bad_column;
-    run.outcome("singular",
-                fmt::format("the matrix is singular; zero pivot in column {}; it has no "
-                            "inverse",
-                            found.bad_column));
-  }
-}
-
-void require_residual(Run& run, double ratio) {
-  run.report["residual"] = std::isfinite(ratio) ? nlohmann::json(ratio) : nlohmann::json("inf");
-  if (!(ratio <= 30))
-    run.outcome("check-failed",
-                fmt::format("the residual check failed: ratio {:.3g} is above 30; reciprocal "
-                            "condition {:.3g}; nothing was written",
-                            ratio, run.report["result"].value("reciprocal_condition", 0.0)));
-}
-
-void note_determinant(Run& run, double log_abs, int sign) {
-  run.report["result"]["log_abs_determinant"] = log_abs;
-  run.report["result"]["determinant_sign"] = sign;
-}
-
-/// `count` of the solver's rows from `position`, columns [from, from + columns), to the host.
-template <class B>
-io::Source<double> rows_of(Context<B>& context, const GaussJordan<B>& solver, Index from,
-                           Index columns) {
-  return [&context, &solver, from, columns](Index position, Index count, double* out) {
-    copy_rows<double>(context.ahead, out, columns,
-                      solver.data().data + position * solver.ld() + from, solver.ld(), columns,
-                      count);
-    context.ahead.synchronize();
-  };
-}
-
-double safe_reciprocal(double a, double b) {
-  const double value = 1.0 / a / b;
-  return std::isfinite(value) ? value : 0.0;
-}
-
-template <class B>
-void invert(Run& run, Context<B>& context, const io::DenseInput& a, const DenseOptions& options) {
-  const Index n = a.rows();
-  const JordanPlan plan =
-      plan_jordan<B>(run.control.size(), n, 0, true, run.options.block, options.pivoting);
-  describe<B>(run, plan);
-  if (run.options.plan) return say_plan<B>(run, plan);
-  io::Output output(run.control, run.options.output, run.options.force);
-  require_plan_memory<B>(run, plan);
-  GaussJordan<B> solver(context, plan);
-  InputNorms norms;
-  run.phase("read", [&] { load(context, solver, 0, n, reader(run.control, a), &norms); });
-  JordanOutcome found;
-  run.phase("solve", [&] { found = solver.run(run.progress); });
-  run.rate(2e-9 * std::pow(double(n), 3) / run.seconds("solve"), "GFLOP/s");
-  require_regular(run, found);
-  note_determinant(run, found.log_abs_determinant, found.determinant_sign);
-  run.phase("check", [&] {
-    norms.columns.resize(std::size_t(n), 0.0);
-    run.control.reduce(norms.columns, Reduce::sum);
-    const double norm_a =
-        n == 0 ? 0 : *std::max_element(norms.columns.begin(), norms.columns.end());
-    run.report["result"]["reciprocal_condition"] =
-        n == 0 ? 1.0 : safe_reciprocal(norm_a, norms_of_inverse(context, solver).first);
-    if (run.options.no_check) return;
-    const double scale = scale_of(run.control.reduce(norms.largest, Reduce::max));
-    const InverseResidual r = check_inverse(context, solver, reader(run.control, a), scale);
-    run.report["result"]["residual_right"] = r.right;
-    run.report["result"]["residual_left"] = r.left;
-    run.report["result"]["residual_kind"] = r.kind;
-    require_residual(run, r.right);
-  });
-  run.phase("write", [&] {
-    output.write_scattered<double>("inverse", n, n, solver.destination(),
-                                   rows_of(context, solver, 0, n),
-                                   {{"log_abs_determinant", found.log_abs_determinant},
-                                    {"determinant_sign", Index(found.determinant_sign)}});
-    output.commit(run.attributes());
-  });
-  run.say(fmt::format("inverse    n {}, {:.3f} s, {:.1f} GFLOP/s, residual ratio {}", n,
-                      run.seconds("solve"), run.report["rate"]["value"].get<double>(),
-                      run.report.value("residual", nlohmann::json("not checked")).dump()));
-}
-
-template <class B>
 void solve(Run& run, Context<B>& context, const io::DenseInput& a, const io::DenseInput& b,
            const DenseOptions& options) {
   const Index n = a.rows(), right = b.columns(), probes = n > 0 ? condition_probes : 0;
@@ -221,7 +39,7 @@ void solve(Run& run, Context<B>& context, const io::DenseInput& a, const io::Den
   run.report["columns"] = right;
   if (run.options.plan) return say_plan<B>(run, plan);
   io::Output output(run.control, run.options.output, run.options.force);
-  require_plan_memory<B>(run, plan);
+  require_plan_memory<B>(run, n * (n + plan.right), plan.bytes);
   GaussJordan<B> solver(context, plan);
   InputNorms norms;
   const std::vector<Range> ranges = plan.rows.ranges(context.rank());
@@ -374,14 +192,16 @@ void add_dense_commands(CLI::App& app, Selected& selected) {
     return command;
   };
   CLI::App* invert_command = add("invert", "Inverse by Gauss-Jordan elimination with pivoting");
+  add_launch_options(*invert_command, options->grid, options->threads);
   invert_command->callback([&selected, options] {
     selected.command = "dense invert";
     selected.action = [options](Run& run) {
       require_output(run.options);
-      require_method(run, {"gauss-jordan"});
+      require_method(run, {"gauss-jordan", "textbook"});
+      check_invert_options(run, *options);
       const io::DenseInput a = opened(run, "input", options->matrix);
       require_square(a);
-      with_backend(run, [&]<class B>(Context<B>& context) { invert(run, context, a, *options); });
+      invert_dense(run, a, *options);
     };
   });
   CLI::App* solve_command = add("solve", "Solution of A X = B by Gauss-Jordan elimination");

@@ -1,6 +1,7 @@
 #include "src/dense_check.hpp"
 
 #include "src/cramer.hpp"
+#include "src/gauss_jordan.hpp"
 #include "tests/support/dense.hpp"
 #include "tests/support/test.hpp"
 

@@ -1,0 +1,111 @@
+// terrace dense invert: blocked elimination in place, or the textbook's column by column.
+#include "src/commands/dense_run.hpp"
+#include "src/textbook.hpp"
+
+namespace terrace {
+
+namespace {
+
+/// Reads A into the solver, inverts, checks, writes.
+template <class B, class Solver>
+void invert_by(Run& run, Context<B>& context, const io::DenseInput& a, Solver& solver,
+               io::Output& output) {
+  const Index n = a.rows();
+  InputNorms norms;
+  run.phase("read", [&] { load(context, solver, 0, n, reader(run.control, a), &norms); });
+  JordanOutcome found;
+  run.phase("solve", [&] { found = solver.run(run.progress); });
+  run.rate(2e-9 * std::pow(double(n), 3) / run.seconds("solve"), "GFLOP/s");
+  require_regular(run, found);
+  note_determinant(run, found.log_abs_determinant, found.determinant_sign);
+  run.phase("check", [&] {
+    norms.columns.resize(std::size_t(n), 0.0);
+    run.control.reduce(norms.columns, Reduce::sum);
+    const double norm_a =
+        n == 0 ? 0 : *std::max_element(norms.columns.begin(), norms.columns.end());
+    run.report["result"]["reciprocal_condition"] =
+        n == 0 ? 1.0 : safe_reciprocal(norm_a, norms_of_inverse(context, solver).first);
+    if (run.options.no_check) return;
+    const double scale = scale_of(run.control.reduce(norms.largest, Reduce::max));
+    const InverseResidual r = check_inverse(context, solver, reader(run.control, a), scale);
+    run.report["result"]["residual_right"] = r.right;
+    run.report["result"]["residual_left"] = r.left;
+    run.report["result"]["residual_kind"] = r.kind;
+    require_residual(run, r.right);
+  });
+  run.phase("write", [&] {
+    output.write_scattered<double>("inverse", n, n, solver.destination(),
+                                   rows_of(context, solver, 0, n),
+                                   {{"log_abs_determinant", found.log_abs_determinant},
+                                    {"determinant_sign", Index(found.determinant_sign)}});
+    output.commit(run.attributes());
+  });
+  run.say(fmt::format("inverse    n {}, {:.3f} s, {:.1f} GFLOP/s, residual ratio {}", n,
+                      run.seconds("solve"), run.report["rate"]["value"].get<double>(),
+                      run.report.value("residual", nlohmann::json("not checked")).dump()));
+}
+
+template <class B>
+void invert_blocked(Run& run, Context<B>& context, const io::DenseInput& a,
+                    const DenseOptions& options) {
+  const Index n = a.rows();
+  const JordanPlan plan =
+      plan_jordan<B>(run.control.size(), n, 0, true, run.options.block, options.pivoting);
+  describe<B>(run, plan);
+  if (run.options.plan) return say_plan<B>(run, plan);
+  io::Output output(run.control, run.options.output, run.options.force);
+  require_plan_memory<B>(run, n * n, plan.bytes);
+  GaussJordan<B> solver(context, plan);
+  invert_by(run, context, a, solver, output);
+}
+
+template <class B>
+void invert_by_textbook(Run& run, Context<B>& context, const io::DenseInput& a,
+                        const DenseOptions& options) {
+  constexpr bool host = std::is_same_v<B, Cpu>;
+  const textbook::Launch launch = launch_of<B>(options.grid, options.threads);
+  const TextbookPlan plan = plan_textbook(a.rows(), launch);
+  run.report["n"] = plan.n;
+  run.report["method"] = "textbook";
+  run.report["block"] = 0;
+  run.report["pivoting"] = "partial";
+  run.report["memory_per_rank"] = plan.bytes;
+  if (!host) {
+    run.report["grid"] = launch.grid;
+    run.report["threads"] = launch.threads;
+  }
+  if (run.options.plan) {
+    run.say("method     textbook (asked for): column by column, partial pivoting, rows exchanged");
+    run.say(host ? std::string("launches   none: one thread of the host")
+                 : fmt::format("launches   {0} x {0} blocks of {1} x {1} threads", launch.grid,
+                               launch.threads));
+    run.say(fmt::format("memory     {:.3f} GiB on the {}, {:.3f} GiB of host memory beside",
+                        double(plan.bytes) / 1073741824.0, host ? "host" : "GPU",
+                        double(staging_bytes) / 1073741824.0));
+    run.report["result"]["plan"] = {{"bytes_per_rank", plan.bytes}, {"method", "textbook"}};
+    return;
+  }
+  io::Output output(run.control, run.options.output, run.options.force);
+  require_plan_memory<B>(run, plan.n * plan.n, plan.bytes);
+  TextbookInverse<B> solver(context, plan);
+  invert_by(run, context, a, solver, output);
+}
+
+}  // namespace
+
+void check_invert_options(const Run& run, const DenseOptions& options) {
+  check_textbook_options(run, run.options.method == "textbook", run.options.block, options.pivoting,
+                         options.grid > 0 || options.threads > 0);
+}
+
+void invert_dense(Run& run, const io::DenseInput& a, const DenseOptions& options) {
+  with_backend(run, [&]<class B>(Context<B>& context) {
+    if (run.options.method == "textbook") {
+      invert_by_textbook(run, context, a, options);
+    } else {
+      invert_blocked(run, context, a, options);
+    }
+  });
+}
+
+}  // namespace terrace

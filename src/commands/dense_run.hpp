@@ -1,0 +1,159 @@
+// What dense invert and dense solve do alike.
+#pragma once
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "src/commands.hpp"
+#include "src/dense_check.hpp"
+#include "src/gauss_jordan.hpp"
+
+namespace terrace {
+
+struct DenseOptions {
+  std::string matrix, rhs, pivoting = "auto";
+  Index grid = 0, threads = 0;  ///< launches of the textbook's method; 0: not given
+};
+
+// Host memory for reading, writing and checking.
+inline constexpr Index staging_bytes = Index(192) << 20;
+
+/// Norms of the input gathered while it is read.
+struct InputNorms {
+  std::vector<double> columns;  // sums of |A[:, j]|
+  double largest = 0, squares = 0;
+
+  void take(Index count, Index n, const double* rows) {
+    columns.resize(std::size_t(n), 0.0);
+    for (Index i = 0; i < count; ++i)
+      for (Index j = 0; j < n; ++j) {
+        const double size = std::fabs(rows[i * n + j]);
+        columns[std::size_t(j)] += size;
+        squares += size * size;
+        largest = std::max(largest, size);
+      }
+  }
+};
+
+/// The power of two that brings the largest element near one.
+inline double scale_of(double largest) {
+  int exponent = 0;
+  std::frexp(largest, &exponent);
+  return largest > 0 && std::isfinite(largest) ? std::ldexp(1.0, std::clamp(-exponent, -1021, 1021))
+                                               : 1.0;
+}
+
+inline RowReader reader(const Control& control, const io::DenseInput& input) {
+  return [&control, &input](std::span<const Range> ranges, const io::Sink<double>& sink) {
+    input.read(control, ranges, sink);
+  };
+}
+
+template <class B>
+void describe(Run& run, const JordanPlan& plan) {
+  run.report["n"] = plan.n;
+  run.report["method"] = "gauss-jordan";
+  run.report["block"] = plan.block;
+  run.report["pivoting"] = plan.pivoting == Pivoting::partial ? "partial" : "tournament";
+  run.report["memory_per_rank"] = plan.bytes;
+}
+
+template <class B>
+void say_plan(Run& run, const JordanPlan& plan) {
+  const double gib = 1073741824.0;
+  run.say(fmt::format("method     gauss-jordan, in place: {:.4g} flops over {} ranks",
+                      (plan.inverse ? 2.0 : 1.0) * std::pow(double(plan.n), 3) +
+                          2.0 * double(plan.n) * double(plan.n) * double(plan.right),
+                      plan.rows.ranks));
+  run.say(fmt::format("block      {} ({})", plan.block, plan.why_block));
+  run.say(fmt::format("pivoting   {} ({})",
+                      plan.pivoting == Pivoting::partial ? "partial" : "tournament",
+                      plan.why_pivoting));
+  run.say(fmt::format("memory     {:.3f} GiB per rank on the {}, {:.3f} GiB of host memory beside",
+                      double(plan.bytes) / gib, std::is_same_v<B, Cpu> ? "host" : "GPU",
+                      double(staging_bytes) / gib));
+  run.report["result"]["plan"] = {{"bytes_per_rank", plan.bytes},
+                                  {"method", "gauss-jordan"},
+                                  {"block", plan.block},
+                                  {"why_block", plan.why_block},
+                                  {"why_pivoting", plan.why_pivoting}};
+}
+
+/// `elements` of the input and the result, `bytes` on the backend.
+template <class B>
+void require_plan_memory(Run& run, Index elements, Index bytes) {
+  const bool host = std::is_same_v<B, Cpu>;
+  const Index staging = std::min<Index>(staging_bytes, 8 * elements + (1 << 20));
+  require_memory(run.control, staging + (host ? bytes : 0), host ? 0 : bytes);
+}
+
+/// Rows of this rank from `read`, at column `from` of the solver's rows.
+template <class B, class Solver>
+void load(Context<B>& context, const Solver& solver, Index from, Index columns,
+          const RowReader& read, InputNorms* norms) {
+  const std::vector<Range> ranges = solver.plan().rows.ranges(context.rank());
+  read(ranges, [&](Index position, Index count, const double* rows) {
+    copy_rows<double>(context.ahead, solver.data().data + position * solver.ld() + from,
+                      solver.ld(), rows, columns, columns, count);
+    if (norms) norms->take(count, columns, rows);
+    context.ahead.synchronize();
+  });
+}
+
+/// The outcomes of the elimination that are not results.
+inline void require_regular(Run& run, const JordanOutcome& found) {
+  if (found.overflow)
+    run.outcome("overflow",
+                found.bad_column >= 0
+                    ? fmt::format("the elimination overflowed; column {}; scale the matrix",
+                                  found.bad_column)
+                    : std::string("the result has elements that are not finite; the matrix is "
+                                  "singular to working precision or badly scaled; scale it"));
+  if (found.bad_column >= 0) {
+    run.report["result"]["first_zero_pivot"] = found.bad_column;
+    run.outcome("singular",
+                fmt::format("the matrix is singular; zero pivot in column {}; it has no "
+                            "inverse",
+                            found.bad_column));
+  }
+}
+
+inline void require_residual(Run& run, double ratio) {
+  run.report["residual"] = std::isfinite(ratio) ? nlohmann::json(ratio) : nlohmann::json("inf");
+  if (!(ratio <= 30))
+    run.outcome("check-failed",
+                fmt::format("the residual check failed: ratio {:.3g} is above 30; reciprocal "
+                            "condition {:.3g}; nothing was written",
+                            ratio, run.report["result"].value("reciprocal_condition", 0.0)));
+}
+
+inline void note_determinant(Run& run, double log_abs, int sign) {
+  run.report["result"]["log_abs_determinant"] = log_abs;
+  run.report["result"]["determinant_sign"] = sign;
+}
+
+/// `count` of the solver's rows from `position`, columns [from, from + columns), to the host.
+template <class B, class Solver>
+io::Source<double> rows_of(Context<B>& context, const Solver& solver, Index from, Index columns) {
+  return [&context, &solver, from, columns](Index position, Index count, double* out) {
+    copy_rows<double>(context.ahead, out, columns,
+                      solver.data().data + position * solver.ld() + from, solver.ld(), columns,
+                      count);
+    context.ahead.synchronize();
+  };
+}
+
+inline double safe_reciprocal(double a, double b) {
+  const double value = 1.0 / a / b;
+  return std::isfinite(value) ? value : 0.0;
+}
+
+/// terrace dense invert by the method that the options name; A is square.
+void invert_dense(Run& run, const io::DenseInput& a, const DenseOptions& options);
+/// Refuses, before any file is opened, options that do not go with that method.
+void check_invert_options(const Run& run, const DenseOptions& options);
+
+}  // namespace terrace

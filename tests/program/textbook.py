@@ -1,0 +1,158 @@
+#!/usr/bin/env python3
+"""dense invert --method textbook: results against NumPy, refusals, the article's text files, and the grid study's job.
+
+textbook.py TERRACE     Needs h5py and numpy; runs in a temporary folder.
+"""
+import csv
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import h5py
+import numpy as np
+
+terrace = os.path.abspath(sys.argv[1])
+root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+folder = tempfile.mkdtemp()
+os.chdir(folder)
+rng = np.random.default_rng(11)
+failures = 0
+
+
+def check(what, condition, detail=""):
+    global failures
+    if not condition:
+        failures += 1
+        print(f"FAILED  {what}: {detail}", flush=True)
+
+
+def run(command, ranks=1, code=0):
+    done = subprocess.run(["mpirun", "-n", str(ranks), terrace] + command.split(), capture_output=True, text=True, timeout=120)
+    check(command, done.returncode == code, f"exit {done.returncode}, not {code}: {done.stderr[:300]}")
+    return done
+
+
+def refused(command, code, *words, ranks=1):
+    """Exit code, one message with all words, no file left."""
+    before = sorted(os.listdir("."))
+    lines = [line for line in run(command, ranks, code).stderr.splitlines() if line.startswith("terrace: ")]
+    check(command, len(lines) == 1 and all(word in lines[0] for word in words), f"{lines}")
+    check(command, before == sorted(os.listdir(".")), "left something behind")
+
+
+matrices = {}
+for n in (1, 2, 15, 16, 17, 33, 100):
+    matrices[f"random{n}"] = rng.uniform(-1, 1, (n, n))
+matrices["permuted"] = np.diag(rng.uniform(1, 2, 40))[rng.permutation(40)]
+block = rng.uniform(-1, 1, (40, 40))
+block[:20, :20] = 0
+matrices["block"] = block
+singular = {}
+for column in (0, 20, 39):
+    singular[column] = rng.uniform(-1, 1, (40, 40))
+    singular[column][:, column] = 0
+with h5py.File("in.h5", "w") as f:
+    for name, a in matrices.items():
+        f[name] = a
+    for column, a in singular.items():
+        f[f"singular{column}"] = a
+    f["wide"] = np.ones((3, 4))
+
+for name, a in matrices.items():
+    run(f"dense invert in.h5:/{name} --method textbook --backend cpu -o x.h5 --report r.json --force")
+    sign, log = np.linalg.slogdet(a)
+    with h5py.File("x.h5") as f, open("r.json") as g:
+        report = json.load(g)
+        attributes = f["inverse"].attrs
+        check(name, np.allclose(f["inverse"][:], np.linalg.inv(a), rtol=1e-9, atol=1e-9))
+        check(f"determinant of {name}", np.isclose(attributes["log_abs_determinant"], log, atol=1e-10) and attributes["determinant_sign"] == sign)
+        check(f"report of {name}", report["method"] == "textbook" and report["pivoting"] == "partial" and report["residual"] < 30
+              and "grid" not in report, report)
+    check(f"verify {name}", "PASS" in run("verify x.h5").stdout)
+for column in singular:
+    refused(f"dense invert in.h5:/singular{column} --method textbook --backend cpu -o bad.h5", 4, "singular", f"column {column};")
+    subprocess.run(["mpirun", "-n", "1", terrace, "dense", "invert", f"in.h5:/singular{column}", "--method", "textbook", "--backend", "cpu",
+                    "-o", "bad.h5", "--report", "r.json"], capture_output=True, timeout=120)
+    with open("r.json") as g:
+        check(f"column {column} in the report", json.load(g)["result"]["first_zero_pivot"] == column)
+
+# --- what does not go together -------------------------------------------------------------------
+command = "dense invert in.h5:/random17 -o bad.h5 --backend cpu"
+refused(command + " --method textbook", 2, "one rank", "--method", ranks=2)
+refused(command + " --method textbook --block 16", 2, "--block")
+refused(command + " --method textbook --pivoting tournament", 2, "--pivoting")
+refused(command + " --method textbook --precision mixed", 2, "--precision")
+refused(command + " --method textbook --precision emulated", 2, "--precision")
+refused(command + " --method textbook --grid 8", 2, "CPU", "--grid")
+refused(command + " --method textbook --threads 16", 2, "CPU", "--threads")
+refused(command + " --method textbook --grid 7", 2, "--grid")
+refused(command + " --method textbook --threads 64", 2, "--threads")
+refused(command + " --grid 8", 2, "--grid", "--method textbook")
+refused(command + " --threads 32", 2, "--threads", "--method textbook")
+refused(command + " --method schoolbook", 2, "schoolbook", "--method", "textbook")
+refused("dense solve in.h5:/random17 --rhs :/random17 -o bad.h5 --method textbook", 2, "textbook", "--method")
+refused("dense invert in.h5:/wide -o bad.h5 --method textbook", 3, "not square")
+refused("bench dense --n 20 --method schoolbook", 2, "schoolbook", "--method")
+refused("bench dense --n 20 --method textbook", 2, "one rank", ranks=2)
+refused("bench dense --n 20 --grid 8,16", 2, "--grid", "--method textbook")
+refused("bench dense --n 20 --backend cpu --method textbook --grid 8,16", 2, "CPU", "--grid")
+run(command.replace("bad", "good") + " --method textbook --pivoting partial --no-check")
+check("--no-check", os.path.exists("good.h5"))
+check("--plan", "column by column" in run("dense invert in.h5:/random17 --method textbook --backend cpu --plan").stdout)
+
+# --- the article's files: n, then n x n numbers, blanks or tabs, also at the ends of lines ----------
+a = matrices["random33"]
+for name, mark in (("blanks", " "), ("tabs", "\t")):
+    text = "33\n" + "".join("".join("%.6e%s" % (v, mark) for v in row) + "\n" for row in a)
+    with open(f"{name}.txt", "w") as f:
+        f.write(text)
+    run(f"convert {name}.txt {name}.h5")
+    with h5py.File(f"{name}.h5") as f:
+        held = f["A"][:]
+        check(f"numbers of {name}", np.array_equal(held, [[float("%.6e" % v) for v in row] for row in a]))
+    run(f"convert {name}.h5:/A back.txt --force" + (" --tabs" if mark == "\t" else ""))
+    with open("back.txt") as f:
+        check(f"round trip of {name}", f.read() == text.replace(mark + "\n", "\n"))
+    run(f"dense invert {name}.h5:/A --method textbook --backend cpu -o inverse.h5 --force")
+    run("convert inverse.h5:/inverse inverse.txt --force" + (" --tabs" if mark == "\t" else ""))
+    with open("inverse.txt") as f:
+        lines = f.read().splitlines()
+    found = np.array([[float(v) for v in line.split(mark)] for line in lines[1:]])
+    check(f"inverse of {name}", lines[0] == "33" and np.allclose(found, np.linalg.inv(held), rtol=2e-6, atol=1e-9))
+
+# --- the benchmark and the study -----------------------------------------------------------------
+run("bench dense --n 20,33 --method textbook --backend cpu --rivals lapack --repeat 1 --report r.json")
+with open("r.json") as g:
+    rows = json.load(g)["runs"]
+check("rows", [(r["who"], r["n"]) for r in rows] == [(w, n) for n in (20, 33) for w in ("terrace", "textbook", "lapack")], rows)
+check("residuals", all(0 < r["residual"] < 30 for r in rows if r["who"] != "lapack"))
+check("rate", all(np.isclose(r["rate"]["value"], 2e-9 * r["n"] ** 3 / r["seconds"]) for r in rows))
+if shutil.which("jq"):
+    environment = {**os.environ, "TERRACE": terrace, "BACKEND": "cpu", "SIZES": "10,20,33,50 64", "REPEAT": "1"}
+    done = subprocess.run([f"{root}/jobs/dense_seed.sh", "study"], capture_output=True, text=True, timeout=300, env=environment)
+    check("dense_seed.sh", done.returncode == 0, done.stderr[-300:])
+    with open("study.csv", newline="") as f:
+        rows = list(csv.DictReader(line for line in f if not line.startswith("#")))
+    check("study.csv", sorted({(r["who"], int(r["n"])) for r in rows}) ==
+          sorted((w, n) for w in ("lapack", "terrace", "textbook") for n in (10, 20, 33, 50, 64)), rows)
+    with open("study.svg") as f:
+        svg = f.read()
+    check("study.svg", svg.count("<circle") == 2 * 15 + 3 and svg.count("<polyline") == 6)
+    with open("study.md") as f:
+        check("study.md", "| x^3 |" in f.read() and "x = n / 1,000" in done.stdout)
+# The fit itself: a cubic is found again.
+cubic = {n: 3e-10 * n**3 + 2e-8 * n**2 + 1e-6 * n + 4e-5 for n in (100, 300, 500, 1000, 2000, 3000)}
+with open("cubic.csv", "w") as f:
+    f.write("who,backend,n,grid,threads,seconds,gflops,fraction,residual\n")
+    for n, seconds in cubic.items():
+        f.write(f"textbook,cuda,{n},8,16,{seconds!r},1,0.1,0.5\n")
+done = subprocess.run([sys.executable, f"{root}/jobs/dense_seed_plot.py", "cubic.csv", "cubic"], capture_output=True, text=True, timeout=60)
+check("cubic", "| blocks 8x8, threads 16x16 | 300 | 20 | 1 | 0.04 | 0.0 % |" in done.stdout, done.stdout + done.stderr[-300:])
+
+os.chdir("/")
+shutil.rmtree(folder)
+print("all passed" if failures == 0 else f"{failures} failed")
+sys.exit(failures != 0)
