@@ -17,11 +17,11 @@ constexpr double magnitude(double v) { return v < 0 ? -v : v == v ? v : kInfinit
 
 /// Binary exponent of v; -infinity for zero, infinity for what is not finite.
 constexpr double exponent(double v) {
-  const Word bits = std::bit_cast<Word>(v), mantissa = bits & ((Word(1) << 52) - 1);
-  const int biased = int(bits >> 52 & 0x7ff);
-  if (biased == 0x7ff) return kInfinity;
-  if (biased > 0) return biased - 1023;
-  return mantissa == 0 ? -kInfinity : -1011 - std::countl_zero(mantissa);
+  constexpr Word all = 0x7ff;
+  const auto biased = [](double x) { return int(std::bit_cast<Word>(x) >> 52 & all); };
+  if (biased(v) == int(all)) return kInfinity;
+  if (biased(v) > 0) return biased(v) - 1023;
+  return v == 0 ? -kInfinity : biased(v * 0x1p54) - 1077;  // denormal
 }
 
 struct Exponents {
