@@ -21,6 +21,7 @@ namespace {
 constexpr Index kNarrow = 512;     // half-bandwidths that latency bounds
 constexpr Index kLatency = 1500;   // half-bandwidths up to which more chains pay
 constexpr Index kWide = 6000;      // half-bandwidths whose tile columns fill a GPU
+constexpr Index kSpread = 20000;   // half-bandwidths from which tile columns pay on many GPUs
 constexpr Index kMostParts = 128;  // of one rank
 
 BandMethod parse_method(const std::string& name) {
@@ -55,12 +56,20 @@ BandMethod parse_method(const std::string& name) {
         kLatency));
     return BandMethod::partition;
   }
-  // In between: two chains cost no more flops than one and halve the time of the chain.
-  if (r.half_bandwidth < kWide || r.ranks == 2) {
+  // In between: two chains cost no more flops than one and halve the time of the chain. On more
+  // ranks too, while a broadcast a tile column costs more than it brings. (Four H200: m = 8,000 by
+  // tile columns 1.44 us a column, two of them from two ends 0.72; m = 32,000 9.7 and 11.4.)
+  const Index half = r.n / 2 * (r.half_bandwidth + 1) * Index(sizeof(double));
+  const bool few_fit = r.device_bytes == 0 || half + half / 8 < r.device_bytes;
+  if (r.half_bandwidth < kWide || r.ranks == 2 ||
+      (r.ranks > 2 && r.half_bandwidth < kSpread && few_fit)) {
     reasons.push_back(
-        r.ranks == 2
-            ? std::string("two ranks: each eliminates from its end without communication")
-            : fmt::format("half-bandwidth below {}: two chains at once, for no more flops", kWide));
+        r.ranks == 2 ? std::string("two ranks: each eliminates from its end without communication")
+        : r.half_bandwidth < kWide
+            ? fmt::format("half-bandwidth below {}: two chains at once, for no more flops", kWide)
+            : fmt::format("half-bandwidth below {}: two ranks from two ends are faster than tile "
+                          "columns on all; the other {} have nothing to do",
+                          kSpread, r.ranks - 2));
     return BandMethod::two_ends;
   }
   // Wide: the updates fill the GPU; in one launch on one rank.
@@ -70,7 +79,9 @@ BandMethod parse_method(const std::string& name) {
     return BandMethod::one_end;
   }
   reasons.push_back(
-      fmt::format("half-bandwidth from {} on: one tile column's update fills the GPUs", kWide));
+      fmt::format("half-bandwidth from {} on (or too much for two GPUs): one tile column's "
+                  "update fills the GPUs",
+                  kSpread));
   return BandMethod::tile_columns;
 }
 
