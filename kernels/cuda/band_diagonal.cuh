@@ -21,14 +21,7 @@ __device__ inline void barrier_arrive(int id, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-/// 1 / p for p that is normal with a normal inverse: 20 bits from the special function unit, then
-/// one step of third order.
-__device__ inline double reciprocal(double p) {
-  double r;
-  asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(r) : "d"(p));
-  const double e = fma(-p, r, 1.0);
-  return fma(r, fma(e, e, e), r);
-}
+/// 1 / p for p that is normal with a normal inverse: the special function unit, one Newton step.
 __device__ inline float reciprocal(float p) {
   float r;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(p));
@@ -49,13 +42,12 @@ constexpr int kBeat = 8;  // columns between two meetings of a factorization and
 /// that the code is short. After every beat the followers of one more barrier from id on may go on.
 /// The chain of a column is reciprocal, product, multiply-add: each lane carries the pivot, and no
 /// root is taken. Returns 0 or the one-based number of the first pivot that is not usable().
-template <class Real>
-__device__ inline int lead(Real* block, Real* over, Real (*column)[64], int lane, int id,
+__device__ inline int lead(float* block, float* over, float (*column)[64], int lane, int id,
                            int threads) {
-  Real a[32];
+  float a[32];
 #pragma unroll
-  for (int c = 0; c < 32; ++c) a[c] = c <= lane ? block[c * kLD + lane] : Real(0);
-  Real pivot = __shfl_sync(kAll, a[0], 0);
+  for (int c = 0; c < 32; ++c) a[c] = c <= lane ? block[c * kLD + lane] : float(0);
+  float pivot = __shfl_sync(kAll, a[0], 0);
   int failed = 0;
 #pragma unroll 1
   for (int beat = 0; beat < 32 / kBeat; ++beat) {
@@ -64,13 +56,13 @@ __device__ inline int lead(Real* block, Real* over, Real (*column)[64], int lane
       const int j = beat * kBeat + q;
       failed = failed == 0 && !usable(pivot) ? j + 1 : failed;
       column[q % 2][lane] = a[q];
-      const Real inverse = reciprocal(pivot);
-      const Real beside = __shfl_sync(kAll, a[q], j + 1);
-      const Real next = __shfl_sync(kAll, a[q + 1], j + 1);
+      const float inverse = reciprocal(pivot);
+      const float beside = __shfl_sync(kAll, a[q], j + 1);
+      const float next = __shfl_sync(kAll, a[q + 1], j + 1);
       __syncwarp();
       pivot = fma(-(beside * inverse), beside, next);
-      const Real scaled = a[q] * inverse;
-      const Real* const now = column[q % 2] + beat * kBeat;
+      const float scaled = a[q] * inverse;
+      const float* const now = column[q % 2] + beat * kBeat;
 #pragma unroll
       for (int c = q + 1; c < 32; ++c) a[c] = fma(-scaled, now[c], a[c]);
       if (lane >= j) block[j * kLD + lane] = a[q];
@@ -79,15 +71,15 @@ __device__ inline int lead(Real* block, Real* over, Real (*column)[64], int lane
     __syncwarp();
     barrier_arrive(id + beat, threads);
 #pragma unroll
-    for (int c = 0; c < 32; ++c) a[c] = c + kBeat < 32 ? a[c + kBeat] : Real(0);
+    for (int c = 0; c < 32; ++c) a[c] = c + kBeat < 32 ? a[c + kBeat] : float(0);
   }
   return failed;
 }
 
 /// One warp behind lead(): a lane's row x of 32 numbers := x L^-T D^(1/2), handed to store(column,
 /// number).
-template <class Real, class Store>
-__device__ inline void follow(Real (&x)[32], const Real* block, const Real* over, int id,
+template <class Store>
+__device__ inline void follow(float (&x)[32], const float* block, const float* over, int id,
                               int threads, Store&& store) {
 #pragma unroll 1
   for (int beat = 0; beat < 32 / kBeat; ++beat) {
@@ -96,13 +88,13 @@ __device__ inline void follow(Real (&x)[32], const Real* block, const Real* over
     for (int q = 0; q < kBeat; ++q) {
       const int j = beat * kBeat + q;
       store(j, x[q]);
-      const Real scaled = x[q] * over[j];
-      const Real* const column = block + j * kLD + beat * kBeat;
+      const float scaled = x[q] * over[j];
+      const float* const column = block + j * kLD + beat * kBeat;
 #pragma unroll
       for (int c = q + 1; c < 32; ++c) x[c] = fma(-scaled, column[c], x[c]);
     }
 #pragma unroll
-    for (int c = 0; c < 32; ++c) x[c] = c + kBeat < 32 ? x[c + kBeat] : Real(0);
+    for (int c = 0; c < 32; ++c) x[c] = c + kBeat < 32 ? x[c + kBeat] : float(0);
   }
 }
 
@@ -110,10 +102,9 @@ __device__ inline void follow(Real (&x)[32], const Real* block, const Real* over
 /// is 16 x 32, column by column (kLD); row k of column n of B lies at b[n * ldb + k * step]; S
 /// diagonal. One code for all its uses: instructions come slowly the first time. Single precision
 /// goes through the FP64 tensor cores too: its own units take several times as long.
-template <class Real>
-__device__ __noinline__ void product16(int to, int a, int scale, int b, int ldb, int step,
-                                       Real factor, bool add, int lane) {
-  Real* const m = shared_numbers<Real>();
+__device__ __noinline__ inline void product16(int to, int a, int scale, int b, int ldb, int step,
+                                              float factor, bool add, int lane) {
+  float* const m = shared_numbers<float>();
   double c[2][4] = {};
 #pragma unroll
   for (int k = 0; k < 32; k += 16) {
@@ -134,14 +125,14 @@ __device__ __noinline__ void product16(int to, int a, int scale, int b, int ldb,
   for (int n = 0; n < 2; ++n)
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      Real& at = m[to + (8 * n + lane % 4 * 2 + e % 2) * kLD + lane / 4 + e / 2 * 8];
-      at = add ? at + Real(c[n][e]) : Real(c[n][e]);
+      float& at = m[to + (8 * n + lane % 4 * 2 + e % 2) * kLD + lane / 4 + e / 2 * 8];
+      at = add ? at + float(c[n][e]) : float(c[n][e]);
     }
 }
 
-/// What a diagonal task keeps in shared memory, in numbers: the block, its inverse, the tile beside
-/// it, and scratch.
-constexpr int kInverse = kW * kLD, kBeside = 2 * kW * kLD, kScratch = 3 * kW * kLD;
+/// What a diagonal task keeps in shared memory, in numbers: the block, its inverse, and (a tile's
+/// room behind it) scratch.
+constexpr int kInverse = kW * kLD, kScratch = 3 * kW * kLD;
 constexpr int kOver = kScratch + 128;   // inverses of the pivots
 constexpr int kRoots = kScratch + 192;  // and their roots
 constexpr int kOnes = kScratch + 256;
@@ -149,48 +140,44 @@ constexpr int kFactorNumbers = kScratch + 288;
 
 /// Four warps. Lower triangle of the 64 x 64 block s at 0 (column by column, kLD): s := L D^(1/2),
 /// v at kInverse := D^(1/2) L^-1 (what is above v's diagonal has no meaning), where D are the
-/// pivots of L; kRoots := D^(-1/2), whose entry q scales column q of s and row q of v. `meanwhile`
-/// is done by one of the warps. Returns (in warp 0) 0 or the one-based number of the first bad
-/// pivot. w^3 flops in all; Golub, Van Loan 4.2.
-template <class Real, class Meanwhile>
-__device__ inline int factor_and_invert(int warp, int lane, Meanwhile&& meanwhile) {
+/// pivots of L; kRoots := D^(-1/2), whose entry q scales column q of s and row q of v. Returns (in
+/// warp 0) 0 or the one-based number of the first bad pivot. w^3 flops in all; Golub, Van Loan 4.2.
+__device__ inline int factor_and_invert(int warp, int lane) {
   constexpr int second = 32 * kLD + 32;
   constexpr int t = kInverse + 32 * kLD;  // above v's diagonal
-  Real* const s = shared_numbers<Real>();
-  Real* const v = s + kInverse;
+  float* const s = shared_numbers<float>();
+  float* const v = s + kInverse;
   int failed = 0;
-  if (warp == 3) meanwhile();
 #pragma unroll 1
   for (int half = 0; half < 2 && warp < 3; ++half) {
-    Real* const block = s + half * second;
-    Real* const over = s + kOver + 32 * half;
+    float* const block = s + half * second;
+    float* const over = s + kOver + 32 * half;
     const int threads = half == 0 ? 96 : 64;
     if (warp == 0) {
       const int here =
-          lead(block, over, reinterpret_cast<Real(*)[64]>(s + kScratch), lane, 3, threads);
+          lead(block, over, reinterpret_cast<float(*)[64]>(s + kScratch), lane, 3, threads);
       if (failed == 0 && here != 0) failed = 32 * half + here;
     } else if (warp == 2 || half == 0) {  // the inverse; rows 32 .. 63
-      Real x[32];
+      float x[32];
 #pragma unroll
-      for (int c = 0; c < 32; ++c) x[c] = warp == 2 ? Real(c == lane) : s[c * kLD + 32 + lane];
-      Real* const to = warp == 2 ? v + half * second + lane * kLD : s + 32 + lane;
+      for (int c = 0; c < 32; ++c) x[c] = warp == 2 ? float(c == lane) : s[c * kLD + 32 + lane];
+      float* const to = warp == 2 ? v + half * second + lane * kLD : s + 32 + lane;
       const int step = warp == 2 ? 1 : kLD;
-      follow(x, block, over, 3, threads, [&](int j, Real value) { to[j * step] = value; });
+      follow(x, block, over, 3, threads, [&](int j, float value) { to[j * step] = value; });
     } else {  // t := L21 L11^-1, which D does not scale
       s[kOnes + lane] = 1;
       s[kRoots + lane] = rsqrt(s[lane * kLD + lane]);
 #pragma unroll 1
       for (int q = 0; q < 4; ++q) {
         const int r0 = q % 2 * 16, c0 = q / 2 * 16;
-        product16<Real>(t + c0 * kLD + r0, 32 + r0, kOver, kInverse + c0 * kLD, kLD, 1, 1, false,
-                        lane);
+        product16(t + c0 * kLD + r0, 32 + r0, kOver, kInverse + c0 * kLD, kLD, 1, 1, false, lane);
       }
     }
     if (half == 0) {
       meet(7, 96);
       const int r0 = 32 + (warp > 0 ? 16 : 0), c0 = 32 + (warp > 1 ? 16 : 0);
-      product16<Real>(c0 * kLD + r0, r0, kOver, c0, 1, kLD, -1, true,
-                      lane);  // s22 -= L21 L21^T, lower
+      product16(c0 * kLD + r0, r0, kOver, c0, 1, kLD, -1, true,
+                lane);  // s22 -= L21 L21^T, lower
       meet(7, 96);
     }
   }
@@ -198,8 +185,8 @@ __device__ inline int factor_and_invert(int warp, int lane, Meanwhile&& meanwhil
   {  // v21 := -L22^-1 t, scaled
     const int r0 = warp % 2 * 16, c0 = warp / 2 * 16;
     if (warp == 3) s[kRoots + 32 + lane] = rsqrt(s[second + lane * kLD + lane]);
-    product16<Real>(kInverse + c0 * kLD + 32 + r0, kInverse + second + r0, kOnes, t + c0 * kLD, kLD,
-                    1, -1, false, lane);
+    product16(kInverse + c0 * kLD + 32 + r0, kInverse + second + r0, kOnes, t + c0 * kLD, kLD, 1,
+              -1, false, lane);
   }
   meet(2, 128);
   return failed;

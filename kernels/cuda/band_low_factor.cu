@@ -365,7 +365,7 @@ struct Consumer {
     }
     meet(1, 32 * kWarps);
     if (warp < 4) {
-      const int failed = parts::factor_and_invert<float>(warp, lane, [] {});
+      const int failed = parts::factor_and_invert(warp, lane);
       if (failed != 0 && warp == 0 && lane == 0)
         atomicMin(l.parts[0].failed, (unsigned long long)(Index(j) * kW + failed));
     }
