@@ -45,7 +45,6 @@ constexpr Index record_size(Index block) { return 3 + block; }
 /// that choose_candidates plays with, `block` records each.
 struct Sizes {
   Index panel = 0, work = 0, leaves = 1;
-  bool separate_y = false;  ///< solve_lower() must not work in place
 };
 /// For up to `slots` rows a rank and `ranks` ranks. The CPU has a leaf for every tile, so that the
 /// pivots do not depend on who owns it; CUDA has one leaf a rank.
@@ -60,7 +59,8 @@ template <class B>
 void load_panel(const Stream<B>&, const Rows<B>&, const Panel<B>&, bool fresh);
 
 /// Partial pivoting over these rows only (ties to the lowest global row): N, LU, pivots, column_of.
-/// slots width^2 flops. Needs width unused rows here.
+/// slots width^2 flops. Needs width unused rows here. On CUDA nothing is done once info[0] >= 0,
+/// and the pivot rows of N are final.
 template <class B>
 void factor_panel(const Stream<B>&, const Rows<B>&, const Panel<B>&, View<double, B> work);
 
@@ -90,9 +90,10 @@ void play_final(const Stream<B>&, const Rows<B>&, const Panel<B>&, View<const do
 template <class B>
 void divide_by_upper(const Stream<B>&, const Rows<B>&, const Panel<B>&, View<double, B> work);
 
-/// Pivot rows of N := rows of -U^-1; the summary; on CUDA L^-1 (lu's second half).
+/// Pivot rows of N := rows of -U^-1, unless they are final; the summary.
 template <class B>
-void finish_panel(const Stream<B>&, const Rows<B>&, const Panel<B>&, View<double, B> work);
+void finish_panel(const Stream<B>&, const Rows<B>&, const Panel<B>&, bool final,
+                  View<double, B> work);
 
 /// out[i, 0 ... columns - from) = A[list[i], from ... columns), packed rows.
 template <class B>
@@ -103,11 +104,11 @@ template <class B>
 void place_rows(const Stream<B>&, Index length, View<const Index, B> position,
                 View<const double, B> packed, View<double, B> out);
 
-/// y := L^-1 p, rows of `length` that hold columns `from` on; with `inverse` columns J of p become
-/// the identity first. y may be p where Sizes::separate_y is false. width^2 length flops.
+/// p := L^-1 p, rows of `length` that hold columns `from` on; with `inverse` columns J of p become
+/// the identity first. width^2 length flops.
 template <class B>
 void solve_lower(const Stream<B>&, const Panel<B>&, Index length, Index from, bool inverse,
-                 View<double, B> p, View<double, B> y);
+                 View<double, B> p);
 
 /// A[I, from ... columns) := 0; with `inverse` also A[:, J] := 0.
 template <class B>
@@ -116,6 +117,19 @@ void begin_update(const Stream<B>&, const Rows<B>&, const Panel<B>&, Index from,
 template <class B>
 void update(const Stream<B>&, const Rows<B>&, const Panel<B>&, View<const double, B> y, Index from,
             Index c0, Index c1);
+
+// One rank on CUDA needs no host between panels: pivots are slots, and the next panel is updated
+// where it will be factored.
+constexpr bool is_direct(Cpu) { return false; }
+constexpr bool is_direct(Cuda) { return true; }
+/// collect_rows() of the panel's pivots, solve_lower() and begin_update() at once.
+template <class B>
+void take_rows(const Stream<B>&, const Rows<B>&, const Panel<B>&, Index from, bool inverse,
+               View<double, B> y);
+/// next.n -= N Y[:, next columns]; the same columns of A are left as they are.
+template <class B>
+void update_panel(const Stream<B>&, const Rows<B>&, const Panel<B>&, View<const double, B> y,
+                  Index from, const Panel<B>& next);
 
 /// Every row: row[target[k]] = row[k] for k < target.size. `work` holds rows of target.size.
 template <class B>

@@ -23,6 +23,8 @@ template <>
 class Event<Cpu> {
  public:
   Event() = default;
+  /// The host waits for it.
+  void synchronize() const;
 
  private:
   friend class Stream<Cpu>;
@@ -54,6 +56,8 @@ class Event<Cuda> {
  public:
   Event() = default;
   [[nodiscard]] void* native() const { return event_.get(); }  ///< cudaEvent_t
+  /// The host waits for it.
+  void synchronize() const;
 
  private:
   friend class Stream<Cuda>;

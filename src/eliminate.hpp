@@ -28,7 +28,8 @@ concept Elimination = requires(M m, const Stream<B>& lane, Index k) {
 };
 
 /// choose(k + 1) runs beside update_rest(k). A method on row slices whose share(k) reads rows that
-/// update_rest(k - 1) still writes sets `static constexpr bool share_after_update = true`.
+/// update_rest(k - 1) still writes sets `static constexpr bool share_after_update = true`; one whose
+/// update_next(k) and update_rest(k) may run side by side sets `next_ahead`.
 template <class B, Elimination<B> M>
 void eliminate(Context<B>& context, M& method, Progress& progress,
                const StageTimes<B>& stages = {}) {
@@ -41,8 +42,12 @@ void eliminate(Context<B>& context, M& method, Progress& progress,
     if constexpr (M::share_after_update) ahead.wait(bulk.record());
     stages.time(ahead, Stage::share, [&] { method.share(ahead, k); });
     bulk.wait(ahead.record());
-    stages.time(bulk, Stage::update, [&] { method.update_next(bulk, k); });
-    ahead.wait(bulk.record());
+    if constexpr (requires { requires M::next_ahead; }) {
+      stages.time(ahead, Stage::update, [&] { method.update_next(ahead, k); });
+    } else {
+      stages.time(bulk, Stage::update, [&] { method.update_next(bulk, k); });
+      ahead.wait(bulk.record());
+    }
     stages.time(bulk, Stage::update, [&] { method.update_rest(bulk, k); });
     progress.tick(double(k + 1));
   }

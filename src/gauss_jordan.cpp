@@ -19,6 +19,7 @@ template <class B>
 Index default_block(Index n, int ranks) {
   if constexpr (std::is_same_v<B, Cpu>)
     return n <= 128 ? 16 : n <= 512 ? 32 : n <= 1536 ? 64 : n <= 2048 ? 128 : 192;
+  if (ranks == 1) return n <= 1024 ? 64 : n <= 6144 ? 128 : n <= 12288 ? 256 : n <= 24576 ? 512 : 1024;
   return n <= 1024 ? 64 : n <= 10240 ? 128 : 256;
 }
 
@@ -64,7 +65,8 @@ JordanPlan plan_jordan(int ranks, Index n, Index right, bool inverse, Index bloc
       plan.pivoting == Pivoting::partial ? record : sizes.leaves * plan.block * record;
   const Index doubles = slots * plan.ld + 2 * sizes.panel + sizes.work +
                         2 * plan.block * plan.block + records * (ranks + 1) +
-                        (ranks > 1 || sizes.separate_y ? 2 : 1) * plan.block * (n + right);
+                        (ranks > 1 ? 2 : 1) * plan.block * (n + right) +
+                        ceil_div(n, plan.block) * (2 + 2 * plan.block);
   plan.bytes = 8 * (doubles + 2 * slots + 3 * std::max(n, plan.block));
   return plan;
 }
@@ -74,25 +76,24 @@ GaussJordan<B>::GaussJordan(Context<B>& context, const JordanPlan& plan)
     : context_(context), plan_(plan), slots_(plan.rows.slots(context.rank())) {
   const Index most = plan.rows.slots(0), block = plan.block, ranks = context.size();
   collectively(context.control, [&] {
-    sizes_ = dense::sizes(B{}, most, block, block, int(ranks));
+    const dense::Sizes sizes = dense::sizes(B{}, most, block, block, int(ranks));
     const bool partial = plan.pivoting == Pivoting::partial;
-    const Index record = dense::record_size(block) * (partial ? 1 : sizes_.leaves * block);
+    const Index record = dense::record_size(block) * (partial ? 1 : sizes.leaves * block);
     a_ = Buffer<double, B>(slots_ * plan.ld);
-    for (Buffer<double, B>& n : n_) n = Buffer<double, B>(sizes_.panel);
+    for (Buffer<double, B>& n : n_) n = Buffer<double, B>(sizes.panel);
     lu_ = Buffer<double, B>(2 * block * block);
-    summary_ = Buffer<double, B>(2 + 2 * block);
-    work_ = Buffer<double, B>(sizes_.work);
+    summary_ = Buffer<double, B>(steps() * (2 + 2 * block));
+    work_ = Buffer<double, B>(sizes.work);
     record_ = Buffer<double, B>(record);
     records_ = Buffer<double, B>(record * ranks);
     pivot_rows_ = Buffer<double, B>(block * (plan.n + plan.right));
-    if (ranks > 1 || sizes_.separate_y)
-      other_rows_ = Buffer<double, B>(block * (plan.n + plan.right));
+    if (ranks > 1) other_rows_ = Buffer<double, B>(block * (plan.n + plan.right));
     global_row_ = Buffer<Index, B>(slots_);
     column_of_ = Buffer<Index, B>(slots_);
     pivots_ = Buffer<Index, B>(block);
     info_ = Buffer<Index, B>(2);
     list_ = Buffer<Index, B>(std::max(plan.n, 2 * block));
-    summary_host_ = PinnedBuffer<double>(2 + 2 * block);
+    summary_host_ = PinnedBuffer<double>(steps() * (2 + 2 * block));
     list_host_ = PinnedBuffer<Index>(std::max(plan.n, std::max(slots_, 2 * block)));
     pivot_row_.resize(std::size_t(plan.n));
     destination_.resize(std::size_t(slots_));
@@ -113,7 +114,7 @@ dense::Panel<B> GaussJordan<B>::panel(Index k) const {
   panel.lu = lu_;
   panel.pivots = pivots_;
   panel.info = info_;
-  panel.summary = summary_;
+  panel.summary = summary_.view().slice(k * (2 + 2 * plan_.block), 2 + 2 * plan_.block);
   return panel;
 }
 
@@ -144,25 +145,25 @@ void GaussJordan<B>::choose_tournament(const Stream<B>& lane, const dense::Panel
 template <class B>
 void GaussJordan<B>::choose(const Stream<B>& lane, Index k) {
   const dense::Panel<B> p = panel(k);
-  dense::load_panel(lane, rows_, p, true);
+  if (!direct() || k == 0) dense::load_panel(lane, rows_, p, true);
   if (plan_.pivoting == Pivoting::partial) {
     choose_partial(lane, p);
   } else {
     choose_tournament(lane, p);
   }
-  dense::finish_panel(lane, rows_, p, work_.view());
-  download(lane, summary_host_.data(), summary_.view());
+  dense::finish_panel(lane, rows_, p, direct(), work_.view());
+  if (!direct()) download(lane, summary_host_.data() + k * p.summary.size, p.summary);
 }
 
 template <class B>
-bool GaussJordan<B>::stop(Index k) {
-  context_.ahead.synchronize();
+void GaussJordan<B>::note_panel(Index k) {
   const Index first = k * plan_.block, width = std::min(plan_.block, plan_.n - first);
-  const double* const summary = summary_host_.data();
+  const double* const summary = summary_host_.data() + k * (2 + 2 * plan_.block);
+  if (!outcome_.good()) return;
   if (summary[0] >= 0) {
     outcome_.bad_column = first + Index(summary[0]);
     outcome_.overflow = summary[1] == 2;
-    return true;
+    return;
   }
   for (Index t = 0; t < width; ++t) {
     pivot_row_[std::size_t(first + t)] = Index(summary[2 + t]);
@@ -170,11 +171,29 @@ bool GaussJordan<B>::stop(Index k) {
     outcome_.log_abs_determinant += std::log(std::fabs(u));
     if (u < 0) outcome_.determinant_sign = -outcome_.determinant_sign;
   }
-  return false;
+}
+
+template <class B>
+bool GaussJordan<B>::stop(Index k) {
+  if (direct()) {  // the host follows at a distance, so that the device never waits for it
+    if (k < Index(known_.size())) return false;
+    known_[std::size_t(k) % known_.size()].synchronize();
+    note_panel(k - Index(known_.size()));
+  } else {
+    context_.ahead.synchronize();
+    note_panel(k);
+  }
+  return !outcome_.good();
 }
 
 template <class B>
 void GaussJordan<B>::share(const Stream<B>& lane, Index k) {
+  if constexpr (dense::is_direct(B{}))
+    if (direct()) {
+      dense::take_rows(lane, rows_, panel(k), from(k), plan_.inverse, pivot_rows_.view());
+      if (k + 1 < steps()) dense::load_panel(lane, rows_, panel(k + 1), false);
+      return;
+    }
   // The pivot rows of panel k lie on any ranks: each sends its own, packed in pivot order.
   const Index first = k * plan_.block, width = std::min(plan_.block, plan_.n - first);
   const Index* const pivot = pivot_row_.data() + first;
@@ -208,23 +227,32 @@ void GaussJordan<B>::share(const Stream<B>& lane, Index k) {
     dense::place_rows<B>(lane, length, list_.view().slice(plan_.block, width), other_rows_,
                          pivot_rows_);
   }
-  dense::solve_lower<B>(lane, panel(k), length, from(k), plan_.inverse, pivot_rows_, y());
+  dense::begin_update(lane, rows_, panel(k), from(k), plan_.inverse);
+  dense::solve_lower<B>(lane, panel(k), length, from(k), plan_.inverse, pivot_rows_);
 }
 
 template <class B>
 void GaussJordan<B>::update_next(const Stream<B>& lane, Index k) {
   const dense::Panel<B> p = panel(k);
   const Index end = p.first + p.width;
-  dense::begin_update(lane, rows_, p, from(k), plan_.inverse);
-  dense::update<B>(lane, rows_, p, y(), from(k), end, std::min(plan_.n, end + plan_.block));
+  if constexpr (dense::is_direct(B{}))
+    if (direct()) {
+      if (end < plan_.n)
+        dense::update_panel<B>(lane, rows_, p, pivot_rows_, from(k), panel(k + 1));
+      return;
+    }
+  dense::update<B>(lane, rows_, p, pivot_rows_, from(k), end, std::min(plan_.n, end + plan_.block));
 }
 
 template <class B>
 void GaussJordan<B>::update_rest(const Stream<B>& lane, Index k) {
   const dense::Panel<B> p = panel(k);
   const Index end = p.first + p.width, next_end = std::min(plan_.n, end + plan_.block);
-  if (plan_.inverse) dense::update<B>(lane, rows_, p, y(), from(k), 0, end);
-  dense::update<B>(lane, rows_, p, y(), from(k), next_end, plan_.n + plan_.right);
+  if (plan_.inverse) dense::update<B>(lane, rows_, p, pivot_rows_, from(k), 0, end);
+  dense::update<B>(lane, rows_, p, pivot_rows_, from(k), next_end, plan_.n + plan_.right);
+  if (!direct()) return;
+  download(lane, summary_host_.data() + k * p.summary.size, p.summary);
+  known_[std::size_t(k) % known_.size()] = lane.record();
 }
 
 template <class B>
@@ -237,6 +265,9 @@ JordanOutcome GaussJordan<B>::run(Progress& progress, const StageTimes<B>& stage
   progress.begin("elimination", double(steps()));
   eliminate(context_, *this, progress, stages);
   progress.end();
+  if (direct())
+    for (Index k = std::max<Index>(0, steps() - Index(known_.size())); k < steps(); ++k)
+      note_panel(k);
   if (!outcome_.good()) return outcome_;
   outcome_.determinant_sign *= parity(pivot_row_);
   if (plan_.inverse) {  // stored column k belongs to row p(k) of A

@@ -65,7 +65,7 @@ class GaussJordan {
   JordanOutcome run(Progress& progress, const StageTimes<B>& stages = {});
 
   // Elimination of panel k; see src/eliminate.hpp.
-  static constexpr bool share_after_update = true;
+  static constexpr bool share_after_update = true, next_ahead = true;
   [[nodiscard]] Index steps() const { return ceil_div(plan_.n, plan_.block); }
   void choose(const Stream<B>& lane, Index k);
   bool stop(Index k);
@@ -77,23 +77,25 @@ class GaussJordan {
   [[nodiscard]] dense::Panel<B> panel(Index k) const;
   /// First column that panel k's update reads and writes.
   [[nodiscard]] Index from(Index k) const;
-  /// L^-1 times the pivot rows.
-  [[nodiscard]] View<double, B> y() const {
-    return sizes_.separate_y ? other_rows_.view() : pivot_rows_.view();
+  /// No host between panels; see dense::is_direct().
+  [[nodiscard]] bool direct() const {
+    return dense::is_direct(B{}) && context_.size() == 1 && plan_.pivoting == Pivoting::partial;
   }
+  /// Pivots and determinant of panel k from its summary.
+  void note_panel(Index k);
   void choose_partial(const Stream<B>& lane, const dense::Panel<B>& panel);
   void choose_tournament(const Stream<B>& lane, const dense::Panel<B>& panel);
 
   Context<B>& context_;
   JordanPlan plan_;
   Index slots_ = 0;
-  dense::Sizes sizes_;
   dense::Rows<B> rows_;
   Buffer<double, B> a_, lu_, summary_, work_, record_, records_, pivot_rows_, other_rows_;
   std::array<Buffer<double, B>, 2> n_;  // of even and odd panels
   Buffer<Index, B> global_row_, column_of_, pivots_, info_, list_;
-  PinnedBuffer<double> summary_host_;
+  PinnedBuffer<double> summary_host_;  // of all panels
   PinnedBuffer<Index> list_host_;
+  std::array<Event<B>, 4> known_;  // summary of panel k is on the host
   std::vector<Index> pivot_row_, destination_;  // p(j), on all ranks; of this rank's slots
   JordanOutcome outcome_;
 };

@@ -46,7 +46,7 @@ void write_record(const Strip& strip, const Best& best, double* record) {
 
 Sizes sizes(Cpu, Index slots, Index tile, Index block, int ranks) {
   const Index leaves = std::max<Index>(1, ceil_div(slots, tile));
-  return {slots * panel_ld(block), leaves * block * panel_ld(block) * ranks, leaves, false};
+  return {slots * panel_ld(block), leaves * block * panel_ld(block) * ranks, leaves};
 }
 
 template <>
@@ -175,7 +175,7 @@ void divide_by_upper(const Stream<Cpu>& stream, const Rows<Cpu>& rows, const Pan
 
 template <>
 void finish_panel(const Stream<Cpu>& stream, const Rows<Cpu>& rows, const Panel<Cpu>& panel,
-                  View<double, Cpu>) {
+                  bool final, View<double, Cpu>) {
   stream.run([=] {
     const Index b = panel.width, ld = panel_ld(panel.block);
     const double* const lu = panel.lu.data;
@@ -187,6 +187,7 @@ void finish_panel(const Stream<Cpu>& stream, const Rows<Cpu>& rows, const Panel<
       summary[2 + t] = double(panel.pivots.data[t]);
       summary[2 + panel.block + t] = lu[t * panel.block + t];
     }
+    if (final) return;
     double* const upper = panel.lu.data + panel.block * panel.block;  // -U^-1
     std::memset(upper, 0, std::size_t(panel.block * panel.block) * sizeof(double));
     for (Index t = 0; t < b; ++t) upper[t * panel.block + t] = -1;
@@ -201,7 +202,7 @@ void finish_panel(const Stream<Cpu>& stream, const Rows<Cpu>& rows, const Panel<
 
 template <>
 void solve_lower(const Stream<Cpu>& stream, const Panel<Cpu>& panel, Index length, Index from,
-                 bool inverse, View<double, Cpu> p, View<double, Cpu>) {
+                 bool inverse, View<double, Cpu> p) {
   stream.run([=] {
     if (inverse)
       for (Index t = 0; t < panel.width; ++t) {

@@ -112,6 +112,12 @@ void Stream<Cpu>::wait(const Event<Cpu>& event) const {
   });
 }
 
+void Event<Cpu>::synchronize() const {
+  if (!state_) return;
+  std::unique_lock lock(state_->mutex);
+  state_->changed.wait(lock, [&] { return state_->done; });
+}
+
 void Stream<Cpu>::synchronize() const {
   detail::count_synchronization();
   if (lane_) lane_->drain();

@@ -21,13 +21,6 @@ __global__ void load_kernel(Index slots, Index width, const double* a, Index lda
     if (s0 + x < slots && c0 + y < width) panel[(c0 + y) * ldp + s0 + x] = tile[x][y];
 }
 
-/// p[t, at + u] := t == u.
-__global__ void identity_columns_kernel(Index width, Index length, Index at, double* p) {
-  const Index e = Index(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (e < width * width)
-    p[e / width * length + at + e % width] = e / width == e % width ? 1.0 : 0.0;
-}
-
 __global__ void no_bad_column_kernel(Index* info) {
   info[0] = -1;
   info[1] = 0;
@@ -110,23 +103,6 @@ void place_rows(const Stream<Cuda>& stream, Index length, View<const Index, Cuda
 }
 
 template <>
-void solve_lower(const Stream<Cuda>& stream, const Panel<Cuda>& panel, Index length, Index from,
-                 bool inverse, View<double, Cuda> p, View<double, Cuda> y) {
-  const Index b = panel.width;
-  if (length == 0) return;
-  if (inverse) {
-    identity_columns_kernel<<<grid_for(b * b, 256), 256, 0, native(stream)>>>(
-        b, length, panel.first - from, p.data);
-    check_launch();
-  }
-  // Row-major Y = L^-1 P: Y^T = P^T L^-T.
-  const double one = 1, zero = 0;
-  check(cublasDgemm_64(cublas(stream), CUBLAS_OP_N, CUBLAS_OP_N, length, b, b, &one, p.data, length,
-                       panel.lu.data + panel.block * panel.block, panel.block, &zero, y.data,
-                       length));
-}
-
-template <>
 void begin_update(const Stream<Cuda>& stream, const Rows<Cuda>& rows, const Panel<Cuda>& panel,
                   Index from, bool inverse) {
   if (rows.slots == 0) return;
@@ -149,6 +125,17 @@ void update(const Stream<Cuda>& stream, const Rows<Cuda>& rows, const Panel<Cuda
   check(cublasDgemm_64(cublas(stream), CUBLAS_OP_N, CUBLAS_OP_T, c1 - c0, rows.slots, panel.width,
                        &minus, y.data + (c0 - from), length, panel.n.data, panel_ld(rows.slots),
                        &one, rows.a.data + c0, rows.ld));
+}
+
+template <>
+void update_panel(const Stream<Cuda>& stream, const Rows<Cuda>& rows, const Panel<Cuda>& panel,
+                  View<const double, Cuda> y, Index from, const Panel<Cuda>& next) {
+  if (next.width <= 0 || rows.slots == 0) return;
+  const double minus = -1, one = 1;
+  check(cublasDgemm_64(cublas(stream), CUBLAS_OP_N, CUBLAS_OP_T, rows.slots, next.width,
+                       panel.width, &minus, panel.n.data, panel_ld(rows.slots),
+                       y.data + (next.first - from), rows.columns - from, &one, next.n.data,
+                       panel_ld(rows.slots)));
 }
 
 template <>

@@ -149,8 +149,7 @@ __global__ void summary_kernel(Panel<Cuda> panel) {
 
 Sizes sizes(Cuda, Index slots, Index, Index block, int ranks) {
   const Index players = Index(ranks) * block;
-  return {panel_ld(slots) * block, fixed_work + block + 2 * players + panel_ld(players) * block, 1,
-          true};
+  return {panel_ld(slots) * block, fixed_work + block + 2 * players + panel_ld(players) * block, 1};
 }
 
 template <>
@@ -225,30 +224,28 @@ void divide_by_upper(const Stream<Cuda>& stream, const Rows<Cuda>& rows, const P
                        panel.block, panel.n.data, panel_ld(rows.slots)));
 }
 
-template <>
-void finish_panel(const Stream<Cuda>& stream, const Rows<Cuda>& rows, const Panel<Cuda>& panel,
-                  View<double, Cuda>) {
-  const cudaStream_t lane = native(stream);
-  const Index b = panel.width, ld = panel_ld(rows.slots);
-  double* const lu = panel.lu.data;
-  double* const inverse = lu + panel.block * panel.block;
-  const double one = 1, minus = -1;
-  summary_kernel<<<1, 256, 0, lane>>>(panel);
-  check_launch();
-  if (rows.slots == 0) return;
+void set_pivot_rows(const Stream<Cuda>& stream, const Strip& s, double* inverse, Index ld) {
+  if (s.slots == 0) return;
+  const Index b = s.width;
+  const double minus = -1;
   // Row-major U is a column-major lower U^T: U^T X = -I gives X = -U^-T, row-major -U^-1.
-  identity_kernel<<<grid_for(b * b, 256), 256, 0, lane>>>(b, panel.block, inverse);
+  identity_kernel<<<grid_for(b * b, 256), 256, 0, native(stream)>>>(b, ld, inverse);
   check_launch();
   check(cublasDtrsm_64(cublas(stream), CUBLAS_SIDE_LEFT, CUBLAS_FILL_MODE_LOWER, CUBLAS_OP_N,
-                       CUBLAS_DIAG_NON_UNIT, b, b, &minus, lu, panel.block, inverse, panel.block));
-  pivot_rows_kernel<<<grid_for(rows.slots, 256), 256, 0, lane>>>(
-      rows.slots, rows.column_of.data, panel.first, b, inverse, panel.block, panel.n.data, ld);
+                       CUBLAS_DIAG_NON_UNIT, b, b, &minus, s.lu, s.block, inverse, ld));
+  pivot_rows_kernel<<<grid_for(s.slots, 256), 256, 0, native(stream)>>>(
+      s.slots, s.column_of, s.first, b, inverse, ld, s.x, s.ld);
   check_launch();
-  // L^T X = I, row-major X = L^-1, for solve_lower().
-  identity_kernel<<<grid_for(b * b, 256), 256, 0, lane>>>(b, panel.block, inverse);
+}
+
+template <>
+void finish_panel(const Stream<Cuda>& stream, const Rows<Cuda>& rows, const Panel<Cuda>& panel,
+                  bool final, View<double, Cuda>) {
+  summary_kernel<<<1, 256, 0, native(stream)>>>(panel);
   check_launch();
-  check(cublasDtrsm_64(cublas(stream), CUBLAS_SIDE_LEFT, CUBLAS_FILL_MODE_UPPER, CUBLAS_OP_N,
-                       CUBLAS_DIAG_UNIT, b, b, &one, lu, panel.block, inverse, panel.block));
+  if (!final)
+    set_pivot_rows(stream, strip_of(rows, panel, false),
+                   panel.lu.data + panel.block * panel.block, panel.block);
 }
 
 }  // namespace terrace::dense

@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(threads, 2)
       if (blockIdx.x == 0 && threadIdx.x == 0) {
         pivot_slot[j0 + j] = -1;
         if (!s.skip) {
-          s.info[0] = j0 + j;
+          s.info[0] = s.offset + j0 + j;
           s.info[1] = size > 0 ? 2 : 1;
         }
       }
@@ -192,14 +192,13 @@ Index resident_blocks(Kernel kernel) {
 
 /// True when R rows a thread are enough; then the strip is factored.
 template <int W, int R>
-bool factor_with(const Stream<Cuda>& stream, Strip s, const Work& w) {
+bool factor_with(const Stream<Cuda>& stream, Strip s, const Work& w, Index* pivot_slot) {
   static const Index resident = resident_blocks(pivot_kernel<W, R>);
   const Index blocks = ceil_div(s.slots, Index(threads) * R);
   if (blocks > resident) return false;
   check(cudaMemsetAsync(w.flags, 0, most_blocks * sizeof(unsigned), native(stream)));
   double* board = w.board;
   unsigned* flags = w.flags;
-  Index* pivot_slot = w.pivot_slot;
   for (Index j0 = 0; j0 < s.width; j0 += W) {
     int count = int(std::min<Index>(W, s.width - j0));
     void* arguments[] = {&s, &j0, &count, &board, &flags, &pivot_slot};
@@ -208,17 +207,51 @@ bool factor_with(const Stream<Cuda>& stream, Strip s, const Work& w) {
                                       native(stream)));
     finish_block(stream, s, j0, count, pivot_slot);
   }
+  set_pivot_rows(stream, s, w.inverse, inner);
   return true;
+}
+
+/// lu[t, 0 ... columns) := x[slot[t], 0 ... columns), which becomes zero.
+__global__ void move_lower_kernel(const Index* info, const Index* slot, Index columns, double* x,
+                                  Index ld, double* lu, Index ld_lu) {
+  const Index r = slot[blockIdx.x];
+  if (info[0] >= 0 || r < 0) return;
+  for (Index c = threadIdx.x; c < columns; c += blockDim.x) {
+    lu[Index(blockIdx.x) * ld_lu + c] = x[r + c * ld];
+    x[r + c * ld] = 0;
+  }
 }
 
 }  // namespace
 
 void factor(const Stream<Cuda>& stream, const Strip& s, const Work& w) {
   if (s.slots == 0) return;
-  if (factor_with<32, 1>(stream, s, w) || factor_with<16, 2>(stream, s, w) ||
-      factor_with<8, 4>(stream, s, w))
-    return;
-  throw Error(Exit::resources, "too many rows on one GPU for its panel kernel; use more ranks");
+  for (Index j0 = 0; j0 < s.width; j0 += inner) {
+    Strip t = s;
+    Index* const slot = w.pivot_slot + j0;
+    t.width = std::min(inner, s.width - j0);
+    t.x += j0 * s.ld;
+    t.lu += j0 * (s.block + 1);
+    t.first += j0;
+    t.pivots += j0;
+    t.offset += j0;
+    if (!factor_in_cluster(stream, t, slot) && !factor_with<32, 1>(stream, t, w, slot) &&
+        !factor_with<16, 2>(stream, t, w, slot) && !factor_with<8, 4>(stream, t, w, slot))
+      throw Error(Exit::resources, "too many rows on one GPU for its panel kernel; use more ranks");
+    if (j0 > 0) {
+      move_lower_kernel<<<unsigned(t.width), 128, 0, native(stream)>>>(
+          s.info, slot, j0, s.x, s.ld, s.lu + j0 * s.block, s.block);
+      check_launch();
+    }
+    const Index j1 = j0 + t.width, rest = s.width - j1;
+    if (rest == 0) break;
+    double* const u = s.lu + j0 * s.block + j1;
+    solve_rows(stream, t.width, t.lu, s.block, {s.x + j1 * s.ld, 1, s.ld, slot}, rest, u, s.block,
+               s.info);
+    const double minus = -1, one = 1;
+    check(cublasDgemm_64(cublas(stream), CUBLAS_OP_N, CUBLAS_OP_T, s.slots, rest, t.width, &minus,
+                         t.x, s.ld, u, s.block, &one, s.x + j1 * s.ld, s.ld));
+  }
 }
 
 template <>

@@ -25,7 +25,15 @@ struct Strip {
   Index block;  // ld of lu
   Index* pivots;
   Index* info;
-  bool skip;  // a column without a pivot is passed over (rounds of the tournament)
+  bool skip;         // a column without a pivot is passed over (rounds of the tournament)
+  Index offset = 0;  // of column 0 within the panel, for info
+};
+
+/// Rows of a matrix: row list[t] (or t) begins at data + row * ld, its columns are `step` apart.
+struct PivotRows {
+  double* data;
+  Index ld, step;
+  const Index* list;  // null: rows 0, 1 ...; otherwise the rows are zeroed once read
 };
 
 /// Device workspace cut out of `work`.
@@ -33,16 +41,19 @@ struct Work {
   double* board;      // 2 x most_blocks candidates: key, slot, row
   unsigned* flags;    // most_blocks
   Index* pivot_slot;  // block
+  double* inverse;    // inner x inner
   double* players;    // panel of ranks x block rows
   Index* ids;         // ranks x block
   Index* columns;     // ranks x block
 };
-constexpr Index fixed_work = 2 * most_blocks * board_stride + most_blocks;
+constexpr Index inner = 128;  // columns between products of all rows
+constexpr Index fixed_work = 2 * most_blocks * board_stride + most_blocks + inner * inner;
 
 inline Work cut(View<double, Cuda> work, Index block, Index count) {
   Work w{};
   w.board = work.data;
   w.flags = reinterpret_cast<unsigned*>(work.data + 2 * most_blocks * board_stride);
+  w.inverse = work.data + 2 * most_blocks * board_stride + most_blocks;
   w.pivot_slot = reinterpret_cast<Index*>(work.data + fixed_work);
   w.ids = w.pivot_slot + block;
   w.columns = w.ids + count;
@@ -87,11 +98,22 @@ __device__ inline void block_best(Bits& key, int& row, Bits* shared_key, int* sh
 inline Strip strip_of(const Rows<Cuda>& rows, const Panel<Cuda>& panel, bool skip) {
   return {panel.n.data,         panel_ld(rows.slots), rows.slots,      panel.width,
           rows.global_row.data, rows.column_of.data,  panel.first,     panel.lu.data,
-          panel.block,          panel.pivots.data,    panel.info.data, skip};
+          panel.block,          panel.pivots.data,    panel.info.data, skip,
+          0};
 }
 
-/// Partial pivoting over the strip: N in place, LU, pivots, column_of. Enqueues only.
+/// Partial pivoting over the strip: N in place, LU, pivots, column_of; pivot rows of N are those of
+/// -U^-1. Enqueues only.
 void factor(const Stream<Cuda>& stream, const Strip& s, const Work& w);
+/// The same for up to 128 columns in one launch, or false where one cluster has no room.
+bool factor_in_cluster(const Stream<Cuda>& stream, const Strip& s, Index* pivot_slot);
+/// out (b x length, b <= 128) := L^-1 times rows `in`; L unit lower, of lu. In place where `in` is
+/// `out` and has no list. Nothing is done once info[0] >= 0.
+void solve_rows(const Stream<Cuda>& stream, Index b, const double* lu, Index ld_lu,
+                const PivotRows& in, Index length, double* out, Index ld_out, const Index* info);
+/// Rows of N that are pivot rows := rows of -U^-1, U the leading width x width of lu; `inverse`
+/// holds width x width with ld.
+void set_pivot_rows(const Stream<Cuda>& stream, const Strip& s, double* inverse, Index ld);
 /// Rows [j0, j0 + count) of LU (from the pivot rows, or, without pivot_slot, there already) become
 /// final right of the block; the strip right of the block -= N[:, block] U[block, :].
 void finish_block(const Stream<Cuda>& stream, const Strip& s, Index j0, Index count,

@@ -86,6 +86,9 @@ void Stream<Cuda>::wait(const Event<Cuda>& event) const {
   if (event.event_)
     check(cudaStreamWaitEvent(state_->stream, static_cast<cudaEvent_t>(event.native()), 0));
 }
+void Event<Cuda>::synchronize() const {
+  if (event_) check(cudaEventSynchronize(static_cast<cudaEvent_t>(native())));
+}
 void Stream<Cuda>::synchronize() const {
   detail::count_synchronization();
   check(cudaStreamSynchronize(state_->stream));
