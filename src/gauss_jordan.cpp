@@ -19,7 +19,8 @@ template <class B>
 Index default_block(Index n, int ranks) {
   if constexpr (std::is_same_v<B, Cpu>)
     return n <= 128 ? 16 : n <= 512 ? 32 : n <= 1536 ? 64 : n <= 2048 ? 128 : 192;
-  if (ranks == 1) return n <= 1024 ? 64 : n <= 6144 ? 128 : n <= 12288 ? 256 : n <= 24576 ? 512 : 1024;
+  if (ranks == 1)
+    return n <= 1024 ? 64 : n <= 6144 ? 128 : n <= 12288 ? 256 : n <= 24576 ? 512 : 1024;
   return n <= 1024 ? 64 : n <= 10240 ? 128 : 256;
 }
 
@@ -237,8 +238,7 @@ void GaussJordan<B>::update_next(const Stream<B>& lane, Index k) {
   const Index end = p.first + p.width;
   if constexpr (dense::is_direct(B{}))
     if (direct()) {
-      if (end < plan_.n)
-        dense::update_panel<B>(lane, rows_, p, pivot_rows_, from(k), panel(k + 1));
+      if (end < plan_.n) dense::update_panel<B>(lane, rows_, p, pivot_rows_, from(k), panel(k + 1));
       return;
     }
   dense::update<B>(lane, rows_, p, pivot_rows_, from(k), end, std::min(plan_.n, end + plan_.block));

@@ -1,6 +1,8 @@
 // Gauss-Jordan elimination on the GPU: movement of rows and the rank-b update.
 // update: 2 slots b (c1 - c0) flops on 16 slots (c1 - c0) bytes, b / 8 flop a byte: from b = 128 on
 // bound by the FP64 tensor cores (DGEMM); the rest moves each panel a few times, bound by HBM.
+#include <algorithm>
+
 #include "kernels/cuda/dense.cuh"
 #include "kernels/random.hpp"
 
@@ -63,6 +65,26 @@ __global__ void scatter_columns_kernel(Index rows, Index n, const Index* target,
   for (Index r = blockIdx.y; r < rows; r += gridDim.y)
     for (Index k = Index(blockIdx.x) * blockDim.x + threadIdx.x; k < n; k += step)
       out[r * n + target[k]] = a[r * lda + k];
+}
+
+__global__ void invert_permutation_kernel(Index n, const Index* target, Index* source) {
+  const Index k = Index(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (k < n) source[target[k]] = k;
+}
+
+/// Every row through shared memory: a[r, j] := a[r, source[j]].
+__global__ void __launch_bounds__(1024)
+    gather_columns_kernel(Index rows, Index n, const Index* source, double* a, Index lda) {
+  extern __shared__ double row[];
+  for (Index r = blockIdx.x; r < rows; r += gridDim.x) {
+    double* const x = a + r * lda;
+#pragma unroll 4
+    for (Index j = threadIdx.x; j < n; j += blockDim.x) row[j] = x[j];
+    __syncthreads();
+#pragma unroll 4
+    for (Index j = threadIdx.x; j < n; j += blockDim.x) x[j] = row[source[j]];
+    __syncthreads();
+  }
 }
 
 __global__ void fill_random_kernel(Index slots, Index columns, const Index* global_row, double* a,
@@ -142,7 +164,24 @@ template <>
 void permute_columns(const Stream<Cuda>& stream, const Rows<Cuda>& rows,
                      View<const Index, Cuda> target, View<double, Cuda> work) {
   const Index n = target.size;
-  if (n == 0) return;
+  if (n == 0 || rows.slots == 0) return;
+  constexpr Index most = 28000;  // of a row in shared memory
+  if (n <= most) {
+    static const bool ready = [] {
+      check(cudaFuncSetAttribute(gather_columns_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 most * 8));
+      return true;
+    }();
+    (void)ready;
+    Index* const source = reinterpret_cast<Index*>(work.data);
+    invert_permutation_kernel<<<grid_for(n, 256), 256, 0, native(stream)>>>(n, target.data, source);
+    check_launch();
+    gather_columns_kernel<<<unsigned(std::min<Index>(rows.slots, 1056)), n > 2048 ? 1024 : 256,
+                            std::size_t(n) * 8, native(stream)>>>(rows.slots, n, source,
+                                                                  rows.a.data, rows.ld);
+    check_launch();
+    return;
+  }
   const Index batch = work.size / n;
   for (Index first = 0; first < rows.slots; first += batch) {
     const Index count = batch < rows.slots - first ? batch : rows.slots - first;

@@ -235,7 +235,7 @@ void factor(const Stream<Cuda>& stream, const Strip& s, const Work& w) {
     t.first += j0;
     t.pivots += j0;
     t.offset += j0;
-    if (!factor_in_cluster(stream, t, slot) && !factor_with<32, 1>(stream, t, w, slot) &&
+    if (!factor_in_cluster(stream, t, slot, w.inverse) && !factor_with<32, 1>(stream, t, w, slot) &&
         !factor_with<16, 2>(stream, t, w, slot) && !factor_with<8, 4>(stream, t, w, slot))
       throw Error(Exit::resources, "too many rows on one GPU for its panel kernel; use more ranks");
     if (j0 > 0) {

@@ -105,8 +105,9 @@ inline Strip strip_of(const Rows<Cuda>& rows, const Panel<Cuda>& panel, bool ski
 /// Partial pivoting over the strip: N in place, LU, pivots, column_of; pivot rows of N are those of
 /// -U^-1. Enqueues only.
 void factor(const Stream<Cuda>& stream, const Strip& s, const Work& w);
-/// The same for up to 128 columns in one launch, or false where one cluster has no room.
-bool factor_in_cluster(const Stream<Cuda>& stream, const Strip& s, Index* pivot_slot);
+/// The same for up to 128 columns in one launch, or false where one cluster has no room. `raw` holds
+/// 32 x 128.
+bool factor_in_cluster(const Stream<Cuda>& stream, const Strip& s, Index* pivot_slot, double* raw);
 /// out (b x length, b <= 128) := L^-1 times rows `in`; L unit lower, of lu. In place where `in` is
 /// `out` and has no list. Nothing is done once info[0] >= 0.
 void solve_rows(const Stream<Cuda>& stream, Index b, const double* lu, Index ld_lu,

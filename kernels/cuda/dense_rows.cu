@@ -11,9 +11,11 @@ namespace {
 
 constexpr int side = 32;   // of a block of L, and columns of a slab
 constexpr int most = 128;  // rows of one launch
-constexpr int row_threads = 256;
-constexpr int ld_x = side + 4, ld_l = side + 4;
-constexpr int shared_doubles = most * ld_x + most / side * side * ld_l * 2;
+constexpr int row_threads = 256, row_warps = row_threads / 32;
+constexpr int ld_x = side + 4;  // % 16 = 4 keeps the banks apart
+constexpr int block_size = side * ld_x;
+constexpr int most_blocks_l = most / side * (most / side + 1) / 2;
+constexpr int shared_doubles = (most / side * 2 + most_blocks_l) * block_size + most;
 
 /// Columns [column, column + width) of all `slots` rows of `a`: to be zeroed.
 struct Strike {
@@ -21,99 +23,149 @@ struct Strike {
   Index lda = 0, slots = 0, column = 0, width = 0;
 };
 
+/// Block (row block k, column block i <= k) of L, row-major.
+__device__ int block_of(int k, int i) { return (k * (k + 1) / 2 + i) * block_size; }
+
+/// inverse (column c at c * ld_x) := inverse of a unit lower block of 32 at l. One warp.
+__device__ void invert_block(const double* l, double* inverse, int lane) {
+  const int half = lane / 16 * 16, g = lane / 4, t = lane % 4;
+  double v[16];
+#pragma unroll
+  for (int r = 0; r < 16; ++r) v[r] = r == lane % 16 ? 1.0 : 0.0;
+#pragma unroll
+  for (int i = 0; i < 15; ++i)
+#pragma unroll
+    for (int r = i + 1; r < 16; ++r) v[r] = fma(-l[(half + r) * ld_x + half + i], v[i], v[r]);
+#pragma unroll
+  for (int r = 0; r < 16; ++r) inverse[lane * ld_x + half + r] = v[r];
+  __syncwarp();
+  // Below the diagonal: -inverse[1] (L21 inverse[0]); the part above it holds the product.
+  double a[8], b[4];
+#pragma unroll
+  for (int q = 0; q < 4; ++q)
+#pragma unroll
+    for (int h = 0; h < 2; ++h) a[2 * q + h] = l[(16 + g + 8 * h) * ld_x + 4 * q + t];
+#pragma unroll
+  for (int n = 0; n < 16; n += 8) {
+    double c[4] = {0, 0, 0, 0};
+#pragma unroll
+    for (int q = 0; q < 4; ++q) b[q] = inverse[(n + g) * ld_x + 4 * q + t];
+    device::dmma(c, a, b);
+#pragma unroll
+    for (int e = 0; e < 4; ++e) inverse[(16 + n + 2 * t + (e & 1)) * ld_x + g + 8 * (e / 2)] = c[e];
+  }
+  __syncwarp();
+  device::load_negated_a(a, inverse + 16 * ld_x, ld_x, 16, lane);
+  double out[2][4] = {};
+#pragma unroll
+  for (int n = 0; n < 2; ++n) {
+#pragma unroll
+    for (int q = 0; q < 4; ++q) b[q] = inverse[(16 + 8 * n + g) * ld_x + 4 * q + t];
+    device::dmma(out[n], a, b);
+  }
+  __syncwarp();
+#pragma unroll
+  for (int n = 0; n < 2; ++n)
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const int column = 8 * n + 2 * t + (e & 1), row = g + 8 * (e / 2);
+      inverse[column * ld_x + 16 + row] = out[n][e];
+      inverse[(16 + column) * ld_x + row] = 0;
+    }
+}
+
 __global__ void __launch_bounds__(row_threads)
     lower_solve_kernel(int b, const double* lu, Index ld_lu, PivotRows in, Index length,
                        Index identity, double* out, Index ld_out, Strike strike,
                        const Index* info) {
-  if (info && info[0] >= 0) return;
   extern __shared__ double memory[];
-  double* const x = memory;                                // most x ld_x
-  double* const inverse = x + most * ld_x;                 // blocks: column k at k * ld_l
-  double* const l = inverse + most / side * side * ld_l;  // blocks, row-major
+  if (info && info[0] >= 0) return;
+  double* const x = memory;                              // most x ld_x
+  double* const inverse = x + most / side * block_size;  // blocks
+  double* const l = inverse + most / side * block_size;  // blocks
+  Index* const slot_of = reinterpret_cast<Index*>(l + most_blocks_l * block_size);
   const int tid = int(threadIdx.x), warp = tid / 32, lane = tid % 32;
   const Index c0 = Index(blockIdx.x) * side;
   const int blocks = (b + side - 1) / side;
-  for (int e = tid; e < blocks * side * side; e += row_threads) {
-    const int k = e / (side * side), r = e / side % side, c = e % side, row = k * side + r;
-    l[(k * side + r) * ld_l + c] =
-        c < r && row < b ? lu[Index(row) * ld_lu + k * side + c] : 0.0;
-  }
-  for (int e = tid; e < blocks * side * side; e += row_threads) {
-    // Neighbouring threads read neighbouring elements of the input.
-    const int t = in.step == 1 ? e / side : e % (blocks * side);
-    const int c = in.step == 1 ? e % side : e / (blocks * side);
-    double v = 0;
-    if (t < b && c0 + c < length) {
-      const Index slot = in.list ? in.list[t] : t;
-      if (slot >= 0) {
-        double* const from = in.data + slot * in.ld + (c0 + c) * in.step;
-        v = *from;
-        if (in.list) *from = 0;
+  if (tid < most) slot_of[tid] = tid < b ? (in.list ? in.list[tid] : tid) : -1;
+  // A warp loads a row of all its blocks.
+  for (int r = warp; r < blocks * side; r += row_warps * 4) {
+    double v[4][most / side];
+#pragma unroll
+    for (int q = 0; q < 4; ++q)
+#pragma unroll
+      for (int i = 0; i < most / side; ++i) {
+        const int row = r + q * row_warps, c = i * side + lane;
+        v[q][i] = c < row && row < b ? lu[Index(row) * ld_lu + c] : 0.0;
       }
-      const Index at = c0 + c - identity;
-      if (identity >= 0 && at >= 0 && at < b) v = at == t ? 1.0 : 0.0;
-    }
-    x[t * ld_x + c] = v;
+#pragma unroll
+    for (int q = 0; q < 4; ++q)
+#pragma unroll
+      for (int i = 0; i < most / side; ++i) {
+        const int row = r + q * row_warps;
+        if (row < blocks * side && i <= row / side)
+          l[block_of(row / side, i) + row % side * ld_x + lane] = v[q][i];
+      }
   }
   __syncthreads();
-  if (tid < blocks * side) {
-    const int k = tid / side, c = tid % side;
-    const double* const block = l + k * side * ld_l;
-    double v[side];
+  double v[most / row_warps];  // neighbouring threads read neighbouring elements
 #pragma unroll
-    for (int r = 0; r < side; ++r) v[r] = r == c ? 1.0 : 0.0;
-#pragma unroll
-    for (int i = 0; i < side - 1; ++i)
-#pragma unroll
-      for (int r = 0; r < side; ++r)
-        if (r > i) v[r] = fma(-block[r * ld_l + i], v[i], v[r]);
-#pragma unroll
-    for (int r = 0; r < side; ++r) inverse[(k * side + c) * ld_l + r] = v[r];
+  for (int i = 0; i < most / row_warps; ++i) {
+    const int t = in.step == 1 ? warp + i * row_warps : i / 4 * 32 + lane;
+    const int c = in.step == 1 ? lane : warp + i % 4 * row_warps;
+    const Index slot = slot_of[t];
+    v[i] = slot >= 0 && c0 + c < length ? in.data[slot * in.ld + (c0 + c) * in.step] : 0.0;
   }
+  if (warp < blocks) invert_block(l + block_of(warp, warp), inverse + warp * block_size, lane);
+#pragma unroll
+  for (int i = 0; i < most / row_warps; ++i) {
+    const int t = in.step == 1 ? warp + i * row_warps : i / 4 * 32 + lane;
+    const int c = in.step == 1 ? lane : warp + i % 4 * row_warps;
+    if (in.list && slot_of[t] >= 0 && c0 + c < length)
+      in.data[slot_of[t] * in.ld + (c0 + c) * in.step] = 0;
+    const Index at = c0 + c - identity;
+    if (identity >= 0 && at >= 0 && at < b) v[i] = at == t ? 1.0 : 0.0;
+    x[t * ld_x + c] = v[i];
+  }
+  __syncthreads();
   const int m = warp / 4 * 16, n = warp % 4 * 8, g = lane / 4, t = lane % 4;
   for (int k = 0; k < blocks; ++k) {
     // x[k] -= L[k, 0 ... k) x[0 ... k), then x[k] := inverse x[k].
-    double v[4];
     double* const mine = x + (k * side + m) * ld_x + n;
-#pragma unroll
-    for (int e = 0; e < 4; ++e) v[e] = mine[(g + 8 * (e / 2)) * ld_x + 2 * t + (e & 1)];
-    const int row = k * side + m + g;
-    for (int i = 0; i < k * side; i += 16) {
-      double a[8], w[4];
-#pragma unroll
-      for (int q = 0; q < 4; ++q)
-#pragma unroll
-        for (int h = 0; h < 2; ++h)
-          a[2 * q + h] =
-              row + 8 * h < b ? -lu[Index(row + 8 * h) * ld_lu + i + 4 * q + t] : 0.0;
-      device::load_b(w, x + i * ld_x, ld_x, n, lane);
-      device::dmma(v, a, w);
-    }
+    double w[4], a[8], part[4];
     if (k > 0) {
 #pragma unroll
-      for (int e = 0; e < 4; ++e) mine[(g + 8 * (e / 2)) * ld_x + 2 * t + (e & 1)] = v[e];
-    }
-    __syncthreads();
+      for (int e = 0; e < 4; ++e) w[e] = mine[(g + 8 * (e / 2)) * ld_x + 2 * t + (e & 1)];
+      for (int i = 0; i < k * side; i += 16) {
+        const double* const block = l + block_of(k, i / side) + m * ld_x + i % side;
 #pragma unroll
-    for (int e = 0; e < 4; ++e) v[e] = 0;
+        for (int q = 0; q < 4; ++q)
+#pragma unroll
+          for (int h = 0; h < 2; ++h) a[2 * q + h] = -block[(g + 8 * h) * ld_x + 4 * q + t];
+        device::load_b(part, x + i * ld_x, ld_x, n, lane);
+        device::dmma(w, a, part);
+      }
+#pragma unroll
+      for (int e = 0; e < 4; ++e) mine[(g + 8 * (e / 2)) * ld_x + 2 * t + (e & 1)] = w[e];
+      __syncthreads();
+    }
+#pragma unroll
+    for (int e = 0; e < 4; ++e) w[e] = 0;
 #pragma unroll
     for (int i = 0; i < side; i += 16) {
-      double a[8], w[4];
-      device::load_negated_a(a, inverse + (k * side + i) * ld_l, ld_l, m, lane);
-      device::load_b(w, x + (k * side + i) * ld_x, ld_x, n, lane);
-      device::dmma(v, a, w);
+      device::load_negated_a(a, inverse + k * block_size + i * ld_x, ld_x, m, lane);
+      device::load_b(part, x + (k * side + i) * ld_x, ld_x, n, lane);
+      device::dmma(w, a, part);
     }
     __syncthreads();
 #pragma unroll
-    for (int e = 0; e < 4; ++e) mine[(g + 8 * (e / 2)) * ld_x + 2 * t + (e & 1)] = -v[e];
+    for (int e = 0; e < 4; ++e) mine[(g + 8 * (e / 2)) * ld_x + 2 * t + (e & 1)] = -w[e];
     __syncthreads();
   }
-  for (int e = tid; e < b * side; e += row_threads) {
-    const int r = e / side, c = e % side;
-    if (c0 + c < length) out[r * ld_out + c0 + c] = x[r * ld_x + c];
-  }
-  for (Index s = Index(blockIdx.x) * (row_threads / 32) + warp; s < strike.slots;
-       s += Index(gridDim.x) * (row_threads / 32))
+  for (int r = warp; r < b; r += row_warps)
+    if (c0 + lane < length) out[r * ld_out + c0 + lane] = x[r * ld_x + lane];
+  for (Index s = Index(blockIdx.x) * row_warps + warp; s < strike.slots;
+       s += Index(gridDim.x) * row_warps)
     for (Index c = lane; c < strike.width; c += 32)
       strike.a[s * strike.lda + strike.column + c] = 0;
 }
@@ -184,8 +236,7 @@ void take_rows(const Stream<Cuda>& stream, const Rows<Cuda>& rows, const Panel<C
   if (inverse) strike = {rows.a.data, rows.ld, rows.slots, panel.first, panel.width};
   launch_lower_solve(stream, panel.width, panel.lu.data, panel.block,
                      {rows.a.data + from, rows.ld, 1, list.data}, length,
-                     inverse ? panel.first - from : -1, y.data, length, strike,
-                     panel.info.data);
+                     inverse ? panel.first - from : -1, y.data, length, strike, panel.info.data);
 }
 
 }  // namespace terrace::dense
