@@ -20,7 +20,12 @@ Index default_block(Index n, int ranks) {
   if constexpr (std::is_same_v<B, Cpu>)
     return n <= 128 ? 16 : n <= 512 ? 32 : n <= 1536 ? 64 : n <= 2048 ? 128 : 192;
   if (ranks == 1)
-    return n <= 1024 ? 64 : n <= 6144 ? 128 : n <= 12288 ? 256 : n <= 24576 ? 512 : 1024;
+    return n <= 1024    ? 64
+           : n <= 2560  ? 128
+           : n <= 12288 ? 256
+           : n <= 24576 ? 1024
+           : n <= 49152 ? 1536
+                        : 2048;
   return n <= 1024 ? 64 : n <= 10240 ? 128 : 256;
 }
 

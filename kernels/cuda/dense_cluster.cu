@@ -1,15 +1,12 @@
 // Gauss-Jordan elimination on the GPU: up to 128 columns by one cluster of up to 16 processors.
 //
 // Every processor keeps its rows of W columns in registers. A column costs one exchange: each
-// processor stores its candidate row in all others' shared memory and chooses among what came; a
-// word that has not come is recognised by its value, so that there is no flag, fence or barrier. A
+// processor stores its candidate row in all others' shared memory and chooses among what came. A
 // pivot row goes on as -identity, so that it ends as a row of -U^-1. After W columns the rows of U
 // right of them are made by every processor for itself, and its own rows are updated by the tensor
 // cores.
 // Floor per column: a block reduction, one hop between processors (about 200 cycles) and the row's
 // bytes; n b^2 flops a panel on 16 processors.
-#include <math_constants.h>
-
 #include "kernels/cuda/dense_panel.cuh"
 #include "kernels/cuda/dmma.cuh"
 
@@ -25,34 +22,35 @@ constexpr int panel_most = 128;      // columns of one launch
 __device__ unsigned shared_address(const void* p) {
   return static_cast<unsigned>(__cvta_generic_to_shared(p));
 }
-/// A word that has not arrived; no key, row or number looks like it.
-constexpr Bits absent = ~Bits(0);
-
-__device__ void send(unsigned to, unsigned processor, ulonglong2 words) {
+/// 16 bytes of a message: a number and, beside it, which column it belongs to. What has come is
+/// recognised by that, so that there is no flag, fence or reset.
+struct Chunk {
+  Bits value;
+  unsigned row, tag;  ///< row only in the first chunk: bit 31 is the sign of the pivot
+};
+__device__ void send(unsigned to, unsigned processor, const Chunk& chunk) {
   asm volatile(
-      "{\n\t.reg .u32 there;\n\t"
+      "{\n\t.reg .u32 there;\n\t.reg .u64 two;\n\t"
       "mapa.shared::cluster.u32 there, %0, %1;\n\t"
-      "st.relaxed.cluster.shared::cluster.v2.u64 [there], {%2, %3};\n\t}" ::"r"(to),
-      "r"(processor), "l"(words.x), "l"(words.y)
+      "mov.b64 two, {%3, %4};\n\t"
+      "st.relaxed.cluster.shared::cluster.v2.u64 [there], {%2, two};\n\t}" ::"r"(to),
+      "r"(processor), "l"(chunk.value), "r"(chunk.row), "r"(chunk.tag)
       : "memory");
 }
-__device__ ulonglong2 look(unsigned from) {
-  ulonglong2 words;
-  asm volatile("ld.relaxed.cluster.shared::cta.v2.u64 {%0, %1}, [%2];"
-               : "=l"(words.x), "=l"(words.y)
-               : "r"(from)
-               : "memory");
-  return words;
-}
-/// Both words at `from` of every lane that `wants` them, once they have arrived.
-__device__ ulonglong2 receive(unsigned from, bool wants) {
-  ulonglong2 words{};
-  bool here = false;
+/// The chunk at `from` of every lane that `wants` one, once they have come with `tag`.
+__device__ Chunk receive(unsigned from, bool wants, unsigned tag) {
+  Chunk chunk{0, 0, tag};
   do {
-    if (wants) words = look(from);
-    here = words.x != absent && words.y != absent;
-  } while (!__all_sync(~0u, here));
-  return words;
+    if (wants)
+      asm volatile(
+          "{\n\t.reg .u64 two;\n\t"
+          "ld.relaxed.cluster.shared::cta.v2.u64 {%0, two}, [%3];\n\t"
+          "mov.b64 {%1, %2}, two;\n\t}"
+          : "=l"(chunk.value), "=r"(chunk.row), "=r"(chunk.tag)
+          : "r"(from)
+          : "memory");
+  } while (!__all_sync(~0u, chunk.tag == tag));
+  return chunk;
 }
 __device__ void arrive_at_barrier() {
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
@@ -98,15 +96,16 @@ template <int W>
 struct Layout {
   int rows;  // of the processor, a multiple of 32
   static constexpr int ld_u = panel_most + 4, ld_l = W + 4;
-  static constexpr int message = W + 4;  // key, row, 1 / a[0], a[0], a[1] ...
-  static constexpr int boards = 3;
+  static constexpr int message = 2 * W;  // header, a[1], a[2] ... as chunks
+  static constexpr int row = W + 2;      // key, row, unused, a[0], a[1] ...
   __host__ __device__ int ld_n() const { return rows + 4; }
   __host__ __device__ int n() const { return 0; }  // column by column
   __host__ __device__ int u() const { return n() + W * ld_n(); }
   __host__ __device__ int l() const { return u() + W * ld_u; }  // L, then its inverse blocks
   __host__ __device__ int board() const { return l() + 2 * W * ld_l; }
-  __host__ __device__ int stage() const { return board() + boards * most_processors * message; }
-  __host__ __device__ int warps() const { return stage() + 2 * 16 * message; }  // 2 x 16 (key, row)
+  __host__ __device__ int stage() const { return board() + 2 * most_processors * message; }
+  __host__ __device__ int pivot() const { return stage() + 2 * 16 * row; }  // a row for every warp
+  __host__ __device__ int warps() const { return pivot() + 16 * row; }      // 2 x 16 (key, row)
   __host__ __device__ int slots() const { return warps() + 2 * 16 * 2; }    // W ints
   __host__ __device__ int fresh() const { return slots() + W / 2; }         // a byte a row
   __host__ __device__ int bytes() const { return fresh() * 8 + rows; }
@@ -126,7 +125,6 @@ struct Leaf {
   double a[R][W];
   unsigned open;  // bit q: row q may become a pivot row
   int step;       // columns since the kernel began
-  int sent;       // chunks of the column before
   bool stopped;
 
   /// One column, a[.][0], number j of the leaf; LIVE columns are still wanted. Leaves a[.][c] one
@@ -135,11 +133,11 @@ struct Leaf {
   __device__ void column(const Place& at, const Layout<W>& layout, double* memory, int j) {
     const Strip& s = at.s;
     const int tid = int(threadIdx.x), warp = tid / 32, lane = tid % 32;
-    constexpr int chunks = (LIVE + 4) / 2;
-    constexpr int slot = Layout<W>::message, board_size = most_processors * slot;
-    double* const board = memory + layout.board() + step % 3 * board_size;
-    double* const stages = memory + layout.stage() + (step & 1) * 16 * slot;
-    double* const stage = stages + warp * slot;
+    constexpr int slot = Layout<W>::message, size = Layout<W>::row;
+    double* const board = memory + layout.board() + (step & 1) * most_processors * slot;
+    double* const stages = memory + layout.stage() + (step & 1) * 16 * size;
+    double* const stage = stages + warp * size;
+    const unsigned tag = unsigned(step) + 1;
     ulonglong2* const found =
         reinterpret_cast<ulonglong2*>(memory + layout.warps()) + (step & 1) * 16;
     // The warp's best row goes to its stage.
@@ -154,65 +152,58 @@ struct Leaf {
         which = q;
       }
     }
-    double inverses[R];
-#pragma unroll
-    for (int q = 0; q < R; ++q) inverses[q] = reciprocal(a[q][0]);
     if (best_lane(key, row) == 1u << lane) {
-      found[warp] = {key, Bits(unsigned(row))};
-      reinterpret_cast<ulonglong2*>(stage)[0] = {key, Bits(unsigned(row))};
 #pragma unroll
       for (int q = 0; q < R; ++q)
         if (q == which) {
-          *reinterpret_cast<double2*>(stage + 2) = {inverses[q], a[q][0]};
+          const unsigned sign = unsigned(__double2hiint(a[q][0])) & 0x80000000u;
+          found[warp] = {key, Bits(unsigned(row) | sign)};
 #pragma unroll
           for (int c = 1; c < LIVE; c += 2)
-            *reinterpret_cast<double2*>(stage + 3 + c) = {a[q][c],
+            *reinterpret_cast<double2*>(stage + 1 + c) = {a[q][c],
                                                           c + 1 < LIVE ? a[q][c + 1] : 0.0};
         }
     }
     __syncthreads();
     // The processor's best row goes to all.
+    constexpr unsigned row_bits = 0x7fffffffu;
     const ulonglong2 other = lane < warps ? found[lane] : ulonglong2{0, INT_MAX};
-    {
-      const int best = __ffs(int(best_lane(other.x, int(other.y)))) - 1;
-      const unsigned to = shared_address(board + at.me * slot) + unsigned(lane) * 16;
-      if (lane < chunks) {
-        const ulonglong2 words = reinterpret_cast<const ulonglong2*>(stages + best * slot)[lane];
-        for (int processor = warp; processor < at.processors; processor += warps)
-          send(to, unsigned(processor), words);
-      }
+    const int best = __ffs(int(best_lane(other.x, int(unsigned(other.y) & row_bits)))) - 1;
+    if (lane < LIVE) {
+      const unsigned to = shared_address(board + at.me * slot + lane * 2);
+      const Chunk chunk =
+          lane == 0 ? Chunk{found[best].x, unsigned(found[best].y), tag}
+                    : Chunk{Bits(__double_as_longlong(stages[best * size + 1 + lane])), 0, tag};
+      for (int processor = warp; processor < at.processors; processor += warps)
+        send(to, unsigned(processor), chunk);
     }
-    // The board of the column before is made ready for the next but one.
-    double* const old = memory + layout.board() + (step + 2) % 3 * board_size;
-    for (int processor = warp; processor < at.processors; processor += warps)
-      if (lane < sent) {
-        const unsigned place = shared_address(old + processor * slot) + unsigned(lane) * 16;
-        ulonglong2 words;
-        do words = look(place);
-        while (words.x == absent || words.y == absent);
-        reinterpret_cast<ulonglong2*>(old + processor * slot)[lane] = {absent, absent};
-      }
-    sent = chunks;
     ++step;
-    const ulonglong2 head = receive(shared_address(board + lane * slot), lane < at.processors);
-    const int winner = __ffs(int(best_lane(lane < at.processors ? head.x : 0,
-                                           lane < at.processors ? int(head.y) : INT_MAX))) -
-                       1;
-    key = __shfl_sync(~0u, head.x, winner);
-    row = __shfl_sync(~0u, int(head.y), winner);
-    const double* const p = board + winner * slot + 3;
+    const Chunk head = receive(shared_address(board + lane * slot), lane < at.processors, tag);
+    const int winner =
+        __ffs(int(best_lane(lane < at.processors ? head.value : 0,
+                            lane < at.processors ? int(head.row & row_bits) : INT_MAX))) -
+        1;
+    key = __shfl_sync(~0u, head.value, winner);
+    const unsigned signed_row = __shfl_sync(~0u, head.row, winner);
+    row = int(signed_row & row_bits);
     const bool usable = is_usable(key);
+    const double pivot = __longlong_as_double(
+        (long long)((key - (Bits(1) << 32)) | Bits(signed_row & ~row_bits) << 32));
+    const double inverse = reciprocal(pivot);
+    const Chunk mine =
+        receive(shared_address(board + winner * slot + lane * 2), lane > 0 && lane < LIVE, tag);
+    const double value = lane == 0 ? pivot : __longlong_as_double((long long)mine.value);
+    double* const p = memory + layout.pivot() + warp * size + 1;
+    if (lane < LIVE) p[lane] = value;
+    __syncwarp();
     const int column = at.j0 + j;
     if (tid == 0) reinterpret_cast<int*>(memory + layout.slots())[j] = usable ? row : -1;
-    receive(shared_address(p - 1) + unsigned(lane) * 16, lane < chunks - 1);
     if (!usable) {
       pass<LIVE>(at, layout, memory, j, row, is_infinite(key));
       return;
     }
-    if (at.me == 0 && warp == 1 % warps)
-      for (int c = lane; c < LIVE && j + c < W && column + c < s.width; c += 32)
-        s.lu[column * s.block + column + c] = p[c];
-    const double inverse = p[-1];
+    if (at.me == 0 && warp == 1 % warps && lane < LIVE && j + lane < W && column + lane < s.width)
+      s.lu[column * s.block + column + lane] = value;
     const unsigned exponent =
         unsigned(key >> 52);  // one over what is too small or too large for 1/p
     const bool divide = exponent < 64 || exponent > 1982;
@@ -228,7 +219,7 @@ struct Leaf {
         a[q][0] = -1;
       }
       l[q] = a[q][0] * inverse;
-      if (divide) l[q] = a[q][0] / p[0];
+      if (divide) l[q] = a[q][0] / pivot;
     }
 #pragma unroll
     for (int c = 1; c < LIVE; c += 2) {
@@ -454,11 +445,11 @@ __global__ void __launch_bounds__(T, 1)
   unsigned char* const fresh = reinterpret_cast<unsigned char*>(memory + layout.fresh());
   int* const slot_of = reinterpret_cast<int*>(memory + layout.slots());
   for (int i = tid; i < rows; i += T) fresh[i] = 0;
-  Bits* const boards = reinterpret_cast<Bits*>(memory + layout.board());
-  for (int i = tid; i < 3 * most_processors * Layout<W>::message; i += T) boards[i] = absent;
+  for (int i = tid; i < 2 * most_processors * Layout<W>::message; i += T)
+    memory[layout.board() + i] = 0;  // no tag
   arrive_at_barrier();
   Leaf<W, R, T> leaf;
-  leaf.step = leaf.sent = 0;
+  leaf.step = 0;
   leaf.stopped = false;
   leaf.open = 0;
 #pragma unroll
@@ -476,9 +467,6 @@ __global__ void __launch_bounds__(T, 1)
       for (int c = 0; c < W; ++c)
         leaf.a[q][c] =
             lr < rows && r < s.slots && c < count ? __ldcg(s.x + r + (j0 + c) * s.ld) : 0.0;
-#pragma unroll
-      for (int c = 0; c < W; ++c)
-        if (isnan(leaf.a[q][c])) leaf.a[q][c] = CUDART_NAN;  // any NaN but `absent`
     }
     wait_at_barrier();
     int j = 0;

@@ -224,33 +224,57 @@ __global__ void move_lower_kernel(const Index* info, const Index* slot, Index co
 
 }  // namespace
 
+namespace {
+
+/// Columns [j0, j0 + width) of the strip have been factored: the same for [j0 + width, end).
+void update_right(const Stream<Cuda>& stream, const Strip& s, Index j0, Index width, Index end,
+                  const Index* slot) {
+  const Index j1 = j0 + width;
+  if (end <= j1) return;
+  const double* const lu = s.lu + j0 * (s.block + 1);
+  double* const u = s.lu + j0 * s.block + j1;
+  solve_rows(stream, width, lu, s.block, {s.x + j1 * s.ld, 1, s.ld, slot + j0}, end - j1, u,
+             s.block, s.info);
+  const double minus = -1, one = 1;
+  check(cublasDgemm_64(cublas(stream), CUBLAS_OP_N, CUBLAS_OP_T, s.slots, end - j1, width, &minus,
+                       s.x + j0 * s.ld, s.ld, u, s.block, &one, s.x + j1 * s.ld, s.ld));
+}
+
+/// Columns of one launch: its update right of them goes through the L2 cache of one cluster, and
+/// grows with the rows.
+Index leaf_columns(Index slots) { return slots <= 4096 ? 128 : slots <= 16384 ? 64 : 32; }
+
+}  // namespace
+
 void factor(const Stream<Cuda>& stream, const Strip& s, const Work& w) {
   if (s.slots == 0) return;
-  for (Index j0 = 0; j0 < s.width; j0 += inner) {
-    Strip t = s;
-    Index* const slot = w.pivot_slot + j0;
-    t.width = std::min(inner, s.width - j0);
-    t.x += j0 * s.ld;
-    t.lu += j0 * (s.block + 1);
-    t.first += j0;
-    t.pivots += j0;
-    t.offset += j0;
-    if (!factor_in_cluster(stream, t, slot, w.inverse) && !factor_with<32, 1>(stream, t, w, slot) &&
-        !factor_with<16, 2>(stream, t, w, slot) && !factor_with<8, 4>(stream, t, w, slot))
-      throw Error(Exit::resources, "too many rows on one GPU for its panel kernel; use more ranks");
-    if (j0 > 0) {
-      move_lower_kernel<<<unsigned(t.width), 128, 0, native(stream)>>>(
-          s.info, slot, j0, s.x, s.ld, s.lu + j0 * s.block, s.block);
-      check_launch();
+  for (Index g0 = 0; g0 < s.width; g0 += inner) {
+    const Index g1 = std::min(s.width, g0 + inner);
+    for (Index j0 = g0; j0 < g1;) {
+      Strip t = s;
+      Index* const slot = w.pivot_slot + j0;
+      t.width = std::min(leaf_columns(s.slots), g1 - j0);
+      t.x += j0 * s.ld;
+      t.lu += j0 * (s.block + 1);
+      t.first += j0;
+      t.pivots += j0;
+      t.offset += j0;
+      if (!factor_in_cluster(stream, t, slot, w.inverse)) {
+        t.width = g1 - j0;
+        if (!factor_with<32, 1>(stream, t, w, slot) && !factor_with<16, 2>(stream, t, w, slot) &&
+            !factor_with<8, 4>(stream, t, w, slot))
+          throw Error(Exit::resources,
+                      "too many rows on one GPU for its panel kernel; use more ranks");
+      }
+      if (j0 > 0) {
+        move_lower_kernel<<<unsigned(t.width), 128, 0, native(stream)>>>(
+            s.info, slot, j0, s.x, s.ld, s.lu + j0 * s.block, s.block);
+        check_launch();
+      }
+      update_right(stream, s, j0, t.width, g1, w.pivot_slot);
+      j0 += t.width;
     }
-    const Index j1 = j0 + t.width, rest = s.width - j1;
-    if (rest == 0) break;
-    double* const u = s.lu + j0 * s.block + j1;
-    solve_rows(stream, t.width, t.lu, s.block, {s.x + j1 * s.ld, 1, s.ld, slot}, rest, u, s.block,
-               s.info);
-    const double minus = -1, one = 1;
-    check(cublasDgemm_64(cublas(stream), CUBLAS_OP_N, CUBLAS_OP_T, s.slots, rest, t.width, &minus,
-                         t.x, s.ld, u, s.block, &one, s.x + j1 * s.ld, s.ld));
+    update_right(stream, s, g0, g1 - g0, s.width, w.pivot_slot);
   }
 }
 
