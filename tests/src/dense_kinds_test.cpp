@@ -142,7 +142,8 @@ std::vector<Case> orders() {
   return cases;
 }
 
-void show(Context<Cpu>& context, const std::vector<Case>& cases) {
+template <class B>
+void show(Context<B>& context, const std::vector<Case>& cases) {
   for (const Case& c : cases)
     for (const std::string& pivoting : both) {
       const Found found = eliminated(context, c.a, usual_block, pivoting);
@@ -198,9 +199,11 @@ TEST_CASE("figures", "[.][show]") {
     fmt::print("{:<22} {:>3} {:<10} {:<17} {:<17} {:<17} {:<17} {}\n", "kind", "n", "pivoting",
                " AX-I, XA-I", " LAPACK's", " by element", " LAPACK's",
                " reciprocal condition: ours, dgecon, exact");
-  on<Cpu>([](auto& context) {
+  const auto all = [](auto& context) {
     for (const auto& cases : {conditioned(large()), named(), badly_scaled()}) show(context, cases);
-  });
+  };
+  on<Cpu>(all);
+  on<Cuda>(all);
 }
 
 namespace {
