@@ -10,6 +10,7 @@ using test::eliminated;
 using test::Found;
 using test::on;
 using test::Order;
+using test::some;
 using test::usual_block;
 using test::Values;
 
@@ -70,7 +71,7 @@ void check_exact(Context<B>& context, Index n, Index block, const Order& order) 
 
 template <class B>
 void check_exact_orders(Context<B>& context) {
-  for (const Index n : {1, 2, 3, 5, 15, 16, 17, 33, 64, 65}) {
+  for (const Index n : some<Index>({1, 2, 3, 5, 15, 16, 17, 33, 64, 65})) {
     const BlockCyclic rows{n, std::min(n, usual_block), context.size()};
     check_exact(context, n, usual_block, last_rank_first(rows));
     if (n < 16) continue;
@@ -79,14 +80,14 @@ void check_exact_orders(Context<B>& context) {
     check_exact(context, n, usual_block, reversed);
     check_exact(context, n, usual_block, rank_after_rank(rows));
   }
-  for (const Index block : {1, 5, 24, 40, 100})
+  for (const Index block : some<Index>({1, 5, 24, 40, 100}))
     check_exact(context, 81, block,
                 last_rank_first({81, std::min<Index>(81, block), context.size()}));
 }
 
 template <class B>
 void check_pivots(Context<B>& context) {
-  for (const Index n : {1, 2, 7, 8, 9, 16, 32, 40, 64, 67}) {
+  for (const Index n : some<Index>({1, 2, 7, 8, 9, 16, 32, 40, 64, 67})) {
     INFO("ties, n " << n);
     const Dense a = test::many_ties(n);
     const Order lowest = test::lowest_row_pivots(a);
@@ -106,7 +107,7 @@ void check_pivots(Context<B>& context) {
     REQUIRE_ALL(found.outcome.good());
     CHECK_ALL(found.pivots == test::by_lapack(a).pivots);
   };
-  for (const Index n : {1, 2, 5, 15, 16, 17, 65, 130}) {
+  for (const Index n : some<Index>({1, 2, 5, 15, 16, 17, 65, 130})) {
     const Dense random(n, [](Index i, Index j) { return random_uniform(211, i, j); });
     as_lapack("random", random, usual_block);
     if (n >= 65) as_lapack("random", random, 40);
@@ -172,8 +173,8 @@ void check_singular(Context<B>& context) {
   const Order order = test::in_random_order(n);
   const Dense regular = test::exact_product(n, order);
   const Dense random(n, [](Index i, Index j) { return random_uniform(223, i, j); });
-  for (const Index c :
-       {Index(0), Index(1), block - 1, block, block + 1, n / 2, 3 * block - 1, 3 * block, n - 1}) {
+  for (const Index c : some<Index>({Index(0), Index(1), block - 1, block, block + 1, n / 2,
+                                    3 * block - 1, 3 * block, n - 1})) {
     Dense a = random;
     for (Index i = 0; i < n; ++i) a(i, c) = 0;
     CHECK(Index(test::lowest_row_pivots(a).size()) == c);
@@ -194,7 +195,7 @@ void check_singular(Context<B>& context) {
   for (Index j = 0; j < n; ++j) zero_row(n / 3, j) = 0;
   check_first_zero(context, "zero row", zero_row, true);
   check_first_zero(context, "ones", Dense(n, [](Index, Index) { return 1.0; }), true);
-  for (const Index order_of : {1, 2, 3, 5, 15, 16, 17})
+  for (const Index order_of : some<Index>({1, 2, 3, 5, 15, 16, 17}))
     check_first_zero(context, "zeros", Dense(order_of), true);
 }
 
@@ -222,7 +223,7 @@ void check_nearly_singular(Context<B>& context) {
   cases.push_back({"nearly equal columns", twins});
   Dense equal(n, [](Index i, Index j) { return random_uniform(233, i == 31 ? 3 : i, j); });
   cases.push_back({"equal rows but for rounding", equal});
-  for (const Case& c : cases)
+  for (const Case& c : some(cases))
     for (const std::string& pivoting : both) {
       const Found found = eliminated(context, c.a, usual_block, pivoting);
       INFO(c.name << ", " << pivoting << ", reciprocal condition " << found.reciprocal_condition);
@@ -241,13 +242,8 @@ template <class B>
 void check_not_finite(Context<B>& context) {
   const Index n = 35;
   for (const double bad : {std::nan(""), HUGE_VAL, -HUGE_VAL})
-    for (const auto& [i, j] : {std::pair<Index, Index>{0, 0},
-                               {n - 1, 0},
-                               {0, n - 1},
-                               {n - 1, n - 1},
-                               {15, 16},
-                               {16, 15},
-                               {33, 20}})
+    for (const auto& [i, j] : some<std::pair<Index, Index>>(
+             {{0, 0}, {n - 1, 0}, {0, n - 1}, {n - 1, n - 1}, {15, 16}, {16, 15}, {33, 20}}))
       for (const std::string& pivoting : both) {
         INFO(bad << " at " << i << ", " << j << ", " << pivoting);
         Dense a(n, [](Index r, Index c) { return random_uniform(241, r, c) + (r == c ? 4 : 0); });
@@ -296,7 +292,7 @@ namespace {
 
 template <class B>
 void check_repeated(Context<B>& context, Context<B>* alone) {
-  for (const Index n : {1, 16, 17, 49}) {
+  for (const Index n : some<Index>({1, 16, 17, 49})) {
     const std::vector<Dense> kinds{test::of_spectrum(test::Spectrum::geometric, n, 1e8),
                                    test::many_ties(n), test::scaled(n, -140, 0, true)};
     const Values b(std::size_t(2 * n), 1.0);
