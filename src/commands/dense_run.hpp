@@ -24,17 +24,20 @@ inline constexpr Index staging_bytes = Index(192) << 20;
 /// Norms of the input gathered while it is read.
 struct InputNorms {
   std::vector<double> columns;  // sums of |A[:, j]|
-  double largest = 0, squares = 0;
+  double largest = 0, row = 0;  // max |A|, largest sum of |A[i, :]|
 
   void take(Index count, Index n, const double* rows) {
     columns.resize(std::size_t(n), 0.0);
-    for (Index i = 0; i < count; ++i)
+    for (Index i = 0; i < count; ++i) {
+      double sum = 0;
       for (Index j = 0; j < n; ++j) {
         const double size = std::fabs(rows[i * n + j]);
         columns[std::size_t(j)] += size;
-        squares += size * size;
+        sum += size;
         largest = std::max(largest, size);
       }
+      row = std::max(row, sum);
+    }
   }
 };
 
