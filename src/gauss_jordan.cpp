@@ -18,7 +18,7 @@ namespace {
 template <class B>
 Index default_block(Index n, int ranks) {
   if constexpr (std::is_same_v<B, Cpu>)
-    return n <= 128 ? 16 : n <= 512 ? 32 : n <= 1536 ? 64 : n <= 2048 ? 128 : 192;
+    return n <= 128 ? 16 : n <= 512 ? 48 : n <= 1536 ? 72 : n <= 6000 ? 144 : 192;
   return n <= 1024 ? 64 : n <= 10240 ? 128 : 256;
 }
 

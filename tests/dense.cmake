@@ -3,3 +3,10 @@ terrace_test(src/gauss_jordan RANKS 1 2 3 4 5 SANITIZE 3)
 terrace_test(src/dense_check RANKS 1 3 SANITIZE 1)
 terrace_test(kernels/textbook RANKS 1 SANITIZE 1)
 terrace_test(src/textbook RANKS 1 SANITIZE 1)
+
+# The products on smaller instruction sets, on machines that have the larger ones.
+foreach(level plain avx2)
+  add_test(NAME src/gauss_jordan.${level} COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} 2 $<TARGET_FILE:src_gauss_jordan_test>)
+  set_tests_properties(src/gauss_jordan.${level} PROPERTIES TIMEOUT 300 LABELS ranks-2 PROCESSORS 2
+                       ENVIRONMENT "${terrace_test_environment};TERRACE_SIMD=${level}")
+endforeach()
