@@ -28,8 +28,9 @@ class Team {
   Team(Index rank, Index size, Shared& shared) : rank(rank), size(size), shared_(shared) {}
   const Index rank, size;
   void barrier() const;
-  /// Until another thread of the team has set `flag` to `value`.
-  static void await(const std::atomic<Index>& flag, Index value);
+  /// Until another thread of the team has set `flag` to `value`; true when that took so long (50 us
+  /// or more) that the other thread may have lost its core.
+  static bool await(const std::atomic<Index>& flag, Index value);
 
  private:
   Shared& shared_;

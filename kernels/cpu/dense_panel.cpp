@@ -26,8 +26,8 @@ bool better(const Best& a, const Best& b) {
 }
 bool usable(double key) { return key > 0 && key < infinity; }
 
-/// What a thread shows the others: its best row in column `round` - 1, and columns of its inner
-/// block.
+/// What a thread shows the others: its best row in column `round` - 1, from the first of the four
+/// columns in work to the end of the inner block.
 struct Offer {
   alignas(64) std::atomic<Index> round{0};
   Best best;
@@ -41,6 +41,11 @@ Best search(const Strip& strip, Index j, Index begin, Index end) {
   column_step({.strip = strip, .begin = begin, .end = end, .next = j, .best = &best});
   return best;
 }
+
+/// Panels that one thread factors because a thread of the last team lost its core: every column
+/// would wait for it. The bits are the same.
+std::atomic<int> panels_alone = 0;
+constexpr int late_limit = 4, panels_alone_after = 12;
 
 /// U of inner block j0 by the rows above: L^-1 times the pivot rows; kept in `packed` (rows of 16).
 double* packed_block(const Factors& factors, Index j0) {
@@ -154,40 +159,65 @@ void factor_strip(const Strip& strip, const Factors& factors, Index first, bool 
       factors.info[1] = best.key > 0 ? 2 : 1;
     }
   };
-  parallel_team(std::min(most_threads, ceil_div(strip.rows, team_rows)), [&](const Team& team) {
+  std::atomic<int> late = 0;
+  const bool alone = panels_alone.load() > 0;
+  if (alone) --panels_alone;
+  const Index most = alone ? 1 : std::min(most_threads, ceil_div(strip.rows, team_rows));
+  parallel_team(most, [&](const Team& team) {
     const Index begin = count * team.rank / team.size, end = count * (team.rank + 1) / team.size;
+    double u[inner_width]
+            [inner_width];  // rows of U of the inner block; row j from its four's first
     Best best = search(strip, 0, begin, end);
     for (Index j = 0; j < width; ++j) {
       const Index j0 = j / inner_width * inner_width, j1 = std::min(width, j0 + inner_width);
+      const Index q0 = j / narrow_width * narrow_width, q1 = std::min(j1, q0 + narrow_width);
       std::array<Offer, most_threads>& round = offers[std::size_t(j % 2)];
       Offer& mine = round[std::size_t(team.rank)];
       mine.best = best;
       if (best.slot >= 0) {
         const double* const row = strip.x.row(best.slot);
-        for (Index c = j; c < j1; ++c) mine.row[c - j] = row[c * lanes()];
+        for (Index c = q0; c < j1; ++c) mine.row[c - q0] = row[c * lanes()];
       }
       mine.round.store(j + 1, std::memory_order_release);
       Index winner = 0;
       for (Index rank = 0; rank < team.size; ++rank) {
-        Team::await(round[std::size_t(rank)].round, j + 1);
+        if (Team::await(round[std::size_t(rank)].round, j + 1)) ++late;
         if (better(round[std::size_t(rank)].best, round[std::size_t(winner)].best)) winner = rank;
       }
       const Offer& offer = round[std::size_t(winner)];
       if (winner == team.rank) take(offer.best, j);
-      const bool good = usable(offer.best.key);
-      if (!good && !skip) return;
-      constexpr double one[inner_width] = {1};
-      const double* const u = good ? offer.row : one;
-      const Index next = j + 1 < j1 ? j + 1 : -1;
-      column_step({strip, begin, end, j, j1, next, u[0], u, &best});
-      if (next >= 0 || j1 == width) continue;
-      team.barrier();  // all rows of U above are there
-      if (team.rank == 0) finish_upper(strip, factors, j1);
+      double* const row = u[j - j0];
+      if (usable(offer.best.key)) {
+        std::copy_n(offer.row, j1 - q0, row);
+      } else if (skip) {
+        std::fill_n(row, inner_width, 0.0);
+        row[j - q0] = 1;
+      } else {
+        return;
+      }
+      const Index next = j + 1 < q1 ? j + 1 : -1;
+      const double* const tail = row + (j - q0);
+      column_step({strip, begin, end, j, q1, next, tail[0], tail, &best});
+      if (next >= 0) continue;
+      if (q1 < j1) {
+        narrow_upper({u[q0 - j0], j1 - q0});
+        narrow_step({strip, begin, end, q0, j1, u[q0 - j0], &best});
+        continue;
+      }
+      team.barrier();  // all rows of L and U above are there, but for what waited
+      if (team.rank == 0) {
+        for (Index t = j0; t < j1; ++t)
+          for (Index c = t / narrow_width * narrow_width + narrow_width; c < j1; ++c)
+            factors.lu[t * ld + c] = u[t - j0][c - t / narrow_width * narrow_width];
+        if (j1 < width) finish_upper(strip, factors, j1);
+      }
+      if (j1 == width) return;
       team.barrier();
       block_step({strip.x, begin, end, j1, packed_block(factors, j1)});
       best = search(strip, j1, begin, end);
     }
   });
+  if (late > late_limit) panels_alone = panels_alone_after;
 }
 
 void divide_strip(const Strip& strip, const Factors& factors) {

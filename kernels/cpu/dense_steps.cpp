@@ -33,37 +33,77 @@ TERRACE_INLINE void look_at(const double* column, const Index* column_of, Index 
 }
 
 template <int L>
-TERRACE_INLINE void column_body(const ColumnStep& p) {
-  using Reals = typename Lanes<L>::Reals;
+TERRACE_INLINE Found<L> nothing() {
   Found<L> found;
-  found.key = Reals{} - 1.0;
+  found.key = typename Lanes<L>::Reals{} - 1.0;
   found.sliver = typename Lanes<L>::Numbers{};
-  for (Index s = p.begin; s < p.end; ++s) {
-    double* const x = p.strip.x.x + s * p.strip.x.stride;
-    if (p.pivot != 0) {
-      Reals* const column = reinterpret_cast<Reals*>(x + p.j * L);
-      const Reals l = *column / p.pivot;
-      *column = l;
-      for (Index c = 1; c < p.j1 - p.j; ++c) column[c] -= l * p.u[c];
-    }
-    if (p.next < 0) continue;
-    if ((s + 1) * L <= p.strip.rows) {
-      look_at<L>(x + p.next * L, p.strip.column_of + s * L, s, found);
-    } else {
-      Index column_of[L] = {};
-      for (Index r = 0; r < L; ++r)
-        column_of[r] = s * L + r < p.strip.rows ? p.strip.column_of[s * L + r] : 0;
-      look_at<L>(x + p.next * L, column_of, s, found);
-    }
-  }
-  if (!p.best) return;
+  return found;
+}
+
+template <int L>
+TERRACE_INLINE void look_at_sliver(const Strip& strip, Index s, Index j, Found<L>& found) {
+  const double* const column = strip.x.x + s * strip.x.stride + j * L;
+  if ((s + 1) * L <= strip.rows) return look_at<L>(column, strip.column_of + s * L, s, found);
+  Index column_of[L] = {};
+  for (Index r = 0; r < L; ++r)
+    column_of[r] = s * L + r < strip.rows ? strip.column_of[s * L + r] : 0;
+  look_at<L>(column, column_of, s, found);
+}
+
+template <int L>
+TERRACE_INLINE Best best_lane(const Strip& strip, const Found<L>& found) {
   Best best;
   for (int r = 0; r < L; ++r) {
     const Index slot = found.sliver[r] * L + r;
     if (found.key[r] < 0 || found.key[r] < best.key) continue;
-    if (found.key[r] > best.key || slot < best.slot) best = {found.key[r], p.strip.id[slot], slot};
+    if (found.key[r] > best.key || slot < best.slot) best = {found.key[r], strip.id[slot], slot};
   }
-  *p.best = best;
+  return best;
+}
+
+template <int L>
+TERRACE_INLINE void column_body(const ColumnStep& p) {
+  using Reals = typename Lanes<L>::Reals;
+  Found<L> found = nothing<L>();
+  for (Index s = p.begin; s < p.end; ++s) {
+    if (p.pivot != 0) {
+      Reals* const x = reinterpret_cast<Reals*>(p.strip.x.x + s * p.strip.x.stride + p.j * L);
+      const Reals l = *x / p.pivot;
+      *x = l;
+      for (Index c = 1; c < p.j1 - p.j; ++c) x[c] -= l * p.u[c];
+    }
+    if (p.next >= 0) look_at_sliver<L>(p.strip, s, p.next, found);
+  }
+  if (p.best) *p.best = best_lane<L>(p.strip, found);
+}
+
+template <int L>
+TERRACE_INLINE void narrow_body(const NarrowStep& p) {
+  using Reals = typename Lanes<L>::Reals;
+  constexpr int N = int(narrow_width);
+  Found<L> found = nothing<L>();
+  for (Index s = p.begin; s < p.end; ++s) {
+    Reals* const x = reinterpret_cast<Reals*>(p.strip.x.x + s * p.strip.x.stride + p.j * L);
+    Reals l[N];
+#pragma GCC unroll 4
+    for (int k = 0; k < N; ++k) l[k] = x[k];
+    for (Index c = N; c < p.j1 - p.j; ++c) {
+      Reals rest = x[c];
+#pragma GCC unroll 4
+      for (int k = 0; k < N; ++k) rest -= l[k] * p.u[k * inner_width + c];
+      x[c] = rest;
+    }
+    look_at_sliver<L>(p.strip, s, p.j + N, found);
+  }
+  *p.best = best_lane<L>(p.strip, found);
+}
+
+template <int L>
+TERRACE_INLINE void narrow_upper_body(const NarrowUpper& p) {
+  for (Index r = 1; r < narrow_width; ++r)
+    for (Index k = 0; k < r; ++k)
+      for (Index c = narrow_width; c < p.columns; ++c)
+        p.rows[r * inner_width + c] -= p.rows[r * inner_width + k] * p.rows[k * inner_width + c];
 }
 
 /// S slivers at once.
@@ -148,6 +188,8 @@ TERRACE_INLINE void upper_body(const UpperBlock& p) {
 }  // namespace
 
 TERRACE_LANES(column_step, column_body, ColumnStep)
+TERRACE_LANES(narrow_step, narrow_body, NarrowStep)
+TERRACE_LANES(narrow_upper, narrow_upper_body, NarrowUpper)
 TERRACE_LANES(block_step, block_body, BlockStep)
 TERRACE_LANES(upper_block, upper_body, UpperBlock)
 

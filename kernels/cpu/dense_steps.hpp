@@ -16,6 +16,25 @@ struct ColumnStep {
 };
 void column_step(const ColumnStep&);
 
+constexpr Index narrow_width = 4;  ///< columns whose effect on the rest of the block waits
+
+/// Columns [j, j + 4) of slivers [begin, end) are eliminated: x[j + 4 ... j1) -= x[j ... j + 4) u,
+/// in the order of column_step; then the best of column j + 4.
+struct NarrowStep {
+  Strip strip;
+  Index begin = 0, end = 0, j = 0, j1 = 0;
+  const double* u = nullptr;  ///< 4 rows of 16, columns j + 4 ... j1
+  Best* best = nullptr;
+};
+void narrow_step(const NarrowStep&);
+/// Rows of 16, columns from j on: the pivot rows of four columns as each was found become rows of U
+/// in columns 4 ... columns.
+struct NarrowUpper {
+  double* rows = nullptr;
+  Index columns = 0;
+};
+void narrow_upper(const NarrowUpper&);
+
 /// x[:, j ... j + 16) -= x[:, 0 ... j) u in slivers [begin, end); u: j x 16, row-major.
 struct BlockStep {
   Slivers x;

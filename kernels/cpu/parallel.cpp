@@ -25,10 +25,10 @@ void pause_briefly() {
 #endif
 }
 
-/// True once `ready()` holds; false after 30 us, what waking a thread costs.
+/// True once `ready()` holds; false after 50 us, what waking a thread costs.
 template <class Ready>
 bool spin_until(const Ready& ready) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(30);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(50);
   do {
     for (int i = 0; i < 16; ++i) {
       if (ready()) return true;
@@ -154,20 +154,20 @@ void parallel_for(Index count, const std::function<void(Index)>& piece) {
   for (Index i = 0; i < count; ++i) piece(i);
 }
 
-void Team::await(const std::atomic<Index>& flag, Index value) {
-  for (int spins = 0; flag.load(std::memory_order_acquire) != value; ++spins) {
-    if (spins < 2000) {
-      pause_briefly();
-    } else {
-      sched_yield();
-    }
-  }
+bool Team::await(const std::atomic<Index>& flag, Index value) {
+  const auto ready = [&] { return flag.load(std::memory_order_acquire) == value; };
+  if (spin_until(ready)) return false;
+  do sched_yield();
+  while (!ready());
+  return true;
 }
 
 void Team::barrier() const {
   const Index round = shared_.round.load(std::memory_order_relaxed);
-  if (shared_.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 < size)
-    return await(shared_.round, round + 1);
+  if (shared_.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 < size) {
+    await(shared_.round, round + 1);
+    return;
+  }
   shared_.arrived.store(0, std::memory_order_relaxed);
   shared_.round.store(round + 1, std::memory_order_release);
 }
