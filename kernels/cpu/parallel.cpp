@@ -72,6 +72,7 @@ class Pool {
     piece_ = nullptr;
     if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
   }
+  [[nodiscard]] Index size() const { return Index(workers_.size()) + 1; }
   std::mutex in_use;  ///< held by the thread whose job is running
 
  private:
@@ -174,9 +175,9 @@ void Team::barrier() const {
 
 void parallel_team(Index most, const std::function<void(const Team&)>& work) {
   Team::Shared shared;
-  const Index size = std::min<Index>(most, thread_count());
-  if (size > 1 && !inside_a_piece) {
+  if (std::min<Index>(most, thread_count()) > 1 && !inside_a_piece) {
     Pool& workers = pool();
+    const Index size = std::min({most, Index(thread_count()), workers.size()});
     const std::unique_lock lock(workers.in_use, std::try_to_lock);
     // A thread waits inside its piece for the others, so no thread takes two.
     if (lock) return workers.run(size, [&](Index rank) { work({rank, size, shared}); });
