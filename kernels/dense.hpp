@@ -45,6 +45,7 @@ constexpr Index record_size(Index block) { return 3 + block; }
 /// that choose_candidates plays with, `block` records each.
 struct Sizes {
   Index panel = 0, work = 0, leaves = 1;
+  bool separate_y = false;  ///< solve_lower() does not work in place; Y is packed for update()
 };
 /// For up to `slots` rows a rank and `ranks` ranks. The CPU has a leaf for every tile, so that the
 /// pivots do not depend on who owns it; CUDA has one leaf a rank.
@@ -104,11 +105,11 @@ template <class B>
 void place_rows(const Stream<B>&, Index length, View<const Index, B> position,
                 View<const double, B> packed, View<double, B> out);
 
-/// p := L^-1 p, rows of `length` that hold columns `from` on; with `inverse` columns J of p become
-/// the identity first. width^2 length flops.
+/// y := L^-1 p, rows of `length` that hold columns `from` on; with `inverse` columns J of p become
+/// the identity first. y is p where Sizes::separate_y is false. width^2 length flops.
 template <class B>
 void solve_lower(const Stream<B>&, const Panel<B>&, Index length, Index from, bool inverse,
-                 View<double, B> p);
+                 View<double, B> p, View<double, B> y);
 
 /// A[I, from ... columns) := 0; with `inverse` also A[:, J] := 0.
 template <class B>

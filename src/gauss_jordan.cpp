@@ -18,7 +18,7 @@ namespace {
 template <class B>
 Index default_block(Index n, int ranks) {
   if constexpr (std::is_same_v<B, Cpu>)
-    return n <= 128 ? 16 : n <= 512 ? 32 : n <= 1536 ? 64 : n <= 2048 ? 128 : 192;
+    return n <= 128 ? 16 : n <= 512 ? 48 : n <= 1536 ? 72 : n <= 6000 ? 144 : 192;
   if (ranks == 1)
     return n <= 1024    ? 64
            : n <= 2560  ? 128
@@ -71,7 +71,7 @@ JordanPlan plan_jordan(int ranks, Index n, Index right, bool inverse, Index bloc
       plan.pivoting == Pivoting::partial ? record : sizes.leaves * plan.block * record;
   const Index doubles = slots * plan.ld + 2 * sizes.panel + sizes.work +
                         2 * plan.block * plan.block + records * (ranks + 1) +
-                        (ranks > 1 ? 2 : 1) * plan.block * (n + right) +
+                        (ranks > 1 || sizes.separate_y ? 2 : 1) * plan.block * (n + right) +
                         ceil_div(n, plan.block) * (2 + 2 * plan.block);
   plan.bytes = 8 * (doubles + 2 * slots + 3 * std::max(n, plan.block));
   return plan;
@@ -93,7 +93,8 @@ GaussJordan<B>::GaussJordan(Context<B>& context, const JordanPlan& plan)
     record_ = Buffer<double, B>(record);
     records_ = Buffer<double, B>(record * ranks);
     pivot_rows_ = Buffer<double, B>(block * (plan.n + plan.right));
-    if (ranks > 1) other_rows_ = Buffer<double, B>(block * (plan.n + plan.right));
+    separate_y_ = sizes.separate_y;
+    if (ranks > 1 || separate_y_) other_rows_ = Buffer<double, B>(block * (plan.n + plan.right));
     global_row_ = Buffer<Index, B>(slots_);
     column_of_ = Buffer<Index, B>(slots_);
     pivots_ = Buffer<Index, B>(block);
@@ -196,7 +197,7 @@ template <class B>
 void GaussJordan<B>::share(const Stream<B>& lane, Index k) {
   if constexpr (dense::is_direct(B{}))
     if (direct()) {
-      dense::take_rows(lane, rows_, panel(k), from(k), plan_.inverse, pivot_rows_.view());
+      dense::take_rows(lane, rows_, panel(k), from(k), plan_.inverse, y());
       if (k + 1 < steps()) dense::load_panel(lane, rows_, panel(k + 1), false);
       return;
     }
@@ -234,7 +235,7 @@ void GaussJordan<B>::share(const Stream<B>& lane, Index k) {
                          pivot_rows_);
   }
   dense::begin_update(lane, rows_, panel(k), from(k), plan_.inverse);
-  dense::solve_lower<B>(lane, panel(k), length, from(k), plan_.inverse, pivot_rows_);
+  dense::solve_lower<B>(lane, panel(k), length, from(k), plan_.inverse, pivot_rows_, y());
 }
 
 template <class B>
@@ -243,18 +244,18 @@ void GaussJordan<B>::update_next(const Stream<B>& lane, Index k) {
   const Index end = p.first + p.width;
   if constexpr (dense::is_direct(B{}))
     if (direct()) {
-      if (end < plan_.n) dense::update_panel<B>(lane, rows_, p, pivot_rows_, from(k), panel(k + 1));
+      if (end < plan_.n) dense::update_panel<B>(lane, rows_, p, y(), from(k), panel(k + 1));
       return;
     }
-  dense::update<B>(lane, rows_, p, pivot_rows_, from(k), end, std::min(plan_.n, end + plan_.block));
+  dense::update<B>(lane, rows_, p, y(), from(k), end, std::min(plan_.n, end + plan_.block));
 }
 
 template <class B>
 void GaussJordan<B>::update_rest(const Stream<B>& lane, Index k) {
   const dense::Panel<B> p = panel(k);
   const Index end = p.first + p.width, next_end = std::min(plan_.n, end + plan_.block);
-  if (plan_.inverse) dense::update<B>(lane, rows_, p, pivot_rows_, from(k), 0, end);
-  dense::update<B>(lane, rows_, p, pivot_rows_, from(k), next_end, plan_.n + plan_.right);
+  if (plan_.inverse) dense::update<B>(lane, rows_, p, y(), from(k), 0, end);
+  dense::update<B>(lane, rows_, p, y(), from(k), next_end, plan_.n + plan_.right);
   if (!direct()) return;
   download(lane, summary_host_.data() + k * p.summary.size, p.summary);
   known_[std::size_t(k) % known_.size()] = lane.record();

@@ -81,6 +81,10 @@ class GaussJordan {
   [[nodiscard]] bool direct() const {
     return dense::is_direct(B{}) && context_.size() == 1 && plan_.pivoting == Pivoting::partial;
   }
+  /// L^-1 times the pivot rows.
+  [[nodiscard]] View<double, B> y() const {
+    return separate_y_ ? other_rows_.view() : pivot_rows_.view();
+  }
   /// Pivots and determinant of panel k from its summary.
   void note_panel(Index k);
   void choose_partial(const Stream<B>& lane, const dense::Panel<B>& panel);
@@ -89,6 +93,7 @@ class GaussJordan {
   Context<B>& context_;
   JordanPlan plan_;
   Index slots_ = 0;
+  bool separate_y_ = false;
   dense::Rows<B> rows_;
   Buffer<double, B> a_, lu_, summary_, work_, record_, records_, pivot_rows_, other_rows_;
   std::array<Buffer<double, B>, 2> n_;  // of even and odd panels

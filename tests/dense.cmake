@@ -8,3 +8,10 @@ foreach(name kinds pivots)  # beside LAPACK
   target_link_libraries(src_dense_${name}_test PRIVATE ${LAPACKE_LIBRARY} BLAS::BLAS)
   target_include_directories(src_dense_${name}_test SYSTEM PRIVATE ${LAPACKE_INCLUDE})
 endforeach()
+
+# The products on smaller instruction sets, on machines that have the larger ones.
+foreach(level plain avx2)
+  add_test(NAME src/gauss_jordan.${level} COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} 2 $<TARGET_FILE:src_gauss_jordan_test>)
+  set_tests_properties(src/gauss_jordan.${level} PROPERTIES TIMEOUT 300 LABELS ranks-2 PROCESSORS 2
+                       ENVIRONMENT "${terrace_test_environment};TERRACE_SIMD=${level}")
+endforeach()

@@ -3,7 +3,9 @@
 #include <cblas.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdlib>
 #include <exception>
@@ -17,7 +19,26 @@ namespace {
 
 thread_local bool inside_a_piece = false;
 
-/// Workers that sleep between jobs; the calling thread works too.
+void pause_briefly() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+/// True once `ready()` holds; false after 50 us, what waking a thread costs.
+template <class Ready>
+bool spin_until(const Ready& ready) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(50);
+  do {
+    for (int i = 0; i < 16; ++i) {
+      if (ready()) return true;
+      pause_briefly();
+    }
+  } while (std::chrono::steady_clock::now() < end);
+  return false;
+}
+
+/// Workers that sleep when no job comes for a while; the calling thread works too.
 class Pool {
  public:
   explicit Pool(int threads) {
@@ -43,26 +64,32 @@ class Pool {
     }
     wake_.notify_all();
     work();
-    std::unique_lock lock(mutex_);
-    done_.wait(lock, [this] { return busy_ == 0; });
+    const auto done = [this] { return busy_.load(std::memory_order_acquire) == 0; };
+    if (!spin_until(done)) {
+      std::unique_lock lock(mutex_);
+      done_.wait(lock, done);
+    }
     piece_ = nullptr;
     if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
   }
+  [[nodiscard]] Index size() const { return Index(workers_.size()) + 1; }
   std::mutex in_use;  ///< held by the thread whose job is running
 
  private:
   void serve() {
     std::uint64_t seen = 0;
+    const auto called = [&] { return closing_.load() || job_.load() != seen; };
     while (true) {
-      {
+      if (!spin_until(called)) {
         std::unique_lock lock(mutex_);
-        wake_.wait(lock, [&] { return closing_ || job_ != seen; });
-        if (closing_) return;
-        seen = job_;
+        wake_.wait(lock, called);
       }
+      if (closing_) return;
+      seen = job_;
       work();
+      if (busy_.fetch_sub(1, std::memory_order_acq_rel) > 1) continue;
       const std::lock_guard lock(mutex_);
-      if (--busy_ == 0) done_.notify_one();
+      done_.notify_one();
     }
   }
   void work() {
@@ -83,9 +110,9 @@ class Pool {
   const std::function<void(Index)>* piece_ = nullptr;
   Index count_ = 0;
   std::atomic<Index> next_ = 0;
-  int busy_ = 0;
-  std::uint64_t job_ = 0;
-  bool closing_ = false;
+  std::atomic<int> busy_ = 0;
+  std::atomic<std::uint64_t> job_ = 0;
+  std::atomic<bool> closing_ = false;
   std::exception_ptr failure_;
 };
 
@@ -126,6 +153,36 @@ void parallel_for(Index count, const std::function<void(Index)>& piece) {
     if (lock) return workers.run(count, piece);
   }
   for (Index i = 0; i < count; ++i) piece(i);
+}
+
+bool Team::await(const std::atomic<Index>& flag, Index value) {
+  const auto ready = [&] { return flag.load(std::memory_order_acquire) == value; };
+  if (spin_until(ready)) return false;
+  do sched_yield();
+  while (!ready());
+  return true;
+}
+
+void Team::barrier() const {
+  const Index round = shared_.round.load(std::memory_order_relaxed);
+  if (shared_.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 < size) {
+    await(shared_.round, round + 1);
+    return;
+  }
+  shared_.arrived.store(0, std::memory_order_relaxed);
+  shared_.round.store(round + 1, std::memory_order_release);
+}
+
+void parallel_team(Index most, const std::function<void(const Team&)>& work) {
+  Team::Shared shared;
+  if (std::min<Index>(most, thread_count()) > 1 && !inside_a_piece) {
+    Pool& workers = pool();
+    const Index size = std::min({most, Index(thread_count()), workers.size()});
+    const std::unique_lock lock(workers.in_use, std::try_to_lock);
+    // A thread waits inside its piece for the others, so no thread takes two.
+    if (lock) return workers.run(size, [&](Index rank) { work({rank, size, shared}); });
+  }
+  work({0, 1, shared});
 }
 
 void parallel_ranges(Index count, Index grain, const std::function<void(Index, Index)>& piece) {

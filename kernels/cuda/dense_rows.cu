@@ -199,7 +199,7 @@ void solve_rows(const Stream<Cuda>& stream, Index b, const double* lu, Index ld_
 
 template <>
 void solve_lower(const Stream<Cuda>& stream, const Panel<Cuda>& panel, Index length, Index from,
-                 bool inverse, View<double, Cuda> p) {
+                 bool inverse, View<double, Cuda> p, View<double, Cuda>) {
   const Index b = panel.width, ld = panel.block;
   if (length == 0) return;
   const double* const lu = panel.lu.data;
@@ -228,7 +228,7 @@ void take_rows(const Stream<Cuda>& stream, const Rows<Cuda>& rows, const Panel<C
   if (panel.width > most) {
     collect_rows(stream, rows, list, from, y);
     begin_update(stream, rows, panel, from, inverse);
-    solve_lower(stream, panel, length, from, inverse, y);
+    solve_lower(stream, panel, length, from, inverse, y, y);
     return;
   }
   if (length == 0) return;

@@ -1,5 +1,6 @@
 #include "src/gauss_jordan.hpp"
 
+#include "kernels/parallel.hpp"
 #include "tests/support/dense.hpp"
 #include "tests/support/test.hpp"
 
@@ -169,5 +170,27 @@ TEST_CASE("The bits of the inverse do not depend on the number of ranks") {
         const Outcome single = eliminated(alone, n, a, block, pivoting);
         CHECK_ALL(together.x == single.x);
         CHECK_ALL(together.found.log_abs_determinant == single.found.log_abs_determinant);
+      }
+}
+
+// Inside a piece of parallel_for the elimination has one thread.
+TEST_CASE("The bits of the inverse do not depend on the number of threads") {
+  Context<Cpu> alone = make_context<Cpu>(Control::self());
+  const int before = thread_count();
+  for (const std::string pivoting : {"partial", "tournament"})
+    for (const Index n : {129, 500})
+      for (const Index block : {37, 72}) {
+        INFO("n " << n << ", block " << block << ", " << pivoting);
+        const Entry a = test::problems(n)[0].entry;
+        set_thread_count(3);
+        const Outcome many = eliminated(alone, n, a, block, pivoting);
+        Outcome one;
+        parallel_for(2, [&](Index piece) {
+          if (piece == 0) one = eliminated(alone, n, a, block, pivoting);
+        });
+        set_thread_count(before);
+        REQUIRE_ALL(one.found.good());
+        CHECK_ALL(many.x == one.x);
+        CHECK_ALL(test::residual_ratio(n, n, a, many.x, test::identity()) < 30);
       }
 }
