@@ -64,15 +64,24 @@ inline constexpr double slack = 1 + 0x1p-20;
 /// 2-norm of 2^a d so that that of round(2^a d), k numbers, is <= bound.
 double room_for(const Scheme& s, Index k);
 
-/// Bytes of workspace for an update.
-Index workspace_bytes(Cpu, Index m, Index n, Index k, int moduli);
-Index workspace_bytes(Cuda, Index m, Index n, Index k, int moduli);
+/// Of A -= N Y: A row-major m x n, N column-major m x k, Y row-major k x n.
+struct Shape {
+  Index m, n, k;
+  int moduli;
+};
+/// Bytes of workspace; grows with n.
+Index workspace_bytes(Cpu, const Shape&);
+Index workspace_bytes(Cuda, const Shape&);
 
-/// A -= N Y: A row-major m x n, N column-major m x k, Y row-major k x n. A row of N or a column of
-/// Y that is not finite makes its row or column of A NaN. The same bits on both backends.
+/// Keeps N in the workspace, for any number of calls of subtract_product with the same m, k and
+/// moduli.
 template <class B>
-void update(const Stream<B>&, Index m, Index n, Index k, View<const double, B> left, Index ld_left,
-            View<const double, B> right, Index ld_right, View<double, B> a, Index lda, int moduli,
-            View<std::byte, B> workspace);
+void set_left(const Stream<B>&, const Shape&, View<const double, B> left, Index ld,
+              View<std::byte, B> workspace);
+/// A -= N Y. A row of N or a column of Y that is not finite makes its row or column of A NaN. The
+/// same bits on both backends, and whatever columns of Y come together in a call.
+template <class B>
+void subtract_product(const Stream<B>&, const Shape&, View<const double, B> right, Index ld,
+                      View<double, B> a, Index lda, View<std::byte, B> workspace);
 
 }  // namespace terrace::emulated

@@ -84,45 +84,67 @@ double subtract(double c, double fraction, double mantissa, int exponent) {
   return std::fma(-(fraction * mantissa * power_of_two(half)), power_of_two(e - half), c);
 }
 
+/// Of the workspace: N's exponents and residues, then Y's.
+struct Parts {
+  int *row_exponents, *column_exponents;
+  std::int8_t *rows, *columns;
+  Parts(const Shape& s, View<std::byte, Cpu> workspace) {
+    rows = reinterpret_cast<std::int8_t*>(workspace.data) + s.m * Index(sizeof(int));
+    row_exponents = reinterpret_cast<int*>(workspace.data);
+    const Index at = round_up(s.m * (Index(sizeof(int)) + s.k * s.moduli), Index(sizeof(int)));
+    column_exponents = reinterpret_cast<int*>(workspace.data + at);
+    columns = reinterpret_cast<std::int8_t*>(column_exponents + s.n);
+  }
+};
+
 }  // namespace
 
-Index workspace_bytes(Cpu, Index m, Index n, Index k, int moduli) {
-  return (m + n) * (Index(sizeof(int)) + k * moduli);
+Index workspace_bytes(Cpu, const Shape& shape) {
+  const Index each = Index(sizeof(int)) + shape.k * shape.moduli;
+  return round_up(shape.m * each, Index(sizeof(int))) + shape.n * each;
 }
 
 template <>
-void update(const Stream<Cpu>& stream, Index m, Index n, Index k, View<const double, Cpu> left,
-            Index ld_left, View<const double, Cpu> right, Index ld_right, View<double, Cpu> a,
-            Index lda, int moduli, View<std::byte, Cpu> workspace) {
-  const Scheme s = make_scheme(moduli);
-  if (k > most_inner) throw Error(Exit::internal, "too many products for 32-bit sums");
-  if (m <= 0 || n <= 0 || k <= 0) return;
+void set_left(const Stream<Cpu>& stream, const Shape& shape, View<const double, Cpu> left, Index ld,
+              View<std::byte, Cpu> workspace) {
+  const Scheme s = make_scheme(shape.moduli);
+  if (shape.k > most_inner) throw Error(Exit::internal, "too many products for 32-bit sums");
+  if (shape.m <= 0 || shape.k <= 0) return;
   stream.run([=] {
-    auto* const exponents = reinterpret_cast<int*>(workspace.data);
-    int *const of_rows = exponents, *const of_columns = exponents + m;
-    auto* const rows = reinterpret_cast<std::int8_t*>(exponents + m + n);
-    std::int8_t* const columns = rows + m * k * moduli;
-    const double room = room_for(s, k);
-    find_exponents(m, k, left.data, ld_left, room, of_rows);
-    find_exponents(n, k, right.data, ld_right, room, of_columns);
-    find_residues(s, true, m, k, left.data, ld_left, of_rows, rows);
-    find_residues(s, false, n, k, right.data, ld_right, of_columns, columns);
+    const Parts p(shape, workspace);
+    find_exponents(shape.m, shape.k, left.data, ld, room_for(s, shape.k), p.row_exponents);
+    find_residues(s, true, shape.m, shape.k, left.data, ld, p.row_exponents, p.rows);
+  });
+}
+
+template <>
+void subtract_product(const Stream<Cpu>& stream, const Shape& shape, View<const double, Cpu> right,
+                      Index ld, View<double, Cpu> a, Index lda, View<std::byte, Cpu> workspace) {
+  const Scheme s = make_scheme(shape.moduli);
+  if (shape.m <= 0 || shape.n <= 0 || shape.k <= 0) return;
+  stream.run([=] {
+    const Index m = shape.m, n = shape.n, k = shape.k;
+    const Parts parts(shape, workspace);
+    find_exponents(n, k, right.data, ld, room_for(s, k), parts.column_exponents);
+    find_residues(s, false, n, k, right.data, ld, parts.column_exponents, parts.columns);
     for (Index i = 0; i < m; ++i)
       for (Index j = 0; j < n; ++j) {
         double& out = a.data[i * lda + j];
-        if (of_rows[i] == not_finite || of_columns[j] == not_finite) {
+        const int row = parts.row_exponents[i], column = parts.column_exponents[j];
+        if (row == not_finite || column == not_finite) {
           out = std::numeric_limits<double>::quiet_NaN();
           continue;
         }
         std::int8_t r[most_moduli] = {};
-        for (int p = 0; p < moduli; ++p) {
-          const std::int8_t *const v = rows + (p * m + i) * k, *const w = columns + (p * n + j) * k;
+        for (int p = 0; p < s.count; ++p) {
+          const std::int8_t* const v = parts.rows + (p * m + i) * k;
+          const std::int8_t* const w = parts.columns + (p * n + j) * k;
           std::int32_t sum = 0;
           for (Index q = 0; q < k; ++q) sum += v[q] * w[q];
           const Modulus& modulus = s.moduli[p];
           r[p] = residue(Word(std::uint32_t(sum) ^ 0x80000000u), 2, modulus.sum, modulus);
         }
-        out = subtract(out, fraction(r, s), s.mantissa, s.exponent - of_rows[i] - of_columns[j]);
+        out = subtract(out, fraction(r, s), s.mantissa, s.exponent - row - column);
       }
   });
 }

@@ -1,4 +1,4 @@
-// emulated::update on CUDA: 8-bit integer products by wgmma (sm_90a), and the way back to double
+// emulated products on CUDA: 8-bit integer products by wgmma (sm_90a), and the way back to double
 // in the same kernel.
 //
 // Roofline: 4,096 byte products a clock an SM, 1,979e12 operations/s on 132 SMs at 1.83 GHz, s of
@@ -26,10 +26,11 @@ constexpr int left_bytes = tile_rows * chunk, right_bytes = tile_columns * chunk
 constexpr int stage_bytes = left_bytes + right_bytes;
 constexpr int stages = 4;
 constexpr int shared_bytes = stages * stage_bytes + 1024;
-constexpr int threads = 4 * 128;  // two warpgroups multiply, one turns residues into doubles, one loads
-constexpr Index strip = 8;        // tiles side by side that share rows of N in L2
-constexpr int pieces = 16;        // of 8 residues, of a thread and a modulus
-constexpr Index tiles_a_launch = 1 << 12;  // times chunks times moduli, of a block: about 2 ms
+constexpr int threads =
+    4 * 128;                // two warpgroups multiply, one turns residues into doubles, one loads
+constexpr Index strip = 8;  // tiles side by side that share rows of N in L2
+constexpr int pieces = 16;  // of 8 residues, of a thread and a modulus
+constexpr Index launch_chunks = 1 << 12;  // of a block, of all moduli: 2 to 3 ms
 
 /// [modulus][tile of `rows` vectors][chunk][rows x 128 bytes], swizzled as descriptors expect.
 template <int rows>
@@ -41,8 +42,8 @@ struct Packed {
   }
   __device__ uint4* at(Index plane, Index vector, Index piece) const {
     const auto r = int(vector % rows), c = int(piece % 8);
-    return reinterpret_cast<uint4*>(data + block(plane, vector / rows) +
-                                    piece / 8 * rows * chunk + r * 128 + ((c ^ (r & 7)) << 4));
+    return reinterpret_cast<uint4*>(data + block(plane, vector / rows) + piece / 8 * rows * chunk +
+                                    r * 128 + ((c ^ (r & 7)) << 4));
   }
 };
 
@@ -54,7 +55,8 @@ struct Product {
   Index lda, m, n;
   bool pairs;  // of columns can be read at once
   unsigned char* scratch;
-  Index first, end, wave;  // tiles of this launch, clusters
+  Index first, end;  // tiles of this launch
+  Index wave;        // clusters
   Scheme s;
 };
 
@@ -93,10 +95,10 @@ __device__ __forceinline__ void arrive_at(const Word* barrier, unsigned rank) {
       : "memory");
 }
 __device__ __forceinline__ void expect_bytes(const Word* barrier, unsigned bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
-                   shared_address(barrier)),
-               "r"(bytes)
-               : "memory");
+  asm volatile(
+      "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
+      "r"(bytes)
+      : "memory");
 }
 /// To one block, or to the same place in both blocks; each one's barrier counts the bytes.
 __device__ __forceinline__ void copy_in(unsigned to, const void* from, unsigned bytes,
@@ -302,7 +304,7 @@ __global__ void __launch_bounds__(threads, 1) product_kernel(const __grid_consta
     Ring<stages> ring;
     Ring<2> out;
     int low[64], high[64];  // columns 0 ... 127 and 128 ... 255
-    const auto multiply = [&](int (&d)[64], int half, int add) {
+    const auto multiply = [&](int(&d)[64], int half, int add) {
       const unsigned at = base + unsigned(ring.stage) * stage_bytes;
       multiply_chunk(d, descriptor(at + unsigned(group) * (left_bytes / 2)),
                      descriptor(at + left_bytes + unsigned(half) * (right_bytes / 2)), add);
@@ -357,10 +359,6 @@ __global__ void __launch_bounds__(threads, 1) product_kernel(const __grid_consta
 #endif
 }
 
-struct Parts {
-  Index row_tiles, column_tiles, chunks, clusters;
-  Index left, right, exponents, scratch;  // bytes
-};
 /// Of clusters of two blocks.
 struct Launch {
   cudaLaunchConfig_t config{};
@@ -389,71 +387,91 @@ Index resident_clusters() {
   }();
   return clusters;
 }
-Parts parts(Index m, Index n, Index k, int moduli) {
-  Parts p{};
-  p.row_tiles = ceil_div(m, 2 * tile_rows) * 2;
-  p.column_tiles = ceil_div(n, tile_columns);
-  p.chunks = ceil_div(k, chunk);
-  p.clusters = std::min(resident_clusters(), p.row_tiles / 2 * p.column_tiles);
-  p.left = p.row_tiles * p.chunks * left_bytes * moduli;
-  p.right = p.column_tiles * p.chunks * right_bytes * moduli;
-  p.exponents = round_up((m + n) * Index(sizeof(int)), 16);
-  p.scratch = p.clusters * 2 * 2 * moduli * tile_rows * tile_columns;
-  return p;
+/// Of the workspace: N's exponents and residues, then Y's, then room for residues of A.
+struct Parts {
+  int *row_exponents, *column_exponents;
+  Packed<tile_rows> left;
+  Packed<tile_columns> right;
+  unsigned char *scratch, *end;
+  Index tiles, wave;  // clusters
+  Parts(const Shape& s, unsigned char* at) {
+    const Index chunks = ceil_div(s.k, chunk);
+    const auto take = [&](Index bytes) {
+      unsigned char* const here = at;
+      at += round_up(bytes, 128);
+      return here;
+    };
+    row_exponents = reinterpret_cast<int*>(take(s.m * Index(sizeof(int))));
+    left = {nullptr, ceil_div(s.m, 2 * tile_rows) * 2, chunks};
+    left.data = take(left.block(s.moduli, 0));
+    column_exponents = reinterpret_cast<int*>(take(s.n * Index(sizeof(int))));
+    right = {nullptr, ceil_div(s.n, tile_columns), chunks};
+    right.data = take(right.block(s.moduli, 0));
+    tiles = left.tiles / 2 * right.tiles;
+    wave = std::min(resident_clusters(), tiles);
+    scratch = take(wave * 2 * 2 * s.moduli * tile_rows * tile_columns);
+    end = at;
+  }
+};
+
+unsigned char* bytes_of(View<std::byte, Cuda> workspace) {
+  return reinterpret_cast<unsigned char*>(workspace.data);
+}
+
+template <bool is_left, int rows>
+void convert(const Stream<Cuda>& stream, const Scheme& s, Index count, Index k, const double* in,
+             Index ld, int* exponents, const Packed<rows>& out) {
+  exponents_kernel<<<unsigned(ceil_div(count, 32)), 256, 0, native(stream)>>>(
+      count, k, in, ld, room_for(s, k), exponents);
+  const dim3 grid(unsigned(out.tiles * rows / 32), unsigned(out.chunks));
+  residues_kernel<is_left><<<grid, 256, 0, native(stream)>>>(count, k, in, ld, exponents, s, out);
+  check_launch();
 }
 
 }  // namespace
 
-Index workspace_bytes(Cuda, Index m, Index n, Index k, int moduli) {
-  if (m <= 0 || n <= 0 || k <= 0) return 0;
-  const Parts p = parts(m, n, k, moduli);
-  return p.left + p.right + p.exponents + p.scratch;
+Index workspace_bytes(Cuda, const Shape& shape) {
+  if (shape.m <= 0 || shape.n <= 0 || shape.k <= 0) return 0;
+  return Parts(shape, nullptr).end - static_cast<unsigned char*>(nullptr);
 }
 
 template <>
-void update(const Stream<Cuda>& stream, Index m, Index n, Index k, View<const double, Cuda> left,
-            Index ld_left, View<const double, Cuda> right, Index ld_right, View<double, Cuda> a,
-            Index lda, int moduli, View<std::byte, Cuda> workspace) {
-  if (k > most_inner) throw Error(Exit::internal, "too many products for 32-bit sums");
+void set_left(const Stream<Cuda>& stream, const Shape& shape, View<const double, Cuda> left,
+              Index ld, View<std::byte, Cuda> workspace) {
+  const Scheme s = make_scheme(shape.moduli);
+  if (shape.k > most_inner) throw Error(Exit::internal, "too many products for 32-bit sums");
+  if (shape.m <= 0 || shape.k <= 0) return;
+  const Parts parts(shape, bytes_of(workspace));
+  convert<true>(stream, s, shape.m, shape.k, left.data, ld, parts.row_exponents, parts.left);
+}
+
+template <>
+void subtract_product(const Stream<Cuda>& stream, const Shape& shape,
+                      View<const double, Cuda> right, Index ld, View<double, Cuda> a, Index lda,
+                      View<std::byte, Cuda> workspace) {
+  const Scheme s = make_scheme(shape.moduli);
+  if (shape.m <= 0 || shape.n <= 0 || shape.k <= 0) return;
+  const Parts parts(shape, bytes_of(workspace));
+  convert<false>(stream, s, shape.n, shape.k, right.data, ld, parts.column_exponents, parts.right);
+
   Product p{};
-  p.s = make_scheme(moduli);
-  if (m <= 0 || n <= 0 || k <= 0) return;
-  const Parts sizes = parts(m, n, k, moduli);
-  auto* const data = reinterpret_cast<unsigned char*>(workspace.data);
-  p.left = {data, sizes.row_tiles, sizes.chunks};
-  p.right = {data + sizes.left, sizes.column_tiles, sizes.chunks};
-  auto* const row_exponents = reinterpret_cast<int*>(data + sizes.left + sizes.right);
-  int* const column_exponents = row_exponents + m;
-  p.row_exponents = row_exponents;
-  p.column_exponents = column_exponents;
-  p.scratch = data + sizes.left + sizes.right + sizes.exponents;
+  p.s = s;
+  p.left = parts.left;
+  p.right = parts.right;
+  p.row_exponents = parts.row_exponents;
+  p.column_exponents = parts.column_exponents;
+  p.scratch = parts.scratch;
   p.a = a.data;
   p.lda = lda;
-  p.m = m;
-  p.n = n;
+  p.m = shape.m;
+  p.n = shape.n;
   p.pairs = lda % 2 == 0 && reinterpret_cast<std::uintptr_t>(a.data) % 16 == 0;
-
-  const double room = room_for(p.s, k);
-  exponents_kernel<<<unsigned(ceil_div(m, 32)), 256, 0, native(stream)>>>(
-      m, k, left.data, ld_left, room, row_exponents);
-  exponents_kernel<<<unsigned(ceil_div(n, 32)), 256, 0, native(stream)>>>(
-      n, k, right.data, ld_right, room, column_exponents);
-  const auto blocks = unsigned(sizes.chunks);
-  residues_kernel<true><<<dim3(unsigned(sizes.row_tiles * tile_rows / 32), blocks), 256, 0,
-                          native(stream)>>>(m, k, left.data, ld_left, row_exponents, p.s, p.left);
-  residues_kernel<false>
-      <<<dim3(unsigned(sizes.column_tiles * tile_columns / 32), blocks), 256, 0, native(stream)>>>(
-          n, k, right.data, ld_right, column_exponents, p.s, p.right);
-  check_launch();
-
+  p.wave = parts.wave;
   // Launches of several tiles a block: between them other lanes' kernels find room.
-  const Index tiles = sizes.row_tiles / 2 * sizes.column_tiles;
-  const Index run = std::max<Index>(1, tiles_a_launch / (sizes.chunks * moduli));
-  p.wave = sizes.clusters;
-  for (p.first = 0; p.first < tiles; p.first = p.end) {
-    p.end = std::min(tiles, p.first + run * p.wave);
-    const Index clusters = std::min(p.wave, p.end - p.first);
-    const Launch launch(unsigned(clusters), native(stream));
+  const Index run = std::max<Index>(1, launch_chunks / (p.left.chunks * s.count));
+  for (p.first = 0; p.first < parts.tiles; p.first = p.end) {
+    p.end = std::min(parts.tiles, p.first + run * p.wave);
+    const Launch launch(unsigned(std::min(p.wave, p.end - p.first)), native(stream));
     check(cudaLaunchKernelEx(&launch.config, product_kernel, p));
   }
 }

@@ -1,4 +1,4 @@
-// Stages of emulated::update on the GPU around the integer products: exponents, residues, and the
+// Stages of emulated products on the GPU around the integer products: exponents, residues, and the
 // way back.
 #pragma once
 #include "kernels/cuda/runtime.cuh"

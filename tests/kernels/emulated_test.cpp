@@ -16,10 +16,11 @@ constexpr double eps = 0x1p-53;
 __extension__ using Wide = __int128;
 using Values = std::vector<double>;
 
-/// A -= N Y with leading dimensions beyond the sizes; what lies between is checked to stay.
+/// A -= N Y, `strip` columns at a time (0: all), with leading dimensions beyond the sizes; what
+/// lies between is checked to stay.
 template <class B>
 Values updated(const Stream<B>& lane, Index m, Index n, Index k, const Values& left,
-               const Values& right, const Values& a, int moduli) {
+               const Values& right, const Values& a, int moduli, Index strip = 0) {
   const Index ld_left = m + 3, ld_right = n + 1, lda = n + 5;
   Values l(std::size_t(k * ld_left), 1e300), r(std::size_t(k * ld_right), 1e300);
   Values held(std::size_t(m * lda), -7.0);
@@ -33,10 +34,14 @@ Values updated(const Stream<B>& lane, Index m, Index n, Index k, const Values& l
   upload(lane, left_there.view(), l.data());
   upload(lane, right_there.view(), r.data());
   upload(lane, there.view(), held.data());
-  const Buffer<std::byte, B> work(emulated::workspace_bytes(B{}, m, n, k, moduli));
-  emulated::update(lane, m, n, k, View<const double, B>(left_there), ld_left,
-                   View<const double, B>(right_there), ld_right, there.view(), lda, moduli,
-                   work.view());
+  const emulated::Shape shape{m, n, k, moduli};
+  const Buffer<std::byte, B> work(emulated::workspace_bytes(B{}, shape));
+  emulated::set_left(lane, shape, View<const double, B>(left_there), ld_left, work.view());
+  if (strip <= 0) strip = n;
+  for (Index j = 0; j < n; j += strip)
+    emulated::subtract_product(lane, emulated::Shape{m, std::min(strip, n - j), k, moduli},
+                               View<const double, B>(right_there).slice(j, right_there.size() - j),
+                               ld_right, there.view().slice(j, there.size() - j), lda, work.view());
   download(lane, held.data(), there.view());
   lane.synchronize();
   Values result(std::size_t(m * n));
@@ -103,6 +108,34 @@ TEST_CASE("The moduli are pairwise coprime and fit bytes") {
   }
   CHECK_THROWS_AS(emulated::make_scheme(7), Error);
   CHECK_THROWS_AS(emulated::make_scheme(17), Error);
+}
+
+TEST_CASE("Sums of digits stay where single precision is exact and remainders are bytes") {
+  for (const int count : all_moduli) {
+    const emulated::Scheme scheme = emulated::make_scheme(count);
+    for (int i = 0; i < count; ++i) {
+      const emulated::Modulus& m = scheme.moduli[i];
+      CHECK(m.p == emulated::moduli[i]);
+      const auto check = [&](const emulated::Digits& d, int digits, double top_least,
+                             double top_most, double limit) {
+        double least = d.start, most = d.start;
+        for (int k = 0; k < digits; ++k) {
+          const int weight = std::int8_t(d.weights >> 8 * k & 255);
+          const double low = k + 1 < digits ? 0 : top_least;
+          const double high = k + 1 < digits ? 65535 : top_most;
+          least += weight * (weight < 0 ? high : low);
+          most += weight * (weight < 0 ? low : high);
+        }
+        const double largest = std::max(-least, most);
+        CHECK(largest < limit);
+        // Half of p, and p times the error of the quotient: a half unit of 1 / p.
+        if (m.p != 256) CHECK(m.p / 2.0 + largest * 0x1p-24 < 128);
+      };
+      check(m.left, 4, 0x3000, 0x5000, 0x1p24);
+      check(m.right, 4, 0x3000, 0x5000, 0x1p24);
+      check(m.sum, 2, 0, 65535, 0x1p22);
+    }
+  }
 }
 
 TEMPLATE_TEST_CASE("Products of integers come out exact, rounded once or twice", "",
@@ -182,6 +215,10 @@ TEMPLATE_TEST_CASE("Random products at sizes around the tiles", "", TERRACE_BACK
       Values found = updated<TestType>(context->ahead, s.m, s.n, s.k, left, right,
                                        Values(std::size_t(s.m * s.n), 0.0), moduli);
       CHECK(worst_error(s.m, s.n, s.k, left, right, found, moduli) <= 1);
+      CHECK(updated<TestType>(context->ahead, s.m, s.n, s.k, left, right,
+                              Values(std::size_t(s.m * s.n), 0.0), moduli, 2) == found);
+      CHECK(found == updated<Cpu>(Stream<Cpu>(), s.m, s.n, s.k, left, right,
+                                  Values(std::size_t(s.m * s.n), 0.0), moduli));
       // What is added to.
       const Values start = random_vectors(s.m, s.n, 3);
       const Values sum =
@@ -286,9 +323,12 @@ TEMPLATE_TEST_CASE("Nothing to do, and too much", "", TERRACE_BACKENDS) {
   CHECK(updated<TestType>(context->ahead, 2, 3, 0, {}, {}, a, 14) == a);
   CHECK(updated<TestType>(context->ahead, 0, 3, 1, {}, {1, 2, 3}, {}, 14).empty());
   CHECK(updated<TestType>(context->ahead, 2, 0, 1, {1, 2}, {}, {}, 14).empty());
-  CHECK_THROWS_AS(
-      emulated::update(context->ahead, 1, 1, emulated::most_inner + 1,
-                       View<const double, TestType>{}, 1, View<const double, TestType>{}, 1,
-                       View<double, TestType>{}, 1, 14, View<std::byte, TestType>{}),
-      Error);
+  const emulated::Shape deep{1, 1, emulated::most_inner + 1, 14};
+  CHECK_THROWS_AS(emulated::set_left(context->ahead, deep, View<const double, TestType>{}, 1,
+                                     View<std::byte, TestType>{}),
+                  Error);
+  const emulated::Shape many{1, 1, 1, 17};
+  CHECK_THROWS_AS(emulated::set_left(context->ahead, many, View<const double, TestType>{}, 1,
+                                     View<std::byte, TestType>{}),
+                  Error);
 }
