@@ -58,7 +58,7 @@ Scheme make_scheme(int count) {
     const int factor = inverse(rest, p);
     s.moduli[i] = {p, 1.0F / float(p), make_digits(4, Wide(1) << 62, factor, 1 << 14, p),
                    make_digits(4, Wide(1) << 62, 1, 1 << 14, p),
-                   make_digits(2, Wide(1) << 31, 1, 1 << 15, p)};
+                   std::int32_t(((std::int64_t(1) << 38) + p / 2) / p)};
   }
   for (int g = 0; g < s.groups; ++g) {
     std::int64_t p[4];

@@ -5,7 +5,7 @@
 // with |v_i|_2, |w_j|_2 <= B, so that x = v_i w_j, |x| <= B^2 < P / 2 by Cauchy-Schwarz, follows
 // from its residues modulo the pairwise coprime p_1 ... p_s, P = p_1 ... p_s. N is given the
 // residues of f_i v, f_i = (P / p_i)^-1 mod p_i; then r_i = f_i x mod p_i comes out of a product of
-// 8-bit numbers with 32-bit sums (exact for k <= 2^17), and x / P is r_1 / p_1 + ... + r_s / p_s up
+// 8-bit numbers with 32-bit sums (exact for k <= 2^16), and x / P is r_1 / p_1 + ... + r_s / p_s up
 // to an integer:
 //   four residues  T = (r_1 p_2 + r_2 p_1) p_3 p_4 + (r_3 p_4 + r_4 p_3) p_1 p_2, |T| < 2^34
 //   sum of T / M, M = p_1 p_2 p_3 p_4, 1 / M = high + low, high a multiple of 2^-49: sum T high is
@@ -22,7 +22,7 @@
 namespace terrace::emulated {
 
 inline constexpr int least_moduli = 8, most_moduli = 16;
-inline constexpr Index most_inner = Index(1) << 17;
+inline constexpr Index most_inner = Index(1) << 16;
 /// Pairwise coprime; 255 would leave the range of a byte when its residues are formed in single
 /// precision, 243 and 235 cost fewer bits than the next free prime would.
 inline constexpr int moduli[most_moduli] = {256, 253, 251, 247, 243, 241, 239, 235,
@@ -39,8 +39,8 @@ struct Digits {
 struct Modulus {
   int p;
   float inverse;
-  Digits left, right;  ///< of v + 2^62, w + 2^62
-  Digits sum;          ///< of x mod p_i + 2^31; two digits, |.| < 2^22
+  Digits left, right;       ///< of v + 2^62, w + 2^62
+  std::int32_t reciprocal;  ///< 2^38 / p, rounded: x / p for |x| <= 2^30
 };
 struct Group {                ///< four moduli, missing ones are 1
   std::uint32_t first, last;  ///< (p_2, p_1), (p_4, p_3): low and high 16 bits

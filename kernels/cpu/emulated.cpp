@@ -36,15 +36,16 @@ void find_exponents(Index count, Index k, const double* in, Index ld, double roo
   }
 }
 
+std::int8_t low_byte(std::int32_t x) { return std::int8_t(std::uint8_t(x)); }
 /// t - p round(t / p) as a byte.
 std::int8_t remainder_byte(std::int32_t t, const Modulus& m) {
   const float q = std::fma(float(t), m.inverse, 0x1.8p23F) - 0x1.8p23F;
-  return std::int8_t(std::uint8_t(t - m.p * std::int32_t(q)));
+  return low_byte(t - m.p * std::int32_t(q));
 }
-std::int8_t residue(Word w, int digits, const Digits& d, const Modulus& m) {
+std::int8_t residue(Word w, const Digits& d, const Modulus& m) {
   std::int32_t t = d.start;
-  for (int k = 0; k < digits; ++k)
-    t += std::int8_t(std::uint8_t(d.weights >> 8 * k)) * std::int32_t(w >> 16 * k & 65535);
+  for (int k = 0; k < 4; ++k)
+    t += low_byte(std::int32_t(d.weights >> 8 * k)) * std::int32_t(w >> 16 * k & 65535);
   return remainder_byte(t, m);
 }
 
@@ -59,7 +60,7 @@ void find_residues(const Scheme& s, bool left, Index count, Index k, const doubl
       const Word w = Word(std::llrint(d)) + (Word(1) << 62);
       for (int p = 0; p < s.count; ++p)
         out[(p * count + i) * k + q] =
-            residue(w, 4, left ? s.moduli[p].left : s.moduli[p].right, s.moduli[p]);
+            residue(w, left ? s.moduli[p].left : s.moduli[p].right, s.moduli[p]);
     }
 }
 
@@ -142,7 +143,10 @@ void subtract_product(const Stream<Cpu>& stream, const Shape& shape, View<const 
           std::int32_t sum = 0;
           for (Index q = 0; q < k; ++q) sum += v[q] * w[q];
           const Modulus& modulus = s.moduli[p];
-          r[p] = residue(Word(std::uint32_t(sum) ^ 0x80000000u), 2, modulus.sum, modulus);
+          const std::int64_t half = std::int64_t(1) << 37;
+          r[p] = low_byte(sum -
+                          modulus.p *
+                              std::int32_t((sum * std::int64_t(modulus.reciprocal) + half) >> 38));
         }
         out = subtract(out, fraction(r, s), s.mantissa, s.exponent - row - column);
       }

@@ -151,89 +151,115 @@ __device__ __forceinline__ void wait_products(int (&d)[64]) {
 
 /// Residues of half of a thread's sums, one modulus.
 __device__ __forceinline__ void store_residues(const int (&d)[64], const Modulus& m, uint2* to) {
-  const int start = m.sum.start + magic_bits;
   const auto four = [&](int i) {
-    return bytes_of(residue_of_sum(d[i], start, m), residue_of_sum(d[i + 1], start, m),
-                    residue_of_sum(d[i + 2], start, m), residue_of_sum(d[i + 3], start, m));
+    return bytes_of(residue_of_sum(d[i], m), residue_of_sum(d[i + 1], m),
+                    residue_of_sum(d[i + 2], m), residue_of_sum(d[i + 3], m));
   };
 #pragma unroll
   for (int x = 0; x < pieces / 2; ++x) to[x * 256] = uint2{four(8 * x), four(8 * x + 4)};
 }
 
-/// Bytes e of four words.
-__device__ __forceinline__ void transpose(unsigned (&to)[4][4], int g, unsigned a, unsigned b,
-                                          unsigned c, unsigned d) {
-  const unsigned low = __byte_perm(a, b, 0x5140), high = __byte_perm(a, b, 0x7362);
-  const unsigned low2 = __byte_perm(c, d, 0x5140), high2 = __byte_perm(c, d, 0x7362);
-  to[0][g] = __byte_perm(low, low2, 0x5410);
-  to[1][g] = __byte_perm(low, low2, 0x7632);
-  to[2][g] = __byte_perm(high, high2, 0x5410);
-  to[3][g] = __byte_perm(high, high2, 0x7632);
+/// Byte e of word 4 g + j becomes byte j of to[e][g].
+template <int groups>
+__device__ __forceinline__ void transpose(unsigned (&to)[4][groups],
+                                          const unsigned (&r)[4 * groups]) {
+#pragma unroll
+  for (int g = 0; g < groups; ++g) {
+    const unsigned a = r[4 * g], b = r[4 * g + 1], c = r[4 * g + 2], d = r[4 * g + 3];
+    const unsigned low = __byte_perm(a, b, 0x5140), high = __byte_perm(a, b, 0x7362);
+    const unsigned low2 = __byte_perm(c, d, 0x5140), high2 = __byte_perm(c, d, 0x7362);
+    to[0][g] = __byte_perm(low, low2, 0x5410);
+    to[1][g] = __byte_perm(low, low2, 0x7632);
+    to[2][g] = __byte_perm(high, high2, 0x5410);
+    to[3][g] = __byte_perm(high, high2, 0x7632);
+  }
 }
 
-__device__ __forceinline__ double changed(const Product& p, double a, const unsigned (&r)[4],
-                                          int row, int column) {
-  if (row == not_finite || column == not_finite) return __longlong_as_double(0x7ff8000000000000ll);
-  return subtract(a, fraction(r, p.s), p.s.mantissa, p.s.exponent - row - column);
+/// This block's part of A, rows x columns of it, and exponents.
+struct Tile {
+  double* a;
+  const int *row_exponents, *column_exponents;
+  int rows, columns;
+};
+
+__device__ __forceinline__ double changed(const Product& p, double a, double x, int row,
+                                          int column) {
+  const double v = subtract(a, x, p.s.mantissa, p.s.exponent - row - column);
+  return row == not_finite || column == not_finite ? __longlong_as_double(0x7ff8ll << 48) : v;
 }
 
-/// A -= product for 8 numbers: piece `piece` of multiplying thread `thread`, from its residues.
-__device__ __forceinline__ void finish_piece(const Product& p, Index row0, Index column0, int half,
-                                             int piece, int thread) {
-  uint2 r[most_moduli];
+/// Eight numbers of A, as a multiplying thread holds their sums: two words, of four each.
+template <int groups>
+struct Piece {
+  unsigned r[2][4 * groups];  ///< residues of a word's numbers, one modulus each
+
+  __device__ __forceinline__ void load(const Product& p, const uint2* from) {
 #pragma unroll
-  for (int q = 0; q < most_moduli; ++q)
-    r[q] = q < p.s.count ? __ldcg(scratch_at(p, half, q, piece, thread)) : uint2{0, 0};
-  const int lane = thread % 32;
-  const Index i = row0 + thread / 32 * 16 + lane / 4;
-  const Index j = column0 + 16 * piece + 2 * (lane % 4);
-  double2 a[2][2];  // [word][row]
-  int row[2] = {}, column[2][2] = {};
+    for (int q = 0; q < 4 * groups; ++q) {
+      const uint2 both = q < p.s.count ? __ldcg(from + q * pieces * 256) : uint2{0, 0};
+      r[0][q] = both.x;
+      r[1][q] = both.y;
+    }
+  }
+
+  /// A -= product in rows i, i + 8 and columns j, j + 1 (a word), j + 8, j + 9. `load_next` is done
+  /// while A comes.
+  template <class LoadNext>
+  __device__ __forceinline__ void finish(const Product& p, const Tile& tile, int i, int j,
+                                         const LoadNext& load_next) {
+    double2 a[2][2];
+    int row[2], column[2][2];
+    double* const at = tile.a + i * p.lda + j;
 #pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    const bool in = i + 8 * h < p.m;
-    if (in) row[h] = p.row_exponents[i + 8 * h];
+    for (int h = 0; h < 2; ++h) row[h] = i + 8 * h < tile.rows ? tile.row_exponents[i + 8 * h] : 0;
 #pragma unroll
     for (int w = 0; w < 2; ++w) {
-      const Index c = j + 8 * w;
-      const double* at = p.a + (i + 8 * h) * p.lda + c;
-      a[w][h] = double2{0, 0};
-      if (h == 0 && c < p.n) column[w][0] = p.column_exponents[c];
-      if (h == 0 && c + 1 < p.n) column[w][1] = p.column_exponents[c + 1];
-      if (in && p.pairs && c + 1 < p.n) {
-        a[w][h] = *reinterpret_cast<const double2*>(at);
-      } else if (in) {
-        if (c < p.n) a[w][h].x = at[0];
-        if (c + 1 < p.n) a[w][h].y = at[1];
+      const int in = tile.columns - j - 8 * w;  // columns
+#pragma unroll
+      for (int e = 0; e < 2; ++e) column[w][e] = e < in ? tile.column_exponents[j + 8 * w + e] : 0;
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        a[w][h] = double2{0, 0};
+        if (i + 8 * h >= tile.rows) continue;
+        const double* const here = at + 8 * h * p.lda + 8 * w;
+        if (p.pairs && in > 1) {
+          a[w][h] = *reinterpret_cast<const double2*>(here);
+        } else {
+          if (in > 0) a[w][h].x = here[0];
+          if (in > 1) a[w][h].y = here[1];
+        }
+      }
+    }
+    unsigned t[2][4][groups];
+    transpose(t[0], r[0]);
+    transpose(t[1], r[1]);
+    load_next();
+#pragma unroll
+    for (int w = 0; w < 2; ++w) {
+      const int in = tile.columns - j - 8 * w;
+      double x[4];
+#pragma unroll
+      for (int e = 0; e < 4; ++e) x[e] = fraction(t[w][e], p.s);
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const double2 v{changed(p, a[w][h].x, x[2 * h], row[h], column[w][0]),
+                        changed(p, a[w][h].y, x[2 * h + 1], row[h], column[w][1])};
+        if (i + 8 * h >= tile.rows) continue;
+        double* const here = at + 8 * h * p.lda + 8 * w;
+        if (p.pairs && in > 1) {
+          *reinterpret_cast<double2*>(here) = v;
+        } else {
+          if (in > 0) here[0] = v.x;
+          if (in > 1) here[1] = v.y;
+        }
       }
     }
   }
-#pragma unroll
-  for (int w = 0; w < 2; ++w) {
-    unsigned t[4][4];
-#pragma unroll
-    for (int g = 0; g < 4; ++g)
-      transpose(t, g, w ? r[4 * g].y : r[4 * g].x, w ? r[4 * g + 1].y : r[4 * g + 1].x,
-                w ? r[4 * g + 2].y : r[4 * g + 2].x, w ? r[4 * g + 3].y : r[4 * g + 3].x);
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const Index c = j + 8 * w;
-      double* at = p.a + (i + 8 * h) * p.lda + c;
-      const double2 v{changed(p, a[w][h].x, t[2 * h], row[h], column[w][0]),
-                      changed(p, a[w][h].y, t[2 * h + 1], row[h], column[w][1])};
-      if (i + 8 * h >= p.m) continue;
-      if (p.pairs && c + 1 < p.n) {
-        *reinterpret_cast<double2*>(at) = v;
-      } else {
-        if (c < p.n) at[0] = v.x;
-        if (c + 1 < p.n) at[1] = v.y;
-      }
-    }
-  }
-}
+};
 #endif
 
 /// A cluster of two blocks has tiles first + its number, + wave, + 2 wave ... < end.
+template <int groups>
 __global__ void __launch_bounds__(threads, 1) product_kernel(const __grid_constant__ Product p) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ unsigned char raw[];
@@ -283,22 +309,31 @@ __global__ void __launch_bounds__(threads, 1) product_kernel(const __grid_consta
       }
     }
   } else if (group == 2) {  // from residues to doubles
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 104;");
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 152;");
     Ring<2> ring;
     const int thread = int(threadIdx.x) % 128;
     for (Index k = first; k < p.end; k += p.wave) {
       Index row = 0, column = 0;
       tile_at(p, k, row, column);
       wait_for(ready + ring.stage, ring.filled());
+      const Index row0 = (2 * row + rank) * tile_rows, column0 = column * tile_columns;
+      const Tile tile{p.a + row0 * p.lda + column0, p.row_exponents + row0,
+                      p.column_exponents + column0, int(min(p.m - row0, Index(tile_rows))),
+                      int(min(p.n - column0, Index(tile_columns)))};
+      const int i = thread / 32 * 16 + thread % 32 / 4, j = thread % 4 * 2;
+      const uint2* const from = scratch_at(p, ring.stage, 0, 0, thread);
+      Piece<groups> piece;
+      piece.load(p, from);
 #pragma unroll 1
-      for (int x = 0; x < 2 * pieces; ++x)
-        finish_piece(p, (2 * row + rank) * tile_rows, column * tile_columns, ring.stage, x / 2,
-                     x % 2 * 128 + thread);
+      for (int x = 0; x < 2 * pieces; ++x)  // the upper rows' pieces at even x
+        piece.finish(p, tile, i + x % 2 * 64, j + x / 2 * 16, [&] {
+          if (x + 1 < 2 * pieces) piece.load(p, from + (x + 1) * 128);
+        });
       arrive(taken + ring.stage);
       ring.next();
     }
   } else {  // products
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 184;");
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 160;");
     const int thread = int(threadIdx.x);
     const bool speaks = thread % 128 < 2;  // to block thread % 128
     Ring<stages> ring;
@@ -375,14 +410,19 @@ struct Launch {
     config.numAttrs = 1;
   }
 };
+using Kernel = void (*)(Product);
+Kernel kernel_for(const Scheme& s) {
+  return s.groups == 2 ? product_kernel<2> : s.groups == 3 ? product_kernel<3> : product_kernel<4>;
+}
 /// Clusters that run at a time.
 Index resident_clusters() {
   static const Index clusters = [] {
-    check(cudaFuncSetAttribute(product_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               shared_bytes));
+    for (const Kernel kernel : {product_kernel<2>, product_kernel<3>, product_kernel<4>})
+      check(
+          cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes));
     Launch launch(unsigned(current_cuda_device().multiprocessors) / 2, nullptr);
     int count = 0;
-    check(cudaOccupancyMaxActiveClusters(&count, product_kernel, &launch.config));
+    check(cudaOccupancyMaxActiveClusters(&count, product_kernel<4>, &launch.config));
     return Index(count);
   }();
   return clusters;
@@ -431,7 +471,6 @@ void convert(const Stream<Cuda>& stream, const Scheme& s, Index count, Index k, 
 }  // namespace
 
 Index workspace_bytes(Cuda, const Shape& shape) {
-  if (shape.m <= 0 || shape.n <= 0 || shape.k <= 0) return 0;
   return Parts(shape, nullptr).end - static_cast<unsigned char*>(nullptr);
 }
 
@@ -472,7 +511,7 @@ void subtract_product(const Stream<Cuda>& stream, const Shape& shape,
   for (p.first = 0; p.first < parts.tiles; p.first = p.end) {
     p.end = std::min(parts.tiles, p.first + run * p.wave);
     const Launch launch(unsigned(std::min(p.wave, p.end - p.first)), native(stream));
-    check(cudaLaunchKernelEx(&launch.config, product_kernel, p));
+    check(cudaLaunchKernelEx(&launch.config, kernel_for(s), p));
   }
 }
 

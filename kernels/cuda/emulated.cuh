@@ -8,7 +8,6 @@ namespace terrace::emulated {
 
 // 1.5 2^23: a sum with it is rounded to an integer that stands in its low bits.
 constexpr float magic = 12582912.0F;
-constexpr int magic_bits = 0x4b400000;
 
 /// c + a_0 b_0 + a_1 b_1: 16-bit a unsigned, bytes 0, 1 (or 2, 3) of b signed.
 __device__ __forceinline__ int dot_low(unsigned a, unsigned b, int c) {
@@ -22,20 +21,16 @@ __device__ __forceinline__ int dot_high(unsigned a, unsigned b, int c) {
   return d;
 }
 
-/// Low byte: t - p round(t / p).
-__device__ __forceinline__ unsigned remainder_byte(int t, float value, const Modulus& m) {
-  const int q = __float_as_int(fmaf(value, m.inverse, magic));
-  return unsigned(t - m.p * q);
-}
 /// Low byte: the residue of w, given as w + 2^62.
 __device__ __forceinline__ unsigned residue(Word w, const Digits& d, const Modulus& m) {
   const int t = dot_high(unsigned(w >> 32), d.weights, dot_low(unsigned(w), d.weights, d.start));
-  return remainder_byte(t, float(t), m);
+  const int q = __float_as_int(fmaf(float(t), m.inverse, magic));
+  return unsigned(t - m.p * q);
 }
-/// Low byte: the residue of a sum of products. `start` = m.sum.start + magic_bits.
-__device__ __forceinline__ unsigned residue_of_sum(int x, int start, const Modulus& m) {
-  const int t = dot_low(unsigned(x) ^ 0x80000000u, m.sum.weights, start);
-  return remainder_byte(t, __int_as_float(t) - magic, m);
+/// Low byte: the residue of a sum of products.
+__device__ __forceinline__ unsigned residue_of_sum(int x, const Modulus& m) {
+  const long long q = (long long)x * m.reciprocal + (1ll << 37);
+  return unsigned(x - m.p * (int(q >> 32) >> 6));
 }
 /// Low bytes of four words.
 __device__ __forceinline__ unsigned bytes_of(unsigned a, unsigned b, unsigned c, unsigned d) {
@@ -43,11 +38,11 @@ __device__ __forceinline__ unsigned bytes_of(unsigned a, unsigned b, unsigned c,
 }
 
 /// x / P from its residues, four a word; -P / 2 < x < P / 2.
-__device__ __forceinline__ double fraction(const unsigned (&r)[4], const Scheme& s) {
+template <int groups>
+__device__ __forceinline__ double fraction(const unsigned (&r)[groups], const Scheme& s) {
   double high = 0, low = 0;
 #pragma unroll
-  for (int g = 0; g < 4; ++g) {
-    if (g >= s.groups) continue;
+  for (int g = 0; g < groups; ++g) {
     const Group& group = s.group[g];
     const int first = dot_low(group.first, r[g], 0), last = dot_high(group.last, r[g], 0);
     // 1.5 2^52 in front of a 64-bit sum makes it a double.
