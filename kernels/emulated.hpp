@@ -64,6 +64,10 @@ inline constexpr double slack = 1 + 0x1p-20;
 /// 2-norm of 2^a d so that that of round(2^a d), k numbers, is <= bound.
 double room_for(const Scheme& s, Index k);
 
+/// Whether the device has the tensor cores that this is written for: compute capability 9.0.
+bool available(Cpu);
+bool available(Cuda);
+
 /// Of A -= N Y: A row-major m x n, N column-major m x k, Y row-major k x n.
 struct Shape {
   Index m, n, k;

@@ -100,6 +100,8 @@ struct Parts {
 
 }  // namespace
 
+bool available(Cpu) { return true; }
+
 Index workspace_bytes(Cpu, const Shape& shape) {
   const Index each = Index(sizeof(int)) + shape.k * shape.moduli;
   return round_up(shape.m * each, Index(sizeof(int))) + shape.n * each;

@@ -142,7 +142,7 @@ TEST_CASE("Sums of digits stay where single precision is exact and remainders ar
 TEMPLATE_TEST_CASE("Products of integers come out exact, rounded once or twice", "",
                    TERRACE_BACKENDS) {
   Context<TestType>* context = test::context<TestType>();
-  if (!context) return;
+  if (!context || !emulated::available(TestType{})) return;
   const Index m = 9, n = 7;
   for (const int moduli : all_moduli)
     for (const Index k : {Index(1), Index(2), Index(33), Index(300)}) {
@@ -178,7 +178,7 @@ TEMPLATE_TEST_CASE("Products of integers come out exact, rounded once or twice",
 
 TEMPLATE_TEST_CASE("Parallel vectors reach the bound and not beyond", "", TERRACE_BACKENDS) {
   Context<TestType>* context = test::context<TestType>();
-  if (!context) return;
+  if (!context || !emulated::available(TestType{})) return;
   const Index steps = 64, k = 37;
   // Norms over a whole octave: some vector's integers have a norm within 1 % of B.
   Values left = random_vectors(1, k, 9), all;
@@ -204,7 +204,7 @@ TEMPLATE_TEST_CASE("Parallel vectors reach the bound and not beyond", "", TERRAC
 
 TEMPLATE_TEST_CASE("Random products at sizes around the tiles", "", TERRACE_BACKENDS) {
   Context<TestType>* context = test::context<TestType>();
-  if (!context) return;
+  if (!context || !emulated::available(TestType{})) return;
   struct Size {
     Index m, n, k;
   };
@@ -236,7 +236,7 @@ TEMPLATE_TEST_CASE("Random products at sizes around the tiles", "", TERRACE_BACK
 
 TEMPLATE_TEST_CASE("Rows and columns of any magnitude", "", TERRACE_BACKENDS) {
   Context<TestType>* context = test::context<TestType>();
-  if (!context) return;
+  if (!context || !emulated::available(TestType{})) return;
   const Index count = 23, k = 40;
   const Values left = random_vectors(count, k, 1), right = random_vectors(count, k, 2);
   const Values zero(std::size_t(count * count), 0.0);
@@ -278,7 +278,7 @@ TEMPLATE_TEST_CASE("Rows and columns of any magnitude", "", TERRACE_BACKENDS) {
 
 TEMPLATE_TEST_CASE("Zeros, denormal numbers, one number among zeros", "", TERRACE_BACKENDS) {
   Context<TestType>* context = test::context<TestType>();
-  if (!context) return;
+  if (!context || !emulated::available(TestType{})) return;
   const Index k = 3;
   const double least = 0x1p-1074, most = 0x1.fp1023;
   const Values left{0, 0, 0, least, 0, 0, 0, most, 0, 1, -1, 0, 3 * least, 5 * least, -least};
@@ -300,7 +300,7 @@ TEMPLATE_TEST_CASE("Zeros, denormal numbers, one number among zeros", "", TERRAC
 TEMPLATE_TEST_CASE("A number that is not finite spoils its row or column and no other", "",
                    TERRACE_BACKENDS) {
   Context<TestType>* context = test::context<TestType>();
-  if (!context) return;
+  if (!context || !emulated::available(TestType{})) return;
   const Index m = 6, n = 8, k = 21;
   Values left = random_vectors(m, k, 1), right = random_vectors(n, k, 2);
   const Values a = random_vectors(m, n, 3);
@@ -319,7 +319,7 @@ TEMPLATE_TEST_CASE("A number that is not finite spoils its row or column and no 
 
 TEMPLATE_TEST_CASE("Nothing to do, and too much", "", TERRACE_BACKENDS) {
   Context<TestType>* context = test::context<TestType>();
-  if (!context) return;
+  if (!context || !emulated::available(TestType{})) return;
   const Values a = random_vectors(2, 3, 3);
   CHECK(updated<TestType>(context->ahead, 2, 3, 0, {}, {}, a, 14) == a);
   CHECK(updated<TestType>(context->ahead, 0, 3, 1, {}, {1, 2, 3}, {}, 14).empty());
