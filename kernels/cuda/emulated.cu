@@ -2,9 +2,12 @@
 // in the same kernel.
 //
 // Roofline: 4,096 byte products a clock an SM, 1,979e12 operations/s on 132 SMs at 1.83 GHz, s of
-// them for one of A -= N Y: 130 TFLOP/s at 15 moduli; 700 W allow less. A pair of blocks takes
-// 64 KiB from L2 for 128 inner numbers of 256 x 256 products, 7.8e-3 bytes a product. A is read and
-// written once; residues wait in L2 (or beyond), s bytes each way an element.
+// them for one of A -= N Y: 141 TFLOP/s at 14 moduli. A pair of blocks takes 64 KiB from L2 for 128
+// inner numbers of 256 x 256 products, 7.8e-3 bytes a product; A is read and written once, residues
+// pass through L2 once each way, s bytes an element. One H200 (cuBLAS DGEMM 55 to 59 TFLOP/s in the
+// same run), n = 32,768, 14 moduli, k = 512 / 1,024 / 2,048 / 4,096: 38 / 55 / 67 / 74 TFLOP/s. The
+// loads bind: products alone run at 1,850e12 operations/s, with their loads at 1,200e12. Clusters
+// of 4 and 8 with smaller copies halved the rate.
 #include <algorithm>
 
 #include "kernels/cuda/emulated_back.cuh"
@@ -27,27 +30,19 @@ __device__ __forceinline__ void store_residues(const int (&d)[64], const Modulus
 }
 #endif
 
-/// A cluster has tiles first + its number, + wave, + 2 wave ... < end.
+/// A cluster of two blocks has tiles first + its number, + wave, + 2 wave ... < end.
 template <int groups>
 __global__ void __launch_bounds__(threads, 1) product_kernel(const __grid_constant__ Product p) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ unsigned char raw[];
-  __shared__ alignas(8) Word left_full[left_units], left_empty[left_units];
-  __shared__ alignas(8) Word right_full[right_units], right_empty[right_units];
-  __shared__ alignas(8) Word ready[2], taken[2];
-  const unsigned left_base = (shared_address(raw) + 1023u) & ~1023u;
-  const unsigned right_base = left_base + left_units * unit_bytes;
+  __shared__ alignas(8) Word full[stages], empty[stages], ready[2], taken[2];
+  const unsigned base = (shared_address(raw) + 1023u) & ~1023u;
   const int group = int(threadIdx.x) / 128;
   const unsigned rank = rank_in_cluster();
-  const unsigned row_in_cluster = rank % cluster_rows, column_in_cluster = rank / cluster_rows;
   if (threadIdx.x == 0) {
-    for (int u = 0; u < left_units; ++u) {
-      make_barrier(left_full + u, 1);
-      make_barrier(left_empty + u, 2 * cluster_columns);  // warpgroups
-    }
-    for (int u = 0; u < right_units; ++u) {
-      make_barrier(right_full + u, 1);
-      make_barrier(right_empty + u, 2 * cluster_rows);
+    for (int s = 0; s < stages; ++s) {
+      make_barrier(full + s, 1);
+      make_barrier(empty + s, 4);  // two warpgroups of both blocks
     }
     for (int h = 0; h < 2; ++h) {
       make_barrier(ready + h, 256);
@@ -57,44 +52,30 @@ __global__ void __launch_bounds__(threads, 1) product_kernel(const __grid_consta
   }
   __syncthreads();
   meet_cluster();
-  const Index first = p.first + blockIdx.x / cluster;
+  const Index first = p.first + blockIdx.x / 2;
   const auto chunks = int(p.left.chunks);
 
   if (group == 3) {  // loads
     asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
     if (threadIdx.x == 3 * 128) {
-      constexpr unsigned left_part = unit_bytes / cluster_columns;
-      constexpr unsigned right_part = unit_bytes / cluster_rows;
-      constexpr unsigned every_column = ((1u << cluster) - 1) / ((1u << cluster_rows) - 1);
-      const unsigned left_mask = every_column << row_in_cluster;
-      const unsigned right_mask = ((1u << cluster_rows) - 1) << column_in_cluster * cluster_rows;
-      Ring<left_units> left_ring;
-      Ring<right_units> right_ring;
+      Ring<stages> ring;
       for (Index k = first; k < p.end; k += p.wave) {
         Index row = 0, column = 0;
         tile_at(p, k, row, column);
         for (int q = 0; q < p.s.count; ++q) {
-          const unsigned char* left =
-              p.left.data + p.left.block(q, row + row_in_cluster) + column_in_cluster * left_part;
-          const unsigned char* right = p.right.data + p.right.block(q, column + column_in_cluster) +
-                                       row_in_cluster * right_part;
+          const unsigned char* left = p.left.data + p.left.block(q, 2 * row + rank);
+          const unsigned char* right =
+              p.right.data + p.right.block(q, column) + rank * (right_bytes / 2);
           for (int c = 0; c < chunks; ++c) {
-            const int l = left_ring.stage;
-            wait_for(left_empty + l, left_ring.emptied());
-            expect_bytes(left_full + l, unit_bytes);
-            copy_to(left_mask, left_base + l * unit_bytes + column_in_cluster * left_part, left,
-                    left_part, left_full + l);
-            left += unit_bytes;
-            left_ring.next();
-            for (int half = 0; half < 2; ++half) {
-              const int r = right_ring.stage;
-              wait_for(right_empty + r, right_ring.emptied());
-              expect_bytes(right_full + r, unit_bytes);
-              copy_to(right_mask, right_base + r * unit_bytes + row_in_cluster * right_part, right,
-                      right_part, right_full + r);
-              right += unit_bytes;
-              right_ring.next();
-            }
+            wait_for(empty + ring.stage, ring.emptied());
+            const unsigned at = base + ring.stage * stage_bytes;
+            expect_bytes(full + ring.stage, stage_bytes);
+            copy_in(at, left, left_bytes, full + ring.stage);
+            copy_to_both(at + left_bytes + rank * (right_bytes / 2), right, right_bytes / 2,
+                         full + ring.stage);
+            left += left_bytes;
+            right += right_bytes;
+            ring.next();
           }
         }
       }
@@ -107,8 +88,7 @@ __global__ void __launch_bounds__(threads, 1) product_kernel(const __grid_consta
       Index row = 0, column = 0;
       tile_at(p, k, row, column);
       wait_for(ready + ring.stage, ring.filled());
-      const Index row0 = (row + row_in_cluster) * tile_rows;
-      const Index column0 = (column + column_in_cluster) * tile_columns;
+      const Index row0 = (2 * row + rank) * tile_rows, column0 = column * tile_columns;
       const Tile tile{p.a + row0 * p.lda + column0, p.row_exponents + row0,
                       p.column_exponents + column0, int(min(p.m - row0, Index(tile_rows))),
                       int(min(p.n - column0, Index(tile_columns)))};
@@ -127,95 +107,78 @@ __global__ void __launch_bounds__(threads, 1) product_kernel(const __grid_consta
   } else {  // products
     asm volatile("setmaxnreg.inc.sync.aligned.u32 160;");
     const int thread = int(threadIdx.x);
-    // Of a warpgroup these tell the blocks that a unit came from that it is done with.
-    const unsigned speaker = unsigned(thread % 128);
-    const auto release_left = [&](int unit) {
-      if (speaker < cluster_columns)
-        arrive_at(left_empty + unit, row_in_cluster + speaker * cluster_rows);
-    };
-    const auto release_right = [&](int unit) {
-      if (speaker < cluster_rows)
-        arrive_at(right_empty + unit, speaker + column_in_cluster * cluster_rows);
-    };
-    Ring<left_units> left_ring;
-    Ring<right_units> right_ring;
+    const bool speaks = thread % 128 < 2;  // to block thread % 128
+    Ring<stages> ring;
     Ring<2> out;
     int low[64], high[64];  // columns 0 ... 127 and 128 ... 255
-    int l = 0, r = 0;       // units of the products under way
-    const auto multiply_low = [&](int add) {
-      l = left_ring.stage;
-      r = right_ring.stage;
-      wait_for(left_full + l, left_ring.filled());
-      wait_for(right_full + r, right_ring.filled());
-      multiply_chunk(low, descriptor(left_base + unsigned(l * unit_bytes + group * unit_bytes / 2)),
-                     descriptor(right_base + unsigned(r * unit_bytes)), add);
-      left_ring.next();
-      right_ring.next();
+    const auto multiply = [&](int(&d)[64], int half, int add) {
+      const unsigned at = base + unsigned(ring.stage) * stage_bytes;
+      multiply_chunk(d, descriptor(at + unsigned(group) * (left_bytes / 2)),
+                     descriptor(at + left_bytes + unsigned(half) * (right_bytes / 2)), add);
     };
-    const auto multiply_high = [&](int add) {
-      const int h = right_ring.stage;
-      wait_for(right_full + h, right_ring.filled());
-      multiply_chunk(high,
-                     descriptor(left_base + unsigned(l * unit_bytes + group * unit_bytes / 2)),
-                     descriptor(right_base + unsigned(h * unit_bytes)), add);
-      right_ring.next();
-      wait_products<1>(low);
-      release_right(r);
-      r = h;
+    const auto release_before = [&] {
+      if (speaks)
+        arrive_at(empty + (ring.stage == 0 ? stages - 1 : ring.stage - 1), unsigned(thread % 128));
     };
     // The high half of a modulus is finished while the next one's products run.
     int left = int(ceil_div(p.end - first, p.wave)) * p.s.count;  // steps
-    multiply_low(0);
-    multiply_high(0);
+    wait_for(full + ring.stage, ring.filled());
+    multiply(low, 0, 0);
+    multiply(high, 1, 0);
+    ring.next();
     for (int q = 0;;) {
       for (int c = 1; c < chunks; ++c) {
-        const int done_left = l, done_right = r;
-        multiply_low(1);
+        wait_for(full + ring.stage, ring.filled());
+        multiply(low, 0, 1);
         wait_products<1>(high);
-        release_left(done_left);
-        release_right(done_right);
-        multiply_high(1);
+        release_before();
+        multiply(high, 1, 1);
+        ring.next();
       }
+      wait_products<1>(low);
       if (q == 0) wait_for(taken + out.stage, out.emptied());
       store_residues(low, p.s.moduli[q], scratch_at(p, out.stage, q, 0, thread));
       uint2* const to = scratch_at(p, out.stage, q, pieces / 2, thread);
+      if (--left == 0) break;
       // The last products of high have had the time that store_residues took.
       wait_products<0>(high);
-      release_left(l);
-      release_right(r);
-      if (--left == 0) break;
-      multiply_low(0);
+      release_before();
+      wait_for(full + ring.stage, ring.filled());
+      multiply(low, 0, 0);
       store_residues(high, p.s.moduli[q], to);
-      multiply_high(0);
+      multiply(high, 1, 0);
+      ring.next();
       if (++q == p.s.count) {
         q = 0;
         arrive(ready + out.stage);
         out.next();
       }
     }
+    wait_products<0>(high);
     store_residues(high, p.s.moduli[p.s.count - 1],
                    scratch_at(p, out.stage, p.s.count - 1, pieces / 2, thread));
     arrive(ready + out.stage);
   }
   __syncwarp();
-  meet_cluster();  // no block's memory goes while others may still write to it
+  meet_cluster();  // neither block's memory goes while the other may still write to it
 #else
   (void)p;
 #endif
 }
 
+/// Of clusters of two blocks.
 struct Launch {
   cudaLaunchConfig_t config{};
-  cudaLaunchAttribute attribute{};
+  cudaLaunchAttribute cluster{};
   Launch(unsigned clusters, cudaStream_t stream) {
-    attribute.id = cudaLaunchAttributeClusterDimension;
-    attribute.val.clusterDim.x = cluster;
-    attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
-    config.gridDim = dim3(cluster * clusters);
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim.x = 2;
+    cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
+    config.gridDim = dim3(2 * clusters);
     config.blockDim = dim3(threads);
     config.dynamicSmemBytes = shared_bytes;
     config.stream = stream;
-    config.attrs = &attribute;
+    config.attrs = &cluster;
     config.numAttrs = 1;
   }
 };
@@ -229,7 +192,7 @@ Index resident_clusters() {
     for (const Kernel kernel : {product_kernel<2>, product_kernel<3>, product_kernel<4>})
       check(
           cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes));
-    Launch launch(unsigned(current_cuda_device().multiprocessors) / cluster, nullptr);
+    Launch launch(unsigned(current_cuda_device().multiprocessors) / 2, nullptr);
     int count = 0;
     check(cudaOccupancyMaxActiveClusters(&count, product_kernel<4>, &launch.config));
     return Index(count);
@@ -251,14 +214,14 @@ struct Parts {
       return here;
     };
     row_exponents = reinterpret_cast<int*>(take(s.m * Index(sizeof(int))));
-    left = {nullptr, round_up(ceil_div(s.m, tile_rows), cluster_rows), chunks};
+    left = {nullptr, ceil_div(s.m, 2 * tile_rows) * 2, chunks};
     left.data = take(left.block(s.moduli, 0));
     column_exponents = reinterpret_cast<int*>(take(s.n * Index(sizeof(int))));
-    right = {nullptr, round_up(ceil_div(s.n, tile_columns), cluster_columns), chunks};
+    right = {nullptr, ceil_div(s.n, tile_columns), chunks};
     right.data = take(right.block(s.moduli, 0));
-    tiles = left.tiles * right.tiles / cluster;
+    tiles = left.tiles / 2 * right.tiles;
     wave = std::min(resident_clusters(), tiles);
-    scratch = take(wave * cluster * 2 * s.moduli * tile_rows * tile_columns);
+    scratch = take(wave * 2 * 2 * s.moduli * tile_rows * tile_columns);
     end = at;
   }
 };

@@ -4,18 +4,17 @@
 
 namespace terrace::emulated {
 
-// A cluster of blocks shares what it loads: a block's rows of N go to the blocks beside it, its
-// columns of Y to those above and below it.
-constexpr int cluster_rows = 4, cluster_columns = 2, cluster = cluster_rows * cluster_columns;
-constexpr int tile_rows = 128, tile_columns = 256;  // of a block, two warpgroups of 64 rows
-constexpr int chunk = 128;                          // inner numbers at a time
-constexpr int unit_bytes = 128 * chunk;             // of 128 rows of N, or of half the columns of Y
-constexpr int left_units = 5, right_units = 9;      // that are held
-constexpr int shared_bytes = (left_units + right_units) * unit_bytes + 1024;
-constexpr int threads = 4 * 128;  // two warpgroups multiply, one makes doubles, one loads
-constexpr Index strip = 8 / cluster_columns;  // tiles side by side that share rows of N in L2
-constexpr int pieces = 16;                    // of 8 residues, of a thread and a modulus
-constexpr Index launch_chunks = 1 << 12;      // of a block, of all moduli: 2 to 3 ms
+constexpr int tile_rows = 128;     // of a block; two warpgroups of 64, two blocks a cluster
+constexpr int tile_columns = 256;  // shared by the blocks of a cluster
+constexpr int chunk = 128;         // inner numbers a stage: one row of a swizzled block
+constexpr int left_bytes = tile_rows * chunk, right_bytes = tile_columns * chunk;
+constexpr int stage_bytes = left_bytes + right_bytes;
+constexpr int stages = 4;
+constexpr int shared_bytes = stages * stage_bytes + 1024;
+constexpr int threads = 4 * 128;          // two warpgroups multiply, one makes doubles, one loads
+constexpr Index strip = 8;                // tiles side by side that share rows of N in L2
+constexpr int pieces = 16;                // of 8 residues, of a thread and a modulus
+constexpr Index launch_chunks = 1 << 12;  // of a block, of all moduli: 2 to 3 ms
 
 /// [modulus][tile of `rows` vectors][chunk][rows x 128 bytes], swizzled as descriptors expect.
 template <int rows>
@@ -45,14 +44,13 @@ struct Product {
   Scheme s;
 };
 
-/// Row and column of the first block's tile, of tile k of the clusters: strips of `strip` tiles,
-/// row by row.
+/// Rows and columns of cluster tile k: strips of `strip` tiles, row by row.
 __device__ __forceinline__ void tile_at(const Product& p, Index k, Index& row, Index& column) {
-  const Index rows = p.left.tiles / cluster_rows, columns = p.right.tiles / cluster_columns;
-  const Index s = k / (strip * rows), rest = k % (strip * rows);
-  const Index width = min(strip, columns - s * strip);
-  row = rest / width * cluster_rows;
-  column = (s * strip + rest % width) * cluster_columns;
+  const Index row_pairs = p.left.tiles / 2, per_strip = strip * row_pairs;
+  const Index s = k / per_strip, rest = k % per_strip;
+  const Index width = min(strip, p.right.tiles - s * strip);
+  row = rest / width;
+  column = s * strip + rest % width;
 }
 
 /// Residues of a block: [tile % 2][modulus][piece][thread of 256], 8 bytes each.

@@ -1,5 +1,5 @@
-// What the products of kernels/cuda/emulated.cu are made of, sm_90a: clusters, bulk copies to
-// several of their blocks, and asynchronous products of bytes.
+// What the products of kernels/cuda/emulated.cu are made of, sm_90a: clusters of two blocks, bulk
+// copies to one or both of them, and asynchronous products of bytes.
 #pragma once
 #include "kernels/cuda/barriers.cuh"
 
@@ -29,13 +29,21 @@ __device__ __forceinline__ void expect_bytes(const Word* barrier, unsigned bytes
       "r"(bytes)
       : "memory");
 }
-/// To the same place in the blocks of `mask`; each one's barrier counts the bytes.
-__device__ __forceinline__ void copy_to(unsigned mask, unsigned to, const void* from,
-                                        unsigned bytes, const Word* barrier) {
+/// To one block, or to the same place in both blocks; each one's barrier counts the bytes.
+__device__ __forceinline__ void copy_in(unsigned to, const void* from, unsigned bytes,
+                                        const Word* barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(to),
+      "l"(from), "r"(bytes), "r"(shared_address(barrier))
+      : "memory");
+}
+__device__ __forceinline__ void copy_to_both(unsigned to, const void* from, unsigned bytes,
+                                             const Word* barrier) {
   asm volatile(
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
       "[%1], %2, [%3], %4;" ::"r"(to),
-      "l"(from), "r"(bytes), "r"(shared_address(barrier)), "h"((unsigned short)(mask))
+      "l"(from), "r"(bytes), "r"(shared_address(barrier)), "h"((unsigned short)(3))
       : "memory");
 }
 /// K-major block of 128-byte rows with the 128-byte swizzle; 8 rows are 1,024 bytes.
