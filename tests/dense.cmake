@@ -15,3 +15,4 @@ foreach(level plain avx2)
   set_tests_properties(src/gauss_jordan.${level} PROPERTIES TIMEOUT 300 LABELS ranks-2 PROCESSORS 2
                        ENVIRONMENT "${terrace_test_environment};TERRACE_SIMD=${level}")
 endforeach()
+terrace_test(kernels/emulated RANKS 1 SANITIZE 1)
