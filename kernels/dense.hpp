@@ -9,6 +9,7 @@
 // 2002, section 14.4). 2 n^3 flops.
 #pragma once
 #include "kernels/buffer.hpp"
+#include "kernels/emulated.hpp"
 
 namespace terrace::dense {
 
@@ -131,6 +132,16 @@ void take_rows(const Stream<B>&, const Rows<B>&, const Panel<B>&, Index from, bo
 template <class B>
 void update_panel(const Stream<B>&, const Rows<B>&, const Panel<B>&, View<const double, B> y,
                   Index from, const Panel<B>& next);
+
+/// update() by emulated products, CUDA only: N is taken once a panel, then any columns, shape.n at
+/// most in a call. `workspace` holds emulated::workspace_bytes(shape); shape.k is the block.
+template <class B>
+void begin_emulated(const Stream<B>&, const Rows<B>&, const Panel<B>&, const emulated::Shape& shape,
+                    View<std::byte, B> workspace);
+template <class B>
+void update_emulated(const Stream<B>&, const Rows<B>&, const Panel<B>&, View<const double, B> y,
+                     Index from, Index c0, Index c1, const emulated::Shape& shape,
+                     View<std::byte, B> workspace);
 
 /// Every row: row[target[k]] = row[k] for k < target.size. `work` holds rows of target.size.
 template <class B>

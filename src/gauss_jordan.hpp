@@ -2,6 +2,7 @@
 // determinant.
 #pragma once
 #include <array>
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -25,11 +26,13 @@ struct JordanPlan {
   Index ld = 0;      ///< of the local rows
   Index bytes = 0;   ///< on the backend, of the rank with most rows
   std::string why_block, why_pivoting;
+  /// The update by products of integers (kernels/emulated.hpp), as accurate as in FP64; CUDA only.
+  bool emulated = false;
 };
 /// `block` 0 and `pivoting` "auto" are chosen here. Throws agreed Error(usage).
 template <class B>
 JordanPlan plan_jordan(int ranks, Index n, Index right, bool inverse, Index block,
-                       const std::string& pivoting);
+                       const std::string& pivoting, bool emulated = false);
 
 /// What the elimination found; the same on all ranks.
 struct [[nodiscard]] JordanOutcome {
@@ -97,6 +100,7 @@ class GaussJordan {
   dense::Rows<B> rows_;
   Buffer<double, B> a_, lu_, summary_, work_, record_, records_, pivot_rows_, other_rows_;
   std::array<Buffer<double, B>, 2> n_;  // of even and odd panels
+  Buffer<std::byte, B> integers_;           // of emulated products
   Buffer<Index, B> global_row_, column_of_, pivots_, info_, list_;
   PinnedBuffer<double> summary_host_;  // of all panels
   PinnedBuffer<Index> list_host_;

@@ -161,6 +161,25 @@ void update_panel(const Stream<Cuda>& stream, const Rows<Cuda>& rows, const Pane
 }
 
 template <>
+void begin_emulated(const Stream<Cuda>& stream, const Rows<Cuda>& rows, const Panel<Cuda>& panel,
+                    const emulated::Shape& shape, View<std::byte, Cuda> workspace) {
+  if (rows.slots == 0) return;
+  emulated::set_left<Cuda>(stream, {rows.slots, shape.n, panel.width, shape.moduli}, panel.n,
+                           panel_ld(rows.slots), workspace);
+}
+
+template <>
+void update_emulated(const Stream<Cuda>& stream, const Rows<Cuda>& rows, const Panel<Cuda>& panel,
+                     View<const double, Cuda> y, Index from, Index c0, Index c1,
+                     const emulated::Shape& shape, View<std::byte, Cuda> workspace) {
+  if (c1 <= c0 || rows.slots == 0) return;
+  const Index length = rows.columns - from;
+  emulated::subtract_product<Cuda>(stream, {rows.slots, c1 - c0, panel.width, shape.moduli},
+                                   y.slice(c0 - from, y.size - (c0 - from)), length,
+                                   rows.a.slice(c0, rows.a.size - c0), rows.ld, workspace);
+}
+
+template <>
 void permute_columns(const Stream<Cuda>& stream, const Rows<Cuda>& rows,
                      View<const Index, Cuda> target, View<double, Cuda> work) {
   const Index n = target.size;
@@ -176,9 +195,10 @@ void permute_columns(const Stream<Cuda>& stream, const Rows<Cuda>& rows,
     Index* const source = reinterpret_cast<Index*>(work.data);
     invert_permutation_kernel<<<grid_for(n, 256), 256, 0, native(stream)>>>(n, target.data, source);
     check_launch();
-    gather_columns_kernel<<<unsigned(std::min<Index>(rows.slots, 1056)), n > 2048 ? 1024 : 256,
-                            std::size_t(n) * 8, native(stream)>>>(rows.slots, n, source,
-                                                                  rows.a.data, rows.ld);
+    const unsigned blocks = unsigned(std::min<Index>(rows.slots, 1056));
+    const unsigned size = n > 2048 ? 1024 : 256;
+    gather_columns_kernel<<<blocks, size, std::size_t(n) * 8, native(stream)>>>(
+        rows.slots, n, source, rows.a.data, rows.ld);
     check_launch();
     return;
   }

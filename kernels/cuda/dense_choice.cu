@@ -244,8 +244,8 @@ void finish_panel(const Stream<Cuda>& stream, const Rows<Cuda>& rows, const Pane
   summary_kernel<<<1, 256, 0, native(stream)>>>(panel);
   check_launch();
   if (!final)
-    set_pivot_rows(stream, strip_of(rows, panel, false),
-                   panel.lu.data + panel.block * panel.block, panel.block);
+    set_pivot_rows(stream, strip_of(rows, panel, false), panel.lu.data + panel.block * panel.block,
+                   panel.block);
 }
 
 }  // namespace terrace::dense

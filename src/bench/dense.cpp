@@ -98,12 +98,13 @@ template <class B>
 void bench_inverse(Run& run, Context<B>& context, const DenseBenchOptions& options, Index n,
                    double bound) {
   const Word seed = Word(run.options.seed);
-  const JordanPlan plan =
-      plan_jordan<B>(context.size(), n, 0, true, run.options.block, options.pivoting);
+  const JordanPlan plan = plan_jordan<B>(context.size(), n, 0, true, run.options.block,
+                                         options.pivoting, run.options.precision == "emulated");
   constexpr bool host = std::is_same_v<B, Cpu>;
   require_memory(run.control, (Index(192) << 20) + (host ? plan.bytes : 0), host ? 0 : plan.bytes);
   BenchRun what;
   what.sizes = {{"n", n}, {"block", plan.block}};
+  if (plan.emulated) what.sizes["precision"] = "emulated";
   what.who = "terrace";
   what.work = 2e-9 * std::pow(double(n), 3);
   what.unit = "GFLOP/s";

@@ -70,9 +70,12 @@ void check_common_options(const CommonOptions& o, const std::string& command) {
     refuse("checkpoints are not available yet; --checkpoint");
   if (!o.restart.empty()) refuse("restarts are not available yet; --restart");
   const bool solves_bands = command == "band solve" || command == "bench band";
-  if (o.precision == "emulated" || (o.precision == "mixed" && !solves_bands))
-    refuse("--precision " + o.precision + " is not available for " + command +
-           (o.precision == "mixed" ? ", only for band solve and bench band" : "") +
+  const bool dense =
+      command == "dense invert" || command == "dense solve" || command == "bench dense";
+  if ((o.precision == "emulated" && !dense) || (o.precision == "mixed" && !solves_bands))
+    refuse("--precision " + o.precision + " is not available for " + command + ", only for " +
+           (o.precision == "mixed" ? "band solve and bench band"
+                                   : "dense invert, dense solve and bench dense") +
            "; --precision");
 }
 

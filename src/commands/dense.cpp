@@ -54,8 +54,9 @@ template <class B>
 void solve(Run& run, Context<B>& context, const io::DenseInput& a, const io::DenseInput& b,
            const DenseOptions& options) {
   const Index n = a.rows(), right = b.columns(), probes = n > 0 ? condition_probes : 0;
-  const JordanPlan plan = plan_jordan<B>(run.control.size(), n, right + probes, false,
-                                         run.options.block, options.pivoting);
+  const JordanPlan plan =
+      plan_jordan<B>(run.control.size(), n, right + probes, false, run.options.block,
+                     options.pivoting, run.options.precision == "emulated");
   describe<B>(run, plan);
   run.report["columns"] = right;
   if (run.options.plan) return say_plan<B>(run, plan);
@@ -114,6 +115,8 @@ void solve(Run& run, Context<B>& context, const io::DenseInput& a, const io::Den
 void solve_by_cramer(Run& run, Context<Cpu>& context, const io::DenseInput& a,
                      const io::DenseInput& b) {
   const Index n = a.rows(), right = b.columns();
+  if (run.options.precision != "fp64")
+    fail_together(Exit::usage, "Cramer's rule knows FP64 only; --precision; leave the option out");
   run.report["n"] = n;
   run.report["columns"] = right;
   run.report["method"] = "cramer";

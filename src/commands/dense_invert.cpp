@@ -49,8 +49,8 @@ template <class B>
 void invert_blocked(Run& run, Context<B>& context, const io::DenseInput& a,
                     const DenseOptions& options) {
   const Index n = a.rows();
-  const JordanPlan plan =
-      plan_jordan<B>(run.control.size(), n, 0, true, run.options.block, options.pivoting);
+  const JordanPlan plan = plan_jordan<B>(run.control.size(), n, 0, true, run.options.block,
+                                         options.pivoting, run.options.precision == "emulated");
   describe<B>(run, plan);
   if (run.options.plan) return say_plan<B>(run, plan);
   io::Output output(run.control, run.options.output, run.options.force);
@@ -94,6 +94,9 @@ void invert_by_textbook(Run& run, Context<B>& context, const io::DenseInput& a,
 }  // namespace
 
 void check_invert_options(const Run& run, const DenseOptions& options) {
+  if (run.options.method == "textbook" && run.options.precision != "fp64")
+    fail_together(Exit::usage,
+                  "the textbook's method knows FP64 only; --precision; leave the option out");
   check_textbook_options(run, run.options.method == "textbook", run.options.block, options.pivoting,
                          options.grid > 0 || options.threads > 0);
 }

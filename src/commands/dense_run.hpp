@@ -61,6 +61,7 @@ void describe(Run& run, const JordanPlan& plan) {
   run.report["method"] = "gauss-jordan";
   run.report["block"] = plan.block;
   run.report["pivoting"] = plan.pivoting == Pivoting::partial ? "partial" : "tournament";
+  run.report["precision"] = plan.emulated ? "emulated" : "fp64";
   run.report["memory_per_rank"] = plan.bytes;
 }
 
@@ -75,6 +76,8 @@ void say_plan(Run& run, const JordanPlan& plan) {
   run.say(fmt::format("pivoting   {} ({})",
                       plan.pivoting == Pivoting::partial ? "partial" : "tournament",
                       plan.why_pivoting));
+  if (plan.emulated)
+    run.say("precision  emulated (asked for): the update by products of 8-bit integers, 14 moduli");
   run.say(fmt::format("memory     {:.3f} GiB per rank on the {}, {:.3f} GiB of host memory beside",
                       double(plan.bytes) / gib, std::is_same_v<B, Cpu> ? "host" : "GPU",
                       double(staging_bytes) / gib));

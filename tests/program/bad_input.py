@@ -128,6 +128,9 @@ refused("band factor in.h5:/band -o out.h5 --method two-ends", 2, "two-ends", "-
 for option in ("--factor :/band", "--method streamed", "--diagonal cpu", "--substitution cpu", "--parts 3", "--block 64"):
     refused(f"band solve in.h5:/band --rhs :/b -o out.h5 --precision mixed {option}", 2, option.split()[0], "--precision mixed")
 refused("band solve in.h5:/band --rhs :/b -o out.h5 --precision emulated", 2, "emulated", "--precision")
+refused("dense invert in.h5:/A -o out.h5 --precision emulated --backend cpu", 2, "emulated", "--precision")
+refused("dense invert in.h5:/A -o out.h5 --precision emulated --method textbook", 2, "textbook", "--precision")
+refused("dense invert in.h5:/A -o out.h5 --precision mixed", 2, "dense invert", "--precision")
 refused("band factor in.h5:/band -o out.h5 --precision mixed", 2, "band factor", "--precision")
 refused("cg in.h5:/A --rhs :/b -o out.h5 --precision mixed", 2, "cg", "--precision")
 refused("gf2 rref in.h5:/bits -o out.h5 --k 15", 2, "15", "--k")

@@ -17,10 +17,11 @@ struct Outcome {
 /// Runs the elimination on generated rows and brings the result together.
 template <class B>
 Outcome eliminated(Context<B>& context, Index n, const Entry& a, Index block,
-                   const std::string& pivoting, Index right = 0, const Entry& b = {}) {
+                   const std::string& pivoting, Index right = 0, const Entry& b = {},
+                   bool emulated = false) {
   const bool inverse = right == 0;
-  GaussJordan<B> method(context,
-                        plan_jordan<B>(context.size(), n, right, inverse, block, pivoting));
+  GaussJordan<B> method(
+      context, plan_jordan<B>(context.size(), n, right, inverse, block, pivoting, emulated));
   std::vector<double> row(static_cast<std::size_t>(method.ld()), 0.0);
   for (Index s = 0; s < method.slots(); ++s) {
     const Index i = method.plan().rows.global(s, context.rank());
@@ -150,6 +151,45 @@ TEMPLATE_TEST_CASE("Many right-hand sides are solved by the same elimination", "
                    TERRACE_BACKENDS) {
   check_solve<TestType>("partial");
   check_solve<TestType>("tournament");
+}
+
+// Panels of 1 to 16 multiprocessors, with 1 and 2 rows a thread.
+TEMPLATE_TEST_CASE("Panels of many rows on one device pass the check", "", TERRACE_BACKENDS) {
+  Context<TestType>* context = test::context<TestType>();
+  if (!context || std::is_same_v<TestType, Cpu>) return;
+  for (const Index n : {255, 257, 513, 1000, 2049, 3000, 4097, 6000, 8193})
+    for (const Index block : {33, 128, 300}) {
+      if (n > 3000 && block != 300) continue;
+      INFO("n " << n << ", block " << block);
+      const Entry a = [](Index i, Index j) { return random_uniform(5, i, j); };
+      const Entry b = [](Index i, Index j) { return random_uniform(6, i, j); };
+      const Outcome out = eliminated(*context, n, a, block, "auto", 1, b);
+      REQUIRE_ALL(out.found.good());
+      CHECK_ALL(test::residual_ratio(n, 1, a, out.x, b) < 30);
+    }
+}
+
+#if TERRACE_WITH_CUDA
+TEST_CASE("Emulated products pass LAPACK's ratio, with the same bits every time", "[gpu]") {
+  Context<Cuda>* context = test::context<Cuda>();
+  if (!context || !emulated::available(Cuda{})) return;
+  for (const Index n : {1, 100, 700, 1500})
+    for (const Index block : {64, 600}) {
+      INFO("n " << n << ", block " << block);
+      const Entry a = test::problems(n)[0].entry;
+      const Outcome out = eliminated(*context, n, a, block, "auto", 0, {}, true);
+      REQUIRE_ALL(out.found.good());
+      CHECK_ALL(test::residual_ratio(n, n, a, out.x, test::identity()) < 30);
+      CHECK_ALL(test::residual_ratio(n, n, a, out.x, test::identity(), true) < 30);
+      CHECK_ALL(out.x == eliminated(*context, n, a, block, "auto", 0, {}, true).x);
+    }
+  const Entry singular = [](Index i, Index j) { return j == 70 ? 0.0 : random_uniform(7, i, j); };
+  CHECK_ALL(eliminated(*context, 200, singular, 64, "auto", 0, {}, true).found.bad_column == 70);
+}
+#endif
+
+TEST_CASE("Emulated products are refused on the CPU") {
+  CHECK_THROWS_AS(plan_jordan<Cpu>(1, 10, 0, true, 0, "auto", true), Error);
 }
 
 TEST_CASE("An empty matrix has an empty inverse and determinant one") {
