@@ -3,9 +3,12 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <thread>
 #include <vector>
 
 namespace terrace {
@@ -19,13 +22,20 @@ using NvmlDevice = void*;
 using NvmlInit = int (*)();
 using NvmlByUuid = int (*)(const char*, NvmlDevice*);
 using NvmlEnergy = int (*)(NvmlDevice, unsigned long long*);
+using NvmlClock = int (*)(NvmlDevice, int, unsigned*);
+using NvmlReasons = int (*)(NvmlDevice, unsigned long long*);
+constexpr int nvml_clock_sm = 1;
+constexpr unsigned long long nvml_power_capped = 0x4, nvml_too_hot = 0x20 | 0x40;
 
+/// The library and one device in it.
 struct Nvml {
   void* library = nullptr;
   NvmlInit shutdown = nullptr;
   NvmlEnergy energy = nullptr;
   NvmlDevice device = nullptr;
 
+  /// True when it has started and knows the device; otherwise `reason` says why not.
+  bool open(const std::string& uuid, const char* name, std::string& reason);
   ~Nvml() {
     if (shutdown) shutdown();
     if (library) dlclose(library);
@@ -47,6 +57,24 @@ std::string nvml_uuid(const std::string& digits) {
   return text;
 }
 
+bool Nvml::open(const std::string& uuid, const char* name, std::string& reason) {
+  library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+  NvmlInit init = nullptr;
+  NvmlByUuid by_uuid = nullptr;
+  if (!library) {
+    reason = std::string(name) + " is not here";
+    return false;
+  }
+  if (!find(init, "nvmlInit_v2") || !find(by_uuid, "nvmlDeviceGetHandleByUUID") || init() != 0) {
+    reason = "NVML does not start";
+    return false;
+  }
+  find(shutdown, "nvmlShutdown");
+  if (by_uuid(nvml_uuid(uuid).c_str(), &device) == 0) return true;
+  reason = "NVML does not know the device " + nvml_uuid(uuid);
+  return false;
+}
+
 // --- RAPL ----------------------------------------------------------------------------------------
 
 struct Package {
@@ -65,30 +93,71 @@ bool read_number(const std::filesystem::path& file, double& value) {
 EnergyCounter EnergyCounter::device(const std::string& uuid, const char* library) {
   EnergyCounter counter;
   const auto nvml = std::make_shared<Nvml>();
-  nvml->library = dlopen(library, RTLD_NOW | RTLD_LOCAL);
-  NvmlInit init = nullptr;
-  NvmlByUuid by_uuid = nullptr;
-  if (!nvml->library) {
-    counter.reason_ = std::string(library) + " is not here";
-  } else if (!nvml->find(init, "nvmlInit_v2") ||
-             !nvml->find(by_uuid, "nvmlDeviceGetHandleByUUID") ||
-             !nvml->find(nvml->energy, "nvmlDeviceGetTotalEnergyConsumption") || init() != 0) {
-    counter.reason_ = "NVML does not start";
-  } else {
-    nvml->find(nvml->shutdown, "nvmlShutdown");
-    unsigned long long first = 0;
-    if (by_uuid(nvml_uuid(uuid).c_str(), &nvml->device) != 0)
-      counter.reason_ = "NVML does not know the device " + nvml_uuid(uuid);
-    else if (nvml->energy(nvml->device, &first) != 0)
-      counter.reason_ = "the device has no energy counter";
-    else
-      counter.read_ = [nvml] {
-        unsigned long long millijoules = 0;
-        nvml->energy(nvml->device, &millijoules);
-        return 1e-3 * double(millijoules);
-      };
-  }
+  if (!nvml->open(uuid, library, counter.reason_)) return counter;
+  unsigned long long first = 0;
+  if (!nvml->find(nvml->energy, "nvmlDeviceGetTotalEnergyConsumption") ||
+      nvml->energy(nvml->device, &first) != 0)
+    counter.reason_ = "the device has no energy counter";
+  else
+    counter.read_ = [nvml] {
+      unsigned long long millijoules = 0;
+      nvml->energy(nvml->device, &millijoules);
+      return 1e-3 * double(millijoules);
+    };
   return counter;
+}
+
+struct ClockWatch::State {
+  Nvml nvml;
+  NvmlClock clock = nullptr;
+  NvmlReasons reasons = nullptr;
+  std::thread thread;
+  std::atomic<bool> stop{false};
+  double count = 0, sum = 0, lowest = 0, capped = 0, hot = 0;
+
+  void look() {
+    unsigned megahertz = 0;
+    unsigned long long why = 0;
+    if (clock(nvml.device, nvml_clock_sm, &megahertz) != 0) return;
+    if (reasons) reasons(nvml.device, &why);
+    lowest = count == 0 ? megahertz : std::min<double>(lowest, megahertz);
+    ++count;
+    sum += megahertz;
+    if (why & nvml_power_capped) ++capped;
+    if (why & nvml_too_hot) ++hot;
+  }
+};
+
+ClockWatch::ClockWatch(const std::string& uuid, const char* library)
+    : state_(std::make_unique<State>()) {
+  std::string reason;
+  available_ = state_->nvml.open(uuid, library, reason) &&
+               state_->nvml.find(state_->clock, "nvmlDeviceGetClockInfo");
+  if (available_) state_->nvml.find(state_->reasons, "nvmlDeviceGetCurrentClocksThrottleReasons");
+}
+ClockWatch::~ClockWatch() { (void)end(); }
+
+void ClockWatch::begin() {
+  (void)end();
+  if (!available_) return;
+  State* const s = state_.get();
+  s->stop = false;
+  s->count = s->sum = s->lowest = s->capped = s->hot = 0;
+  s->thread = std::thread([s] {
+    do {
+      s->look();
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    } while (!s->stop);
+  });
+}
+
+ClockWatch::Clocks ClockWatch::end() {
+  State& s = *state_;
+  if (!s.thread.joinable()) return {};
+  s.stop = true;
+  s.thread.join();
+  if (s.count == 0) return {};
+  return {s.sum / s.count, s.lowest, s.capped / s.count, s.hot / s.count};
 }
 
 EnergyCounter EnergyCounter::host(const std::string& folder) {

@@ -1,6 +1,7 @@
-// Energy counters of devices and processors.
+// Energy counters of devices and processors, and the clock that a device runs at.
 #pragma once
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "kernels/backend.hpp"
@@ -28,6 +29,29 @@ class EnergyCounter {
  private:
   std::function<double()> read_;
   std::string reason_ = "there is no counter";
+};
+
+/// What a device's multiprocessors were clocked at between begin() and end(), looked at every 5 ms
+/// by a thread; NVML, as above.
+class ClockWatch {
+ public:
+  struct Clocks {
+    double mean = 0, lowest = 0;  ///< MHz; 0: never looked at
+    double power_capped = 0;      ///< fraction of the time that the power limit held it down
+    double too_hot = 0;           ///< the same for temperatures
+  };
+  explicit ClockWatch(const std::string& uuid, const char* library = "libnvidia-ml.so.1");
+  ~ClockWatch();
+  ClockWatch(const ClockWatch&) = delete;
+  ClockWatch& operator=(const ClockWatch&) = delete;
+  [[nodiscard]] bool available() const { return available_; }
+  void begin();
+  Clocks end();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+  bool available_ = false;
 };
 
 }  // namespace terrace

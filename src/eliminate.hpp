@@ -28,8 +28,8 @@ concept Elimination = requires(M m, const Stream<B>& lane, Index k) {
 };
 
 /// choose(k + 1) runs beside update_rest(k). A method on row slices whose share(k) reads rows that
-/// update_rest(k - 1) still writes sets `static constexpr bool share_after_update = true`; one whose
-/// update_next(k) and update_rest(k) may run side by side sets `next_ahead`.
+/// update_rest(k - 1) still writes sets `static constexpr bool share_after_update = true`; one
+/// whose update_next(k) and update_rest(k) may run side by side sets `next_ahead`.
 template <class B, Elimination<B> M>
 void eliminate(Context<B>& context, M& method, Progress& progress,
                const StageTimes<B>& stages = {}) {

@@ -100,11 +100,11 @@ class GaussJordan {
   dense::Rows<B> rows_;
   Buffer<double, B> a_, lu_, summary_, work_, record_, records_, pivot_rows_, other_rows_;
   std::array<Buffer<double, B>, 2> n_;  // of even and odd panels
-  Buffer<std::byte, B> integers_;           // of emulated products
+  Buffer<std::byte, B> integers_;       // of emulated products
   Buffer<Index, B> global_row_, column_of_, pivots_, info_, list_;
   PinnedBuffer<double> summary_host_;  // of all panels
   PinnedBuffer<Index> list_host_;
-  std::array<Event<B>, 4> known_;  // summary of panel k is on the host
+  std::array<Event<B>, 4> known_;               // summary of panel k is on the host
   std::vector<Index> pivot_row_, destination_;  // p(j), on all ranks; of this rank's slots
   JordanOutcome outcome_;
 };

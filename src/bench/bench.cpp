@@ -51,6 +51,12 @@ void say_stages(const Run& run, const nlohmann::json& s) {
       value("update"), value("loop"), s["panels"].get<Index>(),
       value("host_synchronizations_per_panel"), value("microseconds_per_pivot"),
       value("panel_microseconds_per_pivot")));
+  if (s.contains("mean_megahertz"))
+    run.say(
+        fmt::format("  clocks: {:.0f} MHz, lowest {:.0f}; held down by the power limit {:.0f} % "
+                    "of the time, by heat {:.0f} %",
+                    value("mean_megahertz"), value("lowest_megahertz"),
+                    100 * value("power_capped_fraction"), 100 * value("too_hot_fraction")));
 }
 
 void say_energy(const Run& run, const nlohmann::json& e) {

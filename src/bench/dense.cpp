@@ -5,6 +5,7 @@
 #include <cmath>
 #include <memory>
 
+#include "kernels/energy.hpp"
 #include "kernels/random.hpp"
 #include "kernels/rates.hpp"
 #include "kernels/rivals_dense.hpp"
@@ -33,6 +34,20 @@ RowReader generator(Index n, Word seed) {
         position += count;
       }
   };
+}
+
+/// The devices' clocks: mean_megahertz of the slowest, lowest_megahertz, and the fractions of the
+/// time that power and temperature held the clock down on the device where they did most.
+void add_clocks(const Control& control, nlohmann::json& report, const ClockWatch::Clocks& mine) {
+  std::vector<double> least{mine.mean, mine.lowest};
+  std::vector<double> most{mine.power_capped, mine.too_hot};
+  control.reduce(least, Reduce::min);
+  control.reduce(most, Reduce::max);
+  if (least[0] <= 0) return;
+  report["mean_megahertz"] = least[0];
+  report["lowest_megahertz"] = least[1];
+  report["power_capped_fraction"] = most[0];
+  report["too_hot_fraction"] = most[1];
 }
 
 struct DenseBenchOptions : BenchOptions {
@@ -110,6 +125,7 @@ void bench_inverse(Run& run, Context<B>& context, const DenseBenchOptions& optio
   what.unit = "GFLOP/s";
   what.bound_name = "DGEMM";
   what.bound = bound * context.size();
+  what.warm_up = n < 49152;  // a solve of many seconds needs none
   {
     GaussJordan<B> solver(context, plan);
     Progress silent(false, false);
@@ -125,8 +141,13 @@ void bench_inverse(Run& run, Context<B>& context, const DenseBenchOptions& optio
     what.stages = [&] {
       const auto stages = StageTimes<B>::on();
       dense::fill_random(context.ahead, solver.rows(), n, seed);
+      context.ahead.synchronize();
+      ClockWatch watch(context.device.uuid);
+      watch.begin();
       (void)solver.run(silent, stages);
-      return stage_report(run.control, stages.seconds(), n);
+      nlohmann::json report = stage_report(run.control, stages.seconds(), n);
+      add_clocks(run.control, report, watch.end());
+      return report;
     };
     what.residual = [&] {
       return run.options.no_check

@@ -75,6 +75,25 @@ TEST_CASE("energy of a device says what is missing") {
   REQUIRE(none.reason().find("libno-such-nvml.so.1") != std::string::npos);
 }
 
+TEST_CASE("clocks of a device are looked at while something runs") {
+  ClockWatch watch("0123456789abcdef0123456789abcdef", TERRACE_FAKE_NVML);
+  REQUIRE(watch.available());
+  REQUIRE(watch.end().mean == 0);
+  watch.begin();
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  const ClockWatch::Clocks seen = watch.end();
+  REQUIRE(seen.lowest == 1480);
+  REQUIRE(seen.mean > 1480);
+  REQUIRE(seen.mean < 1980);
+  REQUIRE(seen.power_capped > 0);
+  REQUIRE(seen.power_capped < 1);
+  REQUIRE(seen.too_hot == 0);
+  ClockWatch none("00", "libno-such-nvml.so.1");
+  REQUIRE(!none.available());
+  none.begin();
+  REQUIRE(none.end().lowest == 0);
+}
+
 TEST_CASE("energy of this machine's device grows", "[gpu]") {
   test::on<Cuda>([](auto& context) {
     const auto counter = EnergyCounter::device(context.device.uuid);
