@@ -96,17 +96,26 @@ __device__ inline void block_best(Bits& key, int& row, Bits* shared_key, int* sh
 }
 
 inline Strip strip_of(const Rows<Cuda>& rows, const Panel<Cuda>& panel, bool skip) {
-  return {panel.n.data,         panel_ld(rows.slots), rows.slots,      panel.width,
-          rows.global_row.data, rows.column_of.data,  panel.first,     panel.lu.data,
-          panel.block,          panel.pivots.data,    panel.info.data, skip,
+  return {panel.n.data,
+          panel_ld(rows.slots),
+          rows.slots,
+          panel.width,
+          rows.global_row.data,
+          rows.column_of.data,
+          panel.first,
+          panel.lu.data,
+          panel.block,
+          panel.pivots.data,
+          panel.info.data,
+          skip,
           0};
 }
 
 /// Partial pivoting over the strip: N in place, LU, pivots, column_of; pivot rows of N are those of
 /// -U^-1. Enqueues only.
 void factor(const Stream<Cuda>& stream, const Strip& s, const Work& w);
-/// The same for up to 128 columns in one launch, or false where one cluster has no room. `raw` holds
-/// 32 x 128.
+/// The same for up to 128 columns in one launch, or false where one cluster has no room. `raw`
+/// holds 32 x 128.
 bool factor_in_cluster(const Stream<Cuda>& stream, const Strip& s, Index* pivot_slot, double* raw);
 /// out (b x length, b <= 128) := L^-1 times rows `in`; L unit lower, of lu. In place where `in` is
 /// `out` and has no list. Nothing is done once info[0] >= 0.
