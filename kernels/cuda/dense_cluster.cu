@@ -23,7 +23,8 @@ __device__ unsigned shared_address(const void* p) {
   return static_cast<unsigned>(__cvta_generic_to_shared(p));
 }
 /// 16 bytes of a message: a number and, beside it, which column it belongs to. What has come is
-/// recognised by that, so that there is no flag, fence or reset.
+/// recognised by that, so that there is no flag, fence or reset. Counts on aligned stores of 16
+/// bytes to come whole, as they do on compute capability 9.0; PTX promises 8.
 struct Chunk {
   Bits value;
   unsigned row, tag;  ///< row only in the first chunk: bit 31 is the sign of the pivot

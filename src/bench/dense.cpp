@@ -125,7 +125,7 @@ void bench_inverse(Run& run, Context<B>& context, const DenseBenchOptions& optio
   what.unit = "GFLOP/s";
   what.bound_name = "DGEMM";
   what.bound = bound * context.size();
-  what.warm_up = n < 49152;  // a solve of many seconds needs none
+  what.warm_up = n < 49152 || context.size() > 1;  // a solve of many seconds needs none
   {
     GaussJordan<B> solver(context, plan);
     Progress silent(false, false);
