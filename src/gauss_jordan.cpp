@@ -55,9 +55,9 @@ template <class B>
 JordanPlan plan_jordan(int ranks, Index n, Index right, bool inverse, Index block,
                        const std::string& pivoting, bool emulated) {
   if (emulated && (std::is_same_v<B, Cpu> || !emulated::available(B{})))
-    throw Error(Exit::usage,
-                "emulated products need a GPU of compute capability 9.0; --precision emulated; "
-                "leave the option out");
+    fail_together(Exit::usage,
+                  "emulated products need a GPU of compute capability 9.0; --precision emulated; "
+                  "leave the option out");
   JordanPlan plan;
   plan.emulated = emulated;
   plan.n = n;
