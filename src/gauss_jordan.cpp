@@ -63,7 +63,7 @@ JordanPlan plan_jordan(int ranks, Index n, Index right, bool inverse, Index bloc
   plan.n = n;
   plan.right = right;
   plan.inverse = inverse;
-  plan.why_block = block > 0 ? "asked for" : "widest panel that stays hidden behind the update";
+  plan.why_block = block > 0 ? "asked for" : "fastest of the widths measured at this order";
   plan.block =
       std::min(block > 0 ? block : default_block<B>(n, ranks, emulated), std::max<Index>(1, n));
   const bool host = std::is_same_v<B, Cpu>;

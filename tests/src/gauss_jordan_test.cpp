@@ -156,10 +156,11 @@ TEMPLATE_TEST_CASE("Many right-hand sides are solved by the same elimination", "
 // Panels of 1 to 16 multiprocessors, with 1 and 2 rows a thread.
 TEMPLATE_TEST_CASE("Panels of many rows on one device pass the check", "", TERRACE_BACKENDS) {
   Context<TestType>* context = test::context<TestType>();
-  if (!context || std::is_same_v<TestType, Cpu>) return;
+  if (!context) return;
   for (const Index n : {255, 257, 513, 1000, 2049, 3000, 4097, 6000, 8193})
     for (const Index block : {33, 128, 300}) {
       if (n > 3000 && block != 300) continue;
+      if (n > 513 && std::is_same_v<TestType, Cpu>) continue;
       INFO("n " << n << ", block " << block);
       const Entry a = [](Index i, Index j) { return random_uniform(5, i, j); };
       const Entry b = [](Index i, Index j) { return random_uniform(6, i, j); };
