@@ -26,33 +26,19 @@ int multiprocessors() {
 bool compiled_for_hopper() {
   static const bool yes = [] {
     cudaFuncAttributes attributes{};
-    check(cudaFuncGetAttributes(&attributes, gather_kernel));
+    check(cudaFuncGetAttributes(&attributes, gather_kernel<1>));
     return attributes.ptxVersion >= 90;
   }();
   return yes;
 }
 
-template <Read read, int R>
-void launch(cudaStream_t stream, const Sweep& s) {
+template <Read read>
+void sweep(cudaStream_t stream, const Sweep& s) {
   if (compiled_for_hopper())
-    launch_sweep<read, R, 6, true, 1>(stream, s, multiprocessors());
+    launch_sweep<read, 6, true>(stream, s, multiprocessors(), true);
   else
-    launch_sweep<read, R, 3, false, 1>(stream, s, multiprocessors());
+    launch_sweep<read, 3, false>(stream, s, multiprocessors(), false);
 }
-template <int R>
-void launch(cudaStream_t stream, const Sweep& s, Read read) {
-  switch (read) {
-    case Read::whole:
-      return launch<Read::whole, R>(stream, s);
-    case Read::both:
-      return launch<Read::both, R>(stream, s);
-    case Read::head:
-      return launch<Read::head, R>(stream, s);
-  }
-}
-
-/// Quarters of tiles, where whole ones would be too few for the multiprocessors.
-int part_bits(Index tiles) { return tiles < 1056 ? 2 : 0; }
 Index units_of(Index tiles) { return ceil_div(tiles, Index(1) << unit_bits(tiles)); }
 constexpr Index counter = 16;  // doubles before the partial sums; the first is the units taken
 
@@ -139,14 +125,13 @@ __global__ void diagonal_kernel(TriangleTiles<Cuda> t, double* d) {
 }  // namespace
 
 Index triangle_scratch(Cuda, Index tiles, Index tile_rows) {
-  return counter + (tiles << part_bits(tiles)) * width + (units_of(tiles) + tile_rows) * height;
+  return counter + tiles * width + (units_of(tiles) + tile_rows) * height;
 }
 
 void multiply(const Stream<Cuda>& stream, const TriangleTiles<Cuda>& t, View<const double, Cuda> p,
               View<double, Cuda> q, View<double, Cuda> scratch, const SumTarget<Cuda>& sums,
               const double* skip, bool absolute) {
   const Index tiles = t.tiles();
-  const int parts = part_bits(tiles);
   Sweep s{};
   s.a = reinterpret_cast<const char*>(t.a.data);
   s.row = t.row.data;
@@ -156,14 +141,19 @@ void multiply(const Stream<Cuda>& stream, const TriangleTiles<Cuda>& t, View<con
   s.p = p.data;
   s.taken = reinterpret_cast<unsigned long long*>(scratch.data);
   s.columns = scratch.data + counter;
-  s.rows = s.columns + (tiles << parts) * width;
+  s.rows = s.columns + tiles * width;
   s.unit = 1 << unit_bits(tiles);
-  s.units = units_of(tiles) << parts;
+  s.units = units_of(tiles);
   s.mask = absolute ? 0x7fffffffu : 0xffffffffu;
   s.keep = tiles * tile * (t.read == Read::head ? 4 : 8) < (Index(44) << 20);
   s.skip = skip;
-  if (tiles > 0)
-    parts > 0 ? launch<8>(native(stream), s, t.read) : launch<32>(native(stream), s, t.read);
+  s.all = t.row.size == ceil_div(t.n, height);
+  if (tiles > 0) {
+    const cudaStream_t lane = native(stream);
+    t.read == Read::whole  ? sweep<Read::whole>(lane, s)
+    : t.read == Read::both ? sweep<Read::both>(lane, s)
+                           : sweep<Read::head>(lane, s);
+  }
 
   Gather g{};
   g.row = s.row;
@@ -172,15 +162,15 @@ void multiply(const Stream<Cuda>& stream, const TriangleTiles<Cuda>& t, View<con
   g.blocks = ceil_div(t.n, height);
   g.entries = q.size;
   g.unit_bits = unit_bits(tiles);
-  g.part_bits = parts;
+  g.all = s.all;
   g.columns = s.columns;
   g.rows = s.rows;
   g.p = p.data;
   g.q = q.data;
   g.taken = s.taken;
   g.skip = skip;
-  launch_gather(native(stream), g, sums, sums.result.data != nullptr,
-                tiles > 0 && compiled_for_hopper());
+  launch_gather<1>(native(stream), g, sums, sums.result.data != nullptr,
+                   tiles > 0 && compiled_for_hopper());
 }
 
 void sum_products(const Stream<Cuda>& stream, View<const double, Cuda> p,

@@ -1,14 +1,15 @@
 // Kernels of the packed triangle on CUDA; see triangle.cu.
 //
-// The sweep: a block of 8 warps takes *units*, runs of `unit` tiles (or of the same `part` of that
-// many tiles: 64 rows of each). A warp owns `R` rows of the unit's tiles, a lane two columns. The
-// matrix comes through a ring in shared memory that each warp fills for itself, across tiles, rows
-// of tiles and units. Row sums stay in registers until the tile row or the unit ends:
+// The sweep: a block of 8 warps takes *units*, runs of `unit` tiles. A warp owns 32 rows of a tile,
+// a lane two columns. The matrix comes through a ring in shared memory that each warp fills for
+// itself, across tiles, rows of tiles and units. Row sums stay in registers until the tile row or
+// the unit ends:
 //
-//   rows[(k + s) 256 + i]    unit k, tile row in slot s, row i: k + s never repeats
-//   columns[(t P + h) 64 + c]  tile t, part h of P = 256 / (8 R), column c
+//   rows[(k + s) 256 + i]   unit k, tile row in slot s, row i: k + s never repeats
+//   columns[t 64 + c]       tile t, column c
 //
-// The gather adds both in an order that only the matrix decides.
+// The gather adds both in an order that only the matrix decides. Both kernels may start before the
+// one ahead of them has ended, and wait for it before they touch what changes.
 #pragma once
 #include "kernels/cuda/barriers.cuh"
 #include "kernels/cuda/sums.cuh"
@@ -16,7 +17,7 @@
 
 namespace terrace::triangle {
 
-constexpr int sweep_threads = 256, sweep_warps = 8, stage_bytes = 4096;
+constexpr int sweep_threads = 256, sweep_warps = 8, warp_rows = 32, stage_bytes = 4096;
 
 struct Sweep {
   const char* a;  ///< tiles
@@ -30,6 +31,7 @@ struct Sweep {
   unsigned mask;  ///< of the high words: all, or all but the sign
   bool keep;      ///< the matrix fits the second-level cache
   const double* skip;
+  bool all;  ///< tile rows are held: slot s is tile row s
 };
 
 /// Last s in [0, count) with list[s] <= value (list[0] is). All lanes of a warp.
@@ -43,6 +45,24 @@ __device__ inline Index last_not_above(const Index* list, Index count, Index val
     high = low + step < high ? low + step : high;
   }
   return low;
+}
+
+/// First tile of a slot; `all` tile rows are held: no need to look.
+__device__ inline Index first_tile(const Index* start, bool all, Index slot) {
+  return all ? across / 2 * slot * (slot + 1) : start[slot];
+}
+/// The slot of a tile. All lanes of a warp.
+__device__ inline Index slot_of(const Index* start, Index slots, bool all, Index t) {
+  if (!all) return last_not_above(start, slots, t);
+  Index slot = Index((sqrtf(1.0f + 2.0f * float(t)) - 1.0f) * 0.5f);
+  while (first_tile(start, all, slot + 1) <= t) ++slot;
+  while (first_tile(start, all, slot) > t) --slot;
+  return slot;
+}
+__device__ inline void wait_for_launch_ahead() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
 }
 
 /// v[k] summed over the lanes, for k = lane * count / 32, in all lanes that share k.
@@ -108,13 +128,13 @@ __device__ inline void copy_own(void* to, const void* from, Word policy) {
 
 /// `bulk`: lane 0 orders a stage as one or two copies (compute capability 9); otherwise every lane
 /// copies what it will read.
-template <Read read, int R, int stages, bool bulk, int blocks>
-__global__ void __launch_bounds__(sweep_threads, blocks) sweep_kernel(const Sweep s) {
+template <Read read, int stages, bool bulk>
+__global__ void __launch_bounds__(sweep_threads, 1) sweep_kernel(const Sweep s) {
 #if __CUDA_ARCH__ >= 800
-  constexpr int deep = read == Read::head && R > 8 ? 16 : 8;  // rows a stage
+  constexpr int R = warp_rows, deep = read == Read::head ? 16 : 8;  // rows a stage
   constexpr int row_bytes = read == Read::whole ? 512 : 256;
-  constexpr int pieces = R / deep, parts = int(height) / (sweep_warps * R);
-  constexpr int fixed = stages + 2;  // units that a block takes unasked, and looks ahead
+  constexpr int pieces = R / deep;
+  constexpr int fixed = 2 + stages / pieces;  // units that a block takes unasked, and looks ahead
   extern __shared__ __align__(128) char ring_memory[];
   __shared__ Word full[sweep_warps][stages];
   __shared__ double p_row[sweep_warps][R];
@@ -123,7 +143,6 @@ __global__ void __launch_bounds__(sweep_threads, blocks) sweep_kernel(const Swee
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;");
 #endif
-  if (s.skip != nullptr && *s.skip != 0) return;
 
   const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
   char* const ring = ring_memory + warp * stages * stage_bytes;
@@ -143,10 +162,9 @@ __global__ void __launch_bounds__(sweep_threads, blocks) sweep_kernel(const Swee
     const Index unit = queue[ahead % (2 * fixed)];
     ahead_tile = ahead_end = 0;
     if (unit < s.units) {
-      ahead_tile = unit / parts * s.unit;
+      ahead_tile = unit * s.unit;
       ahead_end = ahead_tile + s.unit < s.tiles ? ahead_tile + s.unit : s.tiles;
-      source =
-          s.a + ahead_tile * (tile * 8) + (unit % parts * (sweep_warps * R) + warp * R) * row_bytes;
+      source = s.a + ahead_tile * (tile * 8) + warp * R * row_bytes;
     }
   };
   const auto fill = [&](int slot) {
@@ -167,10 +185,10 @@ __global__ void __launch_bounds__(sweep_threads, blocks) sweep_kernel(const Swee
         constexpr int own = row_bytes / 32;
 #pragma unroll
         for (int r = 0; r < deep; ++r) {
-          copy_own<own>(to + r * row_bytes + lane * own, from + r * row_bytes + lane * own, policy);
+          const int at = r * row_bytes + lane * own;
+          copy_own<own>(to + at, from + at, policy);
           if constexpr (read == Read::both)
-            copy_own<own>(to + (deep + r) * row_bytes + lane * own,
-                          from + tile * 4 + r * row_bytes + lane * own, policy);
+            copy_own<own>(to + deep * row_bytes + at, from + tile * 4 + at, policy);
         }
       }
       if (++ahead_piece == pieces) {
@@ -185,8 +203,20 @@ __global__ void __launch_bounds__(sweep_threads, blocks) sweep_kernel(const Swee
     if constexpr (!bulk) asm volatile("cp.async.commit_group;" ::: "memory");
   };
   open();
-  for (int k = 0; k < stages; ++k) fill(k);
+  int filled = 0;
+  for (int k = 0; k < stages; ++k) {
+    filled += ahead_tile < ahead_end ? 1 : 0;
+    fill(k);
+  }
 
+  wait_for_launch_ahead();
+  if (s.skip != nullptr && *s.skip != 0) {
+    if constexpr (bulk)
+      for (int k = 0; k < filled; ++k) device::wait_for(&full[warp][k], 0);
+    else
+      asm volatile("cp.async.wait_all;" ::: "memory");
+    return;
+  }
   const auto* const p2 = reinterpret_cast<const double2*>(s.p);
   double sum[R];
   int slot = 0, side = 0;
@@ -196,17 +226,17 @@ __global__ void __launch_bounds__(sweep_threads, blocks) sweep_kernel(const Swee
     if (unit >= s.units) break;
     unsigned long long taken = 0;
     if (threadIdx.x == 0) taken = atomicAdd(s.taken, 1ull);
-    const Index group = unit / parts, from = group * s.unit;
+    const Index from = unit * s.unit;
     const Index to = from + s.unit < s.tiles ? from + s.unit : s.tiles;
-    const int part = int(unit % parts), first = part * sweep_warps * R + warp * R;
-    Index place = last_not_above(s.start, s.slots, from);
-    Index begin = s.start[place], end = s.start[place + 1];
+    Index place = slot_of(s.start, s.slots, s.all, from);
+    Index begin = first_tile(s.start, s.all, place), end = first_tile(s.start, s.all, place + 1);
     bool fresh = true;
     double2 pc = p2[(from - begin) * 32 + lane];
     for (Index t = from; t < to; ++t) {
       if (fresh) {
+        const Index row = s.all ? place : s.row[place];
         __syncwarp();
-        if (lane < R) p_row[warp][lane] = s.p[s.row[place] * height + first + lane];
+        p_row[warp][lane] = s.p[row * height + warp * R + lane];
         __syncwarp();
 #pragma unroll
         for (int r = 0; r < R; ++r) sum[r] = 0;
@@ -225,29 +255,29 @@ __global__ void __launch_bounds__(sweep_threads, blocks) sweep_kernel(const Swee
         const char* const here = ring + slot * stage_bytes;
 #pragma unroll
         for (int r = 0; r < deep; ++r) {
-          double2 v;
+          unsigned high_x, high_y, low_x = 0, low_y = 0;
           if constexpr (read == Read::whole) {
-            v = reinterpret_cast<const double2*>(here)[r * 32 + lane];
-            v.x =
-                __hiloint2double(int(unsigned(__double2hiint(v.x)) & s.mask), __double2loint(v.x));
-            v.y =
-                __hiloint2double(int(unsigned(__double2hiint(v.y)) & s.mask), __double2loint(v.y));
+            const uint4 v = reinterpret_cast<const uint4*>(here)[r * 32 + lane];
+            low_x = v.x, high_x = v.y, low_y = v.z, high_y = v.w;
           } else {
-            uint2 high = reinterpret_cast<const uint2*>(here)[r * 32 + lane], low{0, 0};
+            const uint2 head = reinterpret_cast<const uint2*>(here)[r * 32 + lane];
+            high_x = head.x, high_y = head.y;
             if constexpr (read == Read::both) {
-              low = reinterpret_cast<const uint2*>(here + deep * row_bytes)[r * 32 + lane];
-              high.x -= low.x >> 31;
-              high.y -= low.y >> 31;
+              const uint2 tail =
+                  reinterpret_cast<const uint2*>(here + deep * row_bytes)[r * 32 + lane];
+              low_x = tail.x, low_y = tail.y;
+              high_x -= low_x >> 31;
+              high_y -= low_y >> 31;
             }
-            v.x = __hiloint2double(int(high.x & s.mask), int(low.x));
-            v.y = __hiloint2double(int(high.y & s.mask), int(low.y));
           }
+          const double x = __hiloint2double(int(high_x & s.mask), int(low_x));
+          const double y = __hiloint2double(int(high_y & s.mask), int(low_y));
           const double pr = p_row[warp][piece * deep + r];
           double& mine = sum[piece * deep + r];
-          mine = fma(v.x, pc.x, mine);
-          mine = fma(v.y, pc.y, mine);
-          column.x = fma(v.x, pr, column.x);
-          column.y = fma(v.y, pr, column.y);
+          mine = fma(x, pc.x, mine);
+          mine = fma(y, pc.y, mine);
+          column.x = fma(x, pr, column.x);
+          column.y = fma(y, pr, column.y);
         }
         __syncwarp();
         fill(slot);
@@ -265,18 +295,16 @@ __global__ void __launch_bounds__(sweep_threads, blocks) sweep_kernel(const Swee
         double total = c[0];
 #pragma unroll
         for (int w = 1; w < sweep_warps; ++w) total += c[w * width];
-        s.columns[(t * parts + part) * width + threadIdx.x] = total;
+        s.columns[t * width + threadIdx.x] = total;
       }
       side ^= 1;
       pc = pc_next;
       if (ends || t + 1 == to) {
-        const double total = fold<R / 2, 16>(sum);
-        constexpr int share = 32 / R;
-        if (lane % share == 0) s.rows[(group + place) * height + first + lane / share] = total;
+        s.rows[(unit + place) * height + warp * R + lane] = fold<R / 2, 16>(sum);
         if (ends && t + 1 < to) {
           ++place;
           begin = end;
-          end = s.start[place + 1];
+          end = first_tile(s.start, s.all, place + 1);
           fresh = true;
         }
       }
@@ -288,51 +316,68 @@ __global__ void __launch_bounds__(sweep_threads, blocks) sweep_kernel(const Swee
 struct Gather {
   const Index *row, *start;
   Index slots, blocks, entries;  ///< tile rows held, of the matrix; entries of q
-  int unit_bits, part_bits;      ///< logarithms of tiles a unit and parts a tile
+  int unit_bits;                 ///< logarithm of tiles a unit
+  bool all;
   const double *columns, *rows, *p;
   double* q;
   unsigned long long* taken;
   const double* skip;
 };
 
-/// q and its sums: 32 entries a block and turn, the pieces dealt to the warps.
+/// q and its sums: 64 V entries a block and turn, two to a lane and V, the pieces dealt to the
+/// warps.
+template <int V>
 __global__ void __launch_bounds__(sum_threads)
     gather_kernel(const Gather g, const SumTarget<Cuda> sums, bool with_sums) {
-  __shared__ double halves[8][32];
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-  if (g.skip != nullptr && *g.skip != 0) return;
+  constexpr int warps = sum_threads / 32, across_blocks = int(height) / (64 * V);
+  __shared__ double2 parts[warps][V][32];
   const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
-  if (blockIdx.x == 0 && threadIdx.x == 0) *g.taken = 0;
   double pq = 0, pp = 0;
-  for (Index item = blockIdx.x; item < g.blocks * 8; item += gridDim.x) {
-    const Index J = item / 8, c = item % 8 * 32 + lane;
-    Index from = g.slots;  // first slot at or below tile row J
-    if (g.slots > 0) {
+  bool waited = false, skip = false;
+  for (Index item = blockIdx.x; item < g.blocks * across_blocks; item += gridDim.x) {
+    const Index J = item / across_blocks, c0 = item % across_blocks * (64 * V);
+    Index from = g.slots < J ? g.slots : J;  // first slot at or below tile row J
+    if (!g.all && g.slots > 0) {
       from = g.row[0] >= J ? 0 : last_not_above(g.row, g.slots, J);
       if (g.row[from] < J) ++from;
     }
-    double sum = 0;
-    const Index pieces = (g.slots - from) << g.part_bits, part_mask = (1 << g.part_bits) - 1;
-#pragma unroll 8
-    for (Index k = warp; k < pieces; k += 8) {
-      const Index t = g.start[from + (k >> g.part_bits)] + across * J + c / width;
-      sum += __ldcs(g.columns + ((t << g.part_bits) + (k & part_mask)) * width + c % width);
+    const bool held = from < g.slots && (g.all || g.row[from] == J);
+    const Index begin = held ? first_tile(g.start, g.all, from) : 0;
+    const Index end = held ? first_tile(g.start, g.all, from + 1) : 0;
+    if (!waited) {
+      wait_for_launch_ahead();
+      skip = g.skip != nullptr && *g.skip != 0;
+      waited = true;
     }
-    if (from < g.slots && g.row[from] == J) {
-      const Index first = (g.start[from] >> g.unit_bits) + from;
-      const Index last = ((g.start[from + 1] - 1) >> g.unit_bits) + from;
-#pragma unroll 4
-      for (Index k = first + warp; k <= last; k += 8) sum += __ldcs(g.rows + k * height + c);
+    double2 sum[V];
+#pragma unroll
+    for (int v = 0; v < V; ++v) sum[v] = make_double2(0, 0);
+    const auto add = [&](const double* at) {
+#pragma unroll
+      for (int v = 0; v < V; ++v) {
+        const double2 w = __ldcs(reinterpret_cast<const double2*>(at + c0) + v * 32 + lane);
+        sum[v].x += w.x;
+        sum[v].y += w.y;
+      }
+    };
+#pragma unroll(V > 2 ? 4 : 8)
+    for (Index k = from + warp; k < g.slots; k += warps)
+      add(g.columns + (first_tile(g.start, g.all, k) + across * J) * width);
+    if (held) {
+      const Index last = ((end - 1) >> g.unit_bits) + from;
+#pragma unroll(V > 2 ? 2 : 4)
+      for (Index k = (begin >> g.unit_bits) + from + warp; k <= last; k += warps)
+        add(g.rows + k * height);
     }
-    halves[warp][lane] = sum;
+#pragma unroll
+    for (int v = 0; v < V; ++v) parts[warp][v][lane] = sum[v];
     __syncthreads();
-    if (warp == 0) {
+    if (threadIdx.x < 64 * V && !skip) {
+      const auto* const c = reinterpret_cast<const double*>(&parts[0][0][0]) + threadIdx.x;
       double total = 0;
 #pragma unroll
-      for (int w = 0; w < 8; ++w) total += halves[w][lane];
-      const Index i = J * height + c;
+      for (int w = 0; w < warps; ++w) total += c[w * 64 * V];
+      const Index i = J * height + c0 + threadIdx.x;
       if (i < g.entries) g.q[i] = total;
       if (with_sums) {
         const double mine = g.p[i];
@@ -342,36 +387,51 @@ __global__ void __launch_bounds__(sum_threads)
     }
     __syncthreads();
   }
+  if (!waited) {
+    wait_for_launch_ahead();
+    skip = g.skip != nullptr && *g.skip != 0;
+  }
+  if (skip) return;
+  if (blockIdx.x == 0 && threadIdx.x == 0) *g.taken = 0;
   if (with_sums) finish_sums(pq, pp, sums);
 }
 
-/// The gather may be launched before the sweep has ended: it waits for it itself.
-inline void launch_gather(cudaStream_t stream, const Gather& g, const SumTarget<Cuda>& sums,
-                          bool with_sums, bool early) {
+/// `early`: may start before the launch ahead of it has ended; it waits itself.
+template <class... Parameters>
+void launch_kernel(void (*kernel)(Parameters...), unsigned blocks, int threads, int bytes,
+                   cudaStream_t stream, bool early, const Parameters&... parameters) {
   cudaLaunchConfig_t config{};
-  config.gridDim = sum_blocks(g.blocks * 8, SumSpace<Cuda>::pieces);
-  config.blockDim = sum_threads;
+  config.gridDim = blocks;
+  config.blockDim = unsigned(threads);
+  config.dynamicSmemBytes = std::size_t(bytes);
   config.stream = stream;
   cudaLaunchAttribute attribute{};
   attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attribute.val.programmaticStreamSerializationAllowed = 1;
   config.attrs = &attribute;
   config.numAttrs = early ? 1 : 0;
-  check(cudaLaunchKernelEx(&config, gather_kernel, g, sums, with_sums));
+  check(cudaLaunchKernelEx(&config, kernel, parameters...));
 }
 
-template <Read read, int R, int stages, bool bulk, int blocks>
-void launch_sweep(cudaStream_t stream, const Sweep& s, int multiprocessors) {
+template <int V>
+void launch_gather(cudaStream_t stream, const Gather& g, const SumTarget<Cuda>& sums,
+                   bool with_sums, bool early) {
+  launch_kernel<Gather, SumTarget<Cuda>, bool>(
+      gather_kernel<V>, sum_blocks(g.blocks * (height / (64 * V)), SumSpace<Cuda>::pieces),
+      sum_threads, 0, stream, early, g, sums, with_sums);
+}
+
+template <Read read, int stages, bool bulk>
+void launch_sweep(cudaStream_t stream, const Sweep& s, int multiprocessors, bool early) {
   constexpr int bytes = sweep_warps * stages * stage_bytes;
-  const auto kernel = sweep_kernel<read, R, stages, bulk, blocks>;
+  const auto kernel = sweep_kernel<read, stages, bulk>;
   static const bool once = [&] {
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
     return true;
   }();
   (void)once;
-  const unsigned grid = unsigned(std::min<Index>(s.units, Index(multiprocessors) * blocks));
-  kernel<<<grid, sweep_threads, bytes, stream>>>(s);
-  check_launch();
+  const unsigned blocks = unsigned(std::min<Index>(s.units, multiprocessors));
+  launch_kernel<Sweep>(kernel, blocks, sweep_threads, bytes, stream, early, s);
 }
 
 /// Each tile from doubles to two planes, in place: a block a tile, through shared memory.
