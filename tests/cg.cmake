@@ -1,3 +1,5 @@
 terrace_test(distrib/halo RANKS 1 2 3 5 SANITIZE 3)
 terrace_test(src/operators RANKS 1 2 3 5 SANITIZE 3)
 terrace_test(src/conjugate_gradients RANKS 1 2 3 4 5 SANITIZE 3)
+terrace_test(src/preconditioner RANKS 1 2 3 SANITIZE 2)
+terrace_test(src/eigen_estimate RANKS 1)
