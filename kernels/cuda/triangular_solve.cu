@@ -15,7 +15,7 @@ void prepare_solve(const Stream<Cuda>& stream, const FactorView<Cuda>& factor) {
 void solve_factor(const Stream<Cuda>& stream, const FactorView<Cuda>& factor, Index columns,
                   View<const double, Cuda> r, View<double, Cuda> z, const double* skip) {
   if (factor.rows() == 0 || columns == 0) return;
-  launch_triangular_solves<128, 4, 20>(native(stream), factor, columns, r.data, z.data, skip);
+  launch_triangular_solves<4, 20>(native(stream), factor, columns, r.data, z.data, skip, 4, 2112);
   check_launch();
 }
 
