@@ -11,6 +11,7 @@
 
 #include "kernels/buffer.hpp"
 #include "kernels/error.hpp"
+#include "kernels/memory_use.hpp"
 
 namespace terrace {
 namespace detail {
@@ -21,9 +22,13 @@ void* allocate(Cpu, Index bytes) {
     throw Error(Exit::resources, "out of host memory asking for " + std::to_string(bytes >> 20) +
                                      " MiB; use more ranks or a smaller problem");
   }
+  note_allocation(Cpu{}, data, bytes);
   return data;
 }
-void release(Cpu, void* data) noexcept { std::free(data); }
+void release(Cpu, void* data) noexcept {
+  note_release(Cpu{}, data);
+  std::free(data);
+}
 
 void copy_bytes(const Stream<Cpu>& stream, void* to, const void* from, Index bytes) {
   if (bytes > 0) stream.run([=] { std::memcpy(to, from, std::size_t(bytes)); });

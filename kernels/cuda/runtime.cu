@@ -10,6 +10,7 @@
 #include <string>
 
 #include "kernels/cuda/runtime.cuh"
+#include "kernels/memory_use.hpp"
 #include "kernels/parallel.hpp"
 
 namespace terrace {
@@ -181,9 +182,13 @@ namespace detail {
 void* allocate(Cuda, Index bytes) {
   void* data = nullptr;
   check(cudaMalloc(&data, std::size_t(bytes)));
+  note_allocation(Cuda{}, data, bytes);
   return data;
 }
-void release(Cuda, void* data) noexcept { cudaFree(data); }
+void release(Cuda, void* data) noexcept {
+  note_release(Cuda{}, data);
+  cudaFree(data);
+}
 namespace {
 
 constexpr Index kHugePage = Index(2) << 20;

@@ -52,5 +52,6 @@ void add_bench_gf2(CLI::App& bench, Selected& selected);
 void add_bench_band(CLI::App& bench, Selected& selected);
 void add_bench_dense(CLI::App& bench, Selected& selected);
 void add_bench_cg(CLI::App& bench, Selected& selected);
+void add_bench_matrix(CLI::App& bench, Selected& selected);
 
 }  // namespace terrace

@@ -91,6 +91,7 @@ void add_bench_commands(CLI::App& app, Selected& selected) {
   add_bench_band(*bench, selected);
   add_bench_dense(*bench, selected);
   add_bench_cg(*bench, selected);
+  add_bench_matrix(*bench, selected);
 }
 
 namespace {
