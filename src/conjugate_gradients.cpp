@@ -1,11 +1,14 @@
 #include "src/conjugate_gradients.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <limits>
 #include <optional>
 
 #include "distrib/agree.hpp"
+#include "src/cg_engine.hpp"
+#include "src/operators_triangle.hpp"
 
 namespace terrace {
 
@@ -34,98 +37,160 @@ std::string to_string(CgReason reason) {
 namespace {
 
 constexpr double eps = std::numeric_limits<double>::epsilon();
+constexpr double infinity = std::numeric_limits<double>::infinity();
 
-struct Scalars {
-  double pq = 0, pp = 0, rr = 0, rz = 0;
-};
-
-/// Why iteration k may not be followed by another; nothing when it may.
-std::optional<CgReason> verdict(const Scalars& before, const Scalars& now, CgLimits limits) {
+/// Why an iteration may not be followed by another; nothing when it may.
+std::optional<CgReason> verdict(const CgScalars& before, const CgScalars& now, CgNorm norm,
+                                CgLimits limits) {
+  const auto norm2 = [&](const CgScalars& s) { return cg_norm2(norm, s.rr, s.rz, s.zz); };
   if (!cg_finite(now.pq) || !cg_finite(now.pp)) return CgReason::nan_or_inf;
   if (now.pq <= 0) return CgReason::indefinite_matrix;
-  if (cg_step_length(before.rr, before.rz, now.pq, now.pp, limits) == 0) return CgReason::breakdown;
-  if (!cg_finite(now.rr) || !cg_finite(now.rz)) return CgReason::nan_or_inf;
-  if (now.rr <= limits.stop) return CgReason::rtol;
+  if (cg_step_length(norm2(before), before.rz, now.pq, now.pp, limits) == 0)
+    return CgReason::breakdown;
+  if (!cg_finite(now.rr) || !cg_finite(now.rz) || !cg_finite(now.zz)) return CgReason::nan_or_inf;
   if (now.rz < 0) return CgReason::indefinite_preconditioner;
+  if (norm2(now) <= limits.stop) return CgReason::rtol;
   if (now.rz == 0) return CgReason::breakdown;
   return {};
 }
 
-/// The passes of one solve, all on the lane `ahead`; scalars of iteration k in row k % 4.
-template <class B, class A>
-struct Passes {
-  const Context<B>& c;
-  A& a;
-  CgWork<B>& w;
-  View<const double, B> d;  // inverse diagonal or empty
-  const Stream<B>& lane = c.ahead;
-  CgLimits limits{};
+/// Largest magnitude of each column over all ranks; infinite for a NaN.
+std::vector<double> largest(const Control& control, const std::vector<double>& v, Index columns) {
+  std::vector<double> most(std::size_t(columns), 0.0);
+  for (std::size_t i = 0; i < v.size(); ++i) {
+    double& m = most[i % std::size_t(columns)];
+    m = std::isnan(v[i]) ? infinity : std::max(m, std::fabs(v[i]));
+  }
+  control.reduce(most, Reduce::max);
+  return most;
+}
 
-  [[nodiscard]] View<double, B> row(Index k) const {
-    return w.rows.view().slice(k % 4 * cg_row::size, cg_row::size);
-  }
-  void reduce(Index k, Index from) const {  // two scalars at once
-    c.comm.all_reduce(lane, Reduce::sum, row(k).slice(from, 2));
-  }
-  /// r = b - A x, p = D r: the true residual, and the start of an iteration after k.
-  [[nodiscard]] Scalars restart(Index k, bool x_is_zero = false) const {
-    if (x_is_zero) {
-      fill_zero(lane, w.q.view());
-    } else {
-      copy(lane, a.direction(), w.x.view());
-      a.apply(c, w.q, row(k).slice(cg_row::pq, 2), w.sums);
-    }
-    cg_restart(lane, w.b, w.q, d, w.r, a.direction(), row(k), w.sums);
-    reduce(k, cg_row::rr);
-    observe(k);
-    return wait_for(k);
-  }
-  void iterate(Index k) const {
-    a.apply(c, w.q, row(k).slice(cg_row::pq, 2), w.sums);  // q = A p
-    reduce(k, cg_row::pq);
-    cg_step(lane, row(k - 1), row(k), limits, a.direction(), w.q, d, w.x, w.r, w.sums);
-    reduce(k, cg_row::rr);
-    cg_direction(lane, row(k - 1), row(k), limits, w.r, d, a.direction());
-  }
-  void observe(Index k) const {
-    w.observer.wait(lane.record());
-    download(w.observer, w.seen.data() + k % 4 * cg_row::size, row(k));
-  }
-  [[nodiscard]] Scalars wait_for(Index k) const {
-    w.observer.synchronize();
-    const double* s = w.seen.data() + k % 4 * cg_row::size;
-    return {s[cg_row::pq], s[cg_row::pp], s[cg_row::rr], s[cg_row::rz]};
-  }
+/// What the host knows of one right-hand side.
+struct Column {
+  CgResult result;
+  int shift = 0;  // b was divided by 2^shift
+  double b_norm = 0, by_rtol = 0, by_atol = 0;
+  double before = infinity;          // norm of the true residual at the last restart
+  bool done = false, ended = false;  // for good; until the next restart
+  std::optional<CgReason> failure;
+  CgScalars last, last_but_one;
+  double smallest = 0;
+  Index best = 0;
+  [[nodiscard]] double tolerance() const { return std::max(by_rtol, by_atol); }
 };
 
-double largest(const Control& control, const std::vector<double>& v) {
-  double most = 0;
-  for (double value : v) {
-    if (std::isnan(value)) most = std::numeric_limits<double>::infinity();
-    most = std::max(most, std::fabs(value));
-  }
-  return control.reduce(most, Reduce::max);
+/// Iterations that are launched at once: enough that the host keeps ahead, few enough that little
+/// is wasted at the end.
+template <class B, class A>
+Index batch_of(const Context<B>& c, const A& a, const CgWork<B>& w) {
+  if (std::is_same_v<B, Cpu> || (c.size() > 1 && c.device.shared)) return 1;
+  const double seconds =
+      2e-5 +
+      (a.bytes() / double(c.size()) + 64.0 * double(w.columns) * double(w.local_rows)) / 4e12;
+  return seconds > 6e-5 ? 4 : seconds > 3e-5 ? 8 : CgWork<B>::ring_rows / 4;
 }
+
+/// Launches iterations ahead and reads their scalars behind.
+template <class B, class A>
+class Batches {
+ public:
+  Batches(const Context<B>& c, const A& a, CgWork<B>& w, const CgEngine<B, A>& engine)
+      : c_(c), w_(w), engine_(engine), batch_(batch_of(c, a, w)) {}
+  [[nodiscard]] Index size() const { return batch_; }
+  void forget() { graph_ = {}; }
+  /// Iterations first .. first + count - 1 (count <= size()).
+  void launch(Index first, Index count) {
+    const auto work = [&] {
+      for (Index i = 0; i < count; ++i) engine_.iterate(first + i);
+    };
+    if (batch_ > 1 && count == batch_ && first % 4 == 1) {
+      if (!graph_.recorded()) {
+        if (!warm_) work();  // first uses of libraries may not be recorded
+        if (warm_) graph_ = Graph<B>(c_.ahead, work);
+      }
+      if (graph_.recorded()) graph_.launch(c_.ahead);
+      warm_ = true;
+    } else {
+      work();
+    }
+  }
+  /// Copies the rows of these iterations to the host, behind what is on the lane now.
+  void observe(Index first, Index count) {
+    w_.observer.wait(c_.ahead.record());
+    const Index size = engine_.size(), ring = w_.ring_rows;
+    for (Index i = 0; i < count;) {
+      const Index slot = (first + i - 1) % ring, run = std::min(count - i, ring - slot);
+      download(w_.observer, w_.seen.data() + slot * size,
+               w_.ring.view().slice(slot * size, run * size));
+      i += run;
+    }
+  }
+  void wait(Index first, Index count) {
+    w_.observer.synchronize();
+    if (c_.size() == 1) return;
+    const Index size = engine_.size(), ring = w_.ring_rows;
+    for (Index i = 0; i < count; ++i)  // the word of rank 0
+      c_.control.broadcast(w_.seen.data() + (first + i - 1) % ring * size,
+                           size * Index(sizeof(double)), 0);
+  }
+  [[nodiscard]] const double* row(Index i) const {
+    return w_.seen.data() + (i - 1) % w_.ring_rows * engine_.size();
+  }
+
+ private:
+  const Context<B>& c_;
+  CgWork<B>& w_;
+  const CgEngine<B, A>& engine_;
+  Index batch_;
+  Graph<B> graph_;
+  bool warm_ = false;
+};
 
 }  // namespace
 
 template <class B>
+Index CgWork<B>::bytes(Index rows, bool jacobi, Index columns, CgMethod method, bool general) {
+  const Index vectors = method == CgMethod::classic            ? 6 + (general ? 1 : 0)
+                        : method == CgMethod::single_reduction ? 7
+                                                               : 9 + (general ? 2 : 0);
+  return 8 * rows * (vectors * columns + (jacobi ? 1 : 0)) + 2 * 8 * CgPass<B>::partial_count;
+}
+
+template <class B>
 template <class A>
-CgWork<B>::CgWork(const Context<B>& context, A& a, bool jacobi)
-    : sums(collectively(context.control, [&] { return SumSpace<B>(context.ahead); })) {
-  const Index count = a.rows().count;
+CgWork<B>::CgWork(const Context<B>& context, A& a, bool jacobi, Index columns_, CgMethod method_)
+    : columns(columns_),
+      local_rows(a.rows().count),
+      method(method_),
+      p(a.operand(context, columns_)),
+      sums(collectively(context.control, [&] { return SumSpace<B>(context.ahead); })) {
+  const Index count = local_rows, size = cg_row::size(columns);
   std::vector<double> diagonal;
   collectively(context.control, [&] {
-    b = Buffer<double, B>(count);
-    x = Buffer<double, B>(count);
-    r = Buffer<double, B>(count);
-    q = Buffer<double, B>(count);
-    rows = Buffer<double, B>(4 * cg_row::size);
-    seen = PinnedBuffer<double>(4 * cg_row::size);
+    for (Buffer<double, B>* vector : {&b, &x, &r, &q}) *vector = Buffer<double, B>(count * columns);
+    t = Buffer<double, B>(count * columns);
+    if (method != CgMethod::classic) s = Buffer<double, B>(count);
+    if (method == CgMethod::pipelined) {
+      w = Buffer<double, B>(count);
+      z = Buffer<double, B>(count);
+    }
+    scalars = Buffer<double, B>(4 * size + cg_most_columns + 2);
+    ring = Buffer<double, B>(ring_rows * size);
+    partials = Buffer<double, B>(CgPass<B>::partial_count);
+    finished = Buffer<Index, B>(1);
+    ticket = Buffer<Word, B>(1);
+    seen = PinnedBuffer<double>(ring_rows * size);
     if (jacobi) inverse_diagonal = Buffer<double, B>(count);
   });
-  fill_zero(context.ahead, rows.view());
-  norm = row_sum_norm(context, a, q.view(), rows.view().slice(0, 2), sums);
+  fill_zero(context.ahead, scalars.view());
+  fill_zero(context.ahead, ticket.view());
+  if (columns == 1) {
+    norm = row_sum_norm(context, a, p, q.view(), scalars.view().slice(0, 2), sums);
+  } else {
+    const Operand<B> one = a.operand(context, 1);
+    norm =
+        row_sum_norm(context, a, one, q.view().slice(0, count), scalars.view().slice(0, 2), sums);
+  }
   diagonal = a.diagonal(context);
   const auto first_row = [&](auto&& bad) {
     const Index none = std::numeric_limits<Index>::max();
@@ -133,128 +198,311 @@ CgWork<B>::CgWork(const Context<B>& context, A& a, bool jacobi)
     const Index row = context.control.reduce(at < count ? a.rows().first + at : none, Reduce::min);
     return row == none ? -1 : row;
   };
-  negative_row = first_row([](double v) { return v < 0; });
-  unusable_row = first_row([](double v) { return !(v > 0) || !cg_finite(1 / v); });
+  negative_row = first_row([](double value) { return value < 0; });
+  unusable_row = first_row([](double value) { return !(value > 0) || !cg_finite(1 / value); });
   if (jacobi) {
-    for (double& v : diagonal) v = 1 / v;
+    for (double& value : diagonal) value = 1 / value;
     upload(context.ahead, inverse_diagonal.view(), diagonal.data());
     context.ahead.synchronize();
   }
 }
 
+template <class B>
+void CgWork<B>::precondition(const Context<B>& context, CgPreconditioner<B> given) {
+  general = std::move(given);
+  inverse_diagonal = {};
+  collectively(context.control, [&] {
+    if (method != CgMethod::single_reduction && z.size() == 0)
+      z = Buffer<double, B>(local_rows * columns);
+    if (method == CgMethod::single_reduction) z = Buffer<double, B>(local_rows);
+    if (method == CgMethod::pipelined) {
+      u = Buffer<double, B>(local_rows);
+      v = Buffer<double, B>(local_rows);
+    }
+  });
+}
+
 template <class B, class A>
-CgResult conjugate_gradients(const Context<B>& context, A& a, CgWork<B>& work,
-                             const CgOptions& options, const std::vector<double>& b,
-                             std::vector<double>& x) {
+std::vector<CgResult> conjugate_gradients_columns(const Context<B>& context, A& a, CgWork<B>& work,
+                                                  const CgOptions& options,
+                                                  const std::vector<double>& b,
+                                                  std::vector<double>& x) {
   const Control& control = context.control;
   const Stream<B>& lane = context.ahead;
-  const Index n = a.n(), rows = a.rows().count;
+  const Index n = a.n(), k = work.columns;
+  const std::size_t width = std::size_t(k);
   const Index most = options.max_iterations < 0 ? 10 * n + 1000 : options.max_iterations;
   const Index patience = 2 * n + 500;  // iterations without a new smallest residual
-  CgResult result;
+  // Fewer digits than the head plane holds, so that its error stays below the residual's fall.
+  constexpr double reliable = 1e-5;
+  constexpr Index replacement = 48;  // iterations of the pipelined variant between replacements
+  const bool preconditioned = options.jacobi || work.general;
+  std::vector<Column> columns(width);
 
-  const double b_most = largest(control, b), x_most = largest(control, x);
-  if (b_most == 0) {  // the solution is zero
-    std::fill(x.begin(), x.end(), 0.0);
-    result.reason = CgReason::rtol;
-    return result;
+  const std::vector<double> b_most = largest(control, b, k), x_most = largest(control, x, k);
+  bool x_is_zero = true;
+  for (std::size_t v = 0; v < width; ++v) {
+    Column& column = columns[v];
+    if (b_most[v] == 0) {  // the solution is zero
+      column.result.reason = CgReason::rtol;
+      column.done = true;
+    } else if (!cg_finite(b_most[v]) || !cg_finite(x_most[v])) {
+      column.result.reason = CgReason::nan_or_inf;
+      column.done = true;
+    } else {
+      column.shift = std::ilogb(b_most[v]);
+      if (x_most[v] > 0) x_is_zero = false;
+    }
   }
-  if (!cg_finite(b_most) || !cg_finite(x_most)) {
-    result.reason = CgReason::nan_or_inf;
-    return result;
-  }
-  const int shift = std::ilogb(b_most);
-  const auto scaled = [&](const std::vector<double>& from, View<double, B> to, int by) {
-    std::vector<double> host(from.size());
-    std::transform(from.begin(), from.end(), host.begin(),
-                   [&](double v) { return std::ldexp(v, by); });
+  std::vector<double> host(b.size());
+  const auto scaled = [&](const std::vector<double>& from, View<double, B> to) {
+    for (std::size_t i = 0; i < from.size(); ++i) {
+      const Column& column = columns[i % width];
+      host[i] = column.done ? 0.0 : std::ldexp(from[i], -column.shift);
+    }
     upload(lane, to, host.data());
     lane.synchronize();
   };
-  scaled(b, work.b, -shift);
+  const auto all = [&](auto&& what) { return std::all_of(columns.begin(), columns.end(), what); };
+  const auto collect = [&] {
+    std::vector<CgResult> results;
+    for (Column& column : columns) results.push_back(std::move(column.result));
+    return results;
+  };
+  const auto over = [](const Column& column) { return column.done; };
+  if (all(over)) {
+    for (std::size_t i = 0; i < x.size(); ++i)
+      if (b_most[i % width] == 0) x[i] = 0;
+    return collect();
+  }
+  scaled(b, work.b.view());
   fill_zero(lane, work.x.view());
 
-  Passes<B, A> pass{context, a, work, work.inverse_diagonal};
-  const double b_norm = std::sqrt(pass.restart(0, true).rr);
-  const double by_rtol = options.rtol * b_norm, by_atol = std::ldexp(options.atol, -shift);
-  const double tolerance = std::max(by_rtol, by_atol);
-  // Jacobi is for badly scaled matrices, where small p.q / p.p means nothing.
-  pass.limits = {tolerance * tolerance, options.jacobi ? 0.0 : 0.25 * eps * work.norm};
-  if (x_most > 0) scaled(x, work.x, -shift);
+  // Preconditioners are for badly scaled matrices, where small p.q / p.p means nothing.
+  const double floor = preconditioned ? 0.0 : 0.25 * eps * work.norm;
+  CgEngine<B, A> engine(context, a, work, options.norm, floor);
+  Batches<B, A> batches(context, a, work, engine);
+  {
+    const std::vector<CgScalars> start = engine.residual(true, false);
+    for (std::size_t v = 0; v < width; ++v) {
+      Column& column = columns[v];
+      column.b_norm = std::sqrt(start[v].rr);
+      column.by_rtol = options.rtol * std::sqrt(std::max(0.0, engine.norm2(start[v])));
+      column.by_atol = std::ldexp(options.atol, -column.shift);
+    }
+  }
+  if (!x_is_zero) scaled(x, work.x.view());
 
   // What the true residual says before an iteration starts from it.
-  const auto settled = [&](double residual, double before, Index k) -> std::optional<CgReason> {
-    if (!cg_finite(residual)) return CgReason::nan_or_inf;
-    if (residual <= tolerance) return residual <= by_rtol ? CgReason::rtol : CgReason::atol;
+  const auto settled = [&](const Column& column, const CgScalars& s) -> std::optional<CgReason> {
+    const double norm2 = engine.norm2(s), residual = std::sqrt(std::max(norm2, 0.0));
+    if (!cg_finite(s.rr) || !cg_finite(norm2)) return CgReason::nan_or_inf;
+    if (norm2 >= 0 && residual <= column.tolerance())
+      return residual <= column.by_rtol ? CgReason::rtol : CgReason::atol;
     if (options.jacobi && work.unusable_row >= 0) return CgReason::indefinite_preconditioner;
     if (work.negative_row >= 0) return CgReason::indefinite_matrix;
-    if (!(residual < 0.5 * before)) return CgReason::stagnation;
-    if (k >= most) return CgReason::max_iterations;
+    if (s.rz < 0) return CgReason::indefinite_preconditioner;
+    if (!(residual < 0.5 * column.before)) return CgReason::stagnation;
+    if (column.result.iterations >= most) return CgReason::max_iterations;
     return {};
   };
 
-  Index k = 0;  // iterations done
-  double before = std::numeric_limits<double>::infinity();
-  std::optional<CgReason> failure;
+  bool mixed = options.mixed, first_stage = true, x_start_zero = x_is_zero;
   while (true) {
-    Scalars last = pass.restart(k);
-    const double residual = std::sqrt(last.rr);
-    result.true_residual = residual / b_norm;
-    if (k == 0) result.initial_residual = result.true_residual;
-    const auto end = settled(residual, before, k);
-    if (end) result.reason = *end;
-    if (failure && !(end && converged(*end))) result.reason = *failure;
-    if (end || failure) break;
-    before = residual;
-
-    // Iteration `next` is under way while the host looks at the one before it.
-    double smallest = last.rr;
-    std::optional<CgReason> reason;
-    for (Index next = k + 1, best = k; !reason; ++next) {
-      if (next <= most) pass.iterate(next);
-      if (next > k + 1) {
-        const Scalars now = pass.wait_for(next - 1);
-        reason = verdict(last, now, pass.limits);
-        if (cg_step_length(last.rr, last.rz, now.pq, now.pp, pass.limits) == 0) break;  // no step
-        result.history.push_back(std::sqrt(now.rr) / b_norm);
-        if (options.observe) options.observe(next - 1, result.history.back());
-        if (now.rr < smallest) {
-          smallest = now.rr;
-          best = next - 1;
-        }
-        if (!reason && next - 1 - best >= patience) reason = CgReason::stagnation;
-        last = now;
+    engine.head = false;
+    const bool keep = mixed && !first_stage;
+    const std::vector<CgScalars> at = engine.residual(x_start_zero && first_stage, keep);
+    CgColumns kept{};
+    bool stalled = false;
+    std::vector<double> stops(width, infinity);
+    for (std::size_t v = 0; v < width; ++v) {
+      Column& column = columns[v];
+      if (column.done) continue;
+      CgResult& result = column.result;
+      const double residual = std::sqrt(std::max(engine.norm2(at[v]), 0.0));
+      result.true_residual = std::sqrt(at[v].rr) / column.b_norm;
+      if (first_stage)
+        result.initial_residual = result.true_residual;
+      else
+        ++result.restarts;
+      std::optional<CgReason> end = settled(column, at[v]);
+      if (end == CgReason::stagnation && mixed && !column.failure) {
+        end.reset();  // of the head plane; go on with both
+        stalled = true;
       }
-      if (next > most && !reason) reason = CgReason::max_iterations;
-      if (!reason) pass.observe(next);
+      if (end) result.reason = *end;
+      if (column.failure && !(end && converged(*end))) result.reason = *column.failure;
+      if (end || column.failure) {
+        column.done = true;
+        continue;
+      }
+      if (keep && column.last_but_one.rz > 0) kept[v] = at[v].rz / column.last_but_one.rz;
+      column.before = residual;
+      column.ended = false;
+      column.last = at[v];
+      column.smallest = engine.norm2(at[v]);
+      column.best = result.iterations;
+      stops[v] = column.tolerance() * column.tolerance();
     }
-    k = Index(result.history.size());
-    if (!converged(*reason)) failure = reason;
-  }
-  result.iterations = k;
-  result.recurrence_residual = k > 0 ? result.history.back() : result.true_residual;
+    if (all(over)) break;
+    if (stalled) {
+      mixed = false;
+      kept = {};
+    }
+    if (mixed) {
+      for (std::size_t v = 0; v < width; ++v)
+        if (!columns[v].done)
+          stops[v] = std::max(stops[v], reliable * reliable * columns[v].smallest);
+    }
+    for (std::size_t v = 0; v < width; ++v) columns[v].ended = columns[v].done;
+    engine.set_stops(stops);
+    if (engine.head != mixed || first_stage) batches.forget();
+    engine.head = mixed;
+    engine.start(kept);
 
-  std::vector<double> r(std::size_t(rows), 0.0);
-  download(lane, r.data(), work.r.view());
-  download(lane, x.data(), work.x.view());
+    // Batch `next` is under way while the host reads the one before it.
+    Index done_before = 0;  // iterations at this restart
+    for (const Column& column : columns)
+      if (!column.done) done_before = std::max(done_before, column.result.iterations);
+    const auto stopped = [](const Column& column) { return column.ended; };
+    // One finished iteration of one column; `now` after the step.
+    const auto judge = [&](std::size_t v, Index i, const CgScalars& now) {
+      Column& column = columns[v];
+      if (column.ended) return;
+      const CgLimits limits{stops[v], floor};
+      std::optional<CgReason> reason = verdict(column.last, now, options.norm, limits);
+      const double norm2 = engine.norm2(now);
+      if (cg_step_length(engine.norm2(column.last), column.last.rz, now.pq, now.pp, limits) != 0) {
+        CgResult& result = column.result;
+        result.iterations = done_before + i;
+        result.history.push_back(std::sqrt(std::max(norm2, 0.0)) /
+                                 (column.by_rtol > 0 && options.rtol > 0
+                                      ? column.by_rtol / options.rtol
+                                      : column.b_norm));
+        if (first_stage) {
+          result.alpha.push_back(column.last.rz / now.pq);
+          result.beta.push_back(now.rz / column.last.rz);
+        }
+        if (norm2 < column.smallest) {
+          column.smallest = norm2;
+          column.best = result.iterations;
+        }
+        if (!reason && result.iterations - column.best >= patience) reason = CgReason::stagnation;
+        if (!reason && result.iterations >= most) reason = CgReason::max_iterations;
+        column.last_but_one = column.last;
+        column.last = now;
+      }
+      if (reason) {
+        column.ended = true;
+        if (!converged(*reason)) column.failure = reason;
+      }
+    };
+    std::vector<CgScalars> earlier;  // of the variants: the step whose residual comes a row later
+    const auto read_row = [&](Index i) {
+      const double* const row = batches.row(i);
+      const std::vector<CgScalars> now = engine.columns_of(row);
+      for (std::size_t v = 0; v < width; ++v) {
+        if (!engine.lagged()) {
+          judge(v, i, now[v]);
+          continue;
+        }
+        CgScalars step = now[v];
+        if (!earlier.empty()) {
+          step.pq = earlier[v].pq;
+          step.pp = earlier[v].pp;
+          judge(v, i - 1, step);
+        }
+        if (now[v].alpha == 0) judge(v, i, now[v]);
+      }
+      earlier = now;
+      double worst = 0;
+      bool counted = false;
+      for (const Column& column : columns) {
+        if (column.done || column.result.iterations != done_before + i - (engine.lagged() ? 1 : 0))
+          continue;
+        counted = counted || !column.result.history.empty();
+        if (!column.result.history.empty()) worst = std::max(worst, column.result.history.back());
+      }
+      const Index number = done_before + i - (engine.lagged() ? 1 : 0);
+      if (options.observe && counted && number > done_before) options.observe(number, worst);
+    };
+    const Index last = most - done_before + (engine.lagged() ? 1 : 0);  // one more to hear of rr
+    Index launched = 0, pending_first = 0, pending_count = 0, since_replaced = 0;
+    using Clock = std::chrono::steady_clock;
+    std::optional<Clock::time_point> heard;
+    Index heard_of = 0;
+    while (!all(stopped)) {
+      const Index first = launched + 1;
+      const Index count = std::max<Index>(0, std::min(batches.size(), last - launched));
+      if (count == 0 && pending_count == 0) break;
+      if (count > 0) {
+        if (work.method == CgMethod::pipelined && since_replaced >= replacement) {
+          engine.replace(launched);
+          since_replaced = 0;
+        }
+        batches.launch(first, count);
+        launched += count;
+        since_replaced += count;
+      }
+      if (pending_count > 0) {
+        batches.wait(pending_first, pending_count);
+        for (Index i = pending_first; i < pending_first + pending_count && !all(stopped); ++i)
+          read_row(i);
+        CgResult& timed = columns.front().result;
+        if (heard) {
+          timed.timed_seconds = std::chrono::duration<double>(Clock::now() - *heard).count();
+          timed.timed_iterations = pending_first + pending_count - 1 - heard_of;
+        } else {
+          heard = Clock::now();
+          heard_of = pending_first + pending_count - 1;
+        }
+      }
+      pending_count = 0;
+      if (count > 0 && !all(stopped)) {
+        batches.observe(first, count);
+        pending_first = first;
+        pending_count = count;
+      }
+    }
+    for (Column& column : columns)
+      if (!column.ended) column.failure = CgReason::max_iterations;
+    first_stage = false;
+  }
+
+  std::vector<double> r(x.size(), 0.0), solution(x.size(), 0.0);
+  download(lane, r.data(), engine.residual_vector());
+  download(lane, solution.data(), work.x.view());
   lane.synchronize();
-  const double r_most = largest(control, r), solution_most = largest(control, x);
-  result.scaled_residual = solution_most > 0 && work.norm > 0
-                               ? r_most / (double(n) * eps) / work.norm / solution_most
-                               : (r_most > 0 ? std::numeric_limits<double>::infinity() : 0.0);
-  for (double& v : x) v = std::ldexp(v, shift);
-  if (result.reason == CgReason::indefinite_matrix) result.position = work.negative_row;
-  if (result.reason == CgReason::indefinite_preconditioner) result.position = work.unusable_row;
-  return result;
+  const std::vector<double> r_most = largest(control, r, k);
+  const std::vector<double> solution_most = largest(control, solution, k);
+  for (std::size_t v = 0; v < width; ++v) {
+    CgResult& result = columns[v].result;
+    if (b_most[v] == 0) continue;
+    result.recurrence_residual =
+        result.history.empty() ? result.true_residual : result.history.back();
+    result.scaled_residual = solution_most[v] > 0 && work.norm > 0
+                                 ? r_most[v] / (double(n) * eps) / work.norm / solution_most[v]
+                                 : (r_most[v] > 0 ? infinity : 0.0);
+    if (result.reason == CgReason::indefinite_matrix) result.position = work.negative_row;
+    if (result.reason == CgReason::indefinite_preconditioner) result.position = work.unusable_row;
+  }
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const Column& column = columns[i % width];
+    if (cg_finite(b_most[i % width])) x[i] = std::ldexp(solution[i], column.shift);
+  }
+  return collect();
 }
 
-#define TERRACE_INSTANTIATE_FOR(B, A)                                                           \
-  template CgWork<B>::CgWork(const Context<B>&, A<B>&, bool);                                   \
-  template CgResult conjugate_gradients(const Context<B>&, A<B>&, CgWork<B>&, const CgOptions&, \
-                                        const std::vector<double>&, std::vector<double>&);
-#define TERRACE_INSTANTIATE(B)              \
-  TERRACE_INSTANTIATE_FOR(B, DenseOperator) \
-  TERRACE_INSTANTIATE_FOR(B, BandOperator)  \
+#define TERRACE_INSTANTIATE_FOR(B, A)                                                     \
+  template CgWork<B>::CgWork(const Context<B>&, A<B>&, bool, Index, CgMethod);            \
+  template std::vector<CgResult> conjugate_gradients_columns(                             \
+      const Context<B>&, A<B>&, CgWork<B>&, const CgOptions&, const std::vector<double>&, \
+      std::vector<double>&);
+#define TERRACE_INSTANTIATE(B)                 \
+  template struct CgWork<B>;                   \
+  TERRACE_INSTANTIATE_FOR(B, DenseOperator)    \
+  TERRACE_INSTANTIATE_FOR(B, TriangleOperator) \
+  TERRACE_INSTANTIATE_FOR(B, BandOperator)     \
   TERRACE_INSTANTIATE_FOR(B, CsrOperator)
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 

@@ -1,4 +1,6 @@
-// Preconditioned conjugate gradients (Hestenes, Stiefel 1952) on row slices.
+// Preconditioned conjugate gradients (Hestenes, Stiefel 1952), their variants of one reduction
+// (Chronopoulos, Gear 1989; pipelined: Ghysels, Vanroose 2014), for one or several right-hand
+// sides.
 #pragma once
 #include <functional>
 #include <string>
@@ -12,11 +14,11 @@ namespace terrace {
 
 /// Why the iteration ended; the first two are success.
 enum class CgReason {
-  rtol,                       ///< ||b - A x|| <= rtol ||b||
-  atol,                       ///< ||b - A x|| <= atol
+  rtol,                       ///< norm of b - A x <= rtol times that of b
+  atol,                       ///< norm of b - A x <= atol
   max_iterations,             ///< none of the others by then
   indefinite_matrix,          ///< p.A p <= 0, or a negative diagonal entry
-  indefinite_preconditioner,  ///< r.D r < 0, or a diagonal entry that is not positive
+  indefinite_preconditioner,  ///< r.M^-1 r < 0, or a diagonal entry that is not positive
   nan_or_inf,                 ///< an overflow
   breakdown,                  ///< the step is not a number that helps: A is numerically singular
   stagnation                  ///< the residual stopped falling
@@ -27,11 +29,20 @@ constexpr bool converged(CgReason reason) {
   return reason == CgReason::rtol || reason == CgReason::atol;
 }
 
+/// Reductions of scalars over the ranks an iteration: classic two; single_reduction one; pipelined
+/// one, beside the product.
+enum class CgMethod { classic, single_reduction, pipelined };
+
 struct CgOptions {
   double rtol = 1e-10, atol = 0;
   Index max_iterations = -1;  ///< negative: 10 n + 1000
   bool jacobi = false;
-  /// Called on every rank after each iteration with the recurrence's relative residual.
+  CgNorm norm = CgNorm::unpreconditioned;
+  /// Iterations with the head plane of A only, between reliable updates: operators that have
+  /// planes.
+  bool mixed = false;
+  /// Called on every rank after each iteration with the recurrence's relative residual (the largest
+  /// of the right-hand sides that go on).
   std::function<void(Index iteration, double residual)> observe;
 };
 
@@ -39,40 +50,75 @@ struct CgResult {
   CgReason reason = CgReason::max_iterations;
   Index iterations = 0;
   double true_residual = 0;        ///< ||b - A x|| / ||b||, computed from the matrix at the end
-  double recurrence_residual = 0;  ///< ||r|| / ||b|| of the last iteration
+  double recurrence_residual = 0;  ///< norm of r by that of b, of the last iteration
   double initial_residual = 0;     ///< ||b - A x0|| / ||b||
   double scaled_residual = 0;      ///< ||b - A x|| / (n ||A|| ||x|| eps), maximum norms
   Index position = -1;             ///< global row of the diagonal entry that was refused
-  std::vector<double> history;     ///< ||r|| / ||b|| after iteration 1, 2, ...
+  Index restarts = 0;              ///< residuals computed from the matrix on the way
+  std::vector<double> history;     ///< norm of r by that of b after iteration 1, 2, ...
+  /// Lengths of the steps and ratios of r.z up to the first restart: the Lanczos matrix.
+  std::vector<double> alpha, beta;
+  /// Of the first right-hand side: seconds of iterations in full flow, from when the host heard of
+  /// the first batch to the last, and their number.
+  double timed_seconds = 0;
+  Index timed_iterations = 0;
 };
+
+/// z = M^-1 r on this rank's rows; does nothing where *skip != 0 by then. Neither allocates nor
+/// waits.
+template <class B>
+using CgPreconditioner = std::function<void(const Context<B>&, View<const double, B> r,
+                                            View<double, B> z, const double* skip)>;
 
 /// The vectors of one solve on this rank, and what is known of A. Reusable over right-hand sides.
 template <class B>
 struct CgWork {
-  /// Collective. Reads A once for its row-sum norm and its diagonal.
+  /// Collective. Reads A once for its row-sum norm and its diagonal. `columns` right-hand sides at
+  /// once: 1, 2, 4, 8 or 16 (variants: 1).
   template <class A>
-  CgWork(const Context<B>& context, A& a, bool jacobi);
-  static Index bytes(Index rows, bool jacobi) { return 8 * rows * (jacobi ? 5 : 4); }
+  CgWork(const Context<B>& context, A& a, bool jacobi, Index columns = 1,
+         CgMethod method = CgMethod::classic);
+  /// Takes the place of jacobi. Collective.
+  void precondition(const Context<B>& context, CgPreconditioner<B> general);
+  static Index bytes(Index rows, bool jacobi, Index columns = 1,
+                     CgMethod method = CgMethod::classic, bool general = false);
 
-  Buffer<double, B> b, x, r, q, inverse_diagonal;
+  Index columns = 1, local_rows = 0;
+  CgMethod method = CgMethod::classic;
+  Operand<B> p;  // what A multiplies: p; in the variants u and m
+  Buffer<double, B> b, x, r, q, z, s, t, u, v, w, inverse_diagonal;
+  CgPreconditioner<B> general;
   SumSpace<B> sums;
-  Buffer<double, B> rows;     // scalars of the last four iterations, kernels/vectors.hpp
-  PinnedBuffer<double> seen;  // the same on the host
-  Stream<B> observer;         // copies the scalars out beside the iteration
-  double norm = 0;            // largest row sum of |A|
+  Buffer<double, B> scalars;  // rows of four iterations, kernels/vectors.hpp; then `stop`
+  Buffer<double, B> ring, partials;
+  Buffer<Index, B> finished;
+  Buffer<Word, B> ticket;
+  PinnedBuffer<double> seen;                   // the ring on the host
+  Stream<B> observer;                          // copies it out beside the iteration
+  double norm = 0;                             // largest row sum of |A|
   Index negative_row = -1, unusable_row = -1;  // global rows with a_ii < 0, a_ii <= 0
+  static constexpr Index ring_rows = 64;
 };
 
-/// Solves A x = b from the x given: `b` and `x` are this rank's rows on the host. Two reductions an
-/// iteration; alpha, beta and the norms stay on the device, and the host learns of iteration k
-/// while k + 1 runs, on every rank alike. Per iteration one product with A and 72 bytes a row.
+/// Solves A x = b from the x given: `b` and `x` are this rank's rows on the host, work.columns of
+/// each, row-major. The scalars stay on the device; iterations are launched ahead in batches (CUDA
+/// graphs), stop by themselves, and the host hears of a batch while the next one runs, on every
+/// rank alike. Classic: one product with A and 64 bytes a row and right-hand side.
 ///
 /// Success is claimed from the residual computed with A itself: where the recurrence was too
 /// hopeful, the iteration starts again from it. b is scaled by a power of two, so norms neither
 /// overflow nor underflow.
 template <class B, class A>
+std::vector<CgResult> conjugate_gradients_columns(const Context<B>& context, A& a, CgWork<B>& work,
+                                                  const CgOptions& options,
+                                                  const std::vector<double>& b,
+                                                  std::vector<double>& x);
+/// One right-hand side.
+template <class B, class A>
 CgResult conjugate_gradients(const Context<B>& context, A& a, CgWork<B>& work,
                              const CgOptions& options, const std::vector<double>& b,
-                             std::vector<double>& x);
+                             std::vector<double>& x) {
+  return conjugate_gradients_columns(context, a, work, options, b, x).front();
+}
 
 }  // namespace terrace

@@ -1,6 +1,8 @@
 // Dense and band operators; CSR stands in operators_csr.cpp.
 #include "src/operators.hpp"
 
+#include "src/operators_triangle.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -31,11 +33,9 @@ DenseOperator<B>::DenseOperator(const Context<B>& context, Index n)
       rows_(slice_of(n, context.size(), context.rank())) {
   collectively(context.control, [&] {
     matrix_ = Buffer<double, B>(rows_.count * ld_);
-    if (context.size() > 1) own_ = Buffer<double, B>(block_);
-    all_ = Buffer<double, B>(std::max(ld_, block_ * context.size()));
+    if (context.size() > 1) all_ = Buffer<double, B>(std::max(ld_, block_ * context.size()));
   });
   if (ld_ != n_) fill_zero(context.ahead, matrix_.view());
-  fill_zero(context.ahead, own_.view());
   fill_zero(context.ahead, all_.view());
   context.ahead.synchronize();
 }
@@ -62,17 +62,35 @@ void DenseOperator<B>::fill_random(const Context<B>& context, Word seed) {
 }
 
 template <class B>
-View<double, B> DenseOperator<B>::direction() const {
-  return own_.size() > 0 ? own_.view().slice(0, rows_.count) : all_.view().slice(0, rows_.count);
+Operand<B> DenseOperator<B>::operand(const Context<B>& context, Index columns) {
+  const Index ranks = context.size();
+  return collectively(context.control, [&] {
+    Operand<B> p{Buffer<double, B>((ranks > 1 ? block_ : ld_) * columns), 0, rows_.count, columns};
+    fill_zero(context.ahead, p.memory.view());
+    const Index all = std::max(ld_, block_ * ranks) * columns;
+    if (ranks > 1 && all_.size() < all) {
+      all_ = Buffer<double, B>(all);
+      fill_zero(context.ahead, all_.view());
+    }
+    return p;
+  });
 }
 
 template <class B>
-void DenseOperator<B>::apply(const Context<B>& context, View<double, B> q, View<double, B> sums,
-                             const SumSpace<B>& space, bool absolute) const {
-  if (own_.size() > 0)
-    context.comm.all_gather(context.ahead, own_.view(),
-                            all_.view().slice(0, block_ * context.size()));
-  multiply(context.ahead, matrix(), rows_.first, all_.view(), q, sums_to(space, sums), absolute);
+void DenseOperator<B>::apply(const Context<B>& context, const Operand<B>& p, View<double, B> q,
+                             View<double, B> sums, const SumSpace<B>& space, const double* skip,
+                             bool absolute, const Meanwhile& meanwhile) const {
+  if (meanwhile) meanwhile();
+  View<const double, B> all = p.memory;
+  if (context.size() > 1) {
+    const Index gathered = block_ * context.size() * p.columns;
+    context.comm.all_gather(context.ahead, p.memory.view(), all_.view().slice(0, gathered));
+    all = all_;
+  }
+  if (p.columns > 1)
+    multiply_columns(context.ahead, matrix(), all, q, p.columns, skip);
+  else
+    multiply(context.ahead, matrix(), rows_.first, all, q, sums_to(space, sums), absolute, skip);
 }
 
 template <class B>
@@ -100,19 +118,24 @@ std::optional<Asymmetry> DenseOperator<B>::asymmetry(const Context<B>& context) 
   const Index none = std::numeric_limits<Index>::max();
   // Pieces of `chunk` rows of the higher rank's block travel to the lower rank of each pair.
   const Index chunk = std::clamp<Index>(staging_elements / block_, 1, block_);
-  Buffer<double, B> sent, received;
+  Buffer<double, B> sent, received, own_diagonal;
   Buffer<Index, B> worst;
   collectively(context.control, [&] {
     worst = Buffer<Index, B>(1);
+    own_diagonal = Buffer<double, B>(block_);
     if (ranks > 1) {
       sent = Buffer<double, B>(chunk * block_);
       received = Buffer<double, B>(chunk * block_);
     }
   });
   upload(lane, worst.view(), &none);
-  copy_rows(lane, direction().data, 1, matrix_.data() + rows_.first, ld_ + 1, 1, rows_.count);
-  if (ranks > 1) context.comm.all_gather(lane, own_.view(), all_.view().slice(0, block_ * ranks));
-  const View<const double, B> diagonal = all_.view().slice(0, n_);
+  fill_zero(lane, own_diagonal.view());
+  copy_rows(lane, own_diagonal.data(), 1, matrix_.data() + rows_.first, ld_ + 1, 1, rows_.count);
+  View<const double, B> diagonal = own_diagonal;
+  if (ranks > 1) {
+    context.comm.all_gather(lane, own_diagonal.view(), all_.view().slice(0, block_ * ranks));
+    diagonal = all_;
+  }
   const double* const own = matrix_.data() + rows_.first;
   find_asymmetry(lane, {own, ld_, rows_.first, rows_.count, own, ld_, rows_.first, rows_.count}, n_,
                  diagonal, worst.view());
@@ -158,23 +181,26 @@ BandOperator<B>::BandOperator(const Context<B>& context, Index n, Index half_ban
       rows_(slice_of(n, context.size(), context.rank())) {
   const Index lead = std::min(m_, rows_.count);
   ld_ = round_up(lead + rows_.count, 16);
-  std::vector<Index> first, needed;
   collectively(context.control, [&] {
     matrix_ = Buffer<double, B>((m_ + 1) * ld_);
-    extended_ = Buffer<double, B>(rows_.count + 2 * m_);
     scratch_ = Buffer<double, B>(band_scratch(B{}, rows_.count, m_));
-    for (int r = 0; r <= context.size(); ++r)
-      first.push_back(r < context.size() ? slice_of(n, context.size(), r).first : n);
-    if (rows_.count > 0) {
-      lead_.resize(std::size_t((m_ + 1) * lead));
-      for (Index i = std::max<Index>(0, rows_.first - m_); i < rows_.first; ++i)
-        needed.push_back(i);
-      for (Index i = rows_.end(); i < std::min(n, rows_.end() + m_); ++i) needed.push_back(i);
-    }
+    if (rows_.count > 0) lead_.resize(std::size_t((m_ + 1) * lead));
   });
   fill_zero(context.ahead, matrix_.view());
-  fill_zero(context.ahead, extended_.view());
-  halo_ = Halo<B>(context.control, context.ahead, first, needed);
+  halo_ = halo(context, 1);
+}
+
+template <class B>
+Halo<B> BandOperator<B>::halo(const Context<B>& context, Index columns) const {
+  std::vector<Index> first, needed;
+  collectively(context.control, [&] {
+    for (int r = 0; r <= context.size(); ++r)
+      first.push_back(r < context.size() ? slice_of(n_, context.size(), r).first : n_);
+    if (rows_.count == 0) return;
+    for (Index i = std::max<Index>(0, rows_.first - m_); i < rows_.first; ++i) needed.push_back(i);
+    for (Index i = rows_.end(); i < std::min(n_, rows_.end() + m_); ++i) needed.push_back(i);
+  });
+  return halo_of_columns(context, first, needed, columns);
 }
 
 template <class B>
@@ -232,16 +258,29 @@ void BandOperator<B>::fill_random(const Context<B>& context, Word seed) {
 }
 
 template <class B>
-View<double, B> BandOperator<B>::direction() const {
-  return extended_.view().slice(m_, rows_.count);
+Operand<B> BandOperator<B>::operand(const Context<B>& context, Index columns) {
+  if (columns > 1) halo_columns_ = halo(context, columns);
+  return collectively(context.control, [&] {
+    const Index origin = round_up(m_, 32);
+    Operand<B> p{Buffer<double, B>((origin + rows_.count + m_) * columns), origin, rows_.count,
+                 columns};
+    fill_zero(context.ahead, p.memory.view());
+    return p;
+  });
 }
 
 template <class B>
-void BandOperator<B>::apply(const Context<B>& context, View<double, B> q, View<double, B> sums,
-                            const SumSpace<B>& space, bool absolute) const {
-  halo_.exchange(context.comm, context.ahead, direction().data);
-  multiply(context.ahead, matrix(), direction().data, q, scratch_.view(), sums_to(space, sums),
-           absolute);
+void BandOperator<B>::apply(const Context<B>& context, const Operand<B>& p, View<double, B> q,
+                            View<double, B> sums, const SumSpace<B>& space, const double* skip,
+                            bool absolute, const Meanwhile& meanwhile) const {
+  if (meanwhile) meanwhile();
+  double* const own = p.own().data;
+  (p.columns > 1 ? halo_columns_ : halo_).exchange(context.comm, context.ahead, own);
+  if (p.columns > 1)
+    multiply_columns(context.ahead, matrix(), own, q, p.columns, skip);
+  else
+    multiply(context.ahead, matrix(), own, q, scratch_.view(), sums_to(space, sums), absolute,
+             skip);
 }
 
 template <class B>
@@ -256,12 +295,12 @@ std::vector<double> BandOperator<B>::diagonal(const Context<B>& context) const {
 // --------------------------------------------------------------------------------------------------
 
 template <class B, class A>
-double row_sum_norm(const Context<B>& context, A& a, View<double, B> q, View<double, B> sums,
-                    const SumSpace<B>& space) {
+double row_sum_norm(const Context<B>& context, A& a, const Operand<B>& p, View<double, B> q,
+                    View<double, B> sums, const SumSpace<B>& space) {
   const Index rows = a.rows().count;
   std::vector<double> host(std::size_t(rows), 1.0);
-  upload(context.ahead, a.direction(), host.data());
-  a.apply(context, q, sums, space, true);
+  upload(context.ahead, p.own(), host.data());
+  a.apply(context, p, q, sums, space, nullptr, true);
   download(context.ahead, host.data(), q.slice(0, rows));
   context.ahead.synchronize();
   double largest = 0;
@@ -269,15 +308,31 @@ double row_sum_norm(const Context<B>& context, A& a, View<double, B> q, View<dou
   return context.control.reduce(largest, Reduce::max);
 }
 
-#define TERRACE_INSTANTIATE(B)                                                        \
-  template class DenseOperator<B>;                                                    \
-  template class BandOperator<B>;                                                     \
-  template double row_sum_norm(const Context<B>&, DenseOperator<B>&, View<double, B>, \
-                               View<double, B>, const SumSpace<B>&);                  \
-  template double row_sum_norm(const Context<B>&, BandOperator<B>&, View<double, B>,  \
-                               View<double, B>, const SumSpace<B>&);                  \
-  template double row_sum_norm(const Context<B>&, CsrOperator<B>&, View<double, B>,   \
+template <class B>
+Halo<B> halo_of_columns(const Context<B>& context, std::vector<Index> first,
+                        const std::vector<Index>& needed, Index columns) {
+  std::vector<Index> entries;
+  collectively(context.control, [&] {
+    for (Index& f : first) f *= columns;
+    entries.reserve(needed.size() * std::size_t(columns));
+    for (Index i : needed)
+      for (Index v = 0; v < columns; ++v) entries.push_back(i * columns + v);
+  });
+  return Halo<B>(context.control, context.ahead, first, entries);
+}
+
+#define TERRACE_INSTANTIATE_NORM(B, A)                                                       \
+  template double row_sum_norm(const Context<B>&, A<B>&, const Operand<B>&, View<double, B>, \
                                View<double, B>, const SumSpace<B>&);
+#define TERRACE_INSTANTIATE(B)                                            \
+  template class DenseOperator<B>;                                        \
+  template class BandOperator<B>;                                         \
+  TERRACE_INSTANTIATE_NORM(B, DenseOperator)                              \
+  TERRACE_INSTANTIATE_NORM(B, TriangleOperator)                           \
+  TERRACE_INSTANTIATE_NORM(B, BandOperator)                               \
+  TERRACE_INSTANTIATE_NORM(B, CsrOperator)                                \
+  template Halo<B> halo_of_columns(const Context<B>&, std::vector<Index>, \
+                                   const std::vector<Index>&, Index);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 
 }  // namespace terrace

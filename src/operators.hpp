@@ -1,20 +1,23 @@
 // Symmetric matrices as conjugate gradients see them: q = A p on row slices.
 //
-// Each operator owns a contiguous slice of rows and the vector p that it multiplies, which has room
-// for the entries of other ranks:
+// Each operator owns a contiguous slice of rows and makes the vectors that it multiplies, which
+// have room for the entries of other ranks:
 //   DenseOperator   all of p, gathered                      8 n^2 / ranks bytes
 //   BandOperator    m entries on either side of the slice   8 (m + 1) n / ranks, + the overlap
 //   CsrOperator     exactly the entries its columns name    12 nonzeros / ranks
 //
 // Every member that takes the context is collective.
 #pragma once
+#include <functional>
 #include <optional>
 #include <vector>
 
 #include "distrib/context.hpp"
 #include "distrib/halo.hpp"
 #include "distrib/layout.hpp"
+#include "kernels/preconditioner.hpp"
 #include "kernels/products.hpp"
+#include "src/operand.hpp"
 
 namespace terrace {
 
@@ -29,9 +32,13 @@ struct OperatorMemory {
   Index host = 0, backend = 0;
 };
 
+/// Communication that a caller enqueues while a product runs; may be empty.
+using Meanwhile = std::function<void()>;
+
 template <class B>
 class DenseOperator {
  public:
+  static constexpr bool replicated = false;  ///< vectors are slices, one a rank
   DenseOperator(const Context<B>& context, Index n);
   static OperatorMemory memory(Index n, int ranks);
   [[nodiscard]] Index n() const { return n_; }
@@ -39,11 +46,14 @@ class DenseOperator {
   /// `count` of the slice's rows from `position`, n host values each.
   void put_rows(const Context<B>& context, Index position, Index count, const double* rows);
   void fill_random(const Context<B>& context, Word seed);  ///< dense_cg_entry
-  /// Own entries of p; apply() multiplies what stands here.
-  [[nodiscard]] View<double, B> direction() const;
-  /// q = A p (or |A| p) on context.ahead; sums = local { p.q, p.p }. Reads the slice once.
-  void apply(const Context<B>& context, View<double, B> q, View<double, B> sums,
-             const SumSpace<B>& space, bool absolute = false) const;
+  /// Vectors that apply() multiplies, zero.
+  [[nodiscard]] Operand<B> operand(const Context<B>& context, Index columns = 1);
+  /// q = A p (or |A| p) on context.ahead; sums = local { p.q, p.p } of one column. Reads the slice
+  /// once. Nothing is computed where *skip != 0 by then. `meanwhile` enqueues communication of the
+  /// caller on context.ahead that may run beside the product.
+  void apply(const Context<B>& context, const Operand<B>& p, View<double, B> q,
+             View<double, B> sums, const SumSpace<B>& space, const double* skip = nullptr,
+             bool absolute = false, const Meanwhile& meanwhile = {}) const;
   [[nodiscard]] std::vector<double> diagonal(const Context<B>& context) const;  ///< of own rows
   /// The first pair (lowest row, then column) that is not symmetric, the same on every rank.
   [[nodiscard]] std::optional<Asymmetry> asymmetry(const Context<B>& context) const;
@@ -54,12 +64,13 @@ class DenseOperator {
   [[nodiscard]] double entry(const Context<B>& context, Index i, Index j) const;
   Index n_ = 0, block_ = 0, ld_ = 0;
   Range rows_;
-  Buffer<double, B> matrix_, own_, all_;  // one rank: own_ is empty, p stands in all_
+  Buffer<double, B> matrix_, all_;  // all_: p of all ranks; empty for one rank
 };
 
 template <class B>
 class BandOperator {
  public:
+  static constexpr bool replicated = false;
   BandOperator(const Context<B>& context, Index n, Index half_bandwidth);
   static OperatorMemory memory(Index n, Index half_bandwidth, int ranks);
   [[nodiscard]] Index n() const { return n_; }
@@ -72,9 +83,10 @@ class BandOperator {
   void put_columns(const Context<B>& context, Index first, Index count, Index height,
                    const double* columns);
   void fill_random(const Context<B>& context, Word seed);  ///< band_spd_entry
-  [[nodiscard]] View<double, B> direction() const;
-  void apply(const Context<B>& context, View<double, B> q, View<double, B> sums,
-             const SumSpace<B>& space, bool absolute = false) const;
+  [[nodiscard]] Operand<B> operand(const Context<B>& context, Index columns = 1);
+  void apply(const Context<B>& context, const Operand<B>& p, View<double, B> q,
+             View<double, B> sums, const SumSpace<B>& space, const double* skip = nullptr,
+             bool absolute = false, const Meanwhile& meanwhile = {}) const;
   [[nodiscard]] std::vector<double> diagonal(const Context<B>& context) const;
   [[nodiscard]] std::optional<Asymmetry> asymmetry(const Context<B>&) const { return {}; }
   [[nodiscard]] double bytes() const { return 8.0 * double(n_) * double(m_ + 1); }
@@ -83,9 +95,10 @@ class BandOperator {
  private:
   Index n_ = 0, m_ = 0, ld_ = 0;
   Range rows_;
-  Buffer<double, B> matrix_, extended_, scratch_;  // p with m entries on either side
-  std::vector<double> lead_;                       // columns_before() while they are read
-  Halo<B> halo_;
+  [[nodiscard]] Halo<B> halo(const Context<B>& context, Index columns) const;
+  Buffer<double, B> matrix_, scratch_;
+  std::vector<double> lead_;  // columns_before() while they are read
+  Halo<B> halo_, halo_columns_;
 };
 
 /// Rows of a CSR matrix on the host, global column numbers.
@@ -100,19 +113,24 @@ struct CsrSlice {
 template <class B>
 class CsrOperator {
  public:
+  static constexpr bool replicated = false;
   /// first[r] .. first[r + 1]: rows of rank r; `slice`: this rank's rows, consumed.
   CsrOperator(const Context<B>& context, std::vector<Index> first, CsrSlice&& slice);
   static OperatorMemory memory(Index n, Index nonzeros, int ranks);
   [[nodiscard]] Index n() const { return first_.back(); }
   [[nodiscard]] Range rows() const { return rows_; }
   [[nodiscard]] Index nonzeros() const { return nonzeros_; }  ///< of all ranks, duplicates summed
-  [[nodiscard]] View<double, B> direction() const;
+  [[nodiscard]] Operand<B> operand(const Context<B>& context, Index columns = 1);
   /// The product with own entries of p runs on context.bulk beside the halo exchange.
-  void apply(const Context<B>& context, View<double, B> q, View<double, B> sums,
-             const SumSpace<B>& space, bool absolute = false) const;
+  void apply(const Context<B>& context, const Operand<B>& p, View<double, B> q,
+             View<double, B> sums, const SumSpace<B>& space, const double* skip = nullptr,
+             bool absolute = false, const Meanwhile& meanwhile = {}) const;
   [[nodiscard]] std::vector<double> diagonal(const Context<B>&) const { return diagonal_; }
   [[nodiscard]] std::optional<Asymmetry> asymmetry(const Context<B>&) const { return asymmetry_; }
   [[nodiscard]] double bytes() const { return 12.0 * double(nonzeros_) + 8.0 * double(n()); }
+  /// Entries at and below the diagonal between own rows, local numbers, on the host; with block > 0
+  /// only those within blocks of so many rows.
+  [[nodiscard]] LocalRows own_rows(const Context<B>& context, Index block) const;
 
  private:
   struct Part {  // a CSR matrix in the memory of the backend
@@ -124,10 +142,9 @@ class CsrOperator {
   std::vector<Index> first_;
   Range rows_;
   Index nonzeros_ = 0;
-  Part inner_, outer_;  // own columns; columns of other ranks, only rows that have some
-  Buffer<double, B> extended_;
-  Index origin_ = 0;  // of the own entries in extended_
-  Halo<B> halo_;
+  Part inner_, outer_;         // own columns; columns of other ranks, only rows that have some
+  std::vector<Index> needed_;  // entries of p of other ranks
+  Halo<B> halo_, halo_columns_;
   std::vector<double> diagonal_;
   std::optional<Asymmetry> asymmetry_;
 };
@@ -137,9 +154,14 @@ class CsrOperator {
 std::vector<Index> balanced_rows(const Control& control, Index n, Index nonzeros, Index first,
                                  const std::vector<Index>& pointers);
 
-/// Largest row sum of absolute values. Overwrites the operator's direction and q.
+/// Largest row sum of absolute values. Overwrites p and q.
 template <class B, class A>
-double row_sum_norm(const Context<B>& context, A& a, View<double, B> q, View<double, B> sums,
-                    const SumSpace<B>& space);
+double row_sum_norm(const Context<B>& context, A& a, const Operand<B>& p, View<double, B> q,
+                    View<double, B> sums, const SumSpace<B>& space);
+
+/// The halo of `columns` vectors, row-major, from that of one.
+template <class B>
+Halo<B> halo_of_columns(const Context<B>& context, std::vector<Index> first,
+                        const std::vector<Index>& needed, Index columns);
 
 }  // namespace terrace

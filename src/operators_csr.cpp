@@ -169,6 +169,8 @@ CsrOperator<B>::CsrOperator(const Context<B>& context, std::vector<Index> first,
   asymmetry_ = find_asymmetry(control, first_, a, diagonal_);
   halo_ = Halo<B>(control, context.ahead, first_, needed);
 
+  needed_ = needed;
+
   // Split into own columns and others', numbered from the own part of p. Own values move up within
   // the slice's memory, so that no second copy of them exists on the host.
   collectively(control, [&] {
@@ -226,9 +228,6 @@ CsrOperator<B>::CsrOperator(const Context<B>& context, std::vector<Index> first,
     place(outer_.value, value_out, Index(value_out.size()));
     place(outer_.start, start_out, Index(start_out.size()));
     place(outer_.row, rows_out, Index(rows_out.size()));
-    origin_ = round_up(halo_.left(), 32);
-    extended_ = Buffer<double, B>(origin_ + rows + halo_.right());
-    fill_zero(context.ahead, extended_.view());
     context.ahead.synchronize();
   });
 }
@@ -242,22 +241,63 @@ OperatorMemory CsrOperator<B>::memory(Index n, Index nonzeros, int ranks) {
 }
 
 template <class B>
-View<double, B> CsrOperator<B>::direction() const {
-  return extended_.view().slice(origin_, rows_.count);
+Operand<B> CsrOperator<B>::operand(const Context<B>& context, Index columns) {
+  if (columns > 1) halo_columns_ = halo_of_columns(context, first_, needed_, columns);
+  return collectively(context.control, [&] {
+    const Index origin = round_up(halo_.left(), 32);
+    Operand<B> p{Buffer<double, B>((origin + rows_.count + halo_.right()) * columns), origin,
+                 rows_.count, columns};
+    fill_zero(context.ahead, p.memory.view());
+    return p;
+  });
 }
 
 template <class B>
-void CsrOperator<B>::apply(const Context<B>& context, View<double, B> q, View<double, B> sums,
-                           const SumSpace<B>& space, bool absolute) const {
-  const double* const p = direction().data;
-  if (context.size() == 1)
-    return multiply(context.ahead, inner_.view(), p, q, sums_to(space, sums), absolute);
+void CsrOperator<B>::apply(const Context<B>& context, const Operand<B>& p, View<double, B> q,
+                           View<double, B> sums, const SumSpace<B>& space, const double* skip,
+                           bool absolute, const Meanwhile& meanwhile) const {
+  double* const own = p.own().data;
+  const auto product = [&](const Stream<B>& lane, const Part& part, bool add) {
+    if (p.columns > 1)
+      multiply_columns(lane, part.view(), own, q, p.columns, add, skip);
+    else
+      multiply(lane, part.view(), own, q, sums_to(space, sums, add), absolute, skip);
+  };
+  if (context.size() == 1) {
+    if (meanwhile) meanwhile();
+    return product(context.ahead, inner_, false);
+  }
   context.bulk.wait(context.ahead.record());
-  multiply(context.bulk, inner_.view(), p, q, sums_to(space, sums), absolute);
-  halo_.exchange(context.comm, context.ahead, direction().data);
+  product(context.bulk, inner_, false);
+  if (meanwhile) meanwhile();
+  (p.columns > 1 ? halo_columns_ : halo_).exchange(context.comm, context.ahead, own);
   context.ahead.wait(context.bulk.record());
-  if (outer_.view().rows() > 0)
-    multiply(context.ahead, outer_.view(), p, q, sums_to(space, sums, true), absolute);
+  if (outer_.view().rows() > 0) product(context.ahead, outer_, true);
+}
+
+template <class B>
+LocalRows CsrOperator<B>::own_rows(const Context<B>& context, Index block) const {
+  const auto host = [&]<class T>(const Buffer<T, B>& from) {
+    std::vector<T> to(std::size_t(from.size()));
+    download(context.ahead, to.data(), from.view());
+    return to;
+  };
+  const std::vector<Index> start = host(inner_.start);
+  const std::vector<std::int32_t> column = host(inner_.column);
+  const std::vector<double> value = host(inner_.value);
+  context.ahead.synchronize();
+  LocalRows local;
+  for (Index i = 0; i < rows_.count; ++i) {
+    const Index least = block > 0 ? i / block * block : 0;
+    for (Index k = start[std::size_t(i)]; k < start[std::size_t(i) + 1]; ++k) {
+      const Index j = column[std::size_t(k)];
+      if (j < least || j > i) continue;
+      local.column.push_back(j);
+      local.value.push_back(value[std::size_t(k)]);
+    }
+    local.start.push_back(Index(local.column.size()));
+  }
+  return local;
 }
 
 std::vector<Index> balanced_rows(const Control& control, Index n, Index nonzeros, Index first,

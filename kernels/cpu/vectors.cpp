@@ -1,102 +1,99 @@
-// Vector passes of conjugate gradients on the CPU. Bound by memory: cg_step moves 48 bytes a row,
-// cg_direction 24; both reach the read rate of the host's memory.
+// Vector passes of conjugate gradients on the CPU. Bound by memory: the classic iteration moves 64
+// bytes a row.
 #include "kernels/vectors.hpp"
 
+#include <algorithm>
+
 #include "kernels/cpu/sums.hpp"
+#include "kernels/parallel.hpp"
+#include "kernels/vector_passes.hpp"
 
 namespace terrace {
 namespace {
 
-constexpr Index grain_least = 4096;
+constexpr Index grain_least = 4096;  // elements of a piece
+constexpr Index most_pieces = 1024;
 
-// Sums in four interleaved chains, so that additions overlap.
-struct Chains {
-  double a[4] = {}, b[4] = {};
-  [[nodiscard]] Pair total() const {
-    return {(a[0] + a[1]) + (a[2] + a[3]), (b[0] + b[1]) + (b[2] + b[3])};
+/// One piece. Column v is e % k; sums in four chains for k = 1, so that additions overlap.
+template <Index k, class F>
+[[gnu::always_inline]] inline void piece_of(const F& f, const vector_passes::Scalars& scalars,
+                                            Index from, Index to, double* out) {
+  constexpr Index chains = k == 1 ? 4 : 1, values = F::sums > 0 ? F::sums : 1;
+  using Column = decltype(f.column(scalars, 0));
+  Column column[k];
+  for (Index v = 0; v < k; ++v) column[v] = f.column(scalars, v);
+  double s[chains][k][values] = {};
+  Index e = from;
+  for (; e + chains * k <= to; e += chains * k)
+    for (Index c = 0; c < chains; ++c)
+      for (Index v = 0; v < k; ++v) f(e + c * k + v, e / k + c, column[v], s[c][v]);
+  for (; e < to; e += k)
+    for (Index v = 0; v < k; ++v) f(e + v, e / k, column[v], s[0][v]);
+  for (Index what = 0; what < F::sums; ++what) {
+    for (Index v = 0; v < k; ++v) {
+      double sum = s[0][v][what];
+      for (Index c = 1; c < chains; ++c) sum += s[c][v][what];
+      out[what * k + v] = sum;
+    }
   }
-};
+}
 
-// r.r and r.(d r); d null means 1.
-Pair squares(const double* r, const double* d, Index count) {
-  Chains s;
-  for (Index i = 0; i < count; ++i) {
-    const double square = r[i] * r[i];
-    s.a[i & 3] += square;
-    if (d) s.b[i & 3] += square * d[i];
+template <Index k, class F>
+void run_columns(const Stream<Cpu>& stream, const CgPass<Cpu>& c, Index size, const F& f) {
+  static_assert(most_pieces * F::sums * cg_most_columns <= CgPass<Cpu>::partial_count);
+  stream.run([=] {
+    double* const now = c.now.data;
+    if (F::iterates && *c.skip() != 0) {
+      if (F::ends) now[cg_row::halted(k)] = 1;
+      return;
+    }
+    const vector_passes::Scalars scalars(c);
+    const Index grain = round_up(std::max(grain_least, ceil_div(size, most_pieces)), k);
+    double* const partials = c.partials.data;
+    parallel_ranges(size, grain, [&](Index from, Index to) {
+      piece_of<k>(f, scalars, from, to, partials + from / grain * F::sums * k);
+    });
+    if constexpr (F::ends) {
+      bool any = false;
+      for (Index v = 0; v < k; ++v) {
+        const vector_passes::Step step = f.column(scalars, v);
+        now[cg_row::alpha * k + v] = step.alpha;
+        now[cg_row::den * k + v] = step.den;
+        now[cg_row::dd * k + v] = step.dd;
+        any = any || step.on;
+      }
+      now[cg_row::halted(k)] = any ? 0 : 1;
+      const Index row = cg_row::size(k), finished = c.finished.data[0]++;
+      std::copy_n(now, row, c.history.data + finished % (c.history.size / row) * row);
+    }
+    double* const target = (F::target == vector_passes::Target::now ? c.now : c.next).data;
+    for (Index j = 0; j < F::sums * k; ++j) {
+      double sum = 0;
+      for (Index p = 0; p < ceil_div(size, grain); ++p) sum += partials[p * F::sums * k + j];
+      target[F::first * k + j] = sum;
+    }
+  });
+}
+
+template <class F>
+void run(const Stream<Cpu>& stream, const CgPass<Cpu>& c, Index size, const F& f) {
+  switch (c.columns) {
+    case 1:
+      return run_columns<1>(stream, c, size, f);
+    case 2:
+      return run_columns<2>(stream, c, size, f);
+    case 4:
+      return run_columns<4>(stream, c, size, f);
+    case 8:
+      return run_columns<8>(stream, c, size, f);
+    default:
+      return run_columns<16>(stream, c, size, f);
   }
-  Pair result = s.total();
-  if (!d) result.b = result.a;
-  return result;
 }
-
-TERRACE_VECTOR_CLONES
-void subtract(const double* b, const double* q, const double* d, double* r, double* p,
-              Index count) {
-  for (Index i = 0; i < count; ++i) r[i] = b[i] - q[i];
-  for (Index i = 0; i < count; ++i) p[i] = d ? d[i] * r[i] : r[i];
-}
-
-TERRACE_VECTOR_CLONES
-void step(double alpha, const double* p, const double* q, double* x, double* r, Index count) {
-  for (Index i = 0; i < count; ++i) x[i] += alpha * p[i];
-  for (Index i = 0; i < count; ++i) r[i] -= alpha * q[i];
-}
-
-TERRACE_VECTOR_CLONES
-void direct(double beta, const double* r, const double* d, double* p, Index count) {
-  if (d)
-    for (Index i = 0; i < count; ++i) p[i] = d[i] * r[i] + beta * p[i];
-  else
-    for (Index i = 0; i < count; ++i) p[i] = r[i] + beta * p[i];
-}
-
-const double* at(View<const double, Cpu> v, Index i) { return v.size > 0 ? v.data + i : nullptr; }
 
 }  // namespace
 
-void cg_restart(const Stream<Cpu>& stream, View<const double, Cpu> b, View<const double, Cpu> q,
-                View<const double, Cpu> inverse_diagonal, View<double, Cpu> r, View<double, Cpu> p,
-                View<double, Cpu> row, const SumSpace<Cpu>& space) {
-  const SumTarget<Cpu> sums = sums_to(space, row.slice(cg_row::rr, 2));
-  stream.run([=] {
-    sum_pieces(r.size, piece_grain(r.size, grain_least), sums, [&](Index from, Index to) {
-      const double* d = at(inverse_diagonal, from);
-      subtract(b.data + from, q.data + from, d, r.data + from, p.data + from, to - from);
-      return squares(r.data + from, d, to - from);
-    });
-  });
-}
-
-void cg_step(const Stream<Cpu>& stream, View<const double, Cpu> before, View<double, Cpu> now,
-             CgLimits limits, View<const double, Cpu> p, View<const double, Cpu> q,
-             View<const double, Cpu> inverse_diagonal, View<double, Cpu> x, View<double, Cpu> r,
-             const SumSpace<Cpu>& space) {
-  const SumTarget<Cpu> sums = sums_to(space, now.slice(cg_row::rr, 2));
-  stream.run([=] {
-    const double alpha = cg_step_length(before.data[cg_row::rr], before.data[cg_row::rz],
-                                        now.data[cg_row::pq], now.data[cg_row::pp], limits);
-    sum_pieces(r.size, piece_grain(r.size, grain_least), sums, [&](Index from, Index to) {
-      if (alpha != 0)
-        step(alpha, p.data + from, q.data + from, x.data + from, r.data + from, to - from);
-      return squares(r.data + from, at(inverse_diagonal, from), to - from);
-    });
-  });
-}
-
-void cg_direction(const Stream<Cpu>& stream, View<const double, Cpu> before,
-                  View<const double, Cpu> now, CgLimits limits, View<const double, Cpu> r,
-                  View<const double, Cpu> inverse_diagonal, View<double, Cpu> p) {
-  stream.run([=] {
-    const double alpha = cg_step_length(before.data[cg_row::rr], before.data[cg_row::rz],
-                                        now.data[cg_row::pq], now.data[cg_row::pp], limits);
-    if (alpha == 0 || !cg_active(now.data[cg_row::rr], now.data[cg_row::rz], limits)) return;
-    const double beta = now.data[cg_row::rz] / before.data[cg_row::rz];
-    parallel_ranges(r.size, grain_least, [&](Index from, Index to) {
-      direct(beta, r.data + from, at(inverse_diagonal, from), p.data + from, to - from);
-    });
-  });
-}
+TERRACE_VECTOR_PASSES(Cpu)
 
 void gather(const Stream<Cpu>& stream, View<const Index, Cpu> index, View<const double, Cpu> from,
             View<double, Cpu> to) {

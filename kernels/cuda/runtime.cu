@@ -10,6 +10,7 @@
 #include <string>
 
 #include "kernels/cuda/runtime.cuh"
+#include "kernels/graph.hpp"
 #include "kernels/memory_use.hpp"
 #include "kernels/parallel.hpp"
 
@@ -93,6 +94,28 @@ void Event<Cuda>::synchronize() const {
 void Stream<Cuda>::synchronize() const {
   detail::count_synchronization();
   check(cudaStreamSynchronize(state_->stream));
+}
+
+Graph<Cuda>::Graph(const Stream<Cuda>& stream, const std::function<void()>& work) {
+  cudaGraph_t graph = nullptr;
+  check(cudaStreamBeginCapture(terrace::native(stream), cudaStreamCaptureModeRelaxed));
+  try {
+    work();
+  } catch (...) {
+    cudaStreamEndCapture(terrace::native(stream), &graph);
+    if (graph) cudaGraphDestroy(graph);
+    throw;
+  }
+  check(cudaStreamEndCapture(terrace::native(stream), &graph));
+  cudaGraphExec_t executable = nullptr;
+  const cudaError_t made = cudaGraphInstantiate(&executable, graph, 0);
+  cudaGraphDestroy(graph);
+  check(made);
+  graph_ = std::shared_ptr<void>(
+      executable, [](void* g) { cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(g)); });
+}
+void Graph<Cuda>::launch(const Stream<Cuda>& stream) const {
+  check(cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph_.get()), terrace::native(stream)));
 }
 
 double seconds_between(const Event<Cuda>& begin, const Event<Cuda>& end) {

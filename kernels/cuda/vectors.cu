@@ -1,76 +1,146 @@
-// Vector passes of conjugate gradients on CUDA. Bound by HBM: cg_step moves 48 bytes a row,
-// cg_direction 24 (8 more each with Jacobi); below about 10^5 rows by the launch, 3 us.
+// Vector passes of conjugate gradients on CUDA. Bound by HBM: the classic iteration moves 64 bytes
+// a row (8 more a pass with Jacobi); below about 10^5 rows by the launch, 2 to 3 us a pass.
 #include "kernels/vectors.hpp"
 
 #include <algorithm>
 
-#include "kernels/cuda/sums.cuh"
+#include "kernels/cuda/runtime.cuh"
+#include "kernels/vector_passes.hpp"
 
 namespace terrace {
 namespace {
 
+constexpr int pass_threads = 256;
 constexpr Index most_blocks = 1056;  // 8 a multiprocessor of an H200
 
-unsigned blocks_for(Index n) { return sum_blocks(ceil_div(n, Index(sum_threads)), most_blocks); }
-
-__device__ double step_length(const double* before, const double* now, CgLimits limits) {
-  return cg_step_length(before[cg_row::rr], before[cg_row::rz], now[cg_row::pq], now[cg_row::pp],
-                        limits);
+constexpr int power_above(int v) {
+  int p = 1;
+  while (p < v) p *= 2;
+  return p;
 }
 
-__global__ void __launch_bounds__(sum_threads)
-    restart_kernel(Index n, const double* __restrict__ b, const double* __restrict__ q,
-                   const double* __restrict__ d, double* __restrict__ r, double* __restrict__ p,
-                   SumTarget<Cuda> sums) {
-  double rr = 0, rz = 0;
-  const Index stride = Index(gridDim.x) * blockDim.x;
-  for (Index i = Index(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += stride) {
-    const double value = b[i] - q[i];
-    const double z = d ? d[i] * value : value;
-    r[i] = value;
-    p[i] = z;
-    rr += value * value;
-    rz += value * z;
+/// target[j] = sum over the grid of value j, j < k * sums, value [what * k + v] from the threads of
+/// column v = threadIdx.x % k. In a fixed order.
+template <int k, int sums>
+__device__ void finish_columns(double (&s)[sums], double* partials, Word* ticket, double* target) {
+  constexpr int values = k * sums, lanes = power_above(values), warps = pass_threads / 32;
+  __shared__ double parts[warps][values];
+  __shared__ double tree[pass_threads];
+  __shared__ bool last;
+  const int thread = int(threadIdx.x), warp = thread >> 5, lane = thread & 31;
+#pragma unroll
+  for (int what = 0; what < sums; ++what) {
+    double value = s[what];
+#pragma unroll
+    for (int offset = 16; offset >= k; offset >>= 1)
+      value += __shfl_down_sync(0xffffffffu, value, offset);
+    if (lane < k) parts[warp][what * k + lane] = value;
   }
-  finish_sums(rr, rz, sums);
+  __syncthreads();
+  if (thread < values) {
+    double value = 0;
+#pragma unroll
+    for (int w = 0; w < warps; ++w) value += parts[w][thread];
+    if (gridDim.x == 1)
+      target[thread] = value;
+    else
+      partials[Index(blockIdx.x) * values + thread] = value;
+    __threadfence();
+  }
+  if (gridDim.x == 1) return;
+  __syncthreads();
+  if (thread == 0) {
+    last = atomicAdd(reinterpret_cast<unsigned long long*>(ticket), 1ull) == gridDim.x - 1;
+    __threadfence();
+  }
+  __syncthreads();
+  if (!last) return;
+  constexpr int groups = pass_threads / lanes;
+  const int value_of = thread % lanes, group = thread / lanes;
+  double value = 0;
+  if (value_of < values)
+#pragma unroll 4
+    for (unsigned block = unsigned(group); block < gridDim.x; block += groups)
+      value += __ldcg(partials + Index(block) * values + value_of);
+  tree[thread] = value;
+  for (int half = groups / 2; half > 0; half >>= 1) {
+    __syncthreads();
+    if (group < half) tree[thread] += tree[thread + half * lanes];
+  }
+  if (thread < values) target[thread] = tree[thread];
+  if (thread == 0) *ticket = 0;
 }
 
-__global__ void __launch_bounds__(sum_threads)
-    step_kernel(Index n, const double* before, const double* now, CgLimits limits,
-                const double* __restrict__ p, const double* __restrict__ q,
-                const double* __restrict__ d, double* __restrict__ x, double* __restrict__ r,
-                SumTarget<Cuda> sums) {
-  const double alpha = step_length(before, now, limits);
-  double rr = 0, rz = 0;
-  const Index stride = Index(gridDim.x) * blockDim.x;
-#pragma unroll 2
-  for (Index i = Index(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += stride) {
-    double value = r[i];
-    if (alpha != 0) {
-      x[i] += alpha * p[i];
-      value -= alpha * q[i];
-      r[i] = value;
+/// Ends the iteration's row and adds it to the history; by the first block.
+template <int k, class F>
+__device__ void end_iteration(const F& f, const CgPass<Cuda>& c, const vector_passes::Scalars& s) {
+  const int v = int(threadIdx.x);
+  double* const now = c.now.data;
+  bool on = false;
+  if (v < k) {
+    const vector_passes::Step step = f.column(s, v);
+    now[cg_row::alpha * k + v] = step.alpha;
+    now[cg_row::den * k + v] = step.den;
+    now[cg_row::dd * k + v] = step.dd;
+    on = step.on;
+  }
+  const bool any = __syncthreads_or(on);
+  const Index finished = *c.finished.data, size = cg_row::size(k);
+  if (v == 0) now[cg_row::halted(k)] = any ? 0 : 1;
+  __syncthreads();
+  if (v < size) c.history.data[finished % (c.history.size / size) * size + v] = now[v];
+  if (v == 0) *c.finished.data = finished + 1;
+}
+
+template <int k, class F>
+__global__ void __launch_bounds__(pass_threads) pass_kernel(Index size, F f, CgPass<Cuda> c) {
+  if constexpr (F::iterates) {
+    if (*c.skip() != 0) {
+      if (F::ends && blockIdx.x == 0 && threadIdx.x == 0) c.now.data[cg_row::halted(k)] = 1;
+      return;
     }
-    rr += value * value;
-    rz += d ? value * (d[i] * value) : value * value;
   }
-  finish_sums(rr, rz, sums);
-}
-
-__global__ void __launch_bounds__(sum_threads)
-    direction_kernel(Index n, const double* before, const double* now, CgLimits limits,
-                     const double* __restrict__ r, const double* __restrict__ d,
-                     double* __restrict__ p) {
-  if (step_length(before, now, limits) == 0 || !cg_active(now[cg_row::rr], now[cg_row::rz], limits))
-    return;
-  const double beta = now[cg_row::rz] / before[cg_row::rz];
-  const Index stride = Index(gridDim.x) * blockDim.x;
+  const vector_passes::Scalars s(c);
+  const auto column = f.column(s, Index(threadIdx.x) % k);
+  double sum[F::sums > 0 ? F::sums : 1] = {};
+  const Index stride = Index(gridDim.x) * pass_threads;
 #pragma unroll 2
-  for (Index i = Index(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += stride)
-    p[i] = (d ? d[i] * r[i] : r[i]) + beta * p[i];
+  for (Index e = Index(blockIdx.x) * pass_threads + threadIdx.x; e < size; e += stride)
+    f(e, e / k, column, sum);
+  if constexpr (F::ends) {
+    if (blockIdx.x == 0) end_iteration<k>(f, c, s);
+  }
+  if constexpr (F::sums > 0) {
+    double* const row = F::target == vector_passes::Target::now ? c.now.data : c.next.data;
+    finish_columns<k, int(F::sums)>(sum, c.partials.data, c.ticket.data, row + F::first * k);
+  }
 }
 
-__global__ void __launch_bounds__(sum_threads)
+template <int k, class F>
+void launch(const Stream<Cuda>& stream, const CgPass<Cuda>& c, Index size, const F& f) {
+  const Index blocks = std::clamp<Index>(ceil_div(size, pass_threads), 1, most_blocks);
+  pass_kernel<k><<<unsigned(blocks), pass_threads, 0, native(stream)>>>(size, f, c);
+  check_launch();
+}
+
+template <class F>
+void run(const Stream<Cuda>& stream, const CgPass<Cuda>& c, Index size, const F& f) {
+  static_assert(most_blocks * F::sums * cg_most_columns <= CgPass<Cuda>::partial_count);
+  switch (c.columns) {
+    case 1:
+      return launch<1>(stream, c, size, f);
+    case 2:
+      return launch<2>(stream, c, size, f);
+    case 4:
+      return launch<4>(stream, c, size, f);
+    case 8:
+      return launch<8>(stream, c, size, f);
+    default:
+      return launch<16>(stream, c, size, f);
+  }
+}
+
+__global__ void __launch_bounds__(pass_threads)
     gather_kernel(Index n, const Index* __restrict__ index, const double* __restrict__ from,
                   double* __restrict__ to) {
   const Index stride = Index(gridDim.x) * blockDim.x;
@@ -80,39 +150,14 @@ __global__ void __launch_bounds__(sum_threads)
 
 }  // namespace
 
-void cg_restart(const Stream<Cuda>& stream, View<const double, Cuda> b, View<const double, Cuda> q,
-                View<const double, Cuda> inverse_diagonal, View<double, Cuda> r,
-                View<double, Cuda> p, View<double, Cuda> row, const SumSpace<Cuda>& space) {
-  restart_kernel<<<blocks_for(r.size), sum_threads, 0, native(stream)>>>(
-      r.size, b.data, q.data, inverse_diagonal.data, r.data, p.data,
-      sums_to(space, row.slice(cg_row::rr, 2)));
-  check_launch();
-}
-
-void cg_step(const Stream<Cuda>& stream, View<const double, Cuda> before, View<double, Cuda> now,
-             CgLimits limits, View<const double, Cuda> p, View<const double, Cuda> q,
-             View<const double, Cuda> inverse_diagonal, View<double, Cuda> x, View<double, Cuda> r,
-             const SumSpace<Cuda>& space) {
-  step_kernel<<<blocks_for(r.size), sum_threads, 0, native(stream)>>>(
-      r.size, before.data, now.data, limits, p.data, q.data, inverse_diagonal.data, x.data, r.data,
-      sums_to(space, now.slice(cg_row::rr, 2)));
-  check_launch();
-}
-
-void cg_direction(const Stream<Cuda>& stream, View<const double, Cuda> before,
-                  View<const double, Cuda> now, CgLimits limits, View<const double, Cuda> r,
-                  View<const double, Cuda> inverse_diagonal, View<double, Cuda> p) {
-  if (r.size == 0) return;
-  direction_kernel<<<blocks_for(r.size), sum_threads, 0, native(stream)>>>(
-      r.size, before.data, now.data, limits, r.data, inverse_diagonal.data, p.data);
-  check_launch();
-}
+TERRACE_VECTOR_PASSES(Cuda)
 
 void gather(const Stream<Cuda>& stream, View<const Index, Cuda> index,
             View<const double, Cuda> from, View<double, Cuda> to) {
   if (index.size == 0) return;
-  gather_kernel<<<blocks_for(index.size), sum_threads, 0, native(stream)>>>(index.size, index.data,
-                                                                            from.data, to.data);
+  const Index blocks = std::min(ceil_div(index.size, Index(pass_threads)), most_blocks);
+  gather_kernel<<<unsigned(blocks), pass_threads, 0, native(stream)>>>(index.size, index.data,
+                                                                       from.data, to.data);
   check_launch();
 }
 

@@ -1,6 +1,8 @@
 // terrace bench cg: whole iterations of conjugate gradients on generated systems.
 #include "src/bench/bench.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <chrono>
 
@@ -8,15 +10,22 @@
 #include "kernels/problems.hpp"
 #include "kernels/rates.hpp"
 #include "src/conjugate_gradients.hpp"
+#include "src/operators_triangle.hpp"
 
 namespace terrace {
 namespace {
 
 struct CgBench : BenchOptions {
-  std::string kind = "dense", preconditioner = "none";
+  std::string kind = "dense", preconditioner = "none", layout = "triangle", method = "classic";
   std::vector<Index> half_bandwidth{100}, points;
-  Index stencil = 27, iterations = 50;
+  Index stencil = 27, iterations = 64, rhs = 1;
+  double rtol = 0;
 };
+CgMethod method_of(const CgBench& o) {
+  return o.method == "single-reduction" ? CgMethod::single_reduction
+         : o.method == "pipelined"      ? CgMethod::pipelined
+                                        : CgMethod::classic;
+}
 
 using Clock = std::chrono::steady_clock;
 
@@ -46,91 +55,136 @@ CsrSlice laplace_rows(Index stencil, Index p, Range rows) {
 }
 
 /// Backend bytes of a solve beside the operator.
-Index vectors(Index n, int ranks) { return CgWork<Cpu>::bytes(ceil_div(n, ranks), true); }
+Index vectors(const CgBench& o, Index rows) {
+  return CgWork<Cpu>::bytes(rows, true, o.rhs, method_of(o), false);
+}
 
+/// One line: seconds of options.iterations iterations in full flow, or with --rtol of whole solves.
 template <class B, class A>
 void bench_operator(Run& run, const Context<B>& c, A& a, const CgBench& options,
-                    nlohmann::json sizes, double memory) {
-  const bool jacobi = options.preconditioner == "jacobi";
-  CgWork<B> work(c, a, jacobi);
+                    nlohmann::json sizes, double memory, bool mixed = false) {
+  const bool jacobi = options.preconditioner == "jacobi", whole = options.rtol > 0;
+  CgWork<B> work(c, a, jacobi, options.rhs, method_of(options));
   const Range rows = a.rows();
-  std::vector<double> b(std::size_t(rows.count)), x(b.size());
+  std::vector<double> b(std::size_t(rows.count * options.rhs)), x(b.size());
   for (Index i = 0; i < rows.count; ++i)
-    b[std::size_t(i)] = random_uniform(Word(run.options.seed) + 1, rows.first + i, 0);
+    for (Index v = 0; v < options.rhs; ++v)
+      b[std::size_t(i * options.rhs + v)] =
+          random_uniform(Word(run.options.seed) + 1, rows.first + i, v);
 
   BenchRun bench;
   sizes["n"] = a.n();
   sizes["kind"] = options.kind;
   bench.sizes = sizes;
-  bench.sizes["iterations"] = options.iterations;
-  bench.who = "terrace";
+  if (!whole) bench.sizes["iterations"] = options.iterations;
+  if (options.rhs > 1) bench.sizes["rhs"] = options.rhs;
+  bench.who = mixed ? "terrace, mixed" : "terrace";
   bench.unit = "GB/s";
-  bench.work =
-      1e-9 * double(options.iterations) * (a.bytes() + (jacobi ? 88.0 : 72.0) * double(a.n()));
+  const double columns = double(options.rhs);
+  const double step = a.bytes() + ((jacobi ? 88.0 : 80.0) * double(a.n())) * columns;
+  bench.work = 1e-9 * double(options.iterations) * step;
   bench.bound_name = "memory read";
   bench.bound = memory;
-  // From the end of the first iteration to the end of the last, as the host learns of them.
-  bench.measure = [&] {
+  const auto solve = [&](double rtol, Index most) {
     CgOptions how;
-    how.rtol = 0;
+    how.rtol = rtol;
     how.jacobi = jacobi;
-    how.max_iterations = options.iterations + 1;
-    Clock::time_point first, last;
-    how.observe = [&](Index k, double) {
-      last = Clock::now();
-      if (k == 1) first = last;
-    };
+    how.max_iterations = most;
+    how.mixed = mixed;
     std::fill(x.begin(), x.end(), 0.0);
+    return conjugate_gradients_columns(c, a, work, how, b, x);
+  };
+  Index steps = 0;
+  bench.measure = [&] {
     c.control.barrier();
-    const CgResult result = conjugate_gradients(c, a, work, how, b, x);
-    if (result.iterations < 2) fail_together(Exit::internal, "no two iterations; bench cg");
-    return std::chrono::duration<double>(last - first).count() * double(options.iterations) /
-           double(result.iterations - 1);
+    if (whole) {
+      const auto start = Clock::now();
+      const std::vector<CgResult> results = solve(options.rtol, -1);
+      const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+      steps = results.front().iterations;
+      bench.work = 1e-9 * double(steps) * step;
+      return seconds;
+    }
+    // Batches of 16 or fewer; the first is not counted.
+    const CgResult result = solve(0, round_up(options.iterations, 16) + 16).front();
+    if (result.timed_iterations < 1)
+      fail_together(Exit::internal,
+                    "the iteration ended before it could be timed; bench cg; give "
+                    "fewer --iterations");
+    return result.timed_seconds * double(options.iterations) / double(result.timed_iterations);
   };
   bench.residual = [&] {
-    CgOptions how;
-    how.jacobi = jacobi;
-    how.rtol = 1e-8;
-    std::fill(x.begin(), x.end(), 0.0);
-    return conjugate_gradients(c, a, work, how, b, x).true_residual;
+    double worst = 0;
+    for (const CgResult& r : solve(whole ? options.rtol : 1e-8, -1))
+      worst = std::max(worst, r.true_residual);
+    return worst;
   };
   bench_run(run, options, bench);
+  if (whole) run.say(fmt::format("  {} iterations to {:g}", steps, options.rtol));
 }
 
+/// Rivals that have no row-slice form of their own get one, on one rank.
 template <class B>
-void bench_dense(Run& run, const Context<B>& c, const CgBench& options, Index n, double memory) {
-  const Index bytes = DenseOperator<B>::memory(n, c.size()).backend + vectors(n, c.size());
-  const bool device = std::is_same_v<B, Cuda>;
-  require_memory(c.control, device ? 0 : bytes, device ? bytes : 0);
-  DenseOperator<B> a(c, n);
-  a.fill_random(c, Word(run.options.seed));
-  bench_operator(run, c, a, options, {}, memory);
+void bench_dense_rivals(Run& run, const Context<B>& c, const CgBench& options, Index n,
+                        double memory) {
+  std::optional<DenseOperator<B>> a;
   for (const std::string& rival : options.rivals) {
-    if (!is_cg_rival(B{}, rival)) continue;
+    if (!is_cg_rival(B{}, rival) || rival == "cusparse") continue;
     if (c.size() > 1) {
       run.say("rivals run on one rank only");
       break;
     }
-    const double triangle = rival.ends_with("symv") ? 0.5 : 1.0;
+    if (!a) {
+      const Index bytes = DenseOperator<B>::memory(n, 1).backend;
+      const bool device = std::is_same_v<B, Cuda>;
+      require_memory(c.control, device ? 0 : bytes, device ? bytes : 0);
+      a.emplace(c, n);
+      a->fill_random(c, Word(run.options.seed));
+    }
+    const double triangle = rival.find("symv") != std::string::npos ? 0.5 : 1.0;
     BenchRun bench;
     bench.sizes = {{"n", n}, {"kind", "dense"}, {"iterations", options.iterations}};
     bench.who = rival;
     bench.unit = "GB/s";  // of what it must read: a triangle for symv
-    bench.work = 1e-9 * double(options.iterations) * (triangle * a.bytes() + 72.0 * double(n));
+    bench.work = 1e-9 * double(options.iterations) * (triangle * a->bytes() + 80.0 * double(n));
     bench.bound_name = "memory read";
     bench.bound = memory;
     bench.measure = [&] {
-      return cg_rival(c.ahead, rival, n, a.matrix().ld, a.matrix().a, options.iterations);
+      return cg_rival(c.ahead, rival, n, a->matrix().ld, a->matrix().a, options.iterations);
     };
     bench_run(run, options, bench);
   }
 }
 
 template <class B>
+void bench_dense(Run& run, const Context<B>& c, const CgBench& options, Index n, double memory) {
+  constexpr bool device = std::is_same_v<B, Cuda>;
+  const bool rows = options.layout == "rows";
+  const Index bytes = (rows ? DenseOperator<B>::memory(n, c.size())
+                            : TriangleOperator<B>::memory(n, c.size(), options.rhs))
+                          .backend +
+                      vectors(options, rows ? ceil_div(n, c.size()) : n);
+  require_memory(c.control, device ? 0 : bytes, device ? bytes : 0);
+  const nlohmann::json sizes = {{"layout", options.layout}};
+  if (rows) {
+    DenseOperator<B> a(c, n);
+    a.fill_random(c, Word(run.options.seed));
+    bench_operator(run, c, a, options, sizes, memory);
+  } else {
+    const bool mixed = run.options.precision == "mixed";
+    TriangleOperator<B> a(c, n, mixed);
+    a.fill_random(c, Word(run.options.seed));
+    bench_operator(run, c, a, options, sizes, memory);
+    if (mixed) bench_operator(run, c, a, options, sizes, memory, true);
+  }
+  bench_dense_rivals(run, c, options, n, memory);
+}
+
+template <class B>
 void bench_band(Run& run, const Context<B>& c, const CgBench& options, Index n, Index m,
                 double memory) {
   OperatorMemory bytes = BandOperator<B>::memory(n, m, c.size());
-  bytes.backend += vectors(n, c.size());
+  bytes.backend += vectors(options, ceil_div(n, c.size()));
   const bool device = std::is_same_v<B, Cuda>;
   require_memory(c.control, bytes.host + (device ? 0 : bytes.backend), device ? bytes.backend : 0);
   BandOperator<B> a(c, n, m);
@@ -142,7 +196,7 @@ template <class B>
 void bench_csr(Run& run, const Context<B>& c, const CgBench& options, Index points, double memory) {
   const Index n = options.stencil == 5 ? points * points : points * points * points;
   OperatorMemory bytes = CsrOperator<B>::memory(n, options.stencil * n, c.size());
-  bytes.backend += vectors(n, c.size());
+  bytes.backend += vectors(options, ceil_div(n, c.size()));
   const bool device = std::is_same_v<B, Cuda>;
   require_memory(c.control, bytes.host + (device ? 0 : bytes.backend), device ? bytes.backend : 0);
   std::vector<Index> first;
@@ -159,6 +213,21 @@ void bench_csr(Run& run, const Context<B>& c, const CgBench& options, Index poin
 }
 
 void bench_cg(Run& run, CgBench options) {
+  if (!run.options.method.empty()) options.method = run.options.method;
+  if (options.method != "classic" && options.method != "single-reduction" &&
+      options.method != "pipelined")
+    fail_together(Exit::usage, "unknown method '" + options.method +
+                                   "'; --method of bench cg; use classic, single-reduction or "
+                                   "pipelined");
+  if (options.rhs > 1 && (options.method != "classic" || run.options.precision == "mixed"))
+    fail_together(Exit::usage,
+                  "several right-hand sides are for the classic method in FP64; --rhs "
+                  "of bench cg; leave it out");
+  if (run.options.precision == "mixed" &&
+      (options.kind != "dense" || options.layout == "rows" || options.method != "classic"))
+    fail_together(Exit::usage,
+                  "mixed precision is for dense matrices as a triangle and the classic "
+                  "method; --precision of bench cg; leave it out");
   with_backend(run, [&]<class B>(Context<B>& c) {
     const bool device = std::is_same_v<B, Cuda>;
     run.report["method"] = "conjugate-gradients";
@@ -203,6 +272,15 @@ void add_bench_cg(CLI::App& bench, Selected& selected) {
       ->capture_default_str();
   command->add_option("--preconditioner", options->preconditioner, "none or jacobi")
       ->check(CLI::IsMember({"none", "jacobi"}));
+  command->add_option("--layout", options->layout, "Dense: triangle or rows")
+      ->check(CLI::IsMember({"triangle", "rows"}))
+      ->capture_default_str();
+  command->add_option("--rhs", options->rhs, "Right-hand sides in lock step")
+      ->check(CLI::IsMember({1, 2, 4, 8, 16}))
+      ->capture_default_str();
+  command
+      ->add_option("--rtol", options->rtol, "Time whole solves to this residual, not --iterations")
+      ->check(not_negative());
   add_common_options(*command, selected.options);
   command->callback([&selected, options] {
     selected.command = "bench cg";

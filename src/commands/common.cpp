@@ -69,12 +69,13 @@ void check_common_options(const CommonOptions& o, const std::string& command) {
   if (!o.checkpoint.empty() || !o.checkpoint_every.empty())
     refuse("checkpoints are not available yet; --checkpoint");
   if (!o.restart.empty()) refuse("restarts are not available yet; --restart");
-  const bool solves_bands = command == "band solve" || command == "bench band";
+  const bool mixed = command == "band solve" || command == "bench band" || command == "cg" ||
+                     command == "bench cg";
   const bool dense =
       command == "dense invert" || command == "dense solve" || command == "bench dense";
-  if ((o.precision == "emulated" && !dense) || (o.precision == "mixed" && !solves_bands))
+  if ((o.precision == "emulated" && !dense) || (o.precision == "mixed" && !mixed))
     refuse("--precision " + o.precision + " is not available for " + command + ", only for " +
-           (o.precision == "mixed" ? "band solve and bench band"
+           (o.precision == "mixed" ? "band solve, cg and their benches"
                                    : "dense invert, dense solve and bench dense") +
            "; --precision");
 }

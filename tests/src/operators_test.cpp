@@ -34,8 +34,9 @@ Vector apply(const Context<B>& c, A& a, const Vector& p, double* sums, bool abso
   const Index rows = a.rows().count;
   Buffer<double, B> q(rows), result(2);
   const Vector mine = part(p, a.rows());
-  upload(c.ahead, a.direction(), mine.data());
-  a.apply(c, q.view(), result.view(), space, absolute);
+  const Operand<B> operand = a.operand(c);
+  upload(c.ahead, operand.own(), mine.data());
+  a.apply(c, operand, q.view(), result.view(), space, nullptr, absolute);
   Vector host(std::size_t(rows), 0.0);
   download(c.ahead, host.data(), q.view());
   download(c.ahead, sums, result.view());
@@ -73,7 +74,8 @@ TEMPLATE_TEST_CASE("a product on row slices is the product of the whole matrix",
         CHECK_ALL(std::fabs(pp - dot(p, p)) <= 1e-12 * (1 + pp));
       }
       Buffer<double, B> q(op.rows().count), sums(2);
-      const double largest = row_sum_norm(*c, op, q.view(), sums.view(), SumSpace<B>(c->ahead));
+      const double largest =
+          row_sum_norm(*c, op, op.operand(*c), q.view(), sums.view(), SumSpace<B>(c->ahead));
       CHECK_ALL(std::fabs(largest - *std::max_element(bound.begin(), bound.end())) <=
                 1e-12 * largest);
       Vector diagonal(std::size_t(n), 0.0);

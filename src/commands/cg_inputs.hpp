@@ -1,0 +1,119 @@
+// Inputs of terrace cg: what the options name, opened; the matrix read into an operator.
+#pragma once
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "io/input.hpp"
+#include "src/commands.hpp"
+#include "src/operators.hpp"
+#include "src/operators_triangle.hpp"
+#include "src/run.hpp"
+
+namespace terrace {
+
+struct CgCommand {
+  std::string matrix, rhs, x0, format, preconditioner = "none", layout = "triangle",
+                                       norm = "unpreconditioned";
+  double rtol = 1e-10, atol = 0;
+  Index max_iterations = -1, monitor = 0, degree = 8, at_once = 16;
+  bool reorder = false;
+};
+
+/// The opened inputs: metadata, no data.
+struct CgInputs {
+  io::Kind kind = io::Kind::dense;
+  io::DenseInput dense;
+  io::BandInput band;
+  io::CsrInput csr;
+  Index n = 0;
+  io::DenseInput rhs;
+  std::optional<io::DenseInput> x0;
+  std::string where;  ///< the matrix, for messages
+};
+CgInputs open_inputs(Run& run, const CgCommand& options);
+
+inline const char* form_name(io::Kind kind) {
+  return kind == io::Kind::dense ? "dense" : kind == io::Kind::band ? "band" : "csr";
+}
+
+/// "not symmetric", exit 3, where a pair was found.
+void refuse_asymmetry(const CgInputs& in, const std::optional<Asymmetry>& found);
+
+/// This rank's rows of a dense input, row-major.
+std::vector<double> read_rows(const Control& control, const io::DenseInput& input, Range rows);
+
+template <class B>
+DenseOperator<B> read_dense(Run& run, const Context<B>& c, const CgInputs& in) {
+  DenseOperator<B> a(c, in.n);
+  const Range rows = a.rows();
+  run.phase("read", [&] {
+    in.dense.read(c.control, {&rows, 1}, [&](Index position, Index count, const double* data) {
+      a.put_rows(c, position, count, data);
+    });
+  });
+  if (!run.options.no_check) run.phase("check", [&] { refuse_asymmetry(in, a.asymmetry(c)); });
+  return a;
+}
+
+/// Slabs of 256 rows from the last to the first: lower parts are packed, upper parts compared with
+/// the tiles that are already there.
+template <class B>
+TriangleOperator<B> read_triangle(Run& run, const Context<B>& c, const CgInputs& in, bool planes) {
+  TriangleOperator<B> a(c, in.n, planes);
+  std::vector<double> slab;
+  std::optional<Asymmetry> found;
+  run.phase("read", [&] {
+    collectively(c.control, [&] { slab.resize(std::size_t(triangle::height * in.n)); });
+    for (Index round = 0; round < a.rounds(); ++round) {
+      const Range rows = a.slab(round);
+      in.dense.read(c.control, {&rows, 1}, [&](Index position, Index count, const double* data) {
+        std::copy_n(data, count * in.n, slab.data() + position * in.n);
+      });
+      a.put_slab(c, round, slab.data());
+    }
+    found = a.asymmetry(c);
+  });
+  if (!run.options.no_check) refuse_asymmetry(in, found);
+  return a;
+}
+
+template <class B>
+BandOperator<B> read_band(Run& run, const Context<B>& c, const CgInputs& in) {
+  BandOperator<B> a(c, in.n, in.band.half_bandwidth());
+  run.phase("read", [&] {
+    for (const Range range : {a.columns_before(), a.rows()})
+      in.band.read(c.control, {&range, 1}, [&](Index position, Index count, const double* data) {
+        a.put_columns(c, range.first + position, count, in.band.half_bandwidth() + 1, data);
+      });
+  });
+  return a;
+}
+
+template <class B>
+CsrOperator<B> read_csr(Run& run, const Context<B>& c, const CgInputs& in) {
+  const io::CsrInput& input = in.csr;
+  std::vector<Index> first;
+  CsrSlice slice;
+  run.phase("read", [&] {
+    const BlockCyclic deal = contiguous(input.rows(), c.size());
+    const Index from = std::min(input.rows(), deal.block * c.rank());
+    const Range piece{from, std::min(input.rows(), from + deal.block) - from};
+    first = balanced_rows(c.control, input.rows(), input.nonzeros(), from,
+                          input.row_pointers(c.control, piece));
+    const Index begin = first[std::size_t(c.rank())];
+    const Range rows{begin, first[std::size_t(c.rank()) + 1] - begin};
+    slice.start = input.row_pointers(c.control, rows);
+    const Index origin = slice.start.front();
+    for (Index& s : slice.start) s -= origin;
+    input.entries(c.control, rows, slice.column, slice.value);
+  });
+  // Sorting, numbering the halo and the symmetry check: a part of the solve.
+  std::optional<CsrOperator<B>> a;
+  run.phase("solve", [&] { a.emplace(c, std::move(first), std::move(slice)); });
+  run.report["nonzeros"] = a->nonzeros();
+  if (!run.options.no_check) refuse_asymmetry(in, a->asymmetry(c));
+  return std::move(*a);
+}
+
+}  // namespace terrace

@@ -1,0 +1,161 @@
+#include "src/commands/cg_plan.hpp"
+
+#include <cmath>
+
+#include "kernels/parallel.hpp"
+#include "src/preconditioner.hpp"
+
+namespace terrace {
+namespace {
+
+double gib(double bytes) { return bytes / 1073741824.0; }
+
+/// Where the time of conjugate gradients and of a direct solve goes: bytes an iteration and flops,
+/// at rates that an H200 (or the CPU, by its threads) keeps up.
+struct Estimate {
+  double iteration = 0;  ///< seconds
+  double direct = 0;     ///< seconds of the factorisation; 0: none to offer
+  std::string command;   ///< of the direct solve
+};
+template <class B>
+Estimate estimate(const Context<B>& c, const CgInputs& in, const CgCommand& options, double rows) {
+  constexpr bool device = std::is_same_v<B, Cuda>;
+  const double ranks = c.size(), n = double(in.n);
+  const double bandwidth = device ? 4.2e12 : 8e9 * double(thread_count());
+  const double latency = device ? 1.5e-5 : 2e-6;
+  const double flops = device ? 5e13 : 1e10 * double(thread_count());
+  Estimate e;
+  double bytes = 0;
+  if (in.kind == io::Kind::dense) {
+    bytes = options.layout == "rows" ? 8 * n * n : 4 * n * n;
+    e.direct = 2.0 * n * n * n / flops / ranks;
+    e.command = "dense solve";
+  } else if (in.kind == io::Kind::band) {
+    const double m = double(in.band.half_bandwidth());
+    bytes = 8 * n * (m + 1);
+    // Narrow bands factor far below the flops of wide ones.
+    e.direct = n * m * m / (flops * m / (m + 2000)) + 16 * n * (m + 1) / bandwidth;
+    e.command = "band solve";
+  } else {
+    bytes = 12 * double(in.csr.nonzeros()) + 8 * n;
+  }
+  e.iteration = bytes / ranks / bandwidth + 64 * rows / bandwidth + latency * (ranks > 1 ? 4 : 1);
+  return e;
+}
+
+}  // namespace
+
+CgMethod method_of(const std::string& option) {
+  return option == "single-reduction" ? CgMethod::single_reduction
+         : option == "pipelined"      ? CgMethod::pipelined
+                                      : CgMethod::classic;
+}
+CgNorm norm_of(const std::string& option) {
+  return option == "preconditioned" ? CgNorm::preconditioned
+         : option == "natural"      ? CgNorm::natural
+                                    : CgNorm::unpreconditioned;
+}
+
+void check_cg_options(Run& run, const CgCommand& options, const CgInputs& in) {
+  const std::string& method = run.options.method;
+  if (!method.empty() && method != "conjugate-gradients" && method != "classic" &&
+      method != "single-reduction" && method != "pipelined")
+    fail_together(Exit::usage, "unknown method '" + method +
+                                   "'; --method of cg; use classic, single-reduction or pipelined");
+  if (!preconditioner_supported(options.preconditioner, form_name(in.kind)))
+    fail_together(Exit::usage,
+                  "incomplete Cholesky of a dense matrix would be all of Cholesky; "
+                  "--preconditioner; use terrace dense solve, or block-jacobi");
+  const bool blocks = options.preconditioner == "block-jacobi";
+  if (blocks && run.options.block > most_block)
+    fail_together(Exit::usage, fmt::format("blocks of {} rows are too large; --block; use 1 to {}",
+                                           run.options.block, most_block));
+  if (run.options.precision == "mixed" &&
+      (in.kind != io::Kind::dense || options.layout != "triangle" ||
+       method_of(method) != CgMethod::classic))
+    fail_together(Exit::usage,
+                  "mixed precision is for dense matrices as a triangle and the classic method; "
+                  "--precision mixed; leave it out or drop --layout and --method");
+  run.report["method"] = "conjugate-gradients";
+  run.report["variant"] = method.empty() || method == "conjugate-gradients" ? "classic" : method;
+  run.report["preconditioner"] = options.preconditioner;
+  run.report["precision"] = run.options.precision;
+  run.report["norm"] = options.norm;
+  if (in.kind == io::Kind::dense) run.report["layout"] = options.layout;
+}
+
+template <class B>
+void plan_cg(Run& run, const Context<B>& c, const CgInputs& in, const CgCommand& options) {
+  constexpr bool device = std::is_same_v<B, Cuda>;
+  const int ranks = c.size();
+  const bool triangle = in.kind == io::Kind::dense && options.layout == "triangle";
+  const Index rows = triangle ? in.n : ceil_div(in.n, ranks), nrhs = in.rhs.columns();
+  const CgMethod method = method_of(run.options.method);
+  const bool general = options.preconditioner != "none" && options.preconditioner != "jacobi";
+  const bool single = method != CgMethod::classic || general || run.options.precision == "mixed";
+  const Index columns = single ? 1 : std::min(options.at_once, std::max<Index>(1, nrhs));
+  const OperatorMemory matrix = triangle ? TriangleOperator<B>::memory(in.n, ranks, columns)
+                                : in.kind == io::Kind::dense ? DenseOperator<B>::memory(in.n, ranks)
+                                : in.kind == io::Kind::band
+                                    ? BandOperator<B>::memory(in.n, in.band.half_bandwidth(), ranks)
+                                    : CsrOperator<B>::memory(in.n, in.csr.nonzeros(), ranks);
+  Index vectors =
+      CgWork<B>::bytes(rows, options.preconditioner == "jacobi", columns, method, general);
+  Index host_extra = 0;
+  if (options.preconditioner == "block-jacobi") {
+    const Index block = run.options.block > 0 ? run.options.block : 32;
+    vectors += block_jacobi_bytes(rows, block);
+    host_extra = 24 * rows * block;
+  } else if (options.preconditioner == "ic") {
+    const Index nonzeros = in.kind == io::Kind::csr ? ceil_div(in.csr.nonzeros(), ranks)
+                                                    : (2 * in.band.half_bandwidth() + 1) * rows;
+    vectors += incomplete_cholesky_bytes(rows, nonzeros);
+    host_extra = 24 * nonzeros;
+  } else if (options.preconditioner == "chebyshev") {
+    vectors += 8 * rows * 4;
+  }
+  const Index backend = matrix.backend + vectors;
+  const Index slab = triangle ? 8 * triangle::height * in.n : 0;
+  const Index host =
+      matrix.host + host_extra + slab + 8 * rows * (3 * nrhs + 4) + 2 * io::piece_bytes();
+  run.report["memory"] = {{"backend_bytes", backend}, {"host_bytes", host}};
+  const Estimate e = estimate(c, in, options, double(rows));
+  run.report["plan"] = {{"seconds_per_iteration", e.iteration}};
+  if (e.direct > 0) run.report["plan"]["direct_seconds"] = e.direct;
+  if (!run.options.plan) {
+    require_memory(c.control, device ? host : host + backend, device ? backend : 0);
+    return;
+  }
+  run.say(fmt::format("{} matrix n = {}, {} right-hand sides ({} at once), {} ranks",
+                      form_name(in.kind), in.n, nrhs, columns, ranks));
+  const char* reductions = method == CgMethod::classic ? "two reductions of scalars an iteration"
+                           : method == CgMethod::single_reduction
+                               ? "one reduction of scalars an iteration"
+                               : "one reduction of scalars an iteration, beside the product";
+  run.say(fmt::format(
+      "method conjugate-gradients ({}), {}: {}, {}", run.report["variant"].get<std::string>(),
+      run.options.method.empty() ? "the default" : "asked for",
+      triangle                     ? "tiles of the triangle, vectors whole on every rank"
+      : in.kind == io::Kind::dense ? "row slices, p gathered on every rank"
+                                   : "row slices, halo exchange",
+      triangle ? (ranks > 1 ? "one all-reduce of A p an iteration" : "no communication")
+               : reductions));
+  run.say(fmt::format(
+      "memory per rank: {:.3f} GiB on the backend (matrix {:.3f}, vectors {:.3f}), {:.3f} GiB on "
+      "the host for input and output",
+      gib(double(backend)), gib(double(matrix.backend)), gib(double(vectors)), gib(double(host))));
+  run.say(fmt::format("estimated time: {:.3g} s an iteration", e.iteration));
+  if (e.direct > 0)
+    run.say(fmt::format(
+        "a direct solve, terrace {}, would take about {:.3g} s, as long as {:.0f} iterations: it "
+        "is "
+        "the faster one beyond that (a relative residual of {:g} at condition {:.2g})",
+        e.command, e.direct, e.direct / e.iteration, options.rtol,
+        std::pow(2 * e.direct / e.iteration / std::log(2 / std::max(options.rtol, 1e-16)), 2)));
+}
+
+#define TERRACE_INSTANTIATE(B) \
+  template void plan_cg(Run&, const Context<B>&, const CgInputs&, const CgCommand&);
+TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+
+}  // namespace terrace
