@@ -15,11 +15,11 @@ template <int k, int stages>
 void launch(const Stream<Cuda>& stream, const Arguments& w, const double* p, double* q,
             Index columns, int multiprocessors) {
   const auto blocks = unsigned(ceil_div(w.padded * k / 2, Index(threads)));
-  const auto kernel = multiply_kernel<k, stages, sides>;
-  constexpr int bytes = shared_bytes<k, stages, sides>;
+  const auto kernel = multiply_kernel<k, stages>;
+  constexpr int bytes = shared_bytes<k, stages>;
   check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
   arrange_kernel<k><<<blocks, threads, 0, native(stream)>>>(w, p, int(columns));
-  kernel<<<unsigned(multiprocessors * 2 / sides), 128 * sides, bytes, native(stream)>>>(w);
+  kernel<<<unsigned(multiprocessors), threads, bytes, native(stream)>>>(w);
   finish_kernel<k><<<blocks, threads, 0, native(stream)>>>(w, q, int(columns));
   check_launch();
 }

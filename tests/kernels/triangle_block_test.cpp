@@ -119,10 +119,12 @@ TEST_CASE("packed tiles times several vectors equal plain sums, by shares of ran
   check_block<Cpu>(4200, {3, 16});  // units of several tile rows
 }
 
+#if TERRACE_WITH_CUDA
 TEST_CASE("packed tiles times several vectors equal plain sums, CUDA", "[gpu]") {
   for (const Index n : orders) check_block<Cuda>(n, all_counts);
   check_block<Cuda>(6000, {3, 16});
 }
+#endif
 
 TEST_CASE("a product with several vectors gives the same bits on any number of threads") {
   Context<Cpu>* context = test::context<Cpu>();
