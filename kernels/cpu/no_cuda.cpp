@@ -1,6 +1,7 @@
 // What remains of the device interface where CUDA is not built.
 #include "kernels/buffer.hpp"
 #include "kernels/error.hpp"
+#include "kernels/resident_cg.hpp"
 #include "kernels/stream.hpp"
 
 namespace terrace {
@@ -12,6 +13,9 @@ DeviceInfo select_cuda_device(int) {
 }
 DeviceInfo current_cuda_device() { return {}; }
 std::string cuda_versions() { return {}; }
+
+bool resident_cg_fits(Index) { return false; }
+Index resident_cg_scratch(Index) { return 0; }
 
 namespace detail {
 void* allocate_pinned(Index bytes) { return allocate(Cpu{}, bytes); }
