@@ -6,6 +6,7 @@
 //   pipelined          reduce beside n = A m | z, s, p, x, r, u, w | m = M^-1 w
 #pragma once
 #include "kernels/graph.hpp"
+#include "kernels/resident_cg.hpp"
 #include "src/conjugate_gradients.hpp"
 
 namespace terrace {
@@ -27,14 +28,18 @@ class CgEngine {
   [[nodiscard]] View<double, B> residual_vector() const { return r_; }
   bool head = false;  ///< products read the head plane only
 
-  void set_stops(const std::vector<double>& squares) const {
+  void set_stops(const std::vector<double>& squares) {
+    stop_ = squares.front();
     upload(lane_, stops(), squares.data());
     lane_.synchronize();
   }
   /// r = b - A x and its scalars; the true residual. The direction p survives with `keep`.
-  [[nodiscard]] std::vector<CgScalars> residual(bool x_is_zero, bool keep) const {
+  [[nodiscard]] std::vector<CgScalars> residual(bool x_is_zero, bool keep) {
     fill_zero(lane_, w_.scalars.view().slice(0, 4 * size()));
-    fill_zero(lane_, w_.finished.view());
+    const Index one = 1;  // the first iteration's row in the ring
+    upload(lane_, w_.finished.view(), &one);
+    if (away_) copy(lane_, w_.x.view(), w_.resident.view().slice(0, w_.local_rows));
+    away_ = false;
     const CgPass<B> at = pass(lagged() ? 1 : 0);
     true_residual(at, x_is_zero, keep);
     if (general()) {
@@ -50,12 +55,31 @@ class CgEngine {
     return columns_of(host.data());
   }
   /// The first direction of an iteration from r: p = z + keep p.
-  void start(const CgColumns& keep) const {
+  void start(const CgColumns& keep) {
     const View<const double, B> z = general() ? w_.z.view() : r_;
     const View<const double, B> scaling = general() ? View<const double, B>{} : d();
     if (w_.method == CgMethod::pipelined) return start_pipe(1, false);
     if (w_.method == CgMethod::single_reduction && r_.data == w_.p.own().data) return;
     cg_start<B>(lane_, pass(0), z, scaling, keep, w_.p.own());
+    if (resident()) {
+      const Index rows = w_.local_rows;
+      copy(lane_, w_.ring.view().slice(0, size()), row(0));
+      copy(lane_, resident_part(0).slice(0, rows), w_.x.view());
+      copy(lane_, resident_part(1).slice(0, rows), r_);
+      if (d().size > 0) copy(lane_, resident_part(2).slice(0, rows), d());
+      away_ = true;
+    }
+  }
+  /// Whether iterations run in one launch, run_resident().
+  [[nodiscard]] bool resident() const {
+    return w_.resident.size() > 0 && !general() && !head && norm_ == CgNorm::unpreconditioned;
+  }
+  void run_resident(Index first, Index count) const {
+    if constexpr (requires { a_.tiles(); } && std::is_same_v<B, Cuda>)
+      resident_cg(lane_, a_.tiles(), d().size > 0 ? resident_part(2) : View<double, B>{},
+                  w_.p.memory.view(), resident_part(0), resident_part(1),
+                  {w_.ring.view(), w_.ring_rows, size()}, first, count, {stop_, floor_},
+                  w_.resident_scratch.view());
   }
   void iterate(Index i) const {
     if (w_.method == CgMethod::classic)
@@ -97,6 +121,10 @@ class CgEngine {
   }
   [[nodiscard]] View<double, B> ignored() const {
     return w_.scalars.view().slice(4 * size() + cg_most_columns, 2);
+  }
+  [[nodiscard]] View<double, B> resident_part(Index which) const {
+    const Index part = w_.resident.size() / 3;
+    return w_.resident.view().slice(which * part, part);
   }
   [[nodiscard]] CgPass<B> pass(Index i) const {
     return {w_.columns,      row(i + 3), row(i),         row(i + 1),         stops(),
@@ -192,7 +220,8 @@ class CgEngine {
   A& a_;
   CgWork<B>& w_;
   CgNorm norm_;
-  double floor_;
+  double floor_, stop_ = 0;
+  bool away_ = false;  // x is in w_.resident
   View<double, B> r_;
   const Stream<B>& lane_ = c_.ahead;
 };

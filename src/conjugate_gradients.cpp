@@ -87,7 +87,7 @@ Index batch_of(const Context<B>& c, const A& a, const CgWork<B>& w) {
   const double seconds =
       2e-5 +
       (a.bytes() / double(c.size()) + 64.0 * double(w.columns) * double(w.local_rows)) / 4e12;
-  return seconds > 6e-5 ? 4 : seconds > 3e-5 ? 8 : CgWork<B>::ring_rows / 4;
+  return seconds > 6e-5 ? 4 : seconds > 3e-5 ? 8 : 16;
 }
 
 /// Launches iterations ahead and reads their scalars behind.
@@ -103,6 +103,7 @@ class Batches {
     const auto work = [&] {
       for (Index i = 0; i < count; ++i) engine_.iterate(first + i);
     };
+    if (engine_.resident()) return engine_.run_resident(first, count);
     if (batch_ > 1 && count == batch_ && first % 4 == 1) {
       if (!graph_.recorded()) {
         if (!warm_) work();  // first uses of libraries may not be recorded
@@ -119,7 +120,7 @@ class Batches {
     w_.observer.wait(c_.ahead.record());
     const Index size = engine_.size(), ring = w_.ring_rows;
     for (Index i = 0; i < count;) {
-      const Index slot = (first + i - 1) % ring, run = std::min(count - i, ring - slot);
+      const Index slot = (first + i) % ring, run = std::min(count - i, ring - slot);
       download(w_.observer, w_.seen.data() + slot * size,
                w_.ring.view().slice(slot * size, run * size));
       i += run;
@@ -130,11 +131,11 @@ class Batches {
     if (c_.size() == 1) return;
     const Index size = engine_.size(), ring = w_.ring_rows;
     for (Index i = 0; i < count; ++i)  // the word of rank 0
-      c_.control.broadcast(w_.seen.data() + (first + i - 1) % ring * size,
-                           size * Index(sizeof(double)), 0);
+      c_.control.broadcast(w_.seen.data() + (first + i) % ring * size, size * Index(sizeof(double)),
+                           0);
   }
   [[nodiscard]] const double* row(Index i) const {
-    return w_.seen.data() + (i - 1) % w_.ring_rows * engine_.size();
+    return w_.seen.data() + i % w_.ring_rows * engine_.size();
   }
 
  private:
@@ -181,7 +182,15 @@ CgWork<B>::CgWork(const Context<B>& context, A& a, bool jacobi, Index columns_, 
     ticket = Buffer<Word, B>(1);
     seen = PinnedBuffer<double>(ring_rows * size);
     if (jacobi) inverse_diagonal = Buffer<double, B>(count);
+    if constexpr (requires { a.tiles(); } && std::is_same_v<B, Cuda>) {
+      if (context.size() == 1 && columns == 1 && method == CgMethod::classic &&
+          a.tiles().read == triangle::Read::whole && resident_cg_fits(a.n())) {
+        resident = Buffer<double, B>(3 * triangle::padded(count));
+        resident_scratch = Buffer<double, B>(resident_cg_scratch(a.n()));
+      }
+    }
   });
+  fill_zero(context.ahead, resident.view());
   fill_zero(context.ahead, scalars.view());
   fill_zero(context.ahead, ticket.view());
   if (columns == 1) {

@@ -97,7 +97,10 @@ struct CgWork {
   Stream<B> observer;                          // copies it out beside the iteration
   double norm = 0;                             // largest row sum of |A|
   Index negative_row = -1, unusable_row = -1;  // global rows with a_ii < 0, a_ii <= 0
-  static constexpr Index ring_rows = 64;
+  static constexpr Index ring_rows = 256;
+  /// x, r and D, padded, and scratch, where whole iterations run in one launch on a matrix that
+  /// stays on the chip (kernels/resident_cg.hpp); or empty.
+  Buffer<double, B> resident, resident_scratch;
 };
 
 /// Solves A x = b from the x given: `b` and `x` are this rank's rows on the host, work.columns of

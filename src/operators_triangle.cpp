@@ -184,7 +184,14 @@ std::vector<double> TriangleOperator<B>::diagonal(const Context<B>& context) con
 }
 
 template <class B>
-Operand<B> TriangleOperator<B>::operand(const Context<B>& context, Index columns) const {
+Operand<B> TriangleOperator<B>::operand(const Context<B>& context, Index columns) {
+  if (columns > 1) {
+    const Index scratch = triangle_block_scratch(B{}, n_, Index(held_.size()), columns);
+    if (block_scratch_.size() < scratch) {
+      collectively(context.control, [&] { block_scratch_ = Buffer<double, B>(scratch); });
+      fill_zero(context.ahead, block_scratch_.view());
+    }
+  }
   Operand<B> p;
   p.memory = collectively(context.control,
                           [&] { return Buffer<double, B>(triangle::padded(n_) * columns); });
@@ -199,6 +206,11 @@ void TriangleOperator<B>::product(const Context<B>& context, Read read, const Op
                                   View<double, B> q, View<double, B> sums, const SumSpace<B>& space,
                                   const double* skip, bool absolute) const {
   const Stream<B>& lane = context.ahead;
+  if (p.columns > 1) {
+    multiply_block(lane, tiles(read), p.memory.view(), q, p.columns, block_scratch_.view(), skip);
+    if (ranks_ > 1) context.comm.all_reduce(lane, Reduce::sum, q.slice(0, n_ * p.columns));
+    return;
+  }
   SumTarget<B> target = sums_to(space, sums);
   if (ranks_ > 1) target.result = {};
   multiply(lane, tiles(read), p.memory.view(), q, scratch_.view(), target, skip, absolute);

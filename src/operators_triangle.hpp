@@ -5,6 +5,7 @@
 // R-1, .., 0, 0, 1, ..  Vectors are whole on every rank; a product ends with one all-reduce of q.
 #pragma once
 #include "kernels/triangle.hpp"
+#include "kernels/triangle_block.hpp"
 #include "src/operand.hpp"
 #include "src/operators.hpp"
 
@@ -39,9 +40,10 @@ class TriangleOperator {
   [[nodiscard]] double bytes() const { return 4.0 * double(n_) * (double(n_) + 1.0); }
 
   /// padded(n) zero entries a column.
-  [[nodiscard]] Operand<B> operand(const Context<B>& context, Index columns = 1) const;
+  [[nodiscard]] Operand<B> operand(const Context<B>& context, Index columns = 1);
   /// q[0..n) = A p (or |A| p) on context.ahead, complete on every rank; sums = { p.q, p.p } of the
-  /// whole vectors, the same bits on every rank. q has n entries or more. With *skip != 0 only the
+  /// whole vectors, the same bits on every rank. q has n entries or more; of several columns
+  /// (without sums, from whole tiles) padded(n). With *skip != 0 only the
   /// all-reduce of q takes place.
   void apply(const Context<B>& context, const Operand<B>& p, View<double, B> q,
              View<double, B> sums, const SumSpace<B>& space, const double* skip = nullptr,
@@ -71,7 +73,7 @@ class TriangleOperator {
   int rank_ = 0, ranks_ = 1;
   bool planes_ = false, split_ = false;
   std::vector<Index> held_, first_;  // tile rows, and where their tiles start
-  Buffer<double, B> tiles_, scratch_;
+  Buffer<double, B> tiles_, scratch_, block_scratch_;
   Buffer<Index, B> row_, start_;
   // While reading:
   Buffer<double, B> own_slab_, other_slab_;
