@@ -168,7 +168,8 @@ CgWork<B>::CgWork(const Context<B>& context, A& a, bool jacobi, Index columns_, 
   const Index count = local_rows, size = cg_row::size(columns);
   std::vector<double> diagonal;
   collectively(context.control, [&] {
-    for (Buffer<double, B>* vector : {&b, &x, &r, &q}) *vector = Buffer<double, B>(count * columns);
+    for (Buffer<double, B>* vector : {&b, &x, &r}) *vector = Buffer<double, B>(count * columns);
+    q = Buffer<double, B>((A::replicated ? triangle::padded(count) : count) * columns);
     t = Buffer<double, B>(count * columns);
     if (method != CgMethod::classic) s = Buffer<double, B>(count);
     if (method == CgMethod::pipelined) {

@@ -184,7 +184,7 @@ std::vector<double> TriangleOperator<B>::diagonal(const Context<B>& context) con
 }
 
 template <class B>
-Operand<B> TriangleOperator<B>::operand(const Context<B>& context, Index columns) {
+Operand<B> TriangleOperator<B>::operand(const Context<B>& context, Index columns) const {
   if (columns > 1) {
     const Index scratch = triangle_block_scratch(B{}, n_, Index(held_.size()), columns);
     if (block_scratch_.size() < scratch) {

@@ -40,7 +40,7 @@ class TriangleOperator {
   [[nodiscard]] double bytes() const { return 4.0 * double(n_) * (double(n_) + 1.0); }
 
   /// padded(n) zero entries a column.
-  [[nodiscard]] Operand<B> operand(const Context<B>& context, Index columns = 1);
+  [[nodiscard]] Operand<B> operand(const Context<B>& context, Index columns = 1) const;
   /// q[0..n) = A p (or |A| p) on context.ahead, complete on every rank; sums = { p.q, p.p } of the
   /// whole vectors, the same bits on every rank. q has n entries or more; of several columns
   /// (without sums, from whole tiles) padded(n). With *skip != 0 only the
@@ -73,7 +73,8 @@ class TriangleOperator {
   int rank_ = 0, ranks_ = 1;
   bool planes_ = false, split_ = false;
   std::vector<Index> held_, first_;  // tile rows, and where their tiles start
-  Buffer<double, B> tiles_, scratch_, block_scratch_;
+  Buffer<double, B> tiles_, scratch_;
+  mutable Buffer<double, B> block_scratch_;  // grows in operand()
   Buffer<Index, B> row_, start_;
   // While reading:
   Buffer<double, B> own_slab_, other_slab_;

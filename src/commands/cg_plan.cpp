@@ -62,7 +62,9 @@ void check_cg_options(Run& run, const CgCommand& options, const CgInputs& in) {
       method != "single-reduction" && method != "pipelined")
     fail_together(Exit::usage, "unknown method '" + method +
                                    "'; --method of cg; use classic, single-reduction or pipelined");
-  if (!preconditioner_supported(options.preconditioner, form_name(in.kind)))
+  const std::string preconditioner =
+      options.preconditioner == "ic" ? "incomplete-cholesky" : options.preconditioner;
+  if (!preconditioner_supported(preconditioner, form_name(in.kind)))
     fail_together(Exit::usage,
                   "incomplete Cholesky of a dense matrix would be all of Cholesky; "
                   "--preconditioner; use terrace dense solve, or block-jacobi");

@@ -15,11 +15,11 @@ struct Case {
   using Operator = Kind;
 };
 #if TERRACE_WITH_CUDA
-#define CASES                                                                   \
-  (Case<Cpu, Dense>), (Case<Cpu, Band>), (Case<Cpu, Csr>), (Case<Cuda, Dense>), \
-      (Case<Cuda, Band>), (Case<Cuda, Csr>)
+#define CASES                                                                     \
+  (Case<Cpu, Dense>), (Case<Cpu, Triangle>), (Case<Cpu, Band>), (Case<Cpu, Csr>), \
+      (Case<Cuda, Dense>), (Case<Cuda, Triangle>), (Case<Cuda, Band>), (Case<Cuda, Csr>)
 #else
-#define CASES (Case<Cpu, Dense>), (Case<Cpu, Band>), (Case<Cpu, Csr>)
+#define CASES (Case<Cpu, Dense>), (Case<Cpu, Triangle>), (Case<Cpu, Band>), (Case<Cpu, Csr>)
 #endif
 
 struct Solved {
@@ -33,7 +33,7 @@ Solved solve(const Context<B>& c, Index n, const Entry& a, const Vector& b, CgOp
   CgWork<B> work(c, op, options.jacobi);
   Vector x = x0.empty() ? Vector(std::size_t(op.rows().count), 0.0) : part(x0, op.rows());
   Solved s{conjugate_gradients(c, op, work, options, part(b, op.rows()), x), {}};
-  s.x = whole(x, op.rows(), n);
+  s.x = whole_of(op, x);
   return s;
 }
 

@@ -7,6 +7,7 @@
 
 #include "kernels/random.hpp"
 #include "src/operators.hpp"
+#include "src/operators_triangle.hpp"
 #include "tests/support/test.hpp"
 
 namespace terrace::test {
@@ -46,6 +47,15 @@ inline Vector whole(const Vector& mine, Range rows, Index n) {
   return all;
 }
 
+/// The same of an operator's vector.
+template <class A>
+Vector whole_of(const A& op, const Vector& mine) {
+  if constexpr (A::replicated)
+    return mine;
+  else
+    return whole(mine, op.rows(), op.n());
+}
+
 /// 2-D Laplace, five points, on p x p grid points.
 inline Entry laplace(Index p) {
   return [p](Index i, Index j) {
@@ -59,7 +69,7 @@ inline double lehmer(Index i, Index j) {
   return double(std::min(i, j) + 1) / double(std::max(i, j) + 1);
 }
 
-// One maker per operator, so that tests are written once for all three.
+// One maker per operator, so that tests are written once for all of them.
 struct Dense {
   template <class B>
   static DenseOperator<B> make(const Context<B>& c, Index n, const Entry& a) {
@@ -69,6 +79,23 @@ struct Dense {
       for (Index j = 0; j < n; ++j) row[std::size_t(j)] = a(op.rows().first + k, j);
       op.put_rows(c, k, 1, row.data());
     }
+    return op;
+  }
+};
+struct Triangle {
+  template <class B>
+  static TriangleOperator<B> make(const Context<B>& c, Index n, const Entry& a,
+                                  bool planes = false) {
+    TriangleOperator<B> op(c, n, planes);
+    Vector rows;
+    for (Index round = 0; round < op.rounds(); ++round) {
+      const Range slab = op.slab(round);
+      rows.assign(std::size_t(slab.count * n), 0.0);
+      for (Index i = 0; i < slab.count; ++i)
+        for (Index j = 0; j < n; ++j) rows[std::size_t(i * n + j)] = a(slab.first + i, j);
+      op.put_slab(c, round, rows.data());
+    }
+    (void)op.asymmetry(c);
     return op;
   }
 };
