@@ -28,12 +28,19 @@ struct TileWork {
   bool absolute;
 };
 
-constexpr int together = 4;  // rows
+constexpr int together = 4;         // rows
+constexpr Index prefetched = 4096;  // bytes ahead: the hardware does not see through rows of 512
+
+[[gnu::always_inline]] inline void prefetch_lines(const void* at, Index bytes) {
+  for (Index b = 0; b < bytes; b += 64)
+    __builtin_prefetch(static_cast<const char*>(at) + prefetched + b);
+}
 
 /// Rows [r, r + together) of a tile in planes as doubles.
 [[gnu::always_inline]] inline void join_rows(const double* a, Index r, bool head_only, Word* to) {
   const auto* const head = reinterpret_cast<const std::uint32_t*>(a) + r * width;
   const auto* const tail = head + tile;
+  if (head_only) prefetch_lines(head, together * width * 4);
   if (head_only)
     for (Index k = 0; k < together * width; ++k) to[k] = Word(head[k]) << 32;
   else
@@ -52,6 +59,8 @@ template <int L>
     if (w.read != Read::whole) {
       join_rows(w.a, r, w.read == Read::head, unpacked);
       a = reinterpret_cast<const double*>(unpacked);
+    } else {
+      prefetch_lines(a, together * width * 8);
     }
     Reals sum[together] = {}, p_row[together];
     for (int k = 0; k < together; ++k)

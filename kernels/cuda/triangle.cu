@@ -37,7 +37,7 @@ void sweep(cudaStream_t stream, const Sweep& s) {
   if (compiled_for_hopper())
     launch_sweep<read, 6, true>(stream, s, multiprocessors(), true);
   else
-    launch_sweep<read, 3, false>(stream, s, multiprocessors(), false);
+    launch_sweep<read, 2, false>(stream, s, multiprocessors(), false);
 }
 Index units_of(Index tiles) { return ceil_div(tiles, Index(1) << unit_bits(tiles)); }
 constexpr Index counter = 16;  // doubles before the partial sums; the first is the units taken
@@ -145,7 +145,6 @@ void multiply(const Stream<Cuda>& stream, const TriangleTiles<Cuda>& t, View<con
   s.unit = 1 << unit_bits(tiles);
   s.units = units_of(tiles);
   s.mask = absolute ? 0x7fffffffu : 0xffffffffu;
-  s.keep = tiles * tile * (t.read == Read::head ? 4 : 8) < (Index(44) << 20);
   s.skip = skip;
   s.all = t.row.size == ceil_div(t.n, height);
   if (tiles > 0) {

@@ -29,7 +29,6 @@ struct Sweep {
   Index units;
   int unit;       ///< tiles
   unsigned mask;  ///< of the high words: all, or all but the sign
-  bool keep;      ///< the matrix fits the second-level cache
   const double* skip;
   bool all;  ///< tile rows are held: slot s is tile row s
 };
@@ -100,13 +99,11 @@ __device__ inline void expect_bytes(Word* barrier, int bytes) {
       : "memory");
 }
 #endif
-__device__ inline Word cache_policy(bool keep) {
+/// The matrix shall not push the vectors and partial sums out of the second-level cache.
+__device__ inline Word read_once() {
   Word policy = 0;
 #if __CUDA_ARCH__ >= 800
-  if (keep)
-    asm volatile("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
-  else
-    asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
 #endif
   return policy;
 }
@@ -146,7 +143,7 @@ __global__ void __launch_bounds__(sweep_threads, 1) sweep_kernel(const Sweep s) 
 
   const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
   char* const ring = ring_memory + warp * stages * stage_bytes;
-  const Word policy = cache_policy(s.keep);
+  const Word policy = read_once();
   if (threadIdx.x < fixed) queue[threadIdx.x] = blockIdx.x + Index(threadIdx.x) * gridDim.x;
   if (bulk && lane == 0) {
     for (int k = 0; k < stages; ++k) device::make_barrier(&full[warp][k], 1);
