@@ -14,8 +14,23 @@ void prepare_solve(const Stream<Cuda>& stream, const FactorView<Cuda>& factor) {
 
 void solve_factor(const Stream<Cuda>& stream, const FactorView<Cuda>& factor, Index columns,
                   View<const double, Cuda> r, View<double, Cuda> z, const double* skip) {
-  if (factor.rows() == 0 || columns == 0) return;
-  launch_triangular_solves<4, 20>(native(stream), factor, columns, r.data, z.data, skip, 4, 2112);
+  const Index rows = factor.rows();
+  if (rows == 0 || columns == 0) return;
+  constexpr Index ahead = 8;  // levels
+  const auto launch = [&](auto batch) {
+    launch_triangular_solves<batch()>(native(stream), factor, columns, r.data, z.data, skip, ahead,
+                                      batch() > 8 ? 2112 : 4224);
+  };
+  // All of a row of average width in one batch.
+  const Index width = ceil_div(factor.lower.column.size, rows);
+  if (width <= 2)
+    launch(std::integral_constant<int, 2>());
+  else if (width <= 4)
+    launch(std::integral_constant<int, 4>());
+  else if (width <= 8)
+    launch(std::integral_constant<int, 8>());
+  else
+    launch(std::integral_constant<int, 16>());
   check_launch();
 }
 

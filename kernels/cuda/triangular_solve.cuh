@@ -42,9 +42,12 @@ struct SolveArguments {
   Index rows, columns;
 };
 
-/// One thread a (row, vector). `batch` entries of a row are waited for together; a warp that found
-/// nothing new waits `pause` ns.
-template <int batch, int pause, bool backward>
+__device__ inline void fetch_soon(const void* p) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
+}
+
+/// One thread a (row, vector). `batch` entries of a row are waited for together, at best all.
+template <int batch, bool backward>
 __global__ void __launch_bounds__(solve_threads)
     triangular_solve_kernel(SolveArguments a, const double* skip) {
   if (skip && *skip != 0) return;
@@ -76,7 +79,6 @@ __global__ void __launch_bounds__(solve_threads)
     double value[batch], x[batch];
     bool fresh = true;
     while (true) {
-      bool moved = false;
       if (!done) {
         if (fresh) {
 #pragma unroll
@@ -90,6 +92,14 @@ __global__ void __launch_bounds__(solve_threads)
                            : a.solution + (a.columns == 1 ? Index(column) : column * a.columns + c);
           }
           fresh = false;
+          if (e + 32 * batch < end) {
+#pragma unroll
+            for (int k = batch; k < 2 * batch; ++k)
+              if (e + 32 * k < end) {
+                fetch_soon(a.column + e + 32 * k);
+                fetch_soon(a.value + e + 32 * k);
+              }
+          }
         }
         bool waiting = false;
         long long bits[batch];
@@ -101,7 +111,6 @@ __global__ void __launch_bounds__(solve_threads)
           if (bits[k] != unwritten) {
             x[k] = __longlong_as_double(bits[k]);
             place_of[k] = nullptr;
-            moved = true;
           }
           waiting = waiting || place_of[k];
         }
@@ -109,7 +118,7 @@ __global__ void __launch_bounds__(solve_threads)
 #pragma unroll
           for (int k = 0; k < batch; ++k) sum -= value[k] * x[k];
           e += 32 * batch;
-          fresh = moved = true;
+          fresh = true;
           if (e >= end) {
             const double solved = sum * inverse;
             store_shared_value(a.solution + item, solved);
@@ -120,13 +129,12 @@ __global__ void __launch_bounds__(solve_threads)
         }
       }
       if (__all_sync(~0u, done)) break;
-      if (pause > 0 && !__any_sync(~0u, moved)) __nanosleep(pause);
     }
   }
 }
 
 /// `ahead`: rows that may be waiting, in units of the rows of an average level.
-template <int batch, int pause>
+template <int batch>
 void launch_triangular_solves(cudaStream_t lane, const FactorView<Cuda>& f, Index columns,
                               const double* r, double* z, const double* skip, Index ahead,
                               Index most_blocks) {
@@ -156,8 +164,8 @@ void launch_triangular_solves(cudaStream_t lane, const FactorView<Cuda>& f, Inde
   back.cleared = f.y.data;
   back.z = z;
   back.ticket = tickets + 1;
-  triangular_solve_kernel<batch, pause, false><<<blocks, solve_threads, 0, lane>>>(forward, skip);
-  triangular_solve_kernel<batch, pause, true><<<blocks, solve_threads, 0, lane>>>(back, skip);
+  triangular_solve_kernel<batch, false><<<blocks, solve_threads, 0, lane>>>(forward, skip);
+  triangular_solve_kernel<batch, true><<<blocks, solve_threads, 0, lane>>>(back, skip);
 }
 
 }  // namespace terrace

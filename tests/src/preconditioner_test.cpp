@@ -124,18 +124,23 @@ struct HostProduct {
   Entry a;
   Range rows = own_rows(n);
   mutable Index calls = 0;
-  [[nodiscard]] Operand<B> operand() const {
-    return {Buffer<double, B>(rows.count + 2), 1, rows.count, 1};
+  [[nodiscard]] Operand<B> operand(Index columns = 1) const {
+    return {Buffer<double, B>((rows.count + 2) * columns), 1, rows.count, columns};
   }
   void operator()(const Operand<B>& p, View<double, B> q, const double*) const {
-    Vector mine(std::size_t(rows.count), 0.0);
+    const Index k = p.columns;
+    Vector mine(std::size_t(rows.count * k), 0.0);
     download(c.ahead, mine.data(), p.own());
     c.ahead.synchronize();
-    const Vector all = whole(mine, rows, n);
-    for (Index i = 0; i < rows.count; ++i) {
-      mine[std::size_t(i)] = 0;
-      for (Index j = 0; j < n; ++j)
-        mine[std::size_t(i)] += a(rows.first + i, j) * all[std::size_t(j)];
+    for (Index column = 0; column < k; ++column) {
+      Vector one;
+      for (Index i = 0; i < rows.count; ++i) one.push_back(mine[std::size_t(i * k + column)]);
+      const Vector all = whole(one, rows, n);
+      for (Index i = 0; i < rows.count; ++i) {
+        double sum = 0;
+        for (Index j = 0; j < n; ++j) sum += a(rows.first + i, j) * all[std::size_t(j)];
+        mine[std::size_t(i * k + column)] = sum;
+      }
     }
     upload(c.ahead, q, mine.data());
     c.ahead.synchronize();
@@ -490,6 +495,17 @@ TEMPLATE_TEST_CASE("Chebyshev's interval reaches past the spectrum of Laplace's 
     };
     const double residual = t((high + low - 2 * s) / (high - low)) / t((high + low) / (high - low));
     Vector z = apply(*c, m, product, x);
+    const Chebyshev<B> two(*c, product, product.operand(2), rows,
+                           Vector(std::size_t(rows.count), 4.0), 4);
+    CHECK_ALL(std::fabs(two.notes().largest - m.notes().largest) <= 1e-10);
+    Vector wide;
+    for (double v : x) wide.insert(wide.end(), {v, -2 * v});
+    wide = apply(*c, two, product, wide);
+    bool same = true;
+    for (std::size_t i = 0; i < z.size(); ++i)
+      same = same && std::fabs(wide[2 * i] - z[i]) <= 1e-9 * (1 + std::fabs(z[i])) &&
+             wide[2 * i + 1] == -2 * wide[2 * i];
+    CHECK_ALL(same);
     for (std::size_t i = 0; i < z.size(); ++i) z[i] -= (1 - residual) / s / 4 * x[i];
     CHECK_ALL(largest(z) <= 1e-12 * (1 - residual) / s);
   }
