@@ -2,9 +2,11 @@
 // bytes of the matrix, which each reads once: 8 rows ld, 8 rows (m + 1), 12 nonzeros + 8 rows.
 //
 // Every product also returns { p.q, p.p } over its own rows, with p already at hand. With
-// `absolute`, q = |A| p (for the row-sum norm).
+// `absolute`, q = |A| p (for the row-sum norm). `skip` points to a number in the memory of the
+// backend: where it is not zero when the product begins, nothing is read or written.
 #pragma once
 #include <cstdint>
+#include <vector>
 
 #include "kernels/sums.hpp"
 
@@ -21,9 +23,11 @@ struct DenseRows {
 /// q = A p with p of ld elements (zero past the last column); `first` is the column of row 0's
 /// diagonal.
 void multiply(const Stream<Cpu>&, const DenseRows<Cpu>&, Index first, View<const double, Cpu> p,
-              View<double, Cpu> q, const SumTarget<Cpu>&, bool absolute = false);
+              View<double, Cpu> q, const SumTarget<Cpu>&, bool absolute = false,
+              const double* skip = nullptr);
 void multiply(const Stream<Cuda>&, const DenseRows<Cuda>&, Index first, View<const double, Cuda> p,
-              View<double, Cuda> q, const SumTarget<Cuda>&, bool absolute = false);
+              View<double, Cuda> q, const SumTarget<Cuda>&, bool absolute = false,
+              const double* skip = nullptr);
 
 /// Rows [r0, r0 + rows) of a symmetric band matrix of half-bandwidth m, by diagonals:
 ///
@@ -42,9 +46,11 @@ struct BandRows {
 /// q = A p. p[0..rows) are the slice's own entries; p[-m..0) and p[rows..rows+m) must be readable
 /// and finite (zero outside the matrix). scratch: band_scratch() doubles.
 void multiply(const Stream<Cpu>&, const BandRows<Cpu>&, const double* p, View<double, Cpu> q,
-              View<double, Cpu> scratch, const SumTarget<Cpu>&, bool absolute = false);
+              View<double, Cpu> scratch, const SumTarget<Cpu>&, bool absolute = false,
+              const double* skip = nullptr);
 void multiply(const Stream<Cuda>&, const BandRows<Cuda>&, const double* p, View<double, Cuda> q,
-              View<double, Cuda> scratch, const SumTarget<Cuda>&, bool absolute = false);
+              View<double, Cuda> scratch, const SumTarget<Cuda>&, bool absolute = false,
+              const double* skip = nullptr);
 Index band_scratch(Cpu, Index rows, Index half_bandwidth);
 Index band_scratch(Cuda, Index rows, Index half_bandwidth);
 
@@ -56,14 +62,55 @@ struct CsrRows {
   View<const std::int32_t, B> column;
   View<const double, B> value;
   View<const Index, B> row;
+  // For CUDA, from csr_chunks(); size 0: a product that suits rows of equal lengths.
+  View<const Index, B> chunk{}, longs{};
+  View<double, B> partial{};  ///< scratch: a double a chunk where there are long rows
   [[nodiscard]] Index rows() const { return start.size > 0 ? start.size - 1 : 0; }
 };
 
+/// At most so many entries and rows a chunk; a longer row is cut into pieces of so many entries.
+constexpr Index csr_chunk_entries = 448, csr_chunk_rows = 128;
+
+/// Consecutive rows with about equal numbers of entries, on the host; made once a matrix.
+struct CsrChunks {
+  /// Pairs { k, entry }, one more than chunks: chunk c begins at row k and position `entry`. A
+  /// piece of a long row k has ~k there.
+  std::vector<Index> chunk;
+  /// { k, c, c_end } for each long row k: its pieces are the chunks [c, c_end).
+  std::vector<Index> longs;
+  [[nodiscard]] Index count() const { return Index(chunk.size()) / 2 - 1; }
+};
+/// start: rows + 1 positions.
+CsrChunks csr_chunks(const Index* start, Index rows);
+
 /// q[row] = A p, or q[row] += A p with `add` in the sums' target.
 void multiply(const Stream<Cpu>&, const CsrRows<Cpu>&, const double* p, View<double, Cpu> q,
-              const SumTarget<Cpu>&, bool absolute = false);
+              const SumTarget<Cpu>&, bool absolute = false, const double* skip = nullptr);
 void multiply(const Stream<Cuda>&, const CsrRows<Cuda>&, const double* p, View<double, Cuda> q,
-              const SumTarget<Cuda>&, bool absolute = false);
+              const SumTarget<Cuda>&, bool absolute = false, const double* skip = nullptr);
+
+/// Most columns of a product with several vectors.
+constexpr Index product_columns = 16;
+
+/// q = A p for `columns` vectors at once, 1 to product_columns, row-major: p[i * columns + c]. The
+/// matrix is read once for all of them. Ranges of p and q as in the products above (the halo of p
+/// in units of rows); no sums. DenseRows: p from column 0 of the matrix, ld rows.
+void multiply_columns(const Stream<Cpu>&, const DenseRows<Cpu>&, const double* p,
+                      View<double, Cpu> q, Index columns, const double* skip = nullptr);
+void multiply_columns(const Stream<Cuda>&, const DenseRows<Cuda>&, const double* p,
+                      View<double, Cuda> q, Index columns, const double* skip = nullptr);
+/// scratch: columns * band_scratch().
+void multiply_columns(const Stream<Cpu>&, const BandRows<Cpu>&, const double* p,
+                      View<double, Cpu> q, View<double, Cpu> scratch, Index columns,
+                      const double* skip = nullptr);
+void multiply_columns(const Stream<Cuda>&, const BandRows<Cuda>&, const double* p,
+                      View<double, Cuda> q, View<double, Cuda> scratch, Index columns,
+                      const double* skip = nullptr);
+/// With `add`, q[row] += A p.
+void multiply_columns(const Stream<Cpu>&, const CsrRows<Cpu>&, const double* p, View<double, Cpu> q,
+                      bool add, Index columns, const double* skip = nullptr);
+void multiply_columns(const Stream<Cuda>&, const CsrRows<Cuda>&, const double* p,
+                      View<double, Cuda> q, bool add, Index columns, const double* skip = nullptr);
 
 /// Largest relative difference that still counts as symmetric, against the larger of |a_ij|, |a_ji|
 /// and sqrt(|a_ii a_jj|).

@@ -134,10 +134,12 @@ class CsrOperator {
 
  private:
   struct Part {  // a CSR matrix in the memory of the backend
-    Buffer<Index, B> start, row;
+    Buffer<Index, B> start, row, chunk, longs;
     Buffer<std::int32_t, B> column;
-    Buffer<double, B> value;
-    [[nodiscard]] CsrRows<B> view() const { return {start, column, value, row}; }
+    Buffer<double, B> value, partial;
+    [[nodiscard]] CsrRows<B> view() const {
+      return {start, column, value, row, chunk, longs, partial};
+    }
   };
   std::vector<Index> first_;
   Range rows_;

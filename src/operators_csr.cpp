@@ -221,6 +221,16 @@ CsrOperator<B>::CsrOperator(const Context<B>& context, std::vector<Index> first,
       context.ahead.synchronize();
       host = std::remove_reference_t<decltype(host)>();
     };
+    const auto cut = [&](Part& part, const std::vector<Index>& start) {
+      if constexpr (std::is_same_v<B, Cuda>) {
+        CsrChunks chunks = csr_chunks(start.data(), Index(start.size()) - 1);
+        if (!chunks.longs.empty()) part.partial = Buffer<double, B>(chunks.count());
+        place(part.chunk, chunks.chunk, Index(chunks.chunk.size()));
+        place(part.longs, chunks.longs, Index(chunks.longs.size()));
+      }
+    };
+    cut(inner_, start_in);
+    cut(outer_, start_out);
     place(inner_.column, column_in, Index(column_in.size()));
     place(inner_.value, a.value, start_in.back());
     place(inner_.start, start_in, Index(start_in.size()));
@@ -237,7 +247,7 @@ OperatorMemory CsrOperator<B>::memory(Index n, Index nonzeros, int ranks) {
   // While the slice is split, 20 bytes an entry stand on the host (in all, on the CPU backend).
   const Index rows = ceil_div(n, ranks), entries = ceil_div(nonzeros, ranks);
   const Index split = std::is_same_v<B, Cpu> ? 8 : 20;
-  return {split * entries + 40 * rows, 12 * entries + 24 * rows};
+  return {split * entries + 40 * rows, 12 * entries + entries / 10 + 24 * rows};
 }
 
 template <class B>

@@ -1,3 +1,4 @@
+terrace_test(kernels/products RANKS 1 SANITIZE 1)
 terrace_test(distrib/halo RANKS 1 2 3 5 SANITIZE 3)
 terrace_test(src/operators RANKS 1 2 3 5 SANITIZE 3)
 terrace_test(src/operators_triangle RANKS 1 2 3 5 SANITIZE 3)

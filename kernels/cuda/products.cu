@@ -1,20 +1,15 @@
-// Matrix times vector on CUDA. Bound by HBM: 8 bytes an entry of a dense or band matrix, 12 a
-// nonzero of CSR; two flops an entry are 40 times below the FP64 rate.
+// Dense matrix times vector on CUDA. Bound by HBM: 8 bytes an entry; two flops an entry are 40
+// times below the FP64 rate. Symmetry of blocks, and the generated problems.
 #include "kernels/products.hpp"
 
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/cuda/sums.cuh"
+#include "kernels/cuda/products.cuh"
 #include "kernels/problems.hpp"
 
 namespace terrace {
 namespace {
-
-template <bool absolute>
-__device__ __forceinline__ double entry(double v) {
-  return absolute ? fabs(v) : v;
-}
 
 // --- dense: a block of 256 threads sweeps `height` rows at once, and reads p once for all of them
 // ---
@@ -22,7 +17,8 @@ __device__ __forceinline__ double entry(double v) {
 template <int height, bool absolute>
 __global__ void __launch_bounds__(sum_threads, height > 4 ? 2 : 3)
     dense_kernel(DenseRows<Cuda> m, const double* __restrict__ p_own, const double* __restrict__ p,
-                 double* __restrict__ q, SumTarget<Cuda> sums) {
+                 double* __restrict__ q, SumTarget<Cuda> sums, const double* skip) {
+  if (skip && *skip != 0) return;
   __shared__ double parts[height][sum_threads / 32];
   const Index half = m.ld / 2;  // 16-byte pieces of a row
   const auto* const a2 = reinterpret_cast<const double2*>(m.a.data);
@@ -71,94 +67,11 @@ __global__ void __launch_bounds__(sum_threads, height > 4 ? 2 : 3)
 
 template <int height>
 void launch_dense(cudaStream_t stream, const DenseRows<Cuda>& m, const double* p_own,
-                  const double* p, double* q, const SumTarget<Cuda>& sums, bool absolute) {
+                  const double* p, double* q, const SumTarget<Cuda>& sums, bool absolute,
+                  const double* skip) {
   const unsigned blocks = sum_blocks(ceil_div(m.rows, Index(height)), SumSpace<Cuda>::pieces);
   const auto kernel = absolute ? dense_kernel<height, true> : dense_kernel<height, false>;
-  kernel<<<blocks, sum_threads, 0, stream>>>(m, p_own, p, q, sums);
-  check_launch();
-}
-
-// --- band: 32 rows a block, one row a lane; its 8 warps share the diagonals
-// ------------------------ Each diagonal element is read for its row and, m rows on at most, for
-// its column: from L2.
-
-template <bool absolute>
-__global__ void __launch_bounds__(sum_threads, 4)
-    band_kernel(BandRows<Cuda> b, const double* __restrict__ p, double* __restrict__ q,
-                SumTarget<Cuda> sums) {
-  constexpr int warps = sum_threads / 32;
-  __shared__ double parts[warps][32];
-  const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
-  const Index m = b.half_bandwidth, w = b.half_bandwidth < b.rows ? b.half_bandwidth : b.rows;
-  double pq = 0, pp = 0;
-  for (Index first = Index(blockIdx.x) * 32; first < b.rows; first += Index(gridDim.x) * 32) {
-    const Index i = first + lane;
-    double sum = 0;
-    if (i < b.rows) {
-      if (warp == 0) sum = entry<absolute>(b.s.data[w + i]) * p[i];
-#pragma unroll 4
-      for (Index d = 1 + warp; d <= m; d += warps) {
-        const double* const s = b.s.data + d * b.ld;
-        sum += entry<absolute>(s[w + i]) * p[i + d] +
-               entry<absolute>(s[w + i - (d < w ? d : w)]) * p[i - d];
-      }
-    }
-    parts[warp][lane] = sum;
-    __syncthreads();
-    if (warp == 0 && i < b.rows) {
-      double total = 0;
-#pragma unroll
-      for (int k = 0; k < warps; ++k) total += parts[k][lane];
-      q[i] = total;
-      pq += p[i] * total;
-      pp += p[i] * p[i];
-    }
-    __syncthreads();
-  }
-  finish_sums(pq, pp, sums);
-}
-
-// --- CSR: `width` lanes a row --------------------------------------------------------------------
-
-template <int width, bool absolute>
-__global__ void __launch_bounds__(sum_threads)
-    csr_kernel(CsrRows<Cuda> m, Index rows, const double* __restrict__ p, double* __restrict__ q,
-               SumTarget<Cuda> sums) {
-  constexpr int together = sum_threads / width;  // rows of a block
-  const int group = threadIdx.x / width, lane = threadIdx.x % width;
-  const Index* const __restrict__ start = m.start.data;
-  const std::int32_t* const __restrict__ column = m.column.data;
-  const double* const __restrict__ value = m.value.data;
-  double pq = 0, pp = 0;
-  for (Index first = Index(blockIdx.x) * together; first < rows;
-       first += Index(gridDim.x) * together) {
-    const Index k = first + group;
-    double sum = 0;
-    if (k < rows) {
-      const Index end = start[k + 1];
-#pragma unroll 4
-      for (Index e = start[k] + lane; e < end; e += width)
-        sum += entry<absolute>(__ldcs(value + e)) * p[__ldcs(column + e)];
-    }
-#pragma unroll
-    for (int offset = width / 2; offset > 0; offset >>= 1)
-      sum += __shfl_down_sync(0xffffffffu, sum, offset, width);
-    if (k < rows && lane == 0) {
-      const Index i = m.row.size > 0 ? m.row.data[k] : k;
-      q[i] = sums.add ? q[i] + sum : sum;
-      pq += p[i] * sum;
-      if (!sums.add) pp += p[i] * p[i];
-    }
-  }
-  finish_sums(pq, pp, sums);
-}
-
-template <int width>
-void launch_csr(cudaStream_t stream, const CsrRows<Cuda>& m, const double* p, double* q,
-                const SumTarget<Cuda>& sums, bool absolute) {
-  const unsigned blocks = sum_blocks(ceil_div(m.rows(), Index(sum_threads / width)), 4224);
-  const auto kernel = absolute ? csr_kernel<width, true> : csr_kernel<width, false>;
-  kernel<<<blocks, sum_threads, 0, stream>>>(m, m.rows(), p, q, sums);
+  kernel<<<blocks, sum_threads, 0, stream>>>(m, p_own, p, q, sums, skip);
   check_launch();
 }
 
@@ -220,42 +133,15 @@ __global__ void fill_band_kernel(Word seed, Index n, Index r0, Index rows, Index
 
 void multiply(const Stream<Cuda>& stream, const DenseRows<Cuda>& m, Index first,
               View<const double, Cuda> p, View<double, Cuda> q, const SumTarget<Cuda>& sums,
-              bool absolute) {
+              bool absolute, const double* skip) {
   const double* const own = p.data + first;
   // Few rows: one row a block, so that every multiprocessor has work.
   if (m.rows >= 8192)
-    launch_dense<8>(native(stream), m, own, p.data, q.data, sums, absolute);
+    launch_dense<8>(native(stream), m, own, p.data, q.data, sums, absolute, skip);
   else if (m.rows >= 2048)
-    launch_dense<4>(native(stream), m, own, p.data, q.data, sums, absolute);
+    launch_dense<4>(native(stream), m, own, p.data, q.data, sums, absolute, skip);
   else
-    launch_dense<1>(native(stream), m, own, p.data, q.data, sums, absolute);
-}
-
-Index band_scratch(Cuda, Index, Index) { return 0; }
-
-void multiply(const Stream<Cuda>& stream, const BandRows<Cuda>& b, const double* p,
-              View<double, Cuda> q, View<double, Cuda>, const SumTarget<Cuda>& sums,
-              bool absolute) {
-  const unsigned blocks = sum_blocks(ceil_div(b.rows, Index(32)), SumSpace<Cuda>::pieces);
-  const auto kernel = absolute ? band_kernel<true> : band_kernel<false>;
-  kernel<<<blocks, sum_threads, 0, native(stream)>>>(b, p, q.data, sums);
-  check_launch();
-}
-
-void multiply(const Stream<Cuda>& stream, const CsrRows<Cuda>& m, const double* p,
-              View<double, Cuda> q, const SumTarget<Cuda>& sums, bool absolute) {
-  const cudaStream_t lane = native(stream);
-  const double mean = m.rows() > 0 ? double(m.value.size) / double(m.rows()) : 0;
-  if (mean > 64)
-    launch_csr<32>(lane, m, p, q.data, sums, absolute);
-  else if (mean > 32)
-    launch_csr<16>(lane, m, p, q.data, sums, absolute);
-  else if (mean > 12)
-    launch_csr<8>(lane, m, p, q.data, sums, absolute);
-  else if (mean > 4)
-    launch_csr<4>(lane, m, p, q.data, sums, absolute);
-  else
-    launch_csr<2>(lane, m, p, q.data, sums, absolute);
+    launch_dense<1>(native(stream), m, own, p.data, q.data, sums, absolute, skip);
 }
 
 void find_asymmetry(const Stream<Cuda>& stream, const TransposedBlocks<Cuda>& t, Index n,
