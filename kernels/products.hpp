@@ -147,10 +147,4 @@ void fill_band_spd(const Stream<Cpu>&, Word seed, Index n, Index r0, Index rows,
 void fill_band_spd(const Stream<Cuda>&, Word seed, Index n, Index r0, Index rows, Index m, Index ld,
                    View<double, Cuda> s);
 
-// TEMPORARY
-template <class B> void multiply(const Stream<B>& l, const DenseRows<B>& m, Index f, View<const double,B> p, View<double,B> q, const SumTarget<B>& s, bool a, const double*) { multiply(l,m,f,p,q,s,a); }
-template <class B> void multiply(const Stream<B>& l, const BandRows<B>& m, const double* p, View<double,B> q, View<double,B> sc, const SumTarget<B>& s, bool a, const double*) { multiply(l,m,p,q,sc,s,a); }
-template <class B> void multiply(const Stream<B>& l, const CsrRows<B>& m, const double* p, View<double,B> q, const SumTarget<B>& s, bool a, const double*) { multiply(l,m,p,q,s,a); }
-template <class B, class M, class P> void multiply_columns(const Stream<B>&, const M&, P, View<double,B>, Index, bool, const double*) {}
-template <class B, class M, class P> void multiply_columns(const Stream<B>&, const M&, P, View<double,B>, Index, const double*) {}
 }  // namespace terrace

@@ -88,7 +88,7 @@ void DenseOperator<B>::apply(const Context<B>& context, const Operand<B>& p, Vie
     all = all_;
   }
   if (p.columns > 1)
-    multiply_columns(context.ahead, matrix(), all, q, p.columns, skip);
+    multiply_columns(context.ahead, matrix(), all.data, q, p.columns, skip);
   else
     multiply(context.ahead, matrix(), rows_.first, all, q, sums_to(space, sums), absolute, skip);
 }
@@ -261,7 +261,8 @@ template <class B>
 Operand<B> BandOperator<B>::operand(const Context<B>& context, Index columns) {
   if (columns > 1) halo_columns_ = halo(context, columns);
   return collectively(context.control, [&] {
-    const Index origin = round_up(m_, 32);
+    const Index origin = round_up(m_, 32), scratch = columns * band_scratch(B{}, rows_.count, m_);
+    if (scratch_.size() < scratch) scratch_ = Buffer<double, B>(scratch);
     Operand<B> p{Buffer<double, B>((origin + rows_.count + m_) * columns), origin, rows_.count,
                  columns};
     fill_zero(context.ahead, p.memory.view());
@@ -277,7 +278,7 @@ void BandOperator<B>::apply(const Context<B>& context, const Operand<B>& p, View
   double* const own = p.own().data;
   (p.columns > 1 ? halo_columns_ : halo_).exchange(context.comm, context.ahead, own);
   if (p.columns > 1)
-    multiply_columns(context.ahead, matrix(), own, q, p.columns, skip);
+    multiply_columns(context.ahead, matrix(), own, q, scratch_.view(), p.columns, skip);
   else
     multiply(context.ahead, matrix(), own, q, scratch_.view(), sums_to(space, sums), absolute,
              skip);

@@ -269,7 +269,7 @@ void CsrOperator<B>::apply(const Context<B>& context, const Operand<B>& p, View<
   double* const own = p.own().data;
   const auto product = [&](const Stream<B>& lane, const Part& part, bool add) {
     if (p.columns > 1)
-      multiply_columns(lane, part.view(), own, q, p.columns, add, skip);
+      multiply_columns(lane, part.view(), own, q, add, p.columns, skip);
     else
       multiply(lane, part.view(), own, q, sums_to(space, sums, add), absolute, skip);
   };
