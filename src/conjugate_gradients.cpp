@@ -244,7 +244,7 @@ std::vector<CgResult> conjugate_gradients_columns(const Context<B>& context, A& 
   const Index most = options.max_iterations < 0 ? 10 * n + 1000 : options.max_iterations;
   const Index patience = 2 * n + 500;  // iterations without a new smallest residual
   // Fewer digits than the head plane holds, so that its error stays below the residual's fall.
-  constexpr double reliable = 1e-5;
+  constexpr double reliable = 1e-4;
   constexpr Index replacement = 48;  // iterations of the pipelined variant between replacements
   const bool preconditioned = options.jacobi || work.general;
   std::vector<Column> columns(width);
@@ -450,7 +450,12 @@ std::vector<CgResult> conjugate_gradients_columns(const Context<B>& context, A& 
           engine.replace(launched);
           since_replaced = 0;
         }
-        batches.launch(first, count);
+        const bool ends = engine.lagged() && launched + count == last;
+        if (count > (ends ? 1 : 0)) batches.launch(first, count - (ends ? 1 : 0));
+        if (ends) {  // a row more, to hear of the last residual; no step
+          engine.set_stops(std::vector<double>(width, infinity));
+          batches.launch(first + count - 1, 1);
+        }
         launched += count;
         since_replaced += count;
       }
