@@ -1,8 +1,8 @@
 // Products of the packed triangle on CUDA. Floor: 4 n (n + 1) bytes at the read rate of HBM (heads
 // alone: half), 3.8 ms for n = 65,536 at 4.5 TB/s; two flops a byte are far below the FP64 rate.
-// A byte written to HBM beside a stream of reads costs ten read ones, so partial sums are few (0.3
-// % of the bytes), and kept in the second-level cache. One H200, 4.54 TB/s read in the same run: n
-// = 65,536 98 % (heads 96 %), n = 100,000 98 % (95 %), n = 8,192 81 %; whole product, sums too.
+// A byte written to HBM beside a stream of reads costs as much as ten read, so partial sums are
+// few (0.3 % of the bytes) and stay in the second-level cache. One H200 that reads 4.54 TB/s, whole
+// product with its sums: 98 % at n = 65,536 and at 100,000 (heads alone: 96 %, 95 %).
 #include "kernels/cuda/triangle_gather.cuh"
 
 #include <cmath>
