@@ -30,10 +30,10 @@ constexpr Word joined(std::uint32_t head, std::uint32_t tail) {
   return Word(head - (tail >> 31)) << 32 | tail;
 }
 
-// Products sweep *units* of 2^unit_bits tiles in the order of `a`, whatever rows they are of.
-// Their size depends on the number of tiles alone, and so do the bits of the result.
+// Products sweep *units* of 2^unit_bits tiles. Their size depends on the number of tiles alone, and
+// so do the bits of the result.
 constexpr int unit_bits(Index tiles) {
-  return tiles >= 33792 ? 4 : tiles >= 16896 ? 3 : tiles >= 8448 ? 2 : tiles >= 4224 ? 1 : 0;
+  return tiles >= 131072 ? 6 : tiles >= 32768 ? 4 : tiles >= 8448 ? 3 : tiles >= 264 ? 2 : 1;
 }
 }  // namespace triangle
 

@@ -1,12 +1,16 @@
 // Kernels of the packed triangle on CUDA; see triangle.cu.
 //
-// The sweep: a block of 8 warps takes *units*, runs of `unit` tiles. A warp owns 32 rows of a tile,
-// a lane two columns. The matrix comes through a ring in shared memory that each warp fills for
-// itself, across tiles, rows of tiles and units. Row sums stay in registers until the tile row or
-// the unit ends:
+// The sweep takes tile rows in pairs, so that the two tiles of a column make one partial sum: from
+// the left a tile of the upper row, the one below it, ..., then what the lower row has more.
 //
-//   rows[(k + s) 256 + i]   unit k, tile row in slot s, row i: k + s never repeats
-//   columns[t 64 + c]       tile t, column c
+//   slot 2 m      | 0 2 4 6         A block of 8 warps takes *units*, runs of `unit` tiles in this
+//   slot 2 m + 1  | 1 3 5 7 8 9     order. A warp owns 32 rows of a tile, a lane two columns.
+//
+// The matrix comes through a ring in shared memory that each warp fills for itself, across tiles,
+// pairs and units. Row sums stay in registers until the pair or the unit ends:
+//
+//   rows[(2 k + s) 256 + i]   unit k, tile row in slot s, row i: 2 k + s never repeats
+//   columns[t 64 + c]         column c of tile t (the lower one of two)
 //
 // The gather adds both in an order that only the matrix decides. Both kernels may start before the
 // one ahead of them has ended, and wait for it before they touch what changes.
@@ -17,7 +21,7 @@
 
 namespace terrace::triangle {
 
-constexpr int sweep_threads = 256, sweep_warps = 8, warp_rows = 32, stage_bytes = 4096;
+constexpr int sweep_threads = 256, sweep_warps = 8, warp_rows = 32, stage_bytes = 8192;
 
 struct Sweep {
   const char* a;  ///< tiles
@@ -58,10 +62,49 @@ __device__ inline Index slot_of(const Index* start, Index slots, bool all, Index
   while (first_tile(start, all, slot) > t) --slot;
   return slot;
 }
+/// Tile rows in slots `slot` (even) and the next, where there is one: tiles [begin, middle) and
+/// [middle, end); until `both` in the order of the sweep they alternate.
+struct Pair {
+  Index slot, begin, middle, end, both;
+  __device__ Pair(const Index* start, Index slots, bool all, Index even)
+      : slot(even),
+        begin(first_tile(start, all, even)),
+        middle(first_tile(start, all, even + 1)),
+        end(even + 1 < slots ? first_tile(start, all, even + 2) : middle),
+        both(end > middle ? 2 * middle - begin : begin) {}
+  [[nodiscard]] __device__ bool two() const { return end > middle; }
+  /// Row of the pair, and tile, number z of the order.
+  [[nodiscard]] __device__ int row(Index z) const { return z < both ? int(z - begin) & 1 : two(); }
+  [[nodiscard]] __device__ Index tile(Index z) const {
+    if (z >= both) return z;
+    return begin + (z - begin) / 2 + (row(z) != 0 ? middle - begin : 0);
+  }
+  [[nodiscard]] __device__ Index column(Index z) const {
+    return tile(z) - (row(z) != 0 ? middle : begin);
+  }
+};
+
 __device__ inline void wait_for_launch_ahead() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
+}
+
+/// `early`: may start before the launch ahead of it has ended; it waits itself.
+template <class... Parameters>
+void launch_kernel(void (*kernel)(Parameters...), unsigned blocks, int threads, int bytes,
+                   cudaStream_t stream, bool early, const Parameters&... parameters) {
+  cudaLaunchConfig_t config{};
+  config.gridDim = blocks;
+  config.blockDim = unsigned(threads);
+  config.dynamicSmemBytes = std::size_t(bytes);
+  config.stream = stream;
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  config.attrs = &attribute;
+  config.numAttrs = early ? 1 : 0;
+  check(cudaLaunchKernelEx(&config, kernel, parameters...));
 }
 
 /// v[k] summed over the lanes, for k = lane * count / 32, in all lanes that share k.
@@ -107,18 +150,40 @@ __device__ inline Word read_once() {
 #endif
   return policy;
 }
+/// These are read again soon, and overwritten in the next product: they need not reach HBM.
+__device__ inline Word read_again() {
+  Word policy = 0;
+#if __CUDA_ARCH__ >= 800
+  asm volatile("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+#endif
+  return policy;
+}
+__device__ inline void store_kept(double* to, double value, Word policy) {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("st.global.L2::cache_hint.f64 [%0], %1, %2;" ::"l"(to), "d"(value), "l"(policy)
+               : "memory");
+#endif
+}
+__device__ inline double2 load_kept(const double2* from, Word policy) {
+  double2 v = make_double2(0, 0);
+#if __CUDA_ARCH__ >= 800
+  asm volatile("ld.global.L2::cache_hint.v2.f64 {%0, %1}, [%2], %3;"
+               : "=d"(v.x), "=d"(v.y)
+               : "l"(from), "l"(policy)
+               : "memory");
+#endif
+  return v;
+}
 template <int bytes>
-__device__ inline void copy_own(void* to, const void* from, Word policy) {
+__device__ inline void copy_own(void* to, const void* from) {
 #if __CUDA_ARCH__ >= 800
   if constexpr (bytes == 16)
-    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(
-                     device::shared_address(to)),
-                 "l"(from), "l"(policy)
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(device::shared_address(to)),
+                 "l"(from)
                  : "memory");
   else
-    asm volatile("cp.async.ca.shared.global.L2::cache_hint [%0], [%1], 8, %2;" ::"r"(
-                     device::shared_address(to)),
-                 "l"(from), "l"(policy)
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(device::shared_address(to)),
+                 "l"(from)
                  : "memory");
 #endif
 }
@@ -128,13 +193,13 @@ __device__ inline void copy_own(void* to, const void* from, Word policy) {
 template <Read read, int stages, bool bulk>
 __global__ void __launch_bounds__(sweep_threads, 1) sweep_kernel(const Sweep s) {
 #if __CUDA_ARCH__ >= 800
-  constexpr int R = warp_rows, deep = read == Read::head ? 16 : 8;  // rows a stage
+  constexpr int R = warp_rows, deep = read == Read::head ? 32 : 16;  // rows a stage
   constexpr int row_bytes = read == Read::whole ? 512 : 256;
   constexpr int pieces = R / deep;
   constexpr int fixed = 2 + stages / pieces;  // units that a block takes unasked, and looks ahead
   extern __shared__ __align__(128) char ring_memory[];
   __shared__ Word full[sweep_warps][stages];
-  __shared__ double p_row[sweep_warps][R];
+  __shared__ double p_row[sweep_warps][2][R];
   __shared__ double2 sides[2][sweep_warps][32];
   __shared__ Index queue[2 * fixed];
 #if __CUDA_ARCH__ >= 900
@@ -143,29 +208,37 @@ __global__ void __launch_bounds__(sweep_threads, 1) sweep_kernel(const Sweep s) 
 
   const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
   char* const ring = ring_memory + warp * stages * stage_bytes;
-  const Word policy = read_once();
+  const Word policy = read_once(), keep = read_again();
   if (threadIdx.x < fixed) queue[threadIdx.x] = blockIdx.x + Index(threadIdx.x) * gridDim.x;
   if (bulk && lane == 0) {
     for (int k = 0; k < stages; ++k) device::make_barrier(&full[warp][k], 1);
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }
   __syncthreads();
+  const auto pair_of = [&](Index z) {
+    return Pair(s.start, s.slots, s.all, slot_of(s.start, s.slots, s.all, z) & ~Index(1));
+  };
 
   // What comes next into the ring.
   int ahead = 0, ahead_piece = 0;
-  Index ahead_tile = 0, ahead_end = 0;
+  Index ahead_z = 0, ahead_end = 0;
+  Pair ahead_pair(s.start, s.slots, s.all, 0);
   const char* source = nullptr;
+  const auto aim = [&] {
+    source = s.a + (ahead_pair.tile(ahead_z) * (tile * 8) + warp * R * row_bytes);
+  };
   const auto open = [&] {
     const Index unit = queue[ahead % (2 * fixed)];
-    ahead_tile = ahead_end = 0;
+    ahead_z = ahead_end = 0;
     if (unit < s.units) {
-      ahead_tile = unit * s.unit;
-      ahead_end = ahead_tile + s.unit < s.tiles ? ahead_tile + s.unit : s.tiles;
-      source = s.a + ahead_tile * (tile * 8) + warp * R * row_bytes;
+      ahead_z = unit * s.unit;
+      ahead_end = ahead_z + s.unit < s.tiles ? ahead_z + s.unit : s.tiles;
+      ahead_pair = pair_of(ahead_z);
+      aim();
     }
   };
   const auto fill = [&](int slot) {
-    if (ahead_tile < ahead_end) {
+    if (ahead_z < ahead_end) {
       char* const to = ring + slot * stage_bytes;
       const char* const from = source + ahead_piece * deep * row_bytes;
       if constexpr (bulk) {
@@ -183,17 +256,20 @@ __global__ void __launch_bounds__(sweep_threads, 1) sweep_kernel(const Sweep s) 
 #pragma unroll
         for (int r = 0; r < deep; ++r) {
           const int at = r * row_bytes + lane * own;
-          copy_own<own>(to + at, from + at, policy);
+          copy_own<own>(to + at, from + at);
           if constexpr (read == Read::both)
-            copy_own<own>(to + deep * row_bytes + at, from + tile * 4 + at, policy);
+            copy_own<own>(to + deep * row_bytes + at, from + tile * 4 + at);
         }
       }
       if (++ahead_piece == pieces) {
         ahead_piece = 0;
-        source += tile * 8;
-        if (++ahead_tile == ahead_end) {
+        if (++ahead_z == ahead_end) {
           ++ahead;
           open();
+        } else {
+          if (ahead_z == ahead_pair.end)
+            ahead_pair = Pair(s.start, s.slots, s.all, ahead_pair.slot + 2);
+          aim();
         }
       }
     }
@@ -202,7 +278,7 @@ __global__ void __launch_bounds__(sweep_threads, 1) sweep_kernel(const Sweep s) 
   open();
   int filled = 0;
   for (int k = 0; k < stages; ++k) {
-    filled += ahead_tile < ahead_end ? 1 : 0;
+    filled += ahead_z < ahead_end ? 1 : 0;
     fill(k);
   }
 
@@ -215,207 +291,107 @@ __global__ void __launch_bounds__(sweep_threads, 1) sweep_kernel(const Sweep s) 
     return;
   }
   const auto* const p2 = reinterpret_cast<const double2*>(s.p);
-  double sum[R];
+  double sum[2][R];
+  double2 column, pc;
   int slot = 0, side = 0;
   unsigned parity = 0;
+  const auto take_tile = [&](double(&row_sum)[R], const double* row_p) {
+#pragma unroll
+    for (int piece = 0; piece < pieces; ++piece) {
+      if constexpr (bulk) {
+        device::wait_for(&full[warp][slot], parity);
+      } else {
+        asm volatile("cp.async.wait_group %0;" ::"n"(stages - 1) : "memory");
+      }
+      const char* const here = ring + slot * stage_bytes;
+#pragma unroll
+      for (int r = 0; r < deep; ++r) {
+        unsigned high_x, high_y, low_x = 0, low_y = 0;
+        if constexpr (read == Read::whole) {
+          const uint4 v = reinterpret_cast<const uint4*>(here)[r * 32 + lane];
+          low_x = v.x, high_x = v.y, low_y = v.z, high_y = v.w;
+        } else {
+          const uint2 head = reinterpret_cast<const uint2*>(here)[r * 32 + lane];
+          high_x = head.x, high_y = head.y;
+          if constexpr (read == Read::both) {
+            const uint2 tail =
+                reinterpret_cast<const uint2*>(here + deep * row_bytes)[r * 32 + lane];
+            low_x = tail.x, low_y = tail.y;
+            high_x -= low_x >> 31;
+            high_y -= low_y >> 31;
+          }
+        }
+        const double x = __hiloint2double(int(high_x & s.mask), int(low_x));
+        const double y = __hiloint2double(int(high_y & s.mask), int(low_y));
+        const double pr = row_p[piece * deep + r];
+        double& mine = row_sum[piece * deep + r];
+        mine = fma(x, pc.x, mine);
+        mine = fma(y, pc.y, mine);
+        column.x = fma(x, pr, column.x);
+        column.y = fma(y, pr, column.y);
+      }
+      __syncwarp();
+      fill(slot);
+      if (++slot == stages) {
+        slot = 0;
+        parity ^= 1;
+      }
+    }
+  };
   for (int turn = 0;; ++turn) {
     const Index unit = queue[turn % (2 * fixed)];
     if (unit >= s.units) break;
     unsigned long long taken = 0;
     if (threadIdx.x == 0) taken = atomicAdd(s.taken, 1ull);
-    const Index from = unit * s.unit;
-    const Index to = from + s.unit < s.tiles ? from + s.unit : s.tiles;
-    Index place = slot_of(s.start, s.slots, s.all, from);
-    Index begin = first_tile(s.start, s.all, place), end = first_tile(s.start, s.all, place + 1);
-    bool fresh = true;
-    double2 pc = p2[(from - begin) * 32 + lane];
-    for (Index t = from; t < to; ++t) {
-      if (fresh) {
-        const Index row = s.all ? place : s.row[place];
-        __syncwarp();
-        p_row[warp][lane] = s.p[row * height + warp * R + lane];
-        __syncwarp();
+    const Index to = (unit + 1) * s.unit < s.tiles ? (unit + 1) * s.unit : s.tiles;
+    bool first = true;
+    for (Index z = unit * s.unit; z < to;) {
+      const Pair pair = pair_of(z);
+      const Index stop = to < pair.end ? to : pair.end;
+      const bool two = pair.two(), upper = !two || z < pair.both;
+      __syncwarp();
 #pragma unroll
-        for (int r = 0; r < R; ++r) sum[r] = 0;
-        fresh = false;
-      }
-      const bool ends = t + 1 == end;  // the tile row does
-      const double2 pc_next = p2[(ends ? 0 : t + 1 - begin) * 32 + lane];
-      double2 column = make_double2(0, 0);
+      for (int h = 0; h < 2; ++h) {
+        if (h == 0 || two) {
+          const Index row = s.all ? pair.slot + h : s.row[pair.slot + h];
+          p_row[warp][h][lane] = s.p[row * height + warp * R + lane];
+        }
 #pragma unroll
-      for (int piece = 0; piece < pieces; ++piece) {
-        if constexpr (bulk) {
-          device::wait_for(&full[warp][slot], parity);
-        } else {
-          asm volatile("cp.async.wait_group %0;" ::"n"(stages - 1) : "memory");
-        }
-        const char* const here = ring + slot * stage_bytes;
+        for (int r = 0; r < R; ++r) sum[h][r] = 0;
+      }
+      __syncwarp();
+      pc = p2[pair.column(z) * 32 + lane];
+      while (z < stop) {
+        const Index lowest = z < pair.both ? z + 1 : z;  // the last tile of this column
+        const double2 pc_next =
+            p2[pair.column(lowest + 1 < stop ? lowest + 1 : lowest) * 32 + lane];
+        column = make_double2(0, 0);
+        if (upper && (z < pair.both || !two)) take_tile(sum[0], p_row[warp][0]);
+        if (two) take_tile(sum[1], p_row[warp][1]);
+        sides[side][warp][lane] = column;
+        if (first && threadIdx.x == 0)
+          queue[(turn + fixed) % (2 * fixed)] = Index(taken) + Index(fixed) * gridDim.x;
+        first = false;
+        __syncthreads();
+        if (threadIdx.x < width) {
+          const auto* const c = reinterpret_cast<const double*>(&sides[side][0][0]) + threadIdx.x;
+          double total = c[0];
 #pragma unroll
-        for (int r = 0; r < deep; ++r) {
-          unsigned high_x, high_y, low_x = 0, low_y = 0;
-          if constexpr (read == Read::whole) {
-            const uint4 v = reinterpret_cast<const uint4*>(here)[r * 32 + lane];
-            low_x = v.x, high_x = v.y, low_y = v.z, high_y = v.w;
-          } else {
-            const uint2 head = reinterpret_cast<const uint2*>(here)[r * 32 + lane];
-            high_x = head.x, high_y = head.y;
-            if constexpr (read == Read::both) {
-              const uint2 tail =
-                  reinterpret_cast<const uint2*>(here + deep * row_bytes)[r * 32 + lane];
-              low_x = tail.x, low_y = tail.y;
-              high_x -= low_x >> 31;
-              high_y -= low_y >> 31;
-            }
-          }
-          const double x = __hiloint2double(int(high_x & s.mask), int(low_x));
-          const double y = __hiloint2double(int(high_y & s.mask), int(low_y));
-          const double pr = p_row[warp][piece * deep + r];
-          double& mine = sum[piece * deep + r];
-          mine = fma(x, pc.x, mine);
-          mine = fma(y, pc.y, mine);
-          column.x = fma(x, pr, column.x);
-          column.y = fma(y, pr, column.y);
+          for (int w = 1; w < sweep_warps; ++w) total += c[w * width];
+          const Index t = pair.tile(lowest);
+          double* const to_column = s.columns + t * width + threadIdx.x;
+          store_kept(to_column, total, keep);
         }
-        __syncwarp();
-        fill(slot);
-        if (++slot == stages) {
-          slot = 0;
-          parity ^= 1;
-        }
+        side ^= 1;
+        pc = pc_next;
+        z = lowest + 1;
       }
-      sides[side][warp][lane] = column;
-      if (t == from && threadIdx.x == 0)
-        queue[(turn + fixed) % (2 * fixed)] = Index(taken) + Index(fixed) * gridDim.x;
-      __syncthreads();
-      if (threadIdx.x < width) {
-        const auto* const c = reinterpret_cast<const double*>(&sides[side][0][0]) + threadIdx.x;
-        double total = c[0];
-#pragma unroll
-        for (int w = 1; w < sweep_warps; ++w) total += c[w * width];
-        s.columns[t * width + threadIdx.x] = total;
-      }
-      side ^= 1;
-      pc = pc_next;
-      if (ends || t + 1 == to) {
-        s.rows[(unit + place) * height + warp * R + lane] = fold<R / 2, 16>(sum);
-        if (ends && t + 1 < to) {
-          ++place;
-          begin = end;
-          end = first_tile(s.start, s.all, place + 1);
-          fresh = true;
-        }
-      }
+      double* const out = s.rows + (2 * unit + pair.slot) * height + warp * R + lane;
+      if (upper) store_kept(out, fold<R / 2, 16>(sum[0]), keep);
+      if (two) store_kept(out + height, fold<R / 2, 16>(sum[1]), keep);
     }
   }
 #endif
-}
-
-struct Gather {
-  const Index *row, *start;
-  Index slots, blocks, entries;  ///< tile rows held, of the matrix; entries of q
-  int unit_bits;                 ///< logarithm of tiles a unit
-  bool all;
-  const double *columns, *rows, *p;
-  double* q;
-  unsigned long long* taken;
-  const double* skip;
-};
-
-/// q and its sums: 64 V entries a block and turn, two to a lane and V, the pieces dealt to the
-/// warps.
-template <int V>
-__global__ void __launch_bounds__(sum_threads)
-    gather_kernel(const Gather g, const SumTarget<Cuda> sums, bool with_sums) {
-  constexpr int warps = sum_threads / 32, across_blocks = int(height) / (64 * V);
-  __shared__ double2 parts[warps][V][32];
-  const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
-  double pq = 0, pp = 0;
-  bool waited = false, skip = false;
-  for (Index item = blockIdx.x; item < g.blocks * across_blocks; item += gridDim.x) {
-    const Index J = item / across_blocks, c0 = item % across_blocks * (64 * V);
-    Index from = g.slots < J ? g.slots : J;  // first slot at or below tile row J
-    if (!g.all && g.slots > 0) {
-      from = g.row[0] >= J ? 0 : last_not_above(g.row, g.slots, J);
-      if (g.row[from] < J) ++from;
-    }
-    const bool held = from < g.slots && (g.all || g.row[from] == J);
-    const Index begin = held ? first_tile(g.start, g.all, from) : 0;
-    const Index end = held ? first_tile(g.start, g.all, from + 1) : 0;
-    if (!waited) {
-      wait_for_launch_ahead();
-      skip = g.skip != nullptr && *g.skip != 0;
-      waited = true;
-    }
-    double2 sum[V];
-#pragma unroll
-    for (int v = 0; v < V; ++v) sum[v] = make_double2(0, 0);
-    const auto add = [&](const double* at) {
-#pragma unroll
-      for (int v = 0; v < V; ++v) {
-        const double2 w = __ldcs(reinterpret_cast<const double2*>(at + c0) + v * 32 + lane);
-        sum[v].x += w.x;
-        sum[v].y += w.y;
-      }
-    };
-#pragma unroll(V > 2 ? 4 : 8)
-    for (Index k = from + warp; k < g.slots; k += warps)
-      add(g.columns + (first_tile(g.start, g.all, k) + across * J) * width);
-    if (held) {
-      const Index last = ((end - 1) >> g.unit_bits) + from;
-#pragma unroll(V > 2 ? 2 : 4)
-      for (Index k = (begin >> g.unit_bits) + from + warp; k <= last; k += warps)
-        add(g.rows + k * height);
-    }
-#pragma unroll
-    for (int v = 0; v < V; ++v) parts[warp][v][lane] = sum[v];
-    __syncthreads();
-    if (threadIdx.x < 64 * V && !skip) {
-      const auto* const c = reinterpret_cast<const double*>(&parts[0][0][0]) + threadIdx.x;
-      double total = 0;
-#pragma unroll
-      for (int w = 0; w < warps; ++w) total += c[w * 64 * V];
-      const Index i = J * height + c0 + threadIdx.x;
-      if (i < g.entries) g.q[i] = total;
-      if (with_sums) {
-        const double mine = g.p[i];
-        pq += mine * total;
-        pp += mine * mine;
-      }
-    }
-    __syncthreads();
-  }
-  if (!waited) {
-    wait_for_launch_ahead();
-    skip = g.skip != nullptr && *g.skip != 0;
-  }
-  if (skip) return;
-  if (blockIdx.x == 0 && threadIdx.x == 0) *g.taken = 0;
-  if (with_sums) finish_sums(pq, pp, sums);
-}
-
-/// `early`: may start before the launch ahead of it has ended; it waits itself.
-template <class... Parameters>
-void launch_kernel(void (*kernel)(Parameters...), unsigned blocks, int threads, int bytes,
-                   cudaStream_t stream, bool early, const Parameters&... parameters) {
-  cudaLaunchConfig_t config{};
-  config.gridDim = blocks;
-  config.blockDim = unsigned(threads);
-  config.dynamicSmemBytes = std::size_t(bytes);
-  config.stream = stream;
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  config.attrs = &attribute;
-  config.numAttrs = early ? 1 : 0;
-  check(cudaLaunchKernelEx(&config, kernel, parameters...));
-}
-
-template <int V>
-void launch_gather(cudaStream_t stream, const Gather& g, const SumTarget<Cuda>& sums,
-                   bool with_sums, bool early) {
-  launch_kernel<Gather, SumTarget<Cuda>, bool>(
-      gather_kernel<V>, sum_blocks(g.blocks * (height / (64 * V)), SumSpace<Cuda>::pieces),
-      sum_threads, 0, stream, early, g, sums, with_sums);
 }
 
 template <Read read, int stages, bool bulk>
@@ -429,33 +405,6 @@ void launch_sweep(cudaStream_t stream, const Sweep& s, int multiprocessors, bool
   (void)once;
   const unsigned blocks = unsigned(std::min<Index>(s.units, multiprocessors));
   launch_kernel<Sweep>(kernel, blocks, sweep_threads, bytes, stream, early, s);
-}
-
-/// Each tile from doubles to two planes, in place: a block a tile, through shared memory.
-__global__ void __launch_bounds__(1024) split_kernel(char* a, Index tiles) {
-  extern __shared__ __align__(128) char tile_memory[];
-  auto* const words = reinterpret_cast<uint2*>(tile_memory);  // .x low, .y high
-  for (Index t = blockIdx.x; t < tiles; t += gridDim.x) {
-    char* const at = a + t * (tile * 8);
-    for (int k = threadIdx.x; k < int(tile) / 2; k += 1024)
-      reinterpret_cast<uint4*>(words)[k] = __ldcs(reinterpret_cast<const uint4*>(at) + k);
-    __syncthreads();
-    for (int k = threadIdx.x; k < int(tile) / 4; k += 1024) {
-      uint4 head, tail;
-      const auto one = [&](int e, unsigned& h, unsigned& l) {
-        const uint2 w = words[4 * k + e];
-        l = w.x;
-        h = w.y + (w.x >> 31);
-      };
-      one(0, head.x, tail.x);
-      one(1, head.y, tail.y);
-      one(2, head.z, tail.z);
-      one(3, head.w, tail.w);
-      reinterpret_cast<uint4*>(at)[k] = head;
-      reinterpret_cast<uint4*>(at + tile * 4)[k] = tail;
-    }
-    __syncthreads();
-  }
 }
 
 }  // namespace terrace::triangle
