@@ -60,8 +60,9 @@ void resident_cg(const Stream<Cuda>& stream, const TriangleTiles<Cuda>& t,
   w.row_parts = reinterpret_cast<Word*>(scratch.data);
   w.column_parts = w.row_parts + Index(2) * side * pieces;
   w.q = w.column_parts + Index(2) * side * pieces;
-  check(
-      cudaMemsetAsync(scratch.data, 0, std::size_t(8 * resident_cg_scratch(t.n)), native(stream)));
+  const std::size_t parts = std::size_t(pieces) * 4 * side * sizeof(Word);
+  check(cudaMemsetAsync(w.row_parts, 0, parts, native(stream)));
+  check(cudaMemsetAsync(w.q, 0xff, std::size_t(m) * 4 * side * sizeof(Word), native(stream)));
   check(cudaFuncSetAttribute(iterate_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                              shared_bytes(m)));
   void* arguments[] = {&w};

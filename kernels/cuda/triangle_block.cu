@@ -28,6 +28,7 @@ void launch(const Stream<Cuda>& stream, const Arguments& w, const double* p, dou
 
 UnitShape triangle::unit_shape(Cuda, Index n, Index tile_rows) {
   const Index tiles = tile_rows * UnitShape::across_all(n);  // twice as many as there are
+  if (tiles >= 131072) return {8, 16};
   if (tiles >= 65536) return {4, 16};
   if (tiles >= 8192) return {2, 8};
   return {1, 4};
