@@ -5,38 +5,38 @@
 // sums stay in the caches. Vectors are stored k = 4, 8 or 16 wide.
 #include "kernels/triangle_block.hpp"
 
-#include "kernels/cpu/simd.hpp"
+#include "kernels/cpu/dense_simd.hpp"
 #include "kernels/parallel.hpp"
 
 namespace terrace {
 namespace {
 
+using dense::fma_level;
 using triangle::UnitShape;
 
 struct OneTile {
   const double* a;
   const double *of_rows, *of_columns;  // P: 256 x k, 64 x k
   double *row_sums, *column_sums;
+  Index k;
 };
 
-typedef double Four __attribute__((vector_size(32), aligned(8), may_alias));
-typedef double Eight __attribute__((vector_size(64), aligned(8), may_alias));
-
-/// Four rows at a time: their sums and their P stay in registers through the columns.
-template <class V, int count>
-TERRACE_INLINE void tile_times(const OneTile& w) {
-  constexpr int k = count * int(sizeof(V) / sizeof(double)), rows = 4;
+/// `count` vectors of L columns from `at` on; `rows` rows at a time, their sums and their P in
+/// registers through the columns.
+template <int L, int count, int rows>
+TERRACE_INLINE void tile_times(const OneTile& w, Index at) {
+  using V = typename dense::Lanes<L>::Reals;
   for (Index r = 0; r < triangle::height; r += rows) {
     const double* a = w.a + r * triangle::width;
     V mine[rows][count], sums[rows][count];
     for (int i = 0; i < rows; ++i)
       for (int c = 0; c < count; ++c) {
-        mine[i][c] = *(reinterpret_cast<const V*>(w.of_rows + (r + i) * k) + c);
-        sums[i][c] = *(reinterpret_cast<const V*>(w.row_sums + (r + i) * k) + c);
+        mine[i][c] = *(reinterpret_cast<const V*>(w.of_rows + (r + i) * w.k + at) + c);
+        sums[i][c] = *(reinterpret_cast<const V*>(w.row_sums + (r + i) * w.k + at) + c);
       }
     for (Index j = 0; j < triangle::width; ++j) {
-      const V* theirs = reinterpret_cast<const V*>(w.of_columns + j * k);
-      V* down = reinterpret_cast<V*>(w.column_sums + j * k);
+      const V* theirs = reinterpret_cast<const V*>(w.of_columns + j * w.k + at);
+      V* down = reinterpret_cast<V*>(w.column_sums + j * w.k + at);
       for (int c = 0; c < count; ++c) {
         const V p = theirs[c];
         V sum = down[c];
@@ -50,24 +50,18 @@ TERRACE_INLINE void tile_times(const OneTile& w) {
     }
     for (int i = 0; i < rows; ++i)
       for (int c = 0; c < count; ++c)
-        *(reinterpret_cast<V*>(w.row_sums + (r + i) * k) + c) = sums[i][c];
+        *(reinterpret_cast<V*>(w.row_sums + (r + i) * w.k + at) + c) = sums[i][c];
   }
 }
-template <simd::Level>
-TERRACE_INLINE void four_wide(const OneTile& w) {
-  tile_times<Four, 1>(w);
+template <int L>
+TERRACE_INLINE void tile_of_any(const OneTile& w) {
+  if (w.k == 4) return tile_times<4, 1, 4>(w, 0);
+  if (L == 4)  // 16 registers
+    for (Index at = 0; at < w.k; at += 8) tile_times<4, 2, 2>(w, at);
+  else
+    w.k == 8 ? tile_times<L, 1, 4>(w, 0) : tile_times<L, 2, 4>(w, 0);
 }
-template <simd::Level>
-TERRACE_INLINE void eight_wide(const OneTile& w) {
-  tile_times<Eight, 1>(w);
-}
-template <simd::Level>
-TERRACE_INLINE void sixteen_wide(const OneTile& w) {
-  tile_times<Eight, 2>(w);
-}
-TERRACE_MULTIVERSION(times_four, four_wide, OneTile)
-TERRACE_MULTIVERSION(times_eight, eight_wide, OneTile)
-TERRACE_MULTIVERSION(times_sixteen, sixteen_wide, OneTile)
+TERRACE_LANES(multiply_tile, tile_of_any, OneTile)
 
 }  // namespace
 
@@ -113,10 +107,9 @@ void multiply_block(const Stream<Cpu>& stream, const TriangleTiles<Cpu>& t,
         double* sums = row_sums + (row * chunks + chunk) * height * k;
         std::fill(sums, sums + height * k, 0.0);
         for (Index j = j0; j < end(row); ++j) {
-          const OneTile tile{t.a.data + (t.start.data[row] + j) * triangle::tile,
-                             vectors + t.row.data[row] * height * k, vectors + j * width * k, sums,
-                             strip + j * width * k};
-          k == 4 ? times_four(tile) : k == 8 ? times_eight(tile) : times_sixteen(tile);
+          multiply_tile({t.a.data + (t.start.data[row] + j) * triangle::tile,
+                         vectors + t.row.data[row] * height * k, vectors + j * width * k, sums,
+                         strip + j * width * k, k});
         }
       }
     });

@@ -2,21 +2,25 @@
 //
 // The lower triangle is cut into pieces of 64 x 64, numbered down the columns of pieces; each block
 // keeps an equal share of them: 3 in registers, 6 in shared memory, what is left comes from L2. An
-// iteration has two hand-overs, both of numbers tagged with the iteration (no barrier, no fence):
+// iteration has two hand-overs, both of numbers that say themselves that they are there (no
+// barrier):
 //   product   each piece: row sums (by shuffles) and column sums (registers, then the 8 warps)
 //             -> parts of q
 //   owners    block b adds the parts of its rows of q in fixed order -> q
 //   vectors   every block does p.q, alpha, r, r.z, beta and p for all of n, from the same numbers
 //             in the same order; x only for its own rows
-// A part is written again only after its reader has sent q of this iteration; q has two places, as
-// a block may still read q of the iteration before.
+// A part is written again only after its reader has sent q of this iteration. q has four places in
+// turn: a block may still read q of the iteration before, and a place is cleared two iterations
+// before its next use, when every block has sent what it made of its last content.
 #pragma once
+#include "kernels/cuda/resident_exchange.cuh"
 #include "kernels/cuda/runtime.cuh"
 #include "kernels/resident_cg.hpp"
 
 namespace terrace::resident {
 
-constexpr int threads = 512, warps = threads / 32, side = 64, piece = side * side;
+constexpr int side = 64, piece = side * side;
+constexpr int strip = side / warps, tall = strip / 4;  // rows of a piece a warp, a lane
 constexpr int in_registers = 3, in_shared = 6;
 constexpr int most_side = 53;                                      // pieces: n <= 3392
 constexpr int items = (most_side * side + threads - 1) / threads;  // numbers of a vector a thread
@@ -42,69 +46,22 @@ constexpr int pieces_of(int m) { return m * (m + 1) / 2; }
 __host__ __device__ constexpr int column_start(int m, int j) { return j * m - j * (j - 1) / 2; }
 inline int shared_bytes(int m) { return 8 * (in_shared * piece + m * side + warps * side); }
 
-__device__ inline void send(Word* slot, double value, unsigned tag) {
-  const Word bits = static_cast<Word>(__double_as_longlong(value)), mark = Word(tag) << 32;
-  asm volatile("st.relaxed.gpu.global.v2.b64 [%0], {%1, %2};" ::"l"(slot),
-               "l"((bits & 0xffffffffu) | mark), "l"((bits >> 32) | mark)
-               : "memory");
-}
-__device__ inline bool arrived(const Word* slot, unsigned tag, double& value) {
-  Word low, high;
-  asm volatile("ld.relaxed.gpu.global.v2.b64 {%0, %1}, [%2];"
-               : "=l"(low), "=l"(high)
-               : "l"(slot)
-               : "memory");
-  value = __longlong_as_double(static_cast<long long>((high << 32) | (low & 0xffffffffu)));
-  return unsigned(low >> 32) == tag && unsigned(high >> 32) == tag;
-}
-
-/// Sum over the block, the same in all threads. `space`: 2 warps doubles, not used before the next
-/// __syncthreads() but one.
-__device__ inline double2 sum_for_all(double2 v, double2* space) {
-#pragma unroll
-  for (int offset = 16; offset > 0; offset >>= 1) {
-    v.x += __shfl_xor_sync(0xffffffffu, v.x, offset);
-    v.y += __shfl_xor_sync(0xffffffffu, v.y, offset);
-  }
-  if (threadIdx.x % 32 == 0) space[threadIdx.x / 32] = v;
-  __syncthreads();
-  v = space[0];
-#pragma unroll
-  for (int i = 1; i < warps; ++i) {
-    v.x += space[i].x;
-    v.y += space[i].y;
-  }
-  return v;
-}
-
-/// Waits for numbers of this iteration, all on their way at once.
-template <int count>
-__device__ inline void receive(const Word* const (&slot)[count], unsigned tag,
-                               double (&value)[count]) {
-  bool all;
-  do {
-    bool here[count];
-#pragma unroll
-    for (int u = 0; u < count; ++u) here[u] = arrived(slot[u], tag, value[u]);
-    all = true;
-#pragma unroll
-    for (int u = 0; u < count; ++u) all = all && here[u];
-  } while (!all);
-}
-
-/// The part of one piece that a lane holds: row lane / 8 of the warp's 4, columns
+/// The part of one piece that a lane holds: rows lane / 8 + 4 i of its warp's, columns
 /// 2 (lane % 8) + 16 u and the next.
 struct Share {
-  double2 v[4];
+  double2 v[tall][4];
 };
 __device__ inline void load_share(Share& s, const double* from) {
 #pragma unroll
-  for (int u = 0; u < 4; ++u) s.v[u] = *reinterpret_cast<const double2*>(from + 16 * u);
+  for (int i = 0; i < tall; ++i)
+#pragma unroll
+    for (int u = 0; u < 4; ++u)
+      s.v[i][u] = *reinterpret_cast<const double2*>(from + 4 * i * side + 16 * u);
 }
 
 __global__ void __launch_bounds__(threads, 1) iterate_kernel(const Arguments w) {
   extern __shared__ __align__(128) double shared[];
-  __shared__ double2 space[2][warps];
+  __shared__ double space[2][2 * warps];
   double* const pieces = shared;
   double* const p = pieces + in_shared * piece;
   double* const meeting = p + w.m * side;  // warps x side
@@ -116,7 +73,7 @@ __global__ void __launch_bounds__(threads, 1) iterate_kernel(const Arguments w) 
   int first_column = 0;
   while (column_start(m, first_column + 1) <= begin && first_column + 1 < m) ++first_column;
   const int first_row = first_column + begin - column_start(m, first_column);
-  const int inside = (warp * 4 + lane / 8) * side + 2 * (lane % 8);
+  const int inside = (warp * strip + lane / 8) * side + 2 * (lane % 8);
   const auto place = [&](int row, int column) {
     return w.a + (w.start[row / 4] + column) * triangle::tile + row % 4 * piece;
   };
@@ -192,31 +149,26 @@ __global__ void __launch_bounds__(threads, 1) iterate_kernel(const Arguments w) 
       *reinterpret_cast<double2*>(meeting + warp * side + 2 * (lane % 8) + 16 * u) = keep;
       __syncthreads();
       if (tid < side) {
-        double sum = meeting[tid];
-#pragma unroll
-        for (int i = 1; i < warps; ++i) sum += meeting[i * side + tid];
+        const double sum = sum_of_warps<side>(meeting + tid);
         send(w.column_parts + (Index(segment) * side + tid) * 2, sum, tag);
       }
       __syncthreads();
     };
-    const auto multiply = [&](const Share& s, int id) {
-      const double down = p[row * side + warp * 4 + lane / 8];
-      double even = 0, odd = 0;
+    // One piece: onto the column sums, and the lane's parts of its rows' sums.
+    const auto multiply = [&](const Share& s, double(&row_sums)[tall], int id) {
 #pragma unroll
-      for (int u = 0; u < 4; ++u) {
-        even = fma(s.v[u].x, across[u].x, even);
-        odd = fma(s.v[u].y, across[u].y, odd);
-        sums[u].x = fma(s.v[u].x, down, sums[u].x);
-        sums[u].y = fma(s.v[u].y, down, sums[u].y);
+      for (int i = 0; i < tall; ++i) {
+        const double down = p[row * side + warp * strip + lane / 8 + 4 * i];
+        double even = 0, odd = 0;
+#pragma unroll
+        for (int u = 0; u < 4; ++u) {
+          even = fma(s.v[i][u].x, across[u].x, even);
+          odd = fma(s.v[i][u].y, across[u].y, odd);
+          sums[u].x = fma(s.v[i][u].x, down, sums[u].x);
+          sums[u].y = fma(s.v[i][u].y, down, sums[u].y);
+        }
+        row_sums[i] = even + odd;
       }
-      double sum = even + odd;
-#pragma unroll
-      for (int offset = 4; offset > 0; offset >>= 1)
-        sum += __shfl_xor_sync(0xffffffffu, sum, offset);
-      if (lane % 8 == 0) send(w.row_parts + (Index(id) * side + warp * 4 + lane / 8) * 2, sum, tag);
-    };
-    const auto step = [&](const Share& s, int id) {
-      multiply(s, id);
       if (++row == m) {
         close_column();
         row = ++column;
@@ -224,19 +176,55 @@ __global__ void __launch_bounds__(threads, 1) iterate_kernel(const Arguments w) 
         if (column < m) open_column();
       }
     };
+    // Row sums of four pieces over the 8 lanes of a row: a lane keeps what its bits name.
+    const auto send_rows = [&](const double(&v)[4][tall], int from) {
+      const bool bit2 = (lane & 4) != 0, bit1 = (lane & 2) != 0, bit0 = (lane & 1) != 0;
+      double pair[2][tall], one[tall];
+#pragma unroll
+      for (int k = 0; k < 2; ++k)
+#pragma unroll
+        for (int i = 0; i < tall; ++i)
+          pair[k][i] = (bit2 ? v[2 + k][i] : v[k][i]) +
+                       __shfl_xor_sync(0xffffffffu, bit2 ? v[k][i] : v[2 + k][i], 4);
+#pragma unroll
+      for (int i = 0; i < tall; ++i)
+        one[i] = (bit1 ? pair[1][i] : pair[0][i]) +
+                 __shfl_xor_sync(0xffffffffu, bit1 ? pair[0][i] : pair[1][i], 2);
+      const double sum = (bit0 ? one[tall - 1] : one[0]) +
+                         __shfl_xor_sync(0xffffffffu, bit0 ? one[0] : one[tall - 1], 1);
+      const int s = from + (lane & 4) / 2 + (lane & 2) / 2;
+      if ((tall == 2 || !bit0) && s < mine)
+        send(w.row_parts + (Index(begin + s) * side + warp * strip + lane / 8 + 4 * (lane & 1)) * 2,
+             sum, tag);
+    };
     if (mine > 0) {
       open_column();
+      double v[4][tall] = {};
 #pragma unroll
-      for (int s = 0; s < in_registers; ++s)
-        if (s < mine) step(kept[s], begin + s);
-      const double* here = pieces + inside;
-      for (int s = in_registers; s < mine; ++s) {
-        Share share;
-        if (s < in_registers + in_shared)
-          load_share(share, here + (s - in_registers) * piece);
-        else
-          load_share(share, place(row, column) + inside);
-        step(share, begin + s);
+      for (int s = 0; s < 4; ++s) {
+        if (s >= mine) continue;
+        if (s < in_registers) {
+          multiply(kept[s], v[s], begin + s);
+        } else {
+          Share share;
+          load_share(share, pieces + (s - in_registers) * piece + inside);
+          multiply(share, v[s], begin + s);
+        }
+      }
+      send_rows(v, 0);
+      for (int from = 4; from < mine; from += 4) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const int s = from + i;
+          if (s >= mine) continue;
+          Share share;
+          if (s < in_registers + in_shared)
+            load_share(share, pieces + (s - in_registers) * piece + inside);
+          else
+            load_share(share, place(row, column) + inside);
+          multiply(share, v[i], begin + s);
+        }
+        send_rows(v, from);
       }
       if (segment < begin + mine) close_column();
     }
@@ -250,7 +238,7 @@ __global__ void __launch_bounds__(threads, 1) iterate_kernel(const Arguments w) 
         const int top = column_start(m, above);
         const int first_part = top / w.per, last_part = (top + m - 1 - above) / w.per;
         const int parts = above + 1 + last_part - first_part + 1;
-        constexpr int at_once = 4;
+        constexpr int at_once = 64 / warps;
         for (int c0 = warp; c0 < parts; c0 += at_once * warps) {
           double value[at_once];
           const Word* slot[at_once];
@@ -273,25 +261,30 @@ __global__ void __launch_bounds__(threads, 1) iterate_kernel(const Arguments w) 
       slices[warp * most_rows + lane] = sum;
     }
     __syncthreads();
-    Word* const q_now = w.q + Index(tag & 1) * padded * 2;
+    Word* const q_now = w.q + Index(tag % 4) * padded;
     if (warp == 0 && owns) {
-      double sum = slices[lane];
-#pragma unroll
-      for (int i = 1; i < warps; ++i) sum += slices[i * most_rows + lane];
-      send(q_now + Index(own) * 2, sum, tag);
+      send_bare(q_now + own, sum_of_warps<most_rows>(slices + lane));
+      clear(w.q + Index((tag + 2) % 4) * padded + own);
+      __threadfence();  // cleared before q of the next iteration is seen
     }
 
     // Vectors.
     double q[items];
     {
-      const Word* slot[items];
+      const auto wanted = [&](int e) { return tid + e * threads < padded; };
+      Word bits[items];
+      do bits[0] = look(q_now + tid, wanted(0));
+      while (bits[0] == nothing);
+      bool all;
+      do {
 #pragma unroll
-      for (int e = 0; e < items; ++e)
-        slot[e] = q_now + Index(min(tid + e * threads, padded - 1)) * 2;
-      receive(slot, tag, q);
+        for (int e = 1; e < items; ++e) bits[e] = look(q_now + tid + e * threads, wanted(e));
+        all = true;
 #pragma unroll
-      for (int e = 0; e < items; ++e)
-        if (tid + e * threads >= padded) q[e] = 0;
+        for (int e = 1; e < items; ++e) all = all && bits[e] != nothing;
+      } while (!all);
+#pragma unroll
+      for (int e = 0; e < items; ++e) q[e] = __longlong_as_double(static_cast<long long>(bits[e]));
     }
     double2 s = {};
 #pragma unroll
