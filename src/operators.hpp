@@ -113,6 +113,8 @@ class CsrOperator {
   [[nodiscard]] std::vector<double> diagonal(const Context<B>&) const { return diagonal_; }
   [[nodiscard]] std::optional<Asymmetry> asymmetry(const Context<B>&) const { return asymmetry_; }
   [[nodiscard]] double bytes() const { return 12.0 * double(nonzeros_) + 8.0 * double(n()); }
+  /// Own rows and columns: the whole matrix where there is one rank.
+  [[nodiscard]] CsrRows<B> matrix() const { return inner_.view(); }
 
  private:
   struct Part {  // a CSR matrix in the memory of the backend
