@@ -81,13 +81,18 @@ struct Column {
 
 /// Iterations that are launched at once: enough that the host keeps ahead, few enough that little
 /// is wasted at the end.
+struct BatchPlan {
+  Index size = 1;
+  bool graph = false;  ///< launches would show
+};
 template <class B, class A>
-Index batch_of(const Context<B>& c, const A& a, const CgWork<B>& w) {
-  if (std::is_same_v<B, Cpu> || (c.size() > 1 && c.device.shared)) return 1;
+BatchPlan plan_batches(const Context<B>& c, const A& a, const CgWork<B>& w) {
+  if (std::is_same_v<B, Cpu> || (c.size() > 1 && c.device.shared)) return {};
+  if (w.resident.size() > 0) return {64, true};  // its launch costs as much as two iterations
   const double seconds =
       2e-5 +
       (a.bytes() / double(c.size()) + 64.0 * double(w.columns) * double(w.local_rows)) / 4e12;
-  return seconds > 6e-5 ? 4 : seconds > 3e-5 ? 8 : 16;
+  return {seconds > 6e-5 ? 4 : seconds > 3e-5 ? 8 : 16, seconds < 3e-4};
 }
 
 /// Launches iterations ahead and reads their scalars behind.
@@ -95,8 +100,8 @@ template <class B, class A>
 class Batches {
  public:
   Batches(const Context<B>& c, const A& a, CgWork<B>& w, const CgEngine<B, A>& engine)
-      : c_(c), w_(w), engine_(engine), batch_(batch_of(c, a, w)) {}
-  [[nodiscard]] Index size() const { return batch_; }
+      : c_(c), w_(w), engine_(engine), plan_(plan_batches(c, a, w)) {}
+  [[nodiscard]] Index size() const { return plan_.size; }
   void forget() { graph_ = {}; }
   /// Iterations first .. first + count - 1 (count <= size()).
   void launch(Index first, Index count) {
@@ -104,7 +109,7 @@ class Batches {
       for (Index i = 0; i < count; ++i) engine_.iterate(first + i);
     };
     if (engine_.resident()) return engine_.run_resident(first, count);
-    if (batch_ > 1 && count == batch_ && first % 4 == 1) {
+    if (plan_.graph && count == plan_.size && first % 4 == 1) {
       if (!graph_.recorded()) {
         if (!warm_) work();  // first uses of libraries may not be recorded
         if (warm_) graph_ = Graph<B>(c_.ahead, work);
@@ -142,7 +147,7 @@ class Batches {
   const Context<B>& c_;
   CgWork<B>& w_;
   const CgEngine<B, A>& engine_;
-  Index batch_;
+  BatchPlan plan_;
   Graph<B> graph_;
   bool warm_ = false;
 };

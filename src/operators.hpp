@@ -131,6 +131,8 @@ class CsrOperator {
   /// Entries at and below the diagonal between own rows, local numbers, on the host; with block > 0
   /// only those within blocks of so many rows.
   [[nodiscard]] LocalRows own_rows(const Context<B>& context, Index block) const;
+  /// Own rows and columns: the whole matrix where there is one rank.
+  [[nodiscard]] CsrRows<B> matrix() const { return inner_.view(); }
 
  private:
   struct Part {  // a CSR matrix in the memory of the backend

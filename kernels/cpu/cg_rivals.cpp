@@ -5,9 +5,15 @@
 #include <chrono>
 #include <vector>
 
+#include "kernels/error.hpp"
 #include "kernels/parallel.hpp"
 
 namespace terrace {
+
+bool is_csr_rival(Cpu, const std::string&) { return false; }
+double cg_rival(const Stream<Cpu>&, const std::string& name, const CsrRows<Cpu>&, Index) {
+  throw Error(Exit::internal, "no rival " + name + " for CSR on the CPU");
+}
 
 bool is_cg_rival(Cpu, const std::string& name) { return name == "blas" || name == "blas-symv"; }
 

@@ -129,7 +129,7 @@ void bench_dense_rivals(Run& run, const Context<B>& c, const CgBench& options, I
                         double memory) {
   std::optional<DenseOperator<B>> a;
   for (const std::string& rival : options.rivals) {
-    if (!is_cg_rival(B{}, rival) || rival == "cusparse") continue;
+    if (!is_cg_rival(B{}, rival)) continue;
     if (c.size() > 1) {
       run.say("rivals run on one rank only");
       break;
@@ -210,6 +210,26 @@ void bench_csr(Run& run, const Context<B>& c, const CgBench& options, Index poin
   bench_operator(run, c, a, options,
                  {{"points", points}, {"stencil", options.stencil}, {"nonzeros", a.nonzeros()}},
                  memory);
+  for (const std::string& rival : options.rivals) {
+    if (!is_csr_rival(B{}, rival)) continue;
+    if (c.size() > 1) {
+      run.say("rivals run on one rank only");
+      break;
+    }
+    BenchRun bench;
+    bench.sizes = {{"n", n},
+                   {"kind", "csr"},
+                   {"points", points},
+                   {"stencil", options.stencil},
+                   {"iterations", options.iterations}};
+    bench.who = rival;
+    bench.unit = "GB/s";
+    bench.work = 1e-9 * double(options.iterations) * (a.bytes() + 80.0 * double(n));
+    bench.bound_name = "memory read";
+    bench.bound = memory;
+    bench.measure = [&] { return cg_rival(c.ahead, rival, a.matrix(), options.iterations); };
+    bench_run(run, options, bench);
+  }
 }
 
 void bench_cg(Run& run, CgBench options) {

@@ -132,6 +132,16 @@ void solve_and_write(Run& run, const Context<B>& c, A& a, const CgInputs& in,
       collectively(c.control, [&] { x.assign(b.size(), 0.0); });
   });
 
+  const auto permuted = [&](const std::vector<double>& from, bool back) {
+    std::vector<double> to(from.size());
+    for (std::size_t i = 0; i < in.order.size(); ++i) {
+      const Index old = in.order[i] * nrhs, now = Index(i) * nrhs;
+      std::copy_n(from.begin() + (back ? now : old), nrhs, to.begin() + (back ? old : now));
+    }
+    return to;
+  };
+  if (!in.order.empty()) b = permuted(b, false), x = permuted(x, false);
+
   CgOptions how;
   how.rtol = options.rtol;
   how.atol = options.atol;
@@ -156,6 +166,9 @@ void solve_and_write(Run& run, const Context<B>& c, A& a, const CgInputs& in,
       results = solve_all(run, c, a, options, how, method, m, nrhs, b, x);
     }
   });
+
+  if (!in.order.empty()) x = permuted(x, true);
+  for (CgResult& r : results) r.position = in.old_row(r.position);
 
   // The report speaks of the first right-hand side that failed, or of the first.
   const auto failed = std::find_if(results.begin(), results.end(),
@@ -230,7 +243,7 @@ void solve_and_write(Run& run, const Context<B>& c, A& a, const CgInputs& in,
 
 void cg(Run& run, const CgCommand& options) {
   require_output(run.options);
-  const CgInputs in = open_inputs(run, options);
+  CgInputs in = open_inputs(run, options);
   check_cg_options(run, options, in);
   std::optional<io::Output> output;
   if (!run.options.plan) output.emplace(run.control, run.options.output, run.options.force);
@@ -243,7 +256,7 @@ void cg(Run& run, const CgCommand& options) {
     if (in.kind == io::Kind::dense && options.layout == "triangle")
       solve(read_triangle(run, c, in, mixed));
     if (in.kind == io::Kind::band) solve(read_band(run, c, in));
-    if (in.kind == io::Kind::csr) solve(read_csr(run, c, in));
+    if (in.kind == io::Kind::csr) solve(read_csr(run, c, in, options.reorder));
   });
 }
 
@@ -285,6 +298,8 @@ void add_cg_command(CLI::App& app, Selected& selected) {
                    "Dense: triangle (packed tiles of the lower half) or rows (row slices)")
       ->check(CLI::IsMember({"triangle", "rows"}))
       ->capture_default_str();
+  command->add_flag("--reorder", options->reorder,
+                    "CSR, one rank: rows and columns in reverse Cuthill-McKee order");
   command->add_option("--at-once", options->at_once, "Right-hand sides solved together, at most")
       ->check(CLI::Range(1, 16))
       ->capture_default_str();

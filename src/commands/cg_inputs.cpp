@@ -1,5 +1,7 @@
 #include "src/commands/cg_inputs.hpp"
 
+#include "src/reorder.hpp"
+
 namespace terrace {
 
 CgInputs open_inputs(Run& run, const CgCommand& options) {
@@ -80,12 +82,31 @@ std::vector<double> read_rows(const Control& control, const io::DenseInput& inpu
   return data;
 }
 
+void reorder(CgInputs& in, CsrSlice& slice) {
+  in.order = reverse_cuthill_mckee(slice.start, slice.column);
+  std::vector<Index> place(in.order.size());
+  for (std::size_t i = 0; i < place.size(); ++i) place[std::size_t(in.order[i])] = Index(i);
+  CsrSlice moved;
+  moved.start.reserve(slice.start.size());
+  moved.column.reserve(slice.column.size());
+  moved.value.reserve(slice.value.size());
+  for (const Index old : in.order) {
+    for (Index k = slice.start[std::size_t(old)]; k < slice.start[std::size_t(old) + 1]; ++k) {
+      moved.column.push_back(place[std::size_t(slice.column[std::size_t(k)])]);
+      moved.value.push_back(slice.value[std::size_t(k)]);
+    }
+    moved.start.push_back(Index(moved.column.size()));
+  }
+  slice = std::move(moved);
+}
+
 void refuse_asymmetry(const CgInputs& in, const std::optional<Asymmetry>& found) {
   if (!found) return;
   fail_together(Exit::input,
                 fmt::format("the matrix is not symmetric: A[{0}, {1}] = {2:.17g}, A[{1}, {0}] = "
                             "{3:.17g}; {4}; conjugate gradients need a symmetric matrix",
-                            found->row, found->column, found->value, found->transposed, in.where));
+                            in.old_row(found->row), in.old_row(found->column), found->value,
+                            found->transposed, in.where));
 }
 
 }  // namespace terrace

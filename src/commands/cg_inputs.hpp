@@ -29,7 +29,11 @@ struct CgInputs {
   Index n = 0;
   io::DenseInput rhs;
   std::optional<io::DenseInput> x0;
-  std::string where;  ///< the matrix, for messages
+  std::string where;         ///< the matrix, for messages
+  std::vector<Index> order;  ///< --reorder: old number of each row of the operator; or empty
+  [[nodiscard]] Index old_row(Index row) const {
+    return order.empty() || row < 0 ? row : order[std::size_t(row)];
+  }
 };
 CgInputs open_inputs(Run& run, const CgCommand& options);
 
@@ -90,8 +94,11 @@ BandOperator<B> read_band(Run& run, const Context<B>& c, const CgInputs& in) {
   return a;
 }
 
+/// One rank: rows and columns in reverse Cuthill-McKee order; in.order.
+void reorder(CgInputs& in, CsrSlice& slice);
+
 template <class B>
-CsrOperator<B> read_csr(Run& run, const Context<B>& c, const CgInputs& in) {
+CsrOperator<B> read_csr(Run& run, const Context<B>& c, CgInputs& in, bool in_new_order) {
   const io::CsrInput& input = in.csr;
   std::vector<Index> first;
   CsrSlice slice;
@@ -108,6 +115,8 @@ CsrOperator<B> read_csr(Run& run, const Context<B>& c, const CgInputs& in) {
     for (Index& s : slice.start) s -= origin;
     input.entries(c.control, rows, slice.column, slice.value);
   });
+  if (in_new_order)
+    run.phase("solve", [&] { collectively(c.control, [&] { reorder(in, slice); }); });
   // Sorting, numbering the halo and the symmetry check: a part of the solve.
   std::optional<CsrOperator<B>> a;
   run.phase("solve", [&] { a.emplace(c, std::move(first), std::move(slice)); });

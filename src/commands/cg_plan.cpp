@@ -78,6 +78,10 @@ void check_cg_options(Run& run, const CgCommand& options, const CgInputs& in) {
     fail_together(Exit::usage,
                   "mixed precision is for dense matrices as a triangle and the classic method; "
                   "--precision mixed; leave it out or drop --layout and --method");
+  if (options.reorder && (in.kind != io::Kind::csr || run.control.size() > 1))
+    fail_together(Exit::usage,
+                  "a new order of the rows is for CSR matrices on one rank; --reorder; "
+                  "leave it out");
   run.report["method"] = "conjugate-gradients";
   run.report["variant"] = method.empty() || method == "conjugate-gradients" ? "classic" : method;
   run.report["preconditioner"] = options.preconditioner;

@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+"""terrace cg with every layout, variant, preconditioner and norm, against NumPy: cg_options.py TERRACE [BACKEND]
+
+Needs h5py, numpy and SciPy; runs in a temporary folder.
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+import h5py
+import numpy as np
+import scipy.sparse as sparse
+
+terrace = os.path.abspath(sys.argv[1])
+backend = sys.argv[2] if len(sys.argv) > 2 else "cpu"
+os.chdir(tempfile.mkdtemp())
+rng = np.random.default_rng(8)
+failures, jobs = 0, 0
+
+
+def check(what, condition, detail=""):
+    global failures
+    if not condition:
+        failures += 1
+        print(f"FAILED  {what}: {detail}", flush=True)
+
+
+def run(command, code=0, ranks=0):
+    """Ranks 1 to 5 in turn unless told; report and standard output."""
+    global jobs
+    ranks = ranks or 1 + jobs % 5
+    jobs += 1
+    command += f" --backend {backend} --report r.json --force"
+    done = subprocess.run(["mpirun", "-n", str(ranks), terrace] + command.split(), capture_output=True, text=True, timeout=120)
+    check(command, done.returncode == code, f"{ranks} ranks: exit {done.returncode}, not {code}: {done.stderr[:300]}")
+    with open("r.json") as f:
+        return json.load(f), done.stdout
+
+
+points = 18
+line = sparse.diags([-1, 2, -1], [-1, 0, 1], shape=(points, points))
+a = (sparse.kron(line, sparse.eye(points)) + sparse.kron(sparse.eye(points), line)).tocsr()
+n, m, nrhs = a.shape[0], points, 5
+dense = a.toarray()
+truth = rng.standard_normal((n, nrhs))
+b = dense @ truth
+ab = np.zeros((m + 1, n))
+for d in range(m + 1):
+    ab[d, : n - d] = np.diagonal(dense, -d)
+with h5py.File("in.h5", "w") as f:
+    f["dense"] = dense
+    f["band"] = ab
+    f["band"].attrs["format"] = "band"
+    g = f.create_group("csr")
+    g["data"], g["indices"], g["indptr"] = a.data, a.indices, a.indptr
+    g.attrs["shape"] = a.shape
+    f["b"], f["one"], f["x0"] = b, b[:, 0], truth + 1e-6 * rng.standard_normal(truth.shape)
+values = np.linalg.eigvalsh(dense)
+
+
+def solved(command, rhs="b", tolerance=1e-10, **how):
+    report, out = run(command + f" --rhs :/{rhs} -o x.h5", **how)
+    with h5py.File("x.h5") as f:
+        x, table = f["x"][:], f["residuals"][:]
+    right = b if rhs == "b" else b[:, 0]
+    check("x of " + command, x.shape == right.shape, str(x.shape))
+    residual = np.linalg.norm(right - dense @ x, axis=0) / np.linalg.norm(right, axis=0)
+    check(command, np.max(residual) <= 1.01 * tolerance, str(residual))
+    iterations = max(r["iterations"] for r in report["result"].get("right_hand_sides", [report["result"]]))
+    check("residuals of " + command, table.shape == (iterations, 2 if rhs == "one" else nrhs + 1) and
+          (table[:, 0] == np.arange(1, iterations + 1)).all(), str(table.shape))
+    return report, out
+
+
+plain = solved("cg in.h5:/csr", "one")[0]["result"]["iterations"]
+for name in ("dense", "dense --layout rows", "band", "csr"):
+    for options in ("", "--at-once 2", "--at-once 1", "--preconditioner jacobi"):
+        solved(f"cg in.h5:/{name} {options}")
+    for method in ("single-reduction", "pipelined"):
+        for preconditioner in ("none", "jacobi", "block-jacobi", "ic", "chebyshev"):
+            if preconditioner == "ic" and name.startswith("dense"):
+                continue
+            r = solved(f"cg in.h5:/{name} --method {method} --preconditioner {preconditioner} --block 9", "one")[0]
+            check("iterations", r["result"]["iterations"] <= plain + 1, str(r["result"]))
+            check("variant", r["variant"] == method and r["preconditioner"] == preconditioner)
+    for preconditioner in ("block-jacobi", "ic", "chebyshev --degree 5"):
+        if preconditioner == "ic" and name.startswith("dense"):
+            continue
+        r = solved(f"cg in.h5:/{name} --preconditioner {preconditioner}", ranks=1)[0]
+        check("fewer " + preconditioner, r["result"]["iterations"] < plain, str(r["result"]["iterations"]))
+solved("cg in.h5:/csr --reorder", ranks=1)
+solved("cg in.h5:/csr --reorder --preconditioner ic", ranks=1)
+r = solved("cg in.h5:/dense --precision mixed --rtol 1e-12", tolerance=1e-12)[0]
+check("mixed", r["precision"] == "mixed" and r["result"]["restarts"] >= 2, str(r["result"]))
+for norm in ("preconditioned", "natural"):
+    solved(f"cg in.h5:/csr --preconditioner jacobi --norm {norm} --rtol 1e-12", tolerance=1e-10)
+
+r, out = solved("cg in.h5:/band --monitor 4", "one")
+lines = [l.split() for l in out.splitlines() if "residual 0" in l or " residual " in l and "e-" in l and "from" not in l]
+check("monitor", [int(l[0]) for l in lines] == list(range(4, r["result"]["iterations"] + 1, 4)), out)
+e = solved("cg in.h5:/csr --rtol 1e-13", "one", tolerance=1e-12)[0]["result"]["eigenvalues"]
+check("eigenvalues", abs(e["largest"] / values[-1] - 1) < 1e-2 and abs(e["smallest"] / values[0] - 1) < 1e-2, str(e))
+near = solved("cg in.h5:/csr --x0 :/x0")[0]["result"]
+check("x0", 0 < near["iterations"] < plain and near["initial_residual"] < 1e-3, str(near))
+r, out = run("cg in.h5:/dense --rhs :/b --plan")
+check("plan", "direct solve" in out and "iteration" in out and r["plan"]["seconds_per_iteration"] > 0, out)
+
+# The same bits on the same number of ranks.
+for options in ("", "--layout rows", "--method pipelined", "--precision mixed"):
+    kept = []
+    for _ in range(2):
+        solved(f"cg in.h5:/dense {options}", ranks=3)
+        with h5py.File("x.h5") as f:
+            kept.append(f["x"][:])
+    check("same bits " + options, (kept[0] == kept[1]).all())
+
+# A diagonal block that is not positive definite stops block-Jacobi by its name.
+bad = np.eye(40)
+bad[10, 11] = bad[11, 10] = 2
+with h5py.File("in.h5", "a") as f:
+    f["bad"], f["bad_b"] = bad, np.ones(40)
+r, _ = run("cg in.h5:/bad --rhs :/bad_b -o y.h5 --preconditioner block-jacobi --block 8", 4)
+check("bad block", r["result"]["reason"] == "indefinite-preconditioner" and r["result"]["position"] == 11, str(r["result"]))
+
+print(f"cg_options: {jobs} runs, {failures} failures")
+sys.exit(1 if failures else 0)
