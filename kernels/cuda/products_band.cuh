@@ -1,6 +1,9 @@
 // Symmetric band times vector on CUDA, by diagonals. Floor: 8 (m + 1) bytes a row for the matrix
 // and 16 for p and q, all from HBM once.
 //
+// Measured on an H200 (read rate 4.5 TB/s), of this floor: m = 16 3.80 TB/s, m = 64 3.85, m = 100
+// 3.6, m = 256 3.94; each entry read twice through L2 gave 1.5 to 2.6.
+//
 // A block streams down a strip of rows, `height` columns a lane and 32 height a step; its warps
 // share the diagonals. Each entry s_d[j] is read once and used twice: for row j, where the sums
 // stay in registers, and for row j + d. There the targets move down a row with each diagonal, so
