@@ -73,7 +73,9 @@ struct CgPass {
   View<Word, B> ticket;
   static constexpr Index partial_count = Index(1) << 17;
 
-  [[nodiscard]] constexpr const double* skip() const { return before.data + cg_row::halted(columns); }
+  [[nodiscard]] constexpr const double* skip() const {
+    return before.data + cg_row::halted(columns);
+  }
 };
 
 /// Coefficients that the host gives, one a column.
