@@ -3,6 +3,8 @@
 #include "kernels/vectors.hpp"
 
 #include <algorithm>
+#include <cstring>
+#include <type_traits>
 
 #include "kernels/cpu/sums.hpp"
 #include "kernels/parallel.hpp"
@@ -14,12 +16,81 @@ namespace {
 constexpr Index grain_least = 4096;  // elements of a piece
 constexpr Index most_pieces = 1024;
 
+// The two passes of a classic iteration with one column, in eight chains of a vector's width.
+
+using Lanes = double __attribute__((vector_size(64)));
+constexpr Index wide = 8;
+inline void load(Lanes& to, const double* from) { std::memcpy(&to, from, sizeof to); }
+inline void total(const Lanes& v, double& to) {
+  to = ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
+}
+
+TERRACE_VECTOR_CLONES
+void step_piece(double alpha, const double* q, const double* d, double* r, Index count,
+                double* out) {
+  Lanes rr = {}, rz = {}, zz = {}, value, scale, image;
+  Index i = 0;
+  for (; i + wide <= count; i += wide) {
+    load(value, r + i);
+    load(image, q + i);
+    value -= alpha * image;
+    std::memcpy(r + i, &value, sizeof value);
+    rr += value * value;
+    if (!d) continue;
+    load(scale, d + i);
+    const Lanes z = scale * value;
+    rz += value * z;
+    zz += z * z;
+  }
+  total(rr, out[0]);
+  total(rz, out[1]);
+  total(zz, out[2]);
+  for (; i < count; ++i) {
+    const double last = r[i] - alpha * q[i], z = d ? d[i] * last : last;
+    r[i] = last;
+    out[0] += last * last;
+    out[1] += last * z;
+    out[2] += z * z;
+  }
+  if (!d) out[1] = out[2] = out[0];
+}
+
+TERRACE_VECTOR_CLONES
+void direction_piece(double alpha, double beta, const double* __restrict z,
+                     const double* __restrict d, double* __restrict x, double* __restrict p,
+                     Index count) {
+  if (d) {
+    for (Index i = 0; i < count; ++i) {
+      const double old = p[i];
+      x[i] += alpha * old;
+      p[i] = d[i] * z[i] + beta * old;
+    }
+  } else {
+    for (Index i = 0; i < count; ++i) {
+      const double old = p[i];
+      x[i] += alpha * old;
+      p[i] = z[i] + beta * old;
+    }
+  }
+}
+
 /// One piece. Column v is e % k; sums in four chains for k = 1, so that additions overlap.
 template <Index k, class F>
 [[gnu::always_inline]] inline void piece_of(const F& f, const vector_passes::Scalars& scalars,
                                             Index from, Index to, double* out) {
   constexpr Index chains = k == 1 ? 4 : 1, values = F::sums > 0 ? F::sums : 1;
   using Column = decltype(f.column(scalars, 0));
+  if constexpr (k == 1 && std::is_same_v<F, vector_passes::StepPass>) {
+    const double alpha = f.column(scalars, 0);
+    if (alpha != 0)
+      return step_piece(alpha, f.q + from, f.d ? f.d + from : nullptr, f.r + from, to - from, out);
+  }
+  if constexpr (k == 1 && std::is_same_v<F, vector_passes::Direction>) {
+    const vector_passes::Step step = f.column(scalars, 0);
+    if (step.on)
+      return direction_piece(step.alpha, step.beta, f.z + from, f.d ? f.d + from : nullptr,
+                             f.x + from, f.p + from, to - from);
+  }
   Column column[k];
   for (Index v = 0; v < k; ++v) column[v] = f.column(scalars, v);
   double s[chains][k][values] = {};
