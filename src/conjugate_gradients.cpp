@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "distrib/agree.hpp"
-#include "src/cg_engine.hpp"
+#include "src/cg_batches.hpp"
 #include "src/operators_triangle.hpp"
 
 namespace terrace {
@@ -79,163 +79,7 @@ struct Column {
   [[nodiscard]] double tolerance() const { return std::max(by_rtol, by_atol); }
 };
 
-/// Iterations that are launched at once: enough that the host keeps ahead, few enough that little
-/// is wasted at the end.
-struct BatchPlan {
-  Index size = 1;
-  bool graph = false;  ///< launches would show
-};
-template <class B, class A>
-BatchPlan plan_batches(const Context<B>& c, const A& a, const CgWork<B>& w) {
-  if (std::is_same_v<B, Cpu> || (c.size() > 1 && c.device.shared)) return {};
-  if (w.resident.size() > 0) return {64, true};  // its launch costs as much as two iterations
-  const double seconds =
-      2e-5 +
-      (a.bytes() / double(c.size()) + 64.0 * double(w.columns) * double(w.local_rows)) / 4e12;
-  return {seconds > 6e-5 ? 4 : seconds > 3e-5 ? 8 : 16, seconds < 3e-4};
-}
-
-/// Launches iterations ahead and reads their scalars behind.
-template <class B, class A>
-class Batches {
- public:
-  Batches(const Context<B>& c, const A& a, CgWork<B>& w, const CgEngine<B, A>& engine)
-      : c_(c), w_(w), engine_(engine), plan_(plan_batches(c, a, w)) {}
-  [[nodiscard]] Index size() const { return plan_.size; }
-  void forget() { graph_ = {}; }
-  /// Iterations first .. first + count - 1 (count <= size()).
-  void launch(Index first, Index count) {
-    const auto work = [&] {
-      for (Index i = 0; i < count; ++i) engine_.iterate(first + i);
-    };
-    if (engine_.resident()) return engine_.run_resident(first, count);
-    if (plan_.graph && count == plan_.size && first % 4 == 1) {
-      if (!graph_.recorded()) {
-        if (!warm_) work();  // first uses of libraries may not be recorded
-        if (warm_) graph_ = Graph<B>(c_.ahead, work);
-      }
-      if (graph_.recorded()) graph_.launch(c_.ahead);
-      warm_ = true;
-    } else {
-      work();
-    }
-  }
-  /// Copies the rows of these iterations to the host, behind what is on the lane now.
-  void observe(Index first, Index count) {
-    w_.observer.wait(c_.ahead.record());
-    const Index size = engine_.size(), ring = w_.ring_rows;
-    for (Index i = 0; i < count;) {
-      const Index slot = (first + i) % ring, run = std::min(count - i, ring - slot);
-      download(w_.observer, w_.seen.data() + slot * size,
-               w_.ring.view().slice(slot * size, run * size));
-      i += run;
-    }
-  }
-  void wait(Index first, Index count) {
-    w_.observer.synchronize();
-    if (c_.size() == 1) return;
-    const Index size = engine_.size(), ring = w_.ring_rows;
-    for (Index i = 0; i < count; ++i)  // the word of rank 0
-      c_.control.broadcast(w_.seen.data() + (first + i) % ring * size, size * Index(sizeof(double)),
-                           0);
-  }
-  [[nodiscard]] const double* row(Index i) const {
-    return w_.seen.data() + i % w_.ring_rows * engine_.size();
-  }
-
- private:
-  const Context<B>& c_;
-  CgWork<B>& w_;
-  const CgEngine<B, A>& engine_;
-  BatchPlan plan_;
-  Graph<B> graph_;
-  bool warm_ = false;
-};
-
 }  // namespace
-
-template <class B>
-Index CgWork<B>::bytes(Index rows, bool jacobi, Index columns, CgMethod method, bool general) {
-  const Index vectors = method == CgMethod::classic            ? 6 + (general ? 1 : 0)
-                        : method == CgMethod::single_reduction ? 7
-                                                               : 9 + (general ? 2 : 0);
-  return 8 * rows * (vectors * columns + (jacobi ? 1 : 0)) + 2 * 8 * CgPass<B>::partial_count;
-}
-
-template <class B>
-template <class A>
-CgWork<B>::CgWork(const Context<B>& context, A& a, bool jacobi, Index columns_, CgMethod method_)
-    : columns(columns_),
-      local_rows(a.rows().count),
-      method(method_),
-      p(a.operand(context, columns_)),
-      sums(collectively(context.control, [&] { return SumSpace<B>(context.ahead); })) {
-  const Index count = local_rows, size = cg_row::size(columns);
-  std::vector<double> diagonal;
-  collectively(context.control, [&] {
-    for (Buffer<double, B>* vector : {&b, &x, &r}) *vector = Buffer<double, B>(count * columns);
-    q = Buffer<double, B>((A::replicated ? triangle::padded(count) : count) * columns);
-    t = Buffer<double, B>(count * columns);
-    if (method != CgMethod::classic) s = Buffer<double, B>(count);
-    if (method == CgMethod::pipelined) {
-      w = Buffer<double, B>(count);
-      z = Buffer<double, B>(count);
-    }
-    scalars = Buffer<double, B>(4 * size + cg_most_columns + 2);
-    ring = Buffer<double, B>(ring_rows * size);
-    partials = Buffer<double, B>(CgPass<B>::partial_count);
-    finished = Buffer<Index, B>(1);
-    ticket = Buffer<Word, B>(1);
-    seen = PinnedBuffer<double>(ring_rows * size);
-    if (jacobi) inverse_diagonal = Buffer<double, B>(count);
-    if constexpr (requires { a.tiles(); } && std::is_same_v<B, Cuda>) {
-      if (context.size() == 1 && columns == 1 && method == CgMethod::classic &&
-          a.tiles().read == triangle::Read::whole && resident_cg_fits(a.n())) {
-        resident = Buffer<double, B>(3 * triangle::padded(count));
-        resident_scratch = Buffer<double, B>(resident_cg_scratch(a.n()));
-      }
-    }
-  });
-  fill_zero(context.ahead, resident.view());
-  fill_zero(context.ahead, scalars.view());
-  fill_zero(context.ahead, ticket.view());
-  if (columns == 1) {
-    norm = row_sum_norm(context, a, p, q.view(), scalars.view().slice(0, 2), sums);
-  } else {
-    const Operand<B> one = a.operand(context, 1);
-    norm =
-        row_sum_norm(context, a, one, q.view().slice(0, count), scalars.view().slice(0, 2), sums);
-  }
-  diagonal = a.diagonal(context);
-  const auto first_row = [&](auto&& bad) {
-    const Index none = std::numeric_limits<Index>::max();
-    const Index at = std::find_if(diagonal.begin(), diagonal.end(), bad) - diagonal.begin();
-    const Index row = context.control.reduce(at < count ? a.rows().first + at : none, Reduce::min);
-    return row == none ? -1 : row;
-  };
-  negative_row = first_row([](double value) { return value < 0; });
-  unusable_row = first_row([](double value) { return !(value > 0) || !cg_finite(1 / value); });
-  if (jacobi) {
-    for (double& value : diagonal) value = 1 / value;
-    upload(context.ahead, inverse_diagonal.view(), diagonal.data());
-    context.ahead.synchronize();
-  }
-}
-
-template <class B>
-void CgWork<B>::precondition(const Context<B>& context, CgPreconditioner<B> given) {
-  general = std::move(given);
-  inverse_diagonal = {};
-  collectively(context.control, [&] {
-    if (method != CgMethod::single_reduction && z.size() == 0)
-      z = Buffer<double, B>(local_rows * columns);
-    if (method == CgMethod::single_reduction) z = Buffer<double, B>(local_rows);
-    if (method == CgMethod::pipelined) {
-      u = Buffer<double, B>(local_rows);
-      v = Buffer<double, B>(local_rows);
-    }
-  });
-}
 
 template <class B, class A>
 std::vector<CgResult> conjugate_gradients_columns(const Context<B>& context, A& a, CgWork<B>& work,
@@ -514,12 +358,10 @@ std::vector<CgResult> conjugate_gradients_columns(const Context<B>& context, A& 
 }
 
 #define TERRACE_INSTANTIATE_FOR(B, A)                                                     \
-  template CgWork<B>::CgWork(const Context<B>&, A<B>&, bool, Index, CgMethod);            \
   template std::vector<CgResult> conjugate_gradients_columns(                             \
       const Context<B>&, A<B>&, CgWork<B>&, const CgOptions&, const std::vector<double>&, \
       std::vector<double>&);
 #define TERRACE_INSTANTIATE(B)                 \
-  template struct CgWork<B>;                   \
   TERRACE_INSTANTIATE_FOR(B, DenseOperator)    \
   TERRACE_INSTANTIATE_FOR(B, TriangleOperator) \
   TERRACE_INSTANTIATE_FOR(B, BandOperator)     \
