@@ -139,8 +139,9 @@ class CsrOperator {
     Buffer<Index, B> start, row, chunk, longs;
     Buffer<std::int32_t, B> column;
     Buffer<double, B> value, partial;
+    bool scattered = false;
     [[nodiscard]] CsrRows<B> view() const {
-      return {start, column, value, row, chunk, longs, partial};
+      return {start, column, value, row, chunk, longs, partial, scattered};
     }
   };
   std::vector<Index> first_;

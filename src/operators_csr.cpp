@@ -221,16 +221,18 @@ CsrOperator<B>::CsrOperator(const Context<B>& context, std::vector<Index> first,
       context.ahead.synchronize();
       host = std::remove_reference_t<decltype(host)>();
     };
-    const auto cut = [&](Part& part, const std::vector<Index>& start) {
+    const auto cut = [&](Part& part, const std::vector<Index>& start,
+                         const std::vector<std::int32_t>& column) {
       if constexpr (std::is_same_v<B, Cuda>) {
+        part.scattered = csr_scattered(start.data(), column.data(), Index(start.size()) - 1);
         CsrChunks chunks = csr_chunks(start.data(), Index(start.size()) - 1);
         if (!chunks.longs.empty()) part.partial = Buffer<double, B>(chunks.count());
         place(part.chunk, chunks.chunk, Index(chunks.chunk.size()));
         place(part.longs, chunks.longs, Index(chunks.longs.size()));
       }
     };
-    cut(inner_, start_in);
-    cut(outer_, start_out);
+    cut(inner_, start_in, column_in);
+    cut(outer_, start_out, column_out);
     place(inner_.column, column_in, Index(column_in.size()));
     place(inner_.value, a.value, start_in.back());
     place(inner_.start, start_in, Index(start_in.size()));

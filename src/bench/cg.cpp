@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 
 #include "kernels/cg_rivals.hpp"
 #include "kernels/problems.hpp"
@@ -20,6 +21,7 @@ struct CgBench : BenchOptions {
   std::vector<Index> half_bandwidth{100}, points;
   Index stencil = 27, iterations = 64, rhs = 1;
   double rtol = 0;
+  bool shuffle = false;
 };
 CgMethod method_of(const CgBench& o) {
   return o.method == "single-reduction" ? CgMethod::single_reduction
@@ -30,13 +32,16 @@ CgMethod method_of(const CgBench& o) {
 using Clock = std::chrono::steady_clock;
 
 /// Rows of the Laplace matrix of a stencil (5: 2-D, 7 and 27: 3-D) on a grid of p points a side.
-CsrSlice laplace_rows(Index stencil, Index p, Range rows) {
+/// With `place`, point order[i] is row i and place its inverse.
+CsrSlice laplace_rows(Index stencil, Index p, Range rows, const std::vector<Index>& order,
+                      const std::vector<Index>& place) {
   CsrSlice a;
   const Index planes = stencil == 5 ? 1 : p;
   a.start.reserve(std::size_t(rows.count) + 1);
   a.column.reserve(std::size_t(rows.count * stencil));
   a.value.reserve(std::size_t(rows.count * stencil));
-  for (Index i = rows.first; i < rows.end(); ++i) {
+  for (Index row = rows.first; row < rows.end(); ++row) {
+    const Index i = order.empty() ? row : order[std::size_t(row)];
     const Index x = i % p, y = i / p % p, z = i / p / p;
     for (Index dz = -1; dz <= 1; ++dz)
       for (Index dy = -1; dy <= 1; ++dy)
@@ -46,7 +51,8 @@ CsrSlice laplace_rows(Index stencil, Index p, Range rows) {
           if (x + dx < 0 || x + dx >= p || y + dy < 0 || y + dy >= p || z + dz < 0 ||
               z + dz >= planes)
             continue;
-          a.column.push_back(i + dx + p * (dy + p * dz));
+          const Index j = i + dx + p * (dy + p * dz);
+          a.column.push_back(place.empty() ? j : place[std::size_t(j)]);
           a.value.push_back(far == 0 ? double(stencil - 1) : -1.0);
         }
     a.start.push_back(Index(a.column.size()));
@@ -204,7 +210,18 @@ void bench_csr(Run& run, const Context<B>& c, const CgBench& options, Index poin
     first.push_back(n / c.size() * r + n % c.size() * r / c.size());
   const Index begin = first[std::size_t(c.rank())];
   CsrSlice slice = collectively(c.control, [&] {
-    return laplace_rows(options.stencil, points, {begin, first[std::size_t(c.rank()) + 1] - begin});
+    std::vector<Index> order, place;
+    if (options.shuffle) {  // Fisher and Yates
+      order.resize(std::size_t(n));
+      place.resize(std::size_t(n));
+      std::iota(order.begin(), order.end(), Index(0));
+      for (Index i = n - 1; i > 0; --i)
+        std::swap(order[std::size_t(i)],
+                  order[std::size_t(random_word(Word(run.options.seed), i, 7) % Word(i + 1))]);
+      for (Index i = 0; i < n; ++i) place[std::size_t(order[std::size_t(i)])] = i;
+    }
+    return laplace_rows(options.stencil, points, {begin, first[std::size_t(c.rank()) + 1] - begin},
+                        order, place);
   });
   CsrOperator<B> a(c, first, std::move(slice));
   bench_operator(run, c, a, options,
@@ -287,6 +304,7 @@ void add_bench_cg(CLI::App& bench, Selected& selected) {
   command->add_option("--stencil", options->stencil, "5 (2-D), 7 or 27 (3-D)")
       ->check(CLI::IsMember({5, 7, 27}))
       ->capture_default_str();
+  command->add_flag("--shuffle", options->shuffle, "Grid points numbered at random");
   command->add_option("--iterations", options->iterations, "Timed iterations")
       ->check(positive())
       ->capture_default_str();
