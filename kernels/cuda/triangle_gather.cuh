@@ -34,7 +34,8 @@ __global__ void __launch_bounds__(sum_threads)
       if (g.row[from] < J) ++from;
     }
     const bool held = from < g.slots && (g.all || g.row[from] == J);
-    const Index even = from & ~Index(1);
+    // None of the rows held may reach as far down as J.
+    const Index even = from < g.slots ? from & ~Index(1) : g.slots;
     const bool two = even + 1 < g.slots;
     Index segment = 0, last = -1;  // of the rows
     if (held) {
