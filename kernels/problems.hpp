@@ -19,11 +19,10 @@ constexpr double band_spd_entry(Word seed, Index n, Index m, Index i, Index j) {
   return i == j ? 2.0 * double(m < n ? m : n - 1) + 1.0 + u : u;
 }
 
-/// A[i, j] of a symmetric matrix with eigenvalues in about (0.85, 3.15): 2 on the diagonal, random
-/// in
-/// (-1, 1) times `scale` = 1 / sqrt(n) off it.
-constexpr double dense_cg_entry(Word seed, double scale, Index i, Index j) {
-  if (i == j) return 2.0;
+/// A[i, j] of a symmetric matrix with eigenvalues within about 1.155 of `diagonal`, which stands on
+/// the diagonal; random in (-1, 1) times `scale` = 1 / sqrt(n) off it.
+constexpr double dense_cg_entry(Word seed, double scale, Index i, Index j, double diagonal = 2) {
+  if (i == j) return diagonal;
   return scale * (i > j ? random_uniform(seed, i, j) : random_uniform(seed, j, i));
 }
 

@@ -140,11 +140,11 @@ void find_asymmetry(const Stream<Cpu>&, const TransposedBlocks<Cpu>&, Index n,
 void find_asymmetry(const Stream<Cuda>&, const TransposedBlocks<Cuda>&, Index n,
                     View<const double, Cuda> diagonal, View<Index, Cuda> worst);
 
-/// Rows [first, first + rows) of dense_cg_entry(seed, 1 / sqrt(n), i, j), zero up to ld.
+/// Rows [first, first + rows) of dense_cg_entry(seed, 1 / sqrt(n), i, j, diagonal), zero up to ld.
 void fill_dense_cg(const Stream<Cpu>&, Word seed, Index n, Index first, Index rows, Index ld,
-                   View<double, Cpu> a);
+                   View<double, Cpu> a, double diagonal = 2);
 void fill_dense_cg(const Stream<Cuda>&, Word seed, Index n, Index first, Index rows, Index ld,
-                   View<double, Cuda> a);
+                   View<double, Cuda> a, double diagonal = 2);
 /// The slice r0 of band_spd_entry(seed, n, m, i, j) in the form of BandRows.
 void fill_band_spd(const Stream<Cpu>&, Word seed, Index n, Index r0, Index rows, Index m, Index ld,
                    View<double, Cpu> s);

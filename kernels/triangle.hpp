@@ -81,10 +81,11 @@ void compare_upper(const Stream<Cpu>&, View<const double, Cpu> slab, Index tile_
 void compare_upper(const Stream<Cuda>&, View<const double, Cuda> slab, Index tile_row,
                    const TriangleTiles<Cuda>&, View<Index, Cuda> worst);
 
-/// a = tiles of dense_cg_entry(seed, 1 / sqrt(n), i, j); t.a is not read.
-void fill_triangle(const Stream<Cpu>&, Word seed, const TriangleTiles<Cpu>& t, View<double, Cpu> a);
+/// a = tiles of dense_cg_entry(seed, 1 / sqrt(n), i, j, diagonal); t.a is not read.
+void fill_triangle(const Stream<Cpu>&, Word seed, const TriangleTiles<Cpu>& t, View<double, Cpu> a,
+                   double diagonal = 2);
 void fill_triangle(const Stream<Cuda>&, Word seed, const TriangleTiles<Cuda>& t,
-                   View<double, Cuda> a);
+                   View<double, Cuda> a, double diagonal = 2);
 
 /// d[0..n) = a_ii of the rows held, zero elsewhere.
 void triangle_diagonal(const Stream<Cpu>&, const TriangleTiles<Cpu>&, View<double, Cpu> d);

@@ -56,8 +56,8 @@ void DenseOperator<B>::put_rows(const Context<B>& context, Index position, Index
 }
 
 template <class B>
-void DenseOperator<B>::fill_random(const Context<B>& context, Word seed) {
-  fill_dense_cg(context.ahead, seed, n_, rows_.first, rows_.count, ld_, matrix_.view());
+void DenseOperator<B>::fill_random(const Context<B>& context, Word seed, double diagonal) {
+  fill_dense_cg(context.ahead, seed, n_, rows_.first, rows_.count, ld_, matrix_.view(), diagonal);
   context.ahead.synchronize();
 }
 

@@ -45,7 +45,7 @@ class DenseOperator {
   [[nodiscard]] Range rows() const { return rows_; }
   /// `count` of the slice's rows from `position`, n host values each.
   void put_rows(const Context<B>& context, Index position, Index count, const double* rows);
-  void fill_random(const Context<B>& context, Word seed);  ///< dense_cg_entry
+  void fill_random(const Context<B>& context, Word seed, double diagonal = 2);  ///< dense_cg_entry
   /// Vectors that apply() multiplies, zero.
   [[nodiscard]] Operand<B> operand(const Context<B>& context, Index columns = 1);
   /// q = A p (or |A| p) on context.ahead; sums = local { p.q, p.p } of one column. Reads the slice

@@ -165,9 +165,9 @@ double TriangleOperator<B>::entry(const Context<B>& context, Index i, Index j) c
 }
 
 template <class B>
-void TriangleOperator<B>::fill_random(const Context<B>& context, Word seed) {
+void TriangleOperator<B>::fill_random(const Context<B>& context, Word seed, double diagonal) {
   split_ = false;
-  fill_triangle(context.ahead, seed, tiles(), tiles_.view());
+  fill_triangle(context.ahead, seed, tiles(), tiles_.view(), diagonal);
   context.ahead.synchronize();
   complete(context);
 }

@@ -35,7 +35,8 @@ class TriangleOperator {
   /// the memory of the slabs back, and splits the tiles into planes.
   [[nodiscard]] std::optional<Asymmetry> asymmetry(const Context<B>& context);
 
-  void fill_random(const Context<B>& context, Word seed);                       ///< dense_cg_entry
+  /// dense_cg_entry
+  void fill_random(const Context<B>& context, Word seed, double diagonal = 2);
   [[nodiscard]] std::vector<double> diagonal(const Context<B>& context) const;  ///< all n
   [[nodiscard]] double bytes() const { return 4.0 * double(n_) * (double(n_) + 1.0); }
 

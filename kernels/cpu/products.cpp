@@ -78,11 +78,12 @@ void find_asymmetry(const Stream<Cpu>& stream, const TransposedBlocks<Cpu>& t, I
 }
 
 void fill_dense_cg(const Stream<Cpu>& stream, Word seed, Index n, Index first, Index rows, Index ld,
-                   View<double, Cpu> a) {
+                   View<double, Cpu> a, double diagonal) {
   stream.run([=] {
     const double scale = 1.0 / std::sqrt(double(n));
     parallel_for(rows, [&](Index i) {
-      for (Index j = 0; j < n; ++j) a.data[i * ld + j] = dense_cg_entry(seed, scale, first + i, j);
+      for (Index j = 0; j < n; ++j)
+        a.data[i * ld + j] = dense_cg_entry(seed, scale, first + i, j, diagonal);
       std::fill(a.data + i * ld + n, a.data + (i + 1) * ld, 0.0);
     });
   });

@@ -237,7 +237,7 @@ void compare_upper(const Stream<Cpu>& stream, View<const double, Cpu> slab, Inde
 }
 
 void fill_triangle(const Stream<Cpu>& stream, Word seed, const TriangleTiles<Cpu>& t,
-                   View<double, Cpu> a) {
+                   View<double, Cpu> a, double diagonal) {
   stream.run([=] {
     const double scale = 1.0 / std::sqrt(double(t.n));
     for_tiles(t, [&](Index slot, Index J) {
@@ -245,7 +245,9 @@ void fill_triangle(const Stream<Cpu>& stream, Word seed, const TriangleTiles<Cpu
       const Index i0 = t.row.data[slot] * height, j0 = J * width;
       for (Index i = i0; i < i0 + height; ++i)
         for (Index j = j0; j < j0 + width; ++j, ++to) {
-          *to = i >= t.n || j > i ? 0.0 : dense_cg_entry(seed, scale, i, j) * (i == j ? 0.5 : 1.0);
+          *to = i >= t.n || j > i
+                    ? 0.0
+                    : dense_cg_entry(seed, scale, i, j, diagonal) * (i == j ? 0.5 : 1.0);
         }
     });
   });

@@ -105,11 +105,11 @@ __global__ void asymmetry_kernel(TransposedBlocks<Cuda> t, Index tiles, Index ac
 // --------------------------------------------------------------------------------------
 
 __global__ void fill_dense_kernel(Word seed, Index n, double scale, Index first, Index rows,
-                                  Index ld, double* a) {
+                                  Index ld, double diagonal, double* a) {
   const Index count = rows * ld, stride = Index(gridDim.x) * blockDim.x;
   for (Index k = Index(blockIdx.x) * blockDim.x + threadIdx.x; k < count; k += stride) {
     const Index i = k / ld, j = k % ld;
-    a[k] = j < n ? dense_cg_entry(seed, scale, first + i, j) : 0.0;
+    a[k] = j < n ? dense_cg_entry(seed, scale, first + i, j, diagonal) : 0.0;
   }
 }
 
@@ -154,10 +154,10 @@ void find_asymmetry(const Stream<Cuda>& stream, const TransposedBlocks<Cuda>& t,
 }
 
 void fill_dense_cg(const Stream<Cuda>& stream, Word seed, Index n, Index first, Index rows,
-                   Index ld, View<double, Cuda> a) {
+                   Index ld, View<double, Cuda> a, double diagonal) {
   if (rows * ld == 0) return;
   fill_dense_kernel<<<8448, sum_threads, 0, native(stream)>>>(seed, n, 1.0 / std::sqrt(double(n)),
-                                                              first, rows, ld, a.data);
+                                                              first, rows, ld, diagonal, a.data);
   check_launch();
 }
 

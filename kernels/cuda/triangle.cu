@@ -97,13 +97,13 @@ __global__ void compare_kernel(const double* __restrict__ slab, Index rows, Inde
 }
 
 __global__ void fill_kernel(Word seed, double scale, TriangleTiles<Cuda> t, Index tiles,
-                            double* a) {
+                            double diagonal, double* a) {
   for (Index k = blockIdx.x; k < tiles; k += gridDim.x) {
     const Index slot = last_not_above(t.start.data, t.row.size, k);
     const Index i0 = t.row.data[slot] * height, j0 = (k - t.start.data[slot]) * width;
     for (Index e = threadIdx.x; e < tile; e += blockDim.x) {
       const Index i = i0 + e / width, j = j0 + e % width;
-      const double v = i >= t.n || j > i ? 0.0 : dense_cg_entry(seed, scale, i, j);
+      const double v = i >= t.n || j > i ? 0.0 : dense_cg_entry(seed, scale, i, j, diagonal);
       a[k * tile + e] = i == j ? 0.5 * v : v;
     }
   }
@@ -199,11 +199,11 @@ void compare_upper(const Stream<Cuda>& stream, View<const double, Cuda> slab, In
 }
 
 void fill_triangle(const Stream<Cuda>& stream, Word seed, const TriangleTiles<Cuda>& t,
-                   View<double, Cuda> a) {
+                   View<double, Cuda> a, double diagonal) {
   const Index tiles = a.size / tile;
   if (tiles == 0) return;
   fill_kernel<<<unsigned(std::min<Index>(tiles, 8448)), 256, 0, native(stream)>>>(
-      seed, 1.0 / std::sqrt(double(t.n)), t, tiles, a.data);
+      seed, 1.0 / std::sqrt(double(t.n)), t, tiles, diagonal, a.data);
   check_launch();
 }
 

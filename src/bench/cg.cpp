@@ -20,7 +20,7 @@ struct CgBench : BenchOptions {
   std::string kind = "dense", preconditioner = "none", layout = "triangle", method = "classic";
   std::vector<Index> half_bandwidth{100}, points;
   Index stencil = 27, iterations = 64, rhs = 1;
-  double rtol = 0;
+  double rtol = 0, diagonal = 2;
   bool shuffle = false;
 };
 CgMethod method_of(const CgBench& o) {
@@ -145,7 +145,7 @@ void bench_dense_rivals(Run& run, const Context<B>& c, const CgBench& options, I
       const bool device = std::is_same_v<B, Cuda>;
       require_memory(c.control, device ? 0 : bytes, device ? bytes : 0);
       a.emplace(c, n);
-      a->fill_random(c, Word(run.options.seed));
+      a->fill_random(c, Word(run.options.seed), options.diagonal);
     }
     const double triangle = rival.find("symv") != std::string::npos ? 0.5 : 1.0;
     BenchRun bench;
@@ -171,15 +171,16 @@ void bench_dense(Run& run, const Context<B>& c, const CgBench& options, Index n,
                           .backend +
                       vectors(options, rows ? ceil_div(n, c.size()) : n);
   require_memory(c.control, device ? 0 : bytes, device ? bytes : 0);
-  const nlohmann::json sizes = {{"layout", options.layout}};
+  nlohmann::json sizes = {{"layout", options.layout}};
+  if (options.diagonal != 2) sizes["diagonal"] = options.diagonal;
   if (rows) {
     DenseOperator<B> a(c, n);
-    a.fill_random(c, Word(run.options.seed));
+    a.fill_random(c, Word(run.options.seed), options.diagonal);
     bench_operator(run, c, a, options, sizes, memory);
   } else {
     const bool mixed = run.options.precision == "mixed";
     TriangleOperator<B> a(c, n, mixed);
-    a.fill_random(c, Word(run.options.seed));
+    a.fill_random(c, Word(run.options.seed), options.diagonal);
     bench_operator(run, c, a, options, sizes, memory);
     if (mixed) bench_operator(run, c, a, options, sizes, memory, true);
   }
@@ -312,6 +313,11 @@ void add_bench_cg(CLI::App& bench, Selected& selected) {
       ->check(CLI::IsMember({"none", "jacobi"}));
   command->add_option("--layout", options->layout, "Dense: triangle or rows")
       ->check(CLI::IsMember({"triangle", "rows"}))
+      ->capture_default_str();
+  command
+      ->add_option("--diagonal", options->diagonal,
+                   "Dense: the diagonal d; eigenvalues from about d - 1.155 to d + 1.155")
+      ->check(CLI::Range(1.16, 1e6))
       ->capture_default_str();
   command->add_option("--rhs", options->rhs, "Right-hand sides in lock step")
       ->check(CLI::IsMember({1, 2, 4, 8, 16}))
