@@ -60,6 +60,7 @@ OperatorMemory TriangleOperator<B>::memory(Index n, int ranks, Index columns) {
     const Index tiles = tiles_dealt(tile_rows, ranks, rank);
     numbers = std::max(numbers, tiles * tile + triangle_scratch(B{}, tiles, most));
   }
+  if (columns > 1) numbers += triangle_block_scratch(B{}, n, most, columns);
   const Index slabs = std::min(n, height) * n * (ranks > 1 ? 2 : 1);
   return {0, 8 * (numbers + slabs + triangle::padded(n) * columns + 2 * most + 2)};
 }
