@@ -9,6 +9,7 @@
 
 #include "distrib/agree.hpp"
 #include "distrib/mpi.hpp"
+#include "distrib/place.hpp"
 #include "kernels/parallel.hpp"
 #include "kernels/stream.hpp"
 
@@ -42,8 +43,8 @@ void end_job(int exit_code, const std::string& message) {
 int guarded(const Control& control, const std::function<int()>& body,
             const std::function<void(int, const std::string&)>& on_agreed_error) {
   const auto lonely = [&](int code, const std::string& what) {
-    end_job(code,
-            fmt::format("terrace: rank {} on {} failed: {}", control.rank(), host_name(), what));
+    end_job(code, fmt::format("terrace: rank {} on {} failed in {}: {}", control.rank(),
+                              host_name(), to_string(current_place()), what));
   };
   try {
     return body();

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "distrib/place.hpp"
 #include "kernels/stream.hpp"
 
 namespace terrace {
@@ -30,6 +31,7 @@ void Progress::begin(const std::string& what, double total) {
 }
 
 void Progress::tick(double done) {
+  reach_step(Index(done));
   if (!enabled_ || total_ <= 0 || since(last_) < (terminal_ ? 0.2 : 30.0)) return;
   last_ = Clock::now();
   const double spent = since(start_), part = std::min(1.0, done / total_);
@@ -77,6 +79,7 @@ Run::Run(const Session& session, CommonOptions given, std::string name, std::str
 }
 
 void Run::phase(const std::string& name, const std::function<void()>& work) {
+  enter_phase(name);
   inject_fault(name);
   const auto start = Clock::now();
   work();
