@@ -31,8 +31,8 @@ void Progress::begin(const std::string& what, double total) {
   start_ = last_ = Clock::now();
 }
 
-void Progress::tick(double done) {
-  reach_step(Index(done));
+void Progress::tick(double done, Index step) {
+  reach_step(step >= 0 ? step : Index(done));
   if (!enabled_ || total_ <= 0 || since(last_) < (terminal_ ? 0.2 : 30.0)) return;
   last_ = Clock::now();
   const double spent = since(start_), part = std::min(1.0, done / total_);
