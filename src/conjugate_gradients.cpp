@@ -138,7 +138,8 @@ void archive_work(Archive& archive, const Context<B>& c, const A& a, CgWork<B>& 
   const Index size = w.scalars.size();
   Index ranks = c.size();
   archive.value("ranks", ranks);
-  std::vector<double> scalars(std::size_t(size)), all(std::size_t(ranks * size));
+  std::vector<double> scalars(static_cast<std::size_t>(size));
+  std::vector<double> all(static_cast<std::size_t>(ranks * size));
   std::vector<Index> finished(1);
   download(lane, scalars.data(), w.scalars.view());
   download(lane, finished.data(), w.finished.view());
