@@ -10,7 +10,7 @@
 
 #include "distrib/agree.hpp"
 #include "distrib/signals.hpp"
-#include "io/stored.hpp"
+#include "io/rows.hpp"
 #include "src/run.hpp"
 
 namespace terrace {

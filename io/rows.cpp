@@ -1,4 +1,4 @@
-#include "io/stored.hpp"
+#include "io/rows.hpp"
 
 #include "io/hash.hpp"
 #include "io/input_file.hpp"
