@@ -10,7 +10,9 @@
 #include <fstream>
 
 #include "distrib/place.hpp"
+#include "kernels/ranges.hpp"
 #include "kernels/stream.hpp"
+#include "src/stages.hpp"
 
 namespace terrace {
 
@@ -22,7 +24,11 @@ double since(Clock::time_point start) {
 }
 }  // namespace
 
-Progress::Progress(bool enabled, bool terminal) : enabled_(enabled), terminal_(terminal) {}
+Progress::Progress(bool enabled, bool terminal)
+    : enabled_(enabled), terminal_(terminal), every_(terminal ? 0.2 : 30.0) {
+  const char* text = std::getenv("TERRACE_PROGRESS_SECONDS");
+  if (text && std::atof(text) > 0) every_ = std::atof(text);
+}
 
 void Progress::begin(const std::string& what, double total) {
   what_ = what;
@@ -32,7 +38,7 @@ void Progress::begin(const std::string& what, double total) {
 
 void Progress::tick(double done) {
   reach_step(Index(done));
-  if (!enabled_ || total_ <= 0 || since(last_) < (terminal_ ? 0.2 : 30.0)) return;
+  if (!enabled_ || total_ <= 0 || since(last_) < every_) return;
   last_ = Clock::now();
   const double spent = since(start_), part = std::min(1.0, done / total_);
   const double left = part > 0 ? spent / part - spent : 0;
@@ -67,6 +73,9 @@ Run::Run(const Session& session, CommonOptions given, std::string name, std::str
       command(std::move(name)),
       command_line(std::move(line)),
       start_(Clock::now()) {
+  record_stages(!options.report.empty() && command.rfind("bench", 0) != 0);
+  if (options.oversubscribe) allow_oversubscription();
+  if (options.no_bind) leave_cores_unbound();
   start_time = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
   report["command"] = command;
   report["ranks"] = control.size();
@@ -81,9 +90,11 @@ Run::Run(const Session& session, CommonOptions given, std::string name, std::str
 void Run::phase(const std::string& name, const std::function<void()>& work) {
   enter_phase(name);
   inject_fault(name);
+  const Range range(name.c_str());
   const auto start = Clock::now();
   work();
   const double mine = since(start);
+  own_seconds_[name] += mine;
   const double slowest = control.reduce(mine, Reduce::max);
   report["seconds"][name] = report["seconds"].value(name, 0.0) + slowest;
 }
