@@ -8,12 +8,12 @@ void begin_range(const char* name);
 void end_range();
 
 /// A range of the calling thread from here to the end of the scope.
-class Range {
+class ProfileRange {
  public:
-  explicit Range(const char* name) { begin_range(name); }
-  ~Range() { end_range(); }
-  Range(const Range&) = delete;
-  Range& operator=(const Range&) = delete;
+  explicit ProfileRange(const char* name) { begin_range(name); }
+  ~ProfileRange() { end_range(); }
+  ProfileRange(const ProfileRange&) = delete;
+  ProfileRange& operator=(const ProfileRange&) = delete;
 };
 
 }  // namespace terrace

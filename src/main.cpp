@@ -49,6 +49,7 @@ int run(const terrace::Session& session, int argc, char** argv) {
       control,
       [&] {
         terrace::check_common_options(the_run.options, the_run.command);
+        the_run.begin_checkpoints();
         try {
           selected.action(the_run);
         } catch (...) {
@@ -62,7 +63,7 @@ int run(const terrace::Session& session, int argc, char** argv) {
       },
       [&](int code, const std::string& message) {
         // Other failures may have left ranks behind.
-        if (code == int(Exit::outcome)) the_run.detail_ranks();
+        if (code == int(Exit::outcome) || code == int(Exit::requeue)) the_run.detail_ranks();
         the_run.write_report(code, message);
       });
 }

@@ -12,6 +12,7 @@
 #include "distrib/place.hpp"
 #include "kernels/ranges.hpp"
 #include "kernels/stream.hpp"
+#include "src/checkpoints.hpp"
 #include "src/stages.hpp"
 
 namespace terrace {
@@ -87,10 +88,23 @@ Run::Run(const Session& session, CommonOptions given, std::string name, std::str
   report["status"] = "running";
 }
 
+Run::~Run() = default;
+
+void Run::begin_checkpoints() {
+  if (options.checkpoint.empty() && options.checkpoint_every.empty() && options.restart.empty())
+    return;
+  checkpoints_ = std::make_unique<Checkpoints>(*this);
+  progress.checkpoints = checkpoints_.get();
+}
+
+nlohmann::json Run::restart_settings() const {
+  return checkpoints_ ? checkpoints_->settings() : nlohmann::json();
+}
+
 void Run::phase(const std::string& name, const std::function<void()>& work) {
   enter_phase(name);
   inject_fault(name);
-  const Range range(name.c_str());
+  const ProfileRange range(name.c_str());
   const auto start = Clock::now();
   work();
   const double mine = since(start);

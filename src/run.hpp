@@ -26,6 +26,8 @@ struct CommonOptions {
   Index k = 0;  ///< 0: the plan's choice
 };
 
+class Checkpoints;
+
 /// Percent, rate and time left on stderr; rank 0 only. tick() is cheap and may be called often.
 class Progress {
  public:
@@ -33,6 +35,8 @@ class Progress {
   void begin(const std::string& what, double total);  ///< total in units of tick()
   void tick(double done);
   void end();
+
+  Checkpoints* checkpoints = nullptr;  ///< of the running command; src/checkpoints.hpp
 
  private:
   bool enabled_, terminal_;
@@ -46,6 +50,17 @@ class Progress {
 class Run {
  public:
   Run(const Session& session, CommonOptions options, std::string command, std::string command_line);
+  ~Run();
+  /// Takes --checkpoint and --restart. Collective; throws agreed Errors.
+  void begin_checkpoints();
+  /// `settings` of the run that --restart continues; null without one.
+  [[nodiscard]] nlohmann::json restart_settings() const;
+  /// Takes `value`'s setting `name` from the run that is continued, where it is still `open`.
+  template <class T>
+  void adopt(const std::string& name, T& value, const T& open) const {
+    const nlohmann::json from = restart_settings();
+    if (value == open && from.is_object()) value = from.value(name, open);
+  }
 
   const Control& control;
   CommonOptions options;
@@ -75,12 +90,15 @@ class Run {
 
   std::string command, command_line, start_time;
   nlohmann::json inputs = nlohmann::json::object();
+  /// Choices that a restarted run must share: block, pivoting, ...
+  nlohmann::json settings = nlohmann::json::object();
 
  private:
   void inject_fault(const std::string& phase) const;
   std::chrono::steady_clock::time_point start_;
   std::map<std::string, double> own_seconds_;  // by phase, of this rank
   nlohmann::json own_device_;
+  std::unique_ptr<Checkpoints> checkpoints_;
 };
 
 /// What a command tells --backend auto about its work. Small work is done sooner by the CPU.

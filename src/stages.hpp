@@ -49,7 +49,7 @@ class StageTimes {
   void begin(const Context<B>& context, Index panels) const;
   template <class Work>
   void time(const Stream<B>& lane, Stage stage, Work&& work) const {
-    const Range range(to_string(stage));
+    const ProfileRange range(to_string(stage));
     const Index span = marks_ ? open(lane, stage) : 0;
     work();
     if (marks_) close(lane, span);

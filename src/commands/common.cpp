@@ -68,9 +68,6 @@ void check_common_options(const CommonOptions& o, const std::string& command) {
   const auto refuse = [](const std::string& what) {
     fail_together(Exit::usage, what + "; in terrace " TERRACE_VERSION "; leave the option out");
   };
-  if (!o.checkpoint.empty() || !o.checkpoint_every.empty())
-    refuse("checkpoints are not available yet; --checkpoint");
-  if (!o.restart.empty()) refuse("restarts are not available yet; --restart");
   const bool mixed = command == "band solve" || command == "bench band" || command == "cg" ||
                      command == "bench cg";
   const bool dense =
