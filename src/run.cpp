@@ -8,6 +8,7 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "distrib/place.hpp"
 #include "kernels/ranges.hpp"
@@ -39,6 +40,11 @@ void Progress::begin(const std::string& what, double total) {
 
 void Progress::tick(double done) {
   reach_step(Index(done));
+  static const int held_up = [] {  // milliseconds a step; tests that must meet a loop only
+    const char* text = std::getenv("TERRACE_TEST_STEP_DELAY_MS");
+    return text ? std::atoi(text) : 0;
+  }();
+  if (held_up > 0) std::this_thread::sleep_for(std::chrono::milliseconds(held_up));
   if (!enabled_ || total_ <= 0 || since(last_) < every_) return;
   last_ = Clock::now();
   const double spent = since(start_), part = std::min(1.0, done / total_);
