@@ -86,6 +86,10 @@ class Cluster:
         lines.append("PartitionName=debug Nodes=ALL Default=YES MaxTime=INFINITE State=UP")
         with open(self.path("slurm.conf"), "w") as f:
             f.write("\n".join(lines) + "\n")
+        version = [int(part) for part in self.run("slurmctld", "-V").split()[-1].split(".")[:2]]
+        if version >= [24, 5]:  # older ones do without cgroups by themselves
+            with open(self.path("cgroup.conf"), "w") as f:
+                f.write("CgroupPlugin=disabled\n")
         with open(self.path("gres.conf"), "w") as f:
             for node in self.nodes:
                 for device in ("null", "zero"):  # two device files that stand for GPUs
