@@ -1,5 +1,7 @@
 #include "src/band_cholesky.hpp"
 
+#include <algorithm>
+
 #include "src/band_hybrid.hpp"
 #include "src/eliminate.hpp"
 
@@ -66,7 +68,9 @@ class BandCholesky {
   static constexpr bool share_after_update = false;
 
   BandCholesky(Context<B>& context, BandTiles<B>& a, BandWork<B>& work)
-      : context_(context), a_(a), work_(work), s_(a.shape), rank_(context.rank()) {}
+      : context_(context), a_(a), work_(work), s_(a.shape), rank_(context.rank()) {
+    std::fill_n(work_.seen.data(), kRing, 0.0);
+  }
 
   [[nodiscard]] Index steps() const { return s_.tiles(); }
 
@@ -104,6 +108,15 @@ class BandCholesky {
   }
 
   bool stop(Index k) { return k >= kLag && look(k - kLag); }
+
+  void archive(Archive& archive, Index) {
+    watcher_.synchronize();
+    archive.rows(context_.ahead, "columns", s_.padded(), s_.column(), a_.columns.ranges(rank_),
+                 a_.data.data(), s_.column());
+    std::vector<double> statuses(work_.seen.data(), work_.seen.data() + kRing);
+    archive.list("statuses", statuses);
+    std::copy(statuses.begin(), statuses.end(), work_.seen.data());
+  }
 
   /// Statuses that the loop has not looked at, and the result.
   Index finish() {

@@ -131,11 +131,13 @@ Checkpoints::~Checkpoints() {
   if (active()) ignore_signals();
 }
 
+void Checkpoints::refuse(const std::string& file, const std::string& why) {
+  refused_ += (refused_.empty() ? "" : ", ") + file + " is refused (" + why + ")";
+}
+
 /// Adds `file` if it is a whole checkpoint of this command.
 void Checkpoints::find(const std::string& file) {
-  const auto refuse = [&](const std::string& why) {
-    refused_ += (refused_.empty() ? "" : "; ") + file + " is refused (" + why + ")";
-  };
+  const auto refuse = [&](const std::string& why) { Checkpoints::refuse(file, why); };
   try {
     const io::Attributes attributes = io::read_run_attributes(run_.control, {file, "/"});
     const auto head = attributes.find(head_name);
@@ -170,6 +172,11 @@ nlohmann::json Checkpoints::identity() const {
   for (const auto& [key, where] : run_.inputs.items())
     result[key] = io::fingerprint(run_.control, io::parse_location(where.get<std::string>()));
   return result;
+}
+
+Index Checkpoints::value(const std::string& name, Index otherwise) const {
+  return restarting() && !resumed_ ? found_.front().head["values"].value(name, otherwise)
+                                   : otherwise;
 }
 
 bool Checkpoints::due() {
@@ -250,19 +257,20 @@ Index Checkpoints::resume(const std::function<void(Archive&)>& state) {
   if (!restarting() || resumed_) return 0;
   resumed_ = true;
   const nlohmann::json mine = identity();
-  std::string why;
   for (std::size_t i = 0; i < found_.size(); ++i) {
-    const Found& found = found_[i];
+    const Found found = found_[i];
     const nlohmann::json& theirs = found.head["identity"];
     if (theirs != mine) {
+      std::string why;
       for (const auto& [key, value] : mine.items())
         if (why.empty() && (!theirs.contains(key) || theirs[key] != value))
           why = fmt::format("{} differs: {} there, {} here", key,
                             theirs.contains(key) ? theirs[key].dump() : "absent", value.dump());
+      refuse(found.file, "it is of another problem: " + why);
       if (found.file == run_.options.restart) find(run_.options.restart + ".old");
       continue;
     }
-    if (!why.empty()) run_.say("note       the newer checkpoint is of another problem: " + why);
+    if (i > 0) run_.say("note       " + refused_);
     const auto start = Clock::now();
     const auto step = found.head.at("step").get<Index>();
     Archive archive(run_.control, found.file, found.head["values"], step);
@@ -275,10 +283,9 @@ Index Checkpoints::resume(const std::function<void(Archive&)>& state) {
                          found.head.at("steps").get<Index>(), found.file));
     return step;
   }
-  fail_together(Exit::input, "the checkpoint is of another problem; " + run_.options.restart +
-                                 ", " + why +
-                                 "; give the same input and options, or start without "
-                                 "--restart");
+  fail_together(Exit::input, "no checkpoint to restart from: " + refused_ +
+                                 "; --restart; give the same input and options, or start without "
+                                 "it");
 }
 
 }  // namespace terrace

@@ -102,6 +102,9 @@ class Checkpoints {
   /// What the interrupted run had chosen (run.settings); null without --restart. Commands adopt it.
   [[nodiscard]] nlohmann::json settings() const;
 
+  /// A value of the archive that resume() will load, or `otherwise`.
+  [[nodiscard]] Index value(const std::string& name, Index otherwise) const;
+
   /// After a step, on every rank: whether all of them write one now.
   [[nodiscard]] bool due();
   /// Writes the state after `step` of `steps` steps. A failure to write is said and the run goes
@@ -117,6 +120,7 @@ class Checkpoints {
     nlohmann::json head;
   };
   void find(const std::string& file);
+  void refuse(const std::string& file, const std::string& why);
   void write(Index step, Index steps, const std::function<void(Archive&)>& state);
   [[nodiscard]] nlohmann::json identity() const;
 

@@ -34,6 +34,22 @@ std::string to_string(CgReason reason) {
   return "";
 }
 
+void archive_result(Archive& archive, const std::string& name, CgResult& r) {
+  int reason = int(r.reason);
+  archive.value(name + " reason", reason);
+  r.reason = CgReason(reason);
+  archive.value(name + " iterations", r.iterations);
+  archive.value(name + " true_residual", r.true_residual);
+  archive.value(name + " recurrence_residual", r.recurrence_residual);
+  archive.value(name + " initial_residual", r.initial_residual);
+  archive.value(name + " scaled_residual", r.scaled_residual);
+  archive.value(name + " position", r.position);
+  archive.value(name + " restarts", r.restarts);
+  archive.list(name + " history", r.history);
+  archive.list(name + " alpha", r.alpha);
+  archive.list(name + " beta", r.beta);
+}
+
 namespace {
 
 constexpr double eps = std::numeric_limits<double>::epsilon();
@@ -78,6 +94,74 @@ struct Column {
   Index best = 0;
   [[nodiscard]] double tolerance() const { return std::max(by_rtol, by_atol); }
 };
+
+void archive_scalars(Archive& archive, const std::string& name, CgScalars& s) {
+  std::vector<double> all{s.pq, s.pp, s.rr, s.rz, s.zz, s.alpha};
+  for (std::size_t i = 0; i < all.size(); ++i)
+    archive.value(name + " " + std::to_string(i), all[i]);
+  s = {all[0], all[1], all[2], all[3], all[4], all[5]};
+}
+
+void archive_column(Archive& archive, const std::string& name, Column& c) {
+  archive_result(archive, name, c.result);
+  archive.value(name + " before", c.before);
+  archive.value(name + " done", c.done);
+  archive.value(name + " ended", c.ended);
+  int failure = c.failure ? int(*c.failure) : -1;
+  archive.value(name + " failure", failure);
+  if (failure >= 0) c.failure = CgReason(failure);
+  archive_scalars(archive, name + " last", c.last);
+  archive_scalars(archive, name + " last_but_one", c.last_but_one);
+  archive.value(name + " smallest", c.smallest);
+  archive.value(name + " best", c.best);
+}
+
+/// The vectors and scalars on the backend, between two batches.
+template <class B, class A>
+void archive_work(Archive& archive, const Context<B>& c, const A& a, CgWork<B>& w, Index launched) {
+  const Stream<B>& lane = c.ahead;
+  Range own = a.rows();
+  Index from = 0;
+  if (A::replicated && !archive.loading()) {  // whole on every rank, written in slices
+    const Index block = contiguous(a.n(), c.size()).block,
+                first = std::min(a.n(), block * c.rank());
+    own = {first, std::min(a.n(), first + block) - first};
+    from = first * w.columns;
+  }
+  const auto vector = [&](const char* name, View<double, B> v) {
+    if (v.size > 0) archive.rows(lane, name, a.n(), w.columns, {&own, 1}, v.data + from, w.columns);
+  };
+  vector("p", w.p.own());
+  vector("x", w.x), vector("r", w.r), vector("q", w.q), vector("z", w.z), vector("s", w.s);
+  vector("t", w.t), vector("u", w.u), vector("v", w.v), vector("w", w.w);
+  // Sums that the next iteration reduces still differ between the ranks.
+  const Index size = w.scalars.size();
+  Index ranks = c.size();
+  archive.value("ranks", ranks);
+  std::vector<double> scalars(std::size_t(size)), all(std::size_t(ranks * size));
+  std::vector<Index> finished(1);
+  download(lane, scalars.data(), w.scalars.view());
+  download(lane, finished.data(), w.finished.view());
+  lane.synchronize();
+  const Range row = archive.loading() ? Range{0, ranks} : Range{c.rank(), 1};
+  archive.rows<double, Cpu>(Stream<Cpu>(), "scalars", ranks, size, {&row, 1},
+                            archive.loading() ? all.data() : scalars.data(), size);
+  archive.list("finished", finished);
+  if (!archive.loading()) return;
+  const Index same = ranks == c.size() ? c.rank() : 0;
+  std::copy_n(all.begin() + same * size, size, scalars.begin());
+  if (ranks != c.size() && w.method != CgMethod::classic && !A::replicated) {
+    const Index at = (launched + 1) % 4 * cg_row::size(w.columns) + cg_row::pq * w.columns;
+    for (Index i = at; i < at + 5 * w.columns; ++i) {
+      double sum = 0;
+      for (Index r = 0; r < ranks; ++r) sum += all[std::size_t(r * size + i)];
+      scalars[std::size_t(i)] = c.rank() == 0 ? sum : 0.0;
+    }
+  }
+  upload(lane, w.scalars.view(), scalars.data());
+  upload(lane, w.finished.view(), finished.data());
+  lane.synchronize();
+}
 
 }  // namespace
 
@@ -167,62 +251,93 @@ std::vector<CgResult> conjugate_gradients_columns(const Context<B>& context, A& 
   };
 
   bool mixed = options.mixed, first_stage = true, x_start_zero = x_is_zero;
+  Index launched = 0, since_replaced = 0, done_before = 0;
+  std::vector<CgScalars> earlier;  // of the variants: the step whose residual comes a row later
+  std::vector<double> stops;
+  const auto archive = [&](Archive& ar) {
+    for (std::size_t v = 0; v < width; ++v)
+      archive_column(ar, "column " + std::to_string(v), columns[v]);
+    ar.list("stops", stops);
+    ar.value("mixed", mixed);
+    ar.value("first_stage", first_stage);
+    ar.value("launched", launched);
+    ar.value("since_replaced", since_replaced);
+    ar.value("done_before", done_before);
+    Index held = Index(earlier.size());
+    ar.value("earlier", held);
+    earlier.resize(std::size_t(held));
+    for (std::size_t v = 0; v < earlier.size(); ++v)
+      archive_scalars(ar, "earlier " + std::to_string(v), earlier[v]);
+    archive_work(ar, context, a, work, launched);
+    if (options.archive) options.archive(ar);
+  };
+  bool resumed =
+      options.checkpoints != nullptr && options.checkpoints->resume(archive) > 0;  // in a stage
   while (true) {
-    engine.head = false;
-    const bool keep = mixed && !first_stage;
-    const std::vector<CgScalars> at = engine.residual(x_start_zero && first_stage, keep);
-    CgColumns kept{};
-    bool stalled = false;
-    std::vector<double> stops(width, infinity);
-    for (std::size_t v = 0; v < width; ++v) {
-      Column& column = columns[v];
-      if (column.done) continue;
-      CgResult& result = column.result;
-      const double residual = std::sqrt(std::max(engine.norm2(at[v]), 0.0));
-      result.true_residual = std::sqrt(at[v].rr) / column.b_norm;
-      if (first_stage)
-        result.initial_residual = result.true_residual;
-      else
-        ++result.restarts;
-      std::optional<CgReason> end = settled(column, at[v]);
-      if (end == CgReason::stagnation && mixed && !column.failure) {
-        end.reset();  // of the head plane; go on with both
-        stalled = true;
+    if (resumed) {
+      engine.set_stops(stops);
+      batches.forget();
+      engine.head = mixed;
+    } else {
+      engine.head = false;
+      const bool keep = mixed && !first_stage;
+      const std::vector<CgScalars> at = engine.residual(x_start_zero && first_stage, keep);
+      CgColumns kept{};
+      bool stalled = false;
+      stops.assign(width, infinity);
+      for (std::size_t v = 0; v < width; ++v) {
+        Column& column = columns[v];
+        if (column.done) continue;
+        CgResult& result = column.result;
+        const double residual = std::sqrt(std::max(engine.norm2(at[v]), 0.0));
+        result.true_residual = std::sqrt(at[v].rr) / column.b_norm;
+        if (first_stage)
+          result.initial_residual = result.true_residual;
+        else
+          ++result.restarts;
+        std::optional<CgReason> end = settled(column, at[v]);
+        if (end == CgReason::stagnation && mixed && !column.failure) {
+          end.reset();  // of the head plane; go on with both
+          stalled = true;
+        }
+        if (end) result.reason = *end;
+        if (column.failure && !(end && converged(*end))) result.reason = *column.failure;
+        if (end || column.failure) {
+          column.done = true;
+          continue;
+        }
+        if (keep && column.last_but_one.rz > 0) kept[v] = at[v].rz / column.last_but_one.rz;
+        column.before = residual;
+        column.ended = false;
+        column.last = at[v];
+        column.smallest = engine.norm2(at[v]);
+        column.best = result.iterations;
+        stops[v] = column.tolerance() * column.tolerance();
       }
-      if (end) result.reason = *end;
-      if (column.failure && !(end && converged(*end))) result.reason = *column.failure;
-      if (end || column.failure) {
-        column.done = true;
-        continue;
+      if (all(over)) break;
+      if (stalled) {
+        mixed = false;
+        kept = {};
       }
-      if (keep && column.last_but_one.rz > 0) kept[v] = at[v].rz / column.last_but_one.rz;
-      column.before = residual;
-      column.ended = false;
-      column.last = at[v];
-      column.smallest = engine.norm2(at[v]);
-      column.best = result.iterations;
-      stops[v] = column.tolerance() * column.tolerance();
+      if (mixed) {
+        for (std::size_t v = 0; v < width; ++v)
+          if (!columns[v].done)
+            stops[v] = std::max(stops[v], reliable * reliable * columns[v].smallest);
+      }
+      for (std::size_t v = 0; v < width; ++v) columns[v].ended = columns[v].done;
+      engine.set_stops(stops);
+      if (engine.head != mixed || first_stage) batches.forget();
+      engine.head = mixed;
+      engine.start(kept);
+
+      done_before = launched = since_replaced = 0;  // iterations at this restart
+      earlier.clear();
+      for (const Column& column : columns)
+        if (!column.done) done_before = std::max(done_before, column.result.iterations);
     }
-    if (all(over)) break;
-    if (stalled) {
-      mixed = false;
-      kept = {};
-    }
-    if (mixed) {
-      for (std::size_t v = 0; v < width; ++v)
-        if (!columns[v].done)
-          stops[v] = std::max(stops[v], reliable * reliable * columns[v].smallest);
-    }
-    for (std::size_t v = 0; v < width; ++v) columns[v].ended = columns[v].done;
-    engine.set_stops(stops);
-    if (engine.head != mixed || first_stage) batches.forget();
-    engine.head = mixed;
-    engine.start(kept);
+    resumed = false;
 
     // Batch `next` is under way while the host reads the one before it.
-    Index done_before = 0;  // iterations at this restart
-    for (const Column& column : columns)
-      if (!column.done) done_before = std::max(done_before, column.result.iterations);
     const auto stopped = [](const Column& column) { return column.ended; };
     // One finished iteration of one column; `now` after the step.
     const auto judge = [&](std::size_t v, Index i, const CgScalars& now) {
@@ -256,7 +371,6 @@ std::vector<CgResult> conjugate_gradients_columns(const Context<B>& context, A& 
         if (!converged(*reason)) column.failure = reason;
       }
     };
-    std::vector<CgScalars> earlier;  // of the variants: the step whose residual comes a row later
     const auto read_row = [&](Index i) {
       const double* const row = batches.row(i);
       const std::vector<CgScalars> now = engine.columns_of(row);
@@ -286,13 +400,20 @@ std::vector<CgResult> conjugate_gradients_columns(const Context<B>& context, A& 
       if (options.observe && counted && number > done_before) options.observe(number, worst);
     };
     const Index last = most - done_before + (engine.lagged() ? 1 : 0);  // one more to hear of rr
-    Index launched = 0, pending_first = 0, pending_count = 0, since_replaced = 0;
+    Index pending_first = 0, pending_count = 0;
+    bool pause = false;  // a checkpoint is due: nothing is launched until the last batch was read
     using Clock = std::chrono::steady_clock;
     std::optional<Clock::time_point> heard;
     Index heard_of = 0;
     while (!all(stopped)) {
       const Index first = launched + 1;
-      const Index count = std::max<Index>(0, std::min(batches.size(), last - launched));
+      if (!pause && launched > 0 && options.checkpoints) pause = options.checkpoints->due();
+      if (pause && pending_count == 0) {
+        pause = false;
+        context.ahead.synchronize();
+        options.checkpoints->save(done_before + launched, most, archive);
+      }
+      const Index count = pause ? 0 : std::max<Index>(0, std::min(batches.size(), last - launched));
       if (count == 0 && pending_count == 0) break;
       if (count > 0) {
         if (work.method == CgMethod::pipelined && since_replaced >= replacement) {

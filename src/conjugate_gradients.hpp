@@ -8,6 +8,7 @@
 
 #include "distrib/context.hpp"
 #include "kernels/vectors.hpp"
+#include "src/checkpoints.hpp"
 #include "src/operators.hpp"
 
 namespace terrace {
@@ -44,6 +45,9 @@ struct CgOptions {
   /// Called on every rank after each iteration with the recurrence's relative residual (the largest
   /// of the right-hand sides that go on).
   std::function<void(Index iteration, double residual)> observe;
+  Checkpoints* checkpoints = nullptr;  ///< asked between batches; or null
+  /// The caller's own state, in each checkpoint.
+  std::function<void(Archive&)> archive;
 };
 
 struct CgResult {
@@ -63,6 +67,8 @@ struct CgResult {
   double timed_seconds = 0;
   Index timed_iterations = 0;
 };
+
+void archive_result(Archive& archive, const std::string& name, CgResult& result);
 
 /// z = M^-1 r on this rank's rows; does nothing where *skip != 0 by then. Neither allocates nor
 /// waits.

@@ -1,6 +1,9 @@
 // terrace: parse the command line, run one command on every rank, report, exit.
 #include <fmt/core.h>
 
+#include <cstring>
+
+#include "distrib/signals.hpp"
 #include "src/commands.hpp"
 
 namespace {
@@ -71,6 +74,9 @@ int run(const terrace::Session& session, int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // From the first moment: until a solve begins, a request waits.
+  for (int i = 1; i < argc; ++i)
+    if (std::strncmp(argv[i], "--checkpoint", 12) == 0) terrace::watch_signals();
   const terrace::Session session(&argc, &argv);
   return terrace::guarded(session.control(), [&] { return run(session, argc, argv); });
 }

@@ -33,7 +33,7 @@ class Progress {
  public:
   Progress(bool enabled, bool terminal);
   void begin(const std::string& what, double total);  ///< total in units of tick()
-  void tick(double done);
+  void tick(double done, Index step = -1);            ///< step: where `done` does not count steps
   void end();
 
   Checkpoints* checkpoints = nullptr;  ///< of the running command; src/checkpoints.hpp

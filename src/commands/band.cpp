@@ -72,6 +72,8 @@ void band_factor(Run& run, const BandOptions& options) {
   bool free = false;
   BandRequest request = factor_request(run, free);
   check_scratch(options, free, request);
+  choose_for_checkpoints(run, request);
+  free = free && run.progress.checkpoints == nullptr;
   require_output(run.options);
   const io::Location location = io::parse_location(options.matrix);
   const io::BandInput input = io::open_band(run.control, location);
@@ -110,6 +112,19 @@ void band_factor(Run& run, const BandOptions& options) {
 }
 
 }  // namespace
+
+void choose_for_checkpoints(Run& run, BandRequest& request) {
+  if (run.progress.checkpoints == nullptr || run.options.plan) return;
+  run.adopt("block", run.options.block, Index(0));
+  request.block = run.options.block;
+  if (run.options.precision != "fp64")
+    fail_together(Exit::usage, "--precision " + run.options.precision +
+                                   " keeps no checkpoints; --checkpoint; leave one of them out");
+  if (request.method.empty() || request.method == "auto") request.method = "tile-columns";
+  if (request.method != "tile-columns")
+    fail_together(Exit::usage, "--method " + request.method +
+                                   " keeps no checkpoints; --checkpoint; use tile-columns");
+}
 
 void add_band_commands(CLI::App& app, Selected& selected) {
   CLI::App* band = app.add_subcommand("band", "Symmetric positive definite band matrices");

@@ -97,7 +97,8 @@ class BandRun {
         c_(context),
         input_(input),
         at_once_(at_once && std::is_same_v<B, Cuda> && context.size() == 1 &&
-                 run.options.block == 0 && band_parts_available(B{})),
+                 run.progress.checkpoints == nullptr && run.options.block == 0 &&
+                 band_parts_available(B{})),
         shape_(band_shape(input.n(), input.half_bandwidth(),
                           at_once_ ? band_part_width(B{}, input.half_bandwidth())
                                    : band_width(B{}, input.half_bandwidth(), run.options.block))),
@@ -106,6 +107,7 @@ class BandRun {
     run.report["half_bandwidth"] = input.half_bandwidth();
     run.report["method"] = "tile-columns";
     run.report["block"] = shape_.width;
+    run.settings["block"] = shape_.width;
     const BandMemory memory = band_memory(shape_, nrhs, c_.size(), !run.options.no_check);
     const Index rows = 2 * ceil_div(shape_.tiles(), c_.size()) * shape_.width * nrhs;  // x and b
     host_ = rows * Index(sizeof(double)) + 3 * io::piece_bytes();
@@ -187,6 +189,9 @@ inline void check_scratch(const BandOptions& options, bool free, const BandReque
     fail_together(Exit::usage,
                   "--scratch-dir goes with --method streamed or auto; leave one of them out");
 }
+
+/// Checkpoints are of tile-columns: `auto` means that with --checkpoint or --restart.
+void choose_for_checkpoints(Run& run, BandRequest& request);
 
 void band_solve(Run& run, const BandOptions& options);
 

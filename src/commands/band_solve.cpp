@@ -245,6 +245,7 @@ void band_solve(Run& run, const BandOptions& options) {
                     "leave one of them out");
     request.method = "tile-columns";
   }
+  choose_for_checkpoints(run, request);
   const bool free = request.method.empty() || request.method == "auto";
   if (!options.factor.empty() && request.method != "streamed") {
     if (!free && request.method != "tile-columns")

@@ -77,6 +77,13 @@ std::vector<double> take(const std::vector<double>& all, Index nrhs, Index j0, I
   return block;
 }
 
+/// This rank's rows of a vector that stands whole on every rank.
+template <class B>
+Range slice(Index n, const Context<B>& c) {
+  const Index block = contiguous(n, c.size()).block, from = std::min(n, block * c.rank());
+  return {from, std::min(n, from + block) - from};
+}
+
 template <class B, class A>
 std::vector<CgResult> solve_all(Run& run, const Context<B>& c, A& a, const CgCommand& options,
                                 const CgOptions& base, CgMethod method,
@@ -87,7 +94,25 @@ std::vector<CgResult> solve_all(Run& run, const Context<B>& c, A& a, const CgCom
   std::vector<CgResult> results;
   std::optional<CgWork<B>> work;
   CgOptions how = base;
-  for (Index j = 0; j < nrhs;) {
+  how.checkpoints = run.progress.checkpoints;
+  Index j = 0;
+  how.archive = [&](Archive& archive) {
+    archive.value("first_column", j);
+    Index count = Index(results.size());
+    archive.value("results", count);
+    results.resize(std::size_t(count));
+    for (Index i = 0; i < count; ++i)
+      archive_result(archive, "result " + std::to_string(i), results[std::size_t(i)]);
+    Range own = a.rows();
+    double* at = x.data();
+    if (A::replicated && !archive.loading()) {
+      own = slice(a.n(), c);
+      at += own.first * nrhs;
+    }
+    archive.rows<double, Cpu>(Stream<Cpu>(), "solutions", a.n(), nrhs, {&own, 1}, at, nrhs);
+  };
+  if (how.checkpoints) j = how.checkpoints->value("first_column", 0);
+  while (j < nrhs) {
     Index width = width_for(nrhs - j, most);
     // On a GPU two columns of a sparse or band product take as long as one and one, or longer.
     if (std::is_same_v<B, Cuda> && !A::replicated && width == 2) width = 1;
@@ -96,6 +121,7 @@ std::vector<CgResult> solve_all(Run& run, const Context<B>& c, A& a, const CgCom
       work.reset();
       work.emplace(c, a, how.jacobi, width, method);
       if (m.function) work->precondition(c, m.function);
+      if (how.checkpoints) work->resident = {};  // iterations in one launch are never seen
     }
     std::vector<double> b_block = take(b, nrhs, j, width), x_block = take(x, nrhs, j, width);
     std::string what = "cg";
@@ -105,7 +131,8 @@ std::vector<CgResult> solve_all(Run& run, const Context<B>& c, A& a, const CgCom
     run.progress.begin(what, 100);  // digits gained
     const double digits = -std::log10(std::max(options.rtol, 1e-16));
     how.observe = [&](Index k, double residual) {
-      run.progress.tick(100 * std::clamp(-std::log10(residual) / std::max(digits, 1.0), 0.0, 1.0));
+      run.progress.tick(100 * std::clamp(-std::log10(residual) / std::max(digits, 1.0), 0.0, 1.0),
+                        k);
       if (options.monitor > 0 && k % options.monitor == 0)
         run.say(fmt::format("{}{:6d}  {} residual {:.6e}", nrhs > 1 ? what + "  " : "", k,
                             options.norm, residual));
@@ -155,6 +182,12 @@ void solve_and_write(Run& run, const Context<B>& c, A& a, const CgInputs& in,
   const CgMethod method = method_of(run.options.method);
   std::vector<CgResult> results;
   double step_bytes = a.bytes() + (how.jacobi ? 88.0 : 80.0) * double(n);
+  run.settings = {{"rtol", options.rtol},         {"atol", options.atol},
+                  {"norm", options.norm},         {"preconditioner", options.preconditioner},
+                  {"degree", options.degree},     {"block", run.options.block},
+                  {"method", run.options.method}, {"precision", run.options.precision},
+                  {"layout", options.layout},     {"reorder", options.reorder},
+                  {"at_once", options.at_once}};
   run.phase("solve", [&] {
     CgPreconditioning<B, A> m(c, a, options, run.options.block);
     if (!m.description.is_null()) run.report["preconditioner_details"] = m.description;
@@ -195,10 +228,7 @@ void solve_and_write(Run& run, const Context<B>& c, A& a, const CgInputs& in,
 
   // Vectors that stand whole on every rank are written in slices.
   Range mine = rows;
-  if constexpr (A::replicated) {
-    const Index block = contiguous(n, c.size()).block, from = std::min(n, block * c.rank());
-    mine = {from, std::min(n, from + block) - from};
-  }
+  if constexpr (A::replicated) mine = slice(n, c);
   run.phase("write", [&] {
     const std::string reason = result["reason"];
     const io::Attributes attributes{{"reason", reason},

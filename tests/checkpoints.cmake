@@ -1,0 +1,3 @@
+if(NOT TERRACE_SANITIZE)
+  terrace_program_test(checkpoints TIMEOUT 900)
+endif()

@@ -1,0 +1,290 @@
+#!/usr/bin/env python3
+"""Checkpoints of every family: stopped on a signal, started again, the same bits: checkpoints.py TERRACE [BACKEND]
+
+Needs h5py, numpy and SciPy; runs in a temporary folder.
+"""
+import glob
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import h5py
+import numpy as np
+import scipy.sparse as sparse
+
+terrace = os.path.abspath(sys.argv[1])
+backend = sys.argv[2] if len(sys.argv) > 2 else "cpu"
+os.chdir(tempfile.mkdtemp())
+rng = np.random.default_rng(11)
+failures = 0
+
+
+def check(what, condition, detail=""):
+    global failures
+    if not condition:
+        failures += 1
+        print(f"FAILED  {what}: {detail}", flush=True)
+
+
+def start(command, ranks):
+    launch = ["mpirun", "-n", str(ranks)] if ranks > 0 else []
+    return subprocess.Popen(launch + [terrace] + command.split() + ["--backend", backend], text=True,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def run(command, ranks, code=0):
+    process = start(command, ranks)
+    out, err = process.communicate(timeout=120)
+    check(command, process.returncode == code, f"{ranks} ranks: exit {process.returncode}, not {code}: {err[:400]}")
+    return out, err
+
+
+def remove(*names):
+    for pattern in names:
+        for name in glob.glob(pattern):
+            os.remove(name)
+
+
+def appeared(name, process):
+    end = time.time() + 60
+    while time.time() < end and process.poll() is None:
+        if os.path.exists(name):
+            return True
+        time.sleep(0.002)
+    return False
+
+
+def heard(process):
+    """Waits until the program catches signals."""
+    end = time.time() + 60
+    while time.time() < end and process.poll() is None:
+        pids = [process.pid] + [int(p) for p in subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True,
+                                                               text=True).stdout.split()]
+        for pid in pids:
+            try:
+                with open(f"/proc/{pid}/status") as f:
+                    lines = dict(x.split(":", 1) for x in f if ":" in x)
+            except OSError:
+                continue
+            if lines["Name"].strip() == "terrace" and int(lines["SigCgt"], 16) >> (signal.SIGUSR2 - 1) & 1:
+                return
+        time.sleep(0.005)
+
+
+def interrupted(command, ranks, number=signal.SIGUSR2, interval="0.001s", wait="c.h5.old"):
+    """Runs until there are two checkpoints, then sends the signal."""
+    remove("c.h5*", "out.h5", "r.json")
+    process = start(f"{command} -o out.h5 --checkpoint c.h5 --checkpoint-every {interval} --report r.json", ranks)
+    there = appeared(wait, process)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=120)
+    check(command, there, f"{ranks} ranks: no checkpoint: exit {process.returncode}, {err[:400]}")
+    return process.returncode, out, err
+
+
+def same(what, reference, ignore=()):
+    with h5py.File(reference) as a, h5py.File("out.h5") as b:
+        names = [k for k in a if isinstance(a[k], h5py.Dataset)]
+        check(what, names == [k for k in b if isinstance(b[k], h5py.Dataset)], "other datasets")
+        for name in names:
+            if name not in ignore:
+                check(what, a[name][...].tobytes() == b[name][...].tobytes(), f"{name} differs")
+
+
+def left_over():
+    return [f for f in os.listdir(".") if "tmp" in f]
+
+
+# --- matrices ------------------------------------------------------------------------------------
+n = 1000
+points = 40
+line = sparse.diags([-1, 2, -1], [-1, 0, 1], shape=(points, points))
+grid = (sparse.kron(line, sparse.eye(points)) + sparse.kron(sparse.eye(points), line)).tocsr()
+size, m = grid.shape[0], points
+dense = grid.toarray()[:700, :700]
+with h5py.File("in.h5", "w") as f:
+    f["A"] = rng.normal(size=(n, n))
+    f["B"] = rng.normal(size=(n, 3))
+    bits = rng.integers(0, 2, size=(3000, 3100), dtype=np.uint8)
+    bits[1000:1700] = bits[:700] ^ bits[700:1400]  # of lower rank
+    f["bits"] = bits
+    f["square"] = (np.tril(rng.integers(0, 2, (2500, 2500), dtype=np.uint8), -1) + np.eye(2500, dtype=np.uint8))[::-1]
+    f["right"] = (bits.astype(np.float32) @ rng.integers(0, 2, (3100, 5)).astype(np.float32) % 2).astype(np.uint8)
+    ab = rng.normal(size=(61, 6000)) * 0.01
+    ab[0] = 10
+    f["band"] = ab
+    f["band"].attrs["format"] = "band"
+    f["b"] = rng.normal(size=(6000, 2))
+    g = f.create_group("csr")
+    g["data"], g["indices"], g["indptr"] = grid.data, grid.indices, grid.indptr
+    g.attrs["shape"] = grid.shape
+    f["grid_b"] = rng.normal(size=size)
+    f["grid_b3"] = rng.normal(size=(size, 3))
+    f["spd"] = dense
+    f["spd_b"] = rng.normal(size=700)
+    diagonals = np.zeros((m + 1, size))
+    for d in range(m + 1):
+        diagonals[d, : size - d] = grid.diagonal(-d)
+    f["grid_band"] = diagonals
+    f["grid_band"].attrs["format"] = "band"
+    f["other"] = rng.normal(size=(n, n))
+
+jobs = [
+    # command, ranks before and after
+    ("dense invert in.h5:/A", 2, 3),
+    ("dense invert in.h5:/A", 3, 1),
+    ("dense solve in.h5:/A --rhs :/B --block 32", 1, 2),
+    ("gf2 rref in.h5:/bits", 2, 3),
+    ("gf2 rref in.h5:/bits --echelon --block 64", 2, 2),
+    ("gf2 rank in.h5:/bits --block 128", 3, 1),
+    ("gf2 solve in.h5:/bits --rhs :/right --block 64", 1, 2),
+    ("gf2 kernel in.h5:/bits --block 64", 2, 1),
+    ("gf2 inverse in.h5:/square --block 64", 3, 2),
+    ("band factor in.h5:/band", 2, 1),
+    ("band solve in.h5:/band --rhs :/b", 1, 3),
+    ("cg in.h5:/csr --rhs :/grid_b", 2, 2),
+    ("cg in.h5:/csr --rhs :/grid_b --method single-reduction --preconditioner jacobi", 1, 1),
+    ("cg in.h5:/csr --rhs :/grid_b3 --method pipelined", 2, 2),
+    ("cg in.h5:/csr --rhs :/grid_b3 --preconditioner block-jacobi", 3, 3),
+    ("cg in.h5:/csr --rhs :/grid_b3", 2, 2),
+    ("cg in.h5:/spd --rhs :/spd_b", 2, 2),
+    ("cg in.h5:/spd --rhs :/spd_b --precision mixed --rtol 1e-12", 3, 3),
+    ("cg in.h5:/spd --rhs :/spd_b --layout rows", 2, 2),
+    ("cg in.h5:/grid_band --rhs :/grid_b", 2, 2),
+]
+if backend != "cpu":  # same bits there over GF(2), and for conjugate gradients
+    jobs = [j for j in jobs if not j[0].startswith("dense") or j[1] == j[2]] + [("dense invert in.h5:/A", 2, 2)]
+for command, before, after in jobs:
+    remove("ref.h5")
+    run(command + " -o ref.h5", after)
+    code, out, err = interrupted(command, before)
+    check(command, code == 75, f"exit {code}, not 75: {err[:400]}")
+    lines = [x for x in err.splitlines() if x.startswith("terrace: ")]
+    check(command, len(lines) == 1 and "SIGUSR2" in lines[0] and "--restart c.h5" in lines[0], str(lines))
+    check(command, not os.path.exists("out.h5") and not left_over(), str(os.listdir(".")))
+    with open("r.json") as f:
+        report = json.load(f)
+    check(command, report["exit_code"] == 75 and report["checkpoints"]["written"] >= 2, str(report.get("checkpoints")))
+    step = report["checkpoints"]["step"]
+    out, err = run(command + " -o out.h5 --restart c.h5 --report r.json", after)
+    with open("r.json") as f:
+        report = json.load(f)
+    check(command, report["restart"]["step"] == step > 0, f"{report['restart']} after step {step}")
+    same(command, "ref.h5")
+
+# --- signals -------------------------------------------------------------------------------------
+command = "dense invert in.h5:/A"
+run(command + " -o ref.h5 --force", 2)
+# SIGUSR1: one checkpoint, then on to the end. Sent early: it is honoured at the next step.
+remove("c.h5*", "out.h5")
+process = start(command + " -o out.h5 --block 8 --checkpoint c.h5 --checkpoint-every 1h --report r.json", 2)
+heard(process)
+end = time.time() + 60
+while not os.path.exists("c.h5") and process.poll() is None and time.time() < end:
+    process.send_signal(signal.SIGUSR1)
+    time.sleep(0.05)
+out, err = process.communicate(timeout=120)
+with open("r.json") as f:
+    report = json.load(f)
+check("SIGUSR1", process.returncode == 0 and report["checkpoints"]["written"] >= 1 and os.path.exists("out.h5"),
+      f"exit {process.returncode} {report.get('checkpoints')} {err[:300]}")
+# SIGTERM to the program itself: as SIGUSR2.
+code, out, err = interrupted(command, 0, signal.SIGTERM)
+check("SIGTERM", code == 75 and "SIGTERM" in err, f"exit {code}: {err[:300]}")
+out, err = run(command + " -o out.h5 --restart c.h5", 2)
+same("SIGTERM", "ref.h5")
+# The second one ends at once: the first is sent while a long panel keeps the loop from hearing of it.
+remove("c.h5*", "out.h5")
+process = start(command + " -o out.h5 --block 1000 --checkpoint c.h5", 0)
+heard(process)
+process.send_signal(signal.SIGUSR2)
+time.sleep(0.01)
+process.send_signal(signal.SIGTERM)
+out, err = process.communicate(timeout=60)
+check("second signal", process.returncode in (128 + signal.SIGTERM, 0, -signal.SIGUSR2) and not left_over(), f"exit {process.returncode}")
+
+# --- bad checkpoints -----------------------------------------------------------------------------
+code, out, err = interrupted(command, 2)
+shutil.copy("c.h5", "good.h5")
+shutil.copy("c.h5.old", "older.h5")
+
+
+def restart(code, where="c.h5", of=command, options=""):
+    remove("out.h5")
+    return run(f"{of} -o out.h5 --restart {where} {options}", 2, code)
+
+
+def damaged(name, how):
+    """The newest is damaged: the older one is used; both: exit 3, no output."""
+    for both in (False, True):
+        shutil.copy("good.h5", "c.h5")
+        shutil.copy("older.h5", "c.h5.old")
+        how("c.h5")
+        if both:
+            how("c.h5.old")
+        out, err = restart(3 if both else 0)
+        if both:
+            check(name, not os.path.exists("out.h5") and "c.h5.old" in err, err[:300])
+        else:
+            check(name, "c.h5.old" in out and "refused" in out, out[:300])
+            same(name, "ref.h5")
+
+
+def truncate(name):
+    os.truncate(name, os.path.getsize(name) // 2)
+
+
+def flip(name):
+    with h5py.File(name, "r+") as f:
+        rows = f["rows"]
+        rows[5, 7] = np.nextafter(rows[5, 7], 9)
+
+
+def foreign(name):
+    remove("f.h5*", "f_out.h5")
+    process = start("dense invert in.h5:/other -o f_out.h5 --checkpoint f.h5 --checkpoint-every 0.001s", 2)
+    appeared("f.h5", process)
+    process.send_signal(signal.SIGUSR2)
+    process.communicate(timeout=60)
+    shutil.copy("f.h5", name)
+
+
+damaged("truncated", truncate)
+damaged("one flipped bit", flip)
+damaged("foreign", foreign)
+damaged("removed", os.remove)
+for text, where, of, options in (("of 'dense invert'", "good.h5", "dense solve in.h5:/A --rhs :/B", ""),
+                                 ("not a checkpoint", "ref.h5", command, ""), ("settings", "good.h5", command, "--block 16"),
+                                 ("nowhere.h5", "nowhere.h5", command, "")):
+    remove("good.h5.old")
+    out, err = restart(3, where, of, options)
+    check("refused: " + text, text in err and not os.path.exists("out.h5"), err[:300])
+for options in ("--checkpoint c.h5 --checkpoint-every 10x", "--checkpoint-every 10m", "--checkpoint c.h5 --checkpoint-every -1",
+                "--checkpoint nowhere/c.h5"):
+    run(f"{command} -o u.h5 {options}", 1, 2)
+run("band solve in.h5:/band --rhs :/b -o u.h5 --method partition --checkpoint c.h5", 1, 2)
+
+# --- a full disk under the checkpoint: a warning, and the result -----------------------------------
+if subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode == 0:
+    os.mkdir("small")
+    remove("out.h5")
+    script = (f"mount -t tmpfs -o size=2m none small && exec mpirun -n 2 {terrace} {command} -o out.h5 --backend {backend} "
+              "--checkpoint small/c.h5 --checkpoint-every 0.001s --report r.json")
+    done = subprocess.run(["unshare", "-m", "bash", "-c", script], capture_output=True, text=True, timeout=120)
+    with open("r.json") as f:
+        report = json.load(f)
+    check("full disk", done.returncode == 0 and "warning: no checkpoint" in done.stderr and report["checkpoints"]["failed"] > 0,
+          f"exit {done.returncode} {done.stderr[:300]}")
+    same("full disk", "ref.h5")
+else:
+    print("no right to mount: the full disk was not tried")
+
+check("nothing left behind", not left_over(), str(left_over()))
+os.chdir("/")
+print("all passed" if failures == 0 else f"{failures} failed")
+sys.exit(failures != 0)
