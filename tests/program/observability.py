@@ -104,8 +104,8 @@ for arguments, (size, stages, delay) in families.items():
         continue
     for phase in ("read", "solve", "write"):
         slowest = max(r["seconds"][phase] for r in ranks)
-        check(f"{arguments}: the slowest rank's {phase}", abs(slowest - report["seconds"][phase]) < 1e-9 and slowest > 0,
-              f"{slowest} {report['seconds'][phase]}")
+        told = report["seconds"][phase]  # a sum of maxima where a phase has several parts
+        check(f"{arguments}: the slowest rank's {phase}", 0 < slowest <= told + 1e-9 and told < 1.2 * slowest + 0.1, f"{slowest} {told}")
     mean = sum(r["seconds"]["solve"] for r in ranks) / 3
     check(f"{arguments}: imbalance", abs(report["imbalance"]["solve"] - max(r["seconds"]["solve"] for r in ranks) / mean) < 1e-6,
           str(report["imbalance"]))
@@ -137,10 +137,9 @@ for arguments, (size, stages, delay) in families.items():
     code, out, err = run(f"{arguments} -o out.h5 --force --backend cpu", env={**held, "TERRACE_PROGRESS_SECONDS": "0.2"})
     lines = [x for x in err.splitlines() if re.match(r".+ +\d+\.\d %  \S+ steps/s  \d+ s left$", x)]
     check(f"{arguments}: lines in a file", code == 0 and len(lines) >= 2 and "\r" not in err, repr(err[:300]))
-    code, out, err = run(f"{arguments} -o out.h5 --force --backend cpu", env=held)
-    check(f"{arguments}: no line before 30 s", code == 0 and "steps/s" not in err, err)
-    for option in ("--progress never", "--quiet"):
-        code, out, err = run(f"{arguments} -o out.h5 --force --backend cpu {option}", env={"TERRACE_PROGRESS_SECONDS": "0.001"})
+    for option, env in (("--progress auto", held), ("--progress never", {"TERRACE_PROGRESS_SECONDS": "0.001"}),
+                        ("--quiet", {"TERRACE_PROGRESS_SECONDS": "0.001"})):  # auto: no line before 30 s
+        code, out, err = run(f"{arguments} -o out.h5 --force --backend cpu {option}", n=1, env=env)
         check(f"{arguments} {option}", code == 0 and "steps/s" not in err, err)
 
 # a failure in the middle of a bar: its message has a line of its own

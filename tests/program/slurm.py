@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The job scripts of jobs/ on a real SLURM: two nodes, checkpoint on the signal, requeue, restart, the same bits.
 
-slurm.py TERRACE     Needs root, munge, slurmctld, slurmd, slurm-client; without them it fails, it does not skip.
+slurm.py TERRACE [FAMILY ...]     Needs root, munge, slurmctld, slurmd, slurm-client; without them it fails, it does not skip.
 """
 import json
 import os
@@ -21,7 +21,7 @@ terrace = os.path.abspath(sys.argv[1])
 jobs = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", "jobs"))
 failures = 0
 began = time.time()
-two_nodes = ["--nodes=2", "--ntasks-per-node=1", "--cpus-per-task=1", "--gres=gpu:2"]
+two_nodes = ["--nodes=2", "--ntasks-per-node=1", "--cpus-per-task=1", "--gres=gpu:1"]
 one_node = ["--nodes=1", "--ntasks-per-node=1", "--cpus-per-task=1", "--gres=none"]
 
 
@@ -70,6 +70,8 @@ families = {
     "dense": ("dense", "invert dense.h5 --block 32", 400),
     "cg": ("cg", "cg.h5:/A --rhs :/b", 30),
 }
+if len(sys.argv) > 2:
+    families = {name: families[name] for name in sys.argv[2:]}
 
 
 def prepare():
@@ -115,7 +117,7 @@ def signalled(cluster):
 def time_limit(cluster):
     """--signal before the time limit, as SLURM itself sends it; the job is fetched later."""
     return cluster.submit(*two_nodes, "--time=1", "--signal=USR2@50", f"{jobs}/terrace.sbatch", "gf2", "rank", "gf2.h5",
-                          "-o", "limit.h5", "--backend", "cpu", cwd=".", env={"TERRACE_TEST_STEP_DELAY_MS": "5000"})
+                          "-o", "limit.h5", "--backend", "cpu", cwd=".", env={"TERRACE_TEST_STEP_DELAY_MS": "3000"})
 
 
 def other_ranks(cluster):

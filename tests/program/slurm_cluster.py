@@ -13,6 +13,8 @@ import time
 programs = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scontrol", "squeue", "scancel", "sinfo")
 search = os.environ.get("PATH", "") + ":/usr/sbin:/sbin:/usr/local/sbin"
 
+devices = ("null", "zero", "full", "random", "urandom", "tty")  # they stand for GPUs
+
 
 def missing():
     """What this machine lacks for a cluster, as a list of words."""
@@ -82,7 +84,7 @@ class Cluster:
             "ReturnToService=2", "SlurmdParameters=config_overrides", "MailProg=/bin/true", "KillWait=5", "GresTypes=gpu"]
         for node, port in zip(self.nodes, ports[1:]):
             lines.append(f"NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={self.cpus} "
-                         f"RealMemory=4000 Gres=gpu:2 State=UNKNOWN")
+                         f"RealMemory=4000 Gres=gpu:{len(devices)} State=UNKNOWN")
         lines.append("PartitionName=debug Nodes=ALL Default=YES MaxTime=INFINITE State=UP")
         with open(self.path("slurm.conf"), "w") as f:
             f.write("\n".join(lines) + "\n")
@@ -92,7 +94,7 @@ class Cluster:
                 f.write("CgroupPlugin=disabled\n")
         with open(self.path("gres.conf"), "w") as f:
             for node in self.nodes:
-                for device in ("null", "zero"):  # two device files that stand for GPUs
+                for device in devices:
                     f.write(f"NodeName={node} Name=gpu File=/dev/{device}\n")
         self._spawn("munged.log", "munged", "--foreground", "--force", f"--socket={self.path('munge/socket')}",
                     f"--key-file={self.path('munge.key')}", f"--pid-file={self.path('munge/pid')}",
