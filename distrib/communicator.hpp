@@ -35,6 +35,9 @@ struct Piece {
   Index bytes = 0;
 };
 
+/// "2.28.3 (header 2.28.3)"; only where CUDA is built.
+std::string nccl_version();
+
 template <class B>
 class Communicator {
  public:

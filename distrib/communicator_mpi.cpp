@@ -4,6 +4,7 @@
 
 #include "distrib/communicator.hpp"
 #include "distrib/communicator_host.hpp"
+#include "distrib/traffic.hpp"
 
 namespace terrace {
 
@@ -119,6 +120,7 @@ template <>
 void Communicator<Cpu>::broadcast_group(const Stream<Cpu>& stream,
                                         std::span<const Piece> pieces) const {
   if (size() == 1) return;
+  count_broadcast(pieces, rank());
   stream.run([state = state_, list = std::vector<Piece>(pieces.begin(), pieces.end())] {
     for (const Piece& piece : list) state->broadcast(piece.peer, piece.data, piece.bytes);
   });
@@ -127,6 +129,7 @@ void Communicator<Cpu>::broadcast_group(const Stream<Cpu>& stream,
 template <>
 void Communicator<Cpu>::exchange(const Stream<Cpu>& stream, std::span<const Piece> sends,
                                  std::span<const Piece> receives) const {
+  count_exchange(sends, receives, rank());
   stream.run(
       [state = state_, to = std::vector<Piece>(sends.begin(), sends.end()),
        from = std::vector<Piece>(receives.begin(), receives.end())] { state->exchange(to, from); });
@@ -135,6 +138,7 @@ void Communicator<Cpu>::exchange(const Stream<Cpu>& stream, std::span<const Piec
 template <>
 void Communicator<Cpu>::all_gather_bytes(const Stream<Cpu>& stream, const void* send, Index bytes,
                                          void* recv) const {
+  if (size() > 1) count_traffic(bytes, bytes * (size() - 1));
   stream.run([=, state = state_] {
     if (state->size == 1) {
       if (bytes > 0 && send != recv) std::memcpy(recv, send, std::size_t(bytes));
@@ -148,12 +152,14 @@ template <>
 void Communicator<Cpu>::all_reduce_typed(const Stream<Cpu>& stream, Reduce op, DataType type,
                                          void* data, Index count) const {
   if (size() == 1) return;
+  count_traffic(count * 8, count * 8);
   stream.run([=, state = state_] { state->all_reduce(op, type, data, count); });
 }
 
 template <>
 void Communicator<Cpu>::reduce_scatter_typed(const Stream<Cpu>& stream, Reduce op, DataType type,
                                              const void* send, void* recv, Index count) const {
+  count_traffic(count * 8 * (size() - 1), count * 8);
   stream.run([=, state = state_] { state->reduce_scatter(op, type, send, recv, count); });
 }
 

@@ -11,6 +11,7 @@
 #include "distrib/communicator.hpp"
 #include "distrib/communicator_host.hpp"
 #include "distrib/context.hpp"
+#include "distrib/traffic.hpp"
 #include "kernels/error.hpp"
 
 namespace terrace {
@@ -93,6 +94,7 @@ template <>
 void Communicator<Cuda>::broadcast_group(const Stream<Cuda>& stream,
                                          std::span<const Piece> pieces) const {
   if (size() == 1) return;
+  count_broadcast(pieces, rank());
   if (state_->nccl) {
     check_nccl(ncclGroupStart(), "ncclGroupStart");
     for (const Piece& piece : pieces)
@@ -129,6 +131,7 @@ void Communicator<Cuda>::all_gather_bytes(const Stream<Cuda>& stream, const void
     if (send != recv) detail::copy_bytes(stream, recv, send, bytes);
     return;
   }
+  count_traffic(bytes, bytes * (size() - 1));
   if (state_->nccl) {
     check_nccl(
         ncclAllGather(send, recv, std::size_t(bytes), ncclUint8, state_->nccl, native(stream)),
@@ -148,6 +151,7 @@ template <>
 void Communicator<Cuda>::all_reduce_typed(const Stream<Cuda>& stream, Reduce op, DataType type,
                                           void* data, Index count) const {
   if (size() == 1 || count == 0) return;
+  count_traffic(count * 8, count * 8);
   if (state_->nccl) {
     check_nccl(ncclAllReduce(data, data, std::size_t(count), nccl_type(type), nccl_op(op),
                              state_->nccl, native(stream)),
@@ -170,6 +174,7 @@ void Communicator<Cuda>::reduce_scatter_typed(const Stream<Cuda>& stream, Reduce
     if (send != recv) detail::copy_bytes(stream, recv, send, count * 8);
     return;
   }
+  count_traffic(count * 8 * (size() - 1), count * 8);
   if (state_->nccl) {
     check_nccl(ncclReduceScatter(send, recv, std::size_t(count), nccl_type(type), nccl_op(op),
                                  state_->nccl, native(stream)),
@@ -195,6 +200,7 @@ void Communicator<Cuda>::exchange(const Stream<Cuda>& stream, std::span<const Pi
   for (std::size_t i = 0; i < self_out.size(); ++i)
     detail::copy_bytes(stream, self_in[i].data, self_out[i].data, self_out[i].bytes);
   if (size() == 1) return;
+  count_exchange(out, in, rank());
   if (state_->nccl) {
     check_nccl(ncclGroupStart(), "ncclGroupStart");
     for (const Piece& p : out)
@@ -229,6 +235,16 @@ void Communicator<Cuda>::exchange(const Stream<Cuda>& stream, std::span<const Pi
   for (std::size_t i = 0; i < in.size(); ++i)
     detail::copy_bytes(stream, in[i].data, host_in[i].data, in[i].bytes);
   stream.synchronize();
+}
+
+std::string nccl_version() {
+  const auto text = [](int v) {
+    return std::to_string(v / 10000) + "." + std::to_string(v / 100 % 100) + "." +
+           std::to_string(v % 100);
+  };
+  int version = 0;
+  ncclGetVersion(&version);
+  return text(version) + " (header " + text(NCCL_VERSION_CODE) + ")";
 }
 
 template <>

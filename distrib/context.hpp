@@ -1,5 +1,6 @@
 // What every solver gets first: who we are, and the two lanes.
 #pragma once
+#include "distrib/binding.hpp"
 #include "distrib/communicator.hpp"
 #include "distrib/session.hpp"
 

@@ -55,6 +55,8 @@ std::shared_ptr<Control::State> duplicate(MPI_Comm from) {
       "MPI_Comm_split_type");
   MPI_Comm_rank(host, &state->local_rank);
   MPI_Comm_size(host, &state->local_size);
+  state->host = state->rank;
+  check_mpi(MPI_Bcast(&state->host, 1, MPI_INT, 0, host), "MPI_Bcast");
   MPI_Comm_free(&host);
   return state;
 }
@@ -73,6 +75,7 @@ Control Control::self() { return Control(duplicate(MPI_COMM_SELF)); }
 int Control::rank() const { return state_->rank; }
 int Control::size() const { return state_->size; }
 int Control::local_rank() const { return state_->local_rank; }
+int Control::host() const { return state_->host; }
 int Control::local_size() const { return state_->local_size; }
 void Control::barrier() const { check_mpi(MPI_Barrier(state_->comm), "MPI_Barrier"); }
 

@@ -20,6 +20,7 @@ class Control {
   [[nodiscard]] int size() const;
   [[nodiscard]] int local_rank() const;  ///< number among the ranks of this host
   [[nodiscard]] int local_size() const;
+  [[nodiscard]] int host() const;  ///< the first rank of this host, which names the host
   void barrier() const;
   [[nodiscard]] Index reduce(Index value, Reduce op) const;  ///< the result on every rank
   [[nodiscard]] double reduce(double value, Reduce op) const;

@@ -8,7 +8,7 @@ namespace terrace {
 
 struct Control::State {
   MPI_Comm comm = MPI_COMM_NULL;
-  int rank = 0, size = 1, local_rank = 0, local_size = 1;
+  int rank = 0, size = 1, local_rank = 0, local_size = 1, host = 0;
   State();
   ~State();
   State(const State&) = delete;

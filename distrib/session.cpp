@@ -3,15 +3,13 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdlib>
-#include <set>
 
 #include "distrib/agree.hpp"
+#include "distrib/binding.hpp"
 #include "distrib/mpi.hpp"
 #include "distrib/place.hpp"
 #include "kernels/parallel.hpp"
-#include "kernels/stream.hpp"
 
 namespace terrace {
 
@@ -20,12 +18,9 @@ Session::Session(int* argc, char*** argv) {
   if (MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided) != MPI_SUCCESS)
     std::exit(int(Exit::fault));
   control_ = std::make_unique<Control>();
-  const int cores = thread_count();  // puts OpenBLAS on one thread, before its first call
-  if (!std::getenv("TERRACE_THREADS")) {
-    // Ranks that see the same cores share them; ranks bound to cores of their own keep those.
-    const int host_cores = int(sysconf(_SC_NPROCESSORS_ONLN));
-    if (cores >= host_cores) set_thread_count(std::max(1, cores / control_->local_size()));
-  }
+  thread_count();  // puts OpenBLAS on one thread, before its first call
+  const int threads = fair_threads(*control_);
+  if (!std::getenv("TERRACE_THREADS")) set_thread_count(threads);
 }
 
 Session::~Session() {
@@ -72,27 +67,16 @@ std::string mpi_version() {
   int length = 0;
   MPI_Get_library_version(text, &length);
   const std::string all(text, std::size_t(length));
-  return all.substr(0, all.find_first_of(",\n"));
-}
-
-DeviceBinding bind_device(const Control& control) {
-  const int devices = cuda_device_count();
-  if (control.reduce(Index(devices), Reduce::min) == 0)
-    fail_together(
-        Exit::resources,
-        "no CUDA device is seen by some rank; check nvidia-smi and CUDA_VISIBLE_DEVICES, or use "
-        "--backend cpu");
-  DeviceBinding binding;
-  binding.ordinal = control.local_rank() % devices;
-  const DeviceInfo info =
-      collectively(control, [&] { return select_cuda_device(binding.ordinal); });
-  binding.name = info.name;
-  binding.uuid = info.uuid;
-  const auto all = control.gather_all(info.uuid);
-  const std::set<std::string> distinct(all.begin(), all.end());
-  binding.shared = distinct.size() < all.size();
-  binding.free_bytes = info.free_bytes / std::count(all.begin(), all.end(), info.uuid);
-  return binding;
+  int major = 0, minor = 0;
+  MPI_Get_version(&major, &minor);
+#ifdef OMPI_MAJOR_VERSION
+  const std::string header = fmt::format("header Open MPI v{}.{}.{}", OMPI_MAJOR_VERSION,
+                                         OMPI_MINOR_VERSION, OMPI_RELEASE_VERSION);
+#else
+  const std::string header = fmt::format("header MPI {}.{}", MPI_VERSION, MPI_SUBVERSION);
+#endif
+  return fmt::format("{} (MPI {}.{}; {})", all.substr(0, all.find_first_of(",\n")), major, minor,
+                     header);
 }
 
 }  // namespace terrace

@@ -34,14 +34,4 @@ int guarded(const Control& control, const std::function<int()>& body,
 std::string host_name();
 std::string mpi_version();
 
-/// Binds this rank to a CUDA device by its local rank (round-robin over the devices seen). Throws
-/// an agreed Error(resources) when any rank sees no device.
-struct DeviceBinding {
-  int ordinal = 0;
-  std::string name, uuid;
-  bool shared = false;  ///< some device carries more than one rank: collectives go through the host
-  Index free_bytes = 0;  ///< of the device, divided by the ranks on it
-};
-DeviceBinding bind_device(const Control& control);
-
 }  // namespace terrace

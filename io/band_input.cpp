@@ -69,6 +69,7 @@ void read_upper(const InputFile& input, Index first, Index count, Index height, 
     const hsize_t extent[2] = {hsize_t(d1 - d0), hsize_t(columns)};
     H5Sselect_hyperslab(space, H5S_SELECT_SET, start, nullptr, extent, nullptr);
     const Handle memory(H5Screate_simple(2, extent, nullptr), &H5Sclose);
+    count_volume((d1 - d0) * columns * Index(sizeof(double)), 0);
     if (H5Dread(input.dataset(), H5T_NATIVE_DOUBLE, memory, space, how, part.data()) < 0)
       throw Error(Exit::input, "cannot read the data; " + input.where() + "; " + hdf5_reason());
     for (Index d = d0; d < d1; ++d)

@@ -94,7 +94,15 @@ std::string hdf5_version() {
   unsigned major = 0, minor = 0, release = 0;
   H5get_libversion(&major, &minor, &release);
   return std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(release) +
-         " parallel";
+         " parallel (header " + std::to_string(H5_VERS_MAJOR) + "." +
+         std::to_string(H5_VERS_MINOR) + "." + std::to_string(H5_VERS_RELEASE) + ")";
+}
+
+std::string hdf5_mismatch() {
+  unsigned major = 0, minor = 0, release = 0;
+  H5get_libversion(&major, &minor, &release);
+  if (major == H5_VERS_MAJOR && minor == H5_VERS_MINOR && release == H5_VERS_RELEASE) return {};
+  return "HDF5 differs between its header and its library: " + hdf5_version();
 }
 
 }  // namespace terrace::io

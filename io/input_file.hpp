@@ -9,6 +9,7 @@
 #include "distrib/agree.hpp"
 #include "io/inspect.hpp"
 #include "io/slices.hpp"
+#include "io/volume.hpp"
 
 namespace terrace::io {
 
@@ -101,6 +102,7 @@ void read_pieces(const Control& control, const InputFile& input, hid_t dataset,
     const Piece* piece = k < Index(pieces.size()) ? &pieces[std::size_t(k)] : nullptr;
     if (!rounds.collective && (piece == nullptr || mine)) break;
     const Handle memory = select(space, piece, axis);
+    count_volume(Index(H5Sget_select_npoints(memory)) * Index(sizeof(T)), 0);
     if (other > 0 && H5Dread(dataset, memory_type, memory, space, how, buffer.get()) < 0 && !mine)
       mine = Error(Exit::input, "cannot read the data; " + input.where() + "; " + hdf5_reason());
     if (piece == nullptr || mine) continue;

@@ -162,6 +162,7 @@ Word Output::State::write_pieces(hid_t dataset, const std::vector<Index>& dims,
                        r * pitch + (piece->first + b * piece->stride) * width);
     }
     const Handle memory = select(space, piece, axis);
+    count_volume(0, Index(H5Sget_select_npoints(memory)) * Index(sizeof(T)));
     if (other > 0 && H5Dwrite(dataset, type_of<T>(), memory, space, how, buffer.get()) < 0 && !mine)
       mine = Error(Exit::resources, "cannot write the output; " + target.file +
                                         "; free space on the disk? " + hdf5_reason());

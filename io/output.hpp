@@ -75,5 +75,7 @@ bool is_group(const Control& control, const Location& location);
 bool content_hash_holds(const Control& control, const Location& location);
 
 std::string hdf5_version();
+/// Empty, or that the program was compiled for another version than it runs with.
+std::string hdf5_mismatch();
 
 }  // namespace terrace::io

@@ -32,6 +32,7 @@ Word Output::State::write_rows_alone(hid_t dataset, Index width, std::span<const
         const T* data = buffer.get() + i * width;
         sum += hash_run(reinterpret_cast<const Word*>(data), run * width, to * width);
         const Handle memory = select(space, &piece, 0);
+        count_volume(0, run * width * Index(sizeof(T)));
         written(H5Dwrite(dataset, type_of<T>(), memory, space, how, data),
                 "cannot write the output", target.file);
         i += run;

@@ -7,9 +7,10 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 terrace_install() {
   local packages=(build-essential cmake ninja-build pkg-config openmpi-bin libopenmpi-dev libhdf5-openmpi-dev
-                  libopenblas-dev liblapacke-dev libcli11-dev libfmt-dev nlohmann-json3-dev jq)
+                  libopenblas-dev liblapacke-dev libcli11-dev libfmt-dev nlohmann-json3-dev libhwloc-dev jq)
   if [ "${1:-build}" = test ]; then
-    packages+=(catch2 hdf5-tools python3 python3-numpy python3-scipy python3-h5py libm4ri-dev clang-format)
+    packages+=(catch2 hdf5-tools python3 python3-numpy python3-scipy python3-h5py libm4ri-dev clang-format
+               munge slurmctld slurmd slurm-client)
   fi
   command -v dpkg-query >/dev/null || { echo "This is no Debian or Ubuntu: install ${packages[*]} yourself, see README.md" >&2; return 0; }
   local missing=()
@@ -40,6 +41,7 @@ terrace_gpus() { { nvidia-smi -L 2>/dev/null || true; } | grep -c '^GPU ' || tru
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
 export OMPI_MCA_hwloc_base_binding_policy=none
+export TERRACE_OVERSUBSCRIBE=1  # several ranks a GPU too: sizes and scripts tried on one machine
 launcher=()
 if command -v ccache >/dev/null; then
   launcher=(-DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache -DCMAKE_CUDA_COMPILER_LAUNCHER=ccache)

@@ -3,6 +3,7 @@
 #pragma once
 #include <atomic>
 #include <functional>
+#include <string>
 
 #include "kernels/backend.hpp"
 
@@ -12,6 +13,8 @@ namespace terrace {
 int thread_count();
 /// Set before the first parallel_for; also puts OpenBLAS on one thread.
 void set_thread_count(int count);
+/// "OpenBLAS 0.3.21 ... (header 0.3.21)".
+std::string blas_version();
 /// piece(i) for i in [0, count), in any order, by up to thread_count() threads; returns when all
 /// are done. The first exception is rethrown. Nested or concurrent calls run in the calling thread.
 void parallel_for(Index count, const std::function<void(Index)>& piece);

@@ -93,6 +93,7 @@ void count_synchronization();
 /// What is known about the device that this process uses.
 struct DeviceInfo {
   std::string name, uuid;
+  std::string pci;  ///< "0000:1b:00.0"
   Index memory_bytes = 0, free_bytes = 0;
   int compute_capability = 0;  ///< 90 for 9.0
   int multiprocessors = 0;
@@ -100,11 +101,15 @@ struct DeviceInfo {
 };
 /// Number of CUDA devices seen; 0 without a driver or without CUDA in the build.
 int cuda_device_count();
+/// Description of a device, without its free memory; makes no context on it.
+DeviceInfo describe_cuda_device(int ordinal);
 /// Bind this process to device `ordinal` (throws Error resources) and describe it.
 DeviceInfo select_cuda_device(int ordinal);
 /// Description of the bound device with the free memory of this moment.
 DeviceInfo current_cuda_device();
 /// Compile-time and run-time versions of CUDA, empty without CUDA.
 std::string cuda_versions();
+/// The same of cuBLAS, cuSOLVER and cuSPARSE.
+std::string cuda_libraries();
 
 }  // namespace terrace

@@ -1,5 +1,6 @@
 // Batches of iterations: launched ahead of the host, which reads their scalars behind.
 #pragma once
+#include "distrib/traffic.hpp"
 #include "src/cg_engine.hpp"
 
 namespace terrace {
@@ -37,9 +38,18 @@ class Batches {
     if (plan_.graph && count == plan_.size && first % 4 == 1) {
       if (!graph_.recorded()) {
         if (!warm_) work();  // first uses of libraries may not be recorded
-        if (warm_) graph_ = Graph<B>(c_.ahead, work);
+        if (warm_) {
+          const Traffic before = traffic();
+          graph_ = Graph<B>(c_.ahead, work);  // nothing is sent yet
+          const Traffic after = traffic();
+          batch_ = {after.sent - before.sent, after.received - before.received};
+          count_traffic(-batch_.sent, -batch_.received);
+        }
       }
-      if (graph_.recorded()) graph_.launch(c_.ahead);
+      if (graph_.recorded()) {
+        graph_.launch(c_.ahead);
+        count_traffic(batch_.sent, batch_.received);
+      }
       warm_ = true;
     } else {
       work();
@@ -74,6 +84,7 @@ class Batches {
   const CgEngine<B, A>& engine_;
   BatchPlan plan_;
   Graph<B> graph_;
+  Traffic batch_;  // of one launch
   bool warm_ = false;
 };
 

@@ -36,9 +36,11 @@ concept Elimination = requires(M m, const Stream<B>& lane, Index k) {
 /// whose update_next(k) and update_rest(k) may run side by side sets `next_ahead`.
 template <class B, Elimination<B> M>
 void eliminate(Context<B>& context, M& method, Progress& progress,
-               const StageTimes<B>& stages = {}) {
+               const StageTimes<B>& given = {}) {
   const Stream<B>&ahead = context.ahead, &bulk = context.bulk;
   const Index steps = method.steps();
+  const bool unasked = recording_stages() && !given.is_on();  // --report
+  const StageTimes<B> stages = unasked ? StageTimes<B>::on() : given;
   constexpr bool archived = requires(Archive & archive) { method.archive(archive, steps); };
   stages.begin(context, steps);
   Index first = 0;
@@ -71,6 +73,7 @@ void eliminate(Context<B>& context, M& method, Progress& progress,
   ahead.synchronize();
   bulk.synchronize();
   stages.end(context);
+  if (unasked) add_recorded_stages(stages.seconds());
 }
 
 }  // namespace terrace

@@ -53,12 +53,22 @@ int run(const terrace::Session& session, int argc, char** argv) {
       [&] {
         terrace::check_common_options(the_run.options, the_run.command);
         the_run.begin_checkpoints();
-        selected.action(the_run);
+        try {
+          selected.action(the_run);
+        } catch (...) {
+          the_run.progress.end();  // the message gets a line of its own
+          throw;
+        }
         the_run.progress.end();
+        the_run.detail_ranks();
         the_run.write_report(0, "");
         return 0;
       },
-      [&](int code, const std::string& message) { the_run.write_report(code, message); });
+      [&](int code, const std::string& message) {
+        // Other failures may have left ranks behind.
+        if (code == int(Exit::outcome) || code == int(Exit::requeue)) the_run.detail_ranks();
+        the_run.write_report(code, message);
+      });
 }
 
 }  // namespace

@@ -8,10 +8,13 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "distrib/place.hpp"
+#include "kernels/ranges.hpp"
 #include "kernels/stream.hpp"
 #include "src/checkpoints.hpp"
+#include "src/stages.hpp"
 
 namespace terrace {
 
@@ -23,7 +26,11 @@ double since(Clock::time_point start) {
 }
 }  // namespace
 
-Progress::Progress(bool enabled, bool terminal) : enabled_(enabled), terminal_(terminal) {}
+Progress::Progress(bool enabled, bool terminal)
+    : enabled_(enabled), terminal_(terminal), every_(terminal ? 0.2 : 30.0) {
+  const char* text = std::getenv("TERRACE_PROGRESS_SECONDS");
+  if (text && std::atof(text) > 0) every_ = std::atof(text);
+}
 
 void Progress::begin(const std::string& what, double total) {
   what_ = what;
@@ -33,7 +40,12 @@ void Progress::begin(const std::string& what, double total) {
 
 void Progress::tick(double done, Index step) {
   reach_step(step >= 0 ? step : Index(done));
-  if (!enabled_ || total_ <= 0 || since(last_) < (terminal_ ? 0.2 : 30.0)) return;
+  static const int held_up = [] {  // milliseconds a step; tests that must meet a loop only
+    const char* text = std::getenv("TERRACE_TEST_STEP_DELAY_MS");
+    return text ? std::atoi(text) : 0;
+  }();
+  if (held_up > 0) std::this_thread::sleep_for(std::chrono::milliseconds(held_up));
+  if (!enabled_ || total_ <= 0 || since(last_) < every_) return;
   last_ = Clock::now();
   const double spent = since(start_), part = std::min(1.0, done / total_);
   const double left = part > 0 ? spent / part - spent : 0;
@@ -68,6 +80,9 @@ Run::Run(const Session& session, CommonOptions given, std::string name, std::str
       command(std::move(name)),
       command_line(std::move(line)),
       start_(Clock::now()) {
+  record_stages(!options.report.empty() && command.rfind("bench", 0) != 0);
+  if (options.oversubscribe) allow_oversubscription();
+  if (options.no_bind) leave_cores_unbound();
   start_time = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
   report["command"] = command;
   report["ranks"] = control.size();
@@ -95,9 +110,11 @@ nlohmann::json Run::restart_settings() const {
 void Run::phase(const std::string& name, const std::function<void()>& work) {
   enter_phase(name);
   inject_fault(name);
+  const ProfileRange range(name.c_str());
   const auto start = Clock::now();
   work();
   const double mine = since(start);
+  own_seconds_[name] += mine;
   const double slowest = control.reduce(mine, Reduce::max);
   report["seconds"][name] = report["seconds"].value(name, 0.0) + slowest;
 }

@@ -2,6 +2,7 @@
 #pragma once
 #include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -16,6 +17,7 @@ namespace terrace {
 struct CommonOptions {
   std::string output, backend = "auto", report, progress = "auto", method, precision = "fp64";
   std::string checkpoint, checkpoint_every, restart;
+  bool oversubscribe = false, no_bind = false;
   bool plan = false, no_check = false, quiet = false, force = false;
   Index block = 0;  ///< 0: the method's choice
   Index seed = 1;
@@ -38,6 +40,7 @@ class Progress {
 
  private:
   bool enabled_, terminal_;
+  double every_;  // seconds; TERRACE_PROGRESS_SECONDS
   std::string what_;
   double total_ = 0;
   std::chrono::steady_clock::time_point start_, last_;
@@ -67,6 +70,10 @@ class Run {
   /// Runs `work` and adds its wall seconds (the slowest rank's) to report["seconds"][name].
   void phase(const std::string& name, const std::function<void()>& work);
   [[nodiscard]] double seconds(const std::string& name) const;
+  /// Collective: report["ranks_detail"], an object a rank, and report["imbalance"], the slowest
+  /// rank's seconds by the mean. Only where a report is wanted.
+  void detail_ranks();
+  void note_device(const DeviceBinding& device);
   /// One line on stdout from rank 0 unless --quiet.
   void say(const std::string& line) const;
   /// Sets report "rate" {value, unit}.
@@ -89,6 +96,8 @@ class Run {
  private:
   void inject_fault(const std::string& phase) const;
   std::chrono::steady_clock::time_point start_;
+  std::map<std::string, double> own_seconds_;  // by phase, of this rank
+  nlohmann::json own_device_;
   std::unique_ptr<Checkpoints> checkpoints_;
 };
 
@@ -117,12 +126,15 @@ void with_backend(Run& run, const BackendHint& hint, Body&& body) {
   if constexpr (with_cuda) {
     if (name == "cuda") {
       Context<Cuda> context = make_context<Cuda>(run.control);
+      bind_cores(run.control, context.device.pci);
+      run.note_device(context.device);
       run.report["transport"] = context.comm.transport();
       run.report["devices"] = run.control.gather_all(context.device.name);
       body.template operator()<Cuda>(context);
       return;
     }
   }
+  bind_cores(run.control, "");
   Context<Cpu> context = make_context<Cpu>(run.control);
   run.report["transport"] = context.comm.transport();
   run.report["devices"] = nlohmann::json::array();

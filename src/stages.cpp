@@ -17,6 +17,39 @@ double between(double begin, double end) { return end - begin; }
 
 }  // namespace
 
+const char* to_string(Stage stage) {
+  switch (stage) {
+    case Stage::panel:
+      return "panel";
+    case Stage::share:
+      return "share";
+    case Stage::widen:
+      return "widen";
+    case Stage::update:
+      return "update";
+  }
+  return "";
+}
+
+namespace {
+bool recording = false;
+StageSeconds recorded;
+}  // namespace
+
+void record_stages(bool on) { recording = on; }
+bool recording_stages() { return recording; }
+void add_recorded_stages(const StageSeconds& s) {
+  recorded.panel += s.panel;
+  recorded.share += s.share;
+  recorded.widen += s.widen;
+  recorded.update += s.update;
+  recorded.hidden += s.hidden;
+  recorded.loop += s.loop;
+  recorded.panels += s.panels;
+  recorded.host_synchronizations += s.host_synchronizations;
+}
+StageSeconds recorded_stages() { return recorded; }
+
 template <class B>
 StageTimes<B> StageTimes<B>::on() {
   StageTimes times;

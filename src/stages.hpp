@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "distrib/context.hpp"
+#include "kernels/ranges.hpp"
 
 namespace terrace {
 
@@ -15,6 +16,8 @@ enum class Stage {
   update  ///< applying the panel
 };
 
+const char* to_string(Stage stage);
+
 /// One rank's seconds on its lanes, from the first panel to the end of the last update.
 struct StageSeconds {
   double panel = 0, share = 0, widen = 0, update = 0;  ///< share without widen
@@ -24,19 +27,29 @@ struct StageSeconds {
   Index host_synchronizations = 0;
 };
 
-/// Off unless made by on(): time() then only runs its work. Copies share the marks. A lane's stages
-/// are timed where the work runs, so waiting for another lane counts only inside a stage. On: two
-/// events a stage on CUDA, two readings of the clock on the CPU.
+/// Whether eliminations of this process time their stages unasked, for --report; and the sum of
+/// what they found.
+void record_stages(bool on);
+bool recording_stages();
+void add_recorded_stages(const StageSeconds& seconds);
+StageSeconds recorded_stages();
+
+/// Off unless made by on(): time() then only names a range for profilers and runs its work. Copies
+/// share the marks. A lane's stages are timed where the work runs, so waiting for another lane
+/// counts only inside a stage. On: two events a stage on CUDA, two readings of the clock on the
+/// CPU.
 template <class B>
 class StageTimes {
  public:
   StageTimes() = default;
   [[nodiscard]] static StageTimes on();
+  [[nodiscard]] bool is_on() const { return marks_ != nullptr; }
 
   /// Room for the marks of `panels` panels; the loop begins.
   void begin(const Context<B>& context, Index panels) const;
   template <class Work>
   void time(const Stream<B>& lane, Stage stage, Work&& work) const {
+    const ProfileRange range(to_string(stage));
     const Index span = marks_ ? open(lane, stage) : 0;
     work();
     if (marks_) close(lane, span);

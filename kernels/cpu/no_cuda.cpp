@@ -1,6 +1,7 @@
 // What remains of the device interface where CUDA is not built.
 #include "kernels/buffer.hpp"
 #include "kernels/error.hpp"
+#include "kernels/ranges.hpp"
 #include "kernels/resident_cg.hpp"
 #include "kernels/stream.hpp"
 
@@ -11,8 +12,12 @@ DeviceInfo select_cuda_device(int) {
   throw Error(Exit::resources,
               "this terrace was built without CUDA; rebuild with -DTERRACE_CUDA=ON");
 }
+DeviceInfo describe_cuda_device(int) { return {}; }
 DeviceInfo current_cuda_device() { return {}; }
 std::string cuda_versions() { return {}; }
+std::string cuda_libraries() { return {}; }
+void begin_range(const char*) {}
+void end_range() {}
 
 bool resident_cg_fits(Index) { return false; }
 Index resident_cg_scratch(Index) { return 0; }

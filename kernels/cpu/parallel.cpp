@@ -145,6 +145,14 @@ void set_thread_count(int count) {
   wanted = std::max(1, count);
 }
 
+std::string blas_version() {
+  std::string header = OPENBLAS_VERSION;  // " OpenBLAS 0.3.21 "
+  std::erase(header, ' ');
+  std::string built = openblas_get_config();
+  built.erase(built.find_last_not_of(' ') + 1);
+  return built + " (header " + header.substr(std::min(header.size(), std::size_t(8))) + ")";
+}
+
 void parallel_for(Index count, const std::function<void(Index)>& piece) {
   const bool alone = count <= 1 || inside_a_piece || thread_count() == 1;
   if (!alone) {

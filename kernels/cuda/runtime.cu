@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <cctype>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -160,10 +161,8 @@ int cuda_device_count() {
   return count;
 }
 
-DeviceInfo current_cuda_device() {
-  int ordinal = 0;
+DeviceInfo describe_cuda_device(int ordinal) {
   cudaDeviceProp p{};
-  check(cudaGetDevice(&ordinal));
   check(cudaGetDeviceProperties(&p, ordinal));
   DeviceInfo info;
   info.name = p.name;
@@ -172,13 +171,24 @@ DeviceInfo current_cuda_device() {
     std::snprintf(hex, sizeof hex, "%02x", byte);
     info.uuid += hex;
   }
+  char bus[32] = "";
+  check(cudaDeviceGetPCIBusId(bus, sizeof bus, ordinal));
+  for (const char* c = bus; *c; ++c) info.pci += char(std::tolower(*c));
+  info.memory_bytes = Index(p.totalGlobalMem);
+  info.compute_capability = p.major * 10 + p.minor;
+  info.multiprocessors = p.multiProcessorCount;
+  info.l2_bytes = p.l2CacheSize;
+  return info;
+}
+
+DeviceInfo current_cuda_device() {
+  int ordinal = 0;
+  check(cudaGetDevice(&ordinal));
+  DeviceInfo info = describe_cuda_device(ordinal);
   std::size_t free = 0, total = 0;
   check(cudaMemGetInfo(&free, &total));
   info.memory_bytes = Index(total);
   info.free_bytes = Index(free);
-  info.compute_capability = p.major * 10 + p.minor;
-  info.multiprocessors = p.multiProcessorCount;
-  info.l2_bytes = p.l2CacheSize;
   return info;
 }
 
@@ -198,6 +208,33 @@ std::string cuda_versions() {
   };
   return "CUDA " + text(CUDART_VERSION) + " (run time " + text(runtime) + ", driver " +
          (driver ? text(driver) : std::string("none")) + ")";
+}
+
+namespace {
+template <class Property>
+std::string library_version(const char* name, Property&& property, int major, int minor,
+                            int patch) {
+  int at[3] = {0, 0, 0};
+  property(MAJOR_VERSION, &at[0]);
+  property(MINOR_VERSION, &at[1]);
+  property(PATCH_LEVEL, &at[2]);
+  const auto text = [](int a, int b, int c) {
+    return std::to_string(a) + "." + std::to_string(b) + "." + std::to_string(c);
+  };
+  return std::string(name) + " " + text(at[0], at[1], at[2]) + " (header " +
+         text(major, minor, patch) + ")";
+}
+}  // namespace
+
+std::string cuda_libraries() {
+  return library_version("cuBLAS", cublasGetProperty, CUBLAS_VER_MAJOR, CUBLAS_VER_MINOR,
+                         CUBLAS_VER_PATCH) +
+         ", " +
+         library_version("cuSOLVER", cusolverGetProperty, CUSOLVER_VER_MAJOR, CUSOLVER_VER_MINOR,
+                         CUSOLVER_VER_PATCH) +
+         ", " +
+         library_version("cuSPARSE", cusparseGetProperty, CUSPARSE_VER_MAJOR, CUSPARSE_VER_MINOR,
+                         CUSPARSE_VER_PATCH);
 }
 
 namespace detail {

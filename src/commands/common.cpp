@@ -42,6 +42,8 @@ void add_common_options(CLI::App& command, CommonOptions& o) {
   command.add_option("--seed", o.seed, "Seed of everything random");
   command.add_flag("--quiet", o.quiet, "Print errors only");
   command.add_flag("--force", o.force, "Overwrite an existing output");
+  command.add_flag("--oversubscribe", o.oversubscribe, "Allow several ranks a GPU");
+  command.add_flag("--no-bind", o.no_bind, "Leave threads on the cores that the launcher gave");
   command.add_option("--checkpoint", o.checkpoint, "Write checkpoints to this file");
   command.add_option("--checkpoint-every", o.checkpoint_every, "Interval, such as 10m");
   command.add_option("--restart", o.restart, "Continue from this checkpoint");

@@ -178,9 +178,9 @@ void solve_by_cramer(Run& run, Context<Cpu>& context, const io::DenseInput& a,
 
 io::DenseInput opened(Run& run, const std::string& key, const std::string& text,
                       const std::string& file = {}) {
-  const io::Location location = io::parse_location(text, file);
-  run.note_input(key, location);
-  return io::open_dense(run.control, location);
+  io::DenseInput input = io::open_dense(run.control, io::parse_location(text, file));
+  run.note_input(key, input.location());  // with the dataset's path, named or not
+  return input;
 }
 
 void require_method(const Run& run, std::initializer_list<std::string> names) {

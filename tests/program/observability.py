@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+"""What a run tells of itself: terrace info, --report rank by rank, progress on a terminal and in a file.
+
+observability.py TERRACE     Needs h5py; runs in a temporary folder.
+"""
+import json
+import os
+import pty
+import re
+import select
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+
+import h5py
+
+terrace = os.path.abspath(sys.argv[1])
+folder = tempfile.mkdtemp()
+os.chdir(folder)
+failures = 0
+
+
+def check(what, condition, detail=""):
+    global failures
+    if not condition:
+        failures += 1
+        print(f"FAILED  {what}: {detail}", flush=True)
+
+
+def run(arguments, n=2, env=None):
+    done = subprocess.run(["mpirun", "-n", str(n), terrace] + arguments.split(), capture_output=True, text=True,
+                          env={**os.environ, **(env or {})}, timeout=120)
+    return done.returncode, done.stdout, done.stderr
+
+
+def on_terminal(arguments, env):
+    """One rank with stderr on a terminal; what it shows, and the exit code."""
+    ours, theirs = pty.openpty()
+    child = subprocess.Popen([terrace] + arguments.split(), stdout=subprocess.DEVNULL, stderr=theirs, env={**os.environ, **env})
+    os.close(theirs)
+    text = b""
+    while True:
+        try:
+            if not select.select([ours], [], [], 120)[0]:
+                break
+            piece = os.read(ours, 4096)
+        except OSError:
+            break
+        if not piece:
+            break
+        text += piece
+    os.close(ours)
+    return text.decode(), child.wait(20)
+
+
+families = {  # arguments, bytes of the input's datasets, whether the method has stages, ms a step is held up
+    "gf2 rref gf2.h5": (1200 * 19 * 8, True, 200),
+    "band solve band.h5:/A --rhs :/b": (5 * 5000 * 8 + 5000 * 8, True, 20),
+    "dense invert dense.h5 --block 32": (300 * 300 * 8, True, 100),
+    "cg cg.h5:/A --rhs :/b": (0, False, 20),
+}
+for arguments in ("generate gf2-random --rows 1200 --columns 1200 --seed 1 -o gf2.h5",
+                  "generate band-spd --n 5000 --half-bandwidth 4 --rhs 1 --seed 2 -o band.h5",
+                  "generate dense-random --n 300 --seed 3 -o dense.h5",
+                  "generate csr-laplace --dim 2 --points 40 --rhs 1 --seed 4 -o cg.h5"):
+    code, out, err = run(arguments + " --quiet")
+    check(arguments, code == 0, err)
+
+# info: versions, and a line and an object a rank
+code, out, err = run("info --report info.json", n=3)
+report = json.load(open("info.json"))["result"]
+check("info", code == 0, err)
+for library in ("MPI", "HDF5", "BLAS", "topology", "fmt", "CLI11", "nlohmann-json"):
+    check("info names " + library, library in report["versions"] and re.search(r"^" + library + r" +\S", out, re.M), out)
+    check("a version of " + library, library == "topology" or re.search(r"\d+\.\d+", report["versions"][library]), str(report["versions"]))
+hdf5 = re.match(r"(\S+) parallel \(header (\S+)\)", report["versions"]["HDF5"])
+check("HDF5: header and library agree", hdf5 and hdf5[1] == hdf5[2] and "mismatch" not in report, str(report["versions"]))
+check("info: a line a rank", len(re.findall(r"^rank \d+ ", out, re.M)) == 3, out)
+host = socket.gethostname()
+check("info: the map", [r["rank"] for r in report["map"]] == [0, 1, 2] and [r["local_rank"] for r in report["map"]] == [0, 1, 2] and
+      all(r["host"] == host and r["cores"] and r["nodes"] >= 1 for r in report["map"]), json.dumps(report["map"]))
+real = sorted({c for k in ("infiniband", "net") if os.path.isdir("/sys/class/" + k) for c in os.listdir("/sys/class/" + k)
+               if os.path.exists(f"/sys/class/{k}/{c}/device")})
+check("info: network cards", [c["name"] for c in report["map"][0]["cards"]] == real, f"{report['map'][0]['cards']} {real}")
+
+# cores: what the launcher bound stays; ranks that see the same cores share them
+available = sorted(os.sched_getaffinity(0))
+no_threads = {k: v for k, v in os.environ.items() if k != "TERRACE_THREADS"}
+for name in ("no_bind", "one core"):
+    command = ["taskset", "-c", str(available[-1]), terrace, "info", "--report", "info.json"] + (["--no-bind"] if name == "no_bind" else [])
+    done = subprocess.run(command, capture_output=True, text=True, env=no_threads, timeout=60)
+    rank = json.load(open("info.json"))["result"]["map"][0]
+    check(f"cores of taskset stay ({name})", done.returncode == 0 and rank["cores"] == str(available[-1]) and rank["threads"] == 1, str(rank))
+
+for arguments, (size, stages, delay) in families.items():
+    code, out, err = run(f"{arguments} -o out.h5 --force --backend cpu --report r.json", n=3)
+    check(arguments, code == 0, err)
+    report = json.load(open("r.json"))
+    ranks = report.get("ranks_detail", [])
+    check(f"{arguments}: an object a rank", [r["rank"] for r in ranks] == [0, 1, 2] and all(r["host"] == host for r in ranks), str(ranks)[:300])
+    if len(ranks) != 3:
+        continue
+    for phase in ("read", "solve", "write"):
+        slowest = max(r["seconds"][phase] for r in ranks)
+        told = report["seconds"][phase]  # a sum of maxima where a phase has several parts
+        check(f"{arguments}: the slowest rank's {phase}", 0 < slowest <= told + 1e-9 and told < 1.2 * slowest + 0.1, f"{slowest} {told}")
+    mean = sum(r["seconds"]["solve"] for r in ranks) / 3
+    check(f"{arguments}: imbalance", abs(report["imbalance"]["solve"] - max(r["seconds"]["solve"] for r in ranks) / mean) < 1e-6,
+          str(report["imbalance"]))
+    check(f"{arguments}: bytes", all(r["bytes"]["received"] > 0 for r in ranks) and sum(r["bytes"]["sent"] for r in ranks) > 0,
+          str([r["bytes"] for r in ranks]))
+    got = sum(r["bytes"]["read"] for r in ranks)
+    check(f"{arguments}: bytes read", got >= size and got > 0, f"{got} < {size}")
+    with h5py.File("out.h5") as f:
+        written = sum(f[k].size * f[k].dtype.itemsize for k in f if isinstance(f[k], h5py.Dataset))
+    total = sum(r["bytes"]["written"] for r in ranks)
+    check(f"{arguments}: bytes written", written * 0.9 <= total <= written * 1.5 + 4096, f"{total} of {written}")
+    if stages:
+        for r in ranks:
+            s = r["stages"]
+            lanes = s["panel"] + s["share"] + s["widen"] + s["update"]
+            check(f"{arguments}: stages of rank {r['rank']}", s["panels"] > 0 and s["update"] > 0 and
+                  0 < lanes <= 2.05 * s["loop"] and s["loop"] <= r["seconds"]["solve"] * 1.001, str(s))
+        check(f"{arguments}: imbalance of a stage", report["imbalance"]["update"] >= 1, str(report["imbalance"]))
+
+    # progress: a bar on a terminal; lines in a file; nothing where it is not wanted
+    held = {"TERRACE_TEST_STEP_DELAY_MS": str(delay)}
+    shown, code = on_terminal(f"{arguments} -o out.h5 --force --backend cpu", held)
+    bars = re.findall(r"\r\[([#.]{30})\] .*?(\d+\.\d) %  \S+ steps/s  (\d+) s left", shown)
+    check(f"{arguments}: a bar on a terminal", code == 0 and len(bars) >= 2, f"{code} {shown[-300:]!r}")
+    parts = [float(p) for _, p, _ in bars]
+    check(f"{arguments}: the bar only grows", all(0 <= p <= 100 for p in parts) and (parts == sorted(parts) or "band" in arguments), str(parts))
+    check(f"{arguments}: the bar fills with the percentage", all(abs(b.count("#") - float(p) * 0.3) <= 1.1 for b, p, _ in bars), str(bars))
+    check(f"{arguments}: the bar is wiped", shown.endswith("\r"), repr(shown[-60:]))
+    code, out, err = run(f"{arguments} -o out.h5 --force --backend cpu", env={**held, "TERRACE_PROGRESS_SECONDS": "0.2"})
+    lines = [x for x in err.splitlines() if re.match(r".+ +\d+\.\d %  \S+ steps/s  \d+ s left$", x)]
+    check(f"{arguments}: lines in a file", code == 0 and len(lines) >= 2 and "\r" not in err, repr(err[:300]))
+    for option, env in (("--progress auto", held), ("--progress never", {"TERRACE_PROGRESS_SECONDS": "0.001"}),
+                        ("--quiet", {"TERRACE_PROGRESS_SECONDS": "0.001"})):  # auto: no line before 30 s
+        code, out, err = run(f"{arguments} -o out.h5 --force --backend cpu {option}", n=1, env=env)
+        check(f"{arguments} {option}", code == 0 and "steps/s" not in err, err)
+
+# a failure in the middle of a bar: its message has a line of its own
+with h5py.File("singular.h5", "w") as f:
+    f["A"] = [[float(i == j and i != 299) for j in range(300)] for i in range(300)]
+shown, code = on_terminal("dense invert singular.h5 -o never.h5 --block 32 --backend cpu", {"TERRACE_TEST_STEP_DELAY_MS": "250"})
+check("a message behind a bar", code == 4 and re.search(r"\r *\rterrace: ", shown), repr(shown[-200:]))
+code, out, err = run("dense invert singular.h5 -o never.h5 --block 32 --backend cpu --report r.json")
+check("ranks_detail of an outcome", code == 4 and len(json.load(open("r.json"))["ranks_detail"]) == 2, err)
+
+os.chdir("/")
+shutil.rmtree(folder)
+print("all passed" if failures == 0 else f"{failures} failed")
+sys.exit(failures != 0)

@@ -1,0 +1,243 @@
+#!/usr/bin/env python3
+"""The job scripts of jobs/ on a real SLURM: two nodes, checkpoint on the signal, requeue, restart, the same bits.
+
+slurm.py TERRACE [FAMILY ...]     Needs root, munge, slurmctld, slurmd, slurm-client; without them it fails, it does not skip.
+"""
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+
+import h5py
+import numpy as np
+
+import slurm_cluster
+
+terrace = os.path.abspath(sys.argv[1])
+jobs = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", "jobs"))
+failures = 0
+began = time.time()
+two_nodes = ["--nodes=2", "--ntasks-per-node=1", "--cpus-per-task=1", "--gres=gpu:1"]
+one_node = ["--nodes=1", "--ntasks-per-node=1", "--cpus-per-task=1", "--gres=none"]
+
+
+def check(what, condition, detail=""):
+    global failures
+    if not condition:
+        failures += 1
+        print(f"FAILED  {what}: {detail}", flush=True)
+
+
+def say(text):
+    print(f"{time.time() - began:6.1f} s  {text}", flush=True)
+
+
+def plain(arguments, n=2):
+    """An undisturbed run, outside SLURM."""
+    done = subprocess.run(["mpirun", "-n", str(n), terrace] + arguments.split(), capture_output=True, text=True, timeout=120)
+    if done.returncode:
+        raise RuntimeError(f"terrace {arguments}: exit {done.returncode}: {done.stderr}")
+
+
+def same(a, b):
+    """The datasets of two result files, bit for bit; their names."""
+    with h5py.File(a) as f, h5py.File(b) as g:
+        names = sorted(k for k in f if isinstance(f[k], h5py.Dataset))
+        return names if names and names == sorted(k for k in g if isinstance(g[k], h5py.Dataset)) and all(
+            f[k].dtype == g[k].dtype and f[k][...].tobytes() == g[k][...].tobytes() for k in names) else None
+
+
+def read(name):
+    return open(name).read() if os.path.exists(name) else ""
+
+
+def wait_for(what, done, seconds=60):
+    end = time.time() + seconds
+    while not done():
+        if time.time() > end:
+            raise RuntimeError(f"{what}: not within {seconds} s")
+        time.sleep(0.1)
+
+
+# name: the script, its arguments, milliseconds that each step is held up, so that the signal meets the loop
+families = {
+    "gf2": ("gf2", "rref gf2.h5", 500),
+    "band": ("band", "solve band.h5:/A --rhs :/b", 100),
+    "dense": ("dense", "invert dense.h5 --block 32", 400),
+    "cg": ("cg", "cg.h5:/A --rhs :/b", 30),
+}
+if len(sys.argv) > 2:
+    families = {name: families[name] for name in sys.argv[2:]}
+
+
+def prepare():
+    plain("generate gf2-random --rows 4000 --columns 4000 --seed 1 -o gf2.h5 --quiet")
+    plain("generate band-spd --n 6000 --half-bandwidth 200 --rhs 1 --seed 2 -o band.h5 --quiet")
+    plain("generate dense-random --n 600 --seed 3 -o dense.h5 --quiet")
+    plain("generate csr-laplace --dim 2 --points 120 --rhs 1 --seed 4 -o cg.h5 --quiet")
+    plain("gf2 rank gf2.h5 -o rank_plain.h5 --quiet --backend cpu")
+    with h5py.File("singular.h5", "w") as f:
+        f["A"] = np.diag(np.arange(50.0))
+    for name, (script, arguments, _) in families.items():
+        plain(f"{script} {arguments} -o {name}_plain.h5 --quiet --backend cpu")
+
+
+def signalled(cluster):
+    """Every family: the signal in mid-solve, back into the queue, restart, done."""
+    running = {}
+    for name, (script, arguments, delay) in families.items():
+        running[name] = cluster.submit(
+            *two_nodes, f"{jobs}/{script}.sbatch", *arguments.split(), "-o", f"{name}_job.h5", "--backend", "cpu", cwd=".",
+            env={"TERRACE_CHECKPOINT_EVERY": "1s", "TERRACE_TEST_STEP_DELAY_MS": str(delay)})
+    for name, job in running.items():
+        wait_for(f"{name}: a first checkpoint", lambda: os.path.exists(f"terrace-{job}.checkpoint.h5"))
+        cluster.run("scancel", "--signal=USR2", job, check=True)
+        say(f"{name}: job {job} has a checkpoint and gets USR2")
+    for name, job in running.items():
+        end = cluster.finish(job, 120)
+        log = read(f"slurm-{job}.out")
+        good = end["JobState"] == "COMPLETED" and end["Restarts"] == "1" and end["NodeList"] == "n[1-2]"
+        check(f"{name}: done after one requeue, on two nodes", good, f"{end}\n{log}")
+        starts = [line for line in log.splitlines() if ": start " in line]
+        check(f"{name}: exit 75, then a restart", len(starts) == 2 and "exit code 75: back into the queue" in log and
+              "--restart" not in starts[0] and f"--restart terrace-{job}.checkpoint.h5" in starts[1], log)
+        check(f"{name}: the checkpoints are gone", not os.path.exists(f"terrace-{job}.checkpoint.h5"))
+        names = same(f"{name}_plain.h5", f"{name}_job.h5") if os.path.exists(f"{name}_job.h5") else None
+        check(f"{name}: the bits of an undisturbed run", names, log)
+        report = json.load(open(f"terrace-{job}.json"))
+        hosts = [r["host"] for r in report.get("ranks_detail", [])]
+        check(f"{name}: a rank on each node", report["exit_code"] == 0 and hosts == ["n1", "n2"], json.dumps(report)[:400])
+        say(f"{name}: job {job} done, {names} equal")
+
+
+def time_limit(cluster):
+    """--signal before the time limit, as SLURM itself sends it; the job is fetched later."""
+    return cluster.submit(*two_nodes, "--time=1", "--signal=USR2@50", f"{jobs}/terrace.sbatch", "gf2", "rank", "gf2.h5",
+                          "-o", "limit.h5", "--backend", "cpu", cwd=".", env={"TERRACE_TEST_STEP_DELAY_MS": "3000"})
+
+
+def other_ranks(cluster):
+    """No requeue is left: the job ends with 75; another on one rank goes on from its checkpoint."""
+    env = {"TERRACE_CHECKPOINT": "shared.checkpoint.h5", "TERRACE_CHECKPOINT_EVERY": "1s", "TERRACE_REQUEUES": "0",
+           "TERRACE_TEST_STEP_DELAY_MS": "500"}
+    arguments = [f"{jobs}/dense.sbatch", "invert", "dense.h5", "--block", "32", "-o", "ranks.h5", "--backend", "cpu"]
+    job = cluster.submit(*two_nodes, *arguments, cwd=".", env=env)
+    wait_for("other ranks: a first checkpoint", lambda: os.path.exists("shared.checkpoint.h5"))
+    cluster.run("scancel", "--signal=USR2", job, check=True)
+    end = cluster.finish(job, 60)
+    check("no requeue is left", end["JobState"] == "FAILED" and end["ExitCode"] == "75:0" and end["Restarts"] == "0",
+          f"{end}\n{read(f'slurm-{job}.out')}")
+    del env["TERRACE_TEST_STEP_DELAY_MS"]
+    job = cluster.submit(*one_node, *arguments, cwd=".", env=env)
+    end = cluster.finish(job, 60)
+    log = read(f"slurm-{job}.out")
+    check("one rank goes on from two ranks' checkpoint", end["JobState"] == "COMPLETED" and "--restart" in log, log)
+    check("the same bits on another number of ranks", os.path.exists("ranks.h5") and same("dense_plain.h5", "ranks.h5"), log)
+    say("another number of ranks")
+
+
+def cancelled(cluster):
+    """scancel means it: no requeue."""
+    job = cluster.submit(*two_nodes, f"{jobs}/gf2.sbatch", "rref", "gf2.h5", "-o", "cancelled.h5", "--backend", "cpu", cwd=".",
+                         env={"TERRACE_TEST_STEP_DELAY_MS": "1000"})
+    wait_for("the job to be cancelled runs", lambda: ": start 1" in read(f"slurm-{job}.out"))
+    time.sleep(1)
+    cluster.run("scancel", job, check=True)
+    end = cluster.finish(job, 60)
+    time.sleep(1)
+    log = read(f"slurm-{job}.out")
+    check("a cancelled job stays cancelled", cluster.job(job)["JobState"] == "CANCELLED" and end["Restarts"] == "0" and
+          "back into the queue" not in log and not os.path.exists("cancelled.h5"), f"{end}\n{log}")
+    say("a cancelled job")
+
+
+def failing(cluster):
+    job = cluster.submit(*two_nodes, f"{jobs}/dense.sbatch", "invert", "singular.h5", "-o", "never.h5", cwd=".")
+    end = cluster.finish(job, 60)
+    log = read(f"slurm-{job}.out")
+    check("a failing job is not requeued", end["JobState"] == "FAILED" and end["ExitCode"] == "4:0" and end["Restarts"] == "0" and
+          "singular" in log and not os.path.exists("never.h5"), f"{end}\n{log}")
+    say("a failing job")
+
+
+def sweep(cluster):
+    with open("commands.txt", "w") as f:
+        f.write("# seed by seed\n\n" + "".join(
+            f"generate dense-random --n 50 --seed {k} -o 'a sweep {k}.h5' --quiet\n" for k in (1, 2)) +
+            "gf2 rref gf2.h5 -o sweep_3.h5 --backend cpu\n")
+    job = cluster.submit(*one_node, "--array=1-3", f"{jobs}/sweep.sbatch", "commands.txt", cwd=".")
+    for task in (1, 2, 3):
+        end = cluster.finish(f"{job}_{task}", 60)
+        check(f"sweep, task {task}", end["JobState"] == "COMPLETED", f"{end}\n{read(f'slurm-{job}_{task}.out')}")
+    check("sweep: one line a task", os.path.exists("a sweep 1.h5") and os.path.exists("a sweep 2.h5") and
+          same("sweep_3.h5", "gf2_plain.h5"), str(os.listdir(".")))
+    job = cluster.submit(*one_node, "--array=4", f"{jobs}/sweep.sbatch", "commands.txt", cwd=".")
+    end = cluster.finish(f"{job}_4", 60)
+    check("sweep: a line too far", end["ExitCode"] == "2:0", f"{end}")
+    say("a sweep")
+
+
+def surroundings(cluster):
+    """modules.sh and an image: what the scripts make of them. Apptainer itself is a stand-in here."""
+    shutil.copytree(jobs, "other_jobs", ignore=shutil.ignore_patterns("results"))
+    with open("other_jobs/modules.sh", "w") as f:
+        f.write('module() { echo "module $*"; }\n')
+    os.mkdir("bin")
+    with open("bin/apptainer", "w") as f:
+        f.write('#!/bin/sh\n[ "$1 $2 $3" = "exec --nv image.sif" ] || exit 9\nshift 3\nexec "$@"\n')
+    os.chmod("bin/apptainer", os.stat("bin/apptainer").st_mode | stat.S_IXUSR)
+    path = os.path.abspath("bin") + ":" + os.path.dirname(terrace) + ":" + cluster.env["PATH"]
+    job = cluster.submit(*two_nodes, "other_jobs/terrace.sbatch", "info", cwd=".", env={
+        "TERRACE": "terrace", "TERRACE_IMAGE": "image.sif", "TERRACE_MODULES": "gcc openmpi", "PATH": path})
+    end = cluster.finish(job, 60)
+    log = read(f"slurm-{job}.out")
+    check("modules are loaded", "module load gcc openmpi" in log, log)
+    check("terrace in an image", end["JobState"] == "COMPLETED" and "apptainer exec --nv image.sif terrace info" in log, log)
+    check("info: a rank on each host", "rank 0     n1" in log and "rank 1     n2" in log, log)
+    say("modules and an image")
+
+
+def main():
+    lacks = slurm_cluster.missing()
+    if lacks:
+        print(f"FAILED  this machine lacks {', '.join(lacks)}: jobs/setup.sh names the packages")
+        return 1
+    folder = tempfile.mkdtemp()
+    os.chdir(folder)
+    cluster = slurm_cluster.Cluster(nodes=2, cpus=8)
+    cluster.env["TERRACE"] = terrace
+    try:
+        prepare()
+        say("undisturbed runs done")
+        with cluster:
+            say("the cluster is up")
+            limit = time_limit(cluster)
+            try:
+                for part in (signalled, other_ranks, cancelled, failing, sweep, surroundings):
+                    part(cluster)
+                end = cluster.finish(limit, 150)
+                log = read(f"slurm-{limit}.out")
+                check("stopped before the time limit, requeued, done", end["JobState"] == "COMPLETED" and
+                      int(end["Restarts"]) >= 1 and "exit code 75: back into the queue" in log and os.path.exists("limit.h5") and
+                      same("limit.h5", "rank_plain.h5"), f"{end}\n{log}")
+                say("the time limit")
+            except Exception:
+                print(cluster.logs())
+                for name in sorted(os.listdir(".")):
+                    if name.startswith("slurm-"):
+                        print(f"--- {name}\n{read(name)[-1500:]}")
+                raise
+            left = cluster.stop()
+            check("nothing is left behind", not left, "\n".join(left))
+    finally:
+        os.chdir("/")
+        shutil.rmtree(folder, ignore_errors=True)
+    say("all passed" if failures == 0 else f"{failures} failed")
+    return failures != 0
+
+
+sys.exit(main())
