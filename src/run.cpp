@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "distrib/faults.hpp"
 #include "distrib/place.hpp"
 #include "kernels/stream.hpp"
 
@@ -30,8 +31,9 @@ void Progress::begin(const std::string& what, double total) {
   start_ = last_ = Clock::now();
 }
 
-void Progress::tick(double done) {
-  reach_step(Index(done));
+void Progress::tick(double done, Index step) {
+  reach_step(step < 0 ? Index(done) : step);
+  inject_fault_here();
   if (!enabled_ || total_ <= 0 || since(last_) < (terminal_ ? 0.2 : 30.0)) return;
   last_ = Clock::now();
   const double spent = since(start_), part = std::min(1.0, done / total_);
@@ -80,19 +82,12 @@ Run::Run(const Session& session, CommonOptions given, std::string name, std::str
 
 void Run::phase(const std::string& name, const std::function<void()>& work) {
   enter_phase(name);
-  inject_fault(name);
+  inject_fault(control.rank(), current_place());
   const auto start = Clock::now();
   work();
   const double mine = since(start);
   const double slowest = control.reduce(mine, Reduce::max);
   report["seconds"][name] = report["seconds"].value(name, 0.0) + slowest;
-}
-
-void Run::inject_fault(const std::string& name) const {
-  // "RANK:PHASE": that rank throws alone when the phase begins. Tests only.
-  const char* text = std::getenv("TERRACE_TEST_FAULT");
-  if (text && fmt::format("{}:{}", control.rank(), name) == text)
-    throw std::runtime_error("injected fault in phase " + name);
 }
 
 double Run::seconds(const std::string& name) const { return report["seconds"].value(name, 0.0); }

@@ -24,12 +24,13 @@ struct CommonOptions {
   Index k = 0;  ///< 0: the plan's choice
 };
 
-/// Percent, rate and time left on stderr; rank 0 only. tick() is cheap and may be called often.
+/// Percent, rate and time left on stderr; rank 0 only. tick() is cheap and may be called often; it
+/// tells every rank's current_place(), where the step is `done` unless it is given.
 class Progress {
  public:
   Progress(bool enabled, bool terminal);
   void begin(const std::string& what, double total);  ///< total in units of tick()
-  void tick(double done);
+  void tick(double done, Index step = -1);
   void end();
 
  private:
@@ -70,7 +71,6 @@ class Run {
   nlohmann::json inputs = nlohmann::json::object();
 
  private:
-  void inject_fault(const std::string& phase) const;
   std::chrono::steady_clock::time_point start_;
 };
 

@@ -1,5 +1,6 @@
 // What remains of the device interface where CUDA is not built.
 #include "kernels/buffer.hpp"
+#include "kernels/device_fault.hpp"
 #include "kernels/error.hpp"
 #include "kernels/resident_cg.hpp"
 #include "kernels/stream.hpp"
@@ -13,6 +14,7 @@ DeviceInfo select_cuda_device(int) {
 }
 DeviceInfo current_cuda_device() { return {}; }
 std::string cuda_versions() { return {}; }
+void fail_on_device() { throw Error(Exit::resources, "this terrace was built without CUDA"); }
 
 bool resident_cg_fits(Index) { return false; }
 Index resident_cg_scratch(Index) { return 0; }

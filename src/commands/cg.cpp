@@ -105,7 +105,8 @@ std::vector<CgResult> solve_all(Run& run, const Context<B>& c, A& a, const CgCom
     run.progress.begin(what, 100);  // digits gained
     const double digits = -std::log10(std::max(options.rtol, 1e-16));
     how.observe = [&](Index k, double residual) {
-      run.progress.tick(100 * std::clamp(-std::log10(residual) / std::max(digits, 1.0), 0.0, 1.0));
+      run.progress.tick(100 * std::clamp(-std::log10(residual) / std::max(digits, 1.0), 0.0, 1.0),
+                        k);
       if (options.monitor > 0 && k % options.monitor == 0)
         run.say(fmt::format("{}{:6d}  {} residual {:.6e}", nrhs > 1 ? what + "  " : "", k,
                             options.norm, residual));
