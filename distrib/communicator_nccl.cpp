@@ -3,24 +3,32 @@
 #include <nccl.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cstdlib>
 #include <cstring>
+#include <mutex>
+#include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "distrib/agree.hpp"
 #include "distrib/communicator.hpp"
 #include "distrib/communicator_host.hpp"
 #include "distrib/context.hpp"
+#include "distrib/heartbeat.hpp"
 #include "distrib/traffic.hpp"
 #include "kernels/error.hpp"
 
 namespace terrace {
 namespace {
 
+[[noreturn]] void nccl_failed(ncclResult_t code, const char* call) {
+  throw Error(Exit::fault, std::string(call) + " failed: " + ncclGetErrorString(code) + " (" +
+                               ncclGetLastError(nullptr) + ")");
+}
 void check_nccl(ncclResult_t code, const char* call) {
-  if (code != ncclSuccess && code != ncclInProgress)
-    throw Error(Exit::fault, std::string(call) + " failed: " + ncclGetErrorString(code) + " (" +
-                                 ncclGetLastError(nullptr) + ")");
+  if (code != ncclSuccess && code != ncclInProgress) nccl_failed(code, call);
 }
 ncclDataType_t nccl_type(DataType type) {
   switch (type) {
@@ -51,19 +59,102 @@ cudaStream_t native(const Stream<Cuda>& stream) {
   return static_cast<cudaStream_t>(stream.native());
 }
 
+/// A communicator that never blocks the host: a call that is not done yet answers ncclInProgress,
+/// and nothing of it may be taken for enqueued before the state is ncclSuccess. What happens inside
+/// (connections, launches) then runs in threads of NCCL, also while a graph is being recorded: the
+/// launch goes to the recording of the stream, whichever thread makes it.
+class NcclLine {
+ public:
+  NcclLine(const Control& control) {
+    ncclUniqueId id{};
+    if (control.rank() == 0) check_nccl(ncclGetUniqueId(&id), "ncclGetUniqueId");
+    control.broadcast(&id, sizeof id, 0);
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    const char* const asked = std::getenv("TERRACE_NCCL_BLOCKING");
+    blocking_ = asked != nullptr && *asked == '1';
+    config.blocking = blocking_ ? 1 : 0;
+    const ncclResult_t code =
+        ncclCommInitRankConfig(&comm_, control.size(), id, control.rank(), &config);
+    settle(code, "ncclCommInitRankConfig");
+    watched_.emplace([this] { return look(); }, [this] { abort(); });
+  }
+  NcclLine(const NcclLine&) = delete;
+  NcclLine& operator=(const NcclLine&) = delete;
+  ~NcclLine() {
+    watched_.reset();
+    if (comm_ == nullptr) return;
+    if (blocking_) {
+      ncclCommDestroy(comm_);
+      return;
+    }
+    ncclResult_t state = ncclCommFinalize(comm_);
+    const auto end = Clock::now() + std::chrono::seconds(10);
+    while (state == ncclInProgress && Clock::now() < end) {
+      std::this_thread::yield();
+      if (ncclCommGetAsyncError(comm_, &state) != ncclSuccess) break;
+    }
+    state == ncclSuccess ? ncclCommDestroy(comm_) : ncclCommAbort(comm_);
+  }
+  /// Runs enqueue(communicator), which returns its last call's code, and waits until all of it is
+  /// on the stream. Two threads may not ask for one communicator's state at once.
+  template <class F>
+  void operator()(const char* call, F&& enqueue) {
+    const std::lock_guard<std::mutex> lock(busy_);
+    settle(enqueue(comm_), call);
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void settle(ncclResult_t code, const char* call) {
+    if (code == ncclSuccess) return;
+    if (code != ncclInProgress) nccl_failed(code, call);
+    // A peer that is lost is the heartbeat's to notice; this is for what it cannot see.
+    const auto start = Clock::now();
+    for (Index turn = 1; code == ncclInProgress; ++turn) {
+      check_nccl(ncclCommGetAsyncError(comm_, &code), "ncclCommGetAsyncError");
+      if (turn % 64 != 0) continue;
+      const auto spent = Clock::now() - start;
+      if (spent > std::chrono::seconds(120))
+        throw Error(Exit::fault, std::string(call) +
+                                     " was not done after 120 s; check the network between the "
+                                     "GPUs (NCCL_DEBUG=INFO)");
+      if (spent > std::chrono::milliseconds(10))
+        std::this_thread::sleep_for(std::chrono::microseconds(100));
+      else
+        std::this_thread::yield();
+    }
+    if (code != ncclSuccess) nccl_failed(code, call);
+  }
+  /// The heartbeat's thread: what went wrong while kernels ran. The main thread sees for itself
+  /// while it is in a call.
+  std::string look() {
+    const std::unique_lock<std::mutex> lock(busy_, std::try_to_lock);
+    ncclResult_t state = ncclSuccess;
+    if (!lock.owns_lock() || comm_ == nullptr ||
+        ncclCommGetAsyncError(comm_, &state) != ncclSuccess || state == ncclSuccess ||
+        state == ncclInProgress)
+      return {};
+    return std::string("NCCL failed: ") + ncclGetErrorString(state) + " (" +
+           ncclGetLastError(nullptr) + "); check the GPUs and the network between them";
+  }
+  /// This process is about to end. Nobody may use the communicator any more: it stays locked.
+  void abort() {
+    if (busy_.try_lock() && comm_ != nullptr) ncclCommAbort(comm_);
+  }
+
+  ncclComm_t comm_ = nullptr;
+  bool blocking_ = false;
+  std::mutex busy_;
+  std::optional<Watched> watched_;
+};
+
 }  // namespace
 
 template <>
 struct Communicator<Cuda>::State : MpiLane {
   State(const Control& control, bool staged) : MpiLane(control) {
-    if (staged || size == 1) return;
-    ncclUniqueId id{};
-    if (rank == 0) check_nccl(ncclGetUniqueId(&id), "ncclGetUniqueId");
-    control.broadcast(&id, sizeof id, 0);
-    check_nccl(ncclCommInitRank(&nccl, size, id, rank), "ncclCommInitRank");
-  }
-  ~State() {
-    if (nccl) ncclCommDestroy(nccl);
+    if (!staged && size > 1) nccl.emplace(control);
   }
   /// Staging memory number `which`, at least `bytes`; grows only.
   char* stage(int which, Index bytes) {
@@ -72,7 +163,7 @@ struct Communicator<Cuda>::State : MpiLane {
     return buffer.data();
   }
 
-  ncclComm_t nccl = nullptr;
+  std::optional<NcclLine> nccl;
   PinnedBuffer<char> stages[2];
 };
 
@@ -96,13 +187,15 @@ void Communicator<Cuda>::broadcast_group(const Stream<Cuda>& stream,
   if (size() == 1) return;
   count_broadcast(pieces, rank());
   if (state_->nccl) {
-    check_nccl(ncclGroupStart(), "ncclGroupStart");
-    for (const Piece& piece : pieces)
-      if (piece.bytes > 0)
-        check_nccl(ncclBroadcast(piece.data, piece.data, std::size_t(piece.bytes), ncclUint8,
-                                 piece.peer, state_->nccl, native(stream)),
-                   "ncclBroadcast");
-    check_nccl(ncclGroupEnd(), "ncclGroupEnd");
+    (*state_->nccl)("ncclBroadcast", [&](ncclComm_t comm) {
+      check_nccl(ncclGroupStart(), "ncclGroupStart");
+      for (const Piece& piece : pieces)
+        if (piece.bytes > 0)
+          check_nccl(ncclBroadcast(piece.data, piece.data, std::size_t(piece.bytes), ncclUint8,
+                                   piece.peer, comm, native(stream)),
+                     "ncclBroadcast");
+      return ncclGroupEnd();
+    });
     return;
   }
   constexpr Index most = Index(64) << 20;
@@ -133,9 +226,9 @@ void Communicator<Cuda>::all_gather_bytes(const Stream<Cuda>& stream, const void
   }
   count_traffic(bytes, bytes * (size() - 1));
   if (state_->nccl) {
-    check_nccl(
-        ncclAllGather(send, recv, std::size_t(bytes), ncclUint8, state_->nccl, native(stream)),
-        "ncclAllGather");
+    (*state_->nccl)("ncclAllGather", [&](ncclComm_t comm) {
+      return ncclAllGather(send, recv, std::size_t(bytes), ncclUint8, comm, native(stream));
+    });
     return;
   }
   char* mine = state_->stage(0, bytes);
@@ -153,9 +246,10 @@ void Communicator<Cuda>::all_reduce_typed(const Stream<Cuda>& stream, Reduce op,
   if (size() == 1 || count == 0) return;
   count_traffic(count * 8, count * 8);
   if (state_->nccl) {
-    check_nccl(ncclAllReduce(data, data, std::size_t(count), nccl_type(type), nccl_op(op),
-                             state_->nccl, native(stream)),
-               "ncclAllReduce");
+    (*state_->nccl)("ncclAllReduce", [&](ncclComm_t comm) {
+      return ncclAllReduce(data, data, std::size_t(count), nccl_type(type), nccl_op(op), comm,
+                           native(stream));
+    });
     return;
   }
   char* host = state_->stage(0, count * 8);
@@ -176,9 +270,10 @@ void Communicator<Cuda>::reduce_scatter_typed(const Stream<Cuda>& stream, Reduce
   }
   count_traffic(count * 8 * (size() - 1), count * 8);
   if (state_->nccl) {
-    check_nccl(ncclReduceScatter(send, recv, std::size_t(count), nccl_type(type), nccl_op(op),
-                                 state_->nccl, native(stream)),
-               "ncclReduceScatter");
+    (*state_->nccl)("ncclReduceScatter", [&](ncclComm_t comm) {
+      return ncclReduceScatter(send, recv, std::size_t(count), nccl_type(type), nccl_op(op), comm,
+                               native(stream));
+    });
     return;
   }
   char* all = state_->stage(1, count * 8 * size());
@@ -202,18 +297,20 @@ void Communicator<Cuda>::exchange(const Stream<Cuda>& stream, std::span<const Pi
   if (size() == 1) return;
   count_exchange(out, in, rank());
   if (state_->nccl) {
-    check_nccl(ncclGroupStart(), "ncclGroupStart");
-    for (const Piece& p : out)
-      if (p.bytes > 0)
-        check_nccl(
-            ncclSend(p.data, std::size_t(p.bytes), ncclUint8, p.peer, state_->nccl, native(stream)),
-            "ncclSend");
-    for (const Piece& p : in)
-      if (p.bytes > 0)
-        check_nccl(
-            ncclRecv(p.data, std::size_t(p.bytes), ncclUint8, p.peer, state_->nccl, native(stream)),
-            "ncclRecv");
-    check_nccl(ncclGroupEnd(), "ncclGroupEnd");
+    (*state_->nccl)("ncclSend and ncclRecv", [&](ncclComm_t comm) {
+      check_nccl(ncclGroupStart(), "ncclGroupStart");
+      for (const Piece& p : out)
+        if (p.bytes > 0)
+          check_nccl(
+              ncclSend(p.data, std::size_t(p.bytes), ncclUint8, p.peer, comm, native(stream)),
+              "ncclSend");
+      for (const Piece& p : in)
+        if (p.bytes > 0)
+          check_nccl(
+              ncclRecv(p.data, std::size_t(p.bytes), ncclUint8, p.peer, comm, native(stream)),
+              "ncclRecv");
+      return ncclGroupEnd();
+    });
     return;
   }
   const auto place = [&](std::vector<Piece>& pieces, int which) {

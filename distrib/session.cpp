@@ -7,6 +7,7 @@
 
 #include "distrib/agree.hpp"
 #include "distrib/binding.hpp"
+#include "distrib/ending.hpp"
 #include "distrib/mpi.hpp"
 #include "distrib/place.hpp"
 #include "kernels/parallel.hpp"
@@ -21,18 +22,22 @@ Session::Session(int* argc, char*** argv) {
   thread_count();  // puts OpenBLAS on one thread, before its first call
   const int threads = fair_threads(*control_);
   if (!std::getenv("TERRACE_THREADS")) set_thread_count(threads);
+  heartbeat_ = std::make_unique<Heartbeat>(*control_);
 }
 
 Session::~Session() {
   control_.reset();
   MPI_Finalize();
+  heartbeat_.reset();  // MPI waits for ever for a rank that is lost here
 }
 
 void end_job(int exit_code, const std::string& message) {
   fmt::print(stderr, "{}\n", message);
   std::fflush(stderr);
+  tell_fault(exit_code, message);
+  sudden_exit_later(exit_code, 2);
   MPI_Abort(MPI_COMM_WORLD, exit_code);
-  std::_Exit(exit_code);
+  sudden_exit(exit_code);
 }
 
 int guarded(const Control& control, const std::function<int()>& body,

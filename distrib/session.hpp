@@ -4,6 +4,7 @@
 #include <string>
 
 #include "distrib/control.hpp"
+#include "distrib/heartbeat.hpp"
 
 namespace terrace {
 
@@ -18,6 +19,7 @@ class Session {
 
  private:
   std::unique_ptr<Control> control_;
+  std::unique_ptr<Heartbeat> heartbeat_;
 };
 
 /// Runs body() on every rank and returns the process's exit code. An agreed Error (thrown by every
@@ -27,7 +29,8 @@ class Session {
 int guarded(const Control& control, const std::function<int()>& body,
             const std::function<void(int code, const std::string& message)>& on_agreed_error = {});
 
-/// Ends the job on all ranks at once.
+/// Ends the job on all ranks at once: they are told over the heartbeat and by MPI; where MPI cannot
+/// end the job, this rank ends alone two seconds later.
 [[noreturn]] void end_job(int exit_code, const std::string& message);
 
 /// Host name of this rank, MPI library version (one line).

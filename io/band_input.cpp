@@ -76,6 +76,7 @@ void read_upper(const InputFile& input, Index first, Index count, Index height, 
       for (Index c = 0; c < count && first + c + d < n; ++c)
         data[c * height + d] = part[std::size_t((d1 - 1 - d) * columns + (first + c + d) - from)];
   }
+  if (const auto shorter = input.shortened()) throw *shorter;
 }
 
 }  // namespace

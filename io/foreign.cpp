@@ -250,10 +250,14 @@ PlainOutput::PlainOutput(const Control& control, const std::string& path, bool f
     if (!reason.empty())
       throw Error(Exit::usage, "cannot write in the output folder: " + reason + "; " + folder +
                                    "; choose a writable folder");
-    temporary_ =
-        fmt::format("{}/.{}.terrace-{}.tmp", folder, path_.substr(path_.rfind('/') + 1), getpid());
-    signal(SIGXFSZ, SIG_IGN);  // a file size limit is an error of the write, as a full disk is
+  });
+  temporary_ = control_.broadcast(fmt::format("{}/.{}.terrace-{}.tmp", folder_of(path_),
+                                              path_.substr(path_.rfind('/') + 1), getpid()),
+                                  0);
+  collectively(control_, [&] {
     unfinished_.begin(temporary_);
+    if (control_.rank() != 0) return;
+    signal(SIGXFSZ, SIG_IGN);  // a file size limit is an error of the write, as a full disk is
     file_ = std::fopen(temporary_.c_str(), "wb");
     if (file_ == nullptr)
       throw Error(Exit::usage,
@@ -282,8 +286,8 @@ void PlainOutput::commit() {
       throw Error(Exit::resources,
                   fmt::format("cannot write the output: {}; {}; free space on the disk?",
                               reason.empty() ? std::strerror(errno) : reason, path_));
-    unfinished_.finish();
   });
+  unfinished_.finish();
 }
 
 }  // namespace terrace::io

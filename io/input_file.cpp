@@ -1,13 +1,31 @@
 #include "io/input_file.hpp"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 namespace terrace::io {
+
+namespace {
+Index size_of(const std::string& path) {
+  struct stat status {};
+  return stat(path.c_str(), &status) == 0 ? Index(status.st_size) : 0;
+}
+}  // namespace
+
+std::optional<Error> InputFile::shortened() const {
+  const Index left = size_of(location.file);
+  if (left >= bytes) return std::nullopt;
+  return Error(Exit::input,
+               fmt::format("the file got shorter while it was read: {} bytes, then {}; "
+                           "{}; write it again and leave it alone",
+                           bytes, left, where()));
+}
 
 std::shared_ptr<InputFile> open_input(const Control& control, const Location& location,
                                       Object object) {
   auto input = std::make_shared<InputFile>();
   input->location = {location.file, object.path};
+  input->bytes = size_of(location.file);
   // Chunks are found through metadata that may be damaged for one rank's part only: every rank then
   // reads alone, and no close waits for a rank that failed.
   bool contiguous = object.group || object.contiguous;

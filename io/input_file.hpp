@@ -16,12 +16,15 @@ namespace terrace::io {
 struct InputFile {
   Location location;  ///< with the path found
   Object object;
+  Index bytes = 0;      ///< of the file when it was opened
   bool shared = false;  ///< opened by all ranks together: collective transfers are possible
   Handle file;
   std::map<std::string, Handle> datasets;  ///< "" the object itself, or a CSR group's children
 
   [[nodiscard]] hid_t dataset(const std::string& name = {}) const { return datasets.at(name); }
   [[nodiscard]] std::string where() const { return to_string(location); }
+  /// Nothing, or that the file is shorter now than it was: MPI-IO reads zeros behind a file's end.
+  [[nodiscard]] std::optional<Error> shortened() const;
 };
 
 /// Opens the found object on all ranks. Collective.
@@ -112,6 +115,7 @@ void read_pieces(const Control& control, const InputFile& input, hid_t dataset,
       mine = e;
     }
   }
+  if (auto shorter = input.shortened()) mine = std::move(shorter);
   collectively(control, [&] {
     if (mine) throw *mine;
   });

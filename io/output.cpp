@@ -61,8 +61,8 @@ void Output::State::begin() {
   if (file.valid()) return;
   bool copied = false;
   collectively(control, [&] {
-    if (!first()) return;
     unfinished.begin(temporary);
+    if (!first()) return;
     std::error_code failed;
     if (target.path.empty() || !std::filesystem::exists(target.file, failed)) return;
     std::filesystem::copy_file(target.file, temporary,
@@ -275,8 +275,8 @@ void Output::commit(const Attributes& terrace) {
         throw Error(Exit::resources, std::string("cannot name the output: ") +
                                          std::strerror(errno) + "; " + s.target.file +
                                          "; choose another name");
-      s.unfinished.finish();
     });
+    s.unfinished.finish();
   });
 }
 

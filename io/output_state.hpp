@@ -27,7 +27,7 @@ struct Output::State {
   Control control;
   Location target;
   std::string temporary, sub;
-  Unfinished unfinished;  // rank 0
+  Unfinished unfinished;
   Handle file;
   std::map<std::string, AnyAttributes> group_attributes;
 

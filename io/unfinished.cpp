@@ -11,6 +11,8 @@
 #include <cstring>
 #include <limits>
 
+#include "distrib/place.hpp"
+
 namespace terrace::io {
 
 namespace {
@@ -19,8 +21,11 @@ constexpr int signals[] = {SIGTERM, SIGINT, SIGHUP};
 char doomed[4096] = "";  // what the signal handler removes
 struct sigaction before[3];
 
-void remove_and_go(int number) {
+void remove_doomed() {
   if (doomed[0] != '\0') unlink(doomed);
+}
+void remove_and_go(int number) {
+  remove_doomed();
   for (int k = 0; k < 3; ++k)
     if (signals[k] == number) sigaction(number, &before[k], nullptr);
   raise(number);
@@ -35,10 +40,12 @@ void Unfinished::begin(const std::string& path) {
   struct sigaction ours {};
   ours.sa_handler = &remove_and_go;
   for (int k = 0; k < 3; ++k) sigaction(signals[k], &ours, &before[k]);
+  before_sudden_exit(&remove_doomed);
 }
 
 void Unfinished::finish() {
   if (path_.empty()) return;
+  if (doomed[0] != '\0') before_sudden_exit(nullptr);
   if (doomed[0] != '\0')
     for (int k = 0; k < 3; ++k) sigaction(signals[k], &before[k], nullptr);
   doomed[0] = '\0';

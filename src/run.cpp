@@ -10,6 +10,7 @@
 #include <fstream>
 #include <thread>
 
+#include "distrib/faults.hpp"
 #include "distrib/place.hpp"
 #include "kernels/ranges.hpp"
 #include "kernels/stream.hpp"
@@ -45,6 +46,7 @@ void Progress::tick(double done, Index step) {
     return text ? std::atoi(text) : 0;
   }();
   if (held_up > 0) std::this_thread::sleep_for(std::chrono::milliseconds(held_up));
+  inject_fault_here();
   if (!enabled_ || total_ <= 0 || since(last_) < every_) return;
   last_ = Clock::now();
   const double spent = since(start_), part = std::min(1.0, done / total_);
@@ -109,7 +111,7 @@ nlohmann::json Run::restart_settings() const {
 
 void Run::phase(const std::string& name, const std::function<void()>& work) {
   enter_phase(name);
-  inject_fault(name);
+  inject_fault(control.rank(), current_place());
   const ProfileRange range(name.c_str());
   const auto start = Clock::now();
   work();
@@ -117,13 +119,6 @@ void Run::phase(const std::string& name, const std::function<void()>& work) {
   own_seconds_[name] += mine;
   const double slowest = control.reduce(mine, Reduce::max);
   report["seconds"][name] = report["seconds"].value(name, 0.0) + slowest;
-}
-
-void Run::inject_fault(const std::string& name) const {
-  // "RANK:PHASE": that rank throws alone when the phase begins. Tests only.
-  const char* text = std::getenv("TERRACE_TEST_FAULT");
-  if (text && fmt::format("{}:{}", control.rank(), name) == text)
-    throw std::runtime_error("injected fault in phase " + name);
 }
 
 double Run::seconds(const std::string& name) const { return report["seconds"].value(name, 0.0); }

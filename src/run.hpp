@@ -28,7 +28,8 @@ struct CommonOptions {
 
 class Checkpoints;
 
-/// Percent, rate and time left on stderr; rank 0 only. tick() is cheap and may be called often.
+/// Percent, rate and time left on stderr; rank 0 only. tick() is cheap and may be called often; it
+/// tells every rank's current_place(), where the step is `done` unless it is given.
 class Progress {
  public:
   Progress(bool enabled, bool terminal);
@@ -94,7 +95,6 @@ class Run {
   nlohmann::json settings = nlohmann::json::object();
 
  private:
-  void inject_fault(const std::string& phase) const;
   std::chrono::steady_clock::time_point start_;
   std::map<std::string, double> own_seconds_;  // by phase, of this rank
   nlohmann::json own_device_;

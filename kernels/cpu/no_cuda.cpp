@@ -1,5 +1,6 @@
 // What remains of the device interface where CUDA is not built.
 #include "kernels/buffer.hpp"
+#include "kernels/device_fault.hpp"
 #include "kernels/error.hpp"
 #include "kernels/ranges.hpp"
 #include "kernels/resident_cg.hpp"
@@ -18,6 +19,7 @@ std::string cuda_versions() { return {}; }
 std::string cuda_libraries() { return {}; }
 void begin_range(const char*) {}
 void end_range() {}
+void fail_on_device() { throw Error(Exit::resources, "this terrace was built without CUDA"); }
 
 bool resident_cg_fits(Index) { return false; }
 Index resident_cg_scratch(Index) { return 0; }

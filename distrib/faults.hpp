@@ -1,0 +1,25 @@
+// Faults that tests ask for: TERRACE_TEST_FAULT="RANK:PHASE[:STEP][:KIND]".
+//
+// In builds with tests only (TERRACE_FAULT_INJECTION); elsewhere the variable has no effect.
+// Without STEP the fault comes when the phase begins, else when the phase's loop has done STEP
+// steps or more. KIND, once on that rank:
+//   throw   an exception on that rank alone (the default)
+//   exit    the process ends with exit code 1
+//   kill    it ends by SIGKILL
+//   stop    it stops (SIGSTOP)
+//   hang    its main thread sleeps for ever
+//   wait    its main thread sleeps for TERRACE_TEST_WAIT seconds (default 3), then goes on
+//   gpu     a kernel fails on its device (usage error in a build without CUDA)
+//   full    from now on every file that it writes is at its limit, as on a full disk
+//   shrink  the file named by TERRACE_TEST_FILE loses its second half
+#pragma once
+#include "distrib/place.hpp"
+
+namespace terrace {
+
+/// Called wherever current_place() has changed.
+void inject_fault(int rank, const Place& place);
+/// The same on the rank that passed its number the last time; nothing before that.
+void inject_fault_here();
+
+}  // namespace terrace

@@ -1,0 +1,510 @@
+#include "distrib/heartbeat.hpp"
+
+#include <fmt/core.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <list>
+#include <mutex>
+#include <vector>
+
+#include "distrib/ending.hpp"
+#include "distrib/heartbeat_wire.hpp"
+#include "distrib/session.hpp"
+#include "kernels/error.hpp"
+
+namespace terrace {
+
+using heartbeat::Invitation;
+using heartbeat::Kind;
+using heartbeat::Line;
+using heartbeat::Message;
+
+namespace {
+
+double now() {
+  using Clock = std::chrono::steady_clock;
+  return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
+}
+double seconds_of(const char* name, double otherwise) {
+  const char* text = std::getenv(name);
+  if (text == nullptr || *text == '\0') return otherwise;
+  char* end = nullptr;
+  const double value = std::strtod(text, &end);
+  return *end == '\0' && value >= 0 ? value : otherwise;
+}
+
+struct Watch {
+  std::function<std::string()> look;
+  std::function<void()> abort;
+};
+std::mutex watches_guard;
+std::list<std::shared_ptr<Watch>> watches;
+
+/// Runs every abort() for a second at most.
+void abort_watched() {
+  static std::atomic<bool> done;
+  done = false;
+  const auto body = [](void*) -> void* {
+    const std::lock_guard<std::mutex> lock(watches_guard);
+    for (const auto& w : watches) w->abort();
+    done = true;
+    return nullptr;
+  };
+  {
+    const std::unique_lock<std::mutex> lock(watches_guard, std::try_to_lock);
+    if (lock.owns_lock() && watches.empty()) return;
+  }
+  pthread_t helper{};
+  if (pthread_create(&helper, nullptr, body, nullptr) != 0) return;
+  pthread_detach(helper);
+  for (int k = 0; k < 100 && !done; ++k) usleep(10'000);
+}
+
+struct Peer {
+  Line line;
+  std::string host, phase;
+  Index step = -1;
+  double heard = 0, moved = 0, gone_at = 0;
+  bool goodbye = false, terminated = false;
+};
+
+std::atomic<bool> told_to_end{false};  // SIGTERM came
+std::atomic<int> wake{-1};             // an eventfd
+struct sigaction before {};
+
+void on_sigterm(int) {
+  told_to_end = true;
+  const std::uint64_t one = 1;
+  if (write(wake, &one, sizeof one) < 0) {  // nothing can be done here
+  }
+}
+
+}  // namespace
+
+/// The thread and what it knows. Rank 0 has a peer for each rank, the others have rank 0 alone.
+class Heart {
+ public:
+  explicit Heart(const Control& control);
+  ~Heart();
+  void tell(int code, const std::string& cause);
+  void forget_sockets();  // in a forked child
+
+ private:
+  void start();
+  void run();
+  void listen_until(double time);
+  void hear(Peer& peer, const Message& message);
+  void closed(int rank, double time);
+  void beat(double time);
+  void heed_sigterm(double time);
+  bool all_done();
+  bool say_what_main_told();
+  void lost(const std::vector<int>& ranks, const std::string& why);
+  [[noreturn]] void end(int code, const std::string& line, bool print);
+  void send_all(const Message& message);
+  [[nodiscard]] Message message(Kind kind) const;
+  [[nodiscard]] int rank_of(std::size_t peer) const { return rank_ == 0 ? int(peer) : 0; }
+
+  const int rank_, size_;
+  double limit_, stall_, silence_ = 0, beat_ = 0;
+  std::uint64_t token_ = 0;
+  std::string host_;
+  int listener_ = -1;
+  std::vector<Peer> peers_;      // rank 0: peer r is rank r, and peer 0 itself has no line
+  std::vector<Line> strangers_;  // connected, and said nothing yet
+  std::vector<pollfd> polled_;
+  std::vector<int> closed_;
+  double sigterm_at_ = 0, next_beat_ = 0, next_look_ = 0;
+  bool said_goodbye_ = false, farewell_ = false;
+  pthread_t thread_{};
+  bool running_ = false;
+  std::atomic<bool> leaving_{false};
+  std::mutex telling_;  // code_ and cause_
+  int code_ = 0;
+  std::string cause_;
+  std::atomic<bool> told_{false}, said_{false};
+};
+
+namespace {
+std::atomic<Heart*> heart{nullptr};
+void wake_up() {
+  const std::uint64_t one = 1;
+  if (write(wake, &one, sizeof one) < 0) {  // it wakes by itself soon
+  }
+}
+void forget_in_child() {
+  if (Heart* const h = heart.exchange(nullptr)) h->forget_sockets();
+}
+}  // namespace
+
+Heart::Heart(const Control& control)
+    : rank_(control.rank()),
+      size_(control.size()),
+      limit_(control.reduce(seconds_of("TERRACE_HEARTBEAT_SECONDS", 10), Reduce::min)),
+      stall_(seconds_of("TERRACE_STALL_SECONDS", 0)),
+      host_(host_name()),
+      peers_(std::size_t(rank_ == 0 ? size_ : 1)) {
+  if (limit_ <= 0) return;
+  silence_ = 0.6 * limit_;
+  beat_ = limit_ / 20;
+  wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  Invitation invitation;
+  bool joined = false;
+  if (rank_ == 0) {
+    rlimit files{};
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < rlim_t(size_) + 512) {
+      files.rlim_cur = std::min(files.rlim_max, rlim_t(size_) + 512);
+      setrlimit(RLIMIT_NOFILE, &files);
+    }
+    listener_ = heartbeat::listen_anywhere(invitation);
+    invitation.host = host_;
+    token_ = invitation.token;
+    if (listener_ >= 0) start();
+    joined = running_;
+  }
+  invitation = Invitation::from_text(control.broadcast(invitation.to_text(), 0));
+  if (rank_ != 0 && invitation.port > 0) {
+    token_ = invitation.token;
+    Message hello = message(Kind::hello);
+    hello.set_text(host_);
+    peers_[0].host = invitation.host;
+    if (heartbeat::join(invitation, hello, std::min(5.0, limit_ / 2), peers_[0].line)) start();
+    joined = running_;
+  }
+  const Index first = control.reduce(Index(joined ? size_ : rank_), Reduce::min);
+  if (first < size_) {
+    const std::string where = control.broadcast(host_, int(first));
+    if (rank_ == 0)
+      std::fprintf(stderr,
+                   "terrace: no heartbeat between rank 0 on host %s and rank %d on host %s; a rank "
+                   "that is lost there may go unnoticed; let the hosts reach each other over TCP, "
+                   "or set TERRACE_HEARTBEAT_SECONDS=0\n",
+                   host_.c_str(), int(first), where.c_str());
+  }
+  if (!running_) return;
+  heart = this;
+  static const int once = pthread_atfork(nullptr, nullptr, &forget_in_child);
+  static_cast<void>(once);
+  struct sigaction ours {};
+  ours.sa_handler = &on_sigterm;
+  ours.sa_flags = SA_RESTART;
+  sigaction(SIGTERM, &ours, &before);
+}
+
+Heart::~Heart() {
+  if (running_) {
+    leaving_ = true;
+    wake_up();
+    pthread_join(thread_, nullptr);
+    heart = nullptr;
+    sigaction(SIGTERM, &before, nullptr);
+  }
+  if (listener_ >= 0) close(listener_);
+  if (wake >= 0) close(wake.exchange(-1));
+}
+
+void Heart::start() {
+  // The thread allocates nothing while it beats: pinning memory may block allocations for seconds.
+  polled_.reserve(std::size_t(2 * size_) + 66);
+  strangers_.reserve(std::size_t(size_) + 64);
+  closed_.reserve(peers_.size());
+  const double time = now();
+  for (Peer& peer : peers_) peer.heard = peer.moved = time;
+  next_beat_ = next_look_ = time;
+  pthread_attr_t small;
+  pthread_attr_init(&small);
+  pthread_attr_setstacksize(&small, 1 << 18);
+  sigset_t all, old;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &old);
+  const auto body = [](void* self) -> void* {
+    static_cast<Heart*>(self)->run();
+    return nullptr;
+  };
+  running_ = pthread_create(&thread_, &small, body, this) == 0;
+  pthread_sigmask(SIG_SETMASK, &old, nullptr);
+  pthread_attr_destroy(&small);
+}
+
+void Heart::forget_sockets() {
+  for (const Peer& peer : peers_)
+    if (peer.line.is_open()) close(peer.line.socket());
+  if (listener_ >= 0) close(listener_);
+  close(wake.exchange(-1));
+}
+
+Message Heart::message(Kind kind) const {
+  Message m;
+  m.token = token_;
+  m.kind = kind;
+  m.rank = rank_;
+  m.set_place(current_place());
+  return m;
+}
+void Heart::send_all(const Message& m) {
+  for (Peer& peer : peers_)
+    if (peer.line.is_open()) peer.line.send(m);
+}
+
+void Heart::run() {
+  double last = now();
+  for (;;) {
+    listen_until(sigterm_at_ > 0 ? std::min(next_beat_, last + 0.05) : next_beat_);
+    const double time = now();
+    if (time - last > limit_ / 4)  // this whole process slept: it knows nothing of the others
+      for (Peer& peer : peers_) peer.heard = time;
+    last = time;
+    if (!closed_.empty()) lost(closed_, "connection closed");
+    if (say_what_main_told() || all_done()) return;
+    heed_sigterm(time);
+    if (time >= next_beat_) beat(time);
+  }
+}
+
+/// Waits for news and hears them.
+void Heart::listen_until(double time) {
+  polled_.clear();
+  polled_.push_back({wake, POLLIN, 0});
+  polled_.push_back({listener_, POLLIN, 0});
+  for (const Peer& peer : peers_) polled_.push_back({peer.line.socket(), POLLIN, 0});
+  for (const Line& line : strangers_) polled_.push_back({line.socket(), POLLIN, 0});
+  const double seconds = std::max(0.0, time - now());
+  if (poll(polled_.data(), polled_.size(), int(seconds * 1000) + 1) <= 0) return;
+  std::uint64_t times = 0;
+  if (polled_[0].revents != 0 && read(wake, &times, sizeof times) < 0) times = 0;
+  closed_.clear();
+  for (std::size_t p = 0; p < peers_.size(); ++p)
+    if (polled_[2 + p].revents != 0 && peers_[p].line.is_open() &&
+        !peers_[p].line.receive([&, p](const Message& m) { hear(peers_[p], m); }))
+      closed(int(p), now());
+  const std::size_t first = 2 + peers_.size();
+  for (std::size_t k = 0; first + k < polled_.size(); ++k) {
+    if (polled_[first + k].revents == 0) continue;
+    int rank = -1;
+    std::string host;
+    Line& line = strangers_[k];
+    const bool open = line.receive([&](const Message& m) {
+      if (m.token != token_ || m.kind != Kind::hello || m.rank <= 0 || m.rank >= size_) return;
+      rank = m.rank;
+      host = m.text;
+    });
+    if (open && rank < 0) continue;  // only a part has come
+    if (open && line.send(message(Kind::welcome))) {
+      Peer& peer = peers_[std::size_t(rank)];
+      peer.line = std::move(line);
+      peer.host = host;
+      peer.heard = peer.moved = now();
+    }
+    line.close();
+  }
+  std::erase_if(strangers_, [](const Line& line) { return !line.is_open(); });
+  while (polled_[1].revents != 0 && strangers_.size() < strangers_.capacity()) {
+    const int socket = heartbeat::accept_next(listener_);
+    if (socket < 0) break;
+    strangers_.emplace_back(socket);
+  }
+}
+
+void Heart::hear(Peer& peer, const Message& m) {
+  if (m.token != token_) return;
+  peer.heard = now();
+  if (m.step != peer.step || peer.phase != m.phase) {
+    peer.step = m.step;
+    peer.phase = m.phase;
+    peer.moved = peer.heard;
+  }
+  peer.goodbye = peer.goodbye || m.kind == Kind::goodbye;
+  peer.terminated = peer.terminated || m.kind == Kind::terminated;
+  farewell_ = farewell_ || m.kind == Kind::farewell;
+  if (m.kind == Kind::fault) end(m.code, m.text, false);
+}
+
+void Heart::closed(int number, double time) {
+  Peer& peer = peers_[std::size_t(number)];
+  peer.line.close();
+  peer.gone_at = time;
+  if (!peer.goodbye && !peer.terminated && !said_goodbye_)
+    closed_.push_back(rank_of(std::size_t(number)));
+}
+
+void Heart::beat(double time) {
+  next_beat_ = time + beat_;
+  send_all(message(Kind::beat));
+  std::vector<int> silent;
+  double longest = 0;
+  for (std::size_t p = 0; p < peers_.size(); ++p) {
+    const Peer& peer = peers_[p];
+    if (peer.line.is_open() && time - peer.heard > silence_) {
+      silent.push_back(rank_of(p));
+      longest = std::max(longest, time - peer.heard);
+    }
+  }
+  if (!silent.empty()) lost(silent, fmt::format("no sign of life for {:.1f} s", longest));
+  if (time >= next_look_) {
+    next_look_ = time + 1;
+    std::string failure;
+    {
+      const std::unique_lock<std::mutex> lock(watches_guard, std::try_to_lock);
+      if (lock.owns_lock())
+        for (const auto& w : watches)
+          if (failure.empty()) failure = w->look();
+    }
+    if (!failure.empty())
+      end(int(Exit::fault),
+          fmt::format("terrace: rank {} on host {} failed; {}; {}", rank_, host_,
+                      to_string(current_place()), failure),
+          true);
+  }
+  if (rank_ != 0 || stall_ <= 0) return;
+  Message mine = message(Kind::beat);
+  hear(peers_[0], mine);
+  peers_[0].host = host_;
+  const Peer* first = nullptr;
+  for (const Peer& peer : peers_)
+    if ((&peer == peers_.data() || (peer.line.is_open() && !peer.goodbye)) &&
+        time - peer.moved > stall_ && (first == nullptr || peer.moved < first->moved))
+      first = &peer;
+  if (first != nullptr && !said_goodbye_)
+    end(int(Exit::fault),
+        fmt::format("terrace: rank {} on host {} has not got on for {:.1f} s; {}; ended as "
+                    "TERRACE_STALL_SECONDS asks; start again, with --restart where there is a "
+                    "checkpoint",
+                    first - peers_.data(), first->host, time - first->moved,
+                    to_string(Place{first->phase, first->step})),
+        true);
+}
+
+void Heart::lost(const std::vector<int>& ranks, const std::string& why) {
+  std::string who = ranks.size() > 1 ? "ranks " : "rank ";
+  for (std::size_t k = 0; k < ranks.size() && k < 8; ++k)
+    who += fmt::format("{}{} on host {}", k > 0 ? ", " : "", ranks[k],
+                       peers_[std::size_t(ranks[k])].host);
+  if (ranks.size() > 8) who += fmt::format(" and {} more", ranks.size() - 8);
+  end(int(Exit::fault),
+      fmt::format("terrace: {} {} lost ({}); {}; the job is ended; start again, with --restart "
+                  "where there is a checkpoint",
+                  who, ranks.size() > 1 ? "were" : "was", why, to_string(current_place())),
+      true);
+}
+
+/// SIGTERM: a launcher ends the other ranks this way when it sees a rank die. Whose death it was
+/// may be heard a moment later.
+void Heart::heed_sigterm(double time) {
+  std::vector<int> missing;
+  for (std::size_t p = 0; p < peers_.size(); ++p) {
+    const Peer& peer = peers_[p];
+    if (peer.terminated && !peer.goodbye && !peer.line.is_open() && !told_to_end &&
+        time - peer.gone_at > 0.5)
+      lost({rank_of(p)}, "it was ended by SIGTERM");
+    if (peer.line.is_open() && !peer.terminated && time - peer.heard > 4 * beat_)
+      missing.push_back(rank_of(p));
+  }
+  if (!told_to_end) return;
+  if (sigterm_at_ == 0) {
+    sigterm_at_ = time;
+    send_all(message(Kind::terminated));
+  }
+  if (time - sigterm_at_ < 0.3) return;
+  if (!missing.empty()) lost(missing, "no sign of life");
+  sigaction(SIGTERM, &before, nullptr);
+  kill(getpid(), SIGTERM);
+  sigterm_at_ = time + 1e6;
+}
+
+/// Everybody's work is done: rank 0 hears it from all, the others from rank 0.
+bool Heart::all_done() {
+  if (!leaving_) return false;
+  if (rank_ != 0) {
+    if (!said_goodbye_) peers_[0].line.send(message(Kind::goodbye));
+    said_goodbye_ = true;
+    return farewell_ || !peers_[0].line.is_open();
+  }
+  said_goodbye_ = true;
+  for (const Peer& peer : peers_)
+    if (peer.line.is_open() && !peer.goodbye) return false;
+  send_all(message(Kind::farewell));
+  return true;
+}
+
+void Heart::tell(int code, const std::string& cause) {
+  {
+    const std::lock_guard<std::mutex> lock(telling_);
+    code_ = code;
+    cause_ = cause;
+  }
+  told_ = true;
+  wake_up();
+  for (int k = 0; k < 300 && !said_; ++k) usleep(1000);
+}
+bool Heart::say_what_main_told() {
+  if (!told_) return false;
+  Message m = message(Kind::fault);
+  {
+    const std::lock_guard<std::mutex> lock(telling_);
+    m.code = code_;
+    m.set_text(cause_);
+  }
+  send_all(m);
+  said_ = true;
+  return true;
+}
+
+void Heart::end(int code, const std::string& line, bool print) {
+  if (print) {
+    const std::string text = line + "\n";
+    if (write(STDERR_FILENO, text.data(), text.size()) < 0) {  // nobody reads it
+    }
+  }
+  end_launcher_later(std::max(2.0, limit_ / 4));
+  Message m = message(Kind::fault);
+  m.code = code;
+  m.set_text(line);
+  send_all(m);
+  // The others end by themselves, before the launcher sees this rank's end and ends them its way.
+  const double until = now() + 0.3;
+  for (bool some = rank_ == 0; some && now() < until;) {
+    some = false;
+    polled_.clear();
+    for (Peer& peer : peers_) {
+      if (peer.line.is_open() && !peer.line.receive([](const Message&) {})) peer.line.close();
+      if (peer.line.is_open() && now() - peer.heard < 4 * beat_)
+        polled_.push_back({peer.line.socket(), POLLIN, 0});
+    }
+    some = !polled_.empty();
+    if (some) poll(polled_.data(), polled_.size(), 20);
+  }
+  abort_watched();
+  sudden_exit(code);
+}
+
+Heartbeat::Heartbeat(const Control& control) {
+  if (control.size() > 1) state_ = std::make_shared<Heart>(control);
+}
+Heartbeat::~Heartbeat() = default;
+
+void tell_fault(int code, const std::string& cause) {
+  if (Heart* const h = heart.load()) h->tell(code, cause);
+}
+
+Watched::Watched(std::function<std::string()> look, std::function<void()> abort)
+    : entry_(std::make_shared<Watch>(Watch{std::move(look), std::move(abort)})) {
+  const std::lock_guard<std::mutex> lock(watches_guard);
+  watches.push_back(std::static_pointer_cast<Watch>(entry_));
+}
+Watched::~Watched() {
+  const std::lock_guard<std::mutex> lock(watches_guard);
+  watches.remove(std::static_pointer_cast<Watch>(entry_));
+}
+
+}  // namespace terrace

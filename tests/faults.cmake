@@ -1,0 +1,6 @@
+# Ranks that are lost: the heartbeat, injected faults, two hosts and a cut link between them.
+if(NOT TERRACE_SANITIZE)
+  terrace_program_test(faults TIMEOUT 600)
+  terrace_program_test(two_hosts TIMEOUT 600)
+  set_tests_properties(program/faults program/two_hosts PROPERTIES RUN_SERIAL ON)
+endif()
