@@ -12,7 +12,11 @@
 #   TERRACE_REQUEUES      how often a job may go back into the queue (default: 20)
 #   TERRACE_REQUEUE_ON    exit codes after which it does (default: 75, stopped on a signal with a checkpoint written)
 
-terrace_say() { echo "$(date '+%F %T') job $SLURM_JOB_ID: $*"; }
+# The number of the last task of a job array is that of the whole array: tasks are named by both numbers.
+terrace_name=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
+terrace_name=${terrace_name:-$SLURM_JOB_ID}
+
+terrace_say() { echo "$(date '+%F %T') job $terrace_name: $*"; }
 
 terrace_environment() {
   if [ -f "$terrace_jobs/modules.sh" ]; then source "$terrace_jobs/modules.sh"; fi
@@ -50,10 +54,10 @@ terrace_given() {  # terrace_given OPTION ARGUMENTS...: whether OPTION or OPTION
 terrace_job() {
   terrace_environment
   terrace_find
-  local more=() checkpoint=${TERRACE_CHECKPOINT:-terrace-$SLURM_JOB_ID.checkpoint.h5}
+  local more=() checkpoint=${TERRACE_CHECKPOINT:-terrace-$terrace_name.checkpoint.h5}
   case ${1:-} in
     gf2 | band | dense | cg)
-      terrace_given --report "$@" || more+=(--report "terrace-$SLURM_JOB_ID.json")
+      terrace_given --report "$@" || more+=(--report "terrace-$terrace_name.json")
       if ! terrace_given --checkpoint "$@"; then
         more+=(--checkpoint "$checkpoint" --checkpoint-every "${TERRACE_CHECKPOINT_EVERY:-10m}")
         if ! terrace_given --restart "$@" && [ -e "$checkpoint" -o -e "$checkpoint.old" ]; then
@@ -88,7 +92,7 @@ terrace_job() {
   else
     terrace_say "exit code $code: back into the queue"
     trap - TERM
-    scontrol requeue "$SLURM_JOB_ID" && sleep 60  # SLURM ends this script
+    scontrol requeue "$terrace_name" && sleep 60  # SLURM ends this script
     terrace_say "the job could not be requeued; to go on: --restart $checkpoint"
   fi
   exit "$code"

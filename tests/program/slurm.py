@@ -45,6 +45,8 @@ def plain(arguments, n=2):
 
 def same(a, b):
     """The datasets of two result files, bit for bit; their names."""
+    if not os.path.exists(a) or not os.path.exists(b):
+        return None
     with h5py.File(a) as f, h5py.File(b) as g:
         names = sorted(k for k in f if isinstance(f[k], h5py.Dataset))
         return names if names and names == sorted(k for k in g if isinstance(g[k], h5py.Dataset)) and all(
@@ -178,6 +180,17 @@ def sweep(cluster):
     job = cluster.submit(*one_node, "--array=4", f"{jobs}/sweep.sbatch", "commands.txt", cwd=".")
     end = cluster.finish(f"{job}_4", 60)
     check("sweep: a line too far", end["ExitCode"] == "2:0", f"{end}")
+    # One task is stopped: it alone goes back into the queue. The last task has the number of the whole array.
+    with open("commands.txt", "w") as f:
+        f.write("".join(f"gf2 rref gf2.h5 -o task_{k}.h5 --backend cpu\n" for k in (1, 2)))
+    job = cluster.submit(*one_node, "--array=1-2", f"{jobs}/sweep.sbatch", "commands.txt", cwd=".",
+                         env={"TERRACE_CHECKPOINT_EVERY": "1s", "TERRACE_TEST_STEP_DELAY_MS": "500"})
+    wait_for("a task's checkpoint", lambda: os.path.exists(f"terrace-{job}_2.checkpoint.h5"))
+    cluster.run("scancel", "--signal=USR2", f"{job}_2", check=True)
+    for task, restarts in ((1, "0"), (2, "1")):
+        end = cluster.finish(f"{job}_{task}", 90)
+        check(f"task {task} of a sweep, {restarts} restarts", end["JobState"] == "COMPLETED" and end["Restarts"] == restarts and
+              same(f"task_{task}.h5", "gf2_plain.h5"), f"{end}\n{read(f'slurm-{job}_{task}.out')}")
     say("a sweep")
 
 
