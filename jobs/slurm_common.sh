@@ -92,7 +92,7 @@ terrace_job() {
   else
     terrace_say "exit code $code: back into the queue"
     trap - TERM
-    scontrol requeue "$terrace_name" && sleep 60  # SLURM ends this script
+    if scontrol requeue "$terrace_name"; then read -rt 60 <> <(:) || true; fi  # SLURM ends this script in here
     terrace_say "the job could not be requeued; to go on: --restart $checkpoint"
   fi
   exit "$code"
