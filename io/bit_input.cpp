@@ -1,5 +1,8 @@
 #include <fmt/format.h>
 
+#include <bit>
+#include <cstring>
+
 #include "io/reading.hpp"
 
 namespace terrace::io {
@@ -67,10 +70,22 @@ Word reversed_bits(Word byte) {
   return (byte & 0xaa) >> 1 | (byte & 0x55) << 1;
 }
 
+/// The bits of each of eight bytes in the other order.
+Word reversed_bytes_bits(Word w) {
+  w = (w & 0xf0f0f0f0f0f0f0f0ull) >> 4 | (w & 0x0f0f0f0f0f0f0f0full) << 4;
+  w = (w & 0xccccccccccccccccull) >> 2 | (w & 0x3333333333333333ull) << 2;
+  return (w & 0xaaaaaaaaaaaaaaaaull) >> 1 | (w & 0x5555555555555555ull) << 1;
+}
+
 /// One row of packed bytes to words; unused bytes are zero.
 void pack_bytes(const std::uint8_t* from, Index bytes, bool big, Word* to, Index words) {
   for (Index w = 0; w < words; ++w) {
     Word word = 0;
+    if (std::endian::native == std::endian::little && w * 8 + 8 <= bytes) {
+      std::memcpy(&word, from + w * 8, 8);
+      to[w] = big ? reversed_bytes_bits(word) : word;
+      continue;
+    }
     for (Index b = w * 8; b < std::min(bytes, w * 8 + 8); ++b)
       word |= (big ? reversed_bits(from[b]) : Word(from[b])) << (8 * (b % 8));
     to[w] = word;
@@ -79,17 +94,26 @@ void pack_bytes(const std::uint8_t* from, Index bytes, bool big, Word* to, Index
 
 /// One row of 0 and 1 to words; the column of the first other value, or -1.
 Index pack_plain(const std::uint8_t* from, Index columns, Word* to, Index words) {
-  std::uint8_t seen = 0;
+  Word seen = 0;
   for (Index w = 0; w < words; ++w) {
     Word word = 0;
     const Index count = std::min<Index>(64, columns - w * 64);
-    for (Index b = 0; b < count; ++b) {
-      seen |= from[w * 64 + b];
-      word |= Word(from[w * 64 + b] & 1) << b;
+    const std::uint8_t* const at = from + w * 64;
+    Index b = 0;
+    if constexpr (std::endian::native == std::endian::little)
+      for (; b + 8 <= count; b += 8) {  // eight bytes of one bit each, gathered in the highest byte
+        Word eight;
+        std::memcpy(&eight, at + b, 8);
+        seen |= eight;
+        word |= ((eight & 0x0101010101010101ull) * 0x0102040810204080ull >> 56) << b;
+      }
+    for (; b < count; ++b) {
+      seen |= at[b];
+      word |= Word(at[b] & 1) << b;
     }
     to[w] = word;
   }
-  if (seen <= 1) return -1;
+  if ((seen & 0xfefefefefefefefeull) == 0) return -1;
   Index j = 0;
   while (from[j] <= 1) ++j;
   return j;

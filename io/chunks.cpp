@@ -177,9 +177,18 @@ ChunkRounds::ChunkRounds(const Control& control, const InputFile& input, hid_t d
 
 ChunkRounds::~ChunkRounds() = default;
 
-void ChunkRounds::inflate_into(const Chunk& chunk, std::size_t place) {
+void ChunkRounds::fetch_into(const Chunk& chunk, std::size_t place) {
   std::vector<char>& raw = raw_[place];
   const Index bytes = unit_ * across_ * element_;
+  if (stored_.way == Stored::Way::direct) {  // a tile of a dataset without gaps, axis 1
+    raw.resize(std::size_t(bytes));
+    const Index first = chunk.unit * unit_, width = std::min(unit_, extent_ - first);
+    for (Index d = 0; d < std::min(across_, others_ - chunk.across * across_); ++d)
+      read_at(stored_.descriptor,
+              stored_.offset + ((chunk.across * across_ + d) * extent_ + first) * element_,
+              width * element_, raw.data() + d * unit_ * element_, input_.where());
+    return;
+  }
   hsize_t offset[2] = {0, 0};
   offset[axis_] = hsize_t(chunk.unit * unit_);
   offset[1 - axis_] = hsize_t(chunk.across * across_);
@@ -268,12 +277,17 @@ void ChunkRounds::load(Index round, char* slab) {
     if (raw_.size() < batch) raw_.resize(batch), spare_.resize(batch);
     for (std::size_t at = 0; at < own.size() && !failure_; at += batch) {
       const std::size_t count = std::min(batch, own.size() - at);
-      for (std::size_t k = 0; k < count; ++k)
-        inflate_into({jobs[own[at + k]].unit, jobs[own[at + k]].across}, k);
+      const bool tiles = stored_.way == Stored::Way::direct;
+      const auto fetch = [&](std::size_t k) {
+        fetch_into({jobs[own[at + k]].unit, jobs[own[at + k]].across}, k);
+      };
+      for (std::size_t k = 0; k < count && !tiles; ++k) fetch(k);
       parallel_for(Index(count), [&](Index i) {
         const auto k = std::size_t(i);
         std::vector<char>& raw = raw_[k];
-        if (raw.empty()) {
+        if (tiles) {
+          fetch(k);
+        } else if (raw.empty()) {
           raw.resize(std::size_t(bytes));
           for (Index b = 0; b < bytes; b += element_)
             std::memcpy(raw.data() + b, stored_.fill.data(), std::size_t(element_));

@@ -1,4 +1,5 @@
-// Deflated chunks: each is inflated by one of the ranks that need it.
+// Deflated chunks, each inflated by one of the ranks that need it; and tiles of a dataset without
+// gaps, each read by one of them, where the ranks' own runs are short.
 #pragma once
 #include <map>
 
@@ -32,7 +33,7 @@ class ChunkRounds {
     Index unit, across;
   };
   [[nodiscard]] std::vector<Portion> plan(const std::vector<Range>& ranges) const;
-  void inflate_into(const Chunk& chunk, std::size_t place);
+  void fetch_into(const Chunk& chunk, std::size_t place);
   template <class F>
   void each_run(const Portion& p, const Chunk& chunk, const F& run) const;
 

@@ -52,6 +52,11 @@ class Reading {
   [[nodiscard]] hid_t dataset() const { return dataset_; }
   [[nodiscard]] Index raw_item() const { return raw_item_; }
   [[nodiscard]] bool direct() const { return stored_.way == Stored::Way::direct; }
+  /// Tiles that one rank reads and the others get their columns of: 8 KiB of 64 rows.
+  void cut_in_tiles() {
+    stored_.chunk[1] = std::min(items_, (Index(8) << 10) / element_.bytes);
+    stored_.chunk[0] = std::min<Index>(others_, 64);
+  }
   void to_library() { stored_.way = Stored::Way::library; }
 
   /// Straight from the file.
@@ -239,6 +244,17 @@ class Reading {
   bool converts_ = false, in_place_ = false;
 };
 
+/// Items of the shortest run that a rank asks for. Collective.
+Index shortest_run(const Control& control, std::span<const Range> ranges) {
+  Portion whole;
+  for (const Range& r : ranges) whole.add(r);
+  Index shortest = std::numeric_limits<Index>::max();
+  for (const Range& r : whole.ranges)
+    if (&r != &whole.ranges.back() || whole.ranges.size() == 1)
+      shortest = std::min(shortest, r.count);
+  return control.reduce(shortest, Reduce::min);
+}
+
 }  // namespace
 
 void read_portions(const Control& control, const InputFile& input, const Request& request,
@@ -253,19 +269,22 @@ void read_portions(const Control& control, const InputFile& input, const Request
                      std::max<Index>(1, std::max(request.item_bytes, reading->raw_item()));
   const bool nothing = object.dims[0] == 0 || (object.dims.size() == 2 && object.dims[1] == 0);
   std::unique_ptr<ChunkRounds> rounds;
-  if (reading->stored().way == Stored::Way::filtered && !nothing) {
+  const bool tiles = !nothing && control.size() > 1 && request.axis == 1 && !request.upper &&
+                     reading->direct() && shortest_run(control, ranges) * object.bytes < 4096;
+  if (tiles) reading->cut_in_tiles();
+  if (tiles || (reading->stored().way == Stored::Way::filtered && !nothing)) {
     rounds = std::make_unique<ChunkRounds>(control, input, reading->dataset(), object,
                                            reading->stored(), request.axis, ranges, most);
     if (!rounds->possible()) {
       rounds.reset();
-      reading->to_library();
+      if (!tiles) reading->to_library();
     }
   }
   const std::vector<Portion> portions = rounds ? rounds->portions() : cut(ranges, most);
   Index largest = 0;
   for (const Portion& p : portions) largest = std::max(largest, p.items);
   // The slab may be the buffer itself where items keep their form.
-  const bool slabs = !nothing && !reading->direct();
+  const bool slabs = !nothing && (rounds || !reading->direct());
   const auto slab = allocate_together<char>(control, slabs ? largest * reading->raw_item() : 0);
   std::optional<Error> mine;
   const auto load = [&](Index k, char* buffer) {
