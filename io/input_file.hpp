@@ -1,4 +1,4 @@
-// An open input: its file on all ranks, its datasets, and the loop that reads them in pieces.
+// An open input: its file on all ranks, its datasets; offenders, and what cuts pieces for a sink.
 #pragma once
 #include <algorithm>
 #include <limits>
@@ -16,8 +16,11 @@ namespace terrace::io {
 struct InputFile {
   Location location;  ///< with the path found
   Object object;
+<<<<<<< HEAD
   Index bytes = 0;      ///< of the file when it was opened
   bool shared = false;  ///< opened by all ranks together: collective transfers are possible
+=======
+>>>>>>> load
   Handle file;
   std::map<std::string, Handle> datasets;  ///< "" the object itself, or a CSR group's children
 
@@ -81,6 +84,7 @@ std::unique_ptr<T[]> allocate_together(const Control& control, Index size) {
       control, [&] { return std::unique_ptr<T[]>(new T[std::size_t(std::max<Index>(1, size))]); });
 }
 
+<<<<<<< HEAD
 /// Reads the items (rows for axis 0, columns for axis 1) of `ranges` of a dataset and calls
 /// use(piece, data), data row-major as in the file. Bytes: those read; memory: one piece.
 /// Collective.
@@ -121,4 +125,6 @@ void read_pieces(const Control& control, const InputFile& input, hid_t dataset,
   });
 }
 
+=======
+>>>>>>> load
 }  // namespace terrace::io

@@ -92,6 +92,7 @@ void add_bench_commands(CLI::App& app, Selected& selected) {
   add_bench_dense(*bench, selected);
   add_bench_cg(*bench, selected);
   add_bench_matrix(*bench, selected);
+  add_bench_io(*bench, selected);
 }
 
 }  // namespace terrace
