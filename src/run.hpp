@@ -43,10 +43,12 @@ class Progress {
 class Run {
  public:
   Run(const Session& session, CommonOptions options, std::string command, std::string command_line);
+  Run(const Control& control, CommonOptions options, std::string command, std::string command_line);
 
   const Control& control;
   CommonOptions options;
   nlohmann::json report;  ///< the --report object; solvers fill n, method, block, result, ...
+  nlohmann::json work;    ///< amounts of this run's work, src/predict.hpp
   Progress progress;
 
   /// Runs `work` and adds its wall seconds (the slowest rank's) to report["seconds"][name].

@@ -87,12 +87,13 @@ void require_output(const CommonOptions& options) {
 
 void add_bench_commands(CLI::App& app, Selected& selected) {
   CLI::App* bench = app.add_subcommand("bench", "Measure solve phases on generated data, checked");
-  bench->require_subcommand(1);
+  bench->require_subcommand(0, 1);
   add_bench_gf2(*bench, selected);
   add_bench_band(*bench, selected);
   add_bench_dense(*bench, selected);
   add_bench_cg(*bench, selected);
   add_bench_matrix(*bench, selected);
+  add_bench_profile(*bench, selected);
 }
 
 }  // namespace terrace

@@ -52,7 +52,8 @@ void invert_blocked(Run& run, Context<B>& context, const io::DenseInput& a,
   const JordanPlan plan = plan_jordan<B>(run.control.size(), n, 0, true, run.options.block,
                                          options.pivoting, run.options.precision == "emulated");
   describe<B>(run, plan);
-  if (run.options.plan) return say_plan<B>(run, plan);
+  run.work = jordan_work(plan, !run.options.no_check).json();
+  if (run.options.plan) return say_plan<B>(run, context, plan, options.pivoting);
   io::Output output(run.control, run.options.output, run.options.force);
   require_plan_memory<B>(run, n * n, plan.bytes);
   GaussJordan<B> solver(context, plan);
@@ -70,6 +71,7 @@ void invert_by_textbook(Run& run, Context<B>& context, const io::DenseInput& a,
   run.report["block"] = 0;
   run.report["pivoting"] = "partial";
   run.report["memory_per_rank"] = plan.bytes;
+  run.work = textbook_work(plan.n, !run.options.no_check).json();
   if (!host) {
     run.report["grid"] = launch.grid;
     run.report["threads"] = launch.threads;
@@ -79,10 +81,18 @@ void invert_by_textbook(Run& run, Context<B>& context, const io::DenseInput& a,
     run.say(host ? std::string("launches   none: one thread of the host")
                  : fmt::format("launches   {0} x {0} blocks of {1} x {1} threads", launch.grid,
                                launch.threads));
-    run.say(fmt::format("memory     {:.3f} GiB on the {}, {:.3f} GiB of host memory beside",
-                        double(plan.bytes) / 1073741824.0, host ? "host" : "GPU",
-                        double(staging_bytes) / 1073741824.0));
     run.report["result"]["plan"] = {{"bytes_per_rank", plan.bytes}, {"method", "textbook"}};
+    PlanNeeds needs;
+    needs.any_ranks = false;
+    needs.memory = [&](int) {
+      const Index staging = std::min<Index>(staging_bytes, 8 * plan.n * plan.n + (1 << 20));
+      return host ? RankMemory{plan.bytes + staging, 0} : RankMemory{staging, plan.bytes};
+    };
+    needs.alternatives.push_back({"without --method textbook", [&] {
+                                    return jordan_memory<B>(plan_jordan<B>(
+                                        run.control.size(), plan.n, 0, true, 0, "auto", false));
+                                  }});
+    conclude_plan(run, context, Work::from(run.work), needs);
     return;
   }
   io::Output output(run.control, run.options.output, run.options.force);
