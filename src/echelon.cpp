@@ -133,6 +133,25 @@ class Echelon {
     add(lane, next_last_, matrix_.stride);
   }
 
+  void archive(Archive& archive, Index k) {
+    const Stream<B>& lane = context_.ahead;
+    archive.rows(lane, "rows", matrix_.layout.extent, matrix_.words,
+                 matrix_.layout.ranges(context_.rank()), matrix_.data.data(), matrix_.stride);
+    archive.list("pivot_columns", found.columns);
+    archive.list("pivot_rows", found.rows);
+    std::vector<Index> panels;
+    for (const Pivots::PanelRange& p : found.panels)
+      panels.insert(panels.end(), {p.first, p.count, p.word, p.words});
+    archive.list("panels", panels);
+    archive.value("next_panel", next_panel_);
+    archive.value("yield", search_.yield());
+    if (!archive.loading()) return;
+    for (std::size_t i = 0; i + 3 < panels.size(); i += 4)
+      found.panels.push_back({panels[i], panels[i + 1], panels[i + 2], panels[i + 3]});
+    for (const Index row : found.rows)
+      if (matrix_.layout.owner(row) == context_.rank()) active_.remove(matrix_.layout.slot(row));
+  }
+
   Pivots found;
 
  private:

@@ -1,6 +1,7 @@
 // The panel pipeline: the one loop of three solvers, with one panel of look-ahead.
 #pragma once
 #include "distrib/context.hpp"
+#include "src/checkpoints.hpp"
 #include "src/run.hpp"
 #include "src/stages.hpp"
 
@@ -27,6 +28,9 @@ concept Elimination = requires(M m, const Stream<B>& lane, Index k) {
   { m.stop(k) } -> std::convertible_to<bool>;
 };
 
+/// A method with `void archive(Archive&, Index k)` can be stopped before step k and started there:
+/// the archive names its state once steps 0 .. k - 1 are applied.
+///
 /// choose(k + 1) runs beside update_rest(k). A method on row slices whose share(k) reads rows that
 /// update_rest(k - 1) still writes sets `static constexpr bool share_after_update = true`; one
 /// whose update_next(k) and update_rest(k) may run side by side sets `next_ahead`.
@@ -35,8 +39,14 @@ void eliminate(Context<B>& context, M& method, Progress& progress,
                const StageTimes<B>& stages = {}) {
   const Stream<B>&ahead = context.ahead, &bulk = context.bulk;
   const Index steps = method.steps();
+  constexpr bool archived = requires(Archive & archive) { method.archive(archive, steps); };
   stages.begin(context, steps);
-  for (Index k = 0; k < steps; ++k) {
+  Index first = 0;
+  if constexpr (archived)
+    if (progress.checkpoints)
+      first = progress.checkpoints->resume(
+          [&](Archive& archive) { method.archive(archive, archive.step()); });
+  for (Index k = first; k < steps; ++k) {
     stages.time(ahead, Stage::panel, [&] { method.choose(ahead, k); });
     if (method.stop(k)) break;
     if constexpr (M::share_after_update) ahead.wait(bulk.record());
@@ -50,6 +60,13 @@ void eliminate(Context<B>& context, M& method, Progress& progress,
     }
     stages.time(bulk, Stage::update, [&] { method.update_rest(bulk, k); });
     progress.tick(double(k + 1));
+    if constexpr (archived)
+      if (progress.checkpoints && k + 1 < steps && progress.checkpoints->due()) {
+        ahead.synchronize();
+        bulk.synchronize();
+        progress.checkpoints->save(k + 1, steps,
+                                   [&](Archive& archive) { method.archive(archive, k + 1); });
+      }
   }
   ahead.synchronize();
   bulk.synchronize();

@@ -169,7 +169,7 @@ void GaussJordan<B>::choose_tournament(const Stream<B>& lane, const dense::Panel
 template <class B>
 void GaussJordan<B>::choose(const Stream<B>& lane, Index k) {
   const dense::Panel<B> p = panel(k);
-  if (!direct() || k == 0) dense::load_panel(lane, rows_, p, true);
+  if (!direct() || k == first_) dense::load_panel(lane, rows_, p, true);
   if (plan_.pivoting == Pivoting::partial) {
     choose_partial(lane, p);
   } else {
@@ -198,16 +198,38 @@ void GaussJordan<B>::note_panel(Index k) {
 }
 
 template <class B>
+void GaussJordan<B>::note_panels(Index end) {
+  for (; noted_ < end; ++noted_) note_panel(noted_);
+}
+
+template <class B>
 bool GaussJordan<B>::stop(Index k) {
   if (direct()) {  // the host follows at a distance, so that the device never waits for it
-    if (k < Index(known_.size())) return false;
-    known_[std::size_t(k) % known_.size()].synchronize();
-    note_panel(k - Index(known_.size()));
+    const Index end = k - Index(known_.size()) + 1;
+    if (end <= noted_) return !outcome_.good();
+    known_[std::size_t(end - 1) % known_.size()].synchronize();
+    note_panels(end);
   } else {
     context_.ahead.synchronize();
-    note_panel(k);
+    note_panels(k + 1);
   }
   return !outcome_.good();
+}
+
+template <class B>
+void GaussJordan<B>::archive(Archive& archive, Index k) {
+  const Stream<B>& lane = context_.ahead;
+  if (!archive.loading()) note_panels(k);
+  const std::vector<Range> own = plan_.rows.ranges(context_.rank());
+  archive.rows(lane, "rows", plan_.n, plan_.n + plan_.right, own, a_.data(), plan_.ld);
+  archive.rows(lane, "pivot_columns", plan_.n, 1, own, column_of_.data(), 1);
+  archive.list("pivot_rows", pivot_row_);
+  archive.value("bad_column", outcome_.bad_column);
+  archive.value("overflow", outcome_.overflow);
+  archive.value("log_abs_determinant", outcome_.log_abs_determinant);
+  archive.value("determinant_sign", outcome_.determinant_sign);
+  first_ = archive.loading() ? k : first_;
+  noted_ = k;
 }
 
 template <class B>
@@ -298,15 +320,14 @@ template <class B>
 JordanOutcome GaussJordan<B>::run(Progress& progress, const StageTimes<B>& stages) {
   const Stream<B>& lane = context_.ahead;
   outcome_ = {};
+  first_ = noted_ = 0;
   std::fill_n(list_host_.data(), slots_, Index(-1));
   upload(lane, column_of_.view(), list_host_.data());
   lane.synchronize();
   progress.begin("elimination", double(steps()));
   eliminate(context_, *this, progress, stages);
   progress.end();
-  if (direct())
-    for (Index k = std::max<Index>(0, steps() - Index(known_.size())); k < steps(); ++k)
-      note_panel(k);
+  if (direct()) note_panels(steps());
   if (!outcome_.good()) return outcome_;
   outcome_.determinant_sign *= parity(pivot_row_);
   if (plan_.inverse) {  // stored column k belongs to row p(k) of A

@@ -9,6 +9,7 @@
 #include "distrib/context.hpp"
 #include "distrib/layout.hpp"
 #include "kernels/dense.hpp"
+#include "src/checkpoints.hpp"
 #include "src/run.hpp"
 #include "src/stages.hpp"
 
@@ -75,6 +76,7 @@ class GaussJordan {
   void share(const Stream<B>& lane, Index k);
   void update_next(const Stream<B>& lane, Index k);
   void update_rest(const Stream<B>& lane, Index k);
+  void archive(Archive& archive, Index k);
 
  private:
   [[nodiscard]] dense::Panel<B> panel(Index k) const;
@@ -88,7 +90,8 @@ class GaussJordan {
   [[nodiscard]] View<double, B> y() const {
     return separate_y_ ? other_rows_.view() : pivot_rows_.view();
   }
-  /// Pivots and determinant of panel k from its summary.
+  /// Pivots and determinant of the panels before `end` from their summaries.
+  void note_panels(Index end);
   void note_panel(Index k);
   void choose_partial(const Stream<B>& lane, const dense::Panel<B>& panel);
   void choose_tournament(const Stream<B>& lane, const dense::Panel<B>& panel);
@@ -107,6 +110,7 @@ class GaussJordan {
   std::array<Event<B>, 4> known_;               // summary of panel k is on the host
   std::vector<Index> pivot_row_, destination_;  // p(j), on all ranks; of this rank's slots
   JordanOutcome outcome_;
+  Index first_ = 0, noted_ = 0;  // panel that this run begins with; panels that the host knows
 };
 
 }  // namespace terrace

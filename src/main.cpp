@@ -49,6 +49,7 @@ int run(const terrace::Session& session, int argc, char** argv) {
       control,
       [&] {
         terrace::check_common_options(the_run.options, the_run.command);
+        the_run.begin_checkpoints();
         selected.action(the_run);
         the_run.progress.end();
         the_run.write_report(0, "");

@@ -68,6 +68,7 @@ class PanelSearch {
              const Index* active_list, const Panel& panel, Index turn);
   /// Forgets what earlier panels were like, so that equal rows give equal pivots.
   void restart() { yield_ = 1; }
+  [[nodiscard]] double& yield() { return yield_; }  ///< what it remembers of them
   /// Rank of the panel over the rows in `active` of `rows` (words from 0 are the panel's): this
   /// rank's part of find(); rows() are then slots.
   Index find_local(const Stream<B>& lane, BitRows<const Word, B> rows, const ActiveRows<B>& active,

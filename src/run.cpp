@@ -11,6 +11,7 @@
 
 #include "distrib/place.hpp"
 #include "kernels/stream.hpp"
+#include "src/checkpoints.hpp"
 
 namespace terrace {
 
@@ -79,6 +80,19 @@ Run::Run(const Control& the_control, CommonOptions given, std::string name, std:
       {"read", 0.0}, {"solve", 0.0}, {"check", 0.0}, {"write", 0.0}, {"total", 0.0}};
   report["result"] = nlohmann::json::object();
   report["status"] = "running";
+}
+
+Run::~Run() = default;
+
+void Run::begin_checkpoints() {
+  if (options.checkpoint.empty() && options.checkpoint_every.empty() && options.restart.empty())
+    return;
+  checkpoints_ = std::make_unique<Checkpoints>(*this);
+  progress.checkpoints = checkpoints_.get();
+}
+
+nlohmann::json Run::restart_settings() const {
+  return checkpoints_ ? checkpoints_->settings() : nlohmann::json();
 }
 
 void Run::phase(const std::string& name, const std::function<void()>& work) {

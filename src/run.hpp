@@ -16,13 +16,15 @@ namespace terrace {
 struct CommonOptions {
   std::string output, backend = "auto", report, progress = "auto", method, precision = "fp64";
   std::string checkpoint, checkpoint_every, restart;
-  bool plan = false, no_check = false, quiet = false, force = false;
+  bool plan = false, no_check = false, guard = false, quiet = false, force = false;
   Index block = 0;  ///< 0: the method's choice
   Index seed = 1;
   // GF(2) only.
   std::string tables, panels;
   Index k = 0;  ///< 0: the plan's choice
 };
+
+class Checkpoints;
 
 /// Percent, rate and time left on stderr; rank 0 only. tick() is cheap and may be called often.
 class Progress {
@@ -31,6 +33,8 @@ class Progress {
   void begin(const std::string& what, double total);  ///< total in units of tick()
   void tick(double done);
   void end();
+
+  Checkpoints* checkpoints = nullptr;  ///< of the running command; src/checkpoints.hpp
 
  private:
   bool enabled_, terminal_;
@@ -44,6 +48,17 @@ class Run {
  public:
   Run(const Session& session, CommonOptions options, std::string command, std::string command_line);
   Run(const Control& control, CommonOptions options, std::string command, std::string command_line);
+  ~Run();
+  /// Takes --checkpoint and --restart. Collective; throws agreed Errors.
+  void begin_checkpoints();
+  /// `settings` of the run that --restart continues; null without one.
+  [[nodiscard]] nlohmann::json restart_settings() const;
+  /// Takes `value`'s setting `name` from the run that is continued, where it is still `open`.
+  template <class T>
+  void adopt(const std::string& name, T& value, const T& open) const {
+    const nlohmann::json from = restart_settings();
+    if (value == open && from.is_object()) value = from.value(name, open);
+  }
 
   const Control& control;
   CommonOptions options;
@@ -70,10 +85,13 @@ class Run {
 
   std::string command, command_line, start_time;
   nlohmann::json inputs = nlohmann::json::object();
+  /// Choices that a restarted run must share: block, pivoting, ...
+  nlohmann::json settings = nlohmann::json::object();
 
  private:
   void inject_fault(const std::string& phase) const;
   std::chrono::steady_clock::time_point start_;
+  std::unique_ptr<Checkpoints> checkpoints_;
 };
 
 /// What a command tells --backend auto about its work. Small work is done sooner by the CPU.

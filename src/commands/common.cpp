@@ -34,6 +34,7 @@ void add_common_options(CLI::App& command, CommonOptions& o) {
       ->check(CLI::IsMember({"auto", "always", "never"}));
   command.add_flag("--plan", o.plan, "Print memory and method; read no data");
   command.add_flag("--no-check", o.no_check, "Skip the residual or certificate");
+  command.add_flag("--guard", o.guard, "Check sums on the way: memory errors end the run early");
   command.add_option("--block", o.block, "Panel or tile width (0: the method's choice)")
       ->check(not_negative());
   command.add_option("--method", o.method, "Method, where a command has several");
@@ -66,9 +67,6 @@ void check_common_options(const CommonOptions& o, const std::string& command) {
   const auto refuse = [](const std::string& what) {
     fail_together(Exit::usage, what + "; in terrace " TERRACE_VERSION "; leave the option out");
   };
-  if (!o.checkpoint.empty() || !o.checkpoint_every.empty())
-    refuse("checkpoints are not available yet; --checkpoint");
-  if (!o.restart.empty()) refuse("restarts are not available yet; --restart");
   const bool mixed = command == "band solve" || command == "bench band" || command == "cg" ||
                      command == "bench cg";
   const bool dense =

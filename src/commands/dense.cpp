@@ -54,9 +54,7 @@ template <class B>
 void solve(Run& run, Context<B>& context, const io::DenseInput& a, const io::DenseInput& b,
            const DenseOptions& options) {
   const Index n = a.rows(), right = b.columns(), probes = n > 0 ? condition_probes : 0;
-  const JordanPlan plan =
-      plan_jordan<B>(run.control.size(), n, right + probes, false, run.options.block,
-                     options.pivoting, run.options.precision == "emulated");
+  const JordanPlan plan = plan_dense<B>(run, n, right + probes, false, options);
   describe<B>(run, plan);
   run.report["columns"] = right;
   run.work = jordan_work(plan, !run.options.no_check).json();

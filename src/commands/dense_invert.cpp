@@ -49,8 +49,7 @@ template <class B>
 void invert_blocked(Run& run, Context<B>& context, const io::DenseInput& a,
                     const DenseOptions& options) {
   const Index n = a.rows();
-  const JordanPlan plan = plan_jordan<B>(run.control.size(), n, 0, true, run.options.block,
-                                         options.pivoting, run.options.precision == "emulated");
+  const JordanPlan plan = plan_dense<B>(run, n, 0, true, options);
   describe<B>(run, plan);
   run.work = jordan_work(plan, !run.options.no_check).json();
   if (run.options.plan) return say_plan<B>(run, context, plan, options.pivoting);

@@ -56,6 +56,20 @@ inline RowReader reader(const Control& control, const io::DenseInput& input) {
   };
 }
 
+/// As plan_jordan(), with the choices of a run that is continued.
+template <class B>
+JordanPlan plan_dense(Run& run, Index n, Index right, bool inverse, const DenseOptions& options) {
+  std::string pivoting = options.pivoting;
+  run.adopt("pivoting", pivoting, std::string("auto"));
+  run.adopt("block", run.options.block, Index(0));
+  const JordanPlan plan = plan_jordan<B>(run.control.size(), n, right, inverse, run.options.block,
+                                         pivoting, run.options.precision == "emulated");
+  run.settings = {{"block", plan.block},
+                  {"pivoting", plan.pivoting == Pivoting::partial ? "partial" : "tournament"},
+                  {"precision", run.options.precision}};
+  return plan;
+}
+
 template <class B>
 void describe(Run& run, const JordanPlan& plan) {
   run.report["n"] = plan.n;

@@ -44,6 +44,7 @@ struct Files {
       b = io::open_bits(run.control, io::parse_location(o.b, location.file), role);
       run.note_input(second, b->location());
     }
+    run.adopt("block", run.options.block, Index(0));
     run.report["n"] = a.rows();
     run.report["rows"] = a.rows();
     run.report["columns"] = a.columns();
@@ -80,6 +81,8 @@ bool planned(Run& run, const Context<B>& context, const BlockCyclic& layout, con
   const auto [host, device] = needed(plan, layout.ranks);
   run.report["block"] = plan.columns;
   run.report["method"] = method;
+  run.settings["block"] = plan.columns;
+  run.settings["seed"] = run.options.seed;
   run.report["memory"] = {{"host_bytes_per_rank", host}, {"device_bytes_per_rank", device}};
   run.work = work.json();
   if (!run.options.plan) {
@@ -213,6 +216,7 @@ BitMatrix<B> read_matrix(Run& run, const Context<B>& context, const BitSource<B>
 void reduce(Run& run, const Gf2Options& o) {
   Files files(run, o, nullptr);
   const bool rank_only = run.command == "gf2 rank";
+  run.settings["echelon"] = o.echelon;
   const auto form = rank_only || o.echelon ? EchelonForm::echelon : EchelonForm::reduced;
   with_backend(run, files.elimination(), [&]<class B>(Context<B>& context) {
     const BlockCyclic layout = bit_row_layout(files.a.rows(), run.control.size());

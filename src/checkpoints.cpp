@@ -1,0 +1,284 @@
+#include "src/checkpoints.hpp"
+
+#include <fmt/core.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+
+#include "distrib/agree.hpp"
+#include "distrib/signals.hpp"
+#include "io/stored.hpp"
+#include "src/run.hpp"
+
+namespace terrace {
+
+namespace {
+constexpr Word vote_write = 1, vote_stop = 2;
+constexpr const char* head_name = "checkpoint";
+}  // namespace
+
+// --- archive -------------------------------------------------------------------------------------
+
+void Archive::value(const std::string& name, Index& v) {
+  if (loading())
+    v = values_.at(name).get<Index>();
+  else
+    values_[name] = v;
+}
+void Archive::value(const std::string& name, double& v) {
+  Index bits = std::bit_cast<Index>(v);
+  value(name, bits);
+  v = std::bit_cast<double>(bits);
+}
+void Archive::value(const std::string& name, bool& v) {
+  Index number = v ? 1 : 0;
+  value(name, number);
+  v = number != 0;
+}
+void Archive::value(const std::string& name, int& v) {
+  Index number = v;
+  value(name, number);
+  v = int(number);
+}
+
+template <class T>
+void Archive::list_of(const std::string& name, std::vector<T>& v) {
+  Index size = Index(v.size());
+  value(name + " size", size);
+  const bool mine = loading() || control_.rank() == 0;
+  const std::vector<Range> all =
+      mine && size > 0 ? std::vector<Range>{{0, size}} : std::vector<Range>{};
+  if (size == 0) {
+    v.clear();
+    return;
+  }
+  if (loading()) {
+    v = collectively(control_, [&] { return std::vector<T>(std::size_t(size)); });
+    load(name, size, -1, all, [&](Index position, Index count, const Word* from) {
+      std::memcpy(v.data() + position, from, std::size_t(count) * sizeof(T));
+    });
+  } else {
+    save(name, size, -1, all, [&](Index position, Index count, Word* to) {
+      std::memcpy(to, v.data() + position, std::size_t(count) * sizeof(T));
+    });
+  }
+}
+void Archive::list(const std::string& name, std::vector<Index>& v) { list_of(name, v); }
+void Archive::list(const std::string& name, std::vector<double>& v) { list_of(name, v); }
+
+void Archive::save(const std::string& name, Index rows, Index columns,
+                   std::span<const Range> ranges, const io::Source<Word>& source) {
+  output_->write<Word>(name, rows, columns, ranges, source);
+}
+void Archive::load(const std::string& name, Index rows, Index columns,
+                   std::span<const Range> ranges, const io::Sink<Word>& sink) {
+  const io::Location at{file_, "/" + name};
+  const std::vector<Index> expected =
+      columns < 0 ? std::vector<Index>{rows} : std::vector<Index>{rows, columns};
+  if (io::stored_shape(control_, at) != expected)
+    fail_together(Exit::input, "the checkpoint has another shape than this problem; " +
+                                   io::to_string(at) + "; start without --restart");
+  io::read_stored(control_, at, ranges, sink);
+}
+
+// --- checkpoints ---------------------------------------------------------------------------------
+
+double parse_interval(const std::string& text) {
+  char* end = nullptr;
+  const double number = std::strtod(text.c_str(), &end);
+  const std::string unit = end;
+  const double scale = unit.empty() || unit == "s" ? 1 : unit == "m" ? 60 : unit == "h" ? 3600 : -1;
+  if (end == text.c_str() || scale < 0 || !(number > 0) || !std::isfinite(number))
+    fail_together(Exit::usage, "not an interval: '" + text +
+                                   "'; --checkpoint-every; give a number and s, m or h, as 10m");
+  return number * scale;
+}
+
+Checkpoints::Checkpoints(Run& run) : run_(run), file_(run.options.checkpoint) {
+  const CommonOptions& o = run.options;
+  if (!o.checkpoint_every.empty() && file_.empty())
+    fail_together(Exit::usage,
+                  "an interval without a file; --checkpoint-every; add --checkpoint FILE");
+  every_ = parse_interval(o.checkpoint_every.empty() ? "10m" : o.checkpoint_every);
+  if (o.plan) {
+    file_.clear();
+    return;
+  }
+  if (active() && run.command == "gf2 multiply") {
+    run.say("note       a product keeps no checkpoints; --checkpoint has no effect");
+    file_.clear();
+  }
+  if (!o.restart.empty()) {
+    find(o.restart);
+    if (found_.empty()) find(o.restart + ".old");
+    if (found_.empty())
+      fail_together(Exit::input,
+                    "no checkpoint to restart from: " + refused_ + "; --restart; start without it");
+    if (!refused_.empty()) run.say("note       " + refused_);
+    run.report["restart"] = {{"file", found_.front().file}};
+  }
+  if (!active()) return;
+  { const io::Output probe(run.control, file_, true); }  // a place where one can be written
+  votes_ = collectively(run.control, [&] { return std::make_unique<Votes>(run.control); });
+  last_ = Clock::now();
+  watch_signals();
+}
+
+Checkpoints::~Checkpoints() {
+  if (active()) ignore_signals();
+}
+
+/// Adds `file` if it is a whole checkpoint of this command.
+void Checkpoints::find(const std::string& file) {
+  const auto refuse = [&](const std::string& why) {
+    refused_ += (refused_.empty() ? "" : "; ") + file + " is refused (" + why + ")";
+  };
+  try {
+    const io::Attributes attributes = io::read_run_attributes(run_.control, {file, "/"});
+    const auto head = attributes.find(head_name);
+    if (head == attributes.end() || !std::holds_alternative<std::string>(head->second))
+      return refuse("not a checkpoint");
+    nlohmann::json found =
+        nlohmann::json::parse(std::get<std::string>(head->second), nullptr, false);
+    if (!found.is_object() || !found.contains("identity") || !found.contains("values"))
+      return refuse("not a checkpoint of this version");
+    const std::string command = found["identity"].value("command", "");
+    if (command != run_.command) return refuse("it is of '" + command + "'");
+    bool whole = io::content_hash_holds(run_.control, {file, "/terrace"});
+    for (const std::string& name : io::members(run_.control, {file, "/"}))
+      whole = whole && io::content_hash_holds(run_.control, {file, "/" + name});
+    if (!whole) return refuse("its contents do not match their checksums");
+    found_.push_back({file, std::move(found)});
+  } catch (const Error& e) {
+    if (!e.agreed() && run_.control.size() > 1) throw;
+    refuse(e.what());
+  }
+}
+
+nlohmann::json Checkpoints::settings() const {
+  return restarting() ? found_.front().head.value("settings", nlohmann::json()) : nlohmann::json();
+}
+
+/// What must be equal for a checkpoint to fit.
+nlohmann::json Checkpoints::identity() const {
+  nlohmann::json result = {{"command", run_.command}, {"settings", run_.settings}};
+  for (const char* key : {"n", "rows", "columns", "half_bandwidth", "nonzeros", "right_hand_sides"})
+    if (run_.report.contains(key)) result[key] = run_.report[key];
+  for (const auto& [key, where] : run_.inputs.items())
+    result[key] = io::fingerprint(run_.control, io::parse_location(where.get<std::string>()));
+  return result;
+}
+
+bool Checkpoints::due() {
+  if (!active()) return false;
+  const SignalRequest asked = take_signal_request();
+  Word mine = (asked.checkpoint || asked.stop ? vote_write : 0) | (asked.stop ? vote_stop : 0);
+  if (run_.control.rank() == 0 && !waiting_ &&
+      std::chrono::duration<double>(Clock::now() - last_).count() > every_) {
+    mine |= vote_write;
+    waiting_ = true;
+  }
+  const Word agreed = votes_->poll(mine);
+  stop_ = stop_ || (agreed & vote_stop) != 0;
+  return agreed != 0;
+}
+
+void Checkpoints::write(Index step, Index steps, const std::function<void(Archive&)>& state) {
+  io::Output output(run_.control, file_, true);
+  Archive archive(run_.control, output);
+  state(archive);
+  io::Attributes attributes = run_.attributes();
+  const nlohmann::json head = {{"identity", identity()},
+                               {"settings", run_.settings},
+                               {"step", step},
+                               {"steps", steps},
+                               {"values", archive.values()}};
+  attributes[head_name] = head.dump();
+  collectively(run_.control, [&] {
+    std::error_code failed;
+    if (run_.control.rank() == 0 && std::filesystem::exists(file_, failed))
+      std::filesystem::rename(file_, file_ + ".old", failed);
+    if (failed)
+      throw Error(Exit::resources, "cannot keep the older checkpoint: " + failed.message() + "; " +
+                                       file_ + "; choose another place");
+  });
+  output.commit(attributes);
+}
+
+void Checkpoints::save(Index step, Index steps, const std::function<void(Archive&)>& state) {
+  const auto start = Clock::now();
+  auto& told = run_.report["checkpoints"];
+  if (!told.is_object()) told = nlohmann::json::object();
+  std::string failure;
+  try {
+    write(step, steps, state);
+  } catch (const Error& e) {
+    if (!e.agreed()) throw;
+    failure = e.what();
+  }
+  if (failure.empty()) {
+    last_step_ = step;
+    told["written"] = told.value("written", 0) + 1;
+    told["file"] = file_;
+    told["step"] = step;
+  } else {
+    told["failed"] = told.value("failed", 0) + 1;
+    told["failure"] = failure;
+    if (run_.control.rank() == 0)
+      fmt::print(stderr, "terrace: warning: no checkpoint of step {}: {}\n", step, failure);
+  }
+  last_ = Clock::now();
+  waiting_ = false;
+  const double seconds = std::chrono::duration<double>(last_ - start).count();
+  told["seconds"] = told.value("seconds", 0.0) + run_.control.reduce(seconds, Reduce::max);
+  if (!stop_) return;
+  if (last_step_ < 0)
+    fail_together(Exit::resources, "asked to stop, and no checkpoint could be written; " + failure);
+  run_.report["status"] = "stopped";
+  const std::string signal = stopping_signal();
+  fail_together(
+      Exit::requeue,
+      fmt::format("stopped on {} after step {} of {}; checkpoint of step {} in {}; run again with "
+                  "--restart {}",
+                  signal.empty() ? "a signal" : signal, step, steps, last_step_, file_, file_));
+}
+
+Index Checkpoints::resume(const std::function<void(Archive&)>& state) {
+  if (!restarting() || resumed_) return 0;
+  resumed_ = true;
+  const nlohmann::json mine = identity();
+  std::string why;
+  for (std::size_t i = 0; i < found_.size(); ++i) {
+    const Found& found = found_[i];
+    const nlohmann::json& theirs = found.head["identity"];
+    if (theirs != mine) {
+      for (const auto& [key, value] : mine.items())
+        if (why.empty() && (!theirs.contains(key) || theirs[key] != value))
+          why = fmt::format("{} differs: {} there, {} here", key,
+                            theirs.contains(key) ? theirs[key].dump() : "absent", value.dump());
+      if (found.file == run_.options.restart) find(run_.options.restart + ".old");
+      continue;
+    }
+    if (!why.empty()) run_.say("note       the newer checkpoint is of another problem: " + why);
+    const auto start = Clock::now();
+    const auto step = found.head.at("step").get<Index>();
+    Archive archive(run_.control, found.file, found.head["values"], step);
+    state(archive);
+    run_.report["restart"] = {
+        {"file", found.file},
+        {"step", step},
+        {"seconds", std::chrono::duration<double>(Clock::now() - start).count()}};
+    run_.say(fmt::format("restart    from step {} of {}, {}", step,
+                         found.head.at("steps").get<Index>(), found.file));
+    return step;
+  }
+  fail_together(Exit::input, "the checkpoint is of another problem; " + run_.options.restart +
+                                 ", " + why +
+                                 "; give the same input and options, or start without "
+                                 "--restart");
+}
+
+}  // namespace terrace
