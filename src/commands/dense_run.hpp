@@ -62,9 +62,14 @@ JordanPlan plan_dense(Run& run, Index n, Index right, bool inverse, const DenseO
   std::string pivoting = options.pivoting;
   run.adopt("pivoting", pivoting, std::string("auto"));
   run.adopt("block", run.options.block, Index(0));
-  const JordanPlan plan = plan_jordan<B>(run.control.size(), n, right, inverse, run.options.block,
-                                         pivoting, run.options.precision == "emulated");
+  if (const nlohmann::json from = run.restart_settings(); from.is_object())
+    run.options.guard = from.value("guard", false);  // a run that is continued keeps its check sums
+  JordanPlan plan = plan_jordan<B>(run.control.size(), n, right + (run.options.guard ? 1 : 0),
+                                   inverse, run.options.block, pivoting,
+                                   run.options.precision == "emulated");
+  plan.guard = run.options.guard;
   run.settings = {{"block", plan.block},
+                  {"guard", plan.guard},
                   {"pivoting", plan.pivoting == Pivoting::partial ? "partial" : "tournament"},
                   {"precision", run.options.precision}};
   return plan;

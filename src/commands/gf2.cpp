@@ -18,6 +18,16 @@ struct Gf2Options {
   Index levels = -1;  ///< of Strassen's algorithm; -1: the planner's choice
 };
 
+/// Of the witness, and of --guard's check sums.
+Index extra_words(const Run& run) { return run.options.guard ? 2 : 1; }
+
+template <class B>
+PanelPlan guarded_plan(const Context<B>& context, const CommonOptions& options, Index most_rank) {
+  PanelPlan plan = plan_panels(context, options, most_rank);
+  plan.witness = witness_seed(options.seed);
+  return plan;
+}
+
 constexpr const char* passed = "passed: 64 random vectors";
 
 io::Attributes bits_attributes(Index columns) {
@@ -45,6 +55,8 @@ struct Files {
       run.note_input(second, b->location());
     }
     run.adopt("block", run.options.block, Index(0));
+    if (const nlohmann::json from = run.restart_settings(); from.is_object())
+      run.options.guard = from.value("guard", false);  // keeps its check sums, or has none
     run.report["n"] = a.rows();
     run.report["rows"] = a.rows();
     run.report["columns"] = a.columns();
@@ -83,6 +95,7 @@ bool planned(Run& run, const Context<B>& context, const BlockCyclic& layout, con
   run.report["method"] = method;
   run.settings["block"] = plan.columns;
   run.settings["seed"] = run.options.seed;
+  run.settings["guard"] = run.options.guard;
   run.report["memory"] = {{"host_bytes_per_rank", host}, {"device_bytes_per_rank", device}};
   run.work = work.json();
   if (!run.options.plan) {
@@ -195,7 +208,7 @@ std::vector<Index> pivot_rows_first(const BlockCyclic& layout, int rank, const P
   return destination;
 }
 
-/// [A | B | witness] in memory.
+/// [A | B | witness | check sums] in memory.
 template <class B>
 BitMatrix<B> read_matrix(Run& run, const Context<B>& context, const BitSource<B>& a,
                          const BitSource<B>* b, BlockCyclic layout, Word seed) {
@@ -203,7 +216,7 @@ BitMatrix<B> read_matrix(Run& run, const Context<B>& context, const BitSource<B>
   run.phase("read", [&] {
     const Index words = a.words() + (b ? b->words() : 0);
     matrix =
-        collectively(context.control, [&] { return BitMatrix<B>(context, layout, words + 1); });
+        collectively(context.control, [&] { return BitMatrix<B>(context, layout, words + extra_words(run)); });
     load(context, a, matrix);
     if (b) load(context, *b, matrix, a.words());
     put_witness(context, matrix, words, seed);
@@ -222,11 +235,11 @@ void reduce(Run& run, const Gf2Options& o) {
     const BlockCyclic layout = bit_row_layout(files.a.rows(), run.control.size());
     const auto source = file_source(context, files.a, layout);
     const Index columns = source.columns, words = source.words();
-    const PanelPlan plan = plan_panels(context, run.options, std::min(files.a.rows(), columns));
+    const PanelPlan plan = guarded_plan(context, run.options, std::min(files.a.rows(), columns));
     const MemoryOf memory = [&](const PanelPlan& with, int ranks) {
       const BlockCyclic rows = bit_row_layout(files.a.rows(), ranks);
-      return BitMemory{BitMatrix<B>::bytes(rows, words + 1) +
-                           echelon_bytes<B>(rows, round_up(words + 1, bit_row_alignment), with),
+      return BitMemory{BitMatrix<B>::bytes(rows, words + extra_words(run)) +
+                           echelon_bytes<B>(rows, round_up(words + extra_words(run), bit_row_alignment), with),
                        staging_bytes(words, rows.slots(0))};
     };
     const Work work = elimination_work<B>(
@@ -280,12 +293,12 @@ void solve(Run& run, const Gf2Options& o) {
     const auto a = file_source(context, files.a, layout),
                b = file_source(context, *files.b, layout);
     const Index columns = a.columns, words = a.words() + b.words();
-    const PanelPlan plan = plan_panels(context, run.options, std::min(files.a.rows(), columns));
+    const PanelPlan plan = guarded_plan(context, run.options, std::min(files.a.rows(), columns));
     const MemoryOf memory = [&](const PanelPlan& with, int ranks) {
       const BlockCyclic rows = bit_row_layout(files.a.rows(), ranks);
       const Index x_rows = ceil_div(columns, ranks) + rows.slots(0);
-      return BitMemory{BitMatrix<B>::bytes(rows, words + 1) +
-                           echelon_bytes<B>(rows, round_up(words + 1, bit_row_alignment), with) +
+      return BitMemory{BitMatrix<B>::bytes(rows, words + extra_words(run)) +
+                           echelon_bytes<B>(rows, round_up(words + extra_words(run), bit_row_alignment), with) +
                            8 * std::min(x_rows, columns) * round_up(b.words(), bit_row_alignment),
                        staging_bytes(std::max(a.words(), b.words()), rows.slots(0))};
     };
@@ -338,7 +351,7 @@ void kernel(Run& run, const Gf2Options& o) {
     const BlockCyclic layout = bit_row_layout(files.a.rows(), run.control.size());
     const auto source = file_source(context, files.a, layout);
     const Index columns = source.columns, words = source.words();
-    const PanelPlan plan = plan_panels(context, run.options, std::min(files.a.rows(), columns));
+    const PanelPlan plan = guarded_plan(context, run.options, std::min(files.a.rows(), columns));
     // At least columns - rows basis rows; the exact number is checked once the rank is known.
     const auto basis_bytes = [&](Index rows, int ranks) {
       return BitMatrix<B>::bytes(kernel_layout(rows, words, ranks), words) +
@@ -347,8 +360,8 @@ void kernel(Run& run, const Gf2Options& o) {
     const Index least = std::max<Index>(0, columns - layout.extent);
     const MemoryOf memory = [&](const PanelPlan& with, int ranks) {
       const BlockCyclic rows = bit_row_layout(files.a.rows(), ranks);
-      return BitMemory{BitMatrix<B>::bytes(rows, words + 1) +
-                           echelon_bytes<B>(rows, round_up(words + 1, bit_row_alignment), with) +
+      return BitMemory{BitMatrix<B>::bytes(rows, words + extra_words(run)) +
+                           echelon_bytes<B>(rows, round_up(words + extra_words(run), bit_row_alignment), with) +
                            basis_bytes(least, ranks),
                        staging_bytes(words, rows.slots(0))};
     };
@@ -404,12 +417,12 @@ void inverse(Run& run, const Gf2Options& o) {
     const BlockCyclic layout = bit_row_layout(n, run.control.size());
     const auto source = file_source(context, files.a, layout);
     const Index words = source.words();
-    const PanelPlan plan = plan_panels(context, run.options, n);
+    const PanelPlan plan = guarded_plan(context, run.options, n);
     const MemoryOf memory = [&](const PanelPlan& with, int ranks) {
       const BlockCyclic rows = bit_row_layout(n, ranks);
       const Index staging = staging_bytes(words, rows.slots(0));
-      return BitMemory{BitMatrix<B>::bytes(rows, words + 1) +
-                           echelon_bytes<B>(rows, round_up(words + 1, bit_row_alignment), with) +
+      return BitMemory{BitMatrix<B>::bytes(rows, words + extra_words(run)) +
+                           echelon_bytes<B>(rows, round_up(words + extra_words(run), bit_row_alignment), with) +
                            staging,
                        staging};
     };
