@@ -176,8 +176,8 @@ class Echelon {
     if (!guard_) return;
     guard_->resume(k);
     for (const Pivots::PanelRange& p : found.panels)
-      guard_->pivots(64 * p.word, {found.rows.begin() + p.first,
-                                   found.rows.begin() + p.first + p.count});
+      guard_->pivots(64 * p.word,
+                     {found.rows.begin() + p.first, found.rows.begin() + p.first + p.count});
   }
 
   Pivots found;

@@ -124,7 +124,8 @@ GaussJordan<B>::GaussJordan(Context<B>& context, const JordanPlan& plan)
     for (Index s = 0; s < slots_; ++s) list_host_[s] = plan.rows.global(s, context.rank());
     upload(context.ahead, global_row_.view(), list_host_.data());
     context.ahead.synchronize();
-    if (plan.guard)  // a check reads the rows once, an update of a panel does 2 block flops a number
+    if (plan.guard)  // a check reads the rows once, an update of a panel does 2 block flops a
+                     // number
       guard_ = std::make_unique<DenseGuard<B>>(
           context, plan.rows, plan.n, plan.n + plan.right - 1, plan.inverse,
           ceil_div(std::is_same_v<B, Cpu> ? 2304 : 6144, plan.block));

@@ -22,7 +22,9 @@ void flip_for_tests(const Stream<B>& lane, int rank, Index step, void* data, Ind
   const Index wanted_rank = std::strtoll(text, &end, 10);
   const Index wanted = *end == ':' ? std::strtoll(end + 1, &end, 10) : -1;
   if (wanted_rank != rank || wanted != step) return;
-  const Index at = (*end == ':' ? std::strtoll(end + 1, nullptr, 10) : Index(random_word(7, step, 0) >> 2)) % bytes;
+  const Index at =
+      (*end == ':' ? std::strtoll(end + 1, nullptr, 10) : Index(random_word(7, step, 0) >> 2)) %
+      bytes;
   PinnedBuffer<unsigned char> byte(1);
   const View<unsigned char, B> there{static_cast<unsigned char*>(data) + at, 1};
   download(lane, byte.data(), View<const unsigned char, B>{there.data, 1});
@@ -94,8 +96,7 @@ void BitGuard<B>::begin() {
   fill_zero(lane, products_.view());
   multiply_words(lane, products_.data(), matrix_.rows(), 0, word - (inverse_ ? 1 : 0),
                  sliced_.data());
-  copy_bits(lane,
-            BitRows<Word, B>{matrix_.data.data() + word, matrix_.stride, slots, nullptr},
+  copy_bits(lane, BitRows<Word, B>{matrix_.data.data() + word, matrix_.stride, slots, nullptr},
             BitRows<const Word, B>{products_.data(), 1, slots, nullptr}, 0, 1);
   lane.synchronize();
 }
@@ -316,9 +317,9 @@ void DenseGuard<B>::finish(GuardRows<B> a, const Index* column_of,
   context_.control.barrier();  // no rank goes on while another one ends the job
 }
 
-#define TERRACE_INSTANTIATE(B)                                                     \
-  template void flip_for_tests<B>(const Stream<B>&, int, Index, void*, Index);     \
-  template class BitGuard<B>;                                                      \
+#define TERRACE_INSTANTIATE(B)                                                 \
+  template void flip_for_tests<B>(const Stream<B>&, int, Index, void*, Index); \
+  template class BitGuard<B>;                                                  \
   template class DenseGuard<B>;
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 

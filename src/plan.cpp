@@ -136,9 +136,10 @@ void conclude_plan(Run& run, const Context<B>& c, const Work& work, const PlanNe
     run.say("seconds    unknown: nothing was measured for " + work.model +
             "; terrace bench --profile measures it");
   } else {
-    run.say(fmt::format(
-        "seconds    about {:.3g}: read {:.3g}, solve {:.3g}, check {:.3g}, write {:.3g} (rates: {})",
-        s.total(), s.read, s.solve, s.check, s.write, rates.source));
+    run.say(
+        fmt::format("seconds    about {:.3g}: read {:.3g}, solve {:.3g}, check {:.3g}, write "
+                    "{:.3g} (rates: {})",
+                    s.total(), s.read, s.solve, s.check, s.write, rates.source));
     if (!work.iteration.empty()) {
       plan["seconds"]["iteration"] = s.iteration;
       plan["iterations_assumed"] = work.iterations;
@@ -166,8 +167,8 @@ void conclude_plan(Run& run, const Context<B>& c, const Work& work, const PlanNe
       else if (process_memory_is_limited())
         advice.push_back(fmt::format("on {} ranks", ranks));
       else
-        advice.push_back(fmt::format("on {} ranks on {} hosts like these", ranks,
-                                     ceil_div(ranks, most)));
+        advice.push_back(
+            fmt::format("on {} ranks on {} hosts like these", ranks, ceil_div(ranks, most)));
     }
   }
   for (const Alternative& other : needs.alternatives) {
@@ -182,8 +183,8 @@ void conclude_plan(Run& run, const Context<B>& c, const Work& work, const PlanNe
   run.say("does not fit: " + what);
 }
 
-#define TERRACE_INSTANTIATE(B)                                                             \
-  template std::string machine_name(const Context<B>&, int);                               \
+#define TERRACE_INSTANTIATE(B)                               \
+  template std::string machine_name(const Context<B>&, int); \
   template void conclude_plan(Run&, const Context<B>&, const Work&, const PlanNeeds&);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 

@@ -65,9 +65,8 @@ bool solve_subset(const std::vector<std::vector<double>>& f, const std::vector<d
 }  // namespace
 
 nlohmann::json Work::json() const {
-  return {{"model", model},           {"read", to_json(read)},
-          {"solve", to_json(solve)},  {"check", to_json(check)},
-          {"write", to_json(write)},  {"iteration", to_json(iteration)},
+  return {{"model", model},          {"read", to_json(read)},   {"solve", to_json(solve)},
+          {"check", to_json(check)}, {"write", to_json(write)}, {"iteration", to_json(iteration)},
           {"iterations", iterations}};
 }
 
@@ -206,9 +205,9 @@ Work bit_work(const BitWork& w) {
   const bool echelon = w.command == "rank" || w.command == "echelon";
   // Words that are updated: those right of the panel; in echelon form of the rows without a pivot.
   const double area = w.command == "inverse" ? slots * r * words
-                      : echelon ? (r * n * words - r * r / 2 * (words + n / 64) + r * r * r / 192) /
-                                      ranks
-                                : slots * (r * words - r * r / 128);
+                      : echelon
+                          ? (r * n * words - r * r / 2 * (words + n / 64) + r * r * r / 192) / ranks
+                          : slots * (r * words - r * r / 128);
   Work work;
   work.model = "gf2 " + (echelon ? std::string("echelon") : w.command) + ", " + w.method;
   work.read = bytes(8 * slots * (words - 1));
@@ -224,12 +223,12 @@ Work bit_work(const BitWork& w) {
     work.solve.emplace_back("basis", giga * double(std::max<Index>(0, w.columns - w.rows)) * words);
   work.check = {{"start", 1}, {"columns", r}, {"bytes", giga * 8 * slots * (words - 1)}};
   if (!w.check) work.check = {{"start", 1}, {"columns", r}};
-  const double written = !w.output                ? 0
-                         : w.command == "rank"    ? 0
-                         : w.command == "solve"   ? double(w.columns) * std::ceil(w.right / 64.0)
-                         : w.command == "kernel"  ? double(std::max<Index>(0, w.columns - w.rows)) *
-                                                       (words - 1)
-                                                  : n * (words - 1);
+  const double written = !w.output              ? 0
+                         : w.command == "rank"  ? 0
+                         : w.command == "solve" ? double(w.columns) * std::ceil(w.right / 64.0)
+                         : w.command == "kernel"
+                             ? double(std::max<Index>(0, w.columns - w.rows)) * (words - 1)
+                             : n * (words - 1);
   work.write = bytes(8 * written / ranks);
   work.write.emplace_back("columns", r);
   return work;

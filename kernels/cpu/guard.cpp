@@ -83,8 +83,8 @@ void follow_column(const Stream<Cpu>& stream, GuardRows<Cpu> a, Index column, do
   });
 }
 
-void assign_weights(const Stream<Cpu>& stream, Index slots, const Index* column_of,
-                    const double* w, const double* v, double* weight, double* more) {
+void assign_weights(const Stream<Cpu>& stream, Index slots, const Index* column_of, const double* w,
+                    const double* v, double* weight, double* more) {
   stream.run([=] {
     for (Index i = 0; i < slots; ++i) {
       const Index j = column_of[i];

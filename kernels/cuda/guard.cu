@@ -76,8 +76,8 @@ __global__ void judge_rows_kernel(GuardRows<Cuda> a, Index column, const double*
     if (isfinite(off) && off > tolerance * largest[i]) *bad = i;
   }
 }
-__global__ void assign_kernel(Index slots, const Index* column_of, const double* w,
-                              const double* v, double* weight, double* more) {
+__global__ void assign_kernel(Index slots, const Index* column_of, const double* w, const double* v,
+                              double* weight, double* more) {
   for (Index i = first_item(); i < slots; i += item_stride()) {
     const Index j = column_of[i];
     if (j >= 0) weight[j] = v[i];

@@ -108,9 +108,9 @@ std::vector<Series> all_series(bool device, int ranks) {
     add(std::string("gf2 ") + command, 1.2, [=, name = std::string(command)](int size) {
       const Index n = even(grown(bits, size), 64);
       const Index columns = name == "kernel" ? n + n / 4 : n;
-      return Problem{fmt::format("generate gf2-random --rows {} --columns {} --rhs 64 -o IN", n,
-                                 columns),
-                     "gf2 " + name + (name == "solve" ? " IN:/A --rhs :/b" : " IN:/A") + " -o OUT"};
+      return Problem{
+          fmt::format("generate gf2-random --rows {} --columns {} --rhs 64 -o IN", n, columns),
+          "gf2 " + name + (name == "solve" ? " IN:/A --rhs :/b" : " IN:/A") + " -o OUT"};
     });
   add("gf2 multiply", 1, [=](int size) {
     const Index n = even(grown(bits, size), 64);
@@ -120,14 +120,16 @@ std::vector<Series> all_series(bool device, int ranks) {
   // Half-bandwidths by turns, each again with four times the rows.
   const auto band_series = [&](const std::string& command, const std::string& more, double share) {
     add("band " + command + more, share, [=](int size) {
-      const Index m = std::vector<Index>{64, 192, 512, 1024, 1536}[std::size_t(size % 5)] *
-                      (device ? 2 : 1);
+      const Index m =
+          std::vector<Index>{64, 192, 512, 1024, 1536}[std::size_t(size % 5)] * (device ? 2 : 1);
       const double rows = (device ? 20000.0 : 3000.0) * std::pow(2.5, size / 5) *
-                          (m < 200 ? 3.0 : m > 700 ? 0.6 : 1.0);
-      return Problem{fmt::format("generate band-spd --n {} --half-bandwidth {} --rhs 1 -o IN",
-                                 Index(rows), m),
-                     "band " + command +
-                         (command == "solve" ? " IN:/A --rhs :/b -o OUT" : " IN:/A -o OUT") + more};
+                          (m < 200   ? 3.0
+                           : m > 700 ? 0.6
+                                     : 1.0);
+      return Problem{
+          fmt::format("generate band-spd --n {} --half-bandwidth {} --rhs 1 -o IN", Index(rows), m),
+          "band " + command + (command == "solve" ? " IN:/A --rhs :/b -o OUT" : " IN:/A -o OUT") +
+              more};
     });
   };
   band_series("solve", device ? "" : " --method tile-columns", 2);
@@ -145,16 +147,17 @@ std::vector<Series> all_series(bool device, int ranks) {
     add("cg " + form + more, share, [=](int size) {
       std::string make;
       if (form == "dense")
-        make = fmt::format("dense-spd --n {} --rhs 1", even(grown(device ? 2048 : 512, size, 2), 8));
+        make =
+            fmt::format("dense-spd --n {} --rhs 1", even(grown(device ? 2048 : 512, size, 2), 8));
       else if (form == "band")
         make = fmt::format("band-spd --n {} --half-bandwidth {} --rhs 1 --condition 100",
                            Index(grown(device ? 100000 : 10000, size, 1)), 20 + 60 * (size % 2));
       else
         make = fmt::format("csr-laplace --dim 2 --points {} --rhs 1",
                            even(grown(device ? 256 : 64, size, 3), 4));
-      return Problem{"generate " + make + " -o IN",
-                     "cg IN:/A --rhs :/b -o OUT" +
-                         std::string(form == "csr" ? " --rtol 1e-8" : "") + more};
+      return Problem{
+          "generate " + make + " -o IN",
+          "cg IN:/A --rhs :/b -o OUT" + std::string(form == "csr" ? " --rtol 1e-8" : "") + more};
     });
   };
   cg_series("dense", "", 1.5);
@@ -206,10 +209,14 @@ void note_samples(Samples& samples, const std::vector<Done>& runs) {
 /// Solves larger and larger problems while the time lasts. Collective: the clock is rank 0's.
 void measure_series(Run& run, const Series& series, double budget, const std::string& in,
                     const std::string& out, Samples& samples) {
-  const auto with_files = [&](std::string line) {
-    for (std::size_t at; (at = line.find("IN")) != std::string::npos;) line.replace(at, 2, in);
-    for (std::size_t at; (at = line.find("OUT")) != std::string::npos;) line.replace(at, 3, out);
-    return line;
+  const auto with_files = [&](const std::string& line) {
+    std::string full;
+    for (std::size_t i = 0; i < line.size();) {
+      const bool is_in = line.compare(i, 2, "IN") == 0, is_out = line.compare(i, 3, "OUT") == 0;
+      full += is_in ? in : is_out ? out : line.substr(i, 1);
+      i += is_in ? 2 : is_out ? 3 : 1;
+    }
+    return full;
   };
   const double start = wall();
   double last = 0, before = 0;
@@ -264,7 +271,8 @@ nlohmann::json raw_rates(Run& run, Context<B>& c) {
   constexpr bool device = std::is_same_v<B, Cuda>;
   nlohmann::json rates;
   const auto least = [&](double value) { return c.control.reduce(value, Reduce::min); };
-  for (const Index n : device ? std::vector<Index>{512, 2048, 8192} : std::vector<Index>{128, 512, 1024})
+  for (const Index n :
+       device ? std::vector<Index>{512, 2048, 8192} : std::vector<Index>{128, 512, 1024})
     rates["gemm_gflops"].push_back({n, least(dgemm_rate(c.ahead, n))});
   rates["memory_read_gb_per_s"] = least(read_rate(c.ahead));
   const CopyRates copies = copy_rates(c.ahead, c.bulk, Index(device ? 512 : 64) << 20);
@@ -375,9 +383,8 @@ void bench_profile(Run& run, const ProfileOptions& options) {
   });
   const Folder folder(run.control, options.folder);
   std::vector<Series> list = all_series(device, run.control.size());
-  std::erase_if(list, [&](const Series& s) {
-    return s.name.find(options.only) == std::string::npos;
-  });
+  std::erase_if(list,
+                [&](const Series& s) { return s.name.find(options.only) == std::string::npos; });
   double shares = 0;
   for (const Series& series : list) shares += series.share;
   Samples samples;
@@ -406,8 +413,8 @@ void bench_profile(Run& run, const ProfileOptions& options) {
   }
   save_profile(run.control, machine, "models", models);
   if (!rates.is_null()) save_profile(run.control, machine, "rates", rates);
-  run.report["result"] = {{"machine", machine}, {"models", models}, {"rates", rates},
-                          {"file", profile_path()}};
+  run.report["result"] = {
+      {"machine", machine}, {"models", models}, {"rates", rates}, {"file", profile_path()}};
   run.say(fmt::format("{} models in {:.1f} s, stored in {}", samples.size(), wall() - start,
                       profile_path()));
 }

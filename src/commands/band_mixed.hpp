@@ -157,17 +157,14 @@ class MixedRun {
     needs.any_ranks = false;
     needs.memory = [&](int) { return band_on_rank<B>(host_, device_); };
     if (!run_.options.no_check)
-      needs.alternatives.push_back({"with --no-check", [&] {
-                                      return band_on_rank<B>(host_, device_ - plan.memory.check);
-                                    }});
-    needs.alternatives.push_back({"with --precision fp64", [&] {
-                                    const BandShape s = band_shape(
-                                        shape_.n, system_.matrix.half_bandwidth(),
-                                        band_width(B{}, system_.matrix.half_bandwidth(), 0));
-                                    return band_on_rank<B>(
-                                        host_, band_memory(s, nrhs, 1, !run_.options.no_check)
-                                                   .total());
-                                  }});
+      needs.alternatives.push_back(
+          {"with --no-check", [&] { return band_on_rank<B>(host_, device_ - plan.memory.check); }});
+    needs.alternatives.push_back(
+        {"with --precision fp64", [&] {
+           const BandShape s = band_shape(shape_.n, system_.matrix.half_bandwidth(),
+                                          band_width(B{}, system_.matrix.half_bandwidth(), 0));
+           return band_on_rank<B>(host_, band_memory(s, nrhs, 1, !run_.options.no_check).total());
+         }});
     needs.alternatives.push_back(
         streamed_instead<B>(run_, shape_.n, system_.matrix.half_bandwidth(), nrhs, 1));
     conclude_plan(run_, c_, Work::from(run_.work), needs);

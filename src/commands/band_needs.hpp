@@ -22,7 +22,8 @@ inline Index band_check_bytes(const Run& run, const BandShape& s, Index nrhs, in
 /// The band streamed on one rank, its factor in a scratch file if host memory is too small.
 template <class B>
 Alternative streamed_instead(const Run& run, Index n, Index half_bandwidth, Index nrhs, int ranks) {
-  const std::string words = ranks > 1 ? "on one rank with --method streamed" : "with --method streamed";
+  const std::string words =
+      ranks > 1 ? "on one rank with --method streamed" : "with --method streamed";
   return {words, [=, &run]() -> std::optional<RankMemory> {
             if (!band_parts_available(B{}) || run.options.method == "streamed") return {};
             BandRequest r;
@@ -32,8 +33,7 @@ Alternative streamed_instead(const Run& run, Index n, Index half_bandwidth, Inde
             r.method = "streamed";
             r.lapack_factor = run.command == "band factor";
             const BandPlan plan = plan_band<B>(r);
-            const BandStreamMemory m =
-                band_stream_memory<B>(plan, nrhs, 0, band_stream_kept(plan));
+            const BandStreamMemory m = band_stream_memory<B>(plan, nrhs, 0, band_stream_kept(plan));
             const Index others =
                 2 * plan.shape.padded() * nrhs * Index(sizeof(double)) + 3 * io::piece_bytes();
             return band_on_rank<B>(m.host + others,

@@ -116,10 +116,17 @@ class BandRun {
       device_ += (numbers + words) * Index(sizeof(double));
     }
     run.report["memory"] = {{"backend_bytes", device_}, {"host_bytes", host_}};
-    const BandAmounts work{run.command, at_once_ ? "at once" : "tile-columns", shape_.n,
-                  shape_.half_bandwidth, shape_.width, nrhs, c_.size(), shape_.tiles(),
-                  band_factor_flops(shape_.n, shape_.half_bandwidth) / c_.size(), factored,
-                  !run.options.no_check};
+    const BandAmounts work{run.command,
+                           at_once_ ? "at once" : "tile-columns",
+                           shape_.n,
+                           shape_.half_bandwidth,
+                           shape_.width,
+                           nrhs,
+                           c_.size(),
+                           shape_.tiles(),
+                           band_factor_flops(shape_.n, shape_.half_bandwidth) / c_.size(),
+                           factored,
+                           !run.options.no_check};
     run.work = band_work(work).json();
     if (run.options.plan) describe(memory, nrhs, reasons);
   }
@@ -193,8 +200,8 @@ class BandRun {
     if (check)
       needs.alternatives.push_back(
           {"with --no-check", [&] { return memory(B{}, c_.size(), false); }});
-    needs.alternatives.push_back(streamed_instead<B>(run_, shape_.n, input_.half_bandwidth(), nrhs,
-                                                     c_.size()));
+    needs.alternatives.push_back(
+        streamed_instead<B>(run_, shape_.n, input_.half_bandwidth(), nrhs, c_.size()));
     if (!std::is_same_v<B, Cpu>)
       needs.alternatives.push_back(
           {"with --backend cpu", [&] { return memory(Cpu{}, c_.size(), check); }});

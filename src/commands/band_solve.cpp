@@ -192,11 +192,10 @@ class PartsRun {
     if (check > 0)
       needs.alternatives.push_back(
           {"with --no-check", [&] { return band_on_rank<B>(host_, device_ - check); }});
-    needs.alternatives.push_back({"with --method tile-columns", [&] {
-                                    return with("tile-columns", c_.size(), check);
-                                  }});
-    needs.alternatives.push_back(streamed_instead<B>(run_, s.n, system_.matrix.half_bandwidth(),
-                                                     nrhs, c_.size()));
+    needs.alternatives.push_back(
+        {"with --method tile-columns", [&] { return with("tile-columns", c_.size(), check); }});
+    needs.alternatives.push_back(
+        streamed_instead<B>(run_, s.n, system_.matrix.half_bandwidth(), nrhs, c_.size()));
     conclude_plan(run_, c_, Work::from(run_.work), needs);
   }
 

@@ -117,7 +117,7 @@ CgMemory cg_memory(const Run& run, const CgInputs& in, const CgCommand& options,
   const bool general = options.preconditioner != "none" && options.preconditioner != "jacobi";
   const Index columns = at_once(run, in, options);
   CgMemory m;
-  m.matrix = triangle ? TriangleOperator<B>::memory(in.n, ranks, columns)
+  m.matrix = triangle                     ? TriangleOperator<B>::memory(in.n, ranks, columns)
              : in.kind == io::Kind::dense ? DenseOperator<B>::memory(in.n, ranks)
              : in.kind == io::Kind::band
                  ? BandOperator<B>::memory(in.n, in.band.half_bandwidth(), ranks)
@@ -151,9 +151,9 @@ RankMemory on_rank(const CgMemory& m) {
 /// given, or with 100 where none was.
 double assumed_iterations(const CgCommand& options, Index n) {
   const double condition = options.condition > 0 ? options.condition : 100;
-  const double bound =
-      0.5 * std::sqrt(condition) * std::log(2 / std::max(options.rtol, 1e-16)) + 1;
-  const double most = options.max_iterations >= 0 ? double(options.max_iterations) : 10.0 * double(n);
+  const double bound = 0.5 * std::sqrt(condition) * std::log(2 / std::max(options.rtol, 1e-16)) + 1;
+  const double most =
+      options.max_iterations >= 0 ? double(options.max_iterations) : 10.0 * double(n);
   return std::ceil(std::min({bound, most, std::max(1.0, double(n))}));
 }
 
@@ -161,18 +161,20 @@ Work cg_work(const Run& run, const CgInputs& in, const CgCommand& options, int r
   const bool triangle = as_triangle(in, options), sparse = in.kind == io::Kind::csr;
   const double n = double(in.n), mean = n / ranks;
   IterationWork w;
-  w.form = triangle ? "dense triangle" : in.kind == io::Kind::dense ? "dense rows"
-                                                                    : form_name(in.kind);
+  w.form = triangle                     ? "dense triangle"
+           : in.kind == io::Kind::dense ? "dense rows"
+                                        : form_name(in.kind);
   w.method = run.report["variant"].get<std::string>() + ", " + options.preconditioner +
              (run.options.precision == "mixed" ? ", mixed" : "");
   w.n = in.n;
   w.ranks = ranks;
   const double m = in.kind == io::Kind::band ? double(in.band.half_bandwidth()) : 0;
-  w.matrix_bytes = (triangle  ? 4 * n * n
-                    : sparse  ? 12 * double(in.csr.nonzeros()) + 8 * n
+  w.matrix_bytes = (triangle                             ? 4 * n * n
+                    : sparse                             ? 12 * double(in.csr.nonzeros()) + 8 * n
                     : m > 0 || in.kind == io::Kind::band ? 8 * n * (m + 1)
-                              : 8 * n * n) / ranks;
-  w.file_bytes = sparse ? 16 * double(in.csr.nonzeros())
+                                                         : 8 * n * n) /
+                   ranks;
+  w.file_bytes = sparse                      ? 16 * double(in.csr.nonzeros())
                  : in.kind == io::Kind::band ? 8 * n * (m + 1)
                                              : 8 * n * n;
   w.extra_bytes = options.preconditioner == "jacobi" ? 8 * mean

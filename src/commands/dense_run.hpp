@@ -64,9 +64,9 @@ JordanPlan plan_dense(Run& run, Index n, Index right, bool inverse, const DenseO
   run.adopt("block", run.options.block, Index(0));
   if (const nlohmann::json from = run.restart_settings(); from.is_object())
     run.options.guard = from.value("guard", false);  // a run that is continued keeps its check sums
-  JordanPlan plan = plan_jordan<B>(run.control.size(), n, right + (run.options.guard ? 1 : 0),
-                                   inverse, run.options.block, pivoting,
-                                   run.options.precision == "emulated");
+  JordanPlan plan =
+      plan_jordan<B>(run.control.size(), n, right + (run.options.guard ? 1 : 0), inverse,
+                     run.options.block, pivoting, run.options.precision == "emulated");
   plan.guard = run.options.guard;
   run.settings = {{"block", plan.block},
                   {"guard", plan.guard},
@@ -131,8 +131,8 @@ void say_plan(Run& run, const Context<B>& context, const JordanPlan& plan,
   PlanNeeds needs;
   needs.memory = [&](int ranks) { return as_if(B{}, ranks, plan.emulated); };
   if (plan.emulated)
-    needs.alternatives.push_back({"without --precision emulated",
-                                  [&] { return as_if(B{}, plan.rows.ranks, false); }});
+    needs.alternatives.push_back(
+        {"without --precision emulated", [&] { return as_if(B{}, plan.rows.ranks, false); }});
   if (!std::is_same_v<B, Cpu>)
     needs.alternatives.push_back(
         {"with --backend cpu", [&] { return as_if(Cpu{}, plan.rows.ranks, false); }});

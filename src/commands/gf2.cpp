@@ -122,11 +122,11 @@ bool planned(Run& run, const Context<B>& context, const BlockCyclic& layout, con
                                     return needed(narrow, layout.ranks);
                                   }});
   if (!std::is_same_v<B, Cpu>)
-    needs.alternatives.push_back({"with --backend cpu", [&] {
-                                    const BitMemory m = memory(plan, layout.ranks);
-                                    return RankMemory{memory_needed<Cpu>(m.bytes, m.staging).first,
-                                                      0};
-                                  }});
+    needs.alternatives.push_back(
+        {"with --backend cpu", [&] {
+           const BitMemory m = memory(plan, layout.ranks);
+           return RankMemory{memory_needed<Cpu>(m.bytes, m.staging).first, 0};
+         }});
   conclude_plan(run, context, work, needs);
   return true;
 }
@@ -135,8 +135,8 @@ bool planned(Run& run, const Context<B>& context, const BlockCyclic& layout, con
 template <class B>
 Work elimination_work(const Run& run, const std::string& command, const PanelPlan& plan, Index rows,
                       Index columns, Index right) {
-  BitWork w{command, elimination_method<B>(plan), rows, columns, right, plan.columns,
-            run.control.size()};
+  BitWork w{command,      elimination_method<B>(plan), rows, columns, right,
+            plan.columns, run.control.size()};
   w.check = !run.options.no_check;
   w.output = !run.options.output.empty() || run.options.plan;
   return bit_work(w);
@@ -215,8 +215,8 @@ BitMatrix<B> read_matrix(Run& run, const Context<B>& context, const BitSource<B>
   BitMatrix<B> matrix;
   run.phase("read", [&] {
     const Index words = a.words() + (b ? b->words() : 0);
-    matrix =
-        collectively(context.control, [&] { return BitMatrix<B>(context, layout, words + extra_words(run)); });
+    matrix = collectively(context.control,
+                          [&] { return BitMatrix<B>(context, layout, words + extra_words(run)); });
     load(context, a, matrix);
     if (b) load(context, *b, matrix, a.words());
     put_witness(context, matrix, words, seed);
@@ -238,12 +238,16 @@ void reduce(Run& run, const Gf2Options& o) {
     const PanelPlan plan = guarded_plan(context, run.options, std::min(files.a.rows(), columns));
     const MemoryOf memory = [&](const PanelPlan& with, int ranks) {
       const BlockCyclic rows = bit_row_layout(files.a.rows(), ranks);
-      return BitMemory{BitMatrix<B>::bytes(rows, words + extra_words(run)) +
-                           echelon_bytes<B>(rows, round_up(words + extra_words(run), bit_row_alignment), with),
-                       staging_bytes(words, rows.slots(0))};
+      return BitMemory{
+          BitMatrix<B>::bytes(rows, words + extra_words(run)) +
+              echelon_bytes<B>(rows, round_up(words + extra_words(run), bit_row_alignment), with),
+          staging_bytes(words, rows.slots(0))};
     };
-    const Work work = elimination_work<B>(
-        run, rank_only ? "rank" : o.echelon ? "echelon" : "rref", plan, files.a.rows(), columns, 0);
+    const Work work = elimination_work<B>(run,
+                                          rank_only   ? "rank"
+                                          : o.echelon ? "echelon"
+                                                      : "rref",
+                                          plan, files.a.rows(), columns, 0);
     if (planned(run, context, layout, plan, work, memory)) return;
     const Word seed = witness_seed(run.options.seed);
     BitMatrix<B> matrix = read_matrix<B>(run, context, source, nullptr, layout, seed);
@@ -297,13 +301,13 @@ void solve(Run& run, const Gf2Options& o) {
     const MemoryOf memory = [&](const PanelPlan& with, int ranks) {
       const BlockCyclic rows = bit_row_layout(files.a.rows(), ranks);
       const Index x_rows = ceil_div(columns, ranks) + rows.slots(0);
-      return BitMemory{BitMatrix<B>::bytes(rows, words + extra_words(run)) +
-                           echelon_bytes<B>(rows, round_up(words + extra_words(run), bit_row_alignment), with) +
-                           8 * std::min(x_rows, columns) * round_up(b.words(), bit_row_alignment),
-                       staging_bytes(std::max(a.words(), b.words()), rows.slots(0))};
+      return BitMemory{
+          BitMatrix<B>::bytes(rows, words + extra_words(run)) +
+              echelon_bytes<B>(rows, round_up(words + extra_words(run), bit_row_alignment), with) +
+              8 * std::min(x_rows, columns) * round_up(b.words(), bit_row_alignment),
+          staging_bytes(std::max(a.words(), b.words()), rows.slots(0))};
     };
-    const Work work =
-        elimination_work<B>(run, "solve", plan, files.a.rows(), columns, b.columns);
+    const Work work = elimination_work<B>(run, "solve", plan, files.a.rows(), columns, b.columns);
     if (planned(run, context, layout, plan, work, memory)) return;
     const Word seed = witness_seed(run.options.seed);
     BitMatrix<B> matrix = read_matrix<B>(run, context, a, &b, layout, seed);
@@ -360,10 +364,11 @@ void kernel(Run& run, const Gf2Options& o) {
     const Index least = std::max<Index>(0, columns - layout.extent);
     const MemoryOf memory = [&](const PanelPlan& with, int ranks) {
       const BlockCyclic rows = bit_row_layout(files.a.rows(), ranks);
-      return BitMemory{BitMatrix<B>::bytes(rows, words + extra_words(run)) +
-                           echelon_bytes<B>(rows, round_up(words + extra_words(run), bit_row_alignment), with) +
-                           basis_bytes(least, ranks),
-                       staging_bytes(words, rows.slots(0))};
+      return BitMemory{
+          BitMatrix<B>::bytes(rows, words + extra_words(run)) +
+              echelon_bytes<B>(rows, round_up(words + extra_words(run), bit_row_alignment), with) +
+              basis_bytes(least, ranks),
+          staging_bytes(words, rows.slots(0))};
     };
     const Work work = elimination_work<B>(run, "kernel", plan, files.a.rows(), columns, 0);
     if (planned(run, context, layout, plan, work, memory)) return;
@@ -421,10 +426,11 @@ void inverse(Run& run, const Gf2Options& o) {
     const MemoryOf memory = [&](const PanelPlan& with, int ranks) {
       const BlockCyclic rows = bit_row_layout(n, ranks);
       const Index staging = staging_bytes(words, rows.slots(0));
-      return BitMemory{BitMatrix<B>::bytes(rows, words + extra_words(run)) +
-                           echelon_bytes<B>(rows, round_up(words + extra_words(run), bit_row_alignment), with) +
-                           staging,
-                       staging};
+      return BitMemory{
+          BitMatrix<B>::bytes(rows, words + extra_words(run)) +
+              echelon_bytes<B>(rows, round_up(words + extra_words(run), bit_row_alignment), with) +
+              staging,
+          staging};
     };
     const Work work = elimination_work<B>(run, "inverse", plan, n, n, 0);
     if (planned(run, context, layout, plan, work, memory)) return;
