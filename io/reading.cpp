@@ -6,6 +6,7 @@
 
 #include "io/chunks.hpp"
 #include "io/transpose.hpp"
+#include "io/volume.hpp"
 #include "kernels/parallel.hpp"
 
 namespace terrace::io {
@@ -304,6 +305,7 @@ void read_portions(const Control& control, const InputFile& input, const Request
   const auto take = [&](Index k, char* buffer) {
     const Portion& p = portions[std::size_t(k)];
     if (p.items == 0 || mine || (rounds && rounds->failure())) return;
+    count_volume(p.items * reading->raw_item(), 0);
     try {
       use(p, buffer);
     } catch (const Error& e) {
@@ -320,6 +322,7 @@ void read_portions(const Control& control, const InputFile& input, const Request
     }
     if (mine) throw *mine;
     if (rounds && rounds->failure()) throw *rounds->failure();
+    if (const auto shorter = input.shortened()) throw *shorter;
   });
 }
 

@@ -75,9 +75,12 @@ bool progress_enabled(const Control& control, const CommonOptions& options) {
 }  // namespace
 
 Run::Run(const Session& session, CommonOptions given, std::string name, std::string line)
-    : control(session.control()),
+    : Run(session.control(), std::move(given), std::move(name), std::move(line)) {}
+
+Run::Run(const Control& the_control, CommonOptions given, std::string name, std::string line)
+    : control(the_control),
       options(std::move(given)),
-      progress(progress_enabled(session.control(), options),
+      progress(progress_enabled(the_control, options),
                isatty(2) || options.progress == "always"),
       command(std::move(name)),
       command_line(std::move(line)),
