@@ -1,9 +1,9 @@
 #include <fmt/format.h>
 
-#include <atomic>
+#include <bit>
+#include <cstring>
 
-#include "io/input_file.hpp"
-#include "kernels/parallel.hpp"
+#include "io/reading.hpp"
 
 namespace terrace::io {
 
@@ -70,10 +70,22 @@ Word reversed_bits(Word byte) {
   return (byte & 0xaa) >> 1 | (byte & 0x55) << 1;
 }
 
+/// The bits of each of eight bytes in the other order.
+Word reversed_bytes_bits(Word w) {
+  w = (w & 0xf0f0f0f0f0f0f0f0ull) >> 4 | (w & 0x0f0f0f0f0f0f0f0full) << 4;
+  w = (w & 0xccccccccccccccccull) >> 2 | (w & 0x3333333333333333ull) << 2;
+  return (w & 0xaaaaaaaaaaaaaaaaull) >> 1 | (w & 0x5555555555555555ull) << 1;
+}
+
 /// One row of packed bytes to words; unused bytes are zero.
 void pack_bytes(const std::uint8_t* from, Index bytes, bool big, Word* to, Index words) {
   for (Index w = 0; w < words; ++w) {
     Word word = 0;
+    if (std::endian::native == std::endian::little && w * 8 + 8 <= bytes) {
+      std::memcpy(&word, from + w * 8, 8);
+      to[w] = big ? reversed_bytes_bits(word) : word;
+      continue;
+    }
     for (Index b = w * 8; b < std::min(bytes, w * 8 + 8); ++b)
       word |= (big ? reversed_bits(from[b]) : Word(from[b])) << (8 * (b % 8));
     to[w] = word;
@@ -82,34 +94,29 @@ void pack_bytes(const std::uint8_t* from, Index bytes, bool big, Word* to, Index
 
 /// One row of 0 and 1 to words; the column of the first other value, or -1.
 Index pack_plain(const std::uint8_t* from, Index columns, Word* to, Index words) {
-  std::uint8_t seen = 0;
+  Word seen = 0;
   for (Index w = 0; w < words; ++w) {
     Word word = 0;
     const Index count = std::min<Index>(64, columns - w * 64);
-    for (Index b = 0; b < count; ++b) {
-      seen |= from[w * 64 + b];
-      word |= Word(from[w * 64 + b] & 1) << b;
+    const std::uint8_t* const at = from + w * 64;
+    Index b = 0;
+    if constexpr (std::endian::native == std::endian::little)
+      for (; b + 8 <= count; b += 8) {  // eight bytes of one bit each, gathered in the highest byte
+        Word eight;
+        std::memcpy(&eight, at + b, 8);
+        seen |= eight;
+        word |= ((eight & 0x0101010101010101ull) * 0x0102040810204080ull >> 56) << b;
+      }
+    for (; b < count; ++b) {
+      seen |= at[b];
+      word |= Word(at[b] & 1) << b;
     }
     to[w] = word;
   }
-  if (seen <= 1) return -1;
+  if ((seen & 0xfefefefefefefefeull) == 0) return -1;
   Index j = 0;
   while (from[j] <= 1) ++j;
   return j;
-}
-
-/// Calls row(i) for all rows in parallel; the lowest row for which it returned a column, and that.
-template <class F>
-std::pair<Index, Index> first_wrong_row(Index rows, const F& row) {
-  std::atomic<Index> first{Offender::none};
-  parallel_ranges(rows, 64, [&](Index from, Index to) {
-    for (Index i = from; i < to; ++i)
-      if (row(i) >= 0)
-        for (Index seen = first; i < seen && !first.compare_exchange_weak(seen, i);) {
-        }
-  });
-  const Index found = first;
-  return {found, found == Offender::none ? -1 : row(found)};
 }
 
 }  // namespace
@@ -119,51 +126,41 @@ void BitInput::read(const Control& control, std::span<const Range> ranges,
   const Index width = words();
   Delivery<Word> deliver(ranges, width);
   const Word unused = columns_ % 64 == 0 ? 0 : ~Word(0) << (columns_ % 64);
-  Offender wrong;
-  const auto global = [](const Piece& p, Index item) {
-    return p.first + item / p.block * p.stride + item % p.block;
-  };
-  const auto check_unused = [&](const Piece& piece, const Word* data) {
+  SharedOffender wrong;
+  const auto check_unused = [&](const Portion& p, Index item, Index items, const Word* data) {
     if (unused == 0 || width == 0) return;
-    const auto [item, column] = first_wrong_row(piece.items(), [&](Index i) -> Index {
-      return (data[i * width + width - 1] & unused) != 0 ? columns_ : -1;
-    });
-    if (column >= 0) wrong.note(global(piece, item), columns_, 1);
+    for (Index i = 0; i < items; ++i)
+      if ((data[i * width + width - 1] & unused) != 0)
+        return wrong.note(p.global(item + i), columns_, 1);
   };
-  if (form_ == Form::words) {
-    read_pieces<Word>(control, *file_, file_->dataset(), file_->object, ranges, 0,
-                      H5T_NATIVE_UINT64, [&](const Piece& piece, const Word* data) {
-                        check_unused(piece, data);
-                        deliver(piece.position, piece.items(), data, sink);
-                      });
-  } else {
-    const Index bytes = is_vector_ ? 1 : file_->object.dims[1];
-    const Index most = std::max<Index>(1, piece_bytes() / std::max<Index>(1, bytes));
-    Index wanted = 0;
-    for (const Range& r : ranges) wanted += r.count;
-    const auto packed = allocate_together<Word>(control, std::min(wanted, most) * width);
-    const Handle type(H5Dget_type(file_->dataset()), &H5Tclose);  // one byte: taken as it is
-    read_pieces<std::uint8_t>(
-        control, *file_, file_->dataset(), file_->object, ranges, 0, type,
-        [&](const Piece& piece, const std::uint8_t* data) {
-          const auto [item, column] = first_wrong_row(piece.items(), [&](Index i) -> Index {
-            if (form_ == Form::plain)
-              return pack_plain(data + i * bytes, columns_, packed.get() + i * width, width);
-            pack_bytes(data + i * bytes, bytes, form_ == Form::bytes_big, packed.get() + i * width,
-                       width);
-            return -1;
-          });
-          if (column >= 0) {
-            const std::uint8_t value = data[item * bytes + column];
-            const bool is_signed = file_->object.number != Number::unsigned_integer;
-            wrong.note(global(piece, item), column,
-                       is_signed ? double(std::int8_t(value)) : double(value));
-          }
-          check_unused(piece, packed.get());
-          deliver(piece.position, piece.items(), packed.get(), sink);
-        });
-  }
-  const auto first = first_offender(control, wrong);
+  const Index bytes = is_vector_ ? 1 : file_->object.dims[1];  // a row of the byte forms
+  const bool is_signed = file_->object.number != Number::unsigned_integer;
+  Request request;
+  request.as_stored = form_ != Form::words;  // words may have the other byte order
+  request.packs = request.as_stored;
+  request.item_bytes = width * Index(sizeof(Word));
+  request.take = [&](const Portion& p, Index item, Index items, Element form, const char* raw,
+                     char* out) {
+    auto* const to = reinterpret_cast<Word*>(out);
+    const auto* const from = reinterpret_cast<const std::uint8_t*>(raw);
+    if (form_ == Form::words) {
+      to_words(form, raw, to, items * width);
+    } else if (form_ == Form::plain) {
+      for (Index i = 0; i < items; ++i)
+        if (const Index j = pack_plain(from + i * bytes, columns_, to + i * width, width); j >= 0) {
+          const std::uint8_t value = from[i * bytes + j];
+          wrong.note(p.global(item + i), j, is_signed ? double(std::int8_t(value)) : double(value));
+        }
+    } else {
+      for (Index i = 0; i < items; ++i)
+        pack_bytes(from + i * bytes, bytes, form_ == Form::bytes_big, to + i * width, width);
+    }
+    check_unused(p, item, items, to);
+  };
+  read_portions(control, *file_, request, ranges, [&](const Portion& p, const char* data) {
+    deliver(p.position, p.items, reinterpret_cast<const Word*>(data), sink);
+  });
+  const auto first = first_offender(control, wrong.first());
   if (!first) return;
   if (first->column == columns_)
     fail_together(

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "io/input_file.hpp"
+#include "io/reading.hpp"
 
 namespace terrace::io {
 
@@ -50,21 +50,34 @@ CsrInput open_csr(const Control& control, const Location& location) {
 }
 
 namespace {
+
+/// Elements `range` of a 1-D dataset, converted; `words`: unsigned 64-bit ones keep their bits.
 template <class T>
 void read_span(const Control& control, const InputFile& input, const std::string& name, Range range,
-               hid_t memory_type, T* out) {
-  read_pieces<T>(control, input, input.dataset(name), input.object.children.at(name), {&range, 1},
-                 0, memory_type, [&](const Piece& piece, const T* data) {
-                   std::copy_n(data, piece.items(), out + piece.position);
-                 });
+               T* out, bool words = false) {
+  Request request;
+  request.dataset = name;
+  request.item_bytes = sizeof(T);
+  request.take = [&](const Portion&, Index, Index items, Element form, const char* raw, char* to) {
+    if (words) {
+      to_words(form, raw, reinterpret_cast<Word*>(to), items);
+    } else if constexpr (std::is_same_v<T, double>) {
+      to_doubles(form, raw, reinterpret_cast<double*>(to), items);
+    } else {
+      to_indices(form, raw, reinterpret_cast<Index*>(to), items);
+    }
+  };
+  read_portions(control, input, request, {&range, 1}, [&](const Portion& p, const char* data) {
+    std::copy_n(reinterpret_cast<const T*>(data), p.items, out + p.position);
+  });
 }
+
 }  // namespace
 
 std::vector<Index> CsrInput::row_pointers(const Control& control, Range rows) const {
   std::vector<Index> pointers =
       collectively(control, [&] { return std::vector<Index>(std::size_t(rows.count) + 1); });
-  read_span(control, *file_, "indptr", {rows.first, rows.count + 1}, H5T_NATIVE_INT64,
-            pointers.data());
+  read_span(control, *file_, "indptr", {rows.first, rows.count + 1}, pointers.data());
   Offender wrong;
   if (rows.first == 0 && pointers[0] != 0) wrong.note(0, 0, double(pointers[0]));
   if (rows.end() == rows_ && pointers.back() != nonzeros_)
@@ -95,12 +108,7 @@ std::vector<Index> read_integers(const Control& control, const Location& locatio
   std::vector<Index> values =
       collectively(control, [&] { return std::vector<Index>(std::size_t(size)); });
   const auto input = open_input(control, location, std::move(object));
-  const Range all{0, size};
-  read_pieces<Index>(control, *input, input->dataset(), input->object, {&all, 1}, 0,
-                     words ? H5T_NATIVE_UINT64 : H5T_NATIVE_INT64,
-                     [&](const Piece& piece, const Index* data) {
-                       std::copy_n(data, piece.items(), values.begin() + piece.position);
-                     });
+  read_span(control, *input, "", {0, size}, values.data(), words);
   return values;
 }
 
@@ -112,8 +120,8 @@ void CsrInput::entries(const Control& control, Range rows, std::vector<Index>& c
     columns.resize(std::size_t(range.count));
     values.resize(std::size_t(range.count));
   });
-  read_span(control, *file_, "indices", range, H5T_NATIVE_INT64, columns.data());
-  read_span(control, *file_, "data", range, H5T_NATIVE_DOUBLE, values.data());
+  read_span(control, *file_, "indices", range, columns.data());
+  read_span(control, *file_, "data", range, values.data());
   Offender outside, not_finite;
   for (Index i = 0; i < rows.count; ++i)
     for (Index k = pointers[std::size_t(i)]; k < pointers[std::size_t(i) + 1]; ++k) {

@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include "io/input_file.hpp"
+#include "io/reading.hpp"
 #include "io/transpose.hpp"
 
 namespace terrace::io {
@@ -47,30 +47,22 @@ DenseInput open_dense(const Control& control, const Location& location, Role rol
 void DenseInput::read(const Control& control, std::span<const Range> ranges,
                       const Sink<double>& sink) const {
   Delivery<double> deliver(ranges, columns_);
-  Offender wrong;
-  std::unique_ptr<double[]> turned;
-  if (column_major_) {
-    Index most = 0;
-    for (const Range& r : ranges) most += r.count;
-    most = std::min(most, std::max<Index>(1, piece_bytes() / 8 / std::max<Index>(1, columns_)));
-    turned = allocate_together<double>(control, most * columns_);
-  }
-  read_pieces<double>(
-      control, *file_, file_->dataset(), file_->object, ranges, column_major_ ? 1 : 0,
-      H5T_NATIVE_DOUBLE, [&](const Piece& piece, const double* data) {
-        if (column_major_) {
-          transpose(turned.get(), data, columns_, piece.items());
-          data = turned.get();
-        }
-        const Index at = first_not_finite(data, piece.items() * columns_);
-        if (at >= 0) {
-          const Index item = at / columns_;
-          wrong.note(piece.first + item / piece.block * piece.stride + item % piece.block,
-                     at % columns_, data[at]);
-        }
-        deliver(piece.position, piece.items(), data, sink);
-      });
-  refuse_not_finite(control, wrong, file_->where());
+  SharedOffender wrong;
+  Request request;
+  request.axis = column_major_ ? 1 : 0;
+  request.item_bytes = columns_ * Index(sizeof(double));
+  request.take = [&](const Portion& p, Index item, Index items, Element form, const char* raw,
+                     char* out) {
+    auto* const data = reinterpret_cast<double*>(out);
+    to_doubles(form, raw, data, items * columns_);
+    if (const Index at = not_finite(data, items * columns_); at >= 0)
+      wrong.note(p.global(item + at / columns_), at % columns_, data[at]);
+  };
+  request.wrong = [&](Index i, Index j, double value) { wrong.note(i, j, value); };
+  read_portions(control, *file_, request, ranges, [&](const Portion& p, const char* data) {
+    deliver(p.position, p.items, reinterpret_cast<const double*>(data), sink);
+  });
+  refuse_not_finite(control, wrong.first(), file_->where());
 }
 
 }  // namespace terrace::io

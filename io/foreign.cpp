@@ -243,6 +243,8 @@ PlainOutput::PlainOutput(const Control& control, const std::string& path, bool f
     const bool there = stat(path_.c_str(), &status) == 0;
     if (there && S_ISDIR(status.st_mode))
       throw Error(Exit::usage, "the output is a folder; " + path_ + "; name a file in it");
+    if (there && !S_ISREG(status.st_mode))  // a rename would replace the device
+      throw Error(Exit::usage, "the output is no regular file; " + path_ + "; choose another name");
     if (there && !force)
       throw Error(Exit::usage,
                   "the output exists; " + path_ + "; choose another name or add --force");

@@ -38,10 +38,10 @@ std::string read_all(int from) {
   for (const int s : {SIGSEGV, SIGBUS, SIGFPE, SIGABRT, SIGILL, SIGTERM, SIGINT})
     signal(s, SIG_DFL);
   if (const int nowhere = open("/dev/null", O_WRONLY); nowhere >= 0) dup2(nowhere, 2);
-  const rlimit no_core{0, 0}, a_minute{60, 60};
+  const rlimit no_core{0, 0}, some_seconds{5, 5};
   setrlimit(RLIMIT_CORE, &no_core);
-  setrlimit(RLIMIT_CPU, &a_minute);
-  std::string answer;  // 'o' and the text, or the exit code and the message
+  setrlimit(RLIMIT_CPU, &some_seconds);  // of looking in circles
+  std::string answer;                    // 'o' and the text, or the exit code and the message
   try {
     answer.push_back('o');
     answer += look();

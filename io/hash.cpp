@@ -3,8 +3,8 @@
 #include <atomic>
 
 #include "io/archive.hpp"
-#include "io/input_file.hpp"
 #include "io/output.hpp"
+#include "io/reading.hpp"
 #include "kernels/parallel.hpp"
 
 namespace terrace::io {
@@ -46,11 +46,18 @@ bool content_hash_holds(const Control& control, const Location& location) {
     const Index width = object.dims.size() == 2 ? object.dims[1] : 1;
     const auto ranges = contiguous(object.dims[0], control.size()).ranges(control.rank());
     const auto input = open_input(control, location, object);
-    const Handle type(H5Dget_type(input->dataset()), &H5Tclose);  // bits as they are stored
-    read_pieces<Word>(control, *input, input->dataset(), object, ranges, 0, type,
-                      [&](const Piece& piece, const Word* data) {
-                        sum[0] += hash_run(data, piece.items() * width, piece.first * width);
-                      });
+    Request request;
+    request.as_stored = true;
+    request.item_bytes = 8 * width;
+    request.take = [&](const Portion&, Index, Index items, Element, const char* raw, char* to) {
+      if (raw != to) std::copy_n(raw, items * 8 * width, to);
+    };
+    read_portions(control, *input, request, ranges, [&](const Portion& p, const char* data) {
+      const auto* words = reinterpret_cast<const Word*>(data);
+      for (std::size_t k = 0; k < p.ranges.size(); ++k)
+        sum[0] += hash_run(words + p.starts[k] * width, p.ranges[k].count * width,
+                           p.ranges[k].first * width);
+    });
   }
   control.reduce(sum, Reduce::sum);
   return sum[0] + hash_frame(covered, object.group ? std::vector<Index>{} : object.dims) ==

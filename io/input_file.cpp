@@ -26,13 +26,9 @@ std::shared_ptr<InputFile> open_input(const Control& control, const Location& lo
   auto input = std::make_shared<InputFile>();
   input->location = {location.file, object.path};
   input->bytes = size_of(location.file);
-  // Chunks are found through metadata that may be damaged for one rank's part only: every rank then
-  // reads alone, and no close waits for a rank that failed.
-  bool contiguous = object.group || object.contiguous;
-  for (const auto& [name, child] : object.children) contiguous = contiguous && child.contiguous;
-  input->shared = contiguous;
-  input->file =
-      contiguous ? open_parallel(control, location.file, false) : open_alone(location.file);
+  // Every rank opens alone: the rounds of a read are our own, and no close waits for a rank that
+  // failed.
+  input->file = open_alone(location.file);
   collectively(control, [&] {
     hdf5_check(input->file, "cannot open the file on every rank", location.file);
     const auto open = [&](const std::string& name, const std::string& path) {

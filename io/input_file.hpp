@@ -1,4 +1,4 @@
-// An open input: its file on all ranks, its datasets, and the loop that reads them in pieces.
+// An open input: its file on all ranks, its datasets; offenders, and what cuts pieces for a sink.
 #pragma once
 #include <algorithm>
 #include <limits>
@@ -16,8 +16,7 @@ namespace terrace::io {
 struct InputFile {
   Location location;  ///< with the path found
   Object object;
-  Index bytes = 0;      ///< of the file when it was opened
-  bool shared = false;  ///< opened by all ranks together: collective transfers are possible
+  Index bytes = 0;  ///< of the file when it was opened
   Handle file;
   std::map<std::string, Handle> datasets;  ///< "" the object itself, or a CSR group's children
 
@@ -79,46 +78,6 @@ template <class T>
 std::unique_ptr<T[]> allocate_together(const Control& control, Index size) {
   return collectively(
       control, [&] { return std::unique_ptr<T[]>(new T[std::size_t(std::max<Index>(1, size))]); });
-}
-
-/// Reads the items (rows for axis 0, columns for axis 1) of `ranges` of a dataset and calls
-/// use(piece, data), data row-major as in the file. Bytes: those read; memory: one piece.
-/// Collective.
-template <class T, class F>
-void read_pieces(const Control& control, const InputFile& input, hid_t dataset,
-                 const Object& object, std::span<const Range> ranges, int axis, hid_t memory_type,
-                 F&& use) {
-  const Index other = object.dims.size() == 2 ? object.dims[std::size_t(1 - axis)] : 1;
-  const auto pieces =
-      plan_pieces(ranges, piece_bytes() / std::max<Index>(1, other * Index(sizeof(T))));
-  const Rounds rounds =
-      agree_rounds(control, pieces, axis == 0 ? other * object.bytes : object.bytes,
-                   input.shared && object.contiguous && object.native);
-  Index largest = 0;
-  for (const Piece& p : pieces) largest = std::max(largest, p.items());
-  const auto buffer = allocate_together<T>(control, largest * other);
-  const Handle space(H5Dget_space(dataset), &H5Sclose);
-  const Handle how =
-      input.shared ? transfer(rounds.collective) : Handle(H5Pcreate(H5P_DATASET_XFER), &H5Pclose);
-  std::optional<Error> mine;
-  for (Index k = 0; k < rounds.count; ++k) {
-    const Piece* piece = k < Index(pieces.size()) ? &pieces[std::size_t(k)] : nullptr;
-    if (!rounds.collective && (piece == nullptr || mine)) break;
-    const Handle memory = select(space, piece, axis);
-    count_volume(Index(H5Sget_select_npoints(memory)) * Index(sizeof(T)), 0);
-    if (other > 0 && H5Dread(dataset, memory_type, memory, space, how, buffer.get()) < 0 && !mine)
-      mine = Error(Exit::input, "cannot read the data; " + input.where() + "; " + hdf5_reason());
-    if (piece == nullptr || mine) continue;
-    try {
-      use(*piece, static_cast<const T*>(buffer.get()));
-    } catch (const Error& e) {
-      mine = e;
-    }
-  }
-  if (auto shorter = input.shortened()) mine = std::move(shorter);
-  collectively(control, [&] {
-    if (mine) throw *mine;
-  });
 }
 
 }  // namespace terrace::io

@@ -25,6 +25,9 @@ Output::Output(const Control& control, const std::string& target, bool force)
     file_exists = stat(s.target.file.c_str(), &status) == 0;
     if (file_exists && S_ISDIR(status.st_mode))
       throw Error(Exit::usage, "the output is a folder; " + s.target.file + "; name a file in it");
+    if (file_exists && !S_ISREG(status.st_mode))  // a rename would replace the device
+      throw Error(Exit::usage,
+                  "the output is no regular file; " + s.target.file + "; choose another name");
     if (file_exists && s.target.path.empty() && !force)
       throw Error(Exit::usage,
                   "the output exists; " + s.target.file + "; choose another name or add --force");

@@ -1,8 +1,10 @@
 #include "io/rows.hpp"
 
+#include <algorithm>
+#include <cstring>
+
 #include "io/hash.hpp"
-#include "io/input_file.hpp"
-#include "io/output.hpp"
+#include "io/reading.hpp"
 
 namespace terrace::io {
 
@@ -15,6 +17,21 @@ Object describe_words(const Control& control, const Location& location) {
     fail_together(Exit::input, "not a dataset of 8-byte numbers; " + to_string(location) +
                                    "; name another file");
   return object;
+}
+
+/// Rows as the file holds them.
+void read_bits(const Control& control, const InputFile& input, std::span<const Range> ranges,
+               const std::function<void(const Portion&, const char*)>& use) {
+  const Object& object = input.object;
+  Request request;
+  request.as_stored = true;
+  request.item_bytes = object.bytes * (object.dims.size() == 2 ? object.dims[1] : 1);
+  const Index item_bytes = request.item_bytes;
+  request.take = [item_bytes](const Portion&, Index, Index items, Element, const char* raw,
+                              char* to) {
+    if (raw != to) std::copy_n(raw, items * item_bytes, to);
+  };
+  read_portions(control, input, request, ranges, use);
 }
 
 /// At most `most` items from each of the beginning, the middle and the end of `size`.
@@ -33,12 +50,9 @@ void read_stored(const Control& control, const Location& location, std::span<con
                  const Sink<Word>& sink) {
   Object object = describe_words(control, location);
   const auto input = open_input(control, location, std::move(object));
-  const Handle type(H5Dget_type(input->dataset()), &H5Tclose);
-  Delivery<Word> deliver(ranges, input->object.dims.size() == 2 ? input->object.dims[1] : 1);
-  read_pieces<Word>(control, *input, input->dataset(), input->object, ranges, 0, type,
-                    [&](const Piece& piece, const Word* data) {
-                      deliver(piece.position, piece.items(), data, sink);
-                    });
+  read_bits(control, *input, ranges, [&](const Portion& p, const char* data) {
+    sink(p.position, p.items, reinterpret_cast<const Word*>(data));
+  });
 }
 
 Word fingerprint(const Control& control, const Location& location) {
@@ -62,13 +76,17 @@ Word fingerprint(const Control& control, const Location& location) {
           ? std::vector<Range>{}
           : samples(object.dims[0],
                     wide ? 1 : std::max<Index>(1, most / std::max<Index>(1, width)));
+  const Index bytes = width * object.bytes;
   const auto input = open_input(control, location, std::move(object));
   std::vector<Word> total{0};
-  read_pieces<double>(control, *input, input->dataset(), input->object, ranges, 0,
-                      H5T_NATIVE_DOUBLE, [&](const Piece& piece, const double* data) {
-                        total[0] += hash_run(reinterpret_cast<const Word*>(data),
-                                             piece.items() * width, piece.first * width);
-                      });
+  read_bits(control, *input, ranges, [&](const Portion& p, const char* data) {
+    for (Index item = 0; item < p.items; ++item)
+      for (Index at = 0; at < bytes; at += 8) {
+        Word bits = 0;
+        std::memcpy(&bits, data + item * bytes + at, std::size_t(std::min<Index>(8, bytes - at)));
+        total[0] += hash_element(bits, p.global(item) * ceil_div(bytes, 8) + at / 8);
+      }
+  });
   control.reduce(total, Reduce::sum);
   return mix(hash + total[0]);
 }

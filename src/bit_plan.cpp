@@ -95,6 +95,7 @@ PanelPlan plan_panels(const Context<B>& context, const CommonOptions& o, Index m
   const nlohmann::json profile = load_profile(context.control, device_model(context), "gf2");
   PanelPlan plan;
   plan.host_panels = o.panels == "host";
+  plan.guard = o.guard;
   plan.product.tables = wants_bit_tables(o);
   plan.product.stored = o.tables == "broadcast";
   plan.product.shape = profile_shape<B>(profile, o.k);

@@ -14,6 +14,8 @@ struct PanelPlan {
   ProductMethod product{};   ///< of updates
   bool host_panels = false;  ///< the host factors the candidates of a GPU's panel
   bool measured = false;     ///< from the profile of this model of device
+  bool guard = false;        ///< the last word of the matrix is for check sums; src/guard.hpp
+  Word witness = 0;          ///< seed of the word before it
 };
 
 /// Refuses a `--method` that GF(2) does not have, and options that contradict each other:

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 
 #include "distrib/agree.hpp"
+#include "src/guard.hpp"
 #include "src/panel_search.hpp"
 #include "src/row_share.hpp"
 
@@ -34,7 +36,19 @@ class Echelon {
         product_(matrix.slots(), 64 * panel_words_, matrix.stride, plan.product),
         nonzero_(1),
         nonzero_host_(1),
-        stages_(stages) {}
+        stages_(stages) {
+    // A check reads the matrix once; so many panels between checks keep it below 1 % of the time.
+    if (plan.guard)
+      guard_.emplace(context, matrix, form == EchelonForm::inverse, plan.witness,
+                     ceil_div(std::is_same_v<B, Cpu> ? 4096 : 16384, 64 * panel_words_));
+  }
+  /// The check sums of --guard, of rows that are just read; what is left to check at the end.
+  void begin_guard() {
+    if (guard_) guard_->begin();
+  }
+  void end_guard() {
+    if (guard_) guard_->finish(steps());
+  }
 
   [[nodiscard]] Index steps() const {
     return matrix_.layout.extent > 0 ? ceil_div(columns_, 64 * panel_words_) : 0;
@@ -131,6 +145,15 @@ class Echelon {
     if (rank_ == 0) return;
     add(lane, first_word_, next_first_);
     add(lane, next_last_, matrix_.stride);
+    if (guard_) guard_->pivots(found.panels.back().word * 64, search_.rows());
+  }
+
+  /// After the updates of panel k, on the same lane.
+  void guard(const Stream<B>& lane, Index k) {
+    if (guard_)
+      guard_->step(lane, k);
+    else
+      flip_for_tests(lane, context_.rank(), k + 1, matrix_.data.data(), 8 * matrix_.data.size());
   }
 
   void archive(Archive& archive, Index k) {
@@ -150,6 +173,11 @@ class Echelon {
       found.panels.push_back({panels[i], panels[i + 1], panels[i + 2], panels[i + 3]});
     for (const Index row : found.rows)
       if (matrix_.layout.owner(row) == context_.rank()) active_.remove(matrix_.layout.slot(row));
+    if (!guard_) return;
+    guard_->resume(k);
+    for (const Pivots::PanelRange& p : found.panels)
+      guard_->pivots(64 * p.word,
+                     {found.rows.begin() + p.first, found.rows.begin() + p.first + p.count});
   }
 
   Pivots found;
@@ -242,6 +270,7 @@ class Echelon {
   const Index* update_list_ = nullptr;
   Index update_count_ = 0;
   bool stop_ = false;
+  std::optional<BitGuard<B>> guard_;
 };
 
 }  // namespace
@@ -252,6 +281,7 @@ Index echelon_bytes(BlockCyclic layout, Index stride, PanelPlan plan) {
   const Index words = block / 64, slots = layout.slots(0);
   return ActiveRows<B>::backend_bytes(slots) + PanelSearch<B>::bytes(slots, words, layout.ranks) +
          8 * (2 * block * stride + slots * words) +
+         (plan.guard ? BitGuard<B>::bytes(layout, stride) : 0) +
          BitProduct<B>::bytes(block, block, stride, {plan.product.tables, false, {}}) +
          BitProduct<B>::bytes(slots, block, stride, plan.product);
 }
@@ -263,7 +293,9 @@ Pivots reduce_to_echelon(Context<B>& context, BitMatrix<B>& matrix, Index column
     return std::make_unique<Echelon<B>>(context, matrix, columns, form, plan, stages);
   });
   progress.begin("eliminating", double(method->steps()));
+  method->begin_guard();
   eliminate(context, *method, progress, stages);
+  method->end_guard();
   progress.end();
   return std::move(method->found);
 }

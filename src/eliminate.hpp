@@ -28,6 +28,8 @@ concept Elimination = requires(M m, const Stream<B>& lane, Index k) {
   { m.stop(k) } -> std::convertible_to<bool>;
 };
 
+/// A method with guard(lane, k) checks its sums there, once panel k is applied; src/guard.hpp.
+///
 /// A method with `void archive(Archive&, Index k)` can be stopped before step k and started there:
 /// the archive names its state once steps 0 .. k - 1 are applied.
 ///
@@ -61,6 +63,7 @@ void eliminate(Context<B>& context, M& method, Progress& progress,
       ahead.wait(bulk.record());
     }
     stages.time(bulk, Stage::update, [&] { method.update_rest(bulk, k); });
+    if constexpr (requires { method.guard(bulk, k); }) method.guard(bulk, k);
     progress.tick(double(k + 1));
     if constexpr (archived)
       if (progress.checkpoints && k + 1 < steps && progress.checkpoints->due()) {

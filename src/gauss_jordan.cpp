@@ -124,6 +124,11 @@ GaussJordan<B>::GaussJordan(Context<B>& context, const JordanPlan& plan)
     for (Index s = 0; s < slots_; ++s) list_host_[s] = plan.rows.global(s, context.rank());
     upload(context.ahead, global_row_.view(), list_host_.data());
     context.ahead.synchronize();
+    if (plan.guard)  // a check reads the rows once, an update of a panel does 2 block flops a
+                     // number
+      guard_ = std::make_unique<DenseGuard<B>>(
+          context, plan.rows, plan.n, plan.n + plan.right - 1, plan.inverse,
+          ceil_div(std::is_same_v<B, Cpu> ? 2304 : 6144, plan.block));
   });
   rows_ = {a_, slots_, plan.n + plan.right, plan.ld, plan.block, global_row_, column_of_};
 }
@@ -230,6 +235,8 @@ void GaussJordan<B>::archive(Archive& archive, Index k) {
   archive.value("determinant_sign", outcome_.determinant_sign);
   first_ = archive.loading() ? k : first_;
   noted_ = k;
+  if (archive.loading() && guard_)
+    guard_->begin(guarded(), column_of_.data(), pivot_row_, std::min(plan_.n, k * plan_.block), k);
 }
 
 template <class B>
@@ -317,6 +324,19 @@ void GaussJordan<B>::update_rest(const Stream<B>& lane, Index k) {
 }
 
 template <class B>
+void GaussJordan<B>::guard(const Stream<B>& lane, Index k) {
+  flip_for_tests(lane, context_.rank(), k + 1, a_.data(), 8 * a_.size());
+  if (!guard_) return;
+  const Index end = std::min(plan_.n, (k + 1) * plan_.block);
+  const Range next{end, std::min(plan_.block, plan_.n - end)};
+  // Direct: the next panel is updated where it will be factored.
+  const View<double, B> n = n_[std::size_t((k + 1) % 2)].view();
+  const bool apart = direct() && next.count > 0;
+  guard_->step(guarded(), column_of_.data(), pivot_row_, end, k, next, apart ? n.data : nullptr,
+               n.size / plan_.block);
+}
+
+template <class B>
 JordanOutcome GaussJordan<B>::run(Progress& progress, const StageTimes<B>& stages) {
   const Stream<B>& lane = context_.ahead;
   outcome_ = {};
@@ -324,8 +344,11 @@ JordanOutcome GaussJordan<B>::run(Progress& progress, const StageTimes<B>& stage
   std::fill_n(list_host_.data(), slots_, Index(-1));
   upload(lane, column_of_.view(), list_host_.data());
   lane.synchronize();
+  if (guard_) guard_->begin(guarded(), column_of_.data(), pivot_row_, 0, 0);
   progress.begin("elimination", double(steps()));
   eliminate(context_, *this, progress, stages);
+  if (guard_ && (direct() || outcome_.good()))
+    guard_->finish(guarded(), column_of_.data(), pivot_row_, plan_.n, steps());
   progress.end();
   if (direct()) note_panels(steps());
   if (!outcome_.good()) return outcome_;

@@ -3,6 +3,7 @@
 #pragma once
 #include <array>
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "distrib/layout.hpp"
 #include "kernels/dense.hpp"
 #include "src/checkpoints.hpp"
+#include "src/guard.hpp"
 #include "src/run.hpp"
 #include "src/stages.hpp"
 
@@ -29,6 +31,7 @@ struct JordanPlan {
   std::string why_block, why_pivoting;
   /// The update by products of integers (kernels/emulated.hpp), as accurate as in FP64; CUDA only.
   bool emulated = false;
+  bool guard = false;  ///< the last of the columns right of A is for check sums; src/guard.hpp
 };
 /// `block` 0 and `pivoting` "auto" are chosen here. Throws agreed Error(usage).
 template <class B>
@@ -76,6 +79,7 @@ class GaussJordan {
   void share(const Stream<B>& lane, Index k);
   void update_next(const Stream<B>& lane, Index k);
   void update_rest(const Stream<B>& lane, Index k);
+  void guard(const Stream<B>& lane, Index k);
   void archive(Archive& archive, Index k);
 
  private:

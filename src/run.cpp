@@ -75,10 +75,12 @@ bool progress_enabled(const Control& control, const CommonOptions& options) {
 }  // namespace
 
 Run::Run(const Session& session, CommonOptions given, std::string name, std::string line)
-    : control(session.control()),
+    : Run(session.control(), std::move(given), std::move(name), std::move(line)) {}
+
+Run::Run(const Control& the_control, CommonOptions given, std::string name, std::string line)
+    : control(the_control),
       options(std::move(given)),
-      progress(progress_enabled(session.control(), options),
-               isatty(2) || options.progress == "always"),
+      progress(progress_enabled(the_control, options), isatty(2) || options.progress == "always"),
       command(std::move(name)),
       command_line(std::move(line)),
       start_(Clock::now()) {
@@ -185,13 +187,20 @@ void Run::write_report(int exit_code, const std::string& message) {
   report["command_line"] = command_line;
   report["start_time"] = start_time;
   if (options.report.empty() || control.rank() != 0) return;
-  const std::string temporary = options.report + ".tmp";
-  std::ofstream out(temporary);
+  // A device, /dev/null say, is written to: a rename would replace it.
+  std::error_code failed;
+  const auto kind = std::filesystem::status(options.report, failed).type();
+  const bool device = kind == std::filesystem::file_type::character;
+  const bool plain =
+      kind == std::filesystem::file_type::not_found || kind == std::filesystem::file_type::regular;
+  const std::string temporary = plain ? options.report + ".tmp" : options.report;
+  std::ofstream out;
+  if (plain || device) out.open(temporary);
   out << report.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
   out.close();
-  std::error_code failed;
-  if (out) std::filesystem::rename(temporary, options.report, failed);
-  if (!out || failed)
+  failed.clear();
+  if (out && plain) std::filesystem::rename(temporary, options.report, failed);
+  if (!(plain || device) || !out || failed)
     fmt::print(stderr, "terrace: the report could not be written; {}; choose a writable place\n",
                options.report);
 }

@@ -18,7 +18,7 @@ struct CommonOptions {
   std::string output, backend = "auto", report, progress = "auto", method, precision = "fp64";
   std::string checkpoint, checkpoint_every, restart;
   bool oversubscribe = false, no_bind = false;
-  bool plan = false, no_check = false, quiet = false, force = false;
+  bool plan = false, no_check = false, guard = false, quiet = false, force = false;
   Index block = 0;  ///< 0: the method's choice
   Index seed = 1;
   // GF(2) only.
@@ -51,6 +51,7 @@ class Progress {
 class Run {
  public:
   Run(const Session& session, CommonOptions options, std::string command, std::string command_line);
+  Run(const Control& control, CommonOptions options, std::string command, std::string command_line);
   ~Run();
   /// Takes --checkpoint and --restart. Collective; throws agreed Errors.
   void begin_checkpoints();
@@ -66,6 +67,7 @@ class Run {
   const Control& control;
   CommonOptions options;
   nlohmann::json report;  ///< the --report object; solvers fill n, method, block, result, ...
+  nlohmann::json work;    ///< amounts of this run's work, src/predict.hpp
   Progress progress;
 
   /// Runs `work` and adds its wall seconds (the slowest rank's) to report["seconds"][name].

@@ -53,5 +53,8 @@ void add_bench_band(CLI::App& bench, Selected& selected);
 void add_bench_dense(CLI::App& bench, Selected& selected);
 void add_bench_cg(CLI::App& bench, Selected& selected);
 void add_bench_matrix(CLI::App& bench, Selected& selected);
+void add_bench_io(CLI::App& bench, Selected& selected);
+/// bench profile, and bench --profile.
+void add_bench_profile(CLI::App& bench, Selected& selected);
 
 }  // namespace terrace

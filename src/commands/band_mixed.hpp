@@ -72,6 +72,11 @@ class MixedRun {
     host_ =
         (2 * system.nrhs() + 4) * shape_.padded() * Index(sizeof(double)) + 3 * io::piece_bytes();
     run.report["memory"] = {{"backend_bytes", device_}, {"host_bytes", host_}};
+    run.work = band_work({run.command, "mixed", shape_.n, shape_.half_bandwidth, shape_.width,
+                          system.nrhs(), 1, shape_.tiles(),
+                          band_factor_flops(shape_.n, shape_.half_bandwidth), false,
+                          !run.options.no_check})
+                   .json();
     if (run.options.plan) describe(plan);
   }
 
@@ -147,6 +152,22 @@ class MixedRun {
         size_text(device_), size_text(plan.memory.matrix), size_text(plan.mixed.factor),
         size_text(plan.mixed.vectors + plan.rows), size_text(plan.mixed.scratch),
         size_text(plan.memory.check), size_text(host_)));
+    const Index nrhs = system_.nrhs();
+    PlanNeeds needs;
+    needs.any_ranks = false;
+    needs.memory = [&](int) { return band_on_rank<B>(host_, device_); };
+    if (!run_.options.no_check)
+      needs.alternatives.push_back(
+          {"with --no-check", [&] { return band_on_rank<B>(host_, device_ - plan.memory.check); }});
+    needs.alternatives.push_back(
+        {"with --precision fp64", [&] {
+           const BandShape s = band_shape(shape_.n, system_.matrix.half_bandwidth(),
+                                          band_width(B{}, system_.matrix.half_bandwidth(), 0));
+           return band_on_rank<B>(host_, band_memory(s, nrhs, 1, !run_.options.no_check).total());
+         }});
+    needs.alternatives.push_back(
+        streamed_instead<B>(run_, shape_.n, system_.matrix.half_bandwidth(), nrhs, 1));
+    conclude_plan(run_, c_, Work::from(run_.work), needs);
   }
 
   Run& run_;

@@ -11,6 +11,7 @@
 #include "src/band_hybrid.hpp"
 #include "src/band_parts.hpp"
 #include "src/commands.hpp"
+#include "src/commands/band_needs.hpp"
 
 namespace terrace {
 
@@ -92,7 +93,7 @@ class BandRun {
   /// `at_once`: the factorization in one launch, where this is one rank on a GPU and no width is
   /// asked for.
   BandRun(Run& run, Context<B>& context, const io::BandInput& input, Index nrhs,
-          bool at_once = false)
+          bool at_once = false, bool factored = false, const std::vector<std::string>& reasons = {})
       : run_(run),
         c_(context),
         input_(input),
@@ -117,7 +118,19 @@ class BandRun {
       device_ += (numbers + words) * Index(sizeof(double));
     }
     run.report["memory"] = {{"backend_bytes", device_}, {"host_bytes", host_}};
-    if (run.options.plan) describe(memory, nrhs);
+    const BandAmounts work{run.command,
+                           at_once_ ? "at once" : "tile-columns",
+                           shape_.n,
+                           shape_.half_bandwidth,
+                           shape_.width,
+                           nrhs,
+                           c_.size(),
+                           shape_.tiles(),
+                           band_factor_flops(shape_.n, shape_.half_bandwidth) / c_.size(),
+                           factored,
+                           !run.options.no_check};
+    run.work = band_work(work).json();
+    if (run.options.plan) describe(memory, nrhs, reasons);
   }
 
   void require() {
@@ -164,7 +177,7 @@ class BandRun {
   BandTiles<B> tiles_;
 
  private:
-  void describe(const BandMemory& m, Index nrhs) {
+  void describe(const BandMemory& m, Index nrhs, const std::vector<std::string>& reasons) {
     describe_band(run_, shape_, nrhs);
     run_.say(fmt::format(
         "method tile-columns: {} tile columns of width {} dealt to {} ranks; the width {}",
@@ -172,12 +185,29 @@ class BandRun {
         run_.options.block > 0 ? "was asked for"
                                : "makes the update a matrix product of full rate while the chain "
                                  "of diagonal blocks stays short"));
+    for (const std::string& reason : reasons) run_.say("why: " + reason);
     run_.say("one panel broadcast per tile column: " + size_text(m.panels / 2));
-    run_.say(fmt::format(
-        "memory per rank: {} on the backend (matrix {}, panels {}, right-hand sides {}, check {}), "
-        "{} on the host for input and output",
-        size_text(m.total()), size_text(m.matrix), size_text(m.panels), size_text(m.solution),
-        size_text(m.check), size_text(host_)));
+    run_.say(fmt::format("on the backend: matrix {}, panels {}, right-hand sides {}, check {}",
+                         size_text(m.matrix), size_text(m.panels), size_text(m.solution),
+                         size_text(m.check)));
+    const auto memory = [&]<class D>(D, int ranks, bool check) {
+      const Index rows = 2 * ceil_div(shape_.tiles(), Index(ranks)) * shape_.width * nrhs;
+      return band_on_rank<D>(
+          rows * Index(sizeof(double)) + 3 * io::piece_bytes(),
+          band_memory(shape_, nrhs, ranks, check).total() + (at_once_ ? device_ - m.total() : 0));
+    };
+    const bool check = !run_.options.no_check;
+    PlanNeeds needs;
+    needs.memory = [&](int ranks) { return memory(B{}, ranks, check); };
+    if (check)
+      needs.alternatives.push_back(
+          {"with --no-check", [&] { return memory(B{}, c_.size(), false); }});
+    needs.alternatives.push_back(
+        streamed_instead<B>(run_, shape_.n, input_.half_bandwidth(), nrhs, c_.size()));
+    if (!std::is_same_v<B, Cpu>)
+      needs.alternatives.push_back(
+          {"with --backend cpu", [&] { return memory(Cpu{}, c_.size(), check); }});
+    conclude_plan(run_, c_, Work::from(run_.work), needs);
   }
 
   Index host_ = 0, device_ = 0;

@@ -39,11 +39,8 @@ template <class B>
 void solve_by_tile_columns(Run& run, Context<B>& c, const BandSystem& system,
                            const std::vector<std::string>& reasons) {
   const Index nrhs = system.nrhs();
-  BandRun<B> band(run, c, system.matrix, nrhs);
-  if (run.options.plan) {
-    for (const std::string& reason : reasons) run.say("why: " + reason);
-    return;
-  }
+  BandRun<B> band(run, c, system.matrix, nrhs, false, system.factor != nullptr, reasons);
+  if (run.options.plan) return;
   band.require();
   const BandShape& s = band.shape_;
   BandVectors<B> x = collectively(c.control, [&] { return band_vectors<B>(c, s, nrhs); });
@@ -93,18 +90,17 @@ class PartsRun {
     run.report["method"] = to_string(plan.method);
     run.report["block"] = plan.shape.width;
     run.report["parts"] = plan.parts();
-    const Index nrhs = system.nrhs(), word = sizeof(double);
+    const Index nrhs = system.nrhs();
     const BandPartsMemory memory = band_parts_memory<B>(plan, nrhs);
-    const BandShape& s = plan.shape;
-    const Index check =
-        run.options.no_check
-            ? 0
-            : band_memory(band_shape(s.n, s.half_bandwidth, 64), nrhs, c_.size(), true).check;
+    const Index check = band_check_bytes(run, plan.shape, nrhs, c_.size());
     device_ = memory.total() + check;
-    Index rows = 0;
-    for (int rank = 0; rank < c_.size(); ++rank) rows = std::max(rows, plan.rows_of(rank).count);
-    host_ = 2 * rows * nrhs * word + 3 * io::piece_bytes();
+    host_ = host_bytes(plan);
     run.report["memory"] = {{"backend_bytes", device_}, {"host_bytes", host_}};
+    const auto [chain, flops] = chain_of_parts(plan);
+    run.work = band_work({run.command, to_string(plan.method), plan.shape.n,
+                          plan.shape.half_bandwidth, plan.shape.width, nrhs, c_.size(), chain,
+                          flops, system.factor != nullptr, !run.options.no_check})
+                   .json();
     if (run.options.plan) describe(memory, check);
   }
 
@@ -145,6 +141,11 @@ class PartsRun {
   }
 
  private:
+  [[nodiscard]] Index host_bytes(const BandPlan& plan) const {
+    Index rows = 0;
+    for (int rank = 0; rank < plan.ranks; ++rank) rows = std::max(rows, plan.rows_of(rank).count);
+    return 2 * rows * system_.nrhs() * Index(sizeof(double)) + 3 * io::piece_bytes();
+  }
   void describe(const BandPartsMemory& m, Index check) {
     const BandShape& s = plan_.shape;
     describe_band(run_, s, system_.nrhs());
@@ -166,6 +167,36 @@ class PartsRun {
         size_text(device_), size_text(m.band), size_text(m.inverses), size_text(m.spikes),
         size_text(m.reduced), size_text(m.vectors), size_text(m.slab), size_text(m.scratch),
         size_text(check), size_text(host_)));
+    const Index nrhs = system_.nrhs();
+    const auto with = [&, nrhs](const std::string& method, int ranks, Index more) {
+      BandRequest r;
+      r.n = s.n;
+      r.half_bandwidth = system_.matrix.half_bandwidth();
+      r.nrhs = nrhs;
+      r.ranks = ranks;
+      r.method = method;
+      const BandPlan other = plan_band<B>(r);
+      return band_on_rank<B>(host_bytes(other),
+                             (other.method == BandMethod::tile_columns
+                                  ? band_memory(other.shape, nrhs, ranks, false).total()
+                                  : band_parts_memory<B>(other, nrhs).total()) +
+                                 more);
+    };
+    const std::string method = to_string(plan_.method);
+    PlanNeeds needs;
+    // Ends do not get shorter by more ranks than two.
+    needs.memory = [&](int ranks) {
+      if (ranks == c_.size()) return band_on_rank<B>(host_, device_);
+      return with(method, ranks, band_check_bytes(run_, s, nrhs, ranks));
+    };
+    if (check > 0)
+      needs.alternatives.push_back(
+          {"with --no-check", [&] { return band_on_rank<B>(host_, device_ - check); }});
+    needs.alternatives.push_back(
+        {"with --method tile-columns", [&] { return with("tile-columns", c_.size(), check); }});
+    needs.alternatives.push_back(
+        streamed_instead<B>(run_, s.n, system_.matrix.half_bandwidth(), nrhs, c_.size()));
+    conclude_plan(run_, c_, Work::from(run_.work), needs);
   }
 
   Run& run_;
@@ -179,7 +210,7 @@ class PartsRun {
 template <class B>
 void solve_streamed(Run& run, Context<B>& c, const BandSystem& system, const BandPlan& plan) {
   const Index nrhs = system.nrhs();
-  StreamRun<B> stream(run, c, system.matrix, plan, nrhs, system.scratch);
+  StreamRun<B> stream(run, c, system.matrix, plan, nrhs, system.scratch, system.factor != nullptr);
   if (run.options.plan) return;
   stream.require();
   BandStream<B>& a = stream.band_;

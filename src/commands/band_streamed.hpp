@@ -19,7 +19,7 @@ template <class B>
 class StreamRun {
  public:
   StreamRun(Run& run, Context<B>& context, const io::BandInput& input, const BandPlan& plan,
-            Index nrhs, const std::string& scratch)
+            Index nrhs, const std::string& scratch, bool factored = false)
       : shape_(plan.shape),
         problem_{shape_.n, shape_.half_bandwidth, file_source<B>(input)},
         run_(run),
@@ -52,6 +52,11 @@ class StreamRun {
     }
     host_ = memory.host + others;
     run.report["memory"] = {{"backend_bytes", device_}, {"host_bytes", host_}};
+    run.work = band_work({run.command, "streamed", shape_.n, shape_.half_bandwidth, shape_.width,
+                          nrhs, 1, ceil_div(shape_.tiles(), Index(plan.parts())),
+                          band_factor_flops(shape_.n, shape_.half_bandwidth), factored,
+                          !run.options.no_check})
+                   .json();
     if (run.options.plan) describe(memory, check);
   }
 
@@ -196,6 +201,13 @@ class StreamRun {
         size_text(device_), m.ring / (s.tile() * Index(sizeof(double))), size_text(m.ring),
         size_text(m.inverses), size_text(m.staged), size_text(m.separator), size_text(m.vectors),
         size_text(m.scratch), size_text(check), size_text(host_), size_text(m.host)));
+    PlanNeeds needs;
+    needs.any_ranks = false;
+    needs.memory = [&](int) { return band_on_rank<B>(host_, device_); };
+    if (check > 0)
+      needs.alternatives.push_back(
+          {"with --no-check", [&] { return band_on_rank<B>(host_, device_ - check); }});
+    conclude_plan(run_, c_, Work::from(run_.work), needs);
   }
 
   Run& run_;

@@ -317,6 +317,8 @@ void add_cg_command(CLI::App& app, Selected& selected) {
       ->capture_default_str();
   command->add_option("--max-iterations", options->max_iterations, "Default 10 n + 1000")
       ->check(not_negative());
+  command->add_option("--condition", options->condition, "For --plan: of the matrix, if known")
+      ->check(positive());
   command->add_option("--x0", options->x0, "Start from this solution: FILE.h5:/path");
   command
       ->add_option("--preconditioner", options->preconditioner,

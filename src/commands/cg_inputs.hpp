@@ -15,7 +15,7 @@ namespace terrace {
 struct CgCommand {
   std::string matrix, rhs, x0, format, preconditioner = "none", layout = "triangle",
                                        norm = "unpreconditioned";
-  double rtol = 1e-10, atol = 0;
+  double rtol = 1e-10, atol = 0, condition = 0;  ///< condition: for --plan; 0: not given
   Index max_iterations = -1, monitor = 0, degree = 8, at_once = 16;
   bool reorder = false;
 };

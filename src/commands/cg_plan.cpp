@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "kernels/parallel.hpp"
+#include "src/plan.hpp"
 #include "src/preconditioner.hpp"
 
 namespace terrace {
@@ -92,44 +93,123 @@ void check_cg_options(Run& run, const CgCommand& options, const CgInputs& in) {
   if (in.kind == io::Kind::dense) run.report["layout"] = options.layout;
 }
 
-template <class B>
-void plan_cg(Run& run, const Context<B>& c, const CgInputs& in, const CgCommand& options) {
-  constexpr bool device = std::is_same_v<B, Cuda>;
-  const int ranks = c.size();
-  const bool triangle = in.kind == io::Kind::dense && options.layout == "triangle";
-  const Index rows = triangle ? in.n : ceil_div(in.n, ranks), nrhs = in.rhs.columns();
-  const CgMethod method = method_of(run.options.method);
+namespace {
+
+bool as_triangle(const CgInputs& in, const CgCommand& options) {
+  return in.kind == io::Kind::dense && options.layout == "triangle";
+}
+/// Columns in lock step.
+Index at_once(const Run& run, const CgInputs& in, const CgCommand& options) {
   const bool general = options.preconditioner != "none" && options.preconditioner != "jacobi";
-  const bool single = method != CgMethod::classic || general || run.options.precision == "mixed";
-  const Index columns = single ? 1 : std::min(options.at_once, std::max<Index>(1, nrhs));
-  const OperatorMemory matrix = triangle ? TriangleOperator<B>::memory(in.n, ranks, columns)
-                                : in.kind == io::Kind::dense ? DenseOperator<B>::memory(in.n, ranks)
-                                : in.kind == io::Kind::band
-                                    ? BandOperator<B>::memory(in.n, in.band.half_bandwidth(), ranks)
-                                    : CsrOperator<B>::memory(in.n, in.csr.nonzeros(), ranks);
-  Index vectors =
-      CgWork<B>::bytes(rows, options.preconditioner == "jacobi", columns, method, general);
+  const bool single = method_of(run.options.method) != CgMethod::classic || general ||
+                      run.options.precision == "mixed";
+  return single ? 1 : std::min(options.at_once, std::max<Index>(1, in.rhs.columns()));
+}
+
+struct CgMemory {
+  OperatorMemory matrix;
+  Index vectors = 0, host = 0;  ///< on the backend; on the host beside
+};
+template <class B>
+CgMemory cg_memory(const Run& run, const CgInputs& in, const CgCommand& options, int ranks) {
+  const bool triangle = as_triangle(in, options);
+  const Index rows = triangle ? in.n : ceil_div(in.n, ranks), nrhs = in.rhs.columns();
+  const bool general = options.preconditioner != "none" && options.preconditioner != "jacobi";
+  const Index columns = at_once(run, in, options);
+  CgMemory m;
+  m.matrix = triangle                     ? TriangleOperator<B>::memory(in.n, ranks, columns)
+             : in.kind == io::Kind::dense ? DenseOperator<B>::memory(in.n, ranks)
+             : in.kind == io::Kind::band
+                 ? BandOperator<B>::memory(in.n, in.band.half_bandwidth(), ranks)
+                 : CsrOperator<B>::memory(in.n, in.csr.nonzeros(), ranks);
+  m.vectors = CgWork<B>::bytes(rows, options.preconditioner == "jacobi", columns,
+                               method_of(run.options.method), general);
   Index host_extra = 0;
   if (options.preconditioner == "block-jacobi") {
     const Index block = run.options.block > 0 ? run.options.block : 32;
-    vectors += block_jacobi_bytes(rows, block);
+    m.vectors += block_jacobi_bytes(rows, block);
     host_extra = 24 * rows * block;
   } else if (options.preconditioner == "ic") {
     const Index nonzeros = in.kind == io::Kind::csr ? ceil_div(in.csr.nonzeros(), ranks)
                                                     : (2 * in.band.half_bandwidth() + 1) * rows;
-    vectors += incomplete_cholesky_bytes(rows, nonzeros);
+    m.vectors += incomplete_cholesky_bytes(rows, nonzeros);
     host_extra = 24 * nonzeros;
   } else if (options.preconditioner == "chebyshev") {
-    vectors += 8 * rows * 4;
+    m.vectors += 8 * rows * 4;
   }
-  const Index backend = matrix.backend + vectors;
   const Index slab = triangle ? 8 * triangle::height * in.n : 0;
-  const Index host =
-      matrix.host + host_extra + slab + 8 * rows * (3 * nrhs + 4) + 2 * io::piece_bytes();
+  m.host = m.matrix.host + host_extra + slab + 8 * rows * (3 * nrhs + 4) + 2 * io::piece_bytes();
+  return m;
+}
+template <class B>
+RankMemory on_rank(const CgMemory& m) {
+  const Index backend = m.matrix.backend + m.vectors;
+  return std::is_same_v<B, Cuda> ? RankMemory{m.host, backend} : RankMemory{m.host + backend, 0};
+}
+
+/// Iterations that the error bound of conjugate gradients asks for: with the condition that was
+/// given, or with 100 where none was.
+double assumed_iterations(const CgCommand& options, Index n) {
+  const double condition = options.condition > 0 ? options.condition : 100;
+  const double bound = 0.5 * std::sqrt(condition) * std::log(2 / std::max(options.rtol, 1e-16)) + 1;
+  const double most =
+      options.max_iterations >= 0 ? double(options.max_iterations) : 10.0 * double(n);
+  return std::ceil(std::min({bound, most, std::max(1.0, double(n))}));
+}
+
+Work cg_work(const Run& run, const CgInputs& in, const CgCommand& options, int ranks) {
+  const bool triangle = as_triangle(in, options), sparse = in.kind == io::Kind::csr;
+  const double n = double(in.n), mean = n / ranks;
+  IterationWork w;
+  w.form = triangle                     ? "dense triangle"
+           : in.kind == io::Kind::dense ? "dense rows"
+                                        : form_name(in.kind);
+  w.method = run.report["variant"].get<std::string>() + ", " + options.preconditioner +
+             (run.options.precision == "mixed" ? ", mixed" : "");
+  w.n = in.n;
+  w.ranks = ranks;
+  const double m = in.kind == io::Kind::band ? double(in.band.half_bandwidth()) : 0;
+  w.matrix_bytes = (triangle                             ? 4 * n * n
+                    : sparse                             ? 12 * double(in.csr.nonzeros()) + 8 * n
+                    : m > 0 || in.kind == io::Kind::band ? 8 * n * (m + 1)
+                                                         : 8 * n * n) /
+                   ranks;
+  w.file_bytes = sparse                      ? 16 * double(in.csr.nonzeros())
+                 : in.kind == io::Kind::band ? 8 * n * (m + 1)
+                                             : 8 * n * n;
+  w.extra_bytes = options.preconditioner == "jacobi" ? 8 * mean
+                  : options.preconditioner == "block-jacobi"
+                      ? 8 * mean * double(run.options.block > 0 ? run.options.block : 32)
+                  : options.preconditioner == "ic"        ? w.matrix_bytes
+                  : options.preconditioner == "chebyshev" ? w.matrix_bytes * double(options.degree)
+                                                          : 0;
+  w.rows = triangle ? n : mean;
+  w.shared = ranks > 1 ? (in.kind == io::Kind::dense ? n : std::max(m, std::sqrt(n))) : 0;
+  w.nrhs = in.rhs.columns();
+  w.passes = ceil_div(w.nrhs, at_once(run, in, options));
+  w.iterations = assumed_iterations(options, in.n);
+  return iteration_work(w);
+}
+
+}  // namespace
+
+template <class B>
+void plan_cg(Run& run, const Context<B>& c, const CgInputs& in, const CgCommand& options) {
+  constexpr bool device = std::is_same_v<B, Cuda>;
+  const int ranks = c.size();
+  const bool triangle = as_triangle(in, options);
+  const Index rows = triangle ? in.n : ceil_div(in.n, ranks), nrhs = in.rhs.columns();
+  const CgMethod method = method_of(run.options.method);
+  const Index columns = at_once(run, in, options);
+  const CgMemory memory = cg_memory<B>(run, in, options, ranks);
+  const OperatorMemory& matrix = memory.matrix;
+  const Index vectors = memory.vectors, host = memory.host, backend = matrix.backend + vectors;
   run.report["memory"] = {{"backend_bytes", backend}, {"host_bytes", host}};
   const Estimate e = estimate(c, in, options, double(rows));
   run.report["plan"] = {{"seconds_per_iteration", e.iteration}};
   if (e.direct > 0) run.report["plan"]["direct_seconds"] = e.direct;
+  const Work work = cg_work(run, in, options, ranks);
+  run.work = work.json();
   if (!run.options.plan) {
     require_memory(c.control, device ? host : host + backend, device ? backend : 0);
     return;
@@ -152,7 +232,34 @@ void plan_cg(Run& run, const Context<B>& c, const CgInputs& in, const CgCommand&
       "memory per rank: {:.3f} GiB on the backend (matrix {:.3f}, vectors {:.3f}), {:.3f} GiB on "
       "the host for input and output",
       gib(double(backend)), gib(double(matrix.backend)), gib(double(vectors)), gib(double(host))));
-  run.say(fmt::format("estimated time: {:.3g} s an iteration", e.iteration));
+  if (options.condition <= 0)
+    run.say("condition 100 assumed; --condition K gives the iterations for another one");
+  PlanNeeds needs;
+  needs.memory = [&](int with) { return on_rank<B>(cg_memory<B>(run, in, options, with)); };
+  needs.any_ranks = !options.reorder;
+  if (in.kind == io::Kind::dense && !triangle)
+    needs.alternatives.push_back({"with --layout triangle", [&] {
+                                    CgCommand other = options;
+                                    other.layout = "triangle";
+                                    return on_rank<B>(cg_memory<B>(run, in, other, ranks));
+                                  }});
+  if (options.preconditioner != "none")
+    needs.alternatives.push_back({"with --preconditioner none", [&] {
+                                    CgCommand other = options;
+                                    other.preconditioner = "none";
+                                    return on_rank<B>(cg_memory<B>(run, in, other, ranks));
+                                  }});
+  if (columns > 1)
+    needs.alternatives.push_back({"with --at-once 1", [&] {
+                                    CgCommand other = options;
+                                    other.at_once = 1;
+                                    return on_rank<B>(cg_memory<B>(run, in, other, ranks));
+                                  }});
+  if (device)
+    needs.alternatives.push_back({"with --backend cpu", [&] {
+                                    return on_rank<Cpu>(cg_memory<Cpu>(run, in, options, ranks));
+                                  }});
+  conclude_plan(run, c, work, needs);
   if (e.direct > 0)
     run.say(fmt::format(
         "a direct solve, terrace {}, would take about {:.3g} s, as long as {:.0f} iterations: it "

@@ -34,6 +34,7 @@ void add_common_options(CLI::App& command, CommonOptions& o) {
       ->check(CLI::IsMember({"auto", "always", "never"}));
   command.add_flag("--plan", o.plan, "Print memory and method; read no data");
   command.add_flag("--no-check", o.no_check, "Skip the residual or certificate");
+  command.add_flag("--guard", o.guard, "Check sums on the way: memory errors end the run early");
   command.add_option("--block", o.block, "Panel or tile width (0: the method's choice)")
       ->check(not_negative());
   command.add_option("--method", o.method, "Method, where a command has several");
@@ -86,12 +87,14 @@ void require_output(const CommonOptions& options) {
 
 void add_bench_commands(CLI::App& app, Selected& selected) {
   CLI::App* bench = app.add_subcommand("bench", "Measure solve phases on generated data, checked");
-  bench->require_subcommand(1);
+  bench->require_subcommand(0, 1);
   add_bench_gf2(*bench, selected);
   add_bench_band(*bench, selected);
   add_bench_dense(*bench, selected);
   add_bench_cg(*bench, selected);
   add_bench_matrix(*bench, selected);
+  add_bench_io(*bench, selected);
+  add_bench_profile(*bench, selected);
 }
 
 }  // namespace terrace

@@ -57,7 +57,8 @@ void solve(Run& run, Context<B>& context, const io::DenseInput& a, const io::Den
   const JordanPlan plan = plan_dense<B>(run, n, right + probes, false, options);
   describe<B>(run, plan);
   run.report["columns"] = right;
-  if (run.options.plan) return say_plan<B>(run, plan);
+  run.work = jordan_work(plan, !run.options.no_check).json();
+  if (run.options.plan) return say_plan<B>(run, context, plan, options.pivoting);
   io::Output output(run.control, run.options.output, run.options.force);
   require_plan_memory<B>(run, n * (n + plan.right), plan.bytes);
   GaussJordan<B> solver(context, plan);
@@ -125,11 +126,13 @@ void solve_by_cramer(Run& run, Context<Cpu>& context, const io::DenseInput& a,
         fmt::format("Cramer's rule is offered up to n = {}, and n is {}; --method cramer; "
                     "leave the option out",
                     cramer_limit, n));
+  run.work = cramer_work(n, right).json();
   if (run.options.plan) {
     run.say(fmt::format("method     cramer (asked for): {} determinants of order {}, on the host",
                         1 + n * right, n));
-    run.say(fmt::format("memory     {} bytes per rank", 8 * n * (2 * n + 2 * right)));
-    return;
+    PlanNeeds needs;
+    needs.memory = [&](int) { return RankMemory{8 * n * (2 * n + 2 * right), 0}; };
+    return conclude_plan(run, context, cramer_work(n, right), needs);
   }
   io::Output output(run.control, run.options.output, run.options.force);
   Matrix<Cpu> full_a(context.ahead, n, n), full_b(context.ahead, n, right);

@@ -51,7 +51,8 @@ void invert_blocked(Run& run, Context<B>& context, const io::DenseInput& a,
   const Index n = a.rows();
   const JordanPlan plan = plan_dense<B>(run, n, 0, true, options);
   describe<B>(run, plan);
-  if (run.options.plan) return say_plan<B>(run, plan);
+  run.work = jordan_work(plan, !run.options.no_check).json();
+  if (run.options.plan) return say_plan<B>(run, context, plan, options.pivoting);
   io::Output output(run.control, run.options.output, run.options.force);
   require_plan_memory<B>(run, n * n, plan.bytes);
   GaussJordan<B> solver(context, plan);
@@ -69,6 +70,7 @@ void invert_by_textbook(Run& run, Context<B>& context, const io::DenseInput& a,
   run.report["block"] = 0;
   run.report["pivoting"] = "partial";
   run.report["memory_per_rank"] = plan.bytes;
+  run.work = textbook_work(plan.n, !run.options.no_check).json();
   if (!host) {
     run.report["grid"] = launch.grid;
     run.report["threads"] = launch.threads;
@@ -78,10 +80,18 @@ void invert_by_textbook(Run& run, Context<B>& context, const io::DenseInput& a,
     run.say(host ? std::string("launches   none: one thread of the host")
                  : fmt::format("launches   {0} x {0} blocks of {1} x {1} threads", launch.grid,
                                launch.threads));
-    run.say(fmt::format("memory     {:.3f} GiB on the {}, {:.3f} GiB of host memory beside",
-                        double(plan.bytes) / 1073741824.0, host ? "host" : "GPU",
-                        double(staging_bytes) / 1073741824.0));
     run.report["result"]["plan"] = {{"bytes_per_rank", plan.bytes}, {"method", "textbook"}};
+    PlanNeeds needs;
+    needs.any_ranks = false;
+    needs.memory = [&](int) {
+      const Index staging = std::min<Index>(staging_bytes, 8 * plan.n * plan.n + (1 << 20));
+      return host ? RankMemory{plan.bytes + staging, 0} : RankMemory{staging, plan.bytes};
+    };
+    needs.alternatives.push_back({"without --method textbook", [&] {
+                                    return jordan_memory<B>(plan_jordan<B>(
+                                        run.control.size(), plan.n, 0, true, 0, "auto", false));
+                                  }});
+    conclude_plan(run, context, Work::from(run.work), needs);
     return;
   }
   io::Output output(run.control, run.options.output, run.options.force);

@@ -10,6 +10,7 @@
 #include "src/commands.hpp"
 #include "src/dense_check.hpp"
 #include "src/gauss_jordan.hpp"
+#include "src/plan.hpp"
 
 namespace terrace {
 
@@ -61,9 +62,14 @@ JordanPlan plan_dense(Run& run, Index n, Index right, bool inverse, const DenseO
   std::string pivoting = options.pivoting;
   run.adopt("pivoting", pivoting, std::string("auto"));
   run.adopt("block", run.options.block, Index(0));
-  const JordanPlan plan = plan_jordan<B>(run.control.size(), n, right, inverse, run.options.block,
-                                         pivoting, run.options.precision == "emulated");
+  if (const nlohmann::json from = run.restart_settings(); from.is_object())
+    run.options.guard = from.value("guard", false);  // a run that is continued keeps its check sums
+  JordanPlan plan =
+      plan_jordan<B>(run.control.size(), n, right + (run.options.guard ? 1 : 0), inverse,
+                     run.options.block, pivoting, run.options.precision == "emulated");
+  plan.guard = run.options.guard;
   run.settings = {{"block", plan.block},
+                  {"guard", plan.guard},
                   {"pivoting", plan.pivoting == Pivoting::partial ? "partial" : "tournament"},
                   {"precision", run.options.precision}};
   return plan;
@@ -85,9 +91,24 @@ void describe(Run& run, const JordanPlan& plan) {
   }
 }
 
+/// What a rank takes, on the backend and for reading, writing and checking.
 template <class B>
-void say_plan(Run& run, const JordanPlan& plan) {
-  const double gib = 1073741824.0;
+RankMemory jordan_memory(const JordanPlan& plan) {
+  const Index elements = plan.n * (plan.n + plan.right);
+  const Index staging = std::min<Index>(staging_bytes, 8 * elements + (1 << 20));
+  return std::is_same_v<B, Cpu> ? RankMemory{plan.bytes + staging, 0}
+                                : RankMemory{staging, plan.bytes};
+}
+
+inline Work jordan_work(const JordanPlan& plan, bool check) {
+  return dense_work({plan.n, plan.right, plan.block, plan.rows.ranks, plan.inverse,
+                     plan.pivoting == Pivoting::tournament, check,
+                     plan.emulated ? "emulated" : "fp64"});
+}
+
+template <class B>
+void say_plan(Run& run, const Context<B>& context, const JordanPlan& plan,
+              const std::string& pivoting) {
   run.say(fmt::format("method     gauss-jordan, in place: {:.4g} flops over {} ranks",
                       (plan.inverse ? 2.0 : 1.0) * std::pow(double(plan.n), 3) +
                           2.0 * double(plan.n) * double(plan.n) * double(plan.right),
@@ -98,14 +119,24 @@ void say_plan(Run& run, const JordanPlan& plan) {
                       plan.why_pivoting));
   if (plan.emulated)
     run.say("precision  emulated (asked for): the update by products of 8-bit integers, 14 moduli");
-  run.say(fmt::format("memory     {:.3f} GiB per rank on the {}, {:.3f} GiB of host memory beside",
-                      double(plan.bytes) / gib, std::is_same_v<B, Cpu> ? "host" : "GPU",
-                      double(staging_bytes) / gib));
   run.report["result"]["plan"] = {{"bytes_per_rank", plan.bytes},
                                   {"method", "gauss-jordan"},
                                   {"block", plan.block},
                                   {"why_block", plan.why_block},
                                   {"why_pivoting", plan.why_pivoting}};
+  const auto as_if = [&run, &plan, pivoting]<class D>(D, int ranks, bool emulated) {
+    return jordan_memory<D>(plan_jordan<D>(ranks, plan.n, plan.right, plan.inverse,
+                                           run.options.block, pivoting, emulated));
+  };
+  PlanNeeds needs;
+  needs.memory = [&](int ranks) { return as_if(B{}, ranks, plan.emulated); };
+  if (plan.emulated)
+    needs.alternatives.push_back(
+        {"without --precision emulated", [&] { return as_if(B{}, plan.rows.ranks, false); }});
+  if (!std::is_same_v<B, Cpu>)
+    needs.alternatives.push_back(
+        {"with --backend cpu", [&] { return as_if(Cpu{}, plan.rows.ranks, false); }});
+  conclude_plan(run, context, jordan_work(plan, !run.options.no_check), needs);
 }
 
 /// `elements` of the input and the result, `bytes` on the backend.

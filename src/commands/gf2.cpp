@@ -7,6 +7,7 @@
 
 #include "src/commands.hpp"
 #include "src/gf2.hpp"
+#include "src/plan.hpp"
 
 namespace terrace {
 namespace {
@@ -16,6 +17,16 @@ struct Gf2Options {
   bool echelon = false;
   Index levels = -1;  ///< of Strassen's algorithm; -1: the planner's choice
 };
+
+/// Of the witness, and of --guard's check sums.
+Index extra_words(const Run& run) { return run.options.guard ? 2 : 1; }
+
+template <class B>
+PanelPlan guarded_plan(const Context<B>& context, const CommonOptions& options, Index most_rank) {
+  PanelPlan plan = plan_panels(context, options, most_rank);
+  plan.witness = witness_seed(options.seed);
+  return plan;
+}
 
 constexpr const char* passed = "passed: 64 random vectors";
 
@@ -44,6 +55,8 @@ struct Files {
       run.note_input(second, b->location());
     }
     run.adopt("block", run.options.block, Index(0));
+    if (const nlohmann::json from = run.restart_settings(); from.is_object())
+      run.options.guard = from.value("guard", false);  // keeps its check sums, or has none
     run.report["n"] = a.rows();
     run.report["rows"] = a.rows();
     run.report["columns"] = a.columns();
@@ -59,25 +72,38 @@ std::pair<Index, Index> memory_needed(Index bytes, Index staging) {
   return {(on_host ? bytes : 0) + staging + file_buffers, on_host ? 0 : bytes + staging};
 }
 
-/// Says what --plan wants to know; true when that is all that is wanted. Bytes as memory_needed().
+/// On the backend, and between file and backend.
+struct BitMemory {
+  Index bytes = 0, staging = 0;
+};
+/// Memory of the rank with most among so many ranks.
+using MemoryOf = std::function<BitMemory(const PanelPlan& plan, int ranks)>;
+
+/// Says what --plan wants to know; true when that is all that is wanted. Otherwise the memory is
+/// there.
 template <class B>
-bool planned(Run& run, const BlockCyclic& layout, PanelPlan plan, Index bytes, Index staging) {
+bool planned(Run& run, const Context<B>& context, const BlockCyclic& layout, const PanelPlan& plan,
+             const Work& work, const MemoryOf& memory, const std::string& more = {}) {
   const std::string method = elimination_method<B>(plan);
-  const auto [host, device] = memory_needed<B>(bytes, staging);
+  const auto needed = [&](const PanelPlan& with, int ranks) {
+    const BitMemory m = memory(with, ranks);
+    const auto [host, device] = memory_needed<B>(m.bytes, m.staging);
+    return RankMemory{host, device};
+  };
+  const auto [host, device] = needed(plan, layout.ranks);
   run.report["block"] = plan.columns;
   run.report["method"] = method;
   run.settings["block"] = plan.columns;
   run.settings["seed"] = run.options.seed;
+  run.settings["guard"] = run.options.guard;
   run.report["memory"] = {{"host_bytes_per_rank", host}, {"device_bytes_per_rank", device}};
+  run.work = work.json();
   if (!run.options.plan) {
     require_memory(run.control, host, device);
     return false;
   }
-  constexpr double gib = 1073741824.0;
   if (run.report.contains("backend_reason"))
     run.say("backend: " + run.report["backend_reason"].get<std::string>());
-  run.say(fmt::format("memory per rank: {:.3f} GiB host, {:.3f} GiB device", double(host) / gib,
-                      double(device) / gib));
   run.say(fmt::format(
       "method: {}, panels of {} columns; rows in blocks of {} over {} ranks, so that finished rows "
       "are spread evenly",
@@ -85,7 +111,35 @@ bool planned(Run& run, const BlockCyclic& layout, PanelPlan plan, Index bytes, I
                          : "binary tensor cores",
       fmt::format("{}{}", plan.columns, plan.measured ? " (calibrated)" : ""), layout.block,
       layout.ranks));
+  if (!more.empty()) run.say(more);
+  run.report["result"]["plan"] = {{"method", method}, {"block", plan.columns}};
+  PlanNeeds needs;
+  needs.memory = [&](int ranks) { return needed(plan, ranks); };
+  if (plan.columns > 512)
+    needs.alternatives.push_back({"with --block 512", [&] {
+                                    PanelPlan narrow = plan;
+                                    narrow.columns = 512;
+                                    return needed(narrow, layout.ranks);
+                                  }});
+  if (!std::is_same_v<B, Cpu>)
+    needs.alternatives.push_back(
+        {"with --backend cpu", [&] {
+           const BitMemory m = memory(plan, layout.ranks);
+           return RankMemory{memory_needed<Cpu>(m.bytes, m.staging).first, 0};
+         }});
+  conclude_plan(run, context, work, needs);
   return true;
+}
+
+/// Of an elimination of [A | B].
+template <class B>
+Work elimination_work(const Run& run, const std::string& command, const PanelPlan& plan, Index rows,
+                      Index columns, Index right) {
+  BitWork w{command,      elimination_method<B>(plan), rows, columns, right,
+            plan.columns, run.control.size()};
+  w.check = !run.options.no_check;
+  w.output = !run.options.output.empty() || run.options.plan;
+  return bit_work(w);
 }
 
 /// A check that fails is exit 4 and no output.
@@ -127,14 +181,14 @@ void commit(io::Output& output, Run& run, const Witness& witness) {
 }
 
 /// Multiply-adds over GF(2) of an elimination that updates `rows` rows on average.
-double work(const Pivots& pivots, double rows, Index first_word_width) {
+double multiply_adds(const Pivots& pivots, double rows, Index first_word_width) {
   double sum = 0;
   for (const auto& panel : pivots.panels)
     sum += double(panel.count) * rows * 64.0 * double(first_word_width - panel.word);
   return sum;
 }
-void rate(Run& run, double multiply_adds) {
-  run.rate(multiply_adds / std::max(run.seconds("solve"), 1e-12), "bit-MAC/s");
+void rate(Run& run, double done) {
+  run.rate(done / std::max(run.seconds("solve"), 1e-12), "bit-MAC/s");
 }
 
 /// The destination of every row of this rank when pivot rows go first, the others behind them.
@@ -154,15 +208,15 @@ std::vector<Index> pivot_rows_first(const BlockCyclic& layout, int rank, const P
   return destination;
 }
 
-/// [A | B | witness] in memory.
+/// [A | B | witness | check sums] in memory.
 template <class B>
 BitMatrix<B> read_matrix(Run& run, const Context<B>& context, const BitSource<B>& a,
                          const BitSource<B>* b, BlockCyclic layout, Word seed) {
   BitMatrix<B> matrix;
   run.phase("read", [&] {
     const Index words = a.words() + (b ? b->words() : 0);
-    matrix =
-        collectively(context.control, [&] { return BitMatrix<B>(context, layout, words + 1); });
+    matrix = collectively(context.control,
+                          [&] { return BitMatrix<B>(context, layout, words + extra_words(run)); });
     load(context, a, matrix);
     if (b) load(context, *b, matrix, a.words());
     put_witness(context, matrix, words, seed);
@@ -181,10 +235,20 @@ void reduce(Run& run, const Gf2Options& o) {
     const BlockCyclic layout = bit_row_layout(files.a.rows(), run.control.size());
     const auto source = file_source(context, files.a, layout);
     const Index columns = source.columns, words = source.words();
-    const PanelPlan plan = plan_panels(context, run.options, std::min(files.a.rows(), columns));
-    const Index bytes = BitMatrix<B>::bytes(layout, words + 1) +
-                        echelon_bytes<B>(layout, round_up(words + 1, bit_row_alignment), plan);
-    if (planned<B>(run, layout, plan, bytes, staging_bytes(words, layout.slots(0)))) return;
+    const PanelPlan plan = guarded_plan(context, run.options, std::min(files.a.rows(), columns));
+    const MemoryOf memory = [&](const PanelPlan& with, int ranks) {
+      const BlockCyclic rows = bit_row_layout(files.a.rows(), ranks);
+      return BitMemory{
+          BitMatrix<B>::bytes(rows, words + extra_words(run)) +
+              echelon_bytes<B>(rows, round_up(words + extra_words(run), bit_row_alignment), with),
+          staging_bytes(words, rows.slots(0))};
+    };
+    const Work work = elimination_work<B>(run,
+                                          rank_only   ? "rank"
+                                          : o.echelon ? "echelon"
+                                                      : "rref",
+                                          plan, files.a.rows(), columns, 0);
+    if (planned(run, context, layout, plan, work, memory)) return;
     const Word seed = witness_seed(run.options.seed);
     BitMatrix<B> matrix = read_matrix<B>(run, context, source, nullptr, layout, seed);
     Pivots pivots;
@@ -194,7 +258,7 @@ void reduce(Run& run, const Gf2Options& o) {
     run.report["result"]["rank"] = pivots.rank();
     const double rows =
         double(layout.extent) - (form == EchelonForm::echelon ? 0.5 * double(pivots.rank()) : 0.0);
-    rate(run, work(pivots, rows, words));
+    rate(run, multiply_adds(pivots, rows, words));
     Witness witness;
     run.phase("check", [&] {
       witness = form == EchelonForm::reduced
@@ -233,14 +297,18 @@ void solve(Run& run, const Gf2Options& o) {
     const auto a = file_source(context, files.a, layout),
                b = file_source(context, *files.b, layout);
     const Index columns = a.columns, words = a.words() + b.words();
-    const PanelPlan plan = plan_panels(context, run.options, std::min(files.a.rows(), columns));
-    const Index x_rows = ceil_div(columns, run.control.size()) + layout.slots(0);
-    const Index bytes = BitMatrix<B>::bytes(layout, words + 1) +
-                        echelon_bytes<B>(layout, round_up(words + 1, bit_row_alignment), plan) +
-                        8 * std::min(x_rows, columns) * round_up(b.words(), bit_row_alignment);
-    if (planned<B>(run, layout, plan, bytes,
-                   staging_bytes(std::max(a.words(), b.words()), layout.slots(0))))
-      return;
+    const PanelPlan plan = guarded_plan(context, run.options, std::min(files.a.rows(), columns));
+    const MemoryOf memory = [&](const PanelPlan& with, int ranks) {
+      const BlockCyclic rows = bit_row_layout(files.a.rows(), ranks);
+      const Index x_rows = ceil_div(columns, ranks) + rows.slots(0);
+      return BitMemory{
+          BitMatrix<B>::bytes(rows, words + extra_words(run)) +
+              echelon_bytes<B>(rows, round_up(words + extra_words(run), bit_row_alignment), with) +
+              8 * std::min(x_rows, columns) * round_up(b.words(), bit_row_alignment),
+          staging_bytes(std::max(a.words(), b.words()), rows.slots(0))};
+    };
+    const Work work = elimination_work<B>(run, "solve", plan, files.a.rows(), columns, b.columns);
+    if (planned(run, context, layout, plan, work, memory)) return;
     const Word seed = witness_seed(run.options.seed);
     BitMatrix<B> matrix = read_matrix<B>(run, context, a, &b, layout, seed);
     Pivots pivots;
@@ -255,7 +323,7 @@ void solve(Run& run, const Gf2Options& o) {
     });
     run.report["result"]["rank"] = pivots.rank();
     run.report["result"]["consistent"] = solvable;
-    rate(run, work(pivots, double(layout.extent), words));
+    rate(run, multiply_adds(pivots, double(layout.extent), words));
     if (!solvable)
       run.outcome("inconsistent", "the system is inconsistent: no X has A X = B; " +
                                       io::to_string(files.b->location()) +
@@ -287,18 +355,23 @@ void kernel(Run& run, const Gf2Options& o) {
     const BlockCyclic layout = bit_row_layout(files.a.rows(), run.control.size());
     const auto source = file_source(context, files.a, layout);
     const Index columns = source.columns, words = source.words();
-    const PanelPlan plan = plan_panels(context, run.options, std::min(files.a.rows(), columns));
-    const Index bytes = BitMatrix<B>::bytes(layout, words + 1) +
-                        echelon_bytes<B>(layout, round_up(words + 1, bit_row_alignment), plan);
+    const PanelPlan plan = guarded_plan(context, run.options, std::min(files.a.rows(), columns));
     // At least columns - rows basis rows; the exact number is checked once the rank is known.
-    const auto basis_bytes = [&](Index rows) {
-      return BitMatrix<B>::bytes(kernel_layout(rows, words, run.control.size()), words) +
+    const auto basis_bytes = [&](Index rows, int ranks) {
+      return BitMatrix<B>::bytes(kernel_layout(rows, words, ranks), words) +
              2 * staging_bytes(round_up(words, bit_row_alignment), rows);
     };
     const Index least = std::max<Index>(0, columns - layout.extent);
-    if (planned<B>(run, layout, plan, bytes + basis_bytes(least),
-                   staging_bytes(words, layout.slots(0))))
-      return;
+    const MemoryOf memory = [&](const PanelPlan& with, int ranks) {
+      const BlockCyclic rows = bit_row_layout(files.a.rows(), ranks);
+      return BitMemory{
+          BitMatrix<B>::bytes(rows, words + extra_words(run)) +
+              echelon_bytes<B>(rows, round_up(words + extra_words(run), bit_row_alignment), with) +
+              basis_bytes(least, ranks),
+          staging_bytes(words, rows.slots(0))};
+    };
+    const Work work = elimination_work<B>(run, "kernel", plan, files.a.rows(), columns, 0);
+    if (planned(run, context, layout, plan, work, memory)) return;
     const Word seed = witness_seed(run.options.seed);
     BitMatrix<B> matrix = read_matrix<B>(run, context, source, nullptr, layout, seed);
     Pivots pivots;
@@ -306,14 +379,14 @@ void kernel(Run& run, const Gf2Options& o) {
     run.phase("solve", [&] {
       pivots =
           reduce_to_echelon(context, matrix, columns, EchelonForm::reduced, plan, run.progress);
-      const Index wanted = basis_bytes(columns - pivots.rank());
+      const Index wanted = basis_bytes(columns - pivots.rank(), run.control.size());
       constexpr bool on_host = std::is_same_v<B, Cpu>;
       require_memory(run.control, on_host ? wanted : 0, on_host ? 0 : wanted);
       basis = kernel_basis(context, matrix, pivots, columns);
     });
     run.report["result"]["rank"] = pivots.rank();
     run.report["result"]["nullity"] = columns - pivots.rank();
-    rate(run, work(pivots, double(layout.extent), words));
+    rate(run, multiply_adds(pivots, double(layout.extent), words));
     Witness witness;
     run.phase("check", [&] {
       witness = witness_of_reduced(context, matrix, columns, words, pivots, seed);
@@ -349,11 +422,18 @@ void inverse(Run& run, const Gf2Options& o) {
     const BlockCyclic layout = bit_row_layout(n, run.control.size());
     const auto source = file_source(context, files.a, layout);
     const Index words = source.words();
-    const PanelPlan plan = plan_panels(context, run.options, n);
-    const Index bytes = BitMatrix<B>::bytes(layout, words + 1) +
-                        echelon_bytes<B>(layout, round_up(words + 1, bit_row_alignment), plan) +
-                        staging_bytes(words, layout.slots(0));
-    if (planned<B>(run, layout, plan, bytes, staging_bytes(words, layout.slots(0)))) return;
+    const PanelPlan plan = guarded_plan(context, run.options, n);
+    const MemoryOf memory = [&](const PanelPlan& with, int ranks) {
+      const BlockCyclic rows = bit_row_layout(n, ranks);
+      const Index staging = staging_bytes(words, rows.slots(0));
+      return BitMemory{
+          BitMatrix<B>::bytes(rows, words + extra_words(run)) +
+              echelon_bytes<B>(rows, round_up(words + extra_words(run), bit_row_alignment), with) +
+              staging,
+          staging};
+    };
+    const Work work = elimination_work<B>(run, "inverse", plan, n, n, 0);
+    if (planned(run, context, layout, plan, work, memory)) return;
     const Word seed = witness_seed(run.options.seed);
     BitMatrix<B> matrix = read_matrix<B>(run, context, source, nullptr, layout, seed);
     Pivots pivots;
@@ -420,11 +500,20 @@ void multiply(Run& run, const Gf2Options& o) {
         });
     run.report["levels"] = plan.levels;
     run.report["levels_reason"] = plan.reason;
-    const Index bytes = matrices + multiply_bytes<B>(ranks, layout.slots(0), inner, stride, plan);
-    if (planned<B>(run, layout, PanelPlan{plan.panel, plan.method}, bytes, staging)) {
-      run.say(fmt::format("Strassen levels: {} ({})", plan.levels, plan.reason));
+    const MemoryOf needed = [&](const PanelPlan&, int with) {
+      const BlockCyclic slices = bit_row_layout(rows, with), dealt = factor_layout(inner, with);
+      return BitMemory{BitMatrix<B>::bytes(slices, a.words()) +
+                           BitMatrix<B>::bytes(slices, b.words()) +
+                           BitMatrix<B>::bytes(dealt, b.words()) +
+                           multiply_bytes<B>(with, slices.slots(0), inner, stride, plan),
+                       staging_bytes(std::max(a.words(), b.words()), slices.slots(0))};
+    };
+    const PanelPlan panels{plan.panel, plan.method};
+    const Work work = bit_product_work(rows, inner, columns, plan.levels, ranks,
+                                       elimination_method<B>(panels), !run.options.no_check);
+    if (planned(run, context, layout, panels, work, needed,
+                fmt::format("Strassen levels: {} ({})", plan.levels, plan.reason)))
       return;
-    }
     BitMatrix<B> left, right, product;
     auto memory = collectively(context.control, [&] {
       return MultiplyMemory<B>(context, layout.slots(context.rank()), inner, stride, plan);

@@ -1,0 +1,56 @@
+// Deflated chunks, each inflated by one of the ranks that need it; and tiles of a dataset without
+// gaps, each read by one of them, where the ranks' own runs are short.
+#pragma once
+#include <map>
+
+#include "io/input_file.hpp"
+#include "io/portions.hpp"
+#include "io/stored.hpp"
+
+namespace terrace::io {
+
+class ChunkRounds {
+ public:
+  /// Collective. `most`: items of a portion.
+  ChunkRounds(const Control& control, const InputFile& input, hid_t dataset, const Object& object,
+              const Stored& stored, int axis, std::span<const Range> ranges, Index most);
+  ~ChunkRounds();
+  ChunkRounds(const ChunkRounds&) = delete;
+  ChunkRounds& operator=(const ChunkRounds&) = delete;
+  /// Whether every rank named its items in ascending order; else there are no rounds.
+  [[nodiscard]] bool possible() const { return possible_; }
+  /// May load() run beside MPI calls of another thread?
+  [[nodiscard]] bool ahead() const { return ahead_; }
+  /// One portion a round, the same number on every rank, some empty.
+  [[nodiscard]] const std::vector<Portion>& portions() const { return portions_; }
+  /// The portion's elements in the order of the file, items x others or others x items. Collective;
+  /// does not throw: what went wrong stands in failure().
+  void load(Index round, char* slab);
+  [[nodiscard]] const std::optional<Error>& failure() const { return failure_; }
+
+ private:
+  struct Chunk {
+    Index unit, across;
+  };
+  [[nodiscard]] std::vector<Portion> plan(const std::vector<Range>& ranges) const;
+  void fetch_into(const Chunk& chunk, std::size_t place);
+  template <class F>
+  void each_run(const Portion& p, const Chunk& chunk, const F& run) const;
+
+  const Control& control_;
+  const InputFile& input_;
+  hid_t dataset_;
+  const Stored& stored_;
+  int axis_;
+  Index extent_, others_, unit_, across_, element_, most_;
+  Index group_ = 1, parts_ = 1;  ///< units a round takes, or rounds that a unit takes
+  std::vector<std::vector<Portion>> all_;
+  std::vector<Portion> portions_;
+  bool possible_ = true, ahead_ = false;
+  std::optional<Error> failure_;
+  struct Messages;
+  std::unique_ptr<Messages> messages_;
+  std::vector<std::vector<char>> raw_, spare_;
+};
+
+}  // namespace terrace::io

@@ -1,0 +1,329 @@
+#include "io/reading.hpp"
+
+#include <fcntl.h>
+
+#include <cstring>
+
+#include "io/chunks.hpp"
+#include "io/transpose.hpp"
+#include "io/volume.hpp"
+#include "kernels/parallel.hpp"
+
+namespace terrace::io {
+
+namespace {
+
+constexpr Index step_bytes = Index(256) << 10;  // what one thread reads, converts and checks
+constexpr Index short_run = 4096;               // shorter ones are read with what lies between
+
+char* scratch(int which, Index bytes) {
+  thread_local std::vector<char> kept[2];
+  auto& mine = kept[which];
+  if (Index(mine.size()) < bytes) mine.resize(std::size_t(bytes));
+  return mine.data();
+}
+
+/// One read: where the elements stand, and what becomes of them.
+class Reading {
+ public:
+  Reading(const InputFile& input, const Request& request, const Object& object)
+      : input_(input),
+        request_(request),
+        object_(object),
+        dataset_(input.dataset(request.dataset)),
+        items_(object.dims[std::size_t(request.axis)]),
+        others_(object.dims.size() == 2 ? object.dims[std::size_t(1 - request.axis)] : 1) {
+    memory_type_ = Handle(H5Dget_type(dataset_), &H5Tclose);
+    if (const auto known = element_of(memory_type_)) {
+      element_ = *known;
+    } else if (request.as_stored) {
+      element_.bytes = object.bytes;
+    } else {  // HDF5 converts
+      memory_type_ = Handle(H5Tcopy(H5T_NATIVE_DOUBLE), &H5Tclose);
+      converts_ = true;
+    }
+    stored_ = where_stored(input.file, dataset_, object, input.where());
+    if (converts_ || (request.upper && stored_.way == Stored::Way::filtered))
+      stored_.way = Stored::Way::library;
+    raw_item_ = others_ * element_.bytes;
+    in_place_ = request.axis == 0 && !request.packs && raw_item_ == request.item_bytes;
+  }
+
+  [[nodiscard]] const Stored& stored() const { return stored_; }
+  [[nodiscard]] hid_t dataset() const { return dataset_; }
+  [[nodiscard]] Index raw_item() const { return raw_item_; }
+  [[nodiscard]] bool direct() const { return stored_.way == Stored::Way::direct; }
+  /// Tiles that one rank reads and the others get their columns of: 8 KiB of 64 rows.
+  void cut_in_tiles() {
+    stored_.chunk[1] = std::min(items_, (Index(8) << 10) / element_.bytes);
+    stored_.chunk[0] = std::min<Index>(others_, 64);
+  }
+  void to_library() { stored_.way = Stored::Way::library; }
+
+  /// Straight from the file.
+  void from_file(const Portion& p, char* out) const {
+    if (request_.axis == 0)
+      rows(p, out, nullptr);
+    else
+      columns(p, out, nullptr);
+  }
+  /// From a slab in the order of the file.
+  void from_slab(const Portion& p, const char* slab, char* out) const {
+    if (request_.axis == 0)
+      rows(p, out, slab);
+    else
+      columns(p, out, slab);
+  }
+  /// Fills a slab through HDF5; the band's upper form is sheared: row d holds element d.
+  void ask_library(const Portion& p, char* slab) const {
+    const Handle space(hdf5_check(H5Dget_space(dataset_), "damaged dataset", input_.where()),
+                       &H5Sclose);
+    for (std::size_t k = 0; k < p.ranges.size(); ++k) {
+      const Range r = p.ranges[k];
+      if (!request_.upper) {
+        transfer_block(space, p, r.first, r.count, 0, others_, p.starts[k], slab);
+        continue;
+      }
+      for (Index d = 0; d < others_ && r.first + d < items_; ++d)
+        transfer_block(space, p, r.first + d, std::min(r.count, items_ - r.first - d),
+                       others_ - 1 - d, 1, p.starts[k], slab);
+    }
+  }
+  /// Tells the kernel what comes next.
+  void announce(const Portion& p) const {
+    if (request_.axis != 0) return;
+    for (const Range& r : p.ranges)
+      if (r.count * raw_item_ >= (Index(1) << 16))
+        posix_fadvise(stored_.descriptor, stored_.offset + r.first * raw_item_, r.count * raw_item_,
+                      POSIX_FADV_WILLNEED);
+  }
+
+ private:
+  /// Items [first, first + count) of others [other, other + others) to the slab.
+  void transfer_block(hid_t space, const Portion& p, Index first, Index count, Index other,
+                      Index others, Index item, char* slab) const {
+    const int axis = request_.axis, rank = object_.dims.size() == 2 ? 2 : 1;
+    hsize_t start[2], extent[2], memory[2], memory_start[2];
+    start[axis] = hsize_t(first);
+    start[1 - axis] = hsize_t(other);
+    extent[axis] = hsize_t(count);
+    extent[1 - axis] = hsize_t(others);
+    memory[axis] = hsize_t(p.items);
+    memory[1 - axis] = hsize_t(others_);
+    memory_start[axis] = hsize_t(item);
+    memory_start[1 - axis] = hsize_t(request_.upper ? others_ - 1 - other : other);
+    if (extent[0] == 0 || (rank == 2 && extent[1] == 0)) return;
+    H5Sselect_hyperslab(space, H5S_SELECT_SET, start, nullptr, extent, nullptr);
+    const Handle to(H5Screate_simple(rank, memory, nullptr), &H5Sclose);
+    H5Sselect_hyperslab(to, H5S_SELECT_SET, memory_start, nullptr, extent, nullptr);
+    if (H5Dread(dataset_, memory_type_, to, space, H5P_DEFAULT, slab) < 0)
+      throw Error(Exit::input, "cannot read the data; " + input_.where() + "; " + hdf5_reason());
+  }
+
+  void take(const Portion& p, Index item, Index items, const char* raw, char* out) const {
+    request_.take(p, item, items, element_, raw, out + item * request_.item_bytes);
+  }
+
+  /// Items that are rows of the file.
+  void rows(const Portion& p, char* out, const char* slab) const {
+    const Index group = std::max<Index>(1, step_bytes / std::max<Index>(1, raw_item_));
+    parallel_for(ceil_div(p.items, group), [&](Index g) {
+      const Index end = std::min(p.items, (g + 1) * group);
+      for (Index item = g * group; item < end;) {
+        std::size_t k = p.range_of(item);
+        const Range& r = p.ranges[k];
+        const Index within = item - p.starts[k], run = std::min(end - item, r.count - within);
+        char* const place = in_place_ ? out + item * raw_item_ : scratch(0, run * raw_item_);
+        if (slab) {
+          const char* from = slab + item * raw_item_;
+          if (in_place_ && from != place) std::memcpy(place, from, std::size_t(run * raw_item_));
+          take(p, item, run, in_place_ ? place : from, out);
+          item += run;
+        } else if (run * raw_item_ >= short_run || k + 1 == p.ranges.size()) {
+          read_at(stored_.descriptor, stored_.offset + (r.first + within) * raw_item_,
+                  run * raw_item_, place, input_.where());
+          take(p, item, run, place, out);
+          item += run;
+        } else {
+          item = sieve(p, k, item, end, out);
+        }
+      }
+    });
+  }
+
+  /// Short runs from `item` on, read with the gaps between them; the item that follows.
+  Index sieve(const Portion& p, std::size_t k, Index item, Index end, char* out) const {
+    const Index from = p.ranges[k].first + item - p.starts[k];
+    Index hull = from, last = item;
+    std::size_t stop = k;
+    for (; stop < p.ranges.size() && last < end; ++stop) {
+      const Range& r = p.ranges[stop];
+      const Index begins = stop == k ? from : r.first;
+      const Index run = std::min(end - last, r.end() - begins);
+      if (stop > k && (begins < hull || (begins + run - from) * raw_item_ > step_bytes)) break;
+      hull = begins + run;
+      last += run;
+    }
+    char* const whole = scratch(1, (hull - from) * raw_item_);
+    read_at(stored_.descriptor, stored_.offset + from * raw_item_, (hull - from) * raw_item_, whole,
+            input_.where());
+    char* const packed = in_place_ ? out + item * raw_item_ : scratch(0, (last - item) * raw_item_);
+    Index done = 0;
+    for (std::size_t s = k; s < stop; ++s) {
+      const Index begins = s == k ? from : p.ranges[s].first;
+      const Index run = std::min(last - item - done, p.ranges[s].end() - begins);
+      std::memcpy(packed + done * raw_item_, whole + (begins - from) * raw_item_,
+                  std::size_t(run * raw_item_));
+      done += run;
+    }
+    take(p, item, last - item, packed, out);
+    return last;
+  }
+
+  /// Items that are columns of the file: tiles of some elements of a run of items are read row by
+  /// row of the file, checked, and turned while they are in the cache.
+  ///
+  ///   file      d: |....[run]....|      out   item: |d0 .. d1|....
+  ///           d+1: |....[run]....|            item+1: |d0 .. d1|....
+  void columns(const Portion& p, char* out, const char* slab) const {
+    constexpr Index longest = 8192;
+    struct Tile {
+      Index first, item, count;
+    };
+    std::vector<Tile> tiles;
+    for (std::size_t k = 0; k < p.ranges.size(); ++k)
+      for (Index at = 0; at < p.ranges[k].count; at += longest)
+        tiles.push_back(
+            {p.ranges[k].first + at, p.starts[k] + at, std::min(longest, p.ranges[k].count - at)});
+    Index widest = 1;
+    for (const Tile& t : tiles) widest = std::max(widest, t.count);
+    const Index deep = std::min(others_, std::clamp<Index>((step_bytes * 2) / 8 / widest, 8, 64));
+    if (deep == 0) return;
+    const Index blocks = ceil_div(others_, deep), ld = widest + 8;
+    parallel_for(Index(tiles.size()) * blocks, [&](Index task) {
+      const Tile& t = tiles[std::size_t(task / blocks)];
+      const Index d0 = task % blocks * deep, d1 = std::min(others_, d0 + deep);
+      auto* const tile = reinterpret_cast<double*>(scratch(0, deep * ld * 8));
+      for (Index d = d0; d < d1; ++d) {
+        double* const row = tile + (d - d0) * ld;
+        const Index inside =
+            request_.band ? std::clamp<Index>(items_ - d - t.first, 0, t.count) : t.count;
+        if (inside > 0) fetch(p, t.first, t.item, d, inside, slab, row);
+        std::fill(row + inside, row + t.count, 0.0);
+        if (const Index at = not_finite(row, inside); at >= 0)
+          request_.wrong(t.first + at, d, row[at]);
+      }
+      turn(reinterpret_cast<double*>(out) + t.item * others_ + d0, others_, tile, ld, d1 - d0,
+           t.count);
+    });
+  }
+
+  /// Element d of `count` items from global item `first`, item `item` of the portion, as doubles.
+  void fetch(const Portion& p, Index first, Index item, Index d, Index count, const char* slab,
+             double* to) const {
+    if (slab) {
+      to_doubles(element_, slab + (d * p.items + item) * element_.bytes, to, count);
+      return;
+    }
+    const Index row = request_.upper ? others_ - 1 - d : d;
+    const Index column = request_.upper ? first + d : first;
+    const bool as_is = element_.form == Element::Form::f64 && !element_.swapped;
+    char* const raw = as_is ? reinterpret_cast<char*>(to) : scratch(1, count * element_.bytes);
+    read_at(stored_.descriptor, stored_.offset + (row * items_ + column) * element_.bytes,
+            count * element_.bytes, raw, input_.where());
+    if (!as_is) to_doubles(element_, raw, to, count);
+  }
+
+  const InputFile& input_;
+  const Request& request_;
+  const Object& object_;
+  hid_t dataset_;
+  Index items_, others_, raw_item_ = 0;
+  Handle memory_type_;
+  Element element_;
+  Stored stored_;
+  bool converts_ = false, in_place_ = false;
+};
+
+/// Items of the shortest run that a rank asks for. Collective.
+Index shortest_run(const Control& control, std::span<const Range> ranges) {
+  Portion whole;
+  for (const Range& r : ranges) whole.add(r);
+  Index shortest = std::numeric_limits<Index>::max();
+  for (const Range& r : whole.ranges)
+    if (&r != &whole.ranges.back() || whole.ranges.size() == 1)
+      shortest = std::min(shortest, r.count);
+  return control.reduce(shortest, Reduce::min);
+}
+
+}  // namespace
+
+void read_portions(const Control& control, const InputFile& input, const Request& request,
+                   std::span<const Range> ranges,
+                   const std::function<void(const Portion&, const char*)>& use) {
+  const Object& object =
+      request.dataset.empty() ? input.object : input.object.children.at(request.dataset);
+  auto reading =
+      collectively(control, [&] { return std::make_unique<Reading>(input, request, object); });
+  // Runs of columns are as long as a portion is wide: portions of columns are larger.
+  const Index most = piece_bytes() * (request.axis == 0 ? 1 : 4) /
+                     std::max<Index>(1, std::max(request.item_bytes, reading->raw_item()));
+  const bool nothing = object.dims[0] == 0 || (object.dims.size() == 2 && object.dims[1] == 0);
+  std::unique_ptr<ChunkRounds> rounds;
+  const bool tiles = !nothing && control.size() > 1 && request.axis == 1 && !request.upper &&
+                     reading->direct() && shortest_run(control, ranges) * object.bytes < 4096;
+  if (tiles) reading->cut_in_tiles();
+  if (tiles || (reading->stored().way == Stored::Way::filtered && !nothing)) {
+    rounds = std::make_unique<ChunkRounds>(control, input, reading->dataset(), object,
+                                           reading->stored(), request.axis, ranges, most);
+    if (!rounds->possible()) {
+      rounds.reset();
+      if (!tiles) reading->to_library();
+    }
+  }
+  const std::vector<Portion> portions = rounds ? rounds->portions() : cut(ranges, most);
+  Index largest = 0;
+  for (const Portion& p : portions) largest = std::max(largest, p.items);
+  // The slab may be the buffer itself where items keep their form.
+  const bool slabs = !nothing && (rounds || !reading->direct());
+  const auto slab = allocate_together<char>(control, slabs ? largest * reading->raw_item() : 0);
+  std::optional<Error> mine;
+  const auto load = [&](Index k, char* buffer) {
+    const Portion& p = portions[std::size_t(k)];
+    if (nothing) return;
+    if (rounds) {
+      rounds->load(k, slab.get());
+      if (p.items > 0 && !rounds->failure()) reading->from_slab(p, slab.get(), buffer);
+    } else if (reading->direct()) {
+      if (k + 1 < Index(portions.size())) reading->announce(portions[std::size_t(k + 1)]);
+      reading->from_file(p, buffer);
+    } else {
+      reading->ask_library(p, slab.get());
+      reading->from_slab(p, slab.get(), buffer);
+    }
+  };
+  const auto take = [&](Index k, char* buffer) {
+    const Portion& p = portions[std::size_t(k)];
+    if (p.items == 0 || mine || (rounds && rounds->failure())) return;
+    count_volume(p.items * reading->raw_item(), 0);
+    try {
+      use(p, buffer);
+    } catch (const Error& e) {
+      mine = e;
+      if (!rounds) throw;  // else the others wait for this rank's part of the rounds
+    }
+  };
+  collectively(control, [&] {
+    try {
+      overlap(Index(portions.size()), largest * request.item_bytes, !rounds || rounds->ahead(),
+              load, take);
+    } catch (const Error& e) {
+      if (!mine) throw;
+    }
+    if (mine) throw *mine;
+    if (rounds && rounds->failure()) throw *rounds->failure();
+    if (const auto shorter = input.shortened()) throw *shorter;
+  });
+}
+
+}  // namespace terrace::io

@@ -1,0 +1,61 @@
+// The one way in which matrices come from a file: portions of a rank's items (rows for axis 0 of
+// the dataset, columns for axis 1), each item without gaps, read ahead by a thread of its own.
+//
+//   without gaps in the file   pread() of long runs, 256 KiB at a time; conversion and checks
+//   follow
+//                              while the data are in the cache
+//   deflated chunks            each inflated once over all ranks, by all threads, and its items
+//   sent
+//                              to the ranks that asked for them
+//   else                       HDF5 reads
+//
+// All HDF5 calls of a read are made by the reading thread: a sink opens no file and writes none.
+#pragma once
+#include <functional>
+#include <mutex>
+#include <string>
+
+#include "io/input_file.hpp"
+#include "io/portions.hpp"
+#include "io/stored.hpp"
+
+namespace terrace::io {
+
+struct Request {
+  std::string dataset;     ///< "" the object, or a CSR group's child
+  int axis = 0;            ///< 1: items are columns of the dataset, delivered turned
+  bool as_stored = false;  ///< items keep the file's bits (axis 0)
+  bool band = false;       ///< axis 1: element d of item j is zero, and unread, where j + d >= n
+  bool upper = false;      ///< the band's upper form
+  bool packs = false;      ///< `take` cannot work in place
+  Index item_bytes = 0;    ///< of a delivered item
+  /// Axis 0, from several threads: `items` items of portion `p` from `item` on, standing in `raw`
+  /// one after the other in the file's form, to `out`. raw == out where the forms are the same.
+  std::function<void(const Portion& p, Index item, Index items, Element form, const char* raw,
+                     char* out)>
+      take;
+  /// Axis 1, from several threads: element d of global item j is NaN or Inf.
+  std::function<void(Index j, Index d, double value)> wrong;
+};
+
+/// Reads `ranges` and calls use(portion, data), in order, in the calling thread. Collective; throws
+/// agreed Errors.
+void read_portions(const Control& control, const InputFile& input, const Request& request,
+                   std::span<const Range> ranges,
+                   const std::function<void(const Portion&, const char* data)>& use);
+
+/// An Offender noted by several threads.
+class SharedOffender {
+ public:
+  void note(Index i, Index j, double v) {
+    const std::lock_guard lock(mutex_);
+    first_.note(i, j, v);
+  }
+  [[nodiscard]] const Offender& first() const { return first_; }
+
+ private:
+  std::mutex mutex_;
+  Offender first_;
+};
+
+}  // namespace terrace::io

@@ -1,0 +1,243 @@
+#include "io/stored.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+namespace terrace::io {
+
+std::optional<Element> element_of(hid_t type) {
+  using Form = Element::Form;
+  const struct {
+    hid_t little, big;
+    Form form;
+    Index bytes;
+  } known[] = {{H5T_IEEE_F64LE, H5T_IEEE_F64BE, Form::f64, 8},
+               {H5T_IEEE_F32LE, H5T_IEEE_F32BE, Form::f32, 4},
+               {H5T_STD_I8LE, H5T_STD_I8BE, Form::i8, 1},
+               {H5T_STD_I16LE, H5T_STD_I16BE, Form::i16, 2},
+               {H5T_STD_I32LE, H5T_STD_I32BE, Form::i32, 4},
+               {H5T_STD_I64LE, H5T_STD_I64BE, Form::i64, 8},
+               {H5T_STD_U8LE, H5T_STD_U8BE, Form::u8, 1},
+               {H5T_STD_U16LE, H5T_STD_U16BE, Form::u16, 2},
+               {H5T_STD_U32LE, H5T_STD_U32BE, Form::u32, 4},
+               {H5T_STD_U64LE, H5T_STD_U64BE, Form::u64, 8}};
+  constexpr bool here_big = std::endian::native == std::endian::big;
+  for (const auto& k : known) {
+    const bool little = H5Tequal(type, k.little) > 0;
+    if (!little && H5Tequal(type, k.big) <= 0) continue;
+    return Element{k.form, k.bytes > 1 && little == here_big, k.bytes};
+  }
+  return std::nullopt;
+}
+
+namespace {
+
+std::uint8_t turned(std::uint8_t x) { return x; }
+std::uint16_t turned(std::uint16_t x) { return __builtin_bswap16(x); }
+std::uint32_t turned(std::uint32_t x) { return __builtin_bswap32(x); }
+std::uint64_t turned(std::uint64_t x) { return __builtin_bswap64(x); }
+
+/// Bits: unsigned integer as wide as S.
+template <class S, class Bits, class T>
+void cast(bool swapped, const char* from, T* to, Index count) {
+  const auto value = [](Bits bits) {
+    const S s = std::bit_cast<S>(bits);
+    if constexpr (std::is_same_v<S, std::uint64_t> && std::is_same_v<T, Index>)
+      return T(std::min<std::uint64_t>(s, std::uint64_t(std::numeric_limits<Index>::max())));
+    else
+      return T(s);
+  };
+  Bits bits;
+  if (swapped) {
+    for (Index i = 0; i < count; ++i) {
+      std::memcpy(&bits, from + i * Index(sizeof bits), sizeof bits);
+      to[i] = value(turned(bits));
+    }
+  } else {
+    for (Index i = 0; i < count; ++i) {
+      std::memcpy(&bits, from + i * Index(sizeof bits), sizeof bits);
+      to[i] = value(bits);
+    }
+  }
+}
+
+template <class T>
+void convert(Element e, const char* from, T* to, Index count) {
+  using Form = Element::Form;
+  switch (e.form) {
+    case Form::f64:
+      if constexpr (std::is_same_v<T, double>) {
+        if (!e.swapped && static_cast<const void*>(from) != to)
+          std::memcpy(to, from, std::size_t(count) * 8);
+        if (e.swapped) cast<double, std::uint64_t>(true, from, to, count);
+      }
+      return;
+    case Form::f32:
+      if constexpr (std::is_same_v<T, double>)
+        cast<float, std::uint32_t>(e.swapped, from, to, count);
+      return;
+    case Form::i8:
+      return cast<std::int8_t, std::uint8_t>(false, from, to, count);
+    case Form::i16:
+      return cast<std::int16_t, std::uint16_t>(e.swapped, from, to, count);
+    case Form::i32:
+      return cast<std::int32_t, std::uint32_t>(e.swapped, from, to, count);
+    case Form::i64:
+      return cast<std::int64_t, std::uint64_t>(e.swapped, from, to, count);
+    case Form::u8:
+      return cast<std::uint8_t, std::uint8_t>(false, from, to, count);
+    case Form::u16:
+      return cast<std::uint16_t, std::uint16_t>(e.swapped, from, to, count);
+    case Form::u32:
+      return cast<std::uint32_t, std::uint32_t>(e.swapped, from, to, count);
+    case Form::u64:
+      return cast<std::uint64_t, std::uint64_t>(e.swapped, from, to, count);
+  }
+}
+
+Index product(const std::vector<Index>& dims, Index bytes, const std::string& where) {
+  for (const Index d : dims)
+    if (__builtin_mul_overflow(bytes, d, &bytes))
+      throw Error(Exit::input, "impossible dimensions; " + where + "; the file is damaged");
+  return bytes;
+}
+
+void undo_shuffle(const char* from, char* to, Index bytes, Index element) {
+  const Index count = bytes / element;
+  for (Index b = 0; b < element; ++b)
+    for (Index i = 0; i < count; ++i) to[i * element + b] = from[b * count + i];
+  std::memcpy(to + count * element, from + count * element, std::size_t(bytes - count * element));
+}
+
+/// The usual one: reads eight streams, writes one.
+void undo_shuffle_8(const char* from, char* to, Index bytes) {
+  const Index count = bytes / 8;
+  for (Index i = 0; i < count; ++i) {
+    std::uint64_t word = 0;
+    for (int b = 0; b < 8; ++b)
+      word |= std::uint64_t(static_cast<unsigned char>(from[b * count + i]))
+              << (std::endian::native == std::endian::little ? 8 * b : 56 - 8 * b);
+    std::memcpy(to + i * 8, &word, 8);
+  }
+  std::memcpy(to + count * 8, from + count * 8, std::size_t(bytes - count * 8));
+}
+
+}  // namespace
+
+void to_doubles(Element e, const char* from, double* to, Index count) {
+  convert(e, from, to, count);
+}
+void to_indices(Element e, const char* from, Index* to, Index count) {
+  convert(e, from, to, count);
+}
+void to_words(Element e, const char* from, Word* to, Index count) {
+  if (e.swapped)
+    cast<std::uint64_t, std::uint64_t>(true, from, to, count);
+  else if (static_cast<const void*>(from) != to)
+    std::memcpy(to, from, std::size_t(count) * 8);
+}
+
+Stored where_stored(hid_t file, hid_t dataset, const Object& object, const std::string& where) {
+  Stored stored;
+  const Index bytes = product(object.dims, std::max<Index>(1, object.bytes), where);
+  const Handle properties(hdf5_check(H5Dget_create_plist(dataset), "damaged dataset", where),
+                          &H5Pclose);
+  const H5D_layout_t layout = H5Pget_layout(properties);
+  void* descriptor = nullptr;
+  if (layout == H5D_CONTIGUOUS && H5Pget_external_count(properties) == 0 &&
+      H5Fget_vfd_handle(file, H5P_DEFAULT, &descriptor) >= 0 && descriptor != nullptr) {
+    const haddr_t offset = H5Dget_offset(dataset);
+    if (offset == HADDR_UNDEF) return stored;  // never written
+    stored.descriptor = *static_cast<int*>(descriptor);
+    stored.offset = Index(offset);
+    struct stat status {};
+    if (offset > (haddr_t(1) << 62) || Index(H5Dget_storage_size(dataset)) < bytes ||
+        (fstat(stored.descriptor, &status) == 0 && stored.offset + bytes > status.st_size))
+      throw Error(Exit::input, "the data end before the dataset does; " + where +
+                                   "; the file is damaged or truncated: write it again");
+    stored.way = Stored::Way::direct;
+    return stored;
+  }
+  if (layout != H5D_CHUNKED) return stored;
+  hsize_t chunk[2] = {1, 1};
+  if (object.dims.empty() || object.dims.size() > 2 ||
+      H5Pget_chunk(properties, int(object.dims.size()), chunk) != int(object.dims.size()))
+    return stored;
+  const int filters = H5Pget_nfilters(properties);
+  if (filters < 1) return stored;
+  for (int k = 0; k < filters; ++k) {
+    unsigned flags = 0;
+    std::size_t values = 0;
+    const H5Z_filter_t filter =
+        H5Pget_filter2(properties, unsigned(k), &flags, &values, nullptr, 0, nullptr, nullptr);
+    if (filter != H5Z_FILTER_DEFLATE && filter != H5Z_FILTER_SHUFFLE) return stored;
+    stored.shuffles.push_back(filter == H5Z_FILTER_SHUFFLE);
+  }
+  for (int axis = 0; axis < 2; ++axis) {
+    if (chunk[axis] == 0 || chunk[axis] > (hsize_t(1) << 32)) return stored;
+    stored.chunk[axis] = Index(chunk[axis]);
+  }
+  if (product({stored.chunk[0], stored.chunk[1]}, object.bytes, where) > (Index(1) << 32))
+    return stored;  // HDF5's own limit
+  stored.fill.assign(std::size_t(object.bytes), 0);
+  const Handle type(H5Dget_type(dataset), &H5Tclose);
+  H5D_fill_value_t defined = H5D_FILL_VALUE_UNDEFINED;
+  if (H5Pfill_value_defined(properties, &defined) >= 0 && defined == H5D_FILL_VALUE_USER_DEFINED)
+    H5Pget_fill_value(properties, type, stored.fill.data());
+  stored.way = Stored::Way::filtered;
+  return stored;
+}
+
+void read_at(int descriptor, Index offset, Index bytes, char* to, const std::string& where) {
+  while (bytes > 0) {
+    const ssize_t got =
+        pread(descriptor, to, std::size_t(std::min<Index>(bytes, Index(1) << 30)), offset);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0)
+      throw Error(Exit::input, std::string("cannot read the data: ") + std::strerror(errno) + "; " +
+                                   where + "; check the disk");
+    if (got == 0)
+      throw Error(Exit::input, "the file became shorter while it was read; " + where +
+                                   "; nothing may write to it meanwhile");
+    to += got;
+    offset += got;
+    bytes -= got;
+  }
+}
+
+void unfilter(const Stored& stored, unsigned mask, Index element_bytes, std::vector<char>& raw,
+              std::vector<char>& spare, Index chunk_bytes, const std::string& where) {
+  const auto damaged = [&] {
+    return Error(Exit::input, "a compressed chunk is damaged; " + where + "; write the file again");
+  };
+  for (std::size_t k = stored.shuffles.size(); k-- > 0;) {
+    if (k < 32 && (mask >> k) & 1) continue;
+    if (stored.shuffles[k]) {
+      spare.resize(raw.size());
+      if (element_bytes == 8)
+        undo_shuffle_8(raw.data(), spare.data(), Index(raw.size()));
+      else
+        undo_shuffle(raw.data(), spare.data(), Index(raw.size()), element_bytes);
+    } else {
+      spare.resize(std::size_t(chunk_bytes));
+      uLongf got = uLongf(chunk_bytes);
+      if (uncompress(reinterpret_cast<Bytef*>(spare.data()), &got,
+                     reinterpret_cast<const Bytef*>(raw.data()), uLong(raw.size())) != Z_OK)
+        throw damaged();
+      spare.resize(got);
+    }
+    raw.swap(spare);
+  }
+  if (Index(raw.size()) != chunk_bytes) throw damaged();
+}
+
+}  // namespace terrace::io

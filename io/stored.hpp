@@ -1,0 +1,52 @@
+// How the elements of a dataset lie in its file, and what turns them into doubles.
+#pragma once
+#include <optional>
+#include <vector>
+
+#include "io/inspect.hpp"
+
+namespace terrace::io {
+
+/// A type that we convert ourselves.
+struct Element {
+  enum class Form { f64, f32, i8, i16, i32, i64, u8, u16, u32, u64 };
+  Form form = Form::f64;
+  bool swapped = false;  ///< the other byte order
+  Index bytes = 8;
+};
+/// The element type; none for types that only HDF5 converts.
+std::optional<Element> element_of(hid_t type);
+
+/// to[i] = element i of `from`, as a C cast gives it.
+void to_doubles(Element element, const char* from, double* to, Index count);
+/// The same for whole numbers; unsigned ones beyond 2^63 - 1 become that.
+void to_indices(Element element, const char* from, Index* to, Index count);
+/// 64-bit elements with this machine's byte order.
+void to_words(Element element, const char* from, Word* to, Index count);
+
+/// Where the elements stand.
+struct Stored {
+  enum class Way {
+    direct,    ///< without gaps in the file, from `offset`
+    filtered,  ///< chunks, deflated, perhaps shuffled
+    library    ///< HDF5 reads: other filters and layouts, chunks as they are
+  };
+  Way way = Way::library;
+  Index offset = 0;
+  int descriptor = -1;  ///< HDF5's own, of the open file
+  Index chunk[2] = {1, 1};
+  std::vector<bool> shuffles;  ///< one a filter, in pipeline order: shuffle, else deflate
+  std::vector<char> fill;      ///< one element: what a chunk that was never written holds
+};
+/// Local; throws Error(input) when the dataset does not lie inside its file.
+Stored where_stored(hid_t file, hid_t dataset, const Object& object, const std::string& where);
+
+/// Fills `to` from the file; throws Error(input) when the file ends before.
+void read_at(int descriptor, Index offset, Index bytes, char* to, const std::string& where);
+
+/// One chunk in its file form to its elements; `mask` bit k: filter k was left out. `spare` is
+/// scratch. Throws Error(input) when it is damaged.
+void unfilter(const Stored& stored, unsigned mask, Index element_bytes, std::vector<char>& raw,
+              std::vector<char>& spare, Index chunk_bytes, const std::string& where);
+
+}  // namespace terrace::io

@@ -1,0 +1,459 @@
+// terrace bench --profile: what this machine needs for each amount of work, for --plan.
+//
+// The calibration solves are the program's own commands on generated files, small ones first, each
+// family and method as long as its share of the time lasts; their phases are what the rates of
+// src/predict.hpp are fitted to.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <map>
+
+#include "kernels/bits.hpp"
+#include "kernels/parallel.hpp"
+#include "kernels/rates.hpp"
+#include "src/bench/bench.hpp"
+#include "src/bit_plan.hpp"
+#include "src/plan.hpp"
+#include "src/profile.hpp"
+
+namespace terrace {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double wall() { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); }
+
+using Words = std::vector<std::string>;
+
+Words split(const std::string& line) {
+  Words words;
+  std::size_t at = 0;
+  while (at < line.size()) {
+    const std::size_t end = std::min(line.find(' ', at), line.size());
+    if (end > at) words.push_back(line.substr(at, end - at));
+    at = end + 1;
+  }
+  return words;
+}
+
+struct Done {
+  nlohmann::json report, work;
+};
+
+/// The command as the program would run it; its report. Throws as it does.
+Done run_command(const Run& outer, const std::string& line) {
+  CLI::App app("terrace", "terrace");
+  app.require_subcommand(1);
+  Selected selected;
+  add_gf2_commands(app, selected);
+  add_band_commands(app, selected);
+  add_dense_commands(app, selected);
+  add_cg_command(app, selected);
+  add_generate_commands(app, selected);
+  Words words = split(line + " --quiet --force --progress never");
+  std::reverse(words.begin(), words.end());  // as CLI11 takes them
+  app.parse(words);
+  Run inner(outer.control, selected.options, selected.command, "terrace " + line);
+  selected.action(inner);
+  return {inner.report, inner.work};
+}
+
+/// One family or method: its problems by size, 0, 1, 2, ..., each with about twice the work.
+struct Problem {
+  std::string generate, solve;  ///< IN and OUT stand for the files
+};
+struct Series {
+  std::string name;
+  std::function<Problem(int size)> problem;
+  double share = 1;  ///< of the time
+};
+
+Index even(double value, Index multiple) {
+  return std::max<Index>(multiple, Index(std::llround(value / double(multiple))) * multiple);
+}
+/// Growth of an order when the work, its third power (or `power`), doubles.
+double grown(double first, int size, double power = 3) {
+  return first * std::pow(2.0, double(size) / power);
+}
+
+std::vector<Series> all_series(bool device, int ranks) {
+  std::vector<Series> list;
+  const double dense = device ? 1024 : 256, bits = device ? 4096 : 1024;
+  const std::string backend = device ? " --backend cuda" : " --backend cpu";
+  const auto add = [&](const std::string& name, double share, std::function<Problem(int)> make) {
+    list.push_back({name,
+                    [make, backend](int size) {
+                      Problem p = make(size);
+                      p.solve += backend;
+                      return p;
+                    },
+                    share});
+  };
+  const auto dense_series = [&](const std::string& command, const std::string& more, double share) {
+    add("dense " + command + more, share, [=](int size) {
+      const Index n = even(grown(dense, size), 8);
+      return Problem{fmt::format("generate dense-random --n {} --rhs 1 -o IN", n),
+                     "dense " + command + (command == "solve" ? " IN:/A --rhs :/b" : " IN:/A") +
+                         " -o OUT" + more};
+    });
+  };
+  dense_series("invert", "", 2);
+  dense_series("solve", "", 1.5);
+  if (device) dense_series("invert", " --precision emulated", 1.5);
+  if (device) dense_series("solve", " --precision emulated", 1);
+  for (const char* command : {"rref", "rank", "solve", "kernel", "inverse"})
+    add(std::string("gf2 ") + command, 1.2, [=, name = std::string(command)](int size) {
+      const Index n = even(grown(bits, size), 64);
+      const Index columns = name == "kernel" ? n + n / 4 : n;
+      return Problem{
+          fmt::format("generate gf2-random --rows {} --columns {} --rhs 64 -o IN", n, columns),
+          "gf2 " + name + (name == "solve" ? " IN:/A --rhs :/b" : " IN:/A") + " -o OUT"};
+    });
+  add("gf2 multiply", 1, [=](int size) {
+    const Index n = even(grown(bits, size), 64);
+    return Problem{fmt::format("generate gf2-random --rows {} -o IN", n),
+                   "gf2 multiply IN:/A :/A -o OUT"};
+  });
+  // Half-bandwidths by turns, each again with four times the rows.
+  const auto band_series = [&](const std::string& command, const std::string& more, double share) {
+    add("band " + command + more, share, [=](int size) {
+      const Index m =
+          std::vector<Index>{64, 192, 512, 1024, 1536}[std::size_t(size % 5)] * (device ? 2 : 1);
+      const double rows = (device ? 20000.0 : 3000.0) * std::pow(2.5, size / 5) *
+                          (m < 200   ? 3.0
+                           : m > 700 ? 0.6
+                                     : 1.0);
+      return Problem{
+          fmt::format("generate band-spd --n {} --half-bandwidth {} --rhs 1 -o IN", Index(rows), m),
+          "band " + command + (command == "solve" ? " IN:/A --rhs :/b -o OUT" : " IN:/A -o OUT") +
+              more};
+    });
+  };
+  band_series("solve", device ? "" : " --method tile-columns", 2);
+  band_series("factor", "", 1.5);
+  if (device) {
+    if (ranks > 1) band_series("solve", " --method tile-columns", 1.5);
+    band_series("solve", " --method two-ends", 1.5);
+    band_series("solve", " --method partition", 1);
+  }
+  if (ranks == 1) {
+    band_series("solve", " --method streamed", 1);
+    if (device) band_series("solve", " --precision mixed", 1);
+  }
+  const auto cg_series = [&](const std::string& form, const std::string& more, double share) {
+    add("cg " + form + more, share, [=](int size) {
+      std::string make;
+      if (form == "dense")
+        make =
+            fmt::format("dense-spd --n {} --rhs 1", even(grown(device ? 2048 : 512, size, 2), 8));
+      else if (form == "band")
+        make = fmt::format("band-spd --n {} --half-bandwidth {} --rhs 1 --condition 100",
+                           Index(grown(device ? 100000 : 10000, size, 1)), 20 + 60 * (size % 2));
+      else
+        make = fmt::format("csr-laplace --dim 2 --points {} --rhs 1",
+                           even(grown(device ? 256 : 64, size, 3), 4));
+      return Problem{
+          "generate " + make + " -o IN",
+          "cg IN:/A --rhs :/b -o OUT" + std::string(form == "csr" ? " --rtol 1e-8" : "") + more};
+    });
+  };
+  cg_series("dense", "", 1.5);
+  cg_series("dense", " --layout rows", 1);
+  cg_series("band", "", 1);
+  cg_series("csr", "", 1);
+  for (const char* preconditioner : {"jacobi", "block-jacobi", "ic", "chebyshev"})
+    cg_series("csr", std::string(" --preconditioner ") + preconditioner, 0.4);
+  cg_series("csr", " --method single-reduction", 0.3);
+  cg_series("csr", " --method pipelined", 0.3);
+  return list;
+}
+
+const std::vector<std::string>& phases() {
+  static const std::vector<std::string> names{"read", "solve", "check", "write"};
+  return names;
+}
+
+/// Samples of a series by model and phase.
+using Samples = std::map<std::string, std::map<std::string, std::vector<Sample>>>;
+
+void note_samples(Samples& samples, const std::vector<Done>& runs) {
+  const Work work = [&] {
+    Work w = Work::from(runs.front().work);
+    const nlohmann::json& result = runs.front().report["result"];
+    if (!w.iteration.empty()) {
+      double steps = result.value("iterations", 0.0);
+      w.iterations = steps;
+    }
+    return w;
+  }();
+  for (const std::string& phase : phases()) {
+    Sample sample;
+    std::vector<double> seconds;
+    for (const Done& run : runs) seconds.push_back(run.report["seconds"].value(phase, 0.0));
+    std::sort(seconds.begin(), seconds.end());
+    sample.seconds = seconds[(seconds.size() - 1) / 2];
+    sample.amounts = phase == "read"    ? work.read
+                     : phase == "solve" ? work.solve
+                     : phase == "check" ? work.check
+                                        : work.write;
+    if (phase == "solve")
+      for (const auto& [name, value] : work.iteration)
+        sample.amounts.emplace_back(name, value * work.iterations);
+    samples[work.model][phase].push_back(sample);
+  }
+}
+
+/// Solves larger and larger problems while the time lasts. Collective: the clock is rank 0's.
+void measure_series(Run& run, const Series& series, double budget, const std::string& in,
+                    const std::string& out, Samples& samples) {
+  const auto with_files = [&](const std::string& line) {
+    std::string full;
+    for (std::size_t i = 0; i < line.size();) {
+      const bool is_in = line.compare(i, 2, "IN") == 0, is_out = line.compare(i, 3, "OUT") == 0;
+      full += is_in ? in : is_out ? out : line.substr(i, 1);
+      i += is_in ? 2 : is_out ? 3 : 1;
+    }
+    return full;
+  };
+  const double start = wall();
+  double last = 0, before = 0;
+  int count = 0;
+  std::string note;
+  for (int size = 0; size < 60; ++size) {
+    double spent = run.control.reduce(wall() - start, Reduce::max);
+    // The next one takes twice as long as the last.
+    if (count >= 3 && spent + 2.2 * std::max(last, before) > budget) break;
+    if (count >= 1 && spent > 1.5 * budget) break;
+    const double begin = wall();
+    const Problem problem = series.problem(size);
+    try {
+      run_command(run, with_files(problem.generate));
+      std::vector<Done> runs;
+      double once = 0;
+      do {
+        const double one = wall();
+        runs.push_back(run_command(run, with_files(problem.solve)));
+        once = run.control.reduce(wall() - one, Reduce::max);
+      } while (runs.size() < 3 && once < 0.06 * budget);
+      note_samples(samples, runs);
+      ++count;
+    } catch (const Error& e) {
+      if (!e.agreed() || e.code() == Exit::internal || e.code() == Exit::fault) throw;
+      note = e.what();
+      break;
+    }
+    before = last;
+    last = run.control.reduce(wall() - begin, Reduce::max);
+  }
+  run.say(fmt::format("{:<44} {:3} sizes, {:6.2f} s{}", series.name, count, wall() - start,
+                      note.empty() ? "" : "  (" + note.substr(0, note.find(';')) + ")"));
+}
+
+// --- raw rates -----------------------------------------------------------------------------------
+
+/// Seconds of one of `count` calls, after one that is not counted; the slowest rank's.
+template <class B, class Work>
+double each(const Context<B>& c, int count, Work&& work) {
+  work();
+  c.ahead.synchronize();
+  c.control.barrier();
+  const double start = wall();
+  for (int i = 0; i < count; ++i) work();
+  c.ahead.synchronize();
+  return c.control.reduce((wall() - start) / count, Reduce::max);
+}
+
+template <class B>
+nlohmann::json raw_rates(Run& run, Context<B>& c) {
+  constexpr bool device = std::is_same_v<B, Cuda>;
+  nlohmann::json rates;
+  const auto least = [&](double value) { return c.control.reduce(value, Reduce::min); };
+  for (const Index n :
+       device ? std::vector<Index>{512, 2048, 8192} : std::vector<Index>{128, 512, 1024})
+    rates["gemm_gflops"].push_back({n, least(dgemm_rate(c.ahead, n))});
+  rates["memory_read_gb_per_s"] = least(read_rate(c.ahead));
+  const CopyRates copies = copy_rates(c.ahead, c.bulk, Index(device ? 512 : 64) << 20);
+  rates["copies_gb_per_s"] = {least(copies.to_device), least(copies.to_host),
+                              least(copies.to_device_alone)};
+  // Update over GF(2): rows x inner bits times inner rows of some words.
+  const Index rows = device ? 32768 : 4096, inner = 512;
+  for (const Index words : {Index(64), Index(device ? 512 : 256)}) {
+    const Buffer<Word, B> out(rows * words), left(rows * inner / 64), right(inner * words);
+    for (const auto* buffer : {&out, &left, &right}) fill_zero(c.ahead, buffer->view());
+    const double seconds = each(c, 3, [&] {
+      combine(c.ahead, BitRows<Word, B>{out.data(), words, rows, nullptr},
+              BitRows<const Word, B>{left.data(), inner / 64, rows, nullptr},
+              BitRows<const Word, B>{right.data(), words, inner, nullptr}, 0, 0, words, {});
+    });
+    rates["gf2_bit_macs_per_s"].push_back(
+        {words, double(rows) * double(inner) * 64.0 * double(words) / seconds});
+  }
+  const Buffer<double, B> some(1), large(Index(1) << 20), all((Index(1) << 20) * c.size());
+  fill_zero(c.ahead, some.view());
+  fill_zero(c.ahead, large.view());
+  rates["launch_seconds"] = each(c, 200, [&] { fill_zero(c.ahead, some.view()); });
+  rates["synchronize_seconds"] = each(c, 50, [&] {
+    fill_zero(c.ahead, some.view());
+    c.ahead.synchronize();
+  });
+  if (c.size() > 1) {
+    const double megabytes = 8e-6 * double(Index(1) << 20);
+    const auto collective = [&](const char* name, auto&& call) {
+      const double small = each(c, 50, [&] { call(some); });
+      const double big = each(c, 4, [&] { call(large); });
+      rates[name] = {{"latency_seconds", small}, {"gb_per_s", 1e-3 * megabytes / big}};
+    };
+    collective("all_reduce", [&](const Buffer<double, B>& data) {
+      c.comm.template all_reduce<double>(c.ahead, Reduce::sum, data.view());
+    });
+    collective("broadcast", [&](const Buffer<double, B>& data) {
+      c.comm.template broadcast<double>(c.ahead, 0, data.view());
+    });
+    collective("all_gather", [&](const Buffer<double, B>& data) {
+      c.comm.template all_gather<double>(c.ahead, data.view(),
+                                         all.view().slice(0, data.size() * c.size()));
+    });
+  }
+  run.say("raw rates: " + rates.dump());
+  return rates;
+}
+
+/// How far the fitted rates are from what was measured, root mean square of the relative errors.
+double misfit(const std::vector<Sample>& samples, const nlohmann::json& rates) {
+  double sum = 0;
+  int count = 0;
+  for (const Sample& sample : samples) {
+    if (sample.seconds < 2e-3) continue;
+    double seconds = 0;
+    for (const auto& [name, value] : sample.amounts) seconds += value * rates.value(name, 0.0);
+    const double error = seconds / sample.seconds - 1;
+    sum += error * error;
+    ++count;
+  }
+  return count > 0 ? std::sqrt(sum / count) : 0;
+}
+
+struct ProfileOptions {
+  bool profile = false;
+  double seconds = 60;
+  std::string folder = ".", only;
+};
+
+/// A folder of its own, gone at the end.
+class Folder {
+ public:
+  Folder(const Control& control, const std::string& inside) : control_(control) {
+    std::string path;
+    if (control.rank() == 0) {
+      path = (std::filesystem::path(inside) / "terrace-profile-XXXXXX").string();
+      if (!mkdtemp(path.data())) path.clear();
+    }
+    path_ = control.broadcast(path, 0);
+    if (path_.empty())
+      fail_together(Exit::resources, "no folder can be made for the calibration files; " + inside +
+                                         "; name a writable one with --folder");
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  ~Folder() {
+    std::error_code ignored;
+    if (control_.rank() == 0) std::filesystem::remove_all(path_, ignored);
+  }
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+ private:
+  const Control& control_;
+  std::string path_;
+};
+
+void bench_profile(Run& run, const ProfileOptions& options) {
+  std::string machine;
+  nlohmann::json rates, models;
+  bool device = false;
+  run.report["method"] = "profile";
+  with_backend(run, [&]<class B>(Context<B>& c) {
+    machine = machine_name(c, c.size());
+    device = std::is_same_v<B, Cuda>;
+    run.say("machine: " + machine);
+    models = load_profile(c.control, machine, "models");  // --only keeps the others
+    if (options.only.empty()) rates = raw_rates(run, c);
+  });
+  const Folder folder(run.control, options.folder);
+  std::vector<Series> list = all_series(device, run.control.size());
+  std::erase_if(list,
+                [&](const Series& s) { return s.name.find(options.only) == std::string::npos; });
+  double shares = 0;
+  for (const Series& series : list) shares += series.share;
+  Samples samples;
+  const double start = wall();
+  for (const Series& series : list) {
+    const double budget = run.control.reduce(options.seconds * series.share / shares, Reduce::max);
+    measure_series(run, series, budget, folder.path() + "/in.h5", folder.path() + "/out.h5",
+                   samples);
+  }
+  for (const auto& [model, by_phase] : samples) {
+    nlohmann::json fitted;
+    double off = 0, largest = 0;
+    for (const auto& [phase, list_of] : by_phase) {
+      fitted[phase] = fit_rates(list_of);
+      if (phase == "solve") {
+        off = misfit(list_of, fitted[phase]);
+        for (const Sample& sample : list_of) largest = std::max(largest, sample.seconds);
+      }
+    }
+    fitted["samples"] = Index(by_phase.begin()->second.size());
+    fitted["solve_misfit"] = off;
+    fitted["longest_solve_seconds"] = largest;
+    models[model] = fitted;
+    run.say(fmt::format("{:<52} solve fitted within {:.0f} %, longest {:.3g} s", model, 100 * off,
+                        largest));
+  }
+  save_profile(run.control, machine, "models", models);
+  if (!rates.is_null()) save_profile(run.control, machine, "rates", rates);
+  run.report["result"] = {
+      {"machine", machine}, {"models", models}, {"rates", rates}, {"file", profile_path()}};
+  run.say(fmt::format("{} models in {:.1f} s, stored in {}", samples.size(), wall() - start,
+                      profile_path()));
+}
+
+}  // namespace
+
+void add_bench_profile(CLI::App& bench, Selected& selected) {
+  const auto options = std::make_shared<ProfileOptions>();
+  const auto action = [&selected, options] {
+    selected.command = "bench profile";
+    selected.action = [options](Run& run) { bench_profile(run, *options); };
+  };
+  const auto add = [&](CLI::App& command) {
+    command.add_option("--seconds", options->seconds, "Of calibration solves, about")
+        ->check(positive())
+        ->capture_default_str();
+    command.add_option("--folder", options->folder, "Where their files are put")
+        ->capture_default_str();
+    command.add_option("--only", options->only, "Series whose name holds this word");
+    add_common_options(command, selected.options);
+  };
+  CLI::App* command =
+      bench.add_subcommand("profile", "Measure this machine for --plan, about a minute");
+  add(*command);
+  command->callback(action);
+  // The same as an option: terrace bench --profile.
+  bench.add_flag("--profile", options->profile, "Measure this machine for --plan, about a minute");
+  add(bench);
+  bench.callback([&bench, options, action] {
+    if (!bench.get_subcommands().empty()) {
+      if (options->profile)
+        fail_together(Exit::usage,
+                      "--profile measures all families; terrace bench; leave the family out");
+      return;
+    }
+    if (!options->profile)
+      fail_together(Exit::usage, "bench needs a family or --profile; see terrace bench --help");
+    action();
+  });
+}
+
+}  // namespace terrace

@@ -1,0 +1,174 @@
+#!/usr/bin/env python3
+"""--guard: a bit that flips in the matrix in mid-run ends it with exit 6; without --guard the check at the end
+refuses the answer, or the flip was harmless. No false alarms, and not a bit of the result changes.
+
+guard.py TERRACE     Needs h5py and numpy; runs in a temporary folder.
+"""
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import h5py
+import numpy as np
+
+terrace = os.path.abspath(sys.argv[1])
+folder = tempfile.mkdtemp()
+os.chdir(folder)
+failures = 0
+random.seed(5)
+
+
+def check(what, good, more=""):
+    global failures
+    if not good:
+        failures += 1
+        print(f"FAIL {what} {more}")
+
+
+def run(command, ranks=1, flip=None):
+    env = {**os.environ, "TERRACE_THREADS": "1"}
+    if flip:
+        env["TERRACE_TEST_FLIP"] = flip
+    words = [terrace] + command.split() + ["--backend", "cpu", "--quiet", "--force"]
+    if ranks > 1:
+        words = ["mpirun", "-n", str(ranks)] + words
+    r = subprocess.run(words, capture_output=True, text=True, env=env, timeout=300)
+    return r.returncode, r.stderr
+
+
+def data(name):
+    with h5py.File("out.h5") as f:
+        return f[name][()]
+
+
+def generate(what):
+    subprocess.run([terrace, "generate"] + what.split() + ["-o", "in.h5", "--force", "--quiet"], check=True)
+
+
+# --- bits of the result, no false alarms ---------------------------------------------------------
+def clean(command, name, ranks=(1, 3)):
+    for n in ranks:
+        code, err = run(command + " -o out.h5", n)
+        check(f"{command} on {n}", code == 0, err)
+        if code:
+            continue
+        before = data(name)
+        code, err = run(command + " -o out.h5 --guard", n)
+        check(f"{command} --guard on {n}: no alarm", code == 0, f"exit {code} {err}")
+        if code == 0:
+            check(f"{command} --guard on {n}: the same bits", before.tobytes() == data(name).tobytes())
+
+
+def write(a, b=None):
+    with h5py.File("in.h5", "w") as f:
+        f["A"] = a
+        f["b"] = np.ones(len(a)) if b is None else b
+
+
+rng = np.random.default_rng(3)
+
+
+def conditioned(n, condition):
+    q, _ = np.linalg.qr(rng.standard_normal((n, n)))
+    p, _ = np.linalg.qr(rng.standard_normal((n, n)))
+    return q @ np.diag(np.logspace(0, -np.log10(condition), n)) @ p
+
+
+for n in (1, 2, 17, 130, 400):
+    write(rng.standard_normal((n, n)))
+    clean("dense invert in.h5:/A --block 32", "inverse")
+    clean("dense solve in.h5:/A --rhs :/b --block 32", "x", (1,))
+for condition in (1e6, 1e10, 1e14):
+    write(conditioned(300, condition))
+    clean("dense invert in.h5:/A --block 24", "inverse", (1, 2))
+n = 256
+rows, columns = np.logspace(-12, 12, n), np.logspace(10, -10, n)
+i = np.arange(n)
+special = {
+    "rows graded": rng.standard_normal((n, n)) * rows[:, None],
+    "columns graded": rng.standard_normal((n, n)) * columns,
+    "both": rng.standard_normal((n, n)) * rows[:, None] * columns,
+    "minimum": np.minimum.outer(i + 1.0, i + 1.0),
+    "growth": np.eye(n) - np.tril(np.ones((n, n)), -1) * 0.4 + np.eye(n)[:, [0] * n] * 0,
+    "triangular": np.triu(rng.standard_normal((n, n))) + 8 * np.eye(n),
+    "leading block nearly singular": np.block([[1e-9 * rng.standard_normal((n // 2, n // 2)), np.eye(n // 2)],
+                                               [np.eye(n // 2), 1e-9 * rng.standard_normal((n // 2, n // 2))]]),
+    "tiny": 1e-150 * rng.standard_normal((n, n)),
+    "sparse": np.eye(n)[rng.permutation(n)] + (rng.random((n, n)) < 0.01) * rng.standard_normal((n, n)),
+}
+for name, a in special.items():
+    write(a)
+    clean("dense invert in.h5:/A --block 16", "inverse", (1, 2))
+    clean("dense invert in.h5:/A --block 16 --pivoting tournament", "inverse", (2,))
+for shape in ("--rows 500", "--rows 65 --columns 900", "--rows 900 --columns 200", "--rows 1 --columns 1"):
+    generate(f"gf2-random {shape} --rhs 3")
+    clean("gf2 rref in.h5:/A --block 64", "rref")
+    clean("gf2 rref in.h5:/A --echelon --block 64", "pivots", (2,))
+    clean("gf2 kernel in.h5:/A --block 64", "kernel", (2,))
+generate("gf2-rank --rows 700 --columns 800 --rank 300")
+clean("gf2 rref in.h5:/A --block 128", "rref")
+bits = 640
+a = np.triu(rng.integers(0, 2, (bits, bits), dtype=np.uint8), 1) + np.eye(bits, dtype=np.uint8)
+with h5py.File("in.h5", "w") as f:
+    f["A"] = a[rng.permutation(bits)]
+clean("gf2 inverse in.h5:/A --block 64", "inverse")
+
+
+# --- flips ---------------------------------------------------------------------------------------
+def flips(command, name, ranks, steps, size, count, top=None):
+    """`size`: bytes of a rank's rows; `top`: bytes of a number whose flips are never harmless (of 8)."""
+    code, err = run(command + " -o out.h5", ranks)
+    check(command, code == 0, err)
+    right = data(name)
+    caught = 0
+    for _ in range(count):
+        byte = random.randrange(size)
+        if top is not None:
+            byte = byte // 8 * 8 + random.choice(top)
+        flip = f"{random.randrange(ranks)}:{random.randrange(1, steps)}:{byte}"
+        os.path.exists("out.h5") and os.remove("out.h5")
+        code, err = run(command + " -o out.h5", ranks, flip)
+        if code == 0:  # harmless: the answer is what it was, up to rounding
+            got = data(name)
+            same = np.array_equal(got, right) if right.dtype.kind in "iu" else np.allclose(got, right, rtol=1e-6,
+                                                                                           atol=1e-6 * np.abs(right).max())
+            check(f"{command} flip {flip}: a wrong answer", same)
+        else:
+            check(f"{command} flip {flip}: exit {code}", code == 4 and not os.path.exists("out.h5"), err)
+        harmless = code == 0
+        code, err = run(command + " -o out.h5 --guard", ranks, flip)
+        if code == 6:
+            caught += 1
+            check(f"{command} flip {flip}: message", "memory error" in err and "on rank" in err and "between steps" in err, err)
+            check(f"{command} flip {flip}: no output", not [x for x in os.listdir(".") if x.startswith("out.h5")] or harmless)
+        else:
+            check(f"{command} flip {flip} --guard: exit {code}", harmless or code == 4, err)
+            if not harmless:
+                print(f"{command} flip {flip}: only the last check saw it")
+    print(f"{command:58} {ranks} ranks: {caught} of {count} flips reported by --guard")
+    return caught
+
+
+write(rng.standard_normal((300, 300)))
+# The two highest bytes of a double: sign, exponent, first digits.
+got = flips("dense invert in.h5:/A --block 24", "inverse", 1, 12, 300 * 304 * 8, 8, (6, 7))
+got += flips("dense invert in.h5:/A --block 24", "inverse", 2, 12, 144 * 304 * 8, 6, (6, 7))
+check(f"dense: {got} of 14 reported", got >= 10)
+# Rows to come are right of the panel: flips left of it are never read again.
+got = flips("dense solve in.h5:/A --rhs :/b --block 24", "x", 1, 4, 300 * 320 * 8, 6, (6, 7))
+check(f"dense solve: {got} of 6 reported", got >= 2)
+generate("gf2-random --rows 1000 --columns 1000")
+got = flips("gf2 rref in.h5:/A --block 64", "rref", 1, 16, 1000 * 16 * 8, 8)
+got += flips("gf2 rref in.h5:/A --block 64", "rref", 2, 16, 500 * 16 * 8, 6)
+check(f"gf2 rref: {got} of 14 reported", got >= 12)
+with h5py.File("in.h5", "w") as f:
+    f["A"] = a[rng.permutation(bits)]
+got = flips("gf2 inverse in.h5:/A --block 64", "inverse", 1, 10, bits * 10 * 8, 6)
+check(f"gf2 inverse: {got} of 6 reported", got >= 5)
+
+shutil.rmtree(folder)
+print("FAILED" if failures else "all passed", failures)
+sys.exit(failures > 0)

@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+"""--plan: what it says is there and true. Memory against the peak of the run, seconds within a factor (a busy
+machine is no clock), and what would make a matrix fit: the advice is tried.
+
+plans.py TERRACE     Needs h5py and numpy; runs in a temporary folder.
+"""
+import json
+import os
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+
+terrace = os.path.abspath(sys.argv[1])
+folder = tempfile.mkdtemp()
+os.chdir(folder)
+failures = 0
+env = {**os.environ, "TERRACE_THREADS": "1", "TERRACE_PROFILE": folder + "/profile.json"}
+
+
+def check(what, good, more=""):
+    global failures
+    if not good:
+        failures += 1
+        print(f"FAIL {what} {more}")
+
+
+def run(command, ranks=1, limit=0, code=0):
+    """The report; `limit`: bytes of address space of each rank."""
+    if os.path.exists("r.json"):
+        os.remove("r.json")
+    words = [terrace] + command.split() + ["--report", "r.json", "--backend", "cpu"]
+    if limit:
+        words = ["/bin/sh", "-c", f"ulimit -v {limit // 1024}; exec \"$@\"", "sh"] + words
+    r = subprocess.run(["mpirun", "-n", str(ranks)] + words, capture_output=True, text=True, env=env, timeout=300)
+    check(command, r.returncode == code, f"exit {r.returncode}: {r.stdout[-300:]} {r.stderr[-300:]}")
+    report = json.load(open("r.json")) if os.path.exists("r.json") else {}
+    report["text"] = r.stdout
+    return report
+
+
+def generate(what):
+    subprocess.run([terrace, "generate"] + what.split() + ["-o", "in.h5", "--force", "--quiet"], check=True, env=env)
+
+
+def peak(command):
+    """Peak of resident memory in bytes, and the report. Measured in a child of its own."""
+    code = ("import resource, subprocess, sys; r = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL).returncode; "
+            "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024); sys.exit(r)")
+    words = [terrace] + command.split() + ["--report", "r.json", "--backend", "cpu"]
+    r = subprocess.run([sys.executable, "-c", code] + words, capture_output=True, text=True, env=env, timeout=300)
+    check(command, r.returncode == 0, r.stderr[-300:])
+    return int(r.stdout.split()[-1]), json.load(open("r.json"))
+
+
+PHASES = ("read", "solve", "check", "write", "total")
+
+
+def structure(what, plan):
+    for key in ("memory_per_rank", "memory_per_host", "seconds", "fits", "advice", "profile", "model"):
+        check(f"{what}: result.plan.{key}", key in plan, plan.keys())
+    if plan.get("seconds"):
+        for phase in PHASES:
+            check(f"{what}: seconds.{phase} {plan['seconds'][phase]}", plan["seconds"][phase] >= 0)
+        total = sum(plan["seconds"][phase] for phase in PHASES[:-1])
+        check(f"{what}: the total is the sum", abs(total - plan["seconds"]["total"]) <= 1e-9 + 1e-6 * total)
+
+
+# 1. Without a profile: says so.
+generate("dense-random --n 600 --rhs 1")
+r = run("dense invert in.h5:/A -o out.h5 --plan")
+structure("no profile", r["result"]["plan"])
+check("no profile is said", "bench --profile" in r["text"], r["text"])
+check("--plan writes nothing", not os.path.exists("out.h5"))
+
+# 2. A short profile, of 2 ranks and of 1; the second keeps the first.
+for ranks in (2, 1):
+    r = run("bench --profile --seconds 12", ranks)
+    check("profile: models", len(r["result"]["models"]) >= 12, list(r["result"]["models"]))
+profile = json.load(open("profile.json"))
+check("profile: both machines", sum("rank" in name for name in profile) == 2, list(profile))
+check("no folder is left", not [f for f in os.listdir(".") if f.startswith("terrace-profile")])
+
+# 3. Memory and time of each family, by 1 rank and 2.
+problems = [
+    ("dense-random --n 1500 --rhs 1", "dense invert in.h5:/A"),
+    ("dense-random --n 1800 --rhs 1", "dense solve in.h5:/A --rhs :/b"),
+    ("gf2-random --rows 9000 --rhs 64", "gf2 rref in.h5:/A"),
+    ("gf2-random --rows 9000 --rhs 64", "gf2 solve in.h5:/A --rhs :/b"),
+    ("gf2-random --rows 8000", "gf2 multiply in.h5:/A :/A"),
+    ("band-spd --n 30000 --half-bandwidth 300 --rhs 1", "band solve in.h5:/A --rhs :/b"),
+    ("band-spd --n 30000 --half-bandwidth 300 --rhs 1", "band factor in.h5:/A"),
+    ("dense-spd --n 2500 --rhs 1", "cg in.h5:/A --rhs :/b"),
+    ("csr-laplace --dim 2 --points 300 --rhs 1", "cg in.h5:/A --rhs :/b --rtol 1e-6 --condition 40000"),
+]
+idle, _ = peak("generate dense-random --n 2 -o tiny.h5 --force")
+for make, command in problems:
+    generate(make)
+    for ranks in (1, 2):
+        plan = run(command + " -o out.h5 --force --plan", ranks)["result"]["plan"]
+        structure(f"{command} on {ranks}", plan)
+        check(f"{command}: fits", plan["fits"] and not plan["advice"])
+        check(f"{command}: a host holds {ranks}",
+              plan["memory_per_host"]["host_bytes"] == ranks * plan["memory_per_rank"]["host_bytes"])
+        check(f"{command}: from the profile", f"{ranks} rank" in plan["profile"]["source"], plan["profile"])
+        done = run(command + " -o out.h5 --force", ranks)
+        if "iteration" in plan["seconds"]:
+            seen, said = done["seconds"]["solve"] / done["result"]["iterations"], plan["seconds"]["iteration"]
+        else:
+            seen, said = done["seconds"]["solve"], plan["seconds"]["solve"]
+        print(f"{command:48} {ranks} ranks: solve {said:9.3g} s predicted, {seen:9.3g} s measured")
+        check(f"{command} on {ranks}: {said} s predicted, {seen} measured", said < 4 * seen + 0.05 and seen < 4 * said + 0.05)
+    most, _ = peak(command + " -o out.h5 --force")
+    plan = run(command + " -o out.h5 --force --plan")["result"]["plan"]
+    said = plan["memory_per_rank"]["host_bytes"]
+    print(f"{command:48} memory {said / 2**20:7.1f} MiB said, {(most - idle) / 2**20:7.1f} MiB above an idle run")
+    check(f"{command}: peak {most - idle} above idle, {said} said", most - idle < 1.4 * said + (48 << 20))
+    check(f"{command}: {said} said, peak {most}", said < 2.5 * (most - idle) + (256 << 20))
+
+# 4. What does not fit, and what the plan says would: tried by the plan itself.
+for make, command, limit in [
+    ("dense-random --n 6000", "dense invert in.h5:/A", 900 << 20),
+    ("gf2-random --rows 60000", "gf2 rref in.h5:/A", 800 << 20),
+    ("band-spd --n 60000 --half-bandwidth 800 --rhs 1", "band solve in.h5:/A --rhs :/b", 900 << 20),
+]:
+    generate(make)
+    r = run(command + " -o out.h5 --force --plan", 1, limit)
+    plan = r["result"]["plan"]
+    structure(command, plan)
+    check(f"{command}: does not fit", not plan["fits"] and "does not fit" in r["text"], r["text"])
+    check(f"{command}: the run is refused", run(command + " -o out.h5 --force", 1, limit, 5)["exit_code"] == 5)
+    ranks = plan.get("ranks_needed", 0)
+    check(f"{command}: ranks that would do", 1 < ranks < 64 and any(f"{ranks} ranks" in a for a in plan["advice"]), plan)
+    if 1 < ranks < 16:
+        enough = run(command + " -o out.h5 --force --plan", ranks, limit)["result"]["plan"]
+        check(f"{command}: fits on {ranks} ranks", enough["fits"], enough)
+        if ranks > 2:
+            fewer = run(command + " -o out.h5 --force --plan", ranks - 1, limit)["result"]["plan"]
+            check(f"{command}: {ranks - 1} ranks are not enough", not fewer["fits"], fewer)
+    for advice in plan["advice"]:
+        option = re.match(r"with (--\S+(?: [a-z0-9]\S*)?)$", advice)
+        if option:
+            other = run(f"{command} -o out.h5 --force --plan {option[1]}", 1, limit)["result"]["plan"]
+            check(f"{command} {option[1]}: fits as advised", other["fits"], other)
+
+# 5. Options of bench.
+r = subprocess.run([terrace, "bench"], capture_output=True, text=True, env=env)
+check("bench alone is exit 2", r.returncode == 2, r.stderr)
+r = subprocess.run([terrace, "bench", "--profile", "gf2"], capture_output=True, text=True, env=env)
+check("bench --profile gf2 is exit 2", r.returncode == 2, r.stderr)
+
+shutil.rmtree(folder)
+print("FAILED" if failures else "all passed", failures)
+sys.exit(failures > 0)

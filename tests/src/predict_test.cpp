@@ -1,0 +1,59 @@
+// Fits of rates, against numbers that were put in.
+#include "src/predict.hpp"
+
+#include "tests/support/test.hpp"
+
+using namespace terrace;
+
+TEST_CASE("rates that made the samples are found again, and predict larger work", "[predict]") {
+  const double start = 2e-3, latency = 3e-6, per_flop = 0.05;
+  std::vector<Sample> samples;
+  const auto amounts = [](double n) {
+    return Amounts{{"start", 1}, {"columns", n}, {"flops", 2e-9 * n * n * n}, {"other", n * n}};
+  };
+  for (const double n : {200.0, 300.0, 450.0, 700.0, 1000.0})
+    samples.push_back({amounts(n), start + latency * n + per_flop * 2e-9 * n * n * n});
+  const nlohmann::json rates = fit_rates(samples);
+  Work work;
+  work.solve = amounts(5000);
+  const Seconds s = predict(work, {{"solve", rates}});
+  const double truth = start + latency * 5000 + per_flop * 2e-9 * 1.25e11;
+  CHECK(s.solve > 0.97 * truth);
+  CHECK(s.solve < 1.03 * truth);
+  CHECK(s.total() == s.solve);
+}
+
+TEST_CASE("noise does not make a rate negative", "[predict]") {
+  std::vector<Sample> samples;
+  double sign = 1;
+  for (const double n : {1.0, 2.0, 4.0, 8.0}) {
+    samples.push_back({{{"start", 1}, {"a", n}, {"b", n * n}}, n * (1 + 0.1 * sign)});
+    sign = -sign;
+  }
+  for (const auto& [name, rate] : fit_rates(samples).items()) CHECK(rate.get<double>() >= 0);
+}
+
+TEST_CASE("no samples, or samples without time, give no rates", "[predict]") {
+  CHECK(fit_rates({}).empty());
+  CHECK(fit_rates({{{{"start", 1}}, 0.0}}).empty());
+}
+
+TEST_CASE("amounts travel through a report", "[predict]") {
+  const Work work = dense_work({3000, 2, 144, 2, false, false, true, "fp64"});
+  const Work again = Work::from(work.json());
+  CHECK(again.model == work.model);
+  nlohmann::json rates;
+  for (const auto& [name, amount] : work.solve) rates["solve"][name] = 1.0;
+  CHECK(predict(again, rates).solve == predict(work, rates).solve);
+  CHECK(predict(work, rates).solve > 0);
+}
+
+TEST_CASE("twice the ranks halve what they share", "[predict]") {
+  const auto flops = [](int ranks) {
+    for (const auto& [name, value] :
+         dense_work({4096, 0, 128, ranks, true, false, true, "fp64"}).solve)
+      if (name == "flops") return value;
+    return 0.0;
+  };
+  CHECK(flops(4) == flops(2) / 2);
+}
