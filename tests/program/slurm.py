@@ -6,6 +6,7 @@ slurm.py TERRACE [FAMILY ...]     Needs root, munge, slurmctld, slurmd, slurm-cl
 import json
 import os
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -223,6 +224,9 @@ def main():
     os.chdir(folder)
     cluster = slurm_cluster.Cluster(nodes=2, cpus=8)
     cluster.env["TERRACE"] = terrace
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM):  # the cluster ends with this test
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
+    signal.alarm(840)  # before ctest's own limit, which leaves no time to clean up
     try:
         prepare()
         say("undisturbed runs done")
