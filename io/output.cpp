@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "distrib/faults.hpp"
 #include "io/hash.hpp"
 #include "io/input_file.hpp"
 #include "io/output_state.hpp"
@@ -162,7 +163,9 @@ Word Output::State::write_pieces(hid_t dataset, const std::vector<Index>& dims,
                        r * pitch + (piece->first + b * piece->stride) * width);
     }
     const Handle memory = select(space, piece, axis);
-    if (other > 0 && H5Dwrite(dataset, type_of<T>(), memory, space, how, buffer.get()) < 0 && !mine)
+    const bool bad =
+        other > 0 && H5Dwrite(dataset, type_of<T>(), memory, space, how, buffer.get()) < 0;
+    if ((bad || injected_full_disk()) && !mine)
       mine = Error(Exit::resources, "cannot write the output; " + target.file +
                                         "; free space on the disk? " + hdf5_reason());
   }
