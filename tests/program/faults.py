@@ -140,7 +140,7 @@ def attempt(number):
         except (OSError, ValueError):
             own[r] = None  # mpirun killed its shell
     others = {r: c for r, c in own.items() if r != rank}
-    if kind in ("kill", "stop", "exit", "hang") and any(c != 6 for c in others.values()):
+    if kind in ("kill", "stop", "exit", "hang") and any(c not in (6, None) for c in others.values()):
         wrong.append(f"the ranks' own codes {own}")
     if os.path.exists(f"{place}/out.h5"):
         wrong.append("an output appeared")
