@@ -8,24 +8,65 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <string>
 
 #include "distrib/place.hpp"
 
 namespace terrace {
 
+namespace {
+
+/// Number and start time of a process, and its parent's number.
+struct Process {
+  long number = 0, parent = 0;
+  std::string name, started;
+};
+Process look_up(long number) {
+  Process p;
+  std::string text;
+  std::getline(std::ifstream("/proc/" + std::to_string(number) + "/stat"), text);
+  const auto open = text.find('('), close = text.rfind(')');
+  if (open == std::string::npos || close == std::string::npos) return p;
+  p.number = number;
+  p.name = text.substr(open + 1, close - open - 1);
+  std::istringstream rest(text.substr(close + 1));
+  std::string word;
+  for (int k = 3; rest >> word && k <= 22; ++k) {  // numbered as in proc(5)
+    if (k == 4) p.parent = std::strtol(word.c_str(), nullptr, 10);
+    if (k == 22) p.started = word;
+  }
+  return p;
+}
+
+/// The launcher that started this process, itself or through a few scripts; number 0: none known.
+Process launcher() {
+  Process p = look_up(getppid());
+  for (int k = 0; k < 6 && p.number > 1; ++k) {
+    for (const char* name : {"mpirun", "mpiexec", "orterun", "orted", "prterun", "prted", "prte"})
+      if (p.name == name) return p;
+    p = look_up(p.parent);
+  }
+  return {};
+}
+
+}  // namespace
+
 void end_launcher_later(double seconds) {
+  const Process p = launcher();
+  if (p.number == 0) return;
   // The number of a process may be given again: its start time goes with it.
   static const char* const script =
-      "started() { read -r all < /proc/$1/stat && set -- ${all##*)} && echo ${20}; }\n"
-      "was=$(started $1) || exit 0\n"
-      "read -r name < /proc/$1/comm\n"
-      "case $name in mpirun|orterun|orted|prterun|prted|prte|mpiexec) ;; *) exit 0 ;; esac\n"
-      "sleep $2\n"
-      "[ \"$(started $1 2> /dev/null)\" = \"$was\" ] && kill -KILL $1\n";
-  char parent[32], wait[32];
-  std::snprintf(parent, sizeof parent, "%ld", long(getppid()));
+      "sleep $3; read -r all < /proc/$1/stat || exit 0; pid=$1; was=$2\n"
+      "set -- ${all##*)}\n"
+      "[ \"${20}\" = \"$was\" ] && kill -KILL $pid\n";
+  const std::string number = std::to_string(p.number);
+  char wait[32];
   std::snprintf(wait, sizeof wait, "%.2f", seconds);
-  const char* const arguments[] = {"sh", "-c", script, "terrace-ending", parent, wait, nullptr};
+  const char* const arguments[] = {
+      "sh", "-c", script, "terrace-ending", number.c_str(), p.started.c_str(), wait, nullptr};
   const char* const environment[] = {"PATH=/usr/local/bin:/usr/bin:/bin", nullptr};
   posix_spawnattr_t how;
   posix_spawn_file_actions_t files;

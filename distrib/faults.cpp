@@ -1,6 +1,5 @@
 #include "distrib/faults.hpp"
 
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,6 +7,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <stdexcept>
 #include <vector>
 
@@ -64,6 +64,9 @@ Fault parse(const char* variable) {
   return fault;
 }
 
+int my_rank = -1;
+bool full = false;
+
 void commit(const Fault& fault, const Place& place) {
   if (fault.kind == "throw")
     throw std::runtime_error("injected fault in " +
@@ -78,18 +81,12 @@ void commit(const Fault& fault, const Place& place) {
     const char* const text = std::getenv("TERRACE_TEST_WAIT");
     usleep(useconds_t(1e6 * (text != nullptr ? std::atof(text) : 3.0)));
   }
-  if (fault.kind == "full") {
-    signal(SIGXFSZ, SIG_IGN);
-    const rlimit limit{0, RLIM_INFINITY};
-    setrlimit(RLIMIT_FSIZE, &limit);
-  }
+  if (fault.kind == "full") full = true;
   if (fault.kind == "shrink") {
     const char* const file = std::getenv("TERRACE_TEST_FILE");
     if (file != nullptr) std::filesystem::resize_file(file, std::filesystem::file_size(file) / 2);
   }
 }
-
-int my_rank = -1;
 
 }  // namespace
 
@@ -99,15 +96,18 @@ void inject_fault(int rank, const Place& place) {
   my_rank = rank;
   if (done || rank != fault.rank || place.phase != fault.phase || place.step < fault.step) return;
   done = true;
+  if (const char* const stamp = std::getenv("TERRACE_TEST_STAMP")) std::ofstream{stamp};
   commit(fault, place);
 }
 void inject_fault_here() {
   static const bool none = std::getenv("TERRACE_TEST_FAULT") == nullptr;
   if (!none && my_rank >= 0) inject_fault(my_rank, current_place());
 }
+bool injected_full_disk() { return full; }
 #else
 void inject_fault(int, const Place&) {}
 void inject_fault_here() {}
+bool injected_full_disk() { return false; }
 #endif
 
 }  // namespace terrace

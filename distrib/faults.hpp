@@ -10,8 +10,9 @@
 //   hang    its main thread sleeps for ever
 //   wait    its main thread sleeps for TERRACE_TEST_WAIT seconds (default 3), then goes on
 //   gpu     a kernel fails on its device (usage error in a build without CUDA)
-//   full    from now on every file that it writes is at its limit, as on a full disk
+//   full    from now on its writes to the output fail, as on a full disk
 //   shrink  the file named by TERRACE_TEST_FILE loses its second half
+// The moment of the fault is when the file named by TERRACE_TEST_STAMP appears.
 #pragma once
 #include "distrib/place.hpp"
 
@@ -21,5 +22,7 @@ namespace terrace {
 void inject_fault(int rank, const Place& place);
 /// The same on the rank that passed its number the last time; nothing before that.
 void inject_fault_here();
+/// This rank's disk is full, by a fault of kind full.
+bool injected_full_disk();
 
 }  // namespace terrace

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "distrib/faults.hpp"
 #include "io/hash.hpp"
 #include "io/input_file.hpp"
 #include "io/output_state.hpp"
@@ -166,7 +167,9 @@ Word Output::State::write_pieces(hid_t dataset, const std::vector<Index>& dims,
     }
     const Handle memory = select(space, piece, axis);
     count_volume(0, Index(H5Sget_select_npoints(memory)) * Index(sizeof(T)));
-    if (other > 0 && H5Dwrite(dataset, type_of<T>(), memory, space, how, buffer.get()) < 0 && !mine)
+    const bool bad =
+        other > 0 && H5Dwrite(dataset, type_of<T>(), memory, space, how, buffer.get()) < 0;
+    if ((bad || injected_full_disk()) && !mine)
       mine = Error(Exit::resources, "cannot write the output; " + target.file +
                                         "; free space on the disk? " + hdf5_reason());
   }

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "distrib/communicator.hpp"
+#include "distrib/faults.hpp"
 #include "io/hash.hpp"
 #include "io/input_file.hpp"
 #include "io/output_state.hpp"
@@ -33,8 +34,9 @@ Word Output::State::write_rows_alone(hid_t dataset, Index width, std::span<const
         sum += hash_run(reinterpret_cast<const Word*>(data), run * width, to * width);
         const Handle memory = select(space, &piece, 0);
         count_volume(0, run * width * Index(sizeof(T)));
-        written(H5Dwrite(dataset, type_of<T>(), memory, space, how, data),
-                "cannot write the output", target.file);
+        written(
+            injected_full_disk() ? -1 : H5Dwrite(dataset, type_of<T>(), memory, space, how, data),
+            "cannot write the output", target.file);
         i += run;
       }
     }
