@@ -41,7 +41,7 @@ std::string read_all(int from) {
   const rlimit no_core{0, 0}, some_seconds{5, 5};
   setrlimit(RLIMIT_CORE, &no_core);
   setrlimit(RLIMIT_CPU, &some_seconds);  // of looking in circles
-  std::string answer;  // 'o' and the text, or the exit code and the message
+  std::string answer;                    // 'o' and the text, or the exit code and the message
   try {
     answer.push_back('o');
     answer += look();
