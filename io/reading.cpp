@@ -265,9 +265,10 @@ void read_portions(const Control& control, const InputFile& input, const Request
   auto reading =
       collectively(control, [&] { return std::make_unique<Reading>(input, request, object); });
   // Rows without gaps: two portions stay in the cache. Runs of columns are as long as a portion is
-  // wide: those are larger.
+  // wide: portions of tall columns are larger, for runs of 4 KiB.
   constexpr Index in_cache = Index(4) << 20;
-  const Index portion = request.axis == 1   ? 4 * piece_bytes()
+  const Index portion = request.axis == 1   ? std::clamp(4096 / object.bytes * request.item_bytes,
+                                                         piece_bytes(), 4 * piece_bytes())
                         : reading->direct() ? std::min(piece_bytes(), in_cache)
                                             : piece_bytes();
   const Index most =
