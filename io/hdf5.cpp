@@ -1,5 +1,6 @@
 #include "io/hdf5.hpp"
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 
@@ -85,7 +86,7 @@ Index piece_bytes() {
   static const Index bytes = [] {
     const char* text = std::getenv("TERRACE_IO_PIECE_BYTES");
     const long long value = text ? std::atoll(text) : 0;
-    return value > 0 ? Index(value) : Index(16) << 20;
+    return value > 0 ? std::min(Index(value), Index(1) << 30) : Index(16) << 20;
   }();
   return bytes;
 }

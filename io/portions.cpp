@@ -1,6 +1,9 @@
 #include "io/portions.hpp"
 
+#include <sys/mman.h>
+
 #include <condition_variable>
+#include <cstdint>
 #include <exception>
 #include <mutex>
 #include <thread>
@@ -79,8 +82,17 @@ void overlap(Index count, Index buffer_bytes, bool ahead,
     }
     return;
   }
+  // Pages of 2 MiB where there are some: a portion is touched page by page.
+  const auto large_pages = [&](char* data) {
+    constexpr std::uintptr_t page = std::uintptr_t(2) << 20;
+    const auto from = (reinterpret_cast<std::uintptr_t>(data) + page - 1) / page * page;
+    const auto to = reinterpret_cast<std::uintptr_t>(data) + std::uintptr_t(buffer_bytes);
+    if (to > from + page) madvise(reinterpret_cast<void*>(from), to - from, MADV_HUGEPAGE);
+  };
   const PinnedBuffer<char> buffers[2] = {PinnedBuffer<char>(buffer_bytes),
                                          PinnedBuffer<char>(buffer_bytes)};
+  for (const auto& buffer : buffers)
+    if (buffer.size() > 0) large_pages(buffer.data());
   Belt belt;
   std::exception_ptr failure;
   std::thread reader([&] {

@@ -265,9 +265,15 @@ void read_portions(const Control& control, const InputFile& input, const Request
       request.dataset.empty() ? input.object : input.object.children.at(request.dataset);
   auto reading =
       collectively(control, [&] { return std::make_unique<Reading>(input, request, object); });
-  // Runs of columns are as long as a portion is wide: portions of columns are larger.
-  const Index most = piece_bytes() * (request.axis == 0 ? 1 : 4) /
-                     std::max<Index>(1, std::max(request.item_bytes, reading->raw_item()));
+  // Rows without gaps: two portions stay in the cache. Runs of columns are as long as a portion is
+  // wide: portions of tall columns are larger, for runs of 4 KiB.
+  constexpr Index in_cache = Index(4) << 20;
+  const Index portion = request.axis == 1   ? std::clamp(4096 / object.bytes * request.item_bytes,
+                                                         piece_bytes(), 4 * piece_bytes())
+                        : reading->direct() ? std::min(piece_bytes(), in_cache)
+                                            : piece_bytes();
+  const Index most =
+      portion / std::max<Index>(1, std::max(request.item_bytes, reading->raw_item()));
   const bool nothing = object.dims[0] == 0 || (object.dims.size() == 2 && object.dims[1] == 0);
   std::unique_ptr<ChunkRounds> rounds;
   const bool tiles = !nothing && control.size() > 1 && request.axis == 1 && !request.upper &&

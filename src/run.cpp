@@ -200,7 +200,7 @@ void Run::write_report(int exit_code, const std::string& message) {
   out.close();
   failed.clear();
   if (out && plain) std::filesystem::rename(temporary, options.report, failed);
-  if (!(plain || device) || !out || failed)
+  if (exit_code == 0 && (!(plain || device) || !out || failed))  // one line on a failure: its own
     fmt::print(stderr, "terrace: the report could not be written; {}; choose a writable place\n",
                options.report);
 }
