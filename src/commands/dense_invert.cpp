@@ -84,7 +84,7 @@ void invert_by_textbook(Run& run, Context<B>& context, const io::DenseInput& a,
     PlanNeeds needs;
     needs.any_ranks = false;
     needs.memory = [&](int) {
-      const Index staging = std::min<Index>(staging_bytes, 8 * plan.n * plan.n + (1 << 20));
+      const Index staging = std::min<Index>(dense_staging, 8 * plan.n * plan.n + (1 << 20));
       return host ? RankMemory{plan.bytes + staging, 0} : RankMemory{staging, plan.bytes};
     };
     needs.alternatives.push_back({"without --method textbook", [&] {

@@ -20,7 +20,7 @@ struct DenseOptions {
 };
 
 // Host memory for reading, writing and checking.
-inline constexpr Index staging_bytes = Index(192) << 20;
+inline constexpr Index dense_staging = Index(192) << 20;
 
 /// Norms of the input gathered while it is read.
 struct InputNorms {
@@ -95,7 +95,7 @@ void describe(Run& run, const JordanPlan& plan) {
 template <class B>
 RankMemory jordan_memory(const JordanPlan& plan) {
   const Index elements = plan.n * (plan.n + plan.right);
-  const Index staging = std::min<Index>(staging_bytes, 8 * elements + (1 << 20));
+  const Index staging = std::min<Index>(dense_staging, 8 * elements + (1 << 20));
   return std::is_same_v<B, Cpu> ? RankMemory{plan.bytes + staging, 0}
                                 : RankMemory{staging, plan.bytes};
 }
@@ -143,7 +143,7 @@ void say_plan(Run& run, const Context<B>& context, const JordanPlan& plan,
 template <class B>
 void require_plan_memory(Run& run, Index elements, Index bytes) {
   const bool host = std::is_same_v<B, Cpu>;
-  const Index staging = std::min<Index>(staging_bytes, 8 * elements + (1 << 20));
+  const Index staging = std::min<Index>(dense_staging, 8 * elements + (1 << 20));
   require_memory(run.control, staging + (host ? bytes : 0), host ? 0 : bytes);
 }
 
