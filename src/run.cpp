@@ -66,8 +66,7 @@ Run::Run(const Session& session, CommonOptions given, std::string name, std::str
 Run::Run(const Control& the_control, CommonOptions given, std::string name, std::string line)
     : control(the_control),
       options(std::move(given)),
-      progress(progress_enabled(the_control, options),
-               isatty(2) || options.progress == "always"),
+      progress(progress_enabled(the_control, options), isatty(2) || options.progress == "always"),
       command(std::move(name)),
       command_line(std::move(line)),
       start_(Clock::now()) {
