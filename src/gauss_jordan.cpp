@@ -236,7 +236,7 @@ void GaussJordan<B>::archive(Archive& archive, Index k) {
   first_ = archive.loading() ? k : first_;
   noted_ = k;
   if (archive.loading() && guard_)
-    guard_->begin(guarded(), column_of_.data(), pivot_row_, std::min(plan_.n, k * plan_.block), k);
+    guard_->begin(guarded_rows(), column_of_.data(), pivot_row_, std::min(plan_.n, k * plan_.block), k);
 }
 
 template <class B>
@@ -332,7 +332,7 @@ void GaussJordan<B>::guard(const Stream<B>& lane, Index k) {
   // Direct: the next panel is updated where it will be factored.
   const View<double, B> n = n_[std::size_t((k + 1) % 2)].view();
   const bool apart = direct() && next.count > 0;
-  guard_->step(guarded(), column_of_.data(), pivot_row_, end, k, next, apart ? n.data : nullptr,
+  guard_->step(guarded_rows(), column_of_.data(), pivot_row_, end, k, next, apart ? n.data : nullptr,
                n.size / plan_.block);
 }
 
@@ -344,11 +344,11 @@ JordanOutcome GaussJordan<B>::run(Progress& progress, const StageTimes<B>& stage
   std::fill_n(list_host_.data(), slots_, Index(-1));
   upload(lane, column_of_.view(), list_host_.data());
   lane.synchronize();
-  if (guard_) guard_->begin(guarded(), column_of_.data(), pivot_row_, 0, 0);
+  if (guard_) guard_->begin(guarded_rows(), column_of_.data(), pivot_row_, 0, 0);
   progress.begin("elimination", double(steps()));
   eliminate(context_, *this, progress, stages);
   if (guard_ && (direct() || outcome_.good()))
-    guard_->finish(guarded(), column_of_.data(), pivot_row_, plan_.n, steps());
+    guard_->finish(guarded_rows(), column_of_.data(), pivot_row_, plan_.n, steps());
   progress.end();
   if (direct()) note_panels(steps());
   if (!outcome_.good()) return outcome_;

@@ -115,6 +115,8 @@ class GaussJordan {
   std::vector<Index> pivot_row_, destination_;  // p(j), on all ranks; of this rank's slots
   JordanOutcome outcome_;
   Index first_ = 0, noted_ = 0;  // panel that this run begins with; panels that the host knows
+  std::unique_ptr<DenseGuard<B>> guard_;
+  [[nodiscard]] GuardRows<B> guarded_rows() const { return {a_.data(), slots_, plan_.ld}; }
 };
 
 }  // namespace terrace
