@@ -81,7 +81,7 @@ def attempt(number):
     ranks = random_.randint(2, 4)
     rank = random_.randrange(ranks)
     phase = {"full": "write", "shrink": "read"}.get(kind) or random_.choice(["read", "solve", "solve", "solve", "check", "write"])
-    if phase == "check" and family == "band":  # a factor alone has no phase of that name
+    if phase == "check" and family in ("band", "cg"):  # these have no phase of that name
         phase = "write"
     step = random_.randint(1, steps) if phase == "solve" and random_.random() < 0.8 else None
     fault = f"{rank}:{phase}" + (f":{step}" if step is not None else "") + f":{kind}"
