@@ -111,13 +111,13 @@ std::string loopback_name() {
   return boot + "/" + std::string(space, n > 0 ? std::size_t(n) : 0);
 }
 
-int listen_anywhere(Invitation& invitation) {
-  if (getrandom(&invitation.token, sizeof invitation.token, 0) != sizeof invitation.token)
-    return -1;
-  int listener = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  const bool six = listener >= 0;
-  if (!six) listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+namespace {
+
+/// Listens on a port that is free, on all addresses of the family; -1 where there is none.
+int listen_on(int family, int& port) {
+  const int listener = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (listener < 0) return -1;
+  const bool six = family == AF_INET6;
   sockaddr_in6 any6{};
   sockaddr_in any4{};
   any6.sin6_family = AF_INET6;
@@ -133,7 +133,19 @@ int listen_anywhere(Invitation& invitation) {
     close(listener);
     return -1;
   }
-  invitation.port = ntohs(six ? any6.sin6_port : any4.sin_port);
+  port = ntohs(six ? any6.sin6_port : any4.sin_port);
+  return listener;
+}
+
+}  // namespace
+
+int listen_anywhere(Invitation& invitation) {
+  if (getrandom(&invitation.token, sizeof invitation.token, 0) != sizeof invitation.token)
+    return -1;
+  int listener = listen_on(AF_INET6, invitation.port);
+  const bool six = listener >= 0;
+  if (!six) listener = listen_on(AF_INET, invitation.port);  // IPv6 may be there and switched off
+  if (listener < 0) return -1;
   invitation.network = loopback_name();
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) != 0) return listener;

@@ -103,7 +103,7 @@ def left_over():
 # --- matrices ------------------------------------------------------------------------------------
 n = 1000
 points = 40
-line = sparse.diags([-1, 2, -1], [-1, 0, 1], shape=(points, points))
+line = sparse.diags([-1.0, 2.0, -1.0], [-1, 0, 1], shape=(points, points))
 grid = (sparse.kron(line, sparse.eye(points)) + sparse.kron(sparse.eye(points), line)).tocsr()
 size, m = grid.shape[0], points
 dense = grid.toarray()[:700, :700]
@@ -139,7 +139,7 @@ jobs = [
     ("dense invert in.h5:/A", 2, 3),
     ("dense invert in.h5:/A", 3, 1),
     ("dense solve in.h5:/A --rhs :/B --block 32", 1, 2),
-    ("gf2 rref in.h5:/bits", 2, 3),
+    ("gf2 rref in.h5:/bits --block 64", 2, 3),
     ("gf2 rref in.h5:/bits --echelon --block 64", 2, 2),
     ("gf2 rank in.h5:/bits --block 128", 3, 1),
     ("gf2 solve in.h5:/bits --rhs :/right --block 64", 1, 2),
@@ -174,7 +174,7 @@ for command, before, after in jobs:
     out, err = run(command + " -o out.h5 --restart c.h5 --report r.json", after)
     with open("r.json") as f:
         report = json.load(f)
-    check(command, report["restart"]["step"] == step > 0, f"{report['restart']} after step {step}")
+    check(command, report.get("restart", {}).get("step") == step > 0, f"{report.get('restart')} after step {step}")
     same(command, "ref.h5")
 
 # --- signals -------------------------------------------------------------------------------------
