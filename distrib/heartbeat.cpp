@@ -222,9 +222,6 @@ void Heart::start() {
   const double time = now();
   for (Peer& peer : peers_) peer.heard = peer.moved = time;
   next_beat_ = next_look_ = time;
-  pthread_attr_t small;
-  pthread_attr_init(&small);
-  pthread_attr_setstacksize(&small, 1 << 18);
   sigset_t all, old;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);
@@ -232,9 +229,9 @@ void Heart::start() {
     static_cast<Heart*>(self)->run();
     return nullptr;
   };
-  running_ = pthread_create(&thread_, &small, body, this) == 0;
+  // The usual stack: libraries take their thread-local memory from it.
+  running_ = pthread_create(&thread_, nullptr, body, this) == 0;
   pthread_sigmask(SIG_SETMASK, &old, nullptr);
-  pthread_attr_destroy(&small);
 }
 
 void Heart::forget_sockets() {

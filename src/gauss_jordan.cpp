@@ -236,7 +236,8 @@ void GaussJordan<B>::archive(Archive& archive, Index k) {
   first_ = archive.loading() ? k : first_;
   noted_ = k;
   if (archive.loading() && guard_)
-    guard_->begin(guarded_rows(), column_of_.data(), pivot_row_, std::min(plan_.n, k * plan_.block), k);
+    guard_->begin(guarded_rows(), column_of_.data(), pivot_row_, std::min(plan_.n, k * plan_.block),
+                  k);
 }
 
 template <class B>
@@ -332,8 +333,8 @@ void GaussJordan<B>::guard(const Stream<B>& lane, Index k) {
   // Direct: the next panel is updated where it will be factored.
   const View<double, B> n = n_[std::size_t((k + 1) % 2)].view();
   const bool apart = direct() && next.count > 0;
-  guard_->step(guarded_rows(), column_of_.data(), pivot_row_, end, k, next, apart ? n.data : nullptr,
-               n.size / plan_.block);
+  guard_->step(guarded_rows(), column_of_.data(), pivot_row_, end, k, next,
+               apart ? n.data : nullptr, n.size / plan_.block);
 }
 
 template <class B>

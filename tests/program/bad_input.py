@@ -169,7 +169,7 @@ refused("dense invert in.h5:/A -o taken.h5", 2, "taken.h5", "--force")
 refused("dense invert in.h5:/A -o nowhere/out.h5", 2, "nowhere")
 refused("generate dense-random --n 10", 2, "-o")
 refused("dense solve in.h5:/A --rhs :/b --method cramer -o out.h5", 2, "32")
-refused("gf2 rref in.h5:/bits -o out.h5 --checkpoint c.h5", 2, "--checkpoint")
+refused("gf2 rref in.h5:/bits -o out.h5 --checkpoint-every 10m", 2, "--checkpoint")
 
 # input: 3
 refused("dense invert missing.h5:/A -o out.h5", 3, "missing.h5")
