@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -83,17 +84,25 @@ class NcclLine {
   ~NcclLine() {
     watched_.reset();
     if (comm_ == nullptr) return;
+    // While an error unwinds one rank alone, or on a broken device, nothing here may be waited for:
+    // the communicator is left to the end of the process.
+    const bool failing = std::uncaught_exceptions() > depth_;
+    const cudaError_t device = cudaStreamQuery(nullptr);
+    if (failing && (blocking_ || (device != cudaSuccess && device != cudaErrorNotReady))) return;
     if (blocking_) {
       ncclCommDestroy(comm_);
       return;
     }
     ncclResult_t state = ncclCommFinalize(comm_);
-    const auto end = Clock::now() + std::chrono::seconds(10);
+    const auto end = Clock::now() + std::chrono::seconds(failing ? 2 : 10);
     while (state == ncclInProgress && Clock::now() < end) {
       std::this_thread::yield();
       if (ncclCommGetAsyncError(comm_, &state) != ncclSuccess) break;
     }
-    state == ncclSuccess ? ncclCommDestroy(comm_) : ncclCommAbort(comm_);
+    if (state == ncclSuccess)
+      ncclCommDestroy(comm_);
+    else if (!failing)
+      ncclCommAbort(comm_);
   }
   /// Runs enqueue(communicator), which returns its last call's code, and waits until all of it is
   /// on the stream. Two threads may not ask for one communicator's state at once.
@@ -145,6 +154,7 @@ class NcclLine {
 
   ncclComm_t comm_ = nullptr;
   bool blocking_ = false;
+  int depth_ = std::uncaught_exceptions();
   std::mutex busy_;
   std::optional<Watched> watched_;
 };

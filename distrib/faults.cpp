@@ -110,4 +110,12 @@ void inject_fault_here() {}
 bool injected_full_disk() { return false; }
 #endif
 
+const char* test_setting(const char* name) {
+#ifdef TERRACE_FAULT_INJECTION
+  return std::getenv(name);
+#else
+  return nullptr;
+#endif
+}
+
 }  // namespace terrace

@@ -24,5 +24,7 @@ void inject_fault(int rank, const Place& place);
 void inject_fault_here();
 /// This rank's disk is full, by a fault of kind full.
 bool injected_full_disk();
+/// The environment's TERRACE_TEST_...; null in builds without tests.
+const char* test_setting(const char* name);
 
 }  // namespace terrace

@@ -1,5 +1,5 @@
-// Matrices from HDF5, read in slices: every rank reads only the rows or columns it names, through
-// parallel HDF5, in collective pieces of bounded size.
+// Matrices from HDF5, read in slices: every rank reads only the rows or columns it names, in
+// portions of bounded size, one ahead of the sink (io/reading.hpp).
 //
 // open_*() and read() are collective and throw agreed Errors: Exit::input with the file, the
 // dataset and the position (zero-based row, column) for NaN, Inf, bits other than 0 and 1, wrong

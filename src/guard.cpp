@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "distrib/agree.hpp"
+#include "distrib/faults.hpp"
 #include "distrib/session.hpp"
 #include "kernels/error.hpp"
 #include "kernels/guard.hpp"
@@ -16,7 +17,7 @@ namespace terrace {
 
 template <class B>
 void flip_for_tests(const Stream<B>& lane, int rank, Index step, void* data, Index bytes) {
-  static const char* const text = std::getenv("TERRACE_TEST_FLIP");
+  static const char* const text = test_setting("TERRACE_TEST_FLIP");
   if (!text || bytes <= 0) return;
   char* end = nullptr;
   const Index wanted_rank = std::strtoll(text, &end, 10);

@@ -42,7 +42,7 @@ void Progress::begin(const std::string& what, double total) {
 void Progress::tick(double done, Index step) {
   reach_step(step >= 0 ? step : Index(done));
   static const int held_up = [] {  // milliseconds a step; tests that must meet a loop only
-    const char* text = std::getenv("TERRACE_TEST_STEP_DELAY_MS");
+    const char* text = test_setting("TERRACE_TEST_STEP_DELAY_MS");
     return text ? std::atoi(text) : 0;
   }();
   if (held_up > 0) std::this_thread::sleep_for(std::chrono::milliseconds(held_up));
