@@ -94,16 +94,13 @@ void sudden_exit_later(int code, double seconds) {
   };
   static Plan plan;
   plan = {code, seconds};
-  pthread_attr_t small;
-  pthread_attr_init(&small);
-  pthread_attr_setstacksize(&small, 1 << 18);
   pthread_t thread{};
   const auto body = [](void*) -> void* {
     usleep(useconds_t(plan.seconds * 1e6));
     end_launcher_later(0.5);
     sudden_exit(plan.code);
   };
-  if (pthread_create(&thread, &small, body, nullptr) == 0) pthread_detach(thread);
+  if (pthread_create(&thread, nullptr, body, nullptr) == 0) pthread_detach(thread);
 }
 
 }  // namespace terrace
