@@ -13,7 +13,7 @@ static_assert(std::atomic<int>::is_always_lock_free);
 std::atomic<int> checkpoints{0}, stops{0}, last_stop{0};
 struct sigaction before[3];
 constexpr int watched[] = {SIGUSR1, SIGUSR2, SIGTERM};
-bool watching = false;
+int watching = 0;
 
 void on_signal(int number) {
   if (number == SIGUSR1) {
@@ -27,8 +27,7 @@ void on_signal(int number) {
 }  // namespace
 
 void watch_signals() {
-  if (watching) return;
-  watching = true;
+  if (watching++ > 0) return;
   struct sigaction action {};
   action.sa_handler = &on_signal;
   action.sa_flags = SA_RESTART;
@@ -36,8 +35,7 @@ void watch_signals() {
 }
 
 void ignore_signals() {
-  if (!watching) return;
-  watching = false;
+  if (watching == 0 || --watching > 0) return;
   for (int k = 0; k < 3; ++k) sigaction(watched[k], &before[k], nullptr);
   checkpoints = stops = last_stop = 0;
 }

@@ -1,6 +1,7 @@
 #include "io/chunks.hpp"
 
 #include <cstring>
+#include <mutex>
 
 #include "distrib/mpi.hpp"
 #include "kernels/buffer.hpp"
@@ -271,8 +272,19 @@ void ChunkRounds::load(Index round, char* slab) {
                });
     }
   };
+  const auto restore = [&](std::vector<char>& raw, std::vector<char>& spare) {
+    if (raw.empty()) {  // never written
+      raw.resize(std::size_t(bytes));
+      for (Index b = 0; b < bytes; b += element_)
+        std::memcpy(raw.data() + b, stored_.fill.data(), std::size_t(element_));
+      return;
+    }
+    std::uint32_t mask = 0;
+    std::memcpy(&mask, spare.data(), sizeof mask);
+    unfilter(stored_, mask, element_, raw, spare, bytes, input_.where());
+  };
   const std::size_t batch =
-      std::size_t(std::clamp<Index>((Index(128) << 20) / bytes, 1, 2 * thread_count()));
+      std::size_t(std::clamp<Index>((Index(128) << 20) / bytes, 1, 8 * thread_count()));
   try {
     if (raw_.size() < batch) raw_.resize(batch), spare_.resize(batch);
     for (std::size_t at = 0; at < own.size() && !failure_; at += batch) {
@@ -281,20 +293,18 @@ void ChunkRounds::load(Index round, char* slab) {
       const auto fetch = [&](std::size_t k) {
         fetch_into({jobs[own[at + k]].unit, jobs[own[at + k]].across}, k);
       };
-      for (std::size_t k = 0; k < count && !tiles; ++k) fetch(k);
+      std::mutex library;  // HDF5 takes one thread at a time
       parallel_for(Index(count), [&](Index i) {
         const auto k = std::size_t(i);
         std::vector<char>& raw = raw_[k];
         if (tiles) {
           fetch(k);
-        } else if (raw.empty()) {
-          raw.resize(std::size_t(bytes));
-          for (Index b = 0; b < bytes; b += element_)
-            std::memcpy(raw.data() + b, stored_.fill.data(), std::size_t(element_));
         } else {
-          std::uint32_t mask = 0;
-          std::memcpy(&mask, spare_[k].data(), sizeof mask);
-          unfilter(stored_, mask, element_, raw, spare_[k], bytes, input_.where());
+          {
+            const std::lock_guard lock(library);
+            fetch(k);
+          }
+          restore(raw, spare_[k]);
         }
         spread(jobs[own[at + k]], places[own[at + k]], raw.data());
       });

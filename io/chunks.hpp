@@ -1,4 +1,4 @@
-// Deflated chunks, each inflated by one of the ranks that need it; and tiles of a dataset without
+// Chunks, each read and inflated by one of the ranks that need it; and tiles of a dataset without
 // gaps, each read by one of them, where the ranks' own runs are short.
 #pragma once
 #include <map>

@@ -52,6 +52,8 @@ class Reading {
   [[nodiscard]] const Stored& stored() const { return stored_; }
   [[nodiscard]] hid_t dataset() const { return dataset_; }
   [[nodiscard]] Index raw_item() const { return raw_item_; }
+  /// A slab may be the buffer itself.
+  [[nodiscard]] bool in_place() const { return in_place_; }
   [[nodiscard]] bool direct() const { return stored_.way == Stored::Way::direct; }
   /// Tiles that one rank reads and the others get their columns of: 8 KiB of 64 rows.
   void cut_in_tiles() {
@@ -268,10 +270,16 @@ void read_portions(const Control& control, const InputFile& input, const Request
   // Rows without gaps: two portions stay in the cache. Runs of columns are as long as a portion is
   // wide: portions of tall columns are larger, for runs of 4 KiB.
   constexpr Index in_cache = Index(4) << 20;
-  const Index portion = request.axis == 1   ? std::clamp(4096 / object.bytes * request.item_bytes,
-                                                         piece_bytes(), 4 * piece_bytes())
-                        : reading->direct() ? std::min(piece_bytes(), in_cache)
-                                            : piece_bytes();
+  // Chunks: a row of them is taken whole, else each would be inflated several times.
+  const bool chunks = reading->stored().way == Stored::Way::filtered && request.axis == 0;
+  const Index portion =
+      request.axis == 1
+          ? std::clamp(4096 / object.bytes * request.item_bytes, piece_bytes(), 4 * piece_bytes())
+      : reading->direct() ? std::min(piece_bytes(), in_cache)
+      : chunks            ? std::clamp(
+                                reading->stored().chunk[0] * std::max(request.item_bytes, reading->raw_item()),
+                                piece_bytes(), 16 * piece_bytes())
+               : piece_bytes();
   const Index most =
       portion / std::max<Index>(1, std::max(request.item_bytes, reading->raw_item()));
   const bool nothing = object.dims[0] == 0 || (object.dims.size() == 2 && object.dims[1] == 0);
@@ -291,21 +299,22 @@ void read_portions(const Control& control, const InputFile& input, const Request
   Index largest = 0;
   for (const Portion& p : portions) largest = std::max(largest, p.items);
   // The slab may be the buffer itself where items keep their form.
-  const bool slabs = !nothing && (rounds || !reading->direct());
+  const bool slabs = !nothing && !reading->in_place() && (rounds || !reading->direct());
   const auto slab = allocate_together<char>(control, slabs ? largest * reading->raw_item() : 0);
   std::optional<Error> mine;
   const auto load = [&](Index k, char* buffer) {
     const Portion& p = portions[std::size_t(k)];
     if (nothing) return;
+    char* const raw = reading->in_place() ? buffer : slab.get();
     if (rounds) {
-      rounds->load(k, slab.get());
-      if (p.items > 0 && !rounds->failure()) reading->from_slab(p, slab.get(), buffer);
+      rounds->load(k, raw);
+      if (p.items > 0 && !rounds->failure()) reading->from_slab(p, raw, buffer);
     } else if (reading->direct()) {
       if (k + 1 < Index(portions.size())) reading->announce(portions[std::size_t(k + 1)]);
       reading->from_file(p, buffer);
     } else {
-      reading->ask_library(p, slab.get());
-      reading->from_slab(p, slab.get(), buffer);
+      reading->ask_library(p, raw);
+      reading->from_slab(p, raw, buffer);
     }
   };
   const auto take = [&](Index k, char* buffer) {

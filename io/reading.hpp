@@ -2,11 +2,9 @@
 // the dataset, columns for axis 1), each item without gaps, read ahead by a thread of its own.
 //
 //   without gaps in the file   pread() of long runs, 256 KiB at a time; conversion and checks
-//   follow
-//                              while the data are in the cache
-//   deflated chunks            each inflated once over all ranks, by all threads, and its items
-//   sent
-//                              to the ranks that asked for them
+//                              follow while the data are in the cache
+//   chunks                     each read, and inflated, once over all ranks, by all threads, and
+//                              its items sent to the ranks that asked for them
 //   else                       HDF5 reads
 //
 // All HDF5 calls of a read are made by the reading thread: a sink opens no file and writes none.

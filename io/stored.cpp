@@ -173,7 +173,6 @@ Stored where_stored(hid_t file, hid_t dataset, const Object& object, const std::
       H5Pget_chunk(properties, int(object.dims.size()), chunk) != int(object.dims.size()))
     return stored;
   const int filters = H5Pget_nfilters(properties);
-  if (filters < 1) return stored;
   for (int k = 0; k < filters; ++k) {
     unsigned flags = 0;
     std::size_t values = 0;

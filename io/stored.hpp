@@ -28,8 +28,8 @@ void to_words(Element element, const char* from, Word* to, Index count);
 struct Stored {
   enum class Way {
     direct,    ///< without gaps in the file, from `offset`
-    filtered,  ///< chunks, deflated, perhaps shuffled
-    library    ///< HDF5 reads: other filters and layouts, chunks as they are
+    filtered,  ///< chunks: as they are, deflated, shuffled
+    library    ///< HDF5 reads: other filters and layouts
   };
   Way way = Way::library;
   Index offset = 0;

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# What takes too long for every change: 20,000 mutated inputs, 8 GiB of every layout, 200 injected faults.
+# What takes too long for every change: 20,000 mutated inputs, 8 GiB of every layout, 200 injected faults, M4RI's bits
+# on 1 to 5 ranks.
 #   ./jobs/nightly.sh [PROGRAM]     default: build-test/terrace, as jobs/test.sh builds it
 set -uo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
@@ -7,8 +8,12 @@ set +e
 cd "$root"
 program=$(realpath "${1:-build-test/terrace}")
 failed=0
+python=/usr/bin/python3  # the one with the packages of setup.sh
+[ -x "$python" ] || python=python3
 step() { echo "== $*"; "$@" || failed=1; }
-step python3 tests/program/fuzz.py "$program" --count 20000 --seed "$(date +%Y%m%d)" --jobs "$(nproc)"
-step python3 tests/program/load.py "$program" --gib 8 --ranks 1,2,4 --least 0.8
-if [ -f tests/program/faults.py ]; then step python3 tests/program/faults.py "$program" --runs 200; fi
+step "$python" tests/program/fuzz.py "$program" --count 20000 --seed "$(date +%Y%m%d)" --jobs "$(nproc)"
+step "$python" tests/program/load.py "$program" --gib 8 --ranks 1,2,4 --least 0.8
+step "$python" tests/program/faults.py "$program" --runs 200
+tests=$(dirname "$program")/tests
+if [ -x "$tests/m4ri_identity" ]; then step tests/rivals/identity.sh mpirun "$tests/gf2_identity" "$tests/m4ri_identity"; fi
 exit $failed

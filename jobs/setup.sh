@@ -43,6 +43,7 @@ export OMPI_MCA_rmaps_base_oversubscribe=1 PRTE_MCA_rmaps_default_mapping_policy
 export OMPI_MCA_hwloc_base_binding_policy=none
 export TERRACE_OVERSUBSCRIBE=1  # several ranks a GPU too: sizes and scripts tried on one machine
 launcher=()
-if command -v ccache >/dev/null; then
+if command -v ccache >/dev/null; then  # one cache for every clone
+  export CCACHE_BASEDIR=${CCACHE_BASEDIR:-$root} CCACHE_NOHASHDIR=1
   launcher=(-DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache -DCMAKE_CUDA_COMPILER_LAUNCHER=ccache)
 fi

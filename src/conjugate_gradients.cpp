@@ -408,6 +408,7 @@ std::vector<CgResult> conjugate_gradients_columns(const Context<B>& context, A& 
     Index heard_of = 0;
     while (!all(stopped)) {
       const Index first = launched + 1;
+      if (options.between && launched > 0) options.between(done_before + launched);
       if (!pause && launched > 0 && options.checkpoints) pause = options.checkpoints->due();
       if (pause && pending_count == 0) {
         pause = false;

@@ -45,6 +45,8 @@ struct CgOptions {
   /// Called on every rank after each iteration with the recurrence's relative residual (the largest
   /// of the right-hand sides that go on).
   std::function<void(Index iteration, double residual)> observe;
+  /// Called between batches, with the number of iterations launched.
+  std::function<void(Index launched)> between;
   Checkpoints* checkpoints = nullptr;  ///< asked between batches; or null
   /// The caller's own state, in each checkpoint.
   std::function<void(Archive&)> archive;

@@ -16,6 +16,17 @@
 namespace terrace {
 
 template <class B>
+void toggle_bit(const Stream<B>& lane, void* data, Index at) {
+  PinnedBuffer<unsigned char> byte(1);
+  const View<unsigned char, B> there{static_cast<unsigned char*>(data) + at, 1};
+  download(lane, byte.data(), View<const unsigned char, B>{there.data, 1});
+  lane.synchronize();
+  byte[0] ^= static_cast<unsigned char>(1U << (at % 8));
+  upload(lane, there, byte.data());
+  lane.synchronize();
+}
+
+template <class B>
 void flip_for_tests(const Stream<B>& lane, int rank, Index step, void* data, Index bytes) {
   static const char* const text = test_setting("TERRACE_TEST_FLIP");
   if (!text || bytes <= 0) return;
@@ -26,13 +37,7 @@ void flip_for_tests(const Stream<B>& lane, int rank, Index step, void* data, Ind
   const Index at =
       (*end == ':' ? std::strtoll(end + 1, nullptr, 10) : Index(random_word(7, step, 0) >> 2)) %
       bytes;
-  PinnedBuffer<unsigned char> byte(1);
-  const View<unsigned char, B> there{static_cast<unsigned char*>(data) + at, 1};
-  download(lane, byte.data(), View<const unsigned char, B>{there.data, 1});
-  lane.synchronize();
-  byte[0] ^= static_cast<unsigned char>(1U << (at % 8));
-  upload(lane, there, byte.data());
-  lane.synchronize();
+  toggle_bit(lane, data, at);
 }
 
 void memory_error(int rank, Index from, Index to) {
@@ -319,6 +324,7 @@ void DenseGuard<B>::finish(GuardRows<B> a, const Index* column_of,
 }
 
 #define TERRACE_INSTANTIATE(B)                                                 \
+  template void toggle_bit<B>(const Stream<B>&, void*, Index);                 \
   template void flip_for_tests<B>(const Stream<B>&, int, Index, void*, Index); \
   template class BitGuard<B>;                                                  \
   template class DenseGuard<B>;

@@ -15,6 +15,10 @@
 
 namespace terrace {
 
+/// Toggles one bit of byte `at`, and waits. Tests only.
+template <class B>
+void toggle_bit(const Stream<B>& lane, void* data, Index at);
+
 /// TERRACE_TEST_FLIP = "RANK:STEP[:BYTE]": one bit of that rank's memory [data, data + bytes) is
 /// toggled once `step` steps are done. Tests only.
 template <class B>

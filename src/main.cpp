@@ -74,9 +74,13 @@ int run(const terrace::Session& session, int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // From the first moment: until a solve begins, a request waits.
+  // From the first moment to the last: a request waits for a solve, or comes too late and does
+  // nothing.
   for (int i = 1; i < argc; ++i)
-    if (std::strncmp(argv[i], "--checkpoint", 12) == 0) terrace::watch_signals();
+    if (std::strncmp(argv[i], "--checkpoint", 12) == 0) {
+      terrace::watch_signals();
+      break;
+    }
   const terrace::Session session(&argc, &argv);
   return terrace::guarded(session.control(), [&] { return run(session, argc, argv); });
 }

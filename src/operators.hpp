@@ -59,6 +59,11 @@ class DenseOperator {
   [[nodiscard]] std::optional<Asymmetry> asymmetry(const Context<B>& context) const;
   [[nodiscard]] double bytes() const { return 8.0 * double(n_) * double(n_); }
   [[nodiscard]] DenseRows<B> matrix() const { return {matrix_, rows_.count, ld_}; }
+  /// f(buffer) for each array that holds the matrix.
+  template <class F>
+  void each_array(const F& f) const {
+    f(matrix_);
+  }
 
  private:
   [[nodiscard]] double entry(const Context<B>& context, Index i, Index j) const;
@@ -91,6 +96,10 @@ class BandOperator {
   [[nodiscard]] std::optional<Asymmetry> asymmetry(const Context<B>&) const { return {}; }
   [[nodiscard]] double bytes() const { return 8.0 * double(n_) * double(m_ + 1); }
   [[nodiscard]] BandRows<B> matrix() const { return {matrix_, rows_.count, m_, ld_}; }
+  template <class F>
+  void each_array(const F& f) const {
+    f(matrix_);
+  }
 
  private:
   Index n_ = 0, m_ = 0, ld_ = 0;
@@ -133,6 +142,13 @@ class CsrOperator {
   [[nodiscard]] LocalRows own_rows(const Context<B>& context, Index block) const;
   /// Own rows and columns: the whole matrix where there is one rank.
   [[nodiscard]] CsrRows<B> matrix() const { return inner_.view(); }
+  template <class F>
+  void each_array(const F& f) const {
+    for (const Part* part : {&inner_, &outer_}) {
+      f(part->value), f(part->column);
+      f(part->start), f(part->row), f(part->chunk), f(part->longs);
+    }
+  }
 
  private:
   struct Part {  // a CSR matrix in the memory of the backend

@@ -56,6 +56,10 @@ class TriangleOperator {
   [[nodiscard]] TriangleTiles<B> tiles(triangle::Read read) const {
     return {tiles_.view(), n_, row_.view(), start_.view(), read};
   }
+  template <class F>
+  void each_array(const F& f) const {
+    f(tiles_), f(row_), f(start_);
+  }
   /// Tiles as they are stored now.
   [[nodiscard]] TriangleTiles<B> tiles() const {
     return tiles(split_ ? triangle::Read::both : triangle::Read::whole);

@@ -27,7 +27,7 @@ if(M4RI_FOUND)
                    $<TARGET_FILE:terrace> $<TARGET_FILE:m4ri_bench>)
   set_tests_properties(rivals/m4ri_same_bits PROPERTIES TIMEOUT 120 ENVIRONMENT "${terrace_test_environment}")
 
-  # Every matrix of rivals/families.hpp at 1 to 5 ranks.
+  # Every matrix of rivals/families.hpp; jobs/nightly.sh takes all ranks from 1 to 5 and all plans.
   add_executable(m4ri_identity rivals/m4ri_identity.cpp)
   target_include_directories(m4ri_identity PRIVATE ${PROJECT_SOURCE_DIR} ${M4RI_INCLUDE_DIRS})
   target_link_directories(m4ri_identity PRIVATE ${M4RI_LIBRARY_DIRS})
@@ -38,5 +38,5 @@ if(M4RI_FOUND)
            COMMAND ${CMAKE_CURRENT_LIST_DIR}/rivals/identity.sh ${MPIEXEC_EXECUTABLE}
                    $<TARGET_FILE:gf2_identity> $<TARGET_FILE:m4ri_identity>)
   set_tests_properties(rivals/m4ri_identity PROPERTIES TIMEOUT 1200 LABELS rivals PROCESSORS 2
-                       ENVIRONMENT "${terrace_test_environment}")
+                       ENVIRONMENT "${terrace_test_environment};RANKS=1 3;CPU_PLANS=default block=64")
 endif()

@@ -2,9 +2,12 @@
 find_program(TERRACE_PYTHON python3 PATHS /usr/bin NO_DEFAULT_PATH)
 find_program(TERRACE_PYTHON python3)
 function(terrace_program_test name)
-  cmake_parse_arguments(arg "" "TIMEOUT" "" ${ARGN})
+  cmake_parse_arguments(arg "" "TIMEOUT;PROCESSORS" "" ${ARGN})
+  if(NOT arg_PROCESSORS)
+    set(arg_PROCESSORS 1)  # they wait for launchers and files half of the time
+  endif()
   add_test(NAME program/${name} COMMAND ${TERRACE_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/program/${name}.py $<TARGET_FILE:terrace>)
-  set_tests_properties(program/${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS program PROCESSORS 2
+  set_tests_properties(program/${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS program PROCESSORS ${arg_PROCESSORS}
                        ENVIRONMENT "${terrace_test_environment}")
 endfunction()
 if(NOT TERRACE_SANITIZE)

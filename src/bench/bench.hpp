@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "src/bench/energy.hpp"
 #include "src/commands.hpp"
+#include "src/energy.hpp"
 #include "src/stages.hpp"
 
 namespace terrace {

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "src/conjugate_gradients.hpp"
+#include "src/constant_guard.hpp"
 #include "src/eigen_estimate.hpp"
 
 namespace terrace {
@@ -181,6 +182,13 @@ void solve_and_write(Run& run, const Context<B>& c, A& a, const CgInputs& in,
   how.norm = norm_of(options.norm);
   how.mixed = run.options.precision == "mixed";
   const CgMethod method = method_of(run.options.method);
+  std::optional<ConstantGuard<B>> guard;
+  if (run.options.guard) {
+    guard.emplace(c);
+    a.each_array([&](const auto& array) { guard->watch(array); });
+    guard->begin();
+    how.between = [&](Index launched) { guard->step(launched); };
+  }
   std::vector<CgResult> results;
   double step_bytes = a.bytes() + (how.jacobi ? 88.0 : 80.0) * double(n);
   run.settings = {{"rtol", options.rtol},         {"atol", options.atol},
@@ -201,6 +209,11 @@ void solve_and_write(Run& run, const Context<B>& c, A& a, const CgInputs& in,
       results.assign(std::size_t(nrhs), refused);
     } else {
       results = solve_all(run, c, a, options, how, method, m, nrhs, b, x);
+    }
+    if (guard) {
+      Index most = 0;
+      for (const CgResult& r : results) most = std::max(most, r.iterations);
+      guard->finish(most);
     }
   });
 

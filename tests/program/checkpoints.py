@@ -59,12 +59,13 @@ def appeared(name, process):
     return False
 
 
-def heard(process):
-    """Waits until the program catches signals."""
+def heard(process, ranks=1):
+    """Waits until every rank catches signals."""
     end = time.time() + 60
     while time.time() < end and process.poll() is None:
         pids = [process.pid] + [int(p) for p in subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True,
                                                                text=True).stdout.split()]
+        catching = 0
         for pid in pids:
             try:
                 with open(f"/proc/{pid}/status") as f:
@@ -72,7 +73,9 @@ def heard(process):
             except OSError:
                 continue
             if lines["Name"].strip() == "terrace" and int(lines["SigCgt"], 16) >> (signal.SIGUSR2 - 1) & 1:
-                return
+                catching += 1
+        if catching >= ranks:
+            return
         time.sleep(0.005)
 
 
@@ -188,7 +191,7 @@ run(command + " -o ref.h5 --force", 2)
 # SIGUSR1: one checkpoint, then on to the end. Sent early: it is honoured at the next step.
 remove("c.h5*", "out.h5")
 process = start(command + " -o out.h5 --block 8 --checkpoint c.h5 --checkpoint-every 1h --report r.json", 2)
-heard(process)
+heard(process, 2)
 end = time.time() + 60
 while not os.path.exists("c.h5") and process.poll() is None and time.time() < end:
     process.send_signal(signal.SIGUSR1)

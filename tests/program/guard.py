@@ -171,6 +171,35 @@ with h5py.File("in.h5", "w") as f:
 got = flips("gf2 inverse in.h5:/A --block 64", "inverse", 1, 10, bits * 10 * 8, 6)
 check(f"gf2 inverse: {got} of 6 reported", got >= 2)
 
+# Conjugate gradients read their matrix and never write it: every flipped bit of it is reported.
+def spd(n):
+    a = rng.standard_normal((n, n))
+    return a @ a.T + n * np.eye(n)
+
+
+n = 1100
+with h5py.File("in.h5", "w") as f:
+    f["A"] = spd(n)
+    f["b"] = np.ones((n, 3))
+    ab = rng.uniform(-1, 1, (21, 900))
+    ab[0] = 30
+    f["band"] = ab
+    f["band"].attrs["format"] = "band"
+    f["band_b"] = np.ones(900)
+subprocess.run([terrace, "generate"] + "csr-laplace --dim 2 --points 41 --rhs 1 --seed 4 -o csr.h5 --force --quiet".split(), check=True)
+solves = [("cg in.h5:/A --rhs :/b", 100000), ("cg in.h5:/A --rhs :/b --layout rows", n * n * 8 // 3),
+          ("cg in.h5:/A --rhs :/b --precision mixed", 100000), ("cg in.h5:/band --rhs :/band_b", 20 * 300 * 8),
+          ("cg csr.h5:/A --rhs :/b", 20000)]  # its values: a column number that flips may end in a fault
+for command, size in solves:
+    clean(command, "x", (1, 3))
+    for ranks in (1, 3):
+        for _ in range(3):
+            flip = f"{random.randrange(ranks)}:{random.randrange(1, 12)}:{random.randrange(size)}"
+            os.path.exists("out.h5") and os.remove("out.h5")
+            code, err = run(command + " -o out.h5 --guard", ranks, flip)
+            check(f"{command} flip {flip} on {ranks}: exit {code}", code == 6 and "memory error" in err and "on rank" in err, err)
+            check(f"{command} flip {flip} on {ranks}: no output", not os.path.exists("out.h5"))
+
 shutil.rmtree(folder)
 print("FAILED" if failures else "all passed", failures)
 sys.exit(failures > 0)

@@ -1,4 +1,4 @@
-#include "src/bench/energy.hpp"
+#include "src/energy.hpp"
 
 #include <algorithm>
 #include <chrono>
