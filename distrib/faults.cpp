@@ -13,6 +13,7 @@
 
 #include "kernels/device_fault.hpp"
 #include "kernels/error.hpp"
+#include "kernels/unwinding.hpp"
 
 namespace terrace {
 
@@ -41,8 +42,8 @@ Fault parse(const char* variable) {
     else
       parts.back() += c;
   }
-  const std::vector<std::string> kinds{"throw", "exit", "kill", "stop",  "hang",
-                                       "wait",  "gpu",  "full", "shrink"};
+  const std::vector<std::string> kinds{"throw", "exit", "kill", "stop",   "hang",
+                                       "wait",  "gpu",  "full", "shrink", "stuck"};
   Index rank = -1, step = -1;
   bool good = parts.size() >= 2 && parts.size() <= 4 && number(parts[0], rank) && rank >= 0;
   if (good) fault.phase = parts[1];
@@ -67,7 +68,19 @@ Fault parse(const char* variable) {
 int my_rank = -1;
 bool full = false;
 
+/// A clean-up that never ends.
+struct Stuck {
+  ~Stuck() {
+    const MayWait mark;
+    for (;;) pause();
+  }
+};
+
 void commit(const Fault& fault, const Place& place) {
+  if (fault.kind == "stuck") {
+    const Stuck stuck;
+    throw Error(Exit::fault, "injected fault");
+  }
   if (fault.kind == "throw")
     throw std::runtime_error("injected fault in " +
                              (place.step < 0 ? "phase " + place.phase : to_string(place)));

@@ -11,6 +11,7 @@
 #include "distrib/mpi.hpp"
 #include "distrib/place.hpp"
 #include "kernels/parallel.hpp"
+#include "kernels/unwinding.hpp"
 
 namespace terrace {
 
@@ -23,6 +24,14 @@ Session::Session(int* argc, char*** argv) {
   const int threads = fair_threads(*control_);
   if (!std::getenv("TERRACE_THREADS")) set_thread_count(threads);
   heartbeat_ = std::make_unique<Heartbeat>(*control_);
+  unwinding_.emplace(
+      [] {
+        constexpr double patience = 2.5;  // seconds; the heartbeat looks once in one
+        return unwinding_seconds() > patience
+                   ? last_error() + " (its memory cannot be given back: the device still waits)"
+                   : std::string();
+      },
+      [] {});
 }
 
 Session::~Session() {

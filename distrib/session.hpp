@@ -1,6 +1,7 @@
 // RAII over MPI, and the last resort when one rank fails alone.
 #pragma once
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "distrib/control.hpp"
@@ -20,6 +21,7 @@ class Session {
  private:
   std::unique_ptr<Control> control_;
   std::unique_ptr<Heartbeat> heartbeat_;
+  std::optional<Watched> unwinding_;  ///< an error whose clean-up waits for a device
 };
 
 /// Runs body() on every rank and returns the process's exit code. An agreed Error (thrown by every

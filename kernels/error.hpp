@@ -3,6 +3,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "kernels/unwinding.hpp"
+
 namespace terrace {
 
 /// Process exit codes; the contract of the command line.
@@ -20,7 +22,9 @@ enum class Exit : int {
 /// Message form: "what is wrong; where; what to do".
 class Error : public std::runtime_error {
  public:
-  Error(Exit code, const std::string& message) : std::runtime_error(message), code_(code) {}
+  Error(Exit code, const std::string& message) : std::runtime_error(message), code_(code) {
+    note_error(message);
+  }
   [[nodiscard]] Exit code() const { return code_; }
   /// True when every rank throws the same error at the same point (see distrib/agree.hpp).
   [[nodiscard]] bool agreed() const { return agreed_; }

@@ -90,6 +90,7 @@ Seconds predict(const Work& work, const nlohmann::json& rates) {
   s.read = evaluate(work.read, of("read"));
   s.iteration = evaluate(work.iteration, of("solve"));
   s.solve = evaluate(work.solve, of("solve")) + work.iterations * s.iteration;
+  if (rates.is_object() && s.solve > 0) s.solve += rates.value("first", 0.0);
   s.check = evaluate(work.check, of("check"));
   s.write = evaluate(work.write, of("write"));
   return s;

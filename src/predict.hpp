@@ -3,6 +3,8 @@
 //
 //   seconds(phase) = sum over its amounts a of  a * rate[a]        (all amounts are per rank)
 //
+// and, for the solve, what the first one of a process pays for its libraries ("first").
+//
 // The amounts are those of the critical path: panels and columns (latencies), flops, bytes, words
 // shared. `terrace bench --profile` solves small problems of each family and method, and fits the
 // rates, none negative, to their phases.
@@ -80,8 +82,8 @@ struct Seconds {
   double read = 0, solve = 0, check = 0, write = 0, iteration = 0;
   [[nodiscard]] double total() const { return read + solve + check + write; }
 };
-/// `rates`: {"read": {"start": s, ...}, "solve": ..., ...} of the work's model. Amounts without a
-/// rate cost nothing.
+/// `rates`: {"read": {"start": s, ...}, "solve": ..., ..., "first": s} of the work's model. Amounts
+/// without a rate cost nothing.
 Seconds predict(const Work& work, const nlohmann::json& rates);
 
 /// One measured phase.
@@ -96,5 +98,9 @@ nlohmann::json fit_rates(const std::vector<Sample>& samples);
 /// Rates that stand in for a machine that was not measured: those of a CPU core times `threads`, or
 /// of an H200.
 nlohmann::json built_in_rates(const std::string& model, bool device, int threads);
+
+/// Rates of a model as it was measured, but those of the solve built in (of an H200) where the
+/// calibration's solves on a device were too short to tell a rate from a latency.
+nlohmann::json trusted_rates(const nlohmann::json& measured, const std::string& model);
 
 }  // namespace terrace

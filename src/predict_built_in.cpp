@@ -28,11 +28,12 @@ constexpr const char* cpu_rates = R"({
 })";
 constexpr const char* cuda_rates = R"({
 "dense invert": {"solve": {"columns": 1.7e-6, "flops": 1.9e-5},
-  "check": {"start": 0.003, "bytes": 0.3, "exact": 4e-5}},
-"dense solve": {"solve": {"columns": 1.7e-6, "flops": 1.9e-5}, "check": {"bytes": 0.3}},
+  "check": {"start": 0.003, "bytes": 0.3, "exact": 4e-5}, "first": 0.06},
+"dense solve": {"solve": {"columns": 1.7e-6, "flops": 1.9e-5}, "check": {"bytes": 0.3}, "first": 0.06},
 "dense invert, textbook": {"solve": {"columns": 1e-5, "flops": 0.004}, "check": {"bytes": 0.3}},
 "dense solve, cramer": {"solve": {"flops": 1.0}},
-"gf2": {"solve": {"columns": 5e-7, "words": 1.2e-5}, "check": {"start": 0.002, "bytes": 0.3}},
+"gf2": {"solve": {"columns": 5e-7, "words": 1.2e-5}, "check": {"start": 0.002, "bytes": 0.3},
+  "first": 0.008},
 "gf2 multiply": {"solve": {"start": 0.0005, "words": 1.3e-5}, "check": {"bytes": 0.3}},
 "band": {"solve": {"panels": 1.2e-5, "flops": 2e-5, "substitution": 0.0065},
   "check": {"bytes": 0.3}},
@@ -63,6 +64,19 @@ nlohmann::json built_in_rates(const std::string& model, bool device, int threads
       for (auto& [name, value] : amounts.items())
         if (!is_latency(name)) value = value.get<double>() / std::max(1, threads);
   rates.update(nlohmann::json::parse(file_rates));
+  return rates;
+}
+
+nlohmann::json trusted_rates(const nlohmann::json& measured, const std::string& model) {
+  constexpr double enough = 0.05;  // seconds of the longest solve
+  const nlohmann::json known = built_in_rates(model, true, 1);
+  if (measured.value("longest_solve_seconds", 0.0) >= enough || !known.contains("solve"))
+    return measured;
+  nlohmann::json rates = measured;
+  rates["solve"] = known["solve"];
+  if (measured.contains("solve") && measured["solve"].contains("shared"))
+    rates["solve"]["shared"] = measured["solve"]["shared"];
+  rates["first"] = std::max(measured.value("first", 0.0), known.value("first", 0.0));
   return rates;
 }
 

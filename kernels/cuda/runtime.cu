@@ -60,6 +60,7 @@ struct Stream<Cuda>::State {
   cudaStream_t stream = nullptr;
   Handles handles;
   ~State() {
+    const MayWait mark;
     if (handles.blas) cublasDestroy(handles.blas);
     if (handles.solver) cusolverDnDestroy(handles.solver);
     if (handles.sparse) cusparseDestroy(handles.sparse);
@@ -80,8 +81,10 @@ Event<Cuda> Stream<Cuda>::record() const {
   cudaEvent_t native_event = nullptr;
   check(cudaEventCreate(&native_event));
   Event<Cuda> event;
-  event.event_ = std::shared_ptr<void>(
-      native_event, [](void* e) { cudaEventDestroy(static_cast<cudaEvent_t>(e)); });
+  event.event_ = std::shared_ptr<void>(native_event, [](void* e) {
+    const MayWait mark;
+    cudaEventDestroy(static_cast<cudaEvent_t>(e));
+  });
   check(cudaEventRecord(native_event, state_->stream));
   return event;
 }
@@ -247,6 +250,7 @@ void* allocate(Cuda, Index bytes) {
 }
 void release(Cuda, void* data) noexcept {
   note_release(Cuda{}, data);
+  const MayWait mark;
   cudaFree(data);
 }
 namespace {
@@ -308,6 +312,7 @@ void release_pinned(void* data) noexcept {
     }
   }
   if (!kind) return release(Cpu{}, data);
+  const MayWait mark;
   if (*kind == Pinned::allocated) {
     cudaFreeHost(data);
   } else {

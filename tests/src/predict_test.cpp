@@ -59,3 +59,43 @@ TEST_CASE("twice the ranks halve what they share", "[predict]") {
   };
   CHECK(flops(4) == flops(2) / 2);
 }
+
+TEST_CASE("an H200's first solves are within 30 % of what the built-in rates say", "[predict]") {
+  // Seconds of whole runs on one GPU, README, "What --plan is worth".
+  const auto near = [](const Work& work, double measured) {
+    const double solve = predict(work, built_in_rates(work.model, true, 1)).solve;
+    INFO(work.model << ": " << solve << " predicted, " << measured << " measured");
+    CHECK(solve > 0.7 * measured);
+    CHECK(solve < 1.3 * measured);
+  };
+  const auto dense = [](Index n, bool inverse) {
+    return dense_work({n, inverse ? 0 : 1, 512, 1, inverse, false, true, "fp64"});
+  };
+  near(dense(3000, true), 0.068);
+  near(dense(6000, true), 0.086);
+  near(dense(11000, true), 0.132);
+  near(dense(9000, false), 0.097);
+  const auto bits = [](const char* command, Index n) {
+    return bit_work({command, "products", n, n, 0, 1024, 1, true, true});
+  };
+  near(bits("rref", 12000), 0.016);
+  near(bits("rref", 30000), 0.024);
+  near(bits("rref", 70000), 0.062);
+  near(bits("rank", 50000), 0.040);
+}
+
+TEST_CASE("short calibration solves leave a device's rates to the built-in ones", "[predict]") {
+  const std::string model = "gf2 rref, products";
+  nlohmann::json measured{{"read", {{"start", 0.1}}},
+                          {"solve", {{"start", 0.004}, {"shared", 7.0}}},
+                          {"first", 0.02},
+                          {"longest_solve_seconds", 0.006}};
+  const nlohmann::json known = built_in_rates(model, true, 1);
+  const nlohmann::json rates = trusted_rates(measured, model);
+  CHECK(rates["read"] == measured["read"]);
+  CHECK(rates["solve"]["words"] == known["solve"]["words"]);
+  CHECK(rates["solve"]["shared"] == 7.0);
+  CHECK(rates["first"] == 0.02);
+  measured["longest_solve_seconds"] = 0.2;
+  CHECK(trusted_rates(measured, model) == measured);
+}
