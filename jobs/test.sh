@@ -7,8 +7,8 @@ terrace_install test
 cd "$root"
 
 at_once=$(($(nproc) + 1))  # launching and waiting leave cores idle
-device_code=()             # without a GPU it is compiled and linked, and not run
-if [ "$(terrace_gpus)" = 0 ]; then device_code=(-DTERRACE_CUDA_UNOPTIMIZED=ON); fi
+unoptimized=OFF            # device code: without a GPU it is compiled and linked, and not run
+if [ "$(terrace_gpus)" = 0 ]; then unoptimized=ON; fi
 
 if [ "${TERRACE_SANITIZERS:-0}" = 1 ]; then
   for preset in asan tsan; do
@@ -20,7 +20,7 @@ if [ "${TERRACE_SANITIZERS:-0}" = 1 ]; then
 fi
 
 echo "== all tests"
-cmake -S . -B build-test -G Ninja -DTERRACE_TESTS=ON -DTERRACE_WERROR=ON "$(terrace_cuda_option)" "${device_code[@]}" "${launcher[@]}" >build-test.log 2>&1 ||
+cmake -S . -B build-test -G Ninja -DTERRACE_TESTS=ON -DTERRACE_WERROR=ON "$(terrace_cuda_option)" -DTERRACE_CUDA_UNOPTIMIZED=$unoptimized "${launcher[@]}" >build-test.log 2>&1 ||
   { tail -20 build-test.log >&2; exit 1; }
 rm -f build-test.log
 cmake --build build-test
