@@ -27,7 +27,7 @@ if(M4RI_FOUND)
                    $<TARGET_FILE:terrace> $<TARGET_FILE:m4ri_bench>)
   set_tests_properties(rivals/m4ri_same_bits PROPERTIES TIMEOUT 120 ENVIRONMENT "${terrace_test_environment}")
 
-  # Every matrix of rivals/families.hpp; jobs/nightly.sh takes all ranks from 1 to 5 and all plans.
+  # Every matrix of rivals/families.hpp; jobs/nightly.sh takes all ranks from 1 to 5 and more plans.
   add_executable(m4ri_identity rivals/m4ri_identity.cpp)
   target_include_directories(m4ri_identity PRIVATE ${PROJECT_SOURCE_DIR} ${M4RI_INCLUDE_DIRS})
   target_link_directories(m4ri_identity PRIVATE ${M4RI_LIBRARY_DIRS})
