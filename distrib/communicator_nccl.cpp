@@ -84,24 +84,23 @@ class NcclLine {
   ~NcclLine() {
     watched_.reset();
     if (comm_ == nullptr) return;
-    // While an error unwinds one rank alone, or on a broken device, nothing here may be waited for:
-    // the communicator is left to the end of the process.
-    const bool failing = std::uncaught_exceptions() > depth_;
-    const cudaError_t device = cudaStreamQuery(nullptr);
-    if (failing && (blocking_ || (device != cudaSuccess && device != cudaErrorNotReady))) return;
+    // While an error unwinds, perhaps on this rank alone, nothing here may be waited for (even
+    // ncclCommDestroy after ncclCommFinalize is done waits for the peers): the communicator is left
+    // to the end of the process.
+    if (std::uncaught_exceptions() > depth_) return;
     if (blocking_) {
       ncclCommDestroy(comm_);
       return;
     }
     ncclResult_t state = ncclCommFinalize(comm_);
-    const auto end = Clock::now() + std::chrono::seconds(failing ? 2 : 10);
+    const auto end = Clock::now() + std::chrono::seconds(10);
     while (state == ncclInProgress && Clock::now() < end) {
       std::this_thread::yield();
       if (ncclCommGetAsyncError(comm_, &state) != ncclSuccess) break;
     }
     if (state == ncclSuccess)
       ncclCommDestroy(comm_);
-    else if (!failing)
+    else
       ncclCommAbort(comm_);
   }
   /// Runs enqueue(communicator), which returns its last call's code, and waits until all of it is
