@@ -28,7 +28,8 @@ concept Elimination = requires(M m, const Stream<B>& lane, Index k) {
   { m.stop(k) } -> std::convertible_to<bool>;
 };
 
-/// A method with guard(lane, k) checks its sums there, once panel k is applied; src/guard.hpp.
+/// A method with guard(lane, k) checks its sums there, once panel k is applied, and takes them
+/// before and compares them after all panels in begin_guard() and end_guard(); src/guard.hpp.
 ///
 /// A method with `void archive(Archive&, Index k)` can be stopped before step k and started there:
 /// the archive names its state once steps 0 .. k - 1 are applied.
@@ -45,6 +46,8 @@ void eliminate(Context<B>& context, M& method, Progress& progress,
   const StageTimes<B> stages = unasked ? StageTimes<B>::on() : given;
   constexpr bool archived = requires(Archive & archive) { method.archive(archive, steps); };
   stages.begin(context, steps);
+  constexpr bool guards = requires { method.guard(bulk, steps); };
+  if constexpr (guards) stages.time(bulk, Stage::guard, [&] { method.begin_guard(); });
   Index first = 0;
   if constexpr (archived)
     if (progress.checkpoints)
@@ -63,7 +66,7 @@ void eliminate(Context<B>& context, M& method, Progress& progress,
       ahead.wait(bulk.record());
     }
     stages.time(bulk, Stage::update, [&] { method.update_rest(bulk, k); });
-    if constexpr (requires { method.guard(bulk, k); }) method.guard(bulk, k);
+    if constexpr (guards) stages.time(bulk, Stage::guard, [&] { method.guard(bulk, k); });
     progress.tick(double(k + 1));
     if constexpr (archived)
       if (progress.checkpoints && k + 1 < steps && progress.checkpoints->due()) {
@@ -73,6 +76,7 @@ void eliminate(Context<B>& context, M& method, Progress& progress,
                                    [&](Archive& archive) { method.archive(archive, k + 1); });
       }
   }
+  if constexpr (guards) stages.time(bulk, Stage::guard, [&] { method.end_guard(); });
   ahead.synchronize();
   bulk.synchronize();
   stages.end(context);

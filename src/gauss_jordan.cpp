@@ -34,7 +34,7 @@ Index default_block(Index n, int ranks, bool emulated) {
 /// Products of a panel with some columns at a time, as accurate as in FP64 (measured: largest error
 /// 1.5 eps |n_i| |y_j|, DGEMM's 2.9).
 emulated::Shape emulated_shape(const JordanPlan& plan, Index slots) {
-  return {slots, std::min<Index>(plan.n + plan.right, 8192), plan.block, 14};
+  return {slots, std::min<Index>(plan.columns, 8192), plan.block, 14};
 }
 
 /// Sign of the permutation j -> p[j].
@@ -76,16 +76,18 @@ JordanPlan plan_jordan(int ranks, Index n, Index right, bool inverse, Index bloc
                       : ranks == 1       ? "all rows are on one device"
                                          : "one exchange a panel instead of one a column";
   plan.rows = {n, plan.block, ranks};
-  plan.ld = round_up(n + right, 16);
+  // cuBLAS is slow where a factor's rows are not 16 bytes apart: columns of zeros.
+  plan.columns = host ? n + right : round_up(n + right, 8);
+  plan.ld = round_up(plan.columns, 16);
   if (plan.ld % 256 == 0) plan.ld += 16;  // rows of a power of two collide in the caches
   const Index slots = plan.rows.slots(0);
   const dense::Sizes sizes = dense::sizes(B{}, slots, plan.block, plan.block, ranks);
   const Index record = dense::record_size(plan.block);
   const Index records =
       plan.pivoting == Pivoting::partial ? record : sizes.leaves * plan.block * record;
-  const Index doubles = slots * plan.ld + 2 * sizes.panel + sizes.work +
+  const Index doubles = (slots + 1) * plan.ld + 2 * sizes.panel + sizes.work +
                         2 * plan.block * plan.block + records * (ranks + 1) +
-                        (ranks > 1 || sizes.separate_y ? 2 : 1) * plan.block * (n + right) +
+                        (ranks > 1 || sizes.separate_y ? 2 : 1) * plan.block * plan.columns +
                         ceil_div(n, plan.block) * (2 + 2 * plan.block);
   if (emulated) plan.bytes = emulated::workspace_bytes(B{}, emulated_shape(plan, slots));
   plan.bytes += 8 * (doubles + 2 * slots + 3 * std::max(n, plan.block));
@@ -100,16 +102,16 @@ GaussJordan<B>::GaussJordan(Context<B>& context, const JordanPlan& plan)
     const dense::Sizes sizes = dense::sizes(B{}, most, block, block, int(ranks));
     const bool partial = plan.pivoting == Pivoting::partial;
     const Index record = dense::record_size(block) * (partial ? 1 : sizes.leaves * block);
-    a_ = Buffer<double, B>(slots_ * plan.ld);
+    a_ = Buffer<double, B>((std::is_same_v<B, Cpu> ? slots_ : round_up(slots_, 2)) * plan.ld);
     for (Buffer<double, B>& n : n_) n = Buffer<double, B>(sizes.panel);
     lu_ = Buffer<double, B>(2 * block * block);
     summary_ = Buffer<double, B>(steps() * (2 + 2 * block));
     work_ = Buffer<double, B>(sizes.work);
     record_ = Buffer<double, B>(record);
     records_ = Buffer<double, B>(record * ranks);
-    pivot_rows_ = Buffer<double, B>(block * (plan.n + plan.right));
+    pivot_rows_ = Buffer<double, B>(block * plan.columns);
     separate_y_ = sizes.separate_y;
-    if (ranks > 1 || separate_y_) other_rows_ = Buffer<double, B>(block * (plan.n + plan.right));
+    if (ranks > 1 || separate_y_) other_rows_ = Buffer<double, B>(block * plan.columns);
     if (plan.emulated)
       integers_ = Buffer<std::byte, B>(emulated::workspace_bytes(B{}, emulated_shape(plan, most)));
     global_row_ = Buffer<Index, B>(slots_);
@@ -123,14 +125,15 @@ GaussJordan<B>::GaussJordan(Context<B>& context, const JordanPlan& plan)
     destination_.resize(std::size_t(slots_));
     for (Index s = 0; s < slots_; ++s) list_host_[s] = plan.rows.global(s, context.rank());
     upload(context.ahead, global_row_.view(), list_host_.data());
+    if (plan.columns > plan.n + plan.right) fill_zero(context.ahead, a_.view());
     context.ahead.synchronize();
     if (plan.guard)  // a check reads the rows once, an update of a panel does 2 block flops a
                      // number
       guard_ = std::make_unique<DenseGuard<B>>(
           context, plan.rows, plan.n, plan.n + plan.right - 1, plan.inverse,
-          ceil_div(std::is_same_v<B, Cpu> ? 2304 : 6144, plan.block));
+          ceil_div(std::is_same_v<B, Cpu> ? 2304 : 16384, plan.block));
   });
-  rows_ = {a_, slots_, plan.n + plan.right, plan.ld, plan.block, global_row_, column_of_};
+  rows_ = {a_, slots_, plan.columns, plan.ld, plan.block, global_row_, column_of_};
 }
 
 template <class B>
@@ -251,7 +254,7 @@ void GaussJordan<B>::share(const Stream<B>& lane, Index k) {
   // The pivot rows of panel k lie on any ranks: each sends its own, packed in pivot order.
   const Index first = k * plan_.block, width = std::min(plan_.block, plan_.n - first);
   const Index* const pivot = pivot_row_.data() + first;
-  const Index length = plan_.n + plan_.right - from(k);
+  const Index length = plan_.columns - from(k);
   std::vector<Index> begin(std::size_t(context_.size()) + 1, 0);
   for (Index t = 0; t < width; ++t) ++begin[std::size_t(plan_.rows.owner(pivot[t])) + 1];
   std::partial_sum(begin.begin(), begin.end(), begin.begin());
@@ -301,7 +304,7 @@ template <class B>
 void GaussJordan<B>::update_rest(const Stream<B>& lane, Index k) {
   const dense::Panel<B> p = panel(k);
   const Index end = p.first + p.width, next_end = std::min(plan_.n, end + plan_.block);
-  const Index columns = plan_.n + plan_.right;
+  const Index columns = plan_.columns;
   if constexpr (dense::is_direct(B{})) {
     if (plan_.emulated) {
       const emulated::Shape shape = emulated_shape(plan_, slots_);
@@ -325,6 +328,17 @@ void GaussJordan<B>::update_rest(const Stream<B>& lane, Index k) {
 }
 
 template <class B>
+void GaussJordan<B>::begin_guard() {
+  if (guard_) guard_->begin(guarded_rows(), column_of_.data(), pivot_row_, 0, 0);
+}
+
+template <class B>
+void GaussJordan<B>::end_guard() {
+  if (guard_ && (direct() || outcome_.good()))
+    guard_->finish(guarded_rows(), column_of_.data(), pivot_row_, plan_.n, steps());
+}
+
+template <class B>
 void GaussJordan<B>::guard(const Stream<B>& lane, Index k) {
   flip_for_tests(lane, context_.rank(), k + 1, a_.data(), 8 * a_.size());
   if (!guard_) return;
@@ -345,11 +359,8 @@ JordanOutcome GaussJordan<B>::run(Progress& progress, const StageTimes<B>& stage
   std::fill_n(list_host_.data(), slots_, Index(-1));
   upload(lane, column_of_.view(), list_host_.data());
   lane.synchronize();
-  if (guard_) guard_->begin(guarded_rows(), column_of_.data(), pivot_row_, 0, 0);
   progress.begin("elimination", double(steps()));
   eliminate(context_, *this, progress, stages);
-  if (guard_ && (direct() || outcome_.good()))
-    guard_->finish(guarded_rows(), column_of_.data(), pivot_row_, plan_.n, steps());
   progress.end();
   if (direct()) note_panels(steps());
   if (!outcome_.good()) return outcome_;

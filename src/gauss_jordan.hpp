@@ -22,6 +22,7 @@ enum class Pivoting { partial, tournament };
 /// Choices and memory of one elimination, known before anything is read.
 struct JordanPlan {
   Index n = 0, right = 0;  ///< order, and columns right of A
+  Index columns = 0;       ///< n + right, and some of zeros that align the rows
   bool inverse = true;     ///< update all columns; otherwise only those right of the panel
   Index block = 1;
   Pivoting pivoting = Pivoting::partial;
@@ -79,7 +80,9 @@ class GaussJordan {
   void share(const Stream<B>& lane, Index k);
   void update_next(const Stream<B>& lane, Index k);
   void update_rest(const Stream<B>& lane, Index k);
+  void begin_guard();
   void guard(const Stream<B>& lane, Index k);
+  void end_guard();
   void archive(Archive& archive, Index k);
 
  private:

@@ -13,8 +13,8 @@ namespace terrace {
 namespace {
 
 nlohmann::json stage_seconds(const StageSeconds& s) {
-  return {{"panel", s.panel},   {"share", s.share}, {"widen", s.widen},  {"update", s.update},
-          {"hidden", s.hidden}, {"loop", s.loop},   {"panels", s.panels}};
+  return {{"panel", s.panel}, {"share", s.share},   {"widen", s.widen}, {"update", s.update},
+          {"guard", s.guard}, {"hidden", s.hidden}, {"loop", s.loop},   {"panels", s.panels}};
 }
 
 /// The largest of the ranks' values by their mean; 1 where there is nothing.
@@ -62,7 +62,7 @@ void Run::detail_ranks() {
   for (const auto& [phase, seconds] : own_seconds_)
     factors[phase] = imbalance(all, "seconds", phase);
   if (staged)
-    for (const char* stage : {"panel", "share", "widen", "update"})
+    for (const char* stage : {"panel", "share", "widen", "update", "guard"})
       factors[stage] = imbalance(all, "stages", stage);
   report["ranks_detail"] = all;
   report["imbalance"] = factors;

@@ -8,7 +8,7 @@ namespace terrace {
 
 namespace {
 
-constexpr Index spans_per_panel = 5;  // panel, share, widen, two updates
+constexpr Index spans_per_panel = 6;  // panel, share, widen, two updates, guard
 
 double between(double begin, double end) { return end - begin; }
 [[maybe_unused]] double between(const Event<Cuda>& begin, const Event<Cuda>& end) {
@@ -27,6 +27,8 @@ const char* to_string(Stage stage) {
       return "widen";
     case Stage::update:
       return "update";
+    case Stage::guard:
+      return "guard";
   }
   return "";
 }
@@ -43,6 +45,7 @@ void add_recorded_stages(const StageSeconds& s) {
   recorded.share += s.share;
   recorded.widen += s.widen;
   recorded.update += s.update;
+  recorded.guard += s.guard;
   recorded.hidden += s.hidden;
   recorded.loop += s.loop;
   recorded.panels += s.panels;
@@ -72,7 +75,7 @@ template <class B>
 void StageTimes<B>::begin(const Context<B>& context, Index panels) const {
   if (!marks_) return;
   marks_->spans.clear();
-  marks_->spans.reserve(std::size_t(spans_per_panel * panels));
+  marks_->spans.reserve(std::size_t(spans_per_panel * panels + 2));
   set(context.bulk, marks_->begin);
   context.bulk.synchronize();
   marks_->synchronizations = host_synchronizations();
@@ -125,6 +128,9 @@ StageSeconds StageTimes<B>::seconds() const {
         continue;
       case Stage::update:
         sum.update += seconds;
+        continue;
+      case Stage::guard:
+        sum.guard += seconds;
         continue;
     }
     const double from = between(marks_->begin, span.begin);

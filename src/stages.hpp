@@ -10,17 +10,18 @@
 namespace terrace {
 
 enum class Stage {
-  panel,  ///< choosing the pivots of a panel, or factoring it
-  share,  ///< bringing the panel to all ranks
-  widen,  ///< inside share: what makes the pivot rows into the update's factor
-  update  ///< applying the panel
+  panel,   ///< choosing the pivots of a panel, or factoring it
+  share,   ///< bringing the panel to all ranks
+  widen,   ///< inside share: what makes the pivot rows into the update's factor
+  update,  ///< applying the panel
+  guard    ///< check sums of --guard
 };
 
 const char* to_string(Stage stage);
 
 /// One rank's seconds on its lanes, from the first panel to the end of the last update.
 struct StageSeconds {
-  double panel = 0, share = 0, widen = 0, update = 0;  ///< share without widen
+  double panel = 0, share = 0, widen = 0, update = 0, guard = 0;  ///< share without widen
   double hidden = 0;  ///< of panel, share and widen: while an update was under way
   double loop = 0;    ///< the whole loop
   Index panels = 0;   ///< panels that were shared
