@@ -1,8 +1,10 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <mutex>
 
 #include "io/reading.hpp"
+#include "kernels/parallel.hpp"
 
 namespace terrace::io {
 
@@ -68,7 +70,10 @@ void read_span(const Control& control, const InputFile& input, const std::string
     }
   };
   read_portions(control, input, request, {&range, 1}, [&](const Portion& p, const char* data) {
-    std::copy_n(reinterpret_cast<const T*>(data), p.items, out + p.position);
+    const T* const from = reinterpret_cast<const T*>(data);
+    parallel_ranges(p.items, 1 << 16, [&](Index first, Index end) {
+      std::copy(from + first, from + end, out + p.position + first);
+    });
   });
 }
 
@@ -112,8 +117,8 @@ std::vector<Index> read_integers(const Control& control, const Location& locatio
   return values;
 }
 
-void CsrInput::entries(const Control& control, Range rows, std::vector<Index>& columns,
-                       std::vector<double>& values) const {
+void CsrInput::entries(const Control& control, Range rows, LargeVector<Index>& columns,
+                       LargeVector<double>& values) const {
   const std::vector<Index> pointers = row_pointers(control, rows);
   const Range range{pointers.front(), pointers.back() - pointers.front()};
   collectively(control, [&] {
@@ -123,13 +128,21 @@ void CsrInput::entries(const Control& control, Range rows, std::vector<Index>& c
   read_span(control, *file_, "indices", range, columns.data());
   read_span(control, *file_, "data", range, values.data());
   Offender outside, not_finite;
-  for (Index i = 0; i < rows.count; ++i)
-    for (Index k = pointers[std::size_t(i)]; k < pointers[std::size_t(i) + 1]; ++k) {
-      const Index j = columns[std::size_t(k - range.first)];
-      const double value = values[std::size_t(k - range.first)];
-      if (j < 0 || j >= columns_) outside.note(rows.first + i, k, double(j));
-      if (!std::isfinite(value)) not_finite.note(rows.first + i, j, value);
-    }
+  std::mutex found;
+  parallel_ranges(rows.count, 4096, [&](Index first, Index end) {
+    Offender out, bad;
+    for (Index i = first; i < end; ++i)
+      for (Index k = pointers[std::size_t(i)]; k < pointers[std::size_t(i) + 1]; ++k) {
+        const Index j = columns[std::size_t(k - range.first)];
+        const double value = values[std::size_t(k - range.first)];
+        if (j < 0 || j >= columns_) out.note(rows.first + i, k, double(j));
+        if (!std::isfinite(value)) bad.note(rows.first + i, j, value);
+      }
+    if (out.row == Offender::none && bad.row == Offender::none) return;
+    const std::lock_guard lock(found);
+    if (out.row != Offender::none) outside.note(out.row, out.column, out.value);
+    if (bad.row != Offender::none) not_finite.note(bad.row, bad.column, bad.value);
+  });
   if (const auto first = first_offender(control, outside))
     fail_together(Exit::input, fmt::format("column index {} outside the matrix; {} row {}; columns "
                                            "are 0 to {}",

@@ -16,6 +16,7 @@
 #include "distrib/control.hpp"
 #include "distrib/layout.hpp"
 #include "io/location.hpp"
+#include "kernels/large_vector.hpp"
 
 namespace terrace::io {
 
@@ -82,8 +83,8 @@ class CsrInput {
   [[nodiscard]] std::vector<Index> row_pointers(const Control& control, Range rows) const;
   /// Column indices and values of rows `rows`, as stored. Collective. Checked: column in range,
   /// value finite (position named).
-  void entries(const Control& control, Range rows, std::vector<Index>& columns,
-               std::vector<double>& values) const;
+  void entries(const Control& control, Range rows, LargeVector<Index>& columns,
+               LargeVector<double>& values) const;
 
  private:
   friend CsrInput open_csr(const Control&, const Location&);

@@ -1,8 +1,10 @@
 // The vectors of a solve by conjugate gradients, and what is known of A before it.
 #include <algorithm>
+#include <atomic>
 #include <limits>
 
 #include "distrib/agree.hpp"
+#include "kernels/parallel.hpp"
 #include "kernels/resident_cg.hpp"
 #include "src/conjugate_gradients.hpp"
 #include "src/operators_triangle.hpp"
@@ -26,7 +28,6 @@ CgWork<B>::CgWork(const Context<B>& context, A& a, bool jacobi, Index columns_, 
       p(a.operand(context, columns_)),
       sums(collectively(context.control, [&] { return SumSpace<B>(context.ahead); })) {
   const Index count = local_rows, size = cg_row::size(columns);
-  std::vector<double> diagonal;
   collectively(context.control, [&] {
     for (Buffer<double, B>* vector : {&b, &x, &r}) *vector = Buffer<double, B>(count * columns);
     q = Buffer<double, B>((A::replicated ? triangle::padded(count) : count) * columns);
@@ -61,18 +62,29 @@ CgWork<B>::CgWork(const Context<B>& context, A& a, bool jacobi, Index columns_, 
     norm =
         row_sum_norm(context, a, one, q.view().slice(0, count), scalars.view().slice(0, 2), sums);
   }
-  diagonal = a.diagonal(context);
+  const auto& diagonal = a.diagonal(context);
   const auto first_row = [&](auto&& bad) {
     const Index none = std::numeric_limits<Index>::max();
-    const Index at = std::find_if(diagonal.begin(), diagonal.end(), bad) - diagonal.begin();
+    std::atomic<Index> at{count};
+    parallel_ranges(count, 1 << 15, [&](Index from, Index to) {
+      for (Index i = from; i < std::min(to, at.load()); ++i)
+        if (bad(diagonal[std::size_t(i)])) {
+          Index before = at;
+          while (i < before && !at.compare_exchange_weak(before, i)) {
+          }
+        }
+    });
     const Index row = context.control.reduce(at < count ? a.rows().first + at : none, Reduce::min);
     return row == none ? -1 : row;
   };
   negative_row = first_row([](double value) { return value < 0; });
   unusable_row = first_row([](double value) { return !(value > 0) || !cg_finite(1 / value); });
   if (jacobi) {
-    for (double& value : diagonal) value = 1 / value;
-    upload(context.ahead, inverse_diagonal.view(), diagonal.data());
+    std::vector<double> inverse(diagonal.size());
+    parallel_ranges(count, 1 << 15, [&](Index from, Index to) {
+      for (Index i = from; i < to; ++i) inverse[std::size_t(i)] = 1 / diagonal[std::size_t(i)];
+    });
+    upload(context.ahead, inverse_diagonal.view(), inverse.data());
     context.ahead.synchronize();
   }
 }

@@ -7,7 +7,9 @@
 #include <optional>
 
 #include "distrib/agree.hpp"
+#include "kernels/matrix.hpp"
 #include "src/cg_batches.hpp"
+#include "src/columns.hpp"
 #include "src/operators_triangle.hpp"
 
 namespace terrace {
@@ -68,17 +70,6 @@ std::optional<CgReason> verdict(const CgScalars& before, const CgScalars& now, C
   if (norm2(now) <= limits.stop) return CgReason::rtol;
   if (now.rz == 0) return CgReason::breakdown;
   return {};
-}
-
-/// Largest magnitude of each column over all ranks; infinite for a NaN.
-std::vector<double> largest(const Control& control, const std::vector<double>& v, Index columns) {
-  std::vector<double> most(std::size_t(columns), 0.0);
-  for (std::size_t i = 0; i < v.size(); ++i) {
-    double& m = most[i % std::size_t(columns)];
-    m = std::isnan(v[i]) ? infinity : std::max(m, std::fabs(v[i]));
-  }
-  control.reduce(most, Reduce::max);
-  return most;
 }
 
 /// What the host knows of one right-hand side.
@@ -183,7 +174,8 @@ std::vector<CgResult> conjugate_gradients_columns(const Context<B>& context, A& 
   const bool preconditioned = options.jacobi || work.general;
   std::vector<Column> columns(width);
 
-  const std::vector<double> b_most = largest(control, b, k), x_most = largest(control, x, k);
+  const std::vector<double> b_most = largest_of_columns(control, b, k),
+                            x_most = largest_of_columns(control, x, k);
   bool x_is_zero = true;
   for (std::size_t v = 0; v < width; ++v) {
     Column& column = columns[v];
@@ -198,13 +190,27 @@ std::vector<CgResult> conjugate_gradients_columns(const Context<B>& context, A& 
       if (x_most[v] > 0) x_is_zero = false;
     }
   }
-  std::vector<double> host(b.size());
+  std::vector<int> down(width), up(width);
+  std::vector<bool> open(width), finite(width);
+  for (std::size_t v = 0; v < width; ++v) {
+    up[v] = columns[v].shift;
+    down[v] = -up[v];
+    open[v] = !columns[v].done;
+    finite[v] = cg_finite(b_most[v]);
+  }
+  // One column goes up and down as it is, and is scaled there.
+  const bool scaled_there = width == 1 && open[0] && std::abs(up[0]) <= 1000;
+  const auto scale_there = [&](View<double, B> v, int power) {
+    add<B>(lane, std::ldexp(1.0, power), v, 0.0, v, v);
+  };
+  std::vector<double> host;
   const auto scaled = [&](const std::vector<double>& from, View<double, B> to) {
-    for (std::size_t i = 0; i < from.size(); ++i) {
-      const Column& column = columns[i % width];
-      host[i] = column.done ? 0.0 : std::ldexp(from[i], -column.shift);
+    if (!scaled_there) {
+      host.assign(from.size(), 0.0);
+      scale_columns(from, down, open, host);
     }
-    upload(lane, to, host.data());
+    upload(lane, to, scaled_there ? from.data() : host.data());
+    if (scaled_there) scale_there(to, down[0]);
     lane.synchronize();
   };
   const auto all = [&](auto&& what) { return std::all_of(columns.begin(), columns.end(), what); };
@@ -456,12 +462,17 @@ std::vector<CgResult> conjugate_gradients_columns(const Context<B>& context, A& 
     first_stage = false;
   }
 
-  std::vector<double> r(x.size(), 0.0), solution(x.size(), 0.0);
-  download(lane, r.data(), engine.residual_vector());
-  download(lane, solution.data(), work.x.view());
-  lane.synchronize();
-  const std::vector<double> r_most = largest(control, r, k);
-  const std::vector<double> solution_most = largest(control, solution, k);
+  const auto most_of = [&](View<const double, B> block) -> std::vector<double> {
+    if (k == 1)
+      return {control.reduce(max_abs<B>(lane, 1, block.size, block, std::max<Index>(1, block.size)),
+                             Reduce::max)};
+    host.resize(std::size_t(block.size));
+    download(lane, host.data(), block);
+    lane.synchronize();
+    return largest_of_columns(control, host, k);
+  };
+  const std::vector<double> r_most = most_of(engine.residual_vector());
+  const std::vector<double> solution_most = most_of(work.x.view());
   for (std::size_t v = 0; v < width; ++v) {
     CgResult& result = columns[v].result;
     if (b_most[v] == 0) continue;
@@ -473,9 +484,15 @@ std::vector<CgResult> conjugate_gradients_columns(const Context<B>& context, A& 
     if (result.reason == CgReason::indefinite_matrix) result.position = work.negative_row;
     if (result.reason == CgReason::indefinite_preconditioner) result.position = work.unusable_row;
   }
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    const Column& column = columns[i % width];
-    if (cg_finite(b_most[i % width])) x[i] = std::ldexp(solution[i], column.shift);
+  if (scaled_there) {
+    scale_there(work.x.view(), up[0]);
+    download(lane, x.data(), work.x.view());
+    lane.synchronize();
+  } else {
+    host.resize(x.size());
+    download(lane, host.data(), work.x.view());
+    lane.synchronize();
+    scale_columns(host, up, finite, x);
   }
   return collect();
 }

@@ -73,8 +73,8 @@ void csr_to_market(const Control& control, const io::CsrInput& a, io::PlainOutpu
              fmt::format("%%MatrixMarket matrix coordinate real general\n{} {} {}\n", a.rows(),
                          a.columns(), a.nonzeros()));
   constexpr Index piece = Index(1) << 16;
-  std::vector<Index> columns;
-  std::vector<double> values;
+  LargeVector<Index> columns;
+  LargeVector<double> values;
   for (Index first = 0; first < a.rows(); first += piece) {
     const Index count = control.rank() == 0 ? std::min(piece, a.rows() - first) : 0;
     const Range rows{first, count};

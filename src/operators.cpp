@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "distrib/agree.hpp"
+#include "kernels/matrix.hpp"
 #include "kernels/parallel.hpp"
 
 namespace terrace {
@@ -299,14 +300,12 @@ template <class B, class A>
 double row_sum_norm(const Context<B>& context, A& a, const Operand<B>& p, View<double, B> q,
                     View<double, B> sums, const SumSpace<B>& space) {
   const Index rows = a.rows().count;
-  std::vector<double> host(std::size_t(rows), 1.0);
-  upload(context.ahead, p.own(), host.data());
+  const std::vector<double> ones(std::size_t(std::min<Index>(rows, 1 << 15)), 1.0);
+  for (Index i = 0; i < rows; i += Index(ones.size()))
+    upload(context.ahead, p.own().slice(i, std::min(rows - i, Index(ones.size()))), ones.data());
   a.apply(context, p, q, sums, space, nullptr, true);
-  download(context.ahead, host.data(), q.slice(0, rows));
-  context.ahead.synchronize();
-  double largest = 0;
-  for (double v : host) largest = std::max(largest, v);
-  return context.control.reduce(largest, Reduce::max);
+  return context.control.reduce(
+      max_abs<B>(context.ahead, 1, rows, q.slice(0, rows), std::max<Index>(1, rows)), Reduce::max);
 }
 
 template <class B>

@@ -15,6 +15,7 @@
 #include "distrib/context.hpp"
 #include "distrib/halo.hpp"
 #include "distrib/layout.hpp"
+#include "kernels/large_vector.hpp"
 #include "kernels/preconditioner.hpp"
 #include "kernels/products.hpp"
 #include "src/operand.hpp"
@@ -112,8 +113,9 @@ class BandOperator {
 
 /// Rows of a CSR matrix on the host, global column numbers.
 struct CsrSlice {
-  std::vector<Index> start{0}, column;
-  std::vector<double> value;
+  std::vector<Index> start{0};
+  LargeVector<Index> column;
+  LargeVector<double> value;
   [[nodiscard]] Index rows() const { return Index(start.size()) - 1; }
   /// Sorts each row by column and adds up duplicates.
   void normalise();
@@ -134,7 +136,7 @@ class CsrOperator {
   void apply(const Context<B>& context, const Operand<B>& p, View<double, B> q,
              View<double, B> sums, const SumSpace<B>& space, const double* skip = nullptr,
              bool absolute = false, const Meanwhile& meanwhile = {}) const;
-  [[nodiscard]] std::vector<double> diagonal(const Context<B>&) const { return diagonal_; }
+  [[nodiscard]] const std::vector<double>& diagonal(const Context<B>&) const { return diagonal_; }
   [[nodiscard]] std::optional<Asymmetry> asymmetry(const Context<B>&) const { return asymmetry_; }
   [[nodiscard]] double bytes() const { return 12.0 * double(nonzeros_) + 8.0 * double(n()); }
   /// Entries at and below the diagonal between own rows, local numbers, on the host; with block > 0

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cmath>
 #include <limits>
+#include <mutex>
 #include <numeric>
 
 #include "distrib/agree.hpp"
@@ -154,8 +155,18 @@ CsrOperator<B>::CsrOperator(const Context<B>& context, std::vector<Index> first,
   std::vector<Index> needed;
   collectively(control, [&] {
     a.normalise();
-    for (Index c : a.column)
-      if (c < r0 || c >= r0 + rows) needed.push_back(c);
+    const Index entries = Index(a.column.size());
+    std::mutex collecting;
+    parallel_ranges(entries, 1 << 18, [&](Index from, Index to) {
+      std::vector<Index> mine;
+      for (Index k = from; k < to; ++k) {
+        const Index c = a.column[std::size_t(k)];
+        if (c < r0 || c >= r0 + rows) mine.push_back(c);
+      }
+      if (mine.empty()) return;
+      const std::lock_guard lock(collecting);
+      needed.insert(needed.end(), mine.begin(), mine.end());
+    });
     std::sort(needed.begin(), needed.end());
     needed.erase(std::unique(needed.begin(), needed.end()), needed.end());
     needed.shrink_to_fit();
@@ -163,7 +174,9 @@ CsrOperator<B>::CsrOperator(const Context<B>& context, std::vector<Index> first,
       throw Error(Exit::resources,
                   "more than 2^31 rows and halo entries on one rank; use more ranks");
     diagonal_.resize(std::size_t(rows));
-    for (Index i = 0; i < rows; ++i) diagonal_[std::size_t(i)] = stored(a, i, r0 + i);
+    parallel_ranges(rows, 4096, [&](Index from, Index to) {
+      for (Index i = from; i < to; ++i) diagonal_[std::size_t(i)] = stored(a, i, r0 + i);
+    });
   });
   nonzeros_ = control.reduce(Index(a.column.size()), Reduce::sum);
   asymmetry_ = find_asymmetry(control, first_, a, diagonal_);
@@ -183,8 +196,8 @@ CsrOperator<B>::CsrOperator(const Context<B>& context, std::vector<Index> first,
                           a.column.begin() + a.start[std::size_t(i) + 1], own);
     });
     for (Index i = 0; i < rows; ++i) start_in[std::size_t(i) + 1] += start_in[std::size_t(i)];
-    std::vector<std::int32_t> column_in(std::size_t(start_in.back())), column_out;
-    std::vector<double> value_out;
+    LargeVector<std::int32_t> column_in(std::size_t(start_in.back())), column_out;
+    LargeVector<double> value_out;
     parallel_ranges(rows, 1024, [&](Index from, Index to) {
       for (Index i = from; i < to; ++i) {
         Index at = start_in[std::size_t(i)];
@@ -213,7 +226,7 @@ CsrOperator<B>::CsrOperator(const Context<B>& context, std::vector<Index> first,
         }
       }
     }
-    a.column = std::vector<Index>();  // "= {}" would keep the memory
+    a.column = LargeVector<Index>();  // "= {}" would keep the memory
     a.start = std::vector<Index>();
     const auto place = [&](auto& buffer, auto& host, Index count) {
       buffer = std::remove_reference_t<decltype(buffer)>(count);
@@ -222,7 +235,7 @@ CsrOperator<B>::CsrOperator(const Context<B>& context, std::vector<Index> first,
       host = std::remove_reference_t<decltype(host)>();
     };
     const auto cut = [&](Part& part, const std::vector<Index>& start,
-                         const std::vector<std::int32_t>& column) {
+                         const LargeVector<std::int32_t>& column) {
       if constexpr (std::is_same_v<B, Cuda>) {
         part.scattered = csr_scattered(start.data(), column.data(), Index(start.size()) - 1);
         CsrChunks chunks = csr_chunks(start.data(), Index(start.size()) - 1);

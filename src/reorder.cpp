@@ -8,7 +8,7 @@ namespace {
 
 class Graph {
  public:
-  Graph(const std::vector<Index>& start, const std::vector<Index>& column)
+  Graph(const std::vector<Index>& start, std::span<const Index> column)
       : start_(start), column_(column), level_(start.size() - 1, 0) {}
 
   [[nodiscard]] Index degree(Index i) const {
@@ -42,7 +42,8 @@ class Graph {
   [[nodiscard]] std::size_t last_level() const { return last_; }
 
  private:
-  const std::vector<Index>&start_, &column_;
+  const std::vector<Index>& start_;
+  std::span<const Index> column_;
   std::vector<Index> level_;  // the last round that reached a node
   std::size_t last_ = 0;
 };
@@ -50,7 +51,7 @@ class Graph {
 }  // namespace
 
 std::vector<Index> reverse_cuthill_mckee(const std::vector<Index>& start,
-                                         const std::vector<Index>& column) {
+                                         std::span<const Index> column) {
   const Index n = Index(start.size()) - 1;
   std::vector<Index> order, trial;
   std::vector<bool> done(std::size_t(n), false);

@@ -1,6 +1,7 @@
 // Orders of the unknowns of a sparse symmetric matrix that bring its entries near the diagonal, so
 // that neighbouring rows gather neighbouring entries of p and ranks exchange less.
 #pragma once
+#include <span>
 #include <vector>
 
 #include "kernels/backend.hpp"
@@ -14,7 +15,7 @@ namespace terrace {
 /// the result depends on the pattern alone. Time n + nonzeros log(degree), times the few searches
 /// for a far node.
 std::vector<Index> reverse_cuthill_mckee(const std::vector<Index>& start,
-                                         const std::vector<Index>& column);
+                                         std::span<const Index> column);
 
 /// max |new(i) - new(j)| over the entries.
 Index half_bandwidth_of(const std::vector<Index>& start, const std::vector<Index>& column,

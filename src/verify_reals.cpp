@@ -117,8 +117,8 @@ Product csr_times(const ResultFile& result, const io::CsrInput& a, const Block& 
   Product p{Block(result, a.rows(), x.k)};
   const Range slice = result.slice(a.rows());
   const auto pointers = a.row_pointers(result.control, slice);
-  std::vector<Index> columns;
-  std::vector<double> values;
+  LargeVector<Index> columns;
+  LargeVector<double> values;
   // Rows in pieces of bounded size, the same number of pieces on every rank.
   constexpr Index rows_a_piece = Index(1) << 18;
   const Index pieces = ceil_div(result.control.reduce(slice.count, Reduce::max), rows_a_piece);

@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "src/columns.hpp"
 #include "src/conjugate_gradients.hpp"
 #include "src/constant_guard.hpp"
 #include "src/eigen_estimate.hpp"
@@ -68,16 +69,6 @@ Index width_for(Index count, Index most) {
   return width;
 }
 
-/// Column j0 + v of row-major `all` (nrhs wide) to column v of a block `width` wide, zero beyond.
-std::vector<double> take(const std::vector<double>& all, Index nrhs, Index j0, Index width) {
-  const Index rows = nrhs > 0 ? Index(all.size()) / nrhs : 0;
-  std::vector<double> block(std::size_t(rows * width), 0.0);
-  for (Index i = 0; i < rows; ++i)
-    for (Index v = 0; v < std::min(width, nrhs - j0); ++v)
-      block[std::size_t(i * width + v)] = all[std::size_t(i * nrhs + j0 + v)];
-  return block;
-}
-
 /// This rank's rows of a vector that stands whole on every rank.
 template <class B>
 Range slice(Index n, const Context<B>& c) {
@@ -124,7 +115,10 @@ std::vector<CgResult> solve_all(Run& run, const Context<B>& c, A& a, const CgCom
       if (m.function) work->precondition(c, m.function);
       if (how.checkpoints) work->resident = {};  // iterations in one launch are never seen
     }
-    std::vector<double> b_block = take(b, nrhs, j, width), x_block = take(x, nrhs, j, width);
+    const bool whole = nrhs == 1 && width == 1;
+    const std::vector<double> b_part =
+        whole ? std::vector<double>() : take_columns(b, nrhs, j, width);
+    std::vector<double> x_part = whole ? std::vector<double>() : take_columns(x, nrhs, j, width);
     std::string what = "cg";
     if (nrhs > 1)
       what += used > 1 ? fmt::format(", columns {} to {} of {}", j + 1, j + used, nrhs)
@@ -139,11 +133,10 @@ std::vector<CgResult> solve_all(Run& run, const Context<B>& c, A& a, const CgCom
         run.say(fmt::format("{}{:6d}  {} residual {:.6e}", nrhs > 1 ? what + "  " : "", k,
                             options.norm, residual));
     };
-    std::vector<CgResult> done = conjugate_gradients_columns(c, a, *work, how, b_block, x_block);
+    std::vector<CgResult> done =
+        conjugate_gradients_columns(c, a, *work, how, whole ? b : b_part, whole ? x : x_part);
     for (Index v = 0; v < used; ++v) results.push_back(std::move(done[std::size_t(v)]));
-    for (Index i = 0; i < Index(x_block.size()) / width; ++i)
-      for (Index v = 0; v < used; ++v)
-        x[std::size_t(i * nrhs + j + v)] = x_block[std::size_t(i * width + v)];
+    if (!whole) put_columns(x_part, width, j, used, x, nrhs);
     run.progress.end();
     j += used;
   }

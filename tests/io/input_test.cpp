@@ -254,8 +254,8 @@ TEST_CASE("CSR groups come in row by row with 32- and 64-bit indices") {
     bool good = Index(pointers.size()) == rows.count + 1;
     for (Index i = 0; i <= rows.count; ++i)
       good = good && pointers[std::size_t(i)] == indptr[std::size_t(rows.first + i)];
-    std::vector<Index> columns;
-    std::vector<double> values;
+    LargeVector<Index> columns;
+    LargeVector<double> values;
     input.entries(world(), rows, columns, values);
     const Index first = indptr[std::size_t(rows.first)];
     good = good && Index(values.size()) == indptr[std::size_t(rows.end())] - first;

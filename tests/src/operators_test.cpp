@@ -146,8 +146,8 @@ TEST_CASE("duplicates are summed and columns sorted") {
   s.value = {1, 2, 3, 4, 5, 6, 7};
   s.normalise();
   CHECK_ALL((s.start == std::vector<Index>{0, 3, 3, 4}));
-  CHECK_ALL((s.column == std::vector<Index>{0, 1, 2, 1}));
-  CHECK_ALL((s.value == std::vector<double>{2, 4, 4, 18}));
+  CHECK_ALL((s.column == LargeVector<Index>{0, 1, 2, 1}));
+  CHECK_ALL((s.value == LargeVector<double>{2, 4, 4, 18}));
 }
 
 TEST_CASE("row slices hold about equal numbers of nonzeros") {
