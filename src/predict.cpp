@@ -96,7 +96,7 @@ Seconds predict(const Work& work, const nlohmann::json& rates) {
   return s;
 }
 
-nlohmann::json fit_rates(const std::vector<Sample>& samples) {
+nlohmann::json fit_rates(const std::vector<Sample>& samples, const nlohmann::json& floor) {
   std::vector<std::string> names;
   double longest = 0;
   for (const Sample& sample : samples) {
@@ -122,7 +122,8 @@ nlohmann::json fit_rates(const std::vector<Sample>& samples) {
     }
     for (std::size_t i = 0; i < count; ++i) scale[i] += row[i] * row[i];
     f.push_back(row);
-    t.push_back(weight * sample.seconds);
+    // What lies above the floor; less than nothing where caches help the small ones.
+    t.push_back(weight * std::max(0.0, sample.seconds - evaluate(sample.amounts, floor)));
   }
   for (std::size_t i = 0; i < count; ++i) {
     scale[i] = std::sqrt(scale[i]);
@@ -149,7 +150,27 @@ nlohmann::json fit_rates(const std::vector<Sample>& samples) {
   }
   for (std::size_t i = 0; i < best_set.size(); ++i)
     if (best_x[i] > 0) rates[names[best_set[i]]] = best_x[i] / scale[best_set[i]];
+  for (const auto& [name, least] : floor.items())
+    if (std::find(names.begin(), names.end(), name) != names.end())
+      rates[name] = rates.value(name, 0.0) + least.get<double>();
   return rates;
+}
+
+nlohmann::json solve_floor(const std::string& model, const nlohmann::json& raw_rates) {
+  nlohmann::json floor = nlohmann::json::object();
+  if (!raw_rates.is_object()) return floor;
+  const auto is = [&](const char* family) { return model.rfind(family, 0) == 0; };
+  const bool fp64 =
+      model.find("emulated") == std::string::npos && model.find("mixed") == std::string::npos;
+  if ((is("dense") || is("band")) && fp64 && raw_rates.contains("gemm_gflops")) {
+    double most = 0;
+    for (const auto& rate : raw_rates["gemm_gflops"]) most = std::max(most, rate[1].get<double>());
+    if (most > 0) floor["flops"] = 1 / most;
+  }
+  const double memory = raw_rates.value("memory_read_gb_per_s", 0.0);
+  if (is("cg") && memory > 0)
+    floor["matrix"] = floor["preconditioner"] = floor["vectors"] = 1 / memory;
+  return floor;
 }
 
 // --- amounts -------------------------------------------------------------------------------------
@@ -285,7 +306,8 @@ Work iteration_work(const IterationWork& w) {
   Work work;
   work.model = "cg " + w.form + ", " + w.method;
   work.read = bytes(w.file_bytes / w.ranks);
-  work.solve = {{"start", 1}, {"setup", giga * w.matrix_bytes}};
+  work.solve = {
+      {"start", 1}, {"setup", giga * w.matrix_bytes}, {"rows", giga * 8 * w.rows * double(w.nrhs)}};
   const double passes = double(w.passes);
   work.iteration = {{"steps", passes},
                     {"matrix", giga * w.matrix_bytes * passes},

@@ -92,8 +92,12 @@ struct Sample {
   double seconds = 0;
 };
 /// Rates, none negative, with the least squares of relative errors, later samples (which are the
-/// larger ones) counting more. At most ten amounts.
-nlohmann::json fit_rates(const std::vector<Sample>& samples);
+/// larger ones) counting more. At most ten amounts. No rate is below its `floor`, what the machine
+/// needs at least for one of that amount (missing: zero).
+nlohmann::json fit_rates(const std::vector<Sample>& samples,
+                         const nlohmann::json& floor = nlohmann::json::object());
+/// Floors of a model's solve from the machine's raw rates (FP64 products, memory).
+nlohmann::json solve_floor(const std::string& model, const nlohmann::json& raw_rates);
 
 /// Rates that stand in for a machine that was not measured: those of a CPU core times `threads`, or
 /// of an H200.

@@ -35,6 +35,27 @@ TEST_CASE("noise does not make a rate negative", "[predict]") {
   for (const auto& [name, rate] : rates.items()) CHECK(rate.get<double>() >= 0);
 }
 
+TEST_CASE("no rate falls below the floor, and what is above it is found", "[predict]") {
+  // Small solves hide behind their latencies: alone, flops would seem to cost nothing.
+  const nlohmann::json floor{{"flops", 2e-5}, {"absent", 1.0}};
+  std::vector<Sample> samples;
+  for (const double n : {100.0, 200.0, 400.0, 800.0})
+    samples.push_back({{{"start", 1}, {"columns", n}, {"flops", 1e-9 * n * n * n}},
+                       1e-3 + 3e-6 * n + 2e-5 * 1e-9 * n * n * n});
+  const nlohmann::json rates = fit_rates(samples, floor);
+  CHECK(rates["flops"].get<double>() >= 2e-5);
+  CHECK(rates["flops"].get<double>() < 2.2e-5);
+  CHECK(std::abs(rates["columns"].get<double>() - 3e-6) < 1e-7);
+  CHECK(!rates.contains("absent"));
+  const nlohmann::json raw{{"gemm_gflops", {{512, 1e4}, {2048, 5e4}}},
+                           {"memory_read_gb_per_s", 4e3}};
+  CHECK(solve_floor("band solve, two-ends", raw)["flops"].get<double>() == 1 / 5e4);
+  CHECK(solve_floor("cg csr, classic, none", raw)["matrix"].get<double>() == 1 / 4e3);
+  for (const char* none : {"band solve, mixed", "dense invert, emulated", "gf2 rref, tensor cores"})
+    CHECK(solve_floor(none, raw).empty());
+  CHECK(solve_floor("dense invert, fp64", {}).empty());
+}
+
 TEST_CASE("no samples, or samples without time, give no rates", "[predict]") {
   CHECK(fit_rates({}).empty());
   CHECK(fit_rates({{{{"start", 1}}, 0.0}}).empty());
