@@ -96,8 +96,11 @@ void band_factor(Run& run, const BandOptions& options) {
     if (!run.options.no_check)
       run.phase("check", [&] {
         judge_band(run, input,
-                   band_factor_residual(c, band.problem_, band.tiles_, Word(run.options.seed)));
+                   band_factor_residual(c, band.problem_, band.tiles_, Word(run.options.seed)),
+                   [&] { band.verify_factor(); });
       });
+    else if (run.options.guard)
+      run.phase("guard", [&] { band.verify_factor(); });
     const Index height = input.half_bandwidth() + 1;
     const io::Source<double> columns = [&](Index position, Index count, double* out) {
       std::fill(out, out + count * height, 0.0);

@@ -1,13 +1,18 @@
 // What band factor and band solve do alike.
 #pragma once
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "io/input.hpp"
 #include "src/band_cholesky.hpp"
+#include "src/band_guard.hpp"
 #include "src/band_hybrid.hpp"
 #include "src/band_parts.hpp"
 #include "src/commands.hpp"
@@ -60,10 +65,12 @@ void read_tiles(Context<B>& c, const io::BandInput& input, BandTiles<B>& a) {
   });
 }
 
-/// The verdict of a check.
-inline void judge_band(Run& run, const io::BandInput& input, double residual) {
+/// The verdict of a check. `verify` asks the guard, if any, whether memory is to blame.
+inline void judge_band(Run& run, const io::BandInput& input, double residual,
+                       const std::function<void()>& verify = {}) {
   run.report["residual"] = residual;
   if (residual < kBandPass) return;
+  if (verify) verify();
   run.outcome("check failed",
               fmt::format("the residual is {:.3g}, above {}; {}; the matrix may be too ill "
                           "conditioned, or the factor belongs to another matrix",
@@ -77,6 +84,17 @@ inline void judge_band(Run& run, const io::BandInput& input, double residual) {
               fmt::format("the matrix is not positive definite: its leading minor of order {} "
                           "is not; {}; check the matrix, or shift its diagonal",
                           failed, io::to_string(input.location())));
+}
+
+/// --guard: leading minor `failed` was not positive definite, but not in a second try.
+inline std::string confirmed_fault(Index failed, const Control& control) {
+  std::vector<std::string> hosts = control.gather_all(host_name());
+  hosts.erase(std::unique(hosts.begin(), hosts.end()), hosts.end());
+  return fmt::format(
+      "memory error: the leading minor of order {} was not positive definite, but is with the "
+      "matrix read again; on {}; start again, from the last checkpoint if there is one, and have "
+      "the memory of {} tested",
+      failed, fmt::join(hosts, ", "), hosts.size() > 1 ? "these hosts" : "this host");
 }
 
 /// One method gives up and another goes on: on the screen, and in the report after earlier notes.
@@ -117,6 +135,7 @@ class BandRun {
       const auto [numbers, words] = band_at_once_memory<B>(shape_);
       device_ += (numbers + words) * Index(sizeof(double));
     }
+    if (run.options.guard) device_ += BandGuard<B>::bytes(shape_);
     run.report["memory"] = {{"backend_bytes", device_}, {"host_bytes", host_}};
     const BandAmounts work{run.command,
                            at_once_ ? "at once" : "tile-columns",
@@ -144,11 +163,24 @@ class BandRun {
     BandWork<B> work = collectively(c_.control, [&] { return BandWork<B>(shape_); });
     if (places.diagonal == "cpu" && std::is_same_v<B, Cuda>)
       work.host_diagonal = collectively(c_.control, [&] { return band_host_diagonal(shape_); });
-    run_.phase("read", [&] { read_tiles(c_, input_, tiles_); });
-    if (at_once_ && factor_at_once()) return;
+    if (run_.options.guard) collectively(c_.control, [&] { guard_.emplace(c_, shape_); });
+    read();
+    if (at_once_ && factor_at_once()) {
+      if (guard_) guard_->flip_after(tiles_);
+      return;
+    }
     Index failed = 0;
+    work.guard = guard_ ? &*guard_ : nullptr;
     run_.phase("solve", [&] { failed = band_cholesky(c_, tiles_, work, run_.progress); });
+    if (failed != 0 && guard_) confirm(work, failed);
     if (failed != 0) not_definite(run_, input_, failed);
+    if (guard_) guard_->flip_after(tiles_);
+  }
+
+  /// With --guard: ends the job if the factor is not right any more. To be asked where a check has
+  /// failed, or where there is none. Collective.
+  void verify_factor() {
+    if (guard_) guard_->verify(tiles_);
   }
 
   /// False when a pivot was bad: the tiles are as they were read.
@@ -157,10 +189,13 @@ class BandRun {
     const Buffer<double, B> inverses(numbers);
     const Buffer<Word, B> scratch(words);
     bool done = false;
-    run_.phase("solve", [&] { done = band_cholesky_at_once(c_, tiles_, inverses, scratch) == 0; });
+    run_.phase("solve", [&] {
+      done = band_cholesky_at_once(c_, tiles_, inverses, scratch) == 0;
+      if (done) verify_factor();
+    });
     if (done) return true;
     band_clear(c_, tiles_);
-    run_.phase("read", [&] { read_tiles(c_, input_, tiles_); });
+    read();
     return false;
   }
 
@@ -177,6 +212,26 @@ class BandRun {
   BandTiles<B> tiles_;
 
  private:
+  void read() {
+    run_.phase("read", [&] {
+      read_tiles(c_, input_, tiles_);
+      if (guard_) guard_->begin(tiles_);
+    });
+  }
+
+  /// A bit that flips may cost the matrix its definiteness: the failed minor has to fail once more.
+  void confirm(BandWork<B>& work, Index failed) {
+    Checkpoints* const kept = std::exchange(run_.progress.checkpoints, nullptr);
+    work.guard = nullptr;
+    band_clear(c_, tiles_);
+    run_.phase("read", [&] { read_tiles(c_, input_, tiles_); });
+    Index again = 0;
+    run_.phase("solve", [&] { again = band_cholesky(c_, tiles_, work, run_.progress); });
+    run_.progress.checkpoints = kept;
+    if (again == failed) return;
+    fail_together(Exit::fault, confirmed_fault(failed, c_.control));
+  }
+
   void describe(const BandMemory& m, Index nrhs, const std::vector<std::string>& reasons) {
     describe_band(run_, shape_, nrhs);
     run_.say(fmt::format(
@@ -211,6 +266,7 @@ class BandRun {
   }
 
   Index host_ = 0, device_ = 0;
+  std::optional<BandGuard<B>> guard_;
 };
 
 /// --scratch-dir goes with streamed; `auto` may come to it.

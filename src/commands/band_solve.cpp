@@ -69,8 +69,11 @@ void solve_by_tile_columns(Run& run, Context<B>& c, const BandSystem& system,
   if (!run.options.no_check)
     run.phase("check", [&] {
       const std::vector<double> b = read_rows(c.control, system.rhs, s);
-      judge_band(run, system.matrix, band_residual(c, band.problem_, x.rows, rows, b, nrhs));
+      judge_band(run, system.matrix, band_residual(c, band.problem_, x.rows, rows, b, nrhs),
+                 [&] { band.verify_factor(); });
     });
+  else if (run.options.guard)
+    run.phase("guard", [&] { band.verify_factor(); });
   write_solution(run, system, BlockCyclic{s.n, s.width, c.size()}.ranges(c.rank()), rows);
   say_solved(run, s, nrhs);
 }
