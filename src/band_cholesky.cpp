@@ -110,7 +110,7 @@ class BandCholesky {
   }
 
   void guard(const Stream<B>&, Index k) {
-    if (work_.guard) work_.guard->step(a_, k);
+    if (work_.guard) work_.guard->step(a_, k, std::max<Index>(0, k + 1 - kLag));
   }
 
   bool stop(Index k) { return k >= kLag && look(k - kLag); }

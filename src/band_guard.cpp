@@ -17,8 +17,9 @@ constexpr Index at_once(Cuda) { return 8; }
 double weight(double diagonal, Index j) {
   int exponent = 0;
   if (diagonal > 0 && std::isfinite(diagonal)) (void)std::frexp(diagonal, &exponent);
+  const int half = (exponent - (exponent & 1)) / 2;  // rounded down
   const double u = random_uniform(0xba9d, j, 5);
-  return std::ldexp(u < 0 ? -0.5 + 0.5 * u : 0.5 + 0.5 * u, -(exponent / 2));
+  return std::ldexp(u < 0 ? -0.5 + 0.5 * u : 0.5 + 0.5 * u, -half);
 }
 
 }  // namespace
@@ -29,21 +30,19 @@ BandGuard<B>::BandGuard(Context<B>& context, const BandShape& shape)
       s_(shape),
       length_(shape.padded() + shape.reach),
       interval_(std::clamp<Index>(shape.tiles() / 32, 4, 64)),
-      // Of L L^T, of A w and of L (L^T w), each at most the terms of a sum in units of rounding.
-      tolerance_(2 * 2.22e-16 * double(shape.half_bandwidth + 16)),
       w_(length_),
       given_(length_),
       given_size_(length_),
       sum_(length_),
-      size_(length_),
       t_(length_),
+      size_(length_),
       t_size_(length_),
-      bad_(2),
-      bad_host_(2) {}
+      bad_(1),
+      bad_host_(1) {}
 
 template <class B>
 Index BandGuard<B>::bytes(const BandShape& s) {
-  return 7 * (s.padded() + s.reach) * Index(sizeof(double)) + 16;
+  return 7 * (s.padded() + s.reach) * Index(sizeof(double)) + 8;
 }
 
 template <class B>
@@ -69,35 +68,30 @@ void BandGuard<B>::begin(const BandTiles<B>& a) {
   upload(lane_, w_.view(), w.data());
   fill_zero(lane_, given_.view());
   fill_zero(lane_, given_size_.view());
-  const GuardTiles<B> all = tiles(a, 0, own / s_.width);
-  weigh_band_rows(lane_, all, 1.0, w_.data(), w_.data(), given_.data(), given_size_.data());
-  weigh_band_columns(lane_, all, 1, w_.data(), given_.data(), given_size_.data());
+  const double* const weights = w_.data();
+  weigh_band(lane_, tiles(a, 0, own / s_.width), 1, 1.0,
+             {weights, given_.data(), given_size_.data(), weights, weights, given_.data(),
+              given_size_.data()});
   copy<double, B>(lane_, sum_, given_);
-  copy<double, B>(lane_, size_, given_size_);
   fill_zero(lane_, t_.view());
-  fill_zero(lane_, t_size_.view());
   lane_.synchronize();
-  waiting_ = from_ = last_ = seen_ = due_ = 0;
-  pending_ = lost_ = false;
-}
-
-template <class B>
-void BandGuard<B>::weigh(const BandTiles<B>& a, Index first, Index count) {
-  const GuardTiles<B> part = tiles(a, first, count);
-  weigh_band_columns(lane_, part, 0, w_.data(), t_.data(), t_size_.data());
-  weigh_band_rows(lane_, part, -1.0, t_.data(), t_size_.data(), sum_.data(), size_.data());
+  waiting_ = from_ = last_ = end_ = checked_ = seen_ = due_ = 0;
+  pending_ = sizes_ = false;
 }
 
 template <class B>
 void BandGuard<B>::flush(const BandTiles<B>& a) {
-  if (waiting_ > 0) weigh(a, from_ - waiting_, waiting_);
+  if (waiting_ > 0)
+    weigh_band(lane_, tiles(a, from_ - waiting_, waiting_), 0, -1.0,
+               {w_.data(), t_.data(), sizes_ ? t_size_.data() : nullptr, t_.data(), t_size_.data(),
+                sum_.data(), sizes_ ? size_.data() : nullptr});
   waiting_ = 0;
 }
 
 template <class B>
 void BandGuard<B>::resume(const BandTiles<B>& a, Index k) {
-  from_ = a.columns.slots_before(k * s_.width, c_.rank()) / s_.width;
-  waiting_ = from_;
+  waiting_ = from_ = a.columns.slots_before(k * s_.width, c_.rank()) / s_.width;
+  checked_ = seen_ = k;
   flush(a);
 }
 
@@ -110,30 +104,32 @@ void BandGuard<B>::take(const Stream<B>& lane, const BandTiles<B>& a, Index k) {
 }
 
 template <class B>
-void BandGuard<B>::step(const BandTiles<B>& a, Index k) {
+void BandGuard<B>::step(const BandTiles<B>& a, Index k, Index good) {
   flip_for_tests(c_.bulk, c_.rank(), k + 1, a.data.data(), 8 * a.data.size());
-  if (k + 1 - last_ / s_.width < interval_ || k + 1 == s_.tiles()) return;
+  if (k + 1 - checked_ < interval_ || k + 1 == s_.tiles()) return;
   look();
-  check(a, k + 1);
+  check(a, std::max(last_, good * s_.width - s_.reach), k + 1);
 }
 
 template <class B>
-void BandGuard<B>::check(const BandTiles<B>& a, Index steps) {
-  const Index from = last_, to = steps * s_.width;
+void BandGuard<B>::check(const BandTiles<B>& a, Index to, Index steps) {
+  checked_ = due_ = steps;
   lane_.wait(c_.ahead.record());
   flush(a);
-  if (c_.size() > 1 && from < to) {
+  if (to <= last_) return;
+  if (c_.size() > 1) {
     c_.ahead.wait(lane_.record());
-    for (const Buffer<double, B>* sums : {&sum_, &size_})
-      c_.comm.all_reduce(c_.ahead, Reduce::sum, sums->view().slice(from, to - from));
+    c_.comm.all_reduce(c_.ahead, Reduce::sum, sum_.view().slice(last_, to - last_));
+    if (sizes_) c_.comm.all_reduce(c_.ahead, Reduce::sum, size_.view().slice(last_, to - last_));
     lane_.wait(c_.ahead.record());
   }
-  judge_band_rows(lane_, from, to, sum_.data(), size_.data(), tolerance_, least_, bad_.data());
+  const double m = double(s_.half_bandwidth + 16), unit = 0x1.0p-53;
+  judge_band_rows(lane_, last_, to, w_.data(), sum_.data(), sizes_ ? size_.data() : nullptr,
+                  unit * (sizes_ ? 4 * m : 16 * m * std::sqrt(m)), least_, bad_.data());
   download(lane_, bad_host_.data(), View<const Index, B>(bad_));
   known_ = lane_.record();
   pending_ = true;
-  last_ = to;
-  due_ = steps;
+  last_ = end_ = to;
 }
 
 template <class B>
@@ -141,14 +137,9 @@ void BandGuard<B>::look() {
   if (!pending_) return;
   known_.synchronize();
   pending_ = false;
-  const Index end = due_ * s_.width;
-  Index bad = bad_host_[0];
-  // Numbers that are not finite may be the matrix's own until its pivots are known to be good.
-  lost_ = lost_ || bad_host_[1] < end;
-  if (lost_ && due_ == s_.tiles()) bad = std::min(bad, bad_host_[1]);
-  if (bad < end || (lost_ && due_ == s_.tiles())) {
+  if (bad_host_[0] < end_) {
     // A wrong entry's column is the first row that it changes.
-    const int owner = int(std::min(bad, end - 1) / s_.width % c_.size());
+    const int owner = int(bad_host_[0] / s_.width % c_.size());
     if (owner == c_.rank()) memory_error(owner, seen_, due_);
     c_.control.barrier();  // until that rank has ended the job
   }
@@ -158,7 +149,7 @@ void BandGuard<B>::look() {
 template <class B>
 void BandGuard<B>::finish(const BandTiles<B>& a) {
   look();
-  check(a, s_.tiles());
+  check(a, s_.padded(), s_.tiles());
   look();
 }
 
@@ -169,9 +160,11 @@ void BandGuard<B>::verify(const BandTiles<B>& l) {
   copy<double, B>(lane_, size_, given_size_);
   fill_zero(lane_, t_.view());
   fill_zero(lane_, t_size_.view());
-  last_ = seen_ = 0;
+  sizes_ = true;
   resume(l, s_.tiles());
+  last_ = seen_ = 0;
   finish(l);
+  sizes_ = false;
 }
 
 template <class B>

@@ -5,9 +5,11 @@
 //   before tile column k:   sum = A w - L_1 (L_1^T w)        L_1: columns before k
 //   rows before k w:        sum = 0
 //
-// w undoes the scale of the diagonal, |w_j| ~ 1 / sqrt(a_jj); sums of absolute values bound the
-// rounding. Each rank sums its own tile columns; the ranks' sums meet when rows are checked. A
-// check's verdict is read when the next one begins.
+// w undoes the scale of the diagonal, |w_j| ~ 1 / sqrt(a_jj), so that |w_i| times the terms of row
+// i's sum, at most sqrt(a_ii a_jj) |w_j| each, bounds the rounding. That holds where all pivots of
+// the rows that row i meets are good: rows are checked once they are known to be. Each rank sums
+// its own tile columns; the ranks' sums meet when rows are checked. A check's verdict is read when
+// the next one begins.
 #pragma once
 #include <vector>
 
@@ -28,11 +30,13 @@ class BandGuard {
   void resume(const BandTiles<B>& a, Index k);
   /// Tile column k, this rank's, is L's once `lane` has come here.
   void take(const Stream<B>& lane, const BandTiles<B>& a, Index k);
-  /// Step k is enqueued. A check every few steps. Collective.
-  void step(const BandTiles<B>& a, Index k);
+  /// Step k is enqueued; the pivots of the first `good` tile columns are known to be good. A check
+  /// every few steps. Collective.
+  void step(const BandTiles<B>& a, Index k, Index good);
   /// A last check, and all verdicts; throws Error(fault), which ends the job. Collective.
   void finish(const BandTiles<B>& a);
-  /// Once more from the start: A w as it was read against the factor as it is now. Collective.
+  /// Once more from the start, with the sizes of all terms: A w as it was read against the factor
+  /// as it is now. Collective.
   void verify(const BandTiles<B>& l);
   /// TERRACE_TEST_FLIP, after the loop's last step: step tiles() + 1.
   void flip_after(const BandTiles<B>& l) const;
@@ -40,22 +44,25 @@ class BandGuard {
  private:
   void flush(const BandTiles<B>& a);
   void weigh(const BandTiles<B>& a, Index first, Index count);
-  void check(const BandTiles<B>& a, Index steps);
+  void check(const BandTiles<B>& a, Index to, Index steps);
   void look();
   [[nodiscard]] GuardTiles<B> tiles(const BandTiles<B>& a, Index first, Index count) const;
 
   Context<B>& c_;
   const BandShape s_;
   const Index length_, interval_;
-  double tolerance_, least_ = 0;
-  Buffer<double, B> w_, given_, given_size_, sum_, size_, t_, t_size_;
+  double least_ = 0;
+  Buffer<double, B> w_, given_, given_size_, sum_, t_;
+  Buffer<double, B> size_, t_size_;  ///< of verify() alone
   Buffer<Index, B> bad_;
   PinnedBuffer<Index> bad_host_;
   Stream<B> lane_;
   Event<B> known_;
   Index waiting_ = 0, from_ = 0;  ///< own tile columns that wait: `waiting_` before slot `from_`
-  Index last_ = 0, seen_ = 0, due_ = 0;
-  bool pending_ = false, lost_ = false;
+  Index last_ = 0;                ///< rows before it are checked
+  Index end_ = 0;                 ///< of the check that is under way
+  Index checked_ = 0, seen_ = 0, due_ = 0;  ///< steps: at the last check, before it, at this one
+  bool pending_ = false, sizes_ = false;
 };
 
 }  // namespace terrace

@@ -62,6 +62,18 @@ def clean(command, name, ranks=(1, 3)):
             check(f"{command} --guard on {n}: the same bits", before.tobytes() == data(name).tobytes())
 
 
+def alike(command, name, ranks=(1, 3)):
+    """Exit code, message and every bit of the result are what they are without --guard."""
+    for n in ranks:
+        before = run(command + " -o out.h5", n)
+        bits = data(name).tobytes() if before[0] == 0 else None
+        after = run(command + " -o out.h5 --guard", n)
+        same = before[0] == after[0] and before[1].partition("\n")[0] == after[1].partition("\n")[0]
+        check(f"{command} --guard on {n}: as without", same, f"{before} {after}")
+        if before[0] == after[0] == 0:
+            check(f"{command} --guard on {n}: the same bits", bits == data(name).tobytes())
+
+
 def write(a, b=None):
     with h5py.File("in.h5", "w") as f:
         f["A"] = a
@@ -170,6 +182,85 @@ with h5py.File("in.h5", "w") as f:
     f["A"] = a[rng.permutation(bits)]
 got = flips("gf2 inverse in.h5:/A --block 64", "inverse", 1, 10, bits * 10 * 8, 6)
 check(f"gf2 inverse: {got} of 6 reported", got >= 2)
+
+# --- band: L (L^T w) against A w, w random ---------------------------------------------------------
+def band_of(n, m, scale=None):
+    ab = rng.uniform(-1, 1, (m + 1, n))
+    ab[0] = 1.2 * m + 1
+    for d in range(min(m + 1, n)):
+        ab[d, n - d:] = 0
+        if scale is not None:
+            ab[d, :n - d] *= scale[:n - d] * scale[d:]
+    return ab
+
+
+def difference_band(n, p, m):  # A = L L^T, L = (1 - shift)^p; of condition about n^(2 p)
+    coefficients = [1.0]
+    for _ in range(p):
+        coefficients = np.convolve(coefficients, [1.0, -1.0])
+    ab = np.zeros((m + 1, n))
+    for d in range(p + 1):
+        for e in range(d, p + 1):
+            ab[e - d, d:n - (e - d)] += coefficients[d] * coefficients[e]
+    return ab
+
+
+def write_band(ab):
+    with h5py.File("in.h5", "w") as f:
+        f["A"] = ab
+        f["A"].attrs["format"] = "band"
+        f["b"] = rng.standard_normal((ab.shape[1], 2))
+
+
+bands = {"one": (band_of(1, 0), (3,)), "diagonal": (band_of(90, 0), (2,)), "full": (band_of(150, 149), (1,)),
+         "wide": (band_of(500, 270), (1, 3)), "graded": (band_of(600, 30, 10.0**rng.uniform(-150, 150, 600)), (1, 2)),
+         "slope": (band_of(600, 30, np.logspace(-150, 150, 600)), (1,)), "tiny": (band_of(300, 20, np.full(300, 1e-152)), (1,)),
+         "huge": (band_of(300, 20, np.full(300, 1e152)), (1,)), "denormal": (band_of(300, 10, np.full(300, 1e-160)), (1,)),
+         "condition 1e14": (difference_band(300, 3, 20), (1,)),
+         "indefinite": (band_of(400, 20) - 19 * np.eye(21, 1), (1, 2)),
+         "far from definite": (np.where(np.arange(21)[:, None] == 7, 1e150, band_of(400, 20)), (1, 2))}
+for name, (ab, ranks) in bands.items():
+    write_band(ab)
+    for block in (7, 16, 64) if name in ("graded", "wide") else (16,):
+        alike(f"band solve in.h5:/A --rhs :/b --block {block}", "x", ranks)
+    alike("band factor in.h5:/A", "factor", ranks)
+
+
+def band_flips(command, name, n, width, count, ranks, most):
+    """Flips at random places of the matrix, before, in and after the factorization."""
+    column = -(-max(most, width) // 16) * 16 + 1
+    tiles = -(-n // width)
+    code, err = run(command + " -o out.h5")
+    right = data(name)
+    caught = 0
+    for _ in range(count):
+        byte = random.randrange(tiles // ranks * width * column) * 8 + random.choice((5, 6, 7))
+        flip = f"{random.randrange(ranks)}:{random.randrange(1, tiles + 2)}:{byte}"
+        os.path.exists("out.h5") and os.remove("out.h5")
+        code, err = run(command + " -o out.h5 --guard", ranks, flip)
+        caught += code == 6
+        check(f"{command} flip {flip} on {ranks}: exit {code}", code in (0, 6), err)
+        if code == 6:
+            check(f"{command} flip {flip} on {ranks}: message", "memory error" in err, err)
+            check(f"{command} flip {flip} on {ranks}: no output", not os.path.exists("out.h5"))
+        elif code == 0:
+            got = data(name)
+            check(f"{command} flip {flip} on {ranks}: a wrong answer",
+                  np.allclose(got, right, rtol=1e-7, atol=1e-9 * np.abs(right).max()))
+    print(f"{command:58} {ranks} ranks: {caught} of {count} flips reported by --guard")
+    return caught
+
+
+write_band(band_of(900, 40))
+got = band_flips("band solve in.h5:/A --rhs :/b --block 16", "x", 900, 16, 12, 1, 40)
+got += band_flips("band solve in.h5:/A --rhs :/b --block 16 --no-check", "x", 900, 16, 8, 1, 40)
+got += band_flips("band solve in.h5:/A --rhs :/b --block 16", "x", 900, 16, 4, 3, 40)
+got += band_flips("band factor in.h5:/A --block 16", "factor", 900, 16, 6, 1, 40)
+check(f"band: {got} of 30 reported", got >= 15)  # a sixth of a column is padding, the upper triangle too
+# The sign of a diagonal entry: the matrix is not definite any more, but is when it is read again.
+column, tile = 49, 48 * 49
+code, err = run("band solve in.h5:/A --rhs :/b --block 48 -o out.h5 --guard", 1, f"0:3:{8 * (10 * tile + 5 * column) + 7}")
+check("band: the sign of a diagonal entry", code == 6 and "is with the matrix read again" in err, err)
 
 # Conjugate gradients read their matrix and never write it: every flipped bit of it is reported.
 def spd(n):
