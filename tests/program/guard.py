@@ -4,6 +4,7 @@ refuses the answer, or the flip was harmless. No false alarms, and not a bit of 
 
 guard.py TERRACE     Needs h5py and numpy; runs in a temporary folder.
 """
+import json
 import os
 import random
 import shutil
@@ -262,6 +263,40 @@ column, tile = 49, 48 * 49
 code, err = run("band solve in.h5:/A --rhs :/b --block 48 -o out.h5 --guard", 1, f"0:3:{8 * (10 * tile + 5 * column) + 7}")
 check("band: the sign of a diagonal entry", code == 6 and "is with the matrix read again" in err, err)
 
+# --- with checkpoints: a restart gives no alarm, the same bits, and finds flips --------------------
+def restarts(command, name, after, byte):
+    """byte(step): of one rank's matrix, one whose flips do harm."""
+    for f in ("c.h5", "c.h5.old", "report.json"):
+        os.path.exists(f) and os.remove(f)
+    code, err = run(command + " -o out.h5 --guard --checkpoint c.h5 --checkpoint-every 0.001s --report report.json", 2)
+    with open("report.json") as f:
+        step = json.load(f)["checkpoints"]["step"]
+    check(f"{command}: a checkpoint", code == 0 and step > 0, err)
+    if code or step < 1:
+        return
+    right = data(name).tobytes()
+    for ranks in after:
+        os.remove("out.h5")
+        code, err = run(command + " -o out.h5 --guard --restart c.h5", ranks)
+        check(f"{command} restarted at {step} on {ranks}: no alarm", code == 0, err)
+        check(f"{command} restarted at {step} on {ranks}: the same bits", code == 0 and data(name).tobytes() == right)
+    os.remove("out.h5")
+    for at in (step + 1, step + 2):
+        flip = f"0:{at}:{byte(step)}"
+        code, err = run(command + " -o out.h5 --guard --restart c.h5", 1, flip)
+        check(f"{command} restarted at {step} flip {flip}: exit {code}", code == 6 and "memory error" in err, err)
+        check(f"{command} restarted at {step} flip {flip}: no output", not os.path.exists("out.h5"))
+
+
+write_band(band_of(3000, 100))
+column, tile = 113, 16 * 113
+restarts("band solve in.h5:/A --rhs :/b --block 16", "x", (1, 3), lambda step: 8 * (187 * tile + 3 * column + 1) + 6)
+restarts("band factor in.h5:/A --block 16", "factor", (3,), lambda step: 8 * (step // 2 * tile + 3 * column + 1) + 6)
+write(rng.standard_normal((500, 500)))
+restarts("dense invert in.h5:/A --block 8", "inverse", (1, 3), lambda step: 8 * (251 * 504 + 400) + 6)
+generate("gf2-random --rows 3000 --columns 3000")
+restarts("gf2 rref in.h5:/A --block 64", "rref", (1, 3), lambda step: (2 * 3000 * 48 * 8) // 3 // 384 * 384 + 376 - 8)
+
 # Conjugate gradients read their matrix and never write it: every flipped bit of it is reported.
 def spd(n):
     a = rng.standard_normal((n, n))
@@ -280,7 +315,7 @@ with h5py.File("in.h5", "w") as f:
 subprocess.run([terrace, "generate"] + "csr-laplace --dim 2 --points 41 --rhs 1 --seed 4 -o csr.h5 --force --quiet".split(), check=True)
 solves = [("cg in.h5:/A --rhs :/b", 100000), ("cg in.h5:/A --rhs :/b --layout rows", n * n * 8 // 3),
           ("cg in.h5:/A --rhs :/b --precision mixed", 100000), ("cg in.h5:/band --rhs :/band_b", 20 * 300 * 8),
-          ("cg csr.h5:/A --rhs :/b", 20000)]  # its values: a column number that flips may end in a fault
+          ("cg csr.h5:/A --rhs :/b", 20000)]
 for command, size in solves:
     clean(command, "x", (1, 3))
     for ranks in (1, 3):
@@ -290,6 +325,16 @@ for command, size in solves:
             code, err = run(command + " -o out.h5 --guard", ranks, flip)
             check(f"{command} flip {flip} on {ranks}: exit {code}", code == 6 and "memory error" in err and "on rank" in err, err)
             check(f"{command} flip {flip} on {ranks}: no output", not os.path.exists("out.h5"))
+
+# Column numbers and row pointers: high bits lead outside memory.
+entries = 41 * 41 * 5 - 4 * 41
+for ranks, at in ((1, entries * 8 + 4 * 4000 + 3), (1, entries * 8 + 4 * 4000 + 2), (2, entries * 4 + 4 * 900 + 3),
+                  (1, entries * 12 + 8 * 700 + 5), (1, entries * 12 + 8 * 900 + 2)):
+    flip = f"0:3:{at}"
+    os.path.exists("out.h5") and os.remove("out.h5")
+    code, err = run("cg csr.h5:/A --rhs :/b -o out.h5 --guard", ranks, flip)
+    check(f"cg index flip {flip} on {ranks}: exit {code}", code == 6 and "memory error" in err and "on rank" in err, err)
+    check(f"cg index flip {flip} on {ranks}: no output", not os.path.exists("out.h5"))
 
 shutil.rmtree(folder)
 print("FAILED" if failures else "all passed", failures)
