@@ -52,11 +52,20 @@ void factor_streamed(Run& run, Context<B>& c, const io::BandInput& input, const 
   StreamRun<B> stream(run, c, input, plan, 0, scratch);
   if (run.options.plan) return;
   stream.require();
-  stream.factor([]() -> BandStreamRows<B>* { return nullptr; });
+  const auto factor = [&] { stream.factor([]() -> BandStreamRows<B>* { return nullptr; }); };
+  factor();
+  stream.flip();
   if (!run.options.no_check)
     run.phase("check", [&] {
-      judge_band(run, input,
-                 band_factor_residual(c, stream.problem_, stream.band_, Word(run.options.seed)));
+      const auto residual = [&] {
+        return band_factor_residual(c, stream.problem_, stream.band_, Word(run.options.seed));
+      };
+      judge_band(run, input, residual(), [&] {
+        try_again(run, [&] {
+          factor();
+          return residual();
+        });
+      });
     });
   const BandShape& s = plan.shape;
   const Index height = input.half_bandwidth() + 1, inside = s.half_bandwidth + 1;

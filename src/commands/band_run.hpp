@@ -86,15 +86,36 @@ inline void judge_band(Run& run, const io::BandInput& input, double residual,
                           failed, io::to_string(input.location())));
 }
 
-/// --guard: leading minor `failed` was not positive definite, but not in a second try.
-inline std::string confirmed_fault(Index failed, const Control& control) {
+/// --guard: what failed does not fail when it is done again. Collective.
+[[noreturn]] inline void confirmed_fault(const Control& control, const std::string& what) {
   std::vector<std::string> hosts = control.gather_all(host_name());
   hosts.erase(std::unique(hosts.begin(), hosts.end()), hosts.end());
-  return fmt::format(
-      "memory error: the leading minor of order {} was not positive definite, but is with the "
-      "matrix read again; on {}; start again, from the last checkpoint if there is one, and have "
-      "the memory of {} tested",
-      failed, fmt::join(hosts, ", "), hosts.size() > 1 ? "these hosts" : "this host");
+  fail_together(Exit::fault,
+                fmt::format("memory error: {}; on host {}; start again, from the last checkpoint "
+                            "if there is one, and have the memory of {} tested",
+                            what, fmt::join(hosts, ", "), hosts.size() > 1 ? "them" : "it"));
+}
+
+/// --guard of methods without sums on the way: a check failed, and `again` does everything once
+/// more with the matrix read again and returns its residual.
+template <class Again>
+void try_again(const Run& run, Again&& again) {
+  if (!run.options.guard) return;
+  const double before = run.report["residual"];
+  run.say("--guard: the check failed; all is done once more");
+  const double now = again();
+  if (now < kBandPass)
+    confirmed_fault(run.control, fmt::format("the residual was {:.3g}, but is {:.3g} with the "
+                                             "matrix read and solved once more",
+                                             before, now));
+}
+
+/// Their check is what they go by.
+inline void require_check(const Run& run, const std::string& what) {
+  if (run.options.guard && run.options.no_check)
+    fail_together(Exit::usage, "--guard of " + what +
+                                   " goes by the check at the end; --no-check; leave one of them "
+                                   "out, or use --method tile-columns");
 }
 
 /// One method gives up and another goes on: on the screen, and in the report after earlier notes.
@@ -229,7 +250,10 @@ class BandRun {
     run_.phase("solve", [&] { again = band_cholesky(c_, tiles_, work, run_.progress); });
     run_.progress.checkpoints = kept;
     if (again == failed) return;
-    fail_together(Exit::fault, confirmed_fault(failed, c_.control));
+    confirmed_fault(c_.control,
+                    fmt::format("the leading minor of order {} was not positive definite, but is "
+                                "with the matrix read again",
+                                failed));
   }
 
   void describe(const BandMemory& m, Index nrhs, const std::vector<std::string>& reasons) {
