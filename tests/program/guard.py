@@ -258,6 +258,17 @@ got += band_flips("band solve in.h5:/A --rhs :/b --block 16 --no-check", "x", 90
 got += band_flips("band solve in.h5:/A --rhs :/b --block 16", "x", 900, 16, 4, 3, 40)
 got += band_flips("band factor in.h5:/A --block 16", "factor", 900, 16, 6, 1, 40)
 check(f"band: {got} of 30 reported", got >= 15)  # a sixth of a column is padding, the upper triangle too
+# Methods of one launch go by the check at the end: all is done once more where it fails.
+run("band factor in.h5:/A -o f.h5")
+for more, step, ranks in (("--method one-end", 1, 1), ("--method two-ends", 2, 1), ("--method partition", 1, 3),
+                          ("--method streamed", 1, 1), ("--factor f.h5:/factor", 1, 1)):
+    command = f"band solve in.h5:/A --rhs :/b {more}"
+    alike(command, "x", (ranks,))
+    os.path.exists("out.h5") and os.remove("out.h5")
+    code, err = run(command + " -o out.h5 --guard", ranks, f"0:{step}:{8 * (49 * 75 + 2) + 6}")
+    check(f"{command} flip: exit {code}", code == 6 and "memory error" in err and not os.path.exists("out.h5"), err)
+code, err = run("band solve in.h5:/A --rhs :/b --method two-ends --guard --no-check -o out.h5")
+check("band: no check, no guard", code == 2 and "--no-check" in err, err)
 # The sign of a diagonal entry: the matrix is not definite any more, but is when it is read again.
 column, tile = 49, 48 * 49
 code, err = run("band solve in.h5:/A --rhs :/b --block 48 -o out.h5 --guard", 1, f"0:3:{8 * (10 * tile + 5 * column) + 7}")
