@@ -1,7 +1,6 @@
 // What band factor and band solve do alike.
 #pragma once
 #include <fmt/core.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <functional>
@@ -17,6 +16,7 @@
 #include "src/band_parts.hpp"
 #include "src/commands.hpp"
 #include "src/commands/band_needs.hpp"
+#include "src/guard.hpp"
 
 namespace terrace {
 
@@ -84,16 +84,6 @@ inline void judge_band(Run& run, const io::BandInput& input, double residual,
               fmt::format("the matrix is not positive definite: its leading minor of order {} "
                           "is not; {}; check the matrix, or shift its diagonal",
                           failed, io::to_string(input.location())));
-}
-
-/// --guard: what failed does not fail when it is done again. Collective.
-[[noreturn]] inline void confirmed_fault(const Control& control, const std::string& what) {
-  std::vector<std::string> hosts = control.gather_all(host_name());
-  hosts.erase(std::unique(hosts.begin(), hosts.end()), hosts.end());
-  fail_together(Exit::fault,
-                fmt::format("memory error: {}; on host {}; start again, from the last checkpoint "
-                            "if there is one, and have the memory of {} tested",
-                            what, fmt::join(hosts, ", "), hosts.size() > 1 ? "them" : "it"));
 }
 
 /// --guard of methods without sums on the way: a check failed, and `again` does everything once

@@ -6,7 +6,6 @@
 #include "src/commands/band_run.hpp"
 #include "src/commands/band_streamed.hpp"
 #include "src/commands/band_system.hpp"
-#include "src/guard.hpp"
 
 namespace terrace {
 namespace {

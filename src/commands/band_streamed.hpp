@@ -10,7 +10,6 @@
 #include "src/band_parts.hpp"
 #include "src/band_stream.hpp"
 #include "src/commands/band_run.hpp"
-#include "src/guard.hpp"
 
 namespace terrace {
 

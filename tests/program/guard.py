@@ -184,6 +184,16 @@ with h5py.File("in.h5", "w") as f:
 got = flips("gf2 inverse in.h5:/A --block 64", "inverse", 1, 10, bits * 10 * 8, 6)
 check(f"gf2 inverse: {got} of 6 reported", got >= 2)
 
+# A product goes by its certificate: it is multiplied once more where that does not hold.
+generate("gf2-random --rows 500 --columns 700 --rhs 300")
+shutil.copy("in.h5", "left.h5")
+generate("gf2-random --rows 700 --columns 300")
+alike("gf2 multiply left.h5:/A in.h5:/A", "product", (1,))
+for step, ranks in ((1, 1), (2, 2)):
+    os.path.exists("out.h5") and os.remove("out.h5")
+    code, err = run("gf2 multiply left.h5:/A in.h5:/A -o out.h5 --guard", ranks, f"0:{step}:{100 * 16 * (6 if step == 1 else 4)}")
+    check(f"gf2 multiply flip {step}: exit {code}", code == 6 and "memory error" in err and not os.path.exists("out.h5"), err)
+
 # --- band: L (L^T w) against A w, w random ---------------------------------------------------------
 def band_of(n, m, scale=None):
     ab = rng.uniform(-1, 1, (m + 1, n))
