@@ -223,16 +223,16 @@ def write_band(ab):
         f["b"] = rng.standard_normal((ab.shape[1], 2))
 
 
-bands = {"one": (band_of(1, 0), (3,)), "diagonal": (band_of(90, 0), (2,)), "full": (band_of(150, 149), (1,)),
-         "wide": (band_of(500, 270), (1, 3)), "graded": (band_of(600, 30, 10.0**rng.uniform(-150, 150, 600)), (1, 2)),
+bands = {"one": (band_of(1, 0), (1,)), "diagonal": (band_of(90, 0), (1,)), "full": (band_of(150, 149), (1,)),
+         "wide": (band_of(500, 270), (1,)), "graded": (band_of(600, 30, 10.0**rng.uniform(-150, 150, 600)), (2,)),
          "slope": (band_of(600, 30, np.logspace(-150, 150, 600)), (1,)), "tiny": (band_of(300, 20, np.full(300, 1e-152)), (1,)),
          "huge": (band_of(300, 20, np.full(300, 1e152)), (1,)), "denormal": (band_of(300, 10, np.full(300, 1e-160)), (1,)),
          "condition 1e14": (difference_band(300, 3, 20), (1,)),
-         "indefinite": (band_of(400, 20) - 19 * np.eye(21, 1), (1, 2)),
-         "far from definite": (np.where(np.arange(21)[:, None] == 7, 1e150, band_of(400, 20)), (1, 2))}
+         "indefinite": (band_of(400, 20) - 19 * np.eye(21, 1), (1,)),
+         "far from definite": (np.where(np.arange(21)[:, None] == 7, 1e150, band_of(400, 20)), (2,))}
 for name, (ab, ranks) in bands.items():
     write_band(ab)
-    for block in (7, 16, 64) if name in ("graded", "wide") else (16,):
+    for block in (7, 64) if name in ("graded", "wide") else (16,):
         alike(f"band solve in.h5:/A --rhs :/b --block {block}", "x", ranks)
     alike("band factor in.h5:/A", "factor", ranks)
 
@@ -264,10 +264,10 @@ def band_flips(command, name, n, width, count, ranks, most):
 
 write_band(band_of(900, 40))
 got = band_flips("band solve in.h5:/A --rhs :/b --block 16", "x", 900, 16, 12, 1, 40)
-got += band_flips("band solve in.h5:/A --rhs :/b --block 16 --no-check", "x", 900, 16, 8, 1, 40)
+got += band_flips("band solve in.h5:/A --rhs :/b --block 16 --no-check", "x", 900, 16, 6, 1, 40)
 got += band_flips("band solve in.h5:/A --rhs :/b --block 16", "x", 900, 16, 4, 3, 40)
 got += band_flips("band factor in.h5:/A --block 16", "factor", 900, 16, 6, 1, 40)
-check(f"band: {got} of 30 reported", got >= 15)  # a sixth of a column is padding, the upper triangle too
+check(f"band: {got} of 28 reported", got >= 13)  # a sixth of a column is padding, the upper triangle too
 # Methods of one launch go by the check at the end: all is done once more where it fails.
 run("band factor in.h5:/A -o f.h5")
 for more, step, ranks in (("--method one-end", 1, 1), ("--method two-ends", 2, 1), ("--method partition", 1, 3),
@@ -302,11 +302,10 @@ def restarts(command, name, after, byte):
         check(f"{command} restarted at {step} on {ranks}: no alarm", code == 0, err)
         check(f"{command} restarted at {step} on {ranks}: the same bits", code == 0 and data(name).tobytes() == right)
     os.remove("out.h5")
-    for at in (step + 1, step + 2):
-        flip = f"0:{at}:{byte(step)}"
-        code, err = run(command + " -o out.h5 --guard --restart c.h5", 1, flip)
-        check(f"{command} restarted at {step} flip {flip}: exit {code}", code == 6 and "memory error" in err, err)
-        check(f"{command} restarted at {step} flip {flip}: no output", not os.path.exists("out.h5"))
+    flip = f"0:{step + 1}:{byte(step)}"
+    code, err = run(command + " -o out.h5 --guard --restart c.h5", 1, flip)
+    check(f"{command} restarted at {step} flip {flip}: exit {code}", code == 6 and "memory error" in err, err)
+    check(f"{command} restarted at {step} flip {flip}: no output", not os.path.exists("out.h5"))
 
 
 write_band(band_of(3000, 100))
@@ -314,9 +313,9 @@ column, tile = 113, 16 * 113
 restarts("band solve in.h5:/A --rhs :/b --block 16", "x", (1, 3), lambda step: 8 * (187 * tile + 3 * column + 1) + 6)
 restarts("band factor in.h5:/A --block 16", "factor", (3,), lambda step: 8 * (step // 2 * tile + 3 * column + 1) + 6)
 write(rng.standard_normal((500, 500)))
-restarts("dense invert in.h5:/A --block 8", "inverse", (1, 3), lambda step: 8 * (251 * 504 + 400) + 6)
+restarts("dense invert in.h5:/A --block 8", "inverse", (3,), lambda step: 8 * (251 * 504 + 400) + 6)
 generate("gf2-random --rows 3000 --columns 3000")
-restarts("gf2 rref in.h5:/A --block 64", "rref", (1, 3), lambda step: (2 * 3000 * 48 * 8) // 3 // 384 * 384 + 376 - 8)
+restarts("gf2 rref in.h5:/A --block 64", "rref", (3,), lambda step: (2 * 3000 * 48 * 8) // 3 // 384 * 384 + 376 - 8)
 
 # Conjugate gradients read their matrix and never write it: every flipped bit of it is reported.
 def spd(n):
