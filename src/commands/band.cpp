@@ -104,9 +104,10 @@ void band_factor(Run& run, const BandOptions& options) {
     const BandShape& s = band.shape_;
     if (!run.options.no_check)
       run.phase("check", [&] {
-        judge_band(run, input,
-                   band_factor_residual(c, band.problem_, band.tiles_, Word(run.options.seed)),
-                   [&] { band.verify_factor(); });
+        const auto residual = [&] {
+          return band_factor_residual(c, band.problem_, band.tiles_, Word(run.options.seed));
+        };
+        judge_band(run, input, residual(), [&] { band.verify_factor(residual); });
       });
     else if (run.options.guard)
       run.phase("guard", [&] { band.verify_factor(); });

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -128,7 +129,7 @@ class BandRun {
         input_(input),
         at_once_(at_once && std::is_same_v<B, Cuda> && context.size() == 1 &&
                  run.progress.checkpoints == nullptr && run.options.block == 0 &&
-                 band_parts_available(B{})),
+                 !(run.options.guard && run.options.no_check) && band_parts_available(B{})),
         shape_(band_shape(input.n(), input.half_bandwidth(),
                           at_once_ ? band_part_width(B{}, input.half_bandwidth())
                                    : band_width(B{}, input.half_bandwidth(), run.options.block))),
@@ -174,40 +175,44 @@ class BandRun {
     BandWork<B> work = collectively(c_.control, [&] { return BandWork<B>(shape_); });
     if (places.diagonal == "cpu" && std::is_same_v<B, Cuda>)
       work.host_diagonal = collectively(c_.control, [&] { return band_host_diagonal(shape_); });
-    if (run_.options.guard) collectively(c_.control, [&] { guard_.emplace(c_, shape_); });
+    if (!at_once_) take_guard();
     read();
-    if (at_once_ && factor_at_once()) {
-      if (guard_) guard_->flip_after(tiles_);
-      return;
+    if (at_once_) {
+      if (factor_at_once()) return;
+      take_guard();
+      read();
     }
     Index failed = 0;
     work.guard = guard_ ? &*guard_ : nullptr;
     run_.phase("solve", [&] { failed = band_cholesky(c_, tiles_, work, run_.progress); });
-    if (failed != 0 && guard_) confirm(work, failed);
+    if (failed != 0 && guard_) failed = confirm(work, failed);
     if (failed != 0) not_definite(run_, input_, failed);
     if (guard_) guard_->flip_after(tiles_);
   }
 
   /// With --guard: ends the job if the factor is not right any more. To be asked where a check has
-  /// failed, or where there is none. Collective.
-  void verify_factor() {
-    if (guard_) guard_->verify(tiles_);
+  /// failed, or where there is none. A factorization in one launch is done again, and its residual
+  /// taken. Collective.
+  void verify_factor(const std::function<double()>& residual = {}) {
+    if (guard_)
+      guard_->verify(tiles_);
+    else if (at_once_ && residual)
+      try_again(run_, [&] {
+        band_clear(c_, tiles_);
+        read();
+        return factor_at_once() ? residual() : std::numeric_limits<double>::infinity();
+      });
   }
 
-  /// False when a pivot was bad: the tiles are as they were read.
+  /// False when a pivot was bad: the tiles are cleared.
   [[nodiscard]] bool factor_at_once() {
     const auto [numbers, words] = band_at_once_memory<B>(shape_);
     const Buffer<double, B> inverses(numbers);
     const Buffer<Word, B> scratch(words);
     bool done = false;
-    run_.phase("solve", [&] {
-      done = band_cholesky_at_once(c_, tiles_, inverses, scratch) == 0;
-      if (done) verify_factor();
-    });
-    if (done) return true;
-    band_clear(c_, tiles_);
-    read();
-    return false;
+    run_.phase("solve", [&] { done = band_cholesky_at_once(c_, tiles_, inverses, scratch) == 0; });
+    if (!done) band_clear(c_, tiles_);
+    return done;
   }
 
   void read_factor(const io::BandInput& stored) {
@@ -223,6 +228,9 @@ class BandRun {
   BandTiles<B> tiles_;
 
  private:
+  void take_guard() {
+    if (run_.options.guard) collectively(c_.control, [&] { guard_.emplace(c_, shape_); });
+  }
   void read() {
     run_.phase("read", [&] {
       read_tiles(c_, input_, tiles_);
@@ -230,8 +238,9 @@ class BandRun {
     });
   }
 
-  /// A bit that flips may cost the matrix its definiteness: the failed minor has to fail once more.
-  void confirm(BandWork<B>& work, Index failed) {
+  /// A bit that flips may cost the matrix its definiteness: it has to fail once more. Returns the
+  /// minor that does.
+  Index confirm(BandWork<B>& work, Index failed) {
     Checkpoints* const kept = std::exchange(run_.progress.checkpoints, nullptr);
     work.guard = nullptr;
     band_clear(c_, tiles_);
@@ -239,7 +248,7 @@ class BandRun {
     Index again = 0;
     run_.phase("solve", [&] { again = band_cholesky(c_, tiles_, work, run_.progress); });
     run_.progress.checkpoints = kept;
-    if (again == failed) return;
+    if (again != 0) return again;
     confirmed_fault(c_.control,
                     fmt::format("the leading minor of order {} was not positive definite, but is "
                                 "with the matrix read again",
