@@ -270,9 +270,8 @@ class BandRun {
                          size_text(m.check)));
     const auto memory = [&]<class D>(D, int ranks, bool check) {
       const Index rows = 2 * ceil_div(shape_.tiles(), Index(ranks)) * shape_.width * nrhs;
-      return band_on_rank<D>(
-          rows * Index(sizeof(double)) + 3 * io::piece_bytes(),
-          band_memory(shape_, nrhs, ranks, check).total() + (at_once_ ? device_ - m.total() : 0));
+      return band_on_rank<D>(rows * Index(sizeof(double)) + 3 * io::piece_bytes(),
+                             band_memory(shape_, nrhs, ranks, check).total() + device_ - m.total());
     };
     const bool check = !run_.options.no_check;
     PlanNeeds needs;
