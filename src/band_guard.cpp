@@ -32,7 +32,6 @@ BandGuard<B>::BandGuard(Context<B>& context, const BandShape& shape)
       interval_(std::clamp<Index>(shape.tiles() / 32, 4, 64)),
       w_(length_),
       given_(length_),
-      given_size_(length_),
       sum_(length_),
       t_(length_),
       size_(length_),
@@ -42,7 +41,7 @@ BandGuard<B>::BandGuard(Context<B>& context, const BandShape& shape)
 
 template <class B>
 Index BandGuard<B>::bytes(const BandShape& s) {
-  return 7 * (s.padded() + s.reach) * Index(sizeof(double)) + 8;
+  return 6 * (s.padded() + s.reach) * Index(sizeof(double)) + 8;
 }
 
 template <class B>
@@ -67,11 +66,9 @@ void BandGuard<B>::begin(const BandTiles<B>& a) {
   least_ = std::ldexp(2 * m * m * most, -1074);  // what underflow may lose
   upload(lane_, w_.view(), w.data());
   fill_zero(lane_, given_.view());
-  fill_zero(lane_, given_size_.view());
   const double* const weights = w_.data();
   weigh_band(lane_, tiles(a, 0, own / s_.width), 1, 1.0,
-             {weights, given_.data(), given_size_.data(), weights, weights, given_.data(),
-              given_size_.data()});
+             {weights, given_.data(), nullptr, weights, nullptr, given_.data(), nullptr});
   copy<double, B>(lane_, sum_, given_);
   fill_zero(lane_, t_.view());
   lane_.synchronize();
@@ -125,7 +122,7 @@ void BandGuard<B>::check(const BandTiles<B>& a, Index to, Index steps) {
   }
   const double m = double(s_.half_bandwidth + 16), unit = 0x1.0p-53;
   judge_band_rows(lane_, last_, to, w_.data(), sum_.data(), sizes_ ? size_.data() : nullptr,
-                  unit * (sizes_ ? 4 * m : 16 * m * std::sqrt(m)), least_, bad_.data());
+                  unit * (sizes_ ? 8 * m : 16 * m * std::sqrt(m)), least_, bad_.data());
   download(lane_, bad_host_.data(), View<const Index, B>(bad_));
   known_ = lane_.record();
   pending_ = true;
@@ -157,7 +154,7 @@ template <class B>
 void BandGuard<B>::verify(const BandTiles<B>& l) {
   lane_.wait(c_.ahead.record());
   copy<double, B>(lane_, sum_, given_);
-  copy<double, B>(lane_, size_, given_size_);
+  fill_zero(lane_, size_.view());  // of L L^T; |A| is at most that
   fill_zero(lane_, t_.view());
   fill_zero(lane_, t_size_.view());
   sizes_ = true;

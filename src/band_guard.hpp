@@ -52,7 +52,7 @@ class BandGuard {
   const BandShape s_;
   const Index length_, interval_;
   double least_ = 0;
-  Buffer<double, B> w_, given_, given_size_, sum_, t_;
+  Buffer<double, B> w_, given_, sum_, t_;
   Buffer<double, B> size_, t_size_;  ///< of verify() alone
   Buffer<Index, B> bad_;
   PinnedBuffer<Index> bad_host_;
