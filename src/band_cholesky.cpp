@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "src/band_guard.hpp"
 #include "src/band_hybrid.hpp"
 #include "src/eliminate.hpp"
 
@@ -81,6 +82,7 @@ class BandCholesky {
     else
       band_factor_diagonal(lane, s_, k, a_.tile(k), status(k));
     band_solve_panel(lane, s_, s_.rows_below(k), a_.tile(k), panel(k));
+    if (work_.guard) work_.guard->take(lane, a_, k);
   }
 
   void share(const Stream<B>& lane, Index k) {
@@ -107,15 +109,20 @@ class BandCholesky {
                   a_.data.view().slice(from * s_.tile(), (to - from) * s_.tile()));
   }
 
+  void guard(const Stream<B>&, Index k) {
+    if (work_.guard) work_.guard->step(a_, k, std::max<Index>(0, k + 1 - kLag));
+  }
+
   bool stop(Index k) { return k >= kLag && look(k - kLag); }
 
-  void archive(Archive& archive, Index) {
+  void archive(Archive& archive, Index k) {
     watcher_.synchronize();
     archive.rows(context_.ahead, "columns", s_.padded(), s_.column(), a_.columns.ranges(rank_),
                  a_.data.data(), s_.column());
     std::vector<double> statuses(work_.seen.data(), work_.seen.data() + kRing);
     archive.list("statuses", statuses);
     std::copy(statuses.begin(), statuses.end(), work_.seen.data());
+    if (archive.loading() && work_.guard) work_.guard->resume(a_, k);
   }
 
   /// Statuses that the loop has not looked at, and the result.
@@ -123,6 +130,7 @@ class BandCholesky {
     watcher_.synchronize();
     for (Index k = std::max<Index>(0, steps() - kLag); k < steps(); ++k)
       if (failed_ == 0) look(k);
+    if (failed_ == 0 && work_.guard) work_.guard->finish(a_);
     return failed_;
   }
 

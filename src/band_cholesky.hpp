@@ -66,6 +66,9 @@ BandTiles<B> band_tiles(Context<B>& context, const BandShape& shape);
 template <class B>
 void band_clear(Context<B>& context, BandTiles<B>& a);
 
+template <class B>
+class BandGuard;
+
 /// What the factorization allocates: two panels, and a ring of their statuses on both sides. Taken
 /// before the loop.
 template <class B>
@@ -74,6 +77,7 @@ struct BandWork {
   Buffer<double, B> status;
   PinnedBuffer<double> seen;
   PinnedBuffer<double> host_diagonal;  ///< not empty: src/band_hybrid.hpp
+  BandGuard<B>* guard = nullptr;       ///< of --guard; has begun on the matrix
   BandWork() = default;
   explicit BandWork(const BandShape& shape);
 };

@@ -1,9 +1,13 @@
 #include "src/constant_guard.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cstdlib>
 
 #include "distrib/faults.hpp"
+#include "distrib/session.hpp"
+#include "kernels/error.hpp"
 #include "src/guard.hpp"
 
 namespace terrace {
@@ -14,7 +18,18 @@ ConstantGuard<B>::ConstantGuard(const Context<B>& context)
       parts_(guard_height * fold_words),
       total_(fold_words),
       seen_(fold_words),
-      right_(std::size_t(fold_words)) {}
+      right_(std::size_t(fold_words)),
+      now_(std::size_t(fold_words)) {}
+
+/// In a signal handler: whether the sums are not what they were. The arrays are host memory.
+template <class B>
+bool ConstantGuard<B>::broken(void* guard) {
+  auto& g = *static_cast<ConstantGuard*>(guard);
+  std::fill(g.now_.begin(), g.now_.end(), Word(0));
+  for (const View<Word, B>& array : g.arrays_)
+    for (Index i = 0; i < array.size; ++i) g.now_[std::size_t(i % fold_words)] ^= array.data[i];
+  return g.now_ != g.right_;
+}
 
 template <class B>
 void ConstantGuard<B>::sum() {
@@ -48,6 +63,14 @@ void ConstantGuard<B>::begin() {
   sum();
   context_.bulk.synchronize();
   std::copy_n(seen_.data(), fold_words, right_.data());
+  if constexpr (std::is_same_v<B, Cpu>)
+    access_.emplace(&ConstantGuard::broken, this,
+                    fmt::format("terrace: rank {} on {} failed: memory error: an access outside "
+                                "memory, and the check sum of the matrix is broken; on rank {}, "
+                                "host {}; start again, from the last checkpoint if there is one, "
+                                "and have the memory of this host tested\n",
+                                context_.rank(), host_name(), context_.rank(), host_name()),
+                    int(Exit::fault));
 }
 
 template <class B>

@@ -1,8 +1,10 @@
 // --guard of solvers that read their matrix and never write it: sums of its words must stay what
 // they were when it was read.
 #pragma once
+#include <optional>
 #include <vector>
 
+#include "distrib/access.hpp"
 #include "distrib/context.hpp"
 #include "kernels/guard.hpp"
 
@@ -10,7 +12,8 @@ namespace terrace {
 
 /// The XOR of the arrays' words, folded to fold_words of them. One bit that flips is always seen.
 /// A check reads the arrays once, on context.bulk, and nobody waits: its verdict is read when the
-/// next one begins.
+/// next one begins. On the CPU an access outside memory, by a number that is an index, asks for the
+/// sums at once.
 template <class B>
 class ConstantGuard {
  public:
@@ -18,6 +21,8 @@ class ConstantGuard {
   static constexpr Index interval = 64;  ///< products with the matrix between checks: 1.6 %
 
   explicit ConstantGuard(const Context<B>& context);
+  ConstantGuard(const ConstantGuard&) = delete;
+  ConstantGuard& operator=(const ConstantGuard&) = delete;
   /// Backend memory that is watched, 64-byte aligned, with room for a whole last word.
   template <class T>
   void watch(const Buffer<T, B>& array) {
@@ -36,12 +41,14 @@ class ConstantGuard {
   void sum();
   void look();
   void flip_for_tests(Index k);
+  static bool broken(void* guard);
 
   const Context<B>& context_;
   std::vector<View<Word, B>> arrays_;
   Buffer<Word, B> parts_, total_;  // parts_: the total so far, then a row a group
   PinnedBuffer<Word> seen_;
-  std::vector<Word> right_;
+  std::vector<Word> right_, now_;
+  std::optional<AccessWatch> access_;
   Event<B> known_;
   Index last_ = 0, checked_ = 0, due_ = 0;
   bool pending_ = false, flipped_ = false;

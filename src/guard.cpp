@@ -1,6 +1,7 @@
 #include "src/guard.hpp"
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -46,6 +47,16 @@ void memory_error(int rank, Index from, Index to) {
                           "on rank {}, host {}; start again, from the last checkpoint if there is "
                           "one, and have the memory of this host tested",
                           from, to, rank, host_name()));
+}
+
+void confirmed_fault(const Control& control, const std::string& what) {
+  std::vector<std::string> hosts = control.gather_all(host_name());
+  std::sort(hosts.begin(), hosts.end());
+  hosts.erase(std::unique(hosts.begin(), hosts.end()), hosts.end());
+  fail_together(Exit::fault,
+                fmt::format("memory error: {}; on host {}; start again, from the last checkpoint "
+                            "if there is one, and have the memory of {} tested",
+                            what, fmt::join(hosts, ", "), hosts.size() > 1 ? "them" : "it"));
 }
 
 template <class B>

@@ -27,6 +27,10 @@ void flip_for_tests(const Stream<B>& lane, int rank, Index step, void* data, Ind
 /// The rank's verdict: throws Error(fault), which ends the job.
 [[noreturn]] void memory_error(int rank, Index from, Index to);
 
+/// What failed does not fail when it is done again with what is read again: throws the agreed
+/// Error(fault). Collective.
+[[noreturn]] void confirmed_fault(const Control& control, const std::string& what);
+
 /// One more word a row: A X for 64 random vectors X.
 ///
 ///   | A | B | witness | A X |        after any steps T:  T A X = (T A) X, to the bit

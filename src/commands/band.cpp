@@ -52,11 +52,20 @@ void factor_streamed(Run& run, Context<B>& c, const io::BandInput& input, const 
   StreamRun<B> stream(run, c, input, plan, 0, scratch);
   if (run.options.plan) return;
   stream.require();
-  stream.factor([]() -> BandStreamRows<B>* { return nullptr; });
+  const auto factor = [&] { stream.factor([]() -> BandStreamRows<B>* { return nullptr; }); };
+  factor();
+  stream.flip();
   if (!run.options.no_check)
     run.phase("check", [&] {
-      judge_band(run, input,
-                 band_factor_residual(c, stream.problem_, stream.band_, Word(run.options.seed)));
+      const auto residual = [&] {
+        return band_factor_residual(c, stream.problem_, stream.band_, Word(run.options.seed));
+      };
+      judge_band(run, input, residual(), [&] {
+        try_again(run, [&] {
+          factor();
+          return residual();
+        });
+      });
     });
   const BandShape& s = plan.shape;
   const Index height = input.half_bandwidth() + 1, inside = s.half_bandwidth + 1;
@@ -95,9 +104,13 @@ void band_factor(Run& run, const BandOptions& options) {
     const BandShape& s = band.shape_;
     if (!run.options.no_check)
       run.phase("check", [&] {
-        judge_band(run, input,
-                   band_factor_residual(c, band.problem_, band.tiles_, Word(run.options.seed)));
+        const auto residual = [&] {
+          return band_factor_residual(c, band.problem_, band.tiles_, Word(run.options.seed));
+        };
+        judge_band(run, input, residual(), [&] { band.verify_factor(residual); });
       });
+    else if (run.options.guard)
+      run.phase("guard", [&] { band.verify_factor(); });
     const Index height = input.half_bandwidth() + 1;
     const io::Source<double> columns = [&](Index position, Index count, double* out) {
       std::fill(out, out + count * height, 0.0);

@@ -18,6 +18,7 @@ inline void check_mixed_options(const CommonOptions& common, const BandOptions& 
   if (options.parts > 0) refuse("--parts");
   if (!common.method.empty() && common.method != "auto") refuse("--method " + common.method);
   if (common.block > 0) refuse("--block");
+  if (common.guard) refuse("--guard");
 }
 
 /// Memory of the backend: the FP64 matrix, what mixed precision adds, and the check.

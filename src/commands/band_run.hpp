@@ -3,15 +3,21 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <functional>
+#include <limits>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "io/input.hpp"
 #include "src/band_cholesky.hpp"
+#include "src/band_guard.hpp"
 #include "src/band_hybrid.hpp"
 #include "src/band_parts.hpp"
 #include "src/commands.hpp"
 #include "src/commands/band_needs.hpp"
+#include "src/guard.hpp"
 
 namespace terrace {
 
@@ -60,10 +66,12 @@ void read_tiles(Context<B>& c, const io::BandInput& input, BandTiles<B>& a) {
   });
 }
 
-/// The verdict of a check.
-inline void judge_band(Run& run, const io::BandInput& input, double residual) {
+/// The verdict of a check. `verify` asks the guard, if any, whether memory is to blame.
+inline void judge_band(Run& run, const io::BandInput& input, double residual,
+                       const std::function<void()>& verify = {}) {
   run.report["residual"] = residual;
   if (residual < kBandPass) return;
+  if (verify) verify();
   run.outcome("check failed",
               fmt::format("the residual is {:.3g}, above {}; {}; the matrix may be too ill "
                           "conditioned, or the factor belongs to another matrix",
@@ -77,6 +85,28 @@ inline void judge_band(Run& run, const io::BandInput& input, double residual) {
               fmt::format("the matrix is not positive definite: its leading minor of order {} "
                           "is not; {}; check the matrix, or shift its diagonal",
                           failed, io::to_string(input.location())));
+}
+
+/// --guard of methods without sums on the way: a check failed, and `again` does everything once
+/// more with the matrix read again and returns its residual.
+template <class Again>
+void try_again(const Run& run, Again&& again) {
+  if (!run.options.guard) return;
+  const double before = run.report["residual"];
+  run.say("--guard: the check failed; all is done once more");
+  const double now = again();
+  if (now < kBandPass)
+    confirmed_fault(run.control, fmt::format("the residual was {:.3g}, but is {:.3g} with the "
+                                             "matrix read and solved once more",
+                                             before, now));
+}
+
+/// Their check is what they go by.
+inline void require_check(const Run& run, const std::string& what) {
+  if (run.options.guard && run.options.no_check)
+    fail_together(Exit::usage, "--guard of " + what +
+                                   " goes by the check at the end; --no-check; leave one of them "
+                                   "out, or use --method tile-columns");
 }
 
 /// One method gives up and another goes on: on the screen, and in the report after earlier notes.
@@ -99,7 +129,7 @@ class BandRun {
         input_(input),
         at_once_(at_once && std::is_same_v<B, Cuda> && context.size() == 1 &&
                  run.progress.checkpoints == nullptr && run.options.block == 0 &&
-                 band_parts_available(B{})),
+                 !(run.options.guard && run.options.no_check) && band_parts_available(B{})),
         shape_(band_shape(input.n(), input.half_bandwidth(),
                           at_once_ ? band_part_width(B{}, input.half_bandwidth())
                                    : band_width(B{}, input.half_bandwidth(), run.options.block))),
@@ -117,6 +147,7 @@ class BandRun {
       const auto [numbers, words] = band_at_once_memory<B>(shape_);
       device_ += (numbers + words) * Index(sizeof(double));
     }
+    if (run.options.guard) device_ += BandGuard<B>::bytes(shape_);
     run.report["memory"] = {{"backend_bytes", device_}, {"host_bytes", host_}};
     const BandAmounts work{run.command,
                            at_once_ ? "at once" : "tile-columns",
@@ -144,24 +175,44 @@ class BandRun {
     BandWork<B> work = collectively(c_.control, [&] { return BandWork<B>(shape_); });
     if (places.diagonal == "cpu" && std::is_same_v<B, Cuda>)
       work.host_diagonal = collectively(c_.control, [&] { return band_host_diagonal(shape_); });
-    run_.phase("read", [&] { read_tiles(c_, input_, tiles_); });
-    if (at_once_ && factor_at_once()) return;
+    if (!at_once_) take_guard();
+    read();
+    if (at_once_) {
+      if (factor_at_once()) return;
+      take_guard();
+      read();
+    }
     Index failed = 0;
+    work.guard = guard_ ? &*guard_ : nullptr;
     run_.phase("solve", [&] { failed = band_cholesky(c_, tiles_, work, run_.progress); });
+    if (failed != 0 && guard_) failed = confirm(work, failed);
     if (failed != 0) not_definite(run_, input_, failed);
+    if (guard_) guard_->flip_after(tiles_);
   }
 
-  /// False when a pivot was bad: the tiles are as they were read.
+  /// With --guard: ends the job if the factor is not right any more. To be asked where a check has
+  /// failed, or where there is none. A factorization in one launch is done again, and its residual
+  /// taken. Collective.
+  void verify_factor(const std::function<double()>& residual = {}) {
+    if (guard_)
+      guard_->verify(tiles_);
+    else if (at_once_ && residual)
+      try_again(run_, [&] {
+        band_clear(c_, tiles_);
+        read();
+        return factor_at_once() ? residual() : std::numeric_limits<double>::infinity();
+      });
+  }
+
+  /// False when a pivot was bad: the tiles are cleared.
   [[nodiscard]] bool factor_at_once() {
     const auto [numbers, words] = band_at_once_memory<B>(shape_);
     const Buffer<double, B> inverses(numbers);
     const Buffer<Word, B> scratch(words);
     bool done = false;
     run_.phase("solve", [&] { done = band_cholesky_at_once(c_, tiles_, inverses, scratch) == 0; });
-    if (done) return true;
-    band_clear(c_, tiles_);
-    run_.phase("read", [&] { read_tiles(c_, input_, tiles_); });
-    return false;
+    if (!done) band_clear(c_, tiles_);
+    return done;
   }
 
   void read_factor(const io::BandInput& stored) {
@@ -177,6 +228,33 @@ class BandRun {
   BandTiles<B> tiles_;
 
  private:
+  void take_guard() {
+    if (run_.options.guard) collectively(c_.control, [&] { guard_.emplace(c_, shape_); });
+  }
+  void read() {
+    run_.phase("read", [&] {
+      read_tiles(c_, input_, tiles_);
+      if (guard_) guard_->begin(tiles_);
+    });
+  }
+
+  /// A bit that flips may cost the matrix its definiteness: it has to fail once more. Returns the
+  /// minor that does.
+  Index confirm(BandWork<B>& work, Index failed) {
+    Checkpoints* const kept = std::exchange(run_.progress.checkpoints, nullptr);
+    work.guard = nullptr;
+    band_clear(c_, tiles_);
+    run_.phase("read", [&] { read_tiles(c_, input_, tiles_); });
+    Index again = 0;
+    run_.phase("solve", [&] { again = band_cholesky(c_, tiles_, work, run_.progress); });
+    run_.progress.checkpoints = kept;
+    if (again != 0) return again;
+    confirmed_fault(c_.control,
+                    fmt::format("the leading minor of order {} was not positive definite, but is "
+                                "with the matrix read again",
+                                failed));
+  }
+
   void describe(const BandMemory& m, Index nrhs, const std::vector<std::string>& reasons) {
     describe_band(run_, shape_, nrhs);
     run_.say(fmt::format(
@@ -192,9 +270,8 @@ class BandRun {
                          size_text(m.check)));
     const auto memory = [&]<class D>(D, int ranks, bool check) {
       const Index rows = 2 * ceil_div(shape_.tiles(), Index(ranks)) * shape_.width * nrhs;
-      return band_on_rank<D>(
-          rows * Index(sizeof(double)) + 3 * io::piece_bytes(),
-          band_memory(shape_, nrhs, ranks, check).total() + (at_once_ ? device_ - m.total() : 0));
+      return band_on_rank<D>(rows * Index(sizeof(double)) + 3 * io::piece_bytes(),
+                             band_memory(shape_, nrhs, ranks, check).total() + device_ - m.total());
     };
     const bool check = !run_.options.no_check;
     PlanNeeds needs;
@@ -211,6 +288,7 @@ class BandRun {
   }
 
   Index host_ = 0, device_ = 0;
+  std::optional<BandGuard<B>> guard_;
 };
 
 /// --scratch-dir goes with streamed; `auto` may come to it.

@@ -1,4 +1,6 @@
 // terrace band solve.
+#include <cmath>
+
 #include "src/band_parts.hpp"
 #include "src/commands/band_mixed.hpp"
 #include "src/commands/band_run.hpp"
@@ -40,6 +42,7 @@ void solve_by_tile_columns(Run& run, Context<B>& c, const BandSystem& system,
                            const std::vector<std::string>& reasons) {
   const Index nrhs = system.nrhs();
   BandRun<B> band(run, c, system.matrix, nrhs, false, system.factor != nullptr, reasons);
+  if (system.factor) require_check(run, "a stored factor");
   if (run.options.plan) return;
   band.require();
   const BandShape& s = band.shape_;
@@ -57,20 +60,37 @@ void solve_by_tile_columns(Run& run, Context<B>& c, const BandSystem& system,
   std::optional<HostSubstitution<B>> host;
   if (system.places.substitution == "cpu" && std::is_same_v<B, Cuda>)
     collectively(c.control, [&] { host.emplace(c, s, nrhs); });
-  run.phase("solve", [&] {
+  if (system.factor)
+    flip_for_tests(c.ahead, c.rank(), 1, band.tiles_.data.data(), 8 * band.tiles_.data.size());
+  const auto substitute = [&] {
     if (host)
       band_substitute_on_host(c, band.tiles_, x, *host, run.progress);
     else
       band_substitute(c, band.tiles_, x, run.progress);
-  });
+  };
+  run.phase("solve", substitute);
   note_rate(run, s, nrhs, !system.factor);
   download(c.ahead, rows.data(), x.data.view());
   c.ahead.synchronize();
   if (!run.options.no_check)
     run.phase("check", [&] {
       const std::vector<double> b = read_rows(c.control, system.rhs, s);
-      judge_band(run, system.matrix, band_residual(c, band.problem_, x.rows, rows, b, nrhs));
+      const auto residual = [&] { return band_residual(c, band.problem_, x.rows, rows, b, nrhs); };
+      judge_band(run, system.matrix, residual(), [&] {
+        band.verify_factor();
+        if (!system.factor) return;
+        try_again(run, [&] {
+          read_tiles(c, *system.factor, band.tiles_);
+          upload(c.ahead, x.data.view(), b.data());
+          substitute();
+          download(c.ahead, rows.data(), x.data.view());
+          c.ahead.synchronize();
+          return residual();
+        });
+      });
     });
+  else if (run.options.guard)
+    run.phase("guard", [&] { band.verify_factor(); });
   write_solution(run, system, BlockCyclic{s.n, s.width, c.size()}.ranges(c.rank()), rows);
   say_solved(run, s, nrhs);
 }
@@ -90,6 +110,7 @@ class PartsRun {
     run.report["method"] = to_string(plan.method);
     run.report["block"] = plan.shape.width;
     run.report["parts"] = plan.parts();
+    require_check(run, "--method " + to_string(plan.method));
     const Index nrhs = system.nrhs();
     const BandPartsMemory memory = band_parts_memory<B>(plan, nrhs);
     const Index check = band_check_bytes(run, plan.shape, nrhs, c_.size());
@@ -113,7 +134,7 @@ class PartsRun {
     BandPartRows<B> x = collectively(c_.control, [&] { return band_part_rows(a, nrhs); });
     const Range own = plan_.rows_of(c_.rank());
     std::vector<double> rows;  // b, then x
-    run_.phase("read", [&] {
+    const auto load = [&] {
       rows = read_range(c_.control, system_.rhs, own);
       set_rows(c_, a, x, rows.data());
       if (system_.factor == nullptr)
@@ -121,10 +142,17 @@ class PartsRun {
       else
         load_factor(c_, {plan_.shape.n, problem_.half_bandwidth, file_source<B>(*system_.factor)},
                     a);
-    });
+    };
+    run_.phase("read", load);
     bool definite = true;
+    const auto flip = [&](Index step) {
+      if (!a.memory.empty())
+        flip_for_tests(c_.ahead, c_.rank(), step, a.memory[0].data(), 8 * a.memory[0].size());
+    };
+    flip(1);
     run_.phase("solve", [&] {
       if (system_.factor == nullptr) definite = factor_parts(c_, a);
+      flip(2);
       if (definite) solve_parts(c_, a, x);
     });
     if (!definite) return false;
@@ -133,7 +161,16 @@ class PartsRun {
     if (!run_.options.no_check)
       run_.phase("check", [&] {
         const std::vector<double> b = read_range(c_.control, system_.rhs, own);
-        judge_band(run_, system_.matrix, band_residual<B>(c_, problem_, own, rows, b, nrhs));
+        const auto residual = [&] { return band_residual<B>(c_, problem_, own, rows, b, nrhs); };
+        judge_band(run_, system_.matrix, residual(), [&] {
+          try_again(run_, [&] {
+            load();
+            if (system_.factor == nullptr && !factor_parts(c_, a)) return double(INFINITY);
+            solve_parts(c_, a, x);
+            get_rows(c_, a, x, rows.data());
+            return residual();
+          });
+        });
       });
     write_solution(run_, system_, {own}, rows);
     say_solved(run_, plan_.shape, nrhs);
@@ -225,22 +262,35 @@ void solve_streamed(Run& run, Context<B>& c, const BandSystem& system, const Ban
     set_rows(c, a, x, rows.data());
     return &x;
   };
-  if (system.factor) {
-    begin();
-    stream.read(*system.factor);
-  } else {
-    stream.factor(begin);
-  }
-  run.phase("solve", [&] {
-    if (system.factor) stream_forward(c, a, x, run.progress);
-    stream_backward(c, a, x, run.progress);
-  });
+  const auto solve = [&] {
+    if (system.factor) {
+      begin();
+      stream.read(*system.factor);
+    } else {
+      stream.factor(begin);
+    }
+    stream.flip();
+    run.phase("solve", [&] {
+      if (system.factor) stream_forward(c, a, x, run.progress);
+      stream_backward(c, a, x, run.progress);
+    });
+    get_rows(c, a, x, rows.data());
+  };
+  solve();
   note_rate(run, plan.shape, nrhs, !system.factor);
-  get_rows(c, a, x, rows.data());
   if (!run.options.no_check)
     run.phase("check", [&] {
       const std::vector<double> b = read_range(c.control, system.rhs, all);
-      judge_band(run, system.matrix, band_residual<B>(c, stream.problem_, all, rows, b, nrhs));
+      const auto residual = [&] {
+        return band_residual<B>(c, stream.problem_, all, rows, b, nrhs);
+      };
+      judge_band(run, system.matrix, residual(), [&] {
+        try_again(run, [&] {
+          rows = b;
+          solve();
+          return residual();
+        });
+      });
     });
   write_solution(run, system, {all}, rows);
   say_solved(run, plan.shape, nrhs);

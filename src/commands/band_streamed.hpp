@@ -32,6 +32,7 @@ class StreamRun {
     run.report["method"] = to_string(BandMethod::streamed);
     run.report["block"] = shape_.width;
     run.report["parts"] = plan.parts();
+    require_check(run, "--method streamed");
     BandStreamMemory memory = band_stream_memory<B>(plan, nrhs);
     const Index check =
         run.options.no_check
@@ -92,8 +93,19 @@ class StreamRun {
       failed = attempt(begin());
       if (failed != 0 && lost_) unscalable(first);
     }
+    if (failed != 0 && run_.options.guard && scale() == 1.0 && attempt(begin()) == 0)
+      confirmed_fault(c_.control,
+                      fmt::format("the leading minor of order {} was not positive definite, but is "
+                                  "with the matrix read again",
+                                  failed));
     if (failed != 0) not_definite(run_, input_, failed);
     if (scale() != 1.0 && nrhs_ == 0) scale_stream(band_, std::ldexp(1.0, -exponent_ / 2));
+  }
+  /// TERRACE_TEST_FLIP, step 1: in the factor on the host, once.
+  void flip() {
+    if (std::exchange(flipped_, true) || band_.ends.empty() || band_.ends[0].host.empty()) return;
+    const PinnedBuffer<double>& memory = band_.ends[0].host[0];
+    flip_for_tests(Stream<Cpu>(), c_.rank(), 1, memory.data(), 8 * memory.size());
   }
   /// A power of two.
   [[nodiscard]] double scale() const { return std::ldexp(1.0, exponent_); }
@@ -219,6 +231,7 @@ class StreamRun {
   std::string scratch_;  ///< folder
   io::ScratchFile file_;
   int exponent_ = 0;
+  bool flipped_ = false;
   bool lost_ = false;  ///< scaled, some entries left the range of normal numbers
 };
 

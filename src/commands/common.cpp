@@ -78,13 +78,13 @@ void check_common_options(const CommonOptions& o, const std::string& command) {
            (o.precision == "mixed" ? "band solve, cg and their benches"
                                    : "dense invert, dense solve and bench dense") +
            "; --precision");
-  const bool guards = (command.rfind("gf2 ", 0) == 0 && command != "gf2 multiply") ||
-                      command == "cg" ||
+  const bool guards = command.rfind("gf2 ", 0) == 0 || command == "cg" ||
+                      command == "band factor" || command == "band solve" ||
                       ((command == "dense invert" || command == "dense solve") &&
                        o.method != "textbook" && o.method != "cramer");
   if (o.guard && !guards)
     refuse("there are no check sums on the way of " + command +
-           ", only of the eliminations of gf2 and dense, and of cg; --guard");
+           ", only of gf2, of the eliminations of band and dense, and of cg; --guard");
 }
 
 void require_output(const CommonOptions& options) {

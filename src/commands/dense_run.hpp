@@ -62,8 +62,12 @@ JordanPlan plan_dense(Run& run, Index n, Index right, bool inverse, const DenseO
   std::string pivoting = options.pivoting;
   run.adopt("pivoting", pivoting, std::string("auto"));
   run.adopt("block", run.options.block, Index(0));
-  if (const nlohmann::json from = run.restart_settings(); from.is_object())
-    run.options.guard = from.value("guard", false);  // a run that is continued keeps its check sums
+  if (const nlohmann::json from = run.restart_settings(); from.is_object()) {
+    const bool kept = from.value("guard", false);  // a run that is continued keeps its check sums
+    if (run.options.guard && !kept)
+      run.say("--guard has no effect: the checkpoint was written without it");
+    run.options.guard = kept;
+  }
   JordanPlan plan =
       plan_jordan<B>(run.control.size(), n, right + (run.options.guard ? 1 : 0), inverse,
                      run.options.block, pivoting, run.options.precision == "emulated");

@@ -4,6 +4,7 @@ refuses the answer, or the flip was harmless. No false alarms, and not a bit of 
 
 guard.py TERRACE     Needs h5py and numpy; runs in a temporary folder.
 """
+import json
 import os
 import random
 import shutil
@@ -60,6 +61,18 @@ def clean(command, name, ranks=(1, 3)):
         check(f"{command} --guard on {n}: no alarm", code == 0, f"exit {code} {err}")
         if code == 0:
             check(f"{command} --guard on {n}: the same bits", before.tobytes() == data(name).tobytes())
+
+
+def alike(command, name, ranks=(1, 3)):
+    """Exit code, message and every bit of the result are what they are without --guard."""
+    for n in ranks:
+        before = run(command + " -o out.h5", n)
+        bits = data(name).tobytes() if before[0] == 0 else None
+        after = run(command + " -o out.h5 --guard", n)
+        same = before[0] == after[0] and before[1].partition("\n")[0] == after[1].partition("\n")[0]
+        check(f"{command} --guard on {n}: as without", same, f"{before} {after}")
+        if before[0] == after[0] == 0:
+            check(f"{command} --guard on {n}: the same bits", bits == data(name).tobytes())
 
 
 def write(a, b=None):
@@ -171,6 +184,139 @@ with h5py.File("in.h5", "w") as f:
 got = flips("gf2 inverse in.h5:/A --block 64", "inverse", 1, 10, bits * 10 * 8, 6)
 check(f"gf2 inverse: {got} of 6 reported", got >= 2)
 
+# A product goes by its certificate: it is multiplied once more where that does not hold.
+generate("gf2-random --rows 500 --columns 700 --rhs 300")
+shutil.copy("in.h5", "left.h5")
+generate("gf2-random --rows 700 --columns 300")
+alike("gf2 multiply left.h5:/A in.h5:/A", "product", (1,))
+for step, ranks in ((1, 1), (2, 2)):
+    os.path.exists("out.h5") and os.remove("out.h5")
+    code, err = run("gf2 multiply left.h5:/A in.h5:/A -o out.h5 --guard", ranks, f"0:{step}:{100 * 16 * (6 if step == 1 else 4)}")
+    check(f"gf2 multiply flip {step}: exit {code}", code == 6 and "memory error" in err and not os.path.exists("out.h5"), err)
+
+# --- band: L (L^T w) against A w, w random ---------------------------------------------------------
+def band_of(n, m, scale=None):
+    ab = rng.uniform(-1, 1, (m + 1, n))
+    ab[0] = 1.2 * m + 1
+    for d in range(min(m + 1, n)):
+        ab[d, n - d:] = 0
+        if scale is not None:
+            ab[d, :n - d] *= scale[:n - d] * scale[d:]
+    return ab
+
+
+def difference_band(n, p, m):  # A = L L^T, L = (1 - shift)^p; of condition about n^(2 p)
+    coefficients = [1.0]
+    for _ in range(p):
+        coefficients = np.convolve(coefficients, [1.0, -1.0])
+    ab = np.zeros((m + 1, n))
+    for d in range(p + 1):
+        for e in range(d, p + 1):
+            ab[e - d, d:n - (e - d)] += coefficients[d] * coefficients[e]
+    return ab
+
+
+def write_band(ab):
+    with h5py.File("in.h5", "w") as f:
+        f["A"] = ab
+        f["A"].attrs["format"] = "band"
+        f["b"] = rng.standard_normal((ab.shape[1], 2))
+
+
+bands = {"one": (band_of(1, 0), (1,)), "diagonal": (band_of(90, 0), (1,)), "full": (band_of(150, 149), (1,)),
+         "wide": (band_of(500, 270), (1,)), "graded": (band_of(600, 30, 10.0**rng.uniform(-150, 150, 600)), (2,)),
+         "slope": (band_of(600, 30, np.logspace(-150, 150, 600)), (1,)), "tiny": (band_of(300, 20, np.full(300, 1e-152)), (1,)),
+         "huge": (band_of(300, 20, np.full(300, 1e152)), (1,)), "denormal": (band_of(300, 10, np.full(300, 1e-160)), (1,)),
+         "condition 1e14": (difference_band(300, 3, 20), (1,)),
+         "indefinite": (band_of(400, 20) - 19 * np.eye(21, 1), (1,)),
+         "far from definite": (np.where(np.arange(21)[:, None] == 7, 1e150, band_of(400, 20)), (2,))}
+for name, (ab, ranks) in bands.items():
+    write_band(ab)
+    for block in (7, 64) if name in ("graded", "wide") else (16,):
+        alike(f"band solve in.h5:/A --rhs :/b --block {block}", "x", ranks)
+    alike("band factor in.h5:/A", "factor", ranks)
+
+
+def band_flips(command, name, n, width, count, ranks, most):
+    """Flips at random places of the matrix, before, in and after the factorization."""
+    column = -(-max(most, width) // 16) * 16 + 1
+    tiles = -(-n // width)
+    code, err = run(command + " -o out.h5")
+    right = data(name)
+    caught = 0
+    for _ in range(count):
+        byte = random.randrange(tiles // ranks * width * column) * 8 + random.choice((5, 6, 7))
+        flip = f"{random.randrange(ranks)}:{random.randrange(1, tiles + 2)}:{byte}"
+        os.path.exists("out.h5") and os.remove("out.h5")
+        code, err = run(command + " -o out.h5 --guard", ranks, flip)
+        caught += code == 6
+        check(f"{command} flip {flip} on {ranks}: exit {code}", code in (0, 6), err)
+        if code == 6:
+            check(f"{command} flip {flip} on {ranks}: message", "memory error" in err, err)
+            check(f"{command} flip {flip} on {ranks}: no output", not os.path.exists("out.h5"))
+        elif code == 0:
+            got = data(name)
+            check(f"{command} flip {flip} on {ranks}: a wrong answer",
+                  np.allclose(got, right, rtol=1e-7, atol=1e-9 * np.abs(right).max()))
+    print(f"{command:58} {ranks} ranks: {caught} of {count} flips reported by --guard")
+    return caught
+
+
+write_band(band_of(900, 40))
+got = band_flips("band solve in.h5:/A --rhs :/b --block 16", "x", 900, 16, 12, 1, 40)
+got += band_flips("band solve in.h5:/A --rhs :/b --block 16 --no-check", "x", 900, 16, 6, 1, 40)
+got += band_flips("band solve in.h5:/A --rhs :/b --block 16", "x", 900, 16, 4, 3, 40)
+got += band_flips("band factor in.h5:/A --block 16", "factor", 900, 16, 6, 1, 40)
+check(f"band: {got} of 28 reported", got >= 13)  # a sixth of a column is padding, the upper triangle too
+# Methods of one launch go by the check at the end: all is done once more where it fails.
+run("band factor in.h5:/A -o f.h5")
+for more, step, ranks in (("--method one-end", 1, 1), ("--method two-ends", 2, 1), ("--method partition", 1, 3),
+                          ("--method streamed", 1, 1), ("--factor f.h5:/factor", 1, 1)):
+    command = f"band solve in.h5:/A --rhs :/b {more}"
+    alike(command, "x", (ranks,))
+    os.path.exists("out.h5") and os.remove("out.h5")
+    code, err = run(command + " -o out.h5 --guard", ranks, f"0:{step}:{8 * (49 * 75 + 2) + 6}")
+    check(f"{command} flip: exit {code}", code == 6 and "memory error" in err and not os.path.exists("out.h5"), err)
+code, err = run("band solve in.h5:/A --rhs :/b --method two-ends --guard --no-check -o out.h5")
+check("band: no check, no guard", code == 2 and "--no-check" in err, err)
+# The sign of a diagonal entry: the matrix is not definite any more, but is when it is read again.
+column, tile = 49, 48 * 49
+code, err = run("band solve in.h5:/A --rhs :/b --block 48 -o out.h5 --guard", 1, f"0:3:{8 * (10 * tile + 5 * column) + 7}")
+check("band: the sign of a diagonal entry", code == 6 and "is with the matrix read again" in err, err)
+
+# --- with checkpoints: a restart gives no alarm, the same bits, and finds flips --------------------
+def restarts(command, name, after, byte):
+    """byte(step): of one rank's matrix, one whose flips do harm."""
+    for f in ("c.h5", "c.h5.old", "report.json"):
+        os.path.exists(f) and os.remove(f)
+    code, err = run(command + " -o out.h5 --guard --checkpoint c.h5 --checkpoint-every 0.001s --report report.json", 2)
+    with open("report.json") as f:
+        step = json.load(f)["checkpoints"]["step"]
+    check(f"{command}: a checkpoint", code == 0 and step > 0, err)
+    if code or step < 1:
+        return
+    right = data(name).tobytes()
+    for ranks in after:
+        os.remove("out.h5")
+        code, err = run(command + " -o out.h5 --guard --restart c.h5", ranks)
+        check(f"{command} restarted at {step} on {ranks}: no alarm", code == 0, err)
+        check(f"{command} restarted at {step} on {ranks}: the same bits", code == 0 and data(name).tobytes() == right)
+    os.remove("out.h5")
+    flip = f"0:{step + 1}:{byte(step)}"
+    code, err = run(command + " -o out.h5 --guard --restart c.h5", 1, flip)
+    check(f"{command} restarted at {step} flip {flip}: exit {code}", code == 6 and "memory error" in err, err)
+    check(f"{command} restarted at {step} flip {flip}: no output", not os.path.exists("out.h5"))
+
+
+write_band(band_of(3000, 100))
+column, tile = 113, 16 * 113
+restarts("band solve in.h5:/A --rhs :/b --block 16", "x", (1, 3), lambda step: 8 * (187 * tile + 3 * column + 1) + 6)
+restarts("band factor in.h5:/A --block 16", "factor", (3,), lambda step: 8 * (step // 2 * tile + 3 * column + 1) + 6)
+write(rng.standard_normal((500, 500)))
+restarts("dense invert in.h5:/A --block 8", "inverse", (3,), lambda step: 8 * (251 * 504 + 400) + 6)
+generate("gf2-random --rows 3000 --columns 3000")
+restarts("gf2 rref in.h5:/A --block 64", "rref", (3,), lambda step: (2 * 3000 * 48 * 8) // 3 // 384 * 384 + 376 - 8)
+
 # Conjugate gradients read their matrix and never write it: every flipped bit of it is reported.
 def spd(n):
     a = rng.standard_normal((n, n))
@@ -189,7 +335,7 @@ with h5py.File("in.h5", "w") as f:
 subprocess.run([terrace, "generate"] + "csr-laplace --dim 2 --points 41 --rhs 1 --seed 4 -o csr.h5 --force --quiet".split(), check=True)
 solves = [("cg in.h5:/A --rhs :/b", 100000), ("cg in.h5:/A --rhs :/b --layout rows", n * n * 8 // 3),
           ("cg in.h5:/A --rhs :/b --precision mixed", 100000), ("cg in.h5:/band --rhs :/band_b", 20 * 300 * 8),
-          ("cg csr.h5:/A --rhs :/b", 20000)]  # its values: a column number that flips may end in a fault
+          ("cg csr.h5:/A --rhs :/b", 20000)]
 for command, size in solves:
     clean(command, "x", (1, 3))
     for ranks in (1, 3):
@@ -199,6 +345,16 @@ for command, size in solves:
             code, err = run(command + " -o out.h5 --guard", ranks, flip)
             check(f"{command} flip {flip} on {ranks}: exit {code}", code == 6 and "memory error" in err and "on rank" in err, err)
             check(f"{command} flip {flip} on {ranks}: no output", not os.path.exists("out.h5"))
+
+# Column numbers and row pointers: high bits lead outside memory.
+entries = 41 * 41 * 5 - 4 * 41
+for ranks, at in ((1, entries * 8 + 4 * 4000 + 3), (1, entries * 8 + 4 * 4000 + 2), (2, entries * 4 + 4 * 900 + 3),
+                  (1, entries * 12 + 8 * 700 + 5), (1, entries * 12 + 8 * 900 + 2)):
+    flip = f"0:3:{at}"
+    os.path.exists("out.h5") and os.remove("out.h5")
+    code, err = run("cg csr.h5:/A --rhs :/b -o out.h5 --guard", ranks, flip)
+    check(f"cg index flip {flip} on {ranks}: exit {code}", code == 6 and "memory error" in err and "on rank" in err, err)
+    check(f"cg index flip {flip} on {ranks}: no output", not os.path.exists("out.h5"))
 
 shutil.rmtree(folder)
 print("FAILED" if failures else "all passed", failures)
