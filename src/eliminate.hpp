@@ -28,8 +28,8 @@ concept Elimination = requires(M m, const Stream<B>& lane, Index k) {
   { m.stop(k) } -> std::convertible_to<bool>;
 };
 
-/// A method with guard(lane, k) checks its sums there, once panel k is applied, and takes them
-/// before and compares them after all panels in begin_guard() and end_guard(); src/guard.hpp.
+/// A method with guard(lane, k) checks its sums there, once panel k is applied. With begin_guard()
+/// and end_guard() it takes them before and compares them after all panels; src/guard.hpp.
 ///
 /// A method with `void archive(Archive&, Index k)` can be stopped before step k and started there:
 /// the archive names its state once steps 0 .. k - 1 are applied.
@@ -47,7 +47,8 @@ void eliminate(Context<B>& context, M& method, Progress& progress,
   constexpr bool archived = requires(Archive & archive) { method.archive(archive, steps); };
   stages.begin(context, steps);
   constexpr bool guards = requires { method.guard(bulk, steps); };
-  if constexpr (guards) stages.time(bulk, Stage::guard, [&] { method.begin_guard(); });
+  constexpr bool guards_ends = requires { method.begin_guard(); };
+  if constexpr (guards_ends) stages.time(bulk, Stage::guard, [&] { method.begin_guard(); });
   Index first = 0;
   if constexpr (archived)
     if (progress.checkpoints)
@@ -76,7 +77,7 @@ void eliminate(Context<B>& context, M& method, Progress& progress,
                                    [&](Archive& archive) { method.archive(archive, k + 1); });
       }
   }
-  if constexpr (guards) stages.time(bulk, Stage::guard, [&] { method.end_guard(); });
+  if constexpr (guards_ends) stages.time(bulk, Stage::guard, [&] { method.end_guard(); });
   ahead.synchronize();
   bulk.synchronize();
   stages.end(context);
