@@ -1,8 +1,10 @@
 // The loops over slabs of a streamed band: one that factors, one that substitutes.
 #include <algorithm>
+#include <utility>
 
 #include "kernels/matrix.hpp"
 #include "src/band_stream.hpp"
+#include "src/checkpoints.hpp"
 
 namespace terrace {
 namespace {
@@ -55,6 +57,22 @@ class SlabFactor {
   }
 
   [[nodiscard]] Index lag() const { return 2 * a_.slots; }
+  /// The first `count` slabs are at home, from an earlier run: those that reach the next one.
+  void go_on(Index count) {
+    first_ = count;
+    for (Index q = std::max<Index>(0, count - a_.back); q < count; ++q)
+      for (Index e = 0; e < a_.count(); ++e) {
+        if (a_.kept > 0) a_.get(q, e);
+        upload(a_.up, a_.in_ring(q, e), a_.host_tile(a_.tiles(q, e).first, e));
+      }
+    lane_.wait(a_.up.record());
+  }
+  /// Whether slab i + 1 can be the first of another run: no window has anything in it.
+  [[nodiscard]] bool may_stop_after(Index i) const {
+    bool may = true;
+    for (Index e = 0; e < a_.count(); ++e) may = may && a_.tiles(i, e).end() < a_.part(e).tiles;
+    return may;
+  }
   void bring(Index i) {
     if (a_.tiles(i, 0).count > 0) {
       // The slab that was in this slot is at home, and nothing that it reaches is unfinished.
@@ -66,7 +84,7 @@ class SlabFactor {
       upload(a_.up, a_.in_ring(i, 0), a_.host_tile(a_.tiles(i, 0).first, 0));
     }
     if (two_)
-      for (Index q = i == 0 ? 0 : i + a_.back; q <= i + a_.back; ++q) stage(q);
+      for (Index q = i == first_ ? i : i + a_.back; q <= i + a_.back; ++q) stage(q);
     lane_.wait(a_.up.record());
     if (two_ && a_.tiles(i, 1).count > 0) turn(i);
   }
@@ -223,6 +241,7 @@ class SlabFactor {
   const BandFeed& feed_;
   const bool two_;
   std::vector<Event<B>> factored_, home_, turned_;
+  Index first_ = 0;  ///< slab
 };
 
 /// Brings slab i of L, the turn-th one, from host memory or the store, and substitutes with it.
@@ -278,15 +297,24 @@ class SlabSubstitution {
   std::vector<Event<B>> done_, sent_;
 };
 
+/// Turns `first` .. of a pass over all slabs.
 template <class B>
-void each_slab(const Stream<B>& lane, BandStream<B>& a, bool transposed, BandStreamRows<B>& x,
-               Progress& progress) {
-  SlabSubstitution<B> step(lane, a, transposed, x);
-  progress.begin("substitution", double(a.slabs()));
+void each_slab(Context<B>& context, BandStream<B>& a, bool transposed, BandStreamRows<B>& x,
+               Progress& progress, Index first) {
+  SlabSubstitution<B> step(context.ahead, a, transposed, x);
+  const Index slabs = a.slabs();
+  Checkpoints* const checkpoints = a.given || transposed ? progress.checkpoints : nullptr;
+  progress.begin("substitution", double(slabs));
   try {
-    for (Index turn = 0; turn < a.slabs(); ++turn) {
-      step.take(transposed ? a.slabs() - 1 - turn : turn, turn);
+    for (Index turn = first; turn < slabs; ++turn) {
+      step.take(transposed ? slabs - 1 - turn : turn, turn);
       progress.tick(double(turn));
+      if (checkpoints && turn + 1 < slabs && checkpoints->due()) {
+        step.finish();
+        checkpoints->save(turn + 1 + (transposed ? slabs : 0), 2 * slabs, [&](Archive& archive) {
+          archive_stream(context, archive, a, slabs - 1 - turn, &x);
+        });
+      }
     }
   } catch (...) {  // the store's: nobody may use the memory any more
     step.finish();
@@ -322,13 +350,26 @@ void solve_separator(const Stream<B>& lane, const BandStream<B>& a, const BandSt
 template <class B>
 Index stream_factor(Context<B>& context, BandStream<B>& a, BandStreamRows<B>* y, Progress& progress,
                     const BandFeed& feed) {
+  const Index slabs = a.slabs(), steps = y ? 2 * slabs : slabs;
   SlabFactor<B> step(context.ahead, a, y, feed);
-  const Index slabs = a.slabs();
-  Index seen = 0, failed = 0;
+  Checkpoints* const checkpoints = progress.checkpoints;
+  Index first = 0, failed = 0;
+  if (checkpoints)
+    first = checkpoints->resume([&](Archive& archive) {
+      const Index done = archive.step();
+      archive_stream(context, archive, a, done < slabs ? done : 2 * slabs - done, y);
+    });
+  if (first >= slabs && first > 0) {
+    a.resumed = first - slabs;
+    step.finish();
+    return 0;
+  }
+  if (first > 0) step.go_on(first);
+  Index seen = first;
   progress.begin("band Cholesky", double(slabs));
   try {
-    for (Index i = 0; i < slabs && failed == 0; ++i) {
-      if (i >= step.lag()) {
+    for (Index i = first; i < slabs && failed == 0; ++i) {
+      if (i - seen >= step.lag()) {
         failed = step.look(seen);
         if (failed != 0) break;
         step.put_away(seen++);
@@ -337,6 +378,19 @@ Index stream_factor(Context<B>& context, BandStream<B>& a, BandStreamRows<B>* y,
       step.factor(i);
       step.take_home(i);
       progress.tick(double(i));
+      if (checkpoints && step.may_stop_after(i) && checkpoints->due()) {
+        step.finish();
+        for (; seen <= i && failed == 0; ++seen) {
+          failed = step.seen(seen);
+          if (failed == 0) step.put_away(seen);
+        }
+        if (failed != 0)
+          checkpoints->put_off();
+        else
+          checkpoints->save(i + 1, steps, [&](Archive& archive) {
+            archive_stream(context, archive, a, i + 1, y);
+          });
+      }
     }
     if (failed == 0 && a.count() > 1) step.separator();
   } catch (...) {  // the feed's: nobody may use the memory any more
@@ -355,13 +409,22 @@ Index stream_factor(Context<B>& context, BandStream<B>& a, BandStreamRows<B>* y,
 template <class B>
 void stream_forward(Context<B>& context, BandStream<B>& a, BandStreamRows<B>& y,
                     Progress& progress) {
-  each_slab(context.ahead, a, false, y, progress);
+  const Index slabs = a.slabs();
+  Index first = 0;
+  if (a.given && progress.checkpoints)
+    first = progress.checkpoints->resume(
+        [&](Archive& archive) { archive_stream(context, archive, a, slabs, &y); });
+  if (first > slabs)
+    a.resumed = first - slabs;
+  else
+    each_slab(context, a, false, y, progress, first);
 }
 template <class B>
 void stream_backward(Context<B>& context, BandStream<B>& a, BandStreamRows<B>& x,
                      Progress& progress) {
-  if (a.count() > 1) solve_separator(context.ahead, a, x);
-  each_slab(context.ahead, a, true, x, progress);
+  const Index first = std::exchange(a.resumed, 0);
+  if (a.count() > 1 && first == 0) solve_separator(context.ahead, a, x);
+  each_slab(context, a, true, x, progress, first);
 }
 
 #define TERRACE_INSTANTIATE(B)                                                              \

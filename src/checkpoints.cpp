@@ -190,7 +190,7 @@ bool Checkpoints::due() {
   }
   const Word agreed = votes_->poll(mine);
   stop_ = stop_ || (agreed & vote_stop) != 0;
-  return agreed != 0;
+  return agreed != 0 || stop_;
 }
 
 void Checkpoints::write(Index step, Index steps, const std::function<void(Archive&)>& state) {
