@@ -118,6 +118,9 @@ with h5py.File("in.h5", "w") as f:
     f["bits"] = bits
     f["square"] = (np.tril(rng.integers(0, 2, (2500, 2500), dtype=np.uint8), -1) + np.eye(2500, dtype=np.uint8))[::-1]
     f["right"] = (bits.astype(np.float32) @ rng.integers(0, 2, (3100, 5)).astype(np.float32) % 2).astype(np.uint8)
+    f["factor"] = rng.integers(0, 2, (3100, 2500), dtype=np.uint8)
+    f["wide"] = rng.integers(0, 2, (300, 60000), dtype=np.uint8)
+    f["tall"] = rng.integers(0, 2, (60000, 300), dtype=np.uint8)
     ab = rng.normal(size=(61, 6000)) * 0.01
     ab[0] = 10
     f["band"] = ab
@@ -157,6 +160,9 @@ jobs = [
     ("gf2 solve in.h5:/bits --rhs :/right --block 64", 1, 2),
     ("gf2 kernel in.h5:/bits --block 64", 2, 1),
     ("gf2 inverse in.h5:/square --block 64", 3, 2),
+    ("gf2 multiply in.h5:/bits :/factor --block 64", 0, 2),
+    ("gf2 multiply in.h5:/bits :/factor --levels 2", 0, 0),
+    ("gf2 multiply in.h5:/wide :/tall", 2, 3),
     ("band factor in.h5:/band", 2, 1),
     ("band solve in.h5:/band --rhs :/b --method tile-columns", 1, 3),
     ("band factor in.h5:/band --method streamed", 0, 0),
@@ -237,9 +243,14 @@ if backend == "cpu":
         ("band solve in.h5:/long --rhs :/long_b --method one-end", 0, 2, 0.9),
         ("band solve in.h5:/grid_band --rhs :/grid_b12 --precision mixed", 0, 0, 0.01),
         ("band solve in.h5:/long --rhs :/long_b --method partition --parts 6", 0, 3, 0.9),
+        ("gf2 multiply in.h5:/bits :/factor --levels 1", 0, 0, 0.8),
+        ("gf2 multiply in.h5:/bits :/factor --levels 2", 2, 2, 0.1),
     ):
         far, out = to_the_end(command, before, after)
         check(command, far > least, f"the last checkpoint at {far}")
+    # Inside a panel the halves are those of the ranks' rows.
+    out, err = run("gf2 multiply in.h5:/bits :/factor -o u.h5 --restart c.h5", 1, 3)
+    check("another number of ranks", "2 ranks with 2 levels" in err, err)
     # Given up for the leading minor's sake: the checkpoints are of what goes on instead.
     for method in ("streamed --parts 2", "two-ends", "auto --precision mixed"):
         far, out = to_the_end(f"band solve in.h5:/bad --rhs :/long_b --method {method}", 0, 0, 4, "0.01s")
