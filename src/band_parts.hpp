@@ -178,7 +178,7 @@ template <class B>
 
 /// Segments: a launch each, so they are long against the end of one, which fills and drains.
 inline Index part_segments(const BandPlan& plan) {
-  constexpr Index shortest = 16, most = 64;  // tile columns; segments
+  constexpr Index shortest = 8, most = 64;  // tile columns; segments
   Index tiles = 1;
   for (Index p = 0; p < plan.parts(); ++p) tiles = std::max(tiles, plan.tiles(p));
   return std::clamp<Index>(tiles / shortest, 1, most);

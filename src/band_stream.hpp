@@ -249,6 +249,10 @@ BandPart<B> stream_slab_part(const BandStream<B>& a, Index i, Index e) {
   if (stream_keeps_inverses<B>) part.inverse = a.part(e).diagonal_inverse(a.shape, tiles.first);
   return part;
 }
+/// y := L^-1 y, or L^-T y, with slab i of all ends, whose factor and inverses are in the rings.
+template <class B>
+void stream_substitute(const Stream<B>& lane, const BandStream<B>& a, Index i, bool transposed,
+                       const BandStreamRows<B>& x);
 }  // namespace detail
 
 }  // namespace terrace

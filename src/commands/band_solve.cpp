@@ -249,6 +249,8 @@ void solve_streamed(Run& run, Context<B>& c, const BandSystem& system, const Ban
 
 template <class B>
 void solve_by(Run& run, Context<B>& c, const BandSystem& system, const BandPlan& plan) {
+  if (run.progress.checkpoints && system.factor && plan.method != BandMethod::streamed)
+    run.say("note       a stored factor in memory is solved with at once; no checkpoints are kept");
   if (plan.method == BandMethod::tile_columns)
     return solve_by_tile_columns(run, c, system, plan.reasons);
   if (plan.method == BandMethod::streamed) return solve_streamed(run, c, system, plan);
