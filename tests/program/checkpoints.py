@@ -126,6 +126,8 @@ with h5py.File("in.h5", "w") as f:
     f["band"] = ab
     f["band"].attrs["format"] = "band"
     f["b"] = rng.normal(size=(6000, 2))
+    f["band2"] = ab + 0.001
+    f["band2"].attrs["format"] = "band"
     long = rng.normal(size=(17, 30000)) * 0.01
     long[0] = 10
     f["long_b"] = rng.normal(size=(30000, 3))
@@ -238,13 +240,17 @@ if backend == "cpu":
         ("band solve in.h5:/band --rhs :/b --method streamed", 0, 0, 0.9),
         ("band solve in.h5:/band --rhs :/b --method streamed --parts 2 --scratch-dir .", 0, 0, 0.9),
         ("band solve in.h5:/band --rhs :/b --method streamed --factor factor.h5:/factor", 0, 0, 0.9),
-        ("band solve in.h5:/long --rhs :/long_b --method one-end", 0, 2, 0.9),
         ("band solve in.h5:/grid_band --rhs :/grid_b12 --precision mixed", 0, 0, 0.01),
         ("band solve in.h5:/long --rhs :/long_b --method partition --parts 6", 0, 3, 0.9),
         ("gf2 multiply in.h5:/bits :/factor --levels 2", 2, 2, 0.1),
     ):
         far, out = to_the_end(command, before, after)
         check(command, far > least, f"the last checkpoint at {far}")
+        if "partition" in command or "--parts 2" in command:
+            other = command.replace("--parts 6", "--parts 7").replace("--parts 2", "--parts 1")
+            for what, why in ((other, "settings"), (command.replace(":/long ", ":/bad ").replace("/band ", "/band2 "), "input")):
+                out, err = run(what + " -o u.h5 --restart c.h5", 0, 3)
+                check("refused: " + what, why + " differs" in err and not os.path.exists("u.h5"), err)
     # Inside a panel the halves are those of the ranks' rows.
     out, err = run("gf2 multiply in.h5:/bits :/factor -o u.h5 --restart c.h5", 1, 3)
     check("another number of ranks", "2 ranks with 2 levels" in err, err)
