@@ -20,6 +20,9 @@
 
 namespace terrace {
 
+class Archive;
+class Progress;
+
 /// Right-hand sides that are solved in lock step.
 inline constexpr Index kMixedGroup = band_cg_columns;
 
@@ -64,6 +67,13 @@ struct BandMixed {
   double shift = 0;                              // of the last factorization
   double norm = 0, scaled_norm = 0;              // ||A||, ||S A S||, infinity norms
   MixedReason failure = MixedReason::converged;  // of the last factorization
+
+  // Of the solve under way, for checkpoints (src/checkpoints.hpp).
+  Index first = 0, done = 0;  // its group's first column; iterations of all groups
+  MixedResult before;         // of the groups before
+  bool resumed = false;       // by mixed_resume
+  bool inside = false;        // a group was interrupted: its state is
+  std::vector<double> numbers, lanczos, off_lanczos;  // in the vectors and here
 };
 /// Takes the memory. Local.
 template <class B>
@@ -76,14 +86,27 @@ template <class B>
 [[nodiscard]] bool mixed_factor(Context<B>& context, std::type_identity_t<View<const double, B>> a,
                                 BandMixed<B>& m, const MixedLimits& limits = {});
 
+/// What a checkpoint holds: the factor, x as in mixed_solve, and a group's state. Collective; the
+/// lane is idle.
+template <class B>
+void archive_mixed(Context<B>& context, Archive& archive, BandMixed<B>& m,
+                   std::type_identity_t<View<double, B>> x);
+/// Goes on from a checkpoint: the factor is there, and mixed_solve ends what was begun. False
+/// without one.
+template <class B>
+[[nodiscard]] bool mixed_resume(Context<B>& context, BandMixed<B>& m,
+                                std::type_identity_t<View<double, B>> x, const Progress& progress);
+
 /// x (padded() x nrhs, row-major, zero behind n): right-hand sides, then solutions; undefined
 /// unless the result is `converged`. An iteration reads the matrix once for up to
-/// band_symmetric_group right-hand sides and the factor twice; the host waits once.
+/// band_symmetric_group right-hand sides and the factor twice; the host waits once. With
+/// checkpoints in `progress` the run may stop before it, and after each iteration.
 template <class B>
 [[nodiscard]] MixedResult mixed_solve(Context<B>& context,
                                       std::type_identity_t<View<const double, B>> a,
                                       BandMixed<B>& m, std::type_identity_t<View<double, B>> x,
-                                      const MixedLimits& limits = {});
+                                      const MixedLimits& limits = {},
+                                      const Progress* progress = nullptr);
 
 /// Estimate of the condition number in the 1-norm, seldom more than 3 times too small; takes a
 /// vector of memory. Up to 12 solves: with the factor alone where `solved` saw that it is close to

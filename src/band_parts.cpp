@@ -259,68 +259,6 @@ void reload_reversed(Context<B>& context, BandParts<B>& a,
             View<double, B>{part.band + part.tiles * s.tile(), part.window * s.tile()});
 }
 
-namespace {
-
-/// What the own parts leave to the separators, into their records; those go to rank 0.
-template <class B>
-void gather_records(Context<B>& c, const BandParts<B>& a) {
-  const Stream<B>& lane = c.ahead;
-  const BandPlan& plan = a.plan;
-  const BandShape& s = plan.shape;
-  const Index side = plan.separator, high = std::min(s.column(), side);
-  for (Index i = 0; i < a.own.count; ++i) {
-    const Index p = a.own.first + i;
-    const BandPart<B>& part = a.parts[std::size_t(i)];
-    const double* window = part.band + part.tiles * s.tile();
-    if (plan.reversed(p))
-      band_reverse(lane, side, 0, side, high, window, s.column(), a.record(p, 1).data, side + 1);
-    else
-      copy_rows<double, B>(lane, a.record(p, 0).data, side + 1, window, s.column(), high, side);
-  }
-  detail::exchange_records(c, plan, a.records, 3 * a.block(), true);
-}
-
-/// Rank 0: the separators' system from the records.
-template <class B>
-void assemble(const Stream<B>& lane, const BandParts<B>& a) {
-  const BandPlan& plan = a.plan;
-  const BandShape& r = plan.reduced;
-  const Index side = plan.separator;
-  for (Index q = 0; q + 1 < plan.parts(); ++q) {
-    const View<double, B> block = a.record(q, 0);
-    add<B>(lane, 1.0, block, 1.0, a.record(q + 1, 1), block);
-    // Zeros above the diagonal land below the block, where the coupling comes next.
-    copy_rows<double, B>(lane, a.reduced.band + q * side * r.column(), r.column(), block.data,
-                         side + 1, side, side);
-  }
-  for (Index q = 1; q + 1 < plan.parts(); ++q)
-    copy_rows<double, B>(lane, a.reduced.band + (q - 1) * side * r.column() + side, r.reach,
-                         a.record(q, 2).data, side, side, side);
-}
-
-}  // namespace
-
-template <class B>
-bool factor_parts(Context<B>& context, BandParts<B>& a) {
-  const Stream<B>& lane = context.ahead;
-  const BandPlan& plan = a.plan;
-  if (plan.shape.n == 0) return true;
-  fill_zero(lane, a.status.view());
-  if (a.own.count > 0)
-    band_factor_parts(lane, plan.shape, a.parts, a.status.view().slice(0, a.own.count), a.scratch);
-  if (plan.parts() > 1) gather_records(context, a);
-  if (a.reduced.tiles > 0) {
-    assemble(lane, a);
-    band_factor_parts(lane, plan.reduced, {&a.reduced, 1}, a.status.view().slice(a.own.count, 1),
-                      a.scratch);
-  }
-  std::vector<Index> status(std::size_t(a.status.size()));
-  download(lane, status.data(), a.status.view());
-  lane.synchronize();
-  const bool failed = std::any_of(status.begin(), status.end(), [](Index s) { return s != 0; });
-  return context.control.reduce(Index(failed), Reduce::max) == 0;
-}
-
 template <class B>
 void load_factor(Context<B>& context, const BandProblem<B>& factor, BandParts<B>& a) {
   load_parts(context, factor, a);
@@ -396,7 +334,6 @@ Index band_cholesky_at_once(Context<B>& c, BandTiles<B>& a, const Buffer<double,
   template BandParts<B> band_parts(Context<B>&, const BandPlan&);                            \
   template void load_parts(Context<B>&, const BandProblem<B>&, BandParts<B>&);               \
   template void reload_reversed(Context<B>&, BandParts<B>&, View<const double, B>);          \
-  template bool factor_parts(Context<B>&, BandParts<B>&);                                    \
   template void load_factor(Context<B>&, const BandProblem<B>&, BandParts<B>&);              \
   template std::pair<Index, Index> band_at_once_memory<B>(const BandShape&);                 \
   template Index band_cholesky_at_once(Context<B>&, BandTiles<B>&, const Buffer<double, B>&, \

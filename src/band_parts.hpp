@@ -17,6 +17,7 @@
 // Sources: van der Vorst, Parallel Computing 5, 1987; Polizzi, Sameh, Parallel Computing 32, 2006;
 // George, SIAM J. Numer. Anal. 10, 1973 (dissection).
 #pragma once
+#include <algorithm>
 #include <span>
 #include <string>
 #include <vector>
@@ -25,6 +26,8 @@
 #include "src/band_cholesky.hpp"
 
 namespace terrace {
+
+class Archive;
 
 enum class BandMethod { tile_columns, one_end, two_ends, partition, streamed };
 std::string to_string(BandMethod method);
@@ -167,9 +170,27 @@ void reload_reversed(Context<B>& context, BandParts<B>& a,
                      std::type_identity_t<View<const double, B>> natural);
 /// Factors the parts and the separators' system. False on all ranks when a pivot of either is not
 /// positive and finite. n m^2 flops for ends, about 4 n m^2 for inner parts; one message of
-/// 3 s (s + 1) numbers a part.
+/// 3 s (s + 1) numbers a part. With checkpoints in `progress`: in part_segments() pieces, between
+/// which, and after which, the run may stop; goes on from such a checkpoint.
 template <class B>
-[[nodiscard]] bool factor_parts(Context<B>& context, BandParts<B>& a);
+[[nodiscard]] bool factor_parts(Context<B>& context, BandParts<B>& a,
+                                const Progress* progress = nullptr);
+
+/// Segments: a launch each, so they are long against the end of one, which fills and drains.
+inline Index part_segments(const BandPlan& plan) {
+  constexpr Index shortest = 8, most = 64;  // tile columns; segments
+  Index tiles = 1;
+  for (Index p = 0; p < plan.parts(); ++p) tiles = std::max(tiles, plan.tiles(p));
+  return std::clamp<Index>(tiles / shortest, 1, most);
+}
+/// Tile columns of part p that the first `segments` of them factor.
+inline Index tiles_after(const BandPlan& plan, Index p, Index segments) {
+  return plan.tiles(p) * segments / part_segments(plan);
+}
+/// What a checkpoint holds after `segments` of them: the parts' factors as far as they are, and
+/// after the last one that of the separators. Collective; all lanes are idle.
+template <class B>
+void archive_parts(Context<B>& context, Archive& archive, const BandParts<B>& a, Index segments);
 
 /// Right-hand sides of this rank's parts, one part after the other; records of s rows for S_p and
 /// S_{p-1} of each part; and the separators' rows on rank 0.

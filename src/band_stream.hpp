@@ -39,6 +39,8 @@
 
 namespace terrace {
 
+class Archive;
+
 /// Tile columns of a slab: long against a launch, short against the whole.
 Index band_stream_slab(const BandShape& shape, Index ends = 1);
 /// Slabs of each end that the host keeps at least, with a store.
@@ -95,6 +97,11 @@ struct BandStream {
   PinnedBuffer<Index> seen;
   Buffer<Word, B> scratch;
   Stream<B> up, down, reader;  ///< `reader` lets the host wait for one event
+
+  // Checkpoints (src/checkpoints.hpp), between two slabs.
+  std::function<void(Archive&)> more;  ///< the caller's own state
+  bool given = false;                  ///< a stored factor, which they leave out
+  Index resumed = 0;                   ///< slabs that an earlier run took backward
 
   [[nodiscard]] Index count() const { return Index(ends.size()); }
   [[nodiscard]] const BandPart<B>& part(Index e = 0) const { return ends[std::size_t(e)].part; }
@@ -183,12 +190,19 @@ void set_rows(Context<B>& context, const BandStream<B>& a, BandStreamRows<B>& x,
 template <class B>
 void get_rows(Context<B>& context, const BandStream<B>& a, BandStreamRows<B>& x, double* to);
 
+/// What a checkpoint holds once the first `slabs` slabs of each end are factored, or are left to be
+/// taken backward: their factor, unless it is given, and x if there is one. All lanes are idle.
+template <class B>
+void archive_stream(Context<B>& context, Archive& archive, const BandStream<B>& a, Index slabs,
+                    const BandStreamRows<B>* x);
+
 /// A := L in host memory and, with `y`, Y := L^-1 Y. Returns 0, or the one-based order of the first
 /// leading minor that is not positive definite (by kernels/band_parts.hpp: on CUDA a pivot below
 /// 1e-307 or so counts as such), with two ends -1, as they cannot know it; A and Y are then
 /// undefined. With `feed` the matrix is not in host memory yet: each slab is fed while the device
 /// works on those before it; a store needs that. n m^2 flops; 8 n (m+1) bytes each way, at the same
-/// time.
+/// time. Goes on from a checkpoint of it, or of the backward substitution, which stream_backward
+/// then does from there.
 template <class B>
 [[nodiscard]] Index stream_factor(Context<B>& context, BandStream<B>& a, BandStreamRows<B>* y,
                                   Progress& progress, const BandFeed& feed = {});
@@ -235,6 +249,10 @@ BandPart<B> stream_slab_part(const BandStream<B>& a, Index i, Index e) {
   if (stream_keeps_inverses<B>) part.inverse = a.part(e).diagonal_inverse(a.shape, tiles.first);
   return part;
 }
+/// y := L^-1 y, or L^-T y, with slab i of all ends, whose factor and inverses are in the rings.
+template <class B>
+void stream_substitute(const Stream<B>& lane, const BandStream<B>& a, Index i, bool transposed,
+                       const BandStreamRows<B>& x);
 }  // namespace detail
 
 }  // namespace terrace

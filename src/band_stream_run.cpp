@@ -1,34 +1,12 @@
-// The loops over slabs of a streamed band: one that factors, one that substitutes.
+// The loop over the slabs of a streamed band that factors.
 #include <algorithm>
 
 #include "kernels/matrix.hpp"
 #include "src/band_stream.hpp"
+#include "src/checkpoints.hpp"
 
 namespace terrace {
 namespace {
-
-/// y := L^-1 y, or L^-T y, with slab i of all ends, whose factor and inverses are in the rings.
-template <class B>
-void substitute(const Stream<B>& lane, const BandStream<B>& a, Index i, bool transposed,
-                const BandStreamRows<B>& x) {
-  if (x.nrhs == 0) return;
-  std::array<BandPart<B>, 2> parts;
-  std::array<BandPartVectors<B>, 2> rows;
-  std::size_t count = 0;
-  for (Index e = 0; e < a.count(); ++e) {
-    const Range tiles = a.tiles(i, e);
-    if (tiles.count == 0) continue;
-    parts[count] = detail::stream_slab_part(a, i, e);
-    rows[count++] = {x.rows.data() + (a.first_row(e) + tiles.first * a.shape.width) * x.nrhs,
-                     nullptr};
-  }
-  const std::span<const BandPart<B>> all(parts.data(), count);
-  const std::span<const BandPartVectors<B>> vectors(rows.data(), count);
-  if (transposed)
-    band_backward_parts(lane, a.shape, all, vectors, x.nrhs, x.scratch);
-  else
-    band_forward_parts(lane, a.shape, all, vectors, x.nrhs, x.scratch);
-}
 
 /// The steps of the factorization. The host looks at a slab's status lag() slabs later; as many
 /// events are kept.
@@ -55,6 +33,22 @@ class SlabFactor {
   }
 
   [[nodiscard]] Index lag() const { return 2 * a_.slots; }
+  /// The first `count` slabs are at home, from an earlier run: those that reach the next one.
+  void go_on(Index count) {
+    first_ = count;
+    for (Index q = std::max<Index>(0, count - a_.back); q < count; ++q)
+      for (Index e = 0; e < a_.count(); ++e) {
+        if (a_.kept > 0) a_.get(q, e);
+        upload(a_.up, a_.in_ring(q, e), a_.host_tile(a_.tiles(q, e).first, e));
+      }
+    lane_.wait(a_.up.record());
+  }
+  /// Whether slab i + 1 can be the first of another run: no window has anything in it.
+  [[nodiscard]] bool may_stop_after(Index i) const {
+    bool may = true;
+    for (Index e = 0; e < a_.count(); ++e) may = may && a_.tiles(i, e).end() < a_.part(e).tiles;
+    return may;
+  }
   void bring(Index i) {
     if (a_.tiles(i, 0).count > 0) {
       // The slab that was in this slot is at home, and nothing that it reaches is unfinished.
@@ -66,7 +60,7 @@ class SlabFactor {
       upload(a_.up, a_.in_ring(i, 0), a_.host_tile(a_.tiles(i, 0).first, 0));
     }
     if (two_)
-      for (Index q = i == 0 ? 0 : i + a_.back; q <= i + a_.back; ++q) stage(q);
+      for (Index q = i == first_ ? i : i + a_.back; q <= i + a_.back; ++q) stage(q);
     lane_.wait(a_.up.record());
     if (two_ && a_.tiles(i, 1).count > 0) turn(i);
   }
@@ -86,7 +80,7 @@ class SlabFactor {
     band_factor_parts(lane_, a_.shape, {parts.data(), count},
                       a_.status.view().slice(i * a_.count() + first, Index(count)), a_.scratch);
     a_.down.wait(lane_.record());  // L may go home while it is used
-    if (y_) substitute(lane_, a_, i, false, *y_);
+    if (y_) detail::stream_substitute(lane_, a_, i, false, *y_);
     factored_[at(i)] = lane_.record();
   }
   void take_home(Index i) {
@@ -223,112 +217,34 @@ class SlabFactor {
   const BandFeed& feed_;
   const bool two_;
   std::vector<Event<B>> factored_, home_, turned_;
+  Index first_ = 0;  ///< slab
 };
-
-/// Brings slab i of L, the turn-th one, from host memory or the store, and substitutes with it.
-template <class B>
-class SlabSubstitution {
- public:
-  SlabSubstitution(const Stream<B>& lane, BandStream<B>& a, bool transposed, BandStreamRows<B>& x)
-      : lane_(lane),
-        a_(a),
-        x_(x),
-        transposed_(transposed),
-        done_(std::size_t(a.slots)),
-        sent_(std::size_t(std::max<Index>(a.kept, 1))) {
-    a_.up.wait(lane_.record());
-  }
-
-  void take(Index i, Index turn) {
-    if (a_.kept > 0) {  // host memory of slab i was last used `kept` turns ago
-      a_.reader.wait(sent_[std::size_t(turn % a_.kept)]);
-      a_.reader.synchronize();
-      each_end(i, [&](Index e) { a_.get(i, e); });
-    }
-    a_.up.wait(done_[std::size_t(i % a_.slots)]);  // of the slab that was in this slot
-    each_end(i, [&](Index e) {
-      upload(a_.up, a_.in_ring(i, e), a_.host_tile(a_.tiles(i, e).first, e));
-    });
-    const Event<B> here = a_.up.record();
-    if (a_.kept > 0) sent_[std::size_t(turn % a_.kept)] = here;
-    lane_.wait(here);
-    if (detail::stream_keeps_inverses<B>)
-      each_end(i, [&](Index e) {
-        band_invert_diagonals(lane_, a_.shape, detail::stream_slab_part(a_, i, e));
-      });
-    substitute(lane_, a_, i, transposed_, x_);
-    done_[std::size_t(i % a_.slots)] = lane_.record();
-  }
-  void finish() {
-    a_.up.synchronize();
-    lane_.synchronize();
-  }
-
- private:
-  template <class Action>
-  void each_end(Index i, Action&& action) {
-    for (Index e = 0; e < a_.count(); ++e)
-      if (a_.tiles(i, e).count > 0) action(e);
-  }
-
-  const Stream<B>& lane_;
-  BandStream<B>& a_;
-  BandStreamRows<B>& x_;
-  const bool transposed_;
-  std::vector<Event<B>> done_, sent_;
-};
-
-template <class B>
-void each_slab(const Stream<B>& lane, BandStream<B>& a, bool transposed, BandStreamRows<B>& x,
-               Progress& progress) {
-  SlabSubstitution<B> step(lane, a, transposed, x);
-  progress.begin("substitution", double(a.slabs()));
-  try {
-    for (Index turn = 0; turn < a.slabs(); ++turn) {
-      step.take(transposed ? a.slabs() - 1 - turn : turn, turn);
-      progress.tick(double(turn));
-    }
-  } catch (...) {  // the store's: nobody may use the memory any more
-    step.finish();
-    throw;
-  }
-  step.finish();
-  progress.end();
-}
-
-/// The separator's rows from what both ends leave of them; back into the windows of both.
-template <class B>
-void solve_separator(const Stream<B>& lane, const BandStream<B>& a, const BandStreamRows<B>& x) {
-  if (x.nrhs == 0) return;
-  const BandPlan& plan = a.plan;
-  const Index size = plan.separator * x.nrhs;
-  const auto window = [&](Index e) {
-    const Index first = a.first_row(e) + a.part(e).tiles * a.shape.width;
-    return x.rows.view().slice(first * x.nrhs, size);
-  };
-  const View<double, B> own = x.separator.view().slice(0, size);
-  const BandPartVectors<B> rows{x.separator.data(), nullptr};
-  fill_zero(lane, x.separator.view());
-  detail::turn_rows(lane, plan.separator, x.nrhs, window(1).data, own.data);
-  add<B>(lane, 1.0, window(0), 1.0, own, own);
-  band_forward_parts(lane, plan.reduced, {&a.reduced, 1}, {&rows, 1}, x.nrhs, x.scratch);
-  band_backward_parts(lane, plan.reduced, {&a.reduced, 1}, {&rows, 1}, x.nrhs, x.scratch);
-  copy<double, B>(lane, window(0), own);
-  detail::turn_rows(lane, plan.separator, x.nrhs, own.data, window(1).data);
-}
 
 }  // namespace
 
 template <class B>
 Index stream_factor(Context<B>& context, BandStream<B>& a, BandStreamRows<B>* y, Progress& progress,
                     const BandFeed& feed) {
+  const Index slabs = a.slabs(), steps = y ? 2 * slabs : slabs;
   SlabFactor<B> step(context.ahead, a, y, feed);
-  const Index slabs = a.slabs();
-  Index seen = 0, failed = 0;
+  Checkpoints* const checkpoints = progress.checkpoints;
+  Index first = 0, failed = 0;
+  if (checkpoints)
+    first = checkpoints->resume([&](Archive& archive) {
+      const Index done = archive.step();
+      archive_stream(context, archive, a, done < slabs ? done : 2 * slabs - done, y);
+    });
+  if (first >= slabs && first > 0) {
+    a.resumed = first - slabs;
+    step.finish();
+    return 0;
+  }
+  if (first > 0) step.go_on(first);
+  Index seen = first;
   progress.begin("band Cholesky", double(slabs));
   try {
-    for (Index i = 0; i < slabs && failed == 0; ++i) {
-      if (i >= step.lag()) {
+    for (Index i = first; i < slabs && failed == 0; ++i) {
+      if (i - seen >= step.lag()) {
         failed = step.look(seen);
         if (failed != 0) break;
         step.put_away(seen++);
@@ -337,6 +253,19 @@ Index stream_factor(Context<B>& context, BandStream<B>& a, BandStreamRows<B>* y,
       step.factor(i);
       step.take_home(i);
       progress.tick(double(i));
+      if (checkpoints && step.may_stop_after(i) && checkpoints->due()) {
+        step.finish();
+        for (; seen <= i && failed == 0; ++seen) {
+          failed = step.seen(seen);
+          if (failed == 0) step.put_away(seen);
+        }
+        if (failed != 0)
+          checkpoints->put_off();
+        else
+          checkpoints->save(i + 1, steps, [&](Archive& archive) {
+            archive_stream(context, archive, a, i + 1, y);
+          });
+      }
     }
     if (failed == 0 && a.count() > 1) step.separator();
   } catch (...) {  // the feed's: nobody may use the memory any more
@@ -352,23 +281,9 @@ Index stream_factor(Context<B>& context, BandStream<B>& a, BandStreamRows<B>* y,
   return failed != 0 ? failed : step.seen_of_separator();
 }
 
-template <class B>
-void stream_forward(Context<B>& context, BandStream<B>& a, BandStreamRows<B>& y,
-                    Progress& progress) {
-  each_slab(context.ahead, a, false, y, progress);
-}
-template <class B>
-void stream_backward(Context<B>& context, BandStream<B>& a, BandStreamRows<B>& x,
-                     Progress& progress) {
-  if (a.count() > 1) solve_separator(context.ahead, a, x);
-  each_slab(context.ahead, a, true, x, progress);
-}
-
-#define TERRACE_INSTANTIATE(B)                                                              \
-  template Index stream_factor(Context<B>&, BandStream<B>&, BandStreamRows<B>*, Progress&,  \
-                               const BandFeed&);                                            \
-  template void stream_forward(Context<B>&, BandStream<B>&, BandStreamRows<B>&, Progress&); \
-  template void stream_backward(Context<B>&, BandStream<B>&, BandStreamRows<B>&, Progress&);
+#define TERRACE_INSTANTIATE(B)                                                             \
+  template Index stream_factor(Context<B>&, BandStream<B>&, BandStreamRows<B>*, Progress&, \
+                               const BandFeed&);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 

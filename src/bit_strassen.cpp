@@ -46,6 +46,16 @@ Shape leaf_shape(Shape shape, int levels, Index panel) {
           std::max(bit_row_alignment, shape.words)};
 }
 
+/// Three of the size of the longer halves, one after the other.
+template <class B>
+struct Temporaries {
+  BitRows<Word, B> s, t, x;
+  Temporaries(const Shape& two, Word* free)
+      : s{free, two.inner_words(), two.rows, nullptr},
+        t{s.data + two.rows * two.inner_words(), two.words, two.inner, nullptr},
+        x{t.data + two.inner * two.words, two.words, two.rows, nullptr} {}
+};
+
 template <class Rows>
 Rows window(Rows rows, Index row, Index count, Index word) {
   return {rows.data + row * rows.stride + word, rows.stride, count, nullptr};
@@ -96,12 +106,25 @@ void BitStrassen<B>::add(const Stream<B>& stream, BitRows<const Word, B> a,
                          BitRows<const Word, B> b, BitRows<Word, B> c, Index words,
                          const Hooks& hooks) {
   a.count = c.count;
-  const Shape shape{c.count, b.count, words};
-  int levels = admitted_levels(c.count, b.count, words, levels_);
-  while (all_temporaries(shape, levels) > temporaries_.size()) --levels;
-  leaves_ = std::pow(7.0, levels);
-  leaves_done_ = 0;
-  product(stream, a, b, c, words, levels, temporaries_.data(), hooks);
+  const int most = levels(c.count, b.count, words);
+  leaves_ = std::pow(7.0, most);
+  leaves_done_ = most > 0 ? double(hooks.first) * leaves_ / 7 : 0;
+  product(stream, a, b, c, words, most, temporaries_.data(), hooks);
+}
+
+template <class B>
+int BitStrassen<B>::levels(Index rows, Index inner, Index words) const {
+  int levels = admitted_levels(rows, inner, words, levels_);
+  while (all_temporaries({rows, inner, words}, levels) > temporaries_.size()) --levels;
+  return levels;
+}
+template <class B>
+Index BitStrassen<B>::steps(Index rows, Index inner, Index words) const {
+  return levels(rows, inner, words) > 0 ? 7 : ceil_div(inner, panel_);
+}
+template <class B>
+BitRows<Word, B> BitStrassen<B>::sums(Index rows, Index inner, Index words) const {
+  return Temporaries<B>(Shape{rows, inner, words}.second(), temporaries_.data()).x;
 }
 
 // In steps that the memory of leaf_ holds.
@@ -109,7 +132,7 @@ template <class B>
 void BitStrassen<B>::leaf(const Stream<B>& stream, BitRows<const Word, B> a,
                           BitRows<const Word, B> b, BitRows<Word, B> c, Index words,
                           const Hooks& hooks) {
-  for (Index first = 0; first < b.count; first += panel_) {
+  for (Index first = hooks.first * panel_; first < b.count; first += panel_) {
     const Index inner = std::min(panel_, b.count - first);
     if (hooks.need) hooks.need(first + inner);
     for (Index word = 0; word < words; word += words_) {
@@ -123,6 +146,7 @@ void BitStrassen<B>::leaf(const Stream<B>& stream, BitRows<const Word, B> a,
     }
     if (hooks.enqueued)
       hooks.enqueued((leaves_done_ + double(first + inner) / double(b.count)) / leaves_);
+    if (hooks.between && first + inner < b.count) hooks.between(first / panel_ + 1);
   }
   ++leaves_done_;
 }
@@ -147,12 +171,12 @@ void BitStrassen<B>::product(const Stream<B>& stream, BitRows<const Word, B> a,
   const In b21 = window(b, k1, k2, 0), b22 = window(b, k1, k2, n1);
   const Out c11 = window(c, 0, m1, 0), c12 = window(c, 0, m1, n1);
   const Out c21 = window(c, m1, m2, 0), c22 = window(c, m1, m2, n1);
-  const Out s{free, w2, m2, nullptr}, t{s.data + m2 * w2, n2, k2, nullptr};
-  const Out x{t.data + k2 * n2, n2, m2, nullptr};
-  free = x.data + m2 * n2;
+  const Temporaries<B> temporaries(two, free);
+  const Out s = temporaries.s, t = temporaries.t, x = temporaries.x;
+  Word* const rest = x.data + m2 * n2;
 
   const auto multiply_add = [&](In left, In right, Out out, Index width) {
-    product(stream, left, right, out, width, levels - 1, free, {nullptr, hooks.enqueued});
+    product(stream, left, right, out, width, levels - 1, rest, {nullptr, hooks.enqueued});
   };
   const auto add = [&](Out out, Index width, In left, Index left_width, In right,
                        Index right_width) {
@@ -163,34 +187,50 @@ void BitStrassen<B>::product(const Stream<B>& stream, BitRows<const Word, B> a,
   };
   const auto clear_x = [&] { fill_zero(stream, View<Word, B>{x.data, m2 * n2}); };
 
+  // S and T are made again where products that were done before are left out.
+  Index done = 0;
+  const auto step = [&](auto&& work) {
+    if (done++ < hooks.first) return;
+    work();
+    if (hooks.between && done < 7) hooks.between(done);
+  };
+
   if (hooks.need) hooks.need(k1);
   add(s, w2, a21, w1, a22, w2);           // S1 = A21 + A22
   add(top(t, k1), n2, b11, n1, b12, n2);  // T1 = B11 + B12
-  clear_x();
-  multiply_add(s, top(t, k1), x, n2);  // X = P5 = S1 T1; T1 has no more rows
-  accumulate(c12, x, n2);              // C12 += P5
-  accumulate(c22, x, n2);              // C22 += P5
+  step([&] {
+    clear_x();
+    multiply_add(s, top(t, k1), x, n2);  // X = P5 = S1 T1; T1 has no more rows
+    accumulate(c12, x, n2);              // C12 += P5
+    accumulate(c22, x, n2);              // C22 += P5
+  });
 
   if (hooks.need) hooks.need(all.inner);
   accumulate(top(s, m1), a11, w1);      // S2 = S1 + A11
   add(t, n2, top(t, k1), n2, b22, n2);  // T2 = T1 + B22
-  clear_x();
-  multiply_add(a11, b11, top(x, m1), n1);  // X = P1 = A11 B11
-  accumulate(c11, x, n1);                  // C11 += P1
-  multiply_add(a12, b21, c11, n1);         // C11 += P2 = A12 B21
-  multiply_add(s, t, x, n2);               // X = P1 + P6, P6 = S2 T2
-  accumulate(c12, x, n2);                  // C12 += P1 + P6
+  step([&] {
+    clear_x();
+    multiply_add(a11, b11, top(x, m1), n1);  // X = P1 = A11 B11
+    accumulate(c11, x, n1);                  // C11 += P1
+  });
+  step([&] { multiply_add(a12, b21, c11, n1); });  // C11 += P2 = A12 B21
+  step([&] {
+    multiply_add(s, t, x, n2);  // X = P1 + P6, P6 = S2 T2
+    accumulate(c12, x, n2);     // C12 += P1 + P6
+  });
 
-  accumulate(top(s, m1), a12, w2);         // S4 = S2 + A12
-  multiply_add(top(s, m1), b22, c12, n2);  // C12 += P3 = S4 B22
-  accumulate(t, b21, n1);                  // T4 = T2 + B21
-  multiply_add(a22, t, c21, n1);           // C21 += P4 = A22 T4
+  accumulate(top(s, m1), a12, w2);                        // S4 = S2 + A12
+  step([&] { multiply_add(top(s, m1), b22, c12, n2); });  // C12 += P3 = S4 B22
+  accumulate(t, b21, n1);                                 // T4 = T2 + B21
+  step([&] { multiply_add(a22, t, c21, n1); });           // C21 += P4 = A22 T4
 
   add(s, w1, a11, w1, a21, w1);                    // S3 = A11 + A21
   add(top(t, k1), n2, top(b22, k1), n2, b12, n2);  // T3 = B22 + B12; S3 has no more columns
-  multiply_add(s, top(t, k1), x, n2);              // X = P1 + P6 + P7, P7 = S3 T3
-  accumulate(c21, x, n1);
-  accumulate(c22, x, n2);
+  step([&] {
+    multiply_add(s, top(t, k1), x, n2);  // X = P1 + P6 + P7, P7 = S3 T3
+    accumulate(c21, x, n1);
+    accumulate(c22, x, n2);
+  });
 }
 
 #define TERRACE_INSTANTIATE(B) template class BitStrassen<B>;

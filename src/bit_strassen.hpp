@@ -43,9 +43,18 @@ class BitStrassen {
  public:
   /// What the caller wants to hear while work is enqueued.
   struct Hooks {
-    std::function<void(Index rows)> need;       ///< rows [0, rows) of B are read by what follows
-    std::function<void(double done)> enqueued;  ///< part of this product, up to 1
+    std::function<void(Index rows)> need;          ///< rows [0, rows) of B are read by what follows
+    std::function<void(double done)> enqueued;     ///< part of this product, up to 1
+    Index first = 0;                               ///< steps that were done before
+    std::function<void(Index done)> between = {};  ///< so many steps() are enqueued, not the last
   };
+  /// What add() of that shape can be cut into: the 7 products of the first level, or a leaf's steps
+  /// of step_rows() inner rows. After some of the products `sums` of the temporaries count, too.
+  [[nodiscard]] Index steps(Index rows, Index inner, Index words) const;
+  [[nodiscard]] Index step_rows() const { return panel_; }
+  [[nodiscard]] int levels(Index rows, Index inner, Index words) const;
+  [[nodiscard]] BitRows<Word, B> sums(Index rows, Index inner, Index words) const;
+  [[nodiscard]] static bool sums_count(Index products) { return products > 1; }
 
   BitStrassen() = default;
   /// Takes all memory. rows, inner, words: the largest product; levels: at most; panel: inner rows

@@ -107,10 +107,6 @@ Checkpoints::Checkpoints(Run& run) : run_(run), file_(run.options.checkpoint) {
     file_.clear();
     return;
   }
-  if (active() && run.command == "gf2 multiply") {
-    run.say("note       a product keeps no checkpoints; --checkpoint has no effect");
-    file_.clear();
-  }
   if (!o.restart.empty()) {
     find(o.restart);
     if (found_.empty()) find(o.restart + ".old");
@@ -190,7 +186,7 @@ bool Checkpoints::due() {
   }
   const Word agreed = votes_->poll(mine);
   stop_ = stop_ || (agreed & vote_stop) != 0;
-  return agreed != 0;
+  return agreed != 0 || stop_;
 }
 
 void Checkpoints::write(Index step, Index steps, const std::function<void(Archive&)>& state) {

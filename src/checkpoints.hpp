@@ -61,6 +61,15 @@ class Archive {
       });
     }
   }
+  /// The same of numbers that lie anywhere: save(position, count, to) and load(position, count,
+  /// from) are asked for `count` of this rank's rows.
+  void pieces(const std::string& name, Index rows, Index columns, std::span<const Range> ranges,
+              const io::Source<Word>& save, const io::Sink<Word>& load) {
+    if (loading())
+      this->load(name, rows, columns, ranges, load);
+    else
+      this->save(name, rows, columns, ranges, save);
+  }
   /// A vector of all rows: `k` numbers a row, this rank's `own` rows at `data`.
   template <class B>
   void vector(const Stream<B>& lane, const std::string& name, Index n, Index k, Range own,
@@ -107,6 +116,8 @@ class Checkpoints {
 
   /// After a step, on every rank: whether all of them write one now.
   [[nodiscard]] bool due();
+  /// Instead of save(): the state is not worth keeping. On every rank.
+  void put_off() { waiting_ = false; }
   /// Writes the state after `step` of `steps` steps. A failure to write is said and the run goes
   /// on. Throws the agreed Error(requeue) when the end was asked for. Collective.
   void save(Index step, Index steps, const std::function<void(Archive&)>& state);

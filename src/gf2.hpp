@@ -114,11 +114,16 @@ struct MultiplyMemory {
                  const MultiplyPlan& how);
 };
 /// C += A B: A in row slices (`inner` columns, unused bits zero), B in factor_layout(), C's rows as
-/// A's and its stride as B's. B's blocks are broadcast to all ranks ahead of the products.
+/// A's and its stride as B's. B's blocks are broadcast to all ranks ahead of the products. With
+/// checkpoints the run may stop after each gathered panel, and go on from there on any number of
+/// ranks; and after each of the 7 products of its first level, or each of its leaf's steps where
+/// there is no level.
 template <class B>
 void multiply_bits(Context<B>& context, const BitMatrix<B>& a, const BitMatrix<B>& b,
                    const BitMatrix<B>& c, Index inner, MultiplyMemory<B>& memory,
                    Progress& progress);
+/// The plan of the run that --restart continues, where that stopped inside a panel.
+void adopt_multiply_plan(const Progress& progress, MultiplyPlan& plan);
 /// A (B Z) = C Z.
 template <class B>
 std::string check_product(const Context<B>& context, const BitSource<B>& a, BlockCyclic a_layout,

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "kernels/parallel.hpp"
+#include "src/checkpoints.hpp"
 #include "src/gf2.hpp"
 
 namespace terrace {
@@ -139,20 +140,86 @@ class Gathering {
   Index waited_ = 0;
 };
 
+/// Where a product stands: C has the products of inner rows [0, first), and those of `step` steps
+/// of the panel that begins there.
+struct Place {
+  Index first = 0, step = 0;
+};
+
+template <class B>
+void archive_product(const Context<B>& context, Archive& archive, const BitMatrix<B>& c,
+                     MultiplyMemory<B>& memory, Index inner, Place& at) {
+  MultiplyPlan& plan = memory.plan;
+  Index ranks = context.size(), gathered = plan.gathered, panel = plan.panel;
+  int levels = plan.levels;
+  archive.value("first", at.first);
+  archive.value("inside", at.step);
+  archive.value("ranks", ranks);
+  archive.value("gathered", gathered);
+  archive.value("panel", panel);
+  archive.value("levels", levels);
+  if (at.step > 0 && (ranks != context.size() || gathered != plan.gathered || panel != plan.panel ||
+                      levels != plan.levels))
+    fail_together(Exit::input,
+                  fmt::format("the checkpoint is inside a panel of {} ranks with {} levels and "
+                              "panels of {}; --restart; start as many ranks, and leave --levels "
+                              "and --block as they were",
+                              ranks, levels, panel));
+  archive.rows(context.bulk, "product", c.layout.extent, c.stride, c.layout.ranges(context.rank()),
+               c.data.data(), c.stride);
+  const Index rows = std::min(plan.gathered, inner - at.first);
+  if (at.step == 0 || memory.product.levels(c.slots(), rows, c.stride) == 0 ||
+      !BitStrassen<B>::sums_count(at.step))
+    return;
+  const BitRows<Word, B> sums = memory.product.sums(c.slots(), rows, c.stride);
+  Index all = 0, before = 0;  // of the lower halves of the ranks' rows
+  for (int rank = 0; rank < context.size(); ++rank) {
+    const Index count = c.layout.slots(rank) - c.layout.slots(rank) / 2;
+    if (rank < context.rank()) before += count;
+    all += count;
+  }
+  const Range own{before, sums.count};
+  archive.rows(context.bulk, "sums", all, sums.stride, {&own, 1}, sums.data, sums.stride);
+}
+
 }  // namespace
+
+void adopt_multiply_plan(const Progress& progress, MultiplyPlan& plan) {
+  const Checkpoints* const from = progress.checkpoints;
+  if (from == nullptr || from->value("inside", 0) == 0) return;
+  plan.gathered = from->value("gathered", plan.gathered);
+  plan.panel = from->value("panel", plan.panel);
+  plan.levels = int(from->value("levels", plan.levels));
+  plan.reason = "as the interrupted run had it";
+}
 
 template <class B>
 void multiply_bits(Context<B>& context, const BitMatrix<B>& a, const BitMatrix<B>& b,
                    const BitMatrix<B>& c, Index inner, MultiplyMemory<B>& memory,
                    Progress& progress) {
   const Index gathered = std::max<Index>(1, memory.plan.gathered), stride = b.stride;
-  const Index panels = ceil_div(inner, gathered);
   const Stream<B>&ahead = context.ahead, &bulk = context.bulk;
   const bool alone = context.size() == 1;
-  progress.begin("multiplying", double(panels));
+  Checkpoints* const checkpoints = progress.checkpoints;
+  Place at;
+  const auto state = [&](Archive& archive) {
+    archive_product(context, archive, c, memory, inner, at);
+  };
+  if (checkpoints) (void)checkpoints->resume(state);
+  // Inner rows [0, first), and `step` of the next panel's `steps`, are enqueued.
+  const auto stop = [&](Index first, Index rows, Index step, Index steps) {
+    if (!checkpoints->due()) return;
+    ahead.synchronize();
+    bulk.synchronize();
+    const Place place = at;
+    at = {first, step};
+    checkpoints->save(std::max<Index>(1, first + rows * step / steps), inner, state);
+    at = place;
+  };
+  progress.begin("multiplying", double(inner));
   Event<B> read[2] = {bulk.record(), bulk.record()};  // when a buffer may be written again
-  for (Index k = 0; k < panels; ++k) {
-    const Index first = k * gathered, rows = std::min(gathered, inner - first);
+  for (Index k = 0; at.first < inner; ++k) {
+    const Index first = at.first, rows = std::min(gathered, inner - first);
     BitRows<const Word, B> panel{b.data.data() + first * stride, stride, rows, nullptr};
     std::optional<Gathering<B>> gathering;
     if (!alone) {
@@ -160,14 +227,33 @@ void multiply_bits(Context<B>& context, const BitMatrix<B>& a, const BitMatrix<B
       ahead.wait(read[k % 2]);
       gathering.emplace(context, b, first, rows, memory.received[k % 2].data());
     }
+    typename BitStrassen<B>::Hooks hooks{
+        [&](Index need) {
+          if (gathering) gathering->wait(need);
+        },
+        [&](double part) { progress.tick(double(first) + part * double(rows), k); }, at.step,
+        nullptr};
+    if (checkpoints) {
+      const BitStrassen<B>& product = memory.product;
+      const Index steps = product.steps(c.slots(), rows, stride), step_rows = product.step_rows();
+      const bool leaf = product.levels(c.slots(), rows, stride) == 0;
+      // The host keeps to the device, so that it hears of time and signals when it should.
+      if (!alone) read[k % 2].synchronize();
+      if (alone || context.control.reduce(Index(leaf), Reduce::max) == 0)
+        hooks.between = [&, leaf, steps, step_rows](Index done) {
+          bulk.synchronize();
+          if (!leaf)
+            stop(first, rows, done, steps);
+          else if ((first + done * step_rows) % 512 == 0)  // as good as a panel's end
+            stop(first + done * step_rows, 0, 0, 1);
+        };
+    }
     // C += A[:, panel] B[panel, :]
     memory.product.add(bulk, {a.data.data() + first / 64, a.stride, a.slots(), nullptr}, panel,
-                       c.rows(), stride,
-                       {[&](Index need) {
-                          if (gathering) gathering->wait(need);
-                        },
-                        [&](double part) { progress.tick(double(k) + part); }});
+                       c.rows(), stride, hooks);
     read[k % 2] = bulk.record();
+    at = {first + rows, 0};
+    if (checkpoints && at.first < inner) stop(at.first, 0, 0, 1);
   }
   ahead.synchronize();
   bulk.synchronize();

@@ -1,4 +1,5 @@
 // terrace band factor, and the options of terrace band solve.
+#include "src/commands/band_mixed.hpp"
 #include "src/commands/band_run.hpp"
 #include "src/commands/band_streamed.hpp"
 
@@ -81,8 +82,14 @@ void band_factor(Run& run, const BandOptions& options) {
   bool free = false;
   BandRequest request = factor_request(run, free);
   check_scratch(options, free, request);
-  choose_for_checkpoints(run, request);
-  free = free && run.progress.checkpoints == nullptr;
+  if (free) {
+    request.method = "auto";
+    adopt_band_settings(run, request, false);
+    free = request.method == "auto";
+    if (free) request.method = "tile-columns";
+  } else {
+    adopt_band_settings(run, request, false);
+  }
   require_output(run.options);
   const io::Location location = io::parse_location(options.matrix);
   const io::BandInput input = io::open_band(run.control, location);
@@ -126,17 +133,29 @@ void band_factor(Run& run, const BandOptions& options) {
 
 }  // namespace
 
-void choose_for_checkpoints(Run& run, BandRequest& request) {
-  if (run.progress.checkpoints == nullptr || run.options.plan) return;
+void adopt_band_settings(Run& run, BandRequest& request, bool stored_factor) {
+  const nlohmann::json from = run.restart_settings();
+  if (!from.is_object() || run.options.plan) return;
+  // The interrupted run had given up one method and gone on with another one.
+  if (run.options.precision == "mixed" && from.value("precision", "") == kNotMixed)
+    run.settings["precision"] = kNotMixed;
+  const std::string method = from.value("method", ""), instead_of = from.value("instead_of", "");
+  const bool open = request.method.empty() || request.method == "auto";
+  const bool other = !instead_of.empty() && (open || request.method == instead_of);
+  if (other) {
+    run.settings["instead_of"] = instead_of;
+    request.parts = 0;
+  }
+  if (other ||
+      (open && !method.empty() && method != "mixed" && !(stored_factor && method == "one-end")))
+    request.method = method;
+  if (request.parts == 0 && (method == "partition" || method == "streamed") &&
+      request.method == method)
+    request.parts = from.value("parts", Index(0));
+  if (request.method != method) return;
+  if (other) run.options.block = 0;
   run.adopt("block", run.options.block, Index(0));
   request.block = run.options.block;
-  if (run.options.precision != "fp64")
-    fail_together(Exit::usage, "--precision " + run.options.precision +
-                                   " keeps no checkpoints; --checkpoint; leave one of them out");
-  if (request.method.empty() || request.method == "auto") request.method = "tile-columns";
-  if (request.method != "tile-columns")
-    fail_together(Exit::usage, "--method " + request.method +
-                                   " keeps no checkpoints; --checkpoint; use tile-columns");
 }
 
 void add_band_commands(CLI::App& app, Selected& selected) {

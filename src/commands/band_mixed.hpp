@@ -5,6 +5,9 @@
 
 namespace terrace {
 
+/// Of settings: --precision mixed, which FP64 goes on for.
+inline constexpr const char* kNotMixed = "fp64 instead of mixed";
+
 /// Mixed precision has its own method and width.
 inline void check_mixed_options(const CommonOptions& common, const BandOptions& options) {
   const auto refuse = [](const std::string& what) {
@@ -69,6 +72,7 @@ class MixedRun {
     run.report["method"] = "mixed";
     run.report["precision"] = "mixed";
     run.report["block"] = shape_.width;
+    for (const char* key : {"method", "block", "precision"}) run.settings[key] = run.report[key];
     device_ = plan.total();
     host_ =
         (2 * system.nrhs() + 4) * shape_.padded() * Index(sizeof(double)) + 3 * io::piece_bytes();
@@ -103,8 +107,8 @@ class MixedRun {
     bool factored = false;
     MixedResult result;
     run_.phase("solve", [&] {
-      factored = mixed_factor(c_, tiles, mixed);
-      if (factored) result = mixed_solve(c_, tiles, mixed, x);
+      factored = mixed_resume(c_, mixed, x, run_.progress) || mixed_factor(c_, tiles, mixed);
+      if (factored) result = mixed_solve(c_, tiles, mixed, x, {}, &run_.progress);
     });
     nlohmann::json& report = run_.report["result"];
     report["iterations"] = result.iterations;
@@ -195,6 +199,7 @@ bool solve_mixed(Run& run, Context<B>& c, const BandSystem& system, const BandRe
   }
   const std::string note = why + "; solved in FP64";
   run.report["precision"] = "fp64";
+  run.settings["precision"] = kNotMixed;
   if (run.options.plan)
     plan.reasons.insert(plan.reasons.begin(), note);
   else

@@ -138,7 +138,9 @@ class BandRun {
     run.report["half_bandwidth"] = input.half_bandwidth();
     run.report["method"] = "tile-columns";
     run.report["block"] = shape_.width;
+    run.settings["method"] = "tile-columns";
     run.settings["block"] = shape_.width;
+    run.settings.erase("parts");
     const BandMemory memory = band_memory(shape_, nrhs, c_.size(), !run.options.no_check);
     const Index rows = 2 * ceil_div(shape_.tiles(), c_.size()) * shape_.width * nrhs;  // x and b
     host_ = rows * Index(sizeof(double)) + 3 * io::piece_bytes();
@@ -298,8 +300,8 @@ inline void check_scratch(const BandOptions& options, bool free, const BandReque
                   "--scratch-dir goes with --method streamed or auto; leave one of them out");
 }
 
-/// Checkpoints are of tile-columns: `auto` means that with --checkpoint or --restart.
-void choose_for_checkpoints(Run& run, BandRequest& request);
+/// With --restart, what is left open is as the interrupted run had it: method, parts, width.
+void adopt_band_settings(Run& run, BandRequest& request, bool stored_factor);
 
 void band_solve(Run& run, const BandOptions& options);
 

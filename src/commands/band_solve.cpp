@@ -111,6 +111,7 @@ class PartsRun {
     run.report["block"] = plan.shape.width;
     run.report["parts"] = plan.parts();
     require_check(run, "--method " + to_string(plan.method));
+    for (const char* key : {"method", "block", "parts"}) run.settings[key] = run.report[key];
     const Index nrhs = system.nrhs();
     const BandPartsMemory memory = band_parts_memory<B>(plan, nrhs);
     const Index check = band_check_bytes(run, plan.shape, nrhs, c_.size());
@@ -151,7 +152,7 @@ class PartsRun {
     };
     flip(1);
     run_.phase("solve", [&] {
-      if (system_.factor == nullptr) definite = factor_parts(c_, a);
+      if (system_.factor == nullptr) definite = factor_parts(c_, a, &run_.progress);
       flip(2);
       if (definite) solve_parts(c_, a, x);
     });
@@ -298,6 +299,8 @@ void solve_streamed(Run& run, Context<B>& c, const BandSystem& system, const Ban
 
 template <class B>
 void solve_by(Run& run, Context<B>& c, const BandSystem& system, const BandPlan& plan) {
+  if (run.progress.checkpoints && system.factor && plan.method != BandMethod::streamed)
+    run.say("note       a stored factor in memory is solved with at once; no checkpoints are kept");
   if (plan.method == BandMethod::tile_columns)
     return solve_by_tile_columns(run, c, system, plan.reasons);
   if (plan.method == BandMethod::streamed) return solve_streamed(run, c, system, plan);
@@ -308,6 +311,7 @@ void solve_by(Run& run, Context<B>& c, const BandSystem& system, const BandPlan&
                           ": a part is not positive definite; the one-ended factorization looks "
                           "for the leading minor");
   if constexpr (std::is_same_v<B, Cuda>) run.options.block = 0;  // a width of parts
+  run.settings["instead_of"] = to_string(plan.method);
   solve_by_tile_columns(run, c, system, {});
 }
 
@@ -326,7 +330,9 @@ void band_solve(Run& run, const BandOptions& options) {
                     "leave one of them out");
     request.method = "tile-columns";
   }
-  choose_for_checkpoints(run, request);
+  const bool open = request.method.empty() || request.method == "auto";
+  if (run.options.precision != "fp64") check_mixed_options(run.options, options);
+  adopt_band_settings(run, request, !options.factor.empty());
   const bool free = request.method.empty() || request.method == "auto";
   if (!options.factor.empty() && request.method != "streamed") {
     if (!free && request.method != "tile-columns")
@@ -334,11 +340,10 @@ void band_solve(Run& run, const BandOptions& options) {
                                      request.method + "; --method; leave one of them out");
     request.method = "tile-columns";
   }
-  if (run.options.precision != "fp64") check_mixed_options(run.options, options);
   request.lapack_factor = !options.factor.empty();
   request.n = 1;
   (void)plan_band<Cpu>(request);  // usage errors before anything is opened
-  check_scratch(options, free, request);
+  check_scratch(options, open, request);
   require_output(run.options);
   const io::Location location = io::parse_location(options.matrix);
   const io::BandInput input = io::open_band(run.control, location);
@@ -378,7 +383,9 @@ void band_solve(Run& run, const BandOptions& options) {
     BandPlan plan = plan_band<B>(request);
     if (one_part) plan.reasons.emplace_back("a stored factor on one GPU: solved with as one part");
     if (free && factor) stream_if_too_big<B>(request, plan);
-    if (run.options.precision == "mixed" && solve_mixed(run, c, system, request, plan)) return;
+    if (run.options.precision == "mixed" && run.settings.value("precision", "") != kNotMixed &&
+        solve_mixed(run, c, system, request, plan))
+      return;
     solve_by(run, c, system, plan);
   });
 }

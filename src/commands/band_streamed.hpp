@@ -9,6 +9,7 @@
 #include "kernels/parallel.hpp"
 #include "src/band_parts.hpp"
 #include "src/band_stream.hpp"
+#include "src/checkpoints.hpp"
 #include "src/commands/band_run.hpp"
 
 namespace terrace {
@@ -33,6 +34,7 @@ class StreamRun {
     run.report["block"] = shape_.width;
     run.report["parts"] = plan.parts();
     require_check(run, "--method streamed");
+    for (const char* key : {"method", "block", "parts"}) run.settings[key] = run.report[key];
     BandStreamMemory memory = band_stream_memory<B>(plan, nrhs);
     const Index check =
         run.options.no_check
@@ -70,6 +72,7 @@ class StreamRun {
   void read(const io::BandInput& from) {
     run_.phase("read", [&] {
       load_stream(c_, {shape_.n, shape_.half_bandwidth, file_source<B>(from)}, band_);
+      band_.given = true;
     });
   }
   /// The factor of the matrix, which is read while the device works. What fails is tried again from
@@ -77,15 +80,19 @@ class StreamRun {
   /// of reach. begin(): the right-hand sides of band_, if any, times scale(), before each try.
   template <class Begin>
   void factor(Begin&& begin) {
+    if (const Checkpoints* from = run_.progress.checkpoints; from && from->restarting()) {
+      exponent_ = int(from->value("exponent", 0));
+      if (from->value("ends", plan_.parts()) < plan_.parts()) from_one_end();
+    }
     Index failed = attempt(begin());
     if (failed < 0) {
       note("streamed: an end is not positive definite; one end looks for the leading minor");
-      plan_ = one_ended_stream(shape_);
-      run_.report["parts"] = 1;
-      take();
+      from_one_end();
       failed = attempt(begin());
     }
-    if (const Index first = failed; failed > 0 && choose_scale(failed)) {
+    if (const Index first = failed; failed > 0 && exponent_ != 0) {
+      if (lost_) unscalable(first);
+    } else if (failed > 0 && choose_scale(failed)) {
       note(
           fmt::format("streamed: the diagonal entry of row {} is near the end of the range of "
                       "numbers; once more with the matrix scaled by 2^{}",
@@ -115,6 +122,11 @@ class StreamRun {
   BandStream<B> band_;
 
  private:
+  void from_one_end() {
+    plan_ = one_ended_stream(shape_);
+    run_.report["parts"] = 1;
+    take();
+  }
   void take() {
     band_ = BandStream<B>();
     if (kept_ > 0) {
@@ -123,6 +135,16 @@ class StreamRun {
       kept_ = band_stream_kept(plan_);
     }
     band_ = collectively(c_.control, [&] { return band_stream<B>(plan_, 0, kept_); });
+    band_.more = [this](Archive& archive) {
+      Index ends = band_.count();
+      archive.value("ends", ends);
+      archive.value("exponent", exponent_);
+      archive.value("lost", lost_);
+      if (ends != band_.count())
+        fail_together(Exit::input,
+                      "the checkpoint is of another number of ends; --restart; start "
+                      "without it");
+    };
     constexpr Index word = sizeof(double);
     if (kept_ > 0)
       band_.store = {

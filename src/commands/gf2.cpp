@@ -502,11 +502,12 @@ void multiply(Run& run, const Gf2Options& o) {
                            BitMatrix<B>::bytes(b_layout, b.words());
     const Index staging = staging_bytes(std::max(a.words(), b.words()), layout.slots(0));
     const int ranks = run.control.size();
-    const MultiplyPlan plan = plan_multiply<B>(
+    MultiplyPlan plan = plan_multiply<B>(
         ranks, layout.slots(0), inner, stride, multiply_wish(run, o.levels), [&](Index more) {
           const auto [host, device] = memory_needed<B>(matrices + more, staging);
           return memory_shortage(run.control, host, device).empty();
         });
+    adopt_multiply_plan(run.progress, plan);
     run.report["levels"] = plan.levels;
     run.report["levels_reason"] = plan.reason;
     const MemoryOf needed = [&](const PanelPlan&, int with) {
