@@ -1,6 +1,8 @@
 #include "io/reading.hpp"
 
 #include <fcntl.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
 #include <cstring>
 
@@ -91,16 +93,53 @@ class Reading {
                        others_ - 1 - d, 1, p.starts[k], slab);
     }
   }
-  /// Tells the kernel what comes next.
-  void announce(const Portion& p) const {
-    if (request_.axis != 0) return;
+  /// Tells the kernel what comes next. `ranges`: all that are asked for.
+  void announce(const Portion& p, std::span<const Range> ranges) const {
     for (const Range& r : p.ranges)
-      if (r.count * raw_item_ >= (Index(1) << 16))
-        posix_fadvise(stored_.descriptor, stored_.offset + r.first * raw_item_, r.count * raw_item_,
-                      POSIX_FADV_WILLNEED);
+      if (request_.axis != 0)
+        announce_columns(r, ranges);
+      else if (r.count * raw_item_ >= (Index(1) << 16))
+        will_need(stored_.offset + r.first * raw_item_, r.count * raw_item_);
   }
 
  private:
+  void will_need(Index offset, Index bytes) const {
+    posix_fadvise(stored_.descriptor, offset, bytes, POSIX_FADV_WILLNEED);
+  }
+  [[nodiscard]] Index place(Index item, Index other) const {
+    const Index row = request_.upper ? others_ - 1 - other : other;
+    return stored_.offset + (row * items_ + item + (request_.upper ? other : 0)) * element_.bytes;
+  }
+  /// A portion of columns is a short run of every row of the file. The disk is told of longer ones,
+  /// half a window ahead, unless the page cache has them.
+  void announce_columns(const Range& r, std::span<const Range> ranges) const {
+    const Index spare = Index(sysconf(_SC_AVPHYS_PAGES)) * Index(sysconf(_SC_PAGESIZE)) / 32;
+    const Index half =
+        std::min(Index(512) << 20, spare) / std::max<Index>(1, others_ * element_.bytes);
+    if (half * element_.bytes < 4096) return;
+    if (r.first < told_.first || r.first > told_.end()) told_ = {r.first, 0};
+    Index limit = r.end();
+    for (const Range& all : ranges)
+      if (all.first <= r.first && r.first < all.end()) limit = all.end();
+    const Index from = told_.end();
+    if (r.end() + half <= from || from >= limit) return;
+    const Index count = std::min(limit, std::max(r.end(), from) + half) - from;
+    told_.count += count;
+    constexpr Index samples = 4;
+    bool cached = true;
+    for (Index k = 0; k < samples && cached; ++k) {
+      char byte = 0;
+      const iovec one{&byte, 1};
+      cached =
+          preadv2(stored_.descriptor, &one, 1,
+                  place(from + count / 2, (2 * k + 1) * others_ / (2 * samples)), RWF_NOWAIT) == 1;
+    }
+    if (cached) return;
+    parallel_ranges(others_, 64, [&](Index d0, Index d1) {
+      for (Index d = d0; d < d1; ++d) will_need(place(from, d), count * element_.bytes);
+    });
+  }
+
   /// Items [first, first + count) of others [other, other + others) to the slab.
   void transfer_block(hid_t space, const Portion& p, Index first, Index count, Index other,
                       Index others, Index item, char* slab) const {
@@ -227,12 +266,9 @@ class Reading {
       to_doubles(element_, slab + (d * p.items + item) * element_.bytes, to, count);
       return;
     }
-    const Index row = request_.upper ? others_ - 1 - d : d;
-    const Index column = request_.upper ? first + d : first;
     const bool as_is = element_.form == Element::Form::f64 && !element_.swapped;
     char* const raw = as_is ? reinterpret_cast<char*>(to) : scratch(1, count * element_.bytes);
-    read_at(stored_.descriptor, stored_.offset + (row * items_ + column) * element_.bytes,
-            count * element_.bytes, raw, input_.where());
+    read_at(stored_.descriptor, place(first, d), count * element_.bytes, raw, input_.where());
     if (!as_is) to_doubles(element_, raw, to, count);
   }
 
@@ -245,6 +281,7 @@ class Reading {
   Element element_;
   Stored stored_;
   bool converts_ = false, in_place_ = false;
+  mutable Range told_;  ///< columns that were announced
 };
 
 /// Items of the shortest run that a rank asks for. Collective.
@@ -310,7 +347,8 @@ void read_portions(const Control& control, const InputFile& input, const Request
       rounds->load(k, raw);
       if (p.items > 0 && !rounds->failure()) reading->from_slab(p, raw, buffer);
     } else if (reading->direct()) {
-      if (k + 1 < Index(portions.size())) reading->announce(portions[std::size_t(k + 1)]);
+      if (k == 0 && request.axis == 1) reading->announce(p, ranges);
+      if (k + 1 < Index(portions.size())) reading->announce(portions[std::size_t(k + 1)], ranges);
       reading->from_file(p, buffer);
     } else {
       reading->ask_library(p, raw);
