@@ -2,5 +2,7 @@
 if(NOT TERRACE_SANITIZE)
   terrace_program_test(faults TIMEOUT 600)
   terrace_program_test(two_hosts TIMEOUT 600)
-  set_tests_properties(program/faults program/two_hosts PROPERTIES RUN_SERIAL ON)
+  terrace_program_test(gpu TIMEOUT 900)  # skipped where no GPU is seen
+  set_tests_properties(program/faults program/two_hosts program/gpu PROPERTIES RUN_SERIAL ON)
+  set_tests_properties(program/gpu PROPERTIES SKIP_RETURN_CODE 77)
 endif()
