@@ -5,33 +5,13 @@
 #include "kernels/band_symmetric.hpp"
 #include "kernels/random.hpp"
 #include "tests/support/band.hpp"
+#include "tests/support/numbers.hpp"
 #include "tests/support/test.hpp"
 
 using namespace terrace;
 using namespace terrace::test;
 
 namespace {
-
-std::vector<double> random_numbers(Index size, Word seed) {
-  std::vector<double> v(static_cast<std::size_t>(size));
-  for (Index i = 0; i < size; ++i) v[std::size_t(i)] = random_uniform(seed, i, 1);
-  return v;
-}
-
-template <class B>
-Buffer<double, B> put(const Stream<B>& lane, const std::vector<double>& host) {
-  Buffer<double, B> there{Index(host.size())};
-  upload(lane, there.view(), host.data());
-  lane.synchronize();
-  return there;
-}
-template <class B>
-std::vector<double> get(const Stream<B>& lane, const Buffer<double, B>& there) {
-  std::vector<double> host(std::size_t(there.size()));
-  download(lane, host.data(), there.view());
-  lane.synchronize();
-  return host;
-}
 
 double entry_of(Index i, Index j) { return random_uniform(5, i, j); }
 

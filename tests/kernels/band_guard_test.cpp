@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "kernels/random.hpp"
+#include "tests/support/numbers.hpp"
 #include "tests/support/test.hpp"
 
 using namespace terrace;
@@ -11,25 +12,6 @@ using namespace terrace::test;
 
 namespace {
 
-template <class B>
-Buffer<double, B> put(const Stream<B>& lane, const std::vector<double>& host) {
-  Buffer<double, B> there{Index(host.size())};
-  upload(lane, there.view(), host.data());
-  lane.synchronize();
-  return there;
-}
-template <class B>
-std::vector<double> get(const Stream<B>& lane, const Buffer<double, B>& there) {
-  std::vector<double> host(std::size_t(there.size()));
-  download(lane, host.data(), there.view());
-  lane.synchronize();
-  return host;
-}
-std::vector<double> random(Index size, Word seed) {
-  std::vector<double> v(static_cast<std::size_t>(size));
-  for (Index i = 0; i < size; ++i) v[std::size_t(i)] = random_uniform(seed, i, 1);
-  return v;
-}
 bool close(const std::vector<double>& a, const std::vector<double>& b) {
   for (std::size_t i = 0; i < a.size(); ++i)
     if (!(std::abs(a[i] - b[i]) <= 1e-12 * (1 + std::abs(b[i])))) return false;
@@ -48,8 +30,8 @@ TEMPLATE_TEST_CASE("tile columns are weighed as their entries say", "", TERRACE_
                         Size{500, 133, 64, 0, 2}, Size{700, 600, 48, 0, 1}}) {
     const BandShape s = band_shape(z.n, z.m, z.width);
     const Index count = ceil_div(s.tiles() - z.first, z.step), length = s.padded() + s.reach;
-    std::vector<double> tiles = random(count * s.tile() + s.width * (s.width + 1), 1);
-    const std::vector<double> w = random(length, 2), x = random(length, 3);
+    std::vector<double> tiles = random_numbers(count * s.tile() + s.width * (s.width + 1), 1);
+    const std::vector<double> w = random_numbers(length, 2), x = random_numbers(length, 3);
     for (const Index from : {0, 1})
       for (const bool sizes : {false, true}) {
         INFO("n " << z.n << " m " << z.m << " from " << from << " sizes " << sizes);

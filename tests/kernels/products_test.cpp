@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "kernels/random.hpp"
+#include "tests/support/numbers.hpp"
 #include "tests/support/test.hpp"
 
 using namespace terrace;
@@ -13,25 +14,6 @@ namespace {
 
 using Vector = std::vector<double>;
 
-Vector random_numbers(Index size, Word seed) {
-  Vector v(static_cast<std::size_t>(size));
-  for (Index i = 0; i < size; ++i) v[std::size_t(i)] = random_uniform(seed, i, 1);
-  return v;
-}
-template <class B, class T>
-Buffer<T, B> put(const Stream<B>& lane, const std::vector<T>& host) {
-  Buffer<T, B> there{Index(host.size())};
-  upload(lane, there.view(), host.data());
-  lane.synchronize();
-  return there;
-}
-template <class B>
-Vector get(const Stream<B>& lane, const Buffer<double, B>& there) {
-  Vector host(std::size_t(there.size()));
-  download(lane, host.data(), there.view());
-  lane.synchronize();
-  return host;
-}
 bool same_bits(const Vector& a, const Vector& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(double)) == 0;
 }
