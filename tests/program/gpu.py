@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """What a machine with GPUs is needed for: faults on two ranks with NCCL, restarts, and --guard, on CUDA.
 
-gpu.py TERRACE [--only faults,checkpoints,guard] [--backend cuda] [--seconds 600]     Needs h5py and numpy, and a build
-with tests. Ends with 77 where no GPU is seen. With --backend cpu the cases themselves can be tried anywhere.
+gpu.py TERRACE [--only faults,checkpoints,guard] [--backend cuda] [--ranks 1|2] [--seconds 600]
+
+Needs h5py and numpy, and a build with tests. Ends with 77 where no GPU is seen. With --backend cpu the cases themselves
+can be tried anywhere.
 """
 import argparse
 import glob
@@ -21,6 +23,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("terrace", type=os.path.abspath)
 parser.add_argument("--only", default="faults,checkpoints,guard")
 parser.add_argument("--backend", default="cuda")
+parser.add_argument("--ranks", type=int, choices=(1, 2), help="of the restarts; default both, two where there are two GPUs")
 parser.add_argument("--seconds", type=float, default=600, help="no case begins later")
 options = parser.parse_args()
 try:
@@ -142,16 +145,23 @@ RESTARTS = [
 ]
 
 
+ON_TWO_RANKS = ["dense solve", "gf2 rref", "gf2 multiply bits.h5:/A more.h5:/A --levels 0", "--method tile-columns", "--method two-ends",
+                "--method partition", "cg csr"]
+
+
 def checkpoints():
-    for name, command in RESTARTS:
+    cases = [(name, command, 1) for name, command in RESTARTS] if options.ranks != 2 else []
+    if options.ranks != 1 and (gpus > 1 or options.backend == "cpu"):
+        cases += [(name, command, 2) for name, command in RESTARTS if any(x in command for x in ON_TWO_RANKS)]
+    for name, command, ranks in cases:
         if late():
             return
         for x in glob.glob("c.h5*"):
             os.remove(x)
         notes = []
 
-        def step(what, options_, reference):
-            code, said, _ = solve(f"{command} {options_}", "out.h5")
+        def step(what, options_, reference, ranks=ranks):
+            code, said, _ = solve(f"{command} {options_}", "out.h5", ranks)
             if code != 0:
                 notes.append(f"{what}: exit {code} {said}")
                 return None
@@ -166,11 +176,13 @@ def checkpoints():
             notes.append("no checkpoint")
         else:
             step("restarted", "--restart c.h5", first)
+            if ranks > 1 and name == "rref":
+                step("restarted on one rank", "--restart c.h5", first, 1)
             if os.path.exists("c.h5.old"):
                 os.rename("c.h5.old", "e.h5")
                 step("restarted from the one before", "--restart e.h5", first)
                 os.remove("e.h5")
-        report(f"restarts of {command}", not notes, "; ".join(notes) or "the same bits")
+        report(f"restarts of {command}" + (" on two ranks" if ranks > 1 else ""), not notes, "; ".join(notes) or "the same bits")
 
 
 # ---- guard: no alarm without a flip and the same bits; a flip is reported, or changes nothing that counts --------------
