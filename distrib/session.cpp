@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <stdexcept>
 
 #include "distrib/agree.hpp"
 #include "distrib/binding.hpp"
@@ -63,6 +64,8 @@ int guarded(const Control& control, const std::function<int()>& body,
     if (on_agreed_error) on_agreed_error(int(e.code()), e.what());
     return int(e.code());
   } catch (const std::bad_alloc&) {
+    lonely(int(Exit::resources), "out of host memory; use more ranks or a smaller problem");
+  } catch (const std::length_error&) {  // more than a container can hold
     lonely(int(Exit::resources), "out of host memory; use more ranks or a smaller problem");
   } catch (const std::exception& e) {
     lonely(int(Exit::internal), e.what());

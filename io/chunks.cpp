@@ -31,7 +31,8 @@ struct Job {
 
 Index units_last(const Range& r, Index unit) { return (r.end() - 1) / unit; }
 
-/// The chunks of a round, in one order on all ranks; dealt among those that need them.
+/// The chunks of a round, in one order on all ranks; dealt among those that need them. Where there
+/// are many across, those of one row of the file to one rank, which then reads long pieces.
 std::vector<Job> jobs_of(const std::vector<std::vector<Portion>>& all, Index round, Index unit,
                          Index acrosses) {
   std::map<Index, std::vector<int>> needed;
@@ -43,8 +44,10 @@ std::vector<Job> jobs_of(const std::vector<std::vector<Portion>>& all, Index rou
             ranks.push_back(int(r));
   std::vector<Job> jobs;
   for (const auto& [u, ranks] : needed)
-    for (Index a = 0; a < acrosses; ++a)
-      jobs.push_back({u, a, ranks[jobs.size() % ranks.size()], ranks});
+    for (Index a = 0; a < acrosses; ++a) {
+      const bool many = acrosses >= 4 * Index(ranks.size());
+      jobs.push_back({u, a, ranks[(many ? std::size_t(a) : jobs.size()) % ranks.size()], ranks});
+    }
   return jobs;
 }
 
@@ -177,6 +180,35 @@ ChunkRounds::ChunkRounds(const Control& control, const InputFile& input, hid_t d
 }
 
 ChunkRounds::~ChunkRounds() = default;
+
+std::vector<Announcer::Window> ChunkRounds::windows(Index items) const {
+  std::vector<Announcer::Window> result;
+  std::map<Index, Portion> mine;  // by the number across
+  Index first = extent_, end = 0;
+  const auto rounds = Index(portions_.size());
+  for (Index round = 0; round < rounds; ++round) {
+    for (const Job& job : jobs_of(all_, round, unit_, ceil_div(others_, across_))) {
+      const Index from = job.unit * unit_;
+      first = std::min(first, from);
+      end = std::max(end, std::min(extent_, from + unit_));
+      Portion& part = mine[job.across];
+      if (job.owner == control_.rank() && (part.ranges.empty() || part.ranges.back().end() <= from))
+        part.add({from, std::min(unit_, extent_ - from)});
+    }
+    if (end - first < items && round + 1 < rounds) continue;
+    Announcer::Window window;
+    window.end = round + 1;
+    for (const auto& [across, part] : mine)
+      if (!part.ranges.empty())
+        window.parts.push_back(
+            {{across * across_, std::min(across_, others_ - across * across_)}, part.ranges});
+    result.push_back(std::move(window));
+    mine.clear();
+    first = extent_;
+    end = 0;
+  }
+  return result;
+}
 
 void ChunkRounds::fetch_into(const Chunk& chunk, std::size_t place) {
   std::vector<char>& raw = raw_[place];

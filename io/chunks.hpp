@@ -3,6 +3,7 @@
 #pragma once
 #include <map>
 
+#include "io/announce.hpp"
 #include "io/input_file.hpp"
 #include "io/portions.hpp"
 #include "io/stored.hpp"
@@ -27,6 +28,9 @@ class ChunkRounds {
   /// does not throw: what went wrong stands in failure().
   void load(Index round, char* slab);
   [[nodiscard]] const std::optional<Error>& failure() const { return failure_; }
+  /// What this rank will read of a dataset without gaps, in windows of rounds that together read
+  /// `items` items.
+  [[nodiscard]] std::vector<Announcer::Window> windows(Index items) const;
 
  private:
   struct Chunk {

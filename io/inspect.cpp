@@ -116,9 +116,11 @@ void describe_dataset(hid_t dataset, Object& object, const std::string& where) {
   const int rank = H5Sget_simple_extent_ndims(space);
   std::vector<hsize_t> dims(std::size_t(std::max(rank, 0)));
   if (rank > 0) H5Sget_simple_extent_dims(space, dims.data(), nullptr);
+  double bytes = double(std::max<Index>(object.bytes, 8));  // of all elements as doubles
   for (const hsize_t d : dims) {
-    if (d > (hsize_t(1) << 62))
-      throw Error(Exit::input, "impossible dimension; " + where + "; the file is damaged");
+    bytes *= double(std::max<hsize_t>(d, 1));
+    if (bytes > 0x1p62)
+      throw Error(Exit::input, "impossible dimensions; " + where + "; the file is damaged");
     object.dims.push_back(Index(d));
   }
 }

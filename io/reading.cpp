@@ -1,11 +1,11 @@
 #include "io/reading.hpp"
 
 #include <fcntl.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include <cstring>
 
+#include "io/announce.hpp"
 #include "io/chunks.hpp"
 #include "io/transpose.hpp"
 #include "io/volume.hpp"
@@ -57,10 +57,11 @@ class Reading {
   /// A slab may be the buffer itself.
   [[nodiscard]] bool in_place() const { return in_place_; }
   [[nodiscard]] bool direct() const { return stored_.way == Stored::Way::direct; }
-  /// Tiles that one rank reads and the others get their columns of: 8 KiB of 64 rows.
-  void cut_in_tiles() {
+  /// Tiles that one rank reads and the others get their columns of: 8 KiB of up to 64 rows, so
+  /// that every rank has some of each item.
+  void cut_in_tiles(int ranks) {
     stored_.chunk[1] = std::min(items_, (Index(8) << 10) / element_.bytes);
-    stored_.chunk[0] = std::min<Index>(others_, 64);
+    stored_.chunk[0] = std::clamp<Index>(others_ / (4 * ranks), 1, 64);
   }
   void to_library() { stored_.way = Stored::Way::library; }
 
@@ -93,53 +94,43 @@ class Reading {
                        others_ - 1 - d, 1, p.starts[k], slab);
     }
   }
-  /// Tells the kernel what comes next. `ranges`: all that are asked for.
-  void announce(const Portion& p, std::span<const Range> ranges) const {
+  /// Tells the kernel what comes next (axis 0).
+  void announce(const Portion& p) const {
     for (const Range& r : p.ranges)
-      if (request_.axis != 0)
-        announce_columns(r, ranges);
-      else if (r.count * raw_item_ >= (Index(1) << 16))
-        will_need(stored_.offset + r.first * raw_item_, r.count * raw_item_);
+      if (r.count * raw_item_ >= (Index(1) << 16))
+        posix_fadvise(stored_.descriptor, stored_.offset + r.first * raw_item_, r.count * raw_item_,
+                      POSIX_FADV_WILLNEED);
+  }
+  /// Tells it in a thread of its own (axis 1); null where that brings nothing. `rounds`: or null.
+  [[nodiscard]] std::unique_ptr<Announcer> announcer(const Control& control,
+                                                     std::span<const Range> ranges,
+                                                     const ChunkRounds* rounds) const {
+    std::vector<Announcer::Window> windows;
+    const Index height = others_ * element_.bytes;
+    if (rounds) {
+      const Index items = window_items(items_, ceil_div(height, control.size()), element_.bytes,
+                                       control.local_size());
+      if (items > 0) windows = rounds->windows(items);
+    } else {
+      Index all = 0;
+      for (const Range& r : ranges) all += r.count;
+      const Index items = window_items(all, height, element_.bytes, control.local_size());
+      if (items > 0)
+        for (Portion& p : cut(ranges, items))
+          windows.push_back({{{{0, others_}, std::move(p.ranges)}}, p.position + p.items});
+    }
+    if (windows.empty() || others_ == 0) return nullptr;
+    return std::make_unique<Announcer>(
+        Announcer::Columns{stored_.descriptor, element_.bytes,
+                           [this](Index item, Index row) { return place(item, row); }},
+        std::move(windows));
   }
 
  private:
-  void will_need(Index offset, Index bytes) const {
-    posix_fadvise(stored_.descriptor, offset, bytes, POSIX_FADV_WILLNEED);
-  }
   [[nodiscard]] Index place(Index item, Index other) const {
     const Index row = request_.upper ? others_ - 1 - other : other;
     return stored_.offset + (row * items_ + item + (request_.upper ? other : 0)) * element_.bytes;
   }
-  /// A portion of columns is a short run of every row of the file. The disk is told of longer ones,
-  /// half a window ahead, unless the page cache has them.
-  void announce_columns(const Range& r, std::span<const Range> ranges) const {
-    const Index spare = Index(sysconf(_SC_AVPHYS_PAGES)) * Index(sysconf(_SC_PAGESIZE)) / 32;
-    const Index half =
-        std::min(Index(512) << 20, spare) / std::max<Index>(1, others_ * element_.bytes);
-    if (half * element_.bytes < 4096) return;
-    if (r.first < told_.first || r.first > told_.end()) told_ = {r.first, 0};
-    Index limit = r.end();
-    for (const Range& all : ranges)
-      if (all.first <= r.first && r.first < all.end()) limit = all.end();
-    const Index from = told_.end();
-    if (r.end() + half <= from || from >= limit) return;
-    const Index count = std::min(limit, std::max(r.end(), from) + half) - from;
-    told_.count += count;
-    constexpr Index samples = 4;
-    bool cached = true;
-    for (Index k = 0; k < samples && cached; ++k) {
-      char byte = 0;
-      const iovec one{&byte, 1};
-      cached =
-          preadv2(stored_.descriptor, &one, 1,
-                  place(from + count / 2, (2 * k + 1) * others_ / (2 * samples)), RWF_NOWAIT) == 1;
-    }
-    if (cached) return;
-    parallel_ranges(others_, 64, [&](Index d0, Index d1) {
-      for (Index d = d0; d < d1; ++d) will_need(place(from, d), count * element_.bytes);
-    });
-  }
-
   /// Items [first, first + count) of others [other, other + others) to the slab.
   void transfer_block(hid_t space, const Portion& p, Index first, Index count, Index other,
                       Index others, Index item, char* slab) const {
@@ -281,7 +272,6 @@ class Reading {
   Element element_;
   Stored stored_;
   bool converts_ = false, in_place_ = false;
-  mutable Range told_;  ///< columns that were announced
 };
 
 /// Items of the shortest run that a rank asks for. Collective.
@@ -323,7 +313,7 @@ void read_portions(const Control& control, const InputFile& input, const Request
   std::unique_ptr<ChunkRounds> rounds;
   const bool tiles = !nothing && control.size() > 1 && request.axis == 1 && !request.upper &&
                      reading->direct() && shortest_run(control, ranges) * object.bytes < 4096;
-  if (tiles) reading->cut_in_tiles();
+  if (tiles) reading->cut_in_tiles(control.size());
   if (tiles || (reading->stored().way == Stored::Way::filtered && !nothing)) {
     rounds = std::make_unique<ChunkRounds>(control, input, reading->dataset(), object,
                                            reading->stored(), request.axis, ranges, most);
@@ -338,17 +328,22 @@ void read_portions(const Control& control, const InputFile& input, const Request
   // The slab may be the buffer itself where items keep their form.
   const bool slabs = !nothing && !reading->in_place() && (rounds || !reading->direct());
   const auto slab = allocate_together<char>(control, slabs ? largest * reading->raw_item() : 0);
+  const auto announcer = request.axis == 1 && reading->direct() && !nothing
+                             ? reading->announcer(control, ranges, rounds.get())
+                             : nullptr;
   std::optional<Error> mine;
   const auto load = [&](Index k, char* buffer) {
     const Portion& p = portions[std::size_t(k)];
     if (nothing) return;
     char* const raw = reading->in_place() ? buffer : slab.get();
     if (rounds) {
+      if (announcer) announcer->wait(k);
       rounds->load(k, raw);
       if (p.items > 0 && !rounds->failure()) reading->from_slab(p, raw, buffer);
     } else if (reading->direct()) {
-      if (k == 0 && request.axis == 1) reading->announce(p, ranges);
-      if (k + 1 < Index(portions.size())) reading->announce(portions[std::size_t(k + 1)], ranges);
+      if (announcer) announcer->wait(p.position + p.items - 1);
+      if (request.axis == 0 && k + 1 < Index(portions.size()))
+        reading->announce(portions[std::size_t(k + 1)]);
       reading->from_file(p, buffer);
     } else {
       reading->ask_library(p, raw);

@@ -128,6 +128,9 @@ constexpr bool is_direct(Cuda) { return true; }
 template <class B>
 void take_rows(const Stream<B>&, const Rows<B>&, const Panel<B>&, Index from, bool inverse,
                View<double, B> y);
+/// A[:, J] := n, bit by bit: what update_panel() left to a checkpoint.
+template <class B>
+void store_panel(const Stream<B>&, const Rows<B>&, const Panel<B>&);
 /// next.n -= N Y[:, next columns]; the same columns of A are left as they are.
 template <class B>
 void update_panel(const Stream<B>&, const Rows<B>&, const Panel<B>&, View<const double, B> y,

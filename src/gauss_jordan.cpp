@@ -227,7 +227,11 @@ bool GaussJordan<B>::stop(Index k) {
 template <class B>
 void GaussJordan<B>::archive(Archive& archive, Index k) {
   const Stream<B>& lane = context_.ahead;
-  if (!archive.loading()) note_panels(k);
+  if (!archive.loading()) {
+    note_panels(k);
+    if constexpr (dense::is_direct(B{}))  // the next panel stands where it will be factored
+      if (direct() && k < steps()) dense::store_panel(lane, rows_, panel(k));
+  }
   const std::vector<Range> own = plan_.rows.ranges(context_.rank());
   archive.rows(lane, "rows", plan_.n, plan_.n + plan_.right, own, a_.data(), plan_.ld);
   archive.rows(lane, "pivot_columns", plan_.n, 1, own, column_of_.data(), 1);

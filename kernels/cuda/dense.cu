@@ -30,6 +30,19 @@ __global__ void load_kernel(Index slots, Index width, const double* a, Index lda
     if (s0 + x < slots && c0 + y < width) panel[(c0 + y) * ldp + s0 + x] = tile[x][y];
 }
 
+/// The way back.
+__global__ void store_kernel(Index slots, Index width, double* a, Index lda, Index first,
+                             const double* panel, Index ldp) {
+  __shared__ double tile[32][33];
+  const Index s0 = Index(blockIdx.x) * 32, c0 = Index(blockIdx.y) * 32;
+  const int x = threadIdx.x;
+  for (int y = threadIdx.y; y < 32; y += 8)
+    if (s0 + x < slots && c0 + y < width) tile[x][y] = panel[(c0 + y) * ldp + s0 + x];
+  __syncthreads();
+  for (int y = threadIdx.y; y < 32; y += 8)
+    if (s0 + y < slots && c0 + x < width) a[(s0 + y) * lda + first + c0 + x] = tile[y][x];
+}
+
 __global__ void no_bad_column_kernel(Index* info) {
   info[0] = -1;
   info[1] = 0;
@@ -165,6 +178,16 @@ void update_panel(const Stream<Cuda>& stream, const Rows<Cuda>& rows, const Pane
                        panel.width, &minus, panel.n.data, panel_ld(rows.slots),
                        y.data + (next.first - from), rows.columns - from, &one, next.n.data,
                        panel_ld(rows.slots)));
+}
+
+template <>
+void store_panel(const Stream<Cuda>& stream, const Rows<Cuda>& rows, const Panel<Cuda>& panel) {
+  if (panel.width <= 0 || rows.slots == 0) return;
+  const dim3 grid(grid_for(rows.slots, 32), grid_for(panel.width, 32));
+  store_kernel<<<grid, dim3(32, 8), 0, native(stream)>>>(rows.slots, panel.width, rows.a.data,
+                                                         rows.ld, panel.first, panel.n.data,
+                                                         panel_ld(rows.slots));
+  check_launch();
 }
 
 template <>

@@ -114,9 +114,9 @@ void bench_operator(Run& run, const Context<B>& c, A& a, const CgBench& options,
     // Batches of 16 or fewer; the first is not counted.
     const CgResult result = solve(0, round_up(options.iterations, 16) + 16).front();
     if (result.timed_iterations < 1)
-      fail_together(Exit::internal,
-                    "the iteration ended before it could be timed; bench cg; give "
-                    "fewer --iterations");
+      fail_together(Exit::usage,
+                    "the iteration ended before it could be timed; bench cg; give a "
+                    "larger matrix or fewer --iterations");
     return result.timed_seconds * double(options.iterations) / double(result.timed_iterations);
   };
   bench.residual = [&] {

@@ -57,6 +57,8 @@ void require_hdf5(const Control& control, const std::string& file) {
     struct stat status {};
     if (stat(file.c_str(), &status) != 0)
       throw Error(Exit::input, "cannot open the file: no such file; " + file + "; check its name");
+    if (!S_ISREG(status.st_mode))  // opening a pipe would wait for its writer
+      throw Error(Exit::input, "not a regular file; " + file + "; name a result of terrace");
     char head[8] = {};
     std::FILE* stream = std::fopen(file.c_str(), "rb");
     const bool read = stream && std::fread(head, 1, 8, stream) == 8;

@@ -145,7 +145,7 @@ def mutate_structure(rng, objects):
             except (TypeError, ValueError):
                 o.pop("data"), o.update(shape=np.shape(data), dtype=to)
     elif kind == "shape":
-        data = np.asarray(data)
+        data = np.atleast_1d(data)
         o["data"] = pick(rng, [data.T.copy(), data[..., :-1], data[1:], data.reshape(-1), data[None], data[:0], data[..., :0], data.reshape(-1)[0] if data.size else data,
                                np.zeros((1,) * 9), np.zeros((2,) * 5), h5py.Empty("f8"), np.repeat(data, 2, 0), np.repeat(data, 3, -1)])
         if np.ndim(o["data"]) != 2:
