@@ -17,6 +17,9 @@
 namespace terrace {
 
 Session::Session(int* argc, char*** argv) {
+  // Open MPI 4's shared file pointers, which nobody here uses, put a file's name in 256 bytes:
+  // longer paths ended the program.
+  setenv("OMPI_MCA_sharedfp", "^lockedfile,sm", 0);
   int provided = 0;
   if (MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided) != MPI_SUCCESS)
     std::exit(int(Exit::fault));

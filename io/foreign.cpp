@@ -235,12 +235,16 @@ void read_npy(const std::string& path, const NpyHeader& h, Index from, Index cou
   }
 }
 
-PlainOutput::PlainOutput(const Control& control, const std::string& path, bool force)
+PlainOutput::PlainOutput(const Control& control, const std::string& path, bool force,
+                         double least_bytes)
     : control_(control), path_(path) {
   collectively(control_, [&] {
     if (control_.rank() != 0) return;
     struct stat status {};
     const bool there = stat(path_.c_str(), &status) == 0;
+    if (!there && errno == ENAMETOOLONG)
+      throw Error(Exit::usage,
+                  "the output's name is too long; " + path_ + "; choose a shorter one");
     if (there && S_ISDIR(status.st_mode))
       throw Error(Exit::usage, "the output is a folder; " + path_ + "; name a file in it");
     if (there && !S_ISREG(status.st_mode))  // a rename would replace the device
@@ -252,10 +256,13 @@ PlainOutput::PlainOutput(const Control& control, const std::string& path, bool f
     if (!reason.empty())
       throw Error(Exit::usage, "cannot write in the output folder: " + reason + "; " + folder +
                                    "; choose a writable folder");
+    if (const auto room = double(free_bytes(folder)); least_bytes > room)
+      throw Error(Exit::resources,
+                  fmt::format("no room on the disk: {:.3g} GB are needed at least, {:.3g} GB are "
+                              "free; {}; free space or choose another folder",
+                              least_bytes / 1e9, room / 1e9, path_));
   });
-  temporary_ = control_.broadcast(fmt::format("{}/.{}.terrace-{}.tmp", folder_of(path_),
-                                              path_.substr(path_.rfind('/') + 1), getpid()),
-                                  0);
+  temporary_ = control_.broadcast(unfinished_name(path_, getpid()), 0);
   collectively(control_, [&] {
     unfinished_.begin(temporary_);
     if (control_.rank() != 0) return;

@@ -55,7 +55,8 @@ void read_npy(const std::string& path, const NpyHeader& header, Index from, Inde
 /// but for put().
 class PlainOutput {
  public:
-  PlainOutput(const Control& control, const std::string& path, bool force);
+  /// `least_bytes`: what will be written at least; refused where the disk has no room for it.
+  PlainOutput(const Control& control, const std::string& path, bool force, double least_bytes);
   ~PlainOutput();
   PlainOutput(const PlainOutput&) = delete;
   PlainOutput& operator=(const PlainOutput&) = delete;

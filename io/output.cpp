@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <optional>
@@ -24,6 +26,9 @@ Output::Output(const Control& control, const std::string& target, bool force)
     if (!s.first()) return;
     struct stat status {};
     file_exists = stat(s.target.file.c_str(), &status) == 0;
+    if (!file_exists && errno == ENAMETOOLONG)
+      throw Error(Exit::usage,
+                  "the output's name is too long; " + s.target.file + "; choose a shorter one");
     if (file_exists && S_ISDIR(status.st_mode))
       throw Error(Exit::usage, "the output is a folder; " + s.target.file + "; name a file in it");
     if (file_exists && !S_ISREG(status.st_mode))  // a rename would replace the device
@@ -41,9 +46,7 @@ Output::Output(const Control& control, const std::string& target, bool force)
   if (file_exists && !s.target.path.empty() && exists(control, s.target) && !force)
     fail_together(Exit::usage, "the output group exists; " + to_string(s.target) +
                                    "; choose another name or add --force");
-  std::string name = fmt::format(".{}.terrace-{}.tmp",
-                                 s.target.file.substr(s.target.file.rfind('/') + 1), getpid());
-  s.temporary = control.broadcast(folder_of(s.target.file) + "/" + name, 0);
+  s.temporary = control.broadcast(unfinished_name(s.target.file, getpid()), 0);
 }
 
 Output::~Output() = default;
@@ -107,6 +110,9 @@ Handle Output::State::create_dataset(const std::string& name, const std::vector<
     hsize_t so_far = 0;
     H5Fget_filesize(file, &so_far);
     if (!first()) return;
+    if (access(temporary.c_str(), F_OK) != 0)  // a signal's doing, or somebody's
+      throw Error(Exit::resources, fmt::format("the unfinished output is gone: {}; {}; start again",
+                                               std::strerror(errno), target.file));
     std::string reason;
     if (bytes > free_bytes(folder_of(target.file)))
       reason = fmt::format("{:.3g} GB are free", double(free_bytes(folder_of(target.file))) / 1e9);

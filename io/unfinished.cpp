@@ -68,7 +68,7 @@ std::string reserve_space(const std::string& path, long long bytes) {
   if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && static_cast<rlim_t>(bytes) > limit.rlim_cur)
     return "over the limit on the size of a file (ulimit -f)";
   const int file = open(path.c_str(), O_WRONLY);
-  if (file < 0) return std::strerror(errno);
+  if (file < 0) return {};  // whoever writes to it says why
   const bool refused = fallocate(file, FALLOC_FL_KEEP_SIZE, 0, bytes) != 0 &&
                        (errno == ENOSPC || errno == EDQUOT || errno == EFBIG);
   const std::string reason = refused ? std::strerror(errno) : "";
@@ -80,6 +80,12 @@ std::string folder_of(const std::string& path) {
   const auto slash = path.rfind('/');
   if (slash == std::string::npos) return ".";
   return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+std::string unfinished_name(const std::string& path, int pid) {
+  constexpr std::size_t most = 200;  // of the 255 bytes that a name may have
+  const std::string name = path.substr(path.rfind('/') + 1);
+  return folder_of(path) + "/." + name.substr(0, most) + ".terrace-" + std::to_string(pid) + ".tmp";
 }
 
 std::string why_not_writable(const std::string& folder) {

@@ -21,10 +21,12 @@ class Unfinished {
   std::string path_;
 };
 
+/// Where a result of process `pid` that will be `path` is written; no name is too long for it.
+std::string unfinished_name(const std::string& path, int pid);
 /// Free bytes where `path` lies; a large number when the system does not say.
 long long free_bytes(const std::string& path);
 /// Has the disk keep the first `bytes` bytes of `path` free for it, its size unchanged; empty, or
-/// why not. A file system that cannot promise is no failure.
+/// why not. A file system that cannot promise is no failure, nor is a file that is gone.
 std::string reserve_space(const std::string& path, long long bytes);
 /// Folder of `path`, "." when it has none.
 std::string folder_of(const std::string& path);

@@ -53,7 +53,7 @@ void hdf5_to_text(Run& run, const io::Location& from, const std::string& to, cha
     no_form(a.location(),
             fmt::format("text holds square matrices, this one is {} x {}", n, a.columns()),
             "convert it to .npy or .mtx");
-  io::PlainOutput out(control, to, run.options.force);
+  io::PlainOutput out(control, to, run.options.force, 13.0 * double(n) * double(n));
   first_line(control, out, fmt::format("{}\n", n));
   a.read(control, streamed(control, n), [&](Index, Index count, const double* data) {
     put_lines(out, count, [&](Index i, std::string& text) {
@@ -142,14 +142,23 @@ void hdf5_to_matrix_market(Run& run, const io::Location& from, const std::string
   const io::Kind kind = io::kind_of(control, from);
   if (kind == io::Kind::bits)
     no_form(from, "a bit matrix has no Matrix Market form", "convert it to .npy");
-  const auto write = [&](const auto& a, const auto& put) {
-    io::PlainOutput out(control, to, run.options.force);
+  const auto write = [&](const auto& a, double numbers, const auto& put) {
+    io::PlainOutput out(control, to, run.options.force, 2 * numbers);
     put(control, a, out);
     out.commit();
   };
-  if (kind == io::Kind::csr) write(io::open_csr(control, from), csr_to_market);
-  if (kind == io::Kind::band) write(io::open_band(control, from), band_to_market);
-  if (kind == io::Kind::dense) write(io::open_dense(control, from), dense_to_market);
+  if (kind == io::Kind::csr) {
+    const io::CsrInput a = io::open_csr(control, from);
+    write(a, 3 * double(a.nonzeros()), csr_to_market);
+  }
+  if (kind == io::Kind::band) {
+    const io::BandInput a = io::open_band(control, from);
+    write(a, 3 * double(a.n()), band_to_market);
+  }
+  if (kind == io::Kind::dense) {
+    const io::DenseInput a = io::open_dense(control, from);
+    write(a, double(a.rows()) * double(a.columns()), dense_to_market);
+  }
 }
 
 void hdf5_to_numpy(Run& run, const io::Location& from, const std::string& to) {
@@ -160,7 +169,7 @@ void hdf5_to_numpy(Run& run, const io::Location& from, const std::string& to) {
     no_form(from, "a band matrix has no .npy form", "convert it to .mtx, or read it with h5py");
   if (kind == io::Kind::dense) {
     const io::DenseInput a = io::open_dense(control, from);
-    io::PlainOutput out(control, to, run.options.force);
+    io::PlainOutput out(control, to, run.options.force, 8 * double(a.rows()) * double(a.columns()));
     auto shape = std::vector<Index>{a.rows()};
     if (!a.is_vector()) shape.push_back(a.columns());
     first_line(control, out, io::npy_header("<f8", shape));
@@ -171,7 +180,7 @@ void hdf5_to_numpy(Run& run, const io::Location& from, const std::string& to) {
     return;
   }
   const io::BitInput a = io::open_bits(control, from);
-  io::PlainOutput out(control, to, run.options.force);
+  io::PlainOutput out(control, to, run.options.force, double(a.rows()) * double(a.columns()));
   first_line(control, out, io::npy_header("|u1", {a.rows(), a.columns()}));
   a.read(control, streamed(control, a.rows()), [&](Index, Index count, const Word* data) {
     put_lines(out, count, [&](Index i, std::string& text) {

@@ -138,11 +138,8 @@ void conclude_plan(Run& run, const Context<B>& c, const Work& work, const PlanNe
   // Seconds.
   const Rates rates = find_rates(c, work.model);
   const Seconds s = predict(work, rates.of_model);
-  plan["seconds"] = {{"read", s.read},
-                     {"solve", s.solve},
-                     {"check", s.check},
-                     {"write", s.write},
-                     {"total", s.total()}};
+  plan["seconds"] = {{"start", s.start}, {"read", s.read},   {"solve", s.solve},
+                     {"check", s.check}, {"write", s.write}, {"total", s.total()}};
   plan["model"] = work.model;
   plan["profile"] = {{"source", rates.source}, {"file", profile_path()}, {"note", rates.note}};
   if (rates.of_model.empty()) {
@@ -151,9 +148,9 @@ void conclude_plan(Run& run, const Context<B>& c, const Work& work, const PlanNe
             "; terrace bench --profile measures it");
   } else {
     run.say(
-        fmt::format("seconds    about {:.3g}: read {:.3g}, solve {:.3g}, check {:.3g}, write "
-                    "{:.3g} (rates: {})",
-                    s.total(), s.read, s.solve, s.check, s.write, rates.source));
+        fmt::format("seconds    about {:.3g}: start {:.3g}, read {:.3g}, solve {:.3g}, check "
+                    "{:.3g}, write {:.3g} (rates: {})",
+                    s.total(), s.start, s.read, s.solve, s.check, s.write, rates.source));
     if (!work.iteration.empty()) {
       plan["seconds"]["iteration"] = s.iteration;
       plan["iterations_assumed"] = work.iterations;

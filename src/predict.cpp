@@ -87,6 +87,7 @@ Seconds predict(const Work& work, const nlohmann::json& rates) {
     return rates.is_object() && rates.contains(phase) ? rates[phase] : nlohmann::json::object();
   };
   Seconds s;
+  if (rates.is_object()) s.start = rates.value("begin", 0.0);
   s.read = evaluate(work.read, of("read"));
   s.iteration = evaluate(work.iteration, of("solve"));
   s.solve = evaluate(work.solve, of("solve")) + work.iterations * s.iteration;
@@ -94,6 +95,19 @@ Seconds predict(const Work& work, const nlohmann::json& rates) {
   s.check = evaluate(work.check, of("check"));
   s.write = evaluate(work.write, of("write"));
   return s;
+}
+
+std::string rates_shared_by(const std::string& model, const std::string& phase) {
+  // Streamed bands are read within the solve; mixed precision is checked in another way.
+  if (phase == "solve" || model.find("streamed") != std::string::npos) return model;
+  const auto words = [&](int count) {
+    std::size_t end = 0;
+    for (; count > 0 && end != std::string::npos; --count) end = model.find(' ', end + (end > 0));
+    return model.substr(0, end);
+  };
+  const std::string command = words(2), family = words(1);
+  if (phase == "check") return model.find("mixed") != std::string::npos ? model : command;
+  return family == "cg" ? model.substr(0, model.find(',')) : family;
 }
 
 nlohmann::json fit_rates(const std::vector<Sample>& samples, const nlohmann::json& floor) {

@@ -79,12 +79,17 @@ Work iteration_work(const IterationWork& w);
 
 /// Seconds of the phases; `iteration` of one.
 struct Seconds {
+  double start = 0;  ///< of the process: the device, its libraries, memory
   double read = 0, solve = 0, check = 0, write = 0, iteration = 0;
-  [[nodiscard]] double total() const { return read + solve + check + write; }
+  [[nodiscard]] double total() const { return start + read + solve + check + write; }
 };
-/// `rates`: {"read": {"start": s, ...}, "solve": ..., ..., "first": s} of the work's model. Amounts
-/// without a rate cost nothing.
+/// `rates`: {"read": {"start": s, ...}, "solve": ..., ..., "first": s, "begin": s} of the work's
+/// model. Amounts without a rate cost nothing.
 Seconds predict(const Work& work, const nlohmann::json& rates);
+
+/// Which models' samples of a phase tell the same rates: reading and writing are the family's (cg:
+/// the form's), a check the command's, a solve its own.
+std::string rates_shared_by(const std::string& model, const std::string& phase);
 
 /// One measured phase.
 struct Sample {

@@ -226,9 +226,18 @@ void note_samples(Samples& samples, const std::vector<Done>& runs) {
   }
 }
 
+/// What runs took beside their phases, by family: opening files, taking memory.
+using Besides = std::map<std::string, std::vector<double>>;
+
+void note_beside(Besides& besides, const Done& run, double seconds) {
+  for (const std::string& phase : phases()) seconds -= run.report["seconds"].value(phase, 0.0);
+  besides[family_of(run.work.value("model", ""))].push_back(std::max(0.0, seconds));
+}
+
 /// Solves larger and larger problems while the time lasts. Collective: the clock is rank 0's.
 void measure_series(Run& run, const Series& series, double budget, const std::string& in,
-                    const std::string& out, Samples& samples, FirstSolves& first) {
+                    const std::string& out, Samples& samples, FirstSolves& first,
+                    Besides& besides) {
   const auto with_files = [&](const std::string& line) {
     std::string full;
     for (std::size_t i = 0; i < line.size();) {
@@ -258,6 +267,7 @@ void measure_series(Run& run, const Series& series, double budget, const std::st
           const double one = wall();
           runs.push_back(run_command(run, with_files(problem.solve)));
           once = run.control.reduce(wall() - one, Reduce::max);
+          note_beside(besides, runs.back(), once);
         } while (runs.size() < 3 && once < 0.06 * budget);
         note_first(first, runs);
         note_samples(samples, runs);
@@ -399,7 +409,10 @@ void bench_profile(Run& run, const ProfileOptions& options) {
   nlohmann::json rates, models;
   bool device = false;
   run.report["method"] = "profile";
+  const double entry = wall();
+  double begin = 0;
   with_backend(run, [&]<class B>(Context<B>& c) {
+    begin = run.control.reduce(wall() - entry, Reduce::max);  // as every run of this machine
     machine = machine_name(c, c.size());
     device = std::is_same_v<B, Cuda>;
     run.say("machine: " + machine);
@@ -413,27 +426,38 @@ void bench_profile(Run& run, const ProfileOptions& options) {
   for (const Series& series : list) shares += series.share;
   Samples samples;
   FirstSolves first;
+  Besides besides;
   const double start = wall();
   for (const Series& series : list) {
     const double budget = run.control.reduce(options.seconds * series.share / shares, Reduce::max);
     measure_series(run, series, budget, folder.path() + "/in.h5", folder.path() + "/out.h5",
-                   samples, first);
+                   samples, first, besides);
   }
   // After the solves, the first of which start the libraries.
   if (options.only.empty())
     with_backend(run, [&]<class B>(Context<B>& c) { rates = raw_rates(run, c); });
+  Samples shared;  // by who shares the rates of a phase
+  for (const auto& [model, by_phase] : samples)
+    for (const auto& [phase, list_of] : by_phase) {
+      std::vector<Sample>& all = shared[rates_shared_by(model, phase)][phase];
+      all.insert(all.end(), list_of.begin(), list_of.end());
+    }
   for (const auto& [model, by_phase] : samples) {
     nlohmann::json fitted;
     double off = 0, largest = 0;
     for (const auto& [phase, list_of] : by_phase) {
-      fitted[phase] = fit_rates(
-          list_of, phase == "solve" ? solve_floor(model, rates) : nlohmann::json::object());
+      fitted[phase] =
+          fit_rates(shared[rates_shared_by(model, phase)][phase],
+                    phase == "solve" ? solve_floor(model, rates) : nlohmann::json::object());
       if (phase == "solve") {
         off = misfit(list_of, fitted[phase]);
         for (const Sample& sample : list_of) largest = std::max(largest, sample.seconds);
       }
     }
     fitted["first"] = run.control.reduce(first[family_of(model)], Reduce::max);
+    std::vector<double>& beside = besides[family_of(model)];
+    std::nth_element(beside.begin(), beside.begin() + Index(beside.size()) / 2, beside.end());
+    fitted["begin"] = begin + beside[beside.size() / 2];
     fitted["samples"] = Index(by_phase.begin()->second.size());
     fitted["solve_misfit"] = off;
     fitted["longest_solve_seconds"] = largest;

@@ -56,7 +56,7 @@ def peak(command):
     return int(r.stdout.split()[-1]), json.load(open("r.json"))
 
 
-PHASES = ("read", "solve", "check", "write", "total")
+PHASES = ("start", "read", "solve", "check", "write", "total")
 
 
 def structure(what, plan):

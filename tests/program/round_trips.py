@@ -238,6 +238,25 @@ for name, text, line in (("x1.txt", "3\n1 2 3\n4 5 x\n7 8 9\n", 3), ("x2.txt", "
     refused(f"convert {name} bad.h5", f"line {line};")
 refused("convert none.npy bad.h5", "none.npy")
 
+# --- paths that are long and names that are as long as names may be ------------------------------
+deep = "/".join(["d" * 200] * 3)
+os.makedirs(deep)
+run(f"generate dense-random --n 9 --rhs 1 -o {deep}/in.h5")
+for ranks in (1, 2):
+    for name in (f"{deep}/out.h5", "n" * 255):
+        run(f"dense solve {deep}/in.h5:/A --rhs :/b -o {name} --force", ranks)
+        run(f"verify {name}", ranks)
+        os.remove(name)
+    run(f"dense solve {deep}/in.h5:/A --rhs :/b -o {'n' * 256}", ranks, 2)
+    run(f"convert {deep}/in.h5:/A {'n' * 252}.npy", ranks, 2)
+shutil.rmtree("d" * 200)
+with h5py.File("vast.h5", "w") as f:  # never written, more than any disk has
+    f.create_dataset("A", shape=(2**24, 2**24), dtype="f8", chunks=(64, 64))
+for form in ("npy", "txt", "mtx"):
+    run(f"convert vast.h5:/A vast.{form}", 1, 5)
+check("nothing of it is left", not [x for x in os.listdir(".") if "vast." in x and x != "vast.h5"])
+os.remove("vast.h5")
+
 # --- a result and its input may move; a changed attribute is found -------------------------------
 os.mkdir("moved")
 run("dense invert in.h5:/A -o inverse.h5")

@@ -56,6 +56,26 @@ TEST_CASE("no rate falls below the floor, and what is above it is found", "[pred
   CHECK(solve_floor("dense invert, fp64", {}).empty());
 }
 
+TEST_CASE("phases that do the same work share their rates", "[predict]") {
+  const auto shared = [](const char* a, const char* b, const char* phase) {
+    return rates_shared_by(a, phase) == rates_shared_by(b, phase);
+  };
+  CHECK(shared("band solve, two-ends", "band solve, partition", "read"));
+  CHECK(shared("band solve, two-ends", "band factor, at once", "write"));
+  CHECK(shared("band solve, two-ends", "band solve, partition", "check"));
+  CHECK(!shared("band solve, two-ends", "band factor, at once", "check"));
+  CHECK(!shared("band solve, two-ends", "band solve, partition", "solve"));
+  CHECK(!shared("band solve, two-ends", "band solve, streamed", "read"));
+  CHECK(shared("dense invert, fp64", "dense solve, emulated", "read"));
+  CHECK(!shared("dense invert, fp64", "dense solve, fp64", "check"));
+  CHECK(shared("cg csr, classic, none", "cg csr, pipelined, jacobi", "read"));
+  CHECK(!shared("cg csr, classic, none", "cg band, classic, none", "read"));
+  CHECK(!shared("gf2 rref, tensor cores", "dense invert, fp64", "read"));
+  Work work;
+  work.read = {{"bytes", 2.0}};
+  CHECK(predict(work, {{"read", {{"bytes", 0.5}}}, {"begin", 0.25}}).total() == 1.25);
+}
+
 TEST_CASE("no samples, or samples without time, give no rates", "[predict]") {
   CHECK(fit_rates({}).empty());
   CHECK(fit_rates({{{{"start", 1}}, 0.0}}).empty());
