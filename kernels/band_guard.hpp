@@ -1,6 +1,9 @@
 // Check sums of tile columns of a band, for --guard.
 #pragma once
+#include <bit>
+
 #include "kernels/band.hpp"
+#include "kernels/random.hpp"
 
 namespace terrace {
 
@@ -13,6 +16,21 @@ struct GuardTiles {
   const double* data = nullptr;
   Index first = 0, step = 1, count = 0;
 };
+
+/// The weight of row j: about 1 / sqrt(diagonal), a power of two times a number in [0.5, 1), with a
+/// random sign; of a diagonal that is not positive and finite about 1.
+constexpr double band_weight(double diagonal, Index j) {
+  Index exponent = 0;  // diagonal = f 2^exponent, f in [0.5, 1), but for the subnormal
+  if (diagonal > 0 && diagonal <= 0x1.fffffffffffffp1023)
+    exponent = Index(std::bit_cast<Word>(diagonal) >> 52) - 1022;
+  const Index half = (exponent - (exponent & 1)) / 2;  // rounded down
+  const double u = random_uniform(0xba9d, j, 5),
+               scale = std::bit_cast<double>(Word(1023 - half) << 52);
+  return (u < 0 ? -0.5 + 0.5 * u : 0.5 + 0.5 * u) * scale;
+}
+/// w[j] := band_weight of column j's diagonal, for the columns j < n of the tile columns.
+void draw_weights(const Stream<Cpu>&, GuardTiles<Cpu> a, double* w);
+void draw_weights(const Stream<Cuda>&, GuardTiles<Cuda> a, double* w);
 
 /// What weigh_band() adds up; t may be sum, and x may be t. Sizes, sums of absolute values, are
 /// left out where the pointers are null.

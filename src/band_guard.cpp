@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/random.hpp"
+#include "kernels/matrix.hpp"
 #include "src/guard.hpp"
 
 namespace terrace {
@@ -12,15 +12,6 @@ namespace {
 /// Own tile columns of a launch: on the CPU each is weighed while it lies in the cache.
 constexpr Index at_once(Cpu) { return 1; }
 constexpr Index at_once(Cuda) { return 8; }
-
-/// About 1 / sqrt(diagonal), with a random sign.
-double weight(double diagonal, Index j) {
-  int exponent = 0;
-  if (diagonal > 0 && std::isfinite(diagonal)) (void)std::frexp(diagonal, &exponent);
-  const int half = (exponent - (exponent & 1)) / 2;  // rounded down
-  const double u = random_uniform(0xba9d, j, 5);
-  return std::ldexp(u < 0 ? -0.5 + 0.5 * u : 0.5 + 0.5 * u, -half);
-}
 
 }  // namespace
 
@@ -52,19 +43,17 @@ GuardTiles<B> BandGuard<B>::tiles(const BandTiles<B>& a, Index first, Index coun
 template <class B>
 void BandGuard<B>::begin(const BandTiles<B>& a) {
   const Index own = a.columns.slots(c_.rank());
-  std::vector<double> diagonal(static_cast<std::size_t>(own));
-  copy_rows<double, B>(c_.ahead, diagonal.data(), 1, a.data.data(), s_.column(), 1, own);
-  c_.ahead.synchronize();
-  std::vector<double> w(static_cast<std::size_t>(length_), 0.0);
-  for (Index slot = 0; slot < own; ++slot)
-    if (const Index j = a.columns.global(slot, c_.rank()); j < s_.n)
-      w[std::size_t(j)] = weight(diagonal[std::size_t(slot)], j);
-  c_.control.reduce(w, Reduce::sum);
-  double most = 0;
-  for (const double x : w) most = std::max(most, std::fabs(x));
+  lane_.wait(c_.ahead.record());
+  fill_zero(lane_, w_.view());
+  draw_weights(lane_, tiles(a, 0, own / s_.width), w_.data());
+  if (c_.size() > 1) {
+    c_.ahead.wait(lane_.record());
+    c_.comm.all_reduce(c_.ahead, Reduce::sum, w_.view());
+    lane_.wait(c_.ahead.record());
+  }
+  const double most = max_abs<B>(lane_, 1, length_, w_.view(), length_);
   const double m = double(s_.half_bandwidth) + 2;
   least_ = std::ldexp(2 * m * m * most, -1074);  // what underflow may lose
-  upload(lane_, w_.view(), w.data());
   fill_zero(lane_, given_.view());
   const double* const weights = w_.data();
   weigh_band(lane_, tiles(a, 0, own / s_.width), 1, 1.0,

@@ -229,6 +229,16 @@ void weigh_band(const Stream<Cpu>& stream, GuardTiles<Cpu> a, Index from, double
   });
 }
 
+void draw_weights(const Stream<Cpu>& stream, GuardTiles<Cpu> a, double* w) {
+  stream.run([=] {
+    const BandShape& s = a.shape;
+    parallel_for(a.count, [&](Index q) {
+      const Index top = (a.first + q * a.step) * s.width;
+      for (Index c = 0; c < std::min(s.width, s.n - top); ++c)
+        w[top + c] = band_weight(a.data[q * s.tile() + c * s.column()], top + c);
+    });
+  });
+}
 void judge_band_rows(const Stream<Cpu>& stream, Index from, Index to, const double* w,
                      const double* sum, const double* size, double tolerance, double least,
                      Index* bad) {

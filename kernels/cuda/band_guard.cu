@@ -10,6 +10,14 @@ namespace {
 constexpr int kWarps = 8;
 constexpr int kColumns = 32;  // of a tile column, that a block adds up for its rows
 
+__global__ void weights_kernel(GuardTiles<Cuda> a, double* w) {
+  const BandShape& s = a.shape;
+  for (Index c = first_item(); c < a.count * s.width; c += item_stride()) {
+    const Index j = (a.first + c / s.width * a.step) * s.width + c % s.width;
+    if (j < s.n) w[j] = band_weight(a.data[c * s.column()], j);
+  }
+}
+
 // A warp a column.
 __global__ void columns_kernel(GuardTiles<Cuda> a, Index from, GuardSums to) {
   const BandShape& s = a.shape;
@@ -88,6 +96,11 @@ void weigh_band(const Stream<Cuda>& stream, GuardTiles<Cuda> a, Index from, doub
         now, slices, blocks, alpha, to);
     check_launch();
   }
+}
+void draw_weights(const Stream<Cuda>& stream, GuardTiles<Cuda> a, double* w) {
+  if (a.count == 0) return;
+  weights_kernel<<<blocks_for(a.count * a.shape.width), block_threads, 0, native(stream)>>>(a, w);
+  check_launch();
 }
 void judge_band_rows(const Stream<Cuda>& stream, Index from, Index to, const double* w,
                      const double* sum, const double* size, double tolerance, double least,

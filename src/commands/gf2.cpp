@@ -1,23 +1,17 @@
-// gf2 rref, rank, solve, kernel, inverse, multiply: options, phases, output.
+// gf2 rref, rank, solve, kernel, inverse: options, phases, output.
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <memory>
 #include <optional>
 
-#include "src/commands.hpp"
-#include "src/gf2.hpp"
-#include "src/guard.hpp"
-#include "src/plan.hpp"
+#include "src/commands/gf2_run.hpp"
 
 namespace terrace {
-namespace {
 
-struct Gf2Options {
-  std::string a, b;  ///< the second is a right-hand side or factor
-  bool echelon = false;
-  Index levels = -1;  ///< of Strassen's algorithm; -1: the planner's choice
-};
+using namespace gf2_command;
+
+namespace {
 
 /// Of the witness, and of --guard's check sums.
 Index extra_words(const Run& run) { return run.options.guard ? 2 : 1; }
@@ -29,113 +23,6 @@ PanelPlan guarded_plan(const Context<B>& context, const CommonOptions& options, 
   return plan;
 }
 
-constexpr const char* passed = "passed: 64 random vectors";
-
-io::Attributes bits_attributes(Index columns) {
-  return {{"columns", columns}, {"format", std::string("bits")}};
-}
-
-/// Opens and notes the inputs and the output; the output is refused before anything is read.
-struct Files {
-  std::optional<io::Output> output;
-  io::BitInput a;
-  std::optional<io::BitInput> b;
-
-  Files(Run& run, const Gf2Options& o, const char* second) {
-    const CommonOptions& options = run.options;
-    require_bit_method(options);
-    if (run.command != "gf2 rank") require_output(options);
-    if (!options.output.empty() && !options.plan)
-      output.emplace(run.control, options.output, options.force);
-    const io::Location location = io::parse_location(o.a);
-    a = io::open_bits(run.control, location);
-    run.note_input("input", a.location());
-    if (second) {
-      const auto role = run.command == "gf2 solve" ? io::Role::right_hand_side : io::Role::matrix;
-      b = io::open_bits(run.control, io::parse_location(o.b, location.file), role);
-      run.note_input(second, b->location());
-    }
-    run.adopt("block", run.options.block, Index(0));
-    if (const nlohmann::json from = run.restart_settings(); from.is_object()) {
-      const bool kept = from.value("guard", false);  // keeps its check sums, or has none
-      if (run.options.guard && !kept)
-        run.say("--guard has no effect: the checkpoint was written without it");
-      run.options.guard = kept;
-    }
-    run.report["n"] = a.rows();
-    run.report["rows"] = a.rows();
-    run.report["columns"] = a.columns();
-  }
-  [[nodiscard]] BackendHint elimination() const { return elimination_hint(a.rows(), a.columns()); }
-};
-
-/// Host and device bytes a rank. `bytes`: on the backend; `staging`: between file and backend.
-template <class B>
-std::pair<Index, Index> memory_needed(Index bytes, Index staging) {
-  constexpr bool on_host = std::is_same_v<B, Cpu>;
-  const Index file_buffers = std::min(Index(64) << 20, bytes);
-  return {(on_host ? bytes : 0) + staging + file_buffers, on_host ? 0 : bytes + staging};
-}
-
-/// On the backend, and between file and backend.
-struct BitMemory {
-  Index bytes = 0, staging = 0;
-};
-/// Memory of the rank with most among so many ranks.
-using MemoryOf = std::function<BitMemory(const PanelPlan& plan, int ranks)>;
-
-/// Says what --plan wants to know; true when that is all that is wanted. Otherwise the memory is
-/// there.
-template <class B>
-bool planned(Run& run, const Context<B>& context, const BlockCyclic& layout, const PanelPlan& plan,
-             const Work& work, const MemoryOf& memory, const std::string& more = {}) {
-  const std::string method = elimination_method<B>(plan);
-  const auto needed = [&](const PanelPlan& with, int ranks) {
-    const BitMemory m = memory(with, ranks);
-    const auto [host, device] = memory_needed<B>(m.bytes, m.staging);
-    return RankMemory{host, device};
-  };
-  const auto [host, device] = needed(plan, layout.ranks);
-  run.report["block"] = plan.columns;
-  run.report["method"] = method;
-  run.settings["block"] = plan.columns;
-  run.settings["seed"] = run.options.seed;
-  run.settings["guard"] = run.options.guard;
-  run.report["memory"] = {{"host_bytes_per_rank", host}, {"device_bytes_per_rank", device}};
-  run.work = work.json();
-  if (!run.options.plan) {
-    require_memory(run.control, host, device);
-    return false;
-  }
-  if (run.report.contains("backend_reason"))
-    run.say("backend: " + run.report["backend_reason"].get<std::string>());
-  run.say(fmt::format(
-      "method: {}, panels of {} columns; rows in blocks of {} over {} ranks, so that finished rows "
-      "are spread evenly",
-      method == "tables" ? describe_tables<B>(plan.product) + " (Four Russians)"
-                         : "binary tensor cores",
-      fmt::format("{}{}", plan.columns, plan.measured ? " (calibrated)" : ""), layout.block,
-      layout.ranks));
-  if (!more.empty()) run.say(more);
-  run.report["result"]["plan"] = {{"method", method}, {"block", plan.columns}};
-  PlanNeeds needs;
-  needs.memory = [&](int ranks) { return needed(plan, ranks); };
-  if (plan.columns > 512)
-    needs.alternatives.push_back({"with --block 512", [&] {
-                                    PanelPlan narrow = plan;
-                                    narrow.columns = 512;
-                                    return needed(narrow, layout.ranks);
-                                  }});
-  if (!std::is_same_v<B, Cpu>)
-    needs.alternatives.push_back(
-        {"with --backend cpu", [&] {
-           const BitMemory m = memory(plan, layout.ranks);
-           return RankMemory{memory_needed<Cpu>(m.bytes, m.staging).first, 0};
-         }});
-  conclude_plan(run, context, work, needs);
-  return true;
-}
-
 /// Of an elimination of [A | B].
 template <class B>
 Work elimination_work(const Run& run, const std::string& command, const PanelPlan& plan, Index rows,
@@ -145,17 +32,6 @@ Work elimination_work(const Run& run, const std::string& command, const PanelPla
   w.check = !run.options.no_check;
   w.output = !run.options.output.empty() || run.options.plan;
   return bit_work(w);
-}
-
-/// A check that fails is exit 4 and no output.
-void judge(Run& run, const std::string& broken) {
-  if (broken.empty()) {
-    run.report["certificate"] = passed;
-    return;
-  }
-  run.report["certificate"] = "failed: " + broken;
-  run.outcome("check failed", "the certificate does not hold; " + broken +
-                                  "; nothing was written, please report this as a bug");
 }
 
 void write_vector(io::Output& output, const Control& control, const std::string& name,
@@ -179,11 +55,6 @@ void write_terrace_group(io::Output& output, Run& run, const Pivots& pivots, con
   if (with_span) write_vector(output, run.control, "span", witness.y);
   output.group("");
 }
-void commit(io::Output& output, Run& run, const Witness& witness) {
-  io::Attributes attributes = run.attributes();
-  attributes["witness_seed"] = Index(witness.seed);
-  output.commit(attributes);
-}
 
 /// Multiply-adds over GF(2) of an elimination that updates `rows` rows on average.
 double multiply_adds(const Pivots& pivots, double rows, Index first_word_width) {
@@ -191,9 +62,6 @@ double multiply_adds(const Pivots& pivots, double rows, Index first_word_width) 
   for (const auto& panel : pivots.panels)
     sum += double(panel.count) * rows * 64.0 * double(first_word_width - panel.word);
   return sum;
-}
-void rate(Run& run, double done) {
-  run.rate(done / std::max(run.seconds("solve"), 1e-12), "bit-MAC/s");
 }
 
 /// The destination of every row of this rank when pivot rows go first, the others behind them.
@@ -469,111 +337,6 @@ void inverse(Run& run, const Gf2Options& o) {
       commit(*files.output, run, witness);
     });
     run.say(fmt::format("inverse of {} x {}, {:.3f} s, {:.3g} bit-MAC/s{}", n, n,
-                        run.seconds("solve"), run.report["rate"]["value"].get<double>(),
-                        run.options.no_check ? "" : ", certificate passed"));
-  });
-}
-
-// --- multiply ------------------------------------------------------------------------------------
-
-void multiply(Run& run, const Gf2Options& o) {
-  if (run.options.guard && run.options.no_check)
-    fail_together(Exit::usage,
-                  "--guard of gf2 multiply goes by the certificate at the end; --no-check; leave "
-                  "one of them out");
-  Files files(run, o, "rhs");
-  const Index rows = files.a.rows(), inner = files.a.columns(), columns = files.b->columns();
-  if (files.b->rows() != inner)
-    fail_together(
-        Exit::input,
-        fmt::format(
-            "the factors do not fit: {} x {} times {} x {}; {}; the first one's columns must "
-            "be the second one's rows",
-            rows, inner, files.b->rows(), columns, io::to_string(files.b->location())));
-  with_backend(run, product_hint(rows, inner, columns), [&]<class B>(Context<B>& context) {
-    require_bit_method_on<B>(run.options);
-    const BlockCyclic layout = bit_row_layout(rows, run.control.size());
-    const BlockCyclic b_layout = factor_layout(inner, run.control.size());
-    const auto a = file_source(context, files.a, layout);
-    const auto b = file_source(context, *files.b, b_layout);
-    const Index stride = round_up(std::max<Index>(1, b.words()), bit_row_alignment);
-    const Index matrices = BitMatrix<B>::bytes(layout, a.words()) +
-                           BitMatrix<B>::bytes(layout, b.words()) +
-                           BitMatrix<B>::bytes(b_layout, b.words());
-    const Index staging = staging_bytes(std::max(a.words(), b.words()), layout.slots(0));
-    const int ranks = run.control.size();
-    MultiplyPlan plan = plan_multiply<B>(
-        ranks, layout.slots(0), inner, stride, multiply_wish(run, o.levels), [&](Index more) {
-          const auto [host, device] = memory_needed<B>(matrices + more, staging);
-          return memory_shortage(run.control, host, device).empty();
-        });
-    adopt_multiply_plan(run.progress, plan);
-    run.report["levels"] = plan.levels;
-    run.report["levels_reason"] = plan.reason;
-    const MemoryOf needed = [&](const PanelPlan&, int with) {
-      const BlockCyclic slices = bit_row_layout(rows, with), dealt = factor_layout(inner, with);
-      return BitMemory{BitMatrix<B>::bytes(slices, a.words()) +
-                           BitMatrix<B>::bytes(slices, b.words()) +
-                           BitMatrix<B>::bytes(dealt, b.words()) +
-                           multiply_bytes<B>(with, slices.slots(0), inner, stride, plan),
-                       staging_bytes(std::max(a.words(), b.words()), slices.slots(0))};
-    };
-    const PanelPlan panels{plan.panel, plan.method};
-    const Work work = bit_product_work(rows, inner, columns, plan.levels, ranks,
-                                       elimination_method<B>(panels), !run.options.no_check);
-    if (planned(run, context, layout, panels, work, needed,
-                fmt::format("Strassen levels: {} ({})", plan.levels, plan.reason)))
-      return;
-    BitMatrix<B> left, right, product;
-    auto memory = collectively(context.control, [&] {
-      return MultiplyMemory<B>(context, layout.slots(context.rank()), inner, stride, plan);
-    });
-    run.phase("read", [&] {
-      collectively(context.control, [&] {
-        left = BitMatrix<B>(context, layout, a.words());
-        right = BitMatrix<B>(context, b_layout, b.words());
-        product = BitMatrix<B>(context, layout, b.words());
-      });
-      load(context, a, left);
-      load(context, b, right);
-    });
-    run.phase("solve", [&] {
-      const auto flip = [&](Index step, const BitMatrix<B>& m) {
-        flip_for_tests(context.ahead, context.rank(), step, m.data.data(), 8 * m.data.size());
-      };
-      flip(1, left);
-      multiply_bits(context, left, right, product, inner, memory, run.progress);
-      flip(2, product);
-    });
-    rate(run, double(rows) * double(inner) * double(columns));
-    Witness witness{witness_seed(run.options.seed), {}, {}};
-    run.phase("check", [&] {
-      if (run.options.no_check) return;
-      const auto certify = [&] {
-        return check_product(context, a, layout, b, b_layout, product, columns, witness.seed);
-      };
-      const std::string broken = certify();
-      if (!broken.empty() && run.options.guard) {
-        run.say("--guard: the certificate does not hold; all is done once more");
-        load(context, a, left);
-        load(context, b, right);
-        fill_zero(context.bulk, product.data.view());
-        context.bulk.synchronize();
-        multiply_bits(context, left, right, product, inner, memory, run.progress);
-        if (certify().empty())
-          confirmed_fault(run.control,
-                          "the certificate did not hold, but does with the factors read and "
-                          "multiplied once more");
-      }
-      judge(run, broken);
-    });
-    run.phase("write", [&] {
-      files.output->write<Word>("product", rows, b.words(), layout.ranges(context.rank()),
-                                row_source<B>(context, product.rows(), 0, b.words()),
-                                bits_attributes(columns));
-      commit(*files.output, run, witness);
-    });
-    run.say(fmt::format("product {} x {} x {}, {:.3f} s, {:.3g} bit-MAC/s{}", rows, inner, columns,
                         run.seconds("solve"), run.report["rate"]["value"].get<double>(),
                         run.options.no_check ? "" : ", certificate passed"));
   });

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "io/output.hpp"
+#include "io/sample.hpp"
 #include "kernels/random.hpp"
 #include "tests/io/forms.hpp"
 
@@ -151,6 +152,51 @@ TEST_CASE("band matrices come in column by column from the lower and the upper f
             });
         CHECK_ALL(good && seen == Index(columns.size()));
       }
+    }
+}
+
+TEST_CASE("wide bands and tall column-major matrices come in from a disk that is told of windows") {
+  const Folder folder;
+  const std::string file = folder / "wide.h5";
+  const Index n = 60000, height = 3;
+  if (world().rank() == 0) {
+    File f(file);
+    std::vector<double> data(std::size_t(height * n));
+    for (Index d = 0; d < height; ++d)
+      for (Index j = 0; j < n; ++j) data[std::size_t(d * n + j)] = entry(j + d, j);
+    f.dataset("/band", dims(height, n), data);
+    f.text("/band", "format", "band");
+    f.dataset("/tall", dims(height, n), data);
+    f.text("/tall", "order", "column-major");
+  }
+  world().barrier();
+  const auto band = io::open_band(world(), {file, "/band"});
+  const auto tall = io::open_dense(world(), {file, "/tall"});
+  CHECK_ALL(band.n() == n && tall.rows() == n && tall.columns() == height);
+  const int rank = world().rank(), ranks = world().size();
+  for (const auto& ranges :
+       {contiguous(n, ranks).ranges(rank), BlockCyclic{n, 256, ranks}.ranges(rank),
+        BlockCyclic{n, 4099, ranks}.ranges(rank)})
+    for (const bool banded : {true, false}) {
+      std::vector<Index> items;
+      for (const Range& r : ranges)
+        for (Index i = 0; i < r.count; ++i) items.push_back(r.first + i);
+      Index seen = 0, wrong = 0;
+      const auto look = [&](Index position, Index count, const double* data) {
+        wrong += position != seen;
+        for (Index k = 0; k < count; ++k)
+          for (Index d = 0; d < height; ++d) {
+            const Index j = items[std::size_t(position + k)];
+            wrong += data[k * height + d] != (banded && j + d >= n ? 0.0 : entry(j + d, j));
+          }
+        seen += count;
+      };
+      io::drop_cache(world(), file);
+      if (banded)
+        band.read(world(), ranges, look);
+      else
+        tall.read(world(), ranges, look);
+      CHECK_ALL(wrong == 0 && seen == Index(items.size()));
     }
 }
 

@@ -1,6 +1,7 @@
 #include "kernels/band_guard.hpp"
 
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "kernels/random.hpp"
@@ -64,6 +65,48 @@ TEMPLATE_TEST_CASE("tile columns are weighed as their entries say", "", TERRACE_
         CHECK(close(get(lane, b), sizes ? t_size : halves));
         CHECK(close(get(lane, d), sizes ? size : halves));
       }
+  }
+}
+
+TEST_CASE("a weight undoes the scale of its diagonal, and its sign is drawn") {
+  const double tiny = 0x1p-1074, inf = std::numeric_limits<double>::infinity();
+  for (const double d : {1.0, 2.0, 3.0, 0.25, 0.3, 1e-300, 0x1p-1022, 1e300, 0x1.8p1023}) {
+    Index negative = 0;
+    for (Index j = 0; j < 200; ++j) {
+      const double scaled = std::abs(band_weight(d, j)) * std::sqrt(d);
+      CHECK(scaled >= 0.35);
+      CHECK(scaled < 1.4143);
+      negative += band_weight(d, j) < 0;
+    }
+    CHECK(negative > 60);
+    CHECK(negative < 140);
+  }
+  for (const double d : {0.0, -4.0, inf, -inf, std::nan(""), tiny}) {
+    const double w = std::abs(band_weight(d, 3));
+    CHECK(w >= 0.5);
+    CHECK(w < (d == tiny ? 0x1p512 : 1.0));
+  }
+}
+
+TEMPLATE_TEST_CASE("weights are drawn for the columns of the matrix alone", "", TERRACE_BACKENDS) {
+  if (!context<TestType>()) return;
+  const Stream<TestType> lane;
+  for (const Index n : {1, 15, 16, 100, 203}) {
+    const BandShape s = band_shape(n, 20, 16);
+    for (const Index first : {0, 1}) {
+      const Index count = ceil_div(std::max<Index>(0, s.tiles() - first), 2);
+      const std::vector<double> tiles = random_numbers(std::max<Index>(1, count) * s.tile(), 4);
+      const auto data = put(lane, tiles);
+      const auto out = put(lane, std::vector<double>(std::size_t(s.padded()), 7.0));
+      draw_weights(lane, {s, data.data(), first, 2, count}, out.data());
+      std::vector<double> expected(std::size_t(s.padded()), 7.0);
+      for (Index q = 0; q < count; ++q)
+        for (Index c = 0; c < s.width; ++c)
+          if (const Index j = (first + 2 * q) * s.width + c; j < n)
+            expected[std::size_t(j)] =
+                band_weight(tiles[std::size_t(q * s.tile() + c * s.column())], j);
+      CHECK(get(lane, out) == expected);
+    }
   }
 }
 

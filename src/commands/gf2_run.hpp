@@ -1,0 +1,155 @@
+// What the commands of gf2 do alike: inputs and output, memory, --plan, the certificate.
+#pragma once
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "src/commands.hpp"
+#include "src/gf2.hpp"
+#include "src/guard.hpp"
+#include "src/plan.hpp"
+
+namespace terrace::gf2_command {
+
+struct Gf2Options {
+  std::string a, b;  ///< the second is a right-hand side or factor
+  bool echelon = false;
+  Index levels = -1;  ///< of Strassen's algorithm; -1: the planner's choice
+};
+
+inline constexpr const char* passed = "passed: 64 random vectors";
+
+inline io::Attributes bits_attributes(Index columns) {
+  return {{"columns", columns}, {"format", std::string("bits")}};
+}
+
+/// Opens and notes the inputs and the output; the output is refused before anything is read.
+struct Files {
+  std::optional<io::Output> output;
+  io::BitInput a;
+  std::optional<io::BitInput> b;
+
+  Files(Run& run, const Gf2Options& o, const char* second) {
+    const CommonOptions& options = run.options;
+    require_bit_method(options);
+    if (run.command != "gf2 rank") require_output(options);
+    if (!options.output.empty() && !options.plan)
+      output.emplace(run.control, options.output, options.force);
+    const io::Location location = io::parse_location(o.a);
+    a = io::open_bits(run.control, location);
+    run.note_input("input", a.location());
+    if (second) {
+      const auto role = run.command == "gf2 solve" ? io::Role::right_hand_side : io::Role::matrix;
+      b = io::open_bits(run.control, io::parse_location(o.b, location.file), role);
+      run.note_input(second, b->location());
+    }
+    run.adopt("block", run.options.block, Index(0));
+    if (const nlohmann::json from = run.restart_settings(); from.is_object()) {
+      const bool kept = from.value("guard", false);  // keeps its check sums, or has none
+      if (run.options.guard && !kept)
+        run.say("--guard has no effect: the checkpoint was written without it");
+      run.options.guard = kept;
+    }
+    run.report["n"] = a.rows();
+    run.report["rows"] = a.rows();
+    run.report["columns"] = a.columns();
+  }
+  [[nodiscard]] BackendHint elimination() const { return elimination_hint(a.rows(), a.columns()); }
+};
+
+/// Host and device bytes a rank. `bytes`: on the backend; `staging`: between file and backend.
+template <class B>
+std::pair<Index, Index> memory_needed(Index bytes, Index staging) {
+  constexpr bool on_host = std::is_same_v<B, Cpu>;
+  const Index file_buffers = std::min(Index(64) << 20, bytes);
+  return {(on_host ? bytes : 0) + staging + file_buffers, on_host ? 0 : bytes + staging};
+}
+
+/// On the backend, and between file and backend.
+struct BitMemory {
+  Index bytes = 0, staging = 0;
+};
+/// Memory of the rank with most among so many ranks.
+using MemoryOf = std::function<BitMemory(const PanelPlan& plan, int ranks)>;
+
+/// Says what --plan wants to know; true when that is all that is wanted. Otherwise the memory is
+/// there.
+template <class B>
+bool planned(Run& run, const Context<B>& context, const BlockCyclic& layout, const PanelPlan& plan,
+             const Work& work, const MemoryOf& memory, const std::string& more = {}) {
+  const std::string method = elimination_method<B>(plan);
+  const auto needed = [&](const PanelPlan& with, int ranks) {
+    const BitMemory m = memory(with, ranks);
+    const auto [host, device] = memory_needed<B>(m.bytes, m.staging);
+    return RankMemory{host, device};
+  };
+  const auto [host, device] = needed(plan, layout.ranks);
+  run.report["block"] = plan.columns;
+  run.report["method"] = method;
+  run.settings["block"] = plan.columns;
+  run.settings["seed"] = run.options.seed;
+  run.settings["guard"] = run.options.guard;
+  run.report["memory"] = {{"host_bytes_per_rank", host}, {"device_bytes_per_rank", device}};
+  run.work = work.json();
+  if (!run.options.plan) {
+    require_memory(run.control, host, device);
+    return false;
+  }
+  if (run.report.contains("backend_reason"))
+    run.say("backend: " + run.report["backend_reason"].get<std::string>());
+  run.say(fmt::format(
+      "method: {}, panels of {} columns; rows in blocks of {} over {} ranks, so that finished rows "
+      "are spread evenly",
+      method == "tables" ? describe_tables<B>(plan.product) + " (Four Russians)"
+                         : "binary tensor cores",
+      fmt::format("{}{}", plan.columns, plan.measured ? " (calibrated)" : ""), layout.block,
+      layout.ranks));
+  if (!more.empty()) run.say(more);
+  run.report["result"]["plan"] = {{"method", method}, {"block", plan.columns}};
+  PlanNeeds needs;
+  needs.memory = [&](int ranks) { return needed(plan, ranks); };
+  if (plan.columns > 512)
+    needs.alternatives.push_back({"with --block 512", [&] {
+                                    PanelPlan narrow = plan;
+                                    narrow.columns = 512;
+                                    return needed(narrow, layout.ranks);
+                                  }});
+  if (!std::is_same_v<B, Cpu>)
+    needs.alternatives.push_back(
+        {"with --backend cpu", [&] {
+           const BitMemory m = memory(plan, layout.ranks);
+           return RankMemory{memory_needed<Cpu>(m.bytes, m.staging).first, 0};
+         }});
+  conclude_plan(run, context, work, needs);
+  return true;
+}
+
+/// A check that fails is exit 4 and no output.
+inline void judge(Run& run, const std::string& broken) {
+  if (broken.empty()) {
+    run.report["certificate"] = passed;
+    return;
+  }
+  run.report["certificate"] = "failed: " + broken;
+  run.outcome("check failed", "the certificate does not hold; " + broken +
+                                  "; nothing was written, please report this as a bug");
+}
+
+inline void commit(io::Output& output, Run& run, const Witness& witness) {
+  io::Attributes attributes = run.attributes();
+  attributes["witness_seed"] = Index(witness.seed);
+  output.commit(attributes);
+}
+
+inline void rate(Run& run, double done) {
+  run.rate(done / std::max(run.seconds("solve"), 1e-12), "bit-MAC/s");
+}
+
+/// gf2 multiply; src/commands/gf2_product.cpp
+void multiply(Run& run, const Gf2Options& o);
+
+}  // namespace terrace::gf2_command
