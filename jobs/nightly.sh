@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What takes too long for every change: 20,000 mutated inputs (2,000 under AddressSanitizer), 8 GiB of every layout, 200 injected faults, M4RI's bits
-# on 1 to 5 ranks.
+# What takes too long for every change: 20,000 mutated inputs (2,000 under AddressSanitizer), all sanitized tests under ThreadSanitizer, 8 GiB of every
+# layout, 200 injected faults, M4RI's bits on 1 to 5 ranks.
 #   ./jobs/nightly.sh [PROGRAM]     default: build-test/terrace, as jobs/test.sh builds it
 set -uo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
@@ -12,6 +12,11 @@ python=/usr/bin/python3  # the one with the packages of setup.sh
 [ -x "$python" ] || python=python3
 step() { echo "== $*"; "$@" || failed=1; }
 step "$python" tests/program/fuzz.py "$program" --count 20000 --seed "$(date +%Y%m%d)" --jobs "$(nproc)"
+if cmake --preset tsan "${launcher[@]}" >/dev/null && cmake --build --preset tsan --target sanitized_tests; then
+  step ctest --preset tsan-all -j $(($(nproc) + 1))
+else
+  failed=1
+fi
 if cmake --preset asan "${launcher[@]}" >/dev/null && cmake --build --preset asan --target terrace; then
   export ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1
   step "$python" tests/program/fuzz.py build-asan/terrace --count 2000 --seed "$(date +%Y%m%d)" --jobs "$(nproc)" --sanitized --limit 60

@@ -14,7 +14,7 @@ if [ "${TERRACE_SANITIZERS:-0}" = 1 ]; then
   for preset in asan tsan; do
     echo "== $preset"
     cmake --preset $preset "${launcher[@]}" >/dev/null
-    cmake --build --preset $preset --target sanitized_tests
+    cmake --build --preset $preset --target $([ $preset = tsan ] && echo lane_tests || echo sanitized_tests)
     ctest --preset $preset -j "$at_once"
   done
 fi

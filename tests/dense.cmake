@@ -1,5 +1,5 @@
 terrace_test(kernels/matrix)
-terrace_test(src/gauss_jordan RANKS 1 2 3 4 5 SANITIZE 3)
+terrace_test(src/gauss_jordan RANKS 1 2 3 4 5 SANITIZE 3 LANES)
 terrace_test(src/dense_check RANKS 1 3 SANITIZE 1)
 terrace_test(kernels/textbook RANKS 1 SANITIZE 1)
 terrace_test(src/textbook RANKS 1 SANITIZE 1)

@@ -8,9 +8,9 @@ foreach(level plain avx2)  # what this machine would not choose
                          ENVIRONMENT "${terrace_test_environment};TERRACE_SIMD=${level}")
   endforeach()
 endforeach()
-terrace_test(src/echelon RANKS 1 2 3 4 5 SANITIZE 3)
+terrace_test(src/echelon RANKS 1 2 3 4 5 SANITIZE 3 LANES)
 terrace_test(src/bit_plan RANKS 1 3)
-terrace_test(src/gf2 RANKS 1 2 3 5 SANITIZE 3)
+terrace_test(src/gf2 RANKS 1 2 3 5 SANITIZE 3 LANES)
 
 # M4RI is GPL: a program of its own, built where the package is, never linked into ours.
 find_package(PkgConfig QUIET)

@@ -1,5 +1,5 @@
 terrace_test(io/location RANKS 1)
-terrace_test(io/input RANKS 1 2 3 5 SANITIZE 2)
+terrace_test(io/input RANKS 1 2 3 5 SANITIZE 2 LANES)
 terrace_test(io/output RANKS 1 2 3 5)
 foreach(name io_input io_output)
   target_include_directories(${name}_test SYSTEM PRIVATE ${HDF5_C_INCLUDE_DIRS})
