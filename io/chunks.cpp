@@ -210,6 +210,15 @@ std::vector<Announcer::Window> ChunkRounds::windows(Index items) const {
   return result;
 }
 
+bool ChunkRounds::can_read_first(const hsize_t* offset) const {
+  const Handle type(H5Dget_type(dataset_), &H5Tclose), space(H5Dget_space(dataset_), &H5Sclose);
+  const hsize_t one[2] = {1, 1};
+  const Handle single(H5Screate_simple(1, one, nullptr), &H5Sclose);
+  std::vector<char> element(static_cast<std::size_t>(element_));
+  return H5Sselect_hyperslab(space, H5S_SELECT_SET, offset, nullptr, one, nullptr) >= 0 &&
+         H5Dread(dataset_, type, single, space, H5P_DEFAULT, element.data()) >= 0;
+}
+
 void ChunkRounds::fetch_into(const Chunk& chunk, std::size_t place) {
   std::vector<char>& raw = raw_[place];
   const Index bytes = unit_ * across_ * element_;
@@ -226,8 +235,9 @@ void ChunkRounds::fetch_into(const Chunk& chunk, std::size_t place) {
   offset[axis_] = hsize_t(chunk.unit * unit_);
   offset[1 - axis_] = hsize_t(chunk.across * across_);
   hsize_t stored = 0;
-  if (H5Dget_chunk_storage_size(dataset_, offset, &stored) < 0 ||
-      stored > hsize_t(2 * bytes + 4096))
+  const bool found = H5Dget_chunk_storage_size(dataset_, offset, &stored) >= 0;
+  if (!found) stored = 0;  // HDF5 1.10: an error where other chunks are written, but not this one
+  if ((!found && !can_read_first(offset)) || stored > hsize_t(2 * bytes + 4096))
     throw Error(Exit::input, "a chunk cannot be found; " + input_.where() + "; " + hdf5_reason());
   raw.resize(std::size_t(stored));
   if (stored == 0) return;  // never written

@@ -37,6 +37,8 @@ class ChunkRounds {
     Index unit, across;
   };
   [[nodiscard]] std::vector<Portion> plan(const std::vector<Range>& ranges) const;
+  /// Whether the first element of a chunk can be read, be the chunk written or not.
+  [[nodiscard]] bool can_read_first(const hsize_t* offset) const;
   void fetch_into(const Chunk& chunk, std::size_t place);
   template <class F>
   void each_run(const Portion& p, const Chunk& chunk, const F& run) const;

@@ -261,6 +261,12 @@ PlainOutput::PlainOutput(const Control& control, const std::string& path, bool f
                   fmt::format("no room on the disk: {:.3g} GB are needed at least, {:.3g} GB are "
                               "free; {}; free space or choose another folder",
                               least_bytes / 1e9, room / 1e9, path_));
+    const auto bytes = static_cast<long long>(std::min(least_bytes, 0x1p62));
+    if (const std::string limited = why_too_large(bytes); !limited.empty())
+      throw Error(Exit::resources,
+                  fmt::format("no room on the disk: {:.3g} GB are needed at least, {}; {}; raise "
+                              "the limit",
+                              least_bytes / 1e9, limited, path_));
   });
   temporary_ = control_.broadcast(unfinished_name(path_, getpid()), 0);
   collectively(control_, [&] {

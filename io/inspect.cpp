@@ -32,7 +32,25 @@ Index Object::whole(const std::string& name) const {
 
 namespace {
 
+/// Whether a number's bits lie within its bytes. HDF5 converts damaged types as well, out of
+/// bounds.
+bool is_sound(hid_t type) {
+  const H5T_class_t kind = H5Tget_class(type);
+  if (kind != H5T_FLOAT && kind != H5T_INTEGER && kind != H5T_ENUM) return true;
+  const std::size_t bits = 8 * H5Tget_size(type), precision = H5Tget_precision(type);
+  const int offset = H5Tget_offset(type);
+  if (precision == 0 || precision > bits || offset < 0 || std::size_t(offset) > bits - precision)
+    return false;
+  if (kind != H5T_FLOAT) return true;
+  std::size_t sign = 0, exponent = 0, exponent_bits = 0, mantissa = 0, mantissa_bits = 0;
+  return H5Tget_fields(type, &sign, &exponent, &exponent_bits, &mantissa, &mantissa_bits) >= 0 &&
+         sign < bits && exponent_bits > 0 && exponent_bits < bits &&
+         exponent <= bits - exponent_bits && mantissa_bits > 0 && mantissa_bits < bits &&
+         mantissa <= bits - mantissa_bits;
+}
+
 Number number_of(hid_t type) {
+  if (!is_sound(type)) return Number::other;
   switch (H5Tget_class(type)) {
     case H5T_FLOAT:
       return Number::floating;
@@ -80,7 +98,7 @@ bool read_attribute(hid_t attribute, AnyAttribute& value) {
   Handle space(H5Aget_space(attribute), &H5Sclose);
   if (!type.valid() || !space.valid()) return false;
   const hssize_t count = H5Sget_simple_extent_npoints(space);
-  if (count < 1 || count > (1 << 20)) return false;
+  if (count < 1 || count > (1 << 20) || !is_sound(type)) return false;
   switch (H5Tget_class(type)) {
     case H5T_STRING: {
       std::string text;

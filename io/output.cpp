@@ -10,12 +10,66 @@
 #include <optional>
 
 #include "distrib/faults.hpp"
+#include "io/guard.hpp"
 #include "io/hash.hpp"
 #include "io/input_file.hpp"
 #include "io/output_state.hpp"
 #include "io/transpose.hpp"
 
 namespace terrace::io {
+
+namespace {
+
+/// The group is replaced, and the root's link to its terrace group with it.
+void remove_group(hid_t file, const Location& target) {
+  const auto remove = [&](const char* path) {
+    written(H5Ldelete(file, path, H5P_DEFAULT), "cannot replace the group", target.file);
+  };
+  const Handle old(H5Gopen2(file, "/terrace", H5P_DEFAULT), &H5Gclose);
+  if (old.valid()) {
+    const auto attributes = read_all_attributes(old);
+    const auto named = attributes.find("group");
+    if (named != attributes.end() && named->second == AnyAttribute(target.path)) remove("/terrace");
+  }
+  const Handle there(H5Oopen(file, target.path.c_str(), H5P_DEFAULT), &H5Oclose);
+  if (there.valid()) remove(target.path.c_str());
+}
+
+/// Whether HDF5 survives what will be done to a file that gets a group, tried before the solve: in
+/// memory where the file is small, else as far as reading goes.
+void rehearse(const Location& target) {
+  look_safely(target.file, [&]() -> std::string {
+    std::error_code failed;
+    const bool small = std::filesystem::file_size(target.file, failed) <= (1 << 26) && !failed;
+    const Handle access(H5Pcreate(H5P_FILE_ACCESS), &H5Pclose);
+    if (small) H5Pset_fapl_core(access, 1 << 20, 0);
+    Handle file(H5Fopen(target.file.c_str(), small ? H5F_ACC_RDWR : H5F_ACC_RDONLY, access),
+                &H5Fclose);
+    if (!file.valid()) return {};  // says so when it is opened
+    if (!small) {
+      const Handle old(H5Gopen2(file, "/terrace", H5P_DEFAULT), &H5Gclose);
+      if (old.valid()) read_all_attributes(old);
+      const Handle there(H5Oopen(file, target.path.c_str(), H5P_DEFAULT), &H5Oclose);
+      return {};
+    }
+    remove_group(file, target);
+    const Handle links(H5Pcreate(H5P_LINK_CREATE), &H5Pclose);
+    H5Pset_create_intermediate_group(links, 1);
+    const hsize_t dims[2] = {16, 16};
+    const std::vector<double> data(16 * 16, 1.0);
+    {
+      const Handle space(H5Screate_simple(2, dims, nullptr), &H5Sclose);
+      const Handle set(H5Dcreate2(file, (target.path + "/terrace-rehearsal").c_str(),
+                                  H5T_NATIVE_DOUBLE, space, links, H5P_DEFAULT, H5P_DEFAULT),
+                       &H5Dclose);
+      if (set.valid()) H5Dwrite(set, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, data.data());
+    }
+    file.close();
+    return {};
+  });
+}
+
+}  // namespace
 
 Output::Output(const Control& control, const std::string& target, bool force)
     : state_(new State{control, {}, {}, {}, {}, {}, {}}) {
@@ -46,6 +100,10 @@ Output::Output(const Control& control, const std::string& target, bool force)
   if (file_exists && !s.target.path.empty() && exists(control, s.target) && !force)
     fail_together(Exit::usage, "the output group exists; " + to_string(s.target) +
                                    "; choose another name or add --force");
+  if (file_exists && !s.target.path.empty())
+    collectively(control, [&] {
+      if (s.first()) rehearse(s.target);
+    });
   s.temporary = control.broadcast(unfinished_name(s.target.file, getpid()), 0);
 }
 
@@ -83,20 +141,7 @@ void Output::State::begin() {
   file = copied ? open_parallel(control, temporary, true) : create_parallel(control, temporary);
   collectively(control, [&] { written(file, "cannot create the output", target.file); });
   if (!copied) return;
-  // The group is replaced, and the root's link to its terrace group with it.
-  collectively(control, [&] {
-    const Handle old(H5Gopen2(file, "/terrace", H5P_DEFAULT), &H5Gclose);
-    if (old.valid()) {
-      const auto attributes = read_all_attributes(old);
-      const auto named = attributes.find("group");
-      if (named != attributes.end() && named->second == AnyAttribute(target.path))
-        written(H5Ldelete(file, "/terrace", H5P_DEFAULT), "cannot replace the group", target.file);
-    }
-    const Handle there(H5Oopen(file, target.path.c_str(), H5P_DEFAULT), &H5Oclose);
-    if (there.valid())
-      written(H5Ldelete(file, target.path.c_str(), H5P_DEFAULT), "cannot replace the group",
-              target.file);
-  });
+  collectively(control, [&] { remove_group(file, target); });
 }
 
 Handle Output::State::create_dataset(const std::string& name, const std::vector<Index>& dims,

@@ -185,8 +185,17 @@ Stored where_stored(hid_t file, hid_t dataset, const Object& object, const std::
     if (chunk[axis] == 0 || chunk[axis] > (hsize_t(1) << 32)) return stored;
     stored.chunk[axis] = Index(chunk[axis]);
   }
-  if (product({stored.chunk[0], stored.chunk[1]}, object.bytes, where) > (Index(1) << 32))
-    return stored;  // HDF5's own limit
+  const Index chunk_bytes = product({stored.chunk[0], stored.chunk[1]}, object.bytes, where);
+  if (chunk_bytes > (Index(1) << 32)) return stored;  // HDF5's own limit
+  if (filters == 0) {  // H5Dread_chunk() reads the file's size, H5Dget_chunk_storage_size() tells
+                       // the right one
+    hsize_t chunks = 0;
+    const Handle space(H5Dget_space(dataset), &H5Sclose);
+    if (H5Dget_num_chunks(dataset, space, &chunks) < 0 ||
+        H5Dget_storage_size(dataset) != chunks * hsize_t(chunk_bytes))
+      throw Error(Exit::input,
+                  "a chunk has the wrong size; " + where + "; the file is damaged: write it again");
+  }
   stored.fill.assign(std::size_t(object.bytes), 0);
   const Handle type(H5Dget_type(dataset), &H5Tclose);
   H5D_fill_value_t defined = H5D_FILL_VALUE_UNDEFINED;

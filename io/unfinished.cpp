@@ -63,10 +63,15 @@ long long free_bytes(const std::string& path) {
   return static_cast<long long>(status.f_bavail) * static_cast<long long>(status.f_frsize);
 }
 
-std::string reserve_space(const std::string& path, long long bytes) {
+std::string why_too_large(long long bytes) {
   rlimit limit{};
   if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && static_cast<rlim_t>(bytes) > limit.rlim_cur)
     return "over the limit on the size of a file (ulimit -f)";
+  return {};
+}
+
+std::string reserve_space(const std::string& path, long long bytes) {
+  if (const std::string reason = why_too_large(bytes); !reason.empty()) return reason;
   const int file = open(path.c_str(), O_WRONLY);
   if (file < 0) return {};  // whoever writes to it says why
   const bool refused = fallocate(file, FALLOC_FL_KEEP_SIZE, 0, bytes) != 0 &&

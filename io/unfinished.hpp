@@ -25,6 +25,8 @@ class Unfinished {
 std::string unfinished_name(const std::string& path, int pid);
 /// Free bytes where `path` lies; a large number when the system does not say.
 long long free_bytes(const std::string& path);
+/// Why no file may hold that many bytes (ulimit -f); empty where one may.
+std::string why_too_large(long long bytes);
 /// Has the disk keep the first `bytes` bytes of `path` free for it, its size unchanged; empty, or
 /// why not. A file system that cannot promise is no failure, nor is a file that is gone.
 std::string reserve_space(const std::string& path, long long bytes);

@@ -82,7 +82,7 @@ class BandCholesky {
     else
       band_factor_diagonal(lane, s_, k, a_.tile(k), status(k));
     band_solve_panel(lane, s_, s_.rows_below(k), a_.tile(k), panel(k));
-    if (work_.guard) work_.guard->take(lane, a_, k);
+    if (work_.guard) work_.guard->take(a_, k);
   }
 
   void share(const Stream<B>& lane, Index k) {
@@ -90,9 +90,6 @@ class BandCholesky {
     const Piece pieces[] = {{owner, status(k).data, Index(sizeof(double))},
                             {owner, panel(k).data, panel(k).size * Index(sizeof(double))}};
     context_.comm.broadcast_group(lane, pieces);
-    watcher_.wait(lane.record());
-    download(watcher_, work_.seen.data() + k % kRing, status(k));
-    seen_[k % kRing] = watcher_.record();
   }
 
   void update_next(const Stream<B>& lane, Index k) {
@@ -107,6 +104,9 @@ class BandCholesky {
     if (from < to)
       band_update(lane, s_, rows, panel(k), from * ranks + rank_ - k, ranks, to - from,
                   a_.data.view().slice(from * s_.tile(), (to - from) * s_.tile()));
+    // On this lane, which has time: on CUDA one more stream slows every launch of the others.
+    download(lane, work_.seen.data() + k % kRing, status(k));
+    seen_[k % kRing] = lane.record();
   }
 
   void guard(const Stream<B>&, Index k) {
@@ -116,7 +116,7 @@ class BandCholesky {
   bool stop(Index k) { return k >= kLag && look(k - kLag); }
 
   void archive(Archive& archive, Index k) {
-    watcher_.synchronize();
+    context_.bulk.synchronize();
     archive.rows(context_.ahead, "columns", s_.padded(), s_.column(), a_.columns.ranges(rank_),
                  a_.data.data(), s_.column());
     std::vector<double> statuses(work_.seen.data(), work_.seen.data() + kRing);
@@ -127,7 +127,7 @@ class BandCholesky {
 
   /// Statuses that the loop has not looked at, and the result.
   Index finish() {
-    watcher_.synchronize();
+    context_.bulk.synchronize();
     for (Index k = std::max<Index>(0, steps() - kLag); k < steps(); ++k)
       if (failed_ == 0) look(k);
     if (failed_ == 0 && work_.guard) work_.guard->finish(a_);
@@ -141,8 +141,7 @@ class BandCholesky {
   }
   [[nodiscard]] View<double, B> panel(Index k) const { return work_.panels[k % 2].view(); }
   bool look(Index k) {
-    reader_.wait(seen_[k % kRing]);
-    reader_.synchronize();
+    seen_[k % kRing].synchronize();
     failed_ = static_cast<Index>(work_.seen[k % kRing]);
     return failed_ != 0;
   }
@@ -152,7 +151,6 @@ class BandCholesky {
   BandWork<B>& work_;
   const BandShape s_;
   const int rank_;
-  Stream<B> watcher_{Priority::high}, reader_;  // copies statuses; lets the host wait for one
   Event<B> seen_[kRing];
   Index failed_ = 0;
 };

@@ -28,7 +28,8 @@ BandGuard<B>::BandGuard(Context<B>& context, const BandShape& shape)
       size_(length_),
       t_size_(length_),
       bad_(1),
-      bad_host_(1) {}
+      bad_host_(1),
+      lane_(context.bulk) {}
 
 template <class B>
 Index BandGuard<B>::bytes(const BandShape& s) {
@@ -82,15 +83,14 @@ void BandGuard<B>::resume(const BandTiles<B>& a, Index k) {
 }
 
 template <class B>
-void BandGuard<B>::take(const Stream<B>& lane, const BandTiles<B>& a, Index k) {
+void BandGuard<B>::take(const BandTiles<B>& a, Index k) {
   from_ = a.columns.slot(k * s_.width) / s_.width + 1;
-  if (++waiting_ < at_once(B{})) return;
-  lane_.wait(lane.record());
-  flush(a);
+  ++waiting_;
 }
 
 template <class B>
 void BandGuard<B>::step(const BandTiles<B>& a, Index k, Index good) {
+  if (waiting_ >= at_once(B{})) flush(a);
   flip_for_tests(c_.bulk, c_.rank(), k + 1, a.data.data(), 8 * a.data.size());
   if (k + 1 - checked_ < interval_ || k + 1 == s_.tiles()) return;
   look();

@@ -2,7 +2,8 @@
 //
 // The calibration solves are the program's own commands on generated files, small ones first, each
 // family and method as long as its share of the time lasts; their phases are what the rates of
-// src/predict.hpp are fitted to.
+// src/predict.hpp are fitted to. One rank solves each in a process of its own, as users do: memory
+// and libraries that are new to a process cost it time in every phase.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -10,11 +11,13 @@
 #include <cmath>
 #include <filesystem>
 #include <map>
+#include <optional>
 
 #include "kernels/bits.hpp"
 #include "kernels/parallel.hpp"
 #include "kernels/rates.hpp"
 #include "src/bench/bench.hpp"
+#include "src/bench/fresh.hpp"
 #include "src/bit_plan.hpp"
 #include "src/plan.hpp"
 #include "src/profile.hpp"
@@ -43,6 +46,11 @@ struct Done {
   nlohmann::json report, work;
 };
 
+const std::string& alike() {
+  static const std::string options = " --quiet --force --progress never";
+  return options;
+}
+
 /// The command as the program would run it; its report. Throws as it does.
 Done run_command(const Run& outer, const std::string& line) {
   CLI::App app("terrace", "terrace");
@@ -53,12 +61,22 @@ Done run_command(const Run& outer, const std::string& line) {
   add_dense_commands(app, selected);
   add_cg_command(app, selected);
   add_generate_commands(app, selected);
-  Words words = split(line + " --quiet --force --progress never");
+  Words words = split(line + alike());
   std::reverse(words.begin(), words.end());  // as CLI11 takes them
   app.parse(words);
   Run inner(outer.control, selected.options, selected.command, "terrace " + line);
   selected.action(inner);
   return {inner.report, inner.work};
+}
+
+/// The same in a process of its own. Throws where the command's outcome is not an answer; null
+/// where such a process does not get that far, here and now.
+std::optional<Done> run_apart(const Run& outer, const std::string& line,
+                              const std::string& report_file) {
+  const FreshRun fresh = run_fresh(split(line + alike()), report_file);
+  if (fresh.code == int(Exit::outcome)) fail_together(Exit::outcome, "no answer; " + line);
+  if (fresh.code != 0 || !fresh.report.contains("seconds")) return std::nullopt;
+  return Done{fresh.report, run_command(outer, line + " --plan").work};
 }
 
 /// One family or method: its problems by size, 0, 1, 2, ..., each with about twice the work.
@@ -82,7 +100,7 @@ double grown(double first, int size, double power = 3) {
 
 std::vector<Series> all_series(bool device, int ranks) {
   std::vector<Series> list;
-  const double dense = device ? 1024 : 360, bits = device ? 4096 : 2048;
+  const double dense = device ? 2048 : 360, bits = device ? 8192 : 2048;
   const std::string backend = device ? " --backend cuda" : " --backend cpu";
   const auto add = [&](const std::string& name, double share, std::function<Problem(int)> make) {
     list.push_back({name,
@@ -91,7 +109,10 @@ std::vector<Series> all_series(bool device, int ranks) {
                       p.solve += backend;
                       return p;
                     },
-                    share, device && name.rfind("band", 0) != 0 ? 2 : 1});
+                    share,
+                    !device || name.rfind("band", 0) == 0 ? 1
+                    : name.rfind("cg", 0) == 0            ? 2
+                                                          : 3});
   };
   const auto dense_series = [&](const std::string& command, const std::string& more, double share) {
     add("dense " + command + more, share, [=](int size) {
@@ -123,7 +144,7 @@ std::vector<Series> all_series(bool device, int ranks) {
     add("band " + command + more, share, [=](int size) {
       const Index m =
           std::vector<Index>{64, 192, 512, 1024, 1536}[std::size_t(size % 5)] * (device ? 2 : 1);
-      const double rows = (device ? 20000.0 : 3000.0) * std::pow(2.5, size / 5) *
+      const double rows = (device ? 60000.0 : 3000.0) * std::pow(2.5, size / 5) *
                           (m < 200   ? 3.0
                            : m > 700 ? 0.6
                                      : 1.0);
@@ -234,10 +255,11 @@ void note_beside(Besides& besides, const Done& run, double seconds) {
   besides[family_of(run.work.value("model", ""))].push_back(std::max(0.0, seconds));
 }
 
-/// Solves larger and larger problems while the time lasts. Collective: the clock is rank 0's.
-void measure_series(Run& run, const Series& series, double budget, const std::string& in,
-                    const std::string& out, Samples& samples, FirstSolves& first,
-                    Besides& besides) {
+/// Solves larger and larger problems while the time lasts, apart in processes of their own until
+/// one of them cannot be had. Collective: the clock is rank 0's.
+void measure_series(Run& run, const Series& series, double budget, const std::string& folder,
+                    bool& apart, Samples& samples, FirstSolves& first, Besides& besides) {
+  const std::string in = folder + "/in.h5", out = folder + "/out.h5";
   const auto with_files = [&](const std::string& line) {
     std::string full;
     for (std::size_t i = 0; i < line.size();) {
@@ -265,11 +287,15 @@ void measure_series(Run& run, const Series& series, double budget, const std::st
         double once = 0;
         do {
           const double one = wall();
-          runs.push_back(run_command(run, with_files(problem.solve)));
+          std::optional<Done> done;
+          if (apart) done = run_apart(run, with_files(problem.solve), folder + "/report.json");
+          apart = done.has_value() || (apart && !besides.empty());  // else: its own fault
+          if (!done) done = run_command(run, with_files(problem.solve));
           once = run.control.reduce(wall() - one, Reduce::max);
-          note_beside(besides, runs.back(), once);
+          note_beside(besides, *done, apart ? done->report["seconds"].value("total", 0.0) : once);
+          runs.push_back(std::move(*done));
         } while (runs.size() < 3 && once < 0.06 * budget);
-        note_first(first, runs);
+        if (!apart) note_first(first, runs);
         note_samples(samples, runs);
         ++count;
         note.clear();
@@ -373,7 +399,7 @@ double misfit(const std::vector<Sample>& samples, const nlohmann::json& rates) {
 
 struct ProfileOptions {
   bool profile = false;
-  double seconds = 60;
+  double seconds = 120;
   std::string folder = ".", only;
 };
 
@@ -411,6 +437,7 @@ void bench_profile(Run& run, const ProfileOptions& options) {
   run.report["method"] = "profile";
   const double entry = wall();
   double begin = 0;
+  bool apart = run.control.size() == 1;
   with_backend(run, [&]<class B>(Context<B>& c) {
     begin = run.control.reduce(wall() - entry, Reduce::max);  // as every run of this machine
     machine = machine_name(c, c.size());
@@ -430,9 +457,9 @@ void bench_profile(Run& run, const ProfileOptions& options) {
   const double start = wall();
   for (const Series& series : list) {
     const double budget = run.control.reduce(options.seconds * series.share / shares, Reduce::max);
-    measure_series(run, series, budget, folder.path() + "/in.h5", folder.path() + "/out.h5",
-                   samples, first, besides);
+    measure_series(run, series, budget, folder.path(), apart, samples, first, besides);
   }
+  if (apart) begin = 0;  // is in their totals
   // After the solves, the first of which start the libraries.
   if (options.only.empty())
     with_backend(run, [&]<class B>(Context<B>& c) { rates = raw_rates(run, c); });
@@ -491,11 +518,12 @@ void add_bench_profile(CLI::App& bench, Selected& selected) {
     add_common_options(command, selected.options);
   };
   CLI::App* command =
-      bench.add_subcommand("profile", "Measure this machine for --plan, about a minute");
+      bench.add_subcommand("profile", "Measure this machine for --plan, about two minutes");
   add(*command);
   command->callback(action);
   // The same as an option: terrace bench --profile.
-  bench.add_flag("--profile", options->profile, "Measure this machine for --plan, about a minute");
+  bench.add_flag("--profile", options->profile,
+                 "Measure this machine for --plan, about two minutes");
   add(bench);
   bench.callback([&bench, options, action] {
     if (!bench.get_subcommands().empty()) {

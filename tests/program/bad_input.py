@@ -108,6 +108,25 @@ with open("one.h5", "rb") as f:
     whole = f.read()
 with open("truncated.h5", "wb") as f:
     f.write(whole[: len(whole) // 2])
+# Damage that HDF5 1.10 does not see, and would read or write out of bounds for.
+with h5py.File("chunk.h5", "w") as f:
+    f.create_dataset("A", data=spd, chunks=(5, 4))
+    f["b"] = np.ones(n)
+with open("chunk.h5", "rb") as f:
+    damaged = bytearray(f.read())
+size = (5 * 4 * 8).to_bytes(4, "little") + bytes(4)  # of a chunk, and its filter mask: in the tree of chunks
+at = damaged.index(size, damaged.index(b"TREE\x01"))
+damaged[at:at + 4] = (5 * 4 * 8 + 11).to_bytes(4, "little")
+with open("chunk.h5", "wb") as f:
+    f.write(damaged)
+with h5py.File("precision.h5", "w") as f:
+    f.create_dataset("A", data=np.eye(n, dtype=np.int16))
+with open("precision.h5", "rb") as f:
+    damaged = f.read()
+number = b"\x10\x08\x00\x00\x02\x00\x00\x00\x00\x00"  # signed, little, of 2 bytes, from bit 0
+assert damaged.count(number + b"\x10\x00") == 1
+with open("precision.h5", "wb") as f:
+    f.write(damaged.replace(number + b"\x10\x00", number + b"\x00\x00"))
 with open("noise.h5", "wb") as f:
     f.write(b"this is no HDF5 file" * 100)
 with open("taken.h5", "wb") as f:
@@ -191,6 +210,8 @@ refused("gf2 rref in.h5:/two -o out.h5", 3, "11", "13")
 refused("gf2 inverse in.h5:/wide -o out.h5", 3)
 refused("dense invert truncated.h5:/A -o out.h5", 3, "truncated.h5")
 refused("dense invert noise.h5:/A -o out.h5", 3, "noise.h5")
+refused("dense invert chunk.h5:/A -o out.h5", 3, "chunk", "size")
+refused("dense invert precision.h5:/A -o out.h5", 3, "type")
 refused("dense invert . -o out.h5", 3)
 refused("verify noise.h5", 3)
 

@@ -257,6 +257,17 @@ for form in ("npy", "txt", "mtx"):
 check("nothing of it is left", not [x for x in os.listdir(".") if "vast." in x and x != "vast.h5"])
 os.remove("vast.h5")
 
+# --- chunks that were never written hold the fill value -------------------------------------------
+with h5py.File("partly.h5", "w") as f:
+    for name, more in (("plain", {}), ("gzip", {"compression": "gzip", "shuffle": True}), ("open", {"maxshape": (None, None)})):
+        for fill in (None, 2.0):
+            f.create_dataset(f"{name}_{fill}", shape=(50, 50), chunks=(7, 9), dtype="f8", fillvalue=fill, **more)[3:10, 1:30] = 1.5
+for ranks in (1, 3):
+    with h5py.File("partly.h5") as f:
+        for name, data in f.items():
+            run(f"convert partly.h5:/{name} partly.npy --force", ranks)
+            check(f"{name} on {ranks}", np.array_equal(np.load("partly.npy"), data[()]))
+
 # --- a result and its input may move; a changed attribute is found -------------------------------
 os.mkdir("moved")
 run("dense invert in.h5:/A -o inverse.h5")
