@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <array>
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
@@ -70,6 +71,57 @@ class Belt {
 
 }  // namespace
 
+namespace {
+
+/// The two buffers, kept for the next call where they are page-locked: that takes 15 ms each time.
+class Buffers {
+ public:
+  explicit Buffers(Index bytes) {
+    if (memory_is_pinned()) {
+      const std::lock_guard lock(kept().mutex);
+      std::swap(pair_, kept().pair);
+    }
+    for (auto& buffer : pair_)
+      if (buffer.size() < bytes) {
+        buffer = PinnedBuffer<char>();
+        buffer = PinnedBuffer<char>(bytes);
+        large_pages(buffer);
+      }
+  }
+  ~Buffers() {
+    if (!memory_is_pinned() || pair_[0].size() > most) return;
+    const std::lock_guard lock(kept().mutex);
+    if (kept().pair[0].size() < pair_[0].size()) std::swap(pair_, kept().pair);
+  }
+  Buffers(const Buffers&) = delete;
+  Buffers& operator=(const Buffers&) = delete;
+  char* operator[](Index k) { return pair_[k % 2].data(); }
+
+ private:
+  static constexpr Index most = Index(64) << 20;
+  using Pair = std::array<PinnedBuffer<char>, 2>;
+  struct Kept {
+    std::mutex mutex;
+    Pair pair;
+  };
+  static Kept& kept() {
+    static Kept* const all = new Kept;  // never freed: CUDA may have ended before
+    return *all;
+  }
+  /// Pages of 2 MiB where there are some: a portion is touched page by page.
+  static void large_pages(const PinnedBuffer<char>& buffer) {
+    if (buffer.size() == 0) return;
+    constexpr std::uintptr_t page = std::uintptr_t(2) << 20;
+    const auto data = reinterpret_cast<std::uintptr_t>(buffer.data());
+    const auto from = (data + page - 1) / page * page, to = data + std::uintptr_t(buffer.size());
+    if (to > from + page) madvise(reinterpret_cast<void*>(from), to - from, MADV_HUGEPAGE);
+  }
+
+  Pair pair_;
+};
+
+}  // namespace
+
 void overlap(Index count, Index buffer_bytes, bool ahead,
              const std::function<void(Index, char*)>& load,
              const std::function<void(Index, char*)>& use) {
@@ -82,23 +134,13 @@ void overlap(Index count, Index buffer_bytes, bool ahead,
     }
     return;
   }
-  // Pages of 2 MiB where there are some: a portion is touched page by page.
-  const auto large_pages = [&](char* data) {
-    constexpr std::uintptr_t page = std::uintptr_t(2) << 20;
-    const auto from = (reinterpret_cast<std::uintptr_t>(data) + page - 1) / page * page;
-    const auto to = reinterpret_cast<std::uintptr_t>(data) + std::uintptr_t(buffer_bytes);
-    if (to > from + page) madvise(reinterpret_cast<void*>(from), to - from, MADV_HUGEPAGE);
-  };
-  const PinnedBuffer<char> buffers[2] = {PinnedBuffer<char>(buffer_bytes),
-                                         PinnedBuffer<char>(buffer_bytes)};
-  for (const auto& buffer : buffers)
-    if (buffer.size() > 0) large_pages(buffer.data());
+  Buffers buffers(buffer_bytes);
   Belt belt;
   std::exception_ptr failure;
   std::thread reader([&] {
     try {
       for (Index k = 0; k < count && belt.wait_for_space(); ++k) {
-        load(k, buffers[k % 2].data());
+        load(k, buffers[k]);
         belt.filled();
       }
     } catch (...) {
@@ -108,7 +150,7 @@ void overlap(Index count, Index buffer_bytes, bool ahead,
   });
   try {
     for (Index k = 0; k < count && belt.wait_for_data(); ++k) {
-      use(k, buffers[k % 2].data());
+      use(k, buffers[k]);
       belt.emptied();
     }
   } catch (...) {

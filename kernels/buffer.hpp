@@ -27,6 +27,7 @@ void* allocate(Cuda, Index bytes);
 void release(Cuda, void* data) noexcept;
 /// Page-locked host memory where CUDA is in use, plain host memory otherwise.
 void* allocate_pinned(Index bytes);
+bool pins();  ///< whether allocate_pinned() page-locks
 void release_pinned(void* data) noexcept;
 void copy_bytes(const Stream<Cpu>&, void* to, const void* from, Index bytes);
 void copy_bytes(const Stream<Cuda>&, void* to, const void* from, Index bytes);  // any direction
@@ -74,6 +75,9 @@ class Buffer {
   T* data_ = nullptr;
   Index size_ = 0;
 };
+
+/// Whether PinnedBuffers are page-locked: a GPU is in use.
+inline bool memory_is_pinned() { return detail::pins(); }
 
 /// Host memory that a CUDA stream can copy to and from asynchronously.
 template <class T>

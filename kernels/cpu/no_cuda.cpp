@@ -30,6 +30,7 @@ bool resident_cg_fits(Index) { return false; }
 Index resident_cg_scratch(Index) { return 0; }
 
 namespace detail {
+bool pins() { return false; }
 void* allocate_pinned(Index bytes) { return allocate(Cpu{}, bytes); }
 void release_pinned(void* data) noexcept { release(Cpu{}, data); }
 }  // namespace detail

@@ -283,6 +283,7 @@ void* allocate_registered(Index bytes) {
 
 }  // namespace
 
+bool pins() { return device_selected; }
 void* allocate_pinned(Index bytes) {
   if (!device_selected) return allocate(Cpu{}, bytes);
   Pinned kind = Pinned::registered;

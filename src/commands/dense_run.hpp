@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/parallel.hpp"
 #include "src/commands.hpp"
 #include "src/dense_check.hpp"
 #include "src/gauss_jordan.hpp"
@@ -27,19 +28,43 @@ struct InputNorms {
   std::vector<double> columns;  // sums of |A[:, j]|
   double largest = 0, row = 0;  // max |A|, largest sum of |A[i, :]|
 
+  /// Blocks of columns by turns: the sums do not depend on the number of threads.
   void take(Index count, Index n, const double* rows) {
+    constexpr Index block = 512, lanes = 8;
     columns.resize(std::size_t(n), 0.0);
+    const Index blocks = ceil_div(n, block);
+    sums_.assign(std::size_t(blocks * count), 0.0);
+    most_.assign(std::size_t(blocks), 0.0);
+    parallel_for(blocks, [&](Index b) {
+      const Index from = b * block, to = std::min(n, from + block);
+      double most[lanes] = {};
+      for (Index i = 0; i < count; ++i) {
+        const double* const at = rows + i * n;
+        double sum[lanes] = {};
+        const auto put = [&](Index j, Index lane) {
+          const double size = std::fabs(at[j]);
+          columns[std::size_t(j)] += size;
+          sum[lane] += size;
+          most[lane] = most[lane] < size ? size : most[lane];
+        };
+        Index j = from;
+        for (; j + lanes <= to; j += lanes)
+          for (Index lane = 0; lane < lanes; ++lane) put(j + lane, lane);
+        for (; j < to; ++j) put(j, 0);
+        for (const double part : sum) sums_[std::size_t(b * count + i)] += part;
+      }
+      most_[std::size_t(b)] = *std::max_element(most, most + lanes);
+    });
     for (Index i = 0; i < count; ++i) {
       double sum = 0;
-      for (Index j = 0; j < n; ++j) {
-        const double size = std::fabs(rows[i * n + j]);
-        columns[std::size_t(j)] += size;
-        sum += size;
-        largest = std::max(largest, size);
-      }
+      for (Index b = 0; b < blocks; ++b) sum += sums_[std::size_t(b * count + i)];
       row = std::max(row, sum);
     }
+    for (const double most : most_) largest = std::max(largest, most);
   }
+
+ private:
+  std::vector<double> sums_, most_;  // of a block's rows; of a block
 };
 
 /// The power of two that brings the largest element near one.
