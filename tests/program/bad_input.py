@@ -114,8 +114,8 @@ with h5py.File("chunk.h5", "w") as f:
     f["b"] = np.ones(n)
 with open("chunk.h5", "rb") as f:
     damaged = bytearray(f.read())
-size = (5 * 4 * 8).to_bytes(4, "little") + bytes(4)  # of a chunk, and its filter mask: in the tree of chunks
-at = damaged.index(size, damaged.index(b"TREE\x01"))
+size = (5 * 4 * 8).to_bytes(4, "little") + bytes(4)  # of a chunk, and its filter mask: in a leaf of the tree of chunks
+at = damaged.index(size, damaged.index(b"TREE\x01\x00"))
 damaged[at:at + 4] = (5 * 4 * 8 + 11).to_bytes(4, "little")
 with open("chunk.h5", "wb") as f:
     f.write(damaged)
