@@ -1,10 +1,14 @@
 #include "distrib/session.hpp"
 
+#include <dlfcn.h>
 #include <fmt/core.h>
+#include <link.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <stdexcept>
+#include <string>
+#include <vector>
 
 #include "distrib/agree.hpp"
 #include "distrib/binding.hpp"
@@ -15,6 +19,27 @@
 #include "kernels/unwinding.hpp"
 
 namespace terrace {
+
+namespace {
+
+/// Keeps Open MPI's link to PMIx in memory until the process ends. MPI_Finalize unloads it while a
+/// thread of PMIx may still have to call it back: one in a hundred short runs without mpirun ended
+/// in a segmentation fault (Open MPI 4.1.4).
+void keep_process_manager() {
+  std::vector<std::string> libraries;
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, std::size_t, void* list) {
+        const std::string name = info->dlpi_name;
+        if (name.find("mca_pmix") != std::string::npos || name.find("libpmix") != std::string::npos)
+          static_cast<std::vector<std::string>*>(list)->push_back(name);
+        return 0;
+      },
+      &libraries);
+  for (const std::string& name : libraries)
+    dlopen(name.c_str(), RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+}
+
+}  // namespace
 
 Session::Session(int* argc, char*** argv) {
   // Open MPI 4's shared file pointers, which nobody here uses, put a file's name in 256 bytes:
@@ -40,6 +65,7 @@ Session::Session(int* argc, char*** argv) {
 
 Session::~Session() {
   control_.reset();
+  keep_process_manager();
   MPI_Finalize();
   heartbeat_.reset();  // MPI waits for ever for a rank that is lost here
 }

@@ -1,6 +1,6 @@
 #include "io/location.hpp"
 
-#include "kernels/error.hpp"
+#include "distrib/agree.hpp"
 
 namespace terrace::io {
 
@@ -17,7 +17,7 @@ Location parse_location(const std::string& text, const std::string& default_file
   }
   if (location.file.empty()) location.file = default_file;
   if (location.file.empty())
-    throw Error(Exit::usage, "no file is named; '" + text + "'; write FILE.h5:/path/of/dataset");
+    fail_together(Exit::usage, "no file is named; '" + text + "'; write FILE.h5:/path/of/dataset");
   return location;
 }
 

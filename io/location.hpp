@@ -10,7 +10,8 @@ struct Location {
 };
 
 /// Splits at the last ':' that is followed by '/' or ends the file part. ":/b" takes
-/// `default_file`. Throws Error(usage) when the file part is empty and there is no default.
+/// `default_file`. Throws an agreed Error(usage) when the file part is empty and there is no
+/// default: all ranks are given the same text.
 Location parse_location(const std::string& text, const std::string& default_file = {});
 std::string to_string(const Location& location);
 

@@ -167,6 +167,11 @@ Stored where_stored(hid_t file, hid_t dataset, const Object& object, const std::
     stored.way = Stored::Way::direct;
     return stored;
   }
+  // Within the dataset's header; HDF5 1.10 copies the bytes of the extents whatever the header
+  // holds.
+  if (layout == H5D_COMPACT && Index(H5Dget_storage_size(dataset)) < bytes)
+    throw Error(Exit::input, "the data end before the dataset does; " + where +
+                                 "; the file is damaged or truncated: write it again");
   if (layout != H5D_CHUNKED) return stored;
   hsize_t chunk[2] = {1, 1};
   if (object.dims.empty() || object.dims.size() > 2 ||

@@ -13,9 +13,9 @@ namespace {
 // longer than the copy, slabs grow, so that launches cost little. Two ends: a slab of both.
 constexpr Index kSlabBytes = Index(64) << 20;
 constexpr Index kBalance = 2000, kMostTimes = 8;
-constexpr Index kLeastSlabs = 32;              // nothing hides the first copy and the last
-constexpr Index kPieceBytes = Index(1) << 30;  // of host memory taken at once
-constexpr Index kTurned = Index(1) << 20;      // numbers of rows that are turned over at a time
+constexpr Index kLeastSlabs = 32;                // nothing hides the first copy and the last
+constexpr Index kPieceBytes = Index(1) << 30;    // of host memory taken at once
+constexpr Index kStreamTurned = Index(1) << 20;  // numbers of rows that are turned over at a time
 constexpr Index kWord = sizeof(double);
 
 /// Sizes that follow from the plan and the slab.
@@ -225,8 +225,8 @@ BandStreamRows<B> band_stream_rows(const BandStream<B>& a, Index nrhs) {
   x.scratch = Buffer<Word, B>(substitute_scratch<B>(a.plan, {a.plan, a.slab}, nrhs));
   if (a.count() > 1 && nrhs > 0) {
     x.separator = Buffer<double, B>(a.plan.reduced.padded() * nrhs);
-    x.turned.resize(
-        std::size_t(std::min(a.plan.rows(1).count, std::max<Index>(1, kTurned / nrhs)) * nrhs));
+    x.turned.resize(std::size_t(
+        std::min(a.plan.rows(1).count, std::max<Index>(1, kStreamTurned / nrhs)) * nrhs));
   }
   return x;
 }

@@ -21,6 +21,9 @@ void add_bit_options(CLI::App& command, CommonOptions& options);
 /// Validators whose messages fit a line, where CLI11's print the largest double.
 CLI::Validator not_negative();
 CLI::Validator positive();
+/// Fails together where a matrix of these extents has more than 2^56 entries: no machine holds
+/// them, and products of larger sizes overflow.
+void require_countable(std::initializer_list<double> extents);
 /// --levels of products over GF(2); -1: the planner's choice.
 void add_levels_option(CLI::App& command, Index& levels);
 /// --grid and --threads of the textbook's inversion: a number, or a vector of them.

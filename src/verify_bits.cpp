@@ -17,7 +17,7 @@ namespace {
 /// A word for each column (or row): 64 vectors.
 using Vectors = std::vector<Word>;
 
-constexpr Word probe_seed = 0x76657269667931ull;
+constexpr Word bit_probe_seed = 0x76657269667931ull;
 
 Vectors random_vectors(Word seed, Index size) {
   Vectors z(static_cast<std::size_t>(size));
@@ -94,7 +94,7 @@ Index first_one(const Word* row, Index words, Index columns) {
 /// Rows in which A X = B does not hold, by 64 random combinations of the columns.
 Index broken_rows(const ResultFile& result, const io::BitInput& a, const io::BitInput& b,
                   const io::BitInput& x) {
-  const Vectors mixture = random_vectors(probe_seed, b.columns());
+  const Vectors mixture = random_vectors(bit_probe_seed, b.columns());
   const Table left(times(result, x, mixture)), right(mixture);
   Vectors ax(static_cast<std::size_t>(a.rows()));
   each_row(result, a, [&](Index i, const Word* row) { ax[std::size_t(i)] = left.times(row); });
@@ -214,7 +214,7 @@ Verdict verify_rref(const ResultFile& result) {
   if (not_reduced > 0 && !echelon)
     return failed(fmt::format("{} rows are not reduced in the pivot columns", not_reduced));
   // A z = A[:, P] (R z): A times (z minus R z in the pivot places) is zero.
-  Vectors z = random_vectors(probe_seed, columns), rz = times(result, r, z);
+  Vectors z = random_vectors(bit_probe_seed, columns), rz = times(result, r, z);
   if (not_reduced > 0) back_substitute(result, r, pivots, rz);
   for (Index q = 0; q < rank; ++q) z[std::size_t(pivots[std::size_t(q)])] ^= rz[std::size_t(q)];
   const auto wrong = check_below(result, a, c, z, "A z = A[:, pivots] (R z)");
@@ -305,7 +305,7 @@ Verdict verify_kernel(const ResultFile& result) {
   k.read(result.control, {&slice, 1}, [&](Index position, Index count, const Word* data) {
     parallel_for(k.words(), [&](Index w) {
       for (Index i = 0; i < count; ++i) {
-        const Word s = random_word(probe_seed, slice.first + position + i, 0);
+        const Word s = random_word(bit_probe_seed, slice.first + position + i, 0);
         for (Word ones = data[i * k.words() + w]; ones != 0; ones &= ones - 1)
           v[std::size_t(w * 64 + std::countr_zero(ones))] ^= s;
       }
@@ -326,7 +326,7 @@ Verdict verify_bit_inverse(const ResultFile& result) {
   const Index n = a.rows();
   if (a.columns() != n || inverse.rows() != n || inverse.columns() != n)
     return failed("the shapes of the matrix and its inverse do not fit");
-  const Vectors z = random_vectors(probe_seed, n);
+  const Vectors z = random_vectors(bit_probe_seed, n);
   const Table y(times(result, inverse, z));
   const Index wrong = count_wrong(
       result, a, [&](Index i, const Word* row) { return y.times(row) != z[std::size_t(i)]; });

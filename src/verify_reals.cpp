@@ -16,7 +16,7 @@ namespace {
 constexpr double threshold = 30;
 constexpr double eps = std::numeric_limits<double>::epsilon();
 constexpr Index probes = 16;
-constexpr Word probe_seed = 0x76657269667932ull;
+constexpr Word real_probe_seed = 0x76657269667932ull;
 
 /// n x k, row-major, whole on every rank.
 struct Block {
@@ -49,7 +49,7 @@ Block read_block(const ResultFile& result, const io::DenseInput& input) {
 Block random_block(const ResultFile& result, Index n, Index k) {
   Block z(result, n, k);
   for (Index i = 0; i < n * k; ++i)
-    z.data[std::size_t(i)] = random_uniform(probe_seed, i / k, i % k);
+    z.data[std::size_t(i)] = random_uniform(real_probe_seed, i / k, i % k);
   return z;
 }
 

@@ -1,8 +1,8 @@
 # Ranks that are lost: the heartbeat, injected faults, two hosts and a cut link between them.
 if(NOT TERRACE_SANITIZE)
-  terrace_program_test(faults TIMEOUT 600)
-  terrace_program_test(two_hosts TIMEOUT 600)
-  terrace_program_test(gpu TIMEOUT 900)  # skipped where no GPU is seen
+  terrace_program_test(faults PATIENT TIMEOUT 600)
+  terrace_program_test(two_hosts PATIENT TIMEOUT 600)
+  terrace_program_test(gpu PATIENT REAL_LIBRARIES TIMEOUT 900)  # skipped where no GPU is seen
   set_tests_properties(program/faults program/two_hosts program/gpu PROPERTIES RUN_SERIAL ON)
   set_tests_properties(program/gpu PROPERTIES SKIP_RETURN_CODE 77)
 endif()

@@ -17,5 +17,5 @@ set_tests_properties(format PROPERTIES SKIP_RETURN_CODE 77)
 if(NOT TERRACE_SANITIZE)
   add_test(NAME consumer COMMAND ${CMAKE_CURRENT_LIST_DIR}/consumer/run.sh ${PROJECT_BINARY_DIR}
            ${CMAKE_CURRENT_LIST_DIR}/consumer ${CMAKE_CURRENT_BINARY_DIR}/consumer)
-  set_tests_properties(consumer PROPERTIES TIMEOUT 300 ENVIRONMENT "${terrace_test_environment}")
+  set_tests_properties(consumer PROPERTIES TIMEOUT 300 ENVIRONMENT "${terrace_real_environment}")
 endif()

@@ -264,6 +264,9 @@ void bench_streamed(Run& run, Context<B>& c, const BandBench& options, const Ban
 
 template <class B>
 void bench_size(Run& run, Context<B>& c, const BandBench& options, Index n, Index m, Rates rates) {
+  const Index most_rhs =
+      *std::max_element(options.right_hand_sides.begin(), options.right_hand_sides.end());
+  require_countable({double(n), double(m) + 1 + double(most_rhs)});
   BandRequest request;
   request.n = n;
   request.half_bandwidth = m;
@@ -278,8 +281,7 @@ void bench_size(Run& run, Context<B>& c, const BandBench& options, Index n, Inde
   }
   request.parts = options.parts;
   request.block = run.options.block;
-  request.nrhs =
-      *std::max_element(options.right_hand_sides.begin(), options.right_hand_sides.end());
+  request.nrhs = most_rhs;
   note_memory(c, request);
   const BandPlan plan = plan_band<B>(request);
   run.report["method"] = to_string(plan.method);

@@ -164,6 +164,7 @@ void bench_dense_rivals(Run& run, const Context<B>& c, const CgBench& options, I
 
 template <class B>
 void bench_dense(Run& run, const Context<B>& c, const CgBench& options, Index n, double memory) {
+  require_countable({double(n), double(n) + double(options.rhs)});
   constexpr bool device = std::is_same_v<B, Cuda>;
   const bool rows = options.layout == "rows";
   const Index bytes = (rows ? DenseOperator<B>::memory(n, c.size())
@@ -190,6 +191,7 @@ void bench_dense(Run& run, const Context<B>& c, const CgBench& options, Index n,
 template <class B>
 void bench_band(Run& run, const Context<B>& c, const CgBench& options, Index n, Index m,
                 double memory) {
+  require_countable({double(n), 2 * double(m) + 1 + double(options.rhs)});
   OperatorMemory bytes = BandOperator<B>::memory(n, m, c.size());
   bytes.backend += vectors(options, ceil_div(n, c.size()));
   const bool device = std::is_same_v<B, Cuda>;
@@ -201,6 +203,8 @@ void bench_band(Run& run, const Context<B>& c, const CgBench& options, Index n, 
 
 template <class B>
 void bench_csr(Run& run, const Context<B>& c, const CgBench& options, Index points, double memory) {
+  require_countable({std::pow(double(points), options.stencil == 5 ? 2.0 : 3.0),
+                     double(options.stencil) + double(options.rhs)});
   const Index n = options.stencil == 5 ? points * points : points * points * points;
   OperatorMemory bytes = CsrOperator<B>::memory(n, options.stencil * n, c.size());
   bytes.backend += vectors(options, ceil_div(n, c.size()));

@@ -28,6 +28,7 @@ template <class B>
 void bench_elimination(Run& run, const Gf2Bench& o, Context<B>& context, Index n,
                        const Gf2Setting& setting) {
   const Index columns = o.columns > 0 ? o.columns : n;
+  require_countable({double(n), double(columns)});
   if (o.rank > std::min(n, columns))
     fail_together(Exit::usage, fmt::format("no {} x {} matrix has rank {}; --rank; use {} or less",
                                            n, columns, o.rank, std::min(n, columns)));

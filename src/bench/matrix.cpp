@@ -237,6 +237,7 @@ void bench_matrix(Run& run, MatrixBench options) {
     const double dgemm = options.has("product") ? dgemm_rate(c.bulk) : 0;
     const Bench<B> bench{run, c, options};
     for (const Index n : options.n) {
+      require_countable({double(n), double(n)});
       const Index bytes = 8 * n * n * 4;
       require_memory(c.control, device ? bytes / 2 : bytes, device ? bytes : 0);
       if (options.has("sum")) bench.sums(n, memory);

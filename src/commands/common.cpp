@@ -25,6 +25,18 @@ CLI::Validator positive() {
           "POSITIVE"};
 }
 
+void require_countable(std::initializer_list<double> extents) {
+  double entries = 1;
+  std::string sizes;
+  for (const double extent : extents) {
+    entries *= std::max(1.0, extent);
+    sizes += (sizes.empty() ? "" : " x ") + fmt::format("{:.0f}", extent);
+  }
+  if (!(entries <= 0x1p56))
+    fail_together(Exit::resources,
+                  sizes + " entries are more than any machine holds; give smaller sizes");
+}
+
 void add_common_options(CLI::App& command, CommonOptions& o) {
   command.add_option("-o,--output", o.output, "Output file, or FILE:/group to add a group to it");
   command.add_option("--backend", o.backend, "auto, cpu or cuda")

@@ -270,6 +270,7 @@ void gf2(Run& run, GenerateOptions o, bool with_rank) {
   if (with_rank && (o.rank < 0 || o.rank > std::min(o.rows, o.columns)))
     misuse(fmt::format("--rank {} does not lie between 0 and {}", o.rank,
                        std::min(o.rows, o.columns)));
+  require_countable({double(o.rows), double(o.columns) + double(o.rhs)});
   run.report["columns"] = o.columns;
   const Word seed = Word(run.options.seed);
   const BitProblem a = with_rank ? gf2_rank(seed, o.rows, o.columns, o.rank)
@@ -281,6 +282,7 @@ void gf2(Run& run, GenerateOptions o, bool with_rank) {
 void dense(Run& run, const GenerateOptions& o, const std::string& kind) {
   check(o);
   if (o.n < 1) misuse("--n must be at least 1");
+  require_countable({double(o.n), double(o.n) + double(o.rhs)});
   const Word seed = Word(run.options.seed);
   if (kind == "dense-condition" && o.condition == 0) misuse("--condition is missing");
   const DenseProblem a = kind == "dense-random"      ? dense_random(seed, o.n)
@@ -296,11 +298,13 @@ void band(Run& run, const GenerateOptions& given, bool laplace) {
     if (o.points < 1 && o.half_bandwidth > 0) o.points = o.half_bandwidth;
     if (o.points < 1 && o.n > 0) o.points = Index(std::llround(std::sqrt(double(o.n))));
     if (o.points < 1) misuse("--points must be at least 1");
+    require_countable({double(o.points), double(o.points), double(o.points)});
     if (o.n == 0) o.n = o.points * o.points;
     o.half_bandwidth = o.points;
   }
   if (o.n < 1) misuse("--n must be at least 1");
   if (o.half_bandwidth < 0) misuse("--half-bandwidth is negative");
+  require_countable({double(o.n), double(o.half_bandwidth) + 1 + double(o.rhs)});
   run.report["half_bandwidth"] = o.half_bandwidth;
   const BandProblemFormula a =
       laplace ? band_laplace(o.n, o.points)
@@ -312,6 +316,7 @@ void csr(Run& run, const GenerateOptions& o) {
   check(o);
   if (o.points < 1) misuse("--points must be at least 1");
   if (o.dim != 2 && o.dim != 3) misuse("--dim is neither 2 nor 3");
+  require_countable({std::pow(double(o.points), double(o.dim)), 7 + double(o.rhs)});
   const CsrLaplace a{o.points, o.dim};
   generate(run, a.n(), [&](io::Output& output) { write_laplace(run, output, a, o); });
 }

@@ -127,6 +127,17 @@ number = b"\x10\x08\x00\x00\x02\x00\x00\x00\x00\x00"  # signed, little, of 2 byt
 assert damaged.count(number + b"\x10\x00") == 1
 with open("precision.h5", "wb") as f:
     f.write(damaged.replace(number + b"\x10\x00", number + b"\x00\x00"))
+with h5py.File("compact.h5", "w") as f:
+    f["A"] = spd
+    properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    properties.set_layout(h5py.h5d.COMPACT)
+    h5py.h5d.create(f.id, b"b", h5py.h5t.NATIVE_DOUBLE, h5py.h5s.create_simple((n,)), properties).write(h5py.h5s.ALL, h5py.h5s.ALL, np.ones(n))
+with open("compact.h5", "rb") as f:
+    damaged = f.read()
+layout = b"\x03\x00" + (8 * n).to_bytes(2, "little") + np.ones(1).tobytes()  # version 3, compact, its bytes
+assert damaged.count(layout) == 1
+with open("compact.h5", "wb") as f:
+    f.write(damaged.replace(layout, b"\x03\x00\x00\x00" + np.ones(1).tobytes()))
 with open("noise.h5", "wb") as f:
     f.write(b"this is no HDF5 file" * 100)
 with open("taken.h5", "wb") as f:
@@ -134,6 +145,7 @@ with open("taken.h5", "wb") as f:
 
 # usage: 2
 refused("dense invert in.h5:/A", 2, "-o")
+refused("dense solve :/b --rhs in.h5:/A -o out.h5", 2, "no file is named", ":/b")
 refused("dense invert in.h5:/A -o out.h5 --no-such-option", 2)
 refused("frobnicate in.h5", 2)
 refused("gf2 rref in.h5:/bits -o out.h5 --method magic", 2, "magic", "--method")
@@ -212,8 +224,18 @@ refused("dense invert truncated.h5:/A -o out.h5", 3, "truncated.h5")
 refused("dense invert noise.h5:/A -o out.h5", 3, "noise.h5")
 refused("dense invert chunk.h5:/A -o out.h5", 3, "chunk", "size")
 refused("dense invert precision.h5:/A -o out.h5", 3, "type")
+refused("dense solve compact.h5:/A --rhs :/b -o out.h5", 3, "compact.h5", "/b", "end before")
 refused("dense invert . -o out.h5", 3)
 refused("verify noise.h5", 3)
+
+# sizes that no machine holds, and whose products overflow: 5
+for sizes in ("dense-random --n 9223372036854775807", "dense-random --n 5 --rhs 4611686018427387904", "gf2-random --rows 8 --columns 9223372036854775807",
+              "band-spd --n 9223372036854775807 --half-bandwidth 9223372036854775806", "csr-laplace --dim 3 --points 4294967296",
+              "band-laplace --points 4611686018427387904"):
+    refused("generate " + sizes + " -o out.h5", 5, "entries", n=1)
+for sizes in ("gf2 --n 64 --columns 9223372036854775807", "dense --n 4611686018427387904", "band --n 9223372036854775807", "matrix --n 4294967296",
+              "cg --n 4611686018427387904", "cg --kind csr --points 4294967296", "cg --kind band --n 9223372036854775807"):
+    refused("bench " + sizes + " --repeat 1", 5, "entries", n=1)
 
 # outcome: 4
 for k in (1, 2, 3, 5):
@@ -264,7 +286,8 @@ refused("dense invert in.h5:/A -o taken.h5:/again", 2, "again")
 # a rank that throws alone ends the job within seconds
 for phase in ("read", "solve", "check", "write"):
     start = time.time()
-    code, out, err = run("dense invert in.h5:/A -o fault.h5", 3, env={"TERRACE_TEST_FAULT": "1:" + phase}, timeout=60)
+    code, out, err = run("dense invert in.h5:/A -o fault.h5", 3, timeout=60,
+                         env={"TERRACE_TEST_FAULT": "1:" + phase, "OMPI_MCA_odls_base_sigkill_timeout": "1"})
     check("lonely failure in " + phase, code == 70 and "rank 1" in err and "injected" in err, f"{code} {err[:200]}")
     check("lonely failure in " + phase, time.time() - start < 15, "took long")
     check("lonely failure in " + phase, not os.path.exists("fault.h5"), "output appeared")

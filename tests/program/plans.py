@@ -97,28 +97,47 @@ problems = [
     ("csr-laplace --dim 2 --points 300 --rhs 1", "cg in.h5:/A --rhs :/b --rtol 1e-6 --condition 40000"),
 ]
 idle, _ = peak("generate dense-random --n 2 -o tiny.h5 --force")
-for make, command in problems:
-    generate(make)
-    for ranks in (1, 2):
-        plan = run(command + " -o out.h5 --force --plan", ranks)["result"]["plan"]
-        structure(f"{command} on {ranks}", plan)
-        check(f"{command}: fits", plan["fits"] and not plan["advice"])
-        check(f"{command}: a host holds {ranks}",
-              plan["memory_per_host"]["host_bytes"] == ranks * plan["memory_per_rank"]["host_bytes"])
-        check(f"{command}: from the profile", f"{ranks} rank" in plan["profile"]["source"], plan["profile"])
+
+
+def in_time(make, command, ranks):
+    """Whether the solve took as long as the plan said. Of three runs the quickest: others may use the machine."""
+    plan = run(command + " -o out.h5 --force --plan", ranks)["result"]["plan"]
+    structure(f"{command} on {ranks}", plan)
+    check(f"{command}: fits", plan["fits"] and not plan["advice"])
+    check(f"{command}: a host holds {ranks}",
+          plan["memory_per_host"]["host_bytes"] == ranks * plan["memory_per_rank"]["host_bytes"])
+    check(f"{command}: from the profile", f"{ranks} rank" in plan["profile"]["source"], plan["profile"])
+    seen = float("inf")
+    for _ in range(3):
         done = run(command + " -o out.h5 --force", ranks)
         if "iteration" in plan["seconds"]:
-            seen, said = done["seconds"]["solve"] / done["result"]["iterations"], plan["seconds"]["iteration"]
+            once, said = done["seconds"]["solve"] / done["result"]["iterations"], plan["seconds"]["iteration"]
         else:
-            seen, said = done["seconds"]["solve"], plan["seconds"]["solve"]
-        print(f"{command:48} {ranks} ranks: solve {said:9.3g} s predicted, {seen:9.3g} s measured")
-        check(f"{command} on {ranks}: {said} s predicted, {seen} measured", said < 4 * seen + 0.05 and seen < 4 * said + 0.05)
+            once, said = done["seconds"]["solve"], plan["seconds"]["solve"]
+        seen = min(seen, once)
+        if said < 4 * seen + 0.05 and seen < 4 * said + 0.05:
+            break
+    good = said < 4 * seen + 0.05 and seen < 4 * said + 0.05
+    print(f"{command:48} {ranks} ranks: solve {said:9.3g} s predicted, {seen:9.3g} s measured{'' if good else '  (!)'}")
+    return good
+
+
+wrong = []
+for make, command in problems:
+    generate(make)
+    wrong += [(make, command, ranks) for ranks in (1, 2) if not in_time(make, command, ranks)]
     most, _ = peak(command + " -o out.h5 --force")
     plan = run(command + " -o out.h5 --force --plan")["result"]["plan"]
     said = plan["memory_per_rank"]["host_bytes"]
     print(f"{command:48} memory {said / 2**20:7.1f} MiB said, {(most - idle) / 2**20:7.1f} MiB above an idle run")
     check(f"{command}: peak {most - idle} above idle, {said} said", most - idle < 1.4 * said + (48 << 20))
     check(f"{command}: {said} said, peak {most}", said < 2.5 * (most - idle) + (256 << 20))
+# A profile of few seconds is as good as those seconds were: what it got wrong must be right by a longer one.
+for ranks in sorted({ranks for _, _, ranks in wrong}):
+    run("bench --profile --seconds 40", ranks)
+for make, command, ranks in wrong:
+    generate(make)
+    check(f"{command} on {ranks}: as long as the plan says", in_time(make, command, ranks))
 
 # Address space that the program takes before it works: the CUDA libraries reserve much.
 waiting = subprocess.Popen([terrace, "generate", "dense-random", "--n", "2", "-o", "wait.h5"], stderr=subprocess.DEVNULL,
