@@ -1,13 +1,11 @@
 #include "distrib/session.hpp"
 
-#include <dlfcn.h>
 #include <fmt/core.h>
-#include <link.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <stdexcept>
-#include <string>
+#include <utility>
 #include <vector>
 
 #include "distrib/agree.hpp"
@@ -22,22 +20,32 @@ namespace terrace {
 
 namespace {
 
-/// Keeps Open MPI's link to PMIx in memory until the process ends. MPI_Finalize unloads it while a
-/// thread of PMIx may still have to call it back: one in a hundred short runs without mpirun ended
-/// in a segmentation fault (Open MPI 4.1.4).
-void keep_process_manager() {
-  std::vector<std::string> libraries;
-  dl_iterate_phdr(
-      [](dl_phdr_info* info, std::size_t, void* list) {
-        const std::string name = info->dlpi_name;
-        if (name.find("mca_pmix") != std::string::npos || name.find("libpmix") != std::string::npos)
-          static_cast<std::vector<std::string>*>(list)->push_back(name);
-        return 0;
-      },
-      &libraries);
-  for (const std::string& name : libraries)
-    dlopen(name.c_str(), RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
-}
+/// Without a launcher Open MPI starts a daemon of its own, for processes that this one might spawn.
+/// None is, and the link to that daemon is unloaded in MPI_Finalize while a thread may still run in
+/// it: up to 2 % of runs of a tenth of a second ended in a segmentation fault, or never (4.1.4).
+/// The folders of such runs lie in one place, where one run removes what another has just made.
+class Alone {
+ public:
+  Alone() {
+    for (const char* name :
+         {"OMPI_COMM_WORLD_SIZE", "PMIX_NAMESPACE", "PMIX_RANK", "PMI_RANK", "PMI_FD"})
+      if (std::getenv(name)) return;
+    for (const auto& [name, value] : {std::pair("OMPI_MCA_ess_singleton_isolated", "1"),
+                                      std::pair("OMPI_MCA_orte_create_session_dirs", "0")})
+      if (!std::getenv(name)) {
+        setenv(name, value, 0);
+        mine_.emplace_back(name);
+      }
+  }
+  Alone(const Alone&) = delete;
+  Alone& operator=(const Alone&) = delete;
+  ~Alone() {  // an mpirun that this process may start is to know nothing of it
+    for (const char* name : mine_) unsetenv(name);
+  }
+
+ private:
+  std::vector<const char*> mine_;
+};
 
 }  // namespace
 
@@ -45,6 +53,7 @@ Session::Session(int* argc, char*** argv) {
   // Open MPI 4's shared file pointers, which nobody here uses, put a file's name in 256 bytes:
   // longer paths ended the program.
   setenv("OMPI_MCA_sharedfp", "^lockedfile,sm", 0);
+  const Alone alone;
   int provided = 0;
   if (MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided) != MPI_SUCCESS)
     std::exit(int(Exit::fault));
@@ -65,7 +74,6 @@ Session::Session(int* argc, char*** argv) {
 
 Session::~Session() {
   control_.reset();
-  keep_process_manager();
   MPI_Finalize();
   heartbeat_.reset();  // MPI waits for ever for a rank that is lost here
 }
