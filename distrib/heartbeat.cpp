@@ -81,7 +81,7 @@ struct Peer {
 
 std::atomic<bool> told_to_end{false};  // SIGTERM came
 std::atomic<int> wake{-1};             // an eventfd
-struct sigaction before {};
+struct sigaction before_listening {};
 
 void on_sigterm(int) {
   told_to_end = true;
@@ -199,7 +199,7 @@ Heart::Heart(const Control& control)
   struct sigaction ours {};
   ours.sa_handler = &on_sigterm;
   ours.sa_flags = SA_RESTART;
-  sigaction(SIGTERM, &ours, &before);
+  sigaction(SIGTERM, &ours, &before_listening);
 }
 
 Heart::~Heart() {
@@ -208,7 +208,7 @@ Heart::~Heart() {
     wake_up();
     pthread_join(thread_, nullptr);
     heart = nullptr;
-    sigaction(SIGTERM, &before, nullptr);
+    sigaction(SIGTERM, &before_listening, nullptr);
   }
   if (listener_ >= 0) close(listener_);
   if (wake >= 0) close(wake.exchange(-1));
@@ -414,7 +414,7 @@ void Heart::heed_sigterm(double time) {
   }
   if (time - sigterm_at_ < 0.3) return;
   if (!missing.empty()) lost(missing, "no sign of life");
-  sigaction(SIGTERM, &before, nullptr);
+  sigaction(SIGTERM, &before_listening, nullptr);
   kill(getpid(), SIGTERM);
   sigterm_at_ = time + 1e6;
 }

@@ -11,7 +11,7 @@ namespace {
 
 static_assert(std::atomic<int>::is_always_lock_free);
 std::atomic<int> checkpoints{0}, stops{0}, last_stop{0};
-struct sigaction before[3];
+struct sigaction before_watching[3];
 constexpr int watched[] = {SIGUSR1, SIGUSR2, SIGTERM};
 int watching = 0;
 
@@ -31,12 +31,12 @@ void watch_signals() {
   struct sigaction action {};
   action.sa_handler = &on_signal;
   action.sa_flags = SA_RESTART;
-  for (int k = 0; k < 3; ++k) sigaction(watched[k], &action, &before[k]);
+  for (int k = 0; k < 3; ++k) sigaction(watched[k], &action, &before_watching[k]);
 }
 
 void ignore_signals() {
   if (watching == 0 || --watching > 0) return;
-  for (int k = 0; k < 3; ++k) sigaction(watched[k], &before[k], nullptr);
+  for (int k = 0; k < 3; ++k) sigaction(watched[k], &before_watching[k], nullptr);
   checkpoints = stops = last_stop = 0;
 }
 

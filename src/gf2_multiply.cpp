@@ -142,13 +142,13 @@ class Gathering {
 
 /// Where a product stands: C has the products of inner rows [0, first), and those of `step` steps
 /// of the panel that begins there.
-struct Place {
+struct StepPlace {
   Index first = 0, step = 0;
 };
 
 template <class B>
 void archive_product(const Context<B>& context, Archive& archive, const BitMatrix<B>& c,
-                     MultiplyMemory<B>& memory, Index inner, Place& at) {
+                     MultiplyMemory<B>& memory, Index inner, StepPlace& at) {
   MultiplyPlan& plan = memory.plan;
   Index ranks = context.size(), gathered = plan.gathered, panel = plan.panel;
   int levels = plan.levels;
@@ -201,7 +201,7 @@ void multiply_bits(Context<B>& context, const BitMatrix<B>& a, const BitMatrix<B
   const Stream<B>&ahead = context.ahead, &bulk = context.bulk;
   const bool alone = context.size() == 1;
   Checkpoints* const checkpoints = progress.checkpoints;
-  Place at;
+  StepPlace at;
   const auto state = [&](Archive& archive) {
     archive_product(context, archive, c, memory, inner, at);
   };
@@ -211,7 +211,7 @@ void multiply_bits(Context<B>& context, const BitMatrix<B>& a, const BitMatrix<B
     if (!checkpoints->due()) return;
     ahead.synchronize();
     bulk.synchronize();
-    const Place place = at;
+    const StepPlace place = at;
     at = {first, step};
     checkpoints->save(std::max<Index>(1, first + rows * step / steps), inner, state);
     at = place;
