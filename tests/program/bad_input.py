@@ -3,6 +3,7 @@
 
 bad_input.py TERRACE [RANKS]     Needs h5py and numpy; runs in a temporary folder.
 """
+import concurrent.futures
 import json
 import os
 import shutil
@@ -282,6 +283,18 @@ with h5py.File("taken.h5") as f:
     check("group added", "inverse" in f and "inverse" in f["again"] and "terrace" in f["again"])
     check("inverse", np.allclose(f["inverse"][:] @ spd, np.eye(n)))
 refused("dense invert in.h5:/A -o taken.h5:/again", 2, "again")
+
+# Without a launcher: no daemon of Open MPI's is started, and short runs side by side end as they should.
+alone = [terrace, "generate", "dense-random", "--n", "2", "-o", "alone.h5"]
+waiting = subprocess.Popen(alone, env={**os.environ, "TERRACE_TEST_FAULT": "0:write:hang"}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+time.sleep(2)  # it is past MPI_Init and hangs where nothing is written yet
+with open(f"/proc/{waiting.pid}/task/{waiting.pid}/children") as f:
+    check("a run alone", waiting.poll() is None and not f.read().split(), "it has children, or ended")
+waiting.kill()
+waiting.wait()
+with concurrent.futures.ThreadPoolExecutor(4) as pool:
+    codes = list(pool.map(lambda _: subprocess.run([terrace, "convert", "--wrong"], capture_output=True).returncode, range(120)))
+check("short runs side by side", set(codes) == {2}, str({c: codes.count(c) for c in set(codes)}))
 
 # a rank that throws alone ends the job within seconds
 for phase in ("read", "solve", "check", "write"):
