@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <ctime>
 #include <filesystem>
@@ -95,6 +96,7 @@ Run::Run(const Control& the_control, CommonOptions given, std::string name, std:
   report["seconds"] = {
       {"read", 0.0}, {"solve", 0.0}, {"check", 0.0}, {"write", 0.0}, {"total", 0.0}};
   report["result"] = nlohmann::json::object();
+  report["warnings"] = nlohmann::json::array();
   report["status"] = "running";
 }
 
@@ -132,6 +134,13 @@ void Run::say(const std::string& line) const {
   }
 }
 
+void Run::warn(const std::string& what_where_what_to_do) {
+  nlohmann::json& all = report["warnings"];
+  if (std::find(all.begin(), all.end(), what_where_what_to_do) != all.end()) return;
+  all.push_back(what_where_what_to_do);
+  if (control.rank() == 0) fmt::print(stderr, "terrace: warning: {}\n", what_where_what_to_do);
+}
+
 void Run::rate(double value, const std::string& unit) {
   report["rate"] = {{"value", std::isfinite(value) ? value : 0.0}, {"unit", unit}};
 }
@@ -162,6 +171,10 @@ io::Attributes Run::attributes() const {
                                 ? report["certificate"].get<std::string>()
                                 : report["certificate"].dump();
   for (const auto& [key, value] : inputs.items()) result[key] = value.get<std::string>();
+  std::string warnings;
+  for (const auto& text : report["warnings"])
+    warnings += (warnings.empty() ? "" : "\n") + text.get<std::string>();
+  if (!warnings.empty()) result["warnings"] = warnings;
   return result;
 }
 

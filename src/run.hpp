@@ -79,6 +79,10 @@ class Run {
   void note_device(const DeviceBinding& device);
   /// One line on stdout from rank 0 unless --quiet.
   void say(const std::string& line) const;
+  /// Something right by its check that may still mislead: "what; where; what to do". One line on
+  /// stderr from rank 0 (--quiet too), an entry of report["warnings"], and in attributes(). The
+  /// same text twice counts once. Every rank calls it with the same text.
+  void warn(const std::string& what_where_what_to_do);
   /// Sets report "rate" {value, unit}.
   void rate(double value, const std::string& unit);
   /// An outcome of the mathematics (exit 4): records report["status"] and throws the agreed Error.
