@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "distrib/faults.hpp"
+#include "io/archive.hpp"
 #include "io/guard.hpp"
 #include "io/hash.hpp"
 #include "io/input_file.hpp"
@@ -19,6 +20,21 @@
 namespace terrace::io {
 
 namespace {
+
+/// The attributes of every group as rank 0 knows them. Metadata are written by all ranks together:
+/// a clock, a name or a choice that differs between ranks must not reach them.
+std::map<std::string, AnyAttributes> from_first(const Control& control,
+                                                const std::map<std::string, AnyAttributes>& mine) {
+  Object all;
+  for (const auto& [path, attributes] : mine) all.children[path].attributes = attributes;
+  Writer writer;
+  if (control.rank() == 0) write_object(writer, all);
+  const std::string told = control.broadcast(writer.bytes, 0);
+  Reader reader{told};
+  std::map<std::string, AnyAttributes> result;
+  for (auto& [path, object] : read_object(reader).children) result[path] = object.attributes;
+  return result;
+}
 
 /// The group is replaced, and the root's link to its terrace group with it.
 void remove_group(hid_t file, const Location& target) {
@@ -234,7 +250,7 @@ void Output::State::finish_dataset(hid_t dataset, const std::vector<Index>& dims
                                    const Attributes& attributes) {
   std::vector<Word> total{sum};
   control.reduce(total, Reduce::sum);
-  const AnyAttributes all = any(attributes);
+  const AnyAttributes all = from_first(control, {{"", any(attributes)}}).at("");
   collectively(control, [&] {
     put_attributes(dataset, all);
     put_attribute(dataset, hash_name, Index(total[0] + hash_frame(all, dims)), target.file);
@@ -301,6 +317,7 @@ void Output::commit(const Attributes& terrace) {
     AnyAttributes record = any(terrace);
     record["group"] = s.target_group();
     s.group_attributes[base + "/terrace"] = record;
+    s.group_attributes = from_first(s.control, s.group_attributes);
     hsize_t expected = 0;
     collectively(s.control, [&] {
       for (const auto& [path, attributes] : s.group_attributes) {

@@ -17,18 +17,36 @@ namespace terrace::io {
 
 namespace {
 
-constexpr int signals[] = {SIGTERM, SIGINT, SIGHUP};
+// What ends a program that does not handle it and may well come from outside.
+constexpr int signals[] = {SIGTERM, SIGINT,  SIGHUP,  SIGPIPE, SIGQUIT,
+                           SIGALRM, SIGXCPU, SIGUSR1, SIGUSR2};
+constexpr int count = sizeof signals / sizeof signals[0];
 char doomed[4096] = "";  // what the signal handler removes
-struct sigaction before[3];
+struct sigaction before[count];
 
 void remove_doomed() {
   if (doomed[0] != '\0') unlink(doomed);
 }
+/// A signal that is ignored, or that somebody handles, is not the end: it gets no handler of ours.
 void remove_and_go(int number) {
   remove_doomed();
-  for (int k = 0; k < 3; ++k)
-    if (signals[k] == number) sigaction(number, &before[k], nullptr);
+  signal(number, SIG_DFL);
   raise(number);
+}
+void take_signals() {
+  struct sigaction ours {};
+  ours.sa_handler = &remove_and_go;
+  for (int k = 0; k < count; ++k) {
+    sigaction(signals[k], nullptr, &before[k]);
+    if (before[k].sa_handler == SIG_DFL) sigaction(signals[k], &ours, nullptr);
+  }
+}
+void give_signals_back() {
+  struct sigaction now {};
+  for (int k = 0; k < count; ++k) {
+    sigaction(signals[k], nullptr, &now);
+    if (now.sa_handler == &remove_and_go) sigaction(signals[k], &before[k], nullptr);
+  }
 }
 
 }  // namespace
@@ -37,17 +55,16 @@ void Unfinished::begin(const std::string& path) {
   path_ = path;
   if (path.size() >= sizeof doomed) return;
   std::strcpy(doomed, path.c_str());
-  struct sigaction ours {};
-  ours.sa_handler = &remove_and_go;
-  for (int k = 0; k < 3; ++k) sigaction(signals[k], &ours, &before[k]);
+  take_signals();
   before_sudden_exit(&remove_doomed);
 }
 
 void Unfinished::finish() {
   if (path_.empty()) return;
-  if (doomed[0] != '\0') before_sudden_exit(nullptr);
-  if (doomed[0] != '\0')
-    for (int k = 0; k < 3; ++k) sigaction(signals[k], &before[k], nullptr);
+  if (doomed[0] != '\0') {
+    before_sudden_exit(nullptr);
+    give_signals_back();
+  }
   doomed[0] = '\0';
   path_.clear();
 }

@@ -5,8 +5,9 @@
 namespace terrace::io {
 
 /// On every rank that can see the file: any of them may be the last to live. Removed when this
-/// object dies before finish(), on SIGTERM, SIGINT and SIGHUP (how a launcher ends the other ranks
-/// of a failed job), and before sudden_exit(). One at a time in a process.
+/// object dies before finish(), on a signal that ends this process (so a launcher ends the other
+/// ranks of a failed job), and before sudden_exit(). Signals that are ignored, as under nohup, stay
+/// so. One at a time in a process.
 class Unfinished {
  public:
   Unfinished() = default;

@@ -3,7 +3,7 @@
 #   jobs/band_seed.sh [OUTPUT [RANKS...]]     writes OUTPUT.csv, .md, .svg (jobs/results/band_seed, 1)
 # On a GPU: widths 16 to 128, diagonal block and substitution on the GPU and on the CPU; without one the CPU
 # backend, widths 16 to 512. LAPACK on one rank of the CPU beside both. A point that takes longer than LIMIT
-# seconds is left out. Environment: TERRACE (build/terrace), BACKEND (auto), WIDTHS, HALF_BANDWIDTHS
+# seconds is left out, and named. Environment: TERRACE (build/terrace), BACKEND (auto), WIDTHS, HALF_BANDWIDTHS
 # ("1000 2000"), N (200000 on a GPU, 20000 without), REPEAT (3), LIMIT (120).
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
@@ -28,16 +28,18 @@ trap 'rm -rf "$folder"' EXIT
 # point NAME BACKEND RANKS M DIAGONAL SUBSTITUTION OPTIONS...: one benchmark to lines of the table
 point() {
   local name=$1 on=$2 ranks=$3 m=$4 diagonal=$5 substitution=$6; shift 6
+  local status=0
   rm -f "$folder/report.json"
   timeout -k 5 "$limit" mpirun -n "$ranks" "$terrace" bench band --backend "$on" --method tile-columns --n "$n" \
     --half-bandwidth "$m" --repeat "$repeat" --diagonal "$diagonal" --substitution "$substitution" --progress never \
-    --quiet --report "$folder/report.json" "$@" >"$folder/log" 2>&1 ||
-    { echo "m = $m, $ranks ranks, $on, diagonal $diagonal, substitution $substitution, $*: $(tail -1 "$folder/log")" >&2
-      return 0; }
-  jq -r --arg name "$name" --arg on "$on" --arg diagonal "$diagonal" --arg substitution "$substitution" '.block as $width | .runs[] |
-    select(.residual == null or .residual < 30) |
-    [if .who == "terrace" then $name else .who end, $on, .ranks, .n, .half_bandwidth, (if .who == "terrace" then $width else 0 end), $diagonal, $substitution,
-     .phase, .seconds] | map(tostring) | join(",")' "$folder/report.json" | tee -a "$output.csv"
+    --quiet --report "$folder/report.json" "$@" >"$folder/log" 2>&1 || status=$?
+  if [ $status != 0 ]; then
+    terrace_note "$output.csv" $status "m = $m, $ranks ranks, $on, diagonal $diagonal, substitution $substitution, $*: $(tail -1 "$folder/log")"
+  fi
+  terrace_rows "$folder/report.json" "$output.csv" '
+    [if .who == "terrace" then $name else .who end, $on, .ranks, .n, .half_bandwidth,
+     (if .who == "terrace" then $report.block else 0 end), $diagonal, $substitution, .phase, .seconds]' \
+    --arg name "$name" --arg on "$on" --arg diagonal "$diagonal" --arg substitution "$substitution"
 }
 
 gpu=$( { nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null || true; } | sort | uniq -c | sed 's/^ *//' | paste -sd ' ')
@@ -62,3 +64,4 @@ for m in ${HALF_BANDWIDTHS:-1000 2000}; do
 done
 python3 "$root/jobs/band_seed_plot.py" "$output.csv" "$output"
 echo "$output.csv, .md, .svg"
+terrace_verdict "$output.csv"

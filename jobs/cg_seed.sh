@@ -28,15 +28,16 @@ cpu=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)
 } >"$output.csv"
 
 start() {  # FILTER ARGUMENTS...: runs a benchmark, appends its rows
-  local filter=$1
+  local filter=$1 status=0
   shift
   rm -f "$folder/report.json"
   timeout -k 5 "$limit" mpirun -n 1 "$terrace" bench "$@" --repeat "$repeat" --progress never --quiet \
-    --report "$folder/report.json" >"$folder/log" 2>&1 || { echo "bench $*: $(tail -1 "$folder/log")" >&2; return 0; }
-  jq -r ".backend as \$backend | .runs[] | $filter | map(tostring) | join(\",\")" "$folder/report.json" | tee -a "$output.csv"
+    --report "$folder/report.json" >"$folder/log" 2>&1 || status=$?
+  if [ $status != 0 ]; then terrace_note "$output.csv" $status "bench $*: $(tail -1 "$folder/log")"; fi
+  terrace_rows "$folder/report.json" "$output.csv" "$filter"
 }
-row='[.what, .who, $backend, .n, .seconds, .rate.value, .rate.unit, .fraction_of_bound.fraction // "", .iterations // "",
-  .residual // "", .peak_bytes // "", .matrices // ""]'
+row='[.what, .who, $report.backend, .n, .seconds, .rate.value, .rate.unit, .fraction_of_bound.fraction // "", .iterations // "",
+  .residual, .peak_bytes // "", .matrices // ""]'
 
 for backend in $BACKENDS; do
   if [ "$backend" = cpu ]; then
@@ -51,9 +52,10 @@ for backend in $BACKENDS; do
   for n in $sizes; do  # ours, as many iterations as the textbook's
     iterations=$(awk -F, -v n="$n" -v b="$backend" '$1 == "cg" && $2 == "textbook" && $3 == b && $4 == n { print $9 }' "$output.csv")
     if [ "${iterations:-0}" -lt 2 ]; then continue; fi
-    start '["cg", .who, $backend, .n, .seconds, .rate.value, .rate.unit, .fraction_of_bound.fraction // "", .iterations, "", "", ""]' \
+    start '["cg", .who, $report.backend, .n, .seconds, .rate.value, .rate.unit, .fraction_of_bound.fraction // "", .iterations, .residual, "", ""]' \
       cg --backend "$backend" --kind dense --n "$n" --iterations "$iterations"
   done
 done
 python3 "$root/jobs/cg_seed_plot.py" "$output.csv" "$output"
 echo "$output.csv, .md, .svg"
+terrace_verdict "$output.csv"

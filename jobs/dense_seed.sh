@@ -35,13 +35,14 @@ cpu=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)
 for group in $sizes; do
   runs=$repeat
   if [ "${group##*,}" -gt 1000 ]; then runs=$repeat_large; fi
+  status=0
   rm -f "$folder/report.json"
   timeout -k 5 "$limit" mpirun -n 1 "$terrace" bench dense --backend "$backend" --method textbook --n "$group" --repeat "$runs" \
-    "${options[@]}" --progress never --quiet --report "$folder/report.json" >"$folder/log" 2>&1 ||
-    { echo "n = $group: $(tail -1 "$folder/log")" >&2; continue; }
-  jq -r '.backend as $backend | .runs[] | select(.residual == null or .residual < 30) |
-    [.who, $backend, .n, .grid // 0, .threads // 0, .seconds, .rate.value, .fraction_of_bound.fraction, .residual // ""] |
-    map(tostring) | join(",")' "$folder/report.json" | tee -a "$output.csv"
+    "${options[@]}" --progress never --quiet --report "$folder/report.json" >"$folder/log" 2>&1 || status=$?
+  if [ $status != 0 ]; then terrace_note "$output.csv" $status "n = $group: $(tail -1 "$folder/log")"; fi
+  terrace_rows "$folder/report.json" "$output.csv" '
+    [.who, $report.backend, .n, .grid // 0, .threads // 0, .seconds, .rate.value, .fraction_of_bound.fraction, .residual]'
 done
 python3 "$root/jobs/dense_seed_plot.py" "$output.csv" "$output"
 echo "$output.csv, .md, .svg"
+terrace_verdict "$output.csv"

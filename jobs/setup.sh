@@ -37,6 +37,30 @@ terrace_cuda_option() {  # CUDA is built where nvcc and NCCL are
 
 terrace_gpus() { { nvidia-smi -L 2>/dev/null || true; } | grep -c '^GPU ' || true; }
 
+# Benchmarks' reports become tables. A run counts where its answer was checked and is right: what is not
+# is said on stderr and in the table's notes, which the figures' texts repeat, and ends the script with 1.
+terrace_note() {  # terrace_note TABLE STATUS WHAT: a start that ended with this exit status
+  case $2 in
+    124 | 137) echo "# left out, beyond the time limit: $3" ;;
+    5) echo "# left out, no memory or device for it: $3" ;;
+    *) echo "# failed, exit $2: $3" ;;
+  esac | tee -a "$1" >&2
+}
+terrace_rows() {  # terrace_rows REPORT TABLE FILTER [JQ OPTIONS...]: FILTER makes a row's list of a run
+  local report=$1 table=$2 filter=$3; shift 3
+  if [ ! -e "$report" ]; then return 0; fi
+  jq -r 'def good: .failed == null and (.seconds | type) == "number" and ((.residual | type) == "number" or .certificate == "passed");
+    .runs[]? | select(good | not) | "# failed, no checked answer: \(.who) \(del(.seconds, .rate, .fraction_of_bound) | tojson)"' "$report" |
+    tee -a "$table" >&2
+  jq -r "$@" 'def good: .failed == null and (.seconds | type) == "number" and ((.residual | type) == "number" or .certificate == "passed");
+    . as $report | .runs[]? | select(good) | '"$filter"' | map(tostring) | join(",")' "$report" | tee -a "$table"
+}
+terrace_verdict() {  # terrace_verdict TABLE: 1 where something failed
+  if grep -q '^# failed' "$1"; then echo "some runs failed: see the notes of $1" >&2; return 1; fi
+}
+# Of the numbers of the standard input; of an even count the mean of the middle two.
+terrace_median() { sort -g | awk '{all[NR] = $1} END {if (NR) printf "%.9g\n", (all[int((NR + 1) / 2)] + all[int(NR / 2) + 1]) / 2}'; }
+
 # Open MPI refuses root and more ranks than cores unless told; binding to one core would starve threads.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe

@@ -47,7 +47,8 @@ struct Files {
       b = io::open_bits(run.control, io::parse_location(o.b, location.file), role);
       run.note_input(second, b->location());
     }
-    run.adopt("block", run.options.block, Index(0));
+    run.adopt("method", run.options.method, std::string());  // of columns alone
+    if (options.method != "columns") run.adopt("block", run.options.block, Index(0));
     if (const nlohmann::json from = run.restart_settings(); from.is_object()) {
       const bool kept = from.value("guard", false);  // keeps its check sums, or has none
       if (run.options.guard && !kept)
@@ -91,6 +92,7 @@ bool planned(Run& run, const Context<B>& context, const BlockCyclic& layout, con
   run.report["block"] = plan.columns;
   run.report["method"] = method;
   run.settings["block"] = plan.columns;
+  if (plan.by_columns) run.settings["method"] = "columns";
   run.settings["seed"] = run.options.seed;
   run.settings["guard"] = run.options.guard;
   run.report["memory"] = {{"host_bytes_per_rank", host}, {"device_bytes_per_rank", device}};
@@ -101,13 +103,18 @@ bool planned(Run& run, const Context<B>& context, const BlockCyclic& layout, con
   }
   if (run.report.contains("backend_reason"))
     run.say("backend: " + run.report["backend_reason"].get<std::string>());
-  run.say(fmt::format(
-      "method: {}, panels of {} columns; rows in blocks of {} over {} ranks, so that finished rows "
-      "are spread evenly",
-      method == "tables" ? describe_tables<B>(plan.product) + " (Four Russians)"
-                         : "binary tensor cores",
-      fmt::format("{}{}", plan.columns, plan.measured ? " (calibrated)" : ""), layout.block,
-      layout.ranks));
+  if (plan.by_columns)
+    run.say(fmt::format("method: column by column, a search and a pass of subtraction each{}",
+                        plan.measured ? " (launch shape calibrated)" : ""));
+  else
+    run.say(
+        fmt::format("method: {}, panels of {} columns; rows in blocks of {} over {} ranks, so that "
+                    "finished rows "
+                    "are spread evenly",
+                    method == "tables" ? describe_tables<B>(plan.product) + " (Four Russians)"
+                                       : "binary tensor cores",
+                    fmt::format("{}{}", plan.columns, plan.measured ? " (calibrated)" : ""),
+                    layout.block, layout.ranks));
   if (!more.empty()) run.say(more);
   run.report["result"]["plan"] = {{"method", method}, {"block", plan.columns}};
   PlanNeeds needs;
