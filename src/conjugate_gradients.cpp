@@ -540,6 +540,7 @@ std::vector<CgResult> conjugate_gradients_columns(const Context<B>& context, A& 
       for (std::size_t v = 0; v < width; ++v) {
         CgResult& result = columns[v].result;
         if (lost[v] == 0) continue;
+        result.beyond_range = lost[v] > 1;
         result.true_residual = lost[v] > 1 ? infinity : std::sqrt(at[v].rr) / columns[v].b_norm;
         if (!converged(result.reason)) continue;
         if (lost[v] == 1 && reached(v, engine.norm2(at[v]))) continue;
