@@ -97,7 +97,7 @@ for kind, cases in kinds.items():
             own = (turn + k) % 2 == 0 or abs(power) < 2  # b is scaled with A
             what = f"{kind} {options}, 2^{power}, {ranks} ranks"
             report, y, history, _ = solve(f"p{power}/{name}", f"{layout} {options}", f"p{power}/{rhs}" if own else rhs, ranks=ranks)
-            if k == 0:
+            if k == 0 and turn % 3 == 0:
                 run("verify x.h5")
             r, q = report["result"], first["result"]
             check("iterations of " + what, r["iterations"] == q["iterations"] and r["reason"] == "rtol", f"{r} {q}")
@@ -106,7 +106,7 @@ for kind, cases in kinds.items():
             check("residual of " + what, report["residual"] == first["residual"], f"{report['residual']} {first['residual']}")
             if "eigenvalues" in q:
                 up = power if "preconditioner" not in options else 0
-                check("eigenvalues of " + what, r["eigenvalues"]["largest"] == np.ldexp(q["eigenvalues"]["largest"], up), str(r))
+                check("eigenvalues of " + what, r.get("eigenvalues", {"largest": 0})["largest"] == np.ldexp(q["eigenvalues"]["largest"], up), str(r))
         turn += 1
 
 # Where x leaves the range of doubles it has not converged.
