@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <vector>
 
 #include "kernels/parallel.hpp"
 #include "kernels/random.hpp"
@@ -112,6 +113,8 @@ const Rival* rival_of(const std::string& name) {
 struct RivalTime {
   double seconds = 0;  ///< 0: the program is not there
   int cores = 0;
+  double joules = -1;  ///< negative: the host has no counter
+  char why[200] = {};
 };
 
 /// M4RI's reduction of the matrix `what` of n rows, on rank 0's host; equal on all ranks.
@@ -132,13 +135,41 @@ RivalTime m4ri_time(const Control& control, const Rival& rival, Index n, const R
           "'{}' {} {} {} {} {} {} {} {}", program, n, what.seed, what.even_rank ? "half" : "full",
           rival.method, what.columns, what.density, what.rank, echelon ? "echelon" : "rref");
       if (FILE* pipe = popen(line.c_str(), "r")) {
-        if (std::fscanf(pipe, "seconds %lf threads %d", &time.seconds, &time.cores) != 2) time = {};
+        char joules[32] = {};
+        const int read =
+            std::fscanf(pipe, "seconds %lf threads %d rank %*d checksum %*s joules %31s %199[^\n]",
+                        &time.seconds, &time.cores, joules, time.why);
+        if (read < 2) time = {};
+        if (read == 3) time.joules = std::strtod(joules, nullptr);
         pclose(pipe);
       }
     }
   }
   control.broadcast(&time, sizeof time, 0);
   return time;
+}
+
+/// The rival counts its own joules, of the processor packages and of the reduction alone.
+void rival_energy(Run& run, nlohmann::json& line, const std::vector<RivalTime>& times) {
+  double joules = 0, seconds = 0;
+  for (const RivalTime& time : times) {
+    if (time.joules < 0) {
+      const std::string why = time.why[0] != 0 ? time.why : "the rival gives none";
+      line["energy"] = nullptr;
+      line["energy_reason"] = why;
+      run.say("  energy: not measured, " + why);
+      return;
+    }
+    joules += time.joules, seconds += time.seconds;
+  }
+  const double solves = double(times.size());
+  line["energy"] = {{"joules_per_solve", joules / solves},
+                    {"seconds_per_solve", seconds / solves},
+                    {"watts", seconds > 0 ? joules / seconds : 0.0},
+                    {"solves", times.size()},
+                    {"counter", "RAPL"}};
+  run.say(fmt::format("  energy: {:.4g} J a solve, {:.4g} W; {} solves, by RAPL", joules / solves,
+                      joules / seconds, times.size()));
 }
 
 }  // namespace
@@ -169,9 +200,15 @@ void bench_bit_rivals(Run& run, const Gf2Bench& o, const BenchRun& line, Index n
     other.certificate = nullptr;
     other.stages = nullptr;
     other.meter = nullptr;
-    other.measure = [&] { return m4ri_time(run.control, rival, n, what, o.echelon).seconds; };
+    std::vector<RivalTime> times;
+    other.measure = [&] {
+      times.push_back(m4ri_time(run.control, rival, n, what, o.echelon));
+      return times.back().seconds;
+    };
     bench_run(run, o.common, other);
-    run.report["runs"].back()["cores"] = probe.cores;
+    auto& last = run.report["runs"].back();
+    last["cores"] = probe.cores;
+    if (o.common.energy) rival_energy(run, last, times);
   }
 }
 

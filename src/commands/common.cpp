@@ -67,11 +67,6 @@ void add_bit_options(CLI::App& command, CommonOptions& o) {
       ->check(not_negative());
   command.add_option("--tables", o.tables,
                      "local: built by each rank; broadcast: by one rank, for all");
-  command
-      .add_option("--candidates", o.candidates,
-                  "Rows tried first for a panel's pivots, times its columns (tables; 0: the "
-                  "method's choice)")
-      ->check(not_negative());
   command.add_option("--panels", o.panels, "device or host: where pivots of a panel are chosen");
 }
 
