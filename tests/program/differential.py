@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Random commands, sizes, matrices, options, forms, ranks, restarts and damage against NumPy, SciPy and plain Python.
 
-differential.py TERRACE [--seed 1] [--count 300] [--first 0] [--only N] [--jobs 2] [--backend cpu|cuda|auto] [--seconds S]
+differential.py TERRACE [--seed 1] [--count 60] [--first 0] [--only N] [--jobs 2] [--backend cpu|cuda|auto] [--seconds S] [--stop]
                 [--without NAME,...] [--family gf2|band|dense|cg|generate|convert]
 
 Case N of a seed is the same whenever it is drawn. A failure is one line, which reproduces it. --without leaves out forms of
-differential_forms.py and twists: restart, damage, alter, ranks.
+differential_forms.py, twists (restart, damage, alter, ranks) and zero, growth, norm, scale, pipelined.
 """
 import argparse
 import concurrent.futures
@@ -312,7 +312,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("terrace", type=os.path.abspath)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--count", type=int, default=300)
+    parser.add_argument("--count", type=int, default=60)
     parser.add_argument("--first", type=int, default=0, help="where a run that was ended goes on")
     parser.add_argument("--only", type=int, help="this case alone, its files kept")
     parser.add_argument("--jobs", type=int, default=2)
@@ -320,6 +320,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=1e9, help="no case begins after these")
     parser.add_argument("--limit", type=float, default=120, help="seconds of a run")
     parser.add_argument("--without", type=lambda x: x.split(","), default=[])
+    parser.add_argument("--stop", action="store_true", help="at the first failure")
     parser.add_argument("--family", choices=sorted(set(FAMILIES)))
     options = parser.parse_args()
     begin, bad, runs, cases = time.time(), 0, 0, 0
@@ -331,7 +332,7 @@ def main():
             again += f" {name} {value}"
 
     def one(number):
-        return run_case(options, number) if time.time() - begin < options.seconds else None
+        return run_case(options, number) if time.time() - begin < options.seconds and not (bad and options.stop) else None
 
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         for result in pool.map(one, numbers):

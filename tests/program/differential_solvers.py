@@ -280,7 +280,7 @@ def right_sides(draw, n, full=None):
 def dense(case):
     draw = case.draw
     command = draw.pick(["invert", "solve"])
-    n = size(draw, 0.15)
+    n = max(size(draw, 0.15), 1 if "zero" in case.o.without else 0)
     a, kind = general(draw, n)
     if kind == "growth" and "growth" in case.o.without:
         a, kind = np.eye(n), "identity"
@@ -536,7 +536,7 @@ def cg(case):
         p.option("--block", draw.pick([1, 2, 5, 16, 31, 64]))
     if preconditioner == "chebyshev" and draw.chance(0.6):
         p.option("--degree", draw.pick([1, 2, 3, 8, 20]))
-    method = draw.pick(["", "", "classic", "single-reduction", "pipelined"])
+    method = draw.pick([x for x in ("", "", "classic", "single-reduction", "pipelined") if x not in case.o.without])
     if method:
         p.option("--method", method)
     layout = "triangle"
@@ -548,7 +548,7 @@ def cg(case):
     if form == "csr" and draw.chance(0.2):
         p.ranks = 1
         p.option("--reorder")
-    norm = draw.pick(["", "", "unpreconditioned", "preconditioned", "natural"])
+    norm = draw.pick(["", "", "unpreconditioned", "preconditioned", "natural"] if "norm" not in case.o.without else [""])
     if norm:
         p.option("--norm", norm)
     rtol = draw.pick([1e-10, 1e-10, 1e-6, 1e-12, 1e-3])
