@@ -163,7 +163,7 @@ Product any_times(const ResultFile& result, const io::Location& location,
   const Control& control = result.control;
   io::Kind kind = io::Kind::dense;
   if (kind_named.empty())
-    kind = io::kind_of(control, location);
+    kind = io::kind_of(control, location, true);
   else if (kind_named == "band")
     kind = io::Kind::band;
   else if (kind_named == "csr")
