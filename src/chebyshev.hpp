@@ -25,8 +25,8 @@ struct ChebyshevNotes {
   bool indefinite = false;           ///< p.A p <= 0 was met
 };
 
-/// The largest ratio of high and low, at which the polynomial's residual is 1/2 on all of the interval: eigenvalues there
-/// end in [1/2, 3/2], those below it grow by about (degree + 1)^2.
+/// The largest ratio of high and low, at which the polynomial's residual is 1/2 on all of the
+/// interval: eigenvalues there end in [1/2, 3/2], those below it grow by about (degree + 1)^2.
 inline double chebyshev_ratio(Index degree) {
   const double sigma = std::cosh(std::acosh(2.0) / double(degree + 1));
   return (sigma + 1) / (sigma - 1);

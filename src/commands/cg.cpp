@@ -14,7 +14,7 @@
 namespace terrace {
 namespace {
 
-/// `power`: the eigenvalues are those of 2^-power times the matrix.
+/// `power`: the coefficients are those of a matrix whose eigenvalues are 2^-power times the user's.
 nlohmann::json describe(const CgResult& r, int power) {
   nlohmann::json json = {{"iterations", r.iterations},
                          {"reason", to_string(r.reason)},
@@ -183,8 +183,7 @@ void solve_and_write(Run& run, const Context<B>& c, A& a, const CgInputs& in,
   how.mixed = run.options.precision == "mixed";
   const CgMethod method = method_of(run.options.method);
   run.phase("solve", [&] { normalise(c, a); });
-  // Of M^-1 A, where there is a preconditioner: no units.
-  const int power = options.preconditioner == "none" ? a.scale.power : 0;
+  int power = options.preconditioner == "none" ? a.scale.power : 0;  // of eigenvalues
   std::optional<ConstantGuard<B>> guard;
   if (run.options.guard) {
     guard.emplace(c);
@@ -204,6 +203,7 @@ void solve_and_write(Run& run, const Context<B>& c, A& a, const CgInputs& in,
     CgPreconditioning<B, A> m(c, a, options, run.options.block);
     if (!m.description.is_null()) run.report["preconditioner_details"] = m.description;
     step_bytes += m.bytes;
+    power -= m.power;
     if (m.refused) {
       CgResult refused;
       refused.reason = *m.refused;
@@ -275,6 +275,11 @@ void solve_and_write(Run& run, const Context<B>& c, A& a, const CgInputs& in,
     terrace["reason"] = reason;
     terrace["rtol"] = options.rtol;
     terrace["atol"] = options.atol;
+    if (options.norm != "unpreconditioned") {  // for verify, which does not know M
+      double worst = 0;
+      for (const CgResult& r : results) worst = std::fmax(worst, r.true_residual);
+      terrace["relative_residual"] = worst;
+    }
     terrace["format"] = options.format.empty() ? std::string(form_name(in.kind)) : options.format;
     output.commit(terrace);
   });

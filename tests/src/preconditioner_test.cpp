@@ -473,8 +473,8 @@ TEMPLATE_TEST_CASE("a high degree pays where the condition is low", "[gpu]", BAC
   const Index plain = iterations(n, a, [](const Vector& r) { return r; });
   for (const Index degree : {4, 8, 16}) {
     const HostProduct<B> product{*c, n, a};
-    const Chebyshev<B> m(*c, product, product.operand(), rows,
-                         Vector(std::size_t(rows.count), 1.5), degree);
+    const Chebyshev<B> m(*c, product, product.operand(), rows, Vector(std::size_t(rows.count), 1.5),
+                         degree);
     const Index steps = iterations(n, a, [&](const Vector& r) { return apply(*c, m, product, r); });
     CAPTURE(degree, plain, steps);
     CHECK_ALL(steps * degree <= 2 * plain);
