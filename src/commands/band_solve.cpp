@@ -75,7 +75,10 @@ void solve_by_tile_columns(Run& run, Context<B>& c, const BandSystem& system,
   if (!run.options.no_check)
     run.phase("check", [&] {
       const std::vector<double> b = read_rows(c.control, system.rhs, s);
-      const auto residual = [&] { return band_residual(c, band.problem_, x.rows, rows, b, nrhs); };
+      double reciprocal = 1;
+      const auto residual = [&] {
+        return band_residual(c, band.problem_, x.rows, rows, b, nrhs, reciprocal);
+      };
       judge_band(run, system.matrix, residual(), [&] {
         band.verify_factor();
         if (!system.factor) return;
@@ -88,6 +91,7 @@ void solve_by_tile_columns(Run& run, Context<B>& c, const BandSystem& system,
           return residual();
         });
       });
+      note_band_condition(run, system.matrix, reciprocal);
     });
   else if (run.options.guard)
     run.phase("guard", [&] { band.verify_factor(); });
@@ -162,7 +166,10 @@ class PartsRun {
     if (!run_.options.no_check)
       run_.phase("check", [&] {
         const std::vector<double> b = read_range(c_.control, system_.rhs, own);
-        const auto residual = [&] { return band_residual<B>(c_, problem_, own, rows, b, nrhs); };
+        double reciprocal = 1;
+        const auto residual = [&] {
+          return band_residual<B>(c_, problem_, own, rows, b, nrhs, reciprocal);
+        };
         judge_band(run_, system_.matrix, residual(), [&] {
           try_again(run_, [&] {
             load();
@@ -172,6 +179,7 @@ class PartsRun {
             return residual();
           });
         });
+        note_band_condition(run_, system_.matrix, reciprocal);
       });
     write_solution(run_, system_, {own}, rows);
     say_solved(run_, plan_.shape, nrhs);
@@ -282,8 +290,9 @@ void solve_streamed(Run& run, Context<B>& c, const BandSystem& system, const Ban
   if (!run.options.no_check)
     run.phase("check", [&] {
       const std::vector<double> b = read_range(c.control, system.rhs, all);
+      double reciprocal = 1;
       const auto residual = [&] {
-        return band_residual<B>(c, stream.problem_, all, rows, b, nrhs);
+        return band_residual<B>(c, stream.problem_, all, rows, b, nrhs, reciprocal);
       };
       judge_band(run, system.matrix, residual(), [&] {
         try_again(run, [&] {
@@ -292,6 +301,7 @@ void solve_streamed(Run& run, Context<B>& c, const BandSystem& system, const Ban
           return residual();
         });
       });
+      note_band_condition(run, system.matrix, reciprocal);
     });
   write_solution(run, system, {all}, rows);
   say_solved(run, plan.shape, nrhs);
