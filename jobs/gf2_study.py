@@ -96,7 +96,9 @@ class Study:
         report = os.path.join(self.o.folder, "reports", name + ".json")
         log = os.path.join(self.o.folder, "reports", name + ".log")
         command = [*self.o.launcher.split(), self.o.terrace, "bench", "gf2", "--backend", self.o.backend, "--progress",
-                   "never", "--force", "--report", report, *arguments]
+                   "never", "--report", report, *arguments]
+        if os.path.exists(report):
+            os.remove(report)
         self.say(" ".join(arguments))
         environment = dict(os.environ, TERRACE_PROFILE=os.path.join(self.o.folder, "profile.json"))
         with open(log, "w") as out:
