@@ -182,8 +182,9 @@ void add_bench_gf2(CLI::App& bench_app, Selected& selected) {
   command->add_option("--candidates", options->candidates, candidates_help)
       ->check(not_negative())
       ->excludes(product);
-  shape(command->add_flag("--echelon", options->echelon, "Echelon form only"));
-  shape(command->add_flag("--checksum", options->checksum, "Print a checksum of the reduced form"));
+  auto* echelon = shape(command->add_flag("--echelon", options->echelon, "Echelon form only"));
+  shape(command->add_flag("--checksum", options->checksum, "Print a checksum of the reduced form"))
+      ->excludes(echelon);
   auto* calibrate =
       shape(command->add_flag("--calibrate{all}", options->calibrate,
                               "Find the fastest tables, panels, columns (--calibrate=columns) or "
