@@ -96,7 +96,9 @@ class Study:
         report = os.path.join(self.o.folder, "reports", name + ".json")
         log = os.path.join(self.o.folder, "reports", name + ".log")
         command = [*self.o.launcher.split(), self.o.terrace, "bench", "gf2", "--backend", self.o.backend, "--progress",
-                   "never", "--force", "--report", report, *arguments]
+                   "never", "--report", report, *arguments]
+        if os.path.exists(report):
+            os.remove(report)
         self.say(" ".join(arguments))
         environment = dict(os.environ, TERRACE_PROFILE=os.path.join(self.o.folder, "profile.json"))
         with open(log, "w") as out:
@@ -199,13 +201,13 @@ class Study:
                               [(f"default, {block} columns", ["--method", "tables", "--block", block])], "tables, k = 8")
 
     def part_energy(self):
-        n = 1 << min(14, self.o.last)
+        n = 1 << min(16, self.o.last)
         if self.o.small:
             n = 256
         for name, options in (("column by column", ["--method", "columns"]), ("k = 1", ["--method", "tables", "--k", "1"]),
                               ("k = 14", ["--method", "tables", "--k", "14"]), ("block form", [])):
             runs, _ = self.bench("energy_" + name.replace(" ", "_"), ["--n", str(n), "--echelon", "--repeat", "1", "--energy",
-                                                                     *options], 30, self.study)
+                                                                     *options], 40, self.study)
             for run in runs:
                 energy = run.get("energy")
                 if energy:
@@ -220,7 +222,12 @@ class Study:
                 self.m4ri_energy(name, program, n)
 
     def m4ri_energy(self, name, program, n):
-        found = self.m4ri_run(program, "m4ri" if name == "M4RI m4ri" else "auto", n, 60)
+        method = "m4ri" if name == "M4RI m4ri" else "auto"
+        found = self.m4ri_run(program, method, 64, 10)
+        if found is not None and found[2] is None:  # no counter: no need to wait
+            self.row("energy", n, name, "joules_per_solve", None, "J", "null: " + found[3])
+            return
+        found = self.m4ri_run(program, method, n, 120)
         if found is None:
             self.note(self.study, f"energy, {name}")
             return

@@ -24,15 +24,29 @@ void bench_rival(Run& run, Context<B>& c, const BandBench& options, const BandSh
   bench.unit = "GFLOP/s";
   bench.bound_name = "DGEMM";
   bench.bound = dgemm;
+  bench.rival = true;
+  Index info = 0;
   bench.measure = [&] {
     band_generate_spd(c.ahead, seed, s.n, s.half_bandwidth, 0, s.n, height, height, ab.view());
     c.ahead.synchronize();
     return timed(c.control, [&] {
-      const Index info = band_rival(c.ahead, s.n, s.half_bandwidth,
-                                    std::min<Index>(128, s.half_bandwidth), ab.view());
-      if (info != 0) throw Error(Exit::internal, "the rival failed; bench band");
+      info = band_rival(c.ahead, s.n, s.half_bandwidth, std::min<Index>(128, s.half_bandwidth),
+                        ab.view());
     });
   };
+  bench.trouble = [&] { return info == 0 ? std::string() : fmt::format("its info is {}", info); };
+  bench.residual = [&] {  // L (L^T v) by the rival's library is A v by ours
+    std::vector<double> v(std::size_t(s.n)), av(v.size());
+    for (std::size_t i = 0; i < v.size(); ++i) v[i] = random_uniform(seed + 1, Index(i), 0);
+    const Buffer<double, B> product(s.n);
+    upload(c.ahead, product.view(), v.data());
+    c.ahead.synchronize();
+    band_rival_times(c.ahead, s.n, s.half_bandwidth, ab.view(), product.view());
+    download(c.ahead, av.data(), product.view());
+    c.ahead.synchronize();
+    return band_residual<B>(c, generated<B>(s.n, s.half_bandwidth, seed), Range{0, s.n}, v, av, 1);
+  };
+  bench.spoil = spoils(c.ahead, ab.view());
   bench_run(run, options, bench);
 }
 
@@ -93,6 +107,7 @@ void bench_parts(Run& run, Context<B>& c, const BandBench& options, const BandPl
     solve_parts(c, a, x);
     return residual(x, b);
   };
+  bench.spoil = spoils(c.ahead, a.memory.front().view());
   bench_run(run, options, bench);
   for (const Index nrhs : options.right_hand_sides) {
     const std::vector<double> b = right_hand_sides(nrhs);
@@ -103,6 +118,7 @@ void bench_parts(Run& run, Context<B>& c, const BandBench& options, const BandPl
       return timed(c.control, [&] { solve_parts(c, a, x); });
     };
     solve.residual = [&] { return residual(x, b); };
+    solve.spoil = spoils(c.ahead, x.rows.view());
     bench_run(run, options, solve);
   }
 }
@@ -144,6 +160,7 @@ void bench_tile_columns(Run& run, Context<B>& c, const BandBench& options, const
     return stage_report(c.control, stages.seconds(), n);
   };
   bench.residual = [&] { return band_factor_residual(c, problem, a, seed + 1); };
+  bench.spoil = spoils(c.ahead, a.data.view());
   bench_run(run, options, bench);
 
   for (const Index nrhs : options.right_hand_sides) {
@@ -171,6 +188,7 @@ void bench_tile_columns(Run& run, Context<B>& c, const BandBench& options, const
       c.ahead.synchronize();
       return band_residual<B>(c, problem, x.rows, solution, b, nrhs);
     };
+    solve.spoil = spoils(c.ahead, x.data.view());
     bench_run(run, options, solve);
   }
 }
@@ -258,6 +276,7 @@ void bench_streamed(Run& run, Context<B>& c, const BandBench& options, const Ban
       return timed(c.control, [&] { substitute(x); });
     };
     solve.residual = [&] { return residual(x, b); };
+    solve.spoil = spoils(c.ahead, x.rows.view());
     bench_run(run, options, solve);
   }
 }
@@ -301,7 +320,7 @@ void bench_size(Run& run, Context<B>& c, const BandBench& options, Index n, Inde
   if (c.size() == 1)
     bench_rival(run, c, options, plan.shape, rates.dgemm, Word(run.options.seed));
   else
-    run.say("rivals run on one rank only");
+    run.warn("rivals run on one rank only; --rivals; start one rank");
 }
 
 void bench_band(Run& run, BandBench options) {

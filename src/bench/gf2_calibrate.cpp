@@ -63,9 +63,9 @@ std::vector<std::pair<double, TableShape>> time_shapes(const Context<B>& context
   const Stream<B>& lane = context.bulk;
   const Buffer<Word, B> out(size.rows * size.words), source(size.inner * size.words),
       multipliers(size.rows * (size.inner / 64));
-  std::vector<Index> numbers(static_cast<std::size_t>(size.rows));
-  for (Index i = 0; i < size.rows; ++i) numbers[std::size_t(i)] = i;
-  Buffer<Index, B> device_numbers(size.rows);
+  std::vector<Index> numbers(static_cast<std::size_t>(std::max(size.rows, size.inner)));
+  std::iota(numbers.begin(), numbers.end(), 0);
+  Buffer<Index, B> device_numbers(Index(numbers.size()));
   upload(lane, device_numbers.view(), numbers.data());
   random_bits(lane, {source.data(), size.words, size.inner, nullptr}, device_numbers.data(),
               {1, 64 * size.words, false, 0});
@@ -130,10 +130,11 @@ template <class B>
 nlohmann::json gain_of_shapes(Run& run, Context<B>& context, const TableShape& best) {
   const Sizes size = sizes(context);
   nlohmann::json gains = nlohmann::json::array();
-  for (const Update& update : {Update{size.rows, size.inner, size.words},
-                               {size.rows / 16, size.inner, size.words},
-                               {4 * size.rows, size.inner, size.words / 16},
-                               {size.rows / 32, size.inner, 4 * size.words}}) {
+  for (const Update& update :
+       {Update{size.rows, size.inner, size.words},
+        {size.rows / 16, size.inner, size.words},
+        {4 * size.rows, size.inner, std::max(bit_row_alignment, size.words / 16)},
+        {size.rows / 32, size.inner, 4 * size.words}}) {
     double chosen = 0, standard = 0, least = 0;
     for (const auto& [seconds, shape] : time_shapes(context, update, size.repeats)) {
       if (least == 0 || seconds < least) least = seconds;

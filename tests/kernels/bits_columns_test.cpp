@@ -1,7 +1,9 @@
 #include "kernels/bits_columns.hpp"
 
+#include <memory>
 #include <numeric>
 
+#include "kernels/bits_codes.hpp"
 #include "tests/support/packed_bits.hpp"
 #include "tests/support/test.hpp"
 
@@ -158,6 +160,35 @@ void test_launches(Context<B>& context) {
       }
 }
 
+/// Every order of codes gives the bits of the default.
+template <class B>
+void test_codes(Context<B>& context) {
+  const Stream<B>& lane = context.bulk;
+  const Index rows = 1100, words = 24;
+  for (const Index bits : {1, 60, 131, 512}) {
+    const PlainBits m = random_plain(rows, bits, unsigned(bits));
+    const Packed<B> mult(lane, m, 0, ceil_div(bits, 64));
+    const Packed<B> source(lane, random_plain(bits, 64 * words, 5), 0, words);
+    const PlainBits c = random_plain(rows, 64 * words, 6);
+    auto expected = Packed<B>(lane, c, 8, words + 8).host;
+    for (Index i = 0; i < rows; ++i)
+      for (Index q = 0; q < bits; ++q)
+        if (m(i, q))
+          for (Index w = 0; w < words - 8; ++w)
+            expected[std::size_t(i * (words + 8) + 8 + w)] ^=
+                source.host[std::size_t(q * words + 8 + w)];
+    for (const Index k : code_order_k)
+      for (const CodeOrder order : {CodeOrder::standard, CodeOrder::computed, CodeOrder::table,
+                                    CodeOrder::half, CodeOrder::two_passes}) {
+        const Packed<B> out(lane, c, 8, words + 8);
+        combine_with_codes(lane, out.rows(rows), mult.rows(rows), source.rows(bits), 8, 8,
+                           words - 8, k, order);
+        INFO(bits << " bits, k " << k << ", order " << int(order));
+        REQUIRE(out.back() == expected);
+      }
+  }
+}
+
 }  // namespace
 
 TEST_CASE("a search and a pass of subtraction do what the textbook's do", "[cpu]") {
@@ -169,4 +200,7 @@ TEST_CASE("a search and a pass of subtraction do what the textbook's do, CUDA", 
 }
 TEST_CASE("every launch shape and path of the pivot row gives the same bits, CUDA", "[gpu]") {
   on<Cuda>([](auto& context) { test_launches(context); });
+}
+TEST_CASE("tables built in every order of codes give the same bits, CUDA", "[gpu]") {
+  on<Cuda>([](auto& context) { test_codes(context); });
 }
