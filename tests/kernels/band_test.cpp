@@ -29,8 +29,8 @@ struct Both {
 
 template <class B>
 std::vector<Index> widths() {
-  if constexpr (std::is_same_v<B, Cpu>) return {1, 5, 16, 63, 100, 128};
-  return {16, 32, 48, 64, 80, 96, 112, 128};
+  if constexpr (std::is_same_v<B, Cpu>) return {1, 5, 16, 63, 100, 128, 160};
+  return {16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 192, 240, 256};
 }
 
 double far(const std::vector<double>& a, const std::vector<double>& b) {
