@@ -12,7 +12,7 @@ if [ "${1:-}" = --tables ]; then tables=1; shift; fi
 if [ $# -lt 1 ]; then sed -n '2,7s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 2; fi
 folder=$(mkdir -p "$1" && cd "$1" && pwd)
 # The same arguments in both runs: a report is found by them.
-export REPEAT=${REPEAT:-2} REPEAT_LARGE=1 BACKEND=cuda BACKENDS="${BACKENDS:-cpu cuda}"
+export REPEAT=${REPEAT:-2} REPEAT_LARGE=1 BACKEND=${BACKEND:-cuda} BACKENDS="${BACKENDS:-cuda cpu}"
 
 if [ $tables = 1 ]; then
   output=${2:-$folder}
@@ -34,20 +34,18 @@ fi
 gpus=${2:-1}
 if [ "$gpus" = 1 ]; then reports=$folder/reports total=${TOTAL:-420}; else reports=$folder/reports2 total=${TOTAL:-180}; fi
 mkdir -p "$reports"
-export KEEP=$reports
 start=$SECONDS result=0
-left() { echo $((total - SECONDS + start)); }
-study() {  # study NAME OUTPUT ARGUMENTS...: within the time that is left
-  local name=$1; shift
-  if [ "$(left)" -lt 15 ]; then echo "$name: no time left" >&2; result=1; return; fi
-  echo "== $name, $(left) s left"
-  LIMIT=${LIMIT:-150} timeout -k 5 "$(left)" "$root/jobs/$name.sh" "$@" >"$reports/$name.log" 2>&1 ||
-    { echo "$name: exit $?; $(tail -1 "$reports/$name.log")" >&2; result=1; }
+export KEEP=$reports LIMIT=${LIMIT:-150} DEADLINE=$(($(date +%s) + total))
+study() {  # study NAME OUTPUT ARGUMENTS...
+  local name=$1 status=0; shift
+  echo "== $name after $((SECONDS - start)) s"
+  "$root/jobs/$name.sh" "$@" >"$reports/$name.log" 2>&1 || status=$?
+  if [ $status != 0 ]; then echo "$name: exit $status; $(tail -1 "$reports/$name.log")" >&2; result=1; fi
 }
 if [ "$gpus" = 1 ]; then
   study band_seed "$folder/band_seed"
-  study cg_seed "$folder/cg_seed"
   study dense_seed "$folder/dense_seed"
+  study cg_seed "$folder/cg_seed"
 else
   study band_seed "$folder/two_gpus" "$gpus"
 fi

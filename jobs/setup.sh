@@ -74,7 +74,8 @@ if command -v ccache >/dev/null; then  # one cache for every clone
 fi
 
 # One start of the program: terrace_bench REPORT LOG LIMIT RANKS ARGUMENTS...  With KEEP=FOLDER its report is kept there
-# as well; with REPLAY=FOLDER nothing is started, and kept reports are used: tables are made where jq is.
+# as well; with REPLAY=FOLDER nothing is started, and kept reports are used: tables are made where jq is. With DEADLINE
+# (seconds since 1970) nothing runs longer.
 terrace_bench() {
   local report=$1 log=$2 limit=$3 ranks=$4 status=0 name; shift 4
   name=$(echo "$ranks $*" | cksum | cut -d ' ' -f 1)
@@ -84,6 +85,11 @@ terrace_bench() {
     if [ -e "$REPLAY/$name.json" ]; then cp "$REPLAY/$name.json" "$report"; fi
     cp "$REPLAY/$name.log" "$log"
     return "$(cat "$REPLAY/$name.status")"
+  fi
+  if [ -n "${DEADLINE:-}" ]; then
+    local left=$((DEADLINE - $(date +%s)))
+    if [ "$left" -lt 5 ]; then echo "no time was left" >"$log"; return 124; fi
+    if [ "$limit" -gt "$left" ]; then limit=$left; fi
   fi
   timeout -k 5 "$limit" mpirun -n "$ranks" "$terrace" "$@" --report "$report" >"$log" 2>&1 || status=$?
   if [ -n "${KEEP:-}" ]; then

@@ -27,4 +27,12 @@ Index band_rival_solve(const Stream<Cpu>& stream, Index n, Index m, View<const d
   return info;
 }
 
+void band_rival_times(const Stream<Cpu>& stream, Index n, Index m, View<const double, Cpu> ab,
+                      View<double, Cpu> v) {
+  stream.synchronize();
+  for (const CBLAS_TRANSPOSE side : {CblasTrans, CblasNoTrans})
+    cblas_dtbmv(CblasColMajor, CblasLower, side, CblasNonUnit, int(n), int(m), ab.data, int(m + 1),
+                v.data, 1);
+}
+
 }  // namespace terrace

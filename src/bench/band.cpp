@@ -20,9 +20,6 @@ void bench_rival(Run& run, Context<B>& c, const BandBench& options, const BandPl
   const BandShape& s = plan.shape;
   const Index height = s.half_bandwidth + 1;
   Buffer<double, B> ab = collectively(c.control, [&] { return Buffer<double, B>(height * s.n); });
-  const auto right = [](Index info) {
-    if (info != 0) throw Error(Exit::internal, "the rival failed; bench band");
-  };
   BenchRun bench;
   bench.sizes = {{"n", s.n}, {"half_bandwidth", s.half_bandwidth}, {"phase", "factor"}};
   bench.who = band_rival_name(B{});
@@ -30,14 +27,29 @@ void bench_rival(Run& run, Context<B>& c, const BandBench& options, const BandPl
   bench.unit = "GFLOP/s";
   bench.bound_name = "DGEMM";
   bench.bound = rates.dgemm;
+  bench.rival = true;
+  Index info = 0;
   bench.measure = [&] {
     band_generate_spd(c.ahead, seed, s.n, s.half_bandwidth, 0, s.n, height, height, ab.view());
     c.ahead.synchronize();
     return timed(c.control, [&] {
-      right(band_rival(c.ahead, s.n, s.half_bandwidth, std::min<Index>(128, s.half_bandwidth),
-                       ab.view()));
+      info = band_rival(c.ahead, s.n, s.half_bandwidth, std::min<Index>(128, s.half_bandwidth),
+                        ab.view());
     });
   };
+  bench.trouble = [&] { return info == 0 ? std::string() : fmt::format("its info is {}", info); };
+  bench.residual = [&] {  // L (L^T v) by the rival's library is A v by ours
+    std::vector<double> v(std::size_t(s.n)), av(v.size());
+    for (std::size_t i = 0; i < v.size(); ++i) v[i] = random_uniform(seed + 1, Index(i), 0);
+    const Buffer<double, B> product(s.n);
+    upload(c.ahead, product.view(), v.data());
+    c.ahead.synchronize();
+    band_rival_times(c.ahead, s.n, s.half_bandwidth, ab.view(), product.view());
+    download(c.ahead, av.data(), product.view());
+    c.ahead.synchronize();
+    return band_residual<B>(c, generated<B>(s.n, s.half_bandwidth, seed), Range{0, s.n}, v, av, 1);
+  };
+  bench.spoil = spoils(c.ahead, ab.view());
   bench_run(run, options, bench);
   if constexpr (std::is_same_v<B, Cpu>) {
     std::vector<double> b(std::size_t(s.n)), x(b.size());
@@ -49,9 +61,12 @@ void bench_rival(Run& run, Context<B>& c, const BandBench& options, const BandPl
     solve.measure = [&] {
       x = b;
       return timed(c.control, [&] {
-        right(band_rival_solve(c.ahead, s.n, s.half_bandwidth, ab, View<double, B>{x.data(), s.n}));
+        info = band_rival_solve(c.ahead, s.n, s.half_bandwidth, ab, View<double, B>{x.data(), s.n});
       });
     };
+    solve.rival = true;
+    solve.trouble = bench.trouble;
+    solve.spoil = spoils(x);
     solve.residual = [&] {
       return band_residual<B>(c, generated<B>(s.n, s.half_bandwidth, seed), Range{0, s.n}, x, b, 1);
     };
@@ -116,6 +131,7 @@ void bench_parts(Run& run, Context<B>& c, const BandBench& options, const BandPl
     solve_parts(c, a, x);
     return residual(x, b);
   };
+  bench.spoil = spoils(c.ahead, a.memory.front().view());
   bench_run(run, options, bench);
   for (const Index nrhs : options.right_hand_sides) {
     const std::vector<double> b = right_hand_sides(nrhs);
@@ -126,6 +142,7 @@ void bench_parts(Run& run, Context<B>& c, const BandBench& options, const BandPl
       return timed(c.control, [&] { solve_parts(c, a, x); });
     };
     solve.residual = [&] { return residual(x, b); };
+    solve.spoil = spoils(c.ahead, x.rows.view());
     bench_run(run, options, solve);
   }
 }
@@ -179,6 +196,7 @@ void bench_substitutions(Run& run, Context<B>& c, const BandBench& options, cons
         c.ahead.synchronize();
         return band_residual<B>(c, problem, x.rows, solution, b, nrhs);
       };
+      solve.spoil = spoils(c.ahead, x.data.view());
       bench_run(run, options, solve);
     }
   }
@@ -218,6 +236,7 @@ void bench_tile_columns(Run& run, Context<B>& c, const BandBench& options, const
     return stage_report(c.control, stages.seconds(), n);
   };
   bench.residual = [&] { return band_factor_residual(c, problem, a, seed + 1); };
+  bench.spoil = spoils(c.ahead, a.data.view());
   bench_places(run, c, options, bench, work, s, plan.tile_by_tile);
   bench_substitutions<B>(run, c, options, plan, rates, problem, [&](BandVectors<B>& x, auto* host) {
     if (host)
@@ -255,6 +274,9 @@ void bench_window(Run& run, Context<B>& c, const BandBench& options, const BandP
     return seconds;
   };
   bench.residual = [&] { return band_factor_residual(c, problem, a, seed + 1); };
+  bench.spoil = [&](double value) {
+    if (!a.host.empty()) a.host[0].data()[0] = value;
+  };
   bench_places(run, c, options, bench, work, s, plan.tile_by_tile);
   bench_substitutions<B>(run, c, options, plan, rates, problem, [&](BandVectors<B>& x, auto* host) {
     if (host)
@@ -347,6 +369,7 @@ void bench_streamed(Run& run, Context<B>& c, const BandBench& options, const Ban
       return timed(c.control, [&] { substitute(x); });
     };
     solve.residual = [&] { return residual(x, b); };
+    solve.spoil = spoils(c.ahead, x.rows.view());
     bench_run(run, options, solve);
   }
 }
@@ -387,7 +410,7 @@ void bench_size(Run& run, Context<B>& c, const BandBench& options, Index n, Inde
   if (c.size() == 1)
     bench_rival(run, c, options, plan, rates, Word(run.options.seed));
   else
-    run.say("rivals run on one rank only");
+    run.warn("rivals run on one rank only; --rivals; start one rank");
 }
 
 void bench_band(Run& run, BandBench options) {

@@ -110,8 +110,10 @@ const Rival* rival_of(const std::string& name) {
 }
 
 struct RivalTime {
-  double seconds = 0;  ///< 0: the program is not there
-  int cores = 0;
+  double seconds = 0;         ///< 0: the program is not there
+  int cores = 0, status = 0;  ///< status: its exit code; -1: its answer is not understood
+  long rank = -1;
+  unsigned long long checksum = 0;
 };
 
 /// M4RI's reduction of the matrix `what` of n rows, on rank 0's host; equal on all ranks.
@@ -132,8 +134,10 @@ RivalTime m4ri_time(const Control& control, const Rival& rival, Index n, const R
           "'{}' {} {} {} {} {} {} {} {}", program, n, what.seed, what.even_rank ? "half" : "full",
           rival.method, what.columns, what.density, what.rank, echelon ? "echelon" : "rref");
       if (FILE* pipe = popen(line.c_str(), "r")) {
-        if (std::fscanf(pipe, "seconds %lf threads %d", &time.seconds, &time.cores) != 2) time = {};
-        pclose(pipe);
+        const int read = std::fscanf(pipe, "seconds %lf threads %d rank %ld checksum %llx",
+                                     &time.seconds, &time.cores, &time.rank, &time.checksum);
+        time.status = pclose(pipe);
+        if (time.status == 0 && read != 4) time.status = -1;
       }
     }
   }
@@ -144,32 +148,50 @@ RivalTime m4ri_time(const Control& control, const Rival& rival, Index n, const R
 }  // namespace
 
 void require_bit_rivals(const BenchOptions& options) {
-  for (const std::string& name : options.rivals)
-    if (!rival_of(name))
-      fail_together(Exit::usage, "unknown rival '" + name +
-                                     "'; --rivals; use m4ri, m4ri-m4ri, m4ri-pluq or m4ri-all");
+  std::vector<std::string> known;
+  for (const Rival& rival : rivals) known.emplace_back(rival.name);
+  require_rivals(options, "gf2", known);
 }
 
-void bench_bit_rivals(Run& run, const Gf2Bench& o, const BenchRun& line, Index n) {
+void bench_bit_rivals(Run& run, const Gf2Bench& o, const BenchRun& line, Index n,
+                      const BitAnswer& ours) {
   const Index columns = o.columns > 0 ? o.columns : n;
   const RandomBits what{Word(run.options.seed), columns, o.half_rank, n, o.density, o.rank};
   for (const std::string& name : o.common.rivals) {
     const Rival& rival = *rival_of(name);
     const RivalTime probe = m4ri_time(run.control, rival, 64, {1, 64, false, 64}, false);
-    if (probe.seconds == 0) {
-      run.say(fmt::format("rival {} is not here ({})", name,
-                          rival.beside ? "build the tests with libm4ri-dev"
-                                       : fmt::format("set {}", rival.variable)));
+    if (probe.seconds == 0 && probe.status == 0) {
+      run.warn(fmt::format("rival {} is not here; --rivals; {}", name,
+                           rival.beside ? "build the tests with libm4ri-dev"
+                                        : fmt::format("set {}", rival.variable)));
       continue;
     }
     BenchRun other = line;
     other.who =
         fmt::format("m4ri {}, {} core{}", rival.method, probe.cores, probe.cores == 1 ? "" : "s");
     other.bound = 0;
-    other.certificate = nullptr;
+    other.rival = true;
     other.stages = nullptr;
     other.meter = nullptr;
-    other.measure = [&] { return m4ri_time(run.control, rival, n, what, o.echelon).seconds; };
+    RivalTime found;
+    other.measure = [&] {
+      found = m4ri_time(run.control, rival, n, what, o.echelon);
+      return found.seconds;
+    };
+    other.trouble = [&] {
+      return found.status == 0
+                 ? std::string()
+                 : fmt::format("the program gave no answer (status {})", found.status);
+    };
+    other.certificate = [&]() -> std::string {  // an echelon form may have other bits than ours
+      if (Index(found.rank) != ours.rank)
+        return fmt::format("failed: rank {}, ours is {}", found.rank, ours.rank);
+      if (ours.checksum && Word(found.checksum) != *ours.checksum)
+        return fmt::format("failed: checksum {:016x}, ours is {:016x}", found.checksum,
+                           *ours.checksum);
+      return "passed";
+    };
+    other.spoil = [&](double) { ++found.rank; };
     bench_run(run, o.common, other);
     run.report["runs"].back()["cores"] = probe.cores;
   }
