@@ -51,8 +51,9 @@ class Alone {
 
 Session::Session(int* argc, char*** argv) {
   // Open MPI 4's shared file pointers, which nobody here uses, put a file's name in 256 bytes:
-  // longer paths ended the program. Others keep files beside the one that is written.
-  setenv("OMPI_MCA_sharedfp", "^lockedfile,sm,individual", 0);
+  // longer paths ended the program. The third kind, which must stay, has files of its own beside the
+  // one that is written: io::Unfinished knows them.
+  setenv("OMPI_MCA_sharedfp", "^lockedfile,sm", 0);
   const Alone alone;
   int provided = 0;
   if (MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided) != MPI_SUCCESS)

@@ -142,7 +142,7 @@ void Output::State::begin() {
   if (file.valid()) return;
   bool copied = false;
   collectively(control, [&] {
-    unfinished.begin(temporary);
+    unfinished.begin(temporary, control.rank());
     if (!first()) return;
     std::error_code failed;
     if (target.path.empty() || !std::filesystem::exists(target.file, failed)) return;
@@ -155,6 +155,7 @@ void Output::State::begin() {
   });
   copied = control.reduce(Index(copied), Reduce::max) > 0;
   file = copied ? open_parallel(control, temporary, true) : create_parallel(control, temporary);
+  unfinished.opened();
   collectively(control, [&] { written(file, "cannot create the output", target.file); });
   if (!copied) return;
   collectively(control, [&] { remove_group(file, target); });

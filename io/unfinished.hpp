@@ -14,15 +14,19 @@ class Unfinished {
   ~Unfinished() { remove(); }
   Unfinished(const Unfinished&) = delete;
   Unfinished& operator=(const Unfinished&) = delete;
-  void begin(const std::string& path);  ///< before the file is created
-  void remove();                        ///< unlinks it
-  void finish();                        ///< it has its final name now
+  /// Before the file is created. `rank`, in the communicator that opens it through MPI: OMPIO makes
+  /// the files path.data.RANK and path.metadata.RANK beside it, for file pointers that nobody uses.
+  void begin(const std::string& path, int rank = -1);
+  void opened();  ///< it is open: OMPIO's files are unlinked
+  void remove();  ///< unlinks it
+  void finish();  ///< it has its final name now
 
  private:
   std::string path_;
 };
 
-/// Where a result of process `pid` that will be `path` is written; no name is too long for it.
+/// Where a result of process `pid` that will be `path` is written: no name is too long for it, and
+/// nothing stands there.
 std::string unfinished_name(const std::string& path, int pid);
 /// Free bytes where `path` lies; a large number when the system does not say.
 long long free_bytes(const std::string& path);

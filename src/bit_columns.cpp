@@ -35,6 +35,15 @@ class Columns {
               order_.data(),      state_.data(), found_.data()};
     gauss_.in_place = form == EchelonForm::inverse;
     gauss_.shape = plan.column_shape;
+    gauss_.swap = plan.column_swap;
+    gauss_.path = plan.column_path;
+    if (gauss_.path != PivotPath::plain) staged_ = Buffer<Word, B>(matrix.stride);
+    gauss_.staged = staged_.data();
+    if constexpr (std::is_same_v<B, Cuda>)
+      if (gauss_.path == PivotPath::texture) {
+        texture_ = std::make_unique<RowTexture>(staged_.data(), staged_.size());
+        gauss_.texture = texture_->handle();
+      }
     upload(context.ahead, order_.view(), order_host_.data());
     begin_at(0);
     // A check reads the matrix once: as often as with panels of as many columns.
@@ -109,6 +118,7 @@ class Columns {
   }
 
   [[nodiscard]] Pivots pivots() {
+    if (gauss_.swap) put_back();
     Pivots found;
     found.columns = take_pivots();
     found.rows.assign(order_host_.begin(), order_host_.begin() + rank_);
@@ -133,6 +143,17 @@ class Columns {
     context_.ahead.synchronize();
     rank_ = rank;
   }
+  /// Rows that were swapped go where they were.
+  void put_back() {
+    const Stream<B>& lane = context_.ahead;
+    const Buffer<Word, B> rows(matrix_.data.size());
+    copy_bits(lane, BitRows<Word, B>{rows.data(), matrix_.stride, matrix_.slots(), order_.data()},
+              matrix_.rows(), 0, matrix_.stride);
+    copy_bits(lane, matrix_.rows(),
+              BitRows<const Word, B>{rows.data(), matrix_.stride, matrix_.slots(), nullptr}, 0,
+              matrix_.stride);
+    lane.synchronize();
+  }
   /// The pivots' columns; order_host_ as on the backend.
   std::vector<Index> take_pivots() {
     std::vector<Index> columns(static_cast<std::size_t>(rank_));
@@ -151,6 +172,8 @@ class Columns {
   PinnedBuffer<Index> state_host_;
   std::vector<Index> order_host_, fresh_;  ///< fresh_: rows of the last step's pivots
   ColumnGauss<B> gauss_;
+  Buffer<Word, B> staged_;
+  std::unique_ptr<RowTexture> texture_;
   Index rank_ = 0;
   bool stop_ = false, singular_ = false;
   std::optional<BitGuard<B>> guard_;

@@ -23,8 +23,7 @@ struct CommonOptions {
   Index seed = 1;
   // GF(2) only.
   std::string tables, panels;
-  Index k = 0;           ///< 0: the plan's choice
-  Index candidates = 0;  ///< by columns of a panel; 0: the search's choice
+  Index k = 0;  ///< 0: the plan's choice
 };
 
 class Checkpoints;

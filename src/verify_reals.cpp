@@ -53,10 +53,13 @@ Block random_block(const ResultFile& result, Index n, Index k) {
   return z;
 }
 
-/// y = A x for any kind of matrix, y whole on every rank, and the infinity norm of A.
+/// y = 2^power A x for any kind of matrix, y whole on every rank, and the infinity norm of
+/// 2^power A.
 struct Product {
   Block y;
   long double norm = 0;  // rows of large entries add up to more than doubles hold
+  double largest = 0;    // of A itself
+  Index power = 0;
 };
 
 /// The largest over all ranks.
@@ -68,27 +71,64 @@ long double widest(const Control& control, long double value) {
   const double found = control.reduce(mine == most ? double(part) : 0.0, Reduce::max);
   return std::ldexp(static_cast<long double>(found), int(std::max<Index>(most, -1 << 20)));
 }
+long double widest(const Control& control, const std::vector<long double>& values) {
+  return widest(control, values.empty() ? 0.0L : *std::max_element(values.begin(), values.end()));
+}
+
+double times_power(double value, Index power) {
+  return power == 0 ? value : std::ldexp(value, int(std::clamp<Index>(power, -5000, 5000)));
+}
+/// The power of two that brings `largest` near one.
+Index power_to_one(double largest) {
+  if (!(largest > 0) || !std::isfinite(largest)) return 0;
+  int exponent = 0;
+  (void)std::frexp(largest, &exponent);
+  return -exponent;
+}
+/// times(power), with numbers far from one once more by the power that brings them there.
+template <class Times>
+Product in_range(const Times& times) {
+  Product p = times(Index(0));
+  const Index power = power_to_one(p.largest);
+  return power < -300 || power > 300 ? times(power) : p;
+}
+/// Brings every column near one; the powers.
+std::vector<Index> bring_near_one(Block& x) {
+  std::vector<Index> powers;
+  for (Index c = 0; c < x.k; ++c) {
+    double most = 0;
+    for (Index i = 0; i < x.n; ++i) most = std::max(most, std::abs(x.row(i)[c]));
+    powers.push_back(power_to_one(most));
+    for (Index i = 0; i < x.n; ++i) x.row(i)[c] = times_power(x.row(i)[c], powers.back());
+  }
+  return powers;
+}
 
 void add_scaled(double* to, const double* from, double factor, Index k) {
   for (Index c = 0; c < k; ++c) to[c] += factor * from[c];
 }
 
-Product dense_times(const ResultFile& result, const io::DenseInput& a, const Block& x) {
-  Product p{Block(result, a.rows(), x.k)};
+Product dense_times(const ResultFile& result, const io::DenseInput& a, const Block& x,
+                    Index power = 0) {
+  Product p{Block(result, a.rows(), x.k), 0, 0, power};
   const Range slice = result.slice(a.rows());
   std::vector<long double> sums(std::size_t(slice.count), 0.0L);
+  std::vector<double> most(std::size_t(slice.count), 0.0);
   a.read(result.control, {&slice, 1}, [&](Index position, Index count, const double* data) {
     parallel_ranges(count, 4, [&](Index from, Index to) {
       for (Index i = from; i < to; ++i)
         for (Index j = 0; j < x.n; ++j) {
-          const double entry = data[i * x.n + j];
+          const double entry = times_power(data[i * x.n + j], power);
+          most[std::size_t(position + i)] =
+              std::max(most[std::size_t(position + i)], std::abs(data[i * x.n + j]));
           sums[std::size_t(position + i)] += std::abs(entry);
           add_scaled(p.y.row(slice.first + position + i), x.row(j), entry, x.k);
         }
     });
   });
   result.control.reduce(p.y.data, Reduce::sum);
-  p.norm = widest(result.control, sums.empty() ? 0 : *std::max_element(sums.begin(), sums.end()));
+  p.norm = widest(result.control, sums);
+  p.largest = result.control.reduce(largest(most), Reduce::max);
   return p;
 }
 
@@ -103,13 +143,15 @@ void each_column(const ResultFile& result, const io::BandInput& a, const F& visi
 }
 
 /// Symmetric A from its lower band.
-Product band_times(const ResultFile& result, const io::BandInput& a, const Block& x) {
+Product band_times(const ResultFile& result, const io::BandInput& a, const Block& x,
+                   Index power = 0) {
   const Index n = a.n(), m = a.half_bandwidth();
-  Product p{Block(result, n, x.k)};
+  Product p{Block(result, n, x.k), 0, 0, power};
   std::vector<long double> sums(std::size_t(n), 0.0L);
   each_column(result, a, [&](Index j, const double* column) {
     for (Index i = j; i <= std::min(n - 1, j + m); ++i) {
-      const double entry = column[i - j];
+      const double entry = times_power(column[i - j], power);
+      p.largest = std::max(p.largest, std::abs(column[i - j]));
       add_scaled(p.y.row(i), x.row(j), entry, x.k);
       sums[std::size_t(i)] += std::abs(entry);
       if (i == j) continue;
@@ -118,12 +160,12 @@ Product band_times(const ResultFile& result, const io::BandInput& a, const Block
     }
   });
   result.control.reduce(p.y.data, Reduce::sum);
-  const long double unit =
-      widest(result.control, n > 0 ? *std::max_element(sums.begin(), sums.end()) : 0);
+  const long double unit = widest(result.control, sums);
   std::vector<double> parts(std::size_t(n), 0.0);  // in this unit, so that they add up to a double
   for (std::size_t i = 0; i < parts.size() && unit > 0; ++i) parts[i] = double(sums[i] / unit);
   result.control.reduce(parts, Reduce::sum);
   p.norm = unit * largest(parts);
+  p.largest = result.control.reduce(p.largest, Reduce::max);
   return p;
 }
 
@@ -158,12 +200,13 @@ Product csr_times(const ResultFile& result, const io::CsrInput& a, const Block& 
 }
 
 /// The matrix of any kind times x; `kind_named`: what the run was told where the file does not say.
+/// `scale`: by a power of two, where its numbers are far from one (CSR: never).
 Product any_times(const ResultFile& result, const io::Location& location,
-                  const std::string& kind_named, const Block& x) {
+                  const std::string& kind_named, const Block& x, bool scale = false) {
   const Control& control = result.control;
   io::Kind kind = io::Kind::dense;
   if (kind_named.empty())
-    kind = io::kind_of(control, location);
+    kind = io::kind_of(control, location, true);
   else if (kind_named == "band")
     kind = io::Kind::band;
   else if (kind_named == "csr")
@@ -178,6 +221,7 @@ Product any_times(const ResultFile& result, const io::Location& location,
   if (kind == io::Kind::band) {
     const auto a = io::open_band(control, location, true);
     fit(a.n(), a.n());
+    if (scale) return in_range([&](Index power) { return band_times(result, a, x, power); });
     return band_times(result, a, x);
   }
   if (kind == io::Kind::csr) {
@@ -187,10 +231,12 @@ Product any_times(const ResultFile& result, const io::Location& location,
   }
   const auto a = io::open_dense(control, location);
   fit(a.rows(), a.columns());
+  if (scale) return in_range([&](Index power) { return dense_times(result, a, x, power); });
   return dense_times(result, a, x);
 }
 
-/// Largest over the columns of |b - y| / (n eps (norm |x| + |b|)), infinity norms.
+/// Largest over the columns of |b - y| / (n eps (norm |x| + |b|)), infinity norms; not a number
+/// counts as infinite.
 double residual_ratio(const Block& b, const Product& ax, const Block& x) {
   double worst = 0;
   for (Index c = 0; c < b.k; ++c) {
@@ -203,7 +249,9 @@ double residual_ratio(const Block& b, const Product& ax, const Block& x) {
     }
     for (Index i = 0; i < x.n; ++i) size_x = std::max(size_x, std::abs(x.row(i)[c]));
     const long double scale = double(std::max<Index>(1, b.n)) * eps * (ax.norm * size_x + size_b);
-    if (difference > 0) worst = std::max(worst, double(difference / scale));
+    if (difference == 0) continue;
+    const double ratio = double(difference / scale);
+    worst = std::isnan(ratio) ? std::numeric_limits<double>::infinity() : std::max(worst, ratio);
   }
   return worst;
 }
@@ -240,7 +288,7 @@ Verdict verify_factor(const ResultFile& result) {
   if (l.n() != n || m != a.half_bandwidth())
     return {false, "the shapes of the matrix and its factor do not fit"};
   const Block z = random_block(result, n, probes);
-  const Product az = band_times(result, a, z);
+  const Product az = in_range([&](Index power) { return band_times(result, a, z, power); });
   // u = L^T z, then w = L u.
   Block u(result, n, probes), w(result, n, probes);
   Index not_positive = 0;
@@ -254,11 +302,14 @@ Verdict verify_factor(const ResultFile& result) {
   if (not_positive > 0)
     return {false,
             fmt::format("{} diagonal elements of the factor are not positive", not_positive)};
+  const Index by = power_to_one(largest(u.data));
+  for (double& value : u.data) value = times_power(value, by);
   each_column(result, l, [&](Index j, const double* column) {
     for (Index i = j; i <= std::min(n - 1, j + m); ++i)
       add_scaled(w.row(i), u.row(j), column[i - j], probes);
   });
   result.control.reduce(w.data, Reduce::sum);
+  for (double& value : w.data) value = times_power(value, az.power - by);
   return judge(residual_ratio(w, az, z),
                fmt::format("L (L^T z) = A z on {} random vectors", probes));
 }
@@ -269,10 +320,14 @@ Verdict verify_solution(const ResultFile& result) {
   const io::DenseInput solution =
       io::open_dense(result.control, result.at("x"), io::Role::right_hand_side);
   if (rhs.columns() != solution.columns()) return {false, "b and x have not equally many columns"};
-  const Block x = read_block(result, solution), b = read_block(result, rhs);
+  Block x = read_block(result, solution), b = read_block(result, rhs);
+  const std::vector<Index> powers = bring_near_one(x);
   const std::string kind = result.text("command").rfind("band", 0) == 0 ? "band" : "dense";
-  const Product ax = any_times(result, result.input("input"), kind, x);
+  const Product ax = any_times(result, result.input("input"), kind, x, true);
   if (ax.y.n != b.n) return {false, "b and the matrix have not equally many rows"};
+  for (Index i = 0; i < b.n; ++i)
+    for (Index c = 0; c < b.k; ++c)
+      b.row(i)[c] = times_power(b.row(i)[c], ax.power + powers[std::size_t(c)]);
   return judge(residual_ratio(b, ax, x), fmt::format("A x = b, {} right-hand sides", b.k));
 }
 
@@ -283,21 +338,27 @@ Verdict verify_inverse(const ResultFile& result) {
   if (a.columns() != n || inverse.rows() != n || inverse.columns() != n)
     return {false, "the shapes of the matrix and its inverse do not fit"};
   const Block z = random_block(result, n, probes);
-  const Product xz = dense_times(result, inverse, z), axz = dense_times(result, a, xz.y);
-  const Product az = dense_times(result, a, z), xaz = dense_times(result, inverse, az.y);
+  const auto times = [&](const io::DenseInput& matrix, const Block& x) {
+    return in_range([&](Index power) { return dense_times(result, matrix, x, power); });
+  };
+  const Product xz = times(inverse, z), axz = times(a, xz.y);
+  const Product az = times(a, z), xaz = times(inverse, az.y);
   // |A X z - z| / (n eps |A| |X| |z|), and from the left, where cond(A) |A| |X| may enter once
   // more.
-  const auto ratio = [&](const Product& twice) {
+  const auto ratio = [&](const Product& once, const Product& twice) {
+    const Index power = -once.power - twice.power;
     double difference = 0;
     for (std::size_t i = 0; i < z.data.size(); ++i) {
-      const double d = std::abs(twice.y.data[i] - z.data[i]);
+      const double d = std::abs(times_power(twice.y.data[i], power) - z.data[i]);
       difference =
           std::isnan(d) ? std::numeric_limits<double>::infinity() : std::max(difference, d);
     }
-    return double(difference / (double(std::max<Index>(1, n)) * eps * axz.norm * xz.norm *
+    if (difference == 0) return 0.0;  // of order zero, too
+    return double(difference / (double(std::max<Index>(1, n)) * eps *
+                                std::ldexp(once.norm * twice.norm, int(power)) *
                                 std::max(largest(z.data), eps)));
   };
-  const double right = ratio(axz), left = ratio(xaz);
+  const double right = ratio(xz, axz), left = ratio(az, xaz);
   return {right < threshold,
           fmt::format(
               "A X = I on {} random vectors: residual {:.3g} (X A = I: {:.3g}), below {} is good",

@@ -13,7 +13,7 @@ namespace {
 using Gauss = ColumnGauss<Cuda>;
 
 constexpr Index constant_words = 8192;  // 64 KiB: rows of 524,288 columns
-__constant__ Word constant_row[constant_words];
+__constant__ __align__(16) Word constant_row[constant_words];
 
 __device__ __forceinline__ Word* row_at(const Gauss& g, Index position) {
   return g.data + (g.swap ? position : g.order[position]) * g.stride;
@@ -45,13 +45,16 @@ __global__ void search_kernel(const Gauss g, Index column, bool advance) {
   g.order[found] = moved;
 }
 
+/// Words of a row that are moved: 16 bytes at a time, the last word with what stands beside it.
+__host__ __device__ inline Index moved_words(const Gauss& g) { return round_up(g.words, 2); }
+
 /// Swaps the rows where rows move, and puts the pivot row aside where it is read from there.
 __global__ void move_kernel(const Gauss g, Index first_word, bool stage) {
   const Index rank = g.state[0], pivot = g.state[1];
   if (pivot < 0) return;
   Word* to = row_at(g, rank);
   Word* from = g.swap ? row_at(g, pivot) : to;
-  for (Index w = first_word + blockIdx.x * blockDim.x + threadIdx.x; w < g.words;
+  for (Index w = first_word + blockIdx.x * blockDim.x + threadIdx.x; w < moved_words(g);
        w += Index(gridDim.x) * blockDim.x) {
     const Word mine = from[w];
     if (stage) g.staged[w] = mine;
@@ -124,7 +127,7 @@ void subtract(const Stream<Cuda>& stream, const Gauss& g, Index column, Index ab
       std::clamp<Index>(ceil_div(g.count - above, rows), 1, std::max(1, g.shape.blocks));
   std::size_t bytes = 0;
   if constexpr (path == PivotPath::shared) {
-    bytes = std::size_t(8 * round_up(g.words - first_word, 2));
+    bytes = std::size_t(8 * (moved_words(g) - first_word));
     if (bytes > 48 * 1024)
       check(cudaFuncSetAttribute(subtract_kernel<path>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  int(bytes)));
@@ -146,7 +149,7 @@ void clear_column(const Stream<Cuda>& stream, const Gauss& g, Index column, Inde
   const bool stage = g.path == PivotPath::constant || g.path == PivotPath::texture;
   if (g.swap || stage) {
     const Index first_word = g.in_place ? 0 : column / 64 / 2 * 2;
-    move_kernel<<<unsigned(ceil_div(g.words - first_word, 256)), 256, 0, native(stream)>>>(
+    move_kernel<<<unsigned(ceil_div(moved_words(g) - first_word, 256)), 256, 0, native(stream)>>>(
         g, first_word, stage);
     check_launch();
   }
@@ -156,9 +159,9 @@ void clear_column(const Stream<Cuda>& stream, const Gauss& g, Index column, Inde
     case PivotPath::shared:
       return subtract<PivotPath::shared>(stream, g, column, above);
     case PivotPath::constant:
-      if (g.words > constant_words)
+      if (moved_words(g) > constant_words)
         throw Error(Exit::internal, "a pivot row longer than constant memory");
-      check(cudaMemcpyToSymbolAsync(constant_row, g.staged, std::size_t(8 * g.words), 0,
+      check(cudaMemcpyToSymbolAsync(constant_row, g.staged, std::size_t(8 * moved_words(g)), 0,
                                     cudaMemcpyDeviceToDevice, native(stream)));
       return subtract<PivotPath::constant>(stream, g, column, above);
     case PivotPath::texture:

@@ -128,7 +128,10 @@ class MixedRun {
     if (!run_.options.no_check)
       run_.phase("check", [&] {
         const std::vector<double> b = read_range(c_.control, system_.rhs, all);
-        judge_band(run_, system_.matrix, band_residual<B>(c_, problem_, all, rows, b, nrhs));
+        double reciprocal = 1;
+        judge_band(run_, system_.matrix,
+                   band_residual<B>(c_, problem_, all, rows, b, nrhs, reciprocal));
+        note_band_condition(run_, system_.matrix, reciprocal);
       });
     write_solution(run_, system_, {all}, rows);
     say_solved(run_, shape_, nrhs);

@@ -67,11 +67,6 @@ void add_bit_options(CLI::App& command, CommonOptions& o) {
       ->check(not_negative());
   command.add_option("--tables", o.tables,
                      "local: built by each rank; broadcast: by one rank, for all");
-  command
-      .add_option("--candidates", o.candidates,
-                  "Rows tried first for a panel's pivots, times its columns (tables; 0: the "
-                  "method's choice)")
-      ->check(not_negative());
   command.add_option("--panels", o.panels, "device or host: where pivots of a panel are chosen");
 }
 
@@ -95,6 +90,12 @@ void check_common_options(const CommonOptions& o, const std::string& command) {
            (o.precision == "mixed" ? "band solve, cg and their benches"
                                    : "dense invert, dense solve and bench dense") +
            "; --precision");
+  const bool of_dense = command == "dense invert" || command == "dense solve";
+  if (of_dense && (o.method == "textbook" || o.method == "cramer"))
+    for (const auto& [given, name] : {std::pair{!o.checkpoint.empty(), "--checkpoint"},
+                                      {!o.checkpoint_every.empty(), "--checkpoint-every"},
+                                      {!o.restart.empty(), "--restart"}})
+      if (given) refuse("there are no checkpoints of --method " + o.method + "; " + name);
   const bool guards = command.rfind("gf2 ", 0) == 0 || command == "cg" ||
                       command == "band factor" || command == "band solve" ||
                       ((command == "dense invert" || command == "dense solve") &&

@@ -18,7 +18,8 @@ namespace terrace::gf2_command {
 struct Gf2Options {
   std::string a, b;  ///< the second is a right-hand side or factor
   bool echelon = false;
-  Index levels = -1;  ///< of Strassen's algorithm; -1: the planner's choice
+  Index candidates = 0;  ///< by columns of a panel; 0: the search's choice
+  Index levels = -1;     ///< of Strassen's algorithm; -1: the planner's choice
 };
 
 inline constexpr const char* passed = "passed: 64 random vectors";
@@ -35,7 +36,7 @@ struct Files {
 
   Files(Run& run, const Gf2Options& o, const char* second) {
     const CommonOptions& options = run.options;
-    require_bit_method(options);
+    require_bit_method(options, o.candidates);
     if (run.command != "gf2 rank") require_output(options);
     if (!options.output.empty() && !options.plan)
       output.emplace(run.control, options.output, options.force);
