@@ -504,7 +504,7 @@ TEMPLATE_TEST_CASE("Chebyshev's interval reaches past the spectrum of Laplace's 
     // Of [low, high] the least that the degree can do, or what was seen of the spectrum.
     const double least = m.notes().high / chebyshev_ratio(4), seen = 0.9 * m.notes().smallest;
     CHECK_ALL(std::fabs(m.notes().low - std::max(least, seen)) <= 1e-12);
-    CHECK_ALL((m.notes().low == seen) == (p <= 3));
+    CHECK_ALL((m.notes().low == seen) == (p <= 8));
     // On an eigenvector x it is the polynomial of its eigenvalue s, by the formula with cosines.
     const double s = 1 - edge;
     Vector x(std::size_t(rows.count), 0.0);
