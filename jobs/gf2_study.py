@@ -17,6 +17,7 @@ program's own reports) line by line, so that a run that is stopped keeps what it
     candidates l: rows tried first for a panel's pivots
     energy     joules of a matrix: column by column, k = 1, 14, block form, M4RI
     calibrate  launch shapes for several matrix shapes, and what the choice gains
+    cpu        the block form on the CPU, all cores, alone
     m4ri-all   M4RI on all cores, alone
     m4ri       M4RI on one core, beside all the parts above (a core each for m4ri and pluq)
 
@@ -35,7 +36,7 @@ import sys
 import threading
 import time
 
-PARTS = ["table", "search", "paths", "rows", "codes", "panels", "candidates", "energy", "calibrate", "m4ri-all", "m4ri"]
+PARTS = ["table", "search", "paths", "rows", "codes", "panels", "candidates", "energy", "calibrate", "cpu", "m4ri-all", "m4ri"]
 METHODS = [("GPU block form", []), ("GPU k = 8", ["--method", "tables", "--k", "8"]),
            ("GPU k = 4", ["--method", "tables", "--k", "4"]), ("GPU k = 1", ["--method", "tables", "--k", "1"]),
            ("GPU k = 14", ["--method", "tables", "--k", "14"]), ("GPU Gauss", ["--method", "columns"])]
@@ -87,7 +88,7 @@ class Study:
         with self.lock:
             self.rows.writerow([study, n, variant, setting, "" if value is None else f"{value:.9g}", unit, check])
 
-    def bench(self, name, arguments, limit, file):
+    def bench(self, name, arguments, limit, file, backend=None):
         """The runs of one start of `bench gf2`; those that it had printed where it was stopped."""
         limit = min(limit, self.left())
         if limit < 5:
@@ -95,7 +96,7 @@ class Study:
             return [], {}
         report = os.path.join(self.o.folder, "reports", name + ".json")
         log = os.path.join(self.o.folder, "reports", name + ".log")
-        command = [*self.o.launcher.split(), self.o.terrace, "bench", "gf2", "--backend", self.o.backend, "--progress",
+        command = [*self.o.launcher.split(), self.o.terrace, "bench", "gf2", "--backend", backend or self.o.backend, "--progress",
                    "never", "--report", report, *arguments]
         if os.path.exists(report):
             os.remove(report)
@@ -133,27 +134,34 @@ class Study:
     # --- parts --------------------------------------------------------------------------------
 
     def part_table(self):
-        sizes = range(self.o.first, self.o.last + 1)
         for transfers in ("no", "yes"):
             if transfers == "yes" and self.o.backend == "cpu":
                 continue
-            flag = ["--transfers"] if transfers == "yes" else []
             for name, options in METHODS:
-                for group, repeat in (([n for n in sizes if n < 16], 3), ([n for n in sizes if n >= 16], 1)):
-                    if not group:
-                        continue
-                    label = f"{name}, transfers {transfers}, {group[0]}".replace(" ", "_").replace(",", "")
-                    runs, _ = self.bench(label, ["--n", ",".join(str(1 << n) for n in group), "--echelon",
-                                                 "--repeat", str(repeat), *options, *flag], 120, self.table)
-                    for run in runs:
-                        n = run["n"].bit_length() - 1
-                        if run.get("certificate") != "passed":
-                            self.note(self.table, f"{name}, N = {n}: certificate", failed=True)
-                            continue
-                        if "rank" in run:
-                            self.ranks.setdefault(n, run["rank"])
-                        with self.lock:
-                            self.table.write(f"measured,{name},{transfers},{n},{run['seconds']:.9g}\n")
+                self.column(name, transfers, options + (["--transfers"] if transfers == "yes" else []))
+
+    def part_cpu(self):
+        if self.o.backend != "cpu":
+            self.column("CPU all cores", "no", [], "cpu")
+
+    def column(self, name, transfers, options, backend=None):
+        """A column of the table: a start for the sizes that take no time, one for the others."""
+        sizes = range(self.o.first, self.o.last + 1)
+        for group, repeat in (([n for n in sizes if n < 16], 3), ([n for n in sizes if n >= 16], 1)):
+            if not group:
+                continue
+            label = f"{name}, transfers {transfers}, {group[0]}".replace(" ", "_").replace(",", "")
+            runs, _ = self.bench(label, ["--n", ",".join(str(1 << n) for n in group), "--echelon", "--repeat",
+                                         str(repeat), *options], 120, self.table, backend)
+            for run in runs:
+                n = run["n"].bit_length() - 1
+                if run.get("certificate") != "passed":
+                    self.note(self.table, f"{name}, N = {n}: certificate", failed=True)
+                    continue
+                if "rank" in run:
+                    self.ranks.setdefault(n, run["rank"])
+                with self.lock:
+                    self.table.write(f"measured,{name},{transfers},{n},{run['seconds']:.9g}\n")
 
     def sizes(self, *sizes):
         return ",".join(str(n) for n in sizes) if not self.o.small else "64,130"
@@ -307,12 +315,14 @@ class Study:
             else:
                 self.note(self.table, "M4RI on one core: no program, --m4ri")
         for part in self.o.parts:
-            if part in ("m4ri", "m4ri-all"):
+            if part in ("cpu", "m4ri", "m4ri-all"):
                 continue
             self.say(f"--- {part}")
             getattr(self, "part_" + part)()
         for thread in threads:
             thread.join()
+        if "cpu" in self.o.parts:
+            self.part_cpu()
         if "m4ri-all" in self.o.parts:
             if self.o.m4ri_all:
                 self.m4ri("M4RI all cores", self.o.m4ri_all, "auto", range(self.o.first, self.o.m4ri_all_last + 1))
