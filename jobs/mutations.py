@@ -110,7 +110,7 @@ class Bench:
             subprocess.run(["git", "worktree", "add", "--detach", "--force", options.tree, "HEAD"], cwd=root, check=True, stdout=subprocess.DEVNULL)
         subprocess.run(["git", "checkout", "-q", "--", "."], cwd=options.tree, check=True)
         launcher = os.environ.get("TERRACE_LAUNCHER", "ccache" if subprocess.run(["which", "ccache"], capture_output=True).returncode == 0 else "")
-        words = ["cmake", "-S", ".", "-B", self.build, "-G", "Ninja", "-DTERRACE_TESTS=ON", f"-DTERRACE_CUDA={'ON' if options.backend == 'cuda' else 'OFF'}"]
+        words = ["cmake", "-S", ".", "-B", self.build, "-G", "Ninja", "-DTERRACE_TESTS=ON", "-DTERRACE_WERROR=ON", f"-DTERRACE_CUDA={'ON' if options.backend == 'cuda' else 'OFF'}"]
         words += [f"-DCMAKE_{x}_COMPILER_LAUNCHER={launcher}" for x in ("C", "CXX", "CUDA") if launcher]
         os.environ.setdefault("CCACHE_NOHASHDIR", "1")
         os.environ["CCACHE_BASEDIR"] = options.tree

@@ -323,6 +323,10 @@ def main():
     parser.add_argument("--stop", action="store_true", help="at the first failure")
     parser.add_argument("--family", choices=sorted(set(FAMILIES)))
     options = parser.parse_args()
+    if not os.access(options.terrace, os.X_OK):
+        sys.exit(f"no such program: {options.terrace}")
+    sessions = tempfile.mkdtemp(prefix="differential-mpi-")  # two mpirun that make Open MPI's folder at once fail
+    os.environ["OMPI_MCA_orte_tmpdir_base"] = sessions
     begin, bad, runs, cases = time.time(), 0, 0, 0
     numbers = [options.only] if options.only is not None else range(options.first, options.first + options.count)
     again = f"{sys.argv[0]} {options.terrace} --seed {options.seed}"
@@ -345,6 +349,7 @@ def main():
                 print(f"{again} --only {number}   # {failures[0]} [{' '.join(tags)}]", flush=True)
             if options.only is not None:
                 print("\n".join([f"files: {folder}", f"last: {last}"] + failures))
+    shutil.rmtree(sessions, ignore_errors=True)
     print(f"{cases} cases, {runs} runs, {bad} failed, {time.time() - begin:.0f} s")
     return 1 if bad else 0
 
