@@ -310,7 +310,9 @@ void solve_streamed(Run& run, Context<B>& c, const BandSystem& system, const Ban
 template <class B>
 void solve_by(Run& run, Context<B>& c, const BandSystem& system, const BandPlan& plan) {
   if (run.progress.checkpoints && system.factor && plan.method != BandMethod::streamed)
-    run.say("note       a stored factor in memory is solved with at once; no checkpoints are kept");
+    fail_together(Exit::usage,
+                  "a stored factor in memory is solved with at once, and keeps no checkpoints; "
+                  "--checkpoint, --restart; leave them out, or use --method streamed");
   if (plan.method == BandMethod::tile_columns)
     return solve_by_tile_columns(run, c, system, plan.reasons);
   if (plan.method == BandMethod::streamed) return solve_streamed(run, c, system, plan);
@@ -340,6 +342,10 @@ void band_solve(Run& run, const BandOptions& options) {
                     "leave one of them out");
     request.method = "tile-columns";
   }
+  if (!options.factor.empty() && !options.places.diagonal.empty())
+    fail_together(Exit::usage,
+                  "a stored factor has its diagonal blocks already; --diagonal; leave it or "
+                  "--factor out");
   const bool open = request.method.empty() || request.method == "auto";
   if (run.options.precision != "fp64") check_mixed_options(run.options, options);
   adopt_band_settings(run, request, !options.factor.empty());
