@@ -186,10 +186,11 @@ void add_band_commands(CLI::App& app, Selected& selected) {
   CLI::App* solve = add("solve", "Factor and solve; writes 'x'", band_solve);
   solve->add_option("--rhs", options->rhs, "Right-hand sides: FILE.h5:/path, or :/path")
       ->required();
-  solve->add_option("--diagonal", options->places.diagonal,
-                    "gpu or cpu: who factors the diagonal blocks");
+  solve->add_option(
+      "--diagonal", options->places.diagonal,
+      "gpu or cpu: who factors the diagonal blocks (--method tile-columns or streamed)");
   solve->add_option("--substitution", options->places.substitution,
-                    "gpu or cpu: who does the triangular solves");
+                    "gpu or cpu: who does the triangular solves (likewise)");
   solve->add_option("--factor", options->factor, "Use the factor that 'band factor' stored");
   solve
       ->add_option(

@@ -6,25 +6,10 @@
 #include "src/commands/band_run.hpp"
 #include "src/commands/band_streamed.hpp"
 #include "src/commands/band_system.hpp"
+#include "src/commands/band_windowed.hpp"
 
 namespace terrace {
 namespace {
-
-/// Own rows of the right-hand sides, slots x nrhs.
-std::vector<double> read_rows(const Control& control, const io::DenseInput& input,
-                              const BandShape& s) {
-  const BlockCyclic rows{s.n, s.width, control.size()};
-  const BlockCyclic padded{s.padded(), s.width, control.size()};
-  const Index nrhs = input.columns();
-  std::vector<double> b = collectively(control, [&] {
-    return std::vector<double>(std::size_t(padded.slots(control.rank()) * nrhs), 0.0);
-  });
-  input.read(control, rows.ranges(control.rank()),
-             [&](Index position, Index count, const double* data) {
-               std::copy(data, data + count * nrhs, b.begin() + position * nrhs);
-             });
-  return b;
-}
 
 /// The stored factor must have the matrix's sizes.
 void check_factor(const io::BandInput& factor, const io::BandInput& matrix) {
@@ -315,6 +300,7 @@ void solve_by(Run& run, Context<B>& c, const BandSystem& system, const BandPlan&
                   "--checkpoint, --restart; leave them out, or use --method streamed");
   if (plan.method == BandMethod::tile_columns)
     return solve_by_tile_columns(run, c, system, plan.reasons);
+  if (plan.tile_by_tile) return solve_in_window(run, c, system, plan);
   if (plan.method == BandMethod::streamed) return solve_streamed(run, c, system, plan);
   PartsRun<B> parts(run, c, system, plan);
   if (run.options.plan || parts.solve()) return;
@@ -335,17 +321,11 @@ void band_solve(Run& run, const BandOptions& options) {
   request.parts = options.parts;
   request.block = run.options.block;
   request.ranks = run.control.size();
-  if (!(options.places.diagonal + options.places.substitution).empty()) {
-    if (!request.method.empty() && request.method != "tile-columns")
-      fail_together(Exit::usage,
-                    "--diagonal and --substitution go with --method tile-columns only; "
-                    "leave one of them out");
-    request.method = "tile-columns";
-  }
-  if (!options.factor.empty() && !options.places.diagonal.empty())
+  if (adopt_places(options.places, request)) refuse_in_window(run, options);
+  if (!options.places.diagonal.empty() && !options.factor.empty())
     fail_together(Exit::usage,
-                  "a stored factor has its diagonal blocks already; --diagonal; leave it or "
-                  "--factor out");
+                  "nothing is factored with a stored factor; --diagonal with --factor; leave one "
+                  "of them out");
   const bool open = request.method.empty() || request.method == "auto";
   if (run.options.precision != "fp64") check_mixed_options(run.options, options);
   adopt_band_settings(run, request, !options.factor.empty());

@@ -126,13 +126,17 @@ for shape in ("--rows 500", "--rows 65 --columns 900", "--rows 900 --columns 200
     clean("gf2 rref in.h5:/A --block 64", "rref")
     clean("gf2 rref in.h5:/A --echelon --block 64", "pivots", (2,))
     clean("gf2 kernel in.h5:/A --block 64", "kernel", (2,))
+    clean("gf2 rref in.h5:/A --method columns", "rref", (1,))
+    clean("gf2 rref in.h5:/A --method columns --echelon", "rref", (1,))
 generate("gf2-rank --rows 700 --columns 800 --rank 300")
 clean("gf2 rref in.h5:/A --block 128", "rref")
+clean("gf2 rref in.h5:/A --method columns", "rref", (1,))
 bits = 640
 a = np.triu(rng.integers(0, 2, (bits, bits), dtype=np.uint8), 1) + np.eye(bits, dtype=np.uint8)
 with h5py.File("in.h5", "w") as f:
     f["A"] = a[rng.permutation(bits)]
 clean("gf2 inverse in.h5:/A --block 64", "inverse")
+clean("gf2 inverse in.h5:/A --method columns", "inverse", (1,))
 
 
 # --- flips ---------------------------------------------------------------------------------------
@@ -185,10 +189,14 @@ generate("gf2-random --rows 1000 --columns 1000")
 got = flips("gf2 rref in.h5:/A --block 64", "rref", 1, 16, 1000 * 16 * 8, 8)
 got += flips("gf2 rref in.h5:/A --block 64", "rref", 2, 16, 500 * 16 * 8, 6)
 check(f"gf2 rref: {got} of 14 reported", got >= 4)  # a third of a row is padding
+got = flips("gf2 rref in.h5:/A --method columns", "rref", 1, 16, 1000 * 24 * 8, 8)
+check(f"gf2 rref by columns: {got} of 8 reported", got >= 2)
 with h5py.File("in.h5", "w") as f:
     f["A"] = a[rng.permutation(bits)]
 got = flips("gf2 inverse in.h5:/A --block 64", "inverse", 1, 10, bits * 10 * 8, 6)
 check(f"gf2 inverse: {got} of 6 reported", got >= 2)
+got = flips("gf2 inverse in.h5:/A --method columns", "inverse", 1, 8, bits * 16 * 8, 6)
+check(f"gf2 inverse by columns: {got} of 6 reported", got >= 1)
 
 # A product goes by its certificate: it is multiplied once more where that does not hold.
 generate("gf2-random --rows 500 --columns 700 --rhs 300")
