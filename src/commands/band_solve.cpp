@@ -343,8 +343,8 @@ void band_solve(Run& run, const BandOptions& options) {
   require_output(run.options);
   const io::Location location = io::parse_location(options.matrix);
   const io::BandInput input = io::open_band(run.control, location);
-  const io::DenseInput rhs =
-      io::open_dense(run.control, io::parse_location(options.rhs, location.file));
+  const io::DenseInput rhs = io::open_dense(
+      run.control, io::parse_location(options.rhs, location.file), io::Role::right_hand_side);
   if (rhs.rows() != input.n())
     fail_together(
         Exit::input,
