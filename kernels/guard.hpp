@@ -43,7 +43,7 @@ void assign_weights(const Stream<Cpu>&, Index slots, const Index* column_of, con
 void assign_weights(const Stream<Cuda>&, Index slots, const Index* column_of, const double* w,
                     const double* v, double* weight, double* more);
 /// largest[i] = max(largest[i], size[i] + |more[i]|); *worst = the largest of |sum[i] + more[i] -
-/// a[i, column]| / (tolerance * largest[i]); guard_not_finite where that difference is not finite.
+/// a[i, column]| / (tolerance * largest[i]); guard_not_finite where one of them is not finite.
 constexpr double guard_not_finite = 1e300;
 void judge_rows(const Stream<Cpu>&, GuardRows<Cpu> a, Index column, const double* sum,
                 const double* more, const double* size, double* largest, double tolerance,

@@ -89,8 +89,8 @@ Run::Run(const Control& the_control, CommonOptions given, std::string name, std:
   record_stages(!options.report.empty() && command.rfind("bench", 0) != 0);
   if (options.oversubscribe) allow_oversubscription();
   if (options.no_bind) leave_cores_unbound();
-  start_time = control.broadcast(
-      fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))), 0);
+  start_time =
+      control.broadcast(fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))), 0);
   report["command"] = command;
   report["ranks"] = control.size();
   report["backend"] = options.backend;

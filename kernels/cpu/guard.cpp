@@ -101,7 +101,7 @@ void judge_rows(const Stream<Cpu>& stream, GuardRows<Cpu> a, Index column, const
     for (Index i = 0; i < a.slots; ++i) {
       const double off = std::fabs(sum[i] + more[i] - a.data[i * a.ld + column]);
       largest[i] = std::max(largest[i], size[i] + std::fabs(more[i]));
-      if (!std::isfinite(off))
+      if (!std::isfinite(off) || !std::isfinite(largest[i]))
         *worst = guard_not_finite;
       else if (off > 0)
         *worst = std::max(*worst, off / (tolerance * largest[i]));

@@ -73,7 +73,7 @@ __global__ void judge_rows_kernel(GuardRows<Cuda> a, Index column, const double*
   for (Index i = first_item(); i < a.slots; i += item_stride()) {
     const double off = fabs(sum[i] + more[i] - a.data[i * a.ld + column]);
     largest[i] = fmax(largest[i], size[i] + fabs(more[i]));
-    if (!isfinite(off))
+    if (!isfinite(off) || !isfinite(largest[i]))
       raise(worst, guard_not_finite);
     else if (off > 0)
       raise(worst, off / (tolerance * largest[i]));

@@ -19,6 +19,7 @@ inline void check_mixed_options(const CommonOptions& common, const BandOptions& 
   if (!options.places.diagonal.empty()) refuse("--diagonal");
   if (!options.places.substitution.empty()) refuse("--substitution");
   if (options.parts > 0) refuse("--parts");
+  if (!options.scratch.empty()) refuse("--scratch-dir");
   if (!common.method.empty() && common.method != "auto") refuse("--method " + common.method);
   if (common.block > 0) refuse("--block");
   if (common.guard) refuse("--guard");

@@ -295,7 +295,9 @@ void solve_streamed(Run& run, Context<B>& c, const BandSystem& system, const Ban
 template <class B>
 void solve_by(Run& run, Context<B>& c, const BandSystem& system, const BandPlan& plan) {
   if (run.progress.checkpoints && system.factor && plan.method != BandMethod::streamed)
-    run.say("note       a stored factor in memory is solved with at once; no checkpoints are kept");
+    fail_together(Exit::usage,
+                  "a stored factor in memory is solved with at once, and keeps no checkpoints; "
+                  "--checkpoint, --restart; leave them out, or use --method streamed");
   if (plan.method == BandMethod::tile_columns)
     return solve_by_tile_columns(run, c, system, plan.reasons);
   if (plan.tile_by_tile) return solve_in_window(run, c, system, plan);
@@ -341,8 +343,8 @@ void band_solve(Run& run, const BandOptions& options) {
   require_output(run.options);
   const io::Location location = io::parse_location(options.matrix);
   const io::BandInput input = io::open_band(run.control, location);
-  const io::DenseInput rhs =
-      io::open_dense(run.control, io::parse_location(options.rhs, location.file));
+  const io::DenseInput rhs = io::open_dense(
+      run.control, io::parse_location(options.rhs, location.file), io::Role::right_hand_side);
   if (rhs.rows() != input.n())
     fail_together(
         Exit::input,

@@ -78,13 +78,17 @@ class WindowRun {
     if (!run_.options.no_check)
       run_.phase("check", [&] {
         const std::vector<double> b = read_rows(c_.control, system_.rhs, s_);
-        const auto residual = [&] { return band_residual(c_, problem_, x.rows, rows, b, nrhs); };
+        double reciprocal = 1;
+        const auto residual = [&] {
+          return band_residual(c_, problem_, x.rows, rows, b, nrhs, reciprocal);
+        };
         judge_band(run_, system_.matrix, residual(), [&] {
           try_again(run_, [&] {
             solve_once();
             return residual();
           });
         });
+        note_band_condition(run_, system_.matrix, reciprocal);
       });
     write_solution(run_, system_, BlockCyclic{s_.n, s_.width, c_.size()}.ranges(c_.rank()), rows);
     say_solved(run_, s_, nrhs);

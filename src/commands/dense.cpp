@@ -228,7 +228,8 @@ void solve_by_cramer(Run& run, Context<Cpu>& context, const io::DenseInput& a,
 
 io::DenseInput opened(Run& run, const std::string& key, const std::string& text,
                       const std::string& file = {}) {
-  io::DenseInput input = io::open_dense(run.control, io::parse_location(text, file));
+  const io::Role role = key == "rhs" ? io::Role::right_hand_side : io::Role::matrix;
+  io::DenseInput input = io::open_dense(run.control, io::parse_location(text, file), role);
   run.note_input(key, input.location());  // with the dataset's path, named or not
   return input;
 }

@@ -41,12 +41,13 @@ struct InputSizes {
 };
 
 /// p so that 2^p times numbers of these sizes are below one, or, where they are too far apart for
-/// that, about the middle of the range; 0 where a power would lose some.
+/// that, about the middle of the range; 0 where a power would lose some, and near one already.
 inline Index power_for(double largest, double least) {
   if (!(largest > 0) || !std::isfinite(largest)) return 0;
   int high = 0, low = 0;
   (void)std::frexp(largest, &high);
   (void)std::frexp(least, &low);
+  if (std::abs(high) <= 64 && high - low <= 200) return 0;  // the same bits, a pass less
   const int power = high - low <= 1000 ? -high : -((high + low) / 2);
   return high + power <= 1023 && low + power >= -1020 ? power : 0;
 }

@@ -37,8 +37,11 @@ def run(command, ranks=1, where=backend):
     return subprocess.run(words, capture_output=True, text=True, timeout=120)
 
 
+verified = {}
+
+
 def solved(command, name, ranks=1):
-    """Exit code, report, data (if written), and the verdict of verify."""
+    """Exit code, report, data (if written); verify says PASS, of every second one of a command."""
     if os.path.exists("out.h5"):
         os.remove("out.h5")
     done = run(command + " -o out.h5 --report r.json", ranks)
@@ -48,6 +51,9 @@ def solved(command, name, ranks=1):
     if os.path.exists("out.h5"):
         with h5py.File("out.h5") as f:
             data = f[name][()]
+        verified[command] = verified.get(command, 0) + 1
+        if verified[command] % 2 == 0 and verified[command] > 2:
+            return done.returncode, report, data, done.stderr
         judged = run("verify out.h5", where="")
         check(f"verify {command}", judged.returncode == 0 and "PASS" in judged.stdout, judged.stdout + judged.stderr)
     return done.returncode, report, data, done.stderr
@@ -88,8 +94,10 @@ if backend == "cpu":
 
 def unchanged(command, report, base):
     check(f"{command}: residual", report["residual"] == base["residual"], f"{report['residual']} {base['residual']}")
-    for key in ("reciprocal_condition", "residual_left", "determinant_sign"):
+    for key in ("residual_left", "determinant_sign"):
         check(f"{command}: {key}", report["result"].get(key) == base["result"].get(key), report["result"])
+    now, before = (r["result"]["reciprocal_condition"] for r in (report, base))  # a mean of logarithms
+    check(f"{command}: condition", abs(now - before) <= 1e-12 * before, f"{now} {before}")
 
 
 for turn, (command, name, ranks) in enumerate(commands):
@@ -103,7 +111,7 @@ for turn, (command, name, ranks) in enumerate(commands):
     check(f"{command}: NumPy", np.allclose(right, expected, rtol=1e-9, atol=1e-11 * np.abs(expected).max()))
     sign, logarithm = np.linalg.slogdet(matrix)
     names = list(power)
-    for name_a in names if turn % 3 == 0 else names[turn % 2::2]:
+    for name_a in names[turn % 3::3]:
         for shift in ((0,) if name == "inverse" else (0, names.index(name_a) + 1)):
             pa, pb = power[name_a], power[names[(names.index(name_a) + shift) % len(names)]]
             if name == "inverse":
@@ -178,7 +186,7 @@ for turn, (command, name, ranks) in enumerate(jobs):
     expected = scipy_x if name == "x" else scipy.linalg.cholesky_banded(band, lower=True)
     check(f"{command}: SciPy", np.allclose(right, expected, rtol=1e-9, atol=1e-11))
     order = list(names.values())
-    for i, pa in enumerate(order if turn % 3 == 0 else order[turn % 2::2]):
+    for i, pa in enumerate(order[turn % 3::3]):
         for pb in ((0,) if name == "factor" else (pa, order[(i + turn) % len(order)])):
             what = f"{command} on {ranks}, A 2^{pa}, b 2^{pb}"
             write(AB=np.ldexp(band, pa), b=np.ldexp(b, pb))
@@ -195,6 +203,10 @@ for turn, (command, name, ranks) in enumerate(jobs):
                     check(f"{what}: residual", report["residual"] == base["residual"], f"{report['residual']} {base['residual']}")
             else:
                 check(what, code == 4 and data is None or code == 0 and report["residual"] <= 30, f"exit {code} {err}")
+write(AB=band, b=b)
+run("band factor in.h5:/AB -o f.h5 --force")
+done = run("band solve in.h5:/AB --rhs :/b --factor f.h5:/factor --checkpoint c.h5 -o kept.h5")
+check("a stored factor keeps no checkpoints", done.returncode == 2 and "--checkpoint" in done.stderr and not os.path.exists("kept.h5"), done.stderr)
 for p in (-1030, -1060, 1018):
     with np.errstate(over="ignore"):
         write(AB=np.ldexp(band, p), b=b)
@@ -251,6 +263,27 @@ def warned(command, name, expected):
 for command, name in (("dense invert in.h5:/{}", "inverse"), ("dense invert in.h5:/{} --method textbook", "inverse"), ("dense solve in.h5:/{} --rhs :/b", "x")):
     warned(command.format("A"), name, True)
     warned(command.format("G"), name, False)
+# (I - shift)^3 times its transpose: of condition n^6.
+n = 1200
+coefficients = [1.0, -3.0, 3.0, -1.0]
+third = np.zeros((4, n))
+for d in range(4):
+    for e in range(d, 4):
+        third[e - d, d:n - (e - d)] += coefficients[d] * coefficients[e]
+easy = np.zeros((4, n))
+easy[0] = 4 + rng.random(n)
+easy[1, :-1] = -1
+for ab, expected in ((third, True), (easy, False)):
+    write(AB=ab, b=rng.standard_normal(n))
+    for method in ("tile-columns", "one-end", "two-ends", "partition", "streamed"):
+        warned(f"band solve in.h5:/AB --rhs :/b --method {method}", "x", expected)
+twins = easy.copy()
+twins[:2, :2] = [[1, 1 + 2.0**-50], [1, 0]]  # the second pivot is 2^-50
+for ab, expected in ((twins, True), (easy, False)):
+    write(AB=ab)
+    for method in ("tile-columns", "streamed"):
+        warned(f"band factor in.h5:/AB --method {method}", "factor", expected)
+write(A=1 / (i[:, None] + i + 1.0), b=np.ones(12), G=a[:12, :12])
 if backend == "cpu":
     warned("dense solve in.h5:/G --rhs :/b --method cramer", "x", False)
     done = run("dense solve in.h5:/A --rhs :/b --method cramer -o out.h5 --force")
