@@ -1,35 +1,84 @@
 #!/usr/bin/env bash
-# What takes too long for every change: 20,000 mutated inputs (2,000 under AddressSanitizer), all sanitized tests under ThreadSanitizer, 8 GiB of every
-# layout, 200 injected faults, 100,000 matrices under --guard, M4RI's bits on 1 to 5 ranks.
-#   ./jobs/nightly.sh [PROGRAM]     default: build-test/terrace, as jobs/test.sh builds it
+# What takes too long for every change; each part can be run alone, and a whole nightly can be run in parts.
+#   ./jobs/nightly.sh [--only PART,...] [--minutes M] [--backend cpu|cuda] [--log FILE] [PROGRAM]
+#     differential  random commands, forms, options, ranks, restarts, damage against NumPy and SciPy: M minutes
+#     inputs        20,000 mutated inputs
+#     tsan, asan    sanitized tests under ThreadSanitizer; 2,000 mutated inputs under AddressSanitizer
+#     load, faults  8 GiB of every layout; 200 injected faults
+#     m4ri          M4RI's bits on 1 to 5 ranks
+#     fuzz          libFuzzer on the parsers (clang): M / 2 minutes a target
+#     mutations     one-line mutations and the tests that should notice them: M minutes, goes on where the last run ended
+#   default: all, 30 minutes, build-test/terrace as jobs/test.sh builds it, log nightly-DATE.log beside it. Exit 1: a part failed.
 set -uo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 set +e
 cd "$root"
-program=$(realpath "${1:-build-test/terrace}")
+parts=differential,inputs,tsan,asan,load,faults,m4ri,fuzz,mutations
+minutes=30 backend=cpu log= program=build-test/terrace
+while [ $# -gt 0 ]; do
+  case $1 in
+    --only) parts=$2; shift 2 ;;
+    --minutes) minutes=$2; shift 2 ;;
+    --backend) backend=$2; shift 2 ;;
+    --log) log=$2; shift 2 ;;
+    --*) echo "unknown option $1; see the head of $0" >&2; exit 2 ;;
+    *) program=$1; shift ;;
+  esac
+done
+program=$(realpath "$program")
+date=$(date +%Y%m%d)
+log=${log:-$(dirname "$program")/nightly-$date.log}
+exec > >(tee -a "$log") 2>&1
 failed=0
 python=/usr/bin/python3  # the one with the packages of setup.sh
 [ -x "$python" ] || python=python3
-step() { echo "== $*"; "$@" || failed=1; }
-step "$python" tests/program/fuzz.py "$program" --count 20000 --seed "$(date +%Y%m%d)" --jobs "$(nproc)"
-if cmake --preset tsan "${launcher[@]}" >/dev/null && cmake --build --preset tsan --target sanitized_tests; then
-  step ctest --preset tsan-all -j $(($(nproc) + 1))
-else
-  failed=1
+seconds=$(awk "BEGIN { print int(60 * $minutes) }")
+wanted() { [[ ",$parts," == *",$1,"* ]]; }
+step() {
+  local start=$SECONDS
+  echo "== $(date -u +%FT%TZ) $*"
+  if "$@"; then echo "== passed, $((SECONDS - start)) s"; else echo "== FAILED, $((SECONDS - start)) s: $*"; failed=1; fi
+}
+build() { cmake --preset "$1" "${launcher[@]}" >/dev/null && cmake --build --preset "$1" --target "$2"; }
+
+echo "== nightly of $(git describe --always --dirty 2>/dev/null), $(uname -n), $(nproc) cores, parts $parts"
+if wanted differential; then
+  step "$python" tests/program/differential.py "$program" --count 1000000 --seed "$date" --seconds "$seconds" --jobs "$(nproc)" --backend "$backend"
 fi
-if cmake --preset asan "${launcher[@]}" >/dev/null && cmake --build --preset asan --target terrace; then
-  export ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1
-  step "$python" tests/program/fuzz.py build-asan/terrace --count 2000 --seed "$(date +%Y%m%d)" --jobs "$(nproc)" --sanitized --limit 60
-  unset ASAN_OPTIONS UBSAN_OPTIONS
-else
-  failed=1
+if wanted inputs; then
+  step "$python" tests/program/fuzz.py "$program" --count 20000 --seed "$date" --jobs "$(nproc)"
 fi
-step "$python" tests/program/load.py "$program" --gib 8 --ranks 1,2,4 --least 0.8
-step "$python" tests/program/faults.py "$program" --runs 200
+if wanted tsan; then
+  if build tsan sanitized_tests; then step ctest --preset tsan-all -j $(($(nproc) + 1)); else failed=1; fi
+fi
+if wanted asan; then
+  if build asan terrace; then
+    export ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1
+    step "$python" tests/program/fuzz.py build-asan/terrace --count 2000 --seed "$date" --jobs "$(nproc)" --sanitized --limit 60
+    unset ASAN_OPTIONS UBSAN_OPTIONS
+  else
+    failed=1
+  fi
+fi
+if wanted load; then step "$python" tests/program/load.py "$program" --gib 8 --ranks 1,2,4 --least 0.8; fi
+if wanted faults; then step "$python" tests/program/faults.py "$program" --runs 200; fi
 tests=$(dirname "$program")/tests
-step "$python" tests/program/alarms.py "$program" --count 3000 --seed "$(date +%Y%m%d)"
-for ranks in 1 3; do  # --guard calls no rounding a memory error
-  TERRACE_GUARD_CASES=100000 step mpirun -n $ranks "$tests/src_dense_guard_test"
-done
-if [ -x "$tests/m4ri_identity" ]; then step tests/rivals/identity.sh mpirun "$tests/gf2_identity" "$tests/m4ri_identity"; fi
+if wanted m4ri && [ -x "$tests/m4ri_identity" ]; then step tests/rivals/identity.sh mpirun "$tests/gf2_identity" "$tests/m4ri_identity"; fi
+if wanted fuzz; then
+  terrace_install fuzz
+  if cmake -S . -B build-fuzz -G Ninja -DTERRACE_FUZZ=ON -DTERRACE_TESTS=OFF -DTERRACE_CUDA=OFF -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++ \
+    "${launcher[@]}" >/dev/null && cmake --build build-fuzz --target text_fuzz structure_fuzz; then
+    for target in text structure; do
+      corpus=build-fuzz/corpus-$target
+      "$python" tests/fuzz/corpus.py "$target" "$corpus"
+      step env ASAN_OPTIONS=detect_leaks=0 "build-fuzz/tests/fuzz/${target}_fuzz" "$corpus" -max_total_time=$((seconds / 2)) -timeout=60 -rss_limit_mb=4096 \
+        -max_len=4096 -print_final_stats=1 -verbosity=0 -artifact_prefix="build-fuzz/$target-"
+      for found in build-fuzz/"$target"-*; do [ -f "$found" ] && echo "build-fuzz/tests/fuzz/${target}_fuzz $found   # an input that fails"; done
+    done
+  else
+    failed=1
+  fi
+fi
+if wanted mutations; then step "$python" jobs/mutations.py --minutes "$minutes" --backend "$backend" --table build-mutations/mutations.md; fi
+echo "== nightly ended with $failed; $log"
 exit $failed

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what building needs on Debian 12 or Ubuntu 24.04 (only what is missing), and sets MPI's
-# environment. Sourced by the other scripts: setup.sh [build|test]
+# environment. Sourced by the other scripts: setup.sh [build|test|fuzz]
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -11,6 +11,11 @@ terrace_install() {
   if [ "${1:-build}" = test ]; then
     packages+=(catch2 hdf5-tools python3 python3-numpy python3-scipy python3-h5py libm4ri-dev clang-format
                munge slurmctld slurmd slurm-client)
+  fi
+  if [ "${1:-build}" = fuzz ]; then
+    packages+=(clang python3 python3-numpy)
+    ls /usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.fuzzer-*.a >/dev/null 2>&1 ||
+      packages+=("$(apt-cache search --names-only '^libclang-rt-[0-9]+-dev$' 2>/dev/null | cut -d' ' -f1 | sort -V | tail -1)")
   fi
   command -v dpkg-query >/dev/null || { echo "This is no Debian or Ubuntu: install ${packages[*]} yourself, see README.md" >&2; return 0; }
   local missing=()
