@@ -143,11 +143,12 @@ NpyHeader read_npy_header(const std::string& path) {
   const auto after = [&](const std::string& key) {
     const auto at = text.find("'" + key + "'");
     const auto colon = at == std::string::npos ? at : text.find(':', at);
-    if (colon == std::string::npos) refuse("the header lacks " + key, "save it again");
-    return text.find_first_not_of(' ', colon + 1);
+    const auto value = colon == std::string::npos ? colon : text.find_first_not_of(' ', colon + 1);
+    if (value == std::string::npos) refuse("the header lacks " + key, "save it again");
+    return value;
   };
   const auto type = after("descr");
-  if (type == std::string::npos || text[type] != '\'' || type + 4 > text.size())
+  if (text[type] != '\'' || type + 4 > text.size())
     refuse("a structured type", "save numbers");
   const std::string descr = text.substr(type + 1, text.find('\'', type + 1) - type - 1);
   header.swapped = descr[0] == '>';

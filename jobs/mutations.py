@@ -19,6 +19,7 @@ import json
 import os
 import platform
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -209,6 +210,7 @@ def main():
     if options.check:
         print(f"{len(MUTATIONS)} mutations, {len(wrong)} do not apply")
         return 1 if wrong else 0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the mutated file is put back
     found, begin = results(), time.time()
     numbers = [k for k in (options.only or range(len(MUTATIONS)))]
     if any(options.again or key_of(MUTATIONS[k]) not in found for k in numbers):

@@ -205,6 +205,10 @@ with open("a.txt", "w") as f:
     f.write("37\n" + "\n".join(" ".join("%.17g" % x for x in row) for row in a))
 run("convert a.txt a.h5", 3)
 run("convert a.h5:/A b.txt", 2)
+header = "{'descr': '<f8', 'shape': (3, 3), 'fortran_order':".ljust(117) + "\n"  # nothing behind its colon
+with open("cut.npy", "wb") as f:
+    f.write(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header[:-1].encode() + b" " + bytes(72))
+refused("convert cut.npy cut.h5", "fortran_order")
 run("convert a.h5 c.txt --tabs", 1)
 check("text", np.array_equal(h5py.File("a.h5")["A"][:], a))
 check("%.6e", open("b.txt").read() == "37\n" + "".join(" ".join("%.6e" % x for x in row) + "\n" for row in a))
