@@ -326,8 +326,8 @@ void band_solve(Run& run, const BandOptions& options) {
   if (!(options.places.diagonal + options.places.substitution).empty()) {
     if (!request.method.empty() && request.method != "tile-columns")
       fail_together(Exit::usage,
-                    "--diagonal and --substitution go with --method tile-columns only; "
-                    "leave one of them out");
+                    "--diagonal and --substitution go with --method tile-columns only; on the "
+                    "command line; leave one of them out");
     request.method = "tile-columns";
   }
   const bool open = request.method.empty() || request.method == "auto";

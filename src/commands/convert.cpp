@@ -41,6 +41,9 @@ void convert(Run& run, const ConvertOptions& o) {
       throw Error(Exit::usage, "one of the two files must be HDF5; " + o.from + " and " + o.to +
                                    "; convert in two steps");
   });
+  run.options.output = o.to;
+  run.require_own_files();
+  run.require_not_written("input", from);
   run.report["backend"] = "cpu";
   if (out == FileForm::hdf5) {
     io::Output output(control, o.to, run.options.force);
