@@ -45,7 +45,9 @@ bool blank(char c) {
 }  // namespace
 
 TextReader::TextReader(const std::string& path)
-    : path_(path), file_(open_to_read(path)), buffer_(1 << 20) {}
+    : path_(path == standard_stream ? "standard input" : path),
+      file_(path == standard_stream ? stdin : open_to_read(path)),
+      buffer_(1 << 20) {}
 
 /// Moves what is unread to the front and reads more; false when nothing more comes.
 bool TextReader::refill() {
@@ -98,8 +100,9 @@ bool TextReader::line(std::string& text) {
 }
 
 void TextReader::require_room(double words, double least, const std::string& what) const {
+  if (!(words <= 0x1p56)) fail(what + " are more than any machine holds", "correct the sizes");
   struct stat status {};
-  if (fstat(fileno(file_.get()), &status) != 0) return;
+  if (fstat(fileno(file_.get()), &status) != 0 || !S_ISREG(status.st_mode)) return;
   const double wanted = words * (least + 1) - 1;  // a blank between two words
   constexpr double little = 0x1p20;               // what is short is read: the line then is named
   if (!(wanted <= std::max(little, double(status.st_size))))
@@ -275,7 +278,14 @@ void read_npy(const std::string& path, const NpyHeader& h, Index from, Index cou
 
 PlainOutput::PlainOutput(const Control& control, const std::string& path, bool force,
                          double least_bytes)
-    : control_(control), path_(control.broadcast(followed(path), 0)) {
+    : control_(control),
+      path_(path == standard_stream ? "standard output" : control.broadcast(followed(path), 0)),
+      standard_(path == standard_stream) {
+  if (standard_) {
+    if (control_.rank() == 0) file_ = stdout;
+    signal(SIGPIPE, SIG_IGN);  // a reader that has left is an error of the write
+    return;
+  }
   collectively(control_, [&] {
     if (control_.rank() != 0) return;
     struct stat status {};
@@ -320,17 +330,24 @@ PlainOutput::PlainOutput(const Control& control, const std::string& path, bool f
 }
 
 PlainOutput::~PlainOutput() {
-  if (file_) std::fclose(file_);
+  if (file_ && !standard_) std::fclose(file_);
 }
 
 void PlainOutput::put(std::string_view bytes) {
   if (std::fwrite(bytes.data(), 1, bytes.size(), file_) != bytes.size())
     throw Error(Exit::resources,
-                fmt::format("cannot write the output: {}; {}; free space on the disk?",
-                            std::strerror(errno), path_));
+                fmt::format("cannot write the output: {}; {}; {}", std::strerror(errno), path_,
+                            standard_ ? "look at what reads it" : "free space on the disk?"));
 }
 
 void PlainOutput::commit() {
+  if (standard_)
+    return collectively(control_, [&] {
+      if (control_.rank() == 0 && std::fflush(stdout) != 0)
+        throw Error(Exit::resources,
+                    fmt::format("cannot write the output: {}; {}; look at what reads it",
+                                std::strerror(errno), path_));
+    });
   collectively(control_, [&] {
     if (control_.rank() != 0) return;
     const bool closed = std::fclose(std::exchange(file_, nullptr)) == 0;

@@ -18,6 +18,7 @@
 #include "distrib/faults.hpp"
 #include "distrib/place.hpp"
 #include "distrib/quote.hpp"
+#include "io/recognised.hpp"
 #include "io/unfinished.hpp"
 #include "kernels/ranges.hpp"
 #include "kernels/stream.hpp"
@@ -199,6 +200,7 @@ void Run::note_input(const std::string& key, const io::Location& location) {
   if (!ignored) absolute.file = path.lexically_normal().string();
   inputs[key] = io::to_string(absolute);
   stamps_[key] = io::stamp_of(control, location.file);
+  for (const std::string& what : io::take_recognised()) warn(what);  // so that attributes() says it
 }
 
 void Run::require_same_inputs() const {
@@ -362,6 +364,7 @@ void Run::write_report(int exit_code, const std::string& message) {
   report["seconds"]["total"] = since(start_);
   report["exit_code"] = exit_code;
   if (exit_code == 0) {
+    for (const std::string& what : io::take_recognised()) warn(what);
     report["status"] = "done";
   } else {
     if (report["status"] == "running") report["status"] = "failed";

@@ -7,29 +7,26 @@
 #include <chrono>
 #include <vector>
 
-#include "kernels/error.hpp"
 #include "kernels/parallel.hpp"
 #include "kernels/random.hpp"
 
 namespace terrace {
 
-double lapack_inverse_seconds(Index n, Word seed) {
-  const Buffer<double, Cpu> a(n * n);
+RivalInverse lapack_inverse(Index n, Word seed, View<double, Cpu> a) {
   parallel_ranges(n, 32, [&](Index from, Index to) {
     for (Index i = from; i < to; ++i)
-      for (Index j = 0; j < n; ++j) a.data()[i * n + j] = random_uniform(seed, i, j);
+      for (Index j = 0; j < n; ++j) a.data[i * n + j] = random_uniform(seed, i, j);
   });
   std::vector<lapack_int> pivots(static_cast<std::size_t>(n));
   openblas_set_num_threads(thread_count());
   const auto start = std::chrono::steady_clock::now();
-  lapack_int info = LAPACKE_dgetrf(LAPACK_COL_MAJOR, lapack_int(n), lapack_int(n), a.data(),
+  lapack_int info = LAPACKE_dgetrf(LAPACK_COL_MAJOR, lapack_int(n), lapack_int(n), a.data,
                                    lapack_int(n), pivots.data());
   if (info == 0)
-    info = LAPACKE_dgetri(LAPACK_COL_MAJOR, lapack_int(n), a.data(), lapack_int(n), pivots.data());
+    info = LAPACKE_dgetri(LAPACK_COL_MAJOR, lapack_int(n), a.data, lapack_int(n), pivots.data());
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   openblas_set_num_threads(1);
-  if (info != 0) throw Error(Exit::outcome, "LAPACK found the random matrix singular");
-  return seconds.count();
+  return {seconds.count(), info};
 }
 
 double lap_seconds(const Stream<Cpu>& stream, const std::function<void()>& work) {

@@ -1,5 +1,7 @@
 #include "kernels/cg_rivals.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <vector>
@@ -12,8 +14,8 @@ namespace {
 /// The textbook's loop with the scalars on the host; product(p, q) is q = A p.
 double textbook_loop(const Stream<Cuda>& stream, Index n, Index iterations,
                      const std::function<void(const double*, double*)>& product, const double* p_at,
-                     double* q_at, View<double, Cuda> x, View<double, Cuda> r,
-                     View<double, Cuda> p) {
+                     double* q_at, View<double, Cuda> x, View<double, Cuda> r, View<double, Cuda> p,
+                     CgRivalAnswer& answer) {
   const cublasHandle_t handle = cublas(stream);
   const int count = int(n);
   const std::vector<double> ones(std::size_t(n), 1.0);
@@ -28,17 +30,20 @@ double textbook_loop(const Stream<Cuda>& stream, Index n, Index iterations,
   for (Index k = 0; k < iterations; ++k) {
     product(p_at, q_at);
     check(cublasDdot(handle, count, p.data, 1, q_at, 1, &pq));
-    const double alpha = rr / pq, minus = -alpha;
+    const double alpha = rr > 0 ? rr / pq : 0, minus = -alpha;
     check(cublasDaxpy(handle, count, &alpha, p.data, 1, x.data, 1));
     check(cublasDaxpy(handle, count, &minus, q_at, 1, r.data, 1));
     check(cublasDdot(handle, count, r.data, 1, r.data, 1, &next));
-    const double beta = next / rr;
+    const double beta = rr > 0 ? next / rr : 0;
     check(cublasDscal(handle, count, &beta, p.data, 1));
     check(cublasDaxpy(handle, count, &one, r.data, 1, p.data, 1));
     rr = next;
   }
   const Event<Cuda> end = stream.record();
+  answer.x.resize(std::size_t(n));
+  download(stream, answer.x.data(), x);
   stream.synchronize();
+  answer.residual = std::sqrt(rr / double(std::max<Index>(1, n)));
   return seconds_between(start, end);
 }
 
@@ -49,7 +54,7 @@ bool is_cg_rival(Cuda, const std::string& name) {
 }
 
 double cg_rival(const Stream<Cuda>& stream, const std::string& name, Index n, Index ld,
-                View<const double, Cuda> a, Index iterations) {
+                View<const double, Cuda> a, Index iterations, CgRivalAnswer& answer) {
   const cublasHandle_t handle = cublas(stream);
   const int count = int(n);
   const Buffer<double, Cuda> x(n), r(n), p(n), q(n);
@@ -64,7 +69,7 @@ double cg_rival(const Stream<Cuda>& stream, const std::string& name, Index n, In
                         &zero, to, 1));
   };
   const double seconds = textbook_loop(stream, n, iterations, product, p.data(), q.data(), x.view(),
-                                       r.view(), p.view());
+                                       r.view(), p.view(), answer);
   check(cublasSetAtomicsMode(handle, CUBLAS_ATOMICS_NOT_ALLOWED));
   return seconds;
 }
@@ -72,7 +77,7 @@ double cg_rival(const Stream<Cuda>& stream, const std::string& name, Index n, In
 bool is_csr_rival(Cuda, const std::string& name) { return name == "cusparse"; }
 
 double cg_rival(const Stream<Cuda>& stream, const std::string&, const CsrRows<Cuda>& a,
-                Index iterations) {
+                Index iterations, CgRivalAnswer& answer) {
   // cuSPARSE wants row pointers and columns of one type: 32 bits where the entries fit.
   const Index n = a.rows(), entries = a.value.size;
   const bool narrow = entries <= std::numeric_limits<std::int32_t>::max();
@@ -119,7 +124,7 @@ double cg_rival(const Stream<Cuda>& stream, const std::string&, const CsrRows<Cu
                        space.data()));
   };
   const double seconds = textbook_loop(stream, n, iterations, product, p.data(), q.data(), x.view(),
-                                       r.view(), p.view());
+                                       r.view(), p.view(), answer);
   check(cusparseDestroyDnVec(from));
   check(cusparseDestroyDnVec(to));
   check(cusparseDestroySpMat(matrix));

@@ -1,5 +1,6 @@
 // The usual building blocks in a chain, as a user of cuSOLVER and cuBLAS would write dpbtrf.
 #include <algorithm>
+#include <vector>
 
 #include "kernels/band_rivals.hpp"
 #include "kernels/cuda/runtime.cuh"
@@ -34,7 +35,7 @@ Index band_rival(const Stream<Cuda>& stream, Index n, Index m, Index w, View<dou
   check(
       cusolverDnDpotrf_bufferSize(solver, CUBLAS_FILL_MODE_LOWER, width, ab.data, ld, &work_size));
   const Buffer<double, Cuda> work(work_size), corner(w * w);
-  const Buffer<int, Cuda> info(1);
+  const Buffer<int, Cuda> info(ceil_div(n, w));  // one of every block: none hides another
   for (Index k = 0; k < n; k += w) {
     const int b = int(std::min(w, n - k));
     double* const diagonal = ab.data + k * (m + 1);
@@ -42,7 +43,7 @@ Index band_rival(const Stream<Cuda>& stream, Index n, Index m, Index w, View<dou
     const int full = int(std::clamp<Index>(m - b, 0, n - k - b));
     const int last = int(std::clamp<Index>(n - k - m, 0, b));  // rows of the corner
     check(cusolverDnDpotrf(solver, CUBLAS_FILL_MODE_LOWER, b, diagonal, ld, work.data(), work_size,
-                           info.data()));
+                           info.data() + k / w));
     const auto trsm = [&](int rows, double* x, int ldx) {
       check(cublasDtrsm(blas, CUBLAS_SIDE_RIGHT, CUBLAS_FILL_MODE_LOWER, CUBLAS_OP_T,
                         CUBLAS_DIAG_NON_UNIT, rows, b, &one, diagonal, ld, x, ldx));
@@ -65,8 +66,20 @@ Index band_rival(const Stream<Cuda>& stream, Index n, Index m, Index w, View<dou
       check_launch();
     }
   }
+  std::vector<int> found(std::size_t(info.size()));
+  download(stream, found.data(), info.view());
   stream.synchronize();
+  for (std::size_t i = 0; i < found.size(); ++i)
+    if (found[i] != 0) return found[i] < 0 ? found[i] : Index(i) * w + found[i];
   return 0;
+}
+
+void band_rival_times(const Stream<Cuda>& stream, Index n, Index m, View<const double, Cuda> ab,
+                      View<double, Cuda> v) {
+  for (const cublasOperation_t side : {CUBLAS_OP_T, CUBLAS_OP_N})
+    check(cublasDtbmv(cublas(stream), CUBLAS_FILL_MODE_LOWER, side, CUBLAS_DIAG_NON_UNIT, int(n),
+                      int(m), ab.data, int(m + 1), v.data, 1));
+  stream.synchronize();
 }
 
 }  // namespace terrace

@@ -23,12 +23,14 @@ double lap_seconds(const Stream<Cuda>& stream, const std::function<void()>& work
   return seconds_between(begin, end);
 }
 
-double cusolver_inverse_seconds(const Stream<Cuda>& stream, Index n, Word seed) {
-  if (n == 0) return 0;
-  const Buffer<double, Cuda> a(n * n), b(n * n);
+// LAPACK's columns are our rows: of the transpose it finds the transposed inverse.
+RivalInverse cusolver_inverse(const Stream<Cuda>& stream, Index n, Word seed,
+                              View<double, Cuda> b) {
+  if (n == 0) return {};
+  const Buffer<double, Cuda> a(n * n);
   const Buffer<std::int64_t, Cuda> pivots(n);
-  const Buffer<int, Cuda> info(1);
-  problem_kernel<<<1024, 256, 0, native(stream)>>>(n, a.data(), b.data(), seed);
+  const Buffer<int, Cuda> info(2);
+  problem_kernel<<<1024, 256, 0, native(stream)>>>(n, a.data(), b.data, seed);
   check_launch();
   const cusolverDnHandle_t handle = cusolver(stream);
   cusolverDnParams_t params = nullptr;
@@ -42,10 +44,13 @@ double cusolver_inverse_seconds(const Stream<Cuda>& stream, Index n, Word seed) 
     check(cusolverDnXgetrf(handle, params, n, n, CUDA_R_64F, a.data(), n, pivots.data(), CUDA_R_64F,
                            work.data(), on_device, host_work.data(), on_host, info.data()));
     check(cusolverDnXgetrs(handle, params, CUBLAS_OP_N, n, n, CUDA_R_64F, a.data(), n,
-                           pivots.data(), CUDA_R_64F, b.data(), n, info.data()));
+                           pivots.data(), CUDA_R_64F, b.data, n, info.data() + 1));
   });
   check(cusolverDnDestroyParams(params));
-  return seconds;
+  int found[2];
+  download(stream, found, info.view());
+  stream.synchronize();
+  return {seconds, found[0] != 0 ? found[0] : found[1]};
 }
 
 }  // namespace terrace

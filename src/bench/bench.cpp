@@ -1,9 +1,14 @@
 #include "src/bench/bench.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <optional>
+
+#include "distrib/faults.hpp"
 
 namespace terrace {
 
@@ -68,62 +73,161 @@ void say_energy(const Run& run, const nlohmann::json& e) {
       e["solves"].get<Index>(), e["devices"].get<Index>(), e["counter"].get<std::string>()));
 }
 
+/// TERRACE_TEST_BENCH.
+struct Spoiling {
+  std::string who;
+  double value = 0;
+  Index run = 0;  ///< 0: every one
+};
+std::optional<Spoiling> spoiling() {
+  const char* const text = test_setting("TERRACE_TEST_BENCH");
+  if (text == nullptr) return {};
+  const std::string all = text;
+  const std::size_t first = all.find(':'), second = all.find(':', first + 1);
+  Spoiling result{all.substr(0, first), std::strtod(text + first + 1, nullptr), 0};
+  if (second != std::string::npos) result.run = std::atol(text + second + 1);
+  return result;
+}
+
+std::string problem_of(const BenchRun& what) {
+  std::string problem = what.who;
+  for (const auto& [key, value] : what.sizes.items())
+    problem +=
+        fmt::format(" {}={}", key, value.is_string() ? value.get<std::string>() : value.dump());
+  return problem;
+}
+
+/// What the checks of a line's runs found, the same on every rank.
+struct Verdict {
+  double residual = 0;  ///< the worst
+  std::string certificate = "passed";
+  std::string wrong;  ///< empty: nothing is
+  std::vector<double> seconds;
+};
+
+void judge(const Run& run, const BenchRun& what, Index number, Verdict& verdict) {
+  const auto start = std::chrono::steady_clock::now();
+  if (what.trouble) verdict.wrong = run.control.broadcast(what.trouble(), 0);
+  if (verdict.wrong.empty() && what.residual) {
+    const double mine = what.residual();  // NaN has no place in a reduction
+    const double value = run.control.reduce(std::isfinite(mine) ? mine : HUGE_VAL, Reduce::max);
+    verdict.residual = std::max(verdict.residual, value);
+    if (!(value <= what.limit))
+      verdict.wrong = fmt::format("the residual of run {} is {}, above {:.3g}", number,
+                                  std::isfinite(value) ? fmt::format("{:.3g}", value)
+                                                       : std::string("infinite or no number"),
+                                  what.limit);
+  }
+  if (verdict.wrong.empty() && what.certificate) {
+    verdict.certificate = run.control.broadcast(what.certificate(), 0);
+    if (verdict.certificate != "passed")
+      verdict.wrong =
+          fmt::format("the certificate of run {} does not hold, {}", number, verdict.certificate);
+  }
+  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
+  verdict.seconds.push_back(run.control.reduce(spent.count(), Reduce::max));
+}
+
 }  // namespace
 
-void bench_run(Run& run, const BenchOptions& options, const BenchRun& what) {
+void require_rivals(const BenchOptions& options, const std::string& family,
+                    const std::vector<std::string>& known) {
+  for (const std::string& name : options.rivals)
+    if (std::find(known.begin(), known.end(), name) == known.end())
+      fail_together(Exit::usage,
+                    fmt::format("unknown rival '{}'; --rivals of bench {}; {}", name, family,
+                                known.empty() ? "leave it out, there are none"
+                                              : "use " + fmt::to_string(fmt::join(known, ", "))));
+}
+
+void require_no_others(const Run& run, const std::vector<std::pair<std::string, bool>>& more) {
+  const CommonOptions& o = run.options;
+  std::vector<std::pair<std::string, bool>> all{{"--output", !o.output.empty()},
+                                                {"--force", o.force},
+                                                {"--plan", o.plan},
+                                                {"--checkpoint", !o.checkpoint.empty()},
+                                                {"--checkpoint-every", !o.checkpoint_every.empty()},
+                                                {"--restart", !o.restart.empty()}};
+  all.insert(all.end(), more.begin(), more.end());
+  for (const auto& [name, given] : all)
+    if (given)
+      fail_together(
+          Exit::usage,
+          fmt::format("{} does not obey {}; on the command line; leave it out", run.command, name));
+}
+
+bool bench_run(Run& run, const BenchOptions& options, const BenchRun& what) {
   if (!run.report.contains("runs")) {
     run.report["runs"] = nlohmann::json::array();
     run.say(fmt::format("{:<44} {:>5} {:>12} {:>11} {:>12} {:>9}  {}", "problem", "ranks",
                         "seconds", "rate", "unit", "fraction", "residual"));
   }
+  static const std::optional<Spoiling> spoil = spoiling();
+  const bool spoiled = spoil && what.spoil && what.who.rfind(spoil->who, 0) == 0;
+  const bool checked = (what.residual || what.certificate) && !run.options.no_check;
+  const std::string problem = problem_of(what);
   std::vector<double> seconds;
+  Verdict verdict;
   if (what.warm_up) what.measure();
-  for (Index i = 0; i < options.repeat; ++i)
+  for (Index i = 1; i <= options.repeat && verdict.wrong.empty(); ++i) {
     seconds.push_back(run.control.reduce(what.measure(), Reduce::max));
-  std::sort(seconds.begin(), seconds.end());
-  const double median = seconds[seconds.size() / 2];
-  const double rate = median > 0 ? what.work / median : 0;
+    if (spoiled && (spoil->run == 0 || spoil->run == i)) what.spoil(spoil->value);
+    if (checked) judge(run, what, i, verdict);
+  }
   nlohmann::json line = what.sizes;
   line["who"] = what.who;
   line["ranks"] = run.control.size();
-  line["seconds"] = median;
+  line["residual"] = nullptr;
+  if (!verdict.wrong.empty()) {
+    line["seconds"] = nullptr;
+    line["failed"] = verdict.wrong;
+    if (std::isfinite(verdict.residual) && what.residual) line["residual"] = verdict.residual;
+    if (what.certificate) line["certificate"] = verdict.certificate;
+    run.report["runs"].push_back(line);
+    if (!what.rival)
+      run.outcome("check-failed", fmt::format("{}; {} {}; please report this as a bug",
+                                              verdict.wrong, run.command, problem));
+    run.say(fmt::format("{:<44} {:>5} failed: {}", problem, run.control.size(), verdict.wrong));
+    return false;
+  }
+  const double middle = median(seconds);
+  const double rate = middle > 0 ? what.work / middle : 0;
+  line["seconds"] = middle;
   line["rate"] = {{"value", rate}, {"unit", what.unit}};
-  std::string fraction = "-", residual = "-", check;
+  std::string fraction = "-", residual = "not checked", check;
   if (what.bound > 0) {
     line["fraction_of_bound"] = {
         {"bound", what.bound_name}, {"measured", what.bound}, {"fraction", rate / what.bound}};
     fraction = fmt::format("{:.3f}", rate / what.bound);
   }
-  const auto check_start = std::chrono::steady_clock::now();
-  if (what.residual) {
-    const double value = what.residual();
-    line["residual"] = value;
-    residual = fmt::format("{:.3g}", value);
+  if (checked && what.residual) {
+    line["residual"] = verdict.residual;
+    residual = fmt::format("{:.3g}", verdict.residual);
   }
   if (what.certificate) {
-    residual = what.certificate();
-    line["certificate"] = residual;
+    line["certificate"] = checked ? verdict.certificate : "not checked";
+    if (checked) residual = verdict.certificate;
   }
-  if (what.residual || what.certificate) {
-    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - check_start;
-    const double slowest = run.control.reduce(spent.count(), Reduce::max);
+  if (checked) {
+    const double slowest = median(verdict.seconds);
     line["check_seconds"] = slowest;
-    line["check_to_solve"] = median > 0 ? slowest / median : 0;
+    line["check_to_solve"] = middle > 0 ? slowest / middle : 0;
     check = fmt::format("  check {:.3g} s", slowest);
   }
   if (options.stages && what.stages) line["stages"] = what.stages();
   if (what.meter && what.meter->available()) line["energy"] = what.meter->report(what.measure);
+  if (what.meter && !what.meter->available()) {
+    line["energy"] = nullptr;
+    line["energy_reason"] = what.meter->reason();
+  }
   run.report["runs"].push_back(line);
-  std::string problem = what.who;
-  for (const auto& [key, value] : what.sizes.items())
-    problem +=
-        fmt::format(" {}={}", key, value.is_string() ? value.get<std::string>() : value.dump());
   run.say(fmt::format("{:<44} {:>5} {:>12.6f} {:>11.4g} {:>12} {:>9}  {}{}", problem,
-                      run.control.size(), median, rate, what.unit, fraction, residual, check));
+                      run.control.size(), middle, rate, what.unit, fraction, residual, check));
   if (line.contains("stages")) say_stages(run, line["stages"]);
-  if (line.contains("energy")) say_energy(run, line["energy"]);
+  if (line.contains("energy") && !line["energy"].is_null()) say_energy(run, line["energy"]);
   if (what.meter && !what.meter->available())
     run.say("  energy: not measured, " + what.meter->reason());
+  return true;
 }
 
 }  // namespace terrace

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "src/bench/median.hpp"
 #include "src/commands.hpp"
 #include "src/energy.hpp"
 #include "src/stages.hpp"
@@ -30,15 +31,52 @@ struct BenchRun {
   std::string bound_name;  ///< "DGEMM", "HBM read", ...
   double bound = 0;        ///< in `unit`, measured in the same run
   std::function<double()> measure;
-  std::function<double()> residual;          ///< after the last measure; may be empty
+  /// Of the answer of the last measure, equal on all ranks or 0 on those that know nothing of it;
+  /// may be empty. Above `limit`, or no number: a wrong answer.
+  std::function<double()> residual;
+  double limit = 30;
   std::function<std::string()> certificate;  ///< exact solvers: "passed", or what is broken
+  std::function<std::string()> trouble;      ///< why there is no answer at all; rank 0's counts
+  bool rival = false;                        ///< its wrong answer is said, and the bench goes on
+  std::function<void(double)> spoil;         ///< writes a number into the answer, for tests
   std::function<nlohmann::json()> stages;    ///< --stages: a run more, as stage_report()
   bool warm_up = true;                       ///< `measure` once, unused, before the others
   EnergyMeter* meter = nullptr;              ///< --energy: what `measure` starts and stops
 };
-/// Measures (a warm-up, then repeat), prints the line, appends it to run.report["runs"]. The time
-/// of the residual or certificate is reported beside: `check_seconds`, `check_to_solve`.
-void bench_run(Run& run, const BenchOptions& options, const BenchRun& what);
+/// Measures (a warm-up, then repeat), judges the answer of each run, prints the line, appends it to
+/// run.report["runs"] and returns it. `residual` is the worst of the runs; null, and "not checked",
+/// where nothing can check or --no-check asks for nothing. The median time of a check is reported
+/// beside: `check_seconds`, `check_to_solve`.
+///
+/// A wrong answer has no `seconds` but `failed`, which says why. Ours ends the command (exit 4); a
+/// rival's does not, and false is returned.
+///
+/// TERRACE_TEST_BENCH = "WHO:VALUE[:RUN]" spoils the answers of lines whose `who` begins with WHO,
+/// of every run or of one (1, 2, ...), before they are judged.
+bool bench_run(Run& run, const BenchOptions& options, const BenchRun& what);
+
+/// BenchRun::spoil of an answer that begins at `answer`.
+template <class B>
+std::function<void(double)> spoils(const Stream<B>& lane, View<double, B> answer) {
+  return [&lane, answer](double value) {
+    lane.synchronize();
+    if (answer.size > 0) upload(lane, answer.slice(0, 1), &value);
+    lane.synchronize();
+  };
+}
+/// The same of a vector on the host.
+inline std::function<void(double)> spoils(std::vector<double>& answer) {
+  return [&answer](double value) {
+    if (!answer.empty()) answer.front() = value;
+  };
+}
+
+/// Refuses names of --rivals that are none of `known`: Error(usage) on all ranks.
+void require_rivals(const BenchOptions& options, const std::string& family,
+                    const std::vector<std::string>& known);
+/// Refuses the common options that a bench does not obey: -o, --force, --plan, checkpoints and
+/// those of `more` that were given.
+void require_no_others(const Run& run, const std::vector<std::pair<std::string, bool>>& more = {});
 
 /// The slowest rank's seconds of each stage, and what follows from them:
 ///   panel, share, widen, update, loop   seconds

@@ -65,6 +65,37 @@ Index vectors(const CgBench& o, Index rows) {
   return CgWork<Cpu>::bytes(rows, true, o.rhs, method_of(o), false);
 }
 
+/// ||b - A x|| / ||b|| of each right-hand side, by one product. Collective.
+template <class B, class A>
+std::vector<double> residuals_of(const Context<B>& c, A& a, CgWork<B>& work,
+                                 const std::vector<double>& b, std::vector<double> x) {
+  CgOptions none;
+  none.rtol = 0;
+  none.max_iterations = 0;
+  std::vector<double> residuals;
+  for (const CgResult& r : conjugate_gradients_columns(c, a, work, none, b, x))
+    residuals.push_back(r.initial_residual);
+  return residuals;
+}
+
+/// A rival's line: its x, from zero for a right-hand side of ones, has the residual that its
+/// recurrence says. The difference of the two is reported.
+template <class B, class A>
+void bench_cg_rival(Run& run, const Context<B>& c, const CgBench& options, BenchRun bench, A& a,
+                    const std::function<double(CgRivalAnswer&)>& iterate) {
+  CgWork<B> work(c, a, false);
+  CgRivalAnswer found;
+  bench.rival = true;
+  bench.measure = [&] { return iterate(found); };
+  bench.limit = 1e-7;
+  bench.residual = [&] {
+    const std::vector<double> ones(found.x.size(), 1.0);
+    return std::fabs(residuals_of(c, a, work, ones, found.x).front() - found.residual);
+  };
+  bench.spoil = spoils(found.x);
+  bench_run(run, options, bench);
+}
+
 /// One line: seconds of options.iterations iterations in full flow, or with --rtol of whole solves.
 template <class B, class A>
 void bench_operator(Run& run, const Context<B>& c, A& a, const CgBench& options,
@@ -101,32 +132,52 @@ void bench_operator(Run& run, const Context<B>& c, A& a, const CgBench& options,
     return conjugate_gradients_columns(c, a, work, how, b, x);
   };
   Index steps = 0;
+  std::vector<CgResult> found;  // of the last measured run, and its x
   bench.measure = [&] {
     c.control.barrier();
     if (whole) {
       const auto start = Clock::now();
-      const std::vector<CgResult> results = solve(options.rtol, -1);
+      found = solve(options.rtol, -1);
       const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-      steps = results.front().iterations;
+      steps = found.front().iterations;
       bench.work = 1e-9 * double(steps) * step;
       return seconds;
     }
     // Batches of 16 or fewer; the first is not counted.
-    const CgResult result = solve(0, round_up(options.iterations, 16) + 16).front();
+    found = solve(0, round_up(options.iterations, 16) + 16);
+    const CgResult& result = found.front();
     if (result.timed_iterations < 1)
       fail_together(Exit::usage,
                     "the iteration ended before it could be timed; bench cg; give a "
                     "larger matrix or fewer --iterations");
     return result.timed_seconds * double(options.iterations) / double(result.timed_iterations);
   };
+  // What the timed run left has the residual that its recurrence says, or is a solution.
+  bench.trouble = [&]() -> std::string {
+    const std::vector<double> residuals = residuals_of(c, a, work, b, x);
+    for (std::size_t v = 0; v < found.size(); ++v) {
+      const CgResult& r = found[v];
+      if (whole && !converged(r.reason)) return "no convergence, " + to_string(r.reason);
+      const double said = whole ? 0 : r.recurrence_residual;
+      const double off = whole ? 2 * options.rtol : mixed ? 1e-2 : 1e-7;
+      if (!(std::fabs(residuals[v] - said) <= off))
+        return fmt::format("its x has the residual {:.3g}, the iteration says {:.3g}", residuals[v],
+                           whole ? r.true_residual : said);
+    }
+    return {};
+  };
+  bench.limit = whole ? 2 * options.rtol : 1e-7;
   bench.residual = [&] {
     double worst = 0;
-    for (const CgResult& r : solve(whole ? options.rtol : 1e-8, -1))
-      worst = std::max(worst, r.true_residual);
+    for (const CgResult& r : whole ? found : solve(1e-8, -1))
+      worst = std::max(worst, converged(r.reason) ? r.true_residual : HUGE_VAL);
     return worst;
   };
+  bench.spoil = spoils(x);
   bench_run(run, options, bench);
-  if (whole) run.say(fmt::format("  {} iterations to {:g}", steps, options.rtol));
+  if (!whole) return;
+  run.report["runs"].back()["iterations"] = steps;
+  run.say(fmt::format("  {} iterations to {:g}", steps, options.rtol));
 }
 
 /// Rivals that have no row-slice form of their own get one, on one rank.
@@ -137,7 +188,7 @@ void bench_dense_rivals(Run& run, const Context<B>& c, const CgBench& options, I
   for (const std::string& rival : options.rivals) {
     if (!is_cg_rival(B{}, rival)) continue;
     if (c.size() > 1) {
-      run.say("rivals run on one rank only");
+      run.warn("rivals run on one rank only; --rivals; start one rank");
       break;
     }
     if (!a) {
@@ -155,10 +206,9 @@ void bench_dense_rivals(Run& run, const Context<B>& c, const CgBench& options, I
     bench.work = 1e-9 * double(options.iterations) * (triangle * a->bytes() + 80.0 * double(n));
     bench.bound_name = "memory read";
     bench.bound = memory;
-    bench.measure = [&] {
-      return cg_rival(c.ahead, rival, n, a->matrix().ld, a->matrix().a, options.iterations);
-    };
-    bench_run(run, options, bench);
+    bench_cg_rival(run, c, options, bench, *a, [&](CgRivalAnswer& found) {
+      return cg_rival(c.ahead, rival, n, a->matrix().ld, a->matrix().a, options.iterations, found);
+    });
   }
 }
 
@@ -235,7 +285,7 @@ void bench_csr(Run& run, const Context<B>& c, const CgBench& options, Index poin
   for (const std::string& rival : options.rivals) {
     if (!is_csr_rival(B{}, rival)) continue;
     if (c.size() > 1) {
-      run.say("rivals run on one rank only");
+      run.warn("rivals run on one rank only; --rivals; start one rank");
       break;
     }
     BenchRun bench;
@@ -249,8 +299,9 @@ void bench_csr(Run& run, const Context<B>& c, const CgBench& options, Index poin
     bench.work = 1e-9 * double(options.iterations) * (a.bytes() + 80.0 * double(n));
     bench.bound_name = "memory read";
     bench.bound = memory;
-    bench.measure = [&] { return cg_rival(c.ahead, rival, a.matrix(), options.iterations); };
-    bench_run(run, options, bench);
+    bench_cg_rival(run, c, options, bench, a, [&](CgRivalAnswer& found) {
+      return cg_rival(c.ahead, rival, a.matrix(), options.iterations, found);
+    });
   }
 }
 

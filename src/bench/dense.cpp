@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <numeric>
+#include <span>
 
 #include "kernels/energy.hpp"
 #include "kernels/random.hpp"
@@ -101,12 +103,71 @@ void bench_textbook(Run& run, Context<B>& context, const DenseBenchOptions& opti
       TextbookInverse<B> solver(context, plan_textbook(n, launch));
       what.measure = [&] { return inverted(solver); };
       what.residual = [&] {
-        return run.options.no_check
-                   ? 0.0
-                   : check_inverse<B>(context, solver, generator(n, seed), 1.0).right;
+        return check_inverse<B>(context, solver, generator(n, seed), 1.0).right;
       };
+      what.spoil = spoils(context.ahead, solver.data());
       bench_run(run, options, what);
     }
+}
+
+/// A rival's inverse as check_inverse() takes it.
+template <class B>
+struct PlainInverse {
+  struct Plan {
+    Index n = 0;
+    BlockCyclic rows;
+  };
+  Plan the_plan;
+  View<double, B> inverse;
+  std::vector<Index> places;
+
+  PlainInverse(Index n, View<double, B> values)
+      : the_plan{n, contiguous(n, 1)}, inverse(values), places(std::size_t(n)) {
+    std::iota(places.begin(), places.end(), Index(0));
+  }
+  [[nodiscard]] const Plan& plan() const { return the_plan; }
+  [[nodiscard]] Index slots() const { return the_plan.n; }
+  [[nodiscard]] Index ld() const { return the_plan.n; }
+  [[nodiscard]] View<double, B> data() const { return inverse; }
+  [[nodiscard]] std::span<const Index> destination() const { return places; }
+};
+
+/// A rival runs and is checked on rank 0 alone, the others wait. `what`: our line.
+template <class B>
+void bench_rival(Run& run, Context<B>& context, const DenseBenchOptions& options, BenchRun what,
+                 const std::string& rival) {
+  const bool first = run.control.rank() == 0;
+  const Index n = what.sizes["n"];
+  const Word seed = Word(run.options.seed);
+  const Buffer<double, B> inverse =
+      collectively(run.control, [&] { return Buffer<double, B>(first ? n * n : 0); });
+  RivalInverse found;
+  what.stages = nullptr;
+  what.who = rival;
+  what.rival = true;
+  what.measure = [&] {
+    if (first) {
+      if constexpr (std::is_same_v<B, Cpu>)
+        found = lapack_inverse(n, seed, inverse);
+      else
+        found = cusolver_inverse(context.bulk, n, seed, inverse);
+    }
+    return run.control.reduce(found.seconds, Reduce::max);
+  };
+  what.trouble = [&] {
+    return found.info == 0 ? std::string() : fmt::format("its info is {}", found.info);
+  };
+  what.residual = [&] {
+    if (!first) return 0.0;
+    Context<B> alone{.control = Control::self(),
+                     .comm = Communicator<B>(Control::self()),
+                     .device = context.device};
+    const InverseResidual both =
+        check_inverse<B>(alone, PlainInverse<B>(n, inverse), generator(n, seed), 1.0);
+    return std::min(both.right, both.left);  // by what it solves for one of them is small
+  };
+  what.spoil = spoils<B>(context.bulk, inverse);
+  bench_run(run, options, what);
 }
 
 template <class B>
@@ -150,33 +211,15 @@ void bench_inverse(Run& run, Context<B>& context, const DenseBenchOptions& optio
       return report;
     };
     what.residual = [&] {
-      return run.options.no_check
-                 ? 0.0
-                 : check_inverse<B>(context, solver, generator(n, seed), 1.0).right;
+      return check_inverse<B>(context, solver, generator(n, seed), 1.0).right;
     };
+    what.spoil = spoils(context.ahead, solver.data());
     bench_run(run, options, what);
   }
   if (run.options.method == "textbook") bench_textbook(run, context, options, n, bound);
-  what.residual = nullptr;
-  what.stages = nullptr;
   what.sizes = {{"n", n}};
   what.bound = bound;
-  for (const std::string& rival : options.rivals) {
-    what.who = rival;
-    // A rival runs on rank 0 alone, the others wait.
-    const auto on_first = [&](const std::function<double()>& measure) {
-      what.measure = [&run, measure] {
-        return run.control.reduce(run.control.rank() == 0 ? measure() : 0.0, Reduce::max);
-      };
-      bench_run(run, options, what);
-    };
-    if constexpr (host) {
-      if (rival == "lapack") on_first([&] { return lapack_inverse_seconds(n, seed); });
-    } else {
-      if (rival == "cusolver")
-        on_first([&] { return cusolver_inverse_seconds(context.bulk, n, seed); });
-    }
-  }
+  for (const std::string& rival : options.rivals) bench_rival(run, context, options, what, rival);
 }
 
 }  // namespace
@@ -200,14 +243,13 @@ void add_bench_dense(CLI::App& bench, Selected& selected) {
         fail_together(Exit::usage, "unknown method '" + method +
                                        "'; --method; use gauss-jordan, or textbook to measure it "
                                        "beside");
-      for (const std::string& rival : options->rivals)
-        if (rival != "lapack" && rival != "cusolver")
-          fail_together(Exit::usage,
-                        "unknown rival '" + rival + "'; --rivals; use lapack, cusolver");
+      require_no_others(run);
       // --block and --pivoting are the other method's here.
       check_textbook_options(run, method == "textbook", 0, "auto",
                              !options->grid.empty() || !options->threads.empty());
       with_backend(run, [&]<class B>(Context<B>& context) {
+        require_rivals(*options, "dense on this backend",
+                       {std::is_same_v<B, Cpu> ? "lapack" : "cusolver"});
         if (options->n.empty())
           options->n = std::is_same_v<B, Cpu> ? std::vector<Index>{1000, 4000}
                                               : std::vector<Index>{4096, 8192, 16384};

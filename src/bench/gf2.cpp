@@ -33,7 +33,7 @@ void bench_elimination(Run& run, const Gf2Bench& o, Context<B>& context, Index n
     fail_together(Exit::usage, fmt::format("no {} x {} matrix has rank {}; --rank; use {} or less",
                                            n, columns, o.rank, std::min(n, columns)));
   const auto form = o.echelon ? EchelonForm::echelon : EchelonForm::reduced;
-  const PanelPlan plan = plan_panels(context, run.options, std::min(n, columns));
+  const PanelPlan plan = plan_panels(context, run.options, std::min(n, columns), o.candidates);
   run.report["block"] = plan.columns;
   run.report["method"] = elimination_method<B>(plan);
   const BlockCyclic layout = bit_row_layout(n, context.size());
@@ -65,6 +65,8 @@ void bench_elimination(Run& run, const Gf2Bench& o, Context<B>& context, Index n
   line.bound_name = setting.bound.first;
   line.bound = setting.bound.second;
   line.meter = setting.meter;
+  // A large size needs none where a smaller one has loaded the kernels.
+  line.warm_up = n <= 32768 || !run.report.contains("runs");
   const auto eliminate_again = [&](const StageTimes<B>& stages) {
     load(context, source, matrix);
     put_witness(context, matrix, words, seed);
@@ -92,26 +94,27 @@ void bench_elimination(Run& run, const Gf2Bench& o, Context<B>& context, Index n
     eliminate_again(stages);
     return stage_report(run.control, stages.seconds(), pivots.rank());
   };
+  line.spoil = spoils_bits(context, matrix);
   bench_run(run, o.common, line);
   auto& last = run.report["runs"].back();
-  const std::string certificate = last["certificate"];
-  last["rank"] = pivots.rank();
-  if (o.checksum && !o.echelon) {
-    const Word sum = checksum(context, matrix, pivots, words);
-    last["checksum"] = fmt::format("{:016x}", sum);
-    run.say(fmt::format("rank {} checksum {:016x}", pivots.rank(), sum));
+  BitAnswer ours{pivots.rank(), {}};
+  last["rank"] = ours.rank;
+  if ((o.checksum || !o.common.rivals.empty()) && !o.echelon)
+    ours.checksum = checksum(context, matrix, pivots, words);
+  if (o.checksum) {
+    last["checksum"] = fmt::format("{:016x}", *ours.checksum);
+    run.say(fmt::format("rank {} checksum {:016x}", ours.rank, *ours.checksum));
   }
-  require_certificate(run, certificate, n, "");
-  bench_bit_rivals(run, o, line, n);
+  bench_bit_rivals(run, o, line, n, ours);
 }
 
 void bench(Run& run, const Gf2Bench& o) {
-  require_bit_method(run.options);
+  require_bit_method(run.options, o.candidates);
   require_bit_rivals(o.common);
   with_backend(run, [&]<class B>(Context<B>& context) {
     if (o.transfers && std::is_same_v<B, Cpu>)
       fail_together(Exit::usage, "the CPU backend transfers nothing; --transfers; leave it out");
-    require_bit_method_on<B>(run.options);
+    require_bit_method_on<B>(run.options, o.candidates);
     std::vector<Index> sizes = o.common.n;
     if (sizes.empty()) {
       if constexpr (std::is_same_v<B, Cpu>)
@@ -120,8 +123,8 @@ void bench(Run& run, const Gf2Bench& o) {
         sizes = {16384, 32768, 65536};
     }
     EnergyMeter meter;
-    if (o.calibrate) return calibrate_gf2(run, context);
-    if (o.study) return study_gf2(run, context, sizes);
+    if (!o.calibrate.empty()) return calibrate_gf2(run, context, o.calibrate);
+    if (!o.study.empty()) return study_gf2(run, context, sizes, o.study);
     if (o.common.energy) meter = EnergyMeter(context);  // before anything runs: what idling takes
     const Gf2Setting setting{bit_bound(context), o.common.energy ? &meter : nullptr};
     for (const Index n : sizes) {
@@ -144,15 +147,6 @@ CLI::Validator probability() {
 }
 
 }  // namespace
-
-void require_certificate(Run& run, const std::string& certificate, Index n,
-                         const std::string& option) {
-  if (certificate != "passed")
-    run.outcome("check failed",
-                fmt::format("the certificate does not hold, {}; bench gf2{} --n {}; please report "
-                            "this as a bug",
-                            certificate, option, n));
-}
 
 void add_bench_gf2(CLI::App& bench_app, Selected& selected) {
   CLI::App* command =
@@ -185,16 +179,31 @@ void add_bench_gf2(CLI::App& bench_app, Selected& selected) {
   shape(command->add_option("--rank", options->rank, "Matrices of this rank"))
       ->check(not_negative())
       ->excludes(half);
-  shape(command->add_flag("--echelon", options->echelon, "Echelon form only"));
-  shape(command->add_flag("--checksum", options->checksum, "Print a checksum of the reduced form"));
+  command->add_option("--candidates", options->candidates, candidates_help)
+      ->check(not_negative())
+      ->excludes(product);
+  auto* echelon = shape(command->add_flag("--echelon", options->echelon, "Echelon form only"));
+  shape(command->add_flag("--checksum", options->checksum, "Print a checksum of the reduced form"))
+      ->excludes(echelon);
   auto* calibrate =
-      shape(command->add_flag("--calibrate", options->calibrate,
-                              "Find the fastest tables and panels of this device, store them"));
-  shape(command->add_flag("--study", options->study,
-                          "Pivot search threads, rows swapped or indexed, as in 2013"))
-      ->excludes(calibrate);
+      shape(command->add_flag("--calibrate{all}", options->calibrate,
+                              "Find the fastest tables, panels, columns (--calibrate=columns) or "
+                              "all of this device, store them"))
+          ->check(CLI::IsMember({"all", "tables", "panels", "columns"}));
+  auto* study =
+      shape(command->add_flag("--study{all}", options->study,
+                              "Column by column as in 2013: search, rows, paths, codes or all; "
+                              "--study=search"))
+          ->check(CLI::IsMember({"all", "search", "rows", "paths", "codes"}))
+          ->excludes(calibrate);
   command->add_flag("--transfers", options->transfers,
                     "Count the way from page-locked host memory and back");
+  // What studies and calibrations choose themselves.
+  for (const char* name : {"--method", "--block", "--k", "--tables", "--panels", "--candidates",
+                           "--columns", "--density", "--half-rank", "--rank", "--echelon",
+                           "--checksum", "--transfers", "--energy", "--stages", "--rivals"})
+    for (CLI::Option* own : {calibrate, study}) own->excludes(command->get_option(name));
+  calibrate->excludes(command->get_option("--n"));
   command->callback([&selected, options] {
     selected.command = "bench gf2";
     selected.action = [options](Run& run) { bench(run, *options); };

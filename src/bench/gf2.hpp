@@ -1,6 +1,7 @@
 // What the parts of `bench gf2` share: options, the clock, the bound, rivals.
 #pragma once
 #include <chrono>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -14,9 +15,11 @@ struct Gf2Bench {
   Index columns = 0;     ///< 0: as many as rows
   double density = 0.5;  ///< probability of a one
   Index rank = -1;       ///< negative: not limited
+  Index candidates = 0;  ///< of the search for pivots; 0: its choice
   bool half_rank = false, echelon = false, checksum = false, transfers = false;
-  bool product = false, inverse = false, calibrate = false, study = false;
-  Index levels = -1;  ///< of a product; -1: the planner's choice
+  bool product = false, inverse = false;
+  std::string study, calibrate;  ///< which; empty: none
+  Index levels = -1;             ///< of a product; -1: the planner's choice
 };
 
 /// What a run has beside its matrices.
@@ -91,9 +94,20 @@ void require_bench_memory(const Run& run, Index backend_bytes, Index host_bytes)
                  on_host ? 0 : backend_bytes);
 }
 
-/// Ends the run when the certificate is not "passed". `option` (" --product"): how to repeat it.
-void require_certificate(Run& run, const std::string& certificate, Index n,
-                         const std::string& option);
+/// BenchRun::spoil: another bit at the begin of this rank's part.
+template <class B>
+std::function<void(double)> spoils_bits(const Context<B>& context, const BitMatrix<B>& matrix) {
+  return [&](double) {
+    if (matrix.data.size() == 0) return;
+    const View<Word, B> first = matrix.data.view().slice(0, 1);
+    Word word = 0;
+    download(context.bulk, &word, first);
+    context.bulk.synchronize();
+    word ^= 1;
+    upload(context.bulk, first, &word);
+    context.bulk.synchronize();
+  };
+}
 
 /// Name and rate of what bounds products, all ranks together: binary tensor cores, or the tables.
 template <class B>
@@ -106,8 +120,14 @@ Word checksum(const Context<B>& context, const BitMatrix<B>& matrix, const Pivot
 
 /// Refuses names that are no rivals of eliminations: Error(usage) on all ranks.
 void require_bit_rivals(const BenchOptions& options);
+/// Ours, for the rivals to be compared with: the rank, and of a reduced form its bits.
+struct BitAnswer {
+  Index rank = 0;
+  std::optional<Word> checksum;
+};
 /// M4RI on the matrix of `line`, n rows: separate programs on rank 0's host.
-void bench_bit_rivals(Run& run, const Gf2Bench& o, const BenchRun& line, Index n);
+void bench_bit_rivals(Run& run, const Gf2Bench& o, const BenchRun& line, Index n,
+                      const BitAnswer& ours);
 
 template <class B>
 void bench_product(Run& run, const Gf2Bench& o, Context<B>& context, Index n,

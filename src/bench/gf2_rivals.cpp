@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <vector>
 
 #include "kernels/parallel.hpp"
 #include "kernels/random.hpp"
@@ -110,8 +111,12 @@ const Rival* rival_of(const std::string& name) {
 }
 
 struct RivalTime {
-  double seconds = 0;  ///< 0: the program is not there
-  int cores = 0;
+  double seconds = 0;         ///< 0: the program is not there
+  int cores = 0, status = 0;  ///< status: its exit code; -1: its answer is not understood
+  long rank = -1;
+  unsigned long long checksum = 0;
+  double joules = -1;  ///< negative: the host has no counter
+  char why[200] = {};
 };
 
 /// M4RI's reduction of the matrix `what` of n rows, on rank 0's host; equal on all ranks.
@@ -132,8 +137,13 @@ RivalTime m4ri_time(const Control& control, const Rival& rival, Index n, const R
           "'{}' {} {} {} {} {} {} {} {}", program, n, what.seed, what.even_rank ? "half" : "full",
           rival.method, what.columns, what.density, what.rank, echelon ? "echelon" : "rref");
       if (FILE* pipe = popen(line.c_str(), "r")) {
-        if (std::fscanf(pipe, "seconds %lf threads %d", &time.seconds, &time.cores) != 2) time = {};
-        pclose(pipe);
+        char joules[32] = {};
+        const int read =
+            std::fscanf(pipe, "seconds %lf threads %d rank %ld checksum %llx joules %31s %199[^\n]",
+                        &time.seconds, &time.cores, &time.rank, &time.checksum, joules, time.why);
+        time.status = pclose(pipe);
+        if (time.status == 0 && read < 4) time.status = -1;
+        if (read == 5) time.joules = std::strtod(joules, nullptr);
       }
     }
   }
@@ -141,37 +151,82 @@ RivalTime m4ri_time(const Control& control, const Rival& rival, Index n, const R
   return time;
 }
 
+/// The rival counts its own joules, of the processor packages and of the reduction alone.
+void rival_energy(Run& run, nlohmann::json& line, const std::vector<RivalTime>& times) {
+  double joules = 0, seconds = 0;
+  for (const RivalTime& time : times) {
+    if (time.joules < 0) {
+      const std::string why = time.why[0] != 0 ? time.why : "the rival gives none";
+      line["energy"] = nullptr;
+      line["energy_reason"] = why;
+      run.say("  energy: not measured, " + why);
+      return;
+    }
+    joules += time.joules, seconds += time.seconds;
+  }
+  const double solves = double(times.size());
+  line["energy"] = {{"joules_per_solve", joules / solves},
+                    {"seconds_per_solve", seconds / solves},
+                    {"watts", seconds > 0 ? joules / seconds : 0.0},
+                    {"solves", times.size()},
+                    {"counter", "RAPL"}};
+  run.say(fmt::format("  energy: {:.4g} J a solve, {:.4g} W; {} solves, by RAPL", joules / solves,
+                      joules / seconds, times.size()));
+}
+
 }  // namespace
 
 void require_bit_rivals(const BenchOptions& options) {
-  for (const std::string& name : options.rivals)
-    if (!rival_of(name))
-      fail_together(Exit::usage, "unknown rival '" + name +
-                                     "'; --rivals; use m4ri, m4ri-m4ri, m4ri-pluq or m4ri-all");
+  std::vector<std::string> known;
+  for (const Rival& rival : rivals) known.emplace_back(rival.name);
+  require_rivals(options, "gf2", known);
 }
 
-void bench_bit_rivals(Run& run, const Gf2Bench& o, const BenchRun& line, Index n) {
+void bench_bit_rivals(Run& run, const Gf2Bench& o, const BenchRun& line, Index n,
+                      const BitAnswer& ours) {
   const Index columns = o.columns > 0 ? o.columns : n;
   const RandomBits what{Word(run.options.seed), columns, o.half_rank, n, o.density, o.rank};
   for (const std::string& name : o.common.rivals) {
     const Rival& rival = *rival_of(name);
     const RivalTime probe = m4ri_time(run.control, rival, 64, {1, 64, false, 64}, false);
-    if (probe.seconds == 0) {
-      run.say(fmt::format("rival {} is not here ({})", name,
-                          rival.beside ? "build the tests with libm4ri-dev"
-                                       : fmt::format("set {}", rival.variable)));
+    if (probe.seconds == 0 && probe.status == 0) {
+      run.warn(fmt::format("rival {} is not here; --rivals; {}", name,
+                           rival.beside ? "build the tests with libm4ri-dev"
+                                        : fmt::format("set {}", rival.variable)));
       continue;
     }
     BenchRun other = line;
     other.who =
         fmt::format("m4ri {}, {} core{}", rival.method, probe.cores, probe.cores == 1 ? "" : "s");
     other.bound = 0;
-    other.certificate = nullptr;
+    other.rival = true;
     other.stages = nullptr;
     other.meter = nullptr;
-    other.measure = [&] { return m4ri_time(run.control, rival, n, what, o.echelon).seconds; };
+    RivalTime found;
+    std::vector<RivalTime> times;
+    other.measure = [&] {
+      found = m4ri_time(run.control, rival, n, what, o.echelon);
+      times.push_back(found);
+      return found.seconds;
+    };
+    other.trouble = [&] {
+      return found.status == 0
+                 ? std::string()
+                 : fmt::format("the program gave no answer (status {})", found.status);
+    };
+    other.certificate = [&]() -> std::string {  // an echelon form may have other bits than ours
+      if (Index(found.rank) != ours.rank)
+        return fmt::format("failed: rank {}, ours is {}", found.rank, ours.rank);
+      if (ours.checksum && Word(found.checksum) != *ours.checksum)
+        return fmt::format("failed: checksum {:016x}, ours is {:016x}", found.checksum,
+                           *ours.checksum);
+      return "passed";
+    };
+    other.spoil = [&](double) { ++found.rank; };
     bench_run(run, o.common, other);
-    run.report["runs"].back()["cores"] = probe.cores;
+    auto& last = run.report["runs"].back();
+    last["cores"] = probe.cores;
+    if (o.common.energy) rival_energy(run, last, times);
   }
 }
 

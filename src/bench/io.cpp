@@ -57,8 +57,7 @@ class IoRun {
         const double slowest = control_.reduce(mine, Reduce::max);
         if (cold || k > 0) floor.push_back(slowest);  // the first warms the cache
       }
-      std::sort(floor.begin(), floor.end());
-      return floor[floor.size() / 2];
+      return median(floor);
     };
     double seconds = raw([&] { return io::raw_read_seconds(control_, sample_.location.file); });
     const char* bound = cold ? "raw read, cold" : "raw read, warm";
@@ -100,10 +99,8 @@ class IoRun {
         const bool whole = look.items == deal.slots(control_.rank()) && look.wrong == 0;
         return control_.reduce(Index(whole), Reduce::min) == 1 ? "passed" : "failed: wrong values";
       };
+      line.spoil = [&](double) { ++look.wrong; };
       bench_run(run_, options_, line);
-      if (run_.report["runs"].back()["certificate"] != "passed")
-        run_.outcome("check-failed", "what was read is not what was written; layout " +
-                                         sample_.layout + "; report it");
     }
   }
 

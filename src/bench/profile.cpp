@@ -483,8 +483,7 @@ void bench_profile(Run& run, const ProfileOptions& options) {
     }
     fitted["first"] = run.control.reduce(first[family_of(model)], Reduce::max);
     std::vector<double>& beside = besides[family_of(model)];
-    std::nth_element(beside.begin(), beside.begin() + Index(beside.size()) / 2, beside.end());
-    fitted["begin"] = begin + beside[beside.size() / 2];
+    fitted["begin"] = begin + median(beside);
     fitted["samples"] = Index(by_phase.begin()->second.size());
     fitted["solve_misfit"] = off;
     fitted["longest_solve_seconds"] = largest;
