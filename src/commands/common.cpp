@@ -34,7 +34,9 @@ void require_countable(std::initializer_list<double> extents) {
   }
   if (!(entries <= 0x1p56))
     fail_together(Exit::resources,
-                  sizes + " entries are more than any machine holds; give smaller sizes");
+                  sizes +
+                      " entries are more than any machine holds; on the command line; give "
+                      "smaller sizes");
 }
 
 void add_common_options(CLI::App& command, CommonOptions& o) {
