@@ -307,7 +307,9 @@ void bench_size(Run& run, Context<B>& c, const BandBench& options, Index n, Inde
   run.report["precision"] = run.options.precision;
   if (run.options.precision == "mixed") return bench_mixed(run, c, options, request, plan, rates);
   if (options.stages && plan.method != BandMethod::tile_columns)
-    run.say("--stages: of --method tile-columns only; the other methods have no panels");
+    fail_together(Exit::usage, fmt::format("method {} has no panels; --stages; add --method "
+                                           "tile-columns or leave it out",
+                                           to_string(plan.method)));
   if (plan.method == BandMethod::streamed)
     bench_streamed(run, c, options, plan, rates);
   else if (plan.method == BandMethod::tile_columns)
@@ -326,6 +328,7 @@ void bench_size(Run& run, Context<B>& c, const BandBench& options, Index n, Inde
 void bench_band(Run& run, BandBench options) {
   with_backend(run, [&]<class B>(Context<B>& c) {
     const bool device = std::is_same_v<B, Cuda>;
+    require_rivals(options, "band on this backend", {band_rival_name(B{})});
     check_places(B{}, options.places);
     if (options.n.empty()) options.n = {device ? 200000 : 20000};
     if (options.half_bandwidth.empty()) options.half_bandwidth = {device ? 2000 : 1000};
@@ -360,9 +363,15 @@ void add_bench_band(CLI::App& bench, Selected& selected) {
   command->add_option("--substitution", options->places.substitution,
                       "gpu or cpu: who substitutes with tile columns");
   add_common_options(*command, selected.options);
-  command->callback([&selected, options] {
+  command->callback([&selected, options, command] {
     selected.command = "bench band";
-    selected.action = [options](Run& run) { bench_band(run, *options); };
+    selected.action = [options, command](Run& run) {
+      require_no_others(run, *command);
+      if (run.options.precision == "mixed")
+        refuse_given(*command, {"--rivals", "--diagonal", "--substitution", "--stages"},
+                     "--precision mixed compares with FP64 by the plan's method alone");
+      bench_band(run, *options);
+    };
   });
 }
 

@@ -136,6 +136,27 @@ void bench(Run& run, const Gf2Bench& o) {
   });
 }
 
+/// Options that this kind of `bench gf2` would not obey.
+void refuse_ignored(const Run& run, const Gf2Bench& o, const CLI::App& command) {
+  require_no_others(run, command);
+  const std::vector<std::string> shapes{"--columns", "--density", "--half-rank",
+                                        "--rank",    "--echelon", "--checksum"};
+  const std::vector<std::string> runs{"--repeat",   "--rivals",    "--stages", "--energy",
+                                      "--no-check", "--transfers", "--seed",   "--k",
+                                      "--tables",   "--panels",    "--method", "--block"};
+  if (o.calibrate || o.study) {
+    const std::string reason =
+        o.calibrate ? "a calibration has runs of its own" : "the study has runs of its own";
+    refuse_given(command, shapes, reason);
+    refuse_given(command, runs, reason);
+    refuse_given(command, {"--product", "--inverse"}, reason);
+    if (o.calibrate) refuse_given(command, {"--n"}, reason);
+  }
+  if (o.product || o.inverse)
+    refuse_given(command, {"--rivals"}, "rivals are measured beside eliminations");
+  if (o.echelon) refuse_given(command, {"--checksum"}, "only a reduced form has bits of its own");
+}
+
 CLI::Validator probability() {
   return {[](const std::string& value) {
             const double p = std::strtod(value.c_str(), nullptr);
@@ -187,9 +208,12 @@ void add_bench_gf2(CLI::App& bench_app, Selected& selected) {
       ->excludes(calibrate);
   command->add_flag("--transfers", options->transfers,
                     "Count the way from page-locked host memory and back");
-  command->callback([&selected, options] {
+  command->callback([&selected, options, command] {
     selected.command = "bench gf2";
-    selected.action = [options](Run& run) { bench(run, *options); };
+    selected.action = [options, command](Run& run) {
+      refuse_ignored(run, *options, *command);
+      bench(run, *options);
+    };
   });
 }
 
