@@ -20,6 +20,7 @@
 
 #include "distrib/ending.hpp"
 #include "distrib/heartbeat_wire.hpp"
+#include "distrib/place.hpp"
 #include "distrib/session.hpp"
 #include "kernels/error.hpp"
 
@@ -81,9 +82,16 @@ struct Peer {
 
 std::atomic<bool> told_to_end{false};  // SIGTERM came
 std::atomic<int> wake{-1};             // an eventfd
+std::atomic<bool> passes_on{false};    // SIGTERM, to the handler that was there before
 struct sigaction before_listening {};
 
-void on_sigterm(int) {
+bool handled_before() {
+  return before_listening.sa_handler != SIG_DFL && before_listening.sa_handler != SIG_IGN;
+}
+
+void on_sigterm(int number) {
+  if (passes_on) return before_listening.sa_handler(number);
+  if (!handled_before()) before_the_end();  // the launcher may leave no time for it
   told_to_end = true;
   const std::uint64_t one = 1;
   if (write(wake, &one, sizeof one) < 0) {  // nothing can be done here
@@ -199,7 +207,8 @@ Heart::Heart(const Control& control)
   struct sigaction ours {};
   ours.sa_handler = &on_sigterm;
   ours.sa_flags = SA_RESTART;
-  sigaction(SIGTERM, &ours, &before_listening);
+  sigaction(SIGTERM, nullptr, &before_listening);
+  if (before_listening.sa_handler != SIG_IGN) sigaction(SIGTERM, &ours, nullptr);
 }
 
 Heart::~Heart() {
@@ -414,9 +423,15 @@ void Heart::heed_sigterm(double time) {
   }
   if (time - sigterm_at_ < 0.3) return;
   if (!missing.empty()) lost(missing, "no sign of life");
+  sigterm_at_ = time + 1e6;
+  if (handled_before()) {
+    passes_on = true;
+    before_listening.sa_handler(SIGTERM);
+    return;
+  }
+  before_the_end();
   sigaction(SIGTERM, &before_listening, nullptr);
   kill(getpid(), SIGTERM);
-  sigterm_at_ = time + 1e6;
 }
 
 /// Everybody's work is done: rank 0 hears it from all, the others from rank 0.

@@ -31,8 +31,11 @@ std::string to_string(const Place& place) {
 }
 
 void before_sudden_exit(void (*work)()) { hook = work; }
-void sudden_exit(int code) {
+void before_the_end() {
   if (auto* const work = hook.load()) work();
+}
+void sudden_exit(int code) {
+  before_the_end();
   _exit(code);
 }
 

@@ -23,5 +23,7 @@ std::string to_string(const Place& place);  ///< "phase solve, step 17"
 void before_sudden_exit(void (*hook)());
 /// Runs the hook and ends this process at once. May be called in a signal handler.
 [[noreturn]] void sudden_exit(int code);
+/// Runs the hook: the end is sure, but not at once. As above.
+void before_the_end();
 
 }  // namespace terrace

@@ -51,7 +51,8 @@ class Alone {
 
 Session::Session(int* argc, char*** argv) {
   // Open MPI 4's shared file pointers, which nobody here uses, put a file's name in 256 bytes:
-  // longer paths ended the program.
+  // longer paths ended the program. The third kind, which must stay, has files of its own beside
+  // the one that is written: io::Unfinished knows them.
   setenv("OMPI_MCA_sharedfp", "^lockedfile,sm", 0);
   const Alone alone;
   int provided = 0;

@@ -31,7 +31,10 @@ void watch_signals() {
   struct sigaction action {};
   action.sa_handler = &on_signal;
   action.sa_flags = SA_RESTART;
-  for (int k = 0; k < 3; ++k) sigaction(watched[k], &action, &before_watching[k]);
+  for (int k = 0; k < 3; ++k) {
+    sigaction(watched[k], nullptr, &before_watching[k]);
+    if (before_watching[k].sa_handler != SIG_IGN) sigaction(watched[k], &action, nullptr);
+  }
 }
 
 void ignore_signals() {

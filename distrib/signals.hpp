@@ -5,7 +5,8 @@
 namespace terrace {
 
 /// From now on SIGUSR1 asks for a checkpoint, SIGUSR2 and SIGTERM for a checkpoint and the end; a
-/// second one that asks for the end ends this process at once (exit code 128 + its number).
+/// second one that asks for the end ends this process at once (exit code 128 + its number). Signals
+/// that are ignored stay so.
 void watch_signals();
 /// Undoes one call of it; the last gives the signals their former effect.
 void ignore_signals();

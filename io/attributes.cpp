@@ -60,6 +60,7 @@ void put_attribute(hid_t object, const std::string& name, const AnyAttribute& va
 Handle compact_attributes(hid_t property_class) {
   Handle properties(H5Pcreate(property_class), &H5Pclose);
   H5Pset_attr_phase_change(properties, 1000, 0);
+  H5Pset_obj_track_times(properties, false);  // the ranks' clocks differ
   return properties;
 }
 

@@ -14,7 +14,7 @@ hid_t written(hid_t id, const std::string& what, const std::string& file);
 /// Creates an attribute: strings in UTF-8 of variable length, integers as int64, reals as doubles.
 void put_attribute(hid_t object, const std::string& name, const AnyAttribute& value,
                    const std::string& file);
-/// Creation properties: attributes stay in the object header.
+/// Creation properties: attributes stay in the object header, times out of it.
 [[nodiscard]] Handle compact_attributes(hid_t property_class);
 
 }  // namespace terrace::io

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "io/order.hpp"
 #include "io/reading.hpp"
 
 namespace terrace::io {
@@ -24,7 +25,7 @@ BandInput open_band(const Control& control, const Location& location, bool assum
            "a band matrix says format = \"band\"");
   if (!uplo.empty() && uplo != "lower" && uplo != "upper")
     refuse("wrong attribute: uplo is '" + uplo + "'", "use lower or upper");
-  if (object.text("order") == "column-major")
+  if (order_of(object, where(location, object.path)).column_major)
     refuse("a band matrix in column-major order", "store (half-bandwidth + 1) x n row-major");
   if (object.dims[0] < 1) refuse("wrong shape: no diagonal", "row 0 is the diagonal");
   BandInput input;

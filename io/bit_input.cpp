@@ -3,7 +3,9 @@
 #include <bit>
 #include <cstring>
 
+#include "io/order.hpp"
 #include "io/reading.hpp"
+#include "kernels/parallel.hpp"
 
 namespace terrace::io {
 
@@ -27,12 +29,17 @@ BitInput open_bits(const Control& control, const Location& location, Role role) 
     refuse("wrong type: not bits",
            "store packed uint64, packed uint8, or uint8, int8, bool of 0 and 1");
   BitInput input;
+  // The array of words, of bytes or of bits lies as `order` says.
+  const Order order = order_of(object, where(location, object.path));
+  const bool marked = role == Role::right_hand_side && order.is_vector(dims);
+  input.is_vector_ = dims.size() == 1 || marked;
+  input.column_major_ = dims.size() == 2 && (marked ? dims[0] == 1 : order.column_major);
+  const Index stored = dims.size() == 2 ? dims[input.column_major_ ? 0 : 1] : 1;
   const Index columns = object.whole("columns");
   const bool has_columns = object.has("columns");
   if (has_columns && columns < 0)
     refuse("wrong attribute: columns is no count", "store an integer");
   const auto check_packed = [&](Index per_item) {
-    const Index stored = dims.size() == 2 ? dims[1] : 1;
     if (!has_columns)
       refuse("attribute columns is missing", "packed bits say how many columns they have");
     if (ceil_div(columns, per_item) != stored)
@@ -48,15 +55,12 @@ BitInput open_bits(const Control& control, const Location& location, Role role) 
     check_packed(8);
     input.form_ = bitorder == "big" ? BitInput::Form::bytes_big : BitInput::Form::bytes_little;
   } else {
-    const Index width = dims.size() == 2 ? dims[1] : 1;
-    if (has_columns && columns != width)
+    if (has_columns && columns != stored)
       refuse("attribute bitorder is missing", "packed bytes say bitorder = \"little\" or \"big\"");
     input.form_ = BitInput::Form::plain;
   }
-  input.rows_ = dims[0];
-  input.is_vector_ = dims.size() == 1;
-  input.columns_ =
-      input.form_ == BitInput::Form::plain ? (input.is_vector_ ? 1 : dims[1]) : columns;
+  input.rows_ = dims[input.column_major_ ? 1 : 0];
+  input.columns_ = input.form_ == BitInput::Form::plain ? stored : columns;
   input.location_ = {location.file, object.path};
   input.file_ = open_input(control, location, std::move(object));
   return input;
@@ -133,33 +137,59 @@ void BitInput::read(const Control& control, std::span<const Range> ranges,
       if ((data[i * width + width - 1] & unused) != 0)
         return wrong.note(p.global(item + i), columns_, 1);
   };
-  const Index bytes = is_vector_ ? 1 : file_->object.dims[1];  // a row of the byte forms
+  const auto& dims = file_->object.dims;
+  const Index stored = dims.size() == 2 ? dims[column_major_ ? 0 : 1] : 1;  // items of a row
   const bool is_signed = file_->object.number != Number::unsigned_integer;
   Request request;
-  request.as_stored = form_ != Form::words;  // words may have the other byte order
-  request.packs = request.as_stored;
+  request.as = form_ == Form::words ? As::words : As::bytes;
+  request.packs = form_ != Form::words;
   request.item_bytes = width * Index(sizeof(Word));
+  const auto pack = [&](const Portion& p, Index item, Index items, const std::uint8_t* from,
+                        Word* to) {
+    for (Index i = 0; i < items; ++i, from += stored, to += width) {
+      if (form_ != Form::plain) {
+        pack_bytes(from, stored, form_ == Form::bytes_big, to, width);
+      } else if (const Index j = pack_plain(from, columns_, to, width); j >= 0) {
+        const double value = is_signed ? double(std::int8_t(from[j])) : double(from[j]);
+        wrong.note(p.global(item + i), j, value);
+      }
+    }
+  };
   request.take = [&](const Portion& p, Index item, Index items, Element form, const char* raw,
                      char* out) {
     auto* const to = reinterpret_cast<Word*>(out);
-    const auto* const from = reinterpret_cast<const std::uint8_t*>(raw);
-    if (form_ == Form::words) {
+    if (form_ == Form::words)
       to_words(form, raw, to, items * width);
-    } else if (form_ == Form::plain) {
-      for (Index i = 0; i < items; ++i)
-        if (const Index j = pack_plain(from + i * bytes, columns_, to + i * width, width); j >= 0) {
-          const std::uint8_t value = from[i * bytes + j];
-          wrong.note(p.global(item + i), j, is_signed ? double(std::int8_t(value)) : double(value));
-        }
-    } else {
-      for (Index i = 0; i < items; ++i)
-        pack_bytes(from + i * bytes, bytes, form_ == Form::bytes_big, to + i * width, width);
-    }
+    else
+      pack(p, item, items, reinterpret_cast<const std::uint8_t*>(raw), to);
     check_unused(p, item, items, to);
   };
-  read_portions(control, *file_, request, ranges, [&](const Portion& p, const char* data) {
-    deliver(p.position, p.items, reinterpret_cast<const Word*>(data), sink);
-  });
+  if (column_major_) {  // items are columns of the dataset, of 8-byte elements
+    request.axis = 1;
+    request.as = form_ == Form::words ? As::words : As::indices;
+    request.item_bytes = stored * 8;
+  }
+  std::vector<Word> rows;
+  const auto use = [&](const Portion& p, const char* data) {
+    if (!column_major_ || form_ == Form::words) {
+      if (column_major_) check_unused(p, 0, p.items, reinterpret_cast<const Word*>(data));
+      return deliver(p.position, p.items, reinterpret_cast<const Word*>(data), sink);
+    }
+    rows.resize(std::size_t(p.items * width));
+    parallel_ranges(p.items, std::max<Index>(1, (Index(1) << 16) / std::max<Index>(1, stored)),
+                    [&](Index first, Index end) {
+                      std::vector<std::uint8_t> bytes(static_cast<std::size_t>(stored));
+                      const auto* from = reinterpret_cast<const Index*>(data) + first * stored;
+                      for (Index i = first; i < end; ++i, from += stored) {
+                        std::copy_n(from, stored, bytes.begin());
+                        Word* const to = rows.data() + i * width;
+                        pack(p, i, 1, bytes.data(), to);
+                        check_unused(p, i, 1, to);
+                      }
+                    });
+    deliver(p.position, p.items, rows.data(), sink);
+  };
+  read_portions(control, *file_, request, ranges, use);
   const auto first = first_offender(control, wrong.first());
   if (!first) return;
   if (first->column == columns_)

@@ -1,9 +1,12 @@
 #include "io/chunks.hpp"
 
+#include <fmt/format.h>
+
 #include <cstring>
 #include <mutex>
 
 #include "distrib/mpi.hpp"
+#include "distrib/session.hpp"
 #include "kernels/buffer.hpp"
 #include "kernels/parallel.hpp"
 
@@ -28,6 +31,20 @@ struct Job {
   int owner = 0;
   std::vector<int> needers;
 };
+
+/// A call of the network that failed: the others wait for ever for what it was to bring, so this
+/// rank ends the job.
+void must_arrive(int code, const char* call, const Control& control, const std::string& where) {
+  try {
+    check_mpi(code, call);
+  } catch (const Error& e) {
+    end_job(
+        int(Exit::fault),
+        fmt::format("terrace: rank {} on {} failed: {}; reading {}; look at the network and its "
+                    "hosts, then run again",
+                    control.rank(), host_name(), e.what(), where));
+  }
+}
 
 Index units_last(const Range& r, Index unit) { return (r.end() - 1) / unit; }
 
@@ -210,13 +227,21 @@ std::vector<Announcer::Window> ChunkRounds::windows(Index items) const {
   return result;
 }
 
-bool ChunkRounds::can_read_first(const hsize_t* offset) const {
+void ChunkRounds::ask_library(const hsize_t* offset, std::vector<char>& raw) const {
   const Handle type(H5Dget_type(dataset_), &H5Tclose), space(H5Dget_space(dataset_), &H5Sclose);
-  const hsize_t one[2] = {1, 1};
-  const Handle single(H5Screate_simple(1, one, nullptr), &H5Sclose);
-  std::vector<char> element(static_cast<std::size_t>(element_));
-  return H5Sselect_hyperslab(space, H5S_SELECT_SET, offset, nullptr, one, nullptr) >= 0 &&
-         H5Dread(dataset_, type, single, space, H5P_DEFAULT, element.data()) >= 0;
+  const int rank = H5Sget_simple_extent_ndims(space);
+  const hsize_t beginning[2] = {0, 0};
+  hsize_t whole[2] = {1, 1}, inside[2] = {1, 1};
+  whole[axis_] = hsize_t(unit_);
+  whole[1 - axis_] = hsize_t(across_);
+  inside[axis_] = std::min(whole[axis_], hsize_t(extent_) - offset[axis_]);
+  inside[1 - axis_] = std::min(whole[1 - axis_], hsize_t(others_) - offset[1 - axis_]);
+  const Handle memory(H5Screate_simple(rank, whole, nullptr), &H5Sclose);
+  raw.assign(std::size_t(unit_ * across_ * element_), 0);
+  if (H5Sselect_hyperslab(space, H5S_SELECT_SET, offset, nullptr, inside, nullptr) < 0 ||
+      H5Sselect_hyperslab(memory, H5S_SELECT_SET, beginning, nullptr, inside, nullptr) < 0 ||
+      H5Dread(dataset_, type, memory, space, H5P_DEFAULT, raw.data()) < 0)
+    throw Error(Exit::input, "a chunk cannot be found; " + input_.where() + "; " + hdf5_reason());
 }
 
 void ChunkRounds::fetch_into(const Chunk& chunk, std::size_t place) {
@@ -236,12 +261,18 @@ void ChunkRounds::fetch_into(const Chunk& chunk, std::size_t place) {
   offset[1 - axis_] = hsize_t(chunk.across * across_);
   hsize_t stored = 0;
   const bool found = H5Dget_chunk_storage_size(dataset_, offset, &stored) >= 0;
-  if (!found) stored = 0;  // HDF5 1.10: an error where other chunks are written, but not this one
-  if ((!found && !can_read_first(offset)) || stored > hsize_t(2 * bytes + 4096))
-    throw Error(Exit::input, "a chunk cannot be found; " + input_.where() + "; " + hdf5_reason());
-  raw.resize(std::size_t(stored));
-  if (stored == 0) return;  // never written
   std::uint32_t mask = 0;
+  if (!found || stored == 0) {  // never written (HDF5 1.10: an error where others are), or damaged
+    ask_library(offset, raw);
+    mask = ~mask;
+    spare_[place].assign(reinterpret_cast<const char*>(&mask),
+                         reinterpret_cast<const char*>(&mask) + sizeof mask);
+    return;
+  }
+  if (stored > hsize_t(2 * bytes + 4096))
+    throw Error(Exit::input, "a chunk has the wrong size; " + input_.where() +
+                                 "; the file is damaged: write it again");
+  raw.resize(std::size_t(stored));
   if (H5Dread_chunk(dataset_, H5P_DEFAULT, offset, &mask, raw.data()) < 0)
     throw Error(Exit::input, "cannot read the data; " + input_.where() + "; " + hdf5_reason());
   spare_[place].assign(sizeof mask, 0);
@@ -315,12 +346,6 @@ void ChunkRounds::load(Index round, char* slab) {
     }
   };
   const auto restore = [&](std::vector<char>& raw, std::vector<char>& spare) {
-    if (raw.empty()) {  // never written
-      raw.resize(std::size_t(bytes));
-      for (Index b = 0; b < bytes; b += element_)
-        std::memcpy(raw.data() + b, stored_.fill.data(), std::size_t(element_));
-      return;
-    }
     std::uint32_t mask = 0;
     std::memcpy(&mask, spare.data(), sizeof mask);
     unfilter(stored_, mask, element_, raw, spare, bytes, input_.where());
@@ -359,23 +384,26 @@ void ChunkRounds::load(Index round, char* slab) {
   }
   if (size == 1) return;
   std::size_t open = 0;
+  const auto network = [&](int code, const char* call) {
+    must_arrive(code, call, control_, input_.where());
+  };
   constexpr Index most = Index(1) << 30;  // an int counts the bytes of a message
   const auto post = [&](bool sends, int r, Index bytes_left, char* data) {
     for (; bytes_left > 0; bytes_left -= most, data += most) {
       if (open == m.requests.size()) m.requests.resize(2 * open + 2);
       const int count = int(std::min(bytes_left, most));
+      MPI_Request* const request = &m.requests[open++];
       if (sends)
-        MPI_Isend(data, count, MPI_BYTE, r, 0, m.comm, &m.requests[open++]);
+        network(MPI_Isend(data, count, MPI_BYTE, r, 0, m.comm, request), "MPI_Isend");
       else
-        MPI_Irecv(data, count, MPI_BYTE, r, 0, m.comm, &m.requests[open++]);
+        network(MPI_Irecv(data, count, MPI_BYTE, r, 0, m.comm, request), "MPI_Irecv");
     }
   };
   for (int r = 0; r < size; ++r)
     if (r != me) post(false, r, m.from[std::size_t(r)], m.in.data() + in_start[std::size_t(r)]);
   for (int r = 0; r < size; ++r)
     if (r != me) post(true, r, m.to[std::size_t(r)], m.out.data() + out_start[std::size_t(r)]);
-  if (MPI_Waitall(int(open), m.requests.data(), MPI_STATUSES_IGNORE) != MPI_SUCCESS && !failure_)
-    failure_ = Error(Exit::fault, "chunks could not be sent; " + input_.where() + "; see the MPI");
+  network(MPI_Waitall(int(open), m.requests.data(), MPI_STATUSES_IGNORE), "MPI_Waitall");
   for (std::size_t j = 0; j < jobs.size(); ++j) {
     const Job& job = jobs[j];
     if (job.owner == me || places[j].empty()) continue;

@@ -37,8 +37,8 @@ class ChunkRounds {
     Index unit, across;
   };
   [[nodiscard]] std::vector<Portion> plan(const std::vector<Range>& ranges) const;
-  /// Whether the first element of a chunk can be read, be the chunk written or not.
-  [[nodiscard]] bool can_read_first(const hsize_t* offset) const;
+  /// A chunk that was never written, as HDF5 shows it; what lies beyond the extents is zero.
+  void ask_library(const hsize_t* offset, std::vector<char>& raw) const;
   void fetch_into(const Chunk& chunk, std::size_t place);
   template <class F>
   void each_run(const Portion& p, const Chunk& chunk, const F& run) const;

@@ -59,6 +59,7 @@ void read_span(const Control& control, const InputFile& input, const std::string
                T* out, bool words = false) {
   Request request;
   request.dataset = name;
+  request.as = words ? As::words : std::is_same_v<T, double> ? As::doubles : As::indices;
   request.item_bytes = sizeof(T);
   request.take = [&](const Portion&, Index, Index items, Element form, const char* raw, char* to) {
     if (words) {

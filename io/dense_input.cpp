@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "io/order.hpp"
 #include "io/reading.hpp"
 #include "io/transpose.hpp"
 
@@ -24,21 +25,22 @@ void check_dense(const Object& o, const std::string& at) {
            "name a dense dataset");
   if (o.number == Number::unsigned_integer && o.has("columns"))
     refuse("wrong kind: packed bits, a dense matrix is needed", "name a dense dataset");
-  const std::string order = o.text("order");
-  if (!order.empty() && order != "column-major" && order != "row-major")
-    refuse("wrong attribute: order is '" + order + "'", "use row-major or column-major");
 }
 
 }  // namespace
 
 DenseInput open_dense(const Control& control, const Location& location, Role role) {
   Object object = find_object(control, location, Kind::dense, role == Role::right_hand_side);
-  check_dense(object, where(location, object.path));
+  const std::string at = where(location, object.path);
+  check_dense(object, at);
+  const Order order = order_of(object, at);
+  const auto& dims = object.dims;
+  const bool marked = role == Role::right_hand_side && order.is_vector(dims);
   DenseInput input;
-  input.is_vector_ = object.dims.size() == 1;
-  input.column_major_ = !input.is_vector_ && object.text("order") == "column-major";
-  input.rows_ = object.dims[input.column_major_ ? 1 : 0];
-  input.columns_ = input.is_vector_ ? 1 : object.dims[input.column_major_ ? 0 : 1];
+  input.is_vector_ = dims.size() == 1 || marked;
+  input.column_major_ = dims.size() == 2 && (marked ? dims[0] == 1 : order.column_major);
+  input.rows_ = dims[input.column_major_ ? 1 : 0];
+  input.columns_ = input.is_vector_ ? 1 : dims[input.column_major_ ? 0 : 1];
   input.location_ = {location.file, object.path};
   input.file_ = open_input(control, location, std::move(object));
   return input;

@@ -38,7 +38,9 @@ bool blank(char c) {
 }  // namespace
 
 TextReader::TextReader(const std::string& path)
-    : path_(path), file_(open_to_read(path)), buffer_(1 << 20) {}
+    : path_(path == standard_stream ? "standard input" : path),
+      file_(path == standard_stream ? stdin : open_to_read(path)),
+      buffer_(1 << 20) {}
 
 /// Moves what is unread to the front and reads more; false when nothing more comes.
 bool TextReader::refill() {
@@ -237,7 +239,14 @@ void read_npy(const std::string& path, const NpyHeader& h, Index from, Index cou
 
 PlainOutput::PlainOutput(const Control& control, const std::string& path, bool force,
                          double least_bytes)
-    : control_(control), path_(path) {
+    : control_(control),
+      path_(path == standard_stream ? "standard output" : path),
+      standard_(path == standard_stream) {
+  if (standard_) {
+    if (control_.rank() == 0) file_ = stdout;
+    signal(SIGPIPE, SIG_IGN);  // a reader that has left is an error of the write
+    return;
+  }
   collectively(control_, [&] {
     if (control_.rank() != 0) return;
     struct stat status {};
@@ -282,17 +291,24 @@ PlainOutput::PlainOutput(const Control& control, const std::string& path, bool f
 }
 
 PlainOutput::~PlainOutput() {
-  if (file_) std::fclose(file_);
+  if (file_ && !standard_) std::fclose(file_);
 }
 
 void PlainOutput::put(std::string_view bytes) {
   if (std::fwrite(bytes.data(), 1, bytes.size(), file_) != bytes.size())
     throw Error(Exit::resources,
-                fmt::format("cannot write the output: {}; {}; free space on the disk?",
-                            std::strerror(errno), path_));
+                fmt::format("cannot write the output: {}; {}; {}", std::strerror(errno), path_,
+                            standard_ ? "look at what reads it" : "free space on the disk?"));
 }
 
 void PlainOutput::commit() {
+  if (standard_)
+    return collectively(control_, [&] {
+      if (control_.rank() == 0 && std::fflush(stdout) != 0)
+        throw Error(Exit::resources,
+                    fmt::format("cannot write the output: {}; {}; look at what reads it",
+                                std::strerror(errno), path_));
+    });
   collectively(control_, [&] {
     if (control_.rank() != 0) return;
     const bool closed = std::fclose(std::exchange(file_, nullptr)) == 0;

@@ -11,6 +11,9 @@
 
 namespace terrace::io {
 
+/// The name of standard input and standard output among files.
+constexpr const char* standard_stream = "-";
+
 /// Words of a text file with their line numbers. Throws Error(input) "what; FILE line N; ...".
 class TextReader {
  public:
@@ -51,8 +54,8 @@ std::string npy_header(const std::string& descr, const std::vector<Index>& shape
 void read_npy(const std::string& path, const NpyHeader& header, Index from, Index count,
               double* out);
 
-/// A plain output file written by rank 0 under a temporary name; checks as io::Output. Collective
-/// but for put().
+/// A plain output file written by rank 0 under a temporary name, or standard output; checks as
+/// io::Output. Collective but for put().
 class PlainOutput {
  public:
   /// `least_bytes`: what will be written at least; refused where the disk has no room for it.
@@ -66,6 +69,7 @@ class PlainOutput {
  private:
   Control control_;
   std::string path_, temporary_;
+  bool standard_;
   Unfinished unfinished_;
   std::FILE* file_ = nullptr;
 };

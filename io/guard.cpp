@@ -1,6 +1,7 @@
 #include "io/guard.hpp"
 
 #include <fcntl.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -35,8 +36,12 @@ std::string read_all(int from) {
 }
 
 [[noreturn]] void child(int to, const std::function<std::string()>& look) {
-  for (const int s : {SIGSEGV, SIGBUS, SIGFPE, SIGABRT, SIGILL, SIGTERM, SIGINT})
-    signal(s, SIG_DFL);
+  for (const int s : {SIGSEGV, SIGBUS, SIGFPE, SIGABRT, SIGILL}) signal(s, SIG_DFL);
+  // What comes to all processes of a job is for the parent to judge: an end here would say that the
+  // file is damaged.
+  for (const int s : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGALRM, SIGUSR1, SIGUSR2})
+    signal(s, SIG_IGN);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (const int nowhere = open("/dev/null", O_WRONLY); nowhere >= 0) dup2(nowhere, 2);
   const rlimit no_core{0, 0}, some_seconds{5, 5};
   setrlimit(RLIMIT_CORE, &no_core);

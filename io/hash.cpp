@@ -47,7 +47,7 @@ bool content_hash_holds(const Control& control, const Location& location) {
     const auto ranges = contiguous(object.dims[0], control.size()).ranges(control.rank());
     const auto input = open_input(control, location, object);
     Request request;
-    request.as_stored = true;
+    request.as = As::stored;
     request.item_bytes = 8 * width;
     request.take = [&](const Portion&, Index, Index items, Element, const char* raw, char* to) {
       if (raw != to) std::copy_n(raw, items * 8 * width, to);

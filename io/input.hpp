@@ -32,12 +32,13 @@ Index piece_bytes();
 
 struct InputFile;  // an open HDF5 file and dataset
 
-/// 2-D float64 (other numbers converted), or 1-D taken as one column.
+/// 2-D float64 (other numbers converted), or 1-D (or a MATLAB vector as a right-hand side) taken as
+/// one column.
 class DenseInput {
  public:
   [[nodiscard]] Index rows() const { return rows_; }
   [[nodiscard]] Index columns() const { return columns_; }
-  [[nodiscard]] bool is_vector() const { return is_vector_; }  ///< 1-D in the file
+  [[nodiscard]] bool is_vector() const { return is_vector_; }
   [[nodiscard]] const Location& location() const { return location_; }
   /// Rows of `ranges` of this rank (any number, disjoint or not, other ranks' may overlap).
   /// data: count x columns(), row-major. Refuses NaN and Inf.
@@ -109,7 +110,7 @@ class BitInput {
   friend BitInput open_bits(const Control&, const Location&, Role);
   enum class Form { words, bytes_little, bytes_big, plain };
   Index rows_ = 0, columns_ = 0;
-  bool is_vector_ = false;
+  bool is_vector_ = false, column_major_ = false;
   Form form_ = Form::words;
   Location location_;
   std::shared_ptr<InputFile> file_;
@@ -120,7 +121,8 @@ BitInput open_bits(const Control& control, const Location& location, Role role =
 std::vector<Index> read_integers(const Control& control, const Location& location);
 
 enum class Kind { dense, band, csr, bits };
-/// Kind of the object at `location` (of the only fitting one when it names no path).
-Kind kind_of(const Control& control, const Location& location);
+/// Kind of the object at `location` (of the only fitting one when it names no path). `real`: where
+/// real numbers are wanted, whole ones that are not said to be bits are a dense matrix.
+Kind kind_of(const Control& control, const Location& location, bool real = false);
 
 }  // namespace terrace::io

@@ -3,42 +3,111 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include "io/stored.hpp"
+
 namespace terrace::io {
 
 namespace {
-Index size_of(const std::string& path) {
+
+/// Length of a regular file, -1 when there is none.
+Index size_of(const std::string& path, int descriptor) {
   struct stat status {};
-  return stat(path.c_str(), &status) == 0 ? Index(status.st_size) : 0;
+  const int got = descriptor >= 0 ? fstat(descriptor, &status) : stat(path.c_str(), &status);
+  return got == 0 && S_ISREG(status.st_mode) ? Index(status.st_size) : -1;
 }
+
+/// What an HDF5 call says that fills a buffer and returns a length.
+template <class F>
+std::string text_of(const F& call) {
+  const ssize_t length = call(nullptr, 0);
+  if (length <= 0) return {};
+  std::string text(std::size_t(length) + 1, '\0');
+  call(text.data(), text.size());
+  text.resize(std::size_t(length));
+  return text;
+}
+
+/// Chunks without filters stay out of HDF5's cache: it reports one that it holds as written.
+Handle open_dataset(hid_t file, const std::string& path, const std::string& where) {
+  const auto open = [&](hid_t access) {
+    return Handle(
+        hdf5_check(H5Dopen2(file, path.c_str(), access), "cannot open the dataset", where),
+        &H5Dclose);
+  };
+  Handle dataset = open(H5P_DEFAULT);
+  const Handle how(hdf5_check(H5Dget_create_plist(dataset), "damaged dataset", where), &H5Pclose);
+  if (H5Pget_layout(how) != H5D_CHUNKED || H5Pget_nfilters(how) != 0) return dataset;
+  const Handle access(H5Pcreate(H5P_DATASET_ACCESS), &H5Pclose);
+  H5Pset_chunk_cache(access, 0, 0, 0);
+  dataset.close();  // the first that opens it chooses the cache
+  return open(access);
+}
+
 }  // namespace
 
 std::optional<Error> InputFile::shortened() const {
-  const Index left = size_of(location.file);
-  if (left >= bytes) return std::nullopt;
-  return Error(Exit::input,
-               fmt::format("the file got shorter while it was read: {} bytes, then {}; "
-                           "{}; write it again and leave it alone",
-                           bytes, left, where()));
+  for (const Watched& w : watched) {
+    const Index left = size_of(w.path, w.descriptor);
+    if (left >= w.bytes) continue;
+    const std::string at = w.path == location.file ? where() : where() + " in " + w.path;
+    return Error(Exit::input, fmt::format("the file got shorter while it was read: {} bytes, then "
+                                          "{}; {}; write it again and leave it alone",
+                                          w.bytes, std::max<Index>(0, left), at));
+  }
+  return std::nullopt;
+}
+
+void InputFile::watch(const std::string& path, int descriptor) {
+  const Index bytes = size_of(path, descriptor);
+  const auto known = [&](const Watched& w) { return w.path == path && w.descriptor == descriptor; };
+  if (bytes >= 0 && std::none_of(watched.begin(), watched.end(), known))
+    watched.push_back({path, descriptor, bytes});
+}
+
+void InputFile::watch_files_of(const Source& source) {
+  const std::string own =
+      text_of([&](char* to, std::size_t size) { return H5Fget_name(source.file, to, size); });
+  watch(own, descriptor_of(source.file));
+  const Handle how(H5Dget_create_plist(source.dataset), &H5Pclose);
+  const int raw = H5Pget_layout(how) == H5D_CONTIGUOUS ? H5Pget_external_count(how) : 0;
+  for (int k = 0; k < raw; ++k) {
+    char name[4096] = "";
+    if (H5Pget_external(how, unsigned(k), sizeof name - 1, name, nullptr, nullptr) >= 0)
+      watch(name, -1);
+  }
+  std::size_t parts = 0;
+  if (H5Pget_layout(how) != H5D_VIRTUAL || H5Pget_virtual_count(how, &parts) < 0) return;
+  for (std::size_t k = 0; k < std::min<std::size_t>(parts, 1000); ++k) {
+    const std::string name = text_of(
+        [&](char* to, std::size_t size) { return H5Pget_virtual_filename(how, k, to, size); });
+    if (name.empty() || name == ".") continue;
+    watch(name, -1);
+    watch(own.substr(0, own.rfind('/') + 1) + name, -1);
+  }
+}
+
+void InputFile::open(const std::string& name, const std::string& path) {
+  Source source;
+  source.dataset = open_dataset(file, path, io::where(location, path));
+  source.file = Handle(hdf5_check(H5Iget_file_id(source.dataset), "cannot open the dataset's file",
+                                  io::where(location, path)),
+                       [](hid_t id) { return H5Fclose(id); });  // waits for nobody
+  watch_files_of(source);
+  sources.emplace(name, std::move(source));
 }
 
 std::shared_ptr<InputFile> open_input(const Control& control, const Location& location,
                                       Object object) {
   auto input = std::make_shared<InputFile>();
   input->location = {location.file, object.path};
-  input->bytes = size_of(location.file);
   // Every rank opens alone: the rounds of a read are our own, and no close waits for a rank that
   // failed.
   input->file = open_alone(location.file);
   collectively(control, [&] {
     hdf5_check(input->file, "cannot open the file on every rank", location.file);
-    const auto open = [&](const std::string& name, const std::string& path) {
-      input->datasets.emplace(name,
-                              Handle(hdf5_check(H5Dopen2(input->file, path.c_str(), H5P_DEFAULT),
-                                                "cannot open the dataset", where(location, path)),
-                                     &H5Dclose));
-    };
-    if (!object.group) open("", object.path);
-    for (const auto& [name, child] : object.children) open(name, child.path);
+    input->watch(location.file, descriptor_of(input->file));
+    if (!object.group) input->open("", object.path);
+    for (const auto& [name, child] : object.children) input->open(name, child.path);
   });
   input->object = std::move(object);
   return input;

@@ -14,16 +14,35 @@
 namespace terrace::io {
 
 struct InputFile {
+  /// A dataset and the file that holds it: a link may lead out of the named one.
+  struct Source {
+    Handle dataset, file;
+  };
+  /// A file that is read, and its length when it was opened.
+  struct Watched {
+    std::string path;
+    int descriptor;  ///< or -1: known by its name
+    Index bytes;
+  };
+
   Location location;  ///< with the path found
   Object object;
-  Index bytes = 0;  ///< of the file when it was opened
   Handle file;
-  std::map<std::string, Handle> datasets;  ///< "" the object itself, or a CSR group's children
+  std::map<std::string, Source> sources;  ///< "" the object itself, or a CSR group's children
+  std::vector<Watched> watched;  ///< the sources' files, those of external storage and virtual ones
 
-  [[nodiscard]] hid_t dataset(const std::string& name = {}) const { return datasets.at(name); }
+  [[nodiscard]] const Source& source(const std::string& name = {}) const {
+    return sources.at(name);
+  }
   [[nodiscard]] std::string where() const { return to_string(location); }
-  /// Nothing, or that the file is shorter now than it was: MPI-IO reads zeros behind a file's end.
+  /// Nothing, or that a file is shorter now than it was: HDF5 reads zeros behind a file's end.
   [[nodiscard]] std::optional<Error> shortened() const;
+
+ private:
+  friend std::shared_ptr<InputFile> open_input(const Control&, const Location&, Object);
+  void open(const std::string& name, const std::string& path);
+  void watch(const std::string& path, int descriptor);
+  void watch_files_of(const Source& source);
 };
 
 /// Opens the found object on all ranks. Collective.

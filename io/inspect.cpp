@@ -366,16 +366,18 @@ Object find_object(const Control& control, const Location& location, Kind wanted
   });
 }
 
-Object find_any(const Control& control, const Location& location, Kind& kind) {
+Object find_any(const Control& control, const Location& location, Kind& kind, bool real) {
   // A matrix of any kind; vectors only where nothing else stands.
   const Kind kinds[] = {Kind::csr, Kind::band, Kind::bits, Kind::dense};
   const auto best = [&](const Object& o, Kind& k) {
     int best_fit = 0;
-    for (const Kind candidate : kinds)
+    for (const Kind candidate : kinds) {
+      if (real && candidate == Kind::bits && !is_packed(o) && o.text("format") != "bits") continue;
       if (const int f = fit(o, candidate, false); f > 0 && (best_fit == 0 || f < best_fit)) {
         best_fit = f;
         k = candidate;
       }
+    }
     return best_fit;
   };
   Object object = seen_by_all(control, location, [&](hid_t file) {
@@ -406,9 +408,9 @@ bool exists(const Control& control, const Location& location) {
       .group;
 }
 
-Kind kind_of(const Control& control, const Location& location) {
+Kind kind_of(const Control& control, const Location& location, bool real) {
   Kind kind{};
-  find_any(control, location, kind);
+  find_any(control, location, kind, real);
   return kind;
 }
 

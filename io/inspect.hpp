@@ -44,8 +44,8 @@ struct Object {
 /// candidates. With a path the kind is not judged here. `vectors`: right-hand sides, 1-D fits as
 /// well as 2-D.
 Object find_object(const Control& control, const Location& location, Kind wanted, bool vectors);
-/// As find_object for any kind; sets `kind`.
-Object find_any(const Control& control, const Location& location, Kind& kind);
+/// As find_object for any kind; sets `kind`. `real`: see kind_of().
+Object find_any(const Control& control, const Location& location, Kind& kind, bool real);
 /// The object at exactly `location` ("" the root group).
 Object describe(const Control& control, const Location& location);
 

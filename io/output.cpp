@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "distrib/faults.hpp"
+#include "io/archive.hpp"
 #include "io/guard.hpp"
 #include "io/hash.hpp"
 #include "io/input_file.hpp"
@@ -19,6 +20,21 @@
 namespace terrace::io {
 
 namespace {
+
+/// The attributes of every group as rank 0 knows them. Metadata are written by all ranks together:
+/// a clock, a name or a choice that differs between ranks must not reach them.
+std::map<std::string, AnyAttributes> from_first(const Control& control,
+                                                const std::map<std::string, AnyAttributes>& mine) {
+  Object all;
+  for (const auto& [path, attributes] : mine) all.children[path].attributes = attributes;
+  Writer writer;
+  if (control.rank() == 0) write_object(writer, all);
+  const std::string told = control.broadcast(writer.bytes, 0);
+  Reader reader{told};
+  std::map<std::string, AnyAttributes> result;
+  for (auto& [path, object] : read_object(reader).children) result[path] = object.attributes;
+  return result;
+}
 
 /// The group is replaced, and the root's link to its terrace group with it.
 void remove_group(hid_t file, const Location& target) {
@@ -126,7 +142,7 @@ void Output::State::begin() {
   if (file.valid()) return;
   bool copied = false;
   collectively(control, [&] {
-    unfinished.begin(temporary);
+    unfinished.begin(temporary, control.rank());
     if (!first()) return;
     std::error_code failed;
     if (target.path.empty() || !std::filesystem::exists(target.file, failed)) return;
@@ -139,6 +155,7 @@ void Output::State::begin() {
   });
   copied = control.reduce(Index(copied), Reduce::max) > 0;
   file = copied ? open_parallel(control, temporary, true) : create_parallel(control, temporary);
+  unfinished.opened();
   collectively(control, [&] { written(file, "cannot create the output", target.file); });
   if (!copied) return;
   collectively(control, [&] { remove_group(file, target); });
@@ -234,7 +251,7 @@ void Output::State::finish_dataset(hid_t dataset, const std::vector<Index>& dims
                                    const Attributes& attributes) {
   std::vector<Word> total{sum};
   control.reduce(total, Reduce::sum);
-  const AnyAttributes all = any(attributes);
+  const AnyAttributes all = from_first(control, {{"", any(attributes)}}).at("");
   collectively(control, [&] {
     put_attributes(dataset, all);
     put_attribute(dataset, hash_name, Index(total[0] + hash_frame(all, dims)), target.file);
@@ -301,6 +318,7 @@ void Output::commit(const Attributes& terrace) {
     AnyAttributes record = any(terrace);
     record["group"] = s.target_group();
     s.group_attributes[base + "/terrace"] = record;
+    s.group_attributes = from_first(s.control, s.group_attributes);
     hsize_t expected = 0;
     collectively(s.control, [&] {
       for (const auto& [path, attributes] : s.group_attributes) {

@@ -32,19 +32,20 @@ class Reading {
       : input_(input),
         request_(request),
         object_(object),
-        dataset_(input.dataset(request.dataset)),
+        dataset_(input.source(request.dataset).dataset),
         items_(object.dims[std::size_t(request.axis)]),
         others_(object.dims.size() == 2 ? object.dims[std::size_t(1 - request.axis)] : 1) {
     memory_type_ = Handle(H5Dget_type(dataset_), &H5Tclose);
     if (const auto known = element_of(memory_type_)) {
       element_ = *known;
-    } else if (request.as_stored) {
+    } else if (request.as == As::stored) {
       element_.bytes = object.bytes;
     } else {  // HDF5 converts
-      memory_type_ = Handle(H5Tcopy(H5T_NATIVE_DOUBLE), &H5Tclose);
+      memory_type_ = Handle(H5Tcopy(wanted_type()), &H5Tclose);
+      element_ = element_of(memory_type_).value();
       converts_ = true;
     }
-    stored_ = where_stored(input.file, dataset_, object, input.where());
+    stored_ = where_stored(input.source(request.dataset).file, dataset_, object, input.where());
     if (converts_ || (request.upper && stored_.way == Stored::Way::filtered))
       stored_.way = Stored::Way::library;
     raw_item_ = others_ * element_.bytes;
@@ -127,6 +128,18 @@ class Reading {
   }
 
  private:
+  [[nodiscard]] hid_t wanted_type() const {
+    switch (request_.as) {
+      case As::indices:
+        return H5T_NATIVE_INT64;
+      case As::words:
+        return H5T_NATIVE_UINT64;
+      case As::bytes:
+        return object_.number == Number::unsigned_integer ? H5T_NATIVE_UINT8 : H5T_NATIVE_INT8;
+      default:
+        return H5T_NATIVE_DOUBLE;
+    }
+  }
   [[nodiscard]] Index place(Index item, Index other) const {
     const Index row = request_.upper ? others_ - 1 - other : other;
     return stored_.offset + (row * items_ + item + (request_.upper ? other : 0)) * element_.bytes;
@@ -149,7 +162,7 @@ class Reading {
     const Handle to(H5Screate_simple(rank, memory, nullptr), &H5Sclose);
     H5Sselect_hyperslab(to, H5S_SELECT_SET, memory_start, nullptr, extent, nullptr);
     if (H5Dread(dataset_, memory_type_, to, space, H5P_DEFAULT, slab) < 0)
-      throw Error(Exit::input, "cannot read the data; " + input_.where() + "; " + hdf5_reason());
+      throw unreadable(dataset_, input_.where());
   }
 
   void take(const Portion& p, Index item, Index items, const char* raw, char* out) const {
@@ -242,6 +255,7 @@ class Reading {
             request_.band ? std::clamp<Index>(items_ - d - t.first, 0, t.count) : t.count;
         if (inside > 0) fetch(p, t.first, t.item, d, inside, slab, row);
         std::fill(row + inside, row + t.count, 0.0);
+        if (request_.as != As::doubles) continue;
         if (const Index at = not_finite(row, inside); at >= 0)
           request_.wrong(t.first + at, d, row[at]);
       }
@@ -250,17 +264,29 @@ class Reading {
     });
   }
 
-  /// Element d of `count` items from global item `first`, item `item` of the portion, as doubles.
+  /// Elements in their 8-byte form. A tile is moved as doubles whatever its bits mean.
+  void convert(const char* from, double* to, Index count) const {
+    if (request_.as == As::indices)
+      to_indices(element_, from, reinterpret_cast<Index*>(to), count);
+    else if (request_.as == As::words)
+      to_words(element_, from, reinterpret_cast<Word*>(to), count);
+    else
+      to_doubles(element_, from, to, count);
+  }
+
+  /// Element d of `count` items from global item `first`, item `item` of the portion, converted.
   void fetch(const Portion& p, Index first, Index item, Index d, Index count, const char* slab,
              double* to) const {
     if (slab) {
-      to_doubles(element_, slab + (d * p.items + item) * element_.bytes, to, count);
+      convert(slab + (d * p.items + item) * element_.bytes, to, count);
       return;
     }
-    const bool as_is = element_.form == Element::Form::f64 && !element_.swapped;
+    const bool as_is =
+        element_.form == (request_.as == As::words ? Element::Form::u64 : Element::Form::f64) &&
+        !element_.swapped;
     char* const raw = as_is ? reinterpret_cast<char*>(to) : scratch(1, count * element_.bytes);
     read_at(stored_.descriptor, place(first, d), count * element_.bytes, raw, input_.where());
-    if (!as_is) to_doubles(element_, raw, to, count);
+    if (!as_is) convert(raw, to, count);
   }
 
   const InputFile& input_;

@@ -19,20 +19,29 @@
 
 namespace terrace::io {
 
+/// What elements become.
+enum class As {
+  doubles,
+  indices,  ///< Index; unsigned ones beyond 2^63 - 1 become that
+  words,    ///< 64-bit unsigned ones
+  bytes,    ///< one-byte whole numbers, signed or not (axis 0)
+  stored    ///< the file's own bits, whatever they mean (axis 0)
+};
+
 struct Request {
-  std::string dataset;     ///< "" the object, or a CSR group's child
-  int axis = 0;            ///< 1: items are columns of the dataset, delivered turned
-  bool as_stored = false;  ///< items keep the file's bits (axis 0)
-  bool band = false;       ///< axis 1: element d of item j is zero, and unread, where j + d >= n
-  bool upper = false;      ///< the band's upper form
-  bool packs = false;      ///< `take` cannot work in place
-  Index item_bytes = 0;    ///< of a delivered item
+  std::string dataset;   ///< "" the object, or a CSR group's child
+  int axis = 0;          ///< 1: items are columns of the dataset, delivered turned, 8-byte elements
+  As as = As::doubles;   ///< the memory type where HDF5 converts; what axis 1 delivers
+  bool band = false;     ///< axis 1: element d of item j is zero, and unread, where j + d >= n
+  bool upper = false;    ///< the band's upper form
+  bool packs = false;    ///< `take` cannot work in place
+  Index item_bytes = 0;  ///< of a delivered item
   /// Axis 0, from several threads: `items` items of portion `p` from `item` on, standing in `raw`
   /// one after the other in the file's form, to `out`. raw == out where the forms are the same.
   std::function<void(const Portion& p, Index item, Index items, Element form, const char* raw,
                      char* out)>
       take;
-  /// Axis 1, from several threads: element d of global item j is NaN or Inf.
+  /// Axis 1, doubles, from several threads: element d of global item j is NaN or Inf.
   std::function<void(Index j, Index d, double value)> wrong;
 };
 

@@ -24,7 +24,7 @@ void read_bits(const Control& control, const InputFile& input, std::span<const R
                const std::function<void(const Portion&, const char*)>& use) {
   const Object& object = input.object;
   Request request;
-  request.as_stored = true;
+  request.as = As::stored;
   request.item_bytes = object.bytes * (object.dims.size() == 2 ? object.dims[1] : 1);
   const Index item_bytes = request.item_bytes;
   request.take = [item_bytes](const Portion&, Index, Index items, Element, const char* raw,

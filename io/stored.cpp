@@ -31,6 +31,10 @@ std::optional<Element> element_of(hid_t type) {
                {H5T_STD_U32LE, H5T_STD_U32BE, Form::u32, 4},
                {H5T_STD_U64LE, H5T_STD_U64BE, Form::u64, 8}};
   constexpr bool here_big = std::endian::native == std::endian::big;
+  if (H5Tget_class(type) == H5T_ENUM) {
+    const Handle whole(H5Tget_super(type), &H5Tclose);
+    return whole.valid() ? element_of(whole) : std::nullopt;
+  }
   for (const auto& k : known) {
     const bool little = H5Tequal(type, k.little) > 0;
     if (!little && H5Tequal(type, k.big) <= 0) continue;
@@ -146,54 +150,86 @@ void to_words(Element e, const char* from, Word* to, Index count) {
     std::memcpy(to, from, std::size_t(count) * 8);
 }
 
+int descriptor_of(hid_t file) {
+  const Handle access(H5Fget_access_plist(file), &H5Pclose);
+  void* descriptor = nullptr;
+  if (!access.valid() || H5Pget_driver(access) != H5FD_SEC2 ||
+      H5Fget_vfd_handle(file, H5P_DEFAULT, &descriptor) < 0 || descriptor == nullptr)
+    return -1;
+  return *static_cast<int*>(descriptor);
+}
+
+namespace {
+
+Error ends_early(const std::string& where) {
+  return Error(Exit::input, "the data end before the dataset does; " + where +
+                                "; the file is damaged or truncated: write it again");
+}
+
+/// Whether the filters are ours: shuffle by elements, and at most one deflate.
+bool know_filters(hid_t properties, Index element_bytes, std::vector<bool>& shuffles) {
+  const int filters = H5Pget_nfilters(properties);
+  int deflates = 0;
+  for (int k = 0; k < filters; ++k) {
+    unsigned flags = 0, value[1] = {0};
+    std::size_t values = 1;
+    const H5Z_filter_t filter =
+        H5Pget_filter2(properties, unsigned(k), &flags, &values, value, 0, nullptr, nullptr);
+    const bool shuffle = filter == H5Z_FILTER_SHUFFLE;
+    if (!shuffle && filter != H5Z_FILTER_DEFLATE) return false;
+    if (shuffle && (values != 1 || Index(value[0]) != element_bytes)) return false;
+    deflates += shuffle ? 0 : 1;
+    shuffles.push_back(shuffle);
+  }
+  return filters >= 0 && deflates <= 1;
+}
+
+}  // namespace
+
 Stored where_stored(hid_t file, hid_t dataset, const Object& object, const std::string& where) {
   Stored stored;
   const Index bytes = product(object.dims, std::max<Index>(1, object.bytes), where);
   const Handle properties(hdf5_check(H5Dget_create_plist(dataset), "damaged dataset", where),
                           &H5Pclose);
   const H5D_layout_t layout = H5Pget_layout(properties);
-  void* descriptor = nullptr;
   if (layout == H5D_CONTIGUOUS && H5Pget_external_count(properties) == 0 &&
-      H5Fget_vfd_handle(file, H5P_DEFAULT, &descriptor) >= 0 && descriptor != nullptr) {
-    const haddr_t offset = H5Dget_offset(dataset);
-    if (offset == HADDR_UNDEF) return stored;  // never written
-    stored.descriptor = *static_cast<int*>(descriptor);
+      H5Pget_nfilters(properties) == 0) {
+    H5D_space_status_t status = H5D_SPACE_STATUS_NOT_ALLOCATED;
+    H5Dget_space_status(dataset, &status);
+    const haddr_t offset = H5Dget_offset(dataset);  // in the file, its user block counted
+    const int descriptor = descriptor_of(file);
+    if (status != H5D_SPACE_STATUS_ALLOCATED || offset == HADDR_UNDEF || descriptor < 0)
+      return stored;  // never written; another driver
+    stored.descriptor = descriptor;
     stored.offset = Index(offset);
-    struct stat status {};
+    struct stat file_now {};
     if (offset > (haddr_t(1) << 62) || Index(H5Dget_storage_size(dataset)) < bytes ||
-        (fstat(stored.descriptor, &status) == 0 && stored.offset + bytes > status.st_size))
-      throw Error(Exit::input, "the data end before the dataset does; " + where +
-                                   "; the file is damaged or truncated: write it again");
+        fstat(descriptor, &file_now) != 0 || stored.offset + bytes > file_now.st_size)
+      throw ends_early(where);
     stored.way = Stored::Way::direct;
     return stored;
   }
   // Within the dataset's header; HDF5 1.10 copies the bytes of the extents whatever the header
   // holds.
-  if (layout == H5D_COMPACT && Index(H5Dget_storage_size(dataset)) < bytes)
-    throw Error(Exit::input, "the data end before the dataset does; " + where +
-                                 "; the file is damaged or truncated: write it again");
+  if (layout == H5D_COMPACT && Index(H5Dget_storage_size(dataset)) < bytes) throw ends_early(where);
   if (layout != H5D_CHUNKED) return stored;
   hsize_t chunk[2] = {1, 1};
   if (object.dims.empty() || object.dims.size() > 2 ||
       H5Pget_chunk(properties, int(object.dims.size()), chunk) != int(object.dims.size()))
     return stored;
-  const int filters = H5Pget_nfilters(properties);
-  for (int k = 0; k < filters; ++k) {
-    unsigned flags = 0;
-    std::size_t values = 0;
-    const H5Z_filter_t filter =
-        H5Pget_filter2(properties, unsigned(k), &flags, &values, nullptr, 0, nullptr, nullptr);
-    if (filter != H5Z_FILTER_DEFLATE && filter != H5Z_FILTER_SHUFFLE) return stored;
-    stored.shuffles.push_back(filter == H5Z_FILTER_SHUFFLE);
-  }
+  // Chunks at the edges may be left unfiltered without a mark.
+  unsigned edges = 0;
+  if (H5Pget_chunk_opts(properties, &edges) < 0 || edges != 0 ||
+      !know_filters(properties, object.bytes, stored.shuffles))
+    return stored;
   for (int axis = 0; axis < 2; ++axis) {
     if (chunk[axis] == 0 || chunk[axis] > (hsize_t(1) << 32)) return stored;
     stored.chunk[axis] = Index(chunk[axis]);
   }
   const Index chunk_bytes = product({stored.chunk[0], stored.chunk[1]}, object.bytes, where);
   if (chunk_bytes > (Index(1) << 32)) return stored;  // HDF5's own limit
-  if (filters == 0) {  // H5Dread_chunk() reads the file's size, H5Dget_chunk_storage_size() tells
-                       // the right one
+  if (stored.shuffles.empty()) {                      // H5Dread_chunk() reads the file's size,
+                                  // H5Dget_chunk_storage_size() tells the right one
     hsize_t chunks = 0;
     const Handle space(H5Dget_space(dataset), &H5Sclose);
     if (H5Dget_num_chunks(dataset, space, &chunks) < 0 ||
@@ -201,13 +237,26 @@ Stored where_stored(hid_t file, hid_t dataset, const Object& object, const std::
       throw Error(Exit::input,
                   "a chunk has the wrong size; " + where + "; the file is damaged: write it again");
   }
-  stored.fill.assign(std::size_t(object.bytes), 0);
-  const Handle type(H5Dget_type(dataset), &H5Tclose);
-  H5D_fill_value_t defined = H5D_FILL_VALUE_UNDEFINED;
-  if (H5Pfill_value_defined(properties, &defined) >= 0 && defined == H5D_FILL_VALUE_USER_DEFINED)
-    H5Pget_fill_value(properties, type, stored.fill.data());
   stored.way = Stored::Way::filtered;
   return stored;
+}
+
+Error unreadable(hid_t dataset, const std::string& where) {
+  const std::string reason = hdf5_reason();
+  const Handle properties(H5Dget_create_plist(dataset), &H5Pclose);
+  const int filters = H5Pget_layout(properties) == H5D_CHUNKED ? H5Pget_nfilters(properties) : 0;
+  for (int k = 0; k < filters; ++k) {
+    unsigned flags = 0;
+    std::size_t values = 0;
+    char name[64] = "";
+    const H5Z_filter_t filter = H5Pget_filter2(properties, unsigned(k), &flags, &values, nullptr,
+                                               sizeof name - 1, name, nullptr);
+    if (filter >= 0 && H5Zfilter_avail(filter) <= 0)
+      return Error(Exit::input, "filter '" + std::string(name) + "' (number " +
+                                    std::to_string(filter) + ") is not in this HDF5; " + where +
+                                    "; write it with gzip, or set HDF5_PLUGIN_PATH");
+  }
+  return Error(Exit::input, "cannot read the data; " + where + "; " + reason);
 }
 
 void read_at(int descriptor, Index offset, Index bytes, char* to, const std::string& where) {

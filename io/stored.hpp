@@ -14,7 +14,7 @@ struct Element {
   bool swapped = false;  ///< the other byte order
   Index bytes = 8;
 };
-/// The element type; none for types that only HDF5 converts.
+/// The element type; none for types that only HDF5 converts. An enumeration is its whole numbers.
 std::optional<Element> element_of(hid_t type);
 
 /// to[i] = element i of `from`, as a C cast gives it.
@@ -33,13 +33,19 @@ struct Stored {
   };
   Way way = Way::library;
   Index offset = 0;
-  int descriptor = -1;  ///< HDF5's own, of the open file
+  int descriptor = -1;  ///< HDF5's own, of the file that holds the dataset
   Index chunk[2] = {1, 1};
   std::vector<bool> shuffles;  ///< one a filter, in pipeline order: shuffle, else deflate
-  std::vector<char> fill;      ///< one element: what a chunk that was never written holds
 };
-/// Local; throws Error(input) when the dataset does not lie inside its file.
+/// HDF5's own descriptor of an open file that is read by plain system calls, or -1.
+int descriptor_of(hid_t file);
+/// Direct or filtered only where all is proved that such a read relies on; else library. `file`:
+/// the one that the dataset lies in (H5Iget_file_id), not the one that was named. Local; throws
+/// Error(input) when the dataset does not lie inside its file.
 Stored where_stored(hid_t file, hid_t dataset, const Object& object, const std::string& where);
+
+/// The error of an H5Dread() that failed: a filter that this HDF5 lacks is named. Local.
+Error unreadable(hid_t dataset, const std::string& where);
 
 /// Fills `to` from the file; throws Error(input) when the file ends before.
 void read_at(int descriptor, Index offset, Index bytes, char* to, const std::string& where);

@@ -2,9 +2,11 @@
 
 #include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -17,38 +19,69 @@ namespace terrace::io {
 
 namespace {
 
-constexpr int signals[] = {SIGTERM, SIGINT, SIGHUP};
-char doomed[4096] = "";  // what the signal handler removes
-struct sigaction before[3];
+// What ends a program that does not handle it and may well come from outside.
+constexpr int signals[] = {SIGTERM, SIGINT,  SIGHUP,  SIGPIPE, SIGQUIT,
+                           SIGALRM, SIGXCPU, SIGUSR1, SIGUSR2};
+constexpr int count = sizeof signals / sizeof signals[0];
+char doomed[3][4096];  // what the signal handler removes
+struct sigaction before[count];
 
 void remove_doomed() {
-  if (doomed[0] != '\0') unlink(doomed);
+  for (const char* path : doomed)
+    if (path[0] != '\0') unlink(path);
 }
+/// A signal that is ignored, or that somebody handles, is not the end: it gets no handler of ours.
 void remove_and_go(int number) {
   remove_doomed();
-  for (int k = 0; k < 3; ++k)
-    if (signals[k] == number) sigaction(number, &before[k], nullptr);
+  signal(number, SIG_DFL);
   raise(number);
+}
+void take_signals() {
+  struct sigaction ours {};
+  ours.sa_handler = &remove_and_go;
+  for (int k = 0; k < count; ++k) {
+    sigaction(signals[k], nullptr, &before[k]);
+    if (before[k].sa_handler == SIG_DFL) sigaction(signals[k], &ours, nullptr);
+  }
+}
+void give_signals_back() {
+  struct sigaction now {};
+  for (int k = 0; k < count; ++k) {
+    sigaction(signals[k], nullptr, &now);
+    if (now.sa_handler == &remove_and_go) sigaction(signals[k], &before[k], nullptr);
+  }
 }
 
 }  // namespace
 
-void Unfinished::begin(const std::string& path) {
+void Unfinished::begin(const std::string& path, int rank) {
   path_ = path;
-  if (path.size() >= sizeof doomed) return;
-  std::strcpy(doomed, path.c_str());
-  struct sigaction ours {};
-  ours.sa_handler = &remove_and_go;
-  for (int k = 0; k < 3; ++k) sigaction(signals[k], &ours, &before[k]);
+  const std::string beside = rank < 0 ? std::string() : path + ".metadata." + std::to_string(rank);
+  if (std::max(path.size(), beside.size()) >= sizeof doomed[0]) return;
+  std::strcpy(doomed[0], path.c_str());
+  if (rank >= 0) {
+    std::strcpy(doomed[1], (path + ".data." + std::to_string(rank)).c_str());
+    std::strcpy(doomed[2], beside.c_str());
+  }
+  take_signals();
   before_sudden_exit(&remove_doomed);
+}
+
+void Unfinished::opened() {
+  for (const int k : {1, 2}) {
+    if (doomed[k][0] != '\0') unlink(doomed[k]);
+    doomed[k][0] = '\0';
+  }
 }
 
 void Unfinished::finish() {
   if (path_.empty()) return;
-  if (doomed[0] != '\0') before_sudden_exit(nullptr);
-  if (doomed[0] != '\0')
-    for (int k = 0; k < 3; ++k) sigaction(signals[k], &before[k], nullptr);
-  doomed[0] = '\0';
+  if (doomed[0][0] != '\0') {
+    before_sudden_exit(nullptr);
+    give_signals_back();
+  }
+  opened();
+  doomed[0][0] = '\0';
   path_.clear();
 }
 
@@ -90,7 +123,13 @@ std::string folder_of(const std::string& path) {
 std::string unfinished_name(const std::string& path, int pid) {
   constexpr std::size_t most = 200;  // of the 255 bytes that a name may have
   const std::string name = path.substr(path.rfind('/') + 1);
-  return folder_of(path) + "/." + name.substr(0, most) + ".terrace-" + std::to_string(pid) + ".tmp";
+  const std::string stem =
+      folder_of(path) + "/." + name.substr(0, most) + ".terrace-" + std::to_string(pid);
+  std::string result = stem + ".tmp";
+  struct stat status {};
+  for (int k = 1; lstat(result.c_str(), &status) == 0; ++k)  // somebody's file, or link
+    result = stem + "-" + std::to_string(k) + ".tmp";
+  return result;
 }
 
 std::string why_not_writable(const std::string& folder) {

@@ -5,23 +5,28 @@
 namespace terrace::io {
 
 /// On every rank that can see the file: any of them may be the last to live. Removed when this
-/// object dies before finish(), on SIGTERM, SIGINT and SIGHUP (how a launcher ends the other ranks
-/// of a failed job), and before sudden_exit(). One at a time in a process.
+/// object dies before finish(), on a signal that ends this process (so a launcher ends the other
+/// ranks of a failed job), and before sudden_exit(). Signals that are ignored, as under nohup, stay
+/// so. One at a time in a process.
 class Unfinished {
  public:
   Unfinished() = default;
   ~Unfinished() { remove(); }
   Unfinished(const Unfinished&) = delete;
   Unfinished& operator=(const Unfinished&) = delete;
-  void begin(const std::string& path);  ///< before the file is created
-  void remove();                        ///< unlinks it
-  void finish();                        ///< it has its final name now
+  /// Before the file is created. `rank`, in the communicator that opens it through MPI: OMPIO makes
+  /// the files path.data.RANK and path.metadata.RANK beside it, for file pointers that nobody uses.
+  void begin(const std::string& path, int rank = -1);
+  void opened();  ///< it is open: OMPIO's files are unlinked
+  void remove();  ///< unlinks it
+  void finish();  ///< it has its final name now
 
  private:
   std::string path_;
 };
 
-/// Where a result of process `pid` that will be `path` is written; no name is too long for it.
+/// Where a result of process `pid` that will be `path` is written: no name is too long for it, and
+/// nothing stands there.
 std::string unfinished_name(const std::string& path, int pid);
 /// Free bytes where `path` lies; a large number when the system does not say.
 long long free_bytes(const std::string& path);

@@ -1,67 +1,62 @@
 #!/usr/bin/env bash
-# Band Cholesky by tile columns against the tile width, as in figures 2 to 5 of Khimich and Baranov 2013:
+# Band Cholesky against the tile width, as in figures 2 to 5 of Khimich and Baranov 2013:
 #   jobs/band_seed.sh [OUTPUT [RANKS...]]     writes OUTPUT.csv, .md, .svg (jobs/results/band_seed, 1)
-# On a GPU: widths 16 to 128, diagonal block and substitution on the GPU and on the CPU; without one the CPU
-# backend, widths 16 to 512. LAPACK on one rank of the CPU beside both. A point that takes longer than LIMIT
-# seconds is left out, and named. Environment: TERRACE (build/terrace), BACKEND (auto), WIDTHS, HALF_BANDWIDTHS
-# ("1000 2000"), N (200000 on a GPU, 20000 without), REPEAT (3), LIMIT (120).
+# By tile columns in memory, and streamed through a window of the backend's (the seed's way); on a GPU widths 16 to 256,
+# diagonal block and substitution on the GPU and on the CPU; without one the CPU backend, widths 16 to 512. LAPACK's factor
+# and solve on one rank of the CPU beside both. One start of the program is one half-bandwidth, method and number of ranks;
+# one that takes longer than LIMIT seconds is left out. Ranks on other machines: MORE names tables of other runs of this
+# script, which the figures take as well. Environment: TERRACE (build/terrace), BACKEND (auto), WIDTHS (comma-separated),
+# HALF_BANDWIDTHS ("1000 2000"), METHODS ("tile-columns streamed"), N (100000 on a GPU, 20000 without), REPEAT (3), LIMIT
+# (240), MORE, and KEEP or REPLAY (jobs/setup.sh).
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 output=${1:-$root/jobs/results/band_seed}
 if [ $# -gt 0 ]; then shift; fi
 all_ranks=("$@")
 if [ ${#all_ranks[@]} -eq 0 ]; then all_ranks=(1); fi
-terrace=${TERRACE:-$root/build/terrace} repeat=${REPEAT:-3} limit=${LIMIT:-120}
+terrace=${TERRACE:-$root/build/terrace} repeat=${REPEAT:-3} limit=${LIMIT:-240}
 backend=${BACKEND:-auto}
 if [ "$backend" = auto ]; then
   if [ "$(terrace_gpus)" -gt 0 ]; then backend=cuda; else backend=cpu; fi
 fi
 if [ "$backend" = cuda ]; then
-  widths=${WIDTHS:-16 32 48 64 80 96 112 128} n=${N:-200000} places=(gpu cpu)
+  widths=${WIDTHS:-16,32,48,64,96,128,160,192,224,256} n=${N:-100000} places=gpu,cpu
 else
-  widths=${WIDTHS:-16 32 48 64 96 128 192 256 512} n=${N:-20000} places=(cpu)
+  widths=${WIDTHS:-16,32,48,64,96,128,192,256,512} n=${N:-20000} places=cpu
 fi
 mkdir -p "$(dirname "$output")"
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
-# point NAME BACKEND RANKS M DIAGONAL SUBSTITUTION OPTIONS...: one benchmark to lines of the table
-point() {
-  local name=$1 on=$2 ranks=$3 m=$4 diagonal=$5 substitution=$6; shift 6
-  local status=0
-  rm -f "$folder/report.json"
-  timeout -k 5 "$limit" mpirun -n "$ranks" "$terrace" bench band --backend "$on" --method tile-columns --n "$n" \
-    --half-bandwidth "$m" --repeat "$repeat" --diagonal "$diagonal" --substitution "$substitution" --progress never \
-    --quiet --report "$folder/report.json" "$@" >"$folder/log" 2>&1 || status=$?
+# points NAME BACKEND RANKS M OPTIONS...: one start of the benchmark to lines of the table
+points() {
+  local name=$1 on=$2 ranks=$3 m=$4 status=0; shift 4
+  terrace_bench "$folder/report.json" "$folder/log" "$limit" "$ranks" bench band --backend "$on" --n "$n" --half-bandwidth "$m" \
+    --repeat "$repeat" --progress never --quiet "$@" || status=$?
   if [ $status != 0 ]; then
-    terrace_note "$output.csv" $status "m = $m, $ranks ranks, $on, diagonal $diagonal, substitution $substitution, $*: $(tail -1 "$folder/log")"
+    terrace_note "$output.csv" $status "m = $m, $ranks ranks, $on, $*: $(tail -1 "$folder/log")"
   fi
   terrace_rows "$folder/report.json" "$output.csv" '
-    [if .who == "terrace" then $name else .who end, $on, .ranks, .n, .half_bandwidth,
-     (if .who == "terrace" then $report.block else 0 end), $diagonal, $substitution, .phase, .seconds]' \
-    --arg name "$name" --arg on "$on" --arg diagonal "$diagonal" --arg substitution "$substitution"
+    [if .who == "terrace" then $name else .who end, $on, .ranks, .n, .half_bandwidth, .method // "",
+     (if .who == "terrace" then .block // 0 else 0 end), .diagonal // "", .substitution // "", .phase, .seconds]' \
+    --arg name "$name" --arg on "$on"
 }
 
-gpu=$( { nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null || true; } | sort | uniq -c | sed 's/^ *//' | paste -sd ' ')
-cpu=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)
 {
-  echo "# Seconds, median of $repeat; one right-hand side; $(date -u +%Y-%m-%d)"
-  echo "# CPU: ${cpu:-unknown}, $(nproc) cores, ${TERRACE_THREADS:-all} threads a rank; GPU: ${gpu:-none}"
-  echo "who,backend,ranks,n,half_bandwidth,width,diagonal,substitution,phase,seconds"
+  echo "# Seconds, median of $repeat; one right-hand side"
+  terrace_machine
+  echo "who,backend,ranks,n,half_bandwidth,method,width,diagonal,substitution,phase,seconds"
 } >"$output.csv"
 
 for m in ${HALF_BANDWIDTHS:-1000 2000}; do
-  point "terrace's own width" cpu 1 "$m" cpu cpu --rivals lapack
+  if [ "${all_ranks[0]}" = 1 ]; then points "terrace's own width" cpu 1 "$m" --method tile-columns --rivals lapack; fi
   for ranks in "${all_ranks[@]}"; do
-    for width in $widths; do
-      for diagonal in "${places[@]}"; do
-        for substitution in "${places[@]}"; do
-          point terrace "$backend" "$ranks" "$m" "$diagonal" "$substitution" --block "$width"
-        done
-      done
+    for method in ${METHODS:-tile-columns streamed}; do
+      points terrace "$backend" "$ranks" "$m" --method "$method" --widths "$widths" --diagonal "$places" --substitution "$places"
     done
   done
 done
-python3 "$root/jobs/band_seed_plot.py" "$output.csv" "$output"
+if ! command -v jq >/dev/null; then exit 0; fi  # REPLAY makes the tables
+python3 "$root/jobs/band_seed_plot.py" "$output.csv" ${MORE:-} "$output"
 echo "$output.csv, .md, .svg"
 terrace_verdict "$output.csv"

@@ -2,7 +2,7 @@
 # Conjugate gradients on CPU and GPU against Cramer's rule, and sums and products of matrices, against n,
 #   jobs/cg_seed.sh [OUTPUT]     writes OUTPUT.csv, .md, .svg (jobs/results/cg_seed)
 # On every backend: the textbook's sum and product, its two alternative product kernels (CUDA), ours and the library's; its
-# conjugate gradients and ours, to a relative residual of 1e-10, ours for as many iterations as the textbook's took; on the
+# conjugate gradients and ours, both whole solves to a relative residual of 1e-10; largest orders by grids and memory; on the
 # CPU Cramer's rule with determinants by elimination and by expansion; peak memory of a + b with and without moves.
 # Medians of REPEAT runs. A start of the program that takes longer than LIMIT seconds is left out. Environment: TERRACE
 # (build/terrace), BACKENDS ("cpu cuda" where a GPU is seen, else "cpu"), SIZES_CPU ("4 8 16 32 64 128 256 512 1024 2048"),
@@ -19,20 +19,16 @@ mkdir -p "$(dirname "$output")"
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
-gpu=$( { nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null || true; } | sort | uniq -c | sed 's/^ *//' | paste -sd ' ')
-cpu=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)
 {
-  echo "# Medians of $repeat runs on one rank; $(date -u +%Y-%m-%d)"
-  echo "# CPU: ${cpu:-unknown}, $(nproc) cores, ${TERRACE_THREADS:-all} threads; GPU: ${gpu:-none}"
+  echo "# Medians of $repeat runs on one rank"
+  terrace_machine
   echo "what,who,backend,n,seconds,rate,unit,fraction,iterations,residual,peak_bytes,matrices"
 } >"$output.csv"
 
 start() {  # FILTER ARGUMENTS...: runs a benchmark, appends its rows
   local filter=$1 status=0
   shift
-  rm -f "$folder/report.json"
-  timeout -k 5 "$limit" mpirun -n 1 "$terrace" bench "$@" --repeat "$repeat" --progress never --quiet \
-    --report "$folder/report.json" >"$folder/log" 2>&1 || status=$?
+  terrace_bench "$folder/report.json" "$folder/log" "$limit" 1 bench "$@" --repeat "$repeat" --progress never --quiet || status=$?
   if [ $status != 0 ]; then terrace_note "$output.csv" $status "bench $*: $(tail -1 "$folder/log")"; fi
   terrace_rows "$folder/report.json" "$output.csv" "$filter"
 }
@@ -49,13 +45,16 @@ for backend in $BACKENDS; do
   start "$row" matrix --backend "$backend" --what cg --n "${sizes// /,}"
   if [ "$backend" = cpu ]; then start "$row" matrix --backend cpu --what cramer --n 2,3,4,5,6,7,8,9,10,12,16,20,24,28,32; fi
   start "$row" matrix --backend "$backend" --what memory --n "$memory"
-  for n in $sizes; do  # ours, as many iterations as the textbook's
-    iterations=$(awk -F, -v n="$n" -v b="$backend" '$1 == "cg" && $2 == "textbook" && $3 == b && $4 == n { print $9 }' "$output.csv")
-    if [ "${iterations:-0}" -lt 2 ]; then continue; fi
-    start '["cg", .who, $report.backend, .n, .seconds, .rate.value, .rate.unit, .fraction_of_bound.fraction // "", .iterations, .residual, "", ""]' \
-      cg --backend "$backend" --kind dense --n "$n" --iterations "$iterations"
-  done
+  start '["cg", .who, $report.backend, .n, .seconds, .rate.value, .rate.unit, .fraction_of_bound.fraction // "", .iterations, .residual, "", ""]' \
+    cg --backend "$backend" --kind dense --n "${sizes// /,}" --rtol 1e-10
+  # Bounds are computed: a row has the order by the grid covered once, by the grid here, and by memory.
+  start "$row" matrix --backend "$backend" --what bounds --n 1
+  if [ -e "$folder/report.json" ] && command -v jq >/dev/null; then
+    jq -r '.backend as $b | .bounds[]? | ["bound", .what, $b, .most, 0, .grid_once // "", .by, .grid_here // "", "", "", .memory, .matrices] | map(tostring) | join(",")' \
+      "$folder/report.json" | tee -a "$output.csv"
+  fi
 done
+if ! command -v jq >/dev/null; then exit 0; fi  # REPLAY makes the tables
 python3 "$root/jobs/cg_seed_plot.py" "$output.csv" "$output"
 echo "$output.csv, .md, .svg"
 terrace_verdict "$output.csv"

@@ -33,6 +33,11 @@ def read(path):
     study = {}
     number = lambda text: float(text) if text else None
     for row in csv.DictReader(line for line in lines if not line.startswith("#")):
+        if row["what"] == "bound":  # n at most; rate, fraction, peak_bytes: by the grid covered once, the grid here, memory
+            study.setdefault("bound", {})[row["who"], row["backend"]] = {
+                "most": int(row["n"]), "once": number(row["rate"]), "by": row["unit"], "here": number(row["fraction"]),
+                "memory": number(row["peak_bytes"]), "matrices": int(row["matrices"])}
+            continue
         line = study.setdefault(row["what"], {}).setdefault((row["who"], row["backend"]), {})
         line[int(row["n"])] = {key: number(row[key]) for key in
                                ("rate", "fraction", "iterations", "residual", "peak_bytes", "matrices")}
@@ -97,6 +102,16 @@ def write_markdown(path, study, notes):
         for (who, backend), points in sorted(study["memory"].items(), key=lambda item: (item[0][1], item[1][max(item[1])]["matrices"])):
             for n, row in sorted(points.items()):
                 lines.append(f"| {words.get(who, who)} | {backend} | {n:,} | {row['peak_bytes'] / 1e9:.4g} | {row['matrices']:.2f} |")
+        lines.append("")
+    if study.get("bound"):
+        order_of = lambda value: "-" if value is None else f"{int(value):,}"
+        lines += ["## Largest orders n of square matrices", "",
+                  "By the grid: that of the article, which covers the matrix once (rows along y, at most 65,535 blocks); and here, where",
+                  "blocks go on with further rows. By memory: what was free for so many matrices. Computed from the device's properties.", "",
+                  "| what | backend | grid covered once | grid here | memory | matrices | n at most | by |", "|---|---|---|---|---|---|---|---|"]
+        for (who, backend), row in study["bound"].items():
+            lines.append(f"| {who.replace('-', ' ', 1)} | {backend} | {order_of(row['once'])} | {order_of(row['here'])} | {order_of(row['memory'])} | "
+                         f"{row['matrices']} | {order_of(row['most'])} | {row['by']} |")
         lines.append("")
     with open(path, "w", encoding="utf-8") as file:
         file.write("\n".join(lines))

@@ -24,11 +24,9 @@ mkdir -p "$(dirname "$output")"
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
-gpu=$( { nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null || true; } | sort | uniq -c | sed 's/^ *//' | paste -sd ' ')
-cpu=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)
 {
-  echo "# Medians; runs: $repeat up to n = 1,000, $repeat_large above; GFLOP/s of 2 n^3; $(date -u +%Y-%m-%d)"
-  echo "# CPU: ${cpu:-unknown}, $(nproc) cores, ${TERRACE_THREADS:-all} threads a rank; GPU: ${gpu:-none}"
+  echo "# Medians; runs: $repeat up to n = 1,000, $repeat_large above; GFLOP/s of 2 n^3"
+  terrace_machine
   echo "who,backend,n,grid,threads,seconds,gflops,fraction,residual"
 } >"$output.csv"
 
@@ -36,13 +34,13 @@ for group in $sizes; do
   runs=$repeat
   if [ "${group##*,}" -gt 1000 ]; then runs=$repeat_large; fi
   status=0
-  rm -f "$folder/report.json"
-  timeout -k 5 "$limit" mpirun -n 1 "$terrace" bench dense --backend "$backend" --method textbook --n "$group" --repeat "$runs" \
-    "${options[@]}" --progress never --quiet --report "$folder/report.json" >"$folder/log" 2>&1 || status=$?
+  terrace_bench "$folder/report.json" "$folder/log" "$limit" 1 bench dense --backend "$backend" --method textbook --n "$group" \
+    --repeat "$runs" "${options[@]}" --progress never --quiet || status=$?
   if [ $status != 0 ]; then terrace_note "$output.csv" $status "n = $group: $(tail -1 "$folder/log")"; fi
   terrace_rows "$folder/report.json" "$output.csv" '
     [.who, $report.backend, .n, .grid // 0, .threads // 0, .seconds, .rate.value, .fraction_of_bound.fraction, .residual]'
 done
+if ! command -v jq >/dev/null; then exit 0; fi  # REPLAY makes the tables
 python3 "$root/jobs/dense_seed_plot.py" "$output.csv" "$output"
 echo "$output.csv, .md, .svg"
 terrace_verdict "$output.csv"

@@ -82,7 +82,8 @@ if [ "$(terrace_gpus)" -gt 0 ]; then
   for transfers in no yes; do
     flag=(--backend cuda)
     if [ "$transfers" = yes ]; then flag+=(--transfers); fi
-    measure "GPU Gauss" $transfers terrace_point "${flag[@]}" --method tables --k 1
+    measure "GPU Gauss" $transfers terrace_point "${flag[@]}" --method columns
+    measure "GPU k = 1" $transfers terrace_point "${flag[@]}" --method tables --k 1
     measure "GPU k = 4" $transfers terrace_point "${flag[@]}" --method tables --k 4
     measure "GPU k = 8" $transfers terrace_point "${flag[@]}" --method tables --k 8
     measure "GPU k = 14" $transfers terrace_point "${flag[@]}" --method tables --k 14

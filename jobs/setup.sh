@@ -49,6 +49,7 @@ terrace_note() {  # terrace_note TABLE STATUS WHAT: a start that ended with this
 terrace_rows() {  # terrace_rows REPORT TABLE FILTER [JQ OPTIONS...]: FILTER makes a row's list of a run
   local report=$1 table=$2 filter=$3; shift 3
   if [ ! -e "$report" ]; then return 0; fi
+  if ! command -v jq >/dev/null; then echo "jq is not here: $table stays without rows" >&2; return 0; fi
   jq -r 'def good: .failed == null and (.seconds | type) == "number" and ((.residual | type) == "number" or .certificate == "passed");
     .runs[]? | select(good | not) | "# failed, no checked answer: \(.who) \(del(.seconds, .rate, .fraction_of_bound) | tojson)"' "$report" |
     tee -a "$table" >&2
@@ -71,3 +72,40 @@ if command -v ccache >/dev/null; then  # one cache for every clone
   export CCACHE_BASEDIR=${CCACHE_BASEDIR:-$root} CCACHE_NOHASHDIR=1
   launcher=(-DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache -DCMAKE_CUDA_COMPILER_LAUNCHER=ccache)
 fi
+
+# One start of the program: terrace_bench REPORT LOG LIMIT RANKS ARGUMENTS...  With KEEP=FOLDER its report is kept there
+# as well; with REPLAY=FOLDER nothing is started, and kept reports are used: tables are made where jq is. With DEADLINE
+# (seconds since 1970) nothing runs longer.
+terrace_bench() {
+  local report=$1 log=$2 limit=$3 ranks=$4 status=0 name; shift 4
+  name=$(echo "$ranks $*" | cksum | cut -d ' ' -f 1)
+  rm -f "$report"
+  if [ -n "${REPLAY:-}" ]; then
+    if [ ! -e "$REPLAY/$name.status" ]; then echo "no report of it" >"$log"; return 124; fi
+    if [ -e "$REPLAY/$name.json" ]; then cp "$REPLAY/$name.json" "$report"; fi
+    cp "$REPLAY/$name.log" "$log"
+    return "$(cat "$REPLAY/$name.status")"
+  fi
+  if [ -n "${DEADLINE:-}" ]; then
+    local left=$((DEADLINE - $(date +%s)))
+    if [ "$left" -lt 5 ]; then echo "no time was left" >"$log"; return 124; fi
+    if [ "$limit" -gt "$left" ]; then limit=$left; fi
+  fi
+  timeout -k 5 "$limit" mpirun -n "$ranks" "$terrace" "$@" --report "$report" >"$log" 2>&1 || status=$?
+  if [ -n "${KEEP:-}" ]; then
+    if [ -e "$report" ]; then cp "$report" "$KEEP/$name.json"; fi
+    tail -3 "$log" >"$KEEP/$name.log"
+    echo "$status" >"$KEEP/$name.status"
+  fi
+  return "$status"
+}
+# What measures, in a line of a table's notes.
+terrace_machine() {
+  if [ -n "${REPLAY:-}" ]; then cat "$REPLAY/machine"; return; fi
+  local gpu cpu words
+  gpu=$( { nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null || true; } | sort | uniq -c | sed 's/^ *//' | paste -sd ' ')
+  cpu=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)
+  words="# CPU: ${cpu:-unknown}, $(nproc) cores, ${TERRACE_THREADS:-all} threads a rank; GPU: ${gpu:-none}; $(date -u +%Y-%m-%d)"
+  echo "$words"
+  if [ -n "${KEEP:-}" ]; then echo "$words" >"$KEEP/machine"; fi
+}

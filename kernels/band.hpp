@@ -50,9 +50,20 @@ constexpr BandShape band_shape(Index n, Index half_bandwidth, Index width) {
   const Index m = std::clamp<Index>(half_bandwidth, 0, std::max<Index>(n - 1, 0));
   return {n, m, width, round_up(std::max(m, width), 16)};
 }
-/// Widths that the kernels take: any on the CPU; multiples of 16 up to 128 on CUDA.
+/// Widths that the kernels take: any on the CPU; multiples of 16 up to 256 on CUDA.
 constexpr Index band_width_limit(Cpu) { return 1024; }
-constexpr Index band_width_limit(Cuda) { return 128; }
+constexpr Index band_width_limit(Cuda) { return 256; }
+/// A tile column as two side by side, of the same reach: where it is wider than 128, the first
+/// about half of it, a multiple of 32; else the first is all of it, and the second has width 0.
+struct BandHalves {
+  BandShape first, second;
+};
+constexpr BandHalves band_halves(const BandShape& s) {
+  BandHalves h{s, s};
+  if (s.width > 128) h.first.width = round_up(ceil_div(s.width, 2), 32);
+  h.second.width = s.width - h.first.width;
+  return h;
+}
 
 /// Diagonal block of tile column k := its Cholesky factor L. status[0] = 0, or the one-based global
 /// order of the first leading minor that is not positive definite (NaN counts as such).

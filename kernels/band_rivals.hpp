@@ -9,6 +9,9 @@ namespace terrace {
 /// and syrk, tile column by tile column of width w (w <= m).
 Index band_rival(const Stream<Cpu>&, Index n, Index m, Index w, View<double, Cpu> ab);
 Index band_rival(const Stream<Cuda>&, Index n, Index m, Index w, View<double, Cuda> ab);
+/// x (n numbers) := (L L^T)^-1 x with that factor, by dpbtrs.
+Index band_rival_solve(const Stream<Cpu>&, Index n, Index m, View<const double, Cpu> ab,
+                       View<double, Cpu> x);
 /// v := L (L^T v) by BLAS, L the factor in `ab`: what A v must be.
 void band_rival_times(const Stream<Cpu>&, Index n, Index m, View<const double, Cpu> ab,
                       View<double, Cpu> v);

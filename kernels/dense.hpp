@@ -48,6 +48,8 @@ struct Sizes {
   Index panel = 0, work = 0, leaves = 1;
   bool separate_y = false;  ///< solve_lower() does not work in place; Y is packed for update()
 };
+/// The CPU's leaves: this many times as many rows as a panel has columns.
+constexpr Index leaf_blocks = 4;
 /// For up to `slots` rows a rank and `ranks` ranks. The CPU has a leaf for every tile, so that the
 /// pivots do not depend on who owns it; CUDA has one leaf a rank.
 Sizes sizes(Cpu, Index slots, Index tile, Index block, int ranks);

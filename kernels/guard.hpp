@@ -42,13 +42,14 @@ void assign_weights(const Stream<Cpu>&, Index slots, const Index* column_of, con
                     const double* v, double* weight, double* more);
 void assign_weights(const Stream<Cuda>&, Index slots, const Index* column_of, const double* w,
                     const double* v, double* weight, double* more);
-/// largest[i] = max(largest[i], size[i] + |more[i]|); *bad = a slot i with |sum[i] + more[i] -
-/// a[i, column]| above tolerance * largest[i] (and finite), or -1 if there is none.
+/// largest[i] = max(largest[i], size[i] + |more[i]|); *worst = the largest of |sum[i] + more[i] -
+/// a[i, column]| / (tolerance * largest[i]); guard_not_finite where one of them is not finite.
+constexpr double guard_not_finite = 1e300;
 void judge_rows(const Stream<Cpu>&, GuardRows<Cpu> a, Index column, const double* sum,
                 const double* more, const double* size, double* largest, double tolerance,
-                Index* bad);
+                double* worst);
 void judge_rows(const Stream<Cuda>&, GuardRows<Cuda> a, Index column, const double* sum,
                 const double* more, const double* size, double* largest, double tolerance,
-                Index* bad);
+                double* worst);
 
 }  // namespace terrace

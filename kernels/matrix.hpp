@@ -30,6 +30,10 @@ void add(const Stream<B>& stream, double alpha, std::type_identity_t<View<const 
 template <class B>
 void subtract_identity(const Stream<B>& stream, std::type_identity_t<View<const Index, B>> column,
                        View<double, B> a, Index ld);
+/// a[r, j] *= 2^power[j], rounded once.
+template <class B>
+void scale_columns(const Stream<B>& stream, Index rows,
+                   std::type_identity_t<View<const Index, B>> power, View<double, B> a, Index ld);
 /// out[r] = sum over j of (scale x[r, j]) (scale y[r, j]): `rows` scalar products at once.
 template <class B>
 void row_products(const Stream<B>& stream, Index rows, Index columns, double scale,

@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "kernels/random.hpp"
-#include "src/band_cholesky.hpp"
+#include "src/band_condition.hpp"
 
 namespace terrace {
 namespace {
@@ -149,12 +149,14 @@ namespace {
 /// `rows`: BlockCyclic or Range.
 template <class B, class Rows>
 double residual_of(Context<B>& c, const BandProblem<B>& a, const Rows& rows,
-                   std::span<const double> x, std::span<const double> b, Index nrhs) {
+                   std::span<const double> x, std::span<const double> b, Index nrhs,
+                   double& reciprocal) {
+  reciprocal = 1;
   if (a.n == 0 || nrhs == 0) return 0;
   const BandShape shape = band_shape(a.n, a.half_bandwidth, slab_width(rows));
   BandPass<B> pass = collectively(c.control, [&] { return BandPass<B>(c, a, shape, nrhs); });
   std::vector<double> product(std::size_t(pass.slabs().columns * nrhs));
-  std::vector<double> residuals(std::size_t(nrhs), 0.0), norms(std::size_t(nrhs), 0.0);
+  std::vector<double> residuals(std::size_t(nrhs), 0.0), norms = residuals, sizes = residuals;
   const auto fill = [&](Index first, View<double, B> window) {
     const OwnBlocks own = own_blocks(rows, c.rank(), first, pass.slabs().rows());
     const Index block = own.length * nrhs;
@@ -175,15 +177,20 @@ double residual_of(Context<B>& c, const BandProblem<B>& a, const Rows& rows,
       const Index at = own.slot * nrhs + i;
       raise(residuals[std::size_t(at % nrhs)], b[std::size_t(at)] - product[std::size_t(i)]);
       raise(norms[std::size_t(at % nrhs)], x[std::size_t(at)]);
+      raise(sizes[std::size_t(at % nrhs)], b[std::size_t(at)]);
     }
   };
   const double norm = pass.run(
       1.0, fill, [](Index, View<double, B>, View<double, B>) {}, done);
   c.control.reduce(residuals, Reduce::max);
   c.control.reduce(norms, Reduce::max);
+  c.control.reduce(sizes, Reduce::max);
   double worst = 0;
-  for (std::size_t v = 0; v < residuals.size(); ++v)
+  for (std::size_t v = 0; v < residuals.size(); ++v) {
     worst = std::max(worst, ratio(residuals[v], a.n, norm, norms[v]));
+    if (const double bound = sizes[v] / norms[v] / norm; bound > 0)  // of zeros and NaN nothing
+      reciprocal = std::min(reciprocal, bound);
+  }
   return worst;
 }
 
@@ -192,25 +199,52 @@ double residual_of(Context<B>& c, const BandProblem<B>& a, const Rows& rows,
 template <class B>
 double band_residual(Context<B>& c, const BandProblem<B>& a, const BlockCyclic& rows,
                      std::span<const double> x, std::span<const double> b, Index nrhs) {
-  return residual_of(c, a, rows, x, b, nrhs);
+  double reciprocal = 1;
+  return residual_of(c, a, rows, x, b, nrhs, reciprocal);
 }
 template <class B>
 double band_residual(Context<B>& c, const BandProblem<B>& a, const Range& rows,
                      std::span<const double> x, std::span<const double> b, Index nrhs) {
-  return residual_of(c, a, rows, x, b, nrhs);
+  double reciprocal = 1;
+  return residual_of(c, a, rows, x, b, nrhs, reciprocal);
+}
+template <class B>
+double band_residual(Context<B>& c, const BandProblem<B>& a, const BlockCyclic& rows,
+                     std::span<const double> x, std::span<const double> b, Index nrhs,
+                     double& reciprocal) {
+  return residual_of(c, a, rows, x, b, nrhs, reciprocal);
+}
+template <class B>
+double band_residual(Context<B>& c, const BandProblem<B>& a, const Range& rows,
+                     std::span<const double> x, std::span<const double> b, Index nrhs,
+                     double& reciprocal) {
+  return residual_of(c, a, rows, x, b, nrhs, reciprocal);
 }
 
 template <class B>
 double band_factor_residual(Context<B>& c, const BandProblem<B>& a, const BandTiles<B>& l,
                             Word seed) {
+  double reciprocal = 1;
+  return band_factor_residual<B>(c, a, l, seed, reciprocal);
+}
+template <class B>
+double band_factor_residual(Context<B>& c, const BandProblem<B>& a, const BandTiles<B>& l,
+                            Word seed, double& reciprocal) {
   const TileAt<B> tile = [&](Index k) { return View<const double, B>(l.tile(k)); };
-  return band_factor_residual<B>(c, a, l.shape, tile, seed);
+  return band_factor_residual<B>(c, a, l.shape, tile, seed, reciprocal);
+}
+template <class B>
+double band_factor_residual(Context<B>& c, const BandProblem<B>& a, const BandShape& s,
+                            const TileAt<B>& tile_at, Word seed) {
+  double reciprocal = 1;
+  return band_factor_residual<B>(c, a, s, tile_at, seed, reciprocal);
 }
 
 template <class B>
 double band_factor_residual(Context<B>& c, const BandProblem<B>& a, const BandShape& s,
-                            const TileAt<B>& tile_at, Word seed) {
+                            const TileAt<B>& tile_at, Word seed, double& reciprocal) {
   constexpr Index vectors = 3;
+  reciprocal = 1;
   if (a.n == 0) return 0;
   struct Memory {
     BandPass<B> pass;
@@ -222,7 +256,8 @@ double band_factor_residual(Context<B>& c, const BandProblem<B>& a, const BandSh
   BandPass<B>& pass = memory.pass;
   std::vector<double> z(std::size_t(pass.slabs().rows() * vectors));
   std::vector<double> rest(std::size_t(pass.slabs().columns * vectors));
-  double residual = 0, norm_z = 0;
+  std::vector<double> diagonal(static_cast<std::size_t>(s.width));
+  double residual = 0, norm_z = 0, least = std::numeric_limits<double>::infinity();
   const auto fill = [&](Index first, View<double, B> window) {
     for (Index i = 0; i < window.size; ++i)
       z[std::size_t(i)] =
@@ -241,6 +276,10 @@ double band_factor_residual(Context<B>& c, const BandProblem<B>& a, const BandSh
       band_transposed_times(c.ahead, tile, 0, 1.0, false, vectors, x.slice(at, x.size - at),
                             memory.u.view());
       band_times(c.ahead, tile, -1.0, false, vectors, memory.u, y.slice(at, count));
+      copy_rows<double, B>(c.ahead, diagonal.data(), 1, tile.data, s.column(), 1, s.width);
+      c.ahead.synchronize();
+      for (Index j = 0; j < std::min(s.width, s.n - k * s.width); ++j)
+        least = std::min(least, std::abs(diagonal[std::size_t(j)]));
     }
   };
   const auto done = [&](Index first, Index count, View<double, B> window) {
@@ -252,6 +291,8 @@ double band_factor_residual(Context<B>& c, const BandProblem<B>& a, const BandSh
     }
   };
   const double norm = pass.run(1.0, fill, more, done);
+  least = c.control.reduce(least, Reduce::min);
+  if (std::isfinite(norm) && norm > 0) reciprocal = std::min(1.0, least / norm * least);
   return ratio(c.control.reduce(residual, Reduce::max), a.n, norm, norm_z);
 }
 
@@ -269,14 +310,22 @@ BandMemory band_memory(const BandShape& s, Index nrhs, int ranks, bool check) {
   return m;
 }
 
-#define TERRACE_INSTANTIATE(B)                                                                  \
-  template double band_residual(Context<B>&, const BandProblem<B>&, const BlockCyclic&,         \
-                                std::span<const double>, std::span<const double>, Index);       \
-  template double band_residual(Context<B>&, const BandProblem<B>&, const Range&,               \
-                                std::span<const double>, std::span<const double>, Index);       \
-  template double band_factor_residual(Context<B>&, const BandProblem<B>&, const BandTiles<B>&, \
-                                       Word);                                                   \
-  template double band_factor_residual(Context<B>&, const BandProblem<B>&, const BandShape&,    \
+#define TERRACE_INSTANTIATE(B)                                                                     \
+  template double band_residual(Context<B>&, const BandProblem<B>&, const BlockCyclic&,            \
+                                std::span<const double>, std::span<const double>, Index);          \
+  template double band_residual(Context<B>&, const BandProblem<B>&, const Range&,                  \
+                                std::span<const double>, std::span<const double>, Index);          \
+  template double band_residual(Context<B>&, const BandProblem<B>&, const BlockCyclic&,            \
+                                std::span<const double>, std::span<const double>, Index, double&); \
+  template double band_residual(Context<B>&, const BandProblem<B>&, const Range&,                  \
+                                std::span<const double>, std::span<const double>, Index, double&); \
+  template double band_factor_residual(Context<B>&, const BandProblem<B>&, const BandTiles<B>&,    \
+                                       Word, double&);                                             \
+  template double band_factor_residual(Context<B>&, const BandProblem<B>&, const BandShape&,       \
+                                       const TileAt<B>&, Word, double&);                           \
+  template double band_factor_residual(Context<B>&, const BandProblem<B>&, const BandTiles<B>&,    \
+                                       Word);                                                      \
+  template double band_factor_residual(Context<B>&, const BandProblem<B>&, const BandShape&,       \
                                        const TileAt<B>&, Word);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "src/band_guard.hpp"
-#include "src/band_hybrid.hpp"
+#include "src/band_steps.hpp"
 #include "src/eliminate.hpp"
 
 namespace terrace {
@@ -49,77 +49,36 @@ void band_clear(Context<B>& context, BandTiles<B>& a) {
   context.ahead.synchronize();
 }
 
-namespace {
-constexpr Index kLag = 4;          // panels between a status and the look at it
-constexpr Index kRing = 2 * kLag;  // statuses kept
-}  // namespace
-
 template <class B>
-BandWork<B>::BandWork(const BandShape& s) : status(kRing), seen(kRing) {
+BandWork<B>::BandWork(const BandShape& s) : status(kBandRing), seen(kBandRing) {
   for (int i = 0; i < 2; ++i) panels.emplace_back(s.tiles() > 0 ? s.width * s.reach : 0);
 }
 
 namespace {
 
-/// The members of the pipeline. Panel k lives in panels[k % 2] from choose(k) to update_rest(k);
-/// its status travels with it.
+/// Tile columns that are all in memory, with sums of --guard and checkpoints.
 template <class B>
-class BandCholesky {
+class BandCholesky : public BandSteps<B, BandTiles<B>> {
+  using Steps = BandSteps<B, BandTiles<B>>;
+  using Steps::a_, Steps::context_, Steps::rank_, Steps::s_, Steps::work_;
+
  public:
-  static constexpr bool share_after_update = false;
-
-  BandCholesky(Context<B>& context, BandTiles<B>& a, BandWork<B>& work)
-      : context_(context), a_(a), work_(work), s_(a.shape), rank_(context.rank()) {
-    std::fill_n(work_.seen.data(), kRing, 0.0);
-  }
-
-  [[nodiscard]] Index steps() const { return s_.tiles(); }
+  using Steps::Steps;
 
   void choose(const Stream<B>& lane, Index k) {
-    if (!mine(k)) return;
-    if (work_.host_diagonal.size() > 0)
-      band_factor_diagonal_on_host(lane, s_, k, a_.tile(k), status(k), work_.host_diagonal);
-    else
-      band_factor_diagonal(lane, s_, k, a_.tile(k), status(k));
-    band_solve_panel(lane, s_, s_.rows_below(k), a_.tile(k), panel(k));
-    if (work_.guard) work_.guard->take(a_, k);
-  }
-
-  void share(const Stream<B>& lane, Index k) {
-    const int owner = a_.columns.block_owner(k);
-    const Piece pieces[] = {{owner, status(k).data, Index(sizeof(double))},
-                            {owner, panel(k).data, panel(k).size * Index(sizeof(double))}};
-    context_.comm.broadcast_group(lane, pieces);
-  }
-
-  void update_next(const Stream<B>& lane, Index k) {
-    if (s_.rows_below(k) > 0 && mine(k + 1))
-      band_update(lane, s_, s_.rows_below(k), panel(k), 1, 1, 1, a_.tile(k + 1));
-  }
-
-  void update_rest(const Stream<B>& lane, Index k) {
-    const Index rows = s_.rows_below(k), w = s_.width, ranks = context_.size();
-    const Index from = a_.columns.slots_before((k + 2) * w, rank_) / w;
-    const Index to = a_.columns.slots_before((k + 1 + s_.tiles_below(k)) * w, rank_) / w;
-    if (from < to)
-      band_update(lane, s_, rows, panel(k), from * ranks + rank_ - k, ranks, to - from,
-                  a_.data.view().slice(from * s_.tile(), (to - from) * s_.tile()));
-    // On this lane, which has time: on CUDA one more stream slows every launch of the others.
-    download(lane, work_.seen.data() + k % kRing, status(k));
-    seen_[k % kRing] = lane.record();
+    Steps::choose(lane, k);
+    if (work_.guard && Steps::mine(k)) work_.guard->take(a_, k);
   }
 
   void guard(const Stream<B>&, Index k) {
-    if (work_.guard) work_.guard->step(a_, k, std::max<Index>(0, k + 1 - kLag));
+    if (work_.guard) work_.guard->step(a_, k, std::max<Index>(0, k + 1 - kBandLag));
   }
-
-  bool stop(Index k) { return k >= kLag && look(k - kLag); }
 
   void archive(Archive& archive, Index k) {
     context_.bulk.synchronize();
     archive.rows(context_.ahead, "columns", s_.padded(), s_.column(), a_.columns.ranges(rank_),
                  a_.data.data(), s_.column());
-    std::vector<double> statuses(work_.seen.data(), work_.seen.data() + kRing);
+    std::vector<double> statuses(work_.seen.data(), work_.seen.data() + kBandRing);
     archive.list("statuses", statuses);
     std::copy(statuses.begin(), statuses.end(), work_.seen.data());
     if (archive.loading() && work_.guard) work_.guard->resume(a_, k);
@@ -127,32 +86,10 @@ class BandCholesky {
 
   /// Statuses that the loop has not looked at, and the result.
   Index finish() {
-    context_.bulk.synchronize();
-    for (Index k = std::max<Index>(0, steps() - kLag); k < steps(); ++k)
-      if (failed_ == 0) look(k);
-    if (failed_ == 0 && work_.guard) work_.guard->finish(a_);
-    return failed_;
+    const Index failed = Steps::finish();
+    if (failed == 0 && work_.guard) work_.guard->finish(a_);
+    return failed;
   }
-
- private:
-  [[nodiscard]] bool mine(Index k) const { return a_.columns.block_owner(k) == rank_; }
-  [[nodiscard]] View<double, B> status(Index k) const {
-    return work_.status.view().slice(k % kRing, 1);
-  }
-  [[nodiscard]] View<double, B> panel(Index k) const { return work_.panels[k % 2].view(); }
-  bool look(Index k) {
-    seen_[k % kRing].synchronize();
-    failed_ = static_cast<Index>(work_.seen[k % kRing]);
-    return failed_ != 0;
-  }
-
-  Context<B>& context_;
-  BandTiles<B>& a_;
-  BandWork<B>& work_;
-  const BandShape s_;
-  const int rank_;
-  Event<B> seen_[kRing];
-  Index failed_ = 0;
 };
 
 }  // namespace

@@ -29,6 +29,13 @@ struct BandTiles {
   [[nodiscard]] View<double, B> tile(Index k) const {
     return data.view().slice(columns.slot(k * shape.width) * shape.column(), shape.tile());
   }
+  // All are here, one after the other (src/band_steps.hpp).
+  void arrive(const Stream<B>&, Index) const {}
+  void leave(const Stream<B>&, Index) const {}
+  template <class Run>
+  void each_run(Index from, Index to, Run&& run) const {
+    run(from, to - from, data.view().slice(from * shape.tile(), (to - from) * shape.tile()));
+  }
 };
 
 /// Fills `count` columns from `columns.first` on, `height` numbers each, at `to`: entry d is

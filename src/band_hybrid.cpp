@@ -1,5 +1,6 @@
 #include "src/band_hybrid.hpp"
 
+#include "src/band_parts.hpp"
 #include "src/band_substitution.hpp"
 
 namespace terrace {
@@ -73,6 +74,19 @@ class HostTiles {
 
 void check_places(Cpu, const BandPlaces& places) { check_all(places, false); }
 void check_places(Cuda, const BandPlaces& places) { check_all(places, true); }
+
+bool adopt_places(const BandPlaces& places, BandRequest& request) {
+  if ((places.diagonal + places.substitution).empty()) return false;
+  if (request.method.empty() || request.method == "auto") request.method = "tile-columns";
+  if (request.method != "tile-columns" && request.method != "streamed")
+    fail_together(
+        Exit::usage,
+        "the method has no tile columns whose work could be shared out: " + request.method +
+            "; --diagonal and --substitution; use --method tile-columns or streamed, or "
+            "leave them out");
+  request.tile_by_tile = request.method == "streamed";
+  return request.tile_by_tile;
+}
 
 PinnedBuffer<double> band_host_diagonal(const BandShape& s) {
   return PinnedBuffer<double>(block_shape(s).tile() + 1);

@@ -1,9 +1,12 @@
 // The hybrid algorithm of Khimich and Baranov 2013: parts of a factorization with tile columns that
-// run on the CPU while the matrix is in the memory of a GPU.
+// run on the CPU while the matrix is in the memory of a GPU, or a window of it is
+// (src/band_window.hpp).
 #pragma once
 #include "src/band_cholesky.hpp"
 
 namespace terrace {
+
+struct BandRequest;
 
 /// Which processor takes a part of the work.
 struct BandPlaces {
@@ -13,6 +16,10 @@ struct BandPlaces {
 /// is done anyway, and "gpu" is refused.
 void check_places(Cpu, const BandPlaces& places);
 void check_places(Cuda, const BandPlaces& places);
+
+/// Where places are named the method is tile-columns, or streamed tile column by tile column: any
+/// other one is a usage error. True for the latter.
+bool adopt_places(const BandPlaces& places, BandRequest& request);
 
 /// Room for diagonal blocks on the host: band_cholesky() then factors them there.
 PinnedBuffer<double> band_host_diagonal(const BandShape& shape);

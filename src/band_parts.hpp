@@ -43,15 +43,17 @@ struct BandRequest {
   Index device_bytes = 0;       ///< memory for the matrix, 0: enough
   Index host_bytes = 0;         ///< likewise, for a streamed one
   bool lapack_factor = false;   ///< the factor is LAPACK's: one end
+  bool tile_by_tile = false;    ///< streamed so: src/band_window.hpp
 };
 
 struct BandPlan {
   BandMethod method = BandMethod::tile_columns;
   BandShape shape;  ///< width and reach of the tile columns
   int ranks = 1;
-  Index separator = 0;       ///< s, a multiple of the width
-  std::vector<Index> begin;  ///< first row of each part, then n; empty with tile columns
-  BandShape reduced;         ///< the separators' system; n = 0 with one part
+  Index separator = 0;        ///< s, a multiple of the width
+  std::vector<Index> begin;   ///< first row of each part, then n; empty with tile columns
+  BandShape reduced;          ///< the separators' system; n = 0 with one part
+  bool tile_by_tile = false;  ///< streamed so, on any number of ranks: src/band_window.hpp
   std::vector<std::string> reasons;
 
   [[nodiscard]] Index parts() const { return Index(begin.size()) - 1; }

@@ -216,7 +216,8 @@ BandPlan plan_in_memory(const BandRequest& r) {
     plan.method = choose(B{}, request, plan.reasons);
   else {
     plan.method = parse_method(r.method);
-    if (plan.method != BandMethod::tile_columns && !band_parts_available(B{}))
+    const bool window = plan.method == BandMethod::streamed && r.tile_by_tile;
+    if (plan.method != BandMethod::tile_columns && !window && !band_parts_available(B{}))
       fail_together(Exit::usage, "method '" + r.method +
                                      "' needs a GPU of compute capability 9.0; --method; use "
                                      "tile-columns");
@@ -235,6 +236,18 @@ BandPlan plan_in_memory(const BandRequest& r) {
   };
   if (plan.method == BandMethod::tile_columns) {
     tile_columns();
+    return plan;
+  }
+  if (plan.method == BandMethod::streamed && r.tile_by_tile) {
+    if (r.parts > 1)
+      fail_together(Exit::usage,
+                    fmt::format("streamed in {} parts with --diagonal or --substitution; --parts; "
+                                "give 1 (one end) or 0",
+                                r.parts));
+    tile_columns();
+    plan.method = BandMethod::streamed;
+    plan.tile_by_tile = true;
+    plan.begin = {0, r.n};
     return plan;
   }
   if (plan.method == BandMethod::streamed) {

@@ -5,6 +5,7 @@
 
 #include "kernels/matrix.hpp"
 #include "kernels/parallel.hpp"
+#include "src/band_condition.hpp"
 
 namespace terrace {
 namespace {
@@ -284,6 +285,12 @@ void get_rows(Context<B>& context, const BandStream<B>& a, BandStreamRows<B>& x,
 template <class B>
 double band_factor_residual(Context<B>& context, const BandProblem<B>& problem,
                             const BandStream<B>& l, Word seed) {
+  double reciprocal = 1;
+  return band_factor_residual<B>(context, problem, l, seed, reciprocal);
+}
+template <class B>
+double band_factor_residual(Context<B>& context, const BandProblem<B>& problem,
+                            const BandStream<B>& l, Word seed, double& reciprocal) {
   const TileAt<B> tile = [&](Index k) {
     const View<double, B> place = l.ends[0].ring.view().slice(0, l.shape.tile());
     if (l.kept > 0) {
@@ -293,7 +300,7 @@ double band_factor_residual(Context<B>& context, const BandProblem<B>& problem,
     upload(context.ahead, place, l.host_tile(k));
     return place;
   };
-  return band_factor_residual<B>(context, problem, l.shape, tile, seed);
+  return band_factor_residual<B>(context, problem, l.shape, tile, seed, reciprocal);
 }
 
 template <class B>
@@ -340,6 +347,8 @@ void scale_stream(const BandStream<B>& a, double by) {
   template void get_rows(Context<B>&, const BandStream<B>&, BandStreamRows<B>&, double*);        \
   template double band_factor_residual(Context<B>&, const BandProblem<B>&, const BandStream<B>&, \
                                        Word);                                                    \
+  template double band_factor_residual(Context<B>&, const BandProblem<B>&, const BandStream<B>&, \
+                                       Word, double&);                                           \
   template void copy_columns(const BandStream<B>&, Index, Index, Index, Index, double*);         \
   template void scale_stream(const BandStream<B>&, double);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)

@@ -13,6 +13,11 @@ namespace terrace {
 
 namespace {
 
+constexpr Index column_block = 64;
+constexpr Index most_candidate_multiple = max_candidates / 64;
+/// Of panels whose search tries so many times their columns.
+constexpr Index widest_with(Index candidates) { return max_candidates / candidates / 64 * 64; }
+
 [[noreturn]] void refuse(const std::string& message) { fail_together(Exit::usage, message); }
 
 const TableShape* find_shape(const std::vector<TableShape>& shapes, const TableShape& wanted) {
@@ -63,45 +68,95 @@ TableShape profile_shape(const nlohmann::json& profile, Index k) {
   return {};
 }
 
-}  // namespace
-
-bool wants_bit_tables(const CommonOptions& o) {
-  return o.method == "tables" || o.k > 0 || !o.tables.empty();
+/// The calibrated launch shape of --method columns, or the default.
+ColumnShape profile_column_shape(const nlohmann::json& profile, bool& measured) {
+  if (!profile.contains("columns") || !profile["columns"].is_object()) return {};
+  const auto& entry = profile["columns"];
+  const auto number = [&](const char* name) {
+    return entry.contains(name) && entry[name].is_number_integer() ? entry[name].get<Index>() : 0;
+  };
+  const Index search = number("search_threads"), threads = number("threads");
+  const Index lanes = number("lanes"), blocks = number("blocks");
+  if (search < 1 || search > 1024 || threads < 1 || threads > 1024 || lanes < 1 ||
+      (lanes & (lanes - 1)) != 0 || threads % lanes != 0 || blocks < 1 || blocks > (1 << 20))
+    return {};
+  measured = true;
+  return {int(search), int(threads), int(lanes), int(blocks)};
 }
 
-void require_bit_method(const CommonOptions& o) {
-  if (!o.method.empty() && o.method != "tables" && o.method != "tensor")
-    refuse("gf2 has no method '" + o.method + "'; --method; use tables or tensor");
+}  // namespace
+
+bool wants_bit_tables(const CommonOptions& o, Index candidates) {
+  return o.method == "tables" || o.k > 0 || !o.tables.empty() || candidates > 0;
+}
+
+void require_bit_method(const CommonOptions& o, Index candidates) {
+  if (!o.method.empty() && o.method != "tables" && o.method != "tensor" && o.method != "columns")
+    refuse("gf2 has no method '" + o.method + "'; --method; use tables, tensor or columns");
   if (!o.tables.empty() && o.tables != "local" && o.tables != "broadcast")
     refuse("gf2 has no such tables '" + o.tables + "'; --tables; use local or broadcast");
   if (!o.panels.empty() && o.panels != "device" && o.panels != "host")
     refuse("gf2 has no such panels '" + o.panels + "'; --panels; use device or host");
   if (o.k < 0 || o.k > 14)
     refuse(fmt::format("tables combine 1 to 14 rows, not {}; --k; choose one of these", o.k));
-  if (o.method == "tensor" && wants_bit_tables(o))
-    refuse("--k and --tables mean tables; --method tensor; leave one of them out");
+  if (o.method == "tensor" && wants_bit_tables(o, candidates))
+    refuse("--k, --tables and --candidates mean tables; --method tensor; leave one of them out");
+  if (o.method == "columns" && (wants_bit_tables(o, candidates) || !o.panels.empty()))
+    refuse(
+        "--k, --tables, --candidates and --panels shape panels, and there are none column by "
+        "column; --method columns; leave them out");
+  if (o.method == "columns" && o.block > 0 && o.block != column_block)
+    refuse(
+        fmt::format("column by column the host looks once in {} columns; --block {}; leave it "
+                    "out with --method columns",
+                    column_block, o.block));
+  if (candidates > most_candidate_multiple)
+    refuse(
+        fmt::format("the search for pivots takes 1 to {} times a panel's columns as candidates, "
+                    "not {} times; --candidates; choose one of these",
+                    most_candidate_multiple, candidates));
+  if (candidates > 0 && candidates * round_up(o.block, 64) > max_candidates)
+    refuse(
+        fmt::format("a panel's search takes {} rows at most, not {} times {}; --candidates and "
+                    "--block; use a block of {} or less",
+                    max_candidates, candidates, round_up(o.block, 64), widest_with(candidates)));
 }
 
 template <class B>
-void require_bit_method_on(const CommonOptions& o) {
-  require_bit_method(o);
+void require_bit_method_on(const CommonOptions& o, Index candidates) {
+  require_bit_method(o, candidates);
   if (o.method == "tensor" && BitProduct<B>::bytes(1, 64 * max_panel_words, 1) == 0)
     refuse("no binary tensor cores here; --method tensor; use tables");
 }
 
 template <class B>
-PanelPlan plan_panels(const Context<B>& context, const CommonOptions& o, Index most_rank) {
-  require_bit_method_on<B>(o);
+PanelPlan plan_panels(const Context<B>& context, const CommonOptions& o, Index most_rank,
+                      Index candidates) {
+  require_bit_method_on<B>(o, candidates);
   const nlohmann::json profile = load_profile(context.control, device_model(context), "gf2");
   PanelPlan plan;
+  if (o.method == "columns") {
+    if (context.size() > 1)
+      refuse(
+          fmt::format("column by column is for one rank, and there are {}; --method columns; "
+                      "start one rank, or use tables or tensor",
+                      context.size()));
+    plan.by_columns = true;
+    plan.columns = column_block;
+    plan.guard = o.guard;
+    plan.column_shape = profile_column_shape(profile, plan.measured);
+    return plan;
+  }
   plan.host_panels = o.panels == "host";
+  plan.candidates = candidates;
   plan.guard = o.guard;
-  plan.product.tables = wants_bit_tables(o);
+  plan.product.tables = wants_bit_tables(o, candidates);
   plan.product.stored = o.tables == "broadcast";
   plan.product.shape = profile_shape<B>(profile, o.k);
   if (plan.product.shape.k == 0) plan.product.shape.k = o.k;
   const bool narrow = plan.product.tables || plan.host_panels;
-  const Index most = 64 * (narrow ? max_panel_words : max_wide_words);
+  Index most = 64 * (narrow ? max_panel_words : max_wide_words);
+  if (candidates > 0) most = std::min(most, widest_with(candidates));
   const Index share = most_rank / context.size();
   if (o.block > 0) {
     plan.columns = std::min(round_up(o.block, 64), most);
@@ -115,6 +170,7 @@ PanelPlan plan_panels(const Context<B>& context, const CommonOptions& o, Index m
 
 template <class B>
 const char* elimination_method(PanelPlan plan) {
+  if (plan.by_columns) return "columns";
   return !plan.product.needs_tables() && BitProduct<B>::bytes(1, plan.columns, 1, plan.product) > 0
              ? "tensor cores"
              : "tables";
@@ -147,10 +203,10 @@ std::string device_model(const Context<Cuda>& context) {
   return context.device.name;
 }
 
-#define TERRACE_INSTANTIATE(B)                                                    \
-  template void require_bit_method_on<B>(const CommonOptions&);                   \
-  template PanelPlan plan_panels(const Context<B>&, const CommonOptions&, Index); \
-  template const char* elimination_method<B>(PanelPlan);                          \
+#define TERRACE_INSTANTIATE(B)                                                           \
+  template void require_bit_method_on<B>(const CommonOptions&, Index);                   \
+  template PanelPlan plan_panels(const Context<B>&, const CommonOptions&, Index, Index); \
+  template const char* elimination_method<B>(PanelPlan);                                 \
   template std::string describe_tables<B>(const ProductMethod&);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 

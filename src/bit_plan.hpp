@@ -3,6 +3,7 @@
 #pragma once
 #include <string>
 
+#include "kernels/bits_columns.hpp"
 #include "kernels/bits_product.hpp"
 #include "src/run.hpp"
 
@@ -16,26 +17,33 @@ struct PanelPlan {
   bool measured = false;     ///< from the profile of this model of device
   bool guard = false;        ///< the last word of the matrix is for check sums; src/guard.hpp
   Word witness = 0;          ///< seed of the word before it
+  Index candidates = 0;      ///< rows that a panel's search tries first, by columns; 0: its choice
+  bool by_columns = false;   ///< column by column; src/bit_columns.hpp
+  ColumnShape column_shape{};
+  bool column_swap = false;  ///< studies only: rows are swapped, and put back at the end
+  PivotPath column_path = PivotPath::plain;  ///< studies only
 };
 
 /// Refuses a `--method` that GF(2) does not have, and options that contradict each other:
 /// Error(usage) on all ranks.
-void require_bit_method(const CommonOptions& options);
+void require_bit_method(const CommonOptions& options, Index candidates = 0);
 /// Whether the options mean tables on every device.
-bool wants_bit_tables(const CommonOptions& options);
+bool wants_bit_tables(const CommonOptions& options, Index candidates = 0);
 /// The same as require_bit_method(), and "tensor" where there are no binary tensor cores.
 template <class B>
-void require_bit_method_on(const CommonOptions& options);
+void require_bit_method_on(const CommonOptions& options, Index candidates = 0);
 
 /// From `--block` (rounded up to a multiple of 64), `--method` ("tables": panels of at most 512
 /// columns; "tensor" where there are no binary tensor cores is an Error(usage) on all ranks), `--k`
-/// and `--tables` (both mean tables) and `--panels`; for the rest what `bench gf2 --calibrate`
-/// stored for this model of device, or defaults, for a matrix of rank `most_rank` at most; both go
-/// by most_rank / ranks. Collective.
+/// and `--tables` (both mean tables), `candidates` (as well: tables; panels narrow enough) and
+/// `--panels`; "columns" (one rank: an Error(usage) on several); for the rest what `bench gf2
+/// --calibrate` stored for this model of device, or defaults, for a matrix of rank `most_rank` at
+/// most; both go by most_rank / ranks. Collective.
 template <class B>
-PanelPlan plan_panels(const Context<B>& context, const CommonOptions& options, Index most_rank);
+PanelPlan plan_panels(const Context<B>& context, const CommonOptions& options, Index most_rank,
+                      Index candidates = 0);
 
-/// How updates are computed, for reports: "tables" or "tensor cores".
+/// How updates are computed, for reports: "tables", "tensor cores" or "columns".
 template <class B>
 const char* elimination_method(PanelPlan plan);
 

@@ -55,13 +55,8 @@ CgWork<B>::CgWork(const Context<B>& context, A& a, bool jacobi, Index columns_, 
   fill_zero(context.ahead, resident.view());
   fill_zero(context.ahead, scalars.view());
   fill_zero(context.ahead, ticket.view());
-  if (columns == 1) {
-    norm = row_sum_norm(context, a, p, q.view(), scalars.view().slice(0, 2), sums);
-  } else {
-    const Operand<B> one = a.operand(context, 1);
-    norm =
-        row_sum_norm(context, a, one, q.view().slice(0, count), scalars.view().slice(0, 2), sums);
-  }
+  normalise(context, a);
+  norm = a.scale.norm;
   const auto& diagonal = a.diagonal(context);
   const auto first_row = [&](auto&& bad) {
     const Index none = std::numeric_limits<Index>::max();
@@ -90,8 +85,9 @@ CgWork<B>::CgWork(const Context<B>& context, A& a, bool jacobi, Index columns_, 
 }
 
 template <class B>
-void CgWork<B>::precondition(const Context<B>& context, CgPreconditioner<B> given) {
+void CgWork<B>::precondition(const Context<B>& context, CgPreconditioner<B> given, int power) {
   general = std::move(given);
+  general_power = power;
   inverse_diagonal = {};
   collectively(context.control, [&] {
     if (method != CgMethod::single_reduction && z.size() == 0)

@@ -57,15 +57,24 @@ namespace {
 constexpr double eps = std::numeric_limits<double>::epsilon();
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-/// Why an iteration may not be followed by another; nothing when it may.
+/// Squares this small are next to the end of the range: differences between them mean nothing.
+constexpr double faint = 0x1p-960;
+/// Squares of norms that the recurrence may fall to, by that of b. Beyond it p.A p and others leave
+/// the range; the true residual says what is left.
+constexpr int deepest = -900;
+
+/// Why an iteration may not be followed by another; nothing when it may. rtol: it has ended, and
+/// the true residual says how.
 std::optional<CgReason> verdict(const CgScalars& before, const CgScalars& now, CgNorm norm,
                                 CgLimits limits) {
   const auto norm2 = [&](const CgScalars& s) { return cg_norm2(norm, s.rr, s.rz, s.zz); };
   if (!cg_finite(now.pq) || !cg_finite(now.pp)) return CgReason::nan_or_inf;
+  if (std::abs(now.pq) < faint && (before.rz < faint || now.pp < faint)) return CgReason::rtol;
   if (now.pq <= 0) return CgReason::indefinite_matrix;
   if (cg_step_length(norm2(before), before.rz, now.pq, now.pp, limits) == 0)
     return CgReason::breakdown;
-  if (!cg_finite(now.rr) || !cg_finite(now.rz) || !cg_finite(now.zz)) return CgReason::nan_or_inf;
+  if (!cg_finite(now.rr) || !cg_finite(now.rz) || !cg_finite(norm2(now)))
+    return CgReason::nan_or_inf;
   if (now.rz < 0) return CgReason::indefinite_preconditioner;
   if (norm2(now) <= limits.stop) return CgReason::rtol;
   if (now.rz == 0) return CgReason::breakdown;
@@ -75,15 +84,21 @@ std::optional<CgReason> verdict(const CgScalars& before, const CgScalars& now, C
 /// What the host knows of one right-hand side.
 struct Column {
   CgResult result;
-  int shift = 0;  // b was divided by 2^shift
-  double b_norm = 0, by_rtol = 0, by_atol = 0;
+  int shift = 0;                     // b was divided by 2^shift
+  double b_norm = 0;                 // ||b||
+  double b_norm2 = 0;                // square of the norm of b that is compared
+  double rtol2 = 0, atol2 = 0;       // squares of that norm at which the iteration has converged
   double before = infinity;          // norm of the true residual at the last restart
   bool done = false, ended = false;  // for good; until the next restart
   std::optional<CgReason> failure;
   CgScalars last, last_but_one;
   double smallest = 0;
   Index best = 0;
-  [[nodiscard]] double tolerance() const { return std::max(by_rtol, by_atol); }
+  [[nodiscard]] double stop() const { return std::max(rtol2, atol2); }
+  /// Where the recurrence ends.
+  [[nodiscard]] double end() const {
+    return std::max(stop(), std::max(std::ldexp(b_norm2, deepest), faint));
+  }
 };
 
 void archive_scalars(Archive& archive, const std::string& name, CgScalars& s) {
@@ -188,30 +203,38 @@ std::vector<CgResult> conjugate_gradients_columns(const Context<B>& context, A& 
     } else {
       column.shift = std::ilogb(b_most[v]);
       if (x_most[v] > 0) x_is_zero = false;
+      if (!cg_finite(std::ldexp(x_most[v], a.scale.power - column.shift))) {
+        column.result.reason = CgReason::nan_or_inf;  // A x0 is that much larger than b
+        column.result.true_residual = column.result.initial_residual = infinity;
+        column.done = true;
+      }
     }
   }
-  std::vector<int> down(width), up(width);
-  std::vector<bool> open(width), finite(width);
+  // The system solved is (2^-power A) (2^(power - shift) x) = 2^-shift b.
+  std::vector<int> b_down(width), x_down(width), x_up(width);
+  std::vector<bool> open(width), told(width);  // told: x is ours to say
   for (std::size_t v = 0; v < width; ++v) {
-    up[v] = columns[v].shift;
-    down[v] = -up[v];
+    b_down[v] = -columns[v].shift;
+    x_down[v] = a.scale.power - columns[v].shift;
+    x_up[v] = -x_down[v];
     open[v] = !columns[v].done;
-    finite[v] = cg_finite(b_most[v]);
+    told[v] = open[v] || b_most[v] == 0;
   }
   // One column goes up and down as it is, and is scaled there.
-  const bool scaled_there = width == 1 && open[0] && std::abs(up[0]) <= 1000;
-  const auto scale_there = [&](View<double, B> v, int power) {
-    add<B>(lane, std::ldexp(1.0, power), v, 0.0, v, v);
+  const auto scaled_there = [&](const std::vector<int>& power) {
+    return width == 1 && open[0] && std::abs(power[0]) <= 1000;
   };
   std::vector<double> host;
-  const auto scaled = [&](const std::vector<double>& from, View<double, B> to) {
-    if (!scaled_there) {
+  const auto scaled = [&](const std::vector<double>& from, const std::vector<int>& power,
+                          View<double, B> to) {
+    const bool there = scaled_there(power);
+    if (!there) {
       host.assign(from.size(), 0.0);
-      scale_columns(from, down, open, host);
+      scale_columns(from, power, open, host);
     }
-    upload(lane, to, scaled_there ? from.data() : host.data());
-    if (scaled_there) scale_there(to, down[0]);
+    upload(lane, to, there ? from.data() : host.data());
     lane.synchronize();
+    if (there) multiply_by_power<B>(context, to, power[0]);
   };
   const auto all = [&](auto&& what) { return std::all_of(columns.begin(), columns.end(), what); };
   const auto collect = [&] {
@@ -225,7 +248,7 @@ std::vector<CgResult> conjugate_gradients_columns(const Context<B>& context, A& 
       if (b_most[i % width] == 0) x[i] = 0;
     return collect();
   }
-  scaled(b, work.b.view());
+  scaled(b, b_down, work.b.view());
   fill_zero(lane, work.x.view());
 
   // Preconditioners are for badly scaled matrices, where small p.q / p.p means nothing.
@@ -237,18 +260,46 @@ std::vector<CgResult> conjugate_gradients_columns(const Context<B>& context, A& 
     for (std::size_t v = 0; v < width; ++v) {
       Column& column = columns[v];
       column.b_norm = std::sqrt(start[v].rr);
-      column.by_rtol = options.rtol * std::sqrt(std::max(0.0, engine.norm2(start[v])));
-      column.by_atol = std::ldexp(options.atol, -column.shift);
+      column.b_norm2 = std::max(0.0, engine.norm2(start[v]));
+      column.rtol2 = options.rtol * options.rtol * column.b_norm2;
+      // The square compared is 2^-units that of the user's units.
+      const int of_b = 2 * column.shift, of_m = a.scale.power + work.general_power;
+      const int units = options.norm == CgNorm::unpreconditioned ? of_b
+                        : options.norm == CgNorm::preconditioned ? of_b - 2 * of_m
+                                                                 : of_b - of_m;
+      const double atol = std::ldexp(options.atol, -(units >> 1));
+      column.atol2 = units % 2 == 0 ? atol * atol : 0.5 * atol * atol;
     }
   }
-  if (!x_is_zero) scaled(x, work.x.view());
+  if (!x_is_zero) scaled(x, x_down, work.x.view());
+
+  const auto most_of = [&](View<const double, B> block) -> std::vector<double> {
+    if (k == 1)
+      return {control.reduce(max_abs<B>(lane, 1, block.size, block, std::max<Index>(1, block.size)),
+                             Reduce::max)};
+    host.resize(std::size_t(block.size));
+    download(lane, host.data(), block);
+    lane.synchronize();
+    return largest_of_columns(control, host, k);
+  };
+  // Whether r is as small as was asked. Squares may be zero where r is not.
+  const auto reached = [&](std::size_t v, double norm2) {
+    const Column& column = columns[v];
+    if (!(norm2 >= 0 && norm2 <= column.stop())) return false;
+    if (norm2 >= faint) return true;
+    const double most = most_of(engine.residual_vector())[v];
+    return most == 0 ||
+           (options.norm == CgNorm::unpreconditioned &&
+            std::sqrt(double(n)) * most <=
+                std::max(options.rtol * column.b_norm, std::ldexp(options.atol, -column.shift)));
+  };
 
   // What the true residual says before an iteration starts from it.
-  const auto settled = [&](const Column& column, const CgScalars& s) -> std::optional<CgReason> {
+  const auto settled = [&](std::size_t v, const CgScalars& s) -> std::optional<CgReason> {
+    const Column& column = columns[v];
     const double norm2 = engine.norm2(s), residual = std::sqrt(std::max(norm2, 0.0));
     if (!cg_finite(s.rr) || !cg_finite(norm2)) return CgReason::nan_or_inf;
-    if (norm2 >= 0 && residual <= column.tolerance())
-      return residual <= column.by_rtol ? CgReason::rtol : CgReason::atol;
+    if (reached(v, norm2)) return norm2 <= column.rtol2 ? CgReason::rtol : CgReason::atol;
     if (options.jacobi && work.unusable_row >= 0) return CgReason::indefinite_preconditioner;
     if (work.negative_row >= 0) return CgReason::indefinite_matrix;
     if (s.rz < 0) return CgReason::indefinite_preconditioner;
@@ -302,7 +353,7 @@ std::vector<CgResult> conjugate_gradients_columns(const Context<B>& context, A& 
           result.initial_residual = result.true_residual;
         else
           ++result.restarts;
-        std::optional<CgReason> end = settled(column, at[v]);
+        std::optional<CgReason> end = settled(v, at[v]);
         if (end == CgReason::stagnation && mixed && !column.failure) {
           end.reset();  // of the head plane; go on with both
           stalled = true;
@@ -319,7 +370,7 @@ std::vector<CgResult> conjugate_gradients_columns(const Context<B>& context, A& 
         column.last = at[v];
         column.smallest = engine.norm2(at[v]);
         column.best = result.iterations;
-        stops[v] = column.tolerance() * column.tolerance();
+        stops[v] = column.end();
       }
       if (all(over)) break;
       if (stalled) {
@@ -356,10 +407,7 @@ std::vector<CgResult> conjugate_gradients_columns(const Context<B>& context, A& 
       if (cg_step_length(engine.norm2(column.last), column.last.rz, now.pq, now.pp, limits) != 0) {
         CgResult& result = column.result;
         result.iterations = done_before + i;
-        result.history.push_back(std::sqrt(std::max(norm2, 0.0)) /
-                                 (column.by_rtol > 0 && options.rtol > 0
-                                      ? column.by_rtol / options.rtol
-                                      : column.b_norm));
+        result.history.push_back(std::sqrt(std::max(norm2, 0.0) / column.b_norm2));
         if (first_stage) {
           result.alpha.push_back(column.last.rz / now.pq);
           result.beta.push_back(now.rz / column.last.rz);
@@ -462,37 +510,73 @@ std::vector<CgResult> conjugate_gradients_columns(const Context<B>& context, A& 
     first_stage = false;
   }
 
-  const auto most_of = [&](View<const double, B> block) -> std::vector<double> {
-    if (k == 1)
-      return {control.reduce(max_abs<B>(lane, 1, block.size, block, std::max<Index>(1, block.size)),
-                             Reduce::max)};
-    host.resize(std::size_t(block.size));
-    download(lane, host.data(), block);
+  std::vector<double> solution_most = most_of(work.x.view());
+
+  // Where x meets an end of the range of doubles in the user's units, it is judged once more as it
+  // will stand there.
+  bool near_an_end = false;
+  for (std::size_t v = 0; v < width; ++v)
+    if (open[v] && solution_most[v] > 0 && cg_finite(solution_most[v])) {
+      const int top = std::ilogb(solution_most[v]) + x_up[v];
+      near_an_end = near_an_end || top < -500 || top > 1000;
+    }
+  if (near_an_end) {
+    std::vector<double> exact(x.size()), there(x.size(), 0.0), back(x.size(), 0.0);
+    download(lane, exact.data(), work.x.view());
     lane.synchronize();
-    return largest_of_columns(control, host, k);
-  };
+    scale_columns(exact, x_up, open, there);
+    scale_columns(there, x_down, open, back);
+    std::vector<double> lost(width, 0.0);  // 1: rounded, 2: too large
+    for (std::size_t i = 0; i < back.size(); ++i)
+      if (open[i % width] && back[i] != exact[i]) {
+        double& how = lost[i % width];
+        how = std::max(how, cg_finite(there[i]) ? 1.0 : 2.0);
+        if (!cg_finite(there[i])) back[i] = 0;
+      }
+    control.reduce(lost, Reduce::max);
+    if (*std::max_element(lost.begin(), lost.end()) > 0) {
+      upload(lane, work.x.view(), back.data());
+      const std::vector<CgScalars> at = engine.residual(false, false);
+      for (std::size_t v = 0; v < width; ++v) {
+        CgResult& result = columns[v].result;
+        if (lost[v] == 0) continue;
+        result.beyond_range = lost[v] > 1;
+        result.true_residual = lost[v] > 1 ? infinity : std::sqrt(at[v].rr) / columns[v].b_norm;
+        if (!converged(result.reason)) continue;
+        if (lost[v] == 1 && reached(v, engine.norm2(at[v]))) continue;
+        result.reason = lost[v] > 1 ? CgReason::nan_or_inf : CgReason::stagnation;
+        result.beyond_range = true;
+      }
+      solution_most = most_of(work.x.view());
+      upload(lane, work.x.view(), exact.data());
+      lane.synchronize();
+    }
+  }
+
   const std::vector<double> r_most = most_of(engine.residual_vector());
-  const std::vector<double> solution_most = most_of(work.x.view());
   for (std::size_t v = 0; v < width; ++v) {
     CgResult& result = columns[v].result;
     if (b_most[v] == 0) continue;
     result.recurrence_residual =
         result.history.empty() ? result.true_residual : result.history.back();
-    result.scaled_residual = solution_most[v] > 0 && work.norm > 0
-                                 ? r_most[v] / (double(n) * eps) / work.norm / solution_most[v]
-                                 : (r_most[v] > 0 ? infinity : 0.0);
+    // By |A| |x|; by |b| where that is zero.
+    result.scaled_residual =
+        solution_most[v] > 0 && work.norm > 0
+            ? r_most[v] / (double(n) * eps) / work.norm / solution_most[v]
+            : r_most[v] / (double(n) * eps) / std::ldexp(b_most[v], -columns[v].shift);
+    if (!cg_finite(result.true_residual)) result.scaled_residual = infinity;
     if (result.reason == CgReason::indefinite_matrix) result.position = work.negative_row;
     if (result.reason == CgReason::indefinite_preconditioner) result.position = work.unusable_row;
   }
-  if (scaled_there) {
-    scale_there(work.x.view(), up[0]);
+  if (scaled_there(x_up)) {
+    multiply_by_power<B>(context, work.x.view(), x_up[0]);
     download(lane, x.data(), work.x.view());
     lane.synchronize();
   } else {
     host.resize(x.size());
     download(lane, host.data(), work.x.view());
     lane.synchronize();
-    scale_columns(host, up, finite, x);
+    scale_columns(host, x_up, told, x);
   }
   return collect();
 }

@@ -58,11 +58,14 @@ struct CgResult {
   double true_residual = 0;        ///< ||b - A x|| / ||b||, computed from the matrix at the end
   double recurrence_residual = 0;  ///< norm of r by that of b, of the last iteration
   double initial_residual = 0;     ///< ||b - A x0|| / ||b||
-  double scaled_residual = 0;      ///< ||b - A x|| / (n ||A|| ||x|| eps), maximum norms
+  double scaled_residual = 0;      ///< ||b - A x|| / (n ||A|| ||x|| eps), maximum norms; b for A x
+                                   ///< where that is zero
   Index position = -1;             ///< global row of the diagonal entry that was refused
   Index restarts = 0;              ///< residuals computed from the matrix on the way
+  bool beyond_range = false;       ///< not converged, as x is too large or too small for doubles
   std::vector<double> history;     ///< norm of r by that of b after iteration 1, 2, ...
-  /// Lengths of the steps and ratios of r.z up to the first restart: the Lanczos matrix.
+  /// Lengths of the steps and ratios of r.z up to the first restart: the Lanczos matrix of M^-1 A,
+  /// as the operator holds A.
   std::vector<double> alpha, beta;
   /// Of the first right-hand side: seconds of iterations in full flow, from when the host heard of
   /// the first batch to the last, and their number.
@@ -81,13 +84,14 @@ using CgPreconditioner = std::function<void(const Context<B>&, View<const double
 /// The vectors of one solve on this rank, and what is known of A. Reusable over right-hand sides.
 template <class B>
 struct CgWork {
-  /// Collective. Reads A once for its row-sum norm and its diagonal. `columns` right-hand sides at
-  /// once: 1, 2, 4, 8 or 16 (variants: 1).
+  /// Collective. Normalises A where that was not done, and takes its norm and diagonal. `columns`
+  /// right-hand sides at once: 1, 2, 4, 8 or 16 (variants: 1).
   template <class A>
   CgWork(const Context<B>& context, A& a, bool jacobi, Index columns = 1,
          CgMethod method = CgMethod::classic);
-  /// Takes the place of jacobi. Collective.
-  void precondition(const Context<B>& context, CgPreconditioner<B> general);
+  /// Takes the place of jacobi. `general` gives 2^power M^-1 r for the matrix as the operator holds
+  /// it. Collective.
+  void precondition(const Context<B>& context, CgPreconditioner<B> general, int power = 0);
   static Index bytes(Index rows, bool jacobi, Index columns = 1,
                      CgMethod method = CgMethod::classic, bool general = false);
 
@@ -96,6 +100,7 @@ struct CgWork {
   Operand<B> p;  // what A multiplies: p; in the variants u and m
   Buffer<double, B> b, x, r, q, z, s, t, u, v, w, inverse_diagonal;
   CgPreconditioner<B> general;
+  int general_power = 0;
   SumSpace<B> sums;
   Buffer<double, B> scalars;  // rows of four iterations, kernels/vectors.hpp; then `stop`
   Buffer<double, B> ring, partials;
@@ -103,7 +108,7 @@ struct CgWork {
   Buffer<Word, B> ticket;
   PinnedBuffer<double> seen;                   // the ring on the host
   Stream<B> observer;                          // copies it out beside the iteration
-  double norm = 0;                             // largest row sum of |A|
+  double norm = 0;                             // largest row sum of |A|, as the operator holds it
   Index negative_row = -1, unusable_row = -1;  // global rows with a_ii < 0, a_ii <= 0
   static constexpr Index ring_rows = 256;
   /// x, r and D, padded, and scratch, where whole iterations run in one launch on a matrix that
@@ -117,8 +122,9 @@ struct CgWork {
 /// rank alike. Classic: one product with A and 64 bytes a row and right-hand side.
 ///
 /// Success is claimed from the residual computed with A itself: where the recurrence was too
-/// hopeful, the iteration starts again from it. b is scaled by a power of two, so norms neither
-/// overflow nor underflow.
+/// hopeful, the iteration starts again from it. A is normalised and each b scaled by a power of
+/// two, so that norms neither overflow nor underflow: 2^i A and 2^j b make the same iteration, bit
+/// by bit, and x 2^(j - i). An x beyond the range of doubles has not converged.
 template <class B, class A>
 std::vector<CgResult> conjugate_gradients_columns(const Context<B>& context, A& a, CgWork<B>& work,
                                                   const CgOptions& options,

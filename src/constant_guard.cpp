@@ -119,7 +119,7 @@ void ConstantGuard<B>::flip_for_tests(Index k) {
   if (rank != context_.rank() || k < wanted) return;
   flipped_ = true;
   for (const View<Word, B>& array : arrays_) {
-    if (byte < 8 * array.size) return toggle_bit(context_.bulk, array.data, byte);
+    if (byte < 8 * array.size) return toggle_bit(context_.bulk, array.data, byte, int(byte % 8));
     byte -= 8 * array.size;
   }
 }

@@ -19,7 +19,10 @@ void matrix_market_to_hdf5(Run& run, const std::string& from, io::Output& output
 /// Real and whole numbers: dense; uint8 and bool: packed bits.
 void numpy_to_hdf5(Run& run, const std::string& from, io::Output& output);
 
-void hdf5_to_text(Run& run, const io::Location& from, const std::string& to, char separator);
+/// How numbers stand in text: `plain` begins with n, `seed_python` and `seed_cpp` have the digits
+/// and separators of the programs of the seed (a blank or a tab behind every number, no n).
+enum class TextStyle { plain, plain_tabs, seed_python, seed_cpp };
+void hdf5_to_text(Run& run, const io::Location& from, const std::string& to, TextStyle style);
 void hdf5_to_matrix_market(Run& run, const io::Location& from, const std::string& to);
 void hdf5_to_numpy(Run& run, const io::Location& from, const std::string& to);
 

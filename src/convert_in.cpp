@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "io/foreign.hpp"
@@ -227,6 +228,20 @@ void pack_row(const double* row, Index columns, Index i, const std::string& from
   }
 }
 
+/// As a text number that is not finite is refused.
+void refuse_not_finite(const double* rows, Index count, Index columns, Index first,
+                       const std::string& from) {
+  const double* const end = rows + count * columns;
+  const double* const wrong =
+      std::find_if(rows, end, [](double value) { return !std::isfinite(value); });
+  if (wrong == end) return;
+  const Index at = wrong - rows;
+  throw Error(Exit::input, fmt::format("{} in the input; {} row {}, column {}; only finite numbers "
+                                       "can be worked on",
+                                       std::isnan(*wrong) ? "NaN" : "Inf", from,
+                                       first + at / columns, at % columns));
+}
+
 }  // namespace
 
 void numpy_to_hdf5(Run& run, const std::string& from, io::Output& output) {
@@ -240,12 +255,16 @@ void numpy_to_hdf5(Run& run, const std::string& from, io::Output& output) {
   // Element (i, j) for rows of this rank; column-major files are read column by column.
   const auto fill = [&](Index position, Index count, double* out) {
     const Index first = slice.first + position;
-    if (!h.fortran || vector) return io::read_npy(from, h, first * columns, count * columns, out);
-    std::vector<double> column(static_cast<std::size_t>(count));
-    for (Index j = 0; j < columns; ++j) {
-      io::read_npy(from, h, j * rows + first, count, column.data());
-      for (Index i = 0; i < count; ++i) out[i * columns + j] = column[std::size_t(i)];
+    if (!h.fortran || vector) {
+      io::read_npy(from, h, first * columns, count * columns, out);
+    } else {
+      std::vector<double> column(static_cast<std::size_t>(count));
+      for (Index j = 0; j < columns; ++j) {
+        io::read_npy(from, h, j * rows + first, count, column.data());
+        for (Index i = 0; i < count; ++i) out[i * columns + j] = column[std::size_t(i)];
+      }
     }
+    refuse_not_finite(out, count, columns, first, from);
   };
   if (!bits) {
     output.write<double>(vector ? "b" : "A", rows, vector ? -1 : columns, {&slice, 1}, fill);

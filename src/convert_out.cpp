@@ -2,6 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
 
 #include "io/foreign.hpp"
 #include "io/input.hpp"
@@ -45,7 +48,22 @@ void first_line(const Control& control, io::PlainOutput& out, const std::string&
 
 }  // namespace
 
-void hdf5_to_text(Run& run, const io::Location& from, const std::string& to, char separator) {
+namespace {
+
+/// round(v, 10) as Python has it: the number next to v's exact value in ten places. From 2^53 on
+/// numbers are whole.
+double rounded_to_ten_places(double v) {
+  if (!(std::fabs(v) < 0x1p53)) return v;
+  std::array<char, 64> digits{};
+  const auto end = fmt::format_to_n(digits.data(), digits.size(), "{:.10f}", v).out;
+  double rounded = 0;
+  std::from_chars(digits.data(), end, rounded);
+  return rounded;
+}
+
+}  // namespace
+
+void hdf5_to_text(Run& run, const io::Location& from, const std::string& to, TextStyle style) {
   const Control& control = run.control;
   const io::DenseInput a = io::open_dense(control, from);
   const Index n = a.rows();
@@ -53,14 +71,20 @@ void hdf5_to_text(Run& run, const io::Location& from, const std::string& to, cha
     no_form(a.location(),
             fmt::format("text holds square matrices, this one is {} x {}", n, a.columns()),
             "convert it to .npy or .mtx");
+  const bool rounded = style == TextStyle::seed_python;
+  const bool seed = rounded || style == TextStyle::seed_cpp;
+  const char separator =
+      style == TextStyle::plain_tabs || style == TextStyle::seed_cpp ? '\t' : ' ';
   io::PlainOutput out(control, to, run.options.force, 13.0 * double(n) * double(n));
-  first_line(control, out, fmt::format("{}\n", n));
+  if (!seed) first_line(control, out, fmt::format("{}\n", n));
   a.read(control, streamed(control, n), [&](Index, Index count, const double* data) {
     put_lines(out, count, [&](Index i, std::string& text) {
       for (Index j = 0; j < n; ++j) {
-        fmt::format_to(std::back_inserter(text), "{:.6e}", data[i * n + j]);
-        text += j + 1 < n ? separator : '\n';
+        const double v = data[i * n + j];
+        fmt::format_to(std::back_inserter(text), "{:.6e}", rounded ? rounded_to_ten_places(v) : v);
+        if (seed || j + 1 < n) text += separator;
       }
+      text += '\n';
     });
   });
   out.commit();

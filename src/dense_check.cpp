@@ -209,13 +209,18 @@ InverseResidual check_by_probes(Context<B>& context, const InverseRows<B>& x,
 }  // namespace
 
 template <class B>
+std::pair<double, double> norms_of_rows(Context<B>& context, Index slots, Index n,
+                                        std::type_identity_t<View<const double, B>> a, Index ld) {
+  std::vector<double> columns = sums<B>(context.ahead, true, slots, n, 1.0, a, ld);
+  context.control.reduce(columns, Reduce::sum);
+  const double rows = largest(sums<B>(context.ahead, false, slots, n, 1.0, a, ld));
+  return {largest(columns), context.control.reduce(rows, Reduce::max)};
+}
+
+template <class B>
 std::pair<double, double> norms_of_inverse(Context<B>& context,
                                            const std::type_identity_t<InverseRows<B>>& x) {
-  const Index n = x.n;
-  std::vector<double> columns = sums<B>(context.ahead, true, x.slots, n, 1.0, x.data, x.ld);
-  context.control.reduce(columns, Reduce::sum);
-  const double rows = largest(sums<B>(context.ahead, false, x.slots, n, 1.0, x.data, x.ld));
-  return {largest(columns), context.control.reduce(rows, Reduce::max)};
+  return norms_of_rows<B>(context, x.slots, x.n, x.data, x.ld);
 }
 
 template <class B>
@@ -270,6 +275,8 @@ double check_solution(Context<B>& context, Index n, Index right, std::span<const
   template double check_solution(Context<B>&, Index, Index, std::span<const Range>,            \
                                  const std::function<void(Index, Index, double*)>&,            \
                                  const RowReader&, const RowReader&, double);                  \
+  template std::pair<double, double> norms_of_rows(Context<B>&, Index, Index,                  \
+                                                   View<const double, B>, Index);              \
   template std::pair<double, double> norms_of_inverse(Context<B>&, const InverseRows<B>&);
 TERRACE_FOR_EACH_BACKEND(INSTANTIATE)
 

@@ -57,6 +57,10 @@ double check_solution(Context<B>& context, Index n, Index right, std::span<const
                       const std::function<void(Index, Index, double*)>& own_rows,
                       const RowReader& read_a, const RowReader& read_b, double scale);
 
+/// ||A||_1 and ||A||_infinity of the rows that the ranks hold, n columns. Collective.
+template <class B>
+std::pair<double, double> norms_of_rows(Context<B>& context, Index slots, Index n,
+                                        std::type_identity_t<View<const double, B>> a, Index ld);
 /// ||X||_1 and ||X||_infinity. Collective.
 template <class B>
 std::pair<double, double> norms_of_inverse(Context<B>& context,

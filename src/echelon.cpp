@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "distrib/agree.hpp"
+#include "src/bit_columns.hpp"
 #include "src/guard.hpp"
 #include "src/panel_search.hpp"
 #include "src/row_share.hpp"
@@ -27,7 +28,7 @@ class Echelon {
         panel_words_(std::min(plan.columns / 64, std::max<Index>(1, ceil_div(columns, 64)))),
         active_(matrix.slots()),
         stored_(plan.product.stored),
-        search_(context, matrix.slots(), panel_words_, false, plan.host_panels),
+        search_(context, matrix.slots(), panel_words_, false, plan.host_panels, plan.candidates),
         share_(context, 64 * panel_words_, matrix.stride),
         reduced_(64 * panel_words_ * matrix.stride),
         multipliers_(matrix.slots() * panel_words_),
@@ -277,6 +278,7 @@ class Echelon {
 
 template <class B>
 Index echelon_bytes(BlockCyclic layout, Index stride, PanelPlan plan) {
+  if (plan.by_columns) return column_bytes<B>(layout, stride, plan);
   const Index block = plan.columns;
   const Index words = block / 64, slots = layout.slots(0);
   return ActiveRows<B>::backend_bytes(slots) + PanelSearch<B>::bytes(slots, words, layout.ranks) +
@@ -289,6 +291,8 @@ Index echelon_bytes(BlockCyclic layout, Index stride, PanelPlan plan) {
 template <class B>
 Pivots reduce_to_echelon(Context<B>& context, BitMatrix<B>& matrix, Index columns, EchelonForm form,
                          PanelPlan plan, Progress& progress, const StageTimes<B>& stages) {
+  if (plan.by_columns)
+    return reduce_by_columns(context, matrix, columns, form, plan, progress, stages);
   auto method = collectively(context.control, [&] {
     return std::make_unique<Echelon<B>>(context, matrix, columns, form, plan, stages);
   });

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include "distrib/agree.hpp"
 #include "kernels/error.hpp"
@@ -75,13 +76,15 @@ JordanPlan plan_jordan(int ranks, Index n, Index right, bool inverse, Index bloc
                       : host             ? "one small exchange a column is cheap between hosts"
                       : ranks == 1       ? "all rows are on one device"
                                          : "one exchange a panel instead of one a column";
-  plan.rows = {n, plan.block, ranks};
+  // On the host a leaf of the tournament is a block of the layout: more rows than it may send on.
+  const bool leaves = host && plan.pivoting == Pivoting::tournament;
+  plan.rows = {n, plan.block * (leaves ? dense::leaf_blocks : 1), ranks};
   // cuBLAS is slow where a factor's rows are not 16 bytes apart: columns of zeros.
   plan.columns = host ? n + right : round_up(n + right, 8);
   plan.ld = round_up(plan.columns, 16);
   if (plan.ld % 256 == 0) plan.ld += 16;  // rows of a power of two collide in the caches
   const Index slots = plan.rows.slots(0);
-  const dense::Sizes sizes = dense::sizes(B{}, slots, plan.block, plan.block, ranks);
+  const dense::Sizes sizes = dense::sizes(B{}, slots, plan.rows.block, plan.block, ranks);
   const Index record = dense::record_size(plan.block);
   const Index records =
       plan.pivoting == Pivoting::partial ? record : sizes.leaves * plan.block * record;
@@ -99,7 +102,7 @@ GaussJordan<B>::GaussJordan(Context<B>& context, const JordanPlan& plan)
     : context_(context), plan_(plan), slots_(plan.rows.slots(context.rank())) {
   const Index most = plan.rows.slots(0), block = plan.block, ranks = context.size();
   collectively(context.control, [&] {
-    const dense::Sizes sizes = dense::sizes(B{}, most, block, block, int(ranks));
+    const dense::Sizes sizes = dense::sizes(B{}, most, plan.rows.block, block, int(ranks));
     const bool partial = plan.pivoting == Pivoting::partial;
     const Index record = dense::record_size(block) * (partial ? 1 : sizes.leaves * block);
     a_ = Buffer<double, B>((std::is_same_v<B, Cpu> ? slots_ : round_up(slots_, 2)) * plan.ld);
@@ -131,9 +134,10 @@ GaussJordan<B>::GaussJordan(Context<B>& context, const JordanPlan& plan)
                      // number
       guard_ = std::make_unique<DenseGuard<B>>(
           context, plan.rows, plan.n, plan.n + plan.right - 1, plan.inverse,
-          ceil_div(std::is_same_v<B, Cpu> ? 2304 : 16384, plan.block));
+          plan.guard_interval > 0 ? plan.guard_interval
+                                  : ceil_div(std::is_same_v<B, Cpu> ? 2304 : 16384, plan.block));
   });
-  rows_ = {a_, slots_, plan.columns, plan.ld, plan.block, global_row_, column_of_};
+  rows_ = {a_, slots_, plan.columns, plan.ld, plan.rows.block, global_row_, column_of_};
 }
 
 template <class B>
@@ -212,6 +216,7 @@ void GaussJordan<B>::note_panels(Index end) {
 
 template <class B>
 bool GaussJordan<B>::stop(Index k) {
+  if (guard_ && guard_->stops()) return true;
   if (direct()) {  // the host follows at a distance, so that the device never waits for it
     const Index end = k - Index(known_.size()) + 1;
     if (end <= noted_) return !outcome_.good();
@@ -338,7 +343,7 @@ void GaussJordan<B>::begin_guard() {
 
 template <class B>
 void GaussJordan<B>::end_guard() {
-  if (guard_ && (direct() || outcome_.good()))
+  if (guard_ && !guard_->stops() && (direct() || outcome_.good()))
     guard_->finish(guarded_rows(), column_of_.data(), pivot_row_, plan_.n, steps());
 }
 
@@ -366,6 +371,7 @@ JordanOutcome GaussJordan<B>::run(Progress& progress, const StageTimes<B>& stage
   progress.begin("elimination", double(steps()));
   eliminate(context_, *this, progress, stages);
   progress.end();
+  if (guard_ && guard_->stops()) return outcome_;
   if (direct()) note_panels(steps());
   if (!outcome_.good()) return outcome_;
   outcome_.determinant_sign *= parity(pivot_row_);
@@ -385,6 +391,41 @@ JordanOutcome GaussJordan<B>::run(Progress& progress, const StageTimes<B>& stage
   outcome_.overflow =
       context_.control.reduce(most, Reduce::max) == std::numeric_limits<double>::infinity();
   return outcome_;
+}
+
+template <class B>
+JordanOutcome GaussJordan<B>::run_guarded(Progress& progress, const std::function<void()>& load) {
+  JordanOutcome found = run(progress);
+  if (!guard_) return found;
+  Checkpoints* const checkpoints = std::exchange(progress.checkpoints, nullptr);
+  const auto again = [&] {
+    load();
+    found = run(progress);
+    if (guard_->confirmed()) guard_->accuse();
+  };
+  while (guard_->suspects()) {
+    guard_->try_again();
+    again();
+  }
+  if (!found.good()) {
+    const JordanOutcome before = found;
+    again();
+    while (guard_->suspects()) {
+      guard_->try_again();
+      again();
+    }
+    if (found.good())
+      confirmed_fault(context_.control,
+                      before.bad_column >= 0
+                          ? fmt::format("column {} had no pivot, and has one with the matrix read "
+                                        "again",
+                                        before.bad_column)
+                          : std::string("the result was not finite, and is with the matrix read "
+                                        "again"));
+    found = before;
+  }
+  progress.checkpoints = checkpoints;
+  return found;
 }
 
 #define INSTANTIATE(B)                                                                          \

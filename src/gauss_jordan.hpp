@@ -3,6 +3,7 @@
 #pragma once
 #include <array>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,13 +27,14 @@ struct JordanPlan {
   bool inverse = true;     ///< update all columns; otherwise only those right of the panel
   Index block = 1;
   Pivoting pivoting = Pivoting::partial;
-  BlockCyclic rows;  ///< blocks of `block` rows
+  BlockCyclic rows;  ///< blocks of `block` rows; of a leaf's rows for the host's tournament
   Index ld = 0;      ///< of the local rows
   Index bytes = 0;   ///< on the backend, of the rank with most rows
   std::string why_block, why_pivoting;
   /// The update by products of integers (kernels/emulated.hpp), as accurate as in FP64; CUDA only.
   bool emulated = false;
   bool guard = false;  ///< the last of the columns right of A is for check sums; src/guard.hpp
+  Index guard_interval = 0;  ///< panels from a check to the next; 0: so that they cost little
 };
 /// `block` 0 and `pivoting` "auto" are chosen here. Throws agreed Error(usage).
 template <class B>
@@ -71,6 +73,10 @@ class GaussJordan {
 
   /// Collective. Overwrites data().
   JordanOutcome run(Progress& progress, const StageTimes<B>& stages = {});
+  /// run(), for plans with a guard too: what it suspects, and a matrix without an inverse, is done
+  /// again after `load` has filled data() again; throws agreed Error(fault) where memory was to
+  /// blame. Progress has checkpoints in the first run only.
+  JordanOutcome run_guarded(Progress& progress, const std::function<void()>& load);
 
   // Elimination of panel k; see src/eliminate.hpp.
   static constexpr bool share_after_update = true, next_ahead = true;

@@ -10,6 +10,11 @@
 
 namespace terrace {
 
+/// How a candidates option reads; in the program's commands.
+inline constexpr const char* candidates_help =
+    "Rows tried first for a panel's pivots, times its columns (means tables; 0: the method's "
+    "choice)";
+
 // --- backend -------------------------------------------------------------------------------------
 
 /// For --backend auto: an elimination of a rows x columns matrix; a product of rows x inner and

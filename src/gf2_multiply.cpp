@@ -38,6 +38,8 @@ MultiplyWish multiply_wish(const Run& run, Index levels) {
     fail_together(Exit::usage, "products broadcast rows, not tables; --tables; use local");
   if (!o.panels.empty())
     fail_together(Exit::usage, "products have no pivots to choose; --panels; leave it out");
+  if (o.method == "columns")
+    fail_together(Exit::usage, "products clear no columns; --method columns; use tables or tensor");
   return {levels,
           o.block,
           {wants_bit_tables(o), false, {o.k}},

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <utility>
 
 #include "distrib/agree.hpp"
 #include "distrib/faults.hpp"
@@ -17,28 +18,37 @@
 namespace terrace {
 
 template <class B>
-void toggle_bit(const Stream<B>& lane, void* data, Index at) {
+void toggle_bit(const Stream<B>& lane, void* data, Index at, int bit) {
   PinnedBuffer<unsigned char> byte(1);
   const View<unsigned char, B> there{static_cast<unsigned char*>(data) + at, 1};
   download(lane, byte.data(), View<const unsigned char, B>{there.data, 1});
   lane.synchronize();
-  byte[0] ^= static_cast<unsigned char>(1U << (at % 8));
+  byte[0] ^= static_cast<unsigned char>(1U << bit);
   upload(lane, there, byte.data());
   lane.synchronize();
 }
 
+TestFlip& next_test_flip() {
+  static TestFlip flip = [] {
+    TestFlip from;
+    const char* const text = test_setting("TERRACE_TEST_FLIP");
+    if (!text) return from;
+    char* end = nullptr;
+    from.rank = std::strtoll(text, &end, 10);
+    if (*end == ':') from.step = std::strtoll(end + 1, &end, 10);
+    if (*end == ':') from.byte = std::strtoll(end + 1, nullptr, 10);
+    return from;
+  }();
+  return flip;
+}
+
 template <class B>
 void flip_for_tests(const Stream<B>& lane, int rank, Index step, void* data, Index bytes) {
-  static const char* const text = test_setting("TERRACE_TEST_FLIP");
-  if (!text || bytes <= 0) return;
-  char* end = nullptr;
-  const Index wanted_rank = std::strtoll(text, &end, 10);
-  const Index wanted = *end == ':' ? std::strtoll(end + 1, &end, 10) : -1;
-  if (wanted_rank != rank || wanted != step) return;
-  const Index at =
-      (*end == ':' ? std::strtoll(end + 1, nullptr, 10) : Index(random_word(7, step, 0) >> 2)) %
-      bytes;
-  toggle_bit(lane, data, at);
+  TestFlip& flip = next_test_flip();
+  if (flip.rank != rank || flip.step != step || bytes <= 0) return;
+  const Index at = (flip.byte >= 0 ? flip.byte : Index(random_word(7, step, 0) >> 2)) % bytes;
+  toggle_bit(lane, data, at, flip.bit >= 0 ? flip.bit : int(at % 8));
+  flip = {};
 }
 
 void memory_error(int rank, Index from, Index to) {
@@ -210,14 +220,15 @@ DenseGuard<B>::DenseGuard(Context<B>& context, BlockCyclic rows, Index n, Index 
       sum_(slots_),
       size_(slots_),
       largest_(slots_),
-      bad_(1),
-      bad_host_(1),
+      worst_(1),
+      worst_host_(1),
       weight_host_(columns) {}
 
 template <class B>
 void DenseGuard<B>::begin(GuardRows<B> a, const Index* column_of,
                           const std::vector<Index>& pivot_row, Index columns_done, Index done) {
   const Stream<B>& lane = context_.bulk;
+  pending_ = false;
   std::vector<double> w(static_cast<std::size_t>(columns_));
   fill_zero(lane, weight_.view());
   column_sizes(lane, a, columns_, weight_.data());
@@ -294,8 +305,8 @@ template <class B>
 void DenseGuard<B>::check(GuardRows<B> a, Index steps) {
   const Stream<B>& lane = context_.bulk;
   judge_rows(lane, a, columns_, sum_.data(), more_.data(), size_.data(), largest_.data(),
-             tolerance_, bad_.data());
-  download(lane, bad_host_.data(), View<const Index, B>(bad_));
+             tolerance_, worst_.data());
+  download(lane, worst_host_.data(), View<const double, B>(worst_));
   known_ = lane.record();
   pending_ = true;
   due_ = steps;
@@ -306,8 +317,35 @@ void DenseGuard<B>::look() {
   if (!pending_) return;
   known_.synchronize();
   pending_ = false;
-  if (bad_host_[0] >= 0) memory_error(context_.rank(), seen_, due_);
+  const Control& control = context_.control;
+  const double mine = worst_host_[0], worst = control.reduce(mine, Reduce::max);
+  if (due_ == tried_.to) {  // done again: rounding comes back, whatever its size
+    constexpr double alike = 16;
+    confirmed_ = worst * alike < tried_.worst;
+    allowed_ = std::max(allowed_, alike * worst);
+  } else if (worst > allowed_) {
+    const Index rank =
+        control.reduce(Index(mine == worst ? control.rank() : control.size()), Reduce::min);
+    suspicion_ = {seen_, due_, worst, int(rank)};
+  }
   seen_ = due_;
+}
+
+template <class B>
+void DenseGuard<B>::try_again() {
+  tried_ = std::exchange(suspicion_, {});
+}
+
+template <class B>
+void DenseGuard<B>::accuse() const {
+  const std::vector<std::string> hosts = context_.control.gather_all(host_name());
+  fail_together(
+      Exit::fault,
+      fmt::format(
+          "memory error: a check sum of the matrix broke between steps {} and {}, and holds "
+          "with the matrix read again; on rank {}, host {}; start again, from the last "
+          "checkpoint if there is one, and have the memory of this host tested",
+          tried_.from, tried_.to, tried_.rank, hosts[std::size_t(tried_.rank)]));
 }
 
 template <class B>
@@ -315,9 +353,10 @@ void DenseGuard<B>::step(GuardRows<B> a, const Index* column_of,
                          const std::vector<Index>& pivot_row, Index columns_done, Index k,
                          Range next, const double* panel, Index panel_ld) {
   follow_column(context_.bulk, a, columns_, largest_.data());
-  if (k + 1 - last_ < interval_) return;
+  if (k + 1 - last_ < interval_ && k + 1 != tried_.to) return;
   look();
   last_ = k + 1;
+  if (stops()) return;
   sum(a, column_of, pivot_row, columns_done, next, panel, panel_ld);
   check(a, k + 1);
 }
@@ -326,16 +365,15 @@ template <class B>
 void DenseGuard<B>::finish(GuardRows<B> a, const Index* column_of,
                            const std::vector<Index>& pivot_row, Index columns_done, Index steps) {
   look();
-  if (last_ < steps) {
+  if (last_ < steps && !stops()) {
     sum(a, column_of, pivot_row, columns_done, {}, nullptr, 0);
     check(a, steps);
     look();
   }
-  context_.control.barrier();  // no rank goes on while another one ends the job
 }
 
 #define TERRACE_INSTANTIATE(B)                                                 \
-  template void toggle_bit<B>(const Stream<B>&, void*, Index);                 \
+  template void toggle_bit<B>(const Stream<B>&, void*, Index, int);            \
   template void flip_for_tests<B>(const Stream<B>&, int, Index, void*, Index); \
   template class BitGuard<B>;                                                  \
   template class DenseGuard<B>;

@@ -17,10 +17,17 @@ namespace terrace {
 
 /// Toggles one bit of byte `at`, and waits. Tests only.
 template <class B>
-void toggle_bit(const Stream<B>& lane, void* data, Index at);
+void toggle_bit(const Stream<B>& lane, void* data, Index at, int bit);
 
-/// TERRACE_TEST_FLIP = "RANK:STEP[:BYTE]": one bit of that rank's memory [data, data + bytes) is
-/// toggled once `step` steps are done. Tests only.
+/// A bit that flips once, and never again. Tests only.
+struct TestFlip {
+  Index rank = -1, step = -1;
+  Index byte = -1;  ///< -1: any
+  int bit = -1;     ///< -1: byte % 8
+};
+/// The one to come: TERRACE_TEST_FLIP = "RANK:STEP[:BYTE]", or what a test sets.
+TestFlip& next_test_flip();
+/// Toggles that bit in this rank's memory [data, data + bytes) once `step` steps are done.
 template <class B>
 void flip_for_tests(const Stream<B>& lane, int rank, Index step, void* data, Index bytes);
 
@@ -83,6 +90,10 @@ class BitGuard {
 ///
 /// (v = 0 where only the columns to come are updated). The weights undo the scales of columns and
 /// rows; what a row's numbers were at their largest bounds the rounding that is allowed for.
+///
+/// Growth within a panel is not seen, so a sum that is off is a suspicion, not a verdict: all is
+/// done again with what is read again. Rounding is off by as much as before, and the bound follows
+/// it from there on; a flip of a bit is not there any more.
 template <class B>
 class DenseGuard {
  public:
@@ -100,7 +111,23 @@ class DenseGuard {
   void finish(GuardRows<B> a, const Index* column_of, const std::vector<Index>& pivot_row,
               Index columns_done, Index steps);
 
+  /// A check sum is off, on some rank. The same on all ranks, as are the next three.
+  [[nodiscard]] bool suspects() const { return suspicion_.worst > 0; }
+  /// What was suspected does not come back: the memory was to blame.
+  [[nodiscard]] bool confirmed() const { return confirmed_; }
+  /// Nothing is gained by going on.
+  [[nodiscard]] bool stops() const { return suspects() || confirmed_; }
+  /// All is done again from here on, to see whether the sum is off again.
+  void try_again();
+  /// confirmed() ends the job.
+  [[noreturn]] void accuse() const;
+
  private:
+  struct Suspicion {
+    Index from = 0, to = 0;  ///< steps
+    double worst = 0;        ///< in units of what is allowed for
+    int rank = 0;            ///< with the worst row
+  };
   void sum(GuardRows<B> a, const Index* column_of, const std::vector<Index>& pivot_row,
            Index columns_done, Range next, const double* panel, Index panel_ld);
   void check(GuardRows<B> a, Index steps);
@@ -111,14 +138,14 @@ class DenseGuard {
   Index n_, columns_, slots_, interval_;
   bool inverse_;
   double tolerance_;
-  Buffer<double, B> w_, v_, weight_, more_, sum_, size_, largest_;
-  Buffer<Index, B> bad_;
-  PinnedBuffer<Index> bad_host_;
-  PinnedBuffer<double> weight_host_;
+  Buffer<double, B> w_, v_, weight_, more_, sum_, size_, largest_, worst_;
+  PinnedBuffer<double> worst_host_, weight_host_;
   std::vector<double> all_v_;
   Event<B> known_;
   Index last_ = 0, seen_ = 0, due_ = 0;
-  bool pending_ = false;
+  bool pending_ = false, confirmed_ = false;
+  double allowed_ = 1;             ///< for rounding that came back
+  Suspicion suspicion_, tried_{};  ///< of this run; of the one before
 };
 
 }  // namespace terrace

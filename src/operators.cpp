@@ -19,6 +19,11 @@ Range slice_of(Index n, int ranks, int rank) {
   const Index from = std::min(n, rank * block);
   return {from, std::min(n, from + block) - from};
 }
+template <class B>
+double largest_of(const Context<B>& context, View<const double, B> v) {
+  return context.control.reduce(max_abs<B>(context.ahead, 1, v.size, v, std::max<Index>(1, v.size)),
+                                Reduce::max);
+}
 constexpr Index staging_elements = Index(1) << 22;  // of exchanged pieces: 32 MB
 
 }  // namespace
@@ -58,8 +63,18 @@ void DenseOperator<B>::put_rows(const Context<B>& context, Index position, Index
 
 template <class B>
 void DenseOperator<B>::fill_random(const Context<B>& context, Word seed, double diagonal) {
+  scale = {};
   fill_dense_cg(context.ahead, seed, n_, rows_.first, rows_.count, ld_, matrix_.view(), diagonal);
   context.ahead.synchronize();
+}
+
+template <class B>
+void DenseOperator<B>::multiply_by(const Context<B>& context, int power) {
+  multiply_by_power<B>(context, matrix_.view(), power);
+}
+template <class B>
+double DenseOperator<B>::largest(const Context<B>& context) const {
+  return largest_of<B>(context, matrix_);
 }
 
 template <class B>
@@ -253,9 +268,19 @@ void BandOperator<B>::put_columns(const Context<B>& context, Index first, Index 
 
 template <class B>
 void BandOperator<B>::fill_random(const Context<B>& context, Word seed) {
+  scale = {};
   fill_band_spd(context.ahead, seed, n_, rows_.first, rows_.count, m_, ld_, matrix_.view());
   context.ahead.synchronize();
   lead_ = {};
+}
+
+template <class B>
+void BandOperator<B>::multiply_by(const Context<B>& context, int power) {
+  multiply_by_power<B>(context, matrix_.view(), power);
+}
+template <class B>
+double BandOperator<B>::largest(const Context<B>& context) const {
+  return largest_of<B>(context, matrix_);
 }
 
 template <class B>
@@ -309,6 +334,51 @@ double row_sum_norm(const Context<B>& context, A& a, const Operand<B>& p, View<d
 }
 
 template <class B>
+void multiply_by_power(const Context<B>& context, View<double, B> v, int power) {
+  while (power != 0) {
+    const int step = std::clamp(power, -1000, 1000);
+    add<B>(context.ahead, std::ldexp(1.0, step), v, 0.0, v, v);
+    power -= step;
+  }
+  context.ahead.synchronize();
+}
+
+template <class B, class A>
+void normalise(const Context<B>& context, A& a) {
+  constexpr int safe = 128;  // squares of exponents this far out are harmless
+  MatrixScale& scale = a.scale;
+  if (scale.known) return;
+  const Control& control = context.control;
+  const Operand<B> p = a.operand(context);
+  Buffer<double, B> q, sums;
+  const SumSpace<B> space = collectively(control, [&] {
+    q = Buffer<double, B>(p.memory.size());
+    sums = Buffer<double, B>(2);
+    return SumSpace<B>(context.ahead);
+  });
+  scale.norm = row_sum_norm(context, a, p, q.view(), sums.view(), space);
+  double most = 0, least = std::numeric_limits<double>::infinity();
+  for (const double value : a.diagonal(context)) {
+    most = std::max(most, std::fabs(value));
+    if (value != 0) least = std::min(least, std::fabs(value));
+  }
+  most = control.reduce(most, Reduce::max);
+  least = control.reduce(least, Reduce::min);
+  // |a_ij| <= max a_ii, or A is indefinite (or the sum overflowed).
+  const double rows = double(std::max<Index>(1, a.n()));
+  if (!(scale.norm / (4 * rows) <= most)) most = std::max(most, a.largest(context));
+  scale.known = true;
+  if (!(most > 0 && most <= std::numeric_limits<double>::max())) return;
+  const int high = std::ilogb(most), low = std::ilogb(std::min(least, most));
+  scale.middle = (high + low) >> 1;
+  if (high <= safe && low >= -safe) return;
+  a.multiply_by(context, -scale.middle);
+  scale.power += scale.middle;
+  scale.middle = 0;
+  scale.norm = row_sum_norm(context, a, p, q.view(), sums.view(), space);
+}
+
+template <class B>
 Halo<B> halo_of_columns(const Context<B>& context, std::vector<Index> first,
                         const std::vector<Index>& needed, Index columns) {
   std::vector<Index> entries;
@@ -323,15 +393,17 @@ Halo<B> halo_of_columns(const Context<B>& context, std::vector<Index> first,
 
 #define TERRACE_INSTANTIATE_NORM(B, A)                                                       \
   template double row_sum_norm(const Context<B>&, A<B>&, const Operand<B>&, View<double, B>, \
-                               View<double, B>, const SumSpace<B>&);
-#define TERRACE_INSTANTIATE(B)                                            \
-  template class DenseOperator<B>;                                        \
-  template class BandOperator<B>;                                         \
-  TERRACE_INSTANTIATE_NORM(B, DenseOperator)                              \
-  TERRACE_INSTANTIATE_NORM(B, TriangleOperator)                           \
-  TERRACE_INSTANTIATE_NORM(B, BandOperator)                               \
-  TERRACE_INSTANTIATE_NORM(B, CsrOperator)                                \
-  template Halo<B> halo_of_columns(const Context<B>&, std::vector<Index>, \
+                               View<double, B>, const SumSpace<B>&);                         \
+  template void normalise(const Context<B>&, A<B>&);
+#define TERRACE_INSTANTIATE(B)                                              \
+  template class DenseOperator<B>;                                          \
+  template class BandOperator<B>;                                           \
+  TERRACE_INSTANTIATE_NORM(B, DenseOperator)                                \
+  TERRACE_INSTANTIATE_NORM(B, TriangleOperator)                             \
+  TERRACE_INSTANTIATE_NORM(B, BandOperator)                                 \
+  TERRACE_INSTANTIATE_NORM(B, CsrOperator)                                  \
+  template void multiply_by_power(const Context<B>&, View<double, B>, int); \
+  template Halo<B> halo_of_columns(const Context<B>&, std::vector<Index>,   \
                                    const std::vector<Index>&, Index);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 

@@ -33,6 +33,14 @@ struct OperatorMemory {
   Index host = 0, backend = 0;
 };
 
+/// A = 2^power times the numbers that an operator stores, and what normalise() learnt of these.
+struct MatrixScale {
+  bool known = false;
+  int power = 0;
+  int middle = 0;   ///< halfway between the exponents of the largest and the smallest |a_ii|
+  double norm = 0;  ///< largest row sum of absolute values
+};
+
 /// Communication that a caller enqueues while a product runs; may be empty.
 using Meanwhile = std::function<void()>;
 
@@ -59,6 +67,9 @@ class DenseOperator {
   /// The first pair (lowest row, then column) that is not symmetric, the same on every rank.
   [[nodiscard]] std::optional<Asymmetry> asymmetry(const Context<B>& context) const;
   [[nodiscard]] double bytes() const { return 8.0 * double(n_) * double(n_); }
+  MatrixScale scale;
+  void multiply_by(const Context<B>& context, int power);  ///< every number stored by 2^power
+  [[nodiscard]] double largest(const Context<B>& context) const;  ///< |number| stored, of all ranks
   [[nodiscard]] DenseRows<B> matrix() const { return {matrix_, rows_.count, ld_}; }
   /// f(buffer) for each array that holds the matrix.
   template <class F>
@@ -96,6 +107,9 @@ class BandOperator {
   [[nodiscard]] std::vector<double> diagonal(const Context<B>& context) const;
   [[nodiscard]] std::optional<Asymmetry> asymmetry(const Context<B>&) const { return {}; }
   [[nodiscard]] double bytes() const { return 8.0 * double(n_) * double(m_ + 1); }
+  MatrixScale scale;
+  void multiply_by(const Context<B>& context, int power);  ///< every number stored by 2^power
+  [[nodiscard]] double largest(const Context<B>& context) const;  ///< |number| stored, of all ranks
   [[nodiscard]] BandRows<B> matrix() const { return {matrix_, rows_.count, m_, ld_}; }
   template <class F>
   void each_array(const F& f) const {
@@ -139,6 +153,9 @@ class CsrOperator {
   [[nodiscard]] const std::vector<double>& diagonal(const Context<B>&) const { return diagonal_; }
   [[nodiscard]] std::optional<Asymmetry> asymmetry(const Context<B>&) const { return asymmetry_; }
   [[nodiscard]] double bytes() const { return 12.0 * double(nonzeros_) + 8.0 * double(n()); }
+  MatrixScale scale;
+  void multiply_by(const Context<B>& context, int power);  ///< every number stored by 2^power
+  [[nodiscard]] double largest(const Context<B>& context) const;  ///< |number| stored, of all ranks
   /// Entries at and below the diagonal between own rows, local numbers, on the host; with block > 0
   /// only those within blocks of so many rows.
   [[nodiscard]] LocalRows own_rows(const Context<B>& context, Index block) const;
@@ -181,6 +198,17 @@ std::vector<Index> balanced_rows(const Control& control, Index n, Index nonzeros
 template <class B, class A>
 double row_sum_norm(const Context<B>& context, A& a, const Operand<B>& p, View<double, B> q,
                     View<double, B> sums, const SumSpace<B>& space);
+
+/// Finds the norm of a complete matrix, once, and divides the numbers stored by a power of two
+/// where the squares of what an iteration computes could leave the range of doubles. So A and 2^k A
+/// are iterated alike, bit by bit. The power depends on the diagonal alone where A may be positive
+/// definite, not on ranks. Reads A once; twice more and writes it where it is scaled. Collective.
+template <class B, class A>
+void normalise(const Context<B>& context, A& a);
+
+/// v *= 2^power, as ldexp does. Waits.
+template <class B>
+void multiply_by_power(const Context<B>& context, View<double, B> v, int power);
 
 /// The halo of `columns` vectors, row-major, from that of one.
 template <class B>

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "distrib/agree.hpp"
+#include "kernels/matrix.hpp"
 #include "kernels/parallel.hpp"
 #include "src/operators.hpp"
 
@@ -298,6 +299,23 @@ void CsrOperator<B>::apply(const Context<B>& context, const Operand<B>& p, View<
   (p.columns > 1 ? halo_columns_ : halo_).exchange(context.comm, context.ahead, own);
   context.ahead.wait(context.bulk.record());
   if (outer_.view().rows() > 0) product(context.ahead, outer_, true);
+}
+
+template <class B>
+void CsrOperator<B>::multiply_by(const Context<B>& context, int power) {
+  multiply_by_power<B>(context, inner_.value.view(), power);
+  multiply_by_power<B>(context, outer_.value.view(), power);
+  for (double& value : diagonal_) value = std::ldexp(value, power);
+}
+template <class B>
+double CsrOperator<B>::largest(const Context<B>& context) const {
+  double most = 0;
+  for (const Part* part : {&inner_, &outer_}) {
+    const Index count = part->value.size();
+    most =
+        std::max(most, max_abs<B>(context.ahead, 1, count, part->value, std::max<Index>(1, count)));
+  }
+  return context.control.reduce(most, Reduce::max);
 }
 
 template <class B>

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "distrib/agree.hpp"
+#include "kernels/matrix.hpp"
 
 namespace terrace {
 namespace {
@@ -138,6 +139,7 @@ std::optional<Asymmetry> TriangleOperator<B>::asymmetry(const Context<B>& contex
 template <class B>
 void TriangleOperator<B>::complete(const Context<B>& context) {
   if (!planes_ || split_) return;
+  normalise(context, *this);
   split_planes(context.ahead, tiles_.view());
   context.ahead.synchronize();
   split_ = true;
@@ -168,9 +170,21 @@ double TriangleOperator<B>::entry(const Context<B>& context, Index i, Index j) c
 template <class B>
 void TriangleOperator<B>::fill_random(const Context<B>& context, Word seed, double diagonal) {
   split_ = false;
+  scale = {};
   fill_triangle(context.ahead, seed, tiles(), tiles_.view(), diagonal);
   context.ahead.synchronize();
   complete(context);
+}
+
+template <class B>
+void TriangleOperator<B>::multiply_by(const Context<B>& context, int power) {
+  multiply_by_power<B>(context, tiles_.view(), power);
+}
+template <class B>
+double TriangleOperator<B>::largest(const Context<B>& context) const {
+  const Index count = tiles_.size();
+  return context.control.reduce(
+      max_abs<B>(context.ahead, 1, count, tiles_, std::max<Index>(1, count)), Reduce::max);
 }
 
 template <class B>

@@ -32,13 +32,18 @@ class TriangleOperator {
   [[nodiscard]] Range slab(Index round) const { return slab(round, rank_); }
   void put_slab(const Context<B>& context, Index round, const double* rows);
   /// The first pair (lowest row, then column) that is not symmetric, the same on every rank. Gives
-  /// the memory of the slabs back, and splits the tiles into planes.
+  /// the memory of the slabs back, and splits the tiles, normalised, into planes.
   [[nodiscard]] std::optional<Asymmetry> asymmetry(const Context<B>& context);
 
   /// dense_cg_entry
   void fill_random(const Context<B>& context, Word seed, double diagonal = 2);
   [[nodiscard]] std::vector<double> diagonal(const Context<B>& context) const;  ///< all n
   [[nodiscard]] double bytes() const { return 4.0 * double(n_) * (double(n_) + 1.0); }
+  MatrixScale scale;
+  /// Every number by 2^power, and the largest of all ranks (a_ii / 2 on the diagonal): not in
+  /// planes.
+  void multiply_by(const Context<B>& context, int power);
+  [[nodiscard]] double largest(const Context<B>& context) const;
 
   /// padded(n) zero entries a column.
   [[nodiscard]] Operand<B> operand(const Context<B>& context, Index columns = 1) const;

@@ -49,10 +49,11 @@ constexpr Index most_candidates(Index words) {
 
 template <class B>
 PanelSearch<B>::PanelSearch(const Context<B>& context, Index slots, Index words, bool alone,
-                            bool on_host)
+                            bool on_host, Index candidates)
     : context_(context),
       pitch_(round_up(words, max_panel_words)),
       on_host_(on_host && words <= max_panel_words && std::is_same_v<B, Cuda>),
+      multiple_(candidates),
       gathered_(on_host_ ? max_candidates * max_panel_words : 0),
       gathered_host_(on_host_ ? max_candidates * max_panel_words : 0),
       factor_host_(on_host_ ? 128 * max_panel_words * max_panel_words : 0),
@@ -150,7 +151,8 @@ Index PanelSearch<B>::find_local(const Stream<B>& lane, BitRows<const Word, B> r
                                  const ActiveRows<B>& active, const Index* active_list,
                                  const Panel& panel) {
   const Index m = active.count();
-  const auto wanted = Index(double(64 * panel.words) / yield_) + spare_candidates;
+  const Index wanted = multiple_ > 0 ? multiple_ * panel.columns
+                                     : Index(double(64 * panel.words) / yield_) + spare_candidates;
   candidate_count_ = std::min({m, wanted, most_candidates(panel.words)});
   for (Index i = 0; i < candidate_count_; ++i) candidates_[i] = active[i * m / candidate_count_];
   if (m == 0) {

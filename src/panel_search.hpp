@@ -53,8 +53,10 @@ class PanelSearch {
  public:
   /// Takes all memory. `words`: of the widest panel, at most max_wide_words. `alone`: only
   /// find_local() will be called. `on_host`: the host factors the candidates of narrow panels.
+  /// `candidates`: so many times the panel's columns are its first candidates, as there is room;
+  /// 0: as many as experience asks for.
   PanelSearch(const Context<B>& context, Index slots, Index words, bool alone = false,
-              bool on_host = false);
+              bool on_host = false, Index candidates = 0);
   ~PanelSearch();
   static Index bytes(Index slots, Index words, int ranks);
 
@@ -90,6 +92,7 @@ class PanelSearch {
   Index pitch_;                          ///< words of a row of the buffers below
   std::unique_ptr<WideFactor<B>> wide_;  ///< for panels wider than factor_panel() takes
   bool on_host_;
+  Index multiple_;            ///< first candidates by columns, or 0
   Buffer<Word, B> gathered_;  ///< candidates on their way to the host
   PinnedBuffer<Word> gathered_host_, factor_host_;
   Stream<Cpu> host_;

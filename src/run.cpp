@@ -13,6 +13,7 @@
 
 #include "distrib/faults.hpp"
 #include "distrib/place.hpp"
+#include "io/recognised.hpp"
 #include "kernels/ranges.hpp"
 #include "kernels/stream.hpp"
 #include "src/checkpoints.hpp"
@@ -88,7 +89,8 @@ Run::Run(const Control& the_control, CommonOptions given, std::string name, std:
   record_stages(!options.report.empty() && command.rfind("bench", 0) != 0);
   if (options.oversubscribe) allow_oversubscription();
   if (options.no_bind) leave_cores_unbound();
-  start_time = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
+  start_time =
+      control.broadcast(fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))), 0);
   report["command"] = command;
   report["ranks"] = control.size();
   report["backend"] = options.backend;
@@ -184,12 +186,14 @@ void Run::note_input(const std::string& key, const io::Location& location) {
   const auto path = std::filesystem::absolute(location.file, ignored);
   if (!ignored) absolute.file = path.lexically_normal().string();
   inputs[key] = io::to_string(absolute);
+  for (const std::string& what : io::take_recognised()) warn(what);  // so that attributes() says it
 }
 
 void Run::write_report(int exit_code, const std::string& message) {
   report["seconds"]["total"] = since(start_);
   report["exit_code"] = exit_code;
   if (exit_code == 0) {
+    for (const std::string& what : io::take_recognised()) warn(what);
     report["status"] = "done";
   } else {
     if (report["status"] == "running") report["status"] = "failed";

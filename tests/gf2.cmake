@@ -1,6 +1,7 @@
 # Tests of the GF(2) family.
 terrace_test(kernels/bits RANKS 1 SANITIZE 1)
 terrace_test(kernels/bits_add RANKS 1 SANITIZE 1)
+terrace_test(kernels/bits_columns RANKS 1 SANITIZE 1)
 foreach(level plain avx2)  # what this machine would not choose
   foreach(name bits bits_add)
     add_test(NAME kernels/${name}.${level} COMMAND kernels_${name}_test "[cpu]")
@@ -18,10 +19,17 @@ if(PkgConfig_FOUND)
   pkg_check_modules(M4RI QUIET m4ri)
 endif()
 if(M4RI_FOUND)
-  add_executable(m4ri_bench rivals/m4ri_bench.cpp)
+  # The static library where there is one, so that the program runs where the package is not.
+  find_library(M4RI_STATIC libm4ri.a HINTS ${M4RI_LIBRARY_DIRS} ${M4RI_LIBDIR})
+  set(m4ri_link ${M4RI_LIBRARIES})
+  if(M4RI_STATIC)
+    set(m4ri_link ${M4RI_STATIC} ${M4RI_STATIC_LIBRARIES})
+    list(REMOVE_ITEM m4ri_link m4ri)
+  endif()
+  add_executable(m4ri_bench rivals/m4ri_bench.cpp ${PROJECT_SOURCE_DIR}/kernels/energy.cpp)
   target_include_directories(m4ri_bench PRIVATE ${PROJECT_SOURCE_DIR} ${M4RI_INCLUDE_DIRS})
   target_link_directories(m4ri_bench PRIVATE ${M4RI_LIBRARY_DIRS})
-  target_link_libraries(m4ri_bench PRIVATE ${M4RI_LIBRARIES})
+  target_link_libraries(m4ri_bench PRIVATE ${m4ri_link} ${CMAKE_DL_LIBS})
   add_test(NAME rivals/m4ri_same_bits
            COMMAND ${CMAKE_CURRENT_LIST_DIR}/rivals/same_bits.sh ${MPIEXEC_EXECUTABLE}
                    $<TARGET_FILE:terrace> $<TARGET_FILE:m4ri_bench>)

@@ -1,7 +1,12 @@
 terrace_test(io/location RANKS 1)
 terrace_test(io/input RANKS 1 2 3 5 SANITIZE 2 LANES)
 terrace_test(io/output RANKS 1 2 3 5)
-foreach(name io_input io_output)
+terrace_test(io/storage RANKS 1 3)
+foreach(name io_input io_output io_storage)
   target_include_directories(${name}_test SYSTEM PRIVATE ${HDF5_C_INCLUDE_DIRS})
   target_link_libraries(${name}_test PRIVATE ${HDF5_C_LIBRARIES} MPI::MPI_C)
 endforeach()
+find_program(TERRACE_PYTHON python3 PATHS /usr/bin NO_DEFAULT_PATH)
+find_program(TERRACE_PYTHON python3)
+# h5py writes the files.
+target_compile_definitions(io_storage_test PRIVATE TERRACE_FORMS="${TERRACE_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/io/storage_forms.py")

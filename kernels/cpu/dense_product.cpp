@@ -114,17 +114,15 @@ TERRACE_INLINE void lower_body(const LowerSolve& p) {
     for (Index c = std::max(first, p.y.unit); c < std::min(first + width, p.y.unit_end); ++c)
       for (Index t = 0; t < depth; ++t) y[t * width + c - first] = t == c - p.y.unit ? 1.0 : 0.0;
     const Index k0 = first_row(p.y, first, first + width);
-    if (width < W) {
-      for (Index t = k0; t < depth; ++t) solve_row(p.l, p.ld, t, k0, y, width);
-      continue;
-    }
     const double* packed = p.packed;
     for (Index t = 0; t < depth; packed += t * L, t += L) {
       const bool whole = t + L <= depth;
       const Index done = whole ? t : k0;
-      if (whole && t > k0) tile<L, 3>(t - k0, packed + k0 * L, y + k0 * W, W, y + t * W, W);
+      if (whole && t > k0)  // the same order for any width: no column's bits depend on others
+        tile_columns<L>(width, t - k0, packed + k0 * L, y + k0 * width, width, y + t * width,
+                        width);
       for (Index r = t; r < std::min(t + L, depth); ++r)
-        solve_row(p.l, p.ld, r, std::max(done, k0), y, W);
+        solve_row(p.l, p.ld, r, std::max(done, k0), y, width);
     }
   }
 }

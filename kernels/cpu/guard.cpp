@@ -2,7 +2,6 @@
 #include "kernels/guard.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 
 #include "kernels/parallel.hpp"
@@ -96,13 +95,16 @@ void assign_weights(const Stream<Cpu>& stream, Index slots, const Index* column_
 
 void judge_rows(const Stream<Cpu>& stream, GuardRows<Cpu> a, Index column, const double* sum,
                 const double* more, const double* size, double* largest, double tolerance,
-                Index* bad) {
+                double* worst) {
   stream.run([=] {
-    *bad = -1;
+    *worst = 0;
     for (Index i = 0; i < a.slots; ++i) {
       const double off = std::fabs(sum[i] + more[i] - a.data[i * a.ld + column]);
       largest[i] = std::max(largest[i], size[i] + std::fabs(more[i]));
-      if (std::isfinite(off) && off > tolerance * largest[i] && *bad < 0) *bad = i;
+      if (!std::isfinite(off) || !std::isfinite(largest[i]))
+        *worst = guard_not_finite;
+      else if (off > 0)
+        *worst = std::max(*worst, off / (tolerance * largest[i]));
     }
   });
 }

@@ -106,6 +106,18 @@ void row_sums(const Stream<Cpu>& stream, Index rows, Index columns, double scale
 }
 
 template <>
+void scale_columns(const Stream<Cpu>& stream, Index rows, View<const Index, Cpu> power,
+                   View<double, Cpu> a, Index ld) {
+  stream.run([=] {
+    parallel_ranges(rows, 16, [&](Index from, Index to) {
+      for (Index r = from; r < to; ++r)
+        for (Index j = 0; j < power.size; ++j)
+          a.data[r * ld + j] = std::ldexp(a.data[r * ld + j], int(power.data[j]));
+    });
+  });
+}
+
+template <>
 double max_abs(const Stream<Cpu>& stream, Index rows, Index columns, View<const double, Cpu> a,
                Index ld) {
   const Index pieces = columns == 0 ? 0 : rows * ceil_div(columns, grain);

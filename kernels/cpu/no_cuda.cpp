@@ -1,5 +1,6 @@
 // What remains of the device interface where CUDA is not built.
 #include "kernels/band_parts.hpp"
+#include "kernels/bits_columns.hpp"
 #include "kernels/bits_product.hpp"
 #include "kernels/buffer.hpp"
 #include "kernels/device_fault.hpp"
@@ -25,6 +26,8 @@ void end_range() {}
 void fail_on_device() { throw Error(Exit::resources, "this terrace was built without CUDA"); }
 
 bool has_bit_tensor_cores() { return false; }
+RowTexture::RowTexture(const Word*, Index) {}
+RowTexture::~RowTexture() = default;
 bool band_parts_available(Cuda) { return false; }
 bool resident_cg_fits(Index) { return false; }
 Index resident_cg_scratch(Index) { return 0; }

@@ -1,8 +1,17 @@
 // Roofline: the update does rows^2 w flops on the FP64 tensor cores and moves rows^2 8 bytes of C
 // through L2; the diagonal block is a chain of w columns (about 0.1 us each) and must be hidden.
 //
-// Widths are multiples of 16 up to 128; in shared memory they are padded to WP, a multiple of 32,
-// with a unit diagonal.
+// Widths are multiples of 16. Up to 128 the diagonal block fits into shared memory, padded to WP, a
+// multiple of 32, with a unit diagonal. Wider tile columns (up to 256) are two of these, a and b,
+// side by side, which have the same reach and leading dimension:
+//
+//      a    b
+//    +----+---+ 0             diagonal block: factor a's, then L_ba := A_ba L_aa^-T, then
+//    |\aa |   |               A_bb -= L_ba L_ba^T, then factor b's
+//    | \  |   | a.width
+//    | ba |\bb|               panel: X_a := X_a L_aa^-T, X_b -= X_a L_ba^T,
+//    |    | \ | w             X_b := X_b L_bb^-T
+//    | Xa | Xb| reach
 #include "kernels/band.hpp"
 
 #include <cfloat>
@@ -75,7 +84,7 @@ __device__ void load_diagonal(double* s, int ld, const double* tile, int w, Inde
 
 template <int WP>
 __global__ void __launch_bounds__(256)
-    factor_diagonal(double* tile, int w, Index reach, Index before, double* status) {
+    factor_diagonal(double* tile, int w, Index reach, Index before, bool second, double* status) {
   constexpr int LD = WP + 4;
   extern __shared__ __align__(16) double shared[];
   double* const s = shared;                  // WP columns of LD
@@ -138,13 +147,15 @@ __global__ void __launch_bounds__(256)
     const int j = at / WP, i = at % WP;
     if (i >= j && i < w) tile[j * reach + i] = s[j * LD + i];
   }
-  if (threadIdx.x == 0) status[0] = failed == 0 ? 0.0 : double(before + failed);
+  if (threadIdx.x == 0 && !(second && status[0] != 0))
+    status[0] = failed == 0 ? 0.0 : double(before + failed);
 }
 
-/// R rows of the panel: X := X L^-T in blocks of 32 columns, by substitution and tensor cores.
+/// R rows of the panel: X := X L^-T in blocks of 32 columns, by substitution and tensor cores. The
+/// rows begin `below` the first diagonal entry; without `panel` they go to the tile alone.
 template <int WP, int R>
 __global__ void __launch_bounds__(R == 64 ? 256 : 128)
-    solve_panel(double* tile, int w, Index reach, Index rows, double* panel) {
+    solve_panel(double* tile, int w, Index reach, Index below, Index rows, double* panel) {
   constexpr int LD = WP + 4, LX = R + 4;
   extern __shared__ __align__(16) double shared[];
   double* const l = shared;             // WP columns of LD: the diagonal block
@@ -156,9 +167,9 @@ __global__ void __launch_bounds__(R == 64 ? 256 : 128)
   for (int at = threadIdx.x; at < WP * (R / 2); at += blockDim.x) {
     const int q = at / (R / 2), r = at % (R / 2) * 2;
     const Index inside =
-        q < w ? min(rows, reach - w + q + 1) - (first + r) : 0;  // rows in the band
+        q < w ? min(rows, reach - below + q + 1) - (first + r) : 0;  // rows in the band
     const int bytes = inside >= 2 ? 16 : inside == 1 ? 8 : 0;
-    copy16(x + q * LX + r, bytes > 0 ? tile + w + q * reach + first + r : tile, bytes);
+    copy16(x + q * LX + r, bytes > 0 ? tile + below + q * reach + first + r : tile, bytes);
   }
   commit_copies();
   wait_copies<0>();
@@ -202,8 +213,8 @@ __global__ void __launch_bounds__(R == 64 ? 256 : 128)
     const Index r = first + at % R;
     if (q >= w || r >= rows) continue;
     const double value = x[q * LX + at % R];
-    panel[q * reach + r] = value;
-    if (r <= reach - w + q) tile[w + q * reach + r] = value;
+    if (panel != nullptr) panel[q * reach + r] = value;
+    if (r <= reach - below + q) tile[below + q * reach + r] = value;
   }
 }
 
@@ -211,17 +222,20 @@ constexpr int kDepth = 16;  // columns of the panel in one stage
 constexpr int kStages = 3;
 
 /// One TM x TN block of the lower part of one tile column: C -= P_rows P_columns^T. WM x WN warps.
+/// P has `depth` columns; its rows from `top` on, or from the diagonal on, are in `left`, those of
+/// the columns in `right`: one matrix, unless tile columns are halves.
 template <int TM, int TN, int WM, int WN>
 __global__ void __launch_bounds__(32 * WM * WN, TM == 64 ? 3 : 1)
-    update(double* tiles, int w, Index reach, Index rows, const double* panel, Index first,
-           Index step) {
+    update(double* tiles, int w, int depth, Index reach, Index rows, Index top, const double* left,
+           const double* right, Index first, Index step) {
   constexpr int LA = TM + 4, LB = TN + 4, stage = kDepth * (LA + LB), threads = 32 * WM * WN;
   constexpr int MT = TM / WM / 16, NT = TN / WN / 8;  // tensor-core tiles of a warp
   extern __shared__ __align__(16) double shared[];
   const int strips = (w + TN - 1) / TN;
   const Index number = blockIdx.y / strips;
   const int offset = int(blockIdx.y % strips) * TN;  // first column in the tile column
-  const Index c0 = (first + number * step - 1) * w + offset, r0 = c0 + Index(blockIdx.x) * TM;
+  const Index c0 = (first + number * step - 1) * w + offset;
+  const Index r0 = max(c0, top) + Index(blockIdx.x) * TM;
   if (c0 >= rows || r0 >= rows) return;
   const int ld = int(reach);
   const int height = int(min(Index(TM), rows - r0)), span = int(min(Index(TN), rows - c0));
@@ -238,15 +252,15 @@ __global__ void __launch_bounds__(32 * WM * WN, TM == 64 ? 3 : 1)
     for (int at = threadIdx.x; at < kDepth * TM / 2; at += threads) {
       const int k = at / (TM / 2), i = at % (TM / 2) * 2;
       const int from = i < height ? (chunk * kDepth + k) * ld + i : 0;
-      copy16(a + k * LA + i, panel + r0 + from, i < height ? 16 : 0);
+      copy16(a + k * LA + i, left + r0 + from, i < height ? 16 : 0);
     }
     for (int at = threadIdx.x; at < kDepth * TN / 2; at += threads) {
       const int k = at / (TN / 2), i = at % (TN / 2) * 2;
       const int from = i < span ? (chunk * kDepth + k) * ld + i : 0;
-      copy16(b + k * LB + i, panel + c0 + from, i < span ? 16 : 0);
+      copy16(b + k * LB + i, right + c0 + from, i < span ? 16 : 0);
     }
   };
-  const int chunks = w / kDepth;
+  const int chunks = depth / kDepth;
 #pragma unroll
   for (int chunk = 0; chunk < kStages - 1; ++chunk) {
     if (chunk < chunks) load(chunk);
@@ -275,15 +289,15 @@ __global__ void __launch_bounds__(32 * WM * WN, TM == 64 ? 3 : 1)
     commit_copies();
     const double* const a = shared + chunk % kStages * stage;
     const double* const b = a + kDepth * LA;
-    double right[NT][4];
+    double across[NT][4];
 #pragma unroll
-    for (int n = 0; n < NT; ++n) load_b(right[n], b, LB, warp / WM * (TN / WN) + 8 * n, lane);
+    for (int n = 0; n < NT; ++n) load_b(across[n], b, LB, warp / WM * (TN / WN) + 8 * n, lane);
 #pragma unroll
     for (int m = 0; m < MT; ++m) {
-      double left[8];
-      load_negated_a(left, a, LA, warp % WM * (TM / WM) + 16 * m, lane);
+      double down[8];
+      load_negated_a(down, a, LA, warp % WM * (TM / WM) + 16 * m, lane);
 #pragma unroll
-      for (int n = 0; n < NT; ++n) dmma(sum[m][n], left, right[n]);
+      for (int n = 0; n < NT; ++n) dmma(sum[m][n], down, across[n]);
     }
   }
 #pragma unroll
@@ -304,37 +318,44 @@ void allow_shared(Kernel kernel, int bytes) {
 }
 
 template <int WP>
-void launch_diagonal(const Stream<Cuda>& stream, const BandShape& s, Index k, double* tile,
-                     double* status) {
+void launch_diagonal(const Stream<Cuda>& stream, const BandShape& s, Index before, bool second,
+                     double* tile, double* status) {
   constexpr int bytes = (WP * (WP + 4) + WP) * int(sizeof(double));
   static const bool allowed = (allow_shared(factor_diagonal<WP>, bytes), true);
   static_cast<void>(allowed);
   factor_diagonal<WP>
-      <<<1, 256, bytes, native(stream)>>>(tile, int(s.width), s.reach, k * s.width, status);
+      <<<1, 256, bytes, native(stream)>>>(tile, int(s.width), s.reach, before, second, status);
   check_launch();
 }
 
 template <int WP, int R>
-void launch_panel(const Stream<Cuda>& stream, const BandShape& s, Index rows, double* tile,
-                  double* panel) {
+void launch_panel(const Stream<Cuda>& stream, const BandShape& s, Index below, Index rows,
+                  double* tile, double* panel) {
   constexpr int bytes = (WP * (WP + 4) + WP * (R + 4) + WP) * int(sizeof(double));
   static const bool allowed = (allow_shared(solve_panel<WP, R>, bytes), true);
   static_cast<void>(allowed);
   solve_panel<WP, R><<<unsigned(ceil_div(rows, R)), R == 64 ? 256 : 128, bytes, native(stream)>>>(
-      tile, int(s.width), s.reach, rows, panel);
+      tile, int(s.width), s.reach, below, rows, panel);
   check_launch();
 }
 
+/// P_rows and P_columns of an update, as update() takes them.
+struct Factors {
+  const double *left, *right;
+  Index depth, top = 0;
+};
+
 template <int TM, int TN, int WM, int WN>
-void launch_update(const Stream<Cuda>& stream, const BandShape& s, Index rows, const double* panel,
+void launch_update(const Stream<Cuda>& stream, const BandShape& s, Index rows, const Factors& p,
                    Index first, Index step, Index count, double* tiles) {
   constexpr int bytes = kStages * kDepth * (TM + TN + 8) * int(sizeof(double));
   static const bool allowed = (allow_shared(update<TM, TN, WM, WN>, bytes), true);
   static_cast<void>(allowed);
-  const Index left = rows - (first - 1) * s.width;  // rows of the tallest tile column
+  // Rows of the tallest tile column.
+  const Index left = rows - std::max((first - 1) * s.width, p.top);
   const dim3 grid(unsigned(ceil_div(left, TM)), unsigned(count * ceil_div(s.width, TN)));
   update<TM, TN, WM, WN><<<grid, 32 * WM * WN, bytes, native(stream)>>>(
-      tiles, int(s.width), s.reach, rows, panel, first, step);
+      tiles, int(s.width), int(p.depth), s.reach, rows, p.top, p.left, p.right, first, step);
   check_launch();
 }
 
@@ -351,37 +372,65 @@ void with_padded_width(Index width, Body&& body) {
     case 128:
       return body.template operator()<128>();
     default:
-      throw Error(Exit::internal, "band width above 128; kernels/cuda/band.cu");
+      throw Error(Exit::internal, "half a band width above 128; kernels/cuda/band.cu");
   }
+}
+
+void factor_one(const Stream<Cuda>& stream, const BandShape& s, Index before, bool second,
+                double* tile, double* status) {
+  with_padded_width(
+      s.width, [&]<int WP>() { launch_diagonal<WP>(stream, s, before, second, tile, status); });
+}
+
+void solve_one(const Stream<Cuda>& stream, const BandShape& s, Index below, Index rows,
+               double* tile, double* panel) {
+  with_padded_width(s.width, [&]<int WP>() {
+    if (rows <= 16 * 132)  // one wave of short blocks on an H200
+      launch_panel<WP, 16>(stream, s, below, rows, tile, panel);
+    else
+      launch_panel<WP, 64>(stream, s, below, rows, tile, panel);
+  });
 }
 
 }  // namespace
 
 void band_factor_diagonal(const Stream<Cuda>& stream, BandShape s, Index k, View<double, Cuda> tile,
                           View<double, Cuda> status) {
-  with_padded_width(s.width,
-                    [&]<int WP>() { launch_diagonal<WP>(stream, s, k, tile.data, status.data); });
+  const auto [a, b] = band_halves(s);
+  const Index before = k * s.width;
+  factor_one(stream, a, before, false, tile.data, status.data);
+  if (b.width == 0) return;
+  double* const second = tile.data + a.width * s.column();
+  double* const across = tile.data + a.width;  // L_ba, leading dimension reach as in a panel
+  solve_one(stream, a, a.width, b.width, tile.data, nullptr);
+  launch_update<64, 64, 2, 2>(stream, b, b.width, {across, across, a.width}, 1, 1, 1, second);
+  factor_one(stream, b, before + a.width, true, second, status.data);
 }
 
 void band_solve_panel(const Stream<Cuda>& stream, BandShape s, Index rows, View<double, Cuda> tile,
                       View<double, Cuda> panel) {
   if (rows == 0) return;
-  with_padded_width(s.width, [&]<int WP>() {
-    if (rows <= 16 * 132)  // one wave of short blocks on an H200
-      launch_panel<WP, 16>(stream, s, rows, tile.data, panel.data);
-    else
-      launch_panel<WP, 64>(stream, s, rows, tile.data, panel.data);
-  });
+  const auto [a, b] = band_halves(s);
+  solve_one(stream, a, s.width, rows, tile.data, panel.data);
+  if (b.width == 0) return;
+  double* const second = tile.data + a.width * s.column();
+  // X_a has nothing below row reach - b.width: it would be outside the band.
+  if (const Index full = std::min(rows, s.reach - b.width); full > 0)
+    launch_update<64, 64, 2, 2>(stream, b, b.width + full,
+                                {panel.data - b.width, tile.data + a.width, a.width, b.width}, 1, 1,
+                                1, second);
+  solve_one(stream, b, b.width, rows, second, panel.data + a.width * s.reach);
 }
 
 void band_update(const Stream<Cuda>& stream, BandShape s, Index rows,
                  View<const double, Cuda> panel, Index first, Index step, Index count,
                  View<double, Cuda> tiles) {
   if (count == 0 || rows <= (first - 1) * s.width) return;
+  const Factors p{panel.data, panel.data, s.width};
   if (rows >= 3000 && count > 1)
-    launch_update<128, 128, 2, 4>(stream, s, rows, panel.data, first, step, count, tiles.data);
+    launch_update<128, 128, 2, 4>(stream, s, rows, p, first, step, count, tiles.data);
   else
-    launch_update<64, 64, 2, 2>(stream, s, rows, panel.data, first, step, count, tiles.data);
+    launch_update<64, 64, 2, 2>(stream, s, rows, p, first, step, count, tiles.data);
 }
 
 }  // namespace terrace

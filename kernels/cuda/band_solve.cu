@@ -80,21 +80,21 @@ __global__ void __launch_bounds__(32 * kWarps)
 }
 
 /// below -= panel y for the rows from `first` on: a block takes 32 rows, its warps share the
-/// columns.
+/// columns. The panel begins `start` rows below the first diagonal entry.
 __global__ void __launch_bounds__(32 * kWarps)
-    subtract_panel(const double* tile, int w, Index reach, Index first, Index rows, Index nrhs,
-                   const double* y, double* below) {
+    subtract_panel(const double* tile, int w, Index reach, Index start, Index first, Index rows,
+                   Index nrhs, const double* y, double* below) {
   __shared__ double part[kRhsAtOnce][kWarps][32];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const Index r = first + Index(blockIdx.x) * 32 + lane, v0 = Index(blockIdx.y) * kRhsAtOnce;
   const int count = int(min(Index(kRhsAtOnce), nrhs - v0));
   double sum[kRhsAtOnce] = {};
   if (r < rows) {
-    const double* const a = tile + w + r;  // row r; column q is q * reach further
-    const Index start = w + r - reach;     // first column whose band reaches row r
+    const double* const a = tile + start + r;  // row r; column q is q * reach further
+    const Index reached = start + r - reach;   // first column whose band reaches row r
 #pragma unroll 4
     for (int q = warp; q < w; q += kWarps) {
-      const double entry = q >= start ? a[q * reach] : 0.0;
+      const double entry = q >= reached ? a[q * reach] : 0.0;
 #pragma unroll
       for (int v = 0; v < kRhsAtOnce; ++v)
         if (v < count) sum[v] += entry * y[q * nrhs + v0 + v];
@@ -113,13 +113,13 @@ __global__ void __launch_bounds__(32 * kWarps)
 
 /// x -= panel^T below for the rows from `first` on: a block takes one column.
 __global__ void __launch_bounds__(32 * kWarps)
-    subtract_transposed_panel(const double* tile, int w, Index reach, Index first, Index rows,
+    subtract_transposed_panel(const double* tile, Index reach, Index start, Index first, Index rows,
                               Index nrhs, const double* below, double* x) {
   __shared__ double part[kRhsAtOnce][kWarps];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, q = blockIdx.x;
-  const Index v0 = Index(blockIdx.y) * kRhsAtOnce, end = min(rows, reach - w + q + 1);
+  const Index v0 = Index(blockIdx.y) * kRhsAtOnce, end = min(rows, reach - start + q + 1);
   const int count = int(min(Index(kRhsAtOnce), nrhs - v0));
-  const double* const a = tile + w + q * reach;
+  const double* const a = tile + start + q * reach;
   double sum[kRhsAtOnce] = {};
 #pragma unroll 4
   for (Index r = first + threadIdx.x; r < end; r += 32 * kWarps) {
@@ -214,8 +214,25 @@ void solve_with_diagonal(const Stream<Cuda>& stream, const BandShape& s, const d
     case 128:
       return launch_diagonal<128, transposed>(stream, s, tile, nrhs, arrived, x);
     default:
-      throw Error(Exit::internal, "band width above 128; kernels/cuda/band_solve.cu");
+      throw Error(Exit::internal, "half a band width above 128; kernels/cuda/band_solve.cu");
   }
+}
+
+/// Rows first .. rows - 1 of the panel that begins `start` rows below the first diagonal entry.
+void subtract(const Stream<Cuda>& stream, const BandShape& s, const double* tile, Index start,
+              Index first, Index rows, Index nrhs, const double* y, double* below) {
+  const dim3 grid(unsigned(ceil_div(rows - first, 32)), unsigned(ceil_div(nrhs, kRhsAtOnce)));
+  subtract_panel<<<grid, 32 * kWarps, 0, native(stream)>>>(tile, int(s.width), s.reach, start,
+                                                           first, rows, nrhs, y, below);
+  check_launch();
+}
+void subtract_transposed(const Stream<Cuda>& stream, const BandShape& s, const double* tile,
+                         Index start, Index first, Index rows, Index nrhs, const double* below,
+                         double* x) {
+  const dim3 grid(unsigned(s.width), unsigned(ceil_div(nrhs, kRhsAtOnce)));
+  subtract_transposed_panel<<<grid, 32 * kWarps, 0, native(stream)>>>(tile, s.reach, start, first,
+                                                                      rows, nrhs, below, x);
+  check_launch();
 }
 
 /// Rows of the panel that cuBLAS takes: those before the corner when there are many right-hand
@@ -229,7 +246,14 @@ Index library_rows(const BandShape& s, Index rows, Index nrhs) {
 void band_forward(const Stream<Cuda>& stream, BandShape s, Index rows,
                   View<const double, Cuda> tile, Index nrhs, View<const double, Cuda> arrived,
                   View<double, Cuda> y, View<double, Cuda> below) {
-  solve_with_diagonal<false>(stream, s, tile.data, nrhs, arrived.data, y.data);
+  const auto [a, b] = band_halves(s);
+  solve_with_diagonal<false>(stream, a, tile.data, nrhs, arrived.data, y.data);
+  if (b.width > 0) {
+    double* const rest = y.data + a.width * nrhs;
+    subtract(stream, a, tile.data, a.width, 0, b.width, nrhs, y.data, rest);
+    solve_with_diagonal<false>(stream, b, tile.data + a.width * s.column(), nrhs,
+                               arrived.data + a.width * nrhs, rest);
+  }
   const Index full = library_rows(s, rows, nrhs);
   if (full > 0) {
     const double minus = -1, one = 1;
@@ -237,12 +261,7 @@ void band_forward(const Stream<Cuda>& stream, BandShape s, Index rows,
                       &minus, y.data, int(nrhs), tile.data + s.width, int(s.reach), &one,
                       below.data, int(nrhs)));
   }
-  if (rows > full) {
-    const dim3 grid(unsigned(ceil_div(rows - full, 32)), unsigned(ceil_div(nrhs, kRhsAtOnce)));
-    subtract_panel<<<grid, 32 * kWarps, 0, native(stream)>>>(tile.data, int(s.width), s.reach, full,
-                                                             rows, nrhs, y.data, below.data);
-    check_launch();
-  }
+  if (rows > full) subtract(stream, s, tile.data, s.width, full, rows, nrhs, y.data, below.data);
 }
 
 void band_backward(const Stream<Cuda>& stream, BandShape s, Index rows,
@@ -255,13 +274,15 @@ void band_backward(const Stream<Cuda>& stream, BandShape s, Index rows,
                       &minus, below.data, int(nrhs), tile.data + s.width, int(s.reach), &one,
                       x.data, int(nrhs)));
   }
-  if (rows > full) {
-    const dim3 grid(unsigned(s.width), unsigned(ceil_div(nrhs, kRhsAtOnce)));
-    subtract_transposed_panel<<<grid, 32 * kWarps, 0, native(stream)>>>(
-        tile.data, int(s.width), s.reach, full, rows, nrhs, below.data, x.data);
-    check_launch();
+  if (rows > full)
+    subtract_transposed(stream, s, tile.data, s.width, full, rows, nrhs, below.data, x.data);
+  const auto [a, b] = band_halves(s);
+  if (b.width > 0) {
+    double* const rest = x.data + a.width * nrhs;
+    solve_with_diagonal<true>(stream, b, tile.data + a.width * s.column(), nrhs, nullptr, rest);
+    subtract_transposed(stream, a, tile.data, a.width, 0, b.width, nrhs, rest, x.data);
   }
-  solve_with_diagonal<true>(stream, s, tile.data, nrhs, nullptr, x.data);
+  solve_with_diagonal<true>(stream, a, tile.data, nrhs, nullptr, x.data);
 }
 
 void band_times(const Stream<Cuda>& stream, BandColumns<Cuda> a, double alpha, bool absolute,

@@ -69,11 +69,14 @@ __global__ void follow_column_kernel(GuardRows<Cuda> a, Index column, double* la
 
 __global__ void judge_rows_kernel(GuardRows<Cuda> a, Index column, const double* sum,
                                   const double* more, const double* size, double* largest,
-                                  double tolerance, Index* bad) {
+                                  double tolerance, double* worst) {
   for (Index i = first_item(); i < a.slots; i += item_stride()) {
     const double off = fabs(sum[i] + more[i] - a.data[i * a.ld + column]);
     largest[i] = fmax(largest[i], size[i] + fabs(more[i]));
-    if (isfinite(off) && off > tolerance * largest[i]) *bad = i;
+    if (!isfinite(off) || !isfinite(largest[i]))
+      raise(worst, guard_not_finite);
+    else if (off > 0)
+      raise(worst, off / (tolerance * largest[i]));
   }
 }
 __global__ void assign_kernel(Index slots, const Index* column_of, const double* w, const double* v,
@@ -84,7 +87,7 @@ __global__ void assign_kernel(Index slots, const Index* column_of, const double*
     more[i] = j >= 0 ? w[j] : v[i];
   }
 }
-__global__ void set_bad_kernel(Index* bad) { *bad = -1; }
+__global__ void set_zero_kernel(double* value) { *value = 0; }
 
 // A thread a row.
 __global__ void weigh_columns_kernel(const double* n, Index ld, Index slots, Index width,
@@ -136,11 +139,11 @@ void assign_weights(const Stream<Cuda>& stream, Index slots, const Index* column
 }
 void judge_rows(const Stream<Cuda>& stream, GuardRows<Cuda> a, Index column, const double* sum,
                 const double* more, const double* size, double* largest, double tolerance,
-                Index* bad) {
-  set_bad_kernel<<<1, 1, 0, native(stream)>>>(bad);
+                double* worst) {
+  set_zero_kernel<<<1, 1, 0, native(stream)>>>(worst);
   if (a.slots > 0)
     judge_rows_kernel<<<blocks_for(a.slots), 256, 0, native(stream)>>>(a, column, sum, more, size,
-                                                                       largest, tolerance, bad);
+                                                                       largest, tolerance, worst);
   check_launch();
 }
 

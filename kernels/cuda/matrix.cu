@@ -31,6 +31,15 @@ __global__ void subtract_identity_kernel(Index rows, const Index* column, double
   if (r < rows) a[r * ld + column[r]] -= 1;
 }
 
+__global__ void scale_columns_kernel(Index rows, Index columns, const Index* power, double* a,
+                                     Index ld) {
+  for (Index x = Index(blockIdx.x) * blockDim.x + threadIdx.x; x < rows * columns;
+       x += Index(gridDim.x) * blockDim.x) {
+    double& value = a[x / columns * ld + x % columns];
+    value = scalbn(value, int(power[x % columns]));
+  }
+}
+
 /// Sum over the block, in thread 0; the order is fixed.
 __device__ double block_sum(double value) {
   __shared__ double part[threads / 32];
@@ -138,6 +147,15 @@ void subtract_identity(const Stream<Cuda>& stream, View<const Index, Cuda> colum
   if (column.size == 0) return;
   subtract_identity_kernel<<<unsigned(ceil_div(column.size, threads)), threads, 0,
                              native(stream)>>>(column.size, column.data, a.data, ld);
+  check_launch();
+}
+
+template <>
+void scale_columns(const Stream<Cuda>& stream, Index rows, View<const Index, Cuda> power,
+                   View<double, Cuda> a, Index ld) {
+  if (rows == 0 || power.size == 0) return;
+  scale_columns_kernel<<<unsigned(std::min<Index>(ceil_div(rows * power.size, threads), 65535)),
+                         threads, 0, native(stream)>>>(rows, power.size, power.data, a.data, ld);
   check_launch();
 }
 

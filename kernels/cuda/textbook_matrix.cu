@@ -62,6 +62,18 @@ __global__ void __launch_bounds__(1024)
 
 }  // namespace
 
+GridLimits grid_limits(Cuda) {
+  int device = 0;
+  check(cudaGetDevice(&device));
+  const auto limit = [&](cudaDeviceAttr attribute) {
+    int value = 0;
+    check(cudaDeviceGetAttribute(&value, attribute, device));
+    return Index(value);
+  };
+  return {limit(cudaDevAttrMaxGridDimX), limit(cudaDevAttrMaxGridDimY),
+          limit(cudaDevAttrMaxGridDimZ), limit(cudaDevAttrMaxThreadsPerBlock)};
+}
+
 template <>
 void add(const Stream<Cuda>& stream, Index rows, Index columns, View<const double, Cuda> a,
          View<const double, Cuda> b, View<double, Cuda> c) {

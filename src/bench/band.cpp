@@ -7,14 +7,17 @@
 #include "kernels/band_rivals.hpp"
 #include "kernels/rates.hpp"
 #include "src/band_stream.hpp"
+#include "src/band_window.hpp"
 #include "src/bench/band_bench.hpp"
 
 namespace terrace {
 namespace {
 
+/// LAPACK's factor and solve, or the chain's factor.
 template <class B>
-void bench_rival(Run& run, Context<B>& c, const BandBench& options, const BandShape& s,
-                 double dgemm, Word seed) {
+void bench_rival(Run& run, Context<B>& c, const BandBench& options, const BandPlan& plan,
+                 Rates rates, Word seed) {
+  const BandShape& s = plan.shape;
   const Index height = s.half_bandwidth + 1;
   Buffer<double, B> ab = collectively(c.control, [&] { return Buffer<double, B>(height * s.n); });
   BenchRun bench;
@@ -23,7 +26,7 @@ void bench_rival(Run& run, Context<B>& c, const BandBench& options, const BandSh
   bench.work = band_factor_flops(s.n, s.half_bandwidth) * 1e-9;
   bench.unit = "GFLOP/s";
   bench.bound_name = "DGEMM";
-  bench.bound = dgemm;
+  bench.bound = rates.dgemm;
   bench.rival = true;
   Index info = 0;
   bench.measure = [&] {
@@ -48,6 +51,27 @@ void bench_rival(Run& run, Context<B>& c, const BandBench& options, const BandSh
   };
   bench.spoil = spoils(c.ahead, ab.view());
   bench_run(run, options, bench);
+  if constexpr (std::is_same_v<B, Cpu>) {
+    std::vector<double> b(std::size_t(s.n)), x(b.size());
+    for (Index i = 0; i < s.n; ++i) b[std::size_t(i)] = random_uniform(seed + 2, i, 0);
+    BenchRun solve = solve_bench(c.control, plan, rates, 1);
+    solve.sizes.erase("method");
+    solve.sizes.erase("parts");
+    solve.who = band_rival_name(B{});
+    solve.measure = [&] {
+      x = b;
+      return timed(c.control, [&] {
+        info = band_rival_solve(c.ahead, s.n, s.half_bandwidth, ab, View<double, B>{x.data(), s.n});
+      });
+    };
+    solve.rival = true;
+    solve.trouble = bench.trouble;
+    solve.spoil = spoils(x);
+    solve.residual = [&] {
+      return band_residual<B>(c, generated<B>(s.n, s.half_bandwidth, seed), Range{0, s.n}, x, b, 1);
+    };
+    bench_run(run, options, solve);
+  }
 }
 
 /// Two ends, or a partition. The time of the factorization counts what turns the reversed part
@@ -123,6 +147,61 @@ void bench_parts(Run& run, Context<B>& c, const BandBench& options, const BandPl
   }
 }
 
+/// The places asked for, or none: the backend's own.
+std::vector<std::string> each_place(const std::vector<std::string>& places) {
+  return places.empty() ? std::vector<std::string>{""} : places;
+}
+
+/// A line of the factorization for each place of the diagonal blocks.
+template <class B>
+void bench_places(Run& run, const Context<B>& c, const BandBench& options, BenchRun bench,
+                  BandWork<B>& work, const BandShape& s, bool always) {
+  for (const std::string& place : each_place(options.diagonal)) {
+    if (!place.empty()) bench.sizes["diagonal"] = place;
+    work.host_diagonal = PinnedBuffer<double>();
+    if (place == "cpu" && (always || std::is_same_v<B, Cuda>))
+      work.host_diagonal = collectively(c.control, [&] { return band_host_diagonal(s); });
+    bench_run(run, options, bench);
+  }
+}
+
+/// A line for each number of right-hand sides and each place; substitute(x, host memory or null)
+/// solves.
+template <class B, class F>
+void bench_substitutions(Run& run, Context<B>& c, const BandBench& options, const BandPlan& plan,
+                         Rates rates, const BandProblem<B>& problem, const F& substitute) {
+  const BandShape& s = plan.shape;
+  const Word seed = Word(run.options.seed);
+  for (const Index nrhs : options.right_hand_sides) {
+    BandVectors<B> x = collectively(c.control, [&] { return band_vectors<B>(c, s, nrhs); });
+    std::vector<double> b(std::size_t(x.data.size())), solution(b.size());
+    for (std::size_t i = 0; i < b.size(); ++i) {
+      const Index row = x.rows.global(Index(i) / nrhs, c.rank());
+      b[i] = row < s.n ? random_uniform(seed + 2, row, Index(i) % nrhs) : 0.0;
+    }
+    for (const std::string& place : each_place(options.substitution)) {
+      std::optional<HostSubstitution<B>> host;
+      if (place == "cpu" && (plan.tile_by_tile || std::is_same_v<B, Cuda>))
+        collectively(c.control, [&] { host.emplace(c, s, nrhs); });
+      BenchRun solve = solve_bench(c.control, plan, rates, nrhs);
+      if (options.has_places()) solve.sizes["block"] = s.width;
+      if (!place.empty()) solve.sizes["substitution"] = place;
+      solve.measure = [&] {
+        upload(c.ahead, x.data.view(), b.data());
+        c.ahead.synchronize();
+        return timed(c.control, [&] { substitute(x, host ? &*host : nullptr); });
+      };
+      solve.residual = [&] {
+        download(c.ahead, solution.data(), x.data.view());
+        c.ahead.synchronize();
+        return band_residual<B>(c, problem, x.rows, solution, b, nrhs);
+      };
+      solve.spoil = spoils(c.ahead, x.data.view());
+      bench_run(run, options, solve);
+    }
+  }
+}
+
 template <class B>
 void bench_tile_columns(Run& run, Context<B>& c, const BandBench& options, const BandPlan& plan,
                         Rates rates) {
@@ -137,9 +216,6 @@ void bench_tile_columns(Run& run, Context<B>& c, const BandBench& options, const
   require_memory(c.control, device ? 0 : bytes, device ? bytes : 0);
   BandTiles<B> a = collectively(c.control, [&] { return band_tiles<B>(c, s); });
   BandWork<B> work = collectively(c.control, [&] { return BandWork<B>(s); });
-  if (options.places.diagonal == "cpu" && device)
-    work.host_diagonal = collectively(c.control, [&] { return band_host_diagonal(s); });
-  const bool on_host = options.places.substitution == "cpu" && device;
   run.report["block"] = s.width;
 
   BenchRun bench = factor_bench(c.control, plan, rates);
@@ -161,36 +237,53 @@ void bench_tile_columns(Run& run, Context<B>& c, const BandBench& options, const
   };
   bench.residual = [&] { return band_factor_residual(c, problem, a, seed + 1); };
   bench.spoil = spoils(c.ahead, a.data.view());
-  bench_run(run, options, bench);
+  bench_places(run, c, options, bench, work, s, plan.tile_by_tile);
+  bench_substitutions<B>(run, c, options, plan, rates, problem, [&](BandVectors<B>& x, auto* host) {
+    if (host)
+      band_substitute_on_host(c, a, x, *host, run.progress);
+    else
+      band_substitute(c, a, x, run.progress);
+  });
+}
 
-  for (const Index nrhs : options.right_hand_sides) {
-    BandVectors<B> x = collectively(c.control, [&] { return band_vectors<B>(c, s, nrhs); });
-    std::vector<double> b(std::size_t(x.data.size())), solution(b.size());
-    for (std::size_t i = 0; i < b.size(); ++i) {
-      const Index row = x.rows.global(Index(i) / nrhs, c.rank());
-      b[i] = row < n ? random_uniform(seed + 2, row, Index(i) % nrhs) : 0.0;
-    }
-    std::optional<HostSubstitution<B>> host;
-    if (on_host) collectively(c.control, [&] { host.emplace(c, s, nrhs); });
-    BenchRun solve = solve_bench(c.control, plan, rates, nrhs);
-    solve.measure = [&] {
-      upload(c.ahead, x.data.view(), b.data());
-      c.ahead.synchronize();
-      return timed(c.control, [&] {
-        if (host)
-          band_substitute_on_host(c, a, x, *host, run.progress);
-        else
-          band_substitute(c, a, x, run.progress);
-      });
-    };
-    solve.residual = [&] {
-      download(c.ahead, solution.data(), x.data.view());
-      c.ahead.synchronize();
-      return band_residual<B>(c, problem, x.rows, solution, b, nrhs);
-    };
-    solve.spoil = spoils(c.ahead, x.data.view());
-    bench_run(run, options, solve);
-  }
+/// A window on the backend; the factor's time holds both ways of the copies.
+template <class B>
+void bench_window(Run& run, Context<B>& c, const BandBench& options, const BandPlan& plan,
+                  Rates rates) {
+  constexpr bool device = std::is_same_v<B, Cuda>;
+  const Word seed = Word(run.options.seed);
+  const BandShape& s = plan.shape;
+  const BandProblem<B> problem = generated<B>(s.n, s.half_bandwidth, seed);
+  const Index most =
+      *std::max_element(options.right_hand_sides.begin(), options.right_hand_sides.end());
+  const BandWindowMemory memory = band_window_memory(s, most, c.size());
+  const Index bytes = memory.device() + band_memory(s, most, c.size(), true).check;
+  const Index host = memory.host + 5 * s.n * most * Index(sizeof(double)) / c.size();
+  require_memory(c.control, host + (device ? 0 : bytes), device ? bytes : 0);
+  BandWindow<B> a = collectively(c.control, [&] { return band_window<B>(c, s); });
+  BandWork<B> work = collectively(c.control, [&] { return BandWork<B>(s); });
+  run.report["block"] = s.width;
+
+  BenchRun bench = factor_bench(c.control, plan, rates);
+  bench.measure = [&] {
+    load_window(c, problem, a);
+    Index failed = 0;
+    const double seconds =
+        timed(c.control, [&] { failed = band_window_cholesky(c, a, work, run.progress); });
+    if (failed != 0) generated_failed();
+    return seconds;
+  };
+  bench.residual = [&] { return band_factor_residual(c, problem, a, seed + 1); };
+  bench.spoil = [&](double value) {
+    if (!a.host.empty()) a.host[0].data()[0] = value;
+  };
+  bench_places(run, c, options, bench, work, s, plan.tile_by_tile);
+  bench_substitutions<B>(run, c, options, plan, rates, problem, [&](BandVectors<B>& x, auto* host) {
+    if (host)
+      band_window_substitute_on_host(c, a, x, *host, run.progress);
+    else
+      band_window_substitute(c, a, x, run.progress);
+  });
 }
 
 /// The bound is the transfers': bytes over the rates of copies measured both ways at once.
@@ -282,7 +375,8 @@ void bench_streamed(Run& run, Context<B>& c, const BandBench& options, const Ban
 }
 
 template <class B>
-void bench_size(Run& run, Context<B>& c, const BandBench& options, Index n, Index m, Rates rates) {
+void bench_size(Run& run, Context<B>& c, const BandBench& options, Index n, Index m, Index width,
+                Rates rates) {
   const Index most_rhs =
       *std::max_element(options.right_hand_sides.begin(), options.right_hand_sides.end());
   require_countable({double(n), double(m) + 1 + double(most_rhs)});
@@ -291,15 +385,9 @@ void bench_size(Run& run, Context<B>& c, const BandBench& options, Index n, Inde
   request.half_bandwidth = m;
   request.ranks = c.size();
   request.method = run.options.method;
-  if (!(options.places.diagonal + options.places.substitution).empty()) {
-    if (!request.method.empty() && request.method != "tile-columns")
-      fail_together(Exit::usage,
-                    "--diagonal and --substitution go with --method tile-columns only; "
-                    "leave one of them out");
-    request.method = "tile-columns";
-  }
+  if (options.has_places()) (void)adopt_places({"cpu", "cpu"}, request);
   request.parts = options.parts;
-  request.block = run.options.block;
+  request.block = width;
   request.nrhs = most_rhs;
   note_memory(c, request);
   const BandPlan plan = plan_band<B>(request);
@@ -310,7 +398,9 @@ void bench_size(Run& run, Context<B>& c, const BandBench& options, Index n, Inde
     fail_together(Exit::usage, fmt::format("method {} has no panels; --stages; add --method "
                                            "tile-columns or leave it out",
                                            to_string(plan.method)));
-  if (plan.method == BandMethod::streamed)
+  if (plan.tile_by_tile)
+    bench_window(run, c, options, plan, rates);
+  else if (plan.method == BandMethod::streamed)
     bench_streamed(run, c, options, plan, rates);
   else if (plan.method == BandMethod::tile_columns)
     bench_tile_columns(run, c, options, plan, rates);
@@ -320,7 +410,7 @@ void bench_size(Run& run, Context<B>& c, const BandBench& options, Index n, Inde
   const bool wanted = std::find(rivals.begin(), rivals.end(), band_rival_name(B{})) != rivals.end();
   if (!wanted || m == 0) return;
   if (c.size() == 1)
-    bench_rival(run, c, options, plan.shape, rates.dgemm, Word(run.options.seed));
+    bench_rival(run, c, options, plan, rates, Word(run.options.seed));
   else
     run.warn("rivals run on one rank only; --rivals; start one rank");
 }
@@ -329,13 +419,25 @@ void bench_band(Run& run, BandBench options) {
   with_backend(run, [&]<class B>(Context<B>& c) {
     const bool device = std::is_same_v<B, Cuda>;
     require_rivals(options, "band on this backend", {band_rival_name(B{})});
-    check_places(B{}, options.places);
+    for (const std::string& place : options.diagonal) check_places(B{}, {place, ""});
+    for (const std::string& place : options.substitution) check_places(B{}, {"", place});
+    if (!options.widths.empty() && run.options.block > 0)
+      fail_together(Exit::usage,
+                    "two widths of tile columns; --block and --widths; leave one of them out");
+    if (options.has_places() && run.options.precision == "mixed")
+      fail_together(Exit::usage,
+                    "mixed precision has no places for its parts; --diagonal, --substitution; "
+                    "leave them out");
+    const std::vector<Index> widths =
+        options.widths.empty() ? std::vector<Index>{run.options.block} : options.widths;
     if (options.n.empty()) options.n = {device ? 200000 : 20000};
     if (options.half_bandwidth.empty()) options.half_bandwidth = {device ? 2000 : 1000};
     const Rates rates{dgemm_rate(c.ahead), read_rate(c.ahead)};
     for (const Index n : options.n)
       for (const Index m : options.half_bandwidth)
-        bench_size(run, c, options, n, std::clamp<Index>(m, 0, std::max<Index>(n - 1, 0)), rates);
+        for (const Index width : widths)
+          bench_size(run, c, options, n, std::clamp<Index>(m, 0, std::max<Index>(n - 1, 0)), width,
+                     rates);
   });
 }
 
@@ -358,10 +460,18 @@ void add_bench_band(CLI::App& bench, Selected& selected) {
           "choice); methods are auto, tile-columns, one-end, two-ends, partition and "
           "streamed")
       ->check(not_negative());
-  command->add_option("--diagonal", options->places.diagonal,
-                      "gpu or cpu: who factors the diagonal blocks of tile columns");
-  command->add_option("--substitution", options->places.substitution,
-                      "gpu or cpu: who substitutes with tile columns");
+  command->add_option("--widths", options->widths, "Widths of tile columns, each in turn")
+      ->delimiter(',')
+      ->check(positive());
+  command
+      ->add_option("--diagonal", options->diagonal,
+                   "gpu or cpu, or both in turn: who factors the diagonal blocks of tile columns "
+                   "(--method tile-columns or streamed)")
+      ->delimiter(',');
+  command
+      ->add_option("--substitution", options->substitution,
+                   "gpu or cpu, or both in turn: who substitutes with tile columns")
+      ->delimiter(',');
   add_common_options(*command, selected.options);
   command->callback([&selected, options, command] {
     selected.command = "bench band";

@@ -14,7 +14,9 @@ namespace terrace {
 struct BandBench : BenchOptions {
   std::vector<Index> half_bandwidth, right_hand_sides{1};
   Index parts = 0;
-  BandPlaces places;
+  std::vector<Index> widths;                        ///< --widths: each in turn, instead of --block
+  std::vector<std::string> diagonal, substitution;  ///< places, each in turn
+  [[nodiscard]] bool has_places() const { return !diagonal.empty() || !substitution.empty(); }
 };
 
 /// Seconds of `work`, all ranks starting together; `work` ends with its device idle.

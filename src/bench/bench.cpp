@@ -214,11 +214,15 @@ bool bench_run(Run& run, const BenchOptions& options, const BenchRun& what) {
   }
   if (options.stages && what.stages) line["stages"] = what.stages();
   if (what.meter && what.meter->available()) line["energy"] = what.meter->report(what.measure);
+  if (what.meter && !what.meter->available()) {
+    line["energy"] = nullptr;
+    line["energy_reason"] = what.meter->reason();
+  }
   run.report["runs"].push_back(line);
   run.say(fmt::format("{:<44} {:>5} {:>12.6f} {:>11.4g} {:>12} {:>9}  {}{}", problem,
                       run.control.size(), middle, rate, what.unit, fraction, residual, check));
   if (line.contains("stages")) say_stages(run, line["stages"]);
-  if (line.contains("energy")) say_energy(run, line["energy"]);
+  if (line.contains("energy") && !line["energy"].is_null()) say_energy(run, line["energy"]);
   if (what.meter && !what.meter->available())
     run.say("  energy: not measured, " + what.meter->reason());
   return true;

@@ -175,7 +175,9 @@ void bench_operator(Run& run, const Context<B>& c, A& a, const CgBench& options,
   };
   bench.spoil = spoils(x);
   bench_run(run, options, bench);
-  if (whole) run.say(fmt::format("  {} iterations to {:g}", steps, options.rtol));
+  if (!whole) return;
+  run.report["runs"].back()["iterations"] = steps;
+  run.say(fmt::format("  {} iterations to {:g}", steps, options.rtol));
 }
 
 /// Rivals that have no row-slice form of their own get one, on one rank.

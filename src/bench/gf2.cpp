@@ -33,7 +33,7 @@ void bench_elimination(Run& run, const Gf2Bench& o, Context<B>& context, Index n
     fail_together(Exit::usage, fmt::format("no {} x {} matrix has rank {}; --rank; use {} or less",
                                            n, columns, o.rank, std::min(n, columns)));
   const auto form = o.echelon ? EchelonForm::echelon : EchelonForm::reduced;
-  const PanelPlan plan = plan_panels(context, run.options, std::min(n, columns));
+  const PanelPlan plan = plan_panels(context, run.options, std::min(n, columns), o.candidates);
   run.report["block"] = plan.columns;
   run.report["method"] = elimination_method<B>(plan);
   const BlockCyclic layout = bit_row_layout(n, context.size());
@@ -65,6 +65,8 @@ void bench_elimination(Run& run, const Gf2Bench& o, Context<B>& context, Index n
   line.bound_name = setting.bound.first;
   line.bound = setting.bound.second;
   line.meter = setting.meter;
+  // A large size needs none where a smaller one has loaded the kernels.
+  line.warm_up = n <= 32768 || !run.report.contains("runs");
   const auto eliminate_again = [&](const StageTimes<B>& stages) {
     load(context, source, matrix);
     put_witness(context, matrix, words, seed);
@@ -107,12 +109,12 @@ void bench_elimination(Run& run, const Gf2Bench& o, Context<B>& context, Index n
 }
 
 void bench(Run& run, const Gf2Bench& o) {
-  require_bit_method(run.options);
+  require_bit_method(run.options, o.candidates);
   require_bit_rivals(o.common);
   with_backend(run, [&]<class B>(Context<B>& context) {
     if (o.transfers && std::is_same_v<B, Cpu>)
       fail_together(Exit::usage, "the CPU backend transfers nothing; --transfers; leave it out");
-    require_bit_method_on<B>(run.options);
+    require_bit_method_on<B>(run.options, o.candidates);
     std::vector<Index> sizes = o.common.n;
     if (sizes.empty()) {
       if constexpr (std::is_same_v<B, Cpu>)
@@ -121,8 +123,8 @@ void bench(Run& run, const Gf2Bench& o) {
         sizes = {16384, 32768, 65536};
     }
     EnergyMeter meter;
-    if (o.calibrate) return calibrate_gf2(run, context);
-    if (o.study) return study_gf2(run, context, sizes);
+    if (!o.calibrate.empty()) return calibrate_gf2(run, context, o.calibrate);
+    if (!o.study.empty()) return study_gf2(run, context, sizes, o.study);
     if (o.common.energy) meter = EnergyMeter(context);  // before anything runs: what idling takes
     const Gf2Setting setting{bit_bound(context), o.common.energy ? &meter : nullptr};
     for (const Index n : sizes) {
@@ -139,22 +141,8 @@ void bench(Run& run, const Gf2Bench& o) {
 /// Options that this kind of `bench gf2` would not obey.
 void refuse_ignored(const Run& run, const Gf2Bench& o, const CLI::App& command) {
   require_no_others(run, command);
-  const std::vector<std::string> shapes{"--columns", "--density", "--half-rank",
-                                        "--rank",    "--echelon", "--checksum"};
-  const std::vector<std::string> runs{"--repeat",   "--rivals",    "--stages", "--energy",
-                                      "--no-check", "--transfers", "--seed",   "--k",
-                                      "--tables",   "--panels",    "--method", "--block"};
-  if (o.calibrate || o.study) {
-    const std::string reason =
-        o.calibrate ? "a calibration has runs of its own" : "the study has runs of its own";
-    refuse_given(command, shapes, reason);
-    refuse_given(command, runs, reason);
-    refuse_given(command, {"--product", "--inverse"}, reason);
-    if (o.calibrate) refuse_given(command, {"--n"}, reason);
-  }
   if (o.product || o.inverse)
     refuse_given(command, {"--rivals"}, "rivals are measured beside eliminations");
-  if (o.echelon) refuse_given(command, {"--checksum"}, "only a reduced form has bits of its own");
 }
 
 CLI::Validator probability() {
@@ -198,16 +186,31 @@ void add_bench_gf2(CLI::App& bench_app, Selected& selected) {
   shape(command->add_option("--rank", options->rank, "Matrices of this rank"))
       ->check(not_negative())
       ->excludes(half);
-  shape(command->add_flag("--echelon", options->echelon, "Echelon form only"));
-  shape(command->add_flag("--checksum", options->checksum, "Print a checksum of the reduced form"));
+  command->add_option("--candidates", options->candidates, candidates_help)
+      ->check(not_negative())
+      ->excludes(product);
+  auto* echelon = shape(command->add_flag("--echelon", options->echelon, "Echelon form only"));
+  shape(command->add_flag("--checksum", options->checksum, "Print a checksum of the reduced form"))
+      ->excludes(echelon);
   auto* calibrate =
-      shape(command->add_flag("--calibrate", options->calibrate,
-                              "Find the fastest tables and panels of this device, store them"));
-  shape(command->add_flag("--study", options->study,
-                          "Pivot search threads, rows swapped or indexed, as in 2013"))
-      ->excludes(calibrate);
+      shape(command->add_flag("--calibrate{all}", options->calibrate,
+                              "Find the fastest tables, panels, columns (--calibrate=columns) or "
+                              "all of this device, store them"))
+          ->check(CLI::IsMember({"all", "tables", "panels", "columns"}));
+  auto* study =
+      shape(command->add_flag("--study{all}", options->study,
+                              "Column by column as in 2013: search, rows, paths, codes or all; "
+                              "--study=search"))
+          ->check(CLI::IsMember({"all", "search", "rows", "paths", "codes"}))
+          ->excludes(calibrate);
   command->add_flag("--transfers", options->transfers,
                     "Count the way from page-locked host memory and back");
+  // What studies and calibrations choose themselves.
+  for (const char* name : {"--method", "--block", "--k", "--tables", "--panels", "--candidates",
+                           "--columns", "--density", "--half-rank", "--rank", "--echelon",
+                           "--checksum", "--transfers", "--energy", "--stages", "--rivals"})
+    for (CLI::Option* own : {calibrate, study}) own->excludes(command->get_option(name));
+  calibrate->excludes(command->get_option("--n"));
   command->callback([&selected, options, command] {
     selected.command = "bench gf2";
     selected.action = [options, command](Run& run) {

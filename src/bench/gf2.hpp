@@ -15,9 +15,11 @@ struct Gf2Bench {
   Index columns = 0;     ///< 0: as many as rows
   double density = 0.5;  ///< probability of a one
   Index rank = -1;       ///< negative: not limited
+  Index candidates = 0;  ///< of the search for pivots; 0: its choice
   bool half_rank = false, echelon = false, checksum = false, transfers = false;
-  bool product = false, inverse = false, calibrate = false, study = false;
-  Index levels = -1;  ///< of a product; -1: the planner's choice
+  bool product = false, inverse = false;
+  std::string study, calibrate;  ///< which; empty: none
+  Index levels = -1;             ///< of a product; -1: the planner's choice
 };
 
 /// What a run has beside its matrices.

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 
+#include "kernels/bits_columns.hpp"
 #include "kernels/parallel.hpp"
 #include "src/echelon.hpp"
 #include "src/profile.hpp"
@@ -51,16 +53,19 @@ Sizes sizes(const Context<Cpu>&) {
           2};
 }
 
-/// Best first: {k, tables, rows, rate}.
+/// Seconds of every shape of tables on one update.
+struct Update {
+  Index rows, inner, words;
+};
 template <class B>
-nlohmann::json calibrate_shapes(Run& run, Context<B>& context) {
-  const Sizes size = sizes(context);
+std::vector<std::pair<double, TableShape>> time_shapes(const Context<B>& context,
+                                                       const Update& size, int repeats) {
   const Stream<B>& lane = context.bulk;
   const Buffer<Word, B> out(size.rows * size.words), source(size.inner * size.words),
       multipliers(size.rows * (size.inner / 64));
-  std::vector<Index> numbers(static_cast<std::size_t>(size.rows));
-  for (Index i = 0; i < size.rows; ++i) numbers[std::size_t(i)] = i;
-  Buffer<Index, B> device_numbers(size.rows);
+  std::vector<Index> numbers(static_cast<std::size_t>(std::max(size.rows, size.inner)));
+  std::iota(numbers.begin(), numbers.end(), 0);
+  Buffer<Index, B> device_numbers(Index(numbers.size()));
   upload(lane, device_numbers.view(), numbers.data());
   random_bits(lane, {source.data(), size.words, size.inner, nullptr}, device_numbers.data(),
               {1, 64 * size.words, false, 0});
@@ -68,19 +73,30 @@ nlohmann::json calibrate_shapes(Run& run, Context<B>& context) {
               device_numbers.data(), {2, size.inner, false, 0});
   fill_zero(lane, out.view());
   std::vector<std::pair<double, TableShape>> found;
-  run.say(fmt::format("{:>4} {:>7} {:>7} {:>8} {:>12} {:>12}", "k", "tables", "rows", "threads",
-                      "seconds", "bit-MAC/s"));
   for (const TableShape& shape : table_shapes<B>()) {
     const double seconds = fastest(
-        context, size.repeats, [] {},
+        context, repeats, [] {},
         [&] {
           combine(lane, BitRows<Word, B>{out.data(), size.words, size.rows, nullptr},
                   BitRows<const Word, B>{multipliers.data(), size.inner / 64, size.rows, nullptr},
                   BitRows<const Word, B>{source.data(), size.words, size.inner, nullptr}, 0, 0,
                   size.words, shape);
         });
-    const double rate = double(size.rows) * double(size.inner) * double(64 * size.words) / seconds;
-    found.emplace_back(rate, shape);
+    found.emplace_back(seconds, shape);
+  }
+  return found;
+}
+
+/// Best first: {k, tables, rows, rate}.
+template <class B>
+nlohmann::json calibrate_shapes(Run& run, Context<B>& context) {
+  const Sizes size = sizes(context);
+  auto found = time_shapes(context, {size.rows, size.inner, size.words}, size.repeats);
+  run.say(fmt::format("{:>4} {:>7} {:>7} {:>8} {:>12} {:>12}", "k", "tables", "rows", "threads",
+                      "seconds", "bit-MAC/s"));
+  for (auto& [rate, shape] : found) {
+    const double seconds = rate;
+    rate = double(size.rows) * double(size.inner) * double(64 * size.words) / seconds;
     run.say(fmt::format("{:>4} {:>7} {:>7} {:>8} {:>12.6f} {:>12.4g}", shape.k, shape.tables,
                         shape.rows, shape.threads, seconds, rate));
   }
@@ -106,6 +122,151 @@ double reduction_seconds(Context<B>& context, Index n, const PanelPlan& plan, in
   return fastest(
       context, repeats, [&] { load(context, source, matrix); },
       [&] { (void)reduce_to_echelon(context, matrix, n, EchelonForm::reduced, plan, quiet); });
+}
+
+/// What the choice among shapes is worth on matrices of other forms: the shape that `best` names,
+/// and the fastest there, beside the default.
+template <class B>
+nlohmann::json gain_of_shapes(Run& run, Context<B>& context, const TableShape& best) {
+  const Sizes size = sizes(context);
+  nlohmann::json gains = nlohmann::json::array();
+  for (const Update& update :
+       {Update{size.rows, size.inner, size.words},
+        {size.rows / 16, size.inner, size.words},
+        {4 * size.rows, size.inner, std::max(bit_row_alignment, size.words / 16)},
+        {size.rows / 32, size.inner, 4 * size.words}}) {
+    double chosen = 0, standard = 0, least = 0;
+    for (const auto& [seconds, shape] : time_shapes(context, update, size.repeats)) {
+      if (least == 0 || seconds < least) least = seconds;
+      if (shape.k == 8 && standard == 0) standard = seconds;
+      if (shape.k == best.k && shape.tables == best.tables && shape.rows == best.rows &&
+          shape.threads == best.threads)
+        chosen = seconds;
+    }
+    gains.push_back({{"rows", update.rows},
+                     {"columns", 64 * update.words},
+                     {"default_seconds", standard},
+                     {"chosen_seconds", chosen},
+                     {"fastest_seconds", least},
+                     {"gain", standard / chosen},
+                     {"most_gain", standard / least}});
+    run.say(
+        fmt::format("{:>7} x {:>7}: the default takes {:.3f} times the chosen shape's time, "
+                    "{:.3f} times the fastest's here",
+                    update.rows, 64 * update.words, standard / chosen, standard / least));
+  }
+  return gains;
+}
+
+/// Seconds of a pass of subtraction over a random matrix, by launch shape.
+struct Pass {
+  Index rows, columns;
+  std::vector<double> seconds;  ///< of every shape tried
+};
+
+/// Every number of threads that is a multiple of half a warp, every form of a block of so many.
+std::vector<ColumnShape> column_shapes() {
+  std::vector<ColumnShape> shapes{{}};  // by hand
+  for (int threads = 16; threads <= 1024; threads += 16)
+    for (int lanes = 4; lanes <= threads; lanes *= 2)
+      for (const int blocks : {132, 528, 2112, 8448})
+        if (threads % lanes == 0 && threads / lanes <= 64)
+          shapes.push_back({256, threads, lanes, blocks});
+  return shapes;
+}
+
+[[maybe_unused]] void time_pass(const Context<Cuda>& context,
+                                const std::vector<ColumnShape>& shapes, Pass& pass) {
+  const Stream<Cuda>& lane = context.bulk;
+  const BlockCyclic layout = bit_row_layout(pass.rows, 1);
+  const auto source = random_source(context, {1, pass.columns, false, pass.rows}, layout);
+  BitMatrix<Cuda> matrix(context, layout, source.words());
+  load(context, source, matrix);
+  const Buffer<Index, Cuda> order(pass.rows), state(2), found(1);
+  std::vector<Index> numbers(static_cast<std::size_t>(pass.rows));
+  std::iota(numbers.begin(), numbers.end(), 0);
+  upload(lane, order.view(), numbers.data());
+  const Index start[2] = {0, -1};
+  upload(lane, state.view(), start);
+  ColumnGauss<Cuda> gauss{matrix.data.data(), matrix.stride, pass.rows,   matrix.words,
+                          order.data(),       state.data(),  found.data()};
+  gauss.in_place = true;  // the column stays as it is, so that every pass does the same work
+  search_column(lane, gauss, 0, false);
+  for (const ColumnShape& shape : shapes) {
+    gauss.shape = shape;
+    clear_column(lane, gauss, 0, 0);
+    double best = 0;
+    for (int round = 0; round < 3; ++round) {
+      const auto begin = lane.record();
+      for (int r = 0; r < 4; ++r) clear_column(lane, gauss, 0, 0);
+      const auto end = lane.record();
+      lane.synchronize();
+      const double seconds = seconds_between(begin, end) / 4;
+      if (round == 0 || seconds < best) best = seconds;
+    }
+    pass.seconds.push_back(best);
+  }
+}
+
+/// The launch shape of --method columns: {search_threads, threads, lanes, blocks}.
+nlohmann::json calibrate_columns(Run&, const Context<Cpu>&, nlohmann::json&) { return {}; }
+[[maybe_unused]] nlohmann::json calibrate_columns(Run& run, Context<Cuda>& context,
+                                                  nlohmann::json& gains) {
+  const std::vector<ColumnShape> shapes = column_shapes();
+  std::vector<Pass> passes{{2048, 2048, {}},   {8192, 8192, {}},   {32768, 32768, {}},
+                           {131072, 4096, {}}, {4096, 131072, {}}, {65536, 512, {}}};
+  std::vector<double> sum(shapes.size(), 0);  // of times over the best of each matrix
+  for (Pass& pass : passes) {
+    time_pass(context, shapes, pass);
+    const double best = *std::min_element(pass.seconds.begin(), pass.seconds.end());
+    for (std::size_t s = 0; s < shapes.size(); ++s) sum[s] += pass.seconds[s] / best;
+  }
+  const auto chosen = std::size_t(std::min_element(sum.begin(), sum.end()) - sum.begin());
+  ColumnShape shape = shapes[chosen];
+  for (const Pass& pass : passes) {
+    const auto fastest = std::size_t(std::min_element(pass.seconds.begin(), pass.seconds.end()) -
+                                     pass.seconds.begin());
+    const double hand = pass.seconds[0], best = pass.seconds[fastest];
+    gains.push_back(
+        {{"rows", pass.rows},
+         {"columns", pass.columns},
+         {"default_seconds", hand},
+         {"chosen_seconds", pass.seconds[chosen]},
+         {"fastest_seconds", best},
+         {"fastest",
+          {{"threads", shapes[fastest].threads},
+           {"lanes", shapes[fastest].lanes},
+           {"blocks", shapes[fastest].blocks}}},
+         {"slowest_seconds", *std::max_element(pass.seconds.begin(), pass.seconds.end())},
+         {"gain", hand / pass.seconds[chosen]},
+         {"most_gain", hand / best}});
+    run.say(
+        fmt::format("{:>7} x {:>7}: {:.2f} us by hand, {:.2f} us as chosen ({:.3f} times as "
+                    "fast), {:.2f} us at best ({} threads, {} a row, {} blocks)",
+                    pass.rows, pass.columns, 1e6 * hand, 1e6 * pass.seconds[chosen],
+                    hand / pass.seconds[chosen], 1e6 * best, shapes[fastest].threads,
+                    shapes[fastest].lanes, shapes[fastest].blocks));
+  }
+  double least = 0;
+  std::string text;
+  for (const int threads : {32, 64, 128, 256, 512, 1024}) {
+    PanelPlan plan{64};
+    plan.by_columns = true;
+    plan.column_shape = shape;
+    plan.column_shape.search_threads = threads;
+    const double seconds = reduction_seconds(context, 4096, plan, 2);
+    text += fmt::format(" {}: {:.5f}", threads, seconds);
+    if (least == 0 || seconds < 0.99 * least) least = seconds, shape.search_threads = threads;
+  }
+  run.say("n = 4,096, seconds by threads of the search" + text);
+  run.say(
+      fmt::format("columns: {} threads, {} a row, {} blocks at most, {} threads to search; {} "
+                  "shapes tried",
+                  shape.threads, shape.lanes, shape.blocks, shape.search_threads, shapes.size()));
+  return {{"search_threads", shape.search_threads},
+          {"threads", shape.threads},
+          {"lanes", shape.lanes},
+          {"blocks", shape.blocks}};
 }
 
 /// [[from n, columns], ...]: from each size on, the width that was fastest there.
@@ -137,30 +298,48 @@ nlohmann::json calibrate_panels(Run& run, Context<B>& context, const ProductMeth
 }  // namespace
 
 template <class B>
-void calibrate_gf2(Run& run, Context<B>& context) {
+void calibrate_gf2(Run& run, Context<B>& context, const std::string& what) {
   if (context.size() > 1)
     fail_together(Exit::usage, "calibration measures one device; --calibrate; start one rank");
+  if (std::is_same_v<B, Cpu> && what == "columns")
+    fail_together(Exit::usage,
+                  "columns have launch shapes on a GPU only; --calibrate=columns; add --backend "
+                  "cuda on one");
+  const auto wanted = [&](const char* part) { return what == part || what == "all"; };
   const std::string model = device_model(context);
   run.say("device: " + model);
-  nlohmann::json values;
-  values["shapes"] = calibrate_shapes(run, context);
+  nlohmann::json values = load_profile(context.control, model, "gf2");
+  nlohmann::json gains = nlohmann::json::object();
+  if (!values.is_object()) values = nlohmann::json::object();
+  if (wanted("columns") && std::is_same_v<B, Cuda>) {
+    gains["columns"] = nlohmann::json::array();
+    values["columns"] = calibrate_columns(run, context, gains["columns"]);
+  }
   ProductMethod tables{true, false, {}};
-  tables.shape = {values["shapes"][0]["k"], values["shapes"][0]["tables"],
-                  values["shapes"][0]["rows"], values["shapes"][0]["threads"]};
-  run.say("panels, updates by tables:");
-  values["table_panels"] = calibrate_panels(run, context, tables, 64 * max_panel_words);
-  if (std::is_same_v<B, Cuda> && has_bit_tensor_cores()) {
-    run.say("panels, updates by binary tensor cores:");
-    values["panels"] = calibrate_panels(run, context, {}, 64 * max_wide_words);
-  } else {
-    values["panels"] = values["table_panels"];
+  if (wanted("tables") || wanted("panels")) {
+    if (wanted("tables") || !values.contains("shapes"))
+      values["shapes"] = calibrate_shapes(run, context);
+    const auto& first = values["shapes"][0];
+    tables.shape = {first["k"], first["tables"], first["rows"], first["threads"]};
+    if (wanted("tables")) gains["tables"] = gain_of_shapes(run, context, tables.shape);
+  }
+  if (wanted("panels")) {
+    run.say("panels, updates by tables:");
+    values["table_panels"] = calibrate_panels(run, context, tables, 64 * max_panel_words);
+    if (std::is_same_v<B, Cuda> && has_bit_tensor_cores()) {
+      run.say("panels, updates by binary tensor cores:");
+      values["panels"] = calibrate_panels(run, context, {}, 64 * max_wide_words);
+    } else {
+      values["panels"] = values["table_panels"];
+    }
   }
   save_profile(context.control, model, "gf2", values);
   run.report["profile"] = {{"path", profile_path()}, {"device", model}, {"gf2", values}};
+  run.report["gains"] = gains;
   run.say("stored in " + profile_path());
 }
 
-#define TERRACE_INSTANTIATE(B) template void calibrate_gf2(Run&, Context<B>&);
+#define TERRACE_INSTANTIATE(B) template void calibrate_gf2(Run&, Context<B>&, const std::string&);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 
 }  // namespace terrace

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <vector>
 
 #include "kernels/parallel.hpp"
 #include "kernels/random.hpp"
@@ -114,6 +115,8 @@ struct RivalTime {
   int cores = 0, status = 0;  ///< status: its exit code; -1: its answer is not understood
   long rank = -1;
   unsigned long long checksum = 0;
+  double joules = -1;  ///< negative: the host has no counter
+  char why[200] = {};
 };
 
 /// M4RI's reduction of the matrix `what` of n rows, on rank 0's host; equal on all ranks.
@@ -134,15 +137,41 @@ RivalTime m4ri_time(const Control& control, const Rival& rival, Index n, const R
           "'{}' {} {} {} {} {} {} {} {}", program, n, what.seed, what.even_rank ? "half" : "full",
           rival.method, what.columns, what.density, what.rank, echelon ? "echelon" : "rref");
       if (FILE* pipe = popen(line.c_str(), "r")) {
-        const int read = std::fscanf(pipe, "seconds %lf threads %d rank %ld checksum %llx",
-                                     &time.seconds, &time.cores, &time.rank, &time.checksum);
+        char joules[32] = {};
+        const int read =
+            std::fscanf(pipe, "seconds %lf threads %d rank %ld checksum %llx joules %31s %199[^\n]",
+                        &time.seconds, &time.cores, &time.rank, &time.checksum, joules, time.why);
         time.status = pclose(pipe);
-        if (time.status == 0 && read != 4) time.status = -1;
+        if (time.status == 0 && read < 4) time.status = -1;
+        if (read == 5) time.joules = std::strtod(joules, nullptr);
       }
     }
   }
   control.broadcast(&time, sizeof time, 0);
   return time;
+}
+
+/// The rival counts its own joules, of the processor packages and of the reduction alone.
+void rival_energy(Run& run, nlohmann::json& line, const std::vector<RivalTime>& times) {
+  double joules = 0, seconds = 0;
+  for (const RivalTime& time : times) {
+    if (time.joules < 0) {
+      const std::string why = time.why[0] != 0 ? time.why : "the rival gives none";
+      line["energy"] = nullptr;
+      line["energy_reason"] = why;
+      run.say("  energy: not measured, " + why);
+      return;
+    }
+    joules += time.joules, seconds += time.seconds;
+  }
+  const double solves = double(times.size());
+  line["energy"] = {{"joules_per_solve", joules / solves},
+                    {"seconds_per_solve", seconds / solves},
+                    {"watts", seconds > 0 ? joules / seconds : 0.0},
+                    {"solves", times.size()},
+                    {"counter", "RAPL"}};
+  run.say(fmt::format("  energy: {:.4g} J a solve, {:.4g} W; {} solves, by RAPL", joules / solves,
+                      joules / seconds, times.size()));
 }
 
 }  // namespace
@@ -174,8 +203,10 @@ void bench_bit_rivals(Run& run, const Gf2Bench& o, const BenchRun& line, Index n
     other.stages = nullptr;
     other.meter = nullptr;
     RivalTime found;
+    std::vector<RivalTime> times;
     other.measure = [&] {
       found = m4ri_time(run.control, rival, n, what, o.echelon);
+      times.push_back(found);
       return found.seconds;
     };
     other.trouble = [&] {
@@ -193,7 +224,9 @@ void bench_bit_rivals(Run& run, const Gf2Bench& o, const BenchRun& line, Index n
     };
     other.spoil = [&](double) { ++found.rank; };
     bench_run(run, o.common, other);
-    run.report["runs"].back()["cores"] = probe.cores;
+    auto& last = run.report["runs"].back();
+    last["cores"] = probe.cores;
+    if (o.common.energy) rival_energy(run, last, times);
   }
 }
 

@@ -2,133 +2,239 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <iterator>
 #include <numeric>
 
-#include "kernels/bits_columns.hpp"
-#include "src/bit_matrix.hpp"
+#include "kernels/bits_codes.hpp"
+#include "src/bench/gf2.hpp"
 
 namespace terrace {
 
 namespace {
 
-template <class Work>
-[[maybe_unused]] double seconds_of(const Context<Cuda>& context, Work&& work) {
-  const auto begin = context.bulk.record();
-  work();
-  const auto end = context.bulk.record();
-  context.bulk.synchronize();
-  return seconds_between(begin, end);
-}
+constexpr double longest = 25;  // seconds of one elimination that a study may take
 
-void keep(Run& run, nlohmann::json line, double seconds) {
+/// A measurement and the words that say what of; seconds < 0: left out.
+void keep(Run& run, nlohmann::json line, double seconds, const std::string& reason = {}) {
   line["who"] = "study";
-  line["seconds"] = seconds;
+  line["seconds"] = seconds < 0 ? nlohmann::json() : nlohmann::json(seconds);
+  if (seconds < 0) line["reason"] = reason;
   run.report["runs"].push_back(std::move(line));
 }
 
-/// A matrix with what the column-by-column elimination keeps beside it.
-struct Columns {
-  BitMatrix<Cuda> matrix;
-  Buffer<Index, Cuda> order, state;
-  std::vector<Index> identity;
-
-  Columns(const Context<Cuda>& context, Index n, double density)
-      : matrix(context, {n, n, 1}, ceil_div(n, 64)), order(n), state(2), identity(std::size_t(n)) {
-    std::iota(identity.begin(), identity.end(), 0);
-    source = random_source(context, {1, n, false, n, density}, matrix.layout);
-  }
-  void restart(const Context<Cuda>& context) {
+/// Seconds (a median where they are short) and rank of whole eliminations, certified.
+template <class B>
+std::pair<double, Index> eliminate_study(Run& run, Context<B>& context, Index n, double density,
+                                         const PanelPlan& plan) {
+  const BlockCyclic layout = bit_row_layout(n, 1);
+  const auto source =
+      random_source(context, RandomBits{Word(run.options.seed), n, false, n, density}, layout);
+  const Index words = source.words();
+  const Word seed = witness_seed(run.options.seed);
+  BitMatrix<B> matrix(context, layout, words + 1);
+  Progress quiet(false, false);
+  Pivots pivots;
+  std::vector<double> seconds;
+  while (seconds.empty() || (seconds.size() < 3 && seconds[0] < 1)) {
     load(context, source, matrix);
-    upload(context.bulk, order.view(), identity.data());
-    const Index start[2] = {0, -1};
-    upload(context.bulk, state.view(), start);
+    put_witness(context, matrix, words, seed);
     context.bulk.synchronize();
+    seconds.push_back(timed(context, nullptr, [&] {
+      pivots = reduce_to_echelon(context, matrix, n, EchelonForm::echelon, plan, quiet);
+    }));
   }
-  [[nodiscard]] ColumnGauss gauss(bool swap, int search_threads, int subtract_threads) const {
-    BitRows<Word, Cuda> rows = matrix.rows();
-    if (!swap) rows.list = order.data();
-    return {rows,           swap ? nullptr : order.data(),
-            matrix.words,   state.data(),
-            search_threads, subtract_threads};
-  }
-  BitSource<Cuda> source;
-};
-
-[[maybe_unused]] void study_search(Run& run, const Context<Cuda>& context, Index n,
-                                   double density) {
-  Columns columns(context, n, density);
-  columns.restart(context);
-  const Index tried = std::min<Index>(n, 512);
-  std::string line;
-  for (int threads = 32; threads <= 1024; threads *= 2) {
-    const ColumnGauss gauss = columns.gauss(true, threads, 256);
-    const auto search = [&] {
-      for (Index c = 0; c < tried; ++c) search_column(context.bulk, gauss, c * (n / tried), false);
-    };
-    search();
-    const double seconds = seconds_of(context, search) / double(tried);
-    line += fmt::format(" {}: {:.2f}", threads, 1e6 * seconds);
-    keep(run, {{"study", "pivot search"}, {"n", n}, {"density", density}, {"threads", threads}},
-         seconds);
-  }
-  run.say(fmt::format("n = {:>6}, density {:<7}, us a search (with its launch) by threads{}", n,
-                      density, line));
+  const Witness witness = witness_of_echelon(context, matrix, n, words, pivots, seed);
+  const std::string broken = check_rank(context, source, layout, pivots, witness);
+  if (!broken.empty())
+    run.outcome("check-failed",
+                fmt::format("the certificate does not hold, {}; bench gf2 --study --n {}; please "
+                            "report this as a bug",
+                            broken, n));
+  std::sort(seconds.begin(), seconds.end());
+  return {seconds[seconds.size() / 2], pivots.rank()};
 }
 
-[[maybe_unused]] void study_elimination(Run& run, const Context<Cuda>& context, Index n,
-                                        double density) {
-  Columns columns(context, n, density);
+/// The plan of an elimination column by column; its kernels are loaded.
+template <class B>
+PanelPlan column_plan(Run& run, Context<B>& context, ColumnShape shape, bool swap, PivotPath path) {
+  PanelPlan plan{64};
+  plan.by_columns = true;
+  plan.column_shape = shape;
+  plan.column_swap = swap;
+  plan.column_path = path;
+  eliminate_study(run, context, 64, 0.5, plan);
+  return plan;
+}
+
+void require_rank(Run& run, Index& known, Index rank, Index n) {
+  if (known < 0) known = rank;
+  if (rank != known)
+    run.outcome("check-failed",
+                fmt::format("two eliminations of one matrix give the ranks {} and {}; bench gf2 "
+                            "--study --n {}; please report this as a bug",
+                            known, rank, n));
+}
+
+template <class B>
+void study_search(Run& run, Context<B>& context, Index n, double density) {
+  std::string text;
+  Index rank = -1;
+  double last = 0;
+  int last_threads = 1024;
+  for (const int threads : {1024, 512, 300, 256, 128, 64, 32, 1}) {
+    nlohmann::json line = {
+        {"study", "search"}, {"n", n}, {"density", density}, {"threads", threads}};
+    const double expected = last * last_threads / threads;  // at most
+    if (expected > longest) {
+      keep(run, line, -1, fmt::format("may take {:.0f} s", expected));
+      text += fmt::format(" {}: -", threads);
+      continue;
+    }
+    ColumnShape shape;
+    shape.search_threads = threads;
+    const PanelPlan plan = column_plan(run, context, shape, false, PivotPath::plain);
+    const auto [seconds, found] = eliminate_study(run, context, n, density, plan);
+    require_rank(run, rank, found, n);
+    line["rank"] = found;
+    line["certificate"] = "passed";
+    keep(run, line, seconds);
+    text += fmt::format(" {}: {:.4f}", threads, seconds);
+    last = seconds, last_threads = threads;
+  }
+  run.say(fmt::format("n = {:>6}, density {:<7}, rank {:>6}, seconds by threads of the search{}", n,
+                      density, rank, text));
+}
+
+template <class B>
+void study_rows(Run& run, Context<B>& context, Index n, double density) {
   for (const bool swap : {true, false}) {
-    std::string line;
+    std::string text;
+    Index rank = -1;
     for (const int threads : {64, 128, 256, 512}) {
-      const ColumnGauss gauss = columns.gauss(swap, density < 0.01 ? 1024 : 256, threads);
-      columns.restart(context);
-      const double seconds = seconds_of(context, [&] {
-        for (Index c = 0; c < n; ++c) {
-          search_column(context.bulk, gauss, c, true);
-          clear_column(context.bulk, gauss, c);
-        }
-      });
-      Index state[2];
-      download(context.bulk, state, columns.state.view());
-      context.bulk.synchronize();
-      line += fmt::format(" {}: {:.4f}", threads, seconds);
+      if (std::is_same_v<B, Cpu> && threads != 256) continue;  // of a block: a GPU's
+      ColumnShape shape;
+      shape.threads = threads;
+      const PanelPlan plan = column_plan(run, context, shape, swap, PivotPath::plain);
+      const auto [seconds, found] = eliminate_study(run, context, n, density, plan);
+      require_rank(run, rank, found, n);
       keep(run,
-           {{"study", "elimination column by column"},
+           {{"study", "rows"},
             {"n", n},
             {"density", density},
             {"rows", swap ? "swapped" : "index array"},
             {"threads", threads},
-            {"rank", state[0] + (state[1] >= 0)}},
+            {"rank", found},
+            {"certificate", "passed"}},
            seconds);
+      text += fmt::format(" {}: {:.4f}", threads, seconds);
     }
     run.say(fmt::format("n = {:>6}, density {:<7}, {:<11}, seconds by threads of a block{}", n,
-                        density, swap ? "swapped" : "index array", line));
+                        density, swap ? "swapped" : "index array", text));
   }
 }
 
-void study(Run&, Context<Cpu>&, const std::vector<Index>&) {
-  fail_together(Exit::usage, "the study measures a GPU; --study; add --backend cuda on one");
+template <class B>
+void study_paths(Run& run, Context<B>& context, Index n) {
+  constexpr const char* names[] = {"plain", "shared", "constant", "texture"};
+  std::string text;
+  Index rank = -1;
+  for (const PivotPath path :
+       {PivotPath::plain, PivotPath::shared, PivotPath::constant, PivotPath::texture}) {
+    const char* name = names[std::size_t(path)];
+    const PanelPlan plan = column_plan(run, context, {}, false, path);
+    const auto [seconds, found] = eliminate_study(run, context, n, 0.5, plan);
+    require_rank(run, rank, found, n);
+    keep(run,
+         {{"study", "paths"}, {"n", n}, {"path", name}, {"rank", found}, {"certificate", "passed"}},
+         seconds);
+    text += fmt::format(" {}: {:.4f}", name, seconds);
+  }
+  run.say(fmt::format("n = {:>6}, seconds by the path of the pivot row{}", n, text));
 }
-[[maybe_unused]] void study(Run& run, Context<Cuda>& context, const std::vector<Index>& sizes) {
-  if (context.size() > 1)
-    fail_together(Exit::usage, "the study measures one device; --study; start one rank");
-  run.report["runs"] = nlohmann::json::array();
-  for (const Index n : sizes)
-    for (const double density : {0.5, 1e-3, 1e-4}) study_search(run, context, n, density);
-  for (const Index n : sizes)
-    for (const double density : {0.5, 1e-3}) study_elimination(run, context, n, density);
+
+/// Updates of n rows of n columns by 512 source rows.
+[[maybe_unused]] void study_codes(Run& run, const Context<Cuda>& context, Index n) {
+  constexpr std::pair<CodeOrder, const char*> orders[] = {{CodeOrder::standard, "standard"},
+                                                          {CodeOrder::computed, "computed"},
+                                                          {CodeOrder::table, "whole table"},
+                                                          {CodeOrder::half, "half table"},
+                                                          {CodeOrder::two_passes, "two passes"}};
+  const Index inner = 512, words = round_up(ceil_div(n, 64), bit_row_alignment);
+  const Stream<Cuda>& lane = context.bulk;
+  const Buffer<Word, Cuda> out(n * words), source(inner * words), left(n * (inner / 64));
+  Buffer<Index, Cuda> numbers(std::max(n, inner));
+  std::vector<Index> host(static_cast<std::size_t>(numbers.size()));
+  std::iota(host.begin(), host.end(), 0);
+  upload(lane, numbers.view(), host.data());
+  random_bits(lane, {source.data(), words, inner, nullptr}, numbers.data(),
+              {1, 64 * words, false, 0});
+  random_bits(lane, {left.data(), inner / 64, n, nullptr}, numbers.data(), {2, inner, false, 0});
+  std::vector<Word> expected(static_cast<std::size_t>(out.size())), got(expected);
+  for (const Index k : code_order_k) {
+    std::string text;
+    for (const auto& [order, name] : orders) {
+      const auto update = [&, wanted = order] {
+        combine_with_codes(lane, {out.data(), words, n, nullptr},
+                           {left.data(), inner / 64, n, nullptr},
+                           {source.data(), words, inner, nullptr}, 0, 0, words, k, wanted);
+      };
+      fill_zero(lane, out.view());
+      update();
+      auto& result = order == CodeOrder::standard ? expected : got;
+      download(lane, result.data(), out.view());
+      lane.synchronize();
+      if (order != CodeOrder::standard && got != expected)
+        run.outcome("check-failed",
+                    fmt::format("the order '{}' gives other bits than the default; bench gf2 "
+                                "--study=codes --n {}; please report this as a bug",
+                                name, n));
+      constexpr int repeats = 10;
+      double best = 0;
+      for (int round = 0; round < 3; ++round) {
+        const double seconds = timed(context, nullptr,
+                                     [&] {
+                                       for (int r = 0; r < repeats; ++r) update();
+                                     }) /
+                               repeats;
+        if (round == 0 || seconds < best) best = seconds;
+      }
+      keep(run,
+           {{"study", "codes"}, {"n", n}, {"k", k}, {"order", name}, {"bits", "as the default's"}},
+           best);
+      text += fmt::format(" {}: {:.6f}", name, best);
+    }
+    run.say(fmt::format("n = {:>6}, k = {:>2}, seconds of an update by 512 rows{}", n, k, text));
+  }
 }
 
 }  // namespace
 
 template <class B>
-void study_gf2(Run& run, Context<B>& context, const std::vector<Index>& sizes) {
-  study(run, context, sizes);
+void study_gf2(Run& run, Context<B>& context, const std::vector<Index>& sizes,
+               const std::string& what) {
+  if (context.size() > 1)
+    fail_together(Exit::usage, "the study measures one device; --study; start one rank");
+  if (std::is_same_v<B, Cpu> && what != "rows")
+    fail_together(Exit::usage,
+                  "this study measures a GPU; --study; add --backend cuda on one, or take "
+                  "--study=rows");
+  run.report["runs"] = nlohmann::json::array();
+  const auto wanted = [&](const char* part) { return what == part || what == "all"; };
+  for (const Index n : sizes) {
+    if (wanted("search"))
+      for (const double density : {0.5, 1e-2, 1e-3, 3e-4, 1e-4})
+        study_search(run, context, n, density);
+    if (wanted("rows"))
+      for (const double density : {0.5, 1e-3}) study_rows(run, context, n, density);
+    if (wanted("paths")) study_paths(run, context, n);
+    if constexpr (std::is_same_v<B, Cuda>)
+      if (wanted("codes")) study_codes(run, context, n);
+  }
 }
 
 #define TERRACE_INSTANTIATE(B) \
-  template void study_gf2(Run&, Context<B>&, const std::vector<Index>&);
+  template void study_gf2(Run&, Context<B>&, const std::vector<Index>&, const std::string&);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 
 }  // namespace terrace

@@ -1,5 +1,7 @@
 // terrace bench matrix: sums, products and small solves of dense matrices on one rank, beside the
 // textbook's; what jobs/cg_seed.sh draws.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -20,7 +22,7 @@ namespace terrace {
 namespace {
 
 struct MatrixBench : BenchOptions {
-  std::vector<std::string> what{"sum", "product", "cg", "cramer", "memory"};
+  std::vector<std::string> what{"sum", "product", "cg", "cramer", "memory", "bounds"};
   Index most_serial = 1500;       ///< --most-serial: n of products in one thread
   Index most_alternative = 4096;  ///< --most-alternative: n of the two alternative kernels
   [[nodiscard]] bool has(const char* name) const {
@@ -219,6 +221,49 @@ struct Bench {
     });
   }
 
+  /// Largest orders: of the launches of the article, of those here, whose blocks go on with further
+  /// rows, and of the memory. Not measured: from the device's properties.
+  void bounds() const {
+    const Index bytes = std::is_same_v<B, Cuda> ? c.device.free_bytes : available_host_bytes();
+    nlohmann::json& list = run.report["bounds"] = nlohmann::json::array();
+    const auto bound = [&](const char* what, Index once, Index here, Index matrices) {
+      const Index memory = textbook::most_order_in(bytes, matrices);
+      const Index most = std::min(here, memory);
+      nlohmann::json row = {{"what", what}, {"matrices", matrices}, {"memory", memory}};
+      if (once > 0) row["grid_once"] = once;
+      if (once > 0 && here < Index(1) << 40) row["grid_here"] = here;
+      row["most"] = most;
+      row["by"] = most == memory ? "memory" : "grid";
+      list.push_back(row);
+      run.say(
+          fmt::format("  {:<26} n up to {:>13} by the grid covered once, {:>13} here, {:>8} by "
+                      "memory ({} matrices)",
+                      what, once > 0 ? std::to_string(once) : "-",
+                      row.contains("grid_here") ? std::to_string(here) : "-", memory, matrices));
+    };
+    constexpr Index none = Index(1) << 62;
+    if constexpr (std::is_same_v<B, Cuda>) {
+      using textbook::Product;
+      const textbook::GridLimits g = textbook::grid_limits(Cuda{});
+      run.report["grid_limits"] = {{"x", g.x}, {"y", g.y}, {"z", g.z}, {"threads", g.threads}};
+      const auto once = [&](Product product) {
+        return textbook::most_order_of_product(g, product);
+      };
+      // Here rows go on in a loop, so y binds nobody; along x there is a block for 32 columns, or
+      // for each column.
+      bound("sum", textbook::most_order_of_sum(g), g.x * 32, 3);
+      bound("product-element", once(Product::element), g.x * 32, 3);
+      bound("product-third-dimension", once(Product::third_dimension),
+            std::min(g.x * 32, textbook::most_products(Product::third_dimension)), 3);
+      bound("product-block", once(Product::block), g.x, 3);
+    } else {
+      bound("sum", 0, none, 3);
+      bound("product-element", 0, none, 3);
+    }
+    bound("sum-operand-moved", 0, none, 2);
+    bound("sum-copied", 0, none, 4);
+  }
+
   static std::string fmt_matrices(const char* who, double bytes, double matrices);
 };
 
@@ -245,6 +290,7 @@ void bench_matrix(Run& run, MatrixBench options, const CLI::App& command) {
     const double memory = reads ? read_rate(c.bulk) : 0;
     const double dgemm = options.has("product") ? dgemm_rate(c.bulk) : 0;
     const Bench<B> bench{run, c, options};
+    if (options.has("bounds")) bench.bounds();
     for (const Index n : options.n) {
       require_countable({double(n), double(n)});
       const Index bytes = 8 * n * n * 4;
@@ -267,9 +313,9 @@ void add_bench_matrix(CLI::App& bench, Selected& selected) {
   add_bench_options(*command, *options);
   command
       ->add_option("--what", options->what,
-                   "sum, product, cg, cramer (CPU), memory; comma-separated, default all")
+                   "sum, product, cg, cramer (CPU), memory, bounds; comma-separated, default all")
       ->delimiter(',')
-      ->check(CLI::IsMember({"sum", "product", "cg", "cramer", "memory"}));
+      ->check(CLI::IsMember({"sum", "product", "cg", "cramer", "memory", "bounds"}));
   command
       ->add_option("--most-serial", options->most_serial,
                    "Largest n of products in one thread of the CPU")

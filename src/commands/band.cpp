@@ -58,8 +58,10 @@ void factor_streamed(Run& run, Context<B>& c, const io::BandInput& input, const 
   stream.flip();
   if (!run.options.no_check)
     run.phase("check", [&] {
+      double reciprocal = 1;
       const auto residual = [&] {
-        return band_factor_residual(c, stream.problem_, stream.band_, Word(run.options.seed));
+        return band_factor_residual<B>(c, stream.problem_, stream.band_, Word(run.options.seed),
+                                       reciprocal);
       };
       judge_band(run, input, residual(), [&] {
         try_again(run, [&] {
@@ -67,6 +69,7 @@ void factor_streamed(Run& run, Context<B>& c, const io::BandInput& input, const 
           return residual();
         });
       });
+      note_band_condition(run, input, reciprocal);
     });
   const BandShape& s = plan.shape;
   const Index height = input.half_bandwidth() + 1, inside = s.half_bandwidth + 1;
@@ -111,10 +114,13 @@ void band_factor(Run& run, const BandOptions& options) {
     const BandShape& s = band.shape_;
     if (!run.options.no_check)
       run.phase("check", [&] {
+        double reciprocal = 1;
         const auto residual = [&] {
-          return band_factor_residual(c, band.problem_, band.tiles_, Word(run.options.seed));
+          return band_factor_residual<B>(c, band.problem_, band.tiles_, Word(run.options.seed),
+                                         reciprocal);
         };
         judge_band(run, input, residual(), [&] { band.verify_factor(residual); });
+        note_band_condition(run, input, reciprocal);
       });
     else if (run.options.guard)
       run.phase("guard", [&] { band.verify_factor(); });
@@ -180,10 +186,11 @@ void add_band_commands(CLI::App& app, Selected& selected) {
   CLI::App* solve = add("solve", "Factor and solve; writes 'x'", band_solve);
   solve->add_option("--rhs", options->rhs, "Right-hand sides: FILE.h5:/path, or :/path")
       ->required();
-  solve->add_option("--diagonal", options->places.diagonal,
-                    "gpu or cpu: who factors the diagonal blocks");
+  solve->add_option(
+      "--diagonal", options->places.diagonal,
+      "gpu or cpu: who factors the diagonal blocks (--method tile-columns or streamed)");
   solve->add_option("--substitution", options->places.substitution,
-                    "gpu or cpu: who does the triangular solves");
+                    "gpu or cpu: who does the triangular solves (likewise)");
   solve->add_option("--factor", options->factor, "Use the factor that 'band factor' stored");
   solve
       ->add_option(

@@ -19,6 +19,7 @@ inline void check_mixed_options(const CommonOptions& common, const BandOptions& 
   if (!options.places.diagonal.empty()) refuse("--diagonal");
   if (!options.places.substitution.empty()) refuse("--substitution");
   if (options.parts > 0) refuse("--parts");
+  if (!options.scratch.empty()) refuse("--scratch-dir");
   if (!common.method.empty() && common.method != "auto") refuse("--method " + common.method);
   if (common.block > 0) refuse("--block");
   if (common.guard) refuse("--guard");
@@ -128,7 +129,10 @@ class MixedRun {
     if (!run_.options.no_check)
       run_.phase("check", [&] {
         const std::vector<double> b = read_range(c_.control, system_.rhs, all);
-        judge_band(run_, system_.matrix, band_residual<B>(c_, problem_, all, rows, b, nrhs));
+        double reciprocal = 1;
+        judge_band(run_, system_.matrix,
+                   band_residual<B>(c_, problem_, all, rows, b, nrhs, reciprocal));
+        note_band_condition(run_, system_.matrix, reciprocal);
       });
     write_solution(run_, system_, {all}, rows);
     say_solved(run_, shape_, nrhs);

@@ -12,6 +12,7 @@
 
 #include "io/input.hpp"
 #include "src/band_cholesky.hpp"
+#include "src/band_condition.hpp"
 #include "src/band_guard.hpp"
 #include "src/band_hybrid.hpp"
 #include "src/band_parts.hpp"
@@ -76,6 +77,17 @@ inline void judge_band(Run& run, const io::BandInput& input, double residual,
               fmt::format("the residual is {:.3g}, above {}; {}; the matrix may be too ill "
                           "conditioned, or the factor belongs to another matrix",
                           residual, kBandPass, io::to_string(input.location())));
+}
+
+/// `reciprocal`: at least the reciprocal condition, from the check that was passed.
+inline void note_band_condition(Run& run, const io::BandInput& input, double reciprocal) {
+  if (reciprocal < double(input.n()) * std::numeric_limits<double>::epsilon())
+    run.warn(
+        fmt::format("the reciprocal condition is {:.2g} at most, below n * 2.2e-16: rounding "
+                    "alone may have changed every digit of the result; {}; compare it with a "
+                    "run on slightly changed numbers, or scale rows and columns so that the "
+                    "diagonal is near one",
+                    reciprocal, io::to_string(input.location())));
 }
 
 /// The outcome of a leading minor that is not positive definite.

@@ -6,25 +6,10 @@
 #include "src/commands/band_run.hpp"
 #include "src/commands/band_streamed.hpp"
 #include "src/commands/band_system.hpp"
+#include "src/commands/band_windowed.hpp"
 
 namespace terrace {
 namespace {
-
-/// Own rows of the right-hand sides, slots x nrhs.
-std::vector<double> read_rows(const Control& control, const io::DenseInput& input,
-                              const BandShape& s) {
-  const BlockCyclic rows{s.n, s.width, control.size()};
-  const BlockCyclic padded{s.padded(), s.width, control.size()};
-  const Index nrhs = input.columns();
-  std::vector<double> b = collectively(control, [&] {
-    return std::vector<double>(std::size_t(padded.slots(control.rank()) * nrhs), 0.0);
-  });
-  input.read(control, rows.ranges(control.rank()),
-             [&](Index position, Index count, const double* data) {
-               std::copy(data, data + count * nrhs, b.begin() + position * nrhs);
-             });
-  return b;
-}
 
 /// The stored factor must have the matrix's sizes.
 void check_factor(const io::BandInput& factor, const io::BandInput& matrix) {
@@ -76,7 +61,10 @@ void solve_by_tile_columns(Run& run, Context<B>& c, const BandSystem& system,
   if (!run.options.no_check)
     run.phase("check", [&] {
       const std::vector<double> b = read_rows(c.control, system.rhs, s);
-      const auto residual = [&] { return band_residual(c, band.problem_, x.rows, rows, b, nrhs); };
+      double reciprocal = 1;
+      const auto residual = [&] {
+        return band_residual(c, band.problem_, x.rows, rows, b, nrhs, reciprocal);
+      };
       judge_band(run, system.matrix, residual(), [&] {
         band.verify_factor();
         if (!system.factor) return;
@@ -89,6 +77,7 @@ void solve_by_tile_columns(Run& run, Context<B>& c, const BandSystem& system,
           return residual();
         });
       });
+      note_band_condition(run, system.matrix, reciprocal);
     });
   else if (run.options.guard)
     run.phase("guard", [&] { band.verify_factor(); });
@@ -163,7 +152,10 @@ class PartsRun {
     if (!run_.options.no_check)
       run_.phase("check", [&] {
         const std::vector<double> b = read_range(c_.control, system_.rhs, own);
-        const auto residual = [&] { return band_residual<B>(c_, problem_, own, rows, b, nrhs); };
+        double reciprocal = 1;
+        const auto residual = [&] {
+          return band_residual<B>(c_, problem_, own, rows, b, nrhs, reciprocal);
+        };
         judge_band(run_, system_.matrix, residual(), [&] {
           try_again(run_, [&] {
             load();
@@ -173,6 +165,7 @@ class PartsRun {
             return residual();
           });
         });
+        note_band_condition(run_, system_.matrix, reciprocal);
       });
     write_solution(run_, system_, {own}, rows);
     say_solved(run_, plan_.shape, nrhs);
@@ -283,8 +276,9 @@ void solve_streamed(Run& run, Context<B>& c, const BandSystem& system, const Ban
   if (!run.options.no_check)
     run.phase("check", [&] {
       const std::vector<double> b = read_range(c.control, system.rhs, all);
+      double reciprocal = 1;
       const auto residual = [&] {
-        return band_residual<B>(c, stream.problem_, all, rows, b, nrhs);
+        return band_residual<B>(c, stream.problem_, all, rows, b, nrhs, reciprocal);
       };
       judge_band(run, system.matrix, residual(), [&] {
         try_again(run, [&] {
@@ -293,6 +287,7 @@ void solve_streamed(Run& run, Context<B>& c, const BandSystem& system, const Ban
           return residual();
         });
       });
+      note_band_condition(run, system.matrix, reciprocal);
     });
   write_solution(run, system, {all}, rows);
   say_solved(run, plan.shape, nrhs);
@@ -301,9 +296,12 @@ void solve_streamed(Run& run, Context<B>& c, const BandSystem& system, const Ban
 template <class B>
 void solve_by(Run& run, Context<B>& c, const BandSystem& system, const BandPlan& plan) {
   if (run.progress.checkpoints && system.factor && plan.method != BandMethod::streamed)
-    run.say("note       a stored factor in memory is solved with at once; no checkpoints are kept");
+    fail_together(Exit::usage,
+                  "a stored factor in memory is solved with at once, and keeps no checkpoints; "
+                  "--checkpoint, --restart; leave them out, or use --method streamed");
   if (plan.method == BandMethod::tile_columns)
     return solve_by_tile_columns(run, c, system, plan.reasons);
+  if (plan.tile_by_tile) return solve_in_window(run, c, system, plan);
   if (plan.method == BandMethod::streamed) return solve_streamed(run, c, system, plan);
   PartsRun<B> parts(run, c, system, plan);
   if (run.options.plan || parts.solve()) return;
@@ -324,13 +322,11 @@ void band_solve(Run& run, const BandOptions& options) {
   request.parts = options.parts;
   request.block = run.options.block;
   request.ranks = run.control.size();
-  if (!(options.places.diagonal + options.places.substitution).empty()) {
-    if (!request.method.empty() && request.method != "tile-columns")
-      fail_together(Exit::usage,
-                    "--diagonal and --substitution go with --method tile-columns only; "
-                    "leave one of them out");
-    request.method = "tile-columns";
-  }
+  if (adopt_places(options.places, request)) refuse_in_window(run, options);
+  if (!options.places.diagonal.empty() && !options.factor.empty())
+    fail_together(Exit::usage,
+                  "nothing is factored with a stored factor; --diagonal with --factor; leave one "
+                  "of them out");
   const bool open = request.method.empty() || request.method == "auto";
   if (run.options.precision != "fp64") check_mixed_options(run.options, options);
   adopt_band_settings(run, request, !options.factor.empty());
@@ -348,8 +344,8 @@ void band_solve(Run& run, const BandOptions& options) {
   require_output(run.options);
   const io::Location location = io::parse_location(options.matrix);
   const io::BandInput input = io::open_band(run.control, location);
-  const io::DenseInput rhs =
-      io::open_dense(run.control, io::parse_location(options.rhs, location.file));
+  const io::DenseInput rhs = io::open_dense(
+      run.control, io::parse_location(options.rhs, location.file), io::Role::right_hand_side);
   if (rhs.rows() != input.n())
     fail_together(
         Exit::input,

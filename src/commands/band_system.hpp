@@ -44,6 +44,22 @@ inline void say_solved(const Run& run, const BandShape& s, Index nrhs) {
                         run.report["residual"].get<double>(), kBandPass));
 }
 
+/// Own rows of the right-hand sides, slots x nrhs.
+inline std::vector<double> read_rows(const Control& control, const io::DenseInput& input,
+                                     const BandShape& s) {
+  const BlockCyclic rows{s.n, s.width, control.size()};
+  const BlockCyclic padded{s.padded(), s.width, control.size()};
+  const Index nrhs = input.columns();
+  std::vector<double> b = collectively(control, [&] {
+    return std::vector<double>(std::size_t(padded.slots(control.rank()) * nrhs), 0.0);
+  });
+  input.read(control, rows.ranges(control.rank()),
+             [&](Index position, Index count, const double* data) {
+               std::copy(data, data + count * nrhs, b.begin() + position * nrhs);
+             });
+  return b;
+}
+
 /// Rows `rows` of the right-hand sides.
 inline std::vector<double> read_range(const Control& control, const io::DenseInput& input,
                                       Range rows) {

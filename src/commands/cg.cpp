@@ -5,6 +5,7 @@
 #include "src/commands/refuse.hpp"
 
 #include <cmath>
+#include <limits>
 
 #include "src/columns.hpp"
 #include "src/conjugate_gradients.hpp"
@@ -14,7 +15,8 @@
 namespace terrace {
 namespace {
 
-nlohmann::json describe(const CgResult& r) {
+/// `power`: the coefficients are those of a matrix whose eigenvalues are 2^-power times the user's.
+nlohmann::json describe(const CgResult& r, int power) {
   nlohmann::json json = {{"iterations", r.iterations},
                          {"reason", to_string(r.reason)},
                          {"converged", converged(r.reason)},
@@ -25,8 +27,8 @@ nlohmann::json describe(const CgResult& r) {
   if (r.position >= 0) json["position"] = r.position;
   const EigenEstimate e = estimate_eigenvalues(r.alpha, r.beta);
   if (e.iterations > 0)
-    json["eigenvalues"] = {{"smallest", e.smallest},
-                           {"largest", e.largest},
+    json["eigenvalues"] = {{"smallest", std::ldexp(e.smallest, power)},
+                           {"largest", std::ldexp(e.largest, power)},
                            {"condition", e.condition()},
                            {"iterations", e.iterations}};
   return json;
@@ -41,8 +43,13 @@ std::string explain(const CgResult& r, Index column, Index columns, const std::s
     what += fmt::format(": the diagonal entry ({0}, {0}) is not positive", r.position);
   else if (r.reason == CgReason::indefinite_matrix)
     what += ": the matrix is not positive definite";
+  else if (r.beyond_range)
+    what += ": x is beyond the range of double precision";
   if (r.reason == CgReason::max_iterations) advice += "; raise --max-iterations or --rtol";
-  if (r.reason == CgReason::stagnation) advice += "; this is what rounding allows: raise --rtol";
+  if (r.beyond_range)
+    advice += "; scale the matrix or b by a power of two";
+  else if (r.reason == CgReason::stagnation)
+    advice += "; this is what rounding allows: raise --rtol";
   return what + "; " + where + "; " + advice;
 }
 
@@ -113,7 +120,7 @@ std::vector<CgResult> solve_all(Run& run, const Context<B>& c, A& a, const CgCom
     if (!work || work->columns != width) {
       work.reset();
       work.emplace(c, a, how.jacobi, width, method);
-      if (m.function) work->precondition(c, m.function);
+      if (m.function) work->precondition(c, m.function, m.power);
       if (how.checkpoints) work->resident = {};  // iterations in one launch are never seen
     }
     const bool whole = nrhs == 1 && width == 1;
@@ -176,6 +183,8 @@ void solve_and_write(Run& run, const Context<B>& c, A& a, const CgInputs& in,
   how.norm = norm_of(options.norm);
   how.mixed = run.options.precision == "mixed";
   const CgMethod method = method_of(run.options.method);
+  run.phase("solve", [&] { normalise(c, a); });
+  int power = options.preconditioner == "none" ? a.scale.power : 0;  // of eigenvalues
   std::optional<ConstantGuard<B>> guard;
   if (run.options.guard) {
     guard.emplace(c);
@@ -195,11 +204,15 @@ void solve_and_write(Run& run, const Context<B>& c, A& a, const CgInputs& in,
     CgPreconditioning<B, A> m(c, a, options, run.options.block);
     if (!m.description.is_null()) run.report["preconditioner_details"] = m.description;
     step_bytes += m.bytes;
+    power -= m.power;
     if (m.refused) {
       CgResult refused;
       refused.reason = *m.refused;
       refused.position = m.bad_row;
       refused.true_residual = refused.initial_residual = in.x0 ? NAN : 1.0;
+      // x is zero, or x0 whose residual nobody computed.
+      refused.scaled_residual =
+          in.x0 ? NAN : 1 / (double(n) * std::numeric_limits<double>::epsilon());
       results.assign(std::size_t(nrhs), refused);
     } else {
       results = solve_all(run, c, a, options, how, method, m, nrhs, b, x);
@@ -222,13 +235,14 @@ void solve_and_write(Run& run, const Context<B>& c, A& a, const CgInputs& in,
   for (const CgResult& r : results) {
     iterations = std::max(iterations, r.iterations);
     steps += r.iterations;
-    scaled = std::max(scaled, r.scaled_residual);
+    scaled =
+        std::isnan(r.scaled_residual) ? r.scaled_residual : std::fmax(scaled, r.scaled_residual);
   }
   nlohmann::json result{{"iterations", 0}, {"reason", "rtol"}, {"converged", true}};
-  if (nrhs > 0) result = describe(failed != results.end() ? *failed : results.front());
+  if (nrhs > 0) result = describe(failed != results.end() ? *failed : results.front(), power);
   if (nrhs > 1) {
     result["right_hand_sides"] = nlohmann::json::array();
-    for (const CgResult& r : results) result["right_hand_sides"].push_back(describe(r));
+    for (const CgResult& r : results) result["right_hand_sides"].push_back(describe(r, power));
   }
   run.report["result"] = result;
   run.report["residual"] = scaled;
@@ -262,6 +276,11 @@ void solve_and_write(Run& run, const Context<B>& c, A& a, const CgInputs& in,
     terrace["reason"] = reason;
     terrace["rtol"] = options.rtol;
     terrace["atol"] = options.atol;
+    if (options.norm != "unpreconditioned") {  // for verify, which does not know M
+      double worst = 0;
+      for (const CgResult& r : results) worst = std::fmax(worst, r.true_residual);
+      terrace["relative_residual"] = worst;
+    }
     terrace["format"] = options.format.empty() ? std::string(form_name(in.kind)) : options.format;
     output.commit(terrace);
   });

@@ -9,7 +9,7 @@ CgInputs open_inputs(Run& run, const CgCommand& options) {
   const io::Location location = io::parse_location(options.matrix);
   CgInputs in;
   if (options.format.empty()) {
-    in.kind = io::kind_of(control, location);
+    in.kind = io::kind_of(control, location, true);
   } else {
     in.kind = options.format == "dense"  ? io::Kind::dense
               : options.format == "band" ? io::Kind::band

@@ -3,6 +3,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "io/input.hpp"
 #include "src/commands.hpp"
@@ -64,22 +66,43 @@ DenseOperator<B> read_dense(Run& run, const Context<B>& c, const CgInputs& in) {
 /// the tiles that are already there.
 template <class B>
 TriangleOperator<B> read_triangle(Run& run, const Context<B>& c, const CgInputs& in, bool planes) {
-  TriangleOperator<B> a(c, in.n, planes);
+  std::optional<TriangleOperator<B>> a;
   std::vector<double> slab;
   std::optional<Asymmetry> found;
+  /// False: a diagonal entry is too small to be halved, as the tiles hold it.
+  const auto read = [&](int power) {
+    double least = 1;
+    a.reset();
+    a.emplace(c, in.n, planes);
+    a->scale.power = -power;
+    for (Index round = 0; round < a->rounds(); ++round) {
+      const Range rows = a->slab(round);
+      in.dense.read(c.control, {&rows, 1}, [&](Index position, Index count, const double* data) {
+        double* const to = slab.data() + position * in.n;
+        std::copy_n(data, count * in.n, to);
+        for (Index e = 0; e < count * in.n && power != 0; ++e) to[e] = std::ldexp(to[e], power);
+        for (Index i = 0; i < count; ++i) {
+          const double size = std::fabs(to[i * in.n + rows.first + position + i]);
+          if (size > 0) least = std::min(least, size);
+        }
+      });
+      a->put_slab(c, round, slab.data());
+    }
+    return c.control.reduce(least, Reduce::min) >= 2 * std::numeric_limits<double>::min();
+  };
   run.phase("read", [&] {
     collectively(c.control, [&] { slab.resize(std::size_t(triangle::height * in.n)); });
-    for (Index round = 0; round < a.rounds(); ++round) {
-      const Range rows = a.slab(round);
-      in.dense.read(c.control, {&rows, 1}, [&](Index position, Index count, const double* data) {
-        std::copy_n(data, count * in.n, slab.data() + position * in.n);
-      });
-      a.put_slab(c, round, slab.data());
+    constexpr int up = 200;
+    const bool again = !read(0);
+    if (again) (void)read(up);
+    found = a->asymmetry(c);
+    if (again && found) {
+      found->value = std::ldexp(found->value, -up);
+      found->transposed = std::ldexp(found->transposed, -up);
     }
-    found = a.asymmetry(c);
   });
   if (!run.options.no_check) refuse_asymmetry(in, found);
-  return a;
+  return std::move(*a);
 }
 
 template <class B>

@@ -1,5 +1,7 @@
 // What --preconditioner names, made for one operator.
 #pragma once
+#include <cmath>
+
 #include "src/chebyshev.hpp"
 #include "src/commands/cg_inputs.hpp"
 #include "src/conjugate_gradients.hpp"
@@ -13,7 +15,7 @@ namespace terrace {
 template <class B, class A>
 class CgPreconditioning {
  public:
-  /// Collective.
+  /// `a` is normalised. Collective.
   CgPreconditioning(const Context<B>& c, A& a, const CgCommand& options, Index block)
       : sums_(collectively(c.control, [&] { return SumSpace<B>(c.ahead); })),
         ignored_(collectively(c.control, [&] { return Buffer<double, B>(2); })) {
@@ -37,7 +39,10 @@ class CgPreconditioning {
     } else if (name == "block-jacobi" || name == "ic") {
       const bool blocks = name == "block-jacobi";
       const Index height = block > 0 ? block : 32;
-      const LocalRows rows = local_rows(c, a, blocks ? height : 0);
+      LocalRows rows = local_rows(c, a, blocks ? height : 0);
+      // Square roots of 2 a are not those of a: factors are made of numbers around one.
+      power = a.scale.middle;
+      for (double& value : rows.value) value = std::ldexp(value, -power);
       local_ = blocks ? make_block_jacobi<B>(c, rows, a.rows(), height)
                       : make_incomplete_cholesky<B>(c, rows, a.rows());
       const PreconditionerNotes& notes = local_.notes();
@@ -62,6 +67,7 @@ class CgPreconditioning {
   std::optional<CgReason> refused;  ///< it may not be used
   Index bad_row = -1;               ///< the global row that is why, or -1
   double bytes = 0;                 ///< of one application
+  int power = 0;                    ///< it gives 2^power M^-1 r
   nlohmann::json description;
 
  private:

@@ -91,6 +91,12 @@ void check_common_options(const CommonOptions& o, const std::string& command) {
            (o.precision == "mixed" ? "band solve, cg and their benches"
                                    : "dense invert, dense solve and bench dense") +
            "; --precision");
+  const bool of_dense = command == "dense invert" || command == "dense solve";
+  if (of_dense && (o.method == "textbook" || o.method == "cramer"))
+    for (const auto& [given, name] : {std::pair{!o.checkpoint.empty(), "--checkpoint"},
+                                      {!o.checkpoint_every.empty(), "--checkpoint-every"},
+                                      {!o.restart.empty(), "--restart"}})
+      if (given) refuse("there are no checkpoints of --method " + o.method + "; " + name);
   const bool guards = command.rfind("gf2 ", 0) == 0 || command == "cg" ||
                       command == "band factor" || command == "band solve" ||
                       ((command == "dense invert" || command == "dense solve") &&

@@ -2,10 +2,12 @@
 #include "src/convert.hpp"
 
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
 
+#include "io/foreign.hpp"
 #include "src/commands.hpp"
 
 namespace terrace {
@@ -24,9 +26,42 @@ FileForm form_of(const std::string& file) {
 namespace {
 
 struct ConvertOptions {
-  std::string from, to;
-  bool tabs = false;
+  std::string from, to, as;
+  bool tabs = false, seed_format = false;
 };
+
+/// The form of a file, or of what "-" carries: text if --as does not say.
+FileForm form_named(const std::string& file, const ConvertOptions& o) {
+  if (file != io::standard_stream) return form_of(file);
+  return o.as == "mtx" ? FileForm::matrix_market : o.as == "npy" ? FileForm::numpy : FileForm::text;
+}
+
+[[noreturn]] void refuse(const std::string& what, const std::string& where,
+                         const std::string& todo) {
+  throw Error(Exit::usage, what + "; " + where + "; " + todo);
+}
+
+/// Options that the forms do not obey. Throws Error(usage).
+void check_options(const ConvertOptions& o, const std::string& from, FileForm in,
+                   const std::string& to, FileForm out) {
+  if ((in == FileForm::hdf5) == (out == FileForm::hdf5))
+    refuse("one of the two files must be HDF5", o.from + " and " + o.to, "convert in two steps");
+  const bool reads = from == io::standard_stream, writes = to == io::standard_stream;
+  if (!o.as.empty() && !reads && !writes)
+    refuse("the form is the one that the file's extension names", "--as " + o.as,
+           "use it with - (standard input or output) only");
+  if (out != FileForm::text && (o.tabs || o.seed_format))
+    refuse("only text has separators", o.seed_format ? "--seed-format" : "--tabs",
+           "leave it out, or write to a .txt file or -");
+  if (in == FileForm::numpy && reads)
+    refuse("a NumPy file is read in pieces, by all ranks", "standard input",
+           "store it in a file first, or send text or Matrix Market");
+  if (reads && isatty(STDIN_FILENO) == 1)
+    refuse("standard input is a terminal", "-", "name a file, or send one with <");
+  if (out == FileForm::numpy && writes && isatty(STDOUT_FILENO) == 1)
+    refuse("a NumPy file is binary and standard output is a terminal", "-",
+           "send it to a file or a program, or use --as text");
+}
 
 void convert(Run& run, const ConvertOptions& o) {
   const Control& control = run.control;
@@ -35,12 +70,12 @@ void convert(Run& run, const ConvertOptions& o) {
   collectively(control, [&] {
     from = io::parse_location(o.from);
     to = io::parse_location(o.to);
-    in = form_of(from.file);
-    out = form_of(to.file);
-    if ((in == FileForm::hdf5) == (out == FileForm::hdf5))
-      throw Error(Exit::usage, "one of the two files must be HDF5; " + o.from + " and " + o.to +
-                                   "; convert in two steps");
+    in = form_named(from.file, o);
+    out = form_named(to.file, o);
+    // Standard input and output are those of rank 0.
+    if (control.rank() == 0) check_options(o, from.file, in, to.file, out);
   });
+  const bool to_standard_output = to.file == io::standard_stream;
   run.report["backend"] = "cpu";
   if (out == FileForm::hdf5) {
     io::Output output(control, o.to, run.options.force);
@@ -49,17 +84,23 @@ void convert(Run& run, const ConvertOptions& o) {
       if (in == FileForm::matrix_market) matrix_market_to_hdf5(run, from.file, output);
       if (in == FileForm::numpy) numpy_to_hdf5(run, from.file, output);
       auto attributes = run.attributes();
-      attributes["source"] = std::filesystem::absolute(from.file).lexically_normal().string();
+      attributes["source"] = from.file == io::standard_stream
+                                 ? "standard input"
+                                 : std::filesystem::absolute(from.file).lexically_normal().string();
       output.commit(attributes);
     });
   } else {
+    const TextStyle style = o.seed_format ? (o.tabs ? TextStyle::seed_cpp : TextStyle::seed_python)
+                            : o.tabs      ? TextStyle::plain_tabs
+                                          : TextStyle::plain;
     run.phase("write", [&] {
-      if (out == FileForm::text) hdf5_to_text(run, from, to.file, o.tabs ? '\t' : ' ');
+      if (out == FileForm::text) hdf5_to_text(run, from, to.file, style);
       if (out == FileForm::matrix_market) hdf5_to_matrix_market(run, from, to.file);
       if (out == FileForm::numpy) hdf5_to_numpy(run, from, to.file);
     });
   }
-  run.say(fmt::format("converted {} to {} in {:.3f} s", o.from, o.to, run.seconds("write")));
+  if (!to_standard_output)
+    run.say(fmt::format("converted {} to {} in {:.3f} s", o.from, o.to, run.seconds("write")));
 }
 
 }  // namespace
@@ -68,9 +109,20 @@ void add_convert_command(CLI::App& app, Selected& selected) {
   const auto options = std::make_shared<ConvertOptions>();
   CLI::App* command = app.add_subcommand(
       "convert", "Text, Matrix Market or NumPy to HDF5 (dataset A, of a vector b) and back");
-  command->add_option("in", options->from, "IN: .txt .dat .mtx .npy, or FILE.h5:/path")->required();
-  command->add_option("out", options->to, "OUT: the same, one of the two is HDF5")->required();
+  command
+      ->add_option("in", options->from,
+                   "IN: .txt .dat .mtx .npy, FILE.h5:/path, or - for standard input")
+      ->required();
+  command
+      ->add_option("out", options->to,
+                   "OUT: the same, or - for standard output; one of the two is HDF5")
+      ->required();
+  command->add_option("--as", options->as, "What - carries: text (default), mtx, or npy (OUT only)")
+      ->check(CLI::IsMember({"text", "mtx", "npy"}));
   command->add_flag("--tabs", options->tabs, "Separate the numbers of a text file by tabs");
+  command->add_flag("--seed-format", options->seed_format,
+                    "Text as the programs of the seed print it: no count in front, a blank behind "
+                    "every number, rounded to ten places; with --tabs a tab, not rounded");
   command->add_flag("--force", selected.options.force, "Overwrite an existing output");
   command->add_option("--report", selected.options.report, "Write a JSON report to this file");
   command->add_flag("--quiet", selected.options.quiet, "Print errors only");

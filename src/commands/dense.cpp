@@ -62,11 +62,22 @@ void solve(Run& run, Context<B>& context, const io::DenseInput& a, const io::Den
   io::Output output(run.control, run.options.output, run.options.force);
   require_plan_memory<B>(run, n * (n + plan.right), plan.bytes);
   GaussJordan<B> solver(context, plan);
-  InputNorms norms;
   const std::vector<Range> ranges = plan.rows.ranges(context.rank());
-  run.phase("read", [&] {
-    load(context, solver, 0, n, reader(run.control, a), &norms);
-    load(context, solver, n, right, reader(run.control, b), nullptr);
+  Powers powers, right_powers, unknown_powers;  // of A, B, and what X is to be multiplied by
+  double norm_a = 0;
+  const auto fill = [&] {
+    InputSizes sizes(n), right_sizes(right);
+    load(context, solver, 0, n, reader(run.control, a), sizes);
+    load(context, solver, n, right, reader(run.control, b), right_sizes);
+    sizes.reduce(run.control);
+    right_sizes.reduce(run.control);
+    powers = matrix_powers(sizes);
+    right_powers = column_powers(right_sizes);
+    unknown_powers = opposite(right_powers);
+    if (n > 0)
+      for (Index& power : unknown_powers) power += powers[0];
+    scale_solver(context, solver, 0, powers);
+    scale_solver(context, solver, n, right_powers);
     std::vector<double> columns(std::size_t(solver.slots() * probes));
     for (Index i = 0; i < solver.slots(); ++i)
       for (Index p = 0; p < probes; ++p)
@@ -75,34 +86,44 @@ void solve(Run& run, Context<B>& context, const io::DenseInput& a, const io::Den
       copy_rows<double>(context.ahead, solver.data().data + n + right, solver.ld(), columns.data(),
                         probes, probes, solver.slots());
     context.ahead.synchronize();
-  });
+    norm_a = norms_of_rows<B>(context, solver.slots(), n, solver.data(), solver.ld()).second;
+  };
+  run.phase("read", fill);
   JordanOutcome found;
-  run.phase("solve", [&] { found = solver.run(run.progress); });
+  run.phase("solve", [&] { found = run_solver(run, solver, fill); });
   run.rate(1e-9 * (std::pow(double(n), 3) + 2.0 * double(n) * double(n) * double(right)) /
                run.seconds("solve"),
            "GFLOP/s");
+  const auto settled = [&] { return !found.good() || settle(context, solver, n, unknown_powers); };
+  if (!settled()) found.overflow = true;
   require_regular(run, found);
-  note_determinant(run, found.log_abs_determinant, found.determinant_sign);
+  note_determinant(run, found, powers);
   run.phase("check", [&] {
-    const double scale = scale_of(run.control.reduce(norms.largest, Reduce::max));
     std::vector<double> y(std::size_t(solver.slots() * probes));
     rows_of(context, solver, n + right, probes)(0, solver.slots(), y.data());
     const double norm_x = run.control.reduce(norm_from_probes(solver.slots(), y), Reduce::max);
-    const double norm_a = run.control.reduce(norms.row, Reduce::max);
-    run.report["result"]["reciprocal_condition"] = n == 0 ? 1.0 : safe_reciprocal(norm_a, norm_x);
+    note_condition(run, n, n == 0 ? 1.0 : safe_reciprocal(norm_a, norm_x), a.location());
     if (run.options.no_check) return;
-    require_residual(run, check_solution<B>(
-                              context, n, right, ranges,
-                              [&](Index first, Index count, double* out) {
-                                const auto rows = rows_of(context, solver, n + first, count);
-                                for (Index s = 0; s < solver.slots(); ++s)
-                                  rows(s, 1, out + solver.destination()[std::size_t(s)] * count);
-                              },
-                              reader(run.control, a), reader(run.control, b), scale));
+    const auto residual = [&] {
+      return check_solution<B>(
+          context, n, right, ranges,
+          [&](Index first, Index count, double* out) {
+            const auto rows = rows_of(context, solver, n + first, count);
+            for (Index s = 0; s < solver.slots(); ++s)
+              rows(s, 1, out + solver.destination()[std::size_t(s)] * count);
+          },
+          scaled(reader(run.control, a), powers), scaled(reader(run.control, b), right_powers),
+          1.0);
+    };
+    judge_residual(run, residual(), [&] {
+      fill();
+      found = run_solver(run, solver, fill);
+      return found.good() && settled() ? residual() : INFINITY;
+    });
   });
   run.phase("write", [&] {
     output.write_scattered<double>("x", n, b.is_vector() ? -1 : right, solver.destination(),
-                                   rows_of(context, solver, n, right));
+                                   scaled(rows_of(context, solver, n, right), unknown_powers));
     output.commit(run.attributes());
   });
   run.say(fmt::format("solution   n {}, right-hand sides {}, {:.3f} s, residual ratio {}", n, right,
@@ -114,8 +135,6 @@ void solve(Run& run, Context<B>& context, const io::DenseInput& a, const io::Den
 void solve_by_cramer(Run& run, Context<Cpu>& context, const io::DenseInput& a,
                      const io::DenseInput& b) {
   const Index n = a.rows(), right = b.columns();
-  if (run.options.precision != "fp64")
-    fail_together(Exit::usage, "Cramer's rule knows FP64 only; --precision; leave the option out");
   run.report["n"] = n;
   run.report["columns"] = right;
   run.report["method"] = "cramer";
@@ -146,29 +165,57 @@ void solve_by_cramer(Run& run, Context<Cpu>& context, const io::DenseInput& a,
     a.read(run.control, {&all, 1}, into(full_a));
     b.read(run.control, {&all, 1}, into(full_b));
   });
+  const auto sizes_of = [](const Matrix<Cpu>& matrix) {
+    InputSizes sizes(matrix.columns());
+    sizes.take(matrix.rows(), matrix.data());
+    return sizes;
+  };
+  const Powers powers = matrix_powers(sizes_of(full_a)),
+               right_powers = column_powers(sizes_of(full_b));
+  Powers unknown_powers = opposite(right_powers);
+  if (n > 0)
+    for (Index& power : unknown_powers) power += powers[0];
+  scale_rows(n, powers, full_a.data());
+  scale_rows(n, right_powers, full_b.data());
   CramerResult found;
   run.phase("solve", [&] { found = terrace::solve_by_cramer(full_a, full_b); });
   run.rate(2e-9 / 3 * std::pow(double(n), 3) * double(1 + n * right) / run.seconds("solve"),
            "GFLOP/s");
   JordanOutcome outcome;
   outcome.bad_column = found.first_zero_pivot;
-  outcome.overflow = found.first_zero_pivot < 0 && std::isinf(norm_max(found.x));
+  outcome.log_abs_determinant = found.log_abs_determinant;
+  outcome.determinant_sign = found.determinant_sign;
+  if (outcome.good()) {
+    scale_rows(n, unknown_powers, found.x.data());
+    outcome.overflow = !std::isfinite(norm_max(found.x));
+  }
   require_regular(run, outcome);
-  note_determinant(run, found.log_abs_determinant, found.determinant_sign);
+  note_determinant(run, outcome, powers);
   const BlockCyclic rows = contiguous(n, context.size());
   const std::vector<Range> ranges = rows.ranges(context.rank());
   const Index begin = ranges.empty() ? 0 : ranges[0].first;
   run.phase("check", [&] {
+    Matrix<Cpu> identity(context.ahead, n, n), x = found.x;
+    for (Index i = 0; i < n; ++i)
+      for (Index j = 0; j < n; ++j) identity(i, j) = i == j ? 1 : 0;
+    note_condition(
+        run, n,
+        n == 0 ? 1.0
+               : safe_reciprocal(norm_infinity(full_a),
+                                 norm_infinity(terrace::solve_by_cramer(full_a, identity).x)),
+        a.location());
     if (run.options.no_check) return;
-    require_residual(
-        run, check_solution<Cpu>(
-                 context, n, right, ranges,
-                 [&](Index first, Index count, double* out) {
-                   for (const Range& range : ranges)
-                     for (Index i = range.first; i < range.end(); ++i)
-                       for (Index j = 0; j < count; ++j) out[i * count + j] = found.x(i, first + j);
-                 },
-                 reader(run.control, a), reader(run.control, b), scale_of(norm_max(full_a))));
+    scale_rows(n, opposite(unknown_powers), x.data());
+    require_residual(run, check_solution<Cpu>(
+                              context, n, right, ranges,
+                              [&](Index first, Index count, double* out) {
+                                for (const Range& range : ranges)
+                                  for (Index i = range.first; i < range.end(); ++i)
+                                    for (Index j = 0; j < count; ++j)
+                                      out[i * count + j] = x(i, first + j);
+                              },
+                              scaled(reader(run.control, a), powers),
+                              scaled(reader(run.control, b), right_powers), 1.0));
   });
   run.phase("write", [&] {
     output.write<double>(
@@ -181,9 +228,23 @@ void solve_by_cramer(Run& run, Context<Cpu>& context, const io::DenseInput& a,
 
 io::DenseInput opened(Run& run, const std::string& key, const std::string& text,
                       const std::string& file = {}) {
-  io::DenseInput input = io::open_dense(run.control, io::parse_location(text, file));
+  const io::Role role = key == "rhs" ? io::Role::right_hand_side : io::Role::matrix;
+  io::DenseInput input = io::open_dense(run.control, io::parse_location(text, file), role);
   run.note_input(key, input.location());  // with the dataset's path, named or not
   return input;
+}
+
+/// Refuses what a determinant for each unknown does not obey.
+void check_cramer_options(const Run& run, const DenseOptions& options) {
+  if (run.options.method != "cramer") return;
+  const auto refuse = [](const char* what, const char* option) {
+    fail_together(Exit::usage,
+                  fmt::format("Cramer's rule {}; {}; leave the option out", what, option));
+  };
+  if (run.options.precision != "fp64") refuse("knows FP64 only", "--precision");
+  if (run.options.block != 0) refuse("has no blocks", "--block");
+  if (options.pivoting != "auto") refuse("has no choice of pivots", "--pivoting");
+  if (run.options.backend == "cuda") refuse("runs on the host", "--backend cuda");
 }
 
 void require_method(const Run& run, std::initializer_list<std::string> names) {
@@ -231,6 +292,7 @@ void add_dense_commands(CLI::App& app, Selected& selected) {
     selected.action = [options](Run& run) {
       require_output(run.options);
       require_method(run, {"gauss-jordan", "cramer"});
+      check_cramer_options(run, *options);
       const io::DenseInput a = opened(run, "input", options->matrix);
       const io::DenseInput b = opened(run, "rhs", options->rhs, a.location().file);
       require_square(a);

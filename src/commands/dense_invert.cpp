@@ -11,31 +11,46 @@ template <class B, class Solver>
 void invert_by(Run& run, Context<B>& context, const io::DenseInput& a, Solver& solver,
                io::Output& output) {
   const Index n = a.rows();
-  InputNorms norms;
-  run.phase("read", [&] { load(context, solver, 0, n, reader(run.control, a), &norms); });
+  Powers powers;
+  double norm_a = 0;
+  const auto fill = [&] {
+    InputSizes sizes(n);
+    load(context, solver, 0, n, reader(run.control, a), sizes);
+    sizes.reduce(run.control);
+    powers = matrix_powers(sizes);
+    scale_solver(context, solver, 0, powers);
+    norm_a = norms_of_rows<B>(context, solver.slots(), n, solver.data(), solver.ld()).first;
+  };
+  run.phase("read", fill);
   JordanOutcome found;
-  run.phase("solve", [&] { found = solver.run(run.progress); });
+  run.phase("solve", [&] { found = run_solver(run, solver, fill); });
   run.rate(2e-9 * std::pow(double(n), 3) / run.seconds("solve"), "GFLOP/s");
+  const auto settled = [&] { return !found.good() || settle(context, solver, 0, powers); };
+  if (!settled()) found.overflow = true;
   require_regular(run, found);
-  note_determinant(run, found.log_abs_determinant, found.determinant_sign);
+  note_determinant(run, found, powers);
   run.phase("check", [&] {
-    norms.columns.resize(std::size_t(n), 0.0);
-    run.control.reduce(norms.columns, Reduce::sum);
-    const double norm_a =
-        n == 0 ? 0 : *std::max_element(norms.columns.begin(), norms.columns.end());
-    run.report["result"]["reciprocal_condition"] =
-        n == 0 ? 1.0 : safe_reciprocal(norm_a, norms_of_inverse(context, solver).first);
+    note_condition(run, n,
+                   n == 0 ? 1.0 : safe_reciprocal(norm_a, norms_of_inverse(context, solver).first),
+                   a.location());
     if (run.options.no_check) return;
-    const double scale = scale_of(run.control.reduce(norms.largest, Reduce::max));
-    const InverseResidual r = check_inverse(context, solver, reader(run.control, a), scale);
-    run.report["result"]["residual_right"] = r.right;
-    run.report["result"]["residual_left"] = r.left;
-    run.report["result"]["residual_kind"] = r.kind;
-    require_residual(run, r.right);
+    const auto residual = [&] {
+      const InverseResidual r =
+          check_inverse(context, solver, scaled(reader(run.control, a), powers), 1.0);
+      run.report["result"]["residual_right"] = r.right;
+      run.report["result"]["residual_left"] = r.left;
+      run.report["result"]["residual_kind"] = r.kind;
+      return r.right;
+    };
+    judge_residual(run, residual(), [&] {
+      fill();
+      found = run_solver(run, solver, fill);
+      return found.good() && settled() ? residual() : INFINITY;
+    });
   });
   run.phase("write", [&] {
     output.write_scattered<double>("inverse", n, n, solver.destination(),
-                                   rows_of(context, solver, 0, n),
+                                   scaled(rows_of(context, solver, 0, n), powers),
                                    {{"log_abs_determinant", found.log_abs_determinant},
                                     {"determinant_sign", Index(found.determinant_sign)}});
     output.commit(run.attributes());

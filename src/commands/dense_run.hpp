@@ -9,6 +9,7 @@
 
 #include "kernels/parallel.hpp"
 #include "src/commands.hpp"
+#include "src/commands/dense_scale.hpp"
 #include "src/dense_check.hpp"
 #include "src/gauss_jordan.hpp"
 #include "src/plan.hpp"
@@ -22,58 +23,6 @@ struct DenseOptions {
 
 // Host memory for reading, writing and checking.
 inline constexpr Index dense_staging_bytes = Index(192) << 20;
-
-/// Norms of the input gathered while it is read.
-struct InputNorms {
-  std::vector<double> columns;  // sums of |A[:, j]|
-  double largest = 0, row = 0;  // max |A|, largest sum of |A[i, :]|
-
-  /// Blocks of columns by turns: the sums do not depend on the number of threads.
-  void take(Index count, Index n, const double* rows) {
-    constexpr Index block = 512, lanes = 8;
-    columns.resize(std::size_t(n), 0.0);
-    const Index blocks = ceil_div(n, block);
-    sums_.assign(std::size_t(blocks * count), 0.0);
-    most_.assign(std::size_t(blocks), 0.0);
-    parallel_for(blocks, [&](Index b) {
-      const Index from = b * block, to = std::min(n, from + block);
-      double most[lanes] = {};
-      for (Index i = 0; i < count; ++i) {
-        const double* const at = rows + i * n;
-        double sum[lanes] = {};
-        const auto put = [&](Index j, Index lane) {
-          const double size = std::fabs(at[j]);
-          columns[std::size_t(j)] += size;
-          sum[lane] += size;
-          most[lane] = most[lane] < size ? size : most[lane];
-        };
-        Index j = from;
-        for (; j + lanes <= to; j += lanes)
-          for (Index lane = 0; lane < lanes; ++lane) put(j + lane, lane);
-        for (; j < to; ++j) put(j, 0);
-        for (const double part : sum) sums_[std::size_t(b * count + i)] += part;
-      }
-      most_[std::size_t(b)] = *std::max_element(most, most + lanes);
-    });
-    for (Index i = 0; i < count; ++i) {
-      double sum = 0;
-      for (Index b = 0; b < blocks; ++b) sum += sums_[std::size_t(b * count + i)];
-      row = std::max(row, sum);
-    }
-    for (const double most : most_) largest = std::max(largest, most);
-  }
-
- private:
-  std::vector<double> sums_, most_;  // of a block's rows; of a block
-};
-
-/// The power of two that brings the largest element near one.
-inline double scale_of(double largest) {
-  int exponent = 0;
-  std::frexp(largest, &exponent);
-  return largest > 0 && std::isfinite(largest) ? std::ldexp(1.0, std::clamp(-exponent, -1021, 1021))
-                                               : 1.0;
-}
 
 inline RowReader reader(const Control& control, const io::DenseInput& input) {
   return [&control, &input](std::span<const Range> ranges, const io::Sink<double>& sink) {
@@ -179,16 +128,24 @@ void require_plan_memory(Run& run, Index elements, Index bytes) {
 /// Rows of this rank from `read`, at column `from` of the solver's rows.
 template <class B, class Solver>
 void load(Context<B>& context, const Solver& solver, Index from, Index columns,
-          const RowReader& read, InputNorms* norms) {
+          const RowReader& read, InputSizes& sizes) {
   const std::vector<Range> ranges = solver.plan().rows.ranges(context.rank());
   read(ranges, [&](Index position, Index count, const double* rows) {
     copy_rows<double>(context.ahead, solver.data().data + position * solver.ld() + from,
                       solver.ld(), rows, columns, columns, count);
-    if (norms) norms->take(count, columns, rows);
+    sizes.take(count, rows);
     context.ahead.synchronize();
   });
 }
 
+/// run(); with --guard run_guarded().
+template <class Solver>
+JordanOutcome run_solver(Run& run, Solver& solver, const std::function<void()>& load) {
+  if constexpr (requires { solver.run_guarded(run.progress, load); })
+    return solver.run_guarded(run.progress, load);
+  else
+    return solver.run(run.progress);
+}
 /// The outcomes of the elimination that are not results.
 inline void require_regular(Run& run, const JordanOutcome& found) {
   if (found.overflow)
@@ -207,18 +164,50 @@ inline void require_regular(Run& run, const JordanOutcome& found) {
   }
 }
 
+constexpr double residual_limit = 30;  // LAPACK's
+
 inline void require_residual(Run& run, double ratio) {
   run.report["residual"] = std::isfinite(ratio) ? nlohmann::json(ratio) : nlohmann::json("inf");
-  if (!(ratio <= 30))
+  if (!(ratio <= residual_limit))
     run.outcome("check-failed",
-                fmt::format("the residual check failed: ratio {:.3g} is above 30; reciprocal "
+                fmt::format("the residual check failed: ratio {:.3g} is above {}; reciprocal "
                             "condition {:.3g}; nothing was written",
-                            ratio, run.report["result"].value("reciprocal_condition", 0.0)));
+                            ratio, residual_limit,
+                            run.report["result"]["reciprocal_condition"].get<double>()));
 }
 
-inline void note_determinant(Run& run, double log_abs, int sign) {
-  run.report["result"]["log_abs_determinant"] = log_abs;
-  run.report["result"]["determinant_sign"] = sign;
+/// With --guard a check that fails gets a second try: `again` loads, solves and checks anew.
+inline void judge_residual(Run& run, double ratio, const std::function<double()>& again) {
+  if (run.options.guard && !(ratio <= residual_limit)) {
+    const double now = again();
+    if (now <= residual_limit)
+      confirmed_fault(run.control, fmt::format("the residual was {:.3g}, but is {:.3g} with the "
+                                               "matrix read and solved once more",
+                                               ratio, now));
+  }
+  require_residual(run, ratio);
+}
+
+/// Of an n x n matrix. What has passed its check may still have no right digit.
+inline void note_condition(Run& run, Index n, double reciprocal, const io::Location& matrix) {
+  run.report["result"]["reciprocal_condition"] = reciprocal;
+  if (reciprocal < double(n) * std::numeric_limits<double>::epsilon())
+    run.warn(
+        fmt::format("the reciprocal condition is {:.2g}, below n * 2.2e-16: rounding alone may "
+                    "have changed every digit of the result; {}; compare it with a run on "
+                    "slightly changed numbers, or pose the problem in another way",
+                    reciprocal, io::to_string(matrix)));
+}
+
+/// `powers`: those that A was multiplied by.
+inline void note_determinant(Run& run, JordanOutcome& found, const Powers& powers) {
+  for (const Index power : powers)
+    if (power != 0) {
+      found.log_abs_determinant -= double(power) * double(Index(powers.size())) * std::log(2.0);
+      break;
+    }
+  run.report["result"]["log_abs_determinant"] = found.log_abs_determinant;
+  run.report["result"]["determinant_sign"] = found.determinant_sign;
 }
 
 /// `count` of the solver's rows from `position`, columns [from, from + columns), to the host.

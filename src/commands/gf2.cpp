@@ -18,8 +18,9 @@ namespace {
 Index extra_words(const Run& run) { return run.options.guard ? 2 : 1; }
 
 template <class B>
-PanelPlan guarded_plan(const Context<B>& context, const CommonOptions& options, Index most_rank) {
-  PanelPlan plan = plan_panels(context, options, most_rank);
+PanelPlan guarded_plan(const Context<B>& context, const CommonOptions& options, const Gf2Options& o,
+                       Index most_rank) {
+  PanelPlan plan = plan_panels(context, options, most_rank, o.candidates);
   plan.witness = witness_seed(options.seed);
   return plan;
 }
@@ -117,7 +118,7 @@ void reduce(Run& run, const Gf2Options& o) {
     const BlockCyclic layout = bit_row_layout(files.a.rows(), run.control.size());
     const auto source = file_source(context, files.a, layout);
     const Index columns = source.columns, words = source.words();
-    const PanelPlan plan = guarded_plan(context, run.options, std::min(files.a.rows(), columns));
+    const PanelPlan plan = guarded_plan(context, run.options, o, std::min(files.a.rows(), columns));
     const MemoryOf memory = [&](const PanelPlan& with, int ranks) {
       const BlockCyclic rows = bit_row_layout(files.a.rows(), ranks);
       return BitMemory{
@@ -179,7 +180,7 @@ void solve(Run& run, const Gf2Options& o) {
     const auto a = file_source(context, files.a, layout),
                b = file_source(context, *files.b, layout);
     const Index columns = a.columns, words = a.words() + b.words();
-    const PanelPlan plan = guarded_plan(context, run.options, std::min(files.a.rows(), columns));
+    const PanelPlan plan = guarded_plan(context, run.options, o, std::min(files.a.rows(), columns));
     const MemoryOf memory = [&](const PanelPlan& with, int ranks) {
       const BlockCyclic rows = bit_row_layout(files.a.rows(), ranks);
       const Index x_rows = ceil_div(columns, ranks) + rows.slots(0);
@@ -237,7 +238,7 @@ void kernel(Run& run, const Gf2Options& o) {
     const BlockCyclic layout = bit_row_layout(files.a.rows(), run.control.size());
     const auto source = file_source(context, files.a, layout);
     const Index columns = source.columns, words = source.words();
-    const PanelPlan plan = guarded_plan(context, run.options, std::min(files.a.rows(), columns));
+    const PanelPlan plan = guarded_plan(context, run.options, o, std::min(files.a.rows(), columns));
     // At least columns - rows basis rows; the exact number is checked once the rank is known.
     const auto basis_bytes = [&](Index rows, int ranks) {
       return BitMatrix<B>::bytes(kernel_layout(rows, words, ranks), words) +
@@ -304,7 +305,7 @@ void inverse(Run& run, const Gf2Options& o) {
     const BlockCyclic layout = bit_row_layout(n, run.control.size());
     const auto source = file_source(context, files.a, layout);
     const Index words = source.words();
-    const PanelPlan plan = guarded_plan(context, run.options, n);
+    const PanelPlan plan = guarded_plan(context, run.options, o, n);
     const MemoryOf memory = [&](const PanelPlan& with, int ranks) {
       const BlockCyclic rows = bit_row_layout(n, ranks);
       const Index staging = staging_bytes(words, rows.slots(0));
@@ -369,14 +370,21 @@ void add_gf2_commands(CLI::App& app, Selected& selected) {
     });
     return command;
   };
-  add("rref", "Reduced row echelon form", reduce)
+  const auto add_elimination = [&](const char* name, const char* what,
+                                   void (*action)(Run&, const Gf2Options&)) {
+    CLI::App* command = add(name, what, action);
+    command->add_option("--candidates", options->candidates, candidates_help)
+        ->check(not_negative());
+    return command;
+  };
+  add_elimination("rref", "Reduced row echelon form", reduce)
       ->add_flag("--echelon", options->echelon, "Echelon form only");
-  add("rank", "Rank", reduce);
-  add("solve", "X with A X = B; free unknowns zero", solve)
+  add_elimination("rank", "Rank", reduce);
+  add_elimination("solve", "X with A X = B; free unknowns zero", solve)
       ->add_option("--rhs", options->b, "Right-hand sides, file.h5:/path or :/path")
       ->required();
-  add("kernel", "Basis of {x : A x = 0}", kernel);
-  add("inverse", "Inverse", inverse);
+  add_elimination("kernel", "Basis of {x : A x = 0}", kernel);
+  add_elimination("inverse", "Inverse", inverse);
   CLI::App* product = add("multiply", "Product A B", multiply);
   product->add_option("B", options->b, "Second factor, file.h5:/path or :/path")->required();
   add_levels_option(*product, options->levels);

@@ -18,7 +18,8 @@ namespace terrace::gf2_command {
 struct Gf2Options {
   std::string a, b;  ///< the second is a right-hand side or factor
   bool echelon = false;
-  Index levels = -1;  ///< of Strassen's algorithm; -1: the planner's choice
+  Index candidates = 0;  ///< by columns of a panel; 0: the search's choice
+  Index levels = -1;     ///< of Strassen's algorithm; -1: the planner's choice
 };
 
 inline constexpr const char* passed = "passed: 64 random vectors";
@@ -35,7 +36,7 @@ struct Files {
 
   Files(Run& run, const Gf2Options& o, const char* second) {
     const CommonOptions& options = run.options;
-    require_bit_method(options);
+    require_bit_method(options, o.candidates);
     if (run.command != "gf2 rank") require_output(options);
     if (!options.output.empty() && !options.plan)
       output.emplace(run.control, options.output, options.force);
@@ -47,7 +48,8 @@ struct Files {
       b = io::open_bits(run.control, io::parse_location(o.b, location.file), role);
       run.note_input(second, b->location());
     }
-    run.adopt("block", run.options.block, Index(0));
+    run.adopt("method", run.options.method, std::string());  // of columns alone
+    if (options.method != "columns") run.adopt("block", run.options.block, Index(0));
     if (const nlohmann::json from = run.restart_settings(); from.is_object()) {
       const bool kept = from.value("guard", false);  // keeps its check sums, or has none
       if (run.options.guard && !kept)
@@ -91,6 +93,7 @@ bool planned(Run& run, const Context<B>& context, const BlockCyclic& layout, con
   run.report["block"] = plan.columns;
   run.report["method"] = method;
   run.settings["block"] = plan.columns;
+  if (plan.by_columns) run.settings["method"] = "columns";
   run.settings["seed"] = run.options.seed;
   run.settings["guard"] = run.options.guard;
   run.report["memory"] = {{"host_bytes_per_rank", host}, {"device_bytes_per_rank", device}};
@@ -101,13 +104,18 @@ bool planned(Run& run, const Context<B>& context, const BlockCyclic& layout, con
   }
   if (run.report.contains("backend_reason"))
     run.say("backend: " + run.report["backend_reason"].get<std::string>());
-  run.say(fmt::format(
-      "method: {}, panels of {} columns; rows in blocks of {} over {} ranks, so that finished rows "
-      "are spread evenly",
-      method == "tables" ? describe_tables<B>(plan.product) + " (Four Russians)"
-                         : "binary tensor cores",
-      fmt::format("{}{}", plan.columns, plan.measured ? " (calibrated)" : ""), layout.block,
-      layout.ranks));
+  if (plan.by_columns)
+    run.say(fmt::format("method: column by column, a search and a pass of subtraction each{}",
+                        plan.measured ? " (launch shape calibrated)" : ""));
+  else
+    run.say(
+        fmt::format("method: {}, panels of {} columns; rows in blocks of {} over {} ranks, so that "
+                    "finished rows "
+                    "are spread evenly",
+                    method == "tables" ? describe_tables<B>(plan.product) + " (Four Russians)"
+                                       : "binary tensor cores",
+                    fmt::format("{}{}", plan.columns, plan.measured ? " (calibrated)" : ""),
+                    layout.block, layout.ranks));
   if (!more.empty()) run.say(more);
   run.report["result"]["plan"] = {{"method", method}, {"block", plan.columns}};
   PlanNeeds needs;

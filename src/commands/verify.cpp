@@ -59,11 +59,15 @@ void require_hdf5(const Control& control, const std::string& file) {
       throw Error(Exit::input, "cannot open the file: no such file; " + file + "; check its name");
     if (!S_ISREG(status.st_mode))  // opening a pipe would wait for its writer
       throw Error(Exit::input, "not a regular file; " + file + "; name a result of terrace");
-    char head[8] = {};
     std::FILE* stream = std::fopen(file.c_str(), "rb");
-    const bool read = stream && std::fread(head, 1, 8, stream) == 8;
+    bool found = false;  // at the beginning, or behind a user block of 512, 1024, 2048, ... bytes
+    for (Index at = 0; stream && !found && at < status.st_size; at = at == 0 ? 512 : 2 * at) {
+      char head[8] = {};
+      if (fseeko(stream, off_t(at), SEEK_SET) != 0 || std::fread(head, 1, 8, stream) != 8) break;
+      found = std::string(head, 8) == "\x89HDF\r\n\x1a\n";
+    }
     if (stream) std::fclose(stream);
-    if (!read || std::string(head, 8) != "\x89HDF\r\n\x1a\n")
+    if (!found)
       throw Error(Exit::input, "not an HDF5 file; " + file + "; name a result of terrace");
   });
 }

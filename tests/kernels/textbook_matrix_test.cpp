@@ -1,5 +1,6 @@
 #include "kernels/textbook_matrix.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -61,6 +62,37 @@ void check_products() {
       for (std::size_t i = 0; i < u.size(); ++i) right = right && found[i] == u[i] + v[i];
       CHECK(right);
     }
+}
+
+/// Beyond what a grid that covers the matrix once could take; sums of ones are exact.
+template <class B>
+void check_orders_at_the_grid_limits() {
+  Context<B>* c = test::context<B>();
+  if (!c) return;
+  using textbook::Product;
+  const textbook::GridLimits g = textbook::grid_limits(B{});
+  REQUIRE(g.z == textbook::most_products(Product::third_dimension));
+  const auto ones = [&](Index rows, Index columns) {
+    return Matrix<B>(c->bulk, rows, columns, std::vector<double>(std::size_t(rows * columns), 1.0));
+  };
+  const auto all = [](const Matrix<B>& m, double value) {
+    const std::vector<double> found = m.values();
+    return std::all_of(found.begin(), found.end(), [=](double v) { return v == value; });
+  };
+  const Index tall = g.y * 32 + 40;
+  const Matrix<B> a = ones(tall, 2), sum(c->bulk, tall, 2);
+  textbook::add<B>(c->bulk, tall, 2, a.view(), a.view(), sum.view());
+  CHECK(all(sum, 2.0));
+  const auto product = [&](Product kind, Index m, Index k) {
+    const Matrix<B> left = ones(m, k), right = ones(k, 3);
+    const Matrix<B> made(c->bulk, m, 3);
+    textbook::multiply<B>(c->bulk, kind, m, 3, k, left.view(), right.view(), made.view());
+    return all(made, double(k));
+  };
+  CHECK(product(Product::element, tall, 2));
+  CHECK(product(Product::third_dimension, 5, g.z));
+  CHECK(product(Product::block, g.y + 100, 2));
+  CHECK(product(Product::block, 3, 5 * g.threads + 1));
 }
 
 template <class B>
@@ -145,4 +177,20 @@ TEST_CASE("Cramer's rule by expansion") {
   for (Index i = 0; i < 7; ++i) entries[std::size_t(i * 7 + (i < 2 ? 1 - i : i))] = double(i + 1);
   CHECK(textbook::expanded_determinant(Matrix<Cpu>(lane, 7, 7, entries)) == -5040);
   CHECK_THROWS_AS(textbook::expanded_determinant(Matrix<Cpu>(lane, 11, 11)), Error);
+}
+
+TEST_CASE("the largest orders of sums and products follow from the grid's limits") {
+  using textbook::Product;
+  constexpr textbook::GridLimits g{2147483647, 65535, 65535, 1024};
+  CHECK(textbook::most_order_of_sum(g) == 2097120);
+  CHECK(textbook::most_order_of_product(g, Product::element) == 2097120);
+  CHECK(textbook::most_order_of_product(g, Product::third_dimension) == 65535);
+  CHECK(textbook::most_order_of_product(g, Product::block) == 1024);
+  CHECK(textbook::most_order_in(24, 3) == 1);
+  CHECK(textbook::most_order_in(Index(8) * 3 * 25000 * 25000, 3) == 25000);
+  CHECK(textbook::most_order_in(Index(8) * 3 * 25000 * 25000 - 1, 3) == 24999);
+}
+
+TEST_CASE("sums and products take orders at the limits of the grid and beyond", "[gpu]") {
+  if constexpr (with_cuda) check_orders_at_the_grid_limits<Cuda>();
 }

@@ -156,8 +156,9 @@ refused("bench gf2 --n 64 --method magic", 2, "magic", "--method")
 refused("band solve in.h5:/band --rhs :/b -o out.h5 --method magic", 2, "magic", "--method")
 refused("band solve in.h5:/band --rhs :/b -o out.h5 --parts 3", 2, "--parts", "--method")
 refused("band solve in.h5:/band --rhs :/b -o out.h5 --method two-ends --factor :/band", 2, "--factor", "--method")
+refused("band solve in.h5:/band --rhs :/b -o out.h5 --factor :/band --diagonal cpu", 2, "--factor", "--diagonal")
 refused("band factor in.h5:/band -o out.h5 --method two-ends", 2, "two-ends", "--method")
-for option in ("--factor :/band", "--method streamed", "--diagonal cpu", "--substitution cpu", "--parts 3", "--block 64"):
+for option in ("--factor :/band", "--method streamed", "--diagonal cpu", "--substitution cpu", "--parts 3", "--block 64", "--scratch-dir ."):
     refused(f"band solve in.h5:/band --rhs :/b -o out.h5 --precision mixed {option}", 2, option.split()[0], "--precision mixed")
 refused("band solve in.h5:/band --rhs :/b -o out.h5 --precision emulated", 2, "emulated", "--precision")
 refused("dense invert in.h5:/A -o out.h5 --precision emulated --backend cpu", 2, "emulated", "--precision")
@@ -183,6 +184,21 @@ refused("gf2 rref in.h5:/bits -o out.h5 --method tensor --k 8", 2, "--k", "--met
 refused("gf2 multiply in.h5:/bits :/bits2 -o out.h5 --tables broadcast", 2, "--tables")
 refused("gf2 multiply in.h5:/bits :/bits2 -o out.h5 --panels host", 2, "--panels")
 refused("bench gf2 --n 64 --study --backend cpu", 2, "--study")
+refused("bench gf2 --n 64 --study=codes --backend cpu", 2, "--study")
+refused("bench gf2 --n 64 --study=colours --backend cpu", 2, "colours", "--study")
+refused("bench gf2 --n 64 --study=rows --k 3 --backend cpu", 2, "--study", "--k")
+refused("bench gf2 --n 64 --echelon --checksum --backend cpu", 2, "--checksum", "--echelon")
+refused("bench gf2 --calibrate=columns --backend cpu", 2, "--calibrate")
+refused("bench gf2 --calibrate --method tables --backend cpu", 2, "--calibrate", "--method")
+refused("bench gf2 --product --n 64 --candidates 2 --backend cpu", 2, "--candidates")
+refused("bench gf2 --product --n 64 --method columns --backend cpu", 2, "columns", "--method")
+refused("gf2 multiply in.h5:/bits :/bits2 -o out.h5 --method columns --backend cpu", 2, "columns", "--method")
+refused("gf2 multiply in.h5:/bits :/bits2 -o out.h5 --candidates 2", 2, "--candidates")
+refused("gf2 rref in.h5:/bits -o out.h5 --candidates 17", 2, "17", "--candidates")
+refused("gf2 rref in.h5:/bits -o out.h5 --candidates 3 --block 384", 2, "384", "--candidates", "--block")
+refused("gf2 rref in.h5:/bits -o out.h5 --candidates 3 --method tensor", 2, "--candidates", "--method")
+for option in ("--k 1", "--tables local", "--panels host", "--block 128", "--candidates 3"):
+    refused(f"gf2 rref in.h5:/bits -o out.h5 --method columns {option}", 2, option.split()[0], "--method")
 refused("bench gf2 --n 64 --levels 1 --backend cpu", 2, "--levels", "--product")
 refused("gf2 multiply in.h5:/bits :/bits2 -o out.h5 --method tensor --backend cpu", 2, "tensor", "--method")
 refused("bench gf2 --product --n 64 --method tensor --backend cpu", 2, "tensor", "--method")
@@ -201,6 +217,11 @@ refused("dense invert in.h5:/A -o taken.h5", 2, "taken.h5", "--force")
 refused("dense invert in.h5:/A -o nowhere/out.h5", 2, "nowhere")
 refused("generate dense-random --n 10", 2, "-o")
 refused("dense solve in.h5:/A --rhs :/b --method cramer -o out.h5", 2, "32")
+for option in ("--block 16", "--pivoting tournament", "--pivoting partial", "--precision emulated", "--guard", "--backend cuda", "--checkpoint c.h5",
+               "--checkpoint-every 1m", "--restart c.h5"):
+    refused(f"dense solve in.h5:/A --rhs :/b --method cramer {option} -o out.h5", 2, option.split()[0])
+for option in ("--guard", "--checkpoint c.h5", "--checkpoint-every 1m", "--restart c.h5"):
+    refused(f"dense invert in.h5:/A --method textbook {option} -o out.h5", 2, option.split()[0])
 refused("gf2 rref in.h5:/bits -o out.h5 --checkpoint-every 10m", 2, "--checkpoint")
 
 # input: 3

@@ -58,7 +58,7 @@ def sound(words, code, lines, table, report):
 # --- wrong answers of ours, in every family ------------------------------------------------------
 FAMILIES = ["gf2 --n 130", "gf2 --n 130 --echelon", "gf2 --n 130 --product", "gf2 --n 130 --inverse", "dense --n 40",
             "band --n 300 --half-bandwidth 12", "band --n 300 --half-bandwidth 12 --method partition --parts 3",
-            "band --n 300 --half-bandwidth 12 --method two-ends", "band --n 300 --half-bandwidth 12 --precision mixed", "cg --n 60",
+            "band --n 300 --half-bandwidth 12 --method two-ends", "band --n 300 --half-bandwidth 12 --method streamed --substitution cpu", "band --n 300 --half-bandwidth 12 --precision mixed", "cg --n 60",
             "cg --n 60 --rtol 1e-9", "cg --n 60 --layout rows --rhs 4", "cg --kind band --n 200 --half-bandwidth 5", "cg --kind csr --points 5",
             "cg --n 60 --precision mixed", "matrix --what sum,memory --n 20", "matrix --what product --n 20", "matrix --what cg --n 20",
             "matrix --what cramer --n 5", "io --gib 0.0002 --layout plain --warm", "io --gib 0.0002 --layout chunked --warm"]
@@ -144,8 +144,8 @@ GENERATE_REFUSED = {"--method": "foo", "--block": "8", "--precision": "mixed", "
 BITS = "--k --tables --panels"
 TABLE = {  # command: (obeyed beside ALWAYS, refused here with these values)
     "bench gf2": ("--n --repeat --rivals --stages --energy --product --levels --inverse --columns --density --half-rank --rank --echelon --checksum "
-                  "--calibrate --study --transfers --no-check --method --block " + BITS, BENCH_REFUSED),
-    "bench band": ("--n --repeat --rivals --stages --half-bandwidth --rhs --parts --diagonal --substitution --no-check --method --block", BENCH_REFUSED),
+                  "--calibrate --study --candidates --transfers --no-check --method --block " + BITS, BENCH_REFUSED),
+    "bench band": ("--n --repeat --rivals --stages --half-bandwidth --rhs --parts --widths --diagonal --substitution --no-check --method --block", BENCH_REFUSED),
     "bench dense": ("--n --repeat --rivals --stages --grid --threads --pivoting --no-check --method --block", BENCH_REFUSED),
     "bench cg": ("--n --repeat --rivals --kind --half-bandwidth --points --stencil --shuffle --iterations --preconditioner --layout --diagonal --rhs "
                  "--rtol --no-check --method", {**BENCH_REFUSED, "--block": "8"}),

@@ -159,6 +159,8 @@ jobs = [
     ("gf2 rref in.h5:/bits --block 64", 2, 3),
     ("gf2 rref in.h5:/bits --echelon --block 64", 2, 2),
     ("gf2 rank in.h5:/bits --block 128", 3, 1),
+    ("gf2 rref in.h5:/bits --method columns", 0, 0),
+    ("gf2 inverse in.h5:/square --method columns", 0, 0),
     ("gf2 solve in.h5:/bits --rhs :/right --block 64", 1, 2),
     ("gf2 kernel in.h5:/bits --block 64", 2, 1),
     ("gf2 inverse in.h5:/square --block 64", 3, 2),

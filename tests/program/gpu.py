@@ -199,6 +199,13 @@ GUARDS = [
 ]
 
 
+def alike(file, other, name):
+    """The same answer: every bit over GF(2), all digits but the last of real numbers."""
+    with h5py.File(file) as f, h5py.File(other) as g:
+        right, got = f[name][()], g[name][()]
+    return np.array_equal(right, got) if right.dtype.kind in "iu" else np.allclose(got, right, rtol=1e-7, atol=1e-9 * np.abs(right).max())
+
+
 def places():
     """Who factors the diagonal blocks and who substitutes: as asked for, said in the report, with a right answer."""
     for diagonal in ("gpu", "cpu"):
@@ -211,6 +218,12 @@ def places():
 
 
 def guard():
+    for n in (15, 31, 47, 63):  # pivots grow by 2 a column: rounding, not the memory
+        with h5py.File("growth.h5", "w") as f:
+            f["A"] = np.where(np.arange(n) == n - 1, 1.0, np.eye(n) - np.tril(np.ones((n, n)), -1))
+        for more in ("", " --block 24", " --precision emulated" if options.backend == "cuda" else " --pivoting tournament"):
+            code, said, _ = solve(f"dense invert growth.h5:/A --guard{more}", "out.h5")
+            report(f"growth, n = {n}{more}", code in (0, 4) and not any("memory" in x for x in said), f"exit {code} {' '.join(said)[:140]}")
     for name, command, flips in GUARDS:
         if late():
             return
@@ -223,7 +236,8 @@ def guard():
             code, said, _ = solve(command + " --guard", "out.h5", TERRACE_TEST_FLIP=flip)
             reported = code == 6 and any("memory error" in x for x in said)
             caught += reported
-            report(f"    flip {flip}", reported or code == 0, f"exit {code} {' '.join(said)[:140]}")
+            harmless = code == 0 and alike("plain.h5", "out.h5", name)
+            report(f"    flip {flip}", reported or harmless, f"exit {code} {' '.join(said)[:140]}" + (", another answer" if code == 0 and not harmless else ""))
         report("    one of them at least is reported", caught > 0, f"{caught} of {len(flips)}")
 
 

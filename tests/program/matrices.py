@@ -49,6 +49,11 @@ done = bench("--n 20,40 --what product --most-serial 30 --report r.json")
 with open("r.json") as file:
     check("--most-serial", [(r["who"], r["n"]) for r in json.load(file)["runs"]] ==
           [("textbook", 20), ("terrace", 20), ("terrace", 40)])
+done = bench("--n 1 --what bounds --report r.json")
+with open("r.json") as file:
+    rows = {r["what"]: r for r in json.load(file)["bounds"]}
+check("bounds", {what: r["matrices"] for what, r in rows.items()} == {"sum": 3, "product-element": 3, "sum-operand-moved": 2, "sum-copied": 4} and
+      all(r["most"] == r["memory"] > 100 and r["by"] == "memory" for r in rows.values()), rows)
 for words, ranks, named in (("--what difference", 1, "difference"), ("--n 8", 2, "one rank"), ("--n 0", 1, "--n")):
     done = bench(words, ranks)
     check(f"refused: {words}", done.returncode == 2 and named in done.stderr, done.stderr)
@@ -64,6 +69,7 @@ else:
         rows = list(csv.DictReader(line for line in file if not line.startswith("#")))
     found = {(r["what"], r["who"], int(r["n"])) for r in rows}
     check("study.csv", {("cg", w, n) for w in ("textbook", "terrace") for n in (4, 16, 48)} <= found and
+          {(r["what"], r["who"]) for r in rows if r["what"] == "bound"} == {("bound", w) for w in ("sum", "product-element", "sum-operand-moved", "sum-copied")} and
           {("cramer", "expansion", 10), ("cramer", "elimination", 32), ("memory", "copied", 50)} <= found, found)
     with open("study.svg") as file:
         check("study.svg", file.read().count("<polyline") == 3 + 2 + 2 + 2)
@@ -71,12 +77,14 @@ else:
 with open("known.csv", "w") as file:
     file.write("# two lines\nwhat,who,backend,n,seconds,rate,unit,fraction,iterations,residual,peak_bytes,matrices\n"
                "product,textbook-block,cuda,64,0.002,5,GFLOP/s,0.25,,0.5,,\nproduct,terrace,cuda,64,0.001,10,GFLOP/s,0.5,,0.5,,\n"
-               "product,terrace,cuda,128,0.004,20,GFLOP/s,0.75,,0.5,,\nmemory,copied,cuda,100,0.1,1,GB/s,,,0,320000,4\n")
+               "product,terrace,cuda,128,0.004,20,GFLOP/s,0.75,,0.5,,\n"
+               "bound,product-block,cuda,70000,0,1024,memory,2147483647,,,70000,3\nbound,sum-copied,cuda,66000,0,,memory,,,,66000,4\nmemory,copied,cuda,100,0.1,1,GB/s,,,0,320000,4\n")
 done = subprocess.run([sys.executable, f"{root}/jobs/cg_seed_plot.py", "known.csv", "known"], capture_output=True, text=True, timeout=60)
 check("plot", done.returncode == 0, done.stderr)
 with open("known.md") as file:
     table = file.read()
-check("tables", "| 64 | 1.00 | 2.00 |" in table and "| 128 | 4.00 | - |" in table and "| 0.00032 | 4.00 |" in table, table)
+check("tables", "| product block | cuda | 1,024 | 2,147,483,647 | 70,000 | 3 | 70,000 | memory |" in table and
+      "| sum copied | cuda | - | - | 66,000 | 4 | 66,000 | memory |" in table and "| 64 | 1.00 | 2.00 |" in table and "| 128 | 4.00 | - |" in table and "| 0.00032 | 4.00 |" in table, table)
 with open("known.svg") as file:
     svg = file.read()
 check("figure", svg.count("<circle") == 3 and svg.count("<polyline") == 2 and "cuBLAS" in svg)

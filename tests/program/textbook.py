@@ -123,6 +123,82 @@ for name, mark in (("blanks", " "), ("tabs", "\t")):
     found = np.array([[float(v) for v in line.split(mark)] for line in lines[1:]])
     check(f"inverse of {name}", lines[0] == "33" and np.allclose(found, np.linalg.inv(held), rtol=2e-6, atol=1e-9))
 
+# --- the seed's own output, and standard input and output -------------------------------------------
+def pipe(command, text, ranks=1, code=0):
+    done = subprocess.run(["mpirun", "-n", str(ranks), terrace] + command.split(), input=text.encode(), capture_output=True, timeout=120)
+    check(command, done.returncode == code, f"exit {done.returncode}, not {code}: {done.stderr[:300]}")
+    return done
+
+
+def gauss_jordan(a):
+    """The method as the article's Python program has it: rows below, rows above, then divide."""
+    n = len(a)
+    a = [list(map(float, row)) + [float(i == j) for j in range(n)] for i, row in enumerate(a)]
+    for k in range(n):
+        largest = max(range(k, n), key=lambda i: abs(a[i][k]))
+        a[k], a[largest] = a[largest], a[k]
+        for i in range(k + 1, n):
+            factor = a[i][k] / a[k][k]
+            a[i] = a[i][:k] + [x - factor * y for x, y in zip(a[i][k:], a[k][k:])]
+    for k in reversed(range(n)):
+        for i in reversed(range(k)):
+            factor = a[i][k] / a[k][k]
+            a[i] = [x - factor * y for x, y in zip(a[i], a[k])]
+    return [[x / row[i] for x in row[n:]] for i, row in enumerate(a)]
+
+
+def printed(rows, cpp=False):
+    """What print('{:.6e}'.format(round(v, 10)), end=' ') and cout << scientific << v << tab print."""
+    return "".join("".join("%.6e\t" % v if cpp else "{:.6e} ".format(round(v, 10)) for v in row) + "\n" for row in rows)
+
+
+for n, ranks in ((1, 1), (5, 1), (40, 3)):
+    text = f"{n}\n" + "\n".join(" ".join("%.6e" % v for v in row) for row in rng.uniform(-1, 1, (n, n)))
+    numbers = [float(word) for word in text.split()[1:]]
+    wanted = gauss_jordan([numbers[i * n : (i + 1) * n] for i in range(n)])
+    pipe("convert - piped.h5 --force", text, ranks)
+    run("dense invert piped.h5:/A --method textbook --backend cpu -o inverse.h5 --force")
+    done = pipe("convert inverse.h5:/inverse - --seed-format", "", ranks)
+    check(f"the seed's Python output, n = {n}", done.stdout.decode() == printed(wanted), done.stdout[:200])
+    done = pipe("convert inverse.h5:/inverse - --seed-format --tabs", "", ranks)
+    check(f"the seed's C++ output, n = {n}", done.stdout.decode() == printed(wanted, True), done.stdout[:200])
+    run("convert inverse.h5:/inverse seed.txt --seed-format --force", ranks)
+    with open("seed.txt") as f:
+        check(f"the same in a file, n = {n}", f.read() == printed(wanted))
+# Digits alone: ten places cut, ties between them, signs of zero, the ends of the range.
+digits = np.array([1 / 3e11, -1 / 3e11, 2.0**-11, 3 * 2.0**-11, -(2.0**-11), 0.1, 5e-11, 4.9999999999e-11, -5e-11, 1.00000000005, 0.00012345675,
+                   1e16, 2.0**53, -(2.0**52) - 0.5, 1.7976931348623157e308, 5e-324, -0.0, 123456.7890625, 9.9999999999999e9, 0.9999999999999, 12345678.5])
+digits = np.concatenate([digits, rng.uniform(-1, 1, 2500 - len(digits)) * 10.0 ** rng.integers(-13, 17, 2500 - len(digits))]).reshape(50, 50)
+with h5py.File("digits.h5", "w") as f:
+    f["A"] = digits
+check("digits as Python's", pipe("convert digits.h5 - --seed-format", "", 2).stdout.decode() == printed(digits.tolist()))
+check("digits as C++'s", pipe("convert digits.h5 - --seed-format --tabs", "").stdout.decode() == printed(digits.tolist(), True))
+plain = pipe("convert digits.h5 -", "").stdout.decode()
+check("plain text to standard output", plain == "50\n" + "".join(" ".join("%.6e" % v for v in row) + "\n" for row in digits.tolist()))
+market = pipe("convert digits.h5 - --as mtx", "").stdout.decode()
+pipe("convert - back.h5 --as mtx --force", market, 3)
+with h5py.File("back.h5") as f:
+    check("Matrix Market by way of standard streams", np.array_equal(f["A"][:], digits))
+    check("the source", f["terrace"].attrs["source"] == "standard input", dict(f["terrace"].attrs))
+with open("piped.npy", "wb") as f:
+    f.write(pipe("convert digits.h5 - --as npy", "").stdout)
+check("NumPy by way of standard output", np.array_equal(np.load("piped.npy"), digits))
+check("a short text", b"standard input line 2;" in pipe("convert - bad.h5", "2\n1 2 3\n", 2, 3).stderr)
+check("nothing to read", b"standard input line 1;" in pipe("convert - bad.h5", "", 1, 3).stderr and not os.path.exists("bad.h5"))
+refused("convert digits.h5 bad.npy --seed-format", 2, "--seed-format")
+refused("convert blanks.txt bad.h5 --tabs", 2, "--tabs")
+refused("convert digits.h5 bad.txt --as mtx", 2, "--as mtx")
+refused("convert - bad.h5 --as npy", 2, "standard input")
+refused("convert - -", 2, "HDF5")
+refused("convert digits.h5 - --as csv", 2, "--as")
+# Without mpirun, which would stand between, the program sees the device itself.
+with open("/dev/full", "w") as full:
+    done = subprocess.run([terrace, "convert", "digits.h5", "-"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)
+check("a full standard output", done.returncode == 5 and "standard output" in done.stderr, done.stderr)
+if shutil.which("script"):  # a terminal
+    done = subprocess.run(["script", "-qec", f"{terrace} convert digits.h5 - --as npy", "/dev/null"], capture_output=True, text=True, timeout=120)
+    check("binary on a terminal", done.returncode == 2 and "terminal" in done.stdout, done.stdout[:300])
+
 # --- the benchmark and the study -----------------------------------------------------------------
 run("bench dense --n 20,33 --method textbook --backend cpu --rivals lapack --repeat 1 --report r.json")
 with open("r.json") as g:

@@ -2,7 +2,8 @@
 //   m4ri_bench N SEED full|half [auto|m4ri|pluq [COLUMNS DENSITY RANK rref|echelon]]
 // RANK -1: not limited. Prints the seconds of one reduction, the threads that M4RI may use (more
 // than one where it was built with OpenMP: OMP_NUM_THREADS, or all cores that this process may run
-// on), the rank, and the checksum that terrace prints.
+// on), the rank, the checksum that terrace prints, and the joules of the reduction alone that the
+// processor packages' counters give, or "none" and why.
 #include <m4ri/m4ri.h>
 #include <sched.h>
 
@@ -13,6 +14,7 @@
 #include <string>
 
 #include "kernels/bits_random.hpp"
+#include "kernels/energy.hpp"
 #include "tests/rivals/m4ri_row.hpp"
 
 namespace {
@@ -51,18 +53,25 @@ int main(int argc, char** argv) {
   for (Index i = 0; i < n; ++i)
     for (Index j = 0; j < terrace::ceil_div(columns, 64); ++j)
       row_of(a, i)[j] = terrace::detail::random_bits_word(what, i, j);
+  const auto counter = terrace::EnergyCounter::host();
+  const double before = counter.joules();
   const auto start = std::chrono::steady_clock::now();
   const auto rank = method == "m4ri"   ? mzd_echelonize_m4ri(a, full, 0)
                     : method == "pluq" ? mzd_echelonize_pluq(a, full)
                                        : mzd_echelonize(a, full);
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double joules = counter.joules() - before;
   Word sum = 0;
   for (Index q = 0; q < rank; ++q)
     for (Index j = 0; j < terrace::ceil_div(columns, 64); ++j)
       sum ^= terrace::mix(terrace::mix(Word(q) * 0x9e3779b97f4a7c15ull + Word(j)) ^
                           Word(row_of(a, q)[j]));
-  std::printf("seconds %.9f threads %d rank %ld checksum %016llx\n", seconds, threads(), long(rank),
+  std::printf("seconds %.9f threads %d rank %ld checksum %016llx", seconds, threads(), long(rank),
               static_cast<unsigned long long>(sum));
+  if (counter.available())
+    std::printf(" joules %.9g\n", joules);
+  else
+    std::printf(" joules none, %s\n", counter.reason().c_str());
   mzd_free(a);
 }

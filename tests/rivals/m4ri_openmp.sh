@@ -23,6 +23,7 @@ for file in "$build"/m4ri/*.c; do
 done
 ar rcs "$build/libm4ri.a" "$build"/m4ri/*.o
 for program in m4ri_bench m4ri_identity; do
-  ${CXX:-c++} -std=c++20 "${flags[@]}" -I"$build" -I"$root" "$root/tests/rivals/$program.cpp" "$build/libm4ri.a" -lm -o "$output/${program}_omp"
+  ${CXX:-c++} -std=c++20 "${flags[@]}" -I"$build" -I"$root" "$root/tests/rivals/$program.cpp" "$root/kernels/energy.cpp" \
+    "$build/libm4ri.a" -lm -ldl -o "$output/${program}_omp"
 done
 echo "$output/m4ri_bench_omp $output/m4ri_identity_omp"

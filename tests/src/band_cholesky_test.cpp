@@ -59,7 +59,7 @@ std::vector<double> known_solution(Index n, Index nrhs) {
 template <class B>
 std::vector<Index> widths() {
   if constexpr (std::is_same_v<B, Cpu>) return {1, 3, 16, 64};
-  return {16, 32, 64, 128};
+  return {16, 32, 64, 256};  // the last as two halves
 }
 
 }  // namespace
@@ -116,7 +116,8 @@ TEMPLATE_TEST_CASE("wide and narrow bands of many tile columns are solved", "", 
     Index n, m, width, nrhs;
   };
   for (const Case& k : {Case{1000, 150, 32, 1}, Case{1000, 33, 128, 3}, Case{700, 300, 64, 40},
-                        Case{2000, 5, 16, 1}, Case{777, 200, 128, 1}}) {
+                        Case{2000, 5, 16, 1}, Case{777, 200, 128, 1}, Case{700, 300, 160, 3},
+                        Case{900, 250, 208, 1}, Case{1000, 256, 256, 12}}) {
     INFO("n " << k.n << " m " << k.m << " nrhs " << k.nrhs << " width " << k.width);
     REQUIRE(solve_and_check(*c, k.n, k.m, k.width, k.nrhs, spd(k.n, k.m),
                             known_solution(k.n, k.nrhs)) < 30.0);

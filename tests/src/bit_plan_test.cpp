@@ -39,9 +39,9 @@ struct OwnProfile {
   }
 };
 
-bool refused(const CommonOptions& options) {
+bool refused(const CommonOptions& options, Index candidates = 0) {
   try {
-    require_bit_method(options);
+    require_bit_method(options, candidates);
     return false;
   } catch (const Error& error) {
     return error.code() == Exit::usage;
@@ -135,4 +135,68 @@ TEST_CASE("options of an elimination that contradict each other are refused") {
   o = {};
   o.panels = "nowhere";
   CHECK_ALL(refused(o));
+  o = {};
+  o.method = "columns";
+  CHECK_ALL(!refused(o));
+  o.guard = true, o.block = 64;
+  CHECK_ALL(!refused(o));
+  o.block = 128;
+  CHECK_ALL(refused(o));
+  o = {}, o.method = "columns", o.k = 1;
+  CHECK_ALL(refused(o));
+  o = {}, o.method = "columns", o.panels = "host";
+  CHECK_ALL(refused(o));
+  o = {}, o.method = "columns", o.tables = "local";
+  CHECK_ALL(refused(o));
+  o = {}, o.method = "columns";
+  CHECK_ALL(refused(o, 3));
+  o = {};
+  CHECK_ALL(!refused(o, 3));
+  o.block = 320;
+  CHECK_ALL(!refused(o, 3));
+  o.block = 384;
+  CHECK_ALL(refused(o, 3));
+  o = {};
+  CHECK_ALL((!refused(o, 16) && refused(o, 17)));
+  o.method = "tensor";
+  CHECK_ALL(refused(o, 3));
+}
+
+TEST_CASE("candidates narrow the panels, and columns follow their profile") {
+  const OwnProfile file;
+  Context<Cpu>& context = *test::context<Cpu>();
+  CommonOptions options;
+  options.block = 300;
+  PanelPlan plan = plan_panels(context, options, 100000, 3);
+  CHECK_ALL((plan.columns == 320 && plan.candidates == 3 && plan.product.tables));
+  options.block = 0;
+  plan = plan_panels(context, options, 100000, 10);
+  CHECK_ALL((plan.columns == 64 && plan.candidates == 10));
+  options = {};
+  options.method = "columns";
+  if (context.size() > 1) {
+    bool refused = false;
+    try {
+      plan_panels(context, options, 1000);
+    } catch (const Error& error) {
+      refused = error.code() == Exit::usage;
+    }
+    CHECK_ALL(refused);
+    return;
+  }
+  const auto shape = [&](const nlohmann::json& columns) {
+    save_profile(world(), device_model(context), "gf2", {{"columns", columns}});
+    plan = plan_panels(context, options, 1000);
+    return plan.column_shape;
+  };
+  CHECK((shape(nullptr) == ColumnShape{} && plan.by_columns && !plan.measured));
+  nlohmann::json entry = {{"search_threads", 32}, {"threads", 96}, {"lanes", 16}, {"blocks", 50}};
+  CHECK((shape(entry) == ColumnShape{32, 96, 16, 50} && plan.measured));
+  const std::pair<const char*, int> wrong[] = {
+      {"lanes", 12}, {"threads", 100}, {"blocks", 0}, {"search_threads", 1025}, {"threads", 2048}};
+  for (const auto& [name, value] : wrong) {
+    nlohmann::json bad = entry;
+    bad[name] = value;
+    CHECK((shape(bad) == ColumnShape{} && !plan.measured));
+  }
 }

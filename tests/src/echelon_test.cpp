@@ -281,6 +281,35 @@ TEST_CASE("every way to eliminate gives the same form", "[cpu]") {
 TEST_CASE("every way to eliminate gives the same form, CUDA", "[gpu]") {
   on<Cuda>([](auto& context) { test_ways(context); });
 }
+// Column by column, on one rank; and searches of panels that try few or many rows first.
+template <class B>
+void test_columns(Context<B>& context) {
+  if (context.size() > 1) return;
+  PanelPlan plan{64};
+  plan.by_columns = true;
+  test_forms(context, small, plan);
+  test_forms(context, {{255, 256}, {257, 255}, {40, 1500}, {900, 70}}, plan);
+  test_inverse(context, {1, 2, 63, 64, 65, 130, 320}, plan);
+  plan.column_shape = {1, 48, 16, 5};
+  test_forms(context, {{150, 260}}, plan);
+}
+template <class B>
+void test_candidates(Context<B>& context) {
+  for (const Index candidates : {1, 3, 16}) {
+    PanelPlan plan{64, {true, false, {}}};
+    plan.candidates = candidates;
+    test_forms(context, {{65, 63}, {200, 130}}, plan);
+    test_inverse(context, {130}, plan);
+  }
+}
+TEST_CASE("elimination column by column", "[cpu]") {
+  on<Cpu>([](auto& context) { test_columns(context); });
+  on<Cpu>([](auto& context) { test_candidates(context); });
+}
+TEST_CASE("elimination column by column, CUDA", "[gpu]") {
+  on<Cuda>([](auto& context) { test_columns(context); });
+  on<Cuda>([](auto& context) { test_candidates(context); });
+}
 TEST_CASE("the inverse is built in place, or its first zero pivot named", "[cpu]") {
   on<Cpu>([](auto& context) {
     test_inverse(context, {1, 2, 63, 64, 65, 130, 320}, {64});

@@ -56,6 +56,72 @@ inline Order lowest_row_pivots(const Dense& a) {
   return pivots;
 }
 
+/// Rows of a tournament (Grigori, Demmel, Xiang 2011) with panels of `block` columns: of every
+/// `leaf` rows of A those that partial pivoting among them takes, then among these.
+inline Order tournament_pivots(const Dense& a, Index block, Index leaf) {
+  const Index n = a.n;
+  using Rows = std::vector<std::vector<long double>>;
+  const auto order = static_cast<std::size_t>(n);
+  Rows m(order, std::vector<long double>(order));
+  for (Index i = 0; i < n; ++i)
+    for (Index j = 0; j < n; ++j) m[std::size_t(i)][std::size_t(j)] = a(i, j);
+  std::vector<bool> used(order, false);
+  const auto take = [](Rows& rows, std::vector<bool>& gone, const Order& from, Index first,
+                       Index width) {  // partial pivoting; eliminates the others of `from`
+    Order taken;
+    for (Index j = first; j < first + width && taken.size() < from.size(); ++j) {
+      Index best = -1;
+      for (const Index i : from)
+        if (!gone[std::size_t(i)] &&
+            (best < 0 || std::fabs(rows[std::size_t(i)][std::size_t(j)]) >
+                             std::fabs(rows[std::size_t(best)][std::size_t(j)])))
+          best = i;
+      gone[std::size_t(best)] = true;
+      taken.push_back(best);
+      const auto& pivot = rows[std::size_t(best)];
+      for (const Index i : from) {
+        auto& row = rows[std::size_t(i)];
+        if (gone[std::size_t(i)] || row[std::size_t(j)] == 0) continue;
+        const long double l = row[std::size_t(j)] / pivot[std::size_t(j)];
+        for (std::size_t c = std::size_t(j); c < row.size(); ++c) row[c] -= l * pivot[c];
+      }
+    }
+    return taken;
+  };
+  Order pivots;
+  for (Index first = 0; first < n; first += block) {
+    const Index width = std::min(block, n - first);
+    Order players, all;
+    for (Index top = 0; top < n; top += leaf) {
+      Order own;
+      for (Index i = top; i < std::min(n, top + leaf); ++i)
+        if (!used[std::size_t(i)]) own.push_back(i);
+      Rows rows = m;
+      std::vector<bool> gone = used;
+      const Order best = take(rows, gone, own, first, width);
+      players.insert(players.end(), best.begin(), best.end());
+      all.insert(all.end(), own.begin(), own.end());
+    }
+    std::sort(players.begin(), players.end());
+    Rows rows = m;
+    std::vector<bool> gone = used;
+    const Order winners = take(rows, gone, players, first, width);
+    for (std::size_t t = 0; t < winners.size(); ++t) {  // the panel's columns of all rows
+      const Index j = first + Index(t), p = winners[t];
+      used[std::size_t(p)] = true;
+      for (const Index i : all) {
+        auto& row = m[std::size_t(i)];
+        if (used[std::size_t(i)] || row[std::size_t(j)] == 0) continue;
+        const long double l = row[std::size_t(j)] / m[std::size_t(p)][std::size_t(j)];
+        for (std::size_t c = std::size_t(j); c < row.size(); ++c)
+          row[c] -= l * m[std::size_t(p)][c];
+      }
+    }
+    pivots.insert(pivots.end(), winners.begin(), winners.end());
+  }
+  return pivots;
+}
+
 /// Of an inverse, in long double: / (n ||A||_1 ||X||_1 eps) as LAPACK's dget03, and the largest
 /// element / (n (|A| |X|) eps), which no scaling of rows or columns changes.
 struct Ratios {
