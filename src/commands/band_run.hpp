@@ -190,6 +190,8 @@ class BandRun {
     BandWork<B> work = collectively(c_.control, [&] { return BandWork<B>(shape_); });
     if (places.diagonal == "cpu" && std::is_same_v<B, Cuda>)
       work.host_diagonal = collectively(c_.control, [&] { return band_host_diagonal(shape_); });
+    run_.report["places"]["diagonal"] =
+        std::is_same_v<B, Cpu> || work.host_diagonal.size() > 0 ? "cpu" : "gpu";
     if (!at_once_) take_guard();
     read();
     if (at_once_) {

@@ -7,6 +7,7 @@
 #include "src/bench/bench.hpp"
 #include "src/bit_strassen.hpp"
 #include "src/commands.hpp"
+#include "src/commands/refuse.hpp"
 
 namespace terrace {
 
@@ -110,6 +111,15 @@ void check_common_options(const CommonOptions& o, const std::string& command) {
 void require_output(const CommonOptions& options) {
   if (options.output.empty() && !options.plan)
     fail_together(Exit::usage, "no output is named; on the command line; add -o FILE.h5");
+}
+
+void refuse_given(const CLI::App& command, const std::vector<std::string>& names,
+                  const std::string& reason) {
+  for (const std::string& name : names) {
+    const CLI::Option* const option = command.get_option_no_throw(name);
+    if (option != nullptr && option->count() > 0)
+      fail_together(Exit::usage, reason + "; " + name + "; leave it out");
+  }
 }
 
 void add_bench_commands(CLI::App& app, Selected& selected) {
