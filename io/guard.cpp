@@ -62,6 +62,9 @@ std::string read_all(int from) {
 }  // namespace
 
 std::string look_safely(const std::string& file, const std::function<std::string()>& look) {
+#ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
+  return look();  // libFuzzer sees nothing of a child
+#endif
   int ends[2];
   if (pipe(ends) != 0) return look();
   const pid_t pid = fork();
