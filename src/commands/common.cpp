@@ -84,6 +84,9 @@ void check_common_options(const CommonOptions& o, const std::string& command) {
   const auto refuse = [](const std::string& what) {
     fail_together(Exit::usage, what + "; in terrace " TERRACE_VERSION "; leave the option out");
   };
+  // Before --restart is looked at: there is nothing to continue.
+  if (!o.restart.empty() && (command.rfind("bench", 0) == 0 || command.rfind("generate", 0) == 0))
+    fail_together(Exit::usage, command + " continues nothing; --restart; leave it out");
   const bool mixed = command == "band solve" || command == "bench band" || command == "cg" ||
                      command == "bench cg";
   const bool dense =

@@ -174,7 +174,7 @@ def options_of(command):
     listed = set()
     for line in start(command + " --help").stdout.splitlines():
         if line.startswith("  -"):
-            listed |= {word.rstrip(",") for word in line.split("   ")[0].replace(",", " ").split() if word.startswith("--")}
+            listed |= {word.rstrip(",:") for word in line.split("   ")[0].replace(",", " ").split() if word.startswith("--")}
     return listed
 
 
