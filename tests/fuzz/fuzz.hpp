@@ -1,7 +1,7 @@
 // What the fuzz targets share: MPI, an input as a file, and the contract of errors.
 //
-// A target is run by libFuzzer (clang, -DTERRACE_FUZZ=ON): TARGET CORPUS_FOLDER; an input that fails is kept
-// as crash-..., and TARGET crash-... runs it again.
+// A target is run by libFuzzer (clang, -DTERRACE_FUZZ=ON): TARGET CORPUS_FOLDER; an input that
+// fails is kept as crash-..., and TARGET crash-... runs it again.
 #pragma once
 #include <sys/mman.h>
 #include <unistd.h>
@@ -42,10 +42,13 @@ void contract(const Look& look) {
   } catch (const Error& e) {
     const std::string what = e.what();
     const auto first = what.find("; ");
-    const bool three = first != std::string::npos && what.find("; ", first + 2) != std::string::npos;
-    if (three && (e.code() == Exit::usage || e.code() == Exit::input || e.code() == Exit::resources))
+    const bool three =
+        first != std::string::npos && what.find("; ", first + 2) != std::string::npos;
+    if (three &&
+        (e.code() == Exit::usage || e.code() == Exit::input || e.code() == Exit::resources))
       return;
-    std::fprintf(stderr, "an error outside the contract, code %d: %s\n", int(e.code()), what.c_str());
+    std::fprintf(stderr, "an error outside the contract, code %d: %s\n", int(e.code()),
+                 what.c_str());
     std::abort();
   }
 }

@@ -1,5 +1,6 @@
-// What stands in an HDF5 file: bytes choose objects, types, shapes, attributes and links; the library writes
-// them, and every reader looks. (Damaged bytes of HDF5's own structures: tests/program/fuzz.py.)
+// What stands in an HDF5 file: bytes choose objects, types, shapes, attributes and links; the
+// library writes them, and every reader looks. (Damaged bytes of HDF5's own structures:
+// tests/program/fuzz.py.)
 #include <hdf5.h>
 
 #include <array>
@@ -26,10 +27,9 @@ struct Bytes {
 };
 
 hid_t type_of(Bytes& bytes) {
-  static const std::array<hid_t, 10> plain = {H5T_IEEE_F64LE, H5T_IEEE_F32BE, H5T_STD_U64LE,
-                                              H5T_STD_I64BE,  H5T_STD_I32LE,  H5T_STD_U8LE,
-                                              H5T_STD_I8LE,   H5T_STD_U16BE,  H5T_STD_B32LE,
-                                              H5T_STD_REF_OBJ};
+  static const std::array<hid_t, 10> plain = {
+      H5T_IEEE_F64LE, H5T_IEEE_F32BE, H5T_STD_U64LE, H5T_STD_I64BE, H5T_STD_I32LE,
+      H5T_STD_U8LE,   H5T_STD_I8LE,   H5T_STD_U16BE, H5T_STD_B32LE, H5T_STD_REF_OBJ};
   const unsigned which = bytes.next(14);
   if (which < plain.size()) {
     const hid_t type = H5Tcopy(plain[which]);
@@ -63,15 +63,18 @@ hid_t space_of(Bytes& bytes) {
   const unsigned rank = bytes.next(5);
   if (rank == 4) return H5Screate(H5S_NULL);
   hsize_t extents[3];
-  for (hsize_t& e : extents) e = bytes.next(16) == 0 ? hsize_t(1) << (20 + bytes.next(40)) : bytes.next(6);
+  for (hsize_t& e : extents)
+    e = bytes.next(16) == 0 ? hsize_t(1) << (20 + bytes.next(40)) : bytes.next(6);
   return rank == 0 ? H5Screate(H5S_SCALAR) : H5Screate_simple(int(rank), extents, nullptr);
 }
 
 void attributes(Bytes& bytes, hid_t object) {
-  static const char* const names[] = {"format", "uplo",  "order",         "columns",      "bitorder",
-                                      "shape",  "symmetry", "encoding-type", "MATLAB_class", "MATLAB_sparse"};
-  static const char* const texts[] = {"band", "bits",       "dense",      "lower",        "upper", "column-major",
-                                      "big",  "little",     "csr_matrix", "csc_matrix",   "double", ""};
+  static const char* const names[] = {"format",       "uplo",         "order",    "columns",
+                                      "bitorder",     "shape",        "symmetry", "encoding-type",
+                                      "MATLAB_class", "MATLAB_sparse"};
+  static const char* const texts[] = {"band",       "bits",         "dense",  "lower",
+                                      "upper",      "column-major", "big",    "little",
+                                      "csr_matrix", "csc_matrix",   "double", ""};
   for (unsigned count = bytes.next(5); count > 0; --count) {
     const char* const name = names[bytes.next(10)];
     if (bytes.next(2) == 0) {  // a text
@@ -85,9 +88,11 @@ void attributes(Bytes& bytes, hid_t object) {
       H5Sclose(space), H5Tclose(type);
       continue;
     }
-    const hid_t type = type_of(bytes), space = bytes.next(2) ? H5Screate(H5S_SCALAR) : space_of(bytes);
+    const hid_t type = type_of(bytes),
+                space = bytes.next(2) ? H5Screate(H5S_SCALAR) : space_of(bytes);
     const hssize_t points = H5Sget_simple_extent_npoints(space);
-    const hid_t made = points < 64 ? H5Acreate2(object, name, type, space, H5P_DEFAULT, H5P_DEFAULT) : -1;
+    const hid_t made =
+        points < 64 ? H5Acreate2(object, name, type, space, H5P_DEFAULT, H5P_DEFAULT) : -1;
     if (made >= 0) {
       std::vector<std::uint8_t> values(std::size_t(std::max<hssize_t>(1, points)) * 64, 0);
       if (H5Tis_variable_str(type) <= 0 && H5Tget_class(type) != H5T_REFERENCE) {
@@ -101,7 +106,8 @@ void attributes(Bytes& bytes, hid_t object) {
 }
 
 void objects(Bytes& bytes, hid_t parent, int depth) {
-  static const char* const names[] = {"A", "b", "data", "indices", "indptr", "shape", "row", "col", "ir", "jc", "terrace"};
+  static const char* const names[] = {"A",   "b",   "data", "indices", "indptr", "shape",
+                                      "row", "col", "ir",   "jc",      "terrace"};
   for (unsigned count = 1 + bytes.next(5); count > 0; --count) {
     const char* const name = names[bytes.next(11)];
     const unsigned what = bytes.next(12);
@@ -116,10 +122,12 @@ void objects(Bytes& bytes, hid_t parent, int depth) {
       objects(bytes, group, depth + 1);
       H5Gclose(group);
     } else {
-      const hid_t type = type_of(bytes), space = space_of(bytes), how = H5Pcreate(H5P_DATASET_CREATE);
+      const hid_t type = type_of(bytes), space = space_of(bytes),
+                  how = H5Pcreate(H5P_DATASET_CREATE);
       if (bytes.next(2)) {
         const hsize_t chunk[3] = {1 + bytes.next(4), 1 + bytes.next(4), 1 + bytes.next(4)};
-        if (const int rank = H5Sget_simple_extent_ndims(space); rank > 0) H5Pset_chunk(how, rank, chunk);
+        if (const int rank = H5Sget_simple_extent_ndims(space); rank > 0)
+          H5Pset_chunk(how, rank, chunk);
       }
       const hid_t made = H5Dcreate2(parent, name, type, space, H5P_DEFAULT, how, H5P_DEFAULT);
       if (made >= 0) attributes(bytes, made), H5Dclose(made);
@@ -130,7 +138,8 @@ void objects(Bytes& bytes, hid_t parent, int depth) {
 
 const std::string& folder() {
   static const std::string& made = *new std::string([] {  // outlives what runs at the exit
-    std::string name = std::filesystem::exists("/dev/shm") ? "/dev/shm/terrace-fuzz-XXXXXX" : "/tmp/terrace-fuzz-XXXXXX";
+    std::string name = std::filesystem::exists("/dev/shm") ? "/dev/shm/terrace-fuzz-XXXXXX"
+                                                           : "/tmp/terrace-fuzz-XXXXXX";
     if (!mkdtemp(name.data())) std::abort();
     std::atexit([] { std::filesystem::remove_all(folder()); });
     return name;
