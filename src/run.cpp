@@ -173,7 +173,7 @@ io::Attributes Run::attributes() const {
   result["backend"] = report["backend"].get<std::string>();
   std::string devices;
   for (const auto& device : report["devices"])
-    devices += (devices.empty() ? "" : ", ") + device.get<std::string>();
+    devices.append(devices.empty() ? "" : ", ").append(device.get<std::string>());
   result["devices"] = devices;
   result["start_time"] = start_time;
   for (const auto& [name, value] : report["seconds"].items())
@@ -187,7 +187,7 @@ io::Attributes Run::attributes() const {
   for (const auto& [key, value] : inputs.items()) result[key] = value.get<std::string>();
   std::string warnings;
   for (const auto& text : report["warnings"])
-    warnings += (warnings.empty() ? "" : "\n") + text.get<std::string>();
+    warnings.append(warnings.empty() ? "" : "\n").append(text.get<std::string>());
   if (!warnings.empty()) result["warnings"] = warnings;
   return result;
 }
