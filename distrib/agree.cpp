@@ -4,6 +4,8 @@
 
 #include <map>
 
+#include "distrib/place.hpp"
+#include "distrib/quote.hpp"
 #include "distrib/session.hpp"
 #include "kernels/buffer.hpp"
 #include "kernels/parallel.hpp"
@@ -15,7 +17,13 @@ void detail::agree(const Control& control, const std::optional<Error>& mine) {
   if (first == control.size()) return;
   Index code = mine ? Index(mine->code()) : 0;
   control.broadcast(&code, sizeof code, int(first));
-  const std::string message = control.broadcast(mine ? mine->what() : "", int(first));
+  std::string text;
+  if (mine)  // what the standard library throws says neither where nor what to do
+    text = in_three_parts(mine->what(),
+                          fmt::format("rank {} on host {}, {}", control.rank(), host_name(),
+                                      to_string(current_place())),
+                          "report the command line");
+  const std::string message = control.broadcast(text, int(first));
   throw Error(Exit(code), message).as_agreed();
 }
 
@@ -59,9 +67,9 @@ std::string memory_shortage(const Control& control, Index bytes_host, Index byte
   if (short_rank < control.size()) {
     const auto wants = control.gather_all(bytes_host), frees = control.gather_all(free);
     return fmt::format(
-        "not enough host memory: rank {} needs {}, {} free; use more ranks or "
-        "hosts, or a smaller problem (--plan shows the memory of each rank)",
-        short_rank, size_text(wants[short_rank]), size_text(frees[short_rank]));
+        "not enough host memory: {} needed, {} free; rank {}; use more ranks or hosts, or a "
+        "smaller problem (--plan shows the memory of each rank)",
+        size_text(wants[short_rank]), size_text(frees[short_rank]), short_rank);
   }
   std::string shortage = shortage_of_shares(
       control, limited ? fmt::format("rank {}", control.rank()) : "host " + host_name(), bytes_host,

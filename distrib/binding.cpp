@@ -69,10 +69,10 @@ void leave_cores_unbound() { unbound = true; }
 DeviceBinding bind_device(const Control& control) {
   const int devices = cuda_device_count();
   if (control.reduce(Index(devices), Reduce::min) == 0)
-    fail_together(
-        Exit::resources,
-        "no CUDA device is seen by some rank; check nvidia-smi and CUDA_VISIBLE_DEVICES, or use "
-        "--backend cpu");
+    fail_together(Exit::resources,
+                  "no CUDA device is seen by some rank; --backend cuda; check nvidia-smi and "
+                  "CUDA_VISIBLE_DEVICES, or use "
+                  "--backend cpu");
   // What every rank sees: its node, then a device and its node each.
   std::ostringstream mine;
   collectively(control, [&] {

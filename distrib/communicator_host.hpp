@@ -7,6 +7,10 @@
 
 namespace terrace {
 
+/// Bytes that one MPI call or one staging buffer takes at most: `usual`, or less where
+/// TERRACE_TEST_PIECE_BYTES says so, for tests of longer messages.
+Index piece_limit(Index usual);
+
 struct MpiLane {
   explicit MpiLane(const Control& control);
   ~MpiLane();

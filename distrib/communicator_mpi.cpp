@@ -1,9 +1,11 @@
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <vector>
 
 #include "distrib/communicator.hpp"
 #include "distrib/communicator_host.hpp"
+#include "distrib/faults.hpp"
 #include "distrib/traffic.hpp"
 
 namespace terrace {
@@ -34,11 +36,21 @@ MpiLane::~MpiLane() {
   if (!finalized && comm != MPI_COMM_NULL) MPI_Comm_free(&comm);
 }
 
-namespace {
-constexpr Index largest = Index(1) << 30;  // bytes in one MPI call
+Index piece_limit(Index usual) {
+  static const Index wished = [] {
+    const char* const text = test_setting("TERRACE_TEST_PIECE_BYTES");
+    return text ? Index(std::atol(text)) : Index(0);
+  }();
+  return wished > 0 ? std::min(wished, usual) : usual;
 }
 
+namespace {
+Index largest_call() { return piece_limit(Index(1) << 30); }  // bytes
+Index most_elements() { return std::max<Index>(1, largest_call() / 8); }
+}  // namespace
+
 void MpiLane::broadcast(int root, void* data, Index bytes) const {
+  const Index largest = largest_call();
   for (Index from = 0; from < bytes; from += largest)
     check_mpi(MPI_Bcast(static_cast<char*>(data) + from, int(std::min(largest, bytes - from)),
                         MPI_BYTE, root, comm),
@@ -47,7 +59,7 @@ void MpiLane::broadcast(int root, void* data, Index bytes) const {
 
 void MpiLane::all_gather(const void* send, Index bytes, void* recv) const {
   // Pieces keep each count below 2^31; each piece lands at its own place of every rank's part.
-  if (bytes * size <= largest) {
+  if (bytes * size <= largest_call()) {
     check_mpi(MPI_Allgather(send, int(bytes), MPI_BYTE, recv, int(bytes), MPI_BYTE, comm),
               "MPI_Allgather");
     return;
@@ -60,7 +72,7 @@ void MpiLane::all_gather(const void* send, Index bytes, void* recv) const {
 }
 
 void MpiLane::all_reduce(Reduce op, DataType type, void* data, Index count) const {
-  constexpr Index piece = Index(1) << 27;
+  const Index piece = most_elements();
   for (Index from = 0; from < count; from += piece)
     check_mpi(MPI_Allreduce(MPI_IN_PLACE, static_cast<char*>(data) + from * 8,
                             int(std::min(piece, count - from)), mpi_type(type), mpi_op(op), comm),
@@ -69,7 +81,7 @@ void MpiLane::all_reduce(Reduce op, DataType type, void* data, Index count) cons
 
 void MpiLane::reduce_scatter(Reduce op, DataType type, const void* send, void* recv,
                              Index count) const {
-  constexpr Index piece = Index(1) << 27;
+  const Index piece = most_elements();
   if (count <= piece) {
     check_mpi(MPI_Reduce_scatter_block(send, recv, int(count), mpi_type(type), mpi_op(op), comm),
               "MPI_Reduce_scatter_block");
@@ -84,6 +96,7 @@ void MpiLane::reduce_scatter(Reduce op, DataType type, const void* send, void* r
 }
 
 void MpiLane::exchange(std::span<const Piece> sends, std::span<const Piece> receives) const {
+  const Index largest = largest_call();
   std::vector<MPI_Request> requests;
   const auto each = [&](std::span<const Piece> pieces, bool sending) {
     for (const Piece& piece : pieces) {

@@ -17,6 +17,7 @@
 #include "distrib/communicator.hpp"
 #include "distrib/communicator_host.hpp"
 #include "distrib/context.hpp"
+#include "distrib/faults.hpp"
 #include "distrib/heartbeat.hpp"
 #include "distrib/traffic.hpp"
 #include "kernels/error.hpp"
@@ -163,7 +164,9 @@ class NcclLine {
 template <>
 struct Communicator<Cuda>::State : MpiLane {
   State(const Control& control, bool staged) : MpiLane(control) {
-    if (!staged && size > 1) nccl.emplace(control);
+    // One rank needs none; tests take it also there, where one GPU is all there is.
+    const bool alone = test_setting("TERRACE_TEST_NCCL_ALONE") != nullptr;
+    if (!staged && (size > 1 || alone)) nccl.emplace(control);
   }
   /// Staging memory number `which`, at least `bytes`; grows only.
   char* stage(int which, Index bytes) {
@@ -182,7 +185,7 @@ Communicator<Cuda>::Communicator(const Control& control, bool shared_device)
 
 template <>
 std::string Communicator<Cuda>::transport() const {
-  if (size() == 1) return "none (one rank)";
+  if (size() == 1 && !state_->nccl) return "none (one rank)";
   if (!state_->nccl) return "host-staged MPI (ranks share a GPU)";
   int version = 0;
   ncclGetVersion(&version);
@@ -193,7 +196,7 @@ std::string Communicator<Cuda>::transport() const {
 template <>
 void Communicator<Cuda>::broadcast_group(const Stream<Cuda>& stream,
                                          std::span<const Piece> pieces) const {
-  if (size() == 1) return;
+  if (size() == 1 && !state_->nccl) return;
   count_broadcast(pieces, rank());
   if (state_->nccl) {
     (*state_->nccl)("ncclBroadcast", [&](ncclComm_t comm) {
@@ -207,7 +210,7 @@ void Communicator<Cuda>::broadcast_group(const Stream<Cuda>& stream,
     });
     return;
   }
-  constexpr Index most = Index(64) << 20;
+  const Index most = piece_limit(Index(64) << 20);
   for (const Piece& piece : pieces) {
     for (Index from = 0; from < piece.bytes; from += most) {
       const Index bytes = std::min(most, piece.bytes - from);
@@ -229,7 +232,7 @@ template <>
 void Communicator<Cuda>::all_gather_bytes(const Stream<Cuda>& stream, const void* send, Index bytes,
                                           void* recv) const {
   if (bytes == 0) return;
-  if (size() == 1) {
+  if (size() == 1 && !state_->nccl) {
     if (send != recv) detail::copy_bytes(stream, recv, send, bytes);
     return;
   }
@@ -252,7 +255,7 @@ void Communicator<Cuda>::all_gather_bytes(const Stream<Cuda>& stream, const void
 template <>
 void Communicator<Cuda>::all_reduce_typed(const Stream<Cuda>& stream, Reduce op, DataType type,
                                           void* data, Index count) const {
-  if (size() == 1 || count == 0) return;
+  if ((size() == 1 && !state_->nccl) || count == 0) return;
   count_traffic(count * 8, count * 8);
   if (state_->nccl) {
     (*state_->nccl)("ncclAllReduce", [&](ncclComm_t comm) {
@@ -273,7 +276,7 @@ template <>
 void Communicator<Cuda>::reduce_scatter_typed(const Stream<Cuda>& stream, Reduce op, DataType type,
                                               const void* send, void* recv, Index count) const {
   if (count == 0) return;
-  if (size() == 1) {
+  if (size() == 1 && !state_->nccl) {
     if (send != recv) detail::copy_bytes(stream, recv, send, count * 8);
     return;
   }

@@ -13,12 +13,15 @@
 #include "distrib/ending.hpp"
 #include "distrib/mpi.hpp"
 #include "distrib/place.hpp"
+#include "distrib/quote.hpp"
 #include "kernels/parallel.hpp"
 #include "kernels/unwinding.hpp"
 
 namespace terrace {
 
 namespace {
+
+constexpr const char* no_memory = "out of host memory; use more ranks or a smaller problem";
 
 /// Without a launcher Open MPI starts a daemon of its own, for processes that this one might spawn.
 /// None is, and the link to that daemon is unloaded in MPI_Finalize while a thread may still run in
@@ -80,7 +83,7 @@ Session::~Session() {
 }
 
 void end_job(int exit_code, const std::string& message) {
-  fmt::print(stderr, "{}\n", message);
+  std::fputs((message + "\n").c_str(), stderr);
   std::fflush(stderr);
   tell_fault(exit_code, message);
   sudden_exit_later(exit_code, 2);
@@ -91,20 +94,29 @@ void end_job(int exit_code, const std::string& message) {
 int guarded(const Control& control, const std::function<int()>& body,
             const std::function<void(int, const std::string&)>& on_agreed_error) {
   const auto lonely = [&](int code, const std::string& what) {
-    end_job(code, fmt::format("terrace: rank {} on {} failed in {}: {}", control.rank(),
-                              host_name(), to_string(current_place()), what));
+    const std::string place = to_string(current_place());
+    const std::string text =
+        in_three_parts(what, place, "start again, with --restart where there is a checkpoint");
+    end_job(code, printable(fmt::format("terrace: rank {} on {} failed in {}: {}", control.rank(),
+                                        host_name(), place, text)));
   };
   try {
     return body();
   } catch (const Error& e) {
     if (!e.agreed() && control.size() > 1) lonely(int(e.code()), e.what());
-    if (control.rank() == 0) fmt::print(stderr, "terrace: {}\n", e.what());
+    if (control.rank() == 0)
+      std::fputs(("terrace: " +
+                  printable(in_three_parts(e.what(), "in " + to_string(current_place()),
+                                           "see terrace --help")) +
+                  "\n")
+                     .c_str(),
+                 stderr);
     if (on_agreed_error) on_agreed_error(int(e.code()), e.what());
     return int(e.code());
   } catch (const std::bad_alloc&) {
-    lonely(int(Exit::resources), "out of host memory; use more ranks or a smaller problem");
+    lonely(int(Exit::resources), no_memory);
   } catch (const std::length_error&) {  // more than a container can hold
-    lonely(int(Exit::resources), "out of host memory; use more ranks or a smaller problem");
+    lonely(int(Exit::resources), no_memory);
   } catch (const std::exception& e) {
     lonely(int(Exit::internal), e.what());
   }

@@ -310,7 +310,8 @@ void ChunkRounds::load(Index round, char* slab) {
   std::vector<std::size_t> own;
   for (std::size_t j = 0; j < jobs.size(); ++j) {
     const Job& job = jobs[j];
-    if (job.owner == me) own.push_back(j);
+    const bool mine_alone = job.needers.size() == 1 && job.needers.front() == me;
+    if (job.owner == me && !(given_up_ && mine_alone)) own.push_back(j);
     const Index width = std::min(across_, others_ - job.across * across_);
     for (const int r : job.needers) {
       if (job.owner == r || (job.owner != me && r != me)) continue;

@@ -1,6 +1,7 @@
 // Chunks, each read and inflated by one of the ranks that need it; and tiles of a dataset without
 // gaps, each read by one of them, where the ranks' own runs are short.
 #pragma once
+#include <atomic>
 #include <map>
 
 #include "io/announce.hpp"
@@ -28,6 +29,9 @@ class ChunkRounds {
   /// does not throw: what went wrong stands in failure().
   void load(Index round, char* slab);
   [[nodiscard]] const std::optional<Error>& failure() const { return failure_; }
+  /// This rank has failed and needs nothing more: it reads from now on what others need. May be
+  /// called beside load().
+  void give_up() { given_up_ = true; }
   /// What this rank will read of a dataset without gaps, in windows of rounds that together read
   /// `items` items.
   [[nodiscard]] std::vector<Announcer::Window> windows(Index items) const;
@@ -53,6 +57,7 @@ class ChunkRounds {
   std::vector<std::vector<Portion>> all_;
   std::vector<Portion> portions_;
   bool possible_ = true, ahead_ = false;
+  std::atomic<bool> given_up_{false};
   std::optional<Error> failure_;
   struct Messages;
   std::unique_ptr<Messages> messages_;

@@ -14,6 +14,8 @@
 #include <utility>
 
 #include "distrib/agree.hpp"
+#include "distrib/quote.hpp"
+#include "io/files.hpp"
 
 namespace terrace::io {
 
@@ -21,15 +23,20 @@ namespace {
 
 std::FILE* open_to_read(const std::string& path) {
   struct stat status {};
-  if (stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode))
+  if (stat(path.c_str(), &status) != 0)
     throw Error(Exit::input, fmt::format("cannot open the file: {}; {}; check its name",
-                                         errno ? std::strerror(errno) : "not a file", path));
+                                         std::strerror(errno), path));
+  if (!S_ISREG(status.st_mode))
+    throw Error(Exit::input, "not a regular file; " + path + "; name a file with numbers");
   std::FILE* file = std::fopen(path.c_str(), "rb");
   if (file == nullptr)
     throw Error(Exit::input, fmt::format("cannot read the file: {}; {}; check its permissions",
                                          std::strerror(errno), path));
   return file;
 }
+
+/// Of a side of a matrix that needs no room of its own: more is a slip, or an attack.
+constexpr Index most_extent = Index(1) << 36;
 
 bool blank(char c) {
   return c == ' ' || c == '\n' || c == '\t' || c == '\r' || c == ',' || c == '\f';
@@ -83,11 +90,31 @@ bool TextReader::line(std::string& text) {
         return true;
       }
       if (c != '\r') text += c;
+      if (text.size() > buffer_.size())
+        fail("a line of more than a megabyte", "is it a text file?");
     }
     if (!refill()) break;
   }
   word_line_ = line_;
   return any;
+}
+
+void TextReader::require_room(double words, double least, const std::string& what) const {
+  if (!(words <= 0x1p56)) fail(what + " are more than any machine holds", "correct the sizes");
+  struct stat status {};
+  if (fstat(fileno(file_.get()), &status) != 0 || !S_ISREG(status.st_mode)) return;
+  const double wanted = words * (least + 1) - 1;  // a blank between two words
+  constexpr double little = 0x1p20;               // what is short is read: the line then is named
+  if (!(wanted <= std::max(little, double(status.st_size))))
+    fail(fmt::format("the file is too short for {}: {:.17g} bytes, at least {:.6g} are wanted",
+                     what, double(status.st_size), wanted),
+         "correct the sizes, or write it again");
+}
+
+void TextReader::require_extents(double rows, double columns) const {
+  if (std::max(rows, columns) > double(most_extent))
+    fail(fmt::format("{:.17g} x {:.17g} is more than any machine holds", rows, columns),
+         "correct the sizes");
 }
 
 void TextReader::fail(const std::string& what, const std::string& todo) const {
@@ -102,9 +129,8 @@ double TextReader::number() {
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
   if (error != std::errc() || end != digits.data() + digits.size() || !std::isfinite(value)) {
     if (error == std::errc::result_out_of_range)
-      fail(fmt::format("'{}' is outside the range of numbers", text), "scale the matrix");
-    fail(fmt::format("'{}' is not a finite number", text.substr(0, 40)),
-         "write it as 1.5 or 1.5e-3");
+      fail(in_quotes(text) + " is outside the range of numbers", "scale the matrix");
+    fail(in_quotes(text) + " is not a finite number", "write it as 1.5 or 1.5e-3");
   }
   return value;
 }
@@ -115,7 +141,7 @@ Index TextReader::whole() {
   Index value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size())
-    fail(fmt::format("'{}' is not a whole number", text.substr(0, 40)), "give a count or an index");
+    fail(in_quotes(text) + " is not a whole number", "give a count or an index");
   return value;
 }
 
@@ -159,24 +185,37 @@ NpyHeader read_npy_header(const std::string& path) {
       (header.kind == 'i' || header.kind == 'u') &&
       (header.bytes == 1 || header.bytes == 2 || header.bytes == 4 || header.bytes == 8);
   if (!real && !whole && !(header.kind == 'b' && header.bytes == 1))
-    refuse("wrong type '" + descr + "'", "save float64, float32, integers or bool");
+    refuse("wrong type " + in_quotes(descr), "save float64, float32, integers or bool");
   header.fortran = text.compare(after("fortran_order"), 4, "True") == 0;
   const auto open = text.find('(', after("shape")), close = text.find(')', open);
   if (open == std::string::npos || close == std::string::npos) refuse("no shape", "save it again");
   for (auto at = open + 1; at < close;) {
     const auto digit = text.find_first_of("0123456789", at);
     if (digit == std::string::npos || digit > close) break;
-    header.shape.push_back(std::atoll(text.c_str() + digit));
-    at = text.find_first_not_of("0123456789", digit);
+    Index extent = 0;
+    const char* const end = text.data() + close;
+    const auto [after_it, error] = std::from_chars(text.data() + digit, end, extent);
+    if (error != std::errc() || text[digit - 1] == '-')
+      refuse("impossible dimensions", "save it again");
+    header.shape.push_back(extent);
+    at = std::size_t(after_it - text.data());
   }
   if (header.shape.empty() || header.shape.size() > 2)
     refuse(fmt::format("wrong shape: {} dimensions", header.shape.size()),
            "a matrix has 2 dimensions, a vector 1");
-  Index bytes = header.bytes;
-  for (const Index d : header.shape) bytes *= d;
+  double bytes = double(header.bytes);
+  Index largest = 0;
+  for (const Index d : header.shape) {
+    bytes *= double(d);
+    largest = std::max(largest, d);
+  }
   struct stat status {};
-  if (fstat(fileno(file.get()), &status) != 0 || status.st_size < header.offset + bytes)
-    refuse("the file is truncated", "save it again");
+  if (fstat(fileno(file.get()), &status) != 0 ||
+      double(status.st_size) < double(header.offset) + bytes)
+    refuse(fmt::format("the file is too short for its shape: {:.17g} bytes, {:.17g} are wanted",
+                       double(status.st_size), double(header.offset) + bytes),
+           "save it again");
+  if (bytes == 0 && largest > most_extent) refuse("impossible dimensions", "save it again");
   return header;
 }
 
@@ -241,7 +280,7 @@ void read_npy(const std::string& path, const NpyHeader& h, Index from, Index cou
 PlainOutput::PlainOutput(const Control& control, const std::string& path, bool force,
                          double least_bytes)
     : control_(control),
-      path_(path == standard_stream ? "standard output" : path),
+      path_(path == standard_stream ? "standard output" : control.broadcast(followed(path), 0)),
       standard_(path == standard_stream) {
   if (standard_) {
     if (control_.rank() == 0) file_ = stdout;

@@ -25,6 +25,11 @@ class TextReader {
   double number();
   Index whole();
   [[nodiscard]] Index line_number() const { return word_line_; }
+  /// Fails where the whole file has no room for so many words of at least `least` bytes: what its
+  /// header says is believed only then. `what`: of the message.
+  void require_room(double words, double least, const std::string& what) const;
+  /// Fails where a side of the matrix is longer than any machine can hold.
+  void require_extents(double rows, double columns) const;
   [[noreturn]] void fail(const std::string& what, const std::string& todo) const;
 
  private:

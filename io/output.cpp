@@ -11,6 +11,7 @@
 
 #include "distrib/faults.hpp"
 #include "io/archive.hpp"
+#include "io/files.hpp"
 #include "io/guard.hpp"
 #include "io/hash.hpp"
 #include "io/input_file.hpp"
@@ -47,21 +48,89 @@ void remove_group(hid_t file, const Location& target) {
     const auto named = attributes.find("group");
     if (named != attributes.end() && named->second == AnyAttribute(target.path)) remove("/terrace");
   }
-  const Handle there(H5Oopen(file, target.path.c_str(), H5P_DEFAULT), &H5Oclose);
-  if (there.valid()) remove(target.path.c_str());
+  for (std::size_t end = 0; end < target.path.size();) {
+    end = std::min(target.path.find('/', end + 1), target.path.size());
+    if (H5Lexists(file, target.path.substr(0, end).c_str(), H5P_DEFAULT) <= 0) return;
+  }
+  remove(target.path.c_str());
 }
 
-/// Whether HDF5 survives what will be done to a file that gets a group, tried before the solve: in
+/// Whether something has that path in the file, a broken link too. Throws Error(usage) where it is
+/// no HDF5 file. Collective.
+bool linked(const Control& control, const Location& target) {
+  bool found = false;
+  collectively(control, [&] {
+    if (control.rank() != 0) return;
+    struct stat status {};
+    if (stat(target.file.c_str(), &status) == 0 && status.st_size == 0)
+      throw Error(Exit::usage,
+                  "an empty file can get no group; " + target.file + "; choose another file");
+    found = look_safely(target.file, [&]() -> std::string {
+              hdf5_ready();
+              const Handle file = open_alone(target.file);
+              if (!file.valid())
+                throw Error(Exit::usage, "the file cannot be given a group: " + hdf5_reason() +
+                                             "; " + target.file + "; choose another file");
+              for (std::size_t end = 0; end < target.path.size();) {
+                end = std::min(target.path.find('/', end + 1), target.path.size());
+                if (H5Lexists(file, target.path.substr(0, end).c_str(), H5P_DEFAULT) <= 0)
+                  return {};
+              }
+              return "found";
+            }) == "found";
+  });
+  return control.reduce(Index(found), Reduce::max) > 0;
+}
+
+/// Refuses a group that cannot be: `/terrace` is the record's name, and "." no name at all.
+void require_name(const Location& target) {
+  for (std::size_t at = 0; at < target.path.size();) {
+    const std::size_t end = std::min(target.path.find('/', at + 1), target.path.size());
+    const std::string name = target.path.substr(at + 1, end - at - 1);
+    if (name.empty() || name == "." || name == ".." || name == "terrace")
+      throw Error(Exit::usage, "'" + name + "' cannot name a group; " + to_string(target) +
+                                   "; choose another name");
+    at = end;
+  }
+}
+
+/// Refuses a way to the group that leads through what is no group of this file.
+void require_way(hid_t file, const Location& target) {
+  const auto refuse = [&](const std::string& path, const std::string& what) {
+    throw Error(Exit::usage, "no group can be made: " + path + " " + what + "; " +
+                                 to_string(target) + "; choose another group");
+  };
+  for (std::size_t end = 0; end < target.path.size();) {
+    end = std::min(target.path.find('/', end + 1), target.path.size());
+    const std::string path = target.path.substr(0, end);
+    H5L_info_t link{};
+    if (H5Lexists(file, path.c_str(), H5P_DEFAULT) <= 0) return;  // made, and what is below it
+    if (H5Lget_info(file, path.c_str(), &link, H5P_DEFAULT) < 0) refuse(path, "cannot be read");
+    if (end == target.path.size()) return;  // replaced
+    if (link.type != H5L_TYPE_HARD && link.type != H5L_TYPE_SOFT)
+      refuse(path, "is a link to another file");
+    const Handle there(H5Oopen(file, path.c_str(), H5P_DEFAULT), &H5Oclose);
+    if (!there.valid()) refuse(path, "is a link to nothing");
+    if (H5Iget_type(there) != H5I_GROUP) refuse(path, "is no group");
+  }
+}
+
+/// Whether what will be done to a file that gets a group can be done, tried before the solve: in
 /// memory where the file is small, else as far as reading goes.
 void rehearse(const Location& target) {
   look_safely(target.file, [&]() -> std::string {
+    hdf5_ready();
     std::error_code failed;
     const bool small = std::filesystem::file_size(target.file, failed) <= (1 << 26) && !failed;
     const Handle access(H5Pcreate(H5P_FILE_ACCESS), &H5Pclose);
     if (small) H5Pset_fapl_core(access, 1 << 20, 0);
     Handle file(H5Fopen(target.file.c_str(), small ? H5F_ACC_RDWR : H5F_ACC_RDONLY, access),
                 &H5Fclose);
-    if (!file.valid()) return {};  // says so when it is opened
+    const auto refuse = [&](const std::string& what) {
+      throw Error(Exit::usage, what + "; " + to_string(target) + "; choose another file");
+    };
+    if (!file.valid()) refuse("the file cannot be given a group: " + hdf5_reason());
+    require_way(file, target);
     if (!small) {
       const Handle old(H5Gopen2(file, "/terrace", H5P_DEFAULT), &H5Gclose);
       if (old.valid()) read_all_attributes(old);
@@ -78,7 +147,9 @@ void rehearse(const Location& target) {
       const Handle set(H5Dcreate2(file, (target.path + "/terrace-rehearsal").c_str(),
                                   H5T_NATIVE_DOUBLE, space, links, H5P_DEFAULT, H5P_DEFAULT),
                        &H5Dclose);
-      if (set.valid()) H5Dwrite(set, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, data.data());
+      if (!set.valid() ||
+          H5Dwrite(set, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, data.data()) < 0)
+        refuse("the group cannot be made: " + hdf5_reason());
     }
     file.close();
     return {};
@@ -91,15 +162,20 @@ Output::Output(const Control& control, const std::string& target, bool force)
     : state_(new State{control, {}, {}, {}, {}, {}, {}}) {
   State& s = *state_;
   s.target = collectively(control, [&] { return parse_location(target); });
+  s.target.file = control.broadcast(followed(s.target.file), 0);
   bool file_exists = false;
   collectively(control, [&] {
     if (!s.first()) return;
+    require_name(s.target);
     struct stat status {};
     file_exists = stat(s.target.file.c_str(), &status) == 0;
     if (!file_exists && errno == ENAMETOOLONG)
       throw Error(Exit::usage,
                   "the output's name is too long; " + s.target.file + "; choose a shorter one");
-    if (file_exists && S_ISDIR(status.st_mode))
+    if (!file_exists && errno == ELOOP)
+      throw Error(Exit::usage,
+                  "the output is a ring of links; " + s.target.file + "; choose another name");
+    if ((file_exists && S_ISDIR(status.st_mode)) || s.target.file.back() == '/')
       throw Error(Exit::usage, "the output is a folder; " + s.target.file + "; name a file in it");
     if (file_exists && !S_ISREG(status.st_mode))  // a rename would replace the device
       throw Error(Exit::usage,
@@ -113,10 +189,19 @@ Output::Output(const Control& control, const std::string& target, bool force)
                                    "; choose a writable folder");
   });
   file_exists = control.reduce(Index(file_exists), Reduce::max) > 0;
-  if (file_exists && !s.target.path.empty() && exists(control, s.target) && !force)
+  const bool grows = file_exists && !s.target.path.empty();
+  if (grows && !force && linked(control, s.target))
     fail_together(Exit::usage, "the output group exists; " + to_string(s.target) +
                                    "; choose another name or add --force");
-  if (file_exists && !s.target.path.empty())
+  if (grows)
+    collectively(control, [&] {
+      std::error_code failed;
+      const auto size = s.first() ? std::filesystem::file_size(s.target.file, failed) : 0;
+      if (!failed && static_cast<long long>(size) > free_bytes(folder_of(s.target.file)))
+        throw Error(Exit::resources, "no room on the disk for the copy that gets the group; " +
+                                         s.target.file + "; free space or choose another file");
+    });
+  if (grows)
     collectively(control, [&] {
       if (s.first()) rehearse(s.target);
     });

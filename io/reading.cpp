@@ -384,7 +384,8 @@ void read_portions(const Control& control, const InputFile& input, const Request
       use(p, buffer);
     } catch (const Error& e) {
       mine = e;
-      if (!rounds) throw;  // else the others wait for this rank's part of the rounds
+      if (!rounds || control.size() == 1) throw;
+      rounds->give_up();  // the others wait for this rank's part of the rounds
     }
   };
   collectively(control, [&] {

@@ -1,10 +1,13 @@
 #include "io/rows.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
+#include "io/files.hpp"
 #include "io/hash.hpp"
 #include "io/reading.hpp"
+#include "kernels/parallel.hpp"
 
 namespace terrace::io {
 
@@ -55,7 +58,27 @@ void read_stored(const Control& control, const Location& location, std::span<con
   });
 }
 
-Word fingerprint(const Control& control, const Location& location) {
+bool stands_alone(const Control& control, const Location& location) {
+  const Object object = describe(control, location);
+  bool alone = true;
+  if (control.rank() == 0) {
+    const Handle file = open_alone(location.file);
+    const auto look = [&](const std::string& path) {
+      const Handle dataset(H5Dopen2(file, path.c_str(), H5P_DEFAULT), &H5Dclose);
+      const Handle how(H5Dget_create_plist(dataset), &H5Pclose);
+      std::string name(4096, '\0');
+      const ssize_t length = H5Fget_name(dataset, name.data(), name.size());
+      name.resize(length > 0 && length < ssize_t(name.size()) ? std::size_t(length) : 0);
+      alone = alone && dataset.valid() && how.valid() && H5Pget_external_count(how) == 0 &&
+              H5Pget_layout(how) != H5D_VIRTUAL && same_file(name, location.file);
+    };
+    if (!object.group) look(object.path);
+    for (const auto& [name, child] : object.children) look(child.path);
+  }
+  return control.reduce(Index(alone), Reduce::min) > 0;
+}
+
+Word fingerprint(const Control& control, const Location& location, bool whole) {
   Object object = describe(control, location);
   AnyAttributes attributes = object.attributes;
   attributes.erase("terrace_hash");
@@ -63,7 +86,7 @@ Word fingerprint(const Control& control, const Location& location) {
   if (object.group) {
     for (const char* child : {"data", "indices", "indptr"}) {
       const Location inside{location.file, location.path + "/" + child};
-      hash = mix(hash + fingerprint(control, inside));
+      hash = mix(hash + fingerprint(control, inside, whole));
     }
     return hash;
   }
@@ -72,7 +95,8 @@ Word fingerprint(const Control& control, const Location& location) {
   constexpr Index most = Index(1) << 17;  // numbers of a sample
   const bool wide = width > most;
   const auto ranges =
-      control.rank() != 0
+      whole ? contiguous(object.dims[0], control.size()).ranges(control.rank())
+      : control.rank() != 0
           ? std::vector<Range>{}
           : samples(object.dims[0],
                     wide ? 1 : std::max<Index>(1, most / std::max<Index>(1, width)));
@@ -80,12 +104,21 @@ Word fingerprint(const Control& control, const Location& location) {
   const auto input = open_input(control, location, std::move(object));
   std::vector<Word> total{0};
   read_bits(control, *input, ranges, [&](const Portion& p, const char* data) {
-    for (Index item = 0; item < p.items; ++item)
-      for (Index at = 0; at < bytes; at += 8) {
-        Word bits = 0;
-        std::memcpy(&bits, data + item * bytes + at, std::size_t(std::min<Index>(8, bytes - at)));
-        total[0] += hash_element(bits, p.global(item) * ceil_div(bytes, 8) + at / 8);
+    std::atomic<Word> sum{0};
+    const Index group = std::max<Index>(1, (Index(1) << 16) / std::max<Index>(1, bytes));
+    parallel_for(ceil_div(p.items, group), [&](Index g) {
+      Word mine = 0;
+      for (Index item = g * group; item < std::min(p.items, (g + 1) * group); ++item) {
+        const Index position = p.global(item) * ceil_div(bytes, 8);
+        for (Index at = 0; at < bytes; at += 8) {
+          Word bits = 0;
+          std::memcpy(&bits, data + item * bytes + at, std::size_t(std::min<Index>(8, bytes - at)));
+          mine += hash_element(bits, position + at / 8);
+        }
       }
+      sum += mine;
+    });
+    total[0] += sum;
   });
   control.reduce(total, Reduce::sum);
   return mix(hash + total[0]);

@@ -11,7 +11,10 @@ std::vector<Index> stored_shape(const Control& control, const Location& location
 void read_stored(const Control& control, const Location& location, std::span<const Range> ranges,
                  const Sink<Word>& sink);
 /// A hash of the object's shape, kind, attributes and of samples of its numbers (at most a few
-/// MiB): the same for the same matrix in another file. Collective.
-Word fingerprint(const Control& control, const Location& location);
+/// MiB), or of the whole: the same for the same matrix in another file. Collective.
+Word fingerprint(const Control& control, const Location& location, bool whole = false);
+/// Whether all of the object lies in that file, and none of it behind external links or in other
+/// storage. Collective.
+bool stands_alone(const Control& control, const Location& location);
 
 }  // namespace terrace::io

@@ -226,7 +226,8 @@ BandPlan plan_in_memory(const BandRequest& r) {
   if (r.parts != 0 &&
       (free || (plan.method != BandMethod::partition && plan.method != BandMethod::streamed)))
     fail_together(Exit::usage,
-                  "--parts goes with --method partition and streamed only; leave one of them out");
+                  "--parts goes with --method partition and streamed only; on the command line; "
+                  "leave one of them out");
   if (r.parts < 0)
     fail_together(Exit::usage, fmt::format("{} parts; --parts; give 1 or more", r.parts));
   const auto tile_columns = [&] {

@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <sys/stat.h>
+
 #include <bit>
 #include <cmath>
 #include <cstdio>
@@ -10,6 +12,7 @@
 
 #include "distrib/agree.hpp"
 #include "distrib/signals.hpp"
+#include "io/files.hpp"
 #include "io/rows.hpp"
 #include "src/run.hpp"
 
@@ -18,6 +21,22 @@ namespace terrace {
 namespace {
 constexpr Word vote_write = 1, vote_stop = 2;
 constexpr const char* head_name = "checkpoint";
+constexpr Index much = Index(1) << 30;  // bytes of an input
+
+/// A message that becomes a part of another one.
+std::string one_part(std::string message) {
+  for (auto at = message.find("; "); at != std::string::npos; at = message.find("; ", at + 1))
+    message[at] = ',';
+  return message;
+}
+
+nlohmann::json to_json(const io::Stamp& s) {
+  return {s.device, s.inode, s.size, s.modified, s.changed};
+}
+io::Stamp to_stamp(const nlohmann::json& j) {
+  return {j.at(0).get<Index>(), j.at(1).get<Index>(), j.at(2).get<Index>(), j.at(3).get<Index>(),
+          j.at(4).get<Index>()};
+}
 }  // namespace
 
 // --- archive -------------------------------------------------------------------------------------
@@ -97,7 +116,10 @@ double parse_interval(const std::string& text) {
   return number * scale;
 }
 
-Checkpoints::Checkpoints(Run& run) : run_(run), file_(run.options.checkpoint) {
+Checkpoints::Checkpoints(Run& run)
+    : run_(run),
+      file_(run.control.broadcast(io::followed(run.options.checkpoint), 0)),
+      restart_(run.control.broadcast(io::followed(run.options.restart), 0)) {
   const CommonOptions& o = run.options;
   if (!o.checkpoint_every.empty() && file_.empty())
     fail_together(Exit::usage,
@@ -108,8 +130,8 @@ Checkpoints::Checkpoints(Run& run) : run_(run), file_(run.options.checkpoint) {
     return;
   }
   if (!o.restart.empty()) {
-    find(o.restart);
-    if (found_.empty()) find(o.restart + ".old");
+    find(restart_);
+    if (found_.empty()) find(restart_ + ".old");
     if (found_.empty())
       fail_together(Exit::input,
                     "no checkpoint to restart from: " + refused_ + "; --restart; start without it");
@@ -117,7 +139,7 @@ Checkpoints::Checkpoints(Run& run) : run_(run), file_(run.options.checkpoint) {
     run.report["restart"] = {{"file", found_.front().file}};
   }
   if (!active()) return;
-  { const io::Output probe(run.control, file_, true); }  // a place where one can be written
+  require_place();
   votes_ = collectively(run.control, [&] { return std::make_unique<Votes>(run.control); });
   last_ = Clock::now();
   watch_signals();
@@ -125,6 +147,33 @@ Checkpoints::Checkpoints(Run& run) : run_(run), file_(run.options.checkpoint) {
 
 Checkpoints::~Checkpoints() {
   if (active()) ignore_signals();
+}
+
+bool Checkpoints::is_checkpoint(const std::string& file) const {
+  try {
+    return io::read_run_attributes(run_.control, {file, "/"}).count(head_name) > 0;
+  } catch (const Error& e) {
+    if (!e.agreed()) throw;
+    return false;
+  }
+}
+
+/// A place where one can be written, and where nothing of somebody else's is lost.
+void Checkpoints::require_place() {
+  const Control& control = run_.control;
+  const io::Output probe(control, file_, true);
+  for (const std::string& file : {file_, file_ + ".old"}) {
+    struct stat status {};
+    const bool there = control.rank() == 0 && stat(file.c_str(), &status) == 0;
+    // The checkpoints that this run continues are its own, damaged or not.
+    const bool own = !found_.empty() && io::same_file(file_, restart_) &&
+                     (status.st_size == 0 || io::has_hdf5_signature(file));
+    const bool harmless =
+        !there || (S_ISREG(status.st_mode) && (status.st_size == 0 || own || run_.options.force));
+    if (control.broadcast(harmless ? "" : "look", 0).empty() || is_checkpoint(file)) continue;
+    fail_together(Exit::usage, "the checkpoint would replace a file that is none of terrace; " +
+                                   file + "; choose another name or add --force");
+  }
 }
 
 void Checkpoints::refuse(const std::string& file, const std::string& why) {
@@ -152,7 +201,9 @@ void Checkpoints::find(const std::string& file) {
     found_.push_back({file, std::move(found)});
   } catch (const Error& e) {
     if (!e.agreed() && run_.control.size() > 1) throw;
-    refuse(e.what());
+    refuse(one_part(e.what()));
+  } catch (const nlohmann::json::exception&) {  // all ranks have the same text
+    refuse("not a checkpoint of this version");
   }
 }
 
@@ -167,7 +218,45 @@ nlohmann::json Checkpoints::identity() const {
     if (run_.report.contains(key)) result[key] = run_.report[key];
   for (const auto& [key, where] : run_.inputs.items())
     result[key] = io::fingerprint(run_.control, io::parse_location(where.get<std::string>()));
-  return result;
+  // What a rank alone knows differently must not part the ranks.
+  return nlohmann::json::parse(run_.control.broadcast(result.dump(), 0));
+}
+
+/// For each input its file's stamp and a hash of its content; null where that would be of other
+/// data than the solver has, or keep a large job from ending.
+nlohmann::json Checkpoints::files() {
+  nlohmann::json result = nlohmann::json::object();
+  for (const auto& [key, stamp] : run_.stamps()) {
+    const auto where = io::parse_location(run_.inputs.at(key).get<std::string>());
+    if (!contents_.count(key) && !(stop_ && stamp.size > much) &&
+        io::stamp_of(run_.control, where.file) == stamp)
+      contents_[key] = io::fingerprint(run_.control, where, true);
+    const auto content = contents_.find(key);
+    result[key] = {{"stamp", to_json(stamp)}, {"content", nullptr}};
+    if (content != contents_.end()) result[key]["content"] = content->second;
+  }
+  return nlohmann::json::parse(run_.control.broadcast(result.dump(), 0));
+}
+
+/// The first input that is not what it was by `files`; empty where all are.
+std::string Checkpoints::changed_input(const nlohmann::json& files) {
+  for (const auto& [key, stamp] : run_.stamps()) {
+    const auto where = io::parse_location(run_.inputs.at(key).get<std::string>());
+    const std::string changed = "the " + key + " was changed, " + io::to_string(where);
+    if (!files.contains(key)) continue;  // of a version that wrote none
+    if (!(io::stamp_of(run_.control, where.file) == stamp)) return changed + " (while it was read)";
+    const io::Stamp then = to_stamp(files[key].at("stamp"));
+    const nlohmann::json& content = files[key].at("content");
+    const bool known = content.is_number();
+    if ((stamp == then || (!known && stamp.alike(then))) && io::stands_alone(run_.control, where)) {
+      if (known) contents_[key] = content.get<Word>();
+      continue;
+    }
+    if (!known) return changed;
+    contents_[key] = io::fingerprint(run_.control, where, true);
+    if (contents_[key] != content.get<Word>()) return changed;
+  }
+  return {};
 }
 
 Index Checkpoints::value(const std::string& name, Index otherwise) const {
@@ -194,11 +283,9 @@ void Checkpoints::write(Index step, Index steps, const std::function<void(Archiv
   Archive archive(run_.control, output);
   state(archive);
   io::Attributes attributes = run_.attributes();
-  const nlohmann::json head = {{"identity", identity()},
-                               {"settings", run_.settings},
-                               {"step", step},
-                               {"steps", steps},
-                               {"values", archive.values()}};
+  const nlohmann::json head = {
+      {"identity", identity()}, {"files", files()}, {"settings", run_.settings},
+      {"step", step},           {"steps", steps},   {"values", archive.values()}};
   attributes[head_name] = head.dump();
   collectively(run_.control, [&] {
     std::error_code failed;
@@ -231,7 +318,9 @@ void Checkpoints::save(Index step, Index steps, const std::function<void(Archive
     told["failed"] = told.value("failed", 0) + 1;
     told["failure"] = failure;
     if (run_.control.rank() == 0)
-      fmt::print(stderr, "terrace: warning: no checkpoint of step {}: {}\n", step, failure);
+      std::fputs(
+          fmt::format("terrace: warning: no checkpoint of step {}: {}\n", step, failure).c_str(),
+          stderr);
   }
   last_ = Clock::now();
   waiting_ = false;
@@ -239,7 +328,8 @@ void Checkpoints::save(Index step, Index steps, const std::function<void(Archive
   told["seconds"] = told.value("seconds", 0.0) + run_.control.reduce(seconds, Reduce::max);
   if (!stop_) return;
   if (last_step_ < 0)
-    fail_together(Exit::resources, "asked to stop, and no checkpoint could be written; " + failure);
+    fail_together(Exit::resources, "asked to stop, and no checkpoint could be written: " +
+                                       one_part(failure) + "; " + file_ + "; start again");
   run_.report["status"] = "stopped";
   const std::string signal = stopping_signal();
   fail_together(
@@ -263,7 +353,13 @@ Index Checkpoints::resume(const std::function<void(Archive&)>& state) {
           why = fmt::format("{} differs: {} there, {} here", key,
                             theirs.contains(key) ? theirs[key].dump() : "absent", value.dump());
       refuse(found.file, "it is of another problem: " + why);
-      if (found.file == run_.options.restart) find(run_.options.restart + ".old");
+      if (found.file == restart_) find(restart_ + ".old");
+      continue;
+    }
+    const std::string changed = changed_input(found.head.value("files", nlohmann::json::object()));
+    if (!changed.empty()) {
+      refuse(found.file, "it is of another problem: " + changed);
+      if (found.file == restart_) find(restart_ + ".old");
       continue;
     }
     if (i > 0) run_.say("note       " + refused_);

@@ -95,8 +95,9 @@ class Archive {
 /// When to write one, where, and what to start from: --checkpoint, --checkpoint-every, --restart.
 ///
 /// FILE is the newest, FILE.old the one before it. Each is written under a temporary name, with a
-/// hash of every dataset, and renamed when it is whole. A checkpoint belongs to one command on one
-/// matrix: `identity` below.
+/// hash of every dataset, and renamed when it is whole. A file that is no checkpoint is replaced
+/// with --force only. A checkpoint belongs to one command on one matrix: `identity` below, and the
+/// inputs' files: untouched since, or of the same content.
 class Checkpoints {
  public:
   /// Collective. With --restart reads what stands in the file; throws Error(input) when neither
@@ -134,13 +135,18 @@ class Checkpoints {
   void refuse(const std::string& file, const std::string& why);
   void write(Index step, Index steps, const std::function<void(Archive&)>& state);
   [[nodiscard]] nlohmann::json identity() const;
+  [[nodiscard]] bool is_checkpoint(const std::string& file) const;
+  void require_place();
+  [[nodiscard]] nlohmann::json files();
+  std::string changed_input(const nlohmann::json& files);
 
   using Clock = std::chrono::steady_clock;
   Run& run_;
-  std::string file_;
+  std::string file_, restart_;
   double every_ = 0;  ///< seconds
   std::vector<Found> found_;
-  std::string refused_;  ///< why
+  std::string refused_;                   ///< why
+  std::map<std::string, Word> contents_;  ///< of inputs, once they are known
   bool resumed_ = false, waiting_ = false, stop_ = false;
   Index last_step_ = -1;
   std::unique_ptr<Votes> votes_;

@@ -1,9 +1,11 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <numeric>
 
+#include "distrib/quote.hpp"
 #include "io/foreign.hpp"
 #include "io/input.hpp"
 #include "src/convert.hpp"
@@ -38,6 +40,7 @@ void text_to_hdf5(Run& run, const std::string& from, io::Output& output) {
     reader = std::make_unique<io::TextReader>(from);
     n = reader->whole();
     if (n < 1) reader->fail("the order of the matrix is not positive", "the file begins with n");
+    reader->require_room(1 + double(n) * double(n), 1, fmt::format("{0} x {0} numbers", n));
   });
   n = share(control, n);
   run.report["n"] = n;
@@ -86,13 +89,30 @@ MarketHeader read_market_header(io::TextReader& reader) {
     const auto first = line.find_first_not_of(" \t");
     if (first != std::string::npos && line[first] != '%') break;
   }
-  long long rows = 0, columns = 0, entries = 0;
-  const int found = std::sscanf(line.c_str(), "%lld %lld %lld", &rows, &columns, &entries);
-  if (found < (h.coordinate ? 3 : 2) || rows < 0 || columns < 0 || entries < 0)
-    reader.fail("no sizes", h.coordinate ? "give rows, columns, entries" : "give rows, columns");
+  Index rows = 0, columns = 0, entries = 0;
+  const char* at = line.data();
+  const char* const end = at + line.size();
+  for (Index* const size : {&rows, &columns, &entries}) {
+    if (size == &entries && !h.coordinate) break;
+    while (at < end && (*at == ' ' || *at == '\t')) ++at;
+    const auto [next, error] = std::from_chars(at, end, *size);
+    const bool ends = next == end || *next == ' ' || *next == '\t' || *next == '\r';
+    if (error != std::errc() || !ends || *size < 0)
+      reader.fail(error == std::errc::result_out_of_range ? "impossible sizes: " + in_quotes(line)
+                                                          : "no sizes: " + in_quotes(line),
+                  h.coordinate ? "give rows, columns, entries" : "give rows, columns");
+    at = next;
+  }
+  reader.require_extents(double(rows), double(columns));
   h.rows = rows;
   h.columns = columns;
   if (h.symmetric && rows != columns) reader.fail("symmetric but not square", "use general");
+  const double half = h.skew ? 0.5 * (double(rows) - 1) : 0.5 * (double(rows) + 1);
+  const double numbers = h.coordinate  ? double(entries)
+                         : h.symmetric ? double(rows) * half
+                                       : double(rows) * double(columns);
+  const double least = !h.coordinate ? 1 : h.pattern ? 3 : 5;  // "1", "1 1" and "1 1 1"
+  reader.require_room(numbers, least, fmt::format("{:.17g} entries", numbers));
   h.entries = h.coordinate ? entries : h.symmetric ? rows * (rows + 1) / 2 : rows * columns;
   if (h.skew && !h.coordinate) h.entries = rows * (rows - 1) / 2;
   return h;
@@ -155,7 +175,8 @@ void write_csr(Run& run, io::Output& output, const MarketHeader& h, const Range&
   const auto counts = control.gather_all(Index(kept));
   const Index before = std::accumulate(counts.begin(), counts.begin() + control.rank(), Index(0));
   const Index nonzeros = std::accumulate(counts.begin(), counts.end(), Index(0));
-  std::vector<Index> pointers(std::size_t(rows.count) + 1, before);
+  std::vector<Index> pointers = collectively(
+      control, [&] { return std::vector<Index>(std::size_t(rows.count) + 1, before); });
   for (const Triplet& t : mine) ++pointers[std::size_t(t.row - rows.first) + 1];
   for (std::size_t i = 1; i < pointers.size(); ++i) pointers[i] += pointers[i - 1] - before;
   const bool last = rows.end() == h.rows && (rows.count > 0 || control.rank() == 0);
@@ -194,6 +215,8 @@ void matrix_market_to_hdf5(Run& run, const std::string& from, io::Output& output
   run.report["columns"] = h.columns;
   const Range rows = own_slice(control, h.rows);
   if (h.coordinate) {
+    const Index entries = h.entries / control.size() * (h.symmetric ? 2 : 1);
+    require_memory(control, (rows.count + 1) * 8 + entries * Index(sizeof(Triplet)), 0);
     std::vector<Triplet> mine;
     each_market_entry(control, reader.get(), h, [&](const Triplet& t) {
       if (t.row >= rows.first && t.row < rows.end()) mine.push_back(t);

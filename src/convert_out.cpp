@@ -93,6 +93,9 @@ void hdf5_to_text(Run& run, const io::Location& from, const std::string& to, Tex
 namespace {
 
 void csr_to_market(const Control& control, const io::CsrInput& a, io::PlainOutput& out) {
+  if (a.rows() > Index(1) << 36)
+    no_form(a.location(), fmt::format("{} rows are more than any machine holds", a.rows()),
+            "correct the shape");
   first_line(control, out,
              fmt::format("%%MatrixMarket matrix coordinate real general\n{} {} {}\n", a.rows(),
                          a.columns(), a.nonzeros()));

@@ -16,7 +16,7 @@ constexpr double eps = 0x1.0p-53;
 constexpr Index exact_limit = 4096, slice = 256, probes = 16;
 
 /// max that keeps NaN.
-double larger(double a, double b) { return !(b <= a) ? b : a; }
+double larger(double a, double b) { return b <= a || std::isnan(a) ? a : b; }
 double largest(const std::vector<double>& values) {
   double most = 0;
   for (const double v : values) most = larger(most, v);

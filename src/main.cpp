@@ -1,5 +1,7 @@
 // terrace: parse the command line, run one command on every rank, report, exit.
+#include <fcntl.h>
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <cstring>
 
@@ -74,6 +76,10 @@ int run(const terrace::Session& session, int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // A file must not get the number of a closed standard stream: messages would be written into it.
+  int file = open("/dev/null", O_RDWR);
+  while (file >= 0 && file <= 2) file = open("/dev/null", O_RDWR);
+  if (file > 2) close(file);
   // From the first moment to the last: a request waits for a solve, or comes too late and does
   // nothing.
   for (int i = 1; i < argc; ++i)

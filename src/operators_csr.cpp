@@ -173,7 +173,8 @@ CsrOperator<B>::CsrOperator(const Context<B>& context, std::vector<Index> first,
     needed.shrink_to_fit();
     if (rows + Index(needed.size()) > std::numeric_limits<std::int32_t>::max())
       throw Error(Exit::resources,
-                  "more than 2^31 rows and halo entries on one rank; use more ranks");
+                  "more than 2^31 rows and halo entries on one rank; in the CSR matrix; use more "
+                  "ranks");
     diagonal_.resize(std::size_t(rows));
     parallel_ranges(rows, 4096, [&](Index from, Index to) {
       for (Index i = from; i < to; ++i) diagonal_[std::size_t(i)] = stored(a, i, r0 + i);

@@ -1,19 +1,25 @@
 #include "src/run.hpp"
 
+#include <fcntl.h>
 #include <fmt/chrono.h>
 #include <fmt/core.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
+#include <csignal>
+#include <cstring>
 #include <ctime>
 #include <filesystem>
-#include <fstream>
 #include <thread>
 
 #include "distrib/faults.hpp"
 #include "distrib/place.hpp"
+#include "distrib/quote.hpp"
 #include "io/recognised.hpp"
+#include "io/unfinished.hpp"
 #include "kernels/ranges.hpp"
 #include "kernels/stream.hpp"
 #include "src/checkpoints.hpp"
@@ -24,6 +30,9 @@ namespace terrace {
 using Clock = std::chrono::steady_clock;
 
 namespace {
+/// Where nobody can read it, it is not worth the run: fmt::print would throw.
+void put(std::FILE* to, const std::string& text) { std::fputs(text.c_str(), to); }
+
 double since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
@@ -57,16 +66,16 @@ void Progress::tick(double done, Index step) {
                                        100 * part, done / std::max(spent, 1e-9), left);
   if (terminal_) {
     const int filled = int(part * 30);
-    fmt::print(stderr, "\r[{}{}] {}   ", std::string(filled, '#'), std::string(30 - filled, '.'),
-               text);
+    put(stderr, fmt::format("\r[{}{}] {}   ", std::string(filled, '#'),
+                            std::string(30 - filled, '.'), text));
   } else {
-    fmt::print(stderr, "{}\n", text);
+    put(stderr, text + "\n");
   }
   std::fflush(stderr);
 }
 
 void Progress::end() {
-  if (enabled_ && terminal_ && total_ > 0) fmt::print(stderr, "\r{:90}\r", "");
+  if (enabled_ && terminal_ && total_ > 0) put(stderr, fmt::format("\r{:90}\r", ""));
   total_ = 0;
 }
 
@@ -86,6 +95,7 @@ Run::Run(const Control& the_control, CommonOptions given, std::string name, std:
       command(std::move(name)),
       command_line(std::move(line)),
       start_(Clock::now()) {
+  require_own_files();
   record_stages(!options.report.empty() && command.rfind("bench", 0) != 0);
   if (options.oversubscribe) allow_oversubscription();
   if (options.no_bind) leave_cores_unbound();
@@ -131,7 +141,7 @@ double Run::seconds(const std::string& name) const { return report["seconds"].va
 
 void Run::say(const std::string& line) const {
   if (control.rank() == 0 && !options.quiet) {
-    fmt::print("{}\n", line);
+    put(stdout, line + "\n");
     std::fflush(stdout);
   }
 }
@@ -140,7 +150,8 @@ void Run::warn(const std::string& what_where_what_to_do) {
   nlohmann::json& all = report["warnings"];
   if (std::find(all.begin(), all.end(), what_where_what_to_do) != all.end()) return;
   all.push_back(what_where_what_to_do);
-  if (control.rank() == 0) fmt::print(stderr, "terrace: warning: {}\n", what_where_what_to_do);
+  if (control.rank() == 0)
+    put(stderr, "terrace: warning: " + printable(what_where_what_to_do) + "\n");
 }
 
 void Run::rate(double value, const std::string& unit) {
@@ -148,6 +159,7 @@ void Run::rate(double value, const std::string& unit) {
 }
 
 void Run::outcome(const std::string& status, const std::string& message) {
+  if (status.rfind("check", 0) == 0) require_same_inputs();
   report["status"] = status;
   fail_together(Exit::outcome, message);
 }
@@ -161,7 +173,7 @@ io::Attributes Run::attributes() const {
   result["backend"] = report["backend"].get<std::string>();
   std::string devices;
   for (const auto& device : report["devices"])
-    devices += (devices.empty() ? "" : ", ") + device.get<std::string>();
+    devices.append(devices.empty() ? "" : ", ").append(device.get<std::string>());
   result["devices"] = devices;
   result["start_time"] = start_time;
   for (const auto& [name, value] : report["seconds"].items())
@@ -175,18 +187,177 @@ io::Attributes Run::attributes() const {
   for (const auto& [key, value] : inputs.items()) result[key] = value.get<std::string>();
   std::string warnings;
   for (const auto& text : report["warnings"])
-    warnings += (warnings.empty() ? "" : "\n") + text.get<std::string>();
+    warnings.append(warnings.empty() ? "" : "\n").append(text.get<std::string>());
   if (!warnings.empty()) result["warnings"] = warnings;
   return result;
 }
 
 void Run::note_input(const std::string& key, const io::Location& location) {
+  require_not_written(key, location);
   io::Location absolute = location;
   std::error_code ignored;
   const auto path = std::filesystem::absolute(location.file, ignored);
   if (!ignored) absolute.file = path.lexically_normal().string();
   inputs[key] = io::to_string(absolute);
+  stamps_[key] = io::stamp_of(control, location.file);
   for (const std::string& what : io::take_recognised()) warn(what);  // so that attributes() says it
+}
+
+void Run::require_same_inputs() const {
+  for (const auto& [key, stamp] : stamps_) {
+    const auto where = io::parse_location(inputs.at(key).get<std::string>());
+    if (!io::stamp_of(control, where.file).alike(stamp))
+      fail_together(Exit::input, "the file of the " + key + " was changed during the run; " +
+                                     where.file + "; leave it alone and start again");
+  }
+}
+
+namespace {
+
+/// What a program may open and hand on, as /dev/stdout and /dev/fd/63: never renamed over.
+bool is_handed_on(const std::string& path) {
+  return path.rfind("/dev/", 0) == 0 || path.rfind("/proc/", 0) == 0;
+}
+
+/// Writes to what is there: a device, or a pipe that somebody reads.
+std::string write_through(const std::string& path, const std::string& text) {
+  std::fflush(stdout);
+  const int file = open(path.c_str(), O_WRONLY | O_APPEND | O_NONBLOCK | O_CLOEXEC);
+  if (file < 0) return std::strerror(errno);
+  fcntl(file, F_SETFL, O_APPEND);  // its reader may be slow
+  const auto before = std::signal(SIGPIPE, SIG_IGN);
+  std::string reason;
+  for (std::size_t at = 0; at < text.size() && reason.empty();) {
+    const ssize_t now = write(file, text.data() + at, text.size() - at);
+    if (now < 0 && errno != EINTR) reason = std::strerror(errno);
+    if (now > 0) at += std::size_t(now);
+  }
+  std::signal(SIGPIPE, before);
+  close(file);
+  return reason;
+}
+
+/// Empty, or why the report is not there.
+std::string put_report(const std::string& path, const std::string& text) {
+  struct stat status {};
+  const bool there = stat(path.c_str(), &status) == 0;
+  if (is_handed_on(path) || (there && !S_ISREG(status.st_mode))) return write_through(path, text);
+  const std::string target = io::followed(path);
+  const std::string temporary = io::unfinished_name(target, getpid());
+  io::Unfinished unfinished;
+  unfinished.begin(temporary);
+  const int file = open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (file < 0) return std::strerror(errno);
+  std::string reason;
+  for (std::size_t at = 0; at < text.size() && reason.empty();) {
+    const ssize_t now = write(file, text.data() + at, text.size() - at);
+    if (now < 0 && errno != EINTR) reason = std::strerror(errno);
+    if (now > 0) at += std::size_t(now);
+  }
+  if (close(file) != 0 && reason.empty()) reason = std::strerror(errno);
+  if (reason.empty() && std::rename(temporary.c_str(), target.c_str()) != 0)
+    reason = std::strerror(errno);
+  if (reason.empty()) unfinished.finish();
+  return reason;
+}
+
+/// Whether `text` is a report of ours, or nothing.
+bool is_report(const std::string& text) {
+  const auto found = nlohmann::json::parse(text, nullptr, false);
+  return found.is_object() && found.contains("command") && found["command"].is_string() &&
+         found.contains("exit_code") && found["exit_code"].is_number_integer() &&
+         found.contains("seconds");
+}
+
+[[noreturn]] void refuse_one_file(const std::string& a, const std::string& b,
+                                  const std::string& path) {
+  throw Error(Exit::usage, a + " and " + b + " are one file; " + path + "; name another one");
+}
+
+/// Whether the group at `outer`, which is to be replaced, holds what stands at `inner`.
+bool holds(const std::string& outer, const std::string& inner) {
+  return inner.empty() || inner == outer || inner.rfind(outer + "/", 0) == 0;
+}
+
+}  // namespace
+
+void Run::require_report() const {
+  const std::string& path = options.report;
+  const auto refuse = [&](const std::string& what, const std::string& todo) {
+    throw Error(Exit::usage, what + "; " + path + "; " + todo);
+  };
+  struct stat status {};
+  const bool there = stat(path.c_str(), &status) == 0;
+  if (is_handed_on(path) || (there && (S_ISCHR(status.st_mode) || S_ISFIFO(status.st_mode))))
+    return;
+  if (there && !S_ISREG(status.st_mode))
+    refuse("the report would replace what is no regular file", "name a file");
+  if (!there && errno != ENOENT && errno != ENOTDIR)
+    refuse(std::string("the report cannot be written: ") + std::strerror(errno),
+           "choose another name");
+  const std::string folder = io::folder_of(io::followed(path));
+  if (const std::string reason = io::why_not_writable(folder); !reason.empty())
+    refuse("the report cannot be written: " + reason, "choose a writable folder");
+  if (!there || status.st_size == 0) return;
+  if (io::has_hdf5_signature(path))
+    refuse("the report would replace an HDF5 file", "choose another name");
+  const bool can_force = command != "verify" && command != "info";
+  if (!options.force && !is_report(io::bytes_of(path, 1 << 28)))
+    refuse("the report would replace a file that is no report of terrace",
+           can_force ? "choose another name or add --force" : "choose another name");
+}
+
+void Run::require_own_files() {
+  const std::string report_file = std::exchange(options.report, {});  // not written when refused
+  collectively(control, [&] {
+    if (control.rank() != 0) return;
+    std::vector<std::pair<std::string, std::string>> written;
+    const auto add = [&](const std::string& what, const std::string& path) {
+      for (const auto& [other, there] : written)
+        if (io::same_file(path, there)) refuse_one_file(other, what, path);
+      written.emplace_back(what, path);
+    };
+    if (!report_file.empty() && !is_handed_on(report_file)) add("--report", report_file);
+    if (!options.output.empty() && !options.plan)
+      add("the output", io::parse_location(options.output).file);
+    if (!options.restart.empty())
+      for (const std::string& path : {options.restart, options.restart + ".old"})
+        for (const auto& [other, there] : written)
+          if (io::same_file(path, there)) refuse_one_file(other, "--restart", path);
+    if (!options.checkpoint.empty() && !options.plan) {
+      add("--checkpoint", options.checkpoint);
+      add("the older checkpoint", io::followed(options.checkpoint) + ".old");
+    }
+  });
+  options.report = report_file;
+  if (report_file.empty()) return;
+  collectively(control, [&] {
+    if (control.rank() == 0) require_report();
+  });
+}
+
+void Run::require_not_written(const std::string& key, const io::Location& location) {
+  const std::string report_file = std::exchange(options.report, {});
+  collectively(control, [&] {
+    if (control.rank() != 0) return;
+    const auto refuse = [&](const std::string& what, const std::string& path) {
+      if (!path.empty() && io::same_file(path, location.file))
+        refuse_one_file(what, "the " + key, path);
+    };
+    if (!is_handed_on(report_file)) refuse("--report", report_file);
+    if (options.plan) return;
+    if (!options.checkpoint.empty()) {
+      refuse("--checkpoint", options.checkpoint);
+      refuse("the older checkpoint", io::followed(options.checkpoint) + ".old");
+    }
+    if (options.output.empty()) return;
+    const io::Location to = io::parse_location(options.output);
+    if (to.path.empty()) return refuse("the output", to.file);
+    if (io::same_file(to.file, location.file) && holds(to.path, location.path))
+      throw Error(Exit::usage, "the output group would replace the " + key + "; " +
+                                   io::to_string(to) + "; name another group");
+  });
+  options.report = report_file;
 }
 
 void Run::write_report(int exit_code, const std::string& message) {
@@ -204,22 +375,12 @@ void Run::write_report(int exit_code, const std::string& message) {
   report["command_line"] = command_line;
   report["start_time"] = start_time;
   if (options.report.empty() || control.rank() != 0) return;
-  // A device, /dev/null say, is written to: a rename would replace it.
-  std::error_code failed;
-  const auto kind = std::filesystem::status(options.report, failed).type();
-  const bool device = kind == std::filesystem::file_type::character;
-  const bool plain =
-      kind == std::filesystem::file_type::not_found || kind == std::filesystem::file_type::regular;
-  const std::string temporary = plain ? options.report + ".tmp" : options.report;
-  std::ofstream out;
-  if (plain || device) out.open(temporary);
-  out << report.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
-  out.close();
-  failed.clear();
-  if (out && plain) std::filesystem::rename(temporary, options.report, failed);
-  if (exit_code == 0 && (!(plain || device) || !out || failed))  // one line on a failure: its own
-    fmt::print(stderr, "terrace: the report could not be written; {}; choose a writable place\n",
-               options.report);
+  const std::string reason = put_report(
+      options.report, report.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+  if (exit_code == 0 && !reason.empty())  // one line on a failure: its own
+    put(stderr,
+        fmt::format("terrace: the report could not be written: {}; {}; choose a writable place\n",
+                    reason, printable(options.report)));
 }
 
 BackendChoice choose_backend(bool device_everywhere, const BackendHint& hint) {

@@ -9,6 +9,7 @@
 
 #include "distrib/agree.hpp"
 #include "distrib/context.hpp"
+#include "io/files.hpp"
 #include "io/output.hpp"
 
 namespace terrace {
@@ -91,7 +92,18 @@ class Run {
   /// start time, seconds by phase, residual or certificate, and the inputs' names.
   [[nodiscard]] io::Attributes attributes() const;
   /// Notes an input for attributes(): key is "input", "rhs", "factor", "x0"; absolute path stored.
+  /// Refuses one that the run would overwrite. Collective.
   void note_input(const std::string& key, const io::Location& location);
+  /// Refuses (exit 2, --force or not) options of which two name one file, and a --report that is
+  /// somebody's file. The constructor calls it; whoever sets options.output later, again.
+  void require_own_files();
+  /// Refuses (exit 2, --force or not) an input that the run would overwrite. Collective.
+  void require_not_written(const std::string& key, const io::Location& location);
+  /// Files of the inputs, as they were when they were noted.
+  [[nodiscard]] const std::map<std::string, io::Stamp>& stamps() const { return stamps_; }
+  /// Throws Error(input) when an input is not the file any more that it was when it was noted: no
+  /// check and no guard can then say what is wrong. Collective.
+  void require_same_inputs() const;
   /// Writes --report (rank 0). Called by main for success and failure alike.
   void write_report(int exit_code, const std::string& message);
 
@@ -104,6 +116,8 @@ class Run {
   std::chrono::steady_clock::time_point start_;
   std::map<std::string, double> own_seconds_;  // by phase, of this rank
   nlohmann::json own_device_;
+  std::map<std::string, io::Stamp> stamps_;
+  void require_report() const;
   std::unique_ptr<Checkpoints> checkpoints_;
 };
 

@@ -52,7 +52,9 @@ double expand(const Matrix<Cpu>& a, Index first, const std::vector<Index>& colum
 
 double expanded_determinant(const Matrix<Cpu>& a) {
   if (a.rows() > expansion_limit)
-    throw Error(Exit::usage, "expansion of a determinant takes up to 10 rows; use elimination");
+    throw Error(Exit::usage,
+                "expansion of a determinant takes up to 10 rows; --method cramer; use "
+                "elimination");
   std::vector<Index> columns;
   for (Index j = 0; j < a.rows(); ++j) columns.push_back(j);
   return expand(a, 0, columns);

@@ -9,8 +9,27 @@ foreach(test kernels_energy_test src_energy_test)
 endforeach()
 terrace_test(distrib/layout RANKS 1)
 terrace_test(distrib/communicator RANKS 1 2 3 5 SANITIZE 3 LANES)
+# Messages in many pieces: the limits of 1 GiB a call and 64 MiB a stage, made small.
+foreach(ranks 1 3)
+  add_test(NAME distrib/communicator.pieces-${ranks}
+           COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks} $<TARGET_FILE:distrib_communicator_test> "~*cuda*")
+  set_tests_properties(distrib/communicator.pieces-${ranks} PROPERTIES TIMEOUT 300 LABELS ranks-${ranks} PROCESSORS ${ranks}
+                       ENVIRONMENT "${terrace_test_environment};TERRACE_TEST_PIECE_BYTES=1000")
+endforeach()
+if(TERRACE_CUDA)
+  terrace_gpu_test(distrib/communicator.pieces-3.gpu GPUS 1 RANKS 3 TARGET distrib_communicator_test TIMEOUT 300
+                   ENVIRONMENT TERRACE_TEST_PIECE_BYTES=1000)
+  # NCCL itself: by one rank, which takes it for the test alone, and by two with a GPU each.
+  terrace_gpu_test(distrib/communicator.nccl-1 GPUS 1 RANKS 1 TARGET distrib_communicator_test TIMEOUT 300
+                   ENVIRONMENT TERRACE_TEST_NCCL_ALONE=1 TERRACE_TEST_TRANSPORT=NCCL)
+  terrace_gpu_test(distrib/communicator.nccl-2 GPUS 2 RANKS 2 TARGET distrib_communicator_test TIMEOUT 300
+                   ENVIRONMENT TERRACE_TEST_TRANSPORT=NCCL)
+endif()
 terrace_test(src/backend RANKS 1 2)
 terrace_test(src/stages RANKS 1 3 SANITIZE 3 LANES)
+find_program(TERRACE_PYTHON python3 PATHS /usr/bin NO_DEFAULT_PATH)
+find_program(TERRACE_PYTHON python3)
+add_test(NAME messages COMMAND ${TERRACE_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/messages.py ${PROJECT_SOURCE_DIR})
 add_test(NAME layers COMMAND ${CMAKE_COMMAND} -DROOT=${PROJECT_SOURCE_DIR} -P ${CMAKE_CURRENT_LIST_DIR}/layers.cmake)
 add_test(NAME format COMMAND ${CMAKE_CURRENT_LIST_DIR}/format.sh ${PROJECT_SOURCE_DIR})
 set_tests_properties(format PROPERTIES SKIP_RETURN_CODE 77)

@@ -1,6 +1,7 @@
 # Libraries of CUDA that do nothing, for the tests of a machine without a GPU: nothing is called there, and every
 # start of a program loads and relocates half a gigabyte of them, 0.1 s of a core. All functions of the real ones, of
-# the same names and versions; each returns 1, an error in all of them. Sets terrace_idle_libraries, their folder.
+# the same names and versions; each returns 1, an error in all of them, but those that
+# return a text (GetErrorString, GetStatusString, GetLastError, ...), which get one. Sets terrace_idle_libraries, their folder.
 set(terrace_idle_libraries "")
 set(idle_real "")
 foreach(target CUDA::cublas CUDA::cusolver CUDA::cusparse)
@@ -17,15 +18,28 @@ foreach(real ${idle_real} ${NCCL_LIBRARY})
   set(name ${CMAKE_MATCH_1})
   set(version ${CMAKE_MATCH_2})
   string(REGEX MATCHALL " [TW] [A-Za-z0-9_]+(@@[A-Za-z0-9_.]+)?" found "${symbols}")
-  set(source "// Made by tests/idle_libraries.cmake of ${real}.\nextern \"C\" int terrace_idle() { return 1; }\n")
+  string(CONCAT source "// Made by tests/idle_libraries.cmake of ${real}.\nextern \"C\" int terrace_idle() { return 1; }\n"
+      "extern \"C\" const char* terrace_idle_text() { return \"idle: a library that does nothing, for tests without a GPU\"; }\n"
+      "extern \"C\" int terrace_idle_version(int* version) { if (version) *version = 0; return 1; }\n")
   set(versions "")
   foreach(symbol ${found})
     string(REGEX MATCH " [TW] ([A-Za-z0-9_]+)(@@(.+))?" unused "${symbol}")
-    if(CMAKE_MATCH_1 STREQUAL "_init" OR CMAKE_MATCH_1 STREQUAL "_fini")
+    set(called ${CMAKE_MATCH_1})
+    set(since "${CMAKE_MATCH_3}")
+    if(called STREQUAL "_init" OR called STREQUAL "_fini")
       continue()
     endif()
-    string(APPEND source "extern \"C\" int ${CMAKE_MATCH_1}() __attribute__((alias(\"terrace_idle\")));\n")
-    list(APPEND versions "${CMAKE_MATCH_3}")
+    set(answer terrace_idle)
+    set(type "int ${called}()")
+    if(called MATCHES "(ErrorString|StatusString|StatusName|ErrorName|LastError)$")
+      set(answer terrace_idle_text)
+      set(type "const char* ${called}()")
+    elseif(called MATCHES "^p?ncclGetVersion$")
+      set(answer terrace_idle_version)
+      set(type "int ${called}(int*)")
+    endif()
+    string(APPEND source "extern \"C\" ${type} __attribute__((alias(\"${answer}\")));\n")
+    list(APPEND versions "${since}")
   endforeach()
   list(REMOVE_DUPLICATES versions)
   set(folder ${CMAKE_CURRENT_BINARY_DIR}/idle)

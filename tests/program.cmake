@@ -18,11 +18,12 @@ function(terrace_program_test name)
     set(environment ${terrace_real_environment})
   endif()
   add_test(NAME program/${name} COMMAND ${TERRACE_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/program/${name}.py $<TARGET_FILE:terrace>)
-  set_tests_properties(program/${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS program PROCESSORS ${arg_PROCESSORS}
+  set_tests_properties(program/${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS program SKIP_RETURN_CODE 77 PROCESSORS ${arg_PROCESSORS}
                        ENVIRONMENT "${environment};OMPI_MCA_odls_base_sigkill_timeout=${patience}")
 endfunction()
 if(NOT TERRACE_SANITIZE)
   terrace_program_test(bad_input TIMEOUT 900)
+  terrace_program_test(bench TIMEOUT 600)
   terrace_program_test(round_trips TIMEOUT 900)
   terrace_program_test(storage_forms TIMEOUT 300)
   terrace_program_test(textbook TIMEOUT 900)

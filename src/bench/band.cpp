@@ -395,7 +395,9 @@ void bench_size(Run& run, Context<B>& c, const BandBench& options, Index n, Inde
   run.report["precision"] = run.options.precision;
   if (run.options.precision == "mixed") return bench_mixed(run, c, options, request, plan, rates);
   if (options.stages && plan.method != BandMethod::tile_columns)
-    run.say("--stages: of --method tile-columns only; the other methods have no panels");
+    fail_together(Exit::usage, fmt::format("method {} has no panels; --stages; add --method "
+                                           "tile-columns or leave it out",
+                                           to_string(plan.method)));
   if (plan.tile_by_tile)
     bench_window(run, c, options, plan, rates);
   else if (plan.method == BandMethod::streamed)
@@ -416,6 +418,7 @@ void bench_size(Run& run, Context<B>& c, const BandBench& options, Index n, Inde
 void bench_band(Run& run, BandBench options) {
   with_backend(run, [&]<class B>(Context<B>& c) {
     const bool device = std::is_same_v<B, Cuda>;
+    require_rivals(options, "band on this backend", {band_rival_name(B{})});
     for (const std::string& place : options.diagonal) check_places(B{}, {place, ""});
     for (const std::string& place : options.substitution) check_places(B{}, {"", place});
     if (!options.widths.empty() && run.options.block > 0)
@@ -470,9 +473,15 @@ void add_bench_band(CLI::App& bench, Selected& selected) {
                    "gpu or cpu, or both in turn: who substitutes with tile columns")
       ->delimiter(',');
   add_common_options(*command, selected.options);
-  command->callback([&selected, options] {
+  command->callback([&selected, options, command] {
     selected.command = "bench band";
-    selected.action = [options](Run& run) { bench_band(run, *options); };
+    selected.action = [options, command](Run& run) {
+      require_no_others(run, *command);
+      if (run.options.precision == "mixed")
+        refuse_given(*command, {"--rivals", "--diagonal", "--substitution", "--stages"},
+                     "--precision mixed compares with FP64 by the plan's method alone");
+      bench_band(run, *options);
+    };
   });
 }
 

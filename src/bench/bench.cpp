@@ -140,20 +140,18 @@ void require_rivals(const BenchOptions& options, const std::string& family,
                                               : "use " + fmt::to_string(fmt::join(known, ", "))));
 }
 
-void require_no_others(const Run& run, const std::vector<std::pair<std::string, bool>>& more) {
-  const CommonOptions& o = run.options;
-  std::vector<std::pair<std::string, bool>> all{{"--output", !o.output.empty()},
-                                                {"--force", o.force},
-                                                {"--plan", o.plan},
-                                                {"--checkpoint", !o.checkpoint.empty()},
-                                                {"--checkpoint-every", !o.checkpoint_every.empty()},
-                                                {"--restart", !o.restart.empty()}};
-  all.insert(all.end(), more.begin(), more.end());
-  for (const auto& [name, given] : all)
-    if (given)
-      fail_together(
-          Exit::usage,
-          fmt::format("{} does not obey {}; on the command line; leave it out", run.command, name));
+void require_no_others(const Run& run, const CLI::App& command,
+                       const std::vector<std::string>& more) {
+  std::vector<std::string> names{"--output",           "--force",  "--plan", "--checkpoint",
+                                 "--checkpoint-every", "--restart"};
+  const CLI::App* const bench = command.get_parent();
+  if (bench != nullptr && bench->get_name() == "bench") {  // what stands before the family's name
+    std::vector<std::string> early = names;
+    for (const CLI::Option* option : bench->get_options()) early.push_back(option->get_name());
+    refuse_given(*bench, early, "options of " + run.command + " stand behind its name");
+  }
+  names.insert(names.end(), more.begin(), more.end());
+  refuse_given(command, names, run.command + " measures and would not obey it");
 }
 
 bool bench_run(Run& run, const BenchOptions& options, const BenchRun& what) {

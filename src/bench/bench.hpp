@@ -6,6 +6,7 @@
 
 #include "src/bench/median.hpp"
 #include "src/commands.hpp"
+#include "src/commands/refuse.hpp"
 #include "src/energy.hpp"
 #include "src/stages.hpp"
 
@@ -74,9 +75,10 @@ inline std::function<void(double)> spoils(std::vector<double>& answer) {
 /// Refuses names of --rivals that are none of `known`: Error(usage) on all ranks.
 void require_rivals(const BenchOptions& options, const std::string& family,
                     const std::vector<std::string>& known);
-/// Refuses the common options that a bench does not obey: -o, --force, --plan, checkpoints and
-/// those of `more` that were given.
-void require_no_others(const Run& run, const std::vector<std::pair<std::string, bool>>& more = {});
+/// Refuses the common options that no bench obeys (an output, --plan, checkpoints), also where they
+/// stand before the family's name, and `more` of the family's: exit 2.
+void require_no_others(const Run& run, const CLI::App& command,
+                       const std::vector<std::string>& more = {});
 
 /// The slowest rank's seconds of each stage, and what follows from them:
 ///   panel, share, widen, update, loop   seconds

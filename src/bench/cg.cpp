@@ -74,7 +74,7 @@ std::vector<double> residuals_of(const Context<B>& c, A& a, CgWork<B>& work,
   none.max_iterations = 0;
   std::vector<double> residuals;
   for (const CgResult& r : conjugate_gradients_columns(c, a, work, none, b, x))
-    residuals.push_back(r.initial_residual);
+    residuals.push_back(r.reason == CgReason::nan_or_inf ? HUGE_VAL : r.initial_residual);
   return residuals;
 }
 
@@ -305,6 +305,17 @@ void bench_csr(Run& run, const Context<B>& c, const CgBench& options, Index poin
   }
 }
 
+/// Options that this kind of matrix does not have.
+void refuse_ignored(const Run& run, const CgBench& o, const CLI::App& command) {
+  require_no_others(run, command, {"--block"});
+  const std::string reason = "matrices of --kind " + o.kind + " do not have it";
+  if (o.kind != "dense") refuse_given(command, {"--layout", "--diagonal"}, reason);
+  if (o.kind != "band") refuse_given(command, {"--half-bandwidth"}, reason);
+  if (o.kind != "csr") refuse_given(command, {"--points", "--stencil", "--shuffle"}, reason);
+  if (o.kind == "csr") refuse_given(command, {"--n"}, "the order follows from --points");
+  if (o.rtol > 0) refuse_given(command, {"--iterations"}, "--rtol times whole solves");
+}
+
 void bench_cg(Run& run, CgBench options) {
   if (!run.options.method.empty()) options.method = run.options.method;
   if (options.method != "classic" && options.method != "single-reduction" &&
@@ -323,6 +334,11 @@ void bench_cg(Run& run, CgBench options) {
                   "method; --precision of bench cg; leave it out");
   with_backend(run, [&]<class B>(Context<B>& c) {
     const bool device = std::is_same_v<B, Cuda>;
+    std::vector<std::string> known;
+    for (const char* name : {"blas", "blas-symv", "cublas", "cublas-symv", "cublas-symv-default"})
+      if (options.kind == "dense" && is_cg_rival(B{}, name)) known.emplace_back(name);
+    if (options.kind == "csr" && is_csr_rival(B{}, "cusparse")) known.emplace_back("cusparse");
+    require_rivals(options, "cg --kind " + options.kind + " on this backend", known);
     run.report["method"] = "conjugate-gradients";
     c.control.barrier();  // ranks that share a memory measure it together
     const double memory = c.control.reduce(read_rate(c.ahead), Reduce::sum);
@@ -381,9 +397,12 @@ void add_bench_cg(CLI::App& bench, Selected& selected) {
       ->add_option("--rtol", options->rtol, "Time whole solves to this residual, not --iterations")
       ->check(not_negative());
   add_common_options(*command, selected.options);
-  command->callback([&selected, options] {
+  command->callback([&selected, options, command] {
     selected.command = "bench cg";
-    selected.action = [options](Run& run) { bench_cg(run, *options); };
+    selected.action = [options, command](Run& run) {
+      refuse_ignored(run, *options, *command);
+      bench_cg(run, *options);
+    };
   });
 }
 

@@ -235,15 +235,15 @@ void add_bench_dense(CLI::App& bench, Selected& selected) {
   command->get_option("--threads")->delimiter(',');
   command->add_option("--pivoting", options->pivoting, "partial, tournament or auto")
       ->check(CLI::IsMember({"auto", "partial", "tournament"}));
-  command->callback([&selected, options] {
+  command->callback([&selected, options, command] {
     selected.command = "bench dense";
-    selected.action = [options](Run& run) {
+    selected.action = [options, command](Run& run) {
       const std::string& method = run.options.method;
       if (!method.empty() && method != "gauss-jordan" && method != "textbook")
         fail_together(Exit::usage, "unknown method '" + method +
                                        "'; --method; use gauss-jordan, or textbook to measure it "
                                        "beside");
-      require_no_others(run);
+      require_no_others(run, *command);
       // --block and --pivoting are the other method's here.
       check_textbook_options(run, method == "textbook", 0, "auto",
                              !options->grid.empty() || !options->threads.empty());

@@ -138,6 +138,13 @@ void bench(Run& run, const Gf2Bench& o) {
   });
 }
 
+/// Options that this kind of `bench gf2` would not obey.
+void refuse_ignored(const Run& run, const Gf2Bench& o, const CLI::App& command) {
+  require_no_others(run, command);
+  if (o.product || o.inverse)
+    refuse_given(command, {"--rivals"}, "rivals are measured beside eliminations");
+}
+
 CLI::Validator probability() {
   return {[](const std::string& value) {
             const double p = std::strtod(value.c_str(), nullptr);
@@ -204,9 +211,12 @@ void add_bench_gf2(CLI::App& bench_app, Selected& selected) {
                            "--checksum", "--transfers", "--energy", "--stages", "--rivals"})
     for (CLI::Option* own : {calibrate, study}) own->excludes(command->get_option(name));
   calibrate->excludes(command->get_option("--n"));
-  command->callback([&selected, options] {
+  command->callback([&selected, options, command] {
     selected.command = "bench gf2";
-    selected.action = [options](Run& run) { bench(run, *options); };
+    selected.action = [options, command](Run& run) {
+      refuse_ignored(run, *options, *command);
+      bench(run, *options);
+    };
   });
 }
 

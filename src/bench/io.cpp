@@ -206,9 +206,12 @@ void add_bench_io(CLI::App& bench, Selected& selected) {
       ->check(positive());
   command->add_flag("--keep", options->keep, "Leave the test files");
   command->add_flag("--warm", options->warm, "From the page cache only");
-  command->callback([&selected, options] {
+  command->callback([&selected, options, command] {
     selected.command = "bench io";
-    selected.action = [options](Run& run) { bench_io(run, *options); };
+    selected.action = [options, command](Run& run) {
+      require_no_others(run, *command, {"--backend", "--method", "--block", "--seed"});
+      bench_io(run, *options);
+    };
   });
 }
 

@@ -275,11 +275,13 @@ std::string Bench<B>::fmt_matrices(const char* who, double bytes, double matrice
   return text;
 }
 
-void bench_matrix(Run& run, MatrixBench options) {
+void bench_matrix(Run& run, MatrixBench options, const CLI::App& command) {
   if (run.control.size() > 1)
     fail_together(Exit::usage, "bench matrix runs on one rank; under mpirun; use -n 1");
   with_backend(run, [&]<class B>(Context<B>& c) {
     constexpr bool device = std::is_same_v<B, Cuda>;
+    refuse_given(command, {device ? "--most-serial" : "--most-alternative"},
+                 "this backend has no such products");
     run.report["method"] = "matrix";
     if (options.n.empty())
       options.n = device ? std::vector<Index>{8, 32, 128, 512, 2048, 8192}
@@ -325,9 +327,13 @@ void add_bench_matrix(CLI::App& bench, Selected& selected) {
       ->check(positive())
       ->capture_default_str();
   add_common_options(*command, selected.options);
-  command->callback([&selected, options] {
+  command->callback([&selected, options, command] {
     selected.command = "bench matrix";
-    selected.action = [options](Run& run) { bench_matrix(run, *options); };
+    selected.action = [options, command](Run& run) {
+      require_no_others(run, *command, {"--method", "--block"});
+      require_rivals(*options, "matrix", {});
+      bench_matrix(run, *options, *command);
+    };
   });
 }
 

@@ -503,9 +503,13 @@ void bench_profile(Run& run, const ProfileOptions& options) {
 
 void add_bench_profile(CLI::App& bench, Selected& selected) {
   const auto options = std::make_shared<ProfileOptions>();
-  const auto action = [&selected, options] {
+  const auto action = [&bench, &selected, options] {
     selected.command = "bench profile";
-    selected.action = [options](Run& run) { bench_profile(run, *options); };
+    const CLI::App* given = bench.get_subcommands().empty() ? &bench : bench.get_subcommands()[0];
+    selected.action = [options, given](Run& run) {
+      require_no_others(run, *given, {"--method", "--block", "--seed", "--no-check"});
+      bench_profile(run, *options);
+    };
   };
   const auto add = [&](CLI::App& command) {
     command.add_option("--seconds", options->seconds, "Of calibration solves, about")

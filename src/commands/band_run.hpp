@@ -107,6 +107,7 @@ void try_again(const Run& run, Again&& again) {
   const double before = run.report["residual"];
   run.say("--guard: the check failed; all is done once more");
   const double now = again();
+  run.require_same_inputs();
   if (now < kBandPass)
     confirmed_fault(run.control, fmt::format("the residual was {:.3g}, but is {:.3g} with the "
                                              "matrix read and solved once more",
@@ -189,6 +190,8 @@ class BandRun {
     BandWork<B> work = collectively(c_.control, [&] { return BandWork<B>(shape_); });
     if (places.diagonal == "cpu" && std::is_same_v<B, Cuda>)
       work.host_diagonal = collectively(c_.control, [&] { return band_host_diagonal(shape_); });
+    run_.report["places"]["diagonal"] =
+        std::is_same_v<B, Cpu> || work.host_diagonal.size() > 0 ? "cpu" : "gpu";
     if (!at_once_) take_guard();
     read();
     if (at_once_) {
@@ -262,6 +265,7 @@ class BandRun {
     Index again = 0;
     run_.phase("solve", [&] { again = band_cholesky(c_, tiles_, work, run_.progress); });
     run_.progress.checkpoints = kept;
+    run_.require_same_inputs();
     if (again != 0) return again;
     confirmed_fault(c_.control,
                     fmt::format("the leading minor of order {} was not positive definite, but is "
@@ -309,7 +313,8 @@ class BandRun {
 inline void check_scratch(const BandOptions& options, bool free, const BandRequest& request) {
   if (!options.scratch.empty() && !free && request.method != "streamed")
     fail_together(Exit::usage,
-                  "--scratch-dir goes with --method streamed or auto; leave one of them out");
+                  "--scratch-dir goes with --method streamed or auto; on the command line; leave "
+                  "one of them out");
 }
 
 /// With --restart, what is left open is as the interrupted run had it: method, parts, width.

@@ -45,6 +45,7 @@ void solve_by_tile_columns(Run& run, Context<B>& c, const BandSystem& system,
   std::optional<HostSubstitution<B>> host;
   if (system.places.substitution == "cpu" && std::is_same_v<B, Cuda>)
     collectively(c.control, [&] { host.emplace(c, s, nrhs); });
+  run.report["places"]["substitution"] = std::is_same_v<B, Cpu> || host ? "cpu" : "gpu";
   if (system.factor)
     flip_for_tests(c.ahead, c.rank(), 1, band.tiles_.data.data(), 8 * band.tiles_.data.size());
   const auto substitute = [&] {

@@ -100,11 +100,13 @@ class StreamRun {
       failed = attempt(begin());
       if (failed != 0 && lost_) unscalable(first);
     }
-    if (failed != 0 && run_.options.guard && scale() == 1.0 && attempt(begin()) == 0)
+    if (failed != 0 && run_.options.guard && scale() == 1.0 && attempt(begin()) == 0) {
+      run_.require_same_inputs();
       confirmed_fault(c_.control,
                       fmt::format("the leading minor of order {} was not positive definite, but is "
                                   "with the matrix read again",
                                   failed));
+    }
     if (failed != 0) not_definite(run_, input_, failed);
     if (scale() != 1.0 && nrhs_ == 0) scale_stream(band_, std::ldexp(1.0, -exponent_ / 2));
   }

@@ -2,6 +2,7 @@
 #include "src/commands/cg_inputs.hpp"
 #include "src/commands/cg_plan.hpp"
 #include "src/commands/cg_preconditioner.hpp"
+#include "src/commands/refuse.hpp"
 
 #include <cmath>
 #include <limits>
@@ -300,9 +301,11 @@ void solve_and_write(Run& run, const Context<B>& c, A& a, const CgInputs& in,
   }
 }
 
-void cg(Run& run, const CgCommand& options) {
+void cg(Run& run, const CgCommand& options, const CLI::App& command) {
   require_output(run.options);
   CgInputs in = open_inputs(run, options);
+  if (in.kind != io::Kind::dense)
+    refuse_given(command, {"--layout"}, "only dense matrices have a layout");
   check_cg_options(run, options, in);
   std::optional<io::Output> output;
   if (!run.options.plan) output.emplace(run.control, run.options.output, run.options.force);
@@ -370,9 +373,18 @@ void add_cg_command(CLI::App& app, Selected& selected) {
       ->add_option("--format", options->format, "dense, band or csr, where the file does not say")
       ->check(CLI::IsMember({"dense", "band", "csr"}));
   add_common_options(*command, selected.options);
-  command->callback([&selected, options] {
+  command->callback([&selected, options, command] {
     selected.command = "cg";
-    selected.action = [options](Run& run) { cg(run, *options); };
+    selected.action = [options, command](Run& run) {
+      const std::string& m = options->preconditioner;
+      if (m != "block-jacobi")
+        refuse_given(*command, {"--block"}, "only --preconditioner block-jacobi has blocks");
+      if (m != "chebyshev")
+        refuse_given(*command, {"--degree"}, "only --preconditioner chebyshev has a degree");
+      if (!run.options.plan)
+        refuse_given(*command, {"--condition"}, "the condition is asked for by --plan alone");
+      cg(run, *options, *command);
+    };
   });
 }
 

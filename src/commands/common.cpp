@@ -7,6 +7,7 @@
 #include "src/bench/bench.hpp"
 #include "src/bit_strassen.hpp"
 #include "src/commands.hpp"
+#include "src/commands/refuse.hpp"
 
 namespace terrace {
 
@@ -34,7 +35,9 @@ void require_countable(std::initializer_list<double> extents) {
   }
   if (!(entries <= 0x1p56))
     fail_together(Exit::resources,
-                  sizes + " entries are more than any machine holds; give smaller sizes");
+                  sizes +
+                      " entries are more than any machine holds; on the command line; give "
+                      "smaller sizes");
 }
 
 void add_common_options(CLI::App& command, CommonOptions& o) {
@@ -81,6 +84,9 @@ void check_common_options(const CommonOptions& o, const std::string& command) {
   const auto refuse = [](const std::string& what) {
     fail_together(Exit::usage, what + "; in terrace " TERRACE_VERSION "; leave the option out");
   };
+  // Before --restart is looked at: there is nothing to continue.
+  if (!o.restart.empty() && (command.rfind("bench", 0) == 0 || command.rfind("generate", 0) == 0))
+    fail_together(Exit::usage, command + " continues nothing; --restart; leave it out");
   const bool mixed = command == "band solve" || command == "bench band" || command == "cg" ||
                      command == "bench cg";
   const bool dense =
@@ -108,6 +114,15 @@ void check_common_options(const CommonOptions& o, const std::string& command) {
 void require_output(const CommonOptions& options) {
   if (options.output.empty() && !options.plan)
     fail_together(Exit::usage, "no output is named; on the command line; add -o FILE.h5");
+}
+
+void refuse_given(const CLI::App& command, const std::vector<std::string>& names,
+                  const std::string& reason) {
+  for (const std::string& name : names) {
+    const CLI::Option* const option = command.get_option_no_throw(name);
+    if (option != nullptr && option->count() > 0)
+      fail_together(Exit::usage, reason + "; " + name + "; leave it out");
+  }
 }
 
 void add_bench_commands(CLI::App& app, Selected& selected) {

@@ -76,6 +76,9 @@ void convert(Run& run, const ConvertOptions& o) {
     if (control.rank() == 0) check_options(o, from.file, in, to.file, out);
   });
   const bool to_standard_output = to.file == io::standard_stream;
+  if (!to_standard_output) run.options.output = o.to;
+  run.require_own_files();
+  if (from.file != io::standard_stream) run.require_not_written("input", from);
   run.report["backend"] = "cpu";
   if (out == FileForm::hdf5) {
     io::Output output(control, o.to, run.options.force);

@@ -8,6 +8,7 @@
 #include "io/input.hpp"
 #include "kernels/parallel.hpp"
 #include "src/commands.hpp"
+#include "src/commands/refuse.hpp"
 #include "src/problems.hpp"
 
 namespace terrace {
@@ -332,9 +333,17 @@ void add_generate_commands(CLI::App& app, Selected& selected) {
     CLI::App* kind = group->add_subcommand(name, what);
     add_common_options(*kind, selected.options);
     kind->add_option("--rhs", o->rhs, "Right-hand sides b = A x_true to add, with x_true");
-    kind->callback([&selected, action, text = std::string("generate ") + name] {
+    kind->callback([&selected, action, kind, text = std::string("generate ") + name] {
       selected.command = text;
-      selected.action = action;
+      selected.action = [action, kind, text](Run& run) {
+        refuse_given(*kind,
+                     {"--method", "--block", "--precision", "--no-check", "--checkpoint",
+                      "--checkpoint-every", "--restart"},
+                     text + " writes a formula and would not obey it");
+        if (run.options.backend == "cuda")
+          fail_together(Exit::usage, text + " works on the CPU; --backend cuda; leave it out");
+        action(run);
+      };
     });
     return kind;
   };

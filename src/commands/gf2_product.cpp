@@ -87,6 +87,7 @@ void multiply(Run& run, const Gf2Options& o) {
         fill_zero(context.bulk, product.data.view());
         context.bulk.synchronize();
         multiply_bits(context, left, right, product, inner, memory, run.progress);
+        run.require_same_inputs();
         if (certify().empty())
           confirmed_fault(run.control,
                           "the certificate did not hold, but does with the factors read and "

@@ -1,5 +1,9 @@
 #include "distrib/communicator.hpp"
 
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstdlib>
 #include <vector>
 
 #include "distrib/agree.hpp"
@@ -28,29 +32,121 @@ std::vector<T> on_host(const Stream<B>& stream, const Buffer<T, B>& buffer) {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("every verb moves what it says", "", TERRACE_BACKENDS) {
+namespace {
+
+/// Element i of rank r's vector: no two are equal, so neither order nor offset can hide.
+template <class T>
+T element(Index r, Index i) {
+  return T(r * 1000003 + i * 7 + 1);
+}
+/// `before` and `behind` elements of -1 around n of rank r's: what no verb may touch.
+template <class T>
+std::vector<T> framed(Index r, Index n, Index before, Index behind) {
+  std::vector<T> v(std::size_t(before + n + behind), T(-1));
+  for (Index i = 0; i < n; ++i) v[std::size_t(before + i)] = element<T>(r, i);
+  return v;
+}
+
+/// Which transport this run has tested, for whoever reads the log.
+template <class B>
+void say_transport(const Context<B>& c) {
+  const char* const wanted = std::getenv("TERRACE_TEST_TRANSPORT");  // NCCL, in tests of it
+  if (wanted != nullptr && std::is_same_v<B, Cuda>)
+    REQUIRE_ALL(c.comm.transport().rfind(wanted, 0) == 0);
+  static bool said = false;
+  if (!said && c.rank() == 0)
+    fmt::print("{}: {} ranks by {}\n", std::is_same_v<B, Cpu> ? "cpu" : "cuda", c.size(),
+               c.comm.transport());
+  said = true;
+}
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("every verb moves what it says, in order and nothing beside", "",
+                   TERRACE_BACKENDS) {
+  Context<TestType>* c = context<TestType>();
+  if (!c) return;
+  say_transport(*c);
+  const auto& s = c->ahead;
+  const Index p = c->size(), r = c->rank();
+  constexpr Index before = 3, behind = 5;
+  for (Index n : {0, 1, 5, 1000, 30011}) {
+    for (int root = 0; root < p; ++root) {
+      auto data = on_backend(s, framed<double>(r, n, before, behind));
+      c->comm.broadcast(s, root, data.view().slice(before, n));
+      REQUIRE_ALL(on_host(s, data) == framed<double>(root, n, before, behind));
+    }
+    auto mine = on_backend(s, framed<Index>(r, n, before, behind));
+    auto all = on_backend(s, std::vector<Index>(std::size_t(before + n * p + behind), -1));
+    c->comm.all_gather(s, mine.view().slice(before, n), all.view().slice(before, n * p));
+    std::vector<Index> expected(std::size_t(before), -1);
+    for (Index q = 0; q < p; ++q)
+      for (Index i = 0; i < n; ++i) expected.push_back(element<Index>(q, i));
+    expected.insert(expected.end(), std::size_t(behind), -1);
+    REQUIRE_ALL(on_host(s, all) == expected);
+
+    // Rank q has the sign of its parity at odd places: neither first nor last holds an extremum.
+    const auto at = [&](Index q, Index i) { return (q + i) % 2 == 0 ? i * 11 + q : -i * 13 - q; };
+    const auto reduced = [&](Reduce op, Index i) {
+      Index value = at(0, i);
+      for (Index q = 1; q < p; ++q)
+        value = op == Reduce::sum   ? value + at(q, i)
+                : op == Reduce::min ? std::min(value, at(q, i))
+                                    : std::max(value, at(q, i));
+      return value;
+    };
+    for (const Reduce op : {Reduce::sum, Reduce::min, Reduce::max}) {
+      std::vector<Index> host(std::size_t(before + n * p + behind), -1);
+      for (Index i = 0; i < n * p; ++i) host[std::size_t(before + i)] = at(r, i);
+      auto whole = on_backend(s, host);
+      auto part = on_backend(s, std::vector<Index>(std::size_t(before + n + behind), -1));
+      c->comm.reduce_scatter(s, op, whole.view().slice(before, n * p),
+                             part.view().slice(before, n));
+      std::vector<Index> scattered(std::size_t(before + n + behind), -1);
+      for (Index i = 0; i < n; ++i) scattered[std::size_t(before + i)] = reduced(op, r * n + i);
+      REQUIRE_ALL(on_host(s, part) == scattered);
+      c->comm.all_reduce(s, op, whole.view().slice(before, n * p));
+      for (Index i = 0; i < n * p; ++i) host[std::size_t(before + i)] = reduced(op, i);
+      REQUIRE_ALL(on_host(s, whole) == host);
+      std::vector<double> reals(std::size_t(n), 0.0);
+      for (Index i = 0; i < n; ++i) reals[std::size_t(i)] = 0.5 * double(at(r, i));
+      auto real = on_backend(s, reals);
+      c->comm.all_reduce(s, op, real.view());
+      for (Index i = 0; i < n; ++i) reals[std::size_t(i)] = 0.5 * double(reduced(op, i));
+      REQUIRE_ALL(on_host(s, real) == reals);
+    }
+  }
+}
+
+TEMPLATE_TEST_CASE("grouped broadcasts have roots, sizes and places of their own", "",
+                   TERRACE_BACKENDS) {
   Context<TestType>* c = context<TestType>();
   if (!c) return;
   const auto& s = c->ahead;
   const Index p = c->size(), r = c->rank();
-  for (Index n : {0, 1, 5, 1000, 300000}) {
-    for (int root = 0; root < p; ++root) {
-      auto data = on_backend(s, std::vector<double>(std::size_t(n), double(r)));
-      c->comm.broadcast(s, root, data.view());
-      REQUIRE_ALL(on_host(s, data) == std::vector<double>(std::size_t(n), double(root)));
+  // Piece k, of root (2 k) mod p, holds 500 k + 1 numbers (none for k = 2) with one untouched
+  // number between two pieces; roots come several times.
+  const Index pieces = 2 * p + 1;
+  const auto length = [](Index k) { return k == 2 ? 0 : 500 * k + 1; };
+  std::vector<double> mine, expected;
+  std::vector<Index> places;
+  for (Index k = 0; k < pieces; ++k) {
+    const Index root = 2 * k % p;
+    places.push_back(Index(mine.size()));
+    for (Index i = 0; i < length(k); ++i) {
+      mine.push_back(r == root ? element<double>(k, i) : -3.0);
+      expected.push_back(element<double>(k, i));
     }
-    auto mine = on_backend(s, std::vector<Index>(std::size_t(n), r + 1));
-    Buffer<Index, TestType> all(n * p);
-    c->comm.all_gather(s, mine.view(), all.view());
-    std::vector<Index> expected;
-    for (Index q = 0; q < p; ++q) expected.insert(expected.end(), std::size_t(n), q + 1);
-    REQUIRE_ALL(on_host(s, all) == expected);
-    c->comm.all_reduce(s, Reduce::sum, mine.view());
-    REQUIRE_ALL(on_host(s, mine) == std::vector<Index>(std::size_t(n), p * (p + 1) / 2));
-    Buffer<Index, TestType> part(n);
-    c->comm.reduce_scatter(s, Reduce::max, all.view(), part.view());
-    REQUIRE_ALL(on_host(s, part) == std::vector<Index>(std::size_t(n), r + 1));
+    mine.push_back(-2 - double(r));
+    expected.push_back(-2 - double(r));
   }
+  auto data = on_backend(s, mine);
+  std::vector<Piece> group;
+  for (Index k = 0; k < pieces; ++k)
+    group.push_back(
+        {int(2 * k % p), data.data() + places[std::size_t(k)], length(k) * Index(sizeof(double))});
+  c->comm.broadcast_group(s, group);
+  REQUIRE_ALL(on_host(s, data) == expected);
 }
 
 TEMPLATE_TEST_CASE("exchange pairs sends with receives, oneself included", "", TERRACE_BACKENDS) {
@@ -59,19 +155,31 @@ TEMPLATE_TEST_CASE("exchange pairs sends with receives, oneself included", "", T
   const auto& s = c->ahead;
   const int p = c->size(), r = c->rank();
   const Index n = 777;
-  // To every rank q: n + q values of 100 r + q.
-  std::vector<Buffer<double, TestType>> out, in;
+  // To every rank q: n + q numbers and a second message of 5, out of one array and into one.
+  const auto value = [](int from, int to, Index i) { return 1e6 * from + 1e4 * to + double(i); };
+  std::vector<double> out, in;
+  std::vector<Index> out_at, in_at;
+  for (int q = 0; q < p; ++q) {
+    out_at.push_back(Index(out.size()));
+    in_at.push_back(Index(in.size()));
+    for (Index i = 0; i < n + q + 5; ++i) out.push_back(value(r, q, i));
+    for (Index i = 0; i < n + r + 5; ++i) in.push_back(value(q, r, i));
+    out.push_back(-1);
+    in.push_back(-1);
+  }
+  const auto from = on_backend(s, out);
+  auto to = on_backend(s, std::vector<double>(in.size(), -1));
   std::vector<Piece> sends, receives;
   for (int q = 0; q < p; ++q) {
-    out.push_back(on_backend(s, std::vector<double>(std::size_t(n + q), 100.0 * r + q)));
-    in.emplace_back(n + r);
-    sends.push_back({q, out.back().data(), (n + q) * 8});
-    receives.push_back({q, in.back().data(), (n + r) * 8});
+    double* const send = from.data() + out_at[std::size_t(q)];
+    double* const receive = to.data() + in_at[std::size_t(q)];
+    sends.push_back({q, send, (n + q) * 8});
+    sends.push_back({q, send + n + q, 5 * 8});
+    receives.push_back({q, receive, (n + r) * 8});
+    receives.push_back({q, receive + n + r, 5 * 8});
   }
   c->comm.exchange(s, sends, receives);
-  for (int q = 0; q < p; ++q)
-    REQUIRE_ALL(on_host(s, in[std::size_t(q)]) ==
-                std::vector<double>(std::size_t(n + r), 100.0 * q + r));
+  REQUIRE_ALL(on_host(s, to) == in);
 }
 
 TEST_CASE("one rank's error is thrown on all, with its text and code") {

@@ -8,6 +8,7 @@ can be tried anywhere.
 """
 import argparse
 import glob
+import json
 import os
 import re
 import shutil
@@ -21,7 +22,7 @@ import numpy as np
 
 parser = argparse.ArgumentParser()
 parser.add_argument("terrace", type=os.path.abspath)
-parser.add_argument("--only", default="faults,checkpoints,guard")
+parser.add_argument("--only", default="faults,checkpoints,guard,places")
 parser.add_argument("--backend", default="cuda")
 parser.add_argument("--ranks", type=int, choices=(1, 2), help="of the restarts; default both, two where there are two GPUs")
 parser.add_argument("--seconds", type=float, default=600, help="no case begins later")
@@ -205,6 +206,17 @@ def alike(file, other, name):
     return np.array_equal(right, got) if right.dtype.kind in "iu" else np.allclose(got, right, rtol=1e-7, atol=1e-9 * np.abs(right).max())
 
 
+def places():
+    """Who factors the diagonal blocks and who substitutes: as asked for, said in the report, with a right answer."""
+    for diagonal in ("gpu", "cpu"):
+        for substitution in ("gpu", "cpu"):
+            code, said, _ = solve(f"{FAMILIES['band']} --diagonal {diagonal} --substitution {substitution} --report places.json", "out.h5")
+            with open("places.json") as f:
+                found = json.load(f)
+            report(f"--diagonal {diagonal} --substitution {substitution}", code == 0 and found["residual"] < 30 and
+                   found["places"] == {"diagonal": diagonal, "substitution": substitution}, f"exit {code} {found.get('places')} {' '.join(said)[:140]}")
+
+
 def guard():
     for n in (15, 31, 47, 63):  # pivots grow by 2 a column: rounding, not the memory
         with h5py.File("growth.h5", "w") as f:
@@ -230,7 +242,7 @@ def guard():
 
 
 for part in options.only.split(","):
-    {"faults": faults, "checkpoints": checkpoints, "guard": guard}[part]()
+    {"faults": faults, "checkpoints": checkpoints, "guard": guard, "places": places}[part]()
 os.chdir("/")
 shutil.rmtree(folder)
 print(f"{gpus} GPUs, {options.backend}, {time.time() - began:.0f} s" + (" (stopped for time)" if late() else ""))

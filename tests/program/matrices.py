@@ -58,7 +58,10 @@ for words, ranks, named in (("--what difference", 1, "difference"), ("--n 8", 2,
     done = bench(words, ranks)
     check(f"refused: {words}", done.returncode == 2 and named in done.stderr, done.stderr)
 
-if shutil.which("jq"):
+jq = shutil.which("jq")
+if not jq:
+    print("skipped: jq is not here, the study was not tried; all else was")
+else:
     environment = {**os.environ, "TERRACE": terrace, "BACKENDS": "cpu", "SIZES_CPU": "4 16 48", "MEMORY_CPU": "50", "REPEAT": "1"}
     done = subprocess.run([f"{root}/jobs/cg_seed.sh", "study"], capture_output=True, text=True, timeout=300, env=environment)
     check("cg_seed.sh", done.returncode == 0 and done.stderr == "", done.stderr[-300:])
@@ -89,4 +92,4 @@ check("figure", svg.count("<circle") == 3 and svg.count("<polyline") == 2 and "c
 os.chdir("/")
 shutil.rmtree(folder)
 print("all passed" if failures == 0 else f"{failures} failed")
-sys.exit(failures != 0)
+sys.exit(1 if failures else 0 if jq else 77)

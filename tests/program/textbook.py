@@ -206,7 +206,10 @@ with open("r.json") as g:
 check("rows", [(r["who"], r["n"]) for r in rows] == [(w, n) for n in (20, 33) for w in ("terrace", "textbook", "lapack")], rows)
 check("residuals", all(0 < r["residual"] < 30 for r in rows if r["who"] != "lapack"))
 check("rate", all(np.isclose(r["rate"]["value"], 2e-9 * r["n"] ** 3 / r["seconds"]) for r in rows))
-if shutil.which("jq"):
+jq = shutil.which("jq")
+if not jq:
+    print("skipped: jq is not here, the study was not tried; all else was")
+else:
     environment = {**os.environ, "TERRACE": terrace, "BACKEND": "cpu", "SIZES": "10,20,33,50 64", "REPEAT": "1"}
     done = subprocess.run([f"{root}/jobs/dense_seed.sh", "study"], capture_output=True, text=True, timeout=300, env=environment)
     check("dense_seed.sh", done.returncode == 0, done.stderr[-300:])
@@ -231,4 +234,4 @@ check("cubic", "| blocks 8x8, threads 16x16 | 300 | 20 | 1 | 0.04 | 0.0 % |" in 
 os.chdir("/")
 shutil.rmtree(folder)
 print("all passed" if failures == 0 else f"{failures} failed")
-sys.exit(failures != 0)
+sys.exit(1 if failures else 0 if jq else 77)

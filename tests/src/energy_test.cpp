@@ -1,4 +1,7 @@
 #include "src/energy.hpp"
+#include "src/bench/median.hpp"
+
+#include <cmath>
 
 #include "tests/support/test.hpp"
 
@@ -39,4 +42,12 @@ TEST_CASE("one device without a counter and nothing is measured, with its reason
       "fake");
   CHECK_ALL(!meter.available());
   CHECK_ALL(meter.reason().find("/no/such/folder") != std::string::npos);
+}
+
+TEST_CASE("A median of an even number of runs is the mean of the middle two") {
+  CHECK(std::isnan(median({})));
+  CHECK(median({7}) == 7);
+  CHECK(median({4, 1}) == 2.5);
+  CHECK(median({9, 1, 4}) == 4);
+  CHECK(median({8, 2, 4, 7}) == 5.5);
 }

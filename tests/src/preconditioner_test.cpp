@@ -161,7 +161,7 @@ Vector apply(const Context<B>& c, const Chebyshev<B>& m, const HostProduct<B>& p
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("block-Jacobi solves with each diagonal block", "[gpu]", BACKENDS) {
+TEMPLATE_TEST_CASE("block-Jacobi solves with each diagonal block", "", BACKENDS) {
   using B = TestType;
   Context<B>* c = context<B>();
   if (!c) return;
@@ -192,7 +192,7 @@ TEMPLATE_TEST_CASE("block-Jacobi solves with each diagonal block", "[gpu]", BACK
     }
 }
 
-TEMPLATE_TEST_CASE("a block that is not positive definite is named by its row", "[gpu]", BACKENDS) {
+TEMPLATE_TEST_CASE("a block that is not positive definite is named by its row", "", BACKENDS) {
   using B = TestType;
   Context<B>* c = context<B>();
   if (!c) return;
@@ -216,7 +216,7 @@ TEMPLATE_TEST_CASE("a block that is not positive definite is named by its row", 
   CHECK_THROWS_AS(make_block_jacobi(*c, local_rows(rows, pair), rows, 0), Error);
 }
 
-TEMPLATE_TEST_CASE("incomplete Cholesky of a full band is a direct solver", "[gpu]", BACKENDS) {
+TEMPLATE_TEST_CASE("incomplete Cholesky of a full band is a direct solver", "", BACKENDS) {
   using B = TestType;
   Context<B>* c = context<B>();
   if (!c) return;
@@ -338,7 +338,7 @@ TEST_CASE("L L' is A where A is not zero, in natural order and by level, in any 
   }
 }
 
-TEMPLATE_TEST_CASE("a factor that breaks down is made of a shifted matrix", "[gpu]", BACKENDS) {
+TEMPLATE_TEST_CASE("a factor that breaks down is made of a shifted matrix", "", BACKENDS) {
   using B = TestType;
   Context<B>* c = context<B>();
   if (!c) return;
@@ -378,8 +378,8 @@ TEMPLATE_TEST_CASE("a factor that breaks down is made of a shifted matrix", "[gp
   CHECK_ALL(inverse);
 }
 
-TEMPLATE_TEST_CASE("preconditioners are symmetric and positive definite, and repeat their bits",
-                   "[gpu]", BACKENDS) {
+TEMPLATE_TEST_CASE("preconditioners are symmetric and positive definite, and repeat their bits", "",
+                   BACKENDS) {
   using B = TestType;
   Context<B>* c = context<B>();
   if (!c) return;
@@ -429,7 +429,7 @@ TEMPLATE_TEST_CASE("preconditioners are symmetric and positive definite, and rep
   CHECK_ALL(after == marks);
 }
 
-TEMPLATE_TEST_CASE("every preconditioner saves iterations on Laplace's matrix", "[gpu]", BACKENDS) {
+TEMPLATE_TEST_CASE("every preconditioner saves iterations on Laplace's matrix", "", BACKENDS) {
   using B = TestType;
   Context<B>* c = context<B>();
   if (!c) return;
@@ -461,7 +461,7 @@ TEMPLATE_TEST_CASE("every preconditioner saves iterations on Laplace's matrix", 
   CHECK_ALL(before * 3 <= plain);
 }
 
-TEMPLATE_TEST_CASE("a high degree pays where the condition is low", "[gpu]", BACKENDS) {
+TEMPLATE_TEST_CASE("a high degree pays where the condition is low", "", BACKENDS) {
   using B = TestType;
   Context<B>* c = context<B>();
   if (!c) return;
@@ -482,7 +482,7 @@ TEMPLATE_TEST_CASE("a high degree pays where the condition is low", "[gpu]", BAC
   }
 }
 
-TEMPLATE_TEST_CASE("Chebyshev's interval reaches past the spectrum of Laplace's matrix", "[gpu]",
+TEMPLATE_TEST_CASE("Chebyshev's interval reaches past the spectrum of Laplace's matrix", "",
                    BACKENDS) {
   using B = TestType;
   Context<B>* c = context<B>();
