@@ -94,10 +94,17 @@ def command(words, log, timeout, env=None):
     with open(log, "a") as out:
         out.write(f"== {' '.join(words)}\n")
         out.flush()
+        process = subprocess.Popen(words, stdout=out, stderr=subprocess.STDOUT, cwd=options.tree, env=env, start_new_session=True)
         try:
-            return subprocess.run(words, stdout=out, stderr=subprocess.STDOUT, cwd=options.tree, env=env, timeout=timeout).returncode
+            return process.wait(timeout)
         except subprocess.TimeoutExpired:
             return 124
+        finally:  # of a hung test, its ranks too
+            try:
+                os.killpg(process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            process.wait()
 
 
 class Bench:
@@ -105,7 +112,7 @@ class Bench:
 
     def __init__(self):
         self.build, self.log = os.path.join(options.tree, "build"), options.results + ".log"
-        self.baseline = {}
+        self.baseline, self.limit = {}, {}
         os.makedirs(os.path.dirname(options.results), exist_ok=True)
         if not os.path.exists(options.tree):
             subprocess.run(["git", "worktree", "prune"], cwd=root, check=True)
@@ -127,7 +134,8 @@ class Bench:
     def make(self, name):
         return command(["ninja", "-C", self.build, self.target(name)], self.log, 3600)
 
-    def run(self, kind, name):
+    def run(self, kind, name, limit=900.0):
+        """`limit`: seconds; a mutation that hangs is noticed."""
         env = dict(os.environ)
         if kind == "lanes":
             env.update(TERRACE_CPU_LANES="threads", TERRACE_CPU_DELAY_US="500")
@@ -136,13 +144,15 @@ class Bench:
             words = [sys.executable, os.path.join(options.tree, "tests", "program", "differential.py"), os.path.join(self.build, "terrace"), "--seed", "11",
                      "--count", count or "60", "--jobs", "2", "--limit", "60", "--backend", options.backend, "--stop"]
             words += (["--family", family] if family != "all" else []) + (["--without", options.without] if options.without else [])
-            return command(words, self.log, 900, env)
-        return command(["ctest", "--test-dir", self.build, "--timeout", "300", "-R", f"^{re.escape(name)}$", "--no-tests=error"], self.log, 900, env)
+            return command(words, self.log, limit, env)
+        return command(["ctest", "--test-dir", self.build, "--timeout", "300", "-R", f"^{re.escape(name)}$", "--no-tests=error"], self.log, limit, env)
 
     def sound(self, kind, name):
         """Passes without a mutation."""
         if (kind, name) not in self.baseline:
-            self.baseline[kind, name] = self.make(name) == 0 and self.run(kind, name) == 0
+            made, start = self.make(name) == 0, time.time()
+            self.baseline[kind, name] = made and self.run(kind, name) == 0
+            self.limit[kind, name] = 30 + 6 * (time.time() - start)
             if not self.baseline[kind, name]:
                 print(f"    {kind} {name} fails without a mutation: left out", flush=True)
         return self.baseline[kind, name]
@@ -162,7 +172,7 @@ def attempt(bench, mutation):
         for kind, name in usable:
             if bench.make(name) != 0:
                 return "does not compile", ""
-            if bench.run(kind, name) != 0:
+            if bench.run(kind, name, bench.limit[kind, name]) != 0:
                 return "killed", f"{kind} {name}".strip()
         return "survived", " ".join(f"{k} {n}".strip() for k, n in usable)
     finally:
