@@ -96,6 +96,23 @@ class CgEngine {
     start_pipe(i + 1, true);
   }
 
+  /// Of the variants, whose p.A p comes from recurrences: whether the direction that they would not
+  /// step along, u + beta p, has p.A p <= 0 by a product with A. The iteration is over then.
+  [[nodiscard]] bool bends_down(double beta) const {
+    const View<double, B> p = w_.p.own();
+    if (w_.method == CgMethod::pipelined)
+      cg_start<B>(lane_, pass(0), general() ? View<const double, B>(w_.u) : r_,
+                  general() ? View<const double, B>{} : d(), {}, p);
+    if (beta != 0) add<B>(lane_, 1.0, p, beta, w_.t, p);
+    a_.apply(c_, w_.p, w_.q, ignored(), w_.sums);
+    if constexpr (!A::replicated) c_.comm.all_reduce(lane_, Reduce::sum, ignored());
+    double product[2];
+    download(lane_, product, ignored());
+    lane_.synchronize();
+    if (c_.size() > 1) c_.control.broadcast(product, Index(sizeof product), 0);
+    return !(product[0] > 0);
+  }
+
   [[nodiscard]] Index size() const { return cg_row::size(w_.columns); }
   [[nodiscard]] std::vector<CgScalars> columns_of(const double* host) const {
     std::vector<CgScalars> result;

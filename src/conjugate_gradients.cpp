@@ -354,6 +354,10 @@ std::vector<CgResult> conjugate_gradients_columns(const Context<B>& context, A& 
         else
           ++result.restarts;
         std::optional<CgReason> end = settled(v, at[v]);
+        if (mixed && column.failure && column.failure != CgReason::max_iterations) {
+          column.failure.reset();  // of the head plane, too
+          stalled = true;
+        }
         if (end == CgReason::stagnation && mixed && !column.failure) {
           end.reset();  // of the head plane; go on with both
           stalled = true;
@@ -505,8 +509,14 @@ std::vector<CgResult> conjugate_gradients_columns(const Context<B>& context, A& 
         pending_count = count;
       }
     }
-    for (Column& column : columns)
+    for (Column& column : columns) {
       if (!column.ended) column.failure = CgReason::max_iterations;
+      // What recurrences say of A may be their rounding: A itself is asked, and the true residual.
+      const bool stepped = column.result.iterations > done_before;
+      if (engine.lagged() && column.failure == CgReason::indefinite_matrix &&
+          !engine.bends_down(stepped ? column.last.rz / column.last_but_one.rz : 0.0))
+        column.failure.reset();
+    }
     first_stage = false;
   }
 
