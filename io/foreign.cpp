@@ -174,8 +174,7 @@ NpyHeader read_npy_header(const std::string& path) {
     return value;
   };
   const auto type = after("descr");
-  if (text[type] != '\'' || type + 4 > text.size())
-    refuse("a structured type", "save numbers");
+  if (text[type] != '\'' || type + 4 > text.size()) refuse("a structured type", "save numbers");
   const std::string descr = text.substr(type + 1, text.find('\'', type + 1) - type - 1);
   header.swapped = descr[0] == '>';
   header.kind = descr.size() > 1 ? descr[1] : '?';
