@@ -1,5 +1,7 @@
 #include "io/hdf5.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
@@ -34,7 +36,16 @@ std::string hdf5_reason() {
       &reason);
   for (char& c : reason)
     if (c == '\n' || c == ';') c = ',';
-  return reason.empty() ? "HDF5 gives no reason" : "HDF5 says: " + reason;
+  if (reason.empty()) return "HDF5 gives no reason";
+  std::string text = "HDF5 says: ";
+  text += reason;
+  if (reason.find("version number") == std::string::npos) return text;
+  unsigned major = 0, minor = 0, release = 0;
+  H5get_libversion(&major, &minor, &release);
+  return fmt::format(
+      "{} (a newer HDF5 may have written it, this is {}.{}.{}: write it with libver=(\"earliest\", "
+      "\"v110\"))",
+      text, major, minor, release);
 }
 
 hid_t hdf5_check(hid_t id, const std::string& what, const std::string& where) {

@@ -187,10 +187,10 @@ TEST_CASE("one rank's error is thrown on all, with its text and code") {
   bool right = false;
   try {
     collectively(world(), [&] {
-      if (world().rank() == last) throw Error(Exit::input, "rank says no");
+      if (world().rank() == last) throw Error(Exit::input, "no; rank; ask again");
     });
   } catch (const Error& e) {
-    right = e.agreed() && e.code() == Exit::input && std::string(e.what()) == "rank says no";
+    right = e.agreed() && e.code() == Exit::input && std::string(e.what()) == "no; rank; ask again";
   }
   REQUIRE_ALL(right);
 }

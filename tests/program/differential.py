@@ -174,8 +174,8 @@ def twist_alter(case, p, done):
 
 
 def twist_ranks(case, p, done):
-    """The same bits on another number of ranks (cg: on the same one)."""
-    if p.ranks and not p.same_ranks_only:
+    """The same bits on another number of ranks (cg: on the same one). Real numbers on GPUs: no promise."""
+    if p.ranks and not p.same_ranks_only or case.o.backend != "cpu" and not p.exact:
         return
     ranks = done.ranks if p.same_ranks_only else case.draw.pick([r for r in (1, 2, 3, 4) if r != done.ranks])
     extra = [] if p.same_ranks_only or p.exact else p.fixed(done)
