@@ -219,7 +219,8 @@ TEMPLATE_TEST_CASE("two planes keep every bit, and the heads are the nearest one
   }
   // All bits of all tiles, taken apart here again.
   const Index n = 300;
-  const auto whole = make<B>(*c, n, odd_entry);
+  auto whole = make<B>(*c, n, odd_entry);
+  normalise(*c, whole);  // as planes are before they are split
   auto planes = make<B>(*c, n, odd_entry, true);
   (void)planes.asymmetry(*c);
   const Index count = whole.tiles().a.size;
