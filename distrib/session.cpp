@@ -19,6 +19,13 @@
 
 namespace terrace {
 
+bool launched() {
+  for (const char* name :
+       {"OMPI_COMM_WORLD_SIZE", "PMIX_NAMESPACE", "PMIX_RANK", "PMI_RANK", "PMI_FD"})
+    if (std::getenv(name)) return true;
+  return false;
+}
+
 namespace {
 
 constexpr const char* no_memory = "out of host memory; use more ranks or a smaller problem";
@@ -30,9 +37,7 @@ constexpr const char* no_memory = "out of host memory; use more ranks or a small
 class Alone {
  public:
   Alone() {
-    for (const char* name :
-         {"OMPI_COMM_WORLD_SIZE", "PMIX_NAMESPACE", "PMIX_RANK", "PMI_RANK", "PMI_FD"})
-      if (std::getenv(name)) return;
+    if (launched()) return;
     for (const auto& [name, value] : {std::pair("OMPI_MCA_ess_singleton_isolated", "1"),
                                       std::pair("OMPI_MCA_orte_create_session_dirs", "0")})
       if (!std::getenv(name)) {

@@ -9,6 +9,9 @@
 
 namespace terrace {
 
+/// Whether mpirun or srun started this process: its standard streams are the launcher's then.
+bool launched();
+
 /// Exactly one per process, first in main().
 class Session {
  public:

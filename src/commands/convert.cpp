@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "distrib/session.hpp"
 #include "io/foreign.hpp"
 #include "src/commands.hpp"
 
@@ -58,7 +59,7 @@ void check_options(const ConvertOptions& o, const std::string& from, FileForm in
            "store it in a file first, or send text or Matrix Market");
   if (reads && isatty(STDIN_FILENO) == 1)
     refuse("standard input is a terminal", "-", "name a file, or send one with <");
-  if (out == FileForm::numpy && writes && isatty(STDOUT_FILENO) == 1)
+  if (out == FileForm::numpy && writes && !launched() && isatty(STDOUT_FILENO) == 1)
     refuse("a NumPy file is binary and standard output is a terminal", "-",
            "send it to a file or a program, or use --as text");
 }

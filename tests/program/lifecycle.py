@@ -263,10 +263,11 @@ for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE):
         command = f"convert large.npy {output}" if output.endswith("h5") else f"convert large.h5 {output}"
         running, code, err = during_write(command + " --force", number, 0, lambda: signal.signal(number, signal.SIG_IGN))
         check(f"{number!r} ignored: {output}", running and code == 0 and os.path.exists(output) and not left_over(), f"{running} {code} {err} {left_over()}")
+run("generate gf2-random --rows 600 --columns 1000000 -o wide.h5")
 for number in (signal.SIGTERM, signal.SIGUSR2):  # asked for a checkpoint while the result is written: it is written
-    running, code, err = during_write("generate dense-random --n 3000 -o made.h5 --force --checkpoint made_c.h5", number)
+    running, code, err = during_write("gf2 rref wide.h5:/A --no-check --backend cpu -o made.h5 --force --checkpoint made_c.h5", number)
     check(f"{number!r} with --checkpoint", running and code == 0 and os.path.exists("made.h5") and not left_over(), f"{running} {code} {err}")
-for name in ("large.npy", "large2.npy", "large.h5", "made.h5"):
+for name in ("large.npy", "large2.npy", "large.h5", "made.h5", "wide.h5"):
     os.remove(name)
 
 # --- impossible sizes (D9) and raw bytes (D16) -----------------------------------------------------------------

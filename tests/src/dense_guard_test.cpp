@@ -192,7 +192,7 @@ void check_flips(Context<B>& context) {
         "changed it by {:.2g} n eps cond(A) at most\n",
         caught, done, context.size(), left, worst);
   CHECK_ALL(caught > done / 5);
-  CHECK_ALL(left <= done / 50);
+  CHECK_ALL(left <= done / 50 + 5);  // few flips scatter
 }
 
 }  // namespace
