@@ -244,7 +244,6 @@ void check_cramer_options(const Run& run, const DenseOptions& options) {
   if (run.options.precision != "fp64") refuse("knows FP64 only", "--precision");
   if (run.options.block != 0) refuse("has no blocks", "--block");
   if (options.pivoting != "auto") refuse("has no choice of pivots", "--pivoting");
-  if (run.options.backend == "cuda") refuse("runs on the host", "--backend cuda");
 }
 
 void require_method(const Run& run, std::initializer_list<std::string> names) {
@@ -302,6 +301,9 @@ void add_dense_commands(CLI::App& app, Selected& selected) {
         if constexpr (std::is_same_v<B, Cpu>) {
           solve_by_cramer(run, context, a, b);
         } else {
+          if (run.options.backend == "cuda")
+            run.warn(
+                "Cramer's rule runs on the host; --backend cuda; other methods run on the GPU");
           Context<Cpu> host = make_context<Cpu>(run.control);
           solve_by_cramer(run, host, a, b);
         }

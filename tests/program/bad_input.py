@@ -217,7 +217,7 @@ refused("dense invert in.h5:/A -o taken.h5", 2, "taken.h5", "--force")
 refused("dense invert in.h5:/A -o nowhere/out.h5", 2, "nowhere")
 refused("generate dense-random --n 10", 2, "-o")
 refused("dense solve in.h5:/A --rhs :/b --method cramer -o out.h5", 2, "32")
-for option in ("--block 16", "--pivoting tournament", "--pivoting partial", "--precision emulated", "--guard", "--backend cuda", "--checkpoint c.h5",
+for option in ("--block 16", "--pivoting tournament", "--pivoting partial", "--precision emulated", "--guard", "--checkpoint c.h5",
                "--checkpoint-every 1m", "--restart c.h5"):
     refused(f"dense solve in.h5:/A --rhs :/b --method cramer {option} -o out.h5", 2, option.split()[0])
 for option in ("--guard", "--checkpoint c.h5", "--checkpoint-every 1m", "--restart c.h5"):
