@@ -9,8 +9,8 @@
 namespace terrace {
 namespace {
 
-constexpr Index kWord = sizeof(double);
-constexpr Index kPieceBytes = Index(1) << 30;  // of host memory taken at once
+constexpr Index kWindowWord = sizeof(double);
+constexpr Index kWindowPiece = Index(1) << 30;  // of host memory taken at once
 
 Index own_tiles(const BandShape& s, int ranks) { return ceil_div(s.tiles(), Index(ranks)); }
 
@@ -72,10 +72,10 @@ Index band_window_slots(const BandShape& s, int ranks) {
 BandWindowMemory band_window_memory(const BandShape& s, Index nrhs, int ranks) {
   const BandMemory all = band_memory(s, nrhs, ranks, false);
   BandWindowMemory m;
-  m.ring = band_window_slots(s, ranks) * s.tile() * kWord;
+  m.ring = band_window_slots(s, ranks) * s.tile() * kWindowWord;
   m.panels = all.panels;
   m.solution = all.solution;
-  m.host = own_tiles(s, ranks) * s.tile() * kWord;
+  m.host = own_tiles(s, ranks) * s.tile() * kWindowWord;
   return m;
 }
 
@@ -86,7 +86,7 @@ BandWindow<B> band_window(Context<B>& context, const BandShape& s) {
   a.columns = {s.padded(), s.width, context.size()};
   a.own = a.columns.slots(context.rank()) / s.width;
   a.slots = band_window_slots(s, context.size());
-  a.piece = std::max<Index>(1, kPieceBytes / (s.tile() * kWord));
+  a.piece = std::max<Index>(1, kWindowPiece / (s.tile() * kWindowWord));
   for (Index k = 0; k < a.own; k += a.piece)
     a.host.emplace_back(std::min(a.piece, a.own - k) * s.tile());
   a.ring = Buffer<double, B>(a.slots * s.tile());

@@ -1,6 +1,7 @@
 // Between HDF5 and text, Matrix Market and NumPy files; one function a direction and form.
 #pragma once
 #include <string>
+#include <vector>
 
 #include "io/location.hpp"
 #include "src/run.hpp"
@@ -25,5 +26,10 @@ enum class TextStyle { plain, plain_tabs, seed_python, seed_cpp };
 void hdf5_to_text(Run& run, const io::Location& from, const std::string& to, TextStyle style);
 void hdf5_to_matrix_market(Run& run, const io::Location& from, const std::string& to);
 void hdf5_to_numpy(Run& run, const io::Location& from, const std::string& to);
+
+/// All rows on rank 0, none elsewhere.
+inline std::vector<Range> streamed(const Control& control, Index rows) {
+  return control.rank() == 0 ? std::vector<Range>{{0, rows}} : std::vector<Range>{};
+}
 
 }  // namespace terrace

@@ -14,11 +14,6 @@ namespace terrace {
 
 namespace {
 
-/// All rows on rank 0, none elsewhere.
-std::vector<Range> streamed(const Control& control, Index rows) {
-  return control.rank() == 0 ? std::vector<Range>{{0, rows}} : std::vector<Range>{};
-}
-
 Range own_slice(const Control& control, Index extent) {
   const auto ranges = contiguous(extent, control.size()).ranges(control.rank());
   return ranges.empty() ? Range{extent, 0} : ranges[0];

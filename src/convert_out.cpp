@@ -15,10 +15,6 @@ namespace terrace {
 
 namespace {
 
-std::vector<Range> streamed(const Control& control, Index rows) {
-  return control.rank() == 0 ? std::vector<Range>{{0, rows}} : std::vector<Range>{};
-}
-
 /// Lines made by all threads, put in order: line(i, text) appends row i of `count` rows.
 template <class F>
 void put_lines(io::PlainOutput& out, Index count, const F& line) {
