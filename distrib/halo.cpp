@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "distrib/agree.hpp"
-#include "kernels/vectors.hpp"
+#include "kernels/gather.hpp"
 
 namespace terrace {
 

@@ -141,10 +141,4 @@ template <class B>
 void cg_pipe_sums(const Stream<B>&, const CgPass<B>&, View<const double, B> r,
                   View<const double, B> u, View<const double, B> w);
 
-/// to[i] = from[index[i]].
-void gather(const Stream<Cpu>&, View<const Index, Cpu> index, View<const double, Cpu> from,
-            View<double, Cpu> to);
-void gather(const Stream<Cuda>&, View<const Index, Cuda> index, View<const double, Cuda> from,
-            View<double, Cuda> to);
-
 }  // namespace terrace

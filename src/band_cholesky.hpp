@@ -12,8 +12,10 @@
 #include <vector>
 
 #include "distrib/context.hpp"
+#include "distrib/layout.hpp"
+#include "io/input.hpp"
 #include "kernels/band.hpp"
-#include "src/run.hpp"
+#include "src/progress.hpp"
 #include "src/stages.hpp"
 
 namespace terrace {

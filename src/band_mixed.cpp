@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "src/band_mixed_group.hpp"
-#include "src/run.hpp"
+#include "src/progress.hpp"
 
 namespace terrace {
 

@@ -7,6 +7,7 @@
 
 #include "distrib/agree.hpp"
 #include "kernels/bits_columns.hpp"
+#include "src/bit_guard.hpp"
 #include "src/guard.hpp"
 
 namespace terrace {

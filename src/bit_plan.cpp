@@ -86,11 +86,11 @@ ColumnShape profile_column_shape(const nlohmann::json& profile, bool& measured) 
 
 }  // namespace
 
-bool wants_bit_tables(const CommonOptions& o, Index candidates) {
-  return o.method == "tables" || o.k > 0 || !o.tables.empty() || candidates > 0;
+bool wants_bit_tables(const PanelWish& o) {
+  return o.method == "tables" || o.k > 0 || !o.tables.empty() || o.candidates > 0;
 }
 
-void require_bit_method(const CommonOptions& o, Index candidates) {
+void require_bit_method(const PanelWish& o) {
   if (!o.method.empty() && o.method != "tables" && o.method != "tensor" && o.method != "columns")
     refuse("gf2 has no method '" + o.method + "'; --method; use tables, tensor or columns");
   if (!o.tables.empty() && o.tables != "local" && o.tables != "broadcast")
@@ -99,9 +99,9 @@ void require_bit_method(const CommonOptions& o, Index candidates) {
     refuse("gf2 has no such panels '" + o.panels + "'; --panels; use device or host");
   if (o.k < 0 || o.k > 14)
     refuse(fmt::format("tables combine 1 to 14 rows, not {}; --k; choose one of these", o.k));
-  if (o.method == "tensor" && wants_bit_tables(o, candidates))
+  if (o.method == "tensor" && wants_bit_tables(o))
     refuse("--k, --tables and --candidates mean tables; --method tensor; leave one of them out");
-  if (o.method == "columns" && (wants_bit_tables(o, candidates) || !o.panels.empty()))
+  if (o.method == "columns" && (wants_bit_tables(o) || !o.panels.empty()))
     refuse(
         "--k, --tables, --candidates and --panels shape panels, and there are none column by "
         "column; --method columns; leave them out");
@@ -110,29 +110,28 @@ void require_bit_method(const CommonOptions& o, Index candidates) {
         fmt::format("column by column the host looks once in {} columns; --block {}; leave it "
                     "out with --method columns",
                     column_block, o.block));
-  if (candidates > most_candidate_multiple)
+  if (o.candidates > most_candidate_multiple)
     refuse(
         fmt::format("the search for pivots takes 1 to {} times a panel's columns as candidates, "
                     "not {} times; --candidates; choose one of these",
-                    most_candidate_multiple, candidates));
-  if (candidates > 0 && candidates * round_up(o.block, 64) > max_candidates)
-    refuse(
-        fmt::format("a panel's search takes {} rows at most, not {} times {}; --candidates and "
-                    "--block; use a block of {} or less",
-                    max_candidates, candidates, round_up(o.block, 64), widest_with(candidates)));
+                    most_candidate_multiple, o.candidates));
+  if (o.candidates > 0 && o.candidates * round_up(o.block, 64) > max_candidates)
+    refuse(fmt::format(
+        "a panel's search takes {} rows at most, not {} times {}; --candidates and "
+        "--block; use a block of {} or less",
+        max_candidates, o.candidates, round_up(o.block, 64), widest_with(o.candidates)));
 }
 
 template <class B>
-void require_bit_method_on(const CommonOptions& o, Index candidates) {
-  require_bit_method(o, candidates);
+void require_bit_method_on(const PanelWish& o) {
+  require_bit_method(o);
   if (o.method == "tensor" && BitProduct<B>::bytes(1, 64 * max_panel_words, 1) == 0)
     refuse("no binary tensor cores here; --method tensor; use tables");
 }
 
 template <class B>
-PanelPlan plan_panels(const Context<B>& context, const CommonOptions& o, Index most_rank,
-                      Index candidates) {
-  require_bit_method_on<B>(o, candidates);
+PanelPlan plan_panels(const Context<B>& context, const PanelWish& o, Index most_rank) {
+  require_bit_method_on<B>(o);
   const nlohmann::json profile = load_profile(context.control, device_model(context), "gf2");
   PanelPlan plan;
   if (o.method == "columns") {
@@ -148,15 +147,15 @@ PanelPlan plan_panels(const Context<B>& context, const CommonOptions& o, Index m
     return plan;
   }
   plan.host_panels = o.panels == "host";
-  plan.candidates = candidates;
+  plan.candidates = o.candidates;
   plan.guard = o.guard;
-  plan.product.tables = wants_bit_tables(o, candidates);
+  plan.product.tables = wants_bit_tables(o);
   plan.product.stored = o.tables == "broadcast";
   plan.product.shape = profile_shape<B>(profile, o.k);
   if (plan.product.shape.k == 0) plan.product.shape.k = o.k;
   const bool narrow = plan.product.tables || plan.host_panels;
   Index most = 64 * (narrow ? max_panel_words : max_wide_words);
-  if (candidates > 0) most = std::min(most, widest_with(candidates));
+  if (o.candidates > 0) most = std::min(most, widest_with(o.candidates));
   const Index share = most_rank / context.size();
   if (o.block > 0) {
     plan.columns = std::min(round_up(o.block, 64), most);
@@ -203,10 +202,10 @@ std::string device_model(const Context<Cuda>& context) {
   return context.device.name;
 }
 
-#define TERRACE_INSTANTIATE(B)                                                           \
-  template void require_bit_method_on<B>(const CommonOptions&, Index);                   \
-  template PanelPlan plan_panels(const Context<B>&, const CommonOptions&, Index, Index); \
-  template const char* elimination_method<B>(PanelPlan);                                 \
+#define TERRACE_INSTANTIATE(B)                                                \
+  template void require_bit_method_on<B>(const PanelWish&);                   \
+  template PanelPlan plan_panels(const Context<B>&, const PanelWish&, Index); \
+  template const char* elimination_method<B>(PanelPlan);                      \
   template std::string describe_tables<B>(const ProductMethod&);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 

@@ -3,9 +3,9 @@
 #pragma once
 #include <string>
 
+#include "distrib/context.hpp"
 #include "kernels/bits_columns.hpp"
 #include "kernels/bits_product.hpp"
-#include "src/run.hpp"
 
 namespace terrace {
 
@@ -24,24 +24,32 @@ struct PanelPlan {
   PivotPath column_path = PivotPath::plain;  ///< studies only
 };
 
+/// How the user wants the panels; the names are those of the options.
+struct PanelWish {
+  std::string method;          ///< "tables", "tensor", "columns"; empty: the plan's choice
+  std::string tables, panels;  ///< "local" or "broadcast"; "device" or "host"
+  Index k = 0, block = 0;      ///< 0: the plan's choice
+  Index candidates = 0;        ///< by columns of a panel; 0: the search's choice
+  bool guard = false;
+};
+
 /// Refuses a `--method` that GF(2) does not have, and options that contradict each other:
 /// Error(usage) on all ranks.
-void require_bit_method(const CommonOptions& options, Index candidates = 0);
+void require_bit_method(const PanelWish& wish);
 /// Whether the options mean tables on every device.
-bool wants_bit_tables(const CommonOptions& options, Index candidates = 0);
+bool wants_bit_tables(const PanelWish& wish);
 /// The same as require_bit_method(), and "tensor" where there are no binary tensor cores.
 template <class B>
-void require_bit_method_on(const CommonOptions& options, Index candidates = 0);
+void require_bit_method_on(const PanelWish& wish);
 
 /// From `--block` (rounded up to a multiple of 64), `--method` ("tables": panels of at most 512
 /// columns; "tensor" where there are no binary tensor cores is an Error(usage) on all ranks), `--k`
-/// and `--tables` (both mean tables), `candidates` (as well: tables; panels narrow enough) and
+/// and `--tables` (both mean tables), `--candidates` (as well: tables; panels narrow enough) and
 /// `--panels`; "columns" (one rank: an Error(usage) on several); for the rest what `bench gf2
 /// --calibrate` stored for this model of device, or defaults, for a matrix of rank `most_rank` at
 /// most; both go by most_rank / ranks. Collective.
 template <class B>
-PanelPlan plan_panels(const Context<B>& context, const CommonOptions& options, Index most_rank,
-                      Index candidates = 0);
+PanelPlan plan_panels(const Context<B>& context, const PanelWish& wish, Index most_rank);
 
 /// How updates are computed, for reports: "tables", "tensor cores" or "columns".
 template <class B>

@@ -9,16 +9,17 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "distrib/agree.hpp"
 #include "distrib/signals.hpp"
 #include "io/files.hpp"
 #include "io/rows.hpp"
-#include "src/run.hpp"
 
 namespace terrace {
 
 namespace {
+using nlohmann::json;
 constexpr Word vote_write = 1, vote_stop = 2;
 constexpr const char* head_name = "checkpoint";
 constexpr Index much = Index(1) << 30;  // bytes of an input
@@ -30,10 +31,8 @@ std::string one_part(std::string message) {
   return message;
 }
 
-nlohmann::json to_json(const io::Stamp& s) {
-  return {s.device, s.inode, s.size, s.modified, s.changed};
-}
-io::Stamp to_stamp(const nlohmann::json& j) {
+json to_json(const io::Stamp& s) { return {s.device, s.inode, s.size, s.modified, s.changed}; }
+io::Stamp to_stamp(const json& j) {
   return {j.at(0).get<Index>(), j.at(1).get<Index>(), j.at(2).get<Index>(), j.at(3).get<Index>(),
           j.at(4).get<Index>()};
 }
@@ -43,7 +42,7 @@ io::Stamp to_stamp(const nlohmann::json& j) {
 
 void Archive::value(const std::string& name, Index& v) {
   if (loading())
-    v = values_.at(name).get<Index>();
+    v = values_.at(name);
   else
     values_[name] = v;
 }
@@ -105,42 +104,22 @@ void Archive::load(const std::string& name, Index rows, Index columns,
 
 // --- checkpoints ---------------------------------------------------------------------------------
 
-double parse_interval(const std::string& text) {
-  char* end = nullptr;
-  const double number = std::strtod(text.c_str(), &end);
-  const std::string unit = end;
-  const double scale = unit.empty() || unit == "s" ? 1 : unit == "m" ? 60 : unit == "h" ? 3600 : -1;
-  if (end == text.c_str() || scale < 0 || !(number > 0) || !std::isfinite(number))
-    fail_together(Exit::usage, "not an interval: '" + text +
-                                   "'; --checkpoint-every; give a number and s, m or h, as 10m");
-  return number * scale;
-}
-
-Checkpoints::Checkpoints(Run& run)
-    : run_(run),
-      file_(run.control.broadcast(io::followed(run.options.checkpoint), 0)),
-      restart_(run.control.broadcast(io::followed(run.options.restart), 0)) {
-  const CommonOptions& o = run.options;
-  if (!o.checkpoint_every.empty() && file_.empty())
-    fail_together(Exit::usage,
-                  "an interval without a file; --checkpoint-every; add --checkpoint FILE");
-  every_ = parse_interval(o.checkpoint_every.empty() ? "10m" : o.checkpoint_every);
-  if (o.plan) {
-    file_.clear();
-    return;
-  }
-  if (!o.restart.empty()) {
-    find(restart_);
-    if (found_.empty()) find(restart_ + ".old");
+Checkpoints::Checkpoints(const Control& control, CheckpointJob job)
+    : control_(control), job_(std::move(job)) {
+  job_.file = control_.broadcast(io::followed(job_.file), 0);
+  job_.restart = control_.broadcast(io::followed(job_.restart), 0);
+  if (!job_.restart.empty()) {
+    find(job_.restart);
+    if (found_.empty()) find(job_.restart + ".old");
     if (found_.empty())
       fail_together(Exit::input,
                     "no checkpoint to restart from: " + refused_ + "; --restart; start without it");
-    if (!refused_.empty()) run.say("note       " + refused_);
-    run.report["restart"] = {{"file", found_.front().file}};
+    if (!refused_.empty()) job_.say("note       " + refused_);
+    record_.restart_file = found_.front().file;
   }
   if (!active()) return;
   require_place();
-  votes_ = collectively(run.control, [&] { return std::make_unique<Votes>(run.control); });
+  votes_ = collectively(control_, [&] { return std::make_unique<Votes>(control_); });
   last_ = Clock::now();
   watch_signals();
 }
@@ -151,7 +130,7 @@ Checkpoints::~Checkpoints() {
 
 bool Checkpoints::is_checkpoint(const std::string& file) const {
   try {
-    return io::read_run_attributes(run_.control, {file, "/"}).count(head_name) > 0;
+    return io::read_run_attributes(control_, {file, "/"}).count(head_name) > 0;
   } catch (const Error& e) {
     if (!e.agreed()) throw;
     return false;
@@ -160,17 +139,16 @@ bool Checkpoints::is_checkpoint(const std::string& file) const {
 
 /// A place where one can be written, and where nothing of somebody else's is lost.
 void Checkpoints::require_place() {
-  const Control& control = run_.control;
-  const io::Output probe(control, file_, true);
-  for (const std::string& file : {file_, file_ + ".old"}) {
+  const io::Output probe(control_, job_.file, true);
+  for (const std::string& file : {job_.file, job_.file + ".old"}) {
     struct stat status {};
-    const bool there = control.rank() == 0 && stat(file.c_str(), &status) == 0;
+    const bool there = control_.rank() == 0 && stat(file.c_str(), &status) == 0;
     // The checkpoints that this run continues are its own, damaged or not.
-    const bool own = !found_.empty() && io::same_file(file_, restart_) &&
+    const bool own = !found_.empty() && io::same_file(job_.file, job_.restart) &&
                      (status.st_size == 0 || io::has_hdf5_signature(file));
     const bool harmless =
-        !there || (S_ISREG(status.st_mode) && (status.st_size == 0 || own || run_.options.force));
-    if (control.broadcast(harmless ? "" : "look", 0).empty() || is_checkpoint(file)) continue;
+        !there || (S_ISREG(status.st_mode) && (status.st_size == 0 || own || job_.force));
+    if (control_.broadcast(harmless ? "" : "look", 0).empty() || is_checkpoint(file)) continue;
     fail_together(Exit::usage, "the checkpoint would replace a file that is none of terrace; " +
                                    file + "; choose another name or add --force");
   }
@@ -184,92 +162,92 @@ void Checkpoints::refuse(const std::string& file, const std::string& why) {
 void Checkpoints::find(const std::string& file) {
   const auto refuse = [&](const std::string& why) { Checkpoints::refuse(file, why); };
   try {
-    const io::Attributes attributes = io::read_run_attributes(run_.control, {file, "/"});
+    const io::Attributes attributes = io::read_run_attributes(control_, {file, "/"});
     const auto head = attributes.find(head_name);
     if (head == attributes.end() || !std::holds_alternative<std::string>(head->second))
       return refuse("not a checkpoint");
-    nlohmann::json found =
-        nlohmann::json::parse(std::get<std::string>(head->second), nullptr, false);
+    json found = json::parse(std::get<std::string>(head->second), nullptr, false);
     if (!found.is_object() || !found.contains("identity") || !found.contains("values"))
       return refuse("not a checkpoint of this version");
     const std::string command = found["identity"].value("command", "");
-    if (command != run_.command) return refuse("it is of '" + command + "'");
-    bool whole = io::content_hash_holds(run_.control, {file, "/terrace"});
-    for (const std::string& name : io::members(run_.control, {file, "/"}))
-      whole = whole && io::content_hash_holds(run_.control, {file, "/" + name});
+    if (command != job_.command) return refuse("it is of '" + command + "'");
+    bool whole = io::content_hash_holds(control_, {file, "/terrace"});
+    for (const std::string& name : io::members(control_, {file, "/"}))
+      whole = whole && io::content_hash_holds(control_, {file, "/" + name});
     if (!whole) return refuse("its contents do not match their checksums");
-    found_.push_back({file, std::move(found)});
+    found_.push_back({file, found.dump()});
   } catch (const Error& e) {
-    if (!e.agreed() && run_.control.size() > 1) throw;
+    if (!e.agreed() && control_.size() > 1) throw;
     refuse(one_part(e.what()));
-  } catch (const nlohmann::json::exception&) {  // all ranks have the same text
+  } catch (const json::exception&) {  // all ranks have the same text
     refuse("not a checkpoint of this version");
   }
 }
 
-nlohmann::json Checkpoints::settings() const {
-  return restarting() ? found_.front().head.value("settings", nlohmann::json()) : nlohmann::json();
+std::string Checkpoints::settings() const {
+  return restarting() ? json::parse(found_.front().head).value("settings", json()).dump() : "null";
 }
 
 /// What must be equal for a checkpoint to fit.
-nlohmann::json Checkpoints::identity() const {
-  nlohmann::json result = {{"command", run_.command}, {"settings", run_.settings}};
-  for (const char* key : {"n", "rows", "columns", "half_bandwidth", "nonzeros", "right_hand_sides"})
-    if (run_.report.contains(key)) result[key] = run_.report[key];
-  for (const auto& [key, where] : run_.inputs.items())
-    result[key] = io::fingerprint(run_.control, io::parse_location(where.get<std::string>()));
+std::string Checkpoints::identity(const CheckpointProblem& problem) const {
+  json result = json::parse(problem.sizes);
+  result["command"] = job_.command;
+  result["settings"] = json::parse(problem.settings);
+  for (const auto& [key, where] : problem.inputs)
+    result[key] = io::fingerprint(control_, io::parse_location(where));
   // What a rank alone knows differently must not part the ranks.
-  return nlohmann::json::parse(run_.control.broadcast(result.dump(), 0));
+  return control_.broadcast(result.dump(), 0);
 }
 
 /// For each input its file's stamp and a hash of its content; null where that would be of other
 /// data than the solver has, or keep a large job from ending.
-nlohmann::json Checkpoints::files() {
-  nlohmann::json result = nlohmann::json::object();
-  for (const auto& [key, stamp] : run_.stamps()) {
-    const auto where = io::parse_location(run_.inputs.at(key).get<std::string>());
+std::string Checkpoints::files(const CheckpointProblem& problem) {
+  json result = json::object();
+  for (const auto& [key, stamp] : problem.stamps) {
+    const auto where = io::parse_location(problem.inputs.at(key));
     if (!contents_.count(key) && !(stop_ && stamp.size > much) &&
-        io::stamp_of(run_.control, where.file) == stamp)
-      contents_[key] = io::fingerprint(run_.control, where, true);
+        io::stamp_of(control_, where.file) == stamp)
+      contents_[key] = io::fingerprint(control_, where, true);
     const auto content = contents_.find(key);
     result[key] = {{"stamp", to_json(stamp)}, {"content", nullptr}};
     if (content != contents_.end()) result[key]["content"] = content->second;
   }
-  return nlohmann::json::parse(run_.control.broadcast(result.dump(), 0));
+  return control_.broadcast(result.dump(), 0);
 }
 
-/// The first input that is not what it was by `files`; empty where all are.
-std::string Checkpoints::changed_input(const nlohmann::json& files) {
-  for (const auto& [key, stamp] : run_.stamps()) {
-    const auto where = io::parse_location(run_.inputs.at(key).get<std::string>());
+/// The first input that is not what it was by `text`; empty where all are.
+std::string Checkpoints::changed_input(const CheckpointProblem& problem, const std::string& text) {
+  const json files = json::parse(text);
+  for (const auto& [key, stamp] : problem.stamps) {
+    const auto where = io::parse_location(problem.inputs.at(key));
     const std::string changed = "the " + key + " was changed, " + io::to_string(where);
     if (!files.contains(key)) continue;  // of a version that wrote none
-    if (!(io::stamp_of(run_.control, where.file) == stamp)) return changed + " (while it was read)";
+    if (!(io::stamp_of(control_, where.file) == stamp)) return changed + " (while it was read)";
     const io::Stamp then = to_stamp(files[key].at("stamp"));
-    const nlohmann::json& content = files[key].at("content");
+    const json& content = files[key].at("content");
     const bool known = content.is_number();
-    if ((stamp == then || (!known && stamp.alike(then))) && io::stands_alone(run_.control, where)) {
+    if ((stamp == then || (!known && stamp.alike(then))) && io::stands_alone(control_, where)) {
       if (known) contents_[key] = content.get<Word>();
       continue;
     }
     if (!known) return changed;
-    contents_[key] = io::fingerprint(run_.control, where, true);
+    contents_[key] = io::fingerprint(control_, where, true);
     if (contents_[key] != content.get<Word>()) return changed;
   }
   return {};
 }
 
 Index Checkpoints::value(const std::string& name, Index otherwise) const {
-  return restarting() && !resumed_ ? found_.front().head["values"].value(name, otherwise)
-                                   : otherwise;
+  if (!restarting() || resumed_) return otherwise;
+  return json::parse(found_.front().head)["values"].value(name, otherwise);
 }
 
 bool Checkpoints::due() {
   if (!active()) return false;
   const SignalRequest asked = take_signal_request();
   Word mine = (asked.checkpoint || asked.stop ? vote_write : 0) | (asked.stop ? vote_stop : 0);
-  if (run_.control.rank() == 0 && !waiting_ &&
-      std::chrono::duration<double>(Clock::now() - last_).count() > every_) {
+  if (control_.rank() == 0 && !waiting_ &&
+      std::chrono::duration<double>(Clock::now() - last_).count() > job_.every) {
     mine |= vote_write;
     waiting_ = true;
   }
@@ -279,29 +257,31 @@ bool Checkpoints::due() {
 }
 
 void Checkpoints::write(Index step, Index steps, const std::function<void(Archive&)>& state) {
-  io::Output output(run_.control, file_, true);
-  Archive archive(run_.control, output);
+  io::Output output(control_, job_.file, true);
+  Archive archive(control_, output);
   state(archive);
-  io::Attributes attributes = run_.attributes();
-  const nlohmann::json head = {
-      {"identity", identity()}, {"files", files()}, {"settings", run_.settings},
-      {"step", step},           {"steps", steps},   {"values", archive.values()}};
+  const CheckpointProblem problem = job_.problem();
+  io::Attributes attributes = problem.attributes;
+  const json head = {{"identity", json::parse(identity(problem))},
+                     {"files", json::parse(files(problem))},
+                     {"settings", json::parse(problem.settings)},
+                     {"step", step},
+                     {"steps", steps},
+                     {"values", archive.values()}};
   attributes[head_name] = head.dump();
-  collectively(run_.control, [&] {
+  collectively(control_, [&] {
     std::error_code failed;
-    if (run_.control.rank() == 0 && std::filesystem::exists(file_, failed))
-      std::filesystem::rename(file_, file_ + ".old", failed);
+    if (control_.rank() == 0 && std::filesystem::exists(job_.file, failed))
+      std::filesystem::rename(job_.file, job_.file + ".old", failed);
     if (failed)
       throw Error(Exit::resources, "cannot keep the older checkpoint: " + failed.message() + "; " +
-                                       file_ + "; choose another place");
+                                       job_.file + "; choose another place");
   });
   output.commit(attributes);
 }
 
 void Checkpoints::save(Index step, Index steps, const std::function<void(Archive&)>& state) {
   const auto start = Clock::now();
-  auto& told = run_.report["checkpoints"];
-  if (!told.is_object()) told = nlohmann::json::object();
   std::string failure;
   try {
     write(step, steps, state);
@@ -310,14 +290,13 @@ void Checkpoints::save(Index step, Index steps, const std::function<void(Archive
     failure = e.what();
   }
   if (failure.empty()) {
-    last_step_ = step;
-    told["written"] = told.value("written", 0) + 1;
-    told["file"] = file_;
-    told["step"] = step;
+    last_step_ = record_.step = step;
+    record_.file = job_.file;
+    ++record_.written;
   } else {
-    told["failed"] = told.value("failed", 0) + 1;
-    told["failure"] = failure;
-    if (run_.control.rank() == 0)
+    record_.failure = failure;
+    ++record_.failed;
+    if (control_.rank() == 0)
       std::fputs(
           fmt::format("terrace: warning: no checkpoint of step {}: {}\n", step, failure).c_str(),
           stderr);
@@ -325,54 +304,52 @@ void Checkpoints::save(Index step, Index steps, const std::function<void(Archive
   last_ = Clock::now();
   waiting_ = false;
   const double seconds = std::chrono::duration<double>(last_ - start).count();
-  told["seconds"] = told.value("seconds", 0.0) + run_.control.reduce(seconds, Reduce::max);
+  record_.seconds += control_.reduce(seconds, Reduce::max);
   if (!stop_) return;
   if (last_step_ < 0)
     fail_together(Exit::resources, "asked to stop, and no checkpoint could be written: " +
-                                       one_part(failure) + "; " + file_ + "; start again");
-  run_.report["status"] = "stopped";
+                                       one_part(failure) + "; " + job_.file + "; start again");
+  record_.stopped = true;
   const std::string signal = stopping_signal();
   fail_together(
       Exit::requeue,
       fmt::format("stopped on {} after step {} of {}; checkpoint of step {} in {}; run again with "
                   "--restart {}",
-                  signal.empty() ? "a signal" : signal, step, steps, last_step_, file_, file_));
+                  signal.empty() ? "a signal" : signal, step, steps, last_step_, job_.file,
+                  job_.file));
 }
 
 Index Checkpoints::resume(const std::function<void(Archive&)>& state) {
   if (!restarting() || resumed_) return 0;
   resumed_ = true;
-  const nlohmann::json mine = identity();
+  const CheckpointProblem problem = job_.problem();
+  const json mine = json::parse(identity(problem));
   for (std::size_t i = 0; i < found_.size(); ++i) {
-    const Found found = found_[i];
-    const nlohmann::json& theirs = found.head["identity"];
-    if (theirs != mine) {
-      std::string why;
+    const std::string file = found_[i].file;
+    const json head = json::parse(found_[i].head);
+    const json& theirs = head["identity"];
+    std::string why;
+    if (theirs != mine)
       for (const auto& [key, value] : mine.items())
         if (why.empty() && (!theirs.contains(key) || theirs[key] != value))
           why = fmt::format("{} differs: {} there, {} here", key,
                             theirs.contains(key) ? theirs[key].dump() : "absent", value.dump());
-      refuse(found.file, "it is of another problem: " + why);
-      if (found.file == restart_) find(restart_ + ".old");
+    if (theirs == mine) why = changed_input(problem, head.value("files", json::object()).dump());
+    if (theirs != mine || !why.empty()) {
+      refuse(file, "it is of another problem: " + why);
+      if (file == job_.restart) find(job_.restart + ".old");
       continue;
     }
-    const std::string changed = changed_input(found.head.value("files", nlohmann::json::object()));
-    if (!changed.empty()) {
-      refuse(found.file, "it is of another problem: " + changed);
-      if (found.file == restart_) find(restart_ + ".old");
-      continue;
-    }
-    if (i > 0) run_.say("note       " + refused_);
+    if (i > 0) job_.say("note       " + refused_);
     const auto start = Clock::now();
-    const auto step = found.head.at("step").get<Index>();
-    Archive archive(run_.control, found.file, found.head["values"], step);
+    const auto step = head.at("step").get<Index>();
+    Archive archive(control_, file, head["values"].get<std::map<std::string, Index>>(), step);
     state(archive);
-    run_.report["restart"] = {
-        {"file", found.file},
-        {"step", step},
-        {"seconds", std::chrono::duration<double>(Clock::now() - start).count()}};
-    run_.say(fmt::format("restart    from step {} of {}, {}", step,
-                         found.head.at("steps").get<Index>(), found.file));
+    record_.restart_file = file;
+    record_.restart_step = step;
+    record_.restart_seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    job_.say(fmt::format("restart    from step {} of {}, {}", step, head.at("steps").get<Index>(),
+                         file));
     return step;
   }
   fail_together(Exit::input, "no checkpoint to restart from: " + refused_ +

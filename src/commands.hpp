@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <functional>
 
+#include "src/bit_plan.hpp"
 #include "src/run.hpp"
 
 namespace terrace {
@@ -24,6 +25,8 @@ CLI::Validator positive();
 /// Fails together where a matrix of these extents has more than 2^56 entries: no machine holds
 /// them, and products of larger sizes overflow.
 void require_countable(std::initializer_list<double> extents);
+/// What the options say of an elimination over GF(2); candidates: --candidates.
+PanelWish panel_wish(const CommonOptions& options, Index candidates = 0);
 /// --levels of products over GF(2); -1: the planner's choice.
 void add_levels_option(CLI::App& command, Index& levels);
 /// --grid and --threads of the textbook's inversion: a number, or a vector of them.

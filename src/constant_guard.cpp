@@ -34,9 +34,7 @@ bool ConstantGuard<B>::broken(void* guard) {
 template <class B>
 void ConstantGuard<B>::sum() {
   const Stream<B>& lane = context_.bulk;
-  const auto rows = [](Word* data, Index count) {
-    return BitRows<Word, B>{data, fold_words, count, nullptr};
-  };
+  const auto rows = [](Word* data, Index count) { return WordRows{data, fold_words, count}; };
   Word* const groups = parts_.data() + fold_words;
   const auto add = [&](Index count, Index words) {  // parts to the total
     xor_groups(lane, rows(total_.data(), 1), rows(parts_.data(), 1 + count), words);

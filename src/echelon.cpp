@@ -6,6 +6,7 @@
 
 #include "distrib/agree.hpp"
 #include "src/bit_columns.hpp"
+#include "src/bit_guard.hpp"
 #include "src/guard.hpp"
 #include "src/panel_search.hpp"
 #include "src/row_share.hpp"

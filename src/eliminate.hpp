@@ -2,7 +2,7 @@
 #pragma once
 #include "distrib/context.hpp"
 #include "src/checkpoints.hpp"
-#include "src/run.hpp"
+#include "src/progress.hpp"
 #include "src/stages.hpp"
 
 namespace terrace {

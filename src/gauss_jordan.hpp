@@ -12,8 +12,8 @@
 #include "distrib/layout.hpp"
 #include "kernels/dense.hpp"
 #include "src/checkpoints.hpp"
-#include "src/guard.hpp"
-#include "src/run.hpp"
+#include "src/dense_guard.hpp"
+#include "src/progress.hpp"
 #include "src/stages.hpp"
 
 namespace terrace {
@@ -33,7 +33,8 @@ struct JordanPlan {
   std::string why_block, why_pivoting;
   /// The update by products of integers (kernels/emulated.hpp), as accurate as in FP64; CUDA only.
   bool emulated = false;
-  bool guard = false;  ///< the last of the columns right of A is for check sums; src/guard.hpp
+  bool guard =
+      false;  ///< the last of the columns right of A is for check sums; src/dense_guard.hpp
   Index guard_interval = 0;  ///< panels from a check to the next; 0: so that they cost little
 };
 /// `block` 0 and `pivoting` "auto" are chosen here. Throws agreed Error(usage).

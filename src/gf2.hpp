@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "src/backend_choice.hpp"
 #include "src/bit_strassen.hpp"
 #include "src/gf2_certificate.hpp"
 
@@ -99,7 +100,7 @@ struct MultiplyWish {
   int threads = 1;  ///< of a rank, where the backend computes with threads; equal on all ranks
 };
 /// From --levels, --block and --method. Collective.
-MultiplyWish multiply_wish(const Run& run, Index levels);
+MultiplyWish multiply_wish(const Control& control, const PanelWish& wish, Index levels);
 /// A plan for `rows` rows on the fullest rank, `inner` x 64 `words` bits of B. fits(bytes) says
 /// whether multiply_bytes() fits beside all else, the same on all ranks, and may be collective; it
 /// is asked about the planner's choice, level by level down, not about a wish.

@@ -32,8 +32,7 @@ BlockCyclic factor_layout(Index rows, int ranks) {
   return {rows, ranks == 1 ? std::max<Index>(64, round_up(rows, 64)) : block_rows, ranks};
 }
 
-MultiplyWish multiply_wish(const Run& run, Index levels) {
-  const CommonOptions& o = run.options;
+MultiplyWish multiply_wish(const Control& control, const PanelWish& o, Index levels) {
   if (o.tables == "broadcast")
     fail_together(Exit::usage, "products broadcast rows, not tables; --tables; use local");
   if (!o.panels.empty())
@@ -43,7 +42,7 @@ MultiplyWish multiply_wish(const Run& run, Index levels) {
   return {levels,
           o.block,
           {wants_bit_tables(o), false, {o.k}},
-          int(run.control.reduce(Index(thread_count()), Reduce::max))};
+          int(control.reduce(Index(thread_count()), Reduce::max))};
 }
 
 template <class B>

@@ -38,47 +38,6 @@ double since(Clock::time_point start) {
 }
 }  // namespace
 
-Progress::Progress(bool enabled, bool terminal)
-    : enabled_(enabled), terminal_(terminal), every_(terminal ? 0.2 : 30.0) {
-  const char* text = std::getenv("TERRACE_PROGRESS_SECONDS");
-  if (text && std::atof(text) > 0) every_ = std::atof(text);
-}
-
-void Progress::begin(const std::string& what, double total) {
-  what_ = what;
-  total_ = total;
-  start_ = last_ = Clock::now();
-}
-
-void Progress::tick(double done, Index step) {
-  reach_step(step >= 0 ? step : Index(done));
-  static const int held_up = [] {  // milliseconds a step; tests that must meet a loop only
-    const char* text = test_setting("TERRACE_TEST_STEP_DELAY_MS");
-    return text ? std::atoi(text) : 0;
-  }();
-  if (held_up > 0) std::this_thread::sleep_for(std::chrono::milliseconds(held_up));
-  inject_fault_here();
-  if (!enabled_ || total_ <= 0 || since(last_) < every_) return;
-  last_ = Clock::now();
-  const double spent = since(start_), part = std::min(1.0, done / total_);
-  const double left = part > 0 ? spent / part - spent : 0;
-  const std::string text = fmt::format("{} {:5.1f} %  {:.3g} steps/s  {:.0f} s left", what_,
-                                       100 * part, done / std::max(spent, 1e-9), left);
-  if (terminal_) {
-    const int filled = int(part * 30);
-    put(stderr, fmt::format("\r[{}{}] {}   ", std::string(filled, '#'),
-                            std::string(30 - filled, '.'), text));
-  } else {
-    put(stderr, text + "\n");
-  }
-  std::fflush(stderr);
-}
-
-void Progress::end() {
-  if (enabled_ && terminal_ && total_ > 0) put(stderr, fmt::format("\r{:90}\r", ""));
-  total_ = 0;
-}
-
 namespace {
 bool progress_enabled(const Control& control, const CommonOptions& options) {
   return control.rank() == 0 && options.progress != "never" && !options.quiet;
@@ -114,15 +73,72 @@ Run::Run(const Control& the_control, CommonOptions given, std::string name, std:
 
 Run::~Run() = default;
 
+namespace {
+/// "90", "90s", "10m", "2h" in seconds; throws agreed Error(usage).
+double parse_interval(const std::string& text) {
+  char* end = nullptr;
+  const double number = std::strtod(text.c_str(), &end);
+  const std::string unit = end;
+  const double scale = unit.empty() || unit == "s" ? 1 : unit == "m" ? 60 : unit == "h" ? 3600 : -1;
+  if (end == text.c_str() || scale < 0 || !(number > 0) || !std::isfinite(number))
+    fail_together(Exit::usage, "not an interval: '" + text +
+                                   "'; --checkpoint-every; give a number and s, m or h, as 10m");
+  return number * scale;
+}
+}  // namespace
+
 void Run::begin_checkpoints() {
-  if (options.checkpoint.empty() && options.checkpoint_every.empty() && options.restart.empty())
-    return;
-  checkpoints_ = std::make_unique<Checkpoints>(*this);
+  if (!options.checkpoint_every.empty() && options.checkpoint.empty())
+    fail_together(Exit::usage,
+                  "an interval without a file; --checkpoint-every; add --checkpoint FILE");
+  if (options.checkpoint.empty() && options.restart.empty()) return;
+  CheckpointJob job;
+  if (!options.checkpoint_every.empty()) job.every = parse_interval(options.checkpoint_every);
+  if (options.plan) return;
+  job.command = command;
+  job.file = options.checkpoint;
+  job.restart = options.restart;
+  job.force = options.force;
+  job.say = [this](const std::string& line) { say(line); };
+  job.problem = [this] {
+    CheckpointProblem problem{settings.dump(), "", {}, stamps_, attributes()};
+    nlohmann::json sizes = nlohmann::json::object();
+    for (const char* key :
+         {"n", "rows", "columns", "half_bandwidth", "nonzeros", "right_hand_sides"})
+      if (report.contains(key)) sizes[key] = report[key];
+    problem.sizes = sizes.dump();
+    for (const auto& [key, where] : inputs.items()) problem.inputs[key] = where.get<std::string>();
+    return problem;
+  };
+  checkpoints_ = std::make_unique<Checkpoints>(control, std::move(job));
   progress.checkpoints = checkpoints_.get();
 }
 
 nlohmann::json Run::restart_settings() const {
-  return checkpoints_ ? checkpoints_->settings() : nlohmann::json();
+  return checkpoints_ ? nlohmann::json::parse(checkpoints_->settings()) : nlohmann::json();
+}
+
+/// What the checkpoints have done, into the report.
+void Run::report_checkpoints() {
+  if (!checkpoints_) return;
+  const CheckpointRecord& r = checkpoints_->record();
+  if (!r.restart_file.empty()) report["restart"] = {{"file", r.restart_file}};
+  if (r.restart_step >= 0) {
+    report["restart"]["step"] = r.restart_step;
+    report["restart"]["seconds"] = r.restart_seconds;
+  }
+  if (r.written + r.failed == 0) return;
+  nlohmann::json& told = report["checkpoints"] = {{"seconds", r.seconds}};
+  if (r.written > 0) {
+    told["written"] = r.written;
+    told["file"] = r.file;
+    told["step"] = r.step;
+  }
+  if (r.failed > 0) {
+    told["failed"] = r.failed;
+    told["failure"] = r.failure;
+  }
+  if (r.stopped) report["status"] = "stopped";
 }
 
 void Run::phase(const std::string& name, const std::function<void()>& work) {
@@ -363,6 +379,7 @@ void Run::require_not_written(const std::string& key, const io::Location& locati
 void Run::write_report(int exit_code, const std::string& message) {
   report["seconds"]["total"] = since(start_);
   report["exit_code"] = exit_code;
+  report_checkpoints();
   if (exit_code == 0) {
     for (const std::string& what : io::take_recognised()) warn(what);
     report["status"] = "done";
@@ -381,34 +398,6 @@ void Run::write_report(int exit_code, const std::string& message) {
     put(stderr,
         fmt::format("terrace: the report could not be written: {}; {}; choose a writable place\n",
                     reason, printable(options.report)));
-}
-
-BackendChoice choose_backend(bool device_everywhere, const BackendHint& hint) {
-  if (!device_everywhere) return {"cpu", ""};
-  if (hint.size < hint.least_size)
-    return {"cpu", fmt::format("small: CPU (size {:.0f}, the GPU from {:.0f} on)", hint.size,
-                               hint.least_size)};
-  return {"cuda", ""};
-}
-
-BackendChoice resolve_backend(const Control& control, const std::string& option,
-                              const BackendHint& hint) {
-  if (option == "cpu") return {"cpu", ""};
-  if (option == "cuda" && !with_cuda)
-    fail_together(
-        Exit::resources,
-        "this terrace was built without CUDA; --backend cuda; rebuild with -DTERRACE_CUDA=ON or "
-        "use --backend cpu");
-  const bool everywhere = control.reduce(Index(cuda_device_count()), Reduce::min) > 0;
-  if (option == "auto") return choose_backend(with_cuda && everywhere, hint);
-  if (option != "cuda")
-    fail_together(Exit::usage,
-                  "unknown backend '" + option + "'; --backend; use auto, cpu or cuda");
-  if (!everywhere)
-    fail_together(Exit::resources,
-                  "no CUDA device is seen by some rank; --backend cuda; check nvidia-smi and "
-                  "CUDA_VISIBLE_DEVICES, or use --backend cpu");
-  return {"cuda", ""};
 }
 
 }  // namespace terrace

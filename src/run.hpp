@@ -11,6 +11,8 @@
 #include "distrib/context.hpp"
 #include "io/files.hpp"
 #include "io/output.hpp"
+#include "src/backend_choice.hpp"
+#include "src/progress.hpp"
 
 namespace terrace {
 
@@ -25,27 +27,6 @@ struct CommonOptions {
   // GF(2) only.
   std::string tables, panels;
   Index k = 0;  ///< 0: the plan's choice
-};
-
-class Checkpoints;
-
-/// Percent, rate and time left on stderr; rank 0 only. tick() is cheap and may be called often; it
-/// tells every rank's current_place(), where the step is `done` unless it is given.
-class Progress {
- public:
-  Progress(bool enabled, bool terminal);
-  void begin(const std::string& what, double total);  ///< total in units of tick()
-  void tick(double done, Index step = -1);            ///< step: where `done` does not count steps
-  void end();
-
-  Checkpoints* checkpoints = nullptr;  ///< of the running command; src/checkpoints.hpp
-
- private:
-  bool enabled_, terminal_;
-  double every_;  // seconds; TERRACE_PROGRESS_SECONDS
-  std::string what_;
-  double total_ = 0;
-  std::chrono::steady_clock::time_point start_, last_;
 };
 
 /// State of the running command, the same on every rank.
@@ -118,24 +99,9 @@ class Run {
   nlohmann::json own_device_;
   std::map<std::string, io::Stamp> stamps_;
   void require_report() const;
+  void report_checkpoints();
   std::unique_ptr<Checkpoints> checkpoints_;
 };
-
-/// What a command tells --backend auto about its work. Small work is done sooner by the CPU.
-struct BackendHint {
-  double size = 0;        ///< cube root of the multiply-adds
-  double least_size = 0;  ///< smallest that goes to the GPU
-};
-struct BackendChoice {
-  std::string name;    ///< "cpu" or "cuda"
-  std::string reason;  ///< why auto left a GPU aside, or empty
-};
-/// What "auto" means where a device is seen by every rank, or is not.
-BackendChoice choose_backend(bool device_everywhere, const BackendHint& hint);
-/// Which backend --backend names on this machine; agreed over the ranks. The hint counts for "auto"
-/// only.
-BackendChoice resolve_backend(const Control& control, const std::string& option,
-                              const BackendHint& hint = {});
 
 /// The one jump from a backend's name to its type: body.template operator()<B>(Context<B>&).
 template <class Body>

@@ -25,8 +25,8 @@ TextbookPlan plan_textbook(Index n, textbook::Launch launch) {
   return plan;
 }
 
-void check_textbook_options(const Run& run, bool is_textbook, Index block,
-                            const std::string& pivoting, bool launch_given) {
+void check_textbook_options(int ranks, bool is_textbook, Index block, const std::string& pivoting,
+                            bool launch_given) {
   if (!is_textbook) {
     if (launch_given)
       fail_together(Exit::usage,
@@ -34,7 +34,7 @@ void check_textbook_options(const Run& run, bool is_textbook, Index block,
                     "--grid, --threads; add --method textbook or leave them out");
     return;
   }
-  if (run.control.size() > 1) fail_together(Exit::usage, one_rank);
+  if (ranks > 1) fail_together(Exit::usage, one_rank);
   if (block != 0)
     fail_together(Exit::usage,
                   "the textbook's method goes column by column; --block; leave the option out");

@@ -6,7 +6,7 @@
 #include "distrib/layout.hpp"
 #include "kernels/textbook.hpp"
 #include "src/gauss_jordan.hpp"
-#include "src/run.hpp"
+#include "src/progress.hpp"
 
 namespace terrace {
 
@@ -21,8 +21,8 @@ TextbookPlan plan_textbook(Index n, textbook::Launch launch);
 
 /// Throw agreed Error(usage) for options that do not go together. `launch_given`: --grid or
 /// --threads.
-void check_textbook_options(const Run& run, bool is_textbook, Index block,
-                            const std::string& pivoting, bool launch_given);
+void check_textbook_options(int ranks, bool is_textbook, Index block, const std::string& pivoting,
+                            bool launch_given);
 /// 0: not given. The CPU backend launches nothing.
 template <class B>
 textbook::Launch launch_of(Index grid, Index threads);

@@ -166,13 +166,4 @@ void run(const Stream<Cpu>& stream, const CgPass<Cpu>& c, Index size, const F& f
 
 TERRACE_VECTOR_PASSES(Cpu)
 
-void gather(const Stream<Cpu>& stream, View<const Index, Cpu> index, View<const double, Cpu> from,
-            View<double, Cpu> to) {
-  stream.run([=] {
-    parallel_ranges(index.size, grain_least, [&](Index begin, Index end) {
-      for (Index i = begin; i < end; ++i) to.data[i] = from.data[index.data[i]];
-    });
-  });
-}
-
 }  // namespace terrace

@@ -140,25 +140,8 @@ void run(const Stream<Cuda>& stream, const CgPass<Cuda>& c, Index size, const F&
   }
 }
 
-__global__ void __launch_bounds__(pass_threads)
-    gather_kernel(Index n, const Index* __restrict__ index, const double* __restrict__ from,
-                  double* __restrict__ to) {
-  const Index stride = Index(gridDim.x) * blockDim.x;
-  for (Index i = Index(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += stride)
-    to[i] = from[index[i]];
-}
-
 }  // namespace
 
 TERRACE_VECTOR_PASSES(Cuda)
-
-void gather(const Stream<Cuda>& stream, View<const Index, Cuda> index,
-            View<const double, Cuda> from, View<double, Cuda> to) {
-  if (index.size == 0) return;
-  const Index blocks = std::min(ceil_div(index.size, Index(pass_threads)), most_blocks);
-  gather_kernel<<<unsigned(blocks), pass_threads, 0, native(stream)>>>(index.size, index.data,
-                                                                       from.data, to.data);
-  check_launch();
-}
 
 }  // namespace terrace

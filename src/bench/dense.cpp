@@ -245,7 +245,7 @@ void add_bench_dense(CLI::App& bench, Selected& selected) {
                                        "beside");
       require_no_others(run, *command);
       // --block and --pivoting are the other method's here.
-      check_textbook_options(run, method == "textbook", 0, "auto",
+      check_textbook_options(run.control.size(), method == "textbook", 0, "auto",
                              !options->grid.empty() || !options->threads.empty());
       with_backend(run, [&]<class B>(Context<B>& context) {
         require_rivals(*options, "dense on this backend",

@@ -33,7 +33,8 @@ void bench_elimination(Run& run, const Gf2Bench& o, Context<B>& context, Index n
     fail_together(Exit::usage, fmt::format("no {} x {} matrix has rank {}; --rank; use {} or less",
                                            n, columns, o.rank, std::min(n, columns)));
   const auto form = o.echelon ? EchelonForm::echelon : EchelonForm::reduced;
-  const PanelPlan plan = plan_panels(context, run.options, std::min(n, columns), o.candidates);
+  const PanelPlan plan =
+      plan_panels(context, panel_wish(run.options, o.candidates), std::min(n, columns));
   run.report["block"] = plan.columns;
   run.report["method"] = elimination_method<B>(plan);
   const BlockCyclic layout = bit_row_layout(n, context.size());
@@ -109,12 +110,12 @@ void bench_elimination(Run& run, const Gf2Bench& o, Context<B>& context, Index n
 }
 
 void bench(Run& run, const Gf2Bench& o) {
-  require_bit_method(run.options, o.candidates);
+  require_bit_method(panel_wish(run.options, o.candidates));
   require_bit_rivals(o.common);
   with_backend(run, [&]<class B>(Context<B>& context) {
     if (o.transfers && std::is_same_v<B, Cpu>)
       fail_together(Exit::usage, "the CPU backend transfers nothing; --transfers; leave it out");
-    require_bit_method_on<B>(run.options, o.candidates);
+    require_bit_method_on<B>(panel_wish(run.options, o.candidates));
     std::vector<Index> sizes = o.common.n;
     if (sizes.empty()) {
       if constexpr (std::is_same_v<B, Cpu>)

@@ -16,7 +16,8 @@ void bench_product(Run& run, const Gf2Bench& o, Context<B>& context, Index n,
                        BitMatrix<B>::bytes(b_layout, words) + staging_bytes(words, layout.slots(0));
   constexpr bool on_host = std::is_same_v<B, Cpu>;
   const MultiplyPlan plan = plan_multiply<B>(
-      context.size(), layout.slots(0), n, stride, multiply_wish(run, o.levels), [&](Index more) {
+      context.size(), layout.slots(0), n, stride,
+      multiply_wish(run.control, panel_wish(run.options), o.levels), [&](Index more) {
         const Index all = beside + more;
         return memory_shortage(run.control, on_host ? all : 0, on_host ? 0 : all).empty();
       });
@@ -70,7 +71,7 @@ void bench_product(Run& run, const Gf2Bench& o, Context<B>& context, Index n,
 template <class B>
 void bench_inverse(Run& run, const Gf2Bench& o, Context<B>& context, Index n,
                    const Gf2Setting& setting) {
-  const PanelPlan plan = plan_panels(context, run.options, n, o.candidates);
+  const PanelPlan plan = plan_panels(context, panel_wish(run.options, o.candidates), n);
   const BlockCyclic layout = bit_row_layout(n, context.size());
   const Index words = ceil_div(n, 64), stride = round_up(words, bit_row_alignment);
   const Index bytes = BitMatrix<B>::bytes(layout, words) + echelon_bytes<B>(layout, stride, plan) +

@@ -4,7 +4,6 @@
 #include <cstdlib>
 
 #include "kernels/parallel.hpp"
-#include "src/bench/bench.hpp"
 #include "src/bit_strassen.hpp"
 #include "src/commands.hpp"
 #include "src/commands/refuse.hpp"
@@ -38,6 +37,10 @@ void require_countable(std::initializer_list<double> extents) {
                   sizes +
                       " entries are more than any machine holds; on the command line; give "
                       "smaller sizes");
+}
+
+PanelWish panel_wish(const CommonOptions& o, Index candidates) {
+  return {o.method, o.tables, o.panels, o.k, o.block, candidates, o.guard};
 }
 
 void add_common_options(CLI::App& command, CommonOptions& o) {
@@ -123,18 +126,6 @@ void refuse_given(const CLI::App& command, const std::vector<std::string>& names
     if (option != nullptr && option->count() > 0)
       fail_together(Exit::usage, reason + "; " + name + "; leave it out");
   }
-}
-
-void add_bench_commands(CLI::App& app, Selected& selected) {
-  CLI::App* bench = app.add_subcommand("bench", "Measure solve phases on generated data, checked");
-  bench->require_subcommand(0, 1);
-  add_bench_gf2(*bench, selected);
-  add_bench_band(*bench, selected);
-  add_bench_dense(*bench, selected);
-  add_bench_cg(*bench, selected);
-  add_bench_matrix(*bench, selected);
-  add_bench_io(*bench, selected);
-  add_bench_profile(*bench, selected);
 }
 
 }  // namespace terrace

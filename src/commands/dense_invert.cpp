@@ -121,8 +121,8 @@ void check_invert_options(const Run& run, const DenseOptions& options) {
   if (run.options.method == "textbook" && run.options.precision != "fp64")
     fail_together(Exit::usage,
                   "the textbook's method knows FP64 only; --precision; leave the option out");
-  check_textbook_options(run, run.options.method == "textbook", run.options.block, options.pivoting,
-                         options.grid > 0 || options.threads > 0);
+  check_textbook_options(run.control.size(), run.options.method == "textbook", run.options.block,
+                         options.pivoting, options.grid > 0 || options.threads > 0);
 }
 
 void invert_dense(Run& run, const io::DenseInput& a, const DenseOptions& options) {

@@ -12,6 +12,7 @@
 #include "src/commands/dense_scale.hpp"
 #include "src/dense_check.hpp"
 #include "src/gauss_jordan.hpp"
+#include "src/guard.hpp"
 #include "src/plan.hpp"
 
 namespace terrace {

@@ -20,7 +20,7 @@ Index extra_words(const Run& run) { return run.options.guard ? 2 : 1; }
 template <class B>
 PanelPlan guarded_plan(const Context<B>& context, const CommonOptions& options, const Gf2Options& o,
                        Index most_rank) {
-  PanelPlan plan = plan_panels(context, options, most_rank, o.candidates);
+  PanelPlan plan = plan_panels(context, panel_wish(options, o.candidates), most_rank);
   plan.witness = witness_seed(options.seed);
   return plan;
 }

@@ -18,7 +18,7 @@ void multiply(Run& run, const Gf2Options& o) {
             "be the second one's rows",
             rows, inner, files.b->rows(), columns, io::to_string(files.b->location())));
   with_backend(run, product_hint(rows, inner, columns), [&]<class B>(Context<B>& context) {
-    require_bit_method_on<B>(run.options);
+    require_bit_method_on<B>(panel_wish(run.options));
     const BlockCyclic layout = bit_row_layout(rows, run.control.size());
     const BlockCyclic b_layout = factor_layout(inner, run.control.size());
     const auto a = file_source(context, files.a, layout);
@@ -30,7 +30,8 @@ void multiply(Run& run, const Gf2Options& o) {
     const Index staging = staging_bytes(std::max(a.words(), b.words()), layout.slots(0));
     const int ranks = run.control.size();
     MultiplyPlan plan = plan_multiply<B>(
-        ranks, layout.slots(0), inner, stride, multiply_wish(run, o.levels), [&](Index more) {
+        ranks, layout.slots(0), inner, stride,
+        multiply_wish(run.control, panel_wish(run.options), o.levels), [&](Index more) {
           const auto [host, device] = memory_needed<B>(matrices + more, staging);
           return memory_shortage(run.control, host, device).empty();
         });

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "src/bit_guard.hpp"
 #include "src/commands.hpp"
 #include "src/gf2.hpp"
 #include "src/guard.hpp"
@@ -36,7 +37,7 @@ struct Files {
 
   Files(Run& run, const Gf2Options& o, const char* second) {
     const CommonOptions& options = run.options;
-    require_bit_method(options, o.candidates);
+    require_bit_method(panel_wish(options, o.candidates));
     if (run.command != "gf2 rank") require_output(options);
     if (!options.output.empty() && !options.plan)
       output.emplace(run.control, options.output, options.force);

@@ -17,7 +17,7 @@ using rivals::Family;
 namespace {
 
 struct Options {
-  CommonOptions common;
+  PanelWish common;
   std::string backend = "cpu", numbers;
   EchelonForm form = EchelonForm::reduced;
 };

@@ -39,9 +39,10 @@ struct OwnProfile {
   }
 };
 
-bool refused(const CommonOptions& options, Index candidates = 0) {
+bool refused(PanelWish options, Index candidates = 0) {
+  options.candidates = candidates;
   try {
-    require_bit_method(options, candidates);
+    require_bit_method(options);
     return false;
   } catch (const Error& error) {
     return error.code() == Exit::usage;
@@ -91,7 +92,7 @@ TEST_CASE("plans follow the profile of their device and nothing that does not fi
   const OwnProfile file;
   Context<Cpu>& context = *test::context<Cpu>();
   const std::string device = device_model(context);
-  CommonOptions options;
+  PanelWish options;
   const auto plan = [&](Index n) { return plan_panels(context, options, n * context.size()); };
   const Index standard = plan(1000).columns;
   CHECK_ALL(!plan(1000).measured);
@@ -120,7 +121,7 @@ TEST_CASE("plans follow the profile of their device and nothing that does not fi
 }
 
 TEST_CASE("options of an elimination that contradict each other are refused") {
-  CommonOptions o;
+  PanelWish o;
   CHECK_ALL(!refused(o));
   o.method = "tables", o.k = 14, o.tables = "broadcast", o.panels = "host";
   CHECK_ALL(!refused(o));
@@ -165,12 +166,13 @@ TEST_CASE("options of an elimination that contradict each other are refused") {
 TEST_CASE("candidates narrow the panels, and columns follow their profile") {
   const OwnProfile file;
   Context<Cpu>& context = *test::context<Cpu>();
-  CommonOptions options;
+  PanelWish options;
   options.block = 300;
-  PanelPlan plan = plan_panels(context, options, 100000, 3);
+  options.candidates = 3;
+  PanelPlan plan = plan_panels(context, options, 100000);
   CHECK_ALL((plan.columns == 320 && plan.candidates == 3 && plan.product.tables));
-  options.block = 0;
-  plan = plan_panels(context, options, 100000, 10);
+  options.block = 0, options.candidates = 10;
+  plan = plan_panels(context, options, 100000);
   CHECK_ALL((plan.columns == 64 && plan.candidates == 10));
   options = {};
   options.method = "columns";
