@@ -7,6 +7,7 @@
 #include <limits>
 #include <vector>
 
+#include "io/output.hpp"
 #include "kernels/matrix.hpp"
 #include "kernels/parallel.hpp"
 #include "src/dense_check.hpp"
