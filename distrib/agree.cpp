@@ -7,8 +7,8 @@
 #include "distrib/place.hpp"
 #include "distrib/quote.hpp"
 #include "distrib/session.hpp"
-#include "kernels/buffer.hpp"
-#include "kernels/parallel.hpp"
+#include "kernels/base/buffer.hpp"
+#include "kernels/base/parallel.hpp"
 
 namespace terrace {
 

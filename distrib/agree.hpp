@@ -6,7 +6,7 @@
 #include <type_traits>
 
 #include "distrib/control.hpp"
-#include "kernels/error.hpp"
+#include "kernels/base/error.hpp"
 
 namespace terrace {
 

@@ -9,8 +9,8 @@
 #include "distrib/agree.hpp"
 #include "distrib/session.hpp"
 #include "distrib/topology.hpp"
-#include "kernels/parallel.hpp"
-#include "kernels/stream.hpp"
+#include "kernels/base/parallel.hpp"
+#include "kernels/base/stream.hpp"
 
 namespace terrace {
 

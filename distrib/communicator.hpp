@@ -8,8 +8,8 @@
 #include <string>
 
 #include "distrib/control.hpp"
-#include "kernels/buffer.hpp"
-#include "kernels/stream.hpp"
+#include "kernels/base/buffer.hpp"
+#include "kernels/base/stream.hpp"
 
 namespace terrace {
 

@@ -20,7 +20,7 @@
 #include "distrib/faults.hpp"
 #include "distrib/heartbeat.hpp"
 #include "distrib/traffic.hpp"
-#include "kernels/error.hpp"
+#include "kernels/base/error.hpp"
 
 namespace terrace {
 namespace {

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "distrib/mpi.hpp"
-#include "kernels/error.hpp"
+#include "kernels/base/error.hpp"
 
 namespace terrace {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/backend.hpp"
+#include "kernels/base/backend.hpp"
 
 namespace terrace {
 

@@ -11,9 +11,9 @@
 #include <stdexcept>
 #include <vector>
 
-#include "kernels/device_fault.hpp"
-#include "kernels/error.hpp"
-#include "kernels/unwinding.hpp"
+#include "kernels/base/device_fault.hpp"
+#include "kernels/base/error.hpp"
+#include "kernels/base/unwinding.hpp"
 
 namespace terrace {
 

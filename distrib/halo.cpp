@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "distrib/agree.hpp"
-#include "kernels/gather.hpp"
+#include "kernels/base/gather.hpp"
 
 namespace terrace {
 

@@ -22,7 +22,7 @@
 #include "distrib/heartbeat_wire.hpp"
 #include "distrib/place.hpp"
 #include "distrib/session.hpp"
-#include "kernels/error.hpp"
+#include "kernels/base/error.hpp"
 
 namespace terrace {
 

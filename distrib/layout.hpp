@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "kernels/backend.hpp"
+#include "kernels/base/backend.hpp"
 
 namespace terrace {
 

@@ -2,7 +2,7 @@
 #pragma once
 #include <string>
 
-#include "kernels/backend.hpp"
+#include "kernels/base/backend.hpp"
 
 namespace terrace {
 

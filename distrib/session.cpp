@@ -14,8 +14,8 @@
 #include "distrib/mpi.hpp"
 #include "distrib/place.hpp"
 #include "distrib/quote.hpp"
-#include "kernels/parallel.hpp"
-#include "kernels/unwinding.hpp"
+#include "kernels/base/parallel.hpp"
+#include "kernels/base/unwinding.hpp"
 
 namespace terrace {
 

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "kernels/buffer.hpp"
+#include "kernels/base/buffer.hpp"
 
 namespace terrace::io {
 

@@ -5,7 +5,7 @@
 
 #include "io/order.hpp"
 #include "io/reading.hpp"
-#include "kernels/parallel.hpp"
+#include "kernels/base/parallel.hpp"
 
 namespace terrace::io {
 

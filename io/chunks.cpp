@@ -7,8 +7,8 @@
 
 #include "distrib/mpi.hpp"
 #include "distrib/session.hpp"
-#include "kernels/buffer.hpp"
-#include "kernels/parallel.hpp"
+#include "kernels/base/buffer.hpp"
+#include "kernels/base/parallel.hpp"
 
 namespace terrace::io {
 

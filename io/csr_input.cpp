@@ -4,7 +4,7 @@
 #include <mutex>
 
 #include "io/reading.hpp"
-#include "kernels/parallel.hpp"
+#include "kernels/base/parallel.hpp"
 
 namespace terrace::io {
 

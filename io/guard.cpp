@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <csignal>
 
-#include "kernels/error.hpp"
+#include "kernels/base/error.hpp"
 
 namespace terrace::io {
 

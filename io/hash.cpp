@@ -5,7 +5,7 @@
 #include "io/archive.hpp"
 #include "io/output.hpp"
 #include "io/reading.hpp"
-#include "kernels/parallel.hpp"
+#include "kernels/base/parallel.hpp"
 
 namespace terrace::io {
 

@@ -2,7 +2,7 @@
 // which rank writes or reads which part.
 #pragma once
 #include "io/inspect.hpp"
-#include "kernels/random.hpp"
+#include "kernels/base/random.hpp"
 
 namespace terrace::io {
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "distrib/control.hpp"
-#include "kernels/error.hpp"
+#include "kernels/base/error.hpp"
 
 namespace terrace::io {
 

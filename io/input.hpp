@@ -16,7 +16,7 @@
 #include "distrib/control.hpp"
 #include "distrib/layout.hpp"
 #include "io/location.hpp"
-#include "kernels/large_vector.hpp"
+#include "kernels/base/large_vector.hpp"
 
 namespace terrace::io {
 

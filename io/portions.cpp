@@ -9,7 +9,7 @@
 #include <mutex>
 #include <thread>
 
-#include "kernels/buffer.hpp"
+#include "kernels/base/buffer.hpp"
 
 namespace terrace::io {
 

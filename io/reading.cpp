@@ -9,7 +9,7 @@
 #include "io/chunks.hpp"
 #include "io/transpose.hpp"
 #include "io/volume.hpp"
-#include "kernels/parallel.hpp"
+#include "kernels/base/parallel.hpp"
 
 namespace terrace::io {
 

@@ -7,7 +7,7 @@
 #include "io/files.hpp"
 #include "io/hash.hpp"
 #include "io/reading.hpp"
-#include "kernels/parallel.hpp"
+#include "kernels/base/parallel.hpp"
 
 namespace terrace::io {
 

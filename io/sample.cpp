@@ -13,8 +13,8 @@
 #include "distrib/layout.hpp"
 #include "io/hdf5.hpp"
 #include "io/stored.hpp"
-#include "kernels/parallel.hpp"
-#include "kernels/random.hpp"
+#include "kernels/base/parallel.hpp"
+#include "kernels/base/random.hpp"
 
 namespace terrace::io {
 

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "kernels/parallel.hpp"
+#include "kernels/base/parallel.hpp"
 
 namespace terrace::io {
 

@@ -1,6 +1,6 @@
 // Dense pieces in memory: turned, and searched for NaN and Inf, by all threads.
 #pragma once
-#include "kernels/backend.hpp"
+#include "kernels/base/backend.hpp"
 
 namespace terrace::io {
 

@@ -1,6 +1,6 @@
 // Bytes of datasets that this process has read and written, counted as they lie in memory.
 #pragma once
-#include "kernels/backend.hpp"
+#include "kernels/base/backend.hpp"
 
 namespace terrace::io {
 

@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "distrib/signals.hpp"
-#include "src/commands.hpp"
+#include "src/program/register.hpp"
 
 namespace {
 

@@ -1,17 +1,17 @@
 # Tests of the GF(2) family.
-terrace_test(kernels/bits RANKS 1 SANITIZE 1)
-terrace_test(kernels/bits_add RANKS 1 SANITIZE 1)
-terrace_test(kernels/bits_columns RANKS 1 SANITIZE 1)
+terrace_test(gf2/bits RANKS 1 SANITIZE 1)
+terrace_test(gf2/bits_add RANKS 1 SANITIZE 1)
+terrace_test(gf2/bits_columns RANKS 1 SANITIZE 1)
 foreach(level plain avx2)  # what this machine would not choose
   foreach(name bits bits_add)
-    add_test(NAME kernels/${name}.${level} COMMAND kernels_${name}_test "[cpu]")
-    set_tests_properties(kernels/${name}.${level} PROPERTIES TIMEOUT 300
+    add_test(NAME gf2/${name}.${level} COMMAND gf2_${name}_test "[cpu]")
+    set_tests_properties(gf2/${name}.${level} PROPERTIES TIMEOUT 300
                          ENVIRONMENT "${terrace_test_environment};TERRACE_SIMD=${level}")
   endforeach()
 endforeach()
-terrace_test(src/echelon RANKS 1 2 3 4 5 SANITIZE 3 LANES)
-terrace_test(src/bit_plan RANKS 1 3)
-terrace_test(src/gf2 RANKS 1 2 3 5 SANITIZE 3 LANES)
+terrace_test(gf2/echelon RANKS 1 2 3 4 5 SANITIZE 3 LANES)
+terrace_test(gf2/plan RANKS 1 3)
+terrace_test(gf2/gf2 RANKS 1 2 3 5 SANITIZE 3 LANES)
 
 # M4RI is GPL: a program of its own, built where the package is, never linked into ours.
 find_package(PkgConfig QUIET)
@@ -26,7 +26,7 @@ if(M4RI_FOUND)
     set(m4ri_link ${M4RI_STATIC} ${M4RI_STATIC_LIBRARIES})
     list(REMOVE_ITEM m4ri_link m4ri)
   endif()
-  add_executable(m4ri_bench rivals/m4ri_bench.cpp ${PROJECT_SOURCE_DIR}/kernels/energy.cpp)
+  add_executable(m4ri_bench rivals/m4ri_bench.cpp ${PROJECT_SOURCE_DIR}/kernels/base/energy.cpp)
   target_include_directories(m4ri_bench PRIVATE ${PROJECT_SOURCE_DIR} ${M4RI_INCLUDE_DIRS})
   target_link_directories(m4ri_bench PRIVATE ${M4RI_LIBRARY_DIRS})
   target_link_libraries(m4ri_bench PRIVATE ${m4ri_link} ${CMAKE_DL_LIBS})
@@ -41,7 +41,7 @@ if(M4RI_FOUND)
   target_link_directories(m4ri_identity PRIVATE ${M4RI_LIBRARY_DIRS})
   target_link_libraries(m4ri_identity PRIVATE ${M4RI_LIBRARIES})
   add_executable(gf2_identity rivals/gf2_identity.cpp)
-  target_link_libraries(gf2_identity PRIVATE terrace_solvers)
+  target_link_libraries(gf2_identity PRIVATE terrace_program)
   add_test(NAME rivals/m4ri_identity
            COMMAND ${CMAKE_CURRENT_LIST_DIR}/rivals/identity.sh ${MPIEXEC_EXECUTABLE}
                    $<TARGET_FILE:gf2_identity> $<TARGET_FILE:m4ri_identity>)

@@ -1,5 +1,5 @@
 # --guard: bits that flip in memory.
-terrace_test(kernels/band_guard RANKS 1 SANITIZE 1)
+terrace_test(band/guard_kernels RANKS 1 SANITIZE 1)
 if(NOT TERRACE_SANITIZE)
   terrace_program_test(guard TIMEOUT 1200)
 endif()

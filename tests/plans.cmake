@@ -1,5 +1,5 @@
 # --plan and the profile of a machine.
-terrace_test(src/predict RANKS 1)
+terrace_test(program/predict RANKS 1)
 if(NOT TERRACE_SANITIZE)
   terrace_program_test(plans TIMEOUT 600 PROCESSORS 3)
 endif()

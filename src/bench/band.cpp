@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <optional>
 
-#include "kernels/band_rivals.hpp"
-#include "kernels/rates.hpp"
-#include "src/band_stream.hpp"
-#include "src/band_window.hpp"
+#include "kernels/band/rivals.hpp"
+#include "kernels/base/rates.hpp"
+#include "src/band/stream.hpp"
+#include "src/band/window.hpp"
 #include "src/bench/band_bench.hpp"
 
 namespace terrace {

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "kernels/problems.hpp"
-#include "src/band_hybrid.hpp"
-#include "src/band_parts.hpp"
+#include "kernels/base/problems.hpp"
+#include "src/band/hybrid.hpp"
+#include "src/band/parts.hpp"
 #include "src/bench/bench.hpp"
 
 namespace terrace {

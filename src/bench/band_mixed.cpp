@@ -1,12 +1,12 @@
 // terrace bench band --precision mixed: time to solution, FP64 and mixed in one run; and the two
 // passes that an iteration is made of.
-#include "src/band_mixed.hpp"
+#include "src/band/mixed.hpp"
 
 #include <fmt/core.h>
 
 #include <algorithm>
 
-#include "kernels/band_symmetric.hpp"
+#include "kernels/band/symmetric.hpp"
 #include "src/bench/band_bench.hpp"
 
 namespace terrace {

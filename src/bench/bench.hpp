@@ -4,11 +4,11 @@
 #include <string>
 #include <vector>
 
+#include "src/bench/energy.hpp"
 #include "src/bench/median.hpp"
-#include "src/commands.hpp"
-#include "src/commands/refuse.hpp"
-#include "src/energy.hpp"
-#include "src/stages.hpp"
+#include "src/frame/stages.hpp"
+#include "src/program/refuse.hpp"
+#include "src/program/register.hpp"
 
 namespace terrace {
 

@@ -7,11 +7,11 @@
 #include <chrono>
 #include <numeric>
 
-#include "kernels/cg_rivals.hpp"
-#include "kernels/problems.hpp"
-#include "kernels/rates.hpp"
-#include "src/conjugate_gradients.hpp"
-#include "src/operators_triangle.hpp"
+#include "kernels/base/problems.hpp"
+#include "kernels/base/rates.hpp"
+#include "kernels/cg/rivals.hpp"
+#include "src/cg/conjugate_gradients.hpp"
+#include "src/cg/operators_triangle.hpp"
 
 namespace terrace {
 namespace {

@@ -7,14 +7,14 @@
 #include <numeric>
 #include <span>
 
-#include "kernels/energy.hpp"
-#include "kernels/random.hpp"
-#include "kernels/rates.hpp"
-#include "kernels/rivals_dense.hpp"
+#include "kernels/base/energy.hpp"
+#include "kernels/base/random.hpp"
+#include "kernels/base/rates.hpp"
+#include "kernels/dense/rivals.hpp"
 #include "src/bench/bench.hpp"
-#include "src/dense_check.hpp"
-#include "src/gauss_jordan.hpp"
-#include "src/textbook.hpp"
+#include "src/dense/check.hpp"
+#include "src/dense/gauss_jordan.hpp"
+#include "src/dense/textbook.hpp"
 
 namespace terrace {
 

@@ -6,7 +6,11 @@
 #include <utility>
 
 #include "src/bench/bench.hpp"
-#include "src/gf2.hpp"
+#include "src/gf2/backend.hpp"
+#include "src/gf2/inverse.hpp"
+#include "src/gf2/kernel.hpp"
+#include "src/gf2/multiply.hpp"
+#include "src/gf2/solve.hpp"
 
 namespace terrace {
 

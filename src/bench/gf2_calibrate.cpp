@@ -6,10 +6,10 @@
 #include <chrono>
 #include <numeric>
 
-#include "kernels/bits_columns.hpp"
-#include "kernels/parallel.hpp"
-#include "src/echelon.hpp"
-#include "src/profile.hpp"
+#include "kernels/base/parallel.hpp"
+#include "kernels/gf2/columns.hpp"
+#include "src/gf2/echelon.hpp"
+#include "src/program/profile.hpp"
 
 namespace terrace {
 

@@ -2,12 +2,13 @@
 #pragma once
 #include <string>
 
-#include "src/run.hpp"
+#include "src/program/run.hpp"
 
 namespace terrace {
 
-/// Measures what `what` names, prints it and stores it in the profile (src/profile.hpp) that
-/// plan_panels() reads; report["gains"]: what the choice is worth on matrices of several forms.
+/// Measures what `what` names, prints it and stores it in the profile (src/program/profile.hpp)
+/// that plan_panels() reads; report["gains"]: what the choice is worth on matrices of several
+/// forms.
 ///   tables   every shape of combine()'s tables
 ///   panels   the panel widths at growing sizes, with and without binary tensor cores
 ///   columns  threads, forms and numbers of blocks of --method columns (a GPU's)

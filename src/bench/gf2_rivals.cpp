@@ -7,8 +7,8 @@
 #include <filesystem>
 #include <vector>
 
-#include "kernels/parallel.hpp"
-#include "kernels/random.hpp"
+#include "kernels/base/parallel.hpp"
+#include "kernels/base/random.hpp"
 #include "src/bench/gf2.hpp"
 
 namespace terrace {

@@ -6,7 +6,7 @@
 #include <iterator>
 #include <numeric>
 
-#include "kernels/bits_codes.hpp"
+#include "kernels/gf2/codes.hpp"
 #include "src/bench/gf2.hpp"
 
 namespace terrace {

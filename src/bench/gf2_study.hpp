@@ -2,7 +2,7 @@
 #pragma once
 #include <string>
 
-#include "src/run.hpp"
+#include "src/program/run.hpp"
 
 namespace terrace {
 

@@ -8,15 +8,15 @@
 #include <limits>
 #include <memory>
 
-#include "kernels/memory_use.hpp"
-#include "kernels/parallel.hpp"
-#include "kernels/problems.hpp"
-#include "kernels/random.hpp"
-#include "kernels/rates.hpp"
-#include "kernels/textbook_matrix.hpp"
+#include "kernels/base/memory_use.hpp"
+#include "kernels/base/parallel.hpp"
+#include "kernels/base/problems.hpp"
+#include "kernels/base/random.hpp"
+#include "kernels/base/rates.hpp"
+#include "kernels/dense/textbook_matrix.hpp"
 #include "src/bench/bench.hpp"
-#include "src/cramer.hpp"
-#include "src/textbook_solvers.hpp"
+#include "src/bench/textbook_solvers.hpp"
+#include "src/dense/cramer.hpp"
 
 namespace terrace {
 namespace {

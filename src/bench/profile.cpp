@@ -2,8 +2,8 @@
 //
 // The calibration solves are the program's own commands on generated files, small ones first, each
 // family and method as long as its share of the time lasts; their phases are what the rates of
-// src/predict.hpp are fitted to. One rank solves each in a process of its own, as users do: memory
-// and libraries that are new to a process cost it time in every phase.
+// src/program/predict.hpp are fitted to. One rank solves each in a process of its own, as users do:
+// memory and libraries that are new to a process cost it time in every phase.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -13,14 +13,14 @@
 #include <map>
 #include <optional>
 
-#include "kernels/bits.hpp"
-#include "kernels/parallel.hpp"
-#include "kernels/rates.hpp"
+#include "kernels/base/parallel.hpp"
+#include "kernels/base/rates.hpp"
+#include "kernels/gf2/bits.hpp"
 #include "src/bench/bench.hpp"
 #include "src/bench/fresh.hpp"
-#include "src/bit_plan.hpp"
-#include "src/plan.hpp"
-#include "src/profile.hpp"
+#include "src/gf2/plan.hpp"
+#include "src/program/plan.hpp"
+#include "src/program/profile.hpp"
 
 namespace terrace {
 

@@ -1,6 +1,6 @@
 // band solve --precision mixed.
 #pragma once
-#include "src/band_mixed.hpp"
+#include "src/band/mixed.hpp"
 #include "src/commands/band_system.hpp"
 
 namespace terrace {

@@ -1,9 +1,9 @@
 // What a plan of a band command needs to know beside its method: other ways, and their memory.
 #pragma once
 #include "io/input.hpp"
-#include "src/band_parts.hpp"
-#include "src/band_stream.hpp"
-#include "src/plan.hpp"
+#include "src/band/parts.hpp"
+#include "src/band/stream.hpp"
+#include "src/program/plan.hpp"
 
 namespace terrace {
 

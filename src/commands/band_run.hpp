@@ -11,14 +11,14 @@
 #include <vector>
 
 #include "io/input.hpp"
-#include "src/band_cholesky.hpp"
-#include "src/band_condition.hpp"
-#include "src/band_guard.hpp"
-#include "src/band_hybrid.hpp"
-#include "src/band_parts.hpp"
-#include "src/commands.hpp"
+#include "src/band/condition.hpp"
+#include "src/band/guard.hpp"
+#include "src/band/hybrid.hpp"
+#include "src/band/parts.hpp"
+#include "src/band/tile_columns.hpp"
 #include "src/commands/band_needs.hpp"
-#include "src/guard.hpp"
+#include "src/frame/guard.hpp"
+#include "src/program/register.hpp"
 
 namespace terrace {
 

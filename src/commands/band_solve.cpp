@@ -1,7 +1,7 @@
 // terrace band solve.
 #include <cmath>
 
-#include "src/band_parts.hpp"
+#include "src/band/parts.hpp"
 #include "src/commands/band_mixed.hpp"
 #include "src/commands/band_run.hpp"
 #include "src/commands/band_streamed.hpp"

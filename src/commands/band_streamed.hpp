@@ -6,11 +6,11 @@
 
 #include "io/scratch.hpp"
 #include "io/unfinished.hpp"
-#include "kernels/parallel.hpp"
-#include "src/band_parts.hpp"
-#include "src/band_stream.hpp"
-#include "src/checkpoints.hpp"
+#include "kernels/base/parallel.hpp"
+#include "src/band/parts.hpp"
+#include "src/band/stream.hpp"
 #include "src/commands/band_run.hpp"
+#include "src/frame/checkpoints.hpp"
 
 namespace terrace {
 

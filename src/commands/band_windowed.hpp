@@ -1,6 +1,6 @@
 // band solve --method streamed with --diagonal or --substitution: a window on the backend.
 #pragma once
-#include "src/band_window.hpp"
+#include "src/band/window.hpp"
 #include "src/commands/band_run.hpp"
 #include "src/commands/band_system.hpp"
 

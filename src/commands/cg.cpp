@@ -2,15 +2,15 @@
 #include "src/commands/cg_inputs.hpp"
 #include "src/commands/cg_plan.hpp"
 #include "src/commands/cg_preconditioner.hpp"
-#include "src/commands/refuse.hpp"
+#include "src/program/refuse.hpp"
 
 #include <cmath>
 #include <limits>
 
-#include "src/columns.hpp"
-#include "src/conjugate_gradients.hpp"
-#include "src/constant_guard.hpp"
-#include "src/eigen_estimate.hpp"
+#include "src/cg/columns.hpp"
+#include "src/cg/conjugate_gradients.hpp"
+#include "src/cg/constant_guard.hpp"
+#include "src/cg/eigen_estimate.hpp"
 
 namespace terrace {
 namespace {

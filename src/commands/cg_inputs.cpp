@@ -1,6 +1,6 @@
 #include "src/commands/cg_inputs.hpp"
 
-#include "src/reorder.hpp"
+#include "src/cg/reorder.hpp"
 
 namespace terrace {
 

@@ -7,10 +7,10 @@
 #include <limits>
 
 #include "io/input.hpp"
-#include "src/commands.hpp"
-#include "src/operators.hpp"
-#include "src/operators_triangle.hpp"
-#include "src/run.hpp"
+#include "src/cg/operators.hpp"
+#include "src/cg/operators_triangle.hpp"
+#include "src/program/register.hpp"
+#include "src/program/run.hpp"
 
 namespace terrace {
 

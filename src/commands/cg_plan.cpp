@@ -2,9 +2,9 @@
 
 #include <cmath>
 
-#include "kernels/parallel.hpp"
-#include "src/plan.hpp"
-#include "src/preconditioner.hpp"
+#include "kernels/base/parallel.hpp"
+#include "src/cg/preconditioner.hpp"
+#include "src/program/plan.hpp"
 
 namespace terrace {
 namespace {

@@ -1,7 +1,7 @@
 // What terrace cg will do with its options: checked, and said for --plan.
 #pragma once
+#include "src/cg/conjugate_gradients.hpp"
 #include "src/commands/cg_inputs.hpp"
-#include "src/conjugate_gradients.hpp"
 
 namespace terrace {
 

@@ -2,11 +2,11 @@
 #pragma once
 #include <cmath>
 
-#include "src/chebyshev.hpp"
+#include "src/cg/chebyshev.hpp"
+#include "src/cg/conjugate_gradients.hpp"
+#include "src/cg/local_rows.hpp"
+#include "src/cg/preconditioner.hpp"
 #include "src/commands/cg_inputs.hpp"
-#include "src/conjugate_gradients.hpp"
-#include "src/local_rows.hpp"
-#include "src/preconditioner.hpp"
 
 namespace terrace {
 

@@ -1,5 +1,5 @@
 // terrace convert IN OUT: text, Matrix Market and NumPy to HDF5 and back, chosen by the extensions.
-#include "src/convert.hpp"
+#include "src/commands/convert.hpp"
 
 #include <fmt/core.h>
 #include <unistd.h>
@@ -9,7 +9,7 @@
 
 #include "distrib/session.hpp"
 #include "io/foreign.hpp"
-#include "src/commands.hpp"
+#include "src/program/register.hpp"
 
 namespace terrace {
 

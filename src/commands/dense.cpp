@@ -6,9 +6,9 @@
 #include <limits>
 #include <memory>
 
-#include "kernels/random.hpp"
+#include "kernels/base/random.hpp"
 #include "src/commands/dense_run.hpp"
-#include "src/cramer.hpp"
+#include "src/dense/cramer.hpp"
 
 namespace terrace {
 

@@ -1,6 +1,6 @@
 // terrace dense invert: blocked elimination in place, or the textbook's column by column.
 #include "src/commands/dense_run.hpp"
-#include "src/textbook.hpp"
+#include "src/dense/textbook.hpp"
 
 namespace terrace {
 

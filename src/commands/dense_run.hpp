@@ -7,13 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "kernels/parallel.hpp"
-#include "src/commands.hpp"
+#include "kernels/base/parallel.hpp"
 #include "src/commands/dense_scale.hpp"
-#include "src/dense_check.hpp"
-#include "src/gauss_jordan.hpp"
-#include "src/guard.hpp"
-#include "src/plan.hpp"
+#include "src/dense/check.hpp"
+#include "src/dense/gauss_jordan.hpp"
+#include "src/frame/guard.hpp"
+#include "src/program/plan.hpp"
+#include "src/program/register.hpp"
 
 namespace terrace {
 

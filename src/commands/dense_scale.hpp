@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "io/output.hpp"
-#include "kernels/matrix.hpp"
-#include "kernels/parallel.hpp"
-#include "src/dense_check.hpp"
+#include "kernels/base/matrix.hpp"
+#include "kernels/base/parallel.hpp"
+#include "src/dense/check.hpp"
 
 namespace terrace {
 

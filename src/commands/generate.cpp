@@ -6,10 +6,10 @@
 #include <cmath>
 
 #include "io/input.hpp"
-#include "kernels/parallel.hpp"
-#include "src/commands.hpp"
-#include "src/commands/refuse.hpp"
-#include "src/problems.hpp"
+#include "kernels/base/parallel.hpp"
+#include "src/commands/problems.hpp"
+#include "src/program/refuse.hpp"
+#include "src/program/register.hpp"
 
 namespace terrace {
 

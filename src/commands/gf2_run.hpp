@@ -8,11 +8,15 @@
 #include <string>
 #include <utility>
 
-#include "src/bit_guard.hpp"
-#include "src/commands.hpp"
-#include "src/gf2.hpp"
-#include "src/guard.hpp"
-#include "src/plan.hpp"
+#include "src/frame/guard.hpp"
+#include "src/gf2/backend.hpp"
+#include "src/gf2/guard.hpp"
+#include "src/gf2/inverse.hpp"
+#include "src/gf2/kernel.hpp"
+#include "src/gf2/multiply.hpp"
+#include "src/gf2/solve.hpp"
+#include "src/program/plan.hpp"
+#include "src/program/register.hpp"
 
 namespace terrace::gf2_command {
 

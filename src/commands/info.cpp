@@ -2,8 +2,8 @@
 #include <fmt/core.h>
 
 #include "distrib/topology.hpp"
-#include "kernels/parallel.hpp"
-#include "src/commands.hpp"
+#include "kernels/base/parallel.hpp"
+#include "src/program/register.hpp"
 
 namespace terrace {
 

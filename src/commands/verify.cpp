@@ -4,8 +4,8 @@
 
 #include <cstdio>
 
-#include "src/commands.hpp"
-#include "src/verify.hpp"
+#include "src/commands/verify.hpp"
+#include "src/program/register.hpp"
 
 namespace terrace {
 

@@ -3,8 +3,8 @@
 #include <cstdlib>
 
 #include "distrib/agree.hpp"
-#include "kernels/random.hpp"
-#include "src/gauss_jordan.hpp"
+#include "kernels/base/random.hpp"
+#include "src/dense/gauss_jordan.hpp"
 
 using namespace terrace;
 

@@ -1,6 +1,6 @@
 #include "distrib/halo.hpp"
 
-#include "kernels/random.hpp"
+#include "kernels/base/random.hpp"
 #include "tests/support/test.hpp"
 
 using namespace terrace;

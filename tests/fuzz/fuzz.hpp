@@ -12,7 +12,7 @@
 #include <string>
 
 #include "distrib/session.hpp"
-#include "kernels/error.hpp"
+#include "kernels/base/error.hpp"
 
 namespace terrace::fuzz {
 

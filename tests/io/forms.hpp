@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/error.hpp"
+#include "kernels/base/error.hpp"
 #include "tests/support/test.hpp"
 
 namespace terrace::test {

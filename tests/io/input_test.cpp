@@ -5,7 +5,7 @@
 
 #include "io/output.hpp"
 #include "io/sample.hpp"
-#include "kernels/random.hpp"
+#include "kernels/base/random.hpp"
 #include "tests/io/forms.hpp"
 
 using namespace terrace;

@@ -1,6 +1,6 @@
 #include "io/location.hpp"
 
-#include "kernels/error.hpp"
+#include "kernels/base/error.hpp"
 #include "tests/support/test.hpp"
 
 using terrace::io::parse_location;

@@ -3,7 +3,7 @@
 #include <numeric>
 
 #include "io/input.hpp"
-#include "kernels/random.hpp"
+#include "kernels/base/random.hpp"
 #include "tests/io/forms.hpp"
 
 using namespace terrace;

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/random.hpp"
+#include "kernels/base/random.hpp"
 
 namespace terrace::rivals {
 

@@ -8,7 +8,7 @@
 #include <cstdlib>
 
 #include "distrib/agree.hpp"
-#include "src/echelon.hpp"
+#include "src/gf2/echelon.hpp"
 #include "tests/rivals/families.hpp"
 
 using namespace terrace;

@@ -13,8 +13,8 @@
 #include <cstring>
 #include <string>
 
-#include "kernels/bits_random.hpp"
-#include "kernels/energy.hpp"
+#include "kernels/base/energy.hpp"
+#include "kernels/gf2/random.hpp"
 #include "tests/rivals/m4ri_row.hpp"
 
 namespace {

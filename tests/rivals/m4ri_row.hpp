@@ -2,7 +2,7 @@
 #pragma once
 #include <m4ri/m4ri.h>
 
-#include "kernels/backend.hpp"
+#include "kernels/base/backend.hpp"
 
 namespace terrace {
 

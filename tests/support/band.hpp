@@ -3,7 +3,7 @@
 #include <cmath>
 #include <vector>
 
-#include "src/band_cholesky.hpp"
+#include "src/band/tile_columns.hpp"
 
 namespace terrace::test {
 

@@ -3,12 +3,12 @@
 #include <cmath>
 #include <vector>
 
-#include "kernels/band_parts.hpp"
-#include "kernels/random.hpp"
+#include "kernels/band/parts.hpp"
+#include "kernels/base/random.hpp"
 
 namespace terrace::test {
 
-/// All entries of the part in the layouts of kernels/band_parts.hpp. Memory that belongs to no
+/// All entries of the part in the layouts of kernels/band/parts.hpp. Memory that belongs to no
 /// entry of the part is NaN: nobody may use it.
 struct HostPart {
   BandShape s;

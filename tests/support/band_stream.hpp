@@ -4,9 +4,9 @@
 #include <optional>
 #include <string>
 
-#include "kernels/problems.hpp"
-#include "src/band_parts.hpp"
-#include "src/band_stream.hpp"
+#include "kernels/base/problems.hpp"
+#include "src/band/parts.hpp"
+#include "src/band/stream.hpp"
 #include "tests/support/band.hpp"
 #include "tests/support/test.hpp"
 

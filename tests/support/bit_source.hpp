@@ -1,6 +1,6 @@
 // Plain matrices as sources of distributed rows.
 #pragma once
-#include "src/bit_matrix.hpp"
+#include "src/gf2/matrix.hpp"
 #include "tests/support/bits.hpp"
 
 namespace terrace::test {

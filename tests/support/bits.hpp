@@ -5,7 +5,7 @@
 #include <random>
 #include <vector>
 
-#include "kernels/bits.hpp"
+#include "kernels/gf2/bits.hpp"
 #include "tests/support/test.hpp"
 
 namespace terrace::test {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/random.hpp"
+#include "kernels/base/random.hpp"
 
 namespace terrace::test {
 

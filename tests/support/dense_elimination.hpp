@@ -1,7 +1,7 @@
 // One elimination by GaussJordan from a whole matrix to a whole result, and what it reports.
 #pragma once
-#include "src/dense_check.hpp"
-#include "src/gauss_jordan.hpp"
+#include "src/dense/check.hpp"
+#include "src/dense/gauss_jordan.hpp"
 #include "tests/support/bits.hpp"
 #include "tests/support/dense.hpp"
 #include "tests/support/dense_reference.hpp"

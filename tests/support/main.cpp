@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-#include "kernels/parallel.hpp"
+#include "kernels/base/parallel.hpp"
 
 namespace {
 const terrace::Control* the_world = nullptr;

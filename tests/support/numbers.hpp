@@ -2,8 +2,8 @@
 #pragma once
 #include <vector>
 
-#include "kernels/buffer.hpp"
-#include "kernels/random.hpp"
+#include "kernels/base/buffer.hpp"
+#include "kernels/base/random.hpp"
 
 namespace terrace::test {
 

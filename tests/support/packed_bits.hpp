@@ -1,7 +1,7 @@
 // Plain matrices as packed rows in the memory of a backend.
 #pragma once
-#include "kernels/buffer.hpp"
-#include "kernels/random.hpp"
+#include "kernels/base/buffer.hpp"
+#include "kernels/base/random.hpp"
 #include "tests/support/bits.hpp"
 
 namespace terrace::test {

@@ -5,9 +5,9 @@
 #include <numeric>
 #include <vector>
 
-#include "kernels/random.hpp"
-#include "src/operators.hpp"
-#include "src/operators_triangle.hpp"
+#include "kernels/base/random.hpp"
+#include "src/cg/operators.hpp"
+#include "src/cg/operators_triangle.hpp"
 #include "tests/support/test.hpp"
 
 namespace terrace::test {

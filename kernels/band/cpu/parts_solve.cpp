@@ -1,0 +1,125 @@
+// Roofline: the factor and the spikes are read once a substitution, so memory rate for few
+// right-hand sides. Every BLAS call works on one fixed tile: bits do not depend on threads.
+#include <cblas.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "kernels/band/cpu/steps.hpp"
+#include "kernels/band/parts.hpp"
+#include "kernels/base/parallel.hpp"
+
+namespace terrace {
+namespace {
+
+constexpr Index kRows = 64;      // arrow rows of one task
+constexpr Index kColumns = 256;  // rows of a part in one product with its spike
+constexpr Index kNarrow = 512;   // reach below which a part is left to one thread
+
+int as_int(Index i) { return static_cast<int>(i); }
+
+/// Rows of the part behind tile column k that it reaches.
+Index rows_below(const BandShape& s, const BandPart<Cpu>& part, Index k) {
+  return std::min(s.reach, (part.tiles + part.window - k - 1) * s.width);
+}
+
+/// out (rows x nrhs) -= a (rows x columns, or its transpose; column-major) in; row-major vectors.
+void subtract_product(bool transposed, const double* a, Index ld, Index rows, Index columns,
+                      Index nrhs, const double* in, double* out) {
+  if (nrhs == 1)
+    cblas_dgemv(CblasColMajor, transposed ? CblasTrans : CblasNoTrans,
+                as_int(transposed ? columns : rows), as_int(transposed ? rows : columns), -1.0, a,
+                as_int(ld), in, 1, 1.0, out, 1);
+  else
+    cblas_dgemm(CblasColMajor, CblasNoTrans, transposed ? CblasNoTrans : CblasTrans, as_int(nrhs),
+                as_int(rows), as_int(columns), -1.0, in, as_int(nrhs), a, as_int(ld), 1.0, out,
+                as_int(nrhs));
+}
+
+void forward(const BandShape& s, const BandPart<Cpu>& part, const BandPartVectors<Cpu>& x,
+             Index nrhs) {
+  const Index w = s.width, length = part.tiles * w;
+  for (Index k = part.from; k < part.end(); ++k)
+    band_forward_step(s, rows_below(s, part, k), part.tile(s, k), nrhs, x.rows + k * w * nrhs,
+                      x.rows + (k + 1) * w * nrhs);
+  const Index first = part.from * w, last = std::min(part.end() * w, length);
+  parallel_ranges(part.arrow, kRows, [&](Index from, Index to) {
+    for (Index row = first; row < last; row += kColumns)
+      subtract_product(false, part.spike + from + row * part.arrow, part.arrow, to - from,
+                       std::min(kColumns, last - row), nrhs, x.rows + row * nrhs,
+                       x.arrow + from * nrhs);
+  });
+}
+
+void backward(const BandShape& s, const BandPart<Cpu>& part, const BandPartVectors<Cpu>& x,
+              Index nrhs) {
+  const Index w = s.width, first = part.from * w, last = part.end() * w;
+  if (part.arrow > 0)
+    parallel_ranges(last - first, kColumns, [&](Index from, Index to) {
+      const Index row = first + from;
+      subtract_product(true, part.spike + row * part.arrow, part.arrow, to - from, part.arrow, nrhs,
+                       x.arrow, x.rows + row * nrhs);
+    });
+  for (Index k = part.end() - 1; k >= part.from; --k)
+    band_backward_step(s, rows_below(s, part, k), part.tile(s, k), nrhs, x.rows + k * w * nrhs,
+                       x.rows + (k + 1) * w * nrhs);
+}
+
+/// step(p) for all parts: narrow ones side by side.
+void each_part(const BandShape& s, Index count, const std::function<void(Index)>& step) {
+  if (s.reach < kNarrow || count >= thread_count()) return parallel_for(count, step);
+  for (Index p = 0; p < count; ++p) step(p);
+}
+
+}  // namespace
+
+Index band_substitute_scratch(Cpu, BandShape, std::span<const BandPart<Cpu>>, Index) { return 0; }
+
+void band_forward_parts(const Stream<Cpu>& stream, BandShape s,
+                        std::span<const BandPart<Cpu>> parts,
+                        std::span<const BandPartVectors<Cpu>> x, Index nrhs,
+                        View<Word, Cpu> scratch) {
+  if (nrhs == 0) return;
+  stream.run(
+      [=, parts = std::vector(parts.begin(), parts.end()), x = std::vector(x.begin(), x.end())] {
+        each_part(s, Index(parts.size()),
+                  [&](Index p) { forward(s, parts[std::size_t(p)], x[std::size_t(p)], nrhs); });
+      });
+}
+
+void band_backward_parts(const Stream<Cpu>& stream, BandShape s,
+                         std::span<const BandPart<Cpu>> parts,
+                         std::span<const BandPartVectors<Cpu>> x, Index nrhs,
+                         View<Word, Cpu> scratch) {
+  if (nrhs == 0) return;
+  stream.run(
+      [=, parts = std::vector(parts.begin(), parts.end()), x = std::vector(x.begin(), x.end())] {
+        each_part(s, Index(parts.size()),
+                  [&](Index p) { backward(s, parts[std::size_t(p)], x[std::size_t(p)], nrhs); });
+      });
+}
+
+void band_reverse(const Stream<Cpu>& stream, Index n, Index first, Index count, Index height,
+                  const double* from, Index from_ld, double* to, Index to_ld, Index top) {
+  stream.run([=] {
+    // By reversed columns: column n - 1 - i takes row i of the natural ones.
+    const Index least = std::max(first, top);
+    const Index rows = std::min(n, first + count + height - 1) - least;
+    parallel_ranges(std::max<Index>(rows, 0), 32, [&](Index begin, Index end) {
+      for (Index i = least + begin; i < least + end; ++i)
+        for (Index j = std::max(first, i - height + 1); j < std::min(first + count, i + 1); ++j)
+          to[(i - j) + (n - 1 - i) * to_ld] = from[(i - j) + (j - first) * from_ld];
+    });
+  });
+}
+
+void band_spike(const Stream<Cpu>& stream, Index count, Index height, Index gap, Index end,
+                const double* from, Index from_ld, Index r0, Index arrow, double* spike) {
+  stream.run([=] {
+    for (Index c = 0; c < count; ++c)
+      for (Index d = std::max<Index>(0, gap - c); d < height && c + d - gap < end; ++d)
+        spike[r0 + c + (c + d - gap) * arrow] = from[d + c * from_ld];
+  });
+}
+
+}  // namespace terrace

@@ -1,0 +1,93 @@
+// Roofline: the load reads 8 bytes and writes 2 a number of the band, HBM. Reached: see README.
+#include "kernels/band/cuda/low.cuh"
+
+namespace terrace {
+namespace {
+
+using namespace device;
+using namespace device::band_low;
+
+constexpr unsigned long long kNone = ~0ull;
+
+/// scale := 1 / sqrt(diagonal), 0 behind n; failed := the least one-based row without one.
+__global__ void __launch_bounds__(256)
+    scale_kernel(Index n, Index padded, const double* a, Index ld, double* scale,
+                 unsigned long long* failed) {
+  const Index i = Index(blockIdx.x) * 256 + threadIdx.x;
+  if (i >= padded) return;
+  double s = 0.0;
+  if (i < n) {
+    const double pivot = a[i * ld];
+    const bool good = pivot >= 0x1p-1022 && pivot <= 0x1.fffffffffffffp1023;
+    s = good ? 1.0 / sqrt(pivot) : 0.0;
+    if (!good) atomicMin(failed, (unsigned long long)(i + 1));
+  }
+  scale[i] = s;
+}
+
+/// One tile a block: scaled, rounded and turned to rows.
+__global__ void __launch_bounds__(256) load_kernel(Index n, Index reach, const double* a,
+                                                   double shift, const double* scale, Factor f) {
+  __shared__ __align__(16) __half tile[kTile];
+  const Index k = blockIdx.x;
+  const int d = int(blockIdx.y);
+  const int r = int(threadIdx.x) % kW;
+  const Index i = (k + d) * kW + r;
+  const double row_scale = i < f.count * kW ? scale[i] : 0.0;
+#pragma unroll
+  for (int q = 0; q < kW / 4; ++q) {
+    const int c = 4 * q + int(threadIdx.x) / kW;
+    const Index j = k * kW + c, offset = i - j;
+    double h = 0.0;
+    if (i >= n || j >= n) {
+      h = i == j ? 1.0 : 0.0;
+    } else if (offset == 0) {
+      h = 1.0 + shift;
+    } else if (offset > 0 && offset <= reach) {
+      h = a[j * (reach + 1) + offset] * row_scale * scale[j];
+    }
+    tile[place(r, c)] = __float2half_rn(float(h));
+  }
+  __syncthreads();
+  const auto* const from = reinterpret_cast<const uint4*>(tile);
+  auto* const to = reinterpret_cast<uint4*>(f.tile(k, d));
+  for (int at = int(threadIdx.x); at < kTileBytes / 16; at += 256) to[at] = from[at];
+}
+
+__global__ void status_kernel(const unsigned long long* failed, Index* status) {
+  *status = *failed == kNone ? 0 : Index(*failed);
+}
+
+}  // namespace
+
+bool band_low_available(Cuda) {
+  int device = 0, bytes = 0;
+  check(cudaGetDevice(&device));
+  check(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
+  return current_cuda_device().compute_capability >= 90 && bytes >= 224 * 1024;
+}
+
+Index band_low_words(Cuda, BandShape s) { return Factor(s, nullptr).words(); }
+
+void band_low_load(const Stream<Cuda>& stream, BandShape s, View<const double, Cuda> a,
+                   double shift, View<double, Cuda> scale, View<Word, Cuda> low,
+                   View<Index, Cuda> status, View<Word, Cuda> scratch) {
+  const Factor f(s, low.data);
+  if (s.width != kW || a.size < s.tiles() * s.tile() || scale.size < s.padded() ||
+      low.size < f.words() || status.size < 1 || scratch.size < 1)
+    throw Error(Exit::internal, "sizes of a load; kernels/band/cuda/low.cu");
+  auto* const failed = reinterpret_cast<unsigned long long*>(scratch.data);
+  check(cudaMemsetAsync(failed, 0xff, sizeof(Word), native(stream)));
+  if (f.count > 0) {
+    scale_kernel<<<unsigned(ceil_div(s.padded(), 256)), 256, 0, native(stream)>>>(
+        s.n, s.padded(), a.data, s.column(), scale.data, failed);
+    check_launch();
+    load_kernel<<<dim3(unsigned(f.count), unsigned(f.reach_tiles + 1)), 256, 0, native(stream)>>>(
+        s.n, s.reach, a.data, shift, scale.data, f);
+    check_launch();
+  }
+  status_kernel<<<1, 1, 0, native(stream)>>>(failed, status.data);
+  check_launch();
+}
+
+}  // namespace terrace

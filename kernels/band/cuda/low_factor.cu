@@ -1,0 +1,494 @@
+// Roofline: n m^2 flops on the half-precision tensor cores; a task of 128 x 128 reads 32 KiB from
+// L2 for 2.1 MFLOP, 5.5 TB/s allow 350 TFLOP/s. The chain of diagonal tasks stands against it at
+// small m.
+//
+// The launch of kernels/band/cuda/parts.cu (tasks, their order, flags) with tiles of half precision
+// and sums of single precision: a warp of its own brings whole tiles by bulk copies, two tile rows
+// and two tile columns a stage; eight warps multiply. A product with the inverse of a diagonal
+// block takes both halves of each operand (value and what its rounding lost). Numbers outside the
+// band are zeros that stay zeros.
+#include "kernels/band/cuda/low.cuh"
+#include "kernels/band/cuda/parts_tasks.cuh"
+
+namespace terrace {
+namespace device::band_low {
+namespace {
+
+namespace parts = device::band_parts;
+using parts::add_release;
+using parts::Launch;
+using parts::Task;
+
+constexpr int kColumns = 2;               // tile columns of a task
+constexpr int kStages = 3;                // what finishes a pair task takes three
+constexpr int kStage = 4 * kTileBytes;    // A: two tiles, B: two tiles
+constexpr int kB = 2 * kTileBytes;        // where B lies
+constexpr int kSpare = kStages * kStage;  // two tiles more
+constexpr int kShared = kSpare + 2 * kTileBytes;
+constexpr int kWarps = 8;  // that multiply
+constexpr int kThreads = 32 * kWarps + 32;
+static_assert(parts::kFactorNumbers * int(sizeof(float)) <= kSpare);
+
+using parts::empty, parts::full, parts::task_empty, parts::task_full, parts::tasks;
+
+__device__ inline unsigned char* shared_bytes() { return parts::shared_numbers<unsigned char>(); }
+
+struct Problem {
+  Launch launch;
+  Factor f;
+};
+
+/// Tiles that lie one after the other.
+struct Piece {
+  const __half* from = nullptr;
+  int tiles = 0;
+};
+
+/// The warp that brings operands and deals the tasks.
+struct Producer {
+  const Problem& p;
+  const Launch& l;
+  const int lane;
+  unsigned turn = 0;
+
+  [[nodiscard]] __device__ const unsigned* flags(Index k) const {
+    return l.parts[0].flags + k * l.stride;
+  }
+  __device__ void spin(const unsigned* flag, unsigned count) const {
+    while (acquire_flag(flag) < count) __nanosleep(20);
+    __syncwarp();
+    order_global_copies();
+  }
+  /// The next stage: A, and one or two pieces of B.
+  __device__ void fill(Piece a, Piece b, Piece c = Piece()) {
+    const int s = turn % kStages;
+    wait_for(&empty[s], (turn / kStages + 1) % 2);
+    if (lane == 0) {
+      unsigned char* const to = shared_bytes() + s * kStage;
+      arrive_for_bytes(&full[s], unsigned(a.tiles + b.tiles + c.tiles) * kTileBytes);
+      if (a.tiles > 0) copy_in_bulk(to, a.from, unsigned(a.tiles) * kTileBytes, &full[s]);
+      if (b.tiles > 0) copy_in_bulk(to + kB, b.from, unsigned(b.tiles) * kTileBytes, &full[s]);
+      if (c.tiles > 0)
+        copy_in_bulk(to + kB + b.tiles * kTileBytes, c.from, unsigned(c.tiles) * kTileBytes,
+                     &full[s]);
+    }
+    __syncwarp();
+    ++turn;
+  }
+  /// Tiles (i, k) .. (i + rows - 1, k), as far as they are in the band.
+  [[nodiscard]] __device__ Piece strip(Index i, Index k, int rows) const {
+    return {p.f.tile(k, i - k), max(0, min(rows, int(l.reach_tiles - (i - k)) + 1))};
+  }
+  [[nodiscard]] __device__ bool ready(Index i, Index k, int rows) const {
+    for (int a = 0; a < rows; ++a)
+      if (i + a - k <= l.reach_tiles && acquire_flag(flags(k) + (i + a - k)) < 4) return false;
+    return true;
+  }
+
+  __device__ void products(const Task& t) {
+    const bool diagonal = t.kind == parts::diagonal;
+    const Index row = diagonal ? t.row - 1 : t.row;  // only with products: row > 0
+    const int rows = diagonal ? 2 : t.rows;
+    for (Index k = t.k0; k < t.k1;) {
+      const Index mine = k + lane;
+      const bool ok =
+          mine < t.k1 && ready(row, mine, rows) && (diagonal || ready(t.column, mine, t.columns));
+      const unsigned all = __ballot_sync(kAll, ok);
+      const int run = all == kAll ? 32 : __ffs(int(~all)) - 1;
+      if (run == 0) {
+        __nanosleep(20);
+        continue;
+      }
+      order_global_copies();
+      for (const Index to = k + run; k < to; ++k)
+        fill(strip(row, k, rows), diagonal ? Piece{} : strip(t.column, k, t.columns));
+    }
+  }
+  [[nodiscard]] __device__ Piece inverse(Index j) const { return {p.f.tile(j, 0), 1}; }
+  [[nodiscard]] __device__ Piece inverse_rest(Index j) const { return {p.f.rest + j * kTile, 1}; }
+
+  __device__ void finish(const Task& t) {
+    if (t.kind == parts::diagonal) {  // holds all stages until the block is factored
+      const Index j = t.row;
+      if (j > 0) {
+        const int s = turn % kStages;
+        wait_for(&empty[s], (turn / kStages + 1) % 2);
+        if (lane == 0) {
+          unsigned char* const to = shared_bytes() + s * kStage;
+          arrive_for_bytes(&full[s], 4 * kTileBytes);
+          copy_in_bulk(to, p.f.tile(j - 1, 1), kTileBytes, &full[s]);
+          copy_in_bulk(to + kTileBytes, p.f.tile(j, 0), kTileBytes, &full[s]);
+        }
+        spin(flags(j - 1), 8);
+        if (lane == 0) {
+          unsigned char* const to = shared_bytes() + s * kStage + kB;
+          copy_in_bulk(to, inverse(j - 1).from, kTileBytes, &full[s]);
+          copy_in_bulk(to + kTileBytes, inverse_rest(j - 1).from, kTileBytes, &full[s]);
+        }
+        __syncwarp();
+        ++turn;
+      } else {
+        fill({}, {p.f.tile(0, 0), 1});  // in the place of B: see Consumer::diagonal_task
+      }
+      for (int s = 1; s < kStages; ++s) fill({}, {});
+      return;
+    }
+    const Index j = t.column;
+    spin(flags(j), 8);
+    fill(strip(t.row, j, t.rows), inverse(j), inverse_rest(j));
+    if (t.columns < 2) return;
+    spin(flags(j) + 1, 4);
+    fill({}, {p.f.tile(j, 1), 1});
+    spin(flags(j + 1), 8);
+    fill(strip(t.row, j + 1, t.rows), inverse(j + 1), inverse_rest(j + 1));
+  }
+
+  __device__ void run() {
+    for (unsigned number = 0;; ++number) {
+      const int slot = number % 2;
+      const Task t = parts::next_task<kColumns>(l, lane);
+      wait_for(&task_empty[slot], (number / 2 + 1) % 2);
+      if (lane == 0) tasks[slot] = t;
+      __syncwarp();
+      if (lane == 0) arrive(&task_full[slot]);
+      if (t.kind == parts::stop) return;
+      products(t);
+      finish(t);
+    }
+  }
+};
+
+/// One warp that multiplies.
+struct Consumer {
+  const Problem& p;
+  const Launch& l;
+  const int lane, warp;
+  Ring<kStages> ring{};
+
+  [[nodiscard]] __device__ static unsigned char* stage(const Ring<kStages>& r) {
+    return shared_bytes() + r.stage * kStage;
+  }
+  __device__ static void arrived(const Ring<kStages>& r) { wait_for(&full[r.stage], r.filled()); }
+  __device__ void release(const Ring<kStages>& r) const {
+    __syncwarp();
+    if (lane == 0) arrive(&empty[r.stage]);
+  }
+  /// What this warp has written may be read by all, by bulk copies too.
+  __device__ void publish(unsigned* flag, unsigned by) const {
+    order_global_copies();
+    __syncwarp();
+    if (lane == 0) add_release(flag, by);
+  }
+  [[nodiscard]] __device__ unsigned* flags(int k) const {
+    return l.parts[0].flags + Index(k) * l.stride;
+  }
+
+  template <int MT>
+  __device__ static void clear(float (&x)[MT][8][4]) {
+#pragma unroll
+    for (int m = 0; m < MT; ++m)
+#pragma unroll
+      for (int n = 0; n < 8; ++n)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) x[m][n][e] = 0.0f;
+  }
+  /// body(first of two neighbouring numbers, the second, their place in a tile in halves).
+  template <int MT, class Body>
+  __device__ void each_two(float (&x)[MT][8][4], int row, Body&& body) const {
+#pragma unroll
+    for (int m = 0; m < MT; ++m)
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const int r = row + 16 * m + 8 * h + lane / 4;
+#pragma unroll
+        for (int n = 0; n < 8; ++n)
+          body(x[m][n][2 * h], x[m][n][2 * h + 1], r * kW + (n ^ (lane / 4)) * 8 + lane % 4 * 2);
+      }
+  }
+  /// x := C - x.
+  template <int MT>
+  __device__ void subtract_from(const unsigned char* c, float (&x)[MT][8][4], int row) const {
+    const auto* const from = reinterpret_cast<const __half*>(c);
+    each_two<MT>(x, row, [&](float& a, float& b, int at) {
+      const float2 two = __half22float2(*reinterpret_cast<const __half2*>(from + at));
+      a = two.x - a;
+      b = two.y - b;
+    });
+  }
+  /// Tile := x, rounded; `lost`, unless null, takes what the rounding lost.
+  template <int MT>
+  __device__ void to_tile(unsigned char* tile, unsigned char* lost, float (&x)[MT][8][4],
+                          int row) const {
+    auto* const to = reinterpret_cast<__half*>(tile);
+    auto* const rest = reinterpret_cast<__half*>(lost);
+    each_two<MT>(x, row, [&](float& a, float& b, int at) {
+      const __half2 two = __floats2half2_rn(a, b);
+      *reinterpret_cast<__half2*>(to + at) = two;
+      if (rest != nullptr) {
+        const float2 back = __half22float2(two);
+        *reinterpret_cast<__half2*>(rest + at) = __floats2half2_rn(a - back.x, b - back.y);
+      }
+    });
+  }
+  /// x := (C - x) (inverse + rest)^T, by way of C's place and `spare`, where this warp's rows lie.
+  template <int MT>
+  __device__ void times_inverse(float (&x)[MT][8][4], unsigned char* c, unsigned char* spare,
+                                const unsigned char* inverse, int row) const {
+    subtract_from<MT>(c, x, row);
+    __syncwarp();
+    to_tile<MT>(c, spare, x, row);
+    __syncwarp();
+    clear<MT>(x);
+    const unsigned value = shared_address(c), lost = shared_address(spare),
+                   by = shared_address(inverse);
+#pragma unroll 1
+    for (int term = 0; term < 3; ++term)
+      multiply_tiles<MT, 8>(x, term == 1 ? lost : value, term == 2 ? by + kTileBytes : by, row,
+                            lane);
+    __syncwarp();
+  }
+  /// Rows [row, row + 16 MT) of a tile in shared memory to their place.
+  template <int MT>
+  __device__ void store_rows(const unsigned char* tile, __half* to, int row) const {
+    const auto* const from = reinterpret_cast<const uint4*>(tile + row * 128);
+    auto* const at = reinterpret_cast<uint4*>(to + row * kW);
+#pragma unroll
+    for (int i = 0; i < 4 * MT; ++i) at[i * 32 + lane] = from[i * 32 + lane];
+  }
+
+  /// Tile (i, j) := x, finished with the inverse in the stage of `r`; `spare`: two tiles of
+  /// scratch.
+  __device__ void finish_pair(float (&x)[2][8][4], const Ring<kStages>& r, unsigned char* spare,
+                              int i, int j, int ia, int row) const {
+    unsigned char* const c = stage(r) + ia * kTileBytes;
+    times_inverse<2>(x, c, spare + ia * kTileBytes, stage(r) + kB, row);
+    to_tile<2>(c, nullptr, x, row);
+    __syncwarp();
+    store_rows<2>(c, p.f.tile(j, i - j), row);
+    publish(flags(j) + (i - j), 2);
+  }
+
+  __device__ void pair_task(const Task& t) {
+    const int jb = warp / 4, ia = warp / 2 % 2, row = warp % 2 * 32;
+    const int i = int(t.row) + ia, j = int(t.column) + jb, columns = t.columns;
+    const bool active = ia < t.rows && jb < columns && i - j >= 2 && i - j <= l.reach_tiles;
+    float x[2][8][4];
+    clear<2>(x);
+    // The first tile column of the sum does not reach the second tile row.
+    const int steps = int(t.k1 - t.k0),
+              from = active ? max(0, i - l.reach_tiles - int(t.k0)) : steps;
+#pragma unroll 1
+    for (int k = 0; k < steps; ++k, ring.next()) {
+      arrived(ring);
+      const unsigned at = shared_address(stage(ring));
+      if (k >= from)
+        multiply_tiles<2, 8>(x, at + unsigned(ia) * kTileBytes, at + kB + unsigned(jb) * kTileBytes,
+                             row, lane);
+      release(ring);
+    }
+    arrived(ring);
+    if (jb == 0 && active) finish_pair(x, ring, shared_bytes() + kSpare, i, j, ia, row);
+    if (columns == 2) {
+      meet(1, 32 * kWarps);  // the first tile column's blocks are in the stage
+      const Ring<kStages> first = ring;
+      ring.next();
+      arrived(ring);
+      if (jb == 1 && active && i - j < l.reach_tiles)
+        multiply_tiles<2, 8>(x, shared_address(stage(first)) + unsigned(ia) * kTileBytes,
+                             shared_address(stage(ring)) + kB, row, lane);
+      order_shared_copies();
+      release(first);
+      const Ring<kStages> between = ring;
+      ring.next();
+      arrived(ring);
+      if (jb == 1 && active) finish_pair(x, ring, stage(between), i, j, ia, row);
+      order_shared_copies();
+      release(between);
+    }
+    order_shared_copies();
+    release(ring);
+    ring.next();
+  }
+
+  __device__ __noinline__ void diagonal_task(const Task& t) {
+    const int j = int(t.row);
+    const bool below = j > 0;  // tile (j, j - 1) is ours
+    const int row = warp % 4 * 16;
+    const bool is_below = warp < 4;  // warps 0-3: (j, j - 1), 4-7: (j, j)
+    float x[1][8][4];
+    clear<1>(x);
+    const int steps = int(t.k1 - t.k0);
+#pragma unroll 1
+    for (int k = 0; k < steps; ++k, ring.next()) {
+      arrived(ring);
+      const unsigned at = shared_address(stage(ring));
+      multiply_tiles<1, 8>(x, at + kTileBytes, is_below ? at : at + kTileBytes, row, lane,
+                           is_below ? 8 : 2 * (warp % 4) + 2);
+      release(ring);
+    }
+    unsigned char* const held = stage(ring);
+    const Ring<kStages> first = ring;
+    for (int s = 0; s < kStages; ++s, ring.next()) arrived(ring);
+    unsigned char* const spare = shared_bytes() + kSpare;
+    unsigned char* const beside = spare + kTileBytes;  // the finished tile (j, j - 1)
+    float* const s = parts::shared_numbers<float>();
+    if (is_below) {
+      if (below) {
+        times_inverse<1>(x, held, spare, held + kB, row);
+        to_tile<1>(beside, nullptr, x, row);
+      }
+    } else {
+      subtract_from<1>(below ? held + kTileBytes : held + kB, x, row);
+    }
+    meet(1, 32 * kWarps);  // the stages are free, `beside` is there
+    if (is_below) {
+      if (below) {
+        store_rows<1>(beside, p.f.tile(j - 1, 1), row);
+        publish(flags(j - 1) + 1, 1);
+      }
+    } else {
+      if (below) {
+        float product[1][8][4];
+        clear<1>(product);
+        multiply_tiles<1, 8>(product, shared_address(beside), shared_address(beside), row, lane,
+                             2 * (warp % 4) + 2);
+#pragma unroll
+        for (int n = 0; n < 8; ++n)
+#pragma unroll
+          for (int e = 0; e < 4; ++e) x[0][n][e] -= product[0][n][e];
+      }
+#pragma unroll
+      for (int n = 0; n < 8; ++n)
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+          s[(8 * n + lane % 4 * 2 + e % 2) * parts::kLD + row + lane / 4 + e / 2 * 8] = x[0][n][e];
+    }
+    meet(1, 32 * kWarps);
+    if (warp < 4) {
+      const int failed = parts::factor_and_invert(warp, lane);
+      if (failed != 0 && warp == 0 && lane == 0)
+        atomicMin(l.parts[0].failed, (unsigned long long)(Index(j) * kW + failed));
+    }
+    meet(1, 32 * kWarps);
+    store_inverse(j, s);
+    publish(flags(j), 1);
+    order_shared_copies();
+    meet(1, 32 * kWarps);  // all have read
+    ring = first;
+    for (int q = 0; q < kStages; ++q, ring.next()) release(ring);
+  }
+
+  /// Each of the 256 threads two neighbouring pieces of a row.
+  __device__ void store_inverse(Index j, const float* s) const {
+    const int thread = warp * 32 + lane, r = thread % kW, q = thread / kW * 2;
+    auto* const to = reinterpret_cast<uint4*>(p.f.tile(j, 0) + r * kW);
+    auto* const rest = reinterpret_cast<uint4*>(p.f.rest + j * kTile + r * kW);
+    const float root = s[parts::kRoots + r];
+#pragma unroll
+    for (int piece = q; piece < q + 2; ++piece) {
+      __align__(16) __half2 value[4];
+      __align__(16) __half2 lost[4];
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int c = piece * 8 + 2 * e;
+        const float a = r >= c ? s[parts::kInverse + c * parts::kLD + r] * root : 0.0f;
+        const float b = r >= c + 1 ? s[parts::kInverse + (c + 1) * parts::kLD + r] * root : 0.0f;
+        value[e] = __floats2half2_rn(a, b);
+        const float2 back = __half22float2(value[e]);
+        lost[e] = __floats2half2_rn(a - back.x, b - back.y);
+      }
+      to[piece ^ (r % 8)] = *reinterpret_cast<const uint4*>(value);
+      rest[piece ^ (r % 8)] = *reinterpret_cast<const uint4*>(lost);
+    }
+  }
+
+  __device__ void run() {
+    for (unsigned number = 0;; ++number) {
+      const int slot = number % 2;
+      wait_for(&task_full[slot], number / 2 % 2);
+      const Task t = tasks[slot];
+      __syncwarp();
+      if (lane == 0) arrive(&task_empty[slot]);
+      if (t.kind == parts::stop) return;
+      if (t.kind == parts::diagonal)
+        diagonal_task(t);
+      else
+        pair_task(t);
+    }
+  }
+};
+
+__global__ void __launch_bounds__(kThreads, 2) factor_kernel(const __grid_constant__ Problem p) {
+  const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
+  if (threadIdx.x == 0) {
+    for (int s = 0; s < kStages; ++s) {
+      make_barrier(&full[s], 1);
+      make_barrier(&empty[s], kWarps);
+    }
+    for (int s = 0; s < 2; ++s) {
+      make_barrier(&task_full[s], 1);
+      make_barrier(&task_empty[s], kWarps);
+    }
+  }
+  __syncthreads();
+  if (warp == kWarps)
+    Producer{p, p.launch, lane}.run();
+  else
+    Consumer{p, p.launch, lane, warp}.run();
+}
+
+__global__ void status_kernel(const unsigned long long* failed, Index* status) {
+  *status = *failed == ~0ull ? 0 : Index(*failed);
+}
+
+/// Words of scratch: the first failure, two counters, flags of two to a word.
+Index flag_words(const Factor& f) { return ceil_div(f.count * (f.reach_tiles + 1), 2); }
+
+}  // namespace
+
+Index factor_scratch(const Factor& f) { return 3 + flag_words(f); }
+
+}  // namespace device::band_low
+
+using namespace device;
+using namespace device::band_low;
+
+void band_low_factor(const Stream<Cuda>& stream, BandShape s, View<Word, Cuda> low,
+                     View<Index, Cuda> status, View<Word, Cuda> scratch) {
+  const Factor f(s, low.data);
+  if (s.width != kW || low.size < f.words() || status.size < 1 || scratch.size < factor_scratch(f))
+    throw Error(Exit::internal, "sizes of a factor; kernels/band/cuda/low_factor.cu");
+  auto* const failed = reinterpret_cast<unsigned long long*>(scratch.data);
+  check(cudaMemsetAsync(failed, 0, std::size_t(factor_scratch(f)) * sizeof(Word), native(stream)));
+  check(cudaMemsetAsync(failed, 0xff, sizeof(Word), native(stream)));
+  if (f.count > 0) {
+    static const int resident = [] {
+      check(cudaFuncSetAttribute(factor_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 kShared));
+      int blocks = 0;
+      check(
+          cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, factor_kernel, kThreads, kShared));
+      return std::max(blocks, 1) * current_cuda_device().multiprocessors;
+    }();
+    Problem p{{}, f};
+    Launch& l = p.launch;
+    l.reach = s.reach;
+    l.reach_tiles = f.reach_tiles;
+    l.stride = f.reach_tiles + 1;
+    l.count = 1;
+    l.counter = failed + 1;
+    parts::Part& part = l.parts[0];
+    part.tiles = part.end = part.ring = f.count;
+    part.complete = true;
+    part.flags = reinterpret_cast<unsigned*>(failed + 3);
+    part.failed = failed;
+    parts::lay_out<kColumns>(l, resident, f.reach_tiles / 12 + 3);
+    factor_kernel<<<unsigned(resident), kThreads, kShared, native(stream)>>>(p);
+    check_launch();
+    form_near(native(stream), f);
+  }
+  status_kernel<<<1, 1, 0, native(stream)>>>(failed, status.data);
+  check_launch();
+}
+
+}  // namespace terrace

@@ -1,0 +1,155 @@
+// Roofline: a product of 64 x 64 blocks is 0.52 MFLOP; a task of 128 x 64 (NC = 1) reads 96 KB from
+// L2 for two of them, one of 128 x 128 (NC = 2) 128 KB for four: 11 and 16 flops a byte against
+// L2's 5.5 TB/s. Reached on an H200: 44 of 58 TFLOP/s from m = 8,000 on. Below m = 4,000 the chain
+// of diagonal tasks bounds: 10 us for 64 columns at m = 128, 16 at m = 2,000, where the sums of a
+// diagonal block wait for the first pair below the one before.
+//
+// One launch eliminates whole parts. Tasks are dealt in column order by a counter; each waits for
+// the factored tiles it reads (flags in L2), so the order of the tasks is all the synchronization
+// there is, and a task only waits for earlier ones. Left-looking: a block of the factor is summed
+// in registers over all tile columns before it, multiplied by the inverse of the diagonal block,
+// and written once.
+//
+//   diagonal task j     tiles (j, j-1) and (j, j): the first is finished, the second takes its
+//                       product, is factored and inverted; the chain runs through these tasks alone
+//   pair task           tile rows i, i+1 of NC tile columns
+//
+// Four warps of their own bring operands by asynchronous copies (16 columns of each tile a stage);
+// the others multiply on the FP64 tensor cores.
+#include "kernels/band/parts.hpp"
+
+#include "kernels/band/cuda/parts_diagonal.cuh"
+#include "kernels/band/cuda/parts_producer.cuh"
+#include "kernels/base/cuda/runtime.cuh"
+
+namespace terrace {
+namespace {
+
+using namespace device;
+using namespace band_parts;
+
+constexpr Index kWideTiles = 60;  // from here on blocks of 128 x 128
+
+/// Threads: NC warpgroups that multiply, and one that brings their operands.
+template <int NC>
+constexpr int kThreads = NC * 128 + 128;
+
+template <int NC, int S>
+__global__ void __launch_bounds__(kThreads<NC>, NC == 1 ? 2 : 1)
+    eliminate_parts(const __grid_constant__ Launch launch) {
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  if (threadIdx.x == 0) {
+    for (int s = 0; s < S; ++s) {
+      make_barrier(&full[s], 128);
+      make_barrier(&empty[s], NC * 4);
+    }
+    for (int s = 0; s < 2; ++s) {
+      make_barrier(&task_full[s], 1);
+      make_barrier(&task_empty[s], NC * 4 + 3);
+    }
+  }
+  __syncthreads();
+  if (warp >= NC * 4) {
+    fewer_registers<40>();
+    Producer<NC, S>{launch, lane, (warp - NC * 4) / 2, warp % 2}.run();
+  } else {
+    more_registers<NC == 1 ? 208 : 232>();
+    Consumer<NC, S>{launch, lane, warp}.run();
+  }
+}
+
+/// status := 0, or the column that failed.
+__global__ void read_status(const unsigned long long* failed, int count, Index* status) {
+  const int p = int(threadIdx.x);
+  if (p < count) status[p] = failed[p] == ~0ull ? 0 : Index(failed[p]);
+}
+
+template <int NC, int S>
+void launch_parts(const Stream<Cuda>& stream, Launch& launch) {
+  constexpr int bytes = std::max(S * stage_doubles<NC>, kChainNumbers) * int(sizeof(double));
+  static const int resident = [] {
+    check(cudaFuncSetAttribute(eliminate_parts<NC, S>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               bytes));
+    int blocks = 0;
+    check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, eliminate_parts<NC, S>,
+                                                        kThreads<NC>, bytes));
+    return std::max(blocks, 1) * current_cuda_device().multiprocessors;
+  }();
+  // As many as it takes to begin a diagonal block's sum early enough: the others make a tile column
+  // in 5 M^2 ns, the chain in 9 us; a sum of M tiles takes 4 M us on an SM with another block's.
+  const Index tiles = launch.reach_tiles;
+  lay_out<NC>(launch, resident,
+              NC == 1 ? 3 + 8 * tiles / std::max(Index(18), tiles * tiles / 100) : 900 / tiles + 3);
+  eliminate_parts<NC, S><<<unsigned(resident), kThreads<NC>, bytes, native(stream)>>>(launch);
+  check_launch();
+}
+
+/// Words of scratch: failures, counters (a part's diagonal blocks, and all else), flags of two to a
+/// word.
+struct Scratch {
+  Index flags = 0, words = 0;
+  Scratch(const BandShape& s, std::span<const BandPart<Cuda>> parts) {
+    Index stride = 0, columns = 0;
+    for (const BandPart<Cuda>& p : parts) {
+      stride = std::max(stride, width(s, p));
+      columns += p.end() - p.from;
+    }
+    flags = columns * stride;
+    words = 2 * Index(parts.size()) + 1 + ceil_div(flags, 2);
+  }
+  static Index width(const BandShape& s, const BandPart<Cuda>& p) {
+    return band_reach_tiles(s) + 1 + p.arrow / kW;
+  }
+};
+
+}  // namespace
+
+bool band_parts_available(Cuda) {
+  int device = 0, bytes = 0;
+  check(cudaGetDevice(&device));
+  check(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
+  return current_cuda_device().compute_capability >= 90 && bytes >= 220 * 1024;
+}
+
+Index band_factor_scratch(Cuda, BandShape s, std::span<const BandPart<Cuda>> parts) {
+  return Scratch(s, parts).words;
+}
+
+void band_factor_parts(const Stream<Cuda>& stream, BandShape s,
+                       std::span<const BandPart<Cuda>> parts, View<Index, Cuda> status,
+                       View<Word, Cuda> scratch) {
+  const Scratch layout(s, parts);
+  if (s.width != kW || scratch.size < layout.words || status.size < Index(parts.size()))
+    throw Error(Exit::internal, "width, scratch or status of parts; kernels/band/cuda/parts.cu");
+  for (std::size_t first = 0; first < parts.size(); first += kMostParts) {
+    const auto some = parts.subspan(first, std::min<std::size_t>(kMostParts, parts.size() - first));
+    const Index words = Scratch(s, some).words;
+    auto* const failed = reinterpret_cast<unsigned long long*>(scratch.data);
+    auto* const counter = failed + some.size();
+    check(cudaMemsetAsync(failed, 0, std::size_t(words) * sizeof(Word), native(stream)));
+    check(cudaMemsetAsync(failed, 0xff, some.size() * sizeof(Word), native(stream)));
+    auto* flags = reinterpret_cast<unsigned*>(counter + 1 + some.size());
+    Launch launch{};
+    launch.reach = s.reach;
+    launch.reach_tiles = int(band_reach_tiles(s));
+    launch.count = int(some.size());
+    launch.counter = counter;
+    for (const BandPart<Cuda>& p : some)
+      launch.stride = std::max(launch.stride, int(Scratch::width(s, p)));
+    for (std::size_t i = 0; i < some.size(); ++i) {
+      const BandPart<Cuda>& p = some[i];
+      launch.parts[i] = {p.band,       p.inverse,    p.spike, p.arrow_block, p.coupling,
+                         p.tiles,      p.window,     p.from,  p.end(),       p.ring,
+                         p.arrow / kW, p.complete(), flags,   failed + i};
+      flags += (p.end() - p.from) * launch.stride;
+    }
+    if (launch.reach_tiles >= kWideTiles)
+      launch_parts<2, 6>(stream, launch);
+    else
+      launch_parts<1, 4>(stream, launch);
+    read_status<<<1, kMostParts, 0, native(stream)>>>(failed, launch.count, status.data + first);
+    check_launch();
+  }
+}
+
+}  // namespace terrace

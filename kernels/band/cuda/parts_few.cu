@@ -1,0 +1,407 @@
+// Roofline: the factor is read once, 8 bytes for 2 flops a right-hand side: HBM, 4.3 TB/s. A chain
+// of steps stands against it: the way solved rows -> worker -> chain (about 2 us) every third step.
+//
+// One launch. A chain block a part solves the steps one after the other from shared memory,
+//   solved(t) = gathered(t) - (D T_2) solved(t - 2) - (D T_1) solved(t - 1),
+// and worker blocks, dealt the steps round-robin, send it
+//   gathered(t) = D (b - sum_{d >= 3} T_d solved(t - d)).
+// Both ways numbers travel with a tag in their own words: no fence, no flag. All blocks are
+// resident, and each takes its steps in order, so none waits for ever. Sums have a fixed order.
+#include <algorithm>
+
+#include "kernels/band/cuda/parts_solve.cuh"
+#include "kernels/base/cuda/barriers.cuh"
+#include "kernels/base/cuda/runtime.cuh"
+
+namespace terrace::device {
+namespace {
+
+constexpr int kMath = 256;    // warps 0-7: products; in the chain warps 8-15 too
+constexpr int kPollers = 64;  // warps 16, 17: numbers from other blocks, a thread a row
+/// Warps from 18 on: the chain's tiles (a worker's: warps 8-15). Registers for v right-hand sides.
+constexpr int loaders(int v) { return v <= 4 ? 64 : 32; }
+constexpr int threads(int v) { return 2 * kMath + kPollers + loaders(v); }
+constexpr int kMathWarps = kMath / 32;
+constexpr int kProducts = 3;  // stages of the chain's tiles, for each distance
+constexpr int kGathered = 4;  // stages of gathered rows
+constexpr int kStages = 5;    // stages of a worker
+constexpr int kTileLd = 66;   // 16-byte loads of one row of 8 columns: 8 banks
+constexpr int kStageTile = kTile * kTileLd;
+
+constexpr int words_of_chain(int v) {
+  return 2 * kProducts * kTileSize + (kGathered + 4) * v * kTile + 4 * kProducts + 2 * kGathered;
+}
+constexpr int words_of_worker(int v) {
+  return kStages * (kStageTile + v * kTile) + (kMathWarps + 1) * v * kTile + 3 * kStages;
+}
+constexpr int shared_bytes(int v) { return 8 * std::max(words_of_chain(v), words_of_worker(v)); }
+static_assert(shared_bytes(kFewColumns) <= 232448);
+
+/// Numbers of one row, once all are there, to to[0], to[kTile], ...
+template <int V>
+__device__ void receive(const Word* slot, double* to) {
+  constexpr int together = V < 4 ? V : 4;  // loads under way
+#pragma unroll 1
+  for (int first = 0; first < V; first += together) {
+    double value[together];
+    const Word* const here = slot + 2 * first;
+    bool all = false;
+    while (!all) {
+      all = true;
+#pragma unroll
+      for (int v = 0; v < together; ++v) all = number_arrived(here + 2 * v, value[v]) && all;
+    }
+#pragma unroll
+    for (int v = 0; v < together; ++v) to[(first + v) * kTile] = value[v];
+  }
+}
+
+/// Sums of four neighbouring lanes, each of which has taken columns 8 a + 2 (lane % 4) + {0, 1}.
+template <int V>
+__device__ void row_times(double (&sum)[V], const double2 (&row)[8], const double* x) {
+  const int g = threadIdx.x % 4;
+#pragma unroll
+  for (int v = 0; v < V; ++v) {
+    double even = 0.0, odd = 0.0;
+#pragma unroll
+    for (int a = 0; a < 8; ++a) {
+      const double2 two = *reinterpret_cast<const double2*>(x + v * kTile + 8 * a + 2 * g);
+      even += row[a].x * two.x;
+      odd += row[a].y * two.y;
+    }
+    sum[v] = even + odd;
+  }
+#pragma unroll
+  for (int v = 0; v < V; ++v) {
+    sum[v] += __shfl_xor_sync(0xffffffffu, sum[v], 1);
+    sum[v] += __shfl_xor_sync(0xffffffffu, sum[v], 2);
+  }
+}
+/// This thread's part of a tile that form_products made.
+__device__ void load_row(double2 (&row)[8], const double* tile, int thread) {
+#pragma unroll
+  for (int a = 0; a < 8; ++a)
+    row[a] = *reinterpret_cast<const double2*>(tile + (a * kMath + thread) * 2);
+}
+
+/// The chain block of a part. Step t of distance 2 is taken one step ahead by warps 8-15.
+template <bool transposed, int V>
+__device__ void solve_chain(const SolveParts& s, const SolvePart& p, double* shared) {
+  constexpr int rows = V * kTile;
+  double* const tiles = shared;  // distance, stage
+  double* const gathered = tiles + 2 * kProducts * kTileSize;
+  double* const solved = gathered + kGathered * rows;           // steps t % 2
+  double* const rest = solved + 2 * rows;                       // steps t % 2: without distance 1
+  Word* const full = reinterpret_cast<Word*>(rest + 2 * rows);  // distance, stage
+  Word* const empty = full + 2 * kProducts;
+  Word* const arrived = empty + 2 * kProducts;
+  Word* const taken = arrived + kGathered;
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < 2 * kProducts; ++i) {
+      make_barrier(full + i, loaders(V));
+      make_barrier(empty + i, kMathWarps);
+    }
+    for (int i = 0; i < kGathered; ++i) {
+      make_barrier(arrived + i, kPollers);
+      make_barrier(taken + i, kMathWarps);
+    }
+  }
+  for (int at = threadIdx.x; at < 2 * rows; at += threads(V)) {  // steps -2, -1
+    const int back = 2 - at / rows, v = at % rows / kTile, i = at % kTile;
+    double value = 0.0;
+    if (transposed && back <= p.window && v < s.columns)
+      value = p.rows[((Index(p.tiles) + back - 1) * kTile + i) * s.stride + v];
+    solved[at] = value;
+  }
+  __syncthreads();
+
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int thread = threadIdx.x % kMath, row = thread / 4, g = thread % 4;
+  if (warp < kMathWarps) {
+    Ring<kProducts> ring;
+    for (int t = 0; t < p.tiles; ++t, ring.next()) {
+      double2 left[8];
+      wait_for(full + ring.stage, ring.filled());
+      load_row(left, tiles + ring.stage * kTileSize, thread);
+      __syncwarp();
+      if (lane == 0) arrive(empty + ring.stage);
+      meet(1, 2 * kMath);  // solved(t - 1) and rest(t) are there
+      double sum[V];
+      row_times(sum, left, solved + (t + 1) % 2 * rows);
+      const Index i = column_of<transposed>(p, t) * kTile + row;
+#pragma unroll
+      for (int v = 0; v < V; ++v)
+        if (v % 4 == g) {
+          const int at = t % 2 * rows + v * kTile + row;
+          const double value = rest[at] - sum[v];
+          send_number(p.board + ((Index(t) * kTile + row) * V + v) * 2, value);
+          solved[at] = value;
+          if (v < s.columns) p.rows[i * s.stride + v] = value;
+        }
+    }
+  } else if (warp < 2 * kMathWarps) {
+    Ring<kProducts> ring;
+    Ring<kGathered> from;
+    for (int t = 0; t < p.tiles; ++t, ring.next(), from.next()) {
+      double2 left[8];
+      wait_for(full + kProducts + ring.stage, ring.filled());
+      load_row(left, tiles + (kProducts + ring.stage) * kTileSize, thread);
+      double sum[V];
+      row_times(sum, left, solved + t % 2 * rows);
+      wait_for(arrived + from.stage, from.filled());
+#pragma unroll
+      for (int v = 0; v < V; ++v)
+        if (v % 4 == g) {
+          const int at = v * kTile + row;
+          rest[t % 2 * rows + at] = gathered[from.stage * rows + at] - sum[v];
+        }
+      __syncwarp();
+      if (lane == 0) {
+        arrive(empty + kProducts + ring.stage);
+        arrive(taken + from.stage);
+      }
+      meet(1, 2 * kMath);
+    }
+  } else if (threadIdx.x < 2 * kMath + kPollers) {
+    const int i = threadIdx.x - 2 * kMath;
+    const Word* const board = p.board + Index(p.tiles) * rows * 2;
+    Ring<kGathered> to;
+    for (int t = 0; t < p.tiles; ++t, to.next()) {
+      wait_for(taken + to.stage, to.emptied());
+      receive<V>(board + (Index(t) * kTile + i) * V * 2, gathered + to.stage * rows + i);
+      arrive(arrived + to.stage);
+    }
+  } else {
+    const int i = threadIdx.x - 2 * kMath - kPollers;
+    Ring<kProducts> ring;
+    for (int t = 0; t < p.tiles; ++t, ring.next())
+#pragma unroll 1
+      for (int d = 1; d >= 0; --d) {
+        const int stage = d * kProducts + ring.stage;
+        wait_for(empty + stage, ring.emptied());
+        copy_tile<loaders(V)>(tiles + stage * kTileSize, kTile,
+                              p.product + (Index(t) * kFewDistances + d) * kTileSize, -1, 0, i);
+        arrive_after_copies(full + stage);
+      }
+    // Copies still under way end before the block does: the math warps wait for all of them.
+  }
+}
+
+/// Sums over the tile's eight rows (columns, going backward) that belong to this warp.
+template <bool transposed, int V>
+__device__ void tile_times(double (&sum)[2][V], const double* tile, const double* x) {
+  const int lane = threadIdx.x % 32, k0 = threadIdx.x / 32 * 8;
+#pragma unroll
+  for (int k = 0; k < 8; k += 2) {
+    double2 a[2];  // forward: rows 2 lane, + 1 of column k, k + 1; backward: columns lane, + 32
+#pragma unroll
+    for (int h = 0; h < 2; ++h)
+      a[h] =
+          *reinterpret_cast<const double2*>(transposed ? tile + (lane + 32 * h) * kTileLd + k0 + k
+                                                       : tile + (k0 + k + h) * kTileLd + 2 * lane);
+#pragma unroll
+    for (int v = 0; v < V; ++v) {
+      const double2 both = *reinterpret_cast<const double2*>(x + v * kTile + k0 + k);
+      if constexpr (transposed) {
+        sum[0][v] += a[0].x * both.x;
+        sum[1][v] += a[1].x * both.x;
+        sum[0][v] += a[0].y * both.y;
+        sum[1][v] += a[1].y * both.y;
+      } else {
+        sum[0][v] += a[0].x * both.x;
+        sum[1][v] += a[0].y * both.x;
+        sum[0][v] += a[1].x * both.y;
+        sum[1][v] += a[1].y * both.y;
+      }
+    }
+  }
+}
+
+template <bool transposed, int V>
+__device__ void gather(const SolveParts& s, int worker, int workers, double* shared) {
+  constexpr int rows = V * kTile, each = (rows + kMath - 1) / kMath;
+  double* const tiles = shared;
+  double* const inputs = tiles + kStages * kStageTile;
+  double* const sums = inputs + kStages * rows;  // warp, right-hand side, row
+  double* const own = sums + kMathWarps * rows;  // b
+  Word* const loaded = reinterpret_cast<Word*>(own + rows);
+  Word* const arrived = loaded + kStages;
+  Word* const empty = arrived + kStages;
+  if (threadIdx.x == 0)
+    for (int i = 0; i < kStages; ++i) {
+      make_barrier(loaded + i, kMath);
+      make_barrier(arrived + i, kPollers);
+      make_barrier(empty + i, kMathWarps);
+    }
+  __syncthreads();
+
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int steps = s.steps * s.count;
+  Ring<kStages> ring;
+  const auto last_step = [](const SolvePart& p) { return p.tiles + (transposed ? 0 : p.window); };
+  if (warp < kMathWarps) {
+    double sum[2][V];
+    const auto take_stage = [&] {
+      tile_times<transposed>(sum, tiles + ring.stage * kStageTile, inputs + ring.stage * rows);
+      __syncwarp();
+      if (lane == 0) arrive(empty + ring.stage);
+      ring.next();
+    };
+    const auto wait_stage = [&] {
+      wait_for(loaded + ring.stage, ring.filled());
+      wait_for(arrived + ring.stage, ring.filled());
+    };
+    const auto clear = [&] {
+#pragma unroll
+      for (int v = 0; v < V; ++v) sum[0][v] = sum[1][v] = 0.0;
+    };
+    const auto share = [&] {
+#pragma unroll
+      for (int h = 0; h < 2; ++h)
+#pragma unroll
+        for (int v = 0; v < V; ++v)
+          sums[warp * rows + v * kTile + (transposed ? lane + 32 * h : 2 * lane + h)] = sum[h][v];
+      meet(2, kMath);
+    };
+    const auto total = [&](int at) {
+      double result = 0.0;
+#pragma unroll
+      for (int w = 0; w < kMathWarps; ++w) result += sums[w * rows + at];
+      return result;
+    };
+    for (int id = worker; id < steps; id += workers) {
+      const int t = id / s.count;
+      const SolvePart& p = s.part[id % s.count];
+      if (p.tiles == 0 || t >= last_step(p)) continue;
+      double* const mine = p.rows + column_of<transposed>(p, t) * kTile * s.stride;
+#pragma unroll 1
+      for (int e = 0; e < each; ++e) {
+        const int at = threadIdx.x + e * kMath, v = at / kTile, i = at % kTile;
+        if (at < rows) own[at] = v < s.columns ? mine[i * s.stride + v] : 0.0;
+      }
+      clear();
+      for_each_distance<transposed>(p, s.reach, t, kFewDistances + 1, [&](int) {
+        wait_stage();
+        take_stage();
+      });
+      share();
+      const bool inside = t < p.tiles;
+      if (inside) wait_stage();
+#pragma unroll 1
+      for (int e = 0; e < each; ++e) {
+        const int at = threadIdx.x + e * kMath, v = at / kTile, i = at % kTile;
+        if (at >= rows) break;
+        const double value = own[at] - total(at);
+        if (inside)
+          inputs[ring.stage * rows + at] = value;
+        else if (v < s.columns)
+          mine[i * s.stride + v] = value;
+      }
+      meet(2, kMath);
+      if (!inside) continue;
+      clear();
+      take_stage();
+      share();
+#pragma unroll 1
+      for (int e = 0; e < each; ++e) {
+        const int at = threadIdx.x + e * kMath, v = at / kTile, i = at % kTile;
+        if (at >= rows) break;
+        send_number(p.board + ((Index(p.tiles + t) * kTile + i) * V + v) * 2, total(at));
+      }
+      meet(2, kMath);
+    }
+  } else if (warp < 2 * kMathWarps) {
+    const int thread = threadIdx.x - kMath;
+    const auto load = [&](const double* tile, Index ld, int d) {
+      wait_for(empty + ring.stage, ring.emptied());
+      copy_tile<kMath>(tiles + ring.stage * kStageTile, kTileLd, tile, ld, d, thread);
+      arrive_after_copies(loaded + ring.stage);
+      ring.next();
+    };
+    for (int id = worker; id < steps; id += workers) {
+      const int t = id / s.count;
+      const SolvePart& p = s.part[id % s.count];
+      if (p.tiles == 0 || t >= last_step(p)) continue;
+      for_each_distance<transposed>(p, s.reach, t, kFewDistances + 1, [&](int d) {
+        load(tile_of<transposed>(p, s.reach, t, d), s.reach, d);
+      });
+      if (t < p.tiles) load(p.inverse + column_of<transposed>(p, t) * kTileSize, -1, 0);
+    }
+  } else if (threadIdx.x < 2 * kMath + kPollers) {
+    const int i = threadIdx.x - 2 * kMath;
+    for (int id = worker; id < steps; id += workers) {
+      const int t = id / s.count;
+      const SolvePart& p = s.part[id % s.count];
+      if (p.tiles == 0 || t >= last_step(p)) continue;
+      for_each_distance<transposed>(p, s.reach, t, kFewDistances + 1, [&](int d) {
+        const int from = t - d;
+        double* const to = inputs + ring.stage * rows + i;
+        wait_for(empty + ring.stage, ring.emptied());
+        if (from >= 0) {
+          receive<V>(p.board + (Index(from) * kTile + i) * V * 2, to);
+        } else {  // a row of the window
+          const double* const known =
+              p.rows + (column_of<transposed>(p, from) * kTile + i) * s.stride;
+#pragma unroll 1
+          for (int v = 0; v < V; ++v) to[v * kTile] = v < s.columns ? known[v] : 0.0;
+        }
+        arrive(arrived + ring.stage);
+        ring.next();
+      });
+      if (t < p.tiles) {  // the math warps fill this one themselves
+        wait_for(empty + ring.stage, ring.emptied());
+        arrive(arrived + ring.stage);
+        ring.next();
+      }
+    }
+  }
+}
+
+/// Blocks 0 .. count - 1 are the chains, the rest workers.
+template <bool transposed, int V>
+__global__ void __launch_bounds__(threads(V), 1) few_kernel(const __grid_constant__ SolveParts s) {
+  extern __shared__ __align__(16) double shared[];
+  const int block = blockIdx.x;
+  if (block < s.count)
+    solve_chain<transposed, V>(s, s.part[block], shared);
+  else
+    gather<transposed, V>(s, block - s.count, int(gridDim.x) - s.count, shared);
+}
+
+constexpr int padded(Index columns) {
+  return columns <= 1 ? 1 : columns <= 2 ? 2 : columns <= 4 ? 4 : 8;
+}
+
+template <bool transposed, int V>
+void launch(cudaStream_t stream, const SolveParts& s) {
+  constexpr int bytes = shared_bytes(V);
+  static const int resident = resident_blocks(few_kernel<transposed, V>, threads(V), bytes);
+  const Index blocks = std::min<Index>(resident, s.count + Index(s.steps) * s.count);
+  if (blocks <= s.count)
+    throw Error(Exit::resources, "too few multiprocessors; kernels/band/cuda/parts_few.cu");
+  launch_together(few_kernel<transposed, V>, int(blocks), threads(V), bytes, stream, s);
+}
+
+template <bool transposed>
+void launch_for(cudaStream_t stream, const SolveParts& s) {
+  switch (padded(s.columns)) {
+    case 1:
+      return launch<transposed, 1>(stream, s);
+    case 2:
+      return launch<transposed, 2>(stream, s);
+    case 4:
+      return launch<transposed, 4>(stream, s);
+    default:
+      return launch<transposed, 8>(stream, s);
+  }
+}
+
+}  // namespace
+
+Index few_board(Index tiles, Index columns) { return tiles * kTile * padded(columns) * 4; }
+
+void substitute_few(cudaStream_t stream, const SolveParts& s, bool transposed) {
+  transposed ? launch_for<true>(stream, s) : launch_for<false>(stream, s);
+}
+
+}  // namespace terrace::device

@@ -1,0 +1,351 @@
+// Roofline: products D T_d: 24 (few: 40) bytes an entry of a tile, HBM, about 1/30 of a
+// substitution; arrows: the spike is read once, 8 bytes for 2 flops a right-hand side.
+#include "kernels/band/cuda/parts_solve.cuh"
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace terrace {
+namespace device {
+namespace {
+
+constexpr int kWarps = 8;
+constexpr int kRhsAtOnce = 4;      // right-hand sides that share one read of a spike
+constexpr int kColumnsOfWarp = 4;  // columns of a spike that share one read of the vector
+constexpr unsigned kAll = 0xffffffffu;
+
+/// D T_d (or its like going backward), d = blockIdx.z + 1, as the kernels read them: for many, the
+/// left tile of TileProduct; for few, (column / 8, row, column % 8).
+template <bool transposed, bool few>
+__global__ void __launch_bounds__(256, 2) product_kernel(const __grid_constant__ SolveParts s) {
+  using Product = TileProduct<transposed>;
+  extern __shared__ __align__(16) double shared[];
+  double* const left = shared;
+  double* const right = left + Product::left_size;
+  const SolvePart& p = s.part[blockIdx.y];
+  const int t = blockIdx.x, d = blockIdx.z + 1;
+  if (t >= p.tiles) return;
+  double* const out = p.product + (Index(t) * (few ? kFewDistances : 1) + d - 1) * kTileSize;
+  if (t - d < (transposed ? -p.window : 0)) {
+    for (int at = threadIdx.x; at < kTileSize; at += blockDim.x) out[at] = 0.0;
+    return;
+  }
+  const double* const tile = tile_of<transposed>(p, s.reach, t, d);
+  copy_tile<256>(left, Product::left_ld, p.inverse + column_of<transposed>(p, t) * kTileSize, -1, 0,
+                 threadIdx.x);
+  if constexpr (transposed) {
+    copy_tile<256>(right, Product::right_ld, tile, s.reach, d, threadIdx.x);
+  } else {
+    for (int at = threadIdx.x; at < kTileSize; at += blockDim.x) {
+      const int c = at / kTile, r = at % kTile;
+      const bool inside = Index(d) * kTile + r - c <= s.reach;
+      right[r * Product::right_ld + c] = inside ? tile[c * s.reach + r] : 0.0;
+    }
+  }
+  commit_copies();
+  wait_copies<0>();
+  __syncthreads();
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const Product product(warp, lane);
+  double c[2][2][4] = {};
+  product.subtract(c, left, right, warp, lane);
+#pragma unroll
+  for (int m = 0; m < 2; ++m)
+#pragma unroll
+    for (int h = 0; h < 2; ++h)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int i = product.row_of(m, h), j = product.column + e;
+        const int at = few          ? j / 8 * 8 * kTile + i * 8 + j % 8
+                       : transposed ? i * kTile + j
+                                    : j * kTile + i;
+        out[at] = -c[m][e % 2][2 * h + e / 2];
+      }
+}
+
+template <bool transposed, bool few>
+void launch_products(cudaStream_t stream, const SolveParts& s) {
+  using Product = TileProduct<transposed>;
+  constexpr int bytes = 8 * (Product::left_size + Product::right_size);
+  static const int resident = resident_blocks(product_kernel<transposed, few>, 256, bytes);
+  static_cast<void>(resident);
+  int tiles = 0;
+  for (int p = 0; p < s.count; ++p) tiles = std::max(tiles, s.part[p].tiles);
+  product_kernel<transposed, few>
+      <<<dim3(unsigned(tiles), unsigned(s.count), few ? kFewDistances : 1), 256, bytes, stream>>>(
+          s);
+  check_launch();
+}
+
+/// partial[blockIdx.y] (arrow x nrhs) := W y for its columns of W; a block takes 64 rows.
+__global__ void __launch_bounds__(32 * kWarps)
+    spike_times(const double* spike, Index arrow, Index columns, Index columns_of_block, int nrhs,
+                const double* y, double* partial) {
+  __shared__ double part[kWarps][kRhsAtOnce][64];
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const Index r0 = Index(blockIdx.x) * 64;
+  const Index first = Index(blockIdx.y) * columns_of_block;
+  const Index end = min(columns, first + columns_of_block);
+  const int v0 = blockIdx.z * kRhsAtOnce, count = min(kRhsAtOnce, nrhs - v0);
+  double sum[kRhsAtOnce][2] = {};
+#pragma unroll 8
+  for (Index c = first + warp; c < end; c += kWarps) {
+    const double2 w = *reinterpret_cast<const double2*>(spike + c * arrow + r0 + 2 * lane);
+#pragma unroll
+    for (int v = 0; v < kRhsAtOnce; ++v)
+      if (v < count) {
+        const double known = y[c * nrhs + v0 + v];
+        sum[v][0] += w.x * known;
+        sum[v][1] += w.y * known;
+      }
+  }
+#pragma unroll
+  for (int v = 0; v < kRhsAtOnce; ++v) {
+    part[warp][v][2 * lane] = sum[v][0];
+    part[warp][v][2 * lane + 1] = sum[v][1];
+  }
+  __syncthreads();
+  for (int at = threadIdx.x; at < count * 64; at += blockDim.x) {
+    const int v = at / 64, r = at % 64;
+    double total = 0.0;
+#pragma unroll
+    for (int w = 0; w < kWarps; ++w) total += part[w][v][r];
+    partial[(Index(blockIdx.y) * arrow + r0 + r) * nrhs + v0 + v] = total;
+  }
+}
+
+/// x -= the partial sums, one after the other.
+__global__ void __launch_bounds__(256)
+    subtract_partial(Index size, int count, const double* partial, double* x) {
+  const Index step = Index(gridDim.x) * blockDim.x;
+  for (Index i = Index(blockIdx.x) * blockDim.x + threadIdx.x; i < size; i += step) {
+    double total = 0.0;
+#pragma unroll 4
+    for (int p = 0; p < count; ++p) total += partial[p * size + i];
+    x[i] -= total;
+  }
+}
+
+/// rows -= W^T x; a warp takes four columns of W.
+__global__ void __launch_bounds__(32 * kWarps)
+    subtract_spike_transposed(const double* spike, Index arrow, Index columns, int nrhs,
+                              const double* x, double* rows) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const Index c0 = (Index(blockIdx.x) * kWarps + warp) * kColumnsOfWarp;
+  const int v0 = blockIdx.y * kRhsAtOnce, count = min(kRhsAtOnce, nrhs - v0);
+  if (c0 >= columns) return;  // columns is a multiple of 64
+  double sum[kColumnsOfWarp][kRhsAtOnce] = {};
+#pragma unroll 2
+  for (Index r = 2 * lane; r < arrow; r += 64) {
+    double2 w[kColumnsOfWarp];
+#pragma unroll
+    for (int c = 0; c < kColumnsOfWarp; ++c)
+      w[c] = *reinterpret_cast<const double2*>(spike + (c0 + c) * arrow + r);
+#pragma unroll
+    for (int v = 0; v < kRhsAtOnce; ++v)
+      if (v < count) {
+        const double upper = x[r * nrhs + v0 + v], lower = x[(r + 1) * nrhs + v0 + v];
+#pragma unroll
+        for (int c = 0; c < kColumnsOfWarp; ++c) sum[c][v] += w[c].x * upper + w[c].y * lower;
+      }
+  }
+#pragma unroll
+  for (int c = 0; c < kColumnsOfWarp; ++c)
+#pragma unroll
+    for (int v = 0; v < kRhsAtOnce; ++v) {
+#pragma unroll
+      for (int step = 16; step > 0; step /= 2) sum[c][v] += __shfl_xor_sync(kAll, sum[c][v], step);
+      if (lane == 0 && v < count) rows[(c0 + c) * nrhs + v0 + v] -= sum[c][v];
+    }
+}
+
+}  // namespace
+
+void form_products(cudaStream_t stream, const SolveParts& s, bool transposed, bool few) {
+  if (transposed)
+    few ? launch_products<true, true>(stream, s) : launch_products<true, false>(stream, s);
+  else
+    few ? launch_products<false, true>(stream, s) : launch_products<false, false>(stream, s);
+}
+
+}  // namespace device
+
+namespace {
+
+using namespace device;
+
+constexpr Index kGroup = 512;       // right-hand sides of one launch for many
+constexpr Index kAlign = 32;        // words
+constexpr Index kMostPartial = 64;  // partial sums of W y, at most
+/// Numbers of a product's result that keep the device busy.
+constexpr Index kBusy = 132 * 128 * 128 * 2;
+
+bool is_few(Index nrhs) { return nrhs <= kFewColumns; }
+
+/// Partial sums of W y for one part.
+Index partial_sums(const BandPart<Cuda>& part, Index nrhs) {
+  if (part.arrow == 0 || part.tiles == 0) return 0;
+  const Index wanted = is_few(nrhs) ? std::min(kMostPartial, ceil_div(part.tiles, 4))
+                                    : std::min(ceil_div(kBusy, part.arrow * nrhs), Index(16));
+  return std::clamp<Index>(wanted, 1, part.tiles);
+}
+
+/// Where what lies in scratch, in words.
+struct Places {
+  std::vector<Index> product, board, flags;
+  Index zeroed = 0;  ///< the first words: boards (few) or flags (many)
+  Index partial = 0, size = 0;
+
+  Places(std::span<const BandPart<Cuda>> parts, Index nrhs) {
+    const bool few = is_few(nrhs);
+    const Index columns = std::min(nrhs, kGroup);
+    const auto take = [&](std::vector<Index>& at, Index words) {
+      at.push_back(size);
+      size += round_up(words, kAlign);
+    };
+    for (const BandPart<Cuda>& p : parts) {
+      if (few)
+        take(board, few_board(p.tiles, columns));
+      else
+        take(flags, many_chains(columns) * kFlagStride / 2);
+    }
+    zeroed = size;
+    for (const BandPart<Cuda>& p : parts) {
+      take(product, p.tiles * (few ? kFewDistances : 1) * kTileSize);
+      if (!few) take(board, many_board(p.tiles, p.window, columns));
+    }
+    partial = size;
+    Index most = 0;
+    for (const BandPart<Cuda>& p : parts)
+      most = std::max(most, partial_sums(p, nrhs) * p.arrow * nrhs);
+    size += most + kAlign;  // the last ones for aligning the whole
+  }
+};
+
+void require(bool holds, const char* what) {
+  if (!holds) throw Error(Exit::internal, std::string(what) + "; kernels/band/cuda/parts_solve.cu");
+}
+
+/// arrow rows -= W y.
+void subtract_from_arrow(const Stream<Cuda>& stream, const BandPart<Cuda>& part,
+                         const BandPartVectors<Cuda>& x, Index nrhs, double* partial) {
+  const Index columns = part.tiles * kTile, count = partial_sums(part, nrhs);
+  if (count == 0) return;
+  const Index each = ceil_div(part.tiles, count) * kTile, whole = columns / each,
+              used = ceil_div(columns, each), size = part.arrow * nrhs;
+  if (is_few(nrhs)) {
+    spike_times<<<dim3(unsigned(part.arrow / 64), unsigned(used),
+                       unsigned(ceil_div(nrhs, kRhsAtOnce))),
+                  32 * kWarps, 0, native(stream)>>>(part.spike, part.arrow, columns, each,
+                                                    int(nrhs), x.rows, partial);
+    check_launch();
+  } else {
+    const double one = 1, zero = 0;
+    check(cublasDgemmStridedBatched_64(
+        cublas(stream), CUBLAS_OP_N, CUBLAS_OP_T, nrhs, part.arrow, each, &one, x.rows, nrhs,
+        each * nrhs, part.spike, part.arrow, each * part.arrow, &zero, partial, nrhs, size, whole));
+    if (used > whole)
+      check(cublasDgemm_64(cublas(stream), CUBLAS_OP_N, CUBLAS_OP_T, nrhs, part.arrow,
+                           columns - whole * each, &one, x.rows + whole * each * nrhs, nrhs,
+                           part.spike + whole * each * part.arrow, part.arrow, &zero,
+                           partial + whole * size, nrhs));
+  }
+  subtract_partial<<<unsigned(std::min<Index>(ceil_div(size, 256), 1024)), 256, 0,
+                     native(stream)>>>(size, int(used), partial, x.arrow);
+  check_launch();
+}
+
+/// rows -= W^T (arrow rows).
+void subtract_arrow(const Stream<Cuda>& stream, const BandPart<Cuda>& part,
+                    const BandPartVectors<Cuda>& x, Index nrhs) {
+  const Index columns = part.tiles * kTile;
+  if (part.arrow == 0 || columns == 0) return;
+  if (is_few(nrhs)) {
+    subtract_spike_transposed<<<dim3(unsigned(ceil_div(columns, kWarps * kColumnsOfWarp)),
+                                     unsigned(ceil_div(nrhs, kRhsAtOnce))),
+                                32 * kWarps, 0, native(stream)>>>(part.spike, part.arrow, columns,
+                                                                  int(nrhs), x.arrow, x.rows);
+    check_launch();
+  } else {
+    const double minus = -1, one = 1;
+    check(cublasDgemm_64(cublas(stream), CUBLAS_OP_N, CUBLAS_OP_N, nrhs, columns, part.arrow,
+                         &minus, x.arrow, nrhs, part.spike, part.arrow, &one, x.rows, nrhs));
+  }
+}
+
+void substitute(const Stream<Cuda>& stream, const BandShape& s,
+                std::span<const BandPart<Cuda>> parts, std::span<const BandPartVectors<Cuda>> x,
+                Index nrhs, View<Word, Cuda> scratch, bool transposed) {
+  if (nrhs == 0 || parts.empty()) return;
+  const Places places(parts, nrhs);
+  require(s.width == kTile, "width of a part is not 64");
+  require(x.size() == parts.size(), "parts and right-hand sides differ in number");
+  require(scratch.size >= places.size, "scratch too small");
+  for (const BandPart<Cuda>& p : parts) {
+    require(p.ring >= p.tiles + p.window, "substitution in a ring that turns over");
+    require(p.arrow % kTile == 0, "arrow is not a multiple of the width");
+  }
+  const auto address = reinterpret_cast<std::uintptr_t>(scratch.data);
+  Word* const base = reinterpret_cast<Word*>(Index(round_up(Index(address), kAlign * 8)));
+  const auto words = [&](Index at) { return base + at; };
+  const auto numbers = [&](Index at) { return reinterpret_cast<double*>(base + at); };
+  const bool few = is_few(nrhs);
+
+  if (transposed)
+    for (std::size_t p = 0; p < parts.size(); ++p) subtract_arrow(stream, parts[p], x[p], nrhs);
+  for (Index column = 0; column < nrhs; column += kGroup) {
+    check(cudaMemsetAsync(base, 0, std::size_t(places.zeroed) * sizeof(Word), native(stream)));
+    for (std::size_t first = 0; first < parts.size(); first += kPartsAtOnce) {
+      SolveParts all{};
+      all.reach = s.reach;
+      all.stride = nrhs;
+      all.columns = int(std::min(kGroup, nrhs - column));
+      all.count = int(std::min<std::size_t>(kPartsAtOnce, parts.size() - first));
+      for (int i = 0; i < all.count; ++i) {
+        const std::size_t p = first + std::size_t(i);
+        const BandPart<Cuda>& part = parts[p];
+        all.part[i] = {part.band,
+                       part.inverse,
+                       x[p].rows + column,
+                       numbers(places.product[p]),
+                       words(places.board[p]),
+                       few ? nullptr : reinterpret_cast<unsigned*>(words(places.flags[p])),
+                       int(part.tiles),
+                       int(part.window)};
+        const Index steps = part.tiles > 0 ? part.tiles + (transposed ? 0 : part.window) : 0;
+        all.steps = std::max(all.steps, int(steps));
+      }
+      if (all.steps == 0) continue;
+      if (column == 0) form_products(native(stream), all, transposed, few);
+      few ? substitute_few(native(stream), all, transposed)
+          : substitute_many(native(stream), all, transposed);
+    }
+  }
+  if (!transposed)
+    for (std::size_t p = 0; p < parts.size(); ++p)
+      subtract_from_arrow(stream, parts[p], x[p], nrhs, numbers(places.partial));
+}
+
+}  // namespace
+
+Index band_substitute_scratch(Cuda, BandShape, std::span<const BandPart<Cuda>> parts, Index nrhs) {
+  return nrhs > 0 && !parts.empty() ? Places(parts, nrhs).size : 0;
+}
+
+void band_forward_parts(const Stream<Cuda>& stream, BandShape s,
+                        std::span<const BandPart<Cuda>> parts,
+                        std::span<const BandPartVectors<Cuda>> x, Index nrhs,
+                        View<Word, Cuda> scratch) {
+  substitute(stream, s, parts, x, nrhs, scratch, false);
+}
+
+void band_backward_parts(const Stream<Cuda>& stream, BandShape s,
+                         std::span<const BandPart<Cuda>> parts,
+                         std::span<const BandPartVectors<Cuda>> x, Index nrhs,
+                         View<Word, Cuda> scratch) {
+  substitute(stream, s, parts, x, nrhs, scratch, true);
+}
+
+}  // namespace terrace

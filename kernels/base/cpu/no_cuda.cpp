@@ -1,0 +1,30 @@
+// What remains of the device interface where CUDA is not built.
+#include "kernels/base/buffer.hpp"
+#include "kernels/base/device_fault.hpp"
+#include "kernels/base/error.hpp"
+#include "kernels/base/ranges.hpp"
+#include "kernels/base/stream.hpp"
+
+namespace terrace {
+
+int cuda_device_count() { return 0; }
+DeviceInfo select_cuda_device(int) {
+  throw Error(Exit::resources,
+              "this terrace was built without CUDA; rebuild with -DTERRACE_CUDA=ON");
+}
+DeviceInfo describe_cuda_device(int) { return {}; }
+DeviceInfo current_cuda_device() { return {}; }
+std::string cuda_versions() { return {}; }
+std::string cuda_libraries() { return {}; }
+double seconds_between(const Event<Cuda>&, const Event<Cuda>&) { return 0; }
+void begin_range(const char*) {}
+void end_range() {}
+void fail_on_device() { throw Error(Exit::resources, "this terrace was built without CUDA"); }
+
+namespace detail {
+bool pins() { return false; }
+void* allocate_pinned(Index bytes) { return allocate(Cpu{}, bytes); }
+void release_pinned(void* data) noexcept { release(Cpu{}, data); }
+}  // namespace detail
+
+}  // namespace terrace

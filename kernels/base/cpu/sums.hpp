@@ -1,0 +1,46 @@
+// Sums of the CPU backend: fixed pieces by threads, added in order.
+#pragma once
+#include <algorithm>
+
+#include "kernels/base/parallel.hpp"
+#include "kernels/base/sums.hpp"
+
+// One clone of a loop per vector width, chosen when the program starts.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
+    !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+#define TERRACE_VECTOR_CLONES \
+  __attribute__((target_clones("arch=skylake-avx512", "arch=haswell", "default")))
+#else
+#define TERRACE_VECTOR_CLONES
+#endif
+
+namespace terrace {
+
+struct Pair {
+  double a = 0, b = 0;
+};
+
+/// Items a piece, so that there are at most SumSpace::pieces pieces.
+inline Index piece_grain(Index count, Index least) {
+  return std::max(least, ceil_div(count, SumSpace<Cpu>::pieces));
+}
+
+/// result (+)= sum over [0, count) of piece(from, to), cut by `grain`.
+template <class F>
+void sum_pieces(Index count, Index grain, const SumTarget<Cpu>& sums, const F& piece) {
+  double* partials = sums.partials.data;
+  parallel_ranges(count, grain, [&](Index from, Index to) {
+    const Pair s = piece(from, to);
+    partials[2 * (from / grain)] = s.a;
+    partials[2 * (from / grain) + 1] = s.b;
+  });
+  Pair total = sums.add ? Pair{sums.result.data[0], sums.result.data[1]} : Pair{};
+  for (Index k = 0; k < ceil_div(count, grain); ++k) {
+    total.a += partials[2 * k];
+    total.b += partials[2 * k + 1];
+  }
+  sums.result.data[0] = total.a;
+  sums.result.data[1] = total.b;
+}
+
+}  // namespace terrace

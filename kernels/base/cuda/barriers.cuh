@@ -1,0 +1,96 @@
+// Hand-overs: barriers in shared memory that copies arrive at, flags and tagged numbers in global
+// memory between blocks of one launch.
+#pragma once
+#include <cuda_runtime.h>
+
+#include "kernels/base/backend.hpp"
+
+namespace terrace::device {
+
+__device__ inline unsigned shared_address(const void* p) {
+  return static_cast<unsigned>(__cvta_generic_to_shared(p));
+}
+
+/// A barrier of `count` arrivals a phase. One thread makes it, __syncthreads() shows it.
+__device__ inline void make_barrier(Word* barrier, unsigned count) {
+  asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(count)
+               : "memory");
+}
+__device__ inline void arrive(Word* barrier) {
+  asm volatile(
+      "{ .reg .b64 state; mbarrier.arrive.shared.b64 state, [%0]; }" ::"r"(shared_address(barrier))
+      : "memory");
+}
+/// One arrival as soon as this thread's asynchronous copies so far are there.
+__device__ inline void arrive_after_copies(Word* barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(shared_address(barrier))
+               : "memory");
+}
+/// Waits for the end of the phase of this parity; of a new barrier, parity 1 has ended.
+__device__ inline void wait_for(Word* barrier, unsigned parity) {
+  unsigned over = 0;
+  do {
+#if __CUDA_ARCH__ >= 900
+    asm volatile(
+        "{ .reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+        : "=r"(over)
+        : "r"(shared_address(barrier)), "r"(parity)
+        : "memory");
+#elif __CUDA_ARCH__ >= 800
+    asm volatile(
+        "{ .reg .pred p; mbarrier.test_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+        : "=r"(over)
+        : "r"(shared_address(barrier)), "r"(parity)
+        : "memory");
+#endif
+  } while (over == 0);
+}
+/// Barrier number `id` among `threads` threads of the block.
+__device__ inline void meet(int id, int threads) {
+  asm volatile("barrier.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+/// Stages of a ring: the n-th use of it is stage n % count, round n / count.
+template <int count>
+struct Ring {
+  int stage = 0;
+  unsigned round = 0;
+  __device__ unsigned filled() const { return round & 1; }         ///< parity for readers
+  __device__ unsigned emptied() const { return (round & 1) ^ 1; }  ///< parity for writers
+  __device__ void next() {
+    if (++stage == count) {
+      stage = 0;
+      ++round;
+    }
+  }
+};
+
+/// A flag: what was written before the release is seen after the acquire.
+__device__ inline void release_flag(unsigned* flag, unsigned value) {
+  asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(flag), "r"(value) : "memory");
+}
+__device__ inline unsigned acquire_flag(const unsigned* flag) {
+  unsigned value;
+  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(flag) : "memory");
+  return value;
+}
+
+/// Numbers that say themselves that they are there: two words, each half of the bits and a one
+/// above them. A word is stored whole, so no fence and no flag is needed. Zero means: not yet.
+__device__ inline void send_number(Word* slot, double value) {
+  const Word bits = static_cast<Word>(__double_as_longlong(value)), there = Word(1) << 32;
+  asm volatile("st.relaxed.gpu.global.v2.b64 [%0], {%1, %2};" ::"l"(slot),
+               "l"((bits & 0xffffffffu) | there), "l"((bits >> 32) | there)
+               : "memory");
+}
+__device__ inline bool number_arrived(const Word* slot, double& value) {
+  Word low, high;
+  asm volatile("ld.relaxed.gpu.global.v2.b64 {%0, %1}, [%2];"
+               : "=l"(low), "=l"(high)
+               : "l"(slot)
+               : "memory");
+  value = __longlong_as_double(static_cast<long long>((high << 32) | (low & 0xffffffffu)));
+  return (low >> 32) != 0 && (high >> 32) != 0;
+}
+
+}  // namespace terrace::device

@@ -1,0 +1,24 @@
+// Roofline: memory bandwidth; 16 bytes and a sector of 32 an element.
+#include "kernels/base/cuda/items.cuh"
+#include "kernels/base/cuda/runtime.cuh"
+#include "kernels/base/gather.hpp"
+
+namespace terrace {
+namespace {
+
+__global__ void gather_kernel(Index n, const Index* __restrict__ index,
+                              const double* __restrict__ from, double* __restrict__ to) {
+  for (Index i = first_item(); i < n; i += item_stride()) to[i] = from[index[i]];
+}
+
+}  // namespace
+
+void gather(const Stream<Cuda>& stream, View<const Index, Cuda> index,
+            View<const double, Cuda> from, View<double, Cuda> to) {
+  if (index.size == 0) return;
+  gather_kernel<<<blocks_for(index.size), block_threads, 0, native(stream)>>>(
+      index.size, index.data, from.data, to.data);
+  check_launch();
+}
+
+}  // namespace terrace

@@ -1,0 +1,201 @@
+// Row-major operations on device memory. multiply: 2 m n k flops by cuBLAS, bound by DGEMM; the
+// others read (and write) every element once, bound by HBM.
+#include "kernels/base/matrix.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "kernels/base/cuda/runtime.cuh"
+
+namespace terrace {
+
+namespace {
+
+constexpr int threads = 256;
+constexpr Index max_blocks = 65535;
+
+int blocks_for(Index work) {
+  return int(std::clamp<Index>(ceil_div(work, threads), 1, max_blocks));
+}
+
+__global__ void add_kernel(Index size, double alpha, const double* x, double beta, const double* y,
+                           double* out) {
+  const Index step = Index(gridDim.x) * blockDim.x;
+  for (Index i = Index(blockIdx.x) * blockDim.x + threadIdx.x; i < size; i += step)
+    out[i] = beta == 0 ? alpha * x[i] : alpha * x[i] + beta * y[i];
+}
+
+__global__ void subtract_identity_kernel(Index rows, const Index* column, double* a, Index ld) {
+  const Index r = Index(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (r < rows) a[r * ld + column[r]] -= 1;
+}
+
+__global__ void scale_columns_kernel(Index rows, Index columns, const Index* power, double* a,
+                                     Index ld) {
+  for (Index x = Index(blockIdx.x) * blockDim.x + threadIdx.x; x < rows * columns;
+       x += Index(gridDim.x) * blockDim.x) {
+    double& value = a[x / columns * ld + x % columns];
+    value = scalbn(value, int(power[x % columns]));
+  }
+}
+
+/// Sum over the block, in thread 0; the order is fixed.
+__device__ double block_sum(double value) {
+  __shared__ double part[threads / 32];
+  for (int d = 16; d > 0; d /= 2) value += __shfl_down_sync(~0u, value, d);
+  if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = value;
+  __syncthreads();
+  if (threadIdx.x == 0)
+    for (int w = 1; w < threads / 32; ++w) value += part[w];
+  __syncthreads();
+  return value;
+}
+
+/// out[r * gridDim.x + piece] = that piece's part of row r; y null: of |scale x|.
+__global__ void row_parts_kernel(Index rows, Index columns, double scale, const double* x,
+                                 Index ldx, const double* y, Index ldy, double* out) {
+  for (Index r = blockIdx.y; r < rows; r += gridDim.y) {
+    double sum = 0;
+    for (Index j = Index(blockIdx.x) * blockDim.x + threadIdx.x; j < columns;
+         j += Index(gridDim.x) * blockDim.x) {
+      const double u = scale * x[r * ldx + j];
+      sum += y ? u * (scale * y[r * ldy + j]) : fabs(u);
+    }
+    sum = block_sum(sum);
+    if (threadIdx.x == 0) out[r * gridDim.x + blockIdx.x] = sum;
+  }
+}
+
+__global__ void add_parts_kernel(Index rows, Index pieces, const double* parts, double* out) {
+  const Index r = Index(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (r >= rows) return;
+  double sum = 0;
+  for (Index p = 0; p < pieces; ++p) sum += parts[r * pieces + p];
+  out[r] = sum;
+}
+
+void sum_rows(const Stream<Cuda>& stream, Index rows, Index columns, double scale, const double* x,
+              Index ldx, const double* y, Index ldy, double* out) {
+  if (rows == 0) return;
+  const cudaStream_t lane = native(stream);
+  const Index pieces = std::clamp<Index>(ceil_div(columns, 8192), 1, 256);
+  const dim3 grid(unsigned(pieces), unsigned(std::min(rows, max_blocks)));
+  if (pieces == 1) {
+    row_parts_kernel<<<grid, threads, 0, lane>>>(rows, columns, scale, x, ldx, y, ldy, out);
+    return check_launch();
+  }
+  const Buffer<double, Cuda> parts(rows * pieces);
+  row_parts_kernel<<<grid, threads, 0, lane>>>(rows, columns, scale, x, ldx, y, ldy, parts.data());
+  check_launch();
+  add_parts_kernel<<<unsigned(ceil_div(rows, threads)), threads, 0, lane>>>(rows, pieces,
+                                                                            parts.data(), out);
+  check_launch();
+  stream.synchronize();  // parts is released here
+}
+
+__global__ void column_sums_kernel(Index rows, Index columns, double scale, const double* a,
+                                   Index ld, double* out) {
+  const Index j = Index(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (j >= columns) return;
+  double sum = 0;
+  for (Index r = 0; r < rows; ++r) sum += fabs(scale * a[r * ld + j]);
+  out[j] = sum;
+}
+
+/// Bits of non-negative doubles are in the order of the doubles, NaN above infinity.
+__global__ void max_abs_kernel(Index rows, Index columns, const double* a, Index ld,
+                               unsigned long long* out) {
+  unsigned long long most = 0;
+  const Index size = rows * columns, step = Index(gridDim.x) * blockDim.x;
+  for (Index i = Index(blockIdx.x) * blockDim.x + threadIdx.x; i < size; i += step) {
+    const Index r = i / columns;
+    const auto bits =
+        static_cast<unsigned long long>(__double_as_longlong(fabs(a[r * ld + (i - r * columns)])));
+    most = bits > most ? bits : most;
+  }
+  for (int d = 16; d > 0; d /= 2) {
+    const unsigned long long other = __shfl_down_sync(~0u, most, d);
+    most = other > most ? other : most;
+  }
+  if (threadIdx.x % 32 == 0) atomicMax(out, most);
+}
+
+}  // namespace
+
+template <>
+void multiply(const Stream<Cuda>& stream, Index m, Index n, Index k, double alpha,
+              View<const double, Cuda> a, Index lda, View<const double, Cuda> b, Index ldb,
+              double beta, View<double, Cuda> c, Index ldc) {
+  if (m == 0 || n == 0 || k == 0) return;
+  check(cublasDgemm_64(cublas(stream), CUBLAS_OP_N, CUBLAS_OP_N, n, m, k, &alpha, b.data, ldb,
+                       a.data, lda, &beta, c.data, ldc));
+}
+
+template <>
+void add(const Stream<Cuda>& stream, double alpha, View<const double, Cuda> x, double beta,
+         View<const double, Cuda> y, View<double, Cuda> out) {
+  if (out.size == 0) return;
+  add_kernel<<<blocks_for(out.size), threads, 0, native(stream)>>>(out.size, alpha, x.data, beta,
+                                                                   y.data, out.data);
+  check_launch();
+}
+
+template <>
+void subtract_identity(const Stream<Cuda>& stream, View<const Index, Cuda> column,
+                       View<double, Cuda> a, Index ld) {
+  if (column.size == 0) return;
+  subtract_identity_kernel<<<unsigned(ceil_div(column.size, threads)), threads, 0,
+                             native(stream)>>>(column.size, column.data, a.data, ld);
+  check_launch();
+}
+
+template <>
+void scale_columns(const Stream<Cuda>& stream, Index rows, View<const Index, Cuda> power,
+                   View<double, Cuda> a, Index ld) {
+  if (rows == 0 || power.size == 0) return;
+  scale_columns_kernel<<<unsigned(std::min<Index>(ceil_div(rows * power.size, threads), 65535)),
+                         threads, 0, native(stream)>>>(rows, power.size, power.data, a.data, ld);
+  check_launch();
+}
+
+template <>
+void row_products(const Stream<Cuda>& stream, Index rows, Index columns, double scale,
+                  View<const double, Cuda> x, Index ldx, View<const double, Cuda> y, Index ldy,
+                  View<double, Cuda> out) {
+  sum_rows(stream, rows, columns, scale, x.data, ldx, y.data, ldy, out.data);
+}
+
+template <>
+void column_sums(const Stream<Cuda>& stream, Index rows, Index columns, double scale,
+                 View<const double, Cuda> a, Index ld, View<double, Cuda> out) {
+  if (columns == 0) return;
+  column_sums_kernel<<<unsigned(ceil_div(columns, 64)), 64, 0, native(stream)>>>(
+      rows, columns, scale, a.data, ld, out.data);
+  check_launch();
+}
+
+template <>
+void row_sums(const Stream<Cuda>& stream, Index rows, Index columns, double scale,
+              View<const double, Cuda> a, Index ld, View<double, Cuda> out) {
+  sum_rows(stream, rows, columns, scale, a.data, ld, nullptr, 0, out.data);
+}
+
+template <>
+double max_abs(const Stream<Cuda>& stream, Index rows, Index columns, View<const double, Cuda> a,
+               Index ld) {
+  if (rows == 0 || columns == 0) return 0;
+  const Buffer<Word, Cuda> most(1);
+  fill_zero(stream, most.view());
+  max_abs_kernel<<<int(std::min<Index>(blocks_for(rows * columns), 2048)), threads, 0,
+                   native(stream)>>>(rows, columns, a.data, ld,
+                                     reinterpret_cast<unsigned long long*>(most.data()));
+  check_launch();
+  double value = 0;
+  check(cudaMemcpyAsync(&value, most.data(), sizeof value, cudaMemcpyDeviceToHost, native(stream)));
+  stream.synchronize();
+  return value <= std::numeric_limits<double>::max() ? value
+                                                     : std::numeric_limits<double>::infinity();
+}
+
+}  // namespace terrace

@@ -1,0 +1,340 @@
+// Streams, events, memory and errors of the CUDA backend.
+
+#include <sys/mman.h>
+
+#include <cctype>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "kernels/base/cuda/runtime.cuh"
+#include "kernels/base/graph.hpp"
+#include "kernels/base/memory_use.hpp"
+#include "kernels/base/parallel.hpp"
+
+namespace terrace {
+namespace {
+
+bool device_selected = false;
+
+std::string place(std::source_location where) {
+  const std::string file = where.file_name();
+  return file.substr(file.find_last_of('/') + 1) + ":" + std::to_string(where.line());
+}
+[[noreturn]] void fail(const char* library, const std::string& text, std::source_location where) {
+  throw Error(Exit::fault, std::string(library) + " failed: " + text + "; at " + place(where) +
+                               "; check the device with nvidia-smi");
+}
+
+}  // namespace
+
+void check(cudaError_t code, std::source_location where) {
+  if (code == cudaSuccess) return;
+  if (code == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    throw Error(Exit::resources, "out of device memory; at " + place(where) +
+                                     "; use more ranks or a smaller problem");
+  }
+  fail("CUDA", cudaGetErrorString(code), where);
+}
+void check(cublasStatus_t code, std::source_location where) {
+  if (code != CUBLAS_STATUS_SUCCESS) fail("cuBLAS", cublasGetStatusString(code), where);
+}
+void check(cusolverStatus_t code, std::source_location where) {
+  if (code != CUSOLVER_STATUS_SUCCESS)
+    fail("cuSOLVER", "status " + std::to_string(int(code)), where);
+}
+void check(cusparseStatus_t code, std::source_location where) {
+  if (code != CUSPARSE_STATUS_SUCCESS) fail("cuSPARSE", cusparseGetErrorString(code), where);
+}
+
+struct Stream<Cuda>::Handles {
+  cublasHandle_t blas = nullptr;
+  cusolverDnHandle_t solver = nullptr;
+  cusparseHandle_t sparse = nullptr;
+};
+struct Stream<Cuda>::State {
+  cudaStream_t stream = nullptr;
+  Handles handles;
+  ~State() {
+    const MayWait mark;
+    if (handles.blas) cublasDestroy(handles.blas);
+    if (handles.solver) cusolverDnDestroy(handles.solver);
+    if (handles.sparse) cusparseDestroy(handles.sparse);
+    if (stream) cudaStreamDestroy(stream);
+  }
+};
+
+Stream<Cuda>::Stream(Priority priority) : state_(std::make_shared<State>()) {
+  int least = 0, greatest = 0;
+  check(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+  check(cudaStreamCreateWithPriority(&state_->stream, cudaStreamNonBlocking,
+                                     priority == Priority::high ? greatest : least));
+}
+void* Stream<Cuda>::native() const { return state_->stream; }
+Stream<Cuda>::Handles& Stream<Cuda>::handles() const { return state_->handles; }
+
+Event<Cuda> Stream<Cuda>::record() const {
+  cudaEvent_t native_event = nullptr;
+  check(cudaEventCreate(&native_event));
+  Event<Cuda> event;
+  event.event_ = std::shared_ptr<void>(native_event, [](void* e) {
+    const MayWait mark;
+    cudaEventDestroy(static_cast<cudaEvent_t>(e));
+  });
+  check(cudaEventRecord(native_event, state_->stream));
+  return event;
+}
+void Stream<Cuda>::wait(const Event<Cuda>& event) const {
+  if (event.event_)
+    check(cudaStreamWaitEvent(state_->stream, static_cast<cudaEvent_t>(event.native()), 0));
+}
+void Event<Cuda>::synchronize() const {
+  if (event_) check(cudaEventSynchronize(static_cast<cudaEvent_t>(native())));
+}
+void Stream<Cuda>::synchronize() const {
+  detail::count_synchronization();
+  check(cudaStreamSynchronize(state_->stream));
+}
+
+Graph<Cuda>::Graph(const Stream<Cuda>& stream, const std::function<void()>& work) {
+  cudaGraph_t graph = nullptr;
+  check(cudaStreamBeginCapture(terrace::native(stream), cudaStreamCaptureModeRelaxed));
+  try {
+    work();
+  } catch (...) {
+    cudaStreamEndCapture(terrace::native(stream), &graph);
+    if (graph) cudaGraphDestroy(graph);
+    throw;
+  }
+  check(cudaStreamEndCapture(terrace::native(stream), &graph));
+  cudaGraphExec_t executable = nullptr;
+  const cudaError_t made = cudaGraphInstantiate(&executable, graph, 0);
+  cudaGraphDestroy(graph);
+  check(made);
+  graph_ = std::shared_ptr<void>(
+      executable, [](void* g) { cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(g)); });
+}
+void Graph<Cuda>::launch(const Stream<Cuda>& stream) const {
+  check(cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph_.get()), terrace::native(stream)));
+}
+
+double seconds_between(const Event<Cuda>& begin, const Event<Cuda>& end) {
+  float milliseconds = 0;
+  check(cudaEventSynchronize(static_cast<cudaEvent_t>(end.native())));
+  check(cudaEventElapsedTime(&milliseconds, static_cast<cudaEvent_t>(begin.native()),
+                             static_cast<cudaEvent_t>(end.native())));
+  return milliseconds * 1e-3;
+}
+
+cublasHandle_t cublas(const Stream<Cuda>& stream) {
+  cublasHandle_t& handle = stream.handles().blas;
+  if (!handle) {
+    check(cublasCreate(&handle));
+    check(cublasSetStream(handle, native(stream)));
+  }
+  return handle;
+}
+cusolverDnHandle_t cusolver(const Stream<Cuda>& stream) {
+  cusolverDnHandle_t& handle = stream.handles().solver;
+  if (!handle) {
+    check(cusolverDnCreate(&handle));
+    check(cusolverDnSetStream(handle, native(stream)));
+  }
+  return handle;
+}
+cusparseHandle_t cusparse(const Stream<Cuda>& stream) {
+  cusparseHandle_t& handle = stream.handles().sparse;
+  if (!handle) {
+    check(cusparseCreate(&handle));
+    check(cusparseSetStream(handle, native(stream)));
+  }
+  return handle;
+}
+
+int cuda_device_count() {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) != cudaSuccess) {
+    cudaGetLastError();
+    return 0;
+  }
+  return count;
+}
+
+DeviceInfo describe_cuda_device(int ordinal) {
+  cudaDeviceProp p{};
+  check(cudaGetDeviceProperties(&p, ordinal));
+  DeviceInfo info;
+  info.name = p.name;
+  char hex[3];
+  for (unsigned char byte : p.uuid.bytes) {
+    std::snprintf(hex, sizeof hex, "%02x", byte);
+    info.uuid += hex;
+  }
+  char bus[32] = "";
+  check(cudaDeviceGetPCIBusId(bus, sizeof bus, ordinal));
+  for (const char* c = bus; *c; ++c) info.pci += char(std::tolower(*c));
+  info.memory_bytes = Index(p.totalGlobalMem);
+  info.compute_capability = p.major * 10 + p.minor;
+  info.multiprocessors = p.multiProcessorCount;
+  info.l2_bytes = p.l2CacheSize;
+  return info;
+}
+
+DeviceInfo current_cuda_device() {
+  int ordinal = 0;
+  check(cudaGetDevice(&ordinal));
+  DeviceInfo info = describe_cuda_device(ordinal);
+  std::size_t free = 0, total = 0;
+  check(cudaMemGetInfo(&free, &total));
+  info.memory_bytes = Index(total);
+  info.free_bytes = Index(free);
+  return info;
+}
+
+DeviceInfo select_cuda_device(int ordinal) {
+  check(cudaSetDevice(ordinal));
+  device_selected = true;
+  check(cudaFree(nullptr));  // creates the context
+  return current_cuda_device();
+}
+
+std::string cuda_versions() {
+  int runtime = 0, driver = 0;
+  cudaRuntimeGetVersion(&runtime);
+  if (cudaDriverGetVersion(&driver) != cudaSuccess) driver = 0;
+  const auto text = [](int v) {
+    return std::to_string(v / 1000) + "." + std::to_string(v % 1000 / 10);
+  };
+  return "CUDA " + text(CUDART_VERSION) + " (run time " + text(runtime) + ", driver " +
+         (driver ? text(driver) : std::string("none")) + ")";
+}
+
+namespace {
+template <class Property>
+std::string library_version(const char* name, Property&& property, int major, int minor,
+                            int patch) {
+  int at[3] = {0, 0, 0};
+  property(MAJOR_VERSION, &at[0]);
+  property(MINOR_VERSION, &at[1]);
+  property(PATCH_LEVEL, &at[2]);
+  const auto text = [](int a, int b, int c) {
+    return std::to_string(a) + "." + std::to_string(b) + "." + std::to_string(c);
+  };
+  return std::string(name) + " " + text(at[0], at[1], at[2]) + " (header " +
+         text(major, minor, patch) + ")";
+}
+}  // namespace
+
+std::string cuda_libraries() {
+  return library_version("cuBLAS", cublasGetProperty, CUBLAS_VER_MAJOR, CUBLAS_VER_MINOR,
+                         CUBLAS_VER_PATCH) +
+         ", " +
+         library_version("cuSOLVER", cusolverGetProperty, CUSOLVER_VER_MAJOR, CUSOLVER_VER_MINOR,
+                         CUSOLVER_VER_PATCH) +
+         ", " +
+         library_version("cuSPARSE", cusparseGetProperty, CUSPARSE_VER_MAJOR, CUSPARSE_VER_MINOR,
+                         CUSPARSE_VER_PATCH);
+}
+
+namespace detail {
+
+void* allocate(Cuda, Index bytes) {
+  void* data = nullptr;
+  check(cudaMalloc(&data, std::size_t(bytes)));
+  note_allocation(Cuda{}, data, bytes);
+  return data;
+}
+void release(Cuda, void* data) noexcept {
+  note_release(Cuda{}, data);
+  const MayWait mark;
+  cudaFree(data);
+}
+namespace {
+
+constexpr Index kHugePage = Index(2) << 20;
+constexpr Index kRegistered = Index(256) << 20;  // from here on memory is registered
+
+enum class Pinned { allocated, registered };
+std::mutex pinned_mutex;
+std::map<void*, Pinned> pinned;
+
+/// Huge pages that the threads touch first are page-locked much sooner than cudaHostAlloc takes its
+/// small ones. Null where that cannot be had.
+void* allocate_registered(Index bytes) {
+  const Index pages = ceil_div(bytes, kHugePage);
+  void* data = std::aligned_alloc(std::size_t(kHugePage), std::size_t(pages * kHugePage));
+  if (!data) return nullptr;
+  (void)madvise(data, std::size_t(pages * kHugePage), MADV_HUGEPAGE);
+  parallel_ranges(pages, 8, [&](Index from, Index to) {
+    for (Index at = from * kHugePage; at < to * kHugePage; at += 4096)
+      static_cast<volatile char*>(data)[at] = 0;
+  });
+  if (cudaHostRegister(data, std::size_t(pages * kHugePage), cudaHostRegisterDefault) ==
+      cudaSuccess)
+    return data;
+  cudaGetLastError();
+  std::free(data);
+  return nullptr;
+}
+
+}  // namespace
+
+bool pins() { return device_selected; }
+void* allocate_pinned(Index bytes) {
+  if (!device_selected) return allocate(Cpu{}, bytes);
+  Pinned kind = Pinned::registered;
+  void* data = bytes >= kRegistered ? allocate_registered(bytes) : nullptr;
+  if (!data) {
+    kind = Pinned::allocated;
+    const cudaError_t code = cudaHostAlloc(&data, std::size_t(bytes), cudaHostAllocDefault);
+    if (code == cudaErrorMemoryAllocation) {
+      cudaGetLastError();
+      throw Error(Exit::resources, "out of page-locked host memory asking for " +
+                                       std::to_string(bytes >> 20) +
+                                       " MiB; use more ranks or a smaller problem");
+    }
+    check(code);
+  }
+  const std::lock_guard lock(pinned_mutex);
+  pinned.emplace(data, kind);
+  return data;
+}
+void release_pinned(void* data) noexcept {
+  std::optional<Pinned> kind;
+  {
+    const std::lock_guard lock(pinned_mutex);
+    if (const auto found = pinned.find(data); found != pinned.end()) {
+      kind = found->second;
+      pinned.erase(found);
+    }
+  }
+  if (!kind) return release(Cpu{}, data);
+  const MayWait mark;
+  if (*kind == Pinned::allocated) {
+    cudaFreeHost(data);
+  } else {
+    cudaHostUnregister(data);
+    std::free(data);
+  }
+}
+void copy_bytes(const Stream<Cuda>& stream, void* to, const void* from, Index bytes) {
+  if (bytes > 0)
+    check(cudaMemcpyAsync(to, from, std::size_t(bytes), cudaMemcpyDefault, native(stream)));
+}
+void fill_zero(const Stream<Cuda>& stream, void* data, Index bytes) {
+  if (bytes > 0) check(cudaMemsetAsync(data, 0, std::size_t(bytes), native(stream)));
+}
+void copy_rows_bytes(const Stream<Cuda>& stream, void* to, Index to_pitch, const void* from,
+                     Index from_pitch, Index row_bytes, Index rows) {
+  if (row_bytes > 0 && rows > 0)
+    check(cudaMemcpy2DAsync(to, std::size_t(to_pitch), from, std::size_t(from_pitch),
+                            std::size_t(row_bytes), std::size_t(rows), cudaMemcpyDefault,
+                            native(stream)));
+}
+
+}  // namespace detail
+}  // namespace terrace

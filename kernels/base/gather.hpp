@@ -1,0 +1,13 @@
+// Numbers collected from anywhere, for messages.
+#pragma once
+#include "kernels/base/buffer.hpp"
+
+namespace terrace {
+
+/// to[i] = from[index[i]].
+void gather(const Stream<Cpu>&, View<const Index, Cpu> index, View<const double, Cpu> from,
+            View<double, Cpu> to);
+void gather(const Stream<Cuda>&, View<const Index, Cuda> index, View<const double, Cuda> from,
+            View<double, Cuda> to);
+
+}  // namespace terrace

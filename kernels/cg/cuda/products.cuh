@@ -1,0 +1,25 @@
+// What the products on CUDA share.
+#pragma once
+#include "kernels/base/cuda/sums.cuh"
+#include "kernels/cg/products.hpp"
+
+namespace terrace {
+
+template <bool absolute>
+__device__ __forceinline__ double entry(double v) {
+  return absolute ? fabs(v) : v;
+}
+
+/// Blocks of `kernel` that the device holds at once, with `bytes` of dynamic shared memory each.
+template <class Kernel>
+Index resident_blocks(Kernel kernel, int threads, Index bytes) {
+  int device = 0, processors = 0, blocks = 0;
+  check(cudaGetDevice(&device));
+  check(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device));
+  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(bytes)));
+  check(
+      cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, threads, std::size_t(bytes)));
+  return std::max<Index>(1, Index(blocks) * processors);
+}
+
+}  // namespace terrace

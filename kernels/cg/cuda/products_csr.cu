@@ -1,0 +1,163 @@
+// CSR times vector on CUDA: which kernel, and the pieces of long rows.
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/cg/cuda/products.cuh"
+#include "kernels/cg/cuda/products_csr.cuh"
+
+namespace terrace {
+namespace {
+
+// Without chunks, or where the device has no bulk copies: `width` lanes a row.
+
+template <int width, bool absolute>
+__global__ void __launch_bounds__(sum_threads)
+    csr_kernel(CsrRows<Cuda> m, Index rows, const double* __restrict__ p, double* __restrict__ q,
+               SumTarget<Cuda> sums, const double* skip) {
+  if (skip && *skip != 0) return;
+  constexpr int together = sum_threads / width;  // rows of a block
+  const int group = threadIdx.x / width, lane = threadIdx.x % width;
+  const Index* const __restrict__ start = m.start.data;
+  const std::int32_t* const __restrict__ column = m.column.data;
+  const double* const __restrict__ value = m.value.data;
+  double pq = 0, pp = 0;
+  for (Index first = Index(blockIdx.x) * together; first < rows;
+       first += Index(gridDim.x) * together) {
+    const Index k = first + group;
+    double sum = 0;
+    if (k < rows) {
+      const Index end = start[k + 1];
+#pragma unroll 4
+      for (Index e = start[k] + lane; e < end; e += width)
+        sum += entry<absolute>(__ldcs(value + e)) * p[__ldcs(column + e)];
+    }
+#pragma unroll
+    for (int offset = width / 2; offset > 0; offset >>= 1)
+      sum += __shfl_down_sync(0xffffffffu, sum, offset, width);
+    if (k < rows && lane == 0) {
+      const Index i = m.row.size > 0 ? m.row.data[k] : k;
+      q[i] = sums.add ? q[i] + sum : sum;
+      pq += p[i] * sum;
+      if (!sums.add) pp += p[i] * p[i];
+    }
+  }
+  finish_sums(pq, pp, sums);
+}
+
+template <int width>
+void launch_csr(cudaStream_t stream, const CsrRows<Cuda>& m, const double* p, double* q,
+                const SumTarget<Cuda>& sums, bool absolute, const double* skip) {
+  const unsigned blocks = sum_blocks(ceil_div(m.rows(), Index(sum_threads / width)), 4224);
+  const auto kernel = absolute ? csr_kernel<width, true> : csr_kernel<width, false>;
+  kernel<<<blocks, sum_threads, 0, stream>>>(m, m.rows(), p, q, sums, skip);
+  check_launch();
+}
+
+void launch_plain(cudaStream_t lane, const CsrRows<Cuda>& m, const double* p, double* q,
+                  const SumTarget<Cuda>& sums, bool absolute, const double* skip) {
+  const double mean = m.rows() > 0 ? double(m.value.size) / double(m.rows()) : 0;
+  if (mean > 64)
+    launch_csr<32>(lane, m, p, q, sums, absolute, skip);
+  else if (mean > 32)
+    launch_csr<16>(lane, m, p, q, sums, absolute, skip);
+  else if (mean > 12)
+    launch_csr<8>(lane, m, p, q, sums, absolute, skip);
+  else if (mean > 4)
+    launch_csr<4>(lane, m, p, q, sums, absolute, skip);
+  else
+    launch_csr<2>(lane, m, p, q, sums, absolute, skip);
+}
+
+/// A block a long row: its pieces' sums, in a fixed order.
+__global__ void __launch_bounds__(sum_threads)
+    long_rows_kernel(CsrRows<Cuda> m, const double* __restrict__ p, double* __restrict__ q,
+                     bool add, SumTarget<Cuda> sums, const double* skip) {
+  if (skip && *skip != 0) return;
+  double pq = 0, pp = 0;
+  for (Index l = blockIdx.x; l < m.longs.size / 3; l += gridDim.x) {
+    const Index k = m.longs.data[3 * l], end = m.longs.data[3 * l + 2];
+    double sum = 0;
+    for (Index c = m.longs.data[3 * l + 1] + threadIdx.x; c < end; c += sum_threads)
+      sum += m.partial.data[c];
+    sum = block_sum(make_double2(sum, 0)).x;
+    if (threadIdx.x == 0) {
+      const Index i = m.row.size > 0 ? m.row.data[k] : k;
+      const double own = p[i];
+      q[i] = add ? q[i] + sum : sum;
+      pq += own * sum;
+      if (!add) pp += own * own;
+    }
+  }
+  finish_sums(pq, pp, sums);
+}
+
+constexpr int stream_warps = 4, stream_stages = 1, stream_batch = 9,
+              stream_room = csr_chunk_entries;
+
+bool has_bulk_copies() {
+  static const bool has = [] {
+    int device = 0, major = 0;
+    check(cudaGetDevice(&device));
+    check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+    return major >= 9;
+  }();
+  return has;
+}
+
+Index multiprocessors() {
+  static const Index count = [] {
+    int device = 0, value = 0;
+    check(cudaGetDevice(&device));
+    check(cudaDeviceGetAttribute(&value, cudaDevAttrMultiProcessorCount, device));
+    return Index(value);
+  }();
+  return count;
+}
+
+template <bool absolute>
+void launch_stream(cudaStream_t lane, const CsrRows<Cuda>& m, const double* p, double* q,
+                   const SumTarget<Cuda>& sums, const double* skip) {
+  constexpr auto kernel =
+      device::csr_stream_kernel<stream_warps, stream_stages, stream_batch, stream_room, absolute>;
+  constexpr Index bytes = stream_warps * stream_stages * device::csr_stage_bytes<stream_room>();
+  static const Index resident = resident_blocks(kernel, 32 * stream_warps, bytes);
+  const Index chunks = m.chunk.size / 2 - 1;
+  // Scattered rows: about 90 KB of first-level cache instead of the most shared memory (0.64
+  // against 1.25 ms for 2^22 rows of 16 random columns; a stencil loses a tenth by it).
+  constexpr Index kept = 164 * 1024, all = 228 * 1024;
+  const Index most =
+      m.scattered ? std::min(resident, kept / (bytes + 1024) * multiprocessors()) : resident;
+  cudaLaunchAttribute carveout{};
+  carveout.id = cudaLaunchAttributePreferredSharedMemoryCarveout;
+  carveout.val.sharedMemCarveout = unsigned(100 * kept / all);
+  cudaLaunchConfig_t launch{};
+  launch.gridDim = dim3(sum_blocks(ceil_div(chunks, Index(stream_warps)), most));
+  launch.blockDim = dim3(32 * stream_warps);
+  launch.dynamicSmemBytes = std::size_t(bytes);
+  launch.stream = lane;
+  launch.attrs = &carveout;
+  launch.numAttrs = m.scattered ? 1 : 0;
+  check(cudaLaunchKernelEx(&launch, kernel, m, p, q, sums, skip));
+  if (m.longs.size == 0) return;
+  SumTarget<Cuda> more = sums;
+  more.add = true;
+  long_rows_kernel<<<sum_blocks(m.longs.size / 3, 1056), sum_threads, 0, lane>>>(m, p, q, sums.add,
+                                                                                 more, skip);
+  check_launch();
+}
+
+}  // namespace
+
+void multiply(const Stream<Cuda>& stream, const CsrRows<Cuda>& m, const double* p,
+              View<double, Cuda> q, const SumTarget<Cuda>& sums, bool absolute,
+              const double* skip) {
+  const cudaStream_t lane = native(stream);
+  if (m.chunk.size < 4 || !has_bulk_copies())
+    launch_plain(lane, m, p, q.data, sums, absolute, skip);
+  else if (absolute)
+    launch_stream<true>(lane, m, p, q.data, sums, skip);
+  else
+    launch_stream<false>(lane, m, p, q.data, sums, skip);
+}
+
+}  // namespace terrace

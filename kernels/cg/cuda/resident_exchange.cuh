@@ -1,0 +1,93 @@
+// Numbers between blocks of one launch that say themselves that they are there, and sums over a
+// block: for resident_cg.cuh.
+#pragma once
+#include <cuda_runtime.h>
+
+#include "kernels/base/backend.hpp"
+
+namespace terrace::resident {
+
+constexpr int threads = 256, warps = threads / 32;
+
+/// A tagged number: two words, each half of the bits and the tag above them.
+__device__ inline void send(Word* slot, double value, unsigned tag) {
+  const Word bits = static_cast<Word>(__double_as_longlong(value)), mark = Word(tag) << 32;
+  asm volatile("st.relaxed.gpu.global.v2.b64 [%0], {%1, %2};" ::"l"(slot),
+               "l"((bits & 0xffffffffu) | mark), "l"((bits >> 32) | mark)
+               : "memory");
+}
+__device__ inline bool arrived(const Word* slot, unsigned tag, double& value) {
+  Word low, high;
+  asm volatile("ld.relaxed.gpu.global.v2.b64 {%0, %1}, [%2];"
+               : "=l"(low), "=l"(high)
+               : "l"(slot)
+               : "memory");
+  value = __longlong_as_double(static_cast<long long>((high << 32) | (low & 0xffffffffu)));
+  return unsigned(low >> 32) == tag && unsigned(high >> 32) == tag;
+}
+
+/// q travels bare: a place holds `nothing`, a NaN that no operation returns, until it is sent.
+constexpr Word nothing = ~Word(0);
+__device__ inline void send_bare(Word* place, double value) {
+  Word bits = static_cast<Word>(__double_as_longlong(value));
+  if (bits == nothing) bits = 0x7ff8000000000000u;
+  asm volatile("st.relaxed.gpu.global.b64 [%0], %1;" ::"l"(place), "l"(bits) : "memory");
+}
+__device__ inline void clear(Word* place) {
+  asm volatile("st.relaxed.gpu.global.b64 [%0], %1;" ::"l"(place), "l"(nothing) : "memory");
+}
+/// What is there now; zero where it is not wanted.
+__device__ inline Word look(const Word* place, bool wanted) {
+  Word bits = 0;
+  asm volatile("{ .reg .pred p; setp.ne.u32 p, %2, 0; @p ld.relaxed.gpu.global.b64 %0, [%1]; }"
+               : "+l"(bits)
+               : "l"(place), "r"(unsigned(wanted))
+               : "memory");
+  return bits;
+}
+
+/// The sum of one number of each warp, in pairs.
+template <int stride>
+__device__ inline double sum_of_warps(const double* from) {
+  double v[warps];
+#pragma unroll
+  for (int i = 0; i < warps; ++i) v[i] = from[i * stride];
+#pragma unroll
+  for (int half = warps / 2; half > 0; half /= 2)
+#pragma unroll
+    for (int i = 0; i < half; ++i) v[i] += v[i + half];
+  return v[0];
+}
+
+/// Sum over the block, the same in all threads. `space`: 2 warps doubles, not used before the next
+/// __syncthreads() but one.
+__device__ inline double2 sum_for_all(double2 v, double* space) {
+#pragma unroll
+  for (int offset = 16; offset > 0; offset >>= 1) {
+    v.x += __shfl_xor_sync(0xffffffffu, v.x, offset);
+    v.y += __shfl_xor_sync(0xffffffffu, v.y, offset);
+  }
+  if (threadIdx.x % 32 == 0) {
+    space[threadIdx.x / 32] = v.x;
+    space[warps + threadIdx.x / 32] = v.y;
+  }
+  __syncthreads();
+  return make_double2(sum_of_warps<1>(space), sum_of_warps<1>(space + warps));
+}
+
+/// Waits for numbers of this iteration, all on their way at once.
+template <int count>
+__device__ inline void receive(const Word* const (&slot)[count], unsigned tag,
+                               double (&value)[count]) {
+  bool all;
+  do {
+    bool here[count];
+#pragma unroll
+    for (int u = 0; u < count; ++u) here[u] = arrived(slot[u], tag, value[u]);
+    all = true;
+#pragma unroll
+    for (int u = 0; u < count; ++u) all = all && here[u];
+  } while (!all);
+}
+
+}  // namespace terrace::resident

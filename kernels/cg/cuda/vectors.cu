@@ -1,0 +1,147 @@
+// Vector passes of conjugate gradients on CUDA. Bound by HBM: the classic iteration moves 64 bytes
+// a row (8 more a pass with Jacobi); below about 10^5 rows by the launch, 2 to 3 us a pass.
+#include "kernels/cg/vectors.hpp"
+
+#include <algorithm>
+
+#include "kernels/base/cuda/runtime.cuh"
+#include "kernels/cg/vector_passes.hpp"
+
+namespace terrace {
+namespace {
+
+constexpr int pass_threads = 256;
+constexpr Index most_blocks = 1056;  // 8 a multiprocessor of an H200
+
+constexpr int power_above(int v) {
+  int p = 1;
+  while (p < v) p *= 2;
+  return p;
+}
+
+/// target[j] = sum over the grid of value j, j < k * sums, value [what * k + v] from the threads of
+/// column v = threadIdx.x % k. In a fixed order.
+template <int k, int sums>
+__device__ void finish_columns(double (&s)[sums], double* partials, Word* ticket, double* target) {
+  constexpr int values = k * sums, lanes = power_above(values), warps = pass_threads / 32;
+  __shared__ double parts[warps][values];
+  __shared__ double tree[pass_threads];
+  __shared__ bool last;
+  const int thread = int(threadIdx.x), warp = thread >> 5, lane = thread & 31;
+#pragma unroll
+  for (int what = 0; what < sums; ++what) {
+    double value = s[what];
+#pragma unroll
+    for (int offset = 16; offset >= k; offset >>= 1)
+      value += __shfl_down_sync(0xffffffffu, value, offset);
+    if (lane < k) parts[warp][what * k + lane] = value;
+  }
+  __syncthreads();
+  if (thread < values) {
+    double value = 0;
+#pragma unroll
+    for (int w = 0; w < warps; ++w) value += parts[w][thread];
+    if (gridDim.x == 1)
+      target[thread] = value;
+    else
+      partials[Index(blockIdx.x) * values + thread] = value;
+    __threadfence();
+  }
+  if (gridDim.x == 1) return;
+  __syncthreads();
+  if (thread == 0) {
+    last = atomicAdd(reinterpret_cast<unsigned long long*>(ticket), 1ull) == gridDim.x - 1;
+    __threadfence();
+  }
+  __syncthreads();
+  if (!last) return;
+  constexpr int groups = pass_threads / lanes;
+  const int value_of = thread % lanes, group = thread / lanes;
+  double value = 0;
+  if (value_of < values)
+#pragma unroll 4
+    for (unsigned block = unsigned(group); block < gridDim.x; block += groups)
+      value += __ldcg(partials + Index(block) * values + value_of);
+  tree[thread] = value;
+  for (int half = groups / 2; half > 0; half >>= 1) {
+    __syncthreads();
+    if (group < half) tree[thread] += tree[thread + half * lanes];
+  }
+  if (thread < values) target[thread] = tree[thread];
+  if (thread == 0) *ticket = 0;
+}
+
+/// Ends the iteration's row and adds it to the history; by the first block.
+template <int k, class F>
+__device__ void end_iteration(const F& f, const CgPass<Cuda>& c, const vector_passes::Scalars& s) {
+  const int v = int(threadIdx.x);
+  double* const now = c.now.data;
+  bool on = false;
+  if (v < k) {
+    const vector_passes::Step step = f.column(s, v);
+    now[cg_row::alpha * k + v] = step.alpha;
+    now[cg_row::den * k + v] = step.den;
+    now[cg_row::dd * k + v] = step.dd;
+    on = step.on;
+  }
+  const bool any = __syncthreads_or(on);
+  const Index finished = *c.finished.data, size = cg_row::size(k);
+  if (v == 0) now[cg_row::halted(k)] = any ? 0 : 1;
+  __syncthreads();
+  if (v < size) c.history.data[finished % (c.history.size / size) * size + v] = now[v];
+  if (v == 0) *c.finished.data = finished + 1;
+}
+
+template <int k, class F>
+__global__ void __launch_bounds__(pass_threads) pass_kernel(Index size, F f, CgPass<Cuda> c) {
+  if constexpr (F::iterates) {
+    if (*c.skip() != 0) {
+      if (F::ends && blockIdx.x == 0 && threadIdx.x == 0) c.now.data[cg_row::halted(k)] = 1;
+      return;
+    }
+  }
+  const vector_passes::Scalars s(c);
+  const auto column = f.column(s, Index(threadIdx.x) % k);
+  double sum[F::sums > 0 ? F::sums : 1] = {};
+  const Index stride = Index(gridDim.x) * pass_threads;
+#pragma unroll 2
+  for (Index e = Index(blockIdx.x) * pass_threads + threadIdx.x; e < size; e += stride)
+    f(e, e / k, column, sum);
+  if constexpr (F::ends) {
+    if (blockIdx.x == 0) end_iteration<k>(f, c, s);
+  }
+  if constexpr (F::sums > 0) {
+    double* const row = F::target == vector_passes::Target::now ? c.now.data : c.next.data;
+    finish_columns<k, int(F::sums)>(sum, c.partials.data, c.ticket.data, row + F::first * k);
+  }
+}
+
+template <int k, class F>
+void launch(const Stream<Cuda>& stream, const CgPass<Cuda>& c, Index size, const F& f) {
+  const Index blocks = std::clamp<Index>(ceil_div(size, pass_threads), 1, most_blocks);
+  pass_kernel<k><<<unsigned(blocks), pass_threads, 0, native(stream)>>>(size, f, c);
+  check_launch();
+}
+
+template <class F>
+void run(const Stream<Cuda>& stream, const CgPass<Cuda>& c, Index size, const F& f) {
+  static_assert(most_blocks * F::sums * cg_most_columns <= CgPass<Cuda>::partial_count);
+  switch (c.columns) {
+    case 1:
+      return launch<1>(stream, c, size, f);
+    case 2:
+      return launch<2>(stream, c, size, f);
+    case 4:
+      return launch<4>(stream, c, size, f);
+    case 8:
+      return launch<8>(stream, c, size, f);
+    default:
+      return launch<16>(stream, c, size, f);
+  }
+}
+
+}  // namespace
+
+TERRACE_VECTOR_PASSES(Cuda)
+
+}  // namespace terrace

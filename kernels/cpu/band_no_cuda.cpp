@@ -1,8 +1,0 @@
-// What remains of the device interface where CUDA is not built.
-#include "kernels/band_parts.hpp"
-
-namespace terrace {
-
-bool band_parts_available(Cuda) { return false; }
-
-}  // namespace terrace

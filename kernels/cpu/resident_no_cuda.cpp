@@ -1,9 +1,0 @@
-// What remains of the device interface where CUDA is not built.
-#include "kernels/resident_cg.hpp"
-
-namespace terrace {
-
-bool resident_cg_fits(Index) { return false; }
-Index resident_cg_scratch(Index) { return 0; }
-
-}  // namespace terrace

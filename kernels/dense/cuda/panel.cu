@@ -1,0 +1,287 @@
+// Gauss-Jordan elimination on the GPU: pivots and the panel.
+// One launch eliminates up to 32 columns with the rows in registers; blocks agree on each pivot
+// through flags in L2, about 3 us a column, hidden behind the update; between them products of 32
+// columns.
+#include "kernels/dense/cuda/panel.cuh"
+
+namespace terrace::dense {
+
+namespace {
+
+__device__ void post(unsigned* flag, unsigned epoch) {
+  asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(flag), "r"(epoch) : "memory");
+}
+__device__ unsigned posted(const unsigned* flag) {
+  unsigned value;
+  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(flag) : "memory");
+  return value;
+}
+
+/// Columns [j0, j0 + count) of the strip, count <= W: partial pivoting, all rows eliminated. Every
+/// thread keeps R rows in registers. All blocks must be resident. Column c posts epoch c + 1.
+template <int W, int R>
+__global__ void __launch_bounds__(threads, 2)
+    pivot_kernel(Strip s, Index j0, int count, double* board, unsigned* flags, Index* pivot_slot) {
+  __shared__ Bits own_key[threads / 32], all_key[threads / 32];
+  __shared__ int own_row[threads / 32], all_row[threads / 32];
+  __shared__ double p[W];
+  if (s.info[0] >= 0) return;
+  const int base = int(blockIdx.x) * R * threads + int(threadIdx.x);
+  double a[R][W];
+  bool open[R], frozen[R];
+#pragma unroll
+  for (int q = 0; q < R; ++q) {
+    const int r = base + q * threads;
+    open[q] = r < s.slots && s.column_of[r] == -1;
+    frozen[q] = false;
+#pragma unroll
+    for (int c = 0; c < W; ++c) a[q][c] = r < s.slots && c < count ? s.x[r + (j0 + c) * s.ld] : 0.0;
+  }
+  bool stop = false;
+#pragma unroll
+  for (int j = 0; j < W; ++j) {
+    if (j >= count || stop) continue;
+    const unsigned epoch = unsigned(j0) + unsigned(j) + 1;
+    double* const boards = board + (epoch & 1) * Index(most_blocks) * board_stride;
+    // The block's best row.
+    Bits key = 0;
+    int row = INT_MAX;
+#pragma unroll
+    for (int q = 0; q < R; ++q)
+      if (open[q] && key_of(a[q][j]) > key) {
+        key = key_of(a[q][j]);
+        row = base + q * threads;
+      }
+    block_best(key, row, own_key, own_row);
+    double* const mine = boards + Index(blockIdx.x) * board_stride;
+    bool posting = key == 0 && threadIdx.x == 0;
+#pragma unroll
+    for (int q = 0; q < R; ++q)
+      if (key != 0 && row == base + q * threads) {
+        posting = true;
+#pragma unroll
+        for (int c = 0; c < W; ++c) __stcg(mine + 2 + c, a[q][c]);
+      }
+    if (posting) {
+      __stcg(mine, __longlong_as_double((long long)key));
+      __stcg(mine + 1, double(row));
+      __threadfence();
+      post(flags + blockIdx.x, epoch);
+    }
+    // The best of all blocks.
+    key = 0;
+    row = INT_MAX;
+    for (unsigned b = threadIdx.x; b < gridDim.x; b += threads) {
+      while (posted(flags + b) < epoch) {
+      }
+      const double* const other = boards + Index(b) * board_stride;
+      const Bits k = Bits(__double_as_longlong(__ldcg(other)));
+      const int r = int(__ldcg(other + 1));
+      if (better(k, r, key, row)) {
+        key = k;
+        row = r;
+      }
+    }
+    block_best(key, row, all_key, all_row);
+    const double size = key == 0 ? 0.0 : value_of(key);
+    const bool usable = size > 0 && size < INFINITY;
+    if (usable && threadIdx.x < W)
+      p[threadIdx.x] = __ldcg(boards + Index(row / (R * threads)) * board_stride + 2 + threadIdx.x);
+    __syncthreads();
+    if (!usable) {
+      if (blockIdx.x == 0 && threadIdx.x == 0) {
+        pivot_slot[j0 + j] = -1;
+        if (!s.skip) {
+          s.info[0] = s.offset + j0 + j;
+          s.info[1] = size > 0 ? 2 : 1;
+        }
+      }
+      stop = !s.skip;
+    }
+#pragma unroll
+    for (int q = 0; q < R; ++q) {
+      const int r = base + q * threads;
+      if (key != 0 && r == row && (usable || (s.skip && size > 0))) {
+        open[q] = false;
+        s.column_of[r] = s.first + j0 + j;
+        if (usable) {
+          frozen[q] = true;
+          s.pivots[j0 + j] = s.id[r];
+          pivot_slot[j0 + j] = r;
+        }
+      }
+      if (usable && !frozen[q]) {
+        const double l = a[q][j] / p[j];
+        a[q][j] = l;
+#pragma unroll
+        for (int c = j + 1; c < W; ++c) a[q][c] -= l * p[c];
+      }
+    }
+  }
+#pragma unroll
+  for (int q = 0; q < R; ++q) {
+    const int r = base + q * threads;
+#pragma unroll
+    for (int c = 0; c < W; ++c)
+      if (r < s.slots && c < count) s.x[r + (j0 + c) * s.ld] = a[q][c];
+  }
+}
+
+/// Rows [j0, j0 + count) of LU: taken from the pivot rows in the strip when pivot_slot is given;
+/// right of the block U := L^-1 U. One thread a column.
+__global__ void finish_block_kernel(Strip s, Index j0, int count, const Index* pivot_slot) {
+  __shared__ double l[widest][widest + 1];
+  __shared__ Index slot[widest];
+  if (s.info[0] >= 0) return;
+  if (pivot_slot && int(threadIdx.x) < count) slot[threadIdx.x] = pivot_slot[j0 + threadIdx.x];
+  __syncthreads();
+  const auto raw = [&](int t, Index c) {
+    if (!pivot_slot) return s.lu[(j0 + t) * s.block + c];
+    if (slot[t] < 0) return c == j0 + t ? 1.0 : 0.0;
+    return s.x[slot[t] + c * s.ld];
+  };
+  for (int e = threadIdx.x; e < count * count; e += blockDim.x)
+    l[e / count][e % count] = raw(e / count, j0 + e % count);
+  __syncthreads();
+  const Index c = Index(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (c >= s.width) return;
+  if (c < j0 + count) {
+    if (pivot_slot)
+      for (int t = 0; t < count; ++t) s.lu[(j0 + t) * s.block + c] = raw(t, c);
+    return;
+  }
+  double v[widest];
+#pragma unroll
+  for (int t = 0; t < widest; ++t) v[t] = t < count ? raw(t, c) : 0.0;
+#pragma unroll
+  for (int t = 0; t < widest; ++t) {
+    if (t >= count) break;
+#pragma unroll
+    for (int u = 0; u < widest; ++u)
+      if (u < t) v[t] -= l[t][u] * v[u];
+    s.lu[(j0 + t) * s.block + c] = v[t];
+  }
+}
+
+}  // namespace
+
+void finish_block(const Stream<Cuda>& stream, const Strip& s, Index j0, Index count,
+                  const Index* pivot_slot) {
+  finish_block_kernel<<<grid_for(s.width, 128), 128, 0, native(stream)>>>(s, j0, int(count),
+                                                                          pivot_slot);
+  check_launch();
+  const Index rest = s.width - j0 - count;
+  if (rest == 0 || s.slots == 0) return;
+  const double minus = -1, one = 1;
+  check(cublasDgemm_64(cublas(stream), CUBLAS_OP_N, CUBLAS_OP_T, s.slots, rest, count, &minus,
+                       s.x + j0 * s.ld, s.ld, s.lu + j0 * s.block + j0 + count, s.block, &one,
+                       s.x + (j0 + count) * s.ld, s.ld));
+}
+
+namespace {
+
+/// Blocks of a kernel that are resident together.
+template <class Kernel>
+Index resident_blocks(Kernel kernel) {
+  int device = 0, processors = 0, each = 0;
+  check(cudaGetDevice(&device));
+  check(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device));
+  check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel, threads, 0));
+  return std::min<Index>(most_blocks, Index(each) * processors);
+}
+
+/// True when R rows a thread are enough; then the strip is factored.
+template <int W, int R>
+bool factor_with(const Stream<Cuda>& stream, Strip s, const Work& w, Index* pivot_slot) {
+  static const Index resident = resident_blocks(pivot_kernel<W, R>);
+  const Index blocks = ceil_div(s.slots, Index(threads) * R);
+  if (blocks > resident) return false;
+  check(cudaMemsetAsync(w.flags, 0, most_blocks * sizeof(unsigned), native(stream)));
+  double* board = w.board;
+  unsigned* flags = w.flags;
+  for (Index j0 = 0; j0 < s.width; j0 += W) {
+    int count = int(std::min<Index>(W, s.width - j0));
+    void* arguments[] = {&s, &j0, &count, &board, &flags, &pivot_slot};
+    check(cudaLaunchCooperativeKernel(reinterpret_cast<void*>(pivot_kernel<W, R>),
+                                      dim3(unsigned(blocks)), dim3(threads), arguments, 0,
+                                      native(stream)));
+    finish_block(stream, s, j0, count, pivot_slot);
+  }
+  set_pivot_rows(stream, s, w.inverse, inner);
+  return true;
+}
+
+/// lu[t, 0 ... columns) := x[slot[t], 0 ... columns), which becomes zero.
+__global__ void move_lower_kernel(const Index* info, const Index* slot, Index columns, double* x,
+                                  Index ld, double* lu, Index ld_lu) {
+  const Index r = slot[blockIdx.x];
+  if (info[0] >= 0 || r < 0) return;
+  for (Index c = threadIdx.x; c < columns; c += blockDim.x) {
+    lu[Index(blockIdx.x) * ld_lu + c] = x[r + c * ld];
+    x[r + c * ld] = 0;
+  }
+}
+
+}  // namespace
+
+namespace {
+
+/// Columns [j0, j0 + width) of the strip have been factored: the same for [j0 + width, end).
+void update_right(const Stream<Cuda>& stream, const Strip& s, Index j0, Index width, Index end,
+                  const Index* slot) {
+  const Index j1 = j0 + width;
+  if (end <= j1) return;
+  const double* const lu = s.lu + j0 * (s.block + 1);
+  double* const u = s.lu + j0 * s.block + j1;
+  solve_rows(stream, width, lu, s.block, {s.x + j1 * s.ld, 1, s.ld, slot + j0}, end - j1, u,
+             s.block, s.info);
+  const double minus = -1, one = 1;
+  check(cublasDgemm_64(cublas(stream), CUBLAS_OP_N, CUBLAS_OP_T, s.slots, end - j1, width, &minus,
+                       s.x + j0 * s.ld, s.ld, u, s.block, &one, s.x + j1 * s.ld, s.ld));
+}
+
+/// Columns of one launch: its update right of them goes through the L2 cache of one cluster, and
+/// grows with the rows.
+Index leaf_columns(Index slots) { return slots <= 4096 ? 128 : slots <= 16384 ? 64 : 32; }
+
+}  // namespace
+
+void factor(const Stream<Cuda>& stream, const Strip& s, const Work& w) {
+  if (s.slots == 0) return;
+  for (Index g0 = 0; g0 < s.width; g0 += inner) {
+    const Index g1 = std::min(s.width, g0 + inner);
+    for (Index j0 = g0; j0 < g1;) {
+      Strip t = s;
+      Index* const slot = w.pivot_slot + j0;
+      t.width = std::min(leaf_columns(s.slots), g1 - j0);
+      t.x += j0 * s.ld;
+      t.lu += j0 * (s.block + 1);
+      t.first += j0;
+      t.pivots += j0;
+      t.offset += j0;
+      if (!factor_in_cluster(stream, t, slot, w.inverse)) {
+        t.width = g1 - j0;
+        if (!factor_with<32, 1>(stream, t, w, slot) && !factor_with<16, 2>(stream, t, w, slot) &&
+            !factor_with<8, 4>(stream, t, w, slot))
+          throw Error(Exit::resources,
+                      "too many rows on one GPU for its panel kernel; use more ranks");
+      }
+      if (j0 > 0) {
+        move_lower_kernel<<<unsigned(t.width), 128, 0, native(stream)>>>(
+            s.info, slot, j0, s.x, s.ld, s.lu + j0 * s.block, s.block);
+        check_launch();
+      }
+      update_right(stream, s, j0, t.width, g1, w.pivot_slot);
+      j0 += t.width;
+    }
+    update_right(stream, s, g0, g1 - g0, s.width, w.pivot_slot);
+  }
+}
+
+template <>
+void factor_panel(const Stream<Cuda>& stream, const Rows<Cuda>& rows, const Panel<Cuda>& panel,
+                  View<double, Cuda> work) {
+  factor(stream, strip_of(rows, panel, false), cut(work, panel.block, 0));
+}
+
+}  // namespace terrace::dense

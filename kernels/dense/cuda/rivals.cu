@@ -1,0 +1,56 @@
+// cuSOLVER's inversion as a rival: getrf + getrs on the identity, 8/3 n^3 flops, bound by DGEMM.
+#include "kernels/base/random.hpp"
+#include "kernels/dense/cuda/dense.cuh"
+#include "kernels/dense/rivals.hpp"
+
+namespace terrace {
+
+namespace {
+__global__ void problem_kernel(Index n, double* a, double* b, Word seed) {
+  const Index step = Index(gridDim.x) * blockDim.x;
+  for (Index e = Index(blockIdx.x) * blockDim.x + threadIdx.x; e < n * n; e += step) {
+    a[e] = random_uniform(seed, e / n, e % n);
+    b[e] = e / n == e % n ? 1.0 : 0.0;
+  }
+}
+}  // namespace
+
+double lap_seconds(const Stream<Cuda>& stream, const std::function<void()>& work) {
+  const Event<Cuda> begin = stream.record();
+  work();
+  const Event<Cuda> end = stream.record();
+  stream.synchronize();
+  return seconds_between(begin, end);
+}
+
+// LAPACK's columns are our rows: of the transpose it finds the transposed inverse.
+RivalInverse cusolver_inverse(const Stream<Cuda>& stream, Index n, Word seed,
+                              View<double, Cuda> b) {
+  if (n == 0) return {};
+  const Buffer<double, Cuda> a(n * n);
+  const Buffer<std::int64_t, Cuda> pivots(n);
+  const Buffer<int, Cuda> info(2);
+  problem_kernel<<<1024, 256, 0, native(stream)>>>(n, a.data(), b.data, seed);
+  check_launch();
+  const cusolverDnHandle_t handle = cusolver(stream);
+  cusolverDnParams_t params = nullptr;
+  check(cusolverDnCreateParams(&params));
+  std::size_t on_device = 0, on_host = 0;
+  check(cusolverDnXgetrf_bufferSize(handle, params, n, n, CUDA_R_64F, a.data(), n, CUDA_R_64F,
+                                    &on_device, &on_host));
+  const Buffer<char, Cuda> work(Index(on_device) + 1);
+  const PinnedBuffer<char> host_work(Index(on_host) + 1);
+  const double seconds = lap_seconds(stream, [&] {
+    check(cusolverDnXgetrf(handle, params, n, n, CUDA_R_64F, a.data(), n, pivots.data(), CUDA_R_64F,
+                           work.data(), on_device, host_work.data(), on_host, info.data()));
+    check(cusolverDnXgetrs(handle, params, CUBLAS_OP_N, n, n, CUDA_R_64F, a.data(), n,
+                           pivots.data(), CUDA_R_64F, b.data, n, info.data() + 1));
+  });
+  check(cusolverDnDestroyParams(params));
+  int found[2];
+  download(stream, found, info.view());
+  stream.synchronize();
+  return {seconds, found[0] != 0 ? found[0] : found[1]};
+}
+
+}  // namespace terrace

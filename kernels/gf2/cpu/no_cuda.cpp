@@ -1,0 +1,11 @@
+// What remains of the device interface where CUDA is not built.
+#include "kernels/gf2/columns.hpp"
+#include "kernels/gf2/product.hpp"
+
+namespace terrace {
+
+bool has_bit_tensor_cores() { return false; }
+RowTexture::RowTexture(const Word*, Index) {}
+RowTexture::~RowTexture() = default;
+
+}  // namespace terrace

@@ -1,0 +1,422 @@
+// BitProduct on CUDA: wgmma on bits (and, population count; the low bit of the count is the product
+// over GF(2)), sm_90a.
+//
+// Roofline: 64 x 256 x 256 bit-MAC an instruction, at most one in 128 clocks an SM: 7.9e15
+// bit-MAC/s on 132 SMs at 1.83 GHz; 12.5e15 operations (6.25e15 bit-MAC/s) were measured on an H200
+// NVL by the authors of sseq/fp-cuda. A tile of 128 x 256 bits takes 48 KiB from L2 for 1,024 inner
+// bits, 1.46e-3 bytes a bit-MAC; out is read and written once.
+#include <algorithm>
+
+#include "kernels/base/cuda/runtime.cuh"
+#include "kernels/gf2/product.hpp"
+
+namespace terrace {
+namespace {
+
+constexpr int tile_rows = 128;     // two warpgroups of 64
+constexpr int tile_columns = 256;  // 4 words of out
+constexpr int chunk_bits = 1024;   // of the inner dimension: one 128-byte row of a swizzled block
+constexpr int chunk_words = chunk_bits / 64;
+constexpr int left_bytes = tile_rows * chunk_bits / 8, right_bytes = tile_columns * chunk_bits / 8;
+constexpr int stage_bytes = left_bytes + right_bytes;
+constexpr int stages = 4;
+constexpr int threads = 3 * 128;  // two warpgroups multiply, one warp of the third loads
+constexpr int strip = 8;          // tiles side by side that share rows of left in L2
+constexpr Index run_chunks = 48;  // of a block: then its SM is free for a lane of higher priority
+constexpr int shared_bytes = stages * stage_bytes + 1024;
+constexpr Index least_inner = 256;
+
+constexpr Index packed_left_words(Index rows, Index inner) {
+  return round_up(rows, tile_rows) * round_up(inner, chunk_bits) / 64;
+}
+constexpr Index packed_right_words(Index inner, Index words) {
+  return round_up(64 * words, tile_columns) * round_up(inner, chunk_bits) / 64;
+}
+
+/// Place of 16-byte piece c of row r in a block of 128-byte rows: what the descriptors' 128-byte
+/// swizzle expects.
+__device__ __forceinline__ int swizzled(int r, int c) { return r * 128 + ((c ^ (r & 7)) << 4); }
+
+// [tile of 128 rows][chunk][128 rows x 128 bytes]
+__global__ void pack_left_kernel(unsigned char* to, BitRows<const Word, Cuda> left, Index words,
+                                 Index chunks) {
+  const Index total = round_up(left.count, tile_rows) * chunks * 8;
+  for (Index x = Index(blockIdx.x) * blockDim.x + threadIdx.x; x < total;
+       x += Index(gridDim.x) * blockDim.x) {
+    const Index i = x / (8 * chunks), piece = x % (8 * chunks), word = 2 * piece;
+    ulonglong2 bits{0, 0};
+    if (i < left.count) {
+      const Word* from = left.data + left.row(i) * left.stride;
+      if (word < words) bits.x = from[word];
+      if (word + 1 < words) bits.y = from[word + 1];
+    }
+    const Index block = i / tile_rows * chunks + piece / 8;
+    *reinterpret_cast<ulonglong2*>(to + block * left_bytes +
+                                   swizzled(int(i % tile_rows), int(piece % 8))) = bits;
+  }
+}
+
+// [tile of 256 columns][chunk][256 columns x 128 bytes], the columns of a tile ordered so that
+// each thread of the product finds the 64 bits of one word in its own accumulators:
+// column 64 t + 2 j + e is row 8 j + 2 t + e of the tile.
+// A warp turns 64 x 64 bits at a time; a block has 1,024 inner rows of 64 columns.
+__global__ void __launch_bounds__(512)
+    pack_right_kernel(unsigned char* to, BitRows<const Word, Cuda> right, Index words,
+                      Index chunks) {
+  __shared__ Word turned[64][chunk_words + 1];
+  const Index word = blockIdx.x, chunk = blockIdx.y;
+  const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
+  {
+    // Rows 64 warp + lane and + 32 of the chunk.
+    const Index q = chunk * chunk_bits + 64 * warp + lane;
+    Word low = 0, high = 0;
+    if (word < words && q < right.count) low = right.data[right.row(q) * right.stride + word];
+    if (word < words && q + 32 < right.count)
+      high = right.data[right.row(q + 32) * right.stride + word];
+#pragma unroll 4
+    for (int c = 0; c < 64; ++c) {
+      const unsigned a = __ballot_sync(~0u, (low >> c) & 1),
+                     b = __ballot_sync(~0u, (high >> c) & 1);
+      if (lane == (c & 31)) turned[c][warp] = Word(b) << 32 | a;
+    }
+  }
+  __syncthreads();
+  const int t = int(word % 4);
+  unsigned char* block = to + (word / 4 * chunks + chunk) * right_bytes;
+  for (int x = int(threadIdx.x); x < 64 * 8; x += int(blockDim.x)) {
+    const int c = x / 8, piece = x % 8;
+    const int row = 8 * (c / 2) + 2 * t + (c & 1);
+    *reinterpret_cast<ulonglong2*>(block + swizzled(row, piece)) =
+        ulonglong2{turned[c][2 * piece], turned[c][2 * piece + 1]};
+  }
+}
+
+struct Product {
+  const unsigned char *left, *right;
+  BitRows<Word, Cuda> out;
+  Index out_word, words;
+  Index row_tiles, column_tiles, chunks;
+  Index wave;  // blocks at a time; block b has tiles (b / wave run + i) wave + b % wave, i < run
+  Index run;
+};
+
+/// Tile number k: strips of `strip` columns of tiles, row by row.
+__device__ __forceinline__ void tile_at(const Product& p, Index k, Index& row, Index& column) {
+  const Index per_strip = strip * p.row_tiles, s = k / per_strip, left = k % per_strip;
+  const Index width = min(Index(strip), p.column_tiles - s * strip);
+  row = left / width;
+  column = s * strip + left % width;
+}
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+__device__ __forceinline__ unsigned shared_address(const void* at) {
+  return unsigned(__cvta_generic_to_shared(at));
+}
+__device__ __forceinline__ void wait_for(unsigned barrier, unsigned parity) {
+  asm volatile(
+      "{\n.reg .pred p;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@p bra "
+      "done;\nbra again;\ndone:\n}" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
+}
+__device__ __forceinline__ void arrive(unsigned barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+__device__ __forceinline__ void bulk_copy(unsigned to, const void* from, unsigned bytes,
+                                          unsigned barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(to),
+      "l"(from), "r"(bytes), "r"(barrier)
+      : "memory");
+}
+/// K-major block of 128-byte rows with the 128-byte swizzle; 8 rows are 1,024 bytes.
+__device__ __forceinline__ unsigned long long descriptor(unsigned address) {
+  return (unsigned long long)((address & 0x3ffff) >> 4) | 1ull << 16 | 64ull << 32 | 1ull << 62;
+}
+
+#define TERRACE_D4(i) "+r"(d[i]), "+r"(d[i + 1]), "+r"(d[i + 2]), "+r"(d[i + 3])
+#define TERRACE_D16(i) TERRACE_D4(i), TERRACE_D4(i + 4), TERRACE_D4(i + 8), TERRACE_D4(i + 12)
+#define TERRACE_D64(i) TERRACE_D16(i), TERRACE_D16(i + 16), TERRACE_D16(i + 32), TERRACE_D16(i + 48)
+/// d (64 x 256 counts) = or += left (64 x 256 bits) and right (256 x 256 bits).
+__device__ __forceinline__ void multiply_step(int (&d)[128], unsigned long long left,
+                                              unsigned long long right, int add) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %130, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n256k256.s32.b1.b1.and.popc {"
+      "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,"
+      "%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,"
+      "%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63,%64,%65,%66,%67,%68,"
+      "%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,"
+      "%91,%92,%93,%94,%95,%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,"
+      "%110,%111,%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,"
+      "%127}, %128, %129, p;\n}\n"
+      : TERRACE_D64(0), TERRACE_D64(64)
+      : "l"(left), "l"(right), "r"(add));
+}
+#endif
+
+/// `steps`: of 256 bits in every chunk, fewer than 4 for a single chunk only.
+template <int steps>
+__global__ void __launch_bounds__(threads, 1) product_kernel(const Product p) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  extern __shared__ unsigned char raw[];
+  __shared__ alignas(8) unsigned long long barriers[2 * stages + 2];
+  const unsigned base = (shared_address(raw) + 1023u) & ~1023u;
+  const unsigned full = shared_address(barriers), empty = full + 8 * stages;
+  const unsigned turn = empty + 8 * stages;  // two: which warpgroup has the tensor cores
+  const int group = int(threadIdx.x) / 128;
+  if (threadIdx.x == 0) {
+    for (int s = 0; s < stages; ++s) {
+      asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(full + 8 * s));
+      asm volatile("mbarrier.init.shared::cta.b64 [%0], 2;" ::"r"(empty + 8 * s));
+    }
+    for (int g = 0; g < 2; ++g)
+      asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(turn + 8 * g));
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  }
+  __syncthreads();
+  const Index first = Index(blockIdx.x) / p.wave * p.run * p.wave + Index(blockIdx.x) % p.wave;
+  const Index end = min(p.row_tiles * p.column_tiles, first + p.run * p.wave);
+  const bool in_turns = p.chunks <= stages / 2;
+
+  if (group == 2) {  // loads
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+    if (threadIdx.x != 256) return;
+    int stage = 0;
+    unsigned phase = 0;
+    for (Index k = first; k < end; k += p.wave) {
+      Index row = 0, column = 0;
+      tile_at(p, k, row, column);
+      for (Index c = 0; c < p.chunks; ++c) {
+        wait_for(empty + 8 * stage, phase ^ 1);
+        const unsigned barrier = full + 8 * stage, at = base + stage * stage_bytes;
+        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier),
+                     "r"(stage_bytes)
+                     : "memory");
+        bulk_copy(at, p.left + (row * p.chunks + c) * left_bytes, left_bytes, barrier);
+        bulk_copy(at + left_bytes, p.right + (column * p.chunks + c) * right_bytes, right_bytes,
+                  barrier);
+        if (++stage == stages) stage = 0, phase ^= 1;
+      }
+    }
+    return;
+  }
+
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+  const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32 % 4;
+  int stage = 0;
+  unsigned phase = 0, turns = 0;
+  int d[128];
+  // This thread's rows i and i + 8 of out in tile k, or -1; asked for a tile ahead.
+  int rows[2], column = 0;
+  const auto ask = [&](Index k) {
+    Index row = 0, at = 0;
+    tile_at(p, k, row, at);
+    column = int(at);
+    const Index i = row * tile_rows + 64 * group + 16 * warp + lane / 4;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) rows[h] = i + 8 * h < p.out.count ? int(p.out.row(i + 8 * h)) : -1;
+  };
+  if (first < end) ask(first);
+  for (Index k = first; k < end; k += p.wave) {
+    const Index word = 4 * column + lane % 4;
+    Word* place[2] = {nullptr, nullptr};
+    Word old[2] = {0, 0};
+#pragma unroll
+    for (int h = 0; h < 2; ++h)
+      if (word < p.words && rows[h] >= 0) {
+        place[h] = p.out.data + rows[h] * p.out.stride + p.out_word + word;
+        old[h] = *place[h];
+      }
+    if (k + p.wave < end) ask(k + p.wave);
+    // The warpgroups multiply in turns: one stores while the other multiplies.
+    if (in_turns && (group == 1 || turns > 0)) wait_for(turn + 8 * group, (turns + group + 1) & 1);
+    ++turns;
+    for (Index c = 0; c < p.chunks; ++c) {
+      wait_for(full + 8 * stage, phase);
+      const unsigned at = base + stage * stage_bytes;
+      const unsigned long long left = descriptor(at + unsigned(group) * (left_bytes / 2));
+      const unsigned long long right = descriptor(at + left_bytes);
+      asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+      // 256 bits are 32 bytes, 2 units of a descriptor.
+#pragma unroll
+      for (int s = 0; s < steps; ++s) multiply_step(d, left + 2 * s, right + 2 * s, c > 0 || s > 0);
+      asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+      // The chunk before this one is done; its stage may be filled again.
+      if (c > 0) {
+        asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
+        if (threadIdx.x % 128 == 0) arrive(empty + 8 * (stage == 0 ? stages - 1 : stage - 1));
+      }
+      if (++stage == stages) stage = 0, phase ^= 1;
+    }
+    if (in_turns && threadIdx.x % 128 == 0) arrive(turn + 8 * (1 - group));
+    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+    if (threadIdx.x % 128 == 0) arrive(empty + 8 * (stage == 0 ? stages - 1 : stage - 1));
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      unsigned low = 0, high = 0;
+#pragma unroll
+      for (int j = 0; j < 16; ++j)
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          low = __funnelshift_r(low, unsigned(d[4 * j + 2 * h + e]), 1);
+          high = __funnelshift_r(high, unsigned(d[4 * (j + 16) + 2 * h + e]), 1);
+        }
+      if (place[h]) *place[h] = old[h] ^ (Word(high) << 32 | low);
+    }
+  }
+#else
+  (void)p;
+#endif
+}
+
+/// The instruction alone, from shared memory, in two warpgroups.
+__global__ void __launch_bounds__(256, 1) rate_kernel(int rounds, int* out) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  extern __shared__ unsigned char raw[];
+  const unsigned base = (shared_address(raw) + 1023u) & ~1023u;
+  for (unsigned x = threadIdx.x; x < stage_bytes / 4; x += blockDim.x)
+    asm volatile("st.shared.u32 [%0], %1;" ::"r"(base + 4 * x), "r"(x * 2654435761u) : "memory");
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  __syncthreads();
+  const unsigned long long left = descriptor(base + threadIdx.x / 128 * (left_bytes / 2));
+  const unsigned long long right = descriptor(base + left_bytes);
+  int d[128] = {};
+  for (int r = 0; r < rounds; ++r) {
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#pragma unroll
+    for (int s = 0; s < chunk_bits / 256; ++s) multiply_step(d, left + 2 * s, right + 2 * s, 1);
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+  }
+  int sum = 0;
+#pragma unroll
+  for (int i = 0; i < 128; ++i) sum ^= d[i];
+  if (sum == 1) *out = sum;
+#else
+  (void)rounds, (void)out;
+#endif
+}
+
+}  // namespace
+
+bool has_bit_tensor_cores() {
+#ifdef TERRACE_SM90A
+  static const bool has = cuda_device_count() > 0 && current_cuda_device().compute_capability == 90;
+  return has;
+#else
+  return false;
+#endif
+}
+
+Index BitProduct<Cuda>::bytes(Index rows, Index inner, Index words, ProductMethod method) {
+  if (method.stored) return 8 * stored_table_words<Cuda>(inner, words, method.shape);
+  if (method.tables || inner < least_inner || !has_bit_tensor_cores()) return 0;
+  return 8 * (packed_left_words(rows, inner) + packed_right_words(inner, words));
+}
+
+BitProduct<Cuda>::BitProduct(Index rows, Index inner, Index words, ProductMethod method)
+    : method_(method) {
+  const Index total = bytes(rows, inner, words, method);
+  if (total == 0) return;
+  if (method.stored) {
+    tables_ = Buffer<Word, Cuda>(total / 8);
+    return;
+  }
+  packed_left_ = Buffer<Word, Cuda>(packed_left_words(rows, inner));
+  packed_right_ = Buffer<Word, Cuda>(packed_right_words(inner, words));
+}
+
+bool BitProduct<Cuda>::packed() const {
+  return right_.count >= least_inner && packed_right_.size() > 0;
+}
+
+View<Word, Cuda> BitProduct<Cuda>::tables() const {
+  return tables_.view().slice(0, stored_table_words<Cuda>(right_.count, words_, method_.shape));
+}
+
+void BitProduct<Cuda>::set_right(const Stream<Cuda>& stream, BitRows<const Word, Cuda> right,
+                                 Index words) {
+  right_ = right;
+  words_ = words;
+  if (method_.stored && right.data)
+    build_tables(stream, right, words, method_.shape, tables_.data());
+  if (!packed() || words <= 0) return;
+  const Index chunks = ceil_div(right.count, chunk_bits);
+  const dim3 grid(unsigned(round_up(words, tile_columns / 64)), unsigned(chunks));
+  pack_right_kernel<<<grid, 512, 0, native(stream)>>>(
+      reinterpret_cast<unsigned char*>(packed_right_.data()), right, words, chunks);
+  check_launch();
+}
+
+void BitProduct<Cuda>::set_left(const Stream<Cuda>& stream, BitRows<const Word, Cuda> left) {
+  left_ = left;
+  if (!packed() || left.count <= 0) return;
+  const Index chunks = ceil_div(right_.count, chunk_bits);
+  const Index pieces = round_up(left.count, tile_rows) * chunks * 8;
+  pack_left_kernel<<<unsigned(std::min(ceil_div(pieces, 256), Index(1) << 16)), 256, 0,
+                     native(stream)>>>(reinterpret_cast<unsigned char*>(packed_left_.data()), left,
+                                       ceil_div(right_.count, 64), chunks);
+  check_launch();
+}
+
+void BitProduct<Cuda>::add(const Stream<Cuda>& stream, BitRows<Word, Cuda> out, Index out_word,
+                           Index right_word, Index words) const {
+  if (method_.stored) {
+    combine_stored(stream, out, left_, right_.count, tables_.data(), words_, out_word, right_word,
+                   words, method_.shape);
+    return;
+  }
+  if (!packed()) {
+    combine(stream, out, left_, right_, out_word, right_word, words, method_.shape);
+    return;
+  }
+  if (out.count <= 0 || words <= 0) return;
+  using Kernel = void (*)(Product);
+  static const Kernel kernels[] = {product_kernel<1>, product_kernel<2>, product_kernel<3>,
+                                   product_kernel<4>};
+  static const Index multiprocessors = [] {
+    for (const Kernel kernel : kernels)
+      check(
+          cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes));
+    return Index(current_cuda_device().multiprocessors);
+  }();
+  Product p{};
+  p.chunks = ceil_div(right_.count, chunk_bits);
+  p.left = reinterpret_cast<const unsigned char*>(packed_left_.data());
+  p.right = reinterpret_cast<const unsigned char*>(packed_right_.data()) +
+            right_word / (tile_columns / 64) * p.chunks * right_bytes;
+  p.out = out;
+  p.out_word = out_word;
+  p.words = words;
+  p.row_tiles = ceil_div(out.count, tile_rows);
+  p.column_tiles = ceil_div(words, tile_columns / 64);
+  const Index tiles = p.row_tiles * p.column_tiles;
+  p.wave = std::min(tiles, multiprocessors);
+  p.run = std::max<Index>(1, run_chunks / p.chunks);
+  const Index blocks = ceil_div(tiles, p.wave * p.run) * p.wave;
+  const Index steps = p.chunks > 1 ? 4 : ceil_div(right_.count, 256);
+  kernels[steps - 1]<<<unsigned(blocks), threads, shared_bytes, native(stream)>>>(p);
+  check_launch();
+}
+
+double bit_tensor_rate(const Stream<Cuda>& stream) {
+  if (!has_bit_tensor_cores()) return 0;
+  constexpr int rounds = 4000, bytes = stage_bytes + 1024;
+  const auto multiprocessors = unsigned(current_cuda_device().multiprocessors);
+  const Buffer<int, Cuda> out(1);
+  check(cudaFuncSetAttribute(rate_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+  double seconds = 0;
+  for (int repeat = 0; repeat < 2; ++repeat) {
+    const auto begin = stream.record();
+    rate_kernel<<<multiprocessors, 256, bytes, native(stream)>>>(rounds, out.data());
+    check_launch();
+    const auto end = stream.record();
+    stream.synchronize();
+    seconds = seconds_between(begin, end);
+  }
+  return double(multiprocessors) * rounds * tile_rows * tile_columns * chunk_bits / seconds;
+}
+
+}  // namespace terrace

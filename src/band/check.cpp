@@ -1,0 +1,333 @@
+// Residuals of the band solver: the matrix is taken again from its source, slab by slab.
+//
+//   slab: `columns` columns of A, each rank multiplies its share; the products reach `halo` rows
+//   further, which the next slab continues. Windows are summed over the ranks.
+#include <cmath>
+#include <limits>
+
+#include "kernels/base/random.hpp"
+#include "src/band/condition.hpp"
+
+namespace terrace {
+namespace {
+
+constexpr double kEps = 0x1.0p-53;
+constexpr Index kPiece = Index(1) << 21;  // numbers of A, or of a window, at a time
+
+/// How the columns are cut. A slab begins at a multiple of ranks * width.
+struct Slabs {
+  Index columns, share, halo;
+  Slabs(const BandShape& s, Index nrhs, int ranks) {
+    const Index limit = std::min(kPiece / s.column(), kPiece / (std::max<Index>(nrhs, 1) * ranks));
+    const Index all = ceil_div(std::max<Index>(s.tiles(), 1), ranks);
+    share = std::clamp<Index>(limit / s.width, 1, all) * s.width;
+    columns = share * ranks;
+    halo = round_up(s.reach, s.width);
+  }
+  [[nodiscard]] Index rows() const { return columns + halo; }
+};
+
+/// One pass over A: sums alpha A X + (what `more` adds) and |A| 1 in windows of rows.
+template <class B>
+class BandPass {
+ public:
+  BandPass(Context<B>& context, const BandProblem<B>& a, const BandShape& s, Index nrhs)
+      : c_(context),
+        a_(a),
+        s_(s),
+        nrhs_(nrhs),
+        height_(a.half_bandwidth + 1),
+        slabs_(s, nrhs, context.size()),
+        chunk_(slabs_.share * height_),
+        x_(slabs_.rows() * nrhs),
+        ones_(slabs_.rows()),
+        host_ones_(std::size_t(slabs_.rows()), 1.0) {
+    for (int i = 0; i < 2; ++i) {
+      y_.emplace_back(slabs_.rows() * nrhs);
+      sums_.emplace_back(slabs_.rows());
+    }
+  }
+
+  /// fill(first, x) puts rows first .. of X into the window on every rank;
+  /// more(first, x, y) may add to the window y; done(first, rows, y) takes finished rows.
+  template <class Fill, class More, class Done>
+  double run(double alpha, Fill&& fill, More&& more, Done&& done) {
+    const Stream<B>& lane = c_.ahead;
+    double norm = 0;
+    std::vector<double> sums(std::size_t(slabs_.columns));
+    upload(lane, ones_.view(), host_ones_.data());
+    fill_zero(lane, y_[0].view());
+    fill_zero(lane, sums_[0].view());
+    for (Index first = 0, turn = 0; first < s_.n; first += slabs_.columns, turn ^= 1) {
+      Buffer<double, B>&y = y_[turn], &sum = sums_[turn];
+      fill(first, x_.view());
+      const Index mine = first + c_.rank() * slabs_.share, at = mine - first;
+      const Range columns{mine, std::clamp<Index>(a_.n - mine, 0, slabs_.share)};
+      a_.source(c_, columns, height_, chunk_.view().slice(0, columns.count * height_));
+      const BandColumns<B> part{chunk_.data(), columns.count, height_, height_};
+      if (columns.count > 0) {
+        const auto from = [&](const Buffer<double, B>& window, Index row) {
+          return window.view().slice(at * row, window.size() - at * row);
+        };
+        band_times(lane, part, alpha, false, nrhs_, from(x_, nrhs_), from(y, nrhs_));
+        band_transposed_times(lane, part, 1, alpha, false, nrhs_, from(x_, nrhs_), from(y, nrhs_));
+        band_times(lane, part, 1.0, true, 1, from(ones_, 1), from(sum, 1));
+        band_transposed_times(lane, part, 1, 1.0, true, 1, from(ones_, 1), from(sum, 1));
+      }
+      more(first, x_.view(), y.view());
+      finish(y, y_[turn ^ 1], nrhs_);
+      finish(sum, sums_[turn ^ 1], 1);
+      done(first, slabs_.columns, y.view());
+      download(lane, sums.data(), sum.view().slice(0, slabs_.columns));
+      lane.synchronize();
+      for (const double value : sums) norm = std::isfinite(value) ? std::max(norm, value) : value;
+      if (!std::isfinite(norm)) norm = std::numeric_limits<double>::infinity();
+    }
+    return norm;
+  }
+
+  [[nodiscard]] const Slabs& slabs() const { return slabs_; }
+
+ private:
+  /// The slab's rows are summed over the ranks; the halo goes on in the next window.
+  void finish(const Buffer<double, B>& now, const Buffer<double, B>& next, Index row) {
+    const Index done = slabs_.columns * row, halo = slabs_.halo * row;
+    fill_zero(c_.ahead, next.view());
+    copy<double, B>(c_.ahead, next.view().slice(0, halo), now.view().slice(done, halo));
+    c_.comm.all_reduce(c_.ahead, Reduce::sum, now.view().slice(0, done));
+  }
+
+  Context<B>& c_;
+  const BandProblem<B>& a_;
+  const BandShape s_;
+  const Index nrhs_, height_;
+  const Slabs slabs_;
+  Buffer<double, B> chunk_, x_, ones_;
+  std::vector<Buffer<double, B>> y_, sums_;
+  std::vector<double> host_ones_;
+};
+
+/// Maximum that does not lose a NaN.
+void raise(double& maximum, double value) {
+  if (!(std::abs(value) <= maximum))
+    maximum = std::isfinite(value) ? std::abs(value) : std::numeric_limits<double>::infinity();
+}
+
+/// residual / (n norm(A) norm(x) eps), in an order that does not overflow.
+double ratio(double residual, Index n, double norm_a, double norm_x) {
+  if (!std::isfinite(norm_a)) return std::numeric_limits<double>::infinity();
+  if (residual == 0) return 0;
+  const double result = residual / norm_a / norm_x / (double(n) * kEps);
+  return std::isfinite(result) ? result : std::numeric_limits<double>::infinity();
+}
+
+/// This rank's rows among the rows first .. first + size, in blocks that are evenly apart.
+struct OwnBlocks {
+  Index count = 0;     ///< blocks
+  Index length = 1;    ///< rows of a block
+  Index slot = 0;      ///< the first one's among this rank's rows
+  Index place = 0;     ///< and among the rows from `first` on
+  Index distance = 1;  ///< rows from a block to the next
+};
+OwnBlocks own_blocks(const BlockCyclic& rows, int rank, Index first, Index size) {
+  const Index slot = rows.slots_before(first, rank);
+  const Index end = rows.slots_before(std::min(first + size, rows.extent), rank);
+  return {(end - slot) / rows.block, rows.block, slot, rank * rows.block, rows.ranks * rows.block};
+}
+OwnBlocks own_blocks(const Range& rows, int, Index first, Index size) {
+  const Index from = std::max(first, rows.first), to = std::min(first + size, rows.end());
+  if (from >= to) return {};
+  return {1, to - from, from - rows.first, from - first, to - from};
+}
+Index slab_width(const BlockCyclic& rows) { return rows.block; }
+Index slab_width(const Range&) { return 64; }
+
+}  // namespace
+
+namespace {
+
+/// `rows`: BlockCyclic or Range.
+template <class B, class Rows>
+double residual_of(Context<B>& c, const BandProblem<B>& a, const Rows& rows,
+                   std::span<const double> x, std::span<const double> b, Index nrhs,
+                   double& reciprocal) {
+  reciprocal = 1;
+  if (a.n == 0 || nrhs == 0) return 0;
+  const BandShape shape = band_shape(a.n, a.half_bandwidth, slab_width(rows));
+  BandPass<B> pass = collectively(c.control, [&] { return BandPass<B>(c, a, shape, nrhs); });
+  std::vector<double> product(std::size_t(pass.slabs().columns * nrhs));
+  std::vector<double> residuals(std::size_t(nrhs), 0.0), norms = residuals, sizes = residuals;
+  const auto fill = [&](Index first, View<double, B> window) {
+    const OwnBlocks own = own_blocks(rows, c.rank(), first, pass.slabs().rows());
+    const Index block = own.length * nrhs;
+    fill_zero(c.ahead, window);
+    if (own.count > 0)
+      copy_rows<double, B>(c.ahead, window.data + own.place * nrhs, own.distance * nrhs,
+                           x.data() + own.slot * nrhs, block, block, own.count);
+    c.comm.all_reduce(c.ahead, Reduce::sum, window);
+  };
+  const auto done = [&](Index first, Index count, View<double, B> window) {
+    const OwnBlocks own = own_blocks(rows, c.rank(), first, count);
+    const Index block = own.length * nrhs;
+    if (own.count == 0) return;
+    copy_rows<double, B>(c.ahead, product.data(), block, window.data + own.place * nrhs,
+                         own.distance * nrhs, block, own.count);
+    c.ahead.synchronize();
+    for (Index i = 0; i < own.count * block; ++i) {
+      const Index at = own.slot * nrhs + i;
+      raise(residuals[std::size_t(at % nrhs)], b[std::size_t(at)] - product[std::size_t(i)]);
+      raise(norms[std::size_t(at % nrhs)], x[std::size_t(at)]);
+      raise(sizes[std::size_t(at % nrhs)], b[std::size_t(at)]);
+    }
+  };
+  const double norm = pass.run(
+      1.0, fill, [](Index, View<double, B>, View<double, B>) {}, done);
+  c.control.reduce(residuals, Reduce::max);
+  c.control.reduce(norms, Reduce::max);
+  c.control.reduce(sizes, Reduce::max);
+  double worst = 0;
+  for (std::size_t v = 0; v < residuals.size(); ++v) {
+    worst = std::max(worst, ratio(residuals[v], a.n, norm, norms[v]));
+    if (const double bound = sizes[v] / norms[v] / norm; bound > 0)  // of zeros and NaN nothing
+      reciprocal = std::min(reciprocal, bound);
+  }
+  return worst;
+}
+
+}  // namespace
+
+template <class B>
+double band_residual(Context<B>& c, const BandProblem<B>& a, const BlockCyclic& rows,
+                     std::span<const double> x, std::span<const double> b, Index nrhs) {
+  double reciprocal = 1;
+  return residual_of(c, a, rows, x, b, nrhs, reciprocal);
+}
+template <class B>
+double band_residual(Context<B>& c, const BandProblem<B>& a, const Range& rows,
+                     std::span<const double> x, std::span<const double> b, Index nrhs) {
+  double reciprocal = 1;
+  return residual_of(c, a, rows, x, b, nrhs, reciprocal);
+}
+template <class B>
+double band_residual(Context<B>& c, const BandProblem<B>& a, const BlockCyclic& rows,
+                     std::span<const double> x, std::span<const double> b, Index nrhs,
+                     double& reciprocal) {
+  return residual_of(c, a, rows, x, b, nrhs, reciprocal);
+}
+template <class B>
+double band_residual(Context<B>& c, const BandProblem<B>& a, const Range& rows,
+                     std::span<const double> x, std::span<const double> b, Index nrhs,
+                     double& reciprocal) {
+  return residual_of(c, a, rows, x, b, nrhs, reciprocal);
+}
+
+template <class B>
+double band_factor_residual(Context<B>& c, const BandProblem<B>& a, const BandTiles<B>& l,
+                            Word seed) {
+  double reciprocal = 1;
+  return band_factor_residual<B>(c, a, l, seed, reciprocal);
+}
+template <class B>
+double band_factor_residual(Context<B>& c, const BandProblem<B>& a, const BandTiles<B>& l,
+                            Word seed, double& reciprocal) {
+  const TileAt<B> tile = [&](Index k) { return View<const double, B>(l.tile(k)); };
+  return band_factor_residual<B>(c, a, l.shape, tile, seed, reciprocal);
+}
+template <class B>
+double band_factor_residual(Context<B>& c, const BandProblem<B>& a, const BandShape& s,
+                            const TileAt<B>& tile_at, Word seed) {
+  double reciprocal = 1;
+  return band_factor_residual<B>(c, a, s, tile_at, seed, reciprocal);
+}
+
+template <class B>
+double band_factor_residual(Context<B>& c, const BandProblem<B>& a, const BandShape& s,
+                            const TileAt<B>& tile_at, Word seed, double& reciprocal) {
+  constexpr Index vectors = 3;
+  reciprocal = 1;
+  if (a.n == 0) return 0;
+  struct Memory {
+    BandPass<B> pass;
+    Buffer<double, B> u;
+  };
+  Memory memory = collectively(c.control, [&] {
+    return Memory{BandPass<B>(c, a, s, vectors), Buffer<double, B>(s.width * vectors)};
+  });
+  BandPass<B>& pass = memory.pass;
+  std::vector<double> z(std::size_t(pass.slabs().rows() * vectors));
+  std::vector<double> rest(std::size_t(pass.slabs().columns * vectors));
+  std::vector<double> diagonal(static_cast<std::size_t>(s.width));
+  double residual = 0, norm_z = 0, least = std::numeric_limits<double>::infinity();
+  const auto fill = [&](Index first, View<double, B> window) {
+    for (Index i = 0; i < window.size; ++i)
+      z[std::size_t(i)] =
+          first + i / vectors < a.n ? random_uniform(seed, first + i / vectors, i % vectors) : 0.0;
+    upload(c.ahead, window, z.data());
+    c.ahead.synchronize();
+  };
+  // The window of A z also gets -L (L^T z), from the tile columns that this rank owns.
+  const auto more = [&](Index first, View<double, B> x, View<double, B> y) {
+    const Index end = std::min(first + pass.slabs().columns, s.padded());
+    for (Index k = first / s.width + c.rank(); k * s.width < end; k += c.size()) {
+      const Index at = (k * s.width - first) * vectors;
+      const Index count = std::min(s.width + s.reach, s.padded() - k * s.width) * vectors;
+      const BandColumns<B> tile{tile_at(k).data, s.width, s.column(), s.column()};
+      fill_zero(c.ahead, memory.u.view());
+      band_transposed_times(c.ahead, tile, 0, 1.0, false, vectors, x.slice(at, x.size - at),
+                            memory.u.view());
+      band_times(c.ahead, tile, -1.0, false, vectors, memory.u, y.slice(at, count));
+      copy_rows<double, B>(c.ahead, diagonal.data(), 1, tile.data, s.column(), 1, s.width);
+      c.ahead.synchronize();
+      for (Index j = 0; j < std::min(s.width, s.n - k * s.width); ++j)
+        least = std::min(least, std::abs(diagonal[std::size_t(j)]));
+    }
+  };
+  const auto done = [&](Index first, Index count, View<double, B> window) {
+    download(c.ahead, rest.data(), window.slice(0, count * vectors));
+    c.ahead.synchronize();
+    for (Index i = 0; i < count * vectors; ++i) {
+      raise(residual, rest[std::size_t(i)]);
+      raise(norm_z, z[std::size_t(i)]);
+    }
+  };
+  const double norm = pass.run(1.0, fill, more, done);
+  least = c.control.reduce(least, Reduce::min);
+  if (std::isfinite(norm) && norm > 0) reciprocal = std::min(1.0, least / norm * least);
+  return ratio(c.control.reduce(residual, Reduce::max), a.n, norm, norm_z);
+}
+
+BandMemory band_memory(const BandShape& s, Index nrhs, int ranks, bool check) {
+  const Index word = sizeof(double), tiles = ceil_div(s.tiles(), ranks);
+  BandMemory m;
+  m.matrix = (tiles * s.tile() + s.width * (s.width + 1)) * word;
+  m.panels = (2 * s.width * s.reach + 8) * word;
+  m.solution = (tiles * s.width + (ranks > 1 ? s.reach + s.width : s.padded())) * nrhs * word;
+  if (check) {
+    const Index vectors = std::max<Index>(nrhs, 3);
+    const Slabs slabs(s, vectors, ranks);
+    m.check = (slabs.share * s.column() + slabs.rows() * (3 * vectors + 3)) * word;
+  }
+  return m;
+}
+
+#define TERRACE_INSTANTIATE(B)                                                                     \
+  template double band_residual(Context<B>&, const BandProblem<B>&, const BlockCyclic&,            \
+                                std::span<const double>, std::span<const double>, Index);          \
+  template double band_residual(Context<B>&, const BandProblem<B>&, const Range&,                  \
+                                std::span<const double>, std::span<const double>, Index);          \
+  template double band_residual(Context<B>&, const BandProblem<B>&, const BlockCyclic&,            \
+                                std::span<const double>, std::span<const double>, Index, double&); \
+  template double band_residual(Context<B>&, const BandProblem<B>&, const Range&,                  \
+                                std::span<const double>, std::span<const double>, Index, double&); \
+  template double band_factor_residual(Context<B>&, const BandProblem<B>&, const BandTiles<B>&,    \
+                                       Word, double&);                                             \
+  template double band_factor_residual(Context<B>&, const BandProblem<B>&, const BandShape&,       \
+                                       const TileAt<B>&, Word, double&);                           \
+  template double band_factor_residual(Context<B>&, const BandProblem<B>&, const BandTiles<B>&,    \
+                                       Word);                                                      \
+  template double band_factor_residual(Context<B>&, const BandProblem<B>&, const BandShape&,       \
+                                       const TileAt<B>&, Word);
+TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+#undef TERRACE_INSTANTIATE
+
+}  // namespace terrace

@@ -1,0 +1,191 @@
+// Substitution with a band matrix that is factored in parts.
+#include <algorithm>
+
+#include "kernels/base/matrix.hpp"
+#include "src/band/parts.hpp"
+
+namespace terrace {
+namespace {
+
+constexpr Index kTurned = Index(1) << 20;  // numbers of rows that are turned over at a time
+
+/// Rows of a part's vectors, its window's included.
+template <class B>
+Index rows_of(const BandPlan& plan, const BandPart<B>& part) {
+  return part.ring * plan.shape.width;
+}
+
+/// Block `which` (S_p, S_{p-1}) of part p's record.
+template <class B>
+View<double, B> record(const BandParts<B>& a, const BandPartRows<B>& x, Index p, int which) {
+  const Index size = a.plan.separator * x.nrhs, at = p - (a.own.first == 0 ? 0 : a.own.first);
+  return x.records.view().slice((2 * at + which) * size, size);
+}
+
+template <class B>
+double* window_rows(const BandParts<B>& a, const BandPartRows<B>& x, Index i) {
+  return x.parts[std::size_t(i)].rows + a.parts[std::size_t(i)].tiles * a.plan.shape.width * x.nrhs;
+}
+
+}  // namespace
+
+template <class B>
+BandPartRows<B> band_part_rows(const BandParts<B>& a, Index nrhs) {
+  const BandPlan& plan = a.plan;
+  BandPartRows<B> x;
+  x.nrhs = nrhs;
+  Index rows = 0, at = 0;
+  for (const BandPart<B>& part : a.parts) rows += rows_of(plan, part);
+  x.rows = Buffer<double, B>(rows * nrhs);
+  x.records = Buffer<double, B>(
+      a.block() > 0 ? a.records.size() / (3 * a.block()) * 2 * plan.separator * nrhs : 0);
+  for (Index i = 0; i < a.own.count; ++i) {
+    const BandPart<B>& part = a.parts[std::size_t(i)];
+    x.parts.push_back({x.rows.data() + at * nrhs,
+                       part.arrow > 0 ? record(a, x, a.own.first + i, 1).data : nullptr});
+    at += rows_of(plan, part);
+  }
+  Index scratch = a.parts.empty() ? 0 : band_substitute_scratch(B{}, plan.shape, a.parts, nrhs);
+  if (a.reduced.tiles > 0) {
+    x.reduced = Buffer<double, B>(plan.reduced.padded() * nrhs);
+    scratch = std::max(scratch, band_substitute_scratch(B{}, plan.reduced, {&a.reduced, 1}, nrhs));
+  }
+  x.scratch = Buffer<Word, B>(scratch);
+  if (a.own.count > 0 && plan.reversed(a.own.end() - 1))
+    x.turned.resize(std::size_t(std::min(plan.rows(a.own.end() - 1).count,
+                                         std::max<Index>(1, kTurned / std::max<Index>(nrhs, 1))) *
+                                nrhs));
+  return x;
+}
+
+namespace {
+
+/// piece(first, count, at): rows first .. of the reversed part p lie at row `at` of its vectors, in
+/// opposite order.
+template <class B, class Piece>
+void each_turned(const BandPlan& plan, const BandPartRows<B>& x, Index p, Piece&& piece) {
+  const Range rows = plan.rows(p);
+  const Index most = Index(x.turned.size()) / x.nrhs;
+  for (Index first = rows.first; first < rows.end(); first += most) {
+    const Index count = std::min(most, rows.end() - first);
+    piece(first, count, plan.padding(p) + rows.end() - first - count);
+  }
+}
+
+}  // namespace
+
+template <class B>
+void set_rows(Context<B>& context, const BandParts<B>& a, BandPartRows<B>& x, const double* from) {
+  const Stream<B>& lane = context.ahead;
+  const BandPlan& plan = a.plan;
+  if (x.nrhs == 0) return;
+  fill_zero(lane, x.rows.view());
+  fill_zero(lane, x.records.view());
+  const Index top = plan.rows_of(context.rank()).first;
+  for (Index i = 0; i < a.own.count; ++i) {
+    const Index p = a.own.first + i;
+    const Range rows = plan.rows(p);
+    double* to = x.parts[std::size_t(i)].rows;
+    if (!plan.reversed(p)) {
+      upload(lane, View<double, B>{to, rows.count * x.nrhs}, from + (rows.first - top) * x.nrhs);
+      continue;
+    }
+    each_turned(plan, x, p, [&](Index first, Index count, Index at) {
+      for (Index r = 0; r < count; ++r)
+        std::copy_n(from + (first - top + r) * x.nrhs, x.nrhs,
+                    x.turned.begin() + (count - 1 - r) * x.nrhs);
+      upload(lane, View<double, B>{to + at * x.nrhs, count * x.nrhs}, x.turned.data());
+      lane.synchronize();
+    });
+  }
+  lane.synchronize();
+}
+
+template <class B>
+void get_rows(Context<B>& context, const BandParts<B>& a, BandPartRows<B>& x, double* to) {
+  const Stream<B>& lane = context.ahead;
+  const BandPlan& plan = a.plan;
+  if (x.nrhs == 0) return;
+  const Index top = plan.rows_of(context.rank()).first;
+  for (Index i = 0; i < a.own.count; ++i) {
+    const Index p = a.own.first + i;
+    const Range rows = plan.rows(p);
+    double* from = x.parts[std::size_t(i)].rows;
+    if (!plan.reversed(p)) {
+      download(lane, to + (rows.first - top) * x.nrhs, View<double, B>{from, rows.count * x.nrhs});
+      continue;
+    }
+    each_turned(plan, x, p, [&](Index first, Index count, Index at) {
+      download(lane, x.turned.data(), View<double, B>{from + at * x.nrhs, count * x.nrhs});
+      lane.synchronize();
+      for (Index r = 0; r < count; ++r)
+        std::copy_n(x.turned.begin() + (count - 1 - r) * x.nrhs, x.nrhs,
+                    to + (first - top + r) * x.nrhs);
+    });
+  }
+  lane.synchronize();
+}
+
+namespace {
+
+/// The separators' rows: summed on rank 0, solved, and back to the parts.
+template <class B>
+void solve_separators(Context<B>& c, const BandParts<B>& a, BandPartRows<B>& x) {
+  const Stream<B>& lane = c.ahead;
+  const BandPlan& plan = a.plan;
+  const Index nrhs = x.nrhs, size = plan.separator * nrhs;
+  for (Index i = 0; i < a.own.count; ++i) {
+    const Index p = a.own.first + i;
+    double* window = window_rows(a, x, i);
+    if (plan.reversed(p))
+      detail::turn_rows(lane, plan.separator, nrhs, window, record(a, x, p, 1).data);
+    else
+      copy<double, B>(lane, record(a, x, p, 0), View<double, B>{window, size});
+  }
+  detail::exchange_records(c, plan, x.records, 2 * size, true);
+  if (a.reduced.tiles > 0) {
+    const auto block = [&](Index q) { return x.reduced.view().slice(q * size, size); };
+    const BandPartVectors<B> rows{x.reduced.data(), nullptr};
+    fill_zero(lane, x.reduced.view());
+    for (Index q = 0; q + 1 < plan.parts(); ++q)
+      add<B>(lane, 1.0, record(a, x, q, 0), 1.0, record(a, x, q + 1, 1), block(q));
+    band_forward_parts(lane, plan.reduced, {&a.reduced, 1}, {&rows, 1}, nrhs, x.scratch);
+    band_backward_parts(lane, plan.reduced, {&a.reduced, 1}, {&rows, 1}, nrhs, x.scratch);
+    for (Index q = 0; q + 1 < plan.parts(); ++q) {
+      copy<double, B>(lane, record(a, x, q, 0), block(q));
+      copy<double, B>(lane, record(a, x, q + 1, 1), block(q));
+    }
+  }
+  detail::exchange_records(c, plan, x.records, 2 * size, false);
+  for (Index i = 0; i < a.own.count; ++i) {
+    const Index p = a.own.first + i;
+    double* window = window_rows(a, x, i);
+    if (plan.reversed(p))
+      detail::turn_rows(lane, plan.separator, nrhs, record(a, x, p, 1).data, window);
+    else
+      copy<double, B>(lane, View<double, B>{window, size}, record(a, x, p, 0));
+  }
+}
+
+}  // namespace
+
+template <class B>
+void solve_parts(Context<B>& context, const BandParts<B>& a, BandPartRows<B>& x) {
+  const Stream<B>& lane = context.ahead;
+  const BandPlan& plan = a.plan;
+  if (x.nrhs == 0 || plan.shape.n == 0) return;
+  if (a.own.count > 0) band_forward_parts(lane, plan.shape, a.parts, x.parts, x.nrhs, x.scratch);
+  if (plan.parts() > 1) solve_separators(context, a, x);
+  if (a.own.count > 0) band_backward_parts(lane, plan.shape, a.parts, x.parts, x.nrhs, x.scratch);
+  lane.synchronize();
+}
+
+#define TERRACE_INSTANTIATE(B)                                                               \
+  template BandPartRows<B> band_part_rows(const BandParts<B>&, Index);                       \
+  template void set_rows(Context<B>&, const BandParts<B>&, BandPartRows<B>&, const double*); \
+  template void get_rows(Context<B>&, const BandParts<B>&, BandPartRows<B>&, double*);       \
+  template void solve_parts(Context<B>&, const BandParts<B>&, BandPartRows<B>&);
+TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+#undef TERRACE_INSTANTIATE
+
+}  // namespace terrace

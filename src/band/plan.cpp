@@ -1,0 +1,292 @@
+// Method, parts and width of a band factorization.
+#include <fmt/core.h>
+
+#include <cmath>
+
+#include "src/band/parts.hpp"
+#include "src/band/stream.hpp"
+
+namespace terrace {
+
+std::string to_string(BandMethod method) {
+  return method == BandMethod::one_end     ? "one-end"
+         : method == BandMethod::two_ends  ? "two-ends"
+         : method == BandMethod::partition ? "partition"
+         : method == BandMethod::streamed  ? "streamed"
+                                           : "tile-columns";
+}
+
+namespace {
+
+constexpr Index kNarrow = 512;     // half-bandwidths that latency bounds
+constexpr Index kLatency = 1500;   // half-bandwidths up to which more chains pay
+constexpr Index kWide = 6000;      // half-bandwidths whose tile columns fill a GPU
+constexpr Index kSpread = 20000;   // half-bandwidths from which tile columns pay on many GPUs
+constexpr Index kMostParts = 128;  // of one rank
+
+BandMethod parse_method(const std::string& name) {
+  for (const BandMethod method :
+       {BandMethod::tile_columns, BandMethod::one_end, BandMethod::two_ends, BandMethod::partition,
+        BandMethod::streamed})
+    if (name == to_string(method)) return method;
+  fail_together(Exit::usage, "unknown method '" + name +
+                                 "'; --method of band solve; use tile-columns, one-end, two-ends, "
+                                 "partition, streamed or auto");
+}
+
+/// The rules of --method auto; adds its reason.
+[[maybe_unused]] BandMethod choose(Cpu, const BandRequest&, std::vector<std::string>& reasons) {
+  // Threads share a tile column's update at any width, so more chains only cost flops.
+  reasons.emplace_back("the threads of a rank share each tile column's update, so one chain does");
+  return BandMethod::tile_columns;
+}
+[[maybe_unused]] BandMethod choose(Cuda, const BandRequest& r, std::vector<std::string>& reasons) {
+  if (!band_parts_available(Cuda{})) {
+    reasons.emplace_back("this GPU has not the shared memory of compute capability 9.0 for parts");
+    return BandMethod::tile_columns;
+  }
+  // Narrow: the chain of diagonal blocks bounds the time; many chains hide it, for 4x the flops and
+  // twice the memory. (H200: m = 1,000 in 3, 4, 5, 6, 8 parts 131, 107, 101, 103, 108 ns a
+  // column, two ends 148; m = 2,000 two ends 160.)
+  const Index spikes = 2 * r.n * (r.half_bandwidth + 1) * Index(sizeof(double));
+  if (r.half_bandwidth <= kLatency && (r.device_bytes == 0 || spikes < r.ranks * r.device_bytes)) {
+    reasons.push_back(fmt::format(
+        "half-bandwidth up to {}: the chain of diagonal blocks bounds the time, so many chains run "
+        "at once",
+        kLatency));
+    return BandMethod::partition;
+  }
+  // In between: two chains cost no more flops than one and halve the time of the chain. On more
+  // ranks too, while a broadcast a tile column costs more than it brings. (Four H200: m = 8,000 by
+  // tile columns 1.44 us a column, two of them from two ends 0.72; m = 32,000 9.7 and 11.4.)
+  const Index half = r.n / 2 * (r.half_bandwidth + 1) * Index(sizeof(double));
+  const bool few_fit = r.device_bytes == 0 || half + half / 8 < r.device_bytes;
+  if (r.half_bandwidth < kWide || r.ranks == 2 ||
+      (r.ranks > 2 && r.half_bandwidth < kSpread && few_fit)) {
+    reasons.push_back(
+        r.ranks == 2 ? std::string("two ranks: each eliminates from its end without communication")
+        : r.half_bandwidth < kWide
+            ? fmt::format("half-bandwidth below {}: two chains at once, for no more flops", kWide)
+            : fmt::format("half-bandwidth below {}: two ranks from two ends are faster than tile "
+                          "columns on all; the other {} have nothing to do",
+                          kSpread, r.ranks - 2));
+    return BandMethod::two_ends;
+  }
+  // Wide: the updates fill the GPU; in one launch on one rank.
+  if (r.ranks == 1) {
+    reasons.push_back(
+        fmt::format("half-bandwidth from {} on: the updates of one chain fill the GPU", kWide));
+    return BandMethod::one_end;
+  }
+  reasons.push_back(
+      fmt::format("half-bandwidth from {} on (or too much for two GPUs): one tile column's "
+                  "update fills the GPUs",
+                  kSpread));
+  return BandMethod::tile_columns;
+}
+
+[[maybe_unused]] Index part_width(Cpu, const BandRequest& r) {
+  return r.block > 0 ? std::min(r.block, band_width_limit(Cpu{}))
+                     : band_part_width(Cpu{}, r.half_bandwidth);
+}
+[[maybe_unused]] Index part_width(Cuda, const BandRequest& r) {
+  const Index width = band_part_width(Cuda{}, r.half_bandwidth);
+  if (r.block > 0 && r.block != width)
+    fail_together(Exit::usage,
+                  fmt::format("parts have tile columns of width {} on this backend, not {}; "
+                              "--block; leave it out, or use --method tile-columns",
+                              width, r.block));
+  return width;
+}
+
+/// Parts of a partition when none are asked for: the chains of the parts and that of the
+/// separators' system, whose tile columns reach twice as far, get about equally long.
+Index default_parts(const BandRequest& r, const BandShape& s) {
+  const double tiles = double(s.tiles()), reach = double(band_reach_tiles(s));
+  const Index parts = Index(std::lround(std::sqrt(tiles / (2 * reach))));
+  const Index most = r.half_bandwidth <= kNarrow ? kMostParts : 5;  // of one rank
+  return std::clamp<Index>(parts, std::max(3, r.ranks), most * r.ranks);
+}
+
+/// First rows of q parts; empty when n is too small for them.
+std::vector<Index> cut(Index n, const BandShape& s, Index separator, Index q, double end_weight) {
+  if (q == 1) return {0, n};
+  const Index own = n - (q - 1) * separator, inner_parts = q - 2;
+  const double share = double(own) / double(s.width) / (2 * end_weight + double(inner_parts));
+  const Index inner = inner_parts > 0 ? std::max(band_reach_tiles(s), Index(share)) * s.width : 0;
+  const Index rest = own - inner * inner_parts;
+  const Index first = std::max<Index>(1, rest / (2 * s.width)) * s.width;
+  if (rest - first < 1) return {};
+  std::vector<Index> begin{0, first + separator};
+  for (Index p = 1; p + 1 < q; ++p) begin.push_back(begin.back() + inner + separator);
+  begin.push_back(n);
+  return begin;
+}
+
+/// Parts of the plan from its shape: as many as there is room for.
+template <class B>
+void cut_parts(BandPlan& plan, Index wanted, double end_weight) {
+  const BandShape& s = plan.shape;
+  plan.separator = band_reach_tiles(s) * s.width;
+  const Index most = std::max<Index>(1, s.n / plan.separator + 1);
+  for (Index q = std::min(wanted, most); plan.begin.empty(); --q)
+    plan.begin = cut(s.n, s, plan.separator, q, end_weight);
+  if (plan.parts() < wanted)
+    plan.reasons.push_back(fmt::format("{} rows have room for {} parts only, with separators of {}",
+                                       s.n, plan.parts(), plan.separator));
+  if (plan.parts() == 1) return;
+  const Index blocks = plan.parts() > 2 ? 2 : 1, order = (plan.parts() - 1) * plan.separator;
+  plan.reduced =
+      band_shape(order, blocks * plan.separator, band_part_width(B{}, blocks * plan.separator));
+  plan.reduced.reach =
+      round_up(std::max(blocks * plan.separator, plan.reduced.width), 16);  // keeps ld >= s
+}
+
+/// Ends of a streamed band when none are asked for; adds the reason.
+[[maybe_unused]] Index stream_ends(Cpu, const BandRequest&, std::vector<std::string>&) { return 1; }
+[[maybe_unused]] Index stream_ends(Cuda, const BandRequest& r, std::vector<std::string>& reasons) {
+  const bool narrow = r.half_bandwidth <= kLatency;
+  reasons.push_back(
+      narrow ? fmt::format("half-bandwidth up to {}: one chain of diagonal blocks is slower than "
+                           "the copies, so the band is streamed from both ends",
+                           kLatency)
+             : fmt::format("half-bandwidth above {}: the copies bound the time of one chain",
+                           kLatency));
+  return narrow ? 2 : 1;
+}
+
+template <class B>
+void plan_streamed(const BandRequest& request, BandPlan& plan) {
+  BandRequest r = request;
+  r.half_bandwidth = band_shape(r.n, r.half_bandwidth, 1).half_bandwidth;
+  if (r.ranks > 1)
+    fail_together(Exit::usage, fmt::format("streamed runs on one rank, not on {}; --method; start "
+                                           "one rank, or use another method",
+                                           r.ranks));
+  if (r.parts < 0 || r.parts > (r.lapack_factor ? 1 : 2))
+    fail_together(Exit::usage,
+                  fmt::format("streamed in {} parts{}; --parts; give 1 (one end){}", r.parts,
+                              r.lapack_factor ? " with a factor that is LAPACK's" : "",
+                              r.lapack_factor ? "" : ", 2 (both ends) or 0"));
+  plan.method = BandMethod::streamed;
+  plan.shape = band_shape(r.n, r.half_bandwidth, part_width(B{}, r));
+  const Index ends = r.lapack_factor ? 1
+                     : r.parts > 0   ? r.parts
+                                     : stream_ends(B{}, r, plan.reasons);
+  cut_parts<B>(plan, ends, 1.0);
+}
+
+}  // namespace
+
+template <class B>
+void stream_if_too_big(const BandRequest& r, BandPlan& plan) {
+  if (r.device_bytes == 0 || r.ranks > 1 || r.block > 0 || r.parts > 0) return;
+  if (!band_parts_available(B{})) return;
+  const Index needed = plan.method == BandMethod::tile_columns
+                           ? band_memory(plan.shape, r.nrhs, 1, false).total()
+                           : band_parts_memory<B>(plan, r.nrhs).total();
+  if (needed <= r.device_bytes) return;
+  BandPlan streamed;
+  plan_streamed<B>(r, streamed);
+  const BandStreamMemory m = band_stream_memory<B>(streamed, r.nrhs);
+  const bool whole = m.host <= r.host_bytes;
+  const Index host =
+      whole ? m.host : band_stream_memory<B>(streamed, r.nrhs, 0, band_stream_kept(streamed)).host;
+  if (m.device() > r.device_bytes || host > r.host_bytes) return;
+  const auto gib = [](Index bytes) { return double(bytes) / 1073741824.0; };
+  streamed.reasons.push_back(fmt::format(
+      "in memory {:.1f} GiB would be needed on the device, which has {:.1f}; streamed, {:.1f} GiB "
+      "there and {:.1f} of the host's {:.1f}{}",
+      gib(needed), gib(r.device_bytes), gib(m.device()), gib(host), gib(r.host_bytes),
+      whole ? "" : fmt::format(", with {:.1f} in a scratch file", gib(m.host))));
+  plan = streamed;
+}
+
+namespace {
+
+template <class B>
+BandPlan plan_in_memory(const BandRequest& r) {
+  BandPlan plan;
+  plan.ranks = r.ranks;
+  const bool free = r.method.empty() || r.method == "auto";
+  const BandShape clipped = band_shape(r.n, r.half_bandwidth, 1);
+  BandRequest request = r;
+  request.half_bandwidth = clipped.half_bandwidth;
+  if (free)
+    plan.method = choose(B{}, request, plan.reasons);
+  else {
+    plan.method = parse_method(r.method);
+    const bool window = plan.method == BandMethod::streamed && r.tile_by_tile;
+    if (plan.method != BandMethod::tile_columns && !window && !band_parts_available(B{}))
+      fail_together(Exit::usage, "method '" + r.method +
+                                     "' needs a GPU of compute capability 9.0; --method; use "
+                                     "tile-columns");
+    plan.reasons.emplace_back("the method was asked for");
+  }
+  if (r.parts != 0 &&
+      (free || (plan.method != BandMethod::partition && plan.method != BandMethod::streamed)))
+    fail_together(Exit::usage,
+                  "--parts goes with --method partition and streamed only; on the command line; "
+                  "leave one of them out");
+  if (r.parts < 0)
+    fail_together(Exit::usage, fmt::format("{} parts; --parts; give 1 or more", r.parts));
+  const auto tile_columns = [&] {
+    plan.method = BandMethod::tile_columns;
+    plan.shape =
+        band_shape(r.n, r.half_bandwidth, band_width(B{}, request.half_bandwidth, r.block));
+  };
+  if (plan.method == BandMethod::tile_columns) {
+    tile_columns();
+    return plan;
+  }
+  if (plan.method == BandMethod::streamed && r.tile_by_tile) {
+    if (r.parts > 1)
+      fail_together(Exit::usage,
+                    fmt::format("streamed in {} parts with --diagonal or --substitution; --parts; "
+                                "give 1 (one end) or 0",
+                                r.parts));
+    tile_columns();
+    plan.method = BandMethod::streamed;
+    plan.tile_by_tile = true;
+    plan.begin = {0, r.n};
+    return plan;
+  }
+  if (plan.method == BandMethod::streamed) {
+    plan_streamed<B>(r, plan);
+    return plan;
+  }
+  plan.shape = band_shape(r.n, r.half_bandwidth, part_width(B{}, request));
+  const BandShape& s = plan.shape;
+  const double weight = r.end_weight > 0               ? r.end_weight
+                        : s.half_bandwidth <= kNarrow  ? 1.0
+                        : s.half_bandwidth <= kLatency ? 1.5
+                                                       : 3.0;
+  const Index wanted = plan.method == BandMethod::one_end    ? 1
+                       : plan.method == BandMethod::two_ends ? 2
+                       : r.parts > 0                         ? r.parts
+                                                             : default_parts(request, s);
+  cut_parts<B>(plan, wanted, weight);
+  if (plan.parts() == 1 && free && plan.method != BandMethod::one_end) {
+    plan.begin.clear();
+    tile_columns();
+    return plan;
+  }
+  return plan;
+}
+
+}  // namespace
+
+template <class B>
+BandPlan plan_band(const BandRequest& r) {
+  BandPlan plan = plan_in_memory<B>(r);
+  if (r.method.empty() || r.method == "auto") stream_if_too_big<B>(r, plan);
+  return plan;
+}
+
+#define TERRACE_INSTANTIATE(B)                        \
+  template BandPlan plan_band<B>(const BandRequest&); \
+  template void stream_if_too_big<B>(const BandRequest&, BandPlan&);
+TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+#undef TERRACE_INSTANTIATE
+
+}  // namespace terrace

@@ -1,0 +1,153 @@
+// Chebyshev polynomial preconditioner: z = p(D^-1 A) D^-1 r, with products with A alone.
+#pragma once
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <type_traits>
+#include <vector>
+
+#include "distrib/context.hpp"
+#include "distrib/layout.hpp"
+#include "kernels/base/matrix.hpp"
+#include "kernels/base/random.hpp"
+#include "kernels/cg/preconditioner.hpp"
+#include "src/cg/eigen_estimate.hpp"
+#include "src/cg/operand.hpp"
+
+namespace terrace {
+
+/// Where a polynomial of `degree` is small, and what was learnt at set-up.
+struct ChebyshevNotes {
+  Index degree = 0;                  ///< products with A an application
+  double low = 0, high = 0;          ///< the interval for the eigenvalues of D^-1 A
+  double largest = 0, smallest = 0;  ///< of D^-1 A as 15 steps of Lanczos saw them
+  Index bad_row = -1;                ///< global row of the diagonal that is not positive
+  bool indefinite = false;           ///< p.A p <= 0 was met
+};
+
+/// The largest ratio of high and low, at which the polynomial's residual is 1/2 on all of the
+/// interval: eigenvalues there end in [1/2, 3/2], those below it grow by about (degree + 1)^2.
+inline double chebyshev_ratio(Index degree) {
+  const double sigma = std::cosh(std::acosh(2.0) / double(degree + 1));
+  return (sigma + 1) / (sigma - 1);
+}
+
+/// The residual polynomial 1 - s p(s) is T(sigma - s / delta) / T(sigma), T the Chebyshev
+/// polynomial of degree + 1, theta and delta the middle and half the length of [low, high], sigma =
+/// theta / delta (Saad, Iterative Methods for Sparse Linear Systems, 2nd ed., 12.3). p > 0 on (0,
+/// high], so as an operator it is symmetric and positive definite where high is no less than the
+/// largest eigenvalue.
+///
+/// Product: callable as product(const Operand<B>& p, View<double, B> q, const double* skip), q = A
+/// p of own rows on context.ahead; collective.
+template <class B>
+class Chebyshev {
+ public:
+  Chebyshev() = default;
+  [[nodiscard]] bool present() const { return notes_.degree > 0; }
+  [[nodiscard]] const ChebyshevNotes& notes() const { return notes_; }
+  /// False: the diagonal or a product was not positive; must not be applied.
+  [[nodiscard]] bool usable() const { return notes_.bad_row < 0 && !notes_.indefinite; }
+
+  /// Collective. `diagonal`: of own rows, on the host; `p`: an operand of own rows (and columns),
+  /// kept. ratio 0: chebyshev_ratio(degree), or less where all of the spectrum that was seen lies
+  /// closer to its largest eigenvalue: condition 2, degree 8, 18 applications become 2. Makes up to
+  /// 15 products.
+  template <class Product>
+  Chebyshev(const Context<B>& context, const Product& product, Operand<B>&& p, Range rows,
+            const std::vector<double>& diagonal, Index degree, double ratio = 0)
+      : p_(std::move(p)),
+        rest_(rows.count * p_.columns),
+        q_(rows.count * p_.columns),
+        inverse_(rows.count) {
+    notes_.degree = degree;
+    std::vector<double> inverse(diagonal.size());
+    Index bad = std::numeric_limits<Index>::max();
+    for (std::size_t i = 0; i < diagonal.size(); ++i) {
+      inverse[i] = 1 / diagonal[i];
+      if (!(diagonal[i] > 0 && std::isfinite(inverse[i])))
+        bad = std::min(bad, rows.first + Index(i));
+    }
+    bad = context.control.reduce(bad, Reduce::min);
+    if (bad < std::numeric_limits<Index>::max()) notes_.bad_row = bad;
+    if (notes_.bad_row >= 0) return;
+    upload(context.ahead, inverse_.view(), inverse.data());
+    context.ahead.synchronize();
+    find_bounds(context, product, rows);
+    notes_.high = 1.1 * notes_.largest;
+    notes_.low = ratio > 1 ? notes_.high / ratio
+                           : std::max(notes_.high / chebyshev_ratio(degree), 0.9 * notes_.smallest);
+  }
+
+  /// `degree` products and as many passes of 64 bytes a row.
+  template <class Product>
+  void apply(const Context<B>& context, const Product& product, View<const double, B> r,
+             View<double, B> z, const double* skip = nullptr) const {
+    const double theta = 0.5 * (notes_.high + notes_.low), delta = 0.5 * (notes_.high - notes_.low);
+    const double sigma = theta / delta;
+    double rho = 1 / sigma;
+    View<const double, B> from = r;
+    chebyshev_start(context.ahead, 1 / theta, p_.columns, inverse_, r, p_.own(), z, skip);
+    for (Index k = 0; k < notes_.degree; ++k) {
+      product(p_, q_.view(), skip);
+      const double next = 1 / (2 * sigma - rho);
+      chebyshev_step(context.ahead, next * rho, 2 * next / delta, p_.columns, inverse_, from, q_,
+                     rest_.view(), p_.own(), z, skip);
+      from = rest_;
+      rho = next;
+    }
+  }
+
+ private:
+  /// Conjugate gradients with D^-1 from a random right-hand side.
+  template <class Product>
+  void find_bounds(const Context<B>& context, const Product& product, Range rows) {
+    constexpr Index most_steps = 15;
+    const Stream<B>& lane = context.ahead;
+    const Index k = p_.columns, size = rows.count * k;
+    const Buffer<double, B> z(size), scrap(size);
+    std::vector<double> start(std::size_t(size), 0.0);
+    for (Index i = 0; i < size; ++i)
+      start[std::size_t(i)] = random_uniform(0x9e37, rows.first + i / k, 0);
+    upload(lane, rest_.view(), start.data());
+    lane.synchronize();
+    const auto inner = [&](View<const double, B> u, View<const double, B> v) {
+      const Buffer<double, B> sum(1);
+      double value = 0;
+      fill_zero(lane, sum.view());
+      if (size > 0) row_products<B>(lane, 1, size, 1.0, u, size, v, size, sum.view());
+      download(lane, &value, sum.view());
+      lane.synchronize();
+      return context.control.reduce(value, Reduce::sum);
+    };
+    std::vector<double> alpha, beta;
+    chebyshev_start(lane, 1, k, inverse_, rest_, p_.own(), z.view());
+    double rz = inner(rest_, z);
+    const double first = rz;
+    for (Index step = 0; step < most_steps && rz > 1e-24 * first; ++step) {
+      product(p_, q_.view(), nullptr);
+      const double pq = inner(p_.own(), q_);
+      if (!(pq > 0) || !std::isfinite(pq)) {
+        notes_.indefinite = true;
+        return;
+      }
+      alpha.push_back(rz / pq);
+      add<B>(lane, 1, rest_, -alpha.back(), q_, rest_.view());
+      chebyshev_start(lane, 1, k, inverse_, rest_, scrap.view(), z.view());
+      const double now = inner(rest_, z);
+      beta.push_back(now / rz);
+      rz = now;
+      add<B>(lane, 1, z, beta.back(), p_.own(), p_.own());
+    }
+    const EigenEstimate estimate = estimate_eigenvalues(alpha, beta);
+    notes_.largest = estimate.largest;
+    notes_.smallest = estimate.smallest;
+    if (!(notes_.largest > 0)) notes_.largest = 1;  // no rows
+  }
+
+  ChebyshevNotes notes_;
+  Operand<B> p_;
+  Buffer<double, B> rest_, q_, inverse_;
+};
+
+}  // namespace terrace

@@ -1,0 +1,128 @@
+#include "src/cg/constant_guard.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "distrib/faults.hpp"
+#include "distrib/session.hpp"
+#include "kernels/base/error.hpp"
+#include "src/frame/guard.hpp"
+
+namespace terrace {
+
+template <class B>
+ConstantGuard<B>::ConstantGuard(const Context<B>& context)
+    : context_(context),
+      parts_(guard_height * fold_words),
+      total_(fold_words),
+      seen_(fold_words),
+      right_(std::size_t(fold_words)),
+      now_(std::size_t(fold_words)) {}
+
+/// In a signal handler: whether the sums are not what they were. The arrays are host memory.
+template <class B>
+bool ConstantGuard<B>::broken(void* guard) {
+  auto& g = *static_cast<ConstantGuard*>(guard);
+  std::fill(g.now_.begin(), g.now_.end(), Word(0));
+  for (const View<Word, B>& array : g.arrays_)
+    for (Index i = 0; i < array.size; ++i) g.now_[std::size_t(i % fold_words)] ^= array.data[i];
+  return g.now_ != g.right_;
+}
+
+template <class B>
+void ConstantGuard<B>::sum() {
+  const Stream<B>& lane = context_.bulk;
+  const auto rows = [](Word* data, Index count) { return WordRows{data, fold_words, count}; };
+  Word* const groups = parts_.data() + fold_words;
+  const auto add = [&](Index count, Index words) {  // parts to the total
+    xor_groups(lane, rows(total_.data(), 1), rows(parts_.data(), 1 + count), words);
+    copy(lane, parts_.view().slice(0, words), View<const Word, B>{total_.data(), words});
+  };
+  fill_zero(lane, parts_.view().slice(0, fold_words));
+  for (const View<Word, B>& array : arrays_) {
+    const Index whole = array.size / fold_words, tail = array.size % fold_words;
+    constexpr Index most = (guard_height - 1) * guard_height;
+    for (Index at = 0; at < whole; at += most) {
+      const Index count = std::min(most, whole - at), parts = ceil_div(count, guard_height);
+      xor_groups(lane, rows(groups, parts), rows(array.data + at * fold_words, count), fold_words);
+      add(parts, fold_words);
+    }
+    if (tail == 0) continue;
+    xor_groups(lane, rows(groups, 1), rows(array.data + whole * fold_words, 1), tail);
+    add(1, tail);
+  }
+  download(lane, seen_.data(), View<const Word, B>{parts_.data(), fold_words});
+}
+
+template <class B>
+void ConstantGuard<B>::begin() {
+  sum();
+  context_.bulk.synchronize();
+  std::copy_n(seen_.data(), fold_words, right_.data());
+  if constexpr (std::is_same_v<B, Cpu>)
+    access_.emplace(&ConstantGuard::broken, this,
+                    fmt::format("terrace: rank {} on {} failed: memory error: an access outside "
+                                "memory, and the check sum of the matrix is broken; on rank {}, "
+                                "host {}; start again, from the last checkpoint if there is one, "
+                                "and have the memory of this host tested\n",
+                                context_.rank(), host_name(), context_.rank(), host_name()),
+                    int(Exit::fault));
+}
+
+template <class B>
+void ConstantGuard<B>::look() {
+  if (!pending_) return;
+  known_.synchronize();
+  pending_ = false;
+  if (!std::equal(right_.begin(), right_.end(), seen_.data()))
+    memory_error(context_.rank(), checked_, due_);
+  checked_ = due_;
+}
+
+template <class B>
+void ConstantGuard<B>::step(Index k) {
+  flip_for_tests(k);
+  if (k < last_) last_ = 0;  // the next right-hand sides
+  if (k - last_ < interval) return;
+  look();
+  last_ = due_ = k;
+  sum();
+  known_ = context_.bulk.record();
+  pending_ = true;
+}
+
+template <class B>
+void ConstantGuard<B>::finish(Index k) {
+  flip_for_tests(k);
+  look();
+  due_ = k;
+  sum();
+  known_ = context_.bulk.record();
+  pending_ = true;
+  look();
+  context_.control.barrier();  // no rank goes on while another one ends the job
+}
+
+/// TERRACE_TEST_FLIP = "RANK:STEP:BYTE", as of the eliminations; BYTE counts through the arrays.
+template <class B>
+void ConstantGuard<B>::flip_for_tests(Index k) {
+  static const char* const text = test_setting("TERRACE_TEST_FLIP");
+  if (!text || flipped_) return;
+  char* end = nullptr;
+  const Index rank = std::strtoll(text, &end, 10);
+  const Index wanted = *end == ':' ? std::strtoll(end + 1, &end, 10) : -1;
+  Index byte = *end == ':' ? std::strtoll(end + 1, nullptr, 10) : 0;
+  if (rank != context_.rank() || k < wanted) return;
+  flipped_ = true;
+  for (const View<Word, B>& array : arrays_) {
+    if (byte < 8 * array.size) return toggle_bit(context_.bulk, array.data, byte, int(byte % 8));
+    byte -= 8 * array.size;
+  }
+}
+
+#define TERRACE_INSTANTIATE(B) template class ConstantGuard<B>;
+TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+
+}  // namespace terrace

@@ -1,0 +1,57 @@
+// --guard of solvers that read their matrix and never write it: sums of its words must stay what
+// they were when it was read.
+#pragma once
+#include <optional>
+#include <vector>
+
+#include "distrib/access.hpp"
+#include "distrib/context.hpp"
+#include "kernels/base/guard.hpp"
+
+namespace terrace {
+
+/// The XOR of the arrays' words, folded to fold_words of them. One bit that flips is always seen.
+/// A check reads the arrays once, on context.bulk, and nobody waits: its verdict is read when the
+/// next one begins. On the CPU an access outside memory, by a number that is an index, asks for the
+/// sums at once.
+template <class B>
+class ConstantGuard {
+ public:
+  static constexpr Index fold_words = 4096;
+  static constexpr Index interval = 64;  ///< products with the matrix between checks: 1.6 %
+
+  explicit ConstantGuard(const Context<B>& context);
+  ConstantGuard(const ConstantGuard&) = delete;
+  ConstantGuard& operator=(const ConstantGuard&) = delete;
+  /// Backend memory that is watched, 64-byte aligned, with room for a whole last word.
+  template <class T>
+  void watch(const Buffer<T, B>& array) {
+    if (array.size() > 0)
+      arrays_.push_back(
+          {reinterpret_cast<Word*>(array.data()), ceil_div(array.size() * Index(sizeof(T)), 8)});
+  }
+  /// The sums as they are now.
+  void begin();
+  /// `k` steps are launched.
+  void step(Index k);
+  /// A last check, and all verdicts; throws Error(fault), which ends the job. Collective.
+  void finish(Index k);
+
+ private:
+  void sum();
+  void look();
+  void flip_for_tests(Index k);
+  static bool broken(void* guard);
+
+  const Context<B>& context_;
+  std::vector<View<Word, B>> arrays_;
+  Buffer<Word, B> parts_, total_;  // parts_: the total so far, then a row a group
+  PinnedBuffer<Word> seen_;
+  std::vector<Word> right_, now_;
+  std::optional<AccessWatch> access_;
+  Event<B> known_;
+  Index last_ = 0, checked_ = 0, due_ = 0;
+  bool pending_ = false, flipped_ = false;
+};
+
+}  // namespace terrace

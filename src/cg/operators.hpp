@@ -1,0 +1,218 @@
+// Symmetric matrices as conjugate gradients see them: q = A p on row slices.
+//
+// Each operator owns a contiguous slice of rows and makes the vectors that it multiplies, which
+// have room for the entries of other ranks:
+//   DenseOperator   all of p, gathered                      8 n^2 / ranks bytes
+//   BandOperator    m entries on either side of the slice   8 (m + 1) n / ranks, + the overlap
+//   CsrOperator     exactly the entries its columns name    12 nonzeros / ranks
+//
+// Every member that takes the context is collective.
+#pragma once
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "distrib/context.hpp"
+#include "distrib/halo.hpp"
+#include "distrib/layout.hpp"
+#include "kernels/base/large_vector.hpp"
+#include "kernels/cg/preconditioner.hpp"
+#include "kernels/cg/products.hpp"
+#include "src/cg/operand.hpp"
+
+namespace terrace {
+
+/// Zero-based position and the two values that differ.
+struct Asymmetry {
+  Index row = 0, column = 0;
+  double value = 0, transposed = 0;  ///< A[row, column], A[column, row]
+};
+
+/// Host and backend bytes of a rank, largest over the ranks.
+struct OperatorMemory {
+  Index host = 0, backend = 0;
+};
+
+/// A = 2^power times the numbers that an operator stores, and what normalise() learnt of these.
+struct MatrixScale {
+  bool known = false;
+  int power = 0;
+  int middle = 0;   ///< halfway between the exponents of the largest and the smallest |a_ii|
+  double norm = 0;  ///< largest row sum of absolute values
+};
+
+/// Communication that a caller enqueues while a product runs; may be empty.
+using Meanwhile = std::function<void()>;
+
+template <class B>
+class DenseOperator {
+ public:
+  static constexpr bool replicated = false;  ///< vectors are slices, one a rank
+  DenseOperator(const Context<B>& context, Index n);
+  static OperatorMemory memory(Index n, int ranks);
+  [[nodiscard]] Index n() const { return n_; }
+  [[nodiscard]] Range rows() const { return rows_; }
+  /// `count` of the slice's rows from `position`, n host values each.
+  void put_rows(const Context<B>& context, Index position, Index count, const double* rows);
+  void fill_random(const Context<B>& context, Word seed, double diagonal = 2);  ///< dense_cg_entry
+  /// Vectors that apply() multiplies, zero.
+  [[nodiscard]] Operand<B> operand(const Context<B>& context, Index columns = 1);
+  /// q = A p (or |A| p) on context.ahead; sums = local { p.q, p.p } of one column. Reads the slice
+  /// once. Nothing is computed where *skip != 0 by then. `meanwhile` enqueues communication of the
+  /// caller on context.ahead that may run beside the product.
+  void apply(const Context<B>& context, const Operand<B>& p, View<double, B> q,
+             View<double, B> sums, const SumSpace<B>& space, const double* skip = nullptr,
+             bool absolute = false, const Meanwhile& meanwhile = {}) const;
+  [[nodiscard]] std::vector<double> diagonal(const Context<B>& context) const;  ///< of own rows
+  /// The first pair (lowest row, then column) that is not symmetric, the same on every rank.
+  [[nodiscard]] std::optional<Asymmetry> asymmetry(const Context<B>& context) const;
+  [[nodiscard]] double bytes() const { return 8.0 * double(n_) * double(n_); }
+  MatrixScale scale;
+  void multiply_by(const Context<B>& context, int power);  ///< every number stored by 2^power
+  [[nodiscard]] double largest(const Context<B>& context) const;  ///< |number| stored, of all ranks
+  [[nodiscard]] DenseRows<B> matrix() const { return {matrix_, rows_.count, ld_}; }
+  /// f(buffer) for each array that holds the matrix.
+  template <class F>
+  void each_array(const F& f) const {
+    f(matrix_);
+  }
+
+ private:
+  [[nodiscard]] double entry(const Context<B>& context, Index i, Index j) const;
+  Index n_ = 0, block_ = 0, ld_ = 0;
+  Range rows_;
+  Buffer<double, B> matrix_, all_;  // all_: p of all ranks; empty for one rank
+};
+
+template <class B>
+class BandOperator {
+ public:
+  static constexpr bool replicated = false;
+  BandOperator(const Context<B>& context, Index n, Index half_bandwidth);
+  static OperatorMemory memory(Index n, Index half_bandwidth, int ranks);
+  [[nodiscard]] Index n() const { return n_; }
+  [[nodiscard]] Index half_bandwidth() const { return m_; }
+  [[nodiscard]] Range rows() const { return rows_; }
+  /// Columns of earlier slices that reach into this one; read before own columns.
+  [[nodiscard]] Range columns_before() const;
+  /// `count` columns from global column `first` of `height` values, element d is A[j + d, j].
+  /// They are columns_before(), in order, then rows().
+  void put_columns(const Context<B>& context, Index first, Index count, Index height,
+                   const double* columns);
+  void fill_random(const Context<B>& context, Word seed);  ///< band_spd_entry
+  [[nodiscard]] Operand<B> operand(const Context<B>& context, Index columns = 1);
+  void apply(const Context<B>& context, const Operand<B>& p, View<double, B> q,
+             View<double, B> sums, const SumSpace<B>& space, const double* skip = nullptr,
+             bool absolute = false, const Meanwhile& meanwhile = {}) const;
+  [[nodiscard]] std::vector<double> diagonal(const Context<B>& context) const;
+  [[nodiscard]] std::optional<Asymmetry> asymmetry(const Context<B>&) const { return {}; }
+  [[nodiscard]] double bytes() const { return 8.0 * double(n_) * double(m_ + 1); }
+  MatrixScale scale;
+  void multiply_by(const Context<B>& context, int power);  ///< every number stored by 2^power
+  [[nodiscard]] double largest(const Context<B>& context) const;  ///< |number| stored, of all ranks
+  [[nodiscard]] BandRows<B> matrix() const { return {matrix_, rows_.count, m_, ld_}; }
+  template <class F>
+  void each_array(const F& f) const {
+    f(matrix_);
+  }
+
+ private:
+  Index n_ = 0, m_ = 0, ld_ = 0;
+  Range rows_;
+  [[nodiscard]] Halo<B> halo(const Context<B>& context, Index columns) const;
+  Buffer<double, B> matrix_, scratch_;
+  std::vector<double> lead_;  // columns_before() while they are read
+  Halo<B> halo_, halo_columns_;
+};
+
+/// Rows of a CSR matrix on the host, global column numbers.
+struct CsrSlice {
+  std::vector<Index> start{0};
+  LargeVector<Index> column;
+  LargeVector<double> value;
+  [[nodiscard]] Index rows() const { return Index(start.size()) - 1; }
+  /// Sorts each row by column and adds up duplicates.
+  void normalise();
+};
+
+template <class B>
+class CsrOperator {
+ public:
+  static constexpr bool replicated = false;
+  /// first[r] .. first[r + 1]: rows of rank r; `slice`: this rank's rows, consumed.
+  CsrOperator(const Context<B>& context, std::vector<Index> first, CsrSlice&& slice);
+  static OperatorMemory memory(Index n, Index nonzeros, int ranks);
+  [[nodiscard]] Index n() const { return first_.back(); }
+  [[nodiscard]] Range rows() const { return rows_; }
+  [[nodiscard]] Index nonzeros() const { return nonzeros_; }  ///< of all ranks, duplicates summed
+  [[nodiscard]] Operand<B> operand(const Context<B>& context, Index columns = 1);
+  /// The product with own entries of p runs on context.bulk beside the halo exchange.
+  void apply(const Context<B>& context, const Operand<B>& p, View<double, B> q,
+             View<double, B> sums, const SumSpace<B>& space, const double* skip = nullptr,
+             bool absolute = false, const Meanwhile& meanwhile = {}) const;
+  [[nodiscard]] const std::vector<double>& diagonal(const Context<B>&) const { return diagonal_; }
+  [[nodiscard]] std::optional<Asymmetry> asymmetry(const Context<B>&) const { return asymmetry_; }
+  [[nodiscard]] double bytes() const { return 12.0 * double(nonzeros_) + 8.0 * double(n()); }
+  MatrixScale scale;
+  void multiply_by(const Context<B>& context, int power);  ///< every number stored by 2^power
+  [[nodiscard]] double largest(const Context<B>& context) const;  ///< |number| stored, of all ranks
+  /// Entries at and below the diagonal between own rows, local numbers, on the host; with block > 0
+  /// only those within blocks of so many rows.
+  [[nodiscard]] LocalRows own_rows(const Context<B>& context, Index block) const;
+  /// Own rows and columns: the whole matrix where there is one rank.
+  [[nodiscard]] CsrRows<B> matrix() const { return inner_.view(); }
+  template <class F>
+  void each_array(const F& f) const {
+    for (const Part* part : {&inner_, &outer_}) {
+      f(part->value), f(part->column);
+      f(part->start), f(part->row), f(part->chunk), f(part->longs);
+    }
+  }
+
+ private:
+  struct Part {  // a CSR matrix in the memory of the backend
+    Buffer<Index, B> start, row, chunk, longs;
+    Buffer<std::int32_t, B> column;
+    Buffer<double, B> value, partial;
+    bool scattered = false;
+    [[nodiscard]] CsrRows<B> view() const {
+      return {start, column, value, row, chunk, longs, partial, scattered};
+    }
+  };
+  std::vector<Index> first_;
+  Range rows_;
+  Index nonzeros_ = 0;
+  Part inner_, outer_;         // own columns; columns of other ranks, only rows that have some
+  std::vector<Index> needed_;  // entries of p of other ranks
+  Halo<B> halo_, halo_columns_;
+  std::vector<double> diagonal_;
+  std::optional<Asymmetry> asymmetry_;
+};
+
+/// Starts of row slices with about equal numbers of nonzeros, from this rank's piece of the row
+/// pointers: pointers[i] belongs to row first + i, one more than rows. Collective.
+std::vector<Index> balanced_rows(const Control& control, Index n, Index nonzeros, Index first,
+                                 const std::vector<Index>& pointers);
+
+/// Largest row sum of absolute values. Overwrites p and q.
+template <class B, class A>
+double row_sum_norm(const Context<B>& context, A& a, const Operand<B>& p, View<double, B> q,
+                    View<double, B> sums, const SumSpace<B>& space);
+
+/// Finds the norm of a complete matrix, once, and divides the numbers stored by a power of two
+/// where the squares of what an iteration computes could leave the range of doubles. So A and 2^k A
+/// are iterated alike, bit by bit. The power depends on the diagonal alone where A may be positive
+/// definite, not on ranks. Reads A once; twice more and writes it where it is scaled. Collective.
+template <class B, class A>
+void normalise(const Context<B>& context, A& a);
+
+/// v *= 2^power, as ldexp does. Waits.
+template <class B>
+void multiply_by_power(const Context<B>& context, View<double, B> v, int power);
+
+/// The halo of `columns` vectors, row-major, from that of one.
+template <class B>
+Halo<B> halo_of_columns(const Context<B>& context, std::vector<Index> first,
+                        const std::vector<Index>& needed, Index columns);
+
+}  // namespace terrace

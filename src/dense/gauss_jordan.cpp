@@ -1,0 +1,436 @@
+#include "src/dense/gauss_jordan.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "distrib/agree.hpp"
+#include "kernels/base/error.hpp"
+#include "kernels/base/matrix.hpp"
+#include "src/frame/eliminate.hpp"
+
+namespace terrace {
+
+namespace {
+
+template <class B>
+Index default_block(Index n, int ranks, bool emulated) {
+  if constexpr (std::is_same_v<B, Cpu>)
+    return n <= 128 ? 16 : n <= 512 ? 48 : n <= 1536 ? 72 : n <= 6000 ? 144 : 192;
+  if (emulated) return n <= 49152 ? 2048 : 4096;
+  if (ranks == 1)
+    return n <= 1024    ? 64
+           : n <= 2560  ? 128
+           : n <= 12288 ? 256
+           : n <= 24576 ? 1024
+           : n <= 49152 ? 1536
+                        : 2048;
+  return n <= 1024 ? 64 : n <= 10240 ? 128 : n <= 24576 ? 256 : 1024;
+}
+
+/// Products of a panel with some columns at a time, as accurate as in FP64 (measured: largest error
+/// 1.5 eps |n_i| |y_j|, DGEMM's 2.9).
+emulated::Shape emulated_shape(const JordanPlan& plan, Index slots) {
+  return {slots, std::min<Index>(plan.columns, 8192), plan.block, 14};
+}
+
+/// Sign of the permutation j -> p[j].
+int parity(const std::vector<Index>& p) {
+  std::vector<bool> seen(p.size());
+  int sign = 1;
+  for (std::size_t start = 0; start < p.size(); ++start)
+    for (std::size_t j = start; !seen[j]; j = std::size_t(p[j])) {
+      seen[j] = true;
+      if (std::size_t(p[j]) != start) sign = -sign;
+    }
+  return sign;
+}
+
+}  // namespace
+
+template <class B>
+JordanPlan plan_jordan(int ranks, Index n, Index right, bool inverse, Index block,
+                       const std::string& pivoting, bool emulated) {
+  if (emulated && (std::is_same_v<B, Cpu> || !emulated::available(B{})))
+    fail_together(Exit::usage,
+                  "emulated products need a GPU of compute capability 9.0; --precision emulated; "
+                  "leave the option out");
+  JordanPlan plan;
+  plan.emulated = emulated;
+  plan.n = n;
+  plan.right = right;
+  plan.inverse = inverse;
+  plan.why_block = block > 0 ? "asked for" : "fastest of the widths measured at this order";
+  plan.block =
+      std::min(block > 0 ? block : default_block<B>(n, ranks, emulated), std::max<Index>(1, n));
+  const bool host = std::is_same_v<B, Cpu>;
+  plan.pivoting = pivoting == "partial"      ? Pivoting::partial
+                  : pivoting == "tournament" ? Pivoting::tournament
+                  : host || ranks == 1       ? Pivoting::partial
+                                             : Pivoting::tournament;
+  plan.why_pivoting = pivoting != "auto" ? "asked for"
+                      : host             ? "one small exchange a column is cheap between hosts"
+                      : ranks == 1       ? "all rows are on one device"
+                                         : "one exchange a panel instead of one a column";
+  // On the host a leaf of the tournament is a block of the layout: more rows than it may send on.
+  const bool leaves = host && plan.pivoting == Pivoting::tournament;
+  plan.rows = {n, plan.block * (leaves ? dense::leaf_blocks : 1), ranks};
+  // cuBLAS is slow where a factor's rows are not 16 bytes apart: columns of zeros.
+  plan.columns = host ? n + right : round_up(n + right, 8);
+  plan.ld = round_up(plan.columns, 16);
+  if (plan.ld % 256 == 0) plan.ld += 16;  // rows of a power of two collide in the caches
+  const Index slots = plan.rows.slots(0);
+  const dense::Sizes sizes = dense::sizes(B{}, slots, plan.rows.block, plan.block, ranks);
+  const Index record = dense::record_size(plan.block);
+  const Index records =
+      plan.pivoting == Pivoting::partial ? record : sizes.leaves * plan.block * record;
+  const Index doubles = (slots + 1) * plan.ld + 2 * sizes.panel + sizes.work +
+                        2 * plan.block * plan.block + records * (ranks + 1) +
+                        (ranks > 1 || sizes.separate_y ? 2 : 1) * plan.block * plan.columns +
+                        ceil_div(n, plan.block) * (2 + 2 * plan.block);
+  if (emulated) plan.bytes = emulated::workspace_bytes(B{}, emulated_shape(plan, slots));
+  plan.bytes += 8 * (doubles + 2 * slots + 3 * std::max(n, plan.block));
+  return plan;
+}
+
+template <class B>
+GaussJordan<B>::GaussJordan(Context<B>& context, const JordanPlan& plan)
+    : context_(context), plan_(plan), slots_(plan.rows.slots(context.rank())) {
+  const Index most = plan.rows.slots(0), block = plan.block, ranks = context.size();
+  collectively(context.control, [&] {
+    const dense::Sizes sizes = dense::sizes(B{}, most, plan.rows.block, block, int(ranks));
+    const bool partial = plan.pivoting == Pivoting::partial;
+    const Index record = dense::record_size(block) * (partial ? 1 : sizes.leaves * block);
+    a_ = Buffer<double, B>((std::is_same_v<B, Cpu> ? slots_ : round_up(slots_, 2)) * plan.ld);
+    for (Buffer<double, B>& n : n_) n = Buffer<double, B>(sizes.panel);
+    lu_ = Buffer<double, B>(2 * block * block);
+    summary_ = Buffer<double, B>(steps() * (2 + 2 * block));
+    work_ = Buffer<double, B>(sizes.work);
+    record_ = Buffer<double, B>(record);
+    records_ = Buffer<double, B>(record * ranks);
+    pivot_rows_ = Buffer<double, B>(block * plan.columns);
+    separate_y_ = sizes.separate_y;
+    if (ranks > 1 || separate_y_) other_rows_ = Buffer<double, B>(block * plan.columns);
+    if (plan.emulated)
+      integers_ = Buffer<std::byte, B>(emulated::workspace_bytes(B{}, emulated_shape(plan, most)));
+    global_row_ = Buffer<Index, B>(slots_);
+    column_of_ = Buffer<Index, B>(slots_);
+    pivots_ = Buffer<Index, B>(block);
+    info_ = Buffer<Index, B>(2);
+    list_ = Buffer<Index, B>(std::max(plan.n, 2 * block));
+    summary_host_ = PinnedBuffer<double>(steps() * (2 + 2 * block));
+    list_host_ = PinnedBuffer<Index>(std::max(plan.n, std::max(slots_, 2 * block)));
+    pivot_row_.resize(std::size_t(plan.n));
+    destination_.resize(std::size_t(slots_));
+    for (Index s = 0; s < slots_; ++s) list_host_[s] = plan.rows.global(s, context.rank());
+    upload(context.ahead, global_row_.view(), list_host_.data());
+    if (plan.columns > plan.n + plan.right) fill_zero(context.ahead, a_.view());
+    context.ahead.synchronize();
+    if (plan.guard)  // a check reads the rows once, an update of a panel does 2 block flops a
+                     // number
+      guard_ = std::make_unique<DenseGuard<B>>(
+          context, plan.rows, plan.n, plan.n + plan.right - 1, plan.inverse,
+          plan.guard_interval > 0 ? plan.guard_interval
+                                  : ceil_div(std::is_same_v<B, Cpu> ? 2304 : 16384, plan.block));
+  });
+  rows_ = {a_, slots_, plan.columns, plan.ld, plan.rows.block, global_row_, column_of_};
+}
+
+template <class B>
+dense::Panel<B> GaussJordan<B>::panel(Index k) const {
+  dense::Panel<B> panel;
+  panel.first = k * plan_.block;
+  panel.width = std::min(plan_.block, plan_.n - panel.first);
+  panel.block = plan_.block;
+  panel.n = n_[std::size_t(k % 2)];
+  panel.lu = lu_;
+  panel.pivots = pivots_;
+  panel.info = info_;
+  panel.summary = summary_.view().slice(k * (2 + 2 * plan_.block), 2 + 2 * plan_.block);
+  return panel;
+}
+
+template <class B>
+Index GaussJordan<B>::from(Index k) const {
+  return plan_.inverse ? 0 : std::min(plan_.n, (k + 1) * plan_.block);
+}
+
+template <class B>
+void GaussJordan<B>::choose_partial(const Stream<B>& lane, const dense::Panel<B>& panel) {
+  if (context_.size() == 1) return dense::factor_panel(lane, rows_, panel, work_.view());
+  dense::first_candidate(lane, rows_, panel, record_.view(), work_.view());
+  for (Index j = 0; j < panel.width; ++j) {
+    context_.comm.template all_gather<double>(lane, record_, records_.view());
+    dense::eliminate_column<B>(lane, rows_, panel, j, records_, context_.rank(), record_, work_);
+  }
+}
+
+template <class B>
+void GaussJordan<B>::choose_tournament(const Stream<B>& lane, const dense::Panel<B>& panel) {
+  dense::choose_candidates(lane, rows_, panel, record_.view(), work_.view());
+  context_.comm.template all_gather<double>(lane, record_, records_.view());
+  dense::play_final<B>(lane, rows_, panel, records_, work_);
+  dense::load_panel(lane, rows_, panel, false);
+  dense::divide_by_upper(lane, rows_, panel, work_.view());
+}
+
+template <class B>
+void GaussJordan<B>::choose(const Stream<B>& lane, Index k) {
+  const dense::Panel<B> p = panel(k);
+  if (!direct() || k == first_) dense::load_panel(lane, rows_, p, true);
+  if (plan_.pivoting == Pivoting::partial) {
+    choose_partial(lane, p);
+  } else {
+    choose_tournament(lane, p);
+  }
+  dense::finish_panel(lane, rows_, p, direct(), work_.view());
+  if (!direct()) download(lane, summary_host_.data() + k * p.summary.size, p.summary);
+}
+
+template <class B>
+void GaussJordan<B>::note_panel(Index k) {
+  const Index first = k * plan_.block, width = std::min(plan_.block, plan_.n - first);
+  const double* const summary = summary_host_.data() + k * (2 + 2 * plan_.block);
+  if (!outcome_.good()) return;
+  if (summary[0] >= 0) {
+    outcome_.bad_column = first + Index(summary[0]);
+    outcome_.overflow = summary[1] == 2;
+    return;
+  }
+  for (Index t = 0; t < width; ++t) {
+    pivot_row_[std::size_t(first + t)] = Index(summary[2 + t]);
+    const double u = summary[2 + plan_.block + t];
+    outcome_.log_abs_determinant += std::log(std::fabs(u));
+    if (u < 0) outcome_.determinant_sign = -outcome_.determinant_sign;
+  }
+}
+
+template <class B>
+void GaussJordan<B>::note_panels(Index end) {
+  for (; noted_ < end; ++noted_) note_panel(noted_);
+}
+
+template <class B>
+bool GaussJordan<B>::stop(Index k) {
+  if (guard_ && guard_->stops()) return true;
+  if (direct()) {  // the host follows at a distance, so that the device never waits for it
+    const Index end = k - Index(known_.size()) + 1;
+    if (end <= noted_) return !outcome_.good();
+    known_[std::size_t(end - 1) % known_.size()].synchronize();
+    note_panels(end);
+  } else {
+    context_.ahead.synchronize();
+    note_panels(k + 1);
+  }
+  return !outcome_.good();
+}
+
+template <class B>
+void GaussJordan<B>::archive(Archive& archive, Index k) {
+  const Stream<B>& lane = context_.ahead;
+  if (!archive.loading()) {
+    note_panels(k);
+    if constexpr (dense::is_direct(B{}))  // the next panel stands where it will be factored
+      if (direct() && k < steps()) dense::store_panel(lane, rows_, panel(k));
+  }
+  const std::vector<Range> own = plan_.rows.ranges(context_.rank());
+  archive.rows(lane, "rows", plan_.n, plan_.n + plan_.right, own, a_.data(), plan_.ld);
+  archive.rows(lane, "pivot_columns", plan_.n, 1, own, column_of_.data(), 1);
+  archive.list("pivot_rows", pivot_row_);
+  archive.value("bad_column", outcome_.bad_column);
+  archive.value("overflow", outcome_.overflow);
+  archive.value("log_abs_determinant", outcome_.log_abs_determinant);
+  archive.value("determinant_sign", outcome_.determinant_sign);
+  first_ = archive.loading() ? k : first_;
+  noted_ = k;
+  if (archive.loading() && guard_)
+    guard_->begin(guarded_rows(), column_of_.data(), pivot_row_, std::min(plan_.n, k * plan_.block),
+                  k);
+}
+
+template <class B>
+void GaussJordan<B>::share(const Stream<B>& lane, Index k) {
+  if constexpr (dense::is_direct(B{}))
+    if (direct()) {
+      dense::take_rows(lane, rows_, panel(k), from(k), plan_.inverse, y());
+      if (k + 1 < steps()) dense::load_panel(lane, rows_, panel(k + 1), false);
+      return;
+    }
+  // The pivot rows of panel k lie on any ranks: each sends its own, packed in pivot order.
+  const Index first = k * plan_.block, width = std::min(plan_.block, plan_.n - first);
+  const Index* const pivot = pivot_row_.data() + first;
+  const Index length = plan_.columns - from(k);
+  std::vector<Index> begin(std::size_t(context_.size()) + 1, 0);
+  for (Index t = 0; t < width; ++t) ++begin[std::size_t(plan_.rows.owner(pivot[t])) + 1];
+  std::partial_sum(begin.begin(), begin.end(), begin.begin());
+  Index* const mine = list_host_.data();
+  Index* const position = mine + plan_.block;
+  std::vector<Index> next = begin;
+  Index count = 0;
+  for (Index t = 0; t < width; ++t) {
+    const int owner = plan_.rows.owner(pivot[t]);
+    position[t] = next[std::size_t(owner)]++;
+    if (owner == context_.rank()) mine[count++] = plan_.rows.slot(pivot[t]);
+  }
+  upload(lane, list_.view().slice(0, 2 * plan_.block), list_host_.data());
+  const View<const Index, B> list = list_.view().slice(0, count);
+  if (context_.size() == 1) {
+    dense::collect_rows(lane, rows_, list, from(k), pivot_rows_.view());
+  } else {
+    const auto part = [&](int rank) {
+      const Index at = begin[std::size_t(rank)];
+      return other_rows_.view().slice(at * length, (begin[std::size_t(rank) + 1] - at) * length);
+    };
+    dense::collect_rows(lane, rows_, list, from(k), part(context_.rank()));
+    std::vector<Piece> pieces;
+    for (int rank = 0; rank < context_.size(); ++rank)
+      pieces.push_back({rank, part(rank).data, part(rank).size * Index(sizeof(double))});
+    context_.comm.broadcast_group(lane, pieces);
+    dense::place_rows<B>(lane, length, list_.view().slice(plan_.block, width), other_rows_,
+                         pivot_rows_);
+  }
+  dense::begin_update(lane, rows_, panel(k), from(k), plan_.inverse);
+  dense::solve_lower<B>(lane, panel(k), length, from(k), plan_.inverse, pivot_rows_, y());
+}
+
+template <class B>
+void GaussJordan<B>::update_next(const Stream<B>& lane, Index k) {
+  const dense::Panel<B> p = panel(k);
+  const Index end = p.first + p.width;
+  if constexpr (dense::is_direct(B{}))
+    if (direct()) {
+      if (end < plan_.n) dense::update_panel<B>(lane, rows_, p, y(), from(k), panel(k + 1));
+      return;
+    }
+  dense::update<B>(lane, rows_, p, y(), from(k), end, std::min(plan_.n, end + plan_.block));
+}
+
+template <class B>
+void GaussJordan<B>::update_rest(const Stream<B>& lane, Index k) {
+  const dense::Panel<B> p = panel(k);
+  const Index end = p.first + p.width, next_end = std::min(plan_.n, end + plan_.block);
+  const Index columns = plan_.columns;
+  if constexpr (dense::is_direct(B{})) {
+    if (plan_.emulated) {
+      const emulated::Shape shape = emulated_shape(plan_, slots_);
+      dense::begin_emulated(lane, rows_, p, shape, integers_.view());
+      const auto apply = [&](Index c0, Index c1) {
+        for (Index c = c0; c < c1; c += shape.n)
+          dense::update_emulated<B>(lane, rows_, p, y(), from(k), c, std::min(c1, c + shape.n),
+                                    shape, integers_.view());
+      };
+      if (plan_.inverse) apply(0, end);
+      apply(next_end, columns);
+    }
+  }
+  if (!plan_.emulated) {
+    if (plan_.inverse) dense::update<B>(lane, rows_, p, y(), from(k), 0, end);
+    dense::update<B>(lane, rows_, p, y(), from(k), next_end, columns);
+  }
+  if (!direct()) return;
+  download(lane, summary_host_.data() + k * p.summary.size, p.summary);
+  known_[std::size_t(k) % known_.size()] = lane.record();
+}
+
+template <class B>
+void GaussJordan<B>::begin_guard() {
+  if (guard_) guard_->begin(guarded_rows(), column_of_.data(), pivot_row_, 0, 0);
+}
+
+template <class B>
+void GaussJordan<B>::end_guard() {
+  if (guard_ && !guard_->stops() && (direct() || outcome_.good()))
+    guard_->finish(guarded_rows(), column_of_.data(), pivot_row_, plan_.n, steps());
+}
+
+template <class B>
+void GaussJordan<B>::guard(const Stream<B>& lane, Index k) {
+  flip_for_tests(lane, context_.rank(), k + 1, a_.data(), 8 * a_.size());
+  if (!guard_) return;
+  const Index end = std::min(plan_.n, (k + 1) * plan_.block);
+  const Range next{end, std::min(plan_.block, plan_.n - end)};
+  // Direct: the next panel is updated where it will be factored.
+  const View<double, B> n = n_[std::size_t((k + 1) % 2)].view();
+  const bool apart = direct() && next.count > 0;
+  guard_->step(guarded_rows(), column_of_.data(), pivot_row_, end, k, next,
+               apart ? n.data : nullptr, n.size / plan_.block);
+}
+
+template <class B>
+JordanOutcome GaussJordan<B>::run(Progress& progress, const StageTimes<B>& stages) {
+  const Stream<B>& lane = context_.ahead;
+  outcome_ = {};
+  first_ = noted_ = 0;
+  std::fill_n(list_host_.data(), slots_, Index(-1));
+  upload(lane, column_of_.view(), list_host_.data());
+  lane.synchronize();
+  progress.begin("elimination", double(steps()));
+  eliminate(context_, *this, progress, stages);
+  progress.end();
+  if (guard_ && guard_->stops()) return outcome_;
+  if (direct()) note_panels(steps());
+  if (!outcome_.good()) return outcome_;
+  outcome_.determinant_sign *= parity(pivot_row_);
+  if (plan_.inverse) {  // stored column k belongs to row p(k) of A
+    std::copy(pivot_row_.begin(), pivot_row_.end(), list_host_.data());
+    upload(lane, list_.view().slice(0, plan_.n), list_host_.data());
+    dense::permute_columns<B>(lane, rows_, list_.view().slice(0, plan_.n), pivot_rows_);
+  }
+  const Index begin = plan_.inverse ? 0 : plan_.n;
+  const double most = slots_ == 0 ? 0
+                                  : max_abs<B>(lane, slots_, plan_.n + plan_.right - begin,
+                                               a_.view().slice(begin, a_.size() - begin), plan_.ld);
+  std::vector<Index> columns(static_cast<std::size_t>(slots_));
+  download(lane, columns.data(), column_of_.view());
+  lane.synchronize();
+  destination_ = std::move(columns);
+  outcome_.overflow =
+      context_.control.reduce(most, Reduce::max) == std::numeric_limits<double>::infinity();
+  return outcome_;
+}
+
+template <class B>
+JordanOutcome GaussJordan<B>::run_guarded(Progress& progress, const std::function<void()>& load) {
+  JordanOutcome found = run(progress);
+  if (!guard_) return found;
+  Checkpoints* const checkpoints = std::exchange(progress.checkpoints, nullptr);
+  const auto again = [&] {
+    load();
+    found = run(progress);
+    if (guard_->confirmed()) guard_->accuse();
+  };
+  while (guard_->suspects()) {
+    guard_->try_again();
+    again();
+  }
+  if (!found.good()) {
+    const JordanOutcome before = found;
+    again();
+    while (guard_->suspects()) {
+      guard_->try_again();
+      again();
+    }
+    if (found.good())
+      confirmed_fault(context_.control,
+                      before.bad_column >= 0
+                          ? fmt::format("column {} had no pivot, and has one with the matrix read "
+                                        "again",
+                                        before.bad_column)
+                          : std::string("the result was not finite, and is with the matrix read "
+                                        "again"));
+    found = before;
+  }
+  progress.checkpoints = checkpoints;
+  return found;
+}
+
+#define INSTANTIATE(B)                                                                          \
+  template JordanPlan plan_jordan<B>(int, Index, Index, bool, Index, const std::string&, bool); \
+  template class GaussJordan<B>;
+TERRACE_FOR_EACH_BACKEND(INSTANTIATE)
+
+}  // namespace terrace

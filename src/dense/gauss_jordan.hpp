@@ -1,0 +1,133 @@
+// Gauss-Jordan elimination of [A | B] on row slices: inverse in place, or solution, and
+// determinant.
+#pragma once
+#include <array>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "distrib/context.hpp"
+#include "distrib/layout.hpp"
+#include "kernels/dense/dense.hpp"
+#include "src/dense/guard.hpp"
+#include "src/frame/checkpoints.hpp"
+#include "src/frame/progress.hpp"
+#include "src/frame/stages.hpp"
+
+namespace terrace {
+
+enum class Pivoting { partial, tournament };
+
+/// Choices and memory of one elimination, known before anything is read.
+struct JordanPlan {
+  Index n = 0, right = 0;  ///< order, and columns right of A
+  Index columns = 0;       ///< n + right, and some of zeros that align the rows
+  bool inverse = true;     ///< update all columns; otherwise only those right of the panel
+  Index block = 1;
+  Pivoting pivoting = Pivoting::partial;
+  BlockCyclic rows;  ///< blocks of `block` rows; of a leaf's rows for the host's tournament
+  Index ld = 0;      ///< of the local rows
+  Index bytes = 0;   ///< on the backend, of the rank with most rows
+  std::string why_block, why_pivoting;
+  /// The update by products of integers (kernels/dense/emulated.hpp), as accurate as in FP64; CUDA
+  /// only.
+  bool emulated = false;
+  bool guard =
+      false;  ///< the last of the columns right of A is for check sums; src/dense/guard.hpp
+  Index guard_interval = 0;  ///< panels from a check to the next; 0: so that they cost little
+};
+/// `block` 0 and `pivoting` "auto" are chosen here. Throws agreed Error(usage).
+template <class B>
+JordanPlan plan_jordan(int ranks, Index n, Index right, bool inverse, Index block,
+                       const std::string& pivoting, bool emulated = false);
+
+/// What the elimination found; the same on all ranks.
+struct [[nodiscard]] JordanOutcome {
+  Index bad_column = -1;  ///< first column without a usable pivot, or -1
+  bool overflow = false;  ///< something is not finite
+  double log_abs_determinant = 0;
+  int determinant_sign = 1;
+  [[nodiscard]] bool good() const { return bad_column < 0 && !overflow; }
+};
+
+/// The rows of a rank, with all memory that the elimination needs.
+///
+/// Rows never move: row `destination()[slot]` of the result stands in `slot`. After an inversion
+/// columns [0, n) are those rows of A^-1, after a solve columns [n, n + right) those rows of X.
+/// 2 n^3 flops for an inverse, n^3 + 2 n^2 right for a solve, over all ranks; each rank sends and
+/// receives every row once as a pivot row, 8 n (n + right) bytes.
+template <class B>
+class GaussJordan {
+ public:
+  /// Collective: takes all memory.
+  GaussJordan(Context<B>& context, const JordanPlan& plan);
+
+  /// Local rows, to be filled before run() by global row; row-major with ld().
+  [[nodiscard]] View<double, B> data() const { return a_.view(); }
+  [[nodiscard]] Index ld() const { return plan_.ld; }
+  [[nodiscard]] Index slots() const { return slots_; }
+  [[nodiscard]] const JordanPlan& plan() const { return plan_; }
+  [[nodiscard]] const dense::Rows<B>& rows() const { return rows_; }
+  /// Number in the result of every slot's row; after run().
+  [[nodiscard]] const std::vector<Index>& destination() const { return destination_; }
+
+  /// Collective. Overwrites data().
+  JordanOutcome run(Progress& progress, const StageTimes<B>& stages = {});
+  /// run(), for plans with a guard too: what it suspects, and a matrix without an inverse, is done
+  /// again after `load` has filled data() again; throws agreed Error(fault) where memory was to
+  /// blame. Progress has checkpoints in the first run only.
+  JordanOutcome run_guarded(Progress& progress, const std::function<void()>& load);
+
+  // Elimination of panel k; see src/frame/eliminate.hpp.
+  static constexpr bool share_after_update = true, next_ahead = true;
+  [[nodiscard]] Index steps() const { return ceil_div(plan_.n, plan_.block); }
+  void choose(const Stream<B>& lane, Index k);
+  bool stop(Index k);
+  void share(const Stream<B>& lane, Index k);
+  void update_next(const Stream<B>& lane, Index k);
+  void update_rest(const Stream<B>& lane, Index k);
+  void begin_guard();
+  void guard(const Stream<B>& lane, Index k);
+  void end_guard();
+  void archive(Archive& archive, Index k);
+
+ private:
+  [[nodiscard]] dense::Panel<B> panel(Index k) const;
+  /// First column that panel k's update reads and writes.
+  [[nodiscard]] Index from(Index k) const;
+  /// No host between panels; see dense::is_direct().
+  [[nodiscard]] bool direct() const {
+    return dense::is_direct(B{}) && context_.size() == 1 && plan_.pivoting == Pivoting::partial;
+  }
+  /// L^-1 times the pivot rows.
+  [[nodiscard]] View<double, B> y() const {
+    return separate_y_ ? other_rows_.view() : pivot_rows_.view();
+  }
+  /// Pivots and determinant of the panels before `end` from their summaries.
+  void note_panels(Index end);
+  void note_panel(Index k);
+  void choose_partial(const Stream<B>& lane, const dense::Panel<B>& panel);
+  void choose_tournament(const Stream<B>& lane, const dense::Panel<B>& panel);
+
+  Context<B>& context_;
+  JordanPlan plan_;
+  Index slots_ = 0;
+  bool separate_y_ = false;
+  dense::Rows<B> rows_;
+  Buffer<double, B> a_, lu_, summary_, work_, record_, records_, pivot_rows_, other_rows_;
+  std::array<Buffer<double, B>, 2> n_;  // of even and odd panels
+  Buffer<std::byte, B> integers_;       // of emulated products
+  Buffer<Index, B> global_row_, column_of_, pivots_, info_, list_;
+  PinnedBuffer<double> summary_host_;  // of all panels
+  PinnedBuffer<Index> list_host_;
+  std::array<Event<B>, 4> known_;               // summary of panel k is on the host
+  std::vector<Index> pivot_row_, destination_;  // p(j), on all ranks; of this rank's slots
+  JordanOutcome outcome_;
+  Index first_ = 0, noted_ = 0;  // panel that this run begins with; panels that the host knows
+  std::unique_ptr<DenseGuard<B>> guard_;
+  [[nodiscard]] GuardRows<B> guarded_rows() const { return {a_.data(), slots_, plan_.ld}; }
+};
+
+}  // namespace terrace

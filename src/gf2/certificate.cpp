@@ -1,0 +1,271 @@
+#include "src/gf2/certificate.hpp"
+
+#include <algorithm>
+
+#include "distrib/agree.hpp"
+#include "kernels/base/random.hpp"
+#include "kernels/gf2/product.hpp"
+#include "src/gf2/row_share.hpp"
+
+namespace terrace {
+
+Word witness_seed(Index seed) { return mix(Word(seed) ^ 0x7769746e65737321ull) >> 1; }
+
+std::vector<Word> random_words(Word seed, Index n) {
+  std::vector<Word> words(static_cast<std::size_t>(n));
+  for (Index j = 0; j < n; ++j) words[std::size_t(j)] = random_word(seed, j, 0);
+  return words;
+}
+
+bool all_zero(const Control& control, const std::vector<Word>& words) {
+  const bool mine = std::all_of(words.begin(), words.end(), [](Word w) { return w == 0; });
+  return control.reduce(Index(mine), Reduce::min) != 0;
+}
+
+namespace {
+
+/// 64 vectors on the backend, ready for multiply_words().
+template <class B>
+class SlicedWords {
+ public:
+  SlicedWords(const Context<B>& context, const std::vector<Word>& v)
+      : words_(ceil_div(Index(v.size()), 64)), plain_(Index(v.size())), sliced_(64 * words_) {
+    upload(context.bulk, plain_.view(), v.data());
+    slice_words(context.bulk, plain_.view(), sliced_.view());
+    context.bulk.synchronize();
+  }
+  void multiply(const Stream<B>& lane, Word* out, BitRows<const Word, B> rows, Index word) const {
+    multiply_words(lane, out, rows, word, words_, sliced_.data());
+  }
+
+ private:
+  Index words_;
+  Buffer<Word, B> plain_, sliced_;
+};
+
+/// The products of all rows of a source with several sets of 64 vectors, in one reading.
+template <class B>
+std::vector<std::vector<Word>> multiply_all(const Context<B>& context, const BitSource<B>& source,
+                                            Index rows,
+                                            const std::vector<const std::vector<Word>*>& sets) {
+  std::vector<SlicedWords<B>> sliced;
+  std::vector<Buffer<Word, B>> products;
+  collectively(context.control, [&] {
+    for (const auto* set : sets) {
+      sliced.emplace_back(context, *set);
+      products.emplace_back(rows);
+      fill_zero(context.bulk, products.back().view());
+    }
+  });
+  source.read([&](Index position, BitRows<const Word, B> slice) {
+    for (std::size_t s = 0; s < sets.size(); ++s)
+      sliced[s].multiply(context.bulk, products[s].data() + position, slice, 0);
+  });
+  std::vector<std::vector<Word>> result;
+  for (const auto& product : products) {
+    result.emplace_back(static_cast<std::size_t>(rows));
+    download(context.bulk, result.back().data(), product.view());
+  }
+  context.bulk.synchronize();
+  return result;
+}
+
+/// Gathers one word of each pivot row to all ranks; `mine` holds a word per slot.
+std::vector<Word> of_pivot_rows(const Control& control, const BlockCyclic& layout,
+                                const Pivots& pivots, const std::vector<Word>& mine) {
+  std::vector<Word> words(std::size_t(pivots.rank()), 0);
+  for (std::size_t q = 0; q < words.size(); ++q)
+    if (layout.owner(pivots.rows[q]) == control.rank())
+      words[q] = mine[std::size_t(layout.slot(pivots.rows[q]))];
+  control.reduce(words, Reduce::bit_xor);
+  return words;
+}
+
+}  // namespace
+
+template <class B>
+void put_witness(const Context<B>& context, const BitMatrix<B>& matrix, Index word, Word seed) {
+  std::vector<Word> words(std::size_t(matrix.slots()));
+  for (Index slot = 0; slot < matrix.slots(); ++slot)
+    words[std::size_t(slot)] = random_word(seed, matrix.layout.global(slot, matrix.rank), 0);
+  const Buffer<Word, B> staging =
+      collectively(context.control, [&] { return Buffer<Word, B>(matrix.slots()); });
+  upload(context.bulk, staging.view(), words.data());
+  copy_bits(context.bulk,
+            BitRows<Word, B>{matrix.data.data() + word, matrix.stride, matrix.slots(), nullptr},
+            BitRows<const Word, B>{staging.data(), 1, matrix.slots(), nullptr}, 0, 1);
+  context.bulk.synchronize();
+}
+
+template <class B>
+std::vector<Word> multiply_again(const Context<B>& context, const BitSource<B>& source,
+                                 BlockCyclic layout, const std::vector<Word>& v) {
+  return multiply_all(context, source, layout.slots(context.rank()), {&v}).front();
+}
+
+template <class B>
+std::vector<Word> multiply_rows(const Context<B>& context, BitRows<const Word, B> rows, Index word,
+                                const std::vector<Word>& v) {
+  std::vector<Word> products(std::size_t(rows.count));
+  collectively(context.control, [&] {
+    const SlicedWords<B> sliced(context, v);
+    const Buffer<Word, B> out(rows.count);
+    fill_zero(context.bulk, out.view());
+    sliced.multiply(context.bulk, out.data(), rows, word);
+    download(context.bulk, products.data(), out.view());
+    context.bulk.synchronize();
+  });
+  return products;
+}
+
+template <class B>
+Witness witness_of_reduced(const Context<B>& context, const BitMatrix<B>& matrix, Index columns,
+                           Index word, const Pivots& pivots, Word seed) {
+  std::vector<Word> x(std::size_t(matrix.slots()));
+  const Buffer<Word, B> column =
+      collectively(context.control, [&] { return Buffer<Word, B>(matrix.slots()); });
+  copy_bits(context.bulk, BitRows<Word, B>{column.data(), 1, matrix.slots(), nullptr},
+            matrix.rows(), word, 1);
+  download(context.bulk, x.data(), column.view());
+  context.bulk.synchronize();
+  const std::vector<Word> y =
+      multiply_rows<B>(context, matrix.rows(), 0, random_words(seed + 1, columns));
+  return {seed, of_pivot_rows(context.control, matrix.layout, pivots, x),
+          of_pivot_rows(context.control, matrix.layout, pivots, y)};
+}
+
+template <class B>
+Witness witness_of_echelon(const Context<B>& context, const BitMatrix<B>& matrix, Index columns,
+                           Index word, const Pivots& pivots, Word seed) {
+  constexpr Index width = bit_row_alignment;  // [x | y | padding]
+  Index panel_words = 1;                      // of the widest panel
+  for (const auto& panel : pivots.panels) panel_words = std::max(panel_words, panel.words);
+  const Index slots = matrix.slots(), info_size = PanelFactor<B>::info_size(panel_words);
+  const Stream<B>& lane = context.bulk;
+
+  // This rank's pivot rows, panel after panel: those above a panel are a prefix of the list.
+  std::vector<Index> own, above(pivots.panels.size());
+  std::vector<Index> info(pivots.panels.size() * std::size_t(info_size), 0);
+  for (std::size_t p = 0; p < pivots.panels.size(); ++p) {
+    const auto& panel = pivots.panels[p];
+    above[p] = Index(own.size());
+    Index* to = info.data() + p * std::size_t(info_size);
+    to[0] = panel.count;
+    for (Index q = 0; q < panel.count; ++q) {
+      const auto at = std::size_t(panel.first + q);
+      to[1 + q] = pivots.columns[at] - 64 * panel.word;
+      if (matrix.layout.owner(pivots.rows[at]) == context.rank())
+        own.push_back(matrix.layout.slot(pivots.rows[at]));
+    }
+  }
+  const std::vector<Word> y =
+      multiply_rows<B>(context, matrix.rows(), 0, random_words(seed + 1, columns));
+  std::vector<Word> result(std::size_t(slots * width));
+
+  const Index pivot_limit = 64 * panel_words;
+  struct Memory {
+    Buffer<Word, B> values, y, multipliers;
+    Buffer<Index, B> own, info;
+    RowShare<B> share;
+    BitProduct<B> product;
+  };
+  auto memory = collectively(context.control, [&] {
+    return std::make_unique<Memory>(Memory{
+        Buffer<Word, B>(slots * width), Buffer<Word, B>(slots),
+        Buffer<Word, B>(Index(own.size()) * panel_words), Buffer<Index, B>(Index(own.size())),
+        Buffer<Index, B>(Index(info.size())), RowShare<B>(context, pivot_limit, width),
+        BitProduct<B>(Index(own.size()), pivot_limit, width)});
+  });
+  fill_zero(lane, memory->values.view());
+  upload(lane, memory->y.view(), y.data());
+  copy_bits(lane, BitRows<Word, B>{memory->values.data(), width, slots, nullptr}, matrix.rows(),
+            word, 1);
+  copy_bits(lane, BitRows<Word, B>{memory->values.data() + 1, width, slots, nullptr},
+            BitRows<const Word, B>{memory->y.data(), 1, slots, nullptr}, 0, 1);
+  upload(lane, memory->own.view(), own.data());
+  upload(lane, memory->info.view(), info.data());
+
+  // V[i] ^= E[i, P_k] V[I_k] for the pivot rows i above panel k, from the last panel to the first.
+  std::vector<Index> rows;
+  for (Index k = Index(pivots.panels.size()) - 1; k >= 0; --k) {
+    const auto& panel = pivots.panels[std::size_t(k)];
+    rows.assign(pivots.rows.begin() + panel.first, pivots.rows.begin() + panel.first + panel.count);
+    lane.synchronize();  // the plan of the last panel has been read
+    const auto values = memory->share.bring(lane, matrix.layout, rows, memory->values.data(), width,
+                                            0, width, [](Index slot) { return slot; });
+    const Index count = above[std::size_t(k)];
+    BitRows<const Word, B> multipliers{matrix.data.data() + panel.word, matrix.stride, count,
+                                       memory->own.data()};
+    memory->product.set_right(lane, values, width);
+    if (!memory->product.packed() || panel.count < 64 * panel.words) {
+      const BitRows<Word, B> packed{memory->multipliers.data(), panel.words, count, nullptr};
+      extract_bits(
+          lane, packed,
+          BitRows<const Word, B>{matrix.data.data(), matrix.stride, count, memory->own.data()},
+          panel.word, panel.words, memory->info.data() + k * info_size);
+      multipliers = packed;
+    }
+    memory->product.set_left(lane, multipliers);
+    memory->product.add(lane, {memory->values.data(), width, count, memory->own.data()}, 0, 0,
+                        width);
+  }
+  download(lane, result.data(), memory->values.view());
+  lane.synchronize();
+
+  std::vector<Word> x_mine(static_cast<std::size_t>(slots)), y_mine(x_mine);
+  for (Index slot = 0; slot < slots; ++slot) {
+    x_mine[std::size_t(slot)] = result[std::size_t(slot * width)];
+    y_mine[std::size_t(slot)] = result[std::size_t(slot * width + 1)];
+  }
+  return {seed, of_pivot_rows(context.control, matrix.layout, pivots, x_mine),
+          of_pivot_rows(context.control, matrix.layout, pivots, y_mine)};
+}
+
+template <class B>
+std::string check_rank(const Context<B>& context, const BitSource<B>& source, BlockCyclic layout,
+                       const Pivots& pivots, const Witness& witness) {
+  const auto rank = std::size_t(pivots.rank());
+  bool listed = pivots.rows.size() == rank && witness.x.size() == rank && witness.y.size() == rank;
+  std::vector<char> seen(std::size_t(source.rows), 0);
+  for (std::size_t q = 0; listed && q < rank; ++q) {
+    const Index row = pivots.rows[q], column = pivots.columns[q];
+    listed = row >= 0 && row < source.rows && !seen[std::size_t(row)] && column < source.columns &&
+             column > (q > 0 ? pivots.columns[q - 1] : -1);
+    if (listed) seen[std::size_t(row)] = 1;
+  }
+  if (!listed) return "the pivots are not distinct rows and ascending columns of the matrix";
+
+  // A [X at the pivot columns | Z - Y at the pivot columns]
+  std::vector<Word> x(std::size_t(source.columns), 0);
+  std::vector<Word> z = random_words(witness.seed + 1, source.columns);
+  for (std::size_t q = 0; q < rank; ++q) {
+    x[std::size_t(pivots.columns[q])] = witness.x[q];
+    z[std::size_t(pivots.columns[q])] ^= witness.y[q];
+  }
+  auto products = multiply_all(context, source, layout.slots(context.rank()), {&x, &z});
+  Index wrong = 0;
+  for (const Index row : pivots.rows)
+    if (layout.owner(row) == context.rank())
+      wrong += products[0][std::size_t(layout.slot(row))] != random_word(witness.seed, row, 0);
+  if (context.control.reduce(wrong, Reduce::sum) > 0)
+    return "the pivot rows and columns are dependent (lower bound of the rank)";
+  if (!all_zero(context.control, products[1]))
+    return "rows outside the span of the pivot rows (upper bound of the rank)";
+  return {};
+}
+
+#define TERRACE_INSTANTIATE(B)                                                                   \
+  template void put_witness(const Context<B>&, const BitMatrix<B>&, Index, Word);                \
+  template Witness witness_of_reduced(const Context<B>&, const BitMatrix<B>&, Index, Index,      \
+                                      const Pivots&, Word);                                      \
+  template Witness witness_of_echelon(const Context<B>&, const BitMatrix<B>&, Index, Index,      \
+                                      const Pivots&, Word);                                      \
+  template std::string check_rank(const Context<B>&, const BitSource<B>&, BlockCyclic,           \
+                                  const Pivots&, const Witness&);                                \
+  template std::vector<Word> multiply_again(const Context<B>&, const BitSource<B>&, BlockCyclic, \
+                                            const std::vector<Word>&);                           \
+  template std::vector<Word> multiply_rows(const Context<B>&, BitRows<const Word, B>, Index,     \
+                                           const std::vector<Word>&);
+TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+
+}  // namespace terrace

@@ -1,0 +1,125 @@
+#include "src/gf2/kernel.hpp"
+
+#include <algorithm>
+
+#include "distrib/agree.hpp"
+#include "kernels/base/random.hpp"
+
+namespace terrace {
+
+std::vector<Index> free_columns(const Pivots& pivots, Index columns) {
+  std::vector<Index> result;
+  result.reserve(std::size_t(columns - pivots.rank()));
+  std::size_t q = 0;
+  for (Index j = 0; j < columns; ++j) {
+    if (q < pivots.columns.size() && pivots.columns[q] == j)
+      ++q;
+    else
+      result.push_back(j);
+  }
+  return result;
+}
+
+BlockCyclic kernel_layout(Index rows, Index words, int ranks) {
+  const Index stride = round_up(std::max<Index>(1, words), bit_row_alignment);
+  return {rows, std::clamp<Index>(staging_rows(stride) / ranks, 1, 512), ranks};
+}
+
+template <class B>
+BitMatrix<B> kernel_basis(const Context<B>& context, const BitMatrix<B>& reduced,
+                          const Pivots& pivots, Index columns) {
+  const std::vector<Index> free_list = free_columns(pivots, columns);
+  std::vector<Index> slot_list(std::size_t(columns), -1);
+  for (Index q = 0; q < pivots.rank(); ++q)
+    if (reduced.layout.owner(pivots.rows[std::size_t(q)]) == context.rank())
+      slot_list[std::size_t(pivots.columns[std::size_t(q)])] =
+          reduced.layout.slot(pivots.rows[std::size_t(q)]);
+  const BlockCyclic layout =
+      kernel_layout(Index(free_list.size()), ceil_div(columns, 64), context.size());
+  const Stream<B>& lane = context.ahead;
+  const int ranks = context.size();
+
+  struct Memory {
+    BitMatrix<B> basis;
+    Buffer<Index, B> slots, free;
+    Buffer<Word, B> all, mine;
+  };
+  auto memory = collectively(context.control, [&] {
+    Memory m{BitMatrix<B>(context, layout, ceil_div(columns, 64)),
+             Buffer<Index, B>(columns),
+             Buffer<Index, B>(layout.extent),
+             {},
+             {}};
+    const Index part = layout.block * m.basis.stride;
+    m.all = Buffer<Word, B>(part * ranks);
+    m.mine = Buffer<Word, B>(part);
+    upload(lane, m.slots.view(), slot_list.data());
+    upload(lane, m.free.view(), free_list.data());
+    lane.synchronize();
+    return m;
+  });
+  const BitMatrix<B>& basis = memory.basis;
+  const Index together = layout.block * ranks, stride = basis.stride;
+  for (Index f = 0; f < layout.extent; f += together) {
+    const Index rows = std::min(together, layout.extent - f);
+    fill_zero(lane, memory.all.view());
+    kernel_rows(lane, BitRows<Word, B>{memory.all.data(), stride, rows, nullptr}, reduced.rows(),
+                memory.slots.data(), columns, memory.free.data() + f, context.rank() == 0);
+    // The ranks' bits do not overlap, so a sum is their union.
+    context.comm.reduce_scatter(lane, Reduce::sum, memory.all.view(), memory.mine.view());
+    const Index slot = layout.slots_before(f, context.rank());
+    const Index count = layout.slots_before(f + together, context.rank()) - slot;
+    copy_bits(lane, BitRows<Word, B>{basis.data.data() + slot * stride, stride, count, nullptr},
+              BitRows<const Word, B>{memory.mine.data(), stride, count, nullptr}, 0, stride);
+  }
+  lane.synchronize();
+  return std::move(memory.basis);
+}
+
+template <class B>
+std::string check_kernel(const Context<B>& context, const BitSource<B>& source, BlockCyclic layout,
+                         const BitMatrix<B>& basis, const Pivots& pivots, Word seed) {
+  const Index slots = basis.slots(), words = source.words();
+  const Index multiplier_words = std::max<Index>(1, ceil_div(slots, 64));
+  const Stream<B>& lane = context.bulk;
+  std::vector<Word> combined(std::size_t(64 * words), 0);
+  collectively(context.control, [&] {
+    // G K: row t combines the basis rows f whose random word has bit t.
+    std::vector<Word> host(std::size_t(64 * multiplier_words), 0);
+    for (Index slot = 0; slot < slots; ++slot) {
+      const Word g = random_word(seed, basis.layout.global(slot, context.rank()), 1);
+      for (Index t = 0; t < 64; ++t)
+        host[std::size_t(t * multiplier_words + slot / 64)] |= ((g >> t) & 1) << (slot % 64);
+    }
+    const Buffer<Word, B> multipliers(64 * multiplier_words), sums(64 * basis.stride);
+    upload(lane, multipliers.view(), host.data());
+    fill_zero(lane, sums.view());
+    combine(lane, BitRows<Word, B>{sums.data(), basis.stride, 64, nullptr},
+            BitRows<const Word, B>{multipliers.data(), multiplier_words, 64, nullptr}, basis.rows(),
+            0, 0, basis.stride);
+    copy_rows(lane, combined.data(), words, sums.data(), basis.stride, words, 64);
+    lane.synchronize();
+  });
+  context.control.reduce(combined, Reduce::bit_xor);
+  std::vector<Word> v(std::size_t(source.columns), 0);
+  for (Index j = 0; j < source.columns; ++j)
+    for (Index t = 0; t < 64; ++t)
+      v[std::size_t(j)] |= ((combined[std::size_t(t * words + j / 64)] >> (j % 64)) & 1) << t;
+
+  const std::vector<Index> free_list = free_columns(pivots, source.columns);
+  for (Index f = 0; f < Index(free_list.size()); ++f)
+    if (v[std::size_t(free_list[std::size_t(f)])] != random_word(seed, f, 1))
+      return "the basis is not the identity in the free columns";
+  if (!all_zero(context.control, multiply_again(context, source, layout, v)))
+    return "the matrix does not send the basis to zero";
+  return {};
+}
+
+#define TERRACE_INSTANTIATE(B)                                                              \
+  template BitMatrix<B> kernel_basis(const Context<B>&, const BitMatrix<B>&, const Pivots&, \
+                                     Index);                                                \
+  template std::string check_kernel(const Context<B>&, const BitSource<B>&, BlockCyclic,    \
+                                    const BitMatrix<B>&, const Pivots&, Word);
+TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+
+}  // namespace terrace

@@ -1,0 +1,212 @@
+#include "src/gf2/plan.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "distrib/agree.hpp"
+#include "kernels/base/parallel.hpp"
+#include "src/program/profile.hpp"
+
+namespace terrace {
+
+namespace {
+
+constexpr Index column_block = 64;
+constexpr Index most_candidate_multiple = max_candidates / 64;
+/// Of panels whose search tries so many times their columns.
+constexpr Index widest_with(Index candidates) { return max_candidates / candidates / 64 * 64; }
+
+[[noreturn]] void refuse(const std::string& message) { fail_together(Exit::usage, message); }
+
+const TableShape* find_shape(const std::vector<TableShape>& shapes, const TableShape& wanted) {
+  for (const TableShape& s : shapes)
+    if (s.k == wanted.k && (wanted.tables == 0 || s.tables == wanted.tables) &&
+        (wanted.rows == 0 || s.rows == wanted.rows) &&
+        (wanted.threads == 0 || s.threads == wanted.threads))
+      return &s;
+  return nullptr;
+}
+
+/// Measured on one, two and four H200: wider panels pay where each rank's update hides them.
+Index default_columns(const Context<Cpu>&, bool, Index) { return 256; }
+[[maybe_unused]] Index default_columns(const Context<Cuda>&, bool tables, Index share) {
+  return tables || !has_bit_tensor_cores() || share < 24576 ? 512 : share < 65536 ? 2048 : 4096;
+}
+
+/// The last entry [from, columns] of a profile's list with from <= most_rank; 0: none that fits.
+Index profile_columns(const nlohmann::json& profile, const char* name, Index most_rank,
+                      Index most) {
+  Index columns = 0;
+  if (!profile.contains(name) || !profile[name].is_array()) return 0;
+  for (const auto& entry : profile[name]) {
+    if (!entry.is_array() || entry.size() != 2 || !entry[0].is_number_integer() ||
+        !entry[1].is_number_integer())
+      return 0;
+    if (entry[0].get<Index>() <= most_rank) columns = entry[1].get<Index>();
+  }
+  return columns > 0 && columns <= most && columns % 64 == 0 ? columns : 0;
+}
+
+/// The calibrated shape of the tables of one k, or of the best k.
+template <class B>
+TableShape profile_shape(const nlohmann::json& profile, Index k) {
+  if (!profile.contains("shapes") || !profile["shapes"].is_array()) return {};
+  const auto shapes = table_shapes<B>();
+  for (const auto& entry : profile["shapes"]) {  // best first
+    if (!entry.is_object()) return {};
+    const auto number = [&](const char* name) {
+      return entry.contains(name) && entry[name].is_number_integer() ? entry[name].get<Index>()
+                                                                     : -1;
+    };
+    if (k != 0 && number("k") != k) continue;
+    const TableShape* found =
+        find_shape(shapes, {number("k"), number("tables"), number("rows"), number("threads")});
+    return found ? *found : TableShape{};
+  }
+  return {};
+}
+
+/// The calibrated launch shape of --method columns, or the default.
+ColumnShape profile_column_shape(const nlohmann::json& profile, bool& measured) {
+  if (!profile.contains("columns") || !profile["columns"].is_object()) return {};
+  const auto& entry = profile["columns"];
+  const auto number = [&](const char* name) {
+    return entry.contains(name) && entry[name].is_number_integer() ? entry[name].get<Index>() : 0;
+  };
+  const Index search = number("search_threads"), threads = number("threads");
+  const Index lanes = number("lanes"), blocks = number("blocks");
+  if (search < 1 || search > 1024 || threads < 1 || threads > 1024 || lanes < 1 ||
+      (lanes & (lanes - 1)) != 0 || threads % lanes != 0 || blocks < 1 || blocks > (1 << 20))
+    return {};
+  measured = true;
+  return {int(search), int(threads), int(lanes), int(blocks)};
+}
+
+}  // namespace
+
+bool wants_bit_tables(const PanelWish& o) {
+  return o.method == "tables" || o.k > 0 || !o.tables.empty() || o.candidates > 0;
+}
+
+void require_bit_method(const PanelWish& o) {
+  if (!o.method.empty() && o.method != "tables" && o.method != "tensor" && o.method != "columns")
+    refuse("gf2 has no method '" + o.method + "'; --method; use tables, tensor or columns");
+  if (!o.tables.empty() && o.tables != "local" && o.tables != "broadcast")
+    refuse("gf2 has no such tables '" + o.tables + "'; --tables; use local or broadcast");
+  if (!o.panels.empty() && o.panels != "device" && o.panels != "host")
+    refuse("gf2 has no such panels '" + o.panels + "'; --panels; use device or host");
+  if (o.k < 0 || o.k > 14)
+    refuse(fmt::format("tables combine 1 to 14 rows, not {}; --k; choose one of these", o.k));
+  if (o.method == "tensor" && wants_bit_tables(o))
+    refuse("--k, --tables and --candidates mean tables; --method tensor; leave one of them out");
+  if (o.method == "columns" && (wants_bit_tables(o) || !o.panels.empty()))
+    refuse(
+        "--k, --tables, --candidates and --panels shape panels, and there are none column by "
+        "column; --method columns; leave them out");
+  if (o.method == "columns" && o.block > 0 && o.block != column_block)
+    refuse(
+        fmt::format("column by column the host looks once in {} columns; --block {}; leave it "
+                    "out with --method columns",
+                    column_block, o.block));
+  if (o.candidates > most_candidate_multiple)
+    refuse(
+        fmt::format("the search for pivots takes 1 to {} times a panel's columns as candidates, "
+                    "not {} times; --candidates; choose one of these",
+                    most_candidate_multiple, o.candidates));
+  if (o.candidates > 0 && o.candidates * round_up(o.block, 64) > max_candidates)
+    refuse(fmt::format(
+        "a panel's search takes {} rows at most, not {} times {}; --candidates and "
+        "--block; use a block of {} or less",
+        max_candidates, o.candidates, round_up(o.block, 64), widest_with(o.candidates)));
+}
+
+template <class B>
+void require_bit_method_on(const PanelWish& o) {
+  require_bit_method(o);
+  if (o.method == "tensor" && BitProduct<B>::bytes(1, 64 * max_panel_words, 1) == 0)
+    refuse("no binary tensor cores here; --method tensor; use tables");
+}
+
+template <class B>
+PanelPlan plan_panels(const Context<B>& context, const PanelWish& o, Index most_rank) {
+  require_bit_method_on<B>(o);
+  const nlohmann::json profile = load_profile(context.control, device_model(context), "gf2");
+  PanelPlan plan;
+  if (o.method == "columns") {
+    if (context.size() > 1)
+      refuse(
+          fmt::format("column by column is for one rank, and there are {}; --method columns; "
+                      "start one rank, or use tables or tensor",
+                      context.size()));
+    plan.by_columns = true;
+    plan.columns = column_block;
+    plan.guard = o.guard;
+    plan.column_shape = profile_column_shape(profile, plan.measured);
+    return plan;
+  }
+  plan.host_panels = o.panels == "host";
+  plan.candidates = o.candidates;
+  plan.guard = o.guard;
+  plan.product.tables = wants_bit_tables(o);
+  plan.product.stored = o.tables == "broadcast";
+  plan.product.shape = profile_shape<B>(profile, o.k);
+  if (plan.product.shape.k == 0) plan.product.shape.k = o.k;
+  const bool narrow = plan.product.tables || plan.host_panels;
+  Index most = 64 * (narrow ? max_panel_words : max_wide_words);
+  if (o.candidates > 0) most = std::min(most, widest_with(o.candidates));
+  const Index share = most_rank / context.size();
+  if (o.block > 0) {
+    plan.columns = std::min(round_up(o.block, 64), most);
+    return plan;
+  }
+  plan.columns = profile_columns(profile, narrow ? "table_panels" : "panels", share, most);
+  plan.measured = plan.columns > 0;
+  if (!plan.measured) plan.columns = std::min(most, default_columns(context, narrow, share));
+  return plan;
+}
+
+template <class B>
+const char* elimination_method(PanelPlan plan) {
+  if (plan.by_columns) return "columns";
+  return !plan.product.needs_tables() && BitProduct<B>::bytes(1, plan.columns, 1, plan.product) > 0
+             ? "tensor cores"
+             : "tables";
+}
+
+template <class B>
+std::string describe_tables(const ProductMethod& method) {
+  const TableShape& s = method.shape;
+  const TableShape* shape = nullptr;
+  const auto shapes = table_shapes<B>();
+  shape = find_shape(shapes, {s.k == 0 ? 8 : s.k, s.tables, s.rows, s.threads});
+  if (!shape) return "unknown tables";
+  return fmt::format("tables of {} combinations, {} a pass{}", Index(1) << shape->k, shape->tables,
+                     method.stored ? ", built by one rank and broadcast" : "");
+}
+
+template <>
+std::string device_model(const Context<Cpu>&) {
+  std::ifstream file("/proc/cpuinfo");
+  std::string line, name = "CPU";
+  while (std::getline(file, line))
+    if (line.starts_with("model name") && line.find(": ") != std::string::npos) {
+      name = line.substr(line.find(": ") + 2);
+      break;
+    }
+  return fmt::format("{}, {} threads", name, thread_count());
+}
+template <>
+std::string device_model(const Context<Cuda>& context) {
+  return context.device.name;
+}
+
+#define TERRACE_INSTANTIATE(B)                                                \
+  template void require_bit_method_on<B>(const PanelWish&);                   \
+  template PanelPlan plan_panels(const Context<B>&, const PanelWish&, Index); \
+  template const char* elimination_method<B>(PanelPlan);                      \
+  template std::string describe_tables<B>(const ProductMethod&);
+TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+
+}  // namespace terrace

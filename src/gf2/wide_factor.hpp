@@ -1,0 +1,38 @@
+// Reduced form of the candidate rows of a wide panel: factor_panel() for up to 64 * max_wide_words
+// columns.
+//
+// The candidates are eliminated in sub-panels of 512 columns, with an identity beside them that
+// becomes the transformation. With W = [candidates | T], one sub-panel's pivot rows S and columns
+// P: R = S[:, P]^-1 S, W[i, :] ^= W[i, P] R for all rows i; 2 m c^2 bit operations for m rows and c
+// columns.
+#pragma once
+#include "kernels/gf2/product.hpp"
+#include "src/gf2/panel_search.hpp"
+
+namespace terrace {
+
+template <class B>
+class WideFactor {
+ public:
+  /// Takes all memory, for panels of `words` words and `candidates` rows.
+  WideFactor(const Context<B>& context, Index words, Index candidates);
+  static Index bytes(Index words, Index candidates);
+
+  /// As factor_panel(), but for the pitch, which is out.pitch; info_host gets a copy of info. Waits
+  /// for the lane.
+  void factor(const Stream<B>& lane, BitRows<const Word, B> rows, Index words, PanelFactor<B> out,
+              const PinnedBuffer<Index>& info_host);
+
+ private:
+  Index panel_pitch_;  ///< words of a row of W before T, and of T
+  BitMatrix<B> work_;  ///< W
+  ActiveRows<B> active_;
+  PanelSearch<B> search_;
+  Buffer<Word, B> pivot_rows_, reduced_, multipliers_;
+  BitProduct<B> reducing_, product_;  ///< T S; M R
+  Buffer<Index, B> pivots_;           ///< candidates that became pivots, in pivot order
+  PinnedBuffer<Index> pivots_host_;
+  Buffer<Index, B> numbers_;  ///< 0, 1, 2, ...
+};
+
+}  // namespace terrace

@@ -1,0 +1,63 @@
+// Where the commands of the program are registered; one file a family under src/commands/.
+#pragma once
+#include <CLI/CLI.hpp>
+#include <functional>
+
+#include "src/gf2/plan.hpp"
+#include "src/program/run.hpp"
+
+namespace terrace {
+
+/// Filled while the command line is parsed; main() then runs `action` on every rank.
+struct Selected {
+  CommonOptions options;
+  std::string command;               ///< "gf2 rref"
+  std::function<void(Run&)> action;  ///< throws Error; returning means exit 0
+};
+
+/// Adds -o, --backend, --report, ... to a solver's command.
+void add_common_options(CLI::App& command, CommonOptions& options);
+/// Adds --k, --tables and --panels: how GF(2) eliminates.
+void add_bit_options(CLI::App& command, CommonOptions& options);
+/// Validators whose messages fit a line, where CLI11's print the largest double.
+CLI::Validator not_negative();
+CLI::Validator positive();
+/// Fails together where a matrix of these extents has more than 2^56 entries: no machine holds
+/// them, and products of larger sizes overflow.
+void require_countable(std::initializer_list<double> extents);
+/// How a candidates option reads.
+inline constexpr const char* candidates_help =
+    "Rows tried first for a panel's pivots, times its columns (means tables; 0: the method's "
+    "choice)";
+/// What the options say of an elimination over GF(2); candidates: --candidates.
+PanelWish panel_wish(const CommonOptions& options, Index candidates = 0);
+/// --levels of products over GF(2); -1: the planner's choice.
+void add_levels_option(CLI::App& command, Index& levels);
+/// --grid and --threads of the textbook's inversion: a number, or a vector of them.
+template <class T>
+void add_launch_options(CLI::App& command, T& grid, T& threads) {
+  command
+      .add_option("--grid", grid,
+                  "Blocks a side of a CUDA launch of --method textbook: 8, 16 (default) or 32")
+      ->check(CLI::IsMember({8, 16, 32}));
+  command
+      .add_option("--threads", threads,
+                  "Threads a side of each of these blocks: 16 or 32 (default)")
+      ->check(CLI::IsMember({16, 32}));
+}
+/// Refuses what this version does not offer yet; exit 2.
+void check_common_options(const CommonOptions& options, const std::string& command);
+/// The input, rhs, output and reading rules shared by all: a matrix result needs -o.
+void require_output(const CommonOptions& options);
+
+void add_gf2_commands(CLI::App& app, Selected& selected);
+void add_band_commands(CLI::App& app, Selected& selected);
+void add_dense_commands(CLI::App& app, Selected& selected);
+void add_cg_command(CLI::App& app, Selected& selected);
+void add_generate_commands(CLI::App& app, Selected& selected);
+void add_convert_command(CLI::App& app, Selected& selected);
+void add_verify_command(CLI::App& app, Selected& selected);
+void add_bench_commands(CLI::App& app, Selected& selected);
+void add_info_command(CLI::App& app, Selected& selected);
+
+}  // namespace terrace

@@ -1,0 +1,171 @@
+#include "src/cg/operators.hpp"
+
+#include <algorithm>
+
+#include "distrib/agree.hpp"
+#include "tests/support/systems.hpp"
+
+using namespace terrace;
+using namespace terrace::test;
+
+namespace {
+
+template <class B, class Kind>
+struct Case {
+  using Backend = B;
+  using Operator = Kind;
+};
+#if TERRACE_WITH_CUDA
+#define CASES                                                                   \
+  (Case<Cpu, Dense>), (Case<Cpu, Band>), (Case<Cpu, Csr>), (Case<Cuda, Dense>), \
+      (Case<Cuda, Band>), (Case<Cuda, Csr>)
+#else
+#define CASES (Case<Cpu, Dense>), (Case<Cpu, Band>), (Case<Cpu, Csr>)
+#endif
+
+double random_band(Index m, Index i, Index j) {
+  if (i < j) std::swap(i, j);
+  return i - j <= m ? random_uniform(7, i, j) : 0.0;
+}
+
+template <class B, class A>
+Vector apply(const Context<B>& c, A& a, const Vector& p, double* sums, bool absolute) {
+  const SumSpace<B> space(c.ahead);
+  const Index rows = a.rows().count;
+  Buffer<double, B> q(rows), result(2);
+  const Vector mine = part(p, a.rows());
+  const Operand<B> operand = a.operand(c);
+  upload(c.ahead, operand.own(), mine.data());
+  a.apply(c, operand, q.view(), result.view(), space, nullptr, absolute);
+  Vector host(std::size_t(rows), 0.0);
+  download(c.ahead, host.data(), q.view());
+  download(c.ahead, sums, result.view());
+  c.ahead.synchronize();
+  return whole(host, a.rows(), Index(p.size()));
+}
+
+void check_product(const Vector& q, const Vector& expected, const Vector& bound) {
+  bool close = true;
+  for (std::size_t i = 0; i < q.size(); ++i)
+    close = close && std::fabs(q[i] - expected[i]) <= 1e-14 * (1 + bound[i]) * 10;
+  CHECK_ALL(close);
+}
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("a product on row slices is the product of the whole matrix", "", CASES) {
+  using B = typename TestType::Backend;
+  Context<B>* c = context<B>();
+  if (!c) return;
+  for (Index n : {1, 2, 3, 16, 63, 64, 65, 257}) {
+    for (Index m : {Index(0), Index(1), Index(5), Index(33), n - 1}) {
+      const Entry a = [m](Index i, Index j) { return random_band(m, i, j); };
+      auto op = TestType::Operator::make(*c, n, a);
+      const Vector p = random_vector(n, 3);
+      const Vector bound = times(a, Vector(p.size(), 1.0), true);
+      CAPTURE(n, m);
+      for (bool absolute : {false, true}) {
+        double sums[2];
+        const Vector q = apply(*c, op, p, sums, absolute);
+        check_product(q, times(a, p, absolute), bound);
+        const double pq = c->control.reduce(sums[0], Reduce::sum);
+        const double pp = c->control.reduce(sums[1], Reduce::sum);
+        CHECK_ALL(std::fabs(pq - dot(p, q)) <= 1e-12 * double(n) * (1 + std::fabs(pq)));
+        CHECK_ALL(std::fabs(pp - dot(p, p)) <= 1e-12 * (1 + pp));
+      }
+      Buffer<double, B> q(op.rows().count), sums(2);
+      const double largest =
+          row_sum_norm(*c, op, op.operand(*c), q.view(), sums.view(), SumSpace<B>(c->ahead));
+      CHECK_ALL(std::fabs(largest - *std::max_element(bound.begin(), bound.end())) <=
+                1e-12 * largest);
+      Vector diagonal(std::size_t(n), 0.0);
+      for (Index i = 0; i < n; ++i) diagonal[std::size_t(i)] = a(i, i);
+      CHECK_ALL(op.diagonal(*c) == part(diagonal, op.rows()));
+      CHECK_ALL(!op.asymmetry(*c));
+    }
+  }
+}
+
+TEMPLATE_TEST_CASE("a wide band over several tiles and strips", "", CASES) {
+  using B = typename TestType::Backend;
+  Context<B>* c = context<B>();
+  if (!c) return;
+  for (Index m : {1, 700}) {
+    const Index n = 2600;
+    const Entry a = [m](Index i, Index j) {
+      return std::abs(i - j) == m || std::abs(i - j) == m / 2 ? random_band(m, i, j)
+                                                              : double(i == j) * 3;
+    };
+    auto op = TestType::Operator::make(*c, n, a);
+    const Vector p = random_vector(n, 5);
+    double sums[2];
+    const Vector q = apply(*c, op, p, sums, false);
+    check_product(q, times(a, p), Vector(p.size(), 10.0));
+  }
+}
+
+TEMPLATE_TEST_CASE("one unequal pair is found and named wherever it stands", "", CASES) {
+  using B = typename TestType::Backend;
+  Context<B>* c = context<B>();
+  if (!c || std::is_same_v<typename TestType::Operator, Band>) return;
+  for (Index n : {2, 7, 65, 130}) {
+    for (const auto& [row, column] : std::vector<std::pair<Index, Index>>{
+             {0, n - 1}, {n - 1, 0}, {n / 2, n / 2 - 1}, {n - 2, n - 1}}) {
+      const Index r = row, k = column;
+      const Entry a = [=](Index i, Index j) {
+        return random_band(n, i, j) + (i == j ? 4.0 : 0.0) + (i == r && j == k ? 1e-9 : 0.0);
+      };
+      const auto found = TestType::Operator::make(*c, n, a).asymmetry(*c);
+      CAPTURE(n, row, column);
+      REQUIRE_ALL(found.has_value());
+      CHECK_ALL(found->row == std::min(r, k));
+      CHECK_ALL(found->column == std::max(r, k));
+      CHECK_ALL(found->value == a(found->row, found->column));
+      CHECK_ALL(found->transposed == a(found->column, found->row));
+    }
+    // An entry whose partner is not stored at all.
+    const Entry lonely = [=](Index i, Index j) {
+      return i == j ? 1.0 : double(i == n - 1 && j == 0);
+    };
+    const auto found = TestType::Operator::make(*c, n, lonely).asymmetry(*c);
+    REQUIRE_ALL(found.has_value());
+    CHECK_ALL(
+        (found->row == 0 && found->column == n - 1 && found->value == 0 && found->transposed == 1));
+    // Rounding of the size that a product Q D Q' leaves is no asymmetry.
+    const Entry rounded = [=](Index i, Index j) {
+      return i == j ? 1.0 : 1e-3 + (i > j ? 1e-15 : 0.0);
+    };
+    CHECK_ALL(!TestType::Operator::make(*c, n, rounded).asymmetry(*c));
+  }
+}
+
+TEST_CASE("duplicates are summed and columns sorted") {
+  CsrSlice s;
+  s.start = {0, 4, 4, 7};
+  s.column = {2, 0, 2, 1, 1, 1, 1};
+  s.value = {1, 2, 3, 4, 5, 6, 7};
+  s.normalise();
+  CHECK_ALL((s.start == std::vector<Index>{0, 3, 3, 4}));
+  CHECK_ALL((s.column == LargeVector<Index>{0, 1, 2, 1}));
+  CHECK_ALL((s.value == LargeVector<double>{2, 4, 4, 18}));
+}
+
+TEST_CASE("row slices hold about equal numbers of nonzeros") {
+  const Control& control = world();
+  for (Index n : {0, 1, 3, 50, 1000}) {
+    std::vector<Index> pointers{0};  // row i has i % 7 entries, the last 200
+    for (Index i = 0; i < n; ++i) pointers.push_back(pointers.back() + (i == n - 1 ? 200 : i % 7));
+    const BlockCyclic deal = contiguous(n, control.size());
+    const Index from = std::min(n, deal.block * control.rank());
+    const Index to = std::min(n, from + deal.block);
+    const auto first = balanced_rows(control, n, pointers.back(), from,
+                                     {pointers.begin() + from, pointers.begin() + to + 1});
+    CHECK_ALL(
+        (first.front() == 0 && first.back() == n && std::is_sorted(first.begin(), first.end())));
+    for (int r = 0; r < control.size(); ++r) {
+      const Index held = pointers[std::size_t(first[std::size_t(r) + 1])] -
+                         pointers[std::size_t(first[std::size_t(r)])];
+      CHECK_ALL(held <= pointers.back() / control.size() + 201);
+    }
+  }
+}

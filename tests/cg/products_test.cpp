@@ -1,0 +1,356 @@
+#include "kernels/cg/products.hpp"
+
+#include <cmath>
+#include <cstring>
+
+#include "kernels/base/random.hpp"
+#include "tests/support/numbers.hpp"
+#include "tests/support/test.hpp"
+
+using namespace terrace;
+using namespace terrace::test;
+
+namespace {
+
+using Vector = std::vector<double>;
+
+bool same_bits(const Vector& a, const Vector& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(double)) == 0;
+}
+
+/// What a textbook loop gives, and the sum of the terms' absolute values beside it.
+struct Sums {
+  std::vector<long double> value, bound;
+  explicit Sums(Index size) : value(std::size_t(size), 0), bound(std::size_t(size), 0) {}
+  void add(Index i, long double term) {
+    value[std::size_t(i)] += term;
+    bound[std::size_t(i)] += std::fabs(term);
+  }
+};
+bool close(const Vector& q, const Sums& expected) {
+  for (std::size_t i = 0; i < expected.value.size(); ++i)
+    if (!(std::fabs(q[i] - expected.value[i]) <= 1e-14L * expected.bound[i])) return false;
+  return true;
+}
+bool close_sums(const Vector& sums, const Vector& p, const Vector& product, bool with_pp) {
+  long double pq = 0, pp = 0, bound = 0;
+  for (std::size_t i = 0; i < product.size(); ++i) {
+    pq += static_cast<long double>(p[i]) * product[i];
+    bound += std::fabs(static_cast<long double>(p[i]) * product[i]);
+    if (with_pp) pp += static_cast<long double>(p[i]) * p[i];
+  }
+  return std::fabs(sums[0] - pq) <= 1e-13L * bound && std::fabs(sums[1] - pp) <= 1e-13L * pp;
+}
+
+struct Csr {
+  std::vector<Index> start{0}, row;
+  std::vector<std::int32_t> column;
+  Vector value;
+  [[nodiscard]] Index rows() const { return Index(start.size()) - 1; }
+};
+/// Row i gets length(i) entries in columns [-halo, columns + halo), neighbours or all over.
+template <class Length>
+Csr make_csr(Index rows, Index columns, Index halo, bool near, const Length& length) {
+  Csr a;
+  for (Index i = 0; i < rows; ++i) {
+    for (Index k = 0; k < length(i); ++k) {
+      const Index at =
+          near ? (i + k * k) % columns
+               : Index(random_word(11, Word(a.column.size()), 3) % Word(columns + 2 * halo)) - halo;
+      a.column.push_back(std::int32_t(at));
+      a.value.push_back(random_uniform(5, Index(a.value.size()), 2));
+    }
+    a.start.push_back(Index(a.column.size()));
+  }
+  return a;
+}
+
+template <class B>
+struct CsrOn {
+  Buffer<Index, B> start, row, chunk, longs;
+  Buffer<std::int32_t, B> column;
+  Buffer<double, B> value, partial;
+  CsrOn(const Stream<B>& lane, const Csr& a, bool cut)
+      : start(put(lane, a.start)),
+        row(put(lane, a.row)),
+        column(put(lane, a.column)),
+        value(put(lane, a.value)) {
+    if (!cut) return;
+    const CsrChunks chunks = csr_chunks(a.start.data(), a.rows());
+    chunk = put(lane, chunks.chunk);
+    longs = put(lane, chunks.longs);
+    partial = Buffer<double, B>(chunks.count());
+  }
+  [[nodiscard]] CsrRows<B> view() const {
+    return {start, column, value, row, chunk, longs, partial};
+  }
+};
+
+/// All ways to multiply by `a`; p has `halo` entries on either side of `columns`.
+template <class B>
+void check_csr(const Csr& a, Index columns, Index halo) {
+  const Stream<B> lane;
+  const SumSpace<B> space(lane);
+  const Index count = a.row.empty() ? a.rows() : columns;
+  const Vector p = random_numbers(columns + 2 * halo, 3), before = random_numbers(count, 4);
+  const Vector own(p.begin() + halo, p.end() - halo);
+  const Buffer<double, B> from = put(lane, p), no = put(lane, Vector{0}),
+                          yes = put(lane, Vector{1});
+  for (const bool cut : {false, true}) {
+    const CsrOn<B> there(lane, a, cut);
+    for (const bool add : {false, true})
+      for (const bool absolute : {false, true}) {
+        if (!a.row.empty() && !add) continue;  // rows in a list are only ever added
+        INFO("cut " << cut << " add " << add << " absolute " << absolute);
+        Sums expected(count);
+        Vector product(std::size_t(count), 0.0);
+        for (Index k = 0; k < a.rows(); ++k) {
+          const Index i = a.row.empty() ? k : a.row[std::size_t(k)];
+          for (Index e = a.start[std::size_t(k)]; e < a.start[std::size_t(k) + 1]; ++e) {
+            const long double v = a.value[std::size_t(e)];
+            expected.add(
+                i, (absolute ? std::fabs(v) : v) * p[std::size_t(halo + a.column[std::size_t(e)])]);
+          }
+          product[std::size_t(i)] = double(expected.value[std::size_t(i)]);
+        }
+        for (Index i = 0; i < count; ++i)
+          if (add) expected.add(i, before[std::size_t(i)]);
+        Vector first, first_sums;
+        for (int time = 0; time < 2; ++time) {
+          const Buffer<double, B> q = put(lane, before), sums = put(lane, Vector{0, 0});
+          multiply(lane, there.view(), from.data() + halo, q.view(),
+                   sums_to(space, sums.view(), add), absolute, no.data());
+          const Vector result = get(lane, q), pair = get(lane, sums);
+          if (time == 0) {
+            first = result;
+            first_sums = pair;
+            CHECK(close(result, expected));
+            CHECK(close_sums(pair, own, product, !add));
+          }
+          CHECK((same_bits(first, result) && same_bits(first_sums, pair)));
+          multiply(lane, there.view(), from.data() + halo, q.view(),
+                   sums_to(space, sums.view(), add), absolute, yes.data());
+          CHECK((same_bits(get(lane, q), result) && same_bits(get(lane, sums), pair)));
+        }
+      }
+    for (const Index wide : {1, 2, 3, 5, 8, 13, 16}) {
+      INFO("cut " << cut << " columns " << wide);
+      const Vector many = random_numbers((columns + 2 * halo) * wide, 6);
+      const Buffer<double, B> ps = put(lane, many);
+      for (const bool add : {false, true}) {
+        if (!a.row.empty() && !add) continue;
+        const Vector old = random_numbers(count * wide, 7);
+        Sums expected(count * wide);
+        for (Index k = 0; k < a.rows(); ++k)
+          for (Index e = a.start[std::size_t(k)]; e < a.start[std::size_t(k) + 1]; ++e)
+            for (Index c = 0; c < wide; ++c)
+              expected.add((a.row.empty() ? k : a.row[std::size_t(k)]) * wide + c,
+                           static_cast<long double>(a.value[std::size_t(e)]) *
+                               many[std::size_t((halo + a.column[std::size_t(e)]) * wide + c)]);
+        for (Index i = 0; i < count * wide; ++i)
+          if (add) expected.add(i, old[std::size_t(i)]);
+        const Buffer<double, B> q = put(lane, old);
+        const double* const origin = ps.data() + halo * wide;
+        multiply_columns(lane, there.view(), origin, q.view(), add, wide, yes.data());
+        CHECK(same_bits(get(lane, q), old));
+        multiply_columns(lane, there.view(), origin, q.view(), add, wide, no.data());
+        CHECK(close(get(lane, q), expected));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("CSR rows of all lengths times a vector and several", "", TERRACE_BACKENDS) {
+  if (!context<TestType>()) return;
+  for (const Index rows : {1, 2, 31, 32, 33, 127, 129, 400})
+    for (const Index length : {0, 1, 7, 8, 12, 16, 27, 32, 100}) {
+      INFO("rows " << rows << " length " << length);
+      check_csr<TestType>(make_csr(rows, rows, 0, true, [&](Index) { return length; }), rows, 0);
+    }
+}
+
+TEMPLATE_TEST_CASE("CSR rows of mixed lengths, empty ones, one dense row", "", TERRACE_BACKENDS) {
+  if (!context<TestType>()) return;
+  const Index big = thread_sanitizer ? 5000 : 100000;
+  const auto mixed = [&](Index i) {
+    return i == 57 ? big : i % 3 == 0 ? 0 : i % 50 == 7 ? 500 + i : i % 60;
+  };
+  check_csr<TestType>(make_csr(300, 2000, 90, false, mixed), 2000, 90);
+  // At the sizes of a chunk, and of copies that end on 16 bytes.
+  for (const Index length : {csr_chunk_entries - 1, csr_chunk_entries, csr_chunk_entries + 1,
+                             2 * csr_chunk_entries, 2 * csr_chunk_entries + 1})
+    for (const Index rows : {1, 5})
+      check_csr<TestType>(make_csr(rows, 50, 0, false, [&](Index) { return length; }), 50, 0);
+}
+
+TEMPLATE_TEST_CASE("listed CSR rows of the other ranks' columns", "", TERRACE_BACKENDS) {
+  if (!context<TestType>()) return;
+  Csr a = make_csr(120, 1000, 64, false, [](Index i) { return i == 9 ? 1500 : 1 + i % 5; });
+  for (Index k = 0; k < a.rows(); ++k) a.row.push_back(3 + 8 * k);
+  check_csr<TestType>(a, 1000, 64);
+}
+
+TEST_CASE("chunks hold every entry once, long rows in pieces") {
+  for (const Index rows : {0, 1, 40, 5000}) {
+    std::vector<Index> start{0};
+    for (Index i = 0; i < rows; ++i)
+      start.push_back(start.back() + (i % 1000 == 3 ? 1400 : i % 37 == 0 ? 0 : i % 90));
+    const CsrChunks cut = csr_chunks(start.data(), rows);
+    std::vector<Index> pieces(std::size_t(rows), 0);
+    bool right =
+        cut.chunk[std::size_t(2 * cut.count())] == rows && cut.chunk.back() == start.back();
+    Index row = 0;
+    for (Index c = 0; c < cut.count(); ++c) {
+      const auto at = [&](Index k) { return cut.chunk[std::size_t(k)]; };
+      const Index begin = at(2 * c), next = at(2 * c + 2);
+      const Index end = next < 0 ? ~next : next, entries = at(2 * c + 3) - at(2 * c + 1);
+      right = right && entries >= 0 && entries <= csr_chunk_entries;
+      if (begin >= 0) {
+        right = right && begin == row && end > begin && end - begin <= csr_chunk_rows &&
+                at(2 * c + 1) == start[std::size_t(begin)];
+        row = end;
+      } else {
+        right = right && ~begin == row && entries > 0;
+        ++pieces[std::size_t(row)];
+        if (next != begin) ++row;
+      }
+    }
+    right = right && row == rows;
+    Index named = 0;
+    for (std::size_t l = 0; l < cut.longs.size(); l += 3) {
+      right = right && pieces[std::size_t(cut.longs[l])] == cut.longs[l + 2] - cut.longs[l + 1];
+      named += cut.longs[l + 2] - cut.longs[l + 1];
+    }
+    for (const Index k : pieces) named -= k;
+    CHECK((right && named == 0));
+  }
+}
+
+TEMPLATE_TEST_CASE("slices of a band times a vector and several", "", TERRACE_BACKENDS) {
+  if (!context<TestType>()) return;
+  using B = TestType;
+  const Stream<B> lane;
+  const SumSpace<B> space(lane);
+  const Buffer<double, B> no = put(lane, Vector{0}), yes = put(lane, Vector{1});
+  Index turn = 0;
+  const std::vector<Index> heights = {1, 2, 63, 64, 65, 128, 129, 1000, 3001};
+  for (const Index rows : heights)
+    for (const Index m : {0, 1, 2, 7, 16, 17, 48, 49, 64, 112, 113, 128, 255, 256, 700})
+      for (const Index r0 : {Index(0), Index(m / 2), Index(m + 5)}) {
+        if (rows > 1000 && (m > 256 || r0 == m / 2)) continue;
+        if (thread_sanitizer && rows * m > 70000) continue;
+        const Index n = r0 + rows + (turn++ % 3) * (m / 2 + 1);
+        INFO("rows " << rows << " m " << m << " r0 " << r0 << " n " << n);
+        const auto entry = [&](Index i, Index j) {
+          if (i < j) std::swap(i, j);
+          return j >= 0 && i < n && i - j <= m ? random_uniform(8, i, j) : 0.0;
+        };
+        BandRows<B> b;
+        b.rows = rows;
+        b.half_bandwidth = m;
+        const Index w = std::min(m, rows);
+        b.ld = round_up(w + rows, 16);
+        Vector s(std::size_t((m + 1) * b.ld), 0.0);
+        for (Index d = 0; d <= m; ++d) {
+          for (Index i = 0; i < std::min(d, rows); ++i)
+            s[std::size_t(d * b.ld + w + i - std::min(d, w))] = entry(r0 + i, r0 + i - d);
+          for (Index j = 0; j < rows; ++j)
+            s[std::size_t(d * b.ld + w + j)] = entry(r0 + j + d, r0 + j);
+        }
+        const Buffer<double, B> there = put(lane, s);
+        b.s = there;
+        const Index columns = turn % 16 + 1;
+        for (const Index wide : {Index(0), columns}) {  // 0: one vector, with sums
+          const Index each = std::max<Index>(wide, 1);
+          Vector p(std::size_t((rows + 2 * m) * each), 0.0);
+          for (Index i = -m; i < rows + m; ++i)
+            for (Index c = 0; c < each && r0 + i >= 0 && r0 + i < n; ++c)
+              p[std::size_t((i + m) * each + c)] = random_uniform(9, r0 + i, c);
+          const Buffer<double, B> from = put(lane, p);
+          const double* const origin = from.data() + m * each;
+          const Buffer<double, B> scratch(each * band_scratch(B{}, rows, m));
+          for (const bool absolute : {false, true}) {
+            if (wide > 0 && absolute) continue;
+            Sums expected(rows * each);
+            for (Index i = 0; i < rows; ++i)
+              for (Index j = i - m; j <= i + m; ++j)
+                for (Index c = 0; c < each; ++c) {
+                  const long double v = entry(r0 + i, r0 + j);
+                  expected.add(i * each + c,
+                               (absolute ? std::fabs(v) : v) * p[std::size_t((j + m) * each + c)]);
+                }
+            const Vector old = random_numbers(rows * each, 2);
+            Vector first;
+            for (int time = 0; time < 2; ++time) {
+              const Buffer<double, B> q = put(lane, old), sums = put(lane, Vector{5, 5});
+              const auto product = [&](const double* skip) {
+                if (wide == 0)
+                  multiply(lane, b, origin, q.view(), scratch.view(), sums_to(space, sums.view()),
+                           absolute, skip);
+                else
+                  multiply_columns(lane, b, origin, q.view(), scratch.view(), wide, skip);
+              };
+              product(yes.data());
+              CHECK((same_bits(get(lane, q), old) && same_bits(get(lane, sums), {5, 5})));
+              product(no.data());
+              const Vector result = get(lane, q);
+              if (time == 0) {
+                first = result;
+                CHECK(close(result, expected));
+                if (wide == 0)
+                  CHECK(close_sums(get(lane, sums), Vector(p.begin() + m, p.end() - m), result,
+                                   true));
+              }
+              CHECK(same_bits(first, result));
+            }
+          }
+        }
+      }
+}
+
+TEMPLATE_TEST_CASE("dense rows times several vectors", "", TERRACE_BACKENDS) {
+  if (!context<TestType>()) return;
+  using B = TestType;
+  const Stream<B> lane;
+  for (const Index n : {1, 15, 16, 17, 200})
+    for (const Index rows : {Index(1), (n + 1) / 2, n})
+      for (const Index wide : {1, 2, 7, 16}) {
+        INFO("n " << n << " rows " << rows << " columns " << wide);
+        const Index ld = round_up(n, 16);
+        Vector a(std::size_t(rows * ld), 0.0), p(std::size_t(ld * wide), 0.0);
+        Sums expected(rows * wide);
+        for (Index k = 0; k < n * wide; ++k) p[std::size_t(k)] = random_uniform(4, k, 0);
+        for (Index i = 0; i < rows; ++i)
+          for (Index j = 0; j < n; ++j) {
+            a[std::size_t(i * ld + j)] = random_uniform(3, i, j);
+            for (Index c = 0; c < wide; ++c)
+              expected.add(i * wide + c, static_cast<long double>(a[std::size_t(i * ld + j)]) *
+                                             p[std::size_t(j * wide + c)]);
+          }
+        const Buffer<double, B> there = put(lane, a), from = put(lane, p), q(rows * wide);
+        multiply_columns(lane, DenseRows<B>{there, rows, ld}, from.data(), q.view(), wide);
+        CHECK(close(get(lane, q), expected));
+      }
+}
+
+TEST_CASE("scattered columns are told from stencils") {
+  const Index n = 3000;
+  std::vector<Index> start{0};
+  std::vector<std::int32_t> stencil, random;
+  for (Index i = 0; i < n; ++i) {
+    std::vector<std::int32_t> row;
+    for (Index k = 0; k < 5; ++k) {
+      stencil.push_back(std::int32_t((i + k * 500) % n));
+      row.push_back(std::int32_t(random_word(3, i, k) % Word(n)));
+    }
+    std::sort(stencil.end() - 5, stencil.end());
+    std::sort(row.begin(), row.end());
+    random.insert(random.end(), row.begin(), row.end());
+    start.push_back(5 * (i + 1));
+  }
+  CHECK_FALSE(csr_scattered(start.data(), stencil.data(), n));
+  CHECK(csr_scattered(start.data(), random.data(), n));
+  CHECK_FALSE(csr_scattered(start.data(), random.data(), 0));
+}

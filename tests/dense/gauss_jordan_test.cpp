@@ -1,0 +1,243 @@
+#include "src/dense/gauss_jordan.hpp"
+
+#include "kernels/base/parallel.hpp"
+#include "tests/support/dense.hpp"
+#include "tests/support/test.hpp"
+
+using namespace terrace;
+using terrace::test::Entry;
+
+namespace {
+
+struct Outcome {
+  JordanOutcome found;
+  std::vector<double> x;  // n x columns, on all ranks
+};
+
+/// Runs the elimination on generated rows and brings the result together.
+template <class B>
+Outcome eliminated(Context<B>& context, Index n, const Entry& a, Index block,
+                   const std::string& pivoting, Index right = 0, const Entry& b = {},
+                   bool emulated = false) {
+  const bool inverse = right == 0;
+  GaussJordan<B> method(
+      context, plan_jordan<B>(context.size(), n, right, inverse, block, pivoting, emulated));
+  std::vector<double> row(static_cast<std::size_t>(method.ld()), 0.0);
+  for (Index s = 0; s < method.slots(); ++s) {
+    const Index i = method.plan().rows.global(s, context.rank());
+    for (Index j = 0; j < n; ++j) row[std::size_t(j)] = a(i, j);
+    for (Index j = 0; j < right; ++j) row[std::size_t(n + j)] = b(i, j);
+    upload(context.ahead, method.data().slice(s * method.ld(), method.ld()),
+           static_cast<const double*>(row.data()));
+    context.ahead.synchronize();
+  }
+  Progress silent(false, false);
+  Outcome out;
+  out.found = method.run(silent);
+  const Index columns = inverse ? n : right, from = inverse ? 0 : n;
+  out.x.assign(std::size_t(n * columns), 0.0);
+  if (!out.found.good()) return out;
+  for (Index s = 0; s < method.slots(); ++s) {
+    download(context.ahead, row.data(), method.data().slice(s * method.ld(), method.ld()));
+    context.ahead.synchronize();
+    for (Index j = 0; j < columns; ++j)
+      out.x[std::size_t(method.destination()[std::size_t(s)] * columns + j)] =
+          row[std::size_t(from + j)];
+  }
+  context.control.reduce(out.x, Reduce::sum);
+  return out;
+}
+
+template <class B>
+void check_inverse(Context<B>& context, Index n, const test::Problem& problem, Index block,
+                   const std::string& pivoting) {
+  INFO(problem.name << ", n " << n << ", block " << block << ", " << pivoting);
+  const Outcome out = eliminated(context, n, problem.entry, block, pivoting);
+  const test::Oracle oracle = test::textbook_inverse(n, problem.entry);
+  REQUIRE_ALL(oracle.zero_column < 0);
+  REQUIRE_ALL(out.found.good());
+  CHECK_ALL(test::residual_ratio(n, n, problem.entry, out.x, test::identity()) < 30);
+  CHECK_ALL(test::residual_ratio(n, n, problem.entry, out.x, test::identity(), true) < 30);
+  CHECK_ALL(out.found.determinant_sign == oracle.sign);
+  // d log |det A| = trace(A^-1 dA): rounding errors count by the condition number.
+  double a_norm = 0, x_norm = 0;
+  for (Index i = 0; i < n; ++i) {
+    double a_row = 0, x_row = 0;
+    for (Index j = 0; j < n; ++j) {
+      a_row += std::fabs(problem.entry(i, j));
+      x_row += std::fabs(out.x[std::size_t(i * n + j)]);
+    }
+    a_norm = std::max(a_norm, a_row), x_norm = std::max(x_norm, x_row);
+  }
+  CHECK_ALL(std::fabs(out.found.log_abs_determinant - double(oracle.log_abs_determinant)) <
+            double(n) * (1e-12 + 2e-15 * a_norm * x_norm));
+}
+
+template <class B>
+void check_all_kinds(const std::string& pivoting) {
+  Context<B>* context = test::context<B>();
+  if (!context) return;
+  const std::vector<Index> sizes = test::thread_sanitizer
+                                       ? std::vector<Index>{1, 3, 16, 17, 65}
+                                       : std::vector<Index>{1, 2, 3, 15, 16, 17, 63, 64, 65, 130};
+  for (const Index n : sizes)
+    for (const test::Problem& problem : test::problems(n))
+      if (n <= problem.largest && !(n == 1 && problem.name == "zero leading block"))
+        check_inverse(*context, n, problem, 16, pivoting);
+  const test::Problem random = test::problems(1)[0];
+  for (const Index block : {1, 5, 40, 64, 200})
+    check_inverse(*context, 130, random, block, pivoting);
+}
+
+template <class B>
+void check_singular(const std::string& pivoting) {
+  Context<B>* context = test::context<B>();
+  if (!context) return;
+  for (const Index n : {1, 3, 64, 100})
+    for (const Index column : {Index(0), n / 2, n - 1}) {
+      INFO("n " << n << ", column " << column);
+      const Entry zero = [=](Index i, Index j) {
+        return j == column ? 0.0 : random_uniform(5, i, j);
+      };
+      const Outcome out = eliminated(*context, n, zero, 16, pivoting);
+      CHECK_ALL(!out.found.overflow);
+      CHECK_ALL(out.found.bad_column == column);
+    }
+  // Two equal columns of small integers: the second becomes exactly zero.
+  const Entry twins = [](Index i, Index j) {
+    const Index c = j == 40 ? 7 : j;
+    return i == c ? 1.0 : i > c && (i + c) % 3 == 0 ? 1.0 : 0.0;
+  };
+  CHECK_ALL(eliminated(*context, 50, twins, 16, pivoting).found.bad_column == 40);
+  const Entry zeros = [](Index, Index) { return 0.0; };
+  CHECK_ALL(eliminated(*context, 50, zeros, 16, pivoting).found.bad_column == 0);
+  for (const double bad : {std::nan(""), double(INFINITY)}) {
+    const Entry with_bad = [=](Index i, Index j) {
+      return i == 33 && j == 20 ? bad : random_uniform(3, i, j);
+    };
+    CHECK_ALL(!eliminated(*context, 50, with_bad, 16, pivoting).found.good());
+  }
+  const Entry tiny = [](Index i, Index j) { return i == j ? (i == 9 ? 1e-310 : 1.0) : 0.0; };
+  CHECK_ALL(eliminated(*context, 20, tiny, 16, pivoting).found.overflow);
+}
+
+template <class B>
+void check_solve(const std::string& pivoting) {
+  Context<B>* context = test::context<B>();
+  if (!context) return;
+  for (const Index n : {1, 5, 64, 65, 130})
+    for (const Index right : {1, 3, 40}) {
+      if (test::thread_sanitizer && (n == 64 || right == 3)) continue;
+      const Entry a = test::problems(n)[0].entry;
+      const Entry b = [](Index i, Index j) { return random_uniform(99, i, j); };
+      INFO("n " << n << ", right-hand sides " << right);
+      const Outcome out = eliminated(*context, n, a, 16, pivoting, right, b);
+      REQUIRE_ALL(out.found.good());
+      CHECK_ALL(test::residual_ratio(n, right, a, out.x, b) < 30);
+    }
+}
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("The inverse passes LAPACK's ratio on every kind of matrix", "",
+                   TERRACE_BACKENDS) {
+  check_all_kinds<TestType>("partial");
+}
+TEMPLATE_TEST_CASE("The tournament passes LAPACK's ratio on every kind of matrix", "",
+                   TERRACE_BACKENDS) {
+  check_all_kinds<TestType>("tournament");
+}
+TEMPLATE_TEST_CASE("A singular matrix is named by its first zero pivot", "", TERRACE_BACKENDS) {
+  check_singular<TestType>("partial");
+  check_singular<TestType>("tournament");
+}
+TEMPLATE_TEST_CASE("Many right-hand sides are solved by the same elimination", "",
+                   TERRACE_BACKENDS) {
+  check_solve<TestType>("partial");
+  check_solve<TestType>("tournament");
+}
+
+// Panels of 1 to 16 multiprocessors, with 1 and 2 rows a thread.
+TEMPLATE_TEST_CASE("Panels of many rows on one device pass the check", "", TERRACE_BACKENDS) {
+  Context<TestType>* context = test::context<TestType>();
+  if (!context) return;
+  for (const Index n : {255, 257, 513, 1000, 2049, 3000, 4097, 6000, 8193})
+    for (const Index block : {33, 128, 300}) {
+      if (n > 3000 && block != 300) continue;
+      if (n > (test::thread_sanitizer ? 257 : 513) && std::is_same_v<TestType, Cpu>) continue;
+      INFO("n " << n << ", block " << block);
+      const Entry a = [](Index i, Index j) { return random_uniform(5, i, j); };
+      const Entry b = [](Index i, Index j) { return random_uniform(6, i, j); };
+      const Outcome out = eliminated(*context, n, a, block, "auto", 1, b);
+      REQUIRE_ALL(out.found.good());
+      CHECK_ALL(test::residual_ratio(n, 1, a, out.x, b) < 30);
+    }
+}
+
+#if TERRACE_WITH_CUDA
+TEST_CASE("Emulated products pass LAPACK's ratio, with the same bits every time", "[gpu]") {
+  Context<Cuda>* context = test::context<Cuda>();
+  if (!context || !emulated::available(Cuda{})) return;
+  for (const Index n : {1, 100, 700})
+    for (const Index block : {64, 300}) {
+      INFO("n " << n << ", block " << block);
+      const Entry a = test::problems(n)[0].entry;
+      const Outcome out = eliminated(*context, n, a, block, "auto", 0, {}, true);
+      REQUIRE_ALL(out.found.good());
+      CHECK_ALL(test::residual_ratio(n, n, a, out.x, test::identity()) < 30);
+      CHECK_ALL(test::residual_ratio(n, n, a, out.x, test::identity(), true) < 30);
+      CHECK_ALL(out.x == eliminated(*context, n, a, block, "auto", 0, {}, true).x);
+    }
+  const Entry singular = [](Index i, Index j) { return j == 70 ? 0.0 : random_uniform(7, i, j); };
+  CHECK_ALL(eliminated(*context, 200, singular, 64, "auto", 0, {}, true).found.bad_column == 70);
+}
+#endif
+
+TEST_CASE("Emulated products are refused on the CPU") {
+  CHECK_THROWS_AS(plan_jordan<Cpu>(1, 10, 0, true, 0, "auto", true), Error);
+}
+
+TEST_CASE("An empty matrix has an empty inverse and determinant one") {
+  const Outcome out = eliminated(
+      *test::context<Cpu>(), 0, [](Index, Index) { return 0.0; }, 0, "auto");
+  CHECK_ALL(out.found.good());
+  CHECK_ALL(out.found.log_abs_determinant == 0 && out.found.determinant_sign == 1);
+}
+
+TEST_CASE("The bits of the inverse do not depend on the number of ranks") {
+  Context<Cpu> alone = make_context<Cpu>(Control::self());
+  for (const std::string pivoting : {"partial", "tournament"})
+    for (const Index n : {5, 64, 150, 333})
+      for (const Index block : {16, 24}) {
+        if (test::thread_sanitizer && n > 150) continue;
+        INFO("n " << n << ", block " << block << ", " << pivoting);
+        const Entry a = test::problems(n)[0].entry;
+        const Outcome together = eliminated(*test::context<Cpu>(), n, a, block, pivoting);
+        const Outcome single = eliminated(alone, n, a, block, pivoting);
+        CHECK_ALL(together.x == single.x);
+        CHECK_ALL(together.found.log_abs_determinant == single.found.log_abs_determinant);
+      }
+}
+
+// Inside a piece of parallel_for the elimination has one thread.
+TEST_CASE("The bits of the inverse do not depend on the number of threads") {
+  Context<Cpu> alone = make_context<Cpu>(Control::self());
+  const int before = thread_count();
+  for (const std::string pivoting : {"partial", "tournament"})
+    for (const Index n : {129, 500})
+      for (const Index block : {37, 72}) {
+        if (test::thread_sanitizer && n > 129) continue;
+        INFO("n " << n << ", block " << block << ", " << pivoting);
+        const Entry a = test::problems(n)[0].entry;
+        set_thread_count(3);
+        const Outcome many = eliminated(alone, n, a, block, pivoting);
+        Outcome one;
+        parallel_for(2, [&](Index piece) {
+          if (piece == 0) one = eliminated(alone, n, a, block, pivoting);
+        });
+        set_thread_count(before);
+        REQUIRE_ALL(one.found.good());
+        CHECK_ALL(many.x == one.x);
+        CHECK_ALL(test::residual_ratio(n, n, a, many.x, test::identity()) < 30);
+      }
+}

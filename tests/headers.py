@@ -1,0 +1,55 @@
+#!/usr/bin/env python3
+"""Every header compiles by itself.
+
+headers.py ROOT BUILD: BUILD/compile_commands.json has the flags; exit 1 when a header needs what it does not include.
+"""
+import concurrent.futures
+import json
+import os
+import shlex
+import subprocess
+import sys
+
+root, build = os.path.abspath(sys.argv[1]), sys.argv[2]
+with open(os.path.join(build, "compile_commands.json")) as f:
+    entries = {os.path.relpath(entry["file"], root): entry for entry in json.load(f)}
+
+
+def flags_for(folder):
+    """Of the first source of C++ in the folder."""
+    entry = next(entries[path] for path in sorted(entries) if path.startswith(folder) and path.endswith(".cpp"))
+    words = shlex.split(entry["command"])
+    first = next(i for i, word in enumerate(words) if word.startswith("-"))
+    kept = [words[first - 1]]
+    for word, before in zip(words[first:], words[first - 1:]):
+        if word in ("-c", "-o", "-MD", "-MT", "-MF", "-include", "-Winvalid-pch") or before in ("-o", "-MT", "-MF", "-c", "-include"):
+            continue
+        kept.append(word)
+    return entry["directory"], kept + ["-fsyntax-only", "-O0", "-w", "-x", "c++"]
+
+
+def headers(folder):
+    for where, _, names in os.walk(os.path.join(root, folder)):
+        for name in sorted(names):
+            if name.endswith(".hpp"):
+                yield os.path.relpath(os.path.join(where, name), root)
+
+
+def compile_alone(work):
+    header, (directory, command) = work
+    done = subprocess.run(command + ["-include", os.path.join(root, header), "/dev/null"], cwd=directory, capture_output=True, text=True)
+    return header, done.returncode, next((line for line in done.stderr.splitlines() if "error" in line), done.stderr[-300:])
+
+
+work = []
+for folder in ("kernels", "distrib", "io", "src/frame", "src/gf2", "src/band", "src/dense", "src/cg", "src/program", "src/commands", "src/bench"):
+    flags = flags_for(folder)
+    work += [(header, flags) for header in headers(folder)]
+failed = 0
+with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+    for header, code, error in pool.map(compile_alone, work):
+        if code != 0:
+            failed += 1
+            print(f"{header} does not compile by itself: {error}")
+print(f"{len(work)} headers, {failed} do not compile by themselves")
+sys.exit(failed > 0)
