@@ -228,8 +228,8 @@ Stored where_stored(hid_t file, hid_t dataset, const Object& object, const std::
   }
   const Index chunk_bytes = product({stored.chunk[0], stored.chunk[1]}, object.bytes, where);
   if (chunk_bytes > (Index(1) << 32)) return stored;  // HDF5's own limit
-  if (stored.shuffles.empty()) {                      // H5Dread_chunk() reads the file's size,
-                                  // H5Dget_chunk_storage_size() tells the right one
+  if (stored.shuffles.empty()) {
+    // H5Dread_chunk() reads the file's size, H5Dget_chunk_storage_size() tells the right one.
     hsize_t chunks = 0;
     const Handle space(H5Dget_space(dataset), &H5Sclose);
     if (H5Dget_num_chunks(dataset, space, &chunks) < 0 ||
