@@ -3,6 +3,7 @@
 #   ./jobs/nightly.sh [--only PART,...] [--minutes M] [--backend cpu|cuda] [--log FILE] [PROGRAM]
 #     differential  random commands, forms, options, ranks, restarts, damage against NumPy and SciPy: M minutes
 #     inputs        20,000 mutated inputs
+#     tidy          clang-tidy on every source
 #     tsan, asan    sanitized tests under ThreadSanitizer; 2,000 mutated inputs under AddressSanitizer
 #     load, faults  8 GiB of every layout; 200 injected faults
 #     alarms        3,000 matrices under --guard without a false alarm
@@ -14,7 +15,7 @@ set -uo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 set +e
 cd "$root"
-parts=differential,inputs,tsan,asan,load,faults,alarms,m4ri,fuzz,mutations
+parts=differential,inputs,tidy,tsan,asan,load,faults,alarms,m4ri,fuzz,mutations
 minutes=30 backend=cpu log= program=build-test/terrace
 while [ $# -gt 0 ]; do
   case $1 in
@@ -54,6 +55,7 @@ fi
 if wanted inputs; then
   step "$python" tests/program/fuzz.py "$program" --count 20000 --seed "$date" --jobs "$(nproc)"
 fi
+if wanted tidy; then step "$python" tests/tidy.py . "$(dirname "$program")" --all; fi
 if wanted tsan; then
   if build tsan sanitized_tests; then step ctest --preset tsan-all -j $(($(nproc) + 1)); else failed=1; fi
 fi
