@@ -1,9 +1,11 @@
 #include "distrib/session.hpp"
 
 #include <fmt/core.h>
+#include <glob.h>
 #include <unistd.h>
 
 #include <cstdlib>
+#include <fstream>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -26,32 +28,83 @@ bool launched() {
   return false;
 }
 
+int launched_rank() {
+  if (!launched()) return 0;
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"})
+    if (const char* const text = std::getenv(name)) return std::atoi(text);
+  return 0;
+}
+
 namespace {
 
 constexpr const char* no_memory = "out of host memory; use more ranks or a smaller problem";
 
-/// Without a launcher Open MPI starts a daemon of its own, for processes that this one might spawn.
+/// Whether this machine has a fabric that Open MPI's ofi, psm and psm2 look for: InfiniBand, RoCE,
+/// EFA, Omni-Path, TrueScale or Slingshot.
+bool has_fabric() {
+  for (const char* const pattern :
+       {"/sys/class/infiniband/*", "/dev/hfi1*", "/dev/ipath*", "/dev/cxi*", "/sys/class/cxi/*"}) {
+    glob_t found{};
+    const bool any = glob(pattern, GLOB_NOSORT, nullptr, &found) == 0;
+    globfree(&found);
+    if (any) return true;
+  }
+  return false;
+}
+
+/// Whether the user has chosen Open MPI's transport, in the environment (as mpirun --mca does) or in
+/// a file of his own.
+bool transport_is_chosen() {
+  for (const char* name :
+       {"OMPI_MCA_pml", "OMPI_MCA_mtl", "OMPI_MCA_btl", "OMPI_MCA_mca_base_param_files"})
+    if (std::getenv(name)) return true;
+  const char* const home = std::getenv("HOME");
+  std::ifstream file(std::string(home ? home : "") + "/.openmpi/mca-params.conf");
+  for (std::string line; std::getline(file, line);) {
+    const auto at = line.find_first_not_of(" \t");
+    if (at != std::string::npos)
+      for (const char* name : {"pml", "mtl", "btl"})
+        if (line.compare(at, 3, name) == 0) return true;
+  }
+  return false;
+}
+
+/// Open MPI's settings for the start of this process, where the user has made none.
+///
+/// Without a launcher it starts a daemon of its own, for processes that this one might spawn.
 /// None is, and the link to that daemon is unloaded in MPI_Finalize while a thread may still run in
 /// it: up to 2 % of runs of a tenth of a second ended in a segmentation fault, or never (4.1.4).
 /// The folders of such runs lie in one place, where one run removes what another has just made.
-class Alone {
+///
+/// psm and psm2 sleep 0.1 s each while they look for hardware, and ofi loads them; a process alone
+/// needs none of them.
+class StartSettings {
  public:
-  Alone() {
-    if (launched()) return;
-    for (const auto& [name, value] : {std::pair("OMPI_MCA_ess_singleton_isolated", "1"),
-                                      std::pair("OMPI_MCA_orte_create_session_dirs", "0")})
-      if (!std::getenv(name)) {
-        setenv(name, value, 0);
-        mine_.emplace_back(name);
-      }
+  StartSettings() {
+    if (!launched()) {
+      set("OMPI_MCA_ess_singleton_isolated", "1");
+      set("OMPI_MCA_orte_create_session_dirs", "0");
+    }
+    if (transport_is_chosen()) return;
+    if (!launched()) {
+      set("OMPI_MCA_pml", "ob1");
+      set("OMPI_MCA_btl", "self");
+    } else if (!has_fabric()) {
+      set("OMPI_MCA_mtl", "^ofi,psm,psm2");
+    }
   }
-  Alone(const Alone&) = delete;
-  Alone& operator=(const Alone&) = delete;
-  ~Alone() {  // an mpirun that this process may start is to know nothing of it
+  StartSettings(const StartSettings&) = delete;
+  StartSettings& operator=(const StartSettings&) = delete;
+  ~StartSettings() {  // an mpirun that this process may start is to know nothing of it
     for (const char* name : mine_) unsetenv(name);
   }
 
  private:
+  void set(const char* name, const char* value) {
+    if (std::getenv(name)) return;
+    setenv(name, value, 0);
+    mine_.push_back(name);
+  }
   std::vector<const char*> mine_;
 };
 
@@ -62,7 +115,7 @@ Session::Session(int* argc, char*** argv) {
   // longer paths ended the program. The third kind, which must stay, has files of its own beside
   // the one that is written: io::Unfinished knows them.
   setenv("OMPI_MCA_sharedfp", "^lockedfile,sm", 0);
-  const Alone alone;
+  const StartSettings settings;
   int provided = 0;
   if (MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided) != MPI_SUCCESS)
     std::exit(int(Exit::fault));

@@ -11,6 +11,8 @@ namespace terrace {
 
 /// Whether mpirun or srun started this process: its standard streams are the launcher's then.
 bool launched();
+/// This process's rank as its launcher says it, known before MPI is started; 0 without a launcher.
+int launched_rank();
 
 /// Exactly one per process, first in main().
 class Session {

@@ -3,8 +3,12 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstring>
+#include <optional>
 
+#include "distrib/quote.hpp"
+#include "distrib/session.hpp"
 #include "distrib/signals.hpp"
 #include "src/program/register.hpp"
 
@@ -18,38 +22,56 @@ std::string joined(int argc, char** argv) {
   return line;
 }
 
-int run(const terrace::Session& session, int argc, char** argv) {
-  const terrace::Control& control = session.control();
-  CLI::App app(
+/// The command line, parsed. Needs no MPI, so that the help is there at once, and where MPI is
+/// broken. One rank says it.
+struct CommandLine {
+  CLI::App app{
       "Terrace reduces, factors, inverts and solves big matrices from HDF5 on many GPUs.\n"
       "Start it with mpirun or srun for more than one rank.",
-      "terrace");
-  app.set_version_flag("--version", "terrace " TERRACE_VERSION);
-  app.require_subcommand(1);
-  app.fallthrough(false);
-  app.set_help_all_flag("--help-all", "Help of every command");
+      "terrace"};
   terrace::Selected selected;
-  terrace::add_gf2_commands(app, selected);
-  terrace::add_band_commands(app, selected);
-  terrace::add_dense_commands(app, selected);
-  terrace::add_cg_command(app, selected);
-  terrace::add_generate_commands(app, selected);
-  terrace::add_convert_command(app, selected);
-  terrace::add_verify_command(app, selected);
-  terrace::add_bench_commands(app, selected);
-  terrace::add_info_command(app, selected);
-  app.footer(
-      "Exit codes: 0 done, 2 usage, 3 input, 4 outcome, 5 resources, 6 fault, 70 internal, 75 "
-      "requeue.");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::Success& e) {
-    return control.rank() == 0 ? app.exit(e) : 0;
-  } catch (const CLI::ParseError& e) {
-    terrace::fail_together(Exit::usage,
-                           std::string(e.what()) + "; on the command line; see terrace --help");
+  std::optional<int> exit_code;  ///< the program is over: help, or a usage error
+
+  CommandLine(int argc, char** argv) {
+    app.set_version_flag("--version", "terrace " TERRACE_VERSION);
+    app.require_subcommand(1);
+    app.fallthrough(false);
+    app.set_help_all_flag("--help-all", "Help of every command");
+    terrace::add_gf2_commands(app, selected);
+    terrace::add_band_commands(app, selected);
+    terrace::add_dense_commands(app, selected);
+    terrace::add_cg_command(app, selected);
+    terrace::add_generate_commands(app, selected);
+    terrace::add_convert_command(app, selected);
+    terrace::add_verify_command(app, selected);
+    terrace::add_bench_commands(app, selected);
+    terrace::add_info_command(app, selected);
+    app.footer(
+        "Exit codes: 0 done, 2 usage, 3 input, 4 outcome, 5 resources, 6 fault, 70 internal, 75 "
+        "requeue.");
+    const bool speaks = terrace::launched_rank() == 0;
+    const auto fail = [&](int code, const std::string& message) {
+      exit_code = code;
+      const std::string text =
+          terrace::in_three_parts(message, "on the command line", "see terrace --help");
+      if (speaks) std::fputs(("terrace: " + terrace::printable(text) + "\n").c_str(), stderr);
+    };
+    try {
+      app.parse(argc, argv);
+    } catch (const CLI::Success& e) {
+      exit_code = speaks ? app.exit(e) : 0;
+    } catch (const CLI::ParseError& e) {
+      fail(int(Exit::usage), std::string(e.what()) + "; on the command line; see terrace --help");
+    } catch (const terrace::Error& e) {
+      fail(int(e.code()), e.what());
+    }
   }
-  terrace::Run the_run(session, selected.options, selected.command, joined(argc, argv));
+};
+
+int run(const terrace::Session& session, const terrace::Selected& selected,
+        const std::string& command_line) {
+  const terrace::Control& control = session.control();
+  terrace::Run the_run(session, selected.options, selected.command, command_line);
   return terrace::guarded(
       control,
       [&] {
@@ -87,6 +109,11 @@ int main(int argc, char** argv) {
       terrace::watch_signals();
       break;
     }
+  const CommandLine line(argc, argv);
+  // A launcher ends the other ranks when one ends with an error: they have to meet first.
+  if (line.exit_code && (*line.exit_code == 0 || !terrace::launched())) return *line.exit_code;
+  const std::string text = joined(argc, argv);
   const terrace::Session session(&argc, &argv);
-  return terrace::guarded(session.control(), [&] { return run(session, argc, argv); });
+  if (line.exit_code) return *line.exit_code;
+  return terrace::guarded(session.control(), [&] { return run(session, line.selected, text); });
 }

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "distrib/agree.hpp"
 #include "kernels/base/random.hpp"
 #include "src/band/condition.hpp"
 

@@ -1,5 +1,6 @@
 #include "src/band/hybrid.hpp"
 
+#include "distrib/agree.hpp"
 #include "src/band/parts.hpp"
 #include "src/band/substitution.hpp"
 

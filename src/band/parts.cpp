@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "distrib/agree.hpp"
 #include "kernels/base/matrix.hpp"
 
 namespace terrace {

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "distrib/agree.hpp"
 #include "src/band/parts.hpp"
 #include "src/band/stream.hpp"
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "distrib/agree.hpp"
 #include "kernels/band/rivals.hpp"
 #include "kernels/base/rates.hpp"
 #include "src/band/stream.hpp"

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "distrib/agree.hpp"
 #include "kernels/base/problems.hpp"
 #include "src/band/hybrid.hpp"
 #include "src/band/parts.hpp"

@@ -1,5 +1,6 @@
 // terrace bench band --precision mixed: time to solution, FP64 and mixed in one run; and the two
 // passes that an iteration is made of.
+#include "distrib/agree.hpp"
 #include "src/band/mixed.hpp"
 
 #include <fmt/core.h>

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <optional>
 
+#include "distrib/agree.hpp"
 #include "distrib/faults.hpp"
 
 namespace terrace {

@@ -1,4 +1,5 @@
 // terrace bench cg: whole iterations of conjugate gradients on generated systems.
+#include "distrib/agree.hpp"
 #include "src/bench/bench.hpp"
 
 #include <fmt/core.h>

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <span>
 
+#include "distrib/agree.hpp"
 #include "kernels/base/energy.hpp"
 #include "kernels/base/random.hpp"
 #include "kernels/base/rates.hpp"

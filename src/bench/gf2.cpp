@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "distrib/agree.hpp"
 #include "src/bench/gf2_calibrate.hpp"
 #include "src/bench/gf2_study.hpp"
 

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <numeric>
 
+#include "distrib/agree.hpp"
 #include "kernels/base/parallel.hpp"
 #include "kernels/gf2/columns.hpp"
 #include "src/gf2/echelon.hpp"

@@ -1,4 +1,5 @@
 // bench gf2 --product and --inverse.
+#include "distrib/agree.hpp"
 #include "src/bench/gf2.hpp"
 
 namespace terrace {

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <numeric>
 
+#include "distrib/agree.hpp"
 #include "kernels/gf2/codes.hpp"
 #include "src/bench/gf2.hpp"
 

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <filesystem>
 
+#include "distrib/agree.hpp"
 #include "io/input.hpp"
 #include "io/sample.hpp"
 #include "src/bench/bench.hpp"

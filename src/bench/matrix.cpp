@@ -8,6 +8,7 @@
 #include <limits>
 #include <memory>
 
+#include "distrib/agree.hpp"
 #include "kernels/base/memory_use.hpp"
 #include "kernels/base/parallel.hpp"
 #include "kernels/base/problems.hpp"

@@ -13,6 +13,7 @@
 #include <map>
 #include <optional>
 
+#include "distrib/agree.hpp"
 #include "kernels/base/parallel.hpp"
 #include "kernels/base/rates.hpp"
 #include "kernels/gf2/bits.hpp"

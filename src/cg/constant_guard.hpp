@@ -7,6 +7,7 @@
 #include "distrib/access.hpp"
 #include "distrib/context.hpp"
 #include "kernels/base/guard.hpp"
+#include "src/frame/guard.hpp"
 
 namespace terrace {
 

@@ -1,4 +1,5 @@
 // terrace band factor, and the options of terrace band solve.
+#include "distrib/agree.hpp"
 #include "src/commands/band_mixed.hpp"
 #include "src/commands/band_run.hpp"
 #include "src/commands/band_streamed.hpp"

@@ -1,5 +1,6 @@
 // band solve --precision mixed.
 #pragma once
+#include "distrib/agree.hpp"
 #include "src/band/mixed.hpp"
 #include "src/commands/band_system.hpp"
 

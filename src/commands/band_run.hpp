@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "distrib/agree.hpp"
 #include "io/input.hpp"
 #include "src/band/condition.hpp"
 #include "src/band/guard.hpp"

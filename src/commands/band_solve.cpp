@@ -1,12 +1,14 @@
 // terrace band solve.
 #include <cmath>
 
+#include "distrib/agree.hpp"
 #include "src/band/parts.hpp"
 #include "src/commands/band_mixed.hpp"
 #include "src/commands/band_run.hpp"
 #include "src/commands/band_streamed.hpp"
 #include "src/commands/band_system.hpp"
 #include "src/commands/band_windowed.hpp"
+#include "src/frame/guard.hpp"
 
 namespace terrace {
 namespace {

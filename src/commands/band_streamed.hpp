@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "distrib/agree.hpp"
 #include "io/scratch.hpp"
 #include "io/unfinished.hpp"
 #include "kernels/base/parallel.hpp"
@@ -11,6 +12,7 @@
 #include "src/band/stream.hpp"
 #include "src/commands/band_run.hpp"
 #include "src/frame/checkpoints.hpp"
+#include "src/frame/guard.hpp"
 
 namespace terrace {
 

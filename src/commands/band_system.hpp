@@ -1,5 +1,6 @@
 // What all ways of band solve share: the system, its rows, its rate.
 #pragma once
+#include "distrib/agree.hpp"
 #include "src/commands/band_run.hpp"
 
 namespace terrace {

@@ -1,8 +1,10 @@
 // band solve --method streamed with --diagonal or --substitution: a window on the backend.
 #pragma once
+#include "distrib/agree.hpp"
 #include "src/band/window.hpp"
 #include "src/commands/band_run.hpp"
 #include "src/commands/band_system.hpp"
+#include "src/frame/guard.hpp"
 
 namespace terrace {
 

@@ -1,4 +1,5 @@
 // terrace cg.
+#include "distrib/agree.hpp"
 #include "src/commands/cg_inputs.hpp"
 #include "src/commands/cg_plan.hpp"
 #include "src/commands/cg_preconditioner.hpp"

@@ -1,5 +1,6 @@
 #include "src/commands/cg_inputs.hpp"
 
+#include "distrib/agree.hpp"
 #include "src/cg/reorder.hpp"
 
 namespace terrace {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "distrib/agree.hpp"
 #include "io/input.hpp"
 #include "src/cg/operators.hpp"
 #include "src/cg/operators_triangle.hpp"

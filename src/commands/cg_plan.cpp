@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "distrib/agree.hpp"
 #include "kernels/base/parallel.hpp"
 #include "src/cg/preconditioner.hpp"
 #include "src/program/plan.hpp"

@@ -2,6 +2,7 @@
 #pragma once
 #include <cmath>
 
+#include "distrib/agree.hpp"
 #include "src/cg/chebyshev.hpp"
 #include "src/cg/conjugate_gradients.hpp"
 #include "src/cg/local_rows.hpp"

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "distrib/agree.hpp"
 #include "distrib/session.hpp"
 #include "io/foreign.hpp"
 #include "src/program/register.hpp"

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "distrib/agree.hpp"
 #include "distrib/quote.hpp"
 #include "io/foreign.hpp"
 #include "io/input.hpp"

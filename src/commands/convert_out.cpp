@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "distrib/agree.hpp"
 #include "io/foreign.hpp"
 #include "io/input.hpp"
 #include "kernels/base/parallel.hpp"

@@ -6,6 +6,7 @@
 #include <limits>
 #include <memory>
 
+#include "distrib/agree.hpp"
 #include "kernels/base/random.hpp"
 #include "src/commands/dense_run.hpp"
 #include "src/dense/cramer.hpp"

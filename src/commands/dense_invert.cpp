@@ -1,4 +1,5 @@
 // terrace dense invert: blocked elimination in place, or the textbook's column by column.
+#include "distrib/agree.hpp"
 #include "src/commands/dense_run.hpp"
 #include "src/dense/textbook.hpp"
 

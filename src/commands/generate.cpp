@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 
+#include "distrib/agree.hpp"
 #include "io/input.hpp"
 #include "kernels/base/parallel.hpp"
 #include "src/commands/problems.hpp"

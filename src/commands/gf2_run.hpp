@@ -15,7 +15,7 @@
 #include "src/gf2/kernel.hpp"
 #include "src/gf2/multiply.hpp"
 #include "src/gf2/solve.hpp"
-#include "src/program/plan.hpp"
+#include "src/program/conduct.hpp"
 #include "src/program/register.hpp"
 
 namespace terrace::gf2_command {
@@ -65,7 +65,6 @@ struct Files {
     run.report["rows"] = a.rows();
     run.report["columns"] = a.columns();
   }
-  [[nodiscard]] BackendHint elimination() const { return elimination_hint(a.rows(), a.columns()); }
 };
 
 /// Host and device bytes a rank. `bytes`: on the backend; `staging`: between file and backend.
@@ -83,62 +82,64 @@ struct BitMemory {
 /// Memory of the rank with most among so many ranks.
 using MemoryOf = std::function<BitMemory(const PanelPlan& plan, int ranks)>;
 
-/// Says what --plan wants to know; true when that is all that is wanted. Otherwise the memory is
-/// there.
+/// Host and device bytes of the rank with most, among so many.
 template <class B>
-bool planned(Run& run, const Context<B>& context, const BlockCyclic& layout, const PanelPlan& plan,
-             const Work& work, const MemoryOf& memory, const std::string& more = {}) {
-  const std::string method = elimination_method<B>(plan);
-  const auto needed = [&](const PanelPlan& with, int ranks) {
-    const BitMemory m = memory(with, ranks);
-    const auto [host, device] = memory_needed<B>(m.bytes, m.staging);
-    return RankMemory{host, device};
-  };
-  const auto [host, device] = needed(plan, layout.ranks);
+RankMemory rank_memory(const MemoryOf& memory, const PanelPlan& plan, int ranks) {
+  const BitMemory m = memory(plan, ranks);
+  const auto [host, device] = memory_needed<B>(m.bytes, m.staging);
+  return {host, device};
+}
+
+/// Reports and settings of a plan, and its memory.
+template <class B>
+void note_plan(Run& run, const PanelPlan& plan, const MemoryOf& memory) {
   run.report["block"] = plan.columns;
-  run.report["method"] = method;
+  run.report["method"] = elimination_method<B>(plan);
   run.settings["block"] = plan.columns;
   if (plan.by_columns) run.settings["method"] = "columns";
   run.settings["seed"] = run.options.seed;
   run.settings["guard"] = run.options.guard;
-  run.report["memory"] = {{"host_bytes_per_rank", host}, {"device_bytes_per_rank", device}};
-  run.work = work.json();
-  if (!run.options.plan) {
-    require_memory(run.control, host, device);
-    return false;
-  }
-  if (run.report.contains("backend_reason"))
-    run.say("backend: " + run.report["backend_reason"].get<std::string>());
-  if (plan.by_columns)
-    run.say(fmt::format("method: column by column, a search and a pass of subtraction each{}",
-                        plan.measured ? " (launch shape calibrated)" : ""));
-  else
-    run.say(
-        fmt::format("method: {}, panels of {} columns; rows in blocks of {} over {} ranks, so that "
-                    "finished rows "
-                    "are spread evenly",
-                    method == "tables" ? describe_tables<B>(plan.product) + " (Four Russians)"
-                                       : "binary tensor cores",
-                    fmt::format("{}{}", plan.columns, plan.measured ? " (calibrated)" : ""),
-                    layout.block, layout.ranks));
-  if (!more.empty()) run.say(more);
-  run.report["result"]["plan"] = {{"method", method}, {"block", plan.columns}};
+  const RankMemory needed = rank_memory<B>(memory, plan, run.control.size());
+  run.report["memory"] = {{"host_bytes_per_rank", needed.host},
+                          {"device_bytes_per_rank", needed.device}};
+}
+
+/// For --plan: narrower panels and the CPU backend are what else could be asked for.
+template <class B>
+PlanNeeds plan_needs(const PanelPlan& plan, const MemoryOf& memory, int ranks) {
   PlanNeeds needs;
-  needs.memory = [&](int ranks) { return needed(plan, ranks); };
+  needs.memory = [=](int with) { return rank_memory<B>(memory, plan, with); };
   if (plan.columns > 512)
-    needs.alternatives.push_back({"with --block 512", [&] {
+    needs.alternatives.push_back({"with --block 512", [=] {
                                     PanelPlan narrow = plan;
                                     narrow.columns = 512;
-                                    return needed(narrow, layout.ranks);
+                                    return rank_memory<B>(memory, narrow, ranks);
                                   }});
   if (!std::is_same_v<B, Cpu>)
     needs.alternatives.push_back(
-        {"with --backend cpu", [&] {
-           const BitMemory m = memory(plan, layout.ranks);
+        {"with --backend cpu", [=] {
+           const BitMemory m = memory(plan, ranks);
            return RankMemory{memory_needed<Cpu>(m.bytes, m.staging).first, 0};
          }});
-  conclude_plan(run, context, work, needs);
-  return true;
+  return needs;
+}
+
+/// Lines of --plan: how the panels are worked on.
+template <class B>
+void describe_panels(Run& run, const PanelPlan& plan, const BlockCyclic& layout) {
+  const std::string method = elimination_method<B>(plan);
+  run.report["result"]["plan"] = {{"method", method}, {"block", plan.columns}};
+  if (plan.by_columns)
+    return run.say(
+        fmt::format("method: column by column, a search and a pass of subtraction each{}",
+                    plan.measured ? " (launch shape calibrated)" : ""));
+  run.say(
+      fmt::format("method: {}, panels of {} columns; rows in blocks of {} over {} ranks, so that "
+                  "finished rows are spread evenly",
+                  method == "tables" ? describe_tables<B>(plan.product) + " (Four Russians)"
+                                     : "binary tensor cores",
+                  fmt::format("{}{}", plan.columns, plan.measured ? " (calibrated)" : ""),
+                  layout.block, layout.ranks));
 }
 
 /// A check that fails is exit 4 and no output.
@@ -150,6 +151,11 @@ inline void judge(Run& run, const std::string& broken) {
   run.report["certificate"] = "failed: " + broken;
   run.outcome("check failed", "the certificate does not hold; " + broken +
                                   "; nothing was written, please report this as a bug");
+}
+
+/// The end of most sentences.
+inline const char* certified(const Run& run) {
+  return run.options.no_check ? "" : ", certificate passed";
 }
 
 inline void commit(io::Output& output, Run& run, const Witness& witness) {

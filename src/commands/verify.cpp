@@ -4,6 +4,7 @@
 
 #include <cstdio>
 
+#include "distrib/agree.hpp"
 #include "src/commands/verify.hpp"
 #include "src/program/register.hpp"
 

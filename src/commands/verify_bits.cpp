@@ -6,6 +6,7 @@
 #include <atomic>
 #include <bit>
 
+#include "distrib/agree.hpp"
 #include "kernels/base/parallel.hpp"
 #include "kernels/base/random.hpp"
 #include "src/commands/verify.hpp"

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "distrib/agree.hpp"
 #include "kernels/base/parallel.hpp"
 #include "kernels/base/random.hpp"
 #include "src/commands/verify.hpp"

@@ -12,6 +12,7 @@
 #include "kernels/base/error.hpp"
 #include "kernels/base/matrix.hpp"
 #include "src/frame/eliminate.hpp"
+#include "src/frame/guard.hpp"
 
 namespace terrace {
 

@@ -1,5 +1,7 @@
 #include "src/dense/guard.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cmath>
 #include <utility>

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "distrib/agree.hpp"
 #include "kernels/base/parallel.hpp"
 #include "src/frame/checkpoints.hpp"
 

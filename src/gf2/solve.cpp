@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "distrib/agree.hpp"
+#include "src/gf2/kernel.hpp"
 
 namespace terrace {
 

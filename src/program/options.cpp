@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 
+#include "distrib/agree.hpp"
 #include "kernels/base/parallel.hpp"
 #include "src/gf2/strassen.hpp"
 #include "src/program/refuse.hpp"

@@ -15,6 +15,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "distrib/agree.hpp"
 #include "distrib/faults.hpp"
 #include "distrib/place.hpp"
 #include "distrib/quote.hpp"

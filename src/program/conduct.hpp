@@ -1,0 +1,61 @@
+// The commands' pipeline, written once, as src/frame/eliminate.hpp is the solvers':
+//
+//   plan -> (--plan: say and return) -> memory -> read -> solve -> outcome of the mathematics?
+//        -> check -> write -> one sentence
+#pragma once
+#include <string>
+
+#include "src/program/plan.hpp"
+
+namespace terrace {
+
+/// What a command does on one backend, in short members. Its constructor chooses method and sizes
+/// and reports them. All ranks call all members, in this order:
+///
+///   work()       amounts of its work, for --plan's seconds
+///   needs()      memory of a rank, and what else could be asked for
+///   describe()   lines of --plan before memory and seconds; --plan ends here
+///   read()       takes memory and reads the input
+///   solve()
+///   outcome()    reports the result; Run::outcome() where the mathematics has none
+///   check()      holds the result against the input read again, unless --no-check
+///   write()      writes the result and commits it; left out where writes() says so
+///   sentence()   what is said at the end
+template <class J>
+concept Job = requires(J job) {
+  { job.work() } -> std::convertible_to<Work>;
+  { job.needs() } -> std::convertible_to<PlanNeeds>;
+  job.describe();
+  job.read();
+  job.solve();
+  job.outcome();
+  job.check();
+  job.write();
+  { job.sentence() } -> std::convertible_to<std::string>;
+};
+
+template <class B, Job J>
+void conduct(Run& run, const Context<B>& context, J& job) {
+  const Work work = job.work();
+  const PlanNeeds needs = job.needs();
+  const RankMemory memory = needs.memory(context.size());
+  run.work = work.json();
+  if (run.options.plan) {
+    if (run.report.contains("backend_reason"))
+      run.say("backend: " + run.report["backend_reason"].template get<std::string>());
+    job.describe();
+    return conclude_plan(run, context, work, needs);
+  }
+  if constexpr (requires { job.open(); }) job.open();  // the output, before the input is read
+  require_memory(run.control, memory.host, memory.device);
+  run.phase("read", [&] { job.read(); });
+  run.phase("solve", [&] { job.solve(); });
+  job.outcome();
+  run.phase("check", [&] { job.check(); });
+  bool writes = true;
+  if constexpr (requires { job.writes(); }) writes = job.writes();
+  if (writes) run.phase("write", [&] { job.write(); });
+  run.say(job.sentence());
+}
+
+}  // namespace terrace
