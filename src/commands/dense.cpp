@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <optional>
 
 #include "distrib/agree.hpp"
 #include "kernels/base/random.hpp"
@@ -51,181 +52,245 @@ void require_rows(const io::DenseInput& a, const io::DenseInput& b) {
                               b.rows(), a.rows(), io::to_string(b.location())));
 }
 
+/// A X = B: [A | B | probes] by Gauss-Jordan elimination.
 template <class B>
-void solve(Run& run, Context<B>& context, const io::DenseInput& a, const io::DenseInput& b,
-           const DenseOptions& options) {
-  const Index n = a.rows(), right = b.columns(), probes = n > 0 ? condition_probes : 0;
-  const JordanPlan plan = plan_dense<B>(run, n, right + probes, false, options);
-  describe<B>(run, plan);
-  run.report["columns"] = right;
-  run.work = jordan_work(plan, !run.options.no_check).json();
-  if (run.options.plan) return say_plan<B>(run, context, plan, options.pivoting);
-  io::Output output(run.control, run.options.output, run.options.force);
-  require_plan_memory<B>(run, n * (n + plan.right), plan.bytes);
-  GaussJordan<B> solver(context, plan);
-  const std::vector<Range> ranges = plan.rows.ranges(context.rank());
-  Powers powers, right_powers, unknown_powers;  // of A, B, and what X is to be multiplied by
-  double norm_a = 0;
-  const auto fill = [&] {
-    InputSizes sizes(n), right_sizes(right);
-    load(context, solver, 0, n, reader(run.control, a), sizes);
-    load(context, solver, n, right, reader(run.control, b), right_sizes);
-    sizes.reduce(run.control);
-    right_sizes.reduce(run.control);
-    powers = matrix_powers(sizes);
-    right_powers = column_powers(right_sizes);
-    unknown_powers = opposite(right_powers);
-    if (n > 0)
-      for (Index& power : unknown_powers) power += powers[0];
-    scale_solver(context, solver, 0, powers);
-    scale_solver(context, solver, n, right_powers);
-    std::vector<double> columns(std::size_t(solver.slots() * probes));
-    for (Index i = 0; i < solver.slots(); ++i)
-      for (Index p = 0; p < probes; ++p)
-        columns[std::size_t(i * probes + p)] = cauchy_probe(plan.rows.global(i, context.rank()), p);
-    if (solver.slots() > 0)
-      copy_rows<double>(context.ahead, solver.data().data + n + right, solver.ld(), columns.data(),
-                        probes, probes, solver.slots());
-    context.ahead.synchronize();
-    norm_a = norms_of_rows<B>(context, solver.slots(), n, solver.data(), solver.ld()).second;
-  };
-  run.phase("read", fill);
-  JordanOutcome found;
-  run.phase("solve", [&] { found = run_solver(run, solver, fill); });
-  run.rate(1e-9 * (std::pow(double(n), 3) + 2.0 * double(n) * double(n) * double(right)) /
-               run.seconds("solve"),
-           "GFLOP/s");
-  const auto settled = [&] { return !found.good() || settle(context, solver, n, unknown_powers); };
-  if (!settled()) found.overflow = true;
-  require_regular(run, found);
-  note_determinant(run, found, powers);
-  run.phase("check", [&] {
-    std::vector<double> y(std::size_t(solver.slots() * probes));
-    rows_of(context, solver, n + right, probes)(0, solver.slots(), y.data());
-    const double norm_x = run.control.reduce(norm_from_probes(solver.slots(), y), Reduce::max);
-    note_condition(run, n, n == 0 ? 1.0 : safe_reciprocal(norm_a, norm_x), a.location());
-    if (run.options.no_check) return;
-    const auto residual = [&] {
-      return check_solution<B>(
-          context, n, right, ranges,
-          [&](Index first, Index count, double* out) {
-            const auto rows = rows_of(context, solver, n + first, count);
-            for (Index s = 0; s < solver.slots(); ++s)
-              rows(s, 1, out + solver.destination()[std::size_t(s)] * count);
-          },
-          scaled(reader(run.control, a), powers), scaled(reader(run.control, b), right_powers),
-          1.0);
-    };
-    judge_residual(run, residual(), [&] {
+class Solve {
+ public:
+  Solve(Run& run, Context<B>& context, const io::DenseInput& a, const io::DenseInput& b,
+        const DenseOptions& options)
+      : run_(run),
+        context_(context),
+        a_(a),
+        b_(b),
+        n_(a.rows()),
+        right_(b.columns()),
+        probes_(n_ > 0 ? condition_probes : 0),
+        pivoting_(options.pivoting),
+        plan_(plan_dense<B>(run, n_, right_ + probes_, false, options)) {
+    note_plan<B>(run, plan_);
+    run.report["columns"] = right_;
+  }
+  Solve(const Solve&) = delete;
+  Solve& operator=(const Solve&) = delete;
+
+  [[nodiscard]] Work work() const { return jordan_work(plan_, !run_.options.no_check); }
+  [[nodiscard]] PlanNeeds needs() const { return jordan_needs<B>(run_, plan_, pivoting_); }
+  void describe() { describe_plan(run_, plan_); }
+  void open() { output_.emplace(run_.control, run_.options.output, run_.options.force); }
+  void read() {
+    solver_.emplace(context_, plan_);
+    fill();
+  }
+  void solve() {
+    found_ = run_solver(run_, *solver_, [this] { fill(); });
+  }
+  void outcome() {
+    const double n = double(n_);
+    run_.rate(1e-9 * (std::pow(n, 3) + 2.0 * n * n * double(right_)) / run_.seconds("solve"),
+              "GFLOP/s");
+    if (!settled()) found_.overflow = true;
+    require_regular(run_, found_);
+    note_determinant(run_, found_, powers_);
+  }
+  void check() {
+    std::vector<double> y(std::size_t(solver_->slots() * probes_));
+    rows_of(context_, *solver_, n_ + right_, probes_)(0, solver_->slots(), y.data());
+    const double norm_x = run_.control.reduce(norm_from_probes(solver_->slots(), y), Reduce::max);
+    note_condition(run_, n_, n_ == 0 ? 1.0 : safe_reciprocal(norm_a_, norm_x), a_.location());
+    if (run_.options.no_check) return;
+    judge_residual(run_, residual(), [this] {
       fill();
-      found = run_solver(run, solver, fill);
-      return found.good() && settled() ? residual() : INFINITY;
+      solve();
+      return found_.good() && settled() ? residual() : INFINITY;
     });
-  });
-  run.phase("write", [&] {
-    output.write_scattered<double>("x", n, b.is_vector() ? -1 : right, solver.destination(),
-                                   scaled(rows_of(context, solver, n, right), unknown_powers));
-    output.commit(run.attributes());
-  });
-  run.say(fmt::format("solution   n {}, right-hand sides {}, {:.3f} s, residual ratio {}", n, right,
-                      run.seconds("solve"),
-                      run.report.value("residual", nlohmann::json("not checked")).dump()));
-}
+  }
+  void write() {
+    output_->write_scattered<double>(
+        "x", n_, b_.is_vector() ? -1 : right_, solver_->destination(),
+        scaled(rows_of(context_, *solver_, n_, right_), unknown_powers_));
+    output_->commit(run_.attributes());
+  }
+  [[nodiscard]] std::string sentence() const {
+    return fmt::format("solution   n {}, right-hand sides {}, {:.3f} s, residual ratio {}", n_,
+                       right_, run_.seconds("solve"),
+                       run_.report.value("residual", nlohmann::json("not checked")).dump());
+  }
+
+ private:
+  /// A and B, each brought near one, and the probes.
+  void fill() {
+    InputSizes sizes(n_), right_sizes(right_);
+    load(context_, *solver_, 0, n_, reader(run_.control, a_), sizes);
+    load(context_, *solver_, n_, right_, reader(run_.control, b_), right_sizes);
+    sizes.reduce(run_.control);
+    right_sizes.reduce(run_.control);
+    powers_ = matrix_powers(sizes);
+    right_powers_ = column_powers(right_sizes);
+    unknown_powers_ = opposite(right_powers_);
+    if (n_ > 0)
+      for (Index& power : unknown_powers_) power += powers_[0];
+    scale_solver(context_, *solver_, 0, powers_);
+    scale_solver(context_, *solver_, n_, right_powers_);
+    const Index slots = solver_->slots();
+    std::vector<double> columns(std::size_t(slots * probes_));
+    for (Index i = 0; i < slots; ++i)
+      for (Index p = 0; p < probes_; ++p)
+        columns[std::size_t(i * probes_ + p)] =
+            cauchy_probe(plan_.rows.global(i, context_.rank()), p);
+    if (slots > 0)
+      copy_rows<double>(context_.ahead, solver_->data().data + n_ + right_, solver_->ld(),
+                        columns.data(), probes_, probes_, slots);
+    context_.ahead.synchronize();
+    norm_a_ = norms_of_rows<B>(context_, slots, n_, solver_->data(), solver_->ld()).second;
+  }
+  [[nodiscard]] bool settled() {
+    return !found_.good() || settle(context_, *solver_, n_, unknown_powers_);
+  }
+  [[nodiscard]] double residual() {
+    return check_solution<B>(
+        context_, n_, right_, plan_.rows.ranges(context_.rank()),
+        [this](Index first, Index count, double* out) {
+          const auto rows = rows_of(context_, *solver_, n_ + first, count);
+          for (Index s = 0; s < solver_->slots(); ++s)
+            rows(s, 1, out + solver_->destination()[std::size_t(s)] * count);
+        },
+        scaled(reader(run_.control, a_), powers_), scaled(reader(run_.control, b_), right_powers_),
+        1.0);
+  }
+
+  Run& run_;
+  Context<B>& context_;
+  const io::DenseInput &a_, &b_;
+  Index n_, right_, probes_;
+  std::string pivoting_;  ///< as asked for
+  JordanPlan plan_;
+  std::optional<io::Output> output_;
+  std::optional<GaussJordan<B>> solver_;
+  Powers powers_, right_powers_, unknown_powers_;  // of A, B, and what X is to be multiplied by
+  double norm_a_ = 0;
+  JordanOutcome found_;
+};
 
 /// The textbook baseline: every rank reads the tiny system and solves it.
-void solve_by_cramer(Run& run, Context<Cpu>& context, const io::DenseInput& a,
-                     const io::DenseInput& b) {
-  const Index n = a.rows(), right = b.columns();
-  run.report["n"] = n;
-  run.report["columns"] = right;
-  run.report["method"] = "cramer";
-  run.report["block"] = 0;
-  if (n > cramer_limit)
-    fail_together(
-        Exit::usage,
-        fmt::format("Cramer's rule is offered up to n = {}, and n is {}; --method cramer; "
-                    "leave the option out",
-                    cramer_limit, n));
-  run.work = cramer_work(n, right).json();
-  if (run.options.plan) {
-    run.say(fmt::format("method     cramer (asked for): {} determinants of order {}, on the host",
-                        1 + n * right, n));
-    PlanNeeds needs;
-    needs.memory = [&](int) { return RankMemory{8 * n * (2 * n + 2 * right), 0}; };
-    return conclude_plan(run, context, cramer_work(n, right), needs);
+class SolveByCramer {
+ public:
+  SolveByCramer(Run& run, Context<Cpu>& context, const io::DenseInput& a, const io::DenseInput& b)
+      : run_(run),
+        context_(context),
+        a_(a),
+        b_(b),
+        n_(a.rows()),
+        right_(b.columns()),
+        ranges_(contiguous(n_, context.size()).ranges(context.rank())) {
+    run.report["n"] = n_;
+    run.report["columns"] = right_;
+    run.report["method"] = "cramer";
+    run.report["block"] = 0;
+    if (n_ > cramer_limit)
+      fail_together(
+          Exit::usage,
+          fmt::format("Cramer's rule is offered up to n = {}, and n is {}; --method cramer; "
+                      "leave the option out",
+                      cramer_limit, n_));
   }
-  io::Output output(run.control, run.options.output, run.options.force);
-  Matrix<Cpu> full_a(context.ahead, n, n), full_b(context.ahead, n, right);
-  const Range all{0, n};
-  const auto into = [](Matrix<Cpu>& matrix) {
+  SolveByCramer(const SolveByCramer&) = delete;
+  SolveByCramer& operator=(const SolveByCramer&) = delete;
+
+  [[nodiscard]] Work work() const { return cramer_work(n_, right_); }
+  [[nodiscard]] PlanNeeds needs() const {
+    PlanNeeds needs;
+    needs.memory = [this](int) { return RankMemory{8 * n_ * (2 * n_ + 2 * right_), 0}; };
+    return needs;
+  }
+  void describe() {
+    run_.say(fmt::format("method     cramer (asked for): {} determinants of order {}, on the host",
+                         1 + n_ * right_, n_));
+  }
+  void open() { output_.emplace(run_.control, run_.options.output, run_.options.force); }
+  void read() {
+    full_a_.emplace(context_.ahead, n_, n_);
+    full_b_.emplace(context_.ahead, n_, right_);
+    const Range all{0, n_};
+    a_.read(run_.control, {&all, 1}, into(*full_a_));
+    b_.read(run_.control, {&all, 1}, into(*full_b_));
+    powers_ = matrix_powers(sizes_of(*full_a_));
+    right_powers_ = column_powers(sizes_of(*full_b_));
+    unknown_powers_ = opposite(right_powers_);
+    if (n_ > 0)
+      for (Index& power : unknown_powers_) power += powers_[0];
+    scale_rows(n_, powers_, full_a_->data());
+    scale_rows(n_, right_powers_, full_b_->data());
+  }
+  void solve() { found_ = terrace::solve_by_cramer(*full_a_, *full_b_); }
+  void outcome() {
+    run_.rate(2e-9 / 3 * std::pow(double(n_), 3) * double(1 + n_ * right_) / run_.seconds("solve"),
+              "GFLOP/s");
+    JordanOutcome outcome;
+    outcome.bad_column = found_.first_zero_pivot;
+    outcome.log_abs_determinant = found_.log_abs_determinant;
+    outcome.determinant_sign = found_.determinant_sign;
+    if (outcome.good()) {
+      scale_rows(n_, unknown_powers_, found_.x.data());
+      outcome.overflow = !std::isfinite(norm_max(found_.x));
+    }
+    require_regular(run_, outcome);
+    note_determinant(run_, outcome, powers_);
+  }
+  void check() {
+    Matrix<Cpu> identity(context_.ahead, n_, n_), x = found_.x;
+    for (Index i = 0; i < n_; ++i)
+      for (Index j = 0; j < n_; ++j) identity(i, j) = i == j ? 1 : 0;
+    const double reciprocal =
+        n_ == 0 ? 1.0
+                : safe_reciprocal(norm_infinity(*full_a_),
+                                  norm_infinity(terrace::solve_by_cramer(*full_a_, identity).x));
+    note_condition(run_, n_, reciprocal, a_.location());
+    if (run_.options.no_check) return;
+    scale_rows(n_, opposite(unknown_powers_), x.data());
+    require_residual(run_, check_solution<Cpu>(
+                               context_, n_, right_, ranges_,
+                               [&](Index first, Index count, double* out) {
+                                 for (const Range& range : ranges_)
+                                   for (Index i = range.first; i < range.end(); ++i)
+                                     for (Index j = 0; j < count; ++j)
+                                       out[i * count + j] = x(i, first + j);
+                               },
+                               scaled(reader(run_.control, a_), powers_),
+                               scaled(reader(run_.control, b_), right_powers_), 1.0));
+  }
+  void write() {
+    const Index begin = ranges_.empty() ? 0 : ranges_[0].first;
+    output_->write<double>("x", n_, b_.is_vector() ? -1 : right_, ranges_,
+                           [&](Index position, Index count, double* out) {
+                             std::copy_n(found_.x.data() + (begin + position) * right_,
+                                         count * right_, out);
+                           });
+    output_->commit(run_.attributes());
+  }
+  [[nodiscard]] std::string sentence() const { return {}; }
+
+ private:
+  static io::Sink<double> into(Matrix<Cpu>& matrix) {
     return [&matrix](Index position, Index count, const double* rows) {
       std::copy_n(rows, count * matrix.columns(), matrix.data() + position * matrix.columns());
     };
-  };
-  run.phase("read", [&] {
-    a.read(run.control, {&all, 1}, into(full_a));
-    b.read(run.control, {&all, 1}, into(full_b));
-  });
-  const auto sizes_of = [](const Matrix<Cpu>& matrix) {
+  }
+  static InputSizes sizes_of(const Matrix<Cpu>& matrix) {
     InputSizes sizes(matrix.columns());
     sizes.take(matrix.rows(), matrix.data());
     return sizes;
-  };
-  const Powers powers = matrix_powers(sizes_of(full_a)),
-               right_powers = column_powers(sizes_of(full_b));
-  Powers unknown_powers = opposite(right_powers);
-  if (n > 0)
-    for (Index& power : unknown_powers) power += powers[0];
-  scale_rows(n, powers, full_a.data());
-  scale_rows(n, right_powers, full_b.data());
-  CramerResult found;
-  run.phase("solve", [&] { found = terrace::solve_by_cramer(full_a, full_b); });
-  run.rate(2e-9 / 3 * std::pow(double(n), 3) * double(1 + n * right) / run.seconds("solve"),
-           "GFLOP/s");
-  JordanOutcome outcome;
-  outcome.bad_column = found.first_zero_pivot;
-  outcome.log_abs_determinant = found.log_abs_determinant;
-  outcome.determinant_sign = found.determinant_sign;
-  if (outcome.good()) {
-    scale_rows(n, unknown_powers, found.x.data());
-    outcome.overflow = !std::isfinite(norm_max(found.x));
   }
-  require_regular(run, outcome);
-  note_determinant(run, outcome, powers);
-  const BlockCyclic rows = contiguous(n, context.size());
-  const std::vector<Range> ranges = rows.ranges(context.rank());
-  const Index begin = ranges.empty() ? 0 : ranges[0].first;
-  run.phase("check", [&] {
-    Matrix<Cpu> identity(context.ahead, n, n), x = found.x;
-    for (Index i = 0; i < n; ++i)
-      for (Index j = 0; j < n; ++j) identity(i, j) = i == j ? 1 : 0;
-    note_condition(
-        run, n,
-        n == 0 ? 1.0
-               : safe_reciprocal(norm_infinity(full_a),
-                                 norm_infinity(terrace::solve_by_cramer(full_a, identity).x)),
-        a.location());
-    if (run.options.no_check) return;
-    scale_rows(n, opposite(unknown_powers), x.data());
-    require_residual(run, check_solution<Cpu>(
-                              context, n, right, ranges,
-                              [&](Index first, Index count, double* out) {
-                                for (const Range& range : ranges)
-                                  for (Index i = range.first; i < range.end(); ++i)
-                                    for (Index j = 0; j < count; ++j)
-                                      out[i * count + j] = x(i, first + j);
-                              },
-                              scaled(reader(run.control, a), powers),
-                              scaled(reader(run.control, b), right_powers), 1.0));
-  });
-  run.phase("write", [&] {
-    output.write<double>(
-        "x", n, b.is_vector() ? -1 : right, ranges, [&](Index position, Index count, double* out) {
-          std::copy_n(found.x.data() + (begin + position) * right, count * right, out);
-        });
-    output.commit(run.attributes());
-  });
-}
+
+  Run& run_;
+  Context<Cpu>& context_;
+  const io::DenseInput &a_, &b_;
+  Index n_, right_;
+  std::vector<Range> ranges_;
+  std::optional<io::Output> output_;
+  std::optional<Matrix<Cpu>> full_a_, full_b_;
+  Powers powers_, right_powers_, unknown_powers_;
+  CramerResult found_;
+};
 
 io::DenseInput opened(Run& run, const std::string& key, const std::string& text,
                       const std::string& file = {}) {
@@ -298,16 +363,15 @@ void add_dense_commands(CLI::App& app, Selected& selected) {
       require_square(a);
       require_rows(a, b);
       with_backend(run, [&]<class B>(Context<B>& context) {
-        if (run.options.method != "cramer") return solve(run, context, a, b, *options);
-        if constexpr (std::is_same_v<B, Cpu>) {
-          solve_by_cramer(run, context, a, b);
-        } else {
-          if (run.options.backend == "cuda")
-            run.warn(
-                "Cramer's rule runs on the host; --backend cuda; other methods run on the GPU");
-          Context<Cpu> host = make_context<Cpu>(run.control);
-          solve_by_cramer(run, host, a, b);
+        if (run.options.method != "cramer") {
+          Solve<B> job(run, context, a, b, *options);
+          return conduct(run, context, job);
         }
+        if (!std::is_same_v<B, Cpu> && run.options.backend == "cuda")
+          run.warn("Cramer's rule runs on the host; --backend cuda; other methods run on the GPU");
+        Context<Cpu> host = make_context<Cpu>(run.control);
+        SolveByCramer job(run, host, a, b);
+        conduct(run, host, job);
       });
     };
   });

@@ -1,5 +1,7 @@
 // terrace dense invert: blocked elimination in place, or the textbook's column by column.
+#include <optional>
 #include "distrib/agree.hpp"
+
 #include "src/commands/dense_run.hpp"
 #include "src/dense/textbook.hpp"
 
@@ -7,114 +9,150 @@ namespace terrace {
 
 namespace {
 
-/// Reads A into the solver, inverts, checks, writes.
+/// Reads A into the solver, inverts, checks, writes. Which solver, and --plan: below.
 template <class B, class Solver>
-void invert_by(Run& run, Context<B>& context, const io::DenseInput& a, Solver& solver,
-               io::Output& output) {
-  const Index n = a.rows();
-  Powers powers;
-  double norm_a = 0;
-  const auto fill = [&] {
-    InputSizes sizes(n);
-    load(context, solver, 0, n, reader(run.control, a), sizes);
-    sizes.reduce(run.control);
-    powers = matrix_powers(sizes);
-    scale_solver(context, solver, 0, powers);
-    norm_a = norms_of_rows<B>(context, solver.slots(), n, solver.data(), solver.ld()).first;
-  };
-  run.phase("read", fill);
-  JordanOutcome found;
-  run.phase("solve", [&] { found = run_solver(run, solver, fill); });
-  run.rate(2e-9 * std::pow(double(n), 3) / run.seconds("solve"), "GFLOP/s");
-  const auto settled = [&] { return !found.good() || settle(context, solver, 0, powers); };
-  if (!settled()) found.overflow = true;
-  require_regular(run, found);
-  note_determinant(run, found, powers);
-  run.phase("check", [&] {
-    note_condition(run, n,
-                   n == 0 ? 1.0 : safe_reciprocal(norm_a, norms_of_inverse(context, solver).first),
-                   a.location());
-    if (run.options.no_check) return;
-    const auto residual = [&] {
-      const InverseResidual r =
-          check_inverse(context, solver, scaled(reader(run.control, a), powers), 1.0);
-      run.report["result"]["residual_right"] = r.right;
-      run.report["result"]["residual_left"] = r.left;
-      run.report["result"]["residual_kind"] = r.kind;
-      return r.right;
-    };
-    judge_residual(run, residual(), [&] {
-      fill();
-      found = run_solver(run, solver, fill);
-      return found.good() && settled() ? residual() : INFINITY;
-    });
-  });
-  run.phase("write", [&] {
-    output.write_scattered<double>("inverse", n, n, solver.destination(),
-                                   scaled(rows_of(context, solver, 0, n), powers),
-                                   {{"log_abs_determinant", found.log_abs_determinant},
-                                    {"determinant_sign", Index(found.determinant_sign)}});
-    output.commit(run.attributes());
-  });
-  run.say(fmt::format("inverse    n {}, {:.3f} s, {:.1f} GFLOP/s, residual ratio {}", n,
-                      run.seconds("solve"), run.report["rate"]["value"].get<double>(),
-                      run.report.value("residual", nlohmann::json("not checked")).dump()));
-}
+class Invert {
+ public:
+  Invert(Run& run, Context<B>& context, const io::DenseInput& a)
+      : run_(run), context_(context), a_(a), n_(a.rows()) {}
+  Invert(const Invert&) = delete;
+  Invert& operator=(const Invert&) = delete;
 
-template <class B>
-void invert_blocked(Run& run, Context<B>& context, const io::DenseInput& a,
-                    const DenseOptions& options) {
-  const Index n = a.rows();
-  const JordanPlan plan = plan_dense<B>(run, n, 0, true, options);
-  describe<B>(run, plan);
-  run.work = jordan_work(plan, !run.options.no_check).json();
-  if (run.options.plan) return say_plan<B>(run, context, plan, options.pivoting);
-  io::Output output(run.control, run.options.output, run.options.force);
-  require_plan_memory<B>(run, n * n, plan.bytes);
-  GaussJordan<B> solver(context, plan);
-  invert_by(run, context, a, solver, output);
-}
-
-template <class B>
-void invert_by_textbook(Run& run, Context<B>& context, const io::DenseInput& a,
-                        const DenseOptions& options) {
-  constexpr bool host = std::is_same_v<B, Cpu>;
-  const textbook::Launch launch = launch_of<B>(options.grid, options.threads);
-  const TextbookPlan plan = plan_textbook(a.rows(), launch);
-  run.report["n"] = plan.n;
-  run.report["method"] = "textbook";
-  run.report["block"] = 0;
-  run.report["pivoting"] = "partial";
-  run.report["memory_per_rank"] = plan.bytes;
-  run.work = textbook_work(plan.n, !run.options.no_check).json();
-  if (!host) {
-    run.report["grid"] = launch.grid;
-    run.report["threads"] = launch.threads;
+  void open() { output_.emplace(run_.control, run_.options.output, run_.options.force); }
+  void solve() {
+    found_ = run_solver(run_, *solver_, [this] { fill(); });
   }
-  if (run.options.plan) {
-    run.say("method     textbook (asked for): column by column, partial pivoting, rows exchanged");
-    run.say(host ? std::string("launches   none: one thread of the host")
-                 : fmt::format("launches   {0} x {0} blocks of {1} x {1} threads", launch.grid,
-                               launch.threads));
-    run.report["result"]["plan"] = {{"bytes_per_rank", plan.bytes}, {"method", "textbook"}};
+  void outcome() {
+    run_.rate(2e-9 * std::pow(double(n_), 3) / run_.seconds("solve"), "GFLOP/s");
+    if (!settled()) found_.overflow = true;
+    require_regular(run_, found_);
+    note_determinant(run_, found_, powers_);
+  }
+  void check() {
+    const double norm = norms_of_inverse(context_, *solver_).first;
+    note_condition(run_, n_, n_ == 0 ? 1.0 : safe_reciprocal(norm_a_, norm), a_.location());
+    if (run_.options.no_check) return;
+    judge_residual(run_, residual(), [this] {
+      fill();
+      solve();
+      return found_.good() && settled() ? residual() : INFINITY;
+    });
+  }
+  void write() {
+    output_->write_scattered<double>("inverse", n_, n_, solver_->destination(),
+                                     scaled(rows_of(context_, *solver_, 0, n_), powers_),
+                                     {{"log_abs_determinant", found_.log_abs_determinant},
+                                      {"determinant_sign", Index(found_.determinant_sign)}});
+    output_->commit(run_.attributes());
+  }
+  [[nodiscard]] std::string sentence() const {
+    return fmt::format("inverse    n {}, {:.3f} s, {:.1f} GFLOP/s, residual ratio {}", n_,
+                       run_.seconds("solve"), run_.report["rate"]["value"].get<double>(),
+                       run_.report.value("residual", nlohmann::json("not checked")).dump());
+  }
+
+ protected:
+  /// A, brought near one, into the solver.
+  void fill() {
+    InputSizes sizes(n_);
+    load(context_, *solver_, 0, n_, reader(run_.control, a_), sizes);
+    sizes.reduce(run_.control);
+    powers_ = matrix_powers(sizes);
+    scale_solver(context_, *solver_, 0, powers_);
+    norm_a_ =
+        norms_of_rows<B>(context_, solver_->slots(), n_, solver_->data(), solver_->ld()).first;
+  }
+
+  Run& run_;
+  Context<B>& context_;
+  const io::DenseInput& a_;
+  Index n_;
+  std::optional<io::Output> output_;
+  std::optional<Solver> solver_;
+
+ private:
+  [[nodiscard]] bool settled() { return !found_.good() || settle(context_, *solver_, 0, powers_); }
+  [[nodiscard]] double residual() {
+    const InverseResidual r =
+        check_inverse(context_, *solver_, scaled(reader(run_.control, a_), powers_), 1.0);
+    run_.report["result"]["residual_right"] = r.right;
+    run_.report["result"]["residual_left"] = r.left;
+    run_.report["result"]["residual_kind"] = r.kind;
+    return r.right;
+  }
+
+  Powers powers_;
+  double norm_a_ = 0;
+  JordanOutcome found_;
+};
+
+template <class B>
+class InvertBlocked : public Invert<B, GaussJordan<B>> {
+  using Base = Invert<B, GaussJordan<B>>;
+  using Base::context_, Base::n_, Base::run_, Base::solver_;
+
+ public:
+  InvertBlocked(Run& run, Context<B>& context, const io::DenseInput& a, const DenseOptions& o)
+      : Base(run, context, a), pivoting_(o.pivoting), plan_(plan_dense<B>(run, n_, 0, true, o)) {
+    note_plan<B>(run, plan_);
+  }
+  [[nodiscard]] Work work() const { return jordan_work(plan_, !run_.options.no_check); }
+  [[nodiscard]] PlanNeeds needs() const { return jordan_needs<B>(run_, plan_, pivoting_); }
+  void describe() { describe_plan(run_, plan_); }
+  void read() {
+    solver_.emplace(context_, plan_);
+    Base::fill();
+  }
+
+ private:
+  std::string pivoting_;  ///< as asked for
+  JordanPlan plan_;
+};
+
+template <class B>
+class InvertByTextbook : public Invert<B, TextbookInverse<B>> {
+  using Base = Invert<B, TextbookInverse<B>>;
+  using Base::context_, Base::n_, Base::run_, Base::solver_;
+  static constexpr bool host = std::is_same_v<B, Cpu>;
+
+ public:
+  InvertByTextbook(Run& run, Context<B>& context, const io::DenseInput& a, const DenseOptions& o)
+      : Base(run, context, a), plan_(plan_textbook(n_, launch_of<B>(o.grid, o.threads))) {
+    run.report["n"] = n_;
+    run.report["method"] = "textbook";
+    run.report["block"] = 0;
+    run.report["pivoting"] = "partial";
+    run.report["memory_per_rank"] = plan_.bytes;
+    if (host) return;
+    run.report["grid"] = plan_.launch.grid;
+    run.report["threads"] = plan_.launch.threads;
+  }
+  [[nodiscard]] Work work() const { return textbook_work(n_, !run_.options.no_check); }
+  [[nodiscard]] PlanNeeds needs() const {
     PlanNeeds needs;
     needs.any_ranks = false;
-    needs.memory = [&](int) {
-      const Index staging = std::min<Index>(dense_staging_bytes, 8 * plan.n * plan.n + (1 << 20));
-      return host ? RankMemory{plan.bytes + staging, 0} : RankMemory{staging, plan.bytes};
-    };
-    needs.alternatives.push_back({"without --method textbook", [&] {
+    needs.memory = [this](int) { return staged_memory<B>(n_ * n_, plan_.bytes); };
+    needs.alternatives.push_back({"without --method textbook", [this] {
                                     return jordan_memory<B>(plan_jordan<B>(
-                                        run.control.size(), plan.n, 0, true, 0, "auto", false));
+                                        run_.control.size(), n_, 0, true, 0, "auto", false));
                                   }});
-    conclude_plan(run, context, Work::from(run.work), needs);
-    return;
+    return needs;
   }
-  io::Output output(run.control, run.options.output, run.options.force);
-  require_plan_memory<B>(run, plan.n * plan.n, plan.bytes);
-  TextbookInverse<B> solver(context, plan);
-  invert_by(run, context, a, solver, output);
-}
+  void describe() {
+    run_.say("method     textbook (asked for): column by column, partial pivoting, rows exchanged");
+    run_.say(host ? std::string("launches   none: one thread of the host")
+                  : fmt::format("launches   {0} x {0} blocks of {1} x {1} threads",
+                                plan_.launch.grid, plan_.launch.threads));
+    run_.report["result"]["plan"] = {{"bytes_per_rank", plan_.bytes}, {"method", "textbook"}};
+  }
+  void read() {
+    solver_.emplace(context_, plan_);
+    Base::fill();
+  }
+
+ private:
+  TextbookPlan plan_;
+};
 
 }  // namespace
 
@@ -129,9 +167,11 @@ void check_invert_options(const Run& run, const DenseOptions& options) {
 void invert_dense(Run& run, const io::DenseInput& a, const DenseOptions& options) {
   with_backend(run, [&]<class B>(Context<B>& context) {
     if (run.options.method == "textbook") {
-      invert_by_textbook(run, context, a, options);
+      InvertByTextbook<B> job(run, context, a, options);
+      conduct(run, context, job);
     } else {
-      invert_blocked(run, context, a, options);
+      InvertBlocked<B> job(run, context, a, options);
+      conduct(run, context, job);
     }
   });
 }

@@ -12,7 +12,7 @@
 #include "src/dense/check.hpp"
 #include "src/dense/gauss_jordan.hpp"
 #include "src/frame/guard.hpp"
-#include "src/program/plan.hpp"
+#include "src/program/conduct.hpp"
 #include "src/program/register.hpp"
 
 namespace terrace {
@@ -54,8 +54,9 @@ JordanPlan plan_dense(Run& run, Index n, Index right, bool inverse, const DenseO
   return plan;
 }
 
+/// Into the report, with a note where several GPUs do not help.
 template <class B>
-void describe(Run& run, const JordanPlan& plan) {
+void note_plan(Run& run, const JordanPlan& plan) {
   run.report["n"] = plan.n;
   run.report["method"] = "gauss-jordan";
   run.report["block"] = plan.block;
@@ -70,13 +71,15 @@ void describe(Run& run, const JordanPlan& plan) {
   }
 }
 
-/// What a rank takes, on the backend and for reading, writing and checking.
+/// What a rank takes: `bytes` on the backend, and for reading, writing and checking of `elements`.
+template <class B>
+RankMemory staged_memory(Index elements, Index bytes) {
+  const Index staging = std::min<Index>(dense_staging_bytes, 8 * elements + (1 << 20));
+  return std::is_same_v<B, Cpu> ? RankMemory{bytes + staging, 0} : RankMemory{staging, bytes};
+}
 template <class B>
 RankMemory jordan_memory(const JordanPlan& plan) {
-  const Index elements = plan.n * (plan.n + plan.right);
-  const Index staging = std::min<Index>(dense_staging_bytes, 8 * elements + (1 << 20));
-  return std::is_same_v<B, Cpu> ? RankMemory{plan.bytes + staging, 0}
-                                : RankMemory{staging, plan.bytes};
+  return staged_memory<B>(plan.n * (plan.n + plan.right), plan.bytes);
 }
 
 inline Work jordan_work(const JordanPlan& plan, bool check) {
@@ -85,9 +88,8 @@ inline Work jordan_work(const JordanPlan& plan, bool check) {
                      plan.emulated ? "emulated" : "fp64"});
 }
 
-template <class B>
-void say_plan(Run& run, const Context<B>& context, const JordanPlan& plan,
-              const std::string& pivoting) {
+/// Lines of --plan.
+inline void describe_plan(Run& run, const JordanPlan& plan) {
   run.say(fmt::format("method     gauss-jordan, in place: {:.4g} flops over {} ranks",
                       (plan.inverse ? 2.0 : 1.0) * std::pow(double(plan.n), 3) +
                           2.0 * double(plan.n) * double(plan.n) * double(plan.right),
@@ -103,27 +105,26 @@ void say_plan(Run& run, const Context<B>& context, const JordanPlan& plan,
                                   {"block", plan.block},
                                   {"why_block", plan.why_block},
                                   {"why_pivoting", plan.why_pivoting}};
-  const auto as_if = [&run, &plan, pivoting]<class D>(D, int ranks, bool emulated) {
-    return jordan_memory<D>(plan_jordan<D>(ranks, plan.n, plan.right, plan.inverse,
-                                           run.options.block, pivoting, emulated));
-  };
-  PlanNeeds needs;
-  needs.memory = [&](int ranks) { return as_if(B{}, ranks, plan.emulated); };
-  if (plan.emulated)
-    needs.alternatives.push_back(
-        {"without --precision emulated", [&] { return as_if(B{}, plan.rows.ranks, false); }});
-  if (!std::is_same_v<B, Cpu>)
-    needs.alternatives.push_back(
-        {"with --backend cpu", [&] { return as_if(Cpu{}, plan.rows.ranks, false); }});
-  conclude_plan(run, context, jordan_work(plan, !run.options.no_check), needs);
 }
 
-/// `elements` of the input and the result, `bytes` on the backend.
+/// `pivoting`: as it was asked for.
 template <class B>
-void require_plan_memory(Run& run, Index elements, Index bytes) {
-  const bool host = std::is_same_v<B, Cpu>;
-  const Index staging = std::min<Index>(dense_staging_bytes, 8 * elements + (1 << 20));
-  require_memory(run.control, staging + (host ? bytes : 0), host ? 0 : bytes);
+PlanNeeds jordan_needs(const Run& run, const JordanPlan& plan, const std::string& pivoting) {
+  const auto as_if = [=, block = run.options.block]<class D>(D, int ranks, bool emulated) {
+    return jordan_memory<D>(
+        plan_jordan<D>(ranks, plan.n, plan.right, plan.inverse, block, pivoting, emulated));
+  };
+  PlanNeeds needs;
+  needs.memory = [=](int ranks) {
+    return ranks == plan.rows.ranks ? jordan_memory<B>(plan) : as_if(B{}, ranks, plan.emulated);
+  };
+  if (plan.emulated)
+    needs.alternatives.push_back(
+        {"without --precision emulated", [=] { return as_if(B{}, plan.rows.ranks, false); }});
+  if (!std::is_same_v<B, Cpu>)
+    needs.alternatives.push_back(
+        {"with --backend cpu", [=] { return as_if(Cpu{}, plan.rows.ranks, false); }});
+  return needs;
 }
 
 /// Rows of this rank from `read`, at column `from` of the solver's rows.

@@ -14,13 +14,14 @@ namespace terrace {
 ///
 ///   work()       amounts of its work, for --plan's seconds
 ///   needs()      memory of a rank, and what else could be asked for
+///   open()       the output, before anything is read; optional
 ///   describe()   lines of --plan before memory and seconds; --plan ends here
 ///   read()       takes memory and reads the input
 ///   solve()
 ///   outcome()    reports the result; Run::outcome() where the mathematics has none
 ///   check()      holds the result against the input read again, unless --no-check
 ///   write()      writes the result and commits it; left out where writes() says so
-///   sentence()   what is said at the end
+///   sentence()   what is said at the end; empty: nothing
 template <class J>
 concept Job = requires(J job) {
   { job.work() } -> std::convertible_to<Work>;
@@ -46,7 +47,7 @@ void conduct(Run& run, const Context<B>& context, J& job) {
     job.describe();
     return conclude_plan(run, context, work, needs);
   }
-  if constexpr (requires { job.open(); }) job.open();  // the output, before the input is read
+  if constexpr (requires { job.open(); }) job.open();
   require_memory(run.control, memory.host, memory.device);
   run.phase("read", [&] { job.read(); });
   run.phase("solve", [&] { job.solve(); });
@@ -55,7 +56,7 @@ void conduct(Run& run, const Context<B>& context, J& job) {
   bool writes = true;
   if constexpr (requires { job.writes(); }) writes = job.writes();
   if (writes) run.phase("write", [&] { job.write(); });
-  run.say(job.sentence());
+  if (const std::string sentence = job.sentence(); !sentence.empty()) run.say(sentence);
 }
 
 }  // namespace terrace
