@@ -2,7 +2,8 @@
 """The examples of the pages run and print what the pages say: pages.py TERRACE [PAGE ...]
 
 Blocks marked `sh` and `python` are run in their order, those of a page in one folder. A line `# ...` of a block of `sh` must
-have been printed by its commands: numbers with a point or an exponent may differ, all other words may not.
+have been printed by its commands: numbers with a point or an exponent may differ, all other words may not. Options that
+pages name are options of the program.
 """
 import os
 import pathlib
@@ -14,6 +15,11 @@ import tempfile
 terrace = os.path.abspath(sys.argv[1])
 root = pathlib.Path(__file__).resolve().parents[2]
 pages = sys.argv[2:] or ["README.md", "jobs/README.md", "io/README.md"] + [f"src/{name}/README.md" for name in ("gf2", "band", "dense", "cg")]
+# Options of mpirun, SLURM, CMake, ctest and our scripts.
+OTHERS = """--array --bind-to --build --cpu-bind --cpus-per-task --gpu-bind --gres --install --limit --mpi --minutes --nodes
+--ntasks-per-node --only --oversubscribe --prefix --preset --seconds --signal --table --tables --test-dir""".split()
+COMMANDS = """gf2 rref,gf2 rank,gf2 solve,gf2 kernel,gf2 inverse,gf2 multiply,band factor,band solve,dense invert,dense solve,cg,generate,
+convert,verify,bench,bench gf2,bench band,bench dense,bench cg,bench io,bench matrix,info,"""
 # An example that is over before its first checkpoint is due would have none to restart from.
 HASTE = {"--checkpoint-every 10m": "--checkpoint-every 0.001s"}
 failures = count = 0
@@ -43,5 +49,18 @@ for page in pages:
             if done.returncode != 0 or lacking:
                 failures += 1
                 print(f"FAILED  {page}: exit {done.returncode}, not printed: {lacking}\n{block}{done.stdout}", flush=True)
+commands = [command.split() for command in COMMANDS.split(",")]
+usage = subprocess.run([terrace, "generate", "--help"], capture_output=True, text=True).stdout
+commands += [["generate", kind] for kind in re.findall(r"^  ([a-z]+[0-9]?-[a-z]+) ", usage, flags=re.M)]
+options = set(OTHERS)
+for command in commands:
+    usage = subprocess.run([terrace] + command + ["--help"], capture_output=True, text=True).stdout
+    options.update(re.findall(r"--[a-z][\w-]*", usage))
+for page in sorted(root.glob("*/**/README.md")) + [root / "README.md"] + sorted(root.glob("jobs/results/[!m]*.md")):
+    if page.relative_to(root).parts[0].startswith(("build", ".")):
+        continue
+    for option in sorted(set(re.findall(r"(?<![\w-])--[a-z][\w-]*", page.read_text())) - options):
+        failures += 1
+        print(f"FAILED  {page.relative_to(root)}: terrace has no option {option}")
 print(f"{count} examples, {failures} failed")
 sys.exit(bool(failures) or count == 0)
