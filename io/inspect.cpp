@@ -388,7 +388,7 @@ Object find_any(const Control& control, const Location& location, Kind& kind, bo
   if (best(object, kind) == 0)
     fail_together(Exit::input, "neither a dense, band, CSR nor bit matrix; " +
                                    where(location, object.path) +
-                                   "; see the file forms in the README");
+                                   "; see the file forms in io/README.md");
   return object;
 }
 

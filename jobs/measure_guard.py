@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What --guard costs on this machine: seconds of the solve phase without and with it, by turns, as rows of README.md.
+"""What --guard costs on this machine: seconds of the solve phase without and with it, by turns, as rows of jobs/results/guard.md.
 
 measure_guard.py TERRACE [--backend cuda] [--repeat 5] [--only gf2,dense,band,cg] [--scale 1] [--limit 500] [--output FILE]
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What --plan is worth on this machine: predicted and measured seconds of one run a problem, as rows of README.md.
+"""What --plan is worth on this machine: predicted and measured seconds of one run a problem, as rows of jobs/results/plan.md.
 
 measure_plan.py TERRACE [--backend cuda] [--seconds 60] [--repeat 2] [--only dense,gf2,band,cg] [--scale 1] [--output FILE]
 

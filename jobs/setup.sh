@@ -17,7 +17,7 @@ terrace_install() {
     ls /usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.fuzzer-*.a >/dev/null 2>&1 ||
       packages+=("$(apt-cache search --names-only '^libclang-rt-[0-9]+-dev$' 2>/dev/null | cut -d' ' -f1 | sort -V | tail -1)")
   fi
-  command -v dpkg-query >/dev/null || { echo "This is no Debian or Ubuntu: install ${packages[*]} yourself, see README.md" >&2; return 0; }
+  command -v dpkg-query >/dev/null || { echo "This is no Debian or Ubuntu: install ${packages[*]} yourself, see jobs/README.md" >&2; return 0; }
   local missing=()
   for package in "${packages[@]}"; do
     dpkg-query -W -f='${db:Status-Abbrev}' "$package" 2>/dev/null | grep -q '^ii' || missing+=("$package")

@@ -30,7 +30,7 @@ Estimate estimate(const Context<B>& c, const CgInputs& in, const CgCommand& opti
   double bytes = 0;
   if (in.kind == io::Kind::dense) {
     bytes = options.layout == "rows" ? 8 * n * n : 4 * n * n;
-    // On a GPU small matrices are far below the rate of large ones (README, dense inverses).
+    // On a GPU small matrices are far below the rate of large ones (jobs/results/dense.md).
     const double reached = device ? n * n / (n * n + 3.6e7) : 1;
     e.direct = 2.0 * n * n * n / (flops * reached) / ranks;
     e.command = "dense solve";

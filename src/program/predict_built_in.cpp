@@ -1,5 +1,5 @@
-// Rates of a CPU core and of an H200, for machines that were not measured: from the figures that
-// the README gives for both, files at 1.5 to 2 GB/s.
+// Rates of a CPU core and of an H200, for machines that were not measured: from the figures of
+// jobs/results, files at 1.5 to 2 GB/s.
 #include <algorithm>
 #include <string>
 

@@ -102,7 +102,7 @@ TEST_CASE("twice the ranks halve what they share", "[predict]") {
 }
 
 TEST_CASE("an H200's first solves are within 30 % of what the built-in rates say", "[predict]") {
-  // Seconds of whole runs on one GPU, README, "What --plan is worth".
+  // Seconds of whole runs on one GPU, jobs/results/plan.md.
   const auto near = [](const Work& work, double measured) {
     const double solve = predict(work, built_in_rates(work.model, true, 1)).solve;
     INFO(work.model << ": " << solve << " predicted, " << measured << " measured");

@@ -1,4 +1,5 @@
-// Roofline: the load reads 8 bytes and writes 2 a number of the band, HBM. Reached: see README.
+// Roofline: the load reads 8 bytes and writes 2 per number of the band, HBM. Reached:
+// jobs/results/band.md.
 #include "kernels/band/cuda/low.cuh"
 
 namespace terrace {
