@@ -48,7 +48,7 @@ MUTATIONS = [
     ("src/gf2/strassen.cpp", "accumulate(c22, x, n2);              // C22 += P5", "accumulate(c21, x, n1);              // C22 += P5", "gf2/gf2.1 gf2:200"),
     ("src/gf2/strassen.cpp", "if (shape.rows == 0 || shape.inner == 0 || shape.words == 0) return level;", "if (shape.rows == 0 || shape.inner == 0) return level;",
      "gf2/gf2.1 gf2:200"),
-    ("src/commands/gf2.cpp", "destination[std::size_t(slot)] = pivots.rank() + row - before;", "destination[std::size_t(slot)] = pivots.rank() + row - before - (row > before);",
+    ("src/commands/gf2_elimination.hpp", "destination[std::size_t(slot)] = pivots.rank() + row - before;", "destination[std::size_t(slot)] = pivots.rank() + row - before - (row > before);",
      "gf2"),
     ("src/gf2/multiply.cpp", "return buffers * plan.gathered * words * Index(sizeof(Word)) +", "return buffers * plan.gathered * words +", "program/memory program/plans"),
     # --- band

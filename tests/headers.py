@@ -42,7 +42,7 @@ def compile_alone(work):
 
 
 work = []
-for folder in ("kernels", "distrib", "io", "src/frame", "gf2/gf2", "src/band", "src/dense", "src/cg", "src/program", "src/commands", "src/bench"):
+for folder in ("kernels", "distrib", "io", "src/frame", "src/gf2", "src/band", "src/dense", "src/cg", "src/program", "src/commands", "src/bench"):
     flags = flags_for(folder)
     work += [(header, flags) for header in headers(folder)]
 failed = 0
