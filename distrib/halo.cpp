@@ -99,5 +99,6 @@ void Halo<B>::exchange(const Communicator<B>& comm, const Stream<B>& stream, dou
 
 #define TERRACE_INSTANTIATE(B) template class Halo<B>;
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+#undef TERRACE_INSTANTIATE
 
 }  // namespace terrace

@@ -129,5 +129,6 @@ double norm_frobenius(const Matrix<B>& a) {
   template double norm_infinity(const Matrix<B>&);                           \
   template double norm_frobenius(const Matrix<B>&);
 TERRACE_FOR_EACH_BACKEND(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace terrace

@@ -160,5 +160,6 @@ void BandGuard<B>::flip_after(const BandTiles<B>& l) const {
 
 #define TERRACE_INSTANTIATE(B) template class BandGuard<B>;
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+#undef TERRACE_INSTANTIATE
 
 }  // namespace terrace

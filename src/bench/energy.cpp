@@ -74,5 +74,6 @@ nlohmann::json EnergyMeter::report(const std::function<double()>& measure) {
 
 #define TERRACE_INSTANTIATE(B) template EnergyMeter::EnergyMeter(const Context<B>&);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+#undef TERRACE_INSTANTIATE
 
 }  // namespace terrace

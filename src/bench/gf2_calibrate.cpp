@@ -342,5 +342,6 @@ void calibrate_gf2(Run& run, Context<B>& context, const std::string& what) {
 
 #define TERRACE_INSTANTIATE(B) template void calibrate_gf2(Run&, Context<B>&, const std::string&);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+#undef TERRACE_INSTANTIATE
 
 }  // namespace terrace

@@ -127,5 +127,6 @@ void bench_inverse(Run& run, const Gf2Bench& o, Context<B>& context, Index n,
   template void bench_product(Run&, const Gf2Bench&, Context<B>&, Index, const Gf2Setting&); \
   template void bench_inverse(Run&, const Gf2Bench&, Context<B>&, Index, const Gf2Setting&);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+#undef TERRACE_INSTANTIATE
 
 }  // namespace terrace

@@ -88,6 +88,7 @@ Word checksum(const Context<B>& context, const BitMatrix<B>& matrix, const Pivot
   template std::pair<std::string, double> bit_bound(const Context<B>&); \
   template Word checksum(const Context<B>&, const BitMatrix<B>&, const Pivots&, Index);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+#undef TERRACE_INSTANTIATE
 
 // --- rivals --------------------------------------------------------------------------------------
 

@@ -237,5 +237,6 @@ void study_gf2(Run& run, Context<B>& context, const std::vector<Index>& sizes,
 #define TERRACE_INSTANTIATE(B) \
   template void study_gf2(Run&, Context<B>&, const std::vector<Index>&, const std::string&);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+#undef TERRACE_INSTANTIATE
 
 }  // namespace terrace

@@ -75,5 +75,6 @@ Matrix<Cpu> solve_by_expansion(const Matrix<Cpu>& a, const Matrix<Cpu>& b) {
 #define TERRACE_INSTANTIATE(B) \
   template CgOutcome<B> conjugate_gradients(const Matrix<B>&, const Matrix<B>&, double, Index);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+#undef TERRACE_INSTANTIATE
 
 }  // namespace terrace::textbook

@@ -124,5 +124,6 @@ void ConstantGuard<B>::flip_for_tests(Index k) {
 
 #define TERRACE_INSTANTIATE(B) template class ConstantGuard<B>;
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+#undef TERRACE_INSTANTIATE
 
 }  // namespace terrace

@@ -121,5 +121,6 @@ LocalRows local_rows(const Context<B>& context, const CsrOperator<B>& a, Index b
   template LocalRows local_rows(const Context<B>&, const BandOperator<B>&, Index);     \
   template LocalRows local_rows(const Context<B>&, const CsrOperator<B>&, Index);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+#undef TERRACE_INSTANTIATE
 
 }  // namespace terrace

@@ -406,5 +406,7 @@ Halo<B> halo_of_columns(const Context<B>& context, std::vector<Index> first,
   template Halo<B> halo_of_columns(const Context<B>&, std::vector<Index>,   \
                                    const std::vector<Index>&, Index);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+#undef TERRACE_INSTANTIATE
+#undef TERRACE_INSTANTIATE_NORM
 
 }  // namespace terrace

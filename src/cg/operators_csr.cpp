@@ -365,5 +365,6 @@ std::vector<Index> balanced_rows(const Control& control, Index n, Index nonzeros
 
 #define TERRACE_INSTANTIATE(B) template class CsrOperator<B>;
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+#undef TERRACE_INSTANTIATE
 
 }  // namespace terrace

@@ -251,5 +251,6 @@ void TriangleOperator<B>::apply_head(const Context<B>& context, const Operand<B>
 
 #define TERRACE_INSTANTIATE(B) template class TriangleOperator<B>;
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+#undef TERRACE_INSTANTIATE
 
 }  // namespace terrace

@@ -130,5 +130,6 @@ Preconditioner<B> make_incomplete_cholesky(const Context<B>& context, const Loca
   template Preconditioner<B> make_incomplete_cholesky(const Context<B>&, const LocalRows&, Range,  \
                                                       Index);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+#undef TERRACE_INSTANTIATE
 
 }  // namespace terrace

@@ -109,5 +109,7 @@ void CgWork<B>::precondition(const Context<B>& context, CgPreconditioner<B> give
   TERRACE_INSTANTIATE_FOR(B, BandOperator)     \
   TERRACE_INSTANTIATE_FOR(B, CsrOperator)
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+#undef TERRACE_INSTANTIATE
+#undef TERRACE_INSTANTIATE_FOR
 
 }  // namespace terrace

@@ -273,5 +273,6 @@ void plan_cg(Run& run, const Context<B>& c, const CgInputs& in, const CgCommand&
 #define TERRACE_INSTANTIATE(B) \
   template void plan_cg(Run&, const Context<B>&, const CgInputs&, const CgCommand&);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+#undef TERRACE_INSTANTIATE
 
 }  // namespace terrace

@@ -279,5 +279,6 @@ double check_solution(Context<B>& context, Index n, Index right, std::span<const
                                                    View<const double, B>, Index);              \
   template std::pair<double, double> norms_of_inverse(Context<B>&, const InverseRows<B>&);
 TERRACE_FOR_EACH_BACKEND(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace terrace

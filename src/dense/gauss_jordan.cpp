@@ -433,5 +433,6 @@ JordanOutcome GaussJordan<B>::run_guarded(Progress& progress, const std::functio
   template JordanPlan plan_jordan<B>(int, Index, Index, bool, Index, const std::string&, bool); \
   template class GaussJordan<B>;
 TERRACE_FOR_EACH_BACKEND(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace terrace

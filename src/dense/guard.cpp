@@ -193,5 +193,6 @@ void DenseGuard<B>::finish(GuardRows<B> a, const Index* column_of,
 
 #define TERRACE_INSTANTIATE(B) template class DenseGuard<B>;
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+#undef TERRACE_INSTANTIATE
 
 }  // namespace terrace

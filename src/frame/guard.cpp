@@ -70,5 +70,6 @@ void confirmed_fault(const Control& control, const std::string& what) {
   template void toggle_bit<B>(const Stream<B>&, void*, Index, int); \
   template void flip_for_tests<B>(const Stream<B>&, int, Index, void*, Index);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+#undef TERRACE_INSTANTIATE
 
 }  // namespace terrace

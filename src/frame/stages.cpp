@@ -145,5 +145,6 @@ StageSeconds StageTimes<B>::seconds() const {
 
 #define TERRACE_INSTANTIATE(B) template class StageTimes<B>;
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+#undef TERRACE_INSTANTIATE
 
 }  // namespace terrace

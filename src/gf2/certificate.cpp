@@ -267,5 +267,6 @@ std::string check_rank(const Context<B>& context, const BitSource<B>& source, Bl
   template std::vector<Word> multiply_rows(const Context<B>&, BitRows<const Word, B>, Index,     \
                                            const std::vector<Word>&);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+#undef TERRACE_INSTANTIATE
 
 }  // namespace terrace

@@ -204,5 +204,6 @@ Pivots reduce_by_columns(Context<B>& context, BitMatrix<B>& matrix, Index column
   template Pivots reduce_by_columns(Context<B>&, BitMatrix<B>&, Index, EchelonForm, PanelPlan, \
                                     Progress&, const StageTimes<B>&);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+#undef TERRACE_INSTANTIATE
 
 }  // namespace terrace

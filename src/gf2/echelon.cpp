@@ -308,5 +308,6 @@ Pivots reduce_to_echelon(Context<B>& context, BitMatrix<B>& matrix, Index column
   template Pivots reduce_to_echelon(Context<B>&, BitMatrix<B>&, Index, EchelonForm, PanelPlan, \
                                     Progress&, const StageTimes<B>&);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+#undef TERRACE_INSTANTIATE
 
 }  // namespace terrace

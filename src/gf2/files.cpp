@@ -34,5 +34,6 @@ BitSource<B> file_source(const Context<B>& context, const io::BitInput& input, B
 #define TERRACE_INSTANTIATE(B) \
   template BitSource<B> file_source(const Context<B>&, const io::BitInput&, BlockCyclic);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+#undef TERRACE_INSTANTIATE
 
 }  // namespace terrace

@@ -136,5 +136,6 @@ void BitGuard<B>::finish(Index steps) {
 
 #define TERRACE_INSTANTIATE(B) template class BitGuard<B>;
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+#undef TERRACE_INSTANTIATE
 
 }  // namespace terrace

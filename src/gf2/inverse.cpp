@@ -64,5 +64,6 @@ std::string check_inverse(const Context<B>& context, const BitSource<B>& source,
   template std::string check_inverse(const Context<B>&, const BitSource<B>&, BlockCyclic, \
                                      const std::vector<Word>&, Word);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+#undef TERRACE_INSTANTIATE
 
 }  // namespace terrace

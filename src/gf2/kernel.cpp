@@ -121,5 +121,6 @@ std::string check_kernel(const Context<B>& context, const BitSource<B>& source, 
   template std::string check_kernel(const Context<B>&, const BitSource<B>&, BlockCyclic,    \
                                     const BitMatrix<B>&, const Pivots&, Word);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+#undef TERRACE_INSTANTIATE
 
 }  // namespace terrace

@@ -58,5 +58,6 @@ io::Source<Word> row_source(const Context<B>& context, BitRows<const Word, B> ro
   template void load(const Context<B>&, const BitSource<B>&, const BitMatrix<B>&, Index); \
   template io::Source<Word> row_source(const Context<B>&, BitRows<const Word, B>, Index, Index);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+#undef TERRACE_INSTANTIATE
 
 }  // namespace terrace

@@ -291,5 +291,6 @@ std::string check_product(const Context<B>& context, const BitSource<B>& a, Bloc
                                      const BitSource<B>&, BlockCyclic, const BitMatrix<B>&, Index, \
                                      Word);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+#undef TERRACE_INSTANTIATE
 
 }  // namespace terrace

@@ -276,5 +276,6 @@ Index PanelSearch<B>::find(const Stream<B>& lane, const BitMatrix<B>& matrix,
   template class ActiveRows<B>; \
   template class PanelSearch<B>;
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+#undef TERRACE_INSTANTIATE
 
 }  // namespace terrace

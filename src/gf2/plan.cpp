@@ -208,5 +208,6 @@ std::string device_model(const Context<Cuda>& context) {
   template const char* elimination_method<B>(PanelPlan);                      \
   template std::string describe_tables<B>(const ProductMethod&);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+#undef TERRACE_INSTANTIATE
 
 }  // namespace terrace

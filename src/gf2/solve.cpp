@@ -84,5 +84,6 @@ std::string check_solution(const Context<B>& context, const BitSource<B>& a, con
   template std::string check_solution(const Context<B>&, const BitSource<B>&, const BitSource<B>&, \
                                       BlockCyclic, const BitSolution<B>&, Word);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+#undef TERRACE_INSTANTIATE
 
 }  // namespace terrace

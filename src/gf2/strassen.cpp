@@ -235,5 +235,6 @@ void BitStrassen<B>::product(const Stream<B>& stream, BitRows<const Word, B> a,
 
 #define TERRACE_INSTANTIATE(B) template class BitStrassen<B>;
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+#undef TERRACE_INSTANTIATE
 
 }  // namespace terrace

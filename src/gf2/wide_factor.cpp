@@ -93,5 +93,6 @@ void WideFactor<B>::factor(const Stream<B>& lane, BitRows<const Word, B> rows, I
 
 #define TERRACE_INSTANTIATE(B) template class WideFactor<B>;
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+#undef TERRACE_INSTANTIATE
 
 }  // namespace terrace

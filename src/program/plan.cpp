@@ -198,5 +198,6 @@ void conclude_plan(Run& run, const Context<B>& c, const Work& work, const PlanNe
   template std::string machine_name(const Context<B>&, int); \
   template void conclude_plan(Run&, const Context<B>&, const Work&, const PlanNeeds&);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+#undef TERRACE_INSTANTIATE
 
 }  // namespace terrace
