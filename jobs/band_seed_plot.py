@@ -5,17 +5,15 @@
 
 Writes OUTPUT.md, and OUTPUT.svg with figures 2 to 5 of Khimich and Baranov 2013: time of a solve (factor and substitution)
 against the tile width on one rank and on two, a panel each half-bandwidth; the factor's time on one rank and on two; a
-solve's time by the CPU's library and by one rank and two. Standard library only.
+solve's time by the CPU's library and by one rank and two. The figure needs matplotlib.
 """
-import csv
-import math
 import sys
-from html import escape
+
+from plot import GREY, Line, Panel, digits, draw, read
 
 COLOURS = {("gpu", "gpu"): "#1f5fbf", ("gpu", "cpu"): "#2a9d4a", ("cpu", "gpu"): "#ff8c1a", ("cpu", "cpu"): "#d62728"}
 BARS = {"lapack": "#888888", "terrace, CPU": "#222222", ("tile-columns", 1): "#1f5fbf", ("tile-columns", 2): "#8fb3e6",
         ("streamed", 1): "#2a9d4a", ("streamed", 2): "#9fd6ae"}
-PANEL, HEIGHT, LEFT, TOP, BOTTOM = 440, 330, 76, 60, 50
 
 
 class Study:
@@ -24,10 +22,9 @@ class Study:
     def __init__(self, paths):
         self.factor, self.solve, self.cpu, self.n, self.notes, self.device = {}, {}, {}, {}, [], "rank"
         for path in paths:
-            with open(path, newline="", encoding="utf-8") as file:
-                lines = [line for line in file if line.strip()]
-            self.notes += [line[1:].strip() for line in lines if line.startswith("#")]
-            for row in csv.DictReader(line for line in lines if not line.startswith("#")):
+            rows, notes = read(path)
+            self.notes += notes
+            for row in rows:
                 self.take(row)
 
     def take(self, row):
@@ -77,10 +74,6 @@ class Study:
         return out
 
 
-def figure(seconds):
-    return "-" if seconds is None else f"{seconds:.{max(0, 2 - math.floor(math.log10(seconds)))}f}"
-
-
 def several(ranks, device):
     return f"{ranks} {device}{'s' if ranks > 1 else ''}"
 
@@ -99,7 +92,7 @@ def write_markdown(path, study):
         for w in study.widths(key):
             cells = [study.factor[key][d].get(w) for d in factors] + [study.solve[key][s].get(w) for s in solves]
             cells.append(min((points[w] for points in totals.values() if w in points), default=None))
-            lines.append(f"| {w} | " + " | ".join(figure(cell) for cell in cells) + " |")
+            lines.append(f"| {w} | " + " | ".join(digits(cell) for cell in cells) + " |")
         lines.append("")
     lines += ["Best widths of factor and solve. Bracketed: a narrower and a wider one were slower.", "",
               "| m | on | tile columns | diagonal | substitution | width | factor | solve | sum | bracketed |",
@@ -110,129 +103,56 @@ def write_markdown(path, study):
             width = min(points, key=points.get)
             inside = min(points) < width < max(points)
             lines.append(f"| {m:,} | {several(ranks, study.device)} | {'in memory' if method == 'tile-columns' else 'streamed'} | {d} | {s} | "
-                         f"{width} | {figure(study.factor[key][d][width])} | {figure(study.solve[key][s][width])} | "
-                         f"{figure(points[width])} | {'yes' if inside else 'no'} |")
+                         f"{width} | {digits(study.factor[key][d][width])} | {digits(study.solve[key][s][width])} | "
+                         f"{digits(points[width])} | {'yes' if inside else 'no'} |")
     lines += ["", "The CPU on one rank:", "", "| m | what | factor | solve | sum |", "|---|---|---|---|---|"]
     for m in sorted(study.cpu):
         for who, phases in study.cpu[m].items():
             name = "LAPACK dpbtrf, dpbtrs" if who == "lapack" else f"{who}, CPU"
             both = phases["factor"] + phases["solve"] if len(phases) == 2 else None
-            lines.append(f"| {m:,} | {name} | {figure(phases.get('factor'))} | {figure(phases.get('solve'))} | {figure(both)} |")
+            lines.append(f"| {m:,} | {name} | {digits(phases.get('factor'))} | {digits(phases.get('solve'))} | {digits(both)} |")
     with open(path, "w", encoding="utf-8") as file:
         file.write("\n".join(lines + [""]))
 
 
-class Drawing:
-    def __init__(self, width, height):
-        self.out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-                    'font-family="Helvetica, Arial, sans-serif" font-size="12">',
-                    f'<rect width="{width}" height="{height}" fill="white"/>']
-
-    def line(self, x1, y1, x2, y2, colour, dash=""):
-        self.out.append(f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{colour}"' +
-                        (f' stroke-dasharray="{dash}"' if dash else "") + "/>")
-
-    def text(self, x, y, words, anchor="middle", size=12):
-        self.out.append(f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}">{escape(words)}</text>')
-
-    def frame(self, left, top, low, high, words):
-        """Axes on powers of ten; returns y of a time."""
-        right, floor = left + PANEL, top + HEIGHT - TOP - BOTTOM
-        y_of = lambda seconds: floor - (math.log10(seconds) - low) / (high - low) * (floor - top)
-        self.text((left + right) / 2, top - 10, words, size=13)
-        for power in range(low, high + 1):
-            self.line(left, y_of(10.0 ** power), right, y_of(10.0 ** power), "#dddddd")
-            self.text(left - 6, y_of(10.0 ** power) + 4, f"{10.0 ** power:g} s", "end", 11)
-        self.line(left, floor, right, floor, "#222222")
-        self.line(left, top, left, floor, "#222222")
-        return y_of
-
-
-def scale(values):
-    low = math.floor(math.log10(min(values)))
-    return low, max(low + 1, math.ceil(math.log10(max(values)) - 1e-9))
-
-
-def draw_widths(drawing, study, left, top, m, ranks, title):
-    keys = [key for key in study.keys() if key[:2] == (m, ranks) and study.totals(key)]
-    lines = {(key[2], *places): points for key in keys for places, points in study.totals(key).items()}
+def width_panel(study, m, ranks, title):
+    lines = []
+    for key in study.keys():
+        if key[:2] != (m, ranks):
+            continue
+        for (d, s), points in study.totals(key).items():
+            streamed = key[2] == "streamed"
+            lines.append(Line(f"diagonal {d}, substitution {s}, {'streamed' if streamed else 'in memory'}", points,
+                              COLOURS.get((d, s), GREY), "--" if streamed else "-"))
     library = study.library(m, ("factor", "solve")).get("lapack")
-    times = [t for points in lines.values() for t in points.values()] + ([library] if library else [])
-    y_of = drawing.frame(left, top, *scale(times), f"{title}: m = {m:,}, {several(ranks, study.device)}")
-    widths = sorted({w for points in lines.values() for w in points})
-    span = math.log(widths[-1] / widths[0]) or 1
-    x_of = lambda w: left + 12 + math.log(w / widths[0]) / span * (PANEL - 24)
-    floor = top + HEIGHT - TOP - BOTTOM
-    shown = -math.inf
-    for w in widths:
-        if x_of(w) - shown > 22:
-            shown = x_of(w)
-            drawing.text(x_of(w), floor + 16, str(w), size=10)
-    if library:
-        drawing.line(left, y_of(library), left + PANEL, y_of(library), "#222222", "2 4")
-    for (method, d, s), points in lines.items():
-        known = [(x_of(w), y_of(t)) for w, t in sorted(points.items())]
-        colour, dash = COLOURS.get((d, s), "#888888"), ' stroke-dasharray="6 4"' if method == "streamed" else ""
-        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in known)
-        drawing.out.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="1.8"{dash}/>')
-        drawing.out += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.6" fill="{colour}"/>' for x, y in known]
+    return Panel(f"{title}: m = {m:,}, {several(ranks, study.device)}", lines, x="tile width", y="seconds",
+                 ticks=sorted({w for line in lines for w in line.points}), level=(library, "LAPACK's factor and solve") if library else ())
 
 
-def draw_bars(drawing, study, left, top, title, bars):
-    """bars: {m: {key of BARS: seconds}}"""
-    times = [t for of_m in bars.values() for t in of_m.values()]
-    low, high = scale(times + [min(times) / 2])
-    y_of = drawing.frame(left, top, low, high, title)
-    floor, place = top + HEIGHT - TOP - BOTTOM, PANEL / len(bars)
-    for index, (m, of_m) in enumerate(sorted(bars.items())):
-        wide = (place - 40) / max(len(of_m), 1)
-        drawing.text(left + (index + 0.5) * place, floor + 16, f"m = {m:,}", size=11)
-        for number, (key, seconds) in enumerate(of_m.items()):
-            x = left + index * place + 20 + number * wide
-            drawing.out.append(f'<rect x="{x:.1f}" y="{y_of(seconds):.1f}" width="{wide - 3:.1f}" height="{floor - y_of(seconds):.1f}" '
-                               f'fill="{BARS[key]}"/>')
-            drawing.text(x + wide / 2 - 1, y_of(seconds) - 4, figure(seconds), size=9)
+def bar_panel(title, names, groups):
+    """groups: {m: {key of BARS: seconds}}"""
+    return Panel(title, bars={f"m = {m:,}": {names[key]: (seconds, BARS[key]) for key, seconds in bars.items()} for m, bars in sorted(groups.items()) if bars},
+                 y="seconds", log="y")
 
 
 def write_svg(path, study):
     orders = sorted(study.n)
-    panels = [(m, ranks, f"Figure {2 if ranks == 1 else 3}") for ranks in (1, 2) for m in orders
+    panels = [width_panel(study, m, ranks, f"Figure {2 if ranks == 1 else 3}") for ranks in (1, 2) for m in orders
               if any(study.totals(key) for key in study.keys() if key[:2] == (m, ranks))]
     if not panels:
         raise SystemExit("band_seed_plot: no times to draw")
     counts = [(method, ranks) for method in ("tile-columns", "streamed") for ranks in (1, 2)]
+    names = {"lapack": "LAPACK", "terrace, CPU": "terrace, CPU",
+             **{(method, ranks): f"{'in memory' if method == 'tile-columns' else 'streamed'}, {several(ranks, study.device)}"
+                for method, ranks in counts}}
     known = lambda of: {key: seconds for key, seconds in of.items() if seconds is not None}
     factors = {m: known({key: study.best_factor(m, key[1], key[0]) for key in counts}) for m in orders}
     solves = {m: {**study.library(m, ("factor", "solve")),
                   **known({key: study.best_total(m, key[1], key[0]) for key in counts})} for m in orders}
-    across = 2
-    rows = math.ceil(len(panels) / across) + 1
-    width, height = across * (LEFT + PANEL) + 40, rows * HEIGHT + 110
-    drawing = Drawing(width, height)
-    drawing.text(LEFT, 24, "Band Cholesky by tile columns: factor + solve seconds against the tile width", "start", 16)
-    for index, (m, ranks, title) in enumerate(panels):
-        draw_widths(drawing, study, LEFT + index % across * (PANEL + LEFT), TOP + index // across * HEIGHT, m, ranks, title)
-    top = TOP + (rows - 1) * HEIGHT
-    draw_bars(drawing, study, LEFT, top, f"Figure 4: the factor at its best width, one and two {study.device}s", factors)
-    draw_bars(drawing, study, LEFT + PANEL + LEFT, top, "Figure 5: factor + solve, the CPU's library and here", solves)
-    below = rows * HEIGHT + 36
-    places = sorted({p for m, ranks, _ in panels for key in study.keys() if key[:2] == (m, ranks) for p in study.totals(key)}, reverse=True)
-    for index, (d, s) in enumerate(places):
-        x = LEFT + index % 4 * 235
-        drawing.line(x, below - 4, x + 20, below - 4, COLOURS.get((d, s), "#888888"))
-        drawing.text(x + 25, below, f"diagonal {d}, substitution {s}", "start", 11)
-    drawing.text(LEFT, below + 18, "unbroken: tile columns in memory; dashed: streamed through a window; dotted: LAPACK's factor and solve",
-                 "start", 11)
-    names = {"lapack": "LAPACK", "terrace, CPU": "terrace, CPU",
-             **{(method, ranks): f"{'in memory' if method == 'tile-columns' else 'streamed'}, {several(ranks, study.device)}"
-                for method, ranks in counts}}
-    used = [key for key in BARS if any(key in of_m for bars in (factors, solves) for of_m in bars.values())]
-    for index, key in enumerate(used):
-        x = LEFT + index * 158
-        drawing.out.append(f'<rect x="{x:.1f}" y="{below + 30:.1f}" width="12" height="12" fill="{BARS[key]}"/>')
-        drawing.text(x + 17, below + 40, names[key], "start", 11)
-    with open(path, "w", encoding="utf-8") as file:
-        file.write("\n".join(drawing.out + ["</svg>", ""]))
+    panels += [bar_panel(f"Figure 4: the factor at its best width, one and two {study.device}s", names, factors),
+               bar_panel("Figure 5: factor + solve, the CPU's library and here", names, solves)]
+    draw(path, "Band Cholesky by tile columns: factor + solve seconds against the tile width", panels, columns=4,
+         note="in memory: tile columns; streamed: tile columns through a window")
 
 
 def main():

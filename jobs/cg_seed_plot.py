@@ -4,13 +4,12 @@
     cg_seed_plot.py MEASURED.csv OUTPUT
 
 Writes OUTPUT.md, and OUTPUT.svg: milliseconds against n on logarithmic axes of the sum, of the product, of a solve by
-conjugate gradients on CPU and GPU and by Cramer's rule, and of conjugate gradients on the GPU alone. Standard library
-only.
+conjugate gradients on CPU and GPU and by Cramer's rule, and of conjugate gradients on the GPU alone. The figure needs
+matplotlib.
 """
-import csv
-import math
 import sys
-from html import escape
+
+from plot import GREY, Line, Panel, digits, draw, read
 
 COLOURS = {("textbook", "cpu"): "#d62728", ("terrace", "cpu"): "#ff8c1a", ("container", "cpu"): "#e8b23a",
            ("textbook", "cuda"): "#1f5fbf", ("terrace", "cuda"): "#2a9d4a", ("container", "cuda"): "#7fc8a0",
@@ -21,18 +20,14 @@ NAMES = {"textbook": {"sum": "textbook", "product": "textbook, a thread an eleme
          "container": "with the result's memory", "elimination": "Cramer, elimination", "expansion": "Cramer, expansion",
          "terrace": {"sum": "terrace", "product": "terrace", "cg": "terrace's gradients"}}
 LIBRARY = {"cpu": "OpenBLAS", "cuda": "cuBLAS"}
-TITLES = {"sum": "c = a + b", "product": "C = A B", "solve": "A x = b", "gpu": "A x = b, conjugate gradients on the GPU"}
-PANEL, HEIGHT, LEFT, GAP, TOP, BOTTOM = 480, 420, 84, 84, 66, 130
 
 
-def read(path):
+def study_of(path):
     """{what: {(who, backend): {n: row}}} with numbers in the rows, notes."""
-    with open(path, newline="", encoding="utf-8") as file:
-        lines = [line for line in file if line.strip()]
-    notes = [line[1:].strip() for line in lines if line.startswith("#")]
+    rows, notes = read(path)
     study = {}
     number = lambda text: float(text) if text else None
-    for row in csv.DictReader(line for line in lines if not line.startswith("#")):
+    for row in rows:
         if row["what"] == "bound":  # n at most; rate, fraction, peak_bytes: by the grid covered once, the grid here, memory
             study.setdefault("bound", {})[row["who"], row["backend"]] = {
                 "most": int(row["n"]), "once": number(row["rate"]), "by": row["unit"], "here": number(row["fraction"]),
@@ -58,26 +53,20 @@ def order(key):
     return (key[1], list(COLOURS).index(key) if key in COLOURS else len(COLOURS))
 
 
-def figure(number):
-    if number is None or number != number:
-        return "-"
-    return f"{number:.{max(0, 2 - math.floor(math.log10(abs(number))))}f}" if number else "0"
-
-
 def table(study, what, lines):
     points = study.get(what, {})
     keys = sorted(points, key=order)
     sizes = sorted({n for line in points.values() for n in line})
     lines += ["| n | " + " | ".join(name(what, key) for key in keys) + " |", "|---" * (len(keys) + 1) + "|"]
     for n in sizes:
-        lines.append(f"| {n:,} | " + " | ".join(figure(points[key].get(n, {}).get("ms")) for key in keys) + " |")
+        lines.append(f"| {n:,} | " + " | ".join(digits(points[key].get(n, {}).get("ms")) for key in keys) + " |")
     lines += ["", "At the largest size of each:", "", "| what | n | rate | fraction of the bound | iterations | residual |",
               "|---|---|---|---|---|---|"]
     for key in keys:
         n = max(points[key])
         row = points[key][n]
         residual = "-" if row["residual"] is None else f"{row['residual']:.2g}"
-        lines.append(f"| {name(what, key)} | {n:,} | {figure(row['rate'])} {row['unit']} | {figure(row['fraction'])} | "
+        lines.append(f"| {name(what, key)} | {n:,} | {digits(row['rate'])} {row['unit']} | {digits(row['fraction'])} | "
                      f"{'-' if row['iterations'] is None else int(row['iterations'])} | {residual} |")
     lines.append("")
 
@@ -117,65 +106,30 @@ def write_markdown(path, study, notes):
         file.write("\n".join(lines))
 
 
+def panel(title, what, points):
+    lines = []
+    for key in sorted(points, key=order):
+        ms = {n: row["ms"] for n, row in points[key].items() if row["ms"] > 0}
+        if ms:
+            lines.append(Line(name("cramer" if key[0] in ("elimination", "expansion") else what, key), ms, COLOURS.get(key, GREY)))
+    return Panel(title, lines, x="n", y="ms", ticks=sorted({n for line in lines for n in line.points}))
+
+
 def write_svg(path, study):
     gradients = study.get("cg", {})
-    panels = [("sum", "sum", study.get("sum", {})), ("product", "product", study.get("product", {})),
-              ("solve", "cg", {**gradients, **study.get("cramer", {})}),
-              ("gpu", "cg", {key: line for key, line in gradients.items() if key[1] == "cuda"})]
-    panels = [panel for panel in panels if panel[2]]
+    panels = [("c = a + b", "sum", study.get("sum", {})), ("C = A B", "product", study.get("product", {})),
+              ("A x = b", "cg", {**gradients, **study.get("cramer", {})}),
+              ("A x = b, conjugate gradients on the GPU", "cg", {key: line for key, line in gradients.items() if key[1] == "cuda"})]
+    panels = [panel(*each) for each in panels if each[2]]
     if not panels:
         raise SystemExit("cg_seed_plot: no times to draw")
-    across = min(2, len(panels))
-    width, height = LEFT + across * (PANEL + GAP), HEIGHT * math.ceil(len(panels) / across) + 50
-    out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-           'font-family="Helvetica, Arial, sans-serif" font-size="12">',
-           f'<rect width="{width}" height="{height}" fill="white"/>']
-
-    def line(x1, y1, x2, y2, stroke):
-        out.append(f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{stroke}"/>')
-
-    def text(x, y, words, anchor="middle", size=12):
-        out.append(f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}">{escape(words)}</text>')
-
-    text(LEFT, 26, "Matrices on CPU and GPU: milliseconds against n, logarithmic axes", "start", 17)
-    for index, (title, what, points) in enumerate(panels):
-        left, top = LEFT + index % across * (PANEL + GAP), TOP + index // across * HEIGHT
-        right, floor = left + PANEL, top + HEIGHT - BOTTOM - 20
-        sizes = sorted({n for points_of in points.values() for n in points_of})
-        times = [row["ms"] for points_of in points.values() for row in points_of.values() if row["ms"] > 0]
-        low = math.floor(math.log10(min(times)))
-        high = max(low + 1, math.ceil(math.log10(max(times))))
-        span = math.log(sizes[-1] / sizes[0]) or 1
-        x_of = lambda n: left + 12 + math.log(n / sizes[0]) / span * (PANEL - 24)
-        y_of = lambda ms: floor - (math.log10(ms) - low) / (high - low) * (floor - top)
-        text((left + right) / 2, top - 10, TITLES[title], size=13)
-        for power in range(low, high + 1):
-            line(left, y_of(10.0 ** power), right, y_of(10.0 ** power), "#dddddd")
-            text(left - 6, y_of(10.0 ** power) + 4, f"{10.0 ** power:g} ms", "end", 11)
-        shown = -math.inf
-        for n in sizes:
-            if x_of(n) - shown >= 38:
-                shown = x_of(n)
-                text(shown, floor + 17, f"{n:,}", size=11)
-        line(left, floor, right, floor, "#222222")
-        line(left, top, left, floor, "#222222")
-        for place, key in enumerate(sorted(points, key=order)):
-            known = [(x_of(n), y_of(row["ms"])) for n, row in sorted(points[key].items()) if row["ms"] > 0]
-            colour = COLOURS.get(key, "#888888")
-            curve = " ".join(f"{x:.1f},{y:.1f}" for x, y in known)
-            out.append(f'<polyline points="{curve}" fill="none" stroke="{colour}" stroke-width="1.8"/>')
-            out.extend(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.8" fill="{colour}"/>' for x, y in known)
-            x, y = left + place % 2 * 250, floor + 40 + place // 2 * 17
-            line(x, y - 4, x + 22, y - 4, colour)
-            text(x + 28, y, name("cramer" if key[0] in ("elimination", "expansion") else what, key), "start", 11)
-    with open(path, "w", encoding="utf-8") as file:
-        file.write("\n".join(out + ["</svg>", ""]))
+    draw(path, "Matrices on CPU and GPU: milliseconds against n, logarithmic axes", panels)
 
 
 def main():
     if len(sys.argv) != 3:
         raise SystemExit(__doc__)
-    study, notes = read(sys.argv[1])
+    study, notes = study_of(sys.argv[1])
     write_svg(sys.argv[2] + ".svg", study)
     write_markdown(sys.argv[2] + ".md", study, notes)
 
