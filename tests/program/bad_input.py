@@ -4,54 +4,32 @@
 bad_input.py TERRACE [RANKS]     Needs h5py and numpy; runs in a temporary folder.
 """
 import concurrent.futures
-import json
 import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 
 import h5py
 import numpy as np
 
-terrace, ranks = os.path.abspath(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else "2"
-folder = tempfile.mkdtemp()
-os.chdir(folder)
+from terrace import Program, left_over, read_json
+
+test, ranks = Program(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 2
+check = test.check
 rng = np.random.default_rng(1)
-failures = 0
 
 
-def run(arguments, n=ranks, env=None, timeout=120):
-    done = subprocess.run(["mpirun", "-n", str(n), terrace] + arguments.split(), capture_output=True, text=True,
-                          env={**os.environ, **(env or {})}, timeout=timeout)
-    return done.returncode, done.stdout, done.stderr
+def run(arguments, n=ranks, **how):
+    return test.run(arguments, n, **how)
 
 
-def check(what, condition, detail=""):
-    global failures
-    if not condition:
-        failures += 1
-        print(f"FAILED  {what}: {detail}", flush=True)
-
-
-def refused(arguments, code, *words, n=ranks, output="out.h5", env=None):
-    """The command ends with `code` and one terrace line with all `words`; no file appears or changes."""
-    before = {f: os.stat(f).st_mtime_ns for f in os.listdir(".")}
-    got, out, err = run(arguments, n, env)
-    lines = [line for line in err.splitlines() if line.startswith("terrace: ")]
-    check(arguments, got == code, f"exit {got}, not {code}: {err.strip()[:300]}")
-    check(arguments, len(lines) == 1, f"{len(lines)} messages: {err.strip()[:300]}")
-    for word in words:
-        check(arguments, lines and word in lines[0], f"no '{word}' in: {lines[:1]}")
-    after = {f: os.stat(f).st_mtime_ns for f in os.listdir(".")}
-    check(arguments, before == after, f"left behind: {sorted(set(after.items()) ^ set(before.items()))}")
+def refused(arguments, code, *words, n=ranks):
+    test.refused(arguments, code, *words, ranks=n)
 
 
 def accepted(arguments, n=ranks):
-    got, out, err = run(arguments, n)
-    check(arguments, got == 0, f"exit {got}: {err.strip()[:300]}")
-    return out
+    return run(arguments, n, code=0).out
 
 
 n, m = 40, 4
@@ -277,14 +255,13 @@ for command, key, value in (("dense invert in.h5:/singular", "first_zero_pivot",
                             ("band factor in.h5:/band_minor", "failed_minor", 23),
                             ("gf2 solve in.h5:/bits_low --rhs :/bits_rhs", "consistent", False)):
     run(command + " -o out.h5 --report report.json")
-    with open("report.json") as f:
-        report = json.load(f)
-    check(command, report["exit_code"] == 4 and report["result"].get(key) == value, json.dumps(report["result"]))
+    report = read_json("report.json")
+    check(command, report["exit_code"] == 4 and report["result"].get(key) == value, report["result"])
     os.remove("report.json")
 code, out, err = run("cg in.h5:/indefinite --rhs :/b -o indefinite.h5 --report report.json")
-check("cg indefinite", code == 4 and json.load(open("report.json"))["result"]["reason"] == "indefinite-matrix", err[:300])
+check("cg indefinite", code == 4 and read_json("report.json")["result"]["reason"] == "indefinite-matrix", err[:300])
 code, out, err = run("cg in.h5:/A --rhs :/b -o slow.h5 --max-iterations 2 --report report2.json")
-check("cg not converged", code == 4 and json.load(open("report2.json"))["result"]["reason"] == "max-iterations", err[:300])
+check("cg not converged", code == 4 and read_json("report2.json")["result"]["reason"] == "max-iterations", err[:300])
 with h5py.File("slow.h5") as f:
     check("cg not converged writes x and residuals", f["x"].shape == (n,) and f["residuals"].shape[0] in (2, 3))
 
@@ -306,15 +283,14 @@ with h5py.File("taken.h5") as f:
 refused("dense invert in.h5:/A -o taken.h5:/again", 2, "again")
 
 # Without a launcher: no daemon of Open MPI's is started, and short runs side by side end as they should.
-alone = [terrace, "generate", "dense-random", "--n", "2", "-o", "alone.h5"]
-waiting = subprocess.Popen(alone, env={**os.environ, "TERRACE_TEST_FAULT": "0:write:hang"}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+waiting = subprocess.Popen(test.words("generate dense-random --n 2 -o alone.h5"), env=test.env({"TERRACE_TEST_FAULT": "0:write:hang"}), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 time.sleep(2)  # it is past MPI_Init and hangs where nothing is written yet
 with open(f"/proc/{waiting.pid}/task/{waiting.pid}/children") as f:
     check("a run alone", waiting.poll() is None and not f.read().split(), "it has children, or ended")
 waiting.kill()
 waiting.wait()
 with concurrent.futures.ThreadPoolExecutor(4) as pool:
-    codes = list(pool.map(lambda _: subprocess.run([terrace, "convert", "--wrong"], capture_output=True).returncode, range(120)))
+    codes = list(pool.map(lambda _: test.run("convert --wrong").code, range(120)))
 check("short runs side by side", set(codes) == {2}, str({c: codes.count(c) for c in set(codes)}))
 
 # a rank that throws alone ends the job within seconds
@@ -352,9 +328,6 @@ for result in sorted(f for f in os.listdir(".") if f.startswith("v_")):
         check(f"verify {result}:{name} with one bit flipped", code == 4 and "FAIL" in out, f"{code} {out} {err[:200]}")
 os.remove("flipped.h5")
 
-left = [f for f in os.listdir(".") if "tmp" in f or f.startswith(".")]
-check("nothing left behind", not left, str(left))
-os.chdir("/")
-shutil.rmtree(folder)
-print("all passed" if failures == 0 else f"{failures} failed")
-sys.exit(failures != 0)
+check("nothing left behind", not left_over(), left_over())
+
+test.finish()

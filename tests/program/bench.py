@@ -8,40 +8,27 @@ import concurrent.futures
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 
-terrace = os.path.abspath(sys.argv[1])
-root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-folder = tempfile.mkdtemp()
-os.chdir(folder)
-failures = 0
-M4RI = os.path.join(os.path.dirname(terrace), "tests", "m4ri_bench")
+from terrace import JOBS, Program, drawn, read_json
 
-
-def check(what, condition, detail=""):
-    global failures
-    if not condition:
-        failures += 1
-        print(f"FAILED  {what}: {detail}", flush=True)
+test = Program(sys.argv[1])
+check = test.check
+M4RI = os.path.join(os.path.dirname(test.path), "tests", "m4ri_bench")
 
 
 def bench(words, spoil=None, ranks=1, **more):
     """Exit code, messages, table, report."""
-    report = tempfile.mktemp(dir=folder)
-    env = {**os.environ, **more, **({"TERRACE_TEST_BENCH": spoil} if spoil else {})}
-    start = ["mpirun", "-n", str(ranks)] if ranks > 1 else []
-    on = [] if words.startswith("io") else ["--backend", "cpu"]
-    done = subprocess.run(start + [terrace, "bench"] + words.split() + on + ["--report", report], capture_output=True, text=True,
-                          timeout=120, env=env)
+    report = tempfile.mktemp(dir=test.folder)
+    if not words.startswith("io"):
+        words += " --backend cpu"
+    done = test.run(f"bench {words} --report {report}", ranks, env={**more, **({"TERRACE_TEST_BENCH": spoil} if spoil else {})})
     found = {}
     if os.path.exists(report):
-        with open(report) as f:
-            found = json.load(f)
+        found = read_json(report)
         os.remove(report)
-    lines = [line for line in done.stderr.splitlines() if line.startswith("terrace: ") and "warning" not in line]
-    return done.returncode, lines, done.stdout, found
+    return done.code, [line for line in done.said if "warning" not in line], done.out, found
 
 
 def checked(run):
@@ -102,6 +89,10 @@ def script(name, text):
     return os.path.abspath(name)
 
 
+# The bounds as users have them, measured at sizes that fill the machine; here they are small (terrace.py).
+done = test.run("bench band --n 300 --half-bandwidth 12 --repeat 1 --backend cpu --report r.json", code=0, wrapper=["env", "-u", "TERRACE_TEST_BOUNDS"])
+check("bounds", all(r["fraction_of_bound"]["fraction"] > 0 for r in read_json()["runs"]), read_json()["runs"])
+
 with concurrent.futures.ThreadPoolExecutor(3) as pool:
     list(pool.map(wrong_ones, FAMILIES))
     list(pool.map(lambda a: wrong_rivals(*a), [("dense --n 40 --rivals lapack --repeat 1", ["lapack"]),
@@ -131,8 +122,7 @@ for words in ("dense --n 50 --rivals lapack --repeat 1", "gf2 --n 200 --repeat 1
 
 
 # --- every option of every command is obeyed, for the reason here, or refused by name -------------
-def start(words, **more):
-    return subprocess.run([terrace] + words.split(), capture_output=True, text=True, timeout=120, env={**os.environ, **more})
+start = test.run
 
 
 ALWAYS = ("--help --help-all --report --quiet --progress --oversubscribe --no-bind --seed --backend --precision --guard")  # of the frame: the
@@ -172,7 +162,7 @@ NEEDED = {"generate gf2-random": "--rows 4", "generate gf2-rank": "--rows 4 --ra
 
 def options_of(command):
     listed = set()
-    for line in start(command + " --help").stdout.splitlines():
+    for line in start(command + " --help").out.splitlines():
         if line.startswith("  -"):
             listed |= {word.rstrip(",:").split("{")[0] for word in line.split("   ")[0].replace(",", " ").split() if word.startswith("--")}
     return listed
@@ -187,8 +177,7 @@ def options(command):
     for option, value in refused.items():
         words = f"{command} {NEEDED.get(command, '')} {option} {value}" + (" -o never.h5" if command.startswith("generate") else "")
         done = start(words)
-        lines = [line for line in done.stderr.splitlines() if line.startswith("terrace: ")]
-        check(words, done.returncode == 2 and len(lines) == 1 and option in lines[0], f"exit {done.returncode}: {lines}")
+        check(words, done.code == 2 and len(done.said) == 1 and option in done.said[0], f"exit {done.code}: {done.said}")
 
 
 REFUSED = [  # what the other options of a line leave without a meaning
@@ -210,8 +199,8 @@ REFUSED = [  # what the other options of a line leave without a meaning
 def refused(line):
     words, named = line
     done = start(words)
-    lines = [line for line in done.stderr.splitlines() if line.startswith("terrace: ")]
-    check(words, done.returncode == 2 and len(lines) == 1 and named in lines[0] and lines[0].count(";") >= 2, f"exit {done.returncode}: {lines}")
+    said = done.said
+    check(words, done.code == 2 and len(said) == 1 and named in said[0] and said[0].count(";") >= 2, f"exit {done.code}: {said}")
 
 
 start("generate csr-laplace --dim 2 --points 4 --rhs 1 -o csr.h5")
@@ -222,14 +211,13 @@ with concurrent.futures.ThreadPoolExecutor(3) as pool:
 check("files", before == sorted(os.listdir(".")), set(os.listdir(".")) - set(before))
 
 # --- what measures starts ------------------------------------------------------------------------
-profile = os.path.join(folder, "profile.json")
+profile = os.path.abspath("profile.json")
 code, lines, table, report = bench("gf2 --calibrate", TERRACE_PROFILE=profile)
 check("--calibrate", code == 0 and not lines and len(report["profile"]["gf2"]["shapes"]) >= 10, lines)
 shapes = report["profile"]["gf2"]["shapes"]
 check("--calibrate, best first", [s["rate"] for s in shapes] == sorted((s["rate"] for s in shapes), reverse=True) and
       {"k", "tables", "rows", "threads"} <= set(shapes[0]) and report["profile"]["gf2"]["panels"][0][0] == 0, shapes[:2])
-with open(profile) as f:
-    check("--calibrate, stored", report["profile"]["gf2"] in [device.get("gf2") for device in json.load(f).values()])
+check("--calibrate, stored", report["profile"]["gf2"] in [device.get("gf2") for device in read_json(profile).values()])
 code, lines, table, report = bench("gf2 --n 256 --repeat 1 --energy")
 energy = report["runs"][0]["energy"]
 check("--energy", code == 0 and (energy["joules_per_solve"] >= 0 if energy else bool(report["runs"][0]["energy_reason"])), report["runs"])
@@ -238,18 +226,17 @@ start("generate band-spd --n 300 --half-bandwidth 12 --rhs 1 -o band.h5")
 start("generate gf2-random --rows 4096 -o bits.h5")
 for words in ("--diagonal cpu --substitution cpu", "--diagonal cpu", "--substitution cpu"):
     done = start(f"band solve band.h5:/A --rhs :/b --backend cpu {words} -o x.h5 --force --report r.json")
-    found = json.load(open("r.json"))
-    check(words, done.returncode == 0 and found["places"] == {"diagonal": "cpu", "substitution": "cpu"} and found["method"] == "tile-columns" and
+    found = read_json()
+    check(words, done.code == 0 and found["places"] == {"diagonal": "cpu", "substitution": "cpu"} and found["method"] == "tile-columns" and
           found["residual"] < 30, found)
 for words in ("--diagonal gpu", "--substitution gpu"):
     done = start(f"band solve band.h5:/A --rhs :/b --backend cpu {words} -o never.h5")
-    check(words, done.returncode == 2 and words.split()[0] in done.stderr, done.stderr)
+    check(words, done.code == 2 and words.split()[0] in done.err, done.err)
 
 
 def planned(words):
-    start(f"gf2 rref bits.h5 -o never.h5 --backend cpu --plan --report plan.json {words}", TERRACE_PROFILE="none.json")
-    with open("plan.json") as f:
-        return json.load(f)["result"]["plan"]["seconds"]["solve"]
+    start(f"gf2 rref bits.h5 -o never.h5 --backend cpu --plan --report plan.json {words}", env={"TERRACE_PROFILE": "none.json"})
+    return read_json("plan.json")["result"]["plan"]["seconds"]["solve"]
 
 
 plain = planned("--k 8")
@@ -257,37 +244,33 @@ check("--plan --k", planned("--k 1") > 2 * plain and planned("--k 4") > plain, (
 
 skipped = not shutil.which("jq")
 if skipped:
-    print("skipped: jq is not here, the study scripts were not tried; all else was")
+    test.skipped("jq is not here, the study scripts were not tried; all else was")
 else:
-    small = {"TERRACE": terrace, "BACKEND": "cpu", "BACKENDS": "cpu", "REPEAT": "2", "N": "300", "HALF_BANDWIDTHS": "20", "WIDTHS": "16",
+    small = {"BACKEND": "cpu", "BACKENDS": "cpu", "REPEAT": "2", "N": "300", "HALF_BANDWIDTHS": "20", "WIDTHS": "16",
              "SIZES": "20,30", "SIZES_CPU": "4 16", "MEMORY_CPU": "20", "LIMIT": "60", **({"TERRACE_M4RI_BENCH": M4RI} if os.path.exists(M4RI) else {})}
 
     def study(name, *arguments, wrong=None):
-        env = {**os.environ, **small, **({"TERRACE_TEST_BENCH": wrong} if wrong else {})}
-        return subprocess.run([f"{root}/jobs/{name}_seed.sh", name + ("-wrong" if wrong else "")] + list(arguments), capture_output=True, text=True, timeout=300, env=env)
+        return test.script(f"{JOBS}/{name}_seed.sh", name + ("-wrong" if wrong else ""), *arguments, **small,
+                           **({"TERRACE_TEST_BENCH": wrong} if wrong else {}))
 
     for name, arguments in (("gf2", ("6", "7")), ("band", ())):  # those of dense and cg: textbook.py, matrices.py
         done = study(name, *arguments)
-        made = all(os.path.getsize(f"{name}.{kind}") > 100 for kind in ("csv", "md", "svg")) if done.returncode == 0 else False
-        check(f"{name}_seed.sh", done.returncode == 0 and made and "failed" not in open(f"{name}.csv").read(), done.stderr[-300:])
+        made = done.code == 0 and all(os.path.getsize(f"{name}.{kind}") > 100 for kind in ("csv", "md")) and drawn(f"{name}.svg", done) != {}
+        check(f"{name}_seed.sh", done.code == 0 and made and "failed" not in open(f"{name}.csv").read(), done.err[-300:])
     # Wrong answers: said, in no table, and the script fails.
     for name, arguments, who in (("band", (), "terrace"), ("dense", (), "lapack")):
         done = study(name, *arguments, wrong=who + ":nan")
         text = open(f"{name}-wrong.csv").read()
         rows = [line for line in text.splitlines()[1:] if not line.startswith("#")]
-        check(f"{name}_seed.sh, wrong", done.returncode != 0 and "# failed" in text and "failed" in done.stderr and
-              not any(line.startswith(who) for line in rows), text + done.stderr[-300:])
+        check(f"{name}_seed.sh, wrong", done.code != 0 and "# failed" in text and "failed" in done.err and
+              not any(line.startswith(who) for line in rows), text + done.err[-300:])
     if os.path.exists(M4RI):
         liar = script("liar", "echo seconds 0.5 threads 1 rank 3 checksum 0")
         small["TERRACE_M4RI_BENCH"] = liar
         done = study("gf2", "6", "6", wrong="nobody:1")
         text = open("gf2-wrong.csv").read()
-        check("gf2_seed.sh, M4RI wrong", done.returncode != 0 and "another rank" in text and "measured,M4RI" not in text, text)
-    done = subprocess.run(["bash", "-c", f"source {root}/jobs/setup.sh; for l in '3 1' '5' '4 1 9' '8 2 4 6'; do printf '%s\\n' $l | terrace_median; done"],
-                          capture_output=True, text=True)
-    check("medians of the scripts", done.stdout.split() == ["2", "5", "4", "5"], done.stdout + done.stderr)
+        check("gf2_seed.sh, M4RI wrong", done.code != 0 and "another rank" in text and "measured,M4RI" not in text, text)
+    done = test.script("bash", "-c", f"source {JOBS}/setup.sh; for l in '3 1' '5' '4 1 9' '8 2 4 6'; do printf '%s\\n' $l | terrace_median; done")
+    check("medians of the scripts", done.out.split() == ["2", "5", "4", "5"], done.out + done.err)
 
-os.chdir("/")
-shutil.rmtree(folder)
-print("all passed" if failures == 0 else f"{failures} failed")
-sys.exit(1 if failures else 77 if skipped else 0)
+test.finish(skipped)

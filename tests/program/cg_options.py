@@ -3,40 +3,24 @@
 
 Needs h5py, numpy and SciPy; runs in a temporary folder.
 """
-import json
-import os
-import subprocess
 import sys
-import tempfile
 
 import h5py
 import numpy as np
 import scipy.sparse as sparse
 
-terrace = os.path.abspath(sys.argv[1])
+from terrace import Program, read_json
+
+test = Program(sys.argv[1])
+check = test.check
 backend = sys.argv[2] if len(sys.argv) > 2 else "cpu"
-os.chdir(tempfile.mkdtemp())
 rng = np.random.default_rng(8)
-failures, jobs = 0, 0
-
-
-def check(what, condition, detail=""):
-    global failures
-    if not condition:
-        failures += 1
-        print(f"FAILED  {what}: {detail}", flush=True)
 
 
 def run(command, code=0, ranks=0):
     """Ranks 1 to 5 in turn unless told; report and standard output."""
-    global jobs
-    ranks = ranks or 1 + jobs % 5
-    jobs += 1
-    command += f" --backend {backend} --report r.json --force"
-    done = subprocess.run(["mpirun", "-n", str(ranks), terrace] + command.split(), capture_output=True, text=True, timeout=120)
-    check(command, done.returncode == code, f"{ranks} ranks: exit {done.returncode}, not {code}: {done.stderr[:300]}")
-    with open("r.json") as f:
-        return json.load(f), done.stdout
+    done = test.run(f"{command} --backend {backend} --report r.json --force", ranks or 1 + test.runs % 5, code)
+    return read_json(), done.out
 
 
 points = 18
@@ -124,5 +108,5 @@ with h5py.File("in.h5", "a") as f:
 r, _ = run("cg in.h5:/bad --rhs :/bad_b -o y.h5 --preconditioner block-jacobi --block 8", 4)
 check("bad block", r["result"]["reason"] == "indefinite-preconditioner" and r["result"]["position"] == 11, str(r["result"]))
 
-print(f"cg_options: {jobs} runs, {failures} failures")
-sys.exit(1 if failures else 0)
+print(f"{test.runs} runs")
+test.finish()

@@ -4,47 +4,24 @@
 Powers of two change exponents alone: the same steps, residuals and bits of x. Needs h5py and numpy; runs in a
 temporary folder.
 """
-import json
-import os
-import subprocess
 import sys
-import tempfile
 
 import h5py
 import numpy as np
 
-terrace = os.path.abspath(sys.argv[1])
+from terrace import Program, read_json
+
+test = Program(sys.argv[1])
+check = test.check
 backend = sys.argv[2] if len(sys.argv) > 2 else "cpu"
-os.chdir(tempfile.mkdtemp())
 rng = np.random.default_rng(20)
-failures, runs = 0, 0
-
-
-def check(what, condition, detail=""):
-    global failures
-    if not condition:
-        failures += 1
-        print(f"FAILED  {what}: {detail}", flush=True)
-
-
-def run(command, code=0, ranks=1):
-    global runs
-    runs += 1
-    command = [terrace] + command.split()
-    if ranks > 1:
-        command = ["mpirun", "-n", str(ranks)] + command
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    check(" ".join(command), done.returncode == code, f"exit {done.returncode}, not {code}: {done.stderr[:300]}")
-    return done
 
 
 def solve(matrix, options="", rhs="b", code=0, ranks=1):
     """Report, x and residuals of one system."""
-    done = run(f"cg in.h5:/{matrix} --rhs :/{rhs} -o x.h5 --force --report r.json --backend {backend} {options}", code, ranks)
-    with open("r.json") as f:
-        report = json.load(f)
+    done = test.run(f"cg in.h5:/{matrix} --rhs :/{rhs} -o x.h5 --force --report r.json --backend {backend} {options}", ranks, code)
     with h5py.File("x.h5") as f:
-        return report, f["x"][:], f["residuals"][:], done.stderr
+        return read_json(), f["x"][:], f["residuals"][:], done.err
 
 
 # A band of half-bandwidth 5 with rows and columns scaled by 2^-2 .. 2^2, and a tail of digits in every entry.
@@ -98,7 +75,7 @@ for kind, cases in kinds.items():
             what = f"{kind} {options}, 2^{power}, {ranks} ranks"
             report, y, history, _ = solve(f"p{power}/{name}", f"{layout} {options}", f"p{power}/{rhs}" if own else rhs, ranks=ranks)
             if k == 0 and turn % 3 == 0:
-                run("verify x.h5")
+                test.run("verify x.h5", code=0)
             r, q = report["result"], first["result"]
             check("iterations of " + what, r["iterations"] == q["iterations"] and r["reason"] == "rtol", f"{r} {q}")
             check("residuals of " + what, np.array_equal(history, table), f"{history} {table}")
@@ -120,12 +97,12 @@ for name in ("dense", "csr"):
     with h5py.File("in.h5") as f:
         stored, right = np.ldexp(f["p-1054/dense"][:], 1054), np.ldexp(f["p-1054/one"][:], 1054)
     check("denormal " + name, np.linalg.norm(right - stored @ x) <= 1.01e-8 * np.linalg.norm(right))
-    run("verify x.h5")
+    test.run("verify x.h5", code=0)
 # Next to the largest number: row sums exceed it.
 for options in ("", "--layout rows --preconditioner jacobi --norm preconditioned"):
     report, x, _, _ = solve("huge", options, "huge_b")
     check("huge", np.abs(x * (1.7e308 / 1.5e308 + n * 1e306 / 1.5e308) - 1).max() <= 1e-9, str(x))
-    run("verify x.h5")
+    test.run("verify x.h5", code=0)
 # Not positive definite at any scale.
 report, _, _, message = solve("bad", rhs="one", code=4)
 check("bad", report["result"]["reason"] == "indefinite-matrix", message)
@@ -133,16 +110,16 @@ check("bad", report["result"]["reason"] == "indefinite-matrix", message)
 for name, rhs in (("p-990/dense", "one"), ("p990/csr", "p990/one")):
     for norm in ("natural", "unpreconditioned"):
         solve(name, "--preconditioner jacobi --norm " + norm, rhs)
-        run("verify x.h5")
+        test.run("verify x.h5", code=0)
         for factor in (1 + 2.0**-20, 1 / (1 + 2.0**-20)):
             with h5py.File("in.h5", "r+") as f:
                 f[rhs][...] *= factor
-            run("verify x.h5", 4 if factor > 1 else 0)
+            test.run("verify x.h5", code=4 if factor > 1 else 0)
 # x = 0 solves it as well as was asked: the residual is a number.
 report, x, _, _ = solve("p0/dense", "--atol 1e9", "one")
 check("residual of zero", not x.any() and abs(report["residual"] * n * 2.0**-52 - 1) < 1e-9, str(report["residual"]))
 report, _, _, _ = solve("p334/band", "--rtol 0 --atol 1e-306", "one", code=4)
 check("unreachable", report["result"]["reason"] == "stagnation" and report["result"]["relative_residual"] < 1e-14, str(report["result"]))
 
-print(f"cg_scales: {runs} runs, {failures} failures")
-sys.exit(1 if failures else 0)
+print(f"{test.runs} runs")
+test.finish()

@@ -4,44 +4,33 @@
 Needs h5py, numpy and SciPy; runs in a temporary folder.
 """
 import glob
-import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 
 import h5py
 import numpy as np
 import scipy.sparse as sparse
 
-terrace = os.path.abspath(sys.argv[1])
+from terrace import Program, left_over, read_json
+
+test = Program(sys.argv[1])
+check = test.check
 backend = sys.argv[2] if len(sys.argv) > 2 else "cpu"
-os.chdir(tempfile.mkdtemp())
 rng = np.random.default_rng(11)
-failures = 0
-
-
-def check(what, condition, detail=""):
-    global failures
-    if not condition:
-        failures += 1
-        print(f"FAILED  {what}: {detail}", flush=True)
+skipped = False
 
 
 def start(command, ranks):
-    launch = ["mpirun", "-n", str(ranks)] if ranks > 0 else []
-    return subprocess.Popen(launch + [terrace] + command.split() + ["--backend", backend], text=True,
-                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    return subprocess.Popen(test.words(f"{command} --backend {backend}", ranks), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
 def run(command, ranks, code=0):
-    process = start(command, ranks)
-    out, err = process.communicate(timeout=120)
-    check(command, process.returncode == code, f"{ranks} ranks: exit {process.returncode}, not {code}: {err[:400]}")
-    return out, err
+    done = test.run(f"{command} --backend {backend}", ranks, code)
+    return done.out, done.err
 
 
 def remove(*names):
@@ -97,10 +86,6 @@ def same(what, reference, ignore=()):
         for name in names:
             if name not in ignore:
                 check(what, a[name][...].tobytes() == b[name][...].tobytes(), f"{name} differs")
-
-
-def left_over():
-    return [f for f in os.listdir(".") if "tmp" in f]
 
 
 # --- matrices ------------------------------------------------------------------------------------
@@ -198,16 +183,13 @@ for command, before, after in jobs:
     lines = [x for x in err.splitlines() if x.startswith("terrace: ")]
     check(command, len(lines) == 1 and "SIGUSR2" in lines[0] and "--restart c.h5" in lines[0], str(lines))
     check(command, not os.path.exists("out.h5") and not left_over(), str(os.listdir(".")))
-    with open("r.json") as f:
-        report = json.load(f)
+    report = read_json()
     check(command, report["exit_code"] == 75 and report["checkpoints"]["written"] >= 2, str(report.get("checkpoints")))
     step = report["checkpoints"]["step"]
     out, err = run(command + " -o out.h5 --restart c.h5 --report r.json", after)
-    with open("r.json") as f:
-        report = json.load(f)
+    report = read_json()
     check(command, report.get("restart", {}).get("step") == step > 0, f"{report.get('restart')} after step {step}")
     same(command, "ref.h5")
-
 
 
 # --- the last checkpoint of a run that came to its end: of its last phase ---------------------------
@@ -215,14 +197,12 @@ def to_the_end(command, before, after, code=0, interval="0.0001s"):
     """As far as the last checkpoint was, 0 to 1, and what the last run said."""
     remove("ref.h5", "c.h5*", "out.h5", "r.json")
     run(command + " -o ref.h5 --report r.json", after, code)
-    with open("r.json") as f:
-        minor = json.load(f).get("result", {}).get("failed_minor")
+    minor = read_json().get("result", {}).get("failed_minor")
     far = step = 0
     for options, ranks in ((f"--checkpoint c.h5 --checkpoint-every {interval}", before), ("--restart c.h5", after)):
         remove("out.h5")
         out, err = run(f"{command} -o out.h5 {options} --report r.json", ranks, code)
-        with open("r.json") as f:
-            report = json.load(f)
+        report = read_json()
         if code == 0:
             same(command, "ref.h5")
         else:
@@ -262,8 +242,7 @@ if backend == "cpu":
         check(method, "not positive definite" not in out, out)  # it is not tried once more
 
 if backend != "cpu":  # the rest does not depend on it
-    print("all passed" if failures == 0 else f"{failures} failed")
-    sys.exit(1 if failures else 77 if skipped else 0)
+    test.finish()
 
 # --- signals -------------------------------------------------------------------------------------
 command = "dense invert in.h5:/A"
@@ -277,8 +256,7 @@ while not os.path.exists("c.h5") and process.poll() is None and time.time() < en
     process.send_signal(signal.SIGUSR1)
     time.sleep(0.05)
 out, err = process.communicate(timeout=120)
-with open("r.json") as f:
-    report = json.load(f)
+report = read_json()
 check("SIGUSR1", process.returncode == 0 and report["checkpoints"]["written"] >= 1 and os.path.exists("out.h5"),
       f"exit {process.returncode} {report.get('checkpoints')} {err[:300]}")
 # SIGTERM to the program itself: as SIGUSR2.
@@ -356,24 +334,20 @@ for options in ("--checkpoint c.h5 --checkpoint-every 10x", "--checkpoint-every 
                 "--checkpoint nowhere/c.h5"):
     run(f"{command} -o u.h5 {options}", 1, 2)
 
-skipped = False
 # --- a full disk under the checkpoint: a warning, and the result -----------------------------------
 if subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode == 0:
     os.mkdir("small")
     remove("out.h5")
-    script = (f"mount -t tmpfs -o size=2m none small && exec mpirun -n 2 {terrace} {command} -o out.h5 --backend {backend} "
+    script = (f"mount -t tmpfs -o size=2m none small && exec mpirun -n 2 {test.path} {command} -o out.h5 --backend {backend} "
               "--checkpoint small/c.h5 --checkpoint-every 0.001s --report r.json")
     done = subprocess.run(["unshare", "-m", "bash", "-c", script], capture_output=True, text=True, timeout=120)
-    with open("r.json") as f:
-        report = json.load(f)
+    report = read_json()
     check("full disk", done.returncode == 0 and "warning: no checkpoint" in done.stderr and report["checkpoints"]["failed"] > 0,
           f"exit {done.returncode} {done.stderr[:300]}")
     same("full disk", "ref.h5")
 else:
-    print("skipped: no right to mount, the full disk was not tried; all else was")
-    skipped = True
+    skipped = test.skipped("no right to mount, the full disk was not tried; all else was")
 
-check("nothing left behind", not left_over(), str(left_over()))
-os.chdir("/")
-print("all passed" if failures == 0 else f"{failures} failed")
-sys.exit(1 if failures else 77 if skipped else 0)
+check("nothing left behind", not left_over(), left_over())
+
+test.finish(skipped)

@@ -3,40 +3,27 @@
 
 dense_kinds.py TERRACE [BACKEND]     Needs h5py, numpy and SciPy; runs in a temporary folder.
 """
-import json
 import os
-import subprocess
 import sys
-import tempfile
 
 import h5py
 import numpy as np
 import scipy.linalg
 
-terrace = os.path.abspath(sys.argv[1])
+from terrace import Program, read_json
+
+test = Program(sys.argv[1])
+check = test.check
 backend = sys.argv[2] if len(sys.argv) > 2 else "cpu"
-os.chdir(tempfile.mkdtemp())
 rng = np.random.default_rng(5)
-n, failures, jobs = 70, 0, 0
-
-
-def check(what, condition, detail=""):
-    global failures
-    if not condition:
-        failures += 1
-        print(f"FAILED  {what}: {detail}", flush=True)
+n = 70
 
 
 def run(command, code):
     """Ranks 1 to 5 and both pivotings in turn; the report."""
-    global jobs
-    ranks, pivoting = 1 + jobs % 5, ("partial", "tournament")[jobs // 5 % 2]
-    jobs += 1
-    command += f" --backend {backend} --pivoting {pivoting} --block 16 --report r.json --force"
-    done = subprocess.run(["mpirun", "-n", str(ranks), terrace] + command.split(), capture_output=True, text=True, timeout=120)
-    check(command, done.returncode == code, f"{ranks} ranks: exit {done.returncode}, not {code}: {done.stderr[:300]}")
-    with open("r.json") as f:
-        return json.load(f)
+    ranks, pivoting = 1 + test.runs % 5, ("partial", "tournament")[test.runs // 5 % 2]
+    test.run(f"{command} --backend {backend} --pivoting {pivoting} --block 16 --report r.json --force", ranks, code)
+    return read_json()
 
 
 def orthogonal():
@@ -111,5 +98,5 @@ for k, column in enumerate(singular):
     report = run(command, 4)
     check(command, report["result"]["first_zero_pivot"] == column and report["status"] == "singular" and not os.path.exists("bad.h5"), report)
 
-print("dense_kinds:", "FAILED" if failures else f"passed, {jobs} runs")
-sys.exit(1 if failures else 0)
+print(f"{test.runs} runs")
+test.finish()

@@ -20,8 +20,9 @@ import tempfile
 import time
 import warnings
 
+os.environ.setdefault("HDF5_USE_FILE_LOCKING", "FALSE")  # a killed job's last process may still hold a file that is read here
+
 import differential_forms
-import differential_oracles as oracle
 import h5py
 import numpy as np
 

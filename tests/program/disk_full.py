@@ -5,13 +5,13 @@ or a whole result that verifies; never a hang, a signal or a rest of a file.
 disk_full.py TERRACE     Needs h5py and numpy, and a right to mount for the disk (else only the limits are tried).
 """
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 
 import h5py
 import numpy as np
+
+from terrace import Program
 
 if len(sys.argv) == 2:  # again, in a mount namespace of its own where one is to be had
     command = [sys.executable, __file__, sys.argv[1]]
@@ -20,9 +20,7 @@ if len(sys.argv) == 2:  # again, in a mount namespace of its own where one is to
             sys.exit(subprocess.run(own + command + ["mount"]).returncode)
     sys.exit(subprocess.run(command + ["limits"]).returncode)
 
-terrace, kind = os.path.abspath(sys.argv[1]), sys.argv[2]
-folder = tempfile.mkdtemp()
-os.chdir(folder)
+test, kind = Program(sys.argv[1]), sys.argv[2]
 os.mkdir("out")
 rng = np.random.default_rng(3)
 n, kib = 300, 1024
@@ -38,12 +36,11 @@ jobs = [("dense invert in.h5:/A -o out/r.h5", n * n * 8),
         ("band factor in.h5:/band -o out/r.h5", 21 * 5000 * 8), ("gf2 inverse in.h5:/bits -o out/r.h5", 2000 * 256),
         ("convert in.h5:/A out/r.npy", n * n * 8)]
 large = 21 * 150_000 * 8  # Open MPI itself needs files of some megabytes
-failures, codes = 0, {}
+codes = {}
 
 
 def attempt(arguments, limit, what):
-    global failures
-    command = f"ulimit -f {limit}; exec {terrace} {arguments} --force"
+    command = f"ulimit -f {limit}; exec {test.path} {arguments} --force"
     try:
         done = subprocess.run(["mpirun", "-n", "3", "bash", "-c", command], capture_output=True, text=True, timeout=60)
         code, lines = done.returncode, [x for x in done.stderr.splitlines() if x.startswith("terrace: ")]
@@ -52,12 +49,9 @@ def attempt(arguments, limit, what):
     left = os.listdir("out")
     good = (code == 5 and not left and len(lines) == 1) or (code == 0 and left == [arguments.split("/")[-1]])
     if code == 0 and "invert" in arguments:
-        good = good and subprocess.run(["mpirun", "-n", "2", terrace, "verify", "out/r.h5"],
-                                       capture_output=True).returncode == 0
+        good = good and test.run("verify out/r.h5", 2).code == 0
     codes[code] = codes.get(code, 0) + 1
-    if not good:
-        failures += 1
-        print(f"FAILED  {arguments}, {what}: exit {code}, left {left}, said {lines}", flush=True)
+    test.check(f"{arguments}, {what}", good, f"exit {code}, left {left}, said {lines}")
     for name in left:
         os.unlink("out/" + name)
 
@@ -73,7 +67,7 @@ if kind == "mount":
             attempt(arguments, "unlimited", f"disk of result {spare:+} bytes")
             subprocess.run(["umount", "out"], check=True)
 else:
-    print("skipped: no right to mount, only limits on file sizes were tried")
-shutil.rmtree(folder)
-print(f"exit codes seen: {codes}; {failures} failures")
-sys.exit(1 if failures > 0 or 0 not in codes or 5 not in codes else 0 if kind == "mount" else 77)
+    test.skipped("no right to mount, only limits on file sizes were tried")
+test.check("exit codes seen", {0, 5} <= set(codes), codes)
+print(f"exit codes seen: {codes}")
+test.finish(kind != "mount")

@@ -12,12 +12,12 @@ import re
 import shutil
 import socket
 import subprocess
-import sys
-import tempfile
 import time
 
 import h5py
 import numpy as np
+
+from terrace import Program
 
 options = argparse.ArgumentParser()
 options.add_argument("terrace")
@@ -26,11 +26,9 @@ options.add_argument("--seed", type=int, default=int(time.time()))
 options.add_argument("--at-once", type=int, default=2)
 options.add_argument("--only", default="")
 options = options.parse_args()
-terrace, host = os.path.abspath(options.terrace), socket.gethostname()
+test, host = Program(options.terrace, TERRACE_THREADS="1"), socket.gethostname()
 limit = 10.0  # TERRACE_HEARTBEAT_SECONDS' default
 margin = 5.0  # for a busy machine
-folder = tempfile.mkdtemp(prefix="terrace-faults-")
-os.chdir(folder)
 rng = np.random.default_rng(5)
 n = 480
 with h5py.File("in.h5", "w") as f:
@@ -92,8 +90,7 @@ def attempt(number):
     shutil.copy("in.h5", place)
     marker = f"TERRACE_FAULT_RUN={os.getpid()}-{number}"
     name, value = marker.split("=")
-    environment = {**os.environ, name: value, "TERRACE_TEST_FAULT": fault, "TERRACE_TEST_FILE": "in.h5",
-                   "TERRACE_THREADS": "1", "TERRACE_TEST_STAMP": "stamp"}
+    environment = test.env({name: value, "TERRACE_TEST_FAULT": fault, "TERRACE_TEST_FILE": "in.h5", "TERRACE_TEST_STAMP": "stamp"})
     if kind == "hang":
         environment["TERRACE_STALL_SECONDS"] = "4"
     # Each rank's own exit code, by a shell that outlives mpirun's SIGTERM.
@@ -101,7 +98,7 @@ def attempt(number):
     start = time.time()
     try:
         done = subprocess.run(["timeout", "-k", "1", "60", "mpirun", "-n", str(ranks), "bash", "-c", script, "terrace",
-                               terrace] + command.split() + ["-o", "out.h5"],
+                               test.path] + command.split() + ["-o", "out.h5"],
                               cwd=place, env=environment, capture_output=True, text=True, timeout=90)
         code, said = done.returncode, done.stderr
     except subprocess.TimeoutExpired:
@@ -161,8 +158,7 @@ def attempt(number):
             except OSError:
                 pass
     shutil.rmtree(place, ignore_errors=True)
-    if wrong:
-        print(f"FAILED  {what}: {'; '.join(wrong)}; said {lines or said[-400:]}", flush=True)
+    test.check(what, not wrong, f"{'; '.join(wrong)}; said {lines or said[-400:]}")
     return kind, code, not wrong, seconds
 
 
@@ -177,7 +173,6 @@ with concurrent.futures.ThreadPoolExecutor(options.at_once) as pool:
 for kind, entry in sorted(tally.items()):
     print(f"{kind:7} {entry['good']:4} good {entry['bad']:3} bad, mpirun's exit codes {entry['codes']}, "
           f"slowest {entry['slowest']:.1f} s")
-shutil.rmtree(folder)
-bad = sum(entry["bad"] for entry in tally.values())
-print("all accounted for" if bad == 0 else f"{bad} failed; again with --seed {options.seed}")
-sys.exit(bad != 0)
+if test.failures:
+    print(f"again with --seed {options.seed}")
+test.finish()

@@ -8,7 +8,6 @@ Input I of a seed is the same whenever it is made. What it finds stays in a fold
 import argparse
 import concurrent.futures
 import hashlib
-import io
 import os
 import resource
 import shutil

@@ -1,58 +1,26 @@
 #!/usr/bin/env python3
 """The seed's methods over GF(2) against NumPy, and its studies on the CPU: gf2_seed.py TERRACE"""
 import csv
-import json
 import os
 import re
-import shutil
-import subprocess
 import sys
-import tempfile
 
 import h5py
 import numpy as np
 
-terrace = os.path.abspath(sys.argv[1])
-beside = os.path.join(os.path.dirname(terrace), "tests", "m4ri_bench")
+from given import bits, rref
+from terrace import JOBS, Program, drawn, read_json
+
+test = Program(sys.argv[1])
+check = test.check
+beside = os.path.join(os.path.dirname(test.path), "tests", "m4ri_bench")
 m4ri = [beside] if os.path.exists(beside) else []
-root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-folder = tempfile.mkdtemp()
-os.chdir(folder)
-os.environ["TERRACE_PROFILE"] = os.path.join(folder, "profile.json")
+os.environ["TERRACE_PROFILE"] = os.path.abspath("profile.json")
 rng = np.random.default_rng(13)
-failures = 0
-
-
-def check(what, good, seen=""):
-    global failures
-    if not good:
-        failures += 1
-        print(f"FAILED {what}: {seen}", flush=True)
 
 
 def run(command, code=0, ranks=1):
-    words = ([] if ranks == 1 else ["mpirun", "-n", str(ranks)]) + [terrace] + command.split() + ["--backend", "cpu"]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=120)
-    check(f"{command}: exit {done.returncode}", done.returncode == code, done.stderr[-300:])
-    return done
-
-
-def bits(dataset):
-    return np.unpackbits(dataset[:].view(np.uint8), axis=1, bitorder="little", count=int(dataset.attrs["columns"]))
-
-
-def rref(a):
-    a, pivots = a.copy(), []
-    for j in range(a.shape[1]):
-        rows = np.nonzero(a[len(pivots):, j])[0]
-        if not len(rows):
-            continue
-        r, p = len(pivots), len(pivots) + rows[0]
-        a[[r, p]] = a[[p, r]]
-        others = np.nonzero(a[:, j])[0]
-        a[others[others != r]] ^= a[r]
-        pivots.append(j)
-    return a, pivots
+    return test.run(command + " --backend cpu", ranks, code)
 
 
 # --- answers: column by column, and other numbers of candidates -----------------------------------
@@ -79,7 +47,7 @@ for method in ("--method columns", "--method columns --guard", "--candidates 1 -
         run(f"gf2 rref in.h5:/{name} -o out.h5 --force {method}")
         with h5py.File("out.h5") as f:
             check(f"{name} {method}", np.array_equal(bits(f["rref"]), form) and list(f["pivots"][:]) == pivots)
-        check(f"verify {name} {method}", subprocess.run([terrace, "verify", "out.h5"], capture_output=True).returncode == 0)
+        check(f"verify {name} {method}", test.run("verify out.h5").code == 0)
         run(f"gf2 rref in.h5:/{name} -o out.h5 --force --echelon {method}")
         with h5py.File("out.h5") as f:
             got = bits(f["rref"])
@@ -87,7 +55,7 @@ for method in ("--method columns", "--method columns --guard", "--candidates 1 -
             for q, j in enumerate(pivots):
                 right &= not got[q, :j].any() and got[q, j] == 1
             check(f"{name} --echelon {method}", right and not got[len(pivots):].any())
-    out = run(f"gf2 rank in.h5:/low {method}").stdout
+    out = run(f"gf2 rank in.h5:/low {method}").out
     check(f"rank {method}", "rank 37 " in out, out)
     run(f"gf2 solve in.h5:/dense --rhs :/right -o out.h5 --force {method}")
     with h5py.File("out.h5") as f, h5py.File("in.h5") as g:
@@ -104,46 +72,42 @@ with h5py.File("in.h5", "a") as f:
     singular[:, 100] = singular[:, 7] ^ singular[:, 9]
     f["singular"] = singular
 for method in ("--method columns", "--method tables"):
-    err = run(f"gf2 inverse in.h5:/singular -o none.h5 {method}", 4).stderr
+    err = run(f"gf2 inverse in.h5:/singular -o none.h5 {method}", 4).err
     check(f"singular {method}", "column 100" in err and not os.path.exists("none.h5"), err)
 
 done = run("gf2 rref in.h5:/dense -o out2.h5 --method columns", 2, ranks=2)
-check("two ranks", "one rank" in done.stderr and "--method columns" in done.stderr and not os.path.exists("out2.h5"), done.stderr)
-out = run("gf2 rref in.h5:/dense --method columns --plan").stdout
+check("two ranks", "one rank" in done.err and "--method columns" in done.err and not os.path.exists("out2.h5"), done.err)
+out = run("gf2 rref in.h5:/dense --method columns --plan").out
 check("--plan", "column by column" in out, out)
-out = run("gf2 rref in.h5:/dense --candidates 3 --plan").stdout
+out = run("gf2 rref in.h5:/dense --candidates 3 --plan").out
 check("--plan --candidates", "320 columns" in out or "256 columns" in out, out)
 
 # --- bench, studies, calibration ------------------------------------------------------------------
 run("bench gf2 --n 65,130 --method columns --echelon --repeat 2 --energy --stages --report r.json")
-with open("r.json") as f:
-    report = json.load(f)
+report = read_json()
 check("bench", report["method"] == "columns" and [r["certificate"] for r in report["runs"]] == ["passed"] * 2, report)
 for r in report["runs"]:
     check("energy: joules, or null and why", r["energy"] is not None or r["energy_reason"], r)
 run("bench gf2 --n 100 --inverse --method columns --repeat 1")
 run("bench gf2 --n 90,200 --study=rows --report r.json")
-with open("r.json") as f:
-    runs = json.load(f)["runs"]
+runs = read_json()["runs"]
 ranks = {}
 for r in runs:
     ranks.setdefault((r["n"], r["density"]), set()).add(r["rank"])
 check("study", {r["rows"] for r in runs} == {"swapped", "index array"} and all(r["certificate"] == "passed" for r in runs) and
       all(len(found) == 1 for found in ranks.values()), runs)
 run("bench gf2 --calibrate=tables --report r.json")
-with open("r.json") as f:
-    report = json.load(f)
+report = read_json()
 gains = report["gains"]["tables"]
 check("calibrate", len(gains) == 4 and all(0 < g["gain"] <= g["most_gain"] * 1.001 for g in gains), gains)
-with open("profile.json") as f:
-    check("profile", "shapes" in next(iter(json.load(f).values()))["gf2"])
+check("profile", "shapes" in next(iter(read_json("profile.json").values()))["gf2"])
 
-command = [f"{root}/jobs/gf2_study.py", "study", "--terrace", terrace, "--backend", "cpu", "--first", "6", "--last", "9",
+command = [f"{JOBS}/gf2_study.py", "study", "--terrace", test.path, "--backend", "cpu", "--first", "6", "--last", "9",
            "--m4ri-last", "8", "--small", "--seconds", "100", "--parts", "table,rows,candidates,energy,calibrate,m4ri-all,m4ri"]
 if m4ri:
     command += ["--m4ri", m4ri[0]]
-done = subprocess.run(command, capture_output=True, text=True, timeout=200)
-check("gf2_study.py", done.returncode == 0, done.stdout[-1500:] + done.stderr[-500:])
+done = test.script(*command)
+check("gf2_study.py", done.code == 0, done.out[-1500:] + done.err[-500:])
 with open("study/gf2_seed.csv") as f:
     table = list(csv.DictReader(line for line in f if not line.startswith("#")))
 points = {(row["method"], int(row["N"])) for row in table}
@@ -156,23 +120,19 @@ with open("study/gf2_study.csv") as f:
 check("parts", {row["study"] for row in study} == {"rows", "candidates", "energy"}, study)
 check("energy", all(row["value"] or row["check"].startswith("null: ") for row in study if row["study"] == "energy"), study)
 check("checked", all(row["check"] == "passed" for row in study if row["study"] in ("rows", "candidates")), study)
-done = subprocess.run([f"{root}/jobs/gf2_seed_plot.py", "study/gf2_seed.csv", f"{root}/jobs/gf2_seed_2013.csv", "page", "--study",
-                       "study/gf2_study.csv"], capture_output=True, text=True)
+done = test.script(f"{JOBS}/gf2_seed_plot.py", "study/gf2_seed.csv", f"{JOBS}/gf2_seed_2013.csv", "page", "--study", "study/gf2_study.csv")
 with open("page.md") as f:
     page = f.read()
-check("page", done.returncode == 0 and "nearer to" in page and "Rows swapped" in page and
-      re.search(r"\| 130 \| tables, k = 8 \|", page) and os.path.getsize("page.svg") > 2000, done.stderr + page[-1500:])
+check("page", done.code == 0 and "nearer to" in page and "Rows swapped" in page and
+      re.search(r"\| 130 \| tables, k = 8 \|", page) and (drawn("page.svg", done) is None or os.path.getsize("page.svg") > 2000), done.err + page[-1500:])
 
 # A program that gives wrong ranks, or stops: failed, and said so.
 with open("wrong", "w") as f:
     f.write("#!/bin/sh\necho 'seconds 1 threads 1 rank 3 checksum 0 joules none, nothing'\n")
 os.chmod("wrong", 0o755)
-done = subprocess.run([f"{root}/jobs/gf2_study.py", "broken", "--terrace", terrace, "--backend", "cpu", "--first", "6", "--last", "6",
-                       "--m4ri-last", "6", "--m4ri", "./wrong", "--parts", "m4ri"], capture_output=True, text=True, timeout=100)
+done = test.script(f"{JOBS}/gf2_study.py", "broken", "--terrace", test.path, "--backend", "cpu", "--first", "6", "--last", "6",
+                   "--m4ri-last", "6", "--m4ri", "./wrong", "--parts", "m4ri")
 with open("broken/gf2_seed.csv") as f:
-    check("a wrong rank", done.returncode == 1 and "# failed" in f.read(), done.stdout)
+    check("a wrong rank", done.code == 1 and "# failed" in f.read(), done.out)
 
-os.chdir("/")
-shutil.rmtree(folder)
-print("passed" if failures == 0 else f"{failures} failed")
-sys.exit(failures > 0)
+test.finish()

@@ -8,36 +8,32 @@ can be tried anywhere.
 """
 import argparse
 import glob
-import json
 import os
 import re
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 
 import h5py
 import numpy as np
 
+from given import growth
+from terrace import Program, read_json, remove
+from terrace import gpus as seen_gpus
+
 parser = argparse.ArgumentParser()
-parser.add_argument("terrace", type=os.path.abspath)
+parser.add_argument("terrace")
 parser.add_argument("--only", default="faults,checkpoints,guard,places")
 parser.add_argument("--backend", default="cuda")
 parser.add_argument("--ranks", type=int, choices=(1, 2), help="of the restarts; default both, two where there are two GPUs")
 parser.add_argument("--seconds", type=float, default=600, help="no case begins later")
 options = parser.parse_args()
-try:
-    gpus = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True).stdout.count("GPU ")
-except OSError:
-    gpus = 0
+gpus = seen_gpus()
 if options.backend == "cuda" and gpus == 0:
     print("no GPU is seen: nothing was tried")
     sys.exit(77)
-folder = tempfile.mkdtemp(prefix="terrace-gpu-")
-os.chdir(folder)
+test = Program(options.terrace)
 began = time.time()
-failures = 0
 INPUTS = {
     "dense.h5": "dense-random --n 3000 --rhs 1",
     "bits.h5": "gf2-random --rows 12000 --columns 12000",
@@ -51,11 +47,10 @@ INPUTS = {
 
 def run(command, ranks=1, limit=90, **environment):
     """Exit code, this program's lines on standard error, seconds."""
-    line = (["mpirun", "-n", str(ranks)] if ranks > 1 else []) + [options.terrace] + command.split()
     start = time.time()
     try:
-        done = subprocess.run(["timeout", "-k", "2", str(limit)] + line, capture_output=True, text=True, timeout=limit + 20,
-                              env={**os.environ, **environment})
+        done = subprocess.run(["timeout", "-k", "2", str(limit)] + test.words(command, ranks), capture_output=True, text=True,
+                              timeout=limit + 20, env=test.env(environment))
         code, err = done.returncode, done.stderr
     except subprocess.TimeoutExpired:
         code, err = "hung", ""
@@ -63,9 +58,8 @@ def run(command, ranks=1, limit=90, **environment):
 
 
 def report(what, good, detail):
-    global failures
-    failures += not good
-    print(f"{'good  ' if good else 'FAILED'}  {what}: {detail}", flush=True)
+    if test.check(what, good, detail):
+        print(f"good    {what}: {detail}", flush=True)
 
 
 def late():
@@ -101,8 +95,7 @@ def faults():
     for family, command in FAMILIES.items():
         code, said, starts[family] = solve(command, "out.h5", 2)
         report(f"{family} on two ranks", code == 0, f"exit {code}, {starts[family]:.1f} s {' '.join(said)[:200]}")
-        if os.path.exists("out.h5"):
-            os.remove("out.h5")
+        remove("out.h5")
     with h5py.File("singular.h5", "w") as f:
         a = np.random.default_rng(1).normal(size=(1500, 1500))
         a[:, 700] = 0
@@ -123,8 +116,7 @@ def faults():
             left = glob.glob("out.h5*") + glob.glob("*.tmp") + glob.glob(".*terrace*")
             good = code in EXPECTED[kind] and bool(named) and spent < 15 and not left
             report(f"{family} {fault}", good, f"exit {code}, {spent:+.1f} s beside a whole run, left {left}, {(named or said)[:1]}")
-            for x in left:
-                os.remove(x)
+            remove(*left)
 
 
 # ---- checkpoints: restarted runs have the bits of one that wrote checkpoints too ---------------------------------------
@@ -157,8 +149,7 @@ def checkpoints():
     for name, command, ranks in cases:
         if late():
             return
-        for x in glob.glob("c.h5*"):
-            os.remove(x)
+        remove(*glob.glob("c.h5*"))
         notes = []
 
         def step(what, options_, reference, ranks=ranks):
@@ -211,8 +202,7 @@ def places():
     for diagonal in ("gpu", "cpu"):
         for substitution in ("gpu", "cpu"):
             code, said, _ = solve(f"{FAMILIES['band']} --diagonal {diagonal} --substitution {substitution} --report places.json", "out.h5")
-            with open("places.json") as f:
-                found = json.load(f)
+            found = read_json("places.json")
             report(f"--diagonal {diagonal} --substitution {substitution}", code == 0 and found["residual"] < 30 and
                    found["places"] == {"diagonal": diagonal, "substitution": substitution}, f"exit {code} {found.get('places')} {' '.join(said)[:140]}")
 
@@ -220,7 +210,7 @@ def places():
 def guard():
     for n in (15, 31, 47, 63):  # pivots grow by 2 a column: rounding, not the memory
         with h5py.File("growth.h5", "w") as f:
-            f["A"] = np.where(np.arange(n) == n - 1, 1.0, np.eye(n) - np.tril(np.ones((n, n)), -1))
+            f["A"] = growth(n)
         for more in ("", " --block 24", " --precision emulated" if options.backend == "cuda" else " --pivoting tournament"):
             code, said, _ = solve(f"dense invert growth.h5:/A --guard{more}", "out.h5")
             report(f"growth, n = {n}{more}", code in (0, 4) and not any("memory" in x for x in said), f"exit {code} {' '.join(said)[:140]}")
@@ -243,8 +233,5 @@ def guard():
 
 for part in options.only.split(","):
     {"faults": faults, "checkpoints": checkpoints, "guard": guard, "places": places}[part]()
-os.chdir("/")
-shutil.rmtree(folder)
 print(f"{gpus} GPUs, {options.backend}, {time.time() - began:.0f} s" + (" (stopped for time)" if late() else ""))
-print("all passed" if failures == 0 else f"{failures} failed")
-sys.exit(failures != 0)
+test.finish()

@@ -4,40 +4,26 @@ refuses the answer, or the flip was harmless. No false alarms, and not a bit of 
 
 guard.py TERRACE     Needs h5py and numpy; runs in a temporary folder.
 """
-import json
 import os
 import random
 import shutil
-import subprocess
 import sys
-import tempfile
 
 import h5py
 import numpy as np
 
-terrace = os.path.abspath(sys.argv[1])
-folder = tempfile.mkdtemp()
-os.chdir(folder)
-failures = 0
+import given
+from given import growth, power_band
+from terrace import Program, read_json, remove
+
+test = Program(sys.argv[1], TERRACE_THREADS="1")
+check = test.check
 random.seed(5)
 
 
-def check(what, good, more=""):
-    global failures
-    if not good:
-        failures += 1
-        print(f"FAIL {what} {more}")
-
-
 def run(command, ranks=1, flip=None):
-    env = {**os.environ, "TERRACE_THREADS": "1"}
-    if flip:
-        env["TERRACE_TEST_FLIP"] = flip
-    words = [terrace] + command.split() + ["--backend", "cpu", "--quiet", "--force"]
-    if ranks > 1:
-        words = ["mpirun", "-n", str(ranks)] + words
-    r = subprocess.run(words, capture_output=True, text=True, env=env, timeout=300)
-    return r.returncode, r.stderr
+    done = test.run(command + " --backend cpu --quiet --force", ranks, env={"TERRACE_TEST_FLIP": flip} if flip else None, timeout=300)
+    return done.code, done.err
 
 
 def data(name):
@@ -46,7 +32,7 @@ def data(name):
 
 
 def generate(what):
-    subprocess.run([terrace, "generate"] + what.split() + ["-o", "in.h5", "--force", "--quiet"], check=True)
+    test.run(f"generate {what} -o in.h5 --force --quiet", code=0)
 
 
 # --- bits of the result, no false alarms ---------------------------------------------------------
@@ -119,7 +105,7 @@ for name, a in special.items():
     clean("dense invert in.h5:/A --block 16", "inverse", (1, 2))
     clean("dense invert in.h5:/A --block 16 --pivoting tournament", "inverse", (2,))
 for n, block in ((31, ""), (15, " --block 24"), (47, " --block 24"), (46, "")):
-    write(np.where(np.arange(n) == n - 1, 1.0, np.eye(n) - np.tril(np.ones((n, n)), -1)))
+    write(growth(n))
     clean("dense invert in.h5:/A" + block, "inverse", (1,))
 for shape in ("--rows 500", "--rows 65 --columns 900", "--rows 900 --columns 200", "--rows 1 --columns 1"):
     generate(f"gf2-random {shape} --rhs 3")
@@ -151,7 +137,7 @@ def flips(command, name, ranks, steps, size, count, top=None):
         if top is not None:
             byte = byte // 8 * 8 + random.choice(top)
         flip = f"{random.randrange(ranks)}:{random.randrange(1, steps)}:{byte}"
-        os.path.exists("out.h5") and os.remove("out.h5")
+        remove("out.h5")
         code, err = run(command + " -o out.h5", ranks, flip)
         if code == 0:  # harmless: the answer is what it was, up to rounding
             got = data(name)
@@ -204,7 +190,7 @@ shutil.copy("in.h5", "left.h5")
 generate("gf2-random --rows 700 --columns 300")
 alike("gf2 multiply left.h5:/A in.h5:/A", "product", (1,))
 for step, ranks in ((1, 1), (2, 2)):
-    os.path.exists("out.h5") and os.remove("out.h5")
+    remove("out.h5")
     code, err = run("gf2 multiply left.h5:/A in.h5:/A -o out.h5 --guard", ranks, f"0:{step}:{100 * 16 * (6 if step == 1 else 4)}")
     check(f"gf2 multiply flip {step}: exit {code}", code == 6 and "memory error" in err and not os.path.exists("out.h5"), err)
 
@@ -219,29 +205,15 @@ def band_of(n, m, scale=None):
     return ab
 
 
-def difference_band(n, p, m):  # A = L L^T, L = (1 - shift)^p; of condition about n^(2 p)
-    coefficients = [1.0]
-    for _ in range(p):
-        coefficients = np.convolve(coefficients, [1.0, -1.0])
-    ab = np.zeros((m + 1, n))
-    for d in range(p + 1):
-        for e in range(d, p + 1):
-            ab[e - d, d:n - (e - d)] += coefficients[d] * coefficients[e]
-    return ab
-
-
 def write_band(ab):
-    with h5py.File("in.h5", "w") as f:
-        f["A"] = ab
-        f["A"].attrs["format"] = "band"
-        f["b"] = rng.standard_normal((ab.shape[1], 2))
+    given.write_band(ab, rng.standard_normal((ab.shape[1], 2)))
 
 
 bands = {"one": (band_of(1, 0), (1,)), "diagonal": (band_of(90, 0), (1,)), "full": (band_of(150, 149), (1,)),
          "wide": (band_of(500, 270), (1,)), "graded": (band_of(600, 30, 10.0**rng.uniform(-150, 150, 600)), (2,)),
          "slope": (band_of(600, 30, np.logspace(-150, 150, 600)), (1,)), "tiny": (band_of(300, 20, np.full(300, 1e-152)), (1,)),
          "huge": (band_of(300, 20, np.full(300, 1e152)), (1,)), "denormal": (band_of(300, 10, np.full(300, 1e-160)), (1,)),
-         "condition 1e14": (difference_band(300, 3, 20), (1,)),
+         "condition 1e14": (power_band(300, 3, 20), (1,)),
          "indefinite": (band_of(400, 20) - 19 * np.eye(21, 1), (1,)),
          "far from definite": (np.where(np.arange(21)[:, None] == 7, 1e150, band_of(400, 20)), (2,))}
 for name, (ab, ranks) in bands.items():
@@ -261,7 +233,7 @@ def band_flips(command, name, n, width, count, ranks, most):
     for _ in range(count):
         byte = random.randrange(tiles // ranks * width * column) * 8 + random.choice((5, 6, 7))
         flip = f"{random.randrange(ranks)}:{random.randrange(1, tiles + 2)}:{byte}"
-        os.path.exists("out.h5") and os.remove("out.h5")
+        remove("out.h5")
         code, err = run(command + " -o out.h5 --guard", ranks, flip)
         caught += code == 6
         check(f"{command} flip {flip} on {ranks}: exit {code}", code in (0, 6), err)
@@ -288,7 +260,7 @@ for more, step, ranks in (("--method one-end", 1, 1), ("--method two-ends", 2, 1
                           ("--method streamed", 1, 1), ("--factor f.h5:/factor", 1, 1)):
     command = f"band solve in.h5:/A --rhs :/b {more}"
     alike(command, "x", (ranks,))
-    os.path.exists("out.h5") and os.remove("out.h5")
+    remove("out.h5")
     code, err = run(command + " -o out.h5 --guard", ranks, f"0:{step}:{8 * (49 * 75 + 2) + 6}")
     check(f"{command} flip: exit {code}", code == 6 and "memory error" in err and not os.path.exists("out.h5"), err)
 code, err = run("band solve in.h5:/A --rhs :/b --method two-ends --guard --no-check -o out.h5")
@@ -301,11 +273,9 @@ check("band: the sign of a diagonal entry", code == 6 and "is with the matrix re
 # --- with checkpoints: a restart gives no alarm, the same bits, and finds flips --------------------
 def restarts(command, name, after, byte):
     """byte(step): of one rank's matrix, one whose flips do harm."""
-    for f in ("c.h5", "c.h5.old", "report.json"):
-        os.path.exists(f) and os.remove(f)
+    remove("c.h5", "c.h5.old", "report.json")
     code, err = run(command + " -o out.h5 --guard --checkpoint c.h5 --checkpoint-every 0.001s --report report.json", 2)
-    with open("report.json") as f:
-        step = json.load(f)["checkpoints"]["step"]
+    step = read_json("report.json")["checkpoints"]["step"]
     check(f"{command}: a checkpoint", code == 0 and step > 0, err)
     if code or step < 1:
         return
@@ -346,7 +316,7 @@ with h5py.File("in.h5", "w") as f:
     f["band"] = ab
     f["band"].attrs["format"] = "band"
     f["band_b"] = np.ones(900)
-subprocess.run([terrace, "generate"] + "csr-laplace --dim 2 --points 41 --rhs 1 --seed 4 -o csr.h5 --force --quiet".split(), check=True)
+test.run("generate csr-laplace --dim 2 --points 41 --rhs 1 --seed 4 -o csr.h5 --force --quiet", code=0)
 solves = [("cg in.h5:/A --rhs :/b", 100000), ("cg in.h5:/A --rhs :/b --layout rows", n * n * 8 // 3),
           ("cg in.h5:/A --rhs :/b --precision mixed", 100000), ("cg in.h5:/band --rhs :/band_b", 20 * 300 * 8),
           ("cg csr.h5:/A --rhs :/b", 20000)]
@@ -355,7 +325,7 @@ for command, size in solves:
     for ranks in (1, 3):
         for _ in range(3):
             flip = f"{random.randrange(ranks)}:{random.randrange(1, 12)}:{random.randrange(size)}"
-            os.path.exists("out.h5") and os.remove("out.h5")
+            remove("out.h5")
             code, err = run(command + " -o out.h5 --guard", ranks, flip)
             check(f"{command} flip {flip} on {ranks}: exit {code}", code == 6 and "memory error" in err and "on rank" in err, err)
             check(f"{command} flip {flip} on {ranks}: no output", not os.path.exists("out.h5"))
@@ -365,11 +335,9 @@ entries = 41 * 41 * 5 - 4 * 41
 for ranks, at in ((1, entries * 8 + 4 * 4000 + 3), (1, entries * 8 + 4 * 4000 + 2), (2, entries * 4 + 4 * 900 + 3),
                   (1, entries * 12 + 8 * 700 + 5), (1, entries * 12 + 8 * 900 + 2)):
     flip = f"0:3:{at}"
-    os.path.exists("out.h5") and os.remove("out.h5")
+    remove("out.h5")
     code, err = run("cg csr.h5:/A --rhs :/b -o out.h5 --guard", ranks, flip)
     check(f"cg index flip {flip} on {ranks}: exit {code}", code == 6 and "memory error" in err and "on rank" in err, err)
     check(f"cg index flip {flip} on {ranks}: no output", not os.path.exists("out.h5"))
 
-shutil.rmtree(folder)
-print("FAILED" if failures else "all passed", failures)
-sys.exit(failures > 0)
+test.finish()

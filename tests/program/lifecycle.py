@@ -6,47 +6,33 @@ Needs h5py, numpy and a C compiler; runs in a temporary folder.
 """
 import json
 import os
-import re
 import shutil
 import signal
 import struct
 import subprocess
 import sys
-import tempfile
 import time
 
 import h5py
 import numpy as np
 
-terrace = os.path.abspath(sys.argv[1])
-folder = tempfile.mkdtemp(prefix="terrace-lifecycle-")
-os.chdir(folder)
+from terrace import Done, Program, left_over, read_json
+
+test = Program(sys.argv[1])
+check = test.check
 rng = np.random.default_rng(20)
-failures = 0
-
-
-def check(what, condition, detail=""):
-    global failures
-    if not condition:
-        failures += 1
-        print(f"FAILED  {what}: {detail}", flush=True)
-
-
-def split(command):
-    return command.split() if isinstance(command, str) else list(command)
 
 
 def run(command, ranks=0, env=None, timeout=60):
-    launch = ["mpirun", "-n", str(ranks)] if ranks else []
     try:
-        return subprocess.run(launch + [terrace] + split(command), capture_output=True, timeout=timeout, env={**os.environ, **(env or {})})
+        return test.run(command, ranks, env=env, timeout=timeout, text=False)
     except subprocess.TimeoutExpired as e:
-        return subprocess.CompletedProcess(command, "hung", e.stdout or b"", e.stderr or b"")
+        return Done("hung", e.stdout or b"", e.stderr or b"")
 
 
 def accepted(command, ranks=0, env=None):
     done = run(command, ranks, env)
-    check(command, done.returncode == 0, f"exit {done.returncode}: {done.stderr[:300]}")
+    check(command, done.code == 0, f"exit {done.code}: {done.err[:300]}")
     return done
 
 
@@ -63,9 +49,9 @@ def refused(command, code, *words, ranks=0):
     """Exit `code`, one line of three parts in plain letters, and no file touched."""
     before, start = state(), time.time()
     done = run(command, ranks)
-    lines = [x for x in done.stderr.split(b"\n") if x.startswith(b"terrace: ")]
-    check(command, done.returncode == code, f"exit {done.returncode}, not {code}: {done.stderr[:300]}")
-    check(command, len(lines) == 1, f"{len(lines)} lines: {done.stderr[:300]}")
+    lines = [x for x in done.err.split(b"\n") if x.startswith(b"terrace: ")]
+    check(command, done.code == code, f"exit {done.code}, not {code}: {done.err[:300]}")
+    check(command, len(lines) == 1, f"{len(lines)} lines: {done.err[:300]}")
     line = (lines or [b""])[0]
     check(command, line.count(b"; ") == 2, f"not three parts: {line}")
     check(command, all(32 <= c < 127 for c in line), f"raw bytes: {line}")
@@ -74,10 +60,6 @@ def refused(command, code, *words, ranks=0):
     after = state()
     check(command, before == after, f"touched: {[k for k in set(before) | set(after) if before.get(k) != after.get(k)]}")
     check(command, time.time() - start < 10, f"{time.time() - start:.1f} s")
-
-
-def left_over():
-    return [f for f in os.listdir(".") if "tmp" in f or f.startswith(".")]
 
 
 n = 500
@@ -118,11 +100,11 @@ subprocess.run(["cc", "-shared", "-fPIC", "-o", "clocks.so", "clocks.c", "-ldl"]
 apart = {"LD_PRELOAD": os.path.abspath("clocks.so")}
 for ranks in (3, 5):
     accepted(f"{invert} -o out.h5 {often} --force --quiet", ranks, apart)
-    check("clocks apart: verify", b"PASS" in run("verify out.h5").stdout, run("verify out.h5").stdout)
+    check("clocks apart: verify", b"PASS" in run("verify out.h5").out, run("verify out.h5").out)
     shutil.copy("c.h5", "k.h5")
     for name in ("c.h5", "c.h5.old"):
         done = accepted(f"{invert} -o again.h5 --force --block 16 --restart {name}")
-        check("clocks apart: " + name, b"restart " in done.stdout and b"refused" not in done.stdout, done.stdout)
+        check("clocks apart: " + name, b"restart " in done.out and b"refused" not in done.out, done.out)
         with h5py.File("out.h5") as a, h5py.File("again.h5") as b:
             check("clocks apart: same bits", a["inverse"][:].tobytes() == b["inverse"][:].tobytes())
 check("nothing left", not left_over(), left_over())
@@ -150,16 +132,16 @@ refused(f"{invert} -o v.h5 --force --report result.h5", 2, "HDF5")
 accepted(f"{invert} -o v.h5 --force --report r.json --quiet")
 accepted(f"{invert} -o v.h5 --force --report r.json --quiet")  # a report of ours
 accepted(f"{invert} -o v.h5 --force --report empty --quiet")
-check("a report", json.load(open("empty"))["exit_code"] == 0)
+check("a report", read_json("empty")["exit_code"] == 0)
 shutil.copy("notes.txt", "n2.txt")
 accepted(f"{invert} -o v.h5 --force --report n2.txt --quiet")
-check("a forced report", json.load(open("n2.txt"))["exit_code"] == 0)
+check("a forced report", read_json("n2.txt")["exit_code"] == 0)
 done = accepted(f"{invert} -o v.h5 --force --report /dev/stdout --quiet")
-check("a report to stdout", json.loads(done.stdout)["exit_code"] == 0, done.stdout[:200])
+check("a report to stdout", json.loads(done.out)["exit_code"] == 0, done.out[:200])
 with open("redirected", "w") as f:
     f.write("before\n")
     f.flush()
-    subprocess.run([terrace] + split(f"{invert} -o v.h5 --force --report /dev/stdout --quiet"), stdout=f)
+    subprocess.run(test.words(f"{invert} -o v.h5 --force --report /dev/stdout --quiet"), stdout=f)
 check("a report to a redirected stdout", open("redirected").read().startswith("before\n{") and os.path.islink("/dev/stdout"))
 accepted(f"{invert} -o v.h5 --force --report /dev/null --quiet")
 os.remove("v.h5")
@@ -236,7 +218,7 @@ size = 8 * 3000 * 3000
 
 def during_write(command, number, ranks=0, before=None):
     """Sends the signal while the unfinished output has some bytes."""
-    process = subprocess.Popen((["mpirun", "-n", str(ranks)] if ranks else []) + [terrace] + split(command), preexec_fn=before,
+    process = subprocess.Popen(test.words(command, ranks), preexec_fn=before,
                                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     end = time.time() + 30
     while process.poll() is None and time.time() < end:
@@ -256,7 +238,7 @@ for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, sig
 running, code, err = during_write("convert large.npy large.h5", signal.SIGTERM, 3)
 check("SIGTERM, 3 ranks", running and code != 0 and not left_over(), f"{running} {code} {err} {left_over()}")
 if os.path.exists("large.h5"):  # the signal was too late: then it is whole
-    check("SIGTERM, 3 ranks", b"PASS" in run("verify large.h5").stdout)
+    check("SIGTERM, 3 ranks", b"PASS" in run("verify large.h5").out)
     os.remove("large.h5")
 for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE):
     for output in ("large.h5", "large2.npy"):
@@ -312,11 +294,11 @@ npy("descr.npy", "(2, 2)", "\x07\xff")
 refused("convert descr.npy x.h5", 3, "descr.npy")
 for name in ("a\nb.txt", "a\x1b[31m.h5", "ä.h5"):
     done = run(["dense", "invert", name + ":/A", "-o", "x.h5"])
-    lines = done.stderr.strip().split(b"\n")
-    check("a name", done.returncode == 3 and len(lines) == 1 and all(c >= 32 for c in lines[0]), done.stderr)
-check("a name that can be read", "ä.h5".encode() in run(["dense", "invert", "ä.h5:/A", "-o", "x.h5"]).stderr)
+    lines = done.err.strip().split(b"\n")
+    check("a name", done.code == 3 and len(lines) == 1 and all(c >= 32 for c in lines[0]), done.err)
+check("a name that can be read", "ä.h5".encode() in run(["dense", "invert", "ä.h5:/A", "-o", "x.h5"]).err)
 done = run(["frob\nnicate\x00".replace("\x00", "")])
-check("a word", done.returncode == 2 and done.stderr.count(b"\n") == 1, done.stderr)
+check("a word", done.code == 2 and done.err.count(b"\n") == 1, done.err)
 
 # --- restarts after a change (D11) --------------------------------------------------------------------------------
 ranks = 2
@@ -372,7 +354,5 @@ refused("dense invert huge.h5:/A -o x.h5 --backend cpu", 5, "memory", ranks=2)
 refused("generate dense-random --n 9223372036854775807 -o x.h5", 5, "entries")
 
 check("nothing left behind", not left_over(), left_over())
-os.chdir("/")
-shutil.rmtree(folder)
-print("all passed" if failures == 0 else f"{failures} failed")
-sys.exit(failures != 0)
+
+test.finish()

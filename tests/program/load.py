@@ -9,37 +9,22 @@ of inflating; the best of three runs counts and the bound is tolerant: 0.8 is th
 more to do than it has cores the rates say nothing: they are printed, and only the values are judged.
 """
 import argparse
-import json
 import os
-import shutil
-import subprocess
-import sys
-import tempfile
 
 import h5py
 import numpy as np
 
+from terrace import Program, read_json
+
 parser = argparse.ArgumentParser()
-parser.add_argument("terrace", type=os.path.abspath)
+parser.add_argument("terrace")
 parser.add_argument("--gib", type=float, default=0.25)
 parser.add_argument("--ranks", default="1,2")
 parser.add_argument("--least", type=float, default=0.15)
 parser.add_argument("--dir")
 options = parser.parse_args()
-folder = tempfile.mkdtemp(dir=options.dir)
-os.chdir(folder)
-failures = 0
-
-
-def check(what, condition, detail=""):
-    global failures
-    if not condition:
-        failures += 1
-        print(f"FAILED  {what}: {detail}", flush=True)
-
-
-def run(arguments, ranks):
-    return subprocess.run(["mpirun", "-n", str(ranks), options.terrace] + arguments, capture_output=True, text=True, timeout=3600)
+test = Program(options.terrace, options.dir)
+check = test.check
 
 
 # The layouts must reach the bound that are not turned or widened on the way.
@@ -50,15 +35,14 @@ for ranks in (int(r) for r in options.ranks.split(",")):
     for layout in LAYOUTS:
         best = {}
         for attempt in range(3):
-            done = run(["bench", "io", "--gib", str(options.gib), "--layout", layout, "--warm", "--repeat", "3", "--report", "r.json", "--quiet"], ranks)
-            check(f"{layout} on {ranks}", done.returncode == 0, done.stderr[:300])
-            if done.returncode != 0:
+            done = test.run(f"bench io --gib {options.gib} --layout {layout} --warm --repeat 3 --report r.json --quiet", ranks, timeout=3600)
+            check(f"{layout} on {ranks}", done.code == 0, done.err[:300])
+            if done.code != 0:
                 break
-            with open("r.json") as f:
-                for line in json.load(f)["runs"]:
-                    check(f"{layout} on {ranks}", line["certificate"] == "passed", str(line))
-                    fraction = line["fraction_of_bound"]["fraction"]
-                    best[line["slices"]] = max(best.get(line["slices"], (0, 0)), (fraction, line["rate"]["value"]))
+            for line in read_json()["runs"]:
+                check(f"{layout} on {ranks}", line["certificate"] == "passed", str(line))
+                fraction = line["fraction_of_bound"]["fraction"]
+                best[line["slices"]] = max(best.get(line["slices"], (0, 0)), (fraction, line["rate"]["value"]))
             if layout not in BOUND or all(f >= options.least for f, _ in best.values()):
                 break
         print(f"{layout:<14} {ranks} ranks  " + "  ".join(f"{s}: {r:6.2f} GB/s, {f:.2f} of the bound" for s, (f, r) in sorted(best.items())), flush=True)
@@ -84,12 +68,11 @@ for name, (data, attributes, how) in forms.items():
     with h5py.File("in.h5", "w") as f:
         f.create_dataset("A", data=data, **how).attrs.update(attributes)
     for piece in (None, "5000"):
-        environment = {**os.environ, **({"TERRACE_IO_PIECE_BYTES": piece} if piece else {})}
-        done = subprocess.run(["mpirun", "-n", "2", options.terrace, "convert", "in.h5:/A", "out.npy", "--force", "--quiet"], capture_output=True, text=True, env=environment, timeout=120)
-        if name == "lzf" and done.returncode == 3:
+        done = test.run("convert in.h5:/A out.npy --force --quiet", 2, env={"TERRACE_IO_PIECE_BYTES": piece} if piece else None)
+        if name == "lzf" and done.code == 3:
             continue  # a filter that this HDF5 lacks is refused
-        check(name, done.returncode == 0, done.stderr[:300])
-        check(name, done.returncode == 0 and np.array_equal(np.load("out.npy"), a), "other values")
+        check(name, done.code == 0, done.err[:300])
+        check(name, done.code == 0 and np.array_equal(np.load("out.npy"), a), "other values")
 
 # A chunk that is damaged, and a file that ends too early, end in one message and exit 3.
 with h5py.File("in.h5", "w") as f:
@@ -99,10 +82,8 @@ with open("in.h5", "r+b") as f:
     f.seek(info.byte_offset + 20)
     f.write(b"\xff" * 40)
 for ranks in (1, 2, 3):
-    done = run(["dense", "invert", "in.h5:/A", "-o", "out.h5"], ranks)
-    check("damaged chunk", done.returncode == 3 and "damaged" in done.stderr and done.stderr.count("terrace: ") == 1, f"{done.returncode} {done.stderr[:300]}")
+    done = test.run("dense invert in.h5:/A -o out.h5", ranks)
+    check("damaged chunk", done.code == 3 and "damaged" in done.err and done.err.count("terrace: ") == 1, f"{done.code} {done.err[:300]}")
     check("damaged chunk", not os.path.exists("out.h5"), "an output appeared")
-os.chdir("/")
-shutil.rmtree(folder)
-print("all passed" if failures == 0 else f"{failures} failed")
-sys.exit(1 if failures else 77 if unjudged else 0)
+
+test.finish(unjudged)

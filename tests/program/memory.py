@@ -4,20 +4,15 @@ the pages of CUDA's libraries are not its own) capped below half the matrix.
 
 memory.py TERRACE     Needs h5py and numpy; runs in a temporary folder (1.3 GB of disk).
 """
-import os
-import shutil
-import subprocess
 import sys
-import tempfile
 import time
 
 import h5py
 import numpy as np
 
-terrace = os.path.abspath(sys.argv[1])
-folder = tempfile.mkdtemp()
-os.chdir(folder)
-failures = 0
+from terrace import Program
+
+test = Program(sys.argv[1], TERRACE_THREADS="1")
 PART = 0.48
 with open("capped.py", "w") as f:  # ends the rank when its resident memory passes the cap
     f.write("""import re, subprocess, sys, time
@@ -36,14 +31,6 @@ while child.poll() is None:
 print(f"peak {most} kB")
 sys.exit(child.returncode)
 """)
-env = {**os.environ, "TERRACE_THREADS": "1"}
-
-
-def run(command, ranks, wrapper=()):
-    return subprocess.run(["mpirun", "-n", str(ranks), *wrapper, terrace] + command.split(), capture_output=True,
-                          text=True, env=env, timeout=400)
-
-
 def write_csr(n, width):
     """2 width off-diagonals a row: a matrix much larger than its vectors."""
     with h5py.File("in.h5", "w") as f:
@@ -58,24 +45,18 @@ def write_csr(n, width):
 
 def capped(problem, command):
     """Solves the generated (or written) problem under the cap; the solver's own check judges the answer."""
-    global failures
-    if problem:
-        made = run(f"generate {problem} -o in.h5 --force --quiet", 2)
-        if made.returncode != 0:
-            failures += 1
-            return print("FAILED ", problem, made.stderr[:500], flush=True)
+    if problem and test.run(f"generate {problem} -o in.h5 --force --quiet", 2, code=0, timeout=400).code != 0:
+        return
     with h5py.File("in.h5") as f:
         matrix = f["A"]
         size = matrix.nbytes if isinstance(matrix, h5py.Dataset) else sum(matrix[k].nbytes for k in matrix)
     start = time.time()
-    done = run(command + " -o out.h5 --force --quiet --backend cpu --progress never", 4,
-               [sys.executable, "capped.py", str(int(PART * size) >> 10)])
-    peaks = [int(line.split()[1]) for line in done.stdout.splitlines() if line.startswith("peak ")]
-    good = done.returncode == 0
-    failures += not good
-    print(f"{'ok' if good else 'FAILED'}  {command}: matrix {size >> 20} MiB, cap {int(PART * size) >> 20} MiB, "
-          f"peak {max(peaks, default=0) >> 10} MiB, {time.time() - start:.1f} s"
-          + ("" if good else "\n" + done.stderr[:1500]), flush=True)
+    done = test.run(command + " -o out.h5 --force --quiet --backend cpu --progress never", 4, timeout=400,
+                    wrapper=[sys.executable, "capped.py", str(int(PART * size) >> 10)])
+    peaks = [int(line.split()[1]) for line in done.out.splitlines() if line.startswith("peak ")]
+    test.check(command, done.code == 0, done.err[:1500])
+    print(f"{command}: matrix {size >> 20} MiB, cap {int(PART * size) >> 20} MiB, "
+          f"peak {max(peaks, default=0) >> 10} MiB, {time.time() - start:.1f} s", flush=True)
 
 
 capped("band-spd --n 150000 --half-bandwidth 1000 --rhs 1", "band solve in.h5:/A --rhs :/b")
@@ -84,6 +65,4 @@ capped("dense-spd --n 12000 --condition 10 --rhs 1", "cg in.h5:/A --rhs :/b")
 write_csr(1_200_000, 30)
 capped("", "cg in.h5:/A --rhs :/b")
 capped("dense-random --n 12000 --rhs 1", "dense solve in.h5:/A --rhs :/b")
-os.chdir("/")
-shutil.rmtree(folder)
-sys.exit(failures != 0)
+test.finish()

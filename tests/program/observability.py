@@ -8,37 +8,26 @@ import os
 import pty
 import re
 import select
-import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 
 import h5py
 
-terrace = os.path.abspath(sys.argv[1])
-folder = tempfile.mkdtemp()
-os.chdir(folder)
-failures = 0
+from terrace import Program, read_json
 
-
-def check(what, condition, detail=""):
-    global failures
-    if not condition:
-        failures += 1
-        print(f"FAILED  {what}: {detail}", flush=True)
+test = Program(sys.argv[1])
+check = test.check
 
 
 def run(arguments, n=2, env=None):
-    done = subprocess.run(["mpirun", "-n", str(n), terrace] + arguments.split(), capture_output=True, text=True,
-                          env={**os.environ, **(env or {})}, timeout=120)
-    return done.returncode, done.stdout, done.stderr
+    return test.run(arguments, n, env=env)
 
 
 def on_terminal(arguments, env):
     """One rank with stderr on a terminal; what it shows, and the exit code."""
     ours, theirs = pty.openpty()
-    child = subprocess.Popen([terrace] + arguments.split(), stdout=subprocess.DEVNULL, stderr=theirs, env={**os.environ, **env})
+    child = subprocess.Popen(test.words(arguments), stdout=subprocess.DEVNULL, stderr=theirs, env=test.env(env))
     os.close(theirs)
     text = b""
     while True:
@@ -70,7 +59,7 @@ for arguments in ("generate gf2-random --rows 1200 --columns 1200 --seed 1 -o gf
 
 # info: versions, and a line and an object a rank
 code, out, err = run("info --report info.json", n=3)
-report = json.load(open("info.json"))["result"]
+report = read_json("info.json")["result"]
 check("info", code == 0, err)
 for library in ("MPI", "HDF5", "BLAS", "topology", "fmt", "CLI11", "nlohmann-json"):
     check("info names " + library, library in report["versions"] and re.search(r"^" + library + r" +\S", out, re.M), out)
@@ -89,15 +78,15 @@ check("info: network cards", [c["name"] for c in report["map"][0]["cards"]] == r
 available = sorted(os.sched_getaffinity(0))
 no_threads = {k: v for k, v in os.environ.items() if k != "TERRACE_THREADS"}
 for name in ("no_bind", "one core"):
-    command = ["taskset", "-c", str(available[-1]), terrace, "info", "--report", "info.json"] + (["--no-bind"] if name == "no_bind" else [])
+    command = ["taskset", "-c", str(available[-1])] + test.words("info --report info.json" + " --no-bind" * (name == "no_bind"))
     done = subprocess.run(command, capture_output=True, text=True, env=no_threads, timeout=60)
-    rank = json.load(open("info.json"))["result"]["map"][0]
+    rank = read_json("info.json")["result"]["map"][0]
     check(f"cores of taskset stay ({name})", done.returncode == 0 and rank["cores"] == str(available[-1]) and rank["threads"] == 1, str(rank))
 
 for arguments, (size, stages, delay) in families.items():
     code, out, err = run(f"{arguments} -o out.h5 --force --backend cpu --report r.json", n=3)
     check(arguments, code == 0, err)
-    report = json.load(open("r.json"))
+    report = read_json()
     ranks = report.get("ranks_detail", [])
     check(f"{arguments}: an object a rank", [r["rank"] for r in ranks] == [0, 1, 2] and all(r["host"] == host for r in ranks), str(ranks)[:300])
     if len(ranks) != 3:
@@ -148,9 +137,6 @@ with h5py.File("singular.h5", "w") as f:
 shown, code = on_terminal("dense invert singular.h5 -o never.h5 --block 32 --backend cpu", {"TERRACE_TEST_STEP_DELAY_MS": "250"})
 check("a message behind a bar", code == 4 and re.search(r"\r *\rterrace: ", shown), repr(shown[-200:]))
 code, out, err = run("dense invert singular.h5 -o never.h5 --block 32 --backend cpu --report r.json")
-check("ranks_detail of an outcome", code == 4 and len(json.load(open("r.json"))["ranks_detail"]) == 2, err)
+check("ranks_detail of an outcome", code == 4 and len(read_json()["ranks_detail"]) == 2, err)
 
-os.chdir("/")
-shutil.rmtree(folder)
-print("all passed" if failures == 0 else f"{failures} failed")
-sys.exit(failures != 0)
+test.finish()

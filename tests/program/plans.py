@@ -4,56 +4,39 @@ machine is no clock), and what would make a matrix fit: the advice is tried.
 
 plans.py TERRACE     Needs h5py and numpy; runs in a temporary folder.
 """
-import json
 import os
 import re
-import resource
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 
-terrace = os.path.abspath(sys.argv[1])
-folder = tempfile.mkdtemp()
-os.chdir(folder)
-failures = 0
-env = {**os.environ, "TERRACE_THREADS": "1", "TERRACE_PROFILE": folder + "/profile.json"}
+from terrace import Program, read_json, remove
 
-
-def check(what, good, more=""):
-    global failures
-    if not good:
-        failures += 1
-        print(f"FAIL {what} {more}")
+test = Program(sys.argv[1], TERRACE_THREADS="1")
+test.environment["TERRACE_PROFILE"] = os.path.abspath("profile.json")
+check = test.check
 
 
 def run(command, ranks=1, limit=0, code=0):
     """The report; `limit`: bytes of address space of each rank."""
-    if os.path.exists("r.json"):
-        os.remove("r.json")
-    words = [terrace] + command.split() + ["--report", "r.json", "--backend", "cpu"]
-    if limit:
-        words = ["/bin/sh", "-c", f"ulimit -v {limit // 1024}; exec \"$@\"", "sh"] + words
-    r = subprocess.run(["mpirun", "-n", str(ranks)] + words, capture_output=True, text=True, env=env, timeout=300)
-    check(command, r.returncode == code, f"exit {r.returncode}: {r.stdout[-300:]} {r.stderr[-300:]}")
-    report = json.load(open("r.json")) if os.path.exists("r.json") else {}
-    report["text"] = r.stdout
+    remove("r.json")
+    wrapper = ["/bin/sh", "-c", f"ulimit -v {limit // 1024}; exec \"$@\"", "sh"] if limit else []
+    done = test.run(command + " --report r.json --backend cpu", ranks, code, timeout=300, wrapper=wrapper)
+    report = read_json() if os.path.exists("r.json") else {}
+    report["text"] = done.out
     return report
 
 
 def generate(what):
-    subprocess.run([terrace, "generate"] + what.split() + ["-o", "in.h5", "--force", "--quiet"], check=True, env=env)
+    test.run(f"generate {what} -o in.h5 --force --quiet", code=0)
 
 
 def peak(command):
     """Peak of resident memory in bytes, and the report. Measured in a child of its own."""
     code = ("import resource, subprocess, sys; r = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL).returncode; "
             "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024); sys.exit(r)")
-    words = [terrace] + command.split() + ["--report", "r.json", "--backend", "cpu"]
-    r = subprocess.run([sys.executable, "-c", code] + words, capture_output=True, text=True, env=env, timeout=300)
-    check(command, r.returncode == 0, r.stderr[-300:])
-    return int(r.stdout.split()[-1]), json.load(open("r.json"))
+    done = test.run(command + " --report r.json --backend cpu", 1, 0, timeout=300, wrapper=[sys.executable, "-c", code])
+    return int(done.out.split()[-1]), read_json()
 
 
 PHASES = ("start", "read", "solve", "check", "write", "total")
@@ -80,7 +63,7 @@ check("--plan writes nothing", not os.path.exists("out.h5"))
 for ranks in (2, 1):
     r = run("bench --profile --seconds 12", ranks)
     check("profile: models", len(r["result"]["models"]) >= 12, list(r["result"]["models"]))
-profile = json.load(open("profile.json"))
+profile = read_json("profile.json")
 check("profile: both machines", sum("rank" in name for name in profile) == 2, list(profile))
 check("no folder is left", not [f for f in os.listdir(".") if f.startswith("terrace-profile")])
 
@@ -140,8 +123,8 @@ for make, command, ranks in wrong:
     check(f"{command} on {ranks}: as long as the plan says", in_time(make, command, ranks))
 
 # Address space that the program takes before it works: the CUDA libraries reserve much.
-waiting = subprocess.Popen([terrace, "generate", "dense-random", "--n", "2", "-o", "wait.h5"], stderr=subprocess.DEVNULL,
-                           env={**env, "TERRACE_TEST_FAULT": "0:write:hang"})
+waiting = subprocess.Popen(test.words("generate dense-random --n 2 -o wait.h5"), stderr=subprocess.DEVNULL,
+                           env=test.env({"TERRACE_TEST_FAULT": "0:write:hang"}))
 base = 0
 for _ in range(200):
     with open(f"/proc/{waiting.pid}/status") as f:
@@ -177,11 +160,7 @@ for make, command, limit in [
             check(f"{command} {option[1]}: fits as advised", other["fits"], other)
 
 # 5. Options of bench.
-r = subprocess.run([terrace, "bench"], capture_output=True, text=True, env=env)
-check("bench alone is exit 2", r.returncode == 2, r.stderr)
-r = subprocess.run([terrace, "bench", "--profile", "gf2"], capture_output=True, text=True, env=env)
-check("bench --profile gf2 is exit 2", r.returncode == 2, r.stderr)
+for words in ("bench", "bench --profile gf2"):
+    test.run(words, code=2)
 
-shutil.rmtree(folder)
-print("FAILED" if failures else "all passed", failures)
-sys.exit(failures > 0)
+test.finish()

@@ -3,12 +3,9 @@
 
 round_trips.py TERRACE     Needs h5py, numpy and scipy; runs in a temporary folder.
 """
-import json
 import os
 import shutil
-import subprocess
 import sys
-import tempfile
 
 import h5py
 import numpy as np
@@ -16,55 +13,24 @@ import scipy.io
 import scipy.linalg
 import scipy.sparse as sparse
 
-terrace = os.path.abspath(sys.argv[1])
-folder = tempfile.mkdtemp()
-os.chdir(folder)
+from given import bits, rref
+from terrace import Program, read_json
+
+test = Program(sys.argv[1])
+check = test.check
 rng = np.random.default_rng(7)
-failures = 0
-
-
-def check(what, condition):
-    global failures
-    if not condition:
-        failures += 1
-        print("FAILED ", what, flush=True)
 
 
 def run(command, ranks=2, code=0):
-    done = subprocess.run(["mpirun", "-n", str(ranks), terrace] + command.split(), capture_output=True, text=True, timeout=120)
-    check(f"{command}: exit {done.returncode} {done.stderr[:300]}", done.returncode == code)
-    return done
+    return test.run(command, ranks, code)
 
 
 def refused(command, *words):
-    before = sorted(os.listdir("."))
-    lines = [line for line in run(command, 2, 3).stderr.splitlines() if line.startswith("terrace: ")]
-    check(f"{command}: {lines}", len(lines) == 1 and all(word in lines[0] for word in words))
-    check(f"{command} leaves something behind", before == sorted(os.listdir(".")))
-
-
-def bits(dataset):
-    return np.unpackbits(dataset[:].view(np.uint8), axis=1, bitorder="little", count=int(dataset.attrs["columns"]))
+    test.refused(command, 3, *words, ranks=2)
 
 
 def csr(group):
     return sparse.csr_matrix((group["data"][:], group["indices"][:], group["indptr"][:]), shape=tuple(group.attrs["shape"]))
-
-
-def rref(a):
-    a, pivots, r = a.astype(bool).copy(), [], 0
-    for j in range(a.shape[1]):
-        rows = np.nonzero(a[r:, j])[0]
-        if len(rows):
-            a[[r, r + rows[0]]] = a[[r + rows[0], r]]
-            others = a[:, j].copy()
-            others[r] = False
-            a[others] ^= a[r]
-            pivots.append(j)
-            r += 1
-            if r == a.shape[0]:
-                break
-    return a, pivots
 
 
 # --- solvers on every input form -----------------------------------------------------------------
@@ -133,8 +99,8 @@ for k, name in enumerate(("lower", "upper")):
             check(f"band solve {name} {method}", np.allclose(f["x"][:], oracle))
     for ranks, rhs in ((1, "b"), (2, "b"), (1, "v")):
         run(f"band solve in.h5:/{name} --rhs :/{rhs} --precision mixed --backend cpu -o x.h5 --report r.json --force", ranks)
-        with h5py.File("x.h5") as f, open("r.json") as g:
-            report = json.load(g)
+        report = read_json()
+        with h5py.File("x.h5") as f:
             check(f"band solve {name} mixed", np.allclose(f["x"][:], oracle if rhs == "b" else oracle[:, 0]))
             check(f"report of {name} mixed", report["precision"] == ("mixed" if ranks == 1 else "fp64"))
             if ranks == 1:
@@ -143,7 +109,7 @@ for k, name in enumerate(("lower", "upper")):
                 check(f"condition {report['condition_estimate']} {exact}", 0.3 * exact < report["condition_estimate"] < 1.1 * exact)
             else:
                 check("the note of two ranks", "one rank" in report["note"])
-        check("verify mixed", "PASS" in run("verify x.h5", 1).stdout)
+        check("verify mixed", "PASS" in run("verify x.h5", 1).out)
 # A beam: condition 1e13, so a solve in mixed precision may leave it to FP64 and then says so; exit 0 either way.
 m = 3000
 with h5py.File("beam.h5", "w") as f:
@@ -151,10 +117,9 @@ with h5py.File("beam.h5", "w") as f:
     f["A"][0, [0, m - 1]] = 5.0
     f["A"].attrs["format"], f["b"] = "band", np.ones(m)
 run("band solve beam.h5:/A --rhs :/b --precision mixed --backend cpu -o x.h5 --report r.json --force", 1)
-with open("r.json") as f:
-    report = json.load(f)
-    check(f"beam {report}", report["precision"] == "mixed" or "FP64" in report["note"])
-check("verify beam", "PASS" in run("verify x.h5", 1).stdout)
+report = read_json()
+check(f"beam {report}", report["precision"] == "mixed" or "FP64" in report["note"])
+check("verify beam", "PASS" in run("verify x.h5", 1).out)
 for command in ("in.h5:/A", "in.h5:/lower", "in.h5:/s"):
     run(f"cg {command} --rhs :/v -o x.h5 --force", 3)
     truth = spd if command.endswith("A") else full
@@ -197,7 +162,7 @@ for kind in ("gf2-random --rows 70 --columns 130", "gf2-rank --rows 70 --columns
             check(kind, np.allclose(a @ f["x_true"][:], f["b"][:], rtol=1e-12, atol=1e-12))
             if "--condition" in kind and "dense" in kind:
                 check(kind, np.isclose(np.linalg.cond(a), float(kind.split()[-1]), rtol=1e-6))
-    check(kind, "PASS" in run("verify g3.h5", 3).stdout)
+    check(kind, "PASS" in run("verify g3.h5", 3).out)
 
 # --- convert -------------------------------------------------------------------------------------
 a = rng.standard_normal((37, 37))
@@ -276,17 +241,15 @@ for ranks in (1, 3):
 os.mkdir("moved")
 run("dense invert in.h5:/A -o inverse.h5")
 os.rename("inverse.h5", "moved/inverse.h5")
-check("moved result", "PASS" in run("verify moved/inverse.h5").stdout)
+check("moved result", "PASS" in run("verify moved/inverse.h5").out)
 shutil.copy("in.h5", "moved/in.h5")
 os.rename("in.h5", "gone.h5")
 run("verify moved/inverse.h5", 2, 3)
-check("--input", "PASS" in run("verify moved/inverse.h5 --input moved/in.h5").stdout)
+check("--input", "PASS" in run("verify moved/inverse.h5 --input moved/in.h5").out)
 with h5py.File("moved/inverse.h5", "r+") as f:
     f["inverse"].attrs["log_abs_determinant"] *= 1 + 2e-16
-check("a changed attribute", "FAIL" in run("verify moved/inverse.h5 --input moved/in.h5", 2, 4).stdout)
+check("a changed attribute", "FAIL" in run("verify moved/inverse.h5 --input moved/in.h5", 2, 4).out)
 
 check("nothing left behind", not [f for f in os.listdir(".") if f.startswith(".")])
-os.chdir("/")
-shutil.rmtree(folder)
-print("all passed" if failures == 0 else f"{failures} failed")
-sys.exit(failures != 0)
+
+test.finish()

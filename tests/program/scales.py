@@ -4,37 +4,24 @@ what is nearly singular says so. Answers by NumPy and SciPy on the unscaled syst
 
 scales.py TERRACE [BACKEND]     Needs h5py, numpy and SciPy; runs in a temporary folder.
 """
-import json
 import os
-import shutil
-import subprocess
 import sys
-import tempfile
 
 import h5py
 import numpy as np
 import scipy.linalg
 
-terrace = os.path.abspath(sys.argv[1])
+from given import power_band
+from terrace import Program, read_json, remove
+
+test = Program(sys.argv[1])
+check = test.check
 backend = sys.argv[2] if len(sys.argv) > 2 else "cpu"
-folder = tempfile.mkdtemp()
-os.chdir(folder)
 rng = np.random.default_rng(11)
-failures = 0
-
-
-def check(what, good, more=""):
-    global failures
-    if not good:
-        failures += 1
-        print(f"FAILED  {what}: {more}", flush=True)
 
 
 def run(command, ranks=1, where=backend):
-    words = [terrace] + command.split() + (["--backend", where] if where else [])
-    if ranks > 1:
-        words = ["mpirun", "-n", str(ranks)] + words
-    return subprocess.run(words, capture_output=True, text=True, timeout=120)
+    return test.run(command + (f" --backend {where}" if where else ""), ranks)
 
 
 verified = {}
@@ -42,21 +29,19 @@ verified = {}
 
 def solved(command, name, ranks=1):
     """Exit code, report, data (if written); verify says PASS, of every second one of a command."""
-    if os.path.exists("out.h5"):
-        os.remove("out.h5")
+    remove("out.h5")
     done = run(command + " -o out.h5 --report r.json", ranks)
-    with open("r.json") as f:
-        report = json.load(f)
+    report = read_json()
     data = None
     if os.path.exists("out.h5"):
         with h5py.File("out.h5") as f:
             data = f[name][()]
         verified[command] = verified.get(command, 0) + 1
         if verified[command] % 2 == 0 and verified[command] > 2:
-            return done.returncode, report, data, done.stderr
+            return done.code, report, data, done.err
         judged = run("verify out.h5", where="")
-        check(f"verify {command}", judged.returncode == 0 and "PASS" in judged.stdout, judged.stdout + judged.stderr)
-    return done.returncode, report, data, done.stderr
+        check(f"verify {command}", judged.code == 0 and "PASS" in judged.out, judged.out + judged.err)
+    return done.code, report, data, done.err
 
 
 def write(**sets):
@@ -176,7 +161,7 @@ for turn, (command, name, ranks) in enumerate(jobs):
     def with_factor():
         if "--factor" in command:
             done = run("band factor in.h5:/AB -o f.h5 --force")
-            check("band factor", done.returncode == 0, done.stderr)
+            check("band factor", done.code == 0, done.err)
     write(AB=band, b=b)
     with_factor()
     code, base, right, err = solved(command, name, ranks)
@@ -206,7 +191,7 @@ for turn, (command, name, ranks) in enumerate(jobs):
 write(AB=band, b=b)
 run("band factor in.h5:/AB -o f.h5 --force")
 done = run("band solve in.h5:/AB --rhs :/b --factor f.h5:/factor --checkpoint c.h5 -o kept.h5")
-check("a stored factor keeps no checkpoints", done.returncode == 2 and "--checkpoint" in done.stderr and not os.path.exists("kept.h5"), done.stderr)
+check("a stored factor keeps no checkpoints", done.code == 2 and "--checkpoint" in done.err and not os.path.exists("kept.h5"), done.err)
 for p in (-1030, -1060, 1018):
     with np.errstate(over="ignore"):
         write(AB=np.ldexp(band, p), b=b)
@@ -231,14 +216,13 @@ empty = ["dense invert in.h5:/A", "dense invert in.h5:/A --method textbook", "de
          "gf2 kernel in.h5:/wide", "gf2 kernel in.h5:/tall", "gf2 inverse in.h5:/bits", "gf2 solve in.h5:/bits --rhs :/rhs",
          "gf2 multiply in.h5:/tall in.h5:/wide", "cg in.h5:/A --rhs :/b --format dense"]
 for i, command in enumerate(empty):
-    if os.path.exists("out.h5"):
-        os.remove("out.h5")
+    remove("out.h5")
     cramer = "cramer" in command and backend == "cuda"
     done = run(command + " -o out.h5", 1 + i % 2 * (" textbook" not in command), "" if cramer else backend)
-    check(f"{command}, order zero", done.returncode == 0, f"exit {done.returncode} {done.stderr}")
-    if done.returncode == 0:
+    check(f"{command}, order zero", done.code == 0, f"exit {done.code} {done.err}")
+    if done.code == 0:
         judged = run("verify out.h5", where="")
-        check(f"verify {command}, order zero", judged.returncode == 0, judged.stdout + judged.stderr)
+        check(f"verify {command}, order zero", judged.code == 0, judged.out + judged.err)
 
 # --- nearly singular -----------------------------------------------------------------------------
 i = np.arange(12)
@@ -265,11 +249,7 @@ for command, name in (("dense invert in.h5:/{}", "inverse"), ("dense invert in.h
     warned(command.format("G"), name, False)
 # (I - shift)^3 times its transpose: of condition n^6.
 n = 1200
-coefficients = [1.0, -3.0, 3.0, -1.0]
-third = np.zeros((4, n))
-for d in range(4):
-    for e in range(d, 4):
-        third[e - d, d:n - (e - d)] += coefficients[d] * coefficients[e]
+third = power_band(n, 3, 3)
 easy = np.zeros((4, n))
 easy[0] = 4 + rng.random(n)
 easy[1, :-1] = -1
@@ -287,8 +267,6 @@ write(A=1 / (i[:, None] + i + 1.0), b=np.ones(12), G=a[:12, :12])
 if backend == "cpu":
     warned("dense solve in.h5:/G --rhs :/b --method cramer", "x", False)
     done = run("dense solve in.h5:/A --rhs :/b --method cramer -o out.h5 --force")
-    check("Cramer of a Hilbert matrix", "reciprocal condition" in done.stderr and "condition 0;" not in done.stderr, done.stderr)
+    check("Cramer of a Hilbert matrix", "reciprocal condition" in done.err and "condition 0;" not in done.err, done.err)
 
-shutil.rmtree(folder)
-print("FAILED" if failures else "all passed", failures)
-sys.exit(failures > 0)
+test.finish()

@@ -8,29 +8,21 @@ import os
 import shutil
 import signal
 import stat
-import subprocess
 import sys
-import tempfile
 import time
+import traceback
 
 import h5py
 import numpy as np
 
 import slurm_cluster
+from terrace import JOBS, Program, read_json
 
-terrace = os.path.abspath(sys.argv[1])
-jobs = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", "jobs"))
-failures = 0
+test = Program(sys.argv[1])
+check = test.check
 began = time.time()
 two_nodes = ["--nodes=2", "--ntasks-per-node=1", "--cpus-per-task=1", "--gres=gpu:1"]
 one_node = ["--nodes=1", "--ntasks-per-node=1", "--cpus-per-task=1", "--gres=none"]
-
-
-def check(what, condition, detail=""):
-    global failures
-    if not condition:
-        failures += 1
-        print(f"FAILED  {what}: {detail}", flush=True)
 
 
 def say(text):
@@ -39,9 +31,9 @@ def say(text):
 
 def plain(arguments, n=2):
     """An undisturbed run, outside SLURM."""
-    done = subprocess.run(["mpirun", "-n", str(n), terrace] + arguments.split(), capture_output=True, text=True, timeout=120)
-    if done.returncode:
-        raise RuntimeError(f"terrace {arguments}: exit {done.returncode}: {done.stderr}")
+    done = test.run(arguments, n)
+    if done.code:
+        raise RuntimeError(f"terrace {arguments}: exit {done.code}: {done.err}")
 
 
 def same(a, b):
@@ -94,7 +86,7 @@ def signalled(cluster):
     running = {}
     for name, (script, arguments, delay) in families.items():
         running[name] = cluster.submit(
-            *two_nodes, f"{jobs}/{script}.sbatch", *arguments.split(), "-o", f"{name}_job.h5", "--backend", "cpu", cwd=".",
+            *two_nodes, f"{JOBS}/{script}.sbatch", *arguments.split(), "-o", f"{name}_job.h5", "--backend", "cpu", cwd=".",
             env={"TERRACE_CHECKPOINT_EVERY": "1s", "TERRACE_TEST_STEP_DELAY_MS": str(delay)})
     waiting = dict(running)
 
@@ -118,7 +110,7 @@ def signalled(cluster):
         check(f"{name}: the checkpoints are gone", not os.path.exists(f"terrace-{job}.checkpoint.h5"))
         names = same(f"{name}_plain.h5", f"{name}_job.h5") if os.path.exists(f"{name}_job.h5") else None
         check(f"{name}: the bits of an undisturbed run", names, log)
-        report = json.load(open(f"terrace-{job}.json"))
+        report = read_json(f"terrace-{job}.json")
         hosts = [r["host"] for r in report.get("ranks_detail", [])]
         check(f"{name}: a rank on each node", report["exit_code"] == 0 and hosts == ["n1", "n2"], json.dumps(report)[:400])
         say(f"{name}: job {job} done, {names} equal")
@@ -126,7 +118,7 @@ def signalled(cluster):
 
 def time_limit(cluster):
     """--signal before the time limit, as SLURM itself sends it; the job is fetched later."""
-    return cluster.submit(*two_nodes, "--time=1", "--signal=USR2@50", f"{jobs}/terrace.sbatch", "gf2", "rank", "gf2.h5",
+    return cluster.submit(*two_nodes, "--time=1", "--signal=USR2@50", f"{JOBS}/terrace.sbatch", "gf2", "rank", "gf2.h5",
                           "-o", "limit.h5", "--backend", "cpu", cwd=".", env={"TERRACE_TEST_STEP_DELAY_MS": "3000"})
 
 
@@ -134,7 +126,7 @@ def other_ranks(cluster):
     """No requeue is left: the job ends with 75; another on one rank goes on from its checkpoint."""
     env = {"TERRACE_CHECKPOINT": "shared.checkpoint.h5", "TERRACE_CHECKPOINT_EVERY": "1s", "TERRACE_REQUEUES": "0",
            "TERRACE_TEST_STEP_DELAY_MS": "500"}
-    arguments = [f"{jobs}/dense.sbatch", "invert", "dense.h5", "--block", "32", "-o", "ranks.h5", "--backend", "cpu"]
+    arguments = [f"{JOBS}/dense.sbatch", "invert", "dense.h5", "--block", "32", "-o", "ranks.h5", "--backend", "cpu"]
     job = cluster.submit(*two_nodes, *arguments, cwd=".", env=env)
     wait_for("other ranks: a first checkpoint", lambda: os.path.exists("shared.checkpoint.h5"))
     cluster.run("scancel", "--signal=USR2", job, check=True)
@@ -152,7 +144,7 @@ def other_ranks(cluster):
 
 def cancelled(cluster):
     """scancel means it: no requeue."""
-    job = cluster.submit(*two_nodes, f"{jobs}/gf2.sbatch", "rref", "gf2.h5", "-o", "cancelled.h5", "--backend", "cpu", cwd=".",
+    job = cluster.submit(*two_nodes, f"{JOBS}/gf2.sbatch", "rref", "gf2.h5", "-o", "cancelled.h5", "--backend", "cpu", cwd=".",
                          env={"TERRACE_TEST_STEP_DELAY_MS": "1000"})
     wait_for("the job to be cancelled runs", lambda: ": start 1" in read(f"slurm-{job}.out"))
     time.sleep(1)
@@ -166,7 +158,7 @@ def cancelled(cluster):
 
 
 def failing(cluster):
-    job = cluster.submit(*two_nodes, f"{jobs}/dense.sbatch", "invert", "singular.h5", "-o", "never.h5", cwd=".")
+    job = cluster.submit(*two_nodes, f"{JOBS}/dense.sbatch", "invert", "singular.h5", "-o", "never.h5", cwd=".")
     end = cluster.finish(job, 60)
     log = read(f"slurm-{job}.out")
     check("a failing job is not requeued", end["JobState"] == "FAILED" and end["ExitCode"] == "4:0" and end["Restarts"] == "0" and
@@ -179,19 +171,19 @@ def sweep(cluster):
         f.write("# seed by seed\n\n" + "".join(
             f"generate dense-random --n 50 --seed {k} -o 'a sweep {k}.h5' --quiet\n" for k in (1, 2)) +
             "gf2 rref gf2.h5 -o sweep_3.h5 --backend cpu\n")
-    job = cluster.submit(*one_node, "--array=1-3", f"{jobs}/sweep.sbatch", "commands.txt", cwd=".")
+    job = cluster.submit(*one_node, "--array=1-3", f"{JOBS}/sweep.sbatch", "commands.txt", cwd=".")
     for task in (1, 2, 3):
         end = cluster.finish(f"{job}_{task}", 60)
         check(f"sweep, task {task}", end["JobState"] == "COMPLETED", f"{end}\n{read(f'slurm-{job}_{task}.out')}")
     check("sweep: one line a task", os.path.exists("a sweep 1.h5") and os.path.exists("a sweep 2.h5") and
           same("sweep_3.h5", "gf2_plain.h5"), str(os.listdir(".")))
-    job = cluster.submit(*one_node, "--array=4", f"{jobs}/sweep.sbatch", "commands.txt", cwd=".")
+    job = cluster.submit(*one_node, "--array=4", f"{JOBS}/sweep.sbatch", "commands.txt", cwd=".")
     end = cluster.finish(f"{job}_4", 60)
     check("sweep: a line too far", end["ExitCode"] == "2:0", f"{end}")
     # One task is stopped: it alone goes back into the queue. The last task has the number of the whole array.
     with open("commands.txt", "w") as f:
         f.write("".join(f"gf2 rref gf2.h5 -o task_{k}.h5 --backend cpu\n" for k in (1, 2)))
-    job = cluster.submit(*one_node, "--array=1-2", f"{jobs}/sweep.sbatch", "commands.txt", cwd=".",
+    job = cluster.submit(*one_node, "--array=1-2", f"{JOBS}/sweep.sbatch", "commands.txt", cwd=".",
                          env={"TERRACE_CHECKPOINT_EVERY": "1s", "TERRACE_TEST_STEP_DELAY_MS": "500"})
     wait_for("a task's checkpoint", lambda: os.path.exists(f"terrace-{job}_2.checkpoint.h5"))
     cluster.run("scancel", "--signal=USR2", f"{job}_2", check=True)
@@ -204,14 +196,14 @@ def sweep(cluster):
 
 def surroundings(cluster):
     """modules.sh and an image: what the scripts make of them. Apptainer itself is a stand-in here."""
-    shutil.copytree(jobs, "other_jobs", ignore=shutil.ignore_patterns("results"))
+    shutil.copytree(JOBS, "other_jobs", ignore=shutil.ignore_patterns("results"))
     with open("other_jobs/modules.sh", "w") as f:
         f.write('module() { echo "module $*"; }\n')
     os.mkdir("bin")
     with open("bin/apptainer", "w") as f:
         f.write('#!/bin/sh\n[ "$1 $2 $3" = "exec --nv image.sif" ] || exit 9\nshift 3\nexec "$@"\n')
     os.chmod("bin/apptainer", os.stat("bin/apptainer").st_mode | stat.S_IXUSR)
-    path = os.path.abspath("bin") + ":" + os.path.dirname(terrace) + ":" + cluster.env["PATH"]
+    path = os.path.abspath("bin") + ":" + os.path.dirname(test.path) + ":" + cluster.env["PATH"]
     job = cluster.submit(*two_nodes, "other_jobs/terrace.sbatch", "info", cwd=".", env={
         "TERRACE": "terrace", "TERRACE_IMAGE": "image.sif", "TERRACE_MODULES": "gcc openmpi", "PATH": path})
     end = cluster.finish(job, 60)
@@ -225,12 +217,10 @@ def surroundings(cluster):
 def main():
     lacks = slurm_cluster.missing()
     if lacks:
-        print(f"FAILED  this machine lacks {', '.join(lacks)}: jobs/setup.sh names the packages")
-        return 1
-    folder = tempfile.mkdtemp()
-    os.chdir(folder)
+        test.check("this machine", False, f"it lacks {', '.join(lacks)}: jobs/setup.sh names the packages")
+        test.finish()
     cluster = slurm_cluster.Cluster(nodes=2, cpus=8)
-    cluster.env["TERRACE"] = terrace
+    cluster.env["TERRACE"] = test.path
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM):  # the cluster ends with this test
         signal.signal(number, lambda number, _: sys.exit(128 + number))
     signal.alarm(840)  # before ctest's own limit, which leaves no time to clean up
@@ -257,11 +247,10 @@ def main():
                 raise
             left = cluster.stop()
             check("nothing is left behind", not left, "\n".join(left))
-    finally:
-        os.chdir("/")
-        shutil.rmtree(folder, ignore_errors=True)
-    say("all passed" if failures == 0 else f"{failures} failed")
-    return failures != 0
+    except (Exception, SystemExit):
+        check("to the end", False, traceback.format_exc())
+    say("the end")
+    test.finish()
 
 
-sys.exit(main())
+main()

@@ -3,63 +3,31 @@
 
 storage_forms.py TERRACE     Needs h5py and numpy; runs in a temporary folder. Readers one by one: tests/io/storage_test.cpp.
 """
-import json
 import os
 import shutil
 import subprocess
 import sys
-import tempfile
 
 import h5py
 import numpy as np
 
-terrace = os.path.abspath(sys.argv[1])
-folder = tempfile.mkdtemp()
-os.chdir(folder)
+from given import bits, rref
+from terrace import Program, read_json
+
+test = Program(sys.argv[1])
+check = test.check
 rng = np.random.default_rng(11)
-failures = 0
-
-
-def check(what, condition, detail=""):
-    global failures
-    if not condition:
-        failures += 1
-        print(f"FAILED  {what}: {detail}", flush=True)
 
 
 def run(command, code=0, ranks=1, env=None):
-    """The lines that terrace wrote to stderr."""
-    launcher = ["mpirun", "-n", str(ranks)] if ranks > 1 else []
-    done = subprocess.run(launcher + [terrace] + command.split(), capture_output=True, text=True, timeout=120, env={**os.environ, **(env or {})})
-    check(command, done.returncode == code, f"exit {done.returncode}, not {code}: {done.stderr[:300]}")
-    return [line for line in done.stderr.splitlines() if line.startswith("terrace: ")], done.stdout
+    """The lines that terrace wrote to standard error, and standard output."""
+    done = test.run(command, ranks, code, env)
+    return done.said, done.out
 
 
-def refused(command, *words, code=3):
-    before = sorted(os.listdir("."))
-    lines = run(command, code)[0]
-    good = len(lines) == 1 and all(word in lines[0] for word in words) and len(lines[0].split("; ")) >= 3
-    check(command, good, lines)
-    check(command + " leaves something behind", before == sorted(os.listdir(".")))
-
-
-def unpack(d):
-    return np.unpackbits(d[:].view(np.uint8), axis=1, bitorder="little", count=int(d.attrs["columns"]))
-
-
-def rank2(a):
-    a, r = a.astype(bool).copy(), 0
-    for j in range(a.shape[1]):
-        below = np.nonzero(a[r:, j])[0]
-        if len(below):
-            a[[r, r + below[0]]] = a[[r + below[0], r]]
-            others = a[:, j].copy()
-            others[r] = False
-            a[others] ^= a[r]
-            r += 1
-            if r == a.shape[0]:
-                break
-    return r
+def refused(command, *words):
+    done = test.refused(command, 3, *words)
+    check(command, all(line.count("; ") >= 2 for line in done.said), done.said)
 
 
 n = 40
@@ -115,11 +83,11 @@ with h5py.File("bits.h5", "w") as f:
     f["two"].attrs["order"] = "column-major"
     f["one"] = np.eye(70, dtype=np.uint8)
 run("gf2 rank bits.h5:/odd --report r.json")
-check("rank of odd words", json.load(open("r.json"))["result"]["rank"] == 3)
+check("rank of odd words", read_json()["result"]["rank"] == 3)
 for name, ranks in (("plain", 1), ("octets", 2), ("words", 1)):
     run(f"gf2 multiply bits.h5:/{name} :/one -o p.h5 --force", ranks=ranks)
     with h5py.File("p.h5") as f:
-        check("bits by columns, " + name, np.array_equal(unpack(f["product"]), wide))
+        check("bits by columns, " + name, np.array_equal(bits(f["product"]), wide))
 check("verify of bits by columns", "PASS" in run("verify p.h5")[1])
 refused("gf2 rank bits.h5:/turned", "order is 'sideways'", "column-major")
 i, j = np.argwhere(wide)[0]
@@ -152,17 +120,17 @@ for rhs in ("column", "row", "many"):
         x, stored = f["x"][:], f["terrace"].attrs["warnings"]
     check("MATLAB, " + rhs, x.ndim == (2 if rhs == "many" else 1) and np.allclose(A @ x, np.stack([b, -b], 1) if rhs == "many" else b))
     check("warnings of MATLAB", len(warned) == 2 and all(w.startswith("terrace: warning: MATLAB") and len(w.split("; ")) == 3 for w in warned), warned)
-    check("warnings in report and file", len(json.load(open("r.json"))["warnings"]) == 2 and "column-major" in str(stored))
+    check("warnings in report and file", len(read_json()["warnings"]) == 2 and "column-major" in str(stored))
 check("verify MATLAB", "PASS" in run("verify x.h5")[1])
 check("no warning of what is stated", run("dense invert m.mat.h5:/stated -o y.h5")[0] == [])
 with h5py.File("y.h5") as f:
     check("stated", np.allclose(f["inverse"][:] @ A, np.eye(n)))
 run("gf2 solve m.mat.h5:/L --rhs :/lb -o x.h5 --force")
 with h5py.File("x.h5") as f:
-    bits = np.unpackbits(f["x"][:].view(np.uint8).reshape(n + 5, -1), axis=1, bitorder="little")[:, 0]
-    check("logical", np.array_equal(logical.astype(int) @ bits % 2, logical[:, 0]))
+    answer = np.unpackbits(f["x"][:].view(np.uint8).reshape(n + 5, -1), axis=1, bitorder="little")[:, 0]
+    check("logical", np.array_equal(logical.astype(int) @ answer % 2, logical[:, 0]))
 run("gf2 rank m.mat.h5:/L --report r.json")
-check("logical rank", json.load(open("r.json"))["result"]["rank"] == rank2(logical))
+check("logical rank", read_json()["result"]["rank"] == len(rref(logical)[1]))
 warned = run("convert m.mat.h5:/A a.npy")[0]
 check("convert of MATLAB", np.array_equal(np.load("a.npy"), A) and len(warned) == 1, warned)
 refused("dense invert m.mat.h5:/torn -o z.h5", "order is 'row-major'", "MATLAB")
@@ -207,6 +175,4 @@ if compiler and os.environ.get("TERRACE_SANITIZE") is None:
     check("a broken network", any("MPI_Isend failed" in line and "chunks.h5:/A" in line for line in lines), lines)
     check("a broken network leaves something", not os.path.exists("z.h5") and not [f for f in os.listdir(".") if "terrace-" in f])
 
-os.chdir("/")
-shutil.rmtree(folder)
-sys.exit(1 if failures else print("storage forms: all good") or 0)
+test.finish()

@@ -3,68 +3,32 @@
 
 streamed.py TERRACE     Needs h5py, numpy and scipy; runs in a temporary folder, on every backend that is there.
 """
-import json
 import os
 import resource
-import shutil
-import subprocess
 import sys
-import tempfile
 
 import h5py
 import numpy as np
 import scipy.linalg
 
-terrace = os.path.abspath(sys.argv[1])
-folder = tempfile.mkdtemp()
-os.chdir(folder)
+from given import band, write_band
+from terrace import Program, gpus
+
+test = Program(sys.argv[1])
+check, run = test.check, test.reported
 rng = np.random.default_rng(11)
-failures = 0
-
-
-def check(what, condition, detail=""):
-    global failures
-    if not condition:
-        failures += 1
-        print("FAILED ", what, detail, flush=True)
-
-
-def run(command, code=0, env=None):
-    """stdout, message and report of one rank."""
-    if os.path.exists("report.json"):
-        os.remove("report.json")
-    done = subprocess.run(["mpirun", "-n", "1", terrace] + command.split() + ["--report", "report.json"], capture_output=True,
-                          text=True, timeout=120, env={**os.environ, **(env or {})})
-    check(command, done.returncode == code, f"exit {done.returncode} {done.stderr[:400]}")
-    report = json.load(open("report.json")) if os.path.exists("report.json") else {}
-    return done.stdout, done.stderr, report
-
-
-def band(n, m):
-    ab = np.zeros((m + 1, n))
-    for d in range(1, m + 1):
-        ab[d, : n - d] = rng.uniform(-1, 1, n - d)
-    ab[0] = 2 * m + 2 + rng.uniform(0, 1, n)
-    return ab
-
-
-def write(ab, b):
-    with h5py.File("in.h5", "w") as f:
-        f["A"], f["b"] = ab, b
-        f["A"].attrs["format"] = "band"
 
 
 def minor(ab):
     return scipy.linalg.lapack.dpbtrf(ab, lower=True)[1]
 
 
-devices = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True).stdout if shutil.which("nvidia-smi") else ""
-backends = ["cpu"] + (["cuda"] if "GPU 0" in devices else [])
+backends = ["cpu"] + (["cuda"] if gpus() else [])
 small_pieces = {"TERRACE_IO_PIECE_BYTES": "4096"}
 for backend in backends:
     for n, m, nrhs in ((300, 20, 2), (301, 65, 1), (900, 0, 9), (500, 64, 2)):
-        ab, b = band(n, m), rng.normal(size=(n, nrhs))
-        write(ab, b)
+        ab, b = band(rng, n, m), rng.normal(size=(n, nrhs))
+        write_band(ab, b)
         oracle = scipy.linalg.solveh_banded(ab, b, lower=True)
         for parts in (0, 1, 2):
             what = f"band solve in.h5:/A --rhs :/b --method streamed --parts {parts} --backend {backend} -o x.h5 --force"
@@ -80,7 +44,7 @@ for backend in backends:
         for bad in (0, n // 2, n // 2 + 40, n - 1) if nrhs == 2 else ():
             wrong = ab.copy()
             wrong[0, bad] = -1
-            write(wrong, b)
+            write_band(wrong, b)
             parts = 1 + (bad != n // 2)
             what = f"band solve in.h5:/A --rhs :/b --method streamed --parts {parts} --backend {backend} -o y.h5"
             _, err, report = run(what, code=4)
@@ -89,8 +53,8 @@ for backend in backends:
             check(what, not os.path.exists("y.h5"))
     # The factor in a scratch file that leaves nothing behind; a folder that is not there; a limit on files.
     os.makedirs("scratch", exist_ok=True)
-    ab, b = band(20000, 30), rng.normal(size=(20000, 2))
-    write(ab, b)
+    ab, b = band(rng, 20000, 30), rng.normal(size=(20000, 2))
+    write_band(ab, b)
     for parts in (1, 2):
         what = f"band solve in.h5:/A --rhs :/b --method streamed --parts {parts} --backend {backend} --scratch-dir scratch -o x.h5 --force"
         _, _, report = run(what)
@@ -111,9 +75,9 @@ for backend in backends:
     run(f"band solve in.h5:/A --rhs :/b --method streamed --factor l.h5:/factor --backend {backend} --scratch-dir scratch -o x.h5 --force")
     check("verify with a stored factor", "PASS" in run("verify x.h5")[0])
     # Near the ends of the range of numbers.
-    ab, b = band(400, 20), rng.normal(size=(400, 1))
+    ab, b = band(rng, 400, 20), rng.normal(size=(400, 1))
     for scale in (2.0**-1027, 2.0**1017):
-        write(ab * scale, b * scale)
+        write_band(ab * scale, b * scale)
         oracle = scipy.linalg.solveh_banded(ab, b, lower=True)
         for parts in (1, 2):
             what = f"band solve in.h5:/A --rhs :/b --method streamed --parts {parts} --backend {backend} -o x.h5 --force"
@@ -129,7 +93,7 @@ for backend in backends:
             check(what, np.allclose(f["factor"][:][inside] / 2.0 ** (np.log2(scale) / 2), factor[inside]))
         wrong = ab * scale
         wrong[1, 100] = 60 * scale  # not definite, with good diagonal entries
-        write(wrong, b)
+        write_band(wrong, b)
         what = f"band solve in.h5:/A --rhs :/b --method streamed --parts 2 --backend {backend} -o y.h5"
         _, _, report = run(what, code=4)
         check(what, report["result"]["failed_minor"] == minor(wrong), report)
@@ -137,15 +101,15 @@ for backend in backends:
     ab = np.zeros((2, 300))
     ab[0] = np.where(np.arange(300) < 150, 1e300, 1e-308)
     ab[1, 200] = 1e-300
-    write(ab, np.ones(300))
+    write_band(ab, np.ones(300))
     what = f"band solve in.h5:/A --rhs :/b --method streamed --parts 2 --backend {backend} -o y.h5"
     _, err, report = run(what, code=4)
     known = report["result"].get("failed_minor") == minor(ab) == 202
     check(what, known if backend == "cpu" else "scale rows and columns" in err, (report, err))
     # A fault in the middle of the file, while the device works.
-    broken = band(900, 33)
+    broken = band(rng, 900, 33)
     broken[2, 450] = np.nan
-    write(broken, rng.normal(size=900))
+    write_band(broken, rng.normal(size=900))
     for parts in (1, 2):
         what = f"band solve in.h5:/A --rhs :/b --method streamed --parts {parts} --backend {backend} -o y.h5"
         _, err, _ = run(what, code=3, env=small_pieces)
@@ -157,7 +121,4 @@ for wrong in ("band solve in.h5:/A --rhs :/b --method streamed --parts 3 -o y.h5
 wrong = "band solve in.h5:/A --rhs :/b --method tile-columns --scratch-dir scratch -o y.h5"
 check(wrong, "--scratch-dir" in run(wrong, code=2)[1])
 
-os.chdir("/")
-shutil.rmtree(folder)
-print("all passed" if failures == 0 else f"{failures} failed")
-sys.exit(failures != 0)
+test.finish()

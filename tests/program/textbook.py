@@ -4,43 +4,23 @@
 textbook.py TERRACE     Needs h5py and numpy; runs in a temporary folder.
 """
 import csv
-import json
 import os
 import shutil
 import subprocess
 import sys
-import tempfile
 
 import h5py
 import numpy as np
 
-terrace = os.path.abspath(sys.argv[1])
-root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-folder = tempfile.mkdtemp()
-os.chdir(folder)
+from terrace import JOBS, Program, drawn, read_json
+
+test = Program(sys.argv[1])
+check, refused = test.check, test.refused
 rng = np.random.default_rng(11)
-failures = 0
-
-
-def check(what, condition, detail=""):
-    global failures
-    if not condition:
-        failures += 1
-        print(f"FAILED  {what}: {detail}", flush=True)
 
 
 def run(command, ranks=1, code=0):
-    done = subprocess.run(["mpirun", "-n", str(ranks), terrace] + command.split(), capture_output=True, text=True, timeout=120)
-    check(command, done.returncode == code, f"exit {done.returncode}, not {code}: {done.stderr[:300]}")
-    return done
-
-
-def refused(command, code, *words, ranks=1):
-    """Exit code, one message with all words, no file left."""
-    before = sorted(os.listdir("."))
-    lines = [line for line in run(command, ranks, code).stderr.splitlines() if line.startswith("terrace: ")]
-    check(command, len(lines) == 1 and all(word in lines[0] for word in words), f"{lines}")
-    check(command, before == sorted(os.listdir(".")), "left something behind")
+    return test.run(command, ranks, code)
 
 
 matrices = {}
@@ -64,20 +44,19 @@ with h5py.File("in.h5", "w") as f:
 for name, a in matrices.items():
     run(f"dense invert in.h5:/{name} --method textbook --backend cpu -o x.h5 --report r.json --force")
     sign, log = np.linalg.slogdet(a)
-    with h5py.File("x.h5") as f, open("r.json") as g:
-        report = json.load(g)
+    report = read_json()
+    with h5py.File("x.h5") as f:
         attributes = f["inverse"].attrs
         check(name, np.allclose(f["inverse"][:], np.linalg.inv(a), rtol=1e-9, atol=1e-9))
         check(f"determinant of {name}", np.isclose(attributes["log_abs_determinant"], log, atol=1e-10) and attributes["determinant_sign"] == sign)
         check(f"report of {name}", report["method"] == "textbook" and report["pivoting"] == "partial" and report["residual"] < 30
               and "grid" not in report, report)
-    check(f"verify {name}", "PASS" in run("verify x.h5").stdout)
+    check(f"verify {name}", "PASS" in run("verify x.h5").out)
 for column in singular:
-    refused(f"dense invert in.h5:/singular{column} --method textbook --backend cpu -o bad.h5", 4, "singular", f"column {column};")
-    subprocess.run(["mpirun", "-n", "1", terrace, "dense", "invert", f"in.h5:/singular{column}", "--method", "textbook", "--backend", "cpu",
-                    "-o", "bad.h5", "--report", "r.json"], capture_output=True, timeout=120)
-    with open("r.json") as g:
-        check(f"column {column} in the report", json.load(g)["result"]["first_zero_pivot"] == column)
+    command = f"dense invert in.h5:/singular{column} --method textbook --backend cpu -o bad.h5"
+    refused(command, 4, "singular", f"column {column};")
+    run(command + " --report r.json", code=4)
+    check(f"column {column} in the report", read_json()["result"]["first_zero_pivot"] == column)
 
 # --- what does not go together -------------------------------------------------------------------
 command = "dense invert in.h5:/random17 -o bad.h5 --backend cpu"
@@ -101,7 +80,7 @@ refused("bench dense --n 20 --grid 8,16", 2, "--grid", "--method textbook")
 refused("bench dense --n 20 --backend cpu --method textbook --grid 8,16", 2, "CPU", "--grid")
 run(command.replace("bad", "good") + " --method textbook --pivoting partial --no-check")
 check("--no-check", os.path.exists("good.h5"))
-check("--plan", "column by column" in run("dense invert in.h5:/random17 --method textbook --backend cpu --plan").stdout)
+check("--plan", "column by column" in run("dense invert in.h5:/random17 --method textbook --backend cpu --plan").out)
 
 # --- the article's files: n, then n x n numbers, blanks or tabs, also at the ends of lines ----------
 a = matrices["random33"]
@@ -125,9 +104,7 @@ for name, mark in (("blanks", " "), ("tabs", "\t")):
 
 # --- the seed's own output, and standard input and output -------------------------------------------
 def pipe(command, text, ranks=1, code=0):
-    done = subprocess.run(["mpirun", "-n", str(ranks), terrace] + command.split(), input=text.encode(), capture_output=True, timeout=120)
-    check(command, done.returncode == code, f"exit {done.returncode}, not {code}: {done.stderr[:300]}")
-    return done
+    return test.run(command, ranks, code, text=False, input=text.encode())
 
 
 def gauss_jordan(a):
@@ -159,9 +136,9 @@ for n, ranks in ((1, 1), (5, 1), (40, 3)):
     pipe("convert - piped.h5 --force", text, ranks)
     run("dense invert piped.h5:/A --method textbook --backend cpu -o inverse.h5 --force")
     done = pipe("convert inverse.h5:/inverse - --seed-format", "", ranks)
-    check(f"the seed's Python output, n = {n}", done.stdout.decode() == printed(wanted), done.stdout[:200])
+    check(f"the seed's Python output, n = {n}", done.out.decode() == printed(wanted), done.out[:200])
     done = pipe("convert inverse.h5:/inverse - --seed-format --tabs", "", ranks)
-    check(f"the seed's C++ output, n = {n}", done.stdout.decode() == printed(wanted, True), done.stdout[:200])
+    check(f"the seed's C++ output, n = {n}", done.out.decode() == printed(wanted, True), done.out[:200])
     run("convert inverse.h5:/inverse seed.txt --seed-format --force", ranks)
     with open("seed.txt") as f:
         check(f"the same in a file, n = {n}", f.read() == printed(wanted))
@@ -171,20 +148,20 @@ digits = np.array([1 / 3e11, -1 / 3e11, 2.0**-11, 3 * 2.0**-11, -(2.0**-11), 0.1
 digits = np.concatenate([digits, rng.uniform(-1, 1, 2500 - len(digits)) * 10.0 ** rng.integers(-13, 17, 2500 - len(digits))]).reshape(50, 50)
 with h5py.File("digits.h5", "w") as f:
     f["A"] = digits
-check("digits as Python's", pipe("convert digits.h5 - --seed-format", "", 2).stdout.decode() == printed(digits.tolist()))
-check("digits as C++'s", pipe("convert digits.h5 - --seed-format --tabs", "").stdout.decode() == printed(digits.tolist(), True))
-plain = pipe("convert digits.h5 -", "").stdout.decode()
+check("digits as Python's", pipe("convert digits.h5 - --seed-format", "", 2).out.decode() == printed(digits.tolist()))
+check("digits as C++'s", pipe("convert digits.h5 - --seed-format --tabs", "").out.decode() == printed(digits.tolist(), True))
+plain = pipe("convert digits.h5 -", "").out.decode()
 check("plain text to standard output", plain == "50\n" + "".join(" ".join("%.6e" % v for v in row) + "\n" for row in digits.tolist()))
-market = pipe("convert digits.h5 - --as mtx", "").stdout.decode()
+market = pipe("convert digits.h5 - --as mtx", "").out.decode()
 pipe("convert - back.h5 --as mtx --force", market, 3)
 with h5py.File("back.h5") as f:
     check("Matrix Market by way of standard streams", np.array_equal(f["A"][:], digits))
     check("the source", f["terrace"].attrs["source"] == "standard input", dict(f["terrace"].attrs))
 with open("piped.npy", "wb") as f:
-    f.write(pipe("convert digits.h5 - --as npy", "").stdout)
+    f.write(pipe("convert digits.h5 - --as npy", "").out)
 check("NumPy by way of standard output", np.array_equal(np.load("piped.npy"), digits))
-check("a short text", b"standard input line 2;" in pipe("convert - bad.h5", "2\n1 2 3\n", 2, 3).stderr)
-check("nothing to read", b"standard input line 1;" in pipe("convert - bad.h5", "", 1, 3).stderr and not os.path.exists("bad.h5"))
+check("a short text", b"standard input line 2;" in pipe("convert - bad.h5", "2\n1 2 3\n", 2, 3).err)
+check("nothing to read", b"standard input line 1;" in pipe("convert - bad.h5", "", 1, 3).err and not os.path.exists("bad.h5"))
 refused("convert digits.h5 bad.npy --seed-format", 2, "--seed-format")
 refused("convert blanks.txt bad.h5 --tabs", 2, "--tabs")
 refused("convert digits.h5 bad.txt --as mtx", 2, "--as mtx")
@@ -193,45 +170,39 @@ refused("convert - -", 2, "HDF5")
 refused("convert digits.h5 - --as csv", 2, "--as")
 # Without mpirun, which would stand between, the program sees the device itself.
 with open("/dev/full", "w") as full:
-    done = subprocess.run([terrace, "convert", "digits.h5", "-"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)
-check("a full standard output", done.returncode == 5 and "standard output" in done.stderr, done.stderr)
+    done = test.run("convert digits.h5 -", capture_output=False, stdout=full, stderr=subprocess.PIPE)
+check("a full standard output", done.code == 5 and "standard output" in done.err, done.err)
 if shutil.which("script"):  # a terminal
-    done = subprocess.run(["script", "-qec", f"{terrace} convert digits.h5 - --as npy", "/dev/null"], capture_output=True, text=True, timeout=120)
-    check("binary on a terminal", done.returncode == 2 and "terminal" in done.stdout, done.stdout[:300])
+    done = test.script("script", "-qec", f"{test.path} convert digits.h5 - --as npy", "/dev/null")
+    check("binary on a terminal", done.code == 2 and "terminal" in done.out, done.out[:300])
 
 # --- the benchmark and the study -----------------------------------------------------------------
 run("bench dense --n 20,33 --method textbook --backend cpu --rivals lapack --repeat 1 --report r.json")
-with open("r.json") as g:
-    rows = json.load(g)["runs"]
+rows = read_json()["runs"]
 check("rows", [(r["who"], r["n"]) for r in rows] == [(w, n) for n in (20, 33) for w in ("terrace", "textbook", "lapack")], rows)
 check("residuals", all(0 < r["residual"] < 30 for r in rows if r["who"] != "lapack"))
 check("rate", all(np.isclose(r["rate"]["value"], 2e-9 * r["n"] ** 3 / r["seconds"]) for r in rows))
 jq = shutil.which("jq")
 if not jq:
-    print("skipped: jq is not here, the study was not tried; all else was")
+    test.skipped("jq is not here, the study was not tried; all else was")
 else:
-    environment = {**os.environ, "TERRACE": terrace, "BACKEND": "cpu", "SIZES": "10,20,33,50 64", "REPEAT": "1"}
-    done = subprocess.run([f"{root}/jobs/dense_seed.sh", "study"], capture_output=True, text=True, timeout=300, env=environment)
-    check("dense_seed.sh", done.returncode == 0, done.stderr[-300:])
+    done = test.script(f"{JOBS}/dense_seed.sh", "study", BACKEND="cpu", SIZES="10,20,33,50 64", REPEAT="1")
+    check("dense_seed.sh", done.code == 0, done.err[-300:])
     with open("study.csv", newline="") as f:
         rows = list(csv.DictReader(line for line in f if not line.startswith("#")))
     check("study.csv", sorted({(r["who"], int(r["n"])) for r in rows}) ==
           sorted((w, n) for w in ("lapack", "terrace", "textbook") for n in (10, 20, 33, 50, 64)), rows)
-    with open("study.svg") as f:
-        svg = f.read()
-    check("study.svg", svg.count("<circle") == 2 * 15 + 3 and svg.count("<polyline") == 6)
+    lines = drawn("study.svg", done)
+    check("study.svg", lines is None or len(lines) == 6 + 2 and sum(lines.values()) == 2 * 15, lines)  # one name for the curves of a panel
     with open("study.md") as f:
-        check("study.md", "| x^3 |" in f.read() and "x = n / 1,000" in done.stdout)
+        check("study.md", "| x^3 |" in f.read() and "x = n / 1,000" in done.out)
 # The fit itself: a cubic is found again.
 cubic = {n: 3e-10 * n**3 + 2e-8 * n**2 + 1e-6 * n + 4e-5 for n in (100, 300, 500, 1000, 2000, 3000)}
 with open("cubic.csv", "w") as f:
     f.write("who,backend,n,grid,threads,seconds,gflops,fraction,residual\n")
     for n, seconds in cubic.items():
         f.write(f"textbook,cuda,{n},8,16,{seconds!r},1,0.1,0.5\n")
-done = subprocess.run([sys.executable, f"{root}/jobs/dense_seed_plot.py", "cubic.csv", "cubic"], capture_output=True, text=True, timeout=60)
-check("cubic", "| blocks 8x8, threads 16x16 | 300 | 20 | 1 | 0.04 | 0.0 % |" in done.stdout, done.stdout + done.stderr[-300:])
+done = test.script(f"{JOBS}/dense_seed_plot.py", "cubic.csv", "cubic")
+check("cubic", "| blocks 8x8, threads 16x16 | 300 | 20 | 1 | 0.04 | 0.0 % |" in done.out, done.out + done.err[-300:])
 
-os.chdir("/")
-shutil.rmtree(folder)
-print("all passed" if failures == 0 else f"{failures} failed")
-sys.exit(1 if failures else 0 if jq else 77)
+test.finish(not jq)

@@ -6,36 +6,27 @@ two_hosts.py TERRACE     Needs root, ip, unshare, h5py and numpy, and a build wi
 """
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 
 import h5py
 import numpy as np
 
+from terrace import Program
+
 if os.environ.get("TERRACE_NO_NETNS") == "1":
     print("skipped: told off by TERRACE_NO_NETNS=1")
     sys.exit(77)
-terrace = os.path.abspath(sys.argv[1])
+test = Program(sys.argv[1], TERRACE_THREADS="1")
+check = test.check
 limit, margin = 10.0, 5.0
-folder = tempfile.mkdtemp(prefix="terrace-hosts-")
-os.chdir(folder)
 mark = f"{os.getpid() % 100000}"
 space = {1: f"ta{mark}", 2: f"tb{mark}"}  # namespaces
 link = {1: f"va{mark}", 2: f"vb{mark}"}
 address = {1: "10.99.0.1", 2: "10.99.0.2"}
-failures = 0
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the hosts are removed then, too
-
-
-def check(what, condition, detail=""):
-    global failures
-    if not condition:
-        failures += 1
-        print(f"FAILED  {what}: {detail}", flush=True)
 
 
 def ip(*arguments, **how):
@@ -102,8 +93,8 @@ os.chmod("agent.sh", 0o755)
 with open("rank.sh", "w") as f:
     f.write(f"""#!/bin/bash
 trap : TERM
-cd {folder}
-{terrace} "$@" 2> said.$OMPI_COMM_WORLD_RANK
+cd {test.folder}
+{test.path} "$@" 2> said.$OMPI_COMM_WORLD_RANK
 code=$?
 echo $code > code.$OMPI_COMM_WORLD_RANK
 exit $code
@@ -113,16 +104,15 @@ os.chmod("rank.sh", 0o755)
 
 def two_hosts(arguments, env=None):
     """4 ranks on 2 hosts, started; ranks 0 and 1 are on h1."""
-    environment = {**os.environ, "TERRACE_THREADS": "1", **(env or {})}
     forward = [x for name in (env or {}) for x in ("-x", name)]
-    mpirun = ["mpirun", "--bind-to", "none", "--mca", "plm_rsh_agent", folder + "/agent.sh", "--mca", "btl", "self,vader,tcp",
-              "-H", f"{address[1]}:2,{address[2]}:2", "-n", "4", "-x", "TERRACE_THREADS", *forward, folder + "/rank.sh"]
+    mpirun = ["mpirun", "--bind-to", "none", "--mca", "plm_rsh_agent", test.folder + "/agent.sh", "--mca", "btl", "self,vader,tcp",
+              "-H", f"{address[1]}:2,{address[2]}:2", "-n", "4", "-x", "TERRACE_THREADS", *forward, test.folder + "/rank.sh"]
     inside = "hostname h1; mount -t tmpfs none /dev/shm; exec \"$@\""
     for name in os.listdir("."):
         if name.startswith(("said.", "code.")):
             os.unlink(name)
     return subprocess.Popen(["ip", "netns", "exec", space[1], "unshare", "--uts", "--mount", "bash", "-c", inside, "mpirun"] +
-                            mpirun + arguments.split(), env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                            mpirun + arguments.split(), env=test.env(env), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                             text=True)
 
 
@@ -151,7 +141,7 @@ def data(name):
 def cut(family, arguments):
     """The link goes down while rank 1 sleeps at step 2 of its solve and the others wait for it."""
     job = two_hosts(arguments + " -o cut.h5", {"TERRACE_TEST_FAULT": "1:solve:2:wait", "TERRACE_TEST_WAIT": "3",
-                                                "TERRACE_TEST_STAMP": folder + "/stamp"})
+                                                "TERRACE_TEST_STAMP": test.folder + "/stamp"})
     begin = time.time()
     while not os.path.exists("stamp") and time.time() < begin + 60 and job.poll() is None:
         time.sleep(0.05)
@@ -205,17 +195,12 @@ try:
         solve(f"{arguments} -o {family}.h5")
         if not os.path.exists(f"{family}.h5"):
             continue
-        for command in (["mpirun", "-n", "2", terrace, "verify", f"{family}.h5"],
-                        ["mpirun", "-n", "4", terrace, *arguments.split(), "-o", f"{family}1.h5"]):
-            done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-            check(family + ": " + " ".join(command), done.returncode == 0, f"{done.stdout} {done.stderr[-300:]}")
+        test.run(f"verify {family}.h5", 2, 0)
+        test.run(f"{arguments} -o {family}1.h5", 4, 0)
         if family != "cg":
             check(family, data(f"{family}.h5") == data(f"{family}1.h5"), "other bits than on one host")
     for family, arguments in families.items():
         cut(family, arguments)
 finally:
     remove_hosts()
-    os.chdir("/")
-    shutil.rmtree(folder, ignore_errors=True)
-print("all passed" if failures == 0 else f"{failures} failed")
-sys.exit(failures != 0)
+test.finish()

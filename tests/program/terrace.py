@@ -1,0 +1,125 @@
+"""The frame of the tests here: a folder of their own, the program started in it, failures counted, the last line.
+
+    test = Program(sys.argv[1])                     # from here on the current folder is a temporary one
+    done = test.run("dense invert in.h5:/A -o out.h5", ranks=2, code=0)      # done.code, done.out, done.err
+    test.check("the inverse", np.allclose(...), "what was seen")
+    test.finish()                                   # exit 0, 1 after failures, 77 where something was skipped
+"""
+import collections
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+JOBS = os.path.join(ROOT, "jobs")
+os.environ.setdefault("TERRACE_TEST_BOUNDS", "1")  # bench measures its bounds at small sizes
+
+
+class Done(collections.namedtuple("Done", "code out err")):
+    """One run that has ended."""
+
+    @property
+    def said(self):
+        """The program's own lines on standard error."""
+        return [line for line in self.err.splitlines() if line.startswith("terrace: ")]
+
+
+class Program:
+    def __init__(self, path, folder=None, **environment):
+        """`folder`: where the temporary one is made; `environment`: of every run."""
+        self.path, self.environment, self.failures, self.runs = os.path.abspath(path), environment, 0, 0
+        self.folder = tempfile.mkdtemp(prefix="terrace-test-", dir=folder)
+        os.chdir(self.folder)
+
+    def words(self, command, ranks=1, wrapper=()):
+        """The whole command line; one rank starts without mpirun, ranks=0 too."""
+        launcher = ["mpirun", "-n", str(ranks)] if ranks > 1 else []
+        return launcher + [*wrapper, self.path] + (command.split() if isinstance(command, str) else list(command))
+
+    def env(self, more=None):
+        return {**os.environ, **self.environment, **(more or {})}
+
+    def run(self, command, ranks=1, code=None, env=None, timeout=120, wrapper=(), **how):
+        """Runs to the end; `code`: the exit code that it must have; `how`: for subprocess.run."""
+        self.runs += 1
+        done = subprocess.run(self.words(command, ranks, wrapper), timeout=timeout, env=self.env(env),
+                              **{"capture_output": True, "text": True, **how})
+        if code is not None:
+            self.check(command, done.returncode == code, f"{ranks} ranks: exit {done.returncode}, not {code}: {(done.stderr or '')[:400]}")
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    def reported(self, command, ranks=1, code=0, env=None):
+        """As `run`, with --report: standard output, standard error, the report."""
+        remove("report.json")
+        done = self.run(command + " --report report.json", ranks, code, env)
+        return done.out, done.err, read_json("report.json") if os.path.exists("report.json") else {}
+
+    def refused(self, command, code, *words, ranks=1, env=None):
+        """Exit `code`, one message with all `words`, and no file appears or changes."""
+        before = {f: os.stat(f).st_mtime_ns for f in os.listdir(".")}
+        done = self.run(command, ranks, code, env)
+        self.check(command, len(done.said) == 1, f"{len(done.said)} messages: {done.err.strip()[:300]}")
+        for word in words:
+            self.check(command, done.said and word in done.said[0], f"no '{word}' in: {done.said[:1]}")
+        after = {f: os.stat(f).st_mtime_ns for f in os.listdir(".")}
+        self.check(command, before == after, f"left behind: {sorted(set(after.items()) ^ set(before.items()))}")
+        return done
+
+    def script(self, *words, timeout=300, **environment):
+        """Runs another program, as a rule a script of jobs/, which finds this one in TERRACE."""
+        words = [sys.executable] * words[0].endswith(".py") + list(words)
+        done = subprocess.run(words, capture_output=True, text=True, timeout=timeout,
+                              env={**os.environ, "TERRACE": self.path, **environment})
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    def check(self, what, condition, detail=""):
+        if not condition:
+            self.failures += 1
+            print(f"FAILED  {what}: {detail}", flush=True)
+        return bool(condition)
+
+    def skipped(self, why):
+        """Says why a part was not tried; all else was."""
+        print(f"skipped: {why}", flush=True)
+        return True
+
+    def finish(self, skipped=False):
+        os.chdir("/")
+        shutil.rmtree(self.folder, ignore_errors=True)
+        print(f"{self.failures} failed" if self.failures else "all passed")
+        sys.exit(1 if self.failures else 77 if skipped else 0)
+
+
+def read_json(name="r.json"):
+    with open(name) as f:
+        return json.load(f)
+
+
+def remove(*names):
+    for name in names:
+        if os.path.exists(name):
+            os.remove(name)
+
+
+def left_over():
+    """Unfinished files of the current folder."""
+    return [f for f in os.listdir(".") if "tmp" in f or f.startswith(".")]
+
+
+def drawn(name, done):
+    """{line or bar of a figure: its points}; None, as the script must say, where matplotlib is not there."""
+    if "not drawn" in done.out and not os.path.exists(name):
+        return None
+    with open(name) as f:
+        parts = f.read().split('<g id="')
+    return {part.partition('"')[0]: part.count("<use ") for part in parts if part.startswith(("line-", "bar-"))}
+
+
+def gpus():
+    try:
+        return subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True).stdout.count("GPU ")
+    except OSError:
+        return 0
