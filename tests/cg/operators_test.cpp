@@ -3,18 +3,13 @@
 #include <algorithm>
 
 #include "distrib/agree.hpp"
-#include "tests/support/systems.hpp"
+#include "tests/support/cg.hpp"
 
 using namespace terrace;
 using namespace terrace::test;
 
 namespace {
 
-template <class B, class Kind>
-struct Case {
-  using Backend = B;
-  using Operator = Kind;
-};
 #if TERRACE_WITH_CUDA
 #define CASES                                                                   \
   (Case<Cpu, Dense>), (Case<Cpu, Band>), (Case<Cpu, Csr>), (Case<Cuda, Dense>), \

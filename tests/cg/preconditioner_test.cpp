@@ -4,7 +4,7 @@
 
 #include "distrib/agree.hpp"
 #include "src/cg/chebyshev.hpp"
-#include "tests/support/systems.hpp"
+#include "tests/support/cg.hpp"
 
 using namespace terrace;
 using namespace terrace::test;
@@ -82,12 +82,6 @@ double kershaw(Index i, Index j) {
   const Index distance = std::abs(i - j);
   return distance == 0 ? 3.0 : distance == 1 ? -2.0 : distance == 3 ? 2.0 : 0.0;
 }
-
-#if TERRACE_WITH_CUDA
-#define BACKENDS Cpu, Cuda
-#else
-#define BACKENDS Cpu
-#endif
 
 /// Iterations of the textbook's conjugate gradients to 1e-10; `precondition` is collective.
 Index iterations(Index n, const Entry& a,

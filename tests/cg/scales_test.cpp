@@ -6,27 +6,12 @@
 #include "src/cg/conjugate_gradients.hpp"
 #include "src/cg/local_rows.hpp"
 #include "src/cg/preconditioner.hpp"
-#include "tests/support/systems.hpp"
+#include "tests/support/cg.hpp"
 
 using namespace terrace;
 using namespace terrace::test;
 
 namespace {
-
-template <class B, class Kind>
-struct Case {
-  using Backend = B;
-  using Operator = Kind;
-};
-#if TERRACE_WITH_CUDA
-#define CASES                                                                     \
-  (Case<Cpu, Dense>), (Case<Cpu, Triangle>), (Case<Cpu, Band>), (Case<Cpu, Csr>), \
-      (Case<Cuda, Dense>), (Case<Cuda, Triangle>), (Case<Cuda, Band>), (Case<Cuda, Csr>)
-#define BACKENDS Cpu, Cuda
-#else
-#define CASES (Case<Cpu, Dense>), (Case<Cpu, Triangle>), (Case<Cpu, Band>), (Case<Cpu, Csr>)
-#define BACKENDS Cpu
-#endif
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
@@ -101,7 +86,7 @@ bool alike(const Solved& a, const Solved& b, int power) {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("powers of two change exponents alone", "", CASES) {
+TEMPLATE_TEST_CASE("powers of two change exponents alone", "", OPERATORS_ON_BACKENDS) {
   using B = typename TestType::Backend;
   using K = typename TestType::Operator;
   Context<B>* c = context<B>();
@@ -147,7 +132,7 @@ TEMPLATE_TEST_CASE("powers of two change exponents alone", "", CASES) {
   }
 }
 
-TEMPLATE_TEST_CASE("an absolute tolerance has the units of its norm", "", CASES) {
+TEMPLATE_TEST_CASE("an absolute tolerance has the units of its norm", "", OPERATORS_ON_BACKENDS) {
   using B = typename TestType::Backend;
   using K = typename TestType::Operator;
   Context<B>* c = context<B>();
@@ -196,7 +181,8 @@ TEMPLATE_TEST_CASE("an absolute tolerance has the units of its norm", "", CASES)
   }
 }
 
-TEMPLATE_TEST_CASE("right-hand sides of very different size, each by itself", "", CASES) {
+TEMPLATE_TEST_CASE("right-hand sides of very different size, each by itself", "",
+                   OPERATORS_ON_BACKENDS) {
   using B = typename TestType::Backend;
   using K = typename TestType::Operator;
   Context<B>* c = context<B>();
@@ -240,7 +226,7 @@ TEMPLATE_TEST_CASE("right-hand sides of very different size, each by itself", ""
   }
 }
 
-TEMPLATE_TEST_CASE("no scale makes another verdict", "", CASES) {
+TEMPLATE_TEST_CASE("no scale makes another verdict", "", OPERATORS_ON_BACKENDS) {
   using B = typename TestType::Backend;
   using K = typename TestType::Operator;
   Context<B>* c = context<B>();

@@ -6,27 +6,12 @@
 #include "src/cg/eigen_estimate.hpp"
 #include "src/cg/local_rows.hpp"
 #include "src/cg/preconditioner.hpp"
-#include "tests/support/systems.hpp"
+#include "tests/support/cg.hpp"
 
 using namespace terrace;
 using namespace terrace::test;
 
 namespace {
-
-template <class B, class Kind>
-struct Case {
-  using Backend = B;
-  using Operator = Kind;
-};
-#if TERRACE_WITH_CUDA
-#define CASES                                                                     \
-  (Case<Cpu, Dense>), (Case<Cpu, Triangle>), (Case<Cpu, Band>), (Case<Cpu, Csr>), \
-      (Case<Cuda, Dense>), (Case<Cuda, Triangle>), (Case<Cuda, Band>), (Case<Cuda, Csr>)
-#define BACKENDS Cpu, Cuda
-#else
-#define CASES (Case<Cpu, Dense>), (Case<Cpu, Triangle>), (Case<Cpu, Band>), (Case<Cpu, Csr>)
-#define BACKENDS Cpu
-#endif
 
 constexpr CgMethod variants[] = {CgMethod::single_reduction, CgMethod::pipelined};
 
@@ -49,10 +34,6 @@ CgResult solve(const Context<B>& c, A& op, CgWork<B>& work, const CgOptions& opt
   x = whole_of(op, mine);
   return result;
 }
-Vector zeros(Index n) { return Vector(std::size_t(n), 0.0); }
-double relative_residual(const Entry& a, const Vector& b, const Vector& x) {
-  return norm(minus(b, times(a, x))) / norm(b);
-}
 Entry graded(Index n) {  // eigenvalues over three decades, and scaled rows
   return [n](Index i, Index j) {
     const double s = 1 + 9 * double((i * 7 + j * 7) % 5);
@@ -62,7 +43,7 @@ Entry graded(Index n) {  // eigenvalues over three decades, and scaled rows
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("variants go the way of the classic method", "", CASES) {
+TEMPLATE_TEST_CASE("variants go the way of the classic method", "", OPERATORS_ON_BACKENDS) {
   using B = typename TestType::Backend;
   using K = typename TestType::Operator;
   Context<B>* c = context<B>();
@@ -100,7 +81,7 @@ TEMPLATE_TEST_CASE("variants go the way of the classic method", "", CASES) {
   }
 }
 
-TEMPLATE_TEST_CASE("variants stop for reasons with the same names", "", CASES) {
+TEMPLATE_TEST_CASE("variants stop for reasons with the same names", "", OPERATORS_ON_BACKENDS) {
   using B = typename TestType::Backend;
   using K = typename TestType::Operator;
   Context<B>* c = context<B>();
@@ -133,7 +114,7 @@ TEMPLATE_TEST_CASE("variants stop for reasons with the same names", "", CASES) {
   }
 }
 
-TEMPLATE_TEST_CASE("several right-hand sides are solved as each alone", "", CASES) {
+TEMPLATE_TEST_CASE("several right-hand sides are solved as each alone", "", OPERATORS_ON_BACKENDS) {
   using B = typename TestType::Backend;
   using K = typename TestType::Operator;
   Context<B>* c = context<B>();
@@ -183,7 +164,8 @@ TEMPLATE_TEST_CASE("several right-hand sides are solved as each alone", "", CASE
   }
 }
 
-TEMPLATE_TEST_CASE("an indefinite matrix stops every right-hand side that meets it", "", CASES) {
+TEMPLATE_TEST_CASE("an indefinite matrix stops every right-hand side that meets it", "",
+                   OPERATORS_ON_BACKENDS) {
   using B = typename TestType::Backend;
   using K = typename TestType::Operator;
   Context<B>* c = context<B>();
@@ -242,7 +224,7 @@ TEMPLATE_TEST_CASE("mixed precision reaches the residual of FP64", "", BACKENDS)
   CHECK_ALL((converged(r.reason) == (relative_residual(hard, random_vector(n, 5), x) <= 1.01e-6)));
 }
 
-TEMPLATE_TEST_CASE("norms are those asked for", "", CASES) {
+TEMPLATE_TEST_CASE("norms are those asked for", "", OPERATORS_ON_BACKENDS) {
   using B = typename TestType::Backend;
   using K = typename TestType::Operator;
   Context<B>* c = context<B>();
@@ -276,7 +258,7 @@ TEMPLATE_TEST_CASE("norms are those asked for", "", CASES) {
   }
 }
 
-TEMPLATE_TEST_CASE("preconditioners shorten the way in every variant", "", CASES) {
+TEMPLATE_TEST_CASE("preconditioners shorten the way in every variant", "", OPERATORS_ON_BACKENDS) {
   using B = typename TestType::Backend;
   using K = typename TestType::Operator;
   Context<B>* c = context<B>();
@@ -325,7 +307,7 @@ TEMPLATE_TEST_CASE("preconditioners shorten the way in every variant", "", CASES
   }
 }
 
-TEMPLATE_TEST_CASE("extreme eigenvalues come with the solution", "", CASES) {
+TEMPLATE_TEST_CASE("extreme eigenvalues come with the solution", "", OPERATORS_ON_BACKENDS) {
   using B = typename TestType::Backend;
   using K = typename TestType::Operator;
   Context<B>* c = context<B>();
