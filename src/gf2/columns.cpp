@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <memory>
 #include <numeric>
-#include <optional>
 
 #include "distrib/agree.hpp"
 #include "kernels/gf2/columns.hpp"
 #include "src/frame/guard.hpp"
-#include "src/gf2/guard.hpp"
+#include "src/gf2/guarded.hpp"
 
 namespace terrace {
 
@@ -16,14 +15,16 @@ namespace {
 
 /// Step k clears the columns of word k; everything happens in choose().
 template <class B>
-class Columns {
+class Columns : public GuardedMatrix<B> {
+  using Base = GuardedMatrix<B>;
+  using Base::context_, Base::matrix_, Base::guard_;
+
  public:
   static constexpr bool share_after_update = false;
 
   Columns(Context<B>& context, BitMatrix<B>& matrix, Index columns, EchelonForm form,
           const PanelPlan& plan)
-      : context_(context),
-        matrix_(matrix),
+      : Base(context, matrix),
         columns_(columns),
         form_(form),
         order_(matrix.slots()),
@@ -47,13 +48,8 @@ class Columns {
       }
     upload(context.ahead, order_.view(), order_host_.data());
     begin_at(0);
-    // A check reads the matrix once: as often as with panels of as many columns.
-    if (plan.guard)
-      guard_.emplace(context, matrix, form == EchelonForm::inverse, plan.witness,
-                     (std::is_same_v<B, Cpu> ? 4096 : 65536) / 64);
-  }
-  void begin_guard() {
-    if (guard_) guard_->begin();
+    if (plan.guard)  // as often as with panels of as many columns
+      this->guard_with(form == EchelonForm::inverse, plan.witness, 64);
   }
   void end_guard() {
     if (guard_) guard_->finish(steps());
@@ -94,17 +90,9 @@ class Columns {
   void update_rest(const Stream<B>&, Index k) {
     if (guard_) guard_->pivots(64 * k, fresh_);
   }
-  void guard(const Stream<B>& lane, Index k) {
-    if (guard_)
-      guard_->step(lane, k);
-    else
-      flip_for_tests(lane, context_.rank(), k + 1, matrix_.data.data(), 8 * matrix_.data.size());
-  }
-
   void archive(Archive& archive, Index k) {
     const Stream<B>& lane = context_.ahead;
-    archive.rows(lane, "rows", matrix_.layout.extent, matrix_.words,
-                 matrix_.layout.ranges(context_.rank()), matrix_.data.data(), matrix_.stride);
+    this->archive_rows(archive);
     std::vector<Index> columns;
     if (!archive.loading()) columns = take_pivots();
     archive.list("pivot_columns", columns);
@@ -165,8 +153,6 @@ class Columns {
     return columns;
   }
 
-  Context<B>& context_;
-  BitMatrix<B>& matrix_;
   Index columns_;
   EchelonForm form_;
   Buffer<Index, B> order_, state_, found_;
@@ -177,7 +163,6 @@ class Columns {
   std::unique_ptr<RowTexture> texture_;
   Index rank_ = 0;
   bool stop_ = false, singular_ = false;
-  std::optional<BitGuard<B>> guard_;
 };
 
 }  // namespace

@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <memory>
-#include <optional>
 
 #include "distrib/agree.hpp"
 #include "src/frame/guard.hpp"
 #include "src/gf2/columns.hpp"
-#include "src/gf2/guard.hpp"
+#include "src/gf2/guarded.hpp"
 #include "src/gf2/panel_search.hpp"
 #include "src/gf2/row_share.hpp"
 
@@ -16,14 +15,16 @@ namespace terrace {
 namespace {
 
 template <class B>
-class Echelon {
+class Echelon : public GuardedMatrix<B> {
+  using Base = GuardedMatrix<B>;
+  using Base::context_, Base::matrix_, Base::guard_;
+
  public:
   static constexpr bool share_after_update = true;
 
   Echelon(Context<B>& context, BitMatrix<B>& matrix, Index columns, EchelonForm form,
           PanelPlan plan, const StageTimes<B>& stages)
-      : context_(context),
-        matrix_(matrix),
+      : Base(context, matrix),
         columns_(columns),
         form_(form),
         panel_words_(std::min(plan.columns / 64, std::max<Index>(1, ceil_div(columns, 64)))),
@@ -39,15 +40,9 @@ class Echelon {
         nonzero_(1),
         nonzero_host_(1),
         stages_(stages) {
-    // A check reads the matrix once; so many panels between checks keep it below 1 % of the time.
-    if (plan.guard)
-      guard_.emplace(context, matrix, form == EchelonForm::inverse, plan.witness,
-                     ceil_div(std::is_same_v<B, Cpu> ? 4096 : 65536, 64 * panel_words_));
+    if (plan.guard) this->guard_with(form == EchelonForm::inverse, plan.witness, 64 * panel_words_);
   }
-  /// The check sums of --guard, of rows that are just read; what is left to check at the end.
-  void begin_guard() {
-    if (guard_) guard_->begin();
-  }
+  /// What is left to check at the end.
   void end_guard() {
     if (guard_) guard_->finish(steps());
   }
@@ -150,18 +145,8 @@ class Echelon {
     if (guard_) guard_->pivots(found.panels.back().word * 64, search_.rows());
   }
 
-  /// After the updates of panel k, on the same lane.
-  void guard(const Stream<B>& lane, Index k) {
-    if (guard_)
-      guard_->step(lane, k);
-    else
-      flip_for_tests(lane, context_.rank(), k + 1, matrix_.data.data(), 8 * matrix_.data.size());
-  }
-
   void archive(Archive& archive, Index k) {
-    const Stream<B>& lane = context_.ahead;
-    archive.rows(lane, "rows", matrix_.layout.extent, matrix_.words,
-                 matrix_.layout.ranges(context_.rank()), matrix_.data.data(), matrix_.stride);
+    this->archive_rows(archive);
     archive.list("pivot_columns", found.columns);
     archive.list("pivot_rows", found.rows);
     std::vector<Index> panels;
@@ -252,8 +237,6 @@ class Echelon {
     if (word == last) stop_ = true;
   }
 
-  Context<B>& context_;
-  BitMatrix<B>& matrix_;
   Index columns_;
   EchelonForm form_;
   Index panel_words_;
@@ -272,7 +255,6 @@ class Echelon {
   const Index* update_list_ = nullptr;
   Index update_count_ = 0;
   bool stop_ = false;
-  std::optional<BitGuard<B>> guard_;
 };
 
 }  // namespace
