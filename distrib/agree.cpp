@@ -9,6 +9,7 @@
 #include "distrib/session.hpp"
 #include "kernels/base/buffer.hpp"
 #include "kernels/base/parallel.hpp"
+#include "kernels/base/size_text.hpp"
 
 namespace terrace {
 
@@ -28,10 +29,6 @@ void detail::agree(const Control& control, const std::optional<Error>& mine) {
 }
 
 namespace {
-
-std::string size_text(Index bytes) {
-  return fmt::format("{:.2f} GiB", double(bytes) / 1073741824.0);
-}
 
 /// What is short where `wanted`, summed over the ranks of one `key`, passes their least `free`.
 std::string shortage_of_shares(const Control& control, const std::string& key, Index wanted,

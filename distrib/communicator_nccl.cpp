@@ -20,6 +20,7 @@
 #include "distrib/faults.hpp"
 #include "distrib/heartbeat.hpp"
 #include "distrib/traffic.hpp"
+#include "kernels/base/clock.hpp"
 #include "kernels/base/error.hpp"
 
 namespace terrace {
@@ -113,8 +114,6 @@ class NcclLine {
   }
 
  private:
-  using Clock = std::chrono::steady_clock;
-
   void settle(ncclResult_t code, const char* call) {
     if (code == ncclSuccess) return;
     if (code != ncclInProgress) nccl_failed(code, call);

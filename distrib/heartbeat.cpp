@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -22,6 +21,7 @@
 #include "distrib/heartbeat_wire.hpp"
 #include "distrib/place.hpp"
 #include "distrib/session.hpp"
+#include "kernels/base/clock.hpp"
 #include "kernels/base/error.hpp"
 
 namespace terrace {
@@ -33,10 +33,6 @@ using heartbeat::Message;
 
 namespace {
 
-double now() {
-  using Clock = std::chrono::steady_clock;
-  return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
-}
 double seconds_of(const char* name, double otherwise) {
   const char* text = std::getenv(name);
   if (text == nullptr || *text == '\0') return otherwise;
@@ -228,7 +224,7 @@ void Heart::start() {
   polled_.reserve(std::size_t(2 * size_) + 66);
   strangers_.reserve(std::size_t(size_) + 64);
   closed_.reserve(peers_.size());
-  const double time = now();
+  const double time = clock_seconds();
   for (Peer& peer : peers_) peer.heard = peer.moved = time;
   next_beat_ = next_look_ = time;
   sigset_t all, old;
@@ -264,10 +260,10 @@ void Heart::send_all(const Message& m) {
 }
 
 void Heart::run() {
-  double last = now();
+  double last = clock_seconds();
   for (;;) {
     listen_until(sigterm_at_ > 0 ? std::min(next_beat_, last + 0.05) : next_beat_);
-    const double time = now();
+    const double time = clock_seconds();
     if (time - last > limit_ / 4)  // this whole process slept: it knows nothing of the others
       for (Peer& peer : peers_) peer.heard = time;
     last = time;
@@ -285,7 +281,7 @@ void Heart::listen_until(double time) {
   polled_.push_back({listener_, POLLIN, 0});
   for (const Peer& peer : peers_) polled_.push_back({peer.line.socket(), POLLIN, 0});
   for (const Line& line : strangers_) polled_.push_back({line.socket(), POLLIN, 0});
-  const double seconds = std::max(0.0, time - now());
+  const double seconds = std::max(0.0, time - clock_seconds());
   if (poll(polled_.data(), polled_.size(), int(seconds * 1000) + 1) <= 0) return;
   std::uint64_t times = 0;
   if (polled_[0].revents != 0 && read(wake, &times, sizeof times) < 0) times = 0;
@@ -293,7 +289,7 @@ void Heart::listen_until(double time) {
   for (std::size_t p = 0; p < peers_.size(); ++p)
     if (polled_[2 + p].revents != 0 && peers_[p].line.is_open() &&
         !peers_[p].line.receive([&, p](const Message& m) { hear(peers_[p], m); }))
-      closed(int(p), now());
+      closed(int(p), clock_seconds());
   const std::size_t first = 2 + peers_.size();
   for (std::size_t k = 0; first + k < polled_.size(); ++k) {
     if (polled_[first + k].revents == 0) continue;
@@ -310,7 +306,7 @@ void Heart::listen_until(double time) {
       Peer& peer = peers_[std::size_t(rank)];
       peer.line = std::move(line);
       peer.host = host;
-      peer.heard = peer.moved = now();
+      peer.heard = peer.moved = clock_seconds();
     }
     line.close();
   }
@@ -324,7 +320,7 @@ void Heart::listen_until(double time) {
 
 void Heart::hear(Peer& peer, const Message& m) {
   if (m.token != token_) return;
-  peer.heard = now();
+  peer.heard = clock_seconds();
   if (m.step != peer.step || peer.phase != m.phase) {
     peer.step = m.step;
     peer.phase = m.phase;
@@ -484,13 +480,13 @@ void Heart::end(int code, const std::string& line, bool print) {
   m.set_text(line);
   send_all(m);
   // The others end by themselves, before the launcher sees this rank's end and ends them its way.
-  const double until = now() + 0.3;
-  for (bool some = rank_ == 0; some && now() < until;) {
+  const double until = clock_seconds() + 0.3;
+  for (bool some = rank_ == 0; some && clock_seconds() < until;) {
     some = false;
     polled_.clear();
     for (Peer& peer : peers_) {
       if (peer.line.is_open() && !peer.line.receive([](const Message&) {})) peer.line.close();
-      if (peer.line.is_open() && now() - peer.heard < 4 * beat_)
+      if (peer.line.is_open() && clock_seconds() - peer.heard < 4 * beat_)
         polled_.push_back({peer.line.socket(), POLLIN, 0});
     }
     some = !polled_.empty();

@@ -20,6 +20,8 @@
 #include <sstream>
 #include <utility>
 
+#include "kernels/base/clock.hpp"
+
 namespace terrace::heartbeat {
 
 static_assert(offsetof(Message, text) == Message::head);
@@ -205,7 +207,6 @@ bool welcomed(Line& line, const Message& hello, int milliseconds) {
 }  // namespace
 
 bool join(const Invitation& invitation, const Message& hello, double seconds, Line& line) {
-  using Clock = std::chrono::steady_clock;
   const auto end = Clock::now() + std::chrono::duration<double>(seconds);
   std::vector<std::string> addresses = invitation.addresses;
   if (invitation.network == loopback_name()) addresses = {"127.0.0.1", "::1"};

@@ -5,7 +5,6 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include <chrono>
 #include <cmath>
 #include <cstring>
 
@@ -13,6 +12,7 @@
 #include "distrib/layout.hpp"
 #include "io/hdf5.hpp"
 #include "io/stored.hpp"
+#include "kernels/base/clock.hpp"
 #include "kernels/base/parallel.hpp"
 #include "kernels/base/random.hpp"
 
@@ -160,13 +160,6 @@ void write_rows(const Sample& s, const std::string& file) {
     const Handle memory(H5Screate_simple(2, extent, nullptr), &H5Sclose);
     refuse_bad(H5Dwrite(dataset, type, memory, space, H5P_DEFAULT, rows.data()), file);
   }
-}
-
-template <class F>
-double seconds_of(F&& work) {
-  const auto start = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 /// open() and close().

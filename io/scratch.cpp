@@ -11,13 +11,12 @@
 
 #include "distrib/agree.hpp"
 #include "io/unfinished.hpp"
+#include "kernels/base/size_text.hpp"
 
 namespace terrace::io {
 namespace {
 
 constexpr Index kPiece = Index(1) << 30;  // bytes of one call: the system takes 2 GiB at most
-
-double gib(Index bytes) { return double(bytes) / 1073741824.0; }
 
 }  // namespace
 
@@ -30,9 +29,9 @@ ScratchFile::ScratchFile(const std::string& folder, Index bytes) : folder_(folde
   if (shortage.empty()) return;
   close(std::exchange(file_, -1));
   fail_together(Exit::resources,
-                fmt::format("a scratch file of {:.3g} GiB: {}; {}; name a folder with more room "
+                fmt::format("a scratch file of {}: {}; {}; name a folder with more room "
                             "with --scratch-dir",
-                            gib(bytes), shortage, folder));
+                            size_text(bytes), shortage, folder));
 }
 ScratchFile::ScratchFile(ScratchFile&& other) noexcept
     : folder_(std::move(other.folder_)), file_(std::exchange(other.file_, -1)) {}
@@ -47,9 +46,9 @@ ScratchFile::~ScratchFile() {
 
 void ScratchFile::failed(const char* what, Index bytes, int error) const {
   fail_together(Exit::resources,
-                fmt::format("a scratch file cannot be {} ({:.3g} GiB): {}; {}; name another folder "
+                fmt::format("a scratch file cannot be {} ({}): {}; {}; name another folder "
                             "with --scratch-dir",
-                            what, gib(bytes), std::strerror(error), folder_));
+                            what, size_text(bytes), std::strerror(error), folder_));
 }
 
 void ScratchFile::write(Index at, const void* data, Index bytes) const {

@@ -2,15 +2,15 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstring>
 #include <exception>
 #include <mutex>
 
+#include "kernels/base/clock.hpp"
+
 namespace terrace {
 
 namespace {
-using Clock = std::chrono::steady_clock;
 std::atomic<Clock::rep> waiting_since{0};
 std::mutex text_guard;
 char text[512];  // no memory is asked for while an error is made
@@ -26,10 +26,9 @@ MayWait::~MayWait() {
 }
 
 double unwinding_seconds() {
-  const Clock::rep since = waiting_since;
-  if (since == 0) return 0;
-  return std::chrono::duration<double>(Clock::now().time_since_epoch() - Clock::duration(since))
-      .count();
+  const Clock::rep start = waiting_since;
+  if (start == 0) return 0;
+  return since(Clock::time_point(Clock::duration(start)));
 }
 
 void note_error(const std::string& message) noexcept {

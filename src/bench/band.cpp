@@ -433,7 +433,8 @@ void bench_band(Run& run, BandBench options) {
         options.widths.empty() ? std::vector<Index>{run.options.block} : options.widths;
     if (options.n.empty()) options.n = {device ? 200000 : 20000};
     if (options.half_bandwidth.empty()) options.half_bandwidth = {device ? 2000 : 1000};
-    const Rates rates{dgemm_rate(c.ahead), read_rate(c.ahead)};
+    const BoundSizes sizes = bound_sizes();
+    const Rates rates{dgemm_rate(c.ahead, sizes.order), read_rate(c.ahead, sizes.bytes)};
     for (const Index n : options.n)
       for (const Index m : options.half_bandwidth)
         for (const Index width : widths)

@@ -1,10 +1,10 @@
 // What the benchmarks of band systems share.
 #pragma once
-#include <chrono>
 #include <string>
 #include <vector>
 
 #include "distrib/agree.hpp"
+#include "kernels/base/clock.hpp"
 #include "kernels/base/problems.hpp"
 #include "src/band/hybrid.hpp"
 #include "src/band/parts.hpp"
@@ -23,9 +23,7 @@ struct BandBench : BenchOptions {
 /// Seconds of `work`, all ranks starting together; `work` ends with its device idle.
 inline double timed(const Control& control, const std::function<void()>& work) {
   control.barrier();
-  const auto start = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return seconds_of(work);
 }
 
 template <class B>

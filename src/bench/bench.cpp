@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <optional>
 
 #include "distrib/agree.hpp"
 #include "distrib/faults.hpp"
+#include "kernels/base/clock.hpp"
 
 namespace terrace {
 
@@ -107,7 +107,7 @@ struct Verdict {
 };
 
 void judge(const Run& run, const BenchRun& what, Index number, Verdict& verdict) {
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = Clock::now();
   if (what.trouble) verdict.wrong = run.control.broadcast(what.trouble(), 0);
   if (verdict.wrong.empty() && what.residual) {
     const double mine = what.residual();  // NaN has no place in a reduction
@@ -125,8 +125,7 @@ void judge(const Run& run, const BenchRun& what, Index number, Verdict& verdict)
       verdict.wrong =
           fmt::format("the certificate of run {} does not hold, {}", number, verdict.certificate);
   }
-  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
-  verdict.seconds.push_back(run.control.reduce(spent.count(), Reduce::max));
+  verdict.seconds.push_back(run.control.reduce(since(start), Reduce::max));
 }
 
 }  // namespace
@@ -153,6 +152,10 @@ void require_no_others(const Run& run, const CLI::App& command,
   }
   names.insert(names.end(), more.begin(), more.end());
   refuse_given(command, names, run.command + " measures and would not obey it");
+}
+
+BoundSizes bound_sizes() {
+  return test_setting("TERRACE_TEST_BOUNDS") ? BoundSizes{256, Index(1) << 22} : BoundSizes{};
 }
 
 bool bench_run(Run& run, const BenchOptions& options, const BenchRun& what) {

@@ -56,6 +56,13 @@ struct BenchRun {
 /// of every run or of one (1, 2, ...), before they are judged.
 bool bench_run(Run& run, const BenchOptions& options, const BenchRun& what);
 
+/// The order of a product, and the bytes read, that a bound is measured with; 0: what fills the
+/// machine. TERRACE_TEST_BOUNDS makes both small, for tests that start bench a hundred times.
+struct BoundSizes {
+  Index order = 0, bytes = 0;
+};
+BoundSizes bound_sizes();
+
 /// BenchRun::spoil of an answer that begins at `answer`.
 template <class B>
 std::function<void(double)> spoils(const Stream<B>& lane, View<double, B> answer) {

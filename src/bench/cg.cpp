@@ -1,11 +1,11 @@
 // terrace bench cg: whole iterations of conjugate gradients on generated systems.
 #include "distrib/agree.hpp"
+#include "kernels/base/clock.hpp"
 #include "src/bench/bench.hpp"
 
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <chrono>
 #include <numeric>
 
 #include "kernels/base/problems.hpp"
@@ -29,8 +29,6 @@ CgMethod method_of(const CgBench& o) {
          : o.method == "pipelined"      ? CgMethod::pipelined
                                         : CgMethod::classic;
 }
-
-using Clock = std::chrono::steady_clock;
 
 /// Rows of the Laplace matrix of a stencil (5: 2-D, 7 and 27: 3-D) on a grid of p points a side.
 /// With `place`, point order[i] is row i and place its inverse.
@@ -139,7 +137,7 @@ void bench_operator(Run& run, const Context<B>& c, A& a, const CgBench& options,
     if (whole) {
       const auto start = Clock::now();
       found = solve(options.rtol, -1);
-      const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+      const double seconds = since(start);
       steps = found.front().iterations;
       bench.work = 1e-9 * double(steps) * step;
       return seconds;
@@ -342,7 +340,7 @@ void bench_cg(Run& run, CgBench options) {
     require_rivals(options, "cg --kind " + options.kind + " on this backend", known);
     run.report["method"] = "conjugate-gradients";
     c.control.barrier();  // ranks that share a memory measure it together
-    const double memory = c.control.reduce(read_rate(c.ahead), Reduce::sum);
+    const double memory = c.control.reduce(read_rate(c.ahead, bound_sizes().bytes), Reduce::sum);
     run.report["memory_read_rate"] = memory;
     if (options.kind == "csr") {
       if (options.points.empty()) options.points = {device ? 256 : 64};

@@ -256,7 +256,8 @@ void add_bench_dense(CLI::App& bench, Selected& selected) {
                                               : std::vector<Index>{4096, 8192, 16384};
         if (!options->grid.empty() || !options->threads.empty())
           (void)launch_of<B>(1, 1);  // refused before anything is measured
-        const double bound = run.control.reduce(dgemm_rate(context.bulk), Reduce::min);
+        const double bound =
+            run.control.reduce(dgemm_rate(context.bulk, bound_sizes().order), Reduce::min);
         for (const Index n : options->n) require_countable({double(n), double(n)});
         for (const Index n : options->n) bench_inverse(run, context, *options, n, bound);
       });

@@ -5,13 +5,12 @@
 #include <thread>
 #include <utility>
 
+#include "kernels/base/clock.hpp"
+
 namespace terrace {
 
 namespace {
 constexpr double least_seconds = 3;
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 }  // namespace
 
 template <class B>
@@ -47,13 +46,13 @@ EnergyMeter::EnergyMeter(const Control& control, const std::string& place,
 void EnergyMeter::start() {
   if (!available_ || !counts_) return;
   begin_joules_ = counter_.joules();
-  begin_ = now();
+  begin_ = clock_seconds();
 }
 
 void EnergyMeter::stop() {
   if (!available_ || !counts_) return;
   joules_ += counter_.joules() - begin_joules_;
-  seconds_ += now() - begin_;
+  seconds_ += clock_seconds() - begin_;
 }
 
 nlohmann::json EnergyMeter::report(const std::function<double()>& measure) {

@@ -1,10 +1,10 @@
 // What the parts of `bench gf2` share: options, the clock, the bound, rivals.
 #pragma once
-#include <chrono>
 #include <optional>
 #include <string>
 #include <utility>
 
+#include "kernels/base/clock.hpp"
 #include "src/bench/bench.hpp"
 #include "src/gf2/backend.hpp"
 #include "src/gf2/inverse.hpp"
@@ -52,9 +52,7 @@ double timed(const Context<B>& context, EnergyMeter* meter, Work&& work) {
     context.bulk.synchronize();
     return seconds_between(begin, end);
   } else {
-    const auto start = std::chrono::steady_clock::now();
-    work();
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return seconds_of(work);
   }
 }
 

@@ -3,10 +3,10 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <chrono>
 #include <numeric>
 
 #include "distrib/agree.hpp"
+#include "kernels/base/clock.hpp"
 #include "kernels/base/parallel.hpp"
 #include "kernels/gf2/columns.hpp"
 #include "src/gf2/echelon.hpp"
@@ -16,10 +16,6 @@ namespace terrace {
 
 namespace {
 
-double wall() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 /// The fastest of `repeats` runs after a warm-up, each prepared outside the measurement.
 template <class B, class Prepare, class Work>
 double fastest(const Context<B>& context, int repeats, Prepare&& prepare, Work&& work) {
@@ -27,10 +23,10 @@ double fastest(const Context<B>& context, int repeats, Prepare&& prepare, Work&&
   for (int r = 0; r <= repeats; ++r) {
     prepare();
     context.bulk.synchronize();
-    const double start = wall();
+    const double start = clock_seconds();
     work();
     context.bulk.synchronize();
-    const double seconds = wall() - start;
+    const double seconds = clock_seconds() - start;
     if (r == 1 || (r > 1 && seconds < best)) best = seconds;
   }
   return best;

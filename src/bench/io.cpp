@@ -4,12 +4,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 
 #include "distrib/agree.hpp"
 #include "io/input.hpp"
 #include "io/sample.hpp"
+#include "kernels/base/clock.hpp"
 #include "src/bench/bench.hpp"
 
 namespace terrace {
@@ -91,10 +91,7 @@ class IoRun {
         if (cold) io::drop_cache(control_, sample_.location.file);
         control_.barrier();
         look = {};
-        const auto start = std::chrono::steady_clock::now();
-        read_(ranges, look);
-        const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
-        return spent.count();
+        return seconds_of([&] { read_(ranges, look); });
       };
       line.certificate = [&] {
         const bool whole = look.items == deal.slots(control_.rank()) && look.wrong == 0;

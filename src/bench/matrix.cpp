@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <limits>
 #include <memory>
 
 #include "distrib/agree.hpp"
+#include "kernels/base/clock.hpp"
 #include "kernels/base/memory_use.hpp"
 #include "kernels/base/parallel.hpp"
 #include "kernels/base/problems.hpp"
@@ -32,14 +32,6 @@ struct MatrixBench : BenchOptions {
 };
 
 constexpr double eps = std::numeric_limits<double>::epsilon();
-
-template <class F>
-double seconds_of(F&& work) {
-  const auto start = std::chrono::steady_clock::now();
-  work();
-  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
-  return spent.count();
-}
 
 template <class F>
 std::vector<double> host_values(Index rows, Index columns, F&& entry) {
@@ -288,8 +280,8 @@ void bench_matrix(Run& run, MatrixBench options, const CLI::App& command) {
       options.n = device ? std::vector<Index>{8, 32, 128, 512, 2048, 8192}
                          : std::vector<Index>{8, 32, 128, 512};
     const bool reads = options.has("sum") || options.has("cg");
-    const double memory = reads ? read_rate(c.bulk) : 0;
-    const double dgemm = options.has("product") ? dgemm_rate(c.bulk) : 0;
+    const double memory = reads ? read_rate(c.bulk, bound_sizes().bytes) : 0;
+    const double dgemm = options.has("product") ? dgemm_rate(c.bulk, bound_sizes().order) : 0;
     const Bench<B> bench{run, c, options};
     if (options.has("bounds")) bench.bounds();
     for (const Index n : options.n) {

@@ -12,6 +12,7 @@
 
 #include "distrib/agree.hpp"
 #include "io/input.hpp"
+#include "kernels/base/size_text.hpp"
 #include "src/band/condition.hpp"
 #include "src/band/guard.hpp"
 #include "src/band/hybrid.hpp"
@@ -30,11 +31,6 @@ struct BandOptions {
   Index parts = 0;
   BandPlaces places;
 };
-
-inline std::string size_text(Index bytes) {
-  return bytes < Index(1) << 30 ? fmt::format("{:.1f} MiB", double(bytes) / 1048576.0)
-                                : fmt::format("{:.2f} GiB", double(bytes) / 1073741824.0);
-}
 
 /// First line of a plan.
 inline void describe_band(const Run& run, const BandShape& s, Index nrhs) {

@@ -1,12 +1,12 @@
 // What band factor and band solve do alike when the band is streamed.
 #pragma once
 #include <atomic>
-#include <chrono>
 #include <cmath>
 
 #include "distrib/agree.hpp"
 #include "io/scratch.hpp"
 #include "io/unfinished.hpp"
+#include "kernels/base/clock.hpp"
 #include "kernels/base/parallel.hpp"
 #include "src/band/parts.hpp"
 #include "src/band/stream.hpp"
@@ -158,7 +158,6 @@ class StreamRun {
           [this](Index at, double* to, Index count) { file_.read(at * word, to, count * word); }};
   }
   Index attempt(BandStreamRows<B>* y) {
-    using Clock = std::chrono::steady_clock;
     double reading = 0;
     const BandFeed feed = [&](Range columns, Index height, double* to, Index ld) {
       const auto start = Clock::now();
@@ -178,7 +177,7 @@ class StreamRun {
         });
       });
       lost_ = lost_ || lost;
-      reading += std::chrono::duration<double>(Clock::now() - start).count();
+      reading += since(start);
     };
     Index failed = 0;
     run_.phase("solve", [&] { failed = stream_factor(c_, band_, y, run_.progress, feed); });

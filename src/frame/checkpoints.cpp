@@ -246,8 +246,7 @@ bool Checkpoints::due() {
   if (!active()) return false;
   const SignalRequest asked = take_signal_request();
   Word mine = (asked.checkpoint || asked.stop ? vote_write : 0) | (asked.stop ? vote_stop : 0);
-  if (control_.rank() == 0 && !waiting_ &&
-      std::chrono::duration<double>(Clock::now() - last_).count() > job_.every) {
+  if (control_.rank() == 0 && !waiting_ && since(last_) > job_.every) {
     mine |= vote_write;
     waiting_ = true;
   }
@@ -347,7 +346,7 @@ Index Checkpoints::resume(const std::function<void(Archive&)>& state) {
     state(archive);
     record_.restart_file = file;
     record_.restart_step = step;
-    record_.restart_seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    record_.restart_seconds = since(start);
     job_.say(fmt::format("restart    from step {} of {}, {}", step, head.at("steps").get<Index>(),
                          file));
     return step;

@@ -4,7 +4,6 @@
 // state; it is called with both lanes idle, to save and to load. Matrices are stored by their
 // global rows, so another number of ranks may load them.
 #pragma once
-#include <chrono>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -20,6 +19,7 @@
 #include "io/input.hpp"
 #include "io/output.hpp"
 #include "kernels/base/buffer.hpp"
+#include "kernels/base/clock.hpp"
 
 namespace terrace {
 
@@ -172,7 +172,6 @@ class Checkpoints {
   [[nodiscard]] std::string files(const CheckpointProblem& problem);
   std::string changed_input(const CheckpointProblem& problem, const std::string& files);
 
-  using Clock = std::chrono::steady_clock;
   Control control_;
   CheckpointJob job_;
   CheckpointRecord record_;

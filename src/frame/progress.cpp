@@ -12,15 +12,9 @@
 
 namespace terrace {
 
-using Clock = std::chrono::steady_clock;
-
 namespace {
 /// Where nobody can read it, it is not worth the run: fmt::print would throw.
 void show(const std::string& text) { std::fputs(text.c_str(), stderr); }
-
-double since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 }  // namespace
 
 Progress::Progress(bool enabled, bool terminal)

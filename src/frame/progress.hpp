@@ -1,9 +1,9 @@
 // How far a loop is, for people, and the checkpoints on its way.
 #pragma once
-#include <chrono>
 #include <string>
 
 #include "kernels/base/backend.hpp"
+#include "kernels/base/clock.hpp"
 
 namespace terrace {
 
@@ -25,7 +25,7 @@ class Progress {
   double every_;  // seconds; TERRACE_PROGRESS_SECONDS
   std::string what_;
   double total_ = 0;
-  std::chrono::steady_clock::time_point start_, last_;
+  Clock::time_point start_, last_;
 };
 
 }  // namespace terrace

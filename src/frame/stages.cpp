@@ -1,8 +1,9 @@
 #include "src/frame/stages.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
+
+#include "kernels/base/clock.hpp"
 
 namespace terrace {
 
@@ -63,10 +64,7 @@ StageTimes<B> StageTimes<B>::on() {
 template <class B>
 void StageTimes<B>::set(const Stream<B>& lane, Mark& mark) {
   if constexpr (std::is_same_v<B, Cpu>)
-    lane.run([&mark] {
-      mark = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
-                 .count();
-    });
+    lane.run([&mark] { mark = clock_seconds(); });
   else
     mark = lane.record();
 }

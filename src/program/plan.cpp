@@ -7,17 +7,13 @@
 #include <set>
 
 #include "kernels/base/parallel.hpp"
+#include "kernels/base/size_text.hpp"
 #include "src/gf2/plan.hpp"
 #include "src/program/profile.hpp"
 
 namespace terrace {
 
 namespace {
-
-std::string size_text(Index bytes) {
-  return bytes < Index(1) << 30 ? fmt::format("{:.1f} MiB", double(bytes) / 1048576.0)
-                                : fmt::format("{:.2f} GiB", double(bytes) / 1073741824.0);
-}
 
 /// What a rank may take, if all others take as much: the least over the ranks.
 template <class B>

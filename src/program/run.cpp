@@ -21,6 +21,7 @@
 #include "distrib/quote.hpp"
 #include "io/recognised.hpp"
 #include "io/unfinished.hpp"
+#include "kernels/base/clock.hpp"
 #include "kernels/base/ranges.hpp"
 #include "kernels/base/stream.hpp"
 #include "src/frame/checkpoints.hpp"
@@ -28,15 +29,9 @@
 
 namespace terrace {
 
-using Clock = std::chrono::steady_clock;
-
 namespace {
 /// Where nobody can read it, it is not worth the run: fmt::print would throw.
 void put(std::FILE* to, const std::string& text) { std::fputs(text.c_str(), to); }
-
-double since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 }  // namespace
 
 namespace {

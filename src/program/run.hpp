@@ -1,6 +1,5 @@
 // One command's run: common options, phases, report, progress.
 #pragma once
-#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
@@ -11,6 +10,7 @@
 #include "distrib/context.hpp"
 #include "io/files.hpp"
 #include "io/output.hpp"
+#include "kernels/base/clock.hpp"
 #include "src/frame/backend_choice.hpp"
 #include "src/frame/progress.hpp"
 
@@ -94,7 +94,7 @@ class Run {
   nlohmann::json settings = nlohmann::json::object();
 
  private:
-  std::chrono::steady_clock::time_point start_;
+  Clock::time_point start_;
   std::map<std::string, double> own_seconds_;  // by phase, of this rank
   nlohmann::json own_device_;
   std::map<std::string, io::Stamp> stamps_;

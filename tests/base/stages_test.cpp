@@ -1,4 +1,5 @@
 #include "src/frame/stages.hpp"
+#include "kernels/base/clock.hpp"
 
 #include <chrono>
 #include <cstdlib>
@@ -12,10 +13,6 @@ using namespace terrace;
 using namespace terrace::test;
 
 namespace {
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 /// What holds for every run of one loop that took `wall` seconds.
 bool plausible(const StageSeconds& s, double wall, bool immediate) {
@@ -66,9 +63,9 @@ void test_echelon(Context<B>& context) {
       load(context, source, matrix);
       Progress quiet(false, false);
       const auto stages = StageTimes<B>::on();
-      const double start = now();
+      const double start = clock_seconds();
       const Pivots pivots = reduce_to_echelon(context, matrix, 500, form, {64}, quiet, stages);
-      const double wall = now() - start;
+      const double wall = clock_seconds() - start;
       const StageSeconds s = stages.seconds();
       CHECK_ALL(plausible(s, wall, immediate));
       CHECK_ALL(s.panels == panels);
@@ -82,9 +79,9 @@ void test_echelon(Context<B>& context) {
 
 TEST_CASE("stages of lanes that run at once follow each other") {
   if (!context<Cpu>()->bulk.immediate()) return;
-  const double start = now();
+  const double start = clock_seconds();
   const StageSeconds s = sleepy(*context<Cpu>());
-  CHECK_ALL(plausible(s, now() - start, true));
+  CHECK_ALL(plausible(s, clock_seconds() - start, true));
   CHECK_ALL(s.panels == 6);
   CHECK_ALL(s.panel >= 0.024 && s.share >= 0.006 && s.widen >= 0.012 && s.update >= 0.186);
 }
@@ -95,9 +92,9 @@ TEST_CASE("panels beside updates count as hidden") {
   setenv("TERRACE_CPU_LANES", "threads", 1);
   {
     Context<Cpu> threads = make_context<Cpu>(world());
-    const double start = now();
+    const double start = clock_seconds();
     const StageSeconds s = sleepy(threads);
-    CHECK_ALL(plausible(s, now() - start, false));
+    CHECK_ALL(plausible(s, clock_seconds() - start, false));
     CHECK_ALL(s.panel >= 0.024 && s.share >= 0.006 && s.widen >= 0.012 && s.update >= 0.186);
     // 7 ms of each panel but the first run beside 30 ms of an update; machines may be busy.
     CHECK_ALL(s.hidden >= 0.015);
@@ -132,10 +129,10 @@ TEST_CASE("stages of Gauss-Jordan elimination lie within their time") {
   context.ahead.synchronize();
   Progress quiet(false, false);
   const auto stages = StageTimes<Cpu>::on();
-  const double start = now();
+  const double start = clock_seconds();
   const JordanOutcome outcome = solver.run(quiet, stages);
   const StageSeconds s = stages.seconds();
   CHECK_ALL(outcome.good());
-  CHECK_ALL(plausible(s, now() - start, context.bulk.immediate()));
+  CHECK_ALL(plausible(s, clock_seconds() - start, context.bulk.immediate()));
   CHECK_ALL(s.panels == ceil_div(100, plan.block));
 }

@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/base/clock.hpp"
+
 namespace terrace {
 namespace {
 
@@ -28,13 +30,13 @@ void pause_briefly() {
 /// True once `ready()` holds; false after 50 us, what waking a thread costs.
 template <class Ready>
 bool spin_until(const Ready& ready) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(50);
+  const auto end = Clock::now() + std::chrono::microseconds(50);
   do {
     for (int i = 0; i < 16; ++i) {
       if (ready()) return true;
       pause_briefly();
     }
-  } while (std::chrono::steady_clock::now() < end);
+  } while (Clock::now() < end);
   return false;
 }
 

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <vector>
 
 #include "kernels/base/buffer.hpp"
+#include "kernels/base/clock.hpp"
 #include "kernels/base/parallel.hpp"
 #include "kernels/base/random.hpp"
 
@@ -17,14 +17,9 @@ namespace {
 /// Seconds of the fastest of three calls after a warm-up.
 template <class Work>
 double best_of_three(Work&& work) {
-  using Clock = std::chrono::steady_clock;
   work();
   double best = 1e300;
-  for (int i = 0; i < 3; ++i) {
-    const auto start = Clock::now();
-    work();
-    best = std::min(best, std::chrono::duration<double>(Clock::now() - start).count());
-  }
+  for (int i = 0; i < 3; ++i) best = std::min(best, seconds_of(work));
   return best;
 }
 

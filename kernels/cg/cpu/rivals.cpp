@@ -3,10 +3,10 @@
 #include <cblas.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <vector>
 
+#include "kernels/base/clock.hpp"
 #include "kernels/base/error.hpp"
 #include "kernels/base/parallel.hpp"
 
@@ -28,7 +28,7 @@ double cg_rival(const Stream<Cpu>& stream, const std::string& name, Index n, Ind
   x.assign(std::size_t(n), 0.0);
   std::vector<double> r(std::size_t(n), 1.0), p = r, q(r.size());
   openblas_set_num_threads(thread_count());
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = Clock::now();
   double rr = cblas_ddot(count, r.data(), 1, r.data(), 1);
   for (Index k = 0; k < iterations; ++k) {
     if (name == "blas-symv")
@@ -46,10 +46,10 @@ double cg_rival(const Stream<Cpu>& stream, const std::string& name, Index n, Ind
     cblas_daxpy(count, 1.0, r.data(), 1, p.data(), 1);
     rr = next;
   }
-  const auto end = std::chrono::steady_clock::now();
+  const double seconds = since(start);
   openblas_set_num_threads(1);
   answer.residual = std::sqrt(rr / double(std::max<Index>(1, n)));
-  return std::chrono::duration<double>(end - start).count();
+  return seconds;
 }
 
 }  // namespace terrace

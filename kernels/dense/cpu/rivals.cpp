@@ -4,9 +4,9 @@
 #include <cblas.h>
 #include <lapacke.h>
 
-#include <chrono>
 #include <vector>
 
+#include "kernels/base/clock.hpp"
 #include "kernels/base/parallel.hpp"
 #include "kernels/base/random.hpp"
 
@@ -19,22 +19,22 @@ RivalInverse lapack_inverse(Index n, Word seed, View<double, Cpu> a) {
   });
   std::vector<lapack_int> pivots(static_cast<std::size_t>(n));
   openblas_set_num_threads(thread_count());
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = Clock::now();
   lapack_int info = LAPACKE_dgetrf(LAPACK_COL_MAJOR, lapack_int(n), lapack_int(n), a.data,
                                    lapack_int(n), pivots.data());
   if (info == 0)
     info = LAPACKE_dgetri(LAPACK_COL_MAJOR, lapack_int(n), a.data, lapack_int(n), pivots.data());
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  const double seconds = since(start);
   openblas_set_num_threads(1);
-  return {seconds.count(), info};
+  return {seconds, info};
 }
 
 double lap_seconds(const Stream<Cpu>& stream, const std::function<void()>& work) {
   stream.synchronize();
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = Clock::now();
   work();
   stream.synchronize();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return since(start);
 }
 
 }  // namespace terrace

@@ -1,0 +1,16 @@
+// A number of bytes in words.
+#pragma once
+#include <fmt/format.h>
+
+#include <string>
+
+#include "kernels/base/backend.hpp"
+
+namespace terrace {
+
+inline std::string size_text(Index bytes) {
+  return bytes < Index(1) << 30 ? fmt::format("{:.1f} MiB", double(bytes) / 1048576.0)
+                                : fmt::format("{:.2f} GiB", double(bytes) / 1073741824.0);
+}
+
+}  // namespace terrace
