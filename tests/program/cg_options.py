@@ -18,8 +18,8 @@ rng = np.random.default_rng(8)
 
 
 def run(command, code=0, ranks=0):
-    """Ranks 1 to 5 in turn unless told; report and standard output."""
-    done = test.run(f"{command} --backend {backend} --report r.json --force", ranks or 1 + test.runs % 5, code)
+    """1 to 5 ranks in turn unless told; report and standard output."""
+    done = test.run(f"{command} --backend {backend} --report r.json --force", ranks or test.turn(), code)
     return read_json(), done.out
 
 

@@ -20,8 +20,8 @@ n = 70
 
 
 def run(command, code):
-    """Ranks 1 to 5 and both pivotings in turn; the report."""
-    ranks, pivoting = 1 + test.runs % 5, ("partial", "tournament")[test.runs // 5 % 2]
+    """1 to 5 ranks and both pivotings in turn; the report."""
+    ranks, pivoting = test.turn(), ("partial", "tournament")[test.runs // 8 % 2]
     test.run(f"{command} --backend {backend} --pivoting {pivoting} --block 16 --report r.json --force", ranks, code)
     return read_json()
 

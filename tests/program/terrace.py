@@ -42,6 +42,10 @@ class Program:
     def env(self, more=None):
         return {**os.environ, **self.environment, **(more or {})}
 
+    def turn(self):
+        """Numbers of ranks for one run after the other; few of four and five, which wait for each other on two cores."""
+        return (1, 2, 3, 1, 2, 4, 1, 5)[self.runs % 8]
+
     def run(self, command, ranks=1, code=None, env=None, timeout=120, wrapper=(), **how):
         """Runs to the end; `code`: the exit code that it must have; `how`: for subprocess.run."""
         self.runs += 1
