@@ -19,6 +19,8 @@ forbid(kernels "#include \"(distrib|io|src|tests)/")
 forbid(distrib "#include \"(io|src|tests)/")
 forbid(io "#include \"(src|tests)/")
 forbid(src "#include \"tests/")
+# Estimates and the profile are the program's: solvers are given what was measured.
+forbid(src "#include \"src/(plan|predict|profile).hpp" "src/(commands|bench)/" "src/(plan|predict|profile)[.]")
 foreach(folder kernels src)
   forbid(${folder} "#include <mpi.h>")
 endforeach()

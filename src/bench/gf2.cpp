@@ -33,7 +33,8 @@ void bench_elimination(Run& run, const Gf2Bench& o, Context<B>& context, Index n
     fail_together(Exit::usage, fmt::format("no {} x {} matrix has rank {}; --rank; use {} or less",
                                            n, columns, o.rank, std::min(n, columns)));
   const auto form = o.echelon ? EchelonForm::echelon : EchelonForm::reduced;
-  const PanelPlan plan = plan_panels(context, run.options, std::min(n, columns), o.candidates);
+  const PanelPlan plan = plan_panels(context, run.options, std::min(n, columns), o.candidates,
+                                     measured_panels(context));
   run.report["block"] = plan.columns;
   run.report["method"] = elimination_method<B>(plan);
   const BlockCyclic layout = bit_row_layout(n, context.size());

@@ -70,7 +70,8 @@ void bench_product(Run& run, const Gf2Bench& o, Context<B>& context, Index n,
 template <class B>
 void bench_inverse(Run& run, const Gf2Bench& o, Context<B>& context, Index n,
                    const Gf2Setting& setting) {
-  const PanelPlan plan = plan_panels(context, run.options, n, o.candidates);
+  const PanelPlan plan =
+      plan_panels(context, run.options, n, o.candidates, measured_panels(context));
   const BlockCyclic layout = bit_row_layout(n, context.size());
   const Index words = ceil_div(n, 64), stride = round_up(words, bit_row_alignment);
   const Index bytes = BitMatrix<B>::bytes(layout, words) + echelon_bytes<B>(layout, stride, plan) +

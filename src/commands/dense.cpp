@@ -57,7 +57,6 @@ void solve(Run& run, Context<B>& context, const io::DenseInput& a, const io::Den
   const JordanPlan plan = plan_dense<B>(run, n, right + probes, false, options);
   describe<B>(run, plan);
   run.report["columns"] = right;
-  run.work = jordan_work(plan, !run.options.no_check).json();
   if (run.options.plan) return say_plan<B>(run, context, plan, options.pivoting);
   io::Output output(run.control, run.options.output, run.options.force);
   require_plan_memory<B>(run, n * (n + plan.right), plan.bytes);
@@ -145,13 +144,14 @@ void solve_by_cramer(Run& run, Context<Cpu>& context, const io::DenseInput& a,
         fmt::format("Cramer's rule is offered up to n = {}, and n is {}; --method cramer; "
                     "leave the option out",
                     cramer_limit, n));
-  run.work = cramer_work(n, right).json();
   if (run.options.plan) {
     run.say(fmt::format("method     cramer (asked for): {} determinants of order {}, on the host",
                         1 + n * right, n));
     PlanNeeds needs;
     needs.memory = [&](int) { return RankMemory{8 * n * (2 * n + 2 * right), 0}; };
-    return conclude_plan(run, context, cramer_work(n, right), needs);
+    conclude_plan(run, context, dense_work({machine_of(context), "cramer", n, right, 1, false}),
+                  needs);
+    return;
   }
   io::Output output(run.control, run.options.output, run.options.force);
   Matrix<Cpu> full_a(context.ahead, n, n), full_b(context.ahead, n, right);

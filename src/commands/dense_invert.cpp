@@ -66,7 +66,6 @@ void invert_blocked(Run& run, Context<B>& context, const io::DenseInput& a,
   const Index n = a.rows();
   const JordanPlan plan = plan_dense<B>(run, n, 0, true, options);
   describe<B>(run, plan);
-  run.work = jordan_work(plan, !run.options.no_check).json();
   if (run.options.plan) return say_plan<B>(run, context, plan, options.pivoting);
   io::Output output(run.control, run.options.output, run.options.force);
   require_plan_memory<B>(run, n * n, plan.bytes);
@@ -85,7 +84,6 @@ void invert_by_textbook(Run& run, Context<B>& context, const io::DenseInput& a,
   run.report["block"] = 0;
   run.report["pivoting"] = "partial";
   run.report["memory_per_rank"] = plan.bytes;
-  run.work = textbook_work(plan.n, !run.options.no_check).json();
   if (!host) {
     run.report["grid"] = launch.grid;
     run.report["threads"] = launch.threads;
@@ -106,7 +104,9 @@ void invert_by_textbook(Run& run, Context<B>& context, const io::DenseInput& a,
                                     return jordan_memory<B>(plan_jordan<B>(
                                         run.control.size(), plan.n, 0, true, 0, "auto", false));
                                   }});
-    conclude_plan(run, context, Work::from(run.work), needs);
+    DenseWork work{machine_of(context), "textbook", plan.n};
+    work.check = !run.options.no_check;
+    conclude_plan(run, context, dense_work(work), needs);
     return;
   }
   io::Output output(run.control, run.options.output, run.options.force);

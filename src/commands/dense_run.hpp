@@ -78,12 +78,6 @@ RankMemory jordan_memory(const JordanPlan& plan) {
                                 : RankMemory{staging, plan.bytes};
 }
 
-inline Work jordan_work(const JordanPlan& plan, bool check) {
-  return dense_work({plan.n, plan.right, plan.block, plan.rows.ranks, plan.inverse,
-                     plan.pivoting == Pivoting::tournament, check,
-                     plan.emulated ? "emulated" : "fp64"});
-}
-
 template <class B>
 void say_plan(Run& run, const Context<B>& context, const JordanPlan& plan,
               const std::string& pivoting) {
@@ -114,7 +108,11 @@ void say_plan(Run& run, const Context<B>& context, const JordanPlan& plan,
   if (!std::is_same_v<B, Cpu>)
     needs.alternatives.push_back(
         {"with --backend cpu", [&] { return as_if(Cpu{}, plan.rows.ranks, false); }});
-  conclude_plan(run, context, jordan_work(plan, !run.options.no_check), needs);
+  DenseWork work{machine_of(context), "gauss-jordan", plan.n, plan.right, plan.block, plan.inverse};
+  work.tournament = plan.pivoting == Pivoting::tournament;
+  work.emulated = plan.emulated;
+  work.check = !run.options.no_check;
+  conclude_plan(run, context, dense_work(work), needs);
 }
 
 /// `elements` of the input and the result, `bytes` on the backend.

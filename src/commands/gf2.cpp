@@ -1,6 +1,5 @@
 // gf2 rref, rank, solve, kernel, inverse: options, phases, output.
 #include <fmt/core.h>
-#include <cmath>
 
 #include <algorithm>
 #include <memory>
@@ -20,28 +19,22 @@ Index extra_words(const Run& run) { return run.options.guard ? 2 : 1; }
 template <class B>
 PanelPlan guarded_plan(const Context<B>& context, const CommonOptions& options, const Gf2Options& o,
                        Index most_rank) {
-  PanelPlan plan = plan_panels(context, options, most_rank, o.candidates);
+  PanelPlan plan = plan_panels(context, options, most_rank, o.candidates, measured_panels(context));
   plan.witness = witness_seed(options.seed);
   return plan;
 }
 
 /// Of an elimination of [A | B].
 template <class B>
-Work elimination_work(const Run& run, const std::string& command, const PanelPlan& plan, Index rows,
-                      Index columns, Index right) {
-  BitWork w{command,      elimination_method<B>(plan), rows, columns, right,
-            plan.columns, run.control.size()};
+Work elimination_work(const Run& run, const Context<B>& context, const std::string& command,
+                      const PanelPlan& plan, Index rows, Index columns, Index right) {
+  BitWork w{machine_of(context), command, elimination_method<B>(plan), rows, columns, right,
+            plan.columns};
+  w.k = plan.product.shape.k;
+  w.stored = plan.product.stored;
   w.check = !run.options.no_check;
   w.output = !run.options.output.empty() || run.options.plan;
-  Work work = bit_work(w);
-  // Tables of k rows take rows / k look-ups; 8 is what the rates were measured with. Tables that
-  // are broadcast are 2^k rows for every k pivots.
-  const double k = run.options.k > 0 ? double(run.options.k) : 8;
-  for (auto& [amount, value] : work.solve) {
-    if (amount == "words" && plan.product.tables) value *= 8 / k;
-    if (amount == "shared" && plan.product.stored) value *= std::exp2(k) / k;
-  }
-  return work;
+  return bit_work(w);
 }
 
 void write_vector(io::Output& output, const Control& control, const std::string& name,
@@ -126,11 +119,11 @@ void reduce(Run& run, const Gf2Options& o) {
               echelon_bytes<B>(rows, round_up(words + extra_words(run), bit_row_alignment), with),
           staging_bytes(words, rows.slots(0))};
     };
-    const Work work = elimination_work<B>(run,
-                                          rank_only   ? "rank"
-                                          : o.echelon ? "echelon"
-                                                      : "rref",
-                                          plan, files.a.rows(), columns, 0);
+    const Work work = elimination_work(run, context,
+                                       rank_only   ? "rank"
+                                       : o.echelon ? "echelon"
+                                                   : "rref",
+                                       plan, files.a.rows(), columns, 0);
     if (planned(run, context, layout, plan, work, memory)) return;
     const Word seed = witness_seed(run.options.seed);
     BitMatrix<B> matrix = read_matrix<B>(run, context, source, nullptr, layout, seed);
@@ -190,7 +183,8 @@ void solve(Run& run, const Gf2Options& o) {
               8 * std::min(x_rows, columns) * round_up(b.words(), bit_row_alignment),
           staging_bytes(std::max(a.words(), b.words()), rows.slots(0))};
     };
-    const Work work = elimination_work<B>(run, "solve", plan, files.a.rows(), columns, b.columns);
+    const Work work =
+        elimination_work(run, context, "solve", plan, files.a.rows(), columns, b.columns);
     if (planned(run, context, layout, plan, work, memory)) return;
     const Word seed = witness_seed(run.options.seed);
     BitMatrix<B> matrix = read_matrix<B>(run, context, a, &b, layout, seed);
@@ -253,7 +247,7 @@ void kernel(Run& run, const Gf2Options& o) {
               basis_bytes(least, ranks),
           staging_bytes(words, rows.slots(0))};
     };
-    const Work work = elimination_work<B>(run, "kernel", plan, files.a.rows(), columns, 0);
+    const Work work = elimination_work(run, context, "kernel", plan, files.a.rows(), columns, 0);
     if (planned(run, context, layout, plan, work, memory)) return;
     const Word seed = witness_seed(run.options.seed);
     BitMatrix<B> matrix = read_matrix<B>(run, context, source, nullptr, layout, seed);
@@ -315,7 +309,7 @@ void inverse(Run& run, const Gf2Options& o) {
               staging,
           staging};
     };
-    const Work work = elimination_work<B>(run, "inverse", plan, n, n, 0);
+    const Work work = elimination_work(run, context, "inverse", plan, n, n, 0);
     if (planned(run, context, layout, plan, work, memory)) return;
     const Word seed = witness_seed(run.options.seed);
     BitMatrix<B> matrix = read_matrix<B>(run, context, source, nullptr, layout, seed);

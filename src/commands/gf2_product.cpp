@@ -46,8 +46,9 @@ void multiply(Run& run, const Gf2Options& o) {
                        staging_bytes(std::max(a.words(), b.words()), slices.slots(0))};
     };
     const PanelPlan panels{plan.panel, plan.method};
-    const Work work = bit_product_work(rows, inner, columns, plan.levels, ranks,
-                                       elimination_method<B>(panels), !run.options.no_check);
+    const Work work = bit_product_work({machine_of(context), elimination_method<B>(panels), rows,
+                                        inner, columns, plan.method.shape.k, plan.method.stored,
+                                        plan.levels, !run.options.no_check});
     if (planned(run, context, layout, panels, work, needed,
                 fmt::format("Strassen levels: {} ({})", plan.levels, plan.reason)))
       return;

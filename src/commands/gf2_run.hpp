@@ -12,6 +12,7 @@
 #include "src/gf2.hpp"
 #include "src/guard.hpp"
 #include "src/plan.hpp"
+#include "src/profile.hpp"
 
 namespace terrace::gf2_command {
 
@@ -97,7 +98,6 @@ bool planned(Run& run, const Context<B>& context, const BlockCyclic& layout, con
   run.settings["seed"] = run.options.seed;
   run.settings["guard"] = run.options.guard;
   run.report["memory"] = {{"host_bytes_per_rank", host}, {"device_bytes_per_rank", device}};
-  run.work = work.json();
   if (!run.options.plan) {
     require_memory(run.control, host, device);
     return false;
