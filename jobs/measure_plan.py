@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""What --plan is worth on this machine: predicted and measured seconds of one run a problem, as rows of jobs/results/plan.md.
+"""What --plan is worth on this machine: predicted and measured seconds of one run per problem.
 
-measure_plan.py TERRACE [--backend cuda] [--seconds 60] [--repeat 2] [--only dense,gf2,band,cg] [--scale 1] [--output FILE]
+measure_plan.py TERRACE [--backend cuda] [--repeat 2] [--only dense,gf2,band,cg] [--scale 1] [--output FILE]
 
-Measures a profile first (bench --profile of --seconds, kept in the folder of the run), then generates, predicts and runs
+Measures a profile first (bench --profile, kept beside the output), then generates, predicts and runs
 each problem --repeat times in fresh processes, round after round; the last round counts. --scale 0.1 for small machines.
 """
 import argparse
@@ -18,7 +18,6 @@ import time
 parser = argparse.ArgumentParser()
 parser.add_argument("terrace", type=os.path.abspath)
 parser.add_argument("--backend", default="cuda")
-parser.add_argument("--seconds", type=float, default=60, help="of the profile")
 parser.add_argument("--repeat", type=int, default=2)
 parser.add_argument("--only", default="dense,gf2,band,cg")
 parser.add_argument("--scale", type=float, default=1, help="of the orders")
@@ -67,7 +66,7 @@ def run(command):
 failures = 0
 rows = []
 start = time.time()
-run(f"bench --profile --seconds {options.seconds:g}")
+run("bench --profile")
 shutil.copy(env["TERRACE_PROFILE"], (options.output or os.path.join(folder, "x")) + ".profile")
 print(f"profile: {time.time() - start:.0f} s", flush=True)
 for family, name, make, command in PROBLEMS:
@@ -102,7 +101,7 @@ if options.output:
     with open(options.output, "w") as f:
         json.dump(rows, f, indent=1)
 shutil.rmtree(folder)
-outside = sum(not 1 / 1.3 <= r["predicted"] / r["measured"] <= 1.3 for r in rows)
-whole = sum(not 1 / 1.3 <= r["predicted_total"] / r["measured_total"] <= 1.3 for r in rows)
-print(f"{len(rows)} problems, {outside} solves and {whole} whole runs outside 30 %, {failures} failed, {time.time() - start:.0f} s")
+outside = sum(not 1 / 2 <= r["predicted"] / r["measured"] <= 2 for r in rows)
+whole = sum(not 1 / 2 <= r["predicted_total"] / r["measured_total"] <= 2 for r in rows)
+print(f"{len(rows)} problems, {outside} solves and {whole} whole runs outside a factor of two, {failures} failed, {time.time() - start:.0f} s")
 sys.exit(failures != 0)

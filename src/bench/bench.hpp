@@ -1,5 +1,6 @@
 // The one benchmark harness: runs of a solve phase on generated data, checked, with a bound.
 #pragma once
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
@@ -78,6 +79,17 @@ inline std::function<void(double)> spoils(std::vector<double>& answer) {
     if (!answer.empty()) answer.front() = value;
   };
 }
+
+/// Removes the test file however the bench ends.
+struct Removed {
+  const Control& control;
+  std::string file;
+  bool keep;
+  ~Removed() {
+    std::error_code ignored;
+    if (control.rank() == 0 && !keep) std::filesystem::remove(file, ignored);
+  }
+};
 
 /// Refuses names of --rivals that are none of `known`: Error(usage) on all ranks.
 void require_rivals(const BenchOptions& options, const std::string& family,

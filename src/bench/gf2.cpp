@@ -1,5 +1,6 @@
 // bench gf2: options; reduced or echelon form of matrices generated on the backend from the seed.
 #include "src/bench/gf2.hpp"
+#include "src/program/profile.hpp"
 
 #include <fmt/core.h>
 
@@ -34,8 +35,8 @@ void bench_elimination(Run& run, const Gf2Bench& o, Context<B>& context, Index n
     fail_together(Exit::usage, fmt::format("no {} x {} matrix has rank {}; --rank; use {} or less",
                                            n, columns, o.rank, std::min(n, columns)));
   const auto form = o.echelon ? EchelonForm::echelon : EchelonForm::reduced;
-  const PanelPlan plan =
-      plan_panels(context, panel_wish(run.options, o.candidates), std::min(n, columns));
+  const PanelPlan plan = plan_panels(context, panel_wish(run.options, o.candidates),
+                                     std::min(n, columns), measured_panels(context));
   run.report["block"] = plan.columns;
   run.report["method"] = elimination_method<B>(plan);
   const BlockCyclic layout = bit_row_layout(n, context.size());

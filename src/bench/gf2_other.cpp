@@ -1,6 +1,7 @@
 // bench gf2 --product and --inverse.
 #include "distrib/agree.hpp"
 #include "src/bench/gf2.hpp"
+#include "src/program/profile.hpp"
 
 namespace terrace {
 
@@ -72,7 +73,8 @@ void bench_product(Run& run, const Gf2Bench& o, Context<B>& context, Index n,
 template <class B>
 void bench_inverse(Run& run, const Gf2Bench& o, Context<B>& context, Index n,
                    const Gf2Setting& setting) {
-  const PanelPlan plan = plan_panels(context, panel_wish(run.options, o.candidates), n);
+  const PanelPlan plan =
+      plan_panels(context, panel_wish(run.options, o.candidates), n, measured_panels(context));
   const BlockCyclic layout = bit_row_layout(n, context.size());
   const Index words = ceil_div(n, 64), stride = round_up(words, bit_row_alignment);
   const Index bytes = BitMatrix<B>::bytes(layout, words) + echelon_bytes<B>(layout, stride, plan) +

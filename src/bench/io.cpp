@@ -154,17 +154,6 @@ class IoRun {
   std::function<void(std::span<const Range>, Look&)> read_;
 };
 
-/// Removes the test file however the bench ends.
-struct Removed {
-  const Control& control;
-  std::string file;
-  bool keep;
-  ~Removed() {
-    std::error_code ignored;
-    if (control.rank() == 0 && !keep) std::filesystem::remove(file, ignored);
-  }
-};
-
 void bench_io(Run& run, const IoBench& options) {
   const auto& all = io::sample_layouts();
   const auto& layouts = options.layouts.empty() ? all : options.layouts;

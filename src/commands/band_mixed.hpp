@@ -79,11 +79,10 @@ class MixedRun {
     host_ =
         (2 * system.nrhs() + 4) * shape_.padded() * Index(sizeof(double)) + 3 * io::piece_bytes();
     run.report["memory"] = {{"backend_bytes", device_}, {"host_bytes", host_}};
-    run.work = band_work({run.command, "mixed", shape_.n, shape_.half_bandwidth, shape_.width,
-                          system.nrhs(), 1, shape_.tiles(),
-                          band_factor_flops(shape_.n, shape_.half_bandwidth), false,
-                          !run.options.no_check})
-                   .json();
+    work_ = band_work({machine_of(context), run.command, "mixed", shape_.n, shape_.half_bandwidth,
+                       shape_.width, system.nrhs(), shape_.tiles(),
+                       band_factor_flops(shape_.n, shape_.half_bandwidth), false,
+                       !run.options.no_check});
     if (run.options.plan) describe(plan);
   }
 
@@ -177,7 +176,7 @@ class MixedRun {
          }});
     needs.alternatives.push_back(
         streamed_instead<B>(run_, shape_.n, system_.matrix.half_bandwidth(), nrhs, 1));
-    conclude_plan(run_, c_, Work::from(run_.work), needs);
+    conclude_plan(run_, c_, work_, needs);
   }
 
   Run& run_;
@@ -186,6 +185,7 @@ class MixedRun {
   const BandShape shape_;
   const BandProblem<B> problem_;
   Index host_ = 0, device_ = 0;
+  Work work_;
 };
 
 /// True when the system is solved (or its plan printed); otherwise the FP64 method of `plan` has to

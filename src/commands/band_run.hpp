@@ -161,18 +161,10 @@ class BandRun {
     }
     if (run.options.guard) device_ += BandGuard<B>::bytes(shape_);
     run.report["memory"] = {{"backend_bytes", device_}, {"host_bytes", host_}};
-    const BandAmounts work{run.command,
-                           at_once_ ? "at once" : "tile-columns",
-                           shape_.n,
-                           shape_.half_bandwidth,
-                           shape_.width,
-                           nrhs,
-                           c_.size(),
-                           shape_.tiles(),
-                           band_factor_flops(shape_.n, shape_.half_bandwidth) / c_.size(),
-                           factored,
-                           !run.options.no_check};
-    run.work = band_work(work).json();
+    work_ = band_work({machine_of(context), run.command, at_once_ ? "at once" : "tile-columns",
+                       shape_.n, shape_.half_bandwidth, shape_.width, nrhs, shape_.tiles(),
+                       band_factor_flops(shape_.n, shape_.half_bandwidth) / c_.size(), factored,
+                       !run.options.no_check});
     if (run.options.plan) describe(memory, nrhs, reasons);
   }
 
@@ -299,10 +291,11 @@ class BandRun {
     if (!std::is_same_v<B, Cpu>)
       needs.alternatives.push_back(
           {"with --backend cpu", [&] { return memory(Cpu{}, c_.size(), check); }});
-    conclude_plan(run_, c_, Work::from(run_.work), needs);
+    conclude_plan(run_, c_, work_, needs);
   }
 
   Index host_ = 0, device_ = 0;
+  Work work_;
   std::optional<BandGuard<B>> guard_;
 };
 

@@ -111,10 +111,9 @@ class PartsRun {
     host_ = host_bytes(plan);
     run.report["memory"] = {{"backend_bytes", device_}, {"host_bytes", host_}};
     const auto [chain, flops] = chain_of_parts(plan);
-    run.work = band_work({run.command, to_string(plan.method), plan.shape.n,
-                          plan.shape.half_bandwidth, plan.shape.width, nrhs, c_.size(), chain,
-                          flops, system.factor != nullptr, !run.options.no_check})
-                   .json();
+    work_ = band_work({machine_of(context), run.command, to_string(plan.method), plan.shape.n,
+                       plan.shape.half_bandwidth, plan.shape.width, nrhs, chain, flops,
+                       system.factor != nullptr, !run.options.no_check});
     if (run.options.plan) describe(memory, check);
   }
 
@@ -230,7 +229,7 @@ class PartsRun {
         {"with --method tile-columns", [&] { return with("tile-columns", c_.size(), check); }});
     needs.alternatives.push_back(
         streamed_instead<B>(run_, s.n, system_.matrix.half_bandwidth(), nrhs, c_.size()));
-    conclude_plan(run_, c_, Work::from(run_.work), needs);
+    conclude_plan(run_, c_, work_, needs);
   }
 
   Run& run_;
@@ -239,6 +238,7 @@ class PartsRun {
   const BandPlan& plan_;
   const BandProblem<B> problem_;
   Index host_ = 0, device_ = 0;
+  Work work_;
 };
 
 template <class B>

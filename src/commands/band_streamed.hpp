@@ -57,11 +57,10 @@ class StreamRun {
     }
     host_ = memory.host + others;
     run.report["memory"] = {{"backend_bytes", device_}, {"host_bytes", host_}};
-    run.work = band_work({run.command, "streamed", shape_.n, shape_.half_bandwidth, shape_.width,
-                          nrhs, 1, ceil_div(shape_.tiles(), Index(plan.parts())),
-                          band_factor_flops(shape_.n, shape_.half_bandwidth), factored,
-                          !run.options.no_check})
-                   .json();
+    work_ = band_work(
+        {machine_of(context), run.command, "streamed", shape_.n, shape_.half_bandwidth,
+         shape_.width, nrhs, ceil_div(shape_.tiles(), Index(plan.parts())),
+         band_factor_flops(shape_.n, shape_.half_bandwidth), factored, !run.options.no_check});
     if (run.options.plan) describe(memory, check);
   }
 
@@ -244,7 +243,7 @@ class StreamRun {
     if (check > 0)
       needs.alternatives.push_back(
           {"with --no-check", [&] { return band_on_rank<B>(host_, device_ - check); }});
-    conclude_plan(run_, c_, Work::from(run_.work), needs);
+    conclude_plan(run_, c_, work_, needs);
   }
 
   Run& run_;
@@ -253,6 +252,7 @@ class StreamRun {
   BandPlan plan_;
   const Index nrhs_;
   Index host_ = 0, device_ = 0, stored_ = 0, kept_ = 0;
+  Work work_;
   std::string scratch_;  ///< folder
   io::ScratchFile file_;
   int exponent_ = 0;

@@ -39,11 +39,10 @@ class WindowRun {
     for (const char* key : {"method", "block", "parts"}) run.settings[key] = run.report[key];
     std::tie(host_, device_) = bytes(c_.size());
     run.report["memory"] = {{"backend_bytes", device_}, {"host_bytes", host_}};
-    run.work =
-        band_work({run.command, "streamed", s_.n, s_.half_bandwidth, s_.width, system.nrhs(),
-                   c_.size(), s_.tiles(), band_factor_flops(s_.n, s_.half_bandwidth) / c_.size(),
-                   system.factor != nullptr, !run.options.no_check})
-            .json();
+    work_ = band_work({machine_of(context), run.command, "streamed, in a window", s_.n,
+                       s_.half_bandwidth, s_.width, system.nrhs(), s_.tiles(),
+                       band_factor_flops(s_.n, s_.half_bandwidth) / c_.size(),
+                       system.factor != nullptr, !run.options.no_check});
     if (run.options.plan) describe(plan.reasons);
   }
 
@@ -155,7 +154,7 @@ class WindowRun {
       const auto [beside, on] = bytes(ranks);
       return band_on_rank<B>(beside, on);
     };
-    conclude_plan(run_, c_, Work::from(run_.work), needs);
+    conclude_plan(run_, c_, work_, needs);
   }
 
   Run& run_;
@@ -165,6 +164,7 @@ class WindowRun {
   const BandProblem<B> problem_;
   BandWindow<B> a_;
   Index host_ = 0, device_ = 0;
+  Work work_;
   bool flipped_ = false;
 };
 

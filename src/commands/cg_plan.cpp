@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "distrib/agree.hpp"
-#include "kernels/base/parallel.hpp"
 #include "src/cg/preconditioner.hpp"
 #include "src/program/plan.hpp"
 
@@ -11,41 +10,6 @@ namespace terrace {
 namespace {
 
 double gib(double bytes) { return bytes / 1073741824.0; }
-
-/// Where the time of conjugate gradients and of a direct solve goes: bytes an iteration and flops,
-/// at rates that an H200 (or the CPU, by its threads) keeps up.
-struct Estimate {
-  double iteration = 0;  ///< seconds
-  double direct = 0;     ///< seconds of the factorisation; 0: none to offer
-  std::string command;   ///< of the direct solve
-};
-template <class B>
-Estimate estimate(const Context<B>& c, const CgInputs& in, const CgCommand& options, double rows) {
-  constexpr bool device = std::is_same_v<B, Cuda>;
-  const double ranks = c.size(), n = double(in.n);
-  const double bandwidth = device ? 4.2e12 : 8e9 * double(thread_count());
-  const double latency = device ? 1.5e-5 : 2e-6;
-  const double flops = device ? 5e13 : 1e10 * double(thread_count());
-  Estimate e;
-  double bytes = 0;
-  if (in.kind == io::Kind::dense) {
-    bytes = options.layout == "rows" ? 8 * n * n : 4 * n * n;
-    // On a GPU small matrices are far below the rate of large ones (jobs/results/dense.md).
-    const double reached = device ? n * n / (n * n + 3.6e7) : 1;
-    e.direct = 2.0 * n * n * n / (flops * reached) / ranks;
-    e.command = "dense solve";
-  } else if (in.kind == io::Kind::band) {
-    const double m = double(in.band.half_bandwidth());
-    bytes = 8 * n * (m + 1);
-    // Narrow bands factor far below the flops of wide ones.
-    e.direct = n * m * m / (flops * m / (m + 2000)) + 16 * n * (m + 1) / bandwidth;
-    e.command = "band solve";
-  } else {
-    bytes = 12 * double(in.csr.nonzeros()) + 8 * n;
-  }
-  e.iteration = bytes / ranks / bandwidth + 64 * rows / bandwidth + latency * (ranks > 1 ? 4 : 1);
-  return e;
-}
 
 }  // namespace
 
@@ -158,38 +122,55 @@ double assumed_iterations(const CgCommand& options, Index n) {
   return std::ceil(std::min({bound, most, std::max(1.0, double(n))}));
 }
 
-Work cg_work(const Run& run, const CgInputs& in, const CgCommand& options, int ranks) {
+Work cg_work(const Run& run, const CgInputs& in, const CgCommand& options, const Machine& on) {
   const bool triangle = as_triangle(in, options), sparse = in.kind == io::Kind::csr;
-  const double n = double(in.n), mean = n / ranks;
+  const double n = double(in.n), mean = n / on.ranks;
+  const double m = in.kind == io::Kind::band ? double(in.band.half_bandwidth()) : 0;
   IterationWork w;
+  w.on = on;
   w.form = triangle                     ? "dense triangle"
            : in.kind == io::Kind::dense ? "dense rows"
                                         : form_name(in.kind);
-  w.method = run.report["variant"].get<std::string>() + ", " + options.preconditioner +
-             (run.options.precision == "mixed" ? ", mixed" : "");
+  w.method = run.report["variant"].get<std::string>();
+  w.preconditioner = options.preconditioner;
+  w.mixed = run.options.precision == "mixed";
   w.n = in.n;
-  w.ranks = ranks;
-  const double m = in.kind == io::Kind::band ? double(in.band.half_bandwidth()) : 0;
-  w.matrix_bytes = (triangle                             ? 4 * n * n
-                    : sparse                             ? 12 * double(in.csr.nonzeros()) + 8 * n
-                    : m > 0 || in.kind == io::Kind::band ? 8 * n * (m + 1)
-                                                         : 8 * n * n) /
-                   ranks;
-  w.file_bytes = sparse                      ? 16 * double(in.csr.nonzeros())
-                 : in.kind == io::Kind::band ? 8 * n * (m + 1)
-                                             : 8 * n * n;
-  w.extra_bytes = options.preconditioner == "jacobi" ? 8 * mean
-                  : options.preconditioner == "block-jacobi"
-                      ? 8 * mean * double(run.options.block > 0 ? run.options.block : 32)
-                  : options.preconditioner == "ic"        ? w.matrix_bytes
-                  : options.preconditioner == "chebyshev" ? w.matrix_bytes * double(options.degree)
-                                                          : 0;
+  w.matrix_bytes = (triangle                    ? 4 * n * n
+                    : sparse                    ? 12 * double(in.csr.nonzeros()) + 8 * n
+                    : in.kind == io::Kind::band ? 8 * n * (m + 1)
+                                                : 8 * n * n) /
+                   on.ranks;
+  w.file_bytes =
+      sparse ? 16 * double(in.csr.nonzeros()) : 8 * n * (in.kind == io::Kind::band ? m + 1 : n);
+  w.preconditioner_bytes = options.preconditioner == "jacobi" ? 8 * mean
+                           : options.preconditioner == "block-jacobi"
+                               ? 8 * mean * double(run.options.block > 0 ? run.options.block : 32)
+                           : options.preconditioner == "ic" ? w.matrix_bytes
+                           : options.preconditioner == "chebyshev"
+                               ? (w.matrix_bytes + 40 * mean) * double(options.degree)
+                               : 0;
+  // Forward and backward: every row of a band waits for the one before; of a mesh, its layers do.
+  if (options.preconditioner == "ic") w.chain = 2 * (sparse ? std::sqrt(mean) : mean);
   w.rows = triangle ? n : mean;
-  w.shared = ranks > 1 ? (in.kind == io::Kind::dense ? n : std::max(m, std::sqrt(n))) : 0;
+  w.shared = in.kind == io::Kind::dense ? n : std::max(m, std::sqrt(n));
   w.nrhs = in.rhs.columns();
   w.passes = ceil_div(w.nrhs, at_once(run, in, options));
   w.iterations = assumed_iterations(options, in.n);
   return iteration_work(w);
+}
+
+/// Seconds of a direct solve of a dense or a band matrix.
+Seconds direct_seconds(const CgInputs& in, const Machine& on, const Rates& rates) {
+  const Index nrhs = in.rhs.columns();
+  if (in.kind == io::Kind::dense)
+    return predict(dense_work({on, "gauss-jordan", in.n, nrhs, 1, false}), rates);
+  const double m = double(in.band.half_bandwidth());
+  BandAmounts w{
+      on, "band solve", on.device ? "two-ends" : "tile-columns", in.n, in.band.half_bandwidth(),
+      64, nrhs};
+  w.chain = in.n / (on.device ? 128 : 64);
+  w.flops = double(in.n) * m * m / on.ranks;
+  return predict(band_work(w), rates);
 }
 
 }  // namespace
@@ -199,18 +180,13 @@ void plan_cg(Run& run, const Context<B>& c, const CgInputs& in, const CgCommand&
   constexpr bool device = std::is_same_v<B, Cuda>;
   const int ranks = c.size();
   const bool triangle = as_triangle(in, options);
-  const Index rows = triangle ? in.n : ceil_div(in.n, ranks), nrhs = in.rhs.columns();
+  const Index nrhs = in.rhs.columns();
   const CgMethod method = method_of(run.options.method);
   const Index columns = at_once(run, in, options);
   const CgMemory memory = cg_memory<B>(run, in, options, ranks);
   const OperatorMemory& matrix = memory.matrix;
   const Index vectors = memory.vectors, host = memory.host, backend = matrix.backend + vectors;
   run.report["memory"] = {{"backend_bytes", backend}, {"host_bytes", host}};
-  const Estimate e = estimate(c, in, options, double(rows));
-  run.report["plan"] = {{"seconds_per_iteration", e.iteration}};
-  if (e.direct > 0) run.report["plan"]["direct_seconds"] = e.direct;
-  const Work work = cg_work(run, in, options, ranks);
-  run.work = work.json();
   if (!run.options.plan) {
     require_memory(c.control, device ? host : host + backend, device ? backend : 0);
     return;
@@ -260,14 +236,18 @@ void plan_cg(Run& run, const Context<B>& c, const CgInputs& in, const CgCommand&
     needs.alternatives.push_back({"with --backend cpu", [&] {
                                     return on_rank<Cpu>(cg_memory<Cpu>(run, in, options, ranks));
                                   }});
-  conclude_plan(run, c, work, needs);
-  if (e.direct > 0)
-    run.say(fmt::format(
-        "a direct solve, terrace {}, would take about {:.3g} s, as long as {:.0f} iterations: it "
-        "is "
-        "the faster one beyond that (a relative residual of {:g} at condition {:.2g})",
-        e.command, e.direct, e.direct / e.iteration, options.rtol,
-        std::pow(2 * e.direct / e.iteration / std::log(2 / std::max(options.rtol, 1e-16)), 2)));
+  const Work work = cg_work(run, in, options, machine_of(c));
+  const Rates rates = conclude_plan(run, c, work, needs);
+  const double iteration = predict(work, rates).iteration;
+  run.report["plan"] = {{"seconds_per_iteration", iteration}};
+  if (in.kind == io::Kind::csr) return;
+  const double direct = direct_seconds(in, machine_of(c), rates).solve;
+  run.report["plan"]["direct_seconds"] = direct;
+  run.say(fmt::format(
+      "a direct solve, terrace {} solve, would take about {} s, as long as about {} iterations: it "
+      "is the faster one beyond that (a relative residual of {:g} at condition {:.0e})",
+      form_name(in.kind), about(direct), about(direct / iteration), options.rtol,
+      std::pow(2 * direct / iteration / std::log(2 / std::max(options.rtol, 1e-16)), 2)));
 }
 
 #define TERRACE_INSTANTIATE(B) \

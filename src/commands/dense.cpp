@@ -73,7 +73,7 @@ class Solve {
   Solve(const Solve&) = delete;
   Solve& operator=(const Solve&) = delete;
 
-  [[nodiscard]] Work work() const { return jordan_work(plan_, !run_.options.no_check); }
+  [[nodiscard]] Work work() const { return jordan_work(context_, plan_, !run_.options.no_check); }
   [[nodiscard]] PlanNeeds needs() const { return jordan_needs<B>(run_, plan_, pivoting_); }
   void describe() { describe_plan(run_, plan_); }
   void open() { output_.emplace(run_.control, run_.options.output, run_.options.force); }
@@ -196,7 +196,9 @@ class SolveByCramer {
   SolveByCramer(const SolveByCramer&) = delete;
   SolveByCramer& operator=(const SolveByCramer&) = delete;
 
-  [[nodiscard]] Work work() const { return cramer_work(n_, right_); }
+  [[nodiscard]] Work work() const {
+    return dense_work({machine_of(context_), "cramer", n_, right_, 1, false});
+  }
   [[nodiscard]] PlanNeeds needs() const {
     PlanNeeds needs;
     needs.memory = [this](int) { return RankMemory{8 * n_ * (2 * n_ + 2 * right_), 0}; };

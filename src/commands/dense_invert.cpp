@@ -96,7 +96,7 @@ class InvertBlocked : public Invert<B, GaussJordan<B>> {
       : Base(run, context, a), pivoting_(o.pivoting), plan_(plan_dense<B>(run, n_, 0, true, o)) {
     note_plan<B>(run, plan_);
   }
-  [[nodiscard]] Work work() const { return jordan_work(plan_, !run_.options.no_check); }
+  [[nodiscard]] Work work() const { return jordan_work(context_, plan_, !run_.options.no_check); }
   [[nodiscard]] PlanNeeds needs() const { return jordan_needs<B>(run_, plan_, pivoting_); }
   void describe() { describe_plan(run_, plan_); }
   void read() {
@@ -127,7 +127,11 @@ class InvertByTextbook : public Invert<B, TextbookInverse<B>> {
     run.report["grid"] = plan_.launch.grid;
     run.report["threads"] = plan_.launch.threads;
   }
-  [[nodiscard]] Work work() const { return textbook_work(n_, !run_.options.no_check); }
+  [[nodiscard]] Work work() const {
+    DenseWork work{machine_of(context_), "textbook", n_};
+    work.check = !run_.options.no_check;
+    return dense_work(work);
+  }
   [[nodiscard]] PlanNeeds needs() const {
     PlanNeeds needs;
     needs.any_ranks = false;

@@ -82,10 +82,13 @@ RankMemory jordan_memory(const JordanPlan& plan) {
   return staged_memory<B>(plan.n * (plan.n + plan.right), plan.bytes);
 }
 
-inline Work jordan_work(const JordanPlan& plan, bool check) {
-  return dense_work({plan.n, plan.right, plan.block, plan.rows.ranks, plan.inverse,
-                     plan.pivoting == Pivoting::tournament, check,
-                     plan.emulated ? "emulated" : "fp64"});
+template <class B>
+Work jordan_work(const Context<B>& context, const JordanPlan& plan, bool check) {
+  DenseWork work{machine_of(context), "gauss-jordan", plan.n, plan.right, plan.block, plan.inverse};
+  work.tournament = plan.pivoting == Pivoting::tournament;
+  work.emulated = plan.emulated;
+  work.check = check;
+  return dense_work(work);
 }
 
 /// Lines of --plan.

@@ -1,13 +1,13 @@
 // What gf2 rref, rank, solve, kernel and inverse share.
 #pragma once
 #include <algorithm>
-#include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "distrib/agree.hpp"
 #include "src/commands/gf2_run.hpp"
+#include "src/program/profile.hpp"
 
 namespace terrace::gf2_command {
 
@@ -61,7 +61,7 @@ class EliminationJob {
         words_(a_.words() + b_.words()),
         seed_(witness_seed(run.options.seed)),
         plan_(plan_panels(context, panel_wish(run.options, o.candidates),
-                          std::min(files.a.rows(), columns_))) {
+                          std::min(files.a.rows(), columns_), measured_panels(context))) {
     plan_.witness = seed_;
     memory_ = [this, beside = std::move(beside)](const PanelPlan& with, int ranks) {
       const BlockCyclic rows = bit_row_layout(files_.a.rows(), ranks);
@@ -76,19 +76,14 @@ class EliminationJob {
   EliminationJob& operator=(const EliminationJob&) = delete;
 
   [[nodiscard]] Work work() const {
-    BitWork w{what_,         elimination_method<B>(plan_), files_.a.rows(), columns_, b_.columns,
-              plan_.columns, run_.control.size()};
-    w.check = !run_.options.no_check;
+    BitWork w{machine_of(context_), what_,    elimination_method<B>(plan_),
+              files_.a.rows(),      columns_, b_.columns,
+              plan_.columns};
+    w.k = plan_.product.shape.k;
+    w.stored = plan_.product.stored;
+    w.check = checks();
     w.output = !run_.options.output.empty() || run_.options.plan;
-    Work work = bit_work(w);
-    // Tables of k rows take rows / k look-ups; 8 is what the rates were measured with. Tables that
-    // are broadcast are 2^k rows for every k pivots.
-    const double k = run_.options.k > 0 ? double(run_.options.k) : 8;
-    for (auto& [amount, value] : work.solve) {
-      if (amount == "words" && plan_.product.tables) value *= 8 / k;
-      if (amount == "shared" && plan_.product.stored) value *= std::exp2(k) / k;
-    }
-    return work;
+    return bit_work(w);
   }
   [[nodiscard]] PlanNeeds needs() const {
     note_plan<B>(run_, plan_, memory_);

@@ -46,8 +46,9 @@ class Multiply {
   Multiply& operator=(const Multiply&) = delete;
 
   [[nodiscard]] Work work() const {
-    return bit_product_work(rows_, inner_, columns_, plan_.levels, run_.control.size(),
-                            elimination_method<B>(panels_), !run_.options.no_check);
+    return bit_product_work({machine_of(context_), elimination_method<B>(panels_), rows_, inner_,
+                             columns_, plan_.method.shape.k, plan_.method.stored, plan_.levels,
+                             !run_.options.no_check});
   }
   [[nodiscard]] PlanNeeds needs() const {
     note_plan<B>(run_, panels_, memory_);

@@ -3,11 +3,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <fstream>
 
 #include "distrib/agree.hpp"
-#include "kernels/base/parallel.hpp"
-#include "src/program/profile.hpp"
 
 namespace terrace {
 
@@ -35,52 +32,33 @@ Index default_columns(const Context<Cpu>&, bool, Index) { return 256; }
   return tables || !has_bit_tensor_cores() || share < 24576 ? 512 : share < 65536 ? 2048 : 4096;
 }
 
-/// The last entry [from, columns] of a profile's list with from <= most_rank; 0: none that fits.
-Index profile_columns(const nlohmann::json& profile, const char* name, Index most_rank,
-                      Index most) {
+/// The last entry with from <= share; 0: none, or none that fits.
+Index measured_columns(const PanelMeasurements::Widths& widths, Index share, Index most) {
   Index columns = 0;
-  if (!profile.contains(name) || !profile[name].is_array()) return 0;
-  for (const auto& entry : profile[name]) {
-    if (!entry.is_array() || entry.size() != 2 || !entry[0].is_number_integer() ||
-        !entry[1].is_number_integer())
-      return 0;
-    if (entry[0].get<Index>() <= most_rank) columns = entry[1].get<Index>();
-  }
+  for (const auto& [from, width] : widths)
+    if (from <= share) columns = width;
   return columns > 0 && columns <= most && columns % 64 == 0 ? columns : 0;
 }
 
-/// The calibrated shape of the tables of one k, or of the best k.
+/// The measured shape of the tables of one k, or of the best k.
 template <class B>
-TableShape profile_shape(const nlohmann::json& profile, Index k) {
-  if (!profile.contains("shapes") || !profile["shapes"].is_array()) return {};
+TableShape measured_shape(const PanelMeasurements& measured, Index k) {
   const auto shapes = table_shapes<B>();
-  for (const auto& entry : profile["shapes"]) {  // best first
-    if (!entry.is_object()) return {};
-    const auto number = [&](const char* name) {
-      return entry.contains(name) && entry[name].is_number_integer() ? entry[name].get<Index>()
-                                                                     : -1;
-    };
-    if (k != 0 && number("k") != k) continue;
-    const TableShape* found =
-        find_shape(shapes, {number("k"), number("tables"), number("rows"), number("threads")});
+  for (const TableShape& shape : measured.shapes) {
+    if (k != 0 && shape.k != k) continue;
+    const TableShape* found = find_shape(shapes, shape);
     return found ? *found : TableShape{};
   }
   return {};
 }
 
-/// The calibrated launch shape of --method columns, or the default.
-ColumnShape profile_column_shape(const nlohmann::json& profile, bool& measured) {
-  if (!profile.contains("columns") || !profile["columns"].is_object()) return {};
-  const auto& entry = profile["columns"];
-  const auto number = [&](const char* name) {
-    return entry.contains(name) && entry[name].is_number_integer() ? entry[name].get<Index>() : 0;
-  };
-  const Index search = number("search_threads"), threads = number("threads");
-  const Index lanes = number("lanes"), blocks = number("blocks");
+/// The measured launch shape of --method columns, or the default.
+ColumnShape measured_column_shape(const PanelMeasurements& measured, bool& found) {
+  const auto [search, threads, lanes, blocks] = measured.columns;
   if (search < 1 || search > 1024 || threads < 1 || threads > 1024 || lanes < 1 ||
       (lanes & (lanes - 1)) != 0 || threads % lanes != 0 || blocks < 1 || blocks > (1 << 20))
     return {};
-  measured = true;
+  found = true;
   return {int(search), int(threads), int(lanes), int(blocks)};
 }
 
@@ -130,9 +108,9 @@ void require_bit_method_on(const PanelWish& o) {
 }
 
 template <class B>
-PanelPlan plan_panels(const Context<B>& context, const PanelWish& o, Index most_rank) {
+PanelPlan plan_panels(const Context<B>& context, const PanelWish& o, Index most_rank,
+                      const PanelMeasurements& measured) {
   require_bit_method_on<B>(o);
-  const nlohmann::json profile = load_profile(context.control, device_model(context), "gf2");
   PanelPlan plan;
   if (o.method == "columns") {
     if (context.size() > 1)
@@ -143,7 +121,7 @@ PanelPlan plan_panels(const Context<B>& context, const PanelWish& o, Index most_
     plan.by_columns = true;
     plan.columns = column_block;
     plan.guard = o.guard;
-    plan.column_shape = profile_column_shape(profile, plan.measured);
+    plan.column_shape = measured_column_shape(measured, plan.measured);
     return plan;
   }
   plan.host_panels = o.panels == "host";
@@ -151,7 +129,7 @@ PanelPlan plan_panels(const Context<B>& context, const PanelWish& o, Index most_
   plan.guard = o.guard;
   plan.product.tables = wants_bit_tables(o);
   plan.product.stored = o.tables == "broadcast";
-  plan.product.shape = profile_shape<B>(profile, o.k);
+  plan.product.shape = measured_shape<B>(measured, o.k);
   if (plan.product.shape.k == 0) plan.product.shape.k = o.k;
   const bool narrow = plan.product.tables || plan.host_panels;
   Index most = 64 * (narrow ? max_panel_words : max_wide_words);
@@ -161,7 +139,7 @@ PanelPlan plan_panels(const Context<B>& context, const PanelWish& o, Index most_
     plan.columns = std::min(round_up(o.block, 64), most);
     return plan;
   }
-  plan.columns = profile_columns(profile, narrow ? "table_panels" : "panels", share, most);
+  plan.columns = measured_columns(narrow ? measured.table_panels : measured.panels, share, most);
   plan.measured = plan.columns > 0;
   if (!plan.measured) plan.columns = std::min(most, default_columns(context, narrow, share));
   return plan;
@@ -186,26 +164,11 @@ std::string describe_tables(const ProductMethod& method) {
                      method.stored ? ", built by one rank and broadcast" : "");
 }
 
-template <>
-std::string device_model(const Context<Cpu>&) {
-  std::ifstream file("/proc/cpuinfo");
-  std::string line, name = "CPU";
-  while (std::getline(file, line))
-    if (line.starts_with("model name") && line.find(": ") != std::string::npos) {
-      name = line.substr(line.find(": ") + 2);
-      break;
-    }
-  return fmt::format("{}, {} threads", name, thread_count());
-}
-template <>
-std::string device_model(const Context<Cuda>& context) {
-  return context.device.name;
-}
-
-#define TERRACE_INSTANTIATE(B)                                                \
-  template void require_bit_method_on<B>(const PanelWish&);                   \
-  template PanelPlan plan_panels(const Context<B>&, const PanelWish&, Index); \
-  template const char* elimination_method<B>(PanelPlan);                      \
+#define TERRACE_INSTANTIATE(B)                                               \
+  template void require_bit_method_on<B>(const PanelWish&);                  \
+  template PanelPlan plan_panels(const Context<B>&, const PanelWish&, Index, \
+                                 const PanelMeasurements&);                  \
+  template const char* elimination_method<B>(PanelPlan);                     \
   template std::string describe_tables<B>(const ProductMethod&);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE

@@ -2,6 +2,8 @@
 // calibration measured on this model of device, or from defaults.
 #pragma once
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "distrib/context.hpp"
 #include "kernels/gf2/columns.hpp"
@@ -33,6 +35,17 @@ struct PanelWish {
   bool guard = false;
 };
 
+/// What was measured on a model of device (src/program/profile.hpp); empty: nothing.
+struct PanelMeasurements {
+  using Widths = std::vector<std::pair<Index, Index>>;  ///< share of the rank from which, columns
+  Widths panels, table_panels;
+  std::vector<TableShape> shapes;  ///< best first
+  struct Launch {
+    Index search_threads = 0, threads = 0, lanes = 0, blocks = 0;
+  };
+  Launch columns;  ///< of --method columns
+};
+
 /// Refuses a `--method` that GF(2) does not have, and options that contradict each other:
 /// Error(usage) on all ranks.
 void require_bit_method(const PanelWish& wish);
@@ -45,11 +58,11 @@ void require_bit_method_on(const PanelWish& wish);
 /// From `--block` (rounded up to a multiple of 64), `--method` ("tables": panels of at most 512
 /// columns; "tensor" where there are no binary tensor cores is an Error(usage) on all ranks), `--k`
 /// and `--tables` (both mean tables), `--candidates` (as well: tables; panels narrow enough) and
-/// `--panels`; "columns" (one rank: an Error(usage) on several); for the rest what `bench gf2
-/// --calibrate` stored for this model of device, or defaults, for a matrix of rank `most_rank` at
-/// most; both go by most_rank / ranks. Collective.
+/// `--panels`; "columns" (one rank: an Error(usage) on several); for the rest what was measured, or
+/// defaults, for a matrix of rank `most_rank` at most; both go by most_rank / ranks.
 template <class B>
-PanelPlan plan_panels(const Context<B>& context, const PanelWish& wish, Index most_rank);
+PanelPlan plan_panels(const Context<B>& context, const PanelWish& wish, Index most_rank,
+                      const PanelMeasurements& measured = {});
 
 /// How updates are computed, for reports: "tables", "tensor cores" or "columns".
 template <class B>
@@ -58,9 +71,5 @@ const char* elimination_method(PanelPlan plan);
 /// "k = 8, 4 a pass" and whether they are stored.
 template <class B>
 std::string describe_tables(const ProductMethod& method);
-
-/// The name that profiles store measurements under: the GPU's, or the processor's and the threads.
-template <class B>
-std::string device_model(const Context<B>& context);
 
 }  // namespace terrace

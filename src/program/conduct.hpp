@@ -12,10 +12,10 @@ namespace terrace {
 /// What a command does on one backend, in short members. Its constructor chooses method and sizes
 /// and reports them. All ranks call all members, in this order:
 ///
-///   work()       amounts of its work, for --plan's seconds
 ///   needs()      memory of a rank, and what else could be asked for
 ///   open()       the output, before anything is read; optional
-///   describe()   lines of --plan before memory and seconds; --plan ends here
+///   describe()   lines of --plan before memory and seconds
+///   work()       amounts of its work, for --plan's seconds; --plan ends here
 ///   read()       takes memory and reads the input
 ///   solve()
 ///   outcome()    reports the result; Run::outcome() where the mathematics has none
@@ -37,15 +37,14 @@ concept Job = requires(J job) {
 
 template <class B, Job J>
 void conduct(Run& run, const Context<B>& context, J& job) {
-  const Work work = job.work();
   const PlanNeeds needs = job.needs();
   const RankMemory memory = needs.memory(context.size());
-  run.work = work.json();
   if (run.options.plan) {
     if (run.report.contains("backend_reason"))
       run.say("backend: " + run.report["backend_reason"].template get<std::string>());
     job.describe();
-    return conclude_plan(run, context, work, needs);
+    conclude_plan(run, context, job.work(), needs);
+    return;
   }
   if constexpr (requires { job.open(); }) job.open();
   require_memory(run.control, memory.host, memory.device);

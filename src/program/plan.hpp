@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/base/parallel.hpp"
 #include "src/program/predict.hpp"
 #include "src/program/run.hpp"
 
@@ -30,12 +31,17 @@ struct PlanNeeds {
 };
 
 /// Says and reports (result.plan) memory, seconds and advice; agrees over the ranks, never throws
-/// for want of memory. Collective.
+/// for want of memory. Returns the rates that the seconds were taken from. Collective.
 template <class B>
-void conclude_plan(Run& run, const Context<B>& context, const Work& work, const PlanNeeds& needs);
+Rates conclude_plan(Run& run, const Context<B>& context, const Work& work, const PlanNeeds& needs);
 
-/// The name of a machine in profiles: "NVIDIA H200, 2 ranks", "..., 8 ranks on 2 hosts".
+/// What the ranks of a context work on.
 template <class B>
-std::string machine_name(const Context<B>& context, int ranks);
+Machine machine_of(const Context<B>& context) {
+  return {context.size(), std::is_same_v<B, Cuda>, thread_count()};
+}
+
+/// One significant digit, all that a plan knows: "0.03", "400".
+std::string about(double seconds);
 
 }  // namespace terrace

@@ -2,335 +2,314 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
-
-#include "kernels/base/backend.hpp"
 
 namespace terrace {
 
 namespace {
 
-nlohmann::json to_json(const Amounts& amounts) {
-  nlohmann::json json = nlohmann::json::object();
-  for (const auto& [name, value] : amounts) json[name] = value;
-  return json;
-}
-Amounts to_amounts(const nlohmann::json& json) {
-  Amounts amounts;
-  for (const auto& [name, value] : json.items()) amounts.emplace_back(name, value.get<double>());
-  return amounts;
-}
+struct RateText {
+  const char *name, *unit;
+};
+constexpr std::array<RateText, rate_count> rate_texts{{{"product", "flop/s"},
+                                                       {"bits", "multiply-adds/s"},
+                                                       {"tables", "multiply-adds/s"},
+                                                       {"integers", "operations/s"},
+                                                       {"memory", "bytes/s"},
+                                                       {"to_device", "bytes/s"},
+                                                       {"to_host", "bytes/s"},
+                                                       {"file_read", "bytes/s"},
+                                                       {"file_write", "bytes/s"},
+                                                       {"exchange", "bytes/s"},
+                                                       {"message", "1/s"},
+                                                       {"launch", "1/s"},
+                                                       {"start", "1/s"},
+                                                       {"second", ""}}};
 
-constexpr double giga = 1e-9;
-
-Amounts bytes(double count) { return {{"start", 1}, {"bytes", giga * count}}; }
-
-double evaluate(const Amounts& amounts, const nlohmann::json& rates) {
+double seconds_of(const Terms& terms, const Rates& rates) {
   double seconds = 0;
-  if (!rates.is_object()) return 0;
-  for (const auto& [name, value] : amounts)
-    if (rates.contains(name) && rates[name].is_number())
-      seconds += value * rates[name].get<double>();
+  for (const Term& t : terms)
+    if (t.amount > 0) seconds += t.amount / (rates[t.rate] * t.efficiency);
   return seconds;
 }
 
-/// Least squares of F x = t over the columns in `set` by normal equations; false when they are
-/// dependent or something is negative.
-bool solve_subset(const std::vector<std::vector<double>>& f, const std::vector<double>& t,
-                  const std::vector<std::size_t>& set, std::vector<double>& x) {
-  const std::size_t k = set.size();
-  std::vector<std::vector<double>> a(k, std::vector<double>(k + 1, 0.0));
-  for (std::size_t s = 0; s < t.size(); ++s)
-    for (std::size_t i = 0; i < k; ++i) {
-      for (std::size_t j = 0; j < k; ++j) a[i][j] += f[s][set[i]] * f[s][set[j]];
-      a[i][k] += f[s][set[i]] * t[s];
-    }
-  for (std::size_t p = 0; p < k; ++p) {  // symmetric and scaled to a unit diagonal
-    if (!(a[p][p] > 1e-10)) return false;
-    for (std::size_t i = p + 1; i < k; ++i) {
-      const double factor = a[i][p] / a[p][p];
-      for (std::size_t j = p; j <= k; ++j) a[i][j] -= factor * a[p][j];
-    }
-  }
-  x.assign(k, 0.0);
-  for (std::size_t p = k; p-- > 0;) {
-    double sum = a[p][k];
-    for (std::size_t j = p + 1; j < k; ++j) sum -= a[p][j] * x[j];
-    x[p] = sum / a[p][p];
-    if (!(x[p] >= 0)) return false;
-  }
-  return true;
+/// Of its full rate, what a method reaches at size n.
+double reached(double n, double half, double top = 1) { return top * n / (n + half); }
+
+/// What a rank reads of a file and takes to its device, at `efficiency` of the raw rate.
+Terms read_terms(const Machine& on, double bytes, double efficiency) {
+  return {{Rate::file_read, bytes, efficiency}, {Rate::to_device, on.device ? bytes : 0}};
+}
+Terms write_terms(const Machine& on, double bytes) {
+  return {{Rate::file_write, bytes}, {Rate::to_host, on.device ? bytes : 0}};
+}
+/// Steps that the ranks agree on, and numbers that all of them get; nothing on one rank.
+void exchange(Terms& terms, const Machine& on, double messages, double numbers) {
+  if (on.ranks == 1) return;
+  terms.push_back({Rate::message, messages});
+  terms.push_back({Rate::exchange, 8 * numbers});
 }
 
 }  // namespace
 
-nlohmann::json Work::json() const {
-  return {{"model", model},          {"read", to_json(read)},   {"solve", to_json(solve)},
-          {"check", to_json(check)}, {"write", to_json(write)}, {"iteration", to_json(iteration)},
-          {"iterations", iterations}};
+const char* name_of(Rate rate) { return rate_texts[std::size_t(rate)].name; }
+const char* unit_of(Rate rate) { return rate_texts[std::size_t(rate)].unit; }
+
+/// H200: measured with one GPU in November 2026 (DGEMM n = 8,192, product over GF(2) n = 32,768,
+/// shared-memory tables, int8 by 14 moduli, HBM read, PCIe, NCCL). A core: of an AMD EPYC 9575F.
+Rates built_in_rates(bool device, int threads) {
+  const double cores = std::max(1, threads);
+  Rates r;
+  r[Rate::product] = device ? 6.1e13 : 4.5e10 * cores;
+  r[Rate::bits] = device ? 6.1e15 : 4e12 * cores;
+  r[Rate::tables] = device ? 1e15 : 4e12 * cores;
+  r[Rate::integers] = device ? 9e14 : 1e10 * cores;
+  r[Rate::memory] = device ? 4.5e12 : 2e10 * std::pow(cores, 0.65);
+  r[Rate::to_device] = device ? 5.3e10 : 9e9 * cores;
+  r[Rate::to_host] = device ? 5.5e10 : 9e9 * cores;
+  r[Rate::file_read] = device ? 1e10 : 4e9;
+  r[Rate::file_write] = 1.5e9;
+  r[Rate::exchange] = device ? 2.5e11 : 3e9;
+  r[Rate::message] = device ? 1e5 : 5e5;
+  r[Rate::launch] = device ? 5e5 : 1e7;
+  r[Rate::start] = device ? 1 / 0.15 : 100;
+  r[Rate::second] = 1;
+  return r;
 }
 
-Work Work::from(const nlohmann::json& json) {
-  Work work;
-  work.model = json.value("model", "");
-  work.read = to_amounts(json["read"]);
-  work.solve = to_amounts(json["solve"]);
-  work.check = to_amounts(json["check"]);
-  work.write = to_amounts(json["write"]);
-  work.iteration = to_amounts(json["iteration"]);
-  work.iterations = json.value("iterations", 0.0);
-  return work;
-}
-
-Seconds predict(const Work& work, const nlohmann::json& rates) {
-  const auto of = [&](const char* phase) {
-    return rates.is_object() && rates.contains(phase) ? rates[phase] : nlohmann::json::object();
-  };
+Seconds predict(const Work& work, const Rates& rates) {
   Seconds s;
-  if (rates.is_object()) s.start = rates.value("begin", 0.0);
-  s.read = evaluate(work.read, of("read"));
-  s.iteration = evaluate(work.iteration, of("solve"));
-  s.solve = evaluate(work.solve, of("solve")) + work.iterations * s.iteration;
-  if (rates.is_object() && s.solve > 0) s.solve += rates.value("first", 0.0);
-  s.check = evaluate(work.check, of("check"));
-  s.write = evaluate(work.write, of("write"));
+  s.start = 1 / rates[Rate::start];
+  s.read = seconds_of(work.read, rates);
+  s.iteration = seconds_of(work.iteration, rates);
+  s.solve = std::max(seconds_of(work.solve, rates) + work.iterations * s.iteration,
+                     seconds_of(work.beside, rates));
+  s.check = seconds_of(work.check, rates);
+  s.write = seconds_of(work.write, rates);
   return s;
 }
 
-std::string rates_shared_by(const std::string& model, const std::string& phase) {
-  // Streamed bands are read within the solve; mixed precision is checked in another way.
-  if (phase == "solve" || model.find("streamed") != std::string::npos) return model;
-  const auto words = [&](int count) {
-    std::size_t end = 0;
-    for (; count > 0 && end != std::string::npos; --count) end = model.find(' ', end + (end > 0));
-    return model.substr(0, end);
-  };
-  const std::string command = words(2), family = words(1);
-  if (phase == "check") return model.find("mixed") != std::string::npos ? model : command;
-  return family == "cg" ? model.substr(0, model.find(',')) : family;
+// --- dense ---------------------------------------------------------------------------------------
+
+namespace {
+
+constexpr int moduli = 14;           // of --precision emulated
+constexpr Index exact_up_to = 4096;  // orders of inverses whose residual is exact
+constexpr double read_dense = 0.5;   // of the raw rate: norms and scales are taken on the way
+
+/// The textbook's loop: on a CPU one thread, n = 600: 5.3 of a core's 47 GFLOP/s; on an H200, n =
+/// 3,000, at the rate of memory.
+Terms textbook_solve(const DenseWork& w, double n) {
+  if (w.on.device) return {{Rate::launch, 5 * n}, {Rate::memory, 16 * n * n * n, 0.9}};
+  return {{Rate::product, 2 * n * n * n, 0.09 / w.on.threads}};
 }
 
-nlohmann::json fit_rates(const std::vector<Sample>& samples, const nlohmann::json& floor) {
-  std::vector<std::string> names;
-  double longest = 0;
-  for (const Sample& sample : samples) {
-    longest = std::max(longest, sample.seconds);
-    for (const auto& [name, value] : sample.amounts)
-      if (value > 0 && std::find(names.begin(), names.end(), name) == names.end())
-        names.push_back(name);
-  }
-  nlohmann::json rates = nlohmann::json::object();
-  const std::size_t count = std::min<std::size_t>(names.size(), 10);
-  if (count == 0 || !(longest > 0)) return rates;
-  std::vector<std::vector<double>> f;
-  std::vector<double> t, scale(count, 0.0);
-  for (const Sample& sample : samples) {
-    // Relative errors; clocks and page faults blur what takes less than a millisecond.
-    const double seconds = std::max(sample.seconds, 1e-6);
-    const double weight = std::pow(seconds / longest, 0.35) / std::max(seconds, 1e-3);
-    std::vector<double> row(count, 0.0);
-    for (const auto& [name, value] : sample.amounts) {
-      const auto found = std::find(names.begin(), names.end(), name);
-      if (found != names.end() && std::size_t(found - names.begin()) < count)
-        row[std::size_t(found - names.begin())] += weight * value;
-    }
-    for (std::size_t i = 0; i < count; ++i) scale[i] += row[i] * row[i];
-    f.push_back(row);
-    // What lies above the floor; less than nothing where caches help the small ones.
-    t.push_back(weight * std::max(0.0, sample.seconds - evaluate(sample.amounts, floor)));
-  }
-  for (std::size_t i = 0; i < count; ++i) {
-    scale[i] = std::sqrt(scale[i]);
-    for (auto& row : f) row[i] /= std::max(scale[i], 1e-300);
-  }
-  // The best set of amounts, each at a positive rate; one more has to bring something.
-  double best = INFINITY;
-  std::vector<double> best_x, x;
-  std::vector<std::size_t> best_set;
-  for (std::size_t bits = 1; bits < (std::size_t(1) << count); ++bits) {
-    std::vector<std::size_t> set;
-    for (std::size_t i = 0; i < count; ++i)
-      if (bits >> i & 1) set.push_back(i);
-    if (set.size() > t.size() || !solve_subset(f, t, set, x)) continue;
-    double error = 0, whole = 0;
-    for (std::size_t s = 0; s < t.size(); ++s) {
-      double sum = -t[s];
-      for (std::size_t i = 0; i < set.size(); ++i) sum += f[s][set[i]] * x[i];
-      error += sum * sum;
-      whole += t[s] * t[s];
-    }
-    error += 2e-5 * whole * double(set.size());
-    if (error < best) best = error, best_x = x, best_set = set;
-  }
-  for (std::size_t i = 0; i < best_set.size(); ++i)
-    if (best_x[i] > 0) rates[names[best_set[i]]] = best_x[i] / scale[best_set[i]];
-  for (const auto& [name, least] : floor.items())
-    if (std::find(names.begin(), names.end(), name) != names.end())
-      rates[name] = rates.value(name, 0.0) + least.get<double>();
-  return rates;
-}
-
-nlohmann::json solve_floor(const std::string& model, const nlohmann::json& raw_rates) {
-  nlohmann::json floor = nlohmann::json::object();
-  if (!raw_rates.is_object()) return floor;
-  const auto is = [&](const char* family) { return model.rfind(family, 0) == 0; };
-  const bool fp64 =
-      model.find("emulated") == std::string::npos && model.find("mixed") == std::string::npos;
-  if ((is("dense") || is("band")) && fp64 && raw_rates.contains("gemm_gflops")) {
-    double most = 0;
-    for (const auto& rate : raw_rates["gemm_gflops"]) most = std::max(most, rate[1].get<double>());
-    if (most > 0) floor["flops"] = 1 / most;
-  }
-  const double memory = raw_rates.value("memory_read_gb_per_s", 0.0);
-  if (is("cg") && memory > 0)
-    floor["matrix"] = floor["preconditioner"] = floor["vectors"] = 1 / memory;
-  return floor;
-}
-
-// --- amounts -------------------------------------------------------------------------------------
+}  // namespace
 
 Work dense_work(const DenseWork& w) {
-  const double n = double(w.n), right = double(w.right), ranks = w.ranks, b = double(w.block);
-  const double slots = std::ceil(n / ranks), panels = std::ceil(n / b);
-  const double update = w.inverse ? 2 * n * n * slots : n * n * slots + 2 * n * slots * right;
-  const double exact = w.inverse && w.n <= 4096 ? n * n * slots : 0;
+  const double n = double(w.n), right = double(w.right), ranks = w.on.ranks;
+  const double slots = std::ceil(n / ranks), panels = std::ceil(n / double(w.block));
+  const double flops = w.inverse ? 2 * n * n * slots : n * n * slots + 2 * n * slots * right;
+  // H200, inverses of 4,096 to 65,536 (jobs/results): 1.7 us for each column, the rest at 0.86 of
+  // DGEMM. CPU: n = 1,000 to 8,000 on 2 and 16 threads.
+  const double update = w.on.device ? 0.86 : reached(n, 225.0 * w.on.threads);
   Work work;
-  work.model = std::string(w.inverse ? "dense invert" : "dense solve") + ", " + w.precision +
-               (w.tournament ? ", tournament" : "");
-  work.read = bytes(8 * slots * n);
-  work.solve = {{"start", 1},
-                {"panels", panels},
-                {"columns", n},
-                {"panel", giga * n * b * slots},
-                {"flops", giga * update},
-                {"traffic", giga * update / b},
-                {"shared", giga * n * (n + right)}};
-  work.check = {{"start", 1}, {"bytes", giga * 8 * slots * n}, {"exact", giga * exact}};
-  if (!w.check) work.check = {{"start", 1}, {"norms", giga * 8 * slots * n}};
-  work.write = bytes(8 * slots * (w.inverse ? n : right));
+  work.model = std::string(w.inverse ? "dense invert, " : "dense solve, ") + w.method +
+               (w.emulated ? ", emulated" : "") + (w.tournament ? ", tournament" : "");
+  work.read = read_terms(w.on, 8 * slots * n, read_dense);
+  if (w.method == "textbook") {
+    work.solve = textbook_solve(w, n);
+  } else if (w.method == "cramer") {  // determinants of order n, one for each unknown and A's
+    work.solve = {{Rate::product, (1 + n * right) * 2 / 3 * n * n * n, 0.09 / w.on.threads}};
+  } else {
+    work.solve = {{Rate::launch, w.on.device ? 0.85 * n : 0},
+                  {Rate::second, w.on.device ? 0.06 : 0}};  // cuBLAS begins
+    if (w.emulated)
+      work.solve.push_back({Rate::integers, moduli * flops, 0.9});
+    else
+      work.solve.push_back({Rate::product, flops, update});
+    exchange(work.solve, w.on, w.tournament ? 2 * panels * std::log2(ranks) : n, n * (n + right));
+  }
+  const bool exact = w.inverse && w.n <= exact_up_to;
+  if (w.check) {
+    work.check = read_terms(w.on, 8 * slots * n, read_dense);
+    if (exact) work.check.push_back({Rate::product, 4 * n * n * slots, update});
+  }
+  work.write = write_terms(w.on, 8 * slots * (w.inverse ? n : right));
   return work;
 }
 
-Work textbook_work(Index order, bool check) {
-  const double n = double(order);
-  Work work;
-  work.model = "dense invert, textbook";
-  work.read = bytes(8 * n * n);
-  work.solve = {{"start", 1}, {"columns", n}, {"flops", giga * n * n * n}};
-  work.check = {{"start", 1},
-                {"bytes", giga * 8 * n * n},
-                {"exact", check && order <= 4096 ? giga * n * n * n : 0}};
-  work.write = bytes(8 * n * n);
-  return work;
+// --- GF(2) ---------------------------------------------------------------------------------------
+
+namespace {
+
+/// Of an update of `rows` rows by tables of 2^k combinations, against k = 8. An H200: as measured
+/// (jobs/results/gf2.md). A CPU: for each source row and row of the result what does not depend on
+/// k, 1 / k look-ups, and 2^k / k entries for all rows together; k = 1 to 14 on one core, 8,192 and
+/// 4,096 rows.
+double table_efficiency(const Machine& on, Index k_or_zero, double rows) {
+  constexpr double h200[14] = {2.5, 4.9, 6.0, 8.8, 9.1, 9.7, 9.6,
+                               9.7, 6.0, 5.4, 5.4, 4.1, 3.2, 1.8};
+  const Index k = k_or_zero > 0 ? k_or_zero : 8;
+  if (on.device) return h200[k - 1] / h200[7];
+  const auto cost = [rows](double with) {
+    return 0.34 + 3.5 / with + 25 * std::exp2(with) / (with * std::max(1.0, rows));
+  };
+  return cost(8) / cost(double(k));
+}
+/// Numbers of stored tables for each number of their source.
+double stored_tables(Index k) { return std::exp2(double(k > 0 ? k : 8)) / double(k > 0 ? k : 8); }
+
+/// `macs` multiply-adds of a product or an update of `rows` rows.
+Term bit_update(const Machine& on, const std::string& method, Index k, double rows, double macs,
+                double efficiency) {
+  if (method == "tensor cores") return {Rate::bits, macs, efficiency};
+  return {Rate::tables, macs, efficiency * table_efficiency(on, k, rows)};
 }
 
-Work cramer_work(Index order, Index right) {
-  const double n = double(order);
-  Work work;
-  work.model = "dense solve, cramer";
-  work.read = work.check = bytes(8 * n * n);
-  work.solve = {{"start", 1}, {"flops", giga * n * n * n * (1 + n * double(right))}};
-  work.write = bytes(8 * n * double(right));
-  return work;
-}
+}  // namespace
 
 Work bit_work(const BitWork& w) {
-  const double n = double(w.rows), ranks = w.ranks, b = double(w.block);
-  const double words = std::ceil(double(w.columns) / 64) + std::ceil(double(w.right) / 64) + 1;
-  const double slots = std::ceil(n / ranks), r = double(std::min(w.rows, w.columns));
+  const double n = double(w.rows), columns = double(w.columns), b = double(w.block);
+  const double words = std::ceil(columns / 64) + std::ceil(double(w.right) / 64) + 1;
+  const double slots = std::ceil(n / w.on.ranks), r = std::min(n, columns);
   const bool echelon = w.command == "rank" || w.command == "echelon";
+  const double free = std::max(0.0, columns - n);  // columns without a pivot
   // Words that are updated: those right of the panel; in echelon form of the rows without a pivot.
-  const double area = w.command == "inverse" ? slots * r * words
-                      : echelon
-                          ? (r * n * words - r * r / 2 * (words + n / 64) + r * r * r / 192) / ranks
-                          : slots * (r * words - r * r / 128);
+  const double area =
+      w.command == "inverse" ? slots * r * words
+      : echelon ? (r * n * words - r * r / 2 * (words + n / 64) + r * r * r / 192) / w.on.ranks
+                : slots * (r * words - r * r / 128);
   Work work;
   work.model = "gf2 " + (echelon ? std::string("echelon") : w.command) + ", " + w.method;
-  work.read = bytes(8 * slots * (words - 1));
-  work.solve = {{"start", 1},
-                {"panels", std::ceil(r / b)},
-                {"columns", r},
-                {"panel", giga * r * b},
-                {"search", giga * r * slots / 64},
-                {"words", giga * area},
-                {"traffic", giga * area / b},
-                {"shared", giga * r * words}};
-  if (w.command == "kernel")
-    work.solve.emplace_back("basis", giga * double(std::max<Index>(0, w.columns - w.rows)) * words);
-  work.check = {{"start", 1}, {"columns", r}, {"bytes", giga * 8 * slots * (words - 1)}};
-  if (!w.check) work.check = {{"start", 1}, {"columns", r}};
-  const double written = !w.output              ? 0
-                         : w.command == "rank"  ? 0
-                         : w.command == "solve" ? double(w.columns) * std::ceil(w.right / 64.0)
-                         : w.command == "kernel"
-                             ? double(std::max<Index>(0, w.columns - w.rows)) * (words - 1)
-                             : n * (words - 1);
-  work.write = bytes(8 * written / ranks);
-  work.write.emplace_back("columns", r);
+  work.read = read_terms(w.on, 8 * slots * (words - 1), 1);
+  if (w.method == "columns") {
+    // Half of the rows take a row: 16 bytes a word. H200: 36 s at n = 131,072.
+    work.solve = {{Rate::memory, 8 * area, w.on.device ? 0.57 : 1}, {Rate::launch, 2 * r}};
+  } else {
+    // H200, n = 8,192 to 262,144: 0.5 us for each pivot, the rest at 0.87 of the product.
+    work.solve = {{Rate::launch, w.on.device ? 0.25 * r : 0},
+                  {Rate::second, w.on.device ? 0.008 : 0},          // kernels are loaded
+                  {Rate::memory, w.on.device ? 0 : r * slots / 8},  // the search
+                  bit_update(w.on, w.method, w.k, slots, 64 * area, 0.87)};
+    if (w.stored)
+      work.solve.push_back({Rate::memory, 16 * r * words / 2 * stored_tables(w.k), 0.25});
+    exchange(work.solve, w.on, 4 * std::ceil(r / b),
+             r * words * (w.stored ? stored_tables(w.k) : 1));
+  }
+  if (w.command == "kernel") work.solve.push_back({Rate::memory, 16 * free * words});
+  work.check = {{Rate::memory, w.on.device ? 0 : r * 64}, {Rate::launch, w.on.device ? 8.0 : 0}};
+  if (w.check) work.check.push_back({Rate::file_read, 8 * slots * (words - 1)});
+  const double written = !w.output || w.command == "rank" ? 0
+                         : w.command == "solve"  ? columns * std::ceil(double(w.right) / 64)
+                         : w.command == "kernel" ? free * (words - 1)
+                                                 : n * (words - 1);
+  work.write = write_terms(w.on, 8 * written / w.on.ranks);
   return work;
 }
 
-Work bit_product_work(Index rows, Index inner, Index columns, int levels, int ranks,
-                      const std::string& method, bool check) {
-  const double words = std::ceil(double(columns) / 64), inner_words = std::ceil(double(inner) / 64);
-  const double slots = std::ceil(double(rows) / ranks);
-  const double kept = std::pow(7.0 / 8.0, levels);
-  const double left = slots * inner_words, right = double(inner) * words, out = slots * words;
+Work bit_product_work(const BitProductWork& w) {
+  const double words = std::ceil(double(w.columns) / 64), inner = double(w.inner);
+  const double slots = std::ceil(double(w.rows) / w.on.ranks);
+  const double left = slots * std::ceil(inner / 64), right = inner * words, out = slots * words;
+  const double macs = 64 * slots * right * std::pow(7.0 / 8, w.levels);
   Work work;
-  work.model = "gf2 multiply, " + method;
-  work.read = bytes(8 * (left + right / ranks));
-  work.solve = {{"start", 1},
-                {"words", giga * slots * double(inner) * words * kept},
-                {"levels", giga * levels * (left + right + out)},
-                {"shared", giga * right},
-                {"traffic", giga * (left + out)}};
-  work.check = check ? bytes(8 * (left + out + right / ranks)) : Amounts{{"start", 1}};
-  work.write = bytes(8 * out);
+  work.model = "gf2 multiply, " + w.method;
+  work.read = read_terms(w.on, 8 * (left + right / w.on.ranks), 1);
+  work.solve = {bit_update(w.on, w.method, w.k, slots, macs, 0.95),
+                {Rate::memory, 24 * w.levels * (left + right + out)}};
+  if (w.stored) work.solve.push_back({Rate::memory, 16 * right * stored_tables(w.k), 0.25});
+  exchange(work.solve, w.on, std::ceil(inner / 4096), right * (w.stored ? stored_tables(w.k) : 1));
+  if (w.check) work.check = {{Rate::file_read, 8 * (left + right / w.on.ranks)}};
+  work.write = write_terms(w.on, 8 * out);
   return work;
 }
+
+// --- band ----------------------------------------------------------------------------------------
+
+namespace {
+
+/// Tile columns one after the other, each shared with all ranks.
+bool one_by_one(const BandAmounts& w) {
+  return w.method == "tile-columns" || w.method == "streamed, in a window";
+}
+/// Launches' worth of waiting for each tile column of the longest chain. H200: in one launch 10 us
+/// for 64 columns at m = 128, 16 us at m = 2,000, 17 us in mixed precision; by tile columns 100 us.
+double chain_launches(const BandAmounts& w) {
+  if (!w.on.device) return 0;
+  const double sixty_fours = double(w.width) / 64;
+  return one_by_one(w) ? 50 * sixty_fours
+         : w.method == "mixed"
+             ? 8.5 * sixty_fours
+             : (5 + 3 * std::min(1.0, double(w.half_bandwidth) / 2000)) * sixty_fours;
+}
+
+}  // namespace
 
 Work band_work(const BandAmounts& w) {
-  const double n = double(w.n), m = double(w.half_bandwidth), b = double(w.width);
-  const double ranks = w.ranks, stored = n * (m + 1) / ranks, rhs = double(w.nrhs);
-  const double columns = double(w.chain) * b;  // of the longest chain
-  const bool streamed = w.method == "streamed";
+  const double n = double(w.n), m = double(w.half_bandwidth), ranks = w.on.ranks;
+  const double numbers = n * (m + 1), stored = 8 * numbers / ranks, rhs = double(w.nrhs);
+  const bool streamed = w.method == "streamed", mixed = w.method == "mixed";
+  // H200: 0.75 of DGEMM at m = 8,000 and 32,000, 3.3 in half precision. CPU: n m = 40,000,000, m =
+  // 100 to 4,000 on 2 and 16 threads.
+  const double update = !w.on.device ? reached(m, 120.0 * w.on.threads)
+                        : mixed      ? reached(m, 200, 3.3)
+                                     : reached(m, 200, 0.75);
   Work work;
   work.model = w.command + ", " + w.method;
-  work.read = bytes(8 * stored);
-  if (streamed) work.read = bytes(8 * n * rhs);
-  work.solve = {{"start", 1}};
-  if (w.factored)
-    work.read = bytes(8 * stored);
-  else
-    work.solve.insert(work.solve.end(), {{"panels", double(w.chain)},
-                                         {"diagonal", giga * columns * b * b},
-                                         {"panel", giga * columns * b * m / ranks},
-                                         {"flops", giga * w.flops},
-                                         {"traffic", giga * w.flops / b},
-                                         {"shared", giga * n * (m + 1)}});
-  if (w.nrhs > 0)
-    work.solve.insert(work.solve.end(), {{"substitution", giga * n * (m + 1) * (1 + rhs / 8)},
-                                         {"substitution panels", columns / b}});
-  work.check = w.check ? bytes(8 * stored) : Amounts{{"start", 0}};
-  work.write = bytes(w.command == "band factor" ? 8 * stored : 8 * n * rhs / ranks);
+  work.read = read_terms(w.on, streamed ? 8 * n * rhs : stored, 1);
+  if (!w.factored) {
+    work.solve = {{Rate::launch, chain_launches(w) * double(w.chain)},
+                  {Rate::product, w.flops, update}};
+    if (one_by_one(w))
+      exchange(work.solve, w.on, double(w.chain), numbers);
+    else
+      exchange(work.solve, w.on, 4, 3 * m * m);  // separators
+  }
+  // Forward and backward. H200, one right-hand side: a quarter of the memory rate at m = 1,000 and
+  // 2,000, 0.58 at 8,000; 16 to 256 of them share the reading.
+  if (w.nrhs > 0) {
+    const double sweeps = mixed ? 5 : 1;
+    work.solve.push_back({Rate::memory, sweeps * 16 * numbers * (1 + std::min(2.0, rhs / 64)),
+                          w.on.device ? std::max(0.25, reached(m, 6000)) : 0.5});
+    work.solve.push_back({Rate::product, w.on.device ? 0 : 4 * n * m * rhs, reached(rhs, 16)});
+  }
+  if (streamed) {
+    work.solve.push_back({Rate::file_read, w.on.device ? 0 : 8 * numbers});
+    if (w.on.device) work.beside = {{Rate::to_device, 8 * numbers * (w.nrhs > 0 ? 2 : 1), 0.97}};
+  }
+  if (w.check) work.check = {{Rate::file_read, stored, w.on.device ? 0.33 : 0.12}};
+  work.write = write_terms(w.on, w.command == "band factor" ? stored : 8 * n * rhs / ranks);
   return work;
 }
 
+// --- conjugate gradients -------------------------------------------------------------------------
+
 Work iteration_work(const IterationWork& w) {
+  const bool triangle = w.form == "dense triangle", dense = triangle || w.form == "dense rows";
+  const double rhs = double(w.nrhs), passes = double(w.passes);
+  // H200: dense 0.97 of the memory rate, band and CSR 0.83, in about six launches; a CPU's triangle
+  // is faster than the sum that memory is measured with. Single precision has half the bytes;
+  // rows that wait for one another use a third of what a core can read.
+  const bool resident = triangle && w.on.ranks == 1 && w.matrix_bytes < 4e7;  // on the chip
+  const double product = (dense ? 0.97 : 0.83) * (!w.mixed ? 1 : w.on.device ? 1.8 : 1.2);
   Work work;
-  work.model = "cg " + w.form + ", " + w.method;
-  work.read = bytes(w.file_bytes / w.ranks);
-  work.solve = {
-      {"start", 1}, {"setup", giga * w.matrix_bytes}, {"rows", giga * 8 * w.rows * double(w.nrhs)}};
-  const double passes = double(w.passes);
-  work.iteration = {{"steps", passes},
-                    {"matrix", giga * w.matrix_bytes * passes},
-                    {"preconditioner", giga * w.extra_bytes * passes},
-                    {"vectors", giga * 80 * w.rows * double(w.nrhs)},
-                    {"shared", giga * w.shared * double(w.nrhs)}};
+  work.model =
+      "cg " + w.form + ", " + w.method + ", " + w.preconditioner + (w.mixed ? ", mixed" : "");
+  // What is read gets another form on the way: rows, tiles, columns numbered anew.
+  work.read = read_terms(w.on, w.file_bytes / w.on.ranks, dense ? 0.45 : 0.25);
+  work.solve = {{Rate::file_read, w.form == "csr" ? w.matrix_bytes : 0, 0.2}};
+  work.iteration = {
+      {Rate::memory, w.matrix_bytes * passes, product},
+      {Rate::memory, w.preconditioner_bytes * passes, w.on.device || w.chain == 0 ? 0.83 : 0.35},
+      {Rate::memory, 80 * w.rows * rhs},
+      {Rate::launch, (!w.on.device ? 100
+                      : resident   ? 1
+                                   : 6) *
+                         passes},
+      {Rate::launch, w.on.device ? 0.4 * w.chain * passes : 0}};
+  exchange(work.iteration, w.on, (w.method == "classic" ? 3 : 2) * passes, w.shared * rhs);
   work.iterations = w.iterations;
-  work.check = {{"start", 1}, {"bytes", giga * w.matrix_bytes}};
-  work.write = bytes(8.0 * double(w.n) * double(w.nrhs) / w.ranks);
+  work.write = write_terms(w.on, 8 * double(w.n) * rhs / w.on.ranks);
   return work;
 }
 

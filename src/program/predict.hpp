@@ -1,76 +1,123 @@
-// Seconds of a run before it starts: amounts of work, times what a machine was measured to need for
-// each.
+// Seconds of a run before it starts: its own work, at the raw rates of the machine.
 //
-//   seconds(phase) = sum over its amounts a of  a * rate[a]        (all amounts are per rank)
+//   seconds(phase) = sum over its terms of  amount / (rate * efficiency)
 //
-// and, for the solve, what the first one of a process pays for its libraries ("first").
-//
-// The amounts are those of the critical path: panels and columns (latencies), flops, bytes, words
-// shared. `terrace bench --profile` solves small problems of each family and method, and fits the
-// rates, none negative, to their phases.
+// Amounts are those of the critical path: of one rank where the ranks share the work. Every family
+// has one function that knows the work of all its methods, and how far below the raw rate each
+// stays: top * n / (n + half) at size n. Their constants, and where they come from: predict.cpp.
 #pragma once
-#include <nlohmann/json.hpp>
+#include <array>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "kernels/base/backend.hpp"
 
 namespace terrace {
 
-/// Amounts of one phase by name. Flops, words and bytes in units of 1e9.
-using Amounts = std::vector<std::pair<std::string, double>>;
+/// Raw rates, units per second of one rank while all ranks work. `terrace bench --profile` measures
+/// all but the last.
+enum class Rate {
+  product,     ///< flops of a large FP64 matrix product
+  bits,        ///< multiply-adds over GF(2) of the fastest product: tensor cores, or tables
+  tables,      ///< the same by tables of 2^8 combinations
+  integers,    ///< operations of the 8-bit products of --precision emulated
+  memory,      ///< bytes read
+  to_device,   ///< bytes from the host
+  to_host,     ///< bytes to the host
+  file_read,   ///< bytes, from the page cache
+  file_write,  ///< bytes, to the page cache
+  exchange,    ///< bytes of a long broadcast
+  message,     ///< broadcasts of one number
+  launch,      ///< launches, one after the other
+  start,       ///< starts of the backend: one over their seconds
+  second       ///< always 1: what no rate describes
+};
+constexpr int rate_count = int(Rate::second) + 1;
+const char* name_of(Rate rate);  ///< as in profiles: "product"
+const char* unit_of(Rate rate);  ///< "flop/s"
+
+struct Rates {
+  std::array<double, rate_count> per_second{};
+  double& operator[](Rate rate) { return per_second[std::size_t(rate)]; }
+  double operator[](Rate rate) const { return per_second[std::size_t(rate)]; }
+};
+/// Of an H200, or of `threads` cores of a CPU: for machines that were not measured.
+Rates built_in_rates(bool device, int threads);
+
+/// What a rank waits for.
+struct Term {
+  Rate rate;
+  double amount;
+  double efficiency = 1;  ///< above 1: it is faster than what the rate was measured with
+};
+using Terms = std::vector<Term>;
 
 /// What a run will do.
 struct Work {
-  std::string model;  ///< family, command and method: has rates of its own
-  Amounts read, solve, check, write;
-  Amounts iteration;      ///< of one iteration, where their number is not known before
-  double iterations = 0;  ///< how many are assumed, or were done
-  [[nodiscard]] nlohmann::json json() const;
-  static Work from(const nlohmann::json& json);
+  std::string model;  ///< command and method: "gf2 rref, tables"
+  Terms read, solve, check, write;
+  Terms beside;           ///< goes on at the same time as the solve, which takes as long at least
+  Terms iteration;        ///< of one iteration, where their number is not known before
+  double iterations = 0;  ///< how many are assumed
 };
 
-/// Gauss-Jordan elimination of [A | B]; `precision`: fp64 or emulated.
-struct DenseWork {
-  Index n = 0, right = 0, block = 1;
+/// What the work is done on.
+struct Machine {
   int ranks = 1;
-  bool inverse = true, tournament = false, check = true;
-  std::string precision = "fp64";
+  bool device = false;
+  int threads = 1;  ///< of a rank
+};
+
+/// Gauss-Jordan elimination of [A | B]; method gauss-jordan, textbook or cramer.
+struct DenseWork {
+  Machine on;
+  std::string method = "gauss-jordan";
+  Index n = 0, right = 0, block = 1;
+  bool inverse = true, tournament = false, emulated = false, check = true;
 };
 Work dense_work(const DenseWork& w);
-/// Column by column (--method textbook), one rank; and Cramer's rule.
-Work textbook_work(Index n, bool check);
-Work cramer_work(Index n, Index right);
 
 /// `command`: rref, echelon, rank, solve, kernel, inverse. The rank is assumed to be full.
 struct BitWork {
-  std::string command, method;
+  Machine on;
+  std::string command, method;  ///< "tensor cores", "tables" or "columns"
   Index rows = 0, columns = 0, right = 0, block = 64;
-  int ranks = 1;
+  Index k = 0;          ///< rows that a table combines; 0: 8
+  bool stored = false;  ///< --tables broadcast
   bool check = true, output = true;
 };
 Work bit_work(const BitWork& w);
-Work bit_product_work(Index rows, Index inner, Index columns, int levels, int ranks,
-                      const std::string& method, bool check);
+/// gf2 multiply with `levels` of Strassen's algorithm.
+struct BitProductWork {
+  Machine on;
+  std::string method;
+  Index rows = 0, inner = 0, columns = 0;
+  Index k = 0;
+  bool stored = false;
+  int levels = 0;
+  bool check = true;
+};
+Work bit_product_work(const BitProductWork& w);
 
 /// `chain`: tile columns one after the other; `flops` of the factorization on the busiest rank.
 struct BandAmounts {
+  Machine on;
   std::string command, method;  ///< "band solve", "tile-columns"
   Index n = 0, half_bandwidth = 0, width = 1, nrhs = 0;
-  int ranks = 1;
   Index chain = 0;
   double flops = 0;
   bool factored = false, check = true;
 };
 Work band_work(const BandAmounts& w);
 
-/// Bytes of the matrix on a rank and of what a preconditioner reads; rows of the vectors there.
+/// Bytes of the matrix on a rank; rows of the vectors there.
 struct IterationWork {
-  std::string form, method;  ///< "dense triangle", "classic, jacobi"
+  Machine on;
+  std::string form, method, preconditioner;  ///< "dense triangle", "classic", "jacobi"
   Index n = 0;
-  int ranks = 1;
-  double matrix_bytes = 0, extra_bytes = 0, rows = 0, shared = 0;  ///< numbers exchanged
+  bool mixed = false;
+  double matrix_bytes = 0, rows = 0, shared = 0;  ///< numbers exchanged
+  double preconditioner_bytes = 0, chain = 0;     ///< rows that wait for one another there
   double file_bytes = 0;
   Index nrhs = 1, passes = 1;  ///< systems solved one after the other
   double iterations = 0;
@@ -79,37 +126,9 @@ Work iteration_work(const IterationWork& w);
 
 /// Seconds of the phases; `iteration` of one.
 struct Seconds {
-  double start = 0;  ///< of the process: the device, its libraries, memory
-  double read = 0, solve = 0, check = 0, write = 0, iteration = 0;
+  double start = 0, read = 0, solve = 0, check = 0, write = 0, iteration = 0;
   [[nodiscard]] double total() const { return start + read + solve + check + write; }
 };
-/// `rates`: {"read": {"start": s, ...}, "solve": ..., ..., "first": s, "begin": s} of the work's
-/// model. Amounts without a rate cost nothing.
-Seconds predict(const Work& work, const nlohmann::json& rates);
-
-/// Which models' samples of a phase tell the same rates: reading and writing are the family's (cg:
-/// the form's), a check the command's, a solve its own.
-std::string rates_shared_by(const std::string& model, const std::string& phase);
-
-/// One measured phase.
-struct Sample {
-  Amounts amounts;
-  double seconds = 0;
-};
-/// Rates, none negative, with the least squares of relative errors, later samples (which are the
-/// larger ones) counting more. At most ten amounts. No rate is below its `floor`, what the machine
-/// needs at least for one of that amount (missing: zero).
-nlohmann::json fit_rates(const std::vector<Sample>& samples,
-                         const nlohmann::json& floor = nlohmann::json::object());
-/// Floors of a model's solve from the machine's raw rates (FP64 products, memory).
-nlohmann::json solve_floor(const std::string& model, const nlohmann::json& raw_rates);
-
-/// Rates that stand in for a machine that was not measured: those of a CPU core times `threads`, or
-/// of an H200.
-nlohmann::json built_in_rates(const std::string& model, bool device, int threads);
-
-/// Rates of a model as it was measured, but those of the solve built in (of an H200) where the
-/// calibration's solves on a device were too short to tell a rate from a latency.
-nlohmann::json trusted_rates(const nlohmann::json& measured, const std::string& model);
+Seconds predict(const Work& work, const Rates& rates);
 
 }  // namespace terrace

@@ -93,7 +93,9 @@ TEST_CASE("plans follow the profile of their device and nothing that does not fi
   Context<Cpu>& context = *test::context<Cpu>();
   const std::string device = device_model(context);
   PanelWish options;
-  const auto plan = [&](Index n) { return plan_panels(context, options, n * context.size()); };
+  const auto plan = [&](Index n) {
+    return plan_panels(context, options, n * context.size(), measured_panels(context));
+  };
   const Index standard = plan(1000).columns;
   CHECK_ALL(!plan(1000).measured);
   save_profile(world(), device, "gf2",
@@ -188,7 +190,7 @@ TEST_CASE("candidates narrow the panels, and columns follow their profile") {
   }
   const auto shape = [&](const nlohmann::json& columns) {
     save_profile(world(), device_model(context), "gf2", {{"columns", columns}});
-    plan = plan_panels(context, options, 1000);
+    plan = plan_panels(context, options, 1000, 0, measured_panels(context));
     return plan.column_shape;
   };
   CHECK((shape(nullptr) == ColumnShape{} && plan.by_columns && !plan.measured));

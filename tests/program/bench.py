@@ -143,7 +143,7 @@ TABLE = {  # command: (obeyed beside ALWAYS, refused here with these values)
                                                                       "--most-alternative": "9"}),
     "bench io": ("--gib --file-dir --layout --repeat --keep --warm --no-check",
                  {**BENCH_REFUSED, "--method": "foo", "--block": "8", "--backend": "cpu", "--seed": "2"}),
-    "bench profile": ("--seconds --folder --only", {**BENCH_REFUSED, "--method": "foo", "--block": "8", "--no-check": "", "--seed": "2"}),
+    "bench profile": ("--folder", {**BENCH_REFUSED, "--method": "foo", "--block": "8", "--no-check": "", "--seed": "2"}),
     "generate gf2-random": ("--output --force --plan --rhs --rows --columns --density", GENERATE_REFUSED),
     "generate gf2-rank": ("--output --force --plan --rhs --rows --columns --rank", GENERATE_REFUSED),
     "generate band-spd": ("--output --force --plan --rhs --n --half-bandwidth --condition", GENERATE_REFUSED),

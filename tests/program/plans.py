@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""--plan: what it says is there and true. Memory against the peak of the run, seconds within a factor (a busy
-machine is no clock), and what would make a matrix fit: the advice is tried.
+"""--plan: what it says is there and true. Memory against the peak of the run, seconds within a factor of three (not
+judged on a busy machine), and what would make a matrix fit: the advice is tried.
 
 plans.py TERRACE     Needs h5py and numpy; runs in a temporary folder.
 """
@@ -52,20 +52,83 @@ def structure(what, plan):
         check(f"{what}: the total is the sum", abs(total - plan["seconds"]["total"]) <= 1e-9 + 1e-6 * total)
 
 
+ONE_DIGIT = r"(0|0\.0*[1-9]|[1-9]0*|[1-9]e-\d\d)"
+SECONDS = re.compile(rf"^seconds    about {ONE_DIGIT}: start {ONE_DIGIT}, read {ONE_DIGIT}, solve {ONE_DIGIT}, check {ONE_DIGIT}, write {ONE_DIGIT}$", re.M)
+
+
+def planned(command, ranks=1, said=""):
+    """The plan; its line of seconds has one digit for each phase, and it says where the rates are from."""
+    r = run(command + " --plan", ranks)
+    plan = r["result"]["plan"]
+    structure(command, plan)
+    line = SECONDS.search(r["text"])
+    check(f"{command}: the line of seconds", line, r["text"])
+    if line:
+        check(f"{command}: {line[1]} is {plan['seconds']['total']}", 0.6 < float(line[1]) / plan["seconds"]["total"] < 1.6)
+    rates = re.search(r"^rates      (.*)$", r["text"], re.M)
+    check(f"{command}: rates, {said}", rates and said in rates[1], r["text"])
+    check(f"{command}: an estimate", plan["seconds"]["solve"] > 0, plan)
+    return plan
+
+
 # 1. Without a profile: says so.
 generate("dense-random --n 600 --rhs 1")
-r = run("dense invert in.h5:/A -o out.h5 --plan")
-structure("no profile", r["result"]["plan"])
-check("no profile is said", "bench --profile" in r["text"], r["text"])
+for said in ("built in", "bench --profile"):
+    planned("dense invert in.h5:/A -o out.h5", said=said)
 check("--plan writes nothing", not os.path.exists("out.h5"))
 
-# 2. A short profile, of 2 ranks and of 1; the second keeps the first.
+# 2. A profile, of 2 ranks and of 1; the second keeps the first.
 for ranks in (2, 1):
-    r = run("bench --profile --seconds 12", ranks)
-    check("profile: models", len(r["result"]["models"]) >= 12, list(r["result"]["models"]))
-profile = read_json("profile.json")
+    start = time.time()
+    r = run("bench --profile", ranks)
+    print(f"bench --profile, {ranks} ranks: {time.time() - start:.1f} s")
+    rates = r["result"]["rates"]
+    for name in ["product", "bits", "tables", "memory", "file_read", "file_write", "launch", "start"] + ["message", "exchange"] * (ranks > 1):
+        check(f"profile: {name}", rates.get(name, {}).get("value", 0) > 0 and rates[name]["unit"] and f"\n{name} " in r["text"], rates)
+    check("profile: nothing else", not {"models", "integers"} & set(rates), rates)
+profile = json.load(open("profile.json"))
 check("profile: both machines", sum("rank" in name for name in profile) == 2, list(profile))
-check("no folder is left", not [f for f in os.listdir(".") if f.startswith("terrace-profile")])
+check("profile: dated", all(re.fullmatch(r"\d{4}-\d\d-\d\d", m["rates"]["date"]) and m["rates"]["version"] for m in profile.values()), profile)
+check("no file is left", not [f for f in os.listdir(".") if f.startswith("terrace-profile")])
+planned("dense invert in.h5:/A -o out.h5", said="measured on " + r["result"]["machine"])
+planned("dense invert in.h5:/A -o out.h5", 3, "mpirun -n 3 terrace bench --profile")
+# An old one, fits of seconds, is named and not misread; a broken one is none.
+machine = r["result"]["machine"]
+for old in ({"models": {"dense invert, fp64": {"solve": {"flops": 1e9}}}}, {"rates": {"gemm_gflops": [[512, 1e-9]]}},
+            {"rates": {"form": "x"}}, {"rates": {"form": 2, "per_second": 3}}):
+    json.dump({machine: old}, open("profile.json", "w"))
+    plan = planned("dense invert in.h5:/A -o out.h5", said="is an old one, and not used; terrace bench --profile measures it anew")
+    check(f"old profile {old}: built in", "built in" in plan["profile"]["source"] and plan["seconds"]["solve"] < 10, plan)
+json.dump({machine: {"rates": {"form": 2, "per_second": {"product": {"value": "x"}, "memory": 4, "bits": {"value": -1}, "tables": {"value": 1e99}}}}},
+          open("profile.json", "w"))
+check("rates that are none", 1e-4 < planned("dense invert in.h5:/A -o out.h5", said="measured")["seconds"]["solve"] < 10)
+json.dump({**profile, machine: {"models": {}, **profile[machine]}}, open("profile.json", "w"))
+
+# Every method has an estimate, and knows what changes the time.
+generate("gf2-random --rows 4096 --rhs 64")
+GF2 = [f"gf2 {command} {method}" for command in ("rref in.h5:/A", "rref in.h5:/A --echelon", "rank in.h5:/A", "solve in.h5:/A --rhs :/b",
+                                                 "kernel in.h5:/A", "inverse in.h5:/A")
+       for method in ("", "--method tables", "--method columns", "--k 5")] + ["gf2 multiply in.h5:/A :/A --levels 1"]
+for command in GF2:
+    planned(command + " -o out.h5")
+for command in ("gf2 rref in.h5:/A", "gf2 multiply in.h5:/A :/A"):
+    seconds = {more: planned(f"{command} -o out.h5 {more}")["seconds"]["solve"]
+               for more in ("", "--k 8", "--k 1", "--k 4", "--k 14", "--tables local", "--tables broadcast", "--k 10 --tables broadcast")}
+    check(f"{command}: tables of 8 are the default", seconds[""] == seconds["--k 8"] == seconds["--tables local"], seconds)
+    check(f"{command}: --k", seconds["--k 1"] > seconds["--k 4"] > seconds["--k 8"] < seconds["--k 14"], seconds)
+    check(f"{command}: --tables", seconds["--k 8"] < seconds["--tables broadcast"] < seconds["--k 10 --tables broadcast"], seconds)
+generate("dense-random --n 12 --rhs 1")
+for command in ("dense invert in.h5:/A --method textbook", "dense solve in.h5:/A --rhs :/b --method cramer", "dense solve in.h5:/A --rhs :/b"):
+    planned(command + " -o out.h5")
+generate("band-spd --n 3000 --half-bandwidth 40 --rhs 1")
+for method in ("tile-columns", "streamed --diagonal cpu"):
+    planned(f"band solve in.h5:/A --rhs :/b -o out.h5 --method {method}")
+for form in ("band-spd --n 3000 --half-bandwidth 40", "dense-spd --n 300", "csr-laplace --dim 2 --points 30"):
+    generate(form + " --rhs 1")
+    for more in ["", "--method single-reduction", "--method pipelined"] + [
+            f"--preconditioner {p}" for p in ("jacobi", "block-jacobi", "ic", "chebyshev") if p != "ic" or "dense" not in form] + [
+            "--layout rows", "--precision mixed"] * ("dense" in form):
+        check(f"{form} {more}: an iteration", planned(f"cg in.h5:/A --rhs :/b -o out.h5 {more}")["seconds"]["iteration"] > 0)
 
 # 3. Memory and time of each family, by 1 rank and 2.
 problems = [
@@ -82,8 +145,11 @@ problems = [
 idle, _ = peak("generate dense-random --n 2 -o tiny.h5 --force")
 
 
+loaded = []
+
+
 def in_time(make, command, ranks):
-    """Whether the solve took as long as the plan said. Of three runs the quickest: others may use the machine."""
+    """The solve takes as long as the plan says, within a factor of three. Of some runs the quickest: others may use the machine."""
     plan = run(command + " -o out.h5 --force --plan", ranks)["result"]["plan"]
     structure(f"{command} on {ranks}", plan)
     check(f"{command}: fits", plan["fits"] and not plan["advice"])
@@ -91,36 +157,36 @@ def in_time(make, command, ranks):
           plan["memory_per_host"]["host_bytes"] == ranks * plan["memory_per_rank"]["host_bytes"])
     check(f"{command}: from the profile", f"{ranks} rank" in plan["profile"]["source"], plan["profile"])
     seen = float("inf")
-    for _ in range(3):
+    for _ in range(5):
         done = run(command.split(" --condition")[0] + " -o out.h5 --force", ranks)  # the plan's alone
         if "iteration" in plan["seconds"]:
-            once, said = done["seconds"]["solve"] / done["result"]["iterations"], plan["seconds"]["iteration"]
+            steps = done["result"]["iterations"] - plan["iterations_assumed"]
+            once, said = done["seconds"]["solve"], plan["seconds"]["solve"] + steps * plan["seconds"]["iteration"]
         else:
             once, said = done["seconds"]["solve"], plan["seconds"]["solve"]
         seen = min(seen, once)
-        if said < 4 * seen + 0.05 and seen < 4 * said + 0.05:
+        good = said < 3 * seen + 0.02 and seen < 3 * said + 0.02
+        if good:
             break
-    good = said < 4 * seen + 0.05 and seen < 4 * said + 0.05
     print(f"{command:48} {ranks} ranks: solve {said:9.3g} s predicted, {seen:9.3g} s measured{'' if good else '  (!)'}")
-    return good
+    if not good and os.getloadavg()[0] > 1.5 * os.cpu_count():
+        loaded.append(command)
+    else:
+        check(f"{command} on {ranks}: as long as the plan says", good, (said, seen))
 
 
-wrong = []
 for make, command in problems:
     generate(make)
-    wrong += [(make, command, ranks) for ranks in (1, 2) if not in_time(make, command, ranks)]
+    for ranks in (1, 2):
+        in_time(make, command, ranks)
     most, _ = peak(command.split(" --condition")[0] + " -o out.h5 --force")
     plan = run(command + " -o out.h5 --force --plan")["result"]["plan"]
     said = plan["memory_per_rank"]["host_bytes"]
     print(f"{command:48} memory {said / 2**20:7.1f} MiB said, {(most - idle) / 2**20:7.1f} MiB above an idle run")
     check(f"{command}: peak {most - idle} above idle, {said} said", most - idle < 1.4 * said + (48 << 20))
     check(f"{command}: {said} said, peak {most}", said < 2.5 * (most - idle) + (256 << 20))
-# A profile of few seconds is as good as those seconds were: what it got wrong must be right by a longer one.
-for ranks in sorted({ranks for _, _, ranks in wrong}):
-    run("bench --profile --seconds 40", ranks)
-for make, command, ranks in wrong:
-    generate(make)
-    check(f"{command} on {ranks}: as long as the plan says", in_time(make, command, ranks))
+if loaded:
+    print(f"others used the machine: {len(loaded)} times were not judged")
 
 # Address space that the program takes before it works: the CUDA libraries reserve much.
 waiting = subprocess.Popen(test.words("generate dense-random --n 2 -o wait.h5"), stderr=subprocess.DEVNULL,
@@ -162,5 +228,7 @@ for make, command, limit in [
 # 5. Options of bench.
 for words in ("bench", "bench --profile gf2"):
     test.run(words, code=2)
+done = test.run("bench --profile --folder /nowhere/at/all")
+check("bench --profile --folder /nowhere is exit 2 or 5", done.code in (2, 5) and "/nowhere" in done.err, done.err)
 
 test.finish()

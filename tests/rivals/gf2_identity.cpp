@@ -62,7 +62,8 @@ std::vector<Word> slice(const Context<B>& context, const BitMatrix<B>& matrix, I
 
 template <class B>
 void reduce(Context<B>& context, const Family& family, const Options& o) {
-  const PanelPlan plan = plan_panels(context, o.common, std::min(family.rows, family.columns));
+  const PanelPlan plan = plan_panels(context, o.common, std::min(family.rows, family.columns), 0,
+                                     measured_panels(context));
   const BlockCyclic layout = bit_row_layout(family.rows, context.size());
   BitSource<B> source{family.rows, family.columns, {}};
   const Index words = source.words();
