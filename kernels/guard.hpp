@@ -4,15 +4,15 @@
 
 namespace terrace {
 
-/// Rows of a group whose sum is checked at once.
+/// Rows of a group whose sum is checked at once, at most.
 constexpr Index guard_height = 64;
 
-/// out[g][w] = XOR of rows[i][w] over guard_height g <= i < guard_height (g + 1), w < words. Rows
-/// without lists. 8 bytes a word.
+/// out[g][w] = XOR of rows[i][w] over height g <= i < height (g + 1), w < words. Rows without
+/// lists. 8 bytes a word.
 void xor_groups(const Stream<Cpu>&, BitRows<Word, Cpu> out, BitRows<const Word, Cpu> rows,
-                Index words);
+                Index words, Index height = guard_height);
 void xor_groups(const Stream<Cuda>&, BitRows<Word, Cuda> out, BitRows<const Word, Cuda> rows,
-                Index words);
+                Index words, Index height = guard_height);
 
 /// `slots` rows of doubles, ld apart.
 template <class B>

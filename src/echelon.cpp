@@ -41,7 +41,9 @@ class Echelon {
     // A check reads the matrix once; so many panels between checks keep it below 1 % of the time.
     if (plan.guard)
       guard_.emplace(context, matrix, form == EchelonForm::inverse, plan.witness,
-                     ceil_div(std::is_same_v<B, Cpu> ? 4096 : 65536, 64 * panel_words_));
+                     plan.guard_interval > 0
+                         ? plan.guard_interval
+                         : ceil_div(std::is_same_v<B, Cpu> ? 4096 : 65536, 64 * panel_words_));
   }
   /// The check sums of --guard, of rows that are just read; what is left to check at the end.
   void begin_guard() {
