@@ -6,7 +6,7 @@
 #     tidy          clang-tidy on every source
 #     tsan, asan    sanitized tests under ThreadSanitizer; 2,000 mutated inputs under AddressSanitizer
 #     load, faults  8 GiB of every layout; 200 injected faults
-#     alarms        3,000 matrices under --guard without a false alarm
+#     alarms        3,000 matrices under --guard, and 100,000 of dense and gf2 in one process, without a false alarm
 #     m4ri          M4RI's bits on 1 to 5 ranks
 #     fuzz          libFuzzer on the parsers (clang): M / 2 minutes a target
 #     mutations     one-line mutations and the tests that should notice them: M minutes, goes on where the last run ended
@@ -71,7 +71,12 @@ fi
 if wanted load; then step "$python" tests/program/load.py "$program" --gib 8 --ranks 1,2,4 --least 0.8; fi
 if wanted faults; then step "$python" tests/program/faults.py "$program" --runs 200; fi
 tests=$(dirname "$program")/tests
-if wanted alarms; then step "$python" tests/program/alarms.py "$program" --count 3000 --seed "$date"; fi
+if wanted alarms; then
+  step "$python" tests/program/alarms.py "$program" --count 3000 --seed "$date"
+  for family in dense gf2; do
+    step env TERRACE_THREADS=1 TERRACE_GUARD_CASES=100000 "$tests/src_${family}_guard_test" "~*CUDA*"
+  done
+fi
 if wanted m4ri && [ -x "$tests/m4ri_identity" ]; then step tests/rivals/identity.sh mpirun "$tests/gf2_identity" "$tests/m4ri_identity"; fi
 if wanted fuzz; then
   terrace_install fuzz

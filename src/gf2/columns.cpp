@@ -49,7 +49,7 @@ class Columns : public GuardedMatrix<B> {
     upload(context.ahead, order_.view(), order_host_.data());
     begin_at(0);
     if (plan.guard)  // as often as with panels of as many columns
-      this->guard_with(form == EchelonForm::inverse, plan.witness, 64);
+      this->guard_with(form == EchelonForm::inverse, plan, 64);
   }
   void end_guard() {
     if (guard_) guard_->finish(steps());
@@ -74,22 +74,15 @@ class Columns : public GuardedMatrix<B> {
     download(lane, state_host_.data(), state_.view());
     lane.synchronize();
     rank_ = state_host_[0] + (state_host_[1] >= 0 ? 1 : 0);
-    fresh_.assign(std::size_t(rank_ - first), 0);
-    if (form_ == EchelonForm::inverse) {
-      if (rank_ < last) stop_ = singular_ = true;
-      if (guard_ && rank_ > first) {
-        download(lane, fresh_.data(), order_.view().slice(first, rank_ - first));
-        lane.synchronize();
-      }
-    }
+    if (form_ != EchelonForm::inverse) return;
+    if (rank_ < last) stop_ = singular_ = true;
+    if (guard_) tell_guard(lane, {first, rank_ - first});
   }
 
   [[nodiscard]] bool stop(Index) const { return stop_; }
   void share(const Stream<B>&, Index) {}
   void update_next(const Stream<B>&, Index) {}
-  void update_rest(const Stream<B>&, Index k) {
-    if (guard_) guard_->pivots(64 * k, fresh_);
-  }
+  void update_rest(const Stream<B>&, Index) {}
   void archive(Archive& archive, Index k) {
     const Stream<B>& lane = context_.ahead;
     this->archive_rows(archive);
@@ -132,6 +125,15 @@ class Columns : public GuardedMatrix<B> {
     context_.ahead.synchronize();
     rank_ = rank;
   }
+  /// These pivots are eliminated; the last of a singular matrix may leave columns out.
+  void tell_guard(const Stream<B>& lane, Range pivots) {
+    std::vector<Index> columns(std::size_t(pivots.count)), rows(columns.size());
+    if (pivots.count == 0) return;
+    download(lane, columns.data(), found_.view().slice(pivots.first, pivots.count));
+    download(lane, rows.data(), order_.view().slice(pivots.first, pivots.count));
+    lane.synchronize();
+    for (std::size_t q = 0; q < rows.size(); ++q) guard_->pivots(columns[q], {rows[q]});
+  }
   /// Rows that were swapped go where they were.
   void put_back() {
     const Stream<B>& lane = context_.ahead;
@@ -157,7 +159,7 @@ class Columns : public GuardedMatrix<B> {
   EchelonForm form_;
   Buffer<Index, B> order_, state_, found_;
   PinnedBuffer<Index> state_host_;
-  std::vector<Index> order_host_, fresh_;  ///< fresh_: rows of the last step's pivots
+  std::vector<Index> order_host_;
   ColumnGauss<B> gauss_;
   Buffer<Word, B> staged_;
   std::unique_ptr<RowTexture> texture_;

@@ -40,7 +40,7 @@ class Echelon : public GuardedMatrix<B> {
         nonzero_(1),
         nonzero_host_(1),
         stages_(stages) {
-    if (plan.guard) this->guard_with(form == EchelonForm::inverse, plan.witness, 64 * panel_words_);
+    if (plan.guard) this->guard_with(form == EchelonForm::inverse, plan, 64 * panel_words_);
   }
   /// What is left to check at the end.
   void end_guard() {

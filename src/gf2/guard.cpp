@@ -10,6 +10,10 @@
 
 namespace terrace {
 
+namespace {
+Index rows_of_a_group(Index slots) { return std::clamp<Index>(slots / 64, 1, guard_height); }
+}  // namespace
+
 template <class B>
 BitGuard<B>::BitGuard(Context<B>& context, BitMatrix<B>& matrix, bool inverse, Word witness_seed,
                       Index interval)
@@ -18,7 +22,8 @@ BitGuard<B>::BitGuard(Context<B>& context, BitMatrix<B>& matrix, bool inverse, W
       inverse_(inverse),
       seed_(witness_seed),
       interval_(std::max<Index>(1, interval)),
-      groups_(ceil_div(matrix.slots(), guard_height)),
+      height_(rows_of_a_group(matrix.slots())),
+      groups_(ceil_div(matrix.slots(), height_)),
       sums_(std::max<Index>(1, groups_) * matrix.stride),
       products_(std::max(matrix.slots(), std::max<Index>(1, groups_))),
       z_(64 * matrix.words),
@@ -32,14 +37,13 @@ BitGuard<B>::BitGuard(Context<B>& context, BitMatrix<B>& matrix, bool inverse, W
     x_[std::size_t(j)] = j < own ? random_word(0x6a9d, j, 3) : Word(1) << (j % 64);
   if (inverse)
     for (Index slot = 0; slot < matrix.slots(); ++slot)
-      corrections_[std::size_t(slot / guard_height)] ^=
-          witness(matrix.layout.global(slot, matrix.rank));
+      corrections_[std::size_t(slot / height_)] ^= witness(matrix.layout.global(slot, matrix.rank));
 }
 
 template <class B>
 Index BitGuard<B>::bytes(BlockCyclic layout, Index stride) {
   const Index slots = layout.slots(0);
-  return 8 * (ceil_div(slots, guard_height) * stride + slots + 128 * stride);
+  return 8 * (ceil_div(slots, rows_of_a_group(slots)) * stride + slots + 128 * stride);
 }
 
 template <class B>
@@ -78,7 +82,7 @@ void BitGuard<B>::pivots(Index first, const std::vector<Index>& rows) {
     Word& x = x_[std::size_t(first + q)];
     const Word v = witness(row);
     if (matrix_.layout.owner(row) == matrix_.rank)
-      corrections_[std::size_t(matrix_.layout.slot(row) / guard_height)] ^= v ^ x;
+      corrections_[std::size_t(matrix_.layout.slot(row) / height_)] ^= v ^ x;
     x = v;
   }
 }
@@ -90,7 +94,7 @@ void BitGuard<B>::check(const Stream<B>& lane, Index steps) {
     set_vectors(lane);
     const BitRows<Word, B> rows = matrix_.rows();
     xor_groups(lane, {sums_.data(), matrix_.stride, groups_}, {rows.data, rows.stride, rows.count},
-               matrix_.words);
+               matrix_.words, height_);
     more_ = corrections_;
     if (inverse_)
       upload(lane, products_.view().slice(0, groups_), more_.data());

@@ -19,6 +19,9 @@ namespace terrace {
 ///
 /// For the inverse in place, with V the witness words, column j of the pivot in row p(j):
 ///   sum over columns to come of (T A) X, sum over the others of T[:, p(j)] V[p(j)], both at once.
+///
+/// Rows are added up in groups before that, as many groups as vectors where there are so many rows:
+/// an error that the steps spread over the rows is even in all of them with probability 2^-64.
 template <class B>
 class BitGuard {
  public:
@@ -47,7 +50,7 @@ class BitGuard {
   BitMatrix<B>& matrix_;
   bool inverse_;
   Word seed_;
-  Index interval_, groups_;
+  Index interval_, height_, groups_;  ///< height_: rows of a group
   Buffer<Word, B> sums_, products_, z_, sliced_;
   Buffer<Index, B> bad_;
   PinnedBuffer<Index> bad_host_;

@@ -8,6 +8,7 @@
 #include "src/frame/guard.hpp"
 #include "src/gf2/guard.hpp"
 #include "src/gf2/matrix.hpp"
+#include "src/gf2/plan.hpp"
 
 namespace terrace {
 
@@ -29,10 +30,12 @@ class GuardedMatrix {
  protected:
   GuardedMatrix(Context<B>& context, BitMatrix<B>& matrix) : context_(context), matrix_(matrix) {}
 
-  /// A check reads the matrix once; one per so many columns keeps it below 1 % of the time.
-  void guard_with(bool inverse, Word witness, Index columns) {
-    guard_.emplace(context_, matrix_, inverse, witness,
-                   ceil_div(std::is_same_v<B, Cpu> ? 4096 : 65536, columns));
+  /// A check reads the matrix once; one per so many columns keeps it below 1 % of the time. A panel
+  /// has `columns`.
+  void guard_with(bool inverse, const PanelPlan& plan, Index columns) {
+    const Index usual = ceil_div(std::is_same_v<B, Cpu> ? 4096 : 65536, columns);
+    guard_.emplace(context_, matrix_, inverse, plan.witness,
+                   plan.guard_interval > 0 ? plan.guard_interval : usual);
   }
   void archive_rows(Archive& archive) {
     archive.rows(context_.ahead, "rows", matrix_.layout.extent, matrix_.words,

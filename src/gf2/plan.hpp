@@ -19,6 +19,7 @@ struct PanelPlan {
   bool measured = false;     ///< from the profile of this model of device
   bool guard = false;        ///< the last word of the matrix is for check sums; src/frame/guard.hpp
   Word witness = 0;          ///< seed of the word before it
+  Index guard_interval = 0;  ///< panels from a check to the next; 0: so that they cost little
   Index candidates = 0;      ///< rows that a panel's search tries first, by columns; 0: its choice
   bool by_columns = false;   ///< column by column; src/gf2/columns.hpp
   ColumnShape column_shape{};

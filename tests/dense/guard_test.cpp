@@ -2,23 +2,15 @@
 // is reported or changes nothing beyond rounding. TERRACE_GUARD_CASES: how many (nightly: 100,000).
 #include <fmt/core.h>
 
-#include <cstdlib>
-
-#include "kernels/base/error.hpp"
 #include "tests/support/dense_drawn.hpp"
 #include "tests/support/dense_elimination.hpp"
+#include "tests/support/guard.hpp"
 
 using namespace terrace;
 using test::Dense;
 using test::Draw;
 
 namespace {
-
-Index cases(Index usual) {
-  const char* const text = std::getenv("TERRACE_GUARD_CASES");
-  if (text) return std::strtoll(text, nullptr, 10);
-  return usual / (test::thread_sanitizer ? 20 : test::world().size() > 1 ? 4 : 1);
-}
 
 struct Case {
   Index n = 0, right = 0, block = 1, interval = 0;
@@ -73,13 +65,8 @@ Ended ended(Context<B>& context, const Dense& a, const Case& c, bool guard) {
   };
   load();
   Progress silent(false, false);
-  try {
-    found.outcome = method.run_guarded(silent, load);
-  } catch (const Error& error) {
-    if (error.code() != Exit::fault) throw;
-    found.alarm = true;
-    return found;
-  }
+  found.alarm = test::alarmed([&] { found.outcome = method.run_guarded(silent, load); });
+  if (found.alarm) return found;
   if (!found.outcome.good()) return found;
   const Index columns = c.right == 0 ? n : c.right, from = c.right == 0 ? 0 : n;
   found.x.assign(std::size_t(n * columns), 0.0);
@@ -96,7 +83,7 @@ Ended ended(Context<B>& context, const Dense& a, const Case& c, bool guard) {
 template <class B>
 void check_alarms(Context<B>& context) {
   Index again = 0;
-  const Index count = cases(1500);
+  const Index count = test::guard_cases(1500);
   for (Index at = 0; at < count; ++at) {
     Draw draw{Word(9000 + at)};
     const Case c = drawn_case(draw, 1);
@@ -137,7 +124,7 @@ template <class B>
 void check_flips(Context<B>& context) {
   Index caught = 0, done = 0, left = 0;
   double worst = 0;
-  const Index count = cases(600);
+  const Index count = test::guard_cases(600);
   const Index kinds[] = {0, 9, 13, 14, 15, 18, 11, 4, 7};
   for (Index at = 0; at < count; ++at) {
     Draw draw{Word(700000 + at)};

@@ -10,14 +10,6 @@
 
 namespace terrace::test {
 
-/// body(context) on backend B where it is built and a device is seen.
-template <class B, class Body>
-void on(Body&& body) {
-  if constexpr (std::is_same_v<B, Cpu> || with_cuda) {
-    if (Context<B>* found = context<B>()) body(*found);
-  }
-}
-
 struct PlainBits {
   Index rows = 0, columns = 0;
   std::vector<std::uint8_t> entries;

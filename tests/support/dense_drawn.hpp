@@ -7,22 +7,9 @@
 #include <string>
 
 #include "tests/support/dense_kinds.hpp"
+#include "tests/support/draw.hpp"
 
 namespace terrace::test {
-
-/// Numbers of one case.
-class Draw {
- public:
-  explicit Draw(Word seed) : seed_(seed) {}
-  double uniform() { return random_uniform(seed_, next_++, 1); }  ///< in (-1, 1)
-  Index below(Index end) { return Index((random_word(seed_, next_++, 2) >> 8) % Word(end)); }
-  Index between(Index from, Index to) { return from + below(to - from + 1); }
-  bool one_in(Index n) { return below(n) == 0; }
-
- private:
-  Word seed_;
-  Index next_ = 0;
-};
 
 /// a := H a for a random reflection H, or a H.
 inline void reflect(Dense& a, Draw& draw, bool rows) {

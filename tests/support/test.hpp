@@ -29,6 +29,13 @@ template <>
 Context<Cpu>* context<Cpu>();
 template <>
 Context<Cuda>* context<Cuda>();
+/// body(context) on backend B where it is built and a device is seen.
+template <class B, class Body>
+void on(Body&& body) {
+  if constexpr (std::is_same_v<B, Cpu> || with_cuda) {
+    if (Context<B>* found = context<B>()) body(*found);
+  }
+}
 
 }  // namespace terrace::test
 
