@@ -4,6 +4,7 @@
 #include <atomic>
 #include <map>
 
+#include "distrib/communicator_host.hpp"
 #include "io/announce.hpp"
 #include "io/input_file.hpp"
 #include "io/portions.hpp"
@@ -16,9 +17,10 @@ class ChunkRounds {
   /// Collective. `most`: items of a portion.
   ChunkRounds(const Control& control, const InputFile& input, hid_t dataset, const Object& object,
               const Stored& stored, int axis, std::span<const Range> ranges, Index most);
-  ~ChunkRounds();
   ChunkRounds(const ChunkRounds&) = delete;
   ChunkRounds& operator=(const ChunkRounds&) = delete;
+  /// Items of the shortest run that a rank asks for. Collective.
+  static Index shortest_run(const Control& control, std::span<const Range> ranges);
   /// Whether every rank named its items in ascending order; else there are no rounds.
   [[nodiscard]] bool possible() const { return possible_; }
   /// May load() run beside MPI calls of another thread?
@@ -40,6 +42,38 @@ class ChunkRounds {
   struct Chunk {
     Index unit, across;
   };
+  struct Job {  // a chunk of a round: who inflates it, who needs it
+    Chunk chunk;
+    int owner = 0;
+    std::vector<int> needers;
+  };
+  struct Round {  // under way
+    Index number = 0;
+    char* slab = nullptr;
+    std::vector<Job> jobs;
+    std::vector<std::size_t> own;            // jobs of this rank
+    std::vector<std::vector<Index>> places;  // where each job's part of each message begins
+    std::vector<Index> out_start, in_start;  // where each rank's message begins
+  };
+  struct Messages {               // what the ranks send each other in a round: chunk after chunk
+    std::vector<Index> to, from;  // bytes, by rank
+    Buffer<char, Cpu> out, in;
+    std::unique_ptr<MpiLane> lane;  // of its own: load() runs beside other messages
+  };
+  struct Strided {  // `count` pieces of `length` bytes, `step` bytes apart
+    char* at;
+    Index step, length, count;
+  };
+  void prepare_messages();
+  [[nodiscard]] std::vector<Job> jobs(Index round) const;
+  [[nodiscard]] Round open(Index number, char* slab);
+  void inflate(const Round& round);
+  void spread(const Round& round, std::size_t job, const char* tile);
+  void exchange(const Round& round);
+  void collect(const Round& round) const;
+  [[nodiscard]] Index width(const Chunk& chunk) const;
+  [[nodiscard]] Strided in_slab(const Round&, const Chunk&, Index count, Index item) const;
+  static void copy(const Strided& to, const char* from, Index from_step);
   [[nodiscard]] std::vector<Portion> plan(const std::vector<Range>& ranges) const;
   /// A chunk that was never written, as HDF5 shows it; what lies beyond the extents is zero.
   void ask_library(const hsize_t* offset, std::vector<char>& raw) const;
@@ -59,8 +93,7 @@ class ChunkRounds {
   bool possible_ = true, ahead_ = false;
   std::atomic<bool> given_up_{false};
   std::optional<Error> failure_;
-  struct Messages;
-  std::unique_ptr<Messages> messages_;
+  Messages messages_;
   std::vector<std::vector<char>> raw_, spare_;
 };
 

@@ -300,15 +300,34 @@ class Reading {
   bool converts_ = false, in_place_ = false;
 };
 
-/// Items of the shortest run that a rank asks for. Collective.
-Index shortest_run(const Control& control, std::span<const Range> ranges) {
-  Portion whole;
-  for (const Range& r : ranges) whole.add(r);
-  Index shortest = std::numeric_limits<Index>::max();
-  for (const Range& r : whole.ranges)
-    if (&r != &whole.ranges.back() || whole.ranges.size() == 1)
-      shortest = std::min(shortest, r.count);
-  return control.reduce(shortest, Reduce::min);
+/// Rows without gaps: two portions stay in the cache. Runs of columns are as long as a portion is
+/// wide: portions of tall columns are larger, for runs of 4 KiB.
+Index portion_bytes(const Request& request, const Object& object, const Reading& reading) {
+  if (request.axis == 1)
+    return std::clamp(4096 / object.bytes * request.item_bytes, piece_bytes(), 4 * piece_bytes());
+  if (reading.direct()) return std::min(piece_bytes(), Index(4) << 20);
+  if (reading.stored().way != Stored::Way::filtered) return piece_bytes();
+  // A row of chunks is taken whole, else each would be inflated several times.
+  const Index raw = std::max(request.item_bytes, reading.raw_item());
+  return std::clamp(reading.stored().chunk[0] * raw, piece_bytes(), 16 * piece_bytes());
+}
+
+/// Chunks, and tiles of short runs, are dealt among the ranks; null where each reads for itself.
+/// Collective.
+std::unique_ptr<ChunkRounds> rounds_of(const Control& control, const InputFile& input,
+                                       const Request& request, const Object& object,
+                                       Reading& reading, std::span<const Range> ranges,
+                                       Index most) {
+  const bool tiles = control.size() > 1 && request.axis == 1 && !request.upper &&
+                     reading.direct() &&
+                     ChunkRounds::shortest_run(control, ranges) * object.bytes < 4096;
+  if (tiles) reading.cut_in_tiles(control.size());
+  if (!tiles && reading.stored().way != Stored::Way::filtered) return nullptr;
+  auto rounds = std::make_unique<ChunkRounds>(control, input, reading.dataset(), object,
+                                              reading.stored(), request.axis, ranges, most);
+  if (rounds->possible()) return rounds;
+  if (!tiles) reading.to_library();
+  return nullptr;
 }
 
 }  // namespace
@@ -320,34 +339,11 @@ void read_portions(const Control& control, const InputFile& input, const Request
       request.dataset.empty() ? input.object : input.object.children.at(request.dataset);
   auto reading =
       collectively(control, [&] { return std::make_unique<Reading>(input, request, object); });
-  // Rows without gaps: two portions stay in the cache. Runs of columns are as long as a portion is
-  // wide: portions of tall columns are larger, for runs of 4 KiB.
-  constexpr Index in_cache = Index(4) << 20;
-  // Chunks: a row of them is taken whole, else each would be inflated several times.
-  const bool chunks = reading->stored().way == Stored::Way::filtered && request.axis == 0;
-  const Index portion =
-      request.axis == 1
-          ? std::clamp(4096 / object.bytes * request.item_bytes, piece_bytes(), 4 * piece_bytes())
-      : reading->direct() ? std::min(piece_bytes(), in_cache)
-      : chunks            ? std::clamp(
-                                reading->stored().chunk[0] * std::max(request.item_bytes, reading->raw_item()),
-                                piece_bytes(), 16 * piece_bytes())
-               : piece_bytes();
-  const Index most =
-      portion / std::max<Index>(1, std::max(request.item_bytes, reading->raw_item()));
   const bool nothing = object.dims[0] == 0 || (object.dims.size() == 2 && object.dims[1] == 0);
-  std::unique_ptr<ChunkRounds> rounds;
-  const bool tiles = !nothing && control.size() > 1 && request.axis == 1 && !request.upper &&
-                     reading->direct() && shortest_run(control, ranges) * object.bytes < 4096;
-  if (tiles) reading->cut_in_tiles(control.size());
-  if (tiles || (reading->stored().way == Stored::Way::filtered && !nothing)) {
-    rounds = std::make_unique<ChunkRounds>(control, input, reading->dataset(), object,
-                                           reading->stored(), request.axis, ranges, most);
-    if (!rounds->possible()) {
-      rounds.reset();
-      if (!tiles) reading->to_library();
-    }
-  }
+  const Index most = portion_bytes(request, object, *reading) /
+                     std::max<Index>(1, std::max(request.item_bytes, reading->raw_item()));
+  const auto rounds =
+      nothing ? nullptr : rounds_of(control, input, request, object, *reading, ranges, most);
   const std::vector<Portion> portions = rounds ? rounds->portions() : cut(ranges, most);
   Index largest = 0;
   for (const Portion& p : portions) largest = std::max(largest, p.items);

@@ -74,7 +74,7 @@ tests=$(dirname "$program")/tests
 if wanted alarms; then
   step "$python" tests/program/alarms.py "$program" --count 3000 --seed "$date"
   for family in dense gf2; do
-    step env TERRACE_THREADS=1 TERRACE_GUARD_CASES=100000 "$tests/src_${family}_guard_test" "~*CUDA*"
+    step env TERRACE_THREADS=1 TERRACE_GUARD_CASES=100000 "$tests/${family}_guard_test" "~*CUDA*"
   done
 fi
 if wanted m4ri && [ -x "$tests/m4ri_identity" ]; then step tests/rivals/identity.sh mpirun "$tests/gf2_identity" "$tests/m4ri_identity"; fi

@@ -6,10 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "distrib/context.hpp"
-#include "kernels/cg/vectors.hpp"
-#include "src/cg/operators.hpp"
-#include "src/frame/checkpoints.hpp"
+#include "src/cg/work.hpp"
 
 namespace terrace {
 
@@ -29,10 +26,6 @@ std::string to_string(CgReason reason);
 constexpr bool converged(CgReason reason) {
   return reason == CgReason::rtol || reason == CgReason::atol;
 }
-
-/// Reductions of scalars over the ranks an iteration: classic two; single_reduction one; pipelined
-/// one, beside the product.
-enum class CgMethod { classic, single_reduction, pipelined };
 
 struct CgOptions {
   double rtol = 1e-10, atol = 0;
@@ -74,47 +67,6 @@ struct CgResult {
 };
 
 void archive_result(Archive& archive, const std::string& name, CgResult& result);
-
-/// z = M^-1 r on this rank's rows; does nothing where *skip != 0 by then. Neither allocates nor
-/// waits.
-template <class B>
-using CgPreconditioner = std::function<void(const Context<B>&, View<const double, B> r,
-                                            View<double, B> z, const double* skip)>;
-
-/// The vectors of one solve on this rank, and what is known of A. Reusable over right-hand sides.
-template <class B>
-struct CgWork {
-  /// Collective. Normalises A where that was not done, and takes its norm and diagonal. `columns`
-  /// right-hand sides at once: 1, 2, 4, 8 or 16 (variants: 1).
-  template <class A>
-  CgWork(const Context<B>& context, A& a, bool jacobi, Index columns = 1,
-         CgMethod method = CgMethod::classic);
-  /// Takes the place of jacobi. `general` gives 2^power M^-1 r for the matrix as the operator holds
-  /// it. Collective.
-  void precondition(const Context<B>& context, CgPreconditioner<B> general, int power = 0);
-  static Index bytes(Index rows, bool jacobi, Index columns = 1,
-                     CgMethod method = CgMethod::classic, bool general = false);
-
-  Index columns = 1, local_rows = 0;
-  CgMethod method = CgMethod::classic;
-  Operand<B> p;  // what A multiplies: p; in the variants u and m
-  Buffer<double, B> b, x, r, q, z, s, t, u, v, w, inverse_diagonal;
-  CgPreconditioner<B> general;
-  int general_power = 0;
-  SumSpace<B> sums;
-  Buffer<double, B> scalars;  // rows of four iterations, kernels/cg/vectors.hpp; then `stop`
-  Buffer<double, B> ring, partials;
-  Buffer<Index, B> finished;
-  Buffer<Word, B> ticket;
-  PinnedBuffer<double> seen;                   // the ring on the host
-  Stream<B> observer;                          // copies it out beside the iteration
-  double norm = 0;                             // largest row sum of |A|, as the operator holds it
-  Index negative_row = -1, unusable_row = -1;  // global rows with a_ii < 0, a_ii <= 0
-  static constexpr Index ring_rows = 256;
-  /// x, r and D, padded, and scratch, where whole iterations run in one launch on a matrix that
-  /// stays on the chip (kernels/cg/resident.hpp); or empty.
-  Buffer<double, B> resident, resident_scratch;
-};
 
 /// Solves A x = b from the x given: `b` and `x` are this rank's rows on the host, work.columns of
 /// each, row-major. The scalars stay on the device; iterations are launched ahead in batches (CUDA

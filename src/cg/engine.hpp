@@ -1,11 +1,14 @@
-// One solve by conjugate gradients as passes on a lane: what conjugate_gradients.cpp launches.
+// One solve by conjugate gradients as passes on a lane: what cg_solve.cpp launches.
 //
-// Iteration i (counted from the last restart) has its scalars in row i % 4 of work.scalars:
-//   classic            q = A p | reduce | r -= alpha q | z = M^-1 r | reduce | x, p
-//   single reduction   w = A u | reduce | p, s, x, r | u = M^-1 r
-//   pipelined          reduce beside n = A m | z, s, p, x, r, u, w | m = M^-1 w
+// With M the preconditioner and (a, b) a sum over the ranks, iteration i is
+//   classic            q = A p, (p, q) | alpha, r -= alpha q, z = M^-1 r, (r, z) | beta, x, p
+//   single reduction   w = A u | (w, u), (r, u) | beta, alpha, p, s, x, r | u = M^-1 r
+//   pipelined          n = A m beside (w, u), (r, u) | beta, alpha, z, q, s, p, x, r, u, w |
+//                      m = M^-1 w
+// Its scalars stand in row i % 4 of work.scalars, i counted from the last restart.
 #pragma once
 #include "kernels/base/graph.hpp"
+#include "kernels/base/matrix.hpp"
 #include "kernels/cg/resident.hpp"
 #include "src/cg/conjugate_gradients.hpp"
 
@@ -21,11 +24,9 @@ class CgEngine {
  public:
   CgEngine(const Context<B>& context, A& a, CgWork<B>& work, CgNorm norm, double floor)
       : c_(context), a_(a), w_(work), norm_(norm), floor_(floor) {
-    r_ = w_.method == CgMethod::single_reduction && !general() && d().size == 0 ? w_.p.own()
-                                                                                : w_.r.view();
+    r_ = w_.residual();
   }
   [[nodiscard]] bool lagged() const { return w_.method != CgMethod::classic; }
-  [[nodiscard]] View<double, B> residual_vector() const { return r_; }
   bool head = false;  ///< products read the head plane only
 
   void set_stops(const std::vector<double>& squares) {
@@ -43,8 +44,8 @@ class CgEngine {
     const CgPass<B> at = pass(lagged() ? 1 : 0);
     true_residual(at, x_is_zero, keep);
     if (general()) {
-      w_.general(c_, r_, w_.z, nullptr);
-      cg_pair<B>(lane_, at, r_, w_.z, false);
+      w_.general(c_, r_, w_.solved(), nullptr);
+      cg_pair<B>(lane_, at, r_, w_.solved(), false);
     }
     if (lagged()) copy(lane_, row(0), row(1));
     reduce(row(0), cg_row::rr, 3);
@@ -54,21 +55,9 @@ class CgEngine {
     if (c_.size() > 1) c_.control.broadcast(host.data(), size() * Index(sizeof(double)), 0);
     return columns_of(host.data());
   }
-  /// The first direction of an iteration from r: p = z + keep p.
+  /// The first direction of an iteration from r: p = M^-1 r + keep p.
   void start(const CgColumns& keep) {
-    const View<const double, B> z = general() ? w_.z.view() : r_;
-    const View<const double, B> scaling = general() ? View<const double, B>{} : d();
-    if (w_.method == CgMethod::pipelined) return start_pipe(1, false);
-    if (w_.method == CgMethod::single_reduction && r_.data == w_.p.own().data) return;
-    cg_start<B>(lane_, pass(0), z, scaling, keep, w_.p.own());
-    if (resident()) {
-      const Index rows = w_.local_rows;
-      copy(lane_, w_.ring.view().slice(0, size()), row(0));
-      copy(lane_, resident_part(0).slice(0, rows), w_.x.view());
-      copy(lane_, resident_part(1).slice(0, rows), r_);
-      if (d().size > 0) copy(lane_, resident_part(2).slice(0, rows), d());
-      away_ = true;
-    }
+    std::visit([&](const auto& v) { begin(v, keep); }, w_.vectors);
   }
   /// Whether iterations run in one launch, run_resident().
   [[nodiscard]] bool resident() const {
@@ -77,34 +66,31 @@ class CgEngine {
   void run_resident(Index first, Index count) const {
     if constexpr (requires { a_.tiles(); } && std::is_same_v<B, Cuda>)
       resident_cg(lane_, a_.tiles(), d().size > 0 ? resident_part(2) : View<double, B>{},
-                  w_.p.memory.view(), resident_part(0), resident_part(1),
+                  w_.operand().memory.view(), resident_part(0), resident_part(1),
                   {w_.ring.view(), w_.ring_rows, size()}, first, count, {stop_, floor_},
                   w_.resident_scratch.view());
   }
   void iterate(Index i) const {
-    if (w_.method == CgMethod::classic)
-      classic(i);
-    else if (w_.method == CgMethod::single_reduction)
-      single(i);
-    else
-      pipelined(i);
+    std::visit([&](const auto& v) { step(v, i); }, w_.vectors);
   }
   /// After iteration i of the pipelined variant: r, u, w, s, z from their definitions, p kept
   /// (van der Vorst, Ye 2000; Cools et al. 2018).
   void replace(Index i) const {
+    const auto& v = std::get<CgPipelined<B>>(w_.vectors);
     true_residual(pass(i + 1), false, false);
-    start_pipe(i + 1, true);
+    fill_directions(v, i + 1);
+    fill_pipe(v, i + 1);
   }
 
   /// Of the variants, whose p.A p comes from recurrences: whether the direction that they would not
   /// step along, u + beta p, has p.A p <= 0 by a product with A. The iteration is over then.
   [[nodiscard]] bool bends_down(double beta) const {
-    const View<double, B> p = w_.p.own();
-    if (w_.method == CgMethod::pipelined)
-      cg_start<B>(lane_, pass(0), general() ? View<const double, B>(w_.u) : r_,
-                  general() ? View<const double, B>{} : d(), {}, p);
-    if (beta != 0) add<B>(lane_, 1.0, p, beta, w_.t, p);
-    a_.apply(c_, w_.p, w_.q, ignored(), w_.sums);
+    const View<double, B> u = w_.operand().own();  // single reduction: it is u already
+    if (const auto* v = std::get_if<CgPipelined<B>>(&w_.vectors))
+      cg_start<B>(lane_, pass(0), general() ? View<const double, B>(v->u) : r_,
+                  general() ? View<const double, B>{} : d(), {}, u);
+    if (beta != 0) add<B>(lane_, 1.0, u, beta, w_.aside(), u);
+    a_.apply(c_, w_.operand(), w_.product(), ignored(), w_.sums);
     if constexpr (!A::replicated) c_.comm.all_reduce(lane_, Reduce::sum, ignored());
     double product[2];
     download(lane_, product, ignored());
@@ -152,85 +138,138 @@ class CgEngine {
     if constexpr (!A::replicated)
       c_.comm.all_reduce(lane_, Reduce::sum, scalars.slice(from * w_.columns, count * w_.columns));
   }
-  void multiply(View<double, B> q, View<double, B> sums, const double* skip,
+  /// to = A operand; sums = local (operand, to), (operand, operand).
+  void multiply(View<double, B> to, View<double, B> sums, const double* skip,
                 const Meanwhile& meanwhile = {}) const {
-    if constexpr (requires { a_.apply_head(c_, w_.p, q, sums, w_.sums, skip); }) {
-      if (head) return a_.apply_head(c_, w_.p, q, sums, w_.sums, skip);
+    const Operand<B>& operand = w_.operand();
+    if constexpr (requires { a_.apply_head(c_, operand, to, sums, w_.sums, skip); }) {
+      if (head) return a_.apply_head(c_, operand, to, sums, w_.sums, skip);
     }
     if constexpr (A::replicated) {
       if (meanwhile) meanwhile();
-      a_.apply(c_, w_.p, q, sums, w_.sums, skip);
+      a_.apply(c_, operand, to, sums, w_.sums, skip);
     } else {
-      a_.apply(c_, w_.p, q, sums, w_.sums, skip, false, meanwhile);
+      a_.apply(c_, operand, to, sums, w_.sums, skip, false, meanwhile);
     }
   }
+  /// r = b - A x, and its sums. The operand survives with `keep`.
   void true_residual(const CgPass<B>& at, bool x_is_zero, bool keep) const {
+    const View<double, B> operand = w_.operand().own();
     if (x_is_zero) {
-      fill_zero(lane_, w_.q.view());
+      fill_zero(lane_, w_.product());
     } else {
-      if (keep) copy(lane_, w_.t.view(), w_.p.own());
-      copy(lane_, w_.p.own(), w_.x.view());
-      a_.apply(c_, w_.p, w_.q, ignored(), w_.sums);
-      if (keep) copy(lane_, w_.p.own(), w_.t.view());
+      if (keep) copy(lane_, w_.aside(), operand);
+      copy(lane_, operand, w_.x.view());
+      a_.apply(c_, w_.operand(), w_.product(), ignored(), w_.sums);
+      if (keep) copy(lane_, operand, w_.aside());
     }
-    cg_residual<B>(lane_, at, w_.b, w_.q, d(), r_);
+    cg_residual<B>(lane_, at, w_.b, w_.product(), d(), r_);
+  }
+  /// operand = M^-1 r + keep operand, where residual() left M^-1 r of a general M.
+  void first_operand(const CgColumns& keep) const {
+    if (general())
+      cg_start<B>(lane_, pass(0), w_.solved(), {}, keep, w_.operand().own());
+    else
+      cg_start<B>(lane_, pass(0), r_, d(), keep, w_.operand().own());
   }
 
-  void classic(Index i) const {
+  // --- Hestenes and Stiefel: rho = (r, z) ------------------------------------------------------
+  void begin(const CgClassic<B>&, const CgColumns& keep) {
+    first_operand(keep);
+    if (resident()) to_the_chip();
+  }
+  void step(const CgClassic<B>& v, Index i) const {
     const CgPass<B> at = pass(i);
-    multiply(w_.q, row(i).slice(cg_row::pq, 2), at.skip());
-    if (w_.columns > 1) cg_dots<B>(lane_, at, w_.p.own(), w_.q);
+    // q = A p, (p, q), (p, p)
+    multiply(v.q, row(i).slice(cg_row::pq, 2), at.skip());
+    if (w_.columns > 1) cg_dots<B>(lane_, at, v.p.own(), v.q);
     reduce(row(i), cg_row::pq, 2);
-    cg_step<B>(lane_, at, w_.q, d(), r_);
+    // alpha = rho / (p, q), r = r - alpha q; with D also z = D r and all the sums
+    cg_step<B>(lane_, at, v.q, d(), r_);
+    // z = M^-1 r, rho' = (r, z), (z, z)
     if (general()) {
-      w_.general(c_, r_, w_.z, at.skip());
-      cg_pair<B>(lane_, at, r_, w_.z, true);
+      w_.general(c_, r_, v.z, at.skip());
+      cg_pair<B>(lane_, at, r_, v.z, true);
     }
     reduce(row(i), cg_row::rr, 3);
+    // beta = rho' / rho, x = x + alpha p, p = z + beta p
     if (general())
-      cg_direction<B>(lane_, at, w_.z, {}, w_.x, w_.p.own());
+      cg_direction<B>(lane_, at, v.z, {}, w_.x, v.p.own());
     else
-      cg_direction<B>(lane_, at, r_, d(), w_.x, w_.p.own());
+      cg_direction<B>(lane_, at, r_, d(), w_.x, v.p.own());
   }
-  void single(Index i) const {
+
+  // --- Chronopoulos and Gear: rho = (r, u), delta = (w, u) -------------------------------------
+  void begin(const CgSingleReduction<B>& v, const CgColumns& keep) {
+    if (r_.data != v.u.own().data) first_operand(keep);
+  }
+  void step(const CgSingleReduction<B>& v, Index i) const {
     const CgPass<B> at = pass(i);
-    multiply(w_.q, row(i).slice(cg_row::pq, 2), at.skip());
+    // w = A u, delta, (u, u); the sums of r are those of the last step
+    multiply(v.w, row(i).slice(cg_row::pq, 2), at.skip());
     reduce(row(i), cg_row::pq, 5);
-    cg_update<B>(lane_, at, {w_.p.own(), w_.t, w_.s, w_.x, r_, w_.q, d()});
+    // With ' for the last step: beta = rho / rho', (p, A p) = delta - beta rho / alpha',
+    // alpha = rho / (p, A p), p = u + beta p, s = w + beta s, x = x + alpha p, r = r - alpha s,
+    // u = D r
+    cg_update<B>(lane_, at, {v.u.own(), v.p, v.s, w_.x, r_, v.w, d()});
+    // u = M^-1 r, rho, (u, u)
     if (general()) {
       const CgPass<B> next = pass(i + 1);
-      w_.general(c_, r_, w_.p.own(), next.skip());
-      cg_pair<B>(lane_, next, r_, w_.p.own(), true);
+      w_.general(c_, r_, v.u.own(), next.skip());
+      cg_pair<B>(lane_, next, r_, v.u.own(), true);
     }
   }
-  void pipelined(Index i) const {
+
+  // --- Ghysels and Vanroose: rho = (r, u), delta = (w, u) --------------------------------------
+  void begin(const CgPipelined<B>& v, const CgColumns&) { fill_pipe(v, 1); }
+  void step(const CgPipelined<B>& v, Index i) const {
     const CgPass<B> at = pass(i);
-    multiply(w_.q, ignored(), at.skip(), [&] { reduce(row(i), cg_row::pq, 5); });
-    cg_pipe<B>(lane_, at, {w_.p.own(), w_.z, w_.s, w_.t, w_.x, r_, w_.w, w_.u, w_.v, w_.q, d()});
-    if (general()) w_.general(c_, w_.w, w_.p.own(), pass(i + 1).skip());
+    // n = A m, and beside it rho, delta of the vectors as they are
+    multiply(v.n, ignored(), at.skip(), [&] { reduce(row(i), cg_row::pq, 5); });
+    // beta and alpha as there,
+    // z = n + beta z, q = m + beta q, s = w + beta s, p = u + beta p,
+    // x = x + alpha p, r = r - alpha s, u = u - alpha q, w = w - alpha z; with D also m = D w
+    cg_pipe<B>(lane_, at, {v.m.own(), v.z, v.s, v.p, w_.x, r_, v.w, v.u, v.q, v.n, d()});
+    // m = M^-1 w
+    if (general()) w_.general(c_, v.w, v.m.own(), pass(i + 1).skip());
   }
-  /// u, w, m (with `all`: s and z as well) from r and p, and the sums of row i.
-  void start_pipe(Index i, bool all) const {
+  /// m = M^-1 from.
+  void solve(const CgPipelined<B>& v, const CgPass<B>& at, View<const double, B> from) const {
+    if (general())
+      w_.general(c_, from, v.m.own(), nullptr);
+    else
+      cg_start<B>(lane_, at, from, d(), {}, v.m.own());
+  }
+  /// s, q and z from p.
+  void fill_directions(const CgPipelined<B>& v, Index i) const {
+    // s = A p
+    copy(lane_, v.m.own(), v.p.view());
+    a_.apply(c_, v.m, v.s, ignored(), w_.sums);
+    // q = M^-1 s, z = A q
+    solve(v, pass(i), v.s);
+    if (general()) copy(lane_, v.q.view(), v.m.own());
+    a_.apply(c_, v.m, v.z, ignored(), w_.sums);
+  }
+  /// u, w and m from r, and the sums of row i.
+  void fill_pipe(const CgPipelined<B>& v, Index i) const {
     const CgPass<B> at = pass(i);
-    const View<double, B> m = w_.p.own();
-    const auto solve = [&](View<const double, B> from) {  // m = M^-1 from
-      if (general())
-        w_.general(c_, from, m, nullptr);
-      else
-        cg_start<B>(lane_, at, from, d(), {}, m);
-    };
-    if (all) {
-      copy(lane_, m, w_.t.view());
-      a_.apply(c_, w_.p, w_.s, ignored(), w_.sums);
-      solve(w_.s);
-      if (general()) copy(lane_, w_.v.view(), m);
-      a_.apply(c_, w_.p, w_.z, ignored(), w_.sums);
-    }
-    solve(r_);
-    if (general()) copy(lane_, w_.u.view(), m);
-    a_.apply(c_, w_.p, w_.w, ignored(), w_.sums);
-    cg_pipe_sums<B>(lane_, at, r_, m, w_.w);
-    solve(w_.w);
+    // u = M^-1 r, w = A u
+    solve(v, at, r_);
+    if (general()) copy(lane_, v.u.view(), v.m.own());
+    a_.apply(c_, v.m, v.w, ignored(), w_.sums);
+    // rho, delta; m = M^-1 w
+    cg_pipe_sums<B>(lane_, at, r_, v.m.own(), v.w);
+    solve(v, at, v.w);
+  }
+
+  /// The vectors of iterations in one launch.
+  void to_the_chip() {
+    const Index rows = w_.local_rows;
+    copy(lane_, w_.ring.view().slice(0, size()), row(0));
+    copy(lane_, resident_part(0).slice(0, rows), w_.x.view());
+    copy(lane_, resident_part(1).slice(0, rows), r_);
+    if (d().size > 0) copy(lane_, resident_part(2).slice(0, rows), d());
+    away_ = true;
   }
 
   const Context<B>& c_;

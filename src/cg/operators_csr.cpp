@@ -146,115 +146,135 @@ void CsrSlice::normalise() {
   value.resize(std::size_t(to));
 }
 
+namespace {
+
+/// The columns named that are rows of other ranks, ascending.
+std::vector<Index> number_halo(const CsrSlice& a, Range own) {
+  std::vector<Index> needed;
+  std::mutex collecting;
+  parallel_ranges(Index(a.column.size()), 1 << 18, [&](Index from, Index to) {
+    std::vector<Index> mine;
+    for (Index k = from; k < to; ++k) {
+      const Index c = a.column[std::size_t(k)];
+      if (c < own.first || c >= own.end()) mine.push_back(c);
+    }
+    if (mine.empty()) return;
+    const std::lock_guard lock(collecting);
+    needed.insert(needed.end(), mine.begin(), mine.end());
+  });
+  std::sort(needed.begin(), needed.end());
+  needed.erase(std::unique(needed.begin(), needed.end()), needed.end());
+  needed.shrink_to_fit();
+  if (own.count + Index(needed.size()) > std::numeric_limits<std::int32_t>::max())
+    throw Error(Exit::resources,
+                "more than 2^31 rows and halo entries on one rank; in the CSR matrix; use more "
+                "ranks");
+  return needed;
+}
+
+/// A CSR matrix on the host; `value` may have room behind.
+struct HostPart {
+  std::vector<Index> start, row;
+  LargeVector<std::int32_t> column;
+  LargeVector<double> value;
+};
+
+/// Into own columns and others', numbered from the own part of p. Own values move up within the
+/// slice's memory, so that no second copy of them exists on the host.
+std::pair<HostPart, HostPart> split_columns(CsrSlice&& a, Range own,
+                                            const std::vector<Index>& needed, Index left) {
+  HostPart inner, outer;
+  const Index rows = own.count;
+  const auto is_own = [&](Index c) { return c >= own.first && c < own.end(); };
+  std::vector<Index>& start = inner.start;
+  start.assign(std::size_t(rows) + 1, 0);
+  parallel_ranges(rows, 1024, [&](Index from, Index to) {
+    for (Index i = from; i < to; ++i)
+      start[std::size_t(i) + 1] =
+          std::count_if(a.column.begin() + a.start[std::size_t(i)],
+                        a.column.begin() + a.start[std::size_t(i) + 1], is_own);
+  });
+  for (Index i = 0; i < rows; ++i) start[std::size_t(i) + 1] += start[std::size_t(i)];
+  inner.column = LargeVector<std::int32_t>(std::size_t(start.back()));
+  parallel_ranges(rows, 1024, [&](Index from, Index to) {
+    for (Index i = from; i < to; ++i) {
+      Index at = start[std::size_t(i)];
+      for (Index k = a.start[std::size_t(i)]; k < a.start[std::size_t(i) + 1]; ++k)
+        if (is_own(a.column[std::size_t(k)]))
+          inner.column[std::size_t(at++)] = std::int32_t(a.column[std::size_t(k)] - own.first);
+    }
+  });
+  outer.start = {0};
+  Index at_in = 0;
+  for (Index i = 0; i < rows && !needed.empty(); ++i) {
+    for (Index k = a.start[std::size_t(i)]; k < a.start[std::size_t(i) + 1]; ++k) {
+      const Index c = a.column[std::size_t(k)];
+      const double v = a.value[std::size_t(k)];
+      if (is_own(c)) {
+        a.value[std::size_t(at_in++)] = v;
+        continue;
+      }
+      const Index at = std::lower_bound(needed.begin(), needed.end(), c) - needed.begin();
+      outer.column.push_back(std::int32_t(at - left + (c < own.first ? 0 : rows)));
+      outer.value.push_back(v);
+    }
+    if (Index(outer.column.size()) > outer.start.back()) {
+      outer.start.push_back(Index(outer.column.size()));
+      outer.row.push_back(i);
+    }
+  }
+  a.column = LargeVector<Index>();  // "= {}" would keep the memory
+  a.start = std::vector<Index>();
+  inner.value = std::move(a.value);
+  return {std::move(inner), std::move(outer)};
+}
+
+/// To the memory of the backend, array by array; those on the host are given back.
+template <class B, class Part>
+void place_part(const Stream<B>& lane, Part& part, HostPart& host) {
+  const auto put = [&](auto& buffer, auto& from, Index count) {
+    buffer = std::remove_reference_t<decltype(buffer)>(count);
+    upload(lane, buffer.view(), from.data());
+    lane.synchronize();
+    from = std::remove_reference_t<decltype(from)>();
+  };
+  const Index rows = Index(host.start.size()) - 1, entries = host.start.back();
+  if constexpr (std::is_same_v<B, Cuda>) {
+    part.scattered = csr_scattered(host.start.data(), host.column.data(), rows);
+    CsrChunks chunks = csr_chunks(host.start.data(), rows);
+    if (!chunks.longs.empty()) part.partial = Buffer<double, B>(chunks.count());
+    put(part.chunk, chunks.chunk, Index(chunks.chunk.size()));
+    put(part.longs, chunks.longs, Index(chunks.longs.size()));
+  }
+  put(part.column, host.column, entries);
+  put(part.value, host.value, entries);
+  put(part.start, host.start, rows + 1);
+  put(part.row, host.row, Index(host.row.size()));
+}
+
+}  // namespace
+
 template <class B>
 CsrOperator<B>::CsrOperator(const Context<B>& context, std::vector<Index> first, CsrSlice&& given)
     : first_(std::move(first)) {
   const Control& control = context.control;
   CsrSlice a = std::move(given);
-  const Index r0 = first_[std::size_t(context.rank())], rows = a.rows();
-  rows_ = {r0, rows};
-  std::vector<Index> needed;
+  rows_ = {first_[std::size_t(context.rank())], a.rows()};
   collectively(control, [&] {
     a.normalise();
-    const Index entries = Index(a.column.size());
-    std::mutex collecting;
-    parallel_ranges(entries, 1 << 18, [&](Index from, Index to) {
-      std::vector<Index> mine;
-      for (Index k = from; k < to; ++k) {
-        const Index c = a.column[std::size_t(k)];
-        if (c < r0 || c >= r0 + rows) mine.push_back(c);
-      }
-      if (mine.empty()) return;
-      const std::lock_guard lock(collecting);
-      needed.insert(needed.end(), mine.begin(), mine.end());
-    });
-    std::sort(needed.begin(), needed.end());
-    needed.erase(std::unique(needed.begin(), needed.end()), needed.end());
-    needed.shrink_to_fit();
-    if (rows + Index(needed.size()) > std::numeric_limits<std::int32_t>::max())
-      throw Error(Exit::resources,
-                  "more than 2^31 rows and halo entries on one rank; in the CSR matrix; use more "
-                  "ranks");
-    diagonal_.resize(std::size_t(rows));
-    parallel_ranges(rows, 4096, [&](Index from, Index to) {
-      for (Index i = from; i < to; ++i) diagonal_[std::size_t(i)] = stored(a, i, r0 + i);
+    needed_ = number_halo(a, rows_);
+    diagonal_.resize(std::size_t(rows_.count));
+    parallel_ranges(rows_.count, 4096, [&](Index from, Index to) {
+      for (Index i = from; i < to; ++i) diagonal_[std::size_t(i)] = stored(a, i, rows_.first + i);
     });
   });
   nonzeros_ = control.reduce(Index(a.column.size()), Reduce::sum);
   asymmetry_ = find_asymmetry(control, first_, a, diagonal_);
-  halo_ = Halo<B>(control, context.ahead, first_, needed);
-
-  needed_ = needed;
-
-  // Split into own columns and others', numbered from the own part of p. Own values move up within
-  // the slice's memory, so that no second copy of them exists on the host.
+  halo_ = Halo<B>(control, context.ahead, first_, needed_);
   collectively(control, [&] {
-    const auto own = [&](Index c) { return c >= r0 && c < r0 + rows; };
-    std::vector<Index> start_in(std::size_t(rows) + 1, 0), start_out{0}, rows_out;
-    parallel_ranges(rows, 1024, [&](Index from, Index to) {
-      for (Index i = from; i < to; ++i)
-        start_in[std::size_t(i) + 1] =
-            std::count_if(a.column.begin() + a.start[std::size_t(i)],
-                          a.column.begin() + a.start[std::size_t(i) + 1], own);
-    });
-    for (Index i = 0; i < rows; ++i) start_in[std::size_t(i) + 1] += start_in[std::size_t(i)];
-    LargeVector<std::int32_t> column_in(std::size_t(start_in.back())), column_out;
-    LargeVector<double> value_out;
-    parallel_ranges(rows, 1024, [&](Index from, Index to) {
-      for (Index i = from; i < to; ++i) {
-        Index at = start_in[std::size_t(i)];
-        for (Index k = a.start[std::size_t(i)]; k < a.start[std::size_t(i) + 1]; ++k)
-          if (own(a.column[std::size_t(k)]))
-            column_in[std::size_t(at++)] = std::int32_t(a.column[std::size_t(k)] - r0);
-      }
-    });
-    if (!needed.empty()) {
-      Index at_in = 0;
-      for (Index i = 0; i < rows; ++i) {
-        for (Index k = a.start[std::size_t(i)]; k < a.start[std::size_t(i) + 1]; ++k) {
-          const Index c = a.column[std::size_t(k)];
-          const double v = a.value[std::size_t(k)];
-          if (own(c)) {
-            a.value[std::size_t(at_in++)] = v;
-            continue;
-          }
-          const Index at = std::lower_bound(needed.begin(), needed.end(), c) - needed.begin();
-          column_out.push_back(std::int32_t(at - halo_.left() + (c < r0 ? 0 : rows)));
-          value_out.push_back(v);
-        }
-        if (Index(column_out.size()) > start_out.back()) {
-          start_out.push_back(Index(column_out.size()));
-          rows_out.push_back(i);
-        }
-      }
-    }
-    a.column = LargeVector<Index>();  // "= {}" would keep the memory
-    a.start = std::vector<Index>();
-    const auto place = [&](auto& buffer, auto& host, Index count) {
-      buffer = std::remove_reference_t<decltype(buffer)>(count);
-      upload(context.ahead, buffer.view(), host.data());
-      context.ahead.synchronize();
-      host = std::remove_reference_t<decltype(host)>();
-    };
-    const auto cut = [&](Part& part, const std::vector<Index>& start,
-                         const LargeVector<std::int32_t>& column) {
-      if constexpr (std::is_same_v<B, Cuda>) {
-        part.scattered = csr_scattered(start.data(), column.data(), Index(start.size()) - 1);
-        CsrChunks chunks = csr_chunks(start.data(), Index(start.size()) - 1);
-        if (!chunks.longs.empty()) part.partial = Buffer<double, B>(chunks.count());
-        place(part.chunk, chunks.chunk, Index(chunks.chunk.size()));
-        place(part.longs, chunks.longs, Index(chunks.longs.size()));
-      }
-    };
-    cut(inner_, start_in, column_in);
-    cut(outer_, start_out, column_out);
-    place(inner_.column, column_in, Index(column_in.size()));
-    place(inner_.value, a.value, start_in.back());
-    place(inner_.start, start_in, Index(start_in.size()));
-    place(outer_.column, column_out, Index(column_out.size()));
-    place(outer_.value, value_out, Index(value_out.size()));
-    place(outer_.start, start_out, Index(start_out.size()));
-    place(outer_.row, rows_out, Index(rows_out.size()));
+    auto [inner, outer] = split_columns(std::move(a), rows_, needed_, halo_.left());
+    place_part(context.ahead, inner_, inner);
+    place_part(context.ahead, outer_, outer);
     context.ahead.synchronize();
   });
 }

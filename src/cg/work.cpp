@@ -1,4 +1,5 @@
-// The vectors of a solve by conjugate gradients, and what is known of A before it.
+#include "src/cg/work.hpp"
+
 #include <algorithm>
 #include <atomic>
 #include <limits>
@@ -6,10 +7,26 @@
 #include "distrib/agree.hpp"
 #include "kernels/base/parallel.hpp"
 #include "kernels/cg/resident.hpp"
-#include "src/cg/conjugate_gradients.hpp"
 #include "src/cg/operators_triangle.hpp"
 
 namespace terrace {
+
+namespace {
+
+/// What A multiplies, in the vectors of a method.
+template <class B>
+auto vectors_of(CgMethod method, Operand<B>&& operand) {
+  decltype(CgWork<B>::vectors) vectors;
+  if (method == CgMethod::classic)
+    vectors.template emplace<CgClassic<B>>().p = std::move(operand);
+  else if (method == CgMethod::single_reduction)
+    vectors.template emplace<CgSingleReduction<B>>().u = std::move(operand);
+  else
+    vectors.template emplace<CgPipelined<B>>().m = std::move(operand);
+  return vectors;
+}
+
+}  // namespace
 
 template <class B>
 Index CgWork<B>::bytes(Index rows, bool jacobi, Index columns, CgMethod method, bool general) {
@@ -25,18 +42,13 @@ CgWork<B>::CgWork(const Context<B>& context, A& a, bool jacobi, Index columns_, 
     : columns(columns_),
       local_rows(a.rows().count),
       method(method_),
-      p(a.operand(context, columns_)),
+      vectors(vectors_of(method_, a.operand(context, columns_))),
       sums(collectively(context.control, [&] { return SumSpace<B>(context.ahead); })) {
   const Index count = local_rows, size = cg_row::size(columns);
   collectively(context.control, [&] {
     for (Buffer<double, B>* vector : {&b, &x, &r}) *vector = Buffer<double, B>(count * columns);
-    q = Buffer<double, B>((A::replicated ? triangle::padded(count) : count) * columns);
-    t = Buffer<double, B>(count * columns);
-    if (method != CgMethod::classic) s = Buffer<double, B>(count);
-    if (method == CgMethod::pipelined) {
-      w = Buffer<double, B>(count);
-      z = Buffer<double, B>(count);
-    }
+    const Index product_rows = A::replicated ? triangle::padded(count) : count;
+    std::visit([&](auto& v) { v.allocate(count, product_rows); }, vectors);
     scalars = Buffer<double, B>(4 * size + cg_most_columns + 2);
     ring = Buffer<double, B>(ring_rows * size);
     partials = Buffer<double, B>(CgPass<B>::partial_count);
@@ -89,19 +101,67 @@ void CgWork<B>::precondition(const Context<B>& context, CgPreconditioner<B> give
   general = std::move(given);
   general_power = power;
   inverse_diagonal = {};
-  collectively(context.control, [&] {
-    if (method != CgMethod::single_reduction && z.size() == 0)
-      z = Buffer<double, B>(local_rows * columns);
-    if (method == CgMethod::single_reduction) z = Buffer<double, B>(local_rows);
-    if (method == CgMethod::pipelined) {
-      u = Buffer<double, B>(local_rows);
-      v = Buffer<double, B>(local_rows);
-    }
-  });
+  collectively(context.control,
+               [&] { std::visit([&](auto& v) { v.precondition(local_rows); }, vectors); });
 }
 
-#define TERRACE_INSTANTIATE_FOR(B, A) \
-  template CgWork<B>::CgWork(const Context<B>&, A<B>&, bool, Index, CgMethod);
+template <class B>
+template <class A>
+void CgWork<B>::archive(Archive& archive, const Context<B>& c, const A& a, Index launched) {
+  Range own = a.rows();
+  Index from = 0;
+  if (A::replicated && !archive.loading()) {  // whole on every rank, written in slices
+    const Index block = contiguous(a.n(), c.size()).block,
+                first = std::min(a.n(), block * c.rank());
+    own = {first, std::min(a.n(), first + block) - first};
+    from = first * columns;
+  }
+  const auto vector = [&](const char* name, View<double, B> v) {
+    if (v.size > 0) archive.rows(c.ahead, name, a.n(), columns, {&own, 1}, v.data + from, columns);
+  };
+  vector("x", x), vector("r", r);
+  std::visit([&](const auto& v) { v.each(vector); }, vectors);
+  archive_scalars(archive, c, A::replicated, launched);
+}
+
+/// Sums that the next iteration reduces still differ between the ranks: a row of scalars per rank.
+template <class B>
+void CgWork<B>::archive_scalars(Archive& archive, const Context<B>& c, bool replicated,
+                                Index launched) {
+  const Stream<B>& lane = c.ahead;
+  const Index size = scalars.size();
+  Index ranks = c.size();
+  archive.value("ranks", ranks);
+  std::vector<double> mine(static_cast<std::size_t>(size));
+  std::vector<double> all(static_cast<std::size_t>(ranks * size));
+  std::vector<Index> rows_finished(1);
+  download(lane, mine.data(), scalars.view());
+  download(lane, rows_finished.data(), finished.view());
+  lane.synchronize();
+  const Range row = archive.loading() ? Range{0, ranks} : Range{c.rank(), 1};
+  archive.rows<double, Cpu>(Stream<Cpu>(), "scalars", ranks, size, {&row, 1},
+                            archive.loading() ? all.data() : mine.data(), size);
+  archive.list("finished", rows_finished);
+  if (!archive.loading()) return;
+  const Index same = ranks == c.size() ? c.rank() : 0;
+  std::copy_n(all.begin() + same * size, size, mine.begin());
+  if (ranks != c.size() && method != CgMethod::classic && !replicated) {
+    // Rank 0 takes over what all of them had summed.
+    const Index at = (launched + 1) % 4 * cg_row::size(columns) + cg_row::pq * columns;
+    for (Index i = at; i < at + 5 * columns; ++i) {
+      double sum = 0;
+      for (Index r = 0; r < ranks; ++r) sum += all[std::size_t(r * size + i)];
+      mine[std::size_t(i)] = c.rank() == 0 ? sum : 0.0;
+    }
+  }
+  upload(lane, scalars.view(), mine.data());
+  upload(lane, finished.view(), rows_finished.data());
+  lane.synchronize();
+}
+
+#define TERRACE_INSTANTIATE_FOR(B, A)                                          \
+  template CgWork<B>::CgWork(const Context<B>&, A<B>&, bool, Index, CgMethod); \
+  template void CgWork<B>::archive(Archive&, const Context<B>&, const A<B>&, Index);
 #define TERRACE_INSTANTIATE(B)                 \
   template struct CgWork<B>;                   \
   TERRACE_INSTANTIATE_FOR(B, DenseOperator)    \
@@ -110,6 +170,5 @@ void CgWork<B>::precondition(const Context<B>& context, CgPreconditioner<B> give
   TERRACE_INSTANTIATE_FOR(B, CsrOperator)
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
-#undef TERRACE_INSTANTIATE_FOR
 
 }  // namespace terrace

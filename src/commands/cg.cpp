@@ -3,73 +3,17 @@
 #include "src/commands/cg_inputs.hpp"
 #include "src/commands/cg_plan.hpp"
 #include "src/commands/cg_preconditioner.hpp"
+#include "src/commands/cg_results.hpp"
 #include "src/program/refuse.hpp"
 
 #include <cmath>
-#include <limits>
 
 #include "src/cg/columns.hpp"
 #include "src/cg/conjugate_gradients.hpp"
 #include "src/cg/constant_guard.hpp"
-#include "src/cg/eigen_estimate.hpp"
 
 namespace terrace {
 namespace {
-
-/// `power`: the coefficients are those of a matrix whose eigenvalues are 2^-power times the user's.
-nlohmann::json describe(const CgResult& r, int power) {
-  nlohmann::json json = {{"iterations", r.iterations},
-                         {"reason", to_string(r.reason)},
-                         {"converged", converged(r.reason)},
-                         {"relative_residual", r.true_residual},
-                         {"recurrence_residual", r.recurrence_residual},
-                         {"initial_residual", r.initial_residual},
-                         {"restarts", r.restarts}};
-  if (r.position >= 0) json["position"] = r.position;
-  const EigenEstimate e = estimate_eigenvalues(r.alpha, r.beta);
-  if (e.iterations > 0)
-    json["eigenvalues"] = {{"smallest", std::ldexp(e.smallest, power)},
-                           {"largest", std::ldexp(e.largest, power)},
-                           {"condition", e.condition()},
-                           {"iterations", e.iterations}};
-  return json;
-}
-
-std::string explain(const CgResult& r, Index column, Index columns, const std::string& where) {
-  std::string what = fmt::format("not converged ({}) after {} iterations, relative residual {:.3g}",
-                                 to_string(r.reason), r.iterations, r.true_residual);
-  if (columns > 1) what += fmt::format(", right-hand side {}", column);
-  std::string advice = "x and residuals are written";
-  if (r.position >= 0)
-    what += fmt::format(": the diagonal entry ({0}, {0}) is not positive", r.position);
-  else if (r.reason == CgReason::indefinite_matrix)
-    what += ": the matrix is not positive definite";
-  else if (r.beyond_range)
-    what += ": x is beyond the range of double precision";
-  if (r.reason == CgReason::max_iterations) advice += "; raise --max-iterations or --rtol";
-  if (r.beyond_range)
-    advice += "; scale the matrix or b by a power of two";
-  else if (r.reason == CgReason::stagnation)
-    advice += "; this is what rounding allows: raise --rtol";
-  return what + "; " + where + "; " + advice;
-}
-
-/// One row an iteration: its number, then each right-hand side's relative residual (the last one
-/// repeated once it has stopped).
-std::vector<double> residual_table(const std::vector<CgResult>& results, Index iterations) {
-  const Index columns = Index(results.size()) + 1;
-  std::vector<double> table(std::size_t(iterations * columns));
-  for (Index k = 0; k < iterations; ++k) {
-    table[std::size_t(k * columns)] = double(k + 1);
-    for (Index j = 1; j < columns; ++j) {
-      const CgResult& r = results[std::size_t(j - 1)];
-      const Index at = std::min(k, Index(r.history.size()) - 1);
-      table[std::size_t(k * columns + j)] =
-          at >= 0 ? r.history[std::size_t(at)] : r.initial_residual;
-    }
-  }
-  return table;
-}
 
 /// Power of two that holds `count` columns, at most `most`.
 Index width_for(Index count, Index most) {
@@ -152,6 +96,28 @@ std::vector<CgResult> solve_all(Run& run, const Context<B>& c, A& a, const CgCom
   return results;
 }
 
+/// b, or x, in the order of the operator's rows; `back`: in that of the file.
+std::vector<double> permuted(const CgInputs& in, const std::vector<double>& from, bool back) {
+  const Index nrhs = in.rhs.columns();
+  std::vector<double> to(from.size());
+  for (std::size_t i = 0; i < in.order.size(); ++i) {
+    const Index old = in.order[i] * nrhs, now = Index(i) * nrhs;
+    std::copy_n(from.begin() + (back ? now : old), nrhs, to.begin() + (back ? old : now));
+  }
+  return to;
+}
+
+CgOptions iteration_options(const Run& run, const CgCommand& options) {
+  CgOptions how;
+  how.rtol = options.rtol;
+  how.atol = options.atol;
+  how.max_iterations = options.max_iterations;
+  how.jacobi = options.preconditioner == "jacobi";
+  how.norm = norm_of(options.norm);
+  how.mixed = run.options.precision == "mixed";
+  return how;
+}
+
 template <class B, class A>
 void solve_and_write(Run& run, const Context<B>& c, A& a, const CgInputs& in,
                      const CgCommand& options, io::Output& output) {
@@ -165,25 +131,9 @@ void solve_and_write(Run& run, const Context<B>& c, A& a, const CgInputs& in,
     else
       collectively(c.control, [&] { x.assign(b.size(), 0.0); });
   });
+  if (!in.order.empty()) b = permuted(in, b, false), x = permuted(in, x, false);
 
-  const auto permuted = [&](const std::vector<double>& from, bool back) {
-    std::vector<double> to(from.size());
-    for (std::size_t i = 0; i < in.order.size(); ++i) {
-      const Index old = in.order[i] * nrhs, now = Index(i) * nrhs;
-      std::copy_n(from.begin() + (back ? now : old), nrhs, to.begin() + (back ? old : now));
-    }
-    return to;
-  };
-  if (!in.order.empty()) b = permuted(b, false), x = permuted(x, false);
-
-  CgOptions how;
-  how.rtol = options.rtol;
-  how.atol = options.atol;
-  how.max_iterations = options.max_iterations;
-  how.jacobi = options.preconditioner == "jacobi";
-  how.norm = norm_of(options.norm);
-  how.mixed = run.options.precision == "mixed";
-  const CgMethod method = method_of(run.options.method);
+  CgOptions how = iteration_options(run, options);
   run.phase("solve", [&] { normalise(c, a); });
   int power = options.preconditioner == "none" ? a.scale.power : 0;  // of eigenvalues
   std::optional<ConstantGuard<B>> guard;
@@ -206,100 +156,33 @@ void solve_and_write(Run& run, const Context<B>& c, A& a, const CgInputs& in,
     if (!m.description.is_null()) run.report["preconditioner_details"] = m.description;
     step_bytes += m.bytes;
     power -= m.power;
-    if (m.refused) {
-      CgResult refused;
-      refused.reason = *m.refused;
-      refused.position = m.bad_row;
-      refused.true_residual = refused.initial_residual = in.x0 ? NAN : 1.0;
-      // x is zero, or x0 whose residual nobody computed.
-      refused.scaled_residual =
-          in.x0 ? NAN : 1 / (double(n) * std::numeric_limits<double>::epsilon());
-      results.assign(std::size_t(nrhs), refused);
-    } else {
-      results = solve_all(run, c, a, options, how, method, m, nrhs, b, x);
-    }
+    if (m.refused)
+      results.assign(std::size_t(nrhs), refused_result(*m.refused, m.bad_row, in));
+    else
+      results = solve_all(run, c, a, options, how, method_of(run.options.method), m, nrhs, b, x);
     if (guard) {
       Index most = 0;
       for (const CgResult& r : results) most = std::max(most, r.iterations);
       guard->finish(most);
     }
   });
-
-  if (!in.order.empty()) x = permuted(x, true);
+  if (!in.order.empty()) x = permuted(in, x, true);
   for (CgResult& r : results) r.position = in.old_row(r.position);
 
-  // The report speaks of the first right-hand side that failed, or of the first.
-  const auto failed = std::find_if(results.begin(), results.end(),
-                                   [](const CgResult& r) { return !converged(r.reason); });
-  Index iterations = 0, steps = 0;
-  double scaled = 0;
-  for (const CgResult& r : results) {
-    iterations = std::max(iterations, r.iterations);
-    steps += r.iterations;
-    scaled =
-        std::isnan(r.scaled_residual) ? r.scaled_residual : std::fmax(scaled, r.scaled_residual);
-  }
-  nlohmann::json result{{"iterations", 0}, {"reason", "rtol"}, {"converged", true}};
-  if (nrhs > 0) result = describe(failed != results.end() ? *failed : results.front(), power);
-  if (nrhs > 1) {
-    result["right_hand_sides"] = nlohmann::json::array();
-    for (const CgResult& r : results) result["right_hand_sides"].push_back(describe(r, power));
-  }
-  run.report["result"] = result;
-  run.report["residual"] = scaled;
-  run.rate(1e-9 * step_bytes * double(steps) / run.seconds("solve"), "GB/s");
-
+  const CgSummary sum = summarise(results, power);
+  run.report["result"] = sum.result;
+  run.report["residual"] = sum.scaled;
+  run.rate(1e-9 * step_bytes * double(sum.steps) / run.seconds("solve"), "GB/s");
   // Vectors that stand whole on every rank are written in slices.
-  Range mine = rows;
-  if constexpr (A::replicated) mine = slice(n, c);
+  const Range mine = A::replicated ? slice(n, c) : rows;
   run.phase("write", [&] {
-    const std::string reason = result["reason"];
-    const io::Attributes attributes{{"reason", reason},
-                                    {"converged", Index(failed == results.end())},
-                                    {"iterations", iterations},
-                                    {"norm", options.norm}};
-    output.write<double>(
-        "x", n, in.rhs.is_vector() ? -1 : nrhs, {&mine, 1},
-        [&](Index position, Index count, double* out) {
-          const Index at = mine.first - rows.first + position;
-          std::copy_n(x.begin() + at * nrhs, count * nrhs, out);
-        },
-        attributes);
-    const std::vector<double> table = residual_table(results, iterations);
-    const Range all{0, c.rank() == 0 ? iterations : 0};
-    output.write<double>(
-        "residuals", iterations, nrhs + 1, {&all, 1},
-        [&](Index position, Index count, double* out) {
-          std::copy_n(table.begin() + position * (nrhs + 1), count * (nrhs + 1), out);
-        },
-        attributes);
-    io::Attributes terrace = run.attributes();
-    terrace["reason"] = reason;
-    terrace["rtol"] = options.rtol;
-    terrace["atol"] = options.atol;
-    if (options.norm != "unpreconditioned") {  // for verify, which does not know M
-      double worst = 0;
-      for (const CgResult& r : results) worst = std::fmax(worst, r.true_residual);
-      terrace["relative_residual"] = worst;
-    }
-    terrace["format"] = options.format.empty() ? std::string(form_name(in.kind)) : options.format;
-    output.commit(terrace);
+    write_solution(run, c.control, in, options, results, sum, mine,
+                   x.data() + (mine.first - rows.first) * nrhs, output);
   });
-  if (failed != results.end())
-    run.outcome("not converged", explain(*failed, failed - results.begin(), nrhs, in.where));
-  run.say(fmt::format("converged ({}), n = {}, {} iterations in {:.3f} s, {:.4g} GB/s",
-                      result["reason"].get<std::string>(), n, iterations, run.seconds("solve"),
-                      run.report["rate"]["value"].get<double>()));
-  for (const CgResult& r : results)
-    run.say(fmt::format("relative residual {:.3g} from the matrix, {:.3g} from the recurrence",
-                        r.true_residual, r.recurrence_residual));
-  if (result.contains("eigenvalues")) {
-    const nlohmann::json& e = result["eigenvalues"];
-    run.say(fmt::format("eigenvalues{} from {:.4g} to {:.4g}, condition at least {:.4g}",
-                        options.preconditioner == "none" ? "" : " with the preconditioner",
-                        e["smallest"].get<double>(), e["largest"].get<double>(),
-                        e["condition"].get<double>()));
-  }
+  if (sum.failed >= 0)
+    run.outcome("not converged",
+                explain_failure(results[std::size_t(sum.failed)], sum.failed, nrhs, in.where));
+  say_solution(run, in, options, results, sum);
 }
 
 void cg(Run& run, const CgCommand& options, const CLI::App& command) {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 
+#include "distrib/agree.hpp"
 #include "src/commands/gf2_elimination.hpp"
 
 namespace terrace {

@@ -134,88 +134,119 @@ Witness witness_of_reduced(const Context<B>& context, const BitMatrix<B>& matrix
           of_pivot_rows(context.control, matrix.layout, pivots, y)};
 }
 
-template <class B>
-Witness witness_of_echelon(const Context<B>& context, const BitMatrix<B>& matrix, Index columns,
-                           Index word, const Pivots& pivots, Word seed) {
-  constexpr Index width = bit_row_alignment;  // [x | y | padding]
-  Index panel_words = 1;                      // of the widest panel
-  for (const auto& panel : pivots.panels) panel_words = std::max(panel_words, panel.words);
-  const Index slots = matrix.slots(), info_size = PanelFactor<B>::info_size(panel_words);
-  const Stream<B>& lane = context.bulk;
+namespace {
 
-  // This rank's pivot rows, panel after panel: those above a panel are a prefix of the list.
-  std::vector<Index> own, above(pivots.panels.size());
-  std::vector<Index> info(pivots.panels.size() * std::size_t(info_size), 0);
-  for (std::size_t p = 0; p < pivots.panels.size(); ++p) {
-    const auto& panel = pivots.panels[p];
-    above[p] = Index(own.size());
-    Index* to = info.data() + p * std::size_t(info_size);
+constexpr Index witness_words = bit_row_alignment;  // [x | y | padding]
+
+/// This rank's pivot rows, panel after panel: those above a panel are a prefix of the list.
+struct OwnPivotRows {
+  std::vector<Index> slots, above;  // above[k]: rows of the list above panel k
+  std::vector<Index> info;          // of each panel, as extract_bits() reads it
+  Index info_size = 0;
+};
+template <class B>
+OwnPivotRows own_pivot_rows(const BitMatrix<B>& matrix, const Pivots& pivots, Index panel_words) {
+  OwnPivotRows own;
+  own.info_size = PanelFactor<B>::info_size(panel_words);
+  own.info.assign(pivots.panels.size() * std::size_t(own.info_size), 0);
+  Index* to = own.info.data();
+  for (const auto& panel : pivots.panels) {
+    own.above.push_back(Index(own.slots.size()));
     to[0] = panel.count;
     for (Index q = 0; q < panel.count; ++q) {
       const auto at = std::size_t(panel.first + q);
       to[1 + q] = pivots.columns[at] - 64 * panel.word;
-      if (matrix.layout.owner(pivots.rows[at]) == context.rank())
-        own.push_back(matrix.layout.slot(pivots.rows[at]));
+      if (matrix.layout.owner(pivots.rows[at]) == matrix.rank)
+        own.slots.push_back(matrix.layout.slot(pivots.rows[at]));
     }
+    to += own.info_size;
   }
-  const std::vector<Word> y =
-      multiply_rows<B>(context, matrix.rows(), 0, random_words(seed + 1, columns));
-  std::vector<Word> result(std::size_t(slots * width));
+  return own;
+}
 
-  const Index pivot_limit = 64 * panel_words;
-  struct Memory {
-    Buffer<Word, B> values, y, multipliers;
-    Buffer<Index, B> own, info;
-    RowShare<B> share;
-    BitProduct<B> product;
-  };
-  auto memory = collectively(context.control, [&] {
-    return std::make_unique<Memory>(Memory{
-        Buffer<Word, B>(slots * width), Buffer<Word, B>(slots),
-        Buffer<Word, B>(Index(own.size()) * panel_words), Buffer<Index, B>(Index(own.size())),
-        Buffer<Index, B>(Index(info.size())), RowShare<B>(context, pivot_limit, width),
-        BitProduct<B>(Index(own.size()), pivot_limit, width)});
-  });
-  fill_zero(lane, memory->values.view());
-  upload(lane, memory->y.view(), y.data());
-  copy_bits(lane, BitRows<Word, B>{memory->values.data(), width, slots, nullptr}, matrix.rows(),
-            word, 1);
-  copy_bits(lane, BitRows<Word, B>{memory->values.data() + 1, width, slots, nullptr},
-            BitRows<const Word, B>{memory->y.data(), 1, slots, nullptr}, 0, 1);
-  upload(lane, memory->own.view(), own.data());
-  upload(lane, memory->info.view(), info.data());
+/// The memory of a substitution, V = [x | y | padding] in `values`.
+template <class B>
+struct WitnessMemory {
+  WitnessMemory(const Context<B>& context, Index slots, const OwnPivotRows& pivots,
+                Index panel_words)
+      : values(slots * witness_words),
+        y(slots),
+        multipliers(Index(pivots.slots.size()) * panel_words),
+        own(Index(pivots.slots.size())),
+        info(Index(pivots.info.size())),
+        share(context, 64 * panel_words, witness_words),
+        product(Index(pivots.slots.size()), 64 * panel_words, witness_words) {}
+  Buffer<Word, B> values, y, multipliers;
+  Buffer<Index, B> own, info;
+  RowShare<B> share;
+  BitProduct<B> product;
+};
 
-  // V[i] ^= E[i, P_k] V[I_k] for the pivot rows i above panel k, from the last panel to the first.
+/// V[i] ^= E[i, P_k] V[I_k] for the pivot rows i above panel k, from the last panel to the first.
+template <class B>
+void substitute(const Stream<B>& lane, const BitMatrix<B>& matrix, const Pivots& pivots,
+                const OwnPivotRows& own, WitnessMemory<B>& memory) {
   std::vector<Index> rows;
   for (Index k = Index(pivots.panels.size()) - 1; k >= 0; --k) {
     const auto& panel = pivots.panels[std::size_t(k)];
     rows.assign(pivots.rows.begin() + panel.first, pivots.rows.begin() + panel.first + panel.count);
     lane.synchronize();  // the plan of the last panel has been read
-    const auto values = memory->share.bring(lane, matrix.layout, rows, memory->values.data(), width,
-                                            0, width, [](Index slot) { return slot; });
-    const Index count = above[std::size_t(k)];
+    // V[I_k]
+    const auto values =
+        memory.share.bring(lane, matrix.layout, rows, memory.values.data(), witness_words, 0,
+                           witness_words, [](Index slot) { return slot; });
+    memory.product.set_right(lane, values, witness_words);
+    // E[i, P_k]: the panel's words, or those of its pivot columns alone
+    const Index count = own.above[std::size_t(k)];
     BitRows<const Word, B> multipliers{matrix.data.data() + panel.word, matrix.stride, count,
-                                       memory->own.data()};
-    memory->product.set_right(lane, values, width);
-    if (!memory->product.packed() || panel.count < 64 * panel.words) {
-      const BitRows<Word, B> packed{memory->multipliers.data(), panel.words, count, nullptr};
+                                       memory.own.data()};
+    if (!memory.product.packed() || panel.count < 64 * panel.words) {
+      const BitRows<Word, B> packed{memory.multipliers.data(), panel.words, count, nullptr};
       extract_bits(
           lane, packed,
-          BitRows<const Word, B>{matrix.data.data(), matrix.stride, count, memory->own.data()},
-          panel.word, panel.words, memory->info.data() + k * info_size);
+          BitRows<const Word, B>{matrix.data.data(), matrix.stride, count, memory.own.data()},
+          panel.word, panel.words, memory.info.data() + k * own.info_size);
       multipliers = packed;
     }
-    memory->product.set_left(lane, multipliers);
-    memory->product.add(lane, {memory->values.data(), width, count, memory->own.data()}, 0, 0,
-                        width);
+    memory.product.set_left(lane, multipliers);
+    memory.product.add(lane, {memory.values.data(), witness_words, count, memory.own.data()}, 0, 0,
+                       witness_words);
   }
+}
+
+}  // namespace
+
+template <class B>
+Witness witness_of_echelon(const Context<B>& context, const BitMatrix<B>& matrix, Index columns,
+                           Index word, const Pivots& pivots, Word seed) {
+  Index panel_words = 1;  // of the widest panel
+  for (const auto& panel : pivots.panels) panel_words = std::max(panel_words, panel.words);
+  const Index slots = matrix.slots();
+  const Stream<B>& lane = context.bulk;
+  const OwnPivotRows own = own_pivot_rows(matrix, pivots, panel_words);
+  const std::vector<Word> y =
+      multiply_rows<B>(context, matrix.rows(), 0, random_words(seed + 1, columns));
+  std::vector<Word> result(std::size_t(slots * witness_words));
+
+  const auto memory = collectively(context.control, [&] {
+    return std::make_unique<WitnessMemory<B>>(context, slots, own, panel_words);
+  });
+  Word* const values = memory->values.data();
+  fill_zero(lane, memory->values.view());
+  upload(lane, memory->y.view(), y.data());
+  copy_bits(lane, BitRows<Word, B>{values, witness_words, slots, nullptr}, matrix.rows(), word, 1);
+  copy_bits(lane, BitRows<Word, B>{values + 1, witness_words, slots, nullptr},
+            BitRows<const Word, B>{memory->y.data(), 1, slots, nullptr}, 0, 1);
+  upload(lane, memory->own.view(), own.slots.data());
+  upload(lane, memory->info.view(), own.info.data());
+  substitute(lane, matrix, pivots, own, *memory);
   download(lane, result.data(), memory->values.view());
   lane.synchronize();
 
   std::vector<Word> x_mine(static_cast<std::size_t>(slots)), y_mine(x_mine);
   for (Index slot = 0; slot < slots; ++slot) {
-    x_mine[std::size_t(slot)] = result[std::size_t(slot * width)];
-    y_mine[std::size_t(slot)] = result[std::size_t(slot * width + 1)];
+    x_mine[std::size_t(slot)] = result[std::size_t(slot * witness_words)];
+    y_mine[std::size_t(slot)] = result[std::size_t(slot * witness_words + 1)];
   }
   return {seed, of_pivot_rows(context.control, matrix.layout, pivots, x_mine),
           of_pivot_rows(context.control, matrix.layout, pivots, y_mine)};

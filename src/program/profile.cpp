@@ -209,5 +209,6 @@ void save_rates(const Context<B>& c, const nlohmann::json& per_second) {
   template KnownRates known_rates(const Context<B>&);            \
   template void save_rates(const Context<B>&, const nlohmann::json&);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+#undef TERRACE_INSTANTIATE
 
 }  // namespace terrace

@@ -1,0 +1,123 @@
+#include "src/cg/scale.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "kernels/base/matrix.hpp"
+#include "src/cg/columns.hpp"
+
+namespace terrace {
+
+template <class B>
+CgScale<B>::CgScale(const Context<B>& context, int power, const std::vector<double>& b,
+                    const std::vector<double>& x, std::vector<CgColumn>& columns)
+    : context_(context), width_(columns.size()) {
+  b_most_ = largest_of_columns(context.control, b, Index(width_));
+  const std::vector<double> x_most = largest_of_columns(context.control, x, Index(width_));
+  for (std::size_t v = 0; v < width_; ++v) {
+    CgColumn& column = columns[v];
+    if (b_most_[v] == 0) {  // the solution is zero
+      column.finish(CgReason::rtol);
+    } else if (!cg_finite(b_most_[v]) || !cg_finite(x_most[v])) {
+      column.finish(CgReason::nan_or_inf);
+    } else {
+      column.shift = std::ilogb(b_most_[v]);
+      if (x_most[v] > 0) x_is_zero_ = false;
+      if (!cg_finite(std::ldexp(x_most[v], power - column.shift))) {
+        column.finish(CgReason::nan_or_inf);  // A x0 is that much larger than b
+        column.result.true_residual = column.result.initial_residual =
+            std::numeric_limits<double>::infinity();
+      }
+    }
+    b_down_.push_back(-column.shift);
+    x_down_.push_back(power - column.shift);
+    x_up_.push_back(-x_down_.back());
+    open_.push_back(!column.done);
+    told_.push_back(!column.done || b_most_[v] == 0);
+  }
+}
+
+/// One column goes up and down as it is, and is scaled on the backend.
+template <class B>
+bool CgScale<B>::scaled_there(const std::vector<int>& power) const {
+  return width_ == 1 && open_[0] && std::abs(power[0]) <= 1000;
+}
+
+template <class B>
+void CgScale<B>::load(const std::vector<double>& from, const std::vector<int>& power,
+                      View<double, B> to) {
+  const bool there = scaled_there(power);
+  if (!there) {
+    host_.assign(from.size(), 0.0);
+    scale_columns(from, power, open_, host_);
+  }
+  upload(context_.ahead, to, there ? from.data() : host_.data());
+  context_.ahead.synchronize();
+  if (there) multiply_by_power<B>(context_, to, power[0]);
+}
+
+template <class B>
+void CgScale<B>::store(View<double, B> from, std::vector<double>& x) {
+  const bool there = scaled_there(x_up_);
+  if (there) multiply_by_power<B>(context_, from, x_up_[0]);
+  if (!there) host_.resize(x.size());
+  download(context_.ahead, there ? x.data() : host_.data(), from);
+  context_.ahead.synchronize();
+  if (!there) scale_columns(host_, x_up_, told_, x);
+}
+
+template <class B>
+void CgScale<B>::store_zeros(std::vector<double>& x) const {
+  for (std::size_t i = 0; i < x.size(); ++i)
+    if (b_most_[i % width_] == 0) x[i] = 0;
+}
+
+template <class B>
+std::vector<double> CgScale<B>::largest(View<const double, B> block) {
+  const Stream<B>& lane = context_.ahead;
+  if (width_ == 1)
+    return {context_.control.reduce(
+        max_abs<B>(lane, 1, block.size, block, std::max<Index>(1, block.size)), Reduce::max)};
+  host_.resize(std::size_t(block.size));
+  download(lane, host_.data(), block);
+  lane.synchronize();
+  return largest_of_columns(context_.control, host_, Index(width_));
+}
+
+template <class B>
+bool CgScale<B>::near_an_end(const std::vector<double>& x_most) const {
+  for (std::size_t v = 0; v < width_; ++v)
+    if (open_[v] && x_most[v] > 0 && cg_finite(x_most[v])) {
+      const int top = std::ilogb(x_most[v]) + x_up_[v];
+      if (top < -500 || top > 1000) return true;
+    }
+  return false;
+}
+
+template <class B>
+typename CgScale<B>::Rounded CgScale<B>::rounded(const std::vector<double>& x) const {
+  std::vector<double> there(x.size(), 0.0);
+  Rounded result{std::vector<double>(x.size(), 0.0), std::vector<double>(width_, 0.0)};
+  scale_columns(x, x_up_, open_, there);
+  scale_columns(there, x_down_, open_, result.x);
+  for (std::size_t i = 0; i < x.size(); ++i)
+    if (open_[i % width_] && result.x[i] != x[i]) {
+      double& how = result.lost[i % width_];
+      how = std::max(how, cg_finite(there[i]) ? 1.0 : 2.0);
+      if (!cg_finite(there[i])) result.x[i] = 0;
+    }
+  context_.control.reduce(result.lost, Reduce::max);
+  return result;
+}
+
+template <class B>
+bool CgScale<B>::Rounded::any() const {
+  return *std::max_element(lost.begin(), lost.end()) > 0;
+}
+
+#define TERRACE_INSTANTIATE(B) template class CgScale<B>;
+TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+#undef TERRACE_INSTANTIATE
+
+}  // namespace terrace

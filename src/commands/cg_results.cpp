@@ -1,0 +1,151 @@
+#include "src/commands/cg_results.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "src/cg/eigen_estimate.hpp"
+
+namespace terrace {
+namespace {
+
+/// `power`: the coefficients are those of a matrix whose eigenvalues are 2^-power times the user's.
+nlohmann::json describe(const CgResult& r, int power) {
+  nlohmann::json json = {{"iterations", r.iterations},
+                         {"reason", to_string(r.reason)},
+                         {"converged", converged(r.reason)},
+                         {"relative_residual", r.true_residual},
+                         {"recurrence_residual", r.recurrence_residual},
+                         {"initial_residual", r.initial_residual},
+                         {"restarts", r.restarts}};
+  if (r.position >= 0) json["position"] = r.position;
+  const EigenEstimate e = estimate_eigenvalues(r.alpha, r.beta);
+  if (e.iterations > 0)
+    json["eigenvalues"] = {{"smallest", std::ldexp(e.smallest, power)},
+                           {"largest", std::ldexp(e.largest, power)},
+                           {"condition", e.condition()},
+                           {"iterations", e.iterations}};
+  return json;
+}
+
+/// One row per iteration: its number, then each right-hand side's relative residual (the last one
+/// repeated once it has stopped).
+std::vector<double> residual_table(const std::vector<CgResult>& results, Index iterations) {
+  const Index columns = Index(results.size()) + 1;
+  std::vector<double> table(std::size_t(iterations * columns));
+  for (Index k = 0; k < iterations; ++k) {
+    table[std::size_t(k * columns)] = double(k + 1);
+    for (Index j = 1; j < columns; ++j) {
+      const CgResult& r = results[std::size_t(j - 1)];
+      const Index at = std::min(k, Index(r.history.size()) - 1);
+      table[std::size_t(k * columns + j)] =
+          at >= 0 ? r.history[std::size_t(at)] : r.initial_residual;
+    }
+  }
+  return table;
+}
+
+}  // namespace
+
+std::string explain_failure(const CgResult& r, Index column, Index columns,
+                            const std::string& where) {
+  std::string what = fmt::format("not converged ({}) after {} iterations, relative residual {:.3g}",
+                                 to_string(r.reason), r.iterations, r.true_residual);
+  if (columns > 1) what += fmt::format(", right-hand side {}", column);
+  std::string advice = "x and residuals are written";
+  if (r.position >= 0)
+    what += fmt::format(": the diagonal entry ({0}, {0}) is not positive", r.position);
+  else if (r.reason == CgReason::indefinite_matrix)
+    what += ": the matrix is not positive definite";
+  else if (r.beyond_range)
+    what += ": x is beyond the range of double precision";
+  if (r.reason == CgReason::max_iterations) advice += "; raise --max-iterations or --rtol";
+  if (r.beyond_range)
+    advice += "; scale the matrix or b by a power of two";
+  else if (r.reason == CgReason::stagnation)
+    advice += "; this is what rounding allows: raise --rtol";
+  return what + "; " + where + "; " + advice;
+}
+
+CgResult refused_result(CgReason reason, Index row, const CgInputs& in) {
+  CgResult result;
+  result.reason = reason;
+  result.position = row;
+  result.true_residual = result.initial_residual = in.x0 ? NAN : 1.0;
+  result.scaled_residual =
+      in.x0 ? NAN : 1 / (double(in.n) * std::numeric_limits<double>::epsilon());
+  return result;
+}
+
+CgSummary summarise(const std::vector<CgResult>& results, int power) {
+  CgSummary sum;
+  const auto failed = std::find_if(results.begin(), results.end(),
+                                   [](const CgResult& r) { return !converged(r.reason); });
+  if (failed != results.end()) sum.failed = failed - results.begin();
+  for (const CgResult& r : results) {
+    sum.iterations = std::max(sum.iterations, r.iterations);
+    sum.steps += r.iterations;
+    sum.scaled = std::isnan(r.scaled_residual) ? r.scaled_residual
+                                               : std::fmax(sum.scaled, r.scaled_residual);
+    sum.relative = std::fmax(sum.relative, r.true_residual);
+  }
+  sum.result = {{"iterations", 0}, {"reason", "rtol"}, {"converged", true}};
+  if (!results.empty())
+    sum.result = describe(results[std::size_t(std::max<Index>(0, sum.failed))], power);
+  if (results.size() > 1) {
+    sum.result["right_hand_sides"] = nlohmann::json::array();
+    for (const CgResult& r : results) sum.result["right_hand_sides"].push_back(describe(r, power));
+  }
+  return sum;
+}
+
+void write_solution(Run& run, const Control& control, const CgInputs& in, const CgCommand& options,
+                    const std::vector<CgResult>& results, const CgSummary& sum, Range mine,
+                    const double* x, io::Output& output) {
+  const Index nrhs = in.rhs.columns();
+  const std::string reason = sum.result["reason"];
+  const io::Attributes attributes{{"reason", reason},
+                                  {"converged", Index(sum.failed < 0)},
+                                  {"iterations", sum.iterations},
+                                  {"norm", options.norm}};
+  output.write<double>(
+      "x", in.n, in.rhs.is_vector() ? -1 : nrhs, {&mine, 1},
+      [&](Index position, Index count, double* out) {
+        std::copy_n(x + position * nrhs, count * nrhs, out);
+      },
+      attributes);
+  const std::vector<double> table = residual_table(results, sum.iterations);
+  const Range all{0, control.rank() == 0 ? sum.iterations : 0};
+  output.write<double>(
+      "residuals", sum.iterations, nrhs + 1, {&all, 1},
+      [&](Index position, Index count, double* out) {
+        std::copy_n(table.begin() + position * (nrhs + 1), count * (nrhs + 1), out);
+      },
+      attributes);
+  io::Attributes terrace = run.attributes();
+  terrace["reason"] = reason;
+  terrace["rtol"] = options.rtol;
+  terrace["atol"] = options.atol;
+  if (options.norm != "unpreconditioned")  // for verify, which does not know M
+    terrace["relative_residual"] = sum.relative;
+  terrace["format"] = options.format.empty() ? std::string(form_name(in.kind)) : options.format;
+  output.commit(terrace);
+}
+
+void say_solution(Run& run, const CgInputs& in, const CgCommand& options,
+                  const std::vector<CgResult>& results, const CgSummary& sum) {
+  run.say(fmt::format("converged ({}), n = {}, {} iterations in {:.3f} s, {:.4g} GB/s",
+                      sum.result["reason"].get<std::string>(), in.n, sum.iterations,
+                      run.seconds("solve"), run.report["rate"]["value"].get<double>()));
+  for (const CgResult& r : results)
+    run.say(fmt::format("relative residual {:.3g} from the matrix, {:.3g} from the recurrence",
+                        r.true_residual, r.recurrence_residual));
+  if (!sum.result.contains("eigenvalues")) return;
+  const nlohmann::json& e = sum.result["eigenvalues"];
+  run.say(fmt::format("eigenvalues{} from {:.4g} to {:.4g}, condition at least {:.4g}",
+                      options.preconditioner == "none" ? "" : " with the preconditioner",
+                      e["smallest"].get<double>(), e["largest"].get<double>(),
+                      e["condition"].get<double>()));
+}
+
+}  // namespace terrace
