@@ -37,10 +37,14 @@ double reached(double n, double half, double top = 1) { return top * n / (n + ha
 
 /// What a rank reads of a file and takes to its device, at `efficiency` of the raw rate.
 Terms read_terms(const Machine& on, double bytes, double efficiency) {
-  return {{Rate::file_read, bytes, efficiency}, {Rate::to_device, on.device ? bytes : 0}};
+  return {{Rate::second, bytes > 0 ? 0.002 : 0},  // opening
+          {Rate::file_read, bytes, efficiency},
+          {Rate::to_device, on.device ? bytes : 0}};
 }
 Terms write_terms(const Machine& on, double bytes) {
-  return {{Rate::file_write, bytes}, {Rate::to_host, on.device ? bytes : 0}};
+  return {{Rate::second, bytes > 0 ? 0.005 : 0},  // opening, renaming
+          {Rate::file_write, bytes},
+          {Rate::to_host, on.device ? bytes : 0}};
 }
 /// Steps that the ranks agree on, and numbers that all of them get; nothing on one rank.
 void exchange(Terms& terms, const Machine& on, double messages, double numbers) {
@@ -197,7 +201,8 @@ Work bit_work(const BitWork& w) {
              r * words * (w.stored ? stored_tables(w.k) : 1));
   }
   if (w.command == "kernel") work.solve.push_back({Rate::memory, 16 * free * words});
-  work.check = {{Rate::memory, w.on.device ? 0 : r * 64}, {Rate::launch, w.on.device ? 8.0 : 0}};
+  work.check = {{Rate::memory, w.on.device ? 0 : 5 * r * slots},
+                {Rate::launch, w.on.device ? 8.0 : 0}};
   if (w.check) work.check.push_back({Rate::file_read, 8 * slots * (words - 1)});
   const double written = !w.output || w.command == "rank" ? 0
                          : w.command == "solve"  ? columns * std::ceil(double(w.right) / 64)

@@ -49,7 +49,6 @@ class Run {
   const Control& control;
   CommonOptions options;
   nlohmann::json report;  ///< the --report object; solvers fill n, method, block, result, ...
-  nlohmann::json work;    ///< amounts of this run's work, src/program/predict.hpp
   Progress progress;
 
   /// Runs `work` and adds its wall seconds (the slowest rank's) to report["seconds"][name].
