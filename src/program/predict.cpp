@@ -222,8 +222,7 @@ Work bit_product_work(const BitProductWork& w) {
   work.read = read_terms(w.on, 8 * (left + right / w.on.ranks), 1);
   work.solve = {bit_update(w.on, w.method, w.k, slots, macs, 0.95),
                 {Rate::memory, 24 * w.levels * (left + right + out)}};
-  if (w.stored) work.solve.push_back({Rate::memory, 16 * right * stored_tables(w.k), 0.25});
-  exchange(work.solve, w.on, std::ceil(inner / 4096), right * (w.stored ? stored_tables(w.k) : 1));
+  exchange(work.solve, w.on, std::ceil(inner / 4096), right);
   if (w.check) work.check = {{Rate::file_read, 8 * (left + right / w.on.ranks)}};
   work.write = write_terms(w.on, 8 * out);
   return work;

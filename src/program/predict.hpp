@@ -93,7 +93,6 @@ struct BitProductWork {
   std::string method;
   Index rows = 0, inner = 0, columns = 0;
   Index k = 0;
-  bool stored = false;
   int levels = 0;
   bool check = true;
 };
