@@ -76,7 +76,7 @@ TEST_CASE("every method has an estimate on every machine", "[predict]") {
         good(bit_work(w), on);
       }
     for (const char* method : {"tensor cores", "tables"})
-      good(bit_product_work({on, method, 4096, 4096, 4096, 0, false, 1}), on);
+      good(bit_product_work({on, method, 4096, 4096, 4096, 0, 1}), on);
     for (const char* method : {"tile-columns", "one-end", "two-ends", "partition", "streamed",
                                "streamed, in a window", "at once", "mixed"})
       for (const Index nrhs : {0, 2})
@@ -100,7 +100,7 @@ TEST_CASE("more look-ups, or tables for all, take longer", "[predict]") {
       BitWork w = bits(on, "rref", "tables", 4096);
       w.k = k;
       w.stored = stored;
-      const BitProductWork p{on, "tables", 4096, 4096, 4096, k, stored};
+      const BitProductWork p{on, "tables", 4096, 4096, 4096, k};
       return std::pair(solve_seconds(bit_work(w), on), solve_seconds(bit_product_work(p), on));
     };
     const auto plain = seconds(0, false);
@@ -108,7 +108,7 @@ TEST_CASE("more look-ups, or tables for all, take longer", "[predict]") {
     for (const auto& [k, stored] : {std::pair(1, false), {4, false}, {14, false}, {8, true}}) {
       INFO("k = " << k << (stored ? ", stored" : ""));
       CHECK(seconds(k, stored).first > plain.first);
-      CHECK(seconds(k, stored).second > plain.second);
+      if (!stored) CHECK(seconds(k, stored).second > plain.second);
     }
     CHECK(seconds(1, false).first > seconds(4, false).first);
     CHECK(seconds(10, true).first > seconds(8, true).first);
@@ -149,7 +149,7 @@ TEST_CASE("an H200 takes as long as was measured", "[predict]") {
   near(bit_work(bits(gpu, "inverse", "tensor cores", 131072)), 0.508);
   near(bit_work(bits(gpu, "echelon", "tables", 131072)), 0.880);
   near(bit_work(bits(gpu, "echelon", "columns", 131072)), 36);
-  near(bit_product_work({gpu, "tensor cores", 131072, 131072, 131072, 0, false, 2}), 0.326);
+  near(bit_product_work({gpu, "tensor cores", 131072, 131072, 131072, 0, 2}), 0.326);
   near(band_work(band(gpu, "partition", 4000000, 128, 750, 2.6e11)), 0.0287);
   near(band_work(band(gpu, "two-ends", 1000000, 2000, 7812, 4e12)), 0.160);
   near(band_work(band(gpu, "at once", 200000, 32000, 3125, 2.05e14)), 4.19);
