@@ -1,5 +1,6 @@
 #include "src/band/parts.hpp"
 
+#include "kernels/base/error.hpp"
 #include "kernels/base/problems.hpp"
 #include "tests/support/band.hpp"
 #include "tests/support/test.hpp"

@@ -55,6 +55,16 @@ TEST_CASE("a shuffled path comes back with half-bandwidth 1") {
   }
 }
 
+TEST_CASE("the order is the reversed one: a star's leaves come before its centre") {
+  // Cuthill-McKee begins with a leaf and puts the centre second; reversed, it is the last but one.
+  std::set<std::pair<Index, Index>> edges;
+  for (Index leaf = 1; leaf < 20; ++leaf) edges.insert({0, leaf});
+  const Pattern a = pattern(20, edges);
+  const auto order = reverse_cuthill_mckee(a.start, a.column);
+  REQUIRE(order.size() == 20);
+  CHECK(order[18] == 0);
+}
+
 TEST_CASE("a shuffled grid comes back about as narrow as its shorter side") {
   const Index wide = 12, long_side = 50, n = wide * long_side;
   const std::vector<Index> at = shuffled(n, 5);

@@ -307,6 +307,38 @@ TEMPLATE_TEST_CASE("preconditioners shorten the way in every variant", "", OPERA
   }
 }
 
+TEMPLATE_TEST_CASE("a preconditioner that turns out indefinite on the way is found", "",
+                   OPERATORS_ON_BACKENDS) {
+  using B = typename TestType::Backend;
+  using K = typename TestType::Operator;
+  Context<B>* c = context<B>();
+  if (!c) return;
+  // M^-1 turns every odd row around; the first residual has none of them.
+  const Index n = 12;
+  const Entry a = [](Index i, Index j) { return i == j ? 2.0 : i / 2 == j / 2 ? 1.0 : 0.0; };
+  auto op = K::make(*c, n, a);
+  std::vector<double> signs, b;
+  for (Index i = 0; i < n; ++i) {
+    signs.push_back(i % 2 == 0 ? 1.0 : -1.0);
+    b.push_back(i % 2 == 0 ? 1.0 : 0.0);
+  }
+  const Vector own = part(signs, op.rows());
+  CgWork<B> work(*c, op, false);
+  work.precondition(*c, [&](const Context<B>& context, View<const double, B> r, View<double, B> z,
+                            const double*) {
+    std::vector<double> host(std::size_t(r.size));
+    download(context.ahead, host.data(), r);
+    context.ahead.synchronize();
+    for (std::size_t i = 0; i < host.size(); ++i) host[i] *= own[i];
+    upload(context.ahead, z, host.data());
+    context.ahead.synchronize();
+  });
+  Vector x = zeros(n);
+  const CgResult r = solve(*c, op, work, {}, b, x);
+  CHECK_ALL(r.reason == CgReason::indefinite_preconditioner);
+  CHECK_ALL(r.iterations == 1);
+}
+
 TEMPLATE_TEST_CASE("extreme eigenvalues come with the solution", "", OPERATORS_ON_BACKENDS) {
   using B = typename TestType::Backend;
   using K = typename TestType::Operator;

@@ -44,7 +44,8 @@ PlainBits low_rank(Index rows, Index columns, Index rank, unsigned seed) {
 }
 
 const std::vector<std::pair<Index, Index>> shapes = {
-    {1, 1}, {0, 4}, {4, 0}, {3, 2}, {2, 3}, {64, 64}, {65, 63}, {129, 130}, {20, 400}, {300, 70}};
+    {1, 1},   {0, 4},     {4, 0},    {3, 2},    {2, 3},   {64, 64},
+    {65, 63}, {129, 130}, {20, 400}, {300, 70}, {3, 2700}};  // a basis of several blocks
 
 template <class B>
 void test_kernel(Context<B>& context) {

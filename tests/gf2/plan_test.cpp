@@ -190,7 +190,7 @@ TEST_CASE("candidates narrow the panels, and columns follow their profile") {
   }
   const auto shape = [&](const nlohmann::json& columns) {
     save_profile(world(), device_model(context), "gf2", {{"columns", columns}});
-    plan = plan_panels(context, options, 1000, 0, measured_panels(context));
+    plan = plan_panels(context, options, 1000, measured_panels(context));
     return plan.column_shape;
   };
   CHECK((shape(nullptr) == ColumnShape{} && plan.by_columns && !plan.measured));

@@ -237,6 +237,29 @@ for ranks in (1, 3):
             run(f"convert partly.h5:/{name} partly.npy --force", ranks)
             check(f"{name} on {ranks}", np.array_equal(np.load("partly.npy"), data[()]))
 
+# --- rows without a pivot lie behind all pivot rows, wherever they were ---------------------------
+for where in ("first", "last", "between"):
+    a = rng.integers(0, 2, (90, 70), dtype=np.uint8)
+    zero = {"first": slice(0, 40), "last": slice(50, 90), "between": slice(1, 90, 2)}[where]
+    a[zero] = 0
+    with h5py.File("deficient.h5", "w") as f:
+        f["A"] = a
+    for ranks in (1, 2, 3):
+        run("gf2 rref deficient.h5:/A --block 64 -o reduced.h5 --force", ranks)
+        with h5py.File("reduced.h5") as f:
+            check(f"zero rows {where} on {ranks}", np.array_equal(bits(f["rref"]), rref(a)[0]))
+
+# --- determinants by Cramer's rule keep their sign ------------------------------------------------
+for swaps in (0, 1):
+    a = np.diag([3.0, 2.0, 5.0, 4.0])
+    a[[0, 2]] = a[[2, 0]] if swaps else a[[0, 2]]
+    with h5py.File("cramer.h5", "w") as f:
+        f["A"], f["b"] = a, np.arange(4.0)
+    run("dense solve cramer.h5:/A --rhs :/b --method cramer -o x.h5 --force --report cramer.json", 1)
+    check(f"sign with {swaps} exchanges", read_json("cramer.json")["result"]["determinant_sign"] == (-1 if swaps else 1), swaps)
+    with h5py.File("x.h5") as f:
+        check(f"x with {swaps} exchanges", np.allclose(f["x"][:], np.linalg.solve(a, np.arange(4.0)), rtol=1e-14), f["x"][:])
+
 # --- a result and its input may move; a changed attribute is found -------------------------------
 os.mkdir("moved")
 run("dense invert in.h5:/A -o inverse.h5")

@@ -9,6 +9,7 @@
 
 #include "distrib/agree.hpp"
 #include "src/gf2/echelon.hpp"
+#include "src/program/profile.hpp"
 #include "tests/rivals/families.hpp"
 
 using namespace terrace;
@@ -62,7 +63,7 @@ std::vector<Word> slice(const Context<B>& context, const BitMatrix<B>& matrix, I
 
 template <class B>
 void reduce(Context<B>& context, const Family& family, const Options& o) {
-  const PanelPlan plan = plan_panels(context, o.common, std::min(family.rows, family.columns), 0,
+  const PanelPlan plan = plan_panels(context, o.common, std::min(family.rows, family.columns),
                                      measured_panels(context));
   const BlockCyclic layout = bit_row_layout(family.rows, context.size());
   BitSource<B> source{family.rows, family.columns, {}};
