@@ -2,6 +2,7 @@
 #include <chrono>
 #include <thread>
 
+#include "kernels/base/error.hpp"
 #include "tests/support/band_stream.hpp"
 
 using namespace terrace;

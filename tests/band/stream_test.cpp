@@ -1,3 +1,4 @@
+#include "kernels/base/error.hpp"
 #include "tests/support/band_stream.hpp"
 
 using namespace terrace;

@@ -1,5 +1,6 @@
 #include "src/dense/gauss_jordan.hpp"
 
+#include "kernels/base/error.hpp"
 #include "kernels/base/parallel.hpp"
 #include "tests/support/dense.hpp"
 #include "tests/support/test.hpp"

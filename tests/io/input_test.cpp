@@ -5,6 +5,7 @@
 
 #include "io/output.hpp"
 #include "io/sample.hpp"
+#include "kernels/base/error.hpp"
 #include "kernels/base/random.hpp"
 #include "tests/io/forms.hpp"
 

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "io/input.hpp"
+#include "kernels/base/error.hpp"
 #include "kernels/base/random.hpp"
 #include "tests/io/forms.hpp"
 

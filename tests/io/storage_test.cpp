@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "io/input.hpp"
+#include "kernels/base/error.hpp"
 #include "tests/io/forms.hpp"
 
 using namespace terrace;
