@@ -58,7 +58,8 @@ TEST_CASE("every method has an estimate on every machine", "[predict]") {
     const Seconds s = predict(work, built_in_rates(on.device, on.threads));
     INFO(work.model << ": " << s.solve << " s");
     CHECK((s.solve > 0 && std::isfinite(s.total()) && s.total() < 1e6));
-    CHECK((s.read > 0 && s.check >= 0 && s.write >= 0));
+    const bool beside = work.model.ends_with("streamed");  // reads while it factors
+    CHECK(((s.read > 0 || beside) && s.check >= 0 && s.write >= 0));
     CHECK(!work.model.empty());
   };
   for (const Machine& on :
