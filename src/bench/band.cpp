@@ -17,7 +17,7 @@ namespace {
 /// LAPACK's factor and solve, or the chain's factor.
 template <class B>
 void bench_rival(Run& run, Context<B>& c, const BandBench& options, const BandPlan& plan,
-                 Rates rates, Word seed) {
+                 BandRates rates, Word seed) {
   const BandShape& s = plan.shape;
   const Index height = s.half_bandwidth + 1;
   Buffer<double, B> ab = collectively(c.control, [&] { return Buffer<double, B>(height * s.n); });
@@ -79,7 +79,7 @@ void bench_rival(Run& run, Context<B>& c, const BandBench& options, const BandPl
 /// over; the spikes' entries are read before.
 template <class B>
 void bench_parts(Run& run, Context<B>& c, const BandBench& options, const BandPlan& plan,
-                 Rates rates) {
+                 BandRates rates) {
   constexpr bool device = std::is_same_v<B, Cuda>;
   const Word seed = Word(run.options.seed);
   const BandShape& s = plan.shape;
@@ -170,7 +170,7 @@ void bench_places(Run& run, const Context<B>& c, const BandBench& options, Bench
 /// solves.
 template <class B, class F>
 void bench_substitutions(Run& run, Context<B>& c, const BandBench& options, const BandPlan& plan,
-                         Rates rates, const BandProblem<B>& problem, const F& substitute) {
+                         BandRates rates, const BandProblem<B>& problem, const F& substitute) {
   const BandShape& s = plan.shape;
   const Word seed = Word(run.options.seed);
   for (const Index nrhs : options.right_hand_sides) {
@@ -205,7 +205,7 @@ void bench_substitutions(Run& run, Context<B>& c, const BandBench& options, cons
 
 template <class B>
 void bench_tile_columns(Run& run, Context<B>& c, const BandBench& options, const BandPlan& plan,
-                        Rates rates) {
+                        BandRates rates) {
   const Word seed = Word(run.options.seed);
   const BandShape& s = plan.shape;
   const Index n = s.n;
@@ -250,7 +250,7 @@ void bench_tile_columns(Run& run, Context<B>& c, const BandBench& options, const
 /// A window on the backend; the factor's time holds both ways of the copies.
 template <class B>
 void bench_window(Run& run, Context<B>& c, const BandBench& options, const BandPlan& plan,
-                  Rates rates) {
+                  BandRates rates) {
   constexpr bool device = std::is_same_v<B, Cuda>;
   const Word seed = Word(run.options.seed);
   const BandShape& s = plan.shape;
@@ -290,7 +290,7 @@ void bench_window(Run& run, Context<B>& c, const BandBench& options, const BandP
 /// The bound is the transfers': bytes over the rates of copies measured both ways at once.
 template <class B>
 void bench_streamed(Run& run, Context<B>& c, const BandBench& options, const BandPlan& plan,
-                    Rates rates) {
+                    BandRates rates) {
   constexpr bool device = std::is_same_v<B, Cuda>;
   const Word seed = Word(run.options.seed);
   const BandShape& s = plan.shape;
@@ -377,7 +377,7 @@ void bench_streamed(Run& run, Context<B>& c, const BandBench& options, const Ban
 
 template <class B>
 void bench_size(Run& run, Context<B>& c, const BandBench& options, Index n, Index m, Index width,
-                Rates rates) {
+                BandRates rates) {
   const Index most_rhs =
       *std::max_element(options.right_hand_sides.begin(), options.right_hand_sides.end());
   require_countable({double(n), double(m) + 1 + double(most_rhs)});
@@ -434,7 +434,7 @@ void bench_band(Run& run, BandBench options) {
     if (options.n.empty()) options.n = {device ? 200000 : 20000};
     if (options.half_bandwidth.empty()) options.half_bandwidth = {device ? 2000 : 1000};
     const BoundSizes sizes = bound_sizes();
-    const Rates rates{dgemm_rate(c.ahead, sizes.order), read_rate(c.ahead, sizes.bytes)};
+    const BandRates rates{dgemm_rate(c.ahead, sizes.order), read_rate(c.ahead, sizes.bytes)};
     for (const Index n : options.n)
       for (const Index m : options.half_bandwidth)
         for (const Index width : widths)

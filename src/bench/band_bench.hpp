@@ -43,11 +43,11 @@ BandProblem<B> generated(Index n, Index m, Word seed) {
           }};
 }
 
-struct Rates {
+struct BandRates {
   double dgemm = 0, memory = 0;  ///< of one rank
 };
 
-inline BenchRun factor_bench(const Control& control, const BandPlan& plan, Rates rates) {
+inline BenchRun factor_bench(const Control& control, const BandPlan& plan, BandRates rates) {
   const BandShape& s = plan.shape;
   BenchRun bench;
   bench.sizes = {{"n", s.n},
@@ -64,7 +64,8 @@ inline BenchRun factor_bench(const Control& control, const BandPlan& plan, Rates
   return bench;
 }
 
-inline BenchRun solve_bench(const Control& control, const BandPlan& plan, Rates rates, Index nrhs) {
+inline BenchRun solve_bench(const Control& control, const BandPlan& plan, BandRates rates,
+                            Index nrhs) {
   const BandShape& s = plan.shape;
   BenchRun bench = factor_bench(control, plan, rates);
   bench.sizes["phase"] = "solve";
@@ -88,6 +89,6 @@ inline BenchRun solve_bench(const Control& control, const BandPlan& plan, Rates 
 /// --precision mixed: factor and solve in FP64, by the plan's method, and in mixed precision.
 template <class B>
 void bench_mixed(Run& run, Context<B>& c, const BandBench& options, const BandRequest& request,
-                 const BandPlan& plan, Rates rates);
+                 const BandPlan& plan, BandRates rates);
 
 }  // namespace terrace

@@ -21,7 +21,7 @@ std::vector<double> random_rows(Index n, Index rows, Index nrhs, Word seed) {
   return b;
 }
 
-BenchRun solution_bench(const Control& control, const BandPlan& plan, Rates rates, Index nrhs,
+BenchRun solution_bench(const Control& control, const BandPlan& plan, BandRates rates, Index nrhs,
                         const std::string& precision) {
   BenchRun bench = factor_bench(control, plan, rates);
   bench.sizes["phase"] = "factor and solve";
@@ -36,7 +36,7 @@ double last_seconds(const Run& run) { return run.report["runs"].back()["seconds"
 /// Factor and solve by the plan's FP64 method. Returns the median's seconds.
 template <class B>
 double bench_fp64(Run& run, Context<B>& c, const BandBench& options, const BandPlan& plan,
-                  Rates rates, Index nrhs) {
+                  BandRates rates, Index nrhs) {
   const Word seed = Word(run.options.seed);
   const BandShape& s = plan.shape;
   const BandProblem<B> problem = generated<B>(s.n, s.half_bandwidth, seed);
@@ -103,7 +103,7 @@ double bench_fp64(Run& run, Context<B>& c, const BandBench& options, const BandP
 
 /// Bytes over seconds of one pass over the matrix or its factor.
 template <class B>
-void bench_pass(Run& run, Context<B>& c, const BandBench& options, BenchRun bench, Rates rates,
+void bench_pass(Run& run, Context<B>& c, const BandBench& options, BenchRun bench, BandRates rates,
                 const std::string& name, Index nrhs, double bytes,
                 const std::function<void()>& pass) {
   bench.sizes = {{"n", bench.sizes["n"]},
@@ -127,7 +127,7 @@ void bench_pass(Run& run, Context<B>& c, const BandBench& options, BenchRun benc
 
 template <class B>
 void bench_mixed_solve(Run& run, Context<B>& c, const BandBench& options, BandPlan plan,
-                       Rates rates, Index nrhs, double fp64) {
+                       BandRates rates, Index nrhs, double fp64) {
   const Word seed = Word(run.options.seed);
   const BandShape s = plan.shape =
       band_shape(plan.shape.n, plan.shape.half_bandwidth, band_low_width(B{}));
@@ -195,7 +195,7 @@ void bench_mixed_solve(Run& run, Context<B>& c, const BandBench& options, BandPl
 
 template <class B>
 void bench_mixed(Run& run, Context<B>& c, const BandBench& options, const BandRequest& request,
-                 const BandPlan& plan, Rates rates) {
+                 const BandPlan& plan, BandRates rates) {
   constexpr bool device = std::is_same_v<B, Cuda>;
   if (c.size() > 1)
     fail_together(Exit::usage,
@@ -220,7 +220,7 @@ void bench_mixed(Run& run, Context<B>& c, const BandBench& options, const BandRe
 
 #define TERRACE_INSTANTIATE(B)                                                       \
   template void bench_mixed(Run&, Context<B>&, const BandBench&, const BandRequest&, \
-                            const BandPlan&, Rates);
+                            const BandPlan&, BandRates);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 

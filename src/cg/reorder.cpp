@@ -6,9 +6,9 @@
 namespace terrace {
 namespace {
 
-class Graph {
+class Adjacency {
  public:
-  Graph(const std::vector<Index>& start, std::span<const Index> column)
+  Adjacency(const std::vector<Index>& start, std::span<const Index> column)
       : start_(start), column_(column), level_(start.size() - 1, 0) {}
 
   [[nodiscard]] Index degree(Index i) const {
@@ -56,7 +56,7 @@ std::vector<Index> reverse_cuthill_mckee(const std::vector<Index>& start,
   std::vector<Index> order, trial;
   std::vector<bool> done(std::size_t(n), false);
   order.reserve(std::size_t(n));
-  Graph graph(start, column);
+  Adjacency graph(start, column);
   Index round = 0;
   for (Index i = 0; i < n; ++i) {
     if (done[std::size_t(i)]) continue;

@@ -54,10 +54,10 @@ void require_rows(const io::DenseInput& a, const io::DenseInput& b) {
 
 /// A X = B: [A | B | probes] by Gauss-Jordan elimination.
 template <class B>
-class Solve {
+class SolveDense {
  public:
-  Solve(Run& run, Context<B>& context, const io::DenseInput& a, const io::DenseInput& b,
-        const DenseOptions& options)
+  SolveDense(Run& run, Context<B>& context, const io::DenseInput& a, const io::DenseInput& b,
+             const DenseOptions& options)
       : run_(run),
         context_(context),
         a_(a),
@@ -70,8 +70,8 @@ class Solve {
     note_plan<B>(run, plan_);
     run.report["columns"] = right_;
   }
-  Solve(const Solve&) = delete;
-  Solve& operator=(const Solve&) = delete;
+  SolveDense(const SolveDense&) = delete;
+  SolveDense& operator=(const SolveDense&) = delete;
 
   [[nodiscard]] Work work() const { return jordan_work(context_, plan_, !run_.options.no_check); }
   [[nodiscard]] PlanNeeds needs() const { return jordan_needs<B>(run_, plan_, pivoting_); }
@@ -366,7 +366,7 @@ void add_dense_commands(CLI::App& app, Selected& selected) {
       require_rows(a, b);
       with_backend(run, [&]<class B>(Context<B>& context) {
         if (run.options.method != "cramer") {
-          Solve<B> job(run, context, a, b, *options);
+          SolveDense<B> job(run, context, a, b, *options);
           return conduct(run, context, job);
         }
         if (!std::is_same_v<B, Cpu> && run.options.backend == "cuda")

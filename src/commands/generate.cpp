@@ -281,7 +281,7 @@ void gf2(Run& run, GenerateOptions o, bool with_rank) {
   generate(run, o.rows, [&](io::Output& output) { write_bits(run, output, a, o); });
 }
 
-void dense(Run& run, const GenerateOptions& o, const std::string& kind) {
+void generate_dense(Run& run, const GenerateOptions& o, const std::string& kind) {
   check(o);
   if (o.n < 1) misuse("--n must be at least 1");
   require_countable({double(o.n), double(o.n) + double(o.rhs)});
@@ -374,14 +374,14 @@ void add_generate_commands(CLI::App& app, Selected& selected) {
   grid->add_option("--points", o->points, "Points to a line of the grid: n = points^2");
   grid->add_option("--half-bandwidth", o->half_bandwidth, "The same as --points");
   grid->add_option("--n", o->n, "Order, when the last line is not full or there are more lines");
-  order(
-      add("dense-random", "Uniform in (-1, 1)", [o](Run& run) { dense(run, *o, "dense-random"); }),
-      false);
+  order(add("dense-random", "Uniform in (-1, 1)",
+            [o](Run& run) { generate_dense(run, *o, "dense-random"); }),
+        false);
   order(add("dense-condition", "Known singular values",
-            [o](Run& run) { dense(run, *o, "dense-condition"); }),
+            [o](Run& run) { generate_dense(run, *o, "dense-condition"); }),
         true);
   order(add("dense-spd", "Symmetric positive definite, condition 100 unless named",
-            [o](Run& run) { dense(run, *o, "dense-spd"); }),
+            [o](Run& run) { generate_dense(run, *o, "dense-spd"); }),
         true);
   CLI::App* laplace =
       add("csr-laplace", "Laplacian on a grid, sparse", [o](Run& run) { csr(run, *o); });

@@ -17,14 +17,14 @@ namespace {
 // --- rref, rank ----------------------------------------------------------------------------------
 
 template <class B>
-class Reduce : public EliminationJob<B> {
+class ReduceBits : public EliminationJob<B> {
   using Base = EliminationJob<B>;
   using Base::a_, Base::checks, Base::columns_, Base::context_, Base::files_, Base::form_,
       Base::layout_, Base::matrix_, Base::pivots_, Base::run_, Base::seed_, Base::witness_,
       Base::words_, Base::write_rows, Base::write_terrace_group;
 
  public:
-  Reduce(Run& run, Context<B>& context, Files& files, const Gf2Options& o)
+  ReduceBits(Run& run, Context<B>& context, Files& files, const Gf2Options& o)
       : Base(run, context, files, o,
              run.command == "gf2 rank" ? "rank"
              : o.echelon               ? "echelon"
@@ -63,14 +63,14 @@ class Reduce : public EliminationJob<B> {
 // --- solve ---------------------------------------------------------------------------------------
 
 template <class B>
-class Solve : public EliminationJob<B> {
+class SolveBits : public EliminationJob<B> {
   using Base = EliminationJob<B>;
   using Base::a_, Base::b_, Base::checks, Base::columns_, Base::context_, Base::files_,
       Base::layout_, Base::matrix_, Base::pivots_, Base::run_, Base::seed_,
       Base::write_terrace_group;
 
  public:
-  Solve(Run& run, Context<B>& context, Files& files, const Gf2Options& o)
+  SolveBits(Run& run, Context<B>& context, Files& files, const Gf2Options& o)
       : Base(run, context, files, o, "solve", EchelonForm::reduced, [this](int ranks) {
           const BlockCyclic rows = bit_row_layout(files_.a.rows(), ranks);
           const Index x_rows = ceil_div(columns_, Index(ranks)) + rows.slots(0);
@@ -117,7 +117,7 @@ class Solve : public EliminationJob<B> {
 // --- kernel --------------------------------------------------------------------------------------
 
 template <class B>
-class Kernel : public EliminationJob<B> {
+class KernelBits : public EliminationJob<B> {
   using Base = EliminationJob<B>;
   using Base::a_, Base::checks, Base::columns_, Base::context_, Base::files_, Base::layout_,
       Base::matrix_, Base::pivots_, Base::run_, Base::seed_, Base::witness_, Base::words_,
@@ -125,7 +125,7 @@ class Kernel : public EliminationJob<B> {
 
  public:
   // At least columns - rows basis rows; the exact number is checked once the rank is known.
-  Kernel(Run& run, Context<B>& context, Files& files, const Gf2Options& o)
+  KernelBits(Run& run, Context<B>& context, Files& files, const Gf2Options& o)
       : Base(run, context, files, o, "kernel", EchelonForm::reduced, [this](int ranks) {
           return basis_bytes(std::max<Index>(0, columns_ - files_.a.rows()), ranks);
         }) {}
@@ -172,14 +172,14 @@ class Kernel : public EliminationJob<B> {
 // --- inverse -------------------------------------------------------------------------------------
 
 template <class B>
-class Inverse : public EliminationJob<B> {
+class InvertBits : public EliminationJob<B> {
   using Base = EliminationJob<B>;
   using Base::a_, Base::checks, Base::columns_, Base::context_, Base::files_, Base::layout_,
       Base::matrix_, Base::pivots_, Base::run_, Base::seed_, Base::witness_, Base::words_,
       Base::write_rows, Base::write_terrace_group;
 
  public:
-  Inverse(Run& run, Context<B>& context, Files& files, const Gf2Options& o)
+  InvertBits(Run& run, Context<B>& context, Files& files, const Gf2Options& o)
       : Base(run, context, files, o, "inverse", EchelonForm::inverse, [this](int ranks) {
           return staging_bytes(words_, bit_row_layout(files_.a.rows(), ranks).slots(0));
         }) {}
@@ -231,7 +231,7 @@ void run_job(Run& run, Files& files, const Gf2Options& o) {
 void reduce(Run& run, const Gf2Options& o) {
   Files files(run, o, nullptr);
   run.settings["echelon"] = o.echelon;
-  run_job<Reduce>(run, files, o);
+  run_job<ReduceBits>(run, files, o);
 }
 void solve(Run& run, const Gf2Options& o) {
   Files files(run, o, "rhs");
@@ -239,11 +239,11 @@ void solve(Run& run, const Gf2Options& o) {
     fail_together(Exit::input,
                   fmt::format("the right-hand side has {} rows, the matrix {}; {}; they must agree",
                               files.b->rows(), files.a.rows(), io::to_string(files.b->location())));
-  run_job<Solve>(run, files, o);
+  run_job<SolveBits>(run, files, o);
 }
 void kernel(Run& run, const Gf2Options& o) {
   Files files(run, o, nullptr);
-  run_job<Kernel>(run, files, o);
+  run_job<KernelBits>(run, files, o);
 }
 void inverse(Run& run, const Gf2Options& o) {
   Files files(run, o, nullptr);
@@ -253,7 +253,7 @@ void inverse(Run& run, const Gf2Options& o) {
         fmt::format("the matrix is {} x {}, not square; {}; only square matrices have an "
                     "inverse",
                     files.a.rows(), files.a.columns(), io::to_string(files.a.location())));
-  run_job<Inverse>(run, files, o);
+  run_job<InvertBits>(run, files, o);
 }
 
 }  // namespace

@@ -8,9 +8,9 @@ namespace terrace::gf2_command {
 namespace {
 
 template <class B>
-class Multiply {
+class MultiplyBits {
  public:
-  Multiply(Run& run, Context<B>& context, Files& files, const Gf2Options& o)
+  MultiplyBits(Run& run, Context<B>& context, Files& files, const Gf2Options& o)
       : run_(run),
         context_(context),
         files_(files),
@@ -42,8 +42,8 @@ class Multiply {
       return m;
     };
   }
-  Multiply(const Multiply&) = delete;
-  Multiply& operator=(const Multiply&) = delete;
+  MultiplyBits(const MultiplyBits&) = delete;
+  MultiplyBits& operator=(const MultiplyBits&) = delete;
 
   [[nodiscard]] Work work() const {
     return bit_product_work({machine_of(context_), elimination_method<B>(panels_), rows_, inner_,
@@ -152,7 +152,7 @@ void multiply(Run& run, const Gf2Options& o) {
             "be the second one's rows",
             rows, inner, files.b->rows(), columns, io::to_string(files.b->location())));
   with_backend(run, product_hint(rows, inner, columns), [&]<class B>(Context<B>& context) {
-    Multiply<B> job(run, context, files, o);
+    MultiplyBits<B> job(run, context, files, o);
     conduct(run, context, job);
   });
 }

@@ -77,6 +77,9 @@ with h5py.File("in.h5", "w") as f:
     f["laplace/indices"] = np.array([0, 1, 0, 5], np.int32)
     f["laplace/indptr"] = np.array([0, 2, 4], np.int32)
     f["laplace"].attrs["shape"] = [2, 2]
+    f["beyond/data"], f["beyond/indptr"] = f["laplace/data"][()], f["laplace/indptr"][()]
+    f["beyond/indices"] = np.array([0, 1, 0, 2], np.int32)  # the first that is no column
+    f["beyond"].attrs["shape"] = [2, 2]
 with h5py.File("one.h5", "w") as f:
     f["A"] = spd
 with h5py.File("huge.h5", "w") as f:  # allocated late: no data in the file
@@ -218,6 +221,7 @@ refused("band solve in.h5:/band_nan --rhs :/b -o out.h5", 3, "NaN", "8", "6")
 refused("cg in.h5:/A --rhs :/short -o out.h5", 3, "39", "40")
 refused("cg in.h5:/unsymmetric --rhs :/b -o out.h5", 3, "symmetric", "5", "9")
 refused("cg in.h5:/laplace --rhs :/b -o out.h5", 3, "5")
+refused("cg in.h5:/beyond --rhs :/b -o out.h5", 3, "2")
 refused("gf2 rref in.h5:/two -o out.h5", 3, "11", "13")
 refused("gf2 inverse in.h5:/wide -o out.h5", 3)
 refused("dense invert truncated.h5:/A -o out.h5", 3, "truncated.h5")
