@@ -10,6 +10,7 @@
 #include "kernels/matrix.hpp"
 #include "src/cg_batches.hpp"
 #include "src/columns.hpp"
+#include "src/guard.hpp"
 #include "src/operators_triangle.hpp"
 
 namespace terrace {
@@ -249,6 +250,14 @@ std::vector<CgResult> conjugate_gradients_columns(const Context<B>& context, A& 
     return collect();
   }
   scaled(b, b_down, work.b.view());
+  // Residuals would be those of the wrong b.
+  const auto right = [&] {
+    std::vector<double> there(options.guard ? std::size_t(work.b.size()) : 0);
+    if (options.guard) download(lane, there.data(), View<const double, B>(work.b));
+    lane.synchronize();
+    return there;
+  };
+  const std::vector<double> right_before = right();
   fill_zero(lane, work.x.view());
 
   // Preconditioners are for badly scaled matrices, where small p.q / p.p means nothing.
@@ -519,6 +528,8 @@ std::vector<CgResult> conjugate_gradients_columns(const Context<B>& context, A& 
     }
     first_stage = false;
   }
+  if (control.reduce(Index(right() != right_before), Reduce::max) != 0)
+    confirmed_fault(control, "the right-hand sides in memory are not what they were");
 
   std::vector<double> solution_most = most_of(work.x.view());
 

@@ -182,6 +182,7 @@ void solve_and_write(Run& run, const Context<B>& c, A& a, const CgInputs& in,
   how.jacobi = options.preconditioner == "jacobi";
   how.norm = norm_of(options.norm);
   how.mixed = run.options.precision == "mixed";
+  how.guard = run.options.guard;
   const CgMethod method = method_of(run.options.method);
   run.phase("solve", [&] { normalise(c, a); });
   int power = options.preconditioner == "none" ? a.scale.power : 0;  // of eigenvalues
