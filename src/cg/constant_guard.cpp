@@ -3,9 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cstdlib>
 
-#include "distrib/faults.hpp"
 #include "distrib/session.hpp"
 #include "kernels/base/error.hpp"
 #include "src/frame/guard.hpp"
@@ -105,19 +103,16 @@ void ConstantGuard<B>::finish(Index k) {
   context_.control.barrier();  // no rank goes on while another one ends the job
 }
 
-/// TERRACE_TEST_FLIP = "RANK:STEP:BYTE", as of the eliminations; BYTE counts through the arrays.
+/// As of the eliminations; bytes count through the arrays.
 template <class B>
 void ConstantGuard<B>::flip_for_tests(Index k) {
-  static const char* const text = test_setting("TERRACE_TEST_FLIP");
-  if (!text || flipped_) return;
-  char* end = nullptr;
-  const Index rank = std::strtoll(text, &end, 10);
-  const Index wanted = *end == ':' ? std::strtoll(end + 1, &end, 10) : -1;
-  Index byte = *end == ':' ? std::strtoll(end + 1, nullptr, 10) : 0;
-  if (rank != context_.rank() || k < wanted) return;
-  flipped_ = true;
+  TestFlip& flip = next_test_flip();
+  if (flip.rank != context_.rank() || k < flip.step) return;
+  Index byte = std::max<Index>(0, flip.byte);
+  const int bit = flip.bit >= 0 ? flip.bit : int(byte % 8);
+  flip = {};
   for (const View<Word, B>& array : arrays_) {
-    if (byte < 8 * array.size) return toggle_bit(context_.bulk, array.data, byte, int(byte % 8));
+    if (byte < 8 * array.size) return toggle_bit(context_.bulk, array.data, byte, bit);
     byte -= 8 * array.size;
   }
 }

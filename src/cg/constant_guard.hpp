@@ -52,7 +52,7 @@ class ConstantGuard {
   std::optional<AccessWatch> access_;
   Event<B> known_;
   Index last_ = 0, checked_ = 0, due_ = 0;
-  bool pending_ = false, flipped_ = false;
+  bool pending_ = false;
 };
 
 }  // namespace terrace
