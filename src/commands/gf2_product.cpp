@@ -47,8 +47,7 @@ class Multiply {
 
   [[nodiscard]] Work work() const {
     return bit_product_work({machine_of(context_), elimination_method<B>(panels_), rows_, inner_,
-                             columns_, plan_.method.shape.k, plan_.levels,
-                             !run_.options.no_check});
+                             columns_, plan_.method.shape.k, plan_.levels, !run_.options.no_check});
   }
   [[nodiscard]] PlanNeeds needs() const {
     note_plan<B>(run_, panels_, memory_);
