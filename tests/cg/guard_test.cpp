@@ -126,7 +126,7 @@ Case drawn_case(Index at, Word seed) {
 }
 
 /// What flips besides the matrix, and when.
-enum class Where { nothing, solution, residual, direction, product, right };
+enum class Where { nothing, solution, residual, direction, product, right, diagonal };
 struct VectorFlip {
   Where where = Where::nothing;
   Index step = 1, byte = 0;
@@ -138,7 +138,8 @@ struct Ended {
   bool alarm = false;
   std::vector<CgReason> reasons;
   std::vector<Index> iterations;
-  Vector x;  ///< of this rank
+  Index matrix = 0;  ///< bytes that are watched, before those of the preconditioner
+  Vector x;          ///< of this rank
   [[nodiscard]] Index most() const {
     return iterations.empty() ? 0 : *std::max_element(iterations.begin(), iterations.end());
   }
@@ -150,8 +151,9 @@ void flip_vector(const Context<B>& c, CgWork<B>& work, VectorFlip& flip, Index l
   if (flip.where == Where::nothing || flip.done || launched < flip.step) return;
   const View<double, B> at = flip.where == Where::solution    ? work.x.view()
                              : flip.where == Where::residual  ? work.r.view()
-                             : flip.where == Where::direction ? work.p.memory.view()
-                             : flip.where == Where::product   ? work.q.view()
+                             : flip.where == Where::direction ? work.operand().memory.view()
+                             : flip.where == Where::product   ? work.product()
+                             : flip.where == Where::diagonal  ? work.inverse_diagonal.view()
                                                               : work.b.view();
   if (at.size == 0) return;
   flip.done = true;
@@ -172,6 +174,9 @@ Ended ended_with(const Context<B>& context, A op, const Case& c, bool guard, Vec
                                                   : CgNorm::preconditioned;
   how.mixed = c.mixed;
   how.guard = guard;
+  op.each_array([&](const auto& array) {
+    found.matrix += round_up(array.size() * Index(sizeof(array.data()[0])), 8);
+  });
   std::optional<ConstantGuard<B>> sums;
   if (guard) {
     sums.emplace(context);
@@ -180,6 +185,10 @@ Ended ended_with(const Context<B>& context, A op, const Case& c, bool guard, Vec
   }
   found.alarm = alarmed([&] {
     CgPreconditioning<B, A> m(context, op, c.options, c.block);
+    if (sums) {
+      m.each_array([&](const auto& array) { sums->watch(array); });
+      sums->begin();
+    }
     if (m.refused) {
       if (sums) sums->finish(0);
       return;
@@ -228,7 +237,7 @@ bool alike(const Ended& a, const Ended& b) {
 template <class B>
 void check_alarms(Context<B>& context) {
   Index solved = 0, checks = 0;
-  const Index count = guard_cases(1500);
+  const Index count = guard_cases(300);
   for (Index at = 0; at < count; ++at) {
     const Case c = drawn_case(at, 31'000'000);
     INFO(c.text);
@@ -256,7 +265,7 @@ template <class B>
 void check_matrix_flips(Context<B>& context) {
   if (context.size() > 1) return;  // one rank alone would hear of it
   Index done = 0;
-  const Index count = guard_cases(1500);
+  const Index count = guard_cases(300);
   for (Index at = 0; at < count; ++at) {
     const Case c = drawn_case(at, 32'000'000);
     const Ended plain = ended(context, c, false);
@@ -267,6 +276,9 @@ void check_matrix_flips(Context<B>& context) {
     flip.rank = 0;
     flip.step = draw.between(0, plain.most());
     flip.byte = draw.below(bytes);
+    const std::string& m = c.options.preconditioner;
+    if (m != "none" && m != "jacobi" && draw.one_in(2))
+      flip.byte = plain.matrix + draw.below(8 * c.n);
     flip.bit = int(draw.below(8));
     INFO(c.text << ", flip " << flip.step << ":" << flip.byte << ":" << flip.bit);
     const Ended flipped = ended(context, c, true);
@@ -301,15 +313,15 @@ template <class B>
 void check_vector_flips(Context<B>& context) {
   if (context.size() > 1) return;
   Index done = 0, caught = 0, unsolved = 0, wrong = 0;
-  const Index count = guard_cases(1500);
+  const Index count = guard_cases(300);
   for (Index at = 0; at < count; ++at) {
     Case c = drawn_case(at, 34'000'000);
     c.options.norm = "unpreconditioned";
     const Ended plain = ended(context, c, false);
     if (plain.most() == 0) continue;
     Draw draw{Word(35'000'000 + at)};
-    VectorFlip flip{draw.of(
-        {Where::solution, Where::residual, Where::direction, Where::product, Where::right})};
+    VectorFlip flip{draw.of({Where::solution, Where::residual, Where::direction, Where::product,
+                             Where::right, Where::diagonal})};
     flip.step = draw.between(1, plain.most());
     flip.byte = draw.below(Index(1) << 30);
     flip.bit = int(draw.below(8));
@@ -318,7 +330,7 @@ void check_vector_flips(Context<B>& context) {
                 << flip.bit);
     const Ended flipped = ended(context, c, true, flip);
     ++done;
-    CHECK((!flipped.alarm || flip.where == Where::right));
+    CHECK((!flipped.alarm || flip.where == Where::right || flip.where == Where::diagonal));
     caught += flipped.alarm;
     if (flipped.alarm) continue;
     bool all = true;
