@@ -347,8 +347,10 @@ void check_vector_flips(Context<B>& context) {
     }
     unsolved += !all;
   }
-  fmt::print("{} flips in vectors: {} in b reported, {} wrong solutions, {} no longer solved\n",
-             done, caught, wrong, unsolved);
+  fmt::print(
+      "{} flips in vectors: {} in b or the diagonal reported, {} wrong solutions, {} no longer "
+      "solved\n",
+      done, caught, wrong, unsolved);
 }
 
 }  // namespace
