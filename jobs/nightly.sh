@@ -73,7 +73,7 @@ if wanted faults; then step "$python" tests/program/faults.py "$program" --runs 
 tests=$(dirname "$program")/tests
 if wanted alarms; then
   step "$python" tests/program/alarms.py "$program" --count 3000 --seed "$date"
-  for family in dense gf2; do
+  for family in dense gf2 band cg; do
     step env TERRACE_THREADS=1 TERRACE_GUARD_CASES=100000 "$tests/${family}_guard_test" "~*CUDA*"
   done
 fi

@@ -28,7 +28,7 @@ constexpr double band_weight(double diagonal, Index j) {
                scale = std::bit_cast<double>(Word(1023 - half) << 52);
   return (u < 0 ? -0.5 + 0.5 * u : 0.5 + 0.5 * u) * scale;
 }
-/// w[j] := band_weight of column j's diagonal, for the columns j < n of the tile columns.
+/// w[j] := band_weight of column j's diagonal, for all columns of the tile columns.
 void draw_weights(const Stream<Cpu>&, GuardTiles<Cpu> a, double* w);
 void draw_weights(const Stream<Cuda>&, GuardTiles<Cuda> a, double* w);
 

@@ -176,6 +176,8 @@ double residual_of(Context<B>& c, const BandProblem<B>& a, const Rows& rows,
     c.ahead.synchronize();
     for (Index i = 0; i < own.count * block; ++i) {
       const Index at = own.slot * nrhs + i;
+      const Index row = first + own.place + i / block * own.distance + i % block / nrhs;
+      if (row >= a.n) break;  // padding must not add to the size of x
       raise(residuals[std::size_t(at % nrhs)], b[std::size_t(at)] - product[std::size_t(i)]);
       raise(norms[std::size_t(at % nrhs)], x[std::size_t(at)]);
       raise(sizes[std::size_t(at % nrhs)], b[std::size_t(at)]);

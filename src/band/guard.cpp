@@ -38,7 +38,9 @@ Index BandGuard<B>::bytes(const BandShape& s) {
 
 template <class B>
 GuardTiles<B> BandGuard<B>::tiles(const BandTiles<B>& a, Index first, Index count) const {
-  return {s_, a.data.data() + first * s_.tile(), first * c_.size() + c_.rank(), c_.size(), count};
+  BandShape all = s_;  // substitution reads what is stored beyond the band, too
+  all.half_bandwidth = s_.reach;
+  return {all, a.data.data() + first * s_.tile(), first * c_.size() + c_.rank(), c_.size(), count};
 }
 
 template <class B>

@@ -8,7 +8,7 @@
 // w undoes the scale of the diagonal, |w_j| ~ 1 / sqrt(a_jj), so that |w_i| times the terms of row
 // i's sum, at most sqrt(a_ii a_jj) |w_j| each, bounds the rounding. That holds where all pivots of
 // the rows that row i meets are good: rows are checked once they are known to be. Each rank sums
-// its own tile columns; the ranks' sums meet when rows are checked. A check's verdict is read when
+// its own tile columns; the ranks' sums meet when rows are checked. Padding is summed as well. A check's verdict is read when
 // the next one begins. All of it runs on the bulk lane, which waits for panels most of the time: on
 // CUDA a stream more slows every launch of the others (H200: 2 us each).
 #pragma once

@@ -98,6 +98,12 @@ class Chebyshev {
     }
   }
 
+  /// f(array) of what apply() never writes.
+  template <class F>
+  void each_array(const F& f) const {
+    f(inverse_);
+  }
+
  private:
   /// Conjugate gradients with D^-1 from a random right-hand side.
   template <class Product>

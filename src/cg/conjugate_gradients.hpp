@@ -35,6 +35,7 @@ struct CgOptions {
   /// Iterations with the head plane of A only, between reliable updates: operators that have
   /// planes.
   bool mixed = false;
+  bool guard = false;  ///< b and the diagonal are compared at the end: an agreed Error(fault)
   /// Called on every rank after each iteration with the recurrence's relative residual (the largest
   /// of the right-hand sides that go on).
   std::function<void(Index iteration, double residual)> observe;

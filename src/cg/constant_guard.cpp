@@ -3,14 +3,24 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cstdlib>
+#include <cstring>
 
-#include "distrib/faults.hpp"
 #include "distrib/session.hpp"
 #include "kernels/base/error.hpp"
 #include "src/frame/guard.hpp"
 
 namespace terrace {
+namespace {
+
+template <class B>
+std::vector<double> on_host(const Context<B>& context, View<const double, B> vector) {
+  std::vector<double> here(std::size_t(vector.size));
+  download(context.ahead, here.data(), vector);
+  context.ahead.synchronize();
+  return here;
+}
+
+}  // namespace
 
 template <class B>
 ConstantGuard<B>::ConstantGuard(const Context<B>& context)
@@ -32,7 +42,7 @@ bool ConstantGuard<B>::broken(void* guard) {
 }
 
 template <class B>
-void ConstantGuard<B>::sum() {
+void ConstantGuard<B>::sum(std::size_t first) {
   const Stream<B>& lane = context_.bulk;
   const auto rows = [](Word* data, Index count) { return WordRows{data, fold_words, count}; };
   Word* const groups = parts_.data() + fold_words;
@@ -41,7 +51,8 @@ void ConstantGuard<B>::sum() {
     copy(lane, parts_.view().slice(0, words), View<const Word, B>{total_.data(), words});
   };
   fill_zero(lane, parts_.view().slice(0, fold_words));
-  for (const View<Word, B>& array : arrays_) {
+  for (std::size_t i = first; i < arrays_.size(); ++i) {
+    const View<Word, B>& array = arrays_[i];
     const Index whole = array.size / fold_words, tail = array.size % fold_words;
     constexpr Index most = (guard_height - 1) * guard_height;
     for (Index at = 0; at < whole; at += most) {
@@ -58,9 +69,11 @@ void ConstantGuard<B>::sum() {
 
 template <class B>
 void ConstantGuard<B>::begin() {
-  sum();
+  context_.bulk.wait(context_.ahead.record());
+  sum(begun_);
   context_.bulk.synchronize();
-  std::copy_n(seen_.data(), fold_words, right_.data());
+  for (std::size_t w = 0; w < right_.size(); ++w) right_[w] ^= seen_[w];
+  begun_ = arrays_.size();
   if constexpr (std::is_same_v<B, Cpu>)
     access_.emplace(&ConstantGuard::broken, this,
                     fmt::format("terrace: rank {} on {} failed: memory error: an access outside "
@@ -105,24 +118,42 @@ void ConstantGuard<B>::finish(Index k) {
   context_.control.barrier();  // no rank goes on while another one ends the job
 }
 
-/// TERRACE_TEST_FLIP = "RANK:STEP:BYTE", as of the eliminations; BYTE counts through the arrays.
+/// As of the eliminations; bytes count through the arrays.
 template <class B>
 void ConstantGuard<B>::flip_for_tests(Index k) {
-  static const char* const text = test_setting("TERRACE_TEST_FLIP");
-  if (!text || flipped_) return;
-  char* end = nullptr;
-  const Index rank = std::strtoll(text, &end, 10);
-  const Index wanted = *end == ':' ? std::strtoll(end + 1, &end, 10) : -1;
-  Index byte = *end == ':' ? std::strtoll(end + 1, nullptr, 10) : 0;
-  if (rank != context_.rank() || k < wanted) return;
-  flipped_ = true;
+  TestFlip& flip = next_test_flip();
+  if (flip.rank != context_.rank() || k < flip.step) return;
+  Index byte = std::max<Index>(0, flip.byte);
+  const int bit = flip.bit >= 0 ? flip.bit : int(byte % 8);
+  flip = {};
   for (const View<Word, B>& array : arrays_) {
-    if (byte < 8 * array.size) return toggle_bit(context_.bulk, array.data, byte, int(byte % 8));
+    if (byte < 8 * array.size) return toggle_bit(context_.bulk, array.data, byte, bit);
     byte -= 8 * array.size;
   }
 }
 
-#define TERRACE_INSTANTIATE(B) template class ConstantGuard<B>;
+template <class B>
+void VectorGuard<B>::begin(const Context<B>& context,
+                           const std::vector<View<const double, B>>& vectors) {
+  vectors_ = vectors;
+  for (const View<const double, B>& vector : vectors_) right_.push_back(on_host(context, vector));
+}
+
+template <class B>
+void VectorGuard<B>::finish(const Context<B>& context) const {
+  bool same = true;
+  for (std::size_t i = 0; i < right_.size(); ++i) {
+    const std::vector<double> now = on_host(context, vectors_[i]);
+    same &= now.empty() || std::memcmp(now.data(), right_[i].data(), 8 * now.size()) == 0;
+  }
+  if (context.control.reduce(Index(!same), Reduce::max) != 0)
+    confirmed_fault(context.control,
+                    "the right-hand sides, or the diagonal of the preconditioner, changed");
+}
+
+#define TERRACE_INSTANTIATE(B)     \
+  template class ConstantGuard<B>; \
+  template class VectorGuard<B>;
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 

@@ -1,5 +1,4 @@
-// --guard of solvers that read their matrix and never write it: sums of its words must stay what
-// they were when it was read.
+// --guard of solvers that read their matrix and right-hand sides and never write them.
 #pragma once
 #include <optional>
 #include <vector>
@@ -11,6 +10,8 @@
 
 namespace terrace {
 
+/// The matrix and its preconditioner: sums of their words must stay what they were at first.
+///
 /// The XOR of the arrays' words, folded to fold_words of them. One bit that flips is always seen.
 /// A check reads the arrays once, on context.bulk, and nobody waits: its verdict is read when the
 /// next one begins. On the CPU an access outside memory, by a number that is an index, asks for the
@@ -31,7 +32,7 @@ class ConstantGuard {
       arrays_.push_back(
           {reinterpret_cast<Word*>(array.data()), ceil_div(array.size() * Index(sizeof(T)), 8)});
   }
-  /// The sums as they are now.
+  /// Of what is watched since the last call, the sums as they are now.
   void begin();
   /// `k` steps are launched.
   void step(Index k);
@@ -39,20 +40,36 @@ class ConstantGuard {
   void finish(Index k);
 
  private:
-  void sum();
+  void sum(std::size_t first = 0);
   void look();
   void flip_for_tests(Index k);
   static bool broken(void* guard);
 
   const Context<B>& context_;
   std::vector<View<Word, B>> arrays_;
+  std::size_t begun_ = 0;          // arrays
   Buffer<Word, B> parts_, total_;  // parts_: the total so far, then a row a group
   PinnedBuffer<Word> seen_;
   std::vector<Word> right_, now_;
   std::optional<AccessWatch> access_;
   Event<B> known_;
   Index last_ = 0, checked_ = 0, due_ = 0;
-  bool pending_ = false, flipped_ = false;
+  bool pending_ = false;
+};
+
+/// The vectors that one solve reads and never writes: copies on the host are what they must still be
+/// at its end. (A wrong direction ends in a true residual that is too large; a wrong b does not.)
+template <class B>
+class VectorGuard {
+ public:
+  /// Copies them.
+  void begin(const Context<B>& context, const std::vector<View<const double, B>>& vectors);
+  /// Throws the agreed Error(fault). Collective.
+  void finish(const Context<B>& context) const;
+
+ private:
+  std::vector<View<const double, B>> vectors_;
+  std::vector<std::vector<double>> right_;
 };
 
 }  // namespace terrace

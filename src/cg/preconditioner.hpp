@@ -40,6 +40,13 @@ class Preconditioner {
   void apply(const Context<B>& context, View<const double, B> r, View<double, B> z,
              const double* skip = nullptr) const;
 
+  /// f(array) of what apply() never writes, numbers first.
+  template <class F>
+  void each_array(const F& f) const {
+    f(values_), f(order_);
+    for (const Triangle* t : {&lower_, &upper_}) f(t->start), f(t->column), f(t->value);
+  }
+
  private:
   template <class Backend>
   friend Preconditioner<Backend> make_block_jacobi(const Context<Backend>&, const LocalRows&, Range,

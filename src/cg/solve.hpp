@@ -1,5 +1,5 @@
 // The solve by conjugate gradients: true residuals, and the stages of iterations between them. The
-// recurrences themselves: cg_engine.hpp.
+// recurrences themselves: src/cg/engine.hpp.
 #pragma once
 #include <algorithm>
 #include <chrono>
@@ -11,6 +11,7 @@
 
 #include "src/cg/batches.hpp"
 #include "src/cg/column.hpp"
+#include "src/cg/constant_guard.hpp"
 #include "src/cg/scale.hpp"
 
 namespace terrace {
@@ -47,10 +48,7 @@ class CgSolve {
 
   /// The solution to x, where b is a number. Collective.
   std::vector<CgResult> run() {
-    if (all_done()) {
-      scale_.store_zeros(x_);
-      return results();
-    }
+    if (all_done()) return scale_.store_zeros(x_), results();
     begin();
     bool inside = resume();  // a stage
     while (inside || restart()) {
@@ -61,6 +59,7 @@ class CgSolve {
     }
     judge_rounded();
     conclude();
+    if (options_.guard) guard_.finish(context_);
     scale_.store(work_.x, x_);
     return results();
   }
@@ -75,6 +74,7 @@ class CgSolve {
 
   void begin() {
     scale_.load_b(b_, work_.b);
+    if (options_.guard) guard_.begin(context_, {work_.b, work_.inverse_diagonal});
     // r = b gives ||b|| in the norm compared
     fill_zero(lane_, work_.x.view());
     const std::vector<CgScalars> of_b = engine_.residual(true, false);
@@ -382,6 +382,7 @@ class CgSolve {
   CgScale<B> scale_;
   CgEngine<B, A> engine_;
   Batches<B, A> batches_;
+  VectorGuard<B> guard_;  // of --guard
 
   bool mixed_;  // iterations read the head plane only
   bool first_stage_ = true;

@@ -115,6 +115,7 @@ CgOptions iteration_options(const Run& run, const CgCommand& options) {
   how.jacobi = options.preconditioner == "jacobi";
   how.norm = norm_of(options.norm);
   how.mixed = run.options.precision == "mixed";
+  how.guard = run.options.guard;
   return how;
 }
 
@@ -156,6 +157,10 @@ void solve_and_write(Run& run, const Context<B>& c, A& a, const CgInputs& in,
     if (!m.description.is_null()) run.report["preconditioner_details"] = m.description;
     step_bytes += m.bytes;
     power -= m.power;
+    if (guard) {
+      m.each_array([&](const auto& array) { guard->watch(array); });
+      guard->begin();
+    }
     if (m.refused)
       results.assign(std::size_t(nrhs), refused_result(*m.refused, m.bad_row, in));
     else
@@ -164,6 +169,7 @@ void solve_and_write(Run& run, const Context<B>& c, A& a, const CgInputs& in,
       Index most = 0;
       for (const CgResult& r : results) most = std::max(most, r.iterations);
       guard->finish(most);
+      guard.reset();  // before what it watches
     }
   });
   if (!in.order.empty()) x = permuted(in, x, true);

@@ -64,6 +64,13 @@ class CgPreconditioning {
   CgPreconditioning(const CgPreconditioning&) = delete;
   CgPreconditioning& operator=(const CgPreconditioning&) = delete;
 
+  /// f(array) of what must not change, numbers first.
+  template <class F>
+  void each_array(const F& f) const {
+    local_.each_array(f);
+    polynomial_.each_array(f);
+  }
+
   CgPreconditioner<B> function;     ///< empty: none
   std::optional<CgReason> refused;  ///< it may not be used
   Index bad_row = -1;               ///< the global row that is why, or -1

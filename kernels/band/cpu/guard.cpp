@@ -234,7 +234,7 @@ void draw_weights(const Stream<Cpu>& stream, GuardTiles<Cpu> a, double* w) {
     const BandShape& s = a.shape;
     parallel_for(a.count, [&](Index q) {
       const Index top = (a.first + q * a.step) * s.width;
-      for (Index c = 0; c < std::min(s.width, s.n - top); ++c)
+      for (Index c = 0; c < s.width; ++c)
         w[top + c] = band_weight(a.data[q * s.tile() + c * s.column()], top + c);
     });
   });

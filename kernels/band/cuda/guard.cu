@@ -14,7 +14,7 @@ __global__ void weights_kernel(GuardTiles<Cuda> a, double* w) {
   const BandShape& s = a.shape;
   for (Index c = first_item(); c < a.count * s.width; c += item_stride()) {
     const Index j = (a.first + c / s.width * a.step) * s.width + c % s.width;
-    if (j < s.n) w[j] = band_weight(a.data[c * s.column()], j);
+    w[j] = band_weight(a.data[c * s.column()], j);
   }
 }
 
