@@ -194,6 +194,21 @@ check("mtx", (csr(h5py.File("s.h5")["A"]) != s).nnz == 0 and (sparse.csr_matrix(
 scipy.io.mmwrite("y.mtx", sparse.csr_matrix(full), symmetry="symmetric", precision=17)
 run("convert y.mtx y.h5", 3)
 check("symmetric mtx", np.array_equal(csr(h5py.File("y.h5")["A"]).toarray(), full))
+with open("k.mtx", "w") as f:
+    f.write("%%MatrixMarket matrix coordinate real skew-symmetric\n3 3 3\n2 1 1.5\n3 1 -2\n3 2 4\n")
+with open("twice.mtx", "w") as f:
+    f.write("%%MatrixMarket matrix coordinate real general\n3 3 5\n1 1 1\n2 2 2\n1 1 4\n3 3 1\n1 1 8\n")
+for name, wanted in (("k", [[0, -1.5, 2], [1.5, 0, -4], [-2, 4, 0]]), ("twice", np.diag([13.0, 2, 1]))):
+    for ranks in (1, 2):
+        run(f"convert {name}.mtx {name}.h5 --force", ranks)
+        with h5py.File(f"{name}.h5") as f:
+            check(f"{name}.mtx on {ranks}", np.array_equal(csr(f["A"]).toarray(), wanted), csr(f["A"]).toarray())
+header = "{'descr': '<f8', 'fortran_order': False, 'shape': (2, 3), }".ljust(70000) + "\n"  # as of structures with many fields
+with open("long.npy", "wb") as f:
+    f.write(b"\x93NUMPY\x02\x00" + len(header).to_bytes(4, "little") + header.encode() + np.arange(6.0).tobytes())
+run("convert long.npy long.h5", 2)
+with h5py.File("long.h5") as f:
+    check("a long header", np.array_equal(f["A"][:], np.arange(6.0).reshape(2, 3)), f["A"][:])
 scipy.io.mmwrite("d.mtx", a[:9], precision=17)
 run("convert d.mtx d.h5", 2)
 run("convert d.h5 d2.mtx", 2)
