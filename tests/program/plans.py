@@ -4,6 +4,7 @@ judged on a busy machine), and what would make a matrix fit: the advice is tried
 
 plans.py TERRACE     Needs h5py and numpy; runs in a temporary folder.
 """
+import json
 import os
 import re
 import subprocess
@@ -87,7 +88,7 @@ for ranks in (2, 1):
     for name in ["product", "bits", "tables", "memory", "file_read", "file_write", "launch", "start"] + ["message", "exchange"] * (ranks > 1):
         check(f"profile: {name}", rates.get(name, {}).get("value", 0) > 0 and rates[name]["unit"] and f"\n{name} " in r["text"], rates)
     check("profile: nothing else", not {"models", "integers"} & set(rates), rates)
-profile = json.load(open("profile.json"))
+profile = read_json("profile.json")
 check("profile: both machines", sum("rank" in name for name in profile) == 2, list(profile))
 check("profile: dated", all(re.fullmatch(r"\d{4}-\d\d-\d\d", m["rates"]["date"]) and m["rates"]["version"] for m in profile.values()), profile)
 check("no file is left", not [f for f in os.listdir(".") if f.startswith("terrace-profile")])
