@@ -24,8 +24,9 @@ rng = np.random.default_rng(11)
 skipped = False
 
 
-def start(command, ranks):
-    return subprocess.Popen(test.words(f"{command} --backend {backend}", ranks), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+def start(command, ranks, **environment):
+    return subprocess.Popen(test.words(f"{command} --backend {backend}", ranks), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                            env=test.env(environment))
 
 
 def run(command, ranks, code=0):
@@ -71,7 +72,8 @@ def heard(process, ranks=1):
 def interrupted(command, ranks, number=signal.SIGUSR2, interval="0.001s", wait="c.h5.old"):
     """Runs until there are two checkpoints, then sends the signal."""
     remove("c.h5*", "out.h5", "r.json")
-    process = start(f"{command} -o out.h5 --checkpoint c.h5 --checkpoint-every {interval} --report r.json", ranks)
+    # Slowed down, so that the signal comes before the end on any machine.
+    process = start(f"{command} -o out.h5 --checkpoint c.h5 --checkpoint-every {interval} --report r.json", ranks, TERRACE_TEST_STEP_DELAY_MS="5")
     there = appeared(wait, process)
     process.send_signal(number)
     out, err = process.communicate(timeout=120)
