@@ -49,7 +49,7 @@ MUTATIONS = [
     ("src/gf2/strassen.cpp", "if (shape.rows == 0 || shape.inner == 0 || shape.words == 0) return level;", "if (shape.rows == 0 || shape.inner == 0) return level;",
      "gf2/gf2.1 gf2:200"),
     ("src/commands/gf2_elimination.hpp", "destination[std::size_t(slot)] = pivots.rank() + row - before;", "destination[std::size_t(slot)] = pivots.rank() + row - before - (row > before);",
-     "gf2"),
+     "program/round_trips gf2:200"),
     ("src/gf2/multiply.cpp", "return buffers * plan.gathered * words * Index(sizeof(Word)) +", "return buffers * plan.gathered * words +", "program/memory program/plans"),
     # --- band
     ("kernels/band/cpu/factor.cpp", "f.bad = j0 + c + 1;", "f.bad = j0 + c;", "band band/kernels.1"),
@@ -86,8 +86,8 @@ MUTATIONS = [
     ("src/dense/check.cpp", "return std::isnan(value) ? std::numeric_limits<double>::infinity() : value;", "return std::isnan(value) ? 0 : value;",
      "dense/check.1 program/dense_kinds"),
     ("src/commands/dense_run.hpp", "constexpr double residual_limit = 30;", "constexpr double residual_limit = 30000;", "program/guard program/dense_kinds dense:150"),
-    ("src/dense/cramer.cpp", "d.times(-1);", "d.times(1);", "dense:150 program/dense_kinds"),
-    ("src/dense/guard.cpp", "tolerance_(32 * 2.22e-16 *", "tolerance_(32e9 * 2.22e-16 *", "program/guard"),
+    ("src/dense/cramer.cpp", "d.times(-1);", "d.times(1);", "program/round_trips dense:150"),
+    ("src/dense/guard.cpp", "tolerance_(32 * 2.22e-16 *", "tolerance_(32e9 * 2.22e-16 *", "dense/guard.1 program/guard"),
     ("src/gf2/guard.cpp", "if (last_ < steps) check(context_.bulk, steps);", "if (last_ > steps) check(context_.bulk, steps);", "program/guard"),
     # --- conjugate gradients
     ("src/cg/column.cpp", "if (now.pq <= 0) return CgReason::indefinite_matrix;", "if (now.pq < 0) return CgReason::indefinite_matrix;",
