@@ -231,7 +231,7 @@ Ended ended(const Context<B>& context, const Case& c, bool guard, VectorFlip fli
 
 bool alike(const Ended& a, const Ended& b) {
   return a.reasons == b.reasons && a.iterations == b.iterations && a.x.size() == b.x.size() &&
-         std::memcmp(a.x.data(), b.x.data(), 8 * a.x.size()) == 0;
+         (a.x.empty() || std::memcmp(a.x.data(), b.x.data(), 8 * a.x.size()) == 0);
 }
 
 template <class B>
