@@ -6,7 +6,7 @@
 #     tidy          clang-tidy on every source
 #     tsan, asan    sanitized tests under ThreadSanitizer; 2,000 mutated inputs under AddressSanitizer
 #     load, faults  8 GiB of every layout; 200 injected faults
-#     alarms        3,000 matrices under --guard, and 100,000 of dense and gf2 in one process, without a false alarm
+#     alarms        3,000 matrices under --guard, and 100,000 of each family in one process, without a false alarm
 #     m4ri          M4RI's bits on 1 to 5 ranks
 #     fuzz          libFuzzer on the parsers (clang): M / 2 minutes a target
 #     mutations     one-line mutations and the tests that should notice them: M minutes, goes on where the last run ended
