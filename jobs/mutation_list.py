@@ -50,7 +50,7 @@ MUTATIONS = [
      "gf2/gf2.1 gf2:200"),
     ("src/commands/gf2_elimination.hpp", "destination[std::size_t(slot)] = pivots.rank() + row - before;", "destination[std::size_t(slot)] = pivots.rank() + row - before - (row > before);",
      "program/round_trips gf2:200"),
-    ("src/gf2/multiply.cpp", "return buffers * plan.gathered * words * Index(sizeof(Word)) +", "return buffers * plan.gathered * words +", "program/memory program/plans"),
+    ("src/gf2/multiply.cpp", "return buffers * plan.gathered * words * Index(sizeof(Word)) +", "return buffers * plan.gathered * words +", "gf2/gf2.2"),
     # --- band
     ("kernels/band/cpu/factor.cpp", "f.bad = j0 + c + 1;", "f.bad = j0 + c;", "band band/kernels.1"),
     ("kernels/band/cpu/factor.cpp", "if (!(pivot > 0 && std::isfinite(pivot)) && f.bad == 0)", "if (!(pivot >= 0 && std::isfinite(pivot)) && f.bad == 0)",
@@ -94,7 +94,7 @@ MUTATIONS = [
      "cg/conjugate_gradients.1 cg/variants.1 cg:200"),
     ("src/cg/column.cpp", "if (now.rz < 0) return CgReason::indefinite_preconditioner;", "", "cg/conjugate_gradients.1 cg/variants.1 cg/preconditioner.1"),
     ("src/cg/column.hpp", "{ return std::max(rtol2, atol2); }", "{ return std::min(rtol2, atol2); }", "cg"),
-    ("src/cg/column.cpp", 'archive_scalars(archive, name + " last_but_one", c.last_but_one);', "", "program/checkpoints cg:200"),
+    ("src/cg/column.cpp", 'archive_scalars(archive, name + " last_but_one", c.last_but_one);', "", "cg/conjugate_gradients.1"),
     ("src/cg/chebyshev.hpp", "const double next = 1 / (2 * sigma - rho);", "const double next = 1 / (2 * sigma + rho);", "cg/preconditioner.1 cg"),
     ("src/cg/chebyshev.hpp", "bad = context.control.reduce(bad, Reduce::min);", "bad = context.control.reduce(bad, Reduce::max);", "cg/preconditioner.2 cg/preconditioner.3"),
     ("kernels/cg/cpu/preconditioner.cpp", "const Index h = std::min(b, blocks.rows - k * b);", "const Index h = std::min(b, blocks.rows - k * b + 1);", "cg/preconditioner.1 cg"),

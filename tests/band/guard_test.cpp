@@ -174,10 +174,11 @@ Ended ended(Context<B>& context, const Case& c, bool guard) {
   return c.method == "tile-columns" ? by_tile_columns(context, c, guard)
                                     : by_check(context, c, guard);
 }
-/// One rank streams.
+/// One rank streams; CUDA's tile columns have multiples of 16.
 template <class B>
 Case case_for(const Context<B>& context, Index at, Word seed) {
   Case c = drawn_case(at, seed);
+  if (!std::is_same_v<B, Cpu>) c.width = round_up(c.width, 16);
   if (context.size() > 1 && c.method == "streamed") c.method = "tile-columns";
   return c;
 }

@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "src/cg/column.hpp"
 #include "tests/support/cg.hpp"
 
 using namespace terrace;
@@ -219,4 +220,36 @@ TEMPLATE_TEST_CASE("the same bits again", "", OPERATORS_ON_BACKENDS) {
   CHECK_ALL(first.x == second.x);
   CHECK_ALL(first.result.history == second.result.history);
   CHECK_ALL(first.result.reason == CgReason::rtol);
+}
+
+TEST_CASE("a checkpoint keeps all that the iteration reads of a column") {
+  const auto scalars = [](double s) { return CgScalars{s, s + 1, s + 2, s + 3, s + 4, s + 5}; };
+  const auto all = [](const CgScalars& s) {
+    return std::vector<double>{s.pq, s.pp, s.rr, s.rz, s.zz, s.alpha};
+  };
+  CgColumn kept;
+  kept.result.iterations = 17;
+  kept.result.restarts = 3;
+  kept.before = 0.25;
+  kept.done = kept.ended = true;
+  kept.failure = CgReason::indefinite_matrix;
+  kept.last = scalars(10);
+  kept.last_but_one = scalars(20);
+  kept.smallest = 0.5;
+  kept.best = 11;
+  io::Output output(world(), "column.h5", true);
+  Archive save(world(), output);
+  archive_column(save, "column", kept);
+  CgColumn found;
+  Archive load(world(), "column.h5", save.values(), 17);
+  archive_column(load, "column", found);
+  CHECK_ALL(found.result.iterations == 17);
+  CHECK_ALL(found.result.restarts == 3);
+  CHECK_ALL(found.before == 0.25);
+  CHECK_ALL((found.done && found.ended));
+  CHECK_ALL(found.failure == CgReason::indefinite_matrix);
+  CHECK_ALL(all(found.last) == all(kept.last));
+  CHECK_ALL(all(found.last_but_one) == all(kept.last_but_one));
+  CHECK_ALL(found.smallest == 0.5);
+  CHECK_ALL(found.best == 11);
 }

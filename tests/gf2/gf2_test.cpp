@@ -192,6 +192,11 @@ void test_product(Context<B>& context, const PlainBits& a, const PlainBits& b,
   load(context, right, bm);
   Progress progress(false, false);
   MultiplyMemory<B> memory(context, am.slots(), a.columns, bm.stride, plan);
+  const Index received = 8 * (memory.received[0].size() + memory.received[1].size());
+  const Index leaves = BitStrassen<B>::bytes(am.slots(), plan.gathered, bm.stride, plan.levels,
+                                             plan.panel, plan.method);
+  REQUIRE_ALL(multiply_bytes<B>(context.size(), am.slots(), a.columns, bm.stride, plan) ==
+              received + leaves);
   multiply_bits(context, am, bm, cm, a.columns, memory, progress);
   const PlainBits c = gather(context, cm, a.rows, b.columns, globals(layout, context.rank()));
   INFO(a.rows << " x " << a.columns << " x " << b.columns << ", " << plan.levels << " levels");

@@ -11,7 +11,7 @@ import shutil
 import sys
 import tempfile
 
-from terrace import JOBS, Program, drawn, read_json
+from terrace import JOBS, Program, drawn, gpus, read_json
 
 test = Program(sys.argv[1])
 check = test.check
@@ -139,8 +139,8 @@ TABLE = {  # command: (obeyed beside ALWAYS, refused here with these values)
     "bench dense": ("--n --repeat --rivals --stages --grid --threads --pivoting --no-check --method --block", BENCH_REFUSED),
     "bench cg": ("--n --repeat --rivals --kind --half-bandwidth --points --stencil --shuffle --iterations --preconditioner --layout --diagonal --rhs "
                  "--rtol --no-check --method", {**BENCH_REFUSED, "--block": "8"}),
-    "bench matrix": ("--n --repeat --what --most-serial --no-check", {**BENCH_REFUSED, "--method": "foo", "--block": "8", "--rivals": "foo",
-                                                                      "--most-alternative": "9"}),
+    "bench matrix": ("--n --repeat --what --no-check --most-" + ("alternative" if gpus() else "serial"), {**BENCH_REFUSED, "--method": "foo", "--block": "8", "--rivals": "foo",
+                                                                      "--most-serial" if gpus() else "--most-alternative": "9"}),
     "bench io": ("--gib --file-dir --layout --repeat --keep --warm --no-check",
                  {**BENCH_REFUSED, "--method": "foo", "--block": "8", "--backend": "cpu", "--seed": "2"}),
     "bench profile": ("--folder", {**BENCH_REFUSED, "--method": "foo", "--block": "8", "--no-check": "", "--seed": "2"}),
