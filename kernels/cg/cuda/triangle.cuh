@@ -189,7 +189,7 @@ __device__ inline void copy_own(void* to, const void* from) {
 }
 
 /// A warp's ring of stages: what comes next into it, and where it is read. `bulk`: lane 0 orders a
-/// stage as one or two copies (compute capability 9); otherwise every lane copies what it will read.
+/// stage as one or two copies (compute capability 9); otherwise lanes copy what they will read.
 template <Read read, int stages, bool bulk>
 struct Ring {
   static constexpr int deep = read == Read::head ? 32 : 16;  // rows a stage
