@@ -26,6 +26,15 @@ __device__ inline void arrive_after_copies(Word* barrier) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(shared_address(barrier))
                : "memory");
 }
+/// One arrival that also waits for that many bytes of bulk copies.
+__device__ inline void arrive_for_bytes(Word* barrier, unsigned bytes) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("{ .reg .b64 state; mbarrier.arrive.expect_tx.shared.b64 state, [%0], %1; }" ::"r"(
+                   shared_address(barrier)),
+               "r"(bytes)
+               : "memory");
+#endif
+}
 /// Waits for the end of the phase of this parity; of a new barrier, parity 1 has ended.
 __device__ inline void wait_for(Word* barrier, unsigned parity) {
   unsigned over = 0;
@@ -48,6 +57,45 @@ __device__ inline void wait_for(Word* barrier, unsigned parity) {
 /// Barrier number `id` among `threads` threads of the block.
 __device__ inline void meet(int id, int threads) {
   asm volatile("barrier.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+/// Copies whole pieces of 16 bytes to shared memory; the barrier counts their bytes.
+__device__ inline void copy_in_bulk(unsigned to, const void* from, unsigned bytes, Word* barrier) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(to),
+      "l"(from), "r"(bytes), "r"(shared_address(barrier))
+      : "memory");
+#endif
+}
+__device__ inline void copy_in_bulk(void* to, const void* from, unsigned bytes, Word* barrier) {
+  copy_in_bulk(shared_address(to), from, bytes, barrier);
+}
+/// The same with a policy of the second-level cache.
+__device__ inline void copy_in_bulk(void* to, const void* from, unsigned bytes, Word* barrier,
+                                    Word policy) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+      "[%0], [%1], %2, [%3], %4;" ::"r"(shared_address(to)),
+      "l"(from), "r"(bytes), "r"(shared_address(barrier)), "l"(policy)
+      : "memory");
+#endif
+}
+/// A policy: what is read once shall not push other things out of the second-level cache.
+__device__ inline Word read_once() {
+  Word policy = 0;
+#if __CUDA_ARCH__ >= 800
+  asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+#endif
+  return policy;
+}
+/// Between ordinary accesses and bulk copies of the same shared memory, in either order.
+__device__ inline void order_shared_copies() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
 }
 
 /// Stages of a ring: the n-th use of it is stage n % count, round n / count.

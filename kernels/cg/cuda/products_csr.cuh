@@ -32,38 +32,6 @@ __host__ __device__ constexpr int csr_stage_bytes() {
   return 8 * (room + 32) + 4 * (room + 64) + 8 * (csr_chunk_rows + 32);
 }
 
-__device__ inline void bulk_copy(void* to, const void* from, unsigned bytes, Word* barrier,
-                                 Word policy) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
-      "[%0], [%1], %2, [%3], %4;" ::"r"(shared_address(to)),
-      "l"(from), "r"(bytes), "r"(shared_address(barrier)), "l"(policy)
-      : "memory");
-#endif
-}
-__device__ inline void expect_bytes(Word* barrier, unsigned bytes) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("{ .reg .b64 state; mbarrier.arrive.expect_tx.shared.b64 state, [%0], %1; }" ::"r"(
-                   shared_address(barrier)),
-               "r"(bytes)
-               : "memory");
-#endif
-}
-/// What this thread wrote to shared memory comes before bulk copies that begin later.
-__device__ inline void fence_before_copies() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-#endif
-}
-__device__ inline Word evict_first_policy() {
-  Word policy = 0;
-#if __CUDA_ARCH__ >= 800
-  asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-#endif
-  return policy;
-}
-
 // Loads that keep their order, so that those of a batch are under way together.
 __device__ __forceinline__ double shared_double(unsigned at) {
   double v;
@@ -132,7 +100,7 @@ struct CsrStages {
   unsigned char* const base;
   Word* const full;
   CsrChunk* const held;
-  const Word policy = evict_first_policy();
+  const Word policy = read_once();
 
   __device__ __forceinline__ double* values(int s) const {
     return reinterpret_cast<double*>(base + s * csr_stage_bytes<room>());
@@ -156,10 +124,10 @@ struct CsrStages {
     const unsigned vb = unsigned((k.to - v0 + 15) & ~Index(15)) * 8;
     const unsigned cb = unsigned((k.to - c0 + 31) & ~Index(31)) * 4;
     const unsigned rb = k.row < 0 ? 0 : unsigned((k.row_end + 1 - r0 + 15) & ~Index(15)) * 8;
-    expect_bytes(full + s, vb + cb + rb);
-    if (vb > 0) bulk_copy(values(s), m.value.data + v0, vb, full + s, policy);
-    if (cb > 0) bulk_copy(columns(s), m.column.data + c0, cb, full + s, policy);
-    if (rb > 0) bulk_copy(starts(s), m.start.data + r0, rb, full + s, policy);
+    arrive_for_bytes(full + s, vb + cb + rb);
+    if (vb > 0) copy_in_bulk(values(s), m.value.data + v0, vb, full + s, policy);
+    if (cb > 0) copy_in_bulk(columns(s), m.column.data + c0, cb, full + s, policy);
+    if (rb > 0) copy_in_bulk(starts(s), m.start.data + r0, rb, full + s, policy);
   }
 };
 
@@ -178,7 +146,7 @@ __global__ void __launch_bounds__(32 * warps)
                              held[warp]};
   if (lane == 0) {
     for (int s = 0; s < stages; ++s) make_barrier(&full[warp][s], 1);
-    fence_before_copies();
+    order_shared_copies();
     for (int s = 0; s < stages; ++s)
       if (own + s * stride < chunks) ring.issue(csr_chunk(m.chunk.data, own + s * stride), s);
   }

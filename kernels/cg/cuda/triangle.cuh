@@ -126,30 +126,6 @@ __device__ __forceinline__ double fold(double (&v)[count]) {
   }
 }
 
-#if __CUDA_ARCH__ >= 900
-__device__ inline void copy_bulk(void* to, const void* from, int bytes, Word* barrier,
-                                 Word policy) {
-  asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
-      "[%0], [%1], %2, [%3], %4;" ::"r"(device::shared_address(to)),
-      "l"(from), "r"(bytes), "r"(device::shared_address(barrier)), "l"(policy)
-      : "memory");
-}
-__device__ inline void expect_bytes(Word* barrier, int bytes) {
-  asm volatile(
-      "mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(device::shared_address(barrier)),
-      "r"(bytes)
-      : "memory");
-}
-#endif
-/// The matrix shall not push the vectors and partial sums out of the second-level cache.
-__device__ inline Word read_once() {
-  Word policy = 0;
-#if __CUDA_ARCH__ >= 800
-  asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-#endif
-  return policy;
-}
 /// These are read again soon, and overwritten in the next product: they need not reach HBM.
 __device__ inline Word read_again() {
   Word policy = 0;
@@ -201,7 +177,7 @@ struct Ring {
   char* const memory;
   Word* const full;
   const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
-  const Word policy = read_once();
+  const Word policy = device::read_once();
   int unit = 0, piece = 0;  // next to copy: place in the queue, stage of the tile
   Index z = 0, end = 0;     // tile, and the end of the unit
   Pair pair{s.start, s.slots, s.all, 0};
@@ -229,14 +205,13 @@ struct Ring {
   }
   __device__ __forceinline__ void copy(char* to, const char* from, Word* barrier) const {
     if constexpr (bulk) {
-#if __CUDA_ARCH__ >= 900
       if (lane == 0) {
-        expect_bytes(barrier, deep * row_bytes * (read == Read::both ? 2 : 1));
-        copy_bulk(to, from, deep * row_bytes, barrier, policy);
+        device::arrive_for_bytes(barrier, deep * row_bytes * (read == Read::both ? 2 : 1));
+        device::copy_in_bulk(to, from, deep * row_bytes, barrier, policy);
         if constexpr (read == Read::both)
-          copy_bulk(to + deep * row_bytes, from + tile * 4, deep * row_bytes, barrier, policy);
+          device::copy_in_bulk(to + deep * row_bytes, from + tile * 4, deep * row_bytes, barrier,
+                               policy);
       }
-#endif
     } else {
       constexpr int own = row_bytes / 32;
 #pragma unroll

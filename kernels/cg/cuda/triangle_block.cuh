@@ -13,6 +13,7 @@
 //   place(i, v) = 16 k (i / 16) + ((h k / 8 + v / 8) 32 + 4 g + v % 8 / 2) 2 + v % 2.
 // The vectors themselves: 16 rows 4 t + q at a time, as the second operand takes them.
 #pragma once
+#include "kernels/base/cuda/barriers.cuh"
 #include "kernels/base/cuda/dmma.cuh"
 #include "kernels/cg/triangle.hpp"
 
@@ -40,13 +41,7 @@ template <int k, int stages>
 constexpr int shared_bytes = 8 * (stages * step_doubles + 2 * meeting_doubles<k>);
 
 /// Copies of the matrix pass through the second-level cache without staying there.
-__device__ inline unsigned long long pass_through() {
-  unsigned long long policy;
-  asm volatile("createpolicy.fractional.L2::evict_first.b64 %0;" : "=l"(policy));
-  return policy;
-}
-__device__ inline void copy16_once(unsigned shared, const double* global,
-                                   unsigned long long policy) {
+__device__ inline void copy16_once(unsigned shared, const double* global, Word policy) {
   asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(shared),
                "l"(global), "l"(policy)
                : "memory");
@@ -108,13 +103,13 @@ struct Loader {
   const int chunk16 = threadIdx.x % 16, row16 = threadIdx.x / 16;
   const Index from = Index(row16) * triangle::width + 2 * chunk16;
   const unsigned to;
-  const unsigned long long policy = pass_through();
+  const Word policy = device::read_once();
   int fill = 0;
 
   __device__ __forceinline__ Loader(const Arguments& arguments, const double* shared, int* next)
       : w(arguments),
         units(next),
-        to(static_cast<unsigned>(__cvta_generic_to_shared(shared)) +
+        to(device::shared_address(shared) +
            unsigned(chunk16 / 8 * 32768 + row16 * 128 + ((chunk16 % 8) ^ (row16 / 2)) * 16)) {
     at.open_unit(w, units[0]);
     if (threadIdx.x == 0 && !at.over) units[1] = claim(w);

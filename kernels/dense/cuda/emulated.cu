@@ -51,8 +51,8 @@ struct Block {
         for (int c = 0; c < chunks; ++c) {
           wait_for(empty + ring.stage, ring.emptied());
           const unsigned at = base + ring.stage * stage_bytes;
-          expect_bytes(full + ring.stage, stage_bytes);
-          copy_in(at, left, left_bytes, full + ring.stage);
+          arrive_for_bytes(full + ring.stage, stage_bytes);
+          copy_in_bulk(at, left, left_bytes, full + ring.stage);
           copy_to_both(at + left_bytes + rank * (right_bytes / 2), right, right_bytes / 2,
                        full + ring.stage);
           left += left_bytes;

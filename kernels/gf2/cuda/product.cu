@@ -120,20 +120,6 @@ __device__ __forceinline__ void wait(const Word* barrier, unsigned parity) {
       "r"(parity)
       : "memory");
 }
-__device__ __forceinline__ void arrive_for_bytes(const Word* barrier, unsigned bytes) {
-  asm volatile(
-      "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
-      "r"(bytes)
-      : "memory");
-}
-__device__ __forceinline__ void bulk_copy(unsigned to, const void* from, unsigned bytes,
-                                          const Word* barrier) {
-  asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
-          "r"(to),
-      "l"(from), "r"(bytes), "r"(shared_address(barrier))
-      : "memory");
-}
 /// K-major block of 128-byte rows with the 128-byte swizzle; 8 rows are 1,024 bytes.
 __device__ __forceinline__ unsigned long long descriptor(unsigned address) {
   return (unsigned long long)((address & 0x3ffff) >> 4) | 1ull << 16 | 64ull << 32 | 1ull << 62;
@@ -180,9 +166,9 @@ struct Stages {
         Word* const barrier = full + ring.stage;
         const unsigned at = base + ring.stage * stage_bytes;
         arrive_for_bytes(barrier, stage_bytes);
-        bulk_copy(at, p.left + (row * p.chunks + c) * left_bytes, left_bytes, barrier);
-        bulk_copy(at + left_bytes, p.right + (column * p.chunks + c) * right_bytes, right_bytes,
-                  barrier);
+        copy_in_bulk(at, p.left + (row * p.chunks + c) * left_bytes, left_bytes, barrier);
+        copy_in_bulk(at + left_bytes, p.right + (column * p.chunks + c) * right_bytes, right_bytes,
+                     barrier);
         ring.next();
       }
     }
