@@ -123,22 +123,22 @@ __device__ inline unsigned acquire_flag(const unsigned* flag) {
   return value;
 }
 
-/// Numbers that say themselves that they are there: two words, each half of the bits and a one
-/// above them. A word is stored whole, so no fence and no flag is needed. Zero means: not yet.
-__device__ inline void send_number(Word* slot, double value) {
-  const Word bits = static_cast<Word>(__double_as_longlong(value)), there = Word(1) << 32;
+/// Numbers that say themselves that they are there: two words, each half of the bits and a tag
+/// above them. A word is stored whole, so no fence and no flag is needed. Tag zero means: not yet.
+__device__ inline void send_number(Word* slot, double value, unsigned tag = 1) {
+  const Word bits = static_cast<Word>(__double_as_longlong(value)), mark = Word(tag) << 32;
   asm volatile("st.relaxed.gpu.global.v2.b64 [%0], {%1, %2};" ::"l"(slot),
-               "l"((bits & 0xffffffffu) | there), "l"((bits >> 32) | there)
+               "l"((bits & 0xffffffffu) | mark), "l"((bits >> 32) | mark)
                : "memory");
 }
-__device__ inline bool number_arrived(const Word* slot, double& value) {
+__device__ inline bool number_arrived(const Word* slot, double& value, unsigned tag = 1) {
   Word low, high;
   asm volatile("ld.relaxed.gpu.global.v2.b64 {%0, %1}, [%2];"
                : "=l"(low), "=l"(high)
                : "l"(slot)
                : "memory");
   value = __longlong_as_double(static_cast<long long>((high << 32) | (low & 0xffffffffu)));
-  return (low >> 32) != 0 && (high >> 32) != 0;
+  return unsigned(low >> 32) == tag && unsigned(high >> 32) == tag;
 }
 
 }  // namespace terrace::device

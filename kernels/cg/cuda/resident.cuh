@@ -137,7 +137,7 @@ struct Product {
     __syncthreads();
     if (b.tid < side) {
       const double sum = sum_of_warps<side>(b.meeting + b.tid);
-      send(b.w.column_parts + (Index(segment) * side + b.tid) * 2, sum, tag);
+      device::send_number(b.w.column_parts + (Index(segment) * side + b.tid) * 2, sum, tag);
     }
     __syncthreads();
   }
@@ -182,9 +182,10 @@ struct Product {
                        __shfl_xor_sync(0xffffffffu, bit0 ? one[0] : one[tall - 1], 1);
     const int s = from + (lane & 4) / 2 + (lane & 2) / 2;
     if ((tall == 2 || !bit0) && s < b.mine)
-      send(b.w.row_parts +
-               (Index(b.begin + s) * side + b.warp * strip + lane / 8 + 4 * (lane & 1)) * 2,
-           sum, tag);
+      device::send_number(
+          b.w.row_parts +
+              (Index(b.begin + s) * side + b.warp * strip + lane / 8 + 4 * (lane & 1)) * 2,
+          sum, tag);
   }
   /// All pieces of the block, four at a time.
   __device__ __forceinline__ void run(const Share (&kept)[in_registers]) {
