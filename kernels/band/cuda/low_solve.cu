@@ -45,13 +45,7 @@ __device__ inline const __half* tile_of(const Factor& f, Index t, int d) {
 }
 
 __device__ inline void send(Word* slot, float value) {
-  const Word word = Word(__float_as_uint(value)) | (Word(1) << 32);
-  asm volatile("st.relaxed.gpu.global.b64 [%0], %1;" ::"l"(slot), "l"(word) : "memory");
-}
-__device__ inline Word look(const Word* slot) {
-  Word word;
-  asm volatile("ld.relaxed.gpu.global.b64 %0, [%1];" : "=l"(word) : "l"(slot) : "memory");
-  return word;
+  send_word(slot, Word(__float_as_uint(value)) | Word(1) << 32);
 }
 /// V numbers of one row, kW words apart, once all are there, to to[0], to[kW], ... Waits for the
 /// last one first: whoever waits should ask for little.

@@ -123,6 +123,22 @@ __device__ inline unsigned acquire_flag(const unsigned* flag) {
   return value;
 }
 
+/// A word between blocks, which carries no order of others with it.
+__device__ inline void send_word(Word* slot, Word word) {
+  asm volatile("st.relaxed.gpu.global.b64 [%0], %1;" ::"l"(slot), "l"(word) : "memory");
+}
+__device__ inline Word look(const Word* slot) {
+  Word word;
+  asm volatile("ld.relaxed.gpu.global.b64 %0, [%1];" : "=l"(word) : "l"(slot) : "memory");
+  return word;
+}
+/// A bare number: its place holds `nothing`, a NaN that no operation returns, until it is sent.
+constexpr Word nothing = ~Word(0);
+__device__ inline void send_bare(Word* slot, double value) {
+  const Word bits = static_cast<Word>(__double_as_longlong(value));
+  send_word(slot, bits == nothing ? 0x7ff8000000000000u : bits);
+}
+
 /// Numbers that say themselves that they are there: two words, each half of the bits and a tag
 /// above them. A word is stored whole, so no fence and no flag is needed. Tag zero means: not yet.
 __device__ inline void send_number(Word* slot, double value, unsigned tag = 1) {

@@ -254,8 +254,8 @@ __device__ __forceinline__ void send_rows_of_q(const Block& b, unsigned tag, Wor
   slices[b.warp * most_rows + b.lane] = sum;
   __syncthreads();
   if (b.warp == 0 && b.owns) {
-    send_bare(q_now + b.own, sum_of_warps<most_rows>(slices + b.lane));
-    clear(w.q + Index((tag + 2) % 4) * b.padded + b.own);
+    device::send_bare(q_now + b.own, sum_of_warps<most_rows>(slices + b.lane));
+    device::send_word(w.q + Index((tag + 2) % 4) * b.padded + b.own, nothing);
     __threadfence();  // cleared before q of the next iteration is seen
   }
 }

@@ -7,16 +7,8 @@ namespace terrace::resident {
 
 constexpr int threads = 256, warps = threads / 32;
 
-/// q travels bare: a place holds `nothing`, a NaN that no operation returns, until it is sent.
-constexpr Word nothing = ~Word(0);
-__device__ inline void send_bare(Word* place, double value) {
-  Word bits = static_cast<Word>(__double_as_longlong(value));
-  if (bits == nothing) bits = 0x7ff8000000000000u;
-  asm volatile("st.relaxed.gpu.global.b64 [%0], %1;" ::"l"(place), "l"(bits) : "memory");
-}
-__device__ inline void clear(Word* place) {
-  asm volatile("st.relaxed.gpu.global.b64 [%0], %1;" ::"l"(place), "l"(nothing) : "memory");
-}
+using device::nothing;
+
 /// What is there now; zero where it is not wanted.
 __device__ inline Word look(const Word* place, bool wanted) {
   Word bits = 0;

@@ -2,6 +2,7 @@
 // One launch eliminates up to 32 columns with the rows in registers; blocks agree on each pivot
 // through flags in L2, about 3 us a column, hidden behind the update; between them products of 32
 // columns.
+#include "kernels/base/cuda/barriers.cuh"
 #include "kernels/dense/cuda/panel.cuh"
 
 namespace terrace::dense {
@@ -13,12 +14,7 @@ __device__ void post(double* mine, Bits key, int row, unsigned* flag, unsigned e
   __stcg(mine, __longlong_as_double((long long)key));
   __stcg(mine + 1, double(row));
   __threadfence();
-  asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(flag), "r"(epoch) : "memory");
-}
-__device__ unsigned posted(const unsigned* flag) {
-  unsigned value;
-  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(flag) : "memory");
-  return value;
+  device::release_flag(flag, epoch);
 }
 
 /// The best candidate of this thread's share of the blocks, once they have posted this epoch.
@@ -27,7 +23,7 @@ __device__ __forceinline__ void best_of_blocks(const double* boards, const unsig
   key = 0;
   row = INT_MAX;
   for (unsigned b = threadIdx.x; b < gridDim.x; b += threads) {
-    while (posted(flags + b) < epoch) {
+    while (device::acquire_flag(flags + b) < epoch) {
     }
     const double* const other = boards + Index(b) * board_stride;
     const Bits k = Bits(__double_as_longlong(__ldcg(other)));
