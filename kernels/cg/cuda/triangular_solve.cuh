@@ -35,6 +35,18 @@ __device__ inline void fetch_soon(const void* p) {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
 }
 
+/// The next task of a warp, none left where it is `tasks` or more.
+__device__ __forceinline__ unsigned long long next_task(unsigned long long* ticket,
+                                                        unsigned long long tasks,
+                                                        unsigned long long warps, int lane) {
+  unsigned long long task = 0;
+  if (lane == 0) {
+    task = atomicAdd(ticket, 1ull);
+    if (task == tasks + warps - 1) *ticket = 0;  // every warp has asked in vain
+  }
+  return __shfl_sync(~0u, task, 0);
+}
+
 /// One thread a (row, vector). `batch` entries of a row are waited for together, at best all.
 template <int batch, bool backward>
 __global__ void __launch_bounds__(solve_threads)
@@ -44,12 +56,7 @@ __global__ void __launch_bounds__(solve_threads)
   const unsigned long long tasks = (a.rows * a.columns + 31) / 32;
   const unsigned long long warps = (unsigned long long)(gridDim.x) * (solve_threads / 32);
   while (true) {
-    unsigned long long task = 0;
-    if (lane == 0) {
-      task = atomicAdd(a.ticket, 1ull);
-      if (task == tasks + warps - 1) *a.ticket = 0;  // every warp has asked in vain
-    }
-    task = __shfl_sync(~0u, task, 0);
+    const unsigned long long task = next_task(a.ticket, tasks, warps, lane);
     if (task >= tasks) return;
     const Index item = Index(backward ? tasks - 1 - task : task) * 32 + lane;
     const Index row = a.columns == 1 ? item : item / a.columns;
