@@ -268,18 +268,19 @@ __global__ void __launch_bounds__(32 * WM * WN, TM == 64 ? 3 : 1)
   }
 
   double sum[MT][NT][4];
-  const auto inside = [&](int i, int j) {
-    return row + i < height && column + j < columns && below + row + i >= column + j;
+  const auto for_each_sum = [&](auto take) {  // take(sum, where in C, whether that is inside)
+#pragma unroll
+    for (int m = 0; m < MT; ++m)
+#pragma unroll
+      for (int n = 0; n < NT; ++n)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          const int i = 16 * m + e / 2 * 8, j = 8 * n + e % 2;
+          take(sum[m][n][e], j * ld + i,
+               row + i < height && column + j < columns && below + row + i >= column + j);
+        }
   };
-#pragma unroll
-  for (int m = 0; m < MT; ++m)
-#pragma unroll
-    for (int n = 0; n < NT; ++n)
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const int i = 16 * m + e / 2 * 8, j = 8 * n + e % 2;
-        sum[m][n][e] = inside(i, j) ? c[j * ld + i] : 0.0;
-      }
+  for_each_sum([&](double& mine, int at, bool inside) { mine = inside ? c[at] : 0.0; });
 
 #pragma unroll 1
   for (int chunk = 0; chunk < chunks; ++chunk) {
@@ -300,15 +301,9 @@ __global__ void __launch_bounds__(32 * WM * WN, TM == 64 ? 3 : 1)
       for (int n = 0; n < NT; ++n) dmma(sum[m][n], down, across[n]);
     }
   }
-#pragma unroll
-  for (int m = 0; m < MT; ++m)
-#pragma unroll
-    for (int n = 0; n < NT; ++n)
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const int i = 16 * m + e / 2 * 8, j = 8 * n + e % 2;
-        if (inside(i, j)) c[j * ld + i] = sum[m][n][e];
-      }
+  for_each_sum([&](double mine, int at, bool inside) {
+    if (inside) c[at] = mine;
+  });
 }
 
 /// Dynamic shared memory beyond 48 KiB has to be allowed once.

@@ -96,32 +96,7 @@ __device__ inline void multiply_tiles(float (&x)[MT][NB][4], unsigned a, unsigne
   }
 }
 
-/// Copies whole pieces of 16 bytes; the barrier counts their bytes.
-__device__ inline void copy_in_bulk(void* to, const void* from, unsigned bytes, Word* barrier) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
-          "r"(shared_address(to)),
-      "l"(from), "r"(bytes), "r"(shared_address(barrier))
-      : "memory");
-#endif
-}
-/// One arrival that also waits for that many bytes.
-__device__ inline void arrive_for_bytes(Word* barrier, unsigned bytes) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("{ .reg .b64 state; mbarrier.arrive.expect_tx.shared.b64 state, [%0], %1; }" ::"r"(
-                   shared_address(barrier)),
-               "r"(bytes)
-               : "memory");
-#endif
-}
-/// Between ordinary accesses and bulk copies of the same shared, or global, memory, in either
-/// order.
-__device__ inline void order_shared_copies() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-#endif
-}
+/// Between ordinary accesses and bulk copies of the same global memory, in either order.
 __device__ inline void order_global_copies() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("fence.proxy.async.global;" ::: "memory");

@@ -45,13 +45,7 @@ __device__ inline const __half* tile_of(const Factor& f, Index t, int d) {
 }
 
 __device__ inline void send(Word* slot, float value) {
-  const Word word = Word(__float_as_uint(value)) | (Word(1) << 32);
-  asm volatile("st.relaxed.gpu.global.b64 [%0], %1;" ::"l"(slot), "l"(word) : "memory");
-}
-__device__ inline Word look(const Word* slot) {
-  Word word;
-  asm volatile("ld.relaxed.gpu.global.b64 %0, [%1];" : "=l"(word) : "l"(slot) : "memory");
-  return word;
+  send_word(slot, Word(__float_as_uint(value)) | Word(1) << 32);
 }
 /// V numbers of one row, kW words apart, once all are there, to to[0], to[kW], ... Waits for the
 /// last one first: whoever waits should ask for little.
@@ -158,8 +152,9 @@ __device__ void row_times(float (&sum)[V], const float4 (&row)[4], const float* 
 }
 
 template <bool transposed, int V>
-__device__ void solve_chain(const Solve& s) {
-  constexpr int rows = V * kW;
+struct Chain {
+  static constexpr int rows = V * kW;
+  const Solve& s;
   unsigned char* const memory = shared_bytes();
   const float4* const tiles = reinterpret_cast<const float4*>(memory);  // stage, distance
   float* const gathered = reinterpret_cast<float*>(memory + kChainStages * kNearBytes);
@@ -170,23 +165,26 @@ __device__ void solve_chain(const Solve& s) {
   Word* const arrived = taken + kChainStages;
   Word* const empty = arrived + kGathered;
   const int steps = int(s.f.count);
-  if (threadIdx.x == 0) {
-    for (int i = 0; i < kChainStages; ++i) {
-      make_barrier(loaded + i, 1);
-      make_barrier(taken + i, 2 * kMath / 32);
-    }
-    for (int i = 0; i < kGathered; ++i) {
-      make_barrier(arrived + i, 2);
-      make_barrier(empty + i, kMath / 32);
-    }
-  }
-  for (int at = int(threadIdx.x); at < 4 * rows; at += kThreads) solved[at] = 0.0f;
-  __syncthreads();
-
   const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
   const int thread = int(threadIdx.x) % kMath, row = thread / 4, g = thread % 4;
   Ring<kChainStages> ring;
-  if (warp < kMath / 32) {  // distance 1
+
+  __device__ __forceinline__ void start() const {
+    if (threadIdx.x == 0) {
+      for (int i = 0; i < kChainStages; ++i) {
+        make_barrier(loaded + i, 1);
+        make_barrier(taken + i, 2 * kMath / 32);
+      }
+      for (int i = 0; i < kGathered; ++i) {
+        make_barrier(arrived + i, 2);
+        make_barrier(empty + i, kMath / 32);
+      }
+    }
+    for (int at = int(threadIdx.x); at < 4 * rows; at += kThreads) solved[at] = 0.0f;
+    __syncthreads();
+  }
+  /// Distance 1, and the solved rows.
+  __device__ __forceinline__ void solve() {
     for (int t = 0; t < steps; ++t, ring.next()) {
       float4 near[4];
       wait_for(loaded + ring.stage, ring.filled());
@@ -208,7 +206,9 @@ __device__ void solve_chain(const Solve& s) {
           s.rows[i * V + v] = value;
         }
     }
-  } else if (warp < 2 * kMath / 32) {  // distances 2 and 3
+  }
+  /// Distances 2 and 3.
+  __device__ __forceinline__ void prepare() {
     Ring<kGathered> from;
     for (int t = 0; t < steps; ++t, ring.next(), from.next()) {
       float4 second[4], third[4];
@@ -234,7 +234,8 @@ __device__ void solve_chain(const Solve& s) {
       if (lane == 0) arrive(empty + from.stage);
       meet(1, 2 * kMath);
     }
-  } else if (warp < (2 * kMath + kPollers) / 32) {
+  }
+  __device__ __forceinline__ void receive_gathered() const {
     const int group = (int(threadIdx.x) - 2 * kMath) / kW, i = int(threadIdx.x) % kW;
     for (int t = group; t < steps; t += kPollers / kW) {
       const int stage = t % kGathered;
@@ -243,7 +244,8 @@ __device__ void solve_chain(const Solve& s) {
       __syncwarp();
       if (lane == 0) arrive(arrived + stage);
     }
-  } else if (lane == 0) {
+  }
+  __device__ __forceinline__ void load_near() {
     const float* const near = s.f.near + (transposed ? s.f.count * kNear * kTile : 0);
     for (int t = 0; t < steps; ++t, ring.next()) {
       wait_for(taken + ring.stage, ring.emptied());
@@ -252,7 +254,18 @@ __device__ void solve_chain(const Solve& s) {
                    loaded + ring.stage);
     }
   }
-}
+  __device__ __forceinline__ void run() {
+    start();
+    if (warp < kMath / 32)
+      solve();
+    else if (warp < 2 * kMath / 32)
+      prepare();
+    else if (warp < (2 * kMath + kPollers) / 32)
+      receive_gathered();
+    else if (lane == 0)
+      load_near();
+  }
+};
 
 // ---- the workers
 
@@ -343,8 +356,10 @@ struct Sums {
 };
 
 template <bool transposed, int V>
-__device__ void gather(const Solve& s, int worker, int workers) {
-  constexpr int rows = V * kW;
+struct Worker {
+  static constexpr int rows = V * kW;
+  const Solve& s;
+  const int worker, workers;
   unsigned char* const tiles = shared_bytes();
   float* const inputs = reinterpret_cast<float*>(tiles + kWorkerStages * kTileBytes);
   float* const part = inputs + kWorkerStages * rows;
@@ -353,50 +368,48 @@ __device__ void gather(const Solve& s, int worker, int workers) {
   Word* const loaded = reinterpret_cast<Word*>(own + rows);
   Word* const arrived = loaded + kWorkerStages;
   Word* const empty = arrived + kWorkerStages;
-  if (threadIdx.x == 0) {
-    for (int i = 0; i < kWorkerStages; ++i) {
-      make_barrier(loaded + i, 1);
-      make_barrier(arrived + i, 2);
-      make_barrier(empty + i, kMath / 32);
-    }
-  }
-  __syncthreads();
-  const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
+  const int thread = int(threadIdx.x), warp = thread / 32, lane = thread % 32;
   const int steps = int(s.f.count);
-  const auto farthest = [&](int t) { return min(s.f.reach_tiles, t); };
   Ring<kWorkerStages> ring;
-  if (warp < kMath / 32) {
-    const int thread = int(threadIdx.x);
+
+  [[nodiscard]] __device__ __forceinline__ int farthest(int t) const {
+    return min(s.f.reach_tiles, t);
+  }
+  /// sums += this stage's tile times x.
+  __device__ __forceinline__ void take_stage(Sums<transposed, V>& sums, const float* x) {
+    sums.add(tiles + ring.stage * kTileBytes, x, warp, lane);
+    __syncwarp();
+    if (lane == 0) arrive(empty + ring.stage);
+    ring.next();
+  }
+  /// The math warps: D (b - sums).
+  __device__ __forceinline__ void multiply() {
     Sums<transposed, V> sums;
     for (int t = worker; t < steps; t += workers) {
       const float* const mine = s.rows + column_of<transposed>(s.f, t) * kW * V;
       for (int at = thread; at < rows; at += kMath) own[at] = mine[at % kW * V + at / kW];
       sums.clear();
-      for (int d = farthest(t); d > kNear; --d, ring.next()) {
+      for (int d = farthest(t); d > kNear; --d) {
         wait_for(loaded + ring.stage, ring.filled());
         wait_for(arrived + ring.stage, ring.filled());
-        sums.add(tiles + ring.stage * kTileBytes, inputs + ring.stage * rows, warp, lane);
-        __syncwarp();
-        if (lane == 0) arrive(empty + ring.stage);
+        take_stage(sums, inputs + ring.stage * rows);
       }
       sums.total(part, total, warp, lane, thread);
       for (int at = thread; at < rows; at += kMath) own[at] -= total[at];
       meet(2, kMath);
       sums.clear();
-      for (int half = 0; half < 2;
-           ++half, ring.next()) {  // the inverse, and what its rounding lost
+      for (int half = 0; half < 2; ++half) {  // the inverse, and what its rounding lost
         wait_for(loaded + ring.stage, ring.filled());
-        sums.add(tiles + ring.stage * kTileBytes, own, warp, lane);
-        __syncwarp();
-        if (lane == 0) arrive(empty + ring.stage);
+        take_stage(sums, own);
       }
       sums.total(part, total, warp, lane, thread);
       for (int at = thread; at < rows; at += kMath)
         send(s.gathered + Index(t) * rows + at, total[at]);
       meet(2, kMath);
     }
-  } else if (warp < 2 * kMath / 32) {
-    if (warp > kMath / 32 || lane > 0) return;
+  }
+  /// One thread.
+  __device__ __forceinline__ void load_tiles() {
     const auto load = [&](const __half* tile) {
       wait_for(empty + ring.stage, ring.emptied());
       arrive_for_bytes(loaded + ring.stage, kTileBytes);
@@ -409,9 +422,10 @@ __device__ void gather(const Solve& s, int worker, int workers) {
       load(s.f.tile(j, 0));
       load(s.f.rest + j * kTile);
     }
-  } else if (warp < (2 * kMath + kPollers) / 32) {
-    // Group g brings the solved rows of stages number % 4 = g.
-    const int group = (int(threadIdx.x) - 2 * kMath) / kW, i = int(threadIdx.x) % kW;
+  }
+  /// Group g brings the solved rows of stages number % 4 = g.
+  __device__ __forceinline__ void receive_solved() const {
+    const int group = (thread - 2 * kMath) / kW, i = thread % kW;
     unsigned number = 0;
     for (int t = worker; t < steps; t += workers) {
       for (int d = farthest(t); d > kNear; --d, ++number) {
@@ -430,15 +444,30 @@ __device__ void gather(const Solve& s, int worker, int workers) {
       }
     }
   }
-}
+  __device__ __forceinline__ void run() {
+    if (thread == 0)
+      for (int i = 0; i < kWorkerStages; ++i) {
+        make_barrier(loaded + i, 1);
+        make_barrier(arrived + i, 2);
+        make_barrier(empty + i, kMath / 32);
+      }
+    __syncthreads();
+    if (warp < kMath / 32)
+      multiply();
+    else if (thread == kMath)
+      load_tiles();
+    else if (warp >= 2 * kMath / 32 && warp < (2 * kMath + kPollers) / 32)
+      receive_solved();
+  }
+};
 
 /// Block 0 is the chain, the rest workers.
 template <bool transposed, int V>
 __global__ void __launch_bounds__(kThreads, 1) solve_kernel(const __grid_constant__ Solve s) {
   if (blockIdx.x == 0)
-    solve_chain<transposed, V>(s);
+    Chain<transposed, V>{s}.run();
   else
-    gather<transposed, V>(s, int(blockIdx.x) - 1, int(gridDim.x) - 1);
+    Worker<transposed, V>{s, int(blockIdx.x) - 1, int(gridDim.x) - 1}.run();
 }
 
 template <bool transposed, int V>

@@ -86,9 +86,11 @@ __device__ void load_row(double2 (&row)[8], const double* tile, int thread) {
 
 /// The chain block of a part. Step t of distance 2 is taken one step ahead by warps 8-15.
 template <bool transposed, int V>
-__device__ void solve_chain(const SolveParts& s, const SolvePart& p, double* shared) {
-  constexpr int rows = V * kTile;
-  double* const tiles = shared;  // distance, stage
+struct Chain {
+  static constexpr int rows = V * kTile;
+  const SolveParts& s;
+  const SolvePart& p;
+  double* const tiles;  // distance, stage
   double* const gathered = tiles + 2 * kProducts * kTileSize;
   double* const solved = gathered + kGathered * rows;           // steps t % 2
   double* const rest = solved + 2 * rows;                       // steps t % 2: without distance 1
@@ -96,28 +98,31 @@ __device__ void solve_chain(const SolveParts& s, const SolvePart& p, double* sha
   Word* const empty = full + 2 * kProducts;
   Word* const arrived = empty + 2 * kProducts;
   Word* const taken = arrived + kGathered;
-  if (threadIdx.x == 0) {
-    for (int i = 0; i < 2 * kProducts; ++i) {
-      make_barrier(full + i, loaders(V));
-      make_barrier(empty + i, kMathWarps);
-    }
-    for (int i = 0; i < kGathered; ++i) {
-      make_barrier(arrived + i, kPollers);
-      make_barrier(taken + i, kMathWarps);
-    }
-  }
-  for (int at = threadIdx.x; at < 2 * rows; at += threads(V)) {  // steps -2, -1
-    const int back = 2 - at / rows, v = at % rows / kTile, i = at % kTile;
-    double value = 0.0;
-    if (transposed && back <= p.window && v < s.columns)
-      value = p.rows[((Index(p.tiles) + back - 1) * kTile + i) * s.stride + v];
-    solved[at] = value;
-  }
-  __syncthreads();
-
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int thread = threadIdx.x % kMath, row = thread / 4, g = thread % 4;
-  if (warp < kMathWarps) {
+
+  __device__ __forceinline__ void start() const {
+    if (threadIdx.x == 0) {
+      for (int i = 0; i < 2 * kProducts; ++i) {
+        make_barrier(full + i, loaders(V));
+        make_barrier(empty + i, kMathWarps);
+      }
+      for (int i = 0; i < kGathered; ++i) {
+        make_barrier(arrived + i, kPollers);
+        make_barrier(taken + i, kMathWarps);
+      }
+    }
+    for (int at = threadIdx.x; at < 2 * rows; at += threads(V)) {  // steps -2, -1
+      const int back = 2 - at / rows, v = at % rows / kTile, i = at % kTile;
+      double value = 0.0;
+      if (transposed && back <= p.window && v < s.columns)
+        value = p.rows[((Index(p.tiles) + back - 1) * kTile + i) * s.stride + v];
+      solved[at] = value;
+    }
+    __syncthreads();
+  }
+  /// Distance 1, and the solved rows.
+  __device__ __forceinline__ void solve() const {
     Ring<kProducts> ring;
     for (int t = 0; t < p.tiles; ++t, ring.next()) {
       double2 left[8];
@@ -139,7 +144,9 @@ __device__ void solve_chain(const SolveParts& s, const SolvePart& p, double* sha
           if (v < s.columns) p.rows[i * s.stride + v] = value;
         }
     }
-  } else if (warp < 2 * kMathWarps) {
+  }
+  /// Distance 2: rest = gathered - (D T_2) solved.
+  __device__ __forceinline__ void prepare() const {
     Ring<kProducts> ring;
     Ring<kGathered> from;
     for (int t = 0; t < p.tiles; ++t, ring.next(), from.next()) {
@@ -162,7 +169,9 @@ __device__ void solve_chain(const SolveParts& s, const SolvePart& p, double* sha
       }
       meet(1, 2 * kMath);
     }
-  } else if (threadIdx.x < 2 * kMath + kPollers) {
+  }
+  /// Numbers that workers have gathered, a thread a row.
+  __device__ __forceinline__ void receive_gathered() const {
     const int i = threadIdx.x - 2 * kMath;
     const Word* const board = p.board + Index(p.tiles) * rows * 2;
     Ring<kGathered> to;
@@ -171,7 +180,8 @@ __device__ void solve_chain(const SolveParts& s, const SolvePart& p, double* sha
       receive<V>(board + (Index(t) * kTile + i) * V * 2, gathered + to.stage * rows + i);
       arrive(arrived + to.stage);
     }
-  } else {
+  }
+  __device__ __forceinline__ void load_products() const {
     const int i = threadIdx.x - 2 * kMath - kPollers;
     Ring<kProducts> ring;
     for (int t = 0; t < p.tiles; ++t, ring.next())
@@ -185,7 +195,18 @@ __device__ void solve_chain(const SolveParts& s, const SolvePart& p, double* sha
       }
     // Copies still under way end before the block does: the math warps wait for all of them.
   }
-}
+  __device__ __forceinline__ void run() const {
+    start();
+    if (warp < kMathWarps)
+      solve();
+    else if (warp < 2 * kMathWarps)
+      prepare();
+    else if (threadIdx.x < 2 * kMath + kPollers)
+      receive_gathered();
+    else
+      load_products();
+  }
+};
 
 /// Sums over the tile's eight rows (columns, going backward) that belong to this warp.
 template <bool transposed, int V>
@@ -217,68 +238,86 @@ __device__ void tile_times(double (&sum)[2][V], const double* tile, const double
   }
 }
 
+/// A worker block: what each kind of warp does for all of its steps.
 template <bool transposed, int V>
-__device__ void gather(const SolveParts& s, int worker, int workers, double* shared) {
-  constexpr int rows = V * kTile, each = (rows + kMath - 1) / kMath;
-  double* const tiles = shared;
+struct Worker {
+  static constexpr int rows = V * kTile, each = (rows + kMath - 1) / kMath;
+  const SolveParts& s;
+  const int worker, workers;
+  double* const tiles;
   double* const inputs = tiles + kStages * kStageTile;
   double* const sums = inputs + kStages * rows;  // warp, right-hand side, row
   double* const own = sums + kMathWarps * rows;  // b
   Word* const loaded = reinterpret_cast<Word*>(own + rows);
   Word* const arrived = loaded + kStages;
   Word* const empty = arrived + kStages;
-  if (threadIdx.x == 0)
-    for (int i = 0; i < kStages; ++i) {
-      make_barrier(loaded + i, kMath);
-      make_barrier(arrived + i, kPollers);
-      make_barrier(empty + i, kMathWarps);
-    }
-  __syncthreads();
-
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int steps = s.steps * s.count;
   Ring<kStages> ring;
-  const auto last_step = [](const SolvePart& p) { return p.tiles + (transposed ? 0 : p.window); };
-  if (warp < kMathWarps) {
-    double sum[2][V];
-    const auto take_stage = [&] {
-      tile_times<transposed>(sum, tiles + ring.stage * kStageTile, inputs + ring.stage * rows);
-      __syncwarp();
-      if (lane == 0) arrive(empty + ring.stage);
-      ring.next();
-    };
-    const auto wait_stage = [&] {
-      wait_for(loaded + ring.stage, ring.filled());
-      wait_for(arrived + ring.stage, ring.filled());
-    };
-    const auto clear = [&] {
-#pragma unroll
-      for (int v = 0; v < V; ++v) sum[0][v] = sum[1][v] = 0.0;
-    };
-    const auto share = [&] {
-#pragma unroll
-      for (int h = 0; h < 2; ++h)
-#pragma unroll
-        for (int v = 0; v < V; ++v)
-          sums[warp * rows + v * kTile + (transposed ? lane + 32 * h : 2 * lane + h)] = sum[h][v];
-      meet(2, kMath);
-    };
-    const auto total = [&](int at) {
-      double result = 0.0;
-#pragma unroll
-      for (int w = 0; w < kMathWarps; ++w) result += sums[w * rows + at];
-      return result;
-    };
+  double sum[2][V];
+
+  __device__ __forceinline__ void start() const {
+    if (threadIdx.x == 0)
+      for (int i = 0; i < kStages; ++i) {
+        make_barrier(loaded + i, kMath);
+        make_barrier(arrived + i, kPollers);
+        make_barrier(empty + i, kMathWarps);
+      }
+    __syncthreads();
+  }
+  template <class Take>
+  __device__ __forceinline__ void for_each_step(Take take) const {
+    const int steps = s.steps * s.count;
     for (int id = worker; id < steps; id += workers) {
       const int t = id / s.count;
       const SolvePart& p = s.part[id % s.count];
-      if (p.tiles == 0 || t >= last_step(p)) continue;
-      double* const mine = p.rows + column_of<transposed>(p, t) * kTile * s.stride;
+      if (p.tiles > 0 && t < p.tiles + (transposed ? 0 : p.window)) take(p, t);
+    }
+  }
+
+  __device__ __forceinline__ void wait_stage() const {
+    wait_for(loaded + ring.stage, ring.filled());
+    wait_for(arrived + ring.stage, ring.filled());
+  }
+  __device__ __forceinline__ void take_stage() {
+    tile_times<transposed>(sum, tiles + ring.stage * kStageTile, inputs + ring.stage * rows);
+    __syncwarp();
+    if (lane == 0) arrive(empty + ring.stage);
+    ring.next();
+  }
+  __device__ __forceinline__ void clear() {
+#pragma unroll
+    for (int v = 0; v < V; ++v) sum[0][v] = sum[1][v] = 0.0;
+  }
+  /// The warps' sums to each other.
+  __device__ __forceinline__ void share() const {
+#pragma unroll
+    for (int h = 0; h < 2; ++h)
+#pragma unroll
+      for (int v = 0; v < V; ++v)
+        sums[warp * rows + v * kTile + (transposed ? lane + 32 * h : 2 * lane + h)] = sum[h][v];
+    meet(2, kMath);
+  }
+  [[nodiscard]] __device__ __forceinline__ double total(int at) const {
+    double result = 0.0;
+#pragma unroll
+    for (int w = 0; w < kMathWarps; ++w) result += sums[w * rows + at];
+    return result;
+  }
+  /// take(at, v, i) for this thread's numbers, at = 64 v + i.
+  template <class Take>
+  __device__ __forceinline__ void for_each_own(Take take) const {
 #pragma unroll 1
-      for (int e = 0; e < each; ++e) {
-        const int at = threadIdx.x + e * kMath, v = at / kTile, i = at % kTile;
-        if (at < rows) own[at] = v < s.columns ? mine[i * s.stride + v] : 0.0;
-      }
+    for (int e = 0; e < each; ++e) {
+      const int at = threadIdx.x + e * kMath;
+      if (at < rows) take(at, at / kTile, at % kTile);
+    }
+  }
+  /// The math warps: D (b - sums), or in the window b - sums.
+  __device__ __forceinline__ void multiply() {
+    for_each_step([&](const SolvePart& p, int t) {
+      double* const mine = p.rows + column_of<transposed>(p, t) * kTile * s.stride;
+      for_each_own(
+          [&](int at, int v, int i) { own[at] = v < s.columns ? mine[i * s.stride + v] : 0.0; });
       clear();
       for_each_distance<transposed>(p, s.reach, t, kFewDistances + 1, [&](int) {
         wait_stage();
@@ -287,30 +326,25 @@ __device__ void gather(const SolveParts& s, int worker, int workers, double* sha
       share();
       const bool inside = t < p.tiles;
       if (inside) wait_stage();
-#pragma unroll 1
-      for (int e = 0; e < each; ++e) {
-        const int at = threadIdx.x + e * kMath, v = at / kTile, i = at % kTile;
-        if (at >= rows) break;
+      for_each_own([&](int at, int v, int i) {
         const double value = own[at] - total(at);
         if (inside)
           inputs[ring.stage * rows + at] = value;
         else if (v < s.columns)
           mine[i * s.stride + v] = value;
-      }
+      });
       meet(2, kMath);
-      if (!inside) continue;
+      if (!inside) return;
       clear();
       take_stage();
       share();
-#pragma unroll 1
-      for (int e = 0; e < each; ++e) {
-        const int at = threadIdx.x + e * kMath, v = at / kTile, i = at % kTile;
-        if (at >= rows) break;
+      for_each_own([&](int at, int v, int i) {
         send_number(p.board + ((Index(p.tiles + t) * kTile + i) * V + v) * 2, total(at));
-      }
+      });
       meet(2, kMath);
-    }
-  } else if (warp < 2 * kMathWarps) {
+    });
+  }
+  __device__ __forceinline__ void load_tiles() {
     const int thread = threadIdx.x - kMath;
     const auto load = [&](const double* tile, Index ld, int d) {
       wait_for(empty + ring.stage, ring.emptied());
@@ -318,21 +352,17 @@ __device__ void gather(const SolveParts& s, int worker, int workers, double* sha
       arrive_after_copies(loaded + ring.stage);
       ring.next();
     };
-    for (int id = worker; id < steps; id += workers) {
-      const int t = id / s.count;
-      const SolvePart& p = s.part[id % s.count];
-      if (p.tiles == 0 || t >= last_step(p)) continue;
+    for_each_step([&](const SolvePart& p, int t) {
       for_each_distance<transposed>(p, s.reach, t, kFewDistances + 1, [&](int d) {
         load(tile_of<transposed>(p, s.reach, t, d), s.reach, d);
       });
       if (t < p.tiles) load(p.inverse + column_of<transposed>(p, t) * kTileSize, -1, 0);
-    }
-  } else if (threadIdx.x < 2 * kMath + kPollers) {
+    });
+  }
+  /// Solved rows, a thread a row.
+  __device__ __forceinline__ void receive_solved() {
     const int i = threadIdx.x - 2 * kMath;
-    for (int id = worker; id < steps; id += workers) {
-      const int t = id / s.count;
-      const SolvePart& p = s.part[id % s.count];
-      if (p.tiles == 0 || t >= last_step(p)) continue;
+    for_each_step([&](const SolvePart& p, int t) {
       for_each_distance<transposed>(p, s.reach, t, kFewDistances + 1, [&](int d) {
         const int from = t - d;
         double* const to = inputs + ring.stage * rows + i;
@@ -353,9 +383,18 @@ __device__ void gather(const SolveParts& s, int worker, int workers, double* sha
         arrive(arrived + ring.stage);
         ring.next();
       }
-    }
+    });
   }
-}
+  __device__ __forceinline__ void run() {
+    start();
+    if (warp < kMathWarps)
+      multiply();
+    else if (warp < 2 * kMathWarps)
+      load_tiles();
+    else if (threadIdx.x < 2 * kMath + kPollers)
+      receive_solved();
+  }
+};
 
 /// Blocks 0 .. count - 1 are the chains, the rest workers.
 template <bool transposed, int V>
@@ -363,9 +402,9 @@ __global__ void __launch_bounds__(threads(V), 1) few_kernel(const __grid_constan
   extern __shared__ __align__(16) double shared[];
   const int block = blockIdx.x;
   if (block < s.count)
-    solve_chain<transposed, V>(s, s.part[block], shared);
+    Chain<transposed, V>{s, s.part[block], shared}.run();
   else
-    gather<transposed, V>(s, block - s.count, int(gridDim.x) - s.count, shared);
+    Worker<transposed, V>{s, block - s.count, int(gridDim.x) - s.count, shared}.run();
 }
 
 constexpr int padded(Index columns) {

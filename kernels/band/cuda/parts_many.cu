@@ -41,45 +41,116 @@ __device__ Index place(const SolvePart& p, int t, int chain, int chains) {
   return (Index(t + (transposed ? p.window : 0)) * chains + chain) * kBoardSize<C>;
 }
 
+/// One block: its stages in shared memory, and what each kind of warp does for all of its steps.
 template <bool transposed, int C>
-__global__ void __launch_bounds__(kThreads, 1) many_kernel(const __grid_constant__ SolveParts s) {
+struct Block {
   using Product = TileProduct<transposed, C>;
-  extern __shared__ __align__(16) double shared[];
-  double* const lefts = shared;
-  double* const rights = lefts + kStages<C> * Product::left_size;
-  Word* const loaded = reinterpret_cast<Word*>(rights + kStages<C> * Product::right_size);
-  Word* const arrived = loaded + kStages<C>;
-  Word* const empty = arrived + kStages<C>;
-  if (threadIdx.x == 0)
-    for (int i = 0; i < kStages<C>; ++i) {
-      make_barrier(loaded + i, kLeft);
-      make_barrier(arrived + i, kRight);
-      make_barrier(empty + i, kMathWarps);
-    }
-  __syncthreads();
-
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int chains = (s.columns + C - 1) / C;
-  const Index steps = Index(s.steps) * s.count * chains;
+  using Sums = double[Product::blocks][2][4];
+  const SolveParts& s;
+  double *lefts, *rights;
+  Word *loaded, *arrived, *empty;  // barriers of the stages
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, chains = (s.columns + C - 1) / C;
   Ring<kStages<C>> ring;
-  const auto for_each_step = [&](auto take) {
+
+  __device__ __forceinline__ Block(const SolveParts& parts, double* shared)
+      : s(parts),
+        lefts(shared),
+        rights(lefts + kStages<C> * Product::left_size),
+        loaded(reinterpret_cast<Word*>(rights + kStages<C> * Product::right_size)),
+        arrived(loaded + kStages<C>),
+        empty(arrived + kStages<C>) {
+    if (threadIdx.x == 0)
+      for (int i = 0; i < kStages<C>; ++i) {
+        make_barrier(loaded + i, kLeft);
+        make_barrier(arrived + i, kRight);
+        make_barrier(empty + i, kMathWarps);
+      }
+    __syncthreads();
+  }
+
+  template <class Take>
+  __device__ __forceinline__ void for_each_step(Take take) const {
+    const Index steps = Index(s.steps) * s.count * chains;
     for (Index id = blockIdx.x; id < steps; id += gridDim.x) {
       const int chain = int(id % chains), t = int(id / chains / s.count);
       const SolvePart& p = s.part[id / chains % s.count];
       if (p.tiles > 0 && t < p.tiles + (transposed ? 0 : p.window)) take(p, t, chain);
     }
-  };
-  const auto has_neighbour = [](const SolvePart& p, int t) {
+  }
+  static __device__ __forceinline__ bool has_neighbour(const SolvePart& p, int t) {
     return t > 0 || (transposed && p.window > 0);
-  };
+  }
+  /// This step's place on the board.
+  __device__ __forceinline__ double* board(const SolvePart& p, int t, int chain) const {
+    return reinterpret_cast<double*>(p.board) + place<transposed, C>(p, t, chain, chains);
+  }
+  __device__ __forceinline__ double* left() const {
+    return lefts + ring.stage * Product::left_size;
+  }
+  __device__ __forceinline__ double* right() const {
+    return rights + ring.stage * Product::right_size;
+  }
 
-  if (warp < kMathWarps) {
+  /// c of this warp to rows of `ld`: the rows of a stage or of the board.
+  static __device__ __forceinline__ void store(const Product& product, const Sums& c, double* to,
+                                               int ld) {
+#pragma unroll
+    for (int m = 0; m < Product::blocks; ++m)
+#pragma unroll
+      for (int h = 0; h < 2; ++h)
+#pragma unroll
+        for (int e = 0; e < 2; ++e)
+          *reinterpret_cast<double2*>(to + product.row_of(m, h) * ld + product.column + 2 * e) =
+              make_double2(c[m][0][2 * h + e], c[m][1][2 * h + e]);
+  }
+  __device__ __forceinline__ void wait_stage() const {
+    wait_for(loaded + ring.stage, ring.filled());
+    wait_for(arrived + ring.stage, ring.filled());
+  }
+  /// c -= left x right of this stage.
+  __device__ __forceinline__ void take_stage(const Product& product, Sums& c) {
+    product.subtract(c, left(), right(), warp, lane);
+    __syncwarp();
+    if (lane == 0) arrive(empty + ring.stage);
+    ring.next();
+  }
+  /// c = D c - (D T_1) solved(t - 1), to the board, and the chain's flag.
+  __device__ __forceinline__ void solve(const Product& product, Sums& c, const SolvePart& p, int t,
+                                        int chain) {
+    wait_stage();
+    store(product, c, right(), Product::right_ld);
+#pragma unroll
+    for (int m = 0; m < Product::blocks; ++m)
+#pragma unroll
+      for (int n = 0; n < 2; ++n)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) c[m][n][e] = 0.0;
+    meet(1, kMath);
+    take_stage(product, c);
+#pragma unroll
+    for (int m = 0; m < Product::blocks; ++m)
+#pragma unroll
+      for (int n = 0; n < 2; ++n)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) c[m][n][e] = -c[m][n][e];
+    if (has_neighbour(p, t)) {
+      wait_stage();
+      take_stage(product, c);
+    }
+    store(product, c, board(p, t, chain), C);
+    meet(1, kMath);
+    // The release covers what the others wrote before the meeting.
+    if (threadIdx.x == 0) release_flag(p.flags + chain * kFlagStride, unsigned(t) + 1);
+  }
+
+  /// The math warps: rows of b (or x) in registers from the first product to the last.
+  __device__ __forceinline__ void multiply() {
     const Product product(warp, lane);
     for_each_step([&](const SolvePart& p, int t, int chain) {
       double* const mine =
           p.rows + column_of<transposed>(p, t) * kTile * s.stride + chain * C + product.column;
       const int columns = s.columns - chain * C - product.column;  // of mine inside
-      double c[Product::blocks][2][4];
+      Sums c;
 #pragma unroll
       for (int m = 0; m < Product::blocks; ++m)
 #pragma unroll
@@ -88,63 +159,11 @@ __global__ void __launch_bounds__(kThreads, 1) many_kernel(const __grid_constant
           for (int e = 0; e < 4; ++e)
             c[m][e % 2][2 * h + e / 2] =
                 e < columns ? mine[product.row_of(m, h) * s.stride + e] : 0.0;
-      const auto wait_stage = [&] {
-        wait_for(loaded + ring.stage, ring.filled());
-        wait_for(arrived + ring.stage, ring.filled());
-      };
-      const auto take_stage = [&] {
-        product.subtract(c, lefts + ring.stage * Product::left_size,
-                         rights + ring.stage * Product::right_size, warp, lane);
-        __syncwarp();
-        if (lane == 0) arrive(empty + ring.stage);
-        ring.next();
-      };
       for_each_distance<transposed>(p, s.reach, t, 2, [&](int) {
         wait_stage();
-        take_stage();
+        take_stage(product, c);
       });
-      const bool inside = t < p.tiles;
-      if (inside) {  // times the inverse
-        wait_stage();
-        double* const right = rights + ring.stage * Product::right_size;
-#pragma unroll
-        for (int m = 0; m < Product::blocks; ++m)
-#pragma unroll
-          for (int h = 0; h < 2; ++h) {
-            double* const to = right + product.row_of(m, h) * Product::right_ld + product.column;
-#pragma unroll
-            for (int e = 0; e < 2; ++e) {
-              *reinterpret_cast<double2*>(to + 2 * e) =
-                  make_double2(c[m][0][2 * h + e], c[m][1][2 * h + e]);
-              c[m][0][2 * h + e] = c[m][1][2 * h + e] = 0.0;
-            }
-          }
-        meet(1, kMath);
-        take_stage();
-#pragma unroll
-        for (int m = 0; m < Product::blocks; ++m)
-#pragma unroll
-          for (int n = 0; n < 2; ++n)
-#pragma unroll
-            for (int e = 0; e < 4; ++e) c[m][n][e] = -c[m][n][e];
-        if (has_neighbour(p, t)) {
-          wait_stage();
-          take_stage();
-        }
-        double* const board = reinterpret_cast<double*>(p.board) +
-                              place<transposed, C>(p, t, chain, chains) + product.column;
-#pragma unroll
-        for (int m = 0; m < Product::blocks; ++m)
-#pragma unroll
-          for (int h = 0; h < 2; ++h)
-#pragma unroll
-            for (int e = 0; e < 2; ++e)
-              *reinterpret_cast<double2*>(board + product.row_of(m, h) * C + 2 * e) =
-                  make_double2(c[m][0][2 * h + e], c[m][1][2 * h + e]);
-        meet(1, kMath);
-        // The release covers what the others wrote before the meeting.
-        if (threadIdx.x == 0) release_flag(p.flags + chain * kFlagStride, unsigned(t) + 1);
-      }
+      if (t < p.tiles) solve(product, c, p, t, chain);
 #pragma unroll
       for (int m = 0; m < Product::blocks; ++m)
 #pragma unroll
@@ -153,12 +172,13 @@ __global__ void __launch_bounds__(kThreads, 1) many_kernel(const __grid_constant
           for (int e = 0; e < 4; ++e)
             if (e < columns) mine[product.row_of(m, h) * s.stride + e] = c[m][e % 2][2 * h + e / 2];
     });
-  } else if (warp < kMathWarps + kLeft / 32) {
-    const int thread = threadIdx.x - kMath;
+  }
+
+  /// Tiles of the factor to the left of the products.
+  __device__ __forceinline__ void load_lefts() {
     const auto load = [&](const double* tile, Index ld, int d) {
       wait_for(empty + ring.stage, ring.emptied());
-      copy_tile<kLeft>(lefts + ring.stage * Product::left_size, Product::left_ld, tile, ld, d,
-                       thread);
+      copy_tile<kLeft>(left(), Product::left_ld, tile, ld, d, threadIdx.x - kMath);
       arrive_after_copies(loaded + ring.stage);
       ring.next();
     };
@@ -170,7 +190,10 @@ __global__ void __launch_bounds__(kThreads, 1) many_kernel(const __grid_constant
       load(p.inverse + column_of<transposed>(p, t) * kTileSize, -1, 0);
       if (has_neighbour(p, t)) load(p.product + Index(t) * kTileSize, -1, 0);
     });
-  } else {
+  }
+
+  /// Solved rows to the right of the products, once their chain's flag names them.
+  __device__ __forceinline__ void load_rights() {
     const int thread = threadIdx.x - kMath - kLeft;
     for_each_step([&](const SolvePart& p, int t, int chain) {
       unsigned done = 0;
@@ -183,10 +206,7 @@ __global__ void __launch_bounds__(kThreads, 1) many_kernel(const __grid_constant
           __syncwarp();  // the rest of the warp reads after the acquire, too
           done = __shfl_sync(0xffffffffu, done, 0);
         }
-        copy_rows<kRight, C>(
-            rights + ring.stage * Product::right_size, Product::right_ld,
-            reinterpret_cast<const double*>(p.board) + place<transposed, C>(p, from, chain, chains),
-            thread);
+        copy_rows<kRight, C>(right(), Product::right_ld, board(p, from, chain), thread);
         arrive_after_copies(arrived + ring.stage);
         ring.next();
       };
@@ -198,6 +218,18 @@ __global__ void __launch_bounds__(kThreads, 1) many_kernel(const __grid_constant
       if (has_neighbour(p, t)) load(t - 1);
     });
   }
+};
+
+template <bool transposed, int C>
+__global__ void __launch_bounds__(kThreads, 1) many_kernel(const __grid_constant__ SolveParts s) {
+  extern __shared__ __align__(16) double shared[];
+  Block<transposed, C> block(s, shared);
+  if (block.warp < kMathWarps)
+    block.multiply();
+  else if (block.warp < kMathWarps + kLeft / 32)
+    block.load_lefts();
+  else
+    block.load_rights();
 }
 
 /// Known rows of the window, one tile a block, to the board of each chain.

@@ -62,6 +62,68 @@ __device__ void sum_transposed(double (&values)[N], int lane) {
   }
 }
 
+/// Rows `row`, row + 1 of the warp's columns at `from`: u += A x_top, t += A^T mine. `inside`: all
+/// of the warp's rows are between the diagonal's block and the corner.
+template <int V>
+__device__ __forceinline__ void take_rows(const Product& p, const double* from, const double* x_top,
+                                          const double (&mine)[2][V], int row, int group,
+                                          bool inside, double (&u)[2][V],
+                                          double (&t)[Cut<V>::columns * V]) {
+  using C = Cut<V>;
+  const int reach = int(p.s.reach);
+  if (inside && !p.absolute) {
+#pragma unroll
+    for (int c = 0; c < C::columns; ++c) {
+      const double2 entry = __ldcs(reinterpret_cast<const double2*>(from + Index(c) * reach));
+#pragma unroll
+      for (int v = 0; v < V; ++v) {
+        const double other = x_top[(group * C::columns + c) * V + v];
+        u[0][v] += entry.x * other;
+        u[1][v] += entry.y * other;
+        t[c * V + v] += entry.x * mine[0][v] + entry.y * mine[1][v];
+      }
+    }
+  } else {
+#pragma unroll
+    for (int c = 0; c < C::columns; ++c) {
+      const int column = group * C::columns + c;
+      double2 entry = *reinterpret_cast<const double2*>(from + Index(c) * reach);
+      if (p.absolute) entry = {fabs(entry.x), fabs(entry.y)};
+      // Other columns' entries lie above the diagonal, and below the corner.
+      if (row < column || row > column + reach) entry.x = 0;
+      if (row + 1 < column || row + 1 > column + reach) entry.y = 0;
+#pragma unroll
+      for (int v = 0; v < V; ++v) {
+        const double other = x_top[column * V + v];
+        u[0][v] += entry.x * other;
+        u[1][v] += entry.y * other;
+        t[c * V + v] += (row == column ? 0.0 : entry.x * mine[0][v]) +
+                        (row + 1 == column ? 0.0 : entry.y * mine[1][v]);
+      }
+    }
+  }
+}
+
+/// The warp's transposed sums, over its lanes.
+template <int V>
+__device__ __forceinline__ void store_crossed(double (&t)[Cut<V>::columns * V], double* crossed,
+                                              int lane) {
+  constexpr int count = Cut<V>::columns * V;
+  static_assert(count == 32 || count == 24);
+  if constexpr (count == 32) {
+    sum_transposed(t, lane);
+    crossed[lane] = t[0];
+  } else {
+#pragma unroll
+    for (int i = 0; i < count; ++i) {
+      double value = t[i];
+#pragma unroll
+      for (int step = 16; step > 0; step /= 2) value += __shfl_xor_sync(kAll, value, step);
+      if (lane == 0) crossed[i] = value;
+    }
+  }
+}
+
 template <int V>
 __global__ void __launch_bounds__(kThreads, 2) strip_kernel(Product p) {
   using C = Cut<V>;
@@ -93,39 +155,8 @@ __global__ void __launch_bounds__(kThreads, 2) strip_kernel(Product p) {
         mine[0][v] = x[row * p.nrhs + v];
         mine[1][v] = x[(row + 1) * p.nrhs + v];
       }
-      const double* const from = tile + row;
-      const bool inside = begin >= kWidth && begin + 64 <= reach;  // of all of the warp's rows
-      if (inside && !p.absolute) {
-#pragma unroll
-        for (int c = 0; c < C::columns; ++c) {
-          const double2 entry = __ldcs(reinterpret_cast<const double2*>(from + Index(c) * reach));
-#pragma unroll
-          for (int v = 0; v < V; ++v) {
-            const double other = x_top[(group * C::columns + c) * V + v];
-            u[0][v] += entry.x * other;
-            u[1][v] += entry.y * other;
-            t[c * V + v] += entry.x * mine[0][v] + entry.y * mine[1][v];
-          }
-        }
-      } else {
-#pragma unroll
-        for (int c = 0; c < C::columns; ++c) {
-          const int column = group * C::columns + c;
-          double2 entry = *reinterpret_cast<const double2*>(from + Index(c) * reach);
-          if (p.absolute) entry = {fabs(entry.x), fabs(entry.y)};
-          // Other columns' entries lie above the diagonal, and below the corner.
-          if (row < column || row > column + reach) entry.x = 0;
-          if (row + 1 < column || row + 1 > column + reach) entry.y = 0;
-#pragma unroll
-          for (int v = 0; v < V; ++v) {
-            const double other = x_top[column * V + v];
-            u[0][v] += entry.x * other;
-            u[1][v] += entry.y * other;
-            t[c * V + v] += (row == column ? 0.0 : entry.x * mine[0][v]) +
-                            (row + 1 == column ? 0.0 : entry.y * mine[1][v]);
-          }
-        }
-      }
+      const bool inside = begin >= kWidth && begin + 64 <= reach;
+      take_rows<V>(p, tile + row, x_top, mine, row, group, inside, u, t);
     }
 #pragma unroll
     for (int v = 0; v < V; ++v) {
@@ -145,20 +176,7 @@ __global__ void __launch_bounds__(kThreads, 2) strip_kernel(Product p) {
     }
   }
 
-  constexpr int count = C::columns * V;
-  static_assert(count == 32 || count == 24);
-  if constexpr (count == 32) {
-    sum_transposed(t, lane);
-    crossed[at][group * count + lane] = t[0];
-  } else {
-#pragma unroll
-    for (int i = 0; i < count; ++i) {
-      double value = t[i];
-#pragma unroll
-      for (int step = 16; step > 0; step /= 2) value += __shfl_xor_sync(kAll, value, step);
-      if (lane == 0) crossed[at][group * count + i] = value;
-    }
-  }
+  store_crossed<V>(t, crossed[at] + group * C::columns * V, lane);
   __syncthreads();
   for (int i = threadIdx.x; i < kWidth * V; i += kThreads) {
     double sum = top[i];

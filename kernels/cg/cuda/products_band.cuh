@@ -44,157 +44,188 @@ __host__ __device__ constexpr Index band_shared_bytes(int ring, int block_ring) 
   return 8 * (warps * Index(ring) + block_ring + 2 * 2 * warps * 32 * height);
 }
 
+/// A warp's diagonals of one strip, and what is in shared memory.
+template <int warps, int height, int batch, bool absolute>
+struct BandStrip {
+  static constexpr int wide = 32 * height;  // columns of a step
+  const BandRows<Cuda>& b;
+  const double* const p;
+  const BandCut& cut;
+  double* const rings;
+  const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
+  double* const ring = rings + warp * cut.ring;
+  double* const gathered = rings + warps * cut.ring;  // the block's ring
+  double* const out = gathered + cut.block_ring;      // [turn][up, low][warp][wide]
+  const Index m = b.half_bandwidth, rows = b.rows, w = min(m, rows), p_last = rows + m - 1;
+  const int skew = int(w & 1);  // steps start where the memory is aligned to 16 bytes
+  const int d0 = 1 + warp * cut.share;
+  const int diagonals = int(max(Index(0), min(Index(cut.share), m + 1 - d0)));
+  const int padded = (diagonals + batch - 1) / batch * batch;
+  Index from = 0, to = 0, first = 0;  // rows of the strip
+  int at = 0, left = 0;  // ring slot of row `base` + d0; slots from there that hold sums
+  int block_at = 0;      // slot of row `base` in the block's ring
+
+  static __device__ __forceinline__ int wrap(int slot, int size) {
+    return slot >= size ? slot - size : slot;
+  }
+  __device__ __forceinline__ void open(Index s0) {
+    from = s0 - skew, to = min(from + cut.strip, rows), first = max(from, Index(0));
+    for (int k = threadIdx.x; k < cut.block_ring; k += 32 * warps) gathered[k] = 0;
+    at = left = block_at = 0;
+  }
+  [[nodiscard]] __device__ __forceinline__ bool reaches(Index base) const {
+    return diagonals > 0 && base + wide - 1 + d0 + diagonals - 1 >= first;
+  }
+  [[nodiscard]] __device__ __forceinline__ double* sums_of(int turn, int low, int v) const {
+    return out + ((turn * 2 + low) * warps + v) * wide;
+  }
+
+  /// Diagonals d0 + d .. of the columns at `base`, and what p's window takes in after each.
+  __device__ __forceinline__ void fetch(Index base, int d, double (&s)[batch][height],
+                                        double (&coming)[batch]) const {
+    const Index j = base + lane * height;
+    const bool before = base < from;
+    const double* const entries = b.s.data + (w + j) + (d0 + d) * b.ld;
+#pragma unroll
+    for (int u = 0; u < batch; ++u) {
+      const bool there = d + u < diagonals && (!before || j + height - 1 + d0 + d + u >= first);
+      load_entries<height>(entries + u * b.ld, -w - j, b.ld - w - j, there, s[u]);
+    }
+#pragma unroll
+    for (int u = 0; u < batch; ++u)
+      coming[u] = before ? 0.0 : p[min(j + d0 + d + u + height, p_last)];
+  }
+  /// The columns at `base`: own numbers of p, and sums of the main diagonal in warp 0.
+  __device__ __forceinline__ void begin(Index base, double (&own)[height],
+                                        double (&up)[height]) const {
+    const Index j = base + lane * height;
+#pragma unroll
+    for (int r = 0; r < height; ++r) {
+      own[r] = j + r >= -w && j + r < rows ? p[j + r] : 0.0;
+      up[r] = 0;
+    }
+    if (warp == 0 && base >= from) {
+      double s[height];
+      load_entries<height>(b.s.data + (w + j), -w - j, b.ld - w - j, true, s);
+#pragma unroll
+      for (int r = 0; r < height; ++r) up[r] = entry<absolute>(s[r]) * own[r];
+    }
+  }
+  /// All diagonals of the warp at these columns: onto `up`, and through the ring to out_low.
+  __device__ __forceinline__ void multiply(Index base, const double (&own)[height],
+                                           double (&up)[height], double* out_low) {
+    double window[height], low[height], s[batch][height], coming[batch];
+#pragma unroll
+    for (int r = 0; r < height; ++r) {
+      const int k = lane * height + r;
+      low[r] = k < left ? ring[wrap(at + k, cut.ring)] : 0.0;
+      window[r] = base < from ? 0.0 : p[min(base + k + d0, p_last)];
+    }
+    __syncwarp();
+    for (int d = 0; d < padded; d += batch) {
+      fetch(base, d, s, coming);
+#pragma unroll
+      for (int u = 0; u < batch; ++u) {
+#pragma unroll
+        for (int r = 0; r < height; ++r) {
+          const double v = entry<absolute>(s[u][r]);
+          up[r] += v * window[r];
+          low[r] += v * own[r];
+        }
+        // One diagonal on: every target moves down a row.
+        double enters = 0;
+        if (lane == 31 && d + u + wide < left) enters = ring[wrap(at + d + u + wide, cut.ring)];
+        if (lane == 0) ring[wrap(at + d + u, cut.ring)] = low[0];
+        const double next = __shfl_down_sync(0xffffffffu, low[0], 1);
+#pragma unroll
+        for (int r = 0; r + 1 < height; ++r) {
+          window[r] = window[r + 1];
+          low[r] = low[r + 1];
+        }
+        window[height - 1] = coming[u];
+        low[height - 1] = lane == 31 ? enters : next;
+      }
+    }
+#pragma unroll
+    for (int r = 0; r < height; ++r) ring[wrap(at + padded + lane * height + r, cut.ring)] = low[r];
+    __syncwarp();
+#pragma unroll
+    for (int r = 0; r < height; ++r)
+      out_low[lane * height + r] = ring[wrap(at + lane * height + r, cut.ring)];
+    left = padded;
+    at = wrap(at + wide, cut.ring);
+  }
+  /// One warp: sums of all warps, in their order, for the rows below. Lane stride 1.
+  __device__ __forceinline__ void gather(Index base, const double* lows) const {
+    for (int v = 0; v < warps; ++v) {
+      const int ahead_of = 1 + v * cut.share;
+      if (ahead_of > m) break;
+#pragma unroll
+      for (int r = 0; r < height; ++r) {
+        const int k = lane + 32 * r;
+        const Index row = base + k + ahead_of;
+        if (row >= first && row <= base + wide - 1 + m)
+          gathered[wrap(block_at + k + ahead_of, cut.block_ring)] += lows[v * wide + k];
+      }
+      __syncwarp();
+    }
+  }
+  /// The same warp: ends rows [base, base + wide).
+  __device__ __forceinline__ void finish(Index base, const double* ups, double* __restrict__ q,
+                                         double& pq, double& pp) const {
+#pragma unroll
+    for (int r = 0; r < height; ++r) {
+      const int k = lane + 32 * r, slot = wrap(block_at + k, cut.block_ring);
+      double total = 0;
+      for (int v = 0; v < warps; ++v) total += ups[v * wide + k];
+      total += gathered[slot];
+      gathered[slot] = 0;
+      const Index row = base + k;
+      if (row >= first && row < to) {
+        const double mine = p[row];
+        q[row] = total;
+        pq += mine * total;
+        pp += mine * mine;
+      }
+    }
+  }
+};
+
 /// half_bandwidth <= rows.
 template <int warps, int height, int batch, int blocks, bool absolute>
 __global__ void __launch_bounds__(32 * warps, blocks)
     band_strip_kernel(BandRows<Cuda> b, const double* __restrict__ p, double* __restrict__ q,
                       BandCut cut, SumTarget<Cuda> sums, const double* skip) {
   if (skip && *skip != 0) return;
-  constexpr int wide = 32 * height;  // columns of a step
   extern __shared__ __align__(128) unsigned char memory[];
-  const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
-  double* const rings = reinterpret_cast<double*>(memory);
-  double* const ring = rings + warp * cut.ring;
-  double* const gathered = rings + warps * cut.ring;  // the block's ring
-  double* const out = gathered + cut.block_ring;      // [turn][up, low][warp][wide]
-  const Index m = b.half_bandwidth, rows = b.rows, w = min(m, rows);
-  const int skew = int(w & 1);  // steps start where the memory is aligned to 16 bytes
-  const int d0 = 1 + warp * cut.share;
-  const int diagonals = int(max(Index(0), min(Index(cut.share), m + 1 - d0)));
-  const int padded = (diagonals + batch - 1) / batch * batch;
-  const int ahead = int((m + wide - 1) / wide);
-  const Index p_last = rows + m - 1;
-  const auto wrap = [](int slot, int size) { return slot >= size ? slot - size : slot; };
-
+  BandStrip<warps, height, batch, absolute> strip{b, p, cut, reinterpret_cast<double*>(memory)};
+  constexpr int wide = strip.wide;
+  const int ahead = int((strip.m + wide - 1) / wide);
   double pq = 0, pp = 0;
-  for (Index s0 = Index(blockIdx.x) * cut.strip; s0 < rows + skew;
+  for (Index s0 = Index(blockIdx.x) * cut.strip; s0 < strip.rows + strip.skew;
        s0 += Index(gridDim.x) * cut.strip) {
-    const Index from = s0 - skew, to = min(from + cut.strip, rows), first = max(from, Index(0));
-    for (int k = threadIdx.x; k < cut.block_ring; k += 32 * warps) gathered[k] = 0;
-    int at = 0, left = 0;  // ring slot of row `base` + d0; slots from there that hold sums
-    int block_at = 0;      // slot of row `base` in the block's ring
+    strip.open(s0);
     int turn = 0;
-    // Diagonals d0 + d .. of the columns at `base`, and what p's window takes in after each.
-    double s[batch][height], coming[batch];
-    const auto fetch = [&](Index base, int d) {
-      const Index j = base + lane * height;
-      const bool before = base < from;
-      const double* const entries = b.s.data + (w + j) + (d0 + d) * b.ld;
-#pragma unroll
-      for (int u = 0; u < batch; ++u) {
-        const bool there = d + u < diagonals && (!before || j + height - 1 + d0 + d + u >= first);
-        load_entries<height>(entries + u * b.ld, -w - j, b.ld - w - j, there, s[u]);
-      }
-#pragma unroll
-      for (int u = 0; u < batch; ++u)
-        coming[u] = before ? 0.0 : p[min(j + d0 + d + u + height, p_last)];
-    };
-    const auto reaches = [&](Index base) {
-      return diagonals > 0 && base + wide - 1 + d0 + diagonals - 1 >= first;
-    };
-    const Index top = from - Index(ahead) * wide;
-    for (Index base = top; base < to; base += wide) {
-      const bool before = base < from;
-      const Index j = base + lane * height;
+    const Index top = strip.from - Index(ahead) * wide;
+    for (Index base = top; base < strip.to; base += wide) {
       double own[height], up[height];
-#pragma unroll
-      for (int r = 0; r < height; ++r) {
-        own[r] = j + r >= -w && j + r < rows ? p[j + r] : 0.0;
-        up[r] = 0;
-      }
-      if (warp == 0 && !before) {
-        double s[height];
-        load_entries<height>(b.s.data + (w + j), -w - j, b.ld - w - j, true, s);
-#pragma unroll
-        for (int r = 0; r < height; ++r) up[r] = entry<absolute>(s[r]) * own[r];
-      }
-      double* const out_up = out + ((turn * 2 + 0) * warps + warp) * wide;
-      double* const out_low = out + ((turn * 2 + 1) * warps + warp) * wide;
-      if (reaches(base)) {
-        double window[height], low[height];
-#pragma unroll
-        for (int r = 0; r < height; ++r) {
-          const int k = lane * height + r;
-          low[r] = k < left ? ring[wrap(at + k, cut.ring)] : 0.0;
-          window[r] = before ? 0.0 : p[min(j + d0 + r, p_last)];
-        }
-        __syncwarp();
-        for (int d = 0; d < padded; d += batch) {
-          fetch(base, d);
-#pragma unroll
-          for (int u = 0; u < batch; ++u) {
-#pragma unroll
-            for (int r = 0; r < height; ++r) {
-              const double v = entry<absolute>(s[u][r]);
-              up[r] += v * window[r];
-              low[r] += v * own[r];
-            }
-            // One diagonal on: every target moves down a row.
-            double enters = 0;
-            if (lane == 31 && d + u + wide < left) enters = ring[wrap(at + d + u + wide, cut.ring)];
-            if (lane == 0) ring[wrap(at + d + u, cut.ring)] = low[0];
-            const double next = __shfl_down_sync(0xffffffffu, low[0], 1);
-#pragma unroll
-            for (int r = 0; r + 1 < height; ++r) {
-              window[r] = window[r + 1];
-              low[r] = low[r + 1];
-            }
-            window[height - 1] = coming[u];
-            low[height - 1] = lane == 31 ? enters : next;
-          }
-        }
-#pragma unroll
-        for (int r = 0; r < height; ++r)
-          ring[wrap(at + padded + lane * height + r, cut.ring)] = low[r];
-        __syncwarp();
-#pragma unroll
-        for (int r = 0; r < height; ++r)
-          out_low[lane * height + r] = ring[wrap(at + lane * height + r, cut.ring)];
-        left = padded;
-        at = wrap(at + wide, cut.ring);
+      strip.begin(base, own, up);
+      double* const out_up = strip.sums_of(turn, 0, strip.warp) + strip.lane * height;
+      double* const out_low = strip.sums_of(turn, 1, strip.warp);
+      if (strip.reaches(base)) {
+        strip.multiply(base, own, up, out_low);
       } else {
 #pragma unroll
-        for (int r = 0; r < height; ++r) out_low[lane * height + r] = 0;
+        for (int r = 0; r < height; ++r) out_low[strip.lane * height + r] = 0;
       }
 #pragma unroll
-      for (int r = 0; r < height; ++r) out_up[lane * height + r] = up[r];
+      for (int r = 0; r < height; ++r) out_up[r] = up[r];
       __syncthreads();
-
-      // One warp adds up, in the warps' order, and ends rows [base, base + wide). Lane stride 1.
-      if (warp == int((base - top) / wide % warps)) {
-        const double* const ups = out + (turn * 2 + 0) * warps * wide;
-        const double* const lows = out + (turn * 2 + 1) * warps * wide;
-        for (int v = 0; v < warps; ++v) {
-          const int ahead_of = 1 + v * cut.share;
-          if (ahead_of > m) break;
-#pragma unroll
-          for (int r = 0; r < height; ++r) {
-            const int k = lane + 32 * r;
-            const Index row = base + k + ahead_of;
-            if (row >= first && row <= base + wide - 1 + m)
-              gathered[wrap(block_at + k + ahead_of, cut.block_ring)] += lows[v * wide + k];
-          }
-          __syncwarp();
-        }
-        if (!before) {
-#pragma unroll
-          for (int r = 0; r < height; ++r) {
-            const int k = lane + 32 * r, slot = wrap(block_at + k, cut.block_ring);
-            double total = 0;
-            for (int v = 0; v < warps; ++v) total += ups[v * wide + k];
-            total += gathered[slot];
-            gathered[slot] = 0;
-            const Index row = base + k;
-            if (row >= first && row < to) {
-              const double mine = p[row];
-              q[row] = total;
-              pq += mine * total;
-              pp += mine * mine;
-            }
-          }
-        }
+      if (strip.warp == int((base - top) / wide % warps)) {
+        strip.gather(base, strip.sums_of(turn, 1, 0));
+        if (base >= strip.from) strip.finish(base, strip.sums_of(turn, 0, 0), q, pq, pp);
       }
-      block_at = wrap(block_at + wide, cut.block_ring);
+      strip.block_at = strip.wrap(strip.block_at + wide, cut.block_ring);
       turn ^= 1;
     }
     __syncthreads();

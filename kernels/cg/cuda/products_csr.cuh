@@ -32,38 +32,6 @@ __host__ __device__ constexpr int csr_stage_bytes() {
   return 8 * (room + 32) + 4 * (room + 64) + 8 * (csr_chunk_rows + 32);
 }
 
-__device__ inline void bulk_copy(void* to, const void* from, unsigned bytes, Word* barrier,
-                                 Word policy) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
-      "[%0], [%1], %2, [%3], %4;" ::"r"(shared_address(to)),
-      "l"(from), "r"(bytes), "r"(shared_address(barrier)), "l"(policy)
-      : "memory");
-#endif
-}
-__device__ inline void expect_bytes(Word* barrier, unsigned bytes) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("{ .reg .b64 state; mbarrier.arrive.expect_tx.shared.b64 state, [%0], %1; }" ::"r"(
-                   shared_address(barrier)),
-               "r"(bytes)
-               : "memory");
-#endif
-}
-/// What this thread wrote to shared memory comes before bulk copies that begin later.
-__device__ inline void fence_before_copies() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-#endif
-}
-__device__ inline Word evict_first_policy() {
-  Word policy = 0;
-#if __CUDA_ARCH__ >= 800
-  asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-#endif
-  return policy;
-}
-
 // Loads that keep their order, so that those of a batch are under way together.
 __device__ __forceinline__ double shared_double(unsigned at) {
   double v;
@@ -125,6 +93,44 @@ __device__ double csr_dot_plain(const double* v, const std::int32_t* c, Index fr
   return sum;
 }
 
+/// A warp's stages in shared memory.
+template <int room>
+struct CsrStages {
+  const CsrRows<Cuda>& m;
+  unsigned char* const base;
+  Word* const full;
+  CsrChunk* const held;
+  const Word policy = read_once();
+
+  __device__ __forceinline__ double* values(int s) const {
+    return reinterpret_cast<double*>(base + s * csr_stage_bytes<room>());
+  }
+  __device__ __forceinline__ std::int32_t* columns(int s) const {
+    return reinterpret_cast<std::int32_t*>(values(s) + room + 32);
+  }
+  __device__ __forceinline__ Index* starts(int s) const {
+    return reinterpret_cast<Index*>(columns(s) + room + 64);
+  }
+  /// The rounded copies stay inside the arrays.
+  __device__ __forceinline__ bool staged(const CsrChunk& k) const {
+    return ((k.to + 31) & ~Index(31)) <= m.value.size &&
+           (k.row < 0 || k.row_end + 17 <= m.start.size);
+  }
+  /// By one lane.
+  __device__ __forceinline__ void issue(const CsrChunk& k, int s) const {
+    held[s] = k;
+    if (!staged(k)) return;
+    const Index v0 = k.from & ~Index(15), c0 = k.from & ~Index(31), r0 = k.row & ~Index(15);
+    const unsigned vb = unsigned((k.to - v0 + 15) & ~Index(15)) * 8;
+    const unsigned cb = unsigned((k.to - c0 + 31) & ~Index(31)) * 4;
+    const unsigned rb = k.row < 0 ? 0 : unsigned((k.row_end + 1 - r0 + 15) & ~Index(15)) * 8;
+    arrive_for_bytes(full + s, vb + cb + rb);
+    if (vb > 0) copy_in_bulk(values(s), m.value.data + v0, vb, full + s, policy);
+    if (cb > 0) copy_in_bulk(columns(s), m.column.data + c0, cb, full + s, policy);
+    if (rb > 0) copy_in_bulk(starts(s), m.start.data + r0, rb, full + s, policy);
+  }
+};
+
 template <int warps, int stages, int batch, int room, bool absolute>
 __global__ void __launch_bounds__(32 * warps)
     csr_stream_kernel(CsrRows<Cuda> m, const double* __restrict__ p, double* __restrict__ q,
@@ -134,40 +140,15 @@ __global__ void __launch_bounds__(32 * warps)
   __shared__ Word full[warps][stages];
   __shared__ CsrChunk held[warps][stages];
   const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
-  const Index chunks = m.chunk.size / 2 - 1, rows = m.start.size - 1, entries = m.value.size;
-  const Index stride = Index(gridDim.x) * warps;
+  const Index chunks = m.chunk.size / 2 - 1, stride = Index(gridDim.x) * warps;
   const Index own = Index(blockIdx.x) * warps + warp;
-  unsigned char* const base = memory + warp * stages * csr_stage_bytes<room>();
-  const Word policy = evict_first_policy();
-
-  const auto values = [&](int s) {
-    return reinterpret_cast<double*>(base + s * csr_stage_bytes<room>());
-  };
-  const auto columns = [&](int s) {
-    return reinterpret_cast<std::int32_t*>(values(s) + room + 32);
-  };
-  const auto starts = [&](int s) { return reinterpret_cast<Index*>(columns(s) + room + 64); };
-  const auto staged = [&](const CsrChunk& k) {  // the rounded copies stay inside the arrays
-    return ((k.to + 31) & ~Index(31)) <= entries && (k.row < 0 || k.row_end + 17 <= rows + 1);
-  };
-  const auto issue = [&](const CsrChunk& k, int s) {  // by one lane
-    held[warp][s] = k;
-    if (!staged(k)) return;
-    const Index v0 = k.from & ~Index(15), c0 = k.from & ~Index(31), r0 = k.row & ~Index(15);
-    const unsigned vb = unsigned((k.to - v0 + 15) & ~Index(15)) * 8;
-    const unsigned cb = unsigned((k.to - c0 + 31) & ~Index(31)) * 4;
-    const unsigned rb = k.row < 0 ? 0 : unsigned((k.row_end + 1 - r0 + 15) & ~Index(15)) * 8;
-    expect_bytes(&full[warp][s], vb + cb + rb);
-    if (vb > 0) bulk_copy(values(s), m.value.data + v0, vb, &full[warp][s], policy);
-    if (cb > 0) bulk_copy(columns(s), m.column.data + c0, cb, &full[warp][s], policy);
-    if (rb > 0) bulk_copy(starts(s), m.start.data + r0, rb, &full[warp][s], policy);
-  };
-
+  const CsrStages<room> ring{m, memory + warp * stages * csr_stage_bytes<room>(), full[warp],
+                             held[warp]};
   if (lane == 0) {
     for (int s = 0; s < stages; ++s) make_barrier(&full[warp][s], 1);
-    fence_before_copies();
+    order_shared_copies();
     for (int s = 0; s < stages; ++s)
-      if (own + s * stride < chunks) issue(csr_chunk(m.chunk.data, own + s * stride), s);
+      if (own + s * stride < chunks) ring.issue(csr_chunk(m.chunk.data, own + s * stride), s);
   }
   __syncwarp();
 
@@ -179,13 +160,13 @@ __global__ void __launch_bounds__(32 * warps)
     CsrChunk coming{};
     if (lane == 0 && next < chunks) coming = csr_chunk(m.chunk.data, next);
     const CsrChunk k = held[warp][s];
-    const bool in_shared = staged(k);
+    const bool in_shared = ring.staged(k);
     if (in_shared) {
       wait_for(&full[warp][s], (parity >> s) & 1);
       parity ^= 1u << s;
     }
-    const unsigned v = shared_address(values(s)) + 8 * unsigned(k.from & 15);
-    const unsigned cs = shared_address(columns(s)) + 4 * unsigned(k.from & 31);
+    const unsigned v = shared_address(ring.values(s)) + 8 * unsigned(k.from & 15);
+    const unsigned cs = shared_address(ring.columns(s)) + 4 * unsigned(k.from & 31);
     if (k.row < 0) {
       double sum = in_shared ? csr_dot<batch, absolute>(v, cs, lane, int(k.to - k.from), 32, 0, p)
                              : csr_dot_plain<absolute>(m.value.data, m.column.data, k.from + lane,
@@ -195,7 +176,7 @@ __global__ void __launch_bounds__(32 * warps)
         sum += __shfl_down_sync(0xffffffffu, sum, offset);
       if (lane == 0) m.partial.data[c] = sum;
     } else {
-      const Index* st = in_shared ? starts(s) + (k.row & 15) : m.start.data + k.row;
+      const Index* st = in_shared ? ring.starts(s) + (k.row & 15) : m.start.data + k.row;
       const int count = int(k.row_end - k.row);
       int width = 1;
       while (width < 32 && width * 2 * count <= 32) width *= 2;
@@ -223,7 +204,7 @@ __global__ void __launch_bounds__(32 * warps)
       }
     }
     __syncwarp();
-    if (lane == 0 && next < chunks) issue(coming, s);
+    if (lane == 0 && next < chunks) ring.issue(coming, s);
     __syncwarp();
     if (++s == stages) s = 0;
   }

@@ -1,41 +1,14 @@
 // Numbers between blocks of one launch that say themselves that they are there, and sums over a
 // block: for resident_cg.cuh.
 #pragma once
-#include <cuda_runtime.h>
-
-#include "kernels/base/backend.hpp"
+#include "kernels/base/cuda/barriers.cuh"
 
 namespace terrace::resident {
 
 constexpr int threads = 256, warps = threads / 32;
 
-/// A tagged number: two words, each half of the bits and the tag above them.
-__device__ inline void send(Word* slot, double value, unsigned tag) {
-  const Word bits = static_cast<Word>(__double_as_longlong(value)), mark = Word(tag) << 32;
-  asm volatile("st.relaxed.gpu.global.v2.b64 [%0], {%1, %2};" ::"l"(slot),
-               "l"((bits & 0xffffffffu) | mark), "l"((bits >> 32) | mark)
-               : "memory");
-}
-__device__ inline bool arrived(const Word* slot, unsigned tag, double& value) {
-  Word low, high;
-  asm volatile("ld.relaxed.gpu.global.v2.b64 {%0, %1}, [%2];"
-               : "=l"(low), "=l"(high)
-               : "l"(slot)
-               : "memory");
-  value = __longlong_as_double(static_cast<long long>((high << 32) | (low & 0xffffffffu)));
-  return unsigned(low >> 32) == tag && unsigned(high >> 32) == tag;
-}
+using device::nothing;
 
-/// q travels bare: a place holds `nothing`, a NaN that no operation returns, until it is sent.
-constexpr Word nothing = ~Word(0);
-__device__ inline void send_bare(Word* place, double value) {
-  Word bits = static_cast<Word>(__double_as_longlong(value));
-  if (bits == nothing) bits = 0x7ff8000000000000u;
-  asm volatile("st.relaxed.gpu.global.b64 [%0], %1;" ::"l"(place), "l"(bits) : "memory");
-}
-__device__ inline void clear(Word* place) {
-  asm volatile("st.relaxed.gpu.global.b64 [%0], %1;" ::"l"(place), "l"(nothing) : "memory");
-}
 /// What is there now; zero where it is not wanted.
 __device__ inline Word look(const Word* place, bool wanted) {
   Word bits = 0;
@@ -83,7 +56,7 @@ __device__ inline void receive(const Word* const (&slot)[count], unsigned tag,
   do {
     bool here[count];
 #pragma unroll
-    for (int u = 0; u < count; ++u) here[u] = arrived(slot[u], tag, value[u]);
+    for (int u = 0; u < count; ++u) here[u] = device::number_arrived(slot[u], value[u], tag);
     all = true;
 #pragma unroll
     for (int u = 0; u < count; ++u) all = all && here[u];

@@ -126,30 +126,6 @@ __device__ __forceinline__ double fold(double (&v)[count]) {
   }
 }
 
-#if __CUDA_ARCH__ >= 900
-__device__ inline void copy_bulk(void* to, const void* from, int bytes, Word* barrier,
-                                 Word policy) {
-  asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
-      "[%0], [%1], %2, [%3], %4;" ::"r"(device::shared_address(to)),
-      "l"(from), "r"(bytes), "r"(device::shared_address(barrier)), "l"(policy)
-      : "memory");
-}
-__device__ inline void expect_bytes(Word* barrier, int bytes) {
-  asm volatile(
-      "mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(device::shared_address(barrier)),
-      "r"(bytes)
-      : "memory");
-}
-#endif
-/// The matrix shall not push the vectors and partial sums out of the second-level cache.
-__device__ inline Word read_once() {
-  Word policy = 0;
-#if __CUDA_ARCH__ >= 800
-  asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-#endif
-  return policy;
-}
 /// These are read again soon, and overwritten in the next product: they need not reach HBM.
 __device__ inline Word read_again() {
   Word policy = 0;
@@ -188,15 +164,163 @@ __device__ inline void copy_own(void* to, const void* from) {
 #endif
 }
 
-/// `bulk`: lane 0 orders a stage as one or two copies (compute capability 9); otherwise every lane
-/// copies what it will read.
+/// A warp's ring of stages: what comes next into it, and where it is read. `bulk`: lane 0 orders a
+/// stage as one or two copies (compute capability 9); otherwise lanes copy what they will read.
+template <Read read, int stages, bool bulk>
+struct Ring {
+  static constexpr int deep = read == Read::head ? 32 : 16;  // rows a stage
+  static constexpr int row_bytes = read == Read::whole ? 512 : 256;
+  static constexpr int pieces = warp_rows / deep;
+  static constexpr int fixed = 2 + stages / pieces;  // units taken unasked, and looks ahead
+  const Sweep& s;
+  const Index* const queue;
+  char* const memory;
+  Word* const full;
+  const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
+  const Word policy = device::read_once();
+  int unit = 0, piece = 0;  // next to copy: place in the queue, stage of the tile
+  Index z = 0, end = 0;     // tile, and the end of the unit
+  Pair pair{s.start, s.slots, s.all, 0};
+  const char* source = nullptr;
+  int slot = 0;  // next to read
+  unsigned parity = 0;
+
+  __device__ __forceinline__ Ring(const Sweep& sweep, const Index* units, char* ring,
+                                  Word* barriers)
+      : s(sweep), queue(units), memory(ring), full(barriers) {}
+  [[nodiscard]] __device__ __forceinline__ Pair pair_of(Index tile_z) const {
+    return Pair(s.start, s.slots, s.all, slot_of(s.start, s.slots, s.all, tile_z) & ~Index(1));
+  }
+  __device__ __forceinline__ void aim() {
+    source = s.a + (pair.tile(z) * (tile * 8) + warp * warp_rows * row_bytes);
+  }
+  __device__ __forceinline__ void open() {
+    const Index number = queue[unit % (2 * fixed)];
+    z = end = 0;
+    if (number >= s.units) return;
+    z = number * s.unit;
+    end = z + s.unit < s.tiles ? z + s.unit : s.tiles;
+    pair = pair_of(z);
+    aim();
+  }
+  __device__ __forceinline__ void copy(char* to, const char* from, Word* barrier) const {
+    if constexpr (bulk) {
+      if (lane == 0) {
+        device::arrive_for_bytes(barrier, deep * row_bytes * (read == Read::both ? 2 : 1));
+        device::copy_in_bulk(to, from, deep * row_bytes, barrier, policy);
+        if constexpr (read == Read::both)
+          device::copy_in_bulk(to + deep * row_bytes, from + tile * 4, deep * row_bytes, barrier,
+                               policy);
+      }
+    } else {
+      constexpr int own = row_bytes / 32;
+#pragma unroll
+      for (int r = 0; r < deep; ++r) {
+        const int at = r * row_bytes + lane * own;
+        copy_own<own>(to + at, from + at);
+        if constexpr (read == Read::both)
+          copy_own<own>(to + deep * row_bytes + at, from + tile * 4 + at);
+      }
+    }
+  }
+  /// The next piece of a tile, if there is one, into stage k.
+  __device__ __forceinline__ void fill(int k) {
+    if (z < end) {
+      copy(memory + k * stage_bytes, source + piece * deep * row_bytes, full + k);
+      if (++piece == pieces) {
+        piece = 0;
+        if (++z == end) {
+          ++unit;
+          open();
+        } else {
+          if (z == pair.end) pair = Pair(s.start, s.slots, s.all, pair.slot + 2);
+          aim();
+        }
+      }
+    }
+    if constexpr (!bulk) asm volatile("cp.async.commit_group;" ::: "memory");
+  }
+  /// The first filling: stages with something to read.
+  __device__ __forceinline__ int start() {
+    open();
+    int filled = 0;
+    for (int k = 0; k < stages; ++k) {
+      filled += z < end ? 1 : 0;
+      fill(k);
+    }
+    return filled;
+  }
+  /// Waits for the copies into the first `filled` stages, which nobody will read.
+  __device__ __forceinline__ void drain(int filled) const {
+    if constexpr (bulk)
+      for (int k = 0; k < filled; ++k) device::wait_for(&full[k], 0);
+    else
+      asm volatile("cp.async.wait_all;" ::: "memory");
+  }
+  /// Both entries of a lane in row r of a stage.
+  [[nodiscard]] __device__ __forceinline__ double2 entries(const char* here, int r) const {
+    unsigned high_x, high_y, low_x = 0, low_y = 0;
+    if constexpr (read == Read::whole) {
+      const uint4 v = reinterpret_cast<const uint4*>(here)[r * 32 + lane];
+      low_x = v.x, high_x = v.y, low_y = v.z, high_y = v.w;
+    } else {
+      const uint2 head = reinterpret_cast<const uint2*>(here)[r * 32 + lane];
+      high_x = head.x, high_y = head.y;
+      if constexpr (read == Read::both) {
+        const uint2 tail = reinterpret_cast<const uint2*>(here + deep * row_bytes)[r * 32 + lane];
+        low_x = tail.x, low_y = tail.y;
+        high_x -= low_x >> 31;
+        high_y -= low_y >> 31;
+      }
+    }
+    return make_double2(__hiloint2double(int(high_x & s.mask), int(low_x)),
+                        __hiloint2double(int(high_y & s.mask), int(low_y)));
+  }
+  /// The next tile of the ring: row_sum += A pc, column += A^T row_p.
+  __device__ __forceinline__ void take_tile(double (&row_sum)[warp_rows], const double* row_p,
+                                            double2 pc, double2& column) {
+#pragma unroll
+    for (int k = 0; k < pieces; ++k) {
+      if constexpr (bulk)
+        device::wait_for(&full[slot], parity);
+      else
+        asm volatile("cp.async.wait_group %0;" ::"n"(stages - 1) : "memory");
+      const char* const here = memory + slot * stage_bytes;
+#pragma unroll
+      for (int r = 0; r < deep; ++r) {
+        const double2 a = entries(here, r);
+        const double pr = row_p[k * deep + r];
+        double& mine = row_sum[k * deep + r];
+        mine = fma(a.x, pc.x, mine);
+        mine = fma(a.y, pc.y, mine);
+        column.x = fma(a.x, pr, column.x);
+        column.y = fma(a.y, pr, column.y);
+      }
+      __syncwarp();
+      fill(slot);
+      if (++slot == stages) {
+        slot = 0;
+        parity ^= 1;
+      }
+    }
+  }
+};
+
+/// Sums of a tile's columns over the warps, to their place. All threads of the first `width`.
+__device__ __forceinline__ void store_columns(const Sweep& s, const double2* of_warps, Index t,
+                                              Word keep) {
+  const auto* const c = reinterpret_cast<const double*>(of_warps) + threadIdx.x;
+  double total = c[0];
+#pragma unroll
+  for (int w = 1; w < sweep_warps; ++w) total += c[w * width];
+  store_kept(s.columns + t * width + threadIdx.x, total, keep);
+}
+
 template <Read read, int stages, bool bulk>
 __global__ void __launch_bounds__(sweep_threads, 1) sweep_kernel(const Sweep s) {
 #if __CUDA_ARCH__ >= 800
-  constexpr int R = warp_rows, deep = read == Read::head ? 32 : 16;  // rows a stage
-  constexpr int row_bytes = read == Read::whole ? 512 : 256;
-  constexpr int pieces = R / deep;
-  constexpr int fixed = 2 + stages / pieces;  // units that a block takes unasked, and looks ahead
+  using Stages = Ring<read, stages, bulk>;
+  constexpr int R = warp_rows, fixed = Stages::fixed;
   extern __shared__ __align__(128) char ring_memory[];
   __shared__ Word full[sweep_warps][stages];
   __shared__ double p_row[sweep_warps][2][R];
@@ -207,137 +331,21 @@ __global__ void __launch_bounds__(sweep_threads, 1) sweep_kernel(const Sweep s) 
 #endif
 
   const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
-  char* const ring = ring_memory + warp * stages * stage_bytes;
-  const Word policy = read_once(), keep = read_again();
+  const Word keep = read_again();
   if (threadIdx.x < fixed) queue[threadIdx.x] = blockIdx.x + Index(threadIdx.x) * gridDim.x;
   if (bulk && lane == 0) {
     for (int k = 0; k < stages; ++k) device::make_barrier(&full[warp][k], 1);
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }
   __syncthreads();
-  const auto pair_of = [&](Index z) {
-    return Pair(s.start, s.slots, s.all, slot_of(s.start, s.slots, s.all, z) & ~Index(1));
-  };
-
-  // What comes next into the ring.
-  int ahead = 0, ahead_piece = 0;
-  Index ahead_z = 0, ahead_end = 0;
-  Pair ahead_pair(s.start, s.slots, s.all, 0);
-  const char* source = nullptr;
-  const auto aim = [&] {
-    source = s.a + (ahead_pair.tile(ahead_z) * (tile * 8) + warp * R * row_bytes);
-  };
-  const auto open = [&] {
-    const Index unit = queue[ahead % (2 * fixed)];
-    ahead_z = ahead_end = 0;
-    if (unit < s.units) {
-      ahead_z = unit * s.unit;
-      ahead_end = ahead_z + s.unit < s.tiles ? ahead_z + s.unit : s.tiles;
-      ahead_pair = pair_of(ahead_z);
-      aim();
-    }
-  };
-  const auto fill = [&](int slot) {
-    if (ahead_z < ahead_end) {
-      char* const to = ring + slot * stage_bytes;
-      const char* const from = source + ahead_piece * deep * row_bytes;
-      if constexpr (bulk) {
-#if __CUDA_ARCH__ >= 900
-        if (lane == 0) {
-          Word* const barrier = &full[warp][slot];
-          expect_bytes(barrier, deep * row_bytes * (read == Read::both ? 2 : 1));
-          copy_bulk(to, from, deep * row_bytes, barrier, policy);
-          if constexpr (read == Read::both)
-            copy_bulk(to + deep * row_bytes, from + tile * 4, deep * row_bytes, barrier, policy);
-        }
-#endif
-      } else {
-        constexpr int own = row_bytes / 32;
-#pragma unroll
-        for (int r = 0; r < deep; ++r) {
-          const int at = r * row_bytes + lane * own;
-          copy_own<own>(to + at, from + at);
-          if constexpr (read == Read::both)
-            copy_own<own>(to + deep * row_bytes + at, from + tile * 4 + at);
-        }
-      }
-      if (++ahead_piece == pieces) {
-        ahead_piece = 0;
-        if (++ahead_z == ahead_end) {
-          ++ahead;
-          open();
-        } else {
-          if (ahead_z == ahead_pair.end)
-            ahead_pair = Pair(s.start, s.slots, s.all, ahead_pair.slot + 2);
-          aim();
-        }
-      }
-    }
-    if constexpr (!bulk) asm volatile("cp.async.commit_group;" ::: "memory");
-  };
-  open();
-  int filled = 0;
-  for (int k = 0; k < stages; ++k) {
-    filled += ahead_z < ahead_end ? 1 : 0;
-    fill(k);
-  }
-
+  Stages ring(s, queue, ring_memory + warp * stages * stage_bytes, full[warp]);
+  const int filled = ring.start();
   wait_for_launch_ahead();
-  if (s.skip != nullptr && *s.skip != 0) {
-    if constexpr (bulk)
-      for (int k = 0; k < filled; ++k) device::wait_for(&full[warp][k], 0);
-    else
-      asm volatile("cp.async.wait_all;" ::: "memory");
-    return;
-  }
+  if (s.skip != nullptr && *s.skip != 0) return ring.drain(filled);
   const auto* const p2 = reinterpret_cast<const double2*>(s.p);
   double sum[2][R];
   double2 column, pc;
-  int slot = 0, side = 0;
-  unsigned parity = 0;
-  const auto take_tile = [&](double(&row_sum)[R], const double* row_p) {
-#pragma unroll
-    for (int piece = 0; piece < pieces; ++piece) {
-      if constexpr (bulk) {
-        device::wait_for(&full[warp][slot], parity);
-      } else {
-        asm volatile("cp.async.wait_group %0;" ::"n"(stages - 1) : "memory");
-      }
-      const char* const here = ring + slot * stage_bytes;
-#pragma unroll
-      for (int r = 0; r < deep; ++r) {
-        unsigned high_x, high_y, low_x = 0, low_y = 0;
-        if constexpr (read == Read::whole) {
-          const uint4 v = reinterpret_cast<const uint4*>(here)[r * 32 + lane];
-          low_x = v.x, high_x = v.y, low_y = v.z, high_y = v.w;
-        } else {
-          const uint2 head = reinterpret_cast<const uint2*>(here)[r * 32 + lane];
-          high_x = head.x, high_y = head.y;
-          if constexpr (read == Read::both) {
-            const uint2 tail =
-                reinterpret_cast<const uint2*>(here + deep * row_bytes)[r * 32 + lane];
-            low_x = tail.x, low_y = tail.y;
-            high_x -= low_x >> 31;
-            high_y -= low_y >> 31;
-          }
-        }
-        const double x = __hiloint2double(int(high_x & s.mask), int(low_x));
-        const double y = __hiloint2double(int(high_y & s.mask), int(low_y));
-        const double pr = row_p[piece * deep + r];
-        double& mine = row_sum[piece * deep + r];
-        mine = fma(x, pc.x, mine);
-        mine = fma(y, pc.y, mine);
-        column.x = fma(x, pr, column.x);
-        column.y = fma(y, pr, column.y);
-      }
-      __syncwarp();
-      fill(slot);
-      if (++slot == stages) {
-        slot = 0;
-        parity ^= 1;
-      }
-    }
-  };
+  int side = 0;
   for (int turn = 0;; ++turn) {
     const Index unit = queue[turn % (2 * fixed)];
     if (unit >= s.units) break;
@@ -346,7 +354,7 @@ __global__ void __launch_bounds__(sweep_threads, 1) sweep_kernel(const Sweep s) 
     const Index to = (unit + 1) * s.unit < s.tiles ? (unit + 1) * s.unit : s.tiles;
     bool first = true;
     for (Index z = unit * s.unit; z < to;) {
-      const Pair pair = pair_of(z);
+      const Pair pair = ring.pair_of(z);
       const Index stop = to < pair.end ? to : pair.end;
       const bool two = pair.two(), upper = !two || z < pair.both;
       __syncwarp();
@@ -366,22 +374,14 @@ __global__ void __launch_bounds__(sweep_threads, 1) sweep_kernel(const Sweep s) 
         const double2 pc_next =
             p2[pair.column(lowest + 1 < stop ? lowest + 1 : lowest) * 32 + lane];
         column = make_double2(0, 0);
-        if (upper && (z < pair.both || !two)) take_tile(sum[0], p_row[warp][0]);
-        if (two) take_tile(sum[1], p_row[warp][1]);
+        if (upper && (z < pair.both || !two)) ring.take_tile(sum[0], p_row[warp][0], pc, column);
+        if (two) ring.take_tile(sum[1], p_row[warp][1], pc, column);
         sides[side][warp][lane] = column;
         if (first && threadIdx.x == 0)
           queue[(turn + fixed) % (2 * fixed)] = Index(taken) + Index(fixed) * gridDim.x;
         first = false;
         __syncthreads();
-        if (threadIdx.x < width) {
-          const auto* const c = reinterpret_cast<const double*>(&sides[side][0][0]) + threadIdx.x;
-          double total = c[0];
-#pragma unroll
-          for (int w = 1; w < sweep_warps; ++w) total += c[w * width];
-          const Index t = pair.tile(lowest);
-          double* const to_column = s.columns + t * width + threadIdx.x;
-          store_kept(to_column, total, keep);
-        }
+        if (threadIdx.x < width) store_columns(s, &sides[side][0][0], pair.tile(lowest), keep);
         side ^= 1;
         pc = pc_next;
         z = lowest + 1;

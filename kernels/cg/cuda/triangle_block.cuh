@@ -13,6 +13,7 @@
 //   place(i, v) = 16 k (i / 16) + ((h k / 8 + v / 8) 32 + 4 g + v % 8 / 2) 2 + v % 2.
 // The vectors themselves: 16 rows 4 t + q at a time, as the second operand takes them.
 #pragma once
+#include "kernels/base/cuda/barriers.cuh"
 #include "kernels/base/cuda/dmma.cuh"
 #include "kernels/cg/triangle.hpp"
 
@@ -40,13 +41,7 @@ template <int k, int stages>
 constexpr int shared_bytes = 8 * (stages * step_doubles + 2 * meeting_doubles<k>);
 
 /// Copies of the matrix pass through the second-level cache without staying there.
-__device__ inline unsigned long long pass_through() {
-  unsigned long long policy;
-  asm volatile("createpolicy.fractional.L2::evict_first.b64 %0;" : "=l"(policy));
-  return policy;
-}
-__device__ inline void copy16_once(unsigned shared, const double* global,
-                                   unsigned long long policy) {
+__device__ inline void copy16_once(unsigned shared, const double* global, Word policy) {
   asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(shared),
                "l"(global), "l"(policy)
                : "memory");
@@ -98,214 +93,248 @@ __device__ inline int claim(const Arguments& w) {
   }
 }
 
-template <int k, int stages>
-__global__ void __launch_bounds__(threads, 1) multiply_kernel(const Arguments w) {
-  constexpr int parts = k / 8;  // products of 8 vectors
-  extern __shared__ __align__(128) double shared[];
-  __shared__ int units[4];
-  if (w.skip && *w.skip != 0) return;
-  double* const meetings = shared + stages * step_doubles;
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
-  const int side = warp % 2, rows_at = 64 * (warp / 2);
-  const unsigned long long policy = pass_through();
-
-  if (threadIdx.x == 0) units[0] = claim(w);
-  __syncthreads();
-  Walk load, at;
-  load.open_unit(w, units[0]);
-  at.open_unit(w, units[0]);
-  if (threadIdx.x == 0 && !load.over) units[1] = claim(w);
-
+/// Brings the steps of a block's units to shared memory, `stages` of them in turn.
+template <int stages>
+struct Loader {
+  const Arguments& w;
+  int* const units;  // the block's next ones, in turn
+  Walk at;
   // Copies of one step, 16 bytes (2 columns) of every 16th row a thread.
   const int chunk16 = threadIdx.x % 16, row16 = threadIdx.x / 16;
   const Index from = Index(row16) * triangle::width + 2 * chunk16;
-  const unsigned to =
-      static_cast<unsigned>(__cvta_generic_to_shared(shared)) +
-      unsigned(chunk16 / 8 * 32768 + row16 * 128 + ((chunk16 % 8) ^ (row16 / 2)) * 16);
+  const unsigned to;
+  const Word policy = device::read_once();
   int fill = 0;
-  const auto load_part = [&](int part) {  // an eighth of the step
-    if (load.over) return;
-    const double* source = load.tile + load.half * step_width + from;
+
+  __device__ __forceinline__ Loader(const Arguments& arguments, const double* shared, int* next)
+      : w(arguments),
+        units(next),
+        to(device::shared_address(shared) +
+           unsigned(chunk16 / 8 * 32768 + row16 * 128 + ((chunk16 % 8) ^ (row16 / 2)) * 16)) {
+    at.open_unit(w, units[0]);
+    if (threadIdx.x == 0 && !at.over) units[1] = claim(w);
+  }
+  /// An eighth of the step.
+  __device__ __forceinline__ void part(int eighth) const {
+    if (at.over) return;
+    const double* source = at.tile + at.half * step_width + from;
     const unsigned target = to + unsigned(fill) * (8u * step_doubles);
 #pragma unroll
-    for (int pass = 2 * part; pass < 2 * part + 2; ++pass)
+    for (int pass = 2 * eighth; pass < 2 * eighth + 2; ++pass)
       copy16_once(target + pass * 2048u, source + pass * 16 * triangle::width, policy);
-  };
-  const auto load_done = [&] {
+  }
+  __device__ __forceinline__ void next_step() {
     device::commit_copies();
-    if (load.over) return;
+    if (at.over) return;
     fill = fill + 1 == stages ? 0 : fill + 1;
-    if (!load.next_step() && !load.next_row(w)) {
-      load.open_unit(w, units[load.unit % 4]);
-      if (threadIdx.x == 0 && !load.over) units[load.unit % 4] = claim(w);
+    if (!at.next_step() && !at.next_row(w)) {
+      at.open_unit(w, units[at.unit % 4]);
+      if (threadIdx.x == 0 && !at.over) units[at.unit % 4] = claim(w);
     }
-  };
+  }
+};
 
-  double mine[4][parts][4];  // P of the warp's 64 rows
-  double sums[4][parts][4];  // sums of these rows over the warp's columns
-  const auto begin_row = [&] {
-    const double2* from_rows =
-        reinterpret_cast<const double2*>(w.vectors + (w.row[at.row] * 256 + rows_at) * k) + lane;
+/// 16 rows of the vectors, as the second operand takes them.
+template <int parts>
+__device__ __forceinline__ void load_operand(double (&v)[parts][4], const double2* from) {
 #pragma unroll
-    for (int m = 0; m < 4; ++m)
-#pragma unroll
-      for (int j = 0; j < 2 * parts; ++j) {
-        const double2 v = __ldg(from_rows + (m * 2 * parts + j) * 32);
-        if (parts == 2) {
-          mine[m][0][j] = v.x;
-          mine[m][parts - 1][j] = v.y;
-        } else {
-          mine[m][0][2 * j] = v.x;
-          mine[m][0][2 * j + 1] = v.y;
-        }
-      }
-#pragma unroll
-    for (int m = 0; m < 4; ++m)
-#pragma unroll
-      for (int p = 0; p < parts; ++p)
-#pragma unroll
-        for (int e = 0; e < 4; ++e) sums[m][p][e] = 0;
-  };
+  for (int j = 0; j < 2 * parts; ++j) {
+    const double2 two = __ldg(from + j * 32);
+    if (parts == 2) {
+      v[0][j] = two.x;
+      v[parts - 1][j] = two.y;
+    } else {
+      v[0][2 * j] = two.x;
+      v[0][2 * j + 1] = two.y;
+    }
+  }
+}
 
-  // Sums of the columns of the step before: over the warps, then onto the unit's strip.
-  double2* strip = nullptr;
+/// Sums of the columns of a step: the warps meet in shared memory, one step later they are added up
+/// onto the unit's strip.
+template <int k>
+struct Columns {
+  static constexpr int each = step_width * k / 2;  // pairs of sums
+  double* const meetings;
+  const bool adds = threadIdx.x < each;
+  double2* strip = nullptr;  // of the step before
   bool onto = false;
   int place = 0;  // where the warps meet in this step
-  const bool adds = threadIdx.x < step_width * k / 2;
-  const auto column_sum = [&](int where) {
-    const double2* meeting =
-        reinterpret_cast<const double2*>(meetings + where * meeting_doubles<k>);
-    double2 v = meeting[threadIdx.x];
+
+  __device__ __forceinline__ double2* meeting(int where) const {
+    return reinterpret_cast<double2*>(meetings + where * meeting_doubles<k>);
+  }
+  /// Sum over the warps, of the step before.
+  __device__ __forceinline__ double2 sum() const {
+    const double2* const from = meeting(place ^ 1);
+    double2 v = from[threadIdx.x];
 #pragma unroll
     for (int i = 1; i < row_groups; ++i) {
-      const double2 u = meeting[i * (step_width * k / 2) + threadIdx.x];
+      const double2 u = from[i * each + threadIdx.x];
       v.x += u.x;
       v.y += u.y;
     }
     return v;
-  };
+  }
+  /// The strip's numbers to which the sums are added.
+  __device__ __forceinline__ double2 old() const { return onto ? __ldcg(strip) : double2{}; }
+  __device__ __forceinline__ void next_step(double2* of_unit, bool first_row) {
+    strip = of_unit + threadIdx.x;
+    onto = !first_row;
+    place ^= 1;
+  }
+};
 
+/// Row sums: the two sides in order, half of the rows at a time.
+template <int parts>
+__device__ __forceinline__ void store_row_sums(const double (&sums)[4][parts][4], double2* meet,
+                                               double2* target, int side) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < 4 * parts; ++i) {
+      const int m = 2 * half + i / (2 * parts), h = i / parts % 2, p = i % parts;
+      if (side == 1) meet[i * 32] = make_double2(sums[m][p][2 * h], sums[m][p][2 * h + 1]);
+    }
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < 4 * parts; ++i) {
+      const int m = 2 * half + i / (2 * parts), h = i / parts % 2, p = i % parts;
+      if (side == 0) {
+        const double2 v = meet[i * 32];
+        __stcg(target + (half * 4 * parts + i) * 32,
+               make_double2(sums[m][p][2 * h] + v.x, sums[m][p][2 * h + 1] + v.y));
+      }
+    }
+  }
+  __syncthreads();
+}
+
+/// A warp's part of one step: `down` are the sums of its columns, `sums` those of its rows.
+template <int k, int stages>
+struct Step {
+  static constexpr int parts = k / 8;  // products of 8 vectors
+  const double2* blocks;               // of the warp, in shared memory
+  const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+
+  /// down = A^T P of the rows.
+  __device__ __forceinline__ void multiply_down(double (&down)[parts][4],
+                                                const double (&mine)[4][parts][4],
+                                                const Loader<stages>& loader) const {
+#pragma unroll
+    for (int m = 0; m < 4; ++m) {
+      double a[8];
+#pragma unroll
+      for (int q = 0; q < 4; ++q) {
+        const double2 v = blocks[(16 * m + 4 * t + q) * 8 + (g ^ (2 * t + q / 2))];
+        a[2 * q] = v.x;
+        a[2 * q + 1] = v.y;
+      }
+#pragma unroll
+      for (int p = 0; p < parts; ++p) device::dmma(down[p], a, mine[m][p]);
+      loader.part(m);
+    }
+  }
+  /// sums += A P of the columns.
+  __device__ __forceinline__ void multiply_across(double (&sums)[4][parts][4],
+                                                  const double (&theirs)[parts][4],
+                                                  const Loader<stages>& loader) const {
+#pragma unroll
+    for (int m = 0; m < 4; ++m) {
+      double a[8];
+#pragma unroll
+      for (int h = 0; h < 2; ++h)
+#pragma unroll
+        for (int c = 0; c < 2; ++c) {
+          const double2 v = blocks[(16 * m + 2 * g + h) * 8 + ((2 * t + c) ^ g)];
+          a[2 * (2 * c) + h] = v.x;
+          a[2 * (2 * c + 1) + h] = v.y;
+        }
+#pragma unroll
+      for (int p = 0; p < parts; ++p) device::dmma(sums[m][p], a, theirs[p]);
+      loader.part(4 + m);
+    }
+  }
+};
+
+template <int k, int stages>
+__global__ void __launch_bounds__(threads, 1) multiply_kernel(const Arguments w) {
+  constexpr int parts = k / 8;
+  extern __shared__ __align__(128) double shared[];
+  __shared__ int units[4];
+  if (w.skip && *w.skip != 0) return;
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const int side = warp % 2, rows_at = 64 * (warp / 2);
+  if (threadIdx.x == 0) units[0] = claim(w);
+  __syncthreads();
+  Loader<stages> loader(w, shared, units);
+  Walk at;
+  at.open_unit(w, units[0]);
 #pragma unroll
   for (int s = 0; s < stages - 1; ++s) {
-    for (int part = 0; part < 8; ++part) load_part(part);
-    load_done();
+    for (int eighth = 0; eighth < 8; ++eighth) loader.part(eighth);
+    loader.next_step();
     __syncthreads();
   }
+
+  Columns<k> columns{shared + stages * step_doubles};
   int stage = 0;
   while (!at.over) {
-    begin_row();
+    double mine[4][parts][4];       // P of the warp's 64 rows
+    double sums[4][parts][4] = {};  // sums of these rows over the warp's columns
+    const double2* from_rows =
+        reinterpret_cast<const double2*>(w.vectors + (w.row[at.row] * 256 + rows_at) * k) + lane;
+#pragma unroll
+    for (int m = 0; m < 4; ++m) load_operand(mine[m], from_rows + m * (2 * parts * 32));
     const bool first_row = at.row == min(w.rows, (at.group + 1) * w.down) - 1;
     bool more = true;
     while (more) {
       device::wait_copies<stages - 2>();
       __syncthreads();
       double2 column = {}, old = {};
-      double2* const strip_before = adds ? strip : nullptr;
+      double2* const strip_before = columns.adds ? columns.strip : nullptr;
       if (strip_before != nullptr) {
-        if (onto) old = __ldcg(strip);
-        column = column_sum(place ^ 1);
+        old = columns.old();
+        column = columns.sum();
       }
       const Index first_column = Index(at.column) * triangle::width + at.half * step_width;
-      double theirs[parts][4];
-      {
-        const double2* v =
-            reinterpret_cast<const double2*>(w.vectors + (first_column + 16 * side) * k) + lane;
-#pragma unroll
-        for (int j = 0; j < 2 * parts; ++j) {
-          const double2 u = __ldg(v + j * 32);
-          if (parts == 2) {
-            theirs[0][j] = u.x;
-            theirs[parts - 1][j] = u.y;
-          } else {
-            theirs[0][2 * j] = u.x;
-            theirs[0][2 * j + 1] = u.y;
-          }
-        }
-      }
-      const double2* blocks = reinterpret_cast<const double2*>(shared + stage * step_doubles) +
-                              side * 2048 + rows_at * 8;
-      double down[parts][4] = {};
-#pragma unroll
-      for (int m = 0; m < 4; ++m) {
-        double a[8];
-#pragma unroll
-        for (int q = 0; q < 4; ++q) {
-          const double2 v = blocks[(16 * m + 4 * t + q) * 8 + (g ^ (2 * t + q / 2))];
-          a[2 * q] = v.x;
-          a[2 * q + 1] = v.y;
-        }
-#pragma unroll
-        for (int p = 0; p < parts; ++p) device::dmma(down[p], a, mine[m][p]);
-        load_part(m);
-      }
+      double theirs[parts][4], down[parts][4] = {};
+      load_operand(
+          theirs,
+          reinterpret_cast<const double2*>(w.vectors + (first_column + 16 * side) * k) + lane);
+      const Step<k, stages> step{reinterpret_cast<const double2*>(shared + stage * step_doubles) +
+                                 side * 2048 + rows_at * 8};
+      step.multiply_down(down, mine, loader);
       if (strip_before != nullptr)
         __stcg(strip_before, make_double2(old.x + column.x, old.y + column.y));
-      double2* meet = reinterpret_cast<double2*>(meetings + place * meeting_doubles<k>) +
-                      (warp / 2) * (step_width * k / 2) + side * (8 * k) + lane;
+      double2* meet =
+          columns.meeting(columns.place) + (warp / 2) * columns.each + side * (8 * k) + lane;
 #pragma unroll
       for (int h = 0; h < 2; ++h)
 #pragma unroll
         for (int p = 0; p < parts; ++p)
           meet[(h * parts + p) * 32] = make_double2(down[p][2 * h], down[p][2 * h + 1]);
-#pragma unroll
-      for (int m = 0; m < 4; ++m) {
-        double a[8];
-#pragma unroll
-        for (int h = 0; h < 2; ++h)
-#pragma unroll
-          for (int c = 0; c < 2; ++c) {
-            const double2 v = blocks[(16 * m + 2 * g + h) * 8 + ((2 * t + c) ^ g)];
-            a[2 * (2 * c) + h] = v.x;
-            a[2 * (2 * c + 1) + h] = v.y;
-          }
-#pragma unroll
-        for (int p = 0; p < parts; ++p) device::dmma(sums[m][p], a, theirs[p]);
-        load_part(4 + m);
-      }
-      load_done();
-      strip = reinterpret_cast<double2*>(w.column_sums +
-                                         (Index(at.group) * w.padded + first_column) * k) +
-              threadIdx.x;
-      onto = !first_row;
-      place ^= 1;
+      step.multiply_across(sums, theirs, loader);
+      loader.next_step();
+      columns.next_step(reinterpret_cast<double2*>(w.column_sums +
+                                                   (Index(at.group) * w.padded + first_column) * k),
+                        first_row);
       stage = stage + 1 == stages ? 0 : stage + 1;
       more = at.next_step();
     }
-    // Row sums: the two sides in order, half of the rows at a time.
     __syncthreads();
-    if (adds) {
-      const double2 column = column_sum(place ^ 1);
-      double2 old = {};
-      if (onto) old = __ldcg(strip);
-      __stcg(strip, make_double2(old.x + column.x, old.y + column.y));
+    if (columns.adds) {
+      const double2 column = columns.sum(), old = columns.old();
+      __stcg(columns.strip, make_double2(old.x + column.x, old.y + column.y));
     }
-    strip = nullptr;
+    columns.strip = nullptr;
     double2* target =
         reinterpret_cast<double2*>(w.row_sums + (Index(at.row) * w.chunks + at.chunk) * 256 * k +
                                    rows_at * k) +
         lane;
-    double2* meet = reinterpret_cast<double2*>(meetings + place * meeting_doubles<k>) +
-                    (warp / 2) * (16 * k) + lane;
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      __syncthreads();
-#pragma unroll
-      for (int i = 0; i < 4 * parts; ++i) {
-        const int m = 2 * half + i / (2 * parts), h = i / parts % 2, p = i % parts;
-        if (side == 1) meet[i * 32] = make_double2(sums[m][p][2 * h], sums[m][p][2 * h + 1]);
-      }
-      __syncthreads();
-#pragma unroll
-      for (int i = 0; i < 4 * parts; ++i) {
-        const int m = 2 * half + i / (2 * parts), h = i / parts % 2, p = i % parts;
-        if (side == 0) {
-          const double2 v = meet[i * 32];
-          __stcg(target + (half * 4 * parts + i) * 32,
-                 make_double2(sums[m][p][2 * h] + v.x, sums[m][p][2 * h + 1] + v.y));
-        }
-      }
-    }
-    __syncthreads();
+    store_row_sums(sums, columns.meeting(columns.place) + (warp / 2) * (16 * k) + lane, target,
+                   side);
     if (!at.next_row(w)) at.open_unit(w, units[at.unit % 4]);
   }
 }

@@ -10,24 +10,13 @@
 #pragma once
 #include <algorithm>
 
+#include "kernels/base/cuda/barriers.cuh"
 #include "kernels/base/cuda/runtime.cuh"
 #include "kernels/cg/preconditioner.hpp"
 
 namespace terrace {
 
-constexpr long long unwritten = -1;  // a quiet NaN with all bits set
-constexpr int solve_threads = 64;    // of a block; its warps work apart
-
-__device__ inline long long load_shared_value(const double* p) {
-  long long v;
-  asm volatile("ld.relaxed.gpu.global.s64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
-  return v;
-}
-__device__ inline void store_shared_value(double* p, double value) {
-  long long v = __double_as_longlong(value);
-  if (v == unwritten) v = 0x7ff8000000000000ll;
-  asm volatile("st.relaxed.gpu.global.s64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
-}
+constexpr int solve_threads = 64;  // of a block; its warps work apart
 
 struct SolveArguments {
   const Index* start;
@@ -35,8 +24,8 @@ struct SolveArguments {
   const double *value, *inverse;
   const std::int32_t* order;
   const double* from;  ///< r (forward, by order), y (backward)
-  double* solution;    ///< y, x
-  double* cleared;     ///< x, y: becomes unwritten
+  Word* solution;      ///< y, x: bare numbers
+  double* cleared;     ///< x, y: becomes device::nothing
   double* z;           ///< backward: the solution by order
   unsigned long long* ticket;
   Index rows, columns;
@@ -44,6 +33,18 @@ struct SolveArguments {
 
 __device__ inline void fetch_soon(const void* p) {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
+}
+
+/// The next task of a warp, none left where it is `tasks` or more.
+__device__ __forceinline__ unsigned long long next_task(unsigned long long* ticket,
+                                                        unsigned long long tasks,
+                                                        unsigned long long warps, int lane) {
+  unsigned long long task = 0;
+  if (lane == 0) {
+    task = atomicAdd(ticket, 1ull);
+    if (task == tasks + warps - 1) *ticket = 0;  // every warp has asked in vain
+  }
+  return __shfl_sync(~0u, task, 0);
 }
 
 /// One thread a (row, vector). `batch` entries of a row are waited for together, at best all.
@@ -55,12 +56,7 @@ __global__ void __launch_bounds__(solve_threads)
   const unsigned long long tasks = (a.rows * a.columns + 31) / 32;
   const unsigned long long warps = (unsigned long long)(gridDim.x) * (solve_threads / 32);
   while (true) {
-    unsigned long long task = 0;
-    if (lane == 0) {
-      task = atomicAdd(a.ticket, 1ull);
-      if (task == tasks + warps - 1) *a.ticket = 0;  // every warp has asked in vain
-    }
-    task = __shfl_sync(~0u, task, 0);
+    const unsigned long long task = next_task(a.ticket, tasks, warps, lane);
     if (task >= tasks) return;
     const Index item = Index(backward ? tasks - 1 - task : task) * 32 + lane;
     const Index row = a.columns == 1 ? item : item / a.columns;
@@ -75,7 +71,7 @@ __global__ void __launch_bounds__(solve_threads)
       e = a.start[row / 32] + row % 32;
       end = a.start[row / 32 + 1];
     }
-    const double* place_of[batch];  // null: the value is known
+    const Word* place_of[batch];  // null: the value is known
     double value[batch], x[batch];
     bool fresh = true;
     while (true) {
@@ -102,14 +98,14 @@ __global__ void __launch_bounds__(solve_threads)
           }
         }
         bool waiting = false;
-        long long bits[batch];
+        Word bits[batch];
 #pragma unroll
         for (int k = 0; k < batch; ++k)
-          bits[k] = place_of[k] ? load_shared_value(place_of[k]) : unwritten;
+          bits[k] = place_of[k] ? device::look(place_of[k]) : device::nothing;
 #pragma unroll
         for (int k = 0; k < batch; ++k) {
-          if (bits[k] != unwritten) {
-            x[k] = __longlong_as_double(bits[k]);
+          if (bits[k] != device::nothing) {
+            x[k] = __longlong_as_double((long long)(bits[k]));
             place_of[k] = nullptr;
           }
           waiting = waiting || place_of[k];
@@ -121,8 +117,8 @@ __global__ void __launch_bounds__(solve_threads)
           fresh = true;
           if (e >= end) {
             const double solved = sum * inverse;
-            store_shared_value(a.solution + item, solved);
-            a.cleared[item] = __longlong_as_double(unwritten);
+            device::send_bare(a.solution + item, solved);
+            a.cleared[item] = __longlong_as_double((long long)(device::nothing));
             if (backward) a.z[place] = solved;
             done = true;
           }
@@ -150,7 +146,7 @@ void launch_triangular_solves(cudaStream_t lane, const FactorView<Cuda>& f, Inde
   forward.inverse = f.inverse_diagonal.data;
   forward.order = f.order.data;
   forward.from = r;
-  forward.solution = f.y.data;
+  forward.solution = reinterpret_cast<Word*>(f.y.data);
   forward.cleared = f.x.data;
   forward.ticket = tickets;
   forward.rows = rows;
@@ -160,7 +156,7 @@ void launch_triangular_solves(cudaStream_t lane, const FactorView<Cuda>& f, Inde
   back.column = f.upper.column.data;
   back.value = f.upper.value.data;
   back.from = f.y.data;
-  back.solution = f.x.data;
+  back.solution = reinterpret_cast<Word*>(f.x.data);
   back.cleared = f.y.data;
   back.z = z;
   back.ticket = tickets + 1;

@@ -16,6 +16,76 @@ namespace terrace::dense {
 namespace cluster {
 namespace {
 
+/// Pivot rows of this processor: entries of L to LU, zero instead of them; the rest to `raw`.
+template <int W, int T>
+__device__ __forceinline__ void move_pivot_rows(const Place& at, const Layout<W>& layout,
+                                                double* memory, const int* slot_of, int count) {
+  const Strip& s = at.s;
+  const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
+  const int j0 = at.j0, c0 = j0 + count, rest = int(s.width) - c0;
+  for (int t = warp; t < count; t += T / 32) {
+    const int r = slot_of[t], lr = r - at.base;
+    if (r < 0) {
+      if (at.me == 0)
+        for (int c = lane; c < rest; c += 32) at.raw[t * panel_most + c] = 0;
+      continue;
+    }
+    if (lr < 0 || lr >= at.rows) continue;
+    if (lane == 0) {
+      s.column_of[r] = s.first + j0 + t;
+      s.pivots[j0 + t] = s.id[r];
+      at.pivot_slot[j0 + t] = r;
+    }
+    double* const lu = s.lu + (j0 + t) * s.block;
+    double v[panel_most / 32];
+#pragma unroll
+    for (int i = 0; i < panel_most / 32; ++i) {
+      const int c = lane + 32 * i;
+      v[i] = (c < j0 || c >= c0) && c < s.width ? __ldcg(s.x + r + c * s.ld) : 0.0;
+    }
+#pragma unroll
+    for (int i = 0; i < panel_most / 32; ++i) {
+      const int c = lane + 32 * i;
+      if (c >= j0 && c < j0 + t) {
+        double* const n = memory + layout.n() + (c - j0) * layout.ld_n() + lr;
+        v[i] = *n;
+        *n = 0;
+      }
+      if (c < j0 + t) {
+        lu[c] = v[i];
+        s.x[r + c * s.ld] = 0;
+      } else if (c >= c0 && c < s.width) {
+        at.raw[t * panel_most + c - c0] = v[i];
+      }
+    }
+  }
+}
+
+/// L of the leaf, and the rows of U right of it.
+template <int W, int T>
+__device__ __forceinline__ void load_leaf(const Place& at, const int* slot_of, int rest, double* l,
+                                          double* u) {
+  const int tid = int(threadIdx.x);
+  constexpr int of_l = (W * W + T - 1) / T, of_u = W * panel_most / T;
+  double v[of_l + of_u];
+#pragma unroll
+  for (int i = 0; i < of_l; ++i) {
+    const int t = (tid + i * T) / W, c = tid % W;
+    v[i] = t < W && c < t && slot_of[t] >= 0
+               ? __ldcg(at.s.lu + (at.j0 + t) * at.s.block + at.j0 + c)
+               : 0.0;
+  }
+#pragma unroll
+  for (int i = 0; i < of_u; ++i)
+    v[of_l + i] = tid % panel_most < rest ? __ldcg(at.raw + tid + i * T) : 0.0;
+#pragma unroll
+  for (int i = 0; i < of_l; ++i)
+    if (tid + i * T < W * W) l[(tid + i * T) / W * Layout<W>::ld_l + tid % W] = v[i];
+#pragma unroll
+  for (int i = 0; i < of_u; ++i)
+    u[(tid + i * T) / panel_most * Layout<W>::ld_u + tid % panel_most] = v[of_l + i];
+}
+
 /// Factors the strip, width <= panel_most: N, LU, pivots, column_of, and rows of -U^-1.
 /// `raw` holds W x panel_most.
 template <int W, int R, int T>
@@ -24,7 +94,7 @@ __global__ void __launch_bounds__(T, 1)
   extern __shared__ double memory[];
   if (s.info[0] >= 0) return;
   const Layout<W> layout{rows};
-  const int tid = int(threadIdx.x), warp = tid / 32, lane = tid % 32;
+  const int tid = int(threadIdx.x);
   Place at{s, pivot_slot, raw, processors, int(blockIdx.x), int(blockIdx.x) * rows, rows, 0};
   unsigned char* const fresh = reinterpret_cast<unsigned char*>(memory + layout.fresh());
   int* const slot_of = reinterpret_cast<int*>(memory + layout.slots());
@@ -61,66 +131,13 @@ __global__ void __launch_bounds__(T, 1)
     __syncthreads();
     const int c0 = j0 + count, rest = int(s.width) - c0;
     if (leaf.stopped) break;
-    // Pivot rows of this processor: entries of L to LU, zero instead of them; the rest to `raw`.
-    for (int t = warp; t < count; t += T / 32) {
-      const int r = slot_of[t], lr = r - at.base;
-      if (r < 0) {
-        if (at.me == 0)
-          for (int c = lane; c < rest; c += 32) raw[t * panel_most + c] = 0;
-        continue;
-      }
-      if (lr < 0 || lr >= rows) continue;
-      if (lane == 0) {
-        s.column_of[r] = s.first + j0 + t;
-        s.pivots[j0 + t] = s.id[r];
-        pivot_slot[j0 + t] = r;
-      }
-      double* const lu = s.lu + (j0 + t) * s.block;
-      double v[panel_most / 32];
-#pragma unroll
-      for (int i = 0; i < panel_most / 32; ++i) {
-        const int c = lane + 32 * i;
-        v[i] = (c < j0 || c >= c0) && c < s.width ? __ldcg(s.x + r + c * s.ld) : 0.0;
-      }
-#pragma unroll
-      for (int i = 0; i < panel_most / 32; ++i) {
-        const int c = lane + 32 * i;
-        if (c >= j0 && c < j0 + t) {
-          double* const n = memory + layout.n() + (c - j0) * layout.ld_n() + lr;
-          v[i] = *n;
-          *n = 0;
-        }
-        if (c < j0 + t) {
-          lu[c] = v[i];
-          s.x[r + c * s.ld] = 0;
-        } else if (c >= c0 && c < s.width) {
-          raw[t * panel_most + c - c0] = v[i];
-        }
-      }
-    }
+    move_pivot_rows<W, T>(at, layout, memory, slot_of, count);
     if (rest == 0) break;
     arrive_at_barrier();
     wait_at_barrier();
     double* const u = memory + layout.u();
     double* const l = memory + layout.l();
-    {
-      constexpr int of_l = (W * W + T - 1) / T, of_u = W * panel_most / T;
-      double v[of_l + of_u];
-#pragma unroll
-      for (int i = 0; i < of_l; ++i) {
-        const int t = (tid + i * T) / W, c = tid % W;
-        v[i] = t < W && c < t && slot_of[t] >= 0 ? __ldcg(s.lu + (j0 + t) * s.block + j0 + c) : 0.0;
-      }
-#pragma unroll
-      for (int i = 0; i < of_u; ++i)
-        v[of_l + i] = tid % panel_most < rest ? __ldcg(raw + tid + i * T) : 0.0;
-#pragma unroll
-      for (int i = 0; i < of_l; ++i)
-        if (tid + i * T < W * W) l[(tid + i * T) / W * Layout<W>::ld_l + tid % W] = v[i];
-#pragma unroll
-      for (int i = 0; i < of_u; ++i)
-        u[(tid + i * T) / panel_most * Layout<W>::ld_u + tid % panel_most] = v[of_l + i];
-    }
+    load_leaf<W, T>(at, slot_of, rest, l, u);
     __syncthreads();
     solve_leaf<W, T>(u, l, rest);
     if (at.me == processors - 1)

@@ -121,20 +121,11 @@ struct Leaf {
   int step;       // columns since the kernel began
   bool stopped;
 
-  /// One column, a[.][0], number j of the leaf; LIVE columns are still wanted. Leaves a[.][c] one
-  /// place to the left.
+  /// The warp's best row goes to its stage.
   template <int LIVE>
-  __device__ void column(const Place& at, const Layout<W>& layout, double* memory, int j) {
-    const Strip& s = at.s;
+  __device__ __forceinline__ void offer(const Place& at, double* stages, ulonglong2* found) const {
     const int tid = int(threadIdx.x), warp = tid / 32, lane = tid % 32;
-    constexpr int slot = Layout<W>::message, size = Layout<W>::row;
-    double* const board = memory + layout.board() + (step & 1) * most_processors * slot;
-    double* const stages = memory + layout.stage() + (step & 1) * 16 * size;
-    double* const stage = stages + warp * size;
-    const unsigned tag = unsigned(step) + 1;
-    ulonglong2* const found =
-        reinterpret_cast<ulonglong2*>(memory + layout.warps()) + (step & 1) * 16;
-    // The warp's best row goes to its stage.
+    double* const stage = stages + warp * Layout<W>::row;
     Bits key = 0;
     int row = INT_MAX, which = 0;
 #pragma unroll
@@ -158,6 +149,21 @@ struct Leaf {
                                                           c + 1 < LIVE ? a[q][c + 1] : 0.0};
         }
     }
+  }
+
+  /// One column, a[.][0], number j of the leaf; LIVE columns are still wanted. Leaves a[.][c] one
+  /// place to the left.
+  template <int LIVE>
+  __device__ void column(const Place& at, const Layout<W>& layout, double* memory, int j) {
+    const Strip& s = at.s;
+    const int tid = int(threadIdx.x), warp = tid / 32, lane = tid % 32;
+    constexpr int slot = Layout<W>::message, size = Layout<W>::row;
+    double* const board = memory + layout.board() + (step & 1) * most_processors * slot;
+    double* const stages = memory + layout.stage() + (step & 1) * 16 * size;
+    const unsigned tag = unsigned(step) + 1;
+    ulonglong2* const found =
+        reinterpret_cast<ulonglong2*>(memory + layout.warps()) + (step & 1) * 16;
+    offer<LIVE>(at, stages, found);
     __syncthreads();
     // The processor's best row goes to all.
     constexpr unsigned row_bits = 0x7fffffffu;
@@ -177,9 +183,9 @@ struct Leaf {
         __ffs(int(best_lane(lane < at.processors ? head.value : 0,
                             lane < at.processors ? int(head.row & row_bits) : INT_MAX))) -
         1;
-    key = __shfl_sync(~0u, head.value, winner);
+    const Bits key = __shfl_sync(~0u, head.value, winner);
     const unsigned signed_row = __shfl_sync(~0u, head.row, winner);
-    row = int(signed_row & row_bits);
+    const int row = int(signed_row & row_bits);
     const bool usable = is_usable(key);
     const double pivot = __longlong_as_double(
         (long long)((key - (Bits(1) << 32)) | Bits(signed_row & ~row_bits) << 32));

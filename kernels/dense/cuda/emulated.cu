@@ -28,60 +28,44 @@ __device__ __forceinline__ void store_residues(const int (&d)[64], const Modulus
 #pragma unroll
   for (int x = 0; x < pieces / 2; ++x) to[x * 256] = uint2{four(8 * x), four(8 * x + 4)};
 }
-#endif
 
-/// A cluster of two blocks has tiles first + its number, + wave, + 2 wave ... < end.
-template <int groups>
-__global__ void __launch_bounds__(threads, 1) product_kernel(const __grid_constant__ Product p) {
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  extern __shared__ unsigned char raw[];
-  __shared__ alignas(8) Word full[stages], empty[stages], ready[2], taken[2];
-  const unsigned base = (shared_address(raw) + 1023u) & ~1023u;
-  const int group = int(threadIdx.x) / 128;
-  const unsigned rank = rank_in_cluster();
-  if (threadIdx.x == 0) {
-    for (int s = 0; s < stages; ++s) {
-      make_barrier(full + s, 1);
-      make_barrier(empty + s, 4);  // two warpgroups of both blocks
-    }
-    for (int h = 0; h < 2; ++h) {
-      make_barrier(ready + h, 256);
-      make_barrier(taken + h, 128);
-    }
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-  }
-  __syncthreads();
-  meet_cluster();
+/// A block's barriers and tiles, and what each of its warpgroups does for all of them.
+struct Block {
+  const Product& p;
+  const unsigned base;  // of the stages
+  Word *const full, *const empty, *const ready, *const taken;
   const Index first = p.first + blockIdx.x / 2;
-  const auto chunks = int(p.left.chunks);
+  const int chunks = int(p.left.chunks), group = int(threadIdx.x) / 128;
+  const unsigned rank = rank_in_cluster();
 
-  if (group == 3) {  // loads
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-    if (threadIdx.x == 3 * 128) {
-      Ring<stages> ring;
-      for (Index k = first; k < p.end; k += p.wave) {
-        Index row = 0, column = 0;
-        tile_at(p, k, row, column);
-        for (int q = 0; q < p.s.count; ++q) {
-          const unsigned char* left = p.left.data + p.left.block(q, 2 * row + rank);
-          const unsigned char* right =
-              p.right.data + p.right.block(q, column) + rank * (right_bytes / 2);
-          for (int c = 0; c < chunks; ++c) {
-            wait_for(empty + ring.stage, ring.emptied());
-            const unsigned at = base + ring.stage * stage_bytes;
-            expect_bytes(full + ring.stage, stage_bytes);
-            copy_in(at, left, left_bytes, full + ring.stage);
-            copy_to_both(at + left_bytes + rank * (right_bytes / 2), right, right_bytes / 2,
-                         full + ring.stage);
-            left += left_bytes;
-            right += right_bytes;
-            ring.next();
-          }
+  /// One thread: the chunks of all moduli.
+  __device__ __forceinline__ void load() const {
+    Ring<stages> ring;
+    for (Index k = first; k < p.end; k += p.wave) {
+      Index row = 0, column = 0;
+      tile_at(p, k, row, column);
+      for (int q = 0; q < p.s.count; ++q) {
+        const unsigned char* left = p.left.data + p.left.block(q, 2 * row + rank);
+        const unsigned char* right =
+            p.right.data + p.right.block(q, column) + rank * (right_bytes / 2);
+        for (int c = 0; c < chunks; ++c) {
+          wait_for(empty + ring.stage, ring.emptied());
+          const unsigned at = base + ring.stage * stage_bytes;
+          arrive_for_bytes(full + ring.stage, stage_bytes);
+          copy_in_bulk(at, left, left_bytes, full + ring.stage);
+          copy_to_both(at + left_bytes + rank * (right_bytes / 2), right, right_bytes / 2,
+                       full + ring.stage);
+          left += left_bytes;
+          right += right_bytes;
+          ring.next();
         }
       }
     }
-  } else if (group == 2) {  // from residues to doubles
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 152;");
+  }
+
+  /// A warpgroup: from residues to doubles.
+  template <int groups>
+  __device__ __forceinline__ void finish() const {
     Ring<2> ring;
     const int thread = int(threadIdx.x) % 128;
     for (Index k = first; k < p.end; k += p.wave) {
@@ -104,8 +88,10 @@ __global__ void __launch_bounds__(threads, 1) product_kernel(const __grid_consta
       arrive(taken + ring.stage);
       ring.next();
     }
-  } else {  // products
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 160;");
+  }
+
+  /// Two warpgroups: products. The high half of a modulus is finished while the next one's run.
+  __device__ __forceinline__ void multiply() const {
     const int thread = int(threadIdx.x);
     const bool speaks = thread % 128 < 2;  // to block thread % 128
     Ring<stages> ring;
@@ -120,7 +106,6 @@ __global__ void __launch_bounds__(threads, 1) product_kernel(const __grid_consta
       if (speaks)
         arrive_at(empty + (ring.stage == 0 ? stages - 1 : ring.stage - 1), unsigned(thread % 128));
     };
-    // The high half of a modulus is finished while the next one's products run.
     int left = int(ceil_div(p.end - first, p.wave)) * p.s.count;  // steps
     wait_for(full + ring.stage, ring.filled());
     multiply(low, 0, 0);
@@ -158,6 +143,39 @@ __global__ void __launch_bounds__(threads, 1) product_kernel(const __grid_consta
     store_residues(high, p.s.moduli[p.s.count - 1],
                    scratch_at(p, out.stage, p.s.count - 1, pieces / 2, thread));
     arrive(ready + out.stage);
+  }
+};
+#endif
+
+/// A cluster of two blocks has tiles first + its number, + wave, + 2 wave ... < end.
+template <int groups>
+__global__ void __launch_bounds__(threads, 1) product_kernel(const __grid_constant__ Product p) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  extern __shared__ unsigned char raw[];
+  __shared__ alignas(8) Word full[stages], empty[stages], ready[2], taken[2];
+  const Block block{p, (shared_address(raw) + 1023u) & ~1023u, full, empty, ready, taken};
+  if (threadIdx.x == 0) {
+    for (int s = 0; s < stages; ++s) {
+      make_barrier(full + s, 1);
+      make_barrier(empty + s, 4);  // two warpgroups of both blocks
+    }
+    for (int h = 0; h < 2; ++h) {
+      make_barrier(ready + h, 256);
+      make_barrier(taken + h, 128);
+    }
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  }
+  __syncthreads();
+  meet_cluster();
+  if (block.group == 3) {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+    if (threadIdx.x == 3 * 128) block.load();
+  } else if (block.group == 2) {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 152;");
+    block.template finish<groups>();
+  } else {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 160;");
+    block.multiply();
   }
   __syncwarp();
   meet_cluster();  // neither block's memory goes while the other may still write to it

@@ -23,21 +23,7 @@ __device__ __forceinline__ void arrive_at(const Word* barrier, unsigned rank) {
       "r"(rank)
       : "memory");
 }
-__device__ __forceinline__ void expect_bytes(const Word* barrier, unsigned bytes) {
-  asm volatile(
-      "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
-      "r"(bytes)
-      : "memory");
-}
-/// To one block, or to the same place in both blocks; each one's barrier counts the bytes.
-__device__ __forceinline__ void copy_in(unsigned to, const void* from, unsigned bytes,
-                                        const Word* barrier) {
-  asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
-          "r"(to),
-      "l"(from), "r"(bytes), "r"(shared_address(barrier))
-      : "memory");
-}
+/// copy_in_bulk to the same place in both blocks; each one's barrier counts the bytes.
 __device__ __forceinline__ void copy_to_both(unsigned to, const void* from, unsigned bytes,
                                              const Word* barrier) {
   asm volatile(

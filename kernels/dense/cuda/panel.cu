@@ -2,19 +2,56 @@
 // One launch eliminates up to 32 columns with the rows in registers; blocks agree on each pivot
 // through flags in L2, about 3 us a column, hidden behind the update; between them products of 32
 // columns.
+#include "kernels/base/cuda/barriers.cuh"
 #include "kernels/dense/cuda/panel.cuh"
 
 namespace terrace::dense {
 
 namespace {
 
-__device__ void post(unsigned* flag, unsigned epoch) {
-  asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(flag), "r"(epoch) : "memory");
+/// A candidate on the board: whoever sees the epoch sees it, and its row.
+__device__ void post(double* mine, Bits key, int row, unsigned* flag, unsigned epoch) {
+  __stcg(mine, __longlong_as_double((long long)key));
+  __stcg(mine + 1, double(row));
+  __threadfence();
+  device::release_flag(flag, epoch);
 }
-__device__ unsigned posted(const unsigned* flag) {
-  unsigned value;
-  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(flag) : "memory");
-  return value;
+
+/// The best candidate of this thread's share of the blocks, once they have posted this epoch.
+__device__ __forceinline__ void best_of_blocks(const double* boards, const unsigned* flags,
+                                               unsigned epoch, Bits& key, int& row) {
+  key = 0;
+  row = INT_MAX;
+  for (unsigned b = threadIdx.x; b < gridDim.x; b += threads) {
+    while (device::acquire_flag(flags + b) < epoch) {
+    }
+    const double* const other = boards + Index(b) * board_stride;
+    const Bits k = Bits(__double_as_longlong(__ldcg(other)));
+    const int r = int(__ldcg(other + 1));
+    if (better(k, r, key, row)) {
+      key = k;
+      row = r;
+    }
+  }
+}
+/// One thread: column c of the panel has no pivot.
+__device__ __forceinline__ void pass_over(const Strip& s, Index c, bool infinite,
+                                          Index* pivot_slot) {
+  pivot_slot[c] = -1;
+  if (s.skip) return;
+  s.info[0] = s.offset + c;
+  s.info[1] = infinite ? 2 : 1;
+}
+template <int W, int R>
+__device__ __forceinline__ void store_columns(const double (&a)[R][W], const Strip& s, int base,
+                                              Index j0, int count) {
+#pragma unroll
+  for (int q = 0; q < R; ++q) {
+    const int r = base + q * threads;
+#pragma unroll
+    for (int c = 0; c < W; ++c)
+      if (r < s.slots && c < count) s.x[r + (j0 + c) * s.ld] = a[q][c];
+  }
 }
 
 /// Columns [j0, j0 + count) of the strip, count <= W: partial pivoting, all rows eliminated. Every
@@ -62,26 +99,9 @@ __global__ void __launch_bounds__(threads, 2)
 #pragma unroll
         for (int c = 0; c < W; ++c) __stcg(mine + 2 + c, a[q][c]);
       }
-    if (posting) {
-      __stcg(mine, __longlong_as_double((long long)key));
-      __stcg(mine + 1, double(row));
-      __threadfence();
-      post(flags + blockIdx.x, epoch);
-    }
+    if (posting) post(mine, key, row, flags + blockIdx.x, epoch);
     // The best of all blocks.
-    key = 0;
-    row = INT_MAX;
-    for (unsigned b = threadIdx.x; b < gridDim.x; b += threads) {
-      while (posted(flags + b) < epoch) {
-      }
-      const double* const other = boards + Index(b) * board_stride;
-      const Bits k = Bits(__double_as_longlong(__ldcg(other)));
-      const int r = int(__ldcg(other + 1));
-      if (better(k, r, key, row)) {
-        key = k;
-        row = r;
-      }
-    }
+    best_of_blocks(boards, flags, epoch, key, row);
     block_best(key, row, all_key, all_row);
     const double size = key == 0 ? 0.0 : value_of(key);
     const bool usable = size > 0 && size < INFINITY;
@@ -89,13 +109,7 @@ __global__ void __launch_bounds__(threads, 2)
       p[threadIdx.x] = __ldcg(boards + Index(row / (R * threads)) * board_stride + 2 + threadIdx.x);
     __syncthreads();
     if (!usable) {
-      if (blockIdx.x == 0 && threadIdx.x == 0) {
-        pivot_slot[j0 + j] = -1;
-        if (!s.skip) {
-          s.info[0] = s.offset + j0 + j;
-          s.info[1] = size > 0 ? 2 : 1;
-        }
-      }
+      if (blockIdx.x == 0 && threadIdx.x == 0) pass_over(s, j0 + j, size > 0, pivot_slot);
       stop = !s.skip;
     }
 #pragma unroll
@@ -118,13 +132,7 @@ __global__ void __launch_bounds__(threads, 2)
       }
     }
   }
-#pragma unroll
-  for (int q = 0; q < R; ++q) {
-    const int r = base + q * threads;
-#pragma unroll
-    for (int c = 0; c < W; ++c)
-      if (r < s.slots && c < count) s.x[r + (j0 + c) * s.ld] = a[q][c];
-  }
+  store_columns(a, s, base, j0, count);
 }
 
 /// Rows [j0, j0 + count) of LU: taken from the pivot rows in the strip when pivot_slot is given;

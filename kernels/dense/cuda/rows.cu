@@ -74,21 +74,9 @@ __device__ void invert_block(const double* l, double* inverse, int lane) {
     }
 }
 
-__global__ void __launch_bounds__(row_threads)
-    lower_solve_kernel(int b, const double* lu, Index ld_lu, PivotRows in, Index length,
-                       Index identity, double* out, Index ld_out, Strike strike,
-                       const Index* info) {
-  extern __shared__ double memory[];
-  if (info && info[0] >= 0) return;
-  double* const x = memory;                              // most x ld_x
-  double* const inverse = x + most / side * block_size;  // blocks
-  double* const l = inverse + most / side * block_size;  // blocks
-  Index* const slot_of = reinterpret_cast<Index*>(l + most_blocks_l * block_size);
-  const int tid = int(threadIdx.x), warp = tid / 32, lane = tid % 32;
-  const Index c0 = Index(blockIdx.x) * side;
-  const int blocks = (b + side - 1) / side;
-  if (tid < most) slot_of[tid] = tid < b ? (in.list ? in.list[tid] : tid) : -1;
-  // A warp loads a row of all its blocks.
+/// L, unit lower, to its blocks: a warp loads a row of all its blocks.
+__device__ __forceinline__ void load_factor(double* l, int b, const double* lu, Index ld_lu,
+                                            int blocks, int warp, int lane) {
   for (int r = warp; r < blocks * side; r += row_warps * 4) {
     double v[4][most / side];
 #pragma unroll
@@ -107,6 +95,59 @@ __global__ void __launch_bounds__(row_threads)
           l[block_of(row / side, i) + row % side * ld_x + lane] = v[q][i];
       }
   }
+}
+
+/// x[k] -= L[k, 0 ... k) x[0 ... k), then x[k] := inverse x[k]. A warp has 16 x 8 of a block.
+__device__ __forceinline__ void solve_block(double* x, const double* l, const double* inverse,
+                                            int k, int warp, int lane) {
+  const int m = warp / 4 * 16, n = warp % 4 * 8, g = lane / 4, t = lane % 4;
+  double* const mine = x + (k * side + m) * ld_x + n;
+  double w[4], a[8], part[4];
+  if (k > 0) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) w[e] = mine[(g + 8 * (e / 2)) * ld_x + 2 * t + (e & 1)];
+    for (int i = 0; i < k * side; i += 16) {
+      const double* const block = l + block_of(k, i / side) + m * ld_x + i % side;
+#pragma unroll
+      for (int q = 0; q < 4; ++q)
+#pragma unroll
+        for (int h = 0; h < 2; ++h) a[2 * q + h] = -block[(g + 8 * h) * ld_x + 4 * q + t];
+      device::load_b(part, x + i * ld_x, ld_x, n, lane);
+      device::dmma(w, a, part);
+    }
+#pragma unroll
+    for (int e = 0; e < 4; ++e) mine[(g + 8 * (e / 2)) * ld_x + 2 * t + (e & 1)] = w[e];
+    __syncthreads();
+  }
+#pragma unroll
+  for (int e = 0; e < 4; ++e) w[e] = 0;
+#pragma unroll
+  for (int i = 0; i < side; i += 16) {
+    device::load_negated_a(a, inverse + k * block_size + i * ld_x, ld_x, m, lane);
+    device::load_b(part, x + (k * side + i) * ld_x, ld_x, n, lane);
+    device::dmma(w, a, part);
+  }
+  __syncthreads();
+#pragma unroll
+  for (int e = 0; e < 4; ++e) mine[(g + 8 * (e / 2)) * ld_x + 2 * t + (e & 1)] = -w[e];
+  __syncthreads();
+}
+
+__global__ void __launch_bounds__(row_threads)
+    lower_solve_kernel(int b, const double* lu, Index ld_lu, PivotRows in, Index length,
+                       Index identity, double* out, Index ld_out, Strike strike,
+                       const Index* info) {
+  extern __shared__ double memory[];
+  if (info && info[0] >= 0) return;
+  double* const x = memory;                              // most x ld_x
+  double* const inverse = x + most / side * block_size;  // blocks
+  double* const l = inverse + most / side * block_size;  // blocks
+  Index* const slot_of = reinterpret_cast<Index*>(l + most_blocks_l * block_size);
+  const int tid = int(threadIdx.x), warp = tid / 32, lane = tid % 32;
+  const Index c0 = Index(blockIdx.x) * side;
+  const int blocks = (b + side - 1) / side;
+  if (tid < most) slot_of[tid] = tid < b ? (in.list ? in.list[tid] : tid) : -1;
+  load_factor(l, b, lu, ld_lu, blocks, warp, lane);
   __syncthreads();
   double v[most / row_warps];  // neighbouring threads read neighbouring elements
 #pragma unroll
@@ -128,40 +169,7 @@ __global__ void __launch_bounds__(row_threads)
     x[t * ld_x + c] = v[i];
   }
   __syncthreads();
-  const int m = warp / 4 * 16, n = warp % 4 * 8, g = lane / 4, t = lane % 4;
-  for (int k = 0; k < blocks; ++k) {
-    // x[k] -= L[k, 0 ... k) x[0 ... k), then x[k] := inverse x[k].
-    double* const mine = x + (k * side + m) * ld_x + n;
-    double w[4], a[8], part[4];
-    if (k > 0) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) w[e] = mine[(g + 8 * (e / 2)) * ld_x + 2 * t + (e & 1)];
-      for (int i = 0; i < k * side; i += 16) {
-        const double* const block = l + block_of(k, i / side) + m * ld_x + i % side;
-#pragma unroll
-        for (int q = 0; q < 4; ++q)
-#pragma unroll
-          for (int h = 0; h < 2; ++h) a[2 * q + h] = -block[(g + 8 * h) * ld_x + 4 * q + t];
-        device::load_b(part, x + i * ld_x, ld_x, n, lane);
-        device::dmma(w, a, part);
-      }
-#pragma unroll
-      for (int e = 0; e < 4; ++e) mine[(g + 8 * (e / 2)) * ld_x + 2 * t + (e & 1)] = w[e];
-      __syncthreads();
-    }
-#pragma unroll
-    for (int e = 0; e < 4; ++e) w[e] = 0;
-#pragma unroll
-    for (int i = 0; i < side; i += 16) {
-      device::load_negated_a(a, inverse + k * block_size + i * ld_x, ld_x, m, lane);
-      device::load_b(part, x + (k * side + i) * ld_x, ld_x, n, lane);
-      device::dmma(w, a, part);
-    }
-    __syncthreads();
-#pragma unroll
-    for (int e = 0; e < 4; ++e) mine[(g + 8 * (e / 2)) * ld_x + 2 * t + (e & 1)] = -w[e];
-    __syncthreads();
-  }
+  for (int k = 0; k < blocks; ++k) solve_block(x, l, inverse, k, warp, lane);
   for (int r = warp; r < b; r += row_warps)
     if (c0 + lane < length) out[r * ld_out + c0 + lane] = x[r * ld_x + lane];
   for (Index s = Index(blockIdx.x) * row_warps + warp; s < strike.slots;

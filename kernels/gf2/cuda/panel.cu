@@ -28,9 +28,72 @@ struct Chosen {
   int count;
 };
 
-/// Gauss-Jordan on 64 columns of rows candidate[0, count); `column` holds every row's word. One
-/// warp eliminates, a lane holding columns lane and lane + 32 of X and T as bits of 96 rows: the
-/// pivot column c goes to all lanes, and a column with a one in the pivot row p gets c without p.
+/// One warp, a lane holding columns lane and lane + 32 of X and T as bits of 96 rows: the pivot
+/// column c goes to all lanes, and a column with a one in the pivot row p gets c without p.
+__device__ __forceinline__ void eliminate(Chosen& chosen, int lane) {
+  unsigned y[4][3];  // two columns of X, two of T
+  unsigned free[3] = {~0u, ~0u, ~0u};
+#pragma unroll
+  for (int k = 0; k < 3; ++k) {
+    y[0][k] = chosen.columns[lane][k];
+    y[1][k] = chosen.columns[lane + 32][k];
+    y[2][k] = y[3][k] = 0;
+  }
+  int found = 0, place[2] = {0, 0}, column_of[2] = {0, 0};
+  // Without branches: where no row is free, p is zero and nothing changes.
+#pragma unroll
+  for (int half = 0; half < 2; ++half)
+#pragma unroll 2
+    for (int bit = 0; bit < 32; ++bit) {
+      unsigned c[3], p[3], d[3];
+#pragma unroll
+      for (int k = 0; k < 3; ++k) c[k] = __shfl_sync(~0u, y[half][k], bit);
+      const unsigned f0 = c[0] & free[0], f1 = c[1] & free[1], f2 = c[2] & free[2];
+      p[0] = f0 & (0 - f0);
+      p[1] = f0 ? 0 : f1 & (0 - f1);
+      p[2] = f0 | f1 ? 0 : f2 & (0 - f2);
+      const bool any = (f0 | f1 | f2) != 0;
+#pragma unroll
+      for (int k = 0; k < 3; ++k) {
+        d[k] = c[k] ^ p[k];
+        free[k] ^= p[k];
+      }
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const unsigned hit = (y[i][0] & p[0]) | (y[i][1] & p[1]) | (y[i][2] & p[2]);
+        const unsigned mask = hit ? ~0u : 0;
+#pragma unroll
+        for (int k = 0; k < 3; ++k) y[i][k] ^= d[k] & mask;
+      }
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {  // column `found` of T is c
+        const bool mine = any && found == 32 * h + lane;
+#pragma unroll
+        for (int k = 0; k < 3; ++k) y[2 + h][k] = mine ? c[k] : y[2 + h][k];
+        const int at = f0   ? 31 - __clz(int(p[0]))
+                       : f1 ? 63 - __clz(int(p[1]))
+                            : 95 - __clz(int(p[2]));
+        place[h] = mine ? at : place[h];
+        column_of[h] = mine ? 32 * half + bit : column_of[h];
+      }
+      found += any;
+    }
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    chosen.place[lane + 32 * h] = short(place[h]);
+    chosen.bit[lane + 32 * h] = short(column_of[h]);
+  }
+#pragma unroll
+  for (int k = 0; k < 3; ++k) {
+    chosen.columns[lane][k] = y[0][k];
+    chosen.columns[lane + 32][k] = y[1][k];
+    chosen.transforms[lane][k] = y[2][k];
+    chosen.transforms[lane + 32][k] = y[3][k];
+  }
+  if (lane == 0) chosen.count = found;
+}
+
+/// Gauss-Jordan on 64 columns of rows candidate[0, count); `column` holds every row's word.
 __device__ __forceinline__ void choose(const Word* column, const short* candidate, int count,
                                        Chosen& chosen) {
   const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32,
@@ -47,68 +110,7 @@ __device__ __forceinline__ void choose(const Word* column, const short* candidat
     chosen.columns[task / 3 * 32 + lane][task % 3] = mine;
   }
   __syncthreads();
-  if (warp == 0) {
-    unsigned y[4][3];  // two columns of X, two of T
-    unsigned free[3] = {~0u, ~0u, ~0u};
-#pragma unroll
-    for (int k = 0; k < 3; ++k) {
-      y[0][k] = chosen.columns[lane][k];
-      y[1][k] = chosen.columns[lane + 32][k];
-      y[2][k] = y[3][k] = 0;
-    }
-    int found = 0, place[2] = {0, 0}, column_of[2] = {0, 0};
-    // Without branches: where no row is free, p is zero and nothing changes.
-#pragma unroll
-    for (int half = 0; half < 2; ++half)
-#pragma unroll 2
-      for (int bit = 0; bit < 32; ++bit) {
-        unsigned c[3], p[3], d[3];
-#pragma unroll
-        for (int k = 0; k < 3; ++k) c[k] = __shfl_sync(~0u, y[half][k], bit);
-        const unsigned f0 = c[0] & free[0], f1 = c[1] & free[1], f2 = c[2] & free[2];
-        p[0] = f0 & (0 - f0);
-        p[1] = f0 ? 0 : f1 & (0 - f1);
-        p[2] = f0 | f1 ? 0 : f2 & (0 - f2);
-        const bool any = (f0 | f1 | f2) != 0;
-#pragma unroll
-        for (int k = 0; k < 3; ++k) {
-          d[k] = c[k] ^ p[k];
-          free[k] ^= p[k];
-        }
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const unsigned hit = (y[i][0] & p[0]) | (y[i][1] & p[1]) | (y[i][2] & p[2]);
-          const unsigned mask = hit ? ~0u : 0;
-#pragma unroll
-          for (int k = 0; k < 3; ++k) y[i][k] ^= d[k] & mask;
-        }
-#pragma unroll
-        for (int h = 0; h < 2; ++h) {  // column `found` of T is c
-          const bool mine = any && found == 32 * h + lane;
-#pragma unroll
-          for (int k = 0; k < 3; ++k) y[2 + h][k] = mine ? c[k] : y[2 + h][k];
-          const int at = f0   ? 31 - __clz(int(p[0]))
-                         : f1 ? 63 - __clz(int(p[1]))
-                              : 95 - __clz(int(p[2]));
-          place[h] = mine ? at : place[h];
-          column_of[h] = mine ? 32 * half + bit : column_of[h];
-        }
-        found += any;
-      }
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      chosen.place[lane + 32 * h] = short(place[h]);
-      chosen.bit[lane + 32 * h] = short(column_of[h]);
-    }
-#pragma unroll
-    for (int k = 0; k < 3; ++k) {
-      chosen.columns[lane][k] = y[0][k];
-      chosen.columns[lane + 32][k] = y[1][k];
-      chosen.transforms[lane][k] = y[2][k];
-      chosen.transforms[lane + 32][k] = y[3][k];
-    }
-    if (lane == 0) chosen.count = found;
-  }
+  if (warp == 0) eliminate(chosen, lane);
   __syncthreads();
   // Back to rows.
   for (int q = warp; q < chosen.count; q += warps) {
@@ -146,6 +148,63 @@ __device__ __forceinline__ int number_threads(bool set, int* starts, int& total)
   return before + __popc(mask & ((1u << lane) - 1));
 }
 
+/// Chooses pivots of 64 columns among the threads' rows, `bits` of those that are `active`.
+__device__ __forceinline__ void choose_pivots(bool active, Word bits, const Word* column,
+                                              short* candidate, int* starts, Chosen& chosen) {
+  const int thread = int(threadIdx.x);
+  bool join = active && bits != 0;
+  int total = 0, known = 0;
+  int at = number_threads(join, starts, total);
+  while (true) {
+    if (join && known + at < tried) candidate[known + at] = short(thread);
+    __syncthreads();
+    choose(column, candidate, min(tried, known + total), chosen);
+    const int found = chosen.count;
+    if (found == 64 || known + total <= tried) break;
+    // Rows outside the span of the pivots so far.
+    Word rest = active ? bits : 0;
+    for (int q = 0; q < found; ++q)
+      if (active && (bits >> chosen.bit[q]) & 1) rest ^= chosen.reduced[q];
+    join = rest != 0;
+    if (thread < found) candidate[thread] = chosen.row[thread];
+    known = found;
+    at = number_threads(join, starts, total);
+    if (total == 0) break;
+  }
+}
+
+/// All combinations of every four pivot rows, and of their rows of T.
+template <int W, int pitch>
+__device__ __forceinline__ void make_tables(const Word (&pivot_rows)[64][pitch],
+                                            const Chosen& chosen, int found, int groups,
+                                            Word (&sums)[16][16][pitch], Word (&factors)[16][16]) {
+  for (int x = int(threadIdx.x); x < groups * 16 * (W + 2); x += int(blockDim.x)) {
+    const int g = x / (16 * (W + 2)), e = x / (W + 2) % 16, u = x % (W + 2);
+    Word sum = 0;
+#pragma unroll
+    for (int j = 0; j < 4; ++j)
+      if ((e >> j) & 1 && 4 * g + j < found)
+        sum ^= u <= W ? pivot_rows[4 * g + j][u <= W ? u : 0] : chosen.transform[4 * g + j];
+    if (u <= W)
+      sums[g][e][u] = sum;
+    else
+      factors[g][e] = sum;
+  }
+}
+
+/// The pivot rows whose sum goes onto a row: its bits in their columns, times T.
+__device__ __forceinline__ Word combination_of(Word bits, const Chosen& chosen, int found,
+                                               int groups, const Word (&factors)[16][16]) {
+  Word selected = bits, combination = 0;
+  if (found < 64) {
+    selected = 0;
+    for (int q = 0; q < found; ++q) selected |= ((bits >> chosen.bit[q]) & 1) << q;
+  }
+#pragma unroll 4
+  for (int g = 0; g < groups; ++g) combination ^= factors[g][(selected >> (4 * g)) & 15];
+  return combination;
+}
+
 template <int W, int threads>
 __global__ void __launch_bounds__(threads, 1)
     factor_kernel(BitRows<const Word, Cuda> rows, int words, PanelFactor<Cuda> out) {
@@ -171,25 +230,7 @@ __global__ void __launch_bounds__(threads, 1)
     const Word bits = a[0];
     column[thread] = bits;
     own[thread] = -1;
-    bool join = active && bits != 0;
-    int total = 0, known = 0;
-    int at = number_threads(join, starts, total);
-    while (true) {
-      if (join && known + at < tried) candidate[known + at] = short(thread);
-      __syncthreads();
-      choose(column, candidate, min(tried, known + total), chosen);
-      const int found = chosen.count;
-      if (found == 64 || known + total <= tried) break;
-      // Rows outside the span of the pivots so far.
-      Word rest = active ? bits : 0;
-      for (int q = 0; q < found; ++q)
-        if (active && (bits >> chosen.bit[q]) & 1) rest ^= chosen.reduced[q];
-      join = rest != 0;
-      if (thread < found) candidate[thread] = chosen.row[thread];
-      known = found;
-      at = number_threads(join, starts, total);
-      if (total == 0) break;
-    }
+    choose_pivots(active, bits, column, candidate, starts, chosen);
     const int found = chosen.count;
     for (int q = thread; q < found; q += int(blockDim.x)) own[chosen.row[q]] = short(q);
     __syncthreads();
@@ -208,18 +249,7 @@ __global__ void __launch_bounds__(threads, 1)
     }
     __syncthreads();
     const int groups = (found + 3) / 4;
-    for (int x = thread; x < groups * 16 * (W + 2); x += int(blockDim.x)) {
-      const int g = x / (16 * (W + 2)), e = x / (W + 2) % 16, u = x % (W + 2);
-      Word sum = 0;
-#pragma unroll
-      for (int j = 0; j < 4; ++j)
-        if ((e >> j) & 1 && 4 * g + j < found)
-          sum ^= u <= W ? pivot_rows[4 * g + j][u <= W ? u : 0] : chosen.transform[4 * g + j];
-      if (u <= W)
-        sums[g][e][u] = sum;
-      else
-        factors[g][e] = sum;
-    }
+    make_tables<W>(pivot_rows, chosen, found, groups, sums, factors);
     __syncthreads();
     Word combination = 0;
     if (mine >= 0) {
@@ -227,13 +257,7 @@ __global__ void __launch_bounds__(threads, 1)
 #pragma unroll
       for (int u = 0; u <= W; ++u) a[u] = 0;
     } else {
-      Word selected = bits;
-      if (found < 64) {
-        selected = 0;
-        for (int q = 0; q < found; ++q) selected |= ((bits >> chosen.bit[q]) & 1) << q;
-      }
-#pragma unroll 4
-      for (int g = 0; g < groups; ++g) combination ^= factors[g][(selected >> (4 * g)) & 15];
+      combination = combination_of(bits, chosen, found, groups, factors);
     }
 #pragma unroll 2
     for (int g = 0; g < groups; ++g) {

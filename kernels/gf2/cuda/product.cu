@@ -7,11 +7,14 @@
 // bits, 1.46e-3 bytes a bit-MAC; out is read and written once.
 #include <algorithm>
 
+#include "kernels/base/cuda/barriers.cuh"
 #include "kernels/base/cuda/runtime.cuh"
 #include "kernels/gf2/product.hpp"
 
 namespace terrace {
 namespace {
+
+using namespace device;
 
 constexpr int tile_rows = 128;     // two warpgroups of 64
 constexpr int tile_columns = 256;  // 4 words of out
@@ -109,25 +112,12 @@ __device__ __forceinline__ void tile_at(const Product& p, Index k, Index& row, I
 }
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-__device__ __forceinline__ unsigned shared_address(const void* at) {
-  return unsigned(__cvta_generic_to_shared(at));
-}
-__device__ __forceinline__ void wait_for(unsigned barrier, unsigned parity) {
+/// wait_for without a loop that the compiler sees: it unrolls the loops around it.
+__device__ __forceinline__ void wait(const Word* barrier, unsigned parity) {
   asm volatile(
       "{\n.reg .pred p;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@p bra "
-      "done;\nbra again;\ndone:\n}" ::"r"(barrier),
+      "done;\nbra again;\ndone:\n}" ::"r"(shared_address(barrier)),
       "r"(parity)
-      : "memory");
-}
-__device__ __forceinline__ void arrive(unsigned barrier) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
-}
-__device__ __forceinline__ void bulk_copy(unsigned to, const void* from, unsigned bytes,
-                                          unsigned barrier) {
-  asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
-          "r"(to),
-      "l"(from), "r"(bytes), "r"(barrier)
       : "memory");
 }
 /// K-major block of 128-byte rows with the 128-byte swizzle; 8 rows are 1,024 bytes.
@@ -154,6 +144,88 @@ __device__ __forceinline__ void multiply_step(int (&d)[128], unsigned long long 
       : TERRACE_D64(0), TERRACE_D64(64)
       : "l"(left), "l"(right), "r"(add));
 }
+
+/// A block's stages in shared memory and its tiles first, + wave, + 2 wave ... < end.
+struct Stages {
+  const Product& p;
+  const unsigned base;
+  Word *const full, *const empty = full + stages;
+  Word* const turn = empty + stages;  // two: which warpgroup has the tensor cores
+  const Index first = Index(blockIdx.x) / p.wave * p.run * p.wave + Index(blockIdx.x) % p.wave;
+  const Index end = min(p.row_tiles * p.column_tiles, first + p.run * p.wave);
+  const int group = int(threadIdx.x) / 128;
+  Ring<stages> ring;
+
+  /// One thread: the chunks of all tiles.
+  __device__ __forceinline__ void load() {
+    for (Index k = first; k < end; k += p.wave) {
+      Index row = 0, column = 0;
+      tile_at(p, k, row, column);
+      for (Index c = 0; c < p.chunks; ++c) {
+        wait(empty + ring.stage, ring.emptied());
+        Word* const barrier = full + ring.stage;
+        const unsigned at = base + ring.stage * stage_bytes;
+        arrive_for_bytes(barrier, stage_bytes);
+        copy_in_bulk(at, p.left + (row * p.chunks + c) * left_bytes, left_bytes, barrier);
+        copy_in_bulk(at + left_bytes, p.right + (column * p.chunks + c) * right_bytes, right_bytes,
+                     barrier);
+        ring.next();
+      }
+    }
+  }
+  /// The stage before this one may be filled again.
+  __device__ __forceinline__ void release_before() const {
+    if (threadIdx.x % 128 == 0) arrive(empty + (ring.stage == 0 ? stages - 1 : ring.stage - 1));
+  }
+  /// d = the products of all chunks of a tile, the last ones still under way.
+  template <int steps>
+  __device__ __forceinline__ void multiply(int (&d)[128]) {
+    for (Index c = 0; c < p.chunks; ++c) {
+      wait(full + ring.stage, ring.filled());
+      const unsigned at = base + ring.stage * stage_bytes;
+      const Word left = descriptor(at + unsigned(group) * (left_bytes / 2));
+      const Word right = descriptor(at + left_bytes);
+      asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+      // 256 bits are 32 bytes, 2 units of a descriptor.
+#pragma unroll
+      for (int s = 0; s < steps; ++s) multiply_step(d, left + 2 * s, right + 2 * s, c > 0 || s > 0);
+      asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+      if (c > 0) {  // the chunk before this one is done
+        asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
+        release_before();
+      }
+      ring.next();
+    }
+  }
+};
+
+/// This thread's rows i and i + 8 of out in a tile, or -1.
+struct Rows {
+  int row[2], column = 0;
+  __device__ __forceinline__ void ask(const Product& p, Index k) {
+    Index tile_row = 0, at = 0;
+    tile_at(p, k, tile_row, at);
+    column = int(at);
+    const int thread = int(threadIdx.x);
+    const Index i =
+        tile_row * tile_rows + 64 * (thread / 128) + 16 * (thread / 32 % 4) + thread % 32 / 4;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) row[h] = i + 8 * h < p.out.count ? int(p.out.row(i + 8 * h)) : -1;
+  }
+};
+
+/// The low bits of a thread's counts for row h, 64 columns.
+__device__ __forceinline__ Word low_bits(const int (&d)[128], int h) {
+  unsigned low = 0, high = 0;
+#pragma unroll
+  for (int j = 0; j < 16; ++j)
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      low = __funnelshift_r(low, unsigned(d[4 * j + 2 * h + e]), 1);
+      high = __funnelshift_r(high, unsigned(d[4 * (j + 16) + 2 * h + e]), 1);
+    }
+  return Word(high) << 32 | low;
+}
 #endif
 
 /// `steps`: of 256 bits in every chunk, fewer than 4 for a single chunk only.
@@ -161,109 +233,52 @@ template <int steps>
 __global__ void __launch_bounds__(threads, 1) product_kernel(const Product p) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ unsigned char raw[];
-  __shared__ alignas(8) unsigned long long barriers[2 * stages + 2];
-  const unsigned base = (shared_address(raw) + 1023u) & ~1023u;
-  const unsigned full = shared_address(barriers), empty = full + 8 * stages;
-  const unsigned turn = empty + 8 * stages;  // two: which warpgroup has the tensor cores
-  const int group = int(threadIdx.x) / 128;
+  __shared__ alignas(8) Word barriers[2 * stages + 2];
+  Stages block{p, (shared_address(raw) + 1023u) & ~1023u, barriers};
   if (threadIdx.x == 0) {
     for (int s = 0; s < stages; ++s) {
-      asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(full + 8 * s));
-      asm volatile("mbarrier.init.shared::cta.b64 [%0], 2;" ::"r"(empty + 8 * s));
+      make_barrier(block.full + s, 1);
+      make_barrier(block.empty + s, 2);
     }
-    for (int g = 0; g < 2; ++g)
-      asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(turn + 8 * g));
+    for (int g = 0; g < 2; ++g) make_barrier(block.turn + g, 1);
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }
   __syncthreads();
-  const Index first = Index(blockIdx.x) / p.wave * p.run * p.wave + Index(blockIdx.x) % p.wave;
-  const Index end = min(p.row_tiles * p.column_tiles, first + p.run * p.wave);
-  const bool in_turns = p.chunks <= stages / 2;
-
-  if (group == 2) {  // loads
+  if (block.group == 2) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-    if (threadIdx.x != 256) return;
-    int stage = 0;
-    unsigned phase = 0;
-    for (Index k = first; k < end; k += p.wave) {
-      Index row = 0, column = 0;
-      tile_at(p, k, row, column);
-      for (Index c = 0; c < p.chunks; ++c) {
-        wait_for(empty + 8 * stage, phase ^ 1);
-        const unsigned barrier = full + 8 * stage, at = base + stage * stage_bytes;
-        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier),
-                     "r"(stage_bytes)
-                     : "memory");
-        bulk_copy(at, p.left + (row * p.chunks + c) * left_bytes, left_bytes, barrier);
-        bulk_copy(at + left_bytes, p.right + (column * p.chunks + c) * right_bytes, right_bytes,
-                  barrier);
-        if (++stage == stages) stage = 0, phase ^= 1;
-      }
-    }
+    if (threadIdx.x == 256) block.load();
     return;
   }
 
   asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
-  const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32 % 4;
-  int stage = 0;
-  unsigned phase = 0, turns = 0;
+  const bool in_turns = p.chunks <= stages / 2;
+  unsigned turns = 0;
   int d[128];
-  // This thread's rows i and i + 8 of out in tile k, or -1; asked for a tile ahead.
-  int rows[2], column = 0;
-  const auto ask = [&](Index k) {
-    Index row = 0, at = 0;
-    tile_at(p, k, row, at);
-    column = int(at);
-    const Index i = row * tile_rows + 64 * group + 16 * warp + lane / 4;
-#pragma unroll
-    for (int h = 0; h < 2; ++h) rows[h] = i + 8 * h < p.out.count ? int(p.out.row(i + 8 * h)) : -1;
-  };
-  if (first < end) ask(first);
-  for (Index k = first; k < end; k += p.wave) {
-    const Index word = 4 * column + lane % 4;
+  Rows rows;  // asked for a tile ahead
+  if (block.first < block.end) rows.ask(p, block.first);
+  for (Index k = block.first; k < block.end; k += p.wave) {
+    const Index word = 4 * rows.column + threadIdx.x % 4;
     Word* place[2] = {nullptr, nullptr};
     Word old[2] = {0, 0};
 #pragma unroll
     for (int h = 0; h < 2; ++h)
-      if (word < p.words && rows[h] >= 0) {
-        place[h] = p.out.data + rows[h] * p.out.stride + p.out_word + word;
+      if (word < p.words && rows.row[h] >= 0) {
+        place[h] = p.out.data + rows.row[h] * p.out.stride + p.out_word + word;
         old[h] = *place[h];
       }
-    if (k + p.wave < end) ask(k + p.wave);
+    if (k + p.wave < block.end) rows.ask(p, k + p.wave);
     // The warpgroups multiply in turns: one stores while the other multiplies.
-    if (in_turns && (group == 1 || turns > 0)) wait_for(turn + 8 * group, (turns + group + 1) & 1);
+    if (in_turns && (block.group == 1 || turns > 0))
+      wait(block.turn + block.group, (turns + block.group + 1) & 1);
     ++turns;
-    for (Index c = 0; c < p.chunks; ++c) {
-      wait_for(full + 8 * stage, phase);
-      const unsigned at = base + stage * stage_bytes;
-      const unsigned long long left = descriptor(at + unsigned(group) * (left_bytes / 2));
-      const unsigned long long right = descriptor(at + left_bytes);
-      asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-      // 256 bits are 32 bytes, 2 units of a descriptor.
-#pragma unroll
-      for (int s = 0; s < steps; ++s) multiply_step(d, left + 2 * s, right + 2 * s, c > 0 || s > 0);
-      asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-      // The chunk before this one is done; its stage may be filled again.
-      if (c > 0) {
-        asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
-        if (threadIdx.x % 128 == 0) arrive(empty + 8 * (stage == 0 ? stages - 1 : stage - 1));
-      }
-      if (++stage == stages) stage = 0, phase ^= 1;
-    }
-    if (in_turns && threadIdx.x % 128 == 0) arrive(turn + 8 * (1 - group));
+    block.multiply<steps>(d);
+    if (in_turns && threadIdx.x % 128 == 0) arrive(block.turn + 1 - block.group);
     asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
-    if (threadIdx.x % 128 == 0) arrive(empty + 8 * (stage == 0 ? stages - 1 : stage - 1));
+    block.release_before();
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      unsigned low = 0, high = 0;
-#pragma unroll
-      for (int j = 0; j < 16; ++j)
-#pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          low = __funnelshift_r(low, unsigned(d[4 * j + 2 * h + e]), 1);
-          high = __funnelshift_r(high, unsigned(d[4 * (j + 16) + 2 * h + e]), 1);
-        }
-      if (place[h]) *place[h] = old[h] ^ (Word(high) << 32 | low);
+      const Word bits = low_bits(d, h);
+      if (place[h]) *place[h] = old[h] ^ bits;
     }
   }
 #else
