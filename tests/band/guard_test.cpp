@@ -187,7 +187,7 @@ template <class B>
 void check_alarms(Context<B>& context) {
   Index definite = 0, suspected = 0;
   const Index count = guard_cases(context.size() > 1 ? 400 : 4000);
-  for (Index at = 0; at < count; ++at) {
+  for (Index at = guard_first(); at < guard_first() + count; ++at) {
     const Case c = case_for(context, at, 21'000'000);
     INFO(c.text);
     const Ended guarded = ended(context, c, true);
@@ -210,7 +210,7 @@ void check_flips(Context<B>& context) {
   if (context.size() > 1) return;  // one rank alone would hear of it
   Index caught = 0, done = 0, left = 0;
   const Index count = guard_cases(4000);
-  for (Index at = 0; at < count; ++at) {
+  for (Index at = guard_first(); at < guard_first() + count; ++at) {
     const Case c = case_for(context, at, 22'000'000);
     Draw draw{Word(23'000'000 + at)};
     const Ended plain = ended(context, c, false);

@@ -238,7 +238,7 @@ template <class B>
 void check_alarms(Context<B>& context) {
   Index solved = 0, checks = 0;
   const Index count = guard_cases(300);
-  for (Index at = 0; at < count; ++at) {
+  for (Index at = guard_first(); at < guard_first() + count; ++at) {
     const Case c = drawn_case(at, 31'000'000);
     INFO(c.text);
     const Ended guarded = ended(context, c, true);
@@ -266,7 +266,7 @@ void check_matrix_flips(Context<B>& context) {
   if (context.size() > 1) return;  // one rank alone would hear of it
   Index done = 0;
   const Index count = guard_cases(300);
-  for (Index at = 0; at < count; ++at) {
+  for (Index at = guard_first(); at < guard_first() + count; ++at) {
     const Case c = drawn_case(at, 32'000'000);
     const Ended plain = ended(context, c, false);
     const Index bytes = number_bytes(c);
@@ -314,7 +314,7 @@ void check_vector_flips(Context<B>& context) {
   if (context.size() > 1) return;
   Index done = 0, caught = 0, unsolved = 0, wrong = 0;
   const Index count = guard_cases(300);
-  for (Index at = 0; at < count; ++at) {
+  for (Index at = guard_first(); at < guard_first() + count; ++at) {
     Case c = drawn_case(at, 34'000'000);
     c.options.norm = "unpreconditioned";
     const Ended plain = ended(context, c, false);
