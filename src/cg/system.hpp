@@ -49,8 +49,8 @@ struct CgSolution {
 };
 
 /// Solves A X = B from the X given, rows a.rows() of each on the host, row-major, `nrhs` columns.
-/// Normalises A. A preconditioner that may not be used is a result. With request.guard neither A nor
-/// what is made of it may change: an agreed Error(fault). progress.checkpoints are written and
+/// Normalises A. A preconditioner that may not be used is a result. With request.guard neither A
+/// nor what is made of it may change: an agreed Error(fault). progress.checkpoints are written and
 /// continued. Takes memory. Collective.
 template <class B, class A>
 CgSolution solve_system(const Context<B>& context, A& a, const CgRequest& request, Index nrhs,
