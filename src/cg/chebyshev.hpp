@@ -44,7 +44,6 @@ template <class B>
 class Chebyshev {
  public:
   Chebyshev() = default;
-  [[nodiscard]] bool present() const { return notes_.degree > 0; }
   [[nodiscard]] const ChebyshevNotes& notes() const { return notes_; }
   /// False: the diagonal or a product was not positive; must not be applied.
   [[nodiscard]] bool usable() const { return notes_.bad_row < 0 && !notes_.indefinite; }

@@ -7,12 +7,6 @@
 
 namespace terrace {
 
-bool preconditioner_supported(std::string_view preconditioner, std::string_view format) {
-  if (preconditioner == "incomplete-cholesky") return format == "band" || format == "csr";
-  return preconditioner == "none" || preconditioner == "jacobi" ||
-         preconditioner == "block-jacobi" || preconditioner == "chebyshev";
-}
-
 Index block_jacobi_bytes(Index rows, Index block) {
   return 8 * DiagonalBlocks<Cpu>::size(rows, block);
 }
@@ -68,7 +62,6 @@ Preconditioner<B> make_block_jacobi(const Context<B>& context, const LocalRows& 
     context.ahead.synchronize();
   });
   PreconditionerNotes& notes = result.notes_;
-  notes.name = "block-jacobi";
   notes.block = block;
   notes.bad_row = first_bad(context.control, rows, bad);
   notes.bytes =
@@ -113,7 +106,6 @@ Preconditioner<B> make_incomplete_cholesky(const Context<B>& context, const Loca
     lane.synchronize();
   });
   const Control& control = context.control;
-  notes.name = "incomplete-cholesky";
   notes.bad_row = first_bad(control, rows, bad);
   notes.shift = control.reduce(notes.shift, Reduce::max);
   notes.attempts = control.reduce(notes.attempts, Reduce::max);

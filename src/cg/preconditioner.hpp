@@ -1,22 +1,14 @@
 // Preconditioners made of a rank's own rows: block-Jacobi and incomplete Cholesky. The Chebyshev
 // polynomial, which needs products with the whole matrix, is in src/cg/chebyshev.hpp.
 #pragma once
-#include <string>
-#include <string_view>
-
 #include "distrib/context.hpp"
 #include "distrib/layout.hpp"
 #include "kernels/cg/preconditioner.hpp"
 
 namespace terrace {
 
-/// Whether `preconditioner` (as on the command line) can be had for matrices stored as `format`
-/// ("dense", "band", "csr"): incomplete Cholesky of a dense matrix would be all of Cholesky.
-bool preconditioner_supported(std::string_view preconditioner, std::string_view format);
-
 /// What to tell the user; the same on every rank.
 struct PreconditionerNotes {
-  std::string name = "none";
   Index block = 0;     ///< block-Jacobi: rows of a block
   double shift = 0;    ///< incomplete Cholesky: the largest shift of a rank, in units of diag(A)
   Index attempts = 0;  ///< ... and the most factorisations
@@ -31,7 +23,6 @@ template <class B>
 class Preconditioner {
  public:
   Preconditioner() = default;
-  [[nodiscard]] bool present() const { return kind_ != Kind::none; }
   [[nodiscard]] const PreconditionerNotes& notes() const { return notes_; }
   /// Row that is not positive definite, or -1; the same on every rank.
   [[nodiscard]] Index bad_row() const { return notes_.bad_row; }

@@ -79,15 +79,23 @@ std::vector<Index> reverse_cuthill_mckee(const std::vector<Index>& start,
   return order;
 }
 
-Index half_bandwidth_of(const std::vector<Index>& start, const std::vector<Index>& column,
-                        const std::vector<Index>& order) {
+std::vector<Index> reorder(CsrSlice& matrix) {
+  std::vector<Index> order = reverse_cuthill_mckee(matrix.start, matrix.column);
   std::vector<Index> place(order.size());
-  for (std::size_t k = 0; k < order.size(); ++k) place[std::size_t(order[k])] = Index(k);
-  Index widest = 0;
-  for (std::size_t i = 0; i + 1 < start.size(); ++i)
-    for (Index k = start[i]; k < start[i + 1]; ++k)
-      widest = std::max(widest, std::abs(place[i] - place[std::size_t(column[std::size_t(k)])]));
-  return widest;
+  for (std::size_t i = 0; i < place.size(); ++i) place[std::size_t(order[i])] = Index(i);
+  CsrSlice moved;
+  moved.start.reserve(matrix.start.size());
+  moved.column.reserve(matrix.column.size());
+  moved.value.reserve(matrix.value.size());
+  for (const Index old : order) {
+    for (Index k = matrix.start[std::size_t(old)]; k < matrix.start[std::size_t(old) + 1]; ++k) {
+      moved.column.push_back(place[std::size_t(matrix.column[std::size_t(k)])]);
+      moved.value.push_back(matrix.value[std::size_t(k)]);
+    }
+    moved.start.push_back(Index(moved.column.size()));
+  }
+  matrix = std::move(moved);
+  return order;
 }
 
 }  // namespace terrace

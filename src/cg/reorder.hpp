@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "kernels/base/backend.hpp"
+#include "src/cg/operators.hpp"
 
 namespace terrace {
 
@@ -17,8 +17,7 @@ namespace terrace {
 std::vector<Index> reverse_cuthill_mckee(const std::vector<Index>& start,
                                          std::span<const Index> column);
 
-/// max |new(i) - new(j)| over the entries.
-Index half_bandwidth_of(const std::vector<Index>& start, const std::vector<Index>& column,
-                        const std::vector<Index>& order);
+/// Rows and columns of a whole matrix into that order, which is returned.
+std::vector<Index> reorder(CsrSlice& matrix);
 
 }  // namespace terrace

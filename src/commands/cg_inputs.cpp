@@ -1,14 +1,12 @@
 #include "src/commands/cg_inputs.hpp"
 
 #include "distrib/agree.hpp"
-#include "src/cg/reorder.hpp"
 
 namespace terrace {
 
-CgInputs open_inputs(Run& run, const CgCommand& options) {
+void open_inputs(Run& run, const CgCommand& options, CgInputs& in) {
   const Control& control = run.control;
   const io::Location location = io::parse_location(options.matrix);
-  CgInputs in;
   if (options.format.empty()) {
     in.kind = io::kind_of(control, location, true);
   } else {
@@ -45,7 +43,7 @@ CgInputs open_inputs(Run& run, const CgCommand& options) {
   in.where = io::to_string(found);
   run.report["n"] = in.n;
   run.report["method"] = "conjugate-gradients";
-  run.report["preconditioner"] = options.preconditioner;
+  run.report["preconditioner"] = options.solve.preconditioner;
   if (in.n != columns)
     fail_together(Exit::input, fmt::format("the matrix is {} x {}, not square; {}; conjugate "
                                            "gradients need a symmetric matrix",
@@ -70,7 +68,6 @@ CgInputs open_inputs(Run& run, const CgCommand& options) {
                                              in.rhs.columns(), io::to_string(in.x0->location())));
     run.note_input("x0", in.x0->location());
   }
-  return in;
 }
 
 std::vector<double> read_rows(const Control& control, const io::DenseInput& input, Range rows) {
@@ -83,31 +80,15 @@ std::vector<double> read_rows(const Control& control, const io::DenseInput& inpu
   return data;
 }
 
-void reorder(CgInputs& in, CsrSlice& slice) {
-  in.order = reverse_cuthill_mckee(slice.start, slice.column);
-  std::vector<Index> place(in.order.size());
-  for (std::size_t i = 0; i < place.size(); ++i) place[std::size_t(in.order[i])] = Index(i);
-  CsrSlice moved;
-  moved.start.reserve(slice.start.size());
-  moved.column.reserve(slice.column.size());
-  moved.value.reserve(slice.value.size());
-  for (const Index old : in.order) {
-    for (Index k = slice.start[std::size_t(old)]; k < slice.start[std::size_t(old) + 1]; ++k) {
-      moved.column.push_back(place[std::size_t(slice.column[std::size_t(k)])]);
-      moved.value.push_back(slice.value[std::size_t(k)]);
-    }
-    moved.start.push_back(Index(moved.column.size()));
-  }
-  slice = std::move(moved);
-}
-
-void refuse_asymmetry(const CgInputs& in, const std::optional<Asymmetry>& found) {
+void refuse_asymmetry(const CgInputs& in, const std::optional<Asymmetry>& found,
+                      const std::vector<Index>& order) {
   if (!found) return;
-  fail_together(Exit::input,
-                fmt::format("the matrix is not symmetric: A[{0}, {1}] = {2:.17g}, A[{1}, {0}] = "
-                            "{3:.17g}; {4}; conjugate gradients need a symmetric matrix",
-                            in.old_row(found->row), in.old_row(found->column), found->value,
-                            found->transposed, in.where));
+  const auto old = [&](Index row) { return order.empty() ? row : order[std::size_t(row)]; };
+  fail_together(
+      Exit::input,
+      fmt::format("the matrix is not symmetric: A[{0}, {1}] = {2:.17g}, A[{1}, {0}] = "
+                  "{3:.17g}; {4}; conjugate gradients need a symmetric matrix",
+                  old(found->row), old(found->column), found->value, found->transposed, in.where));
 }
 
 }  // namespace terrace

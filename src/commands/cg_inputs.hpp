@@ -8,22 +8,25 @@
 
 #include "distrib/agree.hpp"
 #include "io/input.hpp"
+#include "io/output.hpp"
 #include "src/cg/operators.hpp"
 #include "src/cg/operators_triangle.hpp"
+#include "src/cg/reorder.hpp"
+#include "src/cg/system.hpp"
 #include "src/program/register.hpp"
 #include "src/program/run.hpp"
 
 namespace terrace {
 
 struct CgCommand {
-  std::string matrix, rhs, x0, format, preconditioner = "none", layout = "triangle",
-                                       norm = "unpreconditioned";
-  double rtol = 1e-10, atol = 0, condition = 0;  ///< condition: for --plan; 0: not given
-  Index max_iterations = -1, monitor = 0, degree = 8, at_once = 16;
+  std::string matrix, rhs, x0, format, layout = "triangle", norm = "unpreconditioned";
+  double condition = 0;  ///< for --plan; 0: not given
+  Index monitor = 0;
   bool reorder = false;
+  CgRequest solve;  ///< complete after check_request()
 };
 
-/// The opened inputs: metadata, no data.
+/// The opened inputs: metadata, no data; and the output, none with --plan.
 struct CgInputs {
   io::Kind kind = io::Kind::dense;
   io::DenseInput dense;
@@ -32,49 +35,49 @@ struct CgInputs {
   Index n = 0;
   io::DenseInput rhs;
   std::optional<io::DenseInput> x0;
-  std::string where;         ///< the matrix, for messages
-  std::vector<Index> order;  ///< --reorder: old number of each row of the operator; or empty
-  [[nodiscard]] Index old_row(Index row) const {
-    return order.empty() || row < 0 ? row : order[std::size_t(row)];
-  }
+  std::string where;  ///< the matrix, for messages
+  std::optional<io::Output> output;
 };
-CgInputs open_inputs(Run& run, const CgCommand& options);
+void open_inputs(Run& run, const CgCommand& options, CgInputs& in);
 
 inline const char* form_name(io::Kind kind) {
   return kind == io::Kind::dense ? "dense" : kind == io::Kind::band ? "band" : "csr";
 }
 
-/// "not symmetric", exit 3, where a pair was found.
-void refuse_asymmetry(const CgInputs& in, const std::optional<Asymmetry>& found);
+/// "not symmetric", exit 3, where a pair was found; `order` as in CgRequest.
+void refuse_asymmetry(const CgInputs& in, const std::optional<Asymmetry>& found,
+                      const std::vector<Index>& order = {});
 
 /// This rank's rows of a dense input, row-major.
 std::vector<double> read_rows(const Control& control, const io::DenseInput& input, Range rows);
 
+// read_matrix() into each operator, in the phases that it takes.
+
 template <class B>
-DenseOperator<B> read_dense(Run& run, const Context<B>& c, const CgInputs& in) {
-  DenseOperator<B> a(c, in.n);
-  const Range rows = a.rows();
+void read_matrix(Run& run, const Context<B>& c, const CgInputs& in, CgCommand&,
+                 std::optional<DenseOperator<B>>& a) {
+  a.emplace(c, in.n);
+  const Range rows = a->rows();
   run.phase("read", [&] {
     in.dense.read(c.control, {&rows, 1}, [&](Index position, Index count, const double* data) {
-      a.put_rows(c, position, count, data);
+      a->put_rows(c, position, count, data);
     });
   });
-  if (!run.options.no_check) run.phase("check", [&] { refuse_asymmetry(in, a.asymmetry(c)); });
-  return a;
+  if (!run.options.no_check) run.phase("check", [&] { refuse_asymmetry(in, a->asymmetry(c)); });
 }
 
 /// Slabs of 256 rows from the last to the first: lower parts are packed, upper parts compared with
 /// the tiles that are already there.
 template <class B>
-TriangleOperator<B> read_triangle(Run& run, const Context<B>& c, const CgInputs& in, bool planes) {
-  std::optional<TriangleOperator<B>> a;
+void read_matrix(Run& run, const Context<B>& c, const CgInputs& in, CgCommand& options,
+                 std::optional<TriangleOperator<B>>& a) {
   std::vector<double> slab;
   std::optional<Asymmetry> found;
   /// False: a diagonal entry is too small to be halved, as the tiles hold it.
   const auto read = [&](int power) {
     double least = 1;
     a.reset();
-    a.emplace(c, in.n, planes);
+    a.emplace(c, in.n, options.solve.mixed);
     a->scale.power = -power;
     for (Index round = 0; round < a->rounds(); ++round) {
       const Range rows = a->slab(round);
@@ -103,26 +106,23 @@ TriangleOperator<B> read_triangle(Run& run, const Context<B>& c, const CgInputs&
     }
   });
   if (!run.options.no_check) refuse_asymmetry(in, found);
-  return std::move(*a);
 }
 
 template <class B>
-BandOperator<B> read_band(Run& run, const Context<B>& c, const CgInputs& in) {
-  BandOperator<B> a(c, in.n, in.band.half_bandwidth());
+void read_matrix(Run& run, const Context<B>& c, const CgInputs& in, CgCommand&,
+                 std::optional<BandOperator<B>>& a) {
+  a.emplace(c, in.n, in.band.half_bandwidth());
   run.phase("read", [&] {
-    for (const Range range : {a.columns_before(), a.rows()})
+    for (const Range range : {a->columns_before(), a->rows()})
       in.band.read(c.control, {&range, 1}, [&](Index position, Index count, const double* data) {
-        a.put_columns(c, range.first + position, count, in.band.half_bandwidth() + 1, data);
+        a->put_columns(c, range.first + position, count, in.band.half_bandwidth() + 1, data);
       });
   });
-  return a;
 }
 
-/// One rank: rows and columns in reverse Cuthill-McKee order; in.order.
-void reorder(CgInputs& in, CsrSlice& slice);
-
 template <class B>
-CsrOperator<B> read_csr(Run& run, const Context<B>& c, CgInputs& in, bool in_new_order) {
+void read_matrix(Run& run, const Context<B>& c, const CgInputs& in, CgCommand& options,
+                 std::optional<CsrOperator<B>>& a) {
   const io::CsrInput& input = in.csr;
   std::vector<Index> first;
   CsrSlice slice;
@@ -139,14 +139,13 @@ CsrOperator<B> read_csr(Run& run, const Context<B>& c, CgInputs& in, bool in_new
     for (Index& s : slice.start) s -= origin;
     input.entries(c.control, rows, slice.column, slice.value);
   });
-  if (in_new_order)
-    run.phase("solve", [&] { collectively(c.control, [&] { reorder(in, slice); }); });
+  std::vector<Index>& order = options.solve.order;
+  if (options.reorder)
+    run.phase("solve", [&] { collectively(c.control, [&] { order = reorder(slice); }); });
   // Sorting, numbering the halo and the symmetry check: a part of the solve.
-  std::optional<CsrOperator<B>> a;
   run.phase("solve", [&] { a.emplace(c, std::move(first), std::move(slice)); });
   run.report["nonzeros"] = a->nonzeros();
-  if (!run.options.no_check) refuse_asymmetry(in, a->asymmetry(c));
-  return std::move(*a);
+  if (!run.options.no_check) refuse_asymmetry(in, a->asymmetry(c), order);
 }
 
 }  // namespace terrace

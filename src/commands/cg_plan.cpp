@@ -4,45 +4,39 @@
 
 #include "distrib/agree.hpp"
 #include "src/cg/preconditioner.hpp"
-#include "src/program/plan.hpp"
+#include "src/program/refuse.hpp"
 
 namespace terrace {
-namespace {
 
-double gib(double bytes) { return bytes / 1073741824.0; }
-
-}  // namespace
-
-CgMethod method_of(const std::string& option) {
-  return option == "single-reduction" ? CgMethod::single_reduction
-         : option == "pipelined"      ? CgMethod::pipelined
-                                      : CgMethod::classic;
-}
-CgNorm norm_of(const std::string& option) {
-  return option == "preconditioned" ? CgNorm::preconditioned
-         : option == "natural"      ? CgNorm::natural
-                                    : CgNorm::unpreconditioned;
+void check_request(const Run& run, const CgCommand& options, const CLI::App& command) {
+  const std::string& m = options.solve.preconditioner;
+  if (m != "block-jacobi")
+    refuse_given(command, {"--block"}, "only --preconditioner block-jacobi has blocks");
+  if (m != "chebyshev")
+    refuse_given(command, {"--degree"}, "only --preconditioner chebyshev has a degree");
+  if (!run.options.plan)
+    refuse_given(command, {"--condition"}, "the condition is asked for by --plan alone");
+  require_output(run.options);
 }
 
-void check_cg_options(Run& run, const CgCommand& options, const CgInputs& in) {
+void check_request(Run& run, CgCommand& options, const CgInputs& in, const CLI::App& command) {
+  CgRequest& solve = options.solve;
+  if (in.kind != io::Kind::dense)
+    refuse_given(command, {"--layout"}, "only dense matrices have a layout");
   const std::string& method = run.options.method;
-  if (!method.empty() && method != "conjugate-gradients" && method != "classic" &&
-      method != "single-reduction" && method != "pipelined")
+  const bool classic = method.empty() || method == "conjugate-gradients" || method == "classic";
+  if (!classic && method != "single-reduction" && method != "pipelined")
     fail_together(Exit::usage, "unknown method '" + method +
                                    "'; --method of cg; use classic, single-reduction or pipelined");
-  const std::string preconditioner =
-      options.preconditioner == "ic" ? "incomplete-cholesky" : options.preconditioner;
-  if (!preconditioner_supported(preconditioner, form_name(in.kind)))
+  if (solve.preconditioner == "ic" && in.kind == io::Kind::dense)
     fail_together(Exit::usage,
                   "incomplete Cholesky of a dense matrix would be all of Cholesky; "
                   "--preconditioner; use terrace dense solve, or block-jacobi");
-  const bool blocks = options.preconditioner == "block-jacobi";
-  if (blocks && run.options.block > most_block)
+  if (run.options.block > most_block)
     fail_together(Exit::usage, fmt::format("blocks of {} rows are too large; --block; use 1 to {}",
                                            run.options.block, most_block));
-  if (run.options.precision == "mixed" &&
-      (in.kind != io::Kind::dense || options.layout != "triangle" ||
-       method_of(method) != CgMethod::classic))
+  solve.mixed = run.options.precision == "mixed";
+  if (solve.mixed && (in.kind != io::Kind::dense || options.layout != "triangle" || !classic))
     fail_together(Exit::usage,
                   "mixed precision is for dense matrices as a triangle and the classic method; "
                   "--precision mixed; leave it out or drop --layout and --method");
@@ -50,113 +44,53 @@ void check_cg_options(Run& run, const CgCommand& options, const CgInputs& in) {
     fail_together(Exit::usage,
                   "a new order of the rows is for CSR matrices on one rank; --reorder; "
                   "leave it out");
-  run.report["method"] = "conjugate-gradients";
+  solve.method = classic                 ? CgMethod::classic
+                 : method == "pipelined" ? CgMethod::pipelined
+                                         : CgMethod::single_reduction;
+  solve.norm = options.norm == "preconditioned" ? CgNorm::preconditioned
+               : options.norm == "natural"      ? CgNorm::natural
+                                                : CgNorm::unpreconditioned;
+  solve.guard = run.options.guard;
+  if (run.options.block > 0) solve.block = run.options.block;
+  solve.x_given = in.x0.has_value();
   run.report["variant"] = method.empty() || method == "conjugate-gradients" ? "classic" : method;
-  run.report["preconditioner"] = options.preconditioner;
   run.report["precision"] = run.options.precision;
   run.report["norm"] = options.norm;
   if (in.kind == io::Kind::dense) run.report["layout"] = options.layout;
+  run.settings = {{"rtol", solve.rtol},           {"atol", solve.atol},
+                  {"norm", options.norm},         {"preconditioner", solve.preconditioner},
+                  {"degree", solve.degree},       {"block", run.options.block},
+                  {"method", run.options.method}, {"precision", run.options.precision},
+                  {"layout", options.layout},     {"reorder", options.reorder},
+                  {"at_once", solve.at_once}};
 }
 
 namespace {
+
+double gib(double bytes) { return bytes / 1073741824.0; }
 
 bool as_triangle(const CgInputs& in, const CgCommand& options) {
   return in.kind == io::Kind::dense && options.layout == "triangle";
 }
 /// Columns in lock step.
-Index at_once(const Run& run, const CgInputs& in, const CgCommand& options) {
-  const bool general = options.preconditioner != "none" && options.preconditioner != "jacobi";
-  const bool single = method_of(run.options.method) != CgMethod::classic || general ||
-                      run.options.precision == "mixed";
-  return single ? 1 : std::min(options.at_once, std::max<Index>(1, in.rhs.columns()));
+Index at_once(const CgInputs& in, const CgCommand& options) {
+  return std::min(options.solve.lock_step(), std::max<Index>(1, in.rhs.columns()));
 }
 
-struct CgMemory {
-  OperatorMemory matrix;
-  Index vectors = 0, host = 0;  ///< on the backend; on the host beside
-};
-template <class B>
-CgMemory cg_memory(const Run& run, const CgInputs& in, const CgCommand& options, int ranks) {
-  const bool triangle = as_triangle(in, options);
-  const Index rows = triangle ? in.n : ceil_div(in.n, ranks), nrhs = in.rhs.columns();
-  const bool general = options.preconditioner != "none" && options.preconditioner != "jacobi";
-  const Index columns = at_once(run, in, options);
-  CgMemory m;
-  m.matrix = triangle                     ? TriangleOperator<B>::memory(in.n, ranks, columns)
-             : in.kind == io::Kind::dense ? DenseOperator<B>::memory(in.n, ranks)
-             : in.kind == io::Kind::band
-                 ? BandOperator<B>::memory(in.n, in.band.half_bandwidth(), ranks)
-                 : CsrOperator<B>::memory(in.n, in.csr.nonzeros(), ranks);
-  m.vectors = CgWork<B>::bytes(rows, options.preconditioner == "jacobi", columns,
-                               method_of(run.options.method), general);
-  Index host_extra = 0;
-  if (options.preconditioner == "block-jacobi") {
-    const Index block = run.options.block > 0 ? run.options.block : 32;
-    m.vectors += block_jacobi_bytes(rows, block);
-    host_extra = 24 * rows * block;
-  } else if (options.preconditioner == "ic") {
-    const Index nonzeros = in.kind == io::Kind::csr ? ceil_div(in.csr.nonzeros(), ranks)
-                                                    : (2 * in.band.half_bandwidth() + 1) * rows;
-    m.vectors += incomplete_cholesky_bytes(rows, nonzeros);
-    host_extra = 24 * nonzeros;
-  } else if (options.preconditioner == "chebyshev") {
-    m.vectors += 8 * rows * 4;
-  }
-  const Index slab = triangle ? 8 * triangle::height * in.n : 0;
-  m.host = m.matrix.host + host_extra + slab + 8 * rows * (3 * nrhs + 4) + 2 * io::piece_bytes();
-  return m;
-}
 template <class B>
 RankMemory on_rank(const CgMemory& m) {
-  const Index backend = m.matrix.backend + m.vectors;
-  return std::is_same_v<B, Cuda> ? RankMemory{m.host, backend} : RankMemory{m.host + backend, 0};
+  return std::is_same_v<B, Cuda> ? RankMemory{m.host, m.backend()}
+                                 : RankMemory{m.host + m.backend(), 0};
 }
 
 /// Iterations that the error bound of conjugate gradients asks for: with the condition that was
 /// given, or with 100 where none was.
 double assumed_iterations(const CgCommand& options, Index n) {
   const double condition = options.condition > 0 ? options.condition : 100;
-  const double bound = 0.5 * std::sqrt(condition) * std::log(2 / std::max(options.rtol, 1e-16)) + 1;
-  const double most =
-      options.max_iterations >= 0 ? double(options.max_iterations) : 10.0 * double(n);
+  const CgRequest& solve = options.solve;
+  const double bound = 0.5 * std::sqrt(condition) * std::log(2 / std::max(solve.rtol, 1e-16)) + 1;
+  const double most = solve.max_iterations >= 0 ? double(solve.max_iterations) : 10.0 * double(n);
   return std::ceil(std::min({bound, most, std::max(1.0, double(n))}));
-}
-
-Work cg_work(const Run& run, const CgInputs& in, const CgCommand& options, const Machine& on) {
-  const bool triangle = as_triangle(in, options), sparse = in.kind == io::Kind::csr;
-  const double n = double(in.n), mean = n / on.ranks;
-  const double m = in.kind == io::Kind::band ? double(in.band.half_bandwidth()) : 0;
-  IterationWork w;
-  w.on = on;
-  w.form = triangle                     ? "dense triangle"
-           : in.kind == io::Kind::dense ? "dense rows"
-                                        : form_name(in.kind);
-  w.method = run.report["variant"].get<std::string>();
-  w.preconditioner = options.preconditioner;
-  w.mixed = run.options.precision == "mixed";
-  w.n = in.n;
-  w.matrix_bytes = (triangle                    ? 4 * n * n
-                    : sparse                    ? 12 * double(in.csr.nonzeros()) + 8 * n
-                    : in.kind == io::Kind::band ? 8 * n * (m + 1)
-                                                : 8 * n * n) /
-                   on.ranks;
-  w.file_bytes =
-      sparse ? 16 * double(in.csr.nonzeros()) : 8 * n * (in.kind == io::Kind::band ? m + 1 : n);
-  w.preconditioner_bytes = options.preconditioner == "jacobi" ? 8 * mean
-                           : options.preconditioner == "block-jacobi"
-                               ? 8 * mean * double(run.options.block > 0 ? run.options.block : 32)
-                           : options.preconditioner == "ic" ? w.matrix_bytes
-                           : options.preconditioner == "chebyshev"
-                               ? (w.matrix_bytes + 40 * mean) * double(options.degree)
-                               : 0;
-  // Forward and backward: every row of a band waits for the one before; of a mesh, its layers do.
-  if (options.preconditioner == "ic") w.chain = 2 * (sparse ? std::sqrt(mean) : mean);
-  w.rows = triangle ? n : mean;
-  w.shared = in.kind == io::Kind::dense ? n : std::max(m, std::sqrt(n));
-  w.nrhs = in.rhs.columns();
-  w.passes = ceil_div(w.nrhs, at_once(run, in, options));
-  w.iterations = assumed_iterations(options, in.n);
-  return iteration_work(w);
 }
 
 /// Seconds of a direct solve of a dense or a band matrix.
@@ -176,23 +110,103 @@ Seconds direct_seconds(const CgInputs& in, const Machine& on, const Rates& rates
 }  // namespace
 
 template <class B>
-void plan_cg(Run& run, const Context<B>& c, const CgInputs& in, const CgCommand& options) {
-  constexpr bool device = std::is_same_v<B, Cuda>;
-  const int ranks = c.size();
+CgMemory cg_memory(const CgInputs& in, const CgCommand& options, int ranks) {
   const bool triangle = as_triangle(in, options);
-  const Index nrhs = in.rhs.columns();
-  const CgMethod method = method_of(run.options.method);
-  const Index columns = at_once(run, in, options);
-  const CgMemory memory = cg_memory<B>(run, in, options, ranks);
-  const OperatorMemory& matrix = memory.matrix;
-  const Index vectors = memory.vectors, host = memory.host, backend = matrix.backend + vectors;
-  run.report["memory"] = {{"backend_bytes", backend}, {"host_bytes", host}};
-  if (!run.options.plan) {
-    require_memory(c.control, device ? host : host + backend, device ? backend : 0);
-    return;
+  const Index rows = triangle ? in.n : ceil_div(in.n, ranks), nrhs = in.rhs.columns();
+  const Index columns = at_once(in, options);
+  const CgRequest& o = options.solve;
+  CgMemory m;
+  m.matrix = triangle                     ? TriangleOperator<B>::memory(in.n, ranks, columns)
+             : in.kind == io::Kind::dense ? DenseOperator<B>::memory(in.n, ranks)
+             : in.kind == io::Kind::band
+                 ? BandOperator<B>::memory(in.n, in.band.half_bandwidth(), ranks)
+                 : CsrOperator<B>::memory(in.n, in.csr.nonzeros(), ranks);
+  m.vectors = CgWork<B>::bytes(rows, o.preconditioner == "jacobi", columns, o.method, o.general());
+  Index host_extra = 0;
+  if (o.preconditioner == "block-jacobi") {
+    m.vectors += block_jacobi_bytes(rows, o.block);
+    host_extra = 24 * rows * o.block;
+  } else if (o.preconditioner == "ic") {
+    const Index nonzeros = in.kind == io::Kind::csr ? ceil_div(in.csr.nonzeros(), ranks)
+                                                    : (2 * in.band.half_bandwidth() + 1) * rows;
+    m.vectors += incomplete_cholesky_bytes(rows, nonzeros);
+    host_extra = 24 * nonzeros;
+  } else if (o.preconditioner == "chebyshev") {
+    m.vectors += 8 * rows * 4;
   }
+  const Index slab = triangle ? 8 * triangle::height * in.n : 0;
+  m.host = m.matrix.host + host_extra + slab + 8 * rows * (3 * nrhs + 4) + 2 * io::piece_bytes();
+  return m;
+}
+
+template <class B>
+PlanNeeds cg_needs(const CgInputs& in, const CgCommand& options, int ranks) {
+  PlanNeeds needs;
+  needs.memory = [&](int with) { return on_rank<B>(cg_memory<B>(in, options, with)); };
+  needs.any_ranks = !options.reorder;
+  const auto add = [&](const char* words, const std::function<void(CgCommand&)>& change) {
+    needs.alternatives.push_back({words, [&in, &options, ranks, change] {
+                                    CgCommand other = options;
+                                    change(other);
+                                    return on_rank<B>(cg_memory<B>(in, other, ranks));
+                                  }});
+  };
+  if (in.kind == io::Kind::dense && !as_triangle(in, options))
+    add("with --layout triangle", [](CgCommand& o) { o.layout = "triangle"; });
+  if (options.solve.preconditioner != "none")
+    add("with --preconditioner none", [](CgCommand& o) { o.solve.preconditioner = "none"; });
+  if (at_once(in, options) > 1) add("with --at-once 1", [](CgCommand& o) { o.solve.at_once = 1; });
+  if (std::is_same_v<B, Cuda>)
+    needs.alternatives.push_back({"with --backend cpu", [&in, &options, ranks] {
+                                    return on_rank<Cpu>(cg_memory<Cpu>(in, options, ranks));
+                                  }});
+  return needs;
+}
+
+Work cg_work(const Run& run, const CgInputs& in, const CgCommand& options, const Machine& on) {
+  const CgRequest& o = options.solve;
+  const bool triangle = as_triangle(in, options), sparse = in.kind == io::Kind::csr;
+  const double n = double(in.n), mean = n / on.ranks;
+  const double m = in.kind == io::Kind::band ? double(in.band.half_bandwidth()) : 0;
+  IterationWork w;
+  w.on = on;
+  w.form = triangle                     ? "dense triangle"
+           : in.kind == io::Kind::dense ? "dense rows"
+                                        : form_name(in.kind);
+  w.method = run.report["variant"].get<std::string>();
+  w.preconditioner = o.preconditioner;
+  w.mixed = o.mixed;
+  w.n = in.n;
+  w.matrix_bytes = (triangle                    ? 4 * n * n
+                    : sparse                    ? 12 * double(in.csr.nonzeros()) + 8 * n
+                    : in.kind == io::Kind::band ? 8 * n * (m + 1)
+                                                : 8 * n * n) /
+                   on.ranks;
+  w.file_bytes =
+      sparse ? 16 * double(in.csr.nonzeros()) : 8 * n * (in.kind == io::Kind::band ? m + 1 : n);
+  w.preconditioner_bytes = o.preconditioner == "jacobi"         ? 8 * mean
+                           : o.preconditioner == "block-jacobi" ? 8 * mean * double(o.block)
+                           : o.preconditioner == "ic"           ? w.matrix_bytes
+                           : o.preconditioner == "chebyshev"
+                               ? (w.matrix_bytes + 40 * mean) * double(o.degree)
+                               : 0;
+  // Forward and backward: every row of a band waits for the one before; of a mesh, its layers do.
+  if (o.preconditioner == "ic") w.chain = 2 * (sparse ? std::sqrt(mean) : mean);
+  w.rows = triangle ? n : mean;
+  w.shared = in.kind == io::Kind::dense ? n : std::max(m, std::sqrt(n));
+  w.nrhs = in.rhs.columns();
+  w.passes = ceil_div(w.nrhs, at_once(in, options));
+  w.iterations = assumed_iterations(options, in.n);
+  return iteration_work(w);
+}
+
+void describe_cg(const Run& run, const CgInputs& in, const CgCommand& options,
+                 const CgMemory& memory) {
+  const int ranks = run.control.size();
+  const bool triangle = as_triangle(in, options);
+  const CgMethod method = options.solve.method;
   run.say(fmt::format("{} matrix n = {}, {} right-hand sides ({} at once), {} ranks",
-                      form_name(in.kind), in.n, nrhs, columns, ranks));
+                      form_name(in.kind), in.n, in.rhs.columns(), at_once(in, options), ranks));
   const char* reductions = method == CgMethod::classic ? "two reductions of scalars an iteration"
                            : method == CgMethod::single_reduction
                                ? "one reduction of scalars an iteration"
@@ -208,50 +222,29 @@ void plan_cg(Run& run, const Context<B>& c, const CgInputs& in, const CgCommand&
   run.say(fmt::format(
       "memory per rank: {:.3f} GiB on the backend (matrix {:.3f}, vectors {:.3f}), {:.3f} GiB on "
       "the host for input and output",
-      gib(double(backend)), gib(double(matrix.backend)), gib(double(vectors)), gib(double(host))));
+      gib(double(memory.backend())), gib(double(memory.matrix.backend)),
+      gib(double(memory.vectors)), gib(double(memory.host))));
   if (options.condition <= 0)
     run.say("condition 100 assumed; --condition K gives the iterations for another one");
-  PlanNeeds needs;
-  needs.memory = [&](int with) { return on_rank<B>(cg_memory<B>(run, in, options, with)); };
-  needs.any_ranks = !options.reorder;
-  if (in.kind == io::Kind::dense && !triangle)
-    needs.alternatives.push_back({"with --layout triangle", [&] {
-                                    CgCommand other = options;
-                                    other.layout = "triangle";
-                                    return on_rank<B>(cg_memory<B>(run, in, other, ranks));
-                                  }});
-  if (options.preconditioner != "none")
-    needs.alternatives.push_back({"with --preconditioner none", [&] {
-                                    CgCommand other = options;
-                                    other.preconditioner = "none";
-                                    return on_rank<B>(cg_memory<B>(run, in, other, ranks));
-                                  }});
-  if (columns > 1)
-    needs.alternatives.push_back({"with --at-once 1", [&] {
-                                    CgCommand other = options;
-                                    other.at_once = 1;
-                                    return on_rank<B>(cg_memory<B>(run, in, other, ranks));
-                                  }});
-  if (device)
-    needs.alternatives.push_back({"with --backend cpu", [&] {
-                                    return on_rank<Cpu>(cg_memory<Cpu>(run, in, options, ranks));
-                                  }});
-  const Work work = cg_work(run, in, options, machine_of(c));
-  const Rates rates = conclude_plan(run, c, work, needs);
-  const double iteration = predict(work, rates).iteration;
+}
+
+void compare_with_direct(Run& run, const CgInputs& in, const CgCommand& options, const Machine& on,
+                         const Rates& rates) {
+  const double iteration = predict(cg_work(run, in, options, on), rates).iteration;
   run.report["plan"] = {{"seconds_per_iteration", iteration}};
   if (in.kind == io::Kind::csr) return;
-  const double direct = direct_seconds(in, machine_of(c), rates).solve;
+  const double direct = direct_seconds(in, on, rates).solve;
   run.report["plan"]["direct_seconds"] = direct;
   run.say(fmt::format(
       "a direct solve, terrace {} solve, would take about {} s, as long as about {} iterations: it "
       "is the faster one beyond that (a relative residual of {:g} at condition {:.0e})",
-      form_name(in.kind), about(direct), about(direct / iteration), options.rtol,
-      std::pow(2 * direct / iteration / std::log(2 / std::max(options.rtol, 1e-16)), 2)));
+      form_name(in.kind), about(direct), about(direct / iteration), options.solve.rtol,
+      std::pow(2 * direct / iteration / std::log(2 / std::max(options.solve.rtol, 1e-16)), 2)));
 }
 
-#define TERRACE_INSTANTIATE(B) \
-  template void plan_cg(Run&, const Context<B>&, const CgInputs&, const CgCommand&);
+#define TERRACE_INSTANTIATE(B)                                            \
+  template CgMemory cg_memory<B>(const CgInputs&, const CgCommand&, int); \
+  template PlanNeeds cg_needs<B>(const CgInputs&, const CgCommand&, int);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 

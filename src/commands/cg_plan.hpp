@@ -1,16 +1,31 @@
 // What terrace cg will do with its options: checked, and said for --plan.
 #pragma once
-#include "src/cg/conjugate_gradients.hpp"
 #include "src/commands/cg_inputs.hpp"
+#include "src/program/plan.hpp"
 
 namespace terrace {
 
-CgMethod method_of(const std::string& option);
-CgNorm norm_of(const std::string& option);
-/// Refuses unknown methods, and options that do not go together (usage).
-void check_cg_options(Run& run, const CgCommand& options, const CgInputs& in);
-/// Says the plan with --plan, or refuses what does not fit. Collective.
+/// Refuses options that do not go together (usage), before any file is opened.
+void check_request(const Run& run, const CgCommand& options, const CLI::App& command);
+/// ... or not with the matrix; completes options.solve, reports it and notes the run's settings.
+void check_request(Run& run, CgCommand& options, const CgInputs& in, const CLI::App& command);
+
+struct CgMemory {
+  OperatorMemory matrix;
+  Index vectors = 0, host = 0;  ///< on the backend; on the host beside
+  [[nodiscard]] Index backend() const { return matrix.backend + vectors; }
+};
+/// Of the rank with most, among so many.
 template <class B>
-void plan_cg(Run& run, const Context<B>& c, const CgInputs& in, const CgCommand& options);
+CgMemory cg_memory(const CgInputs& in, const CgCommand& options, int ranks);
+template <class B>
+PlanNeeds cg_needs(const CgInputs& in, const CgCommand& options, int ranks);
+Work cg_work(const Run& run, const CgInputs& in, const CgCommand& options, const Machine& on);
+/// Lines of --plan before memory and seconds.
+void describe_cg(const Run& run, const CgInputs& in, const CgCommand& options,
+                 const CgMemory& memory);
+/// ... and behind: against a direct solve, by the same rates.
+void compare_with_direct(Run& run, const CgInputs& in, const CgCommand& options, const Machine& on,
+                         const Rates& rates);
 
 }  // namespace terrace

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "src/cg/eigen_estimate.hpp"
 
@@ -67,16 +66,6 @@ std::string explain_failure(const CgResult& r, Index column, Index columns,
   return what + "; " + where + "; " + advice;
 }
 
-CgResult refused_result(CgReason reason, Index row, const CgInputs& in) {
-  CgResult result;
-  result.reason = reason;
-  result.position = row;
-  result.true_residual = result.initial_residual = in.x0 ? NAN : 1.0;
-  result.scaled_residual =
-      in.x0 ? NAN : 1 / (double(in.n) * std::numeric_limits<double>::epsilon());
-  return result;
-}
-
 CgSummary summarise(const std::vector<CgResult>& results, int power) {
   CgSummary sum;
   const auto failed = std::find_if(results.begin(), results.end(),
@@ -99,24 +88,34 @@ CgSummary summarise(const std::vector<CgResult>& results, int power) {
   return sum;
 }
 
-void write_solution(Run& run, const Control& control, const CgInputs& in, const CgCommand& options,
-                    const std::vector<CgResult>& results, const CgSummary& sum, Range mine,
-                    const double* x, io::Output& output) {
+nlohmann::json describe_preconditioner(const PreconditionerNotes& local,
+                                       const ChebyshevNotes& polynomial) {
+  if (polynomial.degree > 0)
+    return {{"degree", polynomial.degree}, {"low", polynomial.low}, {"high", polynomial.high}};
+  if (local.block > 0) return {{"block", local.block}};
+  return {{"shift", local.shift},
+          {"attempts", local.attempts},
+          {"levels", local.levels},
+          {"nonzeros", local.nonzeros}};
+}
+
+void write_solution(Run& run, CgInputs& in, const CgCommand& options, const CgSolution& solution,
+                    const CgSummary& sum, const double* x) {
   const Index nrhs = in.rhs.columns();
   const std::string reason = sum.result["reason"];
   const io::Attributes attributes{{"reason", reason},
                                   {"converged", Index(sum.failed < 0)},
                                   {"iterations", sum.iterations},
                                   {"norm", options.norm}};
-  output.write<double>(
-      "x", in.n, in.rhs.is_vector() ? -1 : nrhs, {&mine, 1},
+  in.output->write<double>(
+      "x", in.n, in.rhs.is_vector() ? -1 : nrhs, {&solution.own, 1},
       [&](Index position, Index count, double* out) {
         std::copy_n(x + position * nrhs, count * nrhs, out);
       },
       attributes);
-  const std::vector<double> table = residual_table(results, sum.iterations);
-  const Range all{0, control.rank() == 0 ? sum.iterations : 0};
-  output.write<double>(
+  const std::vector<double> table = residual_table(solution.results, sum.iterations);
+  const Range all{0, run.control.rank() == 0 ? sum.iterations : 0};
+  in.output->write<double>(
       "residuals", sum.iterations, nrhs + 1, {&all, 1},
       [&](Index position, Index count, double* out) {
         std::copy_n(table.begin() + position * (nrhs + 1), count * (nrhs + 1), out);
@@ -124,28 +123,29 @@ void write_solution(Run& run, const Control& control, const CgInputs& in, const 
       attributes);
   io::Attributes terrace = run.attributes();
   terrace["reason"] = reason;
-  terrace["rtol"] = options.rtol;
-  terrace["atol"] = options.atol;
+  terrace["rtol"] = options.solve.rtol;
+  terrace["atol"] = options.solve.atol;
   if (options.norm != "unpreconditioned")  // for verify, which does not know M
     terrace["relative_residual"] = sum.relative;
   terrace["format"] = options.format.empty() ? std::string(form_name(in.kind)) : options.format;
-  output.commit(terrace);
+  in.output->commit(terrace);
 }
 
-void say_solution(Run& run, const CgInputs& in, const CgCommand& options,
-                  const std::vector<CgResult>& results, const CgSummary& sum) {
-  run.say(fmt::format("converged ({}), n = {}, {} iterations in {:.3f} s, {:.4g} GB/s",
-                      sum.result["reason"].get<std::string>(), in.n, sum.iterations,
-                      run.seconds("solve"), run.report["rate"]["value"].get<double>()));
+std::string describe_solution(const Run& run, const CgInputs& in, const CgCommand& options,
+                              const std::vector<CgResult>& results, const CgSummary& sum) {
+  std::string lines = fmt::format("converged ({}), n = {}, {} iterations in {:.3f} s, {:.4g} GB/s",
+                                  sum.result["reason"].get<std::string>(), in.n, sum.iterations,
+                                  run.seconds("solve"), run.report["rate"]["value"].get<double>());
   for (const CgResult& r : results)
-    run.say(fmt::format("relative residual {:.3g} from the matrix, {:.3g} from the recurrence",
-                        r.true_residual, r.recurrence_residual));
-  if (!sum.result.contains("eigenvalues")) return;
+    lines += fmt::format("\nrelative residual {:.3g} from the matrix, {:.3g} from the recurrence",
+                         r.true_residual, r.recurrence_residual);
+  if (!sum.result.contains("eigenvalues")) return lines;
   const nlohmann::json& e = sum.result["eigenvalues"];
-  run.say(fmt::format("eigenvalues{} from {:.4g} to {:.4g}, condition at least {:.4g}",
-                      options.preconditioner == "none" ? "" : " with the preconditioner",
-                      e["smallest"].get<double>(), e["largest"].get<double>(),
-                      e["condition"].get<double>()));
+  return lines +
+         fmt::format("\neigenvalues{} from {:.4g} to {:.4g}, condition at least {:.4g}",
+                     options.solve.preconditioner == "none" ? "" : " with the preconditioner",
+                     e["smallest"].get<double>(), e["largest"].get<double>(),
+                     e["condition"].get<double>());
 }
 
 }  // namespace terrace

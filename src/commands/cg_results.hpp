@@ -3,15 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "io/output.hpp"
-#include "src/cg/conjugate_gradients.hpp"
 #include "src/commands/cg_inputs.hpp"
 
 namespace terrace {
-
-/// Of a matrix without its preconditioner, for `row`: x is zero, or x0 whose residual nobody
-/// computed.
-CgResult refused_result(CgReason reason, Index row, const CgInputs& in);
 
 /// What is said of all right-hand sides together.
 struct CgSummary {
@@ -26,11 +20,14 @@ CgSummary summarise(const std::vector<CgResult>& results, int power);
 /// The message of a right-hand side that has not converged.
 std::string explain_failure(const CgResult& r, Index column, Index columns,
                             const std::string& where);
-/// x, of which this rank writes rows `mine`, at `x`; and the residuals. Collective.
-void write_solution(Run& run, const Control& control, const CgInputs& in, const CgCommand& options,
-                    const std::vector<CgResult>& results, const CgSummary& sum, Range mine,
-                    const double* x, io::Output& output);
-void say_solution(Run& run, const CgInputs& in, const CgCommand& options,
-                  const std::vector<CgResult>& results, const CgSummary& sum);
+/// `preconditioner_details` of the report.
+nlohmann::json describe_preconditioner(const PreconditionerNotes& local,
+                                       const ChebyshevNotes& polynomial);
+/// x, of which this rank writes rows solution.own, at `x`; and the residuals. Collective.
+void write_solution(Run& run, CgInputs& in, const CgCommand& options, const CgSolution& solution,
+                    const CgSummary& sum, const double* x);
+/// The lines at the end of a run.
+std::string describe_solution(const Run& run, const CgInputs& in, const CgCommand& options,
+                              const std::vector<CgResult>& results, const CgSummary& sum);
 
 }  // namespace terrace

@@ -54,15 +54,16 @@ void require_rows(const io::DenseInput& a, const io::DenseInput& b) {
 
 /// A X = B: [A | B | probes] by Gauss-Jordan elimination.
 template <class B>
-class SolveDense {
+class SolveDense : public EliminateDense<B, GaussJordan<B>> {
+  using Base = EliminateDense<B, GaussJordan<B>>;
+  using Base::a_, Base::context_, Base::n_, Base::norm_a_, Base::output_, Base::powers_,
+      Base::result_powers_, Base::run_, Base::solver_;
+
  public:
   SolveDense(Run& run, Context<B>& context, const io::DenseInput& a, const io::DenseInput& b,
              const DenseOptions& options)
-      : run_(run),
-        context_(context),
-        a_(a),
+      : Base(run, context, a, a.rows()),
         b_(b),
-        n_(a.rows()),
         right_(b.columns()),
         probes_(n_ > 0 ? condition_probes : 0),
         pivoting_(options.pivoting),
@@ -70,44 +71,18 @@ class SolveDense {
     note_plan<B>(run, plan_);
     run.report["columns"] = right_;
   }
-  SolveDense(const SolveDense&) = delete;
-  SolveDense& operator=(const SolveDense&) = delete;
 
   [[nodiscard]] Work work() const { return jordan_work(context_, plan_, !run_.options.no_check); }
   [[nodiscard]] PlanNeeds needs() const { return jordan_needs<B>(run_, plan_, pivoting_); }
   void describe() { describe_plan(run_, plan_); }
-  void open() { output_.emplace(run_.control, run_.options.output, run_.options.force); }
   void read() {
     solver_.emplace(context_, plan_);
     fill();
   }
-  void solve() {
-    found_ = run_solver(run_, *solver_, [this] { fill(); });
-  }
-  void outcome() {
-    const double n = double(n_);
-    run_.rate(1e-9 * (std::pow(n, 3) + 2.0 * n * n * double(right_)) / run_.seconds("solve"),
-              "GFLOP/s");
-    if (!settled()) found_.overflow = true;
-    require_regular(run_, found_);
-    note_determinant(run_, found_, powers_);
-  }
-  void check() {
-    std::vector<double> y(std::size_t(solver_->slots() * probes_));
-    rows_of(context_, *solver_, n_ + right_, probes_)(0, solver_->slots(), y.data());
-    const double norm_x = run_.control.reduce(norm_from_probes(solver_->slots(), y), Reduce::max);
-    note_condition(run_, n_, n_ == 0 ? 1.0 : safe_reciprocal(norm_a_, norm_x), a_.location());
-    if (run_.options.no_check) return;
-    judge_residual(run_, residual(), [this] {
-      fill();
-      solve();
-      return found_.good() && settled() ? residual() : INFINITY;
-    });
-  }
   void write() {
-    output_->write_scattered<double>(
+    output_->template write_scattered<double>(
         "x", n_, b_.is_vector() ? -1 : right_, solver_->destination(),
-        scaled(rows_of(context_, *solver_, n_, right_), unknown_powers_));
+        scaled(rows_of(context_, *solver_, n_, right_), result_powers_));
     output_->commit(run_.attributes());
   }
   [[nodiscard]] std::string sentence() const {
@@ -118,7 +93,7 @@ class SolveDense {
 
  private:
   /// A and B, each brought near one, and the probes.
-  void fill() {
+  void fill() override {
     InputSizes sizes(n_), right_sizes(right_);
     load(context_, *solver_, 0, n_, reader(run_.control, a_), sizes);
     load(context_, *solver_, n_, right_, reader(run_.control, b_), right_sizes);
@@ -126,9 +101,9 @@ class SolveDense {
     right_sizes.reduce(run_.control);
     powers_ = matrix_powers(sizes);
     right_powers_ = column_powers(right_sizes);
-    unknown_powers_ = opposite(right_powers_);
+    result_powers_ = opposite(right_powers_);
     if (n_ > 0)
-      for (Index& power : unknown_powers_) power += powers_[0];
+      for (Index& power : result_powers_) power += powers_[0];
     scale_solver(context_, *solver_, 0, powers_);
     scale_solver(context_, *solver_, n_, right_powers_);
     const Index slots = solver_->slots();
@@ -143,10 +118,7 @@ class SolveDense {
     context_.ahead.synchronize();
     norm_a_ = norms_of_rows<B>(context_, slots, n_, solver_->data(), solver_->ld()).second;
   }
-  [[nodiscard]] bool settled() {
-    return !found_.good() || settle(context_, *solver_, n_, unknown_powers_);
-  }
-  [[nodiscard]] double residual() {
+  double residual() override {
     return check_solution<B>(
         context_, n_, right_, plan_.rows.ranges(context_.rank()),
         [this](Index first, Index count, double* out) {
@@ -157,18 +129,20 @@ class SolveDense {
         scaled(reader(run_.control, a_), powers_), scaled(reader(run_.control, b_), right_powers_),
         1.0);
   }
+  double norm_of_inverse() override {
+    std::vector<double> y(std::size_t(solver_->slots() * probes_));
+    rows_of(context_, *solver_, n_ + right_, probes_)(0, solver_->slots(), y.data());
+    return run_.control.reduce(norm_from_probes(solver_->slots(), y), Reduce::max);
+  }
+  [[nodiscard]] double flops() const override {
+    return double(n_) * double(n_) * double(n_ + 2 * right_);
+  }
 
-  Run& run_;
-  Context<B>& context_;
-  const io::DenseInput &a_, &b_;
-  Index n_, right_, probes_;
+  const io::DenseInput& b_;
+  Index right_, probes_;
   std::string pivoting_;  ///< as asked for
   JordanPlan plan_;
-  std::optional<io::Output> output_;
-  std::optional<GaussJordan<B>> solver_;
-  Powers powers_, right_powers_, unknown_powers_;  // of A, B, and what X is to be multiplied by
-  double norm_a_ = 0;
-  JordanOutcome found_;
+  Powers right_powers_;  // of B
 };
 
 /// The textbook baseline: every rank reads the tiny system and solves it.

@@ -9,70 +9,44 @@ namespace terrace {
 
 namespace {
 
-/// Reads A into the solver, inverts, checks, writes. Which solver, and --plan: below.
+/// A^-1, in place. Which solver, and --plan: below.
 template <class B, class Solver>
-class Invert {
- public:
-  Invert(Run& run, Context<B>& context, const io::DenseInput& a)
-      : run_(run), context_(context), a_(a), n_(a.rows()) {}
-  Invert(const Invert&) = delete;
-  Invert& operator=(const Invert&) = delete;
+class Invert : public EliminateDense<B, Solver> {
+  using Base = EliminateDense<B, Solver>;
 
-  void open() { output_.emplace(run_.control, run_.options.output, run_.options.force); }
-  void solve() {
-    found_ = run_solver(run_, *solver_, [this] { fill(); });
-  }
-  void outcome() {
-    run_.rate(2e-9 * std::pow(double(n_), 3) / run_.seconds("solve"), "GFLOP/s");
-    if (!settled()) found_.overflow = true;
-    require_regular(run_, found_);
-    note_determinant(run_, found_, powers_);
-  }
-  void check() {
-    const double norm = norms_of_inverse(context_, *solver_).first;
-    note_condition(run_, n_, n_ == 0 ? 1.0 : safe_reciprocal(norm_a_, norm), a_.location());
-    if (run_.options.no_check) return;
-    judge_residual(run_, residual(), [this] {
-      fill();
-      solve();
-      return found_.good() && settled() ? residual() : INFINITY;
-    });
-  }
+ public:
+  Invert(Run& run, Context<B>& context, const io::DenseInput& a) : Base(run, context, a, 0) {}
+
   void write() {
-    output_->write_scattered<double>("inverse", n_, n_, solver_->destination(),
-                                     scaled(rows_of(context_, *solver_, 0, n_), powers_),
-                                     {{"log_abs_determinant", found_.log_abs_determinant},
-                                      {"determinant_sign", Index(found_.determinant_sign)}});
+    output_->template write_scattered<double>(
+        "inverse", n_, n_, solver_->destination(),
+        scaled(rows_of(context_, *solver_, 0, n_), powers_),
+        {{"log_abs_determinant", found_.log_abs_determinant},
+         {"determinant_sign", Index(found_.determinant_sign)}});
     output_->commit(run_.attributes());
   }
   [[nodiscard]] std::string sentence() const {
     return fmt::format("inverse    n {}, {:.3f} s, {:.1f} GFLOP/s, residual ratio {}", n_,
-                       run_.seconds("solve"), run_.report["rate"]["value"].get<double>(),
+                       run_.seconds("solve"), run_.report["rate"]["value"].template get<double>(),
                        run_.report.value("residual", nlohmann::json("not checked")).dump());
   }
 
  protected:
-  /// A, brought near one, into the solver.
-  void fill() {
+  using Base::a_, Base::context_, Base::found_, Base::n_, Base::norm_a_, Base::output_,
+      Base::powers_, Base::result_powers_, Base::run_, Base::solver_;
+
+  void fill() override {
     InputSizes sizes(n_);
     load(context_, *solver_, 0, n_, reader(run_.control, a_), sizes);
     sizes.reduce(run_.control);
-    powers_ = matrix_powers(sizes);
+    result_powers_ = powers_ = matrix_powers(sizes);
     scale_solver(context_, *solver_, 0, powers_);
     norm_a_ =
         norms_of_rows<B>(context_, solver_->slots(), n_, solver_->data(), solver_->ld()).first;
   }
 
-  Run& run_;
-  Context<B>& context_;
-  const io::DenseInput& a_;
-  Index n_;
-  std::optional<io::Output> output_;
-  std::optional<Solver> solver_;
-
  private:
-  [[nodiscard]] bool settled() { return !found_.good() || settle(context_, *solver_, 0, powers_); }
-  [[nodiscard]] double residual() {
+  double residual() override {
     const InverseResidual r =
         check_inverse(context_, *solver_, scaled(reader(run_.control, a_), powers_), 1.0);
     run_.report["result"]["residual_right"] = r.right;
@@ -80,10 +54,8 @@ class Invert {
     run_.report["result"]["residual_kind"] = r.kind;
     return r.right;
   }
-
-  Powers powers_;
-  double norm_a_ = 0;
-  JordanOutcome found_;
+  double norm_of_inverse() override { return norms_of_inverse(context_, *solver_).first; }
+  [[nodiscard]] double flops() const override { return 2 * std::pow(double(n_), 3); }
 };
 
 template <class B>

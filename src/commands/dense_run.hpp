@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -143,14 +144,6 @@ void load(Context<B>& context, const Solver& solver, Index from, Index columns,
   });
 }
 
-/// run(); with --guard run_guarded().
-template <class Solver>
-JordanOutcome run_solver(Run& run, Solver& solver, const std::function<void()>& load) {
-  if constexpr (requires { solver.run_guarded(run.progress, load); })
-    return solver.run_guarded(run.progress, load);
-  else
-    return solver.run(run.progress);
-}
 /// The outcomes of the elimination that are not results.
 inline void require_regular(Run& run, const JordanOutcome& found) {
   if (found.overflow)
@@ -179,18 +172,6 @@ inline void require_residual(Run& run, double ratio) {
                             "condition {:.3g}; nothing was written",
                             ratio, residual_limit,
                             run.report["result"]["reciprocal_condition"].get<double>()));
-}
-
-/// With --guard a check that fails gets a second try: `again` loads, solves and checks anew.
-inline void judge_residual(Run& run, double ratio, const std::function<double()>& again) {
-  if (run.options.guard && !(ratio <= residual_limit)) {
-    const double now = again();
-    if (now <= residual_limit)
-      confirmed_fault(run.control, fmt::format("the residual was {:.3g}, but is {:.3g} with the "
-                                               "matrix read and solved once more",
-                                               ratio, now));
-  }
-  require_residual(run, ratio);
 }
 
 /// Of an n x n matrix. What has passed its check may still have no right digit.
@@ -230,6 +211,68 @@ inline double safe_reciprocal(double a, double b) {
   const double value = 1.0 / a / b;
   return std::isfinite(value) ? value : 0.0;
 }
+
+/// What dense invert and dense solve by elimination share, as members of their jobs. The solver
+/// holds the result from column `from` on, to be multiplied by 2^result_powers_.
+template <class B, class Solver>
+class EliminateDense {
+ public:
+  EliminateDense(Run& run, Context<B>& context, const io::DenseInput& a, Index from)
+      : run_(run), context_(context), a_(a), n_(a.rows()), from_(from) {}
+  EliminateDense(const EliminateDense&) = delete;
+  EliminateDense& operator=(const EliminateDense&) = delete;
+  virtual ~EliminateDense() = default;
+
+  void open() { output_.emplace(run_.control, run_.options.output, run_.options.force); }
+  void solve() {
+    const std::function<void()> again = [this] { fill(); };
+    if constexpr (requires { solver_->run_guarded(run_.progress, again); })
+      found_ = solver_->run_guarded(run_.progress, again);
+    else
+      found_ = solver_->run(run_.progress);
+  }
+  void outcome() {
+    run_.rate(1e-9 * flops() / run_.seconds("solve"), "GFLOP/s");
+    if (!settled()) found_.overflow = true;
+    require_regular(run_, found_);
+    note_determinant(run_, found_, powers_);
+  }
+  void check() {
+    note_condition(run_, n_, n_ == 0 ? 1.0 : safe_reciprocal(norm_a_, norm_of_inverse()),
+                   a_.location());
+    if (run_.options.no_check) return;
+    const double ratio = residual();
+    if (run_.options.guard && !(ratio <= residual_limit)) {  // a second try
+      fill();
+      solve();
+      const double now = found_.good() && settled() ? residual() : INFINITY;
+      if (now <= residual_limit)
+        confirmed_fault(run_.control, fmt::format("the residual was {:.3g}, but is {:.3g} with the "
+                                                  "matrix read and solved once more",
+                                                  ratio, now));
+    }
+    require_residual(run_, ratio);
+  }
+
+ protected:
+  virtual void fill() = 0;  ///< the input, brought near one, into the solver; and norm_a_
+  virtual double residual() = 0;
+  virtual double norm_of_inverse() = 0;
+  [[nodiscard]] virtual double flops() const = 0;
+
+  Run& run_;
+  Context<B>& context_;
+  const io::DenseInput& a_;
+  Index n_, from_;
+  std::optional<io::Output> output_;
+  std::optional<Solver> solver_;
+  Powers powers_, result_powers_;  // of A; of the result
+  double norm_a_ = 0;
+  JordanOutcome found_;
+
+ private:
+  bool settled() { return !found_.good() || settle(context_, *solver_, from_, result_powers_); }
+};
 
 /// terrace dense invert by the method that the options name; A is square.
 void invert_dense(Run& run, const io::DenseInput& a, const DenseOptions& options);

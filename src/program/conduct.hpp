@@ -16,10 +16,12 @@ namespace terrace {
 ///   open()       the output, before anything is read; optional
 ///   describe()   lines of --plan before memory and seconds
 ///   work()       amounts of its work, for --plan's seconds; --plan ends here
-///   read()       takes memory and reads the input
+///   compare()    lines of --plan behind them, from the same rates; optional
+///   read()       takes memory and reads the input; where J::reads_in_phases names them itself
 ///   solve()
 ///   outcome()    reports the result; Run::outcome() where the mathematics has none
-///   check()      holds the result against the input read again, unless --no-check
+///   check()      holds the result against the input read again, unless --no-check; optional where
+///                solve() did that
 ///   write()      writes the result and commits it; left out where writes() says so
 ///   sentence()   what is said at the end; empty: nothing
 template <class J>
@@ -30,7 +32,6 @@ concept Job = requires(J job) {
   job.read();
   job.solve();
   job.outcome();
-  job.check();
   job.write();
   { job.sentence() } -> std::convertible_to<std::string>;
 };
@@ -43,15 +44,19 @@ void conduct(Run& run, const Context<B>& context, J& job) {
     if (run.report.contains("backend_reason"))
       run.say("backend: " + run.report["backend_reason"].template get<std::string>());
     job.describe();
-    conclude_plan(run, context, job.work(), needs);
+    const Rates rates = conclude_plan(run, context, job.work(), needs);
+    if constexpr (requires { job.compare(rates); }) job.compare(rates);
     return;
   }
   if constexpr (requires { job.open(); }) job.open();
   require_memory(run.control, memory.host, memory.device);
-  run.phase("read", [&] { job.read(); });
+  if constexpr (requires { J::reads_in_phases; })
+    job.read();
+  else
+    run.phase("read", [&] { job.read(); });
   run.phase("solve", [&] { job.solve(); });
   job.outcome();
-  run.phase("check", [&] { job.check(); });
+  if constexpr (requires { job.check(); }) run.phase("check", [&] { job.check(); });
   bool writes = true;
   if constexpr (requires { job.writes(); }) writes = job.writes();
   if (writes) run.phase("write", [&] { job.write(); });

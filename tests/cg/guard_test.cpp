@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "src/cg/constant_guard.hpp"
-#include "src/commands/cg_preconditioner.hpp"
+#include "src/cg/preconditioning.hpp"
 #include "tests/support/guard.hpp"
 #include "tests/support/systems.hpp"
 
@@ -25,10 +25,7 @@ struct Case {
   Index n = 1, nrhs = 1;
   Vector a, b;  ///< n x n; n x nrhs
   std::string layout, text;
-  CgCommand options;
-  CgMethod method = CgMethod::classic;
-  Index block = 0;
-  bool mixed = false;
+  CgRequest options;
   [[nodiscard]] Entry entry() const {
     return [this](Index i, Index j) { return a[std::size_t(i * n + j)]; };
   }
@@ -107,21 +104,22 @@ Case drawn_case(Index at, Word seed) {
   draw_matrix(c, kind, draw);
   c.nrhs = draw.one_in(3) ? draw.between(2, 5) : 1;
   for (Index i = 0; i < c.n * c.nrhs; ++i) c.b.push_back(draw.uniform());
-  CgCommand& o = c.options;
+  CgRequest& o = c.options;
   o.rtol = draw.of({1e-10, 1e-10, 1e-6, 1e-14, 1e-30});
   o.max_iterations = draw.one_in(4) ? draw.between(0, 30) : 250;
   o.preconditioner = draw.of({"none", "none", "jacobi", "block-jacobi", "chebyshev", "ic"});
   if (o.preconditioner == "ic" && (c.layout == "triangle" || c.layout == "rows"))
     o.preconditioner = "none";
   o.degree = draw.between(1, 6);
-  o.norm = draw.of({"unpreconditioned", "unpreconditioned", "preconditioned", "natural"});
-  c.block = draw.of({0, 1, 5, 16});
-  c.method = draw.of(
+  o.norm = draw.of({CgNorm::unpreconditioned, CgNorm::unpreconditioned, CgNorm::preconditioned,
+                    CgNorm::natural});
+  o.block = draw.of({32, 1, 5, 16});
+  o.method = draw.of(
       {CgMethod::classic, CgMethod::classic, CgMethod::single_reduction, CgMethod::pipelined});
-  c.mixed = c.layout == "triangle" && c.method == CgMethod::classic && draw.one_in(4);
+  o.mixed = c.layout == "triangle" && o.method == CgMethod::classic && draw.one_in(4);
   c.text = fmt::format("case {}: {}, n {}, right {}, {}, {}, method {}, norm {}, rtol {}, mixed {}",
-                       at, names[kind], c.n, c.nrhs, c.layout, o.preconditioner, int(c.method),
-                       o.norm, o.rtol, c.mixed);
+                       at, names[kind], c.n, c.nrhs, c.layout, o.preconditioner, int(o.method),
+                       int(o.norm), o.rtol, o.mixed);
   return c;
 }
 
@@ -165,14 +163,8 @@ Ended ended_with(const Context<B>& context, A op, const Case& c, bool guard, Vec
   normalise(context, op);
   Ended found;
   const Range rows = op.rows();
-  CgOptions how;
-  how.rtol = c.options.rtol;
-  how.max_iterations = c.options.max_iterations;
+  CgOptions how = c.options;
   how.jacobi = c.options.preconditioner == "jacobi";
-  how.norm = c.options.norm == "unpreconditioned" ? CgNorm::unpreconditioned
-             : c.options.norm == "natural"        ? CgNorm::natural
-                                                  : CgNorm::preconditioned;
-  how.mixed = c.mixed;
   how.guard = guard;
   op.each_array([&](const auto& array) {
     found.matrix += round_up(array.size() * Index(sizeof(array.data()[0])), 8);
@@ -184,7 +176,7 @@ Ended ended_with(const Context<B>& context, A op, const Case& c, bool guard, Vec
     sums->begin();
   }
   found.alarm = alarmed([&] {
-    CgPreconditioning<B, A> m(context, op, c.options, c.block);
+    CgPreconditioning<B, A> m(context, op, c.options);
     if (sums) {
       m.each_array([&](const auto& array) { sums->watch(array); });
       sums->begin();
@@ -193,9 +185,8 @@ Ended ended_with(const Context<B>& context, A op, const Case& c, bool guard, Vec
       if (sums) sums->finish(0);
       return;
     }
-    const bool single = c.method != CgMethod::classic || c.mixed || m.function;
-    const Index width = single ? 1 : c.nrhs > 4 ? 8 : c.nrhs > 2 ? 4 : c.nrhs;
-    CgWork<B> work(context, op, how.jacobi, width, c.method);
+    const Index width = c.options.lock_step() == 1 ? 1 : c.nrhs > 4 ? 8 : c.nrhs > 2 ? 4 : c.nrhs;
+    CgWork<B> work(context, op, how.jacobi, width, c.options.method);
     if (m.function) work.precondition(context, m.function, m.power);
     how.between = [&](Index launched) {
       flip_vector(context, work, flip, launched);
@@ -224,7 +215,7 @@ Ended ended(const Context<B>& context, const Case& c, bool guard, VectorFlip fli
   const Entry a = c.entry();
   if (c.layout == "rows") return ended_with(context, Dense::make(context, c.n, a), c, guard, flip);
   if (c.layout == "triangle")
-    return ended_with(context, Triangle::make(context, c.n, a, c.mixed), c, guard, flip);
+    return ended_with(context, Triangle::make(context, c.n, a, c.options.mixed), c, guard, flip);
   if (c.layout == "band") return ended_with(context, Band::make(context, c.n, a), c, guard, flip);
   return ended_with(context, Csr::make(context, c.n, a), c, guard, flip);
 }
@@ -316,7 +307,7 @@ void check_vector_flips(Context<B>& context) {
   const Index count = guard_cases(300);
   for (Index at = guard_first(); at < guard_first() + count; ++at) {
     Case c = drawn_case(at, 34'000'000);
-    c.options.norm = "unpreconditioned";
+    c.options.norm = CgNorm::unpreconditioned;
     const Ended plain = ended(context, c, false);
     if (plain.most() == 0) continue;
     Draw draw{Word(35'000'000 + at)};

@@ -170,7 +170,6 @@ TEMPLATE_TEST_CASE("block-Jacobi solves with each diagonal block", "", BACKENDS)
         return (i - rows.first) / block == (j - rows.first) / block ? a(i, j) : 0.0;
       };
       const Preconditioner<B> m = make_block_jacobi(*c, local_rows(rows, a), rows, block);
-      REQUIRE_ALL(m.present());
       REQUIRE_ALL(m.bad_row() == -1);
       const Vector r = part(random_vector(n, 9), rows), z = apply(*c, m, r);
       CHECK_ALL(largest(minus(times_local(rows, inside, z), r)) <= 1e-13);
@@ -539,14 +538,4 @@ TEMPLATE_TEST_CASE("Chebyshev's interval reaches past the spectrum of Laplace's 
                              Vector(std::size_t(rows.count), 1.0), 3);
   CHECK_ALL(refused.notes().indefinite);
   CHECK_ALL(!refused.usable());
-}
-
-TEST_CASE("what is supported is said by name") {
-  for (const char* format : {"dense", "band", "csr"}) {
-    for (const char* name : {"none", "jacobi", "block-jacobi", "chebyshev"})
-      CHECK(preconditioner_supported(name, format));
-    CHECK(preconditioner_supported("incomplete-cholesky", format) ==
-          (std::string(format) != "dense"));
-    CHECK(!preconditioner_supported("multigrid", format));
-  }
 }

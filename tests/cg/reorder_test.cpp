@@ -26,6 +26,17 @@ Pattern pattern(Index n, const std::set<std::pair<Index, Index>>& edges) {
   }
   return a;
 }
+/// max |new(i) - new(j)| over the entries.
+Index half_bandwidth_of(const std::vector<Index>& start, const std::vector<Index>& column,
+                        const std::vector<Index>& order) {
+  std::vector<Index> place(order.size());
+  for (std::size_t k = 0; k < order.size(); ++k) place[std::size_t(order[k])] = Index(k);
+  Index widest = 0;
+  for (std::size_t i = 0; i + 1 < start.size(); ++i)
+    for (Index k = start[i]; k < start[i + 1]; ++k)
+      widest = std::max(widest, std::abs(place[i] - place[std::size_t(column[std::size_t(k)])]));
+  return widest;
+}
 std::vector<Index> shuffled(Index n, Word seed) {
   std::vector<Index> at(static_cast<std::size_t>(n));
   for (Index i = 0; i < n; ++i) at[std::size_t(i)] = i;

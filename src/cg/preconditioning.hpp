@@ -1,0 +1,79 @@
+// The preconditioner that a request names, made for one operator.
+#pragma once
+#include <cmath>
+#include <optional>
+
+#include "distrib/agree.hpp"
+#include "src/cg/local_rows.hpp"
+#include "src/cg/system.hpp"
+
+namespace terrace {
+
+/// Block-Jacobi, incomplete Cholesky or Chebyshev; nothing for none and jacobi, which conjugate
+/// gradients have themselves. Kept while the solve lasts.
+template <class B, class A>
+class CgPreconditioning {
+ public:
+  /// `a` is normalised. Collective.
+  CgPreconditioning(const Context<B>& c, A& a, const CgRequest& request)
+      : sums_(collectively(c.control, [&] { return SumSpace<B>(c.ahead); })),
+        ignored_(collectively(c.control, [&] { return Buffer<double, B>(2); })) {
+    if (request.preconditioner == "chebyshev")
+      make_polynomial(c, a, request.degree);
+    else if (request.general())
+      make_local(c, a, request.preconditioner == "ic" ? 0 : request.block);
+  }
+  CgPreconditioning(const CgPreconditioning&) = delete;
+  CgPreconditioning& operator=(const CgPreconditioning&) = delete;
+
+  /// f(array) of what must not change, numbers first.
+  template <class F>
+  void each_array(const F& f) const {
+    local.each_array(f);
+    polynomial.each_array(f);
+  }
+
+  Preconditioner<B> local;
+  Chebyshev<B> polynomial;
+  CgPreconditioner<B> function;     ///< empty: none
+  std::optional<CgReason> refused;  ///< it may not be used
+  Index bad_row = -1;               ///< the global row that is why, or -1
+  double bytes = 0;                 ///< of one application
+  int power = 0;                    ///< it gives 2^power M^-1 r
+
+ private:
+  void make_polynomial(const Context<B>& c, A& a, Index degree) {
+    const auto product = [this, &c, &a](const Operand<B>& p, View<double, B> q,
+                                        const double* skip) {
+      a.apply(c, p, q, ignored_.view(), sums_, skip);
+    };
+    polynomial = Chebyshev<B>(c, product, a.operand(c), a.rows(), a.diagonal(c), degree);
+    bytes = double(degree) * (a.bytes() + 64.0 * double(a.n()));
+    bad_row = polynomial.notes().bad_row;
+    if (polynomial.notes().indefinite) refused = CgReason::indefinite_matrix;
+    if (bad_row >= 0) refused = CgReason::indefinite_preconditioner;
+    function = [this, product](const Context<B>& context, View<const double, B> r,
+                               View<double, B> z, const double* skip) {
+      polynomial.apply(context, product, r, z, skip);
+    };
+  }
+  /// Of blocks, or of all of the rank's rows where `block` is 0.
+  void make_local(const Context<B>& c, A& a, Index block) {
+    LocalRows rows = local_rows(c, a, block);
+    // Square roots of 2 a are not those of a: factors are made of numbers around one.
+    power = a.scale.middle;
+    for (double& value : rows.value) value = std::ldexp(value, -power);
+    local = block > 0 ? make_block_jacobi<B>(c, rows, a.rows(), block)
+                      : make_incomplete_cholesky<B>(c, rows, a.rows());
+    bytes = local.notes().bytes;
+    bad_row = local.bad_row();
+    if (bad_row >= 0) refused = CgReason::indefinite_preconditioner;
+    function = [this](const Context<B>& context, View<const double, B> r, View<double, B> z,
+                      const double* skip) { local.apply(context, r, z, skip); };
+  }
+
+  SumSpace<B> sums_;
+  Buffer<double, B> ignored_;
+};
+
+}  // namespace terrace

@@ -1,0 +1,155 @@
+#include "src/cg/system.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "src/cg/columns.hpp"
+#include "src/cg/constant_guard.hpp"
+#include "src/cg/preconditioning.hpp"
+
+namespace terrace {
+namespace {
+
+/// b, or x, in the order of the operator's rows; `back`: in the caller's.
+std::vector<double> permuted(const std::vector<Index>& order, Index nrhs,
+                             const std::vector<double>& from, bool back) {
+  std::vector<double> to(from.size());
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const Index old = order[i] * nrhs, now = Index(i) * nrhs;
+    std::copy_n(from.begin() + (back ? now : old), nrhs, to.begin() + (back ? old : now));
+  }
+  return to;
+}
+
+/// All right-hand sides, group by group. `own`: as in CgSolution.
+template <class B, class A>
+std::vector<CgResult> solve_groups(const Context<B>& c, A& a, const CgRequest& request,
+                                   CgOptions how, const CgPreconditioning<B, A>& m, Index nrhs,
+                                   const std::vector<double>& b, std::vector<double>& x, Range own,
+                                   Progress& progress, const CgHooks& hooks) {
+  std::vector<CgResult> results;
+  std::optional<CgWork<B>> work;
+  const Index at_once = request.lock_step();
+  Index j = 0;
+  how.checkpoints = progress.checkpoints;
+  how.archive = [&](Archive& archive) {
+    archive.value("first_column", j);
+    Index count = Index(results.size());
+    archive.value("results", count);
+    results.resize(std::size_t(count));
+    for (Index i = 0; i < count; ++i)
+      archive_result(archive, "result " + std::to_string(i), results[std::size_t(i)]);
+    const Range rows = archive.loading() ? a.rows() : own;
+    archive.rows<double, Cpu>(Stream<Cpu>(), "solutions", a.n(), nrhs, {&rows, 1},
+                              x.data() + (rows.first - a.rows().first) * nrhs, nrhs);
+  };
+  if (how.checkpoints) j = how.checkpoints->value("first_column", 0);
+  while (j < nrhs) {
+    Index width = Index(std::min(std::bit_ceil(Word(nrhs - j)), std::bit_floor(Word(at_once))));
+    // On a GPU two columns of a sparse or band product take as long as one and one, or longer.
+    if (std::is_same_v<B, Cuda> && !A::replicated && width == 2) width = 1;
+    const Index used = std::min(width, nrhs - j);
+    if (!work || work->columns != width) {
+      work.reset();
+      work.emplace(c, a, how.jacobi, width, request.method);
+      if (m.function) work->precondition(c, m.function, m.power);
+      if (how.checkpoints) work->resident = {};  // iterations in one launch are never seen
+    }
+    const bool whole = nrhs == 1 && width == 1;
+    std::vector<double> b_part, x_part;
+    if (!whole) b_part = take_columns(b, nrhs, j, width), x_part = take_columns(x, nrhs, j, width);
+    const std::string what = nrhs == 1 ? "cg"
+                             : used > 1
+                                 ? fmt::format("cg, columns {} to {} of {}", j + 1, j + used, nrhs)
+                                 : fmt::format("cg, column {} of {}", j + 1, nrhs);
+    progress.begin(what, 100);  // digits gained
+    const double digits = std::max(-std::log10(std::max(how.rtol, 1e-16)), 1.0);
+    double most = 0;  // residuals rise on the way, the bar does not fall
+    how.observe = [&](Index k, double residual) {
+      most = std::max(most, std::clamp(-std::log10(residual) / digits, 0.0, 1.0));
+      progress.tick(100 * most, k);
+      if (hooks.observe) hooks.observe(what, k, residual);
+    };
+    std::vector<CgResult> done =
+        conjugate_gradients_columns(c, a, *work, how, whole ? b : b_part, whole ? x : x_part);
+    for (Index v = 0; v < used; ++v) results.push_back(std::move(done[std::size_t(v)]));
+    if (!whole) put_columns(x_part, width, j, used, x, nrhs);
+    progress.end();
+    j += used;
+  }
+  return results;
+}
+
+}  // namespace
+
+template <class B, class A>
+CgSolution solve_system(const Context<B>& c, A& a, const CgRequest& request, Index nrhs,
+                        std::vector<double> b, std::vector<double>& x, Progress& progress,
+                        const CgHooks& hooks) {
+  const std::vector<Index>& order = request.order;
+  if (!order.empty()) b = permuted(order, nrhs, b, false), x = permuted(order, nrhs, x, false);
+  normalise(c, a);
+  CgOptions how = request;
+  how.jacobi = request.preconditioner == "jacobi";
+  std::optional<CgPreconditioning<B, A>> m;
+  std::optional<ConstantGuard<B>> guard;  // goes before what it watches
+  const auto watch = [&](const auto& numbers) {
+    numbers.each_array([&](const auto& array) { guard->watch(array); });
+    guard->begin();
+  };
+  if (request.guard) {
+    guard.emplace(c);
+    watch(a);
+    how.between = [&](Index launched) { guard->step(launched); };
+  }
+  m.emplace(c, a, request);
+  if (hooks.prepared && request.general()) hooks.prepared(m->local.notes(), m->polynomial.notes());
+  if (guard) watch(*m);
+  CgSolution solution;
+  solution.own = a.rows();
+  if (A::replicated) {
+    const Index n = a.n(), block = contiguous(n, c.size()).block;
+    solution.own.first = std::min(n, block * c.rank());
+    solution.own.count = std::min(n, solution.own.first + block) - solution.own.first;
+  }
+  solution.bytes = a.bytes() + (how.jacobi ? 88.0 : 80.0) * double(a.n()) + m->bytes;
+  solution.power = (request.preconditioner == "none" ? a.scale.power : 0) - m->power;
+  std::vector<CgResult>& results = solution.results;
+  if (m->refused) {  // x is zero, or a start whose residual nobody computed
+    CgResult r;
+    r.reason = *m->refused;
+    r.position = m->bad_row;
+    r.true_residual = r.initial_residual = request.x_given ? NAN : 1.0;
+    r.scaled_residual = r.true_residual / (double(a.n()) * std::numeric_limits<double>::epsilon());
+    results.assign(std::size_t(nrhs), r);
+  } else {
+    results = solve_groups(c, a, request, how, *m, nrhs, b, x, solution.own, progress, hooks);
+  }
+  Index most = 0;
+  for (CgResult& r : results) {
+    most = std::max(most, r.iterations);
+    if (!order.empty() && r.position >= 0) r.position = order[std::size_t(r.position)];
+  }
+  if (guard) guard->finish(most);
+  if (!order.empty()) x = permuted(order, nrhs, x, true);
+  return solution;
+}
+
+#define TERRACE_INSTANTIATE_FOR(B, A)                                                    \
+  template CgSolution solve_system(const Context<B>&, A<B>&, const CgRequest&, Index,    \
+                                   std::vector<double>, std::vector<double>&, Progress&, \
+                                   const CgHooks&);
+#define TERRACE_INSTANTIATE(B)                 \
+  TERRACE_INSTANTIATE_FOR(B, DenseOperator)    \
+  TERRACE_INSTANTIATE_FOR(B, TriangleOperator) \
+  TERRACE_INSTANTIATE_FOR(B, BandOperator)     \
+  TERRACE_INSTANTIATE_FOR(B, CsrOperator)
+TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+#undef TERRACE_INSTANTIATE
+#undef TERRACE_INSTANTIATE_FOR
+
+}  // namespace terrace

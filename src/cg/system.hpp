@@ -1,0 +1,60 @@
+// What this folder is for: A x = b for any number of right-hand sides, with a preconditioner made,
+// columns in lock step, the guard and checkpoints. Callers need no more than this.
+#pragma once
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "src/cg/chebyshev.hpp"
+#include "src/cg/conjugate_gradients.hpp"
+#include "src/cg/preconditioner.hpp"
+#include "src/frame/progress.hpp"
+
+namespace terrace {
+
+/// What is asked for. Of CgOptions the numbers alone: `jacobi` and the calls are set here.
+struct CgRequest : CgOptions {
+  CgMethod method = CgMethod::classic;
+  std::string preconditioner = "none";  ///< jacobi, block-jacobi, ic (no dense A), chebyshev
+  Index block = 32;                     ///< block-jacobi: rows of a block
+  Index degree = 8;                     ///< chebyshev: products
+  Index at_once = 16;                   ///< right-hand sides in lock step, at most
+  bool x_given = false;                 ///< the start is the caller's, and not zero
+  std::vector<Index> order;             ///< b and x have row order[i] for A's row i; or empty
+
+  /// Made for the matrix, and no diagonal.
+  [[nodiscard]] bool general() const {
+    return preconditioner != "none" && preconditioner != "jacobi";
+  }
+  /// So many right-hand sides may be solved together.
+  [[nodiscard]] Index lock_step() const {
+    const bool single = method != CgMethod::classic || general() || mixed;
+    return single ? 1 : std::min(at_once, cg_most_columns);
+  }
+};
+
+/// Calls on the way, on every rank; each may be empty.
+struct CgHooks {
+  /// The general preconditioner is made: these are its notes. One of them, the other is empty.
+  std::function<void(const PreconditionerNotes&, const ChebyshevNotes&)> prepared;
+  /// After each iteration of the columns that `what` names.
+  std::function<void(const std::string& what, Index iteration, double residual)> observe;
+};
+
+struct CgSolution {
+  std::vector<CgResult> results;  ///< one per right-hand side, positions in the caller's order
+  int power = 0;     ///< their coefficients are those of eigenvalues 2^-power times the caller's
+  double bytes = 0;  ///< read and written by one iteration of one column, on all ranks
+  Range own;         ///< rows of x of this rank alone: x stands whole on each for a triangle
+};
+
+/// Solves A X = B from the X given, rows a.rows() of each on the host, row-major, `nrhs` columns.
+/// Normalises A. A preconditioner that may not be used is a result. With request.guard neither A
+/// nor what is made of it may change: an agreed Error(fault). progress.checkpoints are written and
+/// continued. Takes memory. Collective.
+template <class B, class A>
+CgSolution solve_system(const Context<B>& context, A& a, const CgRequest& request, Index nrhs,
+                        std::vector<double> b, std::vector<double>& x, Progress& progress,
+                        const CgHooks& hooks = {});
+
+}  // namespace terrace
