@@ -4,28 +4,20 @@
 headers.py ROOT BUILD: BUILD/compile_commands.json has the flags; exit 1 when a header needs what it does not include.
 """
 import concurrent.futures
-import json
 import os
-import shlex
 import subprocess
 import sys
 
+from compile_flags import entries, flags
+
 root, build = os.path.abspath(sys.argv[1]), sys.argv[2]
-with open(os.path.join(build, "compile_commands.json")) as f:
-    entries = {os.path.relpath(entry["file"], root): entry for entry in json.load(f)}
+commands = entries(root, build)
 
 
 def flags_for(folder):
     """Of the first source of C++ in the folder."""
-    entry = next(entries[path] for path in sorted(entries) if path.startswith(folder) and path.endswith(".cpp"))
-    words = shlex.split(entry["command"])
-    first = next(i for i, word in enumerate(words) if word.startswith("-"))
-    kept = [words[first - 1]]
-    for word, before in zip(words[first:], words[first - 1:]):
-        if word in ("-c", "-o", "-MD", "-MT", "-MF", "-include", "-Winvalid-pch") or before in ("-o", "-MT", "-MF", "-c", "-include"):
-            continue
-        kept.append(word)
-    return entry["directory"], kept + ["-fsyntax-only", "-O0", "-w", "-x", "c++"]
+    directory, words = next(commands[path] for path in sorted(commands) if path.startswith(folder) and path.endswith(".cpp"))
+    return directory, flags(words) + ["-fsyntax-only", "-O0", "-w", "-x", "c++"]
 
 
 def headers(folder):

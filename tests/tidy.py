@@ -10,11 +10,12 @@ Exit 77 without clang-tidy or without a history.
 """
 import argparse
 import concurrent.futures
-import json
 import os
 import shutil
 import subprocess
 import sys
+
+from compile_flags import entries, flags
 
 parser = argparse.ArgumentParser()
 parser.add_argument("root", type=os.path.abspath)
@@ -32,8 +33,7 @@ def git(*words):
     return done.stdout.split("\n") if done.returncode == 0 else None
 
 
-with open(os.path.join(options.build, "compile_commands.json")) as f:
-    built = {os.path.relpath(entry["file"], options.root) for entry in json.load(f)}
+built = entries(options.root, options.build)
 wanted = sorted(path for path in built if path.endswith(".cpp") and path.split("/")[0] in ("src", "kernels", "distrib", "io"))
 if not options.all:
     head, since = git("rev-parse", "HEAD") or [None], options.since or (git("merge-base", "origin/main", "HEAD") or [None])[0]
@@ -50,8 +50,9 @@ if not options.all:
 
 
 def tidy(path):
-    done = subprocess.run(["clang-tidy", "-p", options.build, "--quiet", "--extra-arg=-Wno-unknown-warning-option", os.path.join(options.root, path)],
-                          capture_output=True, text=True)
+    directory, words = built[path]
+    done = subprocess.run(["clang-tidy", "--quiet", "--extra-arg=-Wno-unknown-warning-option", os.path.join(options.root, path), "--", *flags(words)[1:]],
+                          cwd=directory, capture_output=True, text=True)
     return path, done.returncode, done.stdout
 
 
