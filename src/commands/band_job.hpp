@@ -13,7 +13,6 @@
 #include "distrib/agree.hpp"
 #include "io/input.hpp"
 #include "kernels/base/size_text.hpp"
-#include "src/band/condition.hpp"
 #include "src/band/hybrid.hpp"
 #include "src/band/plan.hpp"
 #include "src/band/stream.hpp"
@@ -247,10 +246,10 @@ class BandJob {
   }
   /// The verdict of residual(reciprocal); `reciprocal`: at least the reciprocal condition.
   /// verify(residual) asks whether memory is to blame for one that is too large.
-  void judge(const std::function<double(double&)>& residual_of,
+  void judge(const std::function<double(double*)>& residual_of,
              const std::function<void(const Residual&)>& verify) {
     double reciprocal = 1;
-    const Residual residual = [&] { return residual_of(reciprocal); };
+    const Residual residual = [&] { return residual_of(&reciprocal); };
     const double found = residual();
     const std::string where = io::to_string(system_.matrix.location());
     run_.report["residual"] = found;
@@ -287,7 +286,7 @@ class BandJob {
   void judge_solution(const Rows& rows, const std::function<void(const Residual&)>& verify) {
     const std::vector<double> b = right_hand_sides();
     judge(
-        [&](double& reciprocal) {
+        [&](double* reciprocal) {
           return band_residual<B>(c_, problem_, rows, rows_, b, system_.nrhs(), reciprocal);
         },
         verify);
@@ -336,7 +335,7 @@ class FactorJob : public Way {
   void solve() { Way::factor(); }
   void outcome() { Way::settle(); }
   void check() {
-    Way::judge([&](double& reciprocal) { return Way::factor_residual(reciprocal); },
+    Way::judge([&](double* reciprocal) { return Way::factor_residual(reciprocal); },
                [&](const typename Way::Residual& residual) { Way::verify_factor(residual); });
   }
   void write() {

@@ -73,12 +73,12 @@ class TileColumnsWay : public BandJob<B> {
       if (system_.places.diagonal == "cpu" && std::is_same_v<B, Cuda>)
         work_.host_diagonal = band_host_diagonal(shape_);
     });
-    if (system_.factor) return;
-    run_.report["places"]["diagonal"] =
-        std::is_same_v<B, Cpu> || work_.host_diagonal.size() > 0 ? "cpu" : "gpu";
-    if (!plan_.at_once) take_guard();
+    if (!system_.factor && !plan_.at_once) take_guard();
   }
   void read() {
+    if (!system_.factor)
+      run_.report["places"]["diagonal"] =
+          std::is_same_v<B, Cpu> || work_.host_diagonal.size() > 0 ? "cpu" : "gpu";
     read_tiles(c_, system_.factor ? *system_.factor : system_.matrix, tiles_);
     if (guard_) guard_->begin(tiles_);
   }
@@ -102,7 +102,7 @@ class TileColumnsWay : public BandJob<B> {
   void guard() {
     if (guard_ && !Base::has_check()) run_.phase("guard", [&] { guard_->verify(tiles_); });
   }
-  [[nodiscard]] double factor_residual(double& reciprocal) {
+  [[nodiscard]] double factor_residual(double* reciprocal) {
     return band_factor_residual<B>(c_, problem_, tiles_, Word(run_.options.seed), reciprocal);
   }
   /// With --guard, where a check has failed: ends the job if the factor is not right any more. A
