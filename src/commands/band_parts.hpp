@@ -121,7 +121,10 @@ class SolveByParts : public BandJob<B> {
  private:
   [[nodiscard]] Index host_bytes(const BandPlan& plan) const {
     Index rows = 0;
-    for (int rank = 0; rank < plan.ranks; ++rank) rows = std::max(rows, plan.rows_of(rank).count);
+    if (plan.method == BandMethod::tile_columns)
+      rows = ceil_div(plan.shape.tiles(), Index(plan.ranks)) * plan.shape.width;
+    else
+      for (int rank = 0; rank < plan.ranks; ++rank) rows = std::max(rows, plan.rows_of(rank).count);
     return 2 * rows * system_.nrhs() * Index(sizeof(double)) + 3 * io::piece_bytes();
   }
   void flip(Index step) {
