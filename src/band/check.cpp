@@ -7,7 +7,7 @@
 
 #include "distrib/agree.hpp"
 #include "kernels/base/random.hpp"
-#include "src/band/condition.hpp"
+#include "src/band/tile_columns.hpp"
 
 namespace terrace {
 namespace {
@@ -201,53 +201,31 @@ double residual_of(Context<B>& c, const BandProblem<B>& a, const Rows& rows,
 
 template <class B>
 double band_residual(Context<B>& c, const BandProblem<B>& a, const BlockCyclic& rows,
-                     std::span<const double> x, std::span<const double> b, Index nrhs) {
-  double reciprocal = 1;
-  return residual_of(c, a, rows, x, b, nrhs, reciprocal);
-}
-template <class B>
-double band_residual(Context<B>& c, const BandProblem<B>& a, const Range& rows,
-                     std::span<const double> x, std::span<const double> b, Index nrhs) {
-  double reciprocal = 1;
-  return residual_of(c, a, rows, x, b, nrhs, reciprocal);
-}
-template <class B>
-double band_residual(Context<B>& c, const BandProblem<B>& a, const BlockCyclic& rows,
                      std::span<const double> x, std::span<const double> b, Index nrhs,
-                     double& reciprocal) {
-  return residual_of(c, a, rows, x, b, nrhs, reciprocal);
+                     double* reciprocal) {
+  double ignored = 1;
+  return residual_of(c, a, rows, x, b, nrhs, reciprocal ? *reciprocal : ignored);
 }
 template <class B>
 double band_residual(Context<B>& c, const BandProblem<B>& a, const Range& rows,
                      std::span<const double> x, std::span<const double> b, Index nrhs,
-                     double& reciprocal) {
-  return residual_of(c, a, rows, x, b, nrhs, reciprocal);
+                     double* reciprocal) {
+  double ignored = 1;
+  return residual_of(c, a, rows, x, b, nrhs, reciprocal ? *reciprocal : ignored);
 }
 
 template <class B>
 double band_factor_residual(Context<B>& c, const BandProblem<B>& a, const BandTiles<B>& l,
-                            Word seed) {
-  double reciprocal = 1;
-  return band_factor_residual<B>(c, a, l, seed, reciprocal);
-}
-template <class B>
-double band_factor_residual(Context<B>& c, const BandProblem<B>& a, const BandTiles<B>& l,
-                            Word seed, double& reciprocal) {
+                            Word seed, double* reciprocal) {
   const TileAt<B> tile = [&](Index k) { return View<const double, B>(l.tile(k)); };
   return band_factor_residual<B>(c, a, l.shape, tile, seed, reciprocal);
 }
-template <class B>
-double band_factor_residual(Context<B>& c, const BandProblem<B>& a, const BandShape& s,
-                            const TileAt<B>& tile_at, Word seed) {
-  double reciprocal = 1;
-  return band_factor_residual<B>(c, a, s, tile_at, seed, reciprocal);
-}
 
 template <class B>
 double band_factor_residual(Context<B>& c, const BandProblem<B>& a, const BandShape& s,
-                            const TileAt<B>& tile_at, Word seed, double& reciprocal) {
+                            const TileAt<B>& tile_at, Word seed, double* reciprocal) {
   constexpr Index vectors = 3;
-  reciprocal = 1;
+  if (reciprocal) *reciprocal = 1;
   if (a.n == 0) return 0;
   struct Memory {
     BandPass<B> pass;
@@ -295,7 +273,8 @@ double band_factor_residual(Context<B>& c, const BandProblem<B>& a, const BandSh
   };
   const double norm = pass.run(1.0, fill, more, done);
   least = c.control.reduce(least, Reduce::min);
-  if (std::isfinite(norm) && norm > 0) reciprocal = std::min(1.0, least / norm * least);
+  if (reciprocal && std::isfinite(norm) && norm > 0)
+    *reciprocal = std::min(1.0, least / norm * least);
   return ratio(c.control.reduce(residual, Reduce::max), a.n, norm, norm_z);
 }
 
@@ -315,21 +294,13 @@ BandMemory band_memory(const BandShape& s, Index nrhs, int ranks, bool check) {
 
 #define TERRACE_INSTANTIATE(B)                                                                     \
   template double band_residual(Context<B>&, const BandProblem<B>&, const BlockCyclic&,            \
-                                std::span<const double>, std::span<const double>, Index);          \
+                                std::span<const double>, std::span<const double>, Index, double*); \
   template double band_residual(Context<B>&, const BandProblem<B>&, const Range&,                  \
-                                std::span<const double>, std::span<const double>, Index);          \
-  template double band_residual(Context<B>&, const BandProblem<B>&, const BlockCyclic&,            \
-                                std::span<const double>, std::span<const double>, Index, double&); \
-  template double band_residual(Context<B>&, const BandProblem<B>&, const Range&,                  \
-                                std::span<const double>, std::span<const double>, Index, double&); \
+                                std::span<const double>, std::span<const double>, Index, double*); \
   template double band_factor_residual(Context<B>&, const BandProblem<B>&, const BandTiles<B>&,    \
-                                       Word, double&);                                             \
+                                       Word, double*);                                             \
   template double band_factor_residual(Context<B>&, const BandProblem<B>&, const BandShape&,       \
-                                       const TileAt<B>&, Word, double&);                           \
-  template double band_factor_residual(Context<B>&, const BandProblem<B>&, const BandTiles<B>&,    \
-                                       Word);                                                      \
-  template double band_factor_residual(Context<B>&, const BandProblem<B>&, const BandShape&,       \
-                                       const TileAt<B>&, Word);
+                                       const TileAt<B>&, Word, double*);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 

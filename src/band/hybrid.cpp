@@ -1,7 +1,7 @@
 #include "src/band/hybrid.hpp"
 
 #include "distrib/agree.hpp"
-#include "src/band/parts.hpp"
+#include "src/band/plan.hpp"
 #include "src/band/substitution.hpp"
 
 namespace terrace {

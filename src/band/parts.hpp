@@ -19,98 +19,14 @@
 #pragma once
 #include <algorithm>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "kernels/band/parts.hpp"
-#include "src/band/tile_columns.hpp"
+#include "src/band/plan.hpp"
 
 namespace terrace {
 
 class Archive;
-
-enum class BandMethod { tile_columns, one_end, two_ends, partition, streamed };
-std::string to_string(BandMethod method);
-
-/// What is asked for.
-struct BandRequest {
-  Index n = 0, half_bandwidth = 0, nrhs = 1;
-  int ranks = 1;
-  std::string method = "auto";  ///< or tile-columns, one-end, two-ends, partition, streamed
-  Index parts = 0;              ///< of a partition, 1 or 2 ends of streamed; 0: the plan's choice
-  Index block = 0;              ///< width; 0: the plan's choice
-  double end_weight = 0;        ///< rows of an end part over those of an inner part; 0: the plan's
-  Index device_bytes = 0;       ///< memory for the matrix, 0: enough
-  Index host_bytes = 0;         ///< likewise, for a streamed one
-  bool lapack_factor = false;   ///< the factor is LAPACK's: one end
-  bool tile_by_tile = false;    ///< streamed so: src/band/window.hpp
-};
-
-struct BandPlan {
-  BandMethod method = BandMethod::tile_columns;
-  BandShape shape;  ///< width and reach of the tile columns
-  int ranks = 1;
-  Index separator = 0;        ///< s, a multiple of the width
-  std::vector<Index> begin;   ///< first row of each part, then n; empty with tile columns
-  BandShape reduced;          ///< the separators' system; n = 0 with one part
-  bool tile_by_tile = false;  ///< streamed so, on any number of ranks: src/band/window.hpp
-  std::vector<std::string> reasons;
-
-  [[nodiscard]] Index parts() const { return Index(begin.size()) - 1; }
-  [[nodiscard]] Index per_rank() const { return ceil_div(parts(), ranks); }
-  [[nodiscard]] int owner(Index p) const { return int(p / per_rank()); }
-  [[nodiscard]] Range parts_of(int rank) const {
-    const Index first = std::min(parts(), rank * per_rank());
-    return {first, std::min(parts(), first + per_rank()) - first};
-  }
-  [[nodiscard]] Range rows_of(int rank) const {
-    const Range own = parts_of(rank);
-    const Index first = begin[std::size_t(own.first)];
-    return {first, begin[std::size_t(own.end())] - first};
-  }
-  /// Rows of part p and of the separator behind it.
-  [[nodiscard]] Range rows(Index p) const {
-    return {begin[std::size_t(p)], begin[std::size_t(p + 1)] - begin[std::size_t(p)]};
-  }
-  /// Columns of the matrix that part p reads: those of the separator before it too.
-  [[nodiscard]] Range columns(Index p) const {
-    const Index before = p > 0 ? separator : 0;
-    return {rows(p).first - before, rows(p).count + before};
-  }
-  [[nodiscard]] bool last(Index p) const { return p + 1 == parts(); }
-  [[nodiscard]] bool reversed(Index p) const { return last(p) && p > 0; }
-  [[nodiscard]] bool has_arrow(Index p) const { return p > 0 && !last(p); }
-  [[nodiscard]] Index tiles(Index p) const {
-    return ceil_div(rows(p).count - (last(p) ? 0 : separator), shape.width);
-  }
-  [[nodiscard]] Index window() const { return parts() > 1 ? separator / shape.width : 0; }
-  /// Rows of padding: before a reversed part's first row, behind a single part's last.
-  [[nodiscard]] Index padding(Index p) const {
-    return last(p) ? tiles(p) * shape.width - rows(p).count : 0;
-  }
-};
-/// Nine tenths of the least free memory that a rank has on its GPU. Collective.
-inline Index device_bytes_for_all(const Context<Cuda>& c) {
-  return Index(0.9 * c.control.reduce(double(c.device.free_bytes), Reduce::min));
-}
-
-/// The one place that chooses method, parts and width. Throws agreed usage errors.
-template <class B>
-BandPlan plan_band(const BandRequest& request);
-
-/// Notes the memory of the devices of this moment, and of the host that may have to hold the matrix
-/// instead. Collective.
-template <class B>
-void note_memory(const Context<B>& c, BandRequest& request) {
-  if constexpr (std::is_same_v<B, Cuda>) {
-    request.device_bytes = device_bytes_for_all(c);
-    request.host_bytes = available_host_bytes();
-  }
-}
-/// What --method auto does last: a plan that needs more than device_bytes becomes a streamed one
-/// where that is possible.
-template <class B>
-void stream_if_too_big(const BandRequest& request, BandPlan& plan);
 
 /// A := L in one launch, on the one rank that holds all tile columns; their width is
 /// band_part_width(B). Returns 0 or a pivot that is not usable (not always LAPACK's failed minor).

@@ -1,9 +1,12 @@
 // Method, parts and width of a band factorization.
+#include "src/band/plan.hpp"
+
 #include <fmt/core.h>
 
 #include <cmath>
 
 #include "distrib/agree.hpp"
+#include "kernels/base/size_text.hpp"
 #include "src/band/parts.hpp"
 #include "src/band/stream.hpp"
 
@@ -14,6 +17,7 @@ std::string to_string(BandMethod method) {
          : method == BandMethod::two_ends  ? "two-ends"
          : method == BandMethod::partition ? "partition"
          : method == BandMethod::streamed  ? "streamed"
+         : method == BandMethod::mixed     ? "mixed"
                                            : "tile-columns";
 }
 
@@ -160,15 +164,6 @@ template <class B>
 void plan_streamed(const BandRequest& request, BandPlan& plan) {
   BandRequest r = request;
   r.half_bandwidth = band_shape(r.n, r.half_bandwidth, 1).half_bandwidth;
-  if (r.ranks > 1)
-    fail_together(Exit::usage, fmt::format("streamed runs on one rank, not on {}; --method; start "
-                                           "one rank, or use another method",
-                                           r.ranks));
-  if (r.parts < 0 || r.parts > (r.lapack_factor ? 1 : 2))
-    fail_together(Exit::usage,
-                  fmt::format("streamed in {} parts{}; --parts; give 1 (one end){}", r.parts,
-                              r.lapack_factor ? " with a factor that is LAPACK's" : "",
-                              r.lapack_factor ? "" : ", 2 (both ends) or 0"));
   plan.method = BandMethod::streamed;
   plan.shape = band_shape(r.n, r.half_bandwidth, part_width(B{}, r));
   const Index ends = r.lapack_factor ? 1
@@ -177,8 +172,8 @@ void plan_streamed(const BandRequest& request, BandPlan& plan) {
   cut_parts<B>(plan, ends, 1.0);
 }
 
-}  // namespace
-
+/// What --method auto does last: a plan that needs more than device_bytes becomes a streamed one
+/// where that is possible.
 template <class B>
 void stream_if_too_big(const BandRequest& r, BandPlan& plan) {
   if (r.device_bytes == 0 || r.ranks > 1 || r.block > 0 || r.parts > 0) return;
@@ -203,50 +198,46 @@ void stream_if_too_big(const BandRequest& r, BandPlan& plan) {
   plan = streamed;
 }
 
-namespace {
+/// The method, and why.
+template <class B>
+BandMethod method_of(const BandRequest& r, std::vector<std::string>& reasons) {
+  if (r.open() && !r.lapack_factor) return choose(B{}, r, reasons);
+  // On one GPU a stored factor is solved with as one part: one launch a direction.
+  const bool one_part = std::is_same_v<B, Cuda> && r.open() && r.stored && r.ranks == 1 &&
+                        r.block == 0 && band_parts_available(B{});
+  const BandMethod method = one_part   ? BandMethod::one_end
+                            : r.open() ? BandMethod::tile_columns
+                                       : parse_method(r.method);
+  const bool window = method == BandMethod::streamed && r.tile_by_tile;
+  if (method != BandMethod::tile_columns && !window && !band_parts_available(B{}))
+    fail_together(Exit::usage, "method '" + r.method +
+                                   "' needs a GPU of compute capability 9.0; --method; use "
+                                   "tile-columns");
+  reasons.emplace_back("the method was asked for");
+  if (one_part) reasons.emplace_back("a stored factor on one GPU: solved with as one part");
+  return method;
+}
+
+/// The tile columns as the matrix's file has them: of its half-bandwidth, however large.
+template <class B>
+void plan_tile_columns(const BandRequest& r, BandPlan& plan) {
+  plan.method = BandMethod::tile_columns;
+  plan.shape = band_shape(r.n, r.half_bandwidth, band_width(B{}, r.half_bandwidth, r.block));
+}
 
 template <class B>
 BandPlan plan_in_memory(const BandRequest& r) {
   BandPlan plan;
   plan.ranks = r.ranks;
-  const bool free = r.method.empty() || r.method == "auto";
-  const BandShape clipped = band_shape(r.n, r.half_bandwidth, 1);
   BandRequest request = r;
-  request.half_bandwidth = clipped.half_bandwidth;
-  if (free)
-    plan.method = choose(B{}, request, plan.reasons);
-  else {
-    plan.method = parse_method(r.method);
-    const bool window = plan.method == BandMethod::streamed && r.tile_by_tile;
-    if (plan.method != BandMethod::tile_columns && !window && !band_parts_available(B{}))
-      fail_together(Exit::usage, "method '" + r.method +
-                                     "' needs a GPU of compute capability 9.0; --method; use "
-                                     "tile-columns");
-    plan.reasons.emplace_back("the method was asked for");
-  }
-  if (r.parts != 0 &&
-      (free || (plan.method != BandMethod::partition && plan.method != BandMethod::streamed)))
-    fail_together(Exit::usage,
-                  "--parts goes with --method partition and streamed only; on the command line; "
-                  "leave one of them out");
-  if (r.parts < 0)
-    fail_together(Exit::usage, fmt::format("{} parts; --parts; give 1 or more", r.parts));
-  const auto tile_columns = [&] {
-    plan.method = BandMethod::tile_columns;
-    plan.shape =
-        band_shape(r.n, r.half_bandwidth, band_width(B{}, request.half_bandwidth, r.block));
-  };
+  request.half_bandwidth = band_shape(r.n, r.half_bandwidth, 1).half_bandwidth;
+  plan.method = method_of<B>(request, plan.reasons);
   if (plan.method == BandMethod::tile_columns) {
-    tile_columns();
+    plan_tile_columns<B>(r, plan);
     return plan;
   }
   if (plan.method == BandMethod::streamed && r.tile_by_tile) {
-    if (r.parts > 1)
-      fail_together(Exit::usage,
-                    fmt::format("streamed in {} parts with --diagonal or --substitution; --parts; "
-                                "give 1 (one end) or 0",
-                                r.parts));
-    tile_columns();
+    plan_tile_columns<B>(request, plan);
     plan.method = BandMethod::streamed;
     plan.tile_by_tile = true;
     plan.begin = {0, r.n};
@@ -267,26 +258,109 @@ BandPlan plan_in_memory(const BandRequest& r) {
                        : r.parts > 0                         ? r.parts
                                                              : default_parts(request, s);
   cut_parts<B>(plan, wanted, weight);
-  if (plan.parts() == 1 && free && plan.method != BandMethod::one_end) {
+  if (plan.parts() == 1 && r.open() && plan.method != BandMethod::one_end) {
     plan.begin.clear();
-    tile_columns();
-    return plan;
+    plan_tile_columns<B>(r, plan);
   }
+  return plan;
+}
+
+/// In mixed precision; without it, and with the reason, where that does not run here.
+template <class B>
+BandPlan plan_mixed(const BandRequest& r) {
+  BandPlan plan;
+  plan.method = BandMethod::mixed;
+  plan.shape = band_shape(r.n, r.half_bandwidth, band_low_width(B{}));
+  plan.reasons.push_back(fmt::format(
+      "--precision mixed on one rank; what does not converge in {} iterations to FP64 backward "
+      "error is solved again in FP64",
+      MixedLimits{}.iterations));
+  const Index needed = mixed_needs<B>(plan.shape, r.nrhs, r.check).total();
+  std::string why;
+  if (r.ranks > 1)
+    why = fmt::format("runs on one rank, not on {}", r.ranks);
+  else if (!band_low_available(B{}))
+    why = "needs a GPU of compute capability 9.0 and more";
+  else if (r.device_bytes > 0 && needed > r.device_bytes)
+    why = fmt::format("needs {} on the device, beside the matrix its factor, and {} are free",
+                      size_text(needed), size_text(r.device_bytes));
+  if (why.empty()) return plan;
+  BandRequest other = r;
+  other.mixed = false;
+  plan = plan_band<B>(other);
+  plan.note = "mixed precision " + why + "; solved in FP64";
+  plan.reasons.insert(plan.reasons.begin(), plan.note);
   return plan;
 }
 
 }  // namespace
 
+void check_request(const BandRequest& r) {
+  const BandMethod method = r.open() ? BandMethod::tile_columns : parse_method(r.method);
+  const bool streamed = method == BandMethod::streamed;
+  if (r.parts != 0 && method != BandMethod::partition && !streamed)
+    fail_together(Exit::usage,
+                  "--parts goes with --method partition and streamed only; on the command line; "
+                  "leave one of them out");
+  if (r.parts < 0)
+    fail_together(Exit::usage, fmt::format("{} parts; --parts; give 1 or more", r.parts));
+  if (streamed && r.tile_by_tile && r.parts > 1)
+    fail_together(Exit::usage,
+                  fmt::format("streamed in {} parts with --diagonal or --substitution; --parts; "
+                              "give 1 (one end) or 0",
+                              r.parts));
+  if (!streamed || r.tile_by_tile) return;
+  if (r.ranks > 1)
+    fail_together(Exit::usage, fmt::format("streamed runs on one rank, not on {}; --method; start "
+                                           "one rank, or use another method",
+                                           r.ranks));
+  if (r.parts > (r.lapack_factor ? 1 : 2))
+    fail_together(Exit::usage,
+                  fmt::format("streamed in {} parts{}; --parts; give 1 (one end){}", r.parts,
+                              r.lapack_factor ? " with a factor that is LAPACK's" : "",
+                              r.lapack_factor ? "" : ", 2 (both ends) or 0"));
+}
+
 template <class B>
 BandPlan plan_band(const BandRequest& r) {
+  check_request(r);
+  if (r.mixed) return plan_mixed<B>(r);
   BandPlan plan = plan_in_memory<B>(r);
-  if (r.method.empty() || r.method == "auto") stream_if_too_big<B>(r, plan);
+  if (r.open()) stream_if_too_big<B>(r, plan);
+  plan.at_once = std::is_same_v<B, Cuda> && plan.method == BandMethod::tile_columns &&
+                 r.lapack_factor && !r.stored && !r.in_steps && r.ranks == 1 && r.block == 0 &&
+                 band_parts_available(B{});
+  if (plan.at_once)
+    plan.shape = band_shape(r.n, r.half_bandwidth, band_part_width(B{}, r.half_bandwidth));
   return plan;
 }
 
-#define TERRACE_INSTANTIATE(B)                        \
-  template BandPlan plan_band<B>(const BandRequest&); \
-  template void stream_if_too_big<B>(const BandRequest&, BandPlan&);
+template <class B>
+BandPlan plan_instead(BandRequest r, const BandPlan& failed, const std::string& why) {
+  const bool mixed = failed.method == BandMethod::mixed;
+  r.mixed = false;
+  if (!mixed) {
+    r.method = "tile-columns";
+    r.parts = 0;
+    if constexpr (std::is_same_v<B, Cuda>) r.block = 0;  // a width of parts
+  }
+  BandPlan plan = plan_band<B>(r);
+  plan.note = mixed ? "mixed precision: " + why + "; solved in FP64"
+                    : to_string(failed.method) + ": " + why +
+                          "; the one-ended factorization looks for the leading minor";
+  return plan;
+}
+
+template <class B>
+MixedNeeds mixed_needs(const BandShape& s, Index nrhs, bool check) {
+  return {band_memory(s, nrhs, 1, check), band_mixed_memory<B>(s, nrhs),
+          s.padded() * (nrhs + 1) * Index(sizeof(double))};  // and of the condition estimate
+}
+
+#define TERRACE_INSTANTIATE(B)                                                         \
+  template BandPlan plan_band<B>(const BandRequest&);                                  \
+  template BandPlan plan_instead<B>(BandRequest, const BandPlan&, const std::string&); \
+  template MixedNeeds mixed_needs<B>(const BandShape&, Index, bool);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 

@@ -5,7 +5,6 @@
 
 #include "kernels/base/matrix.hpp"
 #include "kernels/base/parallel.hpp"
-#include "src/band/condition.hpp"
 
 namespace terrace {
 namespace {
@@ -284,13 +283,7 @@ void get_rows(Context<B>& context, const BandStream<B>& a, BandStreamRows<B>& x,
 
 template <class B>
 double band_factor_residual(Context<B>& context, const BandProblem<B>& problem,
-                            const BandStream<B>& l, Word seed) {
-  double reciprocal = 1;
-  return band_factor_residual<B>(context, problem, l, seed, reciprocal);
-}
-template <class B>
-double band_factor_residual(Context<B>& context, const BandProblem<B>& problem,
-                            const BandStream<B>& l, Word seed, double& reciprocal) {
+                            const BandStream<B>& l, Word seed, double* reciprocal) {
   const TileAt<B> tile = [&](Index k) {
     const View<double, B> place = l.ends[0].ring.view().slice(0, l.shape.tile());
     if (l.kept > 0) {
@@ -346,9 +339,7 @@ void scale_stream(const BandStream<B>& a, double by) {
   template void set_rows(Context<B>&, const BandStream<B>&, BandStreamRows<B>&, const double*);  \
   template void get_rows(Context<B>&, const BandStream<B>&, BandStreamRows<B>&, double*);        \
   template double band_factor_residual(Context<B>&, const BandProblem<B>&, const BandStream<B>&, \
-                                       Word);                                                    \
-  template double band_factor_residual(Context<B>&, const BandProblem<B>&, const BandStream<B>&, \
-                                       Word, double&);                                           \
+                                       Word, double*);                                           \
   template void copy_columns(const BandStream<B>&, Index, Index, Index, Index, double*);         \
   template void scale_stream(const BandStream<B>&, double);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)

@@ -218,7 +218,7 @@ void stream_backward(Context<B>& context, BandStream<B>& a, BandStreamRows<B>& x
 /// As band_factor_residual of tile columns; each is brought to the device once more. One end.
 template <class B>
 double band_factor_residual(Context<B>& context, const BandProblem<B>& problem,
-                            const BandStream<B>& l, Word seed);
+                            const BandStream<B>& l, Word seed, double* reciprocal = nullptr);
 
 /// First `height` entries of columns first .. first + count - 1 of what is in host memory; leading
 /// dimension ld. One end.

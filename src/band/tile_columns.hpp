@@ -116,23 +116,28 @@ void band_substitute(Context<B>& context, const BandTiles<B>& l, BandVectors<B>&
 
 /// max over the right-hand sides of ||b - A x|| / (n ||A|| ||x|| eps), infinity norms, A read in
 /// slabs. x and b: this rank's rows (`rows`), nrhs numbers a row. Infinite when anything is NaN.
+/// `reciprocal`, if any: at least 1 / (||A|| ||A^-1||), as ||A^-1|| is at least ||x|| / ||b||; near
+/// it for a b that no one chose.
 template <class B>
 double band_residual(Context<B>& context, const BandProblem<B>& a, const BlockCyclic& rows,
-                     std::span<const double> x, std::span<const double> b, Index nrhs);
+                     std::span<const double> x, std::span<const double> b, Index nrhs,
+                     double* reciprocal = nullptr);
 template <class B>
 double band_residual(Context<B>& context, const BandProblem<B>& a, const Range& rows,
-                     std::span<const double> x, std::span<const double> b, Index nrhs);
+                     std::span<const double> x, std::span<const double> b, Index nrhs,
+                     double* reciprocal = nullptr);
 
 /// Tile column k of a factor, for work on context.ahead until the next call.
 template <class B>
 using TileAt = std::function<View<const double, B>(Index k)>;
 /// max over three random vectors z of ||L L^T z - A z|| / (n ||A|| ||z|| eps). `tile` is asked for
-/// this rank's tile columns: rank, rank + ranks, ..
+/// this rank's tile columns: rank, rank + ranks, .. `reciprocal`, if any, as above: the least
+/// eigenvalue is at most the square of any diagonal entry of the factor.
 template <class B>
 double band_factor_residual(Context<B>& context, const BandProblem<B>& a, const BandShape& shape,
-                            const TileAt<B>& tile, Word seed);
+                            const TileAt<B>& tile, Word seed, double* reciprocal = nullptr);
 template <class B>
 double band_factor_residual(Context<B>& context, const BandProblem<B>& a, const BandTiles<B>& l,
-                            Word seed);
+                            Word seed, double* reciprocal = nullptr);
 
 }  // namespace terrace

@@ -341,7 +341,8 @@ void add_dense_commands(CLI::App& app, Selected& selected) {
       with_backend(run, [&]<class B>(Context<B>& context) {
         if (run.options.method != "cramer") {
           SolveDense<B> job(run, context, a, b, *options);
-          return conduct(run, context, job);
+          conduct(run, context, job);
+          return;
         }
         if (!std::is_same_v<B, Cpu> && run.options.backend == "cuda")
           run.warn("Cramer's rule runs on the host; --backend cuda; other methods run on the GPU");
