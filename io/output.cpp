@@ -446,5 +446,6 @@ void Output::commit(const Attributes& terrace) {
 TERRACE_OUTPUT(double)
 TERRACE_OUTPUT(Index)
 TERRACE_OUTPUT(Word)
+#undef TERRACE_OUTPUT
 
 }  // namespace terrace::io

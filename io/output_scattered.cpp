@@ -134,5 +134,6 @@ void Output::write_scattered(const std::string& name, Index rows, Index columns,
 TERRACE_OUTPUT(double)
 TERRACE_OUTPUT(Index)
 TERRACE_OUTPUT(Word)
+#undef TERRACE_OUTPUT
 
 }  // namespace terrace::io

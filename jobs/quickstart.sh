@@ -12,7 +12,7 @@ if [ "$(terrace_gpus)" = 0 ] && [ "$cuda" = -DTERRACE_CUDA=ON ] && [ "${TERRACE_
   echo "no GPU is seen here: building for the CPU alone; TERRACE_CUDA=1 ./jobs/quickstart.sh builds for both"
   cuda=-DTERRACE_CUDA=OFF
 fi
-cmake -S "$root" -B "$build" -G Ninja -DTERRACE_TESTS=OFF "$cuda" "${launcher[@]}" >"$root/.quickstart.log" 2>&1 ||
+cmake -S "$root" -B "$build" -G Ninja -DTERRACE_TESTS=OFF "$cuda" -DCMAKE_UNITY_BUILD=ON "${launcher[@]}" >"$root/.quickstart.log" 2>&1 ||
   { tail -20 "$root/.quickstart.log" >&2; exit 1; }
 cmake --build "$build" --target terrace
 rm -f "$root/.quickstart.log"

@@ -20,7 +20,7 @@ if [ "${TERRACE_SANITIZERS:-0}" = 1 ]; then
 fi
 
 echo "== all tests"
-cmake -S . -B build-test -G Ninja -DTERRACE_TESTS=ON -DTERRACE_WERROR=ON "$(terrace_cuda_option)" -DTERRACE_CUDA_UNOPTIMIZED=$unoptimized "${launcher[@]}" >build-test.log 2>&1 ||
+cmake -S . -B build-test -G Ninja -DTERRACE_TESTS=ON -DTERRACE_WERROR=ON "$(terrace_cuda_option)" -DTERRACE_CUDA_UNOPTIMIZED=$unoptimized -DCMAKE_UNITY_BUILD=ON "${launcher[@]}" >build-test.log 2>&1 ||
   { tail -20 build-test.log >&2; exit 1; }
 rm -f build-test.log
 cmake --build build-test
