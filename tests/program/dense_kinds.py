@@ -90,13 +90,15 @@ for name in nearly:
 
 # Pivots that grow 2^69 times leave no correct digit, and the program does not hand that out. CUDA's
 # tournament may choose rows that do not grow: then the answer is right.
-for command, name, exact in (("dense invert in.h5:/growth -o bad.h5", "inverse", np.linalg.inv(growth)),
-                             ("dense solve in.h5:/growth --rhs :/b -o bad.h5", "x", np.linalg.solve(growth, b))):
+for command, name, right in (("dense invert in.h5:/growth -o bad.h5", "inverse", np.eye(n)),
+                             ("dense solve in.h5:/growth --rhs :/b -o bad.h5", "x", b)):
     remove("bad.h5")
     report = run(command, None if backend == "cuda" else 4)
     if report["status"] == "done" and backend == "cuda":
         with h5py.File("bad.h5") as f:
-            check(command, report["residual"] < 30 and np.allclose(f[name][:], exact, rtol=1e-9, atol=1e-12), report)
+            x = f[name][:]
+        ratio = np.linalg.norm(growth @ x - right, 1) / (n * np.linalg.norm(growth, 1) * np.linalg.norm(x, 1) * 2.0**-53)
+        check(command, report["residual"] < 30 and ratio < 30, f"{ratio}, {report['residual']}")
     else:
         check(command, report["status"] == "check-failed" and report["residual"] > 30 and not os.path.exists("bad.h5"), report)
 remove("bad.h5")
