@@ -35,8 +35,8 @@ def compile_alone(work):
 
 work = []
 for folder in ("kernels", "distrib", "io", "src/frame", "src/gf2", "src/band", "src/dense", "src/cg", "src/program", "src/commands", "src/bench"):
-    flags = flags_for(folder)
-    work += [(header, flags) for header in headers(folder)]
+    alone = flags_for(folder)
+    work += [(header, alone) for header in headers(folder)]
 failed = 0
 with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
     for header, code, error in pool.map(compile_alone, work):
