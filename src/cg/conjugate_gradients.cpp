@@ -55,12 +55,9 @@ std::vector<CgResult> conjugate_gradients_columns(const Context<B>& context, A& 
   template std::vector<CgResult> conjugate_gradients_columns(                             \
       const Context<B>&, A<B>&, CgWork<B>&, const CgOptions&, const std::vector<double>&, \
       std::vector<double>&);
-#define TERRACE_INSTANTIATE(B)                 \
-  TERRACE_INSTANTIATE_FOR(B, DenseOperator)    \
-  TERRACE_INSTANTIATE_FOR(B, TriangleOperator) \
-  TERRACE_INSTANTIATE_FOR(B, BandOperator)     \
-  TERRACE_INSTANTIATE_FOR(B, CsrOperator)
+#define TERRACE_INSTANTIATE(B) TERRACE_FOR_EACH_OPERATOR(TERRACE_INSTANTIATE_FOR, B)
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
+#undef TERRACE_INSTANTIATE_FOR
 
 }  // namespace terrace

@@ -94,3 +94,7 @@ class TriangleOperator {
 };
 
 }  // namespace terrace
+
+/// F(B, operator) for each form of A, for explicit instantiations.
+#define TERRACE_FOR_EACH_OPERATOR(F, B) \
+  F(B, DenseOperator) F(B, TriangleOperator) F(B, BandOperator) F(B, CsrOperator)

@@ -143,11 +143,7 @@ CgSolution solve_system(const Context<B>& c, A& a, const CgRequest& request, Ind
   template CgSolution solve_system(const Context<B>&, A<B>&, const CgRequest&, Index,    \
                                    std::vector<double>, std::vector<double>&, Progress&, \
                                    const CgHooks&);
-#define TERRACE_INSTANTIATE(B)                 \
-  TERRACE_INSTANTIATE_FOR(B, DenseOperator)    \
-  TERRACE_INSTANTIATE_FOR(B, TriangleOperator) \
-  TERRACE_INSTANTIATE_FOR(B, BandOperator)     \
-  TERRACE_INSTANTIATE_FOR(B, CsrOperator)
+#define TERRACE_INSTANTIATE(B) TERRACE_FOR_EACH_OPERATOR(TERRACE_INSTANTIATE_FOR, B)
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 #undef TERRACE_INSTANTIATE_FOR

@@ -162,13 +162,11 @@ void CgWork<B>::archive_scalars(Archive& archive, const Context<B>& c, bool repl
 #define TERRACE_INSTANTIATE_FOR(B, A)                                          \
   template CgWork<B>::CgWork(const Context<B>&, A<B>&, bool, Index, CgMethod); \
   template void CgWork<B>::archive(Archive&, const Context<B>&, const A<B>&, Index);
-#define TERRACE_INSTANTIATE(B)                 \
-  template struct CgWork<B>;                   \
-  TERRACE_INSTANTIATE_FOR(B, DenseOperator)    \
-  TERRACE_INSTANTIATE_FOR(B, TriangleOperator) \
-  TERRACE_INSTANTIATE_FOR(B, BandOperator)     \
-  TERRACE_INSTANTIATE_FOR(B, CsrOperator)
+#define TERRACE_INSTANTIATE(B) \
+  template struct CgWork<B>;   \
+  TERRACE_FOR_EACH_OPERATOR(TERRACE_INSTANTIATE_FOR, B)
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
+#undef TERRACE_INSTANTIATE_FOR
 
 }  // namespace terrace
