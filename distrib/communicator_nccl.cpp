@@ -22,8 +22,30 @@
 #include "distrib/traffic.hpp"
 #include "kernels/base/clock.hpp"
 #include "kernels/base/error.hpp"
+#include "kernels/base/late.hpp"
 
 namespace terrace {
+
+#define TERRACE_NCCL(function) TERRACE_LATE(TERRACE_SONAME("nccl", NCCL_MAJOR), function)
+TERRACE_NCCL(ncclAllGather);
+TERRACE_NCCL(ncclAllReduce);
+TERRACE_NCCL(ncclBroadcast);
+TERRACE_NCCL(ncclCommAbort);
+TERRACE_NCCL(ncclCommDestroy);
+TERRACE_NCCL(ncclCommFinalize);
+TERRACE_NCCL(ncclCommGetAsyncError);
+TERRACE_NCCL(ncclCommInitRankConfig);
+TERRACE_NCCL(ncclGetErrorString);
+TERRACE_NCCL(ncclGetLastError);
+TERRACE_NCCL(ncclGetUniqueId);
+TERRACE_NCCL(ncclGetVersion);
+TERRACE_NCCL(ncclGroupEnd);
+TERRACE_NCCL(ncclGroupStart);
+TERRACE_NCCL(ncclRecv);
+TERRACE_NCCL(ncclReduceScatter);
+TERRACE_NCCL(ncclSend);
+#undef TERRACE_NCCL
+
 namespace {
 
 [[noreturn]] void nccl_failed(ncclResult_t code, const char* call) {

@@ -77,7 +77,8 @@ bool transport_is_chosen() {
 /// The folders of such runs lie in one place, where one run removes what another has just made.
 ///
 /// psm and psm2 sleep 0.1 s each while they look for hardware, and ofi loads them; a process alone
-/// needs none of them.
+/// needs none of them. hwloc's plug-ins for devices start OpenCL and with it a GPU, 0.3 s of every
+/// start beside an H200, the CPU backend's too; Open MPI asks them for nothing.
 class StartSettings {
  public:
   StartSettings() {
@@ -85,6 +86,7 @@ class StartSettings {
       set("OMPI_MCA_ess_singleton_isolated", "1");
       set("OMPI_MCA_orte_create_session_dirs", "0");
     }
+    set("HWLOC_COMPONENTS", "-opencl,-gl,-cuda,-nvml,-rsmi,-levelzero");
     if (transport_is_chosen()) return;
     if (!launched()) {
       set("OMPI_MCA_pml", "ob1");
@@ -115,6 +117,7 @@ Session::Session(int* argc, char*** argv) {
   // longer paths ended the program. The third kind, which must stay, has files of its own beside
   // the one that is written: io::Unfinished knows them.
   setenv("OMPI_MCA_sharedfp", "^lockedfile,sm", 0);
+  setenv("HDF5_USE_FILE_LOCKING", "FALSE", 0);  // as io does, before there are threads
   const StartSettings settings;
   int provided = 0;
   if (MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided) != MPI_SUCCESS)

@@ -18,6 +18,11 @@ hwloc_topology_t handle() {
     hwloc_topology_t made = nullptr;
     if (hwloc_topology_init(&made) != 0) made = nullptr;
     std::unique_ptr<hwloc_topology, Destroy> owned(made);
+#if HWLOC_API_VERSION >= 0x00020100
+    if (made)  // they start the devices: distrib/session.cpp
+      for (const char* name : {"opencl", "gl", "cuda", "nvml", "rsmi", "levelzero"})
+        hwloc_topology_set_components(made, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, name);
+#endif
     if (made && (hwloc_topology_set_io_types_filter(made, HWLOC_TYPE_FILTER_KEEP_IMPORTANT) != 0 ||
                  hwloc_topology_load(made) != 0))
       owned.reset();

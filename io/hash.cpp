@@ -1,23 +1,11 @@
 #include "io/hash.hpp"
 
-#include <atomic>
-
 #include "io/archive.hpp"
 #include "io/output.hpp"
+#include "io/placing.hpp"
 #include "io/reading.hpp"
-#include "kernels/base/parallel.hpp"
 
 namespace terrace::io {
-
-Word hash_run(const Word* bits, Index count, Index position) {
-  std::atomic<Word> total{0};
-  parallel_ranges(count, Index(1) << 16, [&](Index from, Index to) {
-    Word sum = 0;
-    for (Index i = from; i < to; ++i) sum += hash_element(bits[i], position + i);
-    total += sum;
-  });
-  return total;
-}
 
 Word hash_frame(const AnyAttributes& attributes, const std::vector<Index>& dims) {
   Writer writer;
@@ -54,9 +42,10 @@ bool content_hash_holds(const Control& control, const Location& location) {
     };
     read_portions(control, *input, request, ranges, [&](const Portion& p, const char* data) {
       const auto* words = reinterpret_cast<const Word*>(data);
+      std::vector<Run> runs;
       for (std::size_t k = 0; k < p.ranges.size(); ++k)
-        sum[0] += hash_run(words + p.starts[k] * width, p.ranges[k].count * width,
-                           p.ranges[k].first * width);
+        runs.push_back({p.starts[k] * width, p.ranges[k].first * width, p.ranges[k].count * width});
+      sum[0] += hash_runs(words, runs);
     });
   }
   control.reduce(sum, Reduce::sum);

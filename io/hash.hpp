@@ -13,8 +13,6 @@ inline constexpr const char* hash_name = "terrace_hash";
 constexpr Word hash_element(Word bits, Index position) {
   return mix(bits + 0x9e3779b97f4a7c15ull * (Word(position) + 1));
 }
-/// `count` elements of 8 bytes from row-major `position` on, by all threads.
-Word hash_run(const Word* bits, Index count, Index position);
 /// Names and values of attributes, and the shape.
 Word hash_frame(const AnyAttributes& attributes, const std::vector<Index>& dims);
 

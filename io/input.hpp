@@ -27,7 +27,7 @@ using Sink = std::function<void(Index position, Index count, const T* data)>;
 enum class Role { matrix, right_hand_side };
 
 /// Bytes that one rank reads or writes at once (TERRACE_IO_PIECE_BYTES, 16 MiB); a read or a write
-/// takes one piece, and one more where columns are turned into rows.
+/// of more takes two pieces, and one more where columns are turned into rows.
 Index piece_bytes();
 
 struct InputFile;  // an open HDF5 file and dataset

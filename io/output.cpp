@@ -7,16 +7,12 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <optional>
 
-#include "distrib/faults.hpp"
 #include "io/archive.hpp"
 #include "io/files.hpp"
 #include "io/guard.hpp"
 #include "io/hash.hpp"
-#include "io/input_file.hpp"
 #include "io/output_state.hpp"
-#include "io/transpose.hpp"
 
 namespace terrace::io {
 
@@ -159,7 +155,7 @@ void rehearse(const Location& target) {
 }  // namespace
 
 Output::Output(const Control& control, const std::string& target, bool force)
-    : state_(new State{control, {}, {}, {}, {}, {}, {}}) {
+    : state_(new State{control, {}, {}, {}, {}, {}, {}, {}}) {
   State& s = *state_;
   s.target = collectively(control, [&] { return parse_location(target); });
   s.target.file = control.broadcast(followed(s.target.file), 0);
@@ -261,16 +257,19 @@ Handle Output::State::create_dataset(const std::string& name, const std::vector<
       throw Error(Exit::resources, fmt::format("the unfinished output is gone: {}; {}; start again",
                                                std::strerror(errno), target.file));
     std::string reason;
+    reserved = false;
     if (bytes > free_bytes(folder_of(target.file)))
       reason = fmt::format("{:.3g} GB are free", double(free_bytes(folder_of(target.file))) / 1e9);
     else
-      reason = reserve_space(temporary, Index(so_far) + bytes + metadata);
+      reason = reserve_space(temporary, std::max<Index>(0, Index(so_far) - metadata),
+                             bytes + 2 * metadata, reserved);
     if (!reason.empty())
       throw Error(Exit::resources,
                   fmt::format("no room on the disk: {} needs {:.3g} GB, {}; {}; free space or "
                               "choose another folder",
                               name, double(bytes) / 1e9, reason, target.file));
   });
+  reserved = control.reduce(Index(reserved), Reduce::max) > 0;  // the first rank's word
   return collectively(control, [&] {
     const std::vector<hsize_t> extent(dims.begin(), dims.end());
     const Handle space(H5Screate_simple(int(extent.size()), extent.data(), nullptr), &H5Sclose);
@@ -286,52 +285,6 @@ Handle Output::State::create_dataset(const std::string& name, const std::vector<
   });
 }
 
-/// Calls fill(piece, buffer) for each piece of this rank and writes it; the sum of the hashes.
-template <class T, class F>
-Word Output::State::write_pieces(hid_t dataset, const std::vector<Index>& dims,
-                                 std::span<const Range> ranges, int axis, const F& fill) {
-  const Index other = dims.size() == 2 ? dims[std::size_t(1 - axis)] : 1;
-  const auto pieces = plan_pieces(ranges, piece_bytes() / std::max<Index>(1, other * 8));
-  const Rounds rounds = agree_rounds(control, pieces, axis == 0 ? other * 8 : 8, true);
-  Index largest = 0;
-  for (const Piece& p : pieces) largest = std::max(largest, p.items());
-  const auto buffer = allocate_together<T>(control, largest * other);
-  const Handle space(H5Dget_space(dataset), &H5Sclose);
-  const Handle how = transfer(rounds.collective);
-  std::optional<Error> mine;
-  Word sum = 0;
-  for (Index k = 0; k < rounds.count; ++k) {
-    const Piece* piece = k < Index(pieces.size()) ? &pieces[std::size_t(k)] : nullptr;
-    if (!rounds.collective && (piece == nullptr || mine)) break;
-    if (piece != nullptr && !mine) {
-      try {
-        fill(*piece, buffer.get());
-      } catch (const Error& e) {  // told at the end, by all
-        mine = e;
-      }
-      const Word* bits = reinterpret_cast<const Word*>(buffer.get());
-      const Index rows = axis == 0 ? 1 : other, width = axis == 0 ? other : 1;
-      const Index pitch = axis == 0 ? 0 : dims[1];
-      for (Index r = 0; r < rows; ++r)
-        for (Index b = 0; b < piece->count; ++b)
-          sum +=
-              hash_run(bits + (r * piece->items() + b * piece->block) * width, piece->block * width,
-                       r * pitch + (piece->first + b * piece->stride) * width);
-    }
-    const Handle memory = select(space, piece, axis);
-    count_volume(0, Index(H5Sget_select_npoints(memory)) * Index(sizeof(T)));
-    const bool bad =
-        other > 0 && H5Dwrite(dataset, type_of<T>(), memory, space, how, buffer.get()) < 0;
-    if ((bad || injected_full_disk()) && !mine)
-      mine = Error(Exit::resources, "cannot write the output; " + target.file +
-                                        "; free space on the disk? " + hdf5_reason());
-  }
-  collectively(control, [&] {
-    if (mine) throw *mine;
-  });
-  return sum;
-}
-
 void Output::State::finish_dataset(hid_t dataset, const std::vector<Index>& dims, Word sum,
                                    const Attributes& attributes) {
   std::vector<Word> total{sum};
@@ -340,42 +293,6 @@ void Output::State::finish_dataset(hid_t dataset, const std::vector<Index>& dims
   collectively(control, [&] {
     put_attributes(dataset, all);
     put_attribute(dataset, hash_name, Index(total[0] + hash_frame(all, dims)), target.file);
-  });
-}
-
-template <class T>
-void Output::write(const std::string& name, Index rows, Index columns,
-                   std::span<const Range> ranges, const Source<T>& source,
-                   const Attributes& attributes) {
-  State& s = *state_;
-  s.step([&] {
-    const auto dims = shape(rows, columns);
-    const Handle dataset = s.create_dataset(name, dims, type_of<T>());
-    const Word sum = s.write_pieces<T>(dataset, dims, ranges, 0, [&](const Piece& p, T* out) {
-      source(p.position, p.items(), out);
-    });
-    s.finish_dataset(dataset, dims, sum, attributes);
-  });
-}
-
-void Output::write_columns(const std::string& name, Index height, Index columns,
-                           std::span<const Range> ranges, const Source<double>& source,
-                           const Attributes& attributes) {
-  State& s = *state_;
-  s.step([&] {
-    const auto dims = shape(height, columns);
-    const Handle dataset = s.create_dataset(name, dims, H5T_NATIVE_DOUBLE);
-    Index wanted = 0;
-    for (const Range& r : ranges) wanted += r.count;
-    const Index most =
-        std::min(wanted, std::max<Index>(1, piece_bytes() / 8 / std::max<Index>(1, height)));
-    const auto turned = allocate_together<double>(s.control, most * height);
-    const Word sum =
-        s.write_pieces<double>(dataset, dims, ranges, 1, [&](const Piece& p, double* out) {
-          source(p.position, p.items(), turned.get());
-          transpose(out, turned.get(), p.items(), height);
-        });
-    s.finish_dataset(dataset, dims, sum, attributes);
   });
 }
 
@@ -439,13 +356,5 @@ void Output::commit(const Attributes& terrace) {
     s.unfinished.finish();
   });
 }
-
-#define TERRACE_OUTPUT(T)                                                                  \
-  template void Output::write<T>(const std::string&, Index, Index, std::span<const Range>, \
-                                 const Source<T>&, const Attributes&);
-TERRACE_OUTPUT(double)
-TERRACE_OUTPUT(Index)
-TERRACE_OUTPUT(Word)
-#undef TERRACE_OUTPUT
 
 }  // namespace terrace::io

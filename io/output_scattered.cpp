@@ -17,27 +17,33 @@ Word Output::State::write_rows_alone(hid_t dataset, Index width, std::span<const
   const Index rows = Index(destination.size());
   const Index most =
       std::clamp<Index>(piece_bytes() / 8 / std::max<Index>(1, width), 1, std::max<Index>(1, rows));
+  const auto part = [&](Index k) {
+    return destination.subspan(std::size_t(k * most), std::size_t(std::min(most, rows - k * most)));
+  };
+  const Placing placing(control, file, dataset, temporary, reserved);
+  const Stage fill = [&](Index k, char* out) {
+    source(k * most, Index(part(k).size()), reinterpret_cast<T*>(out));
+  };
+  if (placing.possible())
+    return place(placing, ceil_div(rows, most), most * width * 8, fill,
+                 [&](Index k) { return runs_of(part(k), width); });
   const auto buffer = allocate_together<T>(control, most * width);
   const Handle space(H5Dget_space(dataset), &H5Sclose);
   const Handle how = transfer(false);
   Word sum = 0;
   collectively(control, [&] {
-    for (Index at = 0; at < rows; at += most) {
-      const Index count = std::min(most, rows - at);
-      source(at, count, buffer.get());
-      for (Index i = 0; i < count;) {
-        const Index to = destination[std::size_t(at + i)];
-        Index run = 1;
-        while (i + run < count && destination[std::size_t(at + i + run)] == to + run) ++run;
-        const Piece piece{to, run, 1, run, 0};
-        const T* data = buffer.get() + i * width;
-        sum += hash_run(reinterpret_cast<const Word*>(data), run * width, to * width);
+    for (Index k = 0; k < ceil_div(rows, most); ++k) {
+      fill(k, reinterpret_cast<char*>(buffer.get()));
+      const std::vector<Run> runs = runs_of(part(k), width);
+      sum += hash_runs(reinterpret_cast<const Word*>(buffer.get()), runs);
+      for (const Run& r : runs) {
+        const Piece piece{r.to / width, r.count / width, 1, r.count / width, 0};
         const Handle memory = select(space, &piece, 0);
-        count_volume(0, run * width * Index(sizeof(T)));
-        written(
-            injected_full_disk() ? -1 : H5Dwrite(dataset, type_of<T>(), memory, space, how, data),
-            "cannot write the output", target.file);
-        i += run;
+        count_volume(0, r.count * Index(sizeof(T)));
+        written(injected_full_disk()
+                    ? -1
+                    : H5Dwrite(dataset, type_of<T>(), memory, space, how, buffer.get() + r.from),
+                "cannot write the output", target.file);
       }
     }
   });

@@ -4,7 +4,8 @@
 
 #include "distrib/agree.hpp"
 #include "io/attributes.hpp"
-#include "io/slices.hpp"
+#include "io/placing.hpp"
+#include "io/portions.hpp"
 #include "io/unfinished.hpp"
 
 namespace terrace::io {
@@ -28,6 +29,7 @@ struct Output::State {
   Location target;
   std::string temporary, sub;
   Unfinished unfinished;
+  bool reserved = false;  ///< the file cannot lack room for the dataset made last
   Handle file;
   std::map<std::string, AnyAttributes> group_attributes;
 
@@ -62,6 +64,8 @@ struct Output::State {
     for (const auto& [name, value] : attributes) put_attribute(object, name, value, target.file);
   }
   Handle create_dataset(const std::string& name, const std::vector<Index>& dims, hid_t type);
+  Word place(const Placing& placing, Index count, Index buffer_bytes, const Stage& fill,
+             const std::function<std::vector<Run>(Index)>& runs);
   template <class T, class F>
   Word write_pieces(hid_t dataset, const std::vector<Index>& dims, std::span<const Range> ranges,
                     int axis, const F& fill);

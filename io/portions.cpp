@@ -120,46 +120,61 @@ class Buffers {
   Pair pair_;
 };
 
-}  // namespace
-
-void overlap(Index count, Index buffer_bytes, bool ahead,
-             const std::function<void(Index, char*)>& load,
-             const std::function<void(Index, char*)>& use) {
+/// fill(k, buffer) and drain(k, buffer) for k = 0 .. count - 1, side by side; the one that is not
+/// `mine` in a thread of its own. What either throws stops both.
+void belt_of(Index count, Index buffer_bytes, bool both, bool fill_is_mine, const Stage& fill,
+             const Stage& drain) {
   if (count <= 0) return;
-  if (count == 1 || !ahead) {
+  if (count == 1 || !both) {
     const Buffer<char, Cpu> buffer(buffer_bytes);
     for (Index k = 0; k < count; ++k) {
-      load(k, buffer.data());
-      use(k, buffer.data());
+      fill(k, buffer.data());
+      drain(k, buffer.data());
     }
     return;
   }
   Buffers buffers(buffer_bytes);
   Belt belt;
+  const auto filling = [&] {
+    for (Index k = 0; k < count && belt.wait_for_space(); ++k) {
+      fill(k, buffers[k]);
+      belt.filled();
+    }
+  };
+  const auto draining = [&] {
+    for (Index k = 0; k < count && belt.wait_for_data(); ++k) {
+      drain(k, buffers[k]);
+      belt.emptied();
+    }
+  };
   std::exception_ptr failure;
-  std::thread reader([&] {
+  std::thread other([&] {
     try {
-      for (Index k = 0; k < count && belt.wait_for_space(); ++k) {
-        load(k, buffers[k]);
-        belt.filled();
-      }
+      fill_is_mine ? draining() : filling();
     } catch (...) {
       failure = std::current_exception();
       belt.stop();
     }
   });
   try {
-    for (Index k = 0; k < count && belt.wait_for_data(); ++k) {
-      use(k, buffers[k]);
-      belt.emptied();
-    }
+    fill_is_mine ? filling() : draining();
   } catch (...) {
     belt.stop();
-    reader.join();
+    other.join();
     throw;
   }
-  reader.join();
+  other.join();
   if (failure) std::rethrow_exception(failure);
+}
+
+}  // namespace
+
+void overlap(Index count, Index buffer_bytes, bool ahead, const Stage& load, const Stage& use) {
+  belt_of(count, buffer_bytes, ahead, false, load, use);
+}
+
+void overlap_behind(Index count, Index buffer_bytes, const Stage& fill, const Stage& drain) {
+  belt_of(count, buffer_bytes, true, true, fill, drain);
 }
 
 }  // namespace terrace::io

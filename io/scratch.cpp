@@ -24,7 +24,8 @@ ScratchFile::ScratchFile(const std::string& folder, Index bytes) : folder_(folde
   std::string path = folder + "/.terrace-scratch-XXXXXX";
   file_ = mkstemp(path.data());
   if (file_ < 0) failed("made", bytes, errno);
-  const std::string shortage = reserve_space(path, bytes);
+  bool promised = false;
+  const std::string shortage = reserve_space(path, 0, bytes, promised);
   unlink(path.c_str());
   if (shortage.empty()) return;
   close(std::exchange(file_, -1));

@@ -103,12 +103,14 @@ std::string why_too_large(long long bytes) {
   return {};
 }
 
-std::string reserve_space(const std::string& path, long long bytes) {
-  if (const std::string reason = why_too_large(bytes); !reason.empty()) return reason;
+std::string reserve_space(const std::string& path, long long from, long long bytes,
+                          bool& promised) {
+  promised = false;
+  if (const std::string reason = why_too_large(from + bytes); !reason.empty()) return reason;
   const int file = open(path.c_str(), O_WRONLY);
   if (file < 0) return {};  // whoever writes to it says why
-  const bool refused = fallocate(file, FALLOC_FL_KEEP_SIZE, 0, bytes) != 0 &&
-                       (errno == ENOSPC || errno == EDQUOT || errno == EFBIG);
+  promised = fallocate(file, FALLOC_FL_KEEP_SIZE, from, bytes) == 0;
+  const bool refused = !promised && (errno == ENOSPC || errno == EDQUOT || errno == EFBIG);
   const std::string reason = refused ? std::strerror(errno) : "";
   close(file);
   return reason;

@@ -32,9 +32,10 @@ std::string unfinished_name(const std::string& path, int pid);
 long long free_bytes(const std::string& path);
 /// Why no file may hold that many bytes (ulimit -f); empty where one may.
 std::string why_too_large(long long bytes);
-/// Has the disk keep the first `bytes` bytes of `path` free for it, its size unchanged; empty, or
-/// why not. A file system that cannot promise is no failure, nor is a file that is gone.
-std::string reserve_space(const std::string& path, long long bytes);
+/// Has the disk keep `bytes` bytes of `path` from `from` on free for it, its size unchanged; empty, or
+/// why not. A file system that cannot promise is no failure, nor is a file that is gone: then
+/// `promised` is false.
+std::string reserve_space(const std::string& path, long long from, long long bytes, bool& promised);
 /// Folder of `path`, "." when it has none.
 std::string folder_of(const std::string& path);
 /// Empty when a file can be made in `folder`, else why not.

@@ -3,7 +3,7 @@
 #   ./jobs/nightly.sh [--only PART,...] [--minutes M] [--backend cpu|cuda] [--log FILE] [PROGRAM]
 #     differential  random commands, forms, options, ranks, restarts, damage against NumPy and SciPy: M minutes
 #     inputs        20,000 mutated inputs
-#     tidy          clang-tidy on every source
+#     tidy          clang-tidy on every source; every header compiles alone
 #     tsan, asan    sanitized tests under ThreadSanitizer; 2,000 mutated inputs under AddressSanitizer
 #     load, faults  8 GiB of every layout; 200 injected faults
 #     alarms        3,000 matrices under --guard, and 100,000 of each family in one process, without a false alarm
@@ -55,7 +55,7 @@ fi
 if wanted inputs; then
   step "$python" tests/program/fuzz.py "$program" --count 20000 --seed "$date" --jobs "$(nproc)"
 fi
-if wanted tidy; then step "$python" tests/tidy.py . "$(dirname "$program")" --all; fi
+if wanted tidy; then step "$python" tests/tidy.py . "$(dirname "$program")" --all; step "$python" tests/headers.py . "$(dirname "$program")" --all; fi
 if wanted tsan; then
   if build tsan sanitized_tests; then step ctest --preset tsan-all -j $(($(nproc) + 1)); else failed=1; fi
 fi

@@ -10,7 +10,9 @@
 #include "distrib/quote.hpp"
 #include "distrib/session.hpp"
 #include "distrib/signals.hpp"
+#include "kernels/base/preparations.hpp"
 #include "src/program/register.hpp"
+#include "src/program/waiting.hpp"
 
 namespace {
 
@@ -68,6 +70,18 @@ struct CommandLine {
   }
 };
 
+/// What a device needs, begun as soon as MPI has left the environment alone.
+struct Preparations {
+  explicit Preparations(const terrace::Selected& selected) {
+    if (selected.options.backend != "cpu")
+      terrace::prepare_device(selected.options.backend == "cuda",
+                              terrace::makes_products(selected.command));
+  }
+  ~Preparations() { terrace::end_preparations(); }
+  Preparations(const Preparations&) = delete;
+  Preparations& operator=(const Preparations&) = delete;
+};
+
 int run(const terrace::Session& session, const terrace::Selected& selected,
         const std::string& command_line) {
   const terrace::Control& control = session.control();
@@ -113,7 +127,9 @@ int main(int argc, char** argv) {
   // A launcher ends the other ranks when one ends with an error: they have to meet first.
   if (line.exit_code && (*line.exit_code == 0 || !terrace::launched())) return *line.exit_code;
   const std::string text = joined(argc, argv);
+  terrace::wait_asleep_where_crowded();
   const terrace::Session session(&argc, &argv);
   if (line.exit_code) return *line.exit_code;
+  const Preparations preparations(line.selected);
   return terrace::guarded(session.control(), [&] { return run(session, line.selected, text); });
 }

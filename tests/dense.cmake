@@ -1,6 +1,7 @@
 terrace_test(base/matrix)
 terrace_test(dense/gauss_jordan RANKS 1 2 3 4 5 SANITIZE 3 LANES)
 terrace_test(dense/check RANKS 1 3 SANITIZE 1)
+terrace_test(dense/system RANKS 1 2 3 5 SANITIZE 3)
 terrace_test(dense/textbook_kernels RANKS 1 SANITIZE 1)
 terrace_test(dense/textbook RANKS 1 SANITIZE 1)
 terrace_test(dense/kinds RANKS 1 2 3 4 5 SANITIZE 3)

@@ -12,6 +12,7 @@ endforeach()
 terrace_test(gf2/echelon RANKS 1 2 3 4 5 SANITIZE 3 LANES)
 terrace_test(gf2/plan RANKS 1 3)
 terrace_test(gf2/gf2 RANKS 1 2 3 5 SANITIZE 3 LANES)
+terrace_test(gf2/system RANKS 1 2 3 5 SANITIZE 3)
 
 # M4RI is GPL: a program of its own, built where the package is, never linked into ours.
 find_package(PkgConfig QUIET)

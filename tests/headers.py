@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """Every header compiles by itself.
 
-headers.py ROOT BUILD: BUILD/compile_commands.json has the flags; exit 1 when a header needs what it does not include.
+headers.py ROOT BUILD [--all]: those that changed (tests/changed.py), or all. BUILD/compile_commands.json has the flags; exit 1 when
+a header needs what it does not include, 77 without a history.
 """
 import concurrent.futures
 import os
 import subprocess
 import sys
 
+from changed import changed, first_of
 from compile_flags import entries, flags
 
 root, build = os.path.abspath(sys.argv[1]), sys.argv[2]
@@ -37,6 +39,9 @@ work = []
 for folder in ("kernels", "distrib", "io", "src/frame", "src/gf2", "src/band", "src/dense", "src/cg", "src/program", "src/commands", "src/bench"):
     alone = flags_for(folder)
     work += [(header, alone) for header in headers(folder)]
+if "--all" not in sys.argv:
+    since = changed(root)
+    work = first_of([job for job in work if job[0] in since])
 failed = 0
 with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
     for header, code, error in pool.map(compile_alone, work):

@@ -4,8 +4,7 @@
 tidy.py ROOT BUILD [--all] [--since REF]
 
   --all      every source of src, kernels, distrib and io that the build compiles with C++
-  --since    sources that differ from this commit, and those not committed (default: where this branch left origin/main; on main
-             itself the commit before); those that were moved are left out, and of many the first 20 are taken
+  --since    sources that differ from this commit (default: tests/changed.py), of many the first 20
 Exit 77 without clang-tidy or without a history.
 """
 import argparse
@@ -15,6 +14,7 @@ import shutil
 import subprocess
 import sys
 
+from changed import changed, first_of
 from compile_flags import entries, flags
 
 parser = argparse.ArgumentParser()
@@ -28,25 +28,11 @@ if not shutil.which("clang-tidy"):
     sys.exit(77)
 
 
-def git(*words):
-    done = subprocess.run(["git", *words], cwd=options.root, capture_output=True, text=True)
-    return done.stdout.split("\n") if done.returncode == 0 else None
-
-
 built = entries(options.root, options.build)
 wanted = sorted(path for path in built if path.endswith(".cpp") and path.split("/")[0] in ("src", "kernels", "distrib", "io"))
 if not options.all:
-    head, since = git("rev-parse", "HEAD") or [None], options.since or (git("merge-base", "origin/main", "HEAD") or [None])[0]
-    if not options.since and (since is None or since == head[0]):
-        since = (git("rev-parse", "HEAD~1") or [None])[0]
-    if not since:
-        print("skipped: no git history here")
-        sys.exit(77)
-    changed = set(git("diff", "--name-only", "-M", "--diff-filter=AM", since) or []) | set(git("ls-files", "--others", "--exclude-standard") or [])
-    wanted = [path for path in wanted if path in changed]
-    if len(wanted) > 20:
-        print(f"20 of {len(wanted)} changed files; --all takes all")
-    wanted = wanted[:20]
+    since = changed(options.root, options.since)
+    wanted = first_of([path for path in wanted if path in since])
 
 
 def tidy(path):

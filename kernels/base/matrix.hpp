@@ -4,6 +4,7 @@
 //   Matrix<Cpu> a(stream, 2, 3);   // | 0 1 2 |  row-major, element (i, j) at i * columns() + j
 //   Matrix<Cuda> b(device, a);     // | 3 4 5 |  a copy in device memory
 #pragma once
+#include <limits>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -45,10 +46,26 @@ void column_sums(const Stream<B>& stream, Index rows, Index columns, double scal
 template <class B>
 void row_sums(const Stream<B>& stream, Index rows, Index columns, double scale,
               std::type_identity_t<View<const double, B>> a, Index ld, View<double, B> out);
+/// to[j, i] = from[i, j], i < rows, j < columns.
+template <class B>
+void transpose(const Stream<B>& stream, Index rows, Index columns,
+               std::type_identity_t<View<const double, B>> from, Index ld_from, View<double, B> to,
+               Index ld_to);
+/// Sizes of the elements of a matrix.
+struct Sizes {
+  double largest = 0;                                      ///< infinity when one is NaN
+  double least = std::numeric_limits<double>::infinity();  ///< zeros aside
+};
+/// Of |a[r, j]|, in one pass. Waits for the stream.
+template <class B>
+Sizes sizes_of(const Stream<B>& stream, Index rows, Index columns,
+               std::type_identity_t<View<const double, B>> a, Index ld);
 /// Largest |a[r, j]|, infinity when an element is NaN. Waits for the stream.
 template <class B>
 double max_abs(const Stream<B>& stream, Index rows, Index columns,
-               std::type_identity_t<View<const double, B>> a, Index ld);
+               std::type_identity_t<View<const double, B>> a, Index ld) {
+  return sizes_of<B>(stream, rows, columns, a, ld).largest;
+}
 
 // --- the container
 // ---------------------------------------------------------------------------------

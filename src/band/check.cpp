@@ -13,13 +13,15 @@ namespace terrace {
 namespace {
 
 constexpr double kEps = 0x1.0p-53;
-constexpr Index kPiece = Index(1) << 21;  // numbers of A, or of a window, at a time
+constexpr Index kPiece = Index(1) << 21;  // numbers of a window at a time
+constexpr Index kMost = Index(1) << 24;   // and of A: enough for a reader that runs ahead
 
 /// How the columns are cut. A slab begins at a multiple of ranks * width.
 struct Slabs {
   Index columns, share, halo;
   Slabs(const BandShape& s, Index nrhs, int ranks) {
-    const Index limit = std::min(kPiece / s.column(), kPiece / (std::max<Index>(nrhs, 1) * ranks));
+    const Index numbers = std::clamp(s.n * s.column() / 8, kPiece, kMost);
+    const Index limit = std::min(numbers / s.column(), kPiece / (std::max<Index>(nrhs, 1) * ranks));
     const Index all = ceil_div(std::max<Index>(s.tiles(), 1), ranks);
     share = std::clamp<Index>(limit / s.width, 1, all) * s.width;
     columns = share * ranks;

@@ -269,32 +269,6 @@ void load_factor(Context<B>& context, const BandProblem<B>& factor, BandParts<B>
   context.ahead.synchronize();
 }
 
-template <class B>
-Index band_failed_minor(Context<B>& c, const BandProblem<B>& problem, Index block,
-                        Progress& progress) {
-  const BandShape s =
-      band_shape(problem.n, problem.half_bandwidth, band_width(B{}, problem.half_bandwidth, block));
-  struct Memory {
-    BandTiles<B> a;
-    BandWork<B> work;
-    Buffer<double, B> slab;
-  };
-  const Index high = s.half_bandwidth + 1;
-  Memory memory = collectively(c.control, [&] {
-    return Memory{band_tiles<B>(c, s), BandWork<B>(s), Buffer<double, B>(s.width * high)};
-  });
-  const std::vector<Range> own = BlockCyclic{s.n, s.width, c.size()}.ranges(c.rank());
-  for (Index i = 0; i < ceil_div(s.tiles(), c.size()); ++i) {
-    const Range columns = i < Index(own.size()) ? own[std::size_t(i)] : Range{};
-    problem.source(c, columns, high, memory.slab.view().slice(0, columns.count * high));
-    if (columns.count > 0)
-      copy_rows<double, B>(c.ahead, memory.a.tile(columns.first / s.width).data, s.column(),
-                           memory.slab.data(), high, high, columns.count);
-  }
-  c.ahead.synchronize();
-  return band_cholesky(c, memory.a, memory.work, progress);
-}
-
 namespace {
 
 /// All of the tile columns as one part.
@@ -338,8 +312,7 @@ Index band_cholesky_at_once(Context<B>& c, BandTiles<B>& a, const Buffer<double,
   template void load_factor(Context<B>&, const BandProblem<B>&, BandParts<B>&);              \
   template std::pair<Index, Index> band_at_once_memory<B>(const BandShape&);                 \
   template Index band_cholesky_at_once(Context<B>&, BandTiles<B>&, const Buffer<double, B>&, \
-                                       const Buffer<Word, B>&);                              \
-  template Index band_failed_minor(Context<B>&, const BandProblem<B>&, Index, Progress&);
+                                       const Buffer<Word, B>&);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 

@@ -167,10 +167,4 @@ void exchange_records(Context<B>& c, const BandPlan& plan, const Buffer<double, 
 }
 }  // namespace detail
 
-/// The first leading minor that is not positive definite, or 0, by the one-ended factorization of
-/// freshly read data: the other methods cannot know it. Takes memory for the tile columns.
-template <class B>
-Index band_failed_minor(Context<B>& context, const BandProblem<B>& problem, Index block,
-                        Progress& progress);
-
 }  // namespace terrace

@@ -40,6 +40,7 @@ struct BandPlan {
   std::vector<Index> begin;   ///< first row of each part, then n; empty with tile columns
   BandShape reduced;          ///< the separators' system; n = 0 with one part
   bool tile_by_tile = false;  ///< streamed so, on any number of ranks: src/band/window.hpp
+  Index kept = 0;             ///< slabs of a streamed end that the host keeps, a file all; 0: all
   bool at_once = false;       ///< tile columns of one rank in one launch: band_cholesky_at_once()
   std::vector<std::string> reasons;
   std::string note;  ///< why it is not what was asked for, or was tried before
@@ -77,10 +78,6 @@ struct BandPlan {
     return last(p) ? tiles(p) * shape.width - rows(p).count : 0;
   }
 };
-/// Nine tenths of the least free memory that a rank has on its GPU. Collective.
-inline Index device_bytes_for_all(const Context<Cuda>& c) {
-  return Index(0.9 * c.control.reduce(double(c.device.free_bytes), Reduce::min));
-}
 
 /// Throws agreed usage errors that need no matrix.
 void check_request(const BandRequest& request);
@@ -92,12 +89,12 @@ BandPlan plan_band(const BandRequest& request);
 template <class B>
 BandPlan plan_instead(BandRequest request, const BandPlan& failed, const std::string& why);
 
-/// Notes the memory of the devices of this moment, and of the host that may have to hold the matrix
-/// instead. Collective.
+/// Notes nine tenths of the least memory that a rank has free on its GPU at this moment, and that of
+/// the host that may have to hold the matrix instead. Collective.
 template <class B>
 void note_memory(const Context<B>& c, BandRequest& request) {
   if constexpr (std::is_same_v<B, Cuda>) {
-    request.device_bytes = device_bytes_for_all(c);
+    request.device_bytes = Index(0.9 * c.control.reduce(double(c.device.free_bytes), Reduce::min));
     request.host_bytes = available_host_bytes();
   }
 }

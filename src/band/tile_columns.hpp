@@ -53,6 +53,27 @@ struct BandProblem {
   BandSource<B> source;
 };
 
+/// Reads this rank's `ranges`, piece by piece, as io::BandInput and io::DenseInput do. Collective.
+using ReadRanges = std::function<void(std::span<const Range> ranges, const io::Sink<double>& sink)>;
+/// A band matrix, or a factor of it, by columns of half_bandwidth + 1 numbers each.
+struct BandReader {
+  Index n = 0, half_bandwidth = 0;  ///< the latter may exceed n - 1
+  ReadRanges read;
+  explicit operator bool() const { return bool(read); }
+};
+/// Its columns straight into memory of the backend. `from` stays where it is.
+template <class B>
+BandProblem<B> band_problem(const BandReader& from) {
+  return {from.n, band_shape(from.n, from.half_bandwidth, 1).half_bandwidth,
+          [&from](Context<B>& c, Range columns, Index height, View<double, B> to) {
+            from.read({&columns, 1}, [&](Index position, Index count, const double* data) {
+              copy_rows<double, B>(c.ahead, to.data + position * height, height, data,
+                                   from.half_bandwidth + 1, height, count);
+              c.ahead.synchronize();
+            });
+          }};
+}
+
 /// Width of the tile columns when none is asked for; depends on the half-bandwidth alone.
 Index band_width(Cpu, Index half_bandwidth, Index asked);
 Index band_width(Cuda, Index half_bandwidth, Index asked);

@@ -26,6 +26,7 @@ double elimination_work(const Pivots& pivots, Index rows, Index columns, bool ec
   return sum;
 }
 
+/// Of inverses the first of the seeds from `--seed` on that gives a regular matrix is measured.
 template <class B>
 void bench_elimination(Run& run, const Gf2Bench& o, Context<B>& context, Index n,
                        const Gf2Setting& setting) {
@@ -34,76 +35,73 @@ void bench_elimination(Run& run, const Gf2Bench& o, Context<B>& context, Index n
   if (o.rank > std::min(n, columns))
     fail_together(Exit::usage, fmt::format("no {} x {} matrix has rank {}; --rank; use {} or less",
                                            n, columns, o.rank, std::min(n, columns)));
-  const auto form = o.echelon ? EchelonForm::echelon : EchelonForm::reduced;
-  const PanelPlan plan = plan_panels(context, panel_wish(run.options, o.candidates),
-                                     std::min(n, columns), measured_panels(context));
-  run.report["block"] = plan.columns;
-  run.report["method"] = elimination_method<B>(plan);
-  const BlockCyclic layout = bit_row_layout(n, context.size());
-  const RandomBits what{Word(run.options.seed), columns, o.half_rank, n, o.density, o.rank};
-  const auto source = random_source(context, what, layout);
-  const Index words = source.words();
-  require_bench_memory<B>(
-      run,
-      BitMatrix<B>::bytes(layout, words + 1) + staging_bytes(words, layout.slots(0)) +
-          echelon_bytes<B>(layout, round_up(words + 1, bit_row_alignment), plan),
-      HostRows<B>::bytes(o, layout, words + 1));
-  const Word seed = witness_seed(run.options.seed);
-  BitMatrix<B> matrix;
+  const BitTask task = o.inverse ? BitTask::inverse : o.echelon ? BitTask::echelon : BitTask::rref;
+  const BitPlan plan = plan_bits(context, n, columns, 0,
+                                 {panel_wish(run.options, o.candidates), task, run.options.seed},
+                                 measured_panels(context));
+  const Index block = plan.panels.columns;
+  if (!o.inverse) run.report["block"] = block;
+  if (!o.inverse) run.report["method"] = elimination_method<B>(plan.panels);
+  RandomBits what{Word(run.options.seed), columns, o.half_rank, n, o.density, o.rank};
+  auto source = random_source(context, what, plan.layout);
+  const Index words = o.inverse ? plan.words() : plan.all_words();  // an inverse needs no witness
+  const BitMemory memory = bits_memory<B>(plan, context.size());
+  require_bench_memory<B>(run, memory.bytes + memory.staging,
+                          HostRows<B>::bytes(o, plan.layout, words));
+  BitResult<B> found;
   const auto host = collectively(context.control, [&] {
-    matrix = BitMatrix<B>(context, layout, words + 1);
-    return HostRows<B>(o, matrix);
+    found.matrix = BitMatrix<B>(context, plan.layout, words);
+    return HostRows<B>(o, found.matrix);
   });
-  Pivots pivots;
   Progress quiet(false, false);
-  BenchRun line;
-  line.sizes = {{"n", n}, {"form", o.echelon ? "echelon" : "rref"}, {"block", plan.columns}};
+  BenchRun line = bit_line(o, setting,
+                           {{"n", n},
+                            {"form", o.inverse   ? "inverse"
+                                     : o.echelon ? "echelon"
+                                                 : "rref"},
+                            {"block", block}});
   if (o.columns > 0) line.sizes["columns"] = columns;
   if (o.density != 0.5) line.sizes["density"] = o.density;
   if (o.half_rank) line.sizes["half_rank"] = true;
   if (o.rank >= 0) line.sizes["rank_limit"] = o.rank;
-  if (o.transfers) line.sizes["transfers"] = "pinned";
-  line.who = "terrace";
-  line.unit = "bit-MAC/s";
-  line.bound_name = setting.bound.first;
-  line.bound = setting.bound.second;
-  line.meter = setting.meter;
   // A large size needs none where a smaller one has loaded the kernels.
-  line.warm_up = n <= 32768 || !run.report.contains("runs");
+  line.warm_up = o.inverse || n <= 32768 || !run.report.contains("runs");
   const auto eliminate_again = [&](const StageTimes<B>& stages) {
-    load(context, source, matrix);
-    put_witness(context, matrix, words, seed);
-    host.take(context, matrix);
+    if (o.inverse)
+      load(context, source, found.matrix);
+    else
+      load_bits(context, plan, source, {}, found.matrix);
+    host.take(context, found.matrix);
     return timed(context, setting.meter, [&] {
-      host.send(context, matrix);
-      pivots = reduce_to_echelon(context, matrix, columns, form, plan, quiet, stages);
-      host.receive(context, matrix);
+      host.send(context, found.matrix);
+      found = reduce_bits(context, plan, std::move(found.matrix), quiet, stages);
+      host.receive(context, found.matrix);
     });
   };
+  while (o.inverse && (eliminate_again({}), found.pivots.first_zero_pivot >= 0))
+    ++what.seed, source = random_source(context, what, plan.layout);
   line.measure = [&] {
     const double seconds = eliminate_again({});
-    line.work = elimination_work(pivots, n, columns, o.echelon);
+    line.work = o.inverse ? found.work : elimination_work(found.pivots, n, columns, o.echelon);
     return seconds;
   };
   line.certificate = [&] {
-    const Witness witness = o.echelon
-                                ? witness_of_echelon(context, matrix, columns, words, pivots, seed)
-                                : witness_of_reduced(context, matrix, columns, words, pivots, seed);
-    const std::string broken = check_rank(context, source, layout, pivots, witness);
+    const std::string broken = certify_bits(context, plan, source, {}, found);
     return broken.empty() ? std::string("passed") : "failed: " + broken;
   };
   line.stages = [&] {
     const auto stages = StageTimes<B>::on();
     eliminate_again(stages);
-    return stage_report(run.control, stages.seconds(), pivots.rank());
+    return stage_report(run.control, stages.seconds(), found.pivots.rank());
   };
-  line.spoil = spoils_bits(context, matrix);
+  line.spoil = spoils_bits(context, found.matrix);
   bench_run(run, o.common, line);
+  if (o.inverse) return;
   auto& last = run.report["runs"].back();
-  BitAnswer ours{pivots.rank(), {}};
+  BitAnswer ours{found.pivots.rank(), {}};
   last["rank"] = ours.rank;
   if ((o.checksum || !o.common.rivals.empty()) && !o.echelon)
-    ours.checksum = checksum(context, matrix, pivots, words);
+    ours.checksum = checksum(context, found.matrix, found.pivots, plan.words());
   if (o.checksum) {
     last["checksum"] = fmt::format("{:016x}", *ours.checksum);
     run.say(fmt::format("rank {} checksum {:016x}", ours.rank, *ours.checksum));
@@ -133,8 +131,6 @@ void bench(Run& run, const Gf2Bench& o) {
     for (const Index n : sizes) {
       if (o.product)
         bench_product(run, o, context, n, setting);
-      else if (o.inverse)
-        bench_inverse(run, o, context, n, setting);
       else
         bench_elimination(run, o, context, n, setting);
     }

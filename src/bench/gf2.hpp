@@ -2,15 +2,14 @@
 #pragma once
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "kernels/base/clock.hpp"
 #include "src/bench/bench.hpp"
 #include "src/gf2/backend.hpp"
-#include "src/gf2/inverse.hpp"
-#include "src/gf2/kernel.hpp"
 #include "src/gf2/multiply.hpp"
-#include "src/gf2/solve.hpp"
+#include "src/gf2/system.hpp"
 
 namespace terrace {
 
@@ -31,6 +30,18 @@ struct Gf2Setting {
   std::pair<std::string, double> bound;  ///< name and rate
   EnergyMeter* meter = nullptr;          ///< --energy
 };
+
+/// What all our lines have.
+inline BenchRun bit_line(const Gf2Bench& o, const Gf2Setting& setting, nlohmann::json sizes) {
+  BenchRun line;
+  line.sizes = std::move(sizes);
+  if (o.transfers) line.sizes["transfers"] = "pinned";
+  line.who = "terrace";
+  line.unit = "bit-MAC/s";
+  std::tie(line.bound_name, line.bound) = setting.bound;
+  line.meter = setting.meter;
+  return line;
+}
 
 /// Seconds of work() on the context's lanes: events on CUDA, wall clock on the CPU.
 template <class B, class Work>
@@ -133,9 +144,6 @@ void bench_bit_rivals(Run& run, const Gf2Bench& o, const BenchRun& line, Index n
 
 template <class B>
 void bench_product(Run& run, const Gf2Bench& o, Context<B>& context, Index n,
-                   const Gf2Setting& setting);
-template <class B>
-void bench_inverse(Run& run, const Gf2Bench& o, Context<B>& context, Index n,
                    const Gf2Setting& setting);
 
 }  // namespace terrace

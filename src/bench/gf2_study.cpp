@@ -27,33 +27,29 @@ void keep(Run& run, nlohmann::json line, double seconds, const std::string& reas
 /// Seconds (a median where they are short) and rank of whole eliminations, certified.
 template <class B>
 std::pair<double, Index> eliminate_study(Run& run, Context<B>& context, Index n, double density,
-                                         const PanelPlan& plan) {
-  const BlockCyclic layout = bit_row_layout(n, 1);
+                                         PanelPlan panels) {
+  panels.witness = witness_seed(run.options.seed);
+  const BitPlan plan{BitTask::rank, true, bit_row_layout(n, 1), n, 0, panels};
   const auto source =
-      random_source(context, RandomBits{Word(run.options.seed), n, false, n, density}, layout);
-  const Index words = source.words();
-  const Word seed = witness_seed(run.options.seed);
-  BitMatrix<B> matrix(context, layout, words + 1);
+      random_source(context, RandomBits{Word(run.options.seed), n, false, n, density}, plan.layout);
+  BitResult<B> found;
+  found.matrix = BitMatrix<B>(context, plan.layout, plan.all_words());
   Progress quiet(false, false);
-  Pivots pivots;
   std::vector<double> seconds;
   while (seconds.empty() || (seconds.size() < 3 && seconds[0] < 1)) {
-    load(context, source, matrix);
-    put_witness(context, matrix, words, seed);
-    context.bulk.synchronize();
+    load_bits(context, plan, source, {}, found.matrix);
     seconds.push_back(timed(context, nullptr, [&] {
-      pivots = reduce_to_echelon(context, matrix, n, EchelonForm::echelon, plan, quiet);
+      found = reduce_bits(context, plan, std::move(found.matrix), quiet);
     }));
   }
-  const Witness witness = witness_of_echelon(context, matrix, n, words, pivots, seed);
-  const std::string broken = check_rank(context, source, layout, pivots, witness);
+  const std::string broken = certify_bits(context, plan, source, {}, found);
   if (!broken.empty())
     run.outcome("check-failed",
                 fmt::format("the certificate does not hold, {}; bench gf2 --study --n {}; please "
                             "report this as a bug",
                             broken, n));
   std::sort(seconds.begin(), seconds.end());
-  return {seconds[seconds.size() / 2], pivots.rank()};
+  return {seconds[seconds.size() / 2], found.pivots.rank()};
 }
 
 /// The plan of an elimination column by column; its kernels are loaded.

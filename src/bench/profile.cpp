@@ -160,7 +160,7 @@ void add_bench_profile(CLI::App& bench, Selected& selected) {
     selected.command = "bench profile";
     const CLI::App* given = bench.get_subcommands().empty() ? &bench : bench.get_subcommands()[0];
     selected.action = [options, given](Run& run) {
-      require_no_others(run, *given, {"--method", "--block", "--seed", "--no-check"});
+      require_no_others(run, *given, {"--method", "--block", "--seed", "--no-check", "--check"});
       bench_profile(run, *options);
     };
   };

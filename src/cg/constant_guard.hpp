@@ -21,6 +21,8 @@ class ConstantGuard {
  public:
   static constexpr Index fold_words = 4096;
   static constexpr Index interval = 64;  ///< products with the matrix between checks: 1.6 %
+  static constexpr Index bytes = 8 * (guard_height + 1) * fold_words;  ///< on the backend
+  static constexpr Index host_bytes = 8 * 3 * fold_words;
 
   explicit ConstantGuard(const Context<B>& context);
   ConstantGuard(const ConstantGuard&) = delete;
@@ -62,6 +64,8 @@ class ConstantGuard {
 template <class B>
 class VectorGuard {
  public:
+  /// On the host, of so many numbers: finish() brings the longest vector there once more.
+  static constexpr Index bytes(Index numbers, Index longest) { return 8 * (numbers + longest); }
   /// Copies them.
   void begin(const Context<B>& context, const std::vector<View<const double, B>>& vectors);
   /// Throws the agreed Error(fault). Collective.

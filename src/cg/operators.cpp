@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "distrib/agree.hpp"
+#include "io/input.hpp"
 #include "kernels/base/matrix.hpp"
 #include "kernels/base/parallel.hpp"
 
@@ -222,9 +223,9 @@ Halo<B> BandOperator<B>::halo(const Context<B>& context, Index columns) const {
 template <class B>
 OperatorMemory BandOperator<B>::memory(Index n, Index half_bandwidth, int ranks) {
   const Index rows = contiguous(n, ranks).block, m = std::min(half_bandwidth, n);
-  const Index lead = std::min(m, rows);
-  return {8 * (m + 1) * lead,
-          8 * ((m + 1) * (rows + lead + 16) + rows + 2 * m + band_scratch(B{}, rows, m))};
+  const Index lead = std::min(m, rows), matrix = 8 * (m + 1) * (rows + lead + 16);
+  const Index staged = std::is_same_v<B, Cpu> ? 0 : std::min(matrix, 4 * io::piece_bytes());
+  return {8 * (m + 1) * lead, matrix + staged + 8 * (rows + 2 * m + band_scratch(B{}, rows, m))};
 }
 
 template <class B>
@@ -248,15 +249,17 @@ void BandOperator<B>::put_columns(const Context<B>& context, Index first, Index 
   }
   const Index own = count - before;
   if (own > 0) {
-    std::vector<double> by_diagonal(std::size_t(diagonals * own));
-    parallel_ranges(own, 32, [&](Index from, Index to) {
-      for (Index d0 = 0; d0 < diagonals; d0 += 32)
-        for (Index c = from; c < to; ++c)
-          for (Index d = d0; d < std::min(d0 + 32, diagonals); ++d)
-            by_diagonal[std::size_t(d * own + c)] = columns[(before + c) * height + d];
-    });
-    copy_rows(context.ahead, matrix_.data() + lead + (first + before - rows_.first), ld_,
-              by_diagonal.data(), own, own, diagonals);
+    View<const double, B> from;
+    if constexpr (std::is_same_v<B, Cpu>) {
+      from = {columns + before * height, own * height};
+    } else {
+      if (staged_.size() < own * height) staged_ = Buffer<double, B>(own * height);
+      upload(context.ahead, staged_.view().slice(0, own * height), columns + before * height);
+      from = staged_.view();
+    }
+    const Index to = lead + (first + before - rows_.first);
+    transpose<B>(context.ahead, own, diagonals, from, height,
+                 matrix_.view().slice(to, matrix_.size() - to), ld_);
     context.ahead.synchronize();
   }
   if (own > 0 && !lead_.empty()) {
@@ -287,6 +290,7 @@ template <class B>
 Operand<B> BandOperator<B>::operand(const Context<B>& context, Index columns) {
   if (columns > 1) halo_columns_ = halo(context, columns);
   return collectively(context.control, [&] {
+    staged_ = {};
     const Index origin = round_up(m_, 32), scratch = columns * band_scratch(B{}, rows_.count, m_);
     if (scratch_.size() < scratch) scratch_ = Buffer<double, B>(scratch);
     Operand<B> p{Buffer<double, B>((origin + rows_.count + m_) * columns), origin, rows_.count,

@@ -122,6 +122,7 @@ class BandOperator {
   [[nodiscard]] Halo<B> halo(const Context<B>& context, Index columns) const;
   Buffer<double, B> matrix_, scratch_;
   std::vector<double> lead_;  // columns_before() while they are read
+  Buffer<double, B> staged_;  // columns of a device while they are read
   Halo<B> halo_, halo_columns_;
 };
 

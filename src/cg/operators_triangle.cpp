@@ -82,7 +82,8 @@ Range TriangleOperator<B>::slab(Index round, int rank) const {
 }
 
 template <class B>
-void TriangleOperator<B>::put_slab(const Context<B>& context, Index round, const double* rows) {
+void TriangleOperator<B>::put_slab(const Context<B>& context, Index round,
+                                   const std::function<void(const io::Sink<double>&)>& read) {
   const Stream<B>& lane = context.ahead;
   if (round == 0) {
     collectively(context.control, [&] {
@@ -94,11 +95,15 @@ void TriangleOperator<B>::put_slab(const Context<B>& context, Index round, const
     found_ = none;
     upload(lane, worst_.view(), &found_);
   }
+  read([&](Index position, Index count, const double* rows) {
+    upload(lane, own_slab_.view().slice(position * n_, count * n_), rows);
+    lane.synchronize();
+  });
   if (const Index count = slab(round).count; count > 0) {
     const View<double, B> mine = own_slab_.view().slice(0, count * n_);
+    if (scale.power != 0) multiply_by_power<B>(context, mine, -scale.power);
     const Index row = tile_row(round, rank_);
     const auto place = std::lower_bound(held_.begin(), held_.end(), row) - held_.begin();
-    upload(lane, mine, rows);
     pack_rows(
         lane, mine, n_, row,
         tiles_.view().slice(first_[std::size_t(place)] * tile, triangle::tiles_of(row) * tile));

@@ -4,6 +4,9 @@
 // Tile rows are dealt to the ranks in a snake from the last, longest one upwards: 0, 1, .., R-1,
 // R-1, .., 0, 0, 1, ..  Vectors are whole on every rank; a product ends with one all-reduce of q.
 #pragma once
+#include <functional>
+
+#include "io/input.hpp"
 #include "kernels/cg/triangle.hpp"
 #include "kernels/cg/triangle_block.hpp"
 #include "src/cg/operand.hpp"
@@ -26,11 +29,13 @@ class TriangleOperator {
   [[nodiscard]] const std::vector<Index>& my_tile_rows() const { return held_; }
 
   /// Reading: for every round in [0, rounds()) each rank puts the whole rows slab(round), perhaps
-  /// none, of n host values each; then asymmetry() ends it. A round's slabs travel to all ranks,
-  /// which compare their upper parts with the tiles they hold.
+  /// none, of n host values each, which `read` gives to its sink in portions; then asymmetry() ends
+  /// it. A round's slabs travel to all ranks, which compare their upper parts with the tiles they
+  /// hold. Stored are the numbers times 2^-scale.power.
   [[nodiscard]] Index rounds() const;
   [[nodiscard]] Range slab(Index round) const { return slab(round, rank_); }
-  void put_slab(const Context<B>& context, Index round, const double* rows);
+  void put_slab(const Context<B>& context, Index round,
+                const std::function<void(const io::Sink<double>&)>& read);
   /// The first pair (lowest row, then column) that is not symmetric, the same on every rank. Gives
   /// the memory of the slabs back, and splits the tiles, normalised, into planes.
   [[nodiscard]] std::optional<Asymmetry> asymmetry(const Context<B>& context);

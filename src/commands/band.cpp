@@ -1,7 +1,5 @@
 // terrace band factor, and the options of terrace band solve.
-#include "distrib/agree.hpp"
-#include "src/commands/band_streamed.hpp"
-#include "src/commands/band_tile_columns.hpp"
+#include "src/commands/band_job.hpp"
 
 namespace terrace {
 namespace {
@@ -11,7 +9,6 @@ BandRequest factor_request(const Run& run) {
   request.method = run.options.method;
   request.block = run.options.block;
   request.ranks = run.control.size();
-  request.nrhs = 0;
   request.lapack_factor = true;
   request.in_steps =
       run.progress.checkpoints != nullptr || (run.options.guard && run.options.no_check);
@@ -29,22 +26,10 @@ void band_factor(Run& run, const BandOptions& options) {
   check_scratch(options, request);
   adopt_band_settings(run, request);
   require_output(run.options);
-  const io::BandInput input = io::open_band(run.control, io::parse_location(options.matrix));
-  run.note_input("input", input.location());
-  std::optional<io::Output> output;
-  if (!run.options.plan) output.emplace(run.control, run.options.output, run.options.force);
-  const BandSystem system{input, nullptr,        nullptr, output ? &*output : nullptr,
-                          {},    options.scratch};
-  request.n = input.n();
-  request.half_bandwidth = input.half_bandwidth();
-  with_backend(run, [&]<class B>(Context<B>& c) {
-    note_memory(c, request);
-    const BandPlan plan = plan_band<B>(request);
-    if (plan.method == BandMethod::streamed)
-      conduct_band<FactorJob<StreamedWay<B>>>(run, c, system, plan);
-    else
-      conduct_band<FactorJob<TileColumnsWay<B>>>(run, c, system, plan);
-  });
+  BandFiles files;
+  files.matrix = io::open_band(run.control, io::parse_location(options.matrix));
+  run.note_input("input", files.matrix.location());
+  conduct_band(run, files, options, request);
 }
 
 }  // namespace

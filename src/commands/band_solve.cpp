@@ -1,9 +1,5 @@
 // terrace band solve.
-#include "src/commands/band_mixed.hpp"
-#include "src/commands/band_parts.hpp"
-#include "src/commands/band_streamed.hpp"
-#include "src/commands/band_tile_columns.hpp"
-#include "src/commands/band_windowed.hpp"
+#include "src/commands/band_job.hpp"
 
 namespace terrace {
 namespace {
@@ -57,7 +53,6 @@ BandRequest solve_request(Run& run, const BandOptions& options) {
   request.block = run.options.block;
   request.ranks = run.control.size();
   request.stored = request.lapack_factor = !options.factor.empty();
-  request.check = !run.options.no_check;
   if (adopt_places(options.places, request)) refuse_in_window(run, options);
   if (!options.places.diagonal.empty() && request.stored)
     fail_together(Exit::usage,
@@ -77,56 +72,16 @@ BandRequest solve_request(Run& run, const BandOptions& options) {
   return request;
 }
 
-/// By the way of the plan; returns why it gave up, or empty.
-template <class B>
-std::string solve_by(Run& run, Context<B>& c, const BandSystem& system, const BandPlan& plan) {
-  switch (plan.method) {
-    case BandMethod::tile_columns:
-      return conduct_band<SolveByTileColumns<B>>(run, c, system, plan);
-    case BandMethod::mixed:
-      return conduct_band<SolveMixed<B>>(run, c, system, plan);
-    case BandMethod::streamed:
-      return plan.tile_by_tile ? conduct_band<SolveInWindow<B>>(run, c, system, plan)
-                               : conduct_band<SolveStreamed<B>>(run, c, system, plan);
-    default:
-      return conduct_band<SolveByParts<B>>(run, c, system, plan);
-  }
-}
-
-template <class B>
-void solve_band(Run& run, Context<B>& c, const BandSystem& system, const BandRequest& request) {
-  BandPlan plan = plan_band<B>(request);
-  if (run.progress.checkpoints && system.factor && plan.method != BandMethod::streamed)
-    fail_together(Exit::usage,
-                  "a stored factor in memory is solved with at once, and keeps no checkpoints; "
-                  "--checkpoint, --restart; leave them out, or use --method streamed");
-  const auto not_mixed = [&] {
-    run.report["precision"] = "fp64";
-    run.settings["precision"] = kNotMixed;
-  };
-  if (!plan.note.empty()) {
-    not_mixed();
-    if (!run.options.plan) note_fall_back(run, plan.note);
-  }
-  for (std::string why; !(why = solve_by(run, c, system, plan)).empty();) {
-    const BandPlan failed = std::exchange(plan, plan_instead<B>(request, plan, why));
-    if (failed.method == BandMethod::mixed)
-      not_mixed();
-    else
-      run.settings["instead_of"] = to_string(failed.method);
-    note_fall_back(run, plan.note);
-  }
-}
-
 }  // namespace
 
 void band_solve(Run& run, const BandOptions& options) {
   BandRequest request = solve_request(run, options);
   require_output(run.options);
   const io::Location location = io::parse_location(options.matrix);
-  const io::BandInput input = io::open_band(run.control, location);
-  const io::DenseInput rhs = io::open_dense(
-      run.control, io::parse_location(options.rhs, location.file), io::Role::right_hand_side);
+  BandFiles files;
+  const io::BandInput& input = files.matrix = io::open_band(run.control, location);
+  const io::DenseInput& rhs = files.rhs.emplace(io::open_dense(
+      run.control, io::parse_location(options.rhs, location.file), io::Role::right_hand_side));
   if (rhs.rows() != input.n())
     fail_together(
         Exit::input,
@@ -135,27 +90,12 @@ void band_solve(Run& run, const BandOptions& options) {
                     rhs.rows(), input.n(), io::to_string(rhs.location())));
   run.note_input("input", input.location());
   run.note_input("rhs", rhs.location());
-  std::optional<io::BandInput> factor;
   if (!options.factor.empty()) {
-    factor = io::open_band(run.control, io::parse_location(options.factor, location.file));
-    check_factor(*factor, input);
-    run.note_input("factor", factor->location());
+    const io::Location factor = io::parse_location(options.factor, location.file);
+    check_factor(files.factor.emplace(io::open_band(run.control, factor)), input);
+    run.note_input("factor", files.factor->location());
   }
-  std::optional<io::Output> output;
-  if (!run.options.plan) output.emplace(run.control, run.options.output, run.options.force);
-  const BandSystem system{
-      input,          &rhs,           factor ? &*factor : nullptr, output ? &*output : nullptr,
-      options.places, options.scratch};
-  request.n = input.n();
-  request.half_bandwidth = input.half_bandwidth();
-  request.nrhs = rhs.columns();
-  run.report["right_hand_sides"] = request.nrhs;
-  run.report["precision"] = "fp64";
-  with_backend(run, [&]<class B>(Context<B>& c) {
-    check_places(B{}, options.places);
-    note_memory(c, request);
-    solve_band(run, c, system, request);
-  });
+  conduct_band(run, files, options, request);
 }
 
 }  // namespace terrace

@@ -11,10 +11,8 @@ namespace {
 
 /// A X = B for one form of A.
 template <class B, template <class> class A>
-class SolveByGradients {
+class SolveByGradients : public Job {
  public:
-  static constexpr bool reads_in_phases = true;
-
   SolveByGradients(Run& run, Context<B>& context, CgInputs& in, CgCommand& options)
       : run_(run),
         context_(context),
@@ -24,16 +22,18 @@ class SolveByGradients {
         memory_(cg_memory<B>(in, options, context.size())) {
     run.report["memory"] = {{"backend_bytes", memory_.backend()}, {"host_bytes", memory_.host}};
   }
-  SolveByGradients(const SolveByGradients&) = delete;
-  SolveByGradients& operator=(const SolveByGradients&) = delete;
 
-  [[nodiscard]] Work work() const { return cg_work(run_, in_, options_, machine_of(context_)); }
-  [[nodiscard]] PlanNeeds needs() const { return cg_needs<B>(in_, options_, context_.size()); }
-  void describe() { describe_cg(run_, in_, options_, memory_); }
-  void compare(const Rates& rates) {
+  [[nodiscard]] Work work() const override {
+    return cg_work(run_, in_, options_, machine_of(context_));
+  }
+  [[nodiscard]] PlanNeeds needs() const override {
+    return cg_needs<B>(in_, options_, context_.size());
+  }
+  void describe() override { describe_cg(run_, in_, options_, memory_); }
+  void compare(const Rates& rates) override {
     compare_with_direct(run_, in_, options_, machine_of(context_), rates);
   }
-  void read() {
+  void go(Run&) override {
     read_matrix(run_, context_, in_, options_, a_);
     run_.phase("read", [&] {
       b_ = read_rows(run_.control, in_.rhs, a_->rows());
@@ -42,7 +42,29 @@ class SolveByGradients {
       else
         collectively(run_.control, [&] { x_.assign(b_.size(), 0.0); });
     });
+    run_.phase("solve", [&] { solve(); });
   }
+  void outcome() override {
+    sum_ = summarise(solution_.results, solution_.power);
+    run_.report["result"] = sum_.result;
+    run_.report["residual"] = sum_.scaled;
+    run_.rate(1e-9 * solution_.bytes * double(sum_.steps) / run_.seconds("solve"), "GB/s");
+  }
+  bool has_check() const override { return false; }
+  void write() override {
+    write_solution(run_, in_, options_, solution_, sum_,
+                   x_.data() + (solution_.own.first - a_->rows().first) * nrhs_);
+  }
+  /// An x that has not converged is written before that is said.
+  [[nodiscard]] std::string sentence() const override {
+    const std::vector<CgResult>& results = solution_.results;
+    if (sum_.failed >= 0)
+      run_.outcome("not converged", explain_failure(results[std::size_t(sum_.failed)], sum_.failed,
+                                                    nrhs_, in_.where));
+    return describe_solution(run_, in_, options_, results, sum_);
+  }
+
+ private:
   void solve() {
     CgHooks hooks;
     hooks.prepared = [&](const PreconditionerNotes& local, const ChebyshevNotes& polynomial) {
@@ -56,26 +78,7 @@ class SolveByGradients {
     solution_ =
         solve_system(context_, *a_, options_.solve, nrhs_, std::move(b_), x_, run_.progress, hooks);
   }
-  void outcome() {
-    sum_ = summarise(solution_.results, solution_.power);
-    run_.report["result"] = sum_.result;
-    run_.report["residual"] = sum_.scaled;
-    run_.rate(1e-9 * solution_.bytes * double(sum_.steps) / run_.seconds("solve"), "GB/s");
-  }
-  void write() {
-    write_solution(run_, in_, options_, solution_, sum_,
-                   x_.data() + (solution_.own.first - a_->rows().first) * nrhs_);
-  }
-  /// An x that has not converged is written before that is said.
-  [[nodiscard]] std::string sentence() const {
-    const std::vector<CgResult>& results = solution_.results;
-    if (sum_.failed >= 0)
-      run_.outcome("not converged", explain_failure(results[std::size_t(sum_.failed)], sum_.failed,
-                                                    nrhs_, in_.where));
-    return describe_solution(run_, in_, options_, results, sum_);
-  }
 
- private:
   Run& run_;
   Context<B>& context_;
   CgInputs& in_;

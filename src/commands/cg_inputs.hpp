@@ -71,7 +71,6 @@ void read_matrix(Run& run, const Context<B>& c, const CgInputs& in, CgCommand&,
 template <class B>
 void read_matrix(Run& run, const Context<B>& c, const CgInputs& in, CgCommand& options,
                  std::optional<TriangleOperator<B>>& a) {
-  std::vector<double> slab;
   std::optional<Asymmetry> found;
   /// False: a diagonal entry is too small to be halved, as the tiles hold it.
   const auto read = [&](int power) {
@@ -81,21 +80,19 @@ void read_matrix(Run& run, const Context<B>& c, const CgInputs& in, CgCommand& o
     a->scale.power = -power;
     for (Index round = 0; round < a->rounds(); ++round) {
       const Range rows = a->slab(round);
-      in.dense.read(c.control, {&rows, 1}, [&](Index position, Index count, const double* data) {
-        double* const to = slab.data() + position * in.n;
-        std::copy_n(data, count * in.n, to);
-        for (Index e = 0; e < count * in.n && power != 0; ++e) to[e] = std::ldexp(to[e], power);
-        for (Index i = 0; i < count; ++i) {
-          const double size = std::fabs(to[i * in.n + rows.first + position + i]);
-          if (size > 0) least = std::min(least, size);
-        }
+      a->put_slab(c, round, [&](const io::Sink<double>& sink) {
+        in.dense.read(c.control, {&rows, 1}, [&](Index position, Index count, const double* data) {
+          for (Index i = 0; i < count; ++i) {
+            const double entry = std::fabs(data[i * in.n + rows.first + position + i]);
+            if (entry > 0) least = std::min(least, std::ldexp(entry, power));
+          }
+          sink(position, count, data);
+        });
       });
-      a->put_slab(c, round, slab.data());
     }
     return c.control.reduce(least, Reduce::min) >= 2 * std::numeric_limits<double>::min();
   };
   run.phase("read", [&] {
-    collectively(c.control, [&] { slab.resize(std::size_t(triangle::height * in.n)); });
     constexpr int up = 200;
     const bool again = !read(0);
     if (again) (void)read(up);

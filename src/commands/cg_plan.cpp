@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "distrib/agree.hpp"
+#include "src/cg/constant_guard.hpp"
 #include "src/cg/preconditioner.hpp"
 #include "src/program/refuse.hpp"
 
@@ -134,8 +135,12 @@ CgMemory cg_memory(const CgInputs& in, const CgCommand& options, int ranks) {
   } else if (o.preconditioner == "chebyshev") {
     m.vectors += 8 * rows * 4;
   }
-  const Index slab = triangle ? 8 * triangle::height * in.n : 0;
-  m.host = m.matrix.host + host_extra + slab + 8 * rows * (3 * nrhs + 4) + 2 * io::piece_bytes();
+  if (o.guard) {
+    const Index numbers = rows * columns, diagonal = o.preconditioner == "jacobi" ? rows : 0;
+    m.vectors += ConstantGuard<B>::bytes;
+    host_extra += ConstantGuard<B>::host_bytes + VectorGuard<B>::bytes(numbers + diagonal, numbers);
+  }
+  m.host = m.matrix.host + host_extra + 8 * rows * (3 * nrhs + 4) + 2 * io::piece_bytes();
   return m;
 }
 

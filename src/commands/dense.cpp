@@ -8,35 +8,11 @@
 #include <optional>
 
 #include "distrib/agree.hpp"
-#include "kernels/base/random.hpp"
 #include "src/commands/dense_run.hpp"
-#include "src/dense/cramer.hpp"
 
 namespace terrace {
 
 namespace {
-
-// Columns z of Cauchy numbers estimate ||A^-1||_infinity in a solve: |x z| is distributed as
-// ||x||_1 |z| (Indyk 2006), so its geometric mean over the columns estimates ||x||_1 of every row x
-// of A^-1 (Li 2008); the largest is within a factor of about five.
-constexpr Index condition_probes = 16;
-constexpr double probe_scale = 0x1p-20;  // against overflow
-
-double cauchy_probe(Index i, Index p) {
-  const double angle = 1.5707963267948966 * random_uniform(0xc0de, i, p);
-  return probe_scale * std::clamp(std::tan(angle), -1e6, 1e6);
-}
-double norm_from_probes(Index rows, const std::vector<double>& y) {
-  double largest = 0;
-  for (Index i = 0; i < rows; ++i) {
-    double logarithms = 0;
-    for (Index p = 0; p < condition_probes; ++p)
-      logarithms += std::log(std::max(std::fabs(y[std::size_t(i * condition_probes + p)]),
-                                      std::numeric_limits<double>::denorm_min()));
-    largest = std::max(largest, std::exp(logarithms / double(condition_probes)));
-  }
-  return largest / probe_scale;
-}
 
 void require_square(const io::DenseInput& a) {
   if (a.rows() != a.columns() || a.is_vector())
@@ -52,221 +28,143 @@ void require_rows(const io::DenseInput& a, const io::DenseInput& b) {
                               b.rows(), a.rows(), io::to_string(b.location())));
 }
 
-/// A X = B: [A | B | probes] by Gauss-Jordan elimination.
-template <class B>
-class SolveDense : public EliminateDense<B, GaussJordan<B>> {
-  using Base = EliminateDense<B, GaussJordan<B>>;
-  using Base::a_, Base::context_, Base::n_, Base::norm_a_, Base::output_, Base::powers_,
-      Base::result_powers_, Base::run_, Base::solver_;
-
+/// A^-1, or X with A X = B; System: what does it, on B.
+template <class B, class System>
+class DenseJob : public PhasedJob {
  public:
-  SolveDense(Run& run, Context<B>& context, const io::DenseInput& a, const io::DenseInput& b,
-             const DenseOptions& options)
-      : Base(run, context, a, a.rows()),
-        b_(b),
-        right_(b.columns()),
-        probes_(n_ > 0 ? condition_probes : 0),
-        pivoting_(options.pivoting),
-        plan_(plan_dense<B>(run, n_, right_ + probes_, false, options)) {
-    note_plan<B>(run, plan_);
-    run.report["columns"] = right_;
-  }
-
-  [[nodiscard]] Work work() const { return jordan_work(context_, plan_, !run_.options.no_check); }
-  [[nodiscard]] PlanNeeds needs() const { return jordan_needs<B>(run_, plan_, pivoting_); }
-  void describe() { describe_plan(run_, plan_); }
-  void read() {
-    solver_.emplace(context_, plan_);
-    fill();
-  }
-  void write() {
-    output_->template write_scattered<double>(
-        "x", n_, b_.is_vector() ? -1 : right_, solver_->destination(),
-        scaled(rows_of(context_, *solver_, n_, right_), result_powers_));
-    output_->commit(run_.attributes());
-  }
-  [[nodiscard]] std::string sentence() const {
-    return fmt::format("solution   n {}, right-hand sides {}, {:.3f} s, residual ratio {}", n_,
-                       right_, run_.seconds("solve"),
-                       run_.report.value("residual", nlohmann::json("not checked")).dump());
-  }
-
- private:
-  /// A and B, each brought near one, and the probes.
-  void fill() override {
-    InputSizes sizes(n_), right_sizes(right_);
-    load(context_, *solver_, 0, n_, reader(run_.control, a_), sizes);
-    load(context_, *solver_, n_, right_, reader(run_.control, b_), right_sizes);
-    sizes.reduce(run_.control);
-    right_sizes.reduce(run_.control);
-    powers_ = matrix_powers(sizes);
-    right_powers_ = column_powers(right_sizes);
-    result_powers_ = opposite(right_powers_);
-    if (n_ > 0)
-      for (Index& power : result_powers_) power += powers_[0];
-    scale_solver(context_, *solver_, 0, powers_);
-    scale_solver(context_, *solver_, n_, right_powers_);
-    const Index slots = solver_->slots();
-    std::vector<double> columns(std::size_t(slots * probes_));
-    for (Index i = 0; i < slots; ++i)
-      for (Index p = 0; p < probes_; ++p)
-        columns[std::size_t(i * probes_ + p)] =
-            cauchy_probe(plan_.rows.global(i, context_.rank()), p);
-    if (slots > 0)
-      copy_rows<double>(context_.ahead, solver_->data().data + n_ + right_, solver_->ld(),
-                        columns.data(), probes_, probes_, slots);
-    context_.ahead.synchronize();
-    norm_a_ = norms_of_rows<B>(context_, slots, n_, solver_->data(), solver_->ld()).second;
-  }
-  double residual() override {
-    return check_solution<B>(
-        context_, n_, right_, plan_.rows.ranges(context_.rank()),
-        [this](Index first, Index count, double* out) {
-          const auto rows = rows_of(context_, *solver_, n_ + first, count);
-          for (Index s = 0; s < solver_->slots(); ++s)
-            rows(s, 1, out + solver_->destination()[std::size_t(s)] * count);
-        },
-        scaled(reader(run_.control, a_), powers_), scaled(reader(run_.control, b_), right_powers_),
-        1.0);
-  }
-  double norm_of_inverse() override {
-    std::vector<double> y(std::size_t(solver_->slots() * probes_));
-    rows_of(context_, *solver_, n_ + right_, probes_)(0, solver_->slots(), y.data());
-    return run_.control.reduce(norm_from_probes(solver_->slots(), y), Reduce::max);
-  }
-  [[nodiscard]] double flops() const override {
-    return double(n_) * double(n_) * double(n_ + 2 * right_);
-  }
-
-  const io::DenseInput& b_;
-  Index right_, probes_;
-  std::string pivoting_;  ///< as asked for
-  JordanPlan plan_;
-  Powers right_powers_;  // of B
-};
-
-/// The textbook baseline: every rank reads the tiny system and solves it.
-class SolveByCramer {
- public:
-  SolveByCramer(Run& run, Context<Cpu>& context, const io::DenseInput& a, const io::DenseInput& b)
+  /// `b`: null for an inverse.
+  DenseJob(Run& run, Context<B>& context, const io::DenseInput& a, const io::DenseInput* b,
+           const DenseOptions& options)
       : run_(run),
         context_(context),
         a_(a),
         b_(b),
-        n_(a.rows()),
-        right_(b.columns()),
-        ranges_(contiguous(n_, context.size()).ranges(context.rank())) {
-    run.report["n"] = n_;
-    run.report["columns"] = right_;
-    run.report["method"] = "cramer";
-    run.report["block"] = 0;
-    if (n_ > cramer_limit)
+        pivoting_(options.pivoting),
+        plan_(choose_plan<B>(run, a.rows(), b ? b->columns() : -1, options)),
+        system_(context, plan_, reader(a), b ? reader(*b) : RowReader()) {
+    note_plan<B>(run, plan_);
+    if (plan_.method == "cramer" && plan_.n > cramer_limit)
       fail_together(
           Exit::usage,
           fmt::format("Cramer's rule is offered up to n = {}, and n is {}; --method cramer; "
                       "leave the option out",
-                      cramer_limit, n_));
+                      cramer_limit, plan_.n));
   }
-  SolveByCramer(const SolveByCramer&) = delete;
-  SolveByCramer& operator=(const SolveByCramer&) = delete;
 
-  [[nodiscard]] Work work() const {
-    return dense_work({machine_of(context_), "cramer", n_, right_, 1, false});
+  [[nodiscard]] Work work() const override {
+    return work_of(context_, plan_, !run_.options.no_check);
   }
-  [[nodiscard]] PlanNeeds needs() const {
-    PlanNeeds needs;
-    needs.memory = [this](int) { return RankMemory{8 * n_ * (2 * n_ + 2 * right_), 0}; };
-    return needs;
+  [[nodiscard]] PlanNeeds needs() const override { return dense_needs<B>(run_, plan_, pivoting_); }
+  void describe() override { describe_plan<B>(run_, plan_); }
+  void open() override { output_.emplace(run_.control, run_.options.output, run_.options.force); }
+  void read() override { system_.read(); }
+  void solve() override { found_ = system_.solve(run_.progress); }
+  void outcome() override {
+    run_.rate(1e-9 * plan_.flops() / run_.seconds("solve"), "GFLOP/s");
+    require_regular();
+    nlohmann::json& result = run_.report["result"];
+    result["log_abs_determinant"] = found_.log_abs_determinant;
+    result["determinant_sign"] = found_.determinant_sign;
   }
-  void describe() {
-    run_.say(fmt::format("method     cramer (asked for): {} determinants of order {}, on the host",
-                         1 + n_ * right_, n_));
-  }
-  void open() { output_.emplace(run_.control, run_.options.output, run_.options.force); }
-  void read() {
-    full_a_.emplace(context_.ahead, n_, n_);
-    full_b_.emplace(context_.ahead, n_, right_);
-    const Range all{0, n_};
-    a_.read(run_.control, {&all, 1}, into(*full_a_));
-    b_.read(run_.control, {&all, 1}, into(*full_b_));
-    powers_ = matrix_powers(sizes_of(*full_a_));
-    right_powers_ = column_powers(sizes_of(*full_b_));
-    unknown_powers_ = opposite(right_powers_);
-    if (n_ > 0)
-      for (Index& power : unknown_powers_) power += powers_[0];
-    scale_rows(n_, powers_, full_a_->data());
-    scale_rows(n_, right_powers_, full_b_->data());
-  }
-  void solve() { found_ = terrace::solve_by_cramer(*full_a_, *full_b_); }
-  void outcome() {
-    run_.rate(2e-9 / 3 * std::pow(double(n_), 3) * double(1 + n_ * right_) / run_.seconds("solve"),
-              "GFLOP/s");
-    JordanOutcome outcome;
-    outcome.bad_column = found_.first_zero_pivot;
-    outcome.log_abs_determinant = found_.log_abs_determinant;
-    outcome.determinant_sign = found_.determinant_sign;
-    if (outcome.good()) {
-      scale_rows(n_, unknown_powers_, found_.x.data());
-      outcome.overflow = !std::isfinite(norm_max(found_.x));
-    }
-    require_regular(run_, outcome);
-    note_determinant(run_, outcome, powers_);
-  }
-  void check() {
-    Matrix<Cpu> identity(context_.ahead, n_, n_), x = found_.x;
-    for (Index i = 0; i < n_; ++i)
-      for (Index j = 0; j < n_; ++j) identity(i, j) = i == j ? 1 : 0;
-    const double reciprocal =
-        n_ == 0 ? 1.0
-                : safe_reciprocal(norm_infinity(*full_a_),
-                                  norm_infinity(terrace::solve_by_cramer(*full_a_, identity).x));
-    note_condition(run_, n_, reciprocal, a_.location());
+  void check() override {
+    const double reciprocal = system_.reciprocal_condition();
+    note_condition(reciprocal);
     if (run_.options.no_check) return;
-    scale_rows(n_, opposite(unknown_powers_), x.data());
-    require_residual(run_, check_solution<Cpu>(
-                               context_, n_, right_, ranges_,
-                               [&](Index first, Index count, double* out) {
-                                 for (const Range& range : ranges_)
-                                   for (Index i = range.first; i < range.end(); ++i)
-                                     for (Index j = 0; j < count; ++j)
-                                       out[i * count + j] = x(i, first + j);
-                               },
-                               scaled(reader(run_.control, a_), powers_),
-                               scaled(reader(run_.control, b_), right_powers_), 1.0));
+    const double ratio = system_.check(run_.progress, [&](const InverseResidual& r) {
+      nlohmann::json& result = run_.report["result"];
+      result["residual_right"] = r.right;
+      result["residual_left"] = r.left;
+      result["residual_kind"] = r.kind;
+    });
+    run_.report["residual"] = std::isfinite(ratio) ? nlohmann::json(ratio) : nlohmann::json("inf");
+    if (!(ratio <= residual_limit))
+      run_.outcome("check-failed",
+                   fmt::format("the residual check failed: ratio {:.3g} is above {}; reciprocal "
+                               "condition {:.3g}; nothing was written",
+                               ratio, residual_limit, reciprocal));
   }
-  void write() {
-    const Index begin = ranges_.empty() ? 0 : ranges_[0].first;
-    output_->write<double>("x", n_, b_.is_vector() ? -1 : right_, ranges_,
-                           [&](Index position, Index count, double* out) {
-                             std::copy_n(found_.x.data() + (begin + position) * right_,
-                                         count * right_, out);
-                           });
+  void write() override {
+    const Index width = !b_ ? plan_.n : b_->is_vector() ? -1 : plan_.rhs;
+    io::Attributes attributes;
+    if (!b_)
+      attributes = {{"log_abs_determinant", found_.log_abs_determinant},
+                    {"determinant_sign", Index(found_.determinant_sign)}};
+    output_->write_scattered<double>(b_ ? "x" : "inverse", plan_.n, width, system_.destination(),
+                                     system_.rows(), attributes);
     output_->commit(run_.attributes());
   }
-  [[nodiscard]] std::string sentence() const { return {}; }
+  [[nodiscard]] std::string sentence() const override {
+    if (plan_.method == "cramer") return {};
+    const Run& run = run_;
+    const std::string residual = run.report.value("residual", nlohmann::json("not checked")).dump();
+    const double seconds = run.seconds("solve");
+    if (b_)
+      return fmt::format("solution   n {}, right-hand sides {}, {:.3f} s, residual ratio {}",
+                         plan_.n, plan_.rhs, seconds, residual);
+    return fmt::format("inverse    n {}, {:.3f} s, {:.1f} GFLOP/s, residual ratio {}", plan_.n,
+                       seconds, run.report["rate"]["value"].get<double>(), residual);
+  }
 
  private:
-  static io::Sink<double> into(Matrix<Cpu>& matrix) {
-    return [&matrix](Index position, Index count, const double* rows) {
-      std::copy_n(rows, count * matrix.columns(), matrix.data() + position * matrix.columns());
+  RowReader reader(const io::DenseInput& input) {
+    return [this, &input](std::span<const Range> ranges, const io::Sink<double>& sink) {
+      input.read(run_.control, ranges, sink);
     };
   }
-  static InputSizes sizes_of(const Matrix<Cpu>& matrix) {
-    InputSizes sizes(matrix.columns());
-    sizes.take(matrix.rows(), matrix.data());
-    return sizes;
+  /// The outcomes of the elimination that are not results.
+  void require_regular() {
+    if (found_.overflow)
+      run_.outcome("overflow",
+                   found_.bad_column >= 0
+                       ? fmt::format("the elimination overflowed; column {}; scale the matrix",
+                                     found_.bad_column)
+                       : std::string("the result has elements that are not finite; the matrix is "
+                                     "singular to working precision or badly scaled; scale it"));
+    if (found_.bad_column < 0) return;
+    run_.report["result"]["first_zero_pivot"] = found_.bad_column;
+    run_.outcome("singular",
+                 fmt::format("the matrix is singular; zero pivot in column {}; it has no "
+                             "inverse",
+                             found_.bad_column));
+  }
+  /// What has passed its check may still have no right digit.
+  void note_condition(double reciprocal) {
+    run_.report["result"]["reciprocal_condition"] = reciprocal;
+    if (reciprocal < double(plan_.n) * std::numeric_limits<double>::epsilon())
+      run_.warn(
+          fmt::format("the reciprocal condition is {:.2g}, below n * 2.2e-16: rounding alone may "
+                      "have changed every digit of the result; {}; compare it with a run on "
+                      "slightly changed numbers, or pose the problem in another way",
+                      reciprocal, io::to_string(a_.location())));
   }
 
   Run& run_;
-  Context<Cpu>& context_;
-  const io::DenseInput &a_, &b_;
-  Index n_, right_;
-  std::vector<Range> ranges_;
+  Context<B>& context_;
+  const io::DenseInput& a_;
+  const io::DenseInput* b_;
+  std::string pivoting_;  ///< as asked for
+  DensePlan plan_;
+  System system_;
   std::optional<io::Output> output_;
-  std::optional<Matrix<Cpu>> full_a_, full_b_;
-  Powers powers_, right_powers_, unknown_powers_;
-  CramerResult found_;
+  JordanOutcome found_;
 };
+
+/// `b`: null for an inverse.
+void run_dense(Run& run, const io::DenseInput& a, const io::DenseInput* b,
+               const DenseOptions& options) {
+  with_backend(run, [&]<class B>(Context<B>& context) {
+    if (run.options.method != "cramer") {
+      DenseJob<B, DenseSystem<B>> job(run, context, a, b, options);
+      conduct(run, context, job);
+      return;
+    }
+    if (!std::is_same_v<B, Cpu> && run.options.backend == "cuda")
+      run.warn("Cramer's rule runs on the host; --backend cuda; other methods run on the GPU");
+    Context<Cpu> host = make_context<Cpu>(run.control);
+    DenseJob<Cpu, CramerSystem> job(run, host, a, b, options);
+    conduct(run, host, job);
+  });
+}
 
 io::DenseInput opened(Run& run, const std::string& key, const std::string& text,
                       const std::string& file = {}) {
@@ -286,6 +184,15 @@ void check_cramer_options(const Run& run, const DenseOptions& options) {
   if (run.options.precision != "fp64") refuse("knows FP64 only", "--precision");
   if (run.options.block != 0) refuse("has no blocks", "--block");
   if (options.pivoting != "auto") refuse("has no choice of pivots", "--pivoting");
+}
+
+/// The same for the textbook's method.
+void check_invert_options(const Run& run, const DenseOptions& options) {
+  if (run.options.method == "textbook" && run.options.precision != "fp64")
+    fail_together(Exit::usage,
+                  "the textbook's method knows FP64 only; --precision; leave the option out");
+  check_textbook_options(run.control.size(), run.options.method == "textbook", run.options.block,
+                         options.pivoting, options.grid > 0 || options.threads > 0);
 }
 
 void require_method(const Run& run, std::initializer_list<std::string> names) {
@@ -322,7 +229,7 @@ void add_dense_commands(CLI::App& app, Selected& selected) {
       check_invert_options(run, *options);
       const io::DenseInput a = opened(run, "input", options->matrix);
       require_square(a);
-      invert_dense(run, a, *options);
+      run_dense(run, a, nullptr, *options);
     };
   });
   CLI::App* solve_command = add("solve", "Solution of A X = B by Gauss-Jordan elimination");
@@ -338,18 +245,7 @@ void add_dense_commands(CLI::App& app, Selected& selected) {
       const io::DenseInput b = opened(run, "rhs", options->rhs, a.location().file);
       require_square(a);
       require_rows(a, b);
-      with_backend(run, [&]<class B>(Context<B>& context) {
-        if (run.options.method != "cramer") {
-          SolveDense<B> job(run, context, a, b, *options);
-          conduct(run, context, job);
-          return;
-        }
-        if (!std::is_same_v<B, Cpu> && run.options.backend == "cuda")
-          run.warn("Cramer's rule runs on the host; --backend cuda; other methods run on the GPU");
-        Context<Cpu> host = make_context<Cpu>(run.control);
-        SolveByCramer job(run, host, a, b);
-        conduct(run, host, job);
-      });
+      run_dense(run, a, &b, *options);
     };
   });
 }

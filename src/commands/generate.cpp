@@ -338,7 +338,7 @@ void add_generate_commands(CLI::App& app, Selected& selected) {
       selected.command = text;
       selected.action = [action, kind, text](Run& run) {
         refuse_given(*kind,
-                     {"--method", "--block", "--precision", "--no-check", "--checkpoint",
+                     {"--method", "--block", "--precision", "--no-check", "--check", "--checkpoint",
                       "--checkpoint-every", "--restart"},
                      text + " writes a formula and would not obey it");
         if (run.options.backend == "cuda")

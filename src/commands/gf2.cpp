@@ -6,7 +6,8 @@
 #include <optional>
 
 #include "distrib/agree.hpp"
-#include "src/commands/gf2_elimination.hpp"
+#include "src/commands/gf2_run.hpp"
+#include "src/program/profile.hpp"
 
 namespace terrace {
 
@@ -14,246 +15,168 @@ using namespace gf2_command;
 
 namespace {
 
-// --- rref, rank ----------------------------------------------------------------------------------
+void write_vector(io::Output& output, const Control& control, const std::string& name,
+                  const auto& values) {
+  using T = typename std::decay_t<decltype(values)>::value_type;
+  const std::vector<Range> ranges = control.rank() == 0 && !values.empty()
+                                        ? std::vector<Range>{{0, Index(values.size())}}
+                                        : std::vector<Range>{};
+  output.write<T>(name, Index(values.size()), -1, ranges, [&](Index position, Index count, T* out) {
+    std::copy_n(values.begin() + position, count, out);
+  });
+}
 
 template <class B>
-class ReduceBits : public EliminationJob<B> {
-  using Base = EliminationJob<B>;
-  using Base::a_, Base::checks, Base::columns_, Base::context_, Base::files_, Base::form_,
-      Base::layout_, Base::matrix_, Base::pivots_, Base::run_, Base::seed_, Base::witness_,
-      Base::words_, Base::write_rows, Base::write_terrace_group;
-
+class ReduceBits : public PhasedJob {
  public:
-  ReduceBits(Run& run, Context<B>& context, Files& files, const Gf2Options& o)
-      : Base(run, context, files, o,
-             run.command == "gf2 rank" ? "rank"
-             : o.echelon               ? "echelon"
-                                       : "rref",
-             run.command == "gf2 rank" || o.echelon ? EchelonForm::echelon : EchelonForm::reduced),
-        rank_only_(run.command == "gf2 rank") {}
-
-  void outcome() {
-    const double half = form_ == EchelonForm::echelon ? 0.5 : 0.0;
-    Base::outcome(double(layout_.extent) - half * double(pivots_.rank()));
-  }
-  void check() {
-    if (form_ == EchelonForm::reduced)
-      Base::check();
-    else
-      witness_ = witness_of_echelon(context_, matrix_, columns_, words_, pivots_, seed_);
-    if (checks()) judge(run_, check_rank(context_, a_, layout_, pivots_, witness_));
-  }
-  bool writes() const { return files_.output.has_value(); }
-  void write() {
-    if (!rank_only_) write_rows("rref", layout_.extent);
-    write_vector(*files_.output, run_.control, "pivots", pivots_.columns);
-    write_terrace_group(rank_only_);
-  }
-  std::string sentence() const {
-    const Run& run = run_;
-    return fmt::format("rank {} of {} x {}, {:.3f} s, {:.3g} bit-MAC/s{}", pivots_.rank(),
-                       layout_.extent, columns_, run.seconds("solve"),
-                       run.report["rate"]["value"].get<double>(), certified(run));
-  }
-
- private:
-  bool rank_only_;
-};
-
-// --- solve ---------------------------------------------------------------------------------------
-
-template <class B>
-class SolveBits : public EliminationJob<B> {
-  using Base = EliminationJob<B>;
-  using Base::a_, Base::b_, Base::checks, Base::columns_, Base::context_, Base::files_,
-      Base::layout_, Base::matrix_, Base::pivots_, Base::run_, Base::seed_,
-      Base::write_terrace_group;
-
- public:
-  SolveBits(Run& run, Context<B>& context, Files& files, const Gf2Options& o)
-      : Base(run, context, files, o, "solve", EchelonForm::reduced, [this](int ranks) {
-          const BlockCyclic rows = bit_row_layout(files_.a.rows(), ranks);
-          const Index x_rows = ceil_div(columns_, Index(ranks)) + rows.slots(0);
-          return 8 * std::min(x_rows, columns_) * round_up(b_.words(), bit_row_alignment);
+  ReduceBits(Run& run, Context<B>& context, Files& files, const Gf2Options& o, BitTask task)
+      : run_(run),
+        context_(context),
+        files_(files),
+        task_(task),
+        plan_(plan_bits(
+            context, files.a.rows(), files.a.columns(), files.b ? files.b->columns() : 0,
+            {panel_wish(run.options, o.candidates), task, run.options.seed, !run.options.no_check},
+            measured_panels(context))),
+        a_(file_source(context, files.a, plan_.layout)),
+        b_(files.b ? file_source(context, *files.b, plan_.layout) : BitSource<B>{}),
+        memory_([this](const PanelPlan& panels, int ranks) {
+          BitPlan with = plan_;
+          with.panels = panels;
+          return bits_memory<B>(with, ranks);
         }) {}
 
-  void solve() {
-    Base::solve();
-    const Index word = a_.words(), words = b_.words();
-    solvable_ = consistent(context_, matrix_, pivots_, word, words);
-    if (solvable_)
-      solution_ = solution_of_reduced(context_, matrix_, pivots_, columns_, word, words);
+  [[nodiscard]] Work work() const override {
+    const PanelPlan& panels = plan_.panels;
+    BitWork w{machine_of(context_),
+              task_ == BitTask::echelon ? "echelon" : run_.command.substr(4),
+              elimination_method<B>(panels),
+              a_.rows,
+              plan_.columns,
+              plan_.right,
+              panels.columns};
+    w.k = panels.product.shape.k;
+    w.stored = panels.product.stored;
+    w.check = plan_.certify;
+    w.output = !run_.options.output.empty() || run_.options.plan;
+    return bit_work(w);
   }
-  void outcome() {
-    Base::outcome();
-    run_.report["result"]["consistent"] = solvable_;
-    if (!solvable_)
+  [[nodiscard]] PlanNeeds needs() const override {
+    note_plan<B>(run_, plan_.panels, memory_);
+    return plan_needs<B>(plan_.panels, memory_, run_.control.size());
+  }
+  void describe() override { describe_panels<B>(run_, plan_.panels, plan_.layout); }
+
+  void read() override {
+    found_.matrix = collectively(
+        context_.control, [&] { return BitMatrix<B>(context_, plan_.layout, plan_.all_words()); });
+    load_bits(context_, plan_, a_, b_, found_.matrix);
+  }
+  void solve() override {
+    found_ = reduce_bits(context_, plan_, std::move(found_.matrix), run_.progress);
+  }
+  void outcome() override {
+    nlohmann::json& result = run_.report["result"];
+    if (const Index zero = found_.pivots.first_zero_pivot; zero >= 0) {
+      result["first_zero_pivot"] = zero;
+      run_.outcome("singular",
+                   fmt::format("the matrix is singular: column {} depends on the columns before "
+                               "it; {}; it has no inverse",
+                               zero, io::to_string(files_.a.location())));
+    }
+    result["rank"] = rank();
+    rate(run_, found_.work);
+    if (task_ == BitTask::kernel) result["nullity"] = nullity();
+    if (task_ == BitTask::solve) result["consistent"] = found_.consistent;
+    if (!found_.consistent)
       run_.outcome("inconsistent", "the system is inconsistent: no X has A X = B; " +
                                        io::to_string(files_.b->location()) +
                                        "; check the right-hand sides");
   }
-  void check() {
-    Base::check();
-    if (checks()) judge(run_, check_solution(context_, a_, b_, layout_, solution_, seed_ + 2));
+  void check() override {
+    const std::string broken = certify_bits(context_, plan_, a_, b_, found_);
+    if (plan_.certify) judge(run_, broken);
   }
-  void write() {
-    const Index words = b_.words();
-    files_.output->template write_scattered<Word>(
-        "x", columns_, files_.b->is_vector() ? -1 : words, solution_.destination,
-        row_source<B>(context_, solution_.rows.rows(), 0, words), bits_attributes(b_.columns));
-    write_terrace_group();
+  bool writes() const override { return files_.output.has_value(); }
+  void write() override {
+    io::Output& output = *files_.output;
+    write_result(output);
+    const bool form = task_ <= BitTask::rank;
+    if (form) write_vector(output, run_.control, "pivots", found_.pivots.columns);
+    // What `verify` needs: pivots, the rows that carried them, the witness words.
+    output.group("terrace");
+    write_vector(output, run_.control, "pivots", found_.pivots.columns);
+    write_vector(output, run_.control, "pivot_rows", found_.pivots.rows);
+    write_vector(output, run_.control, "witness", found_.witness.x);
+    if (task_ == BitTask::rank) write_vector(output, run_.control, "span", found_.witness.y);
+    output.group("");
+    commit(output, run_, found_.witness);
   }
-  std::string sentence() const {
-    return fmt::format("rank {} of {} x {}, {} right-hand sides, {:.3f} s{}", pivots_.rank(),
-                       layout_.extent, columns_, b_.columns, run_.seconds("solve"),
-                       certified(run_));
-  }
-
- private:
-  BitSolution<B> solution_;
-  bool solvable_ = false;
-};
-
-// --- kernel --------------------------------------------------------------------------------------
-
-template <class B>
-class KernelBits : public EliminationJob<B> {
-  using Base = EliminationJob<B>;
-  using Base::a_, Base::checks, Base::columns_, Base::context_, Base::files_, Base::layout_,
-      Base::matrix_, Base::pivots_, Base::run_, Base::seed_, Base::witness_, Base::words_,
-      Base::write_terrace_group;
-
- public:
-  // At least columns - rows basis rows; the exact number is checked once the rank is known.
-  KernelBits(Run& run, Context<B>& context, Files& files, const Gf2Options& o)
-      : Base(run, context, files, o, "kernel", EchelonForm::reduced, [this](int ranks) {
-          return basis_bytes(std::max<Index>(0, columns_ - files_.a.rows()), ranks);
-        }) {}
-
-  void solve() {
-    Base::solve();
-    const Index wanted = basis_bytes(nullity(), run_.control.size());
-    constexpr bool on_host = std::is_same_v<B, Cpu>;
-    require_memory(run_.control, on_host ? wanted : 0, on_host ? 0 : wanted);
-    basis_ = kernel_basis(context_, matrix_, pivots_, columns_);
-  }
-  void outcome() {
-    Base::outcome();
-    run_.report["result"]["nullity"] = nullity();
-  }
-  void check() {
-    Base::check();
-    if (!checks()) return;
-    std::string broken = check_rank(context_, a_, layout_, pivots_, witness_);
-    if (broken.empty()) broken = check_kernel(context_, a_, layout_, basis_, pivots_, seed_ + 2);
-    judge(run_, broken);
-  }
-  void write() {
-    files_.output->template write<Word>(
-        "kernel", nullity(), words_, basis_.layout.ranges(context_.rank()),
-        row_source<B>(context_, basis_.rows(), 0, words_), bits_attributes(columns_));
-    write_terrace_group();
-  }
-  std::string sentence() const {
-    return fmt::format("rank {} of {} x {}, {} basis vectors, {:.3f} s{}", pivots_.rank(),
-                       layout_.extent, columns_, nullity(), run_.seconds("solve"), certified(run_));
-  }
-
- private:
-  [[nodiscard]] Index nullity() const { return columns_ - pivots_.rank(); }
-  [[nodiscard]] Index basis_bytes(Index rows, int ranks) const {
-    return BitMatrix<B>::bytes(kernel_layout(rows, words_, ranks), words_) +
-           2 * staging_bytes(round_up(words_, bit_row_alignment), rows);
-  }
-
-  BitMatrix<B> basis_;
-};
-
-// --- inverse -------------------------------------------------------------------------------------
-
-template <class B>
-class InvertBits : public EliminationJob<B> {
-  using Base = EliminationJob<B>;
-  using Base::a_, Base::checks, Base::columns_, Base::context_, Base::files_, Base::layout_,
-      Base::matrix_, Base::pivots_, Base::run_, Base::seed_, Base::witness_, Base::words_,
-      Base::write_rows, Base::write_terrace_group;
-
- public:
-  InvertBits(Run& run, Context<B>& context, Files& files, const Gf2Options& o)
-      : Base(run, context, files, o, "inverse", EchelonForm::inverse, [this](int ranks) {
-          return staging_bytes(words_, bit_row_layout(files_.a.rows(), ranks).slots(0));
-        }) {}
-
-  void solve() {
-    Base::solve();
-    if (pivots_.first_zero_pivot < 0) order_inverse(context_, matrix_, pivots_);
-  }
-  void outcome() {
-    Run& run = run_;
-    const Index n = columns_, zero = pivots_.first_zero_pivot;
-    if (zero >= 0) {
-      run.report["result"]["first_zero_pivot"] = zero;
-      run.outcome("singular",
-                  fmt::format("the matrix is singular: column {} depends on the columns before it; "
-                              "{}; it has no inverse",
-                              zero, io::to_string(files_.a.location())));
-    }
-    run.report["result"]["rank"] = n;
-    rate(run, double(n) * double(n) * double(n));
-  }
-  void check() {
-    witness_ = {seed_, witness_of_inverse(context_, matrix_, pivots_, seed_), {}};
-    if (checks()) judge(run_, check_inverse(context_, a_, layout_, witness_.x, seed_));
-  }
-  void write() {
-    write_rows("inverse", columns_);
-    write_terrace_group();
-  }
-  std::string sentence() const {
+  std::string sentence() const override {
     const Run& run = run_;
-    return fmt::format("inverse of {0} x {0}, {1:.3f} s, {2:.3g} bit-MAC/s{3}", columns_,
-                       run.seconds("solve"), run.report["rate"]["value"].get<double>(),
-                       certified(run));
+    const double seconds = run.seconds("solve");
+    const std::string of = fmt::format("rank {} of {} x {}", rank(), a_.rows, plan_.columns);
+    if (task_ == BitTask::solve)
+      return fmt::format("{}, {} right-hand sides, {:.3f} s{}", of, plan_.right, seconds,
+                         certified(run));
+    if (task_ == BitTask::kernel)
+      return fmt::format("{}, {} basis vectors, {:.3f} s{}", of, nullity(), seconds,
+                         certified(run));
+    return fmt::format(
+        "{}, {:.3f} s, {:.3g} bit-MAC/s{}",
+        task_ == BitTask::inverse ? fmt::format("inverse of {0} x {0}", plan_.columns) : of,
+        seconds, run.report["rate"]["value"].get<double>(), certified(run));
   }
+
+ private:
+  [[nodiscard]] Index rank() const { return found_.pivots.rank(); }
+  [[nodiscard]] Index nullity() const { return plan_.columns - rank(); }
+  void write_result(io::Output& output) {
+    const auto rows = [&](const BitMatrix<B>& from, Index words) {
+      return row_source<B>(context_, from.rows(), 0, words);
+    };
+    const Index words = plan_.words(), right = plan_.right_words();
+    const io::Attributes of_a = bits_attributes(plan_.columns);
+    if (task_ == BitTask::solve)
+      output.write_scattered<Word>("x", plan_.columns, files_.b->is_vector() ? -1 : right,
+                                   found_.x.destination, rows(found_.x.rows, right),
+                                   bits_attributes(plan_.right));
+    else if (task_ == BitTask::kernel)
+      output.write<Word>("kernel", nullity(), words, found_.basis.layout.ranges(context_.rank()),
+                         rows(found_.basis, words), of_a);
+    else if (task_ != BitTask::rank)
+      output.write_scattered<Word>(task_ == BitTask::inverse ? "inverse" : "rref", a_.rows, words,
+                                   destination_of(found_), rows(found_.matrix, words), of_a);
+  }
+
+  Run& run_;
+  Context<B>& context_;
+  Files& files_;
+  BitTask task_;
+  BitPlan plan_;
+  BitSource<B> a_, b_;
+  MemoryOf memory_;
+  BitResult<B> found_;
 };
 
-// --- what the commands call ----------------------------------------------------------------------
-
-template <template <class> class J>
-void run_job(Run& run, Files& files, const Gf2Options& o) {
-  with_backend(run, elimination_hint(files.a.rows(), files.a.columns()),
-               [&]<class B>(Context<B>& context) {
-                 J<B> job(run, context, files, o);
-                 conduct(run, context, job);
-               });
-}
-
-void reduce(Run& run, const Gf2Options& o) {
-  Files files(run, o, nullptr);
-  run.settings["echelon"] = o.echelon;
-  run_job<ReduceBits>(run, files, o);
-}
-void solve(Run& run, const Gf2Options& o) {
-  Files files(run, o, "rhs");
-  if (files.b->rows() != files.a.rows())
+void reduce(Run& run, const Gf2Options& o, BitTask task) {
+  Files files(run, o, task == BitTask::solve ? "rhs" : nullptr);
+  const Index rows = files.a.rows(), columns = files.a.columns();
+  if (task == BitTask::rref || task == BitTask::rank) run.settings["echelon"] = o.echelon;
+  if (task == BitTask::rref && o.echelon) task = BitTask::echelon;
+  if (files.b && files.b->rows() != rows)
     fail_together(Exit::input,
                   fmt::format("the right-hand side has {} rows, the matrix {}; {}; they must agree",
-                              files.b->rows(), files.a.rows(), io::to_string(files.b->location())));
-  run_job<SolveBits>(run, files, o);
-}
-void kernel(Run& run, const Gf2Options& o) {
-  Files files(run, o, nullptr);
-  run_job<KernelBits>(run, files, o);
-}
-void inverse(Run& run, const Gf2Options& o) {
-  Files files(run, o, nullptr);
-  if (files.a.rows() != files.a.columns())
+                              files.b->rows(), rows, io::to_string(files.b->location())));
+  if (task == BitTask::inverse && rows != columns)
     fail_together(
         Exit::input,
-        fmt::format("the matrix is {} x {}, not square; {}; only square matrices have an "
-                    "inverse",
-                    files.a.rows(), files.a.columns(), io::to_string(files.a.location())));
-  run_job<InvertBits>(run, files, o);
+        fmt::format("the matrix is {} x {}, not square; {}; only square matrices have an inverse",
+                    rows, columns, io::to_string(files.a.location())));
+  with_backend(run, elimination_hint(rows, columns), [&]<class B>(Context<B>& context) {
+    ReduceBits<B> job(run, context, files, o, task);
+    conduct(run, context, job);
+  });
 }
 
 }  // namespace
@@ -262,8 +185,7 @@ void add_gf2_commands(CLI::App& app, Selected& selected) {
   CLI::App* family = app.add_subcommand("gf2", "Dense matrices over GF(2)");
   family->require_subcommand(1);
   auto options = std::make_shared<Gf2Options>();
-  const auto add = [&](const char* name, const char* what,
-                       void (*action)(Run&, const Gf2Options&)) {
+  const auto add = [&](const char* name, const char* what, auto action) {
     CLI::App* command = family->add_subcommand(name, what);
     command->add_option("A", options->a, "Bit matrix, file.h5:/path")->required();
     add_common_options(*command, selected.options);
@@ -274,22 +196,22 @@ void add_gf2_commands(CLI::App& app, Selected& selected) {
     });
     return command;
   };
-  const auto add_elimination = [&](const char* name, const char* what,
-                                   void (*action)(Run&, const Gf2Options&)) {
-    CLI::App* command = add(name, what, action);
+  const auto add_elimination = [&](const char* name, const char* what, BitTask task) {
+    CLI::App* command =
+        add(name, what, [task](Run& run, const Gf2Options& o) { reduce(run, o, task); });
     command->add_option("--candidates", options->candidates, candidates_help)
         ->check(not_negative());
     return command;
   };
-  add_elimination("rref", "Reduced row echelon form", reduce)
+  add_elimination("rref", "Reduced row echelon form", BitTask::rref)
       ->add_flag("--echelon", options->echelon, "Echelon form only");
-  add_elimination("rank", "Rank", reduce);
-  add_elimination("solve", "X with A X = B; free unknowns zero", solve)
+  add_elimination("rank", "Rank", BitTask::rank);
+  add_elimination("solve", "X with A X = B; free unknowns zero", BitTask::solve)
       ->add_option("--rhs", options->b, "Right-hand sides, file.h5:/path or :/path")
       ->required();
-  add_elimination("kernel", "Basis of {x : A x = 0}", kernel);
-  add_elimination("inverse", "Inverse", inverse);
-  CLI::App* product = add("multiply", "Product A B", multiply);
+  add_elimination("kernel", "Basis of {x : A x = 0}", BitTask::kernel);
+  add_elimination("inverse", "Inverse", BitTask::inverse);
+  CLI::App* product = add("multiply", "Product A B", gf2_command::multiply);
   product->add_option("B", options->b, "Second factor, file.h5:/path or :/path")->required();
   add_levels_option(*product, options->levels);
 }

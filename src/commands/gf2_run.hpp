@@ -8,13 +8,9 @@
 #include <string>
 #include <utility>
 
-#include "src/frame/guard.hpp"
 #include "src/gf2/backend.hpp"
-#include "src/gf2/guard.hpp"
-#include "src/gf2/inverse.hpp"
-#include "src/gf2/kernel.hpp"
 #include "src/gf2/multiply.hpp"
-#include "src/gf2/solve.hpp"
+#include "src/gf2/system.hpp"
 #include "src/program/conduct.hpp"
 #include "src/program/register.hpp"
 
@@ -67,26 +63,13 @@ struct Files {
   }
 };
 
-/// Host and device bytes a rank. `bytes`: on the backend; `staging`: between file and backend.
-template <class B>
-std::pair<Index, Index> memory_needed(Index bytes, Index staging) {
-  constexpr bool on_host = std::is_same_v<B, Cpu>;
-  const Index file_buffers = std::min(Index(64) << 20, bytes);
-  return {(on_host ? bytes : 0) + staging + file_buffers, on_host ? 0 : bytes + staging};
-}
-
-/// On the backend, and between file and backend.
-struct BitMemory {
-  Index bytes = 0, staging = 0;
-};
 /// Memory of the rank with most among so many ranks.
 using MemoryOf = std::function<BitMemory(const PanelPlan& plan, int ranks)>;
 
 /// Host and device bytes of the rank with most, among so many.
 template <class B>
 RankMemory rank_memory(const MemoryOf& memory, const PanelPlan& plan, int ranks) {
-  const BitMemory m = memory(plan, ranks);
-  const auto [host, device] = memory_needed<B>(m.bytes, m.staging);
+  const auto [host, device] = host_and_device<B>(memory(plan, ranks));
   return {host, device};
 }
 
@@ -117,10 +100,7 @@ PlanNeeds plan_needs(const PanelPlan& plan, const MemoryOf& memory, int ranks) {
                                   }});
   if (!std::is_same_v<B, Cpu>)
     needs.alternatives.push_back(
-        {"with --backend cpu", [=] {
-           const BitMemory m = memory(plan, ranks);
-           return RankMemory{memory_needed<Cpu>(m.bytes, m.staging).first, 0};
-         }});
+        {"with --backend cpu", [=] { return rank_memory<Cpu>(memory, plan, ranks); }});
   return needs;
 }
 

@@ -13,7 +13,7 @@ namespace terrace {
 namespace {
 
 constexpr double eps = 0x1.0p-53;
-constexpr Index exact_limit = 4096, slice = 256, probes = 16;
+constexpr Index exact_limit = 1024, slice = 256, probes = 32;
 
 /// max that keeps NaN.
 double larger(double a, double b) { return b <= a || std::isnan(a) ? a : b; }
@@ -56,6 +56,12 @@ void add_to(std::vector<double>& total, const std::vector<double>& part) {
   for (std::size_t i = 0; i < total.size(); ++i) total[i] += part[i];
 }
 
+/// Rows of X that meet all of A at once.
+Index batch_of(Index n, Index most) {
+  const Index budget = std::clamp<Index>(most * n * 4, Index(8) << 20, Index(64) << 20);
+  return std::min(most, std::max<Index>(slice, budget / (8 * std::max<Index>(1, n))));
+}
+
 /// The exact residuals, A in slices of rows that every rank reads. For A X a slice times the rank's
 /// rows of X is summed over the ranks; for X A the rank's rows of X, a batch at a time, gather the
 /// products with all slices.
@@ -64,8 +70,7 @@ InverseResidual check_exactly(Context<B>& context, const InverseRows<B>& x, cons
                               double scale) {
   const Stream<B>& lane = context.ahead;
   const Index n = x.n, slots = x.slots, most = x.rows.slots(0);
-  const Index budget = std::clamp<Index>(most * n * 4, Index(8) << 20, Index(64) << 20);
-  const Index batch = std::min(most, std::max<Index>(slice, budget / (8 * std::max<Index>(1, n))));
+  const Index batch = batch_of(n, most);
   const std::span<const Index> row_of = x.destination;
   Buffer<double, B> a, mine, product, gathered;
   Buffer<Index, B> diagonal;
@@ -203,7 +208,7 @@ InverseResidual check_by_probes(Context<B>& context, const InverseRows<B>& x,
   right = context.control.reduce(std::isnan(right) ? INFINITY : right, Reduce::max);
   const double norm_x = norms_of_inverse(context, x).second / scale, order = double(n);
   return {ratio(right, order, norm_a, norm_x), ratio(left, order, norm_a, norm_x),
-          "16 probe vectors, infinity norm"};
+          "32 probe vectors, infinity norm"};
 }
 
 }  // namespace
@@ -225,10 +230,14 @@ std::pair<double, double> norms_of_inverse(Context<B>& context,
 
 template <class B>
 InverseResidual check_inverse(Context<B>& context, const std::type_identity_t<InverseRows<B>>& x,
-                              const RowReader& read_a, double scale) {
+                              const RowReader& read_a, double scale, bool exact) {
   if (x.n == 0) return {0, 0, "exact, 1-norm"};
-  return x.n <= exact_limit ? check_exactly(context, x, read_a, scale)
-                            : check_by_probes(context, x, read_a, scale);
+  return exact || x.n <= exact_limit ? check_exactly(context, x, read_a, scale)
+                                     : check_by_probes(context, x, read_a, scale);
+}
+
+Index exact_check_bytes(Index n, Index slots) {
+  return 8 * (slice * (2 * n + slots) + batch_of(n, slots) * (n + 1));
 }
 
 template <class B>
@@ -271,7 +280,7 @@ double check_solution(Context<B>& context, Index n, Index right, std::span<const
 
 #define INSTANTIATE(B)                                                                         \
   template InverseResidual check_inverse(Context<B>&, const InverseRows<B>&, const RowReader&, \
-                                         double);                                              \
+                                         double, bool);                                        \
   template double check_solution(Context<B>&, Index, Index, std::span<const Range>,            \
                                  const std::function<void(Index, Index, double*)>&,            \
                                  const RowReader&, const RowReader&, double);                  \

@@ -1,6 +1,7 @@
 // Residuals of inverses and solutions against the input read again, sharing nothing with the
 // solver.
 #pragma once
+#include <cmath>
 #include <functional>
 #include <span>
 #include <string>
@@ -15,6 +16,14 @@ namespace terrace {
 
 /// Delivers rows of A (or B) of the named ranges; collective. io::DenseInput::read or a generator.
 using RowReader = std::function<void(std::span<const Range>, const io::Sink<double>&)>;
+
+/// LAPACK's: a residual, scaled as below, that is good.
+inline constexpr double residual_limit = 30;
+/// 1 / (a b), zero where that is no number.
+inline double safe_reciprocal(double a, double b) {
+  const double value = 1.0 / a / b;
+  return std::isfinite(value) ? value : 0.0;
+}
 
 /// An inverse as its solver left it: row destination[slot] of A^-1 stands in `slot`.
 template <class B>
@@ -39,14 +48,16 @@ struct InverseRows {
 struct InverseResidual {
   double right = 0;  ///< A X - I
   double left = 0;   ///< X A - I
-  std::string kind;  ///< "exact, 1-norm" or "16 probe vectors, infinity norm"
+  std::string kind;  ///< "exact, 1-norm" or "32 probe vectors, infinity norm"
 };
 
-/// Exact (1-norm) up to n = 4096, from 16 vectors of random signs (infinity norm) above.
-/// `scale` is about 1 / max |A|, against overflow. Collective.
+/// Exact (1-norm) up to n = 1024 and where `exact` asks for it, 4 n^3 flops; else from 32 vectors of
+/// random signs (infinity norm). `scale` is about 1 / max |A|, against overflow. Collective.
 template <class B>
 InverseResidual check_inverse(Context<B>& context, const std::type_identity_t<InverseRows<B>>& x,
-                              const RowReader& read_a, double scale);
+                              const RowReader& read_a, double scale, bool exact = false);
+/// Backend bytes that the exact one takes beside the inverse, of at most `slots` rows a rank.
+Index exact_check_bytes(Index n, Index slots);
 
 /// Largest over the right-hand sides of ||B - A X|| / (n ||A|| ||X|| eps), infinity norms.
 /// `own_rows(first, count, out)` puts this rank's rows of columns [first, first + count) of X into

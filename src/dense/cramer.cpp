@@ -1,5 +1,6 @@
 #include "src/dense/cramer.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -69,6 +70,72 @@ CramerResult solve_by_cramer(const Matrix<Cpu>& a, const Matrix<Cpu>& b) {
           std::ldexp(part.mantissa / whole.mantissa, int(part.exponent - whole.exponent));
     }
   return result;
+}
+
+CramerSystem::CramerSystem(Context<Cpu>& context, const DensePlan& plan, RowReader a, RowReader b)
+    : context_(context),
+      n_(plan.n),
+      right_(plan.rhs),
+      read_a_(std::move(a)),
+      read_b_(std::move(b)) {
+  for (const Range& range : contiguous(n_, context.size()).ranges(context.rank()))
+    for (Index i = range.first; i < range.end(); ++i) own_.push_back(i);
+}
+
+void CramerSystem::read() {
+  a_ = Matrix<Cpu>(context_.ahead, n_, n_);
+  b_ = Matrix<Cpu>(context_.ahead, n_, right_);
+  const Range all{0, n_};
+  const auto load = [&](const RowReader& read, Matrix<Cpu>& matrix) {
+    read({&all, 1}, [&](Index position, Index count, const double* rows) {
+      std::copy_n(rows, count * matrix.columns(), matrix.data() + position * matrix.columns());
+    });
+  };
+  load(read_a_, a_);
+  load(read_b_, b_);
+  ColumnSizes of_b(right_);
+  of_b.take(n_, b_.data());
+  powers_ = SystemPowers(n_, sizes_of<Cpu>(context_.ahead, n_, n_, a_.view(), n_), of_b);
+  scale_rows(n_, powers_.a, a_.data());
+  scale_rows(n_, powers_.b, b_.data());
+}
+
+JordanOutcome CramerSystem::solve(Progress&) {
+  found_ = solve_by_cramer(a_, b_);
+  JordanOutcome outcome{found_.first_zero_pivot, false,
+                        powers_.log_determinant(found_.log_abs_determinant),
+                        found_.determinant_sign};
+  if (!outcome.good()) return outcome;
+  scale_rows(n_, powers_.result, found_.x.data());
+  outcome.overflow = !std::isfinite(norm_max(found_.x));
+  return outcome;
+}
+
+double CramerSystem::reciprocal_condition() {
+  if (n_ == 0) return 1;
+  Matrix<Cpu> identity(context_.ahead, n_, n_);
+  for (Index i = 0; i < n_; ++i)
+    for (Index j = 0; j < n_; ++j) identity(i, j) = i == j ? 1 : 0;
+  return safe_reciprocal(norm_infinity(a_), norm_infinity(solve_by_cramer(a_, identity).x));
+}
+
+double CramerSystem::check(Progress&, const std::function<void(const InverseResidual&)>&) {
+  Matrix<Cpu> x = found_.x;
+  scale_rows(n_, opposite(powers_.result), x.data());
+  return check_solution<Cpu>(
+      context_, n_, right_, contiguous(n_, context_.size()).ranges(context_.rank()),
+      [&](Index first, Index count, double* out) {
+        for (const Index i : own_)
+          for (Index j = 0; j < count; ++j) out[i * count + j] = x(i, first + j);
+      },
+      scaled(read_a_, powers_.a), scaled(read_b_, powers_.b), 1.0);
+}
+
+io::Source<double> CramerSystem::rows() const {
+  return [this](Index position, Index count, double* out) {
+    for (Index i = position; i < position + count; ++i)
+      out = std::copy_n(found_.x.data() + own_[std::size_t(i)] * right_, right_, out);
+  };
 }
 
 }  // namespace terrace

@@ -2,6 +2,7 @@
 #pragma once
 #include <algorithm>
 #include <functional>
+#include <utility>
 
 #include "distrib/context.hpp"
 #include "distrib/layout.hpp"
@@ -76,6 +77,18 @@ constexpr Index staging_rows(Index words) {
 }
 constexpr Index staging_bytes(Index words, Index rows) {
   return 8 * words * std::min(rows, staging_rows(words));
+}
+
+/// Bytes of a rank on the backend, and between file and backend.
+struct BitMemory {
+  Index bytes = 0, staging = 0;
+};
+/// Host and device bytes, those of the files' buffers among them.
+template <class B>
+std::pair<Index, Index> host_and_device(BitMemory m) {
+  constexpr bool on_host = std::is_same_v<B, Cpu>;
+  const Index file_buffers = std::min(Index(64) << 20, m.bytes);
+  return {(on_host ? m.bytes : 0) + m.staging + file_buffers, on_host ? 0 : m.bytes + m.staging};
 }
 
 /// Rows of `source` into words [word, ...) of the matrix.

@@ -8,6 +8,7 @@
 #include "distrib/agree.hpp"
 #include "kernels/base/parallel.hpp"
 #include "src/frame/checkpoints.hpp"
+#include "src/frame/guard.hpp"
 
 namespace terrace {
 
@@ -32,19 +33,6 @@ Index gathered_rows(int ranks, Index inner, int levels, Index panel, Index leaf)
 
 BlockCyclic factor_layout(Index rows, int ranks) {
   return {rows, ranks == 1 ? std::max<Index>(64, round_up(rows, 64)) : block_rows, ranks};
-}
-
-MultiplyWish multiply_wish(const Control& control, const PanelWish& o, Index levels) {
-  if (o.tables == "broadcast")
-    fail_together(Exit::usage, "products broadcast rows, not tables; --tables; use local");
-  if (!o.panels.empty())
-    fail_together(Exit::usage, "products have no pivots to choose; --panels; leave it out");
-  if (o.method == "columns")
-    fail_together(Exit::usage, "products clear no columns; --method columns; use tables or tensor");
-  return {levels,
-          o.block,
-          {wants_bit_tables(o), false, {o.k}},
-          int(control.reduce(Index(thread_count()), Reduce::max))};
 }
 
 template <class B>
@@ -185,15 +173,76 @@ void archive_product(const Context<B>& context, Archive& archive, const BitMatri
   archive.rows(context.bulk, "sums", all, sums.stride, {&own, 1}, sums.data, sums.stride);
 }
 
+/// From --levels, --block and --method. Collective.
+MultiplyWish multiply_wish(const Control& control, const PanelWish& o, Index levels) {
+  if (o.tables == "broadcast")
+    fail_together(Exit::usage, "products broadcast rows, not tables; --tables; use local");
+  if (!o.panels.empty())
+    fail_together(Exit::usage, "products have no pivots to choose; --panels; leave it out");
+  if (o.method == "columns")
+    fail_together(Exit::usage, "products clear no columns; --method columns; use tables or tensor");
+  return {levels,
+          o.block,
+          {wants_bit_tables(o), false, {o.k}},
+          int(control.reduce(Index(thread_count()), Reduce::max))};
+}
+
+/// A, B and C, without what the product takes.
+template <class B>
+BitMemory factors_memory(const ProductPlan& plan, int ranks) {
+  const BlockCyclic slices = bit_row_layout(plan.layout.extent, ranks);
+  const Index a = plan.a_words(), b = plan.b_words();
+  return {BitMatrix<B>::bytes(slices, a) + BitMatrix<B>::bytes(slices, b) +
+              BitMatrix<B>::bytes(factor_layout(plan.inner, ranks), b),
+          staging_bytes(std::max(a, b), slices.slots(0))};
+}
+
 }  // namespace
 
-void adopt_multiply_plan(const Progress& progress, MultiplyPlan& plan) {
+template <class B>
+ProductPlan plan_product(const Context<B>& context, Index rows, Index inner, Index columns,
+                         const PanelWish& wish, Index levels, const Progress& progress) {
+  require_bit_method_on<B>(wish);
+  const int ranks = context.size();
+  ProductPlan plan{inner,      columns, bit_row_layout(rows, ranks), factor_layout(inner, ranks),
+                   wish.guard, {}};
+  plan.how = plan_multiply<B>(ranks, plan.layout.slots(0), inner, plan.stride(),
+                              multiply_wish(context.control, wish, levels), [&](Index more) {
+                                BitMemory m = factors_memory<B>(plan, ranks);
+                                m.bytes += more;
+                                const auto [host, device] = host_and_device<B>(m);
+                                return memory_shortage(context.control, host, device).empty();
+                              });
   const Checkpoints* const from = progress.checkpoints;
-  if (from == nullptr || from->value("inside", 0) == 0) return;
-  plan.gathered = from->value("gathered", plan.gathered);
-  plan.panel = from->value("panel", plan.panel);
-  plan.levels = int(from->value("levels", plan.levels));
-  plan.reason = "as the interrupted run had it";
+  if (from == nullptr || from->value("inside", 0) == 0) return plan;
+  plan.how.gathered = from->value("gathered", plan.how.gathered);
+  plan.how.panel = from->value("panel", plan.how.panel);
+  plan.how.levels = int(from->value("levels", plan.how.levels));
+  plan.how.reason = "as the interrupted run had it";
+  return plan;
+}
+
+template <class B>
+BitMemory product_memory(const ProductPlan& plan, int ranks) {
+  BitMemory m = factors_memory<B>(plan, ranks);
+  m.bytes += multiply_bytes<B>(ranks, bit_row_layout(plan.layout.extent, ranks).slots(0),
+                               plan.inner, plan.stride(), plan.how);
+  return m;
+}
+
+template <class B>
+Factors<B> read_factors(const Context<B>& context, const ProductPlan& plan, const BitSource<B>& a,
+                        const BitSource<B>& b) {
+  auto factors = collectively(context.control, [&] {
+    MultiplyMemory<B> memory(context, plan.layout.slots(context.rank()), plan.inner, plan.stride(),
+                             plan.how);
+    return Factors<B>{BitMatrix<B>(context, plan.layout, plan.a_words()),
+                      BitMatrix<B>(context, plan.b_layout, plan.b_words()),
+                      BitMatrix<B>(context, plan.layout, plan.b_words()), std::move(memory)};
+  });
+  load(context, a, factors.a);
+  load(context, b, factors.b);
+  return factors;
 }
 
 template <class B>
@@ -219,6 +268,11 @@ void multiply_bits(Context<B>& context, const BitMatrix<B>& a, const BitMatrix<B
     checkpoints->save(std::max<Index>(1, first + rows * step / steps), inner, state);
     at = place;
   };
+  // `step` counts the factor, then the product.
+  const auto flip = [&](Index step, const BitMatrix<B>& m) {
+    flip_for_tests(ahead, context.rank(), step, m.data.data(), 8 * m.data.size());
+  };
+  flip(1, a);
   progress.begin("multiplying", double(inner));
   Event<B> read[2] = {bulk.record(), bulk.record()};  // when a buffer may be written again
   for (Index k = 0; at.first < inner; ++k) {
@@ -261,6 +315,7 @@ void multiply_bits(Context<B>& context, const BitMatrix<B>& a, const BitMatrix<B
   ahead.synchronize();
   bulk.synchronize();
   progress.end();
+  flip(2, c);
 }
 
 template <class B>
@@ -280,6 +335,29 @@ std::string check_product(const Context<B>& context, const BitSource<B>& a, Bloc
   return {};
 }
 
+template <class B>
+std::string certify_product(Context<B>& context, const ProductPlan& plan, const BitSource<B>& a,
+                            const BitSource<B>& b, Factors<B>& factors, Word seed,
+                            Progress& progress, const AgainHooks& again) {
+  const auto check = [&] {
+    return check_product(context, a, plan.layout, b, plan.b_layout, factors.c, plan.columns, seed);
+  };
+  std::string broken = check();
+  if (broken.empty() || !plan.guard) return broken;
+  again.begin();
+  load(context, a, factors.a);
+  load(context, b, factors.b);
+  fill_zero(context.bulk, factors.c.data.view());
+  context.bulk.synchronize();
+  multiply_bits(context, factors.a, factors.b, factors.c, plan.inner, factors.memory, progress);
+  again.end();
+  if (check().empty())
+    confirmed_fault(context.control,
+                    "the certificate did not hold, but does with the factors read and "
+                    "multiplied once more");
+  return broken;
+}
+
 #define TERRACE_INSTANTIATE(B)                                                                     \
   template MultiplyPlan plan_multiply<B>(int, Index, Index, Index, MultiplyWish,                   \
                                          const std::function<bool(Index)>&);                       \
@@ -289,7 +367,15 @@ std::string check_product(const Context<B>& context, const BitSource<B>& a, Bloc
                               const BitMatrix<B>&, Index, MultiplyMemory<B>&, Progress&);          \
   template std::string check_product(const Context<B>&, const BitSource<B>&, BlockCyclic,          \
                                      const BitSource<B>&, BlockCyclic, const BitMatrix<B>&, Index, \
-                                     Word);
+                                     Word);                                                        \
+  template ProductPlan plan_product(const Context<B>&, Index, Index, Index, const PanelWish&,      \
+                                    Index, const Progress&);                                       \
+  template BitMemory product_memory<B>(const ProductPlan&, int);                                   \
+  template Factors<B> read_factors(const Context<B>&, const ProductPlan&, const BitSource<B>&,     \
+                                   const BitSource<B>&);                                           \
+  template std::string certify_product(Context<B>&, const ProductPlan&, const BitSource<B>&,       \
+                                       const BitSource<B>&, Factors<B>&, Word, Progress&,          \
+                                       const AgainHooks&);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 

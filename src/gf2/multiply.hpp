@@ -29,8 +29,6 @@ struct MultiplyWish {
   ProductMethod method{};
   int threads = 1;  ///< of a rank, where the backend computes with threads; equal on all ranks
 };
-/// From --levels, --block and --method. Collective.
-MultiplyWish multiply_wish(const Control& control, const PanelWish& wish, Index levels);
 /// A plan for `rows` rows on the fullest rank, `inner` x 64 `words` bits of B. fits(bytes) says
 /// whether multiply_bytes() fits beside all else, the same on all ranks, and may be collective; it
 /// is asked about the planner's choice, level by level down, not about a wish.
@@ -58,8 +56,49 @@ template <class B>
 void multiply_bits(Context<B>& context, const BitMatrix<B>& a, const BitMatrix<B>& b,
                    const BitMatrix<B>& c, Index inner, MultiplyMemory<B>& memory,
                    Progress& progress);
-/// The plan of the run that --restart continues, where that stopped inside a panel.
-void adopt_multiply_plan(const Progress& progress, MultiplyPlan& plan);
+/// What was chosen for C = A B in row slices.
+struct ProductPlan {
+  Index inner = 0, columns = 0;
+  BlockCyclic layout, b_layout;  ///< rows of A and C; of B
+  bool guard = false;
+  MultiplyPlan how;
+  [[nodiscard]] Index a_words() const { return ceil_div(inner, 64); }
+  [[nodiscard]] Index b_words() const { return ceil_div(columns, 64); }
+  [[nodiscard]] Index stride() const {
+    return round_up(std::max<Index>(1, b_words()), bit_row_alignment);
+  }
+};
+/// As many levels as pay and fit, or what is wished for, or those of the run that `progress`
+/// continues, where that stopped inside a panel. Throws agreed Error(usage). Collective.
+template <class B>
+ProductPlan plan_product(const Context<B>& context, Index rows, Index inner, Index columns,
+                         const PanelWish& wish, Index levels, const Progress& progress);
+/// Of the fullest of so many ranks.
+template <class B>
+BitMemory product_memory(const ProductPlan& plan, int ranks);
+
+/// A, B and C in memory, with what the product takes.
+template <class B>
+struct Factors {
+  BitMatrix<B> a, b, c;
+  MultiplyMemory<B> memory;
+};
+/// Takes all memory and reads A and B; C is zero. Collective.
+template <class B>
+Factors<B> read_factors(const Context<B>& context, const ProductPlan& plan, const BitSource<B>& a,
+                        const BitSource<B>& b);
+/// Calls of certify_product() with the guard, on every rank.
+struct AgainHooks {
+  std::function<void()> begin;  ///< what does not hold is read and multiplied once more
+  std::function<void()> end;    ///< that is done; throws where A or B is another one by now
+};
+/// Empty when C holds against the sources read again; otherwise what is broken. With the guard all
+/// is done once more then, and where that holds the memory was to blame: agreed Error(fault).
+template <class B>
+std::string certify_product(Context<B>& context, const ProductPlan& plan, const BitSource<B>& a,
+                            const BitSource<B>& b, Factors<B>& factors, Word seed,
+                            Progress& progress, const AgainHooks& again);
+
 /// A (B Z) = C Z.
 template <class B>
 std::string check_product(const Context<B>& context, const BitSource<B>& a, BlockCyclic a_layout,

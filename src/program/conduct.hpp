@@ -2,8 +2,6 @@
 //
 //   plan -> (--plan: say and return) -> memory -> read -> solve -> outcome of the mathematics?
 //        -> check -> write -> one sentence
-//
-// A method that gives up after solve leaves the rest to another one.
 #pragma once
 #include <string>
 
@@ -12,66 +10,66 @@
 namespace terrace {
 
 /// What a command does on one backend, in short members. Its constructor chooses method and sizes
-/// and reports them. All ranks call all members, in this order:
-///
-///   needs()      memory of a rank, and what else could be asked for
-///   open()       the output, before anything is read; optional
-///   describe()   lines of --plan before memory and seconds
-///   work()       amounts of its work, for --plan's seconds; --plan ends here
-///   compare()    lines of --plan behind them, from the same rates; optional
-///   take()       takes memory; optional: else read() does
-///   read()       reads the input; where J::reads_in_phases is declared it names its phases itself
-///   solve()
-///   gives_up()   why another job has to do it, empty: it need not; optional
-///   outcome()    reports the result; Run::outcome() where the mathematics has none
-///   check()      holds the result against the input read again, unless --no-check; optional, and
-///                left out where has_check() says so
-///   write()      writes the result and commits it; left out where writes() says so
-///   sentence()   what is said at the end; empty: nothing
-template <class J>
-concept Job = requires(J job) {
-  { job.work() } -> std::convertible_to<Work>;
-  { job.needs() } -> std::convertible_to<PlanNeeds>;
-  job.describe();
-  job.read();
-  job.solve();
-  job.outcome();
-  job.write();
-  { job.sentence() } -> std::convertible_to<std::string>;
+/// and reports them. All ranks call all members, in this order. Those with a body here are
+/// optional: a job marks its own `override`, so that a wrong name does not compile.
+class Job {
+ public:
+  Job() = default;
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+  virtual ~Job() = default;
+
+  /// Memory of a rank, and what else could be asked for.
+  [[nodiscard]] virtual PlanNeeds needs() const = 0;
+  /// The output, before anything is read.
+  virtual void open() {}
+  /// Lines of --plan before memory and seconds; amounts of work, for its seconds; lines behind
+  /// them, from the same rates. --plan ends here.
+  virtual void describe() = 0;
+  [[nodiscard]] virtual Work work() const = 0;
+  virtual void compare(const Rates&) {}
+  /// Takes memory, reads and solves, in phases that it names.
+  virtual void go(Run& run) = 0;
+  /// Reports the result; Run::outcome() where the mathematics has none.
+  virtual void outcome() = 0;
+  /// Holds the result against the input read again, unless --no-check.
+  [[nodiscard]] virtual bool has_check() const { return true; }
+  virtual void check() {}
+  /// Writes the result and commits it.
+  [[nodiscard]] virtual bool writes() const { return true; }
+  virtual void write() = 0;
+  /// What is said at the end; empty: nothing.
+  [[nodiscard]] virtual std::string sentence() const = 0;
 };
 
-/// Returns why the job gave up; empty: it is done.
-template <class B, Job J>
-std::string conduct(Run& run, const Context<B>& context, J& job) {
+/// Reading is one phase, solving another.
+class PhasedJob : public Job {
+ public:
+  void go(Run& run) override {
+    run.phase("read", [&] { read(); });
+    run.phase("solve", [&] { solve(); });
+  }
+  virtual void read() = 0;
+  virtual void solve() = 0;
+};
+
+template <class B>
+void conduct(Run& run, const Context<B>& context, Job& job) {
   const PlanNeeds needs = job.needs();
   const RankMemory memory = needs.memory(context.size());
   if (run.options.plan) {
     if (run.report.contains("backend_reason"))
       run.say("backend: " + run.report["backend_reason"].template get<std::string>());
     job.describe();
-    [[maybe_unused]] const Rates rates = conclude_plan(run, context, job.work(), needs);
-    if constexpr (requires { job.compare(rates); }) job.compare(rates);
-    return {};
+    return job.compare(conclude_plan(run, context, job.work(), needs));
   }
-  if constexpr (requires { job.open(); }) job.open();
+  job.open();
   require_memory(run.control, memory.host, memory.device);
-  if constexpr (requires { job.take(); }) job.take();
-  if constexpr (requires { J::reads_in_phases; })
-    job.read();
-  else
-    run.phase("read", [&] { job.read(); });
-  run.phase("solve", [&] { job.solve(); });
-  if constexpr (requires { job.gives_up(); })
-    if (const std::string why = job.gives_up(); !why.empty()) return why;
+  job.go(run);
   job.outcome();
-  bool checks = true, writes = true;
-  if constexpr (requires { job.has_check(); }) checks = job.has_check();
-  if constexpr (requires { job.check(); })
-    if (checks) run.phase("check", [&] { job.check(); });
-  if constexpr (requires { job.writes(); }) writes = job.writes();
-  if (writes) run.phase("write", [&] { job.write(); });
+  if (job.has_check()) run.phase("check", [&] { job.check(); });
+  if (job.writes()) run.phase("write", [&] { job.write(); });
   if (const std::string sentence = job.sentence(); !sentence.empty()) run.say(sentence);
-  return {};
 }
 
 }  // namespace terrace

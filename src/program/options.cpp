@@ -53,6 +53,10 @@ void add_common_options(CLI::App& command, CommonOptions& o) {
       ->check(CLI::IsMember({"auto", "always", "never"}));
   command.add_flag("--plan", o.plan, "Print memory and method; read no data");
   command.add_flag("--no-check", o.no_check, "Skip the residual or certificate");
+  command
+      .add_option("--check", o.check,
+                  "auto; none: as --no-check; exact: the whole residual of an inverse")
+      ->check(CLI::IsMember({"auto", "none", "exact"}));
   command.add_flag("--guard", o.guard, "Check sums on the way: memory errors end the run early");
   command.add_option("--block", o.block, "Panel or tile width (0: the method's choice)")
       ->check(not_negative());
@@ -100,6 +104,8 @@ void check_common_options(const CommonOptions& o, const std::string& command) {
            (o.precision == "mixed" ? "band solve, cg and their benches"
                                    : "dense invert, dense solve and bench dense") +
            "; --precision");
+  if (o.check == "exact" && (command != "dense invert" || o.no_check))
+    refuse("only dense invert with its check has an exact one; --check exact");
   const bool of_dense = command == "dense invert" || command == "dense solve";
   if (of_dense && (o.method == "textbook" || o.method == "cramer"))
     for (const auto& [given, name] : {std::pair{!o.checkpoint.empty(), "--checkpoint"},

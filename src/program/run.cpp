@@ -50,6 +50,7 @@ Run::Run(const Control& the_control, CommonOptions given, std::string name, std:
       command(std::move(name)),
       command_line(std::move(line)),
       start_(Clock::now()) {
+  if (options.check == "none") options.no_check = true;
   require_own_files();
   record_stages(!options.report.empty() && command.rfind("bench", 0) != 0);
   if (options.oversubscribe) allow_oversubscription();
@@ -228,7 +229,9 @@ namespace {
 
 /// What a program may open and hand on, as /dev/stdout and /dev/fd/63: never renamed over.
 bool is_handed_on(const std::string& path) {
-  return path.rfind("/dev/", 0) == 0 || path.rfind("/proc/", 0) == 0;
+  for (const char* place : {"/dev/fd/", "/dev/std", "/proc/"})  // and no file of /dev/shm
+    if (path.rfind(place, 0) == 0) return true;
+  return false;
 }
 
 /// Writes to what is there: a device, or a pipe that somebody reads.

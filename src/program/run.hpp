@@ -11,6 +11,7 @@
 #include "io/files.hpp"
 #include "io/output.hpp"
 #include "kernels/base/clock.hpp"
+#include "kernels/base/preparations.hpp"
 #include "src/frame/backend_choice.hpp"
 #include "src/frame/progress.hpp"
 
@@ -18,7 +19,8 @@ namespace terrace {
 
 /// Options that every solver takes (the interface's names).
 struct CommonOptions {
-  std::string output, backend = "auto", report, progress = "auto", method, precision = "fp64";
+  std::string output, backend = "auto", report, progress = "auto", method, precision = "fp64",
+                      check = "auto";
   std::string checkpoint, checkpoint_every, restart;
   bool oversubscribe = false, no_bind = false;
   bool plan = false, no_check = false, guard = false, quiet = false, force = false;
@@ -102,6 +104,9 @@ class Run {
   std::unique_ptr<Checkpoints> checkpoints_;
 };
 
+/// Whether it calls cuBLAS in every run.
+inline bool makes_products(const std::string& command) { return command.rfind("dense", 0) == 0; }
+
 /// The one jump from a backend's name to its type: body.template operator()<B>(Context<B>&).
 template <class Body>
 void with_backend(Run& run, const BackendHint& hint, Body&& body) {
@@ -111,6 +116,7 @@ void with_backend(Run& run, const BackendHint& hint, Body&& body) {
   if constexpr (with_cuda) {
     if (name == "cuda") {
       Context<Cuda> context = make_context<Cuda>(run.control);
+      if (makes_products(run.command) && !run.options.plan) prepare_products();
       bind_cores(run.control, context.device.pci);
       run.note_device(context.device);
       run.report["transport"] = context.comm.transport();

@@ -60,6 +60,25 @@ void check_container() {
       CHECK(norm_infinity(a) == Approx(*std::max_element(by_row.begin(), by_row.end())));
       CHECK(norm_frobenius(a) == Approx(std::sqrt(squares)));
 
+      const std::vector<double> turned = [&] {
+        Matrix<B> t(lane, columns, rows);
+        transpose<B>(lane, rows, columns, a.view(), columns, t.view(), rows);
+        return t.values();
+      }();
+      double largest = 0, least = std::numeric_limits<double>::infinity();
+      bool right_turned = true;
+      for (Index i = 0; i < rows; ++i)
+        for (Index j = 0; j < columns; ++j) {
+          const double x = u[std::size_t(i * columns + j)];
+          right_turned = right_turned && turned[std::size_t(j * rows + i)] == x;
+          largest = std::max(largest, std::fabs(x));
+          if (x != 0) least = std::min(least, std::fabs(x));
+        }
+      CHECK(right_turned);
+      const Sizes sizes = sizes_of<B>(lane, rows, columns, a.view(), columns);
+      CHECK(sizes.largest == largest);
+      CHECK(sizes.least == least);
+
       for (const Index inner : {1, 17, 64}) {
         const std::vector<double> w = values(columns, inner, 3);
         const std::vector<double> c = (a * Matrix<B>(lane, columns, inner, w)).values();
@@ -82,6 +101,8 @@ void check_values() {
   if (!context) return;
   const Stream<B>& lane = context->bulk;
   const std::vector<double> u = values(4, 6, 5);
+  const Sizes gaps = sizes_of<B>(lane, 2, 2, Matrix<B>(lane, 2, 2, {0, -3, 0.5, 0}).view(), 2);
+  CHECK((gaps.largest == 3 && gaps.least == 0.5));
   Matrix<B> a(lane, 4, 6, u);
   Matrix<B> b = a;  // deep copy
   b *= 2;

@@ -24,7 +24,7 @@ TriangleOperator<B> make(const Context<B>& c, Index n, const Entry& a, bool plan
     rows.assign(std::size_t(range.count * n), 0.0);
     for (Index i = 0; i < range.count; ++i)
       for (Index j = 0; j < n; ++j) rows[std::size_t(i * n + j)] = a(range.first + i, j);
-    op.put_slab(c, round, rows.data());
+    op.put_slab(c, round, [&](const io::Sink<double>& sink) { sink(0, range.count, rows.data()); });
   }
   return op;
 }

@@ -1,8 +1,6 @@
 #include "src/gf2/backend.hpp"
-#include "src/gf2/inverse.hpp"
-#include "src/gf2/kernel.hpp"
 #include "src/gf2/multiply.hpp"
-#include "src/gf2/solve.hpp"
+#include "src/gf2/results.hpp"
 
 #include "kernels/base/random.hpp"
 #include "tests/support/bit_source.hpp"
@@ -11,33 +9,6 @@ using namespace terrace;
 using namespace terrace::test;
 
 namespace {
-
-/// Rows 0 .. rows of a product of distributed bits: row destination[i] = local row i.
-template <class B>
-PlainBits gather(const Context<B>& context, const BitMatrix<B>& matrix, Index rows, Index columns,
-                 const std::vector<Index>& destination) {
-  const Index words = ceil_div(columns, 64);
-  std::vector<Word> mine(std::size_t(matrix.slots() * words)), all(std::size_t(rows * words), 0);
-  copy_rows(context.bulk, mine.data(), words, matrix.data.data(), matrix.stride, words,
-            matrix.slots());
-  context.bulk.synchronize();
-  for (Index slot = 0; slot < matrix.slots(); ++slot)
-    std::copy_n(mine.begin() + slot * words, words,
-                all.begin() + destination[std::size_t(slot)] * words);
-  context.control.reduce(all, Reduce::bit_xor);
-  PlainBits result(rows, columns);
-  for (Index i = 0; i < rows; ++i)
-    for (Index j = 0; j < columns; ++j)
-      result(i, j) = std::uint8_t((all[std::size_t(i * words + j / 64)] >> (j % 64)) & 1);
-  return result;
-}
-
-std::vector<Index> globals(const BlockCyclic& layout, int rank) {
-  std::vector<Index> result;
-  for (Index slot = 0; slot < layout.slots(rank); ++slot)
-    result.push_back(layout.global(slot, rank));
-  return result;
-}
 
 PlainBits low_rank(Index rows, Index columns, Index rank, unsigned seed) {
   return random_plain(rows, rank, seed) * random_plain(rank, columns, seed + 1);

@@ -2,9 +2,7 @@
 // reported or harmless. TERRACE_GUARD_CASES: how many (nightly: 100,000).
 #include <fmt/core.h>
 
-#include "src/gf2/inverse.hpp"
-#include "src/gf2/kernel.hpp"
-#include "src/gf2/solve.hpp"
+#include "src/gf2/results.hpp"
 #include "tests/support/bit_source.hpp"
 #include "tests/support/guard.hpp"
 

@@ -17,8 +17,8 @@ namespace terrace::test {
 /// A folder of this test run, the same on all ranks; removed at the end.
 class Folder {
  public:
-  Folder() {
-    std::string name = std::filesystem::temp_directory_path() / "terrace-io-XXXXXX";
+  explicit Folder(const std::filesystem::path& in = std::filesystem::temp_directory_path()) {
+    std::string name = in / "terrace-io-XXXXXX";
     if (world().rank() == 0 && !mkdtemp(name.data())) name.clear();
     path_ = world().broadcast(name, 0);
   }

@@ -125,11 +125,11 @@ for words in ("dense --n 50 --rivals lapack --repeat 1", "gf2 --n 200 --repeat 1
 start = test.run
 
 
-ALWAYS = ("--help --help-all --report --quiet --progress --oversubscribe --no-bind --seed --backend --precision --guard")  # of the frame: the
+ALWAYS = ("--help --help-all --report --quiet --progress --oversubscribe --no-bind --seed --backend --precision --guard --check")  # of the frame: the
 # session, Run, the random source, check_common_options (which refuses a --precision or a --guard that a command does not have)
-BENCH_REFUSED = {"--output": "x.h5", "--force": "", "--plan": "", "--checkpoint": "c.h5", "--checkpoint-every": "1s", "--restart": "c.h5"}
+BENCH_REFUSED = {"--check": "exact", "--output": "x.h5", "--force": "", "--plan": "", "--checkpoint": "c.h5", "--checkpoint-every": "1s", "--restart": "c.h5"}
 SOLVER = "--output --force --plan --no-check --method --block --checkpoint --checkpoint-every --restart"
-GENERATE_REFUSED = {"--method": "foo", "--block": "8", "--precision": "mixed", "--no-check": "", "--checkpoint": "c.h5", "--checkpoint-every": "1s",
+GENERATE_REFUSED = {"--method": "foo", "--block": "8", "--precision": "mixed", "--no-check": "", "--check": "none", "--checkpoint": "c.h5", "--checkpoint-every": "1s",
                     "--restart": "c.h5", "--backend": "cuda"}
 BITS = "--k --tables --panels"
 TABLE = {  # command: (obeyed beside ALWAYS, refused here with these values)
@@ -143,7 +143,7 @@ TABLE = {  # command: (obeyed beside ALWAYS, refused here with these values)
                                                                       "--most-serial" if gpus() else "--most-alternative": "9"}),
     "bench io": ("--gib --file-dir --layout --repeat --keep --warm --no-check",
                  {**BENCH_REFUSED, "--method": "foo", "--block": "8", "--backend": "cpu", "--seed": "2"}),
-    "bench profile": ("--folder", {**BENCH_REFUSED, "--method": "foo", "--block": "8", "--no-check": "", "--seed": "2"}),
+    "bench profile": ("--folder", {**BENCH_REFUSED, "--method": "foo", "--block": "8", "--no-check": "", "--check": "none", "--seed": "2"}),
     "generate gf2-random": ("--output --force --plan --rhs --rows --columns --density", GENERATE_REFUSED),
     "generate gf2-rank": ("--output --force --plan --rhs --rows --columns --rank", GENERATE_REFUSED),
     "generate band-spd": ("--output --force --plan --rhs --n --half-bandwidth --condition", GENERATE_REFUSED),

@@ -11,6 +11,7 @@ import signal
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 
 import h5py
@@ -136,6 +137,10 @@ check("a report", read_json("empty")["exit_code"] == 0)
 shutil.copy("notes.txt", "n2.txt")
 accepted(f"{invert} -o v.h5 --force --report n2.txt --quiet")
 check("a forced report", read_json("n2.txt")["exit_code"] == 0)
+if os.path.isdir("/dev/shm"):  # a folder like others
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        accepted(f"{invert} -o v.h5 --force --report {folder}/r.json --quiet")
+        check("a report in /dev/shm", os.listdir(folder) == ["r.json"] and json.load(open(f"{folder}/r.json"))["exit_code"] == 0)
 done = accepted(f"{invert} -o v.h5 --force --report /dev/stdout --quiet")
 check("a report to stdout", json.loads(done.out)["exit_code"] == 0, done.out[:200])
 with open("redirected", "w") as f:

@@ -11,6 +11,8 @@ import subprocess
 import sys
 import time
 
+import h5py
+
 from terrace import Program, read_json, remove
 
 test = Program(sys.argv[1], TERRACE_THREADS="1")
@@ -188,6 +190,15 @@ for make, command in problems:
     print(f"{command:48} memory {said / 2**20:7.1f} MiB said, {(most - idle) / 2**20:7.1f} MiB above an idle run")
     check(f"{command}: peak {most - idle} above idle, {said} said", most - idle < 1.4 * said + (48 << 20))
     check(f"{command}: {said} said, peak {most}", said < 2.5 * (most - idle) + (256 << 20))
+# --guard of cg keeps the right-hand sides on the host a second time, and compares them with a third copy.
+generate("band-spd --n 400000 --half-bandwidth 1 --rhs 16")
+command = "cg in.h5:/A --rhs :/b -o out.h5 --force --rtol 1e-2 --preconditioner jacobi"
+said, most = [], []
+for more in ("", " --guard"):
+    said.append(run(command + more + " --plan")["result"]["plan"]["memory_per_rank"]["host_bytes"])
+    most.append(peak(command + more)[0])
+print(f"cg --guard: {(said[1] - said[0]) / 2**20:.1f} MiB more said, {(most[1] - most[0]) / 2**20:.1f} MiB more taken")
+check("cg --guard: its copies are said", said[1] - said[0] >= 8 * 400000 * (2 * 16 + 1) and most[1] - most[0] < said[1] - said[0] + (24 << 20), (said, most))
 if loaded:
     print(f"others used the machine: {len(loaded)} times were not judged")
 
@@ -227,6 +238,19 @@ for make, command, limit in [
         if option:
             other = run(f"{command} -o out.h5 --force --plan {option[1]}", 1, limit)["result"]["plan"]
             check(f"{command} {option[1]}: fits as advised", other["fits"], other)
+
+# Parts of a band that no machine holds, nor its file: nothing of it is written. Each method, on each number of ranks.
+n, m = 2_000_000, 200_000
+with h5py.File("in.h5", "w") as f:
+    f.create_dataset("A", (m + 1, n), "f8").attrs["format"] = "band"
+    f.create_dataset("b", (n,), "f8")
+for ranks in (1, 2):
+    for method in ("one-end", "two-ends", "partition --parts 3"):
+        command = f"band solve in.h5:/A --rhs :/b -o out.h5 --method {method}"
+        r = run(command + " --plan", ranks)  # once a crash, where other methods were asked for their memory
+        plan = r["result"]["plan"]
+        structure(command, plan)
+        check(f"{command}: does not fit", not plan["fits"] and "does not fit" in r["text"], r["text"])
 
 # 5. Options of bench.
 for words in ("bench", "bench --profile gf2"):

@@ -23,6 +23,31 @@ BandProblem<B> band_problem(Index n, Index m, Entry entry) {
           }};
 }
 
+/// Columns of a formula, as a caller has them in memory.
+inline BandReader band_reader(Index n, Index m, Entry entry) {
+  return {n, m, [=](std::span<const Range> ranges, const io::Sink<double>& sink) {
+            Index position = 0;
+            for (const Range& range : ranges) {
+              std::vector<double> data(std::size_t(range.count * (m + 1)), 0.0);
+              for (Index j = 0; j < range.count; ++j)
+                for (Index d = 0; d <= m && range.first + j + d < n; ++d)
+                  data[std::size_t(j * (m + 1) + d)] = entry(range.first + j + d, range.first + j);
+              sink(position, range.count, data.data());
+              position += range.count;
+            }
+          }};
+}
+/// Rows of right-hand sides that every rank has whole.
+inline ReadRanges row_reader(std::vector<double> whole, Index nrhs) {
+  return [=](std::span<const Range> ranges, const io::Sink<double>& sink) {
+    Index position = 0;
+    for (const Range& range : ranges) {
+      sink(position, range.count, whole.data() + range.first * nrhs);
+      position += range.count;
+    }
+  };
+}
+
 /// This rank's tile columns of the problem.
 template <class B>
 void fill_tiles(Context<B>& c, BandTiles<B>& a, Index n, Index m, const Entry& entry) {

@@ -25,4 +25,31 @@ BitSource<B> plain_source(const Context<B>& context, const PlainBits& plain, Blo
   return source;
 }
 
+/// Rows 0 .. rows of distributed bits, on all ranks: row destination[i] = local row i.
+template <class B>
+PlainBits gather(const Context<B>& context, const BitMatrix<B>& matrix, Index rows, Index columns,
+                 const std::vector<Index>& destination) {
+  const Index words = ceil_div(columns, 64);
+  std::vector<Word> mine(std::size_t(matrix.slots() * words)), all(std::size_t(rows * words), 0);
+  copy_rows(context.bulk, mine.data(), words, matrix.data.data(), matrix.stride, words,
+            matrix.slots());
+  context.bulk.synchronize();
+  for (Index slot = 0; slot < matrix.slots(); ++slot)
+    std::copy_n(mine.begin() + slot * words, words,
+                all.begin() + destination[std::size_t(slot)] * words);
+  context.control.reduce(all, Reduce::bit_xor);
+  PlainBits result(rows, columns);
+  for (Index i = 0; i < rows; ++i)
+    for (Index j = 0; j < columns; ++j)
+      result(i, j) = std::uint8_t((all[std::size_t(i * words + j / 64)] >> (j % 64)) & 1);
+  return result;
+}
+
+inline std::vector<Index> globals(const BlockCyclic& layout, int rank) {
+  std::vector<Index> result;
+  for (Index slot = 0; slot < layout.slots(rank); ++slot)
+    result.push_back(layout.global(slot, rank));
+  return result;
+}
+
 }  // namespace terrace::test

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "kernels/base/parallel.hpp"
+#include "src/program/waiting.hpp"
 
 namespace {
 const terrace::Control* the_world = nullptr;
@@ -47,6 +48,7 @@ Context<Cuda>* context<Cuda>() {
 }  // namespace terrace::test
 
 int main(int argc, char* argv[]) {
+  terrace::wait_asleep_where_crowded();
   terrace::Session session(&argc, &argv);
   the_world = &session.control();
   return terrace::guarded(session.control(), [&] {

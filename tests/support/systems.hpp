@@ -93,7 +93,8 @@ struct Triangle {
       rows.assign(std::size_t(slab.count * n), 0.0);
       for (Index i = 0; i < slab.count; ++i)
         for (Index j = 0; j < n; ++j) rows[std::size_t(i * n + j)] = a(slab.first + i, j);
-      op.put_slab(c, round, rows.data());
+      op.put_slab(c, round,
+                  [&](const io::Sink<double>& sink) { sink(0, slab.count, rows.data()); });
     }
     (void)op.asymmetry(c);
     return op;

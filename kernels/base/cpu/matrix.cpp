@@ -118,27 +118,49 @@ void scale_columns(const Stream<Cpu>& stream, Index rows, View<const Index, Cpu>
 }
 
 template <>
-double max_abs(const Stream<Cpu>& stream, Index rows, Index columns, View<const double, Cpu> a,
+void transpose(const Stream<Cpu>& stream, Index rows, Index columns, View<const double, Cpu> from,
+               Index ld_from, View<double, Cpu> to, Index ld_to) {
+  constexpr Index edge = 32;
+  stream.run([=] {
+    parallel_ranges(rows, edge, [&](Index i0, Index i1) {
+      for (Index j0 = 0; j0 < columns; j0 += edge)
+        for (Index i = i0; i < i1; ++i)
+          for (Index j = j0; j < std::min(j0 + edge, columns); ++j)
+            to.data[j * ld_to + i] = from.data[i * ld_from + j];
+    });
+  });
+}
+
+template <>
+Sizes sizes_of(const Stream<Cpu>& stream, Index rows, Index columns, View<const double, Cpu> a,
                Index ld) {
   const Index pieces = columns == 0 ? 0 : rows * ceil_div(columns, grain);
-  std::vector<double> found(static_cast<std::size_t>(pieces), 0.0);
+  std::vector<Sizes> found(static_cast<std::size_t>(pieces));
   stream.run([=, &found] {
     const Index across = ceil_div(columns, grain);
     parallel_for(pieces, [&](Index piece) {
       const double* const row = a.data + piece / across * ld;
       const Index from = piece % across * grain;
-      double most = 0;
+      Sizes here;
       bool finite = true;
       for (Index j = from; j < std::min(columns, from + grain); ++j) {
         const double size = std::fabs(row[j]);
+        const double low = size > 0 ? size : std::numeric_limits<double>::infinity();
         finite = finite && size <= std::numeric_limits<double>::max();
-        most = size > most ? size : most;
+        here.largest = size > here.largest ? size : here.largest;
+        here.least = low < here.least ? low : here.least;
       }
-      found[std::size_t(piece)] = finite ? most : std::numeric_limits<double>::infinity();
+      if (!finite) here.largest = std::numeric_limits<double>::infinity();
+      found[std::size_t(piece)] = here;
     });
   });
   stream.synchronize();
-  return found.empty() ? 0.0 : *std::max_element(found.begin(), found.end());
+  Sizes sizes;
+  for (const Sizes& here : found) {
+    sizes.largest = std::max(sizes.largest, here.largest);
+    sizes.least = std::min(sizes.least, here.least);
+  }
+  return sizes;
 }
 
 }  // namespace terrace

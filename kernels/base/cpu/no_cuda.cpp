@@ -2,6 +2,7 @@
 #include "kernels/base/buffer.hpp"
 #include "kernels/base/device_fault.hpp"
 #include "kernels/base/error.hpp"
+#include "kernels/base/preparations.hpp"
 #include "kernels/base/ranges.hpp"
 #include "kernels/base/stream.hpp"
 
@@ -14,6 +15,9 @@ DeviceInfo select_cuda_device(int) {
 }
 DeviceInfo describe_cuda_device(int) { return {}; }
 DeviceInfo current_cuda_device() { return {}; }
+void prepare_device(bool, bool) {}
+void prepare_products() {}
+void end_preparations() {}
 std::string cuda_versions() { return {}; }
 std::string cuda_libraries() { return {}; }
 double seconds_between(const Event<Cuda>&, const Event<Cuda>&) { return 0; }

@@ -3,6 +3,7 @@
 #include "kernels/base/matrix.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -103,22 +104,45 @@ __global__ void column_sums_kernel(Index rows, Index columns, double scale, cons
   out[j] = sum;
 }
 
-/// Bits of non-negative doubles are in the order of the doubles, NaN above infinity.
-__global__ void max_abs_kernel(Index rows, Index columns, const double* a, Index ld,
-                               unsigned long long* out) {
-  unsigned long long most = 0;
+constexpr int edge = 32, strips = 8;
+/// A block turns 32 x 32 elements at a time, read and written along rows.
+__global__ void transpose_kernel(Index rows, Index columns, const double* from, Index ld_from,
+                                 double* to, Index ld_to) {
+  __shared__ double tile[edge][edge + 1];
+  const Index across = (columns + edge - 1) / edge, tiles = (rows + edge - 1) / edge * across;
+  for (Index t = blockIdx.x; t < tiles; t += gridDim.x) {
+    const Index i0 = t / across * edge, j0 = t % across * edge;
+    for (int k = threadIdx.y; k < edge; k += strips)
+      if (i0 + k < rows && j0 + threadIdx.x < columns)
+        tile[k][threadIdx.x] = from[(i0 + k) * ld_from + j0 + threadIdx.x];
+    __syncthreads();
+    for (int k = threadIdx.y; k < edge; k += strips)
+      if (j0 + k < columns && i0 + threadIdx.x < rows)
+        to[(j0 + k) * ld_to + i0 + threadIdx.x] = tile[threadIdx.x][k];
+    __syncthreads();
+  }
+}
+
+/// Bits of non-negative doubles are in the order of the doubles, NaN above infinity. out: those of
+/// the largest, and the complement of those of the least that is not zero.
+__global__ void sizes_kernel(Index rows, Index columns, const double* a, Index ld,
+                             unsigned long long* out) {
+  unsigned long long found[2] = {0, 0};
   const Index size = rows * columns, step = Index(gridDim.x) * blockDim.x;
   for (Index i = Index(blockIdx.x) * blockDim.x + threadIdx.x; i < size; i += step) {
     const Index r = i / columns;
     const auto bits =
         static_cast<unsigned long long>(__double_as_longlong(fabs(a[r * ld + (i - r * columns)])));
-    most = bits > most ? bits : most;
+    found[0] = bits > found[0] ? bits : found[0];
+    found[1] = bits != 0 && ~bits > found[1] ? ~bits : found[1];
   }
-  for (int d = 16; d > 0; d /= 2) {
-    const unsigned long long other = __shfl_down_sync(~0u, most, d);
-    most = other > most ? other : most;
+  for (int k = 0; k < 2; ++k) {
+    for (int d = 16; d > 0; d /= 2) {
+      const unsigned long long other = __shfl_down_sync(~0u, found[k], d);
+      found[k] = other > found[k] ? other : found[k];
+    }
+    if (threadIdx.x % 32 == 0) atomicMax(out + k, found[k]);
   }
-  if (threadIdx.x % 32 == 0) atomicMax(out, most);
 }
 
 }  // namespace
@@ -182,20 +206,35 @@ void row_sums(const Stream<Cuda>& stream, Index rows, Index columns, double scal
 }
 
 template <>
-double max_abs(const Stream<Cuda>& stream, Index rows, Index columns, View<const double, Cuda> a,
-               Index ld) {
-  if (rows == 0 || columns == 0) return 0;
-  const Buffer<Word, Cuda> most(1);
-  fill_zero(stream, most.view());
-  max_abs_kernel<<<int(std::min<Index>(blocks_for(rows * columns), 2048)), threads, 0,
-                   native(stream)>>>(rows, columns, a.data, ld,
-                                     reinterpret_cast<unsigned long long*>(most.data()));
+void transpose(const Stream<Cuda>& stream, Index rows, Index columns, View<const double, Cuda> from,
+               Index ld_from, View<double, Cuda> to, Index ld_to) {
+  const Index tiles = ceil_div(rows, edge) * ceil_div(columns, edge);
+  if (tiles == 0) return;
+  transpose_kernel<<<int(std::min(tiles, max_blocks)), dim3(edge, strips), 0, native(stream)>>>(
+      rows, columns, from.data, ld_from, to.data, ld_to);
   check_launch();
-  double value = 0;
-  check(cudaMemcpyAsync(&value, most.data(), sizeof value, cudaMemcpyDeviceToHost, native(stream)));
+}
+
+template <>
+Sizes sizes_of(const Stream<Cuda>& stream, Index rows, Index columns, View<const double, Cuda> a,
+               Index ld) {
+  Sizes sizes;
+  if (rows == 0 || columns == 0) return sizes;
+  const Buffer<Word, Cuda> found(2);
+  fill_zero(stream, found.view());
+  sizes_kernel<<<int(std::min<Index>(blocks_for(rows * columns), 2048)), threads, 0,
+                 native(stream)>>>(rows, columns, a.data, ld,
+                                   reinterpret_cast<unsigned long long*>(found.data()));
+  check_launch();
+  Word bits[2] = {0, 0};
+  check(cudaMemcpyAsync(bits, found.data(), sizeof bits, cudaMemcpyDeviceToHost, native(stream)));
   stream.synchronize();
-  return value <= std::numeric_limits<double>::max() ? value
-                                                     : std::numeric_limits<double>::infinity();
+  const double largest = std::bit_cast<double>(bits[0]);
+  sizes.largest = largest <= std::numeric_limits<double>::max()
+                      ? largest
+                      : std::numeric_limits<double>::infinity();
+  if (bits[1] != 0) sizes.least = std::bit_cast<double>(~bits[1]);
+  return sizes;
 }
 
 }  // namespace terrace

@@ -9,11 +9,14 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "kernels/base/cuda/runtime.cuh"
 #include "kernels/base/graph.hpp"
 #include "kernels/base/memory_use.hpp"
 #include "kernels/base/parallel.hpp"
+#include "kernels/base/preparations.hpp"
 
 namespace terrace {
 namespace {
@@ -202,6 +205,50 @@ DeviceInfo select_cuda_device(int ordinal) {
   return current_cuda_device();
 }
 
+namespace {
+std::vector<std::thread> preparations;
+template <class F>
+void prepare(const F& work) {
+  preparations.emplace_back([work] {
+    try {
+      work();
+    } catch (const Error&) {  // where it is used it is thrown again
+    }
+    cudaGetLastError();
+  });
+}
+}  // namespace
+
+void prepare_device(bool certain, bool products) {
+  prepare([certain] {
+    int count = 0;
+    if (cudaGetDeviceCount(&count) == cudaSuccess && certain && count == 1) cudaSetDevice(0);
+  });
+  if (products) prepare([] { (void)cublasGetStatusString(CUBLAS_STATUS_SUCCESS); });
+}
+
+void prepare_products() {
+  int ordinal = 0;
+  check(cudaGetDevice(&ordinal));
+  prepare([ordinal] {
+    check(cudaSetDevice(ordinal));
+    const Stream<Cuda> stream;
+    constexpr int n = 1024, k = 256;
+    double* room = nullptr;  // not counted as the problem's
+    check(cudaMallocAsync(&room, sizeof(double) * n * (n + k), native(stream)));
+    const double one = 1.0, zero = 0.0;
+    check(cublasDgemm(cublas(stream), CUBLAS_OP_N, CUBLAS_OP_T, n, n, k, &one, room + n * n, n,
+                      room + n * n, n, &zero, room, n));
+    check(cudaFreeAsync(room, native(stream)));
+    check(cudaStreamSynchronize(native(stream)));
+  });
+}
+
+void end_preparations() {
+  for (std::thread& thread : preparations) thread.join();
+  preparations.clear();
+}
+
 std::string cuda_versions() {
   int runtime = 0, driver = 0;
   cudaRuntimeGetVersion(&runtime);
@@ -218,9 +265,13 @@ template <class Property>
 std::string library_version(const char* name, Property&& property, int major, int minor,
                             int patch) {
   int at[3] = {0, 0, 0};
-  property(MAJOR_VERSION, &at[0]);
-  property(MINOR_VERSION, &at[1]);
-  property(PATCH_LEVEL, &at[2]);
+  try {
+    property(MAJOR_VERSION, &at[0]);
+    property(MINOR_VERSION, &at[1]);
+    property(PATCH_LEVEL, &at[2]);
+  } catch (const Error&) {
+    return std::string(name) + " (not found)";
+  }
   const auto text = [](int a, int b, int c) {
     return std::to_string(a) + "." + std::to_string(b) + "." + std::to_string(c);
   };

@@ -1,13 +1,11 @@
 // For .cu files only: native handles behind Stream<Cuda>, and checks.
 #pragma once
-#include <cublas_v2.h>
 #include <cuda_runtime.h>
-#include <cusolverDn.h>
-#include <cusparse.h>
 
 #include <source_location>
 
 #include "kernels/base/buffer.hpp"
+#include "kernels/base/cuda/libraries.hpp"
 #include "kernels/base/error.hpp"
 #include "kernels/base/stream.hpp"
 

@@ -1,0 +1,115 @@
+// Rows or columns of a rank, written piece by piece.
+#include <optional>
+
+#include "distrib/faults.hpp"
+#include "io/input_file.hpp"
+#include "io/output_state.hpp"
+#include "io/transpose.hpp"
+
+namespace terrace::io {
+
+/// `count` buffers, one filled while the one before goes to its runs; the sum of the hashes.
+Word Output::State::place(const Placing& placing, Index count, Index buffer_bytes,
+                          const Stage& fill, const std::function<std::vector<Run>(Index)>& runs) {
+  Word sum = 0;
+  collectively(control, [&] {
+    overlap_behind(count, buffer_bytes, fill, [&](Index k, char* buffer) {
+      const std::vector<Run> where = runs(k);
+      for (const Run& r : where) count_volume(0, r.count * 8);
+      if (injected_full_disk()) written(-1, "cannot write the output", target.file);
+      sum += placing.put(reinterpret_cast<const Word*>(buffer), where, target.file);
+    });
+  });
+  return sum;
+}
+
+/// Calls fill(piece, buffer) for each piece of this rank and writes it; the sum of the hashes.
+template <class T, class F>
+Word Output::State::write_pieces(hid_t dataset, const std::vector<Index>& dims,
+                                 std::span<const Range> ranges, int axis, const F& fill) {
+  const Index other = dims.size() == 2 ? dims[std::size_t(1 - axis)] : 1;
+  const auto pieces = plan_pieces(ranges, piece_bytes() / std::max<Index>(1, other * 8));
+  const Rounds rounds = agree_rounds(control, pieces, axis == 0 ? other * 8 : 8, true);
+  Index largest = 0;
+  for (const Piece& p : pieces) largest = std::max(largest, p.items());
+  const Placing placing(control, file, dataset, temporary, reserved);
+  if (!rounds.collective && placing.possible())
+    return place(
+        placing, Index(pieces.size()), largest * other * 8,
+        [&](Index k, char* out) { fill(pieces[std::size_t(k)], reinterpret_cast<T*>(out)); },
+        [&](Index k) { return runs_of(pieces[std::size_t(k)], axis, dims); });
+  const auto buffer = allocate_together<T>(control, largest * other);
+  const Handle space(H5Dget_space(dataset), &H5Sclose);
+  const Handle how = transfer(rounds.collective);
+  std::optional<Error> mine;
+  Word sum = 0;
+  for (Index k = 0; k < rounds.count; ++k) {
+    const Piece* piece = k < Index(pieces.size()) ? &pieces[std::size_t(k)] : nullptr;
+    if (!rounds.collective && (piece == nullptr || mine)) break;
+    if (piece != nullptr && !mine) {
+      try {
+        fill(*piece, buffer.get());
+      } catch (const Error& e) {  // told at the end, by all
+        mine = e;
+      }
+      sum += hash_runs(reinterpret_cast<const Word*>(buffer.get()), runs_of(*piece, axis, dims));
+    }
+    const Handle memory = select(space, piece, axis);
+    count_volume(0, Index(H5Sget_select_npoints(memory)) * Index(sizeof(T)));
+    const bool bad =
+        other > 0 && H5Dwrite(dataset, type_of<T>(), memory, space, how, buffer.get()) < 0;
+    if ((bad || injected_full_disk()) && !mine)
+      mine = Error(Exit::resources, "cannot write the output; " + target.file +
+                                        "; free space on the disk? " + hdf5_reason());
+  }
+  collectively(control, [&] {
+    if (mine) throw *mine;
+  });
+  return sum;
+}
+
+template <class T>
+void Output::write(const std::string& name, Index rows, Index columns,
+                   std::span<const Range> ranges, const Source<T>& source,
+                   const Attributes& attributes) {
+  State& s = *state_;
+  s.step([&] {
+    const auto dims = shape(rows, columns);
+    const Handle dataset = s.create_dataset(name, dims, type_of<T>());
+    const Word sum = s.write_pieces<T>(dataset, dims, ranges, 0, [&](const Piece& p, T* out) {
+      source(p.position, p.items(), out);
+    });
+    s.finish_dataset(dataset, dims, sum, attributes);
+  });
+}
+
+void Output::write_columns(const std::string& name, Index height, Index columns,
+                           std::span<const Range> ranges, const Source<double>& source,
+                           const Attributes& attributes) {
+  State& s = *state_;
+  s.step([&] {
+    const auto dims = shape(height, columns);
+    const Handle dataset = s.create_dataset(name, dims, H5T_NATIVE_DOUBLE);
+    Index wanted = 0;
+    for (const Range& r : ranges) wanted += r.count;
+    const Index most =
+        std::min(wanted, std::max<Index>(1, piece_bytes() / 8 / std::max<Index>(1, height)));
+    const auto turned = allocate_together<double>(s.control, most * height);
+    const Word sum =
+        s.write_pieces<double>(dataset, dims, ranges, 1, [&](const Piece& p, double* out) {
+          source(p.position, p.items(), turned.get());
+          transpose(out, turned.get(), p.items(), height);
+        });
+    s.finish_dataset(dataset, dims, sum, attributes);
+  });
+}
+
+#define TERRACE_OUTPUT(T)                                                                  \
+  template void Output::write<T>(const std::string&, Index, Index, std::span<const Range>, \
+                                 const Source<T>&, const Attributes&);
+TERRACE_OUTPUT(double)
+TERRACE_OUTPUT(Index)
+TERRACE_OUTPUT(Word)
+#undef TERRACE_OUTPUT
+
+}  // namespace terrace::io

@@ -1,0 +1,18 @@
+// What every run with a device waits for, begun in threads beside the caller. What fails there fails
+// again where it is used.
+//
+// CUDA reads the environment while it starts. Nobody may change it meanwhile, as MPI_Init does: a
+// program prepares after that.
+#pragma once
+
+namespace terrace {
+
+/// CUDA's start, 0.1 s, and where the device is `certain`, and the only one that is seen, its
+/// context, 0.1 s more; with `products` cuBLAS is loaded.
+void prepare_device(bool certain, bool products);
+/// A first product of cuBLAS on the bound device.
+void prepare_products();
+/// Waits for all, before the libraries end with the program.
+void end_preparations();
+
+}  // namespace terrace

@@ -1,0 +1,84 @@
+// The ways to solve behind src/band/system.hpp, each with its memory and what it tries again.
+#pragma once
+#include "distrib/agree.hpp"
+#include "src/band/system.hpp"
+#include "src/frame/guard.hpp"
+
+namespace terrace {
+
+/// What a way works with.
+template <class B>
+struct BandTask {
+  Context<B>& c;
+  const BandSystem& system;
+  const BandRequest& request;
+  Progress& progress;
+  BandHooks hooks;
+};
+
+/// All ranks call all members, in this order, and then those of the result. Until finish() its rows
+/// are those of B.
+template <class B>
+class BandWay : public BandResult<B>, protected BandTask<B> {
+ protected:
+  using BandTask<B>::c, BandTask<B>::system, BandTask<B>::request;
+
+ public:
+  /// `own`: rows of this rank.
+  BandWay(const BandTask<B>& task, const BandPlan& plan, const BlockCyclic& own)
+      : BandWay(task, plan) {
+    this->ranges = own.ranges(c.rank());
+    slots_ = BlockCyclic{plan.shape.padded(), own.block, own.ranks}.slots(c.rank());
+  }
+  BandWay(const BandTask<B>& task, const BandPlan& plan, const Range& own) : BandWay(task, plan) {
+    this->ranges = {own};
+    slots_ = own.count;
+  }
+
+  virtual void take() = 0;
+  virtual void read() = 0;
+  /// `failure`, or why another way has to do it; empty: it need not.
+  virtual std::string solve() = 0;
+  /// Tries `failure` again, where that may tell more.
+  virtual void settle() {}
+
+ protected:
+  BandWay(const BandTask<B>& task, const BandPlan& plan)
+      : BandResult<B>(plan), BandTask<B>(task), problem_(band_problem<B>(system.matrix)) {}
+  [[nodiscard]] bool solves() const { return bool(system.rhs); }
+  [[nodiscard]] bool stored() const { return bool(system.factor); }
+  [[nodiscard]] std::vector<double> right_hand_sides() const {
+    std::vector<double> b = collectively(
+        c.control, [&] { return std::vector<double>(std::size_t(slots_ * request.nrhs), 0.0); });
+    system.rhs(this->ranges, [&](Index position, Index count, const double* data) {
+      std::copy(data, data + count * request.nrhs, b.begin() + position * request.nrhs);
+    });
+    return b;
+  }
+  template <class Rows>
+  double residual_of_rows(const Rows& own, double* reciprocal) const {
+    return band_residual<B>(c, problem_, own, this->rows, right_hand_sides(), request.nrhs,
+                            reciprocal);
+  }
+  /// Numbers on the backend from the host, or there.
+  void put_rows(View<double, B> to) const {
+    upload(c.ahead, to.slice(0, Index(this->rows.size())), this->rows.data());
+    c.ahead.synchronize();
+  }
+  void get_rows_of(View<const double, B> from) {
+    download(c.ahead, this->rows.data(), from.slice(0, Index(this->rows.size())));
+    c.ahead.synchronize();
+  }
+
+  const BandProblem<B> problem_;
+  Index slots_ = 0;  ///< rows of BandResult::rows
+};
+
+/// By tile columns, in parts, or in mixed precision: the band in memory of the backend.
+template <class B>
+std::unique_ptr<BandWay<B>> band_way_in_memory(const BandTask<B>& task, const BandPlan& plan);
+/// The band in memory of the host, or in a scratch file.
+template <class B>
+std::unique_ptr<BandWay<B>> band_way_streamed(const BandTask<B>& task, const BandPlan& plan);
+
+}  // namespace terrace

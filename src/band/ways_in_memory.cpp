@@ -1,0 +1,275 @@
+#include <fmt/core.h>
+
+#include <utility>
+
+#include "src/band/guard.hpp"
+#include "src/band/parts.hpp"
+#include "src/band/ways.hpp"
+
+namespace terrace {
+namespace {
+
+/// This rank's tile columns of the matrix, or of a factor of it.
+template <class B>
+void read_tiles(Context<B>& c, const BandReader& from, BandTiles<B>& a) {
+  const BandShape& s = a.shape;
+  const Index stored = from.half_bandwidth + 1, height = s.half_bandwidth + 1;
+  from.read(BlockCyclic{s.n, s.width, c.size()}.ranges(c.rank()),
+            [&](Index position, Index count, const double* data) {
+              copy_rows<double, B>(c.ahead, a.data.data() + position * s.column(), s.column(), data,
+                                   stored, height, count);
+              c.ahead.synchronize();
+            });
+}
+
+/// To solve, or for the factor alone.
+template <class B>
+class ByTileColumns : public BandWay<B> {
+  using Base = BandWay<B>;
+  using Base::c, Base::plan, Base::system, Base::request, Base::progress, Base::problem_,
+      Base::hooks, Base::failure, Base::rows, Base::solves, Base::stored;
+
+ public:
+  ByTileColumns(const BandTask<B>& task, const BandPlan& plan)
+      : Base(task, plan, BlockCyclic{plan.shape.n, plan.shape.width, task.c.size()}) {}
+
+  void take() override {
+    const auto on_host = [](const std::string& place) {
+      return place == "cpu" && std::is_same_v<B, Cuda>;
+    };
+    collectively(c.control, [&] {
+      tiles_ = band_tiles<B>(c, plan.shape);
+      if (stored()) return;
+      work_ = BandWork<B>(plan.shape);
+      if (on_host(system.places.diagonal)) work_.host_diagonal = band_host_diagonal(plan.shape);
+    });
+    if (!stored() && !plan.at_once) take_guard();
+    if (!solves()) return;
+    x_ = collectively(c.control, [&] { return band_vectors<B>(c, plan.shape, request.nrhs); });
+    if (on_host(system.places.substitution))
+      collectively(c.control, [&] { host_.emplace(c, plan.shape, request.nrhs); });
+  }
+  void read() override {
+    if (solves()) {
+      rows = Base::right_hand_sides();
+      Base::put_rows(x_.data.view());
+    }
+    read_matrix();
+  }
+  std::string solve() override {
+    if (stored())
+      flip_for_tests(c.ahead, c.rank(), 1, tiles_.data.data(), 8 * tiles_.data.size());
+    else
+      failure.minor = plan.at_once ? factor_at_once() : factor_in_steps();
+    if (solves() && failure.minor == 0) substitute();
+    return {};
+  }
+  /// What failed at once is done in steps, which know the leading minor. With the guard, a bit that
+  /// flips may cost the matrix its definiteness: it has to fail once more.
+  void settle() override {
+    if (failure.minor != 0 && plan.at_once) {
+      take_guard();
+      try_in_steps();
+    }
+    if (failure.minor == 0 || !guard_) return;
+    Checkpoints* const kept = std::exchange(progress.checkpoints, nullptr);
+    const Index first = failure.minor;
+    guard_.reset();
+    band_clear(c, tiles_);
+    try_in_steps();
+    progress.checkpoints = kept;
+    if (failure.minor == 0) failure = {first, false, true};
+  }
+  void finish() override {
+    if (solves()) Base::get_rows_of(x_.data.view());
+    if (guard_ && !request.check) hooks.phase("guard", [&] { guard_->verify(tiles_); });
+  }
+  double residual(double* reciprocal) override {
+    return solves() ? Base::residual_of_rows(x_.rows, reciprocal)
+                    : band_factor_residual<B>(c, problem_, tiles_, system.seed, reciprocal);
+  }
+  bool verify() override {
+    if (guard_) guard_->verify(tiles_);
+    return guard_.has_value();
+  }
+  /// What has no sums: a stored factor, and a factorization in one launch.
+  bool again() override {
+    if (!solves()) {
+      band_clear(c, tiles_);
+      read_matrix();
+      return factor_at_once() == 0;
+    }
+    read();
+    substitute();
+    Base::get_rows_of(x_.data.view());
+    return true;
+  }
+  void copy_factor(Index position, Index count, Index height, double* out) const override {
+    copy_rows<double, B>(c.ahead, out, height, tiles_.data.data() + position * plan.shape.column(),
+                         plan.shape.column(), std::min(height, plan.shape.half_bandwidth + 1),
+                         count);
+    c.ahead.synchronize();
+  }
+
+ private:
+  void take_guard() {
+    if (system.guard) collectively(c.control, [&] { guard_.emplace(c, plan.shape); });
+  }
+  void read_matrix() {
+    read_tiles(c, stored() ? system.factor : system.matrix, tiles_);
+    if (guard_) guard_->begin(tiles_);
+  }
+  void try_in_steps() {
+    hooks.phase("read", [&] { read_matrix(); });
+    hooks.phase("solve", [&] { failure.minor = factor_in_steps(); });
+  }
+  [[nodiscard]] Index factor_in_steps() {
+    work_.guard = guard_ ? &*guard_ : nullptr;
+    const Index failed = band_cholesky(c, tiles_, work_, progress);
+    if (failed == 0 && guard_) guard_->flip_after(tiles_);
+    return failed;
+  }
+  /// When a pivot was bad the tiles are cleared.
+  [[nodiscard]] Index factor_at_once() {
+    const auto [numbers, words] = band_at_once_memory<B>(plan.shape);
+    const Buffer<double, B> inverses(numbers);
+    const Buffer<Word, B> scratch(words);
+    const Index bad = band_cholesky_at_once(c, tiles_, inverses, scratch);
+    if (bad != 0) band_clear(c, tiles_);
+    return bad;
+  }
+  void substitute() {
+    if (host_)
+      band_substitute_on_host(c, tiles_, x_, *host_, progress);
+    else
+      band_substitute(c, tiles_, x_, progress);
+  }
+
+  BandTiles<B> tiles_;
+  BandWork<B> work_;
+  std::optional<BandGuard<B>> guard_;
+  BandVectors<B> x_;
+  std::optional<HostSubstitution<B>> host_;
+};
+
+/// From one end in one launch, from two ends, or by a partition.
+template <class B>
+class InParts : public BandWay<B> {
+  using Base = BandWay<B>;
+  using Base::c, Base::plan, Base::system, Base::request, Base::progress, Base::problem_,
+      Base::rows, Base::stored;
+
+ public:
+  InParts(const BandTask<B>& task, const BandPlan& plan)
+      : Base(task, plan, plan.rows_of(task.c.rank())), own_(plan.rows_of(task.c.rank())) {}
+
+  void take() override {
+    a_ = collectively(c.control, [&] { return band_parts<B>(c, plan); });
+    x_ = collectively(c.control, [&] { return band_part_rows(a_, request.nrhs); });
+  }
+  void read() override {
+    rows = Base::right_hand_sides();
+    set_rows(c, a_, x_, rows.data());
+    if (stored())
+      load_factor(c, band_problem<B>(system.factor), a_);
+    else
+      load_parts(c, problem_, a_);
+  }
+  /// Parts cannot know which leading minor fails first.
+  std::string solve() override {
+    flip(1);
+    const bool definite = stored() || factor_parts(c, a_, &progress);
+    flip(2);
+    if (!definite) return "a part is not positive definite";
+    solve_parts(c, a_, x_);
+    return {};
+  }
+  void finish() override { get_rows(c, a_, x_, rows.data()); }
+  double residual(double* reciprocal) override { return Base::residual_of_rows(own_, reciprocal); }
+  bool again() override {
+    read();
+    if (!stored() && !factor_parts(c, a_)) return false;
+    solve_parts(c, a_, x_);
+    finish();
+    return true;
+  }
+
+ private:
+  void flip(Index step) {
+    if (!a_.memory.empty())
+      flip_for_tests(c.ahead, c.rank(), step, a_.memory[0].data(), 8 * a_.memory[0].size());
+  }
+
+  const Range own_;
+  BandParts<B> a_;
+  BandPartRows<B> x_;
+};
+
+/// In mixed precision; with FP64 for what does not converge.
+template <class B>
+class InMixedPrecision : public BandWay<B> {
+  using Base = BandWay<B>;
+  using Base::c, Base::plan, Base::system, Base::request, Base::progress, Base::hooks, Base::notes,
+      Base::rows;
+
+ public:
+  InMixedPrecision(const BandTask<B>& task, const BandPlan& plan)
+      : Base(task, plan, Range{0, plan.shape.n}) {}
+
+  void take() override {
+    collectively(c.control, [&] {
+      a_ = band_tiles<B>(c, plan.shape);
+      mixed_ = band_mixed<B>(plan.shape, request.nrhs);
+      x_ = Buffer<double, B>(plan.shape.padded() * request.nrhs);
+    });
+  }
+  void read() override {
+    rows = Base::right_hand_sides();
+    fill_zero(c.ahead, x_.view());
+    Base::put_rows(x_.view());
+    read_tiles(c, system.matrix, a_);
+  }
+  std::string solve() override {
+    notes.factored = mixed_resume(c, mixed_, x_, progress) || mixed_factor(c, tiles(), mixed_);
+    if (notes.factored) notes.found = mixed_solve(c, tiles(), mixed_, x_, {}, &progress);
+    notes.shift = mixed_.shift;
+    if (!notes.factored) return to_string(mixed_.failure);
+    if (notes.found.reason == MixedReason::converged) return {};
+    return fmt::format("{} after {} iterations", to_string(notes.found.reason),
+                       notes.found.iterations);
+  }
+  void finish() override {
+    hooks.phase("condition",
+                [&] { notes.condition = mixed_condition(c, tiles(), mixed_, notes.found); });
+    Base::get_rows_of(x_.view());
+  }
+  double residual(double* reciprocal) override {
+    return Base::residual_of_rows(Range{0, plan.shape.n}, reciprocal);
+  }
+
+ private:
+  [[nodiscard]] View<const double, B> tiles() const {
+    return a_.data.view().slice(0, plan.shape.tiles() * plan.shape.tile());
+  }
+
+  BandTiles<B> a_;
+  BandMixed<B> mixed_;
+  Buffer<double, B> x_;
+};
+
+}  // namespace
+
+template <class B>
+std::unique_ptr<BandWay<B>> band_way_in_memory(const BandTask<B>& task, const BandPlan& plan) {
+  if (plan.method == BandMethod::tile_columns)
+    return std::make_unique<ByTileColumns<B>>(task, plan);
+  if (plan.method == BandMethod::mixed) return std::make_unique<InMixedPrecision<B>>(task, plan);
+  return std::make_unique<InParts<B>>(task, plan);
+}
+
+#define TERRACE_INSTANTIATE(B) \
+  template std::unique_ptr<BandWay<B>> band_way_in_memory(const BandTask<B>&, const BandPlan&);
+TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+#undef TERRACE_INSTANTIATE
+
+}  // namespace terrace

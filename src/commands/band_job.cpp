@@ -1,0 +1,259 @@
+#include "src/commands/band_job.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "io/unfinished.hpp"
+#include "src/commands/band_plan.hpp"
+#include "src/frame/guard.hpp"
+
+namespace terrace {
+namespace {
+
+constexpr double kBandPass = 30.0;  // LAPACK's threshold for residual ratios
+
+/// One method gives up and another goes on: on the screen, and in the report after earlier notes.
+void note_fall_back(Run& run, const std::string& note) {
+  run.say(note);
+  const std::string before = run.report.value("note", "");
+  run.report["note"] = before.empty() ? note : before + "; " + note;
+}
+
+void note_mixed(Run& run, const BandNotes& notes) {
+  nlohmann::json& report = run.report["result"];
+  report["iterations"] = notes.found.iterations;
+  report["restarts"] = notes.found.restarts;
+  report["shift"] = notes.shift;
+  if (notes.factored)
+    report["preconditioned_eigenvalues"] = {notes.found.smallest, notes.found.largest};
+}
+
+/// band solve, or band factor where there is no right-hand side.
+template <class B>
+class BandJob : public PlannedBand<B> {
+  using Base = PlannedBand<B>;
+  using Base::c_, Base::plan_, Base::request_, Base::run_, Base::system_, Base::nrhs, Base::shape,
+      Base::solves;
+
+ public:
+  BandJob(Run& run, Context<B>& context, BandFiles& files, BandSystem& system,
+          const BandRequest& request)
+      : Base(run, context, system, request), files_(files) {
+    BandPlan plan = plan_system<B>(system, request);
+    if (run.progress.checkpoints && files.factor && plan.method != BandMethod::streamed)
+      fail_together(Exit::usage,
+                    "a stored factor in memory is solved with at once, and keeps no checkpoints; "
+                    "--checkpoint, --restart; leave them out, or use --method streamed");
+    if (!plan.note.empty()) {
+      note_not_mixed();
+      if (!run.options.plan) note_fall_back(run, plan.note);
+    }
+    Base::choose(std::move(plan));
+    if (solves())  // known once b is read
+      system.rhs = [this, read = system.rhs](std::span<const Range> rows, const auto& sink) {
+        read(rows, sink);
+        note_diagonal();
+      };
+  }
+
+  void go(Run&) override {
+    BandHooks hooks;
+    hooks.phase = [&](const auto& name, const auto& work) { run_.phase(name, work); };
+    hooks.note = [&](const std::string& text) { note_fall_back(run_, text); };
+    hooks.instead = [&](const BandPlan& failed, const BandNotes& notes, const BandPlan& now) {
+      if (failed.method == BandMethod::mixed) {
+        note_mixed(run_, notes);
+        note_not_mixed();
+      } else {
+        run_.settings["instead_of"] = to_string(failed.method);
+      }
+      note_fall_back(run_, now.note);
+      Base::choose(now);
+      const RankMemory memory = Base::needs().memory(c_.size());
+      require_memory(run_.control, memory.host, memory.device);
+    };
+    if (!solves()) note_diagonal();
+    done_ = solve_band(c_, system_, request_, plan_, run_.progress, hooks);
+  }
+  void outcome() override {
+    const BandNotes& notes = done_->notes;
+    const bool mixed = plan_.method == BandMethod::mixed;
+    if (plan_.method == BandMethod::streamed && !plan_.tile_by_tile) {
+      run_.report["parts"] = notes.parts;
+      if (!system_.factor) run_.report["reading_within_solve"] = notes.reading;
+    }
+    if (mixed) note_mixed(run_, notes);
+    require_definite();
+    if (mixed) run_.report["result"]["backward_error"] = notes.found.backward_error;
+    if (solves()) {
+      if (plan_.method == BandMethod::tile_columns)
+        note_place("substitution", system_.places.substitution);
+      double flops = band_solve_flops(shape().n, shape().half_bandwidth, nrhs());
+      if (!system_.factor) flops += Base::factor_flops();
+      run_.rate(flops * 1e-9 / run_.seconds("solve"), "GFLOP/s");
+    }
+    done_->finish();
+    if (mixed && std::isfinite(notes.condition))
+      run_.report["condition_estimate"] = notes.condition;
+  }
+  /// Of the solution, against b read again, or of the factor.
+  void check() override {
+    double reciprocal = 1;  // of the condition, at least
+    const double found = done_->residual(&reciprocal);
+    const std::string where = io::to_string(files_.matrix.location());
+    run_.report["residual"] = found;
+    if (!(found < kBandPass)) {
+      if (run_.options.guard && !done_->verify()) try_again(found, reciprocal);
+      run_.outcome("check failed",
+                   fmt::format("the residual is {:.3g}, above {}; {}; the matrix may be too ill "
+                               "conditioned, or the factor belongs to another matrix",
+                               found, kBandPass, where));
+    }
+    if (reciprocal < double(shape().n) * std::numeric_limits<double>::epsilon())
+      run_.warn(
+          fmt::format("the reciprocal condition is {:.2g} at most, below n * 2.2e-16: rounding "
+                      "alone may have changed every digit of the result; {}; compare it with a "
+                      "run on slightly changed numbers, or scale rows and columns so that the "
+                      "diagonal is near one",
+                      reciprocal, where));
+  }
+  void write() override {
+    io::Output& output = *files_.output;
+    if (solves()) {
+      output.write<double>("x", shape().n, files_.rhs->is_vector() ? -1 : nrhs(), done_->ranges,
+                           [&](Index position, Index count, double* out) {
+                             std::copy_n(done_->rows.begin() + position * nrhs(), count * nrhs(),
+                                         out);
+                           });
+      return output.commit(run_.attributes());
+    }
+    const Index height = system_.matrix.half_bandwidth + 1;
+    const io::Source<double> columns = [&](Index position, Index count, double* out) {
+      std::fill(out, out + count * height, 0.0);
+      done_->copy_factor(position, count, height, out);
+    };
+    const io::Attributes attributes{{"format", std::string("band")},
+                                    {"uplo", std::string("lower")},
+                                    {"content", std::string("Cholesky factor")},
+                                    {"matrix", run_.inputs["input"].template get<std::string>()}};
+    output.write_columns("factor", height, shape().n, done_->ranges, columns, attributes);
+    output.commit(run_.attributes());
+    run_.rate(Base::factor_flops() * 1e-9 / run_.seconds("solve"), "GFLOP/s");
+  }
+  [[nodiscard]] std::string sentence() const override {
+    const nlohmann::json& report = run_.report;
+    const double seconds = run_.seconds("solve"), rate = report["rate"]["value"];
+    if (!solves())
+      return fmt::format("factored n = {}, half-bandwidth {}, in {:.3f} s, {:.4g} GFLOP/s",
+                         shape().n, shape().half_bandwidth, seconds, rate);
+    std::string text = fmt::format(
+        "solved n = {}, half-bandwidth {}, {} right-hand sides, in {:.3f} s, {:.4g} GFLOP/s",
+        shape().n, shape().half_bandwidth, nrhs(), seconds, rate);
+    if (report.contains("residual"))
+      text += fmt::format("\nresidual {:.3g} (scaled; below {} is good)",
+                          report["residual"].get<double>(), kBandPass);
+    const BandNotes& notes = done_->notes;
+    if (plan_.method == BandMethod::mixed)
+      text += fmt::format(
+          "\nmixed precision: {} iterations, {} restarts, backward error {:.3g}, "
+          "condition about {:.3g}",
+          notes.found.iterations, notes.found.restarts, notes.found.backward_error,
+          notes.condition);
+    return text;
+  }
+
+ private:
+  void note_not_mixed() {
+    run_.report["precision"] = "fp64";
+    run_.settings["precision"] = kNotMixed;
+  }
+  void note_place(const char* work, const std::string& asked) {
+    run_.report["places"][work] = std::is_same_v<B, Cpu> || asked == "cpu" ? "cpu" : "gpu";
+  }
+  void note_diagonal() {
+    if (plan_.method == BandMethod::tile_columns && !system_.factor)
+      note_place("diagonal", system_.places.diagonal);
+  }
+  void require_definite() {
+    const BandFailure& failure = done_->failure;
+    if (failure.minor == 0) return;
+    const std::string where = io::to_string(files_.matrix.location());
+    if (failure.unscalable)
+      run_.outcome("not positive definite",
+                   fmt::format("the pivot of row {} is out of range, and the entries are too far "
+                               "apart for one scale; {}; scale rows and columns so that the "
+                               "diagonal is near one, or use --method tile-columns",
+                               failure.minor, where));
+    if (run_.options.guard) run_.require_same_inputs();
+    if (failure.passing)
+      confirmed_fault(c_.control,
+                      fmt::format("the leading minor of order {} was not positive definite, but is "
+                                  "with the matrix read again",
+                                  failure.minor));
+    run_.report["result"]["failed_minor"] = failure.minor;
+    run_.outcome("not positive definite",
+                 fmt::format("the matrix is not positive definite: its leading minor of order {} "
+                             "is not; {}; check the matrix, or shift its diagonal",
+                             failure.minor, where));
+  }
+  /// --guard of methods without sums on the way: the check has failed, and all is done once more
+  /// with the matrix read again.
+  void try_again(double before, double& reciprocal) {
+    run_.say("--guard: the check failed; all is done once more");
+    double now = std::numeric_limits<double>::infinity();
+    if (done_->again()) now = done_->residual(&reciprocal);
+    require_definite();
+    run_.require_same_inputs();
+    if (now < kBandPass)
+      confirmed_fault(c_.control, fmt::format("the residual was {:.3g}, but is {:.3g} with the "
+                                              "matrix read and solved once more",
+                                              before, now));
+  }
+
+  BandFiles& files_;
+  std::unique_ptr<BandResult<B>> done_;
+};
+
+BandReader reader_of(const Run& run, const io::BandInput& input) {
+  return {input.n(), input.half_bandwidth(),
+          [&](std::span<const Range> ranges, const io::Sink<double>& sink) {
+            input.read(run.control, ranges, sink);
+          }};
+}
+
+}  // namespace
+
+void conduct_band(Run& run, BandFiles& files, const BandOptions& options, BandRequest& request) {
+  const std::string& output = run.options.output;
+  BandSystem system;
+  system.matrix = reader_of(run, files.matrix);
+  if (files.factor) system.factor = reader_of(run, *files.factor);
+  if (files.rhs)
+    system.rhs = [&](std::span<const Range> ranges, const io::Sink<double>& sink) {
+      files.rhs->read(run.control, ranges, sink);
+    };
+  system.places = options.places;
+  system.scratch = options.scratch;
+  system.folder = output.empty() ? "." : io::folder_of(io::parse_location(output).file);
+  system.guard = run.options.guard;
+  system.seed = Word(run.options.seed);
+  request.n = files.matrix.n();
+  request.half_bandwidth = files.matrix.half_bandwidth();
+  request.nrhs = files.rhs ? files.rhs->columns() : 0;
+  request.check = !run.options.no_check;
+  if (!run.options.plan) files.output.emplace(run.control, output, run.options.force);
+  if (files.rhs) {
+    run.report["right_hand_sides"] = request.nrhs;
+    run.report["precision"] = "fp64";
+  }
+  with_backend(run, [&]<class B>(Context<B>& c) {
+    check_places(B{}, options.places);
+    note_memory(c, request);
+    BandJob<B> job(run, c, files, system, request);
+    conduct(run, c, job);
+  });
+}
+
+}  // namespace terrace

@@ -1,0 +1,45 @@
+// Powers of two that bring a dense system near one: they change no bit of its solution, only the
+// exponents, and keep every number on the way in range.
+#pragma once
+#include <vector>
+
+#include "io/output.hpp"
+#include "kernels/base/matrix.hpp"
+#include "src/dense/check.hpp"
+
+namespace terrace {
+
+/// Largest and least sizes of what right-hand sides hold, zeros aside, column by column.
+struct ColumnSizes {
+  std::vector<double> largest, least;
+
+  explicit ColumnSizes(Index columns);
+  /// Of so many whole rows.
+  void take(Index count, const double* rows);
+  void reduce(const Control& control);
+};
+
+/// Of the columns of A, all alike, or of right-hand sides, each its own.
+using Powers = std::vector<Index>;
+bool scales(const Powers& powers);
+Powers opposite(Powers powers);
+
+/// What A and B are multiplied by, and what the result of that is multiplied by in turn.
+struct SystemPowers {
+  Powers a, b, result;
+
+  SystemPowers() = default;
+  /// Of an inverse; of a solution.
+  SystemPowers(Index n, const Sizes& of_a);
+  SystemPowers(Index n, const Sizes& of_a, const ColumnSizes& of_b);
+  /// log |det A| from that of 2^a A.
+  [[nodiscard]] double log_determinant(double scaled) const;
+};
+
+/// rows[i, j] *= 2^powers[j], on the host.
+void scale_rows(Index count, const Powers& powers, double* rows);
+/// What is read or written, scaled.
+RowReader scaled(RowReader read, const Powers& powers);
+io::Source<double> scaled(io::Source<double> from, const Powers& powers);
+
+}  // namespace terrace

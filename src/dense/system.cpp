@@ -1,0 +1,245 @@
+#include "src/dense/system.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "kernels/base/matrix.hpp"
+#include "kernels/base/random.hpp"
+#include "src/frame/guard.hpp"
+
+namespace terrace {
+
+namespace {
+
+// Columns z of Cauchy numbers estimate ||A^-1||_infinity in a solve: |x z| is distributed as
+// ||x||_1 |z| (Indyk 2006), so its geometric mean over the columns estimates ||x||_1 of every row x
+// of A^-1 (Li 2008); the largest is within a factor of about five.
+constexpr Index condition_probes = 16;
+constexpr double probe_scale = 0x1p-20;  // against overflow
+
+double cauchy_probe(Index i, Index p) {
+  const double angle = 1.5707963267948966 * random_uniform(0xc0de, i, p);
+  return probe_scale * std::clamp(std::tan(angle), -1e6, 1e6);
+}
+double norm_from_probes(Index rows, const std::vector<double>& y) {
+  double largest = 0;
+  for (Index i = 0; i < rows; ++i) {
+    double logarithms = 0;
+    for (Index p = 0; p < condition_probes; ++p)
+      logarithms += std::log(std::max(std::fabs(y[std::size_t(i * condition_probes + p)]),
+                                      std::numeric_limits<double>::denorm_min()));
+    largest = std::max(largest, std::exp(logarithms / double(condition_probes)));
+  }
+  return largest / probe_scale;
+}
+
+}  // namespace
+
+double DensePlan::flops() const {
+  const double order = double(n);
+  if (method == "cramer") return 2.0 / 3 * std::pow(order, 3) * double(1 + n * rhs);
+  return inverse ? 2 * std::pow(order, 3) : order * order * double(n + 2 * rhs);
+}
+
+template <class B>
+DensePlan plan_dense(int ranks, Index n, const DenseRequest& o) {
+  DensePlan plan;
+  plan.n = n;
+  plan.inverse = o.inverse;
+  plan.method = o.method;
+  plan.rhs = plan.right = o.right;
+  plan.exact_check = o.exact_check;
+  if (o.method == "textbook") {
+    plan.launch = launch_of<B>(o.grid, o.threads);
+    plan.bytes = plan_textbook(n, plan.launch).bytes;
+    return plan;
+  }
+  if (o.method == "cramer") return plan;
+  plan.method = "gauss-jordan";
+  plan.probes = n > 0 && !o.inverse ? condition_probes : 0;
+  static_cast<JordanPlan&>(plan) =
+      plan_jordan<B>(ranks, n, o.right + plan.probes + (o.guard ? 1 : 0), o.inverse, o.block,
+                     o.pivoting, o.emulated);
+  plan.guard = o.guard;
+  if (o.exact_check) plan.bytes += exact_check_bytes(n, plan.rows.slots(0));
+  // Measured on one and two H200: even at n = 12,000.
+  if (!std::is_same_v<B, Cpu> && ranks > 1 && n <= 10240)
+    plan.note = "one GPU is faster than several at this order; start one rank";
+  return plan;
+}
+
+template <class B>
+DenseSystem<B>::DenseSystem(Context<B>& context, const DensePlan& plan, RowReader a, RowReader b)
+    : context_(context),
+      plan_(plan),
+      a_(std::move(a)),
+      b_(std::move(b)),
+      first_(plan.inverse ? 0 : plan.n),
+      width_(plan.inverse ? plan.n : plan.rhs) {}
+
+template <class B>
+InverseRows<B> DenseSystem<B>::held() const {
+  return textbook_ ? InverseRows<B>(*textbook_) : InverseRows<B>(*jordan_);
+}
+
+/// Columns [from, from + columns) of this rank's rows, to the host.
+template <class B>
+io::Source<double> DenseSystem<B>::stored(Index from, Index columns) const {
+  return [this, held = held(), from, columns](Index position, Index count, double* out) {
+    copy_rows<double>(context_.ahead, out, columns, held.data.data + position * held.ld + from,
+                      held.ld, columns, count);
+    context_.ahead.synchronize();
+  };
+}
+
+/// Rows of this rank from `read`, at column `from`.
+template <class B>
+void DenseSystem<B>::load(Index from, Index columns, const RowReader& read, ColumnSizes* sizes) {
+  const InverseRows<B> to = held();
+  read(to.rows.ranges(context_.rank()), [&](Index position, Index count, const double* rows) {
+    copy_rows<double>(context_.ahead, to.data.data + position * to.ld + from, to.ld, rows, columns,
+                      columns, count);
+    if (sizes) sizes->take(count, rows);
+    context_.ahead.synchronize();
+  });
+}
+
+/// Columns [from, ...) of the rows, where they are.
+template <class B>
+void DenseSystem<B>::scale(Index from, const Powers& powers) {
+  const InverseRows<B> rows = held();
+  if (!scales(powers) || rows.slots == 0) return;
+  const Buffer<Index, B> power(Index(powers.size()));
+  upload(context_.ahead, power.view(), powers.data());
+  scale_columns<B>(context_.ahead, rows.slots, power.view(),
+                   rows.data.slice(from, rows.data.size - from), rows.ld);
+  context_.ahead.synchronize();
+}
+
+template <class B>
+void DenseSystem<B>::put_probes() {
+  const InverseRows<B> to = held();
+  std::vector<double> columns(std::size_t(to.slots * plan_.probes));
+  for (Index i = 0; i < to.slots; ++i)
+    for (Index p = 0; p < plan_.probes; ++p)
+      columns[std::size_t(i * plan_.probes + p)] =
+          cauchy_probe(to.rows.global(i, context_.rank()), p);
+  if (to.slots > 0)
+    copy_rows<double>(context_.ahead, to.data.data + plan_.n + plan_.rhs, to.ld, columns.data(),
+                      plan_.probes, plan_.probes, to.slots);
+  context_.ahead.synchronize();
+}
+
+template <class B>
+void DenseSystem<B>::read() {
+  if (textbook_)
+    textbook_->reset();
+  else if (plan_.method == "textbook")
+    textbook_.emplace(context_, plan_textbook(plan_.n, plan_.launch));
+  else if (!jordan_)
+    jordan_.emplace(context_, plan_);
+  load(0, plan_.n, a_);
+  const InverseRows<B> rows = held();
+  Sizes of_a = sizes_of<B>(context_.ahead, rows.slots, plan_.n, rows.data, rows.ld);
+  of_a.largest = context_.control.reduce(of_a.largest, Reduce::max);
+  of_a.least = context_.control.reduce(of_a.least, Reduce::min);
+  if (plan_.inverse) {
+    powers_ = SystemPowers(plan_.n, of_a);
+  } else {
+    ColumnSizes of_b(plan_.rhs);
+    load(plan_.n, plan_.rhs, b_, &of_b);
+    of_b.reduce(context_.control);
+    powers_ = SystemPowers(plan_.n, of_a, of_b);
+  }
+  scale(0, powers_.a);
+  scale(plan_.n, powers_.b);
+  if (!plan_.inverse) put_probes();
+  const auto [one, infinity] = norms_of_rows<B>(context_, rows.slots, plan_.n, rows.data, rows.ld);
+  norm_a_ = plan_.inverse ? one : infinity;
+}
+
+template <class B>
+JordanOutcome DenseSystem<B>::solve(Progress& progress) {
+  JordanOutcome found =
+      textbook_ ? textbook_->run(progress) : jordan_->run_guarded(progress, [this] { read(); });
+  if (found.good() && !settles()) found.overflow = true;
+  found.log_abs_determinant = powers_.log_determinant(found.log_abs_determinant);
+  return found;
+}
+
+/// The result gets the bits that it will have once it is multiplied by its powers; false when that
+/// is not finite.
+template <class B>
+bool DenseSystem<B>::settles() {
+  if (!scales(powers_.result)) return true;
+  scale(first_, powers_.result);
+  const InverseRows<B> x = held();
+  const double mine = x.slots == 0 || width_ == 0
+                          ? 0.0
+                          : max_abs<B>(context_.ahead, x.slots, width_,
+                                       x.data.slice(first_, x.data.size - first_), x.ld);
+  const bool finite = std::isfinite(context_.control.reduce(mine, Reduce::max));
+  scale(first_, opposite(powers_.result));
+  return finite;
+}
+
+template <class B>
+double DenseSystem<B>::reciprocal_condition() {
+  if (plan_.n == 0) return 1;
+  if (plan_.inverse) return safe_reciprocal(norm_a_, norms_of_inverse(context_, held()).first);
+  const Index slots = held().slots;
+  std::vector<double> y(std::size_t(slots * plan_.probes));
+  stored(plan_.n + plan_.rhs, plan_.probes)(0, slots, y.data());
+  return safe_reciprocal(norm_a_, context_.control.reduce(norm_from_probes(slots, y), Reduce::max));
+}
+
+template <class B>
+double DenseSystem<B>::residual(const std::function<void(const InverseResidual&)>& seen) {
+  const InverseRows<B> x = held();
+  if (plan_.inverse) {
+    const InverseResidual r =
+        check_inverse(context_, x, scaled(a_, powers_.a), 1.0, plan_.exact_check);
+    if (seen) seen(r);
+    return r.right;
+  }
+  return check_solution<B>(
+      context_, plan_.n, plan_.rhs, x.rows.ranges(context_.rank()),
+      [&](Index first, Index count, double* out) {
+        std::vector<double> own(std::size_t(x.slots * count));
+        stored(plan_.n + first, count)(0, x.slots, own.data());
+        for (Index s = 0; s < x.slots; ++s)
+          std::copy_n(own.data() + s * count, count, out + x.destination[std::size_t(s)] * count);
+      },
+      scaled(a_, powers_.a), scaled(b_, powers_.b), 1.0);
+}
+
+template <class B>
+double DenseSystem<B>::check(Progress& progress,
+                             const std::function<void(const InverseResidual&)>& seen) {
+  const double ratio = residual(seen);
+  if (!plan_.guard || ratio <= residual_limit) return ratio;
+  read();
+  const double now = solve(progress).good() ? residual(seen) : INFINITY;
+  if (now <= residual_limit)
+    confirmed_fault(context_.control,
+                    fmt::format("the residual was {:.3g}, but is {:.3g} with the matrix read and "
+                                "solved once more",
+                                ratio, now));
+  return ratio;
+}
+
+template <class B>
+io::Source<double> DenseSystem<B>::rows() const {
+  return scaled(stored(first_, width_), powers_.result);
+}
+
+#define TERRACE_INSTANTIATE(B)                                       \
+  template DensePlan plan_dense<B>(int, Index, const DenseRequest&); \
+  template class DenseSystem<B>;
+TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+#undef TERRACE_INSTANTIATE
+
+}  // namespace terrace

@@ -1,0 +1,92 @@
+// What this folder is for: A^-1, or X with A X = B for any number of right-hand sides, of any
+// scale, with determinant, condition, residual and the guard. Callers need no more than this.
+//
+//   DenseSystem<B> system(context, plan_dense<B>(ranks, n, request), read_a, read_b);
+//   system.read();                       // once more for every second try
+//   outcome = system.solve(progress);
+//   ratio = system.check(progress);      // against the input read again
+//   ... system.rows(), system.destination()
+#pragma once
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "src/dense/scale.hpp"
+#include "src/dense/textbook.hpp"
+
+namespace terrace {
+
+/// What is asked for; the names are those of the options.
+struct DenseRequest {
+  std::string method;  ///< "textbook" (an inverse), "cramer" (a solution); else Gauss-Jordan
+  bool inverse = true;
+  Index right = 0;  ///< right-hand sides
+  // Of Gauss-Jordan, as for plan_jordan().
+  Index block = 0;
+  std::string pivoting = "auto";
+  bool emulated = false, guard = false;
+  bool exact_check = false;     ///< of an inverse of any order
+  Index grid = 0, threads = 0;  ///< of the textbook's launches; 0: not given
+};
+
+/// What was chosen, known before anything is read. Gauss-Jordan's columns right of A:
+///
+///   | B | probes of the condition | check sums |
+struct DensePlan : JordanPlan {
+  std::string method;  ///< "gauss-jordan", "textbook" or "cramer"
+  Index rhs = 0, probes = 0;
+  bool exact_check = false;
+  textbook::Launch launch;
+  std::string note;  ///< for people: something else would be faster
+  /// Of an inverse 2 n^3.
+  [[nodiscard]] double flops() const;
+};
+/// Throws agreed Error(usage).
+template <class B>
+DensePlan plan_dense(int ranks, Index n, const DenseRequest& request);
+
+/// An inverse or a solution by Gauss-Jordan elimination or the textbook's. All members are
+/// collective but those that are const.
+template <class B>
+class DenseSystem {
+ public:
+  DenseSystem(Context<B>& context, const DensePlan& plan, RowReader a, RowReader b = {});
+
+  /// Takes all memory, where it has none; then A and B, near one by powers of two that change no
+  /// bit of the result.
+  void read();
+  /// The determinant is A's. With the guard what looks wrong is read and solved again: agreed
+  /// Error(fault) where memory was to blame. progress.checkpoints are written and continued.
+  JordanOutcome solve(Progress& progress);
+  /// 1 / (||A|| ||A^-1||): in 1-norms from an inverse, in infinity norms, the second within a
+  /// factor of about five, from a solution.
+  double reciprocal_condition();
+  /// LAPACK's ratio, good up to residual_limit; `seen` takes what an inverse has. With the guard
+  /// what is worse is read and solved once more, as in solve().
+  double check(Progress& progress, const std::function<void(const InverseResidual&)>& seen = {});
+
+  /// This rank's rows of the result, and the row of it that each is.
+  [[nodiscard]] io::Source<double> rows() const;
+  [[nodiscard]] std::span<const Index> destination() const { return held().destination; }
+
+ private:
+  [[nodiscard]] InverseRows<B> held() const;
+  [[nodiscard]] io::Source<double> stored(Index from, Index columns) const;
+  void load(Index from, Index columns, const RowReader& read, ColumnSizes* sizes = nullptr);
+  void scale(Index from, const Powers& powers);
+  void put_probes();
+  bool settles();
+  double residual(const std::function<void(const InverseResidual&)>& seen);
+
+  Context<B>& context_;
+  DensePlan plan_;
+  RowReader a_, b_;
+  Index first_, width_;  ///< columns of the result
+  std::optional<GaussJordan<B>> jordan_;
+  std::optional<TextbookInverse<B>> textbook_;
+  SystemPowers powers_;
+  double norm_a_ = 0;
+};
+
+}  // namespace terrace

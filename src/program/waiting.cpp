@@ -1,0 +1,35 @@
+#include "src/program/waiting.hpp"
+
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <ctime>
+
+namespace {
+std::atomic<bool> crowded{false};
+}
+
+/// In the program's own name space the libraries of MPI find this one before libc's.
+extern "C" int sched_yield() noexcept {
+  if (!crowded.load(std::memory_order_relaxed)) return int(syscall(SYS_sched_yield));
+  thread_local bool prompt = false;
+  if (!prompt) {
+    prctl(PR_SET_TIMERSLACK, 1000UL);  // ns; by default sleeps last 50 us longer
+    prompt = true;
+  }
+  const timespec moment{0, 20'000};
+  nanosleep(&moment, nullptr);
+  return 0;
+}
+
+namespace terrace {
+
+void wait_asleep_where_crowded() {
+  for (const char* name : {"OMPI_MCA_mpi_oversubscribe", "OMPI_MCA_mpi_yield_when_idle"})
+    if (const char* const value = std::getenv(name); value && std::atoi(value) != 0) crowded = true;
+}
+
+}  // namespace terrace
