@@ -1,5 +1,5 @@
-// How this process waits where ranks share cores. It stands here and not in distrib: a library must
-// not replace sched_yield() in other people's programs.
+// How this process waits: where ranks share cores, and for its launcher. It stands here and not in
+// distrib: a library must not replace functions of libc in other people's programs.
 #pragma once
 
 namespace terrace {
@@ -11,5 +11,9 @@ namespace terrace {
 /// barriers of three ranks on two busy cores take 0.3 s in place of 9. To be called before MPI
 /// starts; does nothing where every rank has a core.
 void wait_asleep_where_crowded();
+
+// Linked in, this also replaces connect(): TCP sockets get TCP_NODELAY. Ranks talk to their launcher
+// (PMIx) in small messages over such a socket, several without an answer between them, and the second
+// waited for a delayed acknowledgement of the first: 40 ms in MPI_Init and 40 more in MPI_Finalize.
 
 }  // namespace terrace

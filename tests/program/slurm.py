@@ -100,7 +100,7 @@ def signalled(cluster):
 
     wait_for("a first checkpoint of every family", served)
     for name, job in running.items():
-        end = cluster.finish(job, 120)
+        end = cluster.finish(job, 240)
         log = read(f"slurm-{job}.out")
         good = end["JobState"] == "COMPLETED" and end["Restarts"] == "1" and end["NodeList"] == "n[1-2]"
         check(f"{name}: done after one requeue, on two nodes", good, f"{end}\n{log}")
@@ -243,7 +243,7 @@ def main():
                 print(cluster.logs())
                 for name in sorted(os.listdir(".")):
                     if name.startswith("slurm-"):
-                        print(f"--- {name}\n{read(name)[-1500:]}")
+                        print(f"--- {name}\n{read(name)[-700:]}")
                 raise
             left = cluster.stop()
             check("nothing is left behind", not left, "\n".join(left))

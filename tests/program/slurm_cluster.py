@@ -150,8 +150,25 @@ class Cluster:
             if job.get("JobState") in ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY"):
                 return job
             if time.time() > end:
-                raise RuntimeError(f"job {number} is {job.get('JobState')} ({job.get('Reason')}) after {seconds} s")
+                raise RuntimeError(f"job {number} is {job.get('JobState')} ({job.get('Reason')}) after {seconds} s\n" +
+                                   self.waiting())
             time.sleep(0.2)
+
+    def waiting(self):
+        """What the jobs' processes wait in: of each thread its name and where the kernel has it."""
+        lines = []
+        for pid in self._ours():
+            try:
+                with open(f"/proc/{pid}/cmdline", "rb") as f:
+                    command = f.read().replace(b"\0", b" ").decode(errors="replace")
+                if "slurmctld" in command or "slurmd -D" in command:
+                    continue
+                for thread in os.listdir(f"/proc/{pid}/task"):
+                    with open(f"/proc/{pid}/task/{thread}/wchan") as f, open(f"/proc/{pid}/task/{thread}/syscall") as g:
+                        lines.append(f"{pid} {thread} {f.read()} {g.read().split()[0]} {command[:100]}")
+            except OSError:
+                pass
+        return "\n".join(lines)
 
     def _ours(self):
         """Processes that carry this cluster's configuration: daemons, slurmstepd and what jobs started."""
