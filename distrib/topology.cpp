@@ -3,8 +3,10 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 
 namespace terrace {
 
@@ -20,6 +22,20 @@ int node_of(const Topology& topology, const std::vector<int>& units) {
         found = int(n);
       }
   return found;
+}
+
+std::string first_line(const std::string& file) {
+  std::ifstream in(file);
+  std::string line;
+  std::getline(in, line);
+  return line;
+}
+
+int node_near_pci(const std::string& bus) {
+  std::string name = bus;
+  for (char& c : name) c = char(std::tolower(static_cast<unsigned char>(c)));
+  return node_of(read_topology(),
+                 from_list(first_line("/sys/bus/pci/devices/" + name + "/local_cpulist")));
 }
 
 std::vector<NetworkCard> network_cards() {

@@ -1,5 +1,7 @@
 // This host's processing units, memory (NUMA) nodes and network cards. Local: no rank is asked.
-// topology_hwloc.cpp reads it through hwloc, topology_sys.cpp without hwloc from /sys.
+// topology_hwloc.cpp reads the nodes through hwloc, topology_sys.cpp without hwloc from /sys. What is
+// near a device is always read from /sys: hwloc would read the configuration of every PCI device,
+// 0.02 s of each start on a virtual machine.
 #pragma once
 #include <string>
 #include <vector>
@@ -12,6 +14,8 @@ struct Topology {
   std::vector<std::vector<int>> nodes;
 };
 Topology read_topology();
+/// The first line of a file of /sys; empty where there is none.
+std::string first_line(const std::string& file);
 /// The index in Topology::nodes near a PCI device ("0000:1b:00.0"); -1: unknown, or near several.
 int node_near_pci(const std::string& bus);
 /// The node of these processing units; -1: of several, or none.

@@ -18,14 +18,7 @@ hwloc_topology_t handle() {
     hwloc_topology_t made = nullptr;
     if (hwloc_topology_init(&made) != 0) made = nullptr;
     std::unique_ptr<hwloc_topology, Destroy> owned(made);
-#if HWLOC_API_VERSION >= 0x00020100
-    if (made)  // they start the devices: distrib/session.cpp
-      for (const char* name : {"opencl", "gl", "cuda", "nvml", "rsmi", "levelzero"})
-        hwloc_topology_set_components(made, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, name);
-#endif
-    if (made && (hwloc_topology_set_io_types_filter(made, HWLOC_TYPE_FILTER_KEEP_IMPORTANT) != 0 ||
-                 hwloc_topology_load(made) != 0))
-      owned.reset();
+    if (made && hwloc_topology_load(made) != 0) owned.reset();  // without devices
     return owned;
   }();
   return topology.get();
@@ -57,21 +50,6 @@ Topology read_topology() {
     }
   if (topology.nodes.empty()) topology.nodes.push_back(allowed_units());
   return topology;
-}
-
-int node_near_pci(const std::string& bus) {
-  const hwloc_topology_t all = handle();
-  const hwloc_obj_t device = all ? hwloc_get_pcidev_by_busidstring(all, bus.c_str()) : nullptr;
-  const hwloc_obj_t near = device ? hwloc_get_non_io_ancestor_obj(all, device) : nullptr;
-  if (!near || !near->cpuset) return -1;
-  int found = -1;
-  const auto nodes = nodes_with_units(all);
-  for (std::size_t n = 0; n < nodes.size(); ++n)
-    if (hwloc_bitmap_intersects(nodes[n]->cpuset, near->cpuset)) {
-      if (found >= 0) return -1;
-      found = int(n);
-    }
-  return found;
 }
 
 std::string topology_source() {

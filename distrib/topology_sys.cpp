@@ -1,7 +1,5 @@
 // The topology from /sys, where hwloc is not built in.
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <map>
 
 #include "distrib/topology.hpp"
@@ -9,13 +7,6 @@
 namespace terrace {
 
 namespace {
-
-std::string first_line(const std::string& file) {
-  std::ifstream in(file);
-  std::string line;
-  std::getline(in, line);
-  return line;
-}
 
 /// Number of a node in Linux -> its processing units; nodes of memory alone are left out.
 std::map<int, std::vector<int>> numbered_nodes() {
@@ -44,17 +35,6 @@ Topology read_topology() {
   for (auto& [number, units] : numbered_nodes()) topology.nodes.push_back(units);
   if (topology.nodes.empty()) topology.nodes.push_back(allowed_units());
   return topology;
-}
-
-int node_near_pci(const std::string& bus) {
-  const std::string text = first_line("/sys/bus/pci/devices/" + bus + "/numa_node");
-  if (text.empty() || text[0] == '-') return -1;
-  int index = 0;
-  for (const auto& [number, units] : numbered_nodes()) {
-    if (number == std::atoi(text.c_str())) return index;
-    ++index;
-  }
-  return -1;
 }
 
 std::string topology_source() { return "none (/sys is read)"; }

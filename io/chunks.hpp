@@ -76,7 +76,7 @@ class ChunkRounds {
   static void copy(const Strided& to, const char* from, Index from_step);
   [[nodiscard]] std::vector<Portion> plan(const std::vector<Range>& ranges) const;
   /// A chunk that was never written, as HDF5 shows it; what lies beyond the extents is zero.
-  void ask_library(const hsize_t* offset, std::vector<char>& raw) const;
+  void ask_library(const hsize_t* offset, LargeVector<char>& raw) const;
   void fetch_into(const Chunk& chunk, std::size_t place);
   template <class F>
   void each_run(const Portion& p, const Chunk& chunk, const F& run) const;
@@ -94,7 +94,8 @@ class ChunkRounds {
   std::atomic<bool> given_up_{false};
   std::optional<Error> failure_;
   Messages messages_;
-  std::vector<std::vector<char>> raw_, spare_;
+  std::vector<LargeVector<char>> raw_, spare_;
+  std::vector<std::uint32_t> masks_;  // filters that each chunk was written without
 };
 
 }  // namespace terrace::io

@@ -52,7 +52,7 @@ void ChunkRounds::prepare_messages() {
   messages_.lane = std::make_unique<MpiLane>(control_);
 }
 
-void ChunkRounds::ask_library(const hsize_t* offset, std::vector<char>& raw) const {
+void ChunkRounds::ask_library(const hsize_t* offset, LargeVector<char>& raw) const {
   const Handle type(H5Dget_type(dataset_), &H5Tclose), space(H5Dget_space(dataset_), &H5Sclose);
   const int rank = H5Sget_simple_extent_ndims(space);
   const hsize_t beginning[2] = {0, 0};
@@ -70,7 +70,7 @@ void ChunkRounds::ask_library(const hsize_t* offset, std::vector<char>& raw) con
 }
 
 void ChunkRounds::fetch_into(const Chunk& chunk, std::size_t place) {
-  std::vector<char>& raw = raw_[place];
+  LargeVector<char>& raw = raw_[place];
   const Index bytes = unit_ * across_ * element_;
   if (stored_.way == Stored::Way::direct) {  // a tile of a dataset without gaps, axis 1
     raw.resize(std::size_t(bytes));
@@ -86,22 +86,17 @@ void ChunkRounds::fetch_into(const Chunk& chunk, std::size_t place) {
   offset[1 - axis_] = hsize_t(chunk.across * across_);
   hsize_t stored = 0;
   const bool found = H5Dget_chunk_storage_size(dataset_, offset, &stored) >= 0;
-  std::uint32_t mask = 0;
   if (!found || stored == 0) {  // never written (HDF5 1.10: an error where others are), or damaged
     ask_library(offset, raw);
-    mask = ~mask;
-    spare_[place].assign(reinterpret_cast<const char*>(&mask),
-                         reinterpret_cast<const char*>(&mask) + sizeof mask);
+    masks_[place] = ~std::uint32_t(0);
     return;
   }
   if (stored > hsize_t(2 * bytes + 4096))
     throw Error(Exit::input, "a chunk has the wrong size; " + input_.where() +
                                  "; the file is damaged: write it again");
   raw.resize(std::size_t(stored));
-  if (H5Dread_chunk(dataset_, H5P_DEFAULT, offset, &mask, raw.data()) < 0)
+  if (H5Dread_chunk(dataset_, H5P_DEFAULT, offset, &masks_[place], raw.data()) < 0)
     throw Error(Exit::input, "cannot read the data; " + input_.where() + "; " + hdf5_reason());
-  spare_[place].assign(sizeof mask, 0);
-  std::memcpy(spare_[place].data(), &mask, sizeof mask);
 }
 
 void ChunkRounds::load(Index number, char* slab) {
@@ -159,12 +154,10 @@ void ChunkRounds::inflate(const Round& round) {
       const std::lock_guard lock(library);
       fetch_into(chunk, k);
     }
-    std::uint32_t mask = 0;
-    std::memcpy(&mask, spare_[k].data(), sizeof mask);
-    unfilter(stored_, mask, element_, raw_[k], spare_[k], bytes, input_.where());
+    unfilter(stored_, masks_[k], element_, raw_[k], spare_[k], bytes, input_.where());
   };
   try {
-    if (raw_.size() < batch) raw_.resize(batch), spare_.resize(batch);
+    if (raw_.size() < batch) raw_.resize(batch), spare_.resize(batch), masks_.resize(batch);
     for (std::size_t at = 0; at < round.own.size() && !failure_; at += batch) {
       const std::size_t count = std::min(batch, round.own.size() - at);
       parallel_for(Index(count), [&](Index i) {

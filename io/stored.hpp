@@ -1,9 +1,11 @@
 // How the elements of a dataset lie in its file, and what turns them into doubles.
 #pragma once
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "io/inspect.hpp"
+#include "kernels/base/large_vector.hpp"
 
 namespace terrace::io {
 
@@ -50,9 +52,11 @@ Error unreadable(hid_t dataset, const std::string& where);
 /// Fills `to` from the file; throws Error(input) when the file ends before.
 void read_at(int descriptor, Index offset, Index bytes, char* to, const std::string& where);
 
+/// Bytes that a zlib stream gives, into `to`; none where it is damaged or gives more. Any thread.
+std::optional<Index> inflated(std::span<const char> from, std::span<char> to);
 /// One chunk in its file form to its elements; `mask` bit k: filter k was left out. `spare` is
 /// scratch. Throws Error(input) when it is damaged.
-void unfilter(const Stored& stored, unsigned mask, Index element_bytes, std::vector<char>& raw,
-              std::vector<char>& spare, Index chunk_bytes, const std::string& where);
+void unfilter(const Stored& stored, unsigned mask, Index element_bytes, LargeVector<char>& raw,
+              LargeVector<char>& spare, Index chunk_bytes, const std::string& where);
 
 }  // namespace terrace::io

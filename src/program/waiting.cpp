@@ -29,7 +29,8 @@ extern "C" int sched_yield() noexcept {
 }
 
 extern "C" int connect(int socket, const sockaddr* address, socklen_t length) {
-  if (address && length >= sizeof(sa_family_t) && (address->sa_family == AF_INET || address->sa_family == AF_INET6)) {
+  if (address && length >= sizeof(sa_family_t) &&
+      (address->sa_family == AF_INET || address->sa_family == AF_INET6)) {
     const int on = 1;
     setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);  // other protocols refuse it
   }

