@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <stdexcept>
 #include <utility>
@@ -52,6 +53,13 @@ bool has_fabric() {
   return false;
 }
 
+/// Whether every rank is known to be on this host.
+bool one_host() {
+  const char* const all = std::getenv("OMPI_COMM_WORLD_SIZE");
+  const char* const here = std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
+  return !launched() || (all && here && std::strcmp(all, here) == 0);
+}
+
 /// Whether the user has chosen Open MPI's transport, in the environment (as mpirun --mca does) or in
 /// a file of his own.
 bool transport_is_chosen() {
@@ -79,7 +87,7 @@ bool transport_is_chosen() {
 /// psm and psm2 sleep 0.1 s each while they look for hardware, and ofi loads them; a process alone
 /// needs none of them. hwloc's plug-ins for devices start OpenCL and with it a GPU, 0.3 s of every
 /// start beside an H200, the CPU backend's too; Open MPI asks them for nothing. Those of PCI, 0.02 s
-/// on a virtual machine, tell it which network card is near: nothing to a process alone.
+/// on a virtual machine, tell it which network card is near: nothing to ranks of one host.
 class StartSettings {
  public:
   StartSettings() {
@@ -87,8 +95,8 @@ class StartSettings {
       set("OMPI_MCA_ess_singleton_isolated", "1");
       set("OMPI_MCA_orte_create_session_dirs", "0");
     }
-    set("HWLOC_COMPONENTS", launched() ? "-opencl,-gl,-cuda,-nvml,-rsmi,-levelzero"
-                                       : "-opencl,-gl,-cuda,-nvml,-rsmi,-levelzero,-pci,-linuxio");
+    set("HWLOC_COMPONENTS", one_host() ? "-opencl,-gl,-cuda,-nvml,-rsmi,-levelzero,-pci,-linuxio"
+                                       : "-opencl,-gl,-cuda,-nvml,-rsmi,-levelzero");
     if (transport_is_chosen()) return;
     if (!launched()) {
       set("OMPI_MCA_pml", "ob1");

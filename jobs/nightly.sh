@@ -4,8 +4,8 @@
 #     differential  random commands, forms, options, ranks, restarts, damage against NumPy and SciPy: M minutes
 #     inputs        20,000 mutated inputs
 #     tidy          clang-tidy on every source; every header compiles alone
-#     tsan, asan    sanitized tests under ThreadSanitizer; 2,000 mutated inputs under AddressSanitizer
-#     load, faults  8 GiB of every layout; 200 injected faults
+#     tsan, asan    sanitized tests under ThreadSanitizer; all their cases, and 2,000 mutated inputs, under AddressSanitizer
+#     load, faults  8 GiB of every layout, and ranks' memory on matrices of 1 GB; 200 injected faults
 #     alarms        3,000 matrices under --guard, and 100,000 of each family in one process, without a false alarm
 #     m4ri          M4RI's bits on 1 to 5 ranks
 #     fuzz          libFuzzer on the parsers (clang): M / 2 minutes a target
@@ -60,6 +60,7 @@ if wanted tsan; then
   if build tsan sanitized_tests; then step ctest --preset tsan-all -j $(($(nproc) + 1)); else failed=1; fi
 fi
 if wanted asan; then
+  if build asan sanitized_tests; then step env TERRACE_TEST_ALL=1 ctest --preset asan -j $(($(nproc) + 1)); else failed=1; fi
   if build asan terrace; then
     export ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1
     step "$python" tests/program/fuzz.py build-asan/terrace --count 2000 --seed "$date" --jobs "$(nproc)" --sanitized --limit 60
@@ -68,7 +69,10 @@ if wanted asan; then
     failed=1
   fi
 fi
-if wanted load; then step "$python" tests/program/load.py "$program" --gib 8 --ranks 1,2,4 --least 0.8; fi
+if wanted load; then
+  step "$python" tests/program/load.py "$program" --gib 8 --ranks 1,2,4 --least 0.8
+  step "$python" tests/program/memory.py "$program" --large
+fi
 if wanted faults; then step "$python" tests/program/faults.py "$program" --runs 200; fi
 tests=$(dirname "$program")/tests
 if wanted alarms; then

@@ -6,7 +6,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 terrace_install test
 cd "$root"
 
-at_once=$(($(nproc) + 1))  # launching and waiting leave cores idle
+at_once=$(($(nproc) + 2))  # launching and waiting leave cores idle
 unoptimized=OFF            # device code: without a GPU it is compiled and linked, and not run
 if [ "$(terrace_gpus)" = 0 ]; then unoptimized=ON; fi
 

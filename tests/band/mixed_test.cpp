@@ -115,7 +115,7 @@ TEMPLATE_TEST_CASE("well conditioned bands converge at once in mixed precision",
   Index turn = 0;
   for (const Index n : {1, 2, 3, 5, 10, 50, 63, 64, 65, 129, 300, 1000})
     for (const Index m : {Index(0), Index(1), (n + 1) / 4, n - 1, n + 3}) {
-      if (thread_sanitizer && n > 300) continue;
+      if (fewer_cases && n > 300) continue;
       const Index nrhs = counts[turn++ % 6];
       const Solved s = solve(c, n, m, spd(n, m), nrhs, random_rows(n, nrhs));
       INFO("n " << n << " m " << m << " nrhs " << nrhs << " iterations " << s.result.iterations);
@@ -146,7 +146,7 @@ TEMPLATE_TEST_CASE("Laplace and biharmonic operators in mixed precision", "", TE
     Entry entry;
     bool must;  ///< converge
   };
-  const Index side = 40, n = thread_sanitizer ? 600 : 3000;
+  const Index side = 40, n = fewer_cases ? 600 : 3000;
   for (const Case& k : {Case{"line", n, 1, line, false},
                         {"short line", 100, 1, line, true},
                         {"grid", side * side, side, grid(side), true},

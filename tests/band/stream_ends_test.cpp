@@ -71,7 +71,7 @@ TEMPLATE_TEST_CASE("bands are streamed from both ends", "", TERRACE_BACKENDS) {
   for (const Index m : {0, 1, 15, 16, 17, 63, 64, 65, 130})
     for (const Index n : {2, 65, 129, 300, 777})
       for (const Index slab : {0, 1, 2, 5}) {
-        if (thread_sanitizer && n > 129) continue;
+        if (fewer_cases && n > 129) continue;
         const Index width = std::vector<Index>{1, 5, 16, 24}[std::size_t(++turn % 4)],
                     nrhs = std::vector<Index>{1, 2, 9}[std::size_t(turn / 4 % 3)];
         const BandPlan plan = plan_of<TestType>(n, m, width, 2);
@@ -95,7 +95,7 @@ TEMPLATE_TEST_CASE("both rings turn over many times", "", TERRACE_BACKENDS) {
       for (const Index more : {Index(1), w, 2 * slab * w - 1, 2 * slab * w, 2 * slab * w + 1,
                                2 * ring - w / 2, 2 * ring + 1, 6 * ring - 1, 6 * ring + w + 1}) {
         const Index n = one.separator + w + more;
-        if (n > (thread_sanitizer ? 400 : 3000)) continue;
+        if (n > (fewer_cases ? 400 : 3000)) continue;
         const Index nrhs = std::vector<Index>{1, 3, 20}[std::size_t(++turn % 3)];
         const BandPlan plan = plan_of<TestType>(n, m, 16, 2);
         INFO("n " << n << " m " << m << " slab " << slab << " nrhs " << nrhs);
@@ -280,7 +280,7 @@ TEMPLATE_TEST_CASE("a factor that the host has no room for goes to a store", "",
   for (const Index ends : {1, 2})
     for (const Index m : {0, 17, 64, 130})
       for (const Index slab : {1, 2}) {
-        const Index n = thread_sanitizer ? 1500 : 5000, nrhs = 2;
+        const Index n = fewer_cases ? 1500 : 5000, nrhs = 2;
         const BandPlan plan = plan_of<TestType>(n, m, 16, ends);
         const Index kept = band_stream_kept(plan, slab), word = sizeof(double);
         BandStream<TestType> a = band_stream<TestType>(plan, slab, kept);

@@ -67,7 +67,7 @@ TEMPLATE_TEST_CASE("streamed band systems are solved to LAPACK's measure", "", T
     for (const Index m : {Index(0), Index(1), (n + 1) / 4, n - 1, n + 3})
       for (const Index nrhs : {1, 2, 15})
         for (const Index slab : {0, 1, 3}) {
-          if (m < 0 || (thread_sanitizer && n > 129)) continue;
+          if (m < 0 || (fewer_cases && n > 129)) continue;
           const BandShape s =
               shape_of<TestType>(n, m, std::vector<Index>{1, 5, 16, 24}[std::size_t(++turn % 4)]);
           INFO("n " << n << " m " << m << " nrhs " << nrhs << " slab " << slab << " width "
@@ -88,7 +88,7 @@ TEMPLATE_TEST_CASE("streamed bands of many slabs turn their ring over", "", TERR
       // Below one slab; one; a ring and around it; several rings.
       for (const Index n : {length - 1, length, length + 1, slots * length, slots * length + 1,
                             (2 * slots + 1) * length - one.width / 2}) {
-        if (n > (thread_sanitizer ? 300 : 2500)) continue;
+        if (n > (fewer_cases ? 300 : 2500)) continue;
         const Index nrhs = std::vector<Index>{1, 3, 20}[std::size_t(++turn % 3)];
         INFO("n " << n << " m " << m << " slab " << slab << " nrhs " << nrhs);
         const BandShape s = shape_of<TestType>(n, m, 16);

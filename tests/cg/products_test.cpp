@@ -173,7 +173,7 @@ TEMPLATE_TEST_CASE("CSR rows of all lengths times a vector and several", "", TER
 
 TEMPLATE_TEST_CASE("CSR rows of mixed lengths, empty ones, one dense row", "", TERRACE_BACKENDS) {
   if (!context<TestType>()) return;
-  const Index big = thread_sanitizer ? 5000 : 100000;
+  const Index big = fewer_cases ? 5000 : 100000;
   const auto mixed = [&](Index i) {
     return i == 57 ? big : i % 3 == 0 ? 0 : i % 50 == 7 ? 500 + i : i % 60;
   };
@@ -240,7 +240,7 @@ TEMPLATE_TEST_CASE("slices of a band times a vector and several", "", TERRACE_BA
     for (const Index m : {0, 1, 2, 7, 16, 17, 48, 49, 64, 112, 113, 128, 255, 256, 700})
       for (const Index r0 : {Index(0), Index(m / 2), Index(m + 5)}) {
         if (rows > 1000 && (m > 256 || r0 == m / 2)) continue;
-        if (thread_sanitizer && rows * m > 70000) continue;
+        if (fewer_cases && rows * m > 70000) continue;
         const Index n = r0 + rows + (turn++ % 3) * (m / 2 + 1);
         INFO("rows " << rows << " m " << m << " r0 " << r0 << " n " << n);
         const auto entry = [&](Index i, Index j) {

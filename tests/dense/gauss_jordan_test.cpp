@@ -78,7 +78,7 @@ template <class B>
 void check_all_kinds(const std::string& pivoting) {
   Context<B>* context = test::context<B>();
   if (!context) return;
-  const std::vector<Index> sizes = test::thread_sanitizer
+  const std::vector<Index> sizes = test::fewer_cases
                                        ? std::vector<Index>{1, 3, 16, 17, 65}
                                        : std::vector<Index>{1, 2, 3, 15, 16, 17, 63, 64, 65, 130};
   for (const Index n : sizes)
@@ -128,7 +128,7 @@ void check_solve(const std::string& pivoting) {
   if (!context) return;
   for (const Index n : {1, 5, 64, 65, 130})
     for (const Index right : {1, 3, 40}) {
-      if (test::thread_sanitizer && (n == 64 || right == 3)) continue;
+      if (test::fewer_cases && (n == 64 || right == 3)) continue;
       const Entry a = test::problems(n)[0].entry;
       const Entry b = [](Index i, Index j) { return random_uniform(99, i, j); };
       INFO("n " << n << ", right-hand sides " << right);
@@ -165,7 +165,7 @@ TEMPLATE_TEST_CASE("Panels of many rows on one device pass the check", "", TERRA
   for (const Index n : {255, 257, 513, 1000, 2049, 3000, 4097, 6000, 8193})
     for (const Index block : {33, 128, 300}) {
       if (n > 3000 && block != 300) continue;
-      if (n > (test::thread_sanitizer ? 257 : 513) && std::is_same_v<TestType, Cpu>) continue;
+      if (n > (test::fewer_cases ? 257 : 513) && std::is_same_v<TestType, Cpu>) continue;
       INFO("n " << n << ", block " << block);
       const Entry a = [](Index i, Index j) { return random_uniform(5, i, j); };
       const Entry b = [](Index i, Index j) { return random_uniform(6, i, j); };
@@ -210,7 +210,7 @@ TEST_CASE("The bits of the inverse do not depend on the number of ranks") {
   for (const std::string pivoting : {"partial", "tournament"})
     for (const Index n : {5, 64, 150, 333})
       for (const Index block : {16, 24}) {
-        if (test::thread_sanitizer && n > 150) continue;
+        if (test::fewer_cases && n > 150) continue;
         INFO("n " << n << ", block " << block << ", " << pivoting);
         const Entry a = test::problems(n)[0].entry;
         const Outcome together = eliminated(*test::context<Cpu>(), n, a, block, pivoting);
@@ -227,7 +227,7 @@ TEST_CASE("The bits of the inverse do not depend on the number of threads") {
   for (const std::string pivoting : {"partial", "tournament"})
     for (const Index n : {129, 500})
       for (const Index block : {37, 72}) {
-        if (test::thread_sanitizer && n > 129) continue;
+        if (test::fewer_cases && n > 129) continue;
         INFO("n " << n << ", block " << block << ", " << pivoting);
         const Entry a = test::problems(n)[0].entry;
         set_thread_count(3);

@@ -21,7 +21,7 @@ struct Case {
   bool growth = false;  ///< pivots grow as in any Gaussian elimination: LAPACK is the measure
 };
 
-Index large() { return test::thread_sanitizer ? 33 : 65; }
+Index large() { return test::fewer_cases ? 33 : 65; }
 
 std::vector<Case> conditioned(Index n, const std::vector<double>& conditions = {10, 1e8, 1e15}) {
   std::vector<Case> cases;

@@ -122,7 +122,7 @@ void test_columns(Context<B>& context) {
                                             {40, 70}, {200, 90}, {90, 200}, {130, 1}};
   for (const auto& [rows, columns] : shapes)
     for (const double density : {0.0, 0.01, 0.5}) {
-      if (thread_sanitizer && rows + columns > 200) continue;
+      if (fewer_cases && rows + columns > 200) continue;
       PlainBits a = random_plain(rows, columns, unsigned(rows + columns), density);
       if (density == 0.5)  // dependent columns, and late first ones
         for (Index i = 0; i < rows; ++i) {

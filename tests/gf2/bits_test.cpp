@@ -32,7 +32,7 @@ void test_combine(Context<B>& context) {
     for (const Index bits : {1, 7, 8, 63, 64, 65, 130, 512})
       for (const Index words : {8, 16, 24, 40}) {
         if (rows == 2100 && (words > 24 || bits > 130)) continue;
-        if (thread_sanitizer && words % 16 == 8 && rows != 13) continue;
+        if (fewer_cases && words % 16 == 8 && rows != 13) continue;
         const PlainBits m = random_plain(rows, bits, unsigned(rows + bits));
         const PlainBits s = random_plain(bits, 64 * words, unsigned(words));
         const PlainBits c = random_plain(rows, 64 * words, unsigned(words + 1));
@@ -125,7 +125,7 @@ void test_product(Context<B>& context) {
     REQUIRE(out.back() == expected);
   };
   for (const Index inner : {1, 64, 767, 768, 1000, 1024, 1025, 2048, 3000, 4096, 4100})
-    if (!thread_sanitizer || inner <= 2048) test(130, inner, 24, 8);
+    if (!fewer_cases || inner <= 2048) test(130, inner, 24, 8);
   for (const Index rows : {1, 63, 64, 65, 128, 129, 257, 400}) test(rows, 1500, 8, 0);
   for (const Index words : {8, 16, 32, 40}) test(70, 2048, words, 0);
 }
@@ -136,7 +136,7 @@ void test_factor(Context<B>& context) {
   for (const Index words : {1, 2, 3, 4, 5, 8})
     for (const Index rows : {1, 2, 63, 64, 65, 128, 320, 700, 1024})
       for (const double density : {0.0, 0.002, 0.02, 0.5}) {
-        if (thread_sanitizer && rows > 320) continue;
+        if (fewer_cases && rows > 320) continue;
         PlainBits a = random_plain(rows, 64 * words, unsigned(rows * words), density);
         if (density == 0.5 && rows > 3)  // some dependent columns and rows
           for (Index i = 0; i < rows; ++i) a(i, 17) = a(i, 3), a(i, 0) = 0;
@@ -270,7 +270,7 @@ void test_products_with_64_vectors(Context<B>& context) {
   const Stream<B>& lane = context.bulk;
   for (const Index rows : {1, 9, 33, 130})
     for (const Index columns : {1, 64, 65, 500, 1024, 1100, 2049, 5000}) {
-      if (thread_sanitizer && rows == 130 && columns > 1100) continue;
+      if (fewer_cases && rows == 130 && columns > 1100) continue;
       const PlainBits a = random_plain(rows, columns, unsigned(columns));
       const PlainBits z = random_plain(columns, 64, 5);
       const Index words = ceil_div(columns, 64);

@@ -2,7 +2,7 @@
 """No rank holds the whole matrix: each solver on 4 ranks, each rank's resident memory (anonymous:
 the pages of CUDA's libraries are not its own) capped below half the matrix.
 
-memory.py TERRACE     Needs h5py and numpy; runs in a temporary folder (1.3 GB of disk).
+memory.py TERRACE [--large]     Needs h5py and numpy; runs in a temporary folder (0.7 GB of disk; --large, for the night: 1.3 GB).
 """
 import sys
 import time
@@ -14,6 +14,7 @@ from terrace import Program
 
 test = Program(sys.argv[1], TERRACE_THREADS="1")
 PART = 0.48
+large = "--large" in sys.argv
 with open("capped.py", "w") as f:  # ends the rank when its resident memory passes the cap
     f.write("""import re, subprocess, sys, time
 cap, child = int(sys.argv[1]), subprocess.Popen(sys.argv[2:])
@@ -59,10 +60,12 @@ def capped(problem, command):
           f"peak {max(peaks, default=0) >> 10} MiB, {time.time() - start:.1f} s", flush=True)
 
 
-capped("band-spd --n 150000 --half-bandwidth 1000 --rhs 1", "band solve in.h5:/A --rhs :/b")
-capped("gf2-rank --rows 92000 --columns 92000 --rank 400", "gf2 rank in.h5:/A")
-capped("dense-spd --n 12000 --condition 10 --rhs 1", "cg in.h5:/A --rhs :/b")
-write_csr(1_200_000, 30)
+capped(f"band-spd --n {150000 if large else 80000} --half-bandwidth 1000 --rhs 1", "band solve in.h5:/A --rhs :/b")
+bits = 92000 if large else 66000
+capped(f"gf2-rank --rows {bits} --columns {bits} --rank 400", "gf2 rank in.h5:/A")
+n = 12000 if large else 8600
+capped(f"dense-spd --n {n} --condition 10 --rhs 1", "cg in.h5:/A --rhs :/b")
+write_csr(1_200_000 if large else 640_000, 30)
 capped("", "cg in.h5:/A --rhs :/b")
-capped("dense-random --n 12000 --rhs 1", "dense solve in.h5:/A --rhs :/b")
+capped(f"dense-random --n {n} --rhs 1", "dense solve in.h5:/A --rhs :/b")
 test.finish()

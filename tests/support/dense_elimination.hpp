@@ -19,7 +19,7 @@ template <class T>
 std::vector<T> some(std::vector<T> all) {
   std::size_t kept = 0;
   for (std::size_t i = 0; i < all.size(); ++i)
-    if (!thread_sanitizer || i % 5 == 2 || all.size() < 3) all[kept++] = all[i];
+    if (!fewer_cases || i % 5 == 2 || all.size() < 3) all[kept++] = all[i];
   all.resize(kept, all.front());
   return all;
 }

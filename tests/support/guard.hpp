@@ -16,7 +16,7 @@ namespace terrace::test {
 inline Index guard_cases(Index usual) {
   const char* const text = std::getenv("TERRACE_GUARD_CASES");
   if (text) return std::strtoll(text, nullptr, 10);
-  return usual / (thread_sanitizer ? 20 : world().size() > 1 ? 4 : 1);
+  return usual / (fewer_cases ? 20 : world().size() > 1 ? 4 : 1);
 }
 
 /// Drawn cases begin at TERRACE_GUARD_FIRST, or 0: many can be dealt to several processes.

@@ -5,18 +5,19 @@
 #else
 #include <catch2/catch.hpp>
 #endif
+#include <cstdlib>
 #include <optional>
 
 #include "distrib/context.hpp"
 
 namespace terrace::test {
 
-/// Built with ThreadSanitizer, which is here for the order of work and makes oracles ten times
-/// slower.
-#if defined(__SANITIZE_THREAD__)
-inline constexpr bool thread_sanitizer = true;
+/// A part of the cases: under the sanitizers, which make oracles up to ten times slower. With
+/// TERRACE_TEST_ALL all of them: the nightly run under AddressSanitizer.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+inline const bool fewer_cases = std::getenv("TERRACE_TEST_ALL") == nullptr;
 #else
-inline constexpr bool thread_sanitizer = false;
+inline constexpr bool fewer_cases = false;
 #endif
 /// The world of this test run.
 const Control& world();
