@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "kernels/base/buffer.hpp"
+#include "kernels/base/timeline.hpp"
 
 namespace terrace::io {
 
@@ -120,10 +121,20 @@ class Buffers {
   Pair pair_;
 };
 
+/// A stage and how the timeline calls it.
+struct Named {
+  const Stage& stage;
+  const char *lane, *name;
+  void operator()(Index k, char* buffer) const {
+    const Noted noted(lane, name);
+    stage(k, buffer);
+  }
+};
+
 /// fill(k, buffer) and drain(k, buffer) for k = 0 .. count - 1, side by side; the one that is not
 /// `mine` in a thread of its own. What either throws stops both.
-void belt_of(Index count, Index buffer_bytes, bool both, bool fill_is_mine, const Stage& fill,
-             const Stage& drain) {
+void belt_of(Index count, Index buffer_bytes, bool both, bool fill_is_mine, const Named& fill,
+             const Named& drain) {
   if (count <= 0) return;
   if (count == 1 || !both) {
     const Buffer<char, Cpu> buffer(buffer_bytes);
@@ -170,11 +181,11 @@ void belt_of(Index count, Index buffer_bytes, bool both, bool fill_is_mine, cons
 }  // namespace
 
 void overlap(Index count, Index buffer_bytes, bool ahead, const Stage& load, const Stage& use) {
-  belt_of(count, buffer_bytes, ahead, false, load, use);
+  belt_of(count, buffer_bytes, ahead, false, {load, "file", "read"}, {use, "host", "take"});
 }
 
 void overlap_behind(Index count, Index buffer_bytes, const Stage& fill, const Stage& drain) {
-  belt_of(count, buffer_bytes, true, true, fill, drain);
+  belt_of(count, buffer_bytes, true, true, {fill, "host", "fetch"}, {drain, "file", "write"});
 }
 
 }  // namespace terrace::io

@@ -104,7 +104,7 @@ MUTATIONS = [
     ("src/cg/eigen_estimate.cpp", "beta[k - 1] / alpha[k - 1]);\n    beside", "beta[k - 1] / alpha[k]);\n    beside", "cg/eigen_estimate.1"),
     ("kernels/cg/cpu/products_csr.cpp", "for (; k + 8 <= count; k += 8)", "for (; k + 8 < count; k += 8)", "cg/products.1 cg"),
     # --- files
-    ("io/hash.cpp", "hash_element(bits[i], position + i);", "hash_element(bits[i], i);", "io/output.2 gf2:100"),
+    ("io/placing.cpp", "hash_element(buffer[run.from + i], run.to + i);", "hash_element(buffer[run.from + i], i);", "io/output.2 gf2:100"),
     ("io/hash.cpp", "return sum[0] + hash_frame(covered,", "return sum[0] + 0 * hash_frame(covered,", "io/output.1 gf2"),
     ("io/stored.cpp", "if (k < 32 && (mask >> k) & 1) continue;", "", "io/input.1 program/round_trips"),
     ("io/stored.cpp", "for (Index b = 0; b < element; ++b)\n    for (Index i = 0; i < count; ++i) to[i * element + b] = from[b * count + i];",

@@ -121,18 +121,29 @@ def draw_bars(axes, panel, number):
     axes.set_xticks(range(len(panel.bars)), list(panel.bars))
 
 
-def draw(path, title, panels, across=2, note="", columns=0, share=False, size=(6.2, 4.4)):
-    """Writes an SVG. `columns`: of one legend below all panels; 0: each panel has its own. False without matplotlib."""
+def pyplot_for(path):
+    """matplotlib's pyplot in the style of our figures; None without matplotlib, which is said of `path`."""
     try:
         import matplotlib
         matplotlib.use("svg")
         from matplotlib import pyplot
     except ImportError:
         print(f"{path}: not drawn; {INSTALL}")
-        return False
-    with pyplot.rc_context({"svg.hashsalt": "terrace", "svg.fonttype": "none", "font.size": 10, "axes.grid": True, "axes.grid.axis": "y", "axes.axisbelow": True,
+        return None
+    pyplot.rcParams.update({"svg.hashsalt": "terrace", "svg.fonttype": "none", "font.size": 10, "axes.grid": True, "axes.grid.axis": "y", "axes.axisbelow": True,
                             "grid.color": "#dddddd", "axes.spines.top": False, "axes.spines.right": False, "legend.frameon": False,
-                            "font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"]}):
+                            "font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"]})
+    return pyplot
+
+
+def save(figure, path):
+    """The same numbers give the same bytes."""
+    figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
+
+
+def draw(path, title, panels, across=2, note="", columns=0, share=False, size=(6.2, 4.4)):
+    """Writes an SVG. `columns`: of one legend below all panels; 0: each panel has its own. False without matplotlib."""
+    if pyplot := pyplot_for(path):
         across = min(across, len(panels))
         down = math.ceil(len(panels) / across)
         labels = {line.label for panel in panels for line in panel.lines} | {label for panel in panels for bars in panel.bars.values() for label in bars}
@@ -162,6 +173,6 @@ def draw(path, title, panels, across=2, note="", columns=0, share=False, size=(6
             axes.legend(entries.values(), entries, loc="center", ncols=columns, fontsize=9)
         if note:
             figure.supxlabel(note, fontsize=9, x=0.01, ha="left", color="#555555")
-        figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
+        save(figure, path)
         pyplot.close(figure)
-    return True
+    return pyplot is not None

@@ -11,6 +11,7 @@
 #include "distrib/session.hpp"
 #include "distrib/signals.hpp"
 #include "kernels/base/preparations.hpp"
+#include "kernels/base/timeline.hpp"
 #include "src/program/register.hpp"
 #include "src/program/waiting.hpp"
 
@@ -129,6 +130,7 @@ int main(int argc, char** argv) {
   const std::string text = joined(argc, argv);
   terrace::wait_asleep_where_crowded();
   const terrace::Session session(&argc, &argv);
+  terrace::note_span("run", "start", 0);
   if (line.exit_code) return *line.exit_code;
   const Preparations preparations(line.selected);
   return terrace::guarded(session.control(), [&] { return run(session, line.selected, text); });

@@ -86,6 +86,11 @@ inline BenchRun solve_bench(const Control& control, const BandPlan& plan, BandRa
   fail_together(Exit::internal, "the generated matrix failed; bench band");
 }
 
+/// --method streamed. The bound is the transfers': bytes over the rates of copies measured both ways
+/// at once.
+template <class B>
+void bench_streamed(Run& run, Context<B>& c, const BandBench& options, const BandPlan& plan,
+                    BandRates rates);
 /// --precision mixed: factor and solve in FP64, by the plan's method, and in mixed precision.
 template <class B>
 void bench_mixed(Run& run, Context<B>& c, const BandBench& options, const BandRequest& request,

@@ -32,16 +32,16 @@ double fastest(const Context<B>& context, int repeats, Prepare&& prepare, Work&&
   return best;
 }
 
-struct Sizes {
+struct CalibratedSizes {
   Index rows, inner, words;   ///< of the tables' problem
   std::vector<Index> panels;  ///< n at which panel widths are tried
   std::vector<Index> widths;  ///< tried
   int repeats;
 };
-Sizes sizes(const Context<Cpu>&) {
+CalibratedSizes sizes(const Context<Cpu>&) {
   return {4096 * thread_count(), 512, 64, {1024, 4096, 8192}, {64, 128, 192, 256, 384, 512}, 2};
 }
-[[maybe_unused]] Sizes sizes(const Context<Cuda>&) {
+[[maybe_unused]] CalibratedSizes sizes(const Context<Cuda>&) {
   return {65536,
           512,
           1024,
@@ -87,7 +87,7 @@ std::vector<std::pair<double, TableShape>> time_shapes(const Context<B>& context
 /// Best first: {k, tables, rows, rate}.
 template <class B>
 nlohmann::json calibrate_shapes(Run& run, Context<B>& context) {
-  const Sizes size = sizes(context);
+  const CalibratedSizes size = sizes(context);
   auto found = time_shapes(context, {size.rows, size.inner, size.words}, size.repeats);
   run.say(fmt::format("{:>4} {:>7} {:>7} {:>8} {:>12} {:>12}", "k", "tables", "rows", "threads",
                       "seconds", "bit-MAC/s"));
@@ -125,7 +125,7 @@ double reduction_seconds(Context<B>& context, Index n, const PanelPlan& plan, in
 /// and the fastest there, beside the default.
 template <class B>
 nlohmann::json gain_of_shapes(Run& run, Context<B>& context, const TableShape& best) {
-  const Sizes size = sizes(context);
+  const CalibratedSizes size = sizes(context);
   nlohmann::json gains = nlohmann::json::array();
   for (const Update& update :
        {Update{size.rows, size.inner, size.words},
@@ -270,7 +270,7 @@ nlohmann::json calibrate_columns(Run&, const Context<Cpu>&, nlohmann::json&) { r
 template <class B>
 nlohmann::json calibrate_panels(Run& run, Context<B>& context, const ProductMethod& method,
                                 Index most) {
-  const Sizes size = sizes(context);
+  const CalibratedSizes size = sizes(context);
   nlohmann::json steps = nlohmann::json::array();
   Index last = 0;
   for (const Index n : size.panels) {

@@ -24,6 +24,7 @@
 #include "kernels/base/clock.hpp"
 #include "kernels/base/ranges.hpp"
 #include "kernels/base/stream.hpp"
+#include "kernels/base/timeline.hpp"
 #include "src/frame/checkpoints.hpp"
 #include "src/frame/stages.hpp"
 
@@ -143,7 +144,10 @@ void Run::phase(const std::string& name, const std::function<void()>& work) {
   inject_fault(control.rank(), current_place());
   const ProfileRange range(name.c_str());
   const auto start = Clock::now();
-  work();
+  {
+    const Noted noted("run", name);
+    work();
+  }
   const double mine = since(start);
   own_seconds_[name] += mine;
   const double slowest = control.reduce(mine, Reduce::max);

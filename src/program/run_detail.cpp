@@ -1,10 +1,13 @@
 // The part of --report that tells the ranks apart.
 #include <fmt/core.h>
 
+#include <cmath>
+
 #include "distrib/topology.hpp"
 #include "distrib/traffic.hpp"
 #include "io/volume.hpp"
 #include "kernels/base/parallel.hpp"
+#include "kernels/base/timeline.hpp"
 #include "src/frame/stages.hpp"
 #include "src/program/run.hpp"
 
@@ -15,6 +18,14 @@ namespace {
 nlohmann::json stage_seconds(const StageSeconds& s) {
   return {{"panel", s.panel}, {"share", s.share},   {"widen", s.widen}, {"update", s.update},
           {"guard", s.guard}, {"hidden", s.hidden}, {"loop", s.loop},   {"panels", s.panels}};
+}
+
+/// [lane, what, from, to], tenths of milliseconds.
+nlohmann::json spans_of(const std::vector<Span>& spans) {
+  const auto tidy = [](double seconds) { return std::round(seconds * 1e4) / 1e4; };
+  nlohmann::json all = nlohmann::json::array();
+  for (const Span& s : spans) all.push_back({s.lane, s.what, tidy(s.from), tidy(s.to)});
+  return all;
 }
 
 /// The largest of the ranks' values by their mean; 1 where there is nothing.
@@ -55,6 +66,9 @@ void Run::detail_ranks() {
                            {"written", volume.written}}}};
   const bool staged = control.reduce(stages.loop, Reduce::max) > 0;
   if (staged) mine["stages"] = stage_seconds(stages);
+  const std::vector<Span> spans = timeline();
+  mine["timeline"] = spans_of(spans);
+  report["seconds"]["overlapped"] = control.reduce(overlapped_seconds(spans), Reduce::max);
   nlohmann::json all = nlohmann::json::array();
   for (const std::string& text : control.gather_all(mine.dump()))
     all.push_back(nlohmann::json::parse(text));

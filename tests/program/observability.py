@@ -14,7 +14,7 @@ import sys
 
 import h5py
 
-from terrace import Program, read_json
+from terrace import JOBS, Program, read_json
 
 test = Program(sys.argv[1])
 check = test.check
@@ -106,6 +106,17 @@ for arguments, (size, stages, delay) in families.items():
         written = sum(f[k].size * f[k].dtype.itemsize for k in f if isinstance(f[k], h5py.Dataset))
     total = sum(r["bytes"]["written"] for r in ranks)
     check(f"{arguments}: bytes written", written * 0.9 <= total <= written * 1.5 + 4096, f"{total} of {written}")
+    for r in ranks:  # phases one after the other, as long as they are told; what is beside them within them
+        spans = r["timeline"]
+        phases = [span for span in spans if span[0] == "run"]
+        order = [what for _, what, _, _ in phases]
+        check(f"{arguments}: phases of rank {r['rank']}", order[0] == "start" and order[1] == "read" and order[-1] == "write" and
+              all(a[3] <= b[2] + 1e-3 for a, b in zip(phases, phases[1:])), str(phases))
+        for phase in ("read", "solve", "write"):
+            drawn = sum(end - start for lane, what, start, end in phases if what == phase)
+            check(f"{arguments}: the timeline's {phase}", abs(drawn - r["seconds"][phase]) < 0.01, f"{drawn} {r['seconds'][phase]}")
+        check(f"{arguments}: reading and writing in the timeline", {"read", "take"} <= {what for lane, what, _, _ in spans if lane != "run"}, str(spans))
+    check(f"{arguments}: overlapped", 0 <= report["seconds"]["overlapped"] <= report["seconds"]["total"] + 1, str(report["seconds"]))
     if stages:
         for r in ranks:
             s = r["stages"]
@@ -130,6 +141,9 @@ for arguments, (size, stages, delay) in families.items():
                         ("--quiet", {"TERRACE_PROGRESS_SECONDS": "0.001"})):  # auto: no line before 30 s
         code, out, err = run(f"{arguments} -o out.h5 --force --backend cpu {option}", n=1, env=env)
         check(f"{arguments} {option}", code == 0 and "steps/s" not in err, err)
+
+done = test.script(f"{JOBS}/timeline.py", "r.json", "-o", "t.svg")
+check("jobs/timeline.py", done.code == 0 and ("not drawn" in done.out or "3 ranks" in done.out and os.path.getsize("t.svg") > 1000), done.out + done.err)
 
 # a failure in the middle of a bar: its message has a line of its own
 with h5py.File("singular.h5", "w") as f:

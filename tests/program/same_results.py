@@ -26,7 +26,7 @@ import differential_solvers
 import h5py
 import numpy as np
 
-TIMES = {"seconds", "rate", "imbalance", "start_time", "version", "plan", "written", "read", "step", "inputs", "stages", "terrace_hash", "command_line", "reading_within_solve"}
+TIMES = {"seconds", "rate", "imbalance", "start_time", "version", "plan", "written", "read", "step", "inputs", "stages", "terrace_hash", "command_line", "reading_within_solve", "timeline"}
 NUMBER = r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?"
 TIMED = re.compile(rf"{NUMBER}(?= (s|ms|min|h|GB/s|MB/s|GB|Tbit/s|[GT]?bit-MAC/s|[GTM]?[Ff][Ll][Oo][Pp]/s)\b)")
 

@@ -17,6 +17,7 @@
 #include "kernels/base/memory_use.hpp"
 #include "kernels/base/parallel.hpp"
 #include "kernels/base/preparations.hpp"
+#include "kernels/base/timeline.hpp"
 
 namespace terrace {
 namespace {
@@ -208,8 +209,9 @@ DeviceInfo select_cuda_device(int ordinal) {
 namespace {
 std::vector<std::thread> preparations;
 template <class F>
-void prepare(const F& work) {
-  preparations.emplace_back([work] {
+void prepare(const char* what, const F& work) {
+  preparations.emplace_back([what, work] {
+    const Noted noted("device", what);
     try {
       work();
     } catch (const Error&) {  // where it is used it is thrown again
@@ -220,17 +222,17 @@ void prepare(const F& work) {
 }  // namespace
 
 void prepare_device(bool certain, bool products) {
-  prepare([certain] {
+  prepare("CUDA", [certain] {
     int count = 0;
     if (cudaGetDeviceCount(&count) == cudaSuccess && certain && count == 1) cudaSetDevice(0);
   });
-  if (products) prepare([] { (void)cublasGetStatusString(CUBLAS_STATUS_SUCCESS); });
+  if (products) prepare("cuBLAS", [] { (void)cublasGetStatusString(CUBLAS_STATUS_SUCCESS); });
 }
 
 void prepare_products() {
   int ordinal = 0;
   check(cudaGetDevice(&ordinal));
-  prepare([ordinal] {
+  prepare("first product", [ordinal] {
     check(cudaSetDevice(ordinal));
     const Stream<Cuda> stream;
     constexpr int n = 1024, k = 256;
