@@ -14,6 +14,7 @@ void wait_asleep_where_crowded();
 
 // Linked in, this also replaces connect(): TCP sockets get TCP_NODELAY. Ranks talk to their launcher
 // (PMIx) in small messages over such a socket, several without an answer between them, and the second
-// waited for a delayed acknowledgement of the first: 40 ms in MPI_Init and 40 more in MPI_Finalize.
+// waited for a delayed acknowledgement of the first: 40 ms in MPI_Finalize, at times as much in
+// MPI_Init.
 
 }  // namespace terrace
