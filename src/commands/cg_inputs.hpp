@@ -19,7 +19,7 @@
 namespace terrace {
 
 struct CgCommand {
-  std::string matrix, rhs, x0, format, layout = "triangle", norm = "unpreconditioned";
+  std::string matrix, rhs, x0, layout = "triangle", norm = "unpreconditioned";
   double condition = 0;  ///< for --plan; 0: not given
   Index monitor = 0;
   bool reorder = false;
@@ -31,7 +31,7 @@ struct CgInputs {
   io::Kind kind = io::Kind::dense;
   io::DenseInput dense;
   io::BandInput band;
-  io::CsrInput csr;
+  io::SparseInput sparse;
   Index n = 0;
   io::DenseInput rhs;
   std::optional<io::DenseInput> x0;
@@ -120,21 +120,21 @@ void read_matrix(Run& run, const Context<B>& c, const CgInputs& in, CgCommand&,
 template <class B>
 void read_matrix(Run& run, const Context<B>& c, const CgInputs& in, CgCommand& options,
                  std::optional<CsrOperator<B>>& a) {
-  const io::CsrInput& input = in.csr;
+  const io::SparseInput& input = in.sparse;
   std::vector<Index> first;
   CsrSlice slice;
   run.phase("read", [&] {
     const BlockCyclic deal = contiguous(input.rows(), c.size());
     const Index from = std::min(input.rows(), deal.block * c.rank());
     const Range piece{from, std::min(input.rows(), from + deal.block) - from};
-    first = balanced_rows(c.control, input.rows(), input.nonzeros(), from,
-                          input.row_pointers(c.control, piece));
+    const std::vector<Index> pointers = input.row_pointers(c.control, piece);
+    const Index nonzeros = c.control.reduce(pointers.back(), Reduce::max);
+    first = balanced_rows(c.control, input.rows(), nonzeros, from, pointers);
     const Index begin = first[std::size_t(c.rank())];
     const Range rows{begin, first[std::size_t(c.rank()) + 1] - begin};
-    slice.start = input.row_pointers(c.control, rows);
-    const Index origin = slice.start.front();
-    for (Index& s : slice.start) s -= origin;
-    input.entries(c.control, rows, slice.column, slice.value);
+    io::SparseRows own;
+    input.read(c.control, rows, own);
+    slice = {std::move(own.start), std::move(own.columns), std::move(own.values)};
   });
   std::vector<Index>& order = options.solve.order;
   if (options.reorder)
