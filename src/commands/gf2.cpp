@@ -197,6 +197,7 @@ void add_gf2_commands(CLI::App& app, Selected& selected) {
     CLI::App* command = family->add_subcommand(name, what);
     command->add_option("A", options->a, "Bit matrix, file.h5:/path")->required();
     add_common_options(*command, selected.options);
+    add_reading_options(*command, selected.options);
     add_bit_options(*command, selected.options);
     command->callback([&selected, options, name, action] {
       selected.command = std::string("gf2 ") + name;
