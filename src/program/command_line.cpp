@@ -59,15 +59,20 @@ bool is_option(const std::string& word) {
   return word.size() > 1 && word[0] == '-' && (std::isalpha(word[1]) != 0 || word[1] == '-');
 }
 
+/// "gf2 rank" for "rank".
+std::string with_its_family(const CLI::App& root, const std::string& word) {
+  for (const CLI::App* family : root.get_subcommands(nullptr))
+    for (const CLI::App* command : family->get_subcommands(nullptr))
+      if (command->get_name() == word) return family->get_name() + " " + word;
+  return {};
+}
+
 Mistake unknown_command(const CLI::App& group, const std::string& word) {
-  std::vector<std::string> known = names_of_commands(group);
-  std::string meant = nearest(word, known);
-  if (meant.empty() && group.get_parent() == nullptr) {
-    for (const CLI::App* family : group.get_subcommands(nullptr))  // "rref" for "gf2 rref"
-      for (const CLI::App* command : family->get_subcommands(nullptr))
-        if (command->get_name() == word) meant = family->get_name() + " " + word;
-    if (meant.empty()) meant = nearest("--" + word, names_of_options(group));
-  }
+  const std::vector<std::string> known = names_of_commands(group);
+  const bool top = group.get_parent() == nullptr;
+  std::string meant = top ? with_its_family(group, word) : std::string();
+  if (meant.empty()) meant = nearest(word, known);
+  if (meant.empty() && top) meant = nearest("--" + word, names_of_options(group));
   return {"unknown command " + in_quotes(word) + "; " + program_and(group) + "; " +
           (meant.empty() ? "use " + joined(known, " or ")
                          : "did you mean " + meant + "? See " + program_and(group) + " --help")};
@@ -89,7 +94,7 @@ Mistake unknown_option(const CLI::App& command, std::string name) {
 
 std::string nearest(const std::string& word, const std::vector<std::string>& known) {
   std::string found;
-  std::size_t best = std::max<std::size_t>(2, word.size() / 3) + 1;
+  std::size_t best = std::max<std::size_t>(1, word.size() / 3) + 1;
   for (const std::string& name : known)
     if (const std::size_t d = distance(word, name); d < best) {
       best = d;

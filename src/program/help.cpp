@@ -142,7 +142,7 @@ void put_wrapped(std::string& to, const std::string& left, const std::string& ri
   constexpr std::size_t column = 28, width = 79;
   to += "  " + left;
   std::size_t at = left.size() + 2;
-  if (at + 2 > column) {
+  if (at + 3 > column) {
     to += "\n";
     at = 0;
   }
@@ -208,9 +208,10 @@ std::string list_of_commands(const CLI::App& group) {
   for (const CLI::App* command : group.get_subcommands(nullptr)) {
     std::string what = command->get_description();
     if (group.get_parent() == nullptr && !command->get_subcommands(nullptr).empty()) {
-      what += ":";
+      what += " (";
       for (const CLI::App* one : command->get_subcommands(nullptr))
-        what += (what.back() == ':' ? " " : ", ") + one->get_name();
+        what += (what.back() == '(' ? "" : ", ") + one->get_name();
+      what += ")";
     }
     put_wrapped(text, command->get_name(), what);
   }
