@@ -56,7 +56,7 @@ namespace {
 /// Elements `range` of a 1-D dataset, converted; `words`: unsigned 64-bit ones keep their bits.
 template <class T>
 void read_span(const Control& control, const InputFile& input, const std::string& name, Range range,
-               T* out, bool words = false) {
+               const Sink<T>& sink, bool words = false) {
   Request request;
   request.dataset = name;
   request.as = words ? As::words : std::is_same_v<T, double> ? As::doubles : As::indices;
@@ -71,11 +71,18 @@ void read_span(const Control& control, const InputFile& input, const std::string
     }
   };
   read_portions(control, input, request, {&range, 1}, [&](const Portion& p, const char* data) {
-    const T* const from = reinterpret_cast<const T*>(data);
-    parallel_ranges(p.items, 1 << 16, [&](Index first, Index end) {
-      std::copy(from + first, from + end, out + p.position + first);
-    });
+    sink(p.position, p.items, reinterpret_cast<const T*>(data));
   });
+}
+
+/// Puts them one after the other.
+template <class T>
+Sink<T> into(T* out) {
+  return [out](Index position, Index count, const T* from) {
+    parallel_ranges(count, 1 << 16, [&](Index first, Index end) {
+      std::copy(from + first, from + end, out + position + first);
+    });
+  };
 }
 
 }  // namespace
@@ -83,16 +90,20 @@ void read_span(const Control& control, const InputFile& input, const std::string
 std::vector<Index> CsrInput::row_pointers(const Control& control, Range rows) const {
   std::vector<Index> pointers =
       collectively(control, [&] { return std::vector<Index>(std::size_t(rows.count) + 1); });
-  read_span(control, *file_, "indptr", {rows.first, rows.count + 1}, pointers.data());
+  read_span(control, *file_, "indptr", {rows.first, rows.count + 1}, into(pointers.data()));
   Offender wrong;
   if (rows.first == 0 && pointers[0] != 0) wrong.note(0, 0, double(pointers[0]));
   if (rows.end() == rows_ && pointers.back() != nonzeros_)
     wrong.note(rows_, 0, double(pointers.back()));
-  for (Index i = 0; i <= rows.count; ++i) {
-    const Index p = pointers[std::size_t(i)];
-    if (p < 0 || p > nonzeros_ || (i > 0 && p < pointers[std::size_t(i) - 1]))
+  std::mutex noting;
+  parallel_ranges(rows.count + 1, 1 << 16, [&](Index from, Index to) {
+    for (Index i = from; i < to; ++i) {
+      const Index p = pointers[std::size_t(i)];
+      if (p >= 0 && p <= nonzeros_ && (i == 0 || p >= pointers[std::size_t(i) - 1])) continue;
+      const std::lock_guard lock(noting);
       wrong.note(rows.first + i, 0, double(p));
-  }
+    }
+  });
   if (const auto first = first_offender(control, wrong))
     fail_together(
         Exit::input,
@@ -114,8 +125,14 @@ std::vector<Index> read_integers(const Control& control, const Location& locatio
   std::vector<Index> values =
       collectively(control, [&] { return std::vector<Index>(std::size_t(size)); });
   const auto input = open_input(control, location, std::move(object));
-  read_span(control, *input, "", {0, size}, values.data(), words);
+  read_span(control, *input, "", {0, size}, into(values.data()), words);
   return values;
+}
+
+void CsrInput::entries(const Control& control, Range range, const Sink<Index>& columns,
+                       const Sink<double>& values) const {
+  read_span(control, *file_, "indices", range, columns);
+  read_span(control, *file_, "data", range, values);
 }
 
 void CsrInput::entries(const Control& control, Range rows, LargeVector<Index>& columns,
@@ -126,8 +143,7 @@ void CsrInput::entries(const Control& control, Range rows, LargeVector<Index>& c
     columns.resize(std::size_t(range.count));
     values.resize(std::size_t(range.count));
   });
-  read_span(control, *file_, "indices", range, columns.data());
-  read_span(control, *file_, "data", range, values.data());
+  entries(control, range, into<Index>(columns.data()), into<double>(values.data()));
   Offender outside, not_finite;
   std::mutex found;
   parallel_ranges(rows.count, 4096, [&](Index first, Index end) {

@@ -82,8 +82,11 @@ class CsrInput {
   [[nodiscard]] const Location& location() const { return location_; }
   /// indptr[first .. first + count], count + 1 values. Collective. Checked to be monotone.
   [[nodiscard]] std::vector<Index> row_pointers(const Control& control, Range rows) const;
-  /// Column indices and values of rows `rows`, as stored. Collective. Checked: column in range,
-  /// value finite (position named).
+  /// Entries [range.first, range.end()) as stored, unchecked; positions count from range.first.
+  /// Collective.
+  void entries(const Control& control, Range range, const Sink<Index>& columns,
+               const Sink<double>& values) const;
+  /// Those of rows `rows`. Checked: column in range, value finite (position named). Collective.
   void entries(const Control& control, Range rows, LargeVector<Index>& columns,
                LargeVector<double>& values) const;
 

@@ -70,6 +70,7 @@ class DenseJob : public PhasedJob {
     const double reciprocal = system_.reciprocal_condition();
     note_condition(reciprocal);
     if (run_.options.no_check) return;
+    output_->expect(8 * plan_.n * (b_ ? plan_.rhs : plan_.n));
     const double ratio = system_.check(run_.progress, [&](const InverseResidual& r) {
       nlohmann::json& result = run_.report["result"];
       result["residual_right"] = r.right;

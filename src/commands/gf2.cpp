@@ -99,6 +99,7 @@ class ReduceBits : public PhasedJob {
                                        "; check the right-hand sides");
   }
   void check() override {
+    if (writes() && plan_.certify) files_.output->expect(result_bytes());
     const std::string broken = certify_bits(context_, plan_, a_, b_, found_);
     if (plan_.certify) judge(run_, broken);
   }
@@ -148,6 +149,13 @@ class ReduceBits : public PhasedJob {
   [[nodiscard]] Index rank() const { return found_.pivots.rank(); }
   [[nodiscard]] Index nullity() const { return plan_.columns - rank(); }
   [[nodiscard]] Index determinant() const { return rank() == plan_.columns ? 1 : 0; }
+  /// Of the matrix that is written, about.
+  [[nodiscard]] Index result_bytes() const {
+    if (task_ == BitTask::solve) return 8 * plan_.columns * plan_.right_words();
+    return task_ == BitTask::rank
+               ? 0
+               : 8 * plan_.words() * (task_ == BitTask::kernel ? nullity() : a_.rows);
+  }
   void write_result(io::Output& output) {
     const auto rows = [&](const BitMatrix<B>& from, Index words) {
       return row_source<B>(context_, from.rows(), 0, words);
