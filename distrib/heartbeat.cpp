@@ -379,7 +379,7 @@ void Heart::beat(double time) {
       first = &peer;
   if (first != nullptr && !said_goodbye_)
     end(int(Exit::fault),
-        fmt::format("terrace: rank {} on host {} has not got on for {:.1f} s; {}; ended as "
+        fmt::format("terrace: rank {} on host {} made no progress for {:.1f} s; {}; ended as "
                     "TERRACE_STALL_SECONDS asks; start again, with --restart where there is a "
                     "checkpoint",
                     first - peers_.data(), first->host, time - first->moved,

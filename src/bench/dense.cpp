@@ -244,7 +244,6 @@ void add_bench_dense(CLI::App& bench, Selected& selected) {
         fail_together(Exit::usage, "unknown method '" + method +
                                        "'; --method; use gauss-jordan, or textbook to measure it "
                                        "beside");
-      require_no_others(run, *command);
       // --block and --pivoting are the other method's here.
       check_textbook_options(run.control.size(), method == "textbook", 0, "auto",
                              !options->grid.empty() || !options->threads.empty());

@@ -195,10 +195,7 @@ void add_bench_io(CLI::App& bench, Selected& selected) {
   command->add_flag("--warm", options->warm, "From the page cache only");
   command->callback([&selected, options, command] {
     selected.command = "bench io";
-    selected.action = [options, command](Run& run) {
-      require_no_others(run, *command, {"--backend", "--method", "--block", "--seed"});
-      bench_io(run, *options);
-    };
+    selected.action = [options, command](Run& run) { bench_io(run, *options); };
   });
 }
 
