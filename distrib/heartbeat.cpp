@@ -307,8 +307,9 @@ void Heart::listen_until(double time) {
       peer.line = std::move(line);
       peer.host = host;
       peer.heard = peer.moved = clock_seconds();
+    } else {
+      line.close();
     }
-    line.close();
   }
   std::erase_if(strangers_, [](const Line& line) { return !line.is_open(); });
   while (polled_[1].revents != 0 && strangers_.size() < strangers_.capacity()) {

@@ -238,7 +238,7 @@ void add_bench_dense(CLI::App& bench, Selected& selected) {
       ->check(CLI::IsMember({"auto", "partial", "tournament"}));
   command->callback([&selected, options, command] {
     selected.command = "bench dense";
-    selected.action = [options, command](Run& run) {
+    selected.action = [options](Run& run) {
       const std::string& method = run.options.method;
       if (!method.empty() && method != "gauss-jordan" && method != "textbook")
         fail_together(Exit::usage, "unknown method '" + method +

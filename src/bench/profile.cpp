@@ -1,4 +1,4 @@
-// terrace bench --profile: the raw rates of this machine, for --plan.
+// terrace bench profile: the raw rates of this machine, for --plan.
 #include <fmt/core.h>
 #include <unistd.h>
 

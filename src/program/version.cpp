@@ -12,7 +12,7 @@ std::string version_text() {
                      "\nMPI        " + mpi_version() + "\nHDF5       " + io::hdf5_version() +
                      "\nCUDA       ";
   if constexpr (with_cuda)
-    text += cuda_versions();
+    text += cuda_build_version();
   else
     text += "none: built for CPUs alone";
   return text + "\n";

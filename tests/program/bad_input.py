@@ -208,7 +208,10 @@ refused("gf2 rref in.h5:/bits -o out.h5 --checkpoint-every 10m", 2, "--checkpoin
 # input: 3
 refused("dense invert missing.h5:/A -o out.h5", 3, "missing.h5")
 refused("dense invert in.h5:/nothing -o out.h5", 3, "nothing", "in.h5")
-refused("dense invert in.h5 -o out.h5", 3, "in.h5")
+accepted("dense invert in.h5 -o preferred.h5")  # /A before others that fit
+with h5py.File("several.h5", "w") as f:
+    f["first"] = f["second"] = np.eye(40)
+refused("dense invert several.h5 -o out.h5", 3, "several.h5", "/first", "/second")
 refused("gf2 rref in.h5 -o out.h5", 3, "in.h5")
 refused("dense invert in.h5:/wide -o out.h5", 3, "40", "43")
 refused("dense invert in.h5:/cube -o out.h5", 3, "cube")
