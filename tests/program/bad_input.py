@@ -208,8 +208,10 @@ refused("gf2 rref in.h5:/bits -o out.h5 --checkpoint-every 10m", 2, "--checkpoin
 # input: 3
 refused("dense invert missing.h5:/A -o out.h5", 3, "missing.h5")
 refused("dense invert in.h5:/nothing -o out.h5", 3, "nothing", "in.h5")
-refused("dense invert in.h5 -o out.h5", 3, "in.h5")
-refused("gf2 rref in.h5 -o out.h5", 3, "in.h5")
+with h5py.File("several.h5", "w") as f:  # none of them is called A
+    f["P"], f["Q"], f["bits"], f["bits2"] = spd, spd, np.eye(9, dtype=np.uint8), np.eye(9, dtype=np.uint8)
+refused("dense invert several.h5 -o out.h5", 3, "several.h5", "/P, /Q")
+refused("gf2 rref several.h5 -o out.h5", 3, "several.h5", "/bits, /bits2")
 refused("dense invert in.h5:/wide -o out.h5", 3, "40", "43")
 refused("dense invert in.h5:/cube -o out.h5", 3, "cube")
 refused("dense invert in.h5:/text -o out.h5", 3, "text")
