@@ -183,8 +183,8 @@ KnownRates known_rates(const Context<B>& c) {
       old.empty()
           ? "no profile of this machine: terrace bench profile measures one in ten seconds"
           : fmt::format(
-                "the profile of {} in {} is an old one, and not used; terrace bench "
-                "--profile measures it anew",
+                "the profile of {} in {} is an old one, and not used; terrace bench profile "
+                "measures it anew",
                 old, profile_path());
   return known;
 }
