@@ -40,10 +40,10 @@ struct CommandLine {
     app.require_subcommand(1);
     app.fallthrough(false);
     app.set_help_all_flag("--help-all", "Help of every command");
-    terrace::add_gf2_commands(app, selected);
-    terrace::add_band_commands(app, selected);
-    terrace::add_dense_commands(app, selected);
-    terrace::add_cg_command(app, selected);
+    terrace::gf2::add_commands(app, selected);
+    terrace::band::add_commands(app, selected);
+    terrace::dense::add_commands(app, selected);
+    terrace::cg::add_command(app, selected);
     terrace::add_generate_commands(app, selected);
     terrace::add_convert_command(app, selected);
     terrace::add_verify_command(app, selected);

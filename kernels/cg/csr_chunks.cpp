@@ -2,7 +2,7 @@
 
 #include "kernels/cg/products.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 
 CsrChunks csr_chunks(const Index* start, Index rows) {
   constexpr Index lanes = 32, wanted = 4096;  // chunks that keep an H200 busy
@@ -44,4 +44,4 @@ bool csr_scattered(const Index* start, const std::int32_t* column, Index rows) {
   return 2 * found < all;
 }
 
-}  // namespace terrace
+}  // namespace terrace::cg

@@ -6,7 +6,7 @@
 #include "src/band/mixed_group.hpp"
 #include "src/frame/progress.hpp"
 
-namespace terrace {
+namespace terrace::band {
 
 using namespace mixed;
 
@@ -261,4 +261,4 @@ double mixed_condition(Context<B>& c, std::type_identity_t<View<const double, B>
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 
-}  // namespace terrace
+}  // namespace terrace::band

@@ -19,9 +19,10 @@
 #include "kernels/band/mixed_cg.hpp"
 
 namespace terrace {
-
 class Archive;
 class Progress;
+}  // namespace terrace
+namespace terrace::band {
 
 /// Right-hand sides that are solved in lock step.
 inline constexpr Index kMixedGroup = band_cg_columns;
@@ -116,4 +117,4 @@ template <class B>
 double mixed_condition(Context<B>& context, std::type_identity_t<View<const double, B>> a,
                        BandMixed<B>& m, const MixedResult& solved, const MixedLimits& limits = {});
 
-}  // namespace terrace
+}  // namespace terrace::band

@@ -3,7 +3,7 @@
 #include "src/band/parts.hpp"
 #include "src/frame/checkpoints.hpp"
 
-namespace terrace {
+namespace terrace::band {
 namespace {
 
 /// rows(p) rows of `columns` numbers of each part, at data(part), one part after the other.
@@ -159,4 +159,4 @@ bool factor_parts(Context<B>& context, BandParts<B>& a, const Progress* progress
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 
-}  // namespace terrace
+}  // namespace terrace::band

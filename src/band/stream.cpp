@@ -6,7 +6,7 @@
 #include "kernels/base/matrix.hpp"
 #include "kernels/base/parallel.hpp"
 
-namespace terrace {
+namespace terrace::band {
 namespace {
 
 // A copy of a slab takes about a millisecond; where the half-bandwidth makes its factorization
@@ -345,4 +345,4 @@ void scale_stream(const BandStream<B>& a, double by) {
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 
-}  // namespace terrace
+}  // namespace terrace::band

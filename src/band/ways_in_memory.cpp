@@ -6,7 +6,7 @@
 #include "src/band/parts.hpp"
 #include "src/band/ways.hpp"
 
-namespace terrace {
+namespace terrace::band {
 namespace {
 
 /// This rank's tile columns of the matrix, or of a factor of it.
@@ -272,4 +272,4 @@ std::unique_ptr<BandWay<B>> band_way_in_memory(const BandTask<B>& task, const Ba
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 
-}  // namespace terrace
+}  // namespace terrace::band

@@ -12,7 +12,7 @@
 #include "src/band/window.hpp"
 #include "src/frame/checkpoints.hpp"
 
-namespace terrace {
+namespace terrace::band {
 namespace {
 
 /// One rank; the matrix, then its factor, in host memory or a scratch file. To solve, or for the
@@ -273,4 +273,4 @@ std::unique_ptr<BandWay<B>> band_way_streamed(const BandTask<B>& task, const Ban
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 
-}  // namespace terrace
+}  // namespace terrace::band

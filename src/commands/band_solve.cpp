@@ -1,7 +1,7 @@
 // terrace band solve.
 #include "src/commands/band_job.hpp"
 
-namespace terrace {
+namespace terrace::band {
 namespace {
 
 /// The stored factor must have the matrix's sizes.
@@ -98,4 +98,4 @@ void band_solve(Run& run, const BandOptions& options) {
   conduct_band(run, files, options, request);
 }
 
-}  // namespace terrace
+}  // namespace terrace::band

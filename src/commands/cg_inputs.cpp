@@ -2,7 +2,7 @@
 
 #include "distrib/agree.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 
 void open_inputs(Run& run, const CgCommand& options, CgInputs& in) {
   const Control& control = run.control;
@@ -91,4 +91,4 @@ void refuse_asymmetry(const CgInputs& in, const std::optional<Asymmetry>& found,
                   old(found->row), old(found->column), found->value, found->transposed, in.where));
 }
 
-}  // namespace terrace
+}  // namespace terrace::cg

@@ -10,7 +10,7 @@
 #include "distrib/agree.hpp"
 #include "src/commands/dense_run.hpp"
 
-namespace terrace {
+namespace terrace::dense {
 
 namespace {
 
@@ -205,7 +205,7 @@ void require_method(const Run& run, std::initializer_list<std::string> names) {
 
 }  // namespace
 
-void add_dense_commands(CLI::App& app, Selected& selected) {
+void add_commands(CLI::App& app, Selected& selected) {
   CLI::App* dense = app.add_subcommand("dense", "General dense matrices: inverse, solution");
   dense->require_subcommand(1);
   const auto options = std::make_shared<DenseOptions>();
@@ -250,4 +250,4 @@ void add_dense_commands(CLI::App& app, Selected& selected) {
   });
 }
 
-}  // namespace terrace
+}  // namespace terrace::dense

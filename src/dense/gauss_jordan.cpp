@@ -14,7 +14,7 @@
 #include "src/frame/eliminate.hpp"
 #include "src/frame/guard.hpp"
 
-namespace terrace {
+namespace terrace::dense {
 
 namespace {
 
@@ -435,4 +435,4 @@ JordanOutcome GaussJordan<B>::run_guarded(Progress& progress, const std::functio
 TERRACE_FOR_EACH_BACKEND(INSTANTIATE)
 #undef INSTANTIATE
 
-}  // namespace terrace
+}  // namespace terrace::dense

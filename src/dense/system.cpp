@@ -10,7 +10,7 @@
 #include "kernels/base/random.hpp"
 #include "src/frame/guard.hpp"
 
-namespace terrace {
+namespace terrace::dense {
 
 namespace {
 
@@ -143,7 +143,7 @@ void DenseSystem<B>::read() {
     jordan_.emplace(context_, plan_);
   load(0, plan_.n, a_);
   const InverseRows<B> rows = held();
-  Sizes of_a = sizes_of<B>(context_.ahead, rows.slots, plan_.n, rows.data, rows.ld);
+  terrace::Sizes of_a = sizes_of<B>(context_.ahead, rows.slots, plan_.n, rows.data, rows.ld);
   of_a.largest = context_.control.reduce(of_a.largest, Reduce::max);
   of_a.least = context_.control.reduce(of_a.least, Reduce::min);
   if (plan_.inverse) {
@@ -242,4 +242,4 @@ io::Source<double> DenseSystem<B>::rows() const {
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 
-}  // namespace terrace
+}  // namespace terrace::dense
