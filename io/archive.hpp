@@ -56,6 +56,7 @@ inline void write_object(Writer& w, const Object& o) {
   w.put(o.bytes);
   w.put(Index(o.contiguous));
   w.put(Index(o.native));
+  w.put(o.values);
   w.put(Index(o.attributes.size()));
   for (const auto& [name, value] : o.attributes) {
     w.put(name);
@@ -78,6 +79,7 @@ inline Object read_object(Reader& r) {
   r.get(o.bytes);
   o.contiguous = r.get<Index>() != 0;
   o.native = r.get<Index>() != 0;
+  r.get(o.values);
   for (Index k = r.get<Index>(); k > 0; --k) {
     const auto name = r.get<std::string>();
     AnyAttribute& value = o.attributes[name];

@@ -2,12 +2,41 @@
 
 #include "io/order.hpp"
 #include "io/reading.hpp"
+#include "io/recognised.hpp"
 
 namespace terrace::io {
 
-BandInput open_band(const Control& control, const Location& location, bool assume) {
-  Object object = find_object(control, location,
-                              location.path.empty() && assume ? Kind::dense : Kind::band, false);
+namespace {
+
+/// Whether a band that does not say which form it is must be the upper one: its first column begins
+/// with zeros down to the diagonal's row, and the lower form would have a zero on the diagonal.
+bool looks_upper(const Control& control, const InputFile& input) {
+  const Index height = input.object.dims[0];
+  if (height < 2 || input.object.dims[1] < 2) return false;
+  const bool upper = collectively(control, [&] {
+    if (control.rank() != 0) return false;
+    const hid_t dataset = input.source().dataset;
+    const auto element = [&](Index row) {
+      const Handle space(H5Dget_space(dataset), &H5Sclose),
+          memory(H5Screate(H5S_SCALAR), &H5Sclose);
+      const hsize_t start[2] = {hsize_t(row), 0}, count[2] = {1, 1};
+      double value = 1;
+      if (H5Sselect_hyperslab(space, H5S_SELECT_SET, start, nullptr, count, nullptr) < 0 ||
+          H5Dread(dataset, H5T_NATIVE_DOUBLE, memory, space, H5P_DEFAULT, &value) < 0)
+        return 1.0;  // reading will say what is wrong
+      return value;
+    };
+    for (Index row = 0; row + 1 < height; ++row)
+      if (element(row) != 0) return false;
+    return element(height - 1) > 0;
+  });
+  return control.reduce(Index(upper), Reduce::max) > 0;
+}
+
+}  // namespace
+
+BandInput open_band(const Control& control, const Location& location, const Wanted& wanted) {
+  Object object = find_object(control, location, Kind::band, wanted);
   const auto refuse = [&](const std::string& what, const std::string& todo) {
     fail_together(Exit::input, what + "; " + where(location, object.path) + "; " + todo);
   };
@@ -17,9 +46,12 @@ BandInput open_band(const Control& control, const Location& location, bool assum
   if (object.dims.size() != 2)
     refuse(fmt::format("wrong shape: {} dimensions", object.dims.size()),
            "a band matrix is (half-bandwidth + 1) x n");
+  const FormOptions& said = location.form;
+  said.require_obeyed("a band matrix", "--uplo --order --shape", "band");
   const std::string format = object.text("format"), uplo = object.text("uplo");
-  if (format.empty() && !assume)
-    refuse("attribute format is missing", "a band matrix says format = \"band\"");
+  if (format.empty())
+    refuse("attribute format is missing",
+           "a band matrix says format = \"band\"; or add --format band");
   if (!format.empty() && format != "band")
     refuse("wrong kind: attribute format is '" + format + "'",
            "a band matrix says format = \"band\"");
@@ -30,10 +62,20 @@ BandInput open_band(const Control& control, const Location& location, bool assum
   if (object.dims[0] < 1) refuse("wrong shape: no diagonal", "row 0 is the diagonal");
   BandInput input;
   input.n_ = object.dims[1];
+  if (said.shape.size() == 2 && said.shape != std::vector<Index>{input.n_, input.n_})
+    refuse(fmt::format("the band has {0} columns, and --shape says {1}x{2}", input.n_,
+                       said.shape[0], said.shape[1]),
+           fmt::format("the matrix is {0} x {0}: correct one of the two", input.n_));
   input.half_bandwidth_ = object.dims[0] - 1;
   input.upper_ = uplo == "upper";
-  input.location_ = {location.file, object.path};
+  input.location_ = {location.file, object.path, said};
   input.file_ = open_input(control, location, std::move(object));
+  if (uplo.empty() && looks_upper(control, *input.file_)) {
+    input.upper_ = true;
+    recognise("SciPy's upper form recognised: the first column begins with zeros; " +
+              input.file_->where() +
+              "; set the attribute uplo = \"upper\" (or \"lower\"), or add --uplo");
+  }
   return input;
 }
 

@@ -29,19 +29,25 @@ void check_dense(const Object& o, const std::string& at) {
 
 }  // namespace
 
-DenseInput open_dense(const Control& control, const Location& location, Role role) {
-  Object object = find_object(control, location, Kind::dense, role == Role::right_hand_side);
+DenseInput open_dense(const Control& control, const Location& location, const Wanted& wanted) {
+  Object object = find_object(control, location, Kind::dense, wanted);
   const std::string at = where(location, object.path);
+  location.form.require_obeyed("a dense matrix", "--order --shape", "dense");
   check_dense(object, at);
   const Order order = order_of(object, at);
   const auto& dims = object.dims;
-  const bool marked = role == Role::right_hand_side && order.is_vector(dims);
+  const bool marked = !wanted.is_matrix() && order.is_vector(dims);
   DenseInput input;
   input.is_vector_ = dims.size() == 1 || marked;
   input.column_major_ = dims.size() == 2 && (marked ? dims[0] == 1 : order.column_major);
   input.rows_ = dims[input.column_major_ ? 1 : 0];
   input.columns_ = input.is_vector_ ? 1 : dims[input.column_major_ ? 0 : 1];
-  input.location_ = {location.file, object.path};
+  if (const auto& said = location.form.shape;
+      said.size() == 2 && said != std::vector<Index>{input.rows_, input.columns_})
+    fail_together(Exit::input, fmt::format("the file says {} x {}, and --shape says {}x{}; {}; "
+                                           "correct one of the two",
+                                           input.rows_, input.columns_, said[0], said[1], at));
+  input.location_ = {location.file, object.path, location.form};
   input.file_ = open_input(control, location, std::move(object));
   return input;
 }

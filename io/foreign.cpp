@@ -58,8 +58,11 @@ bool TextReader::refill() {
   if (end_ == buffer_.size()) fail("a word of more than a megabyte", "is it a text file?");
   const std::size_t got = std::fread(buffer_.data() + end_, 1, buffer_.size() - end_, file_.get());
   end_ += got;
+  read_ += Index(got);
   return got > 0;
 }
+
+Index TextReader::offset() const { return file_.get() == stdin ? -1 : read_ - Index(end_ - at_); }
 
 bool TextReader::word(std::string_view& text) {
   for (;;) {
@@ -147,23 +150,31 @@ Index TextReader::whole() {
 
 NpyHeader read_npy_header(const std::string& path) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(open_to_read(path), &std::fclose);
+  std::string head((std::size_t(1) << 20) + 12, '\0');
+  head.resize(std::fread(head.data(), 1, head.size(), file.get()));
+  struct stat status {};
+  if (fstat(fileno(file.get()), &status) != 0) status.st_size = 0;
+  return npy_header_of(head, Index(status.st_size), path);
+}
+
+NpyHeader npy_header_of(std::string_view begin, Index size, const std::string& path) {
   const auto refuse = [&](const std::string& what, const std::string& todo) {
     throw Error(Exit::input, what + "; " + path + "; " + todo);
   };
   unsigned char head[12] = {};
-  if (std::fread(head, 1, 10, file.get()) != 10 || std::memcmp(head, "\x93NUMPY", 6) != 0)
+  begin.copy(reinterpret_cast<char*>(head), 12);
+  if (begin.size() < 10 || std::memcmp(head, "\x93NUMPY", 6) != 0)
     refuse("not a NumPy file", "write it with numpy.save");
   std::size_t length = head[8] + 256u * head[9];
   Index offset = 10;
   if (head[6] >= 2) {
-    if (std::fread(head + 10, 1, 2, file.get()) != 2) refuse("a truncated header", "save it again");
+    if (begin.size() < 12) refuse("a truncated header", "save it again");
     length += 65536u * head[10] + 16777216u * head[11];
     offset = 12;
   }
   if (length > (1u << 20)) refuse("a damaged header", "save it again");
-  std::string text(length, '\0');
-  if (std::fread(text.data(), 1, length, file.get()) != length)
-    refuse("a truncated header", "save it again");
+  if (begin.size() < std::size_t(offset) + length) refuse("a truncated header", "save it again");
+  const std::string text(begin.substr(std::size_t(offset), length));
   NpyHeader header;
   header.offset = offset + Index(length);
   const auto after = [&](const std::string& key) {
@@ -208,19 +219,19 @@ NpyHeader read_npy_header(const std::string& path) {
     bytes *= double(d);
     largest = std::max(largest, d);
   }
-  struct stat status {};
-  if (fstat(fileno(file.get()), &status) != 0 ||
-      double(status.st_size) < double(header.offset) + bytes)
+  if (double(size) < double(header.offset) + bytes)
     refuse(fmt::format("the file is too short for its shape: {:.17g} bytes, {:.17g} are wanted",
-                       double(status.st_size), double(header.offset) + bytes),
+                       double(size), double(header.offset) + bytes),
            "save it again");
   if (bytes == 0 && largest > most_extent) refuse("impossible dimensions", "save it again");
   return header;
 }
 
 std::string npy_header(const std::string& descr, const std::vector<Index>& shape) {
-  std::string size =
-      fmt::format("({},{})", shape[0], shape.size() > 1 ? fmt::format(" {}", shape[1]) : "");
+  const std::string size =
+      shape.empty()
+          ? "()"
+          : fmt::format("({},{})", shape[0], shape.size() > 1 ? fmt::format(" {}", shape[1]) : "");
   std::string text =
       fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': {}, }}", descr, size);
   while ((10 + text.size() + 1) % 64 != 0) text += ' ';
@@ -250,7 +261,10 @@ void read_npy(const std::string& path, const NpyHeader& h, Index from, Index cou
   if (fseeko(file.get(), off_t(h.offset + from * h.bytes), SEEK_SET) != 0 ||
       std::fread(raw.data(), 1, raw.size(), file.get()) != raw.size())
     throw Error(Exit::input, "cannot read the data; " + path + "; save it again");
-  const char* data = raw.data();
+  npy_numbers(h, raw.data(), count, out);
+}
+
+void npy_numbers(const NpyHeader& h, const char* data, Index count, double* out) {
   const int form = int(h.bytes) * 4 + (h.kind == 'f' ? 0 : h.kind == 'i' ? 1 : 2);
   switch (form) {
     case 8 * 4 + 0:

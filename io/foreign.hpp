@@ -25,6 +25,8 @@ class TextReader {
   double number();
   Index whole();
   [[nodiscard]] Index line_number() const { return word_line_; }
+  /// Bytes taken so far; -1 of standard input.
+  [[nodiscard]] Index offset() const;
   /// Fails where the whole file has no room for so many words of at least `least` bytes: what its
   /// header says is believed only then. `what`: of the message.
   void require_room(double words, double least, const std::string& what) const;
@@ -41,6 +43,7 @@ class TextReader {
   std::unique_ptr<std::FILE, Close> file_;
   std::vector<char> buffer_;
   std::size_t at_ = 0, end_ = 0;
+  Index read_ = 0;
   Index line_ = 1, word_line_ = 1;
 };
 
@@ -54,6 +57,10 @@ struct NpyHeader {
   Index offset = 0;          ///< of the data
 };
 NpyHeader read_npy_header(const std::string& path);
+/// The same of an array that begins with `head` and has `bytes` in all; `where`: for messages.
+NpyHeader npy_header_of(std::string_view head, Index bytes, const std::string& where);
+/// `count` elements in the file's form as numbers.
+void npy_numbers(const NpyHeader& header, const char* data, Index count, double* out);
 std::string npy_header(const std::string& descr, const std::vector<Index>& shape);
 /// Elements [from, from + count) of a .npy file as numbers. Local; opens the file each time.
 void read_npy(const std::string& path, const NpyHeader& header, Index from, Index count,

@@ -23,8 +23,31 @@ namespace terrace::io {
 template <class T>
 using Sink = std::function<void(Index position, Index count, const T* data)>;
 
-/// What an input without a path may be: a matrix is 2-D where the file has a 2-D dataset.
-enum class Role { matrix, right_hand_side };
+/// What an input without a path may be: a matrix is 2-D where the file has a 2-D dataset. Of several
+/// that fit, a matrix is the one named A, a right-hand side b, a start x.
+enum class Role { matrix, right_hand_side, start };
+
+/// What is looked for: the role, and what an object without a path must have to be a candidate.
+struct Wanted {
+  Role role = Role::matrix;
+  bool square = false;
+  Index rows = -1;           ///< or any
+  std::string besides = {};  ///< a path of the same file that is another input
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  Wanted(Role the_role = Role::matrix) : role(the_role) {}
+  [[nodiscard]] static Wanted square_matrix(std::string besides = {}) {
+    Wanted wanted;
+    wanted.square = true;
+    wanted.besides = std::move(besides);
+    return wanted;
+  }
+  [[nodiscard]] static Wanted vectors(Index rows, Role role = Role::right_hand_side) {
+    Wanted wanted(role);
+    wanted.rows = rows;
+    return wanted;
+  }
+  [[nodiscard]] bool is_matrix() const { return role == Role::matrix; }
+};
 
 /// Bytes that one rank reads or writes at once (TERRACE_IO_PIECE_BYTES, 16 MiB); a read or a write
 /// of more takes two pieces, and one more where columns are turned into rows.
@@ -45,13 +68,13 @@ class DenseInput {
   void read(const Control& control, std::span<const Range> ranges, const Sink<double>& sink) const;
 
  private:
-  friend DenseInput open_dense(const Control&, const Location&, Role);
+  friend DenseInput open_dense(const Control&, const Location&, const Wanted&);
   Index rows_ = 0, columns_ = 0;
   bool is_vector_ = false, column_major_ = false;
   Location location_;
   std::shared_ptr<InputFile> file_;
 };
-DenseInput open_dense(const Control& control, const Location& location, Role role = Role::matrix);
+DenseInput open_dense(const Control& control, const Location& location, const Wanted& wanted = {});
 
 /// Symmetric band: (m+1) x n as SciPy's solveh_banded, lower or upper.
 class BandInput {
@@ -64,36 +87,68 @@ class BandInput {
   void read(const Control& control, std::span<const Range> ranges, const Sink<double>& sink) const;
 
  private:
-  friend BandInput open_band(const Control&, const Location&, bool);
+  friend BandInput open_band(const Control&, const Location&, const Wanted&);
   Index n_ = 0, half_bandwidth_ = 0;
   bool upper_ = false;
   Location location_;
   std::shared_ptr<InputFile> file_;
 };
-/// `assume`: the user says it is a band matrix (--format band), the attribute may be absent.
-BandInput open_band(const Control& control, const Location& location, bool assume = false);
+/// SciPy's default upper form is recognised where neither file nor user says which it is, its first
+/// column begins with zeros and the lower form would have a zero on its diagonal.
+BandInput open_band(const Control& control, const Location& location, const Wanted& wanted = {});
 
-/// Group with data, indices, indptr, attribute shape.
-class CsrInput {
+/// Rows of a sparse matrix: entries start[i] .. start[i + 1] are row i's, as stored.
+struct SparseRows {
+  std::vector<Index> start{0};
+  LargeVector<Index> columns;
+  LargeVector<double> values;
+};
+
+struct SparseForm;
+
+/// A group of a CSR, CSC or COO matrix, all of it or one triangle (io/sparse_form.hpp).
+class SparseInput {
  public:
   [[nodiscard]] Index rows() const { return rows_; }
   [[nodiscard]] Index columns() const { return columns_; }
+  /// Stored entries, those of the other triangle added; an upper bound for one triangle.
   [[nodiscard]] Index nonzeros() const { return nonzeros_; }
+  /// "csr", "csc" or "coo".
+  [[nodiscard]] const char* layout() const;
+  [[nodiscard]] bool is_triangle() const;
   [[nodiscard]] const Location& location() const { return location_; }
-  /// indptr[first .. first + count], count + 1 values. Collective. Checked to be monotone.
+  /// Rows can be had piece by piece; else each call reads all of the file.
+  [[nodiscard]] bool by_rows() const;
+  /// What is handed on is the transposed matrix: the caller tests symmetry.
+  [[nodiscard]] bool transposed() const { return transposed_; }
+  /// Entries before rows first .. first + count, count + 1 values. Collective; the ranks' ranges
+  /// ascend with the rank and do not overlap. Pointers in the file are checked to be monotone.
   [[nodiscard]] std::vector<Index> row_pointers(const Control& control, Range rows) const;
-  /// Column indices and values of rows `rows`, as stored. Collective. Checked: column in range,
-  /// value finite (position named).
-  void entries(const Control& control, Range rows, LargeVector<Index>& columns,
-               LargeVector<double>& values) const;
+  /// entries() hands on what a row is made of: by_rows(), and nothing to convert.
+  [[nodiscard]] bool streams() const;
+  /// Entries [range.first, range.end()) as stored, unchecked; positions count from range.first. The
+  /// columns go before the values. Collective.
+  void entries(const Control& control, Range range, const Sink<Index>& columns,
+               const Sink<double>& values) const;
+  /// Rows `rows`; as row_pointers(). Checked: indices in range, values finite (position named),
+  /// entries in the triangle that is stored.
+  void read(const Control& control, Range rows, SparseRows& out) const;
+  /// As BitInput::read(): one for each odd value, duplicates added. Not by_rows(): the rows of
+  /// `ranges` are put together in the memory of their rank.
+  void read_bits(const Control& control, std::span<const Range> ranges,
+                 const Sink<Word>& sink) const;
 
  private:
-  friend CsrInput open_csr(const Control&, const Location&);
+  friend SparseInput open_sparse(const Control&, const Location&, const Wanted&, bool);
   Index rows_ = 0, columns_ = 0, nonzeros_ = 0;
+  bool transposed_ = false;
   Location location_;
+  std::shared_ptr<SparseForm> form_;
   std::shared_ptr<InputFile> file_;
 };
-CsrInput open_csr(const Control& control, const Location& location);
+/// `symmetric`: the caller tests symmetry, so columns may be handed on as rows.
+SparseInput open_sparse(const Control& control, const Location& location, const Wanted& wanted = {},
+                        bool symmetric = false);
 
 /// Bit matrix in any of its file forms, delivered packed in words.
 class BitInput {
@@ -107,22 +162,24 @@ class BitInput {
   void read(const Control& control, std::span<const Range> ranges, const Sink<Word>& sink) const;
 
  private:
-  friend BitInput open_bits(const Control&, const Location&, Role);
-  enum class Form { words, bytes_little, bytes_big, plain };
+  friend BitInput open_bits(const Control&, const Location&, const Wanted&);
+  enum class Form { words, bytes_little, bytes_big, plain, sparse };
   Index rows_ = 0, columns_ = 0;
   bool is_vector_ = false, column_major_ = false;
   Form form_ = Form::words;
   Location location_;
   std::shared_ptr<InputFile> file_;
+  SparseInput sparse_;
 };
-BitInput open_bits(const Control& control, const Location& location, Role role = Role::matrix);
+BitInput open_bits(const Control& control, const Location& location, const Wanted& wanted = {});
 
 /// All of a 1-D dataset of integers, on every rank; 64-bit unsigned values keep their bits.
 std::vector<Index> read_integers(const Control& control, const Location& location);
 
-enum class Kind { dense, band, csr, bits };
+enum class Kind { dense, band, sparse, bits };
 /// Kind of the object at `location` (of the only fitting one when it names no path). `real`: where
 /// real numbers are wanted, whole ones that are not said to be bits are a dense matrix.
-Kind kind_of(const Control& control, const Location& location, bool real = false);
+Kind kind_of(const Control& control, const Location& location, bool real = false,
+             const Wanted& wanted = {});
 
 }  // namespace terrace::io

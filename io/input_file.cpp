@@ -99,7 +99,7 @@ void InputFile::open(const std::string& name, const std::string& path) {
 std::shared_ptr<InputFile> open_input(const Control& control, const Location& location,
                                       Object object) {
   auto input = std::make_shared<InputFile>();
-  input->location = {location.file, object.path};
+  input->location = {location.file, object.path, location.form};
   // Every rank opens alone: the rounds of a read are our own, and no close waits for a rank that
   // failed.
   input->file = open_alone(location.file);
@@ -107,7 +107,8 @@ std::shared_ptr<InputFile> open_input(const Control& control, const Location& lo
     hdf5_check(input->file, "cannot open the file on every rank", location.file);
     input->watch(location.file, descriptor_of(input->file));
     if (!object.group) input->open("", object.path);
-    for (const auto& [name, child] : object.children) input->open(name, child.path);
+    for (const auto& [name, child] : object.children)
+      if (name != "shape") input->open(name, child.path);
   });
   input->object = std::move(object);
   return input;

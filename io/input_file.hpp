@@ -8,6 +8,7 @@
 
 #include "distrib/agree.hpp"
 #include "io/inspect.hpp"
+#include "io/offender.hpp"
 #include "io/slices.hpp"
 #include "io/volume.hpp"
 
@@ -28,7 +29,7 @@ struct InputFile {
   Location location;  ///< with the path found
   Object object;
   Handle file;
-  std::map<std::string, Source> sources;  ///< "" the object itself, or a CSR group's children
+  std::map<std::string, Source> sources;  ///< "" the object itself, or a sparse group's children
   std::vector<Watched> watched;  ///< the sources' files, those of external storage and virtual ones
 
   [[nodiscard]] const Source& source(const std::string& name = {}) const {
@@ -48,20 +49,6 @@ struct InputFile {
 /// Opens the found object on all ranks. Collective.
 std::shared_ptr<InputFile> open_input(const Control& control, const Location& location,
                                       Object object);
-
-/// The first of the wrong elements that any rank met, in row-major order of the matrix.
-struct Offender {
-  static constexpr Index none = std::numeric_limits<Index>::max();
-  Index row = none, column = none;
-  double value = 0;
-  void note(Index i, Index j, double v) {
-    if (i < row || (i == row && j < column)) *this = {i, j, v};
-  }
-};
-/// The lowest over the ranks, on every rank; nothing when there is none. Collective.
-std::optional<Offender> first_offender(const Control& control, const Offender& mine);
-/// Throws "NaN or Inf in the matrix; where row i, column j; ..." when there is one. Collective.
-void refuse_not_finite(const Control& control, const Offender& mine, const std::string& where);
 
 /// Hands pieces on, cut at the borders of the ranges that the caller named.
 template <class T>

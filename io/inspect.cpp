@@ -6,11 +6,13 @@
 
 #include <cstring>
 #include <functional>
+#include <optional>
 
 #include "distrib/agree.hpp"
 #include "io/archive.hpp"
 #include "io/guard.hpp"
 #include "io/output.hpp"
+#include "io/sparse_form.hpp"
 
 namespace terrace::io {
 
@@ -163,6 +165,33 @@ std::string join(const std::string& folder, const std::string& name) {
   return folder == "/" ? "/" + name : folder + "/" + name;
 }
 
+/// Whole numbers [first, first + count) of a 1-D dataset; empty where they cannot be read.
+std::vector<Index> read_some(hid_t file, const std::string& path, Index first, Index count) {
+  const Handle dataset(H5Dopen2(file, path.c_str(), H5P_DEFAULT), &H5Dclose);
+  const Handle space(H5Dget_space(dataset), &H5Sclose);
+  const hsize_t from = hsize_t(first), size = hsize_t(count);
+  const Handle memory(H5Screate_simple(1, &size, nullptr), &H5Sclose);
+  std::vector<Index> values(static_cast<std::size_t>(count));
+  if (!dataset.valid() || !space.valid() || !memory.valid() ||
+      H5Sselect_hyperslab(space, H5S_SELECT_SET, &from, nullptr, &size, nullptr) < 0 ||
+      H5Dread(dataset, H5T_NATIVE_INT64, memory, space, H5P_DEFAULT, values.data()) < 0)
+    values.clear();
+  return values;
+}
+
+/// Of a group's dataset that may be a sparse matrix's: the few numbers that say what it is.
+void look_inside(hid_t file, const std::string& name, Object& child) {
+  const bool whole =
+      child.number == Number::signed_integer || child.number == Number::unsigned_integer;
+  if (!whole || child.dims.size() != 1) return;
+  const Index size = child.dims[0];
+  if (name == "shape" && size == 2) child.values = read_some(file, child.path, 0, 2);
+  if (name != "indptr" || size < 1) return;
+  child.values = read_some(file, child.path, 0, 1);
+  const auto last = read_some(file, child.path, size - 1, 1);
+  child.values.insert(child.values.end(), last.begin(), last.end());
+}
+
 /// Opens and describes the object; false when there is none or it is neither dataset nor group.
 bool describe_at(hid_t file, const std::string& path, const std::string& where, Object& object,
                  bool with_children) {
@@ -176,19 +205,18 @@ bool describe_at(hid_t file, const std::string& path, const std::string& where, 
   if (!object.group) {
     describe_dataset(id, object, where);
   } else if (with_children) {
-    for (const char* name : {"data", "indices", "indptr"})
-      if (H5Lexists(id, name, H5P_DEFAULT) > 0) {
-        Object child;
-        if (describe_at(file, join(path, name), where, child, false) && !child.group)
-          object.children[name] = std::move(child);
-      }
+    const auto has = [&](const char* name) { return H5Lexists(id, name, H5P_DEFAULT) > 0; };
+    for (const auto& [ours, theirs] : sparse_names(object.attributes, has)) {
+      Object child;
+      if (!describe_at(file, join(path, theirs), where, child, false) || child.group) continue;
+      look_inside(file, ours, child);
+      object.children[ours] = std::move(child);
+    }
   }
   return true;
 }
 
-bool is_csr(const Object& object) { return object.group && object.children.size() == 3; }
-
-/// All datasets and CSR groups below `path`, outside groups named terrace; hard links only.
+/// All datasets and sparse groups below `path`, outside groups named terrace; hard links only.
 void collect(hid_t file, const std::string& path, const Location& location, int depth,
              std::vector<Object>& found) {
   Handle group(H5Gopen2(file, path.c_str(), H5P_DEFAULT), &H5Gclose);
@@ -201,11 +229,35 @@ void collect(hid_t file, const std::string& path, const Location& location, int 
     Object object;
     if (!describe_at(file, at, where(location, at), object, true))
       throw Error(Exit::input, "damaged object; " + where(location, at) + "; " + hdf5_reason());
-    if (!object.group || is_csr(object))
+    if (!object.group || is_sparse(object))
       found.push_back(std::move(object));
     else if (name != "terrace")
       collect(file, at, location, depth + 1, found);
   }
+}
+
+/// What the user says of a dataset becomes its attributes. Throws Error(input) where the file says
+/// otherwise, unless `said` yields. Of a group: sparse_form().
+void say(Object& o, const FormOptions& said, const std::string& where) {
+  if (o.group) return;
+  const auto put = [&](const std::string& name, const AnyAttribute& value, bool same,
+                       const std::string& text) {
+    if (!o.has(name) || same) o.attributes[name] = value;
+    if (o.has(name) && !same && !said.yields)
+      throw Error(Exit::input, fmt::format("the file says {0} otherwise than --{0} {1}; {2}; "
+                                           "correct one of the two",
+                                           name, text, where));
+  };
+  const std::pair<const char*, const std::string&> texts[] = {
+      {"format", said.format}, {"uplo", said.uplo}, {"order", said.order}};
+  for (const auto& [name, value] : texts)
+    if (!value.empty()) put(name, value, !o.has(name) || o.text(name) == value, value);
+  if (!said.bitorder.empty() && (!said.yields || o.has("columns")))
+    put("bitorder", said.bitorder, !o.has("bitorder") || o.text("bitorder") == said.bitorder,
+        said.bitorder);
+  if (said.columns >= 0)
+    put("columns", said.columns, !o.has("columns") || o.whole("columns") == said.columns,
+        std::to_string(said.columns));
 }
 
 bool is_packed(const Object& o) {
@@ -214,26 +266,49 @@ bool is_packed(const Object& o) {
          (o.number == Number::unsigned_integer && o.bytes == 1 && o.has("bitorder"));
 }
 
-/// How well the object fits as `wanted`: 0 not at all, else smaller is better.
-int fit(const Object& o, Kind wanted, bool vectors) {
-  if (o.group) return wanted == Kind::csr && is_csr(o) ? 1 : 0;
+/// How well the object fits as `kind`: 0 not at all, else smaller is better.
+int fit(const Object& o, Kind kind, const Wanted& wanted, const FormOptions& said) {
+  if (o.group) {
+    const std::string layout = stated_layout(o);
+    const bool other =
+        !said.format.empty() && said.format != "bits" && !layout.empty() && said.format != layout;
+    return (kind == Kind::sparse || kind == Kind::bits) && is_sparse(o) && !other ? 1 : 0;
+  }
   const bool matrix = o.dims.size() == 2, vector = o.dims.size() == 1;
   if (!o.is_number() || (!matrix && !vector)) return 0;
   const std::string format = o.text("format");
-  switch (wanted) {
+  const bool plain = format.empty() || format == "dense";
+  switch (kind) {
     case Kind::band:
       return matrix && format == "band" ? 1 : 0;
-    case Kind::csr:
+    case Kind::sparse:
       return 0;
-    case Kind::bits:
-      if (format == "bits" || is_packed(o)) return matrix || vectors ? 1 : 2;
-      if (o.bytes != 1 || o.number == Number::floating) return 0;
-      return matrix || vectors ? 1 : 2;
+    case Kind::bits: {
+      if (!plain && format != "bits") return 0;
+      const bool bytes = o.bytes == 1 && o.number != Number::floating;
+      const int likely = is_packed(o) || format == "bits" || bytes ? 1
+                         : o.number != Number::floating            ? 2
+                                                                   : 3;
+      return likely + (matrix || !wanted.is_matrix() ? 0 : 3);
+    }
     case Kind::dense:
-      if ((!format.empty() && format != "dense") || is_packed(o)) return 0;
-      return (o.number == Number::floating ? 1 : 2) + (matrix || vectors ? 0 : 2);
+      if (!plain || is_packed(o)) return 0;
+      return (o.number == Number::floating ? 1 : 2) + (matrix || !wanted.is_matrix() ? 0 : 2);
   }
   return 0;
+}
+
+/// Whether its size is one that is wanted, as far as that is known.
+bool has_size(const Object& o, const Wanted& wanted, const FormOptions& said) {
+  if (!wanted.besides.empty() && o.path == wanted.besides) return false;
+  std::vector<Index> size = o.group ? sparse_shape(o, said) : o.dims;
+  if (size.size() != 2 && wanted.square) return false;
+  if (wanted.square && !o.group && is_packed(o)) {
+    if (o.whole("columns") < 0) return true;
+    size[size[0] == o.whole("columns") ? 1 : 0] = o.whole("columns");
+  }
+  if (wanted.square && o.text("format") != "band" && size[0] != size[1]) return false;
+  return wanted.rows < 0 || std::find(size.begin(), size.end(), wanted.rows) != size.end();
 }
 
 const char* name_of(Kind kind) {
@@ -242,49 +317,107 @@ const char* name_of(Kind kind) {
       return "dense matrix";
     case Kind::band:
       return "band matrix";
-    case Kind::csr:
-      return "CSR matrix";
+    case Kind::sparse:
+      return "sparse matrix";
     case Kind::bits:
       return "bit matrix";
   }
   return "";
 }
 
+/// The paths, as far as a line has room.
+std::string list_of(const std::vector<const Object*>& objects) {
+  std::string list;
+  for (const Object* o : objects) {
+    if (list.size() > 300) return list + ", ...";
+    list += (list.empty() ? "" : ", ") + o->path;
+  }
+  return list;
+}
+
+std::vector<const Object*> pointers_to(const std::vector<Object>& objects) {
+  std::vector<const Object*> result;
+  result.reserve(objects.size());
+  for (const Object& o : objects) result.push_back(&o);
+  return result;
+}
+
+/// Of several that fit, the only one with the name that others give it too.
+const Object* preferred(const std::vector<const Object*>& candidates, Role role) {
+  const std::vector<std::string> names = role == Role::matrix ? std::vector<std::string>{"/A"}
+                                         : role == Role::start
+                                             ? std::vector<std::string>{"/x"}
+                                             : std::vector<std::string>{"/b", "/B", "/x"};
+  for (const std::string& name : names) {
+    const Object* found = nullptr;
+    int count = 0;
+    for (const Object* o : candidates)
+      if (o->path.ends_with(name)) {
+        found = o;
+        ++count;
+      }
+    if (count == 1) return found;
+  }
+  return nullptr;
+}
+
 /// The only best-fitting object of the file.
-Object only_one(hid_t file, const Location& location, const std::string& wanted,
+Object only_one(hid_t file, const Location& location, const std::string& name, const Wanted& wanted,
                 const std::function<int(const Object&)>& fitness) {
   std::vector<Object> all;
+  Object root;
+  if (describe_at(file, "/", location.file, root, true) && is_sparse(root)) all.push_back(root);
   collect(file, "/", location, 0, all);
-  int best = 0;
-  for (const Object& o : all)
-    if (const int f = fitness(o); f > 0 && (best == 0 || f < best)) best = f;
-  std::vector<const Object*> candidates;
-  for (const Object& o : all)
-    if (best > 0 && fitness(o) == best) candidates.push_back(&o);
-  if (candidates.empty())
-    throw Error(Exit::input, fmt::format("no {} in the file; {}; name the dataset as FILE:/path",
-                                         wanted, location.file));
-  if (candidates.size() > 1) {
-    std::string list;
-    for (const Object* o : candidates) {
-      if (list.size() > 300) {
-        list += ", ...";
-        break;
-      }
-      list += (list.empty() ? "" : ", ") + o->path;
+  std::optional<Error> contradiction;
+  for (Object& o : all) try {
+      say(o, location.form, where(location, o.path));
+    } catch (const Error& e) {  // another one may fit
+      if (!contradiction) contradiction = e;
+      o.number = Number::other;
     }
-    throw Error(Exit::input,
-                fmt::format("{} candidates for a {}: {}; {}; name one, as {}:{}", candidates.size(),
-                            wanted, list, location.file, location.file, candidates[0]->path));
+  const auto best_of = [&](bool sized) {
+    int best = 0;
+    std::vector<const Object*> found;
+    for (const Object& o : all) {
+      const int f = sized && !has_size(o, wanted, location.form) ? 0 : fitness(o);
+      if (f == 0 || (best > 0 && f > best)) continue;
+      if (f < best || best == 0) found.clear();
+      best = f;
+      found.push_back(&o);
+    }
+    return found;
+  };
+  auto candidates = best_of(true);
+  if (candidates.empty()) candidates = best_of(false);
+  if (candidates.empty() && contradiction) throw *contradiction;
+  if (candidates.empty()) {
+    const std::string list = list_of(pointers_to(all));
+    throw Error(Exit::input, fmt::format("no {} in the file; {}; {}", name, location.file,
+                                         list.empty() ? "it holds no dataset of numbers"
+                                                      : "it holds " + list +
+                                                            ": name one as FILE:/path, or say "
+                                                            "with --format what it is"));
   }
-  return *candidates[0];
+  if (candidates.size() == 1) return *candidates[0];
+  if (const Object* one = preferred(candidates, wanted.role)) return *one;
+  throw Error(Exit::input, fmt::format("{} candidates for a {}: {}; {}; name one, as {}:{}",
+                                       candidates.size(), name, list_of(candidates), location.file,
+                                       location.file, candidates[0]->path));
 }
 
 void check_file(const std::string& name) {
   struct stat status {};
-  if (stat(name.c_str(), &status) != 0)
-    throw Error(Exit::input, fmt::format("cannot open the file: {}; {}; check its name",
-                                         std::strerror(errno), name));
+  if (stat(name.c_str(), &status) != 0) {
+    const std::string reason = std::strerror(errno);
+    const auto colon = name.rfind(':');
+    const bool path = colon != std::string::npos && colon > 0 &&
+                      stat(name.substr(0, colon).c_str(), &status) == 0;
+    throw Error(Exit::input,
+                fmt::format("cannot open the file: {}; {}; {}", reason, name,
+                            path ? fmt::format("did you mean {}:/{}", name.substr(0, colon),
+                                               name.substr(colon + 1))
+                                 : "check its name"));
+  }
   if (!S_ISREG(status.st_mode))
     throw Error(Exit::input, "not a regular file; " + name + "; name an HDF5 file");
   if (access(name.c_str(), R_OK) != 0)
@@ -358,22 +491,36 @@ AnyAttributes read_all_attributes(hid_t object, const std::string& skip) {
   return result;
 }
 
-Object find_object(const Control& control, const Location& location, Kind wanted, bool vectors) {
+namespace {
+/// The object that the location names, with what the user says of it.
+Object said_object(hid_t file, const Location& location) {
+  Object object = object_at(file, location);
+  say(object, location.form, where(location, object.path));
+  return object;
+}
+}  // namespace
+
+Object find_object(const Control& control, const Location& location, Kind kind,
+                   const Wanted& wanted) {
   return seen_by_all(control, location, [&](hid_t file) {
-    if (!location.path.empty()) return object_at(file, location);
-    return only_one(file, location, vectors ? "vector or matrix" : name_of(wanted),
-                    [&](const Object& o) { return fit(o, wanted, vectors); });
+    if (!location.path.empty()) return said_object(file, location);
+    return only_one(file, location, wanted.is_matrix() ? name_of(kind) : "vector or matrix", wanted,
+                    [&](const Object& o) { return fit(o, kind, wanted, location.form); });
   });
 }
 
-Object find_any(const Control& control, const Location& location, Kind& kind, bool real) {
+Object find_any(const Control& control, const Location& location, Kind& kind, bool real,
+                const Wanted& wanted) {
   // A matrix of any kind; vectors only where nothing else stands.
-  const Kind kinds[] = {Kind::csr, Kind::band, Kind::bits, Kind::dense};
+  const Kind kinds[] = {Kind::sparse, Kind::band, Kind::bits, Kind::dense};
   const auto best = [&](const Object& o, Kind& k) {
     int best_fit = 0;
+    const bool stated = is_packed(o) || o.text("format") == "bits";
+    const bool bytes = o.bytes == 1 && o.number != Number::floating;
     for (const Kind candidate : kinds) {
-      if (real && candidate == Kind::bits && !is_packed(o) && o.text("format") != "bits") continue;
-      if (const int f = fit(o, candidate, false); f > 0 && (best_fit == 0 || f < best_fit)) {
+      if (candidate == Kind::bits && !stated && (real || !bytes)) continue;
+      if (const int f = fit(o, candidate, wanted, location.form);
+          f > 0 && (best_fit == 0 || f < best_fit)) {
         best_fit = f;
         k = candidate;
       }
@@ -382,11 +529,12 @@ Object find_any(const Control& control, const Location& location, Kind& kind, bo
   };
   Object object = seen_by_all(control, location, [&](hid_t file) {
     Kind ignored{};
-    if (!location.path.empty()) return object_at(file, location);
-    return only_one(file, location, "matrix", [&](const Object& o) { return best(o, ignored); });
+    if (!location.path.empty()) return said_object(file, location);
+    return only_one(file, location, "matrix", wanted,
+                    [&](const Object& o) { return best(o, ignored); });
   });
   if (best(object, kind) == 0)
-    fail_together(Exit::input, "neither a dense, band, CSR nor bit matrix; " +
+    fail_together(Exit::input, "neither a dense, band, sparse nor bit matrix; " +
                                    where(location, object.path) +
                                    "; see the file forms in io/README.md");
   return object;
@@ -408,9 +556,9 @@ bool exists(const Control& control, const Location& location) {
       .group;
 }
 
-Kind kind_of(const Control& control, const Location& location, bool real) {
+Kind kind_of(const Control& control, const Location& location, bool real, const Wanted& wanted) {
   Kind kind{};
-  find_any(control, location, kind, real);
+  find_any(control, location, kind, real, wanted);
   return kind;
 }
 

@@ -29,7 +29,8 @@ struct Object {
   bool contiguous = false;  ///< no chunks: collective transfers gain
   bool native = false;      ///< stored as this machine computes
   AnyAttributes attributes;
-  std::map<std::string, Object> children;  ///< of a CSR group: data, indices, indptr
+  std::map<std::string, Object> children;  ///< of a sparse matrix, by our names (sparse_form.hpp)
+  std::vector<Index> values;  ///< of a shape's dataset: all; of row pointers: first and last
 
   [[nodiscard]] bool has(const std::string& name) const { return attributes.count(name) > 0; }
   /// Text attribute, empty when absent.
@@ -41,11 +42,13 @@ struct Object {
 
 /// The object at `location` that fits as `wanted`, or the only one in the file that fits when no
 /// path is given. Throws Exit::input: no such file, not HDF5, damaged, no such dataset, several
-/// candidates. With a path the kind is not judged here. `vectors`: right-hand sides, 1-D fits as
-/// well as 2-D.
-Object find_object(const Control& control, const Location& location, Kind wanted, bool vectors);
+/// candidates. With a path the kind is not judged here. The object has the attributes that
+/// `location.form` says; Exit::input where the file says otherwise.
+Object find_object(const Control& control, const Location& location, Kind kind,
+                   const Wanted& wanted);
 /// As find_object for any kind; sets `kind`. `real`: see kind_of().
-Object find_any(const Control& control, const Location& location, Kind& kind, bool real);
+Object find_any(const Control& control, const Location& location, Kind& kind, bool real,
+                const Wanted& wanted);
 /// The object at exactly `location` ("" the root group).
 Object describe(const Control& control, const Location& location);
 

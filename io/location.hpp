@@ -2,11 +2,14 @@
 #pragma once
 #include <string>
 
+#include "io/form.hpp"
+
 namespace terrace::io {
 
 struct Location {
   std::string file;
-  std::string path;  ///< empty: the file must hold exactly one fitting object
+  std::string path;       ///< empty: the file must hold exactly one fitting object
+  FormOptions form = {};  ///< what the user says of it
 };
 
 /// Splits at the last ':' that is followed by '/' or ends the file part. ":/b" takes

@@ -37,12 +37,14 @@ Order order_of(const Object& object, const std::string& where) {
            "correct one of the two");
   order.column_major = true;
   if (order.stated) return order;
-  const std::string note =
-      "MATLAB data recognised, read as column-major; " + where +
-      "; set the attribute order = \"column-major\" on the dataset to say so yourself";
+  recognise("MATLAB data recognised, read as column-major; " + where +
+            "; set the attribute order = \"column-major\" on the dataset to say so yourself");
+  return order;
+}
+
+void recognise(const std::string& note) {
   if (std::find(recognised().begin(), recognised().end(), note) == recognised().end())
     recognised().push_back(note);
-  return order;
 }
 
 std::vector<std::string> take_recognised() { return std::exchange(recognised(), {}); }

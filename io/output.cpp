@@ -155,7 +155,7 @@ void rehearse(const Location& target) {
 }  // namespace
 
 Output::Output(const Control& control, const std::string& target, bool force)
-    : state_(new State{control, {}, {}, {}, {}, {}, {}, {}}) {
+    : state_(new State{control, {}, {}, {}, {}, {}, {}, {}, {}}) {
   State& s = *state_;
   s.target = collectively(control, [&] { return parse_location(target); });
   s.target.file = control.broadcast(followed(s.target.file), 0);
@@ -242,6 +242,45 @@ void Output::State::begin() {
   collectively(control, [&] { remove_group(file, target); });
 }
 
+namespace {
+constexpr Index metadata = Index(1) << 18;  // beside a dataset, at most about
+}
+
+void Output::State::keep(Index bytes) {
+  constexpr Index large = Index(1) << 26;
+  begin();
+  collectively(control, [&] {
+    hsize_t so_far = 0;
+    H5Fget_filesize(file, &so_far);
+    if (!first() || bytes < large || bytes > free_bytes(folder_of(target.file))) return;
+    const Index from = std::max<Index>(0, Index(so_far) - metadata);
+    room.begin(temporary, from, from + bytes + 4 * metadata);
+  });
+}
+
+void Output::expect(Index bytes) {
+  state_->step([&] { state_->keep(bytes); });
+}
+
+/// Empty, or why the file cannot have `bytes` bytes from `from` on. Of the first rank.
+std::string Output::State::reserve(const std::string& name, Index from, Index bytes) {
+  const std::string folder = folder_of(target.file);
+  const Index end = from + bytes;
+  std::string reason;
+  reserved = room.end() >= end;
+  if (!reserved && bytes > free_bytes(folder)) {
+    reason = fmt::format("{:.3g} GB are free", double(free_bytes(folder)) / 1e9);
+  } else if (!reserved && (reason = why_too_large(end)).empty()) {
+    room.begin(temporary, from, end);
+    reserved = room.end() >= end;
+    if (!reserved) reason = reserve_space(temporary, from, bytes, reserved);
+  }
+  if (reason.empty()) return {};
+  return fmt::format(
+      "no room on the disk: {} needs {:.3g} GB, {}; {}; free space or choose another folder", name,
+      double(bytes) / 1e9, reason, target.file);
+}
+
 Handle Output::State::create_dataset(const std::string& name, const std::vector<Index>& dims,
                                      hid_t type) {
   Index bytes = 8;
@@ -249,25 +288,15 @@ Handle Output::State::create_dataset(const std::string& name, const std::vector<
   begin();
   // A disk that fills while the ranks write together would leave some of them waiting in MPI-IO.
   collectively(control, [&] {
-    constexpr Index metadata = Index(1) << 18;
     hsize_t so_far = 0;
     H5Fget_filesize(file, &so_far);
     if (!first()) return;
     if (access(temporary.c_str(), F_OK) != 0)  // a signal's doing, or somebody's
       throw Error(Exit::resources, fmt::format("the unfinished output is gone: {}; {}; start again",
                                                std::strerror(errno), target.file));
-    std::string reason;
-    reserved = false;
-    if (bytes > free_bytes(folder_of(target.file)))
-      reason = fmt::format("{:.3g} GB are free", double(free_bytes(folder_of(target.file))) / 1e9);
-    else
-      reason = reserve_space(temporary, std::max<Index>(0, Index(so_far) - metadata),
-                             bytes + 2 * metadata, reserved);
-    if (!reason.empty())
-      throw Error(Exit::resources,
-                  fmt::format("no room on the disk: {} needs {:.3g} GB, {}; {}; free space or "
-                              "choose another folder",
-                              name, double(bytes) / 1e9, reason, target.file));
+    const std::string reason =
+        reserve(name, std::max<Index>(0, Index(so_far) - metadata), bytes + 2 * metadata);
+    if (!reason.empty()) throw Error(Exit::resources, reason);
   });
   reserved = control.reduce(Index(reserved), Reduce::max) > 0;  // the first rank's word
   return collectively(control, [&] {

@@ -35,6 +35,9 @@ class Output {
   Output(const Output&) = delete;
   Output& operator=(const Output&) = delete;
 
+  /// A result of about so many bytes comes: while the caller checks it, a thread has the file system
+  /// keep the room for it. The unfinished file is made now. For large results alone.
+  void expect(Index bytes);
   /// Dataset of `rows` x `columns` (columns < 0: 1-D of `rows`). Every rank writes the rows of its
   /// `ranges`; the ranks' ranges are disjoint and cover all rows. T: double, Index, Word.
   template <class T>

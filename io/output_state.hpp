@@ -6,6 +6,7 @@
 #include "io/attributes.hpp"
 #include "io/placing.hpp"
 #include "io/portions.hpp"
+#include "io/room.hpp"
 #include "io/unfinished.hpp"
 
 namespace terrace::io {
@@ -32,6 +33,7 @@ struct Output::State {
   bool reserved = false;  ///< the file cannot lack room for the dataset made last
   Handle file;
   std::map<std::string, AnyAttributes> group_attributes;
+  Room room;  ///< of the first rank: what expect() announced, then of the dataset made last
 
   [[nodiscard]] bool first() const { return control.rank() == 0; }
   [[nodiscard]] std::string target_group() const { return target.path.empty() ? "/" : target.path; }
@@ -52,6 +54,7 @@ struct Output::State {
   /// HDF5 must close the file whole, or it crashes at the end of the program: emptied first, the
   /// file gives a full disk the room for that.
   void abandon() {
+    room.drop();
     if (first() && file.valid() && truncate(temporary.c_str(), 0) != 0) unfinished.remove();
     control.barrier();
     file.close();
@@ -59,6 +62,8 @@ struct Output::State {
   }
 
   void begin();
+  void keep(Index bytes);
+  [[nodiscard]] std::string reserve(const std::string& name, Index from, Index bytes);
   Handle open_group(const std::string& path);
   void put_attributes(hid_t object, const AnyAttributes& attributes) {
     for (const auto& [name, value] : attributes) put_attribute(object, name, value, target.file);

@@ -29,7 +29,7 @@ enum class As {
 };
 
 struct Request {
-  std::string dataset;   ///< "" the object, or a CSR group's child
+  std::string dataset;   ///< "" the object, or a sparse group's child
   int axis = 0;          ///< 1: items are columns of the dataset, delivered turned, 8-byte elements
   As as = As::doubles;   ///< the memory type where HDF5 converts; what axis 1 delivers
   bool band = false;     ///< axis 1: element d of item j is zero, and unread, where j + d >= n

@@ -84,10 +84,8 @@ Word fingerprint(const Control& control, const Location& location, bool whole) {
   attributes.erase("terrace_hash");
   Word hash = hash_frame(attributes, object.group ? std::vector<Index>{} : object.dims);
   if (object.group) {
-    for (const char* child : {"data", "indices", "indptr"}) {
-      const Location inside{location.file, location.path + "/" + child};
-      hash = mix(hash + fingerprint(control, inside, whole));
-    }
+    for (const auto& [name, child] : object.children)
+      hash = mix(hash + fingerprint(control, {location.file, child.path}, whole));
     return hash;
   }
   if (!object.is_number() || object.dims.empty() || object.dims.size() > 2) return hash;

@@ -112,6 +112,8 @@ class Bench:
 
     def __init__(self):
         self.build, self.log = os.path.join(options.tree, "build"), options.results + ".log"
+        if subprocess.run([sys.executable, "-c", "import h5py, numpy, scipy"], capture_output=True).returncode != 0:
+            sys.exit(f"{sys.executable} has no h5py, NumPy and SciPy, which the tests need: start this with one that has, as /usr/bin/python3")
         self.baseline, self.limit = {}, {}
         os.makedirs(os.path.dirname(options.results), exist_ok=True)
         if not os.path.exists(options.tree):
@@ -133,7 +135,7 @@ class Bench:
         return name.rsplit(".", 1)[0].replace("/", "_") + "_test"
 
     def make(self, name):
-        return command(["ninja", "-C", self.build, self.target(name)], self.log, 3600)
+        return command(["ninja", "-C", self.build, f"-j{os.cpu_count()}", self.target(name)], self.log, 3600)
 
     def run(self, kind, name, limit=900.0):
         """`limit`: seconds; a mutation that hangs is noticed."""
@@ -149,7 +151,14 @@ class Bench:
         return command(["ctest", "--test-dir", self.build, "--timeout", "300", "-R", f"^{re.escape(name)}$", "--no-tests=error"], self.log, limit, env)
 
     def sound(self, kind, name):
-        """Passes without a mutation."""
+        """Passes without a mutation. Cases of a family are those of a longer run of it that passed."""
+        family, _, count = name.partition(":")
+        for (k, longer), passed in self.baseline.items():
+            other, _, more = longer.partition(":")
+            if family in FAMILIES and passed and (k, other) == (kind, family) and int(more or 60) >= int(count or 60):
+                self.baseline.setdefault((kind, name), True)
+                self.limit.setdefault((kind, name), self.limit[kind, longer])
+                break
         if (kind, name) not in self.baseline:
             made, start = self.make(name) == 0, time.time()
             self.baseline[kind, name] = made and self.run(kind, name) == 0

@@ -2,11 +2,12 @@
 """Wall seconds of whole runs of terrace, from the prompt to the file, and their phases.
 
 whole_runs.py TERRACE [--backend cuda] [--only gf2,dense,band,cg,start] [--scale 1] [--repeat 3] [--ranks 1]
-              [--memory /dev/shm] [--disk FOLDER] [--output FILE.json] [--compare OTHER_TERRACE]
+              [--memory /dev/shm] [--disk FOLDER] [--output FILE.json] [--compare OTHER_TERRACE] [--rivals]
 
 Each problem is generated once, into memory; the first run is left out, medians of the others are shown. The input lies in the
 page cache, the output goes to --memory, and with --disk there too. With --compare both programs take turns. Pages of memory are
-touched first: some virtual machines get them one by one. --scale 0.1 for small machines.
+touched first: some virtual machines get them one by one. --scale 0.1 for small machines. --rivals: what one would write in Python
+for the same file (jobs/whole_rivals.py), as a whole process, too.
 """
 import argparse
 import json
@@ -29,6 +30,7 @@ parser.add_argument("--memory", default="/dev/shm")
 parser.add_argument("--disk")
 parser.add_argument("--output", help="a JSON file with every figure")
 parser.add_argument("--compare", type=os.path.abspath)
+parser.add_argument("--rivals", action="store_true")
 parser.add_argument("--limit", type=float, default=1e9, help="no new problem after so many seconds")
 options = parser.parse_args()
 begin = time.monotonic()
@@ -59,6 +61,7 @@ PROBLEMS = [
      "cg in.h5:/A --rhs :/b -o OUT"),
     ("cg", f"cg dense {n(30000)}", f"dense-spd --n {n(30000)} --rhs 1", "cg in.h5:/A --rhs :/b -o OUT"),
 ]
+RIVALS = {"dense invert": "inv", "dense solve": "solve", "band solve": "banded", "cg CSR": "cg-csr", "cg dense": "cg-dense"}
 PHASES = ["read", "solve", "check", "write", "total"]
 
 
@@ -106,6 +109,27 @@ def rows(programs, command, folder, target):
     return [{key: statistics.median(r[key] for r in mine) for key in mine[0]} for mine in runs]
 
 
+def rival(name, folder):
+    """Median wall seconds of the same problem in Python, the first run left out; none where there is no such script."""
+    what = next((script for begin, script in RIVALS.items() if name.startswith(begin)), None)
+    if what is None:
+        return None
+    target = os.path.join(folder, "rival-out.h5")
+    words = [sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "whole_rivals.py"), what, "in.h5", target]
+    walls = []
+    for _ in range(options.repeat + 1):
+        if os.path.exists(target):
+            os.remove(target)
+        start = time.monotonic()
+        done = subprocess.run(words, cwd=folder, capture_output=True, text=True)
+        walls.append(time.monotonic() - start)
+        if done.returncode != 0:
+            print(f"| {name} | Python | failed: {done.stderr.strip().splitlines()[-1:]} |", flush=True)
+            return None
+    os.remove(target)
+    return statistics.median(walls[1:])
+
+
 def main():
     programs = [options.terrace] + ([options.compare] if options.compare else [])
     places = [options.memory] + ([options.disk] if options.disk else [])
@@ -127,6 +151,9 @@ def main():
                     print(f"| {name} | {'ab'[k]} | {place} | {told['start']:.3f} | " +
                           " | ".join(f"{told[p]:.3f}" for p in PHASES[:4]) + f" | {rest:.3f} | **{told['wall']:.3f}** |", flush=True)
                     table.append({"run": name, "program": "ab"[k], "place": place, "ranks": options.ranks, **told})
+            if options.rivals and (wall := rival(name, folder)) is not None:
+                print(f"| {name} | Python | {options.memory} | " + "| " * 6 + f"| **{wall:.3f}** |", flush=True)
+                table.append({"run": name, "program": "python", "place": options.memory, "wall": wall})
         finally:
             shutil.rmtree(folder)
     if options.output:

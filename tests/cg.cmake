@@ -1,4 +1,5 @@
 terrace_test(cg/products RANKS 1 SANITIZE 1)
+terrace_test(cg/csr_setup RANKS 1 SANITIZE 1)
 terrace_test(distrib/halo RANKS 1 2 3 5 SANITIZE 3 LANES)
 terrace_test(cg/operators RANKS 1 2 3 5 SANITIZE 3 LANES)
 terrace_test(cg/operators_triangle RANKS 1 2 3 5 SANITIZE 3)

@@ -29,19 +29,4 @@ CsrChunks csr_chunks(const Index* start, Index rows) {
   return result;
 }
 
-bool csr_scattered(const Index* start, const std::int32_t* column, Index rows) {
-  constexpr Index samples = 4096, near = 16;
-  const Index step = std::max<Index>(1, rows / samples);
-  Index all = 0, found = 0;
-  for (Index i = 1; i < rows; i += step) {
-    const std::int32_t* above = column + start[i - 1];
-    const std::int32_t* const end = column + start[i];
-    for (Index k = start[i]; k < start[i + 1]; ++k, ++all) {
-      while (above != end && *above < column[k] - near) ++above;
-      found += above != end && *above <= column[k] + near;
-    }
-  }
-  return 2 * found < all;
-}
-
 }  // namespace terrace::cg

@@ -65,7 +65,7 @@ struct CsrRows {
   // For CUDA, from csr_chunks(); size 0: a product that suits rows of equal lengths.
   View<const Index, B> chunk{}, longs{};
   View<double, B> partial{};  ///< scratch: a double a chunk where there are long rows
-  bool scattered = false;     ///< csr_scattered(): p is worth more of the first-level cache
+  bool scattered = false;     ///< is_scattered(): p is worth more of the first-level cache
   [[nodiscard]] Index rows() const { return start.size > 0 ? start.size - 1 : 0; }
 };
 
@@ -83,9 +83,6 @@ struct CsrChunks {
 };
 /// start: rows + 1 positions.
 CsrChunks csr_chunks(const Index* start, Index rows);
-/// Whether most entries lie far (more than 16 columns) from all entries of the row above; from a
-/// sample of rows, columns ascending within each.
-bool csr_scattered(const Index* start, const std::int32_t* column, Index rows);
 
 /// q[row] = A p, or q[row] += A p with `add` in the sums' target.
 void multiply(const Stream<Cpu>&, const CsrRows<Cpu>&, const double* p, View<double, Cpu> q,

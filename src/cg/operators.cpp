@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <mutex>
 
 #include "distrib/agree.hpp"
 #include "io/input.hpp"
@@ -347,6 +348,25 @@ void multiply_by_power(const Context<B>& context, View<double, B> v, int power) 
   context.ahead.synchronize();
 }
 
+namespace {
+/// The largest |value| and the smallest that is not zero; zero and infinity if there is none.
+std::pair<double, double> ends_of(const std::vector<double>& values) {
+  std::pair<double, double> all{0, std::numeric_limits<double>::infinity()};
+  std::mutex joining;
+  parallel_ranges(Index(values.size()), 1 << 16, [&](Index from, Index to) {
+    double most = 0, least = std::numeric_limits<double>::infinity();
+    for (Index i = from; i < to; ++i) {
+      const double size = std::fabs(values[std::size_t(i)]);
+      most = std::max(most, size);
+      if (size != 0) least = std::min(least, size);
+    }
+    const std::lock_guard lock(joining);
+    all = {std::max(all.first, most), std::min(all.second, least)};
+  });
+  return all;
+}
+}  // namespace
+
 template <class B, class A>
 void normalise(const Context<B>& context, A& a) {
   constexpr int safe = 128;  // squares of exponents this far out are harmless
@@ -361,11 +381,7 @@ void normalise(const Context<B>& context, A& a) {
     return SumSpace<B>(context.ahead);
   });
   scale.norm = row_sum_norm(context, a, p, q.view(), sums.view(), space);
-  double most = 0, least = std::numeric_limits<double>::infinity();
-  for (const double value : a.diagonal(context)) {
-    most = std::max(most, std::fabs(value));
-    if (value != 0) least = std::min(least, std::fabs(value));
-  }
+  auto [most, least] = ends_of(a.diagonal(context));
   most = control.reduce(most, Reduce::max);
   least = control.reduce(least, Reduce::min);
   // |a_ij| <= max a_ii, or A is indefinite (or the sum overflowed).

@@ -18,6 +18,7 @@
 #include "kernels/base/large_vector.hpp"
 #include "kernels/cg/preconditioner.hpp"
 #include "kernels/cg/products.hpp"
+#include "src/cg/csr_load.hpp"
 #include "src/cg/operand.hpp"
 
 namespace terrace::cg {
@@ -140,7 +141,9 @@ template <class B>
 class CsrOperator {
  public:
   static constexpr bool replicated = false;
-  /// first[r] .. first[r + 1]: rows of rank r; `slice`: this rank's rows, consumed.
+  /// Of rows that are all there, without faults.
+  CsrOperator(const Context<B>& context, CsrLoad<B>&& load);
+  /// first[r] .. first[r + 1]: rows of rank r; `slice`: this rank's rows, consumed, in any order.
   CsrOperator(const Context<B>& context, std::vector<Index> first, CsrSlice&& slice);
   static OperatorMemory memory(Index n, Index nonzeros, int ranks);
   [[nodiscard]] Index n() const { return first_.back(); }
@@ -164,26 +167,20 @@ class CsrOperator {
   [[nodiscard]] CsrRows<B> matrix() const { return inner_.view(); }
   template <class F>
   void each_array(const F& f) const {
-    for (const Part* part : {&inner_, &outer_}) {
+    for (const CsrPart<B>* part : {&inner_, &outer_}) {
       f(part->value), f(part->column);
       f(part->start), f(part->row), f(part->chunk), f(part->longs);
     }
   }
 
  private:
-  struct Part {  // a CSR matrix in the memory of the backend
-    Buffer<Index, B> start, row, chunk, longs;
-    Buffer<std::int32_t, B> column;
-    Buffer<double, B> value, partial;
-    bool scattered = false;
-    [[nodiscard]] CsrRows<B> view() const {
-      return {start, column, value, row, chunk, longs, partial, scattered};
-    }
-  };
+  [[nodiscard]] std::optional<Asymmetry> describe_pair(const Context<B>& context,
+                                                       const CsrLoad<B>& inner,
+                                                       const CsrOuter& outer, Index mine) const;
   std::vector<Index> first_;
   Range rows_;
   Index nonzeros_ = 0;
-  Part inner_, outer_;         // own columns; columns of other ranks, only rows that have some
+  CsrPart<B> inner_, outer_;   // own columns; columns of other ranks, only rows that have some
   std::vector<Index> needed_;  // entries of p of other ranks
   Halo<B> halo_, halo_columns_;
   std::vector<double> diagonal_;

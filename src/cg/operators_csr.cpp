@@ -1,10 +1,8 @@
-// The CSR operator: rows dealt by nonzeros, columns renumbered for the halo, symmetry checked by
-// sending each entry that couples two ranks to the other one.
+// The CSR operator: rows dealt by nonzeros, columns of other ranks renumbered for the halo, symmetry
+// checked on the backend and, of entries that couple two ranks, by sending them to the other one.
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <limits>
-#include <mutex>
 #include <numeric>
 
 #include "distrib/agree.hpp"
@@ -17,8 +15,10 @@ namespace {
 
 constexpr Index no_position = std::numeric_limits<Index>::max();
 
-/// A[row, column] of a normalised slice, zero where nothing is stored. `row` counts in the slice.
-double stored(const CsrSlice& a, Index row, Index column) {
+/// Value of own row `row`, counted in the slice, in a column of another rank; zero where nothing is
+/// stored.
+double stored(const CsrOuter& a, Index row, Index column) {
+  if (a.start.empty()) return 0;
   const Index* const base = a.column.data();
   const Index* const end = base + a.start[std::size_t(row) + 1];
   const Index* const at = std::lower_bound(base + a.start[std::size_t(row)], end, column);
@@ -30,47 +30,37 @@ struct Coupling {  // an entry as it travels to the owner of row `column`
   double value, diagonal;
 };
 
-void lower(std::atomic<Index>& best, Index position) {
-  Index seen = best;
-  while (position < seen && !best.compare_exchange_weak(seen, position)) {
-  }
-}
 double pair_scale(double a, double b) { return std::sqrt(std::fabs(a)) * std::sqrt(std::fabs(b)); }
 
-std::optional<Asymmetry> find_asymmetry(const Control& control, const std::vector<Index>& first,
-                                        const CsrSlice& a, const std::vector<double>& diagonal) {
+/// Of rows [c0, c1) of another rank.
+void collect(const CsrOuter& a, Index r0, Index c0, Index c1, const std::vector<double>& diagonal,
+             std::vector<Coupling>& out) {
+  out.clear();
+  for (Index i = 0; i + 1 < Index(a.start.size()); ++i) {
+    const Index* const base = a.column.data();
+    const Index* const end = base + a.start[std::size_t(i) + 1];
+    const Index* at = std::lower_bound(base + a.start[std::size_t(i)], end, c0);
+    for (; at != end && *at < c1; ++at)
+      out.push_back({r0 + i, *at, a.value[std::size_t(at - base)], diagonal[std::size_t(i)]});
+  }
+}
+
+/// `best`, or i n + j of an earlier pair that couples this rank to another one and is not symmetric.
+Index find_across(const Control& control, const std::vector<Index>& first, const CsrOuter& a,
+                  const std::vector<double>& diagonal, Index best) {
   const int ranks = control.size(), me = control.rank();
-  const Index n = first.back(), r0 = first[std::size_t(me)], rows = a.rows();
-  std::atomic<Index> best = no_position;
-  const auto judge = [&](Index i, Index j, double value, double transposed, double scale) {
-    if (!symmetric_pair(value, transposed, scale)) lower(best, std::min(i, j) * n + std::max(i, j));
-  };
-  parallel_ranges(rows, 1024, [&](Index from, Index to) {
-    for (Index i = from; i < to; ++i) {
-      for (Index k = a.start[std::size_t(i)]; k < a.start[std::size_t(i) + 1]; ++k) {
-        const Index j = a.column[std::size_t(k)] - r0;
-        if (j >= 0 && j < rows && j != i)
-          judge(r0 + i, r0 + j, a.value[std::size_t(k)], stored(a, j, r0 + i),
-                pair_scale(diagonal[std::size_t(i)], diagonal[std::size_t(j)]));
-      }
-    }
-  });
+  const Index n = first.back(), r0 = first[std::size_t(me)];
   const Communicator<Cpu> comm(control);
   const Stream<Cpu> lane;
   std::vector<Coupling> out, in;
   for (int step = 0; step < ranks && ranks > 1; ++step) {
     const int peer = (step - me + ranks) % ranks;
-    const Index c0 = first[std::size_t(peer)], c1 = first[std::size_t(peer) + 1];
     Index mine = 0, theirs = 0;
     collectively(control, [&] {
-      out.clear();
-      for (Index i = 0; i < rows && peer != me; ++i) {
-        const Index* const base = a.column.data();
-        const Index* const end = base + a.start[std::size_t(i) + 1];
-        const Index* at = std::lower_bound(base + a.start[std::size_t(i)], end, c0);
-        for (; at != end && *at < c1; ++at)
-          out.push_back({r0 + i, *at, a.value[std::size_t(at - base)], diagonal[std::size_t(i)]});
-      }
+      if (peer == me)
+        out.clear();
+      else
+        collect(a, r0, first[std::size_t(peer)], first[std::size_t(peer) + 1], diagonal, out);
       mine = Index(out.size());
     });
     const Piece tell{peer, &mine, sizeof mine}, hear{peer, &theirs, sizeof theirs};
@@ -83,20 +73,12 @@ std::optional<Asymmetry> find_asymmetry(const Control& control, const std::vecto
     lane.synchronize();
     for (const Coupling& c : in) {
       const Index j = c.column - r0;
-      judge(c.row, c.column, c.value, stored(a, j, c.row),
-            pair_scale(c.diagonal, diagonal[std::size_t(j)]));
+      if (!symmetric_pair(c.value, stored(a, j, c.row),
+                          pair_scale(c.diagonal, diagonal[std::size_t(j)])))
+        best = std::min(best, std::min(c.row, c.column) * n + std::max(c.row, c.column));
     }
   }
-  const Index found = control.reduce(Index(best), Reduce::min);
-  if (found == no_position) return {};
-  Asymmetry result{found / n, found % n, 0, 0};
-  const auto value = [&](Index i, Index j) {
-    const bool own = i >= r0 && i < r0 + rows;
-    return control.reduce(own ? stored(a, i - r0, j) : 0.0, Reduce::sum);
-  };
-  result.value = value(result.row, result.column);
-  result.transposed = value(result.column, result.row);
-  return result;
+  return best;
 }
 
 }  // namespace
@@ -148,142 +130,120 @@ void CsrSlice::normalise() {
 
 namespace {
 
-/// The columns named that are rows of other ranks, ascending.
-std::vector<Index> number_halo(const CsrSlice& a, Range own) {
-  std::vector<Index> needed;
-  std::mutex collecting;
-  parallel_ranges(Index(a.column.size()), 1 << 18, [&](Index from, Index to) {
-    std::vector<Index> mine;
-    for (Index k = from; k < to; ++k) {
-      const Index c = a.column[std::size_t(k)];
-      if (c < own.first || c >= own.end()) mine.push_back(c);
-    }
-    if (mine.empty()) return;
-    const std::lock_guard lock(collecting);
-    needed.insert(needed.end(), mine.begin(), mine.end());
-  });
+/// The columns named, ascending.
+std::vector<Index> number_halo(const CsrOuter& outer, Index own) {
+  std::vector<Index> needed = outer.column;
   std::sort(needed.begin(), needed.end());
   needed.erase(std::unique(needed.begin(), needed.end()), needed.end());
   needed.shrink_to_fit();
-  if (own.count + Index(needed.size()) > std::numeric_limits<std::int32_t>::max())
+  if (own + Index(needed.size()) > std::numeric_limits<std::int32_t>::max())
     throw Error(Exit::resources,
                 "more than 2^31 rows and halo entries on one rank; in the CSR matrix; use more "
                 "ranks");
   return needed;
 }
 
-/// A CSR matrix on the host; `value` may have room behind.
-struct HostPart {
-  std::vector<Index> start, row;
-  LargeVector<std::int32_t> column;
-  LargeVector<double> value;
-};
-
-/// Into own columns and others', numbered from the own part of p. Own values move up within the
-/// slice's memory, so that no second copy of them exists on the host.
-std::pair<HostPart, HostPart> split_columns(CsrSlice&& a, Range own,
-                                            const std::vector<Index>& needed, Index left) {
-  HostPart inner, outer;
-  const Index rows = own.count;
-  const auto is_own = [&](Index c) { return c >= own.first && c < own.end(); };
-  std::vector<Index>& start = inner.start;
-  start.assign(std::size_t(rows) + 1, 0);
-  parallel_ranges(rows, 1024, [&](Index from, Index to) {
-    for (Index i = from; i < to; ++i)
-      start[std::size_t(i) + 1] =
-          std::count_if(a.column.begin() + a.start[std::size_t(i)],
-                        a.column.begin() + a.start[std::size_t(i) + 1], is_own);
-  });
-  for (Index i = 0; i < rows; ++i) start[std::size_t(i) + 1] += start[std::size_t(i)];
-  inner.column = LargeVector<std::int32_t>(std::size_t(start.back()));
-  parallel_ranges(rows, 1024, [&](Index from, Index to) {
-    for (Index i = from; i < to; ++i) {
-      Index at = start[std::size_t(i)];
-      for (Index k = a.start[std::size_t(i)]; k < a.start[std::size_t(i) + 1]; ++k)
-        if (is_own(a.column[std::size_t(k)]))
-          inner.column[std::size_t(at++)] = std::int32_t(a.column[std::size_t(k)] - own.first);
-    }
-  });
-  outer.start = {0};
-  Index at_in = 0;
-  for (Index i = 0; i < rows && !needed.empty(); ++i) {
-    for (Index k = a.start[std::size_t(i)]; k < a.start[std::size_t(i) + 1]; ++k) {
-      const Index c = a.column[std::size_t(k)];
-      const double v = a.value[std::size_t(k)];
-      if (is_own(c)) {
-        a.value[std::size_t(at_in++)] = v;
-        continue;
-      }
+/// Entries in columns of other ranks, to the backend: only rows that have some, columns numbered
+/// from the own part of p.
+template <class B>
+CsrPart<B> place_outer(const Stream<B>& lane, const CsrOuter& outer, Range own,
+                       const std::vector<Index>& needed, Index left) {
+  std::vector<Index> start{0}, row;
+  std::vector<std::int32_t> column;
+  for (Index i = 0; i < own.count && !outer.start.empty(); ++i) {
+    const Index from = outer.start[std::size_t(i)], to = outer.start[std::size_t(i) + 1];
+    if (from == to) continue;
+    for (Index k = from; k < to; ++k) {
+      const Index c = outer.column[std::size_t(k)];
       const Index at = std::lower_bound(needed.begin(), needed.end(), c) - needed.begin();
-      outer.column.push_back(std::int32_t(at - left + (c < own.first ? 0 : rows)));
-      outer.value.push_back(v);
+      column.push_back(std::int32_t(at - left + (c < own.first ? 0 : own.count)));
     }
-    if (Index(outer.column.size()) > outer.start.back()) {
-      outer.start.push_back(Index(outer.column.size()));
-      outer.row.push_back(i);
-    }
+    start.push_back(to);
+    row.push_back(i);
   }
-  a.column = LargeVector<Index>();  // "= {}" would keep the memory
-  a.start = std::vector<Index>();
-  inner.value = std::move(a.value);
-  return {std::move(inner), std::move(outer)};
+  CsrPart<B> part;
+  const auto put = [&](auto& buffer, const auto& from) {
+    buffer = std::remove_reference_t<decltype(buffer)>(Index(from.size()));
+    upload(lane, buffer.view(), from.data());
+  };
+  put(part.start, start);
+  put(part.row, row);
+  put(part.column, column);
+  put(part.value, outer.value);
+  lane.synchronize();
+  part.entries = start.back();
+  part.prepare(lane, csr_chunks(start.data(), Index(row.size())));
+  return part;
 }
 
-/// To the memory of the backend, array by array; those on the host are given back.
-template <class B, class Part>
-void place_part(const Stream<B>& lane, Part& part, HostPart& host) {
-  const auto put = [&](auto& buffer, auto& from, Index count) {
-    buffer = std::remove_reference_t<decltype(buffer)>(count);
-    upload(lane, buffer.view(), from.data());
-    lane.synchronize();
-    from = std::remove_reference_t<decltype(from)>();
-  };
-  const Index rows = Index(host.start.size()) - 1, entries = host.start.back();
-  if constexpr (std::is_same_v<B, Cuda>) {
-    part.scattered = csr_scattered(host.start.data(), host.column.data(), rows);
-    CsrChunks chunks = csr_chunks(host.start.data(), rows);
-    if (!chunks.longs.empty()) part.partial = Buffer<double, B>(chunks.count());
-    put(part.chunk, chunks.chunk, Index(chunks.chunk.size()));
-    put(part.longs, chunks.longs, Index(chunks.longs.size()));
-  }
-  put(part.column, host.column, entries);
-  put(part.value, host.value, entries);
-  put(part.start, host.start, rows + 1);
-  put(part.row, host.row, Index(host.row.size()));
+/// A slice on the host, its rows sorted, as if it were read.
+template <class B>
+CsrLoad<B> load(const Context<B>& context, std::vector<Index> first, CsrSlice&& given) {
+  CsrSlice a = std::move(given);
+  collectively(context.control, [&] { a.normalise(); });
+  CsrLoad<B> to(context, std::move(first), a.start);
+  to.put_columns(context, 0, Index(a.column.size()), a.column.data());
+  a.column = LargeVector<Index>();  // "= {}" would keep the memory
+  to.put_values(context, 0, Index(a.value.size()), a.value.data());
+  (void)to.faults(context);  // of columns that are too far
+  return to;
 }
 
 }  // namespace
 
 template <class B>
-CsrOperator<B>::CsrOperator(const Context<B>& context, std::vector<Index> first, CsrSlice&& given)
-    : first_(std::move(first)) {
+CsrOperator<B>::CsrOperator(const Context<B>& context, std::vector<Index> first, CsrSlice&& slice)
+    : CsrOperator(context, load<B>(context, std::move(first), std::move(slice))) {}
+
+template <class B>
+CsrOperator<B>::CsrOperator(const Context<B>& context, CsrLoad<B>&& from)
+    : first_(from.first()), rows_(from.rows()) {
   const Control& control = context.control;
-  CsrSlice a = std::move(given);
-  rows_ = {first_[std::size_t(context.rank())], a.rows()};
+  CsrOuter outer;
+  Index worst = no_position;
+  const Index entries = from.entries();
   collectively(control, [&] {
-    a.normalise();
-    needed_ = number_halo(a, rows_);
-    diagonal_.resize(std::size_t(rows_.count));
-    parallel_ranges(rows_.count, 4096, [&](Index from, Index to) {
-      for (Index i = from; i < to; ++i) diagonal_[std::size_t(i)] = stored(a, i, rows_.first + i);
-    });
+    diagonal_ = from.diagonal(context);
+    worst = from.asymmetry(context);
+    outer = from.take_outer(context);
+    needed_ = number_halo(outer, rows_.count);
   });
-  nonzeros_ = control.reduce(Index(a.column.size()), Reduce::sum);
-  asymmetry_ = find_asymmetry(control, first_, a, diagonal_);
+  nonzeros_ = control.reduce(entries, Reduce::sum);
+  asymmetry_ =
+      describe_pair(context, from, outer, find_across(control, first_, outer, diagonal_, worst));
   halo_ = Halo<B>(control, context.ahead, first_, needed_);
   collectively(control, [&] {
-    auto [inner, outer] = split_columns(std::move(a), rows_, needed_, halo_.left());
-    place_part(context.ahead, inner_, inner);
-    place_part(context.ahead, outer_, outer);
-    context.ahead.synchronize();
+    inner_ = from.take(context);
+    outer_ = place_outer(context.ahead, outer, rows_, needed_, halo_.left());
   });
+}
+
+/// What stands at the earliest of the ranks' positions, i n + j of a pair.
+template <class B>
+std::optional<Asymmetry> CsrOperator<B>::describe_pair(const Context<B>& context,
+                                                       const CsrLoad<B>& inner,
+                                                       const CsrOuter& outer, Index mine) const {
+  const Control& control = context.control;
+  const Index found = control.reduce(mine, Reduce::min);
+  if (found == no_position) return {};
+  Asymmetry result{found / n(), found % n(), 0, 0};
+  const auto is_own = [&](Index i) { return i >= rows_.first && i < rows_.end(); };
+  const auto value = [&](Index i, Index j) {
+    double here = 0;
+    if (is_own(i))
+      here = is_own(j) ? inner.stored(context, i, j) : stored(outer, i - rows_.first, j);
+    return control.reduce(here, Reduce::sum);
+  };
+  result.value = value(result.row, result.column);
+  result.transposed = value(result.column, result.row);
+  return result;
 }
 
 template <class B>
 OperatorMemory CsrOperator<B>::memory(Index n, Index nonzeros, int ranks) {
-  // While the slice is split, 20 bytes an entry stand on the host (in all, on the CPU backend).
+  // A slice whose rows must be sorted stands on the host, 16 bytes an entry, while it goes up.
   const Index rows = ceil_div(n, ranks), entries = ceil_div(nonzeros, ranks);
-  const Index split = std::is_same_v<B, Cpu> ? 8 : 20;
+  const Index split = 16;
   return {split * entries + 40 * rows, 12 * entries + entries / 10 + 24 * rows};
 }
 
@@ -304,7 +264,7 @@ void CsrOperator<B>::apply(const Context<B>& context, const Operand<B>& p, View<
                            View<double, B> sums, const SumSpace<B>& space, const double* skip,
                            bool absolute, const Meanwhile& meanwhile) const {
   double* const own = p.own().data;
-  const auto product = [&](const Stream<B>& lane, const Part& part, bool add) {
+  const auto product = [&](const Stream<B>& lane, const CsrPart<B>& part, bool add) {
     if (p.columns > 1)
       multiply_columns(lane, part.view(), own, q, add, p.columns, skip);
     else
@@ -324,31 +284,30 @@ void CsrOperator<B>::apply(const Context<B>& context, const Operand<B>& p, View<
 
 template <class B>
 void CsrOperator<B>::multiply_by(const Context<B>& context, int power) {
-  multiply_by_power<B>(context, inner_.value.view(), power);
-  multiply_by_power<B>(context, outer_.value.view(), power);
+  multiply_by_power<B>(context, inner_.values(), power);
+  multiply_by_power<B>(context, outer_.values(), power);
   for (double& value : diagonal_) value = std::ldexp(value, power);
 }
 template <class B>
 double CsrOperator<B>::largest(const Context<B>& context) const {
   double most = 0;
-  for (const Part* part : {&inner_, &outer_}) {
-    const Index count = part->value.size();
-    most =
-        std::max(most, max_abs<B>(context.ahead, 1, count, part->value, std::max<Index>(1, count)));
-  }
+  for (const CsrPart<B>* part : {&inner_, &outer_})
+    most = std::max(most, max_abs<B>(context.ahead, 1, part->entries, part->values(),
+                                     std::max<Index>(1, part->entries)));
   return context.control.reduce(most, Reduce::max);
 }
 
 template <class B>
 LocalRows CsrOperator<B>::own_rows(const Context<B>& context, Index block) const {
-  const auto host = [&]<class T>(const Buffer<T, B>& from) {
-    std::vector<T> to(std::size_t(from.size()));
-    download(context.ahead, to.data(), from.view());
+  const auto host = [&]<class T>(View<const T, B> from) {
+    std::vector<T> to(std::size_t(from.size));
+    download(context.ahead, to.data(), from);
     return to;
   };
-  const std::vector<Index> start = host(inner_.start);
-  const std::vector<std::int32_t> column = host(inner_.column);
-  const std::vector<double> value = host(inner_.value);
+  const CsrRows<B> all = inner_.view();
+  const std::vector<Index> start = host(all.start);
+  const std::vector<std::int32_t> column = host(all.column);
+  const std::vector<double> value = host(all.value);
   context.ahead.synchronize();
   LocalRows local;
   for (Index i = 0; i < rows_.count; ++i) {

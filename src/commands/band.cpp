@@ -1,5 +1,6 @@
 // terrace band factor, and the options of terrace band solve.
 #include "src/commands/band_job.hpp"
+#include "src/program/reading.hpp"
 
 namespace terrace::band {
 namespace {
@@ -27,7 +28,7 @@ void band_factor(Run& run, const BandOptions& options) {
   adopt_band_settings(run, request);
   require_output(run.options);
   BandFiles files;
-  files.matrix = io::open_band(run.control, io::parse_location(options.matrix));
+  files.matrix = io::open_band(run.control, matrix_location(run, options.matrix));
   run.note_input("input", files.matrix.location());
   conduct_band(run, files, options, request);
 }
@@ -78,6 +79,7 @@ void add_commands(CLI::App& app, Selected& selected) {
         "Folder for the factor of a streamed band, instead of host memory (default: "
         "that of the output, if host memory is too small)");
     add_common_options(*command, selected.options);
+    add_reading_options(*command, selected.options);
     command->callback([&selected, options, action, text = std::string("band ") + name] {
       selected.command = text;
       selected.action = [options, action](Run& run) { action(run, *options); };

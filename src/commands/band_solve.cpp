@@ -1,5 +1,6 @@
 // terrace band solve.
 #include "src/commands/band_job.hpp"
+#include "src/program/reading.hpp"
 
 namespace terrace::band {
 namespace {
@@ -77,11 +78,14 @@ BandRequest solve_request(Run& run, const BandOptions& options) {
 void band_solve(Run& run, const BandOptions& options) {
   BandRequest request = solve_request(run, options);
   require_output(run.options);
-  const io::Location location = io::parse_location(options.matrix);
+  const io::Location location = matrix_location(run, options.matrix);
+  const io::Location b = other_location(run, options.rhs, location.file);
   BandFiles files;
-  const io::BandInput& input = files.matrix = io::open_band(run.control, location);
-  const io::DenseInput& rhs = files.rhs.emplace(io::open_dense(
-      run.control, io::parse_location(options.rhs, location.file), io::Role::right_hand_side));
+  const io::BandInput& input = files.matrix =
+      io::open_band(run.control, location,
+                    io::Wanted::square_matrix(b.file == location.file ? b.path : std::string()));
+  const io::DenseInput& rhs =
+      files.rhs.emplace(io::open_dense(run.control, b, io::Wanted::vectors(input.n())));
   if (rhs.rows() != input.n())
     fail_together(
         Exit::input,

@@ -5,6 +5,7 @@
 #include "src/commands/cg_plan.hpp"
 #include "src/commands/cg_results.hpp"
 #include "src/program/conduct.hpp"
+#include "src/program/reading.hpp"
 
 namespace terrace::cg {
 namespace {
@@ -163,9 +164,7 @@ void add_command(CLI::App& app, Selected& selected) {
       ->capture_default_str();
   command->add_option("--monitor", options->monitor, "Print the residual every so many iterations")
       ->check(positive());
-  command
-      ->add_option("--format", options->format, "dense, band or csr, where the file does not say")
-      ->check(CLI::IsMember({"dense", "band", "csr"}));
+  add_reading_options(*command, selected.options);
   add_common_options(*command, selected.options);
   command->callback([&selected, options, command] {
     selected.command = "cg";

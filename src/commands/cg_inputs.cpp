@@ -1,40 +1,44 @@
 #include "src/commands/cg_inputs.hpp"
 
 #include "distrib/agree.hpp"
+#include "src/program/reading.hpp"
 
 namespace terrace::cg {
 
 void open_inputs(Run& run, const CgCommand& options, CgInputs& in) {
   const Control& control = run.control;
-  const io::Location location = io::parse_location(options.matrix);
-  if (options.format.empty()) {
-    in.kind = io::kind_of(control, location, true);
-  } else {
-    in.kind = options.format == "dense"  ? io::Kind::dense
-              : options.format == "band" ? io::Kind::band
-                                         : io::Kind::csr;
-  }
+  io::Location location = matrix_location(run, options.matrix);
+  const io::Location rhs = other_location(run, options.rhs, location.file);
+  const std::string& format = location.form.format;
+  if (format == "bits")
+    location.form.require_obeyed("the matrix of cg", "", "dense band csr csc coo");
+  const auto wanted =
+      io::Wanted::square_matrix(rhs.file == location.file ? rhs.path : std::string());
+  in.kind = format.empty()      ? io::kind_of(control, location, true, wanted)
+            : format == "dense" ? io::Kind::dense
+            : format == "band"  ? io::Kind::band
+                                : io::Kind::sparse;
   Index columns = 0;
   io::Location found;
   switch (in.kind) {
     case io::Kind::dense:
-      in.dense = io::open_dense(control, location);
+      in.dense = io::open_dense(control, location, wanted);
       in.n = in.dense.rows();
       columns = in.dense.columns();
       found = in.dense.location();
       break;
     case io::Kind::band:
-      in.band = io::open_band(control, location, options.format == "band");
+      in.band = io::open_band(control, location, wanted);
       in.n = columns = in.band.n();
       found = in.band.location();
       run.report["half_bandwidth"] = in.band.half_bandwidth();
       break;
-    case io::Kind::csr:
-      in.csr = io::open_csr(control, location);
-      in.n = in.csr.rows();
-      columns = in.csr.columns();
-      found = in.csr.location();
-      run.report["nonzeros"] = in.csr.nonzeros();
+    case io::Kind::sparse:
+      in.sparse = io::open_sparse(control, location, wanted, true);
+      in.n = in.sparse.rows();
+      columns = in.sparse.columns();
+      found = in.sparse.location();
+      run.report["nonzeros"] = in.sparse.nonzeros();
       break;
     case io::Kind::bits:
       fail_together(Exit::input, "conjugate gradients need a real matrix, this one holds bits; " +
@@ -48,8 +52,7 @@ void open_inputs(Run& run, const CgCommand& options, CgInputs& in) {
     fail_together(Exit::input, fmt::format("the matrix is {} x {}, not square; {}; conjugate "
                                            "gradients need a symmetric matrix",
                                            in.n, columns, in.where));
-  in.rhs = io::open_dense(control, io::parse_location(options.rhs, location.file),
-                          io::Role::right_hand_side);
+  in.rhs = io::open_dense(control, rhs, io::Wanted::vectors(in.n));
   if (in.rhs.rows() != in.n)
     fail_together(Exit::input,
                   fmt::format("the right-hand side has {} rows, the matrix {}; {}; give one row "
@@ -59,8 +62,8 @@ void open_inputs(Run& run, const CgCommand& options, CgInputs& in) {
   run.note_input("input", found);
   run.note_input("rhs", in.rhs.location());
   if (!options.x0.empty()) {
-    in.x0 = io::open_dense(control, io::parse_location(options.x0, location.file),
-                           io::Role::right_hand_side);
+    in.x0 = io::open_dense(control, other_location(run, options.x0, location.file),
+                           io::Wanted::vectors(in.n, io::Role::start));
     if (in.x0->rows() != in.n || in.x0->columns() != in.rhs.columns())
       fail_together(Exit::input, fmt::format("the start x0 is {} x {}, the solution {} x {}; {}; "
                                              "give it the shape of the right-hand side",
@@ -83,12 +86,14 @@ std::vector<double> read_rows(const Control& control, const io::DenseInput& inpu
 void refuse_asymmetry(const CgInputs& in, const std::optional<Asymmetry>& found,
                       const std::vector<Index>& order) {
   if (!found) return;
+  const bool turned = in.kind == io::Kind::sparse && in.sparse.transposed();
   const auto old = [&](Index row) { return order.empty() ? row : order[std::size_t(row)]; };
   fail_together(
       Exit::input,
       fmt::format("the matrix is not symmetric: A[{0}, {1}] = {2:.17g}, A[{1}, {0}] = "
                   "{3:.17g}; {4}; conjugate gradients need a symmetric matrix",
-                  old(found->row), old(found->column), found->value, found->transposed, in.where));
+                  old(found->row), old(found->column), turned ? found->transposed : found->value,
+                  turned ? found->value : found->transposed, in.where));
 }
 
 }  // namespace terrace::cg

@@ -19,7 +19,7 @@
 namespace terrace::cg {
 
 struct CgCommand {
-  std::string matrix, rhs, x0, format, layout = "triangle", norm = "unpreconditioned";
+  std::string matrix, rhs, x0, layout = "triangle", norm = "unpreconditioned";
   double condition = 0;  ///< for --plan; 0: not given
   Index monitor = 0;
   bool reorder = false;
@@ -31,7 +31,7 @@ struct CgInputs {
   io::Kind kind = io::Kind::dense;
   io::DenseInput dense;
   io::BandInput band;
-  io::CsrInput csr;
+  io::SparseInput sparse;
   Index n = 0;
   io::DenseInput rhs;
   std::optional<io::DenseInput> x0;
@@ -117,30 +117,56 @@ void read_matrix(Run& run, const Context<B>& c, const CgInputs& in, CgCommand&,
   });
 }
 
+/// Straight to the backend, and judged there, where the file holds rows. Rows that must be sorted,
+/// summed up or reordered, and those with something to say of them, go through the host's memory.
 template <class B>
 void read_matrix(Run& run, const Context<B>& c, const CgInputs& in, CgCommand& options,
                  std::optional<CsrOperator<B>>& a) {
-  const io::CsrInput& input = in.csr;
+  const io::SparseInput& input = in.sparse;
   std::vector<Index> first;
+  std::optional<CsrLoad<B>> load;
   CsrSlice slice;
   run.phase("read", [&] {
     const BlockCyclic deal = contiguous(input.rows(), c.size());
     const Index from = std::min(input.rows(), deal.block * c.rank());
     const Range piece{from, std::min(input.rows(), from + deal.block) - from};
-    first = balanced_rows(c.control, input.rows(), input.nonzeros(), from,
-                          input.row_pointers(c.control, piece));
+    std::vector<Index> pointers = input.row_pointers(c.control, piece);
+    const Index nonzeros = c.control.reduce(pointers.back(), Reduce::max);
+    first = balanced_rows(c.control, input.rows(), nonzeros, from, pointers);
     const Index begin = first[std::size_t(c.rank())];
     const Range rows{begin, first[std::size_t(c.rank()) + 1] - begin};
-    slice.start = input.row_pointers(c.control, rows);
-    const Index origin = slice.start.front();
-    for (Index& s : slice.start) s -= origin;
-    input.entries(c.control, rows, slice.column, slice.value);
+    if (input.streams() && !options.reorder) {
+      if (c.size() > 1) pointers = input.row_pointers(c.control, rows);
+      const Range entries{pointers.front(), pointers.back() - pointers.front()};
+      if (entries.first > 0)
+        for (Index& p : pointers) p -= entries.first;
+      load.emplace(c, first, std::move(pointers));
+      input.entries(
+          c.control, entries,
+          [&](Index position, Index count, const Index* columns) {
+            load->put_columns(c, position, count, columns);
+          },
+          [&](Index position, Index count, const double* values) {
+            load->put_values(c, position, count, values);
+          });
+      const CsrFaults faults = load->faults(c);
+      if (faults.outside + faults.unsorted + faults.not_finite == 0) return;
+      load.reset();
+    }
+    io::SparseRows own;
+    input.read(c.control, rows, own);
+    slice = {std::move(own.start), std::move(own.columns), std::move(own.values)};
   });
   std::vector<Index>& order = options.solve.order;
   if (options.reorder)
     run.phase("solve", [&] { collectively(c.control, [&] { order = reorder(slice); }); });
   // Sorting, numbering the halo and the symmetry check: a part of the solve.
-  run.phase("solve", [&] { a.emplace(c, std::move(first), std::move(slice)); });
+  run.phase("solve", [&] {
+    if (load)
+      a.emplace(c, std::move(*load));
+    else
+      a.emplace(c, std::move(first), std::move(slice));
+  });
   run.report["nonzeros"] = a->nonzeros();
   if (!run.options.no_check) refuse_asymmetry(in, a->asymmetry(c), order);
 }

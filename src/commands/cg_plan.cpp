@@ -41,7 +41,7 @@ void check_request(Run& run, CgCommand& options, const CgInputs& in, const CLI::
     fail_together(Exit::usage,
                   "mixed precision is for dense matrices as a triangle and the classic method; "
                   "--precision mixed; leave it out or drop --layout and --method");
-  if (options.reorder && (in.kind != io::Kind::csr || run.control.size() > 1))
+  if (options.reorder && (in.kind != io::Kind::sparse || run.control.size() > 1))
     fail_together(Exit::usage,
                   "a new order of the rows is for CSR matrices on one rank; --reorder; "
                   "leave it out");
@@ -121,15 +121,15 @@ CgMemory cg_memory(const CgInputs& in, const CgCommand& options, int ranks) {
              : in.kind == io::Kind::dense ? DenseOperator<B>::memory(in.n, ranks)
              : in.kind == io::Kind::band
                  ? BandOperator<B>::memory(in.n, in.band.half_bandwidth(), ranks)
-                 : CsrOperator<B>::memory(in.n, in.csr.nonzeros(), ranks);
+                 : CsrOperator<B>::memory(in.n, in.sparse.nonzeros(), ranks);
   m.vectors = CgWork<B>::bytes(rows, o.preconditioner == "jacobi", columns, o.method, o.general());
   Index host_extra = 0;
   if (o.preconditioner == "block-jacobi") {
     m.vectors += block_jacobi_bytes(rows, o.block);
     host_extra = 24 * rows * o.block;
   } else if (o.preconditioner == "ic") {
-    const Index nonzeros = in.kind == io::Kind::csr ? ceil_div(in.csr.nonzeros(), ranks)
-                                                    : (2 * in.band.half_bandwidth() + 1) * rows;
+    const Index nonzeros = in.kind == io::Kind::sparse ? ceil_div(in.sparse.nonzeros(), ranks)
+                                                       : (2 * in.band.half_bandwidth() + 1) * rows;
     m.vectors += incomplete_cholesky_bytes(rows, nonzeros);
     host_extra = 24 * nonzeros;
   } else if (o.preconditioner == "chebyshev") {
@@ -170,7 +170,7 @@ PlanNeeds cg_needs(const CgInputs& in, const CgCommand& options, int ranks) {
 
 Work cg_work(const Run& run, const CgInputs& in, const CgCommand& options, const Machine& on) {
   const CgRequest& o = options.solve;
-  const bool triangle = as_triangle(in, options), sparse = in.kind == io::Kind::csr;
+  const bool triangle = as_triangle(in, options), sparse = in.kind == io::Kind::sparse;
   const double n = double(in.n), mean = n / on.ranks;
   const double m = in.kind == io::Kind::band ? double(in.band.half_bandwidth()) : 0;
   IterationWork w;
@@ -183,12 +183,12 @@ Work cg_work(const Run& run, const CgInputs& in, const CgCommand& options, const
   w.mixed = o.mixed;
   w.n = in.n;
   w.matrix_bytes = (triangle                    ? 4 * n * n
-                    : sparse                    ? 12 * double(in.csr.nonzeros()) + 8 * n
+                    : sparse                    ? 12 * double(in.sparse.nonzeros()) + 8 * n
                     : in.kind == io::Kind::band ? 8 * n * (m + 1)
                                                 : 8 * n * n) /
                    on.ranks;
   w.file_bytes =
-      sparse ? 16 * double(in.csr.nonzeros()) : 8 * n * (in.kind == io::Kind::band ? m + 1 : n);
+      sparse ? 16 * double(in.sparse.nonzeros()) : 8 * n * (in.kind == io::Kind::band ? m + 1 : n);
   w.preconditioner_bytes = o.preconditioner == "jacobi"         ? 8 * mean
                            : o.preconditioner == "block-jacobi" ? 8 * mean * double(o.block)
                            : o.preconditioner == "ic"           ? w.matrix_bytes
@@ -237,7 +237,7 @@ void compare_with_direct(Run& run, const CgInputs& in, const CgCommand& options,
                          const Rates& rates) {
   const double iteration = predict(cg_work(run, in, options, on), rates).iteration;
   run.report["plan"] = {{"seconds_per_iteration", iteration}};
-  if (in.kind == io::Kind::csr) return;
+  if (in.kind == io::Kind::sparse) return;
   const double direct = direct_seconds(in, on, rates).solve;
   run.report["plan"]["direct_seconds"] = direct;
   run.say(fmt::format(

@@ -127,7 +127,7 @@ void write_solution(Run& run, CgInputs& in, const CgCommand& options, const CgSo
   terrace["atol"] = options.solve.atol;
   if (options.norm != "unpreconditioned")  // for verify, which does not know M
     terrace["relative_residual"] = sum.relative;
-  terrace["format"] = options.format.empty() ? std::string(form_name(in.kind)) : options.format;
+  terrace["format"] = std::string(form_name(in.kind));
   in.output->commit(terrace);
 }
 

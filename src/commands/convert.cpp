@@ -1,4 +1,5 @@
-// terrace convert IN OUT: text, Matrix Market and NumPy to HDF5 and back, chosen by the extensions.
+// terrace convert IN OUT: text, files of entries and NumPy's to HDF5 and back, chosen by the
+// extensions.
 #include "src/commands/convert.hpp"
 
 #include <fmt/core.h>
@@ -10,6 +11,7 @@
 #include "distrib/agree.hpp"
 #include "distrib/session.hpp"
 #include "io/foreign.hpp"
+#include "src/program/reading.hpp"
 #include "src/program/register.hpp"
 
 namespace terrace {
@@ -18,18 +20,25 @@ FileForm form_of(const std::string& file) {
   std::string end = std::filesystem::path(file).extension().string();
   std::transform(end.begin(), end.end(), end.begin(), [](char c) { return char(std::tolower(c)); });
   if (end == ".txt" || end == ".dat") return FileForm::text;
+  if (end == ".csv") return FileForm::csv;
   if (end == ".mtx") return FileForm::matrix_market;
+  if (end == ".sms") return FileForm::sms;
+  if (end == ".alist") return FileForm::alist;
   if (end == ".npy") return FileForm::numpy;
+  if (end == ".npz") return FileForm::npz;
   if (end == ".h5" || end == ".hdf5" || end == ".he5") return FileForm::hdf5;
-  throw Error(Exit::usage, "unknown extension '" + end + "'; " + file +
-                               "; use .txt, .dat, .mtx, .npy, .h5 or .hdf5");
+  throw Error(Exit::usage,
+              "unknown extension '" + end + "'; " + file +
+                  "; use .txt, .dat, .csv, .mtx, .sms, .alist, .npy, .npz, .h5 or .hdf5");
 }
 
 namespace {
 
 struct ConvertOptions {
   std::string from, to, as;
-  bool tabs = false, seed_format = false;
+  bool tabs = false, seed_format = false, bits = false;
+  int digits = 0;  ///< 0: not given
+  io::FormOptions reading;
 };
 
 /// The form of a file, or of what "-" carries: text if --as does not say.
@@ -48,6 +57,8 @@ void check_options(const ConvertOptions& o, const std::string& from, FileForm in
                    const std::string& to, FileForm out) {
   if ((in == FileForm::hdf5) == (out == FileForm::hdf5))
     refuse("one of the two files must be HDF5", o.from + " and " + o.to, "convert in two steps");
+  if (in != FileForm::hdf5 && !o.reading.empty())
+    refuse("only HDF5 files leave anything to say", o.reading.to_text(), "leave it out");
   const bool reads = from == io::standard_stream, writes = to == io::standard_stream;
   if (!o.as.empty() && !reads && !writes)
     refuse("the form is the one that the file's extension names", "--as " + o.as,
@@ -55,6 +66,12 @@ void check_options(const ConvertOptions& o, const std::string& from, FileForm in
   if (out != FileForm::text && (o.tabs || o.seed_format))
     refuse("only text has separators", o.seed_format ? "--seed-format" : "--tabs",
            "leave it out, or write to a .txt file or -");
+  const bool text = out == FileForm::text || out == FileForm::csv;
+  if (o.digits > 0 && (!text || o.seed_format))
+    refuse(text ? "the seed's programs print seven digits" : "only text has a choice of digits",
+           "--digits", "leave it out");
+  if (o.bits && out != FileForm::hdf5)
+    refuse("bits are packed in HDF5 only", "--bits", "leave it out");
   if (in == FileForm::numpy && reads)
     refuse("a NumPy file is read in pieces, by all ranks", "standard input",
            "store it in a file first, or send text or Matrix Market");
@@ -65,12 +82,59 @@ void check_options(const ConvertOptions& o, const std::string& from, FileForm in
            "send it to a file or a program, or use --as text");
 }
 
+void read_foreign(Run& run, const ConvertFrom& from, FileForm form, io::Output& output) {
+  switch (form) {
+    case FileForm::text:
+    case FileForm::csv:
+      return text_to_hdf5(run, from, form, output);
+    case FileForm::matrix_market:
+      return matrix_market_to_hdf5(run, from, output);
+    case FileForm::sms:
+      return sms_to_hdf5(run, from, output);
+    case FileForm::alist:
+      return alist_to_hdf5(run, from, output);
+    case FileForm::numpy:
+      return numpy_to_hdf5(run, from, output);
+    case FileForm::npz:
+      return npz_to_hdf5(run, from, output);
+    case FileForm::hdf5:
+      return;
+  }
+}
+
+void write_foreign(Run& run, const io::Location& from, const std::string& to, FileForm form,
+                   const ConvertOptions& o) {
+  const int digits = o.digits > 0 ? o.digits : 7;
+  const TextStyle style = o.seed_format ? (o.tabs ? TextStyle::seed_cpp : TextStyle::seed_python)
+                          : o.tabs      ? TextStyle::plain_tabs
+                                        : TextStyle::plain;
+  switch (form) {
+    case FileForm::text:
+      return hdf5_to_text(run, from, to, style, digits);
+    case FileForm::csv:
+      return hdf5_to_text(run, from, to, TextStyle::csv, digits);
+    case FileForm::matrix_market:
+      return hdf5_to_matrix_market(run, from, to);
+    case FileForm::sms:
+      return hdf5_to_sms(run, from, to);
+    case FileForm::alist:
+      return hdf5_to_alist(run, from, to);
+    case FileForm::numpy:
+      return hdf5_to_numpy(run, from, to);
+    case FileForm::npz:
+      return hdf5_to_npz(run, from, to);
+    case FileForm::hdf5:
+      return;
+  }
+}
+
 void convert(Run& run, const ConvertOptions& o) {
   const Control& control = run.control;
   io::Location from, to;
   FileForm in{}, out{};
   collectively(control, [&] {
     from = io::parse_location(o.from);
+    from.form = run.options.reading;
     to = io::parse_location(o.to);
     in = form_named(from.file, o);
     out = form_named(to.file, o);
@@ -85,9 +149,7 @@ void convert(Run& run, const ConvertOptions& o) {
   if (out == FileForm::hdf5) {
     io::Output output(control, o.to, run.options.force);
     run.phase("write", [&] {
-      if (in == FileForm::text) text_to_hdf5(run, from.file, output);
-      if (in == FileForm::matrix_market) matrix_market_to_hdf5(run, from.file, output);
-      if (in == FileForm::numpy) numpy_to_hdf5(run, from.file, output);
+      read_foreign(run, {from.file, o.bits}, in, output);
       auto attributes = run.attributes();
       attributes["source"] = from.file == io::standard_stream
                                  ? "standard input"
@@ -95,14 +157,7 @@ void convert(Run& run, const ConvertOptions& o) {
       output.commit(attributes);
     });
   } else {
-    const TextStyle style = o.seed_format ? (o.tabs ? TextStyle::seed_cpp : TextStyle::seed_python)
-                            : o.tabs      ? TextStyle::plain_tabs
-                                          : TextStyle::plain;
-    run.phase("write", [&] {
-      if (out == FileForm::text) hdf5_to_text(run, from, to.file, style);
-      if (out == FileForm::matrix_market) hdf5_to_matrix_market(run, from, to.file);
-      if (out == FileForm::numpy) hdf5_to_numpy(run, from, to.file);
-    });
+    run.phase("write", [&] { write_foreign(run, from, to.file, out, o); });
   }
   if (!to_standard_output)
     run.say(fmt::format("converted {} to {} in {:.3f} s", o.from, o.to, run.seconds("write")));
@@ -113,10 +168,12 @@ void convert(Run& run, const ConvertOptions& o) {
 void add_convert_command(CLI::App& app, Selected& selected) {
   const auto options = std::make_shared<ConvertOptions>();
   CLI::App* command = app.add_subcommand(
-      "convert", "Text, Matrix Market or NumPy to HDF5 (dataset A, of a vector b) and back");
+      "convert",
+      "Text, CSV, Matrix Market, SMS, alist or NumPy to HDF5 (dataset A, of a vector b) and back");
   command
       ->add_option("in", options->from,
-                   "IN: .txt .dat .mtx .npy, FILE.h5:/path, or - for standard input")
+                   "IN: .txt .dat .csv .mtx .sms .alist .npy .npz, FILE.h5:/path, or - for "
+                   "standard input")
       ->required();
   command
       ->add_option("out", options->to,
@@ -124,16 +181,26 @@ void add_convert_command(CLI::App& app, Selected& selected) {
       ->required();
   command->add_option("--as", options->as, "What - carries: text (default), mtx, or npy (OUT only)")
       ->check(CLI::IsMember({"text", "mtx", "npy"}));
+  add_reading_options(*command, selected.options);
   command->add_flag("--tabs", options->tabs, "Separate the numbers of a text file by tabs");
   command->add_flag("--seed-format", options->seed_format,
                     "Text as the programs of the seed print it: no count in front, a blank behind "
                     "every number, rounded to ten places; with --tabs a tab, not rounded");
+  command->add_flag("--bits", options->bits,
+                    "Packed bits: of numbers 0 and 1, of entries that are odd or even");
+  command
+      ->add_option("--digits", options->digits,
+                   "Digits of a number in text (default 7; 17 keep them all)")
+      ->check(CLI::Range(1, 17));
   command->add_flag("--force", selected.options.force, "Overwrite an existing output");
   command->add_option("--report", selected.options.report, "Write a JSON report to this file");
   command->add_flag("--quiet", selected.options.quiet, "Print errors only");
   command->callback([&selected, options] {
     selected.command = "convert";
-    selected.action = [options](Run& run) { convert(run, *options); };
+    selected.action = [options](Run& run) {
+      options->reading = run.options.reading;
+      convert(run, *options);
+    };
   });
 }
 

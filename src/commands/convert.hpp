@@ -1,31 +1,66 @@
-// Between HDF5 and text, Matrix Market and NumPy files; one function a direction and form.
+// Between HDF5 and other files; one function per direction and form.
 #pragma once
+#include <span>
 #include <string>
 #include <vector>
 
 #include "io/location.hpp"
+#include "io/offender.hpp"
 #include "src/program/run.hpp"
 
 namespace terrace {
 
-enum class FileForm { text, matrix_market, numpy, hdf5 };
-/// By the extension: .txt .dat, .mtx, .npy, .h5 .hdf5 .he5. Throws Error(usage).
+enum class FileForm { text, csv, matrix_market, sms, alist, numpy, npz, hdf5 };
+/// By the extension: .txt .dat, .csv, .mtx, .sms, .alist, .npy, .npz, .h5 .hdf5 .he5. Throws
+/// Error(usage).
 FileForm form_of(const std::string& file);
 
-/// Each writes dataset A (a vector: b) to the output. Rank 0 parses as a stream; no rank holds the
-/// matrix.
-void text_to_hdf5(Run& run, const std::string& from, io::Output& output);
+/// What is read: a file and how its numbers become a dataset.
+struct ConvertFrom {
+  std::string file;
+  bool bits = false;  ///< --bits: packed bits, of numbers 0 and 1, of sparse ones odd and even
+};
+
+/// Each writes dataset A (a vector: b) to the output. Text that begins with n, or of rows.
+void text_to_hdf5(Run& run, const ConvertFrom& from, FileForm form, io::Output& output);
 /// Coordinate form: CSR group with the full pattern, duplicates summed; array form: dense.
-void matrix_market_to_hdf5(Run& run, const std::string& from, io::Output& output);
+void matrix_market_to_hdf5(Run& run, const ConvertFrom& from, io::Output& output);
+/// LinBox's sparse form: CSR group.
+void sms_to_hdf5(Run& run, const ConvertFrom& from, io::Output& output);
+/// MacKay's form of LDPC codes: packed bits.
+void alist_to_hdf5(Run& run, const ConvertFrom& from, io::Output& output);
 /// Real and whole numbers: dense; uint8 and bool: packed bits.
-void numpy_to_hdf5(Run& run, const std::string& from, io::Output& output);
+void numpy_to_hdf5(Run& run, const ConvertFrom& from, io::Output& output);
+/// scipy.sparse.save_npz: CSR group; numpy.savez: a dataset per array.
+void npz_to_hdf5(Run& run, const ConvertFrom& from, io::Output& output);
+
+/// Entries of the rows of all ranks, each rank's own in file order: a CSR group, or packed bits.
+void write_entries(Run& run, io::Output& output, const ConvertFrom& from, Index rows, Index columns,
+                   const std::vector<std::vector<io::Triplet>>& mine);
+/// Sends entries to the ranks of their rows (contiguous()); what comes is in the order of the
+/// ranks. Collective.
+std::vector<std::vector<io::Triplet>> deal_by_rows(const Control& control, Index rows,
+                                                   std::vector<std::vector<io::Triplet>> parts);
+/// Rows of numbers of this rank's `slice`: dataset `name`, dense or packed bits. fill(position,
+/// count, out) gives rows.
+void write_numbers(io::Output& output, const std::string& name, const std::string& from, Index rows,
+                   Index columns, bool vector, bool bits, const Range& slice,
+                   const std::function<void(Index, Index, double*)>& fill);
+/// This rank's contiguous rows.
+Range own_slice(const Control& control, Index extent);
+/// A number found by rank 0 inside collectively(), on every rank.
+Index share(const Control& control, Index value);
 
 /// How numbers stand in text: `plain` begins with n, `seed_python` and `seed_cpp` have the digits
 /// and separators of the programs of the seed (a blank or a tab behind every number, no n).
-enum class TextStyle { plain, plain_tabs, seed_python, seed_cpp };
-void hdf5_to_text(Run& run, const io::Location& from, const std::string& to, TextStyle style);
+enum class TextStyle { plain, plain_tabs, csv, seed_python, seed_cpp };
+void hdf5_to_text(Run& run, const io::Location& from, const std::string& to, TextStyle style,
+                  int digits);
 void hdf5_to_matrix_market(Run& run, const io::Location& from, const std::string& to);
+void hdf5_to_sms(Run& run, const io::Location& from, const std::string& to);
+void hdf5_to_alist(Run& run, const io::Location& from, const std::string& to);
 void hdf5_to_numpy(Run& run, const io::Location& from, const std::string& to);
+void hdf5_to_npz(Run& run, const io::Location& from, const std::string& to);
 
 /// All rows on rank 0, none elsewhere.
 inline std::vector<Range> streamed(const Control& control, Index rows) {

@@ -3,44 +3,24 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <charconv>
 #include <cmath>
 
 #include "distrib/agree.hpp"
 #include "io/foreign.hpp"
 #include "io/input.hpp"
+#include "io/zip.hpp"
 #include "kernels/base/parallel.hpp"
 #include "src/commands/convert.hpp"
+#include "src/commands/convert_lines.hpp"
 
 namespace terrace {
 
 namespace {
 
-/// Lines made by all threads, put in order: line(i, text) appends row i of `count` rows.
-template <class F>
-void put_lines(io::PlainOutput& out, Index count, const F& line) {
-  constexpr Index block = 64;
-  std::vector<std::string> texts(static_cast<std::size_t>(ceil_div(count, block)));
-  parallel_for(Index(texts.size()), [&](Index b) {
-    for (Index i = b * block; i < std::min(count, (b + 1) * block); ++i)
-      line(i, texts[std::size_t(b)]);
-  });
-  for (const std::string& text : texts) out.put(text);
-}
-
 void put_bytes(io::PlainOutput& out, const void* data, Index bytes) {
   out.put({static_cast<const char*>(data), std::size_t(bytes)});
-}
-
-[[noreturn]] void no_form(const io::Location& from, const std::string& what,
-                          const std::string& todo) {
-  fail_together(Exit::input, what + "; " + io::to_string(from) + "; " + todo);
-}
-
-void first_line(const Control& control, io::PlainOutput& out, const std::string& text) {
-  collectively(control, [&] {
-    if (control.rank() == 0) out.put(text);
-  });
 }
 
 }  // namespace
@@ -60,135 +40,61 @@ double rounded_to_ten_places(double v) {
 
 }  // namespace
 
-void hdf5_to_text(Run& run, const io::Location& from, const std::string& to, TextStyle style) {
+void hdf5_to_text(Run& run, const io::Location& from, const std::string& to, TextStyle style,
+                  int digits) {
   const Control& control = run.control;
   const io::DenseInput a = io::open_dense(control, from);
-  const Index n = a.rows();
-  if (a.columns() != n)
-    no_form(a.location(),
-            fmt::format("text holds square matrices, this one is {} x {}", n, a.columns()),
-            "convert it to .npy or .mtx");
-  const bool rounded = style == TextStyle::seed_python;
+  const Index n = a.rows(), columns = a.columns();
+  const bool rounded = style == TextStyle::seed_python, csv = style == TextStyle::csv;
   const bool seed = rounded || style == TextStyle::seed_cpp;
-  const char separator =
-      style == TextStyle::plain_tabs || style == TextStyle::seed_cpp ? '\t' : ' ';
-  io::PlainOutput out(control, to, run.options.force, 13.0 * double(n) * double(n));
-  if (!seed) first_line(control, out, fmt::format("{}\n", n));
+  if (columns != n && !csv)
+    no_form(a.location(),
+            fmt::format("text holds square matrices, this one is {} x {}", n, columns),
+            "convert it to .csv, .npy or .mtx");
+  const char separator = csv                                                              ? ','
+                         : style == TextStyle::plain_tabs || style == TextStyle::seed_cpp ? '\t'
+                                                                                          : ' ';
+  io::PlainOutput out(control, to, run.options.force,
+                      double(6 + digits) * double(n) * double(columns));
+  if (!seed && !csv) first_line(control, out, fmt::format("{}\n", n));
+  std::atomic<bool> lost{false};
   a.read(control, streamed(control, n), [&](Index, Index count, const double* data) {
     put_lines(out, count, [&](Index i, std::string& text) {
-      for (Index j = 0; j < n; ++j) {
-        const double v = data[i * n + j];
-        fmt::format_to(std::back_inserter(text), "{:.6e}", rounded ? rounded_to_ten_places(v) : v);
-        if (seed || j + 1 < n) text += separator;
+      for (Index j = 0; j < columns; ++j) {
+        const double v = data[i * columns + j];
+        std::array<char, 40> word{};
+        const auto end = fmt::format_to_n(word.data(), word.size(), "{:.{}e}",
+                                          rounded ? rounded_to_ten_places(v) : v, digits - 1)
+                             .out;
+        text.append(word.data(), end);
+        double back = 0;
+        if (!seed && !lost && (std::from_chars(word.data(), end, back), back != v)) lost = true;
+        if (seed || j + 1 < columns) text += separator;
       }
       text += '\n';
     });
   });
   out.commit();
+  if (control.reduce(Index(lost), Reduce::max) > 0)
+    run.warn(
+        fmt::format("digits were lost: {} are written per number; {}; add --digits 17 to keep "
+                    "them all",
+                    digits, to == io::standard_stream ? "standard output" : to));
 }
 
 namespace {
-
-void csr_to_market(const Control& control, const io::CsrInput& a, io::PlainOutput& out) {
-  if (a.rows() > Index(1) << 36)
-    no_form(a.location(), fmt::format("{} rows are more than any machine holds", a.rows()),
-            "correct the shape");
-  first_line(control, out,
-             fmt::format("%%MatrixMarket matrix coordinate real general\n{} {} {}\n", a.rows(),
-                         a.columns(), a.nonzeros()));
-  constexpr Index piece = Index(1) << 16;
-  LargeVector<Index> columns;
-  LargeVector<double> values;
-  for (Index first = 0; first < a.rows(); first += piece) {
-    const Index count = control.rank() == 0 ? std::min(piece, a.rows() - first) : 0;
-    const Range rows{first, count};
-    const auto pointers = a.row_pointers(control, rows);
-    a.entries(control, rows, columns, values);
-    collectively(control, [&] {
-      put_lines(out, count, [&](Index i, std::string& text) {
-        for (Index k = pointers[std::size_t(i)]; k < pointers[std::size_t(i) + 1]; ++k) {
-          const auto at = std::size_t(k - pointers[0]);
-          fmt::format_to(std::back_inserter(text), "{} {} {:.17g}\n", first + i + 1,
-                         columns[at] + 1, values[at]);
-        }
-      });
-    });
-  }
+/// Row i as bytes 0 and 1.
+void append_bits(const io::BitInput& a, const Word* data, Index i, std::string& text) {
+  for (Index j = 0; j < a.columns(); ++j)
+    text += char(data[i * a.words() + j / 64] >> (j % 64) & 1);
 }
-
-void band_to_market(const Control& control, const io::BandInput& a, io::PlainOutput& out) {
-  const Index n = a.n(), m = std::min(a.half_bandwidth(), std::max<Index>(0, n - 1));
-  const Index height = a.half_bandwidth() + 1;
-  first_line(control, out,
-             fmt::format("%%MatrixMarket matrix coordinate real symmetric\n{} {} {}\n", n, n,
-                         n * (m + 1) - m * (m + 1) / 2));
-  a.read(control, streamed(control, n), [&](Index position, Index count, const double* data) {
-    put_lines(out, count, [&](Index c, std::string& text) {
-      const Index j = position + c;
-      for (Index i = j; i <= std::min(n - 1, j + m); ++i)
-        fmt::format_to(std::back_inserter(text), "{} {} {:.17g}\n", i + 1, j + 1,
-                       data[c * height + i - j]);
-    });
-  });
-}
-
-/// The array form is column-major: the rows are read once for each block of columns.
-void dense_to_market(const Control& control, const io::DenseInput& a, io::PlainOutput& out) {
-  const Index rows = a.rows(), columns = a.columns();
-  first_line(control, out,
-             fmt::format("%%MatrixMarket matrix array real general\n{} {}\n", rows, columns));
-  const Index block = std::clamp<Index>((Index(16) << 20) / std::max<Index>(1, rows), 1,
-                                        std::max<Index>(1, columns));
-  std::vector<double> part;
-  for (Index first = 0; first < columns; first += block) {
-    const Index count = std::min(block, columns - first);
-    collectively(control, [&] {
-      if (control.rank() == 0) part.resize(std::size_t(rows * count));
-    });
-    a.read(control, streamed(control, rows), [&](Index position, Index got, const double* data) {
-      for (Index i = 0; i < got; ++i)
-        for (Index j = 0; j < count; ++j)
-          part[std::size_t(j * rows + position + i)] = data[i * columns + first + j];
-    });
-    collectively(control, [&] {
-      if (control.rank() != 0) return;
-      put_lines(out, rows * count, [&](Index i, std::string& text) {
-        fmt::format_to(std::back_inserter(text), "{:.17g}\n", part[std::size_t(i)]);
-      });
-    });
-  }
-}
-
 }  // namespace
-
-void hdf5_to_matrix_market(Run& run, const io::Location& from, const std::string& to) {
-  const Control& control = run.control;
-  const io::Kind kind = io::kind_of(control, from);
-  if (kind == io::Kind::bits)
-    no_form(from, "a bit matrix has no Matrix Market form", "convert it to .npy");
-  const auto write = [&](const auto& a, double numbers, const auto& put) {
-    io::PlainOutput out(control, to, run.options.force, 2 * numbers);
-    put(control, a, out);
-    out.commit();
-  };
-  if (kind == io::Kind::csr) {
-    const io::CsrInput a = io::open_csr(control, from);
-    write(a, 3 * double(a.nonzeros()), csr_to_market);
-  }
-  if (kind == io::Kind::band) {
-    const io::BandInput a = io::open_band(control, from);
-    write(a, 3 * double(a.n()), band_to_market);
-  }
-  if (kind == io::Kind::dense) {
-    const io::DenseInput a = io::open_dense(control, from);
-    write(a, double(a.rows()) * double(a.columns()), dense_to_market);
-  }
-}
 
 void hdf5_to_numpy(Run& run, const io::Location& from, const std::string& to) {
   const Control& control = run.control;
   const io::Kind kind = io::kind_of(control, from);
-  if (kind == io::Kind::csr) no_form(from, "a CSR matrix has no .npy form", "convert it to .mtx");
+  if (kind == io::Kind::sparse)
+    no_form(from, "a sparse matrix has no .npy form", "convert it to .npz or .mtx");
   if (kind == io::Kind::band)
     no_form(from, "a band matrix has no .npy form", "convert it to .mtx, or read it with h5py");
   if (kind == io::Kind::dense) {
@@ -207,12 +113,113 @@ void hdf5_to_numpy(Run& run, const io::Location& from, const std::string& to) {
   io::PlainOutput out(control, to, run.options.force, double(a.rows()) * double(a.columns()));
   first_line(control, out, io::npy_header("|u1", {a.rows(), a.columns()}));
   a.read(control, streamed(control, a.rows()), [&](Index, Index count, const Word* data) {
-    put_lines(out, count, [&](Index i, std::string& text) {
-      for (Index j = 0; j < a.columns(); ++j)
-        text += char(data[i * a.words() + j / 64] >> (j % 64) & 1);
-    });
+    put_lines(out, count, [&](Index i, std::string& text) { append_bits(a, data, i, text); });
   });
   out.commit();
+}
+
+namespace {
+
+/// Members of an archive, written as they are made; rank 0.
+class NpzOutput {
+ public:
+  explicit NpzOutput(io::PlainOutput& out) : out_(out) {}
+  void begin(const std::string& name, const std::string& header, Index bytes) {
+    out_.put(zip_.begin(name + ".npy", Index(header.size()) + bytes));
+    put(header);
+  }
+  void put(std::string_view bytes) {
+    zip_.add(bytes);
+    out_.put(bytes);
+  }
+  void end() { out_.put(zip_.end()); }
+  void finish() { out_.put(zip_.finish()); }
+  /// A whole member.
+  template <class T>
+  void array(const std::string& name, const std::string& type, const std::vector<Index>& shape,
+             const T* data, Index count) {
+    begin(name, io::npy_header(type, shape), count * Index(sizeof(T)));
+    put({reinterpret_cast<const char*>(data), std::size_t(count) * sizeof(T)});
+    end();
+  }
+
+ private:
+  io::PlainOutput& out_;
+  io::ZipWriter zip_;
+};
+
+/// As scipy.sparse.save_npz: CSR, whatever the file's form is.
+void sparse_to_npz(const Control& control, const io::SparseInput& a, io::PlainOutput& out) {
+  io::SparseRows all;
+  const Index rows = control.rank() == 0 ? a.rows() : 0;
+  require_memory(control, rows > 0 ? 16 * a.nonzeros() + 8 * rows : 0, 0);
+  a.read(control, {0, rows}, all);
+  collectively(control, [&] {
+    if (control.rank() != 0) return;
+    NpzOutput npz(out);
+    const Index count = Index(all.values.size()), shape[] = {a.rows(), a.columns()};
+    npz.array("indices", "<i8", {count}, all.columns.data(), count);
+    npz.array("indptr", "<i8", {a.rows() + 1}, all.start.data(), a.rows() + 1);
+    npz.array("format", "|S3", {}, "csr", 3);
+    npz.array("shape", "<i8", {2}, shape, 2);
+    npz.array("data", "<f8", {count}, all.values.data(), count);
+    npz.finish();
+  });
+}
+
+}  // namespace
+
+void hdf5_to_npz(Run& run, const io::Location& from, const std::string& to) {
+  const Control& control = run.control;
+  const io::Kind kind = io::kind_of(control, from);
+  if (kind == io::Kind::band)
+    no_form(from, "a band matrix has no .npz form", "convert it to .mtx, or read it with h5py");
+  if (kind == io::Kind::sparse) {
+    const io::SparseInput a = io::open_sparse(control, from);
+    io::PlainOutput out(control, to, run.options.force, 16 * double(a.nonzeros()));
+    sparse_to_npz(control, a, out);
+    return out.commit();
+  }
+  std::optional<NpzOutput> npz;
+  const auto begin = [&](io::PlainOutput& out, bool vector, const char* type, Index rows,
+                         Index columns, Index bytes) {
+    collectively(control, [&] {
+      if (control.rank() != 0) return;
+      npz.emplace(out);
+      const auto shape = vector ? std::vector<Index>{rows} : std::vector<Index>{rows, columns};
+      npz->begin(vector ? "b" : "A", io::npy_header(type, shape), bytes);
+    });
+  };
+  const auto finish = [&](io::PlainOutput& out) {
+    collectively(control, [&] {
+      if (control.rank() != 0) return;
+      npz->end();
+      npz->finish();
+    });
+    out.commit();
+  };
+  if (kind == io::Kind::dense) {
+    const io::DenseInput a = io::open_dense(control, from);
+    const Index bytes = 8 * a.rows() * a.columns();
+    io::PlainOutput out(control, to, run.options.force, double(bytes));
+    begin(out, a.is_vector(), "<f8", a.rows(), a.columns(), bytes);
+    a.read(control, streamed(control, a.rows()), [&](Index, Index count, const double* data) {
+      npz->put({reinterpret_cast<const char*>(data), std::size_t(count * a.columns() * 8)});
+    });
+    return finish(out);
+  }
+  const io::BitInput a = io::open_bits(control, from);
+  const Index bytes = a.rows() * a.columns();
+  io::PlainOutput out(control, to, run.options.force, double(bytes));
+  begin(out, a.is_vector(), "|u1", a.rows(), a.columns(), bytes);
+  a.read(control, streamed(control, a.rows()), [&](Index, Index count, const Word* data) {
+    for (Index i = 0; i < count; ++i) {
+      std::string row;
+      append_bits(a, data, i, row);
+      npz->put(row);
+    }
+  });
+  finish(out);
 }
 
 }  // namespace terrace

@@ -9,6 +9,7 @@
 
 #include "distrib/agree.hpp"
 #include "src/commands/dense_run.hpp"
+#include "src/program/reading.hpp"
 
 namespace terrace::dense {
 
@@ -70,6 +71,7 @@ class DenseJob : public PhasedJob {
     const double reciprocal = system_.reciprocal_condition();
     note_condition(reciprocal);
     if (run_.options.no_check) return;
+    output_->expect(8 * plan_.n * (b_ ? plan_.rhs : plan_.n));
     const double ratio = system_.check(run_.progress, [&](const InverseResidual& r) {
       nlohmann::json& result = run_.report["result"];
       result["residual_right"] = r.right;
@@ -166,10 +168,7 @@ void run_dense(Run& run, const io::DenseInput& a, const io::DenseInput* b,
   });
 }
 
-io::DenseInput opened(Run& run, const std::string& key, const std::string& text,
-                      const std::string& file = {}) {
-  const io::Role role = key == "rhs" ? io::Role::right_hand_side : io::Role::matrix;
-  io::DenseInput input = io::open_dense(run.control, io::parse_location(text, file), role);
+io::DenseInput noted(Run& run, const std::string& key, io::DenseInput input) {
   run.note_input(key, input.location());  // with the dataset's path, named or not
   return input;
 }
@@ -217,6 +216,7 @@ void add_commands(CLI::App& app, Selected& selected) {
                      "partial (one exchange a column), tournament (one a panel) or auto")
         ->check(CLI::IsMember({"auto", "partial", "tournament"}));
     add_common_options(*command, selected.options);
+    add_reading_options(*command, selected.options);
     return command;
   };
   CLI::App* invert_command = add("invert", "Inverse by Gauss-Jordan elimination with pivoting");
@@ -227,7 +227,10 @@ void add_commands(CLI::App& app, Selected& selected) {
       require_output(run.options);
       require_method(run, {"gauss-jordan", "textbook"});
       check_invert_options(run, *options);
-      const io::DenseInput a = opened(run, "input", options->matrix);
+      const io::DenseInput a =
+          noted(run, "input",
+                io::open_dense(run.control, matrix_location(run, options->matrix),
+                               io::Wanted::square_matrix()));
       require_square(a);
       run_dense(run, a, nullptr, *options);
     };
@@ -241,8 +244,12 @@ void add_commands(CLI::App& app, Selected& selected) {
       require_output(run.options);
       require_method(run, {"gauss-jordan", "cramer"});
       check_cramer_options(run, *options);
-      const io::DenseInput a = opened(run, "input", options->matrix);
-      const io::DenseInput b = opened(run, "rhs", options->rhs, a.location().file);
+      const io::Location at = matrix_location(run, options->matrix);
+      const io::Location rhs = other_location(run, options->rhs, at.file);
+      const auto wanted = io::Wanted::square_matrix(rhs.file == at.file ? rhs.path : std::string());
+      const io::DenseInput a = noted(run, "input", io::open_dense(run.control, at, wanted));
+      const io::DenseInput b =
+          noted(run, "rhs", io::open_dense(run.control, rhs, io::Wanted::vectors(a.rows())));
       require_square(a);
       require_rows(a, b);
       run_dense(run, a, &b, *options);

@@ -92,6 +92,7 @@ class ReduceBits : public PhasedJob {
                                        "; check the right-hand sides");
   }
   void check() override {
+    if (writes() && plan_.certify) files_.output->expect(result_bytes());
     const std::string broken = certify_bits(context_, plan_, a_, b_, found_);
     if (plan_.certify) judge(run_, broken);
   }
@@ -129,6 +130,13 @@ class ReduceBits : public PhasedJob {
  private:
   [[nodiscard]] Index rank() const { return found_.pivots.rank(); }
   [[nodiscard]] Index nullity() const { return plan_.columns - rank(); }
+  /// Of the matrix that is written, about.
+  [[nodiscard]] Index result_bytes() const {
+    if (task_ == BitTask::solve) return 8 * plan_.columns * plan_.right_words();
+    return task_ == BitTask::rank
+               ? 0
+               : 8 * plan_.words() * (task_ == BitTask::kernel ? nullity() : a_.rows);
+  }
   void write_result(io::Output& output) {
     const auto rows = [&](const BitMatrix<B>& from, Index words) {
       return row_source<B>(context_, from.rows(), 0, words);
@@ -187,6 +195,7 @@ void add_commands(CLI::App& app, Selected& selected) {
     CLI::App* command = family->add_subcommand(name, what);
     command->add_option("A", options->a, "Bit matrix, file.h5:/path")->required();
     add_common_options(*command, selected.options);
+    add_reading_options(*command, selected.options);
     add_bit_options(*command, selected.options);
     command->callback([&selected, options, name, action] {
       selected.command = std::string("gf2 ") + name;

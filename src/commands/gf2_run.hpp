@@ -12,6 +12,7 @@
 #include "src/gf2/multiply.hpp"
 #include "src/gf2/system.hpp"
 #include "src/program/conduct.hpp"
+#include "src/program/reading.hpp"
 #include "src/program/register.hpp"
 
 namespace terrace::gf2 {
@@ -41,12 +42,16 @@ struct Files {
     if (run.command != "gf2 rank") require_output(options);
     if (!options.output.empty() && !options.plan)
       output.emplace(run.control, options.output, options.force);
-    const io::Location location = io::parse_location(o.a);
-    a = io::open_bits(run.control, location);
+    const io::Location location = matrix_location(run, o.a);
+    const io::Location other = second ? other_location(run, o.b, location.file) : io::Location{};
+    io::Wanted wanted;
+    wanted.square = run.command == "gf2 inverse";
+    if (second && other.file == location.file) wanted.besides = other.path;
+    a = io::open_bits(run.control, location, wanted);
     run.note_input("input", a.location());
     if (second) {
-      const auto role = run.command == "gf2 solve" ? io::Role::right_hand_side : io::Role::matrix;
-      b = io::open_bits(run.control, io::parse_location(o.b, location.file), role);
+      b = io::open_bits(run.control, other,
+                        run.command == "gf2 solve" ? io::Wanted::vectors(a.rows()) : io::Wanted());
       run.note_input(second, b->location());
     }
     run.adopt("method", run.options.method, std::string());  // of columns alone

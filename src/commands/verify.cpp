@@ -6,6 +6,7 @@
 
 #include "distrib/agree.hpp"
 #include "src/commands/verify.hpp"
+#include "src/program/reading.hpp"
 #include "src/program/register.hpp"
 
 namespace terrace {
@@ -97,19 +98,24 @@ std::string changed(const Control& control, const io::Location& location, bool t
 }
 
 /// Where the inputs lie: as stored, or in the file that --input names.
-std::map<std::string, io::Location> find_inputs(const io::Attributes& run,
-                                                const std::string& input) {
+std::map<std::string, io::Location> find_inputs(const ResultFile& result, const std::string& input,
+                                                const io::FormOptions& said) {
   std::map<std::string, io::Location> found;
-  for (const char* key : {"input", "rhs", "factor", "x0"})
-    if (const auto it = run.find(key); it != run.end())
-      if (const auto* text = std::get_if<std::string>(&it->second))
-        found[key] = io::parse_location(*text);
+  for (const std::string key : {"input", "rhs", "factor", "x0"}) {
+    const std::string text = result.text(key);
+    if (text.empty()) continue;
+    found[key] = io::parse_location(text);
+    found[key].form = io::FormOptions::from_text(result.text(key + "_form"));
+    found[key].form.yields = key != "input";
+  }
+  found["input"].form.add(said, io::to_string(result.base));
+  if (found["input"].file.empty() && input.empty()) found.erase("input");
   if (input.empty()) return found;
   const io::Location given = io::parse_location(input);
-  const std::string stored = found.count("input") ? found["input"].file : "";
+  const std::string stored = found["input"].file;
   for (auto& [key, location] : found)
     if (location.file == stored) location.file = given.file;
-  if (!found.count("input")) found["input"] = given;
+  if (found["input"].file.empty()) found["input"].file = given.file;
   if (!given.path.empty()) found["input"].path = given.path;
   return found;
 }
@@ -171,7 +177,7 @@ void verify(Run& run, const VerifyOptions& options) {
       return;
     }
     command = result->text("command");
-    result->inputs = find_inputs(result->run, options.input);
+    result->inputs = find_inputs(*result, options.input, run.options.reading);
     verdict = check(*result);
   });
   run.report["result"]["verdict"] = verdict.pass ? "PASS" : "FAIL";
@@ -191,6 +197,7 @@ void add_verify_command(CLI::App& app, Selected& selected) {
       app.add_subcommand("verify", "Check a result file against its input: PASS or FAIL");
   command->add_option("result", options->result, "RESULT.h5, or RESULT.h5:/group")->required();
   command->add_option("--input", options->input, "The input, when it is not where it was");
+  add_reading_options(*command, selected.options);
   command->add_option("--report", selected.options.report, "Write a JSON report to this file");
   command->add_flag("--quiet", selected.options.quiet, "Print errors only");
   command->callback([&selected, options] {

@@ -170,27 +170,25 @@ Product band_times(const ResultFile& result, const io::BandInput& a, const Block
   return p;
 }
 
-Product csr_times(const ResultFile& result, const io::CsrInput& a, const Block& x) {
+Product sparse_times(const ResultFile& result, const io::SparseInput& a, const Block& x) {
   Product p{Block(result, a.rows(), x.k)};
   const Range slice = result.slice(a.rows());
-  const auto pointers = a.row_pointers(result.control, slice);
-  LargeVector<Index> columns;
-  LargeVector<double> values;
-  // Rows in pieces of bounded size, the same number of pieces on every rank.
-  constexpr Index rows_a_piece = Index(1) << 18;
+  io::SparseRows part;
+  // Rows in pieces of bounded size, the same number of pieces on every rank; all of them at once
+  // where each piece would read the whole file.
+  const Index rows_a_piece = a.by_rows() ? Index(1) << 18 : std::max<Index>(1, a.rows());
   const Index pieces = ceil_div(result.control.reduce(slice.count, Reduce::max), rows_a_piece);
   long double norm = 0;
   for (Index piece = 0; piece < pieces; ++piece) {
     const Index from = std::min(slice.count, piece * rows_a_piece);
     const Range rows{slice.first + from, std::min(rows_a_piece, slice.count - from)};
-    a.entries(result.control, rows, columns, values);
-    for (Index i = 0, e = 0; i < rows.count; ++i) {
+    a.read(result.control, rows, part);
+    for (Index i = 0; i < rows.count; ++i) {
       long double sum = 0;
-      const Index stored = pointers[std::size_t(from + i) + 1] - pointers[std::size_t(from + i)];
-      for (Index s = 0; s < stored; ++s, ++e) {
-        sum += std::abs(values[std::size_t(e)]);
-        add_scaled(p.y.row(rows.first + i), x.row(columns[std::size_t(e)]), values[std::size_t(e)],
-                   x.k);
+      for (Index e = part.start[std::size_t(i)]; e < part.start[std::size_t(i) + 1]; ++e) {
+        const double value = part.values[std::size_t(e)];
+        sum += std::abs(value);
+        add_scaled(p.y.row(rows.first + i), x.row(part.columns[std::size_t(e)]), value, x.k);
       }
       norm = std::max(norm, sum);
     }
@@ -211,7 +209,7 @@ Product any_times(const ResultFile& result, const io::Location& location,
   else if (kind_named == "band")
     kind = io::Kind::band;
   else if (kind_named == "csr")
-    kind = io::Kind::csr;
+    kind = io::Kind::sparse;
   const auto fit = [&](Index rows, Index columns) {
     if (rows == x.n && columns == x.n) return;
     fail_together(Exit::input,
@@ -220,15 +218,15 @@ Product any_times(const ResultFile& result, const io::Location& location,
                               rows, columns, x.n, io::to_string(location)));
   };
   if (kind == io::Kind::band) {
-    const auto a = io::open_band(control, location, true);
+    const auto a = io::open_band(control, location);
     fit(a.n(), a.n());
     if (scale) return in_range([&](Index power) { return band_times(result, a, x, power); });
     return band_times(result, a, x);
   }
-  if (kind == io::Kind::csr) {
-    const auto a = io::open_csr(control, location);
+  if (kind == io::Kind::sparse) {
+    const auto a = io::open_sparse(control, location);
     fit(a.rows(), a.columns());
-    return csr_times(result, a, x);
+    return sparse_times(result, a, x);
   }
   const auto a = io::open_dense(control, location);
   fit(a.rows(), a.columns());

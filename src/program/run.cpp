@@ -202,6 +202,7 @@ io::Attributes Run::attributes() const {
                                 ? report["certificate"].get<std::string>()
                                 : report["certificate"].dump();
   for (const auto& [key, value] : inputs.items()) result[key] = value.get<std::string>();
+  for (const auto& [key, form] : forms) result[key + "_form"] = form;
   std::string warnings;
   for (const auto& text : report["warnings"])
     warnings.append(warnings.empty() ? "" : "\n").append(text.get<std::string>());
@@ -216,6 +217,7 @@ void Run::note_input(const std::string& key, const io::Location& location) {
   const auto path = std::filesystem::absolute(location.file, ignored);
   if (!ignored) absolute.file = path.lexically_normal().string();
   inputs[key] = io::to_string(absolute);
+  if (!location.form.empty()) settings[key + "_form"] = forms[key] = location.form.to_text();
   stamps_[key] = io::stamp_of(control, location.file);
   for (const std::string& what : io::take_recognised()) warn(what);  // so that attributes() says it
 }

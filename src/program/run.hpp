@@ -9,6 +9,7 @@
 #include "distrib/agree.hpp"
 #include "distrib/context.hpp"
 #include "io/files.hpp"
+#include "io/location.hpp"
 #include "io/output.hpp"
 #include "kernels/base/clock.hpp"
 #include "kernels/base/preparations.hpp"
@@ -22,6 +23,7 @@ struct CommonOptions {
   std::string output, backend = "auto", report, progress = "auto", method, precision = "fp64",
                       check = "auto";
   std::string checkpoint, checkpoint_every, restart;
+  io::FormOptions reading;  ///< what the user says of the matrix's file
   bool oversubscribe = false, no_bind = false;
   bool plan = false, no_check = false, guard = false, quiet = false, force = false;
   Index block = 0;  ///< 0: the method's choice
@@ -91,6 +93,7 @@ class Run {
 
   std::string command, command_line, start_time;
   nlohmann::json inputs = nlohmann::json::object();
+  std::map<std::string, std::string> forms;  ///< what was said of them, for `verify`
   /// Choices that a restarted run must share: block, pivoting, ...
   nlohmann::json settings = nlohmann::json::object();
 

@@ -335,23 +335,3 @@ TEMPLATE_TEST_CASE("dense rows times several vectors", "", TERRACE_BACKENDS) {
         CHECK(close(get(lane, q), expected));
       }
 }
-
-TEST_CASE("scattered columns are told from stencils") {
-  const Index n = 3000;
-  std::vector<Index> start{0};
-  std::vector<std::int32_t> stencil, random;
-  for (Index i = 0; i < n; ++i) {
-    std::vector<std::int32_t> row;
-    for (Index k = 0; k < 5; ++k) {
-      stencil.push_back(std::int32_t((i + k * 500) % n));
-      row.push_back(std::int32_t(random_word(3, i, k) % Word(n)));
-    }
-    std::sort(stencil.end() - 5, stencil.end());
-    std::sort(row.begin(), row.end());
-    random.insert(random.end(), row.begin(), row.end());
-    start.push_back(5 * (i + 1));
-  }
-  CHECK_FALSE(csr_scattered(start.data(), stencil.data(), n));
-  CHECK(csr_scattered(start.data(), random.data(), n));
-  CHECK_FALSE(csr_scattered(start.data(), random.data(), 0));
-}

@@ -160,8 +160,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   H5Fclose(file);
   static const char* const paths[] = {"", "/A", "/b", "/A/data", "/"};
   const io::Location at{name, paths[size > 0 ? data[0] % 5 : 0]};
-  for (const io::Kind kind : {io::Kind::dense, io::Kind::band, io::Kind::csr, io::Kind::bits})
-    fuzz::contract([&] { (void)io::find_object(control, at, kind, size % 2 == 0); });
+  for (const io::Kind kind : {io::Kind::dense, io::Kind::band, io::Kind::sparse, io::Kind::bits})
+    fuzz::contract([&] {
+      (void)io::find_object(control, at, kind,
+                            size % 2 == 0 ? io::Role::right_hand_side : io::Role::matrix);
+    });
   fuzz::contract([&] { (void)io::kind_of(control, at); });
   (void)io::exists(control, at);
   // One of the readers looks further: opening files takes longest.
@@ -170,7 +173,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (reader == 0) (void)io::open_dense(control, at);
     if (reader == 1) (void)io::open_dense(control, at, io::Role::right_hand_side);
     if (reader == 2) (void)io::open_band(control, at);
-    if (reader == 3) (void)io::open_csr(control, at);
+    if (reader == 3) (void)io::open_sparse(control, at);
     if (reader == 4) (void)io::open_bits(control, at);
   });
   return 0;

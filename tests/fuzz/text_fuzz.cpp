@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "src/commands/convert_in.cpp"  // its parsers have no header
+#include "src/commands/convert_sparse.cpp"  // its parsers have no header
 #include "tests/fuzz/fuzz.hpp"
 
 using namespace terrace;

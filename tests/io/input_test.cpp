@@ -290,9 +290,9 @@ TEST_CASE("CSR groups come in row by row with 32- and 64-bit indices") {
     }
   }
   world().barrier();
-  CHECK_ALL(io::kind_of(world(), {file, "/wide"}) == io::Kind::csr);
+  CHECK_ALL(io::kind_of(world(), {file, "/wide"}) == io::Kind::sparse);
   for (const std::string g : {"/narrow", "/wide"}) {
-    const auto input = io::open_csr(world(), {file, g});
+    const auto input = io::open_sparse(world(), {file, g});
     CHECK_ALL(input.rows() == n && input.columns() == 11 && input.nonzeros() == Index(data.size()));
     const Range rows = contiguous(n, world().size()).ranges(world().rank()).empty()
                            ? Range{n, 0}
@@ -301,14 +301,13 @@ TEST_CASE("CSR groups come in row by row with 32- and 64-bit indices") {
     bool good = Index(pointers.size()) == rows.count + 1;
     for (Index i = 0; i <= rows.count; ++i)
       good = good && pointers[std::size_t(i)] == indptr[std::size_t(rows.first + i)];
-    LargeVector<Index> columns;
-    LargeVector<double> values;
-    input.entries(world(), rows, columns, values);
+    io::SparseRows own;
+    input.read(world(), rows, own);
     const Index first = indptr[std::size_t(rows.first)];
-    good = good && Index(values.size()) == indptr[std::size_t(rows.end())] - first;
-    for (std::size_t k = 0; k < values.size(); ++k)
-      good = good && values[k] == data[std::size_t(first) + k] &&
-             columns[k] == indices[std::size_t(first) + k];
+    good = good && Index(own.values.size()) == indptr[std::size_t(rows.end())] - first;
+    for (std::size_t k = 0; k < own.values.size(); ++k)
+      good = good && own.values[k] == data[std::size_t(first) + k] &&
+             own.columns[k] == indices[std::size_t(first) + k];
     CHECK_ALL(good);
   }
 }
@@ -399,7 +398,7 @@ TEST_CASE("what is wrong with an input is said with its position, on all ranks a
             }) == "no error");
   CHECK_ALL(contains(agreed_error(Exit::input, [&] { io::open_band(world(), place("/nan")); }),
                      "format is missing"));
-  CHECK_ALL(contains(agreed_error(Exit::input, [&] { io::open_csr(world(), place("/group")); }),
+  CHECK_ALL(contains(agreed_error(Exit::input, [&] { io::open_sparse(world(), place("/group")); }),
                      "no CSR matrix"));
 }
 

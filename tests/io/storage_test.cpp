@@ -59,20 +59,19 @@ constexpr int kinds_of_ranges[] = {5, 0, 2, 4, 0};
 bool comes_as_it_is(const Form& form, const io::Location& at, const char* truth) {
   bool good = true;
   if (form.kind == "csr") {
-    const auto a = io::open_csr(world(), at);
+    const auto a = io::open_sparse(world(), at);
     const auto* pointers = reinterpret_cast<const Index*>(truth);
     const auto* indices = pointers + form.rows + 1;
     const auto* values = reinterpret_cast<const double*>(indices + a.nonzeros());
     for (int pass = 0; pass < 2; ++pass) {
       const auto mine = some_ranges(form.rows, pass == 0 ? 0 : 4);
       const Range rows = mine.empty() ? Range{form.rows, 0} : mine[0];
-      LargeVector<Index> columns;
-      LargeVector<double> data;
+      io::SparseRows own;
       const auto got = a.row_pointers(world(), rows);
-      a.entries(world(), rows, columns, data);
+      a.read(world(), rows, own);
       good = good && std::equal(got.begin(), got.end(), pointers + rows.first) &&
-             std::equal(columns.begin(), columns.end(), indices + got.front()) &&
-             std::equal(data.begin(), data.end(), values + got.front());
+             std::equal(own.columns.begin(), own.columns.end(), indices + got.front()) &&
+             std::equal(own.values.begin(), own.values.end(), values + got.front());
     }
     return good;
   }

@@ -1,13 +1,10 @@
-// Streamed bands: plans, residuals, problems fed from the host, CPU streams as threads.
+// Streamed bands: plans, residuals, problems fed from the host.
 #pragma once
-#include <cstdlib>
-#include <optional>
-#include <string>
-
 #include "kernels/base/problems.hpp"
 #include "src/band/parts.hpp"
 #include "src/band/stream.hpp"
 #include "tests/support/band.hpp"
+#include "tests/support/lanes.hpp"
 #include "tests/support/test.hpp"
 
 namespace terrace::test {
@@ -91,22 +88,6 @@ inline band::BandFeed feed_of(Index n, Entry entry) {
             columns.first + j + d < n ? entry(columns.first + j + d, columns.first + j) : 0.0;
   };
 }
-
-/// CPU streams made while this lives are threads.
-class ThreadedLanes {
- public:
-  ThreadedLanes() {
-    if (const char* value = std::getenv(kName)) before_ = value;
-    setenv(kName, "threads", 1);
-  }
-  ThreadedLanes(const ThreadedLanes&) = delete;
-  ThreadedLanes& operator=(const ThreadedLanes&) = delete;
-  ~ThreadedLanes() { before_ ? setenv(kName, before_->c_str(), 1) : unsetenv(kName); }
-
- private:
-  static constexpr const char* kName = "TERRACE_CPU_LANES";
-  std::optional<std::string> before_;
-};
 
 #define REQUIRE_GOOD(...)                                                                         \
   do {                                                                                            \

@@ -1,0 +1,261 @@
+#include "io/zip.hpp"
+
+#include <fmt/format.h>
+#include <libdeflate.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+
+#include "kernels/base/error.hpp"
+
+namespace terrace::io {
+
+namespace {
+
+[[noreturn]] void refuse(const std::string& what, const std::string& where) {
+  throw Error(Exit::input, what + "; " + where + "; write it again");
+}
+
+/// A file to read from at any place.
+class Archive {
+ public:
+  explicit Archive(const std::string& path) : path_(path) {
+    struct stat status {};
+    if (stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode))
+      throw Error(Exit::input, "cannot open the file; " + path + "; check its name");
+    size_ = Index(status.st_size);
+    file_.reset(std::fopen(path.c_str(), "rb"));
+    if (!file_)
+      throw Error(Exit::input, "cannot read the file; " + path + "; check its permissions");
+  }
+  [[nodiscard]] Index size() const { return size_; }
+  [[nodiscard]] std::vector<char> bytes(Index from, Index count) const {
+    if (from < 0 || count < 0 || from > size_ || count > size_ - from)
+      refuse("a damaged archive: it points outside the file", path_);
+    std::vector<char> result(static_cast<std::size_t>(count));
+    if (fseeko(file_.get(), off_t(from), SEEK_SET) != 0 ||
+        std::fread(result.data(), 1, result.size(), file_.get()) != result.size())
+      refuse("cannot read the archive", path_);
+    return result;
+  }
+
+ private:
+  struct Close {
+    void operator()(std::FILE* f) const { std::fclose(f); }
+  };
+  std::string path_;
+  std::unique_ptr<std::FILE, Close> file_;
+  Index size_ = 0;
+};
+
+/// A little-endian number of `count` bytes at `at`; 0 beyond the end.
+Index number(const std::vector<char>& from, std::size_t at, int count) {
+  std::uint64_t value = 0;
+  for (int k = count - 1; k >= 0; --k)
+    value = value << 8 | (at + std::size_t(k) < from.size()
+                              ? static_cast<unsigned char>(from[at + std::size_t(k)])
+                              : 0u);
+  return Index(value);
+}
+
+void put(std::string& to, std::uint64_t value, int count) {
+  for (int k = 0; k < count; ++k) to += char(value >> (8 * k) & 255);
+}
+
+constexpr std::uint32_t local_mark = 0x04034b50, entry_mark = 0x02014b50, end_mark = 0x06054b50,
+                        end64_mark = 0x06064b50, locator_mark = 0x07064b50,
+                        descriptor_mark = 0x08074b50;
+constexpr Index all_ones = 0xffffffff;
+
+/// Where the directory begins, its bytes and its entries.
+struct Directory {
+  Index begin = 0, bytes = 0, entries = 0;
+};
+
+Directory find_directory(const Archive& archive, const std::string& path) {
+  const Index tail = std::min<Index>(archive.size(), 65557);
+  const auto end = archive.bytes(archive.size() - tail, tail);
+  for (Index at = tail - 22; at >= 0; --at) {
+    if (number(end, std::size_t(at), 4) != Index(end_mark)) continue;
+    const auto field = [&](int offset, int count) {
+      return number(end, std::size_t(at + offset), count);
+    };
+    Directory d{field(16, 4), field(12, 4), field(10, 2)};
+    if (at >= 20 && number(end, std::size_t(at - 20), 4) == Index(locator_mark)) {
+      const auto wide = archive.bytes(number(end, std::size_t(at - 12), 8), 56);
+      if (number(wide, 0, 4) != Index(end64_mark)) refuse("a damaged archive", path);
+      d = {number(wide, 48, 8), number(wide, 40, 8), number(wide, 32, 8)};
+    }
+    return d;
+  }
+  refuse("not a zip archive, or a truncated one", path);
+}
+
+}  // namespace
+
+std::vector<ZipMember> zip_members(const std::string& path) {
+  const Archive archive(path);
+  const Directory d = find_directory(archive, path);
+  const auto all = archive.bytes(d.begin, d.bytes);
+  std::vector<ZipMember> members;
+  std::size_t at = 0;
+  for (Index k = 0; k < d.entries; ++k) {
+    if (at + 46 > all.size() || number(all, at, 4) != Index(entry_mark))
+      refuse("a damaged archive: its directory", path);
+    ZipMember m;
+    m.method = int(number(all, at + 10, 2));
+    m.sum = std::uint32_t(number(all, at + 16, 4));
+    m.stored = number(all, at + 20, 4);
+    m.size = number(all, at + 24, 4);
+    m.header = number(all, at + 42, 4);
+    const auto name = std::size_t(number(all, at + 28, 2)),
+               extra = std::size_t(number(all, at + 30, 2)),
+               comment = std::size_t(number(all, at + 32, 2));
+    if (at + 46 + name + extra + comment > all.size())
+      refuse("a damaged archive: its directory", path);
+    m.name.assign(all.data() + at + 46, name);
+    for (std::size_t e = at + 46 + name; e + 4 <= at + 46 + name + extra;
+         e += 4 + std::size_t(number(all, e + 2, 2))) {
+      if (number(all, e, 2) != 1) continue;  // 64-bit sizes, those that are needed
+      std::size_t next = e + 4;
+      for (Index* const value : {&m.size, &m.stored, &m.header})
+        if (*value == all_ones) {
+          *value = number(all, next, 8);
+          next += 8;
+        }
+    }
+    if ((number(all, at + 8, 2) & 1) != 0) refuse("an encrypted archive", path);
+    members.push_back(std::move(m));
+    at += 46 + name + extra + comment;
+  }
+  return members;
+}
+
+std::vector<char> zip_read(const std::string& path, const ZipMember& m) {
+  const std::string where = path + " member " + m.name;
+  const Archive archive(path);
+  const auto head = archive.bytes(m.header, 30);
+  if (number(head, 0, 4) != Index(local_mark)) refuse("a damaged archive", where);
+  const Index begin = m.header + 30 + number(head, 26, 2) + number(head, 28, 2);
+  std::vector<char> raw = archive.bytes(begin, m.stored);
+  // Deflate makes at most 1032 bytes of one.
+  if (m.size < 0 || double(m.size) > 1032.0 * double(m.stored) + 1024)
+    refuse("a damaged archive: impossible sizes", where);
+  std::vector<char> data;
+  if (m.method == 0) {
+    if (m.size != m.stored) refuse("a damaged archive: impossible sizes", where);
+    data = std::move(raw);
+  } else if (m.method == 8) {
+    data.resize(std::size_t(m.size));
+    const std::unique_ptr<libdeflate_decompressor, void (*)(libdeflate_decompressor*)> inflater(
+        libdeflate_alloc_decompressor(), &libdeflate_free_decompressor);
+    std::size_t made = 0;
+    if (!inflater ||
+        libdeflate_deflate_decompress(inflater.get(), raw.data(), raw.size(), data.data(),
+                                      data.size(), &made) != LIBDEFLATE_SUCCESS ||
+        made != data.size())
+      refuse("a damaged archive: the data do not unpack", where);
+  } else {
+    throw Error(Exit::input, fmt::format("packed by method {}, not stored or deflated; {}; save it "
+                                         "with numpy.savez or savez_compressed",
+                                         m.method, where));
+  }
+  if (libdeflate_crc32(0, data.data(), data.size()) != m.sum)
+    refuse("a damaged archive: the check sum differs", where);
+  return data;
+}
+
+std::string ZipWriter::begin(const std::string& name, Index bytes) {
+  entries_.push_back({name, at_, bytes, 0});
+  std::string head;
+  put(head, local_mark, 4);
+  put(head, 45, 2);    // version: 64-bit sizes
+  put(head, 8, 2);     // sizes and sum follow the data
+  put(head, 0, 2);     // stored
+  put(head, 0, 2);     // time
+  put(head, 0x21, 2);  // 1980-01-01
+  put(head, 0, 4);
+  put(head, std::uint64_t(all_ones), 4);
+  put(head, std::uint64_t(all_ones), 4);
+  put(head, name.size(), 2);
+  put(head, 20, 2);
+  head += name;
+  put(head, 1, 2);
+  put(head, 16, 2);
+  put(head, std::uint64_t(bytes), 8);
+  put(head, std::uint64_t(bytes), 8);
+  at_ += Index(head.size());
+  return head;
+}
+
+void ZipWriter::add(std::string_view bytes) {
+  entries_.back().sum = libdeflate_crc32(entries_.back().sum, bytes.data(), bytes.size());
+  at_ += Index(bytes.size());
+}
+
+std::string ZipWriter::end() {
+  std::string tail;
+  put(tail, descriptor_mark, 4);
+  put(tail, entries_.back().sum, 4);
+  put(tail, std::uint64_t(entries_.back().bytes), 8);
+  put(tail, std::uint64_t(entries_.back().bytes), 8);
+  at_ += Index(tail.size());
+  return tail;
+}
+
+std::string ZipWriter::finish() {
+  const Index begin = at_;
+  std::string all;
+  for (const Entry& e : entries_) {
+    put(all, entry_mark, 4);
+    put(all, 45, 2);
+    put(all, 45, 2);
+    put(all, 8, 2);
+    put(all, 0, 2);
+    put(all, 0, 2);
+    put(all, 0x21, 2);
+    put(all, e.sum, 4);
+    put(all, std::uint64_t(all_ones), 4);
+    put(all, std::uint64_t(all_ones), 4);
+    put(all, e.name.size(), 2);
+    put(all, 28, 2);
+    put(all, 0, 2);  // comment
+    put(all, 0, 2);  // disk
+    put(all, 0, 2);
+    put(all, 0, 4);
+    put(all, std::uint64_t(all_ones), 4);
+    all += e.name;
+    put(all, 1, 2);
+    put(all, 24, 2);
+    put(all, std::uint64_t(e.bytes), 8);
+    put(all, std::uint64_t(e.bytes), 8);
+    put(all, std::uint64_t(e.header), 8);
+  }
+  const auto bytes = Index(all.size()), entries = Index(entries_.size());
+  const Index wide = begin + bytes;
+  put(all, end64_mark, 4);
+  put(all, 44, 8);
+  put(all, 45, 2);
+  put(all, 45, 2);
+  put(all, 0, 4);
+  put(all, 0, 4);
+  for (const Index value : {entries, entries, bytes, begin}) put(all, std::uint64_t(value), 8);
+  put(all, locator_mark, 4);
+  put(all, 0, 4);
+  put(all, std::uint64_t(wide), 8);
+  put(all, 1, 4);
+  put(all, end_mark, 4);
+  put(all, 0, 4);
+  put(all, 0xffff, 2);
+  put(all, 0xffff, 2);
+  put(all, std::uint64_t(all_ones), 4);
+  put(all, std::uint64_t(all_ones), 4);
+  put(all, 0, 2);
+  at_ += Index(all.size());
+  return all;
+}
+
+}  // namespace terrace::io

@@ -1,0 +1,55 @@
+// A CSR matrix on its way from a file to a product, judged and cut where it will be multiplied: one
+// pass over the 12 bytes of an entry each. Columns are numbered from the slice's own first row.
+#pragma once
+#include "kernels/cg/products.hpp"
+
+namespace terrace::cg {
+
+/// Numbers of entries that are not as a product needs them.
+struct CsrFaults {
+  Index outside = 0;     ///< no column of the matrix
+  Index far = 0;         ///< 2^31 columns or more from the slice's first row
+  Index unsorted = 0;    ///< column not beyond the one before it in its row
+  Index not_finite = 0;  ///< NaN or Inf
+};
+
+/// to[k] = from[k] - origin; adds to outside, of `columns`, and to far.
+void number_columns(const Stream<Cpu>&, View<const Index, Cpu> from, View<std::int32_t, Cpu> to,
+                    Index columns, Index origin, View<CsrFaults, Cpu>);
+void number_columns(const Stream<Cuda>&, View<const Index, Cuda> from, View<std::int32_t, Cuda> to,
+                    Index columns, Index origin, View<CsrFaults, Cuda>);
+/// Adds to unsorted and not_finite.
+void judge(const Stream<Cpu>&, const CsrRows<Cpu>&, View<CsrFaults, Cpu>);
+void judge(const Stream<Cuda>&, const CsrRows<Cuda>&, View<CsrFaults, Cuda>);
+
+// From here on, columns rise within each row.
+
+/// diagonal[i] = A[i, i], zero where it is not stored.
+void find_diagonal(const Stream<Cpu>&, const CsrRows<Cpu>&, View<double, Cpu> diagonal);
+void find_diagonal(const Stream<Cuda>&, const CsrRows<Cuda>&, View<double, Cuda> diagonal);
+/// worst[0] = min(worst[0], i n + j) over the pairs i < j of own rows that are not symmetric, i and j
+/// counted in the whole matrix, whose row `first` is the slice's first. Reads each entry and, by
+/// bisection of a row, its partner.
+void find_asymmetry(const Stream<Cpu>&, const CsrRows<Cpu>&, Index first, Index n,
+                    View<const double, Cpu> diagonal, View<Index, Cpu> worst);
+void find_asymmetry(const Stream<Cuda>&, const CsrRows<Cuda>&, Index first, Index n,
+                    View<const double, Cuda> diagonal, View<Index, Cuda> worst);
+/// near = { entries of a sample of rows, those within 16 columns of an entry of the row above }.
+void sample_nearness(const Stream<Cpu>&, const CsrRows<Cpu>&, View<Index, Cpu> near);
+void sample_nearness(const Stream<Cuda>&, const CsrRows<Cuda>&, View<Index, Cuda> near);
+/// So p is gathered better with more of the first-level cache.
+constexpr bool is_scattered(Index entries, Index near) { return 2 * near < entries; }
+
+/// count[i] = entries of row i whose column is no own row.
+void count_outer(const Stream<Cpu>&, const CsrRows<Cpu>&, View<Index, Cpu> count);
+void count_outer(const Stream<Cuda>&, const CsrRows<Cuda>&, View<Index, Cuda> count);
+/// Of rows [from, from + rows) the entries whose column is an own row (or, with `outer`, is none),
+/// in order: those of row i from to_start[i] - to_start[from] on.
+void pick_entries(const Stream<Cpu>&, const CsrRows<Cpu>&, bool outer, Index from, Index rows,
+                  View<const Index, Cpu> to_start, View<std::int32_t, Cpu> column,
+                  View<double, Cpu> value);
+void pick_entries(const Stream<Cuda>&, const CsrRows<Cuda>&, bool outer, Index from, Index rows,
+                  View<const Index, Cuda> to_start, View<std::int32_t, Cuda> column,
+                  View<double, Cuda> value);
+
+}  // namespace terrace::cg

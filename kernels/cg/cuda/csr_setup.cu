@@ -1,0 +1,217 @@
+// What a CSR matrix needs before its first product. Floor: 12 bytes an entry and pass, from HBM; the
+// search for asymmetries also gathers each entry's partner, mostly from L2.
+#include <algorithm>
+
+#include "kernels/base/cuda/items.cuh"
+#include "kernels/base/cuda/runtime.cuh"
+#include "kernels/cg/csr_setup.hpp"
+
+namespace terrace::cg {
+namespace {
+
+using Count = unsigned long long;
+
+__device__ Count* count_at(Index* at) { return reinterpret_cast<Count*>(at); }
+
+/// Rows dealt to groups of `width` lanes; f(i, lane of the group).
+template <int width, class F>
+__device__ __forceinline__ void over_rows(Index rows, const F& f) {
+  for (Index g = first_item() / width; g < rows; g += item_stride() / width)
+    f(g, int(threadIdx.x) % width);
+}
+
+/// Lanes for rows of such a mean length.
+int width_for(const CsrRows<Cuda>& m) {
+  const Index mean = m.rows() > 0 ? m.column.size / m.rows() : 0;
+  return mean > 24 ? 32 : mean > 3 ? 4 : 1;
+}
+template <class Launch>
+void with_width(const CsrRows<Cuda>& m, const Launch& launch) {
+  if (m.rows() == 0) return;
+  const int width = width_for(m);
+  const unsigned blocks = blocks_for(m.rows() * width);
+  if (width == 32)
+    launch.template operator()<32>(blocks);
+  else if (width == 4)
+    launch.template operator()<4>(blocks);
+  else
+    launch.template operator()<1>(blocks);
+  check_launch();
+}
+
+__device__ __forceinline__ bool is_own(Index rows, std::int32_t column) {
+  return column >= 0 && column < rows;
+}
+
+/// A[i, j], zero where nothing is stored.
+__device__ __forceinline__ double stored(const CsrRows<Cuda>& m, Index i, std::int32_t j) {
+  Index low = m.start.data[i], high = m.start.data[i + 1];
+  const Index end = high;
+  while (low < high) {
+    const Index middle = (low + high) / 2;
+    if (m.column.data[middle] < j)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low < end && m.column.data[low] == j ? m.value.data[low] : 0.0;
+}
+
+__global__ void number_kernel(View<const Index, Cuda> from, std::int32_t* to, Index columns,
+                              Index origin, CsrFaults* faults) {
+  constexpr Index least = -(Index(1) << 31), most = (Index(1) << 31) - 1;
+  for (Index k = first_item(); k < from.size; k += item_stride()) {
+    const Index c = from.data[k];
+    const bool out = c < 0 || c >= columns;
+    const Index own = out ? 0 : c - origin;
+    if (out) atomicAdd(count_at(&faults->outside), Count(1));
+    if (own < least || own > most) atomicAdd(count_at(&faults->far), Count(1));
+    to[k] = std::int32_t(own);
+  }
+}
+
+template <int width>
+__global__ void judge_kernel(CsrRows<Cuda> m, Index rows, CsrFaults* faults) {
+  over_rows<width>(rows, [&](Index i, int lane) {
+    const Index begin = m.start.data[i], end = m.start.data[i + 1];
+    for (Index k = begin + lane; k < end; k += width) {
+      if (k > begin && m.column.data[k] <= m.column.data[k - 1])
+        atomicAdd(count_at(&faults->unsorted), Count(1));
+      if (!isfinite(m.value.data[k])) atomicAdd(count_at(&faults->not_finite), Count(1));
+    }
+  });
+}
+
+__global__ void diagonal_kernel(CsrRows<Cuda> m, Index rows, double* diagonal) {
+  for (Index i = first_item(); i < rows; i += item_stride())
+    diagonal[i] = stored(m, i, std::int32_t(i));
+}
+
+template <int width>
+__global__ void asymmetry_kernel(CsrRows<Cuda> m, Index rows, Index first, Index n,
+                                 const double* diagonal, Index* worst) {
+  over_rows<width>(rows, [&](Index i, int lane) {
+    for (Index k = m.start.data[i] + lane; k < m.start.data[i + 1]; k += width) {
+      const std::int32_t j = m.column.data[k];
+      if (j == i || !is_own(rows, j)) continue;
+      const double here = m.value.data[k], there = stored(m, j, std::int32_t(i));
+      if (here == there) continue;
+      const double scale = sqrt(fabs(diagonal[i])) * sqrt(fabs(diagonal[j]));
+      if (!symmetric_pair(here, there, scale))
+        atomicMin(reinterpret_cast<long long*>(worst),
+                  (long long)((first + (i < j ? i : j)) * n + first + (i < j ? j : i)));
+    }
+  });
+}
+
+/// One thread per sampled row.
+__global__ void nearness_kernel(CsrRows<Cuda> m, Index rows, Index step, Index* near) {
+  constexpr Index close = 16;
+  Index all = 0, found = 0;
+  for (Index i = 1 + first_item() * step; i < rows; i += item_stride() * step) {
+    Index above = m.start.data[i - 1];
+    const Index end = m.start.data[i], last = m.start.data[i + 1];
+    for (Index k = end; k < last; ++k, ++all) {
+      const Index c = m.column.data[k];
+      while (above < end && m.column.data[above] < c - close) ++above;
+      found += above < end && m.column.data[above] <= c + close;
+    }
+  }
+  if (all > 0) atomicAdd(count_at(near), Count(all));
+  if (found > 0) atomicAdd(count_at(near + 1), Count(found));
+}
+
+template <int width>
+__global__ void outer_kernel(CsrRows<Cuda> m, Index rows, Index* count) {
+  over_rows<width>(rows, [&](Index i, int lane) {
+    Index outer = 0;
+    for (Index k = m.start.data[i] + lane; k < m.start.data[i + 1]; k += width)
+      outer += !is_own(rows, m.column.data[k]);
+    if (width == 1)
+      count[i] = outer;
+    else if (outer > 0)
+      atomicAdd(count_at(count + i), Count(outer));
+  });
+}
+
+/// A warp per row: each takes 32 entries at a time and counts those before its own.
+__global__ void pick_kernel(CsrRows<Cuda> m, Index all_rows, bool outer, Index from, Index rows,
+                            const Index* to_start, std::int32_t* column, double* value) {
+  over_rows<32>(rows, [&](Index r, int lane) {
+    const Index i = from + r, end = m.start.data[i + 1];
+    Index at = to_start[i] - to_start[from];
+    for (Index k = m.start.data[i]; k < end; k += 32) {
+      const bool there = k + lane < end;
+      const std::int32_t c = there ? m.column.data[k + lane] : 0;
+      const bool mine = there && is_own(all_rows, c) != outer;
+      const unsigned wanted = __ballot_sync(0xffffffffu, mine);
+      if (mine) {
+        const Index to = at + __popc(wanted & ((1u << lane) - 1));
+        column[to] = c;
+        value[to] = m.value.data[k + lane];
+      }
+      at += __popc(wanted);
+    }
+  });
+}
+
+}  // namespace
+
+void number_columns(const Stream<Cuda>& stream, View<const Index, Cuda> from,
+                    View<std::int32_t, Cuda> to, Index columns, Index origin,
+                    View<CsrFaults, Cuda> faults) {
+  if (from.size == 0) return;
+  number_kernel<<<blocks_for(from.size), block_threads, 0, native(stream)>>>(from, to.data, columns,
+                                                                             origin, faults.data);
+  check_launch();
+}
+
+void judge(const Stream<Cuda>& stream, const CsrRows<Cuda>& m, View<CsrFaults, Cuda> faults) {
+  with_width(m, [&]<int width>(unsigned blocks) {
+    judge_kernel<width><<<blocks, block_threads, 0, native(stream)>>>(m, m.rows(), faults.data);
+  });
+}
+
+void find_diagonal(const Stream<Cuda>& stream, const CsrRows<Cuda>& m,
+                   View<double, Cuda> diagonal) {
+  if (m.rows() == 0) return;
+  diagonal_kernel<<<blocks_for(m.rows()), block_threads, 0, native(stream)>>>(m, m.rows(),
+                                                                              diagonal.data);
+  check_launch();
+}
+
+void find_asymmetry(const Stream<Cuda>& stream, const CsrRows<Cuda>& m, Index first, Index n,
+                    View<const double, Cuda> diagonal, View<Index, Cuda> worst) {
+  with_width(m, [&]<int width>(unsigned blocks) {
+    asymmetry_kernel<width><<<blocks, block_threads, 0, native(stream)>>>(
+        m, m.rows(), first, n, diagonal.data, worst.data);
+  });
+}
+
+void sample_nearness(const Stream<Cuda>& stream, const CsrRows<Cuda>& m, View<Index, Cuda> near) {
+  constexpr Index samples = 4096;
+  fill_zero(stream, near);
+  if (m.rows() == 0) return;
+  const Index step = std::max<Index>(1, m.rows() / samples);
+  nearness_kernel<<<blocks_for(ceil_div(m.rows(), step)), block_threads, 0, native(stream)>>>(
+      m, m.rows(), step, near.data);
+  check_launch();
+}
+
+void count_outer(const Stream<Cuda>& stream, const CsrRows<Cuda>& m, View<Index, Cuda> count) {
+  fill_zero(stream, count);
+  with_width(m, [&]<int width>(unsigned blocks) {
+    outer_kernel<width><<<blocks, block_threads, 0, native(stream)>>>(m, m.rows(), count.data);
+  });
+}
+
+void pick_entries(const Stream<Cuda>& stream, const CsrRows<Cuda>& m, bool outer, Index from,
+                  Index rows, View<const Index, Cuda> to_start, View<std::int32_t, Cuda> column,
+                  View<double, Cuda> value) {
+  if (rows == 0) return;
+  pick_kernel<<<blocks_for(rows * 32), block_threads, 0, native(stream)>>>(
+      m, m.rows(), outer, from, rows, to_start.data, column.data, value.data);
+  check_launch();
+}
+
+}  // namespace terrace::cg

@@ -1,0 +1,216 @@
+#include "src/cg/csr_load.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "distrib/agree.hpp"
+
+namespace terrace::cg {
+namespace {
+
+constexpr Index piece = Index(1) << 21;  // entries that are staged or moved up at once
+
+template <class T, class B>
+Buffer<T, B> uploaded(const Stream<B>& lane, const std::vector<T>& from) {
+  Buffer<T, B> to(Index(from.size()));
+  upload(lane, to.view(), from.data());
+  lane.synchronize();
+  return to;
+}
+
+template <class T, class B>
+std::vector<T> downloaded(const Stream<B>& lane, View<T, B> from) {
+  std::vector<T> to(std::size_t(from.size));
+  download(lane, to.data(), from);
+  lane.synchronize();
+  return to;
+}
+
+/// f(from, rows) over rows that have at most `piece` entries together, or one row.
+template <class F>
+void over_pieces(const std::vector<Index>& start, const F& f) {
+  const Index rows = Index(start.size()) - 1;
+  for (Index from = 0, to = 0; from < rows; from = to) {
+    while (to < rows &&
+           (to == from || start[std::size_t(to) + 1] - start[std::size_t(from)] <= piece))
+      ++to;
+    f(from, to - from);
+  }
+}
+
+}  // namespace
+
+template <class B>
+void CsrPart<B>::prepare(const Stream<B>& lane, const CsrChunks& chunks) {
+  if constexpr (std::is_same_v<B, Cuda>) {
+    const Buffer<Index, B> near(2);
+    sample_nearness(lane, view(), near.view());
+    if (!chunks.longs.empty()) partial = Buffer<double, B>(chunks.count());
+    chunk = uploaded<Index, B>(lane, chunks.chunk);
+    longs = uploaded<Index, B>(lane, chunks.longs);
+    const std::vector<Index> counted = downloaded(lane, near.view());
+    scattered = is_scattered(counted[0], counted[1]);
+  }
+}
+
+/// A walk over the row pointers, in a thread of its own.
+template <class B>
+void CsrLoad<B>::begin_chunks() {
+  if constexpr (std::is_same_v<B, Cuda>)
+    chunks_ = std::async(std::launch::async, [start = start_.data(), rows = rows_.count] {
+      return csr_chunks(start, rows);
+    });
+}
+
+template <class B>
+CsrLoad<B>::CsrLoad(const Context<B>& context, std::vector<Index> first, std::vector<Index> start)
+    : first_(std::move(first)), start_(std::move(start)) {
+  rows_ = {first_[std::size_t(context.rank())], Index(start_.size()) - 1};
+  collectively(context.control, [&] {
+    part_.start = uploaded<Index, B>(context.ahead, start_);
+    part_.entries = start_.back();
+    part_.column = Buffer<std::int32_t, B>(part_.entries);
+    part_.value = Buffer<double, B>(part_.entries);
+    if (!std::is_same_v<B, Cpu>) staged_ = Buffer<Index, B>(std::min(piece, part_.entries));
+    faults_ = Buffer<CsrFaults, B>(1);
+    fill_zero(context.ahead, faults_.view());
+    context.ahead.synchronize();
+    begin_chunks();
+  });
+}
+
+template <class B>
+void CsrLoad<B>::put_columns(const Context<B>& context, Index position, Index count,
+                             const Index* columns) {
+  const Stream<B>& lane = context.ahead;
+  for (Index done = 0; done < count;) {
+    const Index some = std::min(piece, count - done);
+    View<const Index, B> from{columns + done, some};
+    if constexpr (!std::is_same_v<B, Cpu>) {
+      upload(lane, staged_.view().slice(0, some), columns + done);
+      from = staged_.view().slice(0, some);
+    }
+    number_columns(lane, from, part_.column.view().slice(position + done, some), first_.back(),
+                   rows_.first, faults_.view());
+    done += some;
+  }
+  lane.synchronize();
+}
+
+template <class B>
+void CsrLoad<B>::put_values(const Context<B>& context, Index position, Index count,
+                            const double* values) {
+  upload(context.ahead, part_.value.view().slice(position, count), values);
+  context.ahead.synchronize();
+}
+
+template <class B>
+CsrFaults CsrLoad<B>::faults(const Context<B>& context) {
+  judge(context.ahead, part_.view(), faults_.view());
+  const CsrFaults mine = downloaded(context.ahead, faults_.view()).front();
+  std::vector<Index> all{mine.outside, mine.far, mine.unsorted, mine.not_finite};
+  context.control.reduce(all, Reduce::max);
+  if (all[1] > 0)
+    fail_together(
+        Exit::resources,
+        "an entry 2^31 columns or more from the first row of its rank; in the CSR matrix; "
+        "number neighbours near each other, or use fewer ranks");
+  return {all[0], all[1], all[2], all[3]};
+}
+
+template <class B>
+std::vector<double> CsrLoad<B>::diagonal(const Context<B>& context) {
+  diagonal_ = Buffer<double, B>(rows_.count);
+  find_diagonal(context.ahead, part_.view(), diagonal_.view());
+  return downloaded(context.ahead, diagonal_.view());
+}
+
+template <class B>
+Index CsrLoad<B>::asymmetry(const Context<B>& context) {
+  const Buffer<Index, B> worst =
+      uploaded<Index, B>(context.ahead, {std::numeric_limits<Index>::max()});
+  find_asymmetry(context.ahead, part_.view(), rows_.first, first_.back(), diagonal_.view(),
+                 worst.view());
+  return downloaded(context.ahead, worst.view()).front();
+}
+
+template <class B>
+double CsrLoad<B>::stored(const Context<B>& context, Index i, Index j) const {
+  const Index row = i - rows_.first, from = start_[std::size_t(row)];
+  const Index count = start_[std::size_t(row) + 1] - from;
+  const auto columns = downloaded(context.ahead, part_.column.view().slice(from, count));
+  const auto at = std::lower_bound(columns.begin(), columns.end(), j - rows_.first);
+  if (at == columns.end() || *at != j - rows_.first) return 0;
+  return downloaded(context.ahead, part_.value.view().slice(from + (at - columns.begin()), 1))[0];
+}
+
+/// Rows move up in place, a piece at a time through a second place: a piece's own entries end where
+/// the next piece begins, or before.
+template <class B>
+void CsrLoad<B>::close_up(const Context<B>& context, const Buffer<Index, B>& inner_start,
+                          const std::vector<Index>& inner) {
+  const Stream<B>& lane = context.ahead;
+  Index most = 0;
+  over_pieces(start_, [&](Index from, Index rows) {
+    most = std::max(most, inner[std::size_t(from + rows)] - inner[std::size_t(from)]);
+  });
+  const Buffer<std::int32_t, B> column(most);
+  const Buffer<double, B> value(most);
+  over_pieces(start_, [&](Index from, Index rows) {
+    const Index to = inner[std::size_t(from)], count = inner[std::size_t(from + rows)] - to;
+    pick_entries(lane, part_.view(), false, from, rows, inner_start.view(), column.view(),
+                 value.view());
+    copy(lane, part_.column.view().slice(to, count), column.view().slice(0, count));
+    copy(lane, part_.value.view().slice(to, count), value.view().slice(0, count));
+  });
+  lane.synchronize();
+}
+
+template <class B>
+CsrOuter CsrLoad<B>::take_outer(const Context<B>& context) {
+  const Stream<B>& lane = context.ahead;
+  CsrOuter outer;
+  if (context.size() == 1) return outer;
+  const Index rows = rows_.count;
+  outer.start.assign(std::size_t(rows) + 1, 0);
+  const Buffer<Index, B> counts(rows);
+  count_outer(lane, part_.view(), counts.view());
+  const std::vector<Index> count = downloaded(lane, counts.view());
+  std::vector<Index> inner = start_;
+  for (Index i = 0; i < rows; ++i) {
+    outer.start[std::size_t(i) + 1] = outer.start[std::size_t(i)] + count[std::size_t(i)];
+    inner[std::size_t(i) + 1] -= outer.start[std::size_t(i) + 1];
+  }
+  const Index taken = outer.start.back();
+  if (taken == 0) return {};
+  const Buffer<Index, B> outer_start = uploaded<Index, B>(lane, outer.start);
+  const Buffer<std::int32_t, B> column(taken);
+  const Buffer<double, B> value(taken);
+  pick_entries(lane, part_.view(), true, 0, rows, outer_start.view(), column.view(), value.view());
+  for (const std::int32_t c : downloaded(lane, column.view()))
+    outer.column.push_back(rows_.first + c);
+  outer.value = downloaded(lane, value.view());
+  Buffer<Index, B> inner_start = uploaded<Index, B>(lane, inner);
+  close_up(context, inner_start, inner);
+  part_.start = std::move(inner_start);
+  part_.entries = inner.back();
+  if (chunks_.valid()) chunks_.wait();
+  start_ = std::move(inner);
+  begin_chunks();
+  return outer;
+}
+
+template <class B>
+CsrPart<B> CsrLoad<B>::take(const Context<B>& context) {
+  staged_ = Buffer<Index, B>();
+  part_.prepare(context.ahead, chunks_.valid() ? chunks_.get() : CsrChunks());
+  return std::move(part_);
+}
+
+#define TERRACE_INSTANTIATE(B) \
+  template struct CsrPart<B>;  \
+  template class CsrLoad<B>;
+TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+#undef TERRACE_INSTANTIATE
+
+}  // namespace terrace::cg

@@ -1,0 +1,76 @@
+// A rank's CSR rows on their way to the backend: put piece by piece as they are read, judged and cut
+// there. Nothing of the matrix's size stands on the host but the row pointers.
+#pragma once
+#include <future>
+#include <vector>
+
+#include "distrib/context.hpp"
+#include "distrib/layout.hpp"
+#include "kernels/cg/csr_setup.hpp"
+
+namespace terrace::cg {
+
+/// CSR rows in the memory of a backend, complete for a product.
+template <class B>
+struct CsrPart {
+  Buffer<Index, B> start, row, chunk, longs;
+  Buffer<std::int32_t, B> column;
+  Buffer<double, B> value, partial;
+  Index entries = 0;  ///< column and value may have room behind
+  bool scattered = false;
+  [[nodiscard]] View<double, B> values() const { return value.view().slice(0, entries); }
+  [[nodiscard]] CsrRows<B> view() const {
+    return {start,    column.view().slice(0, entries), values(), row, chunk, longs, partial,
+            scattered};
+  }
+  /// What a product on CUDA wants beside it.
+  void prepare(const Stream<B>& lane, const CsrChunks& chunks);
+};
+
+/// Entries whose columns are rows of other ranks, on the host: start[i] .. start[i + 1] of own row i,
+/// columns counted in the whole matrix. Empty where there are none.
+struct CsrOuter {
+  std::vector<Index> start, column;
+  std::vector<double> value;
+};
+
+template <class B>
+class CsrLoad {
+ public:
+  /// first[r] .. first[r + 1]: rows of rank r; start: positions of this rank's rows' entries, from 0.
+  /// Takes 12 bytes an entry. Collective.
+  CsrLoad(const Context<B>& context, std::vector<Index> first, std::vector<Index> start);
+  [[nodiscard]] Index entries() const { return part_.entries; }
+  /// Column numbers in the whole matrix, and values, of `count` entries from `position` on. Waits.
+  void put_columns(const Context<B>& context, Index position, Index count, const Index* columns);
+  void put_values(const Context<B>& context, Index position, Index count, const double* values);
+  /// The largest of any rank, when all is there. Collective; far ones are an agreed
+  /// Error(resources).
+  [[nodiscard]] CsrFaults faults(const Context<B>& context);
+
+  [[nodiscard]] const std::vector<Index>& first() const { return first_; }
+  [[nodiscard]] Range rows() const { return rows_; }
+  // Of rows without faults.
+  [[nodiscard]] std::vector<double> diagonal(const Context<B>& context);  ///< own part
+  /// i n + j of the first pair i < j of own rows that is not symmetric; the largest Index if none.
+  [[nodiscard]] Index asymmetry(const Context<B>& context);
+  [[nodiscard]] double stored(const Context<B>& context, Index i, Index j) const;  ///< both own
+  /// Takes the entries in columns of other ranks out.
+  [[nodiscard]] CsrOuter take_outer(const Context<B>& context);
+  /// What is left, ready for products.
+  [[nodiscard]] CsrPart<B> take(const Context<B>& context);
+
+ private:
+  void begin_chunks();
+  void close_up(const Context<B>& context, const Buffer<Index, B>& inner_start,
+                const std::vector<Index>& inner);
+  std::vector<Index> first_, start_;
+  Range rows_;
+  CsrPart<B> part_;
+  Buffer<Index, B> staged_;     // columns of one piece
+  Buffer<double, B> diagonal_;  // once found
+  Buffer<CsrFaults, B> faults_;
+  std::future<CsrChunks> chunks_;  // of start_, made beside reading
+};
+
+}  // namespace terrace::cg

@@ -1,0 +1,53 @@
+#include "src/program/reading.hpp"
+
+#include "src/program/register.hpp"
+
+namespace terrace {
+
+void add_reading_options(CLI::App& command, CommonOptions& o) {
+  io::FormOptions& form = o.reading;
+  const auto add = [&](const char* name, std::string& value, const char* about,
+                       std::initializer_list<const char*> words) {
+    command.add_option(name, value, about)
+        ->check(CLI::IsMember(std::vector<std::string>(words.begin(), words.end())))
+        ->group("Input");
+  };
+  add("--format", form.format, "What the matrix is, where its file does not say",
+      {"dense", "band", "csr", "csc", "coo", "bits"});
+  add("--uplo", form.uplo, "Form of a band, or the one triangle that is stored",
+      {"lower", "upper"});
+  add("--order", form.order, "How arrays lie: column-major in files of Fortran, MATLAB and Julia",
+      {"row-major", "column-major"});
+  command.add_option("--columns", form.columns, "Columns of packed bits")
+      ->check(not_negative())
+      ->group("Input");
+  add("--bitorder", form.bitorder, "Bits in a byte of packed bits, as numpy.packbits",
+      {"little", "big"});
+  command
+      .add_option_function<std::string>(
+          "--shape",
+          [&form](const std::string& text) { form.shape = io::FormOptions::shape_from(text); },
+          "Rows and columns of the matrix, as 300x400")
+      ->check(CLI::Validator(
+          [](const std::string& text) {
+            return io::FormOptions::shape_from(text).empty() ? text + " is not ROWSxCOLUMNS"
+                                                             : std::string();
+          },
+          "ROWSxCOLUMNS"))
+      ->group("Input");
+}
+
+io::Location matrix_location(const Run& run, const std::string& text) {
+  io::Location location = io::parse_location(text);
+  location.form = run.options.reading;
+  return location;
+}
+
+io::Location other_location(const Run& run, const std::string& text,
+                            const std::string& default_file) {
+  io::Location location = io::parse_location(text, default_file);
+  location.form = run.options.reading.of_others();
+  return location;
+}
+
+}  // namespace terrace

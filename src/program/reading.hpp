@@ -1,0 +1,18 @@
+// What the command line says of the inputs' forms: one set of options for every command that reads.
+#pragma once
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "src/program/run.hpp"
+
+namespace terrace {
+
+/// Adds --format, --uplo, --order, --columns, --bitorder and --shape.
+void add_reading_options(CLI::App& command, CommonOptions& options);
+/// The matrix that is named, with what the options say of it.
+io::Location matrix_location(const Run& run, const std::string& text);
+/// Another input; of the options, --order and --bitorder are for it too, where its file says nothing.
+io::Location other_location(const Run& run, const std::string& text,
+                            const std::string& default_file);
+
+}  // namespace terrace

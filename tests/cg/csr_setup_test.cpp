@@ -1,0 +1,223 @@
+#include "kernels/cg/csr_setup.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "kernels/base/random.hpp"
+#include "tests/support/numbers.hpp"
+#include "tests/support/test.hpp"
+
+using namespace terrace;
+using namespace terrace::cg;
+using namespace terrace::test;
+
+namespace {
+
+/// A slice as a map per row, the textbook's way; columns counted from the slice's first row.
+using Rows = std::vector<std::map<Index, double>>;
+
+/// Rows of very different lengths, columns from -rows / 2 to 3 rows / 2.
+Rows drawn(Index rows, Index length, Word seed) {
+  Rows a;
+  a.resize(std::size_t(rows));
+  for (Index i = 0; i < rows; ++i) {
+    const Index count = length == 0 ? 0 : Index(random_word(seed, i, 1) % Word(2 * length + 1));
+    for (Index k = 0; k < count; ++k)
+      a[std::size_t(i)][Index(random_word(seed, i, k + 2) % Word(2 * rows)) - rows / 2] =
+          random_uniform(seed, i, k);
+  }
+  return a;
+}
+
+template <class B>
+struct There {
+  std::vector<Index> starts{0};
+  Buffer<Index, B> start;
+  Buffer<std::int32_t, B> column;
+  Buffer<double, B> value;
+  There(const Stream<B>& lane, const Rows& a) {
+    std::vector<std::int32_t> columns;
+    std::vector<double> values;
+    for (const auto& row : a) {
+      for (const auto& [j, v] : row) {
+        columns.push_back(std::int32_t(j));
+        values.push_back(v);
+      }
+      starts.push_back(Index(columns.size()));
+    }
+    start = put(lane, starts);
+    column = put(lane, columns);
+    value = put(lane, values);
+  }
+  [[nodiscard]] CsrRows<B> view() const {
+    return {start, column, value, View<const Index, B>{}, {}, {}, {}};
+  }
+};
+
+template <class B>
+CsrFaults judged(const Stream<B>& lane, const CsrRows<B>& a) {
+  const Buffer<CsrFaults, B> faults(1);
+  fill_zero(lane, faults.view());
+  judge(lane, a, faults.view());
+  return get(lane, faults)[0];
+}
+
+double stored(const Rows& a, Index i, Index j) {
+  const auto at = a[std::size_t(i)].find(j);
+  return at == a[std::size_t(i)].end() ? 0.0 : at->second;
+}
+
+template <class B>
+void check_pick(const Stream<B>& lane, const Rows& a, const There<B>& there, bool outer, Index from,
+                Index rows) {
+  const Index all = Index(a.size());
+  std::vector<Index> to_start{0};
+  std::vector<std::int32_t> column;
+  std::vector<double> value;
+  for (Index i = 0; i < all; ++i) {
+    for (const auto& [j, v] : a[std::size_t(i)])
+      if ((j < 0 || j >= all) == outer && i >= from && i < from + rows) {
+        column.push_back(std::int32_t(j));
+        value.push_back(v);
+      }
+    Index count = 0;
+    for (const auto& entry : a[std::size_t(i)])
+      count += (entry.first < 0 || entry.first >= all) == outer;
+    to_start.push_back(to_start.back() + count);
+  }
+  const Buffer<Index, B> starts = put(lane, to_start);
+  const Buffer<std::int32_t, B> columns(Index(column.size()));
+  const Buffer<double, B> values(Index(value.size()));
+  pick_entries(lane, there.view(), outer, from, rows, View<const Index, B>(starts), columns.view(),
+               values.view());
+  CHECK(get(lane, columns) == column);
+  CHECK(get(lane, values) == value);
+}
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("a slice's diagonal, its outer entries and those picked", "", TERRACE_BACKENDS) {
+  on<TestType>([](Context<TestType>& c) {
+    const Stream<TestType>& lane = c.ahead;
+    for (const Index rows : {0, 1, 2, 31, 33, 300})
+      for (const Index length : {0, 1, 3, 9, 70}) {
+        INFO(rows << " rows, " << length << " entries each");
+        const Rows a = drawn(rows, length, Word(rows + 7 * length));
+        const There<TestType> there(lane, a);
+        const CsrFaults faults = judged(lane, there.view());
+        CHECK((faults.unsorted == 0 && faults.not_finite == 0));
+        const Buffer<double, TestType> diagonal(rows);
+        const Buffer<Index, TestType> outer(rows);
+        find_diagonal(lane, there.view(), diagonal.view());
+        count_outer(lane, there.view(), outer.view());
+        std::vector<double> expected;
+        std::vector<Index> counts;
+        for (Index i = 0; i < rows; ++i) {
+          expected.push_back(stored(a, i, i));
+          counts.push_back(
+              std::count_if(a[std::size_t(i)].begin(), a[std::size_t(i)].end(),
+                            [&](const auto& e) { return e.first < 0 || e.first >= rows; }));
+        }
+        CHECK(get(lane, diagonal) == expected);
+        CHECK(get(lane, outer) == counts);
+        for (const bool away : {false, true}) {
+          check_pick(lane, a, there, away, 0, rows);
+          check_pick(lane, a, there, away, rows / 3, rows / 2);
+        }
+      }
+  });
+}
+
+TEMPLATE_TEST_CASE("the first pair that is not symmetric is found", "", TERRACE_BACKENDS) {
+  on<TestType>([](Context<TestType>& c) {
+    const Stream<TestType>& lane = c.ahead;
+    for (const Index rows : {1, 2, 40, 500})
+      for (const Index length : {2, 5, 60}) {
+        INFO(rows << " rows, " << length << " entries each");
+        Rows a = drawn(rows, length, Word(3 + rows + length));
+        for (Index i = 0; i < rows; ++i) {
+          a[std::size_t(i)][i] = 3;
+          const std::map<Index, double> row = a[std::size_t(i)];
+          for (const auto& [j, v] : row)
+            if (j >= 0 && j < rows) a[std::size_t(j)][i] = v;
+        }
+        const Index first = 1000, n = 5000, none = std::numeric_limits<Index>::max();
+        const auto worst = [&] {
+          const There<TestType> there(lane, a);
+          const Buffer<double, TestType> diagonal(rows);
+          const Buffer<Index, TestType> found = put(lane, std::vector<Index>{none});
+          find_diagonal(lane, there.view(), diagonal.view());
+          find_asymmetry(lane, there.view(), first, n, View<const double, TestType>(diagonal),
+                         found.view());
+          return get(lane, found)[0];
+        };
+        CHECK(worst() == none);
+        if (rows < 3) continue;
+        a[0][rows - 1] = a[std::size_t(rows - 1)][0] = 1;
+        a[std::size_t(rows - 1)][0] += 1e-14;  // rounding, against a diagonal of 3
+        CHECK(worst() == none);
+        a[std::size_t(rows - 1)][0] = 1.001;
+        a[std::size_t(rows - 1)][1] = 7;  // a later pair is worse
+        CHECK(worst() == first * n + first + rows - 1);
+        a[0].erase(rows - 1);  // not stored at all
+        CHECK(worst() == first * n + first + rows - 1);
+      }
+  });
+}
+
+TEMPLATE_TEST_CASE("faults of columns and values are counted", "", TERRACE_BACKENDS) {
+  on<TestType>([](Context<TestType>& c) {
+    const Stream<TestType>& lane = c.ahead;
+    const Index origin = Index(1) << 33, columns = Index(1) << 34, reach = Index(1) << 31;
+    const std::vector<Index> named{
+        origin, origin - reach, origin + reach - 1, 0, origin + reach, origin - reach - 1, columns,
+        -1};
+    const Buffer<Index, TestType> from = put(lane, named);
+    const Buffer<std::int32_t, TestType> to(Index(named.size()));
+    const Buffer<CsrFaults, TestType> faults(1);
+    fill_zero(lane, faults.view());
+    number_columns(lane, View<const Index, TestType>(from), to.view(), columns, origin,
+                   faults.view());
+    const CsrFaults found = get(lane, faults)[0];
+    CHECK(found.outside == 2);
+    CHECK(found.far == 3);
+    const auto numbers = get(lane, to);
+    CHECK((numbers[0] == 0 && numbers[1] == std::numeric_limits<std::int32_t>::min() &&
+           numbers[2] == std::numeric_limits<std::int32_t>::max()));
+
+    const Buffer<Index, TestType> start = put(lane, std::vector<Index>{0, 3, 3, 6, 8});
+    const Buffer<std::int32_t, TestType> column =
+        put(lane, std::vector<std::int32_t>{0, 1, 1, 2, 0, 3, 5, 4});
+    const Buffer<double, TestType> value =
+        put(lane, std::vector<double>{1, NAN, 2, -INFINITY, 3, 4, 5, 6});
+    const CsrFaults rows = judged(
+        lane, CsrRows<TestType>{start, column, value, View<const Index, TestType>{}, {}, {}, {}});
+    CHECK(rows.unsorted == 3);
+    CHECK(rows.not_finite == 2);
+  });
+}
+
+TEMPLATE_TEST_CASE("scattered columns are told from stencils", "", TERRACE_BACKENDS) {
+  on<TestType>([](Context<TestType>& c) {
+    const Stream<TestType>& lane = c.ahead;
+    const Index n = 3000;
+    Rows stencil(std::size_t{3000}), random(std::size_t{3000});
+    for (Index i = 0; i < n; ++i)
+      for (Index k = 0; k < 5; ++k) {
+        stencil[std::size_t(i)][(i + k * 500) % n] = 1;
+        random[std::size_t(i)][Index(random_word(3, i, k) % Word(n))] = 1;
+      }
+    const auto scattered = [&](const Rows& a) {
+      const There<TestType> there(lane, a);
+      const Buffer<Index, TestType> near(2);
+      sample_nearness(lane, there.view(), near.view());
+      const auto counts = get(lane, near);
+      return is_scattered(counts[0], counts[1]);
+    };
+    CHECK_FALSE(scattered(stencil));
+    CHECK(scattered(random));
+    CHECK_FALSE(scattered({}));
+  });
+}
