@@ -11,6 +11,7 @@
 #include "distrib/topology.hpp"
 #include "kernels/base/parallel.hpp"
 #include "kernels/base/stream.hpp"
+#include "kernels/base/threads.hpp"
 
 namespace terrace {
 
@@ -108,9 +109,10 @@ DeviceBinding bind_device(const Control& control) {
   if (binding.shared && !oversubscription && !named("TERRACE_OVERSUBSCRIBE", "1")) {
     const auto hosts = control.gather_all(Index(control.host()));
     const auto names = control.gather_all(host_name());
-    fail_together(Exit::resources, sharing(all, hosts, names) +
-                                       "; in the start of the ranks; start one rank a GPU, or add "
-                                       "--oversubscribe");
+    fail_together(Exit::resources,
+                  sharing(all, hosts, names) +
+                      "; in the start of the ranks; start one rank per GPU, or add "
+                      "--oversubscribe");
   }
   const DeviceInfo info =
       collectively(control, [&] { return select_cuda_device(binding.ordinal); });
@@ -142,7 +144,7 @@ void bind_cores(const Control& control, const std::string& pci) {
   const std::vector<int> share = choose_units(topology.nodes, allowed, local_near)[host.mine];
   if (share.empty()) return;
   bind_process(share);
-  if (!std::getenv("TERRACE_THREADS")) set_thread_count(int(share.size()));
+  if (named_threads() == 0) set_thread_count(int(share.size()));
 }
 
 int fair_threads(const Control& control) {

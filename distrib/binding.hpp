@@ -28,7 +28,7 @@ void leave_cores_unbound();
 /// Binds the threads of this process, once, where the launcher left the ranks of a host on the
 /// same cores and these lie in more than one NUMA node: near the GPU (`pci`, empty without), shared
 /// among the ranks of that node; without GPUs every rank gets a fair contiguous share. The number
-/// of threads follows unless TERRACE_THREADS names one. Collective.
+/// of threads follows unless named_threads() is one. Collective.
 void bind_cores(const Control& control, const std::string& pci);
 /// Threads of this rank where nobody named them: ranks that may use the same cores share them.
 int fair_threads(const Control& control);

@@ -307,8 +307,9 @@ void Heart::listen_until(double time) {
       peer.line = std::move(line);
       peer.host = host;
       peer.heard = peer.moved = clock_seconds();
+    } else {
+      line.close();
     }
-    line.close();
   }
   std::erase_if(strangers_, [](const Line& line) { return !line.is_open(); });
   while (polled_[1].revents != 0 && strangers_.size() < strangers_.capacity()) {
@@ -379,7 +380,7 @@ void Heart::beat(double time) {
       first = &peer;
   if (first != nullptr && !said_goodbye_)
     end(int(Exit::fault),
-        fmt::format("terrace: rank {} on host {} has not got on for {:.1f} s; {}; ended as "
+        fmt::format("terrace: rank {} on host {} made no progress for {:.1f} s; {}; ended as "
                     "TERRACE_STALL_SECONDS asks; start again, with --restart where there is a "
                     "checkpoint",
                     first - peers_.data(), first->host, time - first->moved,

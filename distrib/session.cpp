@@ -18,6 +18,7 @@
 #include "distrib/place.hpp"
 #include "distrib/quote.hpp"
 #include "kernels/base/parallel.hpp"
+#include "kernels/base/threads.hpp"
 #include "kernels/base/unwinding.hpp"
 
 namespace terrace {
@@ -135,7 +136,7 @@ Session::Session(int* argc, char*** argv) {
   control_ = std::make_unique<Control>();
   thread_count();  // puts OpenBLAS on one thread, before its first call
   const int threads = fair_threads(*control_);
-  if (!std::getenv("TERRACE_THREADS")) set_thread_count(threads);
+  if (named_threads() == 0) set_thread_count(threads);
   heartbeat_ = std::make_unique<Heartbeat>(*control_);
   unwinding_.emplace(
       [] {

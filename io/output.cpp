@@ -13,6 +13,7 @@
 #include "io/guard.hpp"
 #include "io/hash.hpp"
 #include "io/output_state.hpp"
+#include "kernels/base/timeline.hpp"
 
 namespace terrace::io {
 
@@ -253,8 +254,12 @@ void Output::State::keep(Index bytes) {
     hsize_t so_far = 0;
     H5Fget_filesize(file, &so_far);
     if (!first() || bytes < large || bytes > free_bytes(folder_of(target.file))) return;
-    const Index from = std::max<Index>(0, Index(so_far) - metadata);
-    room.begin(temporary, from, from + bytes + 4 * metadata);
+    const Index from = std::max<Index>(0, Index(so_far) - metadata), more = bytes + 4 * metadata;
+    keeping = std::async(std::launch::async, [path = temporary, from, more] {
+      const Noted noted("file", "reserve");
+      bool promised = false;
+      return reserve_space(path, from, more, promised).empty() && promised ? from + more : 0;
+    });
   });
 }
 
@@ -264,17 +269,13 @@ void Output::expect(Index bytes) {
 
 /// Empty, or why the file cannot have `bytes` bytes from `from` on. Of the first rank.
 std::string Output::State::reserve(const std::string& name, Index from, Index bytes) {
+  reserved = keeping.valid() && keeping.get() >= from + bytes;
+  if (reserved) return {};
   const std::string folder = folder_of(target.file);
-  const Index end = from + bytes;
-  std::string reason;
-  reserved = room.end() >= end;
-  if (!reserved && bytes > free_bytes(folder)) {
-    reason = fmt::format("{:.3g} GB are free", double(free_bytes(folder)) / 1e9);
-  } else if (!reserved && (reason = why_too_large(end)).empty()) {
-    room.begin(temporary, from, end);
-    reserved = room.end() >= end;
-    if (!reserved) reason = reserve_space(temporary, from, bytes, reserved);
-  }
+  const std::string reason =
+      bytes > free_bytes(folder)
+          ? fmt::format("{:.3g} GB are free", double(free_bytes(folder)) / 1e9)
+          : reserve_space(temporary, from, bytes, reserved);
   if (reason.empty()) return {};
   return fmt::format(
       "no room on the disk: {} needs {:.3g} GB, {}; {}; free space or choose another folder", name,

@@ -32,7 +32,7 @@ Word Output::State::write_pieces(hid_t dataset, const std::vector<Index>& dims,
   const Rounds rounds = agree_rounds(control, pieces, axis == 0 ? other * 8 : 8, true);
   Index largest = 0;
   for (const Piece& p : pieces) largest = std::max(largest, p.items());
-  const Placing placing(control, file, dataset, temporary, reserved, room);
+  const Placing placing(control, file, dataset, temporary, reserved);
   if (!rounds.collective && placing.possible())
     return place(
         placing, Index(pieces.size()), largest * other * 8,

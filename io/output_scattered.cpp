@@ -20,7 +20,7 @@ Word Output::State::write_rows_alone(hid_t dataset, Index width, std::span<const
   const auto part = [&](Index k) {
     return destination.subspan(std::size_t(k * most), std::size_t(std::min(most, rows - k * most)));
   };
-  const Placing placing(control, file, dataset, temporary, reserved, room);
+  const Placing placing(control, file, dataset, temporary, reserved);
   const Stage fill = [&](Index k, char* out) {
     source(k * most, Index(part(k).size()), reinterpret_cast<T*>(out));
   };

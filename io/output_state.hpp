@@ -2,11 +2,12 @@
 #pragma once
 #include <unistd.h>
 
+#include <future>
+
 #include "distrib/agree.hpp"
 #include "io/attributes.hpp"
 #include "io/placing.hpp"
 #include "io/portions.hpp"
-#include "io/room.hpp"
 #include "io/unfinished.hpp"
 
 namespace terrace::io {
@@ -33,7 +34,7 @@ struct Output::State {
   bool reserved = false;  ///< the file cannot lack room for the dataset made last
   Handle file;
   std::map<std::string, AnyAttributes> group_attributes;
-  Room room;  ///< of the first rank: what expect() announced, then of the dataset made last
+  std::future<Index> keeping;  ///< where the room ends that expect() keeps; of the first rank
 
   [[nodiscard]] bool first() const { return control.rank() == 0; }
   [[nodiscard]] std::string target_group() const { return target.path.empty() ? "/" : target.path; }
@@ -54,7 +55,7 @@ struct Output::State {
   /// HDF5 must close the file whole, or it crashes at the end of the program: emptied first, the
   /// file gives a full disk the room for that.
   void abandon() {
-    room.drop();
+    if (keeping.valid()) keeping.wait();
     if (first() && file.valid() && truncate(temporary.c_str(), 0) != 0) unfinished.remove();
     control.barrier();
     file.close();

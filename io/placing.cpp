@@ -117,7 +117,7 @@ Word hash_runs(const Word* buffer, std::span<const Run> runs) {
 }
 
 Placing::Placing(const Control& control, hid_t file, hid_t dataset, const std::string& name,
-                 bool reserved, Room& room) {
+                 bool reserved) {
   offset_ = place_of(file, dataset);
   if (offset_ >= 0) descriptor_ = open(name.c_str(), O_RDWR | O_CLOEXEC);
   const bool hosts = control.local_size() < control.size();
@@ -126,15 +126,12 @@ Placing::Placing(const Control& control, hid_t file, hid_t dataset, const std::s
     if (descriptor_ >= 0) close(std::exchange(descriptor_, -1));
     return;
   }
-  const Index bytes = Index(H5Dget_storage_size(dataset));
-  if (room.end() >= offset_ + bytes)
-    mapped_ = room.bytes();
-  else if (reserved && in_memory(descriptor_))
-    map(bytes);
+  constexpr unsigned long tmpfs = 0x01021994;
+  if (reserved && file_system(descriptor_) == tmpfs) map(Index(H5Dget_storage_size(dataset)));
 }
 
 Placing::~Placing() {
-  if (mapped_bytes_ > 0) munmap(mapped_, std::size_t(mapped_bytes_));
+  if (mapped_) munmap(mapped_, std::size_t(mapped_bytes_));
   if (descriptor_ >= 0) close(descriptor_);
 }
 
@@ -148,10 +145,7 @@ void Placing::map(Index bytes) {
   mapped_bytes_ = end - mapped_from_;
   void* const at = mmap(nullptr, std::size_t(mapped_bytes_), PROT_READ | PROT_WRITE, MAP_SHARED,
                         descriptor_, mapped_from_);
-  if (at == MAP_FAILED)
-    mapped_bytes_ = 0;
-  else
-    mapped_ = static_cast<char*>(at);
+  mapped_ = at == MAP_FAILED ? nullptr : static_cast<char*>(at);
 }
 
 /// 0, or errno.

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "io/hdf5.hpp"
-#include "io/room.hpp"
 #include "io/slices.hpp"
 
 namespace terrace::io {
@@ -26,10 +25,9 @@ std::vector<Run> runs_of(std::span<const Index> destination, Index width);
 /// file system. Agreed by all ranks.
 class Placing {
  public:
-  /// `file`: open for writing, its name `name`. `reserved`: it cannot lack room. `room`: pages of it
-  /// that are mapped already, which must outlive this. Collective.
-  Placing(const Control& control, hid_t file, hid_t dataset, const std::string& name, bool reserved,
-          Room& room);
+  /// `file`: open for writing, its name `name`. `reserved`: it cannot lack room. Collective.
+  Placing(const Control& control, hid_t file, hid_t dataset, const std::string& name,
+          bool reserved);
   ~Placing();
   Placing(const Placing&) = delete;
   Placing& operator=(const Placing&) = delete;
@@ -46,8 +44,8 @@ class Placing {
   int descriptor_ = -1;
   Index offset_ = 0;  ///< of the dataset, bytes
   // Files in memory take writes of one thread at a time, and stores of all: 4 and 18 GB/s.
-  char* mapped_ = nullptr;                    ///< from `mapped_from_` on
-  Index mapped_from_ = 0, mapped_bytes_ = 0;  ///< no bytes: the room's
+  char* mapped_ = nullptr;  ///< from `mapped_from_` on
+  Index mapped_from_ = 0, mapped_bytes_ = 0;
 };
 
 /// Sum of the hashes of the runs, by all threads.

@@ -3,15 +3,19 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "distrib/quote.hpp"
 #include "distrib/session.hpp"
 #include "distrib/signals.hpp"
 #include "kernels/base/preparations.hpp"
 #include "kernels/base/timeline.hpp"
+#include "src/program/command_line.hpp"
 #include "src/program/register.hpp"
 #include "src/program/waiting.hpp"
 
@@ -36,10 +40,17 @@ struct CommandLine {
   std::optional<int> exit_code;  ///< the program is over: help, or a usage error
 
   CommandLine(int argc, char** argv) {
-    app.set_version_flag("--version", "terrace " TERRACE_VERSION);
-    app.require_subcommand(1);
-    app.fallthrough(false);
-    app.set_help_all_flag("--help-all", "Help of every command");
+    add();
+    parse({argv + 1, argv + argc});
+  }
+
+ private:
+  void add() {
+    app.option_defaults()->always_capture_default();
+    app.add_flag("-V,--version", version_, "Version, commit and libraries");
+    app.add_option("--completion", completion_, "Print the script that completes commands")
+        ->check(CLI::IsMember({"bash", "zsh"}));
+    app.add_option("--pages", pages_, "Folder for all man pages and scripts")->group("");
     terrace::gf2::add_commands(app, selected);
     terrace::band::add_commands(app, selected);
     terrace::dense::add_commands(app, selected);
@@ -49,26 +60,48 @@ struct CommandLine {
     terrace::add_verify_command(app, selected);
     terrace::add_bench_commands(app, selected);
     terrace::add_info_command(app, selected);
-    app.footer(
-        "Exit codes: 0 done, 2 usage, 3 input, 4 outcome, 5 resources, 6 fault, 70 internal, 75 "
-        "requeue.");
-    const bool speaks = terrace::launched_rank() == 0;
-    const auto fail = [&](int code, const std::string& message) {
-      exit_code = code;
-      const std::string text =
-          terrace::in_three_parts(message, "on the command line", "see terrace --help");
-      if (speaks) std::fputs(("terrace: " + terrace::printable(text) + "\n").c_str(), stderr);
-    };
+  }
+  void parse(std::vector<std::string> words) {
+    if (words.size() > 1 && words[0] == "bench" && words[1] == "--profile") words[1] = "profile";
     try {
-      app.parse(argc, argv);
-    } catch (const CLI::Success& e) {
-      exit_code = speaks ? app.exit(e) : 0;
+      if (const auto mistake = terrace::find_mistake(app, words)) {
+        if (mistake->group != nullptr) say(terrace::list_of_commands(*mistake->group));
+        return fail(int(Exit::usage), mistake->message);
+      }
+      std::reverse(words.begin(), words.end());
+      app.parse(words);
+      if (version_) return end(terrace::version_text());
+      if (completion_ == "bash") return end(terrace::bash_completion(app));
+      if (completion_ == "zsh") return end(terrace::zsh_completion(app));
+      if (pages_.empty()) return;
+      if (terrace::write_pages(app, pages_)) return end("");
+      fail(int(Exit::resources), "the pages cannot be written; " + pages_ + "; name a folder");
+    } catch (const CLI::CallForHelp&) {
+      end(terrace::help_of(terrace::chosen_command(app)));
     } catch (const CLI::ParseError& e) {
-      fail(int(Exit::usage), std::string(e.what()) + "; on the command line; see terrace --help");
+      fail(int(Exit::usage), terrace::in_our_words(e, app));
     } catch (const terrace::Error& e) {
       fail(int(e.code()), e.what());
     }
   }
+
+  void say(const std::string& text) const {
+    if (speaks_) std::fputs(text.c_str(), stdout);
+  }
+  void end(const std::string& text) {
+    say(text);
+    exit_code = 0;
+  }
+  void fail(int code, const std::string& message) {
+    exit_code = code;
+    std::fflush(stdout);
+    const std::string text =
+        terrace::in_three_parts(message, "on the command line", "see terrace --help");
+    if (speaks_) std::fputs(("terrace: " + terrace::printable(text) + "\n").c_str(), stderr);
+  }
+
+  std::string completion_, pages_;
+  bool version_ = false, speaks_ = terrace::launched_rank() == 0;
 };
 
 /// What a device needs, begun as soon as MPI has left the environment alone.
@@ -95,10 +128,10 @@ int run(const terrace::Session& session, const terrace::Selected& selected,
         try {
           selected.action(the_run);
         } catch (...) {
-          the_run.progress.end();  // the message gets a line of its own
+          the_run.progress.clear();  // the message gets a line of its own
           throw;
         }
-        the_run.progress.end();
+        the_run.progress.clear();
         the_run.detail_ranks();
         the_run.write_report(0, "");
         return 0;

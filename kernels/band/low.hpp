@@ -51,6 +51,12 @@ void band_low_factor(const Stream<Cpu>&, BandShape, View<Word, Cpu> low, View<In
 void band_low_factor(const Stream<Cuda>&, BandShape, View<Word, Cuda> low, View<Index, Cuda> status,
                      View<Word, Cuda> scratch);
 
+/// out (padded() numbers) := the diagonal of the factor L.
+void band_low_diagonal(const Stream<Cpu>&, BandShape, View<const Word, Cpu> low,
+                       View<double, Cpu> out);
+void band_low_diagonal(const Stream<Cuda>&, BandShape, View<const Word, Cuda> low,
+                       View<double, Cuda> out);
+
 /// z := M^-1 r for nrhs right-hand sides, padded() x nrhs numbers row-major; z may be r. Each
 /// right-hand side is scaled by its own largest entry first, so that any magnitude of r will do.
 /// Rows behind n are zero and stay so. Linear in r up to rounding; the same bits every time.

@@ -107,6 +107,8 @@ DeviceInfo describe_cuda_device(int ordinal);
 DeviceInfo select_cuda_device(int ordinal);
 /// Description of the bound device with the free memory of this moment.
 DeviceInfo current_cuda_device();
+/// The version of CUDA that this program was compiled with: asks no driver.
+std::string cuda_build_version();
 /// Compile-time and run-time versions of CUDA, empty without CUDA.
 std::string cuda_versions();
 /// The same of cuBLAS, cuSOLVER and cuSPARSE.

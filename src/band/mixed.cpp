@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/base/random.hpp"
+#include "src/band/determinant.hpp"
 #include "src/band/mixed_group.hpp"
 #include "src/frame/progress.hpp"
 
@@ -247,6 +249,56 @@ double mixed_condition(Context<B>& c, std::type_identity_t<View<const double, B>
   return m.norm * found;
 }
 
+template <class B>
+double mixed_log_determinant(Context<B>& c, std::type_identity_t<View<const double, B>> a,
+                             BandMixed<B>& m, double* error, Index probes) {
+  const Stream<B>& lane = c.ahead;
+  const BandShape& s = m.shape;
+  const Index n = s.n, group = m.group;
+  if (n == 0) return 0;
+  const auto size = [&](Index count) { return std::size_t(count); };
+  std::vector<double> scale(size(s.padded())), diagonal(scale.size());
+  band_low_diagonal(lane, s, m.low, m.r.view().slice(0, s.padded()));
+  download(lane, diagonal.data(), m.r.view().slice(0, s.padded()));
+  download(lane, scale.data(), m.scale.view());
+  lane.synchronize();
+  LogProduct of_factor, of_scale;
+  for (Index i = 0; i < n; ++i) {
+    of_factor.times(diagonal[size(i)]);
+    of_scale.times(scale[size(i)]);
+  }
+  // z.log(I + E) z for vectors z of signs; I + E = S^-1 (M^-1 A) S has a unit diagonal's size.
+  std::vector<double> z(size(s.padded() * group), 0.0), w(z.size());
+  double sum = 0, squares = 0;
+  Index done = 0;
+  const View<double, B> x = columns(m.p, s, group), y = columns(m.q, s, group);
+  for (; done < probes; done += group) {
+    for (Index i = 0; i < n * group; ++i)
+      z[size(i)] = random_uniform(0x10b, done * n + i, 0) < 0 ? -1.0 : 1.0;
+    std::vector<double> terms(size(group), 0.0), e = z;  // e = E^k z
+    for (int k = 1; k <= 3; ++k) {
+      for (Index i = 0; i < n * group; ++i) w[size(i)] = e[size(i)] * scale[size(i / group)];
+      upload(lane, x, w.data());
+      band_symmetric_times(lane, s, a, false, group, x, y, m.strips);
+      band_low_solve(lane, s, m.low, m.scale, group, y, y, m.low_scratch);
+      download(lane, w.data(), y);
+      lane.synchronize();
+      for (Index i = 0; i < n * group; ++i) {
+        e[size(i)] = w[size(i)] / scale[size(i / group)] - e[size(i)];
+        terms[size(i % group)] += (k % 2 == 1 ? 1.0 : -1.0) / k * z[size(i)] * e[size(i)];
+      }
+    }
+    for (const double term : terms) {
+      sum += term;
+      squares += term * term;
+    }
+  }
+  const double mean = sum / double(done);
+  if (error)
+    *error = std::sqrt(std::max(0.0, squares / double(done) - mean * mean) / double(done - 1));
+  return 2 * (of_factor.log() - of_scale.log()) + mean;
+}
+
 #define TERRACE_INSTANTIATE(B)                                                              \
   template MixedMemory band_mixed_memory<B>(const BandShape&, Index);                       \
   template BandMixed<B> band_mixed<B>(const BandShape&, Index);                             \
@@ -256,6 +308,8 @@ double mixed_condition(Context<B>& c, std::type_identity_t<View<const double, B>
                                    View<double, B>, const MixedLimits&, const Progress*);   \
   template void archive_mixed(Context<B>&, Archive&, BandMixed<B>&, View<double, B>);       \
   template bool mixed_resume(Context<B>&, BandMixed<B>&, View<double, B>, const Progress&); \
+  template double mixed_log_determinant(Context<B>&, View<const double, B>, BandMixed<B>&,  \
+                                        double*, Index);                                    \
   template double mixed_condition(Context<B>&, View<const double, B>, BandMixed<B>&,        \
                                   const MixedResult&, const MixedLimits&);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)

@@ -111,6 +111,10 @@ inline Index tiles_after(const BandPlan& plan, Index p, Index segments) {
 template <class B>
 void archive_parts(Context<B>& context, Archive& archive, const BandParts<B>& a, Index segments);
 
+/// log |det A| of a factored A: of the parts and of the separators' system. Collective.
+template <class B>
+double log_determinant(const Context<B>& context, const BandParts<B>& a);
+
 /// Right-hand sides of this rank's parts, one part after the other; records of s rows for S_p and
 /// S_{p-1} of each part; and the separators' rows on rank 0.
 template <class B>

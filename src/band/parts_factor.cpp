@@ -1,5 +1,7 @@
 // Factorization of a band matrix in parts, and its state in checkpoints.
+#include "distrib/agree.hpp"
 #include "kernels/base/matrix.hpp"
+#include "src/band/determinant.hpp"
 #include "src/band/parts.hpp"
 #include "src/frame/checkpoints.hpp"
 
@@ -153,8 +155,24 @@ bool factor_parts(Context<B>& context, BandParts<B>& a, const Progress* progress
   return true;
 }
 
+template <class B>
+double log_determinant(const Context<B>& c, const BandParts<B>& a) {
+  const auto sum = collectively(c.control, [&] {
+    LogProduct product;
+    const auto add = [&](const BandShape& s, const BandPart<B>& part) {  // ones behind the matrix
+      for (const double d : diagonal_of<B>(c.ahead, part.band, s.column(), part.tiles * s.width))
+        product.times(d);
+    };
+    for (const BandPart<B>& part : a.parts) add(a.plan.shape, part);
+    if (a.reduced.tiles > 0) add(a.plan.reduced, a.reduced);
+    return product.log();
+  });
+  return 2 * c.control.reduce(sum, Reduce::sum);
+}
+
 #define TERRACE_INSTANTIATE(B)                                             \
   template bool factor_parts(Context<B>&, BandParts<B>&, const Progress*); \
+  template double log_determinant(const Context<B>&, const BandParts<B>&); \
   template void archive_parts(Context<B>&, Archive&, const BandParts<B>&, Index);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE

@@ -5,6 +5,7 @@
 
 #include "kernels/base/matrix.hpp"
 #include "kernels/base/parallel.hpp"
+#include "src/band/determinant.hpp"
 
 namespace terrace::band {
 namespace {
@@ -196,7 +197,9 @@ void detail::stream_pad(const BandShape& s, Index columns, Index all, Index heig
 }
 
 template <class B>
-void load_stream(Context<B>& context, const BandProblem<B>& problem, BandStream<B>& a) {
+void load_stream(Context<B>& context, const BandProblem<B>& problem, BandStream<B>& a,
+                 bool factor) {
+  a.logs = 0;
   const Stream<B>& lane = context.ahead;
   const BandShape& s = a.shape;
   const Index height = s.half_bandwidth + 1;
@@ -212,6 +215,7 @@ void load_stream(Context<B>& context, const BandProblem<B>& problem, BandStream<
     for (Index i = 0; i * a.slab < a.part(e).tiles; ++i) {
       const Range tiles = a.tiles(i, e);
       load(a.columns(i, e), tiles.count * s.width, a.host_tile(tiles.first, e));
+      if (factor) add_logs(a, i, e);
       if (a.kept > 0) a.put(i, e);
     }
   if (a.count() > 1) load(a.separator_columns(), a.plan.separator, a.separator_host.data());
@@ -317,6 +321,16 @@ void copy_columns(const BandStream<B>& a, Index first, Index count, Index height
 }
 
 template <class B>
+void add_logs(BandStream<B>& a, Index i, Index e) {
+  const Range tiles = a.tiles(i, e);
+  LogProduct product;  // ones behind the matrix
+  for (Index k = tiles.first; k < tiles.end(); ++k)
+    for (Index j = 0; j < a.shape.width; ++j)
+      product.times(a.host_tile(k, e)[j * a.shape.column()]);
+  a.logs += product.log();
+}
+
+template <class B>
 void scale_stream(const BandStream<B>& a, double by) {
   for (Index e = 0; e < a.count(); ++e)
     for (Index i = 0; i < a.slabs(); ++i) {
@@ -334,13 +348,14 @@ void scale_stream(const BandStream<B>& a, double by) {
 #define TERRACE_INSTANTIATE(B)                                                                   \
   template BandStreamMemory band_stream_memory<B>(const BandPlan&, Index, Index, Index);         \
   template BandStream<B> band_stream(const BandPlan&, Index, Index);                             \
-  template void load_stream(Context<B>&, const BandProblem<B>&, BandStream<B>&);                 \
+  template void load_stream(Context<B>&, const BandProblem<B>&, BandStream<B>&, bool);           \
   template BandStreamRows<B> band_stream_rows(const BandStream<B>&, Index);                      \
   template void set_rows(Context<B>&, const BandStream<B>&, BandStreamRows<B>&, const double*);  \
   template void get_rows(Context<B>&, const BandStream<B>&, BandStreamRows<B>&, double*);        \
   template double band_factor_residual(Context<B>&, const BandProblem<B>&, const BandStream<B>&, \
                                        Word, double*);                                           \
   template void copy_columns(const BandStream<B>&, Index, Index, Index, Index, double*);         \
+  template void add_logs(BandStream<B>&, Index, Index);                                          \
   template void scale_stream(const BandStream<B>&, double);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE

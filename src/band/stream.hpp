@@ -103,6 +103,7 @@ struct BandStream {
   std::function<void(Archive&)> more;  ///< the caller's own state
   bool given = false;                  ///< a stored factor, which they leave out
   Index resumed = 0;                   ///< slabs that an earlier run took backward
+  double logs = 0;                     ///< of the diagonal of what is factored, added up
 
   [[nodiscard]] Index count() const { return Index(ends.size()); }
   [[nodiscard]] const BandPart<B>& part(Index e = 0) const { return ends[std::size_t(e)].part; }
@@ -167,8 +168,10 @@ BandStream<B> band_stream(const BandShape& shape, Index slab = 0) {
   return band_stream<B>(one_ended_stream(shape), slab);
 }
 /// Reads the matrix, or with one end a factor of it, into host memory; with a store a factor only.
+/// `factor`: it is one, and a.logs are its.
 template <class B>
-void load_stream(Context<B>& context, const BandProblem<B>& problem, BandStream<B>& a);
+void load_stream(Context<B>& context, const BandProblem<B>& problem, BandStream<B>& a,
+                 bool factor = false);
 
 /// to := the first `height` entries of natural columns, on the host; leading dimension ld.
 using BandFeed = std::function<void(Range columns, Index height, double* to, Index ld)>;
@@ -226,6 +229,10 @@ double band_factor_residual(Context<B>& context, const BandProblem<B>& problem,
 template <class B>
 void copy_columns(const BandStream<B>& a, Index first, Index count, Index height, Index ld,
                   double* to);
+
+/// a.logs += those of slab i of end e, which is a factor on the host.
+template <class B>
+void add_logs(BandStream<B>& a, Index i, Index e);
 
 /// What is in host memory times `by`.
 template <class B>

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "kernels/base/matrix.hpp"
+#include "src/band/determinant.hpp"
 #include "src/band/stream.hpp"
 #include "src/frame/checkpoints.hpp"
 
@@ -126,10 +127,19 @@ class SlabFactor {
     a_.reader.synchronize();
     return seen(i);
   }
-  /// Slab i, which is at home, into the store.
+  /// Slab i, which is at home: its diagonal is looked at, and it goes into the store.
   void put_away(Index i) const {
-    for (Index e = 0; e < a_.count() && a_.kept > 0; ++e)
-      if (a_.tiles(i, e).count > 0) a_.put(i, e);
+    for (Index e = 0; e < a_.count(); ++e) {
+      add_logs(a_, i, e);
+      if (a_.kept > 0 && a_.tiles(i, e).count > 0) a_.put(i, e);
+    }
+  }
+  /// The separator's system, once the lane is idle.
+  void add_separator() const {
+    const BandShape& r = a_.plan.reduced;
+    LogProduct product;
+    for (const double d : diagonal_of<B>(lane_, a_.reduced.band, r.column(), r.n)) product.times(d);
+    a_.logs += product.log();
   }
   [[nodiscard]] Index seen(Index i) const {
     for (Index e = 0; e < a_.count(); ++e)
@@ -229,6 +239,7 @@ Index stream_factor(Context<B>& context, BandStream<B>& a, BandStreamRows<B>* y,
   SlabFactor<B> step(context.ahead, a, y, feed);
   Checkpoints* const checkpoints = progress.checkpoints;
   Index first = 0, failed = 0;
+  a.logs = 0;
   if (checkpoints)
     first = checkpoints->resume([&](Archive& archive) {
       const Index done = archive.step();
@@ -278,7 +289,9 @@ Index stream_factor(Context<B>& context, BandStream<B>& a, BandStreamRows<B>* y,
     if (failed == 0) step.put_away(seen);
   }
   progress.end();
-  return failed != 0 ? failed : step.seen_of_separator();
+  if (failed == 0) failed = step.seen_of_separator();
+  if (failed == 0 && a.count() > 1) step.add_separator();
+  return failed;
 }
 
 #define TERRACE_INSTANTIATE(B)                                                             \

@@ -80,6 +80,9 @@ class BandResult {
   virtual bool verify() { return false; }
   /// Then all once more, finish() too. False, perhaps with `failure`: it cannot.
   virtual bool again() { return false; }
+  /// log |det A|, by the factor that the solve used. In mixed precision an estimate, whose standard
+  /// error is added to `error`; all others are exact up to rounding.
+  virtual double log_determinant(double* error = nullptr) = 0;
   /// First `height` entries of `count` columns of the factor, from the `position`-th of `ranges` on.
   virtual void copy_factor(Index position, Index count, Index height, double* out) const {}
 

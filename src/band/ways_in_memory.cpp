@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "src/band/determinant.hpp"
 #include "src/band/guard.hpp"
 #include "src/band/parts.hpp"
 #include "src/band/ways.hpp"
@@ -104,6 +105,7 @@ class ByTileColumns : public BandWay<B> {
     Base::get_rows_of(x_.data.view());
     return true;
   }
+  double log_determinant(double*) override { return band::log_determinant(c, tiles_); }
   void copy_factor(Index position, Index count, Index height, double* out) const override {
     copy_rows<double, B>(c.ahead, out, height, tiles_.data.data() + position * plan.shape.column(),
                          plan.shape.column(), std::min(height, plan.shape.half_bandwidth + 1),
@@ -193,6 +195,7 @@ class InParts : public BandWay<B> {
     finish();
     return true;
   }
+  double log_determinant(double*) override { return band::log_determinant(c, a_); }
 
  private:
   void flip(Index step) {
@@ -245,6 +248,9 @@ class InMixedPrecision : public BandWay<B> {
   }
   double residual(double* reciprocal) override {
     return Base::residual_of_rows(Range{0, plan.shape.n}, reciprocal);
+  }
+  double log_determinant(double* error) override {
+    return mixed_log_determinant(c, tiles(), mixed_, error);
   }
 
  private:

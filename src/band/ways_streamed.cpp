@@ -2,11 +2,13 @@
 
 #include <atomic>
 #include <cmath>
+#include <numbers>
 #include <utility>
 
 #include "io/scratch.hpp"
 #include "kernels/base/clock.hpp"
 #include "kernels/base/parallel.hpp"
+#include "src/band/determinant.hpp"
 #include "src/band/stream.hpp"
 #include "src/band/ways.hpp"
 #include "src/band/window.hpp"
@@ -43,7 +45,7 @@ class Streamed : public BandWay<B> {
     if (solves()) rows = Base::right_hand_sides();
     begin();
     if (!stored()) return;
-    load_stream(c, band_problem<B>(system.factor), band_);
+    load_stream(c, band_problem<B>(system.factor), band_, true);
     band_.given = true;
   }
   std::string solve() override {
@@ -65,6 +67,10 @@ class Streamed : public BandWay<B> {
     solve();
     if (failure.minor == 0) finish();
     return failure.minor == 0;
+  }
+  /// Of the matrix as it is given, whatever it was multiplied by on the way.
+  double log_determinant(double*) override {
+    return 2 * band_.logs - double(ends_.shape.n) * double(exponent_) * std::numbers::ln2;
   }
   void copy_factor(Index position, Index count, Index height, double* out) const override {
     copy_columns(band_, position, count, band_.shape.half_bandwidth + 1, height, out);
@@ -90,6 +96,7 @@ class Streamed : public BandWay<B> {
       archive.value("ends", ends);
       archive.value("exponent", exponent_);
       archive.value("lost", lost_);
+      archive.value("logs", band_.logs);
       if (ends != band_.count())
         fail_together(Exit::input,
                       "the checkpoint is of another number of ends; --restart; start "
@@ -166,7 +173,7 @@ class Streamed : public BandWay<B> {
     } else if (failed > 0 && choose_scale(failed)) {
       hooks.note(
           fmt::format("streamed: the diagonal entry of row {} is near the end of the range of "
-                      "numbers; once more with the matrix scaled by 2^{}",
+                      "numbers; tried again with the matrix scaled by 2^{}",
                       failed, exponent_));
       failed = again();
       if (failed != 0 && lost_) return {first, !knows_all_numbers};
@@ -240,6 +247,17 @@ class InWindow : public BandWay<B> {
   void finish() override { Base::get_rows_of(x_.data.view()); }
   double residual(double* reciprocal) override {
     return Base::residual_of_rows(x_.rows, reciprocal);
+  }
+  double log_determinant(double*) override {
+    const BandShape& s = a_.shape;
+    std::vector<double> of_tiles(std::size_t(s.tiles()), 0.0);
+    for (Index k = c.rank(); k < s.tiles(); k += c.size()) {
+      LogProduct product;
+      for (Index j = 0; j < std::min(s.width, s.n - k * s.width); ++j)
+        product.times(a_.host_tile(k)[j * s.column()]);
+      of_tiles[std::size_t(k)] = product.log();
+    }
+    return band::log_determinant(c.control, std::move(of_tiles));
   }
   bool again() override {
     read();

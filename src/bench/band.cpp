@@ -389,7 +389,6 @@ void add_bench(CLI::App& bench, Selected& selected) {
   command->callback([&selected, options, command] {
     selected.command = "bench band";
     selected.action = [options, command](Run& run) {
-      require_no_others(run, *command);
       if (run.options.precision == "mixed")
         refuse_given(*command, {"--rivals", "--diagonal", "--substitution", "--stages"},
                      "--precision mixed compares with FP64 by the plan's method alone");

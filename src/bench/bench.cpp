@@ -17,7 +17,9 @@ void add_bench_options(CLI::App& command, BenchOptions& options) {
   command.add_option("--n", options.n, "Sizes, comma-separated")->delimiter(',')->check(positive());
   command.add_option("--repeat", options.repeat, "Measured runs; the median is reported")
       ->check(positive());
-  command.add_option("--rivals", options.rivals, "Rivals to measure beside, comma-separated")
+  command
+      .add_option("--rivals", options.rivals,
+                  "Reference libraries to measure beside, comma-separated")
       ->delimiter(',');
 }
 
@@ -51,8 +53,8 @@ void say_stages(const Run& run, const nlohmann::json& s) {
   const auto value = [&](const char* key) { return s[key].get<double>(); };
   run.say(fmt::format(
       "  stages: panel {:.6f} s, share {:.6f} s, widen {:.6f} s, {:.1f} % of them hidden; update "
-      "{:.6f} s; loop {:.6f} s; {} panels, {:.1f} host synchronizations a panel, {:.3f} us a "
-      "pivot, {:.3f} of them panel",
+      "{:.6f} s; loop {:.6f} s; {} panels, {:.1f} host synchronizations per panel, {:.3f} us "
+      "per pivot, {:.3f} of them panel",
       value("panel"), value("share"), value("widen"), 100 * value("hidden_fraction"),
       value("update"), value("loop"), s["panels"].get<Index>(),
       value("host_synchronizations_per_panel"), value("microseconds_per_pivot"),
@@ -68,7 +70,7 @@ void say_stages(const Run& run, const nlohmann::json& s) {
 void say_energy(const Run& run, const nlohmann::json& e) {
   const auto value = [&](const char* key) { return e[key].get<double>(); };
   run.say(fmt::format(
-      "  energy: {:.4g} J a solve, {:.4g} J above idle; {:.4g} W, idle {:.4g} W; {} solves, {} "
+      "  energy: {:.4g} J per solve, {:.4g} J above idle; {:.4g} W, idle {:.4g} W; {} solves, {} "
       "devices, by {}",
       value("joules_per_solve"), value("joules_above_idle"), value("watts"), value("idle_watts"),
       e["solves"].get<Index>(), e["devices"].get<Index>(), e["counter"].get<std::string>()));
@@ -138,20 +140,6 @@ void require_rivals(const BenchOptions& options, const std::string& family,
                     fmt::format("unknown rival '{}'; --rivals of bench {}; {}", name, family,
                                 known.empty() ? "leave it out, there are none"
                                               : "use " + fmt::to_string(fmt::join(known, ", "))));
-}
-
-void require_no_others(const Run& run, const CLI::App& command,
-                       const std::vector<std::string>& more) {
-  std::vector<std::string> names{"--output",           "--force",  "--plan", "--checkpoint",
-                                 "--checkpoint-every", "--restart"};
-  const CLI::App* const bench = command.get_parent();
-  if (bench != nullptr && bench->get_name() == "bench") {  // what stands before the family's name
-    std::vector<std::string> early = names;
-    for (const CLI::Option* option : bench->get_options()) early.push_back(option->get_name());
-    refuse_given(*bench, early, "options of " + run.command + " stand behind its name");
-  }
-  names.insert(names.end(), more.begin(), more.end());
-  refuse_given(command, names, run.command + " measures and would not obey it");
 }
 
 BoundSizes bound_sizes() {
@@ -234,7 +222,7 @@ bool bench_run(Run& run, const BenchOptions& options, const BenchRun& what) {
 
 void add_bench_commands(CLI::App& app, Selected& selected) {
   CLI::App* bench = app.add_subcommand("bench", "Measure solve phases on generated data, checked");
-  bench->require_subcommand(0, 1);
+  bench->require_subcommand(1);
   gf2::add_bench(*bench, selected);
   band::add_bench(*bench, selected);
   dense::add_bench(*bench, selected);

@@ -94,11 +94,6 @@ struct Removed {
 /// Refuses names of --rivals that are none of `known`: Error(usage) on all ranks.
 void require_rivals(const BenchOptions& options, const std::string& family,
                     const std::vector<std::string>& known);
-/// Refuses the common options that no bench obeys (an output, --plan, checkpoints), also where they
-/// stand before the family's name, and `more` of the family's: exit 2.
-void require_no_others(const Run& run, const CLI::App& command,
-                       const std::vector<std::string>& more = {});
-
 /// The slowest rank's seconds of each stage, and what follows from them:
 ///   panel, share, widen, update, loop   seconds
 ///   hidden_fraction                     of panel + share + widen, while an update was under way
@@ -123,7 +118,7 @@ namespace dense {
 void add_matrix_bench(CLI::App& bench, Selected& selected);
 }
 void add_bench_io(CLI::App& bench, Selected& selected);
-/// bench profile, and bench --profile.
+/// bench profile; bench --profile is the same (src/main.cpp).
 void add_bench_profile(CLI::App& bench, Selected& selected);
 
 }  // namespace terrace

@@ -305,8 +305,7 @@ void bench_csr(Run& run, const Context<B>& c, const CgBench& options, Index poin
 }
 
 /// Options that this kind of matrix does not have.
-void refuse_ignored(const Run& run, const CgBench& o, const CLI::App& command) {
-  require_no_others(run, command, {"--block"});
+void refuse_ignored(const CgBench& o, const CLI::App& command) {
   const std::string reason = "matrices of --kind " + o.kind + " do not have it";
   if (o.kind != "dense") refuse_given(command, {"--layout", "--diagonal"}, reason);
   if (o.kind != "band") refuse_given(command, {"--half-bandwidth"}, reason);
@@ -399,7 +398,7 @@ void add_bench(CLI::App& bench, Selected& selected) {
   command->callback([&selected, options, command] {
     selected.command = "bench cg";
     selected.action = [options, command](Run& run) {
-      refuse_ignored(run, *options, *command);
+      refuse_ignored(*options, *command);
       bench_cg(run, *options);
     };
   });

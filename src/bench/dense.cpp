@@ -238,13 +238,12 @@ void add_bench(CLI::App& bench, Selected& selected) {
       ->check(CLI::IsMember({"auto", "partial", "tournament"}));
   command->callback([&selected, options, command] {
     selected.command = "bench dense";
-    selected.action = [options, command](Run& run) {
+    selected.action = [options](Run& run) {
       const std::string& method = run.options.method;
       if (!method.empty() && method != "gauss-jordan" && method != "textbook")
         fail_together(Exit::usage, "unknown method '" + method +
                                        "'; --method; use gauss-jordan, or textbook to measure it "
                                        "beside");
-      require_no_others(run, *command);
       // --block and --pivoting are the other method's here.
       check_textbook_options(run.control.size(), method == "textbook", 0, "auto",
                              !options->grid.empty() || !options->threads.empty());

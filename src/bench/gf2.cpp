@@ -138,8 +138,7 @@ void bench(Run& run, const Gf2Bench& o) {
 }
 
 /// Options that this kind of `bench gf2` would not obey.
-void refuse_ignored(const Run& run, const Gf2Bench& o, const CLI::App& command) {
-  require_no_others(run, command);
+void refuse_ignored(const Gf2Bench& o, const CLI::App& command) {
   if (o.product || o.inverse)
     refuse_given(command, {"--rivals"}, "rivals are measured beside eliminations");
 }
@@ -163,7 +162,7 @@ void add_bench(CLI::App& bench_app, Selected& selected) {
   add_bench_options(*command, options->common);
   auto* stages = add_stages_option(*command, options->common);
   command->add_flag("--energy", options->common.energy,
-                    "Joules of a solve: repeats it until 3 s of solves were seen");
+                    "Joules per solve: repeats it until 3 s of solves were seen");
   auto* product =
       command->add_flag("--product", options->product, "Products of random bit matrices instead");
   add_levels_option(*command, options->levels);
@@ -213,7 +212,7 @@ void add_bench(CLI::App& bench_app, Selected& selected) {
   command->callback([&selected, options, command] {
     selected.command = "bench gf2";
     selected.action = [options, command](Run& run) {
-      refuse_ignored(run, *options, *command);
+      refuse_ignored(*options, *command);
       bench(run, *options);
     };
   });

@@ -106,8 +106,8 @@ class IoRun {
   /// Calls look(global item, data) for a piece's items.
   template <class T, class F>
   io::Sink<T> walk(std::span<const Range> ranges, Index width, Look& look, const F& good) {
-    return [=, this, &look, range = std::size_t(0), before = Index(0)](Index position, Index count,
-                                                                       const T* data) mutable {
+    return [=, &look, range = std::size_t(0), before = Index(0)](Index position, Index count,
+                                                                 const T* data) mutable {
       for (Index k = 0; k < count; ++k) {
         while (position + k >= before + ranges[range].count) before += ranges[range++].count;
         if (position + k != look.items++) ++look.wrong;
@@ -193,12 +193,9 @@ void add_bench_io(CLI::App& bench, Selected& selected) {
       ->check(positive());
   command->add_flag("--keep", options->keep, "Leave the test files");
   command->add_flag("--warm", options->warm, "From the page cache only");
-  command->callback([&selected, options, command] {
+  command->callback([&selected, options] {
     selected.command = "bench io";
-    selected.action = [options, command](Run& run) {
-      require_no_others(run, *command, {"--backend", "--method", "--block", "--seed"});
-      bench_io(run, *options);
-    };
+    selected.action = [options](Run& run) { bench_io(run, *options); };
   });
 }
 

@@ -323,7 +323,6 @@ void add_matrix_bench(CLI::App& bench, Selected& selected) {
   command->callback([&selected, options, command] {
     selected.command = "bench matrix";
     selected.action = [options, command](Run& run) {
-      require_no_others(run, *command, {"--method", "--block"});
       require_rivals(*options, "matrix", {});
       bench_matrix(run, *options, *command);
     };

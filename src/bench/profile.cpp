@@ -1,4 +1,4 @@
-// terrace bench --profile: the raw rates of this machine, for --plan.
+// terrace bench profile: the raw rates of this machine, for --plan.
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -126,7 +126,6 @@ Rates measure_rates(const Context<B>& c, const std::string& folder) {
 }
 
 struct ProfileOptions {
-  bool profile = false;
   std::string folder = ".";
 };
 
@@ -136,7 +135,7 @@ void bench_profile(Run& run, const ProfileOptions& options) {
   with_backend(run, [&]<class B>(Context<B>& c) {
     const double begin = run.control.reduce(wall() - entry, Reduce::max);
     const std::string machine = machine_name(c, c.size());
-    run.say(fmt::format("raw rates of a rank: {}", machine));
+    run.say(fmt::format("raw rates per rank: {}", machine));
     Rates rates = measure_rates(c, options.folder);
     rates[Rate::start] = 1 / begin;
     nlohmann::json measured;
@@ -156,36 +155,13 @@ void bench_profile(Run& run, const ProfileOptions& options) {
 
 void add_bench_profile(CLI::App& bench, Selected& selected) {
   const auto options = std::make_shared<ProfileOptions>();
-  const auto action = [&bench, &selected, options] {
+  CLI::App* command = bench.add_subcommand(
+      "profile", "Measure the rates of this machine for --plan, about ten seconds");
+  command->add_option("--folder", options->folder, "Where a file of 256 MiB is written and read");
+  add_common_options(*command, selected.options);
+  command->callback([&selected, options] {
     selected.command = "bench profile";
-    const CLI::App* given = bench.get_subcommands().empty() ? &bench : bench.get_subcommands()[0];
-    selected.action = [options, given](Run& run) {
-      require_no_others(run, *given, {"--method", "--block", "--seed", "--no-check", "--check"});
-      bench_profile(run, *options);
-    };
-  };
-  const auto add = [&](CLI::App& command) {
-    command.add_option("--folder", options->folder, "Where a file of 256 MiB is written and read")
-        ->capture_default_str();
-    add_common_options(command, selected.options);
-  };
-  const char* const what = "Measure the rates of this machine for --plan, about ten seconds";
-  CLI::App* command = bench.add_subcommand("profile", what);
-  add(*command);
-  command->callback(action);
-  // The same as an option: terrace bench --profile.
-  bench.add_flag("--profile", options->profile, what);
-  add(bench);
-  bench.callback([&bench, options, action] {
-    if (!bench.get_subcommands().empty()) {
-      if (options->profile)
-        fail_together(Exit::usage,
-                      "--profile measures all families; terrace bench; leave the family out");
-      return;
-    }
-    if (!options->profile)
-      fail_together(Exit::usage, "bench needs a family or --profile; see terrace bench --help");
-    action();
+    selected.action = [options](Run& run) { bench_profile(run, *options); };
   });
 }
 

@@ -93,10 +93,13 @@ class BandJob : public PlannedBand<B> {
       double flops = band_solve_flops(shape().n, shape().half_bandwidth, nrhs());
       if (!system_.factor) flops += Base::factor_flops();
       run_.rate(flops * 1e-9 / run_.seconds("solve"), "GFLOP/s");
+    } else {
+      run_.rate(Base::factor_flops() * 1e-9 / run_.seconds("solve"), "GFLOP/s");
     }
     done_->finish();
     if (mixed && std::isfinite(notes.condition))
       run_.report["condition_estimate"] = notes.condition;
+    note_determinant(mixed);
   }
   /// Of the solution, against b read again, or of the factor.
   void check() override {
@@ -138,34 +141,43 @@ class BandJob : public PlannedBand<B> {
     const io::Attributes attributes{{"format", std::string("band")},
                                     {"uplo", std::string("lower")},
                                     {"content", std::string("Cholesky factor")},
-                                    {"matrix", run_.inputs["input"].template get<std::string>()}};
+                                    {"matrix", run_.inputs["input"].template get<std::string>()},
+                                    {"log_abs_determinant", log_determinant_}};
     output.write_columns("factor", height, shape().n, done_->ranges, columns, attributes);
     output.commit(run_.attributes());
-    run_.rate(Base::factor_flops() * 1e-9 / run_.seconds("solve"), "GFLOP/s");
   }
-  [[nodiscard]] std::string sentence() const override {
-    const nlohmann::json& report = run_.report;
-    const double seconds = run_.seconds("solve"), rate = report["rate"]["value"];
-    if (!solves())
-      return fmt::format("factored n = {}, half-bandwidth {}, in {:.3f} s, {:.4g} GFLOP/s",
-                         shape().n, shape().half_bandwidth, seconds, rate);
-    std::string text = fmt::format(
-        "solved n = {}, half-bandwidth {}, {} right-hand sides, in {:.3f} s, {:.4g} GFLOP/s",
-        shape().n, shape().half_bandwidth, nrhs(), seconds, rate);
-    if (report.contains("residual"))
-      text += fmt::format("\nresidual {:.3g} (scaled; below {} is good)",
-                          report["residual"].get<double>(), kBandPass);
+  [[nodiscard]] std::string problem() const override {
+    std::string text = fmt::format("band matrix, n = {}, half-bandwidth {}", shape().n,
+                                   system_.matrix.half_bandwidth);
+    if (solves()) text += ", " + counted(nrhs(), "right-hand side");
+    return text;
+  }
+  [[nodiscard]] std::string answer() const override {
     const BandNotes& notes = done_->notes;
-    if (plan_.method == BandMethod::mixed)
+    const bool mixed = plan_.method == BandMethod::mixed;
+    std::string text =
+        fmt::format("{}, log-determinant {}{:.10g}", solves() ? "x" : "Cholesky factor",
+                    mixed ? "about " : "", log_determinant_);
+    if (mixed)
       text += fmt::format(
-          "\nmixed precision: {} iterations, {} restarts, backward error {:.3g}, "
-          "condition about {:.3g}",
-          notes.found.iterations, notes.found.restarts, notes.found.backward_error,
-          notes.condition);
+          "\nmixed precision: {}, {}, backward error {:.3g}, condition about {:.3g}",
+          counted(notes.found.iterations, "iteration"), counted(notes.found.restarts, "restart"),
+          notes.found.backward_error, notes.condition);
     return text;
   }
 
  private:
+  /// In mixed precision an estimate, with its standard error.
+  void note_determinant(bool mixed) {
+    nlohmann::json& result = run_.report["result"];
+    double error = 0;
+    if (mixed)
+      run_.phase("condition", [&] { log_determinant_ = done_->log_determinant(&error); });
+    else
+      log_determinant_ = done_->log_determinant();
+    result["log_abs_determinant"] = log_determinant_;
+    if (mixed) result["log_abs_determinant_error"] = error;
+  }
   void note_not_mixed() {
     run_.report["precision"] = "fp64";
     run_.settings["precision"] = kNotMixed;
@@ -202,7 +214,7 @@ class BandJob : public PlannedBand<B> {
   /// --guard of methods without sums on the way: the check has failed, and all is done once more
   /// with the matrix read again.
   void try_again(double before, double& reciprocal) {
-    run_.say("--guard: the check failed; all is done once more");
+    run_.say("--guard: the check failed; the run reads and solves again");
     double now = std::numeric_limits<double>::infinity();
     if (done_->again()) now = done_->residual(&reciprocal);
     require_definite();
@@ -215,6 +227,7 @@ class BandJob : public PlannedBand<B> {
 
   BandFiles& files_;
   std::unique_ptr<BandResult<B>> done_;
+  double log_determinant_ = 0;
 };
 
 BandReader reader_of(const Run& run, const io::BandInput& input) {

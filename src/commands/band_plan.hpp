@@ -78,8 +78,8 @@ class PlannedBand : public Job {
     return work_of(to_string(plan_.method), chain, *std::max_element(flops.begin(), flops.end()));
   }
   void describe() override {
-    run_.say(fmt::format("band matrix n = {}, half-bandwidth = {}, {} right-hand sides", shape().n,
-                         shape().half_bandwidth, nrhs()));
+    run_.say(fmt::format("band matrix n = {}, half-bandwidth = {}, {}", shape().n,
+                         shape().half_bandwidth, counted(nrhs(), "right-hand side")));
     if (plan_.method == BandMethod::tile_columns)
       describe_tile_columns();
     else if (plan_.method == BandMethod::mixed)
@@ -198,12 +198,12 @@ class PlannedBand : public Job {
   void describe_parts() const {
     const BandPartsMemory m = band_parts_memory<B>(plan_, nrhs());
     const Index last = plan_.parts() - 1, s = plan_.separator;
-    say_way(fmt::format("method {}: {} parts, {} on a rank at most, tile columns of width {}",
+    say_way(fmt::format("method {}: {} parts, at most {} per rank, tile columns of width {}",
                         to_string(plan_.method), plan_.parts(), plan_.per_rank(), shape().width));
     if (last > 0)
       run_.say(fmt::format(
           "rows of the first part {}, of the last {}{}; separators of {} rows, their system of "
-          "order {} on rank 0; one message of {} a part",
+          "order {} on rank 0; one message of {} per part",
           plan_.rows(0).count, plan_.rows(last).count,
           last > 1 ? fmt::format(", of those between {}", plan_.rows(1).count) : "", s,
           plan_.reduced.n, size_text(3 * s * (s + 1) * Index(sizeof(double)))));
@@ -241,9 +241,9 @@ class PlannedBand : public Job {
     if (plan_.parts() > 1)
       run_.say(fmt::format("rows of the first end {}, of the other {}; a separator of {} rows",
                            plan_.tiles(0) * s.width, plan_.rows(1).count, plan_.separator));
-    run_.say(fmt::format("transfers: {} each way for the factor at the same time{}", stored,
-                         nrhs() > 0 ? ", and " + stored + " once more for the backward substitution"
-                                    : std::string()));
+    run_.say(fmt::format(
+        "transfers: {} each way for the factor at the same time{}", stored,
+        nrhs() > 0 ? ", and " + stored + " again for the backward substitution" : std::string()));
     if (plan_.kept > 0)
       run_.say(fmt::format(
           "scratch file: {} of the factor in {}; the host keeps {} slabs of an end", stored,

@@ -48,7 +48,8 @@ class SolveByGradients : public Job {
   void outcome() override {
     sum_ = summarise(solution_.results, solution_.power);
     run_.report["result"] = sum_.result;
-    run_.report["residual"] = sum_.scaled;
+    run_.report["residual"] =
+        run_.options.no_check ? nlohmann::json() : nlohmann::json(sum_.scaled);
     run_.rate(1e-9 * solution_.bytes * double(sum_.steps) / run_.seconds("solve"), "GB/s");
   }
   bool has_check() const override { return false; }
@@ -57,7 +58,11 @@ class SolveByGradients : public Job {
                    x_.data() + (solution_.own.first - a_->rows().first) * nrhs_);
   }
   /// An x that has not converged is written before that is said.
-  [[nodiscard]] std::string sentence() const override {
+  [[nodiscard]] std::string problem() const override {
+    return fmt::format("{} matrix, n = {}, {}", form_name(in_.kind), in_.n,
+                       counted(nrhs_, "right-hand side"));
+  }
+  [[nodiscard]] std::string answer() const override {
     const std::vector<CgResult>& results = solution_.results;
     if (sum_.failed >= 0)
       run_.outcome("not converged", explain_failure(results[std::size_t(sum_.failed)], sum_.failed,

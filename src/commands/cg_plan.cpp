@@ -6,6 +6,7 @@
 #include "src/cg/constant_guard.hpp"
 #include "src/cg/preconditioner.hpp"
 #include "src/program/refuse.hpp"
+#include "src/program/summary.hpp"
 
 namespace terrace::cg {
 
@@ -210,19 +211,20 @@ void describe_cg(const Run& run, const CgInputs& in, const CgCommand& options,
   const int ranks = run.control.size();
   const bool triangle = as_triangle(in, options);
   const CgMethod method = options.solve.method;
-  run.say(fmt::format("{} matrix n = {}, {} right-hand sides ({} at once), {} ranks",
-                      form_name(in.kind), in.n, in.rhs.columns(), at_once(in, options), ranks));
-  const char* reductions = method == CgMethod::classic ? "two reductions of scalars an iteration"
+  run.say(fmt::format("{} matrix n = {}, {} ({} at once), {}", form_name(in.kind), in.n,
+                      counted(in.rhs.columns(), "right-hand side"), at_once(in, options),
+                      counted(ranks, "rank")));
+  const char* reductions = method == CgMethod::classic ? "two reductions of scalars per iteration"
                            : method == CgMethod::single_reduction
-                               ? "one reduction of scalars an iteration"
-                               : "one reduction of scalars an iteration, beside the product";
+                               ? "one reduction of scalars per iteration"
+                               : "one reduction of scalars per iteration, beside the product";
   run.say(fmt::format(
       "method conjugate-gradients ({}), {}: {}, {}", run.report["variant"].get<std::string>(),
       run.options.method.empty() ? "the default" : "asked for",
       triangle                     ? "tiles of the triangle, vectors whole on every rank"
       : in.kind == io::Kind::dense ? "row slices, p gathered on every rank"
                                    : "row slices, halo exchange",
-      triangle ? (ranks > 1 ? "one all-reduce of A p an iteration" : "no communication")
+      triangle ? (ranks > 1 ? "one all-reduce of A p per iteration" : "no communication")
                : reductions));
   run.say(fmt::format(
       "memory per rank: {:.3f} GiB on the backend (matrix {:.3f}, vectors {:.3f}), {:.3f} GiB on "

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "src/cg/eigen_estimate.hpp"
+#include "src/program/summary.hpp"
 
 namespace terrace::cg {
 namespace {
@@ -133,9 +134,9 @@ void write_solution(Run& run, CgInputs& in, const CgCommand& options, const CgSo
 
 std::string describe_solution(const Run& run, const CgInputs& in, const CgCommand& options,
                               const std::vector<CgResult>& results, const CgSummary& sum) {
-  std::string lines = fmt::format("converged ({}), n = {}, {} iterations in {:.3f} s, {:.4g} GB/s",
-                                  sum.result["reason"].get<std::string>(), in.n, sum.iterations,
-                                  run.seconds("solve"), run.report["rate"]["value"].get<double>());
+  std::string lines = fmt::format(
+      "x, converged ({}) after {}, {} iterations/s", sum.result["reason"].get<std::string>(),
+      counted(sum.iterations, "iteration"), digits(double(sum.steps) / run.seconds("solve")));
   for (const CgResult& r : results)
     lines += fmt::format("\nrelative residual {:.3g} from the matrix, {:.3g} from the recurrence",
                          r.true_residual, r.recurrence_residual);

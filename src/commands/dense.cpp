@@ -95,16 +95,17 @@ class DenseJob : public PhasedJob {
                                      system_.rows(), attributes);
     output_->commit(run_.attributes());
   }
-  [[nodiscard]] std::string sentence() const override {
-    if (plan_.method == "cramer") return {};
-    const Run& run = run_;
-    const std::string residual = run.report.value("residual", nlohmann::json("not checked")).dump();
-    const double seconds = run.seconds("solve");
-    if (b_)
-      return fmt::format("solution   n {}, right-hand sides {}, {:.3f} s, residual ratio {}",
-                         plan_.n, plan_.rhs, seconds, residual);
-    return fmt::format("inverse    n {}, {:.3f} s, {:.1f} GFLOP/s, residual ratio {}", plan_.n,
-                       seconds, run.report["rate"]["value"].get<double>(), residual);
+  [[nodiscard]] std::string problem() const override {
+    std::string text = fmt::format("dense matrix, n = {}", plan_.n);
+    if (b_) text += ", " + counted(plan_.rhs, "right-hand side");
+    return text;
+  }
+  [[nodiscard]] std::string answer() const override {
+    const double reciprocal = run_.report["result"].value("reciprocal_condition", 0.0);
+    std::string text = b_ ? "x" : "inverse";
+    if (reciprocal > 0) text += fmt::format(", condition {:.2g}", 1 / reciprocal);
+    return text + fmt::format(", log |determinant| {:.10g}, sign {}", found_.log_abs_determinant,
+                              found_.determinant_sign > 0 ? "+" : "-");
   }
 
  private:
@@ -213,7 +214,7 @@ void add_commands(CLI::App& app, Selected& selected) {
     command->add_option("A", options->matrix, "Matrix: FILE.h5[:/path]")->required();
     command
         ->add_option("--pivoting", options->pivoting,
-                     "partial (one exchange a column), tournament (one a panel) or auto")
+                     "partial: one exchange per column; tournament: one per panel")
         ->check(CLI::IsMember({"auto", "partial", "tournament"}));
     add_common_options(*command, selected.options);
     add_reading_options(*command, selected.options);

@@ -30,6 +30,7 @@ DensePlan choose_plan(Run& run, Index n, Index right, const DenseOptions& o) {
   const bool inverse = right < 0;
   DenseRequest request{run.options.method, inverse, inverse ? 0 : right};
   request.exact_check = run.options.check == "exact";
+  request.seed = Word(run.options.seed);
   request.grid = o.grid;
   request.threads = o.threads;
   if (request.method == "textbook" || request.method == "cramer")

@@ -8,6 +8,7 @@
 #include "distrib/agree.hpp"
 #include "io/input.hpp"
 #include "kernels/base/parallel.hpp"
+#include "kernels/base/size_text.hpp"
 #include "src/commands/problems.hpp"
 #include "src/program/refuse.hpp"
 #include "src/program/register.hpp"
@@ -229,16 +230,16 @@ void write_bits(Run& run, io::Output& output, const BitProblem& a, const Generat
       packed);
 }
 
-/// Writes the problem that `make` puts into the output.
-void generate(Run& run, Index n, const std::function<void(io::Output&)>& make) {
-  if (run.options.output.empty())
-    fail_together(Exit::usage, "no output is named; on the command line; add -o FILE.h5");
+/// Writes the problem that `make` puts into the output; `bytes`: of its matrix.
+void generate(Run& run, Index n, Index bytes, const std::function<void(io::Output&)>& make) {
+  require_output(run.options);
   run.report["n"] = n;
   run.report["backend"] = "cpu";
   run.report["result"]["seed"] = run.options.seed;
   if (run.options.plan) {
-    run.say(fmt::format("{} of order {}: made and written in pieces of at most {} MiB a rank",
-                        run.command, n, io::piece_bytes() >> 20));
+    run.report["result"]["plan"] = {{"file_bytes", bytes}};
+    run.say(fmt::format("{} of order {}: {} on disk; made in pieces of at most {} MiB per rank",
+                        run.command, n, size_text(bytes), io::piece_bytes() >> 20));
     return;
   }
   io::Output output(run.control, run.options.output, run.options.force);
@@ -278,7 +279,8 @@ void generate_bits(Run& run, GenerateOptions o, bool with_rank) {
   const BitProblem a = with_rank ? gf2_rank(seed, o.rows, o.columns, o.rank)
                                  : gf2_random(seed, o.rows, o.columns, o.density);
   if (with_rank) run.report["result"]["rank"] = o.rank;
-  generate(run, o.rows, [&](io::Output& output) { write_bits(run, output, a, o); });
+  generate(run, o.rows, 8 * o.rows * ceil_div(o.columns, 64),
+           [&](io::Output& output) { write_bits(run, output, a, o); });
 }
 
 void generate_dense(Run& run, const GenerateOptions& o, const std::string& kind) {
@@ -290,7 +292,7 @@ void generate_dense(Run& run, const GenerateOptions& o, const std::string& kind)
   const DenseProblem a = kind == "dense-random"      ? dense_random(seed, o.n)
                          : kind == "dense-condition" ? dense_condition(seed, o.n, o.condition)
                                                      : dense_spd(seed, o.n, order_of(o));
-  generate(run, o.n, [&](io::Output& output) { write_dense(run, output, a, o); });
+  generate(run, o.n, 8 * o.n * o.n, [&](io::Output& output) { write_dense(run, output, a, o); });
 }
 
 void generate_band(Run& run, const GenerateOptions& given, bool laplace) {
@@ -311,7 +313,8 @@ void generate_band(Run& run, const GenerateOptions& given, bool laplace) {
   const BandProblemFormula a =
       laplace ? band_laplace(o.n, o.points)
               : band_spd(Word(run.options.seed), o.n, o.half_bandwidth, o.condition);
-  generate(run, o.n, [&](io::Output& output) { write_band(run, output, a, o); });
+  generate(run, o.n, 8 * o.n * (o.half_bandwidth + 1),
+           [&](io::Output& output) { write_band(run, output, a, o); });
 }
 
 void generate_csr(Run& run, const GenerateOptions& o) {
@@ -320,7 +323,8 @@ void generate_csr(Run& run, const GenerateOptions& o) {
   if (o.dim != 2 && o.dim != 3) misuse("--dim is neither 2 nor 3");
   require_countable({std::pow(double(o.points), double(o.dim)), 7 + double(o.rhs)});
   const CsrLaplace a{o.points, o.dim};
-  generate(run, a.n(), [&](io::Output& output) { write_laplace(run, output, a, o); });
+  generate(run, a.n(), 16 * (2 * o.dim + 1) * a.n(),
+           [&](io::Output& output) { write_laplace(run, output, a, o); });
 }
 
 }  // namespace
@@ -334,17 +338,9 @@ void add_generate_commands(CLI::App& app, Selected& selected) {
     CLI::App* kind = group->add_subcommand(name, what);
     add_common_options(*kind, selected.options);
     kind->add_option("--rhs", o->rhs, "Right-hand sides b = A x_true to add, with x_true");
-    kind->callback([&selected, action, kind, text = std::string("generate ") + name] {
+    kind->callback([&selected, action, text = std::string("generate ") + name] {
       selected.command = text;
-      selected.action = [action, kind, text](Run& run) {
-        refuse_given(*kind,
-                     {"--method", "--block", "--precision", "--no-check", "--check", "--checkpoint",
-                      "--checkpoint-every", "--restart"},
-                     text + " writes a formula and would not obey it");
-        if (run.options.backend == "cuda")
-          fail_together(Exit::usage, text + " works on the CPU; --backend cuda; leave it out");
-        action(run);
-      };
+      selected.action = action;
     });
     return kind;
   };

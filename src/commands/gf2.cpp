@@ -32,10 +32,12 @@ class ReduceBits : public PhasedJob {
         context_(context),
         files_(files),
         task_(task),
-        plan_(plan_bits(
-            context, files.a.rows(), files.a.columns(), files.b ? files.b->columns() : 0,
-            {panel_wish(run.options, o.candidates), task, run.options.seed, !run.options.no_check},
-            measured_panels(context))),
+        plan_(plan_bits(context, files.a.rows(), files.a.columns(),
+                        files.b ? files.b->columns() : 0,
+                        {panel_wish(run.options, o.candidates), task, run.options.seed,
+                         !run.options.no_check, o.transform},
+                        measured_panels(context))),
+        determinant_(o.determinant),
         a_(file_source(context, files.a, plan_.layout)),
         b_(files.b ? file_source(context, *files.b, plan_.layout) : BitSource<B>{}),
         memory_([this](const PanelPlan& panels, int ranks) {
@@ -47,7 +49,9 @@ class ReduceBits : public PhasedJob {
   [[nodiscard]] Work work() const override {
     const PanelPlan& panels = plan_.panels;
     BitWork w{machine_of(context_),
-              task_ == BitTask::echelon ? "echelon" : run_.command.substr(4),
+              task_ == BitTask::echelon ? "echelon"
+              : task_ == BitTask::rank  ? "rank"
+                                        : run_.command.substr(4),
               elimination_method<B>(panels),
               a_.rows,
               plan_.columns,
@@ -83,6 +87,7 @@ class ReduceBits : public PhasedJob {
                                zero, io::to_string(files_.a.location())));
     }
     result["rank"] = rank();
+    if (determinant_) result["determinant"] = determinant();
     rate(run_, found_.work);
     if (task_ == BitTask::kernel) result["nullity"] = nullity();
     if (task_ == BitTask::solve) result["consistent"] = found_.consistent;
@@ -111,25 +116,37 @@ class ReduceBits : public PhasedJob {
     output.group("");
     commit(output, run_, found_.witness);
   }
-  std::string sentence() const override {
-    const Run& run = run_;
-    const double seconds = run.seconds("solve");
-    const std::string of = fmt::format("rank {} of {} x {}", rank(), a_.rows, plan_.columns);
-    if (task_ == BitTask::solve)
-      return fmt::format("{}, {} right-hand sides, {:.3f} s{}", of, plan_.right, seconds,
-                         certified(run));
-    if (task_ == BitTask::kernel)
-      return fmt::format("{}, {} basis vectors, {:.3f} s{}", of, nullity(), seconds,
-                         certified(run));
-    return fmt::format(
-        "{}, {:.3f} s, {:.3g} bit-MAC/s{}",
-        task_ == BitTask::inverse ? fmt::format("inverse of {0} x {0}", plan_.columns) : of,
-        seconds, run.report["rate"]["value"].get<double>(), certified(run));
+  [[nodiscard]] std::string problem() const override {
+    std::string text = fmt::format("{} x {} bits", a_.rows, plan_.columns);
+    if (task_ == BitTask::solve) text += ", " + counted(plan_.right, "right-hand side");
+    return text;
+  }
+  [[nodiscard]] std::string answer() const override {
+    const std::string of = fmt::format("rank {}", rank());
+    switch (task_) {
+      case BitTask::rref:
+        return of + ", reduced row echelon form" + (plan_.transform ? ", T with T A = rref" : "");
+      case BitTask::echelon:
+        return of + ", row echelon form" + (plan_.transform ? ", T with T A = rref" : "");
+      case BitTask::solve:
+        return of + ", x";
+      case BitTask::kernel:
+        return of + ", " + counted(nullity(), "basis vector");
+      case BitTask::inverse:
+        return "inverse";
+      default:
+        return determinant_ ? fmt::format("determinant {}, {}", determinant(), of) : of;
+    }
+  }
+  [[nodiscard]] std::string scalar() const override {
+    if (determinant_) return fmt::format("{}", determinant());
+    return task_ == BitTask::rank ? fmt::format("{}", rank()) : std::string();
   }
 
  private:
   [[nodiscard]] Index rank() const { return found_.pivots.rank(); }
   [[nodiscard]] Index nullity() const { return plan_.columns - rank(); }
+  [[nodiscard]] Index determinant() const { return rank() == plan_.columns ? 1 : 0; }
   /// Of the matrix that is written, about.
   [[nodiscard]] Index result_bytes() const {
     if (task_ == BitTask::solve) return 8 * plan_.columns * plan_.right_words();
@@ -153,6 +170,10 @@ class ReduceBits : public PhasedJob {
     else if (task_ != BitTask::rank)
       output.write_scattered<Word>(task_ == BitTask::inverse ? "inverse" : "rref", a_.rows, words,
                                    destination_of(found_), rows(found_.matrix, words), of_a);
+    if (plan_.transform)
+      output.write_scattered<Word>("transform", a_.rows, right, destination_of(found_),
+                                   row_source<B>(context_, found_.matrix.rows(), words, right),
+                                   bits_attributes(a_.rows));
   }
 
   Run& run_;
@@ -160,6 +181,7 @@ class ReduceBits : public PhasedJob {
   Files& files_;
   BitTask task_;
   BitPlan plan_;
+  bool determinant_;
   BitSource<B> a_, b_;
   MemoryOf memory_;
   BitResult<B> found_;
@@ -169,16 +191,17 @@ void reduce(Run& run, const Gf2Options& o, BitTask task) {
   Files files(run, o, task == BitTask::solve ? "rhs" : nullptr);
   const Index rows = files.a.rows(), columns = files.a.columns();
   if (task == BitTask::rref || task == BitTask::rank) run.settings["echelon"] = o.echelon;
+  if (task == BitTask::rref) run.settings["transform"] = o.transform;
   if (task == BitTask::rref && o.echelon) task = BitTask::echelon;
   if (files.b && files.b->rows() != rows)
     fail_together(Exit::input,
                   fmt::format("the right-hand side has {} rows, the matrix {}; {}; they must agree",
                               files.b->rows(), rows, io::to_string(files.b->location())));
-  if (task == BitTask::inverse && rows != columns)
-    fail_together(
-        Exit::input,
-        fmt::format("the matrix is {} x {}, not square; {}; only square matrices have an inverse",
-                    rows, columns, io::to_string(files.a.location())));
+  if ((task == BitTask::inverse || o.determinant) && rows != columns)
+    fail_together(Exit::input,
+                  fmt::format("the matrix is {} x {}, not square; {}; only square matrices have {}",
+                              rows, columns, io::to_string(files.a.location()),
+                              o.determinant ? "a determinant" : "an inverse"));
   with_backend(run, elimination_hint(rows, columns), [&]<class B>(Context<B>& context) {
     ReduceBits<B> job(run, context, files, o, task);
     conduct(run, context, job);
@@ -210,14 +233,23 @@ void add_commands(CLI::App& app, Selected& selected) {
         ->check(not_negative());
     return command;
   };
-  add_elimination("rref", "Reduced row echelon form", BitTask::rref)
-      ->add_flag("--echelon", options->echelon, "Echelon form only");
+  CLI::App* rref = add_elimination("rref", "Reduced row echelon form", BitTask::rref);
+  rref->add_flag("--echelon", options->echelon, "Echelon form only");
+  rref->add_flag("--transform", options->transform,
+                 "Write T with T A = rref too, as dataset 'transform'");
   add_elimination("rank", "Rank", BitTask::rank);
   add_elimination("solve", "X with A X = B; free unknowns zero", BitTask::solve)
       ->add_option("--rhs", options->b, "Right-hand sides, file.h5:/path or :/path")
       ->required();
   add_elimination("kernel", "Basis of {x : A x = 0}", BitTask::kernel);
   add_elimination("inverse", "Inverse", BitTask::inverse);
+  add("determinant", "Determinant of a square matrix: 0 or 1",
+      [](Run& run, Gf2Options o) {
+        o.determinant = true;
+        reduce(run, o, BitTask::rank);
+      })
+      ->add_option("--candidates", options->candidates, candidates_help)
+      ->check(not_negative());
   CLI::App* product = add("multiply", "Product A B", multiply);
   product->add_option("B", options->b, "Second factor, file.h5:/path or :/path")->required();
   add_levels_option(*product, options->levels);

@@ -47,7 +47,9 @@ class MultiplyBits : public PhasedJob {
   void check() override {
     if (run_.options.no_check) return;
     const AgainHooks again{
-        [&] { run_.say("--guard: the certificate does not hold; all is done once more"); },
+        [&] {
+          run_.say("--guard: the certificate does not hold; the run reads and multiplies again");
+        },
         [&] { run_.require_same_inputs(); }};
     judge(run_,
           certify_product(context_, plan_, a_, b_, *factors_, witness_.seed, run_.progress, again));
@@ -59,11 +61,11 @@ class MultiplyBits : public PhasedJob {
                                bits_attributes(plan_.columns));
     commit(*files_.output, run_, witness_);
   }
-  [[nodiscard]] std::string sentence() const override {
-    return fmt::format("product {} x {} x {}, {:.3f} s, {:.3g} bit-MAC/s{}", a_.rows, plan_.inner,
-                       plan_.columns, run_.seconds("solve"),
-                       run_.report["rate"]["value"].get<double>(), certified(run_));
+  [[nodiscard]] std::string problem() const override {
+    return fmt::format("{} x {} times {} x {} bits", a_.rows, plan_.inner, plan_.inner,
+                       plan_.columns);
   }
+  [[nodiscard]] std::string answer() const override { return "product"; }
 
  private:
   Run& run_;

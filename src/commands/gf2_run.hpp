@@ -19,7 +19,7 @@ namespace terrace::gf2 {
 
 struct Gf2Options {
   std::string a, b;  ///< the second is a right-hand side or factor
-  bool echelon = false;
+  bool echelon = false, transform = false, determinant = false;
   Index candidates = 0;  ///< by columns of a panel; 0: the search's choice
   Index levels = -1;     ///< of Strassen's algorithm; -1: the planner's choice
 };
@@ -28,6 +28,11 @@ inline constexpr const char* passed = "passed: 64 random vectors";
 
 inline io::Attributes bits_attributes(Index columns) {
   return {{"columns", columns}, {"format", std::string("bits")}};
+}
+
+/// Whether the result is one number, and a file with its proof is a choice.
+inline bool is_scalar(const std::string& command) {
+  return command == "gf2 rank" || command == "gf2 determinant";
 }
 
 /// Opens and notes the inputs and the output; the output is refused before anything is read.
@@ -39,7 +44,7 @@ struct Files {
   Files(Run& run, const Gf2Options& o, const char* second) {
     const CommonOptions& options = run.options;
     require_bit_method(panel_wish(options, o.candidates));
-    if (run.command != "gf2 rank") require_output(options);
+    if (!is_scalar(run.command)) require_output(options);
     if (!options.output.empty() && !options.plan)
       output.emplace(run.control, options.output, options.force);
     const io::Location location = matrix_location(run, o.a);
@@ -119,12 +124,12 @@ void describe_panels(Run& run, const PanelPlan& plan, const BlockCyclic& layout)
         fmt::format("method: column by column, a search and a pass of subtraction each{}",
                     plan.measured ? " (launch shape calibrated)" : ""));
   run.say(
-      fmt::format("method: {}, panels of {} columns; rows in blocks of {} over {} ranks, so that "
+      fmt::format("method: {}, panels of {} columns; rows in blocks of {} over {}, so that "
                   "finished rows are spread evenly",
                   method == "tables" ? describe_tables<B>(plan.product) + " (Four Russians)"
                                      : "binary tensor cores",
                   fmt::format("{}{}", plan.columns, plan.measured ? " (calibrated)" : ""),
-                  layout.block, layout.ranks));
+                  layout.block, counted(layout.ranks, "rank")));
 }
 
 /// A check that fails is exit 4 and no output.
@@ -136,11 +141,6 @@ inline void judge(Run& run, const std::string& broken) {
   run.report["certificate"] = "failed: " + broken;
   run.outcome("check failed", "the certificate does not hold; " + broken +
                                   "; nothing was written, please report this as a bug");
-}
-
-/// The end of most sentences.
-inline const char* certified(const Run& run) {
-  return run.options.no_check ? "" : ", certificate passed";
 }
 
 inline void commit(io::Output& output, Run& run, const Witness& witness) {

@@ -3,6 +3,7 @@
 
 #include "distrib/topology.hpp"
 #include "kernels/base/parallel.hpp"
+#include "kernels/base/threads.hpp"
 #include "src/program/register.hpp"
 
 namespace terrace {
@@ -47,6 +48,10 @@ void info(Run& run) {
   const nlohmann::json libraries = versions();
   for (const auto& [name, version] : libraries.items())
     run.say(fmt::format("{:<14} {}", name, version.get<std::string>()));
+  std::string order;
+  for (const char* name : thread_variables) order += std::string(name) + ", ";
+  run.say(fmt::format("{:<14} {} per rank, by {} (the first of {}cores)", "threads", thread_count(),
+                      threads_named_by(), order));
   const std::string mismatch = io::hdf5_mismatch();
   if (!mismatch.empty()) run.say("WARNING    " + mismatch + "; build terrace again");
 
@@ -96,6 +101,7 @@ void info(Run& run) {
   run.report["result"]["ranks"] = lines;
   run.report["result"]["map"] = map;
   run.report["result"]["versions"] = libraries;
+  run.report["result"]["threads_by"] = threads_named_by();
   if (!mismatch.empty()) run.report["result"]["mismatch"] = mismatch;
 }
 
@@ -104,9 +110,7 @@ void info(Run& run) {
 void add_info_command(CLI::App& app, Selected& selected) {
   CLI::App* command =
       app.add_subcommand("info", "Versions, build, and what each rank has: cores, GPU, network");
-  command->add_option("--report", selected.options.report, "Write a JSON report to this file");
-  command->add_flag("--no-bind", selected.options.no_bind,
-                    "Leave threads on the cores that the launcher gave");
+  add_common_options(*command, selected.options);
   command->callback([&selected] {
     selected.command = "info";
     selected.action = info;

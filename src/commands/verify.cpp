@@ -123,17 +123,12 @@ std::map<std::string, io::Location> find_inputs(const ResultFile& result, const 
 Verdict check(const ResultFile& result) {
   const std::string command = result.text("command");
   const std::map<std::string, Verdict (*)(const ResultFile&)> checks = {
-      {"gf2 rref", verify_rref},
-      {"gf2 rank", verify_rank},
-      {"gf2 solve", verify_bit_solution},
-      {"gf2 kernel", verify_kernel},
-      {"gf2 inverse", verify_bit_inverse},
-      {"gf2 multiply", verify_product},
-      {"band factor", verify_factor},
-      {"band solve", verify_solution},
-      {"dense invert", verify_inverse},
-      {"dense solve", verify_solution},
-      {"cg", verify_cg}};
+      {"gf2 rref", verify_rref},        {"gf2 rank", verify_rank},
+      {"gf2 determinant", verify_rank}, {"gf2 solve", verify_bit_solution},
+      {"gf2 kernel", verify_kernel},    {"gf2 inverse", verify_bit_inverse},
+      {"gf2 multiply", verify_product}, {"band factor", verify_factor},
+      {"band solve", verify_solution},  {"dense invert", verify_inverse},
+      {"dense solve", verify_solution}, {"cg", verify_cg}};
   if (command.rfind("generate ", 0) == 0) return verify_problem(result);
   if (command == "convert") return {true, "stored content unchanged"};
   const auto found = checks.find(command);
@@ -198,8 +193,7 @@ void add_verify_command(CLI::App& app, Selected& selected) {
   command->add_option("result", options->result, "RESULT.h5, or RESULT.h5:/group")->required();
   command->add_option("--input", options->input, "The input, when it is not where it was");
   add_reading_options(*command, selected.options);
-  command->add_option("--report", selected.options.report, "Write a JSON report to this file");
-  command->add_flag("--quiet", selected.options.quiet, "Print errors only");
+  add_common_options(*command, selected.options);
   command->callback([&selected, options] {
     selected.command = "verify";
     selected.action = [options](Run& run) { verify(run, *options); };

@@ -188,6 +188,37 @@ void back_substitute(const ResultFile& result, const io::BitInput& e,
 
 }  // namespace
 
+namespace {
+
+/// T with T A = R: T (A z) = R z; and T leaves alone what lies on rows without a pivot, so that it
+/// is regular where the rows of the pivots are. Empty when both hold.
+std::string check_transform(const ResultFile& result, const io::BitInput& a, const io::BitInput& r,
+                            const Certificate& c) {
+  const io::BitInput t = io::open_bits(result.control, result.at("transform"));
+  const Index n = a.rows(), rank = Index(c.rows.size());
+  if (t.rows() != n || t.columns() != n)
+    return fmt::format("transform is {} x {}, not {} x {}", t.rows(), t.columns(), n, n);
+  const Vectors z = random_vectors(bit_probe_seed + 1, a.columns());
+  Vectors v = random_vectors(bit_probe_seed + 2, n), expected(std::size_t(rank), 0);
+  for (const Index row : c.rows) v[std::size_t(row)] = 0;
+  std::vector<char> is_pivot(static_cast<std::size_t>(n));
+  for (const Index row : c.rows) is_pivot[std::size_t(row)] = 1;
+  for (Index i = 0; i < n; ++i)
+    if (!is_pivot[std::size_t(i)]) expected.push_back(v[std::size_t(i)]);
+  const Vectors rz = times(result, r, z);
+  const Table az(times(result, a, z)), left(v);
+  const Index different = count_wrong(
+      result, t, [&](Index i, const Word* row) { return az.times(row) != rz[std::size_t(i)]; });
+  if (different > 0) return fmt::format("T A = rref is broken in {} rows", different);
+  const Index singular = count_wrong(result, t, [&](Index i, const Word* row) {
+    return left.times(row) != expected[std::size_t(i)];
+  });
+  if (singular > 0) return fmt::format("{} rows of the transform may be dependent", singular);
+  return {};
+}
+
+}  // namespace
+
 Verdict verify_rref(const ResultFile& result) {
   const io::BitInput a = io::open_bits(result.control, result.input("input"));
   const io::BitInput r = io::open_bits(result.control, result.at("rref"));
@@ -220,8 +251,14 @@ Verdict verify_rref(const ResultFile& result) {
   for (Index q = 0; q < rank; ++q) z[std::size_t(pivots[std::size_t(q)])] ^= rz[std::size_t(q)];
   const auto wrong = check_below(result, a, c, z, "A z = A[:, pivots] (R z)");
   if (!wrong.empty()) return failed(wrong);
-  return {true, fmt::format("rank {}, {} form, row space and rank certified on 64 random vectors",
-                            rank, not_reduced > 0 ? "echelon" : "reduced echelon")};
+  const auto names = io::members(result.control, result.base);
+  const bool transform = std::find(names.begin(), names.end(), "transform") != names.end();
+  if (transform)
+    if (const auto broken = check_transform(result, a, r, c); !broken.empty())
+      return failed(broken);
+  return {true, fmt::format("rank {}, {} form, row space and rank certified on 64 random vectors{}",
+                            rank, not_reduced > 0 ? "echelon" : "reduced echelon",
+                            transform ? "; T A = rref, T regular" : "")};
 }
 
 Verdict verify_rank(const ResultFile& result) {

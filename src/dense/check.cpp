@@ -28,7 +28,9 @@ double ratio(double residual, double n, double norm_a, double norm_x) {
   return std::isnan(value) ? std::numeric_limits<double>::infinity() : value;
 }
 
-double probe(Index i, Index p) { return random_word(0x7e22ace, i, p) & 1 ? 1.0 : -1.0; }
+double probe(Word seed, Index i, Index p) {
+  return random_word(0x7e22acd + seed, i, p) & 1 ? 1.0 : -1.0;
+}
 
 template <class B>
 std::vector<double> to_host(const Stream<B>& lane, View<double, B> data) {
@@ -176,11 +178,11 @@ double rows_times(Context<B>& context, Index n, Index columns, std::span<const R
 
 template <class B>
 InverseResidual check_by_probes(Context<B>& context, const InverseRows<B>& x,
-                                const RowReader& read_a, double scale) {
+                                const RowReader& read_a, double scale, Word seed) {
   const Index n = x.n;
   std::vector<double> v(std::size_t(n * probes));
   for (Index i = 0; i < n; ++i)
-    for (Index p = 0; p < probes; ++p) v[std::size_t(i * probes + p)] = probe(i, p);
+    for (Index p = 0; p < probes; ++p) v[std::size_t(i * probes + p)] = probe(seed, i, p);
   const std::vector<double> xv = times_inverse(context, x, probes, v);
   std::vector<double> both(std::size_t(2 * n * probes));  // [V | X V]
   for (Index i = 0; i < n; ++i)
@@ -198,7 +200,7 @@ InverseResidual check_by_probes(Context<B>& context, const InverseRows<B>& x,
           const Index i = x.rows.global(position + r, context.rank());
           for (Index p = 0; p < probes; ++p) {
             av[std::size_t(i * probes + p)] = product[2 * r * probes + p];
-            right = larger(right, std::fabs(product[(2 * r + 1) * probes + p] - probe(i, p)));
+            right = larger(right, std::fabs(product[(2 * r + 1) * probes + p] - probe(seed, i, p)));
           }
         }
       });
@@ -230,10 +232,10 @@ std::pair<double, double> norms_of_inverse(Context<B>& context,
 
 template <class B>
 InverseResidual check_inverse(Context<B>& context, const std::type_identity_t<InverseRows<B>>& x,
-                              const RowReader& read_a, double scale, bool exact) {
+                              const RowReader& read_a, double scale, bool exact, Word seed) {
   if (x.n == 0) return {0, 0, "exact, 1-norm"};
   return exact || x.n <= exact_limit ? check_exactly(context, x, read_a, scale)
-                                     : check_by_probes(context, x, read_a, scale);
+                                     : check_by_probes(context, x, read_a, scale, seed);
 }
 
 Index exact_check_bytes(Index n, Index slots) {
@@ -280,7 +282,7 @@ double check_solution(Context<B>& context, Index n, Index right, std::span<const
 
 #define INSTANTIATE(B)                                                                         \
   template InverseResidual check_inverse(Context<B>&, const InverseRows<B>&, const RowReader&, \
-                                         double, bool);                                        \
+                                         double, bool, Word);                                  \
   template double check_solution(Context<B>&, Index, Index, std::span<const Range>,            \
                                  const std::function<void(Index, Index, double*)>&,            \
                                  const RowReader&, const RowReader&, double);                  \

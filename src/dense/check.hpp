@@ -52,10 +52,12 @@ struct InverseResidual {
 };
 
 /// Exact (1-norm) up to n = 1024 and where `exact` asks for it, 4 n^3 flops; else from 32 vectors of
-/// random signs (infinity norm). `scale` is about 1 / max |A|, against overflow. Collective.
+/// random signs (infinity norm), those of `seed`. `scale` is about 1 / max |A|, against overflow.
+/// Collective.
 template <class B>
 InverseResidual check_inverse(Context<B>& context, const std::type_identity_t<InverseRows<B>>& x,
-                              const RowReader& read_a, double scale, bool exact = false);
+                              const RowReader& read_a, double scale, bool exact = false,
+                              Word seed = 1);
 /// Backend bytes that the exact one takes beside the inverse, of at most `slots` rows a rank.
 Index exact_check_bytes(Index n, Index slots);
 

@@ -76,7 +76,7 @@ JordanPlan plan_jordan(int ranks, Index n, Index right, bool inverse, Index bloc
   plan.why_pivoting = pivoting != "auto" ? "asked for"
                       : host             ? "one small exchange a column is cheap between hosts"
                       : ranks == 1       ? "all rows are on one device"
-                                         : "one exchange a panel instead of one a column";
+                                         : "one exchange per panel instead of one per column";
   // On the host a leaf of the tournament is a block of the layout: more rows than it may send on.
   const bool leaves = host && plan.pivoting == Pivoting::tournament;
   plan.rows = {n, plan.block * (leaves ? dense::leaf_blocks : 1), ranks};

@@ -52,6 +52,7 @@ DensePlan plan_dense(int ranks, Index n, const DenseRequest& o) {
   plan.method = o.method;
   plan.rhs = plan.right = o.right;
   plan.exact_check = o.exact_check;
+  plan.seed = o.seed;
   if (o.method == "textbook") {
     plan.launch = launch_of<B>(o.grid, o.threads);
     plan.bytes = plan_textbook(n, plan.launch).bytes;
@@ -201,7 +202,7 @@ double DenseSystem<B>::residual(const std::function<void(const InverseResidual&)
   const InverseRows<B> x = held();
   if (plan_.inverse) {
     const InverseResidual r =
-        check_inverse(context_, x, scaled(a_, powers_.a), 1.0, plan_.exact_check);
+        check_inverse(context_, x, scaled(a_, powers_.a), 1.0, plan_.exact_check, plan_.seed);
     if (seen) seen(r);
     return r.right;
   }

@@ -27,6 +27,7 @@ struct DenseRequest {
   std::string pivoting = "auto";
   bool emulated = false, guard = false;
   bool exact_check = false;     ///< of an inverse of any order
+  Word seed = 1;                ///< of the vectors of a check that is not exact
   Index grid = 0, threads = 0;  ///< of the textbook's launches; 0: not given
 };
 
@@ -37,6 +38,7 @@ struct DensePlan : JordanPlan {
   std::string method;  ///< "gauss-jordan", "textbook" or "cramer"
   Index rhs = 0, probes = 0;
   bool exact_check = false;
+  Word seed = 1;
   textbook::Launch launch;
   std::string note;  ///< for people: something else would be faster
   /// Of an inverse 2 n^3.

@@ -61,6 +61,30 @@ BitSource<B> random_source(const Context<B>& context, RandomBits what, BlockCycl
 }
 
 template <class B>
+BitSource<B> identity_source(const Context<B>& context, BlockCyclic layout) {
+  BitSource<B> source{layout.extent, layout.extent, {}};
+  const Index words = source.words();
+  source.read = [&context, layout, words](const BitSink<B>& sink) {
+    const Index slots = layout.slots(context.rank()), chunk = std::min(staging_rows(words), slots);
+    const Buffer<Word, B> staging =
+        collectively(context.control, [&] { return Buffer<Word, B>(chunk * words); });
+    std::vector<Word> rows(std::size_t(chunk * words));
+    for (Index first = 0; first < slots; first += chunk) {
+      const Index count = std::min(chunk, slots - first);
+      std::fill(rows.begin(), rows.end(), 0);
+      for (Index i = 0; i < count; ++i) {
+        const Index row = layout.global(first + i, context.rank());
+        rows[std::size_t(i * words + row / 64)] = Word(1) << (row % 64);
+      }
+      upload(context.bulk, staging.view().slice(0, count * words), rows.data());
+      sink(first, {staging.data(), words, count, nullptr});
+      context.bulk.synchronize();
+    }
+  };
+  return source;
+}
+
+template <class B>
 void load(const Context<B>& context, const BitSource<B>& source, const BitMatrix<B>& matrix,
           Index word) {
   source.read([&](Index position, BitRows<const Word, B> rows) {
@@ -85,6 +109,7 @@ io::Source<Word> row_source(const Context<B>& context, BitRows<const Word, B> ro
 #define TERRACE_INSTANTIATE(B)                                                            \
   template BitSource<B> file_source(const Context<B>&, const io::BitInput&, BlockCyclic); \
   template BitSource<B> random_source(const Context<B>&, RandomBits, BlockCyclic);        \
+  template BitSource<B> identity_source(const Context<B>&, BlockCyclic);                  \
   template void load(const Context<B>&, const BitSource<B>&, const BitMatrix<B>&, Index); \
   template io::Source<Word> row_source(const Context<B>&, BitRows<const Word, B>, Index, Index);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)

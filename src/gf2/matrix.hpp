@@ -70,6 +70,9 @@ BitSource<B> file_source(const Context<B>& context, const io::BitInput& input, B
 /// The same from a formula, made on the backend.
 template <class B>
 BitSource<B> random_source(const Context<B>& context, RandomBits what, BlockCyclic layout);
+/// The identity matrix of order layout.extent.
+template <class B>
+BitSource<B> identity_source(const Context<B>& context, BlockCyclic layout);
 /// Rows of `words` words that one piece of staging memory (16 MiB) holds; the bytes of a piece for
 /// a matrix of which a rank holds `rows` rows.
 constexpr Index staging_rows(Index words) {

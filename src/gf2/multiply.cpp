@@ -46,7 +46,7 @@ MultiplyPlan plan_multiply(int ranks, Index rows, Index inner, Index words, Mult
     plan.levels = levels;
     plan.gathered = gathered_rows(ranks, inner, levels, plan.panel, leaf);
   };
-  const std::string sides = fmt::format("{} x {} x {} (padded) on a rank", rows, inner, 64 * words);
+  const std::string sides = fmt::format("{} x {} x {} (padded) per rank", rows, inner, 64 * words);
   if (wish.levels >= 0) {
     const int most = int(std::min<Index>(wish.levels, most_strassen_levels));
     take(admitted_levels(rows, inner, words, most));

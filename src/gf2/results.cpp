@@ -77,6 +77,32 @@ std::string check_solution(const Context<B>& context, const BitSource<B>& a, con
   return {};
 }
 
+template <class B>
+std::string check_transform(const Context<B>& context, const BitSource<B>& source,
+                            const BitMatrix<B>& form, const Pivots& pivots, Index word, Word seed) {
+  const BlockCyclic& layout = form.layout;
+  const auto whole = [&](const std::vector<Word>& mine) {  // a word a row, on every rank
+    std::vector<Word> all(std::size_t(layout.extent), 0);
+    for (std::size_t slot = 0; slot < mine.size(); ++slot)
+      all[std::size_t(layout.global(Index(slot), context.rank()))] = mine[slot];
+    context.control.reduce(all, Reduce::bit_xor);
+    return all;
+  };
+  const std::vector<Word> z = random_words(seed, source.columns);
+  const auto az = whole(multiply_again(context, source, layout, z));
+  auto difference = multiply_rows<B>(context, form.rows(), word, az);
+  const auto rz = multiply_rows<B>(context, form.rows(), 0, z);
+  for (std::size_t i = 0; i < difference.size(); ++i) difference[i] ^= rz[i];
+  if (!all_zero(context.control, difference)) return "T A differs from the form";
+  std::vector<Word> v = random_words(seed + 1, layout.extent);
+  for (const Index row : pivots.rows) v[std::size_t(row)] = 0;
+  auto tv = multiply_rows<B>(context, form.rows(), word, v);
+  for (std::size_t slot = 0; slot < tv.size(); ++slot)
+    tv[slot] ^= v[std::size_t(layout.global(Index(slot), context.rank()))];
+  if (!all_zero(context.control, tv)) return "T is not regular";
+  return {};
+}
+
 std::vector<Index> free_columns(const Pivots& pivots, Index columns) {
   std::vector<Index> result;
   result.reserve(std::size_t(columns - pivots.rank()));
@@ -241,6 +267,8 @@ std::string check_inverse(const Context<B>& context, const BitSource<B>& source,
                                               const Pivots&, Index, Index, Index);                 \
   template std::string check_solution(const Context<B>&, const BitSource<B>&, const BitSource<B>&, \
                                       BlockCyclic, const BitSolution<B>&, Word);                   \
+  template std::string check_transform(const Context<B>&, const BitSource<B>&,                     \
+                                       const BitMatrix<B>&, const Pivots&, Index, Word);           \
   template BitMatrix<B> kernel_basis(const Context<B>&, const BitMatrix<B>&, const Pivots&,        \
                                      Index);                                                       \
   template std::string check_kernel(const Context<B>&, const BitSource<B>&, BlockCyclic,           \

@@ -31,6 +31,15 @@ template <class B>
 std::string check_solution(const Context<B>& context, const BitSource<B>& a, const BitSource<B>& b,
                            BlockCyclic layout, const BitSolution<B>& solution, Word seed);
 
+// --- T with T A = the form -----------------------------------------------------------------------
+
+/// T at words [word, ...) of the eliminated matrix: T (A Z) = R Z for 64 random vectors Z, and T
+/// leaves alone what lies on rows without a pivot, so that it is regular where the rows of the
+/// pivots are (check_rank()).
+template <class B>
+std::string check_transform(const Context<B>& context, const BitSource<B>& source,
+                            const BitMatrix<B>& form, const Pivots& pivots, Index word, Word seed);
+
 // --- the kernel ----------------------------------------------------------------------------------
 
 /// Columns without a pivot, ascending.

@@ -57,7 +57,9 @@ BitPlan plan_bits(const Context<B>& context, Index rows, Index columns, Index ri
                bit_row_layout(rows, context.size()),
                columns,
                right,
-               plan_panels(context, request, std::min(rows, columns), measured)};
+               plan_panels(context, request, std::min(rows, columns), measured),
+               request.transform};
+  if (request.transform) plan.right = rows;
   plan.panels.witness = witness_seed(request.seed);
   return plan;
 }
@@ -77,6 +79,7 @@ void load_bits(const Context<B>& context, const BitPlan& plan, const BitSource<B
                const BitSource<B>& b, const BitMatrix<B>& matrix) {
   load(context, a, matrix);
   if (b.read) load(context, b, matrix, plan.words());
+  if (plan.transform) load(context, identity_source(context, plan.layout), matrix, plan.words());
   put_witness(context, matrix, plan.witness_word(), plan.panels.witness);
 }
 
@@ -138,6 +141,8 @@ std::string certify_bits(const Context<B>& context, const BitPlan& plan, const B
     return check_inverse(context, a, plan.layout, r.witness.x, seed);
   if (plan.task == BitTask::solve) return check_solution(context, a, b, plan.layout, r.x, seed + 2);
   std::string broken = check_rank(context, a, plan.layout, r.pivots, r.witness);
+  if (broken.empty() && plan.transform)
+    broken = check_transform(context, a, r.matrix, r.pivots, plan.words(), seed + 2);
   if (broken.empty() && plan.task == BitTask::kernel)
     broken = check_kernel(context, a, plan.layout, r.basis, r.pivots, seed + 2);
   return broken;

@@ -19,19 +19,22 @@ enum class BitTask { rref, echelon, rank, solve, kernel, inverse };
 /// What is asked for, and how its panels are wanted.
 struct BitRequest : PanelWish {
   BitTask task = BitTask::rref;
-  Index seed = 1;       ///< of the certificate's vectors
-  bool certify = true;  ///< hold the result against the input
+  Index seed = 1;          ///< of the certificate's vectors
+  bool certify = true;     ///< hold the result against the input
+  bool transform = false;  ///< rref, echelon: T with T A = the form, too
 };
 
 /// What was chosen. Words of a row in memory:
 ///
 ///   | A | B | witness | check sums |    B for solve alone, check sums with the guard; a word each
+///   | A | I | ...                       with the transform, of rows(A) columns: I becomes T
 struct BitPlan {
   BitTask task = BitTask::rref;
   bool certify = true;
   BlockCyclic layout;            ///< of the rows
   Index columns = 0, right = 0;  ///< of A and of B
   PanelPlan panels;              ///< its witness is the seed of the certificate
+  bool transform = false;        ///< T takes the place of B
 
   [[nodiscard]] EchelonForm form() const;
   [[nodiscard]] Index words() const { return ceil_div(columns, 64); }  ///< of A
@@ -76,7 +79,7 @@ BitResult<B> reduce_bits(Context<B>& context, const BitPlan& plan, BitMatrix<B> 
 template <class B>
 std::vector<Index> destination_of(const BitResult<B>& result);
 
-/// Makes result.witness. Returns what is broken, of what plan.certify wants to see; or nothing.
+/// Makes result.witness; with the transform, T A is compared as well, and T is regular. Returns what is broken, of what plan.certify wants to see; or nothing.
 /// Collective.
 template <class B>
 std::string certify_bits(const Context<B>& context, const BitPlan& plan, const BitSource<B>& a,

@@ -1,11 +1,12 @@
 // The commands' pipeline, written once, as src/frame/eliminate.hpp is the solvers':
 //
 //   plan -> (--plan: say and return) -> memory -> read -> solve -> outcome of the mathematics?
-//        -> check -> write -> one sentence
+//        -> check -> write -> a summary
 #pragma once
 #include <string>
 
 #include "src/program/plan.hpp"
+#include "src/program/summary.hpp"
 
 namespace terrace {
 
@@ -38,8 +39,11 @@ class Job {
   /// Writes the result and commits it.
   [[nodiscard]] virtual bool writes() const { return true; }
   virtual void write() = 0;
-  /// What is said at the end; empty: nothing.
-  [[nodiscard]] virtual std::string sentence() const = 0;
+  /// For the summary at the end: what was given, and what came out, in one line or several.
+  [[nodiscard]] virtual std::string problem() const = 0;
+  [[nodiscard]] virtual std::string answer() const = 0;
+  /// The result that a shell takes with --quiet; empty: it is no number.
+  [[nodiscard]] virtual std::string scalar() const { return {}; }
 };
 
 /// Reading is one phase, solving another.
@@ -65,11 +69,13 @@ void conduct(Run& run, const Context<B>& context, Job& job) {
   }
   job.open();
   require_memory(run.control, memory.host, memory.device);
+  run.expect(job.work());
   job.go(run);
   job.outcome();
   if (job.has_check()) run.phase("check", [&] { job.check(); });
   if (job.writes()) run.phase("write", [&] { job.write(); });
-  if (const std::string sentence = job.sentence(); !sentence.empty()) run.say(sentence);
+  say_summary(run, job.problem(), job.answer(), job.writes() ? run.options.output : "");
+  if (const std::string scalar = job.scalar(); !scalar.empty()) run.answer(scalar);
 }
 
 }  // namespace terrace

@@ -1,7 +1,9 @@
 // Options that every solver takes.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <sstream>
 
 #include "distrib/agree.hpp"
 #include "kernels/base/parallel.hpp"
@@ -44,41 +46,128 @@ gf2::PanelWish panel_wish(const CommonOptions& o, Index candidates) {
   return {o.method, o.tables, o.panels, o.k, o.block, candidates, o.guard};
 }
 
+namespace {
+
+/// The one table of common options: which commands obey each of them. Help shows these, and the
+/// parser refuses the others by name. A command is named by its words, a family by the first;
+/// "-word" takes commands out again.
+constexpr std::pair<const char*, const char*> obeyed_by[] = {
+    {"--method", "gf2 band dense cg bench -bench_matrix -bench_io -bench_profile"},
+    {"--precision", "dense band_solve cg bench_dense bench_band bench_cg"},
+    {"--block", "gf2 band dense cg bench_gf2 bench_band bench_dense"},
+    {"--k", "gf2 bench_gf2"},
+    {"--tables", "gf2 -gf2_multiply bench_gf2"},
+    {"--panels", "gf2 -gf2_multiply bench_gf2"},
+    {"--seed", "gf2 band dense cg generate bench -bench_io -bench_profile"},
+    {"--check", "gf2 band dense cg bench -bench_profile"},
+    {"--no-check", "gf2 band dense cg bench -bench_profile"},
+    {"--guard", "gf2 band dense cg"},
+    {"--output", "gf2 band dense cg generate"},
+    {"--force", "gf2 band dense cg generate convert"},
+    {"--plan", "gf2 band dense cg generate"},
+    {"--report", "gf2 band dense cg generate convert verify info bench"},
+    {"--json", "gf2 band dense cg generate convert verify info bench"},
+    {"--quiet", "gf2 band dense cg generate convert verify bench"},
+    {"--progress", "gf2 band dense cg generate convert verify bench"},
+    {"--backend", "gf2 band dense cg generate bench -bench_io"},
+    {"--oversubscribe", "gf2 band dense cg bench -bench_io"},
+    {"--no-bind", "gf2 band dense cg info bench -bench_io"},
+    {"--checkpoint", "gf2 band dense cg"},
+    {"--checkpoint-every", "gf2 band dense cg"},
+    {"--restart", "gf2 band dense cg"},
+};
+
+std::vector<std::string> choices_of_precision(const std::string& command) {
+  const bool dense = command.find("dense") != std::string::npos;
+  return {"fp64", dense ? "emulated" : "mixed"};
+}
+
+}  // namespace
+
+std::string command_of(const CLI::App& app) {
+  const CLI::App* const parent = app.get_parent();
+  if (parent == nullptr) return {};
+  const std::string before = command_of(*parent);
+  return before.empty() ? app.get_name() : before + " " + app.get_name();
+}
+
+std::string commands_with(const std::string& option) {
+  for (const auto& [name, commands] : obeyed_by)
+    if (option == name) return commands;
+  return {};
+}
+
+bool obeys(const std::string& command, const std::string& option) {
+  bool found = false;
+  std::istringstream words(commands_with(option));
+  for (std::string word; words >> word;) {
+    const bool without = word[0] == '-';
+    std::string name = word.substr(without ? 1 : 0);
+    std::replace(name.begin(), name.end(), '_', ' ');
+    if (command == name || command.rfind(name + " ", 0) == 0) found = !without;
+  }
+  return found;
+}
+
 void add_common_options(CLI::App& command, CommonOptions& o) {
-  command.add_option("-o,--output", o.output, "Output file, or FILE:/group to add a group to it");
-  command.add_option("--backend", o.backend, "auto, cpu or cuda")
-      ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
-  command.add_option("--report", o.report, "Write a JSON report to this file");
-  command.add_option("--progress", o.progress, "auto, always or never")
-      ->check(CLI::IsMember({"auto", "always", "never"}));
-  command.add_flag("--plan", o.plan, "Print memory and method; read no data");
-  command.add_flag("--no-check", o.no_check, "Skip the residual or certificate");
-  command
-      .add_option("--check", o.check,
-                  "auto; none: as --no-check; exact: the whole residual of an inverse")
-      ->check(CLI::IsMember({"auto", "none", "exact"}));
-  command.add_flag("--guard", o.guard, "Check sums on the way: memory errors end the run early");
-  command.add_option("--block", o.block, "Panel or tile width (0: the method's choice)")
-      ->check(not_negative());
-  command.add_option("--method", o.method, "Method, where a command has several");
-  command.add_option("--precision", o.precision, "fp64, mixed or emulated")
-      ->check(CLI::IsMember({"fp64", "mixed", "emulated"}));
-  command.add_option("--seed", o.seed, "Seed of everything random");
-  command.add_flag("--quiet", o.quiet, "Print errors only");
-  command.add_flag("--force", o.force, "Overwrite an existing output");
-  command.add_flag("--oversubscribe", o.oversubscribe, "Allow several ranks a GPU");
-  command.add_flag("--no-bind", o.no_bind, "Leave threads on the cores that the launcher gave");
-  command.add_option("--checkpoint", o.checkpoint, "Write checkpoints to this file");
-  command.add_option("--checkpoint-every", o.checkpoint_every, "Interval, such as 10m");
-  command.add_option("--restart", o.restart, "Continue from this checkpoint");
+  const std::string name = command_of(command);
+  const auto option = [&](const char* names, auto& value, const char* about,
+                          const char* long_name = nullptr) -> CLI::Option* {
+    return obeys(name, long_name ? long_name : names) ? command.add_option(names, value, about)
+                                                      : nullptr;
+  };
+  const auto choice = [&](const char* names, std::string& value, const char* about,
+                          const std::vector<std::string>& all) {
+    if (CLI::Option* const added = option(names, value, about)) added->check(CLI::IsMember(all));
+  };
+  const auto flag = [&](const char* names, bool& value, const char* about) {
+    if (obeys(name, names)) command.add_flag(names, value, about);
+  };
+  option("--method", o.method, "How it is done (default: the plan's choice)");
+  choice("--precision", o.precision, "Of the arithmetic", choices_of_precision(name));
+  if (CLI::Option* const added =
+          option("--block", o.block, "Width of panels or tile columns (0: the method's choice)"))
+    added->check(not_negative());
+  option("--seed", o.seed, "Of everything that is random");
+  flag("--no-check", o.no_check, "Skip the residual or certificate");
+  choice("--check", o.check,
+         name == "dense invert" ? "exact: the whole residual of an inverse; none: as --no-check"
+                                : "none: as --no-check",
+         name == "dense invert" ? std::vector<std::string>{"auto", "none", "exact"}
+                                : std::vector<std::string>{"auto", "none"});
+  flag("--guard", o.guard, "Check sums on the way: errors of memory end the run early");
+  option("-o,--output", o.output, "Where the result goes: a file, or a new group of one",
+         "--output");
+  flag("--force", o.force, "Overwrite an existing output");
+  flag("--plan", o.plan, "Print method, memory and seconds; read no data");
+  option("--report", o.report, "Write a report in JSON; -: to standard output");
+  flag("--json", o.json, "The report on standard output, and nothing else there");
+  flag("--quiet", o.quiet, "Print errors only, and a result that is one number");
+  choice("--progress", o.progress, "Bar or lines on the way, on standard error",
+         {"auto", "always", "never"});
+  choice("--backend", o.backend, "Where it runs; auto: on GPUs where there are any",
+         name.rfind("generate", 0) == 0 ? std::vector<std::string>{"auto", "cpu"}
+                                        : std::vector<std::string>{"auto", "cpu", "cuda"});
+  flag("--oversubscribe", o.oversubscribe, "Allow several ranks per GPU");
+  flag("--no-bind", o.no_bind, "Leave threads on the cores that the launcher gave");
+  option("--checkpoint", o.checkpoint, "Write checkpoints to this file");
+  option("--checkpoint-every", o.checkpoint_every, "Interval of checkpoints, such as 10m");
+  option("--restart", o.restart, "Continue from this checkpoint");
 }
 
 void add_bit_options(CLI::App& command, CommonOptions& o) {
-  command.add_option("--k", o.k, "Rows that a table combines (1 to 14; 0: the plan's choice)")
+  const std::string name = command_of(command);
+  command
+      .add_option("--k", o.k,
+                  "Rows that one table combines, 1 to 14; means tables (0: the plan's choice)")
       ->check(not_negative());
-  command.add_option("--tables", o.tables,
-                     "local: built by each rank; broadcast: by one rank, for all");
-  command.add_option("--panels", o.panels, "device or host: where pivots of a panel are chosen");
+  if (!obeys(name, "--tables")) return;
+  command
+      .add_option("--tables", o.tables,
+                  "local: each rank builds its tables; broadcast: one rank, for all")
+      ->check(CLI::IsMember({"local", "broadcast"}));
+  command.add_option("--panels", o.panels, "Where a GPU's pivots are chosen")
+      ->check(CLI::IsMember({"device", "host"}));
 }
 
 void add_levels_option(CLI::App& command, Index& levels) {
@@ -90,35 +179,15 @@ void add_levels_option(CLI::App& command, Index& levels) {
 
 void check_common_options(const CommonOptions& o, const std::string& command) {
   const auto refuse = [](const std::string& what) {
-    fail_together(Exit::usage, what + "; in terrace " TERRACE_VERSION "; leave the option out");
+    fail_together(Exit::usage, what + "; leave one of them out");
   };
-  // Before --restart is looked at: there is nothing to continue.
-  if (!o.restart.empty() && (command.rfind("bench", 0) == 0 || command.rfind("generate", 0) == 0))
-    fail_together(Exit::usage, command + " continues nothing; --restart; leave it out");
-  const bool mixed = command == "band solve" || command == "bench band" || command == "cg" ||
-                     command == "bench cg";
-  const bool dense =
-      command == "dense invert" || command == "dense solve" || command == "bench dense";
-  if ((o.precision == "emulated" && !dense) || (o.precision == "mixed" && !mixed))
-    refuse("--precision " + o.precision + " is not available for " + command + ", only for " +
-           (o.precision == "mixed" ? "band solve, cg and their benches"
-                                   : "dense invert, dense solve and bench dense") +
-           "; --precision");
-  if (o.check == "exact" && (command != "dense invert" || o.no_check))
-    refuse("only dense invert with its check has an exact one; --check exact");
-  const bool of_dense = command == "dense invert" || command == "dense solve";
-  if (of_dense && (o.method == "textbook" || o.method == "cramer"))
-    for (const auto& [given, name] : {std::pair{!o.checkpoint.empty(), "--checkpoint"},
-                                      {!o.checkpoint_every.empty(), "--checkpoint-every"},
-                                      {!o.restart.empty(), "--restart"}})
-      if (given) refuse("there are no checkpoints of --method " + o.method + "; " + name);
-  const bool guards = command.rfind("gf2 ", 0) == 0 || command == "cg" ||
-                      command == "band factor" || command == "band solve" ||
-                      ((command == "dense invert" || command == "dense solve") &&
-                       o.method != "textbook" && o.method != "cramer");
-  if (o.guard && !guards)
-    refuse("there are no check sums on the way of " + command +
-           ", only of gf2, of the eliminations of band and dense, and of cg; --guard");
+  if (o.check == "exact" && o.no_check) refuse("--check exact and --no-check; on the command line");
+  if (command.rfind("dense", 0) != 0 || (o.method != "textbook" && o.method != "cramer")) return;
+  for (const auto& [given, name] : {std::pair{!o.checkpoint.empty(), "--checkpoint"},
+                                    {!o.checkpoint_every.empty(), "--checkpoint-every"},
+                                    {!o.restart.empty(), "--restart"},
+                                    {o.guard, "--guard"}})
+    if (given) refuse("--method " + o.method + " has no checkpoints and no check sums; " + name);
 }
 
 void require_output(const CommonOptions& options) {

@@ -75,7 +75,7 @@ Rates conclude_plan(Run& run, const Context<B>& c, const Work& work, const PlanN
     return device > 0 ? size_text(device) + " on the GPU and " + size_text(host) + " on the host"
                       : size_text(host);
   };
-  run.say(fmt::format("memory     {} a rank, {} a host ({} rank{} on it)",
+  run.say(fmt::format("memory     {} per rank, {} per host ({} rank{} on it)",
                       both(mine.host, mine.device), both(most * mine.host, most * mine.device),
                       most, most == 1 ? "" : "s"));
   // Seconds.
@@ -91,7 +91,7 @@ Rates conclude_plan(Run& run, const Context<B>& c, const Work& work, const PlanN
   if (!work.iteration.empty()) {
     plan["seconds"]["iteration"] = s.iteration;
     plan["iterations_assumed"] = work.iterations;
-    run.say(fmt::format("           about {} for an iteration; {:.0f} iterations are assumed",
+    run.say(fmt::format("           about {} per iteration; {:.0f} iterations are assumed",
                         about(s.iteration), work.iterations));
   }
   run.say("rates      " + known.source + (known.note.empty() ? "" : "; " + known.note));

@@ -14,7 +14,7 @@
 
 namespace terrace {
 
-/// Raw rates, units per second of one rank while all ranks work. `terrace bench --profile` measures
+/// Raw rates, units per second of one rank while all ranks work. `terrace bench profile` measures
 /// all but the last.
 enum class Rate {
   product,     ///< flops of a large FP64 matrix product

@@ -172,20 +172,19 @@ KnownRates known_rates(const Context<B>& c) {
       known.source += ", " + stored["date"].get<std::string>();
     if (ranks != c.size())
       known.note = fmt::format(
-          "what {} ranks say to each other was not measured; mpirun -n {} terrace bench --profile "
+          "what {} ranks say to each other was not measured; mpirun -n {} terrace bench profile "
           "measures it",
           c.size(), c.size());
     return known;
   }
   known.source = device ? "built in, of an H200"
                         : fmt::format("built in, of a CPU core, times {} threads", thread_count());
-  known.note =
-      old.empty()
-          ? "no profile of this machine: terrace bench --profile measures one in ten seconds"
-          : fmt::format(
-                "the profile of {} in {} is an old one, and not used; terrace bench "
-                "--profile measures it anew",
-                old, profile_path());
+  known.note = old.empty()
+                   ? "no profile of this machine: terrace bench profile measures one in ten seconds"
+                   : fmt::format(
+                         "the profile of {} in {} is an old one, and not used; terrace bench "
+                         "--profile measures it anew",
+                         old, profile_path());
   return known;
 }
 

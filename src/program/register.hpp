@@ -15,9 +15,15 @@ struct Selected {
   std::function<void(Run&)> action;  ///< throws Error; returning means exit 0
 };
 
-/// Adds -o, --backend, --report, ... to a solver's command.
+/// "gf2 rref", by the commands above it.
+std::string command_of(const CLI::App& app);
+/// Whether a command obeys a common option ("--block"): then its help shows it, else it is refused.
+bool obeys(const std::string& command, const std::string& option);
+/// Those that do, as the table has them; empty where the option is no common one.
+std::string commands_with(const std::string& option);
+/// Adds those of -o, --backend, --report, ... that the command obeys. It must have its parent.
 void add_common_options(CLI::App& command, CommonOptions& options);
-/// Adds --k, --tables and --panels: how GF(2) eliminates.
+/// Adds those of --k, --tables and --panels: how GF(2) eliminates.
 void add_bit_options(CLI::App& command, CommonOptions& options);
 /// Validators whose messages fit a line, where CLI11's print the largest double.
 CLI::Validator not_negative();
@@ -27,8 +33,8 @@ CLI::Validator positive();
 void require_countable(std::initializer_list<double> extents);
 /// How a candidates option reads.
 inline constexpr const char* candidates_help =
-    "Rows tried first for a panel's pivots, times its columns (means tables; 0: the method's "
-    "choice)";
+    "Rows tried first for a panel's pivots, in multiples of its columns; means tables (0: the "
+    "method's choice)";
 /// What the options say of an elimination over GF(2); candidates: --candidates.
 gf2::PanelWish panel_wish(const CommonOptions& options, Index candidates = 0);
 /// --levels of products over GF(2); -1: the planner's choice.

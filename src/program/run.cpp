@@ -21,6 +21,7 @@
 #include "distrib/quote.hpp"
 #include "io/recognised.hpp"
 #include "io/unfinished.hpp"
+#include "io/volume.hpp"
 #include "kernels/base/clock.hpp"
 #include "kernels/base/ranges.hpp"
 #include "kernels/base/stream.hpp"
@@ -36,8 +37,15 @@ void put(std::FILE* to, const std::string& text) { std::fputs(text.c_str(), to);
 }  // namespace
 
 namespace {
-bool progress_enabled(const Control& control, const CommonOptions& options) {
-  return control.rank() == 0 && options.progress != "never" && !options.quiet;
+Screen screen_of(const Control& control, const CommonOptions& options) {
+  return control.rank() == 0 && !options.quiet ? find_screen(options.progress) : Screen();
+}
+/// What a person calls a phase.
+std::string in_words(const std::string& phase) {
+  if (phase == "read") return "reading";
+  if (phase == "solve") return "solving";
+  if (phase == "check") return "checking";
+  return phase == "write" ? "writing" : phase;
 }
 }  // namespace
 
@@ -47,13 +55,16 @@ Run::Run(const Session& session, CommonOptions given, std::string name, std::str
 Run::Run(const Control& the_control, CommonOptions given, std::string name, std::string line)
     : control(the_control),
       options(std::move(given)),
-      progress(progress_enabled(the_control, options), isatty(2) || options.progress == "always"),
+      progress(screen_of(the_control, options)),
       command(std::move(name)),
       command_line(std::move(line)),
       start_(Clock::now()) {
   if (options.check == "none") options.no_check = true;
+  report_on_stdout_ = options.json || options.report == "-";
+  text_ = options.json ? nullptr : report_on_stdout_ ? stderr : stdout;
+  if (options.report == "-") options.report.clear();
   require_own_files();
-  record_stages(!options.report.empty() && command.rfind("bench", 0) != 0);
+  record_stages(wants_report() && command.rfind("bench", 0) != 0);
   if (options.oversubscribe) allow_oversubscription();
   if (options.no_bind) leave_cores_unbound();
   start_time =
@@ -144,31 +155,61 @@ void Run::phase(const std::string& name, const std::function<void()>& work) {
   inject_fault(control.rank(), current_place());
   const ProfileRange range(name.c_str());
   const auto start = Clock::now();
+  show_phase(name);
   {
     const Noted noted("run", name);
     work();
   }
+  progress.leave();
   const double mine = since(start);
   own_seconds_[name] += mine;
   const double slowest = control.reduce(mine, Reduce::max);
   report["seconds"][name] = report["seconds"].value(name, 0.0) + slowest;
 }
 
+void Run::expect(const Work& work) {
+  const auto bytes = [](const Terms& terms, Rate rate) {
+    double sum = 0;
+    for (const Term& term : terms)
+      if (term.rate == rate) sum += term.amount;
+    return sum;
+  };
+  expected_ = {{"read", bytes(work.read, Rate::file_read)},
+               {"check", bytes(work.check, Rate::file_read)},
+               {"write", bytes(work.write, Rate::file_write)}};
+}
+
+void Run::show_phase(const std::string& name) {
+  const auto found = expected_.find(name);
+  if (found == expected_.end() || found->second <= 0) return progress.enter(in_words(name));
+  const bool writes = name == "write";
+  const auto moved = [writes] { return double(writes ? io::volume().written : io::volume().read); };
+  progress.enter(in_words(name), found->second,
+                 [moved, before = moved()] { return moved() - before; });
+}
+
 double Run::seconds(const std::string& name) const { return report["seconds"].value(name, 0.0); }
 
 void Run::say(const std::string& line) const {
-  if (control.rank() == 0 && !options.quiet) {
-    put(stdout, line + "\n");
-    std::fflush(stdout);
-  }
+  if (control.rank() != 0 || options.quiet || text_ == nullptr) return;
+  progress.clear();  // a line of its own
+  put(text_, line + "\n");
+  std::fflush(text_);
+}
+
+void Run::answer(const std::string& scalar) const {
+  if (control.rank() != 0 || !options.quiet || report_on_stdout_) return;
+  put(stdout, scalar + "\n");
+  std::fflush(stdout);
 }
 
 void Run::warn(const std::string& what_where_what_to_do) {
   nlohmann::json& all = report["warnings"];
   if (std::find(all.begin(), all.end(), what_where_what_to_do) != all.end()) return;
   all.push_back(what_where_what_to_do);
-  if (control.rank() == 0)
-    put(stderr, "terrace: warning: " + printable(what_where_what_to_do) + "\n");
+  if (control.rank() != 0) return;
+  progress.clear();
+  put(stderr, "terrace: warning: " + printable(what_where_what_to_do) + "\n");
 }
 
 void Run::rate(double value, const std::string& unit) {
@@ -240,12 +281,8 @@ bool is_handed_on(const std::string& path) {
   return false;
 }
 
-/// Writes to what is there: a device, or a pipe that somebody reads.
-std::string write_through(const std::string& path, const std::string& text) {
-  std::fflush(stdout);
-  const int file = open(path.c_str(), O_WRONLY | O_APPEND | O_NONBLOCK | O_CLOEXEC);
-  if (file < 0) return std::strerror(errno);
-  fcntl(file, F_SETFL, O_APPEND);  // its reader may be slow
+/// Empty, or why not all of it could be written. A reader that has gone away is no signal here.
+std::string write_all(int file, const std::string& text) {
   const auto before = std::signal(SIGPIPE, SIG_IGN);
   std::string reason;
   for (std::size_t at = 0; at < text.size() && reason.empty();) {
@@ -254,6 +291,16 @@ std::string write_through(const std::string& path, const std::string& text) {
     if (now > 0) at += std::size_t(now);
   }
   std::signal(SIGPIPE, before);
+  return reason;
+}
+
+/// Writes to what is there: a device, or a pipe that somebody reads.
+std::string write_through(const std::string& path, const std::string& text) {
+  std::fflush(stdout);
+  const int file = open(path.c_str(), O_WRONLY | O_APPEND | O_NONBLOCK | O_CLOEXEC);
+  if (file < 0) return std::strerror(errno);
+  fcntl(file, F_SETFL, O_APPEND);  // its reader may be slow
+  const std::string reason = write_all(file, text);
   close(file);
   return reason;
 }
@@ -269,12 +316,7 @@ std::string put_report(const std::string& path, const std::string& text) {
   unfinished.begin(temporary);
   const int file = open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (file < 0) return std::strerror(errno);
-  std::string reason;
-  for (std::size_t at = 0; at < text.size() && reason.empty();) {
-    const ssize_t now = write(file, text.data() + at, text.size() - at);
-    if (now < 0 && errno != EINTR) reason = std::strerror(errno);
-    if (now > 0) at += std::size_t(now);
-  }
+  std::string reason = write_all(file, text);
   if (close(file) != 0 && reason.empty()) reason = std::strerror(errno);
   if (reason.empty() && std::rename(temporary.c_str(), target.c_str()) != 0)
     reason = std::strerror(errno);
@@ -396,13 +438,19 @@ void Run::write_report(int exit_code, const std::string& message) {
   report["version"] = TERRACE_VERSION;
   report["command_line"] = command_line;
   report["start_time"] = start_time;
-  if (options.report.empty() || control.rank() != 0) return;
-  const std::string reason = put_report(
-      options.report, report.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
-  if (exit_code == 0 && !reason.empty())  // one line on a failure: its own
-    put(stderr,
-        fmt::format("terrace: the report could not be written: {}; {}; choose a writable place\n",
-                    reason, printable(options.report)));
+  if (!wants_report() || control.rank() != 0) return;
+  const std::string text =
+      report.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  const auto complain = [&](const std::string& reason, const std::string& where) {
+    if (exit_code == 0 && !reason.empty())  // one line on a failure: its own
+      put(stderr,
+          fmt::format("terrace: the report could not be written: {}; {}; choose a writable place\n",
+                      reason, printable(where)));
+  };
+  if (!options.report.empty()) complain(put_report(options.report, text), options.report);
+  if (!report_on_stdout_) return;
+  std::fflush(stdout);
+  complain(write_all(STDOUT_FILENO, text), "standard output");
 }
 
 }  // namespace terrace

@@ -1,5 +1,6 @@
 // One command's run: common options, phases, report, progress.
 #pragma once
+#include <cstdio>
 #include <functional>
 #include <map>
 #include <memory>
@@ -15,6 +16,7 @@
 #include "kernels/base/preparations.hpp"
 #include "src/frame/backend_choice.hpp"
 #include "src/frame/progress.hpp"
+#include "src/program/predict.hpp"
 
 namespace terrace {
 
@@ -24,7 +26,7 @@ struct CommonOptions {
                       check = "auto";
   std::string checkpoint, checkpoint_every, restart;
   io::FormOptions reading;  ///< what the user says of the matrix's file
-  bool oversubscribe = false, no_bind = false;
+  bool oversubscribe = false, no_bind = false, json = false;
   bool plan = false, no_check = false, guard = false, quiet = false, force = false;
   Index block = 0;  ///< 0: the method's choice
   Index seed = 1;
@@ -53,8 +55,10 @@ class Run {
   const Control& control;
   CommonOptions options;
   nlohmann::json report;  ///< the --report object; solvers fill n, method, block, result, ...
-  Progress progress;
+  mutable Progress progress;
 
+  /// Bytes of a rank that the phases read and write, for progress; none: nothing is known.
+  void expect(const Work& work);
   /// Runs `work` and adds its wall seconds (the slowest rank's) to report["seconds"][name].
   void phase(const std::string& name, const std::function<void()>& work);
   [[nodiscard]] double seconds(const std::string& name) const;
@@ -62,8 +66,12 @@ class Run {
   /// rank's seconds by the mean. Only where a report is wanted.
   void detail_ranks();
   void note_device(const DeviceBinding& device);
-  /// One line on stdout from rank 0 unless --quiet.
+  /// One line on stdout from rank 0 unless --quiet; on stderr where the report has stdout, and not
+  /// at all with --json.
   void say(const std::string& line) const;
+  /// With --quiet, a result that is one number: it alone on stdout, for a shell.
+  void answer(const std::string& scalar) const;
+  [[nodiscard]] bool wants_report() const { return report_on_stdout_ || !options.report.empty(); }
   /// Something right by its check that may still mislead: "what; where; what to do". One line on
   /// stderr from rank 0 (--quiet too), an entry of report["warnings"], and in attributes(). The
   /// same text twice counts once. Every rank calls it with the same text.
@@ -102,8 +110,12 @@ class Run {
   std::map<std::string, double> own_seconds_;  // by phase, of this rank
   nlohmann::json own_device_;
   std::map<std::string, io::Stamp> stamps_;
+  bool report_on_stdout_ = false;
+  std::FILE* text_ = nullptr;  ///< where say() goes; none
   void require_report() const;
   void report_checkpoints();
+  void show_phase(const std::string& name);
+  std::map<std::string, double> expected_;  // bytes by phase
   std::unique_ptr<Checkpoints> checkpoints_;
 };
 

@@ -49,7 +49,7 @@ void Run::note_device(const DeviceBinding& device) {
 }
 
 void Run::detail_ranks() {
-  if (options.report.empty()) return;
+  if (!wants_report()) return;
   const Traffic moved = traffic();
   const io::Volume volume = io::volume();
   const StageSeconds stages = recorded_stages();

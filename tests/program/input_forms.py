@@ -179,7 +179,7 @@ with h5py.File("h.h5", "w") as f:
     f["two"] = H.astype("i4") * 2
     f["half"] = np.where(np.arange(H.size).reshape(H.shape) == 100, 0.5, H)
     f["nan"] = np.where(np.arange(H.size).reshape(H.shape) == 100, np.nan, H)
-    f["wide"] = np.where(np.arange(H.size).reshape(H.shape) == 100, 256, H).astype("i8").T
+    f["wide"] = np.where(np.arange(H.size).reshape(H.shape) == 100, 256, H.astype("i8")).T
     f["wide"].attrs["order"] = "column-major"
     group(f, "fraction", ones, data=np.where(np.arange(Hs.nnz) == 3, 0.5, 1.0), indices=Hs.indices, indptr=Hs.indptr)
     group(f, "fraction-coo", ones, data=np.where(np.arange(Ho.nnz) == 3, 0.5, 1.0), row=Ho.row, col=Ho.col)

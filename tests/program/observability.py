@@ -3,14 +3,17 @@
 
 observability.py TERRACE     Needs h5py; runs in a temporary folder.
 """
+import fcntl
 import json
 import os
 import pty
 import re
 import select
 import socket
+import struct
 import subprocess
 import sys
+import termios
 
 import h5py
 
@@ -24,11 +27,14 @@ def run(arguments, n=2, env=None):
     return test.run(arguments, n, env=env)
 
 
-def on_terminal(arguments, env):
-    """One rank with stderr on a terminal; what it shows, and the exit code."""
-    ours, theirs = pty.openpty()
-    child = subprocess.Popen(test.words(arguments), stdout=subprocess.DEVNULL, stderr=theirs, env=test.env(env))
-    os.close(theirs)
+def on_terminal(arguments, env, ranks=1, width=80):
+    """What is shown on a terminal that controls the program, or its launcher, and the exit code."""
+    child, ours = pty.fork()
+    if child == 0:
+        fcntl.ioctl(2, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        words = test.words(arguments, ranks)
+        os.execvpe(words[0], words, test.env({**env, "TERM": "xterm"}))
     text = b""
     while True:
         try:
@@ -41,7 +47,10 @@ def on_terminal(arguments, env):
             break
         text += piece
     os.close(ours)
-    return text.decode(), child.wait(20)
+    return text.decode(), os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+LEFT = r"(?:\d+ h )?(?:\d+ min ?)?(?:\d+ s )?left"
 
 
 families = {  # arguments, bytes of the input's datasets, whether the method has stages, ms a step is held up
@@ -127,20 +136,40 @@ for arguments, (size, stages, delay) in families.items():
 
     # progress: a bar on a terminal; lines in a file; nothing where it is not wanted
     held = {"TERRACE_TEST_STEP_DELAY_MS": str(delay)}
-    shown, code = on_terminal(f"{arguments} -o out.h5 --force --backend cpu", held)
-    bars = re.findall(r"\r\[([#.]{30})\] .*?(\d+\.\d) %  \S+ steps/s  (\d+) s left", shown)
+    shown, code = on_terminal(f"{arguments} -o out.h5 --force --backend cpu", {**held, "TERRACE_PROGRESS_SECONDS": "0.1"})
+    bars = re.findall(rf"\r\[([#.]+)\] (\w[\w ]*?) +(\d+\.\d) %.*?{LEFT}", shown)
+    first = bars[0][1] if bars else ""
+    bars = [bar for bar in bars if bar[1] == first]
     check(f"{arguments}: a bar on a terminal", code == 0 and len(bars) >= 2, f"{code} {shown[-300:]!r}")
-    parts = [float(p) for _, p, _ in bars]
+    parts = [float(p) for _, _, p in bars]
     check(f"{arguments}: the bar only grows", all(0 <= p <= 100 for p in parts) and (parts == sorted(parts) or "band" in arguments), str(parts))
-    check(f"{arguments}: the bar fills with the percentage", all(abs(b.count("#") - float(p) * 0.3) <= 1.1 for b, p, _ in bars), str(bars))
+    check(f"{arguments}: the bar fills with the percentage", all(abs(b.count("#") / len(b) - float(p) / 100) <= 1.1 / len(b) for b, _, p in bars), str(bars))
     check(f"{arguments}: the bar is wiped", shown.endswith("\r"), repr(shown[-60:]))
     code, out, err = run(f"{arguments} -o out.h5 --force --backend cpu", env={**held, "TERRACE_PROGRESS_SECONDS": "0.2"})
-    lines = [x for x in err.splitlines() if re.match(r".+ +\d+\.\d %  \S+ steps/s  \d+ s left$", x)]
+    lines = [x for x in err.splitlines() if re.match(rf".+ +\d+\.\d %.*  {LEFT}$", x)]
     check(f"{arguments}: lines in a file", code == 0 and len(lines) >= 2 and "\r" not in err, repr(err[:300]))
     for option, env in (("--progress auto", held), ("--progress never", {"TERRACE_PROGRESS_SECONDS": "0.001"}),
                         ("--quiet", {"TERRACE_PROGRESS_SECONDS": "0.001"})):  # auto: no line before 30 s
         code, out, err = run(f"{arguments} -o out.h5 --force --backend cpu {option}", n=1, env=env)
-        check(f"{arguments} {option}", code == 0 and "steps/s" not in err, err)
+        check(f"{arguments} {option}", code == 0 and " %" not in err, err)
+
+# Under a launcher on a terminal: one line that fits the terminal, through all phases.
+test.run("generate dense-random --n 1500 --seed 3 -o wide.h5", 1, 0)
+for width in (60, 80, 120):
+    shown, code = on_terminal("dense invert wide.h5 -o out.h5 --force --backend cpu", {"TERRACE_PROGRESS_SECONDS": "0.001"}, 2, width)
+    drawn = [piece for piece in shown.split("\r") if piece.strip() and "\n" not in piece]
+    check(f"{width} columns", code == 0 and len(drawn) > 10 and all(len(piece) <= width - 1 for piece in drawn), f"{code} {[len(p) for p in drawn][:20]} {shown[:300]!r}")
+    for phase in ("reading", "elimination", "checking", "writing"):
+        check(f"{width} columns: {phase}", any(phase in piece for piece in drawn), shown[-300:])
+    check(f"{width} columns: bytes", any(re.search(r"reading +\d+\.\d %  [\d.e+]+ of 9 MB", piece) for piece in drawn), str([p for p in drawn if "reading" in p][:3]))
+    check(f"{width} columns: moves", len(set(drawn)) > 5, str(set(drawn)))
+    check(f"{width} columns: no line feed", "\n" not in shown.strip(), repr(shown[-200:]))
+# Without a terminal under a launcher: lines, as nobody can wipe a bar.
+code, out, err = run("dense invert wide.h5 -o out.h5 --force --backend cpu --progress auto", env={"TERRACE_PROGRESS_SECONDS": "0.05"})
+check("lines under a launcher", code == 0 and "\r" not in err and any("elimination" in line for line in err.splitlines()), repr(err[:200]))
+# Nothing in the first second.
+shown, code = on_terminal("dense invert dense.h5 -o out.h5 --force --backend cpu", {})
+check("a short run shows nothing", code == 0 and "%" not in shown, repr(shown))
 
 done = test.script(f"{JOBS}/timeline.py", "r.json", "-o", "t.svg")
 check("jobs/timeline.py", done.code == 0 and ("not drawn" in done.out or "3 ranks" in done.out and os.path.getsize("t.svg") > 1000), done.out + done.err)
@@ -149,7 +178,7 @@ check("jobs/timeline.py", done.code == 0 and ("not drawn" in done.out or "3 rank
 with h5py.File("singular.h5", "w") as f:
     f["A"] = [[float(i == j and i != 299) for j in range(300)] for i in range(300)]
 shown, code = on_terminal("dense invert singular.h5 -o never.h5 --block 32 --backend cpu", {"TERRACE_TEST_STEP_DELAY_MS": "250"})
-check("a message behind a bar", code == 4 and re.search(r"\r *\rterrace: ", shown), repr(shown[-200:]))
+check("a message behind a bar", code == 4 and re.search(r"\r +\rterrace: ", shown), repr(shown[-200:]))
 code, out, err = run("dense invert singular.h5 -o never.h5 --block 32 --backend cpu --report r.json")
 check("ranks_detail of an outcome", code == 4 and len(read_json()["ranks_detail"]) == 2, err)
 

@@ -77,7 +77,7 @@ def planned(command, ranks=1, said=""):
 
 # 1. Without a profile: says so.
 generate("dense-random --n 600 --rhs 1")
-for said in ("built in", "bench --profile"):
+for said in ("built in", "bench profile"):
     planned("dense invert in.h5:/A -o out.h5", said=said)
 check("--plan writes nothing", not os.path.exists("out.h5"))
 
@@ -95,13 +95,13 @@ check("profile: both machines", sum("rank" in name for name in profile) == 2, li
 check("profile: dated", all(re.fullmatch(r"\d{4}-\d\d-\d\d", m["rates"]["date"]) and m["rates"]["version"] for m in profile.values()), profile)
 check("no file is left", not [f for f in os.listdir(".") if f.startswith("terrace-profile")])
 planned("dense invert in.h5:/A -o out.h5", said="measured on " + r["result"]["machine"])
-planned("dense invert in.h5:/A -o out.h5", 3, "mpirun -n 3 terrace bench --profile")
+planned("dense invert in.h5:/A -o out.h5", 3, "mpirun -n 3 terrace bench profile")
 # An old one, fits of seconds, is named and not misread; a broken one is none.
 machine = r["result"]["machine"]
 for old in ({"models": {"dense invert, fp64": {"solve": {"flops": 1e9}}}}, {"rates": {"gemm_gflops": [[512, 1e-9]]}},
             {"rates": {"form": "x"}}, {"rates": {"form": 2, "per_second": 3}}):
     json.dump({machine: old}, open("profile.json", "w"))
-    plan = planned("dense invert in.h5:/A -o out.h5", said="is an old one, and not used; terrace bench --profile measures it anew")
+    plan = planned("dense invert in.h5:/A -o out.h5", said="is an old one, and not used; terrace bench profile measures it anew")
     check(f"old profile {old}: built in", "built in" in plan["profile"]["source"] and plan["seconds"]["solve"] < 10, plan)
 json.dump({machine: {"rates": {"form": 2, "per_second": {"product": {"value": "x"}, "memory": 4, "bits": {"value": -1}, "tables": {"value": 1e99}}}}},
           open("profile.json", "w"))

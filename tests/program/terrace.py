@@ -13,6 +13,8 @@ import subprocess
 import sys
 import tempfile
 
+import schema
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 JOBS = os.path.join(ROOT, "jobs")
 os.environ.setdefault("TERRACE_TEST_BOUNDS", "1")  # bench measures its bounds at small sizes
@@ -59,7 +61,10 @@ class Program:
         """As `run`, with --report: standard output, standard error, the report."""
         remove("report.json")
         done = self.run(command + " --report report.json", ranks, code, env)
-        return done.out, done.err, read_json("report.json") if os.path.exists("report.json") else {}
+        report = read_json("report.json") if os.path.exists("report.json") else {}
+        wrong = schema.faults(report) if report else []
+        self.check(command, not wrong, f"not as report.schema.json has it: {wrong}")
+        return done.out, done.err, report
 
     def refused(self, command, code, *words, ranks=1, env=None):
         """Exit `code`, one message with all `words`, and no file appears or changes."""

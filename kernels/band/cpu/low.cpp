@@ -238,6 +238,15 @@ void band_low_factor(const Stream<Cpu>& stream, BandShape s, View<Word, Cpu> low
   stream.run([=] { status.data[0] = LowFactor(Rows(s, low.data)).run(); });
 }
 
+void band_low_diagonal(const Stream<Cpu>& stream, BandShape s, View<const Word, Cpu> low,
+                       View<double, Cpu> out) {
+  stream.run([=] {
+    const Rows rows(s, low.data);
+    for (Index i = 0; i < s.padded(); ++i)
+      out.data[i] = rows.block(i / kWidth, i / kWidth)[i % kWidth * (kWidth + 1)];
+  });
+}
+
 void band_low_solve(const Stream<Cpu>& stream, BandShape s, View<const Word, Cpu> low,
                     View<const double, Cpu> scale, Index nrhs, View<const double, Cpu> r,
                     View<double, Cpu> z, View<Word, Cpu> scratch) {

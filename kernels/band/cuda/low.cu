@@ -55,6 +55,15 @@ __global__ void __launch_bounds__(256) load_kernel(Index n, Index reach, const d
   for (int at = int(threadIdx.x); at < kTileBytes / 16; at += 256) to[at] = from[at];
 }
 
+/// One thread per number; a factored diagonal tile holds its inverse.
+__global__ void __launch_bounds__(256) diagonal_kernel(Factor f, double* out) {
+  const Index i = Index(blockIdx.x) * 256 + threadIdx.x, k = i / kW;
+  if (k >= f.count) return;
+  const int at = place(int(i % kW), int(i % kW));
+  out[i] =
+      1.0 / (double(__half2float(f.tile(k, 0)[at])) + double(__half2float(f.rest[k * kTile + at])));
+}
+
 __global__ void status_kernel(const unsigned long long* failed, Index* status) {
   *status = *failed == kNone ? 0 : Index(*failed);
 }
@@ -88,6 +97,14 @@ void band_low_load(const Stream<Cuda>& stream, BandShape s, View<const double, C
     check_launch();
   }
   status_kernel<<<1, 1, 0, native(stream)>>>(failed, status.data);
+  check_launch();
+}
+
+void band_low_diagonal(const Stream<Cuda>& stream, BandShape s, View<const Word, Cuda> low,
+                       View<double, Cuda> out) {
+  if (s.tiles() == 0) return;
+  diagonal_kernel<<<unsigned(ceil_div(s.padded(), 256)), 256, 0, native(stream)>>>(
+      Factor(s, low.data), out.data);
   check_launch();
 }
 

@@ -18,6 +18,7 @@ DeviceInfo current_cuda_device() { return {}; }
 void prepare_device(bool, bool) {}
 void prepare_products() {}
 void end_preparations() {}
+std::string cuda_build_version() { return {}; }
 std::string cuda_versions() { return {}; }
 std::string cuda_libraries() { return {}; }
 double seconds_between(const Event<Cuda>&, const Event<Cuda>&) { return 0; }

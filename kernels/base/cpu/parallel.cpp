@@ -1,4 +1,5 @@
 #include "kernels/base/parallel.hpp"
+#include "kernels/base/threads.hpp"
 
 #include <cblas.h>
 #include <sched.h>
@@ -133,10 +134,20 @@ Pool& pool() {
 
 }  // namespace
 
+std::string threads_named_by() {
+  for (const char* name : thread_variables)
+    if (const char* const text = std::getenv(name); text && std::atoi(text) > 0) return name;
+  return "cores";
+}
+
+int named_threads() {
+  const char* const text = std::getenv(threads_named_by().c_str());
+  return text ? std::atoi(text) : 0;
+}
+
 int thread_count() {
   if (wanted == 0) {
-    const char* text = std::getenv("TERRACE_THREADS");
-    const int named = text ? std::atoi(text) : 0;
+    const int named = named_threads();
     set_thread_count(named > 0 ? named : cores());
   }
   return wanted;

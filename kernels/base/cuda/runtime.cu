@@ -251,15 +251,20 @@ void end_preparations() {
   preparations.clear();
 }
 
+namespace {
+std::string version_name(int v) {
+  return std::to_string(v / 1000) + "." + std::to_string(v % 1000 / 10);
+}
+}  // namespace
+
+std::string cuda_build_version() { return version_name(CUDART_VERSION); }
+
 std::string cuda_versions() {
   int runtime = 0, driver = 0;
   cudaRuntimeGetVersion(&runtime);
   if (cudaDriverGetVersion(&driver) != cudaSuccess) driver = 0;
-  const auto text = [](int v) {
-    return std::to_string(v / 1000) + "." + std::to_string(v % 1000 / 10);
-  };
-  return "CUDA " + text(CUDART_VERSION) + " (run time " + text(runtime) + ", driver " +
-         (driver ? text(driver) : std::string("none")) + ")";
+  return "CUDA " + cuda_build_version() + " (run time " + version_name(runtime) + ", driver " +
+         (driver ? version_name(driver) : std::string("none")) + ")";
 }
 
 namespace {

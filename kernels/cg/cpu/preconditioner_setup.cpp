@@ -258,7 +258,7 @@ IncompleteFactor incomplete_cholesky(const LocalRows& a,
   const Index n = a.rows();
   if (n > std::numeric_limits<std::int32_t>::max())
     throw Error(Exit::usage,
-                "incomplete Cholesky takes up to 2^31 - 1 rows a rank; use more ranks");
+                "incomplete Cholesky takes up to 2^31 - 1 rows per rank; use more ranks");
   IncompleteFactor f;
   Lower lower = lower_triangle(a);
   f.nonzeros = lower.start[at(n)] + n;

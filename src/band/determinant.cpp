@@ -1,0 +1,56 @@
+#include "src/band/determinant.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "distrib/agree.hpp"
+#include "kernels/band/parts.hpp"
+
+namespace terrace::band {
+
+template <class B>
+std::vector<double> diagonal_of(const Stream<B>& lane, const double* first, Index ld, Index count) {
+  constexpr Index most = Index(1) << 20;  // numbers at a time
+  std::vector<double> numbers(static_cast<std::size_t>(count));
+  const Buffer<double, B> room(std::min(count, most));
+  for (Index at = 0; at < count; at += most) {
+    const Index now = std::min(most, count - at);
+    // A diagonal matrix in opposite order.
+    band_reverse(lane, now, 0, now, 1, first + at * ld, ld, room.data(), 1);
+    download(lane, numbers.data() + at, room.view().slice(0, now));
+    lane.synchronize();
+    std::reverse(numbers.begin() + at, numbers.begin() + at + now);
+  }
+  return numbers;
+}
+
+double log_determinant(const Control& control, std::vector<double> of_tiles) {
+  control.reduce(of_tiles, Reduce::sum);  // exact: one rank has a number, the others zero
+  return 2 * std::accumulate(of_tiles.begin(), of_tiles.end(), 0.0);
+}
+
+template <class B>
+double log_determinant(const Context<B>& c, const BandTiles<B>& l) {
+  const BandShape& s = l.shape;
+  const Index own = l.columns.slots(c.rank());
+  const std::vector<double> diagonal = collectively(
+      c.control, [&] { return diagonal_of<B>(c.ahead, l.data.data(), s.column(), own); });
+  std::vector<double> of_tiles(std::size_t(s.tiles()), 0.0);
+  for (Index k = c.rank(); k < s.tiles(); k += c.size()) {
+    LogProduct product;
+    const Index slot = l.columns.slot(k * s.width);
+    for (Index j = 0; j < std::min(s.width, s.n - k * s.width); ++j)
+      product.times(diagonal[std::size_t(slot + j)]);
+    of_tiles[std::size_t(k)] = product.log();
+  }
+  return log_determinant(c.control, std::move(of_tiles));
+}
+
+#define TERRACE_INSTANTIATE(B)                                                             \
+  template std::vector<double> diagonal_of(const Stream<B>&, const double*, Index, Index); \
+  template double log_determinant(const Context<B>&, const BandTiles<B>&);
+TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+#undef TERRACE_INSTANTIATE
+
+}  // namespace terrace::band

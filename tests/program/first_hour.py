@@ -1,0 +1,255 @@
+#!/usr/bin/env python3
+"""The first hour of a new user: help, mistakes, scripts and what a run prints: first_hour.py TERRACE
+
+Each row is a command, its exit code and its first line. All commands and options are walked through: what a help shows is
+taken, and every other option is refused by its name.
+"""
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+
+import h5py
+import numpy as np
+
+import schema
+from terrace import ROOT, Program, read_json, remove
+
+test = Program(sys.argv[1])
+check = test.check
+NUMBER = r"[-+]?[\d.]+(?:e[-+]?\d+)?"
+
+
+def row(command, code, said=None, printed=None, ranks=1, env=None, has=()):
+    """`said`: the whole message; `printed`: the first line on standard output, where ~ is a number."""
+    done = test.run(command, ranks, code, env)
+    if said is not None:
+        check(command, done.said == ["terrace: " + said], f"{done.said}, not {said!r}")
+    if printed is not None:
+        pattern = re.escape(printed).replace(re.escape("~"), NUMBER)
+        check(command, re.fullmatch(pattern, (done.out.splitlines() or [""])[0]), f"{done.out[:200]!r}, not {printed!r}")
+    for words in has:
+        check(command, words in done.out + done.err, f"no {words!r} in {done.out[:2000]}{done.err}")
+    return done
+
+
+# --- help and usage errors -----------------------------------------------------------------------
+row("", 2, "no command is named; terrace; use gf2, band, dense, cg, generate, convert, verify, bench or info", "Commands", has=("rref, rank",))
+row("gf2", 2, "no command is named; terrace gf2; use rref, rank, solve, kernel, inverse, determinant or multiply", "Commands of terrace gf2", has=("Basis of",))
+row("gf2 rerf", 2, "unknown command 'rerf'; terrace gf2; did you mean rref? See terrace gf2 --help")
+row("gf2 rerf A.h5 --quiet", 2, "unknown command 'rerf'; terrace gf2; did you mean rref? See terrace gf2 --help")
+row("gtf2 rank", 2, "unknown command 'gtf2'; terrace; did you mean gf2? See terrace --help")
+row("rank A.h5", 2, "unknown command 'rank'; terrace; did you mean gf2 rank? See terrace --help")
+row("version", 2, "unknown command 'version'; terrace; did you mean --version? See terrace --help")
+row("dens invert", 2, "unknown command 'dens'; terrace; did you mean dense? See terrace --help")
+row("dense invert A.h5 -o x.h5 --precison fp64", 2, "unknown option '--precison'; terrace dense invert; did you mean --precision?")
+row("dense invert A.h5 -o x.h5 --precison=fp64", 2, "unknown option '--precison'; terrace dense invert; did you mean --precision?")
+row("gf2 rref A.h5 -o x.h5 --precision fp64", 2, "gf2 rref would not obey --precision; on the command line; leave it out, see terrace gf2 rref --help")
+row("dense invert A.h5 -o x.h5 --precision fp46", 2, "'fp46' is no value of --precision; terrace dense invert; did you mean fp64? use fp64 or emulated")
+row("--quiet gf2 rank A.h5", 2, "options of gf2 rank stand behind its name; --quiet; as in terrace gf2 rank ... --quiet")
+row("gf2 solve A.h5 -o x.h5", 2, "--rhs is missing; terrace gf2 solve; see terrace gf2 solve --help")
+row("gf2 rerf", 2, "unknown command 'rerf'; terrace gf2; did you mean rref? See terrace gf2 --help", ranks=2)
+for command in ("--help", "-h", "--help --quiet"):
+    row(command, 0, printed="Terrace reduces, factors, inverts and solves big matrices from HDF5 on many GPUs.", has=("Commands", "Example", "Exit codes"))
+row("gf2 --help", 0, printed="Dense matrices over GF(2)", has=("determinant",))
+for command in ("--version", "-V"):
+    row(command, 0, printed="terrace ~", has=("\ncommit ", "\nbuild ", "\nMPI ", "\nHDF5 ", "\nCUDA "))
+broken = {"OMPI_MCA_pml": "nosuch"}
+for command in ("--help", "gf2 --help", "--version", "gf2 rref --help"):
+    row(command, 0, env=broken)
+    spent = []
+    for _ in range(5):
+        start = time.perf_counter()
+        test.run(command, env=broken)
+        spent.append(time.perf_counter() - start)
+    print(f"terrace {command}: {min(spent):.3f} s")
+
+
+# --- each command: what its help shows, and what is refused --------------------------------------
+def commands_of(words=""):
+    text = test.run(words + " --help").out
+    names = re.findall(r"^  (\S+)", text.split("Commands", 1)[1].split("\n\n")[0].split("\n", 1)[1], flags=re.M) if "Commands" in text else []
+    return [one for name in names for one in commands_of((words + " " + name).strip())] if names else [words]
+
+
+def help_of(command):
+    """Options of a command, and their values; the groups; the text."""
+    text = test.run(command + " --help", code=0).out
+    options = {}
+    for names in re.findall(r"^  (-.*?)(?:   .*)?$", text, flags=re.M):
+        options[re.search(r"--[\w-]+", names).group()] = names.split()[-1] if not names.split()[-1].startswith("-") else ""
+    return options, re.findall(r"^([A-Z]\w+)$", text.split("\n", 1)[1], flags=re.M), text
+
+
+commands = commands_of()
+check("commands", len(commands) >= 30 and "gf2 determinant" in commands and "generate band-spd" in commands, str(commands))
+helps = {command: help_of(command) for command in commands}
+everything = {option for options, _, _ in helps.values() for option in options}
+for command, (options, groups, text) in helps.items():
+    check(command, "Example" in groups and f"terrace {command}" in text.split("Example")[1], text)
+    check(command, all(len(line) <= 100 for line in text.splitlines()), "lines of the help are too long")
+    known = set(groups) <= {"Input", "Problem", "Method", "Output", "Cluster", "Help", "Example"}
+    check(command, known, str(groups))
+    missing = sorted(everything - set(options) - {"--help", "--version", "--completion"})
+    for option in missing:  # refused by its name, whatever else is wrong
+        done = test.run(f"{command} {option}")
+        check(f"{command} {option}", done.code == 2 and len(done.said) == 1 and option in done.said[0], f"{done.code} {done.said}")
+check("gf2 rref", not {"--precision"} & set(helps["gf2 rref"][0]), str(helps["gf2 rref"][0]))
+check("generate csr-laplace", not {"--checkpoint", "--restart", "--guard", "--precision", "--method", "--block"} & set(helps["generate csr-laplace"][0]))
+
+# A method that there is not: the message names those of the help.
+made = {"gf2": "generate gf2-rank --rows 70 --columns 70 --rank 70 --rhs 1 -o gf2.h5", "band": "generate band-spd --n 300 --half-bandwidth 5 --rhs 1 -o band.h5",
+        "dense": "generate dense-random --n 30 --rhs 1 -o dense.h5", "cg": "generate csr-laplace --dim 2 --points 20 --rhs 1 -o cg.h5"}
+for command in made.values():
+    test.run(command, 1, 0)
+inputs = {}
+for command in helps:
+    family = command.split()[0]
+    if family in made:
+        inputs[command] = f"{command} {family}.h5:/A" + (" :/A" if command == "gf2 multiply" else "") + (" --rhs :/b" if "--rhs" in helps[command][0] else "")
+for command, line in inputs.items():
+    names = re.search(r"--method NAME\s+([\w, -]*?):", re.sub(r"\s+", " ", helps[command][2]))
+    check(command, names, "no methods in the help")
+    done = test.run(f"{line} --method nonsense -o x.h5", code=2)
+    for name in re.split(r", | or ", names.group(1)) if names else ():
+        check(command, done.said and name in done.said[0], f"{name}: {done.said}")
+
+# Each option in a help is taken, with a value that means something.
+VALUES = {"--output": "x.h5", "--report": "r.json", "--method": "", "--block": "64", "--seed": "3", "--checkpoint": "c.h5", "--checkpoint-every": "1h --checkpoint c.h5",
+          "--k": "4", "--candidates": "2", "--levels": "0", "--rhs": ":/b", "--x0": ":/x_true", "--scratch-dir": ". --method streamed", "--parts": "1 --method streamed",
+          "--diagonal": "cpu", "--substitution": "cpu", "--rtol": "1e-8", "--atol": "1e-8", "--max-iterations": "900", "--condition": "50 --plan",
+          "--degree": "3 --preconditioner chebyshev", "--at-once": "2", "--monitor": "5", "--factor": "factor.h5", "--grid": None, "--threads": None, "--restart": None,
+          "--format": None, "--uplo": None, "--order": None, "--columns": None, "--bitorder": None, "--shape": None, "--help": "", "--layout": None, "--block-jacobi": None}
+test.run("band factor band.h5:/A -o factor.h5", 1, 0)
+for command, line in inputs.items():
+    for option, value in helps[command][0].items():
+        words = VALUES.get(option, value)
+        if words is None or option in ("--method",) or (command == "cg" and option == "--block"):
+            continue
+        if "|" in words:
+            words = words.split("|")[1 if option in ("--progress", "--check") else 0]
+        remove("x.h5", "c.h5")
+        tail = "" if option == "--output" else " -o x.h5"
+        done = test.run(f"{line.split(' --rhs')[0] if option == '--rhs' else line} {option} {words}{tail}")
+        check(f"{command} {option} {words}", done.code == 0, f"exit {done.code}: {done.said}")
+for command, option in (("cg", "--block 4"), ("cg", "--layout rows"), ("cg", "--degree 4"), ("dense solve", "--grid 8"), ("bench io", "--seed 3"), ("bench matrix", "--block 4"), ("generate dense-spd", "--density 0.5"),
+                        ("gf2 multiply", "--panels host"), ("gf2 rref", "--levels 1")):
+    done = test.run(f"{inputs[command]} -o x.h5 {option}" if command in inputs else f"{command} {option}")
+    check(f"{command} {option}", done.code == 2 and len(done.said) == 1 and option.split()[0] in done.said[0], f"{done.code} {done.said}")
+for option in ("--block 8", "--pivoting partial", "--precision emulated", "--checkpoint c.h5", "--guard"):
+    done = test.run(f"dense solve dense.h5:/A --rhs :/b -o x.h5 --method cramer {option}")
+    check(f"cramer {option}", done.code == 2 and option.split()[0] in done.said[0], f"{done.code} {done.said}")
+
+# --- what a run prints ---------------------------------------------------------------------------
+remove("x.h5")
+shown = {
+    "gf2 rref gf2.h5:/A -o x.h5": ("70 x 70 bits; tables on the CPU, ~ rank", "rank ~, reduced row echelon form", "certificate passed: 64 random vectors"),
+    "gf2 rank gf2.h5:/A": ("70 x 70 bits; tables on the CPU, ~ rank", "rank ~", "certificate passed: 64 random vectors"),
+    "gf2 solve gf2.h5:/A --rhs :/b -o x.h5": ("70 x 70 bits, 1 right-hand side; tables on the CPU, ~ rank", "rank ~, x", "certificate passed: 64 random vectors"),
+    "band solve band.h5:/A --rhs :/b -o x.h5": ("band matrix, n = 300, half-bandwidth 5, 1 right-hand side; tile-columns on the CPU, ~ rank", "x, log-determinant ~",
+                                                "residual ~ (scaled; below 30 is good)"),
+    "band factor band.h5:/A -o x.h5": ("band matrix, n = 300, half-bandwidth 5; tile-columns on the CPU, ~ rank", "Cholesky factor, log-determinant ~",
+                                       "residual ~ (scaled; below 30 is good)"),
+    "dense invert dense.h5:/A -o x.h5": ("dense matrix, n = 30; gauss-jordan on the CPU, ~ rank", "inverse, condition ~, log |determinant| ~, sign *",
+                                         "residual ~ (scaled; below 30 is good)"),
+    "cg cg.h5:/A --rhs :/b -o x.h5": ("csr matrix, n = 400, 1 right-hand side; conjugate-gradients (classic) on the CPU, ~ rank",
+                                      "x, converged (rtol) after ~ iterations, ~ iterations/s", "relative residual ~ (rtol ~)"),
+}
+for command, (problem, answer, checked) in shown.items():
+    for ranks in (1, 2):
+        done = test.run(command + " --force --backend cpu", ranks, 0)
+        lines = {line[:9].strip(): line[10:] for line in done.out.splitlines() if not line.startswith(" ")}
+        for name, expected in (("problem", problem + ("s" if ranks > 1 else "")), ("answer", answer), ("check", checked)):
+            pattern = re.escape(expected).replace(re.escape("~"), NUMBER).replace(re.escape("*"), "[-+]")
+            check(f"{command} on {ranks}", re.fullmatch(pattern, lines.get(name, "")), f"{name}: {lines.get(name)!r}, not {expected!r}")
+        check(f"{command} on {ranks}", re.match(r"\d+\.\d+ s: read \d+\.\d+ s, solve ", lines.get("time", "")), str(lines))
+        check(f"{command} on {ranks}", lines.get("output", "x.h5" if "-o" not in command else "") == "x.h5", str(lines))
+        check(f"{command} on {ranks}", not re.search(r"\d\.\d{10}", done.out.replace(lines["answer"], "")), done.out)
+
+# --- for scripts ---------------------------------------------------------------------------------
+rank = read_json("r.json") if test.run("gf2 rank gf2.h5:/A --report r.json", 1, 0) else {}
+for ranks in (1, 2):
+    done = test.run("gf2 rank gf2.h5:/A --quiet", ranks, 0)
+    check("--quiet", done.out == f"{rank['result']['rank']}\n" and done.err == "", f"{done.out!r} {done.err!r}")
+    done = test.run("gf2 determinant gf2.h5:/A --quiet", ranks, 0)
+    check("--quiet", done.out in ("0\n", "1\n"), done.out)
+check("--quiet", test.run("dense invert dense.h5:/A -o x.h5 --force --quiet", 1, 0).out == "", "a matrix is no number")
+done = subprocess.run(f"r=$({test.path} gf2 rank gf2.h5:/A --quiet) && echo rank:$r", shell=True, capture_output=True, text=True)
+check("a shell takes the rank", done.stdout == f"rank:{rank['result']['rank']}\n", done.stdout)
+lines = {**inputs, "generate dense-random": "generate dense-random --n 5 -o y.h5 --force", "verify": "verify factor.h5", "info": "info",
+         "bench dense": "bench dense --n 20 --repeat 1", "bench gf2": "bench gf2 --n 64 --repeat 1"}
+for command, line in lines.items():
+    output = " -o x.h5 --force" if command in inputs else ""
+    for ranks in (1, 2):
+        done = test.run(f"{line}{output} --json", ranks, 0)
+        report = json.loads(done.out)
+        wrong = schema.faults(report) + schema.unknown(report)
+        check(f"{command} --json on {ranks}", report["command"] == command and not wrong and done.err == "", f"{wrong} {done.err}")
+    done = test.run(f"{line}{output} --report -", 1, 0)
+    check(f"{command} --report -", json.loads(done.out)["command"] == command and done.err.strip() and not os.path.exists("-"), f"{done.out[:100]} {done.err[:200]}")
+done = test.run("dense invert none.h5 -o x.h5 --json", 1, 3)
+report = json.loads(done.out)
+check("--json of a failure", report["exit_code"] == 3 and len(done.said) == 1 and not schema.faults(report), f"{report} {done.err}")
+done = test.run("gf2 rank gf2.h5:/A --json --report both.json --quiet", 1, 0)
+check("--json and --report", json.loads(done.out)["result"] == read_json("both.json")["result"], done.out[:200])
+done = subprocess.run(f"{test.path} gf2 rank gf2.h5:/A --json | head -c 1", shell=True, capture_output=True, text=True)
+check("a pipe that is closed", done.stdout == "{", done.stderr)
+for command in shown:
+    done = test.run(command + " --force --progress always", 1, 0, env={"NO_COLOR": "1", "TERRACE_PROGRESS_SECONDS": "0.001"})
+    check("no colours", "\x1b" not in done.out + done.err, done.out + done.err)
+plain = {k: v for k, v in os.environ.items() if k not in ("TERRACE_THREADS", "OMP_NUM_THREADS", "SLURM_CPUS_PER_TASK")}
+for given, expected, by in (({"OMP_NUM_THREADS": "1"}, 1, "OMP_NUM_THREADS"), ({"SLURM_CPUS_PER_TASK": "3"}, 3, "SLURM_CPUS_PER_TASK"),
+                            ({"OMP_NUM_THREADS": "2", "SLURM_CPUS_PER_TASK": "3"}, 2, "OMP_NUM_THREADS"), ({"TERRACE_THREADS": "4", "OMP_NUM_THREADS": "1"}, 4, "TERRACE_THREADS"),
+                            ({"OMP_NUM_THREADS": "2,1"}, 2, "OMP_NUM_THREADS"), ({"OMP_NUM_THREADS": "none"}, None, "cores")):
+    done = subprocess.run(test.words("info --json"), capture_output=True, text=True, env={**plain, **given})
+    result = json.loads(done.stdout)["result"]
+    check(f"threads {given}", result["threads_by"] == by and expected in (None, result["map"][0]["threads"]), str(result)[:300])
+done = subprocess.run(test.words("info"), capture_output=True, text=True, env={**plain, "OMP_NUM_THREADS": "1"})
+check("info", "1 per rank, by OMP_NUM_THREADS (the first of TERRACE_THREADS, OMP_NUM_THREADS, SLURM_CPUS_PER_TASK, cores)" in done.stdout, done.stdout)
+
+# --- traps ---------------------------------------------------------------------------------------
+with h5py.File("ill.h5", "w") as f:
+    f["H"] = 1.0 / (np.arange(12)[:, None] + np.arange(12)[None] + 1)
+    f["b"] = np.ones(12)
+    f["empty"] = np.zeros((0, 0))
+for command in ("dense invert ill.h5:/H -o x.h5 --force", "dense solve ill.h5:/H --rhs :/b -o x.h5 --force"):
+    done, report = test.run(command + " --report r.json", 1, 0), read_json("r.json")
+    check(command, done.said and done.said[0].startswith("terrace: warning: the reciprocal condition is") and len(report["warnings"]) == 1, done.err)
+row("dense invert ill.h5:/empty -o x.h5 --force", 0)
+row("verify x.h5", 0, has=("PASS",))
+
+# --- pages and scripts of the shells -------------------------------------------------------------
+os.mkdir("pages")
+row("--pages pages", 0)
+pages = set(os.listdir("pages"))
+check("pages", {"terrace.1", "terrace-gf2-rref.1", "terrace-cg.1", "terrace", "_terrace"} <= pages and len(pages) == len(commands) + 5 + 1 + 2, str(pages))
+if os.path.exists("/usr/bin/man"):
+    for page in sorted(pages):
+        if page.endswith(".1"):
+            done = subprocess.run(["man", "--warnings", "-l", "pages/" + page], capture_output=True, text=True, env={**os.environ, "MANWIDTH": "80", "LC_ALL": "C.UTF-8"})
+            check(page, done.returncode == 0 and "SYNOPSIS" in done.stdout and not done.stderr, done.stderr)
+
+
+def completed(*words):
+    script = f'source pages/terrace; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _terrace; printf "%s\\n" "${{COMPREPLY[@]}}"'
+    return subprocess.run(["bash", "-c", script, "bash", *words], capture_output=True, text=True).stdout.split()
+
+
+check("bash", completed("terrace", "g") == ["gf2", "generate"], str(completed("terrace", "g")))
+check("bash", completed("terrace", "gf2", "r") == ["rref", "rank"], str(completed("terrace", "gf2", "r")))
+check("bash", completed("terrace", "dense", "invert", "A.h5", "--prec") == ["--precision"], str(completed("terrace", "dense", "invert", "A.h5", "--prec")))
+check("bash", completed("terrace", "dense", "invert", "A.h5", "--precision", "") == ["fp64", "emulated"], str(completed("terrace", "dense", "invert", "A.h5", "--precision", "")))
+check("bash", completed("terrace", "band", "solve", "--method", "t") == ["tile-columns", "two-ends"], str(completed("terrace", "band", "solve", "--method", "t")))
+check("zsh", row("--completion zsh", 0, printed="#compdef terrace").out == open("pages/_terrace").read())
+
+# --- the front page ------------------------------------------------------------------------------
+with open(os.path.join(ROOT, "README.md")) as f:
+    front = f.read()
+for words in ("export PATH=", "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "--oversubscribe", "mpirun -q"):
+    check("README.md", words in front, f"no {words}")
+check("README.md", front.count("\n") < 150 and all(len(line) <= 160 for line in front.splitlines() if not line.startswith(("|", "["))), "too long")
+
+print(f"{test.runs} runs")
+test.finish()
