@@ -236,7 +236,7 @@ void add_bench(CLI::App& bench, Selected& selected) {
   command->get_option("--threads")->delimiter(',');
   command->add_option("--pivoting", options->pivoting, "partial, tournament or auto")
       ->check(CLI::IsMember({"auto", "partial", "tournament"}));
-  command->callback([&selected, options, command] {
+  command->callback([&selected, options] {
     selected.command = "bench dense";
     selected.action = [options](Run& run) {
       const std::string& method = run.options.method;

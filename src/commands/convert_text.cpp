@@ -252,6 +252,11 @@ void text_to_hdf5(Run& run, const ConvertFrom& from, FileForm form, io::Output& 
       (!rows || double(rows->lines) * double(b.words) == 1 + double(b.n) * double(b.n));
   if (counted) return counted_to_hdf5(run, from, output);
   if (!rows) explain_rows(control, from.file, form, b);
+  if (!csv && b.words == 1 && b.n >= 1)
+    run.warn(
+        fmt::format("the first number, {}, is no order of the numbers behind it and was taken "
+                    "for one of them; {}; if the file begins with its order, it is incomplete",
+                    b.n, from.file));
   write_lines(run, from, output, *rows, b.words);
 }
 

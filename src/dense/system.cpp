@@ -144,7 +144,7 @@ void DenseSystem<B>::read() {
     jordan_.emplace(context_, plan_);
   load(0, plan_.n, a_);
   const InverseRows<B> rows = held();
-  terrace::Sizes of_a = sizes_of<B>(context_.ahead, rows.slots, plan_.n, rows.data, rows.ld);
+  Sizes of_a = sizes_of<B>(context_.ahead, rows.slots, plan_.n, rows.data, rows.ld);
   of_a.largest = context_.control.reduce(of_a.largest, Reduce::max);
   of_a.least = context_.control.reduce(of_a.least, Reduce::min);
   if (plan_.inverse) {

@@ -179,12 +179,13 @@ KnownRates known_rates(const Context<B>& c) {
   }
   known.source = device ? "built in, of an H200"
                         : fmt::format("built in, of a CPU core, times {} threads", thread_count());
-  known.note = old.empty()
-                   ? "no profile of this machine: terrace bench profile measures one in ten seconds"
-                   : fmt::format(
-                         "the profile of {} in {} is an old one, and not used; terrace bench "
-                         "--profile measures it anew",
-                         old, profile_path());
+  known.note =
+      old.empty()
+          ? "no profile of this machine: terrace bench profile measures one in ten seconds"
+          : fmt::format(
+                "the profile of {} in {} is an old one, and not used; terrace bench profile "
+                "measures it anew",
+                old, profile_path());
   return known;
 }
 

@@ -122,7 +122,7 @@ def attempt(number):
     else:
         # Where the work was: the rank that tells it may be a step or a phase further on than the lost one.
         named = [x for x in lines if re.search(rf"\branks? .*\b{rank} on (host )?{re.escape(host)}\b", x) or
-                 kind == "hang" and "has not got on" in x]
+                 kind == "hang" and "made no progress" in x]
         if not named:
             wrong.append("the rank is not named")
         elif not re.search(r"phase (start|read|solve|check|write)", named[0]):

@@ -276,7 +276,6 @@ npy("bits.npy", "(9223372036854775807, 9223372036854775807)", "|u1")
 impossible.append("bits.npy")
 market = "%%MatrixMarket matrix "
 texts = {"a.txt": "4294967296\n1 2 3\n", "b.txt": "9223372036854775807\n1 2 3\n", "d.txt": "3\n1 2 3\n4 5 6\n7 8\n",
-         "e.txt": "3037000500\n1\n",
          "a.mtx": market + "array real general\n3037000500 3037000500\n1.0\n", "b.mtx": market + "array real general\n4294967296 4294967296\n1.0\n",
          "c.mtx": market + "coordinate real general\n1000000000000 1 0\n", "d.mtx": market + "coordinate real general\n3 3 9223372036854775807\n1 1 1\n",
          "e.mtx": market + "coordinate pattern symmetric\n9223372036854775807 9223372036854775807 0\n", "f.mtx": market + "array real symmetric\n9000000000 9000000000\n1\n",
@@ -288,6 +287,11 @@ for name, text in texts.items():
 for k, name in enumerate(impossible + list(texts)):
     for ranks in (0, 3) if k % 3 == 0 or name in ("c.mtx", "a.txt") else (0,):
         refused(f"convert {name} x.h5", 3, name, ranks=ranks)
+for text in ("3037000500\n1\n", "9223372036854775807\n1\n", "2\n1\n2\n3\n"):  # a column of numbers, or a matrix that was cut off
+    with open("column.txt", "w") as f:
+        f.write(text)
+    done = run("convert column.txt column.h5 --force")
+    check("a column", done.code == 0 and b"terrace: warning: the first number" in done.err and b"column.txt" in done.err, done.err)
 raw = {"nul.txt": b"2\n1 2\n3 4\x00\x01\xff5\n", "tab.txt": b"2\n1 2\n3 x\vy\n", "long.txt": b"2\n1 2\n3 " + b"9" * 5000 + b"\n",
        "esc.txt": b"2\n1 \x1b[2Jx\n3 4\n", "semi.txt": b"2\n1 2; 3; 4\n3 4\n", "utf.txt": "2\n1 ä\n3 4\n".encode(), "cr.txt": b"2\n1 2\n3 \x7f\x80\xc3\xa9\n",
        "n.txt": b"\xef\xbb\xbf2\n1 2\n3 4\n", "raw.mtx": b"%%MatrixMarket matrix array real general\n\x01\x02 \xff\n1\n"}

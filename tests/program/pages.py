@@ -27,7 +27,7 @@ failures = count = 0
 
 def measured(line):
     """The line without what differs from run to run."""
-    return " ".join(re.sub(r"[-+]?\d+\.\d+(e[-+]?\d+)?|\d+e[-+]?\d+", "~", line).split())
+    return " ".join(re.sub(r"[-+]?\d+\.\d+(e[-+]?\d+)?|\d+e[-+]?\d+|\d+(?= iterations/s)", "~", line).split())
 
 
 for page in pages:

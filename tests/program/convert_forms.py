@@ -1,0 +1,195 @@
+#!/usr/bin/env python3
+"""convert to and from the files of other programs: npz, CSV, rows of text, Matrix Market, SMS, alist; NumPy and SciPy are the oracles.
+
+convert_forms.py TERRACE     Needs h5py, numpy and scipy; runs in a temporary folder.
+"""
+import os
+import sys
+import zipfile
+
+import h5py
+import numpy as np
+import scipy.io
+import scipy.sparse as sp
+
+from given import bits
+from terrace import Program
+
+test = Program(sys.argv[1])
+check = test.check
+rng = np.random.default_rng(31)
+
+
+def run(command, ranks=None):
+    return test.run(command + " --force", ranks or test.turn(), 0)
+
+
+def refused(name, *words, options="", code=3):
+    done = test.refused(f"convert {name} bad.h5 {options}", code, *words, ranks=test.turn())
+    check(name, all(line.count("; ") >= 2 for line in done.said), done.said)
+
+
+def csr(name):
+    with h5py.File(name) as f:
+        g = f["A"]
+        return sp.csr_matrix((g["data"][:], g["indices"][:], g["indptr"][:]), tuple(g.attrs["shape"]))
+
+
+def stored(name, dataset="A"):
+    with h5py.File(name) as f:
+        return f[dataset][:]
+
+
+def packed(name):
+    with h5py.File(name) as f:
+        return bits(f["A"])
+
+
+def write(name, text):
+    with open(name, "w") as f:
+        f.write(text)
+
+
+# --- npz ---------------------------------------------------------------------------------------------
+S = sp.random(50, 34, 0.1, random_state=1, format="csr")
+for form in ("csr", "csc", "coo"):
+    for compressed in (True, False):
+        sp.save_npz("s.npz", S.asformat(form), compressed=compressed)
+        run("convert s.npz s.h5")
+        check(f"npz {form} {compressed}", (csr("s.h5") != S).nnz == 0)
+run("convert s.h5 back.npz")
+check("npz back", (sp.load_npz("back.npz") != S).nnz == 0 and zipfile.ZipFile("back.npz").testzip() is None)
+A, v = rng.standard_normal((23, 41)), rng.standard_normal(17)
+np.savez("one.npz", A)
+np.savez_compressed("many.npz", M=A, v=v, F=np.asfortranarray(A.astype("f4")), k=np.arange(6).reshape(2, 3), flags=A > 0)
+run("convert one.npz one.h5")
+run("convert many.npz many.h5")
+check("an array", np.array_equal(stored("one.h5"), A))
+check("arrays by name", np.array_equal(stored("many.h5", "M"), A) and np.array_equal(stored("many.h5", "v"), v) and np.array_equal(stored("many.h5", "F"), A.astype("f4"))
+      and np.array_equal(stored("many.h5", "k"), np.arange(6).reshape(2, 3)))
+for name, array in (("one.h5", A), ("many.h5:/v", v)):
+    run(f"convert {name} back.npz")
+    with np.load("back.npz") as z:
+        check("npz of " + name, np.array_equal(z[z.files[0]], array))
+whole = open("one.npz", "rb").read()
+for k, damaged in enumerate((whole[:-30], whole[:200] + bytes([whole[200] ^ 255]) + whole[201:], b"PK" + bytes(50), b"")):
+    with open(f"bad{k}.npz", "wb") as f:
+        f.write(damaged)
+    refused(f"bad{k}.npz", f"bad{k}.npz")
+np.savez("words.npz", np.array(["a", "b"]))
+refused("words.npz", "wrong type")
+sp.save_npz("bsr.npz", sp.bsr_matrix(np.eye(4)))
+refused("bsr.npz", "bsr")
+np.savez("torn.npz", format=b"csr", shape=[3, 3], data=np.ones(2), indices=[0, 7], indptr=[0, 1, 2, 2])
+refused("torn.npz", "(1, 7)", "outside")
+np.savez("nan.npz", format=b"coo", shape=[3, 3], data=[1.0, np.nan], row=[0, 1], col=[0, 2])
+refused("nan.npz", "NaN", "row 1, column 2")
+refused("none.npz", "none.npz")
+
+# --- rows of text and CSV ------------------------------------------------------------------------------
+for name, how in (("rows.txt", {}), ("rows.dat", {"delimiter": "\t"}), ("rows.csv", {"delimiter": ","}), ("noted.txt", {"header": "a comment"})):
+    np.savetxt(name, A, fmt="%.17g", **how)
+    run(f"convert {name} rows.h5")
+    check(name, np.array_equal(stored("rows.h5"), A))
+write("named.csv", "first,second\n1,2\n3,4.5\n")
+done = run("convert named.csv rows.h5")
+check("names", np.array_equal(stored("rows.h5"), [[1, 2], [3, 4.5]]) and "warning" in done.err and "names" in done.err, done.err)
+large = rng.standard_normal((3000, 60))
+np.savetxt("large.txt", large)
+for ranks in (1, 2, 3):
+    run("convert large.txt rows.h5", ranks)
+    check(f"many blocks on {ranks}", np.allclose(stored("rows.h5"), large, rtol=1e-15))
+np.savetxt("column.txt", v)
+run("convert column.txt column.h5")
+check("a column", np.allclose(stored("column.h5", "b"), v, rtol=1e-15))
+write("counted.txt", "2\n1 2\n3 4\n")
+write("one-line.txt", "2 1 2 3 4")
+for name in ("counted.txt", "one-line.txt"):
+    run(f"convert {name} rows.h5")
+    check(name, np.array_equal(stored("rows.h5"), [[1, 2], [3, 4]]))
+write("01.csv", "1,0,1\n0,1,1\n")
+run("convert 01.csv b.h5 --bits")
+check("bits of CSV", np.array_equal(packed("b.h5"), [[1, 0, 1], [0, 1, 1]]))
+run("convert one.h5 out.csv --digits 17")
+check("CSV back", np.array_equal(np.loadtxt("out.csv", delimiter=","), A))
+square = A[:, :23]
+with h5py.File("square.h5", "w") as f:
+    f["A"], f["short"] = square, np.round(square * 8)
+for digits, exact in ((17, True), (3, False)):
+    done = run(f"convert square.h5:/A out.txt --digits {digits}")
+    with open("out.txt") as f:
+        words = f.read().split()
+    check(f"{digits} digits", np.array_equal(np.reshape(words[1:], (23, 23)).astype(float), square) == exact and words[1] == f"%.{digits - 1}e" % square[0, 0])
+    check(f"warning of {digits} digits", (done.err.count("digits were lost") == 1) != exact, done.err)
+check("no digits lost", "lost" not in run("convert square.h5:/short out.txt").err)
+check("digits lost", "--digits 17" in run("convert square.h5:/A out.txt").err)
+for name, text, words in (("u.csv", "1,2\n3\n", ["line 2", "1 numbers"]), ("e.csv", "1,,2\n3,4,5\n", ["line 1", "empty"]), ("w.csv", "1,2\n3,x\n", ["line 2", "'x'"]),
+                          ("n.csv", "1,2\nnan,3\n", ["line 2", "'nan'"]), ("u.txt", "1.5 2\n3\n", ["line 2"]), ("z.csv", "", ["z.csv"]), ("c.txt", "# only\n", ["no numbers"])):
+    write(name, text)
+    refused(name, *words)
+write("two.csv", "1,2\n0,1\n")
+refused("two.csv", "other than 0 and 1: 2", "row 0, column 1", options="--bits")
+refused("counted.txt", "--digits", options="--digits 9", code=2)
+done = test.refused("convert square.h5:/A bad.npy --bits", 2, "--bits")
+
+# --- Matrix Market, SMS, alist ---------------------------------------------------------------------------
+H = (rng.random((40, 90)) < 0.1).astype(int)
+scipy.io.mmwrite("p.mtx", sp.coo_matrix(H), field="pattern")
+scipy.io.mmwrite("i.mtx", sp.coo_matrix(H * rng.integers(-3, 4, H.shape)), field="integer")
+I = scipy.io.mmread("i.mtx").toarray()
+for name, wanted in (("p", H), ("i", I)):
+    run(f"convert {name}.mtx {name}.h5")
+    run(f"convert {name}.mtx b.h5 --bits")
+    check(name + ".mtx", np.array_equal(csr(name + ".h5").toarray(), wanted) and np.array_equal(packed("b.h5"), wanted % 2))
+    check("rank of " + name, test.run("gf2 rank b.h5", 1, 0).out.split()[:2] == test.run(f"gf2 rank {name}.h5", 2, 0).out.split()[:2])
+run("convert p.mtx b.h5 --bits")
+run("convert b.h5 back.mtx")
+check("pattern back", np.array_equal(scipy.io.mmread("back.mtx").toarray(), H) and "pattern" in open("back.mtx").readline())
+for ending in ("sms", "alist"):
+    run(f"convert b.h5 back.{ending}")
+    run(f"convert back.{ending} again.h5 " + ("--bits" if ending == "sms" else ""))
+    check(ending, np.array_equal(packed("again.h5"), H))
+run("convert i.h5 back.sms")
+run("convert back.sms again.h5")
+check("SMS of integers", np.array_equal(csr("again.h5").toarray(), I) and open("back.sms").read().endswith("\n0 0 0\n"))
+run("convert p.h5 back.alist")  # of a sparse group
+lines = open("back.alist").read().split("\n")
+check("alist", lines[0] == "90 40" and lines[2].split() == [str(x) for x in H.sum(0)] and lines[4].split()[: H[:, 0].sum()] == [str(i + 1) for i in np.nonzero(H[:, 0])[0]])
+write("short.alist", "3 2\n2 2\n1 1 2\n2 2\n1\n2\n1 2\n1 3\n2 3\n")  # lines without zeros
+run("convert short.alist again.h5")
+check("alist without zeros", np.array_equal(packed("again.h5"), [[1, 0, 1], [0, 1, 1]]))
+# Large enough for several blocks; symmetric, repeated, unordered; the same bytes on any number of ranks.
+n = 20000
+rows, columns = rng.integers(0, n, 60000), rng.integers(0, n, 60000)
+values = rng.standard_normal(60000)
+low = rows >= columns
+for kind, keep in (("general", np.ones(60000, bool)), ("symmetric", low)):
+    write("g.mtx", f"%%MatrixMarket matrix coordinate real {kind}\n% a comment\n{n} {n} {keep.sum()}\n"
+          + "".join(f"{i + 1} {j + 1} {x:.17g}\n" for i, j, x in zip(rows[keep], columns[keep], values[keep])))
+    wanted = sp.coo_matrix((values[keep], (rows[keep], columns[keep])), (n, n)).tocsr()
+    if kind == "symmetric":
+        wanted = wanted + sp.tril(wanted, -1).T
+    kept = []
+    for ranks in (1, 2, 3):
+        run("convert g.mtx g.h5", ranks)
+        kept.append(csr("g.h5"))
+        check(f"{kind} on {ranks}", abs(kept[-1] - wanted).max() < 1e-14 and kept[-1].has_sorted_indices and kept[-1].nnz == wanted.nnz)
+        check(f"the same on {ranks}", np.array_equal(kept[-1].data, kept[0].data) and np.array_equal(kept[-1].indices, kept[0].indices))
+text = open("g.mtx").read().split("\n")
+write("few.mtx", "\n".join(text[:-100]) + "\n")
+write("more.mtx", "\n".join(text) + "1 1 1\n")
+write("word.mtx", "\n".join(text[:20000] + ["7 x 1"] + text[20001:]))
+write("split.mtx", "%%MatrixMarket matrix coordinate real general\n2 2 2\n1 1\n5\n2 2 6\n")
+refused("few.mtx", "ends too early")
+refused("more.mtx", "more than", f"line {len(text)}")
+refused("word.mtx", "'x'", "line 20001")
+run("convert split.mtx again.h5")
+check("an entry on two lines", np.array_equal(csr("again.h5").toarray(), [[5, 0], [0, 6]]))
+write("half.mtx", "%%MatrixMarket matrix coordinate real general\n2 2 1\n1 2 0.5\n")
+refused("half.mtx", "not whole: 0.5", "row 0, column 1", options="--bits")
+for name, text, words in (("a.sms", "2 2\n1 1 1\n", ["no SMS header"]), ("b.sms", "2 2 M\n3 1 1\n0 0 0\n", ["(3, 1)", "line 2"]), ("c.sms", "2 2 M\n1 1 1\n", ["ends too early"]),
+                          ("d.sms", "2 2 M\n0 0 0\n1 1 1\n", ["behind"]), ("a.alist", "3 2\n2 2\n1 1 2\n2 2\n1\n2\n1 2\n1 2\n2 3\n", ["not those of the columns"]),
+                          ("b.alist", "3 2\n2 2\n1 1 2\n2 2\n1\n5\n1 2\n1 3\n2 3\n", ["'5' is no position", "line 6"]), ("c.alist", "3 2\n2 2\n1 1 1\n", ["c.alist"])):
+    write(name, text)
+    refused(name, *words)
+test.finish()
