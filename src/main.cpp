@@ -70,6 +70,10 @@ struct CommandLine {
       }
       std::reverse(words.begin(), words.end());
       app.parse(words);
+      const auto chosen = app.get_subcommands();
+      if (chosen.size() > 1 || (!chosen.empty() && chosen[0]->get_subcommands().size() > 1))
+        return fail(int(Exit::usage),
+                    "two commands at once; on the command line; start one at a time");
       if (version_) return end(terrace::version_text());
       if (completion_ == "bash") return end(terrace::bash_completion(app));
       if (completion_ == "zsh") return end(terrace::zsh_completion(app));
