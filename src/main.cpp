@@ -51,10 +51,10 @@ struct CommandLine {
     app.add_option("--completion", completion_, "Print the script that completes commands")
         ->check(CLI::IsMember({"bash", "zsh"}));
     app.add_option("--pages", pages_, "Folder for all man pages and scripts")->group("");
-    terrace::add_gf2_commands(app, selected);
-    terrace::add_band_commands(app, selected);
-    terrace::add_dense_commands(app, selected);
-    terrace::add_cg_command(app, selected);
+    terrace::gf2::add_commands(app, selected);
+    terrace::band::add_commands(app, selected);
+    terrace::dense::add_commands(app, selected);
+    terrace::cg::add_command(app, selected);
     terrace::add_generate_commands(app, selected);
     terrace::add_convert_command(app, selected);
     terrace::add_verify_command(app, selected);

@@ -24,7 +24,7 @@
 
 #include "kernels/base/buffer.hpp"
 
-namespace terrace {
+namespace terrace::band {
 
 /// Sizes of a band matrix cut into tile columns; order and reach are padded.
 struct BandShape {
@@ -142,4 +142,4 @@ void band_generate_spd(const Stream<Cpu>&, Word seed, Index n, Index m, Index fi
 void band_generate_spd(const Stream<Cuda>&, Word seed, Index n, Index m, Index first, Index count,
                        Index height, Index ld, View<double, Cuda> data);
 
-}  // namespace terrace
+}  // namespace terrace::band

@@ -5,7 +5,7 @@
 #include "kernels/band/band.hpp"
 #include "kernels/base/random.hpp"
 
-namespace terrace {
+namespace terrace::band {
 
 /// Tile columns first, first + step, .. of a band, `count` of them one after the other in memory;
 /// entries 0 .. shape.half_bandwidth of each column. The vectors below are numbered by rows of the
@@ -54,4 +54,4 @@ void judge_band_rows(const Stream<Cpu>&, Index from, Index to, const double* w, 
 void judge_band_rows(const Stream<Cuda>&, Index from, Index to, const double* w, const double* sum,
                      const double* size, double tolerance, double least, Index* bad);
 
-}  // namespace terrace
+}  // namespace terrace::band

@@ -12,7 +12,7 @@
 #pragma once
 #include "kernels/band/band.hpp"
 
-namespace terrace {
+namespace terrace::band {
 
 /// Unit roundoff of the stored factor.
 constexpr double band_low_roundoff(Cpu) { return 0x1.0p-24; }
@@ -68,4 +68,4 @@ void band_low_solve(const Stream<Cuda>&, BandShape, View<const Word, Cuda> low,
                     View<const double, Cuda> scale, Index nrhs, View<const double, Cuda> r,
                     View<double, Cuda> z, View<Word, Cuda> scratch);
 
-}  // namespace terrace
+}  // namespace terrace::band

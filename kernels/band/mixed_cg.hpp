@@ -8,7 +8,7 @@
 #pragma once
 #include "kernels/base/buffer.hpp"
 
-namespace terrace {
+namespace terrace::band {
 
 namespace band_cg {
 enum : Index {
@@ -78,4 +78,4 @@ void band_cg_step(const Stream<Cpu>&, const BandCg<Cpu>&, View<const double, Cpu
 void band_cg_step(const Stream<Cuda>&, const BandCg<Cuda>&, View<const double, Cuda> p,
                   View<const double, Cuda> q, View<double, Cuda> x, View<double, Cuda> r);
 
-}  // namespace terrace
+}  // namespace terrace::band

@@ -9,7 +9,7 @@
 
 #include "kernels/band/mixed_cg.hpp"
 
-namespace terrace::band_cg_passes {
+namespace terrace::band::band_cg_passes {
 
 inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
@@ -189,4 +189,4 @@ struct Step {
         band_cg_passes::Step{c.nrhs, c.state.data, c.scale.data, p.data, q.data, x.data, r.data}); \
   }
 
-}  // namespace terrace::band_cg_passes
+}  // namespace terrace::band::band_cg_passes

@@ -31,7 +31,7 @@
 
 #include "kernels/band/band.hpp"
 
-namespace terrace {
+namespace terrace::band {
 
 template <class B>
 struct BandPart {
@@ -137,4 +137,4 @@ void band_spike(const Stream<Cpu>&, Index count, Index height, Index gap, Index 
 void band_spike(const Stream<Cuda>&, Index count, Index height, Index gap, Index end,
                 const double* from, Index from_ld, Index r0, Index arrow, double* spike);
 
-}  // namespace terrace
+}  // namespace terrace::band

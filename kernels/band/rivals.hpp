@@ -2,7 +2,7 @@
 #pragma once
 #include "kernels/base/buffer.hpp"
 
-namespace terrace {
+namespace terrace::band {
 
 /// ab ((m + 1) x n column by column, lower) := its Cholesky factor; returns LAPACK's info.
 /// Cpu, "lapack": dpbtrf with OpenBLAS on all threads. Cuda, "chain": cuSOLVER potrf, cuBLAS trsm
@@ -20,4 +20,4 @@ void band_rival_times(const Stream<Cuda>&, Index n, Index m, View<const double, 
 constexpr const char* band_rival_name(Cpu) { return "lapack"; }
 constexpr const char* band_rival_name(Cuda) { return "chain"; }
 
-}  // namespace terrace
+}  // namespace terrace::band

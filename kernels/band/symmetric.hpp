@@ -2,7 +2,7 @@
 #pragma once
 #include "kernels/band/band.hpp"
 
-namespace terrace {
+namespace terrace::band {
 
 /// Width that the tile columns must have.
 inline constexpr Index band_symmetric_width = 64;
@@ -27,4 +27,4 @@ void band_symmetric_times(const Stream<Cuda>&, BandShape, View<const double, Cud
                           Index nrhs, View<const double, Cuda> x, View<double, Cuda> y,
                           View<double, Cuda> scratch);
 
-}  // namespace terrace
+}  // namespace terrace::band

@@ -2,7 +2,7 @@
 
 #include "kernels/cg/products.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 
 CsrChunks csr_chunks(const Index* start, Index rows) {
   constexpr Index lanes = 32, wanted = 4096;  // chunks that keep an H200 busy
@@ -29,4 +29,4 @@ CsrChunks csr_chunks(const Index* start, Index rows) {
   return result;
 }
 
-}  // namespace terrace
+}  // namespace terrace::cg

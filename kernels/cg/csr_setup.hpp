@@ -3,7 +3,7 @@
 #pragma once
 #include "kernels/cg/products.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 
 /// Numbers of entries that are not as a product needs them.
 struct CsrFaults {
@@ -52,4 +52,4 @@ void pick_entries(const Stream<Cuda>&, const CsrRows<Cuda>&, bool outer, Index f
                   View<const Index, Cuda> to_start, View<std::int32_t, Cuda> column,
                   View<double, Cuda> value);
 
-}  // namespace terrace
+}  // namespace terrace::cg

@@ -11,7 +11,7 @@
 
 #include "kernels/base/buffer.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 
 /// The part of a symmetric matrix that couples this rank's rows, on the host: both triangles or the
 /// lower one (entries above the diagonal are not read), local column numbers in any order, no
@@ -136,4 +136,4 @@ void chebyshev_step(const Stream<Cuda>&, double a, double b, Index columns,
                     View<const double, Cuda> q, View<double, Cuda> rest, View<double, Cuda> d,
                     View<double, Cuda> z, const double* skip = nullptr);
 
-}  // namespace terrace
+}  // namespace terrace::cg

@@ -10,7 +10,7 @@
 
 #include "kernels/base/sums.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 
 /// `rows` rows of a row-major matrix; ld is a multiple of 16, elements past the last column are
 /// zero.
@@ -148,4 +148,4 @@ void fill_band_spd(const Stream<Cpu>&, Word seed, Index n, Index r0, Index rows,
 void fill_band_spd(const Stream<Cuda>&, Word seed, Index n, Index r0, Index rows, Index m, Index ld,
                    View<double, Cuda> s);
 
-}  // namespace terrace
+}  // namespace terrace::cg

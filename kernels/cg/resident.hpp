@@ -9,7 +9,7 @@
 #include "kernels/cg/triangle.hpp"
 #include "kernels/cg/vectors.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 
 /// Where iteration k of a launch leaves its row.
 struct CgRing {
@@ -29,4 +29,4 @@ void resident_cg(const Stream<Cuda>&, const TriangleTiles<Cuda>&,
                  View<double, Cuda> x, View<double, Cuda> r, const CgRing& rows, Index first,
                  Index count, CgLimits, View<double, Cuda> scratch);
 
-}  // namespace terrace
+}  // namespace terrace::cg

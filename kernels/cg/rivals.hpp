@@ -5,7 +5,7 @@
 
 #include "kernels/cg/products.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 
 /// What a rival's iterations left.
 struct CgRivalAnswer {
@@ -35,4 +35,4 @@ double cg_rival(const Stream<Cpu>&, const std::string& name, const CsrRows<Cpu>&
 double cg_rival(const Stream<Cuda>&, const std::string& name, const CsrRows<Cuda>& a,
                 Index iterations, CgRivalAnswer& answer);
 
-}  // namespace terrace
+}  // namespace terrace::cg

@@ -13,7 +13,7 @@
 
 #include "kernels/base/sums.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 
 namespace triangle {
 constexpr Index height = 256, width = 64, tile = height * width;
@@ -95,4 +95,4 @@ void triangle_diagonal(const Stream<Cuda>&, const TriangleTiles<Cuda>&, View<dou
 void split_planes(const Stream<Cpu>&, View<double, Cpu> tiles);
 void split_planes(const Stream<Cuda>&, View<double, Cuda> tiles);
 
-}  // namespace terrace
+}  // namespace terrace::cg

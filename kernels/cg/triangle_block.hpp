@@ -5,7 +5,7 @@
 
 #include "kernels/cg/triangle.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 
 constexpr Index triangle_block_most = 16;  ///< vectors at once
 
@@ -46,4 +46,4 @@ Index triangle_block_scratch(B backend, Index n, Index tile_rows, Index columns)
          shape.groups(tile_rows) * padded * k + 2;
 }
 
-}  // namespace terrace
+}  // namespace terrace::cg

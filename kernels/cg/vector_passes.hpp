@@ -6,7 +6,7 @@
 #pragma once
 #include "kernels/cg/vectors.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 namespace vector_passes {
 
 /// Numbers of column v of a row.
@@ -321,4 +321,4 @@ struct PipeSums {
     run(stream, c, r.size, vector_passes::PipeSums{r.data, u.data, w.data});                      \
   }
 
-}  // namespace terrace
+}  // namespace terrace::cg

@@ -13,7 +13,7 @@
 
 #include "kernels/base/sums.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 
 namespace cg_row {
 enum : Index {
@@ -141,4 +141,4 @@ template <class B>
 void cg_pipe_sums(const Stream<B>&, const CgPass<B>&, View<const double, B> r,
                   View<const double, B> u, View<const double, B> w);
 
-}  // namespace terrace
+}  // namespace terrace::cg

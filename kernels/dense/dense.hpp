@@ -31,9 +31,9 @@ struct Rows {
 template <class B>
 struct Panel {
   Index first = 0, width = 0, block = 0;
-  View<double, B> n;        ///< Sizes::panel: A[:, J], then N; row-major on the CPU, column-major
-                            ///< on CUDA
-  View<double, B> lu;       ///< 2 block^2: L and U of D in pivot order, row-major, ld = block
+  View<double, B> n;   ///< BufferSizes::panel: A[:, J], then N; row-major on the CPU, column-major
+                       ///< on CUDA
+  View<double, B> lu;  ///< 2 block^2: L and U of D in pivot order, row-major, ld = block
   View<Index, B> pivots;    ///< block: global rows in pivot order
   View<Index, B> info;      ///< 2: first bad column of the panel or -1, 1: zero, 2: not finite
   View<double, B> summary;  ///< 2 + 2 block: info, pivots, diagonal of U, for the host
@@ -43,7 +43,7 @@ struct Panel {
 constexpr Index record_size(Index block) { return 3 + block; }
 /// Sizes of one rank's buffers in elements: Panel::n; `work`; the number of leaves
 /// that choose_candidates plays with, `block` records each.
-struct Sizes {
+struct BufferSizes {
   Index panel = 0, work = 0, leaves = 1;
   bool separate_y = false;  ///< solve_lower() does not work in place; Y is packed for update()
 };
@@ -51,8 +51,8 @@ struct Sizes {
 constexpr Index leaf_blocks = 4;
 /// For up to `slots` rows a rank and `ranks` ranks. The CPU has a leaf for every tile, so that the
 /// pivots do not depend on who owns it; CUDA has one leaf a rank.
-Sizes sizes(Cpu, Index slots, Index tile, Index block, int ranks);
-Sizes sizes(Cuda, Index slots, Index tile, Index block, int ranks);
+BufferSizes sizes(Cpu, Index slots, Index tile, Index block, int ranks);
+BufferSizes sizes(Cuda, Index slots, Index tile, Index block, int ranks);
 
 // Every function below is specialised for Cpu (kernels/cpu/dense*.cpp) and Cuda
 // (kernels/cuda/dense*.cu).
@@ -108,7 +108,7 @@ void place_rows(const Stream<B>&, Index length, View<const Index, B> position,
                 View<const double, B> packed, View<double, B> out);
 
 /// y := L^-1 p, rows of `length` that hold columns `from` on; with `inverse` columns J of p become
-/// the identity first. y is p where Sizes::separate_y is false. width^2 length flops.
+/// the identity first. y is p where BufferSizes::separate_y is false. width^2 length flops.
 template <class B>
 void solve_lower(const Stream<B>&, const Panel<B>&, Index length, Index from, bool inverse,
                  View<double, B> p, View<double, B> y);

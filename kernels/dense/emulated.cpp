@@ -5,7 +5,7 @@
 
 #include "kernels/base/error.hpp"
 
-namespace terrace::emulated {
+namespace terrace::dense::emulated {
 namespace {
 
 __extension__ using Wide = __int128;
@@ -75,4 +75,4 @@ Scheme make_scheme(int count) {
 
 double room_for(const Scheme& s, Index k) { return s.bound - std::sqrt(double(k)) / 2; }
 
-}  // namespace terrace::emulated
+}  // namespace terrace::dense::emulated

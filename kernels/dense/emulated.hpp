@@ -19,7 +19,7 @@
 
 #include "kernels/base/buffer.hpp"
 
-namespace terrace::emulated {
+namespace terrace::dense::emulated {
 
 inline constexpr int least_moduli = 8, most_moduli = 16;
 inline constexpr Index most_inner = Index(1) << 16;
@@ -88,4 +88,4 @@ template <class B>
 void subtract_product(const Stream<B>&, const Shape&, View<const double, B> right, Index ld,
                       View<double, B> a, Index lda, View<std::byte, B> workspace);
 
-}  // namespace terrace::emulated
+}  // namespace terrace::dense::emulated

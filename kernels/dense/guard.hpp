@@ -2,7 +2,7 @@
 #pragma once
 #include "kernels/base/stream.hpp"
 
-namespace terrace {
+namespace terrace::dense {
 
 /// `slots` rows of doubles, ld apart.
 template <class B>
@@ -42,4 +42,4 @@ void judge_rows(const Stream<Cuda>&, GuardRows<Cuda> a, Index column, const doub
                 const double* more, const double* size, double* largest, double tolerance,
                 double* worst);
 
-}  // namespace terrace
+}  // namespace terrace::dense

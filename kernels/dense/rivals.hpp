@@ -4,7 +4,7 @@
 
 #include "kernels/base/buffer.hpp"
 
-namespace terrace {
+namespace terrace::dense {
 
 /// The time of a rival's inversion, and LAPACK's info: 0, or why there is no inverse.
 struct RivalInverse {
@@ -22,4 +22,4 @@ RivalInverse cusolver_inverse(const Stream<Cuda>& stream, Index n, Word seed,
 double lap_seconds(const Stream<Cpu>& stream, const std::function<void()>& work);
 double lap_seconds(const Stream<Cuda>& stream, const std::function<void()>& work);
 
-}  // namespace terrace
+}  // namespace terrace::dense

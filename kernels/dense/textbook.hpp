@@ -11,7 +11,7 @@
 #pragma once
 #include "kernels/base/buffer.hpp"
 
-namespace terrace::textbook {
+namespace terrace::dense::textbook {
 
 /// The grid of every launch: grid x grid blocks of threads x threads threads (grid blocks of
 /// `threads` for steps along one row or column); what lies beyond is reached in strides of the
@@ -61,4 +61,4 @@ void divide_inverse(const Stream<B>&, const System<B>&);
 template <class B>
 void divide_matrix(const Stream<B>&, const System<B>&);
 
-}  // namespace terrace::textbook
+}  // namespace terrace::dense::textbook

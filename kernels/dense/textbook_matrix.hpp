@@ -6,7 +6,7 @@
 
 #include "kernels/base/buffer.hpp"
 
-namespace terrace::textbook {
+namespace terrace::dense::textbook {
 
 enum class Product {
   element,          ///< a thread an element of C, blocks of 32 x 32, the sum in a register
@@ -58,4 +58,4 @@ void multiply(const Stream<B>& stream, Product product, Index m, Index n, Index 
               std::type_identity_t<View<const double, B>> a,
               std::type_identity_t<View<const double, B>> b, View<double, B> c);
 
-}  // namespace terrace::textbook
+}  // namespace terrace::dense::textbook

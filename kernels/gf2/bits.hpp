@@ -11,7 +11,7 @@
 #include "kernels/base/buffer.hpp"
 #include "kernels/base/stream.hpp"
 
-namespace terrace {
+namespace terrace::gf2 {
 
 /// `count` rows of packed bits in the memory of B; does not own.
 template <class T, class B>
@@ -198,6 +198,6 @@ namespace detail {
 constexpr Word random_bits_word(const RandomBits& what, Index i, Index j);
 }  // namespace detail
 
-}  // namespace terrace
+}  // namespace terrace::gf2
 
 #include "kernels/gf2/random.hpp"

@@ -3,7 +3,7 @@
 #pragma once
 #include "kernels/gf2/bits.hpp"
 
-namespace terrace {
+namespace terrace::gf2 {
 
 /// A thread walks a piece of the Gray code, in which neighbours differ by one source row.
 enum class CodeOrder {
@@ -22,4 +22,4 @@ void combine_with_codes(const Stream<Cuda>&, BitRows<Word, Cuda> out,
                         BitRows<const Word, Cuda> multipliers, BitRows<const Word, Cuda> source,
                         Index out_word, Index source_word, Index words, Index k, CodeOrder order);
 
-}  // namespace terrace
+}  // namespace terrace::gf2

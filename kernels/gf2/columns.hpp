@@ -9,7 +9,7 @@
 #pragma once
 #include "kernels/gf2/bits.hpp"
 
-namespace terrace {
+namespace terrace::gf2 {
 
 /// How the pass of subtraction reads the pivot row (CUDA); every way gives the same bits.
 enum class PivotPath {
@@ -73,4 +73,4 @@ class RowTexture {
   unsigned long long handle_ = 0;
 };
 
-}  // namespace terrace
+}  // namespace terrace::gf2

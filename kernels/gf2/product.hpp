@@ -5,7 +5,7 @@
 #pragma once
 #include "kernels/gf2/bits.hpp"
 
-namespace terrace {
+namespace terrace::gf2 {
 
 /// Whether the bound device has binary tensor cores that this build can use.
 bool has_bit_tensor_cores();
@@ -74,4 +74,4 @@ class BitProduct<Cuda> {
   Buffer<Word, Cuda> packed_left_, packed_right_, tables_;
 };
 
-}  // namespace terrace
+}  // namespace terrace::gf2

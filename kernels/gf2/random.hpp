@@ -3,7 +3,7 @@
 #include "kernels/base/random.hpp"
 #include "kernels/gf2/bits.hpp"
 
-namespace terrace::detail {
+namespace terrace::gf2::detail {
 
 constexpr Word random_bits_word(const RandomBits& what, Index i, Index j) {
   const bool drawn = what.rank >= 0 ? i < what.rank : !what.even_rank || i % 2 == 0;
@@ -22,4 +22,4 @@ constexpr Word random_bits_word(const RandomBits& what, Index i, Index j) {
   return left >= 64 ? bits : left <= 0 ? 0 : bits & ((Word(1) << left) - 1);
 }
 
-}  // namespace terrace::detail
+}  // namespace terrace::gf2::detail

@@ -9,7 +9,7 @@
 #include "kernels/base/random.hpp"
 #include "src/band/tile_columns.hpp"
 
-namespace terrace {
+namespace terrace::band {
 namespace {
 
 constexpr double kEps = 0x1.0p-53;
@@ -306,4 +306,4 @@ BandMemory band_memory(const BandShape& s, Index nrhs, int ranks, bool check) {
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 
-}  // namespace terrace
+}  // namespace terrace::band

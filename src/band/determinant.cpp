@@ -7,7 +7,7 @@
 #include "distrib/agree.hpp"
 #include "kernels/band/parts.hpp"
 
-namespace terrace {
+namespace terrace::band {
 
 template <class B>
 std::vector<double> diagonal_of(const Stream<B>& lane, const double* first, Index ld, Index count) {
@@ -53,4 +53,4 @@ double log_determinant(const Context<B>& c, const BandTiles<B>& l) {
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 
-}  // namespace terrace
+}  // namespace terrace::band

@@ -6,7 +6,7 @@
 
 #include "src/band/tile_columns.hpp"
 
-namespace terrace {
+namespace terrace::band {
 
 /// log of a product of numbers that are not zero: no number of them leaves the range of double, and
 /// no term is rounded but by the product of mantissas.
@@ -42,4 +42,4 @@ double log_determinant(const Context<B>& context, const BandTiles<B>& l);
 /// The same from logs of each tile column's part of the diagonal, zero for those of other ranks.
 double log_determinant(const Control& control, std::vector<double> of_tiles);
 
-}  // namespace terrace
+}  // namespace terrace::band

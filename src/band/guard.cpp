@@ -6,7 +6,7 @@
 #include "kernels/base/matrix.hpp"
 #include "src/frame/guard.hpp"
 
-namespace terrace {
+namespace terrace::band {
 namespace {
 
 /// Own tile columns of a launch: on the CPU each is weighed while it lies in the cache.
@@ -164,4 +164,4 @@ void BandGuard<B>::flip_after(const BandTiles<B>& l) const {
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 
-}  // namespace terrace
+}  // namespace terrace::band

@@ -17,7 +17,7 @@
 #include "kernels/band/guard.hpp"
 #include "src/band/tile_columns.hpp"
 
-namespace terrace {
+namespace terrace::band {
 
 template <class B>
 class BandGuard {
@@ -66,4 +66,4 @@ class BandGuard {
   bool pending_ = false, sizes_ = false;
 };
 
-}  // namespace terrace
+}  // namespace terrace::band

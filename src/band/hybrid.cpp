@@ -4,7 +4,7 @@
 #include "src/band/plan.hpp"
 #include "src/band/substitution.hpp"
 
-namespace terrace {
+namespace terrace::band {
 namespace {
 
 void check_place(const std::string& option, const std::string& place, bool device) {
@@ -136,4 +136,4 @@ void band_substitute_on_host(Context<B>& context, const BandTiles<B>& l, BandVec
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 
-}  // namespace terrace
+}  // namespace terrace::band

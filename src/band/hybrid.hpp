@@ -4,7 +4,7 @@
 #pragma once
 #include "src/band/tile_columns.hpp"
 
-namespace terrace {
+namespace terrace::band {
 
 struct BandRequest;
 
@@ -48,4 +48,4 @@ template <class B>
 void band_substitute_on_host(Context<B>& context, const BandTiles<B>& l, BandVectors<B>& x,
                              HostSubstitution<B>& work, Progress& progress);
 
-}  // namespace terrace
+}  // namespace terrace::band

@@ -8,7 +8,7 @@
 #include "src/band/mixed_group.hpp"
 #include "src/frame/progress.hpp"
 
-namespace terrace {
+namespace terrace::band {
 
 using namespace mixed;
 
@@ -315,4 +315,4 @@ double mixed_log_determinant(Context<B>& c, std::type_identity_t<View<const doub
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 
-}  // namespace terrace
+}  // namespace terrace::band

@@ -19,9 +19,10 @@
 #include "kernels/band/mixed_cg.hpp"
 
 namespace terrace {
-
 class Archive;
 class Progress;
+}  // namespace terrace
+namespace terrace::band {
 
 /// Right-hand sides that are solved in lock step.
 inline constexpr Index kMixedGroup = band_cg_columns;
@@ -124,4 +125,4 @@ template <class B>
 double mixed_log_determinant(Context<B>& context, std::type_identity_t<View<const double, B>> a,
                              BandMixed<B>& m, double* error = nullptr, Index probes = 16);
 
-}  // namespace terrace
+}  // namespace terrace::band

@@ -14,7 +14,7 @@
 #include "src/frame/checkpoints.hpp"
 #include "src/frame/tridiagonal.hpp"
 
-namespace terrace::mixed {
+namespace terrace::band::mixed {
 
 inline constexpr double kUnit = 0x1.0p-53;
 inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -302,4 +302,4 @@ class Group {
   std::vector<double> diagonal_, beside_;  // Lanczos' tridiagonal matrix
 };
 
-}  // namespace terrace::mixed
+}  // namespace terrace::band::mixed

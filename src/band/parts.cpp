@@ -6,7 +6,7 @@
 #include "distrib/agree.hpp"
 #include "kernels/base/matrix.hpp"
 
-namespace terrace {
+namespace terrace::band {
 namespace {
 
 constexpr Index kSlabBytes = Index(64) << 20;
@@ -316,4 +316,4 @@ Index band_cholesky_at_once(Context<B>& c, BandTiles<B>& a, const Buffer<double,
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 
-}  // namespace terrace
+}  // namespace terrace::band

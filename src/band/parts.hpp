@@ -25,8 +25,9 @@
 #include "src/band/plan.hpp"
 
 namespace terrace {
-
 class Archive;
+}  // namespace terrace
+namespace terrace::band {
 
 /// A := L in one launch, on the one rank that holds all tile columns; their width is
 /// band_part_width(B). Returns 0 or a pivot that is not usable (not always LAPACK's failed minor).
@@ -171,4 +172,4 @@ void exchange_records(Context<B>& c, const BandPlan& plan, const Buffer<double, 
 }
 }  // namespace detail
 
-}  // namespace terrace
+}  // namespace terrace::band

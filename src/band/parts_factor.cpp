@@ -5,7 +5,7 @@
 #include "src/band/parts.hpp"
 #include "src/frame/checkpoints.hpp"
 
-namespace terrace {
+namespace terrace::band {
 namespace {
 
 /// rows(p) rows of `columns` numbers of each part, at data(part), one part after the other.
@@ -177,4 +177,4 @@ double log_determinant(const Context<B>& c, const BandParts<B>& a) {
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 
-}  // namespace terrace
+}  // namespace terrace::band

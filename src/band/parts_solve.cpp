@@ -4,7 +4,7 @@
 #include "kernels/base/matrix.hpp"
 #include "src/band/parts.hpp"
 
-namespace terrace {
+namespace terrace::band {
 namespace {
 
 constexpr Index kTurned = Index(1) << 20;  // numbers of rows that are turned over at a time
@@ -188,4 +188,4 @@ void solve_parts(Context<B>& context, const BandParts<B>& a, BandPartRows<B>& x)
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 
-}  // namespace terrace
+}  // namespace terrace::band

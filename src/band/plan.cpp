@@ -10,7 +10,7 @@
 #include "src/band/parts.hpp"
 #include "src/band/stream.hpp"
 
-namespace terrace {
+namespace terrace::band {
 
 std::string to_string(BandMethod method) {
   return method == BandMethod::one_end     ? "one-end"
@@ -364,4 +364,4 @@ MixedNeeds mixed_needs(const BandShape& s, Index nrhs, bool check) {
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 
-}  // namespace terrace
+}  // namespace terrace::band

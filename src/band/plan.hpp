@@ -8,7 +8,7 @@
 #include "src/band/mixed.hpp"
 #include "src/band/tile_columns.hpp"
 
-namespace terrace {
+namespace terrace::band {
 
 enum class BandMethod { tile_columns, one_end, two_ends, partition, streamed, mixed };
 std::string to_string(BandMethod method);
@@ -110,4 +110,4 @@ struct MixedNeeds {
 template <class B>
 MixedNeeds mixed_needs(const BandShape& shape, Index nrhs, bool check);
 
-}  // namespace terrace
+}  // namespace terrace::band

@@ -1,7 +1,7 @@
 // Forward and backward substitution: the rows below a tile column travel with it.
 #include "src/band/substitution.hpp"
 
-namespace terrace {
+namespace terrace::band {
 
 template <class B>
 BandVectors<B> band_vectors(Context<B>& context, const BandShape& s, Index nrhs) {
@@ -25,4 +25,4 @@ void band_substitute(Context<B>& context, const BandTiles<B>& l, BandVectors<B>&
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 
-}  // namespace terrace
+}  // namespace terrace::band

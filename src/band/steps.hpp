@@ -5,7 +5,7 @@
 #include "src/band/hybrid.hpp"
 #include "src/band/tile_columns.hpp"
 
-namespace terrace {
+namespace terrace::band {
 
 constexpr Index kBandLag = 4;              // panels between a status and the look at it
 constexpr Index kBandRing = 2 * kBandLag;  // statuses kept
@@ -101,4 +101,4 @@ class BandSteps {
   Index failed_ = 0;
 };
 
-}  // namespace terrace
+}  // namespace terrace::band

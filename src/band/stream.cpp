@@ -7,7 +7,7 @@
 #include "kernels/base/parallel.hpp"
 #include "src/band/determinant.hpp"
 
-namespace terrace {
+namespace terrace::band {
 namespace {
 
 // A copy of a slab takes about a millisecond; where the half-bandwidth makes its factorization
@@ -360,4 +360,4 @@ void scale_stream(const BandStream<B>& a, double by) {
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 
-}  // namespace terrace
+}  // namespace terrace::band

@@ -38,8 +38,9 @@
 #include "src/band/parts.hpp"
 
 namespace terrace {
-
 class Archive;
+}  // namespace terrace
+namespace terrace::band {
 
 /// Tile columns of a slab: long against a launch, short against the whole.
 Index band_stream_slab(const BandShape& shape, Index ends = 1);
@@ -262,4 +263,4 @@ void stream_substitute(const Stream<B>& lane, const BandStream<B>& a, Index i, b
                        const BandStreamRows<B>& x);
 }  // namespace detail
 
-}  // namespace terrace
+}  // namespace terrace::band

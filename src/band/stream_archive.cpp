@@ -6,7 +6,7 @@
 #include "src/band/stream.hpp"
 #include "src/frame/checkpoints.hpp"
 
-namespace terrace {
+namespace terrace::band {
 namespace {
 
 /// The first `tiles` tile columns of end e, a row each of their columns.
@@ -60,4 +60,4 @@ void archive_stream(Context<B>& context, Archive& archive, const BandStream<B>& 
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 
-}  // namespace terrace
+}  // namespace terrace::band

@@ -6,7 +6,7 @@
 #include "src/band/stream.hpp"
 #include "src/frame/checkpoints.hpp"
 
-namespace terrace {
+namespace terrace::band {
 namespace {
 
 /// The steps of the factorization. The host looks at a slab's status lag() slabs later; as many
@@ -300,4 +300,4 @@ Index stream_factor(Context<B>& context, BandStream<B>& a, BandStreamRows<B>* y,
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 
-}  // namespace terrace
+}  // namespace terrace::band

@@ -6,7 +6,7 @@
 #include "src/band/stream.hpp"
 #include "src/frame/checkpoints.hpp"
 
-namespace terrace {
+namespace terrace::band {
 
 template <class B>
 void detail::stream_substitute(const Stream<B>& lane, const BandStream<B>& a, Index i,
@@ -171,4 +171,4 @@ void stream_backward(Context<B>& context, BandStream<B>& a, BandStreamRows<B>& x
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 
-}  // namespace terrace
+}  // namespace terrace::band

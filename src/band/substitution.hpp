@@ -2,7 +2,7 @@
 #pragma once
 #include "src/band/tile_columns.hpp"
 
-namespace terrace {
+namespace terrace::band {
 
 /// The substitutions on one set of tile columns. The window of partial sums is one vector on one
 /// rank; on several it holds rows k w .. k w + w + reach - 1 when tile column k is at work, and
@@ -92,4 +92,4 @@ void substitute(Context<B>& context, const Tiles& l, BandVectors<B>& x, Progress
   progress.end();
 }
 
-}  // namespace terrace
+}  // namespace terrace::band

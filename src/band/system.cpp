@@ -8,7 +8,7 @@
 #include "src/band/ways.hpp"
 #include "src/band/window.hpp"
 
-namespace terrace {
+namespace terrace::band {
 
 template <class B>
 BandBytes band_bytes(const BandPlan& plan, const BandSystem& system, Index nrhs, bool check) {
@@ -103,4 +103,4 @@ std::unique_ptr<BandResult<B>> solve_band(Context<B>& c, const BandSystem& syste
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 
-}  // namespace terrace
+}  // namespace terrace::band

@@ -11,7 +11,7 @@
 #include "src/band/hybrid.hpp"
 #include "src/band/plan.hpp"
 
-namespace terrace {
+namespace terrace::band {
 
 /// Where the numbers come from, and what is asked for beside the request.
 struct BandSystem {
@@ -102,4 +102,4 @@ std::unique_ptr<BandResult<B>> solve_band(Context<B>& context, const BandSystem&
                                           const BandRequest& request, BandPlan plan,
                                           Progress& progress, const BandHooks& hooks = {});
 
-}  // namespace terrace
+}  // namespace terrace::band

@@ -6,7 +6,7 @@
 #include "src/band/steps.hpp"
 #include "src/frame/eliminate.hpp"
 
-namespace terrace {
+namespace terrace::band {
 
 Index band_width(Cpu, Index m, Index asked) {
   if (asked > 0) return std::min(asked, band_width_limit(Cpu{}));
@@ -113,4 +113,4 @@ Index band_cholesky(Context<B>& context, BandTiles<B>& a, BandWork<B>& work, Pro
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 
-}  // namespace terrace
+}  // namespace terrace::band

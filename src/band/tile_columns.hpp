@@ -18,7 +18,7 @@
 #include "src/frame/progress.hpp"
 #include "src/frame/stages.hpp"
 
-namespace terrace {
+namespace terrace::band {
 
 /// This rank's tile columns of a band matrix (or of its factor, in place).
 template <class B>
@@ -161,4 +161,4 @@ template <class B>
 double band_factor_residual(Context<B>& context, const BandProblem<B>& a, const BandTiles<B>& l,
                             Word seed, double* reciprocal = nullptr);
 
-}  // namespace terrace
+}  // namespace terrace::band

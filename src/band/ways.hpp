@@ -4,7 +4,7 @@
 #include "src/band/system.hpp"
 #include "src/frame/guard.hpp"
 
-namespace terrace {
+namespace terrace::band {
 
 /// What a way works with.
 template <class B>
@@ -81,4 +81,4 @@ std::unique_ptr<BandWay<B>> band_way_in_memory(const BandTask<B>& task, const Ba
 template <class B>
 std::unique_ptr<BandWay<B>> band_way_streamed(const BandTask<B>& task, const BandPlan& plan);
 
-}  // namespace terrace
+}  // namespace terrace::band

@@ -7,7 +7,7 @@
 #include "src/band/parts.hpp"
 #include "src/band/ways.hpp"
 
-namespace terrace {
+namespace terrace::band {
 namespace {
 
 /// This rank's tile columns of the matrix, or of a factor of it.
@@ -105,7 +105,7 @@ class ByTileColumns : public BandWay<B> {
     Base::get_rows_of(x_.data.view());
     return true;
   }
-  double log_determinant(double*) override { return terrace::log_determinant(c, tiles_); }
+  double log_determinant(double*) override { return band::log_determinant(c, tiles_); }
   void copy_factor(Index position, Index count, Index height, double* out) const override {
     copy_rows<double, B>(c.ahead, out, height, tiles_.data.data() + position * plan.shape.column(),
                          plan.shape.column(), std::min(height, plan.shape.half_bandwidth + 1),
@@ -195,7 +195,7 @@ class InParts : public BandWay<B> {
     finish();
     return true;
   }
-  double log_determinant(double*) override { return terrace::log_determinant(c, a_); }
+  double log_determinant(double*) override { return band::log_determinant(c, a_); }
 
  private:
   void flip(Index step) {
@@ -278,4 +278,4 @@ std::unique_ptr<BandWay<B>> band_way_in_memory(const BandTask<B>& task, const Ba
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 
-}  // namespace terrace
+}  // namespace terrace::band

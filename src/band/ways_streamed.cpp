@@ -14,7 +14,7 @@
 #include "src/band/window.hpp"
 #include "src/frame/checkpoints.hpp"
 
-namespace terrace {
+namespace terrace::band {
 namespace {
 
 /// One rank; the matrix, then its factor, in host memory or a scratch file. To solve, or for the
@@ -257,7 +257,7 @@ class InWindow : public BandWay<B> {
         product.times(a_.host_tile(k)[j * s.column()]);
       of_tiles[std::size_t(k)] = product.log();
     }
-    return terrace::log_determinant(c.control, std::move(of_tiles));
+    return band::log_determinant(c.control, std::move(of_tiles));
   }
   bool again() override {
     read();
@@ -291,4 +291,4 @@ std::unique_ptr<BandWay<B>> band_way_streamed(const BandTask<B>& task, const Ban
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 
-}  // namespace terrace
+}  // namespace terrace::band

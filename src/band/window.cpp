@@ -6,7 +6,7 @@
 #include "src/band/substitution.hpp"
 #include "src/frame/eliminate.hpp"
 
-namespace terrace {
+namespace terrace::band {
 namespace {
 
 constexpr Index kWindowWord = sizeof(double);
@@ -172,4 +172,4 @@ double band_factor_residual(Context<B>& context, const BandProblem<B>& problem,
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 
-}  // namespace terrace
+}  // namespace terrace::band

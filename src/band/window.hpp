@@ -19,7 +19,7 @@
 #include "src/band/hybrid.hpp"
 #include "src/band/tile_columns.hpp"
 
-namespace terrace {
+namespace terrace::band {
 
 /// Own tile columns that the backend has room for.
 Index band_window_slots(const BandShape& shape, int ranks);
@@ -110,4 +110,4 @@ template <class B>
 double band_factor_residual(Context<B>& context, const BandProblem<B>& problem,
                             const BandWindow<B>& l, Word seed);
 
-}  // namespace terrace
+}  // namespace terrace::band

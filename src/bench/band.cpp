@@ -10,7 +10,7 @@
 #include "src/band/window.hpp"
 #include "src/bench/band_bench.hpp"
 
-namespace terrace {
+namespace terrace::band {
 namespace {
 
 /// LAPACK's factor and solve, or the chain's factor.
@@ -356,7 +356,7 @@ void bench_band(Run& run, BandBench options) {
 
 }  // namespace
 
-void add_bench_band(CLI::App& bench, Selected& selected) {
+void add_bench(CLI::App& bench, Selected& selected) {
   CLI::App* command = bench.add_subcommand("band", "Band Cholesky: factor and solve");
   const auto options = std::make_shared<BandBench>();
   add_bench_options(*command, *options);
@@ -397,4 +397,4 @@ void add_bench_band(CLI::App& bench, Selected& selected) {
   });
 }
 
-}  // namespace terrace
+}  // namespace terrace::band

@@ -10,7 +10,7 @@
 #include "src/band/parts.hpp"
 #include "src/bench/bench.hpp"
 
-namespace terrace {
+namespace terrace::band {
 
 struct BandBench : BenchOptions {
   std::vector<Index> half_bandwidth, right_hand_sides{1};
@@ -96,4 +96,4 @@ template <class B>
 void bench_mixed(Run& run, Context<B>& c, const BandBench& options, const BandRequest& request,
                  const BandPlan& plan, BandRates rates);
 
-}  // namespace terrace
+}  // namespace terrace::band

@@ -10,7 +10,7 @@
 #include "kernels/band/symmetric.hpp"
 #include "src/bench/band_bench.hpp"
 
-namespace terrace {
+namespace terrace::band {
 namespace {
 
 /// Rows of the right-hand sides, nrhs numbers each; zero behind row n.
@@ -224,4 +224,4 @@ void bench_mixed(Run& run, Context<B>& c, const BandBench& options, const BandRe
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 
-}  // namespace terrace
+}  // namespace terrace::band

@@ -8,7 +8,7 @@
 #include "src/band/stream.hpp"
 #include "src/bench/band_bench.hpp"
 
-namespace terrace {
+namespace terrace::band {
 namespace {
 
 /// Seconds that the transfers take at least.
@@ -119,4 +119,4 @@ void bench_streamed(Run& run, Context<B>& c, const BandBench& options, const Ban
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 
-}  // namespace terrace
+}  // namespace terrace::band

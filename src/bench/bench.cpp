@@ -223,11 +223,11 @@ bool bench_run(Run& run, const BenchOptions& options, const BenchRun& what) {
 void add_bench_commands(CLI::App& app, Selected& selected) {
   CLI::App* bench = app.add_subcommand("bench", "Measure solve phases on generated data, checked");
   bench->require_subcommand(1);
-  add_bench_gf2(*bench, selected);
-  add_bench_band(*bench, selected);
-  add_bench_dense(*bench, selected);
-  add_bench_cg(*bench, selected);
-  add_bench_matrix(*bench, selected);
+  gf2::add_bench(*bench, selected);
+  band::add_bench(*bench, selected);
+  dense::add_bench(*bench, selected);
+  cg::add_bench(*bench, selected);
+  dense::add_matrix_bench(*bench, selected);
   add_bench_io(*bench, selected);
   add_bench_profile(*bench, selected);
 }

@@ -102,11 +102,21 @@ void require_rivals(const BenchOptions& options, const std::string& family,
 ///   panel_microseconds_per_pivot        of panel
 nlohmann::json stage_report(const Control& control, const StageSeconds& mine, Index pivots);
 
-void add_bench_gf2(CLI::App& bench, Selected& selected);
-void add_bench_band(CLI::App& bench, Selected& selected);
-void add_bench_dense(CLI::App& bench, Selected& selected);
-void add_bench_cg(CLI::App& bench, Selected& selected);
-void add_bench_matrix(CLI::App& bench, Selected& selected);
+namespace gf2 {
+void add_bench(CLI::App& bench, Selected& selected);
+}
+namespace band {
+void add_bench(CLI::App& bench, Selected& selected);
+}
+namespace dense {
+void add_bench(CLI::App& bench, Selected& selected);
+}
+namespace cg {
+void add_bench(CLI::App& bench, Selected& selected);
+}
+namespace dense {
+void add_matrix_bench(CLI::App& bench, Selected& selected);
+}
 void add_bench_io(CLI::App& bench, Selected& selected);
 /// bench profile; bench --profile is the same (src/main.cpp).
 void add_bench_profile(CLI::App& bench, Selected& selected);

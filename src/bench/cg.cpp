@@ -14,7 +14,7 @@
 #include "src/cg/conjugate_gradients.hpp"
 #include "src/cg/operators_triangle.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 namespace {
 
 struct CgBench : BenchOptions {
@@ -359,7 +359,7 @@ void bench_cg(Run& run, CgBench options) {
 
 }  // namespace
 
-void add_bench_cg(CLI::App& bench, Selected& selected) {
+void add_bench(CLI::App& bench, Selected& selected) {
   const auto options = std::make_shared<CgBench>();
   CLI::App* command =
       bench.add_subcommand("cg", "Conjugate gradients: GB/s of what an iteration must move");
@@ -404,4 +404,4 @@ void add_bench_cg(CLI::App& bench, Selected& selected) {
   });
 }
 
-}  // namespace terrace
+}  // namespace terrace::cg

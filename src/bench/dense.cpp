@@ -17,7 +17,7 @@
 #include "src/dense/gauss_jordan.hpp"
 #include "src/dense/textbook.hpp"
 
-namespace terrace {
+namespace terrace::dense {
 
 namespace {
 
@@ -225,7 +225,7 @@ void bench_inverse(Run& run, Context<B>& context, const DenseBenchOptions& optio
 
 }  // namespace
 
-void add_bench_dense(CLI::App& bench, Selected& selected) {
+void add_bench(CLI::App& bench, Selected& selected) {
   CLI::App* command = bench.add_subcommand("dense", "Inversion; rivals: lapack (CPU), cusolver");
   const auto options = std::make_shared<DenseBenchOptions>();
   add_bench_options(*command, *options);
@@ -264,4 +264,4 @@ void add_bench_dense(CLI::App& bench, Selected& selected) {
   });
 }
 
-}  // namespace terrace
+}  // namespace terrace::dense

@@ -11,7 +11,7 @@
 #include "src/bench/gf2_calibrate.hpp"
 #include "src/bench/gf2_study.hpp"
 
-namespace terrace {
+namespace terrace::gf2 {
 namespace {
 
 /// Multiply-adds of an elimination: for each pivot, the rows that it is added to (all of them;
@@ -153,7 +153,7 @@ CLI::Validator probability() {
 
 }  // namespace
 
-void add_bench_gf2(CLI::App& bench_app, Selected& selected) {
+void add_bench(CLI::App& bench_app, Selected& selected) {
   CLI::App* command =
       bench_app.add_subcommand("gf2", "Eliminations, products and inverses of random bit matrices");
   auto options = std::make_shared<Gf2Bench>();
@@ -218,4 +218,4 @@ void add_bench_gf2(CLI::App& bench_app, Selected& selected) {
   });
 }
 
-}  // namespace terrace
+}  // namespace terrace::gf2

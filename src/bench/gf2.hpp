@@ -11,7 +11,7 @@
 #include "src/gf2/multiply.hpp"
 #include "src/gf2/system.hpp"
 
-namespace terrace {
+namespace terrace::gf2 {
 
 struct Gf2Bench {
   BenchOptions common;
@@ -146,4 +146,4 @@ template <class B>
 void bench_product(Run& run, const Gf2Bench& o, Context<B>& context, Index n,
                    const Gf2Setting& setting);
 
-}  // namespace terrace
+}  // namespace terrace::gf2

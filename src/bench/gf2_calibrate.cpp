@@ -12,7 +12,7 @@
 #include "src/gf2/echelon.hpp"
 #include "src/program/profile.hpp"
 
-namespace terrace {
+namespace terrace::gf2 {
 
 namespace {
 
@@ -340,4 +340,4 @@ void calibrate_gf2(Run& run, Context<B>& context, const std::string& what) {
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 
-}  // namespace terrace
+}  // namespace terrace::gf2

@@ -4,7 +4,7 @@
 
 #include "src/program/run.hpp"
 
-namespace terrace {
+namespace terrace::gf2 {
 
 /// Measures what `what` names, prints it and stores it in the profile (src/program/profile.hpp)
 /// that plan_panels() reads; report["gains"]: what the choice is worth on matrices of several
@@ -17,4 +17,4 @@ namespace terrace {
 template <class B>
 void calibrate_gf2(Run& run, Context<B>& context, const std::string& what);
 
-}  // namespace terrace
+}  // namespace terrace::gf2

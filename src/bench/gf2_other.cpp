@@ -2,7 +2,7 @@
 #include "distrib/agree.hpp"
 #include "src/bench/gf2.hpp"
 
-namespace terrace {
+namespace terrace::gf2 {
 
 template <class B>
 void bench_product(Run& run, const Gf2Bench& o, Context<B>& context, Index n,
@@ -52,4 +52,4 @@ void bench_product(Run& run, const Gf2Bench& o, Context<B>& context, Index n,
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 
-}  // namespace terrace
+}  // namespace terrace::gf2

@@ -11,7 +11,7 @@
 #include "kernels/base/random.hpp"
 #include "src/bench/gf2.hpp"
 
-namespace terrace {
+namespace terrace::gf2 {
 
 // --- bound ---------------------------------------------------------------------------------------
 
@@ -231,4 +231,4 @@ void bench_bit_rivals(Run& run, const Gf2Bench& o, const BenchRun& line, Index n
   }
 }
 
-}  // namespace terrace
+}  // namespace terrace::gf2

@@ -10,7 +10,7 @@
 #include "kernels/gf2/codes.hpp"
 #include "src/bench/gf2.hpp"
 
-namespace terrace {
+namespace terrace::gf2 {
 
 namespace {
 
@@ -235,4 +235,4 @@ void study_gf2(Run& run, Context<B>& context, const std::vector<Index>& sizes,
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 
-}  // namespace terrace
+}  // namespace terrace::gf2

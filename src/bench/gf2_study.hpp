@@ -4,7 +4,7 @@
 
 #include "src/program/run.hpp"
 
-namespace terrace {
+namespace terrace::gf2 {
 
 /// Prints and reports (runs with `who` "study") at every n, `what` being one of
 ///   search  whole eliminations column by column, dense and sparse, by threads of the pivot search
@@ -18,4 +18,4 @@ template <class B>
 void study_gf2(Run& run, Context<B>& context, const std::vector<Index>& sizes,
                const std::string& what);
 
-}  // namespace terrace
+}  // namespace terrace::gf2

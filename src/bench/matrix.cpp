@@ -19,7 +19,7 @@
 #include "src/bench/textbook_solvers.hpp"
 #include "src/dense/cramer.hpp"
 
-namespace terrace {
+namespace terrace::dense {
 namespace {
 
 struct MatrixBench : BenchOptions {
@@ -299,7 +299,7 @@ void bench_matrix(Run& run, MatrixBench options, const CLI::App& command) {
 
 }  // namespace
 
-void add_bench_matrix(CLI::App& bench, Selected& selected) {
+void add_matrix_bench(CLI::App& bench, Selected& selected) {
   const auto options = std::make_shared<MatrixBench>();
   CLI::App* command = bench.add_subcommand(
       "matrix", "Sums, products and small solves of dense matrices, beside the textbook's");
@@ -329,4 +329,4 @@ void add_bench_matrix(CLI::App& bench, Selected& selected) {
   });
 }
 
-}  // namespace terrace
+}  // namespace terrace::dense

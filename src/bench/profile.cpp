@@ -36,13 +36,13 @@ double each(const Context<B>& c, int count, Call&& call) {
 
 /// Multiply-adds of a product over GF(2), as wide as the backend's updates are.
 template <class B>
-double bit_rate(const Context<B>& c, ProductMethod method) {
+double bit_rate(const Context<B>& c, gf2::ProductMethod method) {
   constexpr bool device = std::is_same_v<B, Cuda>;
   const Index rows = device ? 32768 : 8192, inner = !device ? 256 : method.tables ? 512 : 4096;
   const Index words = device ? 1024 : 256;
   const Buffer<Word, B> out(rows * words), left(rows * inner / 64), right(inner * words);
   for (const auto* buffer : {&out, &left, &right}) fill_zero(c.ahead, buffer->view());
-  BitProduct<B> product(rows, inner, words, method);
+  gf2::BitProduct<B> product(rows, inner, words, method);
   const double seconds = each(c, 5, [&] {
     product.set_right(c.ahead, {right.data(), words, inner, nullptr}, words);
     product.set_left(c.ahead, {left.data(), inner / 64, rows, nullptr});
@@ -54,15 +54,15 @@ double bit_rate(const Context<B>& c, ProductMethod method) {
 /// Operations of the emulated product; 0 where dense has none.
 template <class B>
 double integer_rate(const Context<B>& c) {
-  if (std::is_same_v<B, Cpu> || !emulated::available(B{})) return 0;
-  const emulated::Shape shape{8192, 8192, 1024, 14};
+  if (std::is_same_v<B, Cpu> || !dense::emulated::available(B{})) return 0;
+  const dense::emulated::Shape shape{8192, 8192, 1024, 14};
   const Buffer<double, B> a(shape.m * shape.n), left(shape.m * shape.k), right(shape.k * shape.n);
-  const Buffer<std::byte, B> workspace(emulated::workspace_bytes(B{}, shape));
+  const Buffer<std::byte, B> workspace(dense::emulated::workspace_bytes(B{}, shape));
   for (const auto* buffer : {&a, &left, &right}) fill_zero(c.ahead, buffer->view());
   const double seconds = each(c, 3, [&] {
-    emulated::set_left<B>(c.ahead, shape, left.view(), shape.m, workspace.view());
-    emulated::subtract_product<B>(c.ahead, shape, right.view(), shape.n, a.view(), shape.n,
-                                  workspace.view());
+    dense::emulated::set_left<B>(c.ahead, shape, left.view(), shape.m, workspace.view());
+    dense::emulated::subtract_product<B>(c.ahead, shape, right.view(), shape.n, a.view(), shape.n,
+                                         workspace.view());
   });
   return 2.0 * double(shape.m) * double(shape.n) * double(shape.k) * shape.moduli / seconds;
 }

@@ -6,7 +6,7 @@
 #include "kernels/base/error.hpp"
 #include "kernels/dense/textbook_matrix.hpp"
 
-namespace terrace::textbook {
+namespace terrace::dense::textbook {
 
 template <class B>
 CgOutcome<B> conjugate_gradients(const Matrix<B>& a, const Matrix<B>& b, double rtol, Index most) {
@@ -77,4 +77,4 @@ Matrix<Cpu> solve_by_expansion(const Matrix<Cpu>& a, const Matrix<Cpu>& b) {
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 
-}  // namespace terrace::textbook
+}  // namespace terrace::dense::textbook

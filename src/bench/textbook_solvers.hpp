@@ -3,7 +3,7 @@
 #pragma once
 #include "kernels/base/matrix.hpp"
 
-namespace terrace::textbook {
+namespace terrace::dense::textbook {
 
 template <class B>
 struct [[nodiscard]] CgOutcome {
@@ -26,4 +26,4 @@ double expanded_determinant(const Matrix<Cpu>& a);
 /// products. Empty when det(A) is zero. Throws Error(usage) above the limit.
 Matrix<Cpu> solve_by_expansion(const Matrix<Cpu>& a, const Matrix<Cpu>& b);
 
-}  // namespace terrace::textbook
+}  // namespace terrace::dense::textbook

@@ -3,7 +3,7 @@
 #include "distrib/traffic.hpp"
 #include "src/cg/engine.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 
 /// Iterations that are launched at once: enough that the host keeps ahead, few enough that little
 /// is wasted at the end.
@@ -88,4 +88,4 @@ class Batches {
   bool warm_ = false;
 };
 
-}  // namespace terrace
+}  // namespace terrace::cg

@@ -14,7 +14,7 @@
 #include "src/cg/eigen_estimate.hpp"
 #include "src/cg/operand.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 
 /// Where a polynomial of `degree` is small, and what was learnt at set-up.
 struct ChebyshevNotes {
@@ -155,4 +155,4 @@ class Chebyshev {
   Buffer<double, B> rest_, q_, inverse_;
 };
 
-}  // namespace terrace
+}  // namespace terrace::cg

@@ -1,6 +1,6 @@
 #include "src/cg/column.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 
 std::optional<CgReason> cg_verdict(const CgScalars& before, const CgScalars& now, CgNorm norm,
                                    CgLimits limits) {
@@ -78,4 +78,4 @@ void archive_column(Archive& archive, const std::string& name, CgColumn& c) {
   archive.value(name + " best", c.best);
 }
 
-}  // namespace terrace
+}  // namespace terrace::cg

@@ -8,7 +8,7 @@
 
 #include "src/cg/engine.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 
 /// Squares this small are next to the end of the range: differences between them mean nothing.
 inline constexpr double cg_faint = 0x1p-960;
@@ -62,4 +62,4 @@ std::optional<double> largest_residual(const std::vector<CgColumn>& columns, Ind
 void archive_scalars(Archive& archive, const std::string& name, CgScalars& scalars);
 void archive_column(Archive& archive, const std::string& name, CgColumn& column);
 
-}  // namespace terrace
+}  // namespace terrace::cg

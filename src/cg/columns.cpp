@@ -6,7 +6,7 @@
 
 #include "kernels/base/parallel.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 
 namespace {
 
@@ -77,4 +77,4 @@ void scale_columns(const std::vector<double>& from, const std::vector<int>& powe
   });
 }
 
-}  // namespace terrace
+}  // namespace terrace::cg

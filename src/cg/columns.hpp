@@ -5,7 +5,7 @@
 
 #include "distrib/control.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 
 /// Largest magnitude of each column over all ranks; infinite for a NaN. Collective.
 std::vector<double> largest_of_columns(const Control& control, const std::vector<double>& block,
@@ -20,4 +20,4 @@ void put_columns(const std::vector<double>& block, Index width, Index j0, Index 
 void scale_columns(const std::vector<double>& from, const std::vector<int>& power,
                    const std::vector<bool>& chosen, std::vector<double>& to);
 
-}  // namespace terrace
+}  // namespace terrace::cg

@@ -3,7 +3,7 @@
 #include "src/cg/operators_triangle.hpp"
 #include "src/cg/solve.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 
 std::string to_string(CgReason reason) {
   switch (reason) {
@@ -60,4 +60,4 @@ TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 #undef TERRACE_INSTANTIATE_FOR
 
-}  // namespace terrace
+}  // namespace terrace::cg

@@ -8,7 +8,7 @@
 
 #include "src/cg/work.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 
 /// Why the iteration ended; the first two are success.
 enum class CgReason {
@@ -91,4 +91,4 @@ CgResult conjugate_gradients(const Context<B>& context, A& a, CgWork<B>& work,
   return conjugate_gradients_columns(context, a, work, options, b, x).front();
 }
 
-}  // namespace terrace
+}  // namespace terrace::cg

@@ -9,7 +9,7 @@
 #include "kernels/base/error.hpp"
 #include "src/frame/guard.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 namespace {
 
 template <class B>
@@ -157,4 +157,4 @@ void VectorGuard<B>::finish(const Context<B>& context) const {
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 
-}  // namespace terrace
+}  // namespace terrace::cg

@@ -8,7 +8,7 @@
 #include "kernels/base/guard.hpp"
 #include "src/frame/guard.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 
 /// The matrix and its preconditioner: sums of their words must stay what they were at first.
 ///
@@ -76,4 +76,4 @@ class VectorGuard {
   std::vector<std::vector<double>> right_;
 };
 
-}  // namespace terrace
+}  // namespace terrace::cg

@@ -5,7 +5,7 @@
 
 #include "distrib/agree.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 namespace {
 
 constexpr Index piece = Index(1) << 21;  // entries that are staged or moved up at once
@@ -213,4 +213,4 @@ CsrPart<B> CsrLoad<B>::take(const Context<B>& context) {
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 
-}  // namespace terrace
+}  // namespace terrace::cg

@@ -8,7 +8,7 @@
 #include "distrib/layout.hpp"
 #include "kernels/cg/csr_setup.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 
 /// CSR rows in the memory of a backend, complete for a product.
 template <class B>
@@ -73,4 +73,4 @@ class CsrLoad {
   std::future<CsrChunks> chunks_;  // of start_, made beside reading
 };
 
-}  // namespace terrace
+}  // namespace terrace::cg

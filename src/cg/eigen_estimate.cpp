@@ -6,7 +6,7 @@
 
 #include "src/frame/tridiagonal.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 
 double EigenEstimate::condition() const {
   if (iterations == 0) return 0;
@@ -32,4 +32,4 @@ EigenEstimate estimate_eigenvalues(const std::vector<double>& alpha,
   return result;
 }
 
-}  // namespace terrace
+}  // namespace terrace::cg

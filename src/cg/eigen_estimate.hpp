@@ -4,7 +4,7 @@
 
 #include "kernels/base/backend.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 
 /// Estimates from k iterations: both lie within the spectrum of M A, so `condition` is a lower
 /// bound.
@@ -23,4 +23,4 @@ struct EigenEstimate {
 EigenEstimate estimate_eigenvalues(const std::vector<double>& alpha,
                                    const std::vector<double>& beta);
 
-}  // namespace terrace
+}  // namespace terrace::cg

@@ -12,7 +12,7 @@
 #include "kernels/cg/resident.hpp"
 #include "src/cg/conjugate_gradients.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 
 /// Scalars of one column after an iteration, or at a restart.
 struct CgScalars {
@@ -282,4 +282,4 @@ class CgEngine {
   const Stream<B>& lane_ = c_.ahead;
 };
 
-}  // namespace terrace
+}  // namespace terrace::cg

@@ -6,7 +6,7 @@
 
 #include "distrib/agree.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 namespace {
 
 /// Lower parts of the diagonal blocks, entry(i, j) of local rows j <= i.
@@ -123,4 +123,4 @@ LocalRows local_rows(const Context<B>& context, const CsrOperator<B>& a, Index b
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 
-}  // namespace terrace
+}  // namespace terrace::cg

@@ -5,7 +5,7 @@
 #include "src/cg/operators.hpp"
 #include "src/cg/operators_triangle.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 
 /// Entries at and below the diagonal between rows of this rank; with block > 0 only those within
 /// blocks of so many rows, counted from the rank's first row. Dense matrices: block > 0.
@@ -19,4 +19,4 @@ LocalRows local_rows(const Context<B>& context, const BandOperator<B>& a, Index 
 template <class B>
 LocalRows local_rows(const Context<B>& context, const CsrOperator<B>& a, Index block);
 
-}  // namespace terrace
+}  // namespace terrace::cg

@@ -2,7 +2,7 @@
 #pragma once
 #include "kernels/base/buffer.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 
 /// `columns` vectors, row-major. The operator reads all of memory; the rank's own entries are
 /// `rows` rows from row `origin` on.
@@ -15,4 +15,4 @@ struct Operand {
   }
 };
 
-}  // namespace terrace
+}  // namespace terrace::cg

@@ -13,7 +13,7 @@
 #include "kernels/base/matrix.hpp"
 #include "kernels/base/parallel.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 namespace {
 
 Range slice_of(Index n, int ranks, int rank) {
@@ -429,4 +429,4 @@ TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 #undef TERRACE_INSTANTIATE_NORM
 
-}  // namespace terrace
+}  // namespace terrace::cg

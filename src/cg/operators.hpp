@@ -21,7 +21,7 @@
 #include "src/cg/csr_load.hpp"
 #include "src/cg/operand.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 
 /// Zero-based position and the two values that differ.
 struct Asymmetry {
@@ -213,4 +213,4 @@ template <class B>
 Halo<B> halo_of_columns(const Context<B>& context, std::vector<Index> first,
                         const std::vector<Index>& needed, Index columns);
 
-}  // namespace terrace
+}  // namespace terrace::cg

@@ -10,7 +10,7 @@
 #include "kernels/base/parallel.hpp"
 #include "src/cg/operators.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 namespace {
 
 constexpr Index no_position = std::numeric_limits<Index>::max();
@@ -346,4 +346,4 @@ std::vector<Index> balanced_rows(const Control& control, Index n, Index nonzeros
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 
-}  // namespace terrace
+}  // namespace terrace::cg

@@ -7,7 +7,7 @@
 #include "distrib/agree.hpp"
 #include "kernels/base/matrix.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 namespace {
 
 using triangle::height, triangle::Read, triangle::tile;
@@ -258,4 +258,4 @@ void TriangleOperator<B>::apply_head(const Context<B>& context, const Operand<B>
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 
-}  // namespace terrace
+}  // namespace terrace::cg

@@ -12,7 +12,7 @@
 #include "src/cg/operand.hpp"
 #include "src/cg/operators.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 
 template <class B>
 class TriangleOperator {
@@ -98,7 +98,7 @@ class TriangleOperator {
   double found_value_ = 0;
 };
 
-}  // namespace terrace
+}  // namespace terrace::cg
 
 /// F(B, operator) for each form of A, for explicit instantiations.
 #define TERRACE_FOR_EACH_OPERATOR(F, B) \

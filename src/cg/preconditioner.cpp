@@ -5,7 +5,7 @@
 
 #include "distrib/agree.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 
 Index block_jacobi_bytes(Index rows, Index block) {
   return 8 * DiagonalBlocks<Cpu>::size(rows, block);
@@ -124,4 +124,4 @@ Preconditioner<B> make_incomplete_cholesky(const Context<B>& context, const Loca
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 
-}  // namespace terrace
+}  // namespace terrace::cg

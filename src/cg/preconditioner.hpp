@@ -5,7 +5,7 @@
 #include "distrib/layout.hpp"
 #include "kernels/cg/preconditioner.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 
 /// What to tell the user; the same on every rank.
 struct PreconditionerNotes {
@@ -81,4 +81,4 @@ Preconditioner<B> make_incomplete_cholesky(const Context<B>& context, const Loca
 Index block_jacobi_bytes(Index rows, Index block);
 Index incomplete_cholesky_bytes(Index rows, Index nonzeros, Index columns = 1);
 
-}  // namespace terrace
+}  // namespace terrace::cg

@@ -7,7 +7,7 @@
 #include "src/cg/local_rows.hpp"
 #include "src/cg/system.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 
 /// Block-Jacobi, incomplete Cholesky or Chebyshev; nothing for none and jacobi, which conjugate
 /// gradients have themselves. Kept while the solve lasts.
@@ -76,4 +76,4 @@ class CgPreconditioning {
   Buffer<double, B> ignored_;
 };
 
-}  // namespace terrace
+}  // namespace terrace::cg

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-namespace terrace {
+namespace terrace::cg {
 namespace {
 
 class Adjacency {
@@ -98,4 +98,4 @@ std::vector<Index> reorder(CsrSlice& matrix) {
   return order;
 }
 
-}  // namespace terrace
+}  // namespace terrace::cg

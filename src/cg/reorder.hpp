@@ -6,7 +6,7 @@
 
 #include "src/cg/operators.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 
 /// The reverse Cuthill-McKee order of the graph of a symmetric pattern: start (n + 1 positions) and
 /// column (0 <= column < n, in any order, duplicates and the diagonal allowed). Returns old numbers
@@ -20,4 +20,4 @@ std::vector<Index> reverse_cuthill_mckee(const std::vector<Index>& start,
 /// Rows and columns of a whole matrix into that order, which is returned.
 std::vector<Index> reorder(CsrSlice& matrix);
 
-}  // namespace terrace
+}  // namespace terrace::cg

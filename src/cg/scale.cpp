@@ -7,7 +7,7 @@
 #include "kernels/base/matrix.hpp"
 #include "src/cg/columns.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 
 template <class B>
 CgScale<B>::CgScale(const Context<B>& context, int power, const std::vector<double>& b,
@@ -120,4 +120,4 @@ bool CgScale<B>::Rounded::any() const {
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 
-}  // namespace terrace
+}  // namespace terrace::cg

@@ -5,7 +5,7 @@
 
 #include "src/cg/column.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 
 /// The system solved is (2^-power A) (2^(power - shift) x) = 2^-shift b, with a shift per column
 /// such that the largest |b_i| is in [1, 2).
@@ -51,4 +51,4 @@ class CgScale {
   std::vector<double> host_;
 };
 
-}  // namespace terrace
+}  // namespace terrace::cg

@@ -14,7 +14,7 @@
 #include "src/cg/constant_guard.hpp"
 #include "src/cg/scale.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 
 /// One solve for work.columns right-hand sides.
 ///
@@ -395,4 +395,4 @@ class CgSolve {
   Index heard_of_ = 0;
 };
 
-}  // namespace terrace
+}  // namespace terrace::cg

@@ -11,7 +11,7 @@
 #include "src/cg/constant_guard.hpp"
 #include "src/cg/preconditioning.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 namespace {
 
 /// b, or x, in the order of the operator's rows; `back`: in the caller's.
@@ -148,4 +148,4 @@ TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 #undef TERRACE_INSTANTIATE_FOR
 
-}  // namespace terrace
+}  // namespace terrace::cg

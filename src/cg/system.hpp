@@ -10,7 +10,7 @@
 #include "src/cg/preconditioner.hpp"
 #include "src/frame/progress.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 
 /// What is asked for. Of CgOptions the numbers alone: `jacobi` and the calls are set here.
 struct CgRequest : CgOptions {
@@ -57,4 +57,4 @@ CgSolution solve_system(const Context<B>& context, A& a, const CgRequest& reques
                         std::vector<double> b, std::vector<double>& x, Progress& progress,
                         const CgHooks& hooks = {});
 
-}  // namespace terrace
+}  // namespace terrace::cg

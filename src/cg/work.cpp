@@ -9,7 +9,7 @@
 #include "kernels/cg/resident.hpp"
 #include "src/cg/operators_triangle.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 
 namespace {
 
@@ -169,4 +169,4 @@ TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 #undef TERRACE_INSTANTIATE_FOR
 
-}  // namespace terrace
+}  // namespace terrace::cg

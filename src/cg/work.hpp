@@ -8,7 +8,7 @@
 #include "src/cg/operators.hpp"
 #include "src/frame/checkpoints.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 
 /// Reductions of scalars over the ranks per iteration: classic two; single_reduction one; pipelined
 /// one, beside the product.
@@ -161,4 +161,4 @@ struct CgWork {
                        Index launched);
 };
 
-}  // namespace terrace
+}  // namespace terrace::cg

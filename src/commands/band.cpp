@@ -2,7 +2,7 @@
 #include "src/commands/band_job.hpp"
 #include "src/program/reading.hpp"
 
-namespace terrace {
+namespace terrace::band {
 namespace {
 
 BandRequest factor_request(const Run& run) {
@@ -67,7 +67,7 @@ void check_scratch(const BandOptions& options, const BandRequest& request) {
                   "one of them out");
 }
 
-void add_band_commands(CLI::App& app, Selected& selected) {
+void add_commands(CLI::App& app, Selected& selected) {
   CLI::App* band = app.add_subcommand("band", "Symmetric positive definite band matrices");
   band->require_subcommand(1);
   const auto options = std::make_shared<BandOptions>();
@@ -105,4 +105,4 @@ void add_band_commands(CLI::App& app, Selected& selected) {
       ->check(not_negative());
 }
 
-}  // namespace terrace
+}  // namespace terrace::band

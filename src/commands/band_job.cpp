@@ -9,7 +9,7 @@
 #include "src/commands/band_plan.hpp"
 #include "src/frame/guard.hpp"
 
-namespace terrace {
+namespace terrace::band {
 namespace {
 
 constexpr double kBandPass = 30.0;  // LAPACK's threshold for residual ratios
@@ -270,4 +270,4 @@ void conduct_band(Run& run, BandFiles& files, const BandOptions& options, BandRe
   });
 }
 
-}  // namespace terrace
+}  // namespace terrace::band

@@ -11,7 +11,7 @@
 #include "src/band/system.hpp"
 #include "src/program/register.hpp"
 
-namespace terrace {
+namespace terrace::band {
 
 struct BandOptions {
   std::string matrix, rhs, factor, scratch;
@@ -37,4 +37,4 @@ void band_solve(Run& run, const BandOptions& options);
 /// Through all phases, once the files are open; completes the request.
 void conduct_band(Run& run, BandFiles& files, const BandOptions& options, BandRequest& request);
 
-}  // namespace terrace
+}  // namespace terrace::band

@@ -13,7 +13,7 @@
 #include "src/band/window.hpp"
 #include "src/program/conduct.hpp"
 
-namespace terrace {
+namespace terrace::band {
 
 /// The steps of a job up to --plan.
 template <class B>
@@ -275,4 +275,4 @@ class PlannedBand : public Job {
   BandBytes bytes_;
 };
 
-}  // namespace terrace
+}  // namespace terrace::band

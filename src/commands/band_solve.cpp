@@ -2,7 +2,7 @@
 #include "src/commands/band_job.hpp"
 #include "src/program/reading.hpp"
 
-namespace terrace {
+namespace terrace::band {
 namespace {
 
 /// The stored factor must have the matrix's sizes.
@@ -102,4 +102,4 @@ void band_solve(Run& run, const BandOptions& options) {
   conduct_band(run, files, options, request);
 }
 
-}  // namespace terrace
+}  // namespace terrace::band

@@ -7,7 +7,7 @@
 #include "src/program/conduct.hpp"
 #include "src/program/reading.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 namespace {
 
 /// A X = B for one form of A.
@@ -123,7 +123,7 @@ void cg(Run& run, CgCommand& options, const CLI::App& command) {
 
 }  // namespace
 
-void add_cg_command(CLI::App& app, Selected& selected) {
+void add_command(CLI::App& app, Selected& selected) {
   const auto options = std::make_shared<CgCommand>();
   CLI::App* command = app.add_subcommand(
       "cg", "Conjugate gradients for a symmetric positive definite dense, band or CSR matrix");
@@ -177,4 +177,4 @@ void add_cg_command(CLI::App& app, Selected& selected) {
   });
 }
 
-}  // namespace terrace
+}  // namespace terrace::cg

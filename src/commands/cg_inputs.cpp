@@ -3,7 +3,7 @@
 #include "distrib/agree.hpp"
 #include "src/program/reading.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 
 void open_inputs(Run& run, const CgCommand& options, CgInputs& in) {
   const Control& control = run.control;
@@ -96,4 +96,4 @@ void refuse_asymmetry(const CgInputs& in, const std::optional<Asymmetry>& found,
                   turned ? found->value : found->transposed, in.where));
 }
 
-}  // namespace terrace
+}  // namespace terrace::cg

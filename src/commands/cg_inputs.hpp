@@ -16,7 +16,7 @@
 #include "src/program/register.hpp"
 #include "src/program/run.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 
 struct CgCommand {
   std::string matrix, rhs, x0, layout = "triangle", norm = "unpreconditioned";
@@ -171,4 +171,4 @@ void read_matrix(Run& run, const Context<B>& c, const CgInputs& in, CgCommand& o
   if (!run.options.no_check) refuse_asymmetry(in, a->asymmetry(c), order);
 }
 
-}  // namespace terrace
+}  // namespace terrace::cg

@@ -8,7 +8,7 @@
 #include "src/program/refuse.hpp"
 #include "src/program/summary.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 
 void check_request(const Run& run, const CgCommand& options, const CLI::App& command) {
   const std::string& m = options.solve.preconditioner;
@@ -255,4 +255,4 @@ void compare_with_direct(Run& run, const CgInputs& in, const CgCommand& options,
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 
-}  // namespace terrace
+}  // namespace terrace::cg

@@ -3,7 +3,7 @@
 #include "src/commands/cg_inputs.hpp"
 #include "src/program/plan.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 
 /// Refuses options that do not go together (usage), before any file is opened.
 void check_request(const Run& run, const CgCommand& options, const CLI::App& command);
@@ -28,4 +28,4 @@ void describe_cg(const Run& run, const CgInputs& in, const CgCommand& options,
 void compare_with_direct(Run& run, const CgInputs& in, const CgCommand& options, const Machine& on,
                          const Rates& rates);
 
-}  // namespace terrace
+}  // namespace terrace::cg

@@ -6,7 +6,7 @@
 #include "src/cg/eigen_estimate.hpp"
 #include "src/program/summary.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 namespace {
 
 /// `power`: the coefficients are those of a matrix whose eigenvalues are 2^-power times the user's.
@@ -149,4 +149,4 @@ std::string describe_solution(const Run& run, const CgInputs& in, const CgComman
                      e["condition"].get<double>());
 }
 
-}  // namespace terrace
+}  // namespace terrace::cg

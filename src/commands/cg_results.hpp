@@ -5,7 +5,7 @@
 
 #include "src/commands/cg_inputs.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 
 /// What is said of all right-hand sides together.
 struct CgSummary {
@@ -30,4 +30,4 @@ void write_solution(Run& run, CgInputs& in, const CgCommand& options, const CgSo
 std::string describe_solution(const Run& run, const CgInputs& in, const CgCommand& options,
                               const std::vector<CgResult>& results, const CgSummary& sum);
 
-}  // namespace terrace
+}  // namespace terrace::cg

@@ -11,7 +11,7 @@
 #include "src/commands/dense_run.hpp"
 #include "src/program/reading.hpp"
 
-namespace terrace {
+namespace terrace::dense {
 
 namespace {
 
@@ -205,7 +205,7 @@ void require_method(const Run& run, std::initializer_list<std::string> names) {
 
 }  // namespace
 
-void add_dense_commands(CLI::App& app, Selected& selected) {
+void add_commands(CLI::App& app, Selected& selected) {
   CLI::App* dense = app.add_subcommand("dense", "General dense matrices: inverse, solution");
   dense->require_subcommand(1);
   const auto options = std::make_shared<DenseOptions>();
@@ -258,4 +258,4 @@ void add_dense_commands(CLI::App& app, Selected& selected) {
   });
 }
 
-}  // namespace terrace
+}  // namespace terrace::dense

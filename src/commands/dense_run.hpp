@@ -10,7 +10,7 @@
 #include "src/program/conduct.hpp"
 #include "src/program/register.hpp"
 
-namespace terrace {
+namespace terrace::dense {
 
 struct DenseOptions {
   std::string matrix, rhs, pivoting = "auto";
@@ -156,4 +156,4 @@ PlanNeeds dense_needs(const Run& run, const DensePlan& plan, const std::string& 
   return needs;
 }
 
-}  // namespace terrace
+}  // namespace terrace::dense

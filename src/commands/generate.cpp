@@ -266,7 +266,7 @@ void check(const GenerateOptions& o) {
 
 double order_of(const GenerateOptions& o) { return o.condition > 0 ? o.condition : 100.0; }
 
-void gf2(Run& run, GenerateOptions o, bool with_rank) {
+void generate_bits(Run& run, GenerateOptions o, bool with_rank) {
   check(o);
   if (o.columns < 0) o.columns = o.rows;
   if (o.rows < 1 || o.columns < 1) misuse("--rows and --columns must be at least 1");
@@ -295,7 +295,7 @@ void generate_dense(Run& run, const GenerateOptions& o, const std::string& kind)
   generate(run, o.n, 8 * o.n * o.n, [&](io::Output& output) { write_dense(run, output, a, o); });
 }
 
-void band(Run& run, const GenerateOptions& given, bool laplace) {
+void generate_band(Run& run, const GenerateOptions& given, bool laplace) {
   GenerateOptions o = given;
   check(o);
   if (laplace) {
@@ -317,7 +317,7 @@ void band(Run& run, const GenerateOptions& given, bool laplace) {
            [&](io::Output& output) { write_band(run, output, a, o); });
 }
 
-void csr(Run& run, const GenerateOptions& o) {
+void generate_csr(Run& run, const GenerateOptions& o) {
   check(o);
   if (o.points < 1) misuse("--points must be at least 1");
   if (o.dim != 2 && o.dim != 3) misuse("--dim is neither 2 nor 3");
@@ -354,19 +354,19 @@ void add_generate_commands(CLI::App& app, Selected& selected) {
     if (condition) kind->add_option("--condition", o->condition, "Condition number");
   };
   sizes(add("gf2-random", "Random bits", [o](Run& run) {
-    gf2(run, *o, false);
+    generate_bits(run, *o, false);
   }))->add_option("--density", o->density, "Part of ones (default 0.5)");
-  sizes(add("gf2-rank", "Bits of known rank", [o](Run& run) { gf2(run, *o, true); }))
+  sizes(add("gf2-rank", "Bits of known rank", [o](Run& run) { generate_bits(run, *o, true); }))
       ->add_option("--rank", o->rank, "The rank")
       ->required();
   CLI::App* spd = add("band-spd", "Symmetric positive definite band matrix",
-                      [o](Run& run) { band(run, *o, false); });
+                      [o](Run& run) { generate_band(run, *o, false); });
   order(spd, true);
   spd->add_option("--half-bandwidth", o->half_bandwidth, "Diagonals below the main one")
       ->required();
   CLI::App* grid =
       add("band-laplace", "Laplacian on a square grid in natural order, as a band matrix",
-          [o](Run& run) { band(run, *o, true); });
+          [o](Run& run) { generate_band(run, *o, true); });
   grid->add_option("--points", o->points, "Points to a line of the grid: n = points^2");
   grid->add_option("--half-bandwidth", o->half_bandwidth, "The same as --points");
   grid->add_option("--n", o->n, "Order, when the last line is not full or there are more lines");
@@ -380,7 +380,7 @@ void add_generate_commands(CLI::App& app, Selected& selected) {
             [o](Run& run) { generate_dense(run, *o, "dense-spd"); }),
         true);
   CLI::App* laplace =
-      add("csr-laplace", "Laplacian on a grid, sparse", [o](Run& run) { csr(run, *o); });
+      add("csr-laplace", "Laplacian on a grid, sparse", [o](Run& run) { generate_csr(run, *o); });
   laplace->add_option("--dim", o->dim, "2 or 3");
   laplace->add_option("--points", o->points, "Points to a line of the grid")->required();
 }

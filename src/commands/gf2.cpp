@@ -9,9 +9,7 @@
 #include "src/commands/gf2_run.hpp"
 #include "src/program/profile.hpp"
 
-namespace terrace {
-
-using namespace gf2_command;
+namespace terrace::gf2 {
 
 namespace {
 
@@ -212,7 +210,7 @@ void reduce(Run& run, const Gf2Options& o, BitTask task) {
 
 }  // namespace
 
-void add_gf2_commands(CLI::App& app, Selected& selected) {
+void add_commands(CLI::App& app, Selected& selected) {
   CLI::App* family = app.add_subcommand("gf2", "Dense matrices over GF(2)");
   family->require_subcommand(1);
   auto options = std::make_shared<Gf2Options>();
@@ -252,9 +250,9 @@ void add_gf2_commands(CLI::App& app, Selected& selected) {
       })
       ->add_option("--candidates", options->candidates, candidates_help)
       ->check(not_negative());
-  CLI::App* product = add("multiply", "Product A B", gf2_command::multiply);
+  CLI::App* product = add("multiply", "Product A B", multiply);
   product->add_option("B", options->b, "Second factor, file.h5:/path or :/path")->required();
   add_levels_option(*product, options->levels);
 }
 
-}  // namespace terrace
+}  // namespace terrace::gf2

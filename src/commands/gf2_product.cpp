@@ -2,7 +2,7 @@
 #include "distrib/agree.hpp"
 #include "src/commands/gf2_run.hpp"
 
-namespace terrace::gf2_command {
+namespace terrace::gf2 {
 
 namespace {
 
@@ -101,4 +101,4 @@ void multiply(Run& run, const Gf2Options& o) {
   });
 }
 
-}  // namespace terrace::gf2_command
+}  // namespace terrace::gf2

@@ -15,7 +15,7 @@
 #include "src/program/reading.hpp"
 #include "src/program/register.hpp"
 
-namespace terrace::gf2_command {
+namespace terrace::gf2 {
 
 struct Gf2Options {
   std::string a, b;  ///< the second is a right-hand side or factor
@@ -156,4 +156,4 @@ inline void rate(Run& run, double done) {
 /// gf2 multiply; src/commands/gf2_product.cpp
 void multiply(Run& run, const Gf2Options& o);
 
-}  // namespace terrace::gf2_command
+}  // namespace terrace::gf2

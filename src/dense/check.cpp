@@ -8,7 +8,7 @@
 #include "kernels/base/matrix.hpp"
 #include "kernels/base/random.hpp"
 
-namespace terrace {
+namespace terrace::dense {
 
 namespace {
 
@@ -292,4 +292,4 @@ double check_solution(Context<B>& context, Index n, Index right, std::span<const
 TERRACE_FOR_EACH_BACKEND(INSTANTIATE)
 #undef INSTANTIATE
 
-}  // namespace terrace
+}  // namespace terrace::dense

@@ -12,7 +12,7 @@
 #include "distrib/layout.hpp"
 #include "io/input.hpp"
 
-namespace terrace {
+namespace terrace::dense {
 
 /// Delivers rows of A (or B) of the named ranges; collective. io::DenseInput::read or a generator.
 using RowReader = std::function<void(std::span<const Range>, const io::Sink<double>&)>;
@@ -79,4 +79,4 @@ template <class B>
 std::pair<double, double> norms_of_inverse(Context<B>& context,
                                            const std::type_identity_t<InverseRows<B>>& x);
 
-}  // namespace terrace
+}  // namespace terrace::dense

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-namespace terrace {
+namespace terrace::dense {
 
 namespace {
 
@@ -138,4 +138,4 @@ io::Source<double> CramerSystem::rows() const {
   };
 }
 
-}  // namespace terrace
+}  // namespace terrace::dense

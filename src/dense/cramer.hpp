@@ -5,7 +5,7 @@
 #include "kernels/base/matrix.hpp"
 #include "src/dense/system.hpp"
 
-namespace terrace {
+namespace terrace::dense {
 
 constexpr Index cramer_limit = 32;
 
@@ -41,4 +41,4 @@ class CramerSystem {
   CramerResult found_;
 };
 
-}  // namespace terrace
+}  // namespace terrace::dense

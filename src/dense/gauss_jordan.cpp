@@ -14,7 +14,7 @@
 #include "src/frame/eliminate.hpp"
 #include "src/frame/guard.hpp"
 
-namespace terrace {
+namespace terrace::dense {
 
 namespace {
 
@@ -85,7 +85,7 @@ JordanPlan plan_jordan(int ranks, Index n, Index right, bool inverse, Index bloc
   plan.ld = round_up(plan.columns, 16);
   if (plan.ld % 256 == 0) plan.ld += 16;  // rows of a power of two collide in the caches
   const Index slots = plan.rows.slots(0);
-  const dense::Sizes sizes = dense::sizes(B{}, slots, plan.rows.block, plan.block, ranks);
+  const BufferSizes sizes = dense::sizes(B{}, slots, plan.rows.block, plan.block, ranks);
   const Index record = dense::record_size(plan.block);
   const Index records =
       plan.pivoting == Pivoting::partial ? record : sizes.leaves * plan.block * record;
@@ -103,7 +103,7 @@ GaussJordan<B>::GaussJordan(Context<B>& context, const JordanPlan& plan)
     : context_(context), plan_(plan), slots_(plan.rows.slots(context.rank())) {
   const Index most = plan.rows.slots(0), block = plan.block, ranks = context.size();
   collectively(context.control, [&] {
-    const dense::Sizes sizes = dense::sizes(B{}, most, plan.rows.block, block, int(ranks));
+    const BufferSizes sizes = dense::sizes(B{}, most, plan.rows.block, block, int(ranks));
     const bool partial = plan.pivoting == Pivoting::partial;
     const Index record = dense::record_size(block) * (partial ? 1 : sizes.leaves * block);
     a_ = Buffer<double, B>((std::is_same_v<B, Cpu> ? slots_ : round_up(slots_, 2)) * plan.ld);
@@ -435,4 +435,4 @@ JordanOutcome GaussJordan<B>::run_guarded(Progress& progress, const std::functio
 TERRACE_FOR_EACH_BACKEND(INSTANTIATE)
 #undef INSTANTIATE
 
-}  // namespace terrace
+}  // namespace terrace::dense

@@ -16,7 +16,7 @@
 #include "src/frame/progress.hpp"
 #include "src/frame/stages.hpp"
 
-namespace terrace {
+namespace terrace::dense {
 
 enum class Pivoting { partial, tournament };
 
@@ -130,4 +130,4 @@ class GaussJordan {
   [[nodiscard]] GuardRows<B> guarded_rows() const { return {a_.data(), slots_, plan_.ld}; }
 };
 
-}  // namespace terrace
+}  // namespace terrace::dense

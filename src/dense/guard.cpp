@@ -11,7 +11,7 @@
 #include "kernels/base/random.hpp"
 #include "src/frame/guard.hpp"
 
-namespace terrace {
+namespace terrace::dense {
 
 namespace {
 double random_size(Word seed, Index i) {  // 0.5 to 1, either sign
@@ -195,4 +195,4 @@ void DenseGuard<B>::finish(GuardRows<B> a, const Index* column_of,
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 
-}  // namespace terrace
+}  // namespace terrace::dense

@@ -12,7 +12,7 @@
 #include "distrib/layout.hpp"
 #include "kernels/dense/guard.hpp"
 
-namespace terrace {
+namespace terrace::dense {
 
 /// One more column of the rows of Gauss-Jordan elimination, its last: c = A w + v for random w and
 /// v, after any steps T
@@ -80,4 +80,4 @@ class DenseGuard {
   Suspicion suspicion_, tried_{};  ///< of this run; of the one before
 };
 
-}  // namespace terrace
+}  // namespace terrace::dense

@@ -7,7 +7,7 @@
 
 #include "kernels/base/parallel.hpp"
 
-namespace terrace {
+namespace terrace::dense {
 
 namespace {
 
@@ -101,4 +101,4 @@ io::Source<double> scaled(io::Source<double> from, const Powers& powers) {
   };
 }
 
-}  // namespace terrace
+}  // namespace terrace::dense

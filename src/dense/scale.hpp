@@ -7,7 +7,7 @@
 #include "kernels/base/matrix.hpp"
 #include "src/dense/check.hpp"
 
-namespace terrace {
+namespace terrace::dense {
 
 /// Largest and least sizes of what right-hand sides hold, zeros aside, column by column.
 struct ColumnSizes {
@@ -42,4 +42,4 @@ void scale_rows(Index count, const Powers& powers, double* rows);
 RowReader scaled(RowReader read, const Powers& powers);
 io::Source<double> scaled(io::Source<double> from, const Powers& powers);
 
-}  // namespace terrace
+}  // namespace terrace::dense

@@ -10,7 +10,7 @@
 #include "kernels/base/random.hpp"
 #include "src/frame/guard.hpp"
 
-namespace terrace {
+namespace terrace::dense {
 
 namespace {
 
@@ -243,4 +243,4 @@ io::Source<double> DenseSystem<B>::rows() const {
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 
-}  // namespace terrace
+}  // namespace terrace::dense

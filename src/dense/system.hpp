@@ -15,7 +15,7 @@
 #include "src/dense/scale.hpp"
 #include "src/dense/textbook.hpp"
 
-namespace terrace {
+namespace terrace::dense {
 
 /// What is asked for; the names are those of the options.
 struct DenseRequest {
@@ -91,4 +91,4 @@ class DenseSystem {
   double norm_a_ = 0;
 };
 
-}  // namespace terrace
+}  // namespace terrace::dense

@@ -6,7 +6,7 @@
 #include "distrib/agree.hpp"
 #include "kernels/base/matrix.hpp"
 
-namespace terrace {
+namespace terrace::dense {
 
 namespace {
 
@@ -126,4 +126,4 @@ JordanOutcome TextbookInverse<B>::run(Progress& progress) {
 TERRACE_FOR_EACH_BACKEND(TERRACE_TEXTBOOK)
 #undef TERRACE_TEXTBOOK
 
-}  // namespace terrace
+}  // namespace terrace::dense

@@ -8,7 +8,7 @@
 #include "src/dense/gauss_jordan.hpp"
 #include "src/frame/progress.hpp"
 
-namespace terrace {
+namespace terrace::dense {
 
 /// Memory of one inversion, known before anything is read.
 struct TextbookPlan {
@@ -59,4 +59,4 @@ class TextbookInverse {
   bool done_ = false;
 };
 
-}  // namespace terrace
+}  // namespace terrace::dense

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace terrace {
+namespace terrace::gf2 {
 
 namespace {
 /// Solves alone are faster on an H200 from n = 256 on, but a process with a GPU starts 0.15 s
@@ -18,4 +18,4 @@ BackendHint elimination_hint(Index rows, Index columns) {
   return product_hint(rows, std::min(rows, columns), columns);
 }
 
-}  // namespace terrace
+}  // namespace terrace::gf2

@@ -7,7 +7,7 @@
 #include "kernels/gf2/product.hpp"
 #include "src/gf2/row_share.hpp"
 
-namespace terrace {
+namespace terrace::gf2 {
 
 Word witness_seed(Index seed) { return mix(Word(seed) ^ 0x7769746e65737321ull) >> 1; }
 
@@ -300,4 +300,4 @@ std::string check_rank(const Context<B>& context, const BitSource<B>& source, Bl
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 
-}  // namespace terrace
+}  // namespace terrace::gf2

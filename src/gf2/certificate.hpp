@@ -7,7 +7,7 @@
 
 #include "src/gf2/echelon.hpp"
 
-namespace terrace {
+namespace terrace::gf2 {
 
 /// Bounds the rank from both sides. With pivot rows I, pivot columns P and the reduced form R:
 ///   x   X with A[I, P] X = B, B random: row r of B is random_word(seed, I[r], 0). A[I, P] is
@@ -60,4 +60,4 @@ std::vector<Word> random_words(Word seed, Index n);
 /// True when the words are zero on all ranks.
 bool all_zero(const Control& control, const std::vector<Word>& words);
 
-}  // namespace terrace
+}  // namespace terrace::gf2

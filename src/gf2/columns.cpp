@@ -9,7 +9,7 @@
 #include "src/frame/guard.hpp"
 #include "src/gf2/guarded.hpp"
 
-namespace terrace {
+namespace terrace::gf2 {
 
 namespace {
 
@@ -193,4 +193,4 @@ Pivots reduce_by_columns(Context<B>& context, BitMatrix<B>& matrix, Index column
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 
-}  // namespace terrace
+}  // namespace terrace::gf2

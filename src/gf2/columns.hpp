@@ -12,7 +12,7 @@
 #pragma once
 #include "src/gf2/echelon.hpp"
 
-namespace terrace {
+namespace terrace::gf2 {
 
 /// Bytes on the backend, beside the matrix.
 template <class B>
@@ -23,4 +23,4 @@ template <class B>
 Pivots reduce_by_columns(Context<B>& context, BitMatrix<B>& matrix, Index columns, EchelonForm form,
                          PanelPlan plan, Progress& progress, const StageTimes<B>& stages = {});
 
-}  // namespace terrace
+}  // namespace terrace::gf2

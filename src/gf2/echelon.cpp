@@ -10,7 +10,7 @@
 #include "src/gf2/panel_search.hpp"
 #include "src/gf2/row_share.hpp"
 
-namespace terrace {
+namespace terrace::gf2 {
 
 namespace {
 
@@ -292,4 +292,4 @@ Pivots reduce_to_echelon(Context<B>& context, BitMatrix<B>& matrix, Index column
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 
-}  // namespace terrace
+}  // namespace terrace::gf2

@@ -15,7 +15,7 @@
 #include "src/gf2/matrix.hpp"
 #include "src/gf2/plan.hpp"
 
-namespace terrace {
+namespace terrace::gf2 {
 
 enum class EchelonForm {
   reduced,  ///< every pivot column a unit column
@@ -51,4 +51,4 @@ template <class B>
 Pivots reduce_to_echelon(Context<B>& context, BitMatrix<B>& matrix, Index columns, EchelonForm form,
                          PanelPlan plan, Progress& progress, const StageTimes<B>& stages = {});
 
-}  // namespace terrace
+}  // namespace terrace::gf2

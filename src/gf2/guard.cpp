@@ -8,7 +8,7 @@
 #include "kernels/base/random.hpp"
 #include "src/frame/guard.hpp"
 
-namespace terrace {
+namespace terrace::gf2 {
 
 namespace {
 Index rows_of_a_group(Index slots) { return std::clamp<Index>(slots / 64, 1, guard_height); }
@@ -142,4 +142,4 @@ void BitGuard<B>::finish(Index steps) {
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 
-}  // namespace terrace
+}  // namespace terrace::gf2

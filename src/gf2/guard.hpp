@@ -11,7 +11,7 @@
 #include "distrib/context.hpp"
 #include "src/gf2/matrix.hpp"
 
-namespace terrace {
+namespace terrace::gf2 {
 
 /// One more word a row: A X for 64 random vectors X.
 ///
@@ -60,4 +60,4 @@ class BitGuard {
   bool pending_ = false, changed_ = true;
 };
 
-}  // namespace terrace
+}  // namespace terrace::gf2

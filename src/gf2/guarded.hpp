@@ -10,7 +10,7 @@
 #include "src/gf2/matrix.hpp"
 #include "src/gf2/plan.hpp"
 
-namespace terrace {
+namespace terrace::gf2 {
 
 template <class B>
 class GuardedMatrix {
@@ -47,4 +47,4 @@ class GuardedMatrix {
   std::optional<BitGuard<B>> guard_;
 };
 
-}  // namespace terrace
+}  // namespace terrace::gf2

@@ -6,7 +6,7 @@
 
 #include "distrib/agree.hpp"
 
-namespace terrace {
+namespace terrace::gf2 {
 
 template <class B>
 BitSource<B> file_source(const Context<B>& context, const io::BitInput& input, BlockCyclic layout) {
@@ -115,4 +115,4 @@ io::Source<Word> row_source(const Context<B>& context, BitRows<const Word, B> ro
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 
-}  // namespace terrace
+}  // namespace terrace::gf2

@@ -10,7 +10,7 @@
 #include "io/output.hpp"
 #include "kernels/gf2/bits.hpp"
 
-namespace terrace {
+namespace terrace::gf2 {
 
 /// Rows dealt in blocks: about 8 blocks a rank, of at most 512 rows, so that finished rows are
 /// spread evenly; one block on a single rank.
@@ -104,4 +104,4 @@ template <class B>
 io::Source<Word> row_source(const Context<B>& context, BitRows<const Word, B> rows, Index word,
                             Index words);
 
-}  // namespace terrace
+}  // namespace terrace::gf2

@@ -10,7 +10,7 @@
 #include "src/frame/checkpoints.hpp"
 #include "src/frame/guard.hpp"
 
-namespace terrace {
+namespace terrace::gf2 {
 
 namespace {
 
@@ -379,4 +379,4 @@ std::string certify_product(Context<B>& context, const ProductPlan& plan, const 
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 
-}  // namespace terrace
+}  // namespace terrace::gf2

@@ -8,7 +8,7 @@
 #include "src/gf2/certificate.hpp"
 #include "src/gf2/strassen.hpp"
 
-namespace terrace {
+namespace terrace::gf2 {
 
 /// Rows of the right factor in blocks, one broadcast each.
 BlockCyclic factor_layout(Index rows, int ranks);
@@ -105,4 +105,4 @@ std::string check_product(const Context<B>& context, const BitSource<B>& a, Bloc
                           const BitSource<B>& b, BlockCyclic b_layout, const BitMatrix<B>& c,
                           Index columns, Word seed);
 
-}  // namespace terrace
+}  // namespace terrace::gf2

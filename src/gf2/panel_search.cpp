@@ -5,7 +5,7 @@
 
 #include "src/gf2/wide_factor.hpp"
 
-namespace terrace {
+namespace terrace::gf2 {
 
 // --- active rows ---------------------------------------------------------------------------------
 
@@ -278,4 +278,4 @@ Index PanelSearch<B>::find(const Stream<B>& lane, const BitMatrix<B>& matrix,
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 
-}  // namespace terrace
+}  // namespace terrace::gf2

@@ -11,7 +11,7 @@
 #include "kernels/gf2/product.hpp"
 #include "src/gf2/matrix.hpp"
 
-namespace terrace {
+namespace terrace::gf2 {
 
 /// Rows of this rank that are not pivots yet, on the host and (two copies in turn, because updates
 /// may still read the last one) on the backend.
@@ -113,4 +113,4 @@ class PanelSearch {
   std::vector<Index> rows_;
 };
 
-}  // namespace terrace
+}  // namespace terrace::gf2

@@ -6,7 +6,7 @@
 
 #include "distrib/agree.hpp"
 
-namespace terrace {
+namespace terrace::gf2 {
 
 namespace {
 
@@ -173,4 +173,4 @@ std::string describe_tables(const ProductMethod& method) {
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 
-}  // namespace terrace
+}  // namespace terrace::gf2

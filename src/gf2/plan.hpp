@@ -9,7 +9,7 @@
 #include "kernels/gf2/columns.hpp"
 #include "kernels/gf2/product.hpp"
 
-namespace terrace {
+namespace terrace::gf2 {
 
 /// How the panels of an elimination are worked on.
 struct PanelPlan {
@@ -73,4 +73,4 @@ const char* elimination_method(PanelPlan plan);
 template <class B>
 std::string describe_tables(const ProductMethod& method);
 
-}  // namespace terrace
+}  // namespace terrace::gf2

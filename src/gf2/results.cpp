@@ -5,7 +5,7 @@
 #include "distrib/agree.hpp"
 #include "kernels/base/random.hpp"
 
-namespace terrace {
+namespace terrace::gf2 {
 
 template <class B>
 bool consistent(const Context<B>& context, const BitMatrix<B>& reduced, const Pivots& pivots,
@@ -281,4 +281,4 @@ std::string check_inverse(const Context<B>& context, const BitSource<B>& source,
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 
-}  // namespace terrace
+}  // namespace terrace::gf2

@@ -7,7 +7,7 @@
 
 #include "src/gf2/certificate.hpp"
 
-namespace terrace {
+namespace terrace::gf2 {
 
 // --- X with A X = B ------------------------------------------------------------------------------
 
@@ -73,4 +73,4 @@ template <class B>
 std::string check_inverse(const Context<B>& context, const BitSource<B>& source, BlockCyclic layout,
                           const std::vector<Word>& witness, Word seed);
 
-}  // namespace terrace
+}  // namespace terrace::gf2

@@ -5,7 +5,7 @@
 
 #include "src/gf2/matrix.hpp"
 
-namespace terrace {
+namespace terrace::gf2 {
 
 template <class B>
 class RowShare {
@@ -73,4 +73,4 @@ class RowShare {
   Index capacity_, own_count_ = 0;
 };
 
-}  // namespace terrace
+}  // namespace terrace::gf2

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace terrace {
+namespace terrace::gf2 {
 
 namespace {
 
@@ -237,4 +237,4 @@ void BitStrassen<B>::product(const Stream<B>& stream, BitRows<const Word, B> a,
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 
-}  // namespace terrace
+}  // namespace terrace::gf2

@@ -5,7 +5,7 @@
 
 #include "kernels/gf2/product.hpp"
 
-namespace terrace {
+namespace terrace::gf2 {
 
 /// Smallest side, in bits, of a leaf that the planner makes, by measurement: a level pays where the
 /// leaf's rate holds at half the size and 7/8 of the time outweighs 14 additions.
@@ -83,4 +83,4 @@ class BitStrassen {
   double leaves_ = 0, leaves_done_ = 0;
 };
 
-}  // namespace terrace
+}  // namespace terrace::gf2

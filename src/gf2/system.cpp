@@ -4,7 +4,7 @@
 
 #include "distrib/agree.hpp"
 
-namespace terrace {
+namespace terrace::gf2 {
 
 namespace {
 
@@ -162,4 +162,4 @@ std::string certify_bits(const Context<B>& context, const BitPlan& plan, const B
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 
-}  // namespace terrace
+}  // namespace terrace::gf2

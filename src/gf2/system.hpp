@@ -12,7 +12,7 @@
 #include "src/gf2/certificate.hpp"
 #include "src/gf2/results.hpp"
 
-namespace terrace {
+namespace terrace::gf2 {
 
 enum class BitTask { rref, echelon, rank, solve, kernel, inverse };
 
@@ -85,4 +85,4 @@ template <class B>
 std::string certify_bits(const Context<B>& context, const BitPlan& plan, const BitSource<B>& a,
                          const BitSource<B>& b, BitResult<B>& result);
 
-}  // namespace terrace
+}  // namespace terrace::gf2

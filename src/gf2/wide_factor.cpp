@@ -3,7 +3,7 @@
 #include <numeric>
 #include <vector>
 
-namespace terrace {
+namespace terrace::gf2 {
 
 template <class B>
 WideFactor<B>::WideFactor(const Context<B>& context, Index words, Index candidates)
@@ -95,4 +95,4 @@ void WideFactor<B>::factor(const Stream<B>& lane, BitRows<const Word, B> rows, I
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 
-}  // namespace terrace
+}  // namespace terrace::gf2

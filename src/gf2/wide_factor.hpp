@@ -9,7 +9,7 @@
 #include "kernels/gf2/product.hpp"
 #include "src/gf2/panel_search.hpp"
 
-namespace terrace {
+namespace terrace::gf2 {
 
 template <class B>
 class WideFactor {
@@ -35,4 +35,4 @@ class WideFactor {
   Buffer<Index, B> numbers_;  ///< 0, 1, 2, ...
 };
 
-}  // namespace terrace
+}  // namespace terrace::gf2

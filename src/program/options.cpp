@@ -42,7 +42,7 @@ void require_countable(std::initializer_list<double> extents) {
                       "smaller sizes");
 }
 
-PanelWish panel_wish(const CommonOptions& o, Index candidates) {
+gf2::PanelWish panel_wish(const CommonOptions& o, Index candidates) {
   return {o.method, o.tables, o.panels, o.k, o.block, candidates, o.guard};
 }
 
@@ -174,7 +174,7 @@ void add_levels_option(CLI::App& command, Index& levels) {
   command
       .add_option("--levels", levels,
                   "Levels of Strassen's algorithm (0: none; -1: by size and memory)")
-      ->check(CLI::Range(-1, most_strassen_levels));
+      ->check(CLI::Range(-1, gf2::most_strassen_levels));
 }
 
 void check_common_options(const CommonOptions& o, const std::string& command) {

@@ -38,8 +38,8 @@ Index whole_number(const nlohmann::json& entry, const char* name, Index otherwis
 }
 
 /// [from, columns], ascending; empty where one of them is neither.
-PanelMeasurements::Widths widths(const nlohmann::json& stored, const char* name) {
-  PanelMeasurements::Widths list;
+gf2::PanelMeasurements::Widths widths(const nlohmann::json& stored, const char* name) {
+  gf2::PanelMeasurements::Widths list;
   if (!stored.contains(name) || !stored[name].is_array()) return {};
   for (const auto& entry : stored[name]) {
     if (!entry.is_array() || entry.size() != 2 || !entry[0].is_number_integer() ||
@@ -127,9 +127,9 @@ std::string machine_name(const Context<B>& c, int ranks) {
 }
 
 template <class B>
-PanelMeasurements measured_panels(const Context<B>& c) {
+gf2::PanelMeasurements measured_panels(const Context<B>& c) {
   const nlohmann::json stored = load_profile(c.control, device_model(c), "gf2");
-  PanelMeasurements m;
+  gf2::PanelMeasurements m;
   m.panels = widths(stored, "panels");
   m.table_panels = widths(stored, "table_panels");
   if (stored.contains("shapes") && stored["shapes"].is_array())
@@ -203,10 +203,10 @@ void save_rates(const Context<B>& c, const nlohmann::json& per_second) {
       {{"form", form}, {"date", date}, {"version", TERRACE_VERSION}, {"per_second", per_second}});
 }
 
-#define TERRACE_INSTANTIATE(B)                                   \
-  template std::string machine_name(const Context<B>&, int);     \
-  template PanelMeasurements measured_panels(const Context<B>&); \
-  template KnownRates known_rates(const Context<B>&);            \
+#define TERRACE_INSTANTIATE(B)                                        \
+  template std::string machine_name(const Context<B>&, int);          \
+  template gf2::PanelMeasurements measured_panels(const Context<B>&); \
+  template KnownRates known_rates(const Context<B>&);                 \
   template void save_rates(const Context<B>&, const nlohmann::json&);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE

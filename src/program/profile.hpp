@@ -35,7 +35,7 @@ std::string machine_name(const Context<B>& context, int ranks);
 
 /// What `bench gf2 --calibrate` stored for this model of device. Collective.
 template <class B>
-PanelMeasurements measured_panels(const Context<B>& context);
+gf2::PanelMeasurements measured_panels(const Context<B>& context);
 
 /// Rates for plans, and where they are from.
 struct KnownRates {

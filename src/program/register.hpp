@@ -36,7 +36,7 @@ inline constexpr const char* candidates_help =
     "Rows tried first for a panel's pivots, in multiples of its columns; means tables (0: the "
     "method's choice)";
 /// What the options say of an elimination over GF(2); candidates: --candidates.
-PanelWish panel_wish(const CommonOptions& options, Index candidates = 0);
+gf2::PanelWish panel_wish(const CommonOptions& options, Index candidates = 0);
 /// --levels of products over GF(2); -1: the planner's choice.
 void add_levels_option(CLI::App& command, Index& levels);
 /// --grid and --threads of the textbook's inversion: a number, or a vector of them.
@@ -56,10 +56,18 @@ void check_common_options(const CommonOptions& options, const std::string& comma
 /// The input, rhs, output and reading rules shared by all: a matrix result needs -o.
 void require_output(const CommonOptions& options);
 
-void add_gf2_commands(CLI::App& app, Selected& selected);
-void add_band_commands(CLI::App& app, Selected& selected);
-void add_dense_commands(CLI::App& app, Selected& selected);
-void add_cg_command(CLI::App& app, Selected& selected);
+namespace gf2 {
+void add_commands(CLI::App& app, Selected& selected);
+}
+namespace band {
+void add_commands(CLI::App& app, Selected& selected);
+}
+namespace dense {
+void add_commands(CLI::App& app, Selected& selected);
+}
+namespace cg {
+void add_command(CLI::App& app, Selected& selected);
+}
 void add_generate_commands(CLI::App& app, Selected& selected);
 void add_convert_command(CLI::App& app, Selected& selected);
 void add_verify_command(CLI::App& app, Selected& selected);

@@ -7,6 +7,7 @@
 #include "tests/support/guard.hpp"
 
 using namespace terrace;
+using namespace terrace::band;
 using namespace terrace::test;
 
 namespace {

@@ -6,6 +6,7 @@
 #include "tests/support/test.hpp"
 
 using namespace terrace;
+using namespace terrace::band;
 using namespace terrace::test;
 
 namespace {

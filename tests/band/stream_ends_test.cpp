@@ -6,6 +6,7 @@
 #include "tests/support/band_stream.hpp"
 
 using namespace terrace;
+using namespace terrace::band;
 using namespace terrace::test;
 
 TEST_CASE("streamed from both ends: sizes, and who asks for them") {

@@ -2,6 +2,7 @@
 #include "tests/support/band_stream.hpp"
 
 using namespace terrace;
+using namespace terrace::band;
 using namespace terrace::test;
 
 TEST_CASE("a slab's ring has room for what it reaches and for two slabs more") {

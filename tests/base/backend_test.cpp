@@ -2,6 +2,7 @@
 #include "tests/support/test.hpp"
 
 using namespace terrace;
+using namespace terrace::gf2;
 using namespace terrace::test;
 
 TEST_CASE("auto takes the GPU where every rank sees one, and the CPU for small work") {

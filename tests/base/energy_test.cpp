@@ -10,6 +10,7 @@
 #include "tests/support/bits.hpp"
 
 using namespace terrace;
+using namespace terrace::gf2;
 
 namespace {
 

@@ -10,6 +10,8 @@
 #include "tests/support/lanes.hpp"
 
 using namespace terrace;
+using namespace terrace::gf2;
+using namespace terrace::dense;
 using namespace terrace::test;
 
 namespace {

@@ -11,6 +11,7 @@
 #include "tests/support/systems.hpp"
 
 using namespace terrace;
+using namespace terrace::cg;
 using namespace terrace::test;
 
 namespace {

@@ -6,6 +6,7 @@
 #include "tests/support/cg.hpp"
 
 using namespace terrace;
+using namespace terrace::cg;
 using namespace terrace::test;
 
 namespace {

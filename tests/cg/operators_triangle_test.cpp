@@ -10,6 +10,7 @@
 #include "tests/support/systems.hpp"
 
 using namespace terrace;
+using namespace terrace::cg;
 using namespace terrace::test;
 
 namespace {

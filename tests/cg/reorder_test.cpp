@@ -7,6 +7,7 @@
 #include "tests/support/test.hpp"
 
 using namespace terrace;
+using namespace terrace::cg;
 
 namespace {
 

@@ -6,6 +6,7 @@
 #include "tests/support/test.hpp"
 
 using namespace terrace;
+using namespace terrace::cg;
 
 TEST_CASE("only systems that stay on the chip of a device are taken") {
   const bool device = cuda_device_count() > 0;

@@ -7,6 +7,7 @@
 #include "src/dense/gauss_jordan.hpp"
 
 using namespace terrace;
+using namespace terrace::dense;
 
 int main(int argc, char** argv) {
   const Session session(&argc, &argv);

@@ -7,6 +7,7 @@
 #include "tests/support/guard.hpp"
 
 using namespace terrace;
+using namespace terrace::dense;
 using test::Dense;
 using test::Draw;
 

@@ -5,6 +5,7 @@
 #include "tests/support/dense_elimination.hpp"
 
 using namespace terrace;
+using namespace terrace::dense;
 using test::both;
 using test::Dense;
 using test::eliminated;

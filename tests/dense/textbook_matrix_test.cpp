@@ -12,6 +12,7 @@
 #include "tests/support/test.hpp"
 
 using namespace terrace;
+using namespace terrace::dense;
 
 namespace {
 

@@ -1,6 +1,7 @@
 #include "tests/support/packed_bits.hpp"
 
 using namespace terrace;
+using namespace terrace::gf2;
 using namespace terrace::test;
 
 namespace {

@@ -9,6 +9,7 @@
 #include "tests/support/test.hpp"
 
 using namespace terrace;
+using namespace terrace::gf2;
 using namespace terrace::test;
 
 namespace {
@@ -342,7 +343,7 @@ void test_random(Context<B>& context) {
     for (Index i = 0; i < 4; ++i)
       for (Index w = 0; w < 2; ++w)
         want[std::size_t(3 * i + w)] =
-            detail::random_bits_word(what, std::vector<Index>{0, 5, 17, 2}[std::size_t(i)], w);
+            gf2::detail::random_bits_word(what, std::vector<Index>{0, 5, 17, 2}[std::size_t(i)], w);
     REQUIRE(out.back() == want);
     REQUIRE((want[1] >> 36) == 0);
   }
@@ -355,7 +356,8 @@ TEST_CASE("random bits are ones with the density that is asked for", "[cpu]") {
     const RandomBits what{7, 6400, false, 200, density};
     Index ones = 0;
     for (Index i = 0; i < 200; ++i)
-      for (Index j = 0; j < 100; ++j) ones += std::popcount(detail::random_bits_word(what, i, j));
+      for (Index j = 0; j < 100; ++j)
+        ones += std::popcount(gf2::detail::random_bits_word(what, i, j));
     const double bits = 200 * 6400, deviation = std::sqrt(bits * density * (1 - density));
     REQUIRE(std::abs(double(ones) - bits * density) <= 5 * deviation);
   }
@@ -366,7 +368,7 @@ TEST_CASE("random bits of a rank have that rank", "[cpu]") {
     PlainBits plain(120, 100);
     for (Index i = 0; i < 120; ++i)
       for (Index j = 0; j < 100; ++j)
-        plain(i, j) = std::uint8_t(detail::random_bits_word(what, i, j / 64) >> (j % 64) & 1);
+        plain(i, j) = std::uint8_t(gf2::detail::random_bits_word(what, i, j / 64) >> (j % 64) & 1);
     REQUIRE(Index(reduce_plain(plain, 100).size()) == std::min<Index>(rank, 100));
   }
 }

@@ -7,6 +7,7 @@
 #include "tests/support/bit_source.hpp"
 
 using namespace terrace;
+using namespace terrace::gf2;
 using namespace terrace::test;
 
 namespace {

@@ -5,6 +5,7 @@
 #include "tests/support/guard.hpp"
 
 using namespace terrace;
+using namespace terrace::gf2;
 using namespace terrace::test;
 
 namespace {

@@ -13,6 +13,7 @@
 #include "tests/rivals/families.hpp"
 
 using namespace terrace;
+using namespace terrace::gf2;
 using rivals::Family;
 
 namespace {

@@ -42,17 +42,17 @@ int main(int argc, char** argv) {
   const Index n = std::atol(argv[1]);
   const std::string method = argc > 4 ? argv[4] : "auto";
   const Index columns = argc > 5 ? std::atol(argv[5]) : n;
-  const terrace::RandomBits what{Word(std::atol(argv[2])),
-                                 columns,
-                                 std::strcmp(argv[3], "half") == 0,
-                                 n,
-                                 argc > 6 ? std::atof(argv[6]) : 0.5,
-                                 argc > 7 ? std::atol(argv[7]) : -1};
+  const terrace::gf2::RandomBits what{Word(std::atol(argv[2])),
+                                      columns,
+                                      std::strcmp(argv[3], "half") == 0,
+                                      n,
+                                      argc > 6 ? std::atof(argv[6]) : 0.5,
+                                      argc > 7 ? std::atol(argv[7]) : -1};
   const int full = argc > 8 && std::strcmp(argv[8], "echelon") == 0 ? 0 : 1;
   mzd_t* a = mzd_init(int(n), int(columns));
   for (Index i = 0; i < n; ++i)
     for (Index j = 0; j < terrace::ceil_div(columns, 64); ++j)
-      row_of(a, i)[j] = terrace::detail::random_bits_word(what, i, j);
+      row_of(a, i)[j] = terrace::gf2::detail::random_bits_word(what, i, j);
   const auto counter = terrace::EnergyCounter::host();
   const double before = counter.joules();
   const auto start = std::chrono::steady_clock::now();

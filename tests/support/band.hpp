@@ -11,7 +11,7 @@ using Entry = std::function<double(Index i, Index j)>;  // A[i, j], i >= j
 
 /// A problem whose source computes entries on the host.
 template <class B>
-BandProblem<B> band_problem(Index n, Index m, Entry entry) {
+band::BandProblem<B> band_problem(Index n, Index m, Entry entry) {
   const Index clipped = std::clamp<Index>(m, 0, std::max<Index>(n - 1, 0));
   return {n, clipped, [=](Context<B>& c, Range columns, Index height, View<double, B> to) {
             std::vector<double> host(std::size_t(columns.count * height), 0.0);
@@ -24,7 +24,7 @@ BandProblem<B> band_problem(Index n, Index m, Entry entry) {
 }
 
 /// Columns of a formula, as a caller has them in memory.
-inline BandReader band_reader(Index n, Index m, Entry entry) {
+inline band::BandReader band_reader(Index n, Index m, Entry entry) {
   return {n, m, [=](std::span<const Range> ranges, const io::Sink<double>& sink) {
             Index position = 0;
             for (const Range& range : ranges) {
@@ -38,7 +38,7 @@ inline BandReader band_reader(Index n, Index m, Entry entry) {
           }};
 }
 /// Rows of right-hand sides that every rank has whole.
-inline ReadRanges row_reader(std::vector<double> whole, Index nrhs) {
+inline band::ReadRanges row_reader(std::vector<double> whole, Index nrhs) {
   return [=](std::span<const Range> ranges, const io::Sink<double>& sink) {
     Index position = 0;
     for (const Range& range : ranges) {
@@ -50,7 +50,7 @@ inline ReadRanges row_reader(std::vector<double> whole, Index nrhs) {
 
 /// This rank's tile columns of the problem.
 template <class B>
-void fill_tiles(Context<B>& c, BandTiles<B>& a, Index n, Index m, const Entry& entry) {
+void fill_tiles(Context<B>& c, band::BandTiles<B>& a, Index n, Index m, const Entry& entry) {
   const BlockCyclic columns{n, a.shape.width, c.size()};
   std::vector<double> column(std::size_t(a.shape.column()));
   for (const Range& range : columns.ranges(c.rank()))

@@ -11,13 +11,13 @@ namespace terrace::test {
 /// All entries of the part in the layouts of kernels/band/parts.hpp. Memory that belongs to no
 /// entry of the part is NaN: nobody may use it.
 struct HostPart {
-  BandShape s;
+  band::BandShape s;
   Index tiles = 0, window = 0, arrow = 0;
   std::vector<double> band, inverse, spike, block, coupling;
   Index failed = 0;  ///< one-based column of the first bad pivot
 
   HostPart(Index m, Index w, Index tiles_, bool with_window, Index arrow_, Word seed)
-      : s(band_shape(1 << 20, m, w)),
+      : s(band::band_shape(1 << 20, m, w)),
         tiles(tiles_),
         window(with_window ? band_reach_tiles(s) : 0),
         arrow(arrow_),

@@ -14,15 +14,16 @@ inline Entry spd(Index n, Index m) {
 }
 
 template <class B>
-BandShape shape_of(Index n, Index m, Index width) {
+band::BandShape shape_of(Index n, Index m, Index width) {
   const Index clipped = std::clamp<Index>(m, 0, std::max<Index>(n - 1, 0));
-  return band_shape(n, m, std::is_same_v<B, Cpu> ? width : band_part_width(B{}, clipped));
+  return band::band_shape(n, m,
+                          std::is_same_v<B, Cpu> ? width : band::band_part_width(B{}, clipped));
 }
 
 /// Streamed from `ends` ends, where there is room.
 template <class B>
-BandPlan plan_of(Index n, Index m, Index width, Index ends) {
-  BandRequest request;
+band::BandPlan plan_of(Index n, Index m, Index width, Index ends) {
+  band::BandRequest request;
   request.n = n;
   request.half_bandwidth = m;
   request.method = "streamed";
@@ -45,16 +46,17 @@ struct Ratios {
 /// Residuals of the factor, of a solve that goes forward with the factorization, and of one by the
 /// factor that it leaves.
 template <class B>
-Ratios ratios(Context<B>& c, const BandPlan& plan, Index slab, Index nrhs, const Entry& entry) {
-  const BandShape& s = plan.shape;
+Ratios ratios(Context<B>& c, const band::BandPlan& plan, Index slab, Index nrhs,
+              const Entry& entry) {
+  const band::BandShape& s = plan.shape;
   Progress progress{false, false};
-  const BandProblem<B> problem = band_problem<B>(s.n, s.half_bandwidth, entry);
+  const band::BandProblem<B> problem = band_problem<B>(s.n, s.half_bandwidth, entry);
   std::vector<double> truth(std::size_t(s.n * nrhs)), x(truth.size());
   for (std::size_t i = 0; i < truth.size(); ++i)
     truth[i] = random_uniform(11, Index(i) / nrhs, Index(i) % nrhs);
   const std::vector<double> b = band_product(s.n, s.half_bandwidth, entry, truth, nrhs);
-  BandStream<B> a = band_stream<B>(plan, slab);
-  BandStreamRows<B> rows = band_stream_rows(a, nrhs);
+  band::BandStream<B> a = band_stream<B>(plan, slab);
+  band::BandStreamRows<B> rows = band_stream_rows(a, nrhs);
   Ratios result;
   load_stream(c, problem, a);
   set_rows(c, a, rows, b.data());
@@ -73,12 +75,12 @@ Ratios ratios(Context<B>& c, const BandPlan& plan, Index slab, Index nrhs, const
   return result;
 }
 template <class B>
-Ratios ratios(Context<B>& c, const BandShape& s, Index slab, Index nrhs, const Entry& entry) {
+Ratios ratios(Context<B>& c, const band::BandShape& s, Index slab, Index nrhs, const Entry& entry) {
   return ratios(c, one_ended_stream(s), slab, nrhs, entry);
 }
 
 /// The problem on the host.
-inline BandFeed feed_of(Index n, Entry entry) {
+inline band::BandFeed feed_of(Index n, Entry entry) {
   return [=](Range columns, Index height, double* to, Index ld) {
     for (Index j = 0; j < columns.count; ++j)
       for (Index d = 0; d < height; ++d)

@@ -7,9 +7,10 @@ namespace terrace::test {
 
 /// Rows of a plain matrix (all ranks have it) as a source.
 template <class B>
-BitSource<B> plain_source(const Context<B>& context, const PlainBits& plain, BlockCyclic layout) {
-  BitSource<B> source{plain.rows, plain.columns, {}};
-  source.read = [&context, &plain, layout](const BitSink<B>& sink) {
+gf2::BitSource<B> plain_source(const Context<B>& context, const PlainBits& plain,
+                               BlockCyclic layout) {
+  gf2::BitSource<B> source{plain.rows, plain.columns, {}};
+  source.read = [&context, &plain, layout](const gf2::BitSink<B>& sink) {
     const Index slots = layout.slots(context.rank()), words = ceil_div(plain.columns, 64);
     std::vector<Word> host;
     for (Index slot = 0; slot < slots; ++slot) {
@@ -27,8 +28,8 @@ BitSource<B> plain_source(const Context<B>& context, const PlainBits& plain, Blo
 
 /// Rows 0 .. rows of distributed bits, on all ranks: row destination[i] = local row i.
 template <class B>
-PlainBits gather(const Context<B>& context, const BitMatrix<B>& matrix, Index rows, Index columns,
-                 const std::vector<Index>& destination) {
+PlainBits gather(const Context<B>& context, const gf2::BitMatrix<B>& matrix, Index rows,
+                 Index columns, const std::vector<Index>& destination) {
   const Index words = ceil_div(columns, 64);
   std::vector<Word> mine(std::size_t(matrix.slots() * words)), all(std::size_t(rows * words), 0);
   copy_rows(context.bulk, mine.data(), words, matrix.data.data(), matrix.stride, words,

@@ -25,11 +25,11 @@ std::vector<T> some(std::vector<T> all) {
 }
 
 struct Found {
-  JordanOutcome outcome;
+  dense::JordanOutcome outcome;
   Values x;      // n x columns, on all ranks; empty unless good
   Order pivots;  // row that became the pivot of column j
   double reciprocal_condition = 0;
-  InverseResidual residual;  // as dense_check reports it
+  dense::InverseResidual residual;  // as dense_check reports it
 
   bool operator==(const Found& other) const {
     return x == other.x && pivots == other.pivots &&
@@ -40,7 +40,7 @@ struct Found {
   }
 };
 
-inline RowReader rows_of(const Dense& a) {
+inline dense::RowReader rows_of(const Dense& a) {
   return [&a](std::span<const Range> ranges, const io::Sink<double>& sink) {
     Index position = 0;
     for (const Range& range : ranges) {
@@ -56,8 +56,8 @@ Found eliminated(Context<B>& context, const Dense& a, Index block, const std::st
                  Index right = 0, const Values& b = {}) {
   const Index n = a.n;
   const bool inverse = right == 0;
-  GaussJordan<B> method(context,
-                        plan_jordan<B>(context.size(), n, right, inverse, block, pivoting));
+  dense::GaussJordan<B> method(
+      context, dense::plan_jordan<B>(context.size(), n, right, inverse, block, pivoting));
   Values row(static_cast<std::size_t>(method.ld()), 0.0);
   const auto global = [&](Index slot) { return method.plan().rows.global(slot, context.rank()); };
   for (Index s = 0; s < method.slots(); ++s) {
@@ -85,10 +85,10 @@ Found eliminated(Context<B>& context, const Dense& a, Index block, const std::st
   context.control.reduce(found.pivots, Reduce::sum);
   if (inverse && n > 0) {
     found.reciprocal_condition =
-        1.0 / norms_of_inverse(context, InverseRows<B>(method)).first / norm_one(a);
+        1.0 / norms_of_inverse(context, dense::InverseRows<B>(method)).first / norm_one(a);
     double largest = 0;
     for (const double v : a.values) largest = std::max(largest, std::fabs(v));
-    found.residual = check_inverse(context, InverseRows<B>(method), rows_of(a),
+    found.residual = check_inverse(context, dense::InverseRows<B>(method), rows_of(a),
                                    std::ldexp(1.0, -std::ilogb(largest)));
   }
   return found;

@@ -32,7 +32,7 @@ struct Packed {
     lane.synchronize();
     return result;
   }
-  BitRows<Word, B> rows(Index count) const { return {device.data(), stride, count, nullptr}; }
+  gf2::BitRows<Word, B> rows(Index count) const { return {device.data(), stride, count, nullptr}; }
 };
 
 }  // namespace terrace::test

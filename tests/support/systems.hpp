@@ -72,8 +72,8 @@ inline double lehmer(Index i, Index j) {
 // One maker per operator, so that tests are written once for all of them.
 struct Dense {
   template <class B>
-  static DenseOperator<B> make(const Context<B>& c, Index n, const Entry& a) {
-    DenseOperator<B> op(c, n);
+  static cg::DenseOperator<B> make(const Context<B>& c, Index n, const Entry& a) {
+    cg::DenseOperator<B> op(c, n);
     Vector row(std::size_t(n), 0.0);
     for (Index k = 0; k < op.rows().count; ++k) {
       for (Index j = 0; j < n; ++j) row[std::size_t(j)] = a(op.rows().first + k, j);
@@ -84,9 +84,9 @@ struct Dense {
 };
 struct Triangle {
   template <class B>
-  static TriangleOperator<B> make(const Context<B>& c, Index n, const Entry& a,
-                                  bool planes = false) {
-    TriangleOperator<B> op(c, n, planes);
+  static cg::TriangleOperator<B> make(const Context<B>& c, Index n, const Entry& a,
+                                      bool planes = false) {
+    cg::TriangleOperator<B> op(c, n, planes);
     Vector rows;
     for (Index round = 0; round < op.rounds(); ++round) {
       const Range slab = op.slab(round);
@@ -102,12 +102,12 @@ struct Triangle {
 };
 struct Band {
   template <class B>
-  static BandOperator<B> make(const Context<B>& c, Index n, const Entry& a) {
+  static cg::BandOperator<B> make(const Context<B>& c, Index n, const Entry& a) {
     Index m = 0;
     for (Index i = 0; i < n; ++i)
       for (Index j = 0; j < i; ++j)
         if (a(i, j) != 0) m = std::max(m, i - j);
-    BandOperator<B> op(c, n, m + 2);  // wider than needed: cut at n - 1
+    cg::BandOperator<B> op(c, n, m + 2);  // wider than needed: cut at n - 1
     const Index height = m + 3;
     Vector columns;
     const auto put = [&](Range range, Index piece) {
@@ -127,8 +127,8 @@ struct Band {
 };
 struct Csr {
   /// Unsorted columns, every third entry stored as two halves.
-  static CsrSlice slice(Index n, Range rows, const Entry& a) {
-    CsrSlice s;
+  static cg::CsrSlice slice(Index n, Range rows, const Entry& a) {
+    cg::CsrSlice s;
     for (Index i = rows.first; i < rows.end(); ++i) {
       for (Index k = n - 1; k >= 0; --k) {
         const Index j = (k + i) % n;
@@ -145,7 +145,7 @@ struct Csr {
     return s;
   }
   template <class B>
-  static CsrOperator<B> make(const Context<B>& c, Index n, const Entry& a) {
+  static cg::CsrOperator<B> make(const Context<B>& c, Index n, const Entry& a) {
     // Uneven slices, one of them empty from four ranks on.
     std::vector<Index> first(std::size_t(c.size()) + 1, n);
     first[0] = 0;
@@ -153,7 +153,8 @@ struct Csr {
       first[std::size_t(r)] = std::min(n, n * r / (c.size() + 1) + 1);
     if (c.size() >= 4) first[2] = first[1];
     const Index from = first[std::size_t(c.rank())];
-    return CsrOperator<B>(c, first, slice(n, {from, first[std::size_t(c.rank()) + 1] - from}, a));
+    return cg::CsrOperator<B>(c, first,
+                              slice(n, {from, first[std::size_t(c.rank()) + 1] - from}, a));
   }
 };
 

@@ -13,7 +13,7 @@
 #include "kernels/base/parallel.hpp"
 #include "kernels/base/problems.hpp"
 
-namespace terrace {
+namespace terrace::band {
 namespace {
 
 constexpr Index kRows = 256;  // rows of a product in one task
@@ -96,4 +96,4 @@ void band_generate_spd(const Stream<Cpu>& stream, Word seed, Index n, Index m, I
   });
 }
 
-}  // namespace terrace
+}  // namespace terrace::band

@@ -15,7 +15,7 @@
 #include "kernels/base/cpu/simd.hpp"
 #include "kernels/base/parallel.hpp"
 
-namespace terrace {
+namespace terrace::band {
 namespace {
 
 constexpr Index kStrip = band_panel_strip;
@@ -350,4 +350,4 @@ void band_update(const Stream<Cpu>& stream, BandShape s, Index below, View<const
   });
 }
 
-}  // namespace terrace
+}  // namespace terrace::band

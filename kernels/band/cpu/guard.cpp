@@ -9,7 +9,7 @@
 #include "kernels/base/cpu/simd.hpp"
 #include "kernels/base/parallel.hpp"
 
-namespace terrace {
+namespace terrace::band {
 namespace {
 
 constexpr Index group = 8;  // columns that are read together
@@ -253,4 +253,4 @@ void judge_band_rows(const Stream<Cpu>& stream, Index from, Index to, const doub
   });
 }
 
-}  // namespace terrace
+}  // namespace terrace::band

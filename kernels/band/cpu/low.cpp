@@ -22,7 +22,7 @@
 
 #include "kernels/base/parallel.hpp"
 
-namespace terrace {
+namespace terrace::band {
 namespace {
 
 constexpr Index kWidth = band_low_width(Cpu{});
@@ -292,4 +292,4 @@ void band_low_solve(const Stream<Cpu>& stream, BandShape s, View<const Word, Cpu
   });
 }
 
-}  // namespace terrace
+}  // namespace terrace::band

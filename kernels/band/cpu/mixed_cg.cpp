@@ -4,7 +4,7 @@
 #include "kernels/band/mixed_cg_passes.hpp"
 #include "kernels/base/parallel.hpp"
 
-namespace terrace {
+namespace terrace::band {
 namespace {
 
 constexpr Index kLeast = 4096;  // rows of a piece
@@ -49,4 +49,4 @@ void run(const Stream<Cpu>& stream, const BandCg<Cpu>& c, Index nrhs, const Pass
 
 TERRACE_BAND_CG_PASSES(Cpu)
 
-}  // namespace terrace
+}  // namespace terrace::band

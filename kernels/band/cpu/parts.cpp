@@ -19,7 +19,7 @@
 
 #include "kernels/base/parallel.hpp"
 
-namespace terrace {
+namespace terrace::band {
 namespace {
 
 constexpr Index kRows = 256;  // rows of a product in one task, about
@@ -318,4 +318,4 @@ void band_invert_diagonals(const Stream<Cpu>& stream, BandShape s, const BandPar
   });
 }
 
-}  // namespace terrace
+}  // namespace terrace::band

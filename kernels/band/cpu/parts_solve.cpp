@@ -9,7 +9,7 @@
 #include "kernels/band/parts.hpp"
 #include "kernels/base/parallel.hpp"
 
-namespace terrace {
+namespace terrace::band {
 namespace {
 
 constexpr Index kRows = 64;      // arrow rows of one task
@@ -122,4 +122,4 @@ void band_spike(const Stream<Cpu>& stream, Index count, Index height, Index gap,
   });
 }
 
-}  // namespace terrace
+}  // namespace terrace::band

@@ -4,7 +4,7 @@
 #include "kernels/band/rivals.hpp"
 #include "kernels/base/parallel.hpp"
 
-namespace terrace {
+namespace terrace::band {
 
 Index band_rival(const Stream<Cpu>& stream, Index n, Index m, Index, View<double, Cpu> ab) {
   stream.synchronize();
@@ -35,4 +35,4 @@ void band_rival_times(const Stream<Cpu>& stream, Index n, Index m, View<const do
                 v.data, 1);
 }
 
-}  // namespace terrace
+}  // namespace terrace::band

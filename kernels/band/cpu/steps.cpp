@@ -8,7 +8,7 @@
 
 #include "kernels/base/parallel.hpp"
 
-namespace terrace {
+namespace terrace::band {
 namespace {
 
 constexpr Index kRows = 256;   // rows of the panel in one task of a product
@@ -113,4 +113,4 @@ void band_backward_step(const BandShape& s, Index rows, const double* tile, Inde
     });
 }
 
-}  // namespace terrace
+}  // namespace terrace::band

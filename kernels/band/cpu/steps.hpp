@@ -3,7 +3,7 @@
 #pragma once
 #include "kernels/band/band.hpp"
 
-namespace terrace {
+namespace terrace::band {
 
 /// y (w x nrhs) := L^-1 y with the diagonal block of a tile column; below (rows x nrhs) -= panel y.
 void band_forward_step(const BandShape& s, Index rows, const double* tile, Index nrhs, double* y,
@@ -12,4 +12,4 @@ void band_forward_step(const BandShape& s, Index rows, const double* tile, Index
 void band_backward_step(const BandShape& s, Index rows, const double* tile, Index nrhs, double* x,
                         const double* below);
 
-}  // namespace terrace
+}  // namespace terrace::band

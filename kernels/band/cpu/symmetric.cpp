@@ -10,7 +10,7 @@
 
 #include "kernels/base/parallel.hpp"
 
-namespace terrace {
+namespace terrace::band {
 namespace {
 
 static_assert(band_symmetric_group == 4);
@@ -123,4 +123,4 @@ void band_symmetric_times(const Stream<Cpu>& stream, BandShape s, View<const dou
   });
 }
 
-}  // namespace terrace
+}  // namespace terrace::band

@@ -19,7 +19,7 @@
 #include "kernels/base/cuda/dmma.cuh"
 #include "kernels/base/cuda/runtime.cuh"
 
-namespace terrace {
+namespace terrace::band {
 namespace {
 
 using namespace device;
@@ -428,4 +428,4 @@ void band_update(const Stream<Cuda>& stream, BandShape s, Index rows,
     launch_update<64, 64, 2, 2>(stream, s, rows, p, first, step, count, tiles.data);
 }
 
-}  // namespace terrace
+}  // namespace terrace::band

@@ -10,7 +10,7 @@
 #pragma once
 #include "kernels/band/cuda/diagonal.cuh"
 
-namespace terrace::device::band_parts {
+namespace terrace::band::parts {
 
 constexpr int kBlock = 16, kSteps = kW / kBlock;
 constexpr int kRow = kW + 8;  // of row-major numbers in shared memory
@@ -247,4 +247,4 @@ __device__ inline void follow_chain(double (&d)[8][4], int w, int lane, double* 
   }
 }
 
-}  // namespace terrace::device::band_parts
+}  // namespace terrace::band::parts

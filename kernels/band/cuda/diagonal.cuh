@@ -4,7 +4,8 @@
 #include "kernels/base/cuda/barriers.cuh"
 #include "kernels/base/cuda/dmma.cuh"
 
-namespace terrace::device::band_parts {
+namespace terrace::band::parts {
+using namespace device;
 
 constexpr unsigned kAll = 0xffffffffu;
 constexpr int kW = 64;       // width of a tile column
@@ -192,4 +193,4 @@ __device__ inline int factor_and_invert(int warp, int lane) {
   return failed;
 }
 
-}  // namespace terrace::device::band_parts
+}  // namespace terrace::band::parts

@@ -4,7 +4,7 @@
 #include "kernels/base/cuda/items.cuh"
 #include "kernels/base/cuda/runtime.cuh"
 
-namespace terrace {
+namespace terrace::band {
 namespace {
 
 constexpr int kWarps = 8;
@@ -112,4 +112,4 @@ void judge_band_rows(const Stream<Cuda>& stream, Index from, Index to, const dou
   check_launch();
 }
 
-}  // namespace terrace
+}  // namespace terrace::band

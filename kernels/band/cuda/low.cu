@@ -2,11 +2,11 @@
 // jobs/results/band.md.
 #include "kernels/band/cuda/low.cuh"
 
-namespace terrace {
+namespace terrace::band {
 namespace {
 
 using namespace device;
-using namespace device::band_low;
+using namespace low;
 
 constexpr unsigned long long kNone = ~0ull;
 
@@ -108,4 +108,4 @@ void band_low_diagonal(const Stream<Cuda>& stream, BandShape s, View<const Word,
   check_launch();
 }
 
-}  // namespace terrace
+}  // namespace terrace::band

@@ -13,7 +13,8 @@
 #include "kernels/base/cuda/barriers.cuh"
 #include "kernels/base/cuda/runtime.cuh"
 
-namespace terrace::device::band_low {
+namespace terrace::band::low {
+using namespace device;
 
 constexpr int kW = 64;
 constexpr int kTile = kW * kW;         // numbers of a tile
@@ -106,4 +107,4 @@ __device__ inline void order_global_copies() {
 /// Forms the products that band_low_solve needs; kernels/band/cuda/low_solve.cu.
 void form_near(cudaStream_t stream, const Factor& f);
 
-}  // namespace terrace::device::band_low
+}  // namespace terrace::band::low

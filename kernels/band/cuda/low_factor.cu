@@ -10,11 +10,10 @@
 #include "kernels/band/cuda/low.cuh"
 #include "kernels/band/cuda/parts_tasks.cuh"
 
-namespace terrace {
-namespace device::band_low {
+namespace terrace::band {
+namespace low {
 namespace {
 
-namespace parts = device::band_parts;
 using parts::add_release;
 using parts::Launch;
 using parts::Task;
@@ -448,10 +447,10 @@ Index flag_words(const Factor& f) { return ceil_div(f.count * (f.reach_tiles + 1
 
 Index factor_scratch(const Factor& f) { return 3 + flag_words(f); }
 
-}  // namespace device::band_low
+}  // namespace low
 
 using namespace device;
-using namespace device::band_low;
+using namespace low;
 
 void band_low_factor(const Stream<Cuda>& stream, BandShape s, View<Word, Cuda> low,
                      View<Index, Cuda> status, View<Word, Cuda> scratch) {
@@ -491,4 +490,4 @@ void band_low_factor(const Stream<Cuda>& stream, BandShape s, View<Word, Cuda> l
   check_launch();
 }
 
-}  // namespace terrace
+}  // namespace terrace::band

@@ -15,8 +15,8 @@
 #include "kernels/band/cuda/low.cuh"
 #include "kernels/band/cuda/parts_solve.cuh"
 
-namespace terrace {
-namespace device::band_low {
+namespace terrace::band {
+namespace low {
 
 Index factor_scratch(const Factor& f);
 
@@ -579,10 +579,10 @@ void form_near(cudaStream_t stream, const Factor& f) {
   check_launch();
 }
 
-}  // namespace device::band_low
+}  // namespace low
 
 using namespace device;
-using namespace device::band_low;
+using namespace low;
 
 Index band_low_scratch(Cuda, BandShape s, Index nrhs) {
   const Factor f(s, nullptr);
@@ -620,4 +620,4 @@ void band_low_solve(const Stream<Cuda>& stream, BandShape s, View<const Word, Cu
   }
 }
 
-}  // namespace terrace
+}  // namespace terrace::band

@@ -5,7 +5,7 @@
 #include "kernels/band/mixed_cg_passes.hpp"
 #include "kernels/base/cuda/runtime.cuh"
 
-namespace terrace {
+namespace terrace::band {
 namespace {
 
 constexpr int kThreads = 256;
@@ -89,4 +89,4 @@ void run(const Stream<Cuda>& stream, const BandCg<Cuda>& c, Index nrhs, const Pa
 
 TERRACE_BAND_CG_PASSES(Cuda)
 
-}  // namespace terrace
+}  // namespace terrace::band

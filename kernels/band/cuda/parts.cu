@@ -22,11 +22,11 @@
 #include "kernels/band/cuda/parts_producer.cuh"
 #include "kernels/base/cuda/runtime.cuh"
 
-namespace terrace {
+namespace terrace::band {
 namespace {
 
 using namespace device;
-using namespace band_parts;
+using namespace parts;
 
 constexpr Index kWideTiles = 60;  // from here on blocks of 128 x 128
 
@@ -152,4 +152,4 @@ void band_factor_parts(const Stream<Cuda>& stream, BandShape s,
   }
 }
 
-}  // namespace terrace
+}  // namespace terrace::band

@@ -3,7 +3,7 @@
 #include "kernels/band/cuda/diagonal.cuh"
 #include "kernels/band/parts.hpp"
 
-namespace terrace::device::band_parts {
+namespace terrace::band::parts {
 
 constexpr int kDepth = 16;            // columns of a tile in one stage
 constexpr int kChunks = kW / kDepth;  // stages of a product of tiles
@@ -69,4 +69,4 @@ __device__ inline void fewer_registers() {
 #endif
 }
 
-}  // namespace terrace::device::band_parts
+}  // namespace terrace::band::parts

@@ -3,7 +3,7 @@
 #include "kernels/band/cuda/chain.cuh"
 #include "kernels/band/cuda/parts_tasks.cuh"
 
-namespace terrace::device::band_parts {
+namespace terrace::band::parts {
 
 /// Where a block of 64 x 64 results lies: entry (r, c) at data[r + c * ld], and exists if
 /// 0 <= offset + r - c <= limit.
@@ -357,4 +357,4 @@ struct Consumer {
     }
   }
 };
-}  // namespace terrace::device::band_parts
+}  // namespace terrace::band::parts

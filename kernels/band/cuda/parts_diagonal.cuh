@@ -3,7 +3,7 @@
 #include "kernels/band/cuda/chain.cuh"
 #include "kernels/band/cuda/parts_consumer.cuh"
 
-namespace terrace::device::band_parts {
+namespace terrace::band::parts {
 
 template <int NC, int S>
 __device__ __noinline__ void Consumer<NC, S>::diagonal_task(const Task& t) {
@@ -145,4 +145,4 @@ __device__ void Consumer<NC, S>::write_factor(const Place& at) const {
   }
 }
 
-}  // namespace terrace::device::band_parts
+}  // namespace terrace::band::parts

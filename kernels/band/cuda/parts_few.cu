@@ -13,7 +13,7 @@
 #include "kernels/base/cuda/barriers.cuh"
 #include "kernels/base/cuda/runtime.cuh"
 
-namespace terrace::device {
+namespace terrace::band {
 namespace {
 
 constexpr int kMath = 256;    // warps 0-7: products; in the chain warps 8-15 too
@@ -443,4 +443,4 @@ void substitute_few(cudaStream_t stream, const SolveParts& s, bool transposed) {
   transposed ? launch_for<true>(stream, s) : launch_for<false>(stream, s);
 }
 
-}  // namespace terrace::device
+}  // namespace terrace::band

@@ -5,7 +5,7 @@
 #include "kernels/band/parts.hpp"
 #include "kernels/base/cuda/runtime.cuh"
 
-namespace terrace {
+namespace terrace::band {
 namespace {
 
 constexpr int kPatch = 32;  // side of a patch that goes through shared memory
@@ -154,4 +154,4 @@ void band_invert_diagonals(const Stream<Cuda>& stream, BandShape s, const BandPa
   check_launch();
 }
 
-}  // namespace terrace
+}  // namespace terrace::band

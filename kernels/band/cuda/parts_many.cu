@@ -14,7 +14,7 @@
 #include "kernels/base/cuda/barriers.cuh"
 #include "kernels/base/cuda/runtime.cuh"
 
-namespace terrace::device {
+namespace terrace::band {
 namespace {
 
 constexpr int kMath = 256;   // warps 0-7: products
@@ -280,4 +280,4 @@ void substitute_many(cudaStream_t stream, const SolveParts& s, bool transposed) 
     transposed ? launch<true, 64>(stream, s) : launch<false, 64>(stream, s);
 }
 
-}  // namespace terrace::device
+}  // namespace terrace::band

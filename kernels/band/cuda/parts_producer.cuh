@@ -3,7 +3,7 @@
 #include "kernels/band/cuda/chain.cuh"
 #include "kernels/band/cuda/parts_tasks.cuh"
 
-namespace terrace::device::band_parts {
+namespace terrace::band::parts {
 
 /// Where tile row (or arrow row) `i` of tile column k begins.
 struct Strip {
@@ -181,4 +181,4 @@ struct Producer {
     }
   }
 };
-}  // namespace terrace::device::band_parts
+}  // namespace terrace::band::parts

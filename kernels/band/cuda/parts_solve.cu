@@ -7,8 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace terrace {
-namespace device {
+namespace terrace::band {
 namespace {
 
 constexpr int kWarps = 8;
@@ -169,8 +168,6 @@ void form_products(cudaStream_t stream, const SolveParts& s, bool transposed, bo
   else
     few ? launch_products<false, true>(stream, s) : launch_products<false, false>(stream, s);
 }
-
-}  // namespace device
 
 namespace {
 
@@ -348,4 +345,4 @@ void band_backward_parts(const Stream<Cuda>& stream, BandShape s,
   substitute(stream, s, parts, x, nrhs, scratch, true);
 }
 
-}  // namespace terrace
+}  // namespace terrace::band

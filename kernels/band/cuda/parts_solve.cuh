@@ -11,7 +11,8 @@
 #include "kernels/base/cuda/dmma.cuh"
 #include "kernels/base/cuda/runtime.cuh"
 
-namespace terrace::device {
+namespace terrace::band {
+using namespace device;
 
 constexpr int kTile = 64;           // the width
 constexpr int kTileSize = 64 * 64;  // doubles
@@ -178,4 +179,4 @@ struct TileProduct {
   }
 };
 
-}  // namespace terrace::device
+}  // namespace terrace::band

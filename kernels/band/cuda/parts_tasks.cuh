@@ -4,7 +4,7 @@
 
 #include "kernels/band/cuda/parts.cuh"
 
-namespace terrace::device::band_parts {
+namespace terrace::band::parts {
 
 /// A block of the result, 128 x 64 NC at most.
 struct Task {
@@ -169,4 +169,4 @@ void lay_out(Launch& launch, int resident, Index diagonals) {
   const Index arrows = launch.arrow_groups * launch.arrow_pairs * launch.count;
   launch.early = 3 * (arrows + launch.diagonals * launch.count) <= 2 * resident ? arrows : 0;
 }
-}  // namespace terrace::device::band_parts
+}  // namespace terrace::band::parts

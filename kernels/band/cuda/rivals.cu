@@ -5,7 +5,7 @@
 #include "kernels/band/rivals.hpp"
 #include "kernels/base/cuda/runtime.cuh"
 
-namespace terrace {
+namespace terrace::band {
 namespace {
 
 /// The corner (rows x w, upper triangle inside the band) to a dense block and back.
@@ -82,4 +82,4 @@ void band_rival_times(const Stream<Cuda>& stream, Index n, Index m, View<const d
   stream.synchronize();
 }
 
-}  // namespace terrace
+}  // namespace terrace::band

@@ -7,7 +7,7 @@
 #include "kernels/base/cuda/runtime.cuh"
 #include "kernels/base/problems.hpp"
 
-namespace terrace {
+namespace terrace::band {
 namespace {
 
 constexpr unsigned kAll = 0xffffffffu;
@@ -312,4 +312,4 @@ void band_generate_spd(const Stream<Cuda>& stream, Word seed, Index n, Index m, 
   check_launch();
 }
 
-}  // namespace terrace
+}  // namespace terrace::band

@@ -12,7 +12,7 @@
 #include "kernels/band/symmetric.hpp"
 #include "kernels/base/cuda/runtime.cuh"
 
-namespace terrace {
+namespace terrace::band {
 namespace {
 
 constexpr int kWidth = int(band_symmetric_width);
@@ -233,4 +233,4 @@ void band_symmetric_times(const Stream<Cuda>& stream, BandShape s, View<const do
   }
 }
 
-}  // namespace terrace
+}  // namespace terrace::band

@@ -2,7 +2,7 @@
 #pragma once
 #include "kernels/base/cpu/simd.hpp"
 
-namespace terrace::dense {
+namespace terrace::simd {
 
 /// L doubles that may lie at any multiple of 8 bytes. Name the types in declarations: `auto` drops
 /// their alignment.
@@ -47,7 +47,7 @@ struct Slivers {
 inline Index sliver_stride(Index columns) { return round_up(columns, inner_width) * lanes() + 8; }
 inline Index slivers(Index rows) { return ceil_div(rows, lanes()); }
 
-}  // namespace terrace::dense
+}  // namespace terrace::simd
 
 /// Defines name(parameter) from an always-inlined template body##<lanes>(parameter).
 #if defined(__x86_64__)

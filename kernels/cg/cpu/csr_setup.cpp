@@ -7,7 +7,7 @@
 
 #include "kernels/base/parallel.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 namespace {
 
 constexpr Index row_grain = 4096, entry_grain = 1 << 16;
@@ -141,4 +141,4 @@ void pick_entries(const Stream<Cpu>& stream, const CsrRows<Cpu>& m, bool outer, 
   });
 }
 
-}  // namespace terrace
+}  // namespace terrace::cg

@@ -7,7 +7,7 @@
 #include "kernels/base/cpu/sums.hpp"
 #include "kernels/base/parallel.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 namespace {
 
 constexpr Index grain = 4096;
@@ -193,4 +193,4 @@ void chebyshev_step(const Stream<Cpu>& stream, double a, double b, Index columns
   });
 }
 
-}  // namespace terrace
+}  // namespace terrace::cg

@@ -13,7 +13,7 @@
 #include "kernels/base/parallel.hpp"
 #include "kernels/cg/preconditioner.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 namespace {
 
 constexpr double eps = std::numeric_limits<double>::epsilon();
@@ -289,4 +289,4 @@ IncompleteFactor incomplete_cholesky(const LocalRows& a,
   return f;
 }
 
-}  // namespace terrace
+}  // namespace terrace::cg

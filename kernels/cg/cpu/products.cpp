@@ -11,7 +11,7 @@
 #include "kernels/base/problems.hpp"
 #include "kernels/cg/cpu/products.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 namespace {
 
 TERRACE_VECTOR_CLONES
@@ -103,4 +103,4 @@ void fill_band_spd(const Stream<Cpu>& stream, Word seed, Index n, Index r0, Inde
   });
 }
 
-}  // namespace terrace
+}  // namespace terrace::cg

@@ -4,7 +4,7 @@
 
 #include "kernels/base/cpu/sums.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 
 template <bool absolute>
 inline double entry(double v) {
@@ -28,4 +28,4 @@ inline Pair dots(const double* p, const double* q, Index count) {
   return {a[0] + a[1], b[0] + b[1]};
 }
 
-}  // namespace terrace
+}  // namespace terrace::cg

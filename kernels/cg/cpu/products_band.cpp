@@ -9,7 +9,7 @@
 #include "kernels/cg/cpu/products.hpp"
 #include "kernels/cg/products.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 namespace {
 
 constexpr Index strip = band_strip;
@@ -120,4 +120,4 @@ void multiply(const Stream<Cpu>& stream, const BandRows<Cpu>& b, const double* p
   });
 }
 
-}  // namespace terrace
+}  // namespace terrace::cg

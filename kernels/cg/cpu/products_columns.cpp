@@ -7,7 +7,7 @@
 #include "kernels/cg/cpu/products.hpp"
 #include "kernels/cg/products.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 namespace {
 
 /// sum[c] += value p[c] over `wide` columns that stay in registers.
@@ -153,4 +153,4 @@ void multiply_columns(const Stream<Cpu>& stream, const BandRows<Cpu>& b, const d
   });
 }
 
-}  // namespace terrace
+}  // namespace terrace::cg

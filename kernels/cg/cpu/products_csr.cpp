@@ -5,7 +5,7 @@
 #include "kernels/cg/cpu/products.hpp"
 #include "kernels/cg/products.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 namespace {
 
 /// `count` entries in two chains.
@@ -92,4 +92,4 @@ void multiply(const Stream<Cpu>& stream, const CsrRows<Cpu>& m, const double* p,
   });
 }
 
-}  // namespace terrace
+}  // namespace terrace::cg

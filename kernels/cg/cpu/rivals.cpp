@@ -10,7 +10,7 @@
 #include "kernels/base/error.hpp"
 #include "kernels/base/parallel.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 
 bool is_csr_rival(Cpu, const std::string&) { return false; }
 double cg_rival(const Stream<Cpu>&, const std::string& name, const CsrRows<Cpu>&, Index,
@@ -52,4 +52,4 @@ double cg_rival(const Stream<Cpu>& stream, const std::string& name, Index n, Ind
   return seconds;
 }
 
-}  // namespace terrace
+}  // namespace terrace::cg

@@ -14,10 +14,10 @@
 #include "kernels/base/problems.hpp"
 #include "kernels/cg/products.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 namespace {
 
-using dense::fma_level;
+using simd::fma_level;
 using triangle::across, triangle::height, triangle::Read, triangle::tile, triangle::width;
 
 struct TileWork {
@@ -49,8 +49,8 @@ constexpr Index prefetched = 4096;  // bytes ahead: the hardware does not see th
 
 template <int L>
 [[gnu::always_inline]] inline void tile_body(const TileWork& w) {
-  using Reals = typename dense::Lanes<L>::Reals;
-  using Numbers = typename dense::Lanes<L>::Numbers;
+  using Reals = typename simd::Lanes<L>::Reals;
+  using Numbers = typename simd::Lanes<L>::Numbers;
   const Index mask = w.absolute ? std::numeric_limits<Index>::max() : Index(-1);
   alignas(64) Word unpacked[together * width];
   alignas(64) double column[width] = {};
@@ -289,4 +289,4 @@ void split_planes(const Stream<Cpu>& stream, View<double, Cpu> tiles) {
   });
 }
 
-}  // namespace terrace
+}  // namespace terrace::cg

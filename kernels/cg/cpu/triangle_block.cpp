@@ -8,10 +8,10 @@
 #include "kernels/base/cpu/dense_simd.hpp"
 #include "kernels/base/parallel.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 namespace {
 
-using dense::fma_level;
+using simd::fma_level;
 using triangle::UnitShape;
 
 struct OneTile {
@@ -25,7 +25,7 @@ struct OneTile {
 /// registers through the columns.
 template <int L, int count, int rows>
 TERRACE_INLINE void tile_times(const OneTile& w, Index at) {
-  using V = typename dense::Lanes<L>::Reals;
+  using V = typename simd::Lanes<L>::Reals;
   for (Index r = 0; r < triangle::height; r += rows) {
     const double* a = w.a + r * triangle::width;
     V mine[rows][count], sums[rows][count];
@@ -135,4 +135,4 @@ void multiply_block(const Stream<Cpu>& stream, const TriangleTiles<Cpu>& t,
   });
 }
 
-}  // namespace terrace
+}  // namespace terrace::cg

@@ -10,7 +10,7 @@
 #include "kernels/base/parallel.hpp"
 #include "kernels/cg/vector_passes.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 namespace {
 
 constexpr Index grain_least = 4096;  // elements of a piece
@@ -166,4 +166,4 @@ void run(const Stream<Cpu>& stream, const CgPass<Cpu>& c, Index size, const F& f
 
 TERRACE_VECTOR_PASSES(Cpu)
 
-}  // namespace terrace
+}  // namespace terrace::cg

@@ -6,7 +6,7 @@
 #include "kernels/base/cuda/runtime.cuh"
 #include "kernels/cg/csr_setup.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 namespace {
 
 using Count = unsigned long long;
@@ -214,4 +214,4 @@ void pick_entries(const Stream<Cuda>& stream, const CsrRows<Cuda>& m, bool outer
   check_launch();
 }
 
-}  // namespace terrace
+}  // namespace terrace::cg

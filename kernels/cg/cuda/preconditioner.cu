@@ -6,7 +6,7 @@
 #include "kernels/base/cuda/items.cuh"
 #include "kernels/base/cuda/runtime.cuh"
 
-namespace terrace {
+namespace terrace::cg {
 namespace {
 
 __device__ bool skipped(const double* skip) { return skip && *skip != 0; }
@@ -100,4 +100,4 @@ void chebyshev_step(const Stream<Cuda>& stream, double a, double b, Index column
   check_launch();
 }
 
-}  // namespace terrace
+}  // namespace terrace::cg

@@ -8,7 +8,7 @@
 #include "kernels/base/problems.hpp"
 #include "kernels/cg/cuda/products.cuh"
 
-namespace terrace {
+namespace terrace::cg {
 namespace {
 
 // --- dense: a block of 256 threads sweeps `height` rows at once, and reads p once for all of them
@@ -169,4 +169,4 @@ void fill_band_spd(const Stream<Cuda>& stream, Word seed, Index n, Index r0, Ind
   check_launch();
 }
 
-}  // namespace terrace
+}  // namespace terrace::cg

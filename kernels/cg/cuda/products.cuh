@@ -3,7 +3,7 @@
 #include "kernels/base/cuda/sums.cuh"
 #include "kernels/cg/products.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 
 template <bool absolute>
 __device__ __forceinline__ double entry(double v) {
@@ -22,4 +22,4 @@ Index resident_blocks(Kernel kernel, int threads, Index bytes) {
   return std::max<Index>(1, Index(blocks) * processors);
 }
 
-}  // namespace terrace
+}  // namespace terrace::cg

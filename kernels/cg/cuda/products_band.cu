@@ -5,7 +5,7 @@
 #include "kernels/cg/cuda/products.cuh"
 #include "kernels/cg/cuda/products_band.cuh"
 
-namespace terrace {
+namespace terrace::cg {
 namespace {
 
 // Bands wider than the slice, or than the rings: 32 rows a block, one row a lane; its 8 warps share
@@ -52,13 +52,13 @@ template <int warps, bool absolute>
 void launch_strips(cudaStream_t lane, const BandRows<Cuda>& b, const double* p, double* q,
                    const SumTarget<Cuda>& sums, const double* skip) {
   constexpr int height = 4, batch = 4, wide = 32 * height;
-  const auto kernel = device::band_strip_kernel<warps, height, batch, 16 / warps, absolute>;
+  const auto kernel = band_strip_kernel<warps, height, batch, 16 / warps, absolute>;
   const Index m = b.half_bandwidth;
-  device::BandCut cut;
+  BandCut cut;
   cut.share = int(std::max<Index>(batch, round_up(ceil_div(m, Index(warps)), batch)));
   cut.ring = wide + cut.share;
   cut.block_ring = int(wide + m);
-  const Index bytes = device::band_shared_bytes<warps, height>(cut.ring, cut.block_ring);
+  const Index bytes = band_shared_bytes<warps, height>(cut.ring, cut.block_ring);
   const Index resident =
       std::min(resident_blocks(kernel, 32 * warps, bytes), SumSpace<Cuda>::pieces);
   const Index turns = std::max<Index>(1, b.rows / std::max<Index>(1024, 32 * m) / resident);
@@ -99,4 +99,4 @@ void multiply(const Stream<Cuda>& stream, const BandRows<Cuda>& b, const double*
     launch_band<false>(native(stream), b, p, q.data, sums, skip);
 }
 
-}  // namespace terrace
+}  // namespace terrace::cg

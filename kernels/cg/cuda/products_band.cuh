@@ -14,7 +14,7 @@
 #pragma once
 #include "kernels/cg/cuda/products.cuh"
 
-namespace terrace::device {
+namespace terrace::cg {
 
 /// v[r] = from[r] for r in [0, height); pairs outside [begin, end) are zero. `from`, `begin` and
 /// `end` lie at multiples of 16 bytes.
@@ -233,4 +233,4 @@ __global__ void __launch_bounds__(32 * warps, blocks)
   finish_sums(pq, pp, sums);
 }
 
-}  // namespace terrace::device
+}  // namespace terrace::cg

@@ -5,7 +5,7 @@
 
 #include "kernels/cg/cuda/products.cuh"
 
-namespace terrace {
+namespace terrace::cg {
 namespace {
 
 /// Lanes for `columns` columns: a power of two.
@@ -177,4 +177,4 @@ void multiply_columns(const Stream<Cuda>& stream, const BandRows<Cuda>& b, const
   }
 }
 
-}  // namespace terrace
+}  // namespace terrace::cg

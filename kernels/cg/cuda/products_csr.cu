@@ -5,7 +5,7 @@
 #include "kernels/cg/cuda/products.cuh"
 #include "kernels/cg/cuda/products_csr.cuh"
 
-namespace terrace {
+namespace terrace::cg {
 namespace {
 
 // Without chunks, or where the device has no bulk copies: `width` lanes a row.
@@ -118,8 +118,8 @@ template <bool absolute>
 void launch_stream(cudaStream_t lane, const CsrRows<Cuda>& m, const double* p, double* q,
                    const SumTarget<Cuda>& sums, const double* skip) {
   constexpr auto kernel =
-      device::csr_stream_kernel<stream_warps, stream_stages, stream_batch, stream_room, absolute>;
-  constexpr Index bytes = stream_warps * stream_stages * device::csr_stage_bytes<stream_room>();
+      csr_stream_kernel<stream_warps, stream_stages, stream_batch, stream_room, absolute>;
+  constexpr Index bytes = stream_warps * stream_stages * csr_stage_bytes<stream_room>();
   static const Index resident = resident_blocks(kernel, 32 * stream_warps, bytes);
   const Index chunks = m.chunk.size / 2 - 1;
   // Scattered rows: about 90 KB of first-level cache instead of the most shared memory (0.64
@@ -160,4 +160,4 @@ void multiply(const Stream<Cuda>& stream, const CsrRows<Cuda>& m, const double* 
     launch_stream<false>(lane, m, p, q.data, sums, skip);
 }
 
-}  // namespace terrace
+}  // namespace terrace::cg

@@ -12,7 +12,8 @@
 #include "kernels/base/cuda/barriers.cuh"
 #include "kernels/cg/cuda/products.cuh"
 
-namespace terrace::device {
+namespace terrace::cg {
+using namespace device;
 
 /// What a chunk holds: rows [row, row_end), entries [from, to). Of a piece of a long row: row < 0,
 /// ~row is the row.
@@ -211,4 +212,4 @@ __global__ void __launch_bounds__(32 * warps)
   finish_sums(pq, pp, sums);
 }
 
-}  // namespace terrace::device
+}  // namespace terrace::cg

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-namespace terrace {
+namespace terrace::cg {
 namespace {
 
 using namespace resident;
@@ -72,4 +72,4 @@ void resident_cg(const Stream<Cuda>& stream, const TriangleTiles<Cuda>& t,
                                     std::size_t(shared_bytes(m)), native(stream)));
 }
 
-}  // namespace terrace
+}  // namespace terrace::cg

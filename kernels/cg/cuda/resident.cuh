@@ -17,7 +17,7 @@
 #include "kernels/cg/cuda/resident_exchange.cuh"
 #include "kernels/cg/resident.hpp"
 
-namespace terrace::resident {
+namespace terrace::cg::resident {
 
 constexpr int side = 64, piece = side * side;
 constexpr int strip = side / warps, tall = strip / 4;  // rows of a piece a warp, a lane
@@ -393,4 +393,4 @@ __global__ void __launch_bounds__(threads, 1) iterate_kernel(const Arguments w) 
   if (moved) v.store();
 }
 
-}  // namespace terrace::resident
+}  // namespace terrace::cg::resident

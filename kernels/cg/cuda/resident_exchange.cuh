@@ -3,7 +3,7 @@
 #pragma once
 #include "kernels/base/cuda/barriers.cuh"
 
-namespace terrace::resident {
+namespace terrace::cg::resident {
 
 constexpr int threads = 256, warps = threads / 32;
 
@@ -63,4 +63,4 @@ __device__ inline void receive(const Word* const (&slot)[count], unsigned tag,
   } while (!all);
 }
 
-}  // namespace terrace::resident
+}  // namespace terrace::cg::resident

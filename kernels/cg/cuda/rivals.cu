@@ -8,7 +8,7 @@
 
 #include "kernels/base/cuda/runtime.cuh"
 
-namespace terrace {
+namespace terrace::cg {
 namespace {
 
 /// The textbook's loop with the scalars on the host; product(p, q) is q = A p.
@@ -131,4 +131,4 @@ double cg_rival(const Stream<Cuda>& stream, const std::string&, const CsrRows<Cu
   return seconds;
 }
 
-}  // namespace terrace
+}  // namespace terrace::cg

@@ -10,7 +10,7 @@
 #include "kernels/base/problems.hpp"
 #include "kernels/cg/products.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 namespace {
 
 using namespace triangle;
@@ -225,4 +225,4 @@ void split_planes(const Stream<Cuda>& stream, View<double, Cuda> tiles) {
   check_launch();
 }
 
-}  // namespace terrace
+}  // namespace terrace::cg

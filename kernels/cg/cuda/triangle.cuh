@@ -19,7 +19,7 @@
 #include "kernels/base/cuda/sums.cuh"
 #include "kernels/cg/triangle.hpp"
 
-namespace terrace::triangle {
+namespace terrace::cg::triangle {
 
 constexpr int sweep_threads = 256, sweep_warps = 8, warp_rows = 32, stage_bytes = 8192;
 
@@ -407,4 +407,4 @@ void launch_sweep(cudaStream_t stream, const Sweep& s, int multiprocessors, bool
   launch_kernel<Sweep>(kernel, blocks, sweep_threads, bytes, stream, early, s);
 }
 
-}  // namespace terrace::triangle
+}  // namespace terrace::cg::triangle

@@ -6,7 +6,7 @@
 #include "kernels/base/cuda/runtime.cuh"
 #include "kernels/cg/triangle_block.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 namespace {
 
 using namespace triangle_block;
@@ -70,4 +70,4 @@ void multiply_block(const Stream<Cuda>& stream, const TriangleTiles<Cuda>& t,
          : launch<16, 2>(stream, w, p.data, q.data, columns, multiprocessors);
 }
 
-}  // namespace terrace
+}  // namespace terrace::cg

@@ -17,7 +17,7 @@
 #include "kernels/base/cuda/dmma.cuh"
 #include "kernels/cg/triangle.hpp"
 
-namespace terrace::triangle_block {
+namespace terrace::cg::triangle_block {
 
 constexpr int threads = 256, step_width = 32, row_groups = 4;
 constexpr int step_doubles = 256 * step_width;
@@ -400,4 +400,4 @@ __global__ void __launch_bounds__(threads)
   if (vector + 1 < columns) q[i * columns + vector + 1] = sum.y;
 }
 
-}  // namespace terrace::triangle_block
+}  // namespace terrace::cg::triangle_block

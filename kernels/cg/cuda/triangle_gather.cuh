@@ -2,7 +2,7 @@
 #pragma once
 #include "kernels/cg/cuda/triangle.cuh"
 
-namespace terrace::triangle {
+namespace terrace::cg::triangle {
 
 struct Gather {
   const Index *row, *start;
@@ -133,4 +133,4 @@ __global__ void __launch_bounds__(1024) split_kernel(char* a, Index tiles) {
   }
 }
 
-}  // namespace terrace::triangle
+}  // namespace terrace::cg::triangle

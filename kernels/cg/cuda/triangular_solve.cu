@@ -4,7 +4,7 @@
 // ms on 128^3, of 27 points on 96^3 (666 levels) 1.24 ms; cuSPARSE SpSV 0.64, 1.60 and 2.48 ms.
 #include "kernels/cg/cuda/triangular_solve.cuh"
 
-namespace terrace {
+namespace terrace::cg {
 
 bool wants_levels(Cuda, Index, Index) { return true; }
 
@@ -36,4 +36,4 @@ void solve_factor(const Stream<Cuda>& stream, const FactorView<Cuda>& factor, In
   check_launch();
 }
 
-}  // namespace terrace
+}  // namespace terrace::cg

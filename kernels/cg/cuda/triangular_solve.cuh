@@ -14,7 +14,7 @@
 #include "kernels/base/cuda/runtime.cuh"
 #include "kernels/cg/preconditioner.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 
 constexpr int solve_threads = 64;  // of a block; its warps work apart
 
@@ -164,4 +164,4 @@ void launch_triangular_solves(cudaStream_t lane, const FactorView<Cuda>& f, Inde
   triangular_solve_kernel<batch, true><<<blocks, solve_threads, 0, lane>>>(back, skip);
 }
 
-}  // namespace terrace
+}  // namespace terrace::cg

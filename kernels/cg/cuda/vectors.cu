@@ -7,7 +7,7 @@
 #include "kernels/base/cuda/runtime.cuh"
 #include "kernels/cg/vector_passes.hpp"
 
-namespace terrace {
+namespace terrace::cg {
 namespace {
 
 constexpr int pass_threads = 256;
@@ -144,4 +144,4 @@ void run(const Stream<Cuda>& stream, const CgPass<Cuda>& c, Index size, const F&
 
 TERRACE_VECTOR_PASSES(Cuda)
 
-}  // namespace terrace
+}  // namespace terrace::cg

@@ -52,7 +52,7 @@ PackedRows packed_rows(const Panel<Cpu>& panel, Index length, Index from, bool i
 
 }  // namespace
 
-Sizes sizes(Cpu, Index slots, Index tile, Index block, int ranks) {
+BufferSizes sizes(Cpu, Index slots, Index tile, Index block, int ranks) {
   const Index leaves = std::max<Index>(1, ceil_div(slots, tile)), stride = sliver_stride(block);
   return {slivers(slots) * stride + slots, slivers(leaves * block * ranks) * stride, leaves, true};
 }

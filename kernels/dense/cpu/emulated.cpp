@@ -9,7 +9,7 @@
 
 #include "kernels/base/error.hpp"
 
-namespace terrace::emulated {
+namespace terrace::dense::emulated {
 namespace {
 
 double power_of_two(int e) { return std::bit_cast<double>(Word(e + 1023) << 52); }
@@ -155,4 +155,4 @@ void subtract_product(const Stream<Cpu>& stream, const Shape& shape, View<const 
   });
 }
 
-}  // namespace terrace::emulated
+}  // namespace terrace::dense::emulated

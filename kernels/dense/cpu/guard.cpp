@@ -6,7 +6,7 @@
 
 #include "kernels/base/parallel.hpp"
 
-namespace terrace {
+namespace terrace::dense {
 
 void column_sizes(const Stream<Cpu>& stream, GuardRows<Cpu> a, Index columns, double* largest) {
   stream.run([=] {
@@ -91,4 +91,4 @@ void judge_rows(const Stream<Cpu>& stream, GuardRows<Cpu> a, Index column, const
   });
 }
 
-}  // namespace terrace
+}  // namespace terrace::dense

@@ -4,6 +4,7 @@
 #include "kernels/base/cpu/dense_simd.hpp"
 
 namespace terrace::dense {
+using namespace simd;
 
 /// rows x width in slivers, with zeros up to round_up(width, 16) columns and to whole slivers.
 struct Strip {

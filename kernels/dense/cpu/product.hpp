@@ -4,6 +4,7 @@
 #include "kernels/base/cpu/dense_simd.hpp"
 
 namespace terrace::dense {
+using namespace simd;
 
 /// Columns of a sliver of Y.
 inline Index sliver_columns() { return 3 * lanes(); }

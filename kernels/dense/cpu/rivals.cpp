@@ -10,7 +10,7 @@
 #include "kernels/base/parallel.hpp"
 #include "kernels/base/random.hpp"
 
-namespace terrace {
+namespace terrace::dense {
 
 RivalInverse lapack_inverse(Index n, Word seed, View<double, Cpu> a) {
   parallel_ranges(n, 32, [&](Index from, Index to) {
@@ -37,4 +37,4 @@ double lap_seconds(const Stream<Cpu>& stream, const std::function<void()>& work)
   return since(start);
 }
 
-}  // namespace terrace
+}  // namespace terrace::dense

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace terrace::textbook {
+namespace terrace::dense::textbook {
 
 namespace {
 
@@ -111,4 +111,4 @@ void divide_matrix(const Stream<Cpu>& stream, const System<Cpu>& s) {
   });
 }
 
-}  // namespace terrace::textbook
+}  // namespace terrace::dense::textbook

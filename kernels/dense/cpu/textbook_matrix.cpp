@@ -1,7 +1,7 @@
 // The textbook's sum and product in one thread, by the formulas.
 #include "kernels/dense/textbook_matrix.hpp"
 
-namespace terrace::textbook {
+namespace terrace::dense::textbook {
 
 template <>
 void add(const Stream<Cpu>& stream, Index rows, Index columns, View<const double, Cpu> a,
@@ -26,4 +26,4 @@ void multiply(const Stream<Cpu>& stream, Product, Index m, Index n, Index k,
   });
 }
 
-}  // namespace terrace::textbook
+}  // namespace terrace::dense::textbook

@@ -147,7 +147,7 @@ __global__ void summary_kernel(Panel<Cuda> panel) {
 
 }  // namespace
 
-Sizes sizes(Cuda, Index slots, Index, Index block, int ranks) {
+BufferSizes sizes(Cuda, Index slots, Index, Index block, int ranks) {
   const Index players = Index(ranks) * block;
   return {panel_ld(slots) * block, fixed_work + block + 2 * players + panel_ld(players) * block, 1};
 }

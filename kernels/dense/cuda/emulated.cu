@@ -13,7 +13,7 @@
 #include "kernels/dense/cuda/emulated_back.cuh"
 #include "kernels/dense/cuda/emulated_wgmma.cuh"
 
-namespace terrace::emulated {
+namespace terrace::dense::emulated {
 namespace {
 
 using namespace device;
@@ -314,4 +314,4 @@ void subtract_product(const Stream<Cuda>& stream, const Shape& shape,
   }
 }
 
-}  // namespace terrace::emulated
+}  // namespace terrace::dense::emulated

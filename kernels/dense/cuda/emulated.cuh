@@ -4,7 +4,7 @@
 #include "kernels/base/cuda/runtime.cuh"
 #include "kernels/dense/emulated.hpp"
 
-namespace terrace::emulated {
+namespace terrace::dense::emulated {
 
 // 1.5 2^23: a sum with it is rounded to an integer that stands in its low bits.
 constexpr float magic = 12582912.0F;
@@ -144,4 +144,4 @@ __global__ void __launch_bounds__(256)
   }
 }
 
-}  // namespace terrace::emulated
+}  // namespace terrace::dense::emulated

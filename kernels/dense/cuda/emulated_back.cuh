@@ -3,7 +3,7 @@
 #pragma once
 #include "kernels/dense/cuda/emulated.cuh"
 
-namespace terrace::emulated {
+namespace terrace::dense::emulated {
 
 constexpr int tile_rows = 128;     // of a block; two warpgroups of 64, two blocks a cluster
 constexpr int tile_columns = 256;  // shared by the blocks of a cluster
@@ -159,4 +159,4 @@ struct Piece {
   }
 };
 
-}  // namespace terrace::emulated
+}  // namespace terrace::dense::emulated

@@ -4,7 +4,8 @@
 #include "kernels/base/cuda/barriers.cuh"
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-namespace terrace::device {
+namespace terrace::dense::emulated {
+using namespace device;
 
 __device__ __forceinline__ unsigned rank_in_cluster() {
   unsigned rank;
@@ -67,5 +68,5 @@ __device__ __forceinline__ void wait_products(int (&d)[64]) {
 #undef TERRACE_D16
 #undef TERRACE_D4
 
-}  // namespace terrace::device
+}  // namespace terrace::dense::emulated
 #endif

@@ -3,7 +3,7 @@
 #include "kernels/base/cuda/runtime.cuh"
 #include "kernels/dense/guard.hpp"
 
-namespace terrace {
+namespace terrace::dense {
 namespace {
 
 // The bits of doubles that are not negative order as integers.
@@ -137,4 +137,4 @@ void weigh_columns(const Stream<Cuda>& stream, const double* n, Index ld, Index 
   check_launch();
 }
 
-}  // namespace terrace
+}  // namespace terrace::dense

@@ -3,7 +3,7 @@
 #include "kernels/dense/cuda/dense.cuh"
 #include "kernels/dense/rivals.hpp"
 
-namespace terrace {
+namespace terrace::dense {
 
 namespace {
 __global__ void problem_kernel(Index n, double* a, double* b, Word seed) {
@@ -53,4 +53,4 @@ RivalInverse cusolver_inverse(const Stream<Cuda>& stream, Index n, Word seed,
   return {seconds, found[0] != 0 ? found[0] : found[1]};
 }
 
-}  // namespace terrace
+}  // namespace terrace::dense

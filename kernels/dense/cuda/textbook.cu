@@ -5,7 +5,7 @@
 #include "kernels/base/cuda/runtime.cuh"
 #include "kernels/dense/textbook.hpp"
 
-namespace terrace::textbook {
+namespace terrace::dense::textbook {
 
 namespace {
 
@@ -147,4 +147,4 @@ void divide_matrix(const Stream<Cuda>& stream, const System<Cuda>& s) {
   launch_line(stream, s.launch, divide_matrix_kernel, s);
 }
 
-}  // namespace terrace::textbook
+}  // namespace terrace::dense::textbook

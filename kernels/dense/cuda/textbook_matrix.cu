@@ -6,7 +6,7 @@
 #include "kernels/base/cuda/runtime.cuh"
 #include "kernels/dense/textbook_matrix.hpp"
 
-namespace terrace::textbook {
+namespace terrace::dense::textbook {
 namespace {
 
 constexpr int side = 32;  // of a block of threads
@@ -110,4 +110,4 @@ void multiply(const Stream<Cuda>& stream, Product product, Index m, Index n, Ind
   check_launch();
 }
 
-}  // namespace terrace::textbook
+}  // namespace terrace::dense::textbook

@@ -13,7 +13,7 @@
 #include "kernels/base/cpu/simd.hpp"
 #include "kernels/base/parallel.hpp"
 
-namespace terrace {
+namespace terrace::gf2 {
 
 using simd::Vector;
 
@@ -294,4 +294,4 @@ void kernel_rows(const Stream<Cpu>& stream, BitRows<Word, Cpu> out,
   });
 }
 
-}  // namespace terrace
+}  // namespace terrace::gf2

@@ -7,7 +7,7 @@
 
 #include "kernels/base/parallel.hpp"
 
-namespace terrace {
+namespace terrace::gf2 {
 
 namespace {
 
@@ -59,4 +59,4 @@ void clear_column(const Stream<Cpu>& stream, const Gauss& g, Index column, Index
   });
 }
 
-}  // namespace terrace
+}  // namespace terrace::gf2

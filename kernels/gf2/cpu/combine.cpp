@@ -11,7 +11,7 @@
 #include "kernels/base/parallel.hpp"
 #include "kernels/gf2/bits.hpp"
 
-namespace terrace {
+namespace terrace::gf2 {
 namespace {
 
 using simd::Vector;
@@ -279,4 +279,4 @@ void combine(const Stream<Cpu>& stream, BitRows<Word, Cpu> out,
   });
 }
 
-}  // namespace terrace
+}  // namespace terrace::gf2

@@ -2,10 +2,10 @@
 #include "kernels/gf2/columns.hpp"
 #include "kernels/gf2/product.hpp"
 
-namespace terrace {
+namespace terrace::gf2 {
 
 bool has_bit_tensor_cores() { return false; }
 RowTexture::RowTexture(const Word*, Index) {}
 RowTexture::~RowTexture() = default;
 
-}  // namespace terrace
+}  // namespace terrace::gf2

@@ -6,7 +6,7 @@
 #include "kernels/base/cpu/simd.hpp"
 #include "kernels/gf2/bits.hpp"
 
-namespace terrace {
+namespace terrace::gf2 {
 namespace {
 
 using simd::Vector;
@@ -83,4 +83,4 @@ void factor_panel(const Stream<Cpu>& stream, BitRows<const Word, Cpu> rows, Inde
   stream.run([=] { factor(rows, words, out); });
 }
 
-}  // namespace terrace
+}  // namespace terrace::gf2

@@ -1,7 +1,7 @@
 // BitProduct on the CPU: tables at every width; nothing is packed.
 #include "kernels/gf2/product.hpp"
 
-namespace terrace {
+namespace terrace::gf2 {
 
 Index BitProduct<Cpu>::bytes(Index, Index inner, Index words, ProductMethod method) {
   return method.stored ? 8 * stored_table_words<Cpu>(inner, words, method.shape) : 0;
@@ -30,4 +30,4 @@ void BitProduct<Cpu>::add(const Stream<Cpu>& stream, BitRows<Word, Cpu> out, Ind
     combine(stream, out, left_, right_, out_word, right_word, words, method_.shape);
 }
 
-}  // namespace terrace
+}  // namespace terrace::gf2

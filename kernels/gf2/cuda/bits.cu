@@ -7,7 +7,7 @@
 #include "kernels/base/cuda/runtime.cuh"
 #include "kernels/gf2/bits.hpp"
 
-namespace terrace {
+namespace terrace::gf2 {
 namespace {
 
 __global__ void copy_kernel(BitRows<Word, Cuda> to, BitRows<const Word, Cuda> from, Index from_word,
@@ -270,4 +270,4 @@ void random_bits(const Stream<Cuda>& stream, BitRows<Word, Cuda> out, const Inde
   check_launch();
 }
 
-}  // namespace terrace
+}  // namespace terrace::gf2

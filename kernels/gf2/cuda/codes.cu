@@ -5,7 +5,7 @@
 
 #include "kernels/gf2/cuda/combine.cuh"
 
-namespace terrace {
+namespace terrace::gf2 {
 namespace {
 
 constexpr int most_k = 14;
@@ -131,4 +131,4 @@ void combine_with_codes(const Stream<Cuda>& stream, BitRows<Word, Cuda> out,
   }
 }
 
-}  // namespace terrace
+}  // namespace terrace::gf2

@@ -7,7 +7,7 @@
 
 #include "kernels/base/cuda/runtime.cuh"
 
-namespace terrace {
+namespace terrace::gf2 {
 namespace {
 
 using Gauss = ColumnGauss<Cuda>;
@@ -186,4 +186,4 @@ RowTexture::~RowTexture() {
   if (handle_ != 0) cudaDestroyTextureObject(handle_);
 }
 
-}  // namespace terrace
+}  // namespace terrace::gf2

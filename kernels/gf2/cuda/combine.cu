@@ -7,7 +7,7 @@
 
 #include "kernels/gf2/cuda/combine.cuh"
 
-namespace terrace {
+namespace terrace::gf2 {
 namespace {
 
 /// Tables of stage blockIdx.y and strip blockIdx.x.
@@ -156,4 +156,4 @@ void combine(const Stream<Cuda>& stream, BitRows<Word, Cuda> out,
          {out, multipliers, source, out_word, source_word, words, nullptr, 0});
 }
 
-}  // namespace terrace
+}  // namespace terrace::gf2

@@ -6,7 +6,7 @@
 #include "kernels/base/cuda/runtime.cuh"
 #include "kernels/gf2/bits.hpp"
 
-namespace terrace {
+namespace terrace::gf2 {
 namespace {
 
 struct Combine {
@@ -165,4 +165,4 @@ __global__ void __launch_bounds__(S::threads, S::blocks) combine_kernel(const Co
 }
 
 }  // namespace
-}  // namespace terrace
+}  // namespace terrace::gf2

@@ -13,7 +13,7 @@
 #include "kernels/base/cuda/runtime.cuh"
 #include "kernels/gf2/bits.hpp"
 
-namespace terrace {
+namespace terrace::gf2 {
 namespace {
 
 constexpr int few = 640;
@@ -310,4 +310,4 @@ void factor_panel(const Stream<Cuda>& stream, BitRows<const Word, Cuda> rows, In
     choose_threads(std::integral_constant<int, 8>{});
 }
 
-}  // namespace terrace
+}  // namespace terrace::gf2

@@ -5,7 +5,7 @@
 #include "kernels/base/cuda/runtime.cuh"
 #include "kernels/gf2/bits.hpp"
 
-namespace terrace {
+namespace terrace::gf2 {
 namespace {
 
 constexpr int permuted_rows = 8;             // of a block
@@ -113,4 +113,4 @@ void kernel_rows(const Stream<Cuda>& stream, BitRows<Word, Cuda> out,
   check_launch();
 }
 
-}  // namespace terrace
+}  // namespace terrace::gf2

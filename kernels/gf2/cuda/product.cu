@@ -11,7 +11,7 @@
 #include "kernels/base/cuda/runtime.cuh"
 #include "kernels/gf2/product.hpp"
 
-namespace terrace {
+namespace terrace::gf2 {
 namespace {
 
 using namespace device;
@@ -434,4 +434,4 @@ double bit_tensor_rate(const Stream<Cuda>& stream) {
   return double(multiprocessors) * rounds * tile_rows * tile_columns * chunk_bits / seconds;
 }
 
-}  // namespace terrace
+}  // namespace terrace::gf2

@@ -8,7 +8,7 @@
 #include "kernels/base/cuda/runtime.cuh"
 #include "kernels/gf2/bits.hpp"
 
-namespace terrace {
+namespace terrace::gf2 {
 namespace {
 
 __global__ void slice_kernel(const Word* z, Index size, Word* sliced, Index total) {
@@ -183,4 +183,4 @@ void multiply_words(const Stream<Cuda>& stream, Word* out, BitRows<const Word, C
   check_launch();
 }
 
-}  // namespace terrace
+}  // namespace terrace::gf2
