@@ -1,5 +1,6 @@
 #include "src/frame/eliminate.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <mutex>
 #include <string>
@@ -23,7 +24,10 @@ class Log {
     const std::lock_guard lock(mutex_);
     all_.push_back(what);
   }
-  [[nodiscard]] bool has(const std::string& what) { return at(what) < Index(all_.size()); }
+  [[nodiscard]] bool has(const std::string& what) {
+    const std::lock_guard lock(mutex_);
+    return std::find(all_.begin(), all_.end(), what) != all_.end();
+  }
   /// Where it stands; behind all others when it does not.
   [[nodiscard]] Index at(const std::string& what) {
     const std::lock_guard lock(mutex_);
