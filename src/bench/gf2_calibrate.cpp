@@ -172,21 +172,21 @@ std::vector<ColumnShape> column_shapes() {
   return shapes;
 }
 
-[[maybe_unused]] void time_pass(const Context<Cuda>& context,
-                                const std::vector<ColumnShape>& shapes, Pass& pass) {
-  const Stream<Cuda>& lane = context.bulk;
+template <class B>
+void time_pass(const Context<B>& context, const std::vector<ColumnShape>& shapes, Pass& pass) {
+  const Stream<B>& lane = context.bulk;
   const BlockCyclic layout = bit_row_layout(pass.rows, 1);
   const auto source = random_source(context, {1, pass.columns, false, pass.rows}, layout);
-  BitMatrix<Cuda> matrix(context, layout, source.words());
+  BitMatrix<B> matrix(context, layout, source.words());
   load(context, source, matrix);
-  const Buffer<Index, Cuda> order(pass.rows), state(2), found(1);
+  const Buffer<Index, B> order(pass.rows), state(2), found(1);
   std::vector<Index> numbers(static_cast<std::size_t>(pass.rows));
   std::iota(numbers.begin(), numbers.end(), 0);
   upload(lane, order.view(), numbers.data());
   const Index start[2] = {0, -1};
   upload(lane, state.view(), start);
-  ColumnGauss<Cuda> gauss{matrix.data.data(), matrix.stride, pass.rows,   matrix.words,
-                          order.data(),       state.data(),  found.data()};
+  ColumnGauss<B> gauss{matrix.data.data(), matrix.stride, pass.rows,   matrix.words,
+                       order.data(),       state.data(),  found.data()};
   gauss.in_place = true;  // the column stays as it is, so that every pass does the same work
   search_column(lane, gauss, 0, false);
   for (const ColumnShape& shape : shapes) {
@@ -206,9 +206,8 @@ std::vector<ColumnShape> column_shapes() {
 }
 
 /// The launch shape of --method columns: {search_threads, threads, lanes, blocks}.
-nlohmann::json calibrate_columns(Run&, const Context<Cpu>&, nlohmann::json&) { return {}; }
-[[maybe_unused]] nlohmann::json calibrate_columns(Run& run, Context<Cuda>& context,
-                                                  nlohmann::json& gains) {
+template <class B>
+nlohmann::json calibrate_columns(Run& run, Context<B>& context, nlohmann::json& gains) {
   const std::vector<ColumnShape> shapes = column_shapes();
   std::vector<Pass> passes{{2048, 2048, {}},   {8192, 8192, {}},   {32768, 32768, {}},
                            {131072, 4096, {}}, {4096, 131072, {}}, {65536, 512, {}}};
@@ -308,10 +307,11 @@ void calibrate_gf2(Run& run, Context<B>& context, const std::string& what) {
   nlohmann::json values = load_profile(context.control, model, "gf2");
   nlohmann::json gains = nlohmann::json::object();
   if (!values.is_object()) values = nlohmann::json::object();
-  if (wanted("columns") && std::is_same_v<B, Cuda>) {
-    gains["columns"] = nlohmann::json::array();
-    values["columns"] = calibrate_columns(run, context, gains["columns"]);
-  }
+  if constexpr (std::is_same_v<B, Cuda>)
+    if (wanted("columns")) {
+      gains["columns"] = nlohmann::json::array();
+      values["columns"] = calibrate_columns(run, context, gains["columns"]);
+    }
   ProductMethod tables{true, false, {}};
   if (wanted("tables") || wanted("panels")) {
     if (wanted("tables") || !values.contains("shapes"))

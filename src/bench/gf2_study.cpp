@@ -151,16 +151,17 @@ void study_paths(Run& run, Context<B>& context, Index n) {
 }
 
 /// Updates of n rows of n columns by 512 source rows.
-[[maybe_unused]] void study_codes(Run& run, const Context<Cuda>& context, Index n) {
+template <class B>
+void study_codes(Run& run, const Context<B>& context, Index n) {
   constexpr std::pair<CodeOrder, const char*> orders[] = {{CodeOrder::standard, "standard"},
                                                           {CodeOrder::computed, "computed"},
                                                           {CodeOrder::table, "whole table"},
                                                           {CodeOrder::half, "half table"},
                                                           {CodeOrder::two_passes, "two passes"}};
   const Index inner = 512, words = round_up(ceil_div(n, 64), bit_row_alignment);
-  const Stream<Cuda>& lane = context.bulk;
-  const Buffer<Word, Cuda> out(n * words), source(inner * words), left(n * (inner / 64));
-  Buffer<Index, Cuda> numbers(std::max(n, inner));
+  const Stream<B>& lane = context.bulk;
+  const Buffer<Word, B> out(n * words), source(inner * words), left(n * (inner / 64));
+  Buffer<Index, B> numbers(std::max(n, inner));
   std::vector<Index> host(static_cast<std::size_t>(numbers.size()));
   std::iota(host.begin(), host.end(), 0);
   upload(lane, numbers.view(), host.data());
