@@ -112,12 +112,12 @@ MUTATIONS = [
     ("io/bit_input.cpp", "const Word unused = columns_ % 64 == 0 ? 0 : ~Word(0) << (columns_ % 64);",
      "const Word unused = columns_ % 64 == 0 ? 0 : ~Word(0) << (columns_ % 64) << 1;", "io/input.1 program/bad_input"),
     ("io/bit_input.cpp", "word |= Word(at[b] & 1) << b;", "word |= Word(at[b] & 1) << (b & 31);", "gf2 io/input.1"),
-    ("io/csr_input.cpp", "if (j < 0 || j >= columns_) out.note(", "if (j < 0 || j > columns_) out.note(", "io/input.1 program/bad_input"),
+    ("io/sparse_input.cpp", "if (j < 0 || j >= columns_) outside.note(", "if (j < 0 || j > columns_) outside.note(", "io/input.1 program/bad_input"),
     ("io/order.cpp", 'order.column_major = text == "column-major";', 'order.column_major = text != "row-major";', "io/input.1 program/bad_input"),
     ("io/foreign.cpp", "if (head[6] >= 2) {", "if (head[6] >= 3) {", "convert:200 program/round_trips"),
     ("io/foreign.cpp", "length += 65536u * head[10]", "length += 256u * head[10]", "program/round_trips convert:200"),
-    ("src/commands/convert_in.cpp", "h.skew ? -t.value : t.value});", "t.value});", "program/round_trips convert:100"),
-    ("src/commands/convert_in.cpp", "mine[kept - 1].value += mine[k].value;", "mine[kept - 1].value = mine[k].value;", "program/round_trips convert:100"),
+    ("src/commands/convert_sparse.cpp", "out.push_back({t.column, t.row, h.skew ? -t.value : t.value});", "out.push_back({t.column, t.row, t.value});", "program/round_trips convert:100"),
+    ("src/commands/convert_sparse.cpp", "value[at - 1] += v;", "value[at - 1] = v;", "program/round_trips convert:100"),
     ("io/output_scattered.cpp", "result.data() + layout.slot(to) * width);", "result.data() + layout.slot(to / 2) * width);", "gf2"),
     # --- checkpoints, reports, verify, problems
     ("src/frame/checkpoints.cpp", 'whole = whole && io::content_hash_holds(control_, {file, "/" + name});', 'whole = whole || io::content_hash_holds(control_, {file, "/" + name});',
@@ -138,7 +138,6 @@ MUTATIONS = [
     ("src/commands/problems.cpp", "const Index left = i - ceil_div(i, p)", "const Index left = i - i / p", "generate"),
     ("src/commands/generate.cpp", "(a.entries_before(middle) <= from + position ? low : high) = middle;", "(a.entries_before(middle) < from + position ? low : high) = middle;",
      "generate:150"),
-    # --- GPU alone
     # --- on a GPU alone
     ("kernels/gf2/cuda/columns.cu", "atomicMin(&found, int(i));", "atomicMax(&found, int(i));", "gpu gf2/echelon.1 gpu gf2/gf2.1"),
     ("kernels/gf2/cuda/columns.cu", "    to[w] = mine;\n", "    to[w] = mine & ~Word(1);\n", "gpu gf2/echelon.1 gpu gf2/gf2.1"),

@@ -6,7 +6,7 @@ mutations.py [--check] [--list] [--only K[,K...]] [--tree FOLDER] [--results FIL
 
   --check    every old text is found exactly once, and every named test exists in tests/; builds nothing; exit 1 when more than a
              tenth does not apply, as code moves
-  --tree     the copy, a git worktree made at HEAD when it is not there (default build-mutations/tree); kept, so that a run goes on
+  --tree     the copy, a git worktree at HEAD (default build-mutations/tree), kept for the next run
   --results  one JSON object a line (default build-mutations/results.jsonl); mutations that stand there are not tried again (--again)
   --table    writes the table of all results
 
@@ -119,7 +119,8 @@ class Bench:
         if not os.path.exists(options.tree):
             subprocess.run(["git", "worktree", "prune"], cwd=root, check=True)
             subprocess.run(["git", "worktree", "add", "--detach", "--force", options.tree, "HEAD"], cwd=root, check=True, stdout=subprocess.DEVNULL)
-        subprocess.run(["git", "checkout", "-q", "--", "."], cwd=options.tree, check=True)
+        head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=root, check=True, capture_output=True, text=True).stdout.strip()
+        subprocess.run(["git", "checkout", "-q", "--detach", "--force", head], cwd=options.tree, check=True)
         launcher = os.environ.get("TERRACE_LAUNCHER", "ccache" if subprocess.run(["which", "ccache"], capture_output=True).returncode == 0 else "")
         words = ["cmake", "-S", ".", "-B", self.build, "-G", "Ninja", "-DTERRACE_TESTS=ON", "-DTERRACE_WERROR=ON", f"-DTERRACE_CUDA={'ON' if options.backend == 'cuda' else 'OFF'}"]
         words += [f"-DCMAKE_{x}_COMPILER_LAUNCHER={launcher}" for x in ("C", "CXX", "CUDA") if launcher]
