@@ -21,12 +21,11 @@ constexpr Index kPiece = Index(1) << 30;  // bytes of one call: the system takes
 }  // namespace
 
 ScratchFile::ScratchFile(const std::string& folder, Index bytes) : folder_(folder) {
-  std::string path = folder + "/.terrace-scratch-XXXXXX";
-  file_ = mkstemp(path.data());
+  file_ = open_nameless(folder);
   if (file_ < 0) failed("made", bytes, errno);
   bool promised = false;
-  const std::string shortage = reserve_space(path, 0, bytes, promised);
-  unlink(path.c_str());
+  const std::string shortage =
+      reserve_space("/proc/self/fd/" + std::to_string(file_), 0, bytes, promised);
   if (shortage.empty()) return;
   close(std::exchange(file_, -1));
   fail_together(Exit::resources,

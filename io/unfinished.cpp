@@ -134,12 +134,19 @@ std::string unfinished_name(const std::string& path, int pid) {
   return result;
 }
 
+int open_nameless(const std::string& folder) {
+  const int file = open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR);
+  if (file >= 0) return file;
+  std::string path = folder + "/.terrace-XXXXXX";  // not every file system knows the other way
+  const int named = mkostemp(path.data(), O_CLOEXEC);
+  if (named >= 0) unlink(path.c_str());
+  return named;
+}
+
 std::string why_not_writable(const std::string& folder) {
-  std::string probe = folder + "/.terrace-XXXXXX";
-  const int file = mkstemp(probe.data());
+  const int file = open_nameless(folder);
   if (file < 0) return std::strerror(errno);
   close(file);
-  unlink(probe.c_str());
   return {};
 }
 

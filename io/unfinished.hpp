@@ -38,6 +38,9 @@ std::string why_too_large(long long bytes);
 std::string reserve_space(const std::string& path, long long from, long long bytes, bool& promised);
 /// Folder of `path`, "." when it has none.
 std::string folder_of(const std::string& path);
+/// Opens a new file without a name in `folder`, to read and write: whatever ends this process leaves
+/// nothing there. -1 with errno where none can be made.
+int open_nameless(const std::string& folder);
 /// Empty when a file can be made in `folder`, else why not.
 std::string why_not_writable(const std::string& folder);
 /// Gets the data of `path` to the disk; empty, or why not.
