@@ -17,6 +17,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import warnings
 
@@ -87,7 +88,10 @@ class Case:
             report = f"report{self.runs}.json"
             words += ["--report", report]
         self.runs += 1
-        env = dict(os.environ, **(environment or {}))
+        # Two mpirun that make, or remove, one folder of Open MPI's at once fail.
+        launcher = os.path.join(self.o.sessions, threading.current_thread().name.rsplit("_", 1)[-1])
+        os.makedirs(launcher, exist_ok=True)
+        env = {**os.environ, "OMPI_MCA_orte_tmpdir_base": launcher, **(environment or {})}
         launch = [] if ranks == 1 else ["mpirun", "-n", str(ranks)]
         self.last = (f"mpirun -n {ranks} " if ranks > 1 else "") + "terrace " + shlex.join(words)
         before = set(os.listdir(self.folder))
@@ -326,8 +330,7 @@ def main():
     options = parser.parse_args()
     if not os.access(options.terrace, os.X_OK):
         sys.exit(f"no such program: {options.terrace}")
-    sessions = tempfile.mkdtemp(prefix="differential-mpi-")  # two mpirun that make Open MPI's folder at once fail
-    os.environ["OMPI_MCA_orte_tmpdir_base"] = sessions
+    options.sessions = tempfile.mkdtemp(prefix="differential-mpi-")
     begin, bad, runs, cases = time.time(), 0, 0, 0
     numbers = [options.only] if options.only is not None else range(options.first, options.first + options.count)
     again = f"{sys.argv[0]} {options.terrace} --seed {options.seed}"
@@ -350,7 +353,7 @@ def main():
                 print(f"{again} --only {number}   # {failures[0]} [{' '.join(tags)}]", flush=True)
             if options.only is not None:
                 print("\n".join([f"files: {folder}", f"last: {last}"] + failures))
-    shutil.rmtree(sessions, ignore_errors=True)
+    shutil.rmtree(options.sessions, ignore_errors=True)
     print(f"{cases} cases, {runs} runs, {bad} failed, {time.time() - begin:.0f} s")
     return 1 if bad else 0
 
