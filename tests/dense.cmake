@@ -12,6 +12,10 @@ foreach(name kinds pivots guard)  # beside LAPACK
   target_include_directories(dense_${name}_test SYSTEM PRIVATE ${LAPACKE_INCLUDE})
 endforeach()
 
+add_test(NAME dense/pivots.threads COMMAND dense_pivots_test [threads])
+set_tests_properties(dense/pivots.threads PROPERTIES TIMEOUT 300 LABELS ranks-1 PROCESSORS 2
+                     ENVIRONMENT "${terrace_test_environment};TERRACE_THREADS=3")
+
 # The products on smaller instruction sets, on machines that have the larger ones.
 foreach(level plain avx2)
   add_test(NAME dense/gauss_jordan.${level} COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} 2 $<TARGET_FILE:dense_gauss_jordan_test>)

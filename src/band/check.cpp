@@ -84,7 +84,6 @@ class BandPass {
       download(lane, sums.data(), sum.view().slice(0, slabs_.columns));
       lane.synchronize();
       for (const double value : sums) norm = std::isfinite(value) ? std::max(norm, value) : value;
-      if (!std::isfinite(norm)) norm = std::numeric_limits<double>::infinity();
     }
     return norm;
   }

@@ -207,6 +207,29 @@ TEMPLATE_TEST_CASE("parts scaled near underflow and overflow are solved", "", TE
       REQUIRE(ratio(*c, 290, 20, method, 16, 2, spd(290, 20, scale)) < 30.0);
 }
 
+TEMPLATE_TEST_CASE("a residual with one element that is no number is not good", "",
+                   TERRACE_BACKENDS) {
+  Context<TestType>* c = context<TestType>();
+  if (!c) return;
+  const Index n = 130, m = 7, nrhs = 2;
+  const BandPlan plan = plan_of(*c, n, m, methods[0], 16);
+  const BandProblem<TestType> problem = band_problem<TestType>(n, m, spd(n, m));
+  const std::vector<double> x = known_solution(n, nrhs);
+  const std::vector<double> b = band_product(n, m, spd(n, m), x, nrhs);
+  const Range rows = plan.rows_of(c->rank());
+  const auto judged = [&](Index at, double value) {
+    std::vector<double> changed = x;
+    if (at >= 0) changed[std::size_t(at)] = value;
+    const auto own = [&](const std::vector<double>& v) {
+      return std::vector<double>(v.begin() + rows.first * nrhs, v.begin() + rows.end() * nrhs);
+    };
+    return band_residual<TestType>(*c, problem, rows, own(changed), own(b), nrhs);
+  };
+  CHECK_ALL(judged(-1, 0) < 30);
+  for (const Index at : {Index(0), Index(1), n, n * nrhs - 1})
+    for (const double value : {double(NAN), double(INFINITY)}) CHECK_ALL(!(judged(at, value) < 30));
+}
+
 TEMPLATE_TEST_CASE("Laplace and biharmonic operators are solved in parts", "", TERRACE_BACKENDS) {
   Context<TestType>* c = context<TestType>();
   if (!c) return;

@@ -77,6 +77,25 @@ void check_inverse_residual(Index n, bool exact = false) {
   const InverseResidual wrong = check_inverse(*context, solver, rows_of(n, other), 1.0, exact);
   CHECK_ALL(wrong.right > 30);
   CHECK_ALL(wrong.left > 30);
+  // So is an element that is no number, wherever it stands.
+  for (const Index row : {Index(0), n / 2, n - 1}) {
+    const double bad = NAN;
+    double kept = 0;
+    const auto put = [&](const double& from, double* to) {
+      for (Index s = 0; s < solver.slots(); ++s) {
+        if (solver.destination()[std::size_t(s)] != row) continue;
+        const auto place = solver.data().slice(s * solver.ld() + n / 3, 1);
+        if (to) download(context->ahead, to, place);
+        upload(context->ahead, place, &from);
+        context->ahead.synchronize();
+      }
+    };
+    put(bad, &kept);
+    const InverseResidual none = check_inverse(*context, solver, rows_of(n, a), 1.0, exact);
+    CHECK_ALL(none.right > 30);
+    CHECK_ALL(none.left > 30);
+    put(kept, nullptr);
+  }
 }
 
 }  // namespace
@@ -114,8 +133,9 @@ TEMPLATE_TEST_CASE("The residual of a solution finds one wrong element among man
   };
   CHECK_ALL(check_solution<TestType>(*context, n, right, ranges, fill(0), rows_of(n, a),
                                      rows_of(right, b), 1.0) < 1);
-  CHECK_ALL(check_solution<TestType>(*context, n, right, ranges, fill(1e-9), rows_of(n, a),
-                                     rows_of(right, b), 1.0) > 30);
+  for (const double error : {1e-9, double(NAN), double(INFINITY)})
+    CHECK_ALL(check_solution<TestType>(*context, n, right, ranges, fill(error), rows_of(n, a),
+                                       rows_of(right, b), 1.0) > 30);
 }
 
 TEST_CASE("Cramer's rule agrees with the textbook inverse") {

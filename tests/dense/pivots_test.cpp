@@ -1,6 +1,7 @@
 // Pivots, singular and nearly singular matrices, numbers that are not finite, and the same bits.
 #include <fmt/core.h>
 
+#include "kernels/dense/cpu/panel.hpp"
 #include "tests/support/dense_elimination.hpp"
 
 using namespace terrace;
@@ -145,6 +146,34 @@ TEST_CASE("Pivots on the last rank, in reverse or in turn give the exact inverse
 }
 TEST_CASE("Partial pivoting takes LAPACK's rows, and of a tie the lowest", "[cpu]") {
   on<Cpu>([](auto& context) { check_pivots(context); });
+}
+// Also run with TERRACE_THREADS=3: then several threads share a panel.
+TEST_CASE("Of a tie among the rows of several threads the lowest is taken", "[cpu][threads]") {
+  on<Cpu>([](auto& context) {
+    const Dense a = test::many_ties(640);
+    const Found found = eliminated(context, a, usual_block, "partial");
+    REQUIRE_ALL(found.outcome.good());
+    CHECK_ALL(found.pivots == test::lowest_row_pivots(a));
+  });
+}
+TEST_CASE("A strip has zeros beyond its rows and columns, whatever its memory held", "[cpu]") {
+  for (Index rows = 1; rows <= 2 * lanes() + 1; ++rows)
+    for (const Index width : {1, 15, 16, 17}) {
+      INFO(rows << " x " << width);
+      const Index stride = sliver_stride(width), columns = round_up(width, inner_width);
+      Values memory(std::size_t(slivers(rows) * stride), 7.0), a(std::size_t(rows * width));
+      for (std::size_t i = 0; i < a.size(); ++i) a[i] = 1.0 + double(i % 5);
+      const Strip strip{{memory.data(), stride}, rows, width, nullptr, nullptr};
+      load_strip(strip, a.data(), width, 0, rows);
+      bool good = true;
+      for (Index i = 0; i < slivers(rows) * lanes(); ++i)
+        for (Index k = 0; k < columns; ++k) {
+          const bool inside = i < rows && k < width;
+          good =
+              good && strip.x.row(i)[k * lanes()] == (inside ? a[std::size_t(i * width + k)] : 0.0);
+        }
+      CHECK(good);
+    }
 }
 TEST_CASE("Partial pivoting takes LAPACK's rows, and of a tie the lowest, CUDA", "[gpu]") {
   on<Cuda>([](auto& context) { check_pivots(context); });

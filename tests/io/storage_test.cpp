@@ -4,6 +4,8 @@
 #include <sstream>
 
 #include "io/input.hpp"
+#include "io/output.hpp"
+#include "io/rows.hpp"
 #include "kernels/base/error.hpp"
 #include "tests/io/forms.hpp"
 
@@ -98,6 +100,34 @@ bool comes_as_it_is(const Form& form, const io::Location& at, const char* truth)
 }
 
 }  // namespace
+
+TEST_CASE("a fingerprint notices a change at the beginning, in the middle and at the end") {
+  const Folder folder;
+  const std::string file = folder / "f.h5";
+  constexpr Index n = Index(1) << 19;  // of which three samples are taken
+  for (const Index width : {1, 3}) {
+    const auto seen = [&](Index changed, bool whole) {
+      const std::vector<Range> own = contiguous(n, world().size()).ranges(world().rank());
+      {
+        io::Output output(world(), file, true);
+        output.write<Index>("A", n, width == 1 ? -1 : width, own,
+                            [&](Index position, Index count, Index* out) {
+                              for (Index k = 0; k < count * width; ++k) {
+                                const Index i = own[0].first + position + k / width;
+                                out[k] = i * width + k % width + (i == changed ? 1 : 0);
+                              }
+                            });
+        output.commit({});
+      }
+      world().barrier();
+      return io::fingerprint(world(), {file, "/A"}, whole);
+    };
+    const Word plain = seen(-1, false), all = seen(-1, true);
+    CHECK_ALL(plain == seen(-1, false));
+    for (const Index at : {Index(0), n / 2, n - 1}) CHECK_ALL(plain != seen(at, false));
+    for (const Index at : {Index(0), n / 3, n - 1}) CHECK_ALL(all != seen(at, true));
+  }
+}
 
 TEST_CASE("every storage form comes in as h5py reads it, by all readers and in every reading") {
   const Folder folder;

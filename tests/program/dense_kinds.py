@@ -102,6 +102,17 @@ for command, name, right in (("dense invert in.h5:/growth -o bad.h5", "inverse",
     else:
         check(command, report["status"] == "check-failed" and report["residual"] > 30 and not os.path.exists("bad.h5"), report)
 remove("bad.h5")
+# So with some correct digits: a residual of a few hundred.
+if backend == "cpu":
+    own = np.random.default_rng(1)
+    few = np.eye(20) - np.tril(1 - 1e-3 * own.random((20, 20)), -1)
+    few[:, -1] = 1 + own.random(20)
+    with h5py.File("few.h5", "w") as f:
+        f["A"], f["b"] = few, own.normal(size=20)
+    for command in ("dense invert few.h5:/A -o bad.h5", "dense solve few.h5:/A --rhs :/b -o bad.h5"):
+        test.run(f"{command} --backend cpu --report r.json --force", test.turn(), 4)
+        report = read_json()
+        check(command, report["status"] == "check-failed" and 30 < report["residual"] < 30000 and not os.path.exists("bad.h5"), report)
 
 for k, column in enumerate(singular):
     command = (f"dense invert in.h5:/singular{column} -o bad.h5", f"dense solve in.h5:/singular{column} --rhs :/b -o bad.h5")[k % 2]

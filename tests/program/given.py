@@ -53,3 +53,27 @@ def rref(a):
             a[others] ^= a[r]
             pivots.append(j)
     return a, pivots
+
+
+def mix(x):
+    """splitmix64, as kernels/base/random.hpp has it."""
+    x = (x + 0x9E3779B97F4A7C15) & (2**64 - 1)
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & (2**64 - 1)
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & (2**64 - 1)
+    return x ^ (x >> 31)
+
+
+def element(value, position):
+    """What an element adds to its dataset's hash."""
+    return mix((int(np.array(value).view(np.uint64)) + 0x9E3779B97F4A7C15 * (position + 1)) & (2**64 - 1))
+
+
+def doctor(dataset, changes):
+    """{index: value} into the dataset, and its hash after that."""
+    hash_ = int(dataset.attrs["terrace_hash"]) & (2**64 - 1)
+    for at, value in changes.items():
+        position = int(np.ravel_multi_index(at, dataset.shape))
+        hash_ = (hash_ - element(dataset[at], position)) & (2**64 - 1)
+        dataset[at] = value
+        hash_ = (hash_ + element(dataset[at], position)) & (2**64 - 1)
+    dataset.attrs["terrace_hash"] = np.int64(hash_ - 2**64 if hash_ >= 2**63 else hash_)

@@ -155,8 +155,17 @@ for kind in ("gf2-random --rows 70 --columns 130", "gf2-rank --rows 70 --columns
             if isinstance(a, h5py.Group):
                 a = csr(a).toarray()
                 check(kind, np.array_equal(a, a.T))
+                line = sparse.diags([-1.0, 2.0, -1.0], [-1, 0, 1], shape=(int(kind.split()[-1]),) * 2)
+                eye = sparse.eye(line.shape[0])
+                grid = sparse.kron(line, eye) + sparse.kron(eye, line)
+                truth = sparse.kron(grid, eye) + sparse.kron(sparse.eye(grid.shape[0]), line) if "--dim 3" in kind else grid
+                check(kind, np.array_equal(a, truth.toarray()), "not the Laplace operator")
             elif a.attrs.get("format") == "band":
                 a = sum(np.diag(row[: a.shape[1] - d], -d) + (np.diag(row[: a.shape[1] - d], d) if d else 0) for d, row in enumerate(a[:]))
+                if "laplace" in kind:
+                    line = sparse.diags([-1.0, 2.0, -1.0], [-1, 0, 1], shape=(int(kind.split()[-1]),) * 2)
+                    eye = sparse.eye(line.shape[0])
+                    check(kind, np.array_equal(a, (sparse.kron(line, eye) + sparse.kron(eye, line)).toarray()), "not the Laplace operator")
             else:
                 a = a[:]
             check(kind, np.allclose(a @ f["x_true"][:], f["b"][:], rtol=1e-12, atol=1e-12))

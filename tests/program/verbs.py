@@ -9,6 +9,7 @@ import h5py
 import numpy as np
 from scipy.linalg import cholesky_banded
 
+from given import doctor
 from terrace import Program, read_json, remove
 
 test = Program(sys.argv[1])
@@ -98,19 +99,11 @@ test.run("gf2 rref bits.h5:/m257x513 -o t2.h5 --restart c.h5", 1, 3)
 for what in ("bit", "singular"):
     remove("t.h5")
     run("gf2 rref bits.h5:/m150x150 -o t.h5 --transform")
-    with h5py.File("t.h5", "a") as f:
-        t, attributes = f["transform"][:], dict(f["transform"].attrs)
-        if what == "bit":
-            t[3, 0] ^= np.uint64(1)
-        else:
-            t[149] = t[148]
-        del f["transform"]
-        f["transform"] = t
-        for key, value in attributes.items():
-            if "hash" not in key:
-                f["transform"].attrs[key] = value
+    with h5py.File("t.h5", "r+") as f:
+        t = f["transform"][:]
+        doctor(f["transform"], {(3, 0): t[3, 0] ^ np.uint64(1)} if what == "bit" else {(149, k): t[148, k] for k in range(t.shape[1])})
     done = test.run("verify t.h5", 1, 4)
-    check("verify " + what, "FAIL" in done.out, done.out)
+    check("verify " + what, "FAIL" in done.out and ("T A" if what == "bit" else "dependent") in done.out, done.out)
 test.refused("gf2 rank bits.h5:/m3x5 --transform", 2, "--transform")
 
 # --- the determinant over GF(2) ------------------------------------------------------------------
