@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # What takes too long for every change; each part can be run alone, and a whole nightly can be run in parts.
-#   ./jobs/nightly.sh [--only PART,...] [--minutes M] [--backend cpu|cuda] [--log FILE] [PROGRAM]
+#   ./jobs/nightly.sh [--only PART,...] [--minutes M] [--inputs N] [--backend cpu|cuda] [--log FILE] [PROGRAM]
 #     differential  random commands, forms, options, ranks, restarts, damage against NumPy and SciPy: M minutes
-#     inputs        20,000 mutated inputs
+#     inputs        N mutated inputs (20,000), and a tenth of them under AddressSanitizer in part asan
 #     tidy          clang-tidy on every source; every header compiles alone
-#     tsan, asan    sanitized tests under ThreadSanitizer; all their cases, and 2,000 mutated inputs, under AddressSanitizer
+#     tsan, asan    sanitized tests under ThreadSanitizer; all their cases, and mutated inputs, under AddressSanitizer
 #     load, faults  8 GiB of every layout, and ranks' memory on matrices of 1 GB; 200 injected faults
 #     alarms        3,000 matrices under --guard, and 100,000 of each family in one process, without a false alarm
 #     m4ri          M4RI's bits on 1 to 5 ranks
@@ -16,11 +16,12 @@ source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 set +e
 cd "$root"
 parts=differential,inputs,tidy,tsan,asan,load,faults,alarms,m4ri,fuzz,mutations
-minutes=30 backend=cpu log= program=build-test/terrace
+minutes=30 inputs=20000 backend=cpu log= program=build-test/terrace
 while [ $# -gt 0 ]; do
   case $1 in
     --only) parts=$2; shift 2 ;;
     --minutes) minutes=$2; shift 2 ;;
+    --inputs) inputs=$2; shift 2 ;;
     --backend) backend=$2; shift 2 ;;
     --log) log=$2; shift 2 ;;
     --*) echo "unknown option $1; see the head of $0" >&2; exit 2 ;;
@@ -53,7 +54,7 @@ if wanted differential; then
   step "$python" tests/program/differential.py "$program" --count 1000000 --seed "$date" --seconds "$seconds" --jobs "$(nproc)" --backend "$backend"
 fi
 if wanted inputs; then
-  step "$python" tests/program/fuzz.py "$program" --count 20000 --seed "$date" --jobs "$(nproc)"
+  step "$python" tests/program/fuzz.py "$program" --count "$inputs" --seed "$date" --jobs "$(nproc)"
 fi
 if wanted tidy; then step "$python" tests/tidy.py . "$(dirname "$program")" --all; step "$python" tests/headers.py . "$(dirname "$program")" --all; fi
 if wanted tsan; then
@@ -63,7 +64,7 @@ if wanted asan; then
   if build asan sanitized_tests; then step env TERRACE_TEST_ALL=1 ctest --preset asan -j $(($(nproc) + 1)); else failed=1; fi
   if build asan terrace; then
     export ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1
-    step "$python" tests/program/fuzz.py build-asan/terrace --count 2000 --seed "$date" --jobs "$(nproc)" --sanitized --limit 60
+    step "$python" tests/program/fuzz.py build-asan/terrace --count $((inputs / 10)) --seed "$date" --jobs "$(nproc)" --sanitized --limit 60
     unset ASAN_OPTIONS UBSAN_OPTIONS
   else
     failed=1
