@@ -108,6 +108,7 @@ void Progress::leave() {
 
 void Progress::begin(const std::string& what, double total) {
   done_ = 0;
+  reach_step(0);  // who tells of a lost rank says where the work was, before its own first step too
   if (screen_.file < 0) return;
   const std::lock_guard lock(mutex_);
   loop_ = {what, total, {}, Clock::now()};
