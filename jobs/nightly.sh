@@ -2,9 +2,10 @@
 # What takes too long for every change; each part can be run alone, and a whole nightly can be run in parts.
 #   ./jobs/nightly.sh [--only PART,...] [--minutes M] [--inputs N] [--backend cpu|cuda] [--log FILE] [PROGRAM]
 #     differential  random commands, forms, options, ranks, restarts, damage against NumPy and SciPy: M minutes
-#     inputs        N mutated inputs (20,000), and a tenth of them under AddressSanitizer in part asan
+#     inputs        N mutated inputs (20,000)
 #     tidy          clang-tidy on every source; every header compiles alone
-#     tsan, asan    sanitized tests under ThreadSanitizer; all their cases, and mutated inputs, under AddressSanitizer
+#     tsan, asan    sanitized tests under ThreadSanitizer; all their cases under AddressSanitizer
+#     asan-inputs   N / 10 mutated inputs under AddressSanitizer
 #     load, faults  8 GiB of every layout, and ranks' memory on matrices of 1 GB; 200 injected faults
 #     alarms        3,000 matrices under --guard, and 100,000 of each family in one process, without a false alarm
 #     m4ri          M4RI's bits on 1 to 5 ranks
@@ -15,7 +16,7 @@ set -uo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 set +e
 cd "$root"
-parts=differential,inputs,tidy,tsan,asan,load,faults,alarms,m4ri,fuzz,mutations
+parts=differential,inputs,tidy,tsan,asan,asan-inputs,load,faults,alarms,m4ri,fuzz,mutations
 minutes=30 inputs=20000 backend=cpu log= program=build-test/terrace
 while [ $# -gt 0 ]; do
   case $1 in
@@ -62,6 +63,8 @@ if wanted tsan; then
 fi
 if wanted asan; then
   if build asan sanitized_tests; then step env TERRACE_TEST_ALL=1 ctest --preset asan -j $(($(nproc) + 1)); else failed=1; fi
+fi
+if wanted asan-inputs; then
   if build asan terrace; then
     export ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1
     step "$python" tests/program/fuzz.py build-asan/terrace --count $((inputs / 10)) --seed "$date" --jobs "$(nproc)" --sanitized --limit 60
