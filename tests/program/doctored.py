@@ -30,7 +30,7 @@ def wrong(name, path, changes, what):
     check(f"{name}:{path} {what}", called or what.startswith("NaN") and done.code == 3 and "NaN" in done.err, f"exit {done.code}: {done.out}{done.err}")
 
 
-def places(shape, most=7):
+def places(shape, most=5):
     """The corners and some more elements."""
     ends = [(0, s - 1) for s in shape]
     chosen = [tuple(p) for p in np.stack(np.meshgrid(*ends), -1).reshape(-1, len(shape))]
@@ -49,7 +49,7 @@ def wrong_words(name, path):
     """Witness words: any bit."""
     with h5py.File(name) as f:
         d = f[path][...]
-    for (i,) in places(d.shape, 3):
+    for (i,) in places(d.shape, 2):
         wrong(name, path, {(i,): d[i] ^ d.dtype.type(1 << int(rng.integers(63)))}, f"word {i}")
 
 
@@ -59,7 +59,7 @@ def wrong_numbers(name, path, extent):
         d = f[path][...]
     free = sorted(set(range(extent)) - set(d.tolist()))
     for (i,) in places(d.shape, 2):
-        for value in (free[:1] + free[-1:] if free else []) + [d[(i + 1) % len(d)], -1, extent]:
+        for value in free[:1] + [d[(i + 1) % len(d)], -1, extent]:
             if value != d[i]:
                 wrong(name, path, {(i,): value}, f"[{i}] = {value}, not {d[i]}")
 
@@ -67,7 +67,7 @@ def wrong_numbers(name, path, extent):
 def wrong_reals(name, path, inside=lambda at: True, by=1e-6):
     with h5py.File(name) as f:
         d = f[path][...]
-    for at in places(d.shape, 8):
+    for at in places(d.shape, 5):
         if inside(at):
             wrong(name, path, {at: d[at] + by * max(1.0, np.abs(d).max())}, f"{at} by {by}")
 
@@ -119,7 +119,7 @@ for name, command in (("factor", "band factor band_in.h5:/A"), ("band", "band so
         if path != "factor":
             wrong(name, path, {at: np.nan}, f"NaN at {at}")
 with h5py.File("diagonal.h5") as f:
-    for i in range(n):
+    for i in (0, 1, n // 2 - 1, n // 2, n - 1):
         wrong("diagonal.h5", "inverse", {(i, i): f["inverse"][i, i] * (1 + 1e-6)}, f"row {i}")
 with h5py.File("factor.h5") as f:
     factor = f["factor"][...]
