@@ -29,8 +29,8 @@ def start(command, ranks, **environment):
                             env=test.env(environment))
 
 
-def run(command, ranks, code=0):
-    done = test.run(f"{command} --backend {backend}", ranks, code)
+def run(command, ranks, code=0, **environment):
+    done = test.run(f"{command} --backend {backend}", ranks, code, environment)
     return done.out, done.err
 
 
@@ -128,6 +128,10 @@ with h5py.File("in.h5", "w") as f:
             long[0, bad] = -1
         f[name] = long
         f[name].attrs["format"] = "band"
+    soon = np.delete(long, np.s_[3000:], axis=1)
+    soon[0, 1500] = -1
+    f["soon"], f["soon_b"] = soon, f["long_b"][:3000]
+    f["soon"].attrs["format"] = "band"
     g = f.create_group("csr")
     g["data"], g["indices"], g["indptr"] = grid.data, grid.indices, grid.indptr
     g.attrs["shape"] = grid.shape
@@ -201,7 +205,7 @@ for command, before, after in jobs:
 
 
 # --- the last checkpoint of a run that came to its end: of its last phase ---------------------------
-def to_the_end(command, before, after, code=0, interval="0.0001s"):
+def to_the_end(command, before, after, code=0, interval="0.0001s", **environment):
     """As far as the last checkpoint was, 0 to 1, and what the last run said."""
     remove("ref.h5", "c.h5*", "out.h5", "r.json")
     run(command + " -o ref.h5 --report r.json", after, code)
@@ -209,7 +213,7 @@ def to_the_end(command, before, after, code=0, interval="0.0001s"):
     far = step = 0
     for options, ranks in ((f"--checkpoint c.h5 --checkpoint-every {interval}", before), ("--restart c.h5", after)):
         remove("out.h5")
-        out, err = run(f"{command} -o out.h5 {options} --report r.json", ranks, code)
+        out, err = run(f"{command} -o out.h5 {options} --report r.json", ranks, code, **environment)
         report = read_json()
         if code == 0:
             same(command, "ref.h5")
@@ -245,9 +249,11 @@ if backend == "cpu":
     out, err = run("gf2 multiply in.h5:/bits :/factor -o u.h5 --restart c.h5", 1, 3)
     check("another number of ranks", "2 ranks with 2 levels" in err, err)
     # Given up for the leading minor's sake: the checkpoints are of what goes on instead.
-    for method in ("streamed --parts 2", "two-ends", "auto --precision mixed", "tile-columns"):
+    for method in ("streamed --parts 2", "two-ends", "auto --precision mixed"):
         far, out = to_the_end(f"band solve in.h5:/bad --rhs :/long_b --method {method}", 0, 0, 4, "0.001s")
         check(method, "not positive definite" not in out, out)  # it is not tried once more
+    # A tile column has failed, and the loop has not looked at that yet: steps are slow, so that each has a checkpoint.
+    to_the_end("band solve in.h5:/soon --rhs :/soon_b --method tile-columns", 0, 0, 4, TERRACE_TEST_STEP_DELAY_MS="3")
 
 if backend != "cpu":  # the rest does not depend on it
     test.finish()
