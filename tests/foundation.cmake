@@ -42,8 +42,3 @@ if(NOT TERRACE_SANITIZE)
   add_test(NAME tidy COMMAND ${TERRACE_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/tidy.py ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})  # of what changed
   set_tests_properties(tidy PROPERTIES TIMEOUT 900 PROCESSORS 2 SKIP_RETURN_CODE 77)
 endif()
-if(NOT TERRACE_SANITIZE)
-  add_test(NAME consumer COMMAND ${CMAKE_CURRENT_LIST_DIR}/consumer/run.sh ${PROJECT_BINARY_DIR}
-           ${CMAKE_CURRENT_LIST_DIR}/consumer ${CMAKE_CURRENT_BINARY_DIR}/consumer)
-  set_tests_properties(consumer PROPERTIES TIMEOUT 300 ENVIRONMENT "${terrace_test_environment}")
-endif()

@@ -1,0 +1,18 @@
+# The library from outside: programs that know the public headers alone.
+add_executable(api_library_test api/library_test.cpp)
+set_target_properties(api_library_test PROPERTIES CXX_STANDARD 17 CXX_VISIBILITY_PRESET default)
+target_link_libraries(api_library_test PRIVATE terrace_api Catch2::Catch2 BLAS::BLAS)
+target_compile_definitions(api_library_test PRIVATE TERRACE_CATCH_MAJOR=${Catch2_VERSION_MAJOR})
+target_compile_options(api_library_test PRIVATE $<$<CONFIG:Release>:-O1>)
+foreach(ranks 1 2 3 4)
+  add_test(NAME api/library.${ranks}
+           COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks} $<TARGET_FILE:api_library_test>)
+  math(EXPR cores "(${ranks} + 1) / 2")
+  set_tests_properties(api/library.${ranks} PROPERTIES TIMEOUT 300 LABELS "ranks-${ranks}" PROCESSORS ${cores}
+                       ENVIRONMENT "${terrace_test_environment};${terrace_launcher_folder}/api_library_${ranks}")
+endforeach()
+
+# The installed tree, moved: what it holds, the examples built against it by find_package and pkg-config, run.
+add_test(NAME api/installed COMMAND ${CMAKE_CURRENT_LIST_DIR}/consumer/run.sh ${PROJECT_BINARY_DIR}
+         ${CMAKE_CURRENT_LIST_DIR}/consumer ${CMAKE_CURRENT_BINARY_DIR}/consumer)
+set_tests_properties(api/installed PROPERTIES TIMEOUT 600 ENVIRONMENT "${terrace_test_environment}")
