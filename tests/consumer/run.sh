@@ -47,6 +47,10 @@ for ranks in 2 3; do [ "$heat" = "$(mpiexec -n $ranks "$work/build/heat" 20 30 5
 for program in heat_c heat_f; do
   if [ -x "$work/build/$program" ]; then [ "$heat" = "$(mpiexec -n 3 "$work/build/$program" 20 30 5)" ]; fi
 done
+export PYTHONPATH=$source/../../src/api/python TERRACE_LIBRARY=$prefix/lib/libterrace.so PYTHONDONTWRITEBYTECODE=1
+python=/usr/bin/python3  # with the packages of setup.sh
+[ "$heat" = "$($python "$examples/heat.py" 20 30 5)" ]
+if $python -c 'import mpi4py' 2>/dev/null; then [ "$heat" = "$(mpiexec -n 3 $python "$examples/heat.py" 20 30 5)" ]; fi
 "$work/build/code_rank" 300 500 | grep -E '^rank [23][0-9]+, dimension [0-9]+, certified 1, weight of the first word [1-9]'
 "$work/poisson" 40 | tail -1 | grep -E '^converged after [0-9]+ iterations, middle [0-9.]+$'
 # The library's page shows this very program; tests/pages.py compares that of README.md.
