@@ -37,7 +37,8 @@ for page in pages:
         print(f"FAILED  {page}: no example")
     with tempfile.TemporaryDirectory(prefix="terrace-pages-") as folder:
         os.symlink(terrace, os.path.join(folder, "terrace"))
-        environment = {**os.environ, "PATH": folder + ":" + os.environ["PATH"]}
+        environment = {**os.environ, "PATH": folder + ":" + os.environ["PATH"], "PYTHONPATH": str(root / "src/api/python"),
+                       "PYTHONDONTWRITEBYTECODE": "1", "TERRACE_LIBRARY": os.path.join(os.path.dirname(terrace), "libterrace.so")}
         for language, block in blocks:
             count += 1
             for usual, quick in HASTE.items():
