@@ -1,8 +1,18 @@
+if(TERRACE_SANITIZE)
+  return()  # a user's program has no sanitizers
+endif()
+
 # The library from outside: programs that know the public headers alone.
 add_executable(api_library_test api/library_test.cpp)
 set_target_properties(api_library_test PROPERTIES CXX_STANDARD 17 CXX_VISIBILITY_PRESET default)
 target_link_libraries(api_library_test PRIVATE terrace_api Catch2::Catch2 BLAS::BLAS)
-target_compile_definitions(api_library_test PRIVATE TERRACE_CATCH_MAJOR=${Catch2_VERSION_MAJOR})
+target_compile_definitions(api_library_test PRIVATE TERRACE_CATCH_MAJOR=${Catch2_VERSION_MAJOR} TERRACE_WITH_CUDA=$<BOOL:${TERRACE_CUDA}>)
+if(TERRACE_CUDA)
+  target_link_libraries(api_library_test PRIVATE CUDA::cudart)
+  foreach(ranks 1 3)
+    terrace_gpu_test(api/library.${ranks}.gpu GPUS 1 RANKS ${ranks} TARGET api_library_test TIMEOUT 300 ENVIRONMENT TERRACE_API_BACKEND=cuda)
+  endforeach()
+endif()
 target_compile_options(api_library_test PRIVATE $<$<CONFIG:Release>:-O1>)
 foreach(ranks 1 2 3 4)
   add_test(NAME api/library.${ranks}

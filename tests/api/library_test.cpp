@@ -8,6 +8,10 @@
 #include <catch2/catch.hpp>
 #endif
 
+#if TERRACE_WITH_CUDA
+#include <cuda_runtime_api.h>
+#endif
+
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -29,6 +33,16 @@ using Index = std::int64_t;
 using Word = std::uint64_t;
 
 int me = 0, ranks = 1;
+[[maybe_unused]] bool device_missing = false;
+
+/// TERRACE_API_BACKEND=cuda: all that is tested here on a GPU.
+terrace::Options wanted() {
+  terrace::Options options;
+  const char* const backend = std::getenv("TERRACE_API_BACKEND");
+  if (backend && std::string(backend) == "cuda") options.backend = terrace::Backend::cuda;
+  return options;
+}
+Context group() { return Context(MPI_COMM_WORLD, wanted()); }
 
 /// This rank's share of n rows: uneven, in ascending order of the ranks, or cyclic.
 Rows share(Index n, int kind) {
@@ -176,7 +190,7 @@ Band random_band(Index n, Index m, unsigned seed) {
 }  // namespace
 
 TEST_CASE("an inverse and a solution in the caller's rows") {
-  Context context(MPI_COMM_WORLD);
+  Context context = group();
   for (const Index n : {0, 1, 5, 64, 150})
     for (const int kind : {0, 1, 2}) {
       const Index ld = n + 3, columns = 4;
@@ -205,7 +219,7 @@ TEST_CASE("an inverse and a solution in the caller's rows") {
 }
 
 TEST_CASE("a singular matrix is the same error on all ranks, and the arrays are as they were") {
-  Context context(MPI_COMM_WORLD);
+  Context context = group();
   const Index n = 40;
   const Rows rows = share(n, 0);
   const std::vector<Index> list = held(n, rows);
@@ -226,7 +240,7 @@ TEST_CASE("a singular matrix is the same error on all ranks, and the arrays are 
 }
 
 TEST_CASE("wrong arguments are one error on all ranks") {
-  Context context(MPI_COMM_WORLD);
+  Context context = group();
   std::vector<double> a(100, 1.0);
   const auto code = [&](Rows rows, Index columns, Index ld) {
     return error_of([&] {
@@ -248,7 +262,7 @@ TEST_CASE("wrong arguments are one error on all ranks") {
 }
 
 TEST_CASE("bits: forms, rank, kernel, solution, inverse and product") {
-  Context context(MPI_COMM_WORLD);
+  Context context = group();
   for (const auto& [rows, columns] :
        {std::pair<Index, Index>{1, 1}, {70, 130}, {200, 64}, {129, 129}})
     for (const int kind : {0, 2}) {
@@ -338,7 +352,7 @@ TEST_CASE("bits: forms, rank, kernel, solution, inverse and product") {
 TEST_CASE("bands in all four forms, factors that solve again") {
   using terrace::band::Matrix;
   using terrace::band::Uplo;
-  Context context(MPI_COMM_WORLD);
+  Context context = group();
   for (const auto& [n, m] : {std::pair<Index, Index>{1, 0}, {50, 3}, {333, 20}, {30, 40}}) {
     const Band a = random_band(n, m, 5);
     const Rows columns = share(n, 0);
@@ -400,7 +414,7 @@ TEST_CASE("bands in all four forms, factors that solve again") {
 }
 
 TEST_CASE("gradients on CSR, dense and band matrices") {
-  Context context(MPI_COMM_WORLD);
+  Context context = group();
   const Index n = 300, m = 2, right = 2;
   const Band a = random_band(n, m, 8);
   const std::vector<double> b = random_matrix(n, right, 9);
@@ -468,7 +482,7 @@ TEST_CASE("gradients on CSR, dense and band matrices") {
 }
 
 TEST_CASE("the caller can stop a run on any rank, and go on") {
-  Context context(MPI_COMM_WORLD);
+  Context context = group();
   const Index n = 600;
   const Rows rows = share(n, 0);
   const std::vector<Index> list = held(n, rows);
@@ -489,6 +503,93 @@ TEST_CASE("the caller can stop a run on any rank, and go on") {
   CHECK(most > 0.9);
 }
 
+#if TERRACE_WITH_CUDA
+/// A copy in a device's memory, and back.
+template <class T>
+class OnDevice {
+ public:
+  explicit OnDevice(std::vector<T>& host) : host_(host) {
+    REQUIRE(cudaMalloc(&data_, std::max<std::size_t>(1, bytes())) == cudaSuccess);
+    REQUIRE(cudaMemcpy(data_, host.data(), bytes(), cudaMemcpyHostToDevice) == cudaSuccess);
+  }
+  ~OnDevice() {
+    cudaMemcpy(host_.data(), data_, bytes(), cudaMemcpyDeviceToHost);
+    cudaFree(data_);
+  }
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+  T* data() const { return static_cast<T*>(data_); }
+
+ private:
+  std::size_t bytes() const { return host_.size() * sizeof(T); }
+  std::vector<T>& host_;
+  void* data_ = nullptr;
+};
+
+TEST_CASE("arrays of a device", "[gpu]") {
+  int devices = 0;
+  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
+    device_missing = true;
+    return;
+  }
+  Context context(MPI_COMM_WORLD);
+  const auto where = terrace::Where::device;
+  for (const Index n : {1, 100, 777}) {
+    const Rows rows = share(n, 0);
+    const std::vector<Index> list = held(n, rows);
+    const Index ld = n + 5, right = 2, words = (n + 63) / 64;
+    const std::vector<double> a = random_matrix(n, n, 1), b = random_matrix(n, right, 2);
+    std::vector<double> own = part(a, n, list, ld, 1.5), x = part(b, right, list, right, 0.0);
+    {
+      const OnDevice matrix(own), solution(x);
+      CHECK((matrix.data() == nullptr || terrace::where_is(matrix.data()) == where));
+      terrace::dense::solve(context, n, {matrix.data(), rows, n, ld, where},
+                            {solution.data(), rows, right, 0, where});
+      terrace::dense::invert(context, n, {matrix.data(), rows, n, ld, where});
+    }
+    CHECK(residual(n, right, a, whole(n, right, list, x, right), b) < 1e-8);
+    std::vector<double> one(std::size_t(n * n), 0.0);
+    for (Index i = 0; i < n; ++i) one[std::size_t(i * n + i)] = 1;
+    CHECK(residual(n, n, a, whole(n, n, list, own, ld), one) < 1e-8);
+
+    std::vector<Word> bits = random_bits(n, n, 3), form = bits;
+    const std::vector<Index> pivots = eliminate(form, n, n);
+    std::vector<Word> own_bits = part(bits, words, list, words, Word(0));
+    {
+      const OnDevice matrix(own_bits);
+      CHECK(terrace::gf2::rank(context, n, {matrix.data(), rows, n, 0, where}).pivots == pivots);
+      terrace::gf2::reduce(context, n, {matrix.data(), rows, n, 0, where});
+    }
+    CHECK(whole(n, words, list, own_bits, words) == form);
+
+    const Index m = std::min<Index>(n - 1, 9);
+    const Band band = random_band(n, m, 4);
+    std::vector<double> lower(std::size_t((m + 1) * rows.count));
+    for (Index d = 0; d <= m; ++d)
+      std::copy_n(band.lower.begin() + d * n + rows.first, rows.count,
+                  lower.begin() + d * rows.count);
+    x = part(b, right, list, right, 0.0);
+    std::vector<double> y(x.size(), 0.0);
+    {
+      const OnDevice matrix(lower), solution(x);
+      const terrace::band::Matrix given{
+          matrix.data(), m, rows, terrace::band::Matrix::diagonals, terrace::band::Uplo::lower, 0,
+          where};
+      const std::vector<double> before = x;
+      terrace::band::solve(context, n, given, {solution.data(), rows, right, 0, where});
+      auto made = terrace::cg::band(context, n, given);
+      std::vector<double> copy = before;
+      const OnDevice b_there(copy), y_there(y);
+      const auto results = made.solve({b_there.data(), rows, right, 0, where},
+                                      {y_there.data(), rows, right, 0, where});
+      CHECK(results[0].converged);
+    }
+    CHECK(residual(n, right, band.dense, whole(n, right, list, x, right), b) < 1e-8);
+    CHECK(residual(n, right, band.dense, whole(n, right, list, y, right), b) < 1e-7);
+  }
+}
+#endif
+
 TEST_CASE("a part of the ranks works, and settings of the process stay") {
   openblas_set_num_threads(2);
   std::vector<std::string> environment;
@@ -499,7 +600,7 @@ TEST_CASE("a part of the ranks works, and settings of the process stay") {
   bool right = true;
   if (me < three) {
     {
-      Context context(some);
+      Context context(some, wanted());
       right &= context.size() == three && context.rank() == me;
       const Index n = 30, each = (n + three - 1) / three;
       const Rows rows =
@@ -540,5 +641,5 @@ int main(int argc, char** argv) {
   int failed = Catch::Session().run(argc, argv);
   MPI_Allreduce(MPI_IN_PLACE, &failed, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
   MPI_Finalize();
-  return failed != 0;
+  return failed ? 1 : argc > 1 && device_missing ? 77 : 0;
 }
