@@ -28,7 +28,8 @@ if "OMPI_COMM_WORLD_SIZE" in os.environ and int(os.environ["OMPI_COMM_WORLD_SIZE
         print("skipped: mpi4py is not here")
         sys.exit(77)
     comm, rank, size = MPI.COMM_WORLD, MPI.COMM_WORLD.Get_rank(), MPI.COMM_WORLD.Get_size()
-shared = terrace.Context(comm)  # in place of a communicator, now and then
+backend = os.environ.get("TERRACE_API_BACKEND", "auto")
+shared = terrace.Context(comm, backend=backend)  # in place of a communicator, now and then
 draw = np.random.default_rng(options.seed)  # the same on every rank
 
 
@@ -287,13 +288,47 @@ def single_cases():
     print(f"import terrace, with Python itself: {time.perf_counter() - start:.2f} s")
 
 
+def device_cases():
+    """Arrays of CuPy come back where they were."""
+    try:
+        import cupy
+        cupy.cuda.runtime.getDeviceCount()
+    except Exception:
+        print("arrays of a device: skipped, no CuPy or no device")
+        return
+    n, m = 300, 7
+    a = draw.uniform(-1, 1, (n, n)) + n * np.eye(n)
+    b = draw.uniform(-1, 1, (n, 2))
+    there, right = cupy.asarray(a), cupy.asarray(b)
+    address = there.data.ptr
+    inverse = linalg.inv(there, overwrite_a=True)
+    assert inverse is there and there.data.ptr == address
+    close(cupy.asnumpy(inverse), np.linalg.inv(a))
+    x = linalg.solve(cupy.asarray(a), right)
+    assert isinstance(x, cupy.ndarray) and (cupy.asnumpy(right) == b).all()
+    close(cupy.asnumpy(x), np.linalg.solve(a, b))
+    ab = draw.uniform(-1, 1, (m + 1, n))
+    ab[-1] = 20
+    expected = scipy.linalg.solveh_banded(ab, b)
+    close(cupy.asnumpy(linalg.solveh_banded(cupy.asarray(ab), right)), expected)
+    with linalg.cholesky_banded(cupy.asarray(ab)) as factor:
+        close(cupy.asnumpy(factor.solve(right, overwrite_b=True)), expected)
+    close(cupy.asnumpy(right), expected)
+    spd = cupy.asarray(a @ a.T)
+    x, info = cg(spd, cupy.asarray(b), rtol=1e-13)
+    assert info == 0
+    close(cupy.asnumpy(x), np.linalg.solve(a @ a.T, b))
+    print("arrays of a device: 6 passed")
+
+
 if comm is None:
     single_cases()
+    device_cases()
 cases = (bits_case, band_case, dense_case, cg_case)
 ranks = comm
 for i in range(options.count):
     draw = np.random.default_rng([options.seed, i])
-    group = shared if i // 4 % 4 else ranks
+    group = shared if i // 4 % 4 or backend != "auto" else ranks
     try:
         cases[i % 4]()
     except BaseException:
