@@ -290,6 +290,16 @@ int terrace_cg_band(terrace_context* c, int64_t n, int64_t m, int64_t first, int
         api::cg::band(c->context, n, band_of(m, first, count, ab, ldab, layout, upper))};
   });
 }
+int terrace_cg_user(terrace_context* c, int64_t n, int64_t first, int64_t count,
+                    void (*product)(const double*, double*, void*), void* user,
+                    const double* diagonal, terrace_cg_operator** out) {
+  return coded([&] {
+    api::cg::Product call;
+    if (product) call = [product, user](const double* p, double* q) { product(p, q, user); };
+    *out = new terrace_cg_operator{
+        api::cg::user(c->context, n, Rows::range(first, count), std::move(call), diagonal)};
+  });
+}
 int terrace_cg_solve(terrace_cg_operator* a, int64_t first, int64_t count, int64_t nrhs,
                      const double* b, int64_t ldb, double* x, int64_t ldx,
                      const terrace_cg_options* given, terrace_cg_result* results) {

@@ -8,6 +8,7 @@
 #include "src/api/held_band.hpp"
 #include "src/api/inside.hpp"
 #include "src/cg/operators.hpp"
+#include "src/cg/operators_user.hpp"
 #include "src/cg/system.hpp"
 
 namespace terrace::api::cg {
@@ -106,6 +107,7 @@ struct OperatorOn : Operator::Inside {
   Context ranks;
   terrace::Context<B>& context;
   std::unique_ptr<A<B>> a;
+  bool one_at_a_time = false, has_diagonal = true;
 
   OperatorOn(Context group, terrace::Context<B>& on, std::unique_ptr<A<B>> matrix)
       : ranks(std::move(group)), context(on), a(std::move(matrix)) {
@@ -123,6 +125,12 @@ struct OperatorOn : Operator::Inside {
                     "for each right-hand side");
     CgRequest request = base;
     request.guard = inside.options.guard;
+    if (one_at_a_time) request.at_once = 1;
+    if (inside.control.reduce(Index(has_diagonal), Reduce::min) == 0 &&
+        (request.jacobi || request.preconditioner == "chebyshev"))
+      fail_together(Exit::usage,
+                    "this preconditioner needs the diagonal; cg::user; give it, or use "
+                    "none");
     const Index nrhs = b.columns;
     const Held<const double, B> right(context, n, b, nrhs, "b");
     const Held<double, B> result(context, n, x, nrhs, "x");
@@ -315,6 +323,31 @@ Operator band(Context& context, std::int64_t n, const band::Matrix& a) {
             });
           return finished<terrace::cg::BandOperator>(context, on, std::move(made));
         });
+  });
+}
+
+Operator user(Context& context, std::int64_t n, Rows rows, Product product,
+              const double* diagonal) {
+  return at_border([&] {
+    Context::Inside& ranks = context.inside();
+    const std::vector<Index> first = starts(ranks.control, n, rows);
+    if (ranks.options.backend == Backend::cuda)
+      fail_together(Exit::usage,
+                    "a product of the caller's runs on the host; Options::backend is "
+                    "cuda; leave it automatic");
+    if (ranks.control.reduce(Index(bool(product)), Reduce::min) == 0)
+      fail_together(Exit::usage, "no product; cg::user; give a function on each rank");
+    terrace::Context<Cpu>& on = ranks.on<Cpu>();
+    const Range own{first[std::size_t(on.rank())], rows.count};
+    std::vector<double> copy;
+    if (diagonal) copy.assign(diagonal, diagonal + rows.count);
+    auto made = std::make_unique<OperatorOn<Cpu, terrace::cg::UserOperator>>(
+        context, on,
+        std::make_unique<terrace::cg::UserOperator<Cpu>>(on, n, own, std::move(product),
+                                                         std::move(copy)));
+    made->one_at_a_time = true;
+    made->has_diagonal = diagonal != nullptr || rows.count == 0;
+    return Operator(std::move(made));
   });
 }
 

@@ -454,6 +454,34 @@ TEST_CASE("gradients on CSR, dense and band matrices") {
                                 {a.lower.data() + rows.first, m, rows,
                                  terrace::band::Matrix::diagonals, terrace::band::Uplo::lower, n});
   judge(band, "block-jacobi");
+  // The caller's own product: all of p is gathered.
+  if (!std::getenv("TERRACE_API_BACKEND")) {
+    std::vector<double> diagonal(list.size(), a.dense[0]);
+    int calls = 0;
+    auto own_product = terrace::cg::user(
+        context, n, rows,
+        [&](const double* p, double* q) {
+          ++calls;
+          const std::vector<double> all =
+              whole(n, 1, list, std::vector<double>(p, p + list.size()), 1);
+          for (std::size_t i = 0; i < list.size(); ++i) {
+            q[i] = 0;
+            for (Index j = 0; j < n; ++j)
+              q[i] += a.dense[std::size_t(list[i] * n + j)] * all[std::size_t(j)];
+          }
+        },
+        diagonal.data());
+    judge(own_product, "none");
+    judge(own_product, "jacobi");
+    judge(own_product, "chebyshev");
+    CHECK(calls > 20);
+    terrace::cg::Options blocks;
+    blocks.preconditioner = "block-jacobi";
+    std::vector<double> x(own_b.size());
+    CHECK(error_of([&] {
+            own_product.solve({own_b.data(), rows, right}, {x.data(), rows, right}, blocks);
+          }).code() == Code::usage);
+  }
   // Rows that are sorted go another way.
   std::vector<Index> starts{0}, columns;
   std::vector<double> values;

@@ -234,6 +234,21 @@ def cg_case():
     found, info = cg(operator, mine(b, cuts), rtol=0, atol=1e-300, maxiter=1)
     assert info != 0 or n < 40  # small ones may be a multiple of the identity
     operator.close()
+    if comm is None and backend != "cuda":
+        from scipy.sparse.linalg import aslinearoperator
+        close(cg(aslinearoperator(a), b, rtol=1e-12, comm=group)[0], x)
+        calls = []
+
+        class Failing:
+            shape = (n, n)
+
+            def matvec(self, p):
+                calls.append(p)
+                if len(calls) > 9:
+                    raise KeyError("mine")
+                return a @ p
+        if n > 20:
+            raises(KeyError, cg, Failing(), b, rtol=1e-14, comm=group)
     if n > 1 and comm is None:
         bad = a.tolil()
         bad[0, n - 1] = bad[0, n - 1] + 1

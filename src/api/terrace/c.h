@@ -81,25 +81,28 @@ TERRACE_C int terrace_size_of(const terrace_context* context);
 TERRACE_C int terrace_set_options(terrace_context* context, const terrace_options* options);
 
 /* a := its inverse; b := X with A X = B; the determinant alone. `report` may be NULL. */
-TERRACE_C int terrace_dense_invert(terrace_context*, int64_t n, int64_t first, int64_t count, double* a,
-                                   int64_t lda, terrace_report* report);
+TERRACE_C int terrace_dense_invert(terrace_context*, int64_t n, int64_t first, int64_t count,
+                                   double* a, int64_t lda, terrace_report* report);
 TERRACE_C int terrace_dense_solve(terrace_context*, int64_t n, int64_t first, int64_t count,
-                                  const double* a, int64_t lda, int64_t nrhs, double* b, int64_t ldb,
-                                  terrace_report* report);
+                                  const double* a, int64_t lda, int64_t nrhs, double* b,
+                                  int64_t ldb, terrace_report* report);
 TERRACE_C int terrace_dense_determinant(terrace_context*, int64_t n, int64_t first, int64_t count,
                                         const double* a, int64_t lda, terrace_report* report);
 
 /* A band of m + 1 numbers for each column, columns first .. first + count - 1 of this rank; `layout`
  * 0: rows of diagonals, as SciPy; 1: by columns, as LAPACK. `upper` 1 or 0. */
-TERRACE_C int terrace_band_solve(terrace_context*, int64_t n, int64_t m, int64_t first, int64_t count,
-                                 const double* ab, int64_t ldab, int layout, int upper, int mixed,
-                                 int64_t nrhs, double* b, int64_t ldb, terrace_report* report);
+TERRACE_C int terrace_band_solve(terrace_context*, int64_t n, int64_t m, int64_t first,
+                                 int64_t count, const double* ab, int64_t ldab, int layout,
+                                 int upper, int mixed, int64_t nrhs, double* b, int64_t ldb,
+                                 terrace_report* report);
 typedef struct terrace_band_factor terrace_band_factor;
 TERRACE_C int terrace_band_factor_make(terrace_context*, int64_t n, int64_t m, int64_t first,
                                        int64_t count, const double* ab, int64_t ldab, int layout,
-                                       int upper, terrace_band_factor** out, terrace_report* report);
-TERRACE_C int terrace_band_factor_solve(terrace_band_factor*, int64_t first, int64_t count, int64_t nrhs,
-                                        double* b, int64_t ldb, terrace_report* report);
+                                       int upper, terrace_band_factor** out,
+                                       terrace_report* report);
+TERRACE_C int terrace_band_factor_solve(terrace_band_factor*, int64_t first, int64_t count,
+                                        int64_t nrhs, double* b, int64_t ldb,
+                                        terrace_report* report);
 /* This rank's columns of L by columns, m + 1 numbers each; lives as long as the factor. */
 TERRACE_C const double* terrace_band_factor_columns(const terrace_band_factor*);
 TERRACE_C void terrace_band_factor_free(terrace_band_factor*);
@@ -107,8 +110,9 @@ TERRACE_C void terrace_band_factor_free(terrace_band_factor*);
 /* Bits, packed in words: column j of a row is bit j % 64 of word j / 64; ld in words. `pivots`: room
  * for min(rows, columns) numbers, or NULL. */
 TERRACE_C int terrace_gf2_reduce(terrace_context*, int64_t rows, int64_t columns, int64_t first,
-                                 int64_t count, uint64_t* a, int64_t lda, int echelon, int64_t* pivots,
-                                 uint64_t* transform /* or NULL */, int64_t ldt, terrace_report* report);
+                                 int64_t count, uint64_t* a, int64_t lda, int echelon,
+                                 int64_t* pivots, uint64_t* transform /* or NULL */, int64_t ldt,
+                                 terrace_report* report);
 TERRACE_C int terrace_gf2_rank(terrace_context*, int64_t rows, int64_t columns, int64_t first,
                                int64_t count, const uint64_t* a, int64_t lda, int64_t* pivots,
                                terrace_report* report);
@@ -117,8 +121,8 @@ TERRACE_C int terrace_gf2_solve(terrace_context*, int64_t rows, int64_t columns,
                                 int64_t count, const uint64_t* a, int64_t lda, int64_t nrhs,
                                 const uint64_t* b, int64_t ldb, int64_t x_first, int64_t x_count,
                                 uint64_t* x, int64_t ldx, terrace_report* report);
-TERRACE_C int terrace_gf2_inverse(terrace_context*, int64_t n, int64_t first, int64_t count, uint64_t* a,
-                                  int64_t lda, terrace_report* report);
+TERRACE_C int terrace_gf2_inverse(terrace_context*, int64_t n, int64_t first, int64_t count,
+                                  uint64_t* a, int64_t lda, terrace_report* report);
 /* A basis of the kernel: *dimension rows in all, this rank's *basis_first .. of *basis_count, packed
  * without gaps at *basis, which terrace_free() gives back. */
 TERRACE_C int terrace_gf2_kernel(terrace_context*, int64_t rows, int64_t columns, int64_t first,
@@ -156,11 +160,15 @@ TERRACE_C int terrace_cg_csr(terrace_context*, int64_t n, int64_t first, int64_t
 TERRACE_C int terrace_cg_csr32(terrace_context*, int64_t n, int64_t first, int64_t count,
                                const int32_t* start, const int32_t* column, const double* value,
                                terrace_cg_operator** out);
-TERRACE_C int terrace_cg_dense(terrace_context*, int64_t n, int64_t first, int64_t count, const double* a,
-                               int64_t lda, terrace_cg_operator** out);
+TERRACE_C int terrace_cg_dense(terrace_context*, int64_t n, int64_t first, int64_t count,
+                               const double* a, int64_t lda, terrace_cg_operator** out);
 TERRACE_C int terrace_cg_band(terrace_context*, int64_t n, int64_t m, int64_t first, int64_t count,
                               const double* ab, int64_t ldab, int layout, int upper,
                               terrace_cg_operator** out);
+/* Your own product, on the host: q := this rank's rows of A p. `diagonal` may be NULL. */
+TERRACE_C int terrace_cg_user(terrace_context*, int64_t n, int64_t first, int64_t count,
+                              void (*product)(const double* p, double* q, void* user), void* user,
+                              const double* diagonal, terrace_cg_operator** out);
 /* x := the solution; `results`: one for each right-hand side. Not converged is a result, and 0. */
 TERRACE_C int terrace_cg_solve(terrace_cg_operator*, int64_t first, int64_t count, int64_t nrhs,
                                const double* b, int64_t ldb, double* x, int64_t ldx,

@@ -55,6 +55,14 @@ TERRACE_API_NAMESPACE {
   TERRACE_API Operator dense(Context& context, std::int64_t n, Local<const double> a);
   TERRACE_API Operator band(Context& context, std::int64_t n, const band::Matrix& a);
 
+  /// Your own product: product(p, q) sets q to this rank's rows (a range) of A p, of which it gets this
+  /// rank's rows. It is called on all ranks at the same time, in the calling thread, and may
+  /// communicate. Host memory, CPU backend. `diagonal`: this rank's part, for jacobi; or null. A is not
+  /// looked at: it has to be symmetric and positive definite, and not of extreme scale.
+  using Product = std::function<void(const double* p, double* q)>;
+  TERRACE_API Operator user(Context& context, std::int64_t n, Rows rows, Product product,
+                            const double* diagonal = nullptr);
+
   }  // namespace cg
 }  // namespace api
 }  // namespace terrace

@@ -6,6 +6,7 @@ import threading
 
 c_double, c_int, c_int64, c_void_p = ctypes.c_double, ctypes.c_int, ctypes.c_int64, ctypes.c_void_p
 PROGRESS = ctypes.CFUNCTYPE(c_int, c_double, c_void_p)
+PRODUCT = ctypes.CFUNCTYPE(None, ctypes.POINTER(c_double), ctypes.POINTER(c_double), c_void_p)
 OBSERVE = ctypes.CFUNCTYPE(c_int, c_int64, c_double, c_void_p)
 
 

@@ -4,14 +4,15 @@ import ctypes
 import numpy as np
 
 from .._arrays import Reals, owned
-from .._library import OBSERVE, CgOptions, CgResult, using
+from .._library import OBSERVE, PRODUCT, CgOptions, CgResult, using
 
 _int64 = ctypes.c_int64
 
 
 class Operator:
-    """A symmetric positive definite matrix ready for products: SciPy's sparse ones, or a dense array; with comm= this rank's rows.
-    Solve with it again and again: op.solve(b), or cg(op, b)."""
+    """A symmetric positive definite matrix ready for products: SciPy's sparse ones, a dense array, or a LinearOperator (anything with
+    .shape and .matvec); with comm= this rank's rows, and a matvec of these from these. Solve with it again and again: op.solve(b), or
+    cg(op, b)."""
 
     def __init__(self, a, *, comm=None):
         self._owner = using(comm)
@@ -26,6 +27,22 @@ class Operator:
                 value = np.ascontiguousarray(a.data, np.float64)
                 self._context.call("terrace_cg_csr32" if wide == np.int32 else "terrace_cg_csr", _int64(self.n), self._first,
                                    self._count, *(ctypes.c_void_p(x.ctypes.data) for x in (start, column, value)),
+                                   ctypes.byref(self._handle))
+            elif hasattr(a, "matvec"):
+                self._matvec, self._raised = a.matvec, []
+                count = a.shape[0]
+                first, self.n = self._context.counts(count)
+                self._first, self._count = _int64(first), _int64(count)
+
+                def product(p, q, _):
+                    try:
+                        np.ctypeslib.as_array(q, (count,))[:] = np.asarray(self._matvec(np.ctypeslib.as_array(p, (count,)))).ravel()
+                    except BaseException as error:
+                        self._raised.append(error)
+                        np.ctypeslib.as_array(q, (count,))[:] = np.nan  # ends the iteration
+
+                self._product = PRODUCT(product if count else lambda p, q, _: None)
+                self._context.call("terrace_cg_user", _int64(self.n), self._first, self._count, self._product, None, None,
                                    ctypes.byref(self._handle))
             else:
                 dense = Reals(a, "A")
@@ -71,6 +88,8 @@ class Operator:
             if raised:
                 raise raised[0] from None
             raise
+        if getattr(self, "_raised", None):
+            raise self._raised.pop()
         return x, list(results[:right.columns])
 
     def close(self):
