@@ -1,6 +1,7 @@
 terrace_test(base/stream RANKS 1 SANITIZE 1 LANES)
 set_property(TEST base/stream.1 APPEND PROPERTY ENVIRONMENT TERRACE_THREADS=3)
 add_library(fake_nvml MODULE base/fake_nvml.cpp)
+set_target_properties(fake_nvml PROPERTIES CXX_VISIBILITY_PRESET default)
 terrace_test(base/energy RANKS 1)
 terrace_test(base/timeline RANKS 1)
 terrace_test(program/energy RANKS 1 3)

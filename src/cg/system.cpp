@@ -9,8 +9,8 @@
 
 #include "src/cg/columns.hpp"
 #include "src/cg/constant_guard.hpp"
-#include "src/cg/preconditioning.hpp"
 #include "src/cg/operators_user.hpp"
+#include "src/cg/preconditioning.hpp"
 
 namespace terrace::cg {
 namespace {

@@ -11,6 +11,9 @@ mv "$work/first" "$work/moved"
 prefix=$work/moved
 env -i "$prefix/bin/terrace" --version | head -1
 
+# The program takes the place of two functions of libc: src/program/waiting.hpp.
+for name in connect sched_yield; do nm -D --defined-only "$prefix/bin/terrace" | grep -qE " T $name\$"; done
+
 # Nothing of ours but the front door is installed, and nothing of it names the place where it was built.
 if find "$prefix" -name '*.a' -o -path '*/include/*' -name '*.hpp' -not -path '*/include/terrace/*' | grep .; then
   echo "that is no public file" >&2; exit 1
