@@ -9,55 +9,55 @@
 #pragma once
 #include <terrace/context.hpp>
 
-namespace terrace {
-TERRACE_API_NAMESPACE {
-  namespace gf2 {
+TERRACE_API_BEGIN
 
-  using Word = std::uint64_t;
+namespace gf2 {
 
-  struct Report {
-    std::int64_t rank = 0;
-    std::vector<std::int64_t> pivots;  ///< columns, ascending; on every rank
-    bool certified = false;
-    Seconds seconds;
-  };
+using Word = std::uint64_t;
 
-  enum class Form { reduced, echelon };
+struct Report {
+  std::int64_t rank = 0;
+  std::vector<std::int64_t> pivots;  ///< columns, ascending; on every rank
+  bool certified = false;
+  Seconds seconds;
+};
 
-  /// a := its (reduced) row echelon form: row q is that of pivot q, the others are zero. `rows` rows in
-  /// all.
-  TERRACE_API Report reduce(Context& context, std::int64_t rows, Local<Word> a,
-                            Form form = Form::reduced);
-  /// The same beside T with T A = the form, rows x rows bits, held as A's rows are.
-  TERRACE_API Report reduce(Context& context, std::int64_t rows, Local<Word> a,
-                            Local<Word> transform, Form form = Form::reduced);
-  /// Rank and pivots; `a` is not changed.
-  TERRACE_API Report rank(Context& context, std::int64_t rows, Local<const Word> a);
-  /// x := X with A X = B, free unknowns zero: a.columns rows of b.columns bits. Throws Code::outcome
-  /// where there is none.
-  TERRACE_API Report solve(Context& context, std::int64_t rows, Local<const Word> a,
-                           Local<const Word> b, Local<Word> x);
-  /// a := its inverse. Throws Code::outcome with the first column that depends on those before it.
-  TERRACE_API Report inverse(Context& context, std::int64_t n, Local<Word> a);
+enum class Form { reduced, echelon };
 
-  /// Rows of a result whose number is known at the end, in host memory: this rank's.
-  struct Basis {
-    Report report;               ///< of A
-    std::int64_t dimension = 0;  ///< rows on all ranks: columns - rank
-    Rows rows;                   ///< a range
-    std::int64_t columns = 0, ld = 0;
-    std::vector<Word> words;
-    [[nodiscard]] Local<const Word> view() const {
-      return {words.data(), rows, columns, ld, Where::host};
-    }
-  };
-  /// A basis of {x : A x = 0}; `a` is not changed.
-  TERRACE_API Basis kernel(Context& context, std::int64_t rows, Local<const Word> a);
+/// a := its (reduced) row echelon form: row q is that of pivot q, the others are zero. `rows` rows in
+/// all.
+TERRACE_API Report reduce(Context& context, std::int64_t rows, Local<Word> a,
+                          Form form = Form::reduced);
+/// The same beside T with T A = the form, rows x rows bits, held as A's rows are.
+TERRACE_API Report reduce(Context& context, std::int64_t rows, Local<Word> a, Local<Word> transform,
+                          Form form = Form::reduced);
+/// Rank and pivots; `a` is not changed.
+TERRACE_API Report rank(Context& context, std::int64_t rows, Local<const Word> a);
+/// x := X with A X = B, free unknowns zero: a.columns rows of b.columns bits. Throws Code::outcome
+/// where there is none.
+TERRACE_API Report solve(Context& context, std::int64_t rows, Local<const Word> a,
+                         Local<const Word> b, Local<Word> x);
+/// a := its inverse. Throws Code::outcome with the first column that depends on those before it.
+TERRACE_API Report inverse(Context& context, std::int64_t n, Local<Word> a);
 
-  /// c := A B, A rows x a.columns, B a.columns x b.columns.
-  TERRACE_API Report multiply(Context& context, std::int64_t rows, Local<const Word> a,
-                              Local<const Word> b, Local<Word> c);
+/// Rows of a result whose number is known at the end, in host memory: this rank's.
+struct Basis {
+  Report report;               ///< of A
+  std::int64_t dimension = 0;  ///< rows on all ranks: columns - rank
+  Rows rows;                   ///< a range
+  std::int64_t columns = 0, ld = 0;
+  std::vector<Word> words;
+  [[nodiscard]] Local<const Word> view() const {
+    return {words.data(), rows, columns, ld, Where::host};
+  }
+};
+/// A basis of {x : A x = 0}; `a` is not changed.
+TERRACE_API Basis kernel(Context& context, std::int64_t rows, Local<const Word> a);
 
-  }  // namespace gf2
-}  // namespace api
-}  // namespace terrace
+/// c := A B, A rows x a.columns, B a.columns x b.columns.
+TERRACE_API Report multiply(Context& context, std::int64_t rows, Local<const Word> a,
+                            Local<const Word> b, Local<Word> c);
+
+}  // namespace gf2
+
+TERRACE_API_END
