@@ -54,6 +54,9 @@ export PYTHONPATH=$source/../../src/api/python TERRACE_LIBRARY=$prefix/lib/libte
 python=/usr/bin/python3  # with the packages of setup.sh
 [ "$heat" = "$($python "$examples/heat.py" 20 30 5)" ]
 if $python -c 'import mpi4py' 2>/dev/null; then [ "$heat" = "$(mpiexec -n 3 $python "$examples/heat.py" 20 30 5)" ]; fi
+$python "$examples/ldpc.py" 120 | grep -E '^rate 0.9: 12 checks, rank (9|10|11), '
+$python "$examples/beam.py" 40 | grep -F 'load at 1.00: tip moves 0.333333, by the formula 0.333333'
+$python "$examples/poisson.py" 30 | grep -E '^ +ic: [0-9]+ iterations, residual [0-9.]+e-1[0-9]'
 "$work/build/code_rank" 300 500 | grep -E '^rank [23][0-9]+, dimension [0-9]+, certified 1, weight of the first word [1-9]'
 "$work/poisson" 40 | tail -1 | grep -E '^converged after [0-9]+ iterations, middle [0-9.]+$'
 # The library's page shows this very program; tests/pages.py compares that of README.md.
