@@ -11,6 +11,7 @@
 #include "distrib/agree.hpp"
 #include "distrib/session.hpp"
 #include "io/foreign.hpp"
+#include "io/volume.hpp"
 #include "src/program/reading.hpp"
 #include "src/program/register.hpp"
 
@@ -82,23 +83,20 @@ void check_options(const ConvertOptions& o, const std::string& from, FileForm in
            "send it to a file or a program, or use --as text");
 }
 
-void read_foreign(Run& run, const ConvertFrom& from, FileForm form, io::Output& output) {
+Writing read_foreign(Run& run, const ConvertFrom& from, FileForm form) {
   switch (form) {
-    case FileForm::text:
-    case FileForm::csv:
-      return text_to_hdf5(run, from, form, output);
     case FileForm::matrix_market:
-      return matrix_market_to_hdf5(run, from, output);
+      return read_matrix_market(run, from);
     case FileForm::sms:
-      return sms_to_hdf5(run, from, output);
+      return read_sms(run, from);
     case FileForm::alist:
-      return alist_to_hdf5(run, from, output);
+      return read_alist(run, from);
     case FileForm::numpy:
-      return numpy_to_hdf5(run, from, output);
+      return read_numpy(run, from);
     case FileForm::npz:
-      return npz_to_hdf5(run, from, output);
-    case FileForm::hdf5:
-      return;
+      return read_npz(run, from);
+    default:
+      return read_text(run, from, form);
   }
 }
 
@@ -142,14 +140,20 @@ void convert(Run& run, const ConvertOptions& o) {
     if (control.rank() == 0) check_options(o, from.file, in, to.file, out);
   });
   const bool to_standard_output = to.file == io::standard_stream;
+  if (to_standard_output && run.reports_on_stdout())
+    fail_together(Exit::usage,
+                  "the result and the report both go to standard output; --json or --report -; "
+                  "write one of them to a file");
   if (!to_standard_output) run.options.output = o.to;
   run.require_own_files();
   if (from.file != io::standard_stream) run.require_not_written("input", from);
   run.report["backend"] = "cpu";
   if (out == FileForm::hdf5) {
     io::Output output(control, o.to, run.options.force);
+    Writing write;
+    run.phase("read", [&] { write = read_foreign(run, {from.file, o.bits}, in); });
     run.phase("write", [&] {
-      read_foreign(run, {from.file, o.bits}, in, output);
+      write(output);
       auto attributes = run.attributes();
       attributes["source"] = from.file == io::standard_stream
                                  ? "standard input"
@@ -160,10 +164,29 @@ void convert(Run& run, const ConvertOptions& o) {
     run.phase("write", [&] { write_foreign(run, from, to.file, out, o); });
   }
   if (!to_standard_output)
-    run.say(fmt::format("converted {} to {} in {:.3f} s", o.from, o.to, run.seconds("write")));
+    run.say(fmt::format("converted {} to {} in {:.3f} s", o.from, o.to,
+                        run.seconds("read") + run.seconds("write")));
 }
 
 }  // namespace
+
+Range own_slice(const Control& control, Index extent) {
+  const auto ranges = contiguous(extent, control.size()).ranges(control.rank());
+  return ranges.empty() ? Range{extent, 0} : ranges[0];
+}
+
+Index share(const Control& control, Index value) {
+  return control.reduce(control.rank() == 0 ? value : 0, Reduce::sum);
+}
+
+void show_bytes(Run& run, Moved moved, double bytes) {
+  const auto now = [moved] {
+    const io::Volume all = io::volume();
+    return double(moved == Moved::read ? all.read : all.written);
+  };
+  run.progress.enter(moved == Moved::read ? "reading" : "writing", bytes,
+                     [now, before = now()] { return now() - before; });
+}
 
 void add_convert_command(CLI::App& app, Selected& selected) {
   const auto options = std::make_shared<ConvertOptions>();
@@ -192,9 +215,7 @@ void add_convert_command(CLI::App& app, Selected& selected) {
       ->add_option("--digits", options->digits,
                    "Digits of a number in text (default 7; 17 keep them all)")
       ->check(CLI::Range(1, 17));
-  command->add_flag("--force", selected.options.force, "Overwrite an existing output");
-  command->add_option("--report", selected.options.report, "Write a JSON report to this file");
-  command->add_flag("--quiet", selected.options.quiet, "Print errors only");
+  add_common_options(*command, selected.options);
   command->callback([&selected, options] {
     selected.command = "convert";
     selected.action = [options](Run& run) {
