@@ -108,7 +108,7 @@ bool TextReader::line(std::string& text) {
 }
 
 void TextReader::require_room(double words, double least, const std::string& what) const {
-  if (!(words <= 0x1p56)) fail(what + " are more than any machine holds", "correct the sizes");
+  if (!(words <= 0x1p56)) fail(what + " are more than any machine can hold", "correct the sizes");
   if (size() == 0) return;
   const double wanted = words * (least + 1) - 1;  // a blank between two words
   constexpr double little = 0x1p20;               // what is short is read: the line then is named
@@ -120,7 +120,7 @@ void TextReader::require_room(double words, double least, const std::string& wha
 
 void TextReader::require_extents(double rows, double columns) const {
   if (std::max(rows, columns) > double(max_extent))
-    fail(fmt::format("{:.17g} x {:.17g} is more than any machine holds", rows, columns),
+    fail(fmt::format("{:.17g} x {:.17g} is more than any machine can hold", rows, columns),
          "correct the sizes");
 }
 
@@ -314,7 +314,8 @@ PlainOutput::PlainOutput(const Control& control, const std::string& path, bool f
     if (there && S_ISDIR(status.st_mode))
       throw Error(Exit::usage, "the output is a folder; " + path_ + "; name a file in it");
     if (there && !S_ISREG(status.st_mode))  // a rename would replace the device
-      throw Error(Exit::usage, "the output is no regular file; " + path_ + "; choose another name");
+      throw Error(Exit::usage,
+                  "the output is not a regular file; " + path_ + "; choose another name");
     if (there && !force)
       throw Error(Exit::usage,
                   "the output exists; " + path_ + "; choose another name or add --force");

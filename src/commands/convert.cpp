@@ -59,20 +59,20 @@ void check_options(const ConvertOptions& o, const std::string& from, FileForm in
   if ((in == FileForm::hdf5) == (out == FileForm::hdf5))
     refuse("one of the two files must be HDF5", o.from + " and " + o.to, "convert in two steps");
   if (in != FileForm::hdf5 && !o.reading.empty())
-    refuse("only HDF5 files leave anything to say", o.reading.to_text(), "leave it out");
+    refuse("these options describe HDF5 files only", o.reading.to_text(), "leave it out");
   const bool reads = from == io::standard_stream, writes = to == io::standard_stream;
   if (!o.as.empty() && !reads && !writes)
-    refuse("the form is the one that the file's extension names", "--as " + o.as,
+    refuse("the extension of the file already names its form", "--as " + o.as,
            "use it with - (standard input or output) only");
   if (out != FileForm::text && (o.tabs || o.seed_format))
-    refuse("only text has separators", o.seed_format ? "--seed-format" : "--tabs",
+    refuse("separators are for text only", o.seed_format ? "--seed-format" : "--tabs",
            "leave it out, or write to a .txt file or -");
   const bool text = out == FileForm::text || out == FileForm::csv;
   if (o.digits > 0 && (!text || o.seed_format))
-    refuse(text ? "the seed's programs print seven digits" : "only text has a choice of digits",
+    refuse(text ? "the seed programs print seven digits" : "the number of digits is for text only",
            "--digits", "leave it out");
   if (o.bits && out != FileForm::hdf5)
-    refuse("bits are packed in HDF5 only", "--bits", "leave it out");
+    refuse("packed bits are for HDF5 only", "--bits", "leave it out");
   if (in == FileForm::numpy && reads)
     refuse("a NumPy file is read in pieces, by all ranks", "standard input",
            "store it in a file first, or send text or Matrix Market");
@@ -190,9 +190,9 @@ void show_bytes(Run& run, Moved moved, double bytes) {
 
 void add_convert_command(CLI::App& app, Selected& selected) {
   const auto options = std::make_shared<ConvertOptions>();
-  CLI::App* command = app.add_subcommand(
-      "convert",
-      "Text, CSV, Matrix Market, SMS, alist or NumPy to HDF5 (dataset A, of a vector b) and back");
+  CLI::App* command = app.add_subcommand("convert",
+                                         "Text, CSV, Matrix Market, SMS, alist or NumPy to HDF5 "
+                                         "(dataset A, or b for a vector) and back");
   command
       ->add_option("in", options->from,
                    "IN: .txt .dat .csv .mtx .sms .alist .npy .npz, FILE.h5:/path, or - for "
@@ -202,15 +202,16 @@ void add_convert_command(CLI::App& app, Selected& selected) {
       ->add_option("out", options->to,
                    "OUT: the same, or - for standard output; one of the two is HDF5")
       ->required();
-  command->add_option("--as", options->as, "What - carries: text (default), mtx, or npy (OUT only)")
+  command->add_option("--as", options->as, "Format of -: text (default), mtx, or npy (OUT only)")
       ->check(CLI::IsMember({"text", "mtx", "npy"}));
   add_reading_options(*command, selected.options);
   command->add_flag("--tabs", options->tabs, "Separate the numbers of a text file by tabs");
   command->add_flag("--seed-format", options->seed_format,
-                    "Text as the programs of the seed print it: no count in front, a blank behind "
-                    "every number, rounded to ten places; with --tabs a tab, not rounded");
-  command->add_flag("--bits", options->bits,
-                    "Packed bits: of numbers 0 and 1, of entries that are odd or even");
+                    "Text in the format of the seed programs: no count first, a space after every "
+                    "number, rounded to ten places; with --tabs a tab, not rounded");
+  command->add_flag(
+      "--bits", options->bits,
+      "Write packed bits, from numbers 0 and 1; of sparse entries, whether they are odd");
   command
       ->add_option("--digits", options->digits,
                    "Digits of a number in text (default 7; 17 keep them all)")

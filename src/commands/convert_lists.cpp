@@ -55,7 +55,8 @@ Writing read_sms(Run& run, const ConvertFrom& from) {
       entries.push_back(t);
     }
     std::string_view more;
-    if (reader.word(more)) reader.fail("more behind the line 0 0 0", "that line ends the matrix");
+    if (reader.word(more))
+      reader.fail("more text after the line 0 0 0", "this line must end the file");
   });
   return writing_of_first(run, from, rows, columns, entries);
 }
@@ -71,12 +72,12 @@ std::vector<Index> numbered(io::TextReader& reader, Index count, Index extent) {
   while (io::next_word(text, word)) {
     Index value = 0;
     if (!io::is_whole(word, value) || value < 0 || value > extent)
-      reader.fail(in_quotes(word) + " is no position", fmt::format("use 1 to {}", extent));
+      reader.fail(in_quotes(word) + " is not a position", fmt::format("use 1 to {}", extent));
     if (value > 0) result.push_back(value - 1);
   }
   if (Index(result.size()) != count)
-    reader.fail(fmt::format("{} positions, where {} are announced", result.size(), count),
-                "correct the weights");
+    reader.fail(fmt::format("{} positions, but {} were announced", result.size(), count),
+                "correct the list of weights");
   return result;
 }
 

@@ -34,7 +34,7 @@ MarketHeader read_market_header(io::TextReader& reader) {
   if (line.rfind("%%matrixmarket", 0) != 0 || !says(" matrix"))
     reader.fail("no Matrix Market header", "the first line is '%%MatrixMarket matrix ...'");
   if (says("complex") || says("hermitian"))
-    reader.fail("complex matrices are not taken", "store a real matrix");
+    reader.fail("complex matrices are not supported", "store a real matrix");
   MarketHeader h;
   h.coordinate = says("coordinate");
   if (!h.coordinate && !says("array"))

@@ -23,10 +23,10 @@ void refuse_not_finite(const double* rows, Index count, Index columns, Index fir
       std::find_if(rows, end, [](double value) { return !std::isfinite(value); });
   if (wrong == end) return;
   const Index at = wrong - rows;
-  throw Error(Exit::input, fmt::format("{} in the input; {} row {}, column {}; only finite numbers "
-                                       "can be worked on",
-                                       std::isnan(*wrong) ? "NaN" : "Inf", from,
-                                       first + at / columns, at % columns));
+  throw Error(
+      Exit::input,
+      fmt::format("{} in the input; {} row {}, column {}; only finite numbers are accepted",
+                  std::isnan(*wrong) ? "NaN" : "Inf", from, first + at / columns, at % columns));
 }
 
 /// Elements [from, from + count) of an array in the file's order.
@@ -160,7 +160,7 @@ Sparse sparse_entries(const Arrays& arrays, const std::string& file, const std::
   const std::vector<Index> shape = arrays.whole("shape");
   if (shape.size() != 2 || shape[0] < 0 || shape[1] < 0) refuse("no shape of rows and columns");
   if (std::max(shape[0], shape[1]) > io::max_extent)
-    refuse(fmt::format("{} x {} is more than any machine holds", shape[0], shape[1]));
+    refuse(fmt::format("{} x {} is more than any machine can hold", shape[0], shape[1]));
   Sparse e{shape[0], shape[1], {}};
   const Arrays::Array data = arrays.array("data");
   if (data.header.shape.size() != 1) refuse("data of more than one dimension");
@@ -185,17 +185,17 @@ Sparse sparse_entries(const Arrays& arrays, const std::string& file, const std::
     if (format == "csc") std::swap(row, column);
   }
   if (row.size() != values.size() || column.size() != values.size())
-    refuse("indices and data are not equally many");
+    refuse("indices and data differ in length");
   e.all.resize(values.size());
   for (std::size_t k = 0; k < values.size(); ++k) {
     e.all[k] = {row[k], column[k], values[k]};
     if (row[k] < 0 || row[k] >= e.rows || column[k] < 0 || column[k] >= e.columns)
       refuse(fmt::format("entry ({}, {}) lies outside the matrix", row[k], column[k]));
     if (!std::isfinite(values[k]))
-      throw Error(Exit::input,
-                  fmt::format("{} in the input; {} row {}, column {}; only finite numbers can be "
-                              "worked on",
-                              std::isnan(values[k]) ? "NaN" : "Inf", file, row[k], column[k]));
+      throw Error(
+          Exit::input,
+          fmt::format("{} in the input; {} row {}, column {}; only finite numbers are accepted",
+                      std::isnan(values[k]) ? "NaN" : "Inf", file, row[k], column[k]));
   }
   return e;
 }
@@ -218,7 +218,7 @@ void arrays_to_hdf5(Run& run, const ConvertFrom& from, io::Output& output, const
       a = arrays->array(name);
       const io::NpyHeader& h = a.header;
       if (name.find('/') != std::string::npos || name.empty())
-        throw Error(Exit::input, "an array whose name cannot be a dataset's; " +
+        throw Error(Exit::input, "the name of an array cannot be a dataset name; " +
                                      arrays->where(name) + "; rename it");
       facts[0] = Index(h.shape.size());
       facts[1] = h.shape[0];

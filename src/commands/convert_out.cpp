@@ -49,7 +49,7 @@ void hdf5_to_text(Run& run, const io::Location& from, const std::string& to, Tex
   const bool seed = rounded || style == TextStyle::seed_cpp;
   if (columns != n && !csv)
     no_form(a.location(),
-            fmt::format("text holds square matrices, this one is {} x {}", n, columns),
+            fmt::format("text holds square matrices only, and this one is {} x {}", n, columns),
             "convert it to .csv, .npy or .mtx");
   const char separator = csv                                                              ? ','
                          : style == TextStyle::plain_tabs || style == TextStyle::seed_cpp ? '\t'

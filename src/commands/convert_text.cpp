@@ -191,10 +191,10 @@ void explain_rows(const Control& control, const std::string& file, FileForm form
           reader.fail(in_quotes(word) + " is not a finite number", "write it as 1.5 or 1.5e-3");
       if (words < 0) reader.fail("an empty field", "give every row all its numbers");
       if (words != b.words)
-        reader.fail(fmt::format("a row of {} numbers, where the first one has {}", words, b.words),
-                    "give every row as many, or n first and then n x n numbers");
+        reader.fail(fmt::format("a row of {} numbers, but the first row has {}", words, b.words),
+                    "give every row the same count, or n first and then n x n numbers");
     }
-    reader.fail("the file cannot be read as rows of numbers", "leave it alone while it is read");
+    reader.fail("the file cannot be read as rows of numbers", "do not change it while it is read");
   });
 }
 
@@ -247,8 +247,7 @@ Writing read_text(Run& run, const ConvertFrom& from, FileForm form) {
   const bool csv = form == FileForm::csv;
   if (b.stream != 0) return writing_of_counted(run, from);
   if (b.names != 0)
-    run.warn("a line of names was left out; " + from.file +
-             "; the numbers below it are the matrix");
+    run.warn("a header line was skipped; " + from.file + "; the numbers below it are the matrix");
   if (!csv && b.words == 1 && b.n >= 1) {
     auto rows = parse_lines(run, from.file, b.behind, b.n, csv);
     if (rows && rows->lines == b.n) return writing_of_lines(run, from, std::move(*rows), b.n);
@@ -261,8 +260,8 @@ Writing read_text(Run& run, const ConvertFrom& from, FileForm form) {
   if (!rows) explain_rows(control, from.file, form, b);
   if (!csv && b.words == 1 && b.n >= 1)
     run.warn(
-        fmt::format("the first number, {}, is no order of the numbers behind it and was taken "
-                    "for one of them; {}; if the file begins with its order, it is incomplete",
+        fmt::format("the first number, {}, is not the order of the numbers that follow, so it was "
+                    "read as one of them; {}; if the file begins with its order, it is incomplete",
                     b.n, from.file));
   return writing_of_lines(run, from, std::move(*rows), b.words);
 }

@@ -96,7 +96,7 @@ for name, how in (("rows.txt", {}), ("rows.dat", {"delimiter": "\t"}), ("rows.cs
     check(name, np.array_equal(stored("rows.h5"), A))
 write("named.csv", "first,second\n1,2\n3,4.5\n")
 done = run("convert named.csv rows.h5")
-check("names", np.array_equal(stored("rows.h5"), [[1, 2], [3, 4.5]]) and "warning" in done.err and "names" in done.err, done.err)
+check("names", np.array_equal(stored("rows.h5"), [[1, 2], [3, 4.5]]) and "warning" in done.err and "header" in done.err, done.err)
 large = rng.standard_normal((3000, 60))
 np.savetxt("large.txt", large)
 for ranks in (1, 2, 3):
@@ -232,8 +232,8 @@ check("a bar", "[#" in test.run("convert long.mtx x.h5 --force --progress always
 
 # --- what is wrong in lists of positions -----------------------------------------------------------------
 for name, text, words in (("a.sms", "2 2\n1 1 1\n", ["no SMS header"]), ("b.sms", "2 2 M\n3 1 1\n0 0 0\n", ["(3, 1)", "line 2"]), ("c.sms", "2 2 M\n1 1 1\n", ["ends too early"]),
-                          ("d.sms", "2 2 M\n0 0 0\n1 1 1\n", ["behind"]), ("a.alist", "3 2\n2 2\n1 1 2\n2 2\n1\n2\n1 2\n1 2\n2 3\n", ["not those of the columns"]),
-                          ("b.alist", "3 2\n2 2\n1 1 2\n2 2\n1\n5\n1 2\n1 3\n2 3\n", ["'5' is no position", "line 6"]), ("c.alist", "3 2\n2 2\n1 1 1\n", ["c.alist"])):
+                          ("d.sms", "2 2 M\n0 0 0\n1 1 1\n", ["after"]), ("a.alist", "3 2\n2 2\n1 1 2\n2 2\n1\n2\n1 2\n1 2\n2 3\n", ["not those of the columns"]),
+                          ("b.alist", "3 2\n2 2\n1 1 2\n2 2\n1\n5\n1 2\n1 3\n2 3\n", ["'5' is not a position", "line 6"]), ("c.alist", "3 2\n2 2\n1 1 1\n", ["c.alist"])):
     write(name, text)
     refused(name, *words)
 test.finish()

@@ -47,8 +47,8 @@ row("dens invert", 2, "unknown command 'dens'; terrace; did you mean dense? See 
 row("dense invert A.h5 -o x.h5 --precison fp64", 2, "unknown option '--precison'; terrace dense invert; did you mean --precision?")
 row("dense invert A.h5 -o x.h5 --precison=fp64", 2, "unknown option '--precison'; terrace dense invert; did you mean --precision?")
 row("gf2 rref A.h5 -o x.h5 --precision fp64", 2, "gf2 rref would not obey --precision; on the command line; leave it out, see terrace gf2 rref --help")
-row("dense invert A.h5 -o x.h5 --precision fp46", 2, "'fp46' is no value of --precision; terrace dense invert; did you mean fp64? use fp64 or emulated")
-row("--quiet gf2 rank A.h5", 2, "options of gf2 rank stand behind its name; --quiet; as in terrace gf2 rank ... --quiet")
+row("dense invert A.h5 -o x.h5 --precision fp46", 2, "'fp46' is not a value of --precision; terrace dense invert; did you mean fp64? use fp64 or emulated")
+row("--quiet gf2 rank A.h5", 2, "options of gf2 rank go after its name; --quiet; as in terrace gf2 rank ... --quiet")
 row("gf2 solve A.h5 -o x.h5", 2, "--rhs is missing; terrace gf2 solve; see terrace gf2 solve --help")
 row("gf2 rerf", 2, "unknown command 'rerf'; terrace gf2; did you mean rref? See terrace gf2 --help", ranks=2)
 for command in ("--help", "-h", "--help --quiet"):
