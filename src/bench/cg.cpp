@@ -30,7 +30,7 @@ CgMethod method_of(const CgBench& o) {
                                         : CgMethod::classic;
 }
 
-/// Rows of the Laplace matrix of a stencil (5: 2-D, 7 and 27: 3-D) on a grid of p points a side.
+/// Rows of the Laplace matrix of a stencil (5: 2-D, 7 and 27: 3-D) on a grid of p points per side.
 /// With `place`, point order[i] is row i and place its inverse.
 CsrSlice laplace_rows(Index stencil, Index p, Range rows, const std::vector<Index>& order,
                       const std::vector<Index>& place) {

@@ -62,7 +62,7 @@ class Run {
   /// Runs `work` and adds its wall seconds (the slowest rank's) to report["seconds"][name].
   void phase(const std::string& name, const std::function<void()>& work);
   [[nodiscard]] double seconds(const std::string& name) const;
-  /// Collective: report["ranks_detail"], an object a rank, and report["imbalance"], the slowest
+  /// Collective: report["ranks_detail"], one object per rank, and report["imbalance"], the slowest
   /// rank's seconds by the mean. Only where a report is wanted.
   void detail_ranks();
   void note_device(const DeviceBinding& device);
