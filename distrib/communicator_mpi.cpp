@@ -25,6 +25,7 @@ MPI_Datatype mpi_type(DataType type) {
 }
 
 MpiLane::MpiLane(const Control& control) {
+  if (mpi_comm(control) == MPI_COMM_NULL) return;  // one process without MPI
   check_mpi(MPI_Comm_dup(mpi_comm(control), &comm), "MPI_Comm_dup");
   MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
   MPI_Comm_rank(comm, &rank);
@@ -47,9 +48,13 @@ Index piece_limit(Index usual) {
 namespace {
 Index largest_call() { return piece_limit(Index(1) << 30); }  // bytes
 Index most_elements() { return std::max<Index>(1, largest_call() / 8); }
+void copy_bytes(void* to, const void* from, Index bytes) {
+  if (bytes > 0 && to != from) std::memcpy(to, from, std::size_t(bytes));
+}
 }  // namespace
 
 void MpiLane::broadcast(int root, void* data, Index bytes) const {
+  if (size == 1) return;
   const Index largest = largest_call();
   for (Index from = 0; from < bytes; from += largest)
     check_mpi(MPI_Bcast(static_cast<char*>(data) + from, int(std::min(largest, bytes - from)),
@@ -58,6 +63,7 @@ void MpiLane::broadcast(int root, void* data, Index bytes) const {
 }
 
 void MpiLane::all_gather(const void* send, Index bytes, void* recv) const {
+  if (size == 1) return copy_bytes(recv, send, bytes);
   // Pieces keep each count below 2^31; each piece lands at its own place of every rank's part.
   if (bytes * size <= largest_call()) {
     check_mpi(MPI_Allgather(send, int(bytes), MPI_BYTE, recv, int(bytes), MPI_BYTE, comm),
@@ -66,12 +72,13 @@ void MpiLane::all_gather(const void* send, Index bytes, void* recv) const {
   }
   for (int root = 0; root < size; ++root) {
     char* part = static_cast<char*>(recv) + root * bytes;
-    if (root == rank && part != send) std::memcpy(part, send, std::size_t(bytes));
+    if (root == rank) copy_bytes(part, send, bytes);
     broadcast(root, part, bytes);
   }
 }
 
 void MpiLane::all_reduce(Reduce op, DataType type, void* data, Index count) const {
+  if (size == 1) return;
   const Index piece = most_elements();
   for (Index from = 0; from < count; from += piece)
     check_mpi(MPI_Allreduce(MPI_IN_PLACE, static_cast<char*>(data) + from * 8,
@@ -81,6 +88,7 @@ void MpiLane::all_reduce(Reduce op, DataType type, void* data, Index count) cons
 
 void MpiLane::reduce_scatter(Reduce op, DataType type, const void* send, void* recv,
                              Index count) const {
+  if (size == 1) return copy_bytes(recv, send, 8 * count);
   const Index piece = most_elements();
   if (count <= piece) {
     check_mpi(MPI_Reduce_scatter_block(send, recv, int(count), mpi_type(type), mpi_op(op), comm),
@@ -96,6 +104,11 @@ void MpiLane::reduce_scatter(Reduce op, DataType type, const void* send, void* r
 }
 
 void MpiLane::exchange(std::span<const Piece> sends, std::span<const Piece> receives) const {
+  if (size == 1) {
+    for (std::size_t i = 0; i < sends.size(); ++i)
+      copy_bytes(receives[i].data, sends[i].data, sends[i].bytes);
+    return;
+  }
   const Index largest = largest_call();
   std::vector<MPI_Request> requests;
   const auto each = [&](std::span<const Piece> pieces, bool sending) {
@@ -152,13 +165,7 @@ template <>
 void Communicator<Cpu>::all_gather_bytes(const Stream<Cpu>& stream, const void* send, Index bytes,
                                          void* recv) const {
   if (size() > 1) count_traffic(bytes, bytes * (size() - 1));
-  stream.run([=, state = state_] {
-    if (state->size == 1) {
-      if (bytes > 0 && send != recv) std::memcpy(recv, send, std::size_t(bytes));
-    } else {
-      state->all_gather(send, bytes, recv);
-    }
-  });
+  stream.run([=, state = state_] { state->all_gather(send, bytes, recv); });
 }
 
 template <>

@@ -35,15 +35,26 @@ MPI_Op mpi_op(Reduce op) {
 namespace {
 
 template <class T>
-void reduce_in_place(MPI_Comm comm, T* data, std::size_t count, MPI_Datatype type, Reduce op) {
+void reduce_in_place(const Control::State& ranks, T* data, std::size_t count, MPI_Datatype type,
+                     Reduce op) {
+  if (ranks.size == 1) return;
   constexpr std::size_t piece = std::size_t(1) << 27;
   for (std::size_t from = 0; from < count; from += piece)
     check_mpi(MPI_Allreduce(MPI_IN_PLACE, data + from, int(std::min(piece, count - from)), type,
-                            mpi_op(op), comm),
+                            mpi_op(op), ranks.comm),
               "MPI_Allreduce");
 }
 
-std::shared_ptr<Control::State> duplicate(MPI_Comm from) {
+}  // namespace
+
+Control::State::State() = default;
+Control::State::~State() {
+  int finalized = 0;
+  MPI_Finalized(&finalized);
+  if (!finalized && comm != MPI_COMM_NULL) MPI_Comm_free(&comm);
+}
+
+Control Control::State::duplicate(MPI_Comm from) {
   auto state = std::make_shared<Control::State>();
   check_mpi(MPI_Comm_dup(from, &state->comm), "MPI_Comm_dup");
   MPI_Comm_set_errhandler(state->comm, MPI_ERRORS_RETURN);
@@ -58,46 +69,41 @@ std::shared_ptr<Control::State> duplicate(MPI_Comm from) {
   state->host = state->rank;
   check_mpi(MPI_Bcast(&state->host, 1, MPI_INT, 0, host), "MPI_Bcast");
   MPI_Comm_free(&host);
-  return state;
+  return Control(std::move(state));
 }
 
-}  // namespace
-
-Control::State::State() = default;
-Control::State::~State() {
-  int finalized = 0;
-  MPI_Finalized(&finalized);
-  if (!finalized && comm != MPI_COMM_NULL) MPI_Comm_free(&comm);
-}
-
-Control::Control() : state_(duplicate(MPI_COMM_WORLD)) {}
-Control Control::self() { return Control(duplicate(MPI_COMM_SELF)); }
+Control::Control() : Control(State::duplicate(MPI_COMM_WORLD)) {}
+Control Control::self() { return State::duplicate(MPI_COMM_SELF); }
+Control Control::alone() { return Control(std::make_shared<State>()); }
 int Control::rank() const { return state_->rank; }
 int Control::size() const { return state_->size; }
 int Control::local_rank() const { return state_->local_rank; }
 int Control::host() const { return state_->host; }
 int Control::local_size() const { return state_->local_size; }
-void Control::barrier() const { check_mpi(MPI_Barrier(state_->comm), "MPI_Barrier"); }
+void Control::barrier() const {
+  if (size() > 1) check_mpi(MPI_Barrier(state_->comm), "MPI_Barrier");
+}
 
 Index Control::reduce(Index value, Reduce op) const {
-  reduce_in_place(state_->comm, &value, 1, MPI_INT64_T, op);
+  reduce_in_place(*state_, &value, 1, MPI_INT64_T, op);
   return value;
 }
 double Control::reduce(double value, Reduce op) const {
-  reduce_in_place(state_->comm, &value, 1, MPI_DOUBLE, op);
+  reduce_in_place(*state_, &value, 1, MPI_DOUBLE, op);
   return value;
 }
 void Control::reduce(std::vector<Index>& values, Reduce op) const {
-  reduce_in_place(state_->comm, values.data(), values.size(), MPI_INT64_T, op);
+  reduce_in_place(*state_, values.data(), values.size(), MPI_INT64_T, op);
 }
 void Control::reduce(std::vector<double>& values, Reduce op) const {
-  reduce_in_place(state_->comm, values.data(), values.size(), MPI_DOUBLE, op);
+  reduce_in_place(*state_, values.data(), values.size(), MPI_DOUBLE, op);
 }
 void Control::reduce(std::vector<Word>& values, Reduce op) const {
-  reduce_in_place(state_->comm, values.data(), values.size(), MPI_UINT64_T, op);
+  reduce_in_place(*state_, values.data(), values.size(), MPI_UINT64_T, op);
 }
 
 void Control::broadcast(void* data, Index bytes, int root) const {
+  if (size() == 1) return;
   constexpr Index piece = Index(1) << 30;
   for (Index from = 0; from < bytes; from += piece)
     check_mpi(MPI_Bcast(static_cast<char*>(data) + from, int(std::min(piece, bytes - from)),
@@ -114,6 +120,7 @@ std::string Control::broadcast(const std::string& text, int root) const {
 }
 
 std::vector<Index> Control::gather_all(Index value) const {
+  if (size() == 1) return {value};
   std::vector<Index> all(static_cast<std::size_t>(size()));
   // NOLINTNEXTLINE(mpi-type-mismatch)
   check_mpi(MPI_Allgather(&value, 1, MPI_INT64_T, all.data(), 1, MPI_INT64_T, state_->comm),

@@ -16,6 +16,9 @@ class Control {
  public:
   Control();                            ///< a private duplicate of MPI_COMM_WORLD; needs a Session
   [[nodiscard]] static Control self();  ///< this rank alone
+  /// One process that has started no MPI, and calls none; distrib/mpi.hpp: control_of() for a
+  /// communicator of the caller's.
+  [[nodiscard]] static Control alone();
   [[nodiscard]] int rank() const;
   [[nodiscard]] int size() const;
   [[nodiscard]] int local_rank() const;  ///< number among the ranks of this host
@@ -35,6 +38,7 @@ class Control {
   [[nodiscard]] State& state() const { return *state_; }  ///< distrib/mpi.hpp
 
  private:
+  friend struct State;
   explicit Control(std::shared_ptr<State> state) : state_(std::move(state)) {}
   std::shared_ptr<State> state_;
 };

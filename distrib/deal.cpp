@@ -8,6 +8,7 @@ namespace terrace {
 
 std::vector<LargeVector<char>> deal_bytes(const Control& control,
                                           std::vector<LargeVector<char>> to) {
+  if (control.size() == 1) return to;
   constexpr Index largest = Index(1) << 28;  // of one message
   const auto ranks = std::size_t(control.size());
   const MPI_Comm comm = mpi_comm(control);

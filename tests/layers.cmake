@@ -46,13 +46,15 @@ forbid(distrib "#include \"kernels/(gf2|band|dense|cg)/")
 forbid(io "#include \"kernels/(gf2|band|dense|cg)/")
 forbid(src/frame "#include \"src/(gf2|band|dense|cg|program|commands|bench|api)/|#include \"kernels/(gf2|band|dense|cg)/|#include <CLI/")
 forbid(src/frame "#include <nlohmann/" "checkpoints.cpp")  # the head of its files is JSON
+# What users see includes nothing that is not installed.
+forbid(src/api/terrace "#include \"|#include <(fmt|CLI|nlohmann|hdf5)")
+forbid(src/api "#include \"src/(program|commands|bench)/|#include <(CLI|nlohmann)/")
 forbid(src/program "#include \"src/(commands|bench)/")
 forbid(src/commands "#include \"src/bench/")
 forbid(src/bench "#include \"src/commands/")
 # Other people's libraries, each in its place.
-foreach(folder kernels src)
-  forbid(${folder} "#include <mpi.h>")
-endforeach()
+forbid(kernels "#include <mpi.h>")
+forbid(src "#include <mpi.h>" "src/api/terrace/(context.hpp|c.h)")  # the caller's communicator
 foreach(folder kernels distrib src)
   forbid(${folder} "#include <hdf5.h>")
 endforeach()

@@ -2,7 +2,7 @@
 """The pages can be read and are in their places: pages.py ROOT [--words]
 
 README.md and CONTRIBUTING.md are short; sentences are short; links lead somewhere, and every page can be reached from
-README.md; commit ids stand in jobs/results alone; README.md's program is that of tests/consumer; the version of CMakeLists.txt
+README.md; commit ids stand in jobs/results alone; README.md's program is that of src/api/examples; the version of CMakeLists.txt
 is that of CITATION.cff and CHANGELOG.md. --words prints the words per sentence of each page.
 """
 import pathlib
@@ -106,11 +106,11 @@ for page in texts:
     check(page in reached, f"{page.relative_to(root)}: no way leads to it from README.md")
 
 bare = lambda text: [line.strip() for line in text.split("\n") if line.strip()]
-program = "\n".join(bare((root / "tests/consumer/main.cpp").read_text()))
+program = "\n".join(bare((root / "src/api/examples/invert.cpp").read_text()))
 shown = re.findall(r"^```cpp\n(.*?)^```$", texts[root / "README.md"], flags=re.S | re.M)
 check(shown, "README.md: no program")
 for block in shown:
-    check("\n".join(bare(block)) in program, "README.md: its program is not a part of tests/consumer/main.cpp")
+    check("\n".join(bare(block)) in program, "README.md: its program is not a part of src/api/examples/invert.cpp")
 
 version = re.search(r"project\(Terrace VERSION ([\d.]+)", (root / "CMakeLists.txt").read_text())[1]
 cited = re.search(r"^version: *\"?([\d.]+)", (root / "CITATION.cff").read_text(), flags=re.M)[1]

@@ -6,6 +6,7 @@
 // backend: where it is not zero when the product begins, nothing is read or written.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "kernels/base/sums.hpp"
@@ -27,6 +28,12 @@ void multiply(const Stream<Cpu>&, const DenseRows<Cpu>&, Index first, View<const
               const double* skip = nullptr);
 void multiply(const Stream<Cuda>&, const DenseRows<Cuda>&, Index first, View<const double, Cuda> p,
               View<double, Cuda> q, const SumTarget<Cuda>&, bool absolute = false,
+              const double* skip = nullptr);
+
+/// q = what the caller's own `product(p, q)` computes, `rows` numbers each.
+void multiply(const Stream<Cpu>&, Index rows,
+              const std::function<void(const double* p, double* q)>& product,
+              View<const double, Cpu> p, View<double, Cpu> q, const SumTarget<Cpu>&,
               const double* skip = nullptr);
 
 /// Rows [r0, r0 + rows) of a symmetric band matrix of half-bandwidth m, by diagonals:

@@ -13,6 +13,9 @@
 
 namespace terrace::band {
 
+/// A residual, scaled as LAPACK's testers do, that is good.
+inline constexpr double kBandPass = 30.0;
+
 /// Where the numbers come from, and what is asked for beside the request.
 struct BandSystem {
   BandReader matrix, factor;  ///< the factor: LAPACK's, stored; or none

@@ -1,6 +1,7 @@
 #include "src/cg/conjugate_gradients.hpp"
 
 #include "src/cg/operators_triangle.hpp"
+#include "src/cg/operators_user.hpp"
 #include "src/cg/solve.hpp"
 
 namespace terrace::cg {
@@ -57,6 +58,7 @@ std::vector<CgResult> conjugate_gradients_columns(const Context<B>& context, A& 
       std::vector<double>&);
 #define TERRACE_INSTANTIATE(B) TERRACE_FOR_EACH_OPERATOR(TERRACE_INSTANTIATE_FOR, B)
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+TERRACE_INSTANTIATE_FOR(Cpu, UserOperator)
 #undef TERRACE_INSTANTIATE
 #undef TERRACE_INSTANTIATE_FOR
 

@@ -5,6 +5,7 @@
 
 #include "distrib/agree.hpp"
 #include "src/cg/local_rows.hpp"
+#include "src/cg/operators_user.hpp"
 #include "src/cg/system.hpp"
 
 namespace terrace::cg {

@@ -9,6 +9,7 @@
 
 #include "src/cg/columns.hpp"
 #include "src/cg/constant_guard.hpp"
+#include "src/cg/operators_user.hpp"
 #include "src/cg/preconditioning.hpp"
 
 namespace terrace::cg {
@@ -145,6 +146,7 @@ CgSolution solve_system(const Context<B>& c, A& a, const CgRequest& request, Ind
                                    const CgHooks&);
 #define TERRACE_INSTANTIATE(B) TERRACE_FOR_EACH_OPERATOR(TERRACE_INSTANTIATE_FOR, B)
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+TERRACE_INSTANTIATE_FOR(Cpu, UserOperator)
 #undef TERRACE_INSTANTIATE
 #undef TERRACE_INSTANTIATE_FOR
 

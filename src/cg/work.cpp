@@ -8,6 +8,7 @@
 #include "kernels/base/parallel.hpp"
 #include "kernels/cg/resident.hpp"
 #include "src/cg/operators_triangle.hpp"
+#include "src/cg/operators_user.hpp"
 
 namespace terrace::cg {
 
@@ -166,6 +167,7 @@ void CgWork<B>::archive_scalars(Archive& archive, const Context<B>& c, bool repl
   template struct CgWork<B>;   \
   TERRACE_FOR_EACH_OPERATOR(TERRACE_INSTANTIATE_FOR, B)
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+TERRACE_INSTANTIATE_FOR(Cpu, UserOperator)
 #undef TERRACE_INSTANTIATE
 #undef TERRACE_INSTANTIATE_FOR
 

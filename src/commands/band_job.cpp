@@ -12,8 +12,6 @@
 namespace terrace::band {
 namespace {
 
-constexpr double kBandPass = 30.0;  // LAPACK's threshold for residual ratios
-
 /// One method gives up and another goes on: on the screen, and in the report after earlier notes.
 void note_fall_back(Run& run, const std::string& note) {
   run.say(note);

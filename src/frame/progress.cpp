@@ -108,6 +108,7 @@ void Progress::leave() {
 
 void Progress::begin(const std::string& what, double total) {
   done_ = 0;
+  total_ = total;
   if (screen_.file < 0) return;
   const std::lock_guard lock(mutex_);
   loop_ = {what, total, {}, Clock::now()};
@@ -122,6 +123,7 @@ void Progress::tick(double done, Index step) {
   if (held_up > 0) std::this_thread::sleep_for(std::chrono::milliseconds(held_up));
   inject_fault_here();
   done_ = done;
+  if (asked) asked(total_ > 0 ? std::min(done / total_, 1.0) : 0.0);
 }
 
 void Progress::end() {

@@ -52,6 +52,8 @@ class Progress {
   void clear();
 
   Checkpoints* checkpoints = nullptr;  ///< of the running command; src/frame/checkpoints.hpp
+  /// Told of each tick() which part of the loop is done; what it throws ends the run.
+  std::function<void(double part)> asked;
 
  private:
   struct Stretch {
@@ -72,6 +74,7 @@ class Progress {
   bool over_ = false, drawn_ = false;
   Clock::time_point last_;
   std::atomic<double> done_{0};
+  double total_ = 0;
   std::thread thread_;
 };
 

@@ -17,7 +17,7 @@ root = pathlib.Path(__file__).resolve().parents[2]
 pages = sys.argv[2:] or ["README.md", "jobs/README.md", "io/README.md"] + [f"src/{name}/README.md" for name in ("gf2", "band", "dense", "cg")]
 # Options of mpirun, SLURM, CMake, ctest and our scripts.
 OTHERS = """--array --bind-to --build --compare --cpu-bind --cpus-per-task --disk --gpu-bind --gres --install --limit --mpi --minutes --nodes
---ntasks-per-node --only --oversubscribe --prefix --preset --seconds --signal --table --tables --test-dir""".split()
+--ntasks-per-node --only --oversubscribe --prefix --preset --seconds --signal --table --tables --target --test-dir""".split()
 COMMANDS = """gf2 rref,gf2 rank,gf2 solve,gf2 kernel,gf2 inverse,gf2 multiply,band factor,band solve,dense invert,dense solve,cg,generate,
 convert,verify,bench,bench gf2,bench band,bench dense,bench cg,bench io,bench matrix,info,"""
 # An example that is over before its first checkpoint is due would have none to restart from.
@@ -37,7 +37,8 @@ for page in pages:
         print(f"FAILED  {page}: no example")
     with tempfile.TemporaryDirectory(prefix="terrace-pages-") as folder:
         os.symlink(terrace, os.path.join(folder, "terrace"))
-        environment = {**os.environ, "PATH": folder + ":" + os.environ["PATH"]}
+        environment = {**os.environ, "PATH": folder + ":" + os.environ["PATH"], "PYTHONPATH": str(root / "src/api/python"),
+                       "PYTHONDONTWRITEBYTECODE": "1", "TERRACE_LIBRARY": os.path.join(os.path.dirname(terrace), "libterrace.so")}
         for language, block in blocks:
             count += 1
             for usual, quick in HASTE.items():

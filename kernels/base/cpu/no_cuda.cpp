@@ -1,5 +1,6 @@
 // What remains of the device interface where CUDA is not built.
 #include "kernels/base/buffer.hpp"
+#include "kernels/base/callers.hpp"
 #include "kernels/base/device_fault.hpp"
 #include "kernels/base/error.hpp"
 #include "kernels/base/preparations.hpp"
@@ -9,6 +10,10 @@
 namespace terrace {
 
 int cuda_device_count() { return 0; }
+int current_device() { return -1; }
+void set_current_device(int) {}
+bool is_on_device(const void*) { return false; }
+void wait_for_device() {}
 DeviceInfo select_cuda_device(int) {
   throw Error(Exit::resources,
               "this terrace was built without CUDA; rebuild with -DTERRACE_CUDA=ON");

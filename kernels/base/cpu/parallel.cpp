@@ -1,5 +1,4 @@
 #include "kernels/base/parallel.hpp"
-#include "kernels/base/threads.hpp"
 
 #include <cblas.h>
 #include <sched.h>
@@ -15,7 +14,9 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/base/callers.hpp"
 #include "kernels/base/clock.hpp"
+#include "kernels/base/threads.hpp"
 
 namespace terrace {
 namespace {
@@ -157,6 +158,9 @@ void set_thread_count(int count) {
   openblas_set_num_threads(1);
   wanted = std::max(1, count);
 }
+
+int blas_threads() { return openblas_get_num_threads(); }
+void set_blas_threads(int count) { openblas_set_num_threads(count); }
 
 std::string blas_version() {
   std::string header = OPENBLAS_VERSION;  // " OpenBLAS 0.3.21 "

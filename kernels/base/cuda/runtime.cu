@@ -1,5 +1,6 @@
 // Streams, events, memory and errors of the CUDA backend.
 
+#include <dlfcn.h>
 #include <sys/mman.h>
 
 #include <cctype>
@@ -12,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "kernels/base/callers.hpp"
 #include "kernels/base/cuda/runtime.cuh"
 #include "kernels/base/graph.hpp"
 #include "kernels/base/memory_use.hpp"
@@ -158,6 +160,38 @@ cusparseHandle_t cusparse(const Stream<Cuda>& stream) {
   }
   return handle;
 }
+
+namespace {
+/// Null where nobody has used CUDA in this process yet. dlclose() it.
+void* driver_in_use() { return dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD); }
+}  // namespace
+
+int current_device() {
+  void* const driver = driver_in_use();
+  if (!driver) return -1;
+  int ordinal = -1;
+  void* context = nullptr;
+  if (auto* const current = reinterpret_cast<int (*)(void**)>(dlsym(driver, "cuCtxGetCurrent")))
+    if (current(&context) == 0 && context && cudaGetDevice(&ordinal) != cudaSuccess) ordinal = -1;
+  dlclose(driver);
+  return ordinal;
+}
+void set_current_device(int ordinal) {
+  if (ordinal >= 0) check(cudaSetDevice(ordinal));
+}
+
+bool is_on_device(const void* data) {
+  void* const driver = driver_in_use();
+  if (!driver || !data) return false;
+  dlclose(driver);
+  cudaPointerAttributes found{};
+  if (cudaPointerGetAttributes(&found, data) != cudaSuccess) {
+    cudaGetLastError();
+    return false;
+  }
+  return found.type == cudaMemoryTypeDevice;
+}
+void wait_for_device() { check(cudaDeviceSynchronize()); }
 
 int cuda_device_count() {
   int count = 0;

@@ -47,6 +47,17 @@ void multiply(const Stream<Cpu>& stream, const DenseRows<Cpu>& m, Index first,
   });
 }
 
+void multiply(const Stream<Cpu>& stream, Index rows,
+              const std::function<void(const double*, double*)>& product, View<const double, Cpu> p,
+              View<double, Cpu> q, const SumTarget<Cpu>& sums, const double* skip) {
+  stream.run([=] {
+    if (skip && *skip != 0) return;
+    product(p.data, q.data);
+    sum_pieces(rows, piece_grain(rows, 16), sums,
+               [&](Index from, Index to) { return dots(p.data + from, q.data + from, to - from); });
+  });
+}
+
 // --- symmetry and problems
 // ------------------------------------------------------------------------
 

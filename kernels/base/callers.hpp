@@ -1,0 +1,17 @@
+// Settings of this process that belong to whoever calls the library.
+#pragma once
+
+namespace terrace {
+
+/// Threads of OpenBLAS.
+int blas_threads();
+void set_blas_threads(int count);
+/// The CUDA device of the calling thread; -1 without one. Starts nothing.
+int current_device();
+void set_current_device(int ordinal);
+/// Whether that is memory of a CUDA device. Starts nothing.
+bool is_on_device(const void* data);
+/// What the caller has enqueued on the current device is done.
+void wait_for_device();
+
+}  // namespace terrace

@@ -1,0 +1,255 @@
+#include "src/api/terrace/band.hpp"
+
+#include <fmt/core.h>
+
+#include <cmath>
+#include <limits>
+
+#include "src/api/held_band.hpp"
+#include "src/api/inside.hpp"
+#include "src/band/system.hpp"
+
+namespace terrace::api::band {
+
+namespace {
+
+using terrace::band::BandMethod;
+using terrace::band::BandPlan;
+using terrace::band::BandRequest;
+using terrace::band::BandResult;
+using terrace::band::BandSystem;
+
+// Work from which a GPU gains, as n m^2 flops; below it CUDA's start alone takes longer.
+constexpr double least_flops = 1e9;
+
+BackendHint hint(Index n, Index half_bandwidth) {
+  return {std::cbrt(double(n) * double(half_bandwidth + 1) * double(half_bandwidth + 1)),
+          std::cbrt(least_flops)};
+}
+
+template <class B>
+BandSystem system_of(const HeldBand<B>& a, const Context::Inside& ranks) {
+  BandSystem system;
+  system.matrix = {
+      a.n(), a.height() - 1,
+      [&a](std::span<const Range> ranges, const io::Sink<double>& sink) { a.read(ranges, sink); }};
+  system.folder = std::string(1, '.');
+  system.guard = ranks.options.guard;
+  return system;
+}
+
+/// A band solve or a factorization: the parts of one call.
+template <class B>
+struct Work {
+  Context::Inside& ranks;
+  terrace::Context<B>& context;
+  BandSystem system;
+  BandRequest request;
+  AskingProgress progress;
+  std::unique_ptr<BandResult<B>> done;
+  Report report;
+
+  Work(Context::Inside& inside, terrace::Context<B>& on, BandSystem from, Index nrhs,
+       const Options& options, bool stored)
+      : ranks(inside), context(on), system(std::move(from)), progress(inside) {
+    request.n = system.matrix.n;
+    request.half_bandwidth = system.matrix.half_bandwidth;
+    request.nrhs = nrhs;
+    request.ranks = on.size();
+    request.method = options.method;
+    request.lapack_factor = stored || !system.rhs;
+    request.stored = stored;
+    request.mixed = options.mixed && system.rhs && !stored;
+    request.check = inside.options.check;
+  }
+  void solve() {
+    terrace::band::check_request(request);
+    terrace::band::note_memory(context, request);
+    const BandPlan plan = terrace::band::plan_system<B>(system, request);
+    const auto need = terrace::band::band_bytes<B>(plan, system, request.nrhs, request.check);
+    const Index device = need.backend + need.check;
+    require_memory(context.control, need.host + (std::is_same_v<B, Cpu> ? device : 0),
+                   std::is_same_v<B, Cpu> ? 0 : device);
+    // Ends and parts of several ranks have steps of their own.
+    if (context.size() > 1 && plan.method != BandMethod::tile_columns) progress.asked = {};
+    terrace::band::BandHooks hooks;
+    hooks.phase = [&](const std::string& name, const std::function<void()>& work) {
+      timed(name == "read" ? report.seconds.prepare : report.seconds.solve, work);
+    };
+    hooks.instead = [&](const BandPlan&, const terrace::band::BandNotes&, const BandPlan& now) {
+      if (!now.note.empty()) report.warnings.push_back(now.note);
+    };
+    done = terrace::band::solve_band(context, system, request, plan, progress, hooks);
+    report.method = terrace::band::to_string(done->plan.method);
+    const auto& failure = done->failure;
+    if (failure.minor > 0)
+      no_result(
+          failure.unscalable
+              ? fmt::format("the pivot of row {} is out of range; in the band matrix; scale rows "
+                            "and columns so that the diagonal is near one",
+                            failure.minor)
+              : fmt::format("the matrix is not positive definite: its leading minor of order {} "
+                            "is not; in the band matrix; check it, or shift its diagonal",
+                            failure.minor),
+          failure.minor - 1);
+    timed(report.seconds.solve, [&] { done->finish(); });
+    report.log_abs_determinant = done->log_determinant(&report.log_abs_determinant_error);
+  }
+  void check() {
+    if (!request.check) return;
+    timed(report.seconds.check,
+          [&] { report.residual = done->residual(&report.reciprocal_condition); });
+    if (!(report.residual < terrace::band::kBandPass))
+      check_failed(fmt::format("the residual is {:.3g}, above {}", report.residual,
+                               terrace::band::kBandPass));
+    if (report.reciprocal_condition < double(request.n) * std::numeric_limits<double>::epsilon())
+      report.warnings.push_back(fmt::format(
+          "the reciprocal condition is {:.2g} at most, below n * 2.2e-16: rounding alone "
+          "may have changed every digit of the result",
+          report.reciprocal_condition));
+  }
+  void give(const Held<double, B>& to, Index nrhs) {
+    timed(report.seconds.give, [&] {
+      std::vector<Index> places;
+      for (const Range& range : done->ranges)
+        for (Index i = 0; i < range.count; ++i) places.push_back(range.first + i);
+      to.write(places, [&](Index position, Index count, double* out) {
+        std::copy_n(done->rows.data() + position * nrhs, count * nrhs, out);
+      });
+    });
+  }
+};
+
+template <class B>
+terrace::band::ReadRanges reader(const Held<double, B>& b) {
+  return
+      [&b](std::span<const Range> ranges, const io::Sink<double>& sink) { b.read(ranges, sink); };
+}
+
+void require_rhs(Index columns) {
+  if (columns < 1)
+    fail_together(Exit::usage, "no right-hand side; Local::columns of b; give at least one");
+}
+
+}  // namespace
+
+Report solve(Context& context, std::int64_t n, const Matrix& a, Local<double> b,
+             const Options& options) {
+  return at_border([&] {
+    Context::Inside& ranks = context.inside();
+    require_rhs(b.columns);
+    return with_backend(ranks, a.where == Where::device || b.where == Where::device,
+                        hint(n, a.half_bandwidth), [&]<class B>(terrace::Context<B>& on) {
+                          double prepare = 0;
+                          const HeldBand<B> matrix =
+                              timed(prepare, [&] { return HeldBand<B>(on, n, a); });
+                          const Held<double, B> right(on, n, b, b.columns, "b");
+                          right.require_finite();
+                          BandSystem system = system_of(matrix, ranks);
+                          system.rhs = reader(right);
+                          Work<B> work(ranks, on, std::move(system), b.columns, options, false);
+                          work.report.seconds.prepare = prepare;
+                          work.solve();
+                          work.check();
+                          work.give(right, b.columns);
+                          return work.report;
+                        });
+  });
+}
+
+/// Made for one backend, which its solves use too.
+struct Factor::Inside {
+  virtual ~Inside() = default;
+  virtual Report solve(Local<double> b) = 0;
+  [[nodiscard]] virtual Matrix view() const = 0;
+  Report report;
+};
+
+namespace {
+
+template <class B>
+struct FactorOn : Factor::Inside {
+  Context ranks;
+  terrace::Context<B>& context;
+  HeldBand<B> matrix;
+  std::vector<double> l;  // this rank's columns, m + 1 numbers each
+  bool checked;
+
+  FactorOn(const Context& group, terrace::Context<B>& on, Index n, const Matrix& a,
+           const Options& wanted)
+      : ranks(group), context(on), matrix(on, n, a), checked(group.inside().options.check) {
+    const Index height = matrix.height();
+    Work<B> work(ranks.inside(), on, system_of(matrix, ranks.inside()), 0, wanted, false);
+    work.solve();
+    work.check();
+    report = work.report;
+    const Range own = matrix.columns();
+    collectively(on.control, [&] { l.resize(std::size_t(own.count * height)); });
+    const Held<double, B> to(
+        on, n, Local<double>{l.data(), Rows::range(own.first, own.count), height, height}, height,
+        "factor");
+    std::vector<Index> places;
+    for (const Range& range : work.done->ranges)
+      for (Index i = 0; i < range.count; ++i) places.push_back(range.first + i);
+    to.write(places, [&](Index position, Index count, double* out) {
+      std::fill_n(out, count * height, 0.0);
+      work.done->copy_factor(position, count, height, out);
+    });
+    if (checked) matrix.keep(on);
+  }
+  Report solve(Local<double> b) override {
+    Context::Inside& inside = ranks.inside();
+    (void)inside.on<B>();  // the device is ours again
+    require_rhs(b.columns);
+    if (inside.options.check && !checked)
+      fail_together(Exit::usage,
+                    "the factor was made without a check, and does not remember its matrix; "
+                    "Options::check; set it before the factor is made, or leave it out now");
+    const Index n = matrix.n(), height = matrix.height();
+    const Range own = matrix.columns();
+    const Held<const double, B> factor(
+        context, n,
+        Local<const double>{l.data(), Rows::range(own.first, own.count), height, height}, height,
+        "factor");
+    const Held<double, B> right(context, n, b, b.columns, "b");
+    right.require_finite();
+    BandSystem system = system_of(matrix, inside);
+    system.rhs = reader(right);
+    system.factor = {n, height - 1,
+                     [&factor](std::span<const Range> ranges, const io::Sink<double>& sink) {
+                       factor.read(ranges, sink);
+                     }};
+    Work<B> work(inside, context, std::move(system), b.columns, {}, true);
+    work.solve();
+    work.check();
+    work.give(right, b.columns);
+    return work.report;
+  }
+  [[nodiscard]] Matrix view() const override {
+    const Range own = matrix.columns();
+    return {l.data(),           matrix.height() - 1, Rows::range(own.first, own.count),
+            Matrix::by_columns, Uplo::lower,         matrix.height(),
+            Where::host};
+  }
+};
+
+}  // namespace
+
+Factor::Factor(Context& context, std::int64_t n, const Matrix& a, const Options& options)
+    : inside_(at_border([&] {
+        return with_backend(context.inside(), a.where == Where::device, hint(n, a.half_bandwidth),
+                            [&]<class B>(terrace::Context<B>& on) {
+                              return std::unique_ptr<Inside>(
+                                  std::make_unique<FactorOn<B>>(context, on, n, a, options));
+                            });
+      })) {}
+Factor::~Factor() = default;
+Factor::Factor(Factor&&) noexcept = default;
+Factor& Factor::operator=(Factor&&) noexcept = default;
+Report Factor::solve(Local<double> b) const {
+  return at_border([&] { return inside_->solve(b); });
+}
+const Report& Factor::report() const { return inside_->report; }
+Matrix Factor::view() const { return inside_->view(); }
+
+}  // namespace terrace::api::band

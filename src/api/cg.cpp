@@ -1,0 +1,353 @@
+#include "src/api/terrace/cg.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "src/api/held_band.hpp"
+#include "src/api/inside.hpp"
+#include "src/cg/operators.hpp"
+#include "src/cg/operators_user.hpp"
+#include "src/cg/system.hpp"
+
+namespace terrace::api::cg {
+
+namespace {
+
+using terrace::cg::Asymmetry;
+using terrace::cg::CgHooks;
+using terrace::cg::CgNorm;
+using terrace::cg::CgRequest;
+using terrace::cg::CgResult;
+
+constexpr double least_entries = 1e6;  // of a matrix, from which a GPU gains
+
+BackendHint hint(double entries) { return {std::cbrt(entries), std::cbrt(least_entries)}; }
+
+void require_known(const std::string& value, std::initializer_list<const char*> names,
+                   const char* option) {
+  std::string list;
+  for (const char* const name : names) {
+    if (value == name) return;
+    list += (list.empty() ? "" : ", ") + std::string(name);
+  }
+  fail_together(Exit::usage,
+                fmt::format("unknown {} '{}'; cg::Options; use {}", option, value, list));
+}
+
+CgRequest request_of(const Options& o, bool dense) {
+  require_known(o.preconditioner, {"none", "jacobi", "block-jacobi", "ic", "chebyshev"},
+                "preconditioner");
+  require_known(o.norm, {"unpreconditioned", "preconditioned", "natural"}, "norm");
+  if (dense && o.preconditioner == "ic")
+    fail_together(Exit::usage,
+                  "the incomplete factor of a dense matrix is its factor; "
+                  "cg::Options::preconditioner; use dense::solve, or block-jacobi");
+  if (o.rtol < 0 || o.atol < 0 || o.block < 1 || o.degree < 1 || o.degree > 64)
+    fail_together(Exit::usage,
+                  "a tolerance below zero, or a block or degree out of range; "
+                  "cg::Options; give rtol, atol from 0, block from 1, degree 1 to 64");
+  CgRequest request;
+  request.rtol = o.rtol;
+  request.atol = o.atol;
+  request.max_iterations = o.max_iterations;
+  request.preconditioner = o.preconditioner;
+  request.jacobi = o.preconditioner == "jacobi";
+  request.block = o.block;
+  request.degree = o.degree;
+  request.norm = o.norm == "preconditioned" ? CgNorm::preconditioned
+                 : o.norm == "natural"      ? CgNorm::natural
+                                            : CgNorm::unpreconditioned;
+  request.x_given = o.start_given;
+  return request;
+}
+
+void refuse_asymmetry(const std::optional<Asymmetry>& found) {
+  if (found)
+    fail_together(
+        Exit::input,
+        fmt::format("the matrix is not symmetric: A[{0}, {1}] = {2:.17g}, A[{1}, {0}] = "
+                    "{3:.17g}; in the matrix; conjugate gradients need a symmetric matrix",
+                    found->row, found->column, found->value, found->transposed));
+}
+
+}  // namespace
+
+struct Operator::Inside {
+  virtual ~Inside() = default;
+  virtual std::vector<Result> solve(Local<const double> b, Local<double> x, const Options&) = 0;
+  Index n = 0;
+};
+
+namespace {
+
+/// The caller stops the iteration: agreed, a step later, over the votes.
+CgHooks hooks_of(Context::Inside& ranks, const Options& options) {
+  CgHooks hooks;
+  if (ranks.control.reduce(Index(bool(options.observe)), Reduce::max) == 0) return hooks;
+  hooks.observe = [&ranks, &options](const std::string&, Index iteration, double residual) {
+    const bool no = options.observe && !options.observe(iteration, residual);
+    if (ranks.votes.poll(Word(no)) != 0)
+      fail_together(
+          Exit::requeue,
+          "the caller stopped the run; in cg::Options::observe; call again to start anew");
+  };
+  return hooks;
+}
+
+/// What each column came to, for the caller.
+Result result_of(const CgResult& r) {
+  return {terrace::cg::converged(r.reason), terrace::cg::to_string(r.reason), r.iterations,
+          r.true_residual, r.scaled_residual};
+}
+
+template <class B, template <class> class A>
+struct OperatorOn : Operator::Inside {
+  Context ranks;
+  terrace::Context<B>& context;
+  std::unique_ptr<A<B>> a;
+  bool one_at_a_time = false, has_diagonal = true;
+
+  OperatorOn(Context group, terrace::Context<B>& on, std::unique_ptr<A<B>> matrix)
+      : ranks(std::move(group)), context(on), a(std::move(matrix)) {
+    n = a->n();
+    if (ranks.inside().options.check) refuse_asymmetry(a->asymmetry(on));
+  }
+  std::vector<Result> solve(Local<const double> b, Local<double> x,
+                            const Options& options) override {
+    terrace::api::Context::Inside& inside = ranks.inside();
+    (void)inside.on<B>();  // the device is ours again
+    const CgRequest base = request_of(options, std::is_same_v<A<B>, terrace::cg::DenseOperator<B>>);
+    if (b.columns != x.columns || b.columns < 1)
+      fail_together(Exit::usage,
+                    "b and x differ in columns, or have none; Local::columns; give one "
+                    "for each right-hand side");
+    CgRequest request = base;
+    request.guard = inside.options.guard;
+    if (one_at_a_time) request.at_once = 1;
+    if (inside.control.reduce(Index(has_diagonal), Reduce::min) == 0 &&
+        (request.jacobi || request.preconditioner == "chebyshev"))
+      fail_together(Exit::usage,
+                    "this preconditioner needs the diagonal; cg::user; give it, or use "
+                    "none");
+    const Index nrhs = b.columns;
+    const Held<const double, B> right(context, n, b, nrhs, "b");
+    const Held<double, B> result(context, n, x, nrhs, "x");
+    right.require_finite();
+    const Range own = a->rows();
+    std::vector<double> from, to;
+    collectively(context.control, [&] {
+      from.resize(std::size_t(own.count * nrhs));
+      to.assign(std::size_t(own.count * nrhs), 0.0);
+    });
+    const auto take = [&](std::vector<double>& into) {
+      return [&into, nrhs](Index position, Index count, const double* data) {
+        std::copy_n(data, count * nrhs, into.begin() + position * nrhs);
+      };
+    };
+    right.read({&own, 1}, take(from));
+    if (options.start_given) {
+      result.require_finite();
+      result.read({&own, 1}, take(to));
+    }
+    AskingProgress progress(inside);
+    const auto solution = terrace::cg::solve_system(context, *a, request, nrhs, std::move(from), to,
+                                                    progress, hooks_of(inside, options));
+    std::vector<Index> places;
+    for (Index i = 0; i < own.count; ++i) places.push_back(own.first + i);
+    result.write(places, [&](Index position, Index count, double* out) {
+      std::copy_n(to.data() + position * nrhs, count * nrhs, out);
+    });
+    std::vector<Result> results;
+    for (const CgResult& r : solution.results) results.push_back(result_of(r));
+    return results;
+  }
+};
+
+template <template <class> class A, class B>
+Operator finished(const Context& ranks, terrace::Context<B>& on, std::unique_ptr<A<B>> a) {
+  return Operator(std::make_unique<OperatorOn<B, A>>(ranks, on, std::move(a)));
+}
+
+/// Starts of the ranks' rows; ranges that ascend with the rank.
+std::vector<Index> starts(const Control& control, Index n, const Rows& rows) {
+  const std::vector<Index> firsts = control.gather_all(rows.first);
+  const std::vector<Index> counts = control.gather_all(rows.count);
+  const Index dealt = control.reduce(rows.block, Reduce::max);
+  Index next = 0;
+  std::vector<Index> result;
+  for (std::size_t r = 0; r < firsts.size(); ++r) {
+    result.push_back(next);
+    if (dealt != 0 || counts[r] < 0 || (counts[r] > 0 && firsts[r] != next)) next = n + 1;
+    next += counts[r];
+  }
+  if (next != n)
+    fail_together(Exit::usage,
+                  fmt::format("the ranks' rows of the CSR matrix are not 0 to {} in the "
+                              "order of the ranks; Rows; give such ranges",
+                              n - 1));
+  result.push_back(n);
+  return result;
+}
+
+/// By way of the host's memory: rows in any order, duplicates added.
+template <class B>
+std::unique_ptr<terrace::cg::CsrOperator<B>> from_slice(const terrace::Context<B>& on,
+                                                        const std::vector<Index>& first,
+                                                        const std::vector<Index>& start,
+                                                        const Index* column, const double* value) {
+  terrace::cg::CsrSlice slice;
+  collectively(on.control, [&] {
+    slice.start = start;
+    slice.column.resize(std::size_t(start.back()));
+    slice.value.resize(std::size_t(start.back()));
+    std::copy_n(column, start.back(), slice.column.begin());
+    std::copy_n(value, start.back(), slice.value.begin());
+  });
+  return std::make_unique<terrace::cg::CsrOperator<B>>(on, first, std::move(slice));
+}
+
+template <class B>
+std::unique_ptr<terrace::cg::CsrOperator<B>> from_rows(const terrace::Context<B>& on,
+                                                       const std::vector<Index>& first,
+                                                       const std::vector<Index>& start,
+                                                       const Index* column, const double* value) {
+  terrace::cg::CsrLoad<B> load(on, first, start);
+  if (load.entries() > 0) {
+    load.put_columns(on, 0, load.entries(), column);
+    load.put_values(on, 0, load.entries(), value);
+  }
+  const terrace::cg::CsrFaults faults = load.faults(on);
+  if (faults.outside > 0)
+    fail_together(Exit::input,
+                  "a column index outside the matrix; in the CSR rows; give zero-based "
+                  "columns below n");
+  if (faults.not_finite > 0)
+    fail_together(Exit::input,
+                  "NaN or Inf in the input; in the CSR values; only finite numbers are accepted");
+  if (faults.unsorted > 0) return nullptr;
+  return std::make_unique<terrace::cg::CsrOperator<B>>(on, std::move(load));
+}
+
+Operator from_csr(Context& context, Index n, const Rows& rows, std::vector<Index> start,
+                  const Index* column, const double* value) {
+  Context::Inside& ranks = context.inside();
+  const Control& control = ranks.control;
+  collectively(control, [&] {
+    const Index begin = start.front();
+    for (Index& s : start) s -= begin;
+    for (std::size_t i = 1; i < start.size(); ++i)
+      if (start[i] < start[i - 1])
+        throw terrace::Error(Exit::input, fmt::format("the row pointers fall at row {}; in the CSR "
+                                                      "rows; give pointers that rise",
+                                                      rows.first + Index(i) - 1));
+  });
+  const std::vector<Index> first = starts(control, n, rows);
+  const double entries = control.reduce(double(start.back()), Reduce::sum);
+  return with_backend(ranks, false, hint(entries), [&]<class B>(terrace::Context<B>& on) {
+    auto a = from_rows(on, first, start, column, value);
+    if (!a) a = from_slice(on, first, start, column, value);
+    return finished<terrace::cg::CsrOperator>(context, on, std::move(a));
+  });
+}
+
+}  // namespace
+
+Operator::Operator(std::unique_ptr<Inside> inside) : inside_(std::move(inside)) {}
+Operator::~Operator() = default;
+Operator::Operator(Operator&&) noexcept = default;
+Operator& Operator::operator=(Operator&&) noexcept = default;
+std::int64_t Operator::n() const { return inside_->n; }
+std::vector<Result> Operator::solve(Local<const double> b, Local<double> x,
+                                    const Options& options) {
+  return at_border([&] { return inside_->solve(b, x, options); });
+}
+
+Operator csr(Context& context, std::int64_t n, Rows rows, const std::int64_t* start,
+             const std::int64_t* column, const double* value) {
+  return at_border([&] {
+    return from_csr(
+        context, n, rows,
+        rows.count > 0 ? std::vector<Index>(start, start + rows.count + 1) : std::vector<Index>{0},
+        column, value);
+  });
+}
+Operator csr(Context& context, std::int64_t n, Rows rows, const std::int32_t* start,
+             const std::int32_t* column, const double* value) {
+  return at_border([&] {
+    std::vector<Index> wide{0}, columns;
+    collectively(context.inside().control, [&] {
+      if (rows.count <= 0) return;
+      wide.assign(start, start + rows.count + 1);
+      columns.assign(column, column + (wide.back() - wide.front()));
+    });
+    return from_csr(context, n, rows, std::move(wide), columns.data(), value);
+  });
+}
+
+Operator dense(Context& context, std::int64_t n, Local<const double> a) {
+  return at_border([&] {
+    Context::Inside& ranks = context.inside();
+    if (a.columns != n)
+      fail_together(Exit::usage, fmt::format("the matrix of order {} has {} columns; "
+                                             "Local::columns; give n",
+                                             n, a.columns));
+    return with_backend(ranks, a.where == Where::device, hint(double(n) * double(n)),
+                        [&]<class B>(terrace::Context<B>& on) {
+                          const Held<const double, B> held(on, n, a, n, "a");
+                          held.require_finite();
+                          auto made = std::make_unique<terrace::cg::DenseOperator<B>>(on, n);
+                          const Range own = made->rows();
+                          held.read({&own, 1},
+                                    [&](Index position, Index count, const double* rows) {
+                                      made->put_rows(on, position, count, rows);
+                                    });
+                          return finished<terrace::cg::DenseOperator>(context, on, std::move(made));
+                        });
+  });
+}
+
+Operator band(Context& context, std::int64_t n, const band::Matrix& a) {
+  return at_border([&] {
+    Context::Inside& ranks = context.inside();
+    return with_backend(
+        ranks, a.where == Where::device, hint(double(n) * double(a.half_bandwidth + 1)),
+        [&]<class B>(terrace::Context<B>& on) {
+          const HeldBand<B> held(on, n, a);
+          auto made = std::make_unique<terrace::cg::BandOperator<B>>(on, n, a.half_bandwidth);
+          for (const Range range : {made->columns_before(), made->rows()})
+            held.read({&range, 1}, [&](Index position, Index count, const double* columns) {
+              made->put_columns(on, range.first + position, count, held.height(), columns);
+            });
+          return finished<terrace::cg::BandOperator>(context, on, std::move(made));
+        });
+  });
+}
+
+Operator user(Context& context, std::int64_t n, Rows rows, Product product,
+              const double* diagonal) {
+  return at_border([&] {
+    Context::Inside& ranks = context.inside();
+    const std::vector<Index> first = starts(ranks.control, n, rows);
+    if (ranks.options.backend == Backend::cuda)
+      fail_together(Exit::usage,
+                    "a product of the caller's runs on the host; Options::backend is "
+                    "cuda; leave it automatic");
+    if (ranks.control.reduce(Index(bool(product)), Reduce::min) == 0)
+      fail_together(Exit::usage, "no product; cg::user; give a function on each rank");
+    terrace::Context<Cpu>& on = ranks.on<Cpu>();
+    const Range own{first[std::size_t(on.rank())], rows.count};
+    std::vector<double> copy;
+    if (diagonal) copy.assign(diagonal, diagonal + rows.count);
+    auto made = std::make_unique<OperatorOn<Cpu, terrace::cg::UserOperator>>(
+        context, on,
+        std::make_unique<terrace::cg::UserOperator<Cpu>>(on, n, own, std::move(product),
+                                                         std::move(copy)));
+    made->one_at_a_time = true;
+    made->has_diagonal = diagonal != nullptr || rows.count == 0;
+    return Operator(std::move(made));
+  });
+}
+
+}  // namespace terrace::api::cg

@@ -1,0 +1,169 @@
+! Terrace in Fortran: what <terrace/c.h> says, with Fortran's kinds and communicators. Compile this
+! file with your program, and link libterrace.
+!
+!   call check(terrace_open(comm, c_null_ptr, ranks))   ! comm: an integer handle, or comm%MPI_VAL
+!
+! Arrays are rows of each rank, row-major as in C: element (i, j) of a dense matrix is a(j, i) here.
+! A band by columns (layout 1) is LAPACK's ab(ldab, n), and a vector is a vector.
+module terrace
+  use, intrinsic :: iso_c_binding
+  implicit none
+  private
+  integer, parameter, public :: terrace_done = 0, terrace_usage = 2, terrace_input = 3, terrace_outcome = 4, &
+       terrace_resources = 5, terrace_fault = 6, terrace_internal = 70, terrace_stopped = 75
+
+  type, bind(c), public :: terrace_options
+     integer(c_int) :: backend = 0, threads = 0, unchecked = 0, guard = 0
+     type(c_funptr) :: progress = c_null_funptr
+     type(c_ptr) :: user = c_null_ptr
+  end type terrace_options
+
+  type, bind(c), public :: terrace_report
+     real(c_double) :: residual, reciprocal_condition, log_abs_determinant, log_abs_determinant_error
+     integer(c_int64_t) :: determinant_sign, rank, certified
+     real(c_double) :: seconds_prepare, seconds_solve, seconds_check, seconds_give
+     character(kind=c_char) :: warning(256)
+  end type terrace_report
+
+  type, bind(c), public :: terrace_cg_options
+     real(c_double) :: rtol = 1d-10, atol = 0d0
+     integer(c_int64_t) :: max_iterations = -1
+     type(c_ptr) :: preconditioner = c_null_ptr
+     integer(c_int64_t) :: block = 0, degree = 0
+     integer(c_int) :: start_given = 0
+     type(c_funptr) :: observe = c_null_funptr
+     type(c_ptr) :: user = c_null_ptr
+  end type terrace_cg_options
+
+  type, bind(c), public :: terrace_cg_result
+     integer(c_int) :: converged
+     integer(c_int64_t) :: iterations
+     real(c_double) :: residual, scaled_residual
+     character(kind=c_char) :: reason(32)
+  end type terrace_cg_result
+
+  public :: terrace_open, terrace_open_alone, terrace_close, terrace_message, terrace_error_position, &
+       terrace_dense_invert, terrace_dense_solve, terrace_band_solve, terrace_band_factor_make, &
+       terrace_band_factor_solve, terrace_band_factor_free, terrace_gf2_rank, terrace_cg_csr32, &
+       terrace_cg_solve, terrace_cg_free
+
+  interface
+     integer(c_int) function terrace_open(comm, options, context) bind(c, name='terrace_open_fortran')
+       import :: c_int, c_ptr
+       integer(c_int), value :: comm
+       type(c_ptr), value :: options
+       type(c_ptr), intent(out) :: context
+     end function terrace_open
+     integer(c_int) function terrace_open_alone(options, context) bind(c)
+       import :: c_int, c_ptr
+       type(c_ptr), value :: options
+       type(c_ptr), intent(out) :: context
+     end function terrace_open_alone
+     subroutine terrace_close(context) bind(c)
+       import :: c_ptr
+       type(c_ptr), value :: context
+     end subroutine terrace_close
+     function terrace_error() bind(c) result(text)
+       import :: c_ptr
+       type(c_ptr) :: text
+     end function terrace_error
+     integer(c_int64_t) function terrace_error_position() bind(c)
+       import :: c_int64_t
+     end function terrace_error_position
+     integer(c_int) function terrace_dense_invert(context, n, first, count, a, lda, report) bind(c)
+       import :: c_int, c_int64_t, c_ptr, c_double, terrace_report
+       type(c_ptr), value :: context
+       integer(c_int64_t), value :: n, first, count, lda
+       real(c_double), intent(inout) :: a(*)
+       type(terrace_report), intent(out) :: report
+     end function terrace_dense_invert
+     integer(c_int) function terrace_dense_solve(context, n, first, count, a, lda, nrhs, b, ldb, report) bind(c)
+       import :: c_int, c_int64_t, c_ptr, c_double, terrace_report
+       type(c_ptr), value :: context
+       integer(c_int64_t), value :: n, first, count, lda, nrhs, ldb
+       real(c_double), intent(in) :: a(*)
+       real(c_double), intent(inout) :: b(*)
+       type(terrace_report), intent(out) :: report
+     end function terrace_dense_solve
+     integer(c_int) function terrace_band_solve(context, n, m, first, count, ab, ldab, layout, upper, mixed, &
+          nrhs, b, ldb, report) bind(c)
+       import :: c_int, c_int64_t, c_ptr, c_double, terrace_report
+       type(c_ptr), value :: context
+       integer(c_int64_t), value :: n, m, first, count, ldab, nrhs, ldb
+       integer(c_int), value :: layout, upper, mixed
+       real(c_double), intent(in) :: ab(*)
+       real(c_double), intent(inout) :: b(*)
+       type(terrace_report), intent(out) :: report
+     end function terrace_band_solve
+     integer(c_int) function terrace_band_factor_make(context, n, m, first, count, ab, ldab, layout, upper, &
+          factor, report) bind(c)
+       import :: c_int, c_int64_t, c_ptr, c_double, terrace_report
+       type(c_ptr), value :: context
+       integer(c_int64_t), value :: n, m, first, count, ldab
+       integer(c_int), value :: layout, upper
+       real(c_double), intent(in) :: ab(*)
+       type(c_ptr), intent(out) :: factor
+       type(terrace_report), intent(out) :: report
+     end function terrace_band_factor_make
+     integer(c_int) function terrace_band_factor_solve(factor, first, count, nrhs, b, ldb, report) bind(c)
+       import :: c_int, c_int64_t, c_ptr, c_double, terrace_report
+       type(c_ptr), value :: factor
+       integer(c_int64_t), value :: first, count, nrhs, ldb
+       real(c_double), intent(inout) :: b(*)
+       type(terrace_report), intent(out) :: report
+     end function terrace_band_factor_solve
+     subroutine terrace_band_factor_free(factor) bind(c)
+       import :: c_ptr
+       type(c_ptr), value :: factor
+     end subroutine terrace_band_factor_free
+     integer(c_int) function terrace_gf2_rank(context, rows, columns, first, count, a, lda, pivots, report) bind(c)
+       import :: c_int, c_int64_t, c_ptr, terrace_report
+       type(c_ptr), value :: context
+       integer(c_int64_t), value :: rows, columns, first, count, lda
+       integer(c_int64_t), intent(in) :: a(*)
+       type(c_ptr), value :: pivots
+       type(terrace_report), intent(out) :: report
+     end function terrace_gf2_rank
+     integer(c_int) function terrace_cg_csr32(context, n, first, count, start, column, value, operator) bind(c)
+       import :: c_int, c_int32_t, c_int64_t, c_ptr, c_double
+       type(c_ptr), value :: context
+       integer(c_int64_t), value :: n, first, count
+       integer(c_int32_t), intent(in) :: start(*), column(*)
+       real(c_double), intent(in) :: value(*)
+       type(c_ptr), intent(out) :: operator
+     end function terrace_cg_csr32
+     integer(c_int) function terrace_cg_solve(operator, first, count, nrhs, b, ldb, x, ldx, options, results) bind(c)
+       import :: c_int, c_int64_t, c_ptr, c_double, terrace_cg_options, terrace_cg_result
+       type(c_ptr), value :: operator
+       integer(c_int64_t), value :: first, count, nrhs, ldb, ldx
+       real(c_double), intent(in) :: b(*)
+       real(c_double), intent(inout) :: x(*)
+       type(terrace_cg_options), intent(in) :: options
+       type(terrace_cg_result), intent(out) :: results(*)
+     end function terrace_cg_solve
+     subroutine terrace_cg_free(operator) bind(c)
+       import :: c_ptr
+       type(c_ptr), value :: operator
+     end subroutine terrace_cg_free
+     integer(c_size_t) function strlen(text) bind(c)
+       import :: c_size_t, c_ptr
+       type(c_ptr), value :: text
+     end function strlen
+  end interface
+
+contains
+
+  !> The text of the last error of this thread.
+  function terrace_message() result(text)
+    character(len=:), allocatable :: text
+    character(kind=c_char), pointer :: letters(:)
+    type(c_ptr) :: from
+    integer :: i
+    from = terrace_error()
+    call c_f_pointer(from, letters, [int(strlen(from))])
+    allocate (character(len=size(letters)) :: text)
+    do i = 1, size(letters)
+       text(i:i) = letters(i)
+    end do
+  end function terrace_message
+end module terrace

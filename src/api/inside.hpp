@@ -1,0 +1,117 @@
+// What the verbs of the front door share: the ranks behind a Context, the border that no inner
+// exception and no setting of ours crosses, the choice of a backend, the caller's memory.
+#pragma once
+#include <functional>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "distrib/agree.hpp"
+#include "distrib/context.hpp"
+#include "distrib/votes.hpp"
+#include "kernels/base/callers.hpp"
+#include "src/api/terrace/context.hpp"
+#include "src/frame/backend_choice.hpp"
+#include "src/frame/progress.hpp"
+
+namespace terrace::api {
+
+struct Context::Inside {
+  Inside(Control ranks, Options wanted);
+  Control control;
+  Options options;
+  Votes votes;  ///< whether a rank's progress() said no
+
+  /// The backend's streams and communicators, made when first asked for. Collective.
+  template <class B>
+  terrace::Context<B>& on() {
+    if constexpr (std::is_same_v<B, Cpu>) {
+      if (!cpu_) cpu_.emplace(make_context<Cpu>(control));
+      return *cpu_;
+    } else {
+      if (!cuda_)
+        cuda_.emplace(make_context<Cuda>(control));
+      else
+        set_current_device(cuda_->device.ordinal);
+      return *cuda_;
+    }
+  }
+  [[nodiscard]] std::string transport() const;
+
+ private:
+  std::optional<terrace::Context<Cpu>> cpu_;
+  std::optional<terrace::Context<Cuda>> cuda_;
+};
+
+/// The caller's threads of OpenBLAS, which are put back; the caller's CUDA device likewise.
+class CallersSettings {
+ public:
+  CallersSettings();
+  ~CallersSettings();
+  CallersSettings(const CallersSettings&) = delete;
+  CallersSettings& operator=(const CallersSettings&) = delete;
+
+ private:
+  int blas_threads_, device_;
+};
+
+/// The inner exception that is being handled, as one of ours.
+[[noreturn]] void throw_public(std::int64_t position = -1);
+
+/// Every call from outside goes through here.
+template <class F>
+auto at_border(F&& body) {
+  const CallersSettings settings;
+  try {
+    return body();
+  } catch (const Error&) {
+    throw;
+  } catch (...) {
+    throw_public();
+  }
+}
+
+/// There is no such result, on all ranks alike.
+[[noreturn]] void no_result(const std::string& message, std::int64_t position);
+/// The check does not hold.
+[[noreturn]] void check_failed(const std::string& message);
+
+/// body.operator()<B>(context): on CUDA where the options say so, some array lies on a device, or
+/// the work is worth it. Collective.
+template <class F>
+auto with_backend(Context::Inside& ranks, bool on_device, const BackendHint& hint, F&& body) {
+  const bool forced = ranks.control.reduce(Index(on_device), Reduce::max) > 0;
+  const Backend wanted = ranks.options.backend;
+  if (forced && wanted == Backend::cpu)
+    fail_together(Exit::usage,
+                  "the arrays lie on a device; Options::backend is cpu; leave it automatic");
+  const std::string name = wanted == Backend::cpu              ? "cpu"
+                           : wanted == Backend::cuda || forced ? "cuda"
+                                                               : "auto";
+  const BackendChoice choice = resolve_backend(ranks.control, name, hint);
+  if constexpr (with_cuda) {
+    if (choice.name == "cuda") return body.template operator()<Cuda>(ranks.on<Cuda>());
+  }
+  return body.template operator()<Cpu>(ranks.on<Cpu>());
+}
+
+/// Quiet progress that asks the caller. One for each call.
+class AskingProgress : public Progress {
+ public:
+  explicit AskingProgress(Context::Inside& ranks);
+};
+
+/// Seconds of one part of a call.
+template <class F>
+auto timed(double& seconds, F&& body) {
+  const auto start = Clock::now();
+  struct Stop {
+    Clock::time_point start;
+    double& seconds;
+    ~Stop() { seconds += std::chrono::duration<double>(Clock::now() - start).count(); }
+  } const stop{start, seconds};
+  return body();
+}
+
+}  // namespace terrace::api

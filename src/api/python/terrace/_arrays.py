@@ -1,0 +1,124 @@
+"""Arrays of others as pointers, rows and leading dimensions; bits packed and unpacked."""
+import ctypes
+
+import numpy as np
+
+
+class Reals:
+    """Rows of float64: the caller's own memory where it is so already, on the host or a CUDA device."""
+
+    def __init__(self, array, name, *, writable=False, columns=None):
+        self.device = getattr(array, "__cuda_array_interface__", None)
+        self.original = array
+        if self.device is not None:
+            shape, strides = tuple(self.device["shape"]), self.device.get("strides")
+            if self.device["typestr"] != "<f8":
+                raise TypeError(f"'{name}' on a device must be float64, and is {self.device['typestr']}")
+            self.pointer, self.array = self.device["data"][0], array
+            self._shape(shape)
+            if strides is None:
+                strides = tuple(8 * int(np.prod(shape[i + 1:])) for i in range(len(shape)))
+            if self.columns > 1 and len(shape) == 2 and strides[1] != 8:
+                raise ValueError(f"'{name}' on a device must have contiguous rows")
+            self.ld = max(self.columns, strides[0] // 8) if self.rows > 1 else self.columns
+            return
+        array = np.asarray(array)
+        if array.dtype.kind == "c":
+            raise TypeError(f"'{name}' is complex; only real matrices are solved")
+        if array.dtype.kind not in "fiub":
+            raise TypeError(f"'{name}' holds {array.dtype}; numbers are needed")
+        rowwise = array.dtype == np.float64 and array.ndim in (1, 2) and (
+            array.size == 0 or array.strides[-1] == 8 and (array.ndim == 1 or array.strides[0] % 8 == 0
+                                                           and array.strides[0] >= 8 * array.shape[-1]))
+        if not rowwise or (writable and array is not self.original):
+            array = np.array(array, dtype=np.float64, order="C")
+        self.array, self.pointer = array, array.ctypes.data
+        self._shape(array.shape)
+        self.ld = array.strides[0] // 8 if array.ndim == 2 and array.shape[0] > 1 and array.size else self.columns
+
+    def _shape(self, shape):
+        if len(shape) not in (1, 2):
+            raise ValueError(f"an array of {len(shape)} dimensions; give one or two")
+        self.shape, self.rows = shape, shape[0]
+        self.columns = shape[1] if len(shape) == 2 else 1
+
+    @property
+    def p(self):
+        return ctypes.c_void_p(self.pointer)
+
+
+def owned(array, overwrite):
+    """A copy that the library may write, or the caller's own array."""
+    if hasattr(array, "__cuda_array_interface__"):
+        return array if overwrite else array.copy()
+    array = np.asarray(array)
+    if overwrite and array.dtype == np.float64 and array.flags.c_contiguous and array.flags.writeable:
+        return array
+    if array.dtype.kind == "c":
+        raise TypeError("complex numbers; only real matrices are solved")
+    return np.array(array, dtype=np.float64, order="C")
+
+
+class Bits:
+    """A matrix over GF(2), packed: .words, uint64 of rows x ceil(columns / 64), bit j % 64 of word j / 64 is column j."""
+
+    def __init__(self, words, columns):
+        self.words = np.ascontiguousarray(words, dtype=np.uint64)
+        self.columns = int(columns)
+        if self.words.ndim != 2 or self.words.shape[1] != -(-self.columns // 64):
+            raise ValueError(f"{self.columns} columns need rows of {-(-self.columns // 64)} words")
+
+    @classmethod
+    def pack(cls, array):
+        """From 0 and 1: NumPy, SciPy's sparse matrices, galois; anything else that is no 0 or 1 is a ValueError."""
+        if isinstance(array, cls):
+            return array
+        if hasattr(array, "tocsr"):
+            sparse = array.tocsr()
+            rows, columns = sparse.shape
+            words = np.zeros((rows, -(-columns // 64)), np.uint64)
+            step = max(1, (64 << 20) // max(1, columns))
+            for i in range(0, rows, step):
+                words[i:i + step] = cls.pack(sparse[i:i + step].toarray()).words
+            return cls(words, columns)
+        array = np.asarray(array)
+        if array.ndim != 2:
+            raise ValueError(f"an array of {array.ndim} dimensions; a matrix has two")
+        rows, columns = array.shape
+        plain = array.view(np.ndarray)
+        if plain.dtype != bool:
+            if plain.dtype.kind not in "iuf":
+                raise TypeError(f"a matrix over GF(2) holds 0 and 1, not {plain.dtype}")
+            ones = plain == 1
+            if not np.array_equal(ones, plain != 0):
+                i, j = np.argwhere(ones != (plain != 0))[0]
+                raise ValueError(f"{plain[i, j]} is neither 0 nor 1; row {i}, column {j}; reduce modulo 2 first")
+            plain = ones
+        packed = np.zeros((rows, 8 * -(-columns // 64)), np.uint8)
+        packed[:, :-(-columns // 8)] = np.packbits(plain, axis=1, bitorder="little")
+        return cls(packed.view("<u8"), columns)
+
+    def unpack(self):
+        """uint8 of 0 and 1."""
+        rows = self.words.shape[0]
+        if rows == 0 or self.columns == 0:
+            return np.zeros((rows, self.columns), np.uint8)
+        return np.unpackbits(self.words.view(np.uint8), axis=1, bitorder="little", count=self.columns)
+
+    @property
+    def shape(self):
+        return self.words.shape[0], self.columns
+
+    @property
+    def p(self):
+        return ctypes.c_void_p(self.words.ctypes.data)
+
+
+def like(bits, original):
+    """As the caller gave it: packed, galois's type, else uint8."""
+    if isinstance(original, Bits):
+        return bits
+    array = bits.unpack()
+    if type(original) is not np.ndarray and isinstance(original, np.ndarray):
+        return array.view(type(original))  # galois.GF2
+    return array

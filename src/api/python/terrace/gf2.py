@@ -1,0 +1,112 @@
+"""Dense matrices over GF(2). Inputs: 0/1 arrays (bool, integers, floats), galois.GF2, scipy.sparse, terrace.Bits; results are of the
+same type, or uint8. A certificate is checked on every result. With comm= the rows are this rank's."""
+import ctypes
+
+import numpy as np
+
+from ._arrays import Bits, like
+from ._library import Report, using
+
+_int64 = ctypes.c_int64
+
+
+def _rows(context, bits):
+    first, rows = context.counts(bits.shape[0])
+    if not context.agree(bits.columns):
+        raise ValueError("the ranks' matrices differ in columns")
+    return rows, _int64(first), _int64(bits.shape[0])
+
+
+def _pivots(rows, columns):
+    pivots = np.zeros(max(1, min(rows, columns)), np.int64)
+    return pivots, ctypes.c_void_p(pivots.ctypes.data)
+
+
+def rank(a, *, comm=None):
+    """Rank, certified."""
+    bits = Bits.pack(a)
+    with using(comm) as context:
+        rows, first, count = _rows(context, bits)
+        report = Report()
+        context.call("terrace_gf2_rank", _int64(rows), _int64(bits.columns), first, count, bits.p, _int64(0), None,
+                     ctypes.byref(report))
+        return report.rank
+
+
+def rref(a, *, echelon=False, transform=False, comm=None):
+    """R, pivots: the reduced row echelon form (or an echelon form) and its pivot columns; with transform=True also T, T A = R."""
+    bits = Bits.pack(a)
+    with using(comm) as context:
+        rows, first, count = _rows(context, bits)
+        form = Bits(bits.words.copy(), bits.columns)
+        pivots, pointer = _pivots(rows, bits.columns)
+        t = Bits(np.zeros((form.shape[0], -(-rows // 64)), np.uint64), rows) if transform else None
+        report = Report()
+        context.call("terrace_gf2_reduce", _int64(rows), _int64(bits.columns), first, count, form.p, _int64(0),
+                     ctypes.c_int(echelon), pointer, t.p if transform else None, _int64(0), ctypes.byref(report))
+        found = (like(form, a), pivots[:report.rank])
+        return found + (like(t, a),) if transform else found
+
+
+def solve(a, b, *, comm=None):
+    """X with A X = B, free unknowns zero; b: a vector or a matrix. Raises terrace.Inconsistent. With comm= this rank gets an equal,
+    contiguous share of X's rows."""
+    bits, vector = Bits.pack(a), not isinstance(b, Bits) and np.ndim(b) == 1
+    right = Bits.pack(np.asarray(b)[:, None] if vector else b)
+    if right.shape[0] != bits.shape[0]:
+        raise ValueError(f"b has {right.shape[0]} rows and a {bits.shape[0]}")
+    with using(comm) as context:
+        rows, first, count = _rows(context, bits)
+        each = -(-bits.columns // context.size)
+        x_first = min(bits.columns, each * context.rank)
+        x = Bits(np.zeros((min(each, bits.columns - x_first), -(-right.columns // 64)), np.uint64), right.columns)
+        report = Report()
+        context.call("terrace_gf2_solve", _int64(rows), _int64(bits.columns), first, count, bits.p, _int64(0),
+                     _int64(right.columns), right.p, _int64(0), _int64(x_first), _int64(x.shape[0]), x.p, _int64(0),
+                     ctypes.byref(report))
+        return like(x, b)[:, 0] if vector else like(x, b)
+
+
+def inverse(a, *, comm=None):
+    """The inverse. Raises numpy.linalg.LinAlgError."""
+    bits = Bits.pack(a)
+    with using(comm) as context:
+        rows, first, count = _rows(context, bits)
+        if rows != bits.columns:
+            raise ValueError(f"the matrix is {rows} x {bits.columns}, not square")
+        result = Bits(bits.words.copy(), bits.columns)
+        context.call("terrace_gf2_inverse", _int64(rows), first, count, result.p, _int64(0), None)
+        return like(result, a)
+
+
+def kernel(a, *, comm=None):
+    """Rows that are a basis of {x : A x = 0}: (columns - rank) x columns. With comm= an equal, contiguous share of them."""
+    bits = Bits.pack(a)
+    with using(comm) as context:
+        rows, first, count = _rows(context, bits)
+        dimension, own_first, own_count = _int64(), _int64(), _int64()
+        basis = ctypes.POINTER(ctypes.c_uint64)()
+        context.call("terrace_gf2_kernel", _int64(rows), _int64(bits.columns), first, count, bits.p, _int64(0),
+                     ctypes.byref(dimension), ctypes.byref(own_first), ctypes.byref(own_count), ctypes.byref(basis), None)
+        words = -(-bits.columns // 64)
+        try:
+            own = np.zeros((own_count.value, words), np.uint64)
+            if own.size:
+                ctypes.memmove(own.ctypes.data, basis, own.nbytes)
+        finally:
+            context._lib.terrace_free(basis)
+        return like(Bits(own, bits.columns), a)
+
+
+def multiply(a, b, *, comm=None):
+    """A B."""
+    left, right = Bits.pack(a), Bits.pack(b)
+    with using(comm) as context:
+        rows, first, count = _rows(context, left)
+        inner, b_first, b_count = _rows(context, right)
+        if inner != left.columns:
+            raise ValueError(f"{rows} x {left.columns} times {inner} x {right.columns}")
+        product = Bits(np.zeros((left.shape[0], -(-right.columns // 64)), np.uint64), right.columns)
+        context.call("terrace_gf2_multiply", _int64(rows), _int64(inner), _int64(right.columns), first, count, left.p, _int64(0),
+                     b_first, b_count, right.p, _int64(0), product.p, _int64(0), None)
+        return like(product, a)

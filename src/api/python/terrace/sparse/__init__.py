@@ -1,0 +1,4 @@
+"""Sparse matrices: terrace.sparse.linalg."""
+from . import linalg
+
+__all__ = ["linalg"]

@@ -1,0 +1,68 @@
+// Conjugate gradients for symmetric positive definite matrices: dense, band, CSR, or your own
+// product.
+#pragma once
+#include <terrace/band.hpp>
+#include <terrace/context.hpp>
+
+TERRACE_API_BEGIN
+
+namespace cg {
+
+struct Options {
+  double rtol = 1e-10, atol = 0;          ///< ||b - A x|| <= max(rtol ||b||, atol)
+  std::int64_t max_iterations = -1;       ///< negative: 10 n + 1000
+  std::string preconditioner = "none";    ///< jacobi, block-jacobi, ic (CSR and band), chebyshev
+  std::int64_t block = 32;                ///< of block-jacobi
+  std::int64_t degree = 8;                ///< of chebyshev
+  std::string norm = "unpreconditioned";  ///< preconditioned, natural
+  bool start_given = false;               ///< x holds a start; else it is zero
+  /// After each iteration, on every rank; false stops: Code::stopped. Called on all ranks alike.
+  std::function<bool(std::int64_t iteration, double relative_residual)> observe;
+};
+
+struct Result {
+  bool converged = false;
+  std::string reason;  ///< "rtol", "max-iterations", "indefinite-matrix", ...
+  std::int64_t iterations = 0;
+  double residual = 0;         ///< ||b - A x|| / ||b||, computed from the matrix at the end
+  double scaled_residual = 0;  ///< ||b - A x|| / (n ||A|| ||x|| eps), maximum norms
+};
+
+/// A matrix ready for products, with all that was found about it. Made on all ranks together.
+class TERRACE_API Operator {
+ public:
+  ~Operator();
+  Operator(Operator&&) noexcept;
+  Operator& operator=(Operator&&) noexcept;
+  [[nodiscard]] std::int64_t n() const;
+  /// b and x: n x columns; x := the solution, one result for each column.
+  std::vector<Result> solve(Local<const double> b, Local<double> x, const Options& = {});
+
+  struct Inside;
+  explicit Operator(std::unique_ptr<Inside> inside);
+
+ private:
+  std::unique_ptr<Inside> inside_;
+};
+
+/// Rows `rows` (a range) of a CSR matrix of order n in host memory: row i's entries are
+/// start[i] - start[0] .. start[i + 1] - start[0] - 1 of `column` (zero-based, of the whole matrix, in
+/// any order, duplicates added) and `value`. Both triangles; throws Code::input where they differ.
+TERRACE_API Operator csr(Context& context, std::int64_t n, Rows rows, const std::int64_t* start,
+                         const std::int64_t* column, const double* value);
+TERRACE_API Operator csr(Context& context, std::int64_t n, Rows rows, const std::int32_t* start,
+                         const std::int32_t* column, const double* value);
+TERRACE_API Operator dense(Context& context, std::int64_t n, Local<const double> a);
+TERRACE_API Operator band(Context& context, std::int64_t n, const band::Matrix& a);
+
+/// Your own product: product(p, q) sets q to this rank's rows (a range) of A p, of which it gets this
+/// rank's rows. It is called on all ranks at the same time, in the calling thread, and may
+/// communicate. Host memory, CPU backend. `diagonal`: this rank's part, for jacobi; or null. A is not
+/// looked at: it has to be symmetric and positive definite, and not of extreme scale.
+using Product = std::function<void(const double* p, double* q)>;
+TERRACE_API Operator user(Context& context, std::int64_t n, Rows rows, Product product,
+                          const double* diagonal = nullptr);
+
+}  // namespace cg
+
+TERRACE_API_END

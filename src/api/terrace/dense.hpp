@@ -1,0 +1,39 @@
+// General dense matrices of doubles: inverse, systems, determinant; Gauss-Jordan elimination with
+// partial pivoting, distributed over all ranks.
+#pragma once
+#include <terrace/context.hpp>
+
+TERRACE_API_BEGIN
+
+namespace dense {
+
+struct Report {
+  double residual = 0;  ///< LAPACK's ratio, good below 30; 0 unchecked
+  /// In 1-norms of an inverse; of a solution an estimate within a factor of 5.
+  double reciprocal_condition = 0;
+  double log_abs_determinant = 0;
+  int determinant_sign = 1;
+  std::vector<std::string> warnings;  ///< "the reciprocal condition is ..."
+  Seconds seconds;
+};
+
+struct Options {
+  std::int64_t block = 0;  ///< width of a panel; 0: chosen
+  bool emulated = false;   ///< products by integers, as accurate as FP64; CUDA
+};
+
+/// a := its inverse, row i where row i of A was. 2 n^3 flops, 8 n^2 bytes over all ranks beside your
+/// own. Throws Code::outcome with the column when A is singular, and leaves `a` as it was.
+TERRACE_API Report invert(Context& context, std::int64_t n, Local<double> a, const Options& = {});
+
+/// b := X with A X = B; `a` is not changed. n^3 + 2 n^2 b.columns flops. Throws as invert().
+TERRACE_API Report solve(Context& context, std::int64_t n, Local<const double> a, Local<double> b,
+                         const Options& = {});
+
+/// The determinant, as solve() finds it; a singular matrix has sign 0 and no Error.
+TERRACE_API Report determinant(Context& context, std::int64_t n, Local<const double> a,
+                               const Options& = {});
+
+}  // namespace dense
+
+TERRACE_API_END

@@ -1,0 +1,42 @@
+if(TERRACE_SANITIZE)
+  return()  # a user's program has no sanitizers
+endif()
+
+# The library from outside: programs that know the public headers alone.
+add_executable(api_library_test api/library_test.cpp)
+set_target_properties(api_library_test PROPERTIES CXX_STANDARD 17 CXX_VISIBILITY_PRESET default)
+target_link_libraries(api_library_test PRIVATE terrace_api Catch2::Catch2 BLAS::BLAS)
+target_compile_definitions(api_library_test PRIVATE TERRACE_CATCH_MAJOR=${Catch2_VERSION_MAJOR} TERRACE_WITH_CUDA=$<BOOL:${TERRACE_CUDA}>)
+if(TERRACE_CUDA)
+  target_link_libraries(api_library_test PRIVATE CUDA::cudart)
+  foreach(ranks 1 3)
+    terrace_gpu_test(api/library.${ranks}.gpu GPUS 1 RANKS ${ranks} TARGET api_library_test TIMEOUT 300 ENVIRONMENT TERRACE_API_BACKEND=cuda)
+  endforeach()
+endif()
+target_compile_options(api_library_test PRIVATE $<$<CONFIG:Release>:-O1>)
+foreach(ranks 1 2 3 4)
+  add_test(NAME api/library.${ranks}
+           COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks} $<TARGET_FILE:api_library_test>)
+  math(EXPR cores "(${ranks} + 1) / 2")
+  set_tests_properties(api/library.${ranks} PROPERTIES TIMEOUT 300 LABELS "ranks-${ranks}" PROCESSORS ${cores}
+                       ENVIRONMENT "${terrace_test_environment};${terrace_launcher_folder}/api_library_${ranks}")
+endforeach()
+
+# The installed tree, moved: what it holds, the examples built against it by find_package and pkg-config, run.
+add_test(NAME api/installed COMMAND ${CMAKE_CURRENT_LIST_DIR}/consumer/run.sh ${PROJECT_BINARY_DIR}
+         ${CMAKE_CURRENT_LIST_DIR}/consumer ${CMAKE_CURRENT_BINARY_DIR}/consumer)
+set_tests_properties(api/installed PROPERTIES TIMEOUT 600 ENVIRONMENT "${terrace_test_environment}")
+
+# The Python package: 500 cases on one rank, and, slower to start, a part of them on 3.
+foreach(ranks 1 3)
+  set(count 500)
+  set(start "")  # alone without a launcher: it starts the program itself
+  if(ranks EQUAL 3)
+    set(count 60)
+    set(start ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks})
+  endif()
+  add_test(NAME api/python.${ranks}
+           COMMAND ${start} ${TERRACE_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/api/python_test.py --count ${count})
+  set_tests_properties(api/python.${ranks} PROPERTIES TIMEOUT 300 LABELS "ranks-${ranks}" PROCESSORS ${ranks} SKIP_RETURN_CODE 77
+                       ENVIRONMENT "${terrace_test_environment};${terrace_launcher_folder}/api_python_${ranks};PYTHONPATH=${PROJECT_SOURCE_DIR}/src/api/python;PYTHONDONTWRITEBYTECODE=1;TERRACE_LIBRARY=$<TARGET_FILE:terrace_api>;TERRACE_PROGRAM=$<TARGET_FILE:terrace>")
+endforeach()

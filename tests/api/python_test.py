@@ -1,0 +1,354 @@
+"""The Python package beside NumPy and SciPy: random shapes, types, orders, forms; errors; files. Alone, or under mpirun with mpi4py,
+where each rank holds some rows.
+    python_test.py [--count N] [--seed S]"""
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse
+
+import terrace
+from terrace import gf2, linalg
+from terrace.sparse.linalg import Operator, cg
+
+options = argparse.ArgumentParser()
+options.add_argument("--count", type=int, default=500)
+options.add_argument("--seed", type=int, default=1)
+options = options.parse_args()
+comm, group, rank, size = None, None, 0, 1
+if "OMPI_COMM_WORLD_SIZE" in os.environ and int(os.environ["OMPI_COMM_WORLD_SIZE"]) > 1:
+    try:
+        from mpi4py import MPI
+    except ImportError:
+        print("skipped: mpi4py is not here")
+        sys.exit(77)
+    comm, rank, size = MPI.COMM_WORLD, MPI.COMM_WORLD.Get_rank(), MPI.COMM_WORLD.Get_size()
+backend = os.environ.get("TERRACE_API_BACKEND", "auto")
+shared = terrace.Context(comm, backend=backend)  # in place of a communicator, now and then
+draw = np.random.default_rng(options.seed)  # the same on every rank
+
+
+def cut(n):
+    """Rows of each rank, some of none: the same draw on every rank."""
+    inner = np.sort(draw.integers(0, n + 1, size - 1))
+    return np.concatenate([[0], inner, [n]]).astype(int)
+
+
+def mine(array, cuts, axis=0):
+    return np.take(array, range(cuts[rank], cuts[rank + 1]), axis=axis)
+
+
+def whole(part):
+    return part if comm is None else np.concatenate(comm.allgather(part))
+
+
+def shaped(array):
+    """The same numbers in another order or stride in memory."""
+    kind = draw.integers(0, 4)
+    if array.ndim != 2 or kind == 0:
+        return array
+    if kind == 1:
+        return np.asfortranarray(array)
+    if kind == 2:
+        wide = np.full((array.shape[0], array.shape[1] + 3), array.dtype.type(1))
+        wide[:, :array.shape[1]] = array
+        return wide[:, :array.shape[1]]
+    return np.repeat(array, 2, axis=0)[::2]
+
+
+def raises(kind, call, *arguments, **named):
+    try:
+        call(*arguments, **named)
+    except kind as error:
+        return error
+    raise AssertionError(f"{call.__name__} did not raise {kind}")
+
+
+def close(a, b, scale=1.0):
+    assert a.shape == b.shape, (a.shape, b.shape)
+    assert np.allclose(a, b, rtol=1e-9, atol=1e-9 * scale), np.abs(a - b).max()
+
+
+def rank_of(a):
+    a, r = a.astype(np.uint8).copy(), 0
+    for j in range(a.shape[1]):
+        rows = np.flatnonzero(a[r:, j]) + r
+        if len(rows) == 0:
+            continue
+        a[[r, rows[0]]] = a[[rows[0], r]]
+        others = np.flatnonzero(a[:, j])
+        others = others[others != r]
+        a[others] ^= a[r]
+        r += 1
+        if r == a.shape[0]:
+            break
+    return r, a
+
+
+def bits_case():
+    rows, columns = draw.integers(1, 130, 2)
+    inner = draw.integers(1, 40)
+    a = (draw.integers(0, 2, (rows, inner)) @ draw.integers(0, 2, (inner, columns))) % 2  # of low rank, often
+    cuts, r_form = cut(rows), rank_of(a)
+    own = mine(a, cuts)
+    kind = draw.integers(0, 6)
+    given = [own, own.astype(bool), own.astype(np.uint8), own.astype(float), scipy.sparse.csr_matrix(own),
+             terrace.Bits.pack(own)][kind]
+    if kind < 4:
+        given = shaped(given)
+    plain = (lambda x: x.unpack()) if kind == 5 else (lambda x: x)
+    assert gf2.rank(given, comm=group) == r_form[0]
+    form, pivots, t = gf2.rref(given, transform=True, comm=group)
+    form, t = whole(plain(form)), whole(plain(t))
+    assert (form == r_form[1]).all() and len(pivots) == r_form[0]
+    assert ((t.astype(int) @ a) % 2 == form).all()
+    k = whole(plain(gf2.kernel(given, comm=group)))
+    assert k.shape == (columns - r_form[0], columns) and not ((a @ k.T.astype(int)) % 2).any()
+    assert rank_of(k)[0] == len(k)
+    x = draw.integers(0, 2, (columns, 3))
+    b = (a @ x) % 2
+    found = whole(gf2.solve(given, mine(b, cuts), comm=group))
+    assert ((a @ found.astype(int)) % 2 == b).all()
+    vector = whole(gf2.solve(given, mine(b[:, 0], cuts), comm=group))
+    assert vector.shape == (columns,) and ((a @ vector.astype(int)) % 2 == b[:, 0]).all()
+    if r_form[0] < rows:
+        left = np.zeros((1, rows), int)
+        reduced = whole(plain(gf2.rref(given, transform=True, comm=group)[2])).astype(int)
+        left = reduced[r_form[0]]  # left A = 0
+        bad = left.copy()  # left . bad may be 0: find one that is not
+        bad = np.eye(rows, dtype=int)[np.flatnonzero(left)[0]]
+        raises(terrace.Inconsistent, gf2.solve, given, mine(bad, cuts), comm=group)
+    x_cuts = cut(columns)
+    c = gf2.multiply(given, mine(x, x_cuts), comm=group)
+    assert (whole(plain(c)) == b).all()
+    n = int(draw.integers(1, 70))
+    square = np.triu(draw.integers(0, 2, (n, n)), 1) + np.eye(n, dtype=int)
+    square = square[draw.permutation(n)]
+    cuts = cut(n)
+    inverse = whole(gf2.inverse(mine(square, cuts), comm=group)).astype(int)
+    assert ((square @ inverse) % 2 == np.eye(n)).all()
+    if n > 1:
+        square[0] = square[1]
+        raises(np.linalg.LinAlgError, gf2.inverse, mine(square, cuts), comm=group)
+
+
+def band_case():
+    n, m, right = int(draw.integers(1, 80)), int(draw.integers(0, 9)), int(draw.integers(1, 4))
+    dtype = draw.choice([np.float64, np.float32, np.int64])
+    ab = draw.integers(-4, 5, (m + 1, n)).astype(dtype) if dtype == np.int64 else draw.uniform(-1, 1, (m + 1, n)).astype(dtype)
+    lower = bool(draw.integers(0, 2))
+    ab[0 if lower else -1] = 10 * m + 10
+    b = draw.uniform(-1, 1, (n, right)).astype(np.float32 if dtype == np.float32 else np.float64)
+    if right == 1:
+        b = b[:, 0]
+    valid = ab.astype(float)
+    for d in range(m + 1):  # SciPy's own refuses what it does not read
+        row = valid[d if lower else m - d]
+        if d >= n:
+            row[:] = 0
+        elif d:
+            row[-d if lower else slice(0, d)] = 0
+            if lower:
+                row[n - d:] = 0
+    expected = scipy.linalg.solveh_banded(valid[:min(m, n - 1) + 1] if lower else valid[m - min(m, n - 1):], b.astype(float), lower=lower)
+    cuts = cut(n)
+    own, own_b = shaped(mine(ab, cuts, 1)), mine(b, cuts)
+    before = own.copy(), own_b.copy()
+    precision = "mixed" if draw.integers(0, 4) == 0 else "fp64"
+    close(whole(linalg.solveh_banded(own, own_b, lower=lower, comm=group, precision=precision)), expected)
+    assert (own == before[0]).all() and (own_b == before[1]).all()
+    with linalg.cholesky_banded(own, lower=lower, comm=group) as factor:
+        close(whole(factor.solve(own_b)), expected)
+        full = np.zeros((n, n))
+        for d in range(min(m, n - 1) + 1):
+            diagonal = valid[d, :n - d] if lower else valid[m - d, d:]
+            full += np.diag(diagonal, -d) + (np.diag(diagonal, d) if d else 0)
+        assert abs(factor.logdet - np.linalg.slogdet(full)[1]) < 1e-8
+        if comm is None:
+            c = factor.c
+            close(scipy.linalg.cho_solve_banded((c[:min(m, n - 1) + 1] if lower else c[m - min(m, n - 1):], lower), b.astype(float)),
+                  expected)
+    bad = ab.astype(float)
+    bad[0 if lower else -1, n // 2] = -1
+    error = raises(np.linalg.LinAlgError, linalg.solveh_banded, mine(bad, cuts, 1), own_b, lower=lower, comm=group)
+    assert 0 <= error.position <= n // 2
+
+
+def dense_case():
+    n, right = int(draw.integers(1, 60)), int(draw.integers(1, 4))
+    a, b = draw.uniform(-1, 1, (n, n)) + 0.1 * np.eye(n), draw.uniform(-1, 1, (n, right))
+    if draw.integers(0, 3) == 0:
+        a = a.astype(np.float32)
+    if right == 1:
+        b = b[:, 0]
+    cuts = cut(n)
+    own, own_b = shaped(mine(a, cuts)), mine(b, cuts)
+    before = own.copy()
+    inverse, x = np.linalg.inv(a.astype(float)), np.linalg.solve(a.astype(float), b)
+    size_of = np.abs(inverse).max()
+    close(whole(linalg.inv(own, comm=group)), inverse, size_of**2)
+    close(whole(linalg.solve(own, own_b, comm=group)), x, size_of**2)
+    assert (own == before).all()
+    sign, log = np.linalg.slogdet(a.astype(float))
+    found = linalg.slogdet(own, comm=group)
+    assert found[0] == sign and abs(found[1] - log) < 1e-8 * size_of
+    if n > 1:
+        singular = a.copy()
+        singular[:, n // 2] = 0
+        assert raises(np.linalg.LinAlgError, linalg.inv, mine(singular, cuts), comm=group).position == n // 2
+        raises(np.linalg.LinAlgError, linalg.solve, mine(singular, cuts), own_b, comm=group)
+        assert linalg.slogdet(mine(singular, cuts), comm=group) == (0.0, -np.inf)
+    wrong = a.astype(float)
+    wrong[0, 0] = np.nan
+    raises(ValueError, linalg.solve, mine(wrong, cuts), own_b, comm=group)
+
+
+def cg_case():
+    n, right = int(draw.integers(1, 120)), int(draw.integers(1, 4))
+    a = scipy.sparse.random(n, n, 0.1, random_state=int(draw.integers(1 << 30)))
+    a = scipy.sparse.csr_matrix(a + a.T + scipy.sparse.diags(np.asarray(abs(a + a.T).sum(1)).ravel() + 1))
+    b = draw.uniform(-1, 1, (n, right))
+    if right == 1:
+        b = b[:, 0]
+    x = scipy.linalg.solve(a.toarray(), b)
+    cuts = cut(n)
+    own = a[cuts[rank]:cuts[rank + 1]]
+    if draw.integers(0, 2):
+        own.indices, own.indptr = own.indices.astype(np.int64), own.indptr.astype(np.int64)
+    if draw.integers(0, 3) == 0:
+        own = mine(a.toarray(), cuts)
+    before = comm is None or comm.allgather(type(own).__name__)
+    name = draw.choice([None, "jacobi", "block-jacobi", "chebyshev"])
+    found, info = cg(own, mine(b, cuts), rtol=1e-12, M=None if name == "None" or name is None else str(name), comm=group)
+    assert info == 0 and before
+    close(whole(found), x)
+    seen = []
+    operator = Operator(own, comm=group)
+    again, results = operator.solve(mine(b, cuts), found, rtol=1e-10, callback=seen.append)
+    assert all(r.converged and r.iterations <= 1 for r in results)
+    found, info = cg(operator, mine(b, cuts), rtol=0, atol=1e-300, maxiter=1)
+    assert info != 0 or n < 40  # small ones may be a multiple of the identity
+    operator.close()
+    if comm is None and backend != "cuda":
+        from scipy.sparse.linalg import aslinearoperator
+        close(cg(aslinearoperator(a), b, rtol=1e-12, comm=group)[0], x)
+        calls = []
+
+        class Failing:
+            shape = (n, n)
+
+            def matvec(self, p):
+                calls.append(p)
+                if len(calls) > 9:
+                    raise KeyError("mine")
+                return a @ p
+        if n > 20:
+            raises(KeyError, cg, Failing(), b, rtol=1e-14, comm=group)
+    if n > 1 and comm is None:
+        bad = a.tolil()
+        bad[0, n - 1] = bad[0, n - 1] + 1
+        raises(ValueError, cg, bad.tocsr(), b)
+        assert cg(-a, b)[1] == -1
+
+
+def single_cases():
+    """What needs no repetition."""
+    raises(ValueError, gf2.rank, np.array([[0, 2], [1, 1]]))
+    raises(TypeError, linalg.inv, np.ones((2, 2), complex))
+    raises(ValueError, linalg.inv, np.ones((2, 3)))
+    raises(ValueError, linalg.solve, np.eye(3), np.ones(2))
+    raises(ValueError, terrace.Context, backend="gpu")
+    assert linalg.inv(np.zeros((0, 0))).shape == (0, 0)
+    assert linalg.solve(np.zeros((0, 0)), np.zeros((0, 2))).shape == (0, 2)
+    assert gf2.rank(np.zeros((0, 5), np.uint8)) == 0 and gf2.kernel(np.zeros((0, 5), np.uint8)).shape == (5, 5)
+    a = np.eye(4) * 2
+    assert linalg.inv(a, overwrite_a=True) is a and a[0, 0] == 0.5
+    hilbert = scipy.linalg.hilbert(14)
+    import warnings
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        linalg.solve(hilbert, np.ones(14))
+    assert any("reciprocal condition" in str(w.message) for w in caught)
+    big = draw.uniform(-1, 1, (700, 700))
+    calls = []
+    with terrace.Context(backend="cpu", progress=lambda done: calls.append(done) or len(calls) < 3) as context:
+        raises(terrace.Error, linalg.inv, big, comm=context)
+    assert len(calls) == 3
+
+    def interrupt(done):
+        raise KeyboardInterrupt
+    with terrace.Context(backend="cpu", progress=interrupt) as context:
+        raises(KeyboardInterrupt, linalg.inv, big, comm=context)
+    raises(KeyboardInterrupt, cg, np.eye(5), np.ones(5), callback=interrupt)
+    with tempfile.TemporaryDirectory() as folder:  # files of ours, read by the program and by us
+        path = os.path.join(folder, "p.h5")
+        ab = np.array([[0, -1, -1], [4, 4, 4]], float)
+        terrace.io.save(path, A=ab, format="band", uplo="upper", b=np.ones(3), bits=terrace.Bits.pack(np.eye(70)),
+                        s=scipy.sparse.eye(3).tocsr())
+        assert (terrace.io.load(path + ":/A") == ab).all() and terrace.io.load(path + ":/bits").unpack().trace() == 70
+        assert terrace.io.load(path + ":/s").nnz == 3
+        if program := os.environ.get("TERRACE_PROGRAM"):
+            out = os.path.join(folder, "x.h5")
+            subprocess.run([program, "band", "solve", path + ":/A", "--rhs", ":/b", "-o", out, "--quiet"], check=True)
+            close(terrace.io.load(out), linalg.solveh_banded(ab, np.ones(3)))
+            assert subprocess.run([program, "gf2", "rank", path + ":/bits", "--quiet"], capture_output=True, text=True,
+                                  check=True).stdout.strip() == "70"
+    start = time.perf_counter()
+    subprocess.run([sys.executable, "-c", "import terrace, sys; assert 'mpi4py' not in sys.modules"], check=True)
+    print(f"import terrace, with Python itself: {time.perf_counter() - start:.2f} s")
+
+
+def device_cases():
+    """Arrays of CuPy come back where they were."""
+    try:
+        import cupy
+        cupy.cuda.runtime.getDeviceCount()
+    except Exception:
+        print("arrays of a device: skipped, no CuPy or no device")
+        return
+    n, m = 300, 7
+    a = draw.uniform(-1, 1, (n, n)) + n * np.eye(n)
+    b = draw.uniform(-1, 1, (n, 2))
+    there, right = cupy.asarray(a), cupy.asarray(b)
+    address = there.data.ptr
+    inverse = linalg.inv(there, overwrite_a=True)
+    assert inverse is there and there.data.ptr == address
+    close(cupy.asnumpy(inverse), np.linalg.inv(a))
+    x = linalg.solve(cupy.asarray(a), right)
+    assert isinstance(x, cupy.ndarray) and (cupy.asnumpy(right) == b).all()
+    close(cupy.asnumpy(x), np.linalg.solve(a, b))
+    ab = draw.uniform(-1, 1, (m + 1, n))
+    ab[-1] = 20
+    expected = scipy.linalg.solveh_banded(ab, b)
+    close(cupy.asnumpy(linalg.solveh_banded(cupy.asarray(ab), right)), expected)
+    with linalg.cholesky_banded(cupy.asarray(ab)) as factor:
+        close(cupy.asnumpy(factor.solve(right, overwrite_b=True)), expected)
+    close(cupy.asnumpy(right), expected)
+    spd = cupy.asarray(a @ a.T)
+    x, info = cg(spd, cupy.asarray(b), rtol=1e-13)
+    assert info == 0
+    close(cupy.asnumpy(x), np.linalg.solve(a @ a.T, b))
+    print("arrays of a device: 6 passed")
+
+
+if comm is None:
+    single_cases()
+    device_cases()
+cases = (bits_case, band_case, dense_case, cg_case)
+ranks = comm
+for i in range(options.count):
+    draw = np.random.default_rng([options.seed, i])
+    group = shared if i // 4 % 4 or backend != "auto" else ranks
+    try:
+        cases[i % 4]()
+    except BaseException:
+        print(f"case {i} of seed {options.seed} on rank {rank} of {size}", flush=True)
+        raise
+shared.close()
+if rank == 0:
+    print(f"{options.count} cases on {size} ranks")
