@@ -20,7 +20,7 @@ struct DeviceBinding {
 /// that was not allowed.
 DeviceBinding bind_device(const Control& control);
 
-/// Several ranks a GPU are allowed: --oversubscribe; or TERRACE_OVERSUBSCRIBE=1.
+/// Several ranks per GPU are allowed: --oversubscribe; or TERRACE_OVERSUBSCRIBE=1.
 void allow_oversubscription();
 /// Cores are left as they are: --no-bind; or TERRACE_BIND=none.
 void leave_cores_unbound();

@@ -6,8 +6,8 @@
 
 namespace terrace {
 
-std::vector<std::vector<char>> deal_bytes(const Control& control,
-                                          std::vector<std::vector<char>> to) {
+std::vector<LargeVector<char>> deal_bytes(const Control& control,
+                                          std::vector<LargeVector<char>> to) {
   if (control.size() == 1) return to;
   constexpr Index largest = Index(1) << 28;  // of one message
   const auto ranks = std::size_t(control.size());
@@ -16,7 +16,7 @@ std::vector<std::vector<char>> deal_bytes(const Control& control,
   for (std::size_t r = 0; r < ranks; ++r) sent[r] = Index(to[r].size());
   check_mpi(MPI_Alltoall(sent.data(), 1, MPI_INT64_T, received.data(), 1, MPI_INT64_T, comm),
             "MPI_Alltoall");
-  std::vector<std::vector<char>> from(ranks);
+  std::vector<LargeVector<char>> from(ranks);
   const auto own = std::size_t(control.rank());
   from[own] = std::move(to[own]);
   std::vector<MPI_Request> requests;

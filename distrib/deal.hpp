@@ -5,20 +5,21 @@
 #include <vector>
 
 #include "distrib/control.hpp"
+#include "kernels/base/large_vector.hpp"
 
 namespace terrace {
 
 /// to[r] goes to rank r; from[r] is what rank r sent here. Collective. Cost: one message to and
 /// from each rank that has something, and 8 bytes per pair of ranks.
-std::vector<std::vector<char>> deal_bytes(const Control& control,
-                                          std::vector<std::vector<char>> to);
+std::vector<LargeVector<char>> deal_bytes(const Control& control,
+                                          std::vector<LargeVector<char>> to);
 
 /// The same for items that may be copied byte by byte.
 template <class T>
 std::vector<std::vector<T>> deal(const Control& control, std::vector<std::vector<T>> to) {
   static_assert(std::is_trivially_copyable_v<T>);
   if (control.size() == 1) return to;
-  std::vector<std::vector<char>> bytes(to.size());
+  std::vector<LargeVector<char>> bytes(to.size());
   for (std::size_t r = 0; r < to.size(); ++r) {
     bytes[r].resize(to[r].size() * sizeof(T));
     if (!to[r].empty()) std::memcpy(bytes[r].data(), to[r].data(), bytes[r].size());

@@ -191,8 +191,8 @@ Heart::Heart(const Control& control)
     const std::string where = control.broadcast(host_, int(first));
     if (rank_ == 0)
       std::fprintf(stderr,
-                   "terrace: no heartbeat between rank 0 on host %s and rank %d on host %s; a rank "
-                   "that is lost there may go unnoticed; let the hosts reach each other over TCP, "
+                   "terrace: no heartbeat between rank 0 on host %s and rank %d on host %s; a lost "
+                   "rank may go unnoticed there; let the hosts reach each other over TCP, "
                    "or set TERRACE_HEARTBEAT_SECONDS=0\n",
                    host_.c_str(), int(first), where.c_str());
   }
@@ -380,11 +380,11 @@ void Heart::beat(double time) {
       first = &peer;
   if (first != nullptr && !said_goodbye_)
     end(int(Exit::fault),
-        fmt::format("terrace: rank {} on host {} made no progress for {:.1f} s; {}; ended as "
-                    "TERRACE_STALL_SECONDS asks; start again, with --restart where there is a "
-                    "checkpoint",
-                    first - peers_.data(), first->host, time - first->moved,
-                    to_string(Place{first->phase, first->step})),
+        fmt::format(
+            "terrace: rank {} on host {} made no progress for {:.1f} s; {}; ended because of "
+            "TERRACE_STALL_SECONDS; start again, with --restart if there is a checkpoint",
+            first - peers_.data(), first->host, time - first->moved,
+            to_string(Place{first->phase, first->step})),
         true);
 }
 
@@ -395,8 +395,8 @@ void Heart::lost(const std::vector<int>& ranks, const std::string& why) {
                        peers_[std::size_t(ranks[k])].host);
   if (ranks.size() > 8) who += fmt::format(" and {} more", ranks.size() - 8);
   end(int(Exit::fault),
-      fmt::format("terrace: {} {} lost ({}); {}; the job is ended; start again, with --restart "
-                  "where there is a checkpoint",
+      fmt::format("terrace: {} {} lost ({}); {}; the job is ended; start again, with --restart if "
+                  "there is a checkpoint",
                   who, ranks.size() > 1 ? "were" : "was", why, to_string(current_place())),
       true);
 }

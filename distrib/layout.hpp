@@ -18,7 +18,7 @@ struct Range {
 };
 
 /// `extent` items in blocks of `block`, dealt to the ranks like cards. A slot is the local number
-/// of an item on its owner. One block a rank, block = ceil_div(extent, ranks), is the contiguous
+/// of an item on its owner. One block per rank, block = ceil_div(extent, ranks), is the contiguous
 /// layout.
 struct BlockCyclic {
   Index extent = 0;
@@ -51,7 +51,7 @@ struct BlockCyclic {
   }
 };
 
-/// One contiguous block a rank (the last ones may be empty).
+/// One contiguous block per rank (the last ones may be empty).
 inline BlockCyclic contiguous(Index extent, int ranks) {
   return {extent, std::max<Index>(1, ceil_div(extent, ranks)), ranks};
 }

@@ -168,7 +168,7 @@ int guarded(const Control& control, const std::function<int()>& body,
   const auto lonely = [&](int code, const std::string& what) {
     const std::string place = to_string(current_place());
     const std::string text =
-        in_three_parts(what, place, "start again, with --restart where there is a checkpoint");
+        in_three_parts(what, place, "start again, with --restart if there is a checkpoint");
     end_job(code, printable(fmt::format("terrace: rank {} on {} failed in {}: {}", control.rank(),
                                         host_name(), place, text)));
   };

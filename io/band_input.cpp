@@ -50,11 +50,10 @@ BandInput open_band(const Control& control, const Location& location, const Want
   said.require_obeyed("a band matrix", "--uplo --order --shape", "band");
   const std::string format = object.text("format"), uplo = object.text("uplo");
   if (format.empty())
-    refuse("attribute format is missing",
-           "a band matrix says format = \"band\"; or add --format band");
+    refuse("attribute format is missing", "store format = \"band\", or add --format band");
   if (!format.empty() && format != "band")
     refuse("wrong kind: attribute format is '" + format + "'",
-           "a band matrix says format = \"band\"");
+           "a band matrix has format = \"band\"");
   if (!uplo.empty() && uplo != "lower" && uplo != "upper")
     refuse("wrong attribute: uplo is '" + uplo + "'", "use lower or upper");
   if (order_of(object, where(location, object.path)).column_major)
@@ -63,7 +62,7 @@ BandInput open_band(const Control& control, const Location& location, const Want
   BandInput input;
   input.n_ = object.dims[1];
   if (said.shape.size() == 2 && said.shape != std::vector<Index>{input.n_, input.n_})
-    refuse(fmt::format("the band has {0} columns, and --shape says {1}x{2}", input.n_,
+    refuse(fmt::format("the band has {0} columns, but --shape says {1}x{2}", input.n_,
                        said.shape[0], said.shape[1]),
            fmt::format("the matrix is {0} x {0}: correct one of the two", input.n_));
   input.half_bandwidth_ = object.dims[0] - 1;

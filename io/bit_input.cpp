@@ -55,14 +55,14 @@ BitInput open_bits(const Control& control, const Location& location, const Wante
     has_columns = true;
   }
   if (has_columns && columns < 0)
-    refuse("wrong attribute: columns is no count", "store an integer");
+    refuse("wrong attribute: columns is not a count", "store an integer");
   const auto check_packed = [&](Index per_item) {
     if (!has_columns)
       refuse("attribute columns is missing",
-             "packed bits say how many columns they have; or add --columns N");
+             "store the number of columns as this attribute, or add --columns N");
     if (ceil_div(columns, per_item) != stored)
-      refuse(fmt::format("wrong shape: {} columns do not take {} items a row", columns, stored),
-             fmt::format("store {} items a row", ceil_div(columns, per_item)));
+      refuse(fmt::format("wrong shape: {} columns do not need {} items per row", columns, stored),
+             fmt::format("store {} items per row", ceil_div(columns, per_item)));
   };
   if (words) {
     check_packed(64);
@@ -75,13 +75,13 @@ BitInput open_bits(const Control& control, const Location& location, const Wante
   } else {
     if (has_columns && columns != stored)
       refuse("attribute bitorder is missing",
-             "packed bytes say bitorder = \"little\" or \"big\"; or add --bitorder");
+             "store bitorder = \"little\" or \"big\", or add --bitorder");
     input.form_ = BitInput::Form::plain;
   }
   input.rows_ = dims[input.column_major_ ? 1 : 0];
   input.columns_ = packed ? columns : stored;
   if (said.shape.size() == 2 && said.shape != std::vector<Index>{input.rows_, input.columns_})
-    refuse(fmt::format("the file says {} x {}, and --shape says {}x{}", input.rows_, input.columns_,
+    refuse(fmt::format("the file says {} x {}, but --shape says {}x{}", input.rows_, input.columns_,
                        said.shape[0], said.shape[1]),
            "correct one of the two");
   input.location_ = {location.file, object.path, said};
@@ -288,7 +288,7 @@ void BitInput::read(const Control& control, std::span<const Range> ranges,
   if (first->column == columns_)
     fail_together(
         Exit::input,
-        fmt::format("a bit beyond the last column is set; {} row {}; unused bits are zero",
+        fmt::format("a bit beyond the last column is set; {} row {}; unused bits must be zero",
                     file_->where(), first->row));
   fail_together(Exit::input,
                 fmt::format("a value other than 0 and 1: {}; {} row {}, column {}; a bit matrix "

@@ -44,7 +44,7 @@ DenseInput open_dense(const Control& control, const Location& location, const Wa
   input.columns_ = input.is_vector_ ? 1 : dims[input.column_major_ ? 0 : 1];
   if (const auto& said = location.form.shape;
       said.size() == 2 && said != std::vector<Index>{input.rows_, input.columns_})
-    fail_together(Exit::input, fmt::format("the file says {} x {}, and --shape says {}x{}; {}; "
+    fail_together(Exit::input, fmt::format("the file says {} x {}, but --shape says {}x{}; {}; "
                                            "correct one of the two",
                                            input.rows_, input.columns_, said[0], said[1], at));
   input.location_ = {location.file, object.path, location.form};

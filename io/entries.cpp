@@ -96,15 +96,16 @@ void read_values(const Control& control, const InputFile& input, const SparseFor
 void refuse_pointer(const Control& control, const InputFile& input, const SparseForm& form,
                     const Offender& wrong) {
   if (const auto first = first_offender(control, wrong))
-    fail_together(Exit::input,
-                  fmt::format("wrong {} pointer {}; {} entry {}; it rises from 0 to the {} stored "
-                              "values{}",
-                              form.layout == Layout::csc ? "column" : "row", first->value,
-                              where(input.location, input.object.children.at("indptr").path),
-                              first->row, form.stored,
-                              first->row == 0 && first->value == 1
-                                  ? " (from one? subtract one from pointers and indices)"
-                                  : ""));
+    fail_together(
+        Exit::input,
+        fmt::format("wrong {} pointer {}; {} entry {}; pointers must rise from 0 to {}, the number "
+                    "of stored values{}",
+                    form.layout == Layout::csc ? "column" : "row", first->value,
+                    where(input.location, input.object.children.at("indptr").path), first->row,
+                    form.stored,
+                    first->row == 0 && first->value == 1
+                        ? " (do they count from one? subtract one from pointers and indices)"
+                        : ""));
 }
 
 std::vector<Index> read_pointers(const Control& control, const InputFile& input,
@@ -147,12 +148,13 @@ void WrongEntries::refuse(const Control& control, const SparseForm& form,
                                   : ""));
   }
   if (const auto first = first_offender(control, other))
-    fail_together(Exit::input,
-                  fmt::format("an entry of the {} triangle, where the {} one is said to be all; {} "
-                              "row {}, column {}; store one triangle, or both without symmetry",
-                              form.triangle == Triangle::lower ? "upper" : "lower",
-                              form.triangle == Triangle::lower ? "lower" : "upper", where,
-                              first->row, first->column));
+    fail_together(
+        Exit::input,
+        fmt::format("an entry in the {} triangle, but only the {} triangle should be stored; {} "
+                    "row {}, column {}; store one triangle, or both without symmetry",
+                    form.triangle == Triangle::lower ? "upper" : "lower",
+                    form.triangle == Triangle::lower ? "lower" : "upper", where, first->row,
+                    first->column));
   if (const auto first = first_offender(control, fraction))
     fail_together(Exit::input,
                   fmt::format("a value that is not whole; {} row {}, column {}; over GF(2) values "

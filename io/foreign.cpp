@@ -16,6 +16,7 @@
 #include "distrib/agree.hpp"
 #include "distrib/quote.hpp"
 #include "io/files.hpp"
+#include "io/volume.hpp"
 
 namespace terrace::io {
 
@@ -34,9 +35,6 @@ std::FILE* open_to_read(const std::string& path) {
                                          std::strerror(errno), path));
   return file;
 }
-
-/// Of a side of a matrix that needs no room of its own: more is a slip, or an attack.
-constexpr Index most_extent = Index(1) << 36;
 
 bool blank(char c) {
   return c == ' ' || c == '\n' || c == '\t' || c == '\r' || c == ',' || c == '\f';
@@ -59,10 +57,17 @@ bool TextReader::refill() {
   const std::size_t got = std::fread(buffer_.data() + end_, 1, buffer_.size() - end_, file_.get());
   end_ += got;
   read_ += Index(got);
+  count_volume(Index(got), 0);
   return got > 0;
 }
 
 Index TextReader::offset() const { return file_.get() == stdin ? -1 : read_ - Index(end_ - at_); }
+
+Index TextReader::size() const {
+  struct stat status {};
+  const bool file = fstat(fileno(file_.get()), &status) == 0 && S_ISREG(status.st_mode);
+  return file ? Index(status.st_size) : 0;
+}
 
 bool TextReader::word(std::string_view& text) {
   for (;;) {
@@ -103,20 +108,19 @@ bool TextReader::line(std::string& text) {
 }
 
 void TextReader::require_room(double words, double least, const std::string& what) const {
-  if (!(words <= 0x1p56)) fail(what + " are more than any machine holds", "correct the sizes");
-  struct stat status {};
-  if (fstat(fileno(file_.get()), &status) != 0 || !S_ISREG(status.st_mode)) return;
+  if (!(words <= 0x1p56)) fail(what + " are more than any machine can hold", "correct the sizes");
+  if (size() == 0) return;
   const double wanted = words * (least + 1) - 1;  // a blank between two words
   constexpr double little = 0x1p20;               // what is short is read: the line then is named
-  if (!(wanted <= std::max(little, double(status.st_size))))
+  if (!(wanted <= std::max(little, double(size()))))
     fail(fmt::format("the file is too short for {}: {:.17g} bytes, at least {:.6g} are wanted",
-                     what, double(status.st_size), wanted),
+                     what, double(size()), wanted),
          "correct the sizes, or write it again");
 }
 
 void TextReader::require_extents(double rows, double columns) const {
-  if (std::max(rows, columns) > double(most_extent))
-    fail(fmt::format("{:.17g} x {:.17g} is more than any machine holds", rows, columns),
+  if (std::max(rows, columns) > double(max_extent))
+    fail(fmt::format("{:.17g} x {:.17g} is more than any machine can hold", rows, columns),
          "correct the sizes");
 }
 
@@ -223,7 +227,7 @@ NpyHeader npy_header_of(std::string_view begin, Index size, const std::string& p
     refuse(fmt::format("the file is too short for its shape: {:.17g} bytes, {:.17g} are wanted",
                        double(size), double(header.offset) + bytes),
            "save it again");
-  if (bytes == 0 && largest > most_extent) refuse("impossible dimensions", "save it again");
+  if (bytes == 0 && largest > max_extent) refuse("impossible dimensions", "save it again");
   return header;
 }
 
@@ -310,7 +314,8 @@ PlainOutput::PlainOutput(const Control& control, const std::string& path, bool f
     if (there && S_ISDIR(status.st_mode))
       throw Error(Exit::usage, "the output is a folder; " + path_ + "; name a file in it");
     if (there && !S_ISREG(status.st_mode))  // a rename would replace the device
-      throw Error(Exit::usage, "the output is no regular file; " + path_ + "; choose another name");
+      throw Error(Exit::usage,
+                  "the output is not a regular file; " + path_ + "; choose another name");
     if (there && !force)
       throw Error(Exit::usage,
                   "the output exists; " + path_ + "; choose another name or add --force");
@@ -352,6 +357,7 @@ void PlainOutput::put(std::string_view bytes) {
     throw Error(Exit::resources,
                 fmt::format("cannot write the output: {}; {}; {}", std::strerror(errno), path_,
                             standard_ ? "look at what reads it" : "free space on the disk?"));
+  count_volume(0, Index(bytes.size()));
 }
 
 void PlainOutput::commit() {

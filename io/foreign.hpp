@@ -14,6 +14,9 @@ namespace terrace::io {
 /// The name of standard input and standard output among files.
 constexpr const char* standard_stream = "-";
 
+/// Of a side of a matrix that needs no room of its own: more is a slip, or an attack.
+constexpr Index max_extent = Index(1) << 36;
+
 /// Words of a text file with their line numbers. Throws Error(input) "what; FILE line N; ...".
 class TextReader {
  public:
@@ -25,6 +28,8 @@ class TextReader {
   double number();
   Index whole();
   [[nodiscard]] Index line_number() const { return word_line_; }
+  /// Bytes of a whole file; 0 of a stream.
+  [[nodiscard]] Index size() const;
   /// Bytes taken so far; -1 of standard input.
   [[nodiscard]] Index offset() const;
   /// Fails where the whole file has no room for so many words of at least `least` bytes: what its

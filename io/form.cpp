@@ -61,20 +61,27 @@ FormOptions FormOptions::of_others() const {
 }
 
 void FormOptions::add(const FormOptions& said, const std::string& where) {
-  const auto take = [&](auto& mine, const auto& more, const auto& none, const char* name) {
-    if (more == none || mine == more) return;
-    if (mine != none)
-      fail_together(Exit::input, fmt::format("the result was made with {} otherwise: {}; {}; leave "
-                                             "the option out",
-                                             name, to_text(), where));
+  const auto open = []<class T>(const T& value) {
+    if constexpr (std::is_same_v<T, Index>)
+      return value < 0;
+    else
+      return value.empty();
+  };
+  const auto take = [&](auto& mine, const auto& more, const char* name) {
+    if (open(more) || mine == more) return;
+    if (!open(mine))
+      fail_together(Exit::input,
+                    fmt::format("the result was made with a different {}: {}; {}; leave "
+                                "the option out",
+                                name, to_text(), where));
     mine = more;
   };
-  take(format, said.format, std::string(), "--format");
-  take(uplo, said.uplo, std::string(), "--uplo");
-  take(order, said.order, std::string(), "--order");
-  take(bitorder, said.bitorder, std::string(), "--bitorder");
-  take(columns, said.columns, Index(-1), "--columns");
-  take(shape, said.shape, std::vector<Index>(), "--shape");
+  take(format, said.format, "--format");
+  take(uplo, said.uplo, "--uplo");
+  take(order, said.order, "--order");
+  take(bitorder, said.bitorder, "--bitorder");
+  take(columns, said.columns, "--columns");
+  take(shape, said.shape, "--shape");
 }
 
 void FormOptions::require_obeyed(const std::string& what, const std::string& obeyed,
@@ -83,9 +90,10 @@ void FormOptions::require_obeyed(const std::string& what, const std::string& obe
     return (" " + list + " ").find(" " + word + " ") != std::string::npos;
   };
   if (!format.empty() && !has(formats, format))
-    fail_together(Exit::usage, fmt::format("{} is not read in this form; --format {}; leave it out"
-                                           ", or use {}",
-                                           what, format, formats));
+    fail_together(Exit::usage,
+                  fmt::format("{} has no meaning for this form; --format {}; leave it out"
+                              ", or use {}",
+                              what, format, formats));
   const std::pair<bool, const char*> given[] = {{!uplo.empty(), "--uplo"},
                                                 {!order.empty(), "--order"},
                                                 {!bitorder.empty(), "--bitorder"},
@@ -93,7 +101,7 @@ void FormOptions::require_obeyed(const std::string& what, const std::string& obe
                                                 {!shape.empty(), "--shape"}};
   for (const auto& [is_given, name] : given)
     if (is_given && !yields && !has(obeyed, name))
-      fail_together(Exit::usage, fmt::format("{} has no use for it; {}; leave it out", what, name));
+      fail_together(Exit::usage, fmt::format("{} does not need it; {}; leave it out", what, name));
 }
 
 }  // namespace terrace::io

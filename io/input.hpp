@@ -155,7 +155,7 @@ class BitInput {
  public:
   [[nodiscard]] Index rows() const { return rows_; }
   [[nodiscard]] Index columns() const { return columns_; }
-  [[nodiscard]] Index words() const { return ceil_div(columns_, 64); }  ///< words a row
+  [[nodiscard]] Index words() const { return ceil_div(columns_, 64); }  ///< words per row
   [[nodiscard]] bool is_vector() const { return is_vector_; }
   [[nodiscard]] const Location& location() const { return location_; }
   /// data: count x words(), unused bits of the last word zero.

@@ -50,9 +50,10 @@ std::optional<Error> InputFile::shortened() const {
     const Index left = size_of(w.path, w.descriptor);
     if (left >= w.bytes) continue;
     const std::string at = w.path == location.file ? where() : where() + " in " + w.path;
-    return Error(Exit::input, fmt::format("the file got shorter while it was read: {} bytes, then "
-                                          "{}; {}; write it again and leave it alone",
-                                          w.bytes, std::max<Index>(0, left), at));
+    return Error(Exit::input,
+                 fmt::format("the file became shorter while it was read: {} bytes, then {}; {}; "
+                             "write it again, and do not change it during the run",
+                             w.bytes, std::max<Index>(0, left), at));
   }
   return std::nullopt;
 }
@@ -134,11 +135,11 @@ std::optional<Offender> first_offender(const Control& control, const Offender& m
 
 void refuse_not_finite(const Control& control, const Offender& mine, const std::string& where) {
   if (const auto first = first_offender(control, mine))
-    fail_together(Exit::input,
-                  fmt::format("{} in the input; {} row {}, column {}; only finite numbers can be "
-                              "worked on",
-                              first->value != first->value ? "NaN" : "Inf", where, first->row,
-                              first->column));
+    fail_together(
+        Exit::input,
+        fmt::format("{} in the input; {} row {}, column {}; only finite numbers are accepted",
+                    first->value != first->value ? "NaN" : "Inf", where, first->row,
+                    first->column));
 }
 
 }  // namespace terrace::io

@@ -244,7 +244,7 @@ void say(Object& o, const FormOptions& said, const std::string& where) {
                        const std::string& text) {
     if (!o.has(name) || same) o.attributes[name] = value;
     if (o.has(name) && !same && !said.yields)
-      throw Error(Exit::input, fmt::format("the file says {0} otherwise than --{0} {1}; {2}; "
+      throw Error(Exit::input, fmt::format("the file contradicts --{0} {1}; {2}; "
                                            "correct one of the two",
                                            name, text, where));
   };

@@ -60,13 +60,13 @@ bool linked(const Control& control, const Location& target) {
     if (control.rank() != 0) return;
     struct stat status {};
     if (stat(target.file.c_str(), &status) == 0 && status.st_size == 0)
-      throw Error(Exit::usage,
-                  "an empty file can get no group; " + target.file + "; choose another file");
+      throw Error(Exit::usage, "a group cannot be added to an empty file; " + target.file +
+                                   "; choose another file");
     found = look_safely(target.file, [&]() -> std::string {
               hdf5_ready();
               const Handle file = open_alone(target.file);
               if (!file.valid())
-                throw Error(Exit::usage, "the file cannot be given a group: " + hdf5_reason() +
+                throw Error(Exit::usage, "a group cannot be added to the file: " + hdf5_reason() +
                                              "; " + target.file + "; choose another file");
               for (std::size_t end = 0; end < target.path.size();) {
                 end = std::min(target.path.find('/', end + 1), target.path.size());
@@ -94,7 +94,7 @@ void require_name(const Location& target) {
 /// Refuses a way to the group that leads through what is no group of this file.
 void require_way(hid_t file, const Location& target) {
   const auto refuse = [&](const std::string& path, const std::string& what) {
-    throw Error(Exit::usage, "no group can be made: " + path + " " + what + "; " +
+    throw Error(Exit::usage, "the group cannot be created: " + path + " " + what + "; " +
                                  to_string(target) + "; choose another group");
   };
   for (std::size_t end = 0; end < target.path.size();) {
@@ -108,7 +108,7 @@ void require_way(hid_t file, const Location& target) {
       refuse(path, "is a link to another file");
     const Handle there(H5Oopen(file, path.c_str(), H5P_DEFAULT), &H5Oclose);
     if (!there.valid()) refuse(path, "is a link to nothing");
-    if (H5Iget_type(there) != H5I_GROUP) refuse(path, "is no group");
+    if (H5Iget_type(there) != H5I_GROUP) refuse(path, "is not a group");
   }
 }
 
@@ -126,7 +126,7 @@ void rehearse(const Location& target) {
     const auto refuse = [&](const std::string& what) {
       throw Error(Exit::usage, what + "; " + to_string(target) + "; choose another file");
     };
-    if (!file.valid()) refuse("the file cannot be given a group: " + hdf5_reason());
+    if (!file.valid()) refuse("a group cannot be added to the file: " + hdf5_reason());
     require_way(file, target);
     if (!small) {
       const Handle old(H5Gopen2(file, "/terrace", H5P_DEFAULT), &H5Gclose);
@@ -146,7 +146,7 @@ void rehearse(const Location& target) {
                        &H5Dclose);
       if (!set.valid() ||
           H5Dwrite(set, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, data.data()) < 0)
-        refuse("the group cannot be made: " + hdf5_reason());
+        refuse("the group cannot be created: " + hdf5_reason());
     }
     file.close();
     return {};
@@ -171,12 +171,12 @@ Output::Output(const Control& control, const std::string& target, bool force)
                   "the output's name is too long; " + s.target.file + "; choose a shorter one");
     if (!file_exists && errno == ELOOP)
       throw Error(Exit::usage,
-                  "the output is a ring of links; " + s.target.file + "; choose another name");
+                  "the output is a circle of links; " + s.target.file + "; choose another name");
     if ((file_exists && S_ISDIR(status.st_mode)) || s.target.file.back() == '/')
       throw Error(Exit::usage, "the output is a folder; " + s.target.file + "; name a file in it");
     if (file_exists && !S_ISREG(status.st_mode))  // a rename would replace the device
       throw Error(Exit::usage,
-                  "the output is no regular file; " + s.target.file + "; choose another name");
+                  "the output is not a regular file; " + s.target.file + "; choose another name");
     if (file_exists && s.target.path.empty() && !force)
       throw Error(Exit::usage,
                   "the output exists; " + s.target.file + "; choose another name or add --force");
@@ -195,7 +195,7 @@ Output::Output(const Control& control, const std::string& target, bool force)
       std::error_code failed;
       const auto size = s.first() ? std::filesystem::file_size(s.target.file, failed) : 0;
       if (!failed && static_cast<long long>(size) > free_bytes(folder_of(s.target.file)))
-        throw Error(Exit::resources, "no room on the disk for the copy that gets the group; " +
+        throw Error(Exit::resources, "no room on the disk to copy the file and add the group; " +
                                          s.target.file + "; free space or choose another file");
     });
   if (grows)
@@ -231,7 +231,7 @@ void Output::State::begin() {
     std::filesystem::copy_file(target.file, temporary,
                                std::filesystem::copy_options::overwrite_existing, failed);
     if (failed)
-      throw Error(Exit::resources, "cannot copy the file that gets the group: " + failed.message() +
+      throw Error(Exit::resources, "cannot copy the file to add the group: " + failed.message() +
                                        "; " + target.file + "; free space on the disk?");
     copied = true;
   });
@@ -376,10 +376,10 @@ void Output::commit(const Attributes& terrace) {
           stat(s.temporary.c_str(), &status) == 0 && status.st_size >= static_cast<off_t>(expected);
       const std::string reason = whole ? sync_file(s.temporary) : "it is too short";
       if (!reason.empty())
-        throw Error(Exit::resources, "the output did not get to the disk: " + reason + "; " +
+        throw Error(Exit::resources, "the output did not reach the disk: " + reason + "; " +
                                          s.target.file + "; free space on the disk?");
       if (std::rename(s.temporary.c_str(), s.target.file.c_str()) != 0)
-        throw Error(Exit::resources, std::string("cannot name the output: ") +
+        throw Error(Exit::resources, std::string("cannot rename the output: ") +
                                          std::strerror(errno) + "; " + s.target.file +
                                          "; choose another name");
     });

@@ -43,6 +43,10 @@ class Output {
   template <class T>
   void write(const std::string& name, Index rows, Index columns, std::span<const Range> ranges,
              const Source<T>& source, const Attributes& attributes = {});
+  /// As write(), of rows that stand one after the other from `data` on: they are not copied.
+  template <class T>
+  void write_held(const std::string& name, Index rows, Index columns, std::span<const Range> ranges,
+                  const T* data, const Attributes& attributes = {});
   /// As write(), each local row going to its own global row `destination[position]`.
   template <class T>
   void write_scattered(const std::string& name, Index rows, Index columns,

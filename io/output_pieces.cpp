@@ -5,8 +5,14 @@
 #include "io/input_file.hpp"
 #include "io/output_state.hpp"
 #include "io/transpose.hpp"
+#include "kernels/base/timeline.hpp"
 
 namespace terrace::io {
+
+void Output::State::count_written(std::span<const Run> runs) const {
+  for (const Run& r : runs) count_volume(0, r.count * 8);
+  if (injected_full_disk()) written(-1, "cannot write the output", target.file);
+}
 
 /// `count` buffers, one filled while the one before goes to its runs; the sum of the hashes.
 Word Output::State::place(const Placing& placing, Index count, Index buffer_bytes,
@@ -15,24 +21,37 @@ Word Output::State::place(const Placing& placing, Index count, Index buffer_byte
   collectively(control, [&] {
     overlap_behind(count, buffer_bytes, fill, [&](Index k, char* buffer) {
       const std::vector<Run> where = runs(k);
-      for (const Run& r : where) count_volume(0, r.count * 8);
-      if (injected_full_disk()) written(-1, "cannot write the output", target.file);
+      count_written(where);
       sum += placing.put(reinterpret_cast<const Word*>(buffer), where, target.file);
     });
   });
   return sum;
 }
 
-/// Calls fill(piece, buffer) for each piece of this rank and writes it; the sum of the hashes.
+/// Calls fill(piece, buffer) for each piece of this rank and writes it, or writes it from where it
+/// is `held`; the sum of the hashes.
 template <class T, class F>
 Word Output::State::write_pieces(hid_t dataset, const std::vector<Index>& dims,
-                                 std::span<const Range> ranges, int axis, const F& fill) {
+                                 std::span<const Range> ranges, int axis, const F& fill,
+                                 const T* held) {
   const Index other = dims.size() == 2 ? dims[std::size_t(1 - axis)] : 1;
   const auto pieces = plan_pieces(ranges, piece_bytes() / std::max<Index>(1, other * 8));
   const Rounds rounds = agree_rounds(control, pieces, axis == 0 ? other * 8 : 8, true);
   Index largest = 0;
   for (const Piece& p : pieces) largest = std::max(largest, p.items());
   const Placing placing(control, file, dataset, temporary, reserved);
+  if (!rounds.collective && placing.possible() && held != nullptr)
+    return collectively(control, [&] {
+      const Noted noted("file", "write");
+      Word sum = 0;
+      for (const Piece& p : pieces) {
+        const std::vector<Run> where = runs_of(p, axis, dims);
+        count_written(where);
+        sum += placing.put(reinterpret_cast<const Word*>(held + p.position * other), where,
+                           target.file);
+      }
+      return sum;
+    });
   if (!rounds.collective && placing.possible())
     return place(
         placing, Index(pieces.size()), largest * other * 8,
@@ -68,19 +87,35 @@ Word Output::State::write_pieces(hid_t dataset, const std::vector<Index>& dims,
   return sum;
 }
 
+template <class T, class F>
+void Output::State::write_rows(const std::string& name, Index rows, Index columns,
+                               std::span<const Range> ranges, const F& fill, const T* held,
+                               const Attributes& attributes) {
+  step([&] {
+    const auto dims = shape(rows, columns);
+    const Handle dataset = create_dataset(name, dims, type_of<T>());
+    const Word sum = write_pieces<T>(dataset, dims, ranges, 0, fill, held);
+    finish_dataset(dataset, dims, sum, attributes);
+  });
+}
+
 template <class T>
 void Output::write(const std::string& name, Index rows, Index columns,
                    std::span<const Range> ranges, const Source<T>& source,
                    const Attributes& attributes) {
-  State& s = *state_;
-  s.step([&] {
-    const auto dims = shape(rows, columns);
-    const Handle dataset = s.create_dataset(name, dims, type_of<T>());
-    const Word sum = s.write_pieces<T>(dataset, dims, ranges, 0, [&](const Piece& p, T* out) {
-      source(p.position, p.items(), out);
-    });
-    s.finish_dataset(dataset, dims, sum, attributes);
-  });
+  const auto fill = [&](const Piece& p, T* out) { source(p.position, p.items(), out); };
+  state_->write_rows<T>(name, rows, columns, ranges, fill, nullptr, attributes);
+}
+
+template <class T>
+void Output::write_held(const std::string& name, Index rows, Index columns,
+                        std::span<const Range> ranges, const T* data,
+                        const Attributes& attributes) {
+  const Index width = columns < 0 ? 1 : columns;
+  const auto fill = [&](const Piece& p, T* out) {
+    std::copy_n(data + p.position * width, p.items() * width, out);
+  };
+  state_->write_rows<T>(name, rows, columns, ranges, fill, data, attributes);
 }
 
 void Output::write_columns(const std::string& name, Index height, Index columns,
@@ -104,9 +139,11 @@ void Output::write_columns(const std::string& name, Index height, Index columns,
   });
 }
 
-#define TERRACE_OUTPUT(T)                                                                  \
-  template void Output::write<T>(const std::string&, Index, Index, std::span<const Range>, \
-                                 const Source<T>&, const Attributes&);
+#define TERRACE_OUTPUT(T)                                                                       \
+  template void Output::write<T>(const std::string&, Index, Index, std::span<const Range>,      \
+                                 const Source<T>&, const Attributes&);                          \
+  template void Output::write_held<T>(const std::string&, Index, Index, std::span<const Range>, \
+                                      const T*, const Attributes&);
 TERRACE_OUTPUT(double)
 TERRACE_OUTPUT(Index)
 TERRACE_OUTPUT(Word)

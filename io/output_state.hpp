@@ -70,11 +70,15 @@ struct Output::State {
     for (const auto& [name, value] : attributes) put_attribute(object, name, value, target.file);
   }
   Handle create_dataset(const std::string& name, const std::vector<Index>& dims, hid_t type);
+  void count_written(std::span<const Run> runs) const;
   Word place(const Placing& placing, Index count, Index buffer_bytes, const Stage& fill,
              const std::function<std::vector<Run>(Index)>& runs);
   template <class T, class F>
   Word write_pieces(hid_t dataset, const std::vector<Index>& dims, std::span<const Range> ranges,
-                    int axis, const F& fill);
+                    int axis, const F& fill, const T* held = nullptr);
+  template <class T, class F>
+  void write_rows(const std::string& name, Index rows, Index columns, std::span<const Range> ranges,
+                  const F& fill, const T* held, const Attributes& attributes);
   void finish_dataset(hid_t dataset, const std::vector<Index>& dims, Word sum,
                       const Attributes& attributes);
   template <class T>

@@ -1,5 +1,5 @@
 // Bytes of a dataset to their places in a file that this program has made: by all threads, round
-// HDF5, which takes one call a row and one thread.
+// HDF5, which takes one call per row and one thread.
 #pragma once
 #include <string>
 #include <vector>

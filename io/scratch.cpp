@@ -28,10 +28,9 @@ ScratchFile::ScratchFile(const std::string& folder, Index bytes) : folder_(folde
       reserve_space("/proc/self/fd/" + std::to_string(file_), 0, bytes, promised);
   if (shortage.empty()) return;
   close(std::exchange(file_, -1));
-  fail_together(Exit::resources,
-                fmt::format("a scratch file of {}: {}; {}; name a folder with more room "
-                            "with --scratch-dir",
-                            size_text(bytes), shortage, folder));
+  fail_together(Exit::resources, fmt::format("no room for a scratch file of {}: {}; {}; name a "
+                                             "folder with more space with --scratch-dir",
+                                             size_text(bytes), shortage, folder));
 }
 ScratchFile::ScratchFile(ScratchFile&& other) noexcept
     : folder_(std::move(other.folder_)), file_(std::exchange(other.file_, -1)) {}

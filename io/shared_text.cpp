@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "io/stored.hpp"
+#include "io/volume.hpp"
 
 namespace terrace::io {
 
@@ -41,6 +42,11 @@ SharedText::~SharedText() {
   if (file_ >= 0) close(file_);
 }
 
+Index SharedText::bytes() const {
+  return std::min(end_ - from_, blocks_.end() * block_bytes) -
+         std::min(end_ - from_, blocks_.first * block_bytes);
+}
+
 void SharedText::load(Index from, Index to, std::vector<char>& buffer) const {
   buffer.resize(std::size_t(to - from));
   read_at(file_, from, to - from, buffer.data(), path_);
@@ -61,6 +67,7 @@ std::string_view SharedText::block(Index k, std::vector<char>& buffer) const {
     Index last = newline(end - begin + before - 1);
     if (last < 0 && to < end_) continue;
     if (last < 0) last = Index(buffer.size());
+    count_volume(end - begin, 0);
     return {buffer.data() + first, std::size_t(last - first)};
   }
 }

@@ -24,6 +24,8 @@ class SharedText {
   [[nodiscard]] bool possible() const { return possible_; }
   /// The blocks of this rank; ascending with the rank.
   [[nodiscard]] Range blocks() const { return blocks_; }
+  /// Their bytes.
+  [[nodiscard]] Index bytes() const;
   /// Block k, in `buffer`. Any thread. Throws Error(input) when the file cannot be read.
   std::string_view block(Index k, std::vector<char>& buffer) const;
 

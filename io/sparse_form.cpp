@@ -83,7 +83,7 @@ Layout layout_of(const Object& object, const FormOptions& said, const Refuse& re
            "store a CSR, CSC or COO matrix");
   if (!said.format.empty() && said.format != "bits") {
     if (stated && said.format != layout)
-      refuse(fmt::format("the file says that it is {}, and --format says {}", layout, said.format),
+      refuse(fmt::format("the file says {}, but --format says {}", layout, said.format),
              "correct one of the two");
     layout = said.format;
   }
@@ -116,7 +116,7 @@ Triangle triangle_of(const Object& object, const FormOptions& said, const Refuse
   if (!text.empty() && text != "none" && text != "lower" && text != "upper")
     refuse("wrong attribute: symmetry is " + in_quotes(text), "use lower or upper");
   if (!said.uplo.empty() && !text.empty() && said.uplo != text)
-    refuse(fmt::format("the file says {} of its triangle, and --uplo says {}",
+    refuse(fmt::format("the file says {} for its triangle, but --uplo says {}",
                        text == "none" ? "general" : text, said.uplo),
            "correct one of the two");
   const std::string& uplo = text.empty() ? said.uplo : text;
@@ -228,11 +228,11 @@ SparseForm sparse_form(const Object& object, const FormOptions& said, const std:
   const auto shape = sparse_shape(object, said);
   if (shape.empty() && !object.has("shape"))
     refuse("attribute shape is missing",
-           "a sparse group says shape = (rows, columns); or add --shape ROWSxCOLUMNS");
+           "store shape = (rows, columns), or add --shape ROWSxCOLUMNS");
   if (shape.size() != 2 || shape[0] < 0 || shape[1] < 0)
-    refuse("wrong attribute: shape", "a sparse group says shape = (rows, columns)");
+    refuse("wrong attribute: shape", "store shape = (rows, columns)");
   if (!said.shape.empty() && said.shape != shape)
-    refuse(fmt::format("the file says {} x {}, and --shape says {}x{}", shape[0], shape[1],
+    refuse(fmt::format("the file says {} x {}, but --shape says {}x{}", shape[0], shape[1],
                        said.shape[0], said.shape[1]),
            "correct one of the two");
   form.rows = shape[0];

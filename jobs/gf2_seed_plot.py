@@ -98,7 +98,7 @@ TITLES = {
 TEXTS = {
     "search": "Each elimination's rank is certified. In 2013 many threads gained two orders of magnitude below a density "
               "of 1/1000, and cost up to 10 % on dense matrices.",
-    "paths": "In 2013 no essential difference. Constant memory takes one copy more a column, and serves the lanes of a "
+    "paths": "In 2013 no essential difference. Constant memory takes one more copy per column, and serves the lanes of a "
              "warp one after the other where they read different words.",
     "codes": "Bits compared with the default's. In 2013 a stored half table and two passes were 10 to 40 % faster than one "
              "pass. `standard`: the solver's own, whose codes are known when the kernel is compiled.",

@@ -51,4 +51,5 @@ row "dense invert  n = 1500"                    inverse dense invert dense.h5:/A
 row "cg            2-D Laplace, 300 x 300"      x_cg    cg laplace.h5:/A --rhs :/b
 echo
 echo "inputs, results and reports: $data"
+echo "to use the program: export PATH=$build:\$PATH"
 exit $status

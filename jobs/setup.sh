@@ -71,7 +71,7 @@ terrace_median() { sort -g | awk '{all[NR] = $1} END {if (NR) printf "%.9g\n", (
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
 export OMPI_MCA_hwloc_base_binding_policy=none
-export TERRACE_OVERSUBSCRIBE=1  # several ranks a GPU too: sizes and scripts tried on one machine
+export TERRACE_OVERSUBSCRIBE=1  # several ranks per GPU too: sizes and scripts tried on one machine
 launcher=()
 if command -v ccache >/dev/null; then  # one cache for every clone
   export CCACHE_BASEDIR=${CCACHE_BASEDIR:-$root} CCACHE_NOHASHDIR=1

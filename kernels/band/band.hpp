@@ -1,7 +1,7 @@
 // Tiles of a symmetric band matrix: Cholesky steps, substitution, products.
 //
 // A tile column is `width` columns of the lower band, LAPACK's layout: entry (j + d, j) is element
-// d of column j, reach + 1 doubles a column. Seen with leading dimension `reach` the same memory is
+// d of column j, reach + 1 doubles per column. Seen with leading dimension `reach` the same memory is
 // a dense matrix whose lower part is the band (as in LAPACK's dpbtrf); its upper part belongs to
 // other entries and is never touched.
 //
@@ -18,7 +18,7 @@
 //
 // "Below" and corner together are the panel: `reach` rows, counted from 0 again.
 // Entries outside the half-bandwidth are zero, and stay so.
-// Right-hand sides are row-major, `nrhs` numbers a row.
+// Right-hand sides are row-major, `nrhs` numbers per row.
 #pragma once
 #include <algorithm>
 
@@ -35,7 +35,7 @@ struct BandShape {
 
   [[nodiscard]] constexpr Index tiles() const { return ceil_div(n, width); }
   [[nodiscard]] constexpr Index padded() const { return tiles() * width; }
-  [[nodiscard]] constexpr Index column() const { return reach + 1; }          ///< doubles a column
+  [[nodiscard]] constexpr Index column() const { return reach + 1; }  ///< doubles per column
   [[nodiscard]] constexpr Index tile() const { return width * (reach + 1); }  ///< doubles a tile
   /// Rows of the panel below diagonal block k.
   [[nodiscard]] constexpr Index rows_below(Index k) const {
@@ -113,7 +113,7 @@ void band_backward(const Stream<Cpu>&, BandShape, Index rows, View<const double,
 void band_backward(const Stream<Cuda>&, BandShape, Index rows, View<const double, Cuda> tile,
                    Index nrhs, View<double, Cuda> x, View<const double, Cuda> below);
 
-/// `count` columns of a lower band with entries d in [0, height), `ld` doubles a column.
+/// `count` columns of a lower band with entries d in [0, height), `ld` doubles per column.
 template <class B>
 struct BandColumns {
   const double* data = nullptr;
@@ -136,7 +136,7 @@ void band_transposed_times(const Stream<Cuda>&, BandColumns<Cuda>, Index from, d
                            View<double, Cuda> y);
 
 /// Columns first .. first + count - 1 of the problem band_spd_entry(seed, n, m), `height` entries
-/// each, `ld` doubles a column.
+/// each, `ld` doubles per column.
 void band_generate_spd(const Stream<Cpu>&, Word seed, Index n, Index m, Index first, Index count,
                        Index height, Index ld, View<double, Cpu> data);
 void band_generate_spd(const Stream<Cuda>&, Word seed, Index n, Index m, Index first, Index count,

@@ -60,7 +60,7 @@ void band_low_diagonal(const Stream<Cuda>&, BandShape, View<const Word, Cuda> lo
 /// z := M^-1 r for nrhs right-hand sides, padded() x nrhs numbers row-major; z may be r. Each
 /// right-hand side is scaled by its own largest entry first, so that any magnitude of r will do.
 /// Rows behind n are zero and stay so. Linear in r up to rounding; the same bits every time.
-/// 4 m nrhs flops a row; reads the factor twice.
+/// 4 m nrhs flops per row; reads the factor twice.
 void band_low_solve(const Stream<Cpu>&, BandShape, View<const Word, Cpu> low,
                     View<const double, Cpu> scale, Index nrhs, View<const double, Cpu> r,
                     View<double, Cpu> z, View<Word, Cpu> scratch);

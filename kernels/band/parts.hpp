@@ -92,7 +92,7 @@ void band_factor_parts(const Stream<Cuda>&, BandShape, std::span<const BandPart<
 void band_invert_diagonals(const Stream<Cpu>&, BandShape, const BandPart<Cpu>& part);
 void band_invert_diagonals(const Stream<Cuda>&, BandShape, const BandPart<Cuda>& part);
 
-/// Right-hand sides of a part, row-major, nrhs numbers a row.
+/// Right-hand sides of a part, row-major, nrhs numbers per row.
 template <class B>
 struct BandPartVectors {
   double* rows = nullptr;   ///< (tiles + window) width rows
@@ -104,7 +104,7 @@ Index band_substitute_scratch(Cpu, BandShape, std::span<const BandPart<Cpu>> par
 Index band_substitute_scratch(Cuda, BandShape, std::span<const BandPart<Cuda>> parts, Index nrhs);
 
 /// For each part: its own rows y := L^-1 y; then window rows -= R y, arrow rows -= W y.
-/// 2 (m + arrow) nrhs flops a row; reads the factor once.
+/// 2 (m + arrow) nrhs flops per row; reads the factor once.
 void band_forward_parts(const Stream<Cpu>&, BandShape, std::span<const BandPart<Cpu>> parts,
                         std::span<const BandPartVectors<Cpu>> x, Index nrhs,
                         View<Word, Cpu> scratch);

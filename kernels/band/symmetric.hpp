@@ -18,7 +18,7 @@ constexpr Index band_symmetric_scratch(const BandShape& s, Index nrhs) {
 /// y := A x, or |A| x with `absolute`, for padded() x nrhs numbers row-major, from the tile columns
 /// `a` of the lower part (tiles() * tile() numbers, kernels/band/band.hpp). Rows behind n take part
 /// with what is stored of them. y may not be x. Reads the matrix once for up to
-/// band_symmetric_group right-hand sides; 4 m nrhs flops a row. The same bits every time: each tile
+/// band_symmetric_group right-hand sides; 4 m nrhs flops per row. The same bits every time: each tile
 /// column leaves a strip, and the strips are summed in their order.
 void band_symmetric_times(const Stream<Cpu>&, BandShape, View<const double, Cpu> a, bool absolute,
                           Index nrhs, View<const double, Cpu> x, View<double, Cpu> y,

@@ -46,7 +46,7 @@ struct DiagonalBlocks {
 /// in threads. The result is -1, or the first row of `a` at which a block is not positive definite.
 Index invert_diagonal_blocks(const LocalRows& a, Index block, double* value);
 
-/// z = M r, block by block. Reads 4 (b + 2) bytes a row of M, and r; writes z.
+/// z = M r, block by block. Reads 4 (b + 2) bytes per row of M, and r; writes z.
 void multiply_blocks(const Stream<Cpu>&, const DiagonalBlocks<Cpu>&, Index columns,
                      View<const double, Cpu> r, View<double, Cpu> z, const double* skip = nullptr);
 void multiply_blocks(const Stream<Cuda>&, const DiagonalBlocks<Cuda>&, Index columns,
@@ -111,7 +111,7 @@ struct FactorView {
 /// Sets y, x and tickets of the view to what solve_factor() expects and leaves behind.
 void prepare_solve(const Stream<Cpu>&, const FactorView<Cpu>&);
 void prepare_solve(const Stream<Cuda>&, const FactorView<Cuda>&);
-/// z = (L L')^-1 r. Reads each triangle once, 12 bytes an entry, and 48 bytes a row.
+/// z = (L L')^-1 r. Reads each triangle once, 12 bytes an entry, and 48 bytes per row.
 void solve_factor(const Stream<Cpu>&, const FactorView<Cpu>&, Index columns,
                   View<const double, Cpu> r, View<double, Cpu> z, const double* skip = nullptr);
 void solve_factor(const Stream<Cuda>&, const FactorView<Cuda>&, Index columns,

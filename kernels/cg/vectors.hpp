@@ -84,29 +84,29 @@ using CgColumns = std::array<double, std::size_t(cg_most_columns)>;
 // Each function has one overload a backend, specialised in kernels/{cpu,cuda}/vectors.*. `d` is the
 // inverse diagonal (rows), or empty: D = 1. Bytes are of one column without D.
 
-/// r = b - q; now[rr], now[rz], now[zz] = local r.r, r.D r, |D r|^2. 24 bytes a row.
+/// r = b - q; now[rr], now[rz], now[zz] = local r.r, r.D r, |D r|^2. 24 bytes per row.
 template <class B>
 void cg_residual(const Stream<B>&, const CgPass<B>&, View<const double, B> b,
                  View<const double, B> q, View<const double, B> d, View<double, B> r);
-/// now[rz], now[zz] = local r.z, z.z. 16 bytes a row.
+/// now[rz], now[zz] = local r.z, z.z. 16 bytes per row.
 template <class B>
 void cg_pair(const Stream<B>&, const CgPass<B>&, View<const double, B> r, View<const double, B> z,
              bool in_iteration);
-/// p = D z + keep p (p = D z where keep is zero). 24 bytes a row.
+/// p = D z + keep p (p = D z where keep is zero). 24 bytes per row.
 template <class B>
 void cg_start(const Stream<B>&, const CgPass<B>&, View<const double, B> z, View<const double, B> d,
               const CgColumns& keep, View<double, B> p);
-/// now[pq], now[pp] = local p.q, p.p. 16 bytes a row.
+/// now[pq], now[pp] = local p.q, p.p. 16 bytes per row.
 template <class B>
 void cg_dots(const Stream<B>&, const CgPass<B>&, View<const double, B> p, View<const double, B> q);
 
 /// r -= alpha q; now[rr], now[rz], now[zz]. alpha comes from `before` and now[pq], now[pp]. 24
-/// bytes a row.
+/// bytes per row.
 template <class B>
 void cg_step(const Stream<B>&, const CgPass<B>&, View<const double, B> q, View<const double, B> d,
              View<double, B> r);
 /// x += alpha p, p = D z + (now[rz] / before[rz]) p where the iteration goes on. Ends it: alpha,
-/// den, dd and halted of `now`, and a row of the history. 40 bytes a row.
+/// den, dd and halted of `now`, and a row of the history. 40 bytes per row.
 template <class B>
 void cg_direction(const Stream<B>&, const CgPass<B>&, View<const double, B> z,
                   View<const double, B> d, View<double, B> x, View<double, B> p);
@@ -114,7 +114,7 @@ void cg_direction(const Stream<B>&, const CgPass<B>&, View<const double, B> z,
 /// One iteration of Chronopoulos and Gear (1989) after w = A u and one reduction of pq .. zz:
 ///   p = u + beta p, s = w + beta s, x += alpha p, r -= alpha s, u = D r,
 ///   next[rr], next[rz], next[zz]
-/// Ends the iteration as cg_direction. u and r may be the same vector (D = 1). 80 bytes a row.
+/// Ends the iteration as cg_direction. u and r may be the same vector (D = 1). 80 bytes per row.
 template <class B>
 struct CgUpdate {
   View<double, B> u, p, s, x, r;
@@ -127,7 +127,7 @@ void cg_update(const Stream<B>&, const CgPass<B>&, const CgUpdate<B>&);
 ///   z = n + beta z, s = w + beta s, p = u + beta p, x += alpha p, r -= alpha s, w -= alpha z,
 ///   and u = D r, m = D w; or with u and q given (q = M^-1 s): q = m + beta q, u -= alpha q;
 ///   next[pq] = w.u, next[pp] = u.u, next[rr], next[rz], next[zz]
-/// Ends the iteration as cg_direction. 112 bytes a row.
+/// Ends the iteration as cg_direction. 112 bytes per row.
 template <class B>
 struct CgPipe {
   View<double, B> m, z, s, p, x, r, w;

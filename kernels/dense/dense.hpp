@@ -49,7 +49,7 @@ struct BufferSizes {
 };
 /// The CPU's leaves: this many times as many rows as a panel has columns.
 constexpr Index leaf_blocks = 4;
-/// For up to `slots` rows a rank and `ranks` ranks. The CPU has a leaf for every tile, so that the
+/// For up to `slots` rows per rank and `ranks` ranks. The CPU has a leaf for every tile, so that the
 /// pivots do not depend on who owns it; CUDA has one leaf a rank.
 BufferSizes sizes(Cpu, Index slots, Index tile, Index block, int ranks);
 BufferSizes sizes(Cuda, Index slots, Index tile, Index block, int ranks);

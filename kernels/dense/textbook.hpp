@@ -1,5 +1,5 @@
 // Steps of the textbook's inversion on one device, column by column, as in the CUDA program of the
-// article behind jobs/dense_seed.sh: one plain launch a step, nothing blocked, nothing shared.
+// article behind jobs/dense_seed.sh: one plain launch per step, nothing blocked, nothing shared.
 //
 //   forward,  k = 0 ... n - 1:  the row of the largest |a[i, k]|, i >= k, changes places with row k
 //                               (whole rows of A and X); rows i > k -= a[i, k] / a[k, k] row k

@@ -107,7 +107,7 @@ std::vector<TableShape> table_shapes<Cuda>();
 /// source[q][source_word + x], 0 <= x < words. By tables of all 2^k combinations of k source rows
 /// (the Method of the Four Russians), k = 8 by default. words, out_word, source_word and both
 /// strides are multiples of bit_row_alignment. out does not overlap the others. Moves 64 words
-/// bytes a row and k source rows; out itself once per few tables.
+/// bytes per row and k source rows; out itself once per few tables.
 void combine(const Stream<Cpu>&, BitRows<Word, Cpu> out, BitRows<const Word, Cpu> multipliers,
              BitRows<const Word, Cpu> source, Index out_word, Index source_word, Index words,
              TableShape shape = {});

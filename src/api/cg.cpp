@@ -224,9 +224,8 @@ std::unique_ptr<terrace::cg::CsrOperator<B>> from_rows(const terrace::Context<B>
                   "a column index outside the matrix; in the CSR rows; give zero-based "
                   "columns below n");
   if (faults.not_finite > 0)
-    fail_together(
-        Exit::input,
-        "NaN or Inf in the input; in the CSR values; only finite numbers can be worked on");
+    fail_together(Exit::input,
+                  "NaN or Inf in the input; in the CSR values; only finite numbers are accepted");
   if (faults.unsorted > 0) return nullptr;
   return std::make_unique<terrace::cg::CsrOperator<B>>(on, std::move(load));
 }

@@ -119,7 +119,8 @@ double mixed_condition(Context<B>& context, std::type_identity_t<View<const doub
 
 /// log |det A|: of the factor, and of what M^-1 A differs from the identity by, the first three
 /// terms of log(I + E) from `probes` random vectors; *error, if any, := the standard error of that.
-/// An estimate with 3 products and solves a group of vectors. Uses the vectors of m.
+/// The rounding of the solves is not in that: about u sqrt(n), u the unit roundoff of the factor.
+/// An estimate with 3 products and solves per group of vectors. Uses the vectors of m.
 /// Source: Hutchinson, Commun. Stat. Simul. Comput. 19, 1990.
 template <class B>
 double mixed_log_determinant(Context<B>& context, std::type_identity_t<View<const double, B>> a,

@@ -75,7 +75,7 @@ class Group {
         p_(columns(m.p, s_, nrhs)),
         q_(columns(m.q, s_, nrhs)) {}
 
-  /// Solves for columns from .. of `all` (ld numbers a row), in their place.
+  /// Solves for columns from .. of `all` (ld numbers per row), in their place.
   MixedResult run(View<double, B> all, Index ld, Index from) {
     bool inside = m_.inside;
     if (inside)

@@ -63,7 +63,7 @@ BandMethod parse_method(const std::string& name) {
   }
   // In between: two chains cost no more flops than one and halve the time of the chain. On more
   // ranks too, while a broadcast a tile column costs more than it brings. (Four H200: m = 8,000 by
-  // tile columns 1.44 us a column, two of them from two ends 0.72; m = 32,000 9.7 and 11.4.)
+  // tile columns 1.44 us per column, two of them from two ends 0.72; m = 32,000 9.7 and 11.4.)
   const Index half = r.n / 2 * (r.half_bandwidth + 1) * Index(sizeof(double));
   const bool few_fit = r.device_bytes == 0 || half + half / 8 < r.device_bytes;
   if (r.half_bandwidth < kWide || r.ranks == 2 ||

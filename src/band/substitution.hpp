@@ -69,7 +69,7 @@ class Substitution {
   const Tiles& l_;
   BandVectors<B>& x_;
   const BandShape s_;
-  const Index row_;  // numbers a row
+  const Index row_;  // numbers per row
   const bool alone_;
 };
 

@@ -93,7 +93,7 @@ class BandResult {
   BandFailure failure;
   BandNotes notes;
   std::vector<Range> ranges;  ///< of this rank: rows of X, or columns of the factor
-  std::vector<double> rows;   ///< X, nrhs numbers a row; zero behind row n
+  std::vector<double> rows;   ///< X, nrhs numbers per row; zero behind row n
 };
 
 /// Reads and solves, in the phases "read" and "solve", by `plan`, a plan_system() of the request;

@@ -136,7 +136,7 @@ void band_substitute(Context<B>& context, const BandTiles<B>& l, BandVectors<B>&
                      Progress& progress);
 
 /// max over the right-hand sides of ||b - A x|| / (n ||A|| ||x|| eps), infinity norms, A read in
-/// slabs. x and b: this rank's rows (`rows`), nrhs numbers a row. Infinite when anything is NaN.
+/// slabs. x and b: this rank's rows (`rows`), nrhs numbers per row. Infinite when anything is NaN.
 /// `reciprocal`, if any: at least 1 / (||A|| ||A^-1||), as ||A^-1|| is at least ||x|| / ||b||; near
 /// it for a b that no one chose.
 template <class B>

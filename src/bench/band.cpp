@@ -369,21 +369,20 @@ void add_bench(CLI::App& bench, Selected& selected) {
   command
       ->add_option(
           "--parts", options->parts,
-          "Parts of --method partition, or 1 or 2 ends of --method streamed (0: the plan's "
-          "choice); methods are auto, tile-columns, one-end, two-ends, partition and "
-          "streamed")
+          "Parts of --method partition, or 1 or 2 ends of --method streamed (0: the plan's choice)")
       ->check(not_negative());
   command->add_option("--widths", options->widths, "Widths of tile columns, each in turn")
       ->delimiter(',')
       ->check(positive());
   command
-      ->add_option("--diagonal", options->diagonal,
-                   "gpu or cpu, or both in turn: who factors the diagonal blocks of tile columns "
-                   "(--method tile-columns or streamed)")
+      ->add_option(
+          "--diagonal", options->diagonal,
+          "gpu or cpu, or both in turn: where to factor the diagonal blocks of tile columns "
+          "(--method tile-columns or streamed)")
       ->delimiter(',');
   command
       ->add_option("--substitution", options->substitution,
-                   "gpu or cpu, or both in turn: who substitutes with tile columns")
+                   "gpu or cpu, or both in turn: where to substitute with tile columns")
       ->delimiter(',');
   add_common_options(*command, selected.options);
   command->callback([&selected, options, command] {

@@ -19,13 +19,13 @@ void add_bench_options(CLI::App& command, BenchOptions& options) {
       ->check(positive());
   command
       .add_option("--rivals", options.rivals,
-                  "Reference libraries to measure beside, comma-separated")
+                  "Reference libraries to compare with, comma-separated")
       ->delimiter(',');
 }
 
 CLI::Option* add_stages_option(CLI::App& command, BenchOptions& options) {
   return command.add_flag("--stages", options.stages,
-                          "One run more, with the time of each stage of the elimination");
+                          "One more run, with the time of each stage of the elimination");
 }
 
 nlohmann::json stage_report(const Control& control, const StageSeconds& mine, Index pivots) {
@@ -221,7 +221,8 @@ bool bench_run(Run& run, const BenchOptions& options, const BenchRun& what) {
 }
 
 void add_bench_commands(CLI::App& app, Selected& selected) {
-  CLI::App* bench = app.add_subcommand("bench", "Measure solve phases on generated data, checked");
+  CLI::App* bench =
+      app.add_subcommand("bench", "Measure the solve phase on generated data; answers are checked");
   bench->require_subcommand(1);
   gf2::add_bench(*bench, selected);
   band::add_bench(*bench, selected);

@@ -30,7 +30,7 @@ CgMethod method_of(const CgBench& o) {
                                         : CgMethod::classic;
 }
 
-/// Rows of the Laplace matrix of a stencil (5: 2-D, 7 and 27: 3-D) on a grid of p points a side.
+/// Rows of the Laplace matrix of a stencil (5: 2-D, 7 and 27: 3-D) on a grid of p points per side.
 /// With `place`, point order[i] is row i and place its inverse.
 CsrSlice laplace_rows(Index stencil, Index p, Range rows, const std::vector<Index>& order,
                       const std::vector<Index>& place) {
@@ -328,7 +328,7 @@ void bench_cg(Run& run, CgBench options) {
   if (run.options.precision == "mixed" &&
       (options.kind != "dense" || options.layout == "rows" || options.method != "classic"))
     fail_together(Exit::usage,
-                  "mixed precision is for dense matrices as a triangle and the classic "
+                  "mixed precision needs a dense matrix stored as a triangle, and the classic "
                   "method; --precision of bench cg; leave it out");
   with_backend(run, [&]<class B>(Context<B>& c) {
     const bool device = std::is_same_v<B, Cuda>;
@@ -361,20 +361,20 @@ void bench_cg(Run& run, CgBench options) {
 
 void add_bench(CLI::App& bench, Selected& selected) {
   const auto options = std::make_shared<CgBench>();
-  CLI::App* command =
-      bench.add_subcommand("cg", "Conjugate gradients: GB/s of what an iteration must move");
+  CLI::App* command = bench.add_subcommand(
+      "cg", "Conjugate gradients: GB/s of the data that an iteration must move");
   add_bench_options(*command, *options);
   command->add_option("--kind", options->kind, "dense, band or csr")
       ->check(CLI::IsMember({"dense", "band", "csr"}))
       ->capture_default_str();
   command->add_option("--half-bandwidth", options->half_bandwidth, "Of the band matrices")
       ->delimiter(',');
-  command->add_option("--points", options->points, "Grid points a side of the CSR matrices")
+  command->add_option("--points", options->points, "Grid points per side, for the CSR matrices")
       ->delimiter(',');
   command->add_option("--stencil", options->stencil, "5 (2-D), 7 or 27 (3-D)")
       ->check(CLI::IsMember({5, 7, 27}))
       ->capture_default_str();
-  command->add_flag("--shuffle", options->shuffle, "Grid points numbered at random");
+  command->add_flag("--shuffle", options->shuffle, "Number the grid points at random");
   command->add_option("--iterations", options->iterations, "Timed iterations")
       ->check(positive())
       ->capture_default_str();
@@ -388,7 +388,7 @@ void add_bench(CLI::App& bench, Selected& selected) {
                    "Dense: the diagonal d; eigenvalues from about d - 1.155 to d + 1.155")
       ->check(CLI::Range(1.16, 1e6))
       ->capture_default_str();
-  command->add_option("--rhs", options->rhs, "Right-hand sides in lock step")
+  command->add_option("--rhs", options->rhs, "Right-hand sides solved together")
       ->check(CLI::IsMember({1, 2, 4, 8, 16}))
       ->capture_default_str();
   command

@@ -162,7 +162,7 @@ void add_bench(CLI::App& bench_app, Selected& selected) {
   add_bench_options(*command, options->common);
   auto* stages = add_stages_option(*command, options->common);
   command->add_flag("--energy", options->common.energy,
-                    "Joules per solve: repeats it until 3 s of solves were seen");
+                    "Joules per solve: repeats it until the solves took 3 s");
   auto* product =
       command->add_flag("--product", options->product, "Products of random bit matrices instead");
   add_levels_option(*command, options->levels);
@@ -177,11 +177,11 @@ void add_bench(CLI::App& bench_app, Selected& selected) {
   };
   shape(command->add_option("--columns", options->columns, "Columns (default: as many as rows)"))
       ->check(positive());
-  shape(command->add_option("--density", options->density, "Part of ones (default 0.5)"))
+  shape(command->add_option("--density", options->density, "Fraction of ones (default 0.5)"))
       ->check(probability());
   auto* half =
       shape(command->add_flag("--half-rank", options->half_rank, "Matrices of rank n / 2"));
-  shape(command->add_option("--rank", options->rank, "Matrices of this rank"))
+  shape(command->add_option("--rank", options->rank, "Use matrices of this rank"))
       ->check(not_negative())
       ->excludes(half);
   command->add_option("--candidates", options->candidates, candidates_help)
@@ -202,7 +202,7 @@ void add_bench(CLI::App& bench_app, Selected& selected) {
           ->check(CLI::IsMember({"all", "search", "rows", "paths", "codes"}))
           ->excludes(calibrate);
   command->add_flag("--transfers", options->transfers,
-                    "Count the way from page-locked host memory and back");
+                    "Include the transfer from page-locked host memory and back");
   // What studies and calibrations choose themselves.
   for (const char* name : {"--method", "--block", "--k", "--tables", "--panels", "--candidates",
                            "--columns", "--density", "--half-rank", "--rank", "--echelon",

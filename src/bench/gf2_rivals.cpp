@@ -171,7 +171,7 @@ void rival_energy(Run& run, nlohmann::json& line, const std::vector<RivalTime>& 
                     {"watts", seconds > 0 ? joules / seconds : 0.0},
                     {"solves", times.size()},
                     {"counter", "RAPL"}};
-  run.say(fmt::format("  energy: {:.4g} J a solve, {:.4g} W; {} solves, by RAPL", joules / solves,
+  run.say(fmt::format("  energy: {:.4g} J per solve, {:.4g} W; {} solves, by RAPL", joules / solves,
                       joules / seconds, times.size()));
 }
 

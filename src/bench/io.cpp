@@ -178,8 +178,8 @@ void bench_io(Run& run, const IoBench& options) {
 
 void add_bench_io(CLI::App& bench, Selected& selected) {
   auto options = std::make_shared<IoBench>();
-  CLI::App* command =
-      bench.add_subcommand("io", "Reading matrices, beside the raw read rate of the same file");
+  CLI::App* command = bench.add_subcommand(
+      "io", "Reading matrices, compared with the raw read rate of the same file");
   add_common_options(*command, selected.options);
   command->add_option("--gib", options->gib, "Size of a test file, in GiB")
       ->check(CLI::Range(1e-4, 1e5));
@@ -191,7 +191,7 @@ void add_bench_io(CLI::App& bench, Selected& selected) {
       ->delimiter(',');
   command->add_option("--repeat", options->repeat, "Measured runs; the median is reported")
       ->check(positive());
-  command->add_flag("--keep", options->keep, "Leave the test files");
+  command->add_flag("--keep", options->keep, "Keep the test files");
   command->add_flag("--warm", options->warm, "From the page cache only");
   command->callback([&selected, options] {
     selected.command = "bench io";

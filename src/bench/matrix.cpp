@@ -302,7 +302,7 @@ void bench_matrix(Run& run, MatrixBench options, const CLI::App& command) {
 void add_matrix_bench(CLI::App& bench, Selected& selected) {
   const auto options = std::make_shared<MatrixBench>();
   CLI::App* command = bench.add_subcommand(
-      "matrix", "Sums, products and small solves of dense matrices, beside the textbook's");
+      "matrix", "Sums, products and small solves of dense matrices, compared with the textbook's");
   add_bench_options(*command, *options);
   command
       ->add_option("--what", options->what,
@@ -311,7 +311,7 @@ void add_matrix_bench(CLI::App& bench, Selected& selected) {
       ->check(CLI::IsMember({"sum", "product", "cg", "cramer", "memory", "bounds"}));
   command
       ->add_option("--most-serial", options->most_serial,
-                   "Largest n of products in one thread of the CPU")
+                   "Largest n for products on one CPU thread")
       ->check(positive())
       ->capture_default_str();
   command

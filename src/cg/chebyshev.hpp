@@ -78,7 +78,7 @@ class Chebyshev {
                            : std::max(notes_.high / chebyshev_ratio(degree), 0.9 * notes_.smallest);
   }
 
-  /// `degree` products and as many passes of 64 bytes a row.
+  /// `degree` products and as many passes of 64 bytes per row.
   template <class Product>
   void apply(const Context<B>& context, const Product& product, View<const double, B> r,
              View<double, B> z, const double* skip = nullptr) const {

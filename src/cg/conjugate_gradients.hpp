@@ -72,7 +72,7 @@ void archive_result(Archive& archive, const std::string& name, CgResult& result)
 /// Solves A x = b from the x given: `b` and `x` are this rank's rows on the host, work.columns of
 /// each, row-major. The scalars stay on the device; iterations are launched ahead in batches (CUDA
 /// graphs), stop by themselves, and the host hears of a batch while the next one runs, on every
-/// rank alike. Classic: one product with A and 64 bytes a row and right-hand side.
+/// rank alike. Classic: one product with A and 64 bytes per row and right-hand side.
 ///
 /// Success is claimed from the residual computed with A itself: where the recurrence was too
 /// hopeful, the iteration starts again from it. A is normalised and each b scaled by a power of

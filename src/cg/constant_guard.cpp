@@ -75,13 +75,14 @@ void ConstantGuard<B>::begin() {
   for (std::size_t w = 0; w < right_.size(); ++w) right_[w] ^= seen_[w];
   begun_ = arrays_.size();
   if constexpr (std::is_same_v<B, Cpu>)
-    access_.emplace(&ConstantGuard::broken, this,
-                    fmt::format("terrace: rank {} on {} failed: memory error: an access outside "
-                                "memory, and the check sum of the matrix is broken; on rank {}, "
-                                "host {}; start again, from the last checkpoint if there is one, "
-                                "and have the memory of this host tested\n",
-                                context_.rank(), host_name(), context_.rank(), host_name()),
-                    int(Exit::fault));
+    access_.emplace(
+        &ConstantGuard::broken, this,
+        fmt::format(
+            "terrace: rank {} on {} failed: memory error: an access outside "
+            "memory, and the check sum of the matrix is broken; on rank {}, host {}; start again, "
+            "from the last checkpoint if there is one, and test the memory of this host\n",
+            context_.rank(), host_name(), context_.rank(), host_name()),
+        int(Exit::fault));
 }
 
 template <class B>

@@ -50,7 +50,7 @@ class TriangleOperator {
   void multiply_by(const Context<B>& context, int power);
   [[nodiscard]] double largest(const Context<B>& context) const;
 
-  /// padded(n) zero entries a column.
+  /// padded(n) zero entries per column.
   [[nodiscard]] Operand<B> operand(const Context<B>& context, Index columns = 1) const;
   /// q[0..n) = A p (or |A| p) on context.ahead, complete on every rank; sums = { p.q, p.p } of the
   /// whole vectors, the same bits on every rank. q has n entries or more; of several columns

@@ -14,10 +14,9 @@ BandRequest factor_request(const Run& run) {
   request.in_steps =
       run.progress.checkpoints != nullptr || (run.options.guard && run.options.no_check);
   if (!request.open() && request.method != "tile-columns" && request.method != "streamed")
-    fail_together(Exit::usage,
-                  "unknown method '" + request.method +
-                      "'; --method of band factor; use tile-columns, streamed or auto: the factor "
-                      "is always the one-ended one");
+    fail_together(Exit::usage, "unknown method '" + request.method +
+                                   "'; --method of band factor; use tile-columns, streamed or "
+                                   "auto: the factor is always one-ended");
   check_request(request);  // before anything is opened
   return request;
 }
@@ -73,7 +72,7 @@ void add_commands(CLI::App& app, Selected& selected) {
   const auto options = std::make_shared<BandOptions>();
   const auto add = [&](const char* name, const char* what, auto action) {
     CLI::App* command = band->add_subcommand(name, what);
-    command->add_option("matrix", options->matrix, "FILE.h5:/path of the band matrix")->required();
+    command->add_option("A", options->matrix, "Band matrix: FILE.h5[:/path]")->required();
     command->add_option(
         "--scratch-dir", options->scratch,
         "Folder for the factor of a streamed band, instead of host memory (default: "
@@ -88,20 +87,18 @@ void add_commands(CLI::App& app, Selected& selected) {
   };
   add("factor", "Cholesky factor, written as dataset 'factor'", band_factor);
   CLI::App* solve = add("solve", "Factor and solve; writes 'x'", band_solve);
-  solve->add_option("--rhs", options->rhs, "Right-hand sides: FILE.h5:/path, or :/path")
+  solve->add_option("--rhs", options->rhs, "Right-hand sides: FILE.h5[:/path] or :/path")
       ->required();
   solve->add_option(
       "--diagonal", options->places.diagonal,
-      "gpu or cpu: who factors the diagonal blocks (--method tile-columns or streamed)");
+      "gpu or cpu: where to factor the diagonal blocks (--method tile-columns or streamed)");
   solve->add_option("--substitution", options->places.substitution,
-                    "gpu or cpu: who does the triangular solves (likewise)");
+                    "gpu or cpu: where to do the triangular solves (same methods)");
   solve->add_option("--factor", options->factor, "Use the factor that 'band factor' stored");
   solve
       ->add_option(
           "--parts", options->parts,
-          "Parts of --method partition, or 1 or 2 ends of --method streamed (0: the plan's "
-          "choice); methods of band solve are auto, tile-columns, one-end, two-ends, "
-          "partition and streamed")
+          "Parts of --method partition, or 1 or 2 ends of --method streamed (0: the plan's choice)")
       ->check(not_negative());
 }
 

@@ -42,7 +42,7 @@ class BandJob : public PlannedBand<B> {
     BandPlan plan = plan_system<B>(system, request);
     if (run.progress.checkpoints && files.factor && plan.method != BandMethod::streamed)
       fail_together(Exit::usage,
-                    "a stored factor in memory is solved with at once, and keeps no checkpoints; "
+                    "a solve with a stored factor in memory has no checkpoints; "
                     "--checkpoint, --restart; leave them out, or use --method streamed");
     if (!plan.note.empty()) {
       note_not_mixed();
@@ -192,11 +192,12 @@ class BandJob : public PlannedBand<B> {
     if (failure.minor == 0) return;
     const std::string where = io::to_string(files_.matrix.location());
     if (failure.unscalable)
-      run_.outcome("not positive definite",
-                   fmt::format("the pivot of row {} is out of range, and the entries are too far "
-                               "apart for one scale; {}; scale rows and columns so that the "
-                               "diagonal is near one, or use --method tile-columns",
-                               failure.minor, where));
+      run_.outcome(
+          "not positive definite",
+          fmt::format("the pivot of row {} is out of range, and the entries differ too much for a "
+                      "single scale factor; {}; scale rows and columns so that the "
+                      "diagonal is near one, or use --method tile-columns",
+                      failure.minor, where));
     if (run_.options.guard) run_.require_same_inputs();
     if (failure.passing)
       confirmed_fault(c_.control,
@@ -206,13 +207,13 @@ class BandJob : public PlannedBand<B> {
     run_.report["result"]["failed_minor"] = failure.minor;
     run_.outcome("not positive definite",
                  fmt::format("the matrix is not positive definite: its leading minor of order {} "
-                             "is not; {}; check the matrix, or shift its diagonal",
+                             "is not positive; {}; check the matrix, or shift its diagonal",
                              failure.minor, where));
   }
   /// --guard of methods without sums on the way: the check has failed, and all is done once more
   /// with the matrix read again.
   void try_again(double before, double& reciprocal) {
-    run_.say("--guard: the check failed; the run reads and solves again");
+    run_.say("--guard: the check failed; the matrix is read and solved again");
     double now = std::numeric_limits<double>::infinity();
     if (done_->again()) now = done_->residual(&reciprocal);
     require_definite();

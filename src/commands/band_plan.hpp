@@ -133,7 +133,7 @@ class PlannedBand : public Job {
   void require_check(const std::string& what) const {
     if (run_.options.guard && run_.options.no_check)
       fail_together(Exit::usage, "--guard of " + what +
-                                     " goes by the check at the end; --no-check; leave one of them "
+                                     " needs the check at the end; --no-check; leave one of them "
                                      "out, or use --method tile-columns");
   }
   [[nodiscard]] bool in_parts() const {

@@ -19,10 +19,10 @@ void check_factor(const io::BandInput& factor, const io::BandInput& matrix) {
 /// What the window does not know is refused.
 void refuse_in_window(const Run& run, const BandOptions& options) {
   const auto refuse = [](const char* option) {
-    fail_together(Exit::usage,
-                  std::string("a band streamed tile column by tile column (--diagonal, "
-                              "--substitution) has none; ") +
-                      option + "; leave it out, or those");
+    fail_together(
+        Exit::usage,
+        std::string("the streamed band with --diagonal or --substitution does not support it; ") +
+            option + "; leave it out, or those");
   };
   if (!run.options.checkpoint.empty() || !run.options.restart.empty())
     refuse("--checkpoint, --restart");
@@ -57,7 +57,7 @@ BandRequest solve_request(Run& run, const BandOptions& options) {
   if (adopt_places(options.places, request)) refuse_in_window(run, options);
   if (!options.places.diagonal.empty() && request.stored)
     fail_together(Exit::usage,
-                  "nothing is factored with a stored factor; --diagonal with --factor; leave one "
+                  "a stored factor needs no factorization; --diagonal with --factor; leave one "
                   "of them out");
   const BandRequest asked = request;
   if (run.options.precision != "fp64") check_mixed_options(run.options, options);

@@ -127,24 +127,29 @@ void add_command(CLI::App& app, Selected& selected) {
   const auto options = std::make_shared<CgCommand>();
   CLI::App* command = app.add_subcommand(
       "cg", "Conjugate gradients for a symmetric positive definite dense, band or CSR matrix");
-  command->add_option("matrix", options->matrix, "FILE.h5:/path of the matrix")->required();
-  command->add_option("--rhs", options->rhs, "Right-hand sides: FILE.h5:/path, or :/path")
+  command->add_option("A", options->matrix, "Matrix: FILE.h5[:/path]")->required();
+  command->add_option("--rhs", options->rhs, "Right-hand sides: FILE.h5[:/path] or :/path")
       ->required();
   command->add_option("--rtol", options->solve.rtol, "Stop at ||b - A x|| <= rtol ||b||")
       ->check(not_negative())
       ->capture_default_str();
-  command->add_option("--atol", options->solve.atol, "Stop at ||b - A x|| <= atol")
+  command->add_option("--atol", options->solve.atol, "Stop at ||b - A x|| <= atol (default 0)")
       ->check(not_negative())
       ->capture_default_str();
   command
-      ->add_option("--norm", options->norm,
-                   "Of the residual r that is compared: unpreconditioned ||r||, preconditioned "
-                   "||M^-1 r||, natural sqrt(r.M^-1 r); that of b alike")
+      ->add_option(
+          "--norm", options->norm,
+          "Norm of the residual r in the stopping test: unpreconditioned ||r||, preconditioned "
+          "||M^-1 r||, natural sqrt(r.M^-1 r); the same norm for b")
       ->check(CLI::IsMember({"unpreconditioned", "preconditioned", "natural"}))
       ->capture_default_str();
-  command->add_option("--max-iterations", options->solve.max_iterations, "Default 10 n + 1000")
+  command
+      ->add_option("--max-iterations", options->solve.max_iterations,
+                   "Maximum number of iterations (default 10 n + 1000)")
       ->check(not_negative());
-  command->add_option("--condition", options->condition, "For --plan: of the matrix, if known")
+  command
+      ->add_option("--condition", options->condition,
+                   "For --plan: condition number of the matrix, if known")
       ->check(positive());
   command->add_option("--x0", options->x0, "Start from this solution: FILE.h5:/path");
   command
@@ -162,12 +167,15 @@ void add_command(CLI::App& app, Selected& selected) {
       ->check(CLI::IsMember({"triangle", "rows"}))
       ->capture_default_str();
   command->add_flag("--reorder", options->reorder,
-                    "CSR, one rank: rows and columns in reverse Cuthill-McKee order");
+                    "CSR, one rank: reorder rows and columns by reverse Cuthill-McKee");
   command
-      ->add_option("--at-once", options->solve.at_once, "Right-hand sides solved together, at most")
+      ->add_option("--at-once", options->solve.at_once,
+                   "Maximum number of right-hand sides solved together")
       ->check(CLI::Range(1, 16))
       ->capture_default_str();
-  command->add_option("--monitor", options->monitor, "Print the residual every so many iterations")
+  command
+      ->add_option("--monitor", options->monitor,
+                   "Print the residual every N iterations (0: never)")
       ->check(positive());
   add_reading_options(*command, selected.options);
   add_common_options(*command, selected.options);

@@ -41,8 +41,9 @@ void open_inputs(Run& run, const CgCommand& options, CgInputs& in) {
       run.report["nonzeros"] = in.sparse.nonzeros();
       break;
     case io::Kind::bits:
-      fail_together(Exit::input, "conjugate gradients need a real matrix, this one holds bits; " +
-                                     io::to_string(location) + "; see terrace gf2 --help");
+      fail_together(Exit::input,
+                    "conjugate gradients need a real matrix, but this one holds bits; " +
+                        io::to_string(location) + "; see terrace gf2 --help");
   }
   in.where = io::to_string(found);
   run.report["n"] = in.n;

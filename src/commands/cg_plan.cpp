@@ -31,20 +31,22 @@ void check_request(Run& run, CgCommand& options, const CgInputs& in, const CLI::
     fail_together(Exit::usage, "unknown method '" + method +
                                    "'; --method of cg; use classic, single-reduction or pipelined");
   if (solve.preconditioner == "ic" && in.kind == io::Kind::dense)
-    fail_together(Exit::usage,
-                  "incomplete Cholesky of a dense matrix would be all of Cholesky; "
-                  "--preconditioner; use terrace dense solve, or block-jacobi");
+    fail_together(
+        Exit::usage,
+        "incomplete Cholesky of a dense matrix would be the whole Cholesky factorization; "
+        "--preconditioner; use terrace dense solve, or block-jacobi");
   if (run.options.block > most_block)
     fail_together(Exit::usage, fmt::format("blocks of {} rows are too large; --block; use 1 to {}",
                                            run.options.block, most_block));
   solve.mixed = run.options.precision == "mixed";
   if (solve.mixed && (in.kind != io::Kind::dense || options.layout != "triangle" || !classic))
-    fail_together(Exit::usage,
-                  "mixed precision is for dense matrices as a triangle and the classic method; "
-                  "--precision mixed; leave it out or drop --layout and --method");
+    fail_together(
+        Exit::usage,
+        "mixed precision needs a dense matrix stored as a triangle, and the classic method; "
+        "--precision mixed; leave it out or drop --layout and --method");
   if (options.reorder && (in.kind != io::Kind::sparse || run.control.size() > 1))
     fail_together(Exit::usage,
-                  "a new order of the rows is for CSR matrices on one rank; --reorder; "
+                  "reordering is for CSR matrices on one rank; --reorder; "
                   "leave it out");
   solve.method = classic                 ? CgMethod::classic
                  : method == "pipelined" ? CgMethod::pipelined
@@ -244,7 +246,7 @@ void compare_with_direct(Run& run, const CgInputs& in, const CgCommand& options,
   run.report["plan"]["direct_seconds"] = direct;
   run.say(fmt::format(
       "a direct solve, terrace {} solve, would take about {} s, as long as about {} iterations: it "
-      "is the faster one beyond that (a relative residual of {:g} at condition {:.0e})",
+      "is faster beyond that (a relative residual of {:g} at condition {:.0e})",
       form_name(in.kind), about(direct), about(direct / iteration), options.solve.rtol,
       std::pow(2 * direct / iteration / std::log(2 / std::max(options.solve.rtol, 1e-16)), 2)));
 }

@@ -11,6 +11,7 @@
 #include "distrib/agree.hpp"
 #include "distrib/session.hpp"
 #include "io/foreign.hpp"
+#include "io/volume.hpp"
 #include "src/program/reading.hpp"
 #include "src/program/register.hpp"
 
@@ -58,20 +59,20 @@ void check_options(const ConvertOptions& o, const std::string& from, FileForm in
   if ((in == FileForm::hdf5) == (out == FileForm::hdf5))
     refuse("one of the two files must be HDF5", o.from + " and " + o.to, "convert in two steps");
   if (in != FileForm::hdf5 && !o.reading.empty())
-    refuse("only HDF5 files leave anything to say", o.reading.to_text(), "leave it out");
+    refuse("these options describe HDF5 files only", o.reading.to_text(), "leave it out");
   const bool reads = from == io::standard_stream, writes = to == io::standard_stream;
   if (!o.as.empty() && !reads && !writes)
-    refuse("the form is the one that the file's extension names", "--as " + o.as,
+    refuse("the extension of the file already names its form", "--as " + o.as,
            "use it with - (standard input or output) only");
   if (out != FileForm::text && (o.tabs || o.seed_format))
-    refuse("only text has separators", o.seed_format ? "--seed-format" : "--tabs",
+    refuse("separators are for text only", o.seed_format ? "--seed-format" : "--tabs",
            "leave it out, or write to a .txt file or -");
   const bool text = out == FileForm::text || out == FileForm::csv;
   if (o.digits > 0 && (!text || o.seed_format))
-    refuse(text ? "the seed's programs print seven digits" : "only text has a choice of digits",
+    refuse(text ? "the seed programs print seven digits" : "the number of digits is for text only",
            "--digits", "leave it out");
   if (o.bits && out != FileForm::hdf5)
-    refuse("bits are packed in HDF5 only", "--bits", "leave it out");
+    refuse("packed bits are for HDF5 only", "--bits", "leave it out");
   if (in == FileForm::numpy && reads)
     refuse("a NumPy file is read in pieces, by all ranks", "standard input",
            "store it in a file first, or send text or Matrix Market");
@@ -82,23 +83,20 @@ void check_options(const ConvertOptions& o, const std::string& from, FileForm in
            "send it to a file or a program, or use --as text");
 }
 
-void read_foreign(Run& run, const ConvertFrom& from, FileForm form, io::Output& output) {
+Writing read_foreign(Run& run, const ConvertFrom& from, FileForm form) {
   switch (form) {
-    case FileForm::text:
-    case FileForm::csv:
-      return text_to_hdf5(run, from, form, output);
     case FileForm::matrix_market:
-      return matrix_market_to_hdf5(run, from, output);
+      return read_matrix_market(run, from);
     case FileForm::sms:
-      return sms_to_hdf5(run, from, output);
+      return read_sms(run, from);
     case FileForm::alist:
-      return alist_to_hdf5(run, from, output);
+      return read_alist(run, from);
     case FileForm::numpy:
-      return numpy_to_hdf5(run, from, output);
+      return read_numpy(run, from);
     case FileForm::npz:
-      return npz_to_hdf5(run, from, output);
-    case FileForm::hdf5:
-      return;
+      return read_npz(run, from);
+    default:
+      return read_text(run, from, form);
   }
 }
 
@@ -142,14 +140,20 @@ void convert(Run& run, const ConvertOptions& o) {
     if (control.rank() == 0) check_options(o, from.file, in, to.file, out);
   });
   const bool to_standard_output = to.file == io::standard_stream;
+  if (to_standard_output && run.reports_on_stdout())
+    fail_together(Exit::usage,
+                  "the result and the report both go to standard output; --json or --report -; "
+                  "write one of them to a file");
   if (!to_standard_output) run.options.output = o.to;
   run.require_own_files();
   if (from.file != io::standard_stream) run.require_not_written("input", from);
   run.report["backend"] = "cpu";
   if (out == FileForm::hdf5) {
     io::Output output(control, o.to, run.options.force);
+    Writing write;
+    run.phase("read", [&] { write = read_foreign(run, {from.file, o.bits}, in); });
     run.phase("write", [&] {
-      read_foreign(run, {from.file, o.bits}, in, output);
+      write(output);
       auto attributes = run.attributes();
       attributes["source"] = from.file == io::standard_stream
                                  ? "standard input"
@@ -160,16 +164,35 @@ void convert(Run& run, const ConvertOptions& o) {
     run.phase("write", [&] { write_foreign(run, from, to.file, out, o); });
   }
   if (!to_standard_output)
-    run.say(fmt::format("converted {} to {} in {:.3f} s", o.from, o.to, run.seconds("write")));
+    run.say(fmt::format("converted {} to {} in {:.3f} s", o.from, o.to,
+                        run.seconds("read") + run.seconds("write")));
 }
 
 }  // namespace
 
+Range own_slice(const Control& control, Index extent) {
+  const auto ranges = contiguous(extent, control.size()).ranges(control.rank());
+  return ranges.empty() ? Range{extent, 0} : ranges[0];
+}
+
+Index share(const Control& control, Index value) {
+  return control.reduce(control.rank() == 0 ? value : 0, Reduce::sum);
+}
+
+void show_bytes(Run& run, Moved moved, double bytes) {
+  const auto now = [moved] {
+    const io::Volume all = io::volume();
+    return double(moved == Moved::read ? all.read : all.written);
+  };
+  run.progress.enter(moved == Moved::read ? "reading" : "writing", bytes,
+                     [now, before = now()] { return now() - before; });
+}
+
 void add_convert_command(CLI::App& app, Selected& selected) {
   const auto options = std::make_shared<ConvertOptions>();
-  CLI::App* command = app.add_subcommand(
-      "convert",
-      "Text, CSV, Matrix Market, SMS, alist or NumPy to HDF5 (dataset A, of a vector b) and back");
+  CLI::App* command = app.add_subcommand("convert",
+                                         "Text, CSV, Matrix Market, SMS, alist or NumPy to HDF5 "
+                                         "(dataset A, or b for a vector) and back");
   command
       ->add_option("in", options->from,
                    "IN: .txt .dat .csv .mtx .sms .alist .npy .npz, FILE.h5:/path, or - for "
@@ -179,22 +202,21 @@ void add_convert_command(CLI::App& app, Selected& selected) {
       ->add_option("out", options->to,
                    "OUT: the same, or - for standard output; one of the two is HDF5")
       ->required();
-  command->add_option("--as", options->as, "What - carries: text (default), mtx, or npy (OUT only)")
+  command->add_option("--as", options->as, "Format of -: text (default), mtx, or npy (OUT only)")
       ->check(CLI::IsMember({"text", "mtx", "npy"}));
   add_reading_options(*command, selected.options);
   command->add_flag("--tabs", options->tabs, "Separate the numbers of a text file by tabs");
   command->add_flag("--seed-format", options->seed_format,
-                    "Text as the programs of the seed print it: no count in front, a blank behind "
-                    "every number, rounded to ten places; with --tabs a tab, not rounded");
-  command->add_flag("--bits", options->bits,
-                    "Packed bits: of numbers 0 and 1, of entries that are odd or even");
+                    "Text in the format of the seed programs: no count first, a space after every "
+                    "number, rounded to ten places; with --tabs a tab, not rounded");
+  command->add_flag(
+      "--bits", options->bits,
+      "Write packed bits, from numbers 0 and 1; of sparse entries, whether they are odd");
   command
       ->add_option("--digits", options->digits,
                    "Digits of a number in text (default 7; 17 keep them all)")
       ->check(CLI::Range(1, 17));
-  command->add_flag("--force", selected.options.force, "Overwrite an existing output");
-  command->add_option("--report", selected.options.report, "Write a JSON report to this file");
-  command->add_flag("--quiet", selected.options.quiet, "Print errors only");
+  add_common_options(*command, selected.options);
   command->callback([&selected, options] {
     selected.command = "convert";
     selected.action = [options](Run& run) {

@@ -1,5 +1,6 @@
 // Between HDF5 and other files; one function per direction and form.
 #pragma once
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -21,30 +22,37 @@ struct ConvertFrom {
   bool bits = false;  ///< --bits: packed bits, of numbers 0 and 1, of sparse ones odd and even
 };
 
-/// Each writes dataset A (a vector: b) to the output. Text that begins with n, or of rows.
-void text_to_hdf5(Run& run, const ConvertFrom& from, FileForm form, io::Output& output);
-/// Coordinate form: CSR group with the full pattern, duplicates summed; array form: dense.
-void matrix_market_to_hdf5(Run& run, const ConvertFrom& from, io::Output& output);
-/// LinBox's sparse form: CSR group.
-void sms_to_hdf5(Run& run, const ConvertFrom& from, io::Output& output);
-/// MacKay's form of LDPC codes: packed bits.
-void alist_to_hdf5(Run& run, const ConvertFrom& from, io::Output& output);
-/// Real and whole numbers: dense; uint8 and bool: packed bits.
-void numpy_to_hdf5(Run& run, const ConvertFrom& from, io::Output& output);
-/// scipy.sparse.save_npz: CSR group; numpy.savez: a dataset per array.
-void npz_to_hdf5(Run& run, const ConvertFrom& from, io::Output& output);
+/// What has been read, to an output: dataset A, or b where it is a vector. Forms that come in the
+/// order of the output are read in pieces while it is written. Collective.
+using Writing = std::function<void(io::Output& output)>;
 
-/// Entries of the rows of all ranks, each rank's own in file order: a CSR group, or packed bits.
-void write_entries(Run& run, io::Output& output, const ConvertFrom& from, Index rows, Index columns,
-                   const std::vector<std::vector<io::Triplet>>& mine);
-/// Sends entries to the ranks of their rows (contiguous()); what comes is in the order of the
-/// ranks. Collective.
-std::vector<std::vector<io::Triplet>> deal_by_rows(const Control& control, Index rows,
-                                                   std::vector<std::vector<io::Triplet>> parts);
+// Each reads a file. Collective.
+/// Text that begins with n, or of rows.
+Writing read_text(Run& run, const ConvertFrom& from, FileForm form);
+/// Coordinate form: CSR group with the full pattern, duplicates summed; array form: dense.
+Writing read_matrix_market(Run& run, const ConvertFrom& from);
+/// LinBox's sparse form: CSR group.
+Writing read_sms(Run& run, const ConvertFrom& from);
+/// MacKay's form of LDPC codes: packed bits.
+Writing read_alist(Run& run, const ConvertFrom& from);
+/// Real and whole numbers: dense; uint8 and bool: packed bits.
+Writing read_numpy(Run& run, const ConvertFrom& from);
+/// scipy.sparse.save_npz: CSR group; numpy.savez: a dataset per array.
+Writing read_npz(Run& run, const ConvertFrom& from);
+
+class Entries;
+/// Deals entries to the ranks of their rows: a CSR group, or packed bits.
+Writing writing_of(Run& run, const ConvertFrom& from, Entries entries);
+/// The same of sizes and entries that the first rank has read.
+Writing writing_of_first(Run& run, const ConvertFrom& from, Index rows, Index columns,
+                         const std::vector<io::Triplet>& entries);
+/// Progress of the phase in bytes: `bytes` are read, or written, from now on by the first rank.
+enum class Moved { read, written };
+void show_bytes(Run& run, Moved moved, double bytes);
 /// Rows of numbers of this rank's `slice`: dataset `name`, dense or packed bits. fill(position,
 /// count, out) gives rows.
-void write_numbers(io::Output& output, const std::string& name, const std::string& from, Index rows,
-                   Index columns, bool vector, bool bits, const Range& slice,
+void write_numbers(Run& run, io::Output& output, const std::string& name, const std::string& from,
+                   Index rows, Index columns, bool vector, bool bits, const Range& slice,
                    const std::function<void(Index, Index, double*)>& fill);
 /// This rank's contiguous rows.
 Range own_slice(const Control& control, Index extent);

@@ -23,10 +23,10 @@ void refuse_not_finite(const double* rows, Index count, Index columns, Index fir
       std::find_if(rows, end, [](double value) { return !std::isfinite(value); });
   if (wrong == end) return;
   const Index at = wrong - rows;
-  throw Error(Exit::input, fmt::format("{} in the input; {} row {}, column {}; only finite numbers "
-                                       "can be worked on",
-                                       std::isnan(*wrong) ? "NaN" : "Inf", from,
-                                       first + at / columns, at % columns));
+  throw Error(
+      Exit::input,
+      fmt::format("{} in the input; {} row {}, column {}; only finite numbers are accepted",
+                  std::isnan(*wrong) ? "NaN" : "Inf", from, first + at / columns, at % columns));
 }
 
 /// Elements [from, from + count) of an array in the file's order.
@@ -57,7 +57,7 @@ bool holds_bits(const io::NpyHeader& h) { return h.bytes == 1 && h.kind != 'i' &
 
 }  // namespace
 
-void numpy_to_hdf5(Run& run, const ConvertFrom& from, io::Output& output) {
+Writing read_numpy(Run& run, const ConvertFrom& from) {
   const Control& control = run.control;
   const io::NpyHeader h = collectively(control, [&] { return io::read_npy_header(from.file); });
   const bool vector = h.shape.size() == 1;
@@ -65,11 +65,13 @@ void numpy_to_hdf5(Run& run, const ConvertFrom& from, io::Output& output) {
   run.report["n"] = rows;
   run.report["columns"] = columns;
   const Range slice = own_slice(control, rows);
-  const Elements elements = [&](Index first, Index count, double* out) {
+  const Elements elements = [=](Index first, Index count, double* out) {
     io::read_npy(from.file, h, first, count, out);
   };
-  write_numbers(output, vector ? "b" : "A", from.file, rows, columns, vector,
-                from.bits || holds_bits(h), slice, rows_of(h, slice, from.file, elements));
+  return [=, &run](io::Output& output) {
+    write_numbers(run, output, vector ? "b" : "A", from.file, rows, columns, vector,
+                  from.bits || holds_bits(h), slice, rows_of(h, slice, from.file, elements));
+  };
 }
 
 namespace {
@@ -144,12 +146,12 @@ std::string sparse_format(const Arrays& arrays) {
   return text;
 }
 
-struct Entries {
+struct Sparse {
   Index rows = 0, columns = 0;
   std::vector<io::Triplet> all;
 };
 
-Entries sparse_entries(const Arrays& arrays, const std::string& file, const std::string& format) {
+Sparse sparse_entries(const Arrays& arrays, const std::string& file, const std::string& format) {
   const auto refuse = [&](const std::string& what) {
     throw Error(Exit::input, what + "; " + file + "; save a csr, csc or coo matrix");
   };
@@ -157,7 +159,9 @@ Entries sparse_entries(const Arrays& arrays, const std::string& file, const std:
     refuse("a sparse matrix of format " + in_quotes(format));
   const std::vector<Index> shape = arrays.whole("shape");
   if (shape.size() != 2 || shape[0] < 0 || shape[1] < 0) refuse("no shape of rows and columns");
-  Entries e{shape[0], shape[1], {}};
+  if (std::max(shape[0], shape[1]) > io::max_extent)
+    refuse(fmt::format("{} x {} is more than any machine can hold", shape[0], shape[1]));
+  Sparse e{shape[0], shape[1], {}};
   const Arrays::Array data = arrays.array("data");
   if (data.header.shape.size() != 1) refuse("data of more than one dimension");
   std::vector<double> values(static_cast<std::size_t>(data.size()));
@@ -181,17 +185,17 @@ Entries sparse_entries(const Arrays& arrays, const std::string& file, const std:
     if (format == "csc") std::swap(row, column);
   }
   if (row.size() != values.size() || column.size() != values.size())
-    refuse("indices and data are not equally many");
+    refuse("indices and data differ in length");
   e.all.resize(values.size());
   for (std::size_t k = 0; k < values.size(); ++k) {
     e.all[k] = {row[k], column[k], values[k]};
     if (row[k] < 0 || row[k] >= e.rows || column[k] < 0 || column[k] >= e.columns)
       refuse(fmt::format("entry ({}, {}) lies outside the matrix", row[k], column[k]));
     if (!std::isfinite(values[k]))
-      throw Error(Exit::input,
-                  fmt::format("{} in the input; {} row {}, column {}; only finite numbers can be "
-                              "worked on",
-                              std::isnan(values[k]) ? "NaN" : "Inf", file, row[k], column[k]));
+      throw Error(
+          Exit::input,
+          fmt::format("{} in the input; {} row {}, column {}; only finite numbers are accepted",
+                      std::isnan(values[k]) ? "NaN" : "Inf", file, row[k], column[k]));
   }
   return e;
 }
@@ -214,7 +218,7 @@ void arrays_to_hdf5(Run& run, const ConvertFrom& from, io::Output& output, const
       a = arrays->array(name);
       const io::NpyHeader& h = a.header;
       if (name.find('/') != std::string::npos || name.empty())
-        throw Error(Exit::input, "an array whose name cannot be a dataset's; " +
+        throw Error(Exit::input, "the name of an array cannot be a dataset name; " +
                                      arrays->where(name) + "; rename it");
       facts[0] = Index(h.shape.size());
       facts[1] = h.shape[0];
@@ -233,7 +237,7 @@ void arrays_to_hdf5(Run& run, const ConvertFrom& from, io::Output& output, const
     const Elements elements = [&](Index first, Index count, double* out) {
       a.numbers(first, count, out);
     };
-    write_numbers(output, single ? (vector ? "b" : "A") : name, from.file, facts[1], facts[2],
+    write_numbers(run, output, single ? (vector ? "b" : "A") : name, from.file, facts[1], facts[2],
                   vector, from.bits || facts[3] != 0, slice,
                   rows_of(a.header, slice, from.file, elements));
   }
@@ -241,26 +245,20 @@ void arrays_to_hdf5(Run& run, const ConvertFrom& from, io::Output& output, const
 
 }  // namespace
 
-void npz_to_hdf5(Run& run, const ConvertFrom& from, io::Output& output) {
+Writing read_npz(Run& run, const ConvertFrom& from) {
   const Control& control = run.control;
-  std::unique_ptr<Arrays> arrays;
-  Entries e;
+  std::shared_ptr<Arrays> arrays;
+  Sparse e;
   Index sparse = 0;
   collectively(control, [&] {
     if (control.rank() != 0) return;
-    arrays = std::make_unique<Arrays>(from.file);
+    arrays = std::make_shared<Arrays>(from.file);
     const std::string format = sparse_format(*arrays);
     sparse = Index(!format.empty());
     if (sparse != 0) e = sparse_entries(*arrays, from.file, format);
   });
-  if (share(control, sparse) == 0) return arrays_to_hdf5(run, from, output, arrays.get());
-  e.rows = share(control, e.rows);
-  e.columns = share(control, e.columns);
-  run.report["n"] = e.rows;
-  run.report["columns"] = e.columns;
-  std::vector<std::vector<io::Triplet>> parts(1, std::move(e.all));
-  write_entries(run, output, from, e.rows, e.columns,
-                deal_by_rows(control, e.rows, std::move(parts)));
+  if (share(control, sparse) != 0) return writing_of_first(run, from, e.rows, e.columns, e.all);
+  return [=, &run](io::Output& output) { arrays_to_hdf5(run, from, output, arrays.get()); };
 }
 
 }  // namespace terrace

@@ -49,13 +49,14 @@ void hdf5_to_text(Run& run, const io::Location& from, const std::string& to, Tex
   const bool seed = rounded || style == TextStyle::seed_cpp;
   if (columns != n && !csv)
     no_form(a.location(),
-            fmt::format("text holds square matrices, this one is {} x {}", n, columns),
+            fmt::format("text holds square matrices only, and this one is {} x {}", n, columns),
             "convert it to .csv, .npy or .mtx");
   const char separator = csv                                                              ? ','
                          : style == TextStyle::plain_tabs || style == TextStyle::seed_cpp ? '\t'
                                                                                           : ' ';
-  io::PlainOutput out(control, to, run.options.force,
-                      double(6 + digits) * double(n) * double(columns));
+  const double bytes = double(6 + digits) * double(n) * double(columns);
+  io::PlainOutput out(control, to, run.options.force, bytes);
+  show_bytes(run, Moved::written, bytes);
   if (!seed && !csv) first_line(control, out, fmt::format("{}\n", n));
   std::atomic<bool> lost{false};
   a.read(control, streamed(control, n), [&](Index, Index count, const double* data) {
@@ -99,7 +100,9 @@ void hdf5_to_numpy(Run& run, const io::Location& from, const std::string& to) {
     no_form(from, "a band matrix has no .npy form", "convert it to .mtx, or read it with h5py");
   if (kind == io::Kind::dense) {
     const io::DenseInput a = io::open_dense(control, from);
-    io::PlainOutput out(control, to, run.options.force, 8 * double(a.rows()) * double(a.columns()));
+    const double bytes = 8 * double(a.rows()) * double(a.columns());
+    io::PlainOutput out(control, to, run.options.force, bytes);
+    show_bytes(run, Moved::written, bytes);
     auto shape = std::vector<Index>{a.rows()};
     if (!a.is_vector()) shape.push_back(a.columns());
     first_line(control, out, io::npy_header("<f8", shape));
@@ -110,7 +113,9 @@ void hdf5_to_numpy(Run& run, const io::Location& from, const std::string& to) {
     return;
   }
   const io::BitInput a = io::open_bits(control, from);
-  io::PlainOutput out(control, to, run.options.force, double(a.rows()) * double(a.columns()));
+  const double bytes = double(a.rows()) * double(a.columns());
+  io::PlainOutput out(control, to, run.options.force, bytes);
+  show_bytes(run, Moved::written, bytes);
   first_line(control, out, io::npy_header("|u1", {a.rows(), a.columns()}));
   a.read(control, streamed(control, a.rows()), [&](Index, Index count, const Word* data) {
     put_lines(out, count, [&](Index i, std::string& text) { append_bits(a, data, i, text); });
@@ -176,7 +181,9 @@ void hdf5_to_npz(Run& run, const io::Location& from, const std::string& to) {
     no_form(from, "a band matrix has no .npz form", "convert it to .mtx, or read it with h5py");
   if (kind == io::Kind::sparse) {
     const io::SparseInput a = io::open_sparse(control, from);
-    io::PlainOutput out(control, to, run.options.force, 16 * double(a.nonzeros()));
+    const double bytes = 16 * double(a.nonzeros());
+    io::PlainOutput out(control, to, run.options.force, bytes);
+    show_bytes(run, Moved::written, bytes);
     sparse_to_npz(control, a, out);
     return out.commit();
   }
@@ -202,6 +209,7 @@ void hdf5_to_npz(Run& run, const io::Location& from, const std::string& to) {
     const io::DenseInput a = io::open_dense(control, from);
     const Index bytes = 8 * a.rows() * a.columns();
     io::PlainOutput out(control, to, run.options.force, double(bytes));
+    show_bytes(run, Moved::written, double(bytes));
     begin(out, a.is_vector(), "<f8", a.rows(), a.columns(), bytes);
     a.read(control, streamed(control, a.rows()), [&](Index, Index count, const double* data) {
       npz->put({reinterpret_cast<const char*>(data), std::size_t(count * a.columns() * 8)});
@@ -211,6 +219,7 @@ void hdf5_to_npz(Run& run, const io::Location& from, const std::string& to) {
   const io::BitInput a = io::open_bits(control, from);
   const Index bytes = a.rows() * a.columns();
   io::PlainOutput out(control, to, run.options.force, double(bytes));
+  show_bytes(run, Moved::written, double(bytes));
   begin(out, a.is_vector(), "|u1", a.rows(), a.columns(), bytes);
   a.read(control, streamed(control, a.rows()), [&](Index, Index count, const Word* data) {
     for (Index i = 0; i < count; ++i) {

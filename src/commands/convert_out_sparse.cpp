@@ -18,7 +18,7 @@ namespace {
 void sparse_to_lines(const Control& control, const io::SparseInput& a, io::PlainOutput& out,
                      bool sms) {
   if (a.rows() > Index(1) << 36)
-    no_form(a.location(), fmt::format("{} rows are more than any machine holds", a.rows()),
+    no_form(a.location(), fmt::format("{} rows are more than any machine can hold", a.rows()),
             "correct the shape");
   io::SparseRows part;
   const Index piece = a.by_rows() ? Index(1) << 16 : std::max<Index>(1, a.rows());

@@ -89,11 +89,13 @@ Index parse_line(std::string_view line, bool csv, std::vector<double>& out) {
 }
 
 /// All lines from byte `from` on, which must have `words` numbers each; nothing where one has not.
-std::optional<Lines> parse_lines(const Control& control, const std::string& file, Index from,
-                                 Index words, bool csv) {
+std::optional<Lines> parse_lines(Run& run, const std::string& file, Index from, Index words,
+                                 bool csv) {
+  const Control& control = run.control;
   const io::SharedText text(control, file, from);
   if (!text.possible()) return std::nullopt;
   const Range range = text.blocks();
+  show_bytes(run, Moved::read, double(text.bytes()));
   Lines result;
   result.blocks.resize(std::size_t(range.count));
   result.count.resize(std::size_t(range.count));
@@ -116,56 +118,59 @@ std::optional<Lines> parse_lines(const Control& control, const std::string& file
   return result;
 }
 
-void write_lines(Run& run, const ConvertFrom& from, io::Output& output, const Lines& lines,
-                 Index columns) {
-  const Index mine = std::accumulate(lines.count.begin(), lines.count.end(), Index(0));
+Writing writing_of_lines(Run& run, const ConvertFrom& from, Lines read, Index columns) {
+  const auto lines = std::make_shared<const Lines>(std::move(read));
+  const Index mine = std::accumulate(lines->count.begin(), lines->count.end(), Index(0));
   const auto counts = run.control.gather_all(mine);
   const Range slice{std::accumulate(counts.begin(), counts.begin() + run.control.rank(), Index(0)),
                     mine};
   std::vector<Index> start{0};  // of each block, in rows of this rank
-  for (const Index count : lines.count) start.push_back(start.back() + count);
-  run.report["n"] = lines.lines;
-  if (columns != lines.lines) run.report["columns"] = columns;
-  const bool vector = columns == 1 && lines.lines > 1;
-  write_numbers(output, vector ? "b" : "A", from.file, lines.lines, columns, vector, from.bits,
-                slice, [&](Index position, Index count, double* out) {
-                  while (count > 0) {
-                    const auto k = std::size_t(
-                        std::upper_bound(start.begin(), start.end(), position) - start.begin() - 1);
-                    const Index now = std::min(count, start[k + 1] - position);
-                    std::copy_n(lines.blocks[k].begin() + (position - start[k]) * columns,
-                                now * columns, out);
-                    out += now * columns;
-                    position += now;
-                    count -= now;
-                  }
-                });
+  for (const Index count : lines->count) start.push_back(start.back() + count);
+  run.report["n"] = lines->lines;
+  if (columns != lines->lines) run.report["columns"] = columns;
+  const bool vector = columns == 1 && lines->lines > 1;
+  const auto rows = [=](Index position, Index count, double* out) {
+    while (count > 0) {
+      const auto k =
+          std::size_t(std::upper_bound(start.begin(), start.end(), position) - start.begin() - 1);
+      const Index now = std::min(count, start[k + 1] - position);
+      std::copy_n(lines->blocks[k].begin() + (position - start[k]) * columns, now * columns, out);
+      out += now * columns;
+      position += now;
+      count -= now;
+    }
+  };
+  return [=, &run](io::Output& output) {
+    write_numbers(run, output, vector ? "b" : "A", from.file, lines->lines, columns, vector,
+                  from.bits, slice, rows);
+  };
 }
 
-/// n, then n x n numbers, read by rank 0 word by word.
-void counted_to_hdf5(Run& run, const ConvertFrom& from, io::Output& output) {
+/// n, then n x n numbers, read by rank 0 word by word while they are written.
+Writing writing_of_counted(Run& run, const ConvertFrom& from) {
   const Control& control = run.control;
-  std::unique_ptr<io::TextReader> reader;
+  std::shared_ptr<io::TextReader> reader;
   Index n = 0;
   collectively(control, [&] {
     if (control.rank() != 0) return;
-    reader = std::make_unique<io::TextReader>(from.file);
+    reader = std::make_shared<io::TextReader>(from.file);
     n = reader->whole();
     if (n < 1) reader->fail("the order of the matrix is not positive", "the file begins with n");
     reader->require_room(1 + double(n) * double(n), 1, fmt::format("{0} x {0} numbers", n));
   });
   n = share(control, n);
   run.report["n"] = n;
-  const auto rows = streamed(control, n);
-  write_numbers(output, "A", from.file, n, n, false, from.bits,
-                rows.empty() ? Range{n, 0} : rows[0],
-                [&](Index position, Index count, double* out) {
-                  for (Index i = 0; i < count * n; ++i) out[i] = reader->number();
-                  std::string_view more;
-                  if (position + count == n && reader->word(more))
-                    reader->fail(fmt::format("more than {} x {} numbers", n, n),
-                                 "the file holds n, then n x n numbers");
-                });
+  const Range rows{control.rank() == 0 ? 0 : n, control.rank() == 0 ? n : 0};
+  const auto numbers = [=](Index position, Index count, double* out) {
+    for (Index i = 0; i < count * n; ++i) out[i] = reader->number();
+    std::string_view more;
+    if (position + count == n && reader->word(more))
+      reader->fail(fmt::format("more than {} x {} numbers", n, n),
+                   "the file holds n, then n x n numbers");
+  };
+  return [=, &run](io::Output& output) {
+    write_numbers(run, output, "A", from.file, n, n, false, from.bits, rows, numbers);
+  };
 }
 
 /// The first line that is not as the others. Throws an agreed Error.
@@ -186,18 +191,20 @@ void explain_rows(const Control& control, const std::string& file, FileForm form
           reader.fail(in_quotes(word) + " is not a finite number", "write it as 1.5 or 1.5e-3");
       if (words < 0) reader.fail("an empty field", "give every row all its numbers");
       if (words != b.words)
-        reader.fail(fmt::format("a row of {} numbers, where the first one has {}", words, b.words),
-                    "give every row as many, or n first and then n x n numbers");
+        reader.fail(fmt::format("a row of {} numbers, but the first row has {}", words, b.words),
+                    "give every row the same count, or n first and then n x n numbers");
     }
-    reader.fail("the file cannot be read as rows of numbers", "leave it alone while it is read");
+    reader.fail("the file cannot be read as rows of numbers", "do not change it while it is read");
   });
 }
 
 }  // namespace
 
-void write_numbers(io::Output& output, const std::string& name, const std::string& from, Index rows,
-                   Index columns, bool vector, bool bits, const Range& slice,
+void write_numbers(Run& run, io::Output& output, const std::string& name, const std::string& from,
+                   Index rows, Index columns, bool vector, bool bits, const Range& slice,
                    const std::function<void(Index, Index, double*)>& fill) {
+  show_bytes(run, Moved::written,
+             8.0 * double(slice.count * (bits ? ceil_div(columns, 64) : columns)));
   if (!bits) {
     output.write<double>(name, rows, vector ? -1 : columns, {&slice, 1}, fill);
     return;
@@ -230,7 +237,7 @@ void write_numbers(io::Output& output, const std::string& name, const std::strin
                      {{"columns", columns}, {"format", std::string("bits")}});
 }
 
-void text_to_hdf5(Run& run, const ConvertFrom& from, FileForm form, io::Output& output) {
+Writing read_text(Run& run, const ConvertFrom& from, FileForm form) {
   const Control& control = run.control;
   Beginning b;
   collectively(control, [&] {
@@ -238,26 +245,25 @@ void text_to_hdf5(Run& run, const ConvertFrom& from, FileForm form, io::Output& 
   });
   control.broadcast(&b, sizeof b, 0);
   const bool csv = form == FileForm::csv;
-  if (b.stream != 0) return counted_to_hdf5(run, from, output);
+  if (b.stream != 0) return writing_of_counted(run, from);
   if (b.names != 0)
-    run.warn("a line of names was left out; " + from.file +
-             "; the numbers below it are the matrix");
+    run.warn("a header line was skipped; " + from.file + "; the numbers below it are the matrix");
   if (!csv && b.words == 1 && b.n >= 1) {
-    const auto rows = parse_lines(control, from.file, b.behind, b.n, csv);
-    if (rows && rows->lines == b.n) return write_lines(run, from, output, *rows, b.n);
+    auto rows = parse_lines(run, from.file, b.behind, b.n, csv);
+    if (rows && rows->lines == b.n) return writing_of_lines(run, from, std::move(*rows), b.n);
   }
-  const auto rows = parse_lines(control, from.file, b.first, b.words, csv);
+  auto rows = parse_lines(run, from.file, b.first, b.words, csv);
   const bool counted =
       !csv && b.n >= 1 &&
       (!rows || double(rows->lines) * double(b.words) == 1 + double(b.n) * double(b.n));
-  if (counted) return counted_to_hdf5(run, from, output);
+  if (counted) return writing_of_counted(run, from);
   if (!rows) explain_rows(control, from.file, form, b);
   if (!csv && b.words == 1 && b.n >= 1)
     run.warn(
-        fmt::format("the first number, {}, is no order of the numbers behind it and was taken "
-                    "for one of them; {}; if the file begins with its order, it is incomplete",
+        fmt::format("the first number, {}, is not the order of the numbers that follow, so it was "
+                    "read as one of them; {}; if the file begins with its order, it is incomplete",
                     b.n, from.file));
-  write_lines(run, from, output, *rows, b.words);
+  return writing_of_lines(run, from, std::move(*rows), b.words);
 }
 
 }  // namespace terrace

@@ -45,11 +45,10 @@ class DenseJob : public PhasedJob {
         system_(context, plan_, reader(a), b ? reader(*b) : RowReader()) {
     note_plan<B>(run, plan_);
     if (plan_.method == "cramer" && plan_.n > cramer_limit)
-      fail_together(
-          Exit::usage,
-          fmt::format("Cramer's rule is offered up to n = {}, and n is {}; --method cramer; "
-                      "leave the option out",
-                      cramer_limit, plan_.n));
+      fail_together(Exit::usage,
+                    fmt::format("Cramer's rule takes n up to {}, and n is {}; --method cramer; "
+                                "leave the option out",
+                                cramer_limit, plan_.n));
   }
 
   [[nodiscard]] Work work() const override {
@@ -137,7 +136,7 @@ class DenseJob : public PhasedJob {
       run_.warn(
           fmt::format("the reciprocal condition is {:.2g}, below n * 2.2e-16: rounding alone may "
                       "have changed every digit of the result; {}; compare it with a run on "
-                      "slightly changed numbers, or pose the problem in another way",
+                      "slightly changed numbers, or reformulate the problem",
                       reciprocal, io::to_string(a_.location())));
   }
 
@@ -181,7 +180,7 @@ void check_cramer_options(const Run& run, const DenseOptions& options) {
     fail_together(Exit::usage,
                   fmt::format("Cramer's rule {}; {}; leave the option out", what, option));
   };
-  if (run.options.precision != "fp64") refuse("knows FP64 only", "--precision");
+  if (run.options.precision != "fp64") refuse("has FP64 only", "--precision");
   if (run.options.block != 0) refuse("has no blocks", "--block");
   if (options.pivoting != "auto") refuse("has no choice of pivots", "--pivoting");
 }
@@ -190,7 +189,7 @@ void check_cramer_options(const Run& run, const DenseOptions& options) {
 void check_invert_options(const Run& run, const DenseOptions& options) {
   if (run.options.method == "textbook" && run.options.precision != "fp64")
     fail_together(Exit::usage,
-                  "the textbook's method knows FP64 only; --precision; leave the option out");
+                  "the textbook method has FP64 only; --precision; leave the option out");
   check_textbook_options(run.control.size(), run.options.method == "textbook", run.options.block,
                          options.pivoting, options.grid > 0 || options.threads > 0);
 }

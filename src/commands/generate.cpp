@@ -337,7 +337,8 @@ void add_generate_commands(CLI::App& app, Selected& selected) {
                        const std::function<void(Run&)>& action) -> CLI::App* {
     CLI::App* kind = group->add_subcommand(name, what);
     add_common_options(*kind, selected.options);
-    kind->add_option("--rhs", o->rhs, "Right-hand sides b = A x_true to add, with x_true");
+    kind->add_option("--rhs", o->rhs,
+                     "Number of right-hand sides b = A x_true to add, with x_true (default: none)");
     kind->callback([&selected, action, text = std::string("generate ") + name] {
       selected.command = text;
       selected.action = action;
@@ -353,10 +354,11 @@ void add_generate_commands(CLI::App& app, Selected& selected) {
     kind->add_option("--n", o->n, "Order of the matrix")->required();
     if (condition) kind->add_option("--condition", o->condition, "Condition number");
   };
-  sizes(add("gf2-random", "Random bits", [o](Run& run) {
+  sizes(add("gf2-random", "Random bit matrix", [o](Run& run) {
     generate_bits(run, *o, false);
-  }))->add_option("--density", o->density, "Part of ones (default 0.5)");
-  sizes(add("gf2-rank", "Bits of known rank", [o](Run& run) { generate_bits(run, *o, true); }))
+  }))->add_option("--density", o->density, "Fraction of ones (default 0.5)");
+  sizes(
+      add("gf2-rank", "Bit matrix of known rank", [o](Run& run) { generate_bits(run, *o, true); }))
       ->add_option("--rank", o->rank, "The rank")
       ->required();
   CLI::App* spd = add("band-spd", "Symmetric positive definite band matrix",
@@ -367,22 +369,22 @@ void add_generate_commands(CLI::App& app, Selected& selected) {
   CLI::App* grid =
       add("band-laplace", "Laplacian on a square grid in natural order, as a band matrix",
           [o](Run& run) { generate_band(run, *o, true); });
-  grid->add_option("--points", o->points, "Points to a line of the grid: n = points^2");
+  grid->add_option("--points", o->points, "Grid points per line: n = points^2");
   grid->add_option("--half-bandwidth", o->half_bandwidth, "The same as --points");
-  grid->add_option("--n", o->n, "Order, when the last line is not full or there are more lines");
-  order(add("dense-random", "Uniform in (-1, 1)",
+  grid->add_option("--n", o->n, "Order of the matrix, if it is not points^2");
+  order(add("dense-random", "Random dense matrix, uniform in (-1, 1)",
             [o](Run& run) { generate_dense(run, *o, "dense-random"); }),
         false);
-  order(add("dense-condition", "Known singular values",
+  order(add("dense-condition", "Dense matrix with known singular values",
             [o](Run& run) { generate_dense(run, *o, "dense-condition"); }),
         true);
-  order(add("dense-spd", "Symmetric positive definite, condition 100 unless named",
+  order(add("dense-spd", "Symmetric positive definite, condition number 100 unless given",
             [o](Run& run) { generate_dense(run, *o, "dense-spd"); }),
         true);
   CLI::App* laplace =
       add("csr-laplace", "Laplacian on a grid, sparse", [o](Run& run) { generate_csr(run, *o); });
   laplace->add_option("--dim", o->dim, "2 or 3");
-  laplace->add_option("--points", o->points, "Points to a line of the grid")->required();
+  laplace->add_option("--points", o->points, "Grid points per line")->required();
 }
 
 }  // namespace terrace

@@ -195,11 +195,12 @@ void reduce(Run& run, const Gf2Options& o, BitTask task) {
   if (task == BitTask::rref && o.echelon) task = BitTask::echelon;
   if (files.b && files.b->rows() != rows)
     fail_together(Exit::input,
-                  fmt::format("the right-hand side has {} rows, the matrix {}; {}; they must agree",
+                  fmt::format("the right-hand side has {} rows, the matrix {}; {}; give one row "
+                              "for each row of the matrix",
                               files.b->rows(), rows, io::to_string(files.b->location())));
   if ((task == BitTask::inverse || o.determinant) && rows != columns)
     fail_together(Exit::input,
-                  fmt::format("the matrix is {} x {}, not square; {}; only square matrices have {}",
+                  fmt::format("the matrix is {} x {}, not square; {}; only a square matrix has {}",
                               rows, columns, io::to_string(files.a.location()),
                               o.determinant ? "a determinant" : "an inverse"));
   with_backend(run, elimination_hint(rows, columns), [&]<class B>(Context<B>& context) {
@@ -216,7 +217,7 @@ void add_commands(CLI::App& app, Selected& selected) {
   auto options = std::make_shared<Gf2Options>();
   const auto add = [&](const char* name, const char* what, auto action) {
     CLI::App* command = family->add_subcommand(name, what);
-    command->add_option("A", options->a, "Bit matrix, file.h5:/path")->required();
+    command->add_option("A", options->a, "Bit matrix: FILE.h5[:/path]")->required();
     add_common_options(*command, selected.options);
     add_reading_options(*command, selected.options);
     add_bit_options(*command, selected.options);
@@ -239,7 +240,7 @@ void add_commands(CLI::App& app, Selected& selected) {
                  "Write T with T A = rref too, as dataset 'transform'");
   add_elimination("rank", "Rank", BitTask::rank);
   add_elimination("solve", "X with A X = B; free unknowns zero", BitTask::solve)
-      ->add_option("--rhs", options->b, "Right-hand sides, file.h5:/path or :/path")
+      ->add_option("--rhs", options->b, "Right-hand sides: FILE.h5[:/path] or :/path")
       ->required();
   add_elimination("kernel", "Basis of {x : A x = 0}", BitTask::kernel);
   add_elimination("inverse", "Inverse", BitTask::inverse);
@@ -251,7 +252,7 @@ void add_commands(CLI::App& app, Selected& selected) {
       ->add_option("--candidates", options->candidates, candidates_help)
       ->check(not_negative());
   CLI::App* product = add("multiply", "Product A B", multiply);
-  product->add_option("B", options->b, "Second factor, file.h5:/path or :/path")->required();
+  product->add_option("B", options->b, "Second factor: FILE.h5[:/path] or :/path")->required();
   add_levels_option(*product, options->levels);
 }
 

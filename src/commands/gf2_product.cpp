@@ -48,7 +48,8 @@ class MultiplyBits : public PhasedJob {
     if (run_.options.no_check) return;
     const AgainHooks again{
         [&] {
-          run_.say("--guard: the certificate does not hold; the run reads and multiplies again");
+          run_.say(
+              "--guard: the certificate does not hold; the matrix is read and multiplied again");
         },
         [&] { run_.require_same_inputs(); }};
     judge(run_,
@@ -84,17 +85,16 @@ class MultiplyBits : public PhasedJob {
 void multiply(Run& run, const Gf2Options& o) {
   if (run.options.guard && run.options.no_check)
     fail_together(Exit::usage,
-                  "--guard of gf2 multiply goes by the certificate at the end; --no-check; leave "
+                  "--guard of gf2 multiply needs the certificate at the end; --no-check; leave "
                   "one of them out");
   Files files(run, o, "rhs");
   const Index rows = files.a.rows(), inner = files.a.columns(), columns = files.b->columns();
   if (files.b->rows() != inner)
     fail_together(
         Exit::input,
-        fmt::format(
-            "the factors do not fit: {} x {} times {} x {}; {}; the first one's columns must "
-            "be the second one's rows",
-            rows, inner, files.b->rows(), columns, io::to_string(files.b->location())));
+        fmt::format("the shapes do not match: {} x {} times {} x {}; {}; the first factor needs as "
+                    "many columns as the second has rows",
+                    rows, inner, files.b->rows(), columns, io::to_string(files.b->location())));
   with_backend(run, product_hint(rows, inner, columns), [&]<class B>(Context<B>& context) {
     MultiplyBits<B> job(run, context, files, o);
     conduct(run, context, job);

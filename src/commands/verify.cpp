@@ -191,7 +191,7 @@ void add_verify_command(CLI::App& app, Selected& selected) {
   CLI::App* command =
       app.add_subcommand("verify", "Check a result file against its input: PASS or FAIL");
   command->add_option("result", options->result, "RESULT.h5, or RESULT.h5:/group")->required();
-  command->add_option("--input", options->input, "The input, when it is not where it was");
+  command->add_option("--input", options->input, "The input file, if it was moved");
   add_reading_options(*command, selected.options);
   add_common_options(*command, selected.options);
   command->callback([&selected, options] {

@@ -1,7 +1,7 @@
 // Checks of result files, in plain arithmetic of their own: nothing here is shared with the
 // solvers.
 //
-// Every check streams the matrices in row (or column) slices, one contiguous slice a rank; vectors
+// Every check streams the matrices in row (or column) slices, one contiguous slice per rank; vectors
 // of the matrix's order are whole on every rank.
 #pragma once
 #include <map>

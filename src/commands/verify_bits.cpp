@@ -63,7 +63,7 @@ void each_row(const ResultFile& result, const io::BitInput& a, const F& visit) {
   });
 }
 
-/// A v, whole on every rank. Cost: the matrix once, columns / 4 steps a row.
+/// A v, whole on every rank. Cost: the matrix once, columns / 4 steps per row.
 Vectors times(const ResultFile& result, const io::BitInput& a, const Vectors& v) {
   const Table table(v);
   Vectors product = collectively(result.control, [&] { return Vectors(std::size_t(a.rows())); });

@@ -58,7 +58,7 @@ template <class B>
 InverseResidual check_inverse(Context<B>& context, const std::type_identity_t<InverseRows<B>>& x,
                               const RowReader& read_a, double scale, bool exact = false,
                               Word seed = 1);
-/// Backend bytes that the exact one takes beside the inverse, of at most `slots` rows a rank.
+/// Backend bytes that the exact one takes beside the inverse, of at most `slots` rows per rank.
 Index exact_check_bytes(Index n, Index slots);
 
 /// Largest over the right-hand sides of ||B - A X|| / (n ||A|| ||X|| eps), infinity norms.

@@ -74,7 +74,7 @@ JordanPlan plan_jordan(int ranks, Index n, Index right, bool inverse, Index bloc
                   : host || ranks == 1       ? Pivoting::partial
                                              : Pivoting::tournament;
   plan.why_pivoting = pivoting != "auto" ? "asked for"
-                      : host             ? "one small exchange a column is cheap between hosts"
+                      : host             ? "one small exchange per column is cheap between hosts"
                       : ranks == 1       ? "all rows are on one device"
                                          : "one exchange per panel instead of one per column";
   // On the host a leaf of the tournament is a block of the layout: more rows than it may send on.

@@ -162,8 +162,8 @@ void DenseGuard<B>::accuse() const {
       Exit::fault,
       fmt::format(
           "memory error: a check sum of the matrix broke between steps {} and {}, and holds "
-          "with the matrix read again; on rank {}, host {}; start again, from the last "
-          "checkpoint if there is one, and have the memory of this host tested",
+          "with the matrix read again; on rank {}, host {}; start again, from the last checkpoint "
+          "if there is one, and test the memory of this host",
           tried_.from, tried_.to, tried_.rank, hosts[std::size_t(tried_.rank)]));
 }
 

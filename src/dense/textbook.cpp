@@ -11,7 +11,7 @@ namespace terrace::dense {
 namespace {
 
 const std::string one_rank =
-    "the textbook's method runs on one rank; --method textbook; start one rank, or leave the "
+    "the textbook method runs on one rank; --method textbook; start one rank, or leave the "
     "option out";
 
 }  // namespace
@@ -30,17 +30,16 @@ void check_textbook_options(int ranks, bool is_textbook, Index block, const std:
   if (!is_textbook) {
     if (launch_given)
       fail_together(Exit::usage,
-                    "only the textbook's method takes the shape of its launches; "
+                    "only the textbook method has launch shapes; "
                     "--grid, --threads; add --method textbook or leave them out");
     return;
   }
   if (ranks > 1) fail_together(Exit::usage, one_rank);
   if (block != 0)
-    fail_together(Exit::usage,
-                  "the textbook's method goes column by column; --block; leave the option out");
+    fail_together(Exit::usage, "the textbook method has no blocks; --block; leave the option out");
   if (pivoting == "tournament")
     fail_together(Exit::usage,
-                  "the textbook's method has partial pivoting only; --pivoting; leave the option "
+                  "the textbook method has partial pivoting only; --pivoting; leave the option "
                   "out");
 }
 
@@ -65,7 +64,7 @@ TextbookInverse<B>::TextbookInverse(Context<B>& context, const TextbookPlan& pla
       destination_(std::size_t(plan.n)) {
   if (context.size() != 1)
     fail_together(Exit::usage,
-                  "the textbook's method runs on one rank; --method textbook; start "
+                  "the textbook method runs on one rank; --method textbook; start "
                   "one rank, or leave the option out");
   collectively(context.control, [&] {
     a_ = Buffer<double, B>(plan.n * plan.n);

@@ -28,7 +28,7 @@ template <class B>
 textbook::Launch launch_of(Index grid, Index threads);
 
 /// [A | I] to [I | A^-1] by partial pivoting with exchanged rows, forward and backward sweep, one
-/// launch a step and about 6 n launches; 16 n^2 bytes. The members are those of GaussJordan, and
+/// launch per step and about 6 n launches; 16 n^2 bytes. The members are those of GaussJordan, and
 /// row i of the result stands in slot i.
 template <class B>
 class TextbookInverse {

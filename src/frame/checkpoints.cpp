@@ -97,7 +97,7 @@ void Archive::load(const std::string& name, Index rows, Index columns,
   const std::vector<Index> expected =
       columns < 0 ? std::vector<Index>{rows} : std::vector<Index>{rows, columns};
   if (io::stored_shape(control_, at) != expected)
-    fail_together(Exit::input, "the checkpoint has another shape than this problem; " +
+    fail_together(Exit::input, "the checkpoint is for a problem of another shape; " +
                                    io::to_string(at) + "; start without --restart");
   io::read_stored(control_, at, ranges, sink);
 }
@@ -149,7 +149,7 @@ void Checkpoints::require_place() {
     const bool harmless =
         !there || (S_ISREG(status.st_mode) && (status.st_size == 0 || own || job_.force));
     if (control_.broadcast(harmless ? "" : "look", 0).empty() || is_checkpoint(file)) continue;
-    fail_together(Exit::usage, "the checkpoint would replace a file that is none of terrace; " +
+    fail_together(Exit::usage, "the checkpoint would replace a file that terrace did not write; " +
                                    file + "; choose another name or add --force");
   }
 }
@@ -306,7 +306,7 @@ void Checkpoints::save(Index step, Index steps, const std::function<void(Archive
   record_.seconds += control_.reduce(seconds, Reduce::max);
   if (!stop_) return;
   if (last_step_ < 0)
-    fail_together(Exit::resources, "asked to stop, and no checkpoint could be written: " +
+    fail_together(Exit::resources, "stopped on request, but no checkpoint could be written: " +
                                        one_part(failure) + "; " + job_.file + "; start again");
   record_.stopped = true;
   const std::string signal = stopping_signal();
@@ -335,7 +335,7 @@ Index Checkpoints::resume(const std::function<void(Archive&)>& state) {
                             theirs.contains(key) ? theirs[key].dump() : "absent", value.dump());
     if (theirs == mine) why = changed_input(problem, head.value("files", json::object()).dump());
     if (theirs != mine || !why.empty()) {
-      refuse(file, "it is of another problem: " + why);
+      refuse(file, "it is from another problem: " + why);
       if (file == job_.restart) find(job_.restart + ".old");
       continue;
     }

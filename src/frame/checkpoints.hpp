@@ -70,7 +70,7 @@ class Archive {
     else
       this->save(name, rows, columns, ranges, save);
   }
-  /// A vector of all rows: `k` numbers a row, this rank's `own` rows at `data`.
+  /// A vector of all rows: `k` numbers per row, this rank's `own` rows at `data`.
   template <class B>
   void vector(const Stream<B>& lane, const std::string& name, Index n, Index k, Range own,
               View<double, B> data) {

@@ -52,7 +52,7 @@ void memory_error(int rank, Index from, Index to) {
   throw Error(Exit::fault,
               fmt::format("memory error: a check sum of the matrix broke between steps {} and {}; "
                           "on rank {}, host {}; start again, from the last checkpoint if there is "
-                          "one, and have the memory of this host tested",
+                          "one, and test the memory of this host",
                           from, to, rank, host_name()));
 }
 
@@ -62,7 +62,7 @@ void confirmed_fault(const Control& control, const std::string& what) {
   hosts.erase(std::unique(hosts.begin(), hosts.end()), hosts.end());
   fail_together(Exit::fault,
                 fmt::format("memory error: {}; on host {}; start again, from the last checkpoint "
-                            "if there is one, and have the memory of {} tested",
+                            "if there is one, and test the memory of {}",
                             what, fmt::join(hosts, ", "), hosts.size() > 1 ? "them" : "it"));
 }
 

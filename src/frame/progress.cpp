@@ -117,7 +117,7 @@ void Progress::begin(const std::string& what, double total) {
 
 void Progress::tick(double done, Index step) {
   reach_step(step >= 0 ? step : Index(done));
-  static const int held_up = [] {  // milliseconds a step; tests that must meet a loop only
+  static const int held_up = [] {  // milliseconds per step; tests that must meet a loop only
     const char* text = test_setting("TERRACE_TEST_STEP_DELAY_MS");
     return text ? std::atoi(text) : 0;
   }();

@@ -1,6 +1,6 @@
 // Certificates over GF(2): what is checked after every solve, against the input read again.
 //
-// 64 random vectors at a time, a word a row: an error escapes with probability 2^-64.
+// 64 random vectors at a time, one word per row: an error escapes with probability 2^-64.
 #pragma once
 #include <string>
 #include <vector>
@@ -44,7 +44,7 @@ template <class B>
 std::string check_rank(const Context<B>& context, const BitSource<B>& source, BlockCyclic layout,
                        const Pivots& pivots, const Witness& witness);
 
-/// A v for the 64 vectors in v (a word a column, replicated), a word for each of this rank's rows
+/// A v for the 64 vectors in v (one word per column, replicated), a word for each of this rank's rows
 /// of A, read again.
 template <class B>
 std::vector<Word> multiply_again(const Context<B>& context, const BitSource<B>& source,

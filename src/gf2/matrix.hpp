@@ -12,7 +12,7 @@
 
 namespace terrace::gf2 {
 
-/// Rows dealt in blocks: about 8 blocks a rank, of at most 512 rows, so that finished rows are
+/// Rows dealt in blocks: about 8 blocks per rank, of at most 512 rows, so that finished rows are
 /// spread evenly; one block on a single rank.
 inline BlockCyclic bit_row_layout(Index rows, int ranks) {
   if (ranks == 1) return {rows, std::max<Index>(1, rows), 1};
@@ -99,7 +99,7 @@ template <class B>
 void load(const Context<B>& context, const BitSource<B>& source, const BitMatrix<B>& matrix,
           Index word = 0);
 
-/// Rows for io::Output: downloads `words` words a row from `word` on of any rows of the backend.
+/// Rows for io::Output: downloads `words` words per row from `word` on of any rows of the backend.
 template <class B>
 io::Source<Word> row_source(const Context<B>& context, BitRows<const Word, B> rows, Index word,
                             Index words);

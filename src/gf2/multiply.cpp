@@ -153,8 +153,8 @@ void archive_product(const Context<B>& context, Archive& archive, const BitMatri
                       levels != plan.levels))
     fail_together(Exit::input,
                   fmt::format("the checkpoint is inside a panel of {} ranks with {} levels and "
-                              "panels of {}; --restart; start as many ranks, and leave --levels "
-                              "and --block as they were",
+                              "panels of {}; --restart; start the same number of ranks with the "
+                              "same --levels and --block",
                               ranks, levels, panel));
   archive.rows(context.bulk, "product", c.layout.extent, c.stride, c.layout.ranges(context.rank()),
                c.data.data(), c.stride);
@@ -180,7 +180,8 @@ MultiplyWish multiply_wish(const Control& control, const PanelWish& o, Index lev
   if (!o.panels.empty())
     fail_together(Exit::usage, "products have no pivots to choose; --panels; leave it out");
   if (o.method == "columns")
-    fail_together(Exit::usage, "products clear no columns; --method columns; use tables or tensor");
+    fail_together(Exit::usage,
+                  "products do no elimination; --method columns; use tables or tensor");
   return {levels,
           o.block,
           {wants_bit_tables(o), false, {o.k}},

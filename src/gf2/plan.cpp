@@ -78,24 +78,25 @@ void require_bit_method(const PanelWish& o) {
   if (o.k < 0 || o.k > 14)
     refuse(fmt::format("tables combine 1 to 14 rows, not {}; --k; choose one of these", o.k));
   if (o.method == "tensor" && wants_bit_tables(o))
-    refuse("--k, --tables and --candidates mean tables; --method tensor; leave one of them out");
+    refuse(
+        "--k, --tables and --candidates apply to tables; --method tensor; leave one of them out");
   if (o.method == "columns" && (wants_bit_tables(o) || !o.panels.empty()))
     refuse(
-        "--k, --tables, --candidates and --panels shape panels, and there are none column by "
-        "column; --method columns; leave them out");
+        "--k, --tables, --candidates and --panels shape panels, and this method has none; --method "
+        "columns; leave them out");
   if (o.method == "columns" && o.block > 0 && o.block != column_block)
     refuse(
-        fmt::format("column by column the host looks once in {} columns; --block {}; leave it "
+        fmt::format("without panels the host looks once in {} columns; --block {}; leave it "
                     "out with --method columns",
                     column_block, o.block));
   if (o.candidates > most_candidate_multiple)
     refuse(
-        fmt::format("the search for pivots takes 1 to {} times a panel's columns as candidates, "
-                    "not {} times; --candidates; choose one of these",
+        fmt::format("candidates are 1 to {} times the columns of a panel, not {} times; "
+                    "--candidates; choose one of these",
                     most_candidate_multiple, o.candidates));
   if (o.candidates > 0 && o.candidates * round_up(o.block, 64) > max_candidates)
     refuse(fmt::format(
-        "a panel's search takes {} rows at most, not {} times {}; --candidates and "
+        "the search of a panel takes at most {} rows, not {} times {}; --candidates and "
         "--block; use a block of {} or less",
         max_candidates, o.candidates, round_up(o.block, 64), widest_with(o.candidates)));
 }
@@ -104,7 +105,7 @@ template <class B>
 void require_bit_method_on(const PanelWish& o) {
   require_bit_method(o);
   if (o.method == "tensor" && BitProduct<B>::bytes(1, 64 * max_panel_words, 1) == 0)
-    refuse("no binary tensor cores here; --method tensor; use tables");
+    refuse("no binary tensor cores on this device; --method tensor; use tables");
 }
 
 template <class B>
@@ -115,7 +116,7 @@ PanelPlan plan_panels(const Context<B>& context, const PanelWish& o, Index most_
   if (o.method == "columns") {
     if (context.size() > 1)
       refuse(
-          fmt::format("column by column is for one rank, and there are {}; --method columns; "
+          fmt::format("this method runs on one rank, not on {}; --method columns; "
                       "start one rank, or use tables or tensor",
                       context.size()));
     plan.by_columns = true;

@@ -81,7 +81,7 @@ template <class B>
 std::string check_transform(const Context<B>& context, const BitSource<B>& source,
                             const BitMatrix<B>& form, const Pivots& pivots, Index word, Word seed) {
   const BlockCyclic& layout = form.layout;
-  const auto whole = [&](const std::vector<Word>& mine) {  // a word a row, on every rank
+  const auto whole = [&](const std::vector<Word>& mine) {  // one word per row, on every rank
     std::vector<Word> all(std::size_t(layout.extent), 0);
     for (std::size_t slot = 0; slot < mine.size(); ++slot)
       all[std::size_t(layout.global(Index(slot), context.rank()))] = mine[slot];

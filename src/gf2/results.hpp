@@ -48,7 +48,7 @@ std::vector<Index> free_columns(const Pivots& pivots, Index columns);
 BlockCyclic kernel_layout(Index rows, Index words, int ranks);
 /// Basis of {x : A x = 0}, (columns - rank) x columns, from the reduced form of A: row f has a one
 /// in the f-th free column, zeros in the other free columns. Block rows are assembled on all ranks,
-/// each from the pivot rows it holds, and met by one reduce-scatter a block. Result: n (n - r) / 64
+/// each from the pivot rows it holds, and met by one reduce-scatter per block. Result: n (n - r) / 64
 /// words.
 template <class B>
 BitMatrix<B> kernel_basis(const Context<B>& context, const BitMatrix<B>& reduced,

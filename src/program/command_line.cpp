@@ -147,7 +147,7 @@ std::optional<Mistake> find_mistake(const CLI::App& root, const std::vector<std:
   if (early.empty()) return {};
   if (app->get_option_no_throw(early.front()) == nullptr)
     return unknown_option(*app, early.front());
-  return Mistake{"options of " + command_of(*app) + " stand behind its name; " + early.front() +
+  return Mistake{"options of " + command_of(*app) + " go after its name; " + early.front() +
                  "; as in " + program_and(*app) + " ... " + early.front()};
 }
 
@@ -166,7 +166,7 @@ std::string in_our_words(const CLI::ParseError& error, const CLI::App& root) {
     std::vector<std::string> choices;
     for (std::string word; std::getline(list, word, ',');) choices.push_back(word);
     const std::string meant = nearest(part[2], choices);
-    return in_quotes(part[2].str()) + " is no value of " + part[1].str() + "; " + where + "; " +
+    return in_quotes(part[2].str()) + " is not a value of " + part[1].str() + "; " + where + "; " +
            (meant.empty() ? "" : "did you mean " + meant + "? ") + "use " + joined(choices, " or ");
   }
   // "--rhs is required"

@@ -70,11 +70,11 @@ Notes notes_of(const std::string& command) {
 /// Words for a value whose type says too little.
 std::string value_of(const CLI::Option& option) {
   static const std::pair<const char*, const char*> words[] = {
-      {"--output", "FILE.h5[:/group]"}, {"--report", "FILE.json"}, {"--method", "NAME"},
-      {"--rhs", "FILE.h5[:/path]"},     {"--x0", "FILE.h5:/path"}, {"--factor", "FILE.h5[:/path]"},
-      {"--input", "FILE.h5"},           {"--checkpoint", "FILE"},  {"--restart", "FILE"},
-      {"--checkpoint-every", "TIME"},   {"--folder", "FOLDER"},    {"--file-dir", "FOLDER"},
-      {"--scratch-dir", "FOLDER"}};
+      {"--output", "FILE.h5[:/group]"}, {"--report", "FILE.json"},  {"--method", "NAME"},
+      {"--rhs", "FILE.h5[:/path]"},     {"--x0", "FILE.h5:/path"},  {"--factor", "FILE.h5[:/path]"},
+      {"--input", "FILE.h5"},           {"--checkpoint", "FILE"},   {"--restart", "FILE"},
+      {"--checkpoint-every", "TIME"},   {"--folder", "FOLDER"},     {"--file-dir", "FOLDER"},
+      {"--scratch-dir", "FOLDER"},      {"--shape", "ROWSxCOLUMNS"}};
   const std::string type = option.get_type_name();
   if (option.get_expected_max() == 0) return {};
   std::smatch part;
@@ -129,7 +129,8 @@ std::string about(const std::string& command, const CLI::Option& option) {
   if (option.check_name("--method") && *notes_of(command).methods != '\0')
     text = notes_of(command).methods + (": " + text);
   const std::string standard = option.get_default_str();
-  const bool said = text.find("efault") != std::string::npos ||
+  const bool not_given = standard == "0" || standard == "-1" || option.get_required();
+  const bool said = not_given || text.find("efault") != std::string::npos ||
                     (!standard.empty() && text.find(standard + ":") != std::string::npos);
   if (!standard.empty() && standard != "[]" && standard != "\"\"" && !said &&
       !is_positional(option) && option.get_expected_max() > 0)

@@ -38,7 +38,7 @@ void require_countable(std::initializer_list<double> extents) {
   if (!(entries <= 0x1p56))
     fail_together(Exit::resources,
                   sizes +
-                      " entries are more than any machine holds; on the command line; give "
+                      " entries are more than any machine can hold; on the command line; give "
                       "smaller sizes");
 }
 
@@ -123,33 +123,33 @@ void add_common_options(CLI::App& command, CommonOptions& o) {
   const auto flag = [&](const char* names, bool& value, const char* about) {
     if (obeys(name, names)) command.add_flag(names, value, about);
   };
-  option("--method", o.method, "How it is done (default: the plan's choice)");
-  choice("--precision", o.precision, "Of the arithmetic", choices_of_precision(name));
+  option("--method", o.method, "the algorithm (default: the plan's choice)");
+  choice("--precision", o.precision, "Precision of the arithmetic", choices_of_precision(name));
   if (CLI::Option* const added =
-          option("--block", o.block, "Width of panels or tile columns (0: the method's choice)"))
+          option("--block", o.block, "Width of panels or tile columns (0: the plan's choice)"))
     added->check(not_negative());
-  option("--seed", o.seed, "Of everything that is random");
+  option("--seed", o.seed, "Seed of all random numbers");
   flag("--no-check", o.no_check, "Skip the residual or certificate");
   choice("--check", o.check,
          name == "dense invert" ? "exact: the whole residual of an inverse; none: as --no-check"
                                 : "none: as --no-check",
          name == "dense invert" ? std::vector<std::string>{"auto", "none", "exact"}
                                 : std::vector<std::string>{"auto", "none"});
-  flag("--guard", o.guard, "Check sums on the way: errors of memory end the run early");
-  option("-o,--output", o.output, "Where the result goes: a file, or a new group of one",
+  flag("--guard", o.guard, "Add check sums: a memory error then ends the run early");
+  option("-o,--output", o.output, "Where to write the result: a file, or a new group of a file",
          "--output");
   flag("--force", o.force, "Overwrite an existing output");
-  flag("--plan", o.plan, "Print method, memory and seconds; read no data");
+  flag("--plan", o.plan, "Print method, memory and time; read no data");
   option("--report", o.report, "Write a report in JSON; -: to standard output");
-  flag("--json", o.json, "The report on standard output, and nothing else there");
-  flag("--quiet", o.quiet, "Print errors only, and a result that is one number");
-  choice("--progress", o.progress, "Bar or lines on the way, on standard error",
+  flag("--json", o.json, "Print the report on standard output, and nothing else");
+  flag("--quiet", o.quiet, "Print only errors, and a result that is a single number");
+  choice("--progress", o.progress, "Progress as a bar or as lines, on standard error",
          {"auto", "always", "never"});
-  choice("--backend", o.backend, "Where it runs; auto: on GPUs where there are any",
+  choice("--backend", o.backend, "Where to compute; auto: on GPUs, if there are any",
          name.rfind("generate", 0) == 0 ? std::vector<std::string>{"auto", "cpu"}
                                         : std::vector<std::string>{"auto", "cpu", "cuda"});
   flag("--oversubscribe", o.oversubscribe, "Allow several ranks per GPU");
-  flag("--no-bind", o.no_bind, "Leave threads on the cores that the launcher gave");
+  flag("--no-bind", o.no_bind, "Keep threads on the cores that the launcher assigned");
   option("--checkpoint", o.checkpoint, "Write checkpoints to this file");
   option("--checkpoint-every", o.checkpoint_every, "Interval of checkpoints, such as 10m");
   option("--restart", o.restart, "Continue from this checkpoint");
@@ -158,8 +158,9 @@ void add_common_options(CLI::App& command, CommonOptions& o) {
 void add_bit_options(CLI::App& command, CommonOptions& o) {
   const std::string name = command_of(command);
   command
-      .add_option("--k", o.k,
-                  "Rows that one table combines, 1 to 14; means tables (0: the plan's choice)")
+      .add_option(
+          "--k", o.k,
+          "Rows that one table combines, 1 to 14; implies --method tables (0: the plan's choice)")
       ->check(not_negative());
   if (!obeys(name, "--tables")) return;
   command

@@ -12,22 +12,21 @@ void add_reading_options(CLI::App& command, CommonOptions& o) {
         ->check(CLI::IsMember(std::vector<std::string>(words.begin(), words.end())))
         ->group("Input");
   };
-  add("--format", form.format, "What the matrix is, where its file does not say",
+  add("--format", form.format, "What the matrix is, if its file does not say",
       {"dense", "band", "csr", "csc", "coo", "bits"});
-  add("--uplo", form.uplo, "Form of a band, or the one triangle that is stored",
-      {"lower", "upper"});
-  add("--order", form.order, "How arrays lie: column-major in files of Fortran, MATLAB and Julia",
+  add("--uplo", form.uplo, "Which triangle is stored, also of a band matrix", {"lower", "upper"});
+  add("--order", form.order, "Storage order: column-major in files from Fortran, MATLAB or Julia",
       {"row-major", "column-major"});
   command.add_option("--columns", form.columns, "Columns of packed bits")
       ->check(not_negative())
       ->group("Input");
-  add("--bitorder", form.bitorder, "Bits in a byte of packed bits, as numpy.packbits",
+  add("--bitorder", form.bitorder, "Order of the bits in a byte, as in numpy.packbits",
       {"little", "big"});
   command
       .add_option_function<std::string>(
           "--shape",
           [&form](const std::string& text) { form.shape = io::FormOptions::shape_from(text); },
-          "Rows and columns of the matrix, as 300x400")
+          "Rows and columns of the matrix, such as 300x400")
       ->check(CLI::Validator(
           [](const std::string& text) {
             return io::FormOptions::shape_from(text).empty() ? text + " is not ROWSxCOLUMNS"

@@ -33,7 +33,8 @@ CLI::Validator positive();
 void require_countable(std::initializer_list<double> extents);
 /// How a candidates option reads.
 inline constexpr const char* candidates_help =
-    "Rows tried first for a panel's pivots, in multiples of its columns; means tables (0: the "
+    "Rows tried first for a panel's pivots, in multiples of its columns; implies --method tables "
+    "(0: the "
     "method's choice)";
 /// What the options say of an elimination over GF(2); candidates: --candidates.
 gf2::PanelWish panel_wish(const CommonOptions& options, Index candidates = 0);
@@ -44,11 +45,11 @@ template <class T>
 void add_launch_options(CLI::App& command, T& grid, T& threads) {
   command
       .add_option("--grid", grid,
-                  "Blocks a side of a CUDA launch of --method textbook: 8, 16 (default) or 32")
+                  "Blocks per side of a CUDA launch, for --method textbook: 8, 16 (default) or 32")
       ->check(CLI::IsMember({8, 16, 32}));
   command
       .add_option("--threads", threads,
-                  "Threads a side of each of these blocks: 16 or 32 (default)")
+                  "Threads per side of each of these blocks: 16 or 32 (default)")
       ->check(CLI::IsMember({16, 32}));
 }
 /// Refuses what this version does not offer yet; exit 2.

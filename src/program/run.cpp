@@ -99,7 +99,7 @@ double parse_interval(const std::string& text) {
 void Run::begin_checkpoints() {
   if (!options.checkpoint_every.empty() && options.checkpoint.empty())
     fail_together(Exit::usage,
-                  "an interval without a file; --checkpoint-every; add --checkpoint FILE");
+                  "an interval but no file; --checkpoint-every; add --checkpoint FILE");
   if (options.checkpoint.empty() && options.restart.empty()) return;
   CheckpointJob job;
   if (!options.checkpoint_every.empty()) job.every = parse_interval(options.checkpoint_every);
@@ -354,7 +354,7 @@ void Run::require_report() const {
   if (is_handed_on(path) || (there && (S_ISCHR(status.st_mode) || S_ISFIFO(status.st_mode))))
     return;
   if (there && !S_ISREG(status.st_mode))
-    refuse("the report would replace what is no regular file", "name a file");
+    refuse("the report would replace something that is not a regular file", "name a file");
   if (!there && errno != ENOENT && errno != ENOTDIR)
     refuse(std::string("the report cannot be written: ") + std::strerror(errno),
            "choose another name");
@@ -366,7 +366,7 @@ void Run::require_report() const {
     refuse("the report would replace an HDF5 file", "choose another name");
   const bool can_force = command != "verify" && command != "info";
   if (!options.force && !is_report(io::bytes_of(path, 1 << 28)))
-    refuse("the report would replace a file that is no report of terrace",
+    refuse("the report would replace a file that is not a terrace report",
            can_force ? "choose another name or add --force" : "choose another name");
 }
 

@@ -62,7 +62,7 @@ class Run {
   /// Runs `work` and adds its wall seconds (the slowest rank's) to report["seconds"][name].
   void phase(const std::string& name, const std::function<void()>& work);
   [[nodiscard]] double seconds(const std::string& name) const;
-  /// Collective: report["ranks_detail"], an object a rank, and report["imbalance"], the slowest
+  /// Collective: report["ranks_detail"], one object per rank, and report["imbalance"], the slowest
   /// rank's seconds by the mean. Only where a report is wanted.
   void detail_ranks();
   void note_device(const DeviceBinding& device);
@@ -71,6 +71,7 @@ class Run {
   void say(const std::string& line) const;
   /// With --quiet, a result that is one number: it alone on stdout, for a shell.
   void answer(const std::string& scalar) const;
+  [[nodiscard]] bool reports_on_stdout() const { return report_on_stdout_; }
   [[nodiscard]] bool wants_report() const { return report_on_stdout_ || !options.report.empty(); }
   /// Something right by its check that may still mislead: "what; where; what to do". One line on
   /// stderr from rank 0 (--quiet too), an entry of report["warnings"], and in attributes(). The

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <ctime>
+#include <initializer_list>
 
 namespace {
 std::atomic<bool> crowded{false};

@@ -97,12 +97,15 @@ TEST_CASE("rows, columns and scattered rows land where they belong, and their ha
           for (Index j = 0; j < width; ++j)
             out[k * width + j] = entry(rows[std::size_t(position + k)], j);
       };
+      std::vector<double> held(rows.size() * std::size_t(width));
+      source(0, Index(rows.size()), held.data());
       std::vector<Index> backwards;  // row i goes to n - 1 - i
       for (const Index i : rows) backwards.push_back(n - 1 - i);
       {
         io::Output output(world(), file, true);
         output.write<double>("rows", n, m, mine, source,
                              {{"answer", Index(42)}, {"format", std::string("any")}});
+        output.write_held("held", n, m, mine, std::as_const(held).data());
         output.write_scattered<double>("scattered", n, m, backwards, source);
         if (m >= 0) {
           output.group("sub");
@@ -117,6 +120,8 @@ TEST_CASE("rows, columns and scattered rows land where they belong, and their ha
       world().barrier();
       CHECK_ALL(folder.names() == std::vector<std::string>{"out.h5"});
       CHECK_ALL(agrees(file, "/rows", n, m, entry));
+      CHECK_ALL(agrees(file, "/held", n, m, entry));
+      CHECK_ALL(io::content_hash_holds(world(), {file, "/held"}));
       CHECK_ALL(agrees(file, "/scattered", n, m,
                        [n = n](Index i, Index j) { return entry(n - 1 - i, j); }));
       CHECK_ALL(io::content_hash_holds(world(), {file, "/rows"}));

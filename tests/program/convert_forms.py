@@ -3,7 +3,9 @@
 
 convert_forms.py TERRACE     Needs h5py, numpy and scipy; runs in a temporary folder.
 """
+import json
 import os
+import re
 import sys
 import zipfile
 
@@ -12,6 +14,7 @@ import numpy as np
 import scipy.io
 import scipy.sparse as sp
 
+import schema
 from given import bits
 from terrace import Program
 
@@ -93,7 +96,7 @@ for name, how in (("rows.txt", {}), ("rows.dat", {"delimiter": "\t"}), ("rows.cs
     check(name, np.array_equal(stored("rows.h5"), A))
 write("named.csv", "first,second\n1,2\n3,4.5\n")
 done = run("convert named.csv rows.h5")
-check("names", np.array_equal(stored("rows.h5"), [[1, 2], [3, 4.5]]) and "warning" in done.err and "names" in done.err, done.err)
+check("names", np.array_equal(stored("rows.h5"), [[1, 2], [3, 4.5]]) and "warning" in done.err and "header" in done.err, done.err)
 large = rng.standard_normal((3000, 60))
 np.savetxt("large.txt", large)
 for ranks in (1, 2, 3):
@@ -175,6 +178,18 @@ for kind, keep in (("general", np.ones(60000, bool)), ("symmetric", low)):
         kept.append(csr("g.h5"))
         check(f"{kind} on {ranks}", abs(kept[-1] - wanted).max() < 1e-14 and kept[-1].has_sorted_indices and kept[-1].nnz == wanted.nnz)
         check(f"the same on {ranks}", np.array_equal(kept[-1].data, kept[0].data) and np.array_equal(kept[-1].indices, kept[0].indices))
+# Fewer rows than ranks, no rows, one long row, one column: sides where groups of rows are few or empty.
+for count, (i, j), high, wide in ((400, (1, 5000), 1, 5000), (400, (5000, 1), 5000, 1), (30, (2, 3), 2, 3), (0, (4, 4), 4, 4), (0, (0, 3), 0, 3)):
+    at = rng.integers(0, max(i, 1), count), rng.integers(0, max(j, 1), count)
+    x = rng.integers(-9, 10, count).astype(float)
+    write("side.mtx", f"%%MatrixMarket matrix coordinate real general\n{high} {wide} {count}\n" + "".join(f"{a + 1} {b + 1} {v:g}\n" for a, b, v in zip(*at, x)))
+    wanted = sp.coo_matrix((x, at), (high, wide)).toarray()
+    for ranks in (1, 2, 3, 5):
+        run("convert side.mtx side.h5", ranks)
+        got = csr("side.h5")
+        check(f"{high} x {wide} on {ranks}", np.array_equal(got.toarray(), wanted) and got.has_canonical_format)
+        run("convert side.mtx side.h5 --bits", ranks)
+        check(f"{high} x {wide} bits on {ranks}", np.array_equal(packed("side.h5"), wanted.astype(int) % 2))
 text = open("g.mtx").read().split("\n")
 write("few.mtx", "\n".join(text[:-100]) + "\n")
 write("more.mtx", "\n".join(text) + "1 1 1\n")
@@ -187,9 +202,38 @@ run("convert split.mtx again.h5")
 check("an entry on two lines", np.array_equal(csr("again.h5").toarray(), [[5, 0], [0, 6]]))
 write("half.mtx", "%%MatrixMarket matrix coordinate real general\n2 2 1\n1 2 0.5\n")
 refused("half.mtx", "not whole: 0.5", "row 0, column 1", options="--bits")
+# --- the report and the progress -------------------------------------------------------------------------
+with h5py.File("plain.h5", "w") as f:
+    f["A"] = A
+for command, ranks in (("convert g.mtx x.h5", 1), ("convert g.mtx x.h5", 2), ("convert large.txt x.h5", 2), ("convert b.h5 x.alist", 1)):
+    done = test.run(command + " --force --json", ranks, 0)
+    report = json.loads(done.out)
+    check(f"{command} --json", not schema.faults(report) and report["command"] == "convert" and report["seconds"]["write"] > 0 and done.err == "", done.out[:300] + done.err)
+    if "x.h5" in command:
+        check(f"{command}: read", report["seconds"]["read"] > 0 and report["ranks_detail"][0]["bytes"]["read"] > 0, str(report))
+done = test.run("convert g.mtx x.h5 --force --report -", 1, 0)
+check("--report -", json.loads(done.out)["command"] == "convert" and "converted" in done.err and not os.path.exists("-"), done.err)
+for option in ("--json", "--report -"):
+    for ranks in (1, 2):
+        test.refused(f"convert plain.h5 - --as npy {option}", 2, "both", "standard output", ranks=ranks)
+often = {"TERRACE_PROGRESS_SECONDS": "0.001"}
+long = 400000
+write("long.mtx", f"%%MatrixMarket matrix coordinate real general\n{n} {n} {long}\n" + "".join(f"{k % n + 1} {k // n + 1} {k / 7:.17g}\n" for k in range(long)))
+with h5py.File("long.h5", "w") as f:
+    f["A"] = rng.standard_normal((1500, 1500))
+for command, ranks, words in (("convert long.mtx x.h5", 1, ("reading", "writing")), ("convert long.mtx x.h5", 2, ("reading", "writing")), ("convert long.h5 x.txt", 2, ("writing",)),
+                              ("convert x.txt y.h5", 1, ("reading",))):
+    done = test.run(command + " --force --progress auto", ranks, 0, often)
+    for word in words:
+        check(f"{command} on {ranks}: {word}", re.search(rf"^{word} +\d+\.\d %  [\d.e+]+ of [\d.]+ MB", done.err, flags=re.M), done.err[:400])
+    for option in ("--progress never", "--quiet"):
+        check(f"{command} {option}", " %" not in test.run(f"{command} --force {option}", ranks, 0, often).err)
+check("a bar", "[#" in test.run("convert long.mtx x.h5 --force --progress always", 1, 0, often).err)
+
+# --- what is wrong in lists of positions -----------------------------------------------------------------
 for name, text, words in (("a.sms", "2 2\n1 1 1\n", ["no SMS header"]), ("b.sms", "2 2 M\n3 1 1\n0 0 0\n", ["(3, 1)", "line 2"]), ("c.sms", "2 2 M\n1 1 1\n", ["ends too early"]),
-                          ("d.sms", "2 2 M\n0 0 0\n1 1 1\n", ["behind"]), ("a.alist", "3 2\n2 2\n1 1 2\n2 2\n1\n2\n1 2\n1 2\n2 3\n", ["not those of the columns"]),
-                          ("b.alist", "3 2\n2 2\n1 1 2\n2 2\n1\n5\n1 2\n1 3\n2 3\n", ["'5' is no position", "line 6"]), ("c.alist", "3 2\n2 2\n1 1 1\n", ["c.alist"])):
+                          ("d.sms", "2 2 M\n0 0 0\n1 1 1\n", ["after"]), ("a.alist", "3 2\n2 2\n1 1 2\n2 2\n1\n2\n1 2\n1 2\n2 3\n", ["not those of the columns"]),
+                          ("b.alist", "3 2\n2 2\n1 1 2\n2 2\n1\n5\n1 2\n1 3\n2 3\n", ["'5' is not a position", "line 6"]), ("c.alist", "3 2\n2 2\n1 1 1\n", ["c.alist"])):
     write(name, text)
     refused(name, *words)
 test.finish()

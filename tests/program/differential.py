@@ -5,7 +5,7 @@ differential.py TERRACE [--seed 1] [--count 60] [--first 0] [--only N] [--jobs 2
                 [--without NAME,...] [--family gf2|band|dense|cg|generate|convert]
 
 Case N of a seed is the same whenever it is drawn. A failure is one line, which reproduces it. --without leaves out forms of
-differential_forms.py, twists (restart, damage, alter, ranks) and zero, growth, norm, scale, pipelined.
+differential_forms.py, options (that say what a file does not), sparse, twists (restart, damage, alter, ranks) and zero, growth, norm, scale, pipelined.
 """
 import argparse
 import concurrent.futures

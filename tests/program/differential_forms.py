@@ -4,10 +4,12 @@ import os
 os.environ.setdefault("HDF5_EXTFILE_PREFIX", "${ORIGIN}")  # raw files lie beside the HDF5 file; HDF5 looks once
 
 import hashlib
+import json
 import sys
 
 import h5py
 import numpy as np
+import scipy.sparse
 
 LAYOUTS = ["contiguous"] * 5 + ["chunked", "gzip", "shuffle", "fletcher", "partly", "compact", "external-storage", "virtual", "soft-link",
                                 "hard-link", "external-link", "grown", "early", "fill"]
@@ -23,11 +25,21 @@ class Forms:
 
     def __init__(self, draw, folder, without):
         self.draw, self.folder, self.without, self.tags = draw, folder, without, []
+        self.options, self.by_columns, self.format = [], False, None  # what the command line says of the matrix /A; its sparse form
         self.userblock = 512 if draw.chance(0.06) and "user-block" not in without else 0
         self.libver = draw.pick([None, None, NEWEST, ("earliest", "v108"), ("v110", "v110")])
         self.track_order = draw.chance(0.1)
         if self.userblock:
             self.tags.append("user-block")
+
+    def said(self, path, attrs, name, *words, p=0.3):
+        """Whether the command line says of the matrix what then no attribute says."""
+        if path != "/A" or "options" in self.without or not self.draw.chance(p):
+            return False
+        attrs.pop(name, None)
+        self.options += [str(w) for w in words]
+        self.tags.append(" ".join(self.options))
+        return True
 
     def open(self, name):
         path = os.path.join(self.folder, name)
@@ -154,8 +166,14 @@ class Forms:
         if order and a.ndim == 2 and self.draw.chance(0.15):
             attrs["order"], stored = "column-major", stored.T.copy()
             self.tags.append("column-major")
+            self.by_columns = self.said(path, attrs, "order", "--order", "column-major")
         elif self.draw.chance(0.05) and order:
             attrs["order"] = "row-major"
+        elif self.by_columns and a.ndim == 2:  # the option counts for right-hand sides that say nothing
+            if self.draw.chance(0.3):
+                attrs["order"] = "row-major"
+            else:
+                stored = stored.T.copy()
         self.dataset(file, path, stored, attrs)
         return seen
 
@@ -180,14 +198,80 @@ class Forms:
             attrs["uplo"] = "lower"
         if self.draw.chance(0.2):
             stored = stored.astype(stored.dtype.newbyteorder(">"))
+        self.said(path, attrs, "format", "--format", "band")
+        if "uplo" in attrs:
+            self.said(path, attrs, "uplo", "--uplo", attrs["uplo"])
+        if ab.size:
+            self.said(path, attrs, "shape", "--shape", f"{ab.shape[1]}x{ab.shape[1]}", p=0.1)
         self.dataset(file, path, stored, attrs)
         return seen
 
-    def csr(self, file, path, a):
-        """Rows in any order, entries cut into duplicates."""
+    def group(self, file, path, arrays, attrs):
+        for name, data in arrays.items():
+            self.dataset(file, f"{path}/{name}", data)
+        with self.open(file) as f:
+            self.attributes(f[path], {k: v for k, v in attrs.items() if k != "shape"})
+            if "shape" not in attrs:
+                return
+            if self.draw.chance(0.15):
+                f[path + "/shape"] = np.array(attrs["shape"])
+            else:
+                f[path].attrs["shape"] = np.array(attrs["shape"], self.draw.pick(["i8", "i4", "u8"]))
+
+    def sparse(self, file, path, a, whole=False):
+        """CSR, CSC, COO, Binsparse, MATLAB's, one triangle, counted from one; the entries of a sparse group in any order."""
+        form = self.draw.pick(["csr"] * 4 + ["csc", "csc", "coo", "coo", "binsparse", "matlab", "one"]) if "sparse" not in self.without else "csr"
+        symmetric = a.shape[0] == a.shape[1] and np.array_equal(a, a.T)
+        if form in ("matlab", "one") and (0 in a.shape or not a.any()):
+            form = "csc"
+        triangle = self.draw.pick(["lower", "upper"]) if symmetric and form in ("csr", "csc", "coo") and self.draw.chance(0.3) else None
+        if form == "csr" and triangle is None and self.draw.chance(0.7):
+            self.format = "csr"
+            return self.csr(file, path, a, whole)
+        s = scipy.sparse.coo_matrix(np.tril(a) if triangle == "lower" else np.triu(a) if triangle == "upper" else a)
+        by_columns = form in ("csc", "matlab")
+        compressed = s.tocsc() if by_columns else s.tocsr()
+        kind = self.draw.pick(["i4", "i8", ">i4", "u4"])
+        indices, pointers = compressed.indices.astype(kind), compressed.indptr.astype(kind)
+        attrs = {"shape": a.shape}
+        self.format = {"coo": "coo", "csc": "csc", "matlab": "csc"}.get(form, "csr")
+        self.tags.append(form + (" " + triangle if triangle else ""))
+        if form == "binsparse":
+            attrs = {"binsparse": json.dumps({"binsparse": {"version": "0.1", "format": "CSR", "shape": list(a.shape), "number_of_stored_values": int(s.nnz),
+                                                            "data_types": {"values": "float64"}}})}
+            with self.open(file) as f:
+                g = f.create_group(path)
+                g["values"], g["indices_1"], g["pointers_to_1"] = compressed.data, indices, pointers
+                g.attrs.update(attrs)
+            return a
+        if form == "matlab":
+            with self.open(file) as f:
+                g = f.create_group(path)
+                g["data"], g["ir"], g["jc"] = compressed.data, indices.astype("u8"), pointers.astype("u8")
+                g.attrs.update({"MATLAB_sparse": np.uint64(a.shape[0]), "MATLAB_class": np.bytes_("double")})
+            return a
+        if triangle:
+            attrs["symmetry"] = triangle
+            self.said(path, attrs, "symmetry", "--uplo", triangle)
+        if form == "coo":
+            order = self.draw.order(s.nnz)
+            arrays = {"data": s.data[order], "row": s.row[order].astype(kind), "col": s.col[order].astype(kind)}
+        else:
+            one = form == "one"
+            arrays = {"data": compressed.data, "indices": indices + one, "indptr": pointers + one}
+            if by_columns:
+                attrs["encoding-type"] = "csc_matrix"
+                self.said(path, attrs, "encoding-type", "--format", "csc")
+        if form != "one" and 0 not in a.shape:
+            self.said(path, attrs, "shape", "--shape", f"{a.shape[0]}x{a.shape[1]}", p=0.2)
+        self.group(file, path, arrays, attrs)
+        return a
+
+    def csr(self, file, path, a, whole):
+        """Rows in any order, entries cut into duplicates; not where they are whole numbers."""
         kind = self.draw.pick(["i4", "i8", ">i4", "u4"])
         data, indices, start = [], [], [0]
-        shuffled, split = self.draw.chance(0.4), self.draw.chance(0.3)
+        shuffled, split = self.draw.chance(0.4), self.draw.chance(0.3) and not whole
         for row in a:
             at = list(np.flatnonzero(row))
             entries = [(j, row[j]) for j in at]
@@ -212,13 +296,20 @@ class Forms:
         return a
 
     def bits(self, file, path, a):
-        form = self.draw.pick(["plain", "plain", "words", "words", "little", "big"])
+        form = self.draw.pick(["plain", "plain", "words", "words", "little", "big", "sparse"])
         rows, columns = a.shape
+        if form == "sparse" and (path != "/A" or a.size == 0 or "sparse" in self.without):
+            form = "plain"
+        if form == "sparse":  # odd numbers are ones, stored even ones nothing
+            x = self.draw.rng.integers(-4, 4, a.shape) * 2 + a
+            x[(a == 0) & (self.draw.rng.random(a.shape) < 0.9)] = 0
+            self.sparse(file, path, x.astype(float), whole=True)
+            return a
         if columns == 0:
             form = "plain"
         self.tags.append(form)
         if form == "plain":
-            self.dataset(file, path, a.astype(self.draw.pick(["u1", "i1", "bool"])))
+            self.dataset(file, path, a.astype(self.draw.pick(["u1", "i1", "bool", "i8", "i4", ">i4", "u2", "<f8", ">f8", "f4"])))
             return a
         attrs = {"columns": columns}
         if form == "words":
@@ -233,6 +324,11 @@ class Forms:
             attrs["bitorder"] = form
             if self.draw.chance(0.3):
                 attrs["format"] = "bits"
+            self.said(path, attrs, "bitorder", "--bitorder", form)
+        if rows and self.draw.chance(0.2):
+            self.said(path, attrs, "columns", "--shape", f"{rows}x{columns}")
+        else:
+            self.said(path, attrs, "columns", "--columns", columns)
         self.dataset(file, path, stored, attrs)
         return a
 

@@ -14,7 +14,7 @@ LONG = [192, 200, 255, 256, 257, 300, 320, 383]
 
 class Problem:
     def __init__(self, case, words, what=""):
-        self.case, self.words, self.what = case, words, what
+        self.case, self.words, self.what = case, words + case.forms.options, what
         self.codes, self.ranks, self.may_refuse = {0}, 0, False
         self.exact = self.restarts = self.same_ranks_only = self.restart_on_same = False
         self.verifies = True  # a result with exit 0 passes `verify`
@@ -446,7 +446,7 @@ def band(case):
         if not stored and not mixed and draw.chance(0.1) and method in ("", "tile-columns"):
             p.option(draw.pick(["--substitution", "--diagonal"]), "cpu")
     if stored:
-        first = case.run("band factor in.h5:/A -o factor.h5", draw.pick([1, 2]))
+        first = case.run(["band", "factor", "in.h5:/A", "-o", "factor.h5", *case.forms.options], draw.pick([1, 2]))
         if not case.check(first.code == 0, lambda: f"exit {first.code} ({p.what}): {case.last}: {first.message}"):
             return None
         p.option("--factor", draw.pick(["factor.h5", "factor.h5:/factor"]))
@@ -530,7 +530,7 @@ def cg(case):
         if form == "dense":
             a = case.forms.dense("in.h5", "/A", a)
         else:
-            a = case.forms.csr("in.h5", "/A", a)
+            a = case.forms.sparse("in.h5", "/A", a)
     p = Problem(case, ["cg", "in.h5:/A"], f"n {n} {form} {kind} 2^{shift}")
     b = case.forms.dense(file := second_file(case), "/b", right_sides(draw, n, shift), order=False)
     p.option("--rhs", where_rhs(file))
@@ -570,8 +570,8 @@ def cg(case):
     if draw.chance(0.15):
         case.forms.dense("in.h5", "/x0", np.ldexp(draw.rng.standard_normal(b.shape), oracle.scaled(b)[1] - shift), order=False)
         p.option("--x0", ":/x0")
-    if draw.chance(0.15):
-        p.option("--format", form)
+    if draw.chance(0.15) and "--format" not in p.words:
+        p.option("--format", case.forms.format or form)
     few = draw.chance(0.1)
     if few:
         p.option("--max-iterations", draw.pick([0, 1, 2]))

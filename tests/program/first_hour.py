@@ -10,9 +10,11 @@ import re
 import subprocess
 import sys
 import time
+import warnings
 
 import h5py
 import numpy as np
+import scipy.linalg
 
 import schema
 from terrace import ROOT, Program, read_json, remove
@@ -47,8 +49,8 @@ row("dens invert", 2, "unknown command 'dens'; terrace; did you mean dense? See 
 row("dense invert A.h5 -o x.h5 --precison fp64", 2, "unknown option '--precison'; terrace dense invert; did you mean --precision?")
 row("dense invert A.h5 -o x.h5 --precison=fp64", 2, "unknown option '--precison'; terrace dense invert; did you mean --precision?")
 row("gf2 rref A.h5 -o x.h5 --precision fp64", 2, "gf2 rref would not obey --precision; on the command line; leave it out, see terrace gf2 rref --help")
-row("dense invert A.h5 -o x.h5 --precision fp46", 2, "'fp46' is no value of --precision; terrace dense invert; did you mean fp64? use fp64 or emulated")
-row("--quiet gf2 rank A.h5", 2, "options of gf2 rank stand behind its name; --quiet; as in terrace gf2 rank ... --quiet")
+row("dense invert A.h5 -o x.h5 --precision fp46", 2, "'fp46' is not a value of --precision; terrace dense invert; did you mean fp64? use fp64 or emulated")
+row("--quiet gf2 rank A.h5", 2, "options of gf2 rank go after its name; --quiet; as in terrace gf2 rank ... --quiet")
 row("gf2 solve A.h5 -o x.h5", 2, "--rhs is missing; terrace gf2 solve; see terrace gf2 solve --help")
 row("gf2 rerf", 2, "unknown command 'rerf'; terrace gf2; did you mean rref? See terrace gf2 --help", ranks=2)
 for command in ("--help", "-h", "--help --quiet"):
@@ -214,11 +216,54 @@ with h5py.File("ill.h5", "w") as f:
     f["H"] = 1.0 / (np.arange(12)[:, None] + np.arange(12)[None] + 1)
     f["b"] = np.ones(12)
     f["empty"] = np.zeros((0, 0))
+    for n in range(8, 15):
+        f[f"H{n}"] = scipy.linalg.hilbert(n)
+    A = np.random.default_rng(5).standard_normal((12, 12))
+    d = f.create_dataset("matlab", data=A.T)  # MATLAB's save -v7.3: by columns, and a class
+    d.attrs["MATLAB_class"] = np.bytes_("double")
+    f["A"] = A
 for command in ("dense invert ill.h5:/H -o x.h5 --force", "dense solve ill.h5:/H --rhs :/b -o x.h5 --force"):
-    done, report = test.run(command + " --report r.json", 1, 0), read_json("r.json")
-    check(command, done.said and done.said[0].startswith("terrace: warning: the reciprocal condition is") and len(report["warnings"]) == 1, done.err)
+    for ranks in (1, 2):
+        done, report = test.run(command + " --report r.json", ranks, 0), read_json("r.json")
+        check(command, len(done.said) == 1 and done.said[0].startswith("terrace: warning: the reciprocal condition is") and len(report["warnings"]) == 1, done.err)
+        with h5py.File("x.h5") as f:
+            check(command, f["terrace"].attrs["warnings"].startswith("the reciprocal condition is"), "no warning in the file")
+for n in range(8, 15):  # where LAPACK's estimate is below n eps, and wherever SciPy warns
+    H = scipy.linalg.hilbert(n)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        scipy.linalg.solve(H, np.ones(n))
+    rcond, _ = scipy.linalg.lapack.dgecon(scipy.linalg.lapack.dgetrf(H)[0], np.linalg.norm(H, 1))
+    done = test.run(f"dense invert ill.h5:/H{n} -o x.h5 --force", 1, 0)
+    check(f"Hilbert {n}", bool(done.said) == (rcond < n * 2.2e-16) and (not said or done.said), f"{done.err!r}; LAPACK says {rcond}, SciPy {[str(w.message) for w in said]}")
+for ranks in (1, 2):
+    done = test.run("dense solve ill.h5:/matlab --rhs :/b -o x.h5 --force", ranks, 0)
+    with h5py.File("x.h5") as f:
+        check("a MATLAB matrix", np.allclose(A @ f["x"][:], 1) and len(done.said) == 1 and "column-major" in done.said[0], done.err)
+done = test.run("convert ill.h5:/A A.txt --force", 1, 0)
+check("digits", len(done.said) == 1 and "digits were lost" in done.said[0] and "--digits 17" in done.said[0], done.err)
+check("digits", test.run("convert ill.h5:/A A.txt --digits 17 --force", 1, 0).err == "" and np.array_equal(np.array(open("A.txt").read().split()[1:], float), A.ravel()), "not the same")
 row("dense invert ill.h5:/empty -o x.h5 --force", 0)
 row("verify x.h5", 0, has=("PASS",))
+row("dense invert ill.h5:/A -o x.h5 --force --pivoting nonsense", 2, "'nonsense' is not a value of --pivoting; terrace dense invert; use auto, partial or tournament")
+
+# --- what users store and had refused: users.md 1.3, each form solved or named with the cure; input_forms.py has the others -------
+with h5py.File("have.h5", "w") as f:
+    f["complex"], f["text"], f["b"] = np.eye(3) * 1j, np.array([b"a", b"b"]), np.ones(3)
+    f["band"] = np.vstack([np.full(9, 4.0), np.ones(9)])
+    f["int64"], f["float"] = np.eye(5, dtype="i8"), np.eye(5)
+row("dense invert have.h5:/complex -o z.h5", 3, has=("complex",))
+row("dense invert have.h5:/text -o z.h5", 3, has=("wrong type",))
+row("gf2 rank have.h5:/int64 --quiet", 0, printed="5")
+row("gf2 rank have.h5:/float --quiet", 0, printed="5")
+row("band factor have.h5:/band -o z.h5", 3, "attribute format is missing; have.h5:/band; store format = \"band\", or add --format band")
+row("band factor have.h5:/band -o z.h5 --format band", 0)
+row("dense invert have.h5:int64 -o z2.h5", 3, has=("did you mean have.h5:/int64",))
+row("dense invert have.xyz -o z2.h5", 3, has=("check its name",))
+row("convert have.mat z2.h5", 2, has=("unknown extension '.mat'", ".npz"))
+
+# --- plans and reports of generate -----------------------------------------------------------------------
+row("generate dense-random --n 1000 --plan", 0, printed="generate dense-random of order 1000: ~ MiB on disk; made in pieces of at most ~ MiB per rank")
 
 # --- pages and scripts of the shells -------------------------------------------------------------
 os.mkdir("pages")
@@ -247,6 +292,21 @@ check("zsh", row("--completion zsh", 0, printed="#compdef terrace").out == open(
 # --- the front page ------------------------------------------------------------------------------
 with open(os.path.join(ROOT, "README.md")) as f:
     front = f.read()
+with open(os.path.join(ROOT, "jobs/quickstart.sh")) as f:
+    check("jobs/quickstart.sh", "export PATH=$build" in f.read().split("row \"cg")[1], "it does not name the path")
+plain = {k: v for k, v in os.environ.items() if not k.startswith(("OMPI_", "PRTE_", "PMIX_"))}
+if os.geteuid() == 0:  # in a container
+    done = subprocess.run(test.words("info", 2), capture_output=True, text=True, env=plain)
+    check("mpirun as root", done.returncode != 0 and "root" in done.stderr, done.stderr)
+    plain.update({"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"})
+ranks = os.cpu_count() + 2
+for option, good in ((["--oversubscribe"], True), ([], False)):
+    done = subprocess.run(["mpirun", *option, *test.words("gf2 rank gf2.h5:/A", ranks)[1:]], capture_output=True, text=True, env=plain)
+    check(f"mpirun {option} -n {ranks}", (done.returncode == 0) == good and ("rank 70" in done.stdout) == good, done.stderr[:300])
+for option, lines in (["-q"], 1), ([], 5):
+    done = subprocess.run(["mpirun", *option, *test.words("gf2 rank none.h5", 2)[1:]], capture_output=True, text=True, env=plain)
+    written = [line for line in done.stderr.splitlines() if line.strip()]
+    check(f"mpirun {option}", done.returncode == 3 and (len(written) == 1 if lines == 1 else len(written) >= lines) and written[0].startswith("terrace: cannot open"), done.stderr[:600])
 for words in ("export PATH=", "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "--oversubscribe", "mpirun -q"):
     check("README.md", words in front, f"no {words}")
 check("README.md", front.count("\n") < 150 and all(len(line) <= 160 for line in front.splitlines() if not line.startswith(("|", "["))), "too long")

@@ -66,7 +66,7 @@ for arguments in ("generate gf2-random --rows 1200 --columns 1200 --seed 1 -o gf
     code, out, err = run(arguments + " --quiet")
     check(arguments, code == 0, err)
 
-# info: versions, and a line and an object a rank
+# info: versions, and a line and one object per rank
 code, out, err = run("info --report info.json", n=3)
 report = read_json("info.json")["result"]
 check("info", code == 0, err)
@@ -97,7 +97,7 @@ for arguments, (size, stages, delay) in families.items():
     check(arguments, code == 0, err)
     report = read_json()
     ranks = report.get("ranks_detail", [])
-    check(f"{arguments}: an object a rank", [r["rank"] for r in ranks] == [0, 1, 2] and all(r["host"] == host for r in ranks), str(ranks)[:300])
+    check(f"{arguments}: one object per rank", [r["rank"] for r in ranks] == [0, 1, 2] and all(r["host"] == host for r in ranks), str(ranks)[:300])
     if len(ranks) != 3:
         continue
     for phase in ("read", "solve", "write"):

@@ -1,5 +1,5 @@
-// Preconditioners on the CPU. Bound by memory: the blocks 4 (b + 2) + 16 bytes a row, the factor 12
-// bytes an entry twice, a Chebyshev pass 64 bytes a row.
+// Preconditioners on the CPU. Bound by memory: the blocks 4 (b + 2) + 16 bytes per row, the factor 12
+// bytes an entry twice, a Chebyshev pass 64 bytes per row.
 #include "kernels/cg/preconditioner.hpp"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Symmetric band times vector on the CPU. Bound by memory: 8 (m + 1) bytes a row, read once.
+// Symmetric band times vector on the CPU. Bound by memory: 8 (m + 1) bytes per row, read once.
 //
 // A tile of columns reads its part of the matrix and uses each entry twice:
 //   up[j] += a p[j + d]   (row j of the tile),   low[j + d] += a p[j]   (d rows further down).

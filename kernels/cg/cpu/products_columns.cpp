@@ -1,5 +1,5 @@
 // Matrix times up to 16 vectors on the CPU, vectors row-major. The matrix comes from memory once;
-// beside it 16 bytes a row and column of vectors.
+// beside it 16 bytes per row and column of vectors.
 #include <cblas.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // Vector passes of conjugate gradients on the CPU. Bound by memory: the classic iteration moves 64
-// bytes a row.
+// bytes per row.
 #include "kernels/cg/vectors.hpp"
 
 #include <algorithm>
