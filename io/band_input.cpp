@@ -8,6 +8,8 @@ namespace terrace::io {
 
 namespace {
 
+constexpr Index most_outside = Index(1) << 27;  // numbers
+
 /// Whether a band that does not say which form it is must be the upper one: its first column begins
 /// with zeros down to the diagonal's row, and the lower form would have a zero on the diagonal.
 bool looks_upper(const Control& control, const InputFile& input) {
@@ -59,6 +61,10 @@ BandInput open_band(const Control& control, const Location& location, const Want
   if (order_of(object, where(location, object.path)).column_major)
     refuse("a band matrix in column-major order", "store (half-bandwidth + 1) x n row-major");
   if (object.dims[0] < 1) refuse("wrong shape: no diagonal", "row 0 is the diagonal");
+  // A few diagonals outside the matrix are read, and forgotten; a damaged shape has no end of them.
+  if (const Index n = object.dims[1]; n > 0 && object.dims[0] - n > most_outside / n)
+    refuse(fmt::format("wrong shape: {} diagonals, and order {}", object.dims[0], n),
+           "a matrix of order n has no more than n of them");
   BandInput input;
   input.n_ = object.dims[1];
   if (said.shape.size() == 2 && said.shape != std::vector<Index>{input.n_, input.n_})

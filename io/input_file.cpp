@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include <cstdlib>
+
 #include "io/stored.hpp"
 
 namespace terrace::io {
@@ -78,13 +80,37 @@ void InputFile::watch_files_of(const Source& source) {
   }
   std::size_t parts = 0;
   if (H5Pget_layout(how) != H5D_VIRTUAL || H5Pget_virtual_count(how, &parts) < 0) return;
+  std::string before;  // most virtual datasets name a file once, or many times in a row
   for (std::size_t k = 0; k < std::min<std::size_t>(parts, 1000); ++k) {
     const std::string name = text_of(
         [&](char* to, std::size_t size) { return H5Pget_virtual_filename(how, k, to, size); });
-    if (name.empty() || name == ".") continue;
+    const std::string dataset = text_of(
+        [&](char* to, std::size_t size) { return H5Pget_virtual_dsetname(how, k, to, size); });
+    const std::string beside = own.substr(0, own.rfind('/') + 1) + name;
+    if (name.empty() || name + dataset == before) continue;
+    before = name + dataset;
+    require_part(source, name, beside, dataset);
+    if (name == ".") continue;
     watch(name, -1);
-    watch(own.substr(0, own.rfind('/') + 1) + name, -1);
+    watch(beside, -1);
   }
+}
+
+/// HDF5 reads fill values where a part of a virtual dataset cannot be opened.
+void InputFile::require_part(const Source& source, const std::string& name,
+                             const std::string& beside, const std::string& dataset) const {
+  if ((name + dataset).find('%') != std::string::npos) return;  // numbered files, as many as exist
+  const auto holds = [&](hid_t in) {
+    return in >= 0 && Handle(H5Dopen2(in, dataset.c_str(), H5P_DEFAULT), &H5Dclose) >= 0;
+  };
+  if (name == "." && holds(source.file)) return;
+  const char* const prefix = std::getenv("HDF5_VDS_PREFIX");
+  for (const std::string& path : {std::string(prefix ? prefix : "") + "/" + name, beside, name})
+    if (name != "." && size_of(path, -1) >= 0 && holds(open_alone(path))) return;
+  throw Error(Exit::input,
+              fmt::format("a part of the virtual dataset cannot be opened: {} in {}; {}; bring the "
+                          "file back, or store the dataset as a whole",
+                          dataset, name == "." ? "the same file" : name, where()));
 }
 
 void InputFile::open(const std::string& name, const std::string& path) {

@@ -44,6 +44,8 @@ struct InputFile {
   void open(const std::string& name, const std::string& path);
   void watch(const std::string& path, int descriptor);
   void watch_files_of(const Source& source);
+  void require_part(const Source& source, const std::string& name, const std::string& beside,
+                    const std::string& dataset) const;
 };
 
 /// Opens the found object on all ranks. Collective.

@@ -86,6 +86,22 @@ with h5py.File("huge.h5", "w") as f:  # allocated late: no data in the file
     f.create_dataset("A", (3_000_000, 3_000_000), "f8")
     f.create_dataset("bits", (1 << 23, 1 << 17), "u8").attrs.update(columns=1 << 23, format="bits")
     f.create_dataset("band", (1 << 20, 1 << 24), "f8").attrs["format"] = "band"
+    f.create_dataset("tall", (1 << 34, 16), "f8", chunks=(1024, 16)).attrs["format"] = "band"
+    f["b"] = np.ones(16)
+# Virtual datasets of two parts: all there, a file cut off, a file that is gone, a dataset that is gone.
+half = len(spd) // 2
+for name in ("whole", "cut", "gone", "renamed"):
+    layout = h5py.VirtualLayout(spd.shape, "f8")
+    for k, rows in enumerate((slice(0, half), slice(half, None))):
+        with h5py.File(f"{name}{k}.h5", "w") as f:
+            f["part"] = spd[rows]
+        layout[rows] = h5py.VirtualSource(f"{name}{k}.h5", "part", spd[rows].shape)
+    with h5py.File(f"virtual_{name}.h5", "w") as f:
+        f.create_virtual_dataset("A", layout)
+os.truncate("cut1.h5", os.path.getsize("cut1.h5") - 900)
+os.remove("gone1.h5")
+with h5py.File("renamed1.h5", "a") as f:
+    f.move("part", "other")
 with open("one.h5", "rb") as f:
     whole = f.read()
 with open("truncated.h5", "wb") as f:
@@ -272,12 +288,20 @@ check("cg not converged", code == 4 and read_json("report2.json")["result"]["rea
 with h5py.File("slow.h5") as f:
     check("cg not converged writes x and residuals", f["x"].shape == (n,) and f["residuals"].shape[0] in (2, 3))
 
+accepted("dense invert virtual_whole.h5 -o v.h5")
+for name in ("cut", "gone", "renamed"):
+    refused(f"dense invert virtual_{name}.h5:/A -o out.h5", 3, "virtual", f"{name}1.h5")
+
 # resources: 5, before anything is read
 for command in ("dense invert huge.h5:/A", "gf2 rref huge.h5:/bits", "band factor huge.h5:/band"):
     start = time.time()
     refused(command + " -o out.h5 --backend cpu", 5, "memory")
     check(command, time.time() - start < 20, "refused late")
     accepted(command + " -o out.h5 --backend cpu --plan")
+for command in ("cg huge.h5:/tall --rhs :/b", "band solve huge.h5:/tall --rhs :/b", "band factor huge.h5:/tall"):
+    start = time.time()
+    refused(command + " -o out.h5 --backend cpu", 3, "17179869184 diagonals", "order 16")
+    check(command, time.time() - start < 20, "refused late")
 refused("dense invert in.h5:/A -o /proc/out.h5", 2, "/proc")
 
 # an input that was refused as output stays as it was, and --force replaces it
