@@ -61,7 +61,11 @@ struct Extract {
 template <simd::Level level>
 TERRACE_INLINE Word gather_ones(Word bits, Word mask) {
 #if defined(__x86_64__)
-  if constexpr (level != simd::Level::plain) return Word(__builtin_ia32_pext_di(bits, mask));
+  if constexpr (level != simd::Level::plain) {
+    Word gathered;  // clang takes the builtin in functions for that instruction set only
+    asm("pext %2, %1, %0" : "=r"(gathered) : "r"(bits), "rm"(mask));
+    return gathered;
+  }
 #endif
   Word result = 0;
   for (int to = 0; mask; mask &= mask - 1, ++to)
