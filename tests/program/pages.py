@@ -16,7 +16,7 @@ terrace = os.path.abspath(sys.argv[1])
 root = pathlib.Path(__file__).resolve().parents[2]
 pages = sys.argv[2:] or ["README.md", "jobs/README.md", "io/README.md"] + [f"src/{name}/README.md" for name in ("gf2", "band", "dense", "cg")]
 # Options of mpirun, SLURM, CMake, ctest and our scripts.
-OTHERS = """--array --bind-to --build --compare --cpu-bind --cpus-per-task --disk --gpu-bind --gres --install --limit --mpi --minutes --nodes
+OTHERS = """--array --bind-to --build --compare --cpu-bind --cpus-per-task --disk --gpu-bind --gres --inputs --install --limit --mpi --minutes --nodes
 --ntasks-per-node --only --oversubscribe --prefix --preset --seconds --signal --table --tables --target --test-dir""".split()
 COMMANDS = """gf2 rref,gf2 rank,gf2 solve,gf2 kernel,gf2 inverse,gf2 multiply,band factor,band solve,dense invert,dense solve,cg,generate,
 convert,verify,bench,bench gf2,bench band,bench dense,bench cg,bench io,bench matrix,info,"""
