@@ -86,9 +86,10 @@ namespace {
 CgHooks hooks_of(Context::Inside& ranks, const Options& options) {
   CgHooks hooks;
   if (ranks.control.reduce(Index(bool(options.observe)), Reduce::max) == 0) return hooks;
-  hooks.observe = [&ranks, &options](const std::string&, Index iteration, double residual) {
+  const auto votes = std::make_shared<Votes>(ranks.control);  // of this solve alone
+  hooks.observe = [votes, &options](const std::string&, Index iteration, double residual) {
     const bool no = options.observe && !options.observe(iteration, residual);
-    if (ranks.votes.poll(Word(no)) != 0)
+    if (votes->poll(Word(no)) != 0)
       fail_together(
           Exit::requeue,
           "the caller stopped the run; in cg::Options::observe; call again to start anew");

@@ -50,7 +50,7 @@ void check_failed(const std::string& message) {
 }
 
 Context::Inside::Inside(Control ranks, Options wanted)
-    : control(std::move(ranks)), options(std::move(wanted)), votes(control) {
+    : control(std::move(ranks)), options(std::move(wanted)) {
   if (options.threads > 0)
     set_thread_count(options.threads);
   else if (named_threads() == 0)
@@ -105,10 +105,11 @@ std::string Context::transport() const { return inside_->transport(); }
 AskingProgress::AskingProgress(Context::Inside& ranks) : Progress(false, false) {
   // Whether anybody asks is agreed: the votes are collective.
   if (ranks.control.reduce(Index(bool(ranks.options.progress)), Reduce::max) == 0) return;
-  asked = [&ranks](double part) {
+  votes_.emplace(ranks.control);
+  asked = [this, &ranks](double part) {
     const auto& call = ranks.options.progress;
     const bool no = call && !call(part);
-    if (ranks.votes.poll(Word(no)) != 0)
+    if (votes_->poll(Word(no)) != 0)
       fail_together(Exit::requeue,
                     "the caller stopped the run; in Options::progress; call again to start anew");
   };

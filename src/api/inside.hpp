@@ -21,7 +21,6 @@ struct Context::Inside {
   Inside(Control ranks, Options wanted);
   Control control;
   Options options;
-  Votes votes;  ///< whether a rank's progress() said no
 
   /// The backend's streams and communicators, made when first asked for. Collective.
   template <class B>
@@ -96,10 +95,14 @@ auto with_backend(Context::Inside& ranks, bool on_device, const BackendHint& hin
   return body.template operator()<Cpu>(ranks.on<Cpu>());
 }
 
-/// Quiet progress that asks the caller. One for each call.
+/// Quiet progress that asks the caller. One for each call: a vote that comes too late for this run
+/// does not stop the next.
 class AskingProgress : public Progress {
  public:
   explicit AskingProgress(Context::Inside& ranks);
+
+ private:
+  std::optional<Votes> votes_;  ///< whether a rank's progress() said no
 };
 
 /// Seconds of one part of a call.

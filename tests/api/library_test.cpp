@@ -529,6 +529,15 @@ TEST_CASE("the caller can stop a run on any rank, and go on") {
   };
   terrace::dense::invert(context, n, {own.data(), rows, n});
   CHECK(most > 0.9);
+  // A word that comes too late for its run does not stop the next one.
+  context.options().progress = [&](double part) { return part < 1 || me < ranks - 1; };
+  try {
+    terrace::dense::invert(context, n, {own.data(), rows, n});
+  } catch (const Error& late) {
+    CHECK(late.code() == Code::stopped);
+  }
+  context.options().progress = [](double) { return true; };
+  terrace::dense::invert(context, n, {own.data(), rows, n});
 }
 
 #if TERRACE_WITH_CUDA
