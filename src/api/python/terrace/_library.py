@@ -63,7 +63,11 @@ def library():
             here = os.path.dirname(os.path.abspath(__file__))
             names = [os.environ.get("TERRACE_LIBRARY")] + sorted(glob.glob(os.path.join(here, "libterrace.so*")))
             name = next((n for n in names if n), "libterrace.so.0.1")
-            _loaded = ctypes.CDLL(name)
+            try:
+                _loaded = ctypes.CDLL(name)
+            except OSError as error:
+                raise ImportError(f"libterrace.so cannot be loaded; {error}; pip install the package, or set TERRACE_LIBRARY to the "
+                                  "library of an installed Terrace") from None
             for function, result in _RETURNS.items():
                 getattr(_loaded, function).restype = result
         return _loaded
