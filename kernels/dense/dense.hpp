@@ -37,6 +37,8 @@ struct Panel {
   View<Index, B> pivots;    ///< block: global rows in pivot order
   View<Index, B> info;      ///< 2: first bad column of the panel or -1, 1: zero, 2: not finite
   View<double, B> summary;  ///< 2 + 2 block: info, pivots, diagonal of U, for the host
+  Index skip = 0;  ///< update() and update_panel() leave as many rows at the top alone; a multiple of
+                   ///< row_grain (lu.hpp)
 };
 
 /// Record of a pivot candidate: |value|, global row, slot, then the row of the panel.
@@ -132,7 +134,8 @@ void take_rows(const Stream<B>&, const Rows<B>&, const Panel<B>&, Index from, bo
 /// A[:, J] := n, bit by bit: what update_panel() left to a checkpoint.
 template <class B>
 void store_panel(const Stream<B>&, const Rows<B>&, const Panel<B>&);
-/// next.n -= N Y[:, next columns]; the same columns of A are left as they are.
+/// next.n -= N Y[:, next columns]; the same columns of A are left as they are. next.n has the rows
+/// from panel.skip on.
 template <class B>
 void update_panel(const Stream<B>&, const Rows<B>&, const Panel<B>&, View<const double, B> y,
                   Index from, const Panel<B>& next);

@@ -19,10 +19,12 @@ namespace terrace::dense {
 namespace {
 
 template <class B>
-Index default_block(Index n, int ranks, bool emulated) {
+Index default_block(Index n, int ranks, bool emulated, bool lu) {
   if constexpr (std::is_same_v<B, Cpu>)
     return n <= 128 ? 16 : n <= 512 ? 48 : n <= 1536 ? 72 : n <= 6000 ? 144 : 192;
   if (emulated) return n <= 49152 ? 2048 : 4096;
+  if (ranks == 1 && lu)
+    return n <= 1024 ? 64 : n <= 4096 ? 128 : n <= 12288 ? 256 : n <= 24576 ? 512 : 1024;
   if (ranks == 1)
     return n <= 1024    ? 64
            : n <= 2560  ? 128
@@ -55,7 +57,7 @@ int parity(const std::vector<Index>& p) {
 
 template <class B>
 JordanPlan plan_jordan(int ranks, Index n, Index right, bool inverse, Index block,
-                       const std::string& pivoting, bool emulated) {
+                       const std::string& pivoting, bool emulated, bool lu) {
   if (emulated && (std::is_same_v<B, Cpu> || !emulated::available(B{})))
     fail_together(Exit::usage,
                   "emulated products need a GPU of compute capability 9.0; --precision emulated; "
@@ -65,9 +67,10 @@ JordanPlan plan_jordan(int ranks, Index n, Index right, bool inverse, Index bloc
   plan.n = n;
   plan.right = right;
   plan.inverse = inverse;
+  plan.lu = lu;
   plan.why_block = block > 0 ? "asked for" : "fastest of the widths measured at this order";
   plan.block =
-      std::min(block > 0 ? block : default_block<B>(n, ranks, emulated), std::max<Index>(1, n));
+      std::min(block > 0 ? block : default_block<B>(n, ranks, emulated, lu), std::max<Index>(1, n));
   const bool host = std::is_same_v<B, Cpu>;
   plan.pivoting = pivoting == "partial"      ? Pivoting::partial
                   : pivoting == "tournament" ? Pivoting::tournament
@@ -95,6 +98,7 @@ JordanPlan plan_jordan(int ranks, Index n, Index right, bool inverse, Index bloc
                         ceil_div(n, plan.block) * (2 + 2 * plan.block);
   if (emulated) plan.bytes = emulated::workspace_bytes(B{}, emulated_shape(plan, slots));
   plan.bytes += 8 * (doubles + 2 * slots + 3 * std::max(n, plan.block));
+  if (lu) plan.bytes += 8 * (slots + 6 * plan.block + 1);
   return plan;
 }
 
@@ -127,6 +131,10 @@ GaussJordan<B>::GaussJordan(Context<B>& context, const JordanPlan& plan)
     list_host_ = PinnedBuffer<Index>(std::max(plan.n, std::max(slots_, 2 * block)));
     pivot_row_.resize(std::size_t(plan.n));
     destination_.resize(std::size_t(slots_));
+    if (plan.lu) {
+      numbers_ = Buffer<Index, B>(slots_);
+      moves_ = Buffer<Index, B>(6 * block + 1);
+    }
     for (Index s = 0; s < slots_; ++s) list_host_[s] = plan.rows.global(s, context.rank());
     upload(context.ahead, global_row_.view(), list_host_.data());
     if (plan.columns > plan.n + plan.right) fill_zero(context.ahead, a_.view());
@@ -148,6 +156,7 @@ dense::Panel<B> GaussJordan<B>::panel(Index k) const {
   panel.width = std::min(plan_.block, plan_.n - panel.first);
   panel.block = plan_.block;
   panel.n = n_[std::size_t(k % 2)];
+  if (plan_.lu && k + 1 < Index(resting_.size())) panel.skip = base(k + 1) - base(k);
   panel.lu = lu_;
   panel.pivots = pivots_;
   panel.info = info_;
@@ -161,34 +170,37 @@ Index GaussJordan<B>::from(Index k) const {
 }
 
 template <class B>
-void GaussJordan<B>::choose_partial(const Stream<B>& lane, const dense::Panel<B>& panel) {
-  if (context_.size() == 1) return dense::factor_panel(lane, rows_, panel, work_.view());
-  dense::first_candidate(lane, rows_, panel, record_.view(), work_.view());
+void GaussJordan<B>::choose_partial(const Stream<B>& lane, const dense::Rows<B>& rows,
+                                    const dense::Panel<B>& panel) {
+  if (context_.size() == 1) return dense::factor_panel(lane, rows, panel, work_.view());
+  dense::first_candidate(lane, rows, panel, record_.view(), work_.view());
   for (Index j = 0; j < panel.width; ++j) {
     context_.comm.template all_gather<double>(lane, record_, records_.view());
-    dense::eliminate_column<B>(lane, rows_, panel, j, records_, context_.rank(), record_, work_);
+    dense::eliminate_column<B>(lane, rows, panel, j, records_, context_.rank(), record_, work_);
   }
 }
 
 template <class B>
-void GaussJordan<B>::choose_tournament(const Stream<B>& lane, const dense::Panel<B>& panel) {
-  dense::choose_candidates(lane, rows_, panel, record_.view(), work_.view());
+void GaussJordan<B>::choose_tournament(const Stream<B>& lane, const dense::Rows<B>& rows,
+                                       const dense::Panel<B>& panel) {
+  dense::choose_candidates(lane, rows, panel, record_.view(), work_.view());
   context_.comm.template all_gather<double>(lane, record_, records_.view());
-  dense::play_final<B>(lane, rows_, panel, records_, work_);
-  dense::load_panel(lane, rows_, panel, false);
-  dense::divide_by_upper(lane, rows_, panel, work_.view());
+  dense::play_final<B>(lane, rows, panel, records_, work_);
+  dense::load_panel(lane, rows, panel, false);
+  dense::divide_by_upper(lane, rows, panel, work_.view());
 }
 
 template <class B>
 void GaussJordan<B>::choose(const Stream<B>& lane, Index k) {
   const dense::Panel<B> p = panel(k);
-  if (!direct() || k == first_) dense::load_panel(lane, rows_, p, true);
+  const dense::Rows<B> rows = met(k);
+  if (!direct() || k == first_) dense::load_panel(lane, rows, p, true);
   if (plan_.pivoting == Pivoting::partial) {
-    choose_partial(lane, p);
+    choose_partial(lane, rows, p);
   } else {
-    choose_tournament(lane, p);
+    choose_tournament(lane, rows, p);
   }
-  dense::finish_panel(lane, rows_, p, direct(), work_.view());
+  dense::finish_panel(lane, rows, p, direct() || plan_.lu, work_.view());
   if (!direct()) download(lane, summary_host_.data() + k * p.summary.size, p.summary);
 }
 
@@ -236,11 +248,15 @@ void GaussJordan<B>::archive(Archive& archive, Index k) {
   if (!archive.loading()) {
     note_panels(k);
     if constexpr (dense::is_direct(B{}))  // the next panel stands where it will be factored
-      if (direct() && k < steps()) dense::store_panel(lane, rows_, panel(k));
+      if (direct() && k < steps()) dense::store_panel(lane, met(k), panel(k));
   }
   const std::vector<Range> own = plan_.rows.ranges(context_.rank());
-  archive.rows(lane, "rows", plan_.n, plan_.n + plan_.right, own, a_.data(), plan_.ld);
-  archive.rows(lane, "pivot_columns", plan_.n, 1, own, column_of_.data(), 1);
+  if (plan_.lu) {
+    archive_rows(lane, archive, k);
+  } else {
+    archive.rows(lane, "rows", plan_.n, plan_.n + plan_.right, own, a_.data(), plan_.ld);
+    archive.rows(lane, "pivot_columns", plan_.n, 1, own, column_of_.data(), 1);
+  }
   archive.list("pivot_rows", pivot_row_);
   archive.value("bad_column", outcome_.bad_column);
   archive.value("overflow", outcome_.overflow);
@@ -257,8 +273,9 @@ template <class B>
 void GaussJordan<B>::share(const Stream<B>& lane, Index k) {
   if constexpr (dense::is_direct(B{}))
     if (direct()) {
-      dense::take_rows(lane, rows_, panel(k), from(k), plan_.inverse, y());
-      if (k + 1 < steps()) dense::load_panel(lane, rows_, panel(k + 1), false);
+      dense::take_rows(lane, met(k), panel(k), from(k), plan_.inverse, y());
+      if (plan_.lu) retire(lane, k, pivots_.view().slice(0, panel(k).width));
+      if (k + 1 < steps()) dense::load_panel(lane, met(k + 1), panel(k + 1), false);
       return;
     }
   // The pivot rows of panel k lie on any ranks: each sends its own, packed in pivot order.
@@ -275,18 +292,18 @@ void GaussJordan<B>::share(const Stream<B>& lane, Index k) {
   for (Index t = 0; t < width; ++t) {
     const int owner = plan_.rows.owner(pivot[t]);
     position[t] = next[std::size_t(owner)]++;
-    if (owner == context_.rank()) mine[count++] = plan_.rows.slot(pivot[t]);
+    if (owner == context_.rank()) mine[count++] = slot_of(pivot[t]) - base(k);
   }
   upload(lane, list_.view().slice(0, 2 * plan_.block), list_host_.data());
   const View<const Index, B> list = list_.view().slice(0, count);
   if (context_.size() == 1) {
-    dense::collect_rows(lane, rows_, list, from(k), pivot_rows_.view());
+    dense::collect_rows(lane, met(k), list, from(k), pivot_rows_.view());
   } else {
     const auto part = [&](int rank) {
       const Index at = begin[std::size_t(rank)];
       return other_rows_.view().slice(at * length, (begin[std::size_t(rank) + 1] - at) * length);
     };
-    dense::collect_rows(lane, rows_, list, from(k), part(context_.rank()));
+    dense::collect_rows(lane, met(k), list, from(k), part(context_.rank()));
     std::vector<Piece> pieces;
     for (int rank = 0; rank < context_.size(); ++rank)
       pieces.push_back({rank, part(rank).data, part(rank).size * Index(sizeof(double))});
@@ -294,8 +311,12 @@ void GaussJordan<B>::share(const Stream<B>& lane, Index k) {
     dense::place_rows<B>(lane, length, list_.view().slice(plan_.block, width), other_rows_,
                          pivot_rows_);
   }
-  dense::begin_update(lane, rows_, panel(k), from(k), plan_.inverse);
+  if (!plan_.lu) dense::begin_update(lane, rows_, panel(k), from(k), plan_.inverse);
   dense::solve_lower<B>(lane, panel(k), length, from(k), plan_.inverse, pivot_rows_, y());
+  if (plan_.lu) {
+    note_moves(k, {mine, mine + count});
+    retire(lane, k, list);
+  }
 }
 
 template <class B>
@@ -304,10 +325,10 @@ void GaussJordan<B>::update_next(const Stream<B>& lane, Index k) {
   const Index end = p.first + p.width;
   if constexpr (dense::is_direct(B{}))
     if (direct()) {
-      if (end < plan_.n) dense::update_panel<B>(lane, rows_, p, y(), from(k), panel(k + 1));
+      if (end < plan_.n) dense::update_panel<B>(lane, met(k), p, y(), from(k), panel(k + 1));
       return;
     }
-  dense::update<B>(lane, rows_, p, y(), from(k), end, std::min(plan_.n, end + plan_.block));
+  dense::update<B>(lane, met(k), p, y(), from(k), end, std::min(plan_.n, end + plan_.block));
 }
 
 template <class B>
@@ -330,7 +351,7 @@ void GaussJordan<B>::update_rest(const Stream<B>& lane, Index k) {
   }
   if (!plan_.emulated) {
     if (plan_.inverse) dense::update<B>(lane, rows_, p, y(), from(k), 0, end);
-    dense::update<B>(lane, rows_, p, y(), from(k), next_end, columns);
+    dense::update<B>(lane, met(k), p, y(), from(k), next_end, columns);
   }
   if (!direct()) return;
   download(lane, summary_host_.data() + k * p.summary.size, p.summary);
@@ -369,6 +390,7 @@ JordanOutcome GaussJordan<B>::run(Progress& progress, const StageTimes<B>& stage
   std::fill_n(list_host_.data(), slots_, Index(-1));
   upload(lane, column_of_.view(), list_host_.data());
   lane.synchronize();
+  if (plan_.lu) begin_lu(lane);
   progress.begin("elimination", double(steps()));
   eliminate(context_, *this, progress, stages);
   progress.end();
@@ -376,6 +398,7 @@ JordanOutcome GaussJordan<B>::run(Progress& progress, const StageTimes<B>& stage
   if (direct()) note_panels(steps());
   if (!outcome_.good()) return outcome_;
   outcome_.determinant_sign *= parity(pivot_row_);
+  if (plan_.lu) solve_upper(lane);
   if (plan_.inverse) {  // stored column k belongs to row p(k) of A
     std::copy(pivot_row_.begin(), pivot_row_.end(), list_host_.data());
     upload(lane, list_.view().slice(0, plan_.n), list_host_.data());
@@ -430,7 +453,8 @@ JordanOutcome GaussJordan<B>::run_guarded(Progress& progress, const std::functio
 }
 
 #define INSTANTIATE(B)                                                                          \
-  template JordanPlan plan_jordan<B>(int, Index, Index, bool, Index, const std::string&, bool); \
+  template JordanPlan plan_jordan<B>(int, Index, Index, bool, Index, const std::string&, bool, \
+                                     bool); \
   template class GaussJordan<B>;
 TERRACE_FOR_EACH_BACKEND(INSTANTIATE)
 #undef INSTANTIATE

@@ -1,5 +1,5 @@
-// Gauss-Jordan elimination of [A | B] on row slices: inverse in place, or solution, and
-// determinant.
+// Elimination of [A | B] on row slices: Gauss-Jordan's for an inverse in place or a solution,
+// Gauss's (LU) for a solution or the factors; and the determinant.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -25,6 +25,7 @@ struct JordanPlan {
   Index n = 0, right = 0;  ///< order, and columns right of A
   Index columns = 0;       ///< n + right, and some of zeros that align the rows
   bool inverse = true;     ///< update all columns; otherwise only those right of the panel
+  bool lu = false;         ///< of a solution: pivot rows rest, and U is solved with at the end
   Index block = 1;
   Pivoting pivoting = Pivoting::partial;
   BlockCyclic rows;  ///< blocks of `block` rows; of a leaf's rows for the host's tournament
@@ -41,7 +42,7 @@ struct JordanPlan {
 /// `block` 0 and `pivoting` "auto" are chosen here. Throws agreed Error(usage).
 template <class B>
 JordanPlan plan_jordan(int ranks, Index n, Index right, bool inverse, Index block,
-                       const std::string& pivoting, bool emulated = false);
+                       const std::string& pivoting, bool emulated = false, bool lu = false);
 
 /// What the elimination found; the same on all ranks.
 struct [[nodiscard]] JordanOutcome {
@@ -54,10 +55,14 @@ struct [[nodiscard]] JordanOutcome {
 
 /// The rows of a rank, with all memory that the elimination needs.
 ///
-/// Rows never move: row `destination()[slot]` of the result stands in `slot`. After an inversion
-/// columns [0, n) are those rows of A^-1, after a solve columns [n, n + right) those rows of X.
-/// 2 n^3 flops for an inverse, n^3 + 2 n^2 right for a solve, over all ranks; each rank sends and
-/// receives every row once as a pivot row, 8 n (n + right) bytes.
+/// Row `destination()[slot]` of the result stands in `slot`. After an inversion columns [0, n) are
+/// those rows of A^-1, after a solve columns [n, n + right) those rows of X; with `lu` columns [0, n)
+/// are those rows of U and its diagonal (left of it L, where it is kept).
+/// 2 n^3 flops for an inverse, n^3 + 2 n^2 right for a solve, 2/3 n^3 + 2 n^2 right for one by LU,
+/// over all ranks; each rank sends and receives every row once as a pivot row, 8 n (n + right) bytes.
+///
+/// Gauss-Jordan never moves a row. By LU a rank's rows change places among themselves
+/// (kernels/dense/lu.hpp): global_row_ moves with them.
 template <class B>
 class GaussJordan {
  public:
@@ -94,6 +99,25 @@ class GaussJordan {
   void archive(Archive& archive, Index k);
 
  private:
+  /// The rows that panel k meets: all, or, by LU, those that do not rest, from a multiple of
+  /// row_grain on.
+  [[nodiscard]] dense::Rows<B> met(Index k) const;
+  [[nodiscard]] Index base(Index k) const;
+  /// LU: panel k's pivot rows come to rest; on this rank they are `pivots`, slots of met(k).
+  void retire(const Stream<B>& lane, Index k, View<const Index, B> pivots);
+  /// LU: what moves_of() says, for the host.
+  void note_moves(Index k, const std::vector<Index>& pivots);
+  void begin_lu(const Stream<B>& lane);
+  void solve_upper(const Stream<B>& lane);
+  void solve_panel(const Stream<B>& lane, Index k);
+  /// LU: rows and their columns as they lay at first, to or from a checkpoint before panel k.
+  void archive_rows(const Stream<B>& lane, Archive& archive, Index k);
+  /// Rows that rest to the top, in the order of their columns.
+  void sort_rows(const Stream<B>& lane, const std::vector<Index>& column, Index k);
+  [[nodiscard]] Index slot_of(Index row) const {
+    const Index slot = plan_.rows.slot(row);
+    return plan_.lu ? place_[std::size_t(slot)] : slot;
+  }
   [[nodiscard]] dense::Panel<B> panel(Index k) const;
   /// First column that panel k's update reads and writes.
   [[nodiscard]] Index from(Index k) const;
@@ -108,8 +132,10 @@ class GaussJordan {
   /// Pivots and determinant of the panels before `end` from their summaries.
   void note_panels(Index end);
   void note_panel(Index k);
-  void choose_partial(const Stream<B>& lane, const dense::Panel<B>& panel);
-  void choose_tournament(const Stream<B>& lane, const dense::Panel<B>& panel);
+  void choose_partial(const Stream<B>& lane, const dense::Rows<B>& rows,
+                      const dense::Panel<B>& panel);
+  void choose_tournament(const Stream<B>& lane, const dense::Rows<B>& rows,
+                         const dense::Panel<B>& panel);
 
   Context<B>& context_;
   JordanPlan plan_;
@@ -120,6 +146,11 @@ class GaussJordan {
   std::array<Buffer<double, B>, 2> n_;  // of even and odd panels
   Buffer<std::byte, B> integers_;       // of emulated products
   Buffer<Index, B> global_row_, column_of_, pivots_, info_, list_;
+  // LU: 0, 1 ... (direct: pivots are slots), at the end a list; what retire_rows() wants; of every
+  // panel, this rank's rows that rest before it; of every first slot, where its row is; of every
+  // slot, its row's first one.
+  Buffer<Index, B> numbers_, moves_;
+  std::vector<Index> resting_, place_, origin_;
   PinnedBuffer<double> summary_host_;  // of all panels
   PinnedBuffer<Index> list_host_;
   std::array<Event<B>, 4> known_;               // summary of panel k is on the host

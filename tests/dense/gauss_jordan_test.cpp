@@ -20,10 +20,10 @@ struct Outcome {
 template <class B>
 Outcome eliminated(Context<B>& context, Index n, const Entry& a, Index block,
                    const std::string& pivoting, Index right = 0, const Entry& b = {},
-                   bool emulated = false) {
+                   bool emulated = false, bool lu = false) {
   const bool inverse = right == 0;
   GaussJordan<B> method(
-      context, plan_jordan<B>(context.size(), n, right, inverse, block, pivoting, emulated));
+      context, plan_jordan<B>(context.size(), n, right, inverse, block, pivoting, emulated, lu));
   std::vector<double> row(static_cast<std::size_t>(method.ld()), 0.0);
   for (Index s = 0; s < method.slots(); ++s) {
     const Index i = method.plan().rows.global(s, context.rank());
@@ -124,7 +124,7 @@ void check_singular(const std::string& pivoting) {
 }
 
 template <class B>
-void check_solve(const std::string& pivoting) {
+void check_solve(const std::string& pivoting, bool lu = false) {
   Context<B>* context = test::context<B>();
   if (!context) return;
   for (const Index n : {1, 5, 64, 65, 130})
@@ -133,10 +133,44 @@ void check_solve(const std::string& pivoting) {
       const Entry a = test::problems(n)[0].entry;
       const Entry b = [](Index i, Index j) { return random_uniform(99, i, j); };
       INFO("n " << n << ", right-hand sides " << right);
-      const Outcome out = eliminated(*context, n, a, 16, pivoting, right, b);
+      const Outcome out = eliminated(*context, n, a, 16, pivoting, right, b, false, lu);
       REQUIRE_ALL(out.found.good());
       CHECK_ALL(test::residual_ratio(n, right, a, out.x, b) < 30);
     }
+}
+
+/// LU on every kind of matrix, with the determinant of the textbook, and widths that no vector
+/// divides.
+template <class B>
+void check_lu(const std::string& pivoting) {
+  check_solve<B>(pivoting, true);
+  Context<B>* context = test::context<B>();
+  if (!context) return;
+  const Entry b = [](Index i, Index j) { return random_uniform(99, i, j); };
+  const auto check = [&](Index n, const test::Problem& problem, Index block) {
+    INFO(problem.name << ", n " << n << ", block " << block << ", " << pivoting);
+    const Outcome out = eliminated(*context, n, problem.entry, block, pivoting, 2, b, false, true);
+    const test::Oracle oracle = test::textbook_inverse(n, problem.entry);
+    REQUIRE_ALL(out.found.good());
+    CHECK_ALL(test::residual_ratio(n, 2, problem.entry, out.x, b) < 30);
+    CHECK_ALL(out.found.determinant_sign == oracle.sign);
+    if (problem.name == test::problems(1)[0].name)
+      CHECK_ALL(std::fabs(out.found.log_abs_determinant - double(oracle.log_abs_determinant)) <
+                1e-9 * double(n));
+  };
+  for (const Index n : {1, 2, 17, 33, 65, 130})
+    for (const test::Problem& problem : test::problems(n))
+      if (n <= problem.largest && !(n == 1 && problem.name == "zero leading block"))
+        check(n, problem, 16);
+  for (const Index block : {1, 5, 32, 40, 64, 100, 200})
+    check(200, test::problems(1)[0], block);
+  for (const Index column : {0, 31, 70, 99}) {
+    const Entry zero = [=](Index i, Index j) {
+      return j == column ? 0.0 : random_uniform(5, i, j);
+    };
+    const Outcome out = eliminated(*context, 100, zero, 32, pivoting, 1, b, false, true);
+    CHECK_ALL(out.found.bad_column == column);
+  }
 }
 
 }  // namespace
@@ -160,6 +194,10 @@ TEMPLATE_TEST_CASE("Many right-hand sides are solved by the same elimination", "
 }
 
 // Panels of 1 to 16 multiprocessors, with 1 and 2 rows a thread.
+TEMPLATE_TEST_CASE("LU passes LAPACK's ratio on every kind of matrix", "", TERRACE_BACKENDS) {
+  for (const std::string pivoting : {"partial", "tournament"}) check_lu<TestType>(pivoting);
+}
+
 TEMPLATE_TEST_CASE("Panels of many rows on one device pass the check", "", TERRACE_BACKENDS) {
   Context<TestType>* context = test::context<TestType>();
   if (!context) return;

@@ -11,8 +11,7 @@
 
 #include "kernels/base/parallel.hpp"
 #include "kernels/base/random.hpp"
-#include "kernels/dense/cpu/panel.hpp"
-#include "kernels/dense/cpu/product.hpp"
+#include "kernels/dense/cpu/layout.hpp"
 
 namespace terrace::dense {
 namespace {
@@ -21,12 +20,6 @@ constexpr Index piece_columns = 480;             // of one product
 constexpr Index piece_bytes = Index(256) << 10;  // of N, half of a second cache
 constexpr Index least_rows = 64, least_columns = 96;
 
-Slivers slivers_of(const Panel<Cpu>& panel) { return {panel.n.data, sliver_stride(panel.block)}; }
-/// Behind the slivers: 1 for the pivot rows of the panel, whose rows of A start at zero, or 0. Not
-/// column_of: the next panel's pivots are chosen beside this one's update.
-double* pivot_flags(const Rows<Cpu>& rows, const Panel<Cpu>& panel) {
-  return panel.n.data + slivers(rows.slots) * sliver_stride(panel.block);
-}
 Strip strip_of(const Rows<Cpu>& rows, const Panel<Cpu>& panel) {
   return {slivers_of(panel), rows.slots, panel.width, rows.global_row.data, rows.column_of.data};
 }
@@ -44,12 +37,6 @@ void write_record(const Strip& strip, const Best& best, double* record) {
   record[2] = double(best.slot);
   if (best.slot >= 0) copy_row(strip, best.slot, record + 3);
 }
-/// Y of the panel, rows that hold columns `from` on.
-PackedRows packed_rows(const Panel<Cpu>& panel, Index length, Index from, bool inverse, double* y) {
-  const Index unit = inverse ? panel.first - from : length;
-  return {y, panel.width, length, unit, inverse ? unit + panel.width : length};
-}
-
 }  // namespace
 
 BufferSizes sizes(Cpu, Index slots, Index tile, Index block, int ranks) {
@@ -258,15 +245,16 @@ void begin_update(const Stream<Cpu>&, const Rows<Cpu>&, const Panel<Cpu>&, Index
 template <>
 void update(const Stream<Cpu>& stream, const Rows<Cpu>& rows, const Panel<Cpu>& panel,
             View<const double, Cpu> y, Index from, Index c0, Index c1) {
-  if (c1 <= c0 || rows.slots == 0) return;
+  if (c1 <= c0 || rows.slots <= panel.skip) return;
   stream.run([=] {
     const Index length = rows.columns - from, threads = thread_count();
+    const Index all = rows.slots - panel.skip;
     const bool inverse = from <= panel.first;  // else panel's columns lie left of `from`
     // No entry depends on the cut into pieces.
     Index height = std::max(least_rows, round_up(piece_bytes / 8 / panel.width, 8));
     Index width = piece_columns;  // cut where slivers end, but for the first and the last column
     const auto across = [&] { return ceil_div(c1 - from, width) - (c0 - from) / width; };
-    const auto pieces = [&] { return ceil_div(rows.slots, height) * across(); };
+    const auto pieces = [&] { return ceil_div(all, height) * across(); };
     while (threads > 1 && pieces() < 4 * threads) {
       if (width > least_columns) {
         width -= least_columns;
@@ -276,7 +264,7 @@ void update(const Stream<Cpu>& stream, const Rows<Cpu>& rows, const Panel<Cpu>& 
         break;
       }
     }
-    const Index down = ceil_div(rows.slots, height), end = panel.first + panel.width;
+    const Index down = ceil_div(all, height), end = panel.first + panel.width;
     const double* const flags = pivot_flags(rows, panel);
     parallel_for(pieces(), [&](Index piece) {
       Product product;
@@ -284,7 +272,7 @@ void update(const Stream<Cpu>& stream, const Rows<Cpu>& rows, const Panel<Cpu>& 
       product.y = packed_rows(panel, length, from, inverse, const_cast<double*>(y.data));
       product.a = rows.a.data + from;
       product.ld = rows.ld;
-      product.row = piece % down * height;
+      product.row = panel.skip + piece % down * height;
       product.row_end = std::min(rows.slots, product.row + height);
       const Index at = ((c0 - from) / width + piece / down) * width;
       product.c0 = std::max(c0 - from, at);

@@ -16,6 +16,8 @@ Index even(const Rows<Cuda>& rows) {
   const Index count = rows.slots + rows.slots % 2;
   return rows.a.size >= count * rows.ld ? count : rows.slots;
 }
+/// The same of the rows that a panel does not leave alone.
+Index updated(const Rows<Cuda>& rows, const Panel<Cuda>& panel) { return even(rows) - panel.skip; }
 
 /// panel[:, c] := A[:, first + c], 32 x 32 tiles through shared memory.
 __global__ void load_kernel(Index slots, Index width, const double* a, Index lda, Index first,
@@ -117,6 +119,14 @@ __global__ void fill_random_kernel(Index slots, Index columns, const Index* glob
 
 }  // namespace
 
+void store_columns(const Stream<Cuda>& stream, Index slots, Index width, double* a, Index lda,
+                   Index first, const double* panel, Index ldp) {
+  if (width <= 0 || slots <= 0) return;
+  const dim3 grid(grid_for(slots, 32), grid_for(width, 32));
+  store_kernel<<<grid, dim3(32, 8), 0, native(stream)>>>(slots, width, a, lda, first, panel, ldp);
+  check_launch();
+}
+
 template <>
 void load_panel(const Stream<Cuda>& stream, const Rows<Cuda>& rows, const Panel<Cuda>& panel,
                 bool fresh) {
@@ -160,34 +170,31 @@ void begin_update(const Stream<Cuda>& stream, const Rows<Cuda>& rows, const Pane
 template <>
 void update(const Stream<Cuda>& stream, const Rows<Cuda>& rows, const Panel<Cuda>& panel,
             View<const double, Cuda> y, Index from, Index c0, Index c1) {
-  if (c1 <= c0 || rows.slots == 0) return;
+  if (c1 <= c0 || rows.slots <= panel.skip) return;
   // Row-major A[:, c0:c1) is a column-major (c1 - c0) x slots matrix: A^T -= Y^T N^T.
   const double minus = -1, one = 1;
   const Index length = rows.columns - from;
-  check(cublasDgemm_64(cublas(stream), CUBLAS_OP_N, CUBLAS_OP_T, c1 - c0, even(rows), panel.width,
-                       &minus, y.data + (c0 - from), length, panel.n.data, panel_ld(rows.slots),
-                       &one, rows.a.data + c0, rows.ld));
+  check(cublasDgemm_64(cublas(stream), CUBLAS_OP_N, CUBLAS_OP_T, c1 - c0, updated(rows, panel),
+                       panel.width, &minus, y.data + (c0 - from), length,
+                       panel.n.data + panel.skip, panel_ld(rows.slots), &one,
+                       rows.a.data + panel.skip * rows.ld + c0, rows.ld));
 }
 
 template <>
 void update_panel(const Stream<Cuda>& stream, const Rows<Cuda>& rows, const Panel<Cuda>& panel,
                   View<const double, Cuda> y, Index from, const Panel<Cuda>& next) {
-  if (next.width <= 0 || rows.slots == 0) return;
+  if (next.width <= 0 || rows.slots <= panel.skip) return;
   const double minus = -1, one = 1;
-  check(cublasDgemm_64(cublas(stream), CUBLAS_OP_N, CUBLAS_OP_T, even(rows), next.width,
-                       panel.width, &minus, panel.n.data, panel_ld(rows.slots),
+  check(cublasDgemm_64(cublas(stream), CUBLAS_OP_N, CUBLAS_OP_T, updated(rows, panel), next.width,
+                       panel.width, &minus, panel.n.data + panel.skip, panel_ld(rows.slots),
                        y.data + (next.first - from), rows.columns - from, &one, next.n.data,
-                       panel_ld(rows.slots)));
+                       panel_ld(rows.slots - panel.skip)));
 }
 
 template <>
 void store_panel(const Stream<Cuda>& stream, const Rows<Cuda>& rows, const Panel<Cuda>& panel) {
-  if (panel.width <= 0 || rows.slots == 0) return;
-  const dim3 grid(grid_for(rows.slots, 32), grid_for(panel.width, 32));
-  store_kernel<<<grid, dim3(32, 8), 0, native(stream)>>>(rows.slots, panel.width, rows.a.data,
-                                                         rows.ld, panel.first, panel.n.data,
-                                                         panel_ld(rows.slots));
-  check_launch();
+  store_columns(stream, rows.slots, panel.width, rows.a.data, rows.ld, panel.first, panel.n.data,
+                panel_ld(rows.slots));
 }
 
 template <>

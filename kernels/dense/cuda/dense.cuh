@@ -15,4 +15,8 @@ __device__ inline Index place_in(Index column, Index first, Index width) {
 
 inline unsigned grid_for(Index work, Index threads) { return unsigned(ceil_div(work, threads)); }
 
+/// a[:, first ... first + width) = `slots` rows of a panel's columns.
+void store_columns(const Stream<Cuda>& stream, Index slots, Index width, double* a, Index lda,
+                   Index first, const double* panel, Index ldp);
+
 }  // namespace terrace::dense

@@ -1,0 +1,126 @@
+// Gaussian elimination on the CPU: pivot rows come to rest at the top, and the triangle's solution.
+// 32 b (columns - from) bytes a panel at most, bound by memory.
+#include "kernels/dense/lu.hpp"
+
+#include <cblas.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/base/parallel.hpp"
+#include "kernels/dense/cpu/layout.hpp"
+
+namespace terrace::dense {
+
+namespace {
+
+constexpr Index solve_columns = 64;  // right-hand sides of one piece
+
+void copy_doubles(double* to, const double* from, Index count) {
+  std::memcpy(to, from, std::size_t(std::max<Index>(0, count)) * sizeof(double));
+}
+
+/// Row t of Y, to `out`.
+void unpack_row(const PackedRows& y, Index t, double* out) {
+  for (Index first = 0, step = sliver_columns(); first < y.length; first += step) {
+    const Index width = std::min(step, y.length - first);
+    copy_doubles(out + first, y.y + first * y.depth + t * width, width);
+  }
+}
+
+struct Retiring {
+  const Rows<Cpu>& rows;
+  const Panel<Cpu>& panel;
+  Index top, from;
+  PackedRows y;
+  [[nodiscard]] double* row(Index slot) const { return rows.a.data + slot * rows.ld; }
+
+  /// Row t of the panel comes to rest in `slot`.
+  void place(Index slot, Index t, const double* left) const {
+    double* const out = row(slot);
+    if (left) copy_doubles(out, left, panel.first);
+    copy_doubles(out + panel.first, panel.lu.data + t * panel.block, panel.width);
+    unpack_row(y, t, out + from);
+  }
+  /// A[slot, J] := N.
+  void keep(Index slot) const {
+    const double* const n = slivers_of(panel).row(slot);
+    for (Index k = 0, step = lanes(); k < panel.width; ++k)
+      row(slot)[panel.first + k] = n[k * step];
+  }
+};
+
+void move_panel_row(const Slivers& n, Index width, Index to, Index from) {
+  double* const out = n.row(to);
+  const double* const in = n.row(from);
+  for (Index k = 0, step = lanes(); k < width; ++k) out[k * step] = in[k * step];
+}
+void clear_panel_row(const Slivers& n, Index width, Index slot) {
+  double* const out = n.row(slot);
+  for (Index k = 0, step = lanes(); k < width; ++k) out[k * step] = 0;
+}
+
+}  // namespace
+
+template <>
+void retire_rows(const Stream<Cpu>& stream, const Rows<Cpu>& rows, const Panel<Cpu>& panel,
+                 View<const Index, Cpu> pivots, Index top, Index from, View<const double, Cpu> y,
+                 View<Index, Cpu> ids, View<Index, Cpu>, bool keep, View<double, Cpu> room) {
+  stream.run([=] {
+    const Index count = pivots.size, left = keep ? 0 : panel.first, length = rows.columns - from;
+    const Slivers n = slivers_of(panel);
+    const Retiring retiring{rows, panel, top, from,
+                            packed_rows(panel, length, from, false, const_cast<double*>(y.data))};
+    Index* const column_of = rows.column_of.data;
+    const std::vector<Index> list(pivots.data, pivots.data + count);
+    std::vector<Index> place, id;
+    for (const Index p : list) {
+      place.push_back(column_of[p] - panel.first);
+      id.push_back(ids.data[p]);
+    }
+    if (keep)
+      parallel_ranges(count, 16, [&](Index begin, Index end) {
+        for (Index i = begin; i < end; ++i)
+          copy_doubles(room.data + i * rows.columns, retiring.row(list[std::size_t(i)]),
+                       panel.first);
+      });
+    const Moves moves = moves_of(list, top);
+    parallel_ranges(Index(moves.to.size()), 16, [&](Index begin, Index end) {
+      for (Index m = begin; m < end; ++m) {
+        const Index to = moves.to[std::size_t(m)], source = moves.from[std::size_t(m)];
+        copy_doubles(retiring.row(to) + left, retiring.row(source) + left, rows.columns - left);
+        move_panel_row(n, panel.width, to, source);
+        column_of[to] = -1;
+        ids.data[to] = ids.data[source];
+      }
+    });
+    parallel_ranges(count, 16, [&](Index begin, Index end) {
+      for (Index i = begin; i < end; ++i) {
+        const Index t = place[std::size_t(i)];
+        retiring.place(top + i, t, keep ? room.data + i * rows.columns : nullptr);
+        column_of[top + i] = panel.first + t;
+        ids.data[top + i] = id[std::size_t(i)];
+      }
+    });
+    for (Index s = panel.skip; s < top + count; ++s) clear_panel_row(n, panel.width, s);
+    std::fill_n(pivot_flags(rows, panel), rows.slots, 0.0);
+    if (keep)
+      parallel_ranges(rows.slots - top - count, 64, [&](Index begin, Index end) {
+        for (Index s = begin; s < end; ++s) retiring.keep(top + count + s);
+      });
+  });
+}
+
+template <>
+void solve_upper(const Stream<Cpu>& stream, Index n, Index right, View<const double, Cpu> u,
+                 Index ldu, View<double, Cpu> x, Index ldx) {
+  if (n == 0 || right == 0) return;
+  stream.run([=] {
+    parallel_ranges(right, solve_columns, [&](Index begin, Index end) {
+      cblas_dtrsm(CblasRowMajor, CblasLeft, CblasUpper, CblasNoTrans, CblasNonUnit, int(n),
+                  int(end - begin), 1.0, u.data, int(ldu), x.data + begin, int(ldx));
+    });
+  });
+}
+
+}  // namespace terrace::dense

@@ -1,0 +1,180 @@
+// Gaussian elimination on the GPU: pivot rows come to rest at the top, and the triangles' solution.
+// A panel moves its pivot rows once and as many rows at most that make room: 32 b (columns - from)
+// bytes, bound by HBM.
+#include <algorithm>
+
+#include "kernels/dense/cuda/dense.cuh"
+#include "kernels/dense/lu.hpp"
+
+namespace terrace::dense {
+
+namespace {
+
+constexpr int pairing_threads = 1024;
+
+/// The parts of retire_rows()'s list, `count` pivot rows.
+struct List {
+  Index count;
+  Index *place, *from, *to, *pivot_id, *moved_id, *moves;
+};
+List cut_list(View<Index, Cuda> list, Index count) {
+  Index* const p = list.data;
+  return {count, p, p + count, p + 2 * count, p + 3 * count, p + 4 * count, p + 5 * count};
+}
+
+/// Number of threads before this one with `flag`; `total` of all. One block; ends with a barrier.
+__device__ int rank_among(bool flag, int* of_warps, int& total) {
+  const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
+  const unsigned mask = __ballot_sync(~0u, flag);
+  if (lane == 0) of_warps[warp] = __popc(mask);
+  __syncthreads();
+  int before = 0;
+  total = 0;
+  for (int w = 0; w < pairing_threads / 32; ++w) {
+    if (w < warp) before += of_warps[w];
+    total += of_warps[w];
+  }
+  __syncthreads();
+  return before + __popc(mask & ((1u << lane) - 1));
+}
+
+/// moves_of(), and what goes with the rows: column_of, ids, the summary. One block.
+__global__ void __launch_bounds__(pairing_threads)
+    pair_kernel(Panel<Cuda> panel, const Index* pivots, Index top, Index* column_of, Index* ids,
+                List list) {
+  __shared__ int of_warps[pairing_threads / 32];
+  if (panel.info.data[0] >= 0) {
+    if (threadIdx.x == 0) *list.moves = 0;
+    return;
+  }
+  Index froms = 0, tos = 0;
+  for (Index i0 = 0; i0 < list.count; i0 += pairing_threads) {
+    const Index i = i0 + threadIdx.x;
+    const bool mine = i < list.count;
+    const Index p = mine ? pivots[i] : 0;
+    const bool in_the_way = mine && place_in(column_of[top + i], panel.first, panel.width) < 0;
+    const bool down = mine && p >= top + list.count;
+    int total = 0;
+    const Index f = froms + rank_among(in_the_way, of_warps, total);
+    froms += total;
+    const Index t = tos + rank_among(down, of_warps, total);
+    tos += total;
+    if (mine) {
+      list.place[i] = column_of[p] - panel.first;
+      list.pivot_id[i] = ids[p];
+    }
+    if (in_the_way) {
+      list.from[f] = top + i;
+      list.moved_id[f] = ids[top + i];
+    }
+    if (down) list.to[t] = p;
+  }
+  __syncthreads();
+  for (Index m = threadIdx.x; m < froms; m += pairing_threads) {
+    column_of[list.to[m]] = -1;
+    ids[list.to[m]] = list.moved_id[m];
+  }
+  for (Index i = threadIdx.x; i < list.count; i += pairing_threads) {
+    column_of[top + i] = panel.first + list.place[i];
+    ids[top + i] = list.pivot_id[i];
+    panel.summary.data[2 + list.place[i]] = double(list.pivot_id[i]);
+  }
+  if (threadIdx.x == 0) *list.moves = froms;
+}
+
+/// a[to[m], left ...) = a[from[m], left ...).
+__global__ void move_rows_kernel(List list, double* a, Index lda, Index left, Index columns) {
+  const Index moves = *list.moves, step = Index(gridDim.x) * blockDim.x;
+  for (Index m = blockIdx.y; m < moves; m += gridDim.y) {
+    double* const to = a + list.to[m] * lda;
+    const double* const from = a + list.from[m] * lda;
+    for (Index j = left + Index(blockIdx.x) * blockDim.x + threadIdx.x; j < columns; j += step)
+      to[j] = from[j];
+  }
+}
+
+/// The same of N, by columns.
+__global__ void move_panel_kernel(List list, Index width, double* n, Index ld) {
+  const Index moves = *list.moves;
+  const Index m = Index(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (m >= moves) return;
+  const Index to = list.to[m], from = list.from[m];
+  for (Index c = blockIdx.y; c < width; c += gridDim.y) n[to + c * ld] = n[from + c * ld];
+}
+
+/// saved[i, 0 ... first) = a[pivots[i], 0 ... first).
+__global__ void save_kernel(const Index* pivots, const double* a, Index lda, Index first,
+                            double* saved, Index ld) {
+  for (Index j = threadIdx.x; j < first; j += blockDim.x)
+    saved[Index(blockIdx.x) * ld + j] = a[pivots[blockIdx.x] * lda + j];
+}
+
+/// Rows top ... of A: `saved` (or nothing), LU, Y.
+__global__ void rest_kernel(List list, Panel<Cuda> panel, double* a, Index lda, Index top,
+                            Index from, Index columns, const double* y, const double* saved,
+                            Index ld_saved) {
+  if (panel.info.data[0] >= 0) return;
+  const Index i = blockIdx.y, t = list.place[i], length = columns - from;
+  double* const out = a + (top + i) * lda;
+  const double* const lu = panel.lu.data + t * panel.block;
+  const Index step = Index(gridDim.x) * blockDim.x;
+  for (Index j = Index(blockIdx.x) * blockDim.x + threadIdx.x; j < columns; j += step) {
+    if (j >= from)
+      out[j] = y[t * length + j - from];
+    else if (j >= panel.first)
+      out[j] = lu[j - panel.first];
+    else if (saved)
+      out[j] = saved[i * ld_saved + j];
+  }
+}
+
+}  // namespace
+
+template <>
+void retire_rows(const Stream<Cuda>& stream, const Rows<Cuda>& rows, const Panel<Cuda>& panel,
+                 View<const Index, Cuda> pivots, Index top, Index from, View<const double, Cuda> y,
+                 View<Index, Cuda> ids, View<Index, Cuda> numbers, bool keep,
+                 View<double, Cuda> room) {
+  const Index count = pivots.size, ldn = panel_ld(rows.slots), below = top + count;
+  const cudaStream_t on = native(stream);
+  if (count > 0) {
+    const List list = cut_list(numbers, count);
+    const Index left = keep ? 0 : panel.first;
+    if (keep && panel.first > 0) {
+      save_kernel<<<unsigned(count), 256, 0, on>>>(pivots.data, rows.a.data, rows.ld, panel.first,
+                                                   room.data, rows.columns);
+      check_launch();
+    }
+    pair_kernel<<<1, pairing_threads, 0, on>>>(panel, pivots.data, top, rows.column_of.data,
+                                               ids.data, list);
+    check_launch();
+    const unsigned across = grid_for(rows.columns - left, 256 * 8);
+    move_rows_kernel<<<dim3(across, unsigned(std::min<Index>(count, 65535))), 256, 0, on>>>(
+        list, rows.a.data, rows.ld, left, rows.columns);
+    check_launch();
+    move_panel_kernel<<<dim3(grid_for(count, 128), unsigned(std::min<Index>(panel.width, 256))),
+                        128, 0, on>>>(list, panel.width, panel.n.data, ldn);
+    check_launch();
+    rest_kernel<<<dim3(across, unsigned(count)), 256, 0, on>>>(
+        list, panel, rows.a.data, rows.ld, top, from, rows.columns, y.data,
+        keep ? room.data : nullptr, rows.columns);
+    check_launch();
+  }
+  if (below > panel.skip)
+    check(cudaMemset2DAsync(panel.n.data + panel.skip, std::size_t(ldn) * 8, 0,
+                            std::size_t(below - panel.skip) * 8, std::size_t(panel.width), on));
+  if (keep && rows.slots > below)
+    store_columns(stream, rows.slots - below, panel.width, rows.a.data + below * rows.ld, rows.ld,
+                  panel.first, panel.n.data + below, ldn);
+}
+
+template <>
+void solve_upper(const Stream<Cuda>& stream, Index n, Index right, View<const double, Cuda> u,
+                 Index ldu, View<double, Cuda> x, Index ldx) {
+  if (n == 0 || right == 0) return;
+  const double one = 1;  // row-major U X = Y is X^T U^T = Y^T by columns
+  check(cublasDtrsm_64(cublas(stream), CUBLAS_SIDE_RIGHT, CUBLAS_FILL_MODE_LOWER, CUBLAS_OP_N,
+                       CUBLAS_DIAG_NON_UNIT, right, n, &one, u.data, ldu, x.data, ldx));
+}
+
+}  // namespace terrace::dense

@@ -1,0 +1,45 @@
+// Gaussian elimination in place of Gauss-Jordan's: a row that was a pivot row rests as a row of U.
+//
+// A rank's pivot rows move to the top of its slots, in the order of their columns; the rows that lay
+// there take the slots that become free. What is left to eliminate is the end of the slots, and the
+// work of a panel shrinks with it: 2/3 n^3 flops.
+//
+//   slots 0 ... used       rows of U (and of L left of it), in the order of their columns
+//   slots used ... slots   rows without a pivot so far
+#pragma once
+#include <vector>
+
+#include "kernels/dense/dense.hpp"
+
+namespace terrace::dense {
+
+/// A view of Rows begins at a multiple of this, so that slivers and cuBLAS's vectors stay whole; what
+/// lies between it and the first row in use has N = 0.
+constexpr Index row_grain = 32;
+
+/// What retire_rows() moves: row from[i] goes to slot to[i]. `pivots`: slots of the pivot rows, which
+/// become slots top, top + 1 ...; the i-th row there that is none of them takes the i-th place of
+/// those that lie further down.
+struct Moves {
+  std::vector<Index> from, to;
+};
+Moves moves_of(const std::vector<Index>& pivots, Index top);
+
+/// The panel's pivot rows `pivots` (slots of this view, in the order of their columns) come to rest:
+/// they move to slots top, top + 1 ... of A, columns [from, columns) being rows of `y` and the
+/// panel's own those of LU; with `keep` also columns left of the panel, and A[:, J] := N in the rows
+/// below. The other rows move with column_of, `ids` (global rows) and N, which is zero for rows in
+/// [panel.skip, top + pivots.size). The panel's summary has the ids of the pivot rows.
+/// `y`: rows of columns - from, as solve_lower() leaves them. `list`: room for 6 block + 1 numbers;
+/// `room`: with `keep`, for block rows of columns.
+template <class B>
+void retire_rows(const Stream<B>&, const Rows<B>& rows, const Panel<B>& panel,
+                 View<const Index, B> pivots, Index top, Index from, View<const double, B> y,
+                 View<Index, B> ids, View<Index, B> list, bool keep, View<double, B> room);
+
+/// x := U^-1 x, n rows of `right` numbers; U the upper triangle of row-major `u`. n^2 right flops.
+template <class B>
+void solve_upper(const Stream<B>&, Index n, Index right, View<const double, B> u, Index ldu,
+                 View<double, B> x, Index ldx);
+
+}  // namespace terrace::dense
