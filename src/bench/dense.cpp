@@ -12,32 +12,13 @@
 #include "kernels/base/random.hpp"
 #include "kernels/base/rates.hpp"
 #include "kernels/dense/rivals.hpp"
-#include "src/bench/bench.hpp"
-#include "src/dense/check.hpp"
+#include "src/bench/dense_bench.hpp"
 #include "src/dense/gauss_jordan.hpp"
 #include "src/dense/textbook.hpp"
 
 namespace terrace::dense {
 
 namespace {
-
-/// The rows of the random matrix on the host, as a file would deliver them.
-RowReader generator(Index n, Word seed) {
-  return [n, seed](std::span<const Range> ranges, const io::Sink<double>& sink) {
-    const Index piece = std::clamp<Index>((Index(8) << 20) / std::max<Index>(1, 8 * n), 1, 1024);
-    std::vector<double> rows(static_cast<std::size_t>(piece * n));
-    Index position = 0;
-    for (const Range& range : ranges)
-      for (Index first = range.first; first < range.end(); first += piece) {
-        const Index count = std::min(piece, range.end() - first);
-        for (Index i = 0; i < count; ++i)
-          for (Index j = 0; j < n; ++j)
-            rows[std::size_t(i * n + j)] = random_uniform(seed, first + i, j);
-        sink(position, count, rows.data());
-        position += count;
-      }
-  };
-}
 
 /// The devices' clocks: mean_megahertz of the slowest, lowest_megahertz, and the fractions of the
 /// time that power and temperature held the clock down on the device where they did most.
@@ -53,10 +34,39 @@ void add_clocks(const Control& control, nlohmann::json& report, const ClockWatch
   report["too_hot_fraction"] = most[1];
 }
 
-struct DenseBenchOptions : BenchOptions {
-  std::string pivoting = "auto";
-  std::vector<Index> grid, threads;  ///< of --method textbook
-};
+}  // namespace
+
+RowReader generator(Index first, Index columns, Word seed) {
+  return [=](std::span<const Range> ranges, const io::Sink<double>& sink) {
+    const Index piece =
+        std::clamp<Index>((Index(8) << 20) / std::max<Index>(1, 8 * columns), 1, 1024);
+    std::vector<double> rows(static_cast<std::size_t>(piece * columns));
+    Index position = 0;
+    for (const Range& range : ranges)
+      for (Index top = range.first; top < range.end(); top += piece) {
+        const Index count = std::min(piece, range.end() - top);
+        for (Index i = 0; i < count; ++i)
+          for (Index j = 0; j < columns; ++j)
+            rows[std::size_t(i * columns + j)] = random_uniform(seed, top + i, first + j);
+        sink(position, count, rows.data());
+        position += count;
+      }
+  };
+}
+
+template <class B>
+nlohmann::json stages_and_clocks(Run& run, Context<B>& context, Index n,
+                                 const std::function<void(const StageTimes<B>&)>& work) {
+  const auto stages = StageTimes<B>::on();
+  ClockWatch watch(context.device.uuid);
+  watch.begin();
+  work(stages);
+  nlohmann::json report = stage_report(run.control, stages.seconds(), n);
+  add_clocks(run.control, report, watch.end());
+  return report;
+}
+
+namespace {
 
 /// The textbook's method, a line for every shape of its launches. Its warm-up is a small matrix: at
 /// n = 3,000 an inversion takes seconds.
@@ -104,7 +114,7 @@ void bench_textbook(Run& run, Context<B>& context, const DenseBenchOptions& opti
       TextbookInverse<B> solver(context, plan_textbook(n, launch));
       what.measure = [&] { return inverted(solver); };
       what.residual = [&] {
-        return check_inverse<B>(context, solver, generator(n, seed), 1.0).right;
+        return check_inverse<B>(context, solver, generator(0, n, seed), 1.0).right;
       };
       what.spoil = spoils(context.ahead, solver.data());
       bench_run(run, options, what);
@@ -142,7 +152,7 @@ void bench_rival(Run& run, Context<B>& context, const DenseBenchOptions& options
   const Word seed = Word(run.options.seed);
   const Buffer<double, B> inverse =
       collectively(run.control, [&] { return Buffer<double, B>(first ? n * n : 0); });
-  RivalInverse found;
+  RivalRun found;
   what.stages = nullptr;
   what.who = rival;
   what.rival = true;
@@ -164,7 +174,7 @@ void bench_rival(Run& run, Context<B>& context, const DenseBenchOptions& options
                      .comm = Communicator<B>(Control::self()),
                      .device = context.device};
     const InverseResidual both =
-        check_inverse<B>(alone, PlainInverse<B>(n, inverse), generator(n, seed), 1.0);
+        check_inverse<B>(alone, PlainInverse<B>(n, inverse), generator(0, n, seed), 1.0);
     return std::min(both.right, both.left);  // by what it solves for one of them is small
   };
   what.spoil = spoils<B>(context.bulk, inverse);
@@ -201,18 +211,13 @@ void bench_inverse(Run& run, Context<B>& context, const DenseBenchOptions& optio
       return seconds;
     };
     what.stages = [&] {
-      const auto stages = StageTimes<B>::on();
       dense::fill_random(context.ahead, solver.rows(), n, seed);
       context.ahead.synchronize();
-      ClockWatch watch(context.device.uuid);
-      watch.begin();
-      (void)solver.run(silent, stages);
-      nlohmann::json report = stage_report(run.control, stages.seconds(), n);
-      add_clocks(run.control, report, watch.end());
-      return report;
+      return stages_and_clocks<B>(
+          run, context, n, [&](const StageTimes<B>& stages) { (void)solver.run(silent, stages); });
     };
     what.residual = [&] {
-      return check_inverse<B>(context, solver, generator(n, seed), 1.0).right;
+      return check_inverse<B>(context, solver, generator(0, n, seed), 1.0).right;
     };
     what.spoil = spoils(context.ahead, solver.data());
     bench_run(run, options, what);
@@ -225,8 +230,15 @@ void bench_inverse(Run& run, Context<B>& context, const DenseBenchOptions& optio
 
 }  // namespace
 
+#define TERRACE_INSTANTIATE(B)                                    \
+  template nlohmann::json stages_and_clocks<B>(                   \
+      Run&, Context<B>&, Index, const std::function<void(const StageTimes<B>&)>&);
+TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+#undef TERRACE_INSTANTIATE
+
 void add_bench(CLI::App& bench, Selected& selected) {
-  CLI::App* command = bench.add_subcommand("dense", "Inversion; rivals: lapack (CPU), cusolver");
+  CLI::App* command = bench.add_subcommand(
+      "dense", "Inversion or --solve; rivals: lapack (CPU), cusolver, cusolver-mixed");
   const auto options = std::make_shared<DenseBenchOptions>();
   add_bench_options(*command, *options);
   add_stages_option(*command, *options);
@@ -234,13 +246,24 @@ void add_bench(CLI::App& bench, Selected& selected) {
   add_launch_options(*command, options->grid, options->threads);
   command->get_option("--grid")->delimiter(',');
   command->get_option("--threads")->delimiter(',');
+  CLI::Option* const solve =
+      command->add_flag("--solve", options->solve, "Systems A X = B in place of inverses");
+  command->add_option("--rhs", options->right, "Right-hand sides (1)")
+      ->check(CLI::Range(Index(1), Index(1) << 20))
+      ->needs(solve);
   command->add_option("--pivoting", options->pivoting, "partial, tournament or auto")
       ->check(CLI::IsMember({"auto", "partial", "tournament"}));
   command->callback([&selected, options] {
     selected.command = "bench dense";
     selected.action = [options](Run& run) {
       const std::string& method = run.options.method;
-      if (!method.empty() && method != "gauss-jordan" && method != "textbook")
+      if (options->solve && !method.empty() && method != "lu" && method != "gauss-jordan")
+        fail_together(Exit::usage, "unknown method '" + method +
+                                       "'; --method with --solve; use lu or gauss-jordan");
+      if (options->solve && run.options.precision == "emulated")
+        fail_together(Exit::usage,
+                      "systems are benched in FP64; --precision emulated; leave it out");
+      if (!options->solve && !method.empty() && method != "gauss-jordan" && method != "textbook")
         fail_together(Exit::usage, "unknown method '" + method +
                                        "'; --method; use gauss-jordan, or textbook to measure it "
                                        "beside");
@@ -248,8 +271,9 @@ void add_bench(CLI::App& bench, Selected& selected) {
       check_textbook_options(run.control.size(), method == "textbook", 0, "auto",
                              !options->grid.empty() || !options->threads.empty());
       with_backend(run, [&]<class B>(Context<B>& context) {
-        require_rivals(*options, "dense on this backend",
-                       {std::is_same_v<B, Cpu> ? "lapack" : "cusolver"});
+        std::vector<std::string> rivals{std::is_same_v<B, Cpu> ? "lapack" : "cusolver"};
+        if (options->solve && !std::is_same_v<B, Cpu>) rivals.emplace_back("cusolver-mixed");
+        require_rivals(*options, "dense on this backend", rivals);
         if (options->n.empty())
           options->n = std::is_same_v<B, Cpu> ? std::vector<Index>{1000, 4000}
                                               : std::vector<Index>{4096, 8192, 16384};
@@ -258,7 +282,12 @@ void add_bench(CLI::App& bench, Selected& selected) {
         const double bound =
             run.control.reduce(dgemm_rate(context.bulk, bound_sizes().order), Reduce::min);
         for (const Index n : options->n) require_countable({double(n), double(n)});
-        for (const Index n : options->n) bench_inverse(run, context, *options, n, bound);
+        for (const Index n : options->n) {
+          if (options->solve)
+            bench_solution(run, context, *options, n, bound);
+          else
+            bench_inverse(run, context, *options, n, bound);
+        }
       });
     };
   });

@@ -35,6 +35,8 @@ TERRACE_SOLVER(cusolverDnCreate);
 TERRACE_SOLVER(cusolverDnCreateParams);
 TERRACE_SOLVER(cusolverDnDestroy);
 TERRACE_SOLVER(cusolverDnDestroyParams);
+TERRACE_SOLVER(cusolverDnDXgesv);
+TERRACE_SOLVER(cusolverDnDXgesv_bufferSize);
 TERRACE_SOLVER(cusolverDnDpotrf);
 TERRACE_SOLVER(cusolverDnDpotrf_bufferSize);
 TERRACE_SOLVER(cusolverDnSetStream);

@@ -1,0 +1,138 @@
+// terrace bench dense --solve: systems with random matrices, beside LAPACK or cuSOLVER.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "distrib/agree.hpp"
+#include "kernels/dense/rivals.hpp"
+#include "src/bench/dense_bench.hpp"
+#include "src/dense/gauss_jordan.hpp"
+
+namespace terrace::dense {
+
+namespace {
+
+/// LAPACK's ratio of a solution; `own_rows` as check_solution() wants it.
+template <class B>
+double solution_ratio(Context<B>& context, Index n, Index right, Word seed, const BlockCyclic& rows,
+                      const std::function<void(Index, Index, double*)>& own_rows) {
+  return check_solution<B>(context, n, right, rows.ranges(context.rank()), own_rows,
+                           generator(0, n, seed), generator(n, right, seed), 1.0);
+}
+
+/// A rival runs and is checked on rank 0 alone, the others wait. `what`: our line.
+template <class B>
+void bench_rival(Run& run, Context<B>& context, const DenseBenchOptions& options, BenchRun what,
+                 const std::string& rival) {
+  const bool first = run.control.rank() == 0;
+  const Index n = what.sizes["n"], right = options.right;
+  const Word seed = Word(run.options.seed);
+  const Buffer<double, B> x =
+      collectively(run.control, [&] { return Buffer<double, B>(first ? n * right : 0); });
+  RivalRun found;
+  what.stages = nullptr;
+  what.who = rival;
+  what.rival = true;
+  what.measure = [&] {
+    if (first) {
+      if constexpr (std::is_same_v<B, Cpu>)
+        found = lapack_solution(n, right, seed, x);
+      else
+        found = cusolver_solution(context.bulk, n, right, seed, x, rival == "cusolver-mixed");
+    }
+    return run.control.reduce(found.seconds, Reduce::max);
+  };
+  what.trouble = [&] {
+    return found.info == 0 ? std::string() : fmt::format("its info is {}", found.info);
+  };
+  what.residual = [&] {
+    if (!first) return 0.0;
+    Context<B> alone{.control = Control::self(),
+                     .comm = Communicator<B>(Control::self()),
+                     .device = context.device};
+    std::vector<double> values(static_cast<std::size_t>(n * right));
+    download(alone.ahead, values.data(), x.view());
+    alone.ahead.synchronize();
+    return solution_ratio<B>(alone, n, right, seed, contiguous(n, 1),
+                             [&](Index from, Index count, double* out) {
+                               for (Index i = 0; i < n; ++i)
+                                 for (Index j = 0; j < count; ++j)  // LAPACK's columns
+                                   out[i * count + j] = values[std::size_t((from + j) * n + i)];
+                             });
+  };
+  what.spoil = spoils<B>(context.bulk, x);
+  bench_run(run, options, what);
+  if (found.note.empty() || !first) return;
+  run.report["runs"].back()["note"] = found.note;
+  run.say(fmt::format("  {}: {}", rival, found.note));
+}
+
+}  // namespace
+
+template <class B>
+void bench_solution(Run& run, Context<B>& context, const DenseBenchOptions& options, Index n,
+                    double bound) {
+  const Word seed = Word(run.options.seed);
+  const Index right = options.right;
+  const bool lu = run.options.method != "gauss-jordan";
+  const JordanPlan plan = plan_jordan<B>(context.size(), n, right, false, run.options.block,
+                                         options.pivoting, false, lu);
+  constexpr bool host = std::is_same_v<B, Cpu>;
+  require_memory(run.control, (Index(192) << 20) + (host ? plan.bytes : 0), host ? 0 : plan.bytes);
+  BenchRun what;
+  what.sizes = {{"n", n}, {"rhs", right}, {"block", plan.block}};
+  what.who = lu ? "terrace" : "terrace gauss-jordan";
+  // LU's flops for all: a rate in them is comparable.
+  what.work = 1e-9 * (2.0 / 3 * std::pow(double(n), 3) + 2.0 * double(n) * double(n * right));
+  what.unit = "GFLOP/s";
+  what.bound_name = "DGEMM";
+  what.bound = bound * context.size();
+  {
+    GaussJordan<B> solver(context, plan);
+    Progress silent(false, false);
+    const auto fill = [&] {
+      dense::Rows<B> rows = solver.rows();
+      dense::fill_random(context.ahead, rows, n + right, seed);
+      context.ahead.synchronize();
+      run.control.barrier();
+    };
+    what.measure = [&] {
+      fill();
+      JordanOutcome found;
+      const double seconds = lap_seconds(context.ahead, [&] { found = solver.run(silent); });
+      if (!found.good()) fail_together(Exit::outcome, "the random matrix was found singular");
+      return seconds;
+    };
+    what.stages = [&] {
+      fill();
+      return stages_and_clocks<B>(
+          run, context, n, [&](const StageTimes<B>& stages) { (void)solver.run(silent, stages); });
+    };
+    what.residual = [&] {
+      return solution_ratio<B>(
+          context, n, right, seed, plan.rows, [&](Index from, Index count, double* out) {
+            std::vector<double> own(std::size_t(solver.slots() * count));
+            copy_rows<double>(context.ahead, own.data(), count, solver.data().data + n + from,
+                              solver.ld(), count, solver.slots());
+            context.ahead.synchronize();
+            for (Index s = 0; s < solver.slots(); ++s)
+              std::copy_n(own.data() + s * count, count,
+                          out + solver.destination()[std::size_t(s)] * count);
+          });
+    };
+    what.spoil = spoils(context.ahead,
+                        solver.data().slice(n, std::max<Index>(0, solver.data().size - n)));
+    bench_run(run, options, what);
+  }
+  what.sizes = {{"n", n}, {"rhs", right}};
+  what.bound = bound;
+  for (const std::string& rival : options.rivals) bench_rival(run, context, options, what, rival);
+}
+
+#define TERRACE_INSTANTIATE(B)                                                                   \
+  template void bench_solution<B>(Run&, Context<B>&, const DenseBenchOptions&, Index, double);
+TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+#undef TERRACE_INSTANTIATE
+
+}  // namespace terrace::dense
