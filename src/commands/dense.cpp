@@ -235,14 +235,14 @@ void add_commands(CLI::App& app, Selected& selected) {
       run_dense(run, a, nullptr, *options);
     };
   });
-  CLI::App* solve_command = add("solve", "Solution of A X = B by Gauss-Jordan elimination");
+  CLI::App* solve_command = add("solve", "Solution of A X = B by LU or Gauss-Jordan elimination");
   solve_command->add_option("--rhs", options->rhs, "Right-hand sides: FILE.h5[:/path] or :/path")
       ->required();
   solve_command->callback([&selected, options] {
     selected.command = "dense solve";
     selected.action = [options](Run& run) {
       require_output(run.options);
-      require_method(run, {"gauss-jordan", "cramer"});
+      require_method(run, {"lu", "gauss-jordan", "cramer"});
       check_cramer_options(run, *options);
       const io::Location at = matrix_location(run, options->matrix);
       const io::Location rhs = other_location(run, options->rhs, at.file);

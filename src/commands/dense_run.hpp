@@ -36,6 +36,7 @@ DensePlan choose_plan(Run& run, Index n, Index right, const DenseOptions& o) {
   if (request.method == "textbook" || request.method == "cramer")
     return plan_dense<B>(run.control.size(), n, request);
   request.pivoting = o.pivoting;
+  run.adopt("method", request.method, std::string());
   run.adopt("pivoting", request.pivoting, std::string("auto"));
   run.adopt("block", run.options.block, Index(0));
   if (const nlohmann::json from = run.restart_settings(); from.is_object()) {
@@ -50,6 +51,7 @@ DensePlan choose_plan(Run& run, Index n, Index right, const DenseOptions& o) {
   DensePlan plan = plan_dense<B>(run.control.size(), n, request);
   run.settings = {{"block", plan.block},
                   {"guard", plan.guard},
+                  {"method", plan.method},
                   {"pivoting", name_of(plan.pivoting)},
                   {"precision", run.options.precision}};
   return plan;
@@ -58,7 +60,7 @@ DensePlan choose_plan(Run& run, Index n, Index right, const DenseOptions& o) {
 /// Into the report, with a note where there is one.
 template <class B>
 void note_plan(Run& run, const DensePlan& plan) {
-  const bool blocked = plan.method == "gauss-jordan";
+  const bool blocked = plan.method == "gauss-jordan" || plan.method == "lu";
   run.report["n"] = plan.n;
   run.report["method"] = plan.method;
   run.report["block"] = blocked ? plan.block : 0;
@@ -111,10 +113,8 @@ void describe_plan(Run& run, const DensePlan& plan) {
                        : fmt::format("launches   {0} x {0} blocks of {1} x {1} threads",
                                      plan.launch.grid, plan.launch.threads));
   }
-  run.say(fmt::format("method     gauss-jordan, in place: {:.4g} flops over {} ranks",
-                      (plan.inverse ? 2.0 : 1.0) * std::pow(double(plan.n), 3) +
-                          2.0 * double(plan.n) * double(plan.n) * double(plan.right),
-                      plan.rows.ranks));
+  run.say(fmt::format("method     {}, in place: {:.4g} flops over {} ranks", plan.method,
+                      plan.flops(), plan.rows.ranks));
   run.say(fmt::format("block      {} ({})", plan.block, plan.why_block));
   run.say(fmt::format("pivoting   {} ({})", name_of(plan.pivoting), plan.why_pivoting));
   if (plan.emulated)
@@ -134,7 +134,7 @@ PlanNeeds dense_needs(const Run& run, const DensePlan& plan, const std::string& 
   }
   const auto as_if = [=, block = run.options.block]<class D>(D, int ranks, bool emulated) {
     return dense_memory<D>(
-        plan_jordan<D>(ranks, plan.n, plan.right, plan.inverse, block, pivoting, emulated));
+        plan_jordan<D>(ranks, plan.n, plan.right, plan.inverse, block, pivoting, emulated, plan.lu));
   };
   if (plan.method == "textbook") {
     needs.any_ranks = false;

@@ -110,6 +110,8 @@ class GaussJordan {
   void begin_lu(const Stream<B>& lane);
   void solve_upper(const Stream<B>& lane);
   void solve_panel(const Stream<B>& lane, Index k);
+  void solve_panel_alone(const Stream<B>& lane, Index k);
+  [[nodiscard]] dense::Rows<B> above(Index k) const;
   /// LU: rows and their columns as they lay at first, to or from a checkpoint before panel k.
   void archive_rows(const Stream<B>& lane, Archive& archive, Index k);
   /// Rows that rest to the top, in the order of their columns.

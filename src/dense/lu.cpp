@@ -2,15 +2,10 @@
 #include <algorithm>
 #include <numeric>
 
-#include "kernels/base/matrix.hpp"
 #include "kernels/dense/lu.hpp"
 #include "src/dense/gauss_jordan.hpp"
 
 namespace terrace::dense {
-
-namespace {
-constexpr Index solve_width = 128;  // rows of U that are solved with at once
-}
 
 template <class B>
 Index GaussJordan<B>::base(Index k) const {
@@ -68,30 +63,14 @@ void GaussJordan<B>::note_moves(Index k, const std::vector<Index>& pivots) {
   resting_.push_back(top + Index(pivots.size()));
 }
 
-namespace {
-
-/// x := U^-1 x, n rows of `right` numbers, bottom up.
-template <class B>
-void solve_bottom_up(const Stream<B>& lane, Index n, Index right, View<const double, B> u,
-                     Index ldu, View<double, B> x, Index ldx) {
-  const auto part = [](auto view, Index at) { return view.slice(at, view.size - at); };
-  for (Index end = n; end > 0;) {
-    const Index q = (end - 1) / solve_width * solve_width, width = end - q;
-    dense::solve_upper<B>(lane, width, right, part(u, q * ldu + q), ldu, part(x, q * ldx), ldx);
-    multiply<B>(lane, q, right, width, -1, part(u, q), ldu, part(x, q * ldx), ldx, 1, x, ldx);
-    end = q;
-  }
-}
-
-}  // namespace
-
 template <class B>
 void GaussJordan<B>::solve_upper(const Stream<B>& lane) {
   const Index n = plan_.n;
   if (plan_.right == 0) return;
-  if (context_.size() == 1)
-    return solve_bottom_up<B>(lane, n, plan_.right, a_, plan_.ld,
-                              a_.view().slice(n, a_.size() - n), plan_.ld);
+  if (context_.size() == 1) {
+    for (Index k = steps(); k-- > 0;) solve_panel_alone(lane, k);
+    return;
+  }
   // Of every panel: the place of its rows among what the ranks send, and on this rank, in the order
   // of its slots, the rows of the panel that they are.
   std::vector<Index> place(static_cast<std::size_t>(n)), own(static_cast<std::size_t>(slots_));
@@ -115,6 +94,24 @@ void GaussJordan<B>::solve_upper(const Stream<B>& lane) {
   std::copy(own.begin(), own.end(), list_host_.data());
   upload(lane, numbers_.view(), list_host_.data());
   for (Index k = steps(); k-- > 0;) solve_panel(lane, k);
+}
+
+template <class B>
+dense::Rows<B> GaussJordan<B>::above(Index k) const {
+  dense::Rows<B> rows = rows_;
+  rows.slots = resting_[std::size_t(k)];
+  return rows;
+}
+
+template <class B>
+void GaussJordan<B>::solve_panel_alone(const Stream<B>& lane, Index k) {
+  const dense::Panel<B> p = panel(k);
+  const Index top = p.first * plan_.ld;
+  const auto at = [&](Index column) {
+    return a_.view().slice(top + column, a_.size() - top - column);
+  };
+  dense::solve_upper<B>(lane, p.width, plan_.right, at(p.first), plan_.ld, at(plan_.n), plan_.ld);
+  dense::subtract_above<B>(lane, above(k), p, plan_.n, plan_.right, at(plan_.n), plan_.ld, y());
 }
 
 template <class B>
@@ -142,15 +139,15 @@ void GaussJordan<B>::solve_panel(const Stream<B>& lane, Index k) {
   context_.comm.broadcast_group(lane, pieces);
   dense::place_rows<B>(lane, length, list_.view().slice(first, width), other_rows_, pivot_rows_);
   const View<double, B> x = pivot_rows_.view().slice(width, pivot_rows_.size() - width);
-  solve_bottom_up<B>(lane, width, right, pivot_rows_, length, x, length);
+  dense::solve_upper<B>(lane, width, right, pivot_rows_, length, x, length);
   // X to this rank's rows of the panel, and out of the rows above.
   if (count > 0) {
     dense::place_rows<B>(lane, length, numbers_.view().slice(top, count), pivot_rows_,
                          other_rows_);
     copy_rows<double>(lane, rows + plan_.n, ld, other_rows_.data() + width, length, right, count);
   }
-  multiply<B>(lane, top, right, width, -1, a_.view().slice(first, a_.size() - first), ld, x, length,
-              1, a_.view().slice(plan_.n, a_.size() - plan_.n), ld);
+  dense::subtract_above<B>(lane, above(k), panel(k), plan_.n, right, x, length,
+                           other_rows_.view());
 }
 
 template <class B>

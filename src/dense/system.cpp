@@ -6,6 +6,8 @@
 #include <cmath>
 #include <limits>
 
+#include "distrib/agree.hpp"
+#include "kernels/base/error.hpp"
 #include "kernels/base/matrix.hpp"
 #include "kernels/base/random.hpp"
 #include "src/frame/guard.hpp"
@@ -41,7 +43,8 @@ double norm_from_probes(Index rows, const std::vector<double>& y) {
 double DensePlan::flops() const {
   const double order = double(n);
   if (method == "cramer") return 2.0 / 3 * std::pow(order, 3) * double(1 + n * rhs);
-  return inverse ? 2 * std::pow(order, 3) : order * order * double(n + 2 * rhs);
+  if (inverse) return 2 * std::pow(order, 3);
+  return order * order * (order * (lu ? 2.0 / 3 : 1.0) + 2 * double(rhs));
 }
 
 template <class B>
@@ -59,11 +62,17 @@ DensePlan plan_dense(int ranks, Index n, const DenseRequest& o) {
     return plan;
   }
   if (o.method == "cramer") return plan;
-  plan.method = "gauss-jordan";
+  const bool lu = o.method == "lu" || (o.method.empty() && !o.inverse && !o.guard && !o.emulated);
+  if (lu && (o.guard || o.emulated))
+    fail_together(Exit::usage,
+                  fmt::format("LU is in FP64 and has no check sums; {}; leave it out, or use "
+                              "--method gauss-jordan",
+                              o.guard ? "--guard" : "--precision emulated"));
+  plan.method = lu ? "lu" : "gauss-jordan";
   plan.probes = n > 0 && !o.inverse ? condition_probes : 0;
   static_cast<JordanPlan&>(plan) =
       plan_jordan<B>(ranks, n, o.right + plan.probes + (o.guard ? 1 : 0), o.inverse, o.block,
-                     o.pivoting, o.emulated);
+                     o.pivoting, o.emulated, lu);
   plan.guard = o.guard;
   if (o.exact_check) plan.bytes += exact_check_bytes(n, plan.rows.slots(0));
   // Measured on one and two H200: even at n = 12,000.

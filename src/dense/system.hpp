@@ -19,10 +19,12 @@ namespace terrace::dense {
 
 /// What is asked for; the names are those of the options.
 struct DenseRequest {
-  std::string method;  ///< "textbook" (an inverse), "cramer" (a solution); else Gauss-Jordan
+  /// Of an inverse "gauss-jordan" or "textbook", of a solution "lu", "gauss-jordan" or "cramer";
+  /// empty: Gauss-Jordan for an inverse, with a guard and with emulated products, otherwise LU.
+  std::string method;
   bool inverse = true;
   Index right = 0;  ///< right-hand sides
-  // Of Gauss-Jordan, as for plan_jordan().
+  // Of Gauss-Jordan and LU, as for plan_jordan().
   Index block = 0;
   std::string pivoting = "auto";
   bool emulated = false, guard = false;
@@ -31,11 +33,11 @@ struct DenseRequest {
   Index grid = 0, threads = 0;  ///< of the textbook's launches; 0: not given
 };
 
-/// What was chosen, known before anything is read. Gauss-Jordan's columns right of A:
+/// What was chosen, known before anything is read. Columns right of A, but for the textbook's:
 ///
 ///   | B | probes of the condition | check sums |
 struct DensePlan : JordanPlan {
-  std::string method;  ///< "gauss-jordan", "textbook" or "cramer"
+  std::string method;  ///< "gauss-jordan", "lu", "textbook" or "cramer"
   Index rhs = 0, probes = 0;
   bool exact_check = false;
   Word seed = 1;
@@ -48,7 +50,7 @@ struct DensePlan : JordanPlan {
 template <class B>
 DensePlan plan_dense(int ranks, Index n, const DenseRequest& request);
 
-/// An inverse or a solution by Gauss-Jordan elimination or the textbook's. All members are
+/// An inverse or a solution by Gauss-Jordan elimination, LU or the textbook's. All members are
 /// collective but those that are const.
 template <class B>
 class DenseSystem {

@@ -112,7 +112,8 @@ Terms textbook_solve(const DenseWork& w, double n) {
 Work dense_work(const DenseWork& w) {
   const double n = double(w.n), right = double(w.right), ranks = w.on.ranks;
   const double slots = std::ceil(n / ranks), panels = std::ceil(n / double(w.block));
-  const double flops = w.inverse ? 2 * n * n * slots : n * n * slots + 2 * n * slots * right;
+  const double whole = w.inverse ? 2.0 : w.method == "lu" ? 2.0 / 3 : 1.0;
+  const double flops = whole * n * n * slots + (w.inverse ? 0 : 2 * n * slots * right);
   // H200, inverses of 4,096 to 65,536 (jobs/results): 1.7 us for each column, the rest at 0.86 of
   // DGEMM. CPU: n = 1,000 to 8,000 on 2 and 16 threads.
   const double update = w.on.device ? 0.86 : reached(n, 225.0 * w.on.threads);

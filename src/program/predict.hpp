@@ -68,7 +68,7 @@ struct Machine {
   int threads = 1;  ///< of a rank
 };
 
-/// Gauss-Jordan elimination of [A | B]; method gauss-jordan, textbook or cramer.
+/// Elimination of [A | B]; method gauss-jordan, lu, textbook or cramer.
 struct DenseWork {
   Machine on;
   std::string method = "gauss-jordan";

@@ -2,8 +2,6 @@
 // 32 b (columns - from) bytes a panel at most, bound by memory.
 #include "kernels/dense/lu.hpp"
 
-#include <cblas.h>
-
 #include <algorithm>
 #include <cstring>
 
@@ -111,16 +109,43 @@ void retire_rows(const Stream<Cpu>& stream, const Rows<Cpu>& rows, const Panel<C
   });
 }
 
+// Every right-hand side is solved for in the same order, whatever the others.
 template <>
 void solve_upper(const Stream<Cpu>& stream, Index n, Index right, View<const double, Cpu> u,
                  Index ldu, View<double, Cpu> x, Index ldx) {
-  if (n == 0 || right == 0) return;
   stream.run([=] {
     parallel_ranges(right, solve_columns, [&](Index begin, Index end) {
-      cblas_dtrsm(CblasRowMajor, CblasLeft, CblasUpper, CblasNoTrans, CblasNonUnit, int(n),
-                  int(end - begin), 1.0, u.data, int(ldu), x.data + begin, int(ldx));
+      for (Index i = n; i-- > 0;) {
+        double* const out = x.data + i * ldx;
+        const double* const row = u.data + i * ldu;
+        for (Index k = i + 1; k < n; ++k) {
+          const double* const in = x.data + k * ldx;
+          for (Index j = begin; j < end; ++j) out[j] -= row[k] * in[j];
+        }
+        for (Index j = begin; j < end; ++j) out[j] /= row[i];
+      }
     });
   });
+}
+
+template <>
+void subtract_above(const Stream<Cpu>& stream, const Rows<Cpu>& rows, const Panel<Cpu>& panel,
+                    Index from, Index right, View<const double, Cpu> x, Index ldx,
+                    View<double, Cpu> y) {
+  if (rows.slots == 0 || right == 0) return;
+  load_panel(stream, rows, panel, false);
+  stream.run([=] {
+    std::fill_n(pivot_flags(rows, panel), rows.slots, 0.0);
+    const PackedRows packed = packed_rows(panel, rows.columns - from, from, false, y.data);
+    for (Index first = 0, step = sliver_columns(); first < packed.length; first += step) {
+      const Index width = std::min(step, packed.length - first);
+      for (Index t = 0; t < packed.depth; ++t)
+        copy_doubles(y.data + first * packed.depth + t * width, x.data + t * ldx + first, width);
+    }
+  });
+  Panel<Cpu> all = panel;
+  all.skip = 0;
+  update<Cpu>(stream, rows, all, y, from, from, from + right);
 }
 
 }  // namespace terrace::dense

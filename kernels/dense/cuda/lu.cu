@@ -11,6 +11,7 @@ namespace terrace::dense {
 namespace {
 
 constexpr int pairing_threads = 1024;
+constexpr Index solve_width = 128;  // rows of U that are solved with at once
 
 /// The parts of retire_rows()'s list, `count` pivot rows.
 struct List {
@@ -168,13 +169,33 @@ void retire_rows(const Stream<Cuda>& stream, const Rows<Cuda>& rows, const Panel
                   panel.first, panel.n.data + below, ldn);
 }
 
+// Row-major U X = Y is X^T U^T = Y^T by columns.
 template <>
 void solve_upper(const Stream<Cuda>& stream, Index n, Index right, View<const double, Cuda> u,
                  Index ldu, View<double, Cuda> x, Index ldx) {
   if (n == 0 || right == 0) return;
-  const double one = 1;  // row-major U X = Y is X^T U^T = Y^T by columns
-  check(cublasDtrsm_64(cublas(stream), CUBLAS_SIDE_RIGHT, CUBLAS_FILL_MODE_LOWER, CUBLAS_OP_N,
-                       CUBLAS_DIAG_NON_UNIT, right, n, &one, u.data, ldu, x.data, ldx));
+  const double one = 1, minus = -1;
+  for (Index end = n; end > 0;) {
+    const Index q = (end - 1) / solve_width * solve_width, width = end - q;
+    check(cublasDtrsm_64(cublas(stream), CUBLAS_SIDE_RIGHT, CUBLAS_FILL_MODE_LOWER, CUBLAS_OP_N,
+                         CUBLAS_DIAG_NON_UNIT, right, width, &one, u.data + q * (ldu + 1), ldu,
+                         x.data + q * ldx, ldx));
+    if (q > 0)
+      check(cublasDgemm_64(cublas(stream), CUBLAS_OP_N, CUBLAS_OP_N, right, q, width, &minus,
+                           x.data + q * ldx, ldx, u.data + q, ldu, &one, x.data, ldx));
+    end = q;
+  }
+}
+
+template <>
+void subtract_above(const Stream<Cuda>& stream, const Rows<Cuda>& rows, const Panel<Cuda>& panel,
+                    Index from, Index right, View<const double, Cuda> x, Index ldx,
+                    View<double, Cuda>) {
+  if (rows.slots == 0 || right == 0) return;
+  const double one = 1, minus = -1;
+  check(cublasDgemm_64(cublas(stream), CUBLAS_OP_N, CUBLAS_OP_N, right, rows.slots, panel.width,
+                       &minus, x.data, ldx, rows.a.data + panel.first, rows.ld, &one,
+                       rows.a.data + from, rows.ld));
 }
 
 }  // namespace terrace::dense
