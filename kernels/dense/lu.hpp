@@ -38,9 +38,10 @@ void retire_rows(const Stream<B>&, const Rows<B>& rows, const Panel<B>& panel,
                  View<Index, B> ids, View<Index, B> list, bool keep, View<double, B> room);
 
 /// x := U^-1 x, n rows of `right` numbers; U the upper triangle of row-major `u`. n^2 right flops.
+/// `work`: room for n doubles (CUDA).
 template <class B>
 void solve_upper(const Stream<B>&, Index n, Index right, View<const double, B> u, Index ldu,
-                 View<double, B> x, Index ldx);
+                 View<double, B> x, Index ldx, View<double, B> work);
 
 /// A[:, from ... from + right) -= A[:, J] x in all rows of this view; x: panel.width rows. Panel::n
 /// and `y` (BufferSizes::panel, block rows of columns) are spoilt. 2 slots width right flops.

@@ -67,6 +67,10 @@ template <class B>
 void GaussJordan<B>::solve_upper(const Stream<B>& lane) {
   const Index n = plan_.n;
   if (plan_.right == 0) return;
+  if (direct()) {  // the whole triangle at once
+    const View<double, B> x = a_.view().slice(n, a_.size() - n);
+    return dense::solve_upper<B>(lane, n, plan_.right, a_, plan_.ld, x, plan_.ld, n_[0]);
+  }
   if (context_.size() == 1) {
     for (Index k = steps(); k-- > 0;) solve_panel_alone(lane, k);
     return;
@@ -110,7 +114,8 @@ void GaussJordan<B>::solve_panel_alone(const Stream<B>& lane, Index k) {
   const auto at = [&](Index column) {
     return a_.view().slice(top + column, a_.size() - top - column);
   };
-  dense::solve_upper<B>(lane, p.width, plan_.right, at(p.first), plan_.ld, at(plan_.n), plan_.ld);
+  dense::solve_upper<B>(lane, p.width, plan_.right, at(p.first), plan_.ld, at(plan_.n), plan_.ld,
+                        p.n);
   dense::subtract_above<B>(lane, above(k), p, plan_.n, plan_.right, at(plan_.n), plan_.ld, y());
 }
 
@@ -139,7 +144,7 @@ void GaussJordan<B>::solve_panel(const Stream<B>& lane, Index k) {
   context_.comm.broadcast_group(lane, pieces);
   dense::place_rows<B>(lane, length, list_.view().slice(first, width), other_rows_, pivot_rows_);
   const View<double, B> x = pivot_rows_.view().slice(width, pivot_rows_.size() - width);
-  dense::solve_upper<B>(lane, width, right, pivot_rows_, length, x, length);
+  dense::solve_upper<B>(lane, width, right, pivot_rows_, length, x, length, n_[0]);
   // X to this rank's rows of the panel, and out of the rows above.
   if (count > 0) {
     dense::place_rows<B>(lane, length, numbers_.view().slice(top, count), pivot_rows_,

@@ -112,7 +112,7 @@ void retire_rows(const Stream<Cpu>& stream, const Rows<Cpu>& rows, const Panel<C
 // Every right-hand side is solved for in the same order, whatever the others.
 template <>
 void solve_upper(const Stream<Cpu>& stream, Index n, Index right, View<const double, Cpu> u,
-                 Index ldu, View<double, Cpu> x, Index ldx) {
+                 Index ldu, View<double, Cpu> x, Index ldx, View<double, Cpu>) {
   stream.run([=] {
     parallel_ranges(right, solve_columns, [&](Index begin, Index end) {
       for (Index i = n; i-- > 0;) {

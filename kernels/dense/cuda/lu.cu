@@ -1,4 +1,4 @@
-// Gaussian elimination on the GPU: pivot rows come to rest at the top, and the triangles' solution.
+// Gaussian elimination on the GPU: pivot rows come to rest at the top.
 // A panel moves its pivot rows once and as many rows at most that make room: 32 b (columns - from)
 // bytes, bound by HBM.
 #include <algorithm>
@@ -11,7 +11,6 @@ namespace terrace::dense {
 namespace {
 
 constexpr int pairing_threads = 1024;
-constexpr Index solve_width = 128;  // rows of U that are solved with at once
 
 /// The parts of retire_rows()'s list, `count` pivot rows.
 struct List {
@@ -167,24 +166,6 @@ void retire_rows(const Stream<Cuda>& stream, const Rows<Cuda>& rows, const Panel
   if (keep && rows.slots > below)
     store_columns(stream, rows.slots - below, panel.width, rows.a.data + below * rows.ld, rows.ld,
                   panel.first, panel.n.data + below, ldn);
-}
-
-// Row-major U X = Y is X^T U^T = Y^T by columns.
-template <>
-void solve_upper(const Stream<Cuda>& stream, Index n, Index right, View<const double, Cuda> u,
-                 Index ldu, View<double, Cuda> x, Index ldx) {
-  if (n == 0 || right == 0) return;
-  const double one = 1, minus = -1;
-  for (Index end = n; end > 0;) {
-    const Index q = (end - 1) / solve_width * solve_width, width = end - q;
-    check(cublasDtrsm_64(cublas(stream), CUBLAS_SIDE_RIGHT, CUBLAS_FILL_MODE_LOWER, CUBLAS_OP_N,
-                         CUBLAS_DIAG_NON_UNIT, right, width, &one, u.data + q * (ldu + 1), ldu,
-                         x.data + q * ldx, ldx));
-    if (q > 0)
-      check(cublasDgemm_64(cublas(stream), CUBLAS_OP_N, CUBLAS_OP_N, right, q, width, &minus,
-                           x.data + q * ldx, ldx, u.data + q, ldu, &one, x.data, ldx));
-    end = q;
-  }
 }
 
 template <>
