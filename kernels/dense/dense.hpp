@@ -37,8 +37,9 @@ struct Panel {
   View<Index, B> pivots;    ///< block: global rows in pivot order
   View<Index, B> info;      ///< 2: first bad column of the panel or -1, 1: zero, 2: not finite
   View<double, B> summary;  ///< 2 + 2 block: info, pivots, diagonal of U, for the host
-  Index skip = 0;  ///< update() and update_panel() leave as many rows at the top alone; a multiple of
-                   ///< row_grain (lu.hpp)
+  Index skip =
+      0;  ///< update() and update_panel() leave as many rows at the top alone; a multiple of
+          ///< row_grain (lu.hpp)
 };
 
 /// Record of a pivot candidate: |value|, global row, slot, then the row of the panel.

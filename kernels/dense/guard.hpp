@@ -13,11 +13,12 @@ struct GuardRows {
 /// largest[j] = max(largest[j], |a_ij|) over the rows, j < columns.
 void column_sizes(const Stream<Cpu>&, GuardRows<Cpu> a, Index columns, double* largest);
 void column_sizes(const Stream<Cuda>&, GuardRows<Cuda> a, Index columns, double* largest);
-/// sum[i] += a[i, from ... to) . weight[from ... to), size[i] += the same of absolute values.
+/// sum[i] += a[i, from ... to) . weight[from ... to), size[i] += the same of absolute values; row i
+/// begins at column `begin`[i] where that is given and larger.
 void weigh_rows(const Stream<Cpu>&, GuardRows<Cpu> a, Index from, Index to, const double* weight,
-                double* sum, double* size);
+                double* sum, double* size, const Index* begin = nullptr);
 void weigh_rows(const Stream<Cuda>&, GuardRows<Cuda> a, Index from, Index to, const double* weight,
-                double* sum, double* size);
+                double* sum, double* size, const Index* begin = nullptr);
 /// The same of a panel that is stored by columns, ld apart.
 void weigh_columns(const Stream<Cpu>&, const double* n, Index ld, Index slots, Index width,
                    const double* weight, double* sum, double* size);

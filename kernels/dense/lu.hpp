@@ -25,17 +25,28 @@ struct Moves {
 };
 Moves moves_of(const std::vector<Index>& pivots, Index top);
 
-/// The panel's pivot rows `pivots` (slots of this view, in the order of their columns) come to rest:
-/// they move to slots top, top + 1 ... of A, columns [from, columns) being rows of `y` and the
-/// panel's own those of LU; with `keep` also columns left of the panel, and A[:, J] := N in the rows
-/// below. The other rows move with column_of, `ids` (global rows) and N, which is zero for rows in
-/// [panel.skip, top + pivots.size). The panel's summary has the ids of the pivot rows.
-/// `y`: rows of columns - from, as solve_lower() leaves them. `list`: room for 6 block + 1 numbers;
-/// `room`: with `keep`, for block rows of columns.
+/// The pivot rows of a panel that come to rest.
+template <class B>
+struct Retirement {
+  View<const Index, B> pivots;  ///< slots of this view, in the order of their columns
+  Index top = 0;                ///< they become slots top, top + 1 ...
+  Index from = 0;               ///< first column of y's rows
+  View<const double, B> y;      ///< as solve_lower() leaves it
+  View<Index, B> ids;           ///< global rows of the slots: moved with the rows
+  View<double, B> sizes;        ///< likewise, or empty
+  View<Index, B> list;          ///< room for list_size(block) numbers
+  bool keep = false;            ///< L too
+  View<double, B> room;         ///< with `keep`: for block rows of columns
+};
+constexpr Index list_size(Index block) { return 7 * block + 1; }
+
+/// The panel's pivot rows move to slots top, top + 1 ... of A, columns [from, columns) being rows of
+/// Y and the panel's own those of LU; with `keep` also columns left of the panel, and A[:, J] := N in
+/// the rows below. The rows that lay there move out of the way, with column_of and N, which is zero
+/// for rows in [panel.skip, top + pivots.size). The panel's summary gets the ids of the pivot rows.
 template <class B>
 void retire_rows(const Stream<B>&, const Rows<B>& rows, const Panel<B>& panel,
-                 View<const Index, B> pivots, Index top, Index from, View<const double, B> y,
-                 View<Index, B> ids, View<Index, B> list, bool keep, View<double, B> room);
+                 const Retirement<B>& what);
 
 /// x := U^-1 x, n rows of `right` numbers; U the upper triangle of row-major `u`. n^2 right flops.
 /// `work`: room for n doubles (CUDA).

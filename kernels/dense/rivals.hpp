@@ -18,7 +18,7 @@ struct RivalRun {
 RivalRun lapack_inverse(Index n, Word seed, View<double, Cpu> inverse);
 /// The same by cuSOLVER's getrf + getrs(I), timed by events; 16 n^2 bytes and its workspace beside.
 RivalRun cusolver_inverse(const Stream<Cuda>& stream, Index n, Word seed,
-                              View<double, Cuda> inverse);
+                          View<double, Cuda> inverse);
 
 /// LAPACK's getrf + getrs; element (i, j) of A is random_uniform(seed, i, j), of B (i, n + j). X is
 /// left column by column.

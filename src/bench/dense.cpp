@@ -230,9 +230,9 @@ void bench_inverse(Run& run, Context<B>& context, const DenseBenchOptions& optio
 
 }  // namespace
 
-#define TERRACE_INSTANTIATE(B)                                    \
-  template nlohmann::json stages_and_clocks<B>(                   \
-      Run&, Context<B>&, Index, const std::function<void(const StageTimes<B>&)>&);
+#define TERRACE_INSTANTIATE(B)                                           \
+  template nlohmann::json stages_and_clocks<B>(Run&, Context<B>&, Index, \
+                                               const std::function<void(const StageTimes<B>&)>&);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 

@@ -121,8 +121,8 @@ void bench_solution(Run& run, Context<B>& context, const DenseBenchOptions& opti
                           out + solver.destination()[std::size_t(s)] * count);
           });
     };
-    what.spoil = spoils(context.ahead,
-                        solver.data().slice(n, std::max<Index>(0, solver.data().size - n)));
+    what.spoil =
+        spoils(context.ahead, solver.data().slice(n, std::max<Index>(0, solver.data().size - n)));
     bench_run(run, options, what);
   }
   what.sizes = {{"n", n}, {"rhs", right}};
@@ -130,7 +130,7 @@ void bench_solution(Run& run, Context<B>& context, const DenseBenchOptions& opti
   for (const std::string& rival : options.rivals) bench_rival(run, context, options, what, rival);
 }
 
-#define TERRACE_INSTANTIATE(B)                                                                   \
+#define TERRACE_INSTANTIATE(B) \
   template void bench_solution<B>(Run&, Context<B>&, const DenseBenchOptions&, Index, double);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE

@@ -133,8 +133,8 @@ PlanNeeds dense_needs(const Run& run, const DensePlan& plan, const std::string& 
     return needs;
   }
   const auto as_if = [=, block = run.options.block]<class D>(D, int ranks, bool emulated) {
-    return dense_memory<D>(
-        plan_jordan<D>(ranks, plan.n, plan.right, plan.inverse, block, pivoting, emulated, plan.lu));
+    return dense_memory<D>(plan_jordan<D>(ranks, plan.n, plan.right, plan.inverse, block, pivoting,
+                                          emulated, plan.lu));
   };
   if (plan.method == "textbook") {
     needs.any_ranks = false;

@@ -11,6 +11,7 @@
 #include "distrib/agree.hpp"
 #include "kernels/base/error.hpp"
 #include "kernels/base/matrix.hpp"
+#include "kernels/dense/lu.hpp"
 #include "src/frame/eliminate.hpp"
 #include "src/frame/guard.hpp"
 
@@ -98,7 +99,7 @@ JordanPlan plan_jordan(int ranks, Index n, Index right, bool inverse, Index bloc
                         ceil_div(n, plan.block) * (2 + 2 * plan.block);
   if (emulated) plan.bytes = emulated::workspace_bytes(B{}, emulated_shape(plan, slots));
   plan.bytes += 8 * (doubles + 2 * slots + 3 * std::max(n, plan.block));
-  if (lu) plan.bytes += 8 * (slots + 6 * plan.block + 1);
+  if (lu) plan.bytes += 8 * (slots + list_size(plan.block));
   return plan;
 }
 
@@ -133,7 +134,7 @@ GaussJordan<B>::GaussJordan(Context<B>& context, const JordanPlan& plan)
     destination_.resize(std::size_t(slots_));
     if (plan.lu) {
       numbers_ = Buffer<Index, B>(slots_);
-      moves_ = Buffer<Index, B>(6 * block + 1);
+      moves_ = Buffer<Index, B>(list_size(block));
     }
     for (Index s = 0; s < slots_; ++s) list_host_[s] = plan.rows.global(s, context.rank());
     upload(context.ahead, global_row_.view(), list_host_.data());
@@ -142,7 +143,7 @@ GaussJordan<B>::GaussJordan(Context<B>& context, const JordanPlan& plan)
     if (plan.guard)  // a check reads the rows once, an update of a panel does 2 block flops a
                      // number
       guard_ = std::make_unique<DenseGuard<B>>(
-          context, plan.rows, plan.n, plan.n + plan.right - 1, plan.inverse,
+          context, plan.rows, plan.n, plan.n + plan.right - 1, plan.inverse, plan.lu,
           plan.guard_interval > 0 ? plan.guard_interval
                                   : ceil_div(std::is_same_v<B, Cpu> ? 2304 : 16384, plan.block));
   });
@@ -265,8 +266,8 @@ void GaussJordan<B>::archive(Archive& archive, Index k) {
   first_ = archive.loading() ? k : first_;
   noted_ = k;
   if (archive.loading() && guard_)
-    guard_->begin(guarded_rows(), column_of_.data(), pivot_row_, std::min(plan_.n, k * plan_.block),
-                  k);
+    guard_->begin(guarded_rows(k), column_of_.data(), pivot_row_,
+                  std::min(plan_.n, k * plan_.block), k);
 }
 
 template <class B>
@@ -360,13 +361,13 @@ void GaussJordan<B>::update_rest(const Stream<B>& lane, Index k) {
 
 template <class B>
 void GaussJordan<B>::begin_guard() {
-  if (guard_) guard_->begin(guarded_rows(), column_of_.data(), pivot_row_, 0, 0);
+  if (guard_) guard_->begin(guarded_rows(0), column_of_.data(), pivot_row_, 0, 0);
 }
 
 template <class B>
 void GaussJordan<B>::end_guard() {
   if (guard_ && !guard_->stops() && (direct() || outcome_.good()))
-    guard_->finish(guarded_rows(), column_of_.data(), pivot_row_, plan_.n, steps());
+    guard_->finish(guarded_rows(steps()), column_of_.data(), pivot_row_, plan_.n, steps());
 }
 
 template <class B>
@@ -376,10 +377,13 @@ void GaussJordan<B>::guard(const Stream<B>& lane, Index k) {
   const Index end = std::min(plan_.n, (k + 1) * plan_.block);
   const Range next{end, std::min(plan_.block, plan_.n - end)};
   // Direct: the next panel is updated where it will be factored.
-  const View<double, B> n = n_[std::size_t((k + 1) % 2)].view();
-  const bool apart = direct() && next.count > 0;
-  guard_->step(guarded_rows(), column_of_.data(), pivot_row_, end, k, next,
-               apart ? n.data : nullptr, n.size / plan_.block);
+  GuardPanel<B> apart;
+  if (direct() && next.count > 0) {
+    const View<double, B> n = n_[std::size_t((k + 1) % 2)].view();
+    const Index first = base(k + 1);
+    apart = {next, n.data, std::max(n.size / plan_.block - first, row_grain), first};
+  }
+  guard_->step(guarded_rows(k + 1), column_of_.data(), pivot_row_, end, k, apart);
 }
 
 template <class B>
@@ -452,9 +456,9 @@ JordanOutcome GaussJordan<B>::run_guarded(Progress& progress, const std::functio
   return found;
 }
 
-#define INSTANTIATE(B)                                                                          \
+#define INSTANTIATE(B)                                                                         \
   template JordanPlan plan_jordan<B>(int, Index, Index, bool, Index, const std::string&, bool, \
-                                     bool); \
+                                     bool);                                                    \
   template class GaussJordan<B>;
 TERRACE_FOR_EACH_BACKEND(INSTANTIATE)
 #undef INSTANTIATE

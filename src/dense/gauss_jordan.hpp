@@ -160,7 +160,10 @@ class GaussJordan {
   JordanOutcome outcome_;
   Index first_ = 0, noted_ = 0;  // panel that this run begins with; panels that the host knows
   std::unique_ptr<DenseGuard<B>> guard_;
-  [[nodiscard]] GuardRows<B> guarded_rows() const { return {a_.data(), slots_, plan_.ld}; }
+  /// Before panel k.
+  [[nodiscard]] GuardedRows<B> guarded_rows(Index k) const {
+    return {{a_.data(), slots_, plan_.ld}, plan_.lu ? resting_[std::size_t(k)] : 0};
+  }
 };
 
 }  // namespace terrace::dense

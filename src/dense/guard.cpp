@@ -22,7 +22,7 @@ double random_size(Word seed, Index i) {  // 0.5 to 1, either sign
 
 template <class B>
 DenseGuard<B>::DenseGuard(Context<B>& context, BlockCyclic rows, Index n, Index columns,
-                          bool inverse, Index interval)
+                          bool inverse, bool lu, Index interval)
     : context_(context),
       rows_(rows),
       n_(n),
@@ -30,6 +30,7 @@ DenseGuard<B>::DenseGuard(Context<B>& context, BlockCyclic rows, Index n, Index 
       slots_(rows.slots(context.rank())),
       interval_(std::max<Index>(1, interval)),
       inverse_(inverse),
+      lu_(lu),
       // Rounding of c and of the rows: a few units a panel's product, and the sum's.
       tolerance_(32 * 2.22e-16 * double(std::max<Index>(n, 16))),
       w_(columns),
@@ -44,7 +45,7 @@ DenseGuard<B>::DenseGuard(Context<B>& context, BlockCyclic rows, Index n, Index 
       weight_host_(columns) {}
 
 template <class B>
-void DenseGuard<B>::begin(GuardRows<B> a, const Index* column_of,
+void DenseGuard<B>::begin(const GuardedRows<B>& a, const Index* column_of,
                           const std::vector<Index>& pivot_row, Index columns_done, Index done) {
   const Stream<B>& lane = context_.bulk;
   pending_ = false;
@@ -70,7 +71,7 @@ void DenseGuard<B>::begin(GuardRows<B> a, const Index* column_of,
   all_v_.clear();
   std::vector<double> own(static_cast<std::size_t>(slots_));
   if (inverse_) {  // of the size of the rows
-    sum(a, nullptr, pivot_row, 0, {}, nullptr, 0);
+    sum(a, nullptr, pivot_row, 0, {});
     download(lane, own.data(), View<const double, B>(size_));
     lane.synchronize();
     all_v_.assign(std::size_t(n_), 0.0);
@@ -85,7 +86,7 @@ void DenseGuard<B>::begin(GuardRows<B> a, const Index* column_of,
     upload(lane, v_.view(), own.data());
     lane.synchronize();
   }
-  sum(a, column_of, pivot_row, columns_done, {}, nullptr, 0);
+  sum(a, column_of, pivot_row, columns_done, {});
   std::vector<double> more(own.size());
   download(lane, own.data(), View<const double, B>(sum_));
   download(lane, more.data(), View<const double, B>(more_));
@@ -97,13 +98,37 @@ void DenseGuard<B>::begin(GuardRows<B> a, const Index* column_of,
 }
 
 template <class B>
-void DenseGuard<B>::sum(GuardRows<B> a, const Index* column_of, const std::vector<Index>& pivot_row,
-                        Index columns_done, Range next, const double* panel, Index panel_ld) {
+void DenseGuard<B>::sum_lu(const GuardedRows<B>& a, const Index* column_of, Index columns_done,
+                           const GuardPanel<B>& apart) {
+  const Stream<B>&ahead = context_.ahead, &bulk = context_.bulk;
+  const Index done = a.resting;
+  weigh_rows(bulk, {a.data, done, a.ld}, 0, columns_, w_.data(), sum_.data(), size_.data(),
+             column_of);
+  Index from = columns_done;
+  if (apart.data) {
+    weigh_columns(ahead, apart.data + (done - apart.slot), apart.ld, slots_ - done,
+                  apart.columns.count, w_.data() + apart.columns.first, sum_.data() + done,
+                  size_.data() + done);
+    bulk.wait(ahead.record());
+    from = apart.columns.end();
+  }
+  weigh_rows(bulk, {a.data + done * a.ld, slots_ - done, a.ld}, from, columns_, w_.data(),
+             sum_.data() + done, size_.data() + done);
+}
+
+template <class B>
+void DenseGuard<B>::sum(const GuardedRows<B>& a, const Index* column_of,
+                        const std::vector<Index>& pivot_row, Index columns_done,
+                        const GuardPanel<B>& apart) {
   const Stream<B>&ahead = context_.ahead, &bulk = context_.bulk;
   ahead.wait(bulk.record());
   fill_zero(ahead, sum_.view());
   fill_zero(ahead, size_.view());
   fill_zero(ahead, more_.view());
+  if (lu_) {
+    bulk.wait(ahead.record());
+    return sum_lu(a, column_of, columns_done, apart);
+  }
   if (context_.size() > 1 && columns_done > 0) {  // pivots of other ranks
     for (Index j = 0; j < columns_done; ++j)
       weight_host_[j] = inverse_ ? all_v_[std::size_t(pivot_row[std::size_t(j)])] : 0;
@@ -111,11 +136,12 @@ void DenseGuard<B>::sum(GuardRows<B> a, const Index* column_of, const std::vecto
   }
   if (column_of)
     assign_weights(ahead, slots_, column_of, w_.data(), v_.data(), weight_.data(), more_.data());
-  if (panel)
-    weigh_columns(ahead, panel, panel_ld, slots_, next.count, weight_.data() + next.first,
-                  sum_.data(), size_.data());
+  if (apart.data)
+    weigh_columns(ahead, apart.data, apart.ld, slots_, apart.columns.count,
+                  weight_.data() + apart.columns.first, sum_.data(), size_.data());
   bulk.wait(ahead.record());
-  const Index first = panel ? next.first : columns_, end = panel ? next.end() : columns_;
+  const Index first = apart.data ? apart.columns.first : columns_;
+  const Index end = apart.data ? apart.columns.end() : columns_;
   weigh_rows(bulk, a, 0, first, weight_.data(), sum_.data(), size_.data());
   weigh_rows(bulk, a, end, columns_, weight_.data(), sum_.data(), size_.data());
 }
@@ -168,24 +194,24 @@ void DenseGuard<B>::accuse() const {
 }
 
 template <class B>
-void DenseGuard<B>::step(GuardRows<B> a, const Index* column_of,
+void DenseGuard<B>::step(const GuardedRows<B>& a, const Index* column_of,
                          const std::vector<Index>& pivot_row, Index columns_done, Index k,
-                         Range next, const double* panel, Index panel_ld) {
+                         const GuardPanel<B>& apart) {
   follow_column(context_.bulk, a, columns_, largest_.data());
   if (k + 1 - last_ < interval_ && k + 1 != tried_.to) return;
   look();
   last_ = k + 1;
   if (stops()) return;
-  sum(a, column_of, pivot_row, columns_done, next, panel, panel_ld);
+  sum(a, column_of, pivot_row, columns_done, apart);
   check(a, k + 1);
 }
 
 template <class B>
-void DenseGuard<B>::finish(GuardRows<B> a, const Index* column_of,
+void DenseGuard<B>::finish(const GuardedRows<B>& a, const Index* column_of,
                            const std::vector<Index>& pivot_row, Index columns_done, Index steps) {
   look();
   if (last_ < steps && !stops()) {
-    sum(a, column_of, pivot_row, columns_done, {}, nullptr, 0);
+    sum(a, column_of, pivot_row, columns_done, {});
     check(a, steps);
     look();
   }

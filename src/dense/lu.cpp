@@ -42,9 +42,16 @@ void GaussJordan<B>::begin_lu(const Stream<B>& lane) {
 
 template <class B>
 void GaussJordan<B>::retire(const Stream<B>& lane, Index k, View<const Index, B> pivots) {
-  const Index b = base(k);
-  retire_rows<B>(lane, met(k), panel(k), pivots, resting_[std::size_t(k)] - b, from(k), y(),
-                 global_row_.view().slice(b, slots_ - b), moves_, false, {});
+  const Index b = base(k), count = slots_ - b;
+  Retirement<B> what;
+  what.pivots = pivots;
+  what.top = resting_[std::size_t(k)] - b;
+  what.from = from(k);
+  what.y = y();
+  what.ids = global_row_.view().slice(b, count);
+  if (guard_) what.sizes = guard_->sizes().slice(b, count);
+  what.list = moves_;
+  retire_rows<B>(lane, met(k), panel(k), what);
 }
 
 template <class B>
@@ -147,12 +154,10 @@ void GaussJordan<B>::solve_panel(const Stream<B>& lane, Index k) {
   dense::solve_upper<B>(lane, width, right, pivot_rows_, length, x, length, n_[0]);
   // X to this rank's rows of the panel, and out of the rows above.
   if (count > 0) {
-    dense::place_rows<B>(lane, length, numbers_.view().slice(top, count), pivot_rows_,
-                         other_rows_);
+    dense::place_rows<B>(lane, length, numbers_.view().slice(top, count), pivot_rows_, other_rows_);
     copy_rows<double>(lane, rows + plan_.n, ld, other_rows_.data() + width, length, right, count);
   }
-  dense::subtract_above<B>(lane, above(k), panel(k), plan_.n, right, x, length,
-                           other_rows_.view());
+  dense::subtract_above<B>(lane, above(k), panel(k), plan_.n, right, x, length, other_rows_.view());
 }
 
 template <class B>
@@ -237,13 +242,13 @@ void GaussJordan<B>::sort_rows(const Stream<B>& lane, const std::vector<Index>& 
   }
 }
 
-#define TERRACE_INSTANTIATE(B)                                                                  \
-  template Index GaussJordan<B>::base(Index) const;                                             \
-  template dense::Rows<B> GaussJordan<B>::met(Index) const;                                     \
-  template void GaussJordan<B>::begin_lu(const Stream<B>&);                                     \
-  template void GaussJordan<B>::retire(const Stream<B>&, Index, View<const Index, B>);          \
-  template void GaussJordan<B>::note_moves(Index, const std::vector<Index>&);                   \
-  template void GaussJordan<B>::solve_upper(const Stream<B>&);                                  \
+#define TERRACE_INSTANTIATE(B)                                                         \
+  template Index GaussJordan<B>::base(Index) const;                                    \
+  template dense::Rows<B> GaussJordan<B>::met(Index) const;                            \
+  template void GaussJordan<B>::begin_lu(const Stream<B>&);                            \
+  template void GaussJordan<B>::retire(const Stream<B>&, Index, View<const Index, B>); \
+  template void GaussJordan<B>::note_moves(Index, const std::vector<Index>&);          \
+  template void GaussJordan<B>::solve_upper(const Stream<B>&);                         \
   template void GaussJordan<B>::archive_rows(const Stream<B>&, Archive&, Index);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE

@@ -62,12 +62,11 @@ DensePlan plan_dense(int ranks, Index n, const DenseRequest& o) {
     return plan;
   }
   if (o.method == "cramer") return plan;
-  const bool lu = o.method == "lu" || (o.method.empty() && !o.inverse && !o.guard && !o.emulated);
-  if (lu && (o.guard || o.emulated))
+  const bool lu = o.method == "lu" || (o.method.empty() && !o.inverse && !o.emulated);
+  if (lu && o.emulated)
     fail_together(Exit::usage,
-                  fmt::format("LU is in FP64 and has no check sums; {}; leave it out, or use "
-                              "--method gauss-jordan",
-                              o.guard ? "--guard" : "--precision emulated"));
+                  "LU has FP64 only; --precision emulated; leave it out, or use --method "
+                  "gauss-jordan");
   plan.method = lu ? "lu" : "gauss-jordan";
   plan.probes = n > 0 && !o.inverse ? condition_probes : 0;
   static_cast<JordanPlan&>(plan) =

@@ -20,7 +20,7 @@ namespace terrace::dense {
 /// What is asked for; the names are those of the options.
 struct DenseRequest {
   /// Of an inverse "gauss-jordan" or "textbook", of a solution "lu", "gauss-jordan" or "cramer";
-  /// empty: Gauss-Jordan for an inverse, with a guard and with emulated products, otherwise LU.
+  /// empty: Gauss-Jordan for an inverse and with emulated products, otherwise LU.
   std::string method;
   bool inverse = true;
   Index right = 0;  ///< right-hand sides

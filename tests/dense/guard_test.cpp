@@ -16,15 +16,17 @@ namespace {
 struct Case {
   Index n = 0, right = 0, block = 1, interval = 0;
   std::string pivoting;
+  bool lu = false;
 };
 Case drawn_case(Draw& draw, Index least) {
   Case c;
   c.n = draw.one_in(12) ? draw.between(65, 130) : draw.between(least, 64);
-  c.right = draw.one_in(3) ? draw.between(1, 3) : 0;
+  c.right = draw.one_in(2) ? draw.between(1, 3) : 0;
   const Index blocks[] = {1, 2, 3, 5, 8, 12, 16, 16, 24, 32, 48, 64};
   c.block = blocks[draw.below(12)];
   c.interval = draw.one_in(2) ? draw.between(1, 4) : 0;
   c.pivoting = draw.one_in(3) ? "tournament" : "partial";
+  c.lu = c.right > 0 && draw.one_in(2);
   return c;
 }
 
@@ -46,8 +48,8 @@ struct Ended {
 template <class B>
 Ended ended(Context<B>& context, const Dense& a, const Case& c, bool guard) {
   const Index n = a.n, more = guard ? 1 : 0;
-  JordanPlan plan =
-      plan_jordan<B>(context.size(), n, c.right + more, c.right == 0, c.block, c.pivoting);
+  JordanPlan plan = plan_jordan<B>(context.size(), n, c.right + more, c.right == 0, c.block,
+                                   c.pivoting, false, c.lu);
   plan.guard = guard;
   plan.guard_interval = c.interval;
   GaussJordan<B> method(context, plan);
@@ -91,7 +93,8 @@ void check_alarms(Context<B>& context) {
     std::string name;
     const Dense a = test::drawn(at % test::drawn_kinds, c.n, draw, name);
     INFO("case " << at << ": " << name << ", n " << c.n << ", right " << c.right << ", block "
-                 << c.block << ", interval " << c.interval << ", " << c.pivoting);
+                 << c.block << ", interval " << c.interval << ", " << c.pivoting
+                 << (c.lu ? ", LU" : ""));
     const Ended guarded = ended(context, a, c, true);
     REQUIRE_ALL(!guarded.alarm);
     again += guarded.outcome.good() && guarded.loads > 1;
@@ -135,6 +138,7 @@ void check_flips(Context<B>& context) {
     c.block = std::min<Index>(c.block, 24);
     Case whole = c;
     whole.right = 0;
+    whole.lu = false;
     const Ended inverse = ended(context, a, whole, false);
     if (!inverse.outcome.good()) continue;
     const double condition = norm_infinity(c.n, a.values) * norm_infinity(c.n, inverse.x);
@@ -148,8 +152,9 @@ void check_flips(Context<B>& context) {
     flip.bit = int(draw.below(8));
     if (draw.one_in(2)) flip.byte |= 7;  // sign and exponent
     INFO("case " << at << ": " << name << ", n " << c.n << ", right " << c.right << ", block "
-                 << c.block << ", interval " << c.interval << ", " << c.pivoting << ", flip "
-                 << flip.rank << ":" << flip.step << ":" << flip.byte << ":" << flip.bit);
+                 << c.block << ", interval " << c.interval << ", " << c.pivoting
+                 << (c.lu ? ", LU" : "") << ", flip " << flip.rank << ":" << flip.step << ":"
+                 << flip.byte << ":" << flip.bit);
     const Ended flipped = ended(context, a, c, true);
     next_test_flip() = {};
     ++done;

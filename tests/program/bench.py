@@ -96,6 +96,7 @@ check("bounds", all(r["fraction_of_bound"]["fraction"] > 0 for r in read_json()[
 with concurrent.futures.ThreadPoolExecutor(3) as pool:
     list(pool.map(wrong_ones, FAMILIES))
     list(pool.map(lambda a: wrong_rivals(*a), [("dense --n 40 --rivals lapack --repeat 1", ["lapack"]),
+                                               ("dense --n 40 --solve --rhs 3 --rivals lapack --repeat 1", ["lapack"]),
                                                ("band --n 300 --half-bandwidth 12 --rivals lapack --repeat 1", ["lapack"]),
                                                ("cg --n 60 --rivals blas,blas-symv --repeat 1", ["blas", "blas-symv"])] +
                   ([("gf2 --n 130 --rivals m4ri --repeat 1", ["m4ri"]), ("gf2 --n 130 --rivals m4ri --echelon --repeat 1", ["m4ri"])]
@@ -113,9 +114,9 @@ for name, text, good in (("right", "printf '" + answer.format(bits["rank"], bits
     check(f"M4RI, {name}", code == 0 and last["who"].startswith("m4ri") and (last["seconds"] == 0.5 and checked(last) if good else
                                                                             last["seconds"] is None and last["failed"]), last)
 check("no M4RI", "not here" in json.dumps(bench("gf2 --n 130 --rivals m4ri-all --repeat 1")[3]["warnings"]))
-for words in ("dense --n 50 --rivals lapack --repeat 1", "gf2 --n 200 --repeat 1", "band --n 300 --half-bandwidth 12 --repeat 1", "cg --n 60 --repeat 1"):
+for words in ("dense --n 50 --rivals lapack --repeat 1", "dense --n 50 --solve --repeat 1", "dense --n 50 --solve --method gauss-jordan --repeat 1", "gf2 --n 200 --repeat 1", "band --n 300 --half-bandwidth 12 --repeat 1", "cg --n 60 --repeat 1"):
     sound(words, *bench(words, ranks=2))
-    if words.startswith("dense"):
+    if "lapack" in words and words.startswith("dense"):
         rows = bench(words, "lapack:nan", ranks=2)[3]["runs"]
         check("a rival of two ranks", rows[-1]["who"] == "lapack" and rows[-1]["seconds"] is None, rows)
     check(words + ", two ranks", bench(words, "terrace:nan", ranks=2)[0] == 4)
@@ -135,7 +136,7 @@ TABLE = {  # command: (obeyed beside ALWAYS, refused here with these values)
     "bench gf2": ("--n --repeat --rivals --stages --energy --product --levels --inverse --columns --density --half-rank --rank --echelon --checksum "
                   "--calibrate --study --candidates --transfers --no-check --method --block " + BITS, BENCH_REFUSED),
     "bench band": ("--n --repeat --rivals --stages --half-bandwidth --rhs --parts --widths --diagonal --substitution --no-check --method --block", BENCH_REFUSED),
-    "bench dense": ("--n --repeat --rivals --stages --grid --threads --pivoting --no-check --method --block", BENCH_REFUSED),
+    "bench dense": ("--n --repeat --rivals --stages --solve --rhs --grid --threads --pivoting --no-check --method --block", BENCH_REFUSED),
     "bench cg": ("--n --repeat --rivals --kind --half-bandwidth --points --stencil --shuffle --iterations --preconditioner --layout --diagonal --rhs "
                  "--rtol --no-check --method", {**BENCH_REFUSED, "--block": "8"}),
     "bench matrix": ("--n --repeat --what --no-check --most-" + ("alternative" if gpus() else "serial"), {**BENCH_REFUSED, "--method": "foo", "--block": "8", "--rivals": "foo",

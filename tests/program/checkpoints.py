@@ -152,6 +152,8 @@ jobs = [
     ("dense invert in.h5:/A", 2, 3),
     ("dense invert in.h5:/A", 3, 1),
     ("dense invert in.h5:/signed", 2, 1),
+    ("dense solve in.h5:/A --rhs :/B --block 32 --method gauss-jordan", 2, 1),
+    ("dense solve in.h5:/A --rhs :/B --block 24 --pivoting tournament", 3, 2),
     ("dense solve in.h5:/A --rhs :/B --block 32", 1, 2),
     ("gf2 rref in.h5:/bits --block 64", 2, 3),
     ("gf2 rref in.h5:/bits --echelon --block 64", 2, 2),

@@ -298,7 +298,7 @@ def dense(case):
     if abs(shift) >= 900 or abs(shift) >= 300 and kind == "condition":
         p.codes |= {4}  # an inverse or solution may overflow
     cuda = case.o.backend != "cpu"
-    method = draw.pick(["", "", "", "gauss-jordan", "textbook" if command == "invert" else "cramer"])
+    method = draw.pick(["", "", "", "gauss-jordan", "textbook" if command == "invert" else draw.pick(["cramer", "lu"])])
     if method == "textbook":
         p.ranks = 1
         p.option("--method", "textbook")
@@ -307,7 +307,7 @@ def dense(case):
         p.codes |= {4} if cond > 1e5 or abs(shift) > 60 else set()  # powers of elements overflow; not backward stable
     else:
         p.restarts = n > 8
-        if method == "gauss-jordan":
+        if method in ("gauss-jordan", "lu"):
             p.option("--method", method)
         if draw.chance(0.5):
             p.option("--block", draw.pick([0, 1, 7, 8, 15, 16, 17, 24, 31, 32, 33, 48, 64, 96, 128, 200]), refused=cuda)

@@ -99,31 +99,48 @@ template <>
 void choose_candidates(const Stream<Cpu>& stream, const Rows<Cpu>& rows, const Panel<Cpu>& panel,
                        View<double, Cpu> records, View<double, Cpu>) {
   stream.run([=] {
+    // A leaf is a block of the layout, its rows in their order, wherever they lie now.
     const Index size = record_size(panel.block), leaves = records.size / size / panel.block;
+    std::vector<std::pair<Index, Index>> unused;  // global row, slot
+    for (Index s = 0; s < rows.slots; ++s)
+      if (rows.column_of.data[s] < 0) unused.emplace_back(rows.global_row.data[s], s);
+    std::sort(unused.begin(), unused.end());
+    std::vector<Index> begin{0};
+    for (Index i = 1; i < Index(unused.size()); ++i)
+      if (unused[std::size_t(i)].first / rows.tile != unused[std::size_t(i - 1)].first / rows.tile)
+        begin.push_back(i);
+    begin.resize(std::size_t(leaves) + 1, Index(unused.size()));
     parallel_for(leaves, [&](Index leaf) {
       double* const out = records.data + leaf * panel.block * size;
       for (Index t = 0; t < panel.block; ++t) out[t * size] = -1;
-      const Index from = std::min(rows.slots, leaf * rows.tile);
-      const Index count = std::min(rows.slots, from + rows.tile) - from;
-      const Index* const used = rows.column_of.data + from;
+      const Index from = begin[std::size_t(leaf)];
+      const Index count = begin[std::size_t(leaf) + 1] - from;
+      if (count == 0) return;
+      const auto row = [&](Index i) {
+        const Index slot = unused[std::size_t(from + i)].second;
+        return rows.a.data + slot * rows.ld + panel.first;
+      };
       const Index stride = sliver_stride(panel.block), square = panel.block * panel.block;
       std::vector<double> x(std::size_t(slivers(count) * stride)), lu(std::size_t(2 * square));
-      std::vector<Index> column_of(used, used + count), pivots(std::size_t(panel.block));
-      for (Index& column : column_of) column = column >= 0 ? 0 : -1;
-      const Strip strip{
-          {x.data(), stride}, count, panel.width, rows.global_row.data + from, column_of.data()};
-      load_strip(strip, rows.a.data + from * rows.ld + panel.first, rows.ld, 0, count);
+      std::vector<double> a(std::size_t(count * panel.width));
+      std::vector<Index> column_of(std::size_t(count), -1), id(std::size_t(count), 0);
+      std::vector<Index> pivots(static_cast<std::size_t>(panel.block));
+      for (Index i = 0; i < count; ++i) {
+        id[std::size_t(i)] = unused[std::size_t(from + i)].first;
+        std::copy_n(row(i), panel.width, a.begin() + i * panel.width);
+      }
+      const Strip strip{{x.data(), stride}, count, panel.width, id.data(), column_of.data()};
+      load_strip(strip, a.data(), panel.width, 0, count);
       Index info[2] = {-1, 0};
       factor_strip(strip, {lu.data(), panel.block, lu.data() + square, pivots.data(), info}, 1,
                    true);
-      for (Index s = 0, t = 0; s < count; ++s) {
-        if (column_of[std::size_t(s)] <= 0) continue;
+      for (Index i = 0, t = 0; i < count; ++i) {
+        if (column_of[std::size_t(i)] <= 0) continue;
         double* const record = out + t++ * size;
         record[0] = 1;
-        record[1] = double(strip.id[s]);
-        record[2] = double(from + s);
-        std::memcpy(record + 3, rows.a.data + (from + s) * rows.ld + panel.first,
-                    std::size_t(panel.width) * sizeof(double));
+        record[1] = double(id[std::size_t(i)]);
+        record[2] = double(unused[std::size_t(from + i)].second);
+        std::copy_n(row(i), panel.width, record + 3);
       }
     });
   });

@@ -19,7 +19,7 @@ void column_sizes(const Stream<Cpu>& stream, GuardRows<Cpu> a, Index columns, do
 }
 
 void weigh_rows(const Stream<Cpu>& stream, GuardRows<Cpu> a, Index from, Index to,
-                const double* weight, double* sum, double* size) {
+                const double* weight, double* sum, double* size, const Index* begin) {
   if (to <= from) return;
   stream.run([=] {
     parallel_ranges(a.slots, 16, [&](Index first, Index last) {
@@ -27,7 +27,7 @@ void weigh_rows(const Stream<Cpu>& stream, GuardRows<Cpu> a, Index from, Index t
       for (Index i = first; i < last; ++i) {
         const double* const row = a.data + i * a.ld;
         double s[lanes] = {}, z[lanes] = {};
-        Index j = from;
+        Index j = begin ? std::max(from, begin[i]) : from;
         for (; j + lanes <= to; j += lanes)
           for (Index l = 0; l < lanes; ++l) {
             const double term = row[j + l] * weight[j + l];

@@ -62,19 +62,26 @@ void clear_panel_row(const Slivers& n, Index width, Index slot) {
 
 template <>
 void retire_rows(const Stream<Cpu>& stream, const Rows<Cpu>& rows, const Panel<Cpu>& panel,
-                 View<const Index, Cpu> pivots, Index top, Index from, View<const double, Cpu> y,
-                 View<Index, Cpu> ids, View<Index, Cpu>, bool keep, View<double, Cpu> room) {
+                 const Retirement<Cpu>& what) {
   stream.run([=] {
-    const Index count = pivots.size, left = keep ? 0 : panel.first, length = rows.columns - from;
+    const View<const Index, Cpu> pivots = what.pivots;
+    const View<Index, Cpu> ids = what.ids;
+    const View<double, Cpu> room = what.room, sizes = what.sizes;
+    const bool keep = what.keep;
+    const Index count = pivots.size, left = keep ? 0 : panel.first, top = what.top;
+    const Index from = what.from, length = rows.columns - from;
     const Slivers n = slivers_of(panel);
-    const Retiring retiring{rows, panel, top, from,
-                            packed_rows(panel, length, from, false, const_cast<double*>(y.data))};
+    const Retiring retiring{
+        rows, panel, top, from,
+        packed_rows(panel, length, from, false, const_cast<double*>(what.y.data))};
     Index* const column_of = rows.column_of.data;
     const std::vector<Index> list(pivots.data, pivots.data + count);
     std::vector<Index> place, id;
+    std::vector<double> size;
     for (const Index p : list) {
       place.push_back(column_of[p] - panel.first);
       id.push_back(ids.data[p]);
+      if (sizes.size > 0) size.push_back(sizes.data[p]);
     }
     if (keep)
       parallel_ranges(count, 16, [&](Index begin, Index end) {
@@ -90,6 +97,7 @@ void retire_rows(const Stream<Cpu>& stream, const Rows<Cpu>& rows, const Panel<C
         move_panel_row(n, panel.width, to, source);
         column_of[to] = -1;
         ids.data[to] = ids.data[source];
+        if (sizes.size > 0) sizes.data[to] = sizes.data[source];
       }
     });
     parallel_ranges(count, 16, [&](Index begin, Index end) {
@@ -98,6 +106,7 @@ void retire_rows(const Stream<Cpu>& stream, const Rows<Cpu>& rows, const Panel<C
         retiring.place(top + i, t, keep ? room.data + i * rows.columns : nullptr);
         column_of[top + i] = panel.first + t;
         ids.data[top + i] = id[std::size_t(i)];
+        if (sizes.size > 0) sizes.data[top + i] = size[std::size_t(i)];
       }
     });
     for (Index s = panel.skip; s < top + count; ++s) clear_panel_row(n, panel.width, s);

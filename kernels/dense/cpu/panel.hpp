@@ -10,7 +10,7 @@ using namespace simd;
 struct Strip {
   Slivers x;
   Index rows = 0, width = 0;
-  const Index* id = nullptr;   ///< global row of each row, increasing
+  const Index* id = nullptr;   ///< global row of each row
   Index* column_of = nullptr;  ///< negative: may become a pivot row
 };
 

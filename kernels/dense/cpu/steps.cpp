@@ -3,6 +3,7 @@
 #include "kernels/dense/cpu/steps.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 namespace terrace::dense {
@@ -10,11 +11,11 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-/// Best of each lane so far. Slots increase, so the first of equal keys stays.
+/// Best of each lane so far: the first of equal keys, and whether there were others.
 template <int L>
 struct Found {
   typename Lanes<L>::Reals key;
-  typename Lanes<L>::Numbers sliver;
+  typename Lanes<L>::Numbers sliver, tie;
 };
 
 template <int L>
@@ -27,7 +28,8 @@ TERRACE_INLINE void look_at(const double* column, const Index* column_of, Index 
   const Reals finite = size < infinity ? size : Reals{} + infinity;  // not a number: infinity
   const Numbers used = *reinterpret_cast<const Numbers*>(column_of) >= 0;
   const Reals key = used ? Reals{} - 1.0 : finite;
-  const Numbers better = key > found.key;
+  const Numbers better = key > found.key, equal = key == found.key;
+  found.tie = better ? Numbers{} : found.tie | equal;
   found.key = better ? key : found.key;
   found.sliver = better ? Numbers{} + sliver : found.sliver;
 }
@@ -36,7 +38,7 @@ template <int L>
 TERRACE_INLINE Found<L> nothing() {
   Found<L> found;
   found.key = typename Lanes<L>::Reals{} - 1.0;
-  found.sliver = typename Lanes<L>::Numbers{};
+  found.sliver = found.tie = typename Lanes<L>::Numbers{};
   return found;
 }
 
@@ -50,15 +52,32 @@ TERRACE_INLINE void look_at_sliver(const Strip& strip, Index s, Index j, Found<L
   look_at<L>(column, column_of, s, found);
 }
 
-template <int L>
-TERRACE_INLINE Best best_lane(const Strip& strip, const Found<L>& found) {
+/// Of rows with equal keys in column j of slivers [begin, end) the one with the lowest number: rows
+/// may lie in any order.
+inline Best lowest_row(const Strip& strip, Index j, Index begin, Index end, double key) {
   Best best;
-  for (int r = 0; r < L; ++r) {
-    const Index slot = found.sliver[r] * L + r;
-    if (found.key[r] < 0 || found.key[r] < best.key) continue;
-    if (found.key[r] > best.key || slot < best.slot) best = {found.key[r], strip.id[slot], slot};
+  const Index step = lanes();
+  for (Index slot = begin * step; slot < std::min(strip.rows, end * step); ++slot) {
+    const double size = std::fabs(strip.x.row(slot)[j * step]);
+    if (strip.column_of[slot] >= 0 || (size < infinity ? size : infinity) != key) continue;
+    if (best.slot < 0 || strip.id[slot] < best.row) best = {key, strip.id[slot], slot};
   }
   return best;
+}
+
+/// What was found in column j of slivers [begin, end).
+template <int L>
+TERRACE_INLINE Best best_lane(const Strip& strip, Index j, Index begin, Index end,
+                              const Found<L>& found) {
+  Best best;
+  int equal = 0;
+  for (int r = 0; r < L; ++r) {
+    if (found.key[r] < 0 || found.key[r] < best.key) continue;
+    const Index slot = found.sliver[r] * L + r;
+    if (found.key[r] > best.key) best = {found.key[r], strip.id[slot], slot}, equal = 0;
+    equal += found.tie[r] != 0 ? 2 : 1;
+  }
+  return equal > 1 ? lowest_row(strip, j, begin, end, best.key) : best;
 }
 
 template <int L>
@@ -74,7 +93,7 @@ TERRACE_INLINE void column_body(const ColumnStep& p) {
     }
     if (p.next >= 0) look_at_sliver<L>(p.strip, s, p.next, found);
   }
-  if (p.best) *p.best = best_lane<L>(p.strip, found);
+  if (p.best) *p.best = best_lane<L>(p.strip, p.next, p.begin, p.end, found);
 }
 
 template <int L>
@@ -95,7 +114,7 @@ TERRACE_INLINE void narrow_body(const NarrowStep& p) {
     }
     look_at_sliver<L>(p.strip, s, p.j + N, found);
   }
-  *p.best = best_lane<L>(p.strip, found);
+  *p.best = best_lane<L>(p.strip, p.j + N, p.begin, p.end, found);
 }
 
 template <int L>

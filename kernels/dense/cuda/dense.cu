@@ -175,9 +175,9 @@ void update(const Stream<Cuda>& stream, const Rows<Cuda>& rows, const Panel<Cuda
   const double minus = -1, one = 1;
   const Index length = rows.columns - from;
   check(cublasDgemm_64(cublas(stream), CUBLAS_OP_N, CUBLAS_OP_T, c1 - c0, updated(rows, panel),
-                       panel.width, &minus, y.data + (c0 - from), length,
-                       panel.n.data + panel.skip, panel_ld(rows.slots), &one,
-                       rows.a.data + panel.skip * rows.ld + c0, rows.ld));
+                       panel.width, &minus, y.data + (c0 - from), length, panel.n.data + panel.skip,
+                       panel_ld(rows.slots), &one, rows.a.data + panel.skip * rows.ld + c0,
+                       rows.ld));
 }
 
 template <>

@@ -25,11 +25,12 @@ __global__ void column_sizes_kernel(GuardRows<Cuda> a, Index columns, double* la
 
 // A block a row.
 __global__ void weigh_rows_kernel(GuardRows<Cuda> a, Index from, Index to, const double* weight,
-                                  double* sum, double* size) {
+                                  double* sum, double* size, const Index* begin) {
   __shared__ double parts[2][32];
   for (Index i = blockIdx.x; i < a.slots; i += gridDim.x) {
     double s = 0, z = 0;
-    for (Index j = from + threadIdx.x; j < to; j += blockDim.x) {
+    const Index first = begin ? max(from, begin[i]) : from;
+    for (Index j = first + threadIdx.x; j < to; j += blockDim.x) {
       const double term = a.data[i * a.ld + j] * weight[j];
       s += term;
       z += fabs(term);
@@ -101,10 +102,10 @@ void column_sizes(const Stream<Cuda>& stream, GuardRows<Cuda> a, Index columns, 
   check_launch();
 }
 void weigh_rows(const Stream<Cuda>& stream, GuardRows<Cuda> a, Index from, Index to,
-                const double* weight, double* sum, double* size) {
+                const double* weight, double* sum, double* size, const Index* begin) {
   if (a.slots <= 0 || to <= from) return;
   weigh_rows_kernel<<<unsigned(std::min<Index>(a.slots, 65535)), 256, 0, native(stream)>>>(
-      a, from, to, weight, sum, size);
+      a, from, to, weight, sum, size, begin);
   check_launch();
 }
 void follow_column(const Stream<Cuda>& stream, GuardRows<Cuda> a, Index column, double* largest) {

@@ -15,11 +15,15 @@ constexpr int pairing_threads = 1024;
 /// The parts of retire_rows()'s list, `count` pivot rows.
 struct List {
   Index count;
-  Index *place, *from, *to, *pivot_id, *moved_id, *moves;
+  Index *place, *from, *to, *pivot_id, *moved_id;
+  double *pivot_size, *moved_size;
+  Index* moves;
 };
 List cut_list(View<Index, Cuda> list, Index count) {
   Index* const p = list.data;
-  return {count, p, p + count, p + 2 * count, p + 3 * count, p + 4 * count, p + 5 * count};
+  double* const sizes = reinterpret_cast<double*>(p + 5 * count);
+  return {count,         p,     p + count,     p + 2 * count, p + 3 * count,
+          p + 4 * count, sizes, sizes + count, p + 7 * count};
 }
 
 /// Number of threads before this one with `flag`; `total` of all. One block; ends with a barrier.
@@ -41,7 +45,7 @@ __device__ int rank_among(bool flag, int* of_warps, int& total) {
 /// moves_of(), and what goes with the rows: column_of, ids, the summary. One block.
 __global__ void __launch_bounds__(pairing_threads)
     pair_kernel(Panel<Cuda> panel, const Index* pivots, Index top, Index* column_of, Index* ids,
-                List list) {
+                double* sizes, List list) {
   __shared__ int of_warps[pairing_threads / 32];
   if (panel.info.data[0] >= 0) {
     if (threadIdx.x == 0) *list.moves = 0;
@@ -62,10 +66,12 @@ __global__ void __launch_bounds__(pairing_threads)
     if (mine) {
       list.place[i] = column_of[p] - panel.first;
       list.pivot_id[i] = ids[p];
+      if (sizes) list.pivot_size[i] = sizes[p];
     }
     if (in_the_way) {
       list.from[f] = top + i;
       list.moved_id[f] = ids[top + i];
+      if (sizes) list.moved_size[f] = sizes[top + i];
     }
     if (down) list.to[t] = p;
   }
@@ -73,10 +79,12 @@ __global__ void __launch_bounds__(pairing_threads)
   for (Index m = threadIdx.x; m < froms; m += pairing_threads) {
     column_of[list.to[m]] = -1;
     ids[list.to[m]] = list.moved_id[m];
+    if (sizes) sizes[list.to[m]] = list.moved_size[m];
   }
   for (Index i = threadIdx.x; i < list.count; i += pairing_threads) {
     column_of[top + i] = panel.first + list.place[i];
     ids[top + i] = list.pivot_id[i];
+    if (sizes) sizes[top + i] = list.pivot_size[i];
     panel.summary.data[2 + list.place[i]] = double(list.pivot_id[i]);
   }
   if (threadIdx.x == 0) *list.moves = froms;
@@ -132,21 +140,22 @@ __global__ void rest_kernel(List list, Panel<Cuda> panel, double* a, Index lda, 
 
 template <>
 void retire_rows(const Stream<Cuda>& stream, const Rows<Cuda>& rows, const Panel<Cuda>& panel,
-                 View<const Index, Cuda> pivots, Index top, Index from, View<const double, Cuda> y,
-                 View<Index, Cuda> ids, View<Index, Cuda> numbers, bool keep,
-                 View<double, Cuda> room) {
-  const Index count = pivots.size, ldn = panel_ld(rows.slots), below = top + count;
+                 const Retirement<Cuda>& what) {
+  const Index* const pivots = what.pivots.data;
+  const bool keep = what.keep;
+  const Index count = what.pivots.size, top = what.top, ldn = panel_ld(rows.slots);
+  const Index below = top + count;
   const cudaStream_t on = native(stream);
   if (count > 0) {
-    const List list = cut_list(numbers, count);
+    const List list = cut_list(what.list, count);
     const Index left = keep ? 0 : panel.first;
     if (keep && panel.first > 0) {
-      save_kernel<<<unsigned(count), 256, 0, on>>>(pivots.data, rows.a.data, rows.ld, panel.first,
-                                                   room.data, rows.columns);
+      save_kernel<<<unsigned(count), 256, 0, on>>>(pivots, rows.a.data, rows.ld, panel.first,
+                                                   what.room.data, rows.columns);
       check_launch();
     }
-    pair_kernel<<<1, pairing_threads, 0, on>>>(panel, pivots.data, top, rows.column_of.data,
-                                               ids.data, list);
+    pair_kernel<<<1, pairing_threads, 0, on>>>(panel, pivots, top, rows.column_of.data,
+                                               what.ids.data, what.sizes.data, list);
     check_launch();
     const unsigned across = grid_for(rows.columns - left, 256 * 8);
     move_rows_kernel<<<dim3(across, unsigned(std::min<Index>(count, 65535))), 256, 0, on>>>(
@@ -156,8 +165,8 @@ void retire_rows(const Stream<Cuda>& stream, const Rows<Cuda>& rows, const Panel
                         128, 0, on>>>(list, panel.width, panel.n.data, ldn);
     check_launch();
     rest_kernel<<<dim3(across, unsigned(count)), 256, 0, on>>>(
-        list, panel, rows.a.data, rows.ld, top, from, rows.columns, y.data,
-        keep ? room.data : nullptr, rows.columns);
+        list, panel, rows.a.data, rows.ld, top, what.from, rows.columns, what.y.data,
+        keep ? what.room.data : nullptr, rows.columns);
     check_launch();
   }
   if (below > panel.skip)

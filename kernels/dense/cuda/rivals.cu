@@ -31,8 +31,7 @@ double lap_seconds(const Stream<Cuda>& stream, const std::function<void()>& work
 }
 
 // LAPACK's columns are our rows: of the transpose it finds the transposed inverse.
-RivalRun cusolver_inverse(const Stream<Cuda>& stream, Index n, Word seed,
-                              View<double, Cuda> b) {
+RivalRun cusolver_inverse(const Stream<Cuda>& stream, Index n, Word seed, View<double, Cuda> b) {
   if (n == 0) return {};
   const Buffer<double, Cuda> a(n * n);
   const Buffer<std::int64_t, Cuda> pivots(n);

@@ -142,9 +142,8 @@ __global__ void __launch_bounds__(solve_threads, 1) upper_kernel(Triangle p) {
       if (j > i) fetch(p, i, j, ring + s * u_size);
       device::commit_copies();
     }
-    part.each(p, i, c0, [](double& sum, const double* at, bool inside) {
-      sum = inside ? __ldcg(at) : 0.0;
-    });
+    part.each(p, i, c0,
+              [](double& sum, const double* at, bool inside) { sum = inside ? __ldcg(at) : 0.0; });
     device::wait_copies<stages - 1>();
     __syncthreads();
     if (tid < strip) invert_blocks(diagonal, int(min(Index(strip), p.n - i * strip)), inverse);
@@ -180,8 +179,7 @@ __global__ void __launch_bounds__(solve_threads, 1) upper_kernel(Triangle p) {
     for (int s = strip / inner - 1; s >= 0; --s) {
       if (part.row == s * inner && part.busy) part.apply(inverse + s * inverse_size, x);
       __syncthreads();
-      if (part.row < s * inner && part.busy)
-        part.subtract(diagonal, x, s * inner, (s + 1) * inner);
+      if (part.row < s * inner && part.busy) part.subtract(diagonal, x, s * inner, (s + 1) * inner);
     }
     part.each(p, i, c0, [](double& sum, double* at, bool inside) {
       if (inside) __stcg(at, sum);
@@ -209,7 +207,7 @@ void solve_upper(const Stream<Cuda>& stream, Index n, Index right, View<const do
   const Index strips = ceil_div(n, Index(strip)), most = 8 * most_columns;
   for (Index c = 0; c < right; c += most) {
     const Index columns = std::min(right - c, most), across = ceil_div(columns, most_columns);
-    Triangle p{n,   columns, u.data, ldu, x.data + c, ldx, reinterpret_cast<unsigned*>(work.data)};
+    Triangle p{n, columns, u.data, ldu, x.data + c, ldx, reinterpret_cast<unsigned*>(work.data)};
     check(cudaMemsetAsync(p.flags, 0, std::size_t(across * strips) * sizeof(unsigned),
                           native(stream)));
     // All blocks of threads are resident: they wait for each other.
