@@ -27,8 +27,10 @@ void band_factor(Run& run, const BandOptions& options) {
   adopt_band_settings(run, request);
   require_output(run.options);
   BandFiles files;
-  files.matrix = io::open_band(run.control, matrix_location(run, options.matrix));
-  run.note_input("input", files.matrix.location());
+  const io::BandInput input = io::open_band(run.control, matrix_location(run, options.matrix));
+  files.matrix = reader_of(run, input);
+  files.location = input.location();
+  run.note_input("input", files.location);
   conduct_band(run, files, options, request);
 }
 

@@ -48,7 +48,7 @@ class BandJob : public PlannedBand<B> {
       note_not_mixed();
       if (!run.options.plan) note_fall_back(run, plan.note);
     }
-    Base::choose(std::move(plan));
+    choose(std::move(plan));
     if (solves())  // known once b is read
       system.rhs = [this, read = system.rhs](std::span<const Range> rows, const auto& sink) {
         read(rows, sink);
@@ -68,7 +68,7 @@ class BandJob : public PlannedBand<B> {
         run_.settings["instead_of"] = to_string(failed.method);
       }
       note_fall_back(run_, now.note);
-      Base::choose(now);
+      choose(now);
       const RankMemory memory = Base::needs().memory(c_.size());
       require_memory(run_.control, memory.host, memory.device);
     };
@@ -78,6 +78,7 @@ class BandJob : public PlannedBand<B> {
   void outcome() override {
     const BandNotes& notes = done_->notes;
     const bool mixed = plan_.method == BandMethod::mixed;
+    files_.judge(done_->failure.minor);
     if (plan_.method == BandMethod::streamed && !plan_.tile_by_tile) {
       run_.report["parts"] = notes.parts;
       if (!system_.factor) run_.report["reading_within_solve"] = notes.reading;
@@ -104,7 +105,7 @@ class BandJob : public PlannedBand<B> {
     files_.output->expect(8 * shape().n * (solves() ? nrhs() : system_.matrix.half_bandwidth + 1));
     double reciprocal = 1;  // of the condition, at least
     const double found = done_->residual(&reciprocal);
-    const std::string where = io::to_string(files_.matrix.location());
+    const std::string where = io::to_string(files_.location);
     run_.report["residual"] = found;
     if (!(found < kBandPass)) {
       if (run_.options.guard && !done_->verify()) try_again(found, reciprocal);
@@ -145,8 +146,10 @@ class BandJob : public PlannedBand<B> {
     output.commit(run_.attributes());
   }
   [[nodiscard]] std::string problem() const override {
-    std::string text = fmt::format("band matrix, n = {}, half-bandwidth {}", shape().n,
-                                   system_.matrix.half_bandwidth);
+    std::string text = files_.whole
+                           ? fmt::format("symmetric positive definite matrix, n = {}", shape().n)
+                           : fmt::format("band matrix, n = {}, half-bandwidth {}", shape().n,
+                                         system_.matrix.half_bandwidth);
     if (solves()) text += ", " + counted(nrhs(), "right-hand side");
     return text;
   }
@@ -165,6 +168,13 @@ class BandJob : public PlannedBand<B> {
   }
 
  private:
+  void choose(BandPlan plan) {
+    Base::choose(std::move(plan));
+    if (!files_.whole) return;
+    run_.report["way"] = run_.report["method"];
+    run_.report["method"] = "cholesky";
+    for (const char* key : {"half_bandwidth", "parts"}) run_.report.erase(key);
+  }
   /// In mixed precision an estimate, with its standard error.
   void note_determinant(bool mixed) {
     nlohmann::json& result = run_.report["result"];
@@ -190,7 +200,7 @@ class BandJob : public PlannedBand<B> {
   void require_definite() {
     const BandFailure& failure = done_->failure;
     if (failure.minor == 0) return;
-    const std::string where = io::to_string(files_.matrix.location());
+    const std::string where = io::to_string(files_.location);
     if (failure.unscalable)
       run_.outcome(
           "not positive definite",
@@ -229,6 +239,8 @@ class BandJob : public PlannedBand<B> {
   double log_determinant_ = 0;
 };
 
+}  // namespace
+
 BandReader reader_of(const Run& run, const io::BandInput& input) {
   return {input.n(), input.half_bandwidth(),
           [&](std::span<const Range> ranges, const io::Sink<double>& sink) {
@@ -236,12 +248,10 @@ BandReader reader_of(const Run& run, const io::BandInput& input) {
           }};
 }
 
-}  // namespace
-
 void conduct_band(Run& run, BandFiles& files, const BandOptions& options, BandRequest& request) {
   const std::string& output = run.options.output;
   BandSystem system;
-  system.matrix = reader_of(run, files.matrix);
+  system.matrix = files.matrix;
   if (files.factor) system.factor = reader_of(run, *files.factor);
   if (files.rhs)
     system.rhs = [&](std::span<const Range> ranges, const io::Sink<double>& sink) {
@@ -252,8 +262,8 @@ void conduct_band(Run& run, BandFiles& files, const BandOptions& options, BandRe
   system.folder = output.empty() ? "." : io::folder_of(io::parse_location(output).file);
   system.guard = run.options.guard;
   system.seed = Word(run.options.seed);
-  request.n = files.matrix.n();
-  request.half_bandwidth = files.matrix.half_bandwidth();
+  request.n = files.matrix.n;
+  request.half_bandwidth = files.matrix.half_bandwidth;
   request.nrhs = files.rhs ? files.rhs->columns() : 0;
   request.check = !run.options.no_check;
   if (!run.options.plan) files.output.emplace(run.control, output, run.options.force);

@@ -20,11 +20,17 @@ struct BandOptions {
 };
 
 struct BandFiles {
-  io::BandInput matrix;
+  BandReader matrix;
+  io::Location location;                ///< the matrix's
+  bool whole = false;                   ///< a dense matrix, as a band of all its columns
   std::optional<io::DenseInput> rhs;    ///< none: the factor is wanted
   std::optional<io::BandInput> factor;  ///< stored by band factor, or none
   std::optional<io::Output> output;     ///< none with --plan
+  /// Of a whole matrix, once it is read: throws where it is no Cholesky's, or not symmetric.
+  std::function<void(Index failed_minor)> judge = [](Index) {};
 };
+/// `input` has to outlive what is returned.
+BandReader reader_of(const Run& run, const io::BandInput& input);
 
 /// Of settings: --precision mixed, which FP64 goes on for.
 inline constexpr const char* kNotMixed = "fp64 instead of mixed";

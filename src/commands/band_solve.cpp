@@ -81,7 +81,7 @@ void band_solve(Run& run, const BandOptions& options) {
   const io::Location location = matrix_location(run, options.matrix);
   const io::Location b = other_location(run, options.rhs, location.file);
   BandFiles files;
-  const io::BandInput& input = files.matrix =
+  const io::BandInput input =
       io::open_band(run.control, location,
                     io::Wanted::square_matrix(b.file == location.file ? b.path : std::string()));
   const io::DenseInput& rhs =
@@ -92,6 +92,8 @@ void band_solve(Run& run, const BandOptions& options) {
         fmt::format("the right-hand side has {} rows, the matrix {}; {}; give one row for "
                     "each row of the matrix",
                     rhs.rows(), input.n(), io::to_string(rhs.location())));
+  files.matrix = reader_of(run, input);
+  files.location = input.location();
   run.note_input("input", input.location());
   run.note_input("rhs", rhs.location());
   if (!options.factor.empty()) {

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "distrib/agree.hpp"
+#include "src/commands/dense_cholesky.hpp"
 #include "src/commands/dense_run.hpp"
 #include "src/program/reading.hpp"
 
@@ -185,6 +186,52 @@ void check_cramer_options(const Run& run, const DenseOptions& options) {
   if (options.pivoting != "auto") refuse("has no choice of pivots", "--pivoting");
 }
 
+/// Whether the matrix goes by Cholesky first; refuses what that does not obey, and contradictions.
+bool wants_cholesky(Run& run, const DenseOptions& options) {
+  const std::string& method = run.options.method;
+  std::string assume = options.assume;
+  run.adopt("assume", assume, std::string());
+  if (method != "cholesky" && (assume.empty() || assume == "general")) return false;
+  const auto refuse = [](const std::string& what, const std::string& option) {
+    fail_together(Exit::usage, fmt::format("{}; {}; leave one of them out", what, option));
+  };
+  if (!method.empty() && method != "cholesky")
+    refuse("--assume " + assume + " chooses the method", "--method " + method);
+  if (method == "cholesky" && assume == "general")
+    refuse("Cholesky's method needs a positive definite matrix", "--assume general");
+  if (run.options.precision != "fp64")
+    refuse("Cholesky's method has FP64 only", "--precision " + run.options.precision);
+  if (options.pivoting != "auto")
+    refuse("Cholesky's method has no pivots", "--pivoting " + options.pivoting);
+  return true;
+}
+
+/// By Cholesky where that is asked for or assumed, and holds; otherwise by elimination.
+void solve_dense(Run& run, const io::DenseInput& a, const io::DenseInput& b,
+                 const DenseOptions& options) {
+  const bool restarted = run.restart_settings().is_object();
+  const bool maybe = options.assume == "auto" && run.options.method.empty() && !restarted;
+  if (!wants_cholesky(run, options) || a.rows() == 0 || (maybe && !looks_definite(run, a)))
+    return run_dense(run, a, &b, options);
+  if (maybe) run.say("a few rows are symmetric: Cholesky's method is tried");
+  NotDefinite found;
+  try {
+    return solve_by_cholesky(run, a, b);
+  } catch (const NotDefinite& why) {
+    found = why;
+  }
+  run.warn(fmt::format(
+      "the matrix is {}; {}; LU goes on",
+      found.minor > 0 ? fmt::format("not positive definite: its leading minor of order {} is not "
+                                    "positive",
+                                    found.minor)
+                      : std::string("not symmetric"),
+      io::to_string(a.location())));
+  run.options.method.clear();
+  run.settings = nlohmann::json::object();
+  run_dense(run, a, &b, options);
+}
+
 /// The same for the textbook's method.
 void check_invert_options(const Run& run, const DenseOptions& options) {
   if (run.options.method == "textbook" && run.options.precision != "fp64")
@@ -235,14 +282,20 @@ void add_commands(CLI::App& app, Selected& selected) {
       run_dense(run, a, nullptr, *options);
     };
   });
-  CLI::App* solve_command = add("solve", "Solution of A X = B by LU or Gauss-Jordan elimination");
+  CLI::App* solve_command = add("solve", "Solution of A X = B by LU, Cholesky or Gauss-Jordan");
   solve_command->add_option("--rhs", options->rhs, "Right-hand sides: FILE.h5[:/path] or :/path")
       ->required();
+  solve_command
+      ->add_option(
+          "--assume", options->assume,
+          "The matrix: general; spd: symmetric positive definite, LU where it is not; auto: "
+          "spd where a few rows look so")
+      ->check(CLI::IsMember({"general", "spd", "auto"}));
   solve_command->callback([&selected, options] {
     selected.command = "dense solve";
     selected.action = [options](Run& run) {
       require_output(run.options);
-      require_method(run, {"lu", "gauss-jordan", "cramer"});
+      require_method(run, {"lu", "cholesky", "gauss-jordan", "cramer"});
       check_cramer_options(run, *options);
       const io::Location at = matrix_location(run, options->matrix);
       const io::Location rhs = other_location(run, options->rhs, at.file);
@@ -252,7 +305,7 @@ void add_commands(CLI::App& app, Selected& selected) {
           noted(run, "rhs", io::open_dense(run.control, rhs, io::Wanted::vectors(a.rows())));
       require_square(a);
       require_rows(a, b);
-      run_dense(run, a, &b, *options);
+      solve_dense(run, a, b, *options);
     };
   });
 }

@@ -13,7 +13,7 @@
 namespace terrace::dense {
 
 struct DenseOptions {
-  std::string matrix, rhs, pivoting = "auto";
+  std::string matrix, rhs, pivoting = "auto", assume;
   Index grid = 0, threads = 0;  ///< launches of the textbook's method; 0: not given
 };
 

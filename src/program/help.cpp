@@ -33,7 +33,7 @@ constexpr Notes all_notes[] = {
     {"band solve", "auto, tile-columns, one-end, two-ends, partition or streamed",
      "terrace band solve band.h5:/A --rhs :/b -o x.h5"},
     {"dense invert", "gauss-jordan or textbook", "terrace dense invert dense.h5:/A -o inverse.h5"},
-    {"dense solve", "lu, gauss-jordan or cramer",
+    {"dense solve", "lu, cholesky, gauss-jordan or cramer",
      "terrace dense solve dense.h5:/A --rhs :/b -o x.h5"},
     {"cg", "classic, single-reduction or pipelined",
      "terrace cg sparse.h5:/A --rhs :/b -o x.h5 --preconditioner jacobi"},
