@@ -19,7 +19,7 @@
 #include "src/program/register.hpp"
 #include "src/program/waiting.hpp"
 
-// All commands, and all benchmarks: each registers itself in a file of its own.
+// All commands and benchmarks; each registers itself in a file of its own.
 namespace terrace {
 using Register = void(CLI::App&, Selected&);
 namespace gf2 {
@@ -40,19 +40,30 @@ Register add_bench_io, add_bench_profile;
 
 namespace {
 
-/// In the order of the help.
+struct Family {
+  terrace::Register *commands, *bench;
+};
+constexpr Family families[] = {
+    // in the order of the help
+    {terrace::gf2::add_commands, terrace::gf2::add_bench},
+    {terrace::band::add_commands, terrace::band::add_bench},
+    {terrace::dense::add_commands, terrace::dense::add_bench},
+    {terrace::cg::add_commands, terrace::cg::add_bench},
+};
+
 void add_all(CLI::App& app, terrace::Selected& selected) {
   using namespace terrace;
-  for (Register* add :
-       {gf2::add_commands, band::add_commands, dense::add_commands, cg::add_commands,
-        add_generate_commands, add_convert_command, add_verify_command})
-    add(app, selected);
-  CLI::App* bench =
-      app.add_subcommand("bench", "Measure the solve phase on generated data; answers are checked");
-  bench->require_subcommand(1);
-  for (Register* add : {gf2::add_bench, band::add_bench, dense::add_bench, cg::add_bench,
-                        dense::add_matrix_bench, add_bench_io, add_bench_profile})
-    add(*bench, selected);
+  for (const Family& family : families) family.commands(app, selected);
+  add_generate_commands(app, selected);
+  add_convert_command(app, selected);
+  add_verify_command(app, selected);
+  CLI::App& bench = *app.add_subcommand(
+      "bench", "Measure the solve phase on generated data; answers are checked");
+  bench.require_subcommand(1);
+  for (const Family& family : families) family.bench(bench, selected);
+  dense::add_matrix_bench(bench, selected);
+  add_bench_io(bench, selected);
+  add_bench_profile(bench, selected);
   add_info_command(app, selected);
 }
 

@@ -117,9 +117,9 @@ void judge(const Run& run, const BenchRun& what, Index number, Judgement& found)
     found.residual = std::max(found.residual, value);
     if (!(value <= what.limit))
       found.wrong = fmt::format("the residual of run {} is {}, above {:.3g}", number,
-                                  std::isfinite(value) ? fmt::format("{:.3g}", value)
-                                                       : std::string("infinite or no number"),
-                                  what.limit);
+                                std::isfinite(value) ? fmt::format("{:.3g}", value)
+                                                     : std::string("infinite or no number"),
+                                what.limit);
   }
   if (found.wrong.empty() && what.certificate) {
     found.certificate = run.control.broadcast(what.certificate(), 0);
@@ -175,8 +175,8 @@ bool bench_run(Run& run, const BenchOptions& options, const BenchRun& what) {
     if (what.certificate) line["certificate"] = found.certificate;
     run.report["runs"].push_back(line);
     if (!what.rival)
-      run.outcome("check-failed", fmt::format("{}; {} {}; please report this as a bug",
-                                              found.wrong, run.command, problem));
+      run.outcome("check-failed", fmt::format("{}; {} {}; please report this as a bug", found.wrong,
+                                              run.command, problem));
     run.say(fmt::format("{:<44} {:>5} failed: {}", problem, run.control.size(), found.wrong));
     return false;
   }
