@@ -12,13 +12,11 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
-#include <list>
 #include <mutex>
 #include <vector>
 
 #include "distrib/ending.hpp"
-#include "distrib/heartbeat_wire.hpp"
+#include "distrib/heart.hpp"
 #include "distrib/place.hpp"
 #include "distrib/session.hpp"
 #include "kernels/base/clock.hpp"
@@ -30,6 +28,7 @@ using heartbeat::Invitation;
 using heartbeat::Kind;
 using heartbeat::Line;
 using heartbeat::Message;
+using heartbeat::Peer;
 
 namespace {
 
@@ -40,41 +39,6 @@ double seconds_of(const char* name, double otherwise) {
   const double value = std::strtod(text, &end);
   return *end == '\0' && value >= 0 ? value : otherwise;
 }
-
-struct Watch {
-  std::function<std::string()> look;
-  std::function<void()> abort;
-};
-std::mutex watches_guard;
-std::list<std::shared_ptr<Watch>> watches;
-
-/// Runs every abort() for a second at most.
-void abort_watched() {
-  static std::atomic<bool> done;
-  done = false;
-  const auto body = [](void*) -> void* {
-    const std::lock_guard<std::mutex> lock(watches_guard);
-    for (const auto& w : watches) w->abort();
-    done = true;
-    return nullptr;
-  };
-  {
-    const std::unique_lock<std::mutex> lock(watches_guard, std::try_to_lock);
-    if (lock.owns_lock() && watches.empty()) return;
-  }
-  pthread_t helper{};
-  if (pthread_create(&helper, nullptr, body, nullptr) != 0) return;
-  pthread_detach(helper);
-  for (int k = 0; k < 100 && !done; ++k) usleep(10'000);
-}
-
-struct Peer {
-  Line line;
-  std::string host, phase;
-  Index step = -1;
-  double heard = 0, moved = 0, gone_at = 0;
-  bool goodbye = false, terminated = false;
-};
 
 std::atomic<bool> told_to_end{false};  // SIGTERM came
 std::atomic<int> wake{-1};             // an eventfd
@@ -95,50 +59,6 @@ void on_sigterm(int number) {
 }
 
 }  // namespace
-
-/// The thread and what it knows. Rank 0 has a peer for each rank, the others have rank 0 alone.
-class Heart {
- public:
-  explicit Heart(const Control& control);
-  ~Heart();
-  void tell(int code, const std::string& cause);
-  void forget_sockets();  // in a forked child
-
- private:
-  void start();
-  void run();
-  void listen_until(double time);
-  void hear(Peer& peer, const Message& message);
-  void closed(int rank, double time);
-  void beat(double time);
-  void heed_sigterm(double time);
-  bool all_done();
-  bool say_what_main_told();
-  void lost(const std::vector<int>& ranks, const std::string& why);
-  [[noreturn]] void end(int code, const std::string& line, bool print);
-  void send_all(const Message& message);
-  [[nodiscard]] Message message(Kind kind) const;
-  [[nodiscard]] int rank_of(std::size_t peer) const { return rank_ == 0 ? int(peer) : 0; }
-
-  const int rank_, size_;
-  double limit_, stall_, silence_ = 0, beat_ = 0;
-  std::uint64_t token_ = 0;
-  std::string host_;
-  int listener_ = -1;
-  std::vector<Peer> peers_;      // rank 0: peer r is rank r, and peer 0 itself has no line
-  std::vector<Line> strangers_;  // connected, and said nothing yet
-  std::vector<pollfd> polled_;
-  std::vector<int> closed_;
-  double sigterm_at_ = 0, next_beat_ = 0, next_look_ = 0;
-  bool said_goodbye_ = false, farewell_ = false;
-  pthread_t thread_{};
-  bool running_ = false;
-  std::atomic<bool> leaving_{false};
-  std::mutex telling_;  // code_ and cause_
-  int code_ = 0;
-  std::string cause_;
-  std::atomic<bool> told_{false}, said_{false};
-};
 
 namespace {
 std::atomic<Heart*> heart{nullptr};
@@ -356,14 +276,7 @@ void Heart::beat(double time) {
   if (!silent.empty()) lost(silent, fmt::format("no sign of life for {:.1f} s", longest));
   if (time >= next_look_) {
     next_look_ = time + 1;
-    std::string failure;
-    {
-      const std::unique_lock<std::mutex> lock(watches_guard, std::try_to_lock);
-      if (lock.owns_lock())
-        for (const auto& w : watches)
-          if (failure.empty()) failure = w->look();
-    }
-    if (!failure.empty())
+    if (const std::string failure = failure_of_watched(); !failure.empty())
       end(int(Exit::fault),
           fmt::format("terrace: rank {} on host {} failed; {}; {}", rank_, host_,
                       to_string(current_place()), failure),
@@ -504,16 +417,6 @@ Heartbeat::~Heartbeat() = default;
 
 void tell_fault(int code, const std::string& cause) {
   if (Heart* const h = heart.load()) h->tell(code, cause);
-}
-
-Watched::Watched(std::function<std::string()> look, std::function<void()> abort)
-    : entry_(std::make_shared<Watch>(Watch{std::move(look), std::move(abort)})) {
-  const std::lock_guard<std::mutex> lock(watches_guard);
-  watches.push_back(std::static_pointer_cast<Watch>(entry_));
-}
-Watched::~Watched() {
-  const std::lock_guard<std::mutex> lock(watches_guard);
-  watches.remove(std::static_pointer_cast<Watch>(entry_));
 }
 
 }  // namespace terrace

@@ -6,7 +6,6 @@
 // rank, its host and where the work was, and every rank that can be reached, or that reaches rank 0
 // no more, ends with exit code 6.
 #pragma once
-#include <functional>
 #include <memory>
 #include <string>
 
@@ -34,19 +33,5 @@ class Heartbeat {
 /// Tells every rank that the job ends with `code` because of `cause` (which the caller prints);
 /// returns when that is under way. They end at once.
 void tell_fault(int code, const std::string& cause);
-
-/// Something that may fail while no rank is lost: `look` is called about once a second by the
-/// heartbeat's thread and returns the failure or nothing, `abort` before this rank ends suddenly.
-/// Taken away when this object dies.
-class Watched {
- public:
-  Watched(std::function<std::string()> look, std::function<void()> abort);
-  ~Watched();
-  Watched(const Watched&) = delete;
-  Watched& operator=(const Watched&) = delete;
-
- private:
-  std::shared_ptr<void> entry_;
-};
 
 }  // namespace terrace

@@ -6,6 +6,7 @@
 
 #include "distrib/control.hpp"
 #include "distrib/heartbeat.hpp"
+#include "distrib/watched.hpp"
 
 namespace terrace {
 

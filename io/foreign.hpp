@@ -27,7 +27,6 @@ class TextReader {
   bool line(std::string& text);
   double number();
   Index whole();
-  [[nodiscard]] Index line_number() const { return word_line_; }
   /// Bytes of a whole file; 0 of a stream.
   [[nodiscard]] Index size() const;
   /// Bytes taken so far; -1 of standard input.

@@ -56,7 +56,8 @@ terrace_job() {
   terrace_find
   local more=() checkpoint=${TERRACE_CHECKPOINT:-terrace-$terrace_name.checkpoint.h5}
   case ${1:-} in
-    gf2 | band | dense | cg)
+    "" | -* | generate | convert | verify | bench | info) ;;  # nothing that could be continued
+    *)
       terrace_given --report "$@" || more+=(--report "terrace-$terrace_name.json")
       if ! terrace_given --checkpoint "$@"; then
         more+=(--checkpoint "$checkpoint" --checkpoint-every "${TERRACE_CHECKPOINT_EVERY:-10m}")

@@ -19,7 +19,53 @@
 #include "src/program/register.hpp"
 #include "src/program/waiting.hpp"
 
+// All commands and benchmarks; each registers itself in a file of its own.
+namespace terrace {
+using Register = void(CLI::App&, Selected&);
+namespace gf2 {
+Register add_commands, add_bench;
+}
+namespace band {
+Register add_commands, add_bench;
+}
+namespace dense {
+Register add_commands, add_bench, add_matrix_bench;
+}
+namespace cg {
+Register add_commands, add_bench;
+}
+Register add_generate_commands, add_convert_command, add_verify_command, add_info_command;
+Register add_bench_io, add_bench_profile;
+}  // namespace terrace
+
 namespace {
+
+struct Family {
+  terrace::Register *commands, *bench;
+};
+constexpr Family families[] = {
+    // in the order of the help
+    {terrace::gf2::add_commands, terrace::gf2::add_bench},
+    {terrace::band::add_commands, terrace::band::add_bench},
+    {terrace::dense::add_commands, terrace::dense::add_bench},
+    {terrace::cg::add_commands, terrace::cg::add_bench},
+};
+
+void add_all(CLI::App& app, terrace::Selected& selected) {
+  using namespace terrace;
+  for (const Family& family : families) family.commands(app, selected);
+  add_generate_commands(app, selected);
+  add_convert_command(app, selected);
+  add_verify_command(app, selected);
+  CLI::App& bench = *app.add_subcommand(
+      "bench", "Measure the solve phase on generated data; answers are checked");
+  bench.require_subcommand(1);
+  for (const Family& family : families) family.bench(bench, selected);
+  dense::add_matrix_bench(bench, selected);
+  add_bench_io(bench, selected);
+  add_bench_profile(bench, selected);
+  add_info_command(app, selected);
+}
 
 using terrace::Exit;
 
@@ -51,15 +97,8 @@ struct CommandLine {
     app.add_option("--completion", completion_, "Print the script that completes commands")
         ->check(CLI::IsMember({"bash", "zsh"}));
     app.add_option("--pages", pages_, "Folder for all man pages and scripts")->group("");
-    terrace::gf2::add_commands(app, selected);
-    terrace::band::add_commands(app, selected);
-    terrace::dense::add_commands(app, selected);
-    terrace::cg::add_command(app, selected);
-    terrace::add_generate_commands(app, selected);
-    terrace::add_convert_command(app, selected);
-    terrace::add_verify_command(app, selected);
-    terrace::add_bench_commands(app, selected);
-    terrace::add_info_command(app, selected);
+    add_all(app, selected);
+    app.footer("mpirun -n 2 terrace dense invert dense.h5:/A -o inverse.h5");
   }
   void parse(std::vector<std::string> words) {
     if (words.size() > 1 && words[0] == "bench" && words[1] == "--profile") words[1] = "profile";
@@ -127,7 +166,6 @@ int run(const terrace::Session& session, const terrace::Selected& selected,
   return terrace::guarded(
       control,
       [&] {
-        terrace::check_common_options(the_run.options, the_run.command);
         the_run.begin_checkpoints();
         try {
           selected.action(the_run);

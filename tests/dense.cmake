@@ -2,8 +2,6 @@ terrace_test(base/matrix)
 terrace_test(dense/gauss_jordan RANKS 1 2 3 4 5 SANITIZE 3 LANES)
 terrace_test(dense/check RANKS 1 3 SANITIZE 1)
 terrace_test(dense/system RANKS 1 2 3 5 SANITIZE 3)
-terrace_test(dense/textbook_kernels RANKS 1 SANITIZE 1)
-terrace_test(dense/textbook RANKS 1 SANITIZE 1)
 terrace_test(dense/kinds RANKS 1 2 3 4 5 SANITIZE 3)
 terrace_test(dense/pivots RANKS 1 2 3 4 5 SANITIZE 3)
 terrace_test(dense/guard RANKS 1 3 SANITIZE 3)  # jobs/nightly.sh takes 100,000 matrices
@@ -22,4 +20,3 @@ foreach(level plain avx2)
   set_tests_properties(dense/gauss_jordan.${level} PROPERTIES TIMEOUT 300 LABELS ranks-2 PROCESSORS 2
                        ENVIRONMENT "${terrace_test_environment};TERRACE_SIMD=${level}")
 endforeach()
-terrace_test(dense/emulated RANKS 1 SANITIZE 1)

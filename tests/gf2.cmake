@@ -1,7 +1,4 @@
 # Tests of the GF(2) family.
-terrace_test(gf2/bits RANKS 1 SANITIZE 1)
-terrace_test(gf2/bits_add RANKS 1 SANITIZE 1)
-terrace_test(gf2/bits_columns RANKS 1 SANITIZE 1)
 foreach(level plain avx2)  # what this machine would not choose
   foreach(name bits bits_add)
     add_test(NAME gf2/${name}.${level} COMMAND gf2_${name}_test "[cpu]")

@@ -97,10 +97,7 @@ void multiply(const Stream<Cpu>&, const CsrRows<Cpu>&, const double* p, View<dou
 void multiply(const Stream<Cuda>&, const CsrRows<Cuda>&, const double* p, View<double, Cuda> q,
               const SumTarget<Cuda>&, bool absolute = false, const double* skip = nullptr);
 
-/// Most columns of a product with several vectors.
-constexpr Index product_columns = 16;
-
-/// q = A p for `columns` vectors at once, 1 to product_columns, row-major: p[i * columns + c]. The
+/// q = A p for `columns` vectors at once, 1 to 16, row-major: p[i * columns + c]. The
 /// matrix is read once for all of them. Ranges of p and q as in the products above (the halo of p
 /// in units of rows); no sums. DenseRows: p from column 0 of the matrix, ld rows.
 void multiply_columns(const Stream<Cpu>&, const DenseRows<Cpu>&, const double* p,

@@ -44,7 +44,6 @@ class BandGuard {
 
  private:
   void flush(const BandTiles<B>& a);
-  void weigh(const BandTiles<B>& a, Index first, Index count);
   void check(const BandTiles<B>& a, Index to, Index steps);
   void look();
   [[nodiscard]] GuardTiles<B> tiles(const BandTiles<B>& a, Index first, Index count) const;

@@ -357,8 +357,19 @@ void bench_band(Run& run, BandBench options) {
 }  // namespace
 
 void add_bench(CLI::App& bench, Selected& selected) {
-  CLI::App* command = bench.add_subcommand("band", "Band Cholesky: factor and solve");
   const auto options = std::make_shared<BandBench>();
+  CLI::App* command = add_command(
+      bench, selected,
+      {"band", "Band Cholesky: factor and solve",
+       "terrace bench band --n 20000 --half-bandwidth 500",
+       bench_options + "--method=auto,tile-columns,one-end,two-ends,partition,streamed "
+                       "--precision=fp64,mixed --block"},
+      [options](Run& run, const CLI::App& given) {
+        if (run.options.precision == "mixed")
+          refuse_given(given, {"--rivals", "--diagonal", "--substitution", "--stages"},
+                       "--precision mixed compares with FP64 by the plan's method alone");
+        bench_band(run, *options);
+      });
   add_bench_options(*command, *options);
   add_stages_option(*command, *options);
   command
@@ -384,16 +395,6 @@ void add_bench(CLI::App& bench, Selected& selected) {
       ->add_option("--substitution", options->substitution,
                    "gpu or cpu, or both in turn: where to substitute with tile columns")
       ->delimiter(',');
-  add_common_options(*command, selected.options);
-  command->callback([&selected, options, command] {
-    selected.command = "bench band";
-    selected.action = [options, command](Run& run) {
-      if (run.options.precision == "mixed")
-        refuse_given(*command, {"--rivals", "--diagonal", "--substitution", "--stages"},
-                     "--precision mixed compares with FP64 by the plan's method alone");
-      bench_band(run, *options);
-    };
-  });
 }
 
 }  // namespace terrace::band

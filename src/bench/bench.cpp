@@ -101,33 +101,33 @@ std::string problem_of(const BenchRun& what) {
 }
 
 /// What the checks of a line's runs found, the same on every rank.
-struct Verdict {
+struct Judgement {
   double residual = 0;  ///< the worst
   std::string certificate = "passed";
   std::string wrong;  ///< empty: nothing is
   std::vector<double> seconds;
 };
 
-void judge(const Run& run, const BenchRun& what, Index number, Verdict& verdict) {
+void judge(const Run& run, const BenchRun& what, Index number, Judgement& found) {
   const auto start = Clock::now();
-  if (what.trouble) verdict.wrong = run.control.broadcast(what.trouble(), 0);
-  if (verdict.wrong.empty() && what.residual) {
+  if (what.trouble) found.wrong = run.control.broadcast(what.trouble(), 0);
+  if (found.wrong.empty() && what.residual) {
     const double mine = what.residual();  // NaN has no place in a reduction
     const double value = run.control.reduce(std::isfinite(mine) ? mine : HUGE_VAL, Reduce::max);
-    verdict.residual = std::max(verdict.residual, value);
+    found.residual = std::max(found.residual, value);
     if (!(value <= what.limit))
-      verdict.wrong = fmt::format("the residual of run {} is {}, above {:.3g}", number,
-                                  std::isfinite(value) ? fmt::format("{:.3g}", value)
-                                                       : std::string("infinite or no number"),
-                                  what.limit);
+      found.wrong = fmt::format("the residual of run {} is {}, above {:.3g}", number,
+                                std::isfinite(value) ? fmt::format("{:.3g}", value)
+                                                     : std::string("infinite or no number"),
+                                what.limit);
   }
-  if (verdict.wrong.empty() && what.certificate) {
-    verdict.certificate = run.control.broadcast(what.certificate(), 0);
-    if (verdict.certificate != "passed")
-      verdict.wrong =
-          fmt::format("the certificate of run {} does not hold, {}", number, verdict.certificate);
+  if (found.wrong.empty() && what.certificate) {
+    found.certificate = run.control.broadcast(what.certificate(), 0);
+    if (found.certificate != "passed")
+      found.wrong =
+          fmt::format("the certificate of run {} does not hold, {}", number, found.certificate);
   }
-  verdict.seconds.push_back(run.control.reduce(since(start), Reduce::max));
+  found.seconds.push_back(run.control.reduce(since(start), Reduce::max));
 }
 
 }  // namespace
@@ -157,27 +157,27 @@ bool bench_run(Run& run, const BenchOptions& options, const BenchRun& what) {
   const bool checked = (what.residual || what.certificate) && !run.options.no_check;
   const std::string problem = problem_of(what);
   std::vector<double> seconds;
-  Verdict verdict;
+  Judgement found;
   if (what.warm_up) what.measure();
-  for (Index i = 1; i <= options.repeat && verdict.wrong.empty(); ++i) {
+  for (Index i = 1; i <= options.repeat && found.wrong.empty(); ++i) {
     seconds.push_back(run.control.reduce(what.measure(), Reduce::max));
     if (spoiled && (spoil->run == 0 || spoil->run == i)) what.spoil(spoil->value);
-    if (checked) judge(run, what, i, verdict);
+    if (checked) judge(run, what, i, found);
   }
   nlohmann::json line = what.sizes;
   line["who"] = what.who;
   line["ranks"] = run.control.size();
   line["residual"] = nullptr;
-  if (!verdict.wrong.empty()) {
+  if (!found.wrong.empty()) {
     line["seconds"] = nullptr;
-    line["failed"] = verdict.wrong;
-    if (std::isfinite(verdict.residual) && what.residual) line["residual"] = verdict.residual;
-    if (what.certificate) line["certificate"] = verdict.certificate;
+    line["failed"] = found.wrong;
+    if (std::isfinite(found.residual) && what.residual) line["residual"] = found.residual;
+    if (what.certificate) line["certificate"] = found.certificate;
     run.report["runs"].push_back(line);
     if (!what.rival)
-      run.outcome("check-failed", fmt::format("{}; {} {}; please report this as a bug",
-                                              verdict.wrong, run.command, problem));
-    run.say(fmt::format("{:<44} {:>5} failed: {}", problem, run.control.size(), verdict.wrong));
+      run.outcome("check-failed", fmt::format("{}; {} {}; please report this as a bug", found.wrong,
+                                              run.command, problem));
+    run.say(fmt::format("{:<44} {:>5} failed: {}", problem, run.control.size(), found.wrong));
     return false;
   }
   const double middle = median(seconds);
@@ -191,15 +191,15 @@ bool bench_run(Run& run, const BenchOptions& options, const BenchRun& what) {
     fraction = fmt::format("{:.3f}", rate / what.bound);
   }
   if (checked && what.residual) {
-    line["residual"] = verdict.residual;
-    residual = fmt::format("{:.3g}", verdict.residual);
+    line["residual"] = found.residual;
+    residual = fmt::format("{:.3g}", found.residual);
   }
   if (what.certificate) {
-    line["certificate"] = checked ? verdict.certificate : "not checked";
-    if (checked) residual = verdict.certificate;
+    line["certificate"] = checked ? found.certificate : "not checked";
+    if (checked) residual = found.certificate;
   }
   if (checked) {
-    const double slowest = median(verdict.seconds);
+    const double slowest = median(found.seconds);
     line["check_seconds"] = slowest;
     line["check_to_solve"] = middle > 0 ? slowest / middle : 0;
     check = fmt::format("  check {:.3g} s", slowest);
@@ -218,19 +218,6 @@ bool bench_run(Run& run, const BenchOptions& options, const BenchRun& what) {
   if (what.meter && !what.meter->available())
     run.say("  energy: not measured, " + what.meter->reason());
   return true;
-}
-
-void add_bench_commands(CLI::App& app, Selected& selected) {
-  CLI::App* bench =
-      app.add_subcommand("bench", "Measure the solve phase on generated data; answers are checked");
-  bench->require_subcommand(1);
-  gf2::add_bench(*bench, selected);
-  band::add_bench(*bench, selected);
-  dense::add_bench(*bench, selected);
-  cg::add_bench(*bench, selected);
-  dense::add_matrix_bench(*bench, selected);
-  add_bench_io(*bench, selected);
-  add_bench_profile(*bench, selected);
 }
 
 }  // namespace terrace

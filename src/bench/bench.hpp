@@ -8,7 +8,6 @@
 #include "src/bench/energy.hpp"
 #include "src/bench/median.hpp"
 #include "src/frame/stages.hpp"
-#include "src/program/refuse.hpp"
 #include "src/program/register.hpp"
 
 namespace terrace {
@@ -101,24 +100,5 @@ void require_rivals(const BenchOptions& options, const std::string& family,
 ///   microseconds_per_pivot              of the whole loop
 ///   panel_microseconds_per_pivot        of panel
 nlohmann::json stage_report(const Control& control, const StageSeconds& mine, Index pivots);
-
-namespace gf2 {
-void add_bench(CLI::App& bench, Selected& selected);
-}
-namespace band {
-void add_bench(CLI::App& bench, Selected& selected);
-}
-namespace dense {
-void add_bench(CLI::App& bench, Selected& selected);
-}
-namespace cg {
-void add_bench(CLI::App& bench, Selected& selected);
-}
-namespace dense {
-void add_matrix_bench(CLI::App& bench, Selected& selected);
-}
-void add_bench_io(CLI::App& bench, Selected& selected);
-/// bench profile; bench --profile is the same (src/main.cpp).
-void add_bench_profile(CLI::App& bench, Selected& selected);
 
 }  // namespace terrace

@@ -316,11 +316,6 @@ void refuse_ignored(const CgBench& o, const CLI::App& command) {
 
 void bench_cg(Run& run, CgBench options) {
   if (!run.options.method.empty()) options.method = run.options.method;
-  if (options.method != "classic" && options.method != "single-reduction" &&
-      options.method != "pipelined")
-    fail_together(Exit::usage, "unknown method '" + options.method +
-                                   "'; --method of bench cg; use classic, single-reduction or "
-                                   "pipelined");
   if (options.rhs > 1 && (options.method != "classic" || run.options.precision == "mixed"))
     fail_together(Exit::usage,
                   "several right-hand sides are for the classic method in FP64; --rhs "
@@ -361,8 +356,15 @@ void bench_cg(Run& run, CgBench options) {
 
 void add_bench(CLI::App& bench, Selected& selected) {
   const auto options = std::make_shared<CgBench>();
-  CLI::App* command = bench.add_subcommand(
-      "cg", "Conjugate gradients: GB/s of the data that an iteration must move");
+  CLI::App* command = add_command(
+      bench, selected,
+      {"cg", "Conjugate gradients: GB/s of the data that an iteration must move",
+       "terrace bench cg --kind csr --points 64",
+       bench_options + "--method=classic,single-reduction,pipelined --precision=fp64,mixed"},
+      [options](Run& run, const CLI::App& given) {
+        refuse_ignored(*options, given);
+        bench_cg(run, *options);
+      });
   add_bench_options(*command, *options);
   command->add_option("--kind", options->kind, "dense, band or csr")
       ->check(CLI::IsMember({"dense", "band", "csr"}))
@@ -394,14 +396,6 @@ void add_bench(CLI::App& bench, Selected& selected) {
   command
       ->add_option("--rtol", options->rtol, "Time whole solves to this residual, not --iterations")
       ->check(not_negative());
-  add_common_options(*command, selected.options);
-  command->callback([&selected, options, command] {
-    selected.command = "bench cg";
-    selected.action = [options, command](Run& run) {
-      refuse_ignored(*options, *command);
-      bench_cg(run, *options);
-    };
-  });
 }
 
 }  // namespace terrace::cg

@@ -228,6 +228,44 @@ void bench_inverse(Run& run, Context<B>& context, const DenseBenchOptions& optio
   for (const std::string& rival : options.rivals) bench_rival(run, context, options, what, rival);
 }
 
+void check_solve_options(const CommonOptions& o, bool solve) {
+  if (solve && o.method == "textbook")
+    fail_together(Exit::usage,
+                  "the textbook method inverts; --solve with --method textbook; leave one of them "
+                  "out");
+  if (!solve && o.method == "lu")
+    fail_together(Exit::usage, "LU solves; --method lu; add --solve, or leave it out");
+  if (solve && o.precision == "emulated")
+    fail_together(Exit::usage,
+                  "systems are measured in FP64; --precision emulated; leave it out, or --solve");
+}
+
+void bench_dense(Run& run, DenseBenchOptions& options) {
+  check_solve_options(run.options, options.solve);
+  // --block and --pivoting are the other method's here.
+  check_textbook_options(run.control.size(), run.options.method == "textbook", 0, "auto",
+                         !options.grid.empty() || !options.threads.empty());
+  with_backend(run, [&]<class B>(Context<B>& context) {
+    std::vector<std::string> rivals{std::is_same_v<B, Cpu> ? "lapack" : "cusolver"};
+    if (options.solve && !std::is_same_v<B, Cpu>) rivals.emplace_back("cusolver-mixed");
+    require_rivals(options, "dense on this backend", rivals);
+    if (options.n.empty())
+      options.n = std::is_same_v<B, Cpu> ? std::vector<Index>{1000, 4000}
+                                         : std::vector<Index>{4096, 8192, 16384};
+    if (!options.grid.empty() || !options.threads.empty())
+      (void)launch_of<B>(1, 1);  // refused before anything is measured
+    const double bound =
+        run.control.reduce(dgemm_rate(context.bulk, bound_sizes().order), Reduce::min);
+    for (const Index n : options.n) require_countable({double(n), double(n)});
+    for (const Index n : options.n) {
+      if (options.solve)
+        bench_solution(run, context, options, n, bound);
+      else
+        bench_inverse(run, context, options, n, bound);
+    }
+  });
+}
+
 }  // namespace
 
 #define TERRACE_INSTANTIATE(B)                                           \
@@ -237,12 +275,15 @@ TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 
 void add_bench(CLI::App& bench, Selected& selected) {
-  CLI::App* command = bench.add_subcommand(
-      "dense", "Inversion or --solve; rivals: lapack (CPU), cusolver, cusolver-mixed");
   const auto options = std::make_shared<DenseBenchOptions>();
+  CLI::App* command = add_command(
+      bench, selected,
+      {"dense", "Inversion or --solve; rivals: lapack (CPU), cusolver, cusolver-mixed",
+       "terrace bench dense --n 2000 --rivals lapack",
+       bench_options + "--method=gauss-jordan,textbook,lu --precision=fp64,emulated --block"},
+      [options](Run& run, const CLI::App&) { bench_dense(run, *options); });
   add_bench_options(*command, *options);
   add_stages_option(*command, *options);
-  add_common_options(*command, selected.options);
   add_launch_options(*command, options->grid, options->threads);
   command->get_option("--grid")->delimiter(',');
   command->get_option("--threads")->delimiter(',');
@@ -253,44 +294,6 @@ void add_bench(CLI::App& bench, Selected& selected) {
       ->needs(solve);
   command->add_option("--pivoting", options->pivoting, "partial, tournament or auto")
       ->check(CLI::IsMember({"auto", "partial", "tournament"}));
-  command->callback([&selected, options] {
-    selected.command = "bench dense";
-    selected.action = [options](Run& run) {
-      const std::string& method = run.options.method;
-      if (options->solve && !method.empty() && method != "lu" && method != "gauss-jordan")
-        fail_together(Exit::usage, "unknown method '" + method +
-                                       "'; --method with --solve; use lu or gauss-jordan");
-      if (options->solve && run.options.precision == "emulated")
-        fail_together(Exit::usage,
-                      "systems are benched in FP64; --precision emulated; leave it out");
-      if (!options->solve && !method.empty() && method != "gauss-jordan" && method != "textbook")
-        fail_together(Exit::usage, "unknown method '" + method +
-                                       "'; --method; use gauss-jordan, or textbook to measure it "
-                                       "beside");
-      // --block and --pivoting are the other method's here.
-      check_textbook_options(run.control.size(), method == "textbook", 0, "auto",
-                             !options->grid.empty() || !options->threads.empty());
-      with_backend(run, [&]<class B>(Context<B>& context) {
-        std::vector<std::string> rivals{std::is_same_v<B, Cpu> ? "lapack" : "cusolver"};
-        if (options->solve && !std::is_same_v<B, Cpu>) rivals.emplace_back("cusolver-mixed");
-        require_rivals(*options, "dense on this backend", rivals);
-        if (options->n.empty())
-          options->n = std::is_same_v<B, Cpu> ? std::vector<Index>{1000, 4000}
-                                              : std::vector<Index>{4096, 8192, 16384};
-        if (!options->grid.empty() || !options->threads.empty())
-          (void)launch_of<B>(1, 1);  // refused before anything is measured
-        const double bound =
-            run.control.reduce(dgemm_rate(context.bulk, bound_sizes().order), Reduce::min);
-        for (const Index n : options->n) require_countable({double(n), double(n)});
-        for (const Index n : options->n) {
-          if (options->solve)
-            bench_solution(run, context, *options, n, bound);
-          else
-            bench_inverse(run, context, *options, n, bound);
-        }
-      });
-    };
-  });
 }
 
 }  // namespace terrace::dense

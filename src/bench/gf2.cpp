@@ -154,11 +154,17 @@ CLI::Validator probability() {
 }  // namespace
 
 void add_bench(CLI::App& bench_app, Selected& selected) {
-  CLI::App* command =
-      bench_app.add_subcommand("gf2", "Eliminations, products and inverses of random bit matrices");
   auto options = std::make_shared<Gf2Bench>();
-  add_common_options(*command, selected.options);
-  add_bit_options(*command, selected.options);
+  CLI::App* command =
+      add_command(bench_app, selected,
+                  {"gf2", "Eliminations, products and inverses of random bit matrices",
+                   "terrace bench gf2 --n 4096,8192",
+                   bench_options + "--method=tables,tensor,columns --block --k "
+                                   "--tables=local,broadcast --panels=device,host"},
+                  [options](Run& run, const CLI::App& given) {
+                    refuse_ignored(*options, given);
+                    bench(run, *options);
+                  });
   add_bench_options(*command, options->common);
   auto* stages = add_stages_option(*command, options->common);
   command->add_flag("--energy", options->common.energy,
@@ -209,13 +215,6 @@ void add_bench(CLI::App& bench_app, Selected& selected) {
                            "--checksum", "--transfers", "--energy", "--stages", "--rivals"})
     for (CLI::Option* own : {calibrate, study}) own->excludes(command->get_option(name));
   calibrate->excludes(command->get_option("--n"));
-  command->callback([&selected, options, command] {
-    selected.command = "bench gf2";
-    selected.action = [options, command](Run& run) {
-      refuse_ignored(*options, *command);
-      bench(run, *options);
-    };
-  });
 }
 
 }  // namespace terrace::gf2

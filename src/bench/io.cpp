@@ -178,9 +178,11 @@ void bench_io(Run& run, const IoBench& options) {
 
 void add_bench_io(CLI::App& bench, Selected& selected) {
   auto options = std::make_shared<IoBench>();
-  CLI::App* command = bench.add_subcommand(
-      "io", "Reading matrices, compared with the raw read rate of the same file");
-  add_common_options(*command, selected.options);
+  CLI::App* command = add_command(
+      bench, selected,
+      {"io", "Reading matrices, compared with the raw read rate of the same file",
+       "terrace bench io --gib 1 --layout chunked", usual_options + "--check=auto,none --no-check"},
+      [options](Run& run, const CLI::App&) { bench_io(run, *options); });
   command->add_option("--gib", options->gib, "Size of a test file, in GiB")
       ->check(CLI::Range(1e-4, 1e5));
   command->add_option("--file-dir", options->folder, "Folder for the test files (here)");
@@ -193,10 +195,6 @@ void add_bench_io(CLI::App& bench, Selected& selected) {
       ->check(positive());
   command->add_flag("--keep", options->keep, "Keep the test files");
   command->add_flag("--warm", options->warm, "From the page cache only");
-  command->callback([&selected, options] {
-    selected.command = "bench io";
-    selected.action = [options](Run& run) { bench_io(run, *options); };
-  });
 }
 
 }  // namespace terrace

@@ -301,8 +301,14 @@ void bench_matrix(Run& run, MatrixBench options, const CLI::App& command) {
 
 void add_matrix_bench(CLI::App& bench, Selected& selected) {
   const auto options = std::make_shared<MatrixBench>();
-  CLI::App* command = bench.add_subcommand(
-      "matrix", "Sums, products and small solves of dense matrices, compared with the textbook's");
+  CLI::App* command = add_command(
+      bench, selected,
+      {"matrix", "Sums, products and small solves of dense matrices, compared with the textbook's",
+       "terrace bench matrix --what product", bench_options},
+      [options](Run& run, const CLI::App& given) {
+        require_rivals(*options, "matrix", {});
+        bench_matrix(run, *options, given);
+      });
   add_bench_options(*command, *options);
   command
       ->add_option("--what", options->what,
@@ -319,14 +325,6 @@ void add_matrix_bench(CLI::App& bench, Selected& selected) {
                    "Largest n of the textbook's two alternative products on CUDA")
       ->check(positive())
       ->capture_default_str();
-  add_common_options(*command, selected.options);
-  command->callback([&selected, options, command] {
-    selected.command = "bench matrix";
-    selected.action = [options, command](Run& run) {
-      require_rivals(*options, "matrix", {});
-      bench_matrix(run, *options, *command);
-    };
-  });
 }
 
 }  // namespace terrace::dense

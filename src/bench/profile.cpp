@@ -155,14 +155,13 @@ void bench_profile(Run& run, const ProfileOptions& options) {
 
 void add_bench_profile(CLI::App& bench, Selected& selected) {
   const auto options = std::make_shared<ProfileOptions>();
-  CLI::App* command = bench.add_subcommand(
-      "profile", "Measure the rates of this machine for --plan, about ten seconds");
+  CLI::App* command =
+      add_command(bench, selected,
+                  {"profile", "Measure the rates of this machine for --plan, about ten seconds",
+                   "terrace bench profile",
+                   usual_options + "--backend=auto,cpu,cuda --oversubscribe --no-bind"},
+                  [options](Run& run, const CLI::App&) { bench_profile(run, *options); });
   command->add_option("--folder", options->folder, "Where a file of 256 MiB is written and read");
-  add_common_options(*command, selected.options);
-  command->callback([&selected, options] {
-    selected.command = "bench profile";
-    selected.action = [options](Run& run) { bench_profile(run, *options); };
-  });
 }
 
 }  // namespace terrace

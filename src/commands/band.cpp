@@ -1,5 +1,6 @@
 // terrace band factor, and the options of terrace band solve.
 #include "src/commands/band_job.hpp"
+#include "src/commands/verify.hpp"
 #include "src/program/reading.hpp"
 
 namespace terrace::band {
@@ -13,10 +14,6 @@ BandRequest factor_request(const Run& run) {
   request.lapack_factor = true;
   request.in_steps =
       run.progress.checkpoints != nullptr || (run.options.guard && run.options.no_check);
-  if (!request.open() && request.method != "tile-columns" && request.method != "streamed")
-    fail_together(Exit::usage, "unknown method '" + request.method +
-                                   "'; --method of band factor; use tile-columns, streamed or "
-                                   "auto: the factor is always one-ended");
   check_request(request);  // before anything is opened
   return request;
 }
@@ -72,23 +69,28 @@ void add_commands(CLI::App& app, Selected& selected) {
   CLI::App* band = app.add_subcommand("band", "Symmetric positive definite band matrices");
   band->require_subcommand(1);
   const auto options = std::make_shared<BandOptions>();
-  const auto add = [&](const char* name, const char* what, auto action) {
-    CLI::App* command = band->add_subcommand(name, what);
+  const auto add = [&](CommandFacts facts, auto action) {
+    facts.obeys = solver_options + "--block " + facts.obeys;
+    CLI::App* command =
+        add_command(*band, selected, facts,
+                    [options, action](Run& run, const CLI::App&) { action(run, *options); });
     command->add_option("A", options->matrix, "Band matrix: FILE.h5[:/path]")->required();
     command->add_option(
         "--scratch-dir", options->scratch,
         "Folder for the factor of a streamed band, instead of host memory (default: "
         "that of the output, if host memory is too small)");
-    add_common_options(*command, selected.options);
     add_reading_options(*command, selected.options);
-    command->callback([&selected, options, action, text = std::string("band ") + name] {
-      selected.command = text;
-      selected.action = [options, action](Run& run) { action(run, *options); };
-    });
     return command;
   };
-  add("factor", "Cholesky factor, written as dataset 'factor'", band_factor);
-  CLI::App* solve = add("solve", "Factor and solve; writes 'x'", band_solve);
+  add({"factor", "Cholesky factor, written as dataset 'factor'",
+       "terrace band factor band.h5:/A -o factor.h5", "--method=auto,tile-columns,streamed",
+       verify_factor},
+      band_factor);
+  CLI::App* solve = add(
+      {"solve", "Factor and solve; writes 'x'", "terrace band solve band.h5:/A --rhs :/b -o x.h5",
+       "--method=auto,tile-columns,one-end,two-ends,partition,streamed --precision=fp64,mixed",
+       verify_solution},
+      band_solve);
   solve->add_option("--rhs", options->rhs, "Right-hand sides: FILE.h5[:/path] or :/path")
       ->required();
   solve->add_option(

@@ -4,6 +4,7 @@
 #include "distrib/agree.hpp"
 #include "src/commands/cg_plan.hpp"
 #include "src/commands/cg_results.hpp"
+#include "src/commands/verify.hpp"
 #include "src/program/conduct.hpp"
 #include "src/program/reading.hpp"
 
@@ -123,10 +124,19 @@ void cg(Run& run, CgCommand& options, const CLI::App& command) {
 
 }  // namespace
 
-void add_command(CLI::App& app, Selected& selected) {
+void add_commands(CLI::App& app, Selected& selected) {
   const auto options = std::make_shared<CgCommand>();
-  CLI::App* command = app.add_subcommand(
-      "cg", "Conjugate gradients for a symmetric positive definite dense, band or CSR matrix");
+  CLI::App* command = add_command(
+      app, selected,
+      {"cg", "Conjugate gradients for a symmetric positive definite dense, band or CSR matrix",
+       "terrace cg sparse.h5:/A --rhs :/b -o x.h5 --preconditioner jacobi",
+       solver_options +
+           "--block --method=classic,single-reduction,pipelined --precision=fp64,mixed",
+       verify_cg},
+      [options](Run& run, const CLI::App& given) { cg(run, *options, given); });
+  command->get_option("--method")->transform([](const std::string& name) {
+    return name == "conjugate-gradients" ? "classic" : name;  // as reports say
+  });
   command->add_option("A", options->matrix, "Matrix: FILE.h5[:/path]")->required();
   command->add_option("--rhs", options->rhs, "Right-hand sides: FILE.h5[:/path] or :/path")
       ->required();
@@ -178,11 +188,6 @@ void add_command(CLI::App& app, Selected& selected) {
                    "Print the residual every N iterations (0: never)")
       ->check(positive());
   add_reading_options(*command, selected.options);
-  add_common_options(*command, selected.options);
-  command->callback([&selected, options, command] {
-    selected.command = "cg";
-    selected.action = [options, command](Run& run) { cg(run, *options, *command); };
-  });
 }
 
 }  // namespace terrace::cg

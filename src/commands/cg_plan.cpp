@@ -5,7 +5,7 @@
 #include "distrib/agree.hpp"
 #include "src/cg/constant_guard.hpp"
 #include "src/cg/preconditioner.hpp"
-#include "src/program/refuse.hpp"
+#include "src/program/register.hpp"
 #include "src/program/summary.hpp"
 
 namespace terrace::cg {
@@ -26,10 +26,7 @@ void check_request(Run& run, CgCommand& options, const CgInputs& in, const CLI::
   if (in.kind != io::Kind::dense)
     refuse_given(command, {"--layout"}, "only dense matrices have a layout");
   const std::string& method = run.options.method;
-  const bool classic = method.empty() || method == "conjugate-gradients" || method == "classic";
-  if (!classic && method != "single-reduction" && method != "pipelined")
-    fail_together(Exit::usage, "unknown method '" + method +
-                                   "'; --method of cg; use classic, single-reduction or pipelined");
+  const bool classic = method.empty() || method == "classic";
   if (solve.preconditioner == "ic" && in.kind == io::Kind::dense)
     fail_together(
         Exit::usage,
@@ -57,7 +54,7 @@ void check_request(Run& run, CgCommand& options, const CgInputs& in, const CLI::
   solve.guard = run.options.guard;
   if (run.options.block > 0) solve.block = run.options.block;
   solve.x_given = in.x0.has_value();
-  run.report["variant"] = method.empty() || method == "conjugate-gradients" ? "classic" : method;
+  run.report["variant"] = method.empty() ? "classic" : method;
   run.report["precision"] = run.options.precision;
   run.report["norm"] = options.norm;
   if (in.kind == io::Kind::dense) run.report["layout"] = options.layout;

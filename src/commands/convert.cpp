@@ -1,6 +1,7 @@
 // terrace convert IN OUT: text, files of entries and NumPy's to HDF5 and back, chosen by the
 // extensions.
 #include "src/commands/convert.hpp"
+#include "src/commands/verify.hpp"
 
 #include <fmt/core.h>
 #include <unistd.h>
@@ -190,9 +191,16 @@ void show_bytes(Run& run, Moved moved, double bytes) {
 
 void add_convert_command(CLI::App& app, Selected& selected) {
   const auto options = std::make_shared<ConvertOptions>();
-  CLI::App* command = app.add_subcommand("convert",
-                                         "Text, CSV, Matrix Market, SMS, alist or NumPy to HDF5 "
-                                         "(dataset A, or b for a vector) and back");
+  CLI::App* command = add_command(
+      app, selected,
+      {"convert",
+       "Text, CSV, Matrix Market, SMS, alist or NumPy to HDF5 "
+       "(dataset A, or b for a vector) and back",
+       "terrace convert matrix.mtx matrix.h5", usual_options + "--force", verify_stored},
+      [options](Run& run, const CLI::App&) {
+        options->reading = run.options.reading;
+        convert(run, *options);
+      });
   command
       ->add_option("in", options->from,
                    "IN: .txt .dat .csv .mtx .sms .alist .npy .npz, FILE.h5:/path, or - for "
@@ -216,14 +224,6 @@ void add_convert_command(CLI::App& app, Selected& selected) {
       ->add_option("--digits", options->digits,
                    "Digits of a number in text (default 7; 17 keep them all)")
       ->check(CLI::Range(1, 17));
-  add_common_options(*command, selected.options);
-  command->callback([&selected, options] {
-    selected.command = "convert";
-    selected.action = [options](Run& run) {
-      options->reading = run.options.reading;
-      convert(run, *options);
-    };
-  });
 }
 
 }  // namespace terrace

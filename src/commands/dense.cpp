@@ -10,6 +10,7 @@
 #include "distrib/agree.hpp"
 #include "src/commands/dense_cholesky.hpp"
 #include "src/commands/dense_run.hpp"
+#include "src/commands/verify.hpp"
 #include "src/program/reading.hpp"
 
 namespace terrace::dense {
@@ -241,12 +242,40 @@ void check_invert_options(const Run& run, const DenseOptions& options) {
                          options.pivoting, options.grid > 0 || options.threads > 0);
 }
 
-void require_method(const Run& run, std::initializer_list<std::string> names) {
-  const std::string& method = run.options.method;
-  if (method.empty() || std::find(names.begin(), names.end(), method) != names.end()) return;
-  std::string list;
-  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
-  fail_together(Exit::usage, "unknown method '" + method + "'; --method; use " + list);
+/// What a method has no use for; the parser asks, before a checkpoint is looked for.
+void check_common_options(const CommonOptions& o) {
+  const auto refuse = [](const std::string& what) {
+    fail_together(Exit::usage, what + "; leave one of them out");
+  };
+  if (o.check == "exact" && o.no_check) refuse("--check exact and --no-check; on the command line");
+  if (o.method != "textbook" && o.method != "cramer") return;
+  for (const auto& [given, name] : {std::pair{!o.checkpoint.empty(), "--checkpoint"},
+                                    {!o.checkpoint_every.empty(), "--checkpoint-every"},
+                                    {!o.restart.empty(), "--restart"},
+                                    {o.guard, "--guard"}})
+    if (given) refuse("--method " + o.method + " has no checkpoints and no check sums; " + name);
+}
+
+void invert(Run& run, const DenseOptions& options) {
+  check_invert_options(run, options);
+  const io::DenseInput a = noted(run, "input",
+                                 io::open_dense(run.control, matrix_location(run, options.matrix),
+                                                io::Wanted::square_matrix()));
+  require_square(a);
+  run_dense(run, a, nullptr, options);
+}
+
+void solve(Run& run, const DenseOptions& options) {
+  check_cramer_options(run, options);
+  const io::Location at = matrix_location(run, options.matrix);
+  const io::Location rhs = other_location(run, options.rhs, at.file);
+  const auto wanted = io::Wanted::square_matrix(rhs.file == at.file ? rhs.path : std::string());
+  const io::DenseInput a = noted(run, "input", io::open_dense(run.control, at, wanted));
+  const io::DenseInput b =
+      noted(run, "rhs", io::open_dense(run.control, rhs, io::Wanted::vectors(a.rows())));
+  require_square(a);
+  require_rows(a, b);
+  solve_dense(run, a, b, options);
 }
 
 }  // namespace
@@ -255,59 +284,39 @@ void add_commands(CLI::App& app, Selected& selected) {
   CLI::App* dense = app.add_subcommand("dense", "General dense matrices: inverse, solution");
   dense->require_subcommand(1);
   const auto options = std::make_shared<DenseOptions>();
-  const auto add = [&](const char* name, const char* about) {
-    CLI::App* command = dense->add_subcommand(name, about);
+  const auto add = [&](CommandFacts facts, auto action) {
+    facts.obeys = solver_options + "--block --precision=fp64,emulated " + facts.obeys;
+    CLI::App* command =
+        add_command(*dense, selected, facts, [options, action](Run& run, const CLI::App&) {
+          require_output(run.options);
+          action(run, *options);
+        });
     command->add_option("A", options->matrix, "Matrix: FILE.h5[:/path]")->required();
     command
         ->add_option("--pivoting", options->pivoting,
                      "partial: one exchange per column; tournament: one per panel")
         ->check(CLI::IsMember({"auto", "partial", "tournament"}));
-    add_common_options(*command, selected.options);
     add_reading_options(*command, selected.options);
+    command->parse_complete_callback([&selected] { check_common_options(selected.options); });
     return command;
   };
-  CLI::App* invert_command = add("invert", "Inverse by Gauss-Jordan elimination with pivoting");
-  add_launch_options(*invert_command, options->grid, options->threads);
-  invert_command->callback([&selected, options] {
-    selected.command = "dense invert";
-    selected.action = [options](Run& run) {
-      require_output(run.options);
-      require_method(run, {"gauss-jordan", "textbook"});
-      check_invert_options(run, *options);
-      const io::DenseInput a =
-          noted(run, "input",
-                io::open_dense(run.control, matrix_location(run, options->matrix),
-                               io::Wanted::square_matrix()));
-      require_square(a);
-      run_dense(run, a, nullptr, *options);
-    };
-  });
-  CLI::App* solve_command = add("solve", "Solution of A X = B by LU, Cholesky or Gauss-Jordan");
-  solve_command->add_option("--rhs", options->rhs, "Right-hand sides: FILE.h5[:/path] or :/path")
+  CLI::App* inverse =
+      add({"invert", "Inverse by Gauss-Jordan elimination with pivoting",
+           "terrace dense invert dense.h5:/A -o inverse.h5",
+           "--method=gauss-jordan,textbook --check=auto,none,exact", verify_inverse},
+          invert);
+  add_launch_options(*inverse, options->grid, options->threads);
+  CLI::App* solution = add({"solve", "Solution of A X = B by LU, Cholesky or Gauss-Jordan",
+                            "terrace dense solve dense.h5:/A --rhs :/b -o x.h5",
+                            "--method=lu,cholesky,gauss-jordan,cramer", verify_solution},
+                           solve);
+  solution->add_option("--rhs", options->rhs, "Right-hand sides: FILE.h5[:/path] or :/path")
       ->required();
-  solve_command
-      ->add_option(
-          "--assume", options->assume,
-          "The matrix: general; spd: symmetric positive definite, LU where it is not; auto: "
-          "spd where a few rows look so")
+  solution
+      ->add_option("--assume", options->assume,
+                   "The matrix: general; spd: symmetric positive definite, LU where it is not; "
+                   "auto: spd where a few rows look so")
       ->check(CLI::IsMember({"general", "spd", "auto"}));
-  solve_command->callback([&selected, options] {
-    selected.command = "dense solve";
-    selected.action = [options](Run& run) {
-      require_output(run.options);
-      require_method(run, {"lu", "cholesky", "gauss-jordan", "cramer"});
-      check_cramer_options(run, *options);
-      const io::Location at = matrix_location(run, options->matrix);
-      const io::Location rhs = other_location(run, options->rhs, at.file);
-      const auto wanted = io::Wanted::square_matrix(rhs.file == at.file ? rhs.path : std::string());
-      const io::DenseInput a = noted(run, "input", io::open_dense(run.control, at, wanted));
-      const io::DenseInput b =
-          noted(run, "rhs", io::open_dense(run.control, rhs, io::Wanted::vectors(a.rows())));
-      require_square(a);
-      require_rows(a, b);
-      solve_dense(run, a, b, *options);
-    };
-  });
 }
 
 }  // namespace terrace::dense

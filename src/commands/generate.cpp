@@ -10,7 +10,7 @@
 #include "kernels/base/parallel.hpp"
 #include "kernels/base/size_text.hpp"
 #include "src/commands/problems.hpp"
-#include "src/program/refuse.hpp"
+#include "src/commands/verify.hpp"
 #include "src/program/register.hpp"
 
 namespace terrace {
@@ -283,7 +283,8 @@ void generate_bits(Run& run, GenerateOptions o, bool with_rank) {
            [&](io::Output& output) { write_bits(run, output, a, o); });
 }
 
-void generate_dense(Run& run, const GenerateOptions& o, const std::string& kind) {
+void generate_dense(Run& run, const GenerateOptions& o) {
+  const std::string kind = run.command.substr(run.command.find(' ') + 1);
   check(o);
   if (o.n < 1) misuse("--n must be at least 1");
   require_countable({double(o.n), double(o.n) + double(o.rhs)});
@@ -333,16 +334,15 @@ void add_generate_commands(CLI::App& app, Selected& selected) {
   CLI::App* group = app.add_subcommand("generate", "Test problems with known answers");
   group->require_subcommand(1);
   const auto o = std::make_shared<GenerateOptions>();
-  const auto add = [&](const char* name, const char* what,
-                       const std::function<void(Run&)>& action) -> CLI::App* {
-    CLI::App* kind = group->add_subcommand(name, what);
-    add_common_options(*kind, selected.options);
+  const auto add = [&](const char* name, const char* about, const char* example,
+                       void (*action)(Run&, const GenerateOptions&)) {
+    CLI::App* kind = add_command(
+        *group, selected,
+        {name, about, example, usual_options + "--seed --output --force --plan --backend=auto,cpu",
+         verify_problem},
+        [o, action](Run& run, const CLI::App&) { action(run, *o); });
     kind->add_option("--rhs", o->rhs,
                      "Number of right-hand sides b = A x_true to add, with x_true (default: none)");
-    kind->callback([&selected, action, text = std::string("generate ") + name] {
-      selected.command = text;
-      selected.action = action;
-    });
     return kind;
   };
   const auto sizes = [&](CLI::App* kind) {
@@ -354,35 +354,41 @@ void add_generate_commands(CLI::App& app, Selected& selected) {
     kind->add_option("--n", o->n, "Order of the matrix")->required();
     if (condition) kind->add_option("--condition", o->condition, "Condition number");
   };
-  sizes(add("gf2-random", "Random bit matrix", [o](Run& run) {
-    generate_bits(run, *o, false);
-  }))->add_option("--density", o->density, "Fraction of ones (default 0.5)");
-  sizes(
-      add("gf2-rank", "Bit matrix of known rank", [o](Run& run) { generate_bits(run, *o, true); }))
+  sizes(add("gf2-random", "Random bit matrix",
+            "terrace generate gf2-random --rows 4000 --rhs 1 -o bits.h5",
+            [](Run& run, const GenerateOptions& o) { generate_bits(run, o, false); }))
+      ->add_option("--density", o->density, "Fraction of ones (default 0.5)");
+  sizes(add("gf2-rank", "Bit matrix of known rank",
+            "terrace generate gf2-rank --rows 4000 --rank 3000 -o bits.h5",
+            [](Run& run, const GenerateOptions& o) { generate_bits(run, o, true); }))
       ->add_option("--rank", o->rank, "The rank")
       ->required();
   CLI::App* spd = add("band-spd", "Symmetric positive definite band matrix",
-                      [o](Run& run) { generate_band(run, *o, false); });
+                      "terrace generate band-spd --n 10000 --half-bandwidth 100 --rhs 1 -o band.h5",
+                      [](Run& run, const GenerateOptions& o) { generate_band(run, o, false); });
   order(spd, true);
   spd->add_option("--half-bandwidth", o->half_bandwidth, "Diagonals below the main one")
       ->required();
   CLI::App* grid =
       add("band-laplace", "Laplacian on a square grid in natural order, as a band matrix",
-          [o](Run& run) { generate_band(run, *o, true); });
+          "terrace generate band-laplace --points 100 --rhs 1 -o band.h5",
+          [](Run& run, const GenerateOptions& o) { generate_band(run, o, true); });
   grid->add_option("--points", o->points, "Grid points per line: n = points^2");
   grid->add_option("--half-bandwidth", o->half_bandwidth, "The same as --points");
   grid->add_option("--n", o->n, "Order of the matrix, if it is not points^2");
   order(add("dense-random", "Random dense matrix, uniform in (-1, 1)",
-            [o](Run& run) { generate_dense(run, *o, "dense-random"); }),
+            "terrace generate dense-random --n 2000 --rhs 1 -o dense.h5", generate_dense),
         false);
-  order(add("dense-condition", "Dense matrix with known singular values",
-            [o](Run& run) { generate_dense(run, *o, "dense-condition"); }),
-        true);
+  order(
+      add("dense-condition", "Dense matrix with known singular values",
+          "terrace generate dense-condition --n 2000 --condition 1e6 -o dense.h5", generate_dense),
+      true);
   order(add("dense-spd", "Symmetric positive definite, condition number 100 unless given",
-            [o](Run& run) { generate_dense(run, *o, "dense-spd"); }),
+            "terrace generate dense-spd --n 2000 --rhs 1 -o dense.h5", generate_dense),
         true);
   CLI::App* laplace =
-      add("csr-laplace", "Laplacian on a grid, sparse", [o](Run& run) { generate_csr(run, *o); });
+      add("csr-laplace", "Laplacian on a grid, sparse",
+          "terrace generate csr-laplace --dim 3 --points 50 --rhs 1 -o sparse.h5", generate_csr);
   laplace->add_option("--dim", o->dim, "2 or 3");
   laplace->add_option("--points", o->points, "Grid points per line")->required();
 }

@@ -7,6 +7,7 @@
 
 #include "distrib/agree.hpp"
 #include "src/commands/gf2_run.hpp"
+#include "src/commands/verify.hpp"
 #include "src/program/profile.hpp"
 
 namespace terrace::gf2 {
@@ -215,43 +216,53 @@ void add_commands(CLI::App& app, Selected& selected) {
   CLI::App* family = app.add_subcommand("gf2", "Dense matrices over GF(2)");
   family->require_subcommand(1);
   auto options = std::make_shared<Gf2Options>();
-  const auto add = [&](const char* name, const char* what, auto action) {
-    CLI::App* command = family->add_subcommand(name, what);
+  const auto add = [&](CommandFacts facts, auto action) {
+    facts.obeys = solver_options + "--block --k " + facts.obeys;
+    CLI::App* command =
+        add_command(*family, selected, facts,
+                    [options, action](Run& run, const CLI::App&) { action(run, *options); });
     command->add_option("A", options->a, "Bit matrix: FILE.h5[:/path]")->required();
-    add_common_options(*command, selected.options);
     add_reading_options(*command, selected.options);
-    add_bit_options(*command, selected.options);
-    command->callback([&selected, options, name, action] {
-      selected.command = std::string("gf2 ") + name;
-      selected.action = [options, action](Run& run) { action(run, *options); };
-    });
     return command;
   };
-  const auto add_elimination = [&](const char* name, const char* what, BitTask task) {
-    CLI::App* command =
-        add(name, what, [task](Run& run, const Gf2Options& o) { reduce(run, o, task); });
+  const auto eliminate = [&](CommandFacts facts, auto action) {
+    facts.obeys = "--method=tables,tensor,columns --tables=local,broadcast --panels=device,host";
+    CLI::App* command = add(facts, action);
     command->add_option("--candidates", options->candidates, candidates_help)
         ->check(not_negative());
     return command;
   };
-  CLI::App* rref = add_elimination("rref", "Reduced row echelon form", BitTask::rref);
+  const auto task = [](BitTask one) {
+    return [one](Run& run, const Gf2Options& o) { reduce(run, o, one); };
+  };
+  CLI::App* rref = eliminate({"rref", "Reduced row echelon form",
+                              "terrace gf2 rref bits.h5:/A -o reduced.h5", "", verify_rref},
+                             task(BitTask::rref));
   rref->add_flag("--echelon", options->echelon, "Echelon form only");
   rref->add_flag("--transform", options->transform,
                  "Write T with T A = rref too, as dataset 'transform'");
-  add_elimination("rank", "Rank", BitTask::rank);
-  add_elimination("solve", "X with A X = B; free unknowns zero", BitTask::solve)
+  eliminate({"rank", "Rank", "terrace gf2 rank bits.h5:/A", "", verify_rank}, task(BitTask::rank));
+  eliminate({"solve", "X with A X = B; free unknowns zero",
+             "terrace gf2 solve bits.h5:/A --rhs :/b -o x.h5", "", verify_bit_solution},
+            task(BitTask::solve))
       ->add_option("--rhs", options->b, "Right-hand sides: FILE.h5[:/path] or :/path")
       ->required();
-  add_elimination("kernel", "Basis of {x : A x = 0}", BitTask::kernel);
-  add_elimination("inverse", "Inverse", BitTask::inverse);
-  add("determinant", "Determinant of a square matrix: 0 or 1",
-      [](Run& run, Gf2Options o) {
-        o.determinant = true;
-        reduce(run, o, BitTask::rank);
-      })
-      ->add_option("--candidates", options->candidates, candidates_help)
-      ->check(not_negative());
-  CLI::App* product = add("multiply", "Product A B", multiply);
+  eliminate({"kernel", "Basis of {x : A x = 0}", "terrace gf2 kernel bits.h5:/A -o kernel.h5", "",
+             verify_kernel},
+            task(BitTask::kernel));
+  eliminate({"inverse", "Inverse", "terrace gf2 inverse bits.h5:/A -o inverse.h5", "",
+             verify_bit_inverse},
+            task(BitTask::inverse));
+  eliminate({"determinant", "Determinant of a square matrix: 0 or 1",
+             "terrace gf2 determinant bits.h5:/A", "", verify_rank},
+            [](Run& run, Gf2Options o) {
+              o.determinant = true;
+              reduce(run, o, BitTask::rank);
+            });
+  CLI::App* product =
+      add({"multiply", "Product A B", "terrace gf2 multiply bits.h5:/A :/B -o product.h5",
+           "--method=tables,tensor", verify_product},
+          multiply);
   product->add_option("B", options->b, "Second factor: FILE.h5[:/path] or :/path")->required();
   add_levels_option(*product, options->levels);
 }

@@ -108,13 +108,10 @@ void info(Run& run) {
 }  // namespace
 
 void add_info_command(CLI::App& app, Selected& selected) {
-  CLI::App* command =
-      app.add_subcommand("info", "Versions, build, and what each rank has: cores, GPU, network");
-  add_common_options(*command, selected.options);
-  command->callback([&selected] {
-    selected.command = "info";
-    selected.action = info;
-  });
+  add_command(app, selected,
+              {"info", "Versions, build, and what each rank has: cores, GPU, network",
+               "mpirun -n 2 terrace info", basic_options + "--no-bind"},
+              [](Run& run, const CLI::App&) { info(run); });
 }
 
 }  // namespace terrace

@@ -46,6 +46,8 @@ Range ResultFile::slice(Index extent) const {
   return ranges.empty() ? Range{extent, 0} : ranges[0];
 }
 
+Verdict verify_stored(const ResultFile&) { return {true, "stored content unchanged"}; }
+
 namespace {
 
 struct VerifyOptions {
@@ -120,23 +122,16 @@ std::map<std::string, io::Location> find_inputs(const ResultFile& result, const 
   return found;
 }
 
-Verdict check(const ResultFile& result) {
+using Checks = decltype(Selected::checks);
+
+Verdict check(const ResultFile& result, const Checks& checks) {
   const std::string command = result.text("command");
-  const std::map<std::string, Verdict (*)(const ResultFile&)> checks = {
-      {"gf2 rref", verify_rref},        {"gf2 rank", verify_rank},
-      {"gf2 determinant", verify_rank}, {"gf2 solve", verify_bit_solution},
-      {"gf2 kernel", verify_kernel},    {"gf2 inverse", verify_bit_inverse},
-      {"gf2 multiply", verify_product}, {"band factor", verify_factor},
-      {"band solve", verify_solution},  {"dense invert", verify_inverse},
-      {"dense solve", verify_solution}, {"cg", verify_cg}};
-  if (command.rfind("generate ", 0) == 0) return verify_problem(result);
-  if (command == "convert") return {true, "stored content unchanged"};
   const auto found = checks.find(command);
   if (found == checks.end()) return {false, "unknown command '" + command + "' in the result"};
   return found->second(result);
 }
 
-void verify(Run& run, const VerifyOptions& options) {
+void verify(Run& run, const VerifyOptions& options, const Checks& checks) {
   const Control& control = run.control;
   run.report["backend"] = "cpu";
   io::Location base = collectively(control, [&] { return io::parse_location(options.result); });
@@ -173,7 +168,7 @@ void verify(Run& run, const VerifyOptions& options) {
     }
     command = result->text("command");
     result->inputs = find_inputs(*result, options.input, run.options.reading);
-    verdict = check(*result);
+    verdict = check(*result, checks);
   });
   run.report["result"]["verdict"] = verdict.pass ? "PASS" : "FAIL";
   run.report["result"]["figure"] = verdict.figure;
@@ -188,16 +183,14 @@ void verify(Run& run, const VerifyOptions& options) {
 
 void add_verify_command(CLI::App& app, Selected& selected) {
   const auto options = std::make_shared<VerifyOptions>();
-  CLI::App* command =
-      app.add_subcommand("verify", "Check a result file against its input: PASS or FAIL");
+  CLI::App* command = add_command(
+      app, selected,
+      {"verify", "Check a result file against its input: PASS or FAIL", "terrace verify inverse.h5",
+       usual_options},
+      [options, &selected](Run& run, const CLI::App&) { verify(run, *options, selected.checks); });
   command->add_option("result", options->result, "RESULT.h5, or RESULT.h5:/group")->required();
   command->add_option("--input", options->input, "The input file, if it was moved");
   add_reading_options(*command, selected.options);
-  add_common_options(*command, selected.options);
-  command->callback([&selected, options] {
-    selected.command = "verify";
-    selected.action = [options](Run& run) { verify(run, *options); };
-  });
 }
 
 }  // namespace terrace

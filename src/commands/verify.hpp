@@ -49,6 +49,7 @@ Verdict verify_solution(const ResultFile& result);  ///< band solve, dense solve
 Verdict verify_inverse(const ResultFile& result);
 Verdict verify_cg(const ResultFile& result);
 Verdict verify_bit_problem(const ResultFile& result);  ///< generate gf2-*: b = A x_true
+Verdict verify_stored(const ResultFile& result);       ///< convert: the content hashes say it all
 Verdict verify_problem(const ResultFile& result);      ///< generate: b = A x_true
 
 }  // namespace terrace

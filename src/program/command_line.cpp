@@ -81,7 +81,7 @@ Mistake unknown_command(const CLI::App& group, const std::string& word) {
 Mistake unknown_option(const CLI::App& command, std::string name) {
   if (name == "-o") name = "--output";
   const std::string where = program_and(command);
-  if (command.get_subcommands(nullptr).empty() && !commands_with(name).empty())
+  if (command.get_subcommands(nullptr).empty() && is_common_option(name))
     return {command_of(command) + " would not obey " + name +
             "; on the command line; leave it out, see " + where + " --help"};
   const std::string meant = nearest(name, names_of_options(command));

@@ -14,69 +14,16 @@ namespace terrace {
 
 namespace {
 
-/// What no option says: methods (the first is what "default" means where the plan does not
-/// choose), and one example.
-struct Notes {
-  const char *command, *methods, *example;
-};
-constexpr const char* bit_methods = "tables, tensor or columns";
-constexpr Notes all_notes[] = {
-    {"gf2 rref", bit_methods, "terrace gf2 rref bits.h5:/A -o reduced.h5"},
-    {"gf2 rank", bit_methods, "terrace gf2 rank bits.h5:/A"},
-    {"gf2 solve", bit_methods, "terrace gf2 solve bits.h5:/A --rhs :/b -o x.h5"},
-    {"gf2 kernel", bit_methods, "terrace gf2 kernel bits.h5:/A -o kernel.h5"},
-    {"gf2 inverse", bit_methods, "terrace gf2 inverse bits.h5:/A -o inverse.h5"},
-    {"gf2 determinant", bit_methods, "terrace gf2 determinant bits.h5:/A"},
-    {"gf2 multiply", "tables or tensor", "terrace gf2 multiply bits.h5:/A :/B -o product.h5"},
-    {"band factor", "auto, tile-columns or streamed",
-     "terrace band factor band.h5:/A -o factor.h5"},
-    {"band solve", "auto, tile-columns, one-end, two-ends, partition or streamed",
-     "terrace band solve band.h5:/A --rhs :/b -o x.h5"},
-    {"dense invert", "gauss-jordan or textbook", "terrace dense invert dense.h5:/A -o inverse.h5"},
-    {"dense solve", "lu, cholesky, gauss-jordan or cramer",
-     "terrace dense solve dense.h5:/A --rhs :/b -o x.h5"},
-    {"cg", "classic, single-reduction or pipelined",
-     "terrace cg sparse.h5:/A --rhs :/b -o x.h5 --preconditioner jacobi"},
-    {"generate gf2-random", "", "terrace generate gf2-random --rows 4000 --rhs 1 -o bits.h5"},
-    {"generate gf2-rank", "", "terrace generate gf2-rank --rows 4000 --rank 3000 -o bits.h5"},
-    {"generate band-spd", "",
-     "terrace generate band-spd --n 10000 --half-bandwidth 100 --rhs 1 -o band.h5"},
-    {"generate band-laplace", "", "terrace generate band-laplace --points 100 --rhs 1 -o band.h5"},
-    {"generate dense-random", "", "terrace generate dense-random --n 2000 --rhs 1 -o dense.h5"},
-    {"generate dense-condition", "",
-     "terrace generate dense-condition --n 2000 --condition 1e6 -o dense.h5"},
-    {"generate dense-spd", "", "terrace generate dense-spd --n 2000 --rhs 1 -o dense.h5"},
-    {"generate csr-laplace", "",
-     "terrace generate csr-laplace --dim 3 --points 50 --rhs 1 -o sparse.h5"},
-    {"convert", "", "terrace convert matrix.mtx matrix.h5"},
-    {"verify", "", "terrace verify inverse.h5"},
-    {"info", "", "mpirun -n 2 terrace info"},
-    {"bench gf2", bit_methods, "terrace bench gf2 --n 4096,8192"},
-    {"bench band", "auto, tile-columns, one-end, two-ends, partition or streamed",
-     "terrace bench band --n 20000 --half-bandwidth 500"},
-    {"bench dense", "gauss-jordan or textbook; --solve: lu or gauss-jordan",
-     "terrace bench dense --n 2000 --rivals lapack"},
-    {"bench cg", "classic, single-reduction or pipelined",
-     "terrace bench cg --kind csr --points 64"},
-    {"bench matrix", "", "terrace bench matrix --what product"},
-    {"bench io", "", "terrace bench io --gib 1 --layout chunked"},
-    {"bench profile", "", "terrace bench profile"},
-    {"", "", "mpirun -n 2 terrace dense invert dense.h5:/A -o inverse.h5"},
-};
-Notes notes_of(const std::string& command) {
-  for (const Notes& notes : all_notes)
-    if (command == notes.command) return notes;
-  return {"", "", ""};
-}
-
 /// Words for a value whose type says too little.
 std::string value_of(const CLI::Option& option) {
   static const std::pair<const char*, const char*> words[] = {
-      {"--output", "FILE.h5[:/group]"}, {"--report", "FILE.json"},  {"--method", "NAME"},
-      {"--rhs", "FILE.h5[:/path]"},     {"--x0", "FILE.h5:/path"},  {"--factor", "FILE.h5[:/path]"},
-      {"--input", "FILE.h5"},           {"--checkpoint", "FILE"},   {"--restart", "FILE"},
-      {"--checkpoint-every", "TIME"},   {"--folder", "FOLDER"},     {"--file-dir", "FOLDER"},
-      {"--scratch-dir", "FOLDER"},      {"--shape", "ROWSxCOLUMNS"}};
+      {"--output", "FILE.h5[:/group]"}, {"--report", "FILE.json"},
+      {"--rhs", "FILE.h5[:/path]"},     {"--x0", "FILE.h5:/path"},
+      {"--factor", "FILE.h5[:/path]"},  {"--input", "FILE.h5"},
+      {"--checkpoint", "FILE"},         {"--restart", "FILE"},
+      {"--checkpoint-every", "TIME"},   {"--folder", "FOLDER"},
+      {"--file-dir", "FOLDER"},         {"--scratch-dir", "FOLDER"},
+      {"--shape", "ROWSxCOLUMNS"}};
   const std::string type = option.get_type_name();
   if (option.get_expected_max() == 0) return {};
   std::smatch part;
@@ -107,7 +54,7 @@ std::string group_of(const std::string& command, const CLI::Option& option) {
               "--restart"}))
     return "Cluster";
   const bool problem = command.rfind("generate", 0) == 0 || command.rfind("bench", 0) == 0;
-  if (problem && commands_with("--" + option.get_lnames().front()).empty()) return "Problem";
+  if (problem && !is_common_option("--" + option.get_lnames().front())) return "Problem";
   if (one_of({"--rhs", "--x0", "--factor", "--input", "--near-null-space", "--format", "--uplo",
               "--order", "--columns", "--bitorder", "--shape", "--as"}))
     return "Input";
@@ -125,11 +72,9 @@ std::string names_and_value(const CLI::Option& option) {
   return value.empty() ? names : names + " " + value;
 }
 
-/// The description, with what else is known: methods, the default.
-std::string about(const std::string& command, const CLI::Option& option) {
+/// The description, with the default.
+std::string about(const CLI::Option& option) {
   std::string text = option.get_description();
-  if (option.check_name("--method") && *notes_of(command).methods != '\0')
-    text = notes_of(command).methods + (": " + text);
   const std::string standard = option.get_default_str();
   const bool not_given = standard == "0" || standard == "-1" || option.get_required();
   const bool said = not_given || text.find("efault") != std::string::npos ||
@@ -230,10 +175,9 @@ std::string help_of(const CLI::App& app) {
     if (options.empty()) continue;
     text += fmt::format("\n{}\n", group);
     for (const CLI::Option* option : options)
-      put_wrapped(text, names_and_value(*option), about(command, *option));
+      put_wrapped(text, names_and_value(*option), about(*option));
   }
-  if (const Notes notes = notes_of(command); *notes.example != '\0')
-    text += fmt::format("\nExample\n  {}\n", notes.example);
+  if (!app.get_footer().empty()) text += fmt::format("\nExample\n  {}\n", app.get_footer());
   if (app.get_parent() == nullptr)
     text += fmt::format(
         "\nEach command has its own help: terrace gf2 rref --help\nExit codes: {}\n", exit_codes);
@@ -284,10 +228,10 @@ std::string man_page(const CLI::App& app) {
     text += ".SH " + title + "\n";
     for (const CLI::Option* option : options)
       text += fmt::format(".TP\n.B {}\n{}\n", in_roff(names_and_value(*option)),
-                          in_roff(about(command, *option)));
+                          in_roff(about(*option)));
   }
-  if (const Notes notes = notes_of(command); *notes.example != '\0')
-    text += fmt::format(".SH EXAMPLE\n.nf\n{}\n.fi\n", in_roff(notes.example));
+  if (!app.get_footer().empty())
+    text += fmt::format(".SH EXAMPLE\n.nf\n{}\n.fi\n", in_roff(app.get_footer()));
   text += fmt::format(".SH EXIT STATUS\n{}\n", exit_codes);
   if (!command.empty()) text += ".SH SEE ALSO\n.BR terrace (1)\n";
   return text;
@@ -302,13 +246,7 @@ std::vector<std::pair<std::string, std::string>> options_and_choices(const CLI::
     if (is_positional(*option) || option->get_group().empty()) continue;
     std::string value = value_of(*option);
     const bool list = value.find('|') != std::string::npos;
-    if (option->check_name("--method")) {
-      value = std::regex_replace(notes_of(command_of(app)).methods, std::regex(", | or "), " ");
-    } else if (list) {
-      value = std::regex_replace(value, std::regex("\\|"), " ");
-    } else {
-      value.clear();
-    }
+    value = list ? std::regex_replace(value, std::regex("\\|"), " ") : std::string();
     for (const std::string& name : option->get_lnames()) all.emplace_back("--" + name, value);
   }
   return all;

@@ -1,14 +1,15 @@
-// Options that every solver takes.
+// Commands, and the options that they share.
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <optional>
 #include <sstream>
+#include <utility>
 
 #include "distrib/agree.hpp"
 #include "kernels/base/parallel.hpp"
 #include "src/gf2/strassen.hpp"
-#include "src/program/refuse.hpp"
 #include "src/program/register.hpp"
 
 namespace terrace {
@@ -48,93 +49,48 @@ gf2::PanelWish panel_wish(const CommonOptions& o, Index candidates) {
 
 namespace {
 
-/// The one table of common options: which commands obey each of them. Help shows these, and the
-/// parser refuses the others by name. A command is named by its words, a family by the first;
-/// "-word" takes commands out again.
-constexpr std::pair<const char*, const char*> obeyed_by[] = {
-    {"--method", "gf2 band dense cg bench -bench_matrix -bench_io -bench_profile"},
-    {"--precision", "dense band_solve cg bench_dense bench_band bench_cg"},
-    {"--block", "gf2 band dense cg bench_gf2 bench_band bench_dense"},
-    {"--k", "gf2 bench_gf2"},
-    {"--tables", "gf2 -gf2_multiply bench_gf2"},
-    {"--panels", "gf2 -gf2_multiply bench_gf2"},
-    {"--seed", "gf2 band dense cg generate bench -bench_io -bench_profile"},
-    {"--check", "gf2 band dense cg bench -bench_profile"},
-    {"--no-check", "gf2 band dense cg bench -bench_profile"},
-    {"--guard", "gf2 band dense cg"},
-    {"--output", "gf2 band dense cg generate"},
-    {"--force", "gf2 band dense cg generate convert"},
-    {"--plan", "gf2 band dense cg generate"},
-    {"--report", "gf2 band dense cg generate convert verify info bench"},
-    {"--json", "gf2 band dense cg generate convert verify info bench"},
-    {"--quiet", "gf2 band dense cg generate convert verify bench"},
-    {"--progress", "gf2 band dense cg generate convert verify bench"},
-    {"--backend", "gf2 band dense cg generate bench -bench_io"},
-    {"--oversubscribe", "gf2 band dense cg bench -bench_io"},
-    {"--no-bind", "gf2 band dense cg info bench -bench_io"},
-    {"--checkpoint", "gf2 band dense cg"},
-    {"--checkpoint-every", "gf2 band dense cg"},
-    {"--restart", "gf2 band dense cg"},
-};
-
-std::vector<std::string> choices_of_precision(const std::string& command) {
-  const bool dense = command.find("dense") != std::string::npos;
-  return {"fp64", dense ? "emulated" : "mixed"};
-}
-
-}  // namespace
-
-std::string command_of(const CLI::App& app) {
-  const CLI::App* const parent = app.get_parent();
-  if (parent == nullptr) return {};
-  const std::string before = command_of(*parent);
-  return before.empty() ? app.get_name() : before + " " + app.get_name();
-}
-
-std::string commands_with(const std::string& option) {
-  for (const auto& [name, commands] : obeyed_by)
-    if (option == name) return commands;
-  return {};
-}
-
-bool obeys(const std::string& command, const std::string& option) {
-  bool found = false;
-  std::istringstream words(commands_with(option));
+/// The choices of an option in a list such as "--seed --check=auto,none"; none: it is not there.
+std::optional<std::vector<std::string>> choices_in(const std::string& list,
+                                                   const std::string& name) {
+  std::optional<std::vector<std::string>> found;
+  std::istringstream words(list);
   for (std::string word; words >> word;) {
-    const bool without = word[0] == '-';
-    std::string name = word.substr(without ? 1 : 0);
-    std::replace(name.begin(), name.end(), '_', ' ');
-    if (command == name || command.rfind(name + " ", 0) == 0) found = !without;
+    if (word.substr(0, word.find('=')) != name) continue;
+    found.emplace();
+    std::istringstream choices(word.substr(std::min(word.size(), name.size() + 1)));
+    for (std::string one; std::getline(choices, one, ',');) found->push_back(one);
   }
   return found;
 }
 
-void add_common_options(CLI::App& command, CommonOptions& o) {
-  const std::string name = command_of(command);
+void add_common_options(CLI::App& command, CommonOptions& o, const std::string& obeys) {
   const auto option = [&](const char* names, auto& value, const char* about,
                           const char* long_name = nullptr) -> CLI::Option* {
-    return obeys(name, long_name ? long_name : names) ? command.add_option(names, value, about)
-                                                      : nullptr;
+    const auto choices = choices_in(obeys, long_name ? long_name : names);
+    if (!choices) return nullptr;
+    CLI::Option* const added = command.add_option(names, value, about);
+    if (!choices->empty()) added->check(CLI::IsMember(*choices));
+    return added;
   };
-  const auto choice = [&](const char* names, std::string& value, const char* about,
-                          const std::vector<std::string>& all) {
-    if (CLI::Option* const added = option(names, value, about)) added->check(CLI::IsMember(all));
+  const auto number = [&](const char* names, Index& value, const char* about) {
+    if (CLI::Option* const added = option(names, value, about)) added->check(not_negative());
   };
   const auto flag = [&](const char* names, bool& value, const char* about) {
-    if (obeys(name, names)) command.add_flag(names, value, about);
+    if (choices_in(obeys, names)) command.add_flag(names, value, about);
   };
-  option("--method", o.method, "the algorithm (default: the plan's choice)");
-  choice("--precision", o.precision, "Precision of the arithmetic", choices_of_precision(name));
-  if (CLI::Option* const added =
-          option("--block", o.block, "Width of panels or tile columns (0: the plan's choice)"))
-    added->check(not_negative());
+  option("--method", o.method, "The algorithm (default: the plan's choice)");
+  option("--precision", o.precision, "Precision of the arithmetic");
+  number("--block", o.block, "Width of panels or tile columns (0: the plan's choice)");
+  number("--k", o.k,
+         "Rows that one table combines, 1 to 14; implies --method tables (0: the plan's choice)");
+  option("--tables", o.tables, "local: each rank builds its tables; broadcast: one rank, for all");
+  option("--panels", o.panels, "Where a GPU's pivots are chosen");
   option("--seed", o.seed, "Seed of all random numbers");
   flag("--no-check", o.no_check, "Skip the residual or certificate");
-  choice("--check", o.check,
-         name == "dense invert" ? "exact: the whole residual of an inverse; none: as --no-check"
-                                : "none: as --no-check",
-         name == "dense invert" ? std::vector<std::string>{"auto", "none", "exact"}
-                                : std::vector<std::string>{"auto", "none"});
+  option("--check", o.check,
+         choices_in(obeys, "--check").value_or(std::vector<std::string>{}).size() > 2
+             ? "exact: the whole residual of an inverse; none: as --no-check"
+             : "none: as --no-check");
   flag("--guard", o.guard, "Add check sums: a memory error then ends the run early");
   option("-o,--output", o.output, "Where to write the result: a file, or a new group of a file",
          "--output");
@@ -143,11 +99,8 @@ void add_common_options(CLI::App& command, CommonOptions& o) {
   option("--report", o.report, "Write a report in JSON; -: to standard output");
   flag("--json", o.json, "Print the report on standard output, and nothing else");
   flag("--quiet", o.quiet, "Print only errors, and a result that is a single number");
-  choice("--progress", o.progress, "Progress as a bar or as lines, on standard error",
-         {"auto", "always", "never"});
-  choice("--backend", o.backend, "Where to compute; auto: on GPUs, if there are any",
-         name.rfind("generate", 0) == 0 ? std::vector<std::string>{"auto", "cpu"}
-                                        : std::vector<std::string>{"auto", "cpu", "cuda"});
+  option("--progress", o.progress, "Progress as a bar or as lines, on standard error");
+  option("--backend", o.backend, "Where to compute; auto: on GPUs, if there are any");
   flag("--oversubscribe", o.oversubscribe, "Allow several ranks per GPU");
   flag("--no-bind", o.no_bind, "Keep threads on the cores that the launcher assigned");
   option("--checkpoint", o.checkpoint, "Write checkpoints to this file");
@@ -155,20 +108,31 @@ void add_common_options(CLI::App& command, CommonOptions& o) {
   option("--restart", o.restart, "Continue from this checkpoint");
 }
 
-void add_bit_options(CLI::App& command, CommonOptions& o) {
-  const std::string name = command_of(command);
-  command
-      .add_option(
-          "--k", o.k,
-          "Rows that one table combines, 1 to 14; implies --method tables (0: the plan's choice)")
-      ->check(not_negative());
-  if (!obeys(name, "--tables")) return;
-  command
-      .add_option("--tables", o.tables,
-                  "local: each rank builds its tables; broadcast: one rank, for all")
-      ->check(CLI::IsMember({"local", "broadcast"}));
-  command.add_option("--panels", o.panels, "Where a GPU's pivots are chosen")
-      ->check(CLI::IsMember({"device", "host"}));
+}  // namespace
+
+bool is_common_option(const std::string& name) {
+  return choices_in(solver_options + "--method --precision --block --k --tables --panels", name)
+      .has_value();
+}
+
+CLI::App* add_command(CLI::App& group, Selected& selected, const CommandFacts& facts,
+                      std::function<void(Run&, const CLI::App&)> action) {
+  CLI::App* const command = group.add_subcommand(facts.name, facts.about);
+  command->footer(facts.example);
+  add_common_options(*command, selected.options, facts.obeys);
+  if (facts.check) selected.checks[command_of(*command)] = facts.check;
+  command->callback([&selected, command, action = std::move(action)] {
+    selected.command = command_of(*command);
+    selected.action = [command, &action](Run& run) { action(run, *command); };
+  });
+  return command;
+}
+
+std::string command_of(const CLI::App& app) {
+  const CLI::App* const parent = app.get_parent();
+  if (parent == nullptr) return {};
+  const std::string before = command_of(*parent);
+  return before.empty() ? app.get_name() : before + " " + app.get_name();
 }
 
 void add_levels_option(CLI::App& command, Index& levels) {
@@ -176,19 +140,6 @@ void add_levels_option(CLI::App& command, Index& levels) {
       .add_option("--levels", levels,
                   "Levels of Strassen's algorithm (0: none; -1: by size and memory)")
       ->check(CLI::Range(-1, gf2::most_strassen_levels));
-}
-
-void check_common_options(const CommonOptions& o, const std::string& command) {
-  const auto refuse = [](const std::string& what) {
-    fail_together(Exit::usage, what + "; leave one of them out");
-  };
-  if (o.check == "exact" && o.no_check) refuse("--check exact and --no-check; on the command line");
-  if (command.rfind("dense", 0) != 0 || (o.method != "textbook" && o.method != "cramer")) return;
-  for (const auto& [given, name] : {std::pair{!o.checkpoint.empty(), "--checkpoint"},
-                                    {!o.checkpoint_every.empty(), "--checkpoint-every"},
-                                    {!o.restart.empty(), "--restart"},
-                                    {o.guard, "--guard"}})
-    if (given) refuse("--method " + o.method + " has no checkpoints and no check sums; " + name);
 }
 
 void require_output(const CommonOptions& options) {

@@ -1,30 +1,53 @@
-// Where the commands of the program are registered; one file a family under src/commands/.
+// How commands are registered: each says all of itself in one place. The list is in src/main.cpp.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <map>
+#include <string>
+#include <vector>
 
 #include "src/gf2/plan.hpp"
 #include "src/program/run.hpp"
 
 namespace terrace {
 
+struct ResultFile;
+struct Verdict;
+
 /// Filled while the command line is parsed; main() then runs `action` on every rank.
 struct Selected {
   CommonOptions options;
   std::string command;               ///< "gf2 rref"
   std::function<void(Run&)> action;  ///< throws Error; returning means exit 0
+  /// How `verify` checks what a command wrote, by its name.
+  std::map<std::string, Verdict (*)(const ResultFile&)> checks;
 };
 
+/// All that the program knows of a command beside its own options.
+struct CommandFacts {
+  const char *name, *about, *example;
+  /// The common options that it obeys, each with its choices: "--seed --check=auto,none". Help
+  /// shows these; the parser refuses the others by name. The last of the same name counts.
+  std::string obeys;
+  /// Of a result that it wrote, sharing no code with what made it.
+  Verdict (*check)(const ResultFile&) = nullptr;
+};
+/// Common options of every command, of those that solve, and of those that measure. To be added:
+/// --method and --precision with their choices; --block; of GF(2) --k, --tables and --panels.
+inline const std::string basic_options = "--report --json ";
+inline const std::string usual_options = basic_options + "--quiet --progress=auto,always,never ";
+inline const std::string bench_options =
+    usual_options +
+    "--seed --check=auto,none --no-check --backend=auto,cpu,cuda --oversubscribe --no-bind ";
+inline const std::string solver_options =
+    bench_options + "--guard --output --force --plan --checkpoint --checkpoint-every --restart ";
+/// Whether an option ("--block") is one of those that commands share.
+bool is_common_option(const std::string& name);
+/// Adds a command to a group of commands. `action` gets the parsed command too.
+CLI::App* add_command(CLI::App& group, Selected& selected, const CommandFacts& facts,
+                      std::function<void(Run&, const CLI::App&)> action);
 /// "gf2 rref", by the commands above it.
 std::string command_of(const CLI::App& app);
-/// Whether a command obeys a common option ("--block"): then its help shows it, else it is refused.
-bool obeys(const std::string& command, const std::string& option);
-/// Those that do, as the table has them; empty where the option is no common one.
-std::string commands_with(const std::string& option);
-/// Adds those of -o, --backend, --report, ... that the command obeys. It must have its parent.
-void add_common_options(CLI::App& command, CommonOptions& options);
-/// Adds those of --k, --tables and --panels: how GF(2) eliminates.
-void add_bit_options(CLI::App& command, CommonOptions& options);
 /// Validators whose messages fit a line, where CLI11's print the largest double.
 CLI::Validator not_negative();
 CLI::Validator positive();
@@ -52,27 +75,11 @@ void add_launch_options(CLI::App& command, T& grid, T& threads) {
                   "Threads per side of each of these blocks: 16 or 32 (default)")
       ->check(CLI::IsMember({16, 32}));
 }
-/// Refuses what this version does not offer yet; exit 2.
-void check_common_options(const CommonOptions& options, const std::string& command);
+/// Refuses those of `names` ("--block") that were given on the command line, with the reason why
+/// `command` would not obey them: exit 2.
+void refuse_given(const CLI::App& command, const std::vector<std::string>& names,
+                  const std::string& reason);
 /// The input, rhs, output and reading rules shared by all: a matrix result needs -o.
 void require_output(const CommonOptions& options);
-
-namespace gf2 {
-void add_commands(CLI::App& app, Selected& selected);
-}
-namespace band {
-void add_commands(CLI::App& app, Selected& selected);
-}
-namespace dense {
-void add_commands(CLI::App& app, Selected& selected);
-}
-namespace cg {
-void add_command(CLI::App& app, Selected& selected);
-}
-void add_generate_commands(CLI::App& app, Selected& selected);
-void add_convert_command(CLI::App& app, Selected& selected);
-void add_verify_command(CLI::App& app, Selected& selected);
-void add_bench_commands(CLI::App& app, Selected& selected);
-void add_info_command(CLI::App& app, Selected& selected);
 
 }  // namespace terrace

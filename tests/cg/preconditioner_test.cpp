@@ -3,35 +3,13 @@
 #include <set>
 
 #include "distrib/agree.hpp"
-#include "src/cg/chebyshev.hpp"
-#include "tests/support/cg.hpp"
+#include "tests/support/preconditioners.hpp"
 
 using namespace terrace;
 using namespace terrace::cg;
 using namespace terrace::test;
 
 namespace {
-
-Range own_rows(Index n) {
-  const Index first = n * world().rank() / world().size();
-  return {first, n * (world().rank() + 1) / world().size() - first};
-}
-
-/// This rank's diagonal part of a matrix given by a formula, columns in a scrambled order.
-LocalRows local_rows(Range rows, const Entry& a) {
-  LocalRows l;
-  for (Index i = 0; i < rows.count; ++i) {
-    for (Index k = 0; k < rows.count; ++k) {
-      const Index j = (k + 3 * i) % rows.count;
-      const double v = a(rows.first + i, rows.first + j);
-      if (v == 0) continue;
-      l.column.push_back(j);
-      l.value.push_back(v);
-    }
-    l.start.push_back(Index(l.column.size()));
-  }
-  return l;
-}
 
 /// A x on the rank's own rows and columns.
 Vector times_local(Range rows, const Entry& a, const Vector& x) {
@@ -41,24 +19,6 @@ Vector times_local(Range rows, const Entry& a, const Vector& x) {
       y[std::size_t(i)] += a(rows.first + i, rows.first + j) * x[std::size_t(j)];
   return y;
 }
-
-template <class B>
-Vector apply(const Context<B>& c, const Preconditioner<B>& m, const Vector& r) {
-  const Buffer<double, B> from{Index(r.size())}, to{Index(r.size())};
-  Vector z(r.size(), 0.0);
-  upload(c.ahead, from.view(), r.data());
-  m.apply(c, from, to.view());
-  download(c.ahead, z.data(), to.view());
-  c.ahead.synchronize();
-  return z;
-}
-
-double largest(const Vector& v) {
-  double most = 0;
-  for (double x : v) most = std::isnan(x) ? 1e300 : std::max(most, std::fabs(x));
-  return most;
-}
-double sum(double mine) { return world().reduce(mine, Reduce::sum); }
 
 Entry laplace_3d(Index p) {
   return [p](Index i, Index j) {
@@ -82,76 +42,6 @@ double kershaw(Index i, Index j) {
   if (i / 4 != j / 4) return 0;
   const Index distance = std::abs(i - j);
   return distance == 0 ? 3.0 : distance == 1 ? -2.0 : distance == 3 ? 2.0 : 0.0;
-}
-
-/// Iterations of the textbook's conjugate gradients to 1e-10; `precondition` is collective.
-Index iterations(Index n, const Entry& a,
-                 const std::function<Vector(const Vector&)>& precondition) {
-  const Range rows = own_rows(n);
-  const auto product = [&](const Vector& mine) {
-    const Vector p = whole(mine, rows, n);
-    Vector q(mine.size(), 0.0);
-    for (Index i = 0; i < rows.count; ++i)
-      for (Index j = 0; j < n; ++j) q[std::size_t(i)] += a(rows.first + i, j) * p[std::size_t(j)];
-    return q;
-  };
-  Vector r = part(random_vector(n, 1), rows), z = precondition(r), p = z;
-  double rz = sum(dot(r, z));
-  const double stop = 1e-20 * sum(dot(r, r));
-  for (Index k = 1; k <= 2 * n; ++k) {
-    const Vector q = product(p);
-    const double alpha = rz / sum(dot(p, q));
-    for (std::size_t i = 0; i < r.size(); ++i) r[i] -= alpha * q[i];
-    if (sum(dot(r, r)) <= stop) return k;
-    z = precondition(r);
-    const double next = sum(dot(r, z));
-    for (std::size_t i = 0; i < p.size(); ++i) p[i] = z[i] + next / rz * p[i];
-    rz = next;
-  }
-  return 2 * n + 1;
-}
-
-/// Products as a test's operator makes them: through the host.
-template <class B>
-struct HostProduct {
-  const Context<B>& c;
-  Index n;
-  Entry a;
-  Range rows = own_rows(n);
-  mutable Index calls = 0;
-  [[nodiscard]] Operand<B> operand(Index columns = 1) const {
-    return {Buffer<double, B>((rows.count + 2) * columns), 1, rows.count, columns};
-  }
-  void operator()(const Operand<B>& p, View<double, B> q, const double*) const {
-    const Index k = p.columns;
-    Vector mine(std::size_t(rows.count * k), 0.0);
-    download(c.ahead, mine.data(), p.own());
-    c.ahead.synchronize();
-    for (Index column = 0; column < k; ++column) {
-      Vector one;
-      for (Index i = 0; i < rows.count; ++i) one.push_back(mine[std::size_t(i * k + column)]);
-      const Vector all = whole(one, rows, n);
-      for (Index i = 0; i < rows.count; ++i) {
-        double sum = 0;
-        for (Index j = 0; j < n; ++j) sum += a(rows.first + i, j) * all[std::size_t(j)];
-        mine[std::size_t(i * k + column)] = sum;
-      }
-    }
-    upload(c.ahead, q, mine.data());
-    c.ahead.synchronize();
-    ++calls;
-  }
-};
-template <class B>
-Vector apply(const Context<B>& c, const Chebyshev<B>& m, const HostProduct<B>& product,
-             const Vector& r) {
-  const Buffer<double, B> from{Index(r.size())}, to{Index(r.size())};
-  Vector z(r.size(), 0.0);
-  upload(c.ahead, from.view(), r.data());
-  m.apply(c, product, from, to.view());
-  download(c.ahead, z.data(), to.view());
-  c.ahead.synchronize();
-  return z;
 }
 
 }  // namespace
@@ -421,122 +311,4 @@ TEMPLATE_TEST_CASE("preconditioners are symmetric and positive definite, and rep
   download(c->ahead, after.data(), z.view());
   c->ahead.synchronize();
   CHECK_ALL(after == marks);
-}
-
-TEMPLATE_TEST_CASE("every preconditioner saves iterations on Laplace's matrix", "", BACKENDS) {
-  using B = TestType;
-  Context<B>* c = context<B>();
-  if (!c) return;
-  const Index p = 18, n = p * p;
-  const Range rows = own_rows(n);
-  const Entry a = laplace(p);
-  const LocalRows local = local_rows(rows, a);
-  const HostProduct<B> product{*c, n, a};
-  const auto blocks = make_block_jacobi(*c, local, rows, 32);
-  const auto factor = make_incomplete_cholesky(*c, local, rows);
-  const Index plain = iterations(n, a, [](const Vector& r) { return r; });
-  const Index with_blocks = iterations(n, a, [&](const Vector& r) { return apply(*c, blocks, r); });
-  const Index with_factor = iterations(n, a, [&](const Vector& r) { return apply(*c, factor, r); });
-  CAPTURE(plain, with_blocks, with_factor);
-  CHECK_ALL(with_blocks < plain);
-  CHECK_ALL(with_factor < with_blocks);
-  CHECK_ALL(2 * with_factor <= plain + 2 * world().size());
-  Index before = plain;
-  for (const Index degree : {1, 3, 8}) {
-    const Chebyshev<B> m(*c, product, product.operand(), rows, Vector(std::size_t(rows.count), 4.0),
-                         degree);
-    product.calls = 0;
-    const Index steps = iterations(n, a, [&](const Vector& r) { return apply(*c, m, product, r); });
-    CAPTURE(degree, before, steps);
-    CHECK_ALL(steps < before);
-    CHECK_ALL(product.calls == degree * steps);
-    before = steps;
-  }
-  CHECK_ALL(before * 3 <= plain);
-}
-
-TEMPLATE_TEST_CASE("a high degree pays where the condition is low", "", BACKENDS) {
-  using B = TestType;
-  Context<B>* c = context<B>();
-  if (!c) return;
-  const Index n = 120;
-  const Range rows = own_rows(n);
-  const Entry a = [](Index i, Index j) {  // eigenvalues 1, ..., 2 on a wave of period 3
-    return i == j ? 1.5 : std::abs(i - j) == 1 ? 0.25 : 0.0;
-  };
-  const Index plain = iterations(n, a, [](const Vector& r) { return r; });
-  for (const Index degree : {4, 8, 16}) {
-    const HostProduct<B> product{*c, n, a};
-    const Chebyshev<B> m(*c, product, product.operand(), rows, Vector(std::size_t(rows.count), 1.5),
-                         degree);
-    const Index steps = iterations(n, a, [&](const Vector& r) { return apply(*c, m, product, r); });
-    CAPTURE(degree, plain, steps);
-    CHECK_ALL(steps * degree <= 2 * plain);
-    CHECK_ALL(steps <= 5);
-  }
-}
-
-TEMPLATE_TEST_CASE("Chebyshev's interval reaches past the spectrum of Laplace's matrix", "",
-                   BACKENDS) {
-  using B = TestType;
-  Context<B>* c = context<B>();
-  if (!c) return;
-  for (const Index p : {1, 2, 3, 8, 16}) {
-    const Index n = p * p;
-    const Range rows = own_rows(n);
-    const HostProduct<B> product{*c, n, laplace(p)};
-    const Chebyshev<B> m(*c, product, product.operand(), rows, Vector(std::size_t(rows.count), 4.0),
-                         4);
-    // Eigenvalues of D^-1 A are 1 - (cos(i h) + cos(j h)) / 2, h = pi / (p + 1).
-    const double edge = std::cos(3.14159265358979323846 / double(p + 1));
-    CAPTURE(p, edge, m.notes().smallest, m.notes().largest);
-    REQUIRE_ALL(m.usable());
-    CHECK_ALL(m.notes().high >= 1 + edge);
-    CHECK_ALL(m.notes().largest <= (1 + edge) * (1 + 1e-12));
-    CHECK_ALL(m.notes().largest >= 0.9 * (1 + edge));
-    CHECK_ALL(m.notes().smallest >= (1 - edge) * (1 - 1e-10));
-    // Of [low, high] the least that the degree can do, or what was seen of the spectrum.
-    const double least = m.notes().high / chebyshev_ratio(4), seen = 0.9 * m.notes().smallest;
-    CHECK_ALL(std::fabs(m.notes().low - std::max(least, seen)) <= 1e-12);
-    CHECK_ALL((m.notes().low == seen) == (p <= 8));
-    // On an eigenvector x it is the polynomial of its eigenvalue s, by the formula with cosines.
-    const double s = 1 - edge;
-    Vector x(std::size_t(rows.count), 0.0);
-    for (Index i = 0; i < rows.count; ++i) {
-      const double h = 3.14159265358979323846 / double(p + 1);
-      const Index row = rows.first + i;
-      x[std::size_t(i)] = std::sin(double(row % p + 1) * h) * std::sin(double(row / p + 1) * h);
-    }
-    const double low = m.notes().low, high = m.notes().high;
-    const auto t = [](double v) {
-      return std::fabs(v) <= 1 ? std::cos(5 * std::acos(v)) : std::cosh(5 * std::acosh(v));
-    };
-    const double residual = t((high + low - 2 * s) / (high - low)) / t((high + low) / (high - low));
-    Vector z = apply(*c, m, product, x);
-    const Chebyshev<B> two(*c, product, product.operand(2), rows,
-                           Vector(std::size_t(rows.count), 4.0), 4);
-    CHECK_ALL(std::fabs(two.notes().largest - m.notes().largest) <= 1e-10);
-    Vector wide;
-    for (double v : x) wide.insert(wide.end(), {v, -2 * v});
-    wide = apply(*c, two, product, wide);
-    bool same = true;
-    for (std::size_t i = 0; i < z.size(); ++i)
-      same = same && std::fabs(wide[2 * i] - z[i]) <= 1e-9 * (1 + std::fabs(z[i])) &&
-             wide[2 * i + 1] == -2 * wide[2 * i];
-    CHECK_ALL(same);
-    for (std::size_t i = 0; i < z.size(); ++i) z[i] -= (1 - residual) / s / 4 * x[i];
-    CHECK_ALL(largest(z) <= 1e-12 * (1 - residual) / s);
-  }
-  // Refused by name: a diagonal entry that is not positive, and an indefinite matrix.
-  const Index n = 20;
-  const Range rows = own_rows(n);
-  Vector diagonal(std::size_t(rows.count), 1.0);
-  for (Index i = 0; i < rows.count; ++i)
-    if (rows.first + i >= 7) diagonal[std::size_t(i)] = 0;
-  const HostProduct<B> negative{*c, n, [](Index i, Index j) { return -double(i == j); }};
-  CHECK_ALL(Chebyshev<B>(*c, negative, negative.operand(), rows, diagonal, 3).notes().bad_row == 7);
-  const Chebyshev<B> refused(*c, negative, negative.operand(), rows,
-                             Vector(std::size_t(rows.count), 1.0), 3);
-  CHECK_ALL(refused.notes().indefinite);
-  CHECK_ALL(!refused.usable());
 }

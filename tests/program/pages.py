@@ -18,8 +18,6 @@ pages = sys.argv[2:] or ["README.md", "jobs/README.md", "io/README.md"] + [f"src
 # Options of mpirun, SLURM, CMake, ctest and our scripts.
 OTHERS = """--array --bind-to --build --compare --cpu-bind --cpus-per-task --disk --gpu-bind --gres --inputs --install --limit --mpi --minutes --nodes
 --ntasks-per-node --only --oversubscribe --prefix --preset --seconds --signal --table --tables --target --test-dir""".split()
-COMMANDS = """gf2 rref,gf2 rank,gf2 solve,gf2 kernel,gf2 inverse,gf2 multiply,band factor,band solve,dense invert,dense solve,cg,generate,
-convert,verify,bench,bench gf2,bench band,bench dense,bench cg,bench io,bench matrix,info,"""
 # An example that is over before its first checkpoint is due would have none to restart from.
 HASTE = {"--checkpoint-every 10m": "--checkpoint-every 0.001s"}
 failures = count = 0
@@ -50,13 +48,8 @@ for page in pages:
             if done.returncode != 0 or lacking:
                 failures += 1
                 print(f"FAILED  {page}: exit {done.returncode}, not printed: {lacking}\n{block}{done.stdout}", flush=True)
-commands = [command.split() for command in COMMANDS.split(",")]
-usage = subprocess.run([terrace, "generate", "--help"], capture_output=True, text=True).stdout
-commands += [["generate", kind] for kind in re.findall(r"^  ([a-z]+[0-9]?-[a-z]+) ", usage, flags=re.M)]
-options = set(OTHERS)
-for command in commands:
-    usage = subprocess.run([terrace] + command + ["--help"], capture_output=True, text=True).stdout
-    options.update(re.findall(r"--[a-z][\w-]*", usage))
+completion = subprocess.run([terrace, "--completion", "bash"], capture_output=True, text=True).stdout  # all options of all commands
+options = set(OTHERS) | set(re.findall(r"--[a-z][\w-]*", completion))
 for page in sorted(root.glob("*/**/README.md")) + [root / "README.md"] + sorted(root.glob("jobs/results/[!m]*.md")):
     if page.relative_to(root).parts[0].startswith(("build", ".")):
         continue

@@ -104,15 +104,6 @@ __global__ void __launch_bounds__(256) exponents_kernel(Index count, Index inner
   exponents[i] = !finite ? not_finite : most == 0 ? 0 : ilogb(room / (sqrt(sum) * slack)) - shift;
 }
 
-/// A row of 16-byte pieces a vector, a plane a modulus.
-struct PlainPlanes {
-  unsigned char* data;
-  Index vectors, pieces;
-  __device__ uint4* at(Index plane, Index vector, Index piece) const {
-    return reinterpret_cast<uint4*>(data) + (plane * vectors + vector) * pieces + piece;
-  }
-};
-
 /// Residues of vectors i < padded, 128 numbers a block of 32 vectors; zero beyond count and inner.
 template <bool left, class Planes>
 __global__ void __launch_bounds__(256)

@@ -1,0 +1,164 @@
+// Bands, and conjugate gradients, in the library.
+#include "library.hpp"
+
+using namespace library;
+
+TEST_CASE("bands in all four forms, factors that solve again") {
+  using terrace::band::Matrix;
+  using terrace::band::Uplo;
+  Context context = group();
+  for (const auto& [n, m] : {std::pair<Index, Index>{1, 0}, {50, 3}, {333, 20}, {30, 40}}) {
+    const Band a = random_band(n, m, 5);
+    const Rows columns = share(n, 0);
+    const Index first = columns.first, count = columns.count, right = 3;
+    const std::vector<double> b = random_matrix(n, right, 6);
+    const std::vector<Index> list = held(n, columns);
+    std::vector<double> reference;
+    for (const bool upper : {false, true})
+      for (const bool diagonals : {false, true}) {
+        const Index ld = (diagonals ? count : m + 1) + 2;
+        std::vector<double> own(std::size_t(ld * (diagonals ? m + 1 : count)), 9e99);
+        for (Index j = 0; j < count; ++j)
+          for (Index d = 0; d <= m; ++d) {
+            const Index row = upper ? first + j - m + d : first + j + d;
+            if (row < 0 || row >= n) continue;
+            own[std::size_t(diagonals ? d * ld + j : j * ld + d)] =
+                a.dense[std::size_t(row * n + first + j)];
+          }
+        const Matrix given{own.data(),
+                           m,
+                           columns,
+                           diagonals ? Matrix::diagonals : Matrix::by_columns,
+                           upper ? Uplo::upper : Uplo::lower,
+                           ld};
+        std::vector<double> x = part(b, right, list, right, 0.0);
+        const auto report = terrace::band::solve(context, n, given, {x.data(), columns, right});
+        CHECK(report.residual < 30);
+        const std::vector<double> all = whole(n, right, list, x, right);
+        CHECK(residual(n, right, a.dense, all, b) < 1e-9);
+        if (reference.empty()) reference = all;
+        CHECK(reference == all);  // whatever the form
+        terrace::band::Factor factor(context, n, given);
+        own.assign(own.size(), 0.0);  // nothing of it is needed any more
+        CHECK(std::fabs(factor.log_determinant() - report.log_abs_determinant) < 1e-9);
+        x = part(b, right, list, right, 0.0);
+        factor.solve({x.data(), columns, right});
+        CHECK(residual(n, right, a.dense, whole(n, right, list, x, right), b) < 1e-9);
+        const std::vector<double> l = whole(
+            n, m + 1, list,
+            std::vector<double>(factor.view().data, factor.view().data + count * (m + 1)), m + 1);
+        double determinant = 0;
+        for (Index j = 0; j < n; ++j) determinant += 2 * std::log(l[std::size_t(j * (m + 1))]);
+        CHECK(std::fabs(determinant - report.log_abs_determinant) < 1e-9);
+      }
+  }
+  Band bad = random_band(60, 2, 7);
+  bad.lower[33] = -1;
+  const Rows columns = share(60, 0);
+  std::vector<double> x(std::size_t(columns.count), 1.0);
+  const Error e = error_of([&] {
+    terrace::band::solve(
+        context, 60,
+        {bad.lower.data() + columns.first, 2, columns, Matrix::diagonals, Uplo::lower, 60},
+        {x.data(), columns, 1});
+  });
+  CHECK(e.code() == Code::outcome);
+  CHECK(e.position() == 33);
+  CHECK(everywhere(x == std::vector<double>(std::size_t(columns.count), 1.0)));
+}
+
+TEST_CASE("gradients on CSR, dense and band matrices") {
+  Context context = group();
+  const Index n = 300, m = 2, right = 2;
+  const Band a = random_band(n, m, 8);
+  const std::vector<double> b = random_matrix(n, right, 9);
+  const Rows rows = share(n, 0);
+  const std::vector<Index> list = held(n, rows);
+  const std::vector<double> own_b = part(b, right, list, right, 0.0);
+  const auto judge = [&](terrace::cg::Operator& made, const char* preconditioner) {
+    terrace::cg::Options options;
+    options.preconditioner = preconditioner;
+    std::vector<double> x(own_b.size(), 3.0);
+    const auto results = made.solve({own_b.data(), rows, right}, {x.data(), rows, right}, options);
+    CHECK(results.size() == 2);
+    for (const auto& r : results) CHECK((r.converged && r.residual <= 1e-10));
+    CHECK(residual(n, right, a.dense, whole(n, right, list, x, right), b) < 1e-8);
+    options.start_given = true;
+    const auto again = made.solve({own_b.data(), rows, right}, {x.data(), rows, right}, options);
+    CHECK(again[0].iterations <= 1);
+  };
+  std::vector<std::int32_t> start{5}, column(5);
+  std::vector<double> value(5);
+  for (const Index i : list) {
+    for (Index j = n - 1; j >= 0; --j)  // unsorted
+      if (const double v = a.dense[std::size_t(i * n + j)]; v != 0) {
+        column.push_back(std::int32_t(j));
+        value.push_back(v);
+      }
+    start.push_back(std::int32_t(column.size()));
+  }
+  auto sparse =
+      terrace::cg::csr(context, n, rows, start.data(), column.data() + 5, value.data() + 5);
+  judge(sparse, "none");
+  judge(sparse, "ic");
+  const std::vector<double> own = part(a.dense, n, list, n, 0.0);
+  auto full = terrace::cg::dense(context, n, {own.data(), rows, n});
+  judge(full, "jacobi");
+  auto band = terrace::cg::band(context, n,
+                                {a.lower.data() + rows.first, m, rows,
+                                 terrace::band::Matrix::diagonals, terrace::band::Uplo::lower, n});
+  judge(band, "block-jacobi");
+  // The caller's own product: all of p is gathered.
+  if (!std::getenv("TERRACE_API_BACKEND")) {
+    std::vector<double> diagonal(list.size(), a.dense[0]);
+    int calls = 0;
+    auto own_product = terrace::cg::user(
+        context, n, rows,
+        [&](const double* p, double* q) {
+          ++calls;
+          const std::vector<double> all =
+              whole(n, 1, list, std::vector<double>(p, p + list.size()), 1);
+          for (std::size_t i = 0; i < list.size(); ++i) {
+            q[i] = 0;
+            for (Index j = 0; j < n; ++j)
+              q[i] += a.dense[std::size_t(list[i] * n + j)] * all[std::size_t(j)];
+          }
+        },
+        diagonal.data());
+    judge(own_product, "none");
+    judge(own_product, "jacobi");
+    judge(own_product, "chebyshev");
+    CHECK(calls > 20);
+    terrace::cg::Options blocks;
+    blocks.preconditioner = "block-jacobi";
+    std::vector<double> x(own_b.size());
+    CHECK(error_of([&] {
+            own_product.solve({own_b.data(), rows, right}, {x.data(), rows, right}, blocks);
+          }).code() == Code::usage);
+  }
+  // Rows that are sorted go another way.
+  std::vector<Index> starts{0}, columns;
+  std::vector<double> values;
+  for (const Index i : list) {
+    for (Index j = 0; j < n; ++j)
+      if (const double v = a.dense[std::size_t(i * n + j)]; v != 0)
+        columns.push_back(j), values.push_back(v);
+    starts.push_back(Index(columns.size()));
+  }
+  auto sorted = terrace::cg::csr(context, n, rows, starts.data(), columns.data(), values.data());
+  judge(sorted, "chebyshev");
+  // Not symmetric; outside; too few iterations are a result.
+  if (me == 0) values[1] += 1;
+  CHECK(error_of([&] {
+          terrace::cg::csr(context, n, rows, starts.data(), columns.data(), values.data());
+        }).code() == Code::input);
+  if (me == 0) values[1] -= 1, columns[0] = n;
+  CHECK(error_of([&] {
+          terrace::cg::csr(context, n, rows, starts.data(), columns.data(), values.data());
+        }).code() == Code::input);
+  terrace::cg::Options few;
+  few.max_iterations = 1;
+  std::vector<double> x(own_b.size());
+  const auto results = sorted.solve({own_b.data(), rows, right}, {x.data(), rows, right}, few);
+  CHECK((!results[0].converged && results[0].reason == "max-iterations"));
+}

@@ -1,0 +1,93 @@
+// Arrays in the memory of a device, in the library.
+#include "library.hpp"
+
+#if TERRACE_WITH_CUDA
+#include <cuda_runtime_api.h>
+
+using namespace library;
+
+/// A copy in a device's memory, and back.
+template <class T>
+class OnDevice {
+ public:
+  explicit OnDevice(std::vector<T>& host) : host_(host) {
+    REQUIRE(cudaMalloc(&data_, std::max<std::size_t>(1, bytes())) == cudaSuccess);
+    REQUIRE(cudaMemcpy(data_, host.data(), bytes(), cudaMemcpyHostToDevice) == cudaSuccess);
+  }
+  ~OnDevice() {
+    cudaMemcpy(host_.data(), data_, bytes(), cudaMemcpyDeviceToHost);
+    cudaFree(data_);
+  }
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+  T* data() const { return static_cast<T*>(data_); }
+
+ private:
+  std::size_t bytes() const { return host_.size() * sizeof(T); }
+  std::vector<T>& host_;
+  void* data_ = nullptr;
+};
+
+TEST_CASE("arrays of a device", "[gpu]") {
+  int devices = 0;
+  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
+    device_missing = true;
+    return;
+  }
+  Context context(MPI_COMM_WORLD);
+  const auto where = terrace::Where::device;
+  for (const Index n : {1, 100, 777}) {
+    const Rows rows = share(n, 0);
+    const std::vector<Index> list = held(n, rows);
+    const Index ld = n + 5, right = 2, words = (n + 63) / 64;
+    const std::vector<double> a = random_matrix(n, n, 1), b = random_matrix(n, right, 2);
+    std::vector<double> own = part(a, n, list, ld, 1.5), x = part(b, right, list, right, 0.0);
+    {
+      const OnDevice matrix(own), solution(x);
+      CHECK((matrix.data() == nullptr || terrace::where_is(matrix.data()) == where));
+      terrace::dense::solve(context, n, {matrix.data(), rows, n, ld, where},
+                            {solution.data(), rows, right, 0, where});
+      terrace::dense::invert(context, n, {matrix.data(), rows, n, ld, where});
+    }
+    CHECK(residual(n, right, a, whole(n, right, list, x, right), b) < 1e-8);
+    std::vector<double> one(std::size_t(n * n), 0.0);
+    for (Index i = 0; i < n; ++i) one[std::size_t(i * n + i)] = 1;
+    CHECK(residual(n, n, a, whole(n, n, list, own, ld), one) < 1e-8);
+
+    std::vector<Word> bits = random_bits(n, n, 3), form = bits;
+    const std::vector<Index> pivots = eliminate(form, n, n);
+    std::vector<Word> own_bits = part(bits, words, list, words, Word(0));
+    {
+      const OnDevice matrix(own_bits);
+      CHECK(terrace::gf2::rank(context, n, {matrix.data(), rows, n, 0, where}).pivots == pivots);
+      terrace::gf2::reduce(context, n, {matrix.data(), rows, n, 0, where});
+    }
+    CHECK(whole(n, words, list, own_bits, words) == form);
+
+    const Index m = std::min<Index>(n - 1, 9);
+    const Band band = random_band(n, m, 4);
+    std::vector<double> lower(std::size_t((m + 1) * rows.count));
+    for (Index d = 0; d <= m; ++d)
+      std::copy_n(band.lower.begin() + d * n + rows.first, rows.count,
+                  lower.begin() + d * rows.count);
+    x = part(b, right, list, right, 0.0);
+    std::vector<double> y(x.size(), 0.0);
+    {
+      const OnDevice matrix(lower), solution(x);
+      const terrace::band::Matrix given{
+          matrix.data(), m, rows, terrace::band::Matrix::diagonals, terrace::band::Uplo::lower, 0,
+          where};
+      const std::vector<double> before = x;
+      terrace::band::solve(context, n, given, {solution.data(), rows, right, 0, where});
+      auto made = terrace::cg::band(context, n, given);
+      std::vector<double> copy = before;
+      const OnDevice b_there(copy), y_there(y);
+      const auto results = made.solve({b_there.data(), rows, right, 0, where},
+                                      {y_there.data(), rows, right, 0, where});
+      CHECK(results[0].converged);
+    }
+    CHECK(residual(n, right, band.dense, whole(n, right, list, x, right), b) < 1e-8);
+    CHECK(residual(n, right, band.dense, whole(n, right, list, y, right), b) < 1e-7);
+  }
+}
+#endif
