@@ -54,10 +54,15 @@ template <class B>
 void solve_upper(const Stream<B>&, Index n, Index right, View<const double, B> u, Index ldu,
                  View<double, B> x, Index ldx, View<double, B> work);
 
+/// x := L^-1 x, L the unit lower triangle of row-major `l`. n^2 right flops.
+template <class B>
+void solve_unit_lower(const Stream<B>&, Index n, Index right, View<const double, B> l, Index ldl,
+                      View<double, B> x, Index ldx);
+
 /// A[:, from ... from + right) -= A[:, J] x in all rows of this view; x: panel.width rows. Panel::n
 /// and `y` (BufferSizes::panel, block rows of columns) are spoilt. 2 slots width right flops.
 template <class B>
-void subtract_above(const Stream<B>&, const Rows<B>& rows, const Panel<B>& panel, Index from,
-                    Index right, View<const double, B> x, Index ldx, View<double, B> y);
+void subtract_product_of(const Stream<B>&, const Rows<B>& rows, const Panel<B>& panel, Index from,
+                         Index right, View<const double, B> x, Index ldx, View<double, B> y);
 
 }  // namespace terrace::dense

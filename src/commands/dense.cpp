@@ -31,20 +31,66 @@ void require_rows(const io::DenseInput& a, const io::DenseInput& b) {
                               b.rows(), a.rows(), io::to_string(b.location())));
 }
 
-/// A^-1, or X with A X = B; System: what does it, on B.
+/// The file of `dense factor` as a solution needs it; it has to outlive what is returned.
+StoredFactor stored_factor(const Run& run, const io::DenseInput& factor,
+                           const io::DenseInput& pivots) {
+  const io::Attributes found = io::read_attributes(run.control, factor.location());
+  const auto number = [&](const char* name) {
+    const auto at = found.find(name);
+    if (at != found.end() && std::holds_alternative<Index>(at->second))
+      return double(std::get<Index>(at->second));
+    if (at != found.end() && std::holds_alternative<double>(at->second))
+      return std::get<double>(at->second);
+    fail_together(Exit::input, fmt::format("the factor has no attribute '{}'; {}; name a dataset "
+                                           "that dense factor wrote",
+                                           name, io::to_string(factor.location())));
+  };
+  StoredFactor stored;
+  stored.power = Index(number("power"));
+  stored.norm = number("norm");
+  stored.log_abs_determinant = number("log_abs_determinant");
+  stored.determinant_sign = number("determinant_sign") < 0 ? -1 : 1;
+  const Index n = factor.rows();
+  std::vector<bool> seen(static_cast<std::size_t>(n));
+  bool good = true;
+  const Range all{0, n};
+  pivots.read(run.control, {&all, 1}, [&](Index, Index count, const double* values) {
+    for (Index i = 0; i < count; ++i) {
+      const Index row = Index(values[i]);
+      good = good && row >= 0 && row < n && double(row) == values[i] && !seen[std::size_t(row)];
+      if (good) seen[std::size_t(row)] = true;
+      stored.rows.push_back(row);
+    }
+  });
+  if (run.control.reduce(Index(good), Reduce::min) == 0)
+    fail_together(Exit::input, fmt::format("the pivots are no permutation of the rows; {}; write "
+                                           "the factor again",
+                                           io::to_string(pivots.location())));
+  stored.read = [&run, &factor](std::span<const Range> ranges, const io::Sink<double>& sink) {
+    factor.read(run.control, ranges, sink);
+  };
+  return stored;
+}
+
+/// What dense solve --factor reads beside the matrix.
+struct FactorFiles {
+  io::DenseInput factor, pivots;
+};
+
+/// A^-1, L and U, or X with A X = B; System: what does it, on B.
 template <class B, class System>
 class DenseJob : public PhasedJob {
  public:
-  /// `b`: null for an inverse.
+  /// `b`: null for an inverse or a factor; `files`: null without --factor.
   DenseJob(Run& run, Context<B>& context, const io::DenseInput& a, const io::DenseInput* b,
-           const DenseOptions& options)
+           const DenseOptions& options, const FactorFiles* files = nullptr)
       : run_(run),
         context_(context),
         a_(a),
         b_(b),
         pivoting_(options.pivoting),
         plan_(choose_plan<B>(run, a.rows(), b ? b->columns() : -1, options)),
-        system_(context, plan_, reader(a), b ? reader(*b) : RowReader()) {
+        system_(made(files)) {
     note_plan<B>(run, plan_);
     if (plan_.method == "cramer" && plan_.n > cramer_limit)
       fail_together(Exit::usage,
@@ -92,7 +138,9 @@ class DenseJob : public PhasedJob {
     if (!b_)
       attributes = {{"log_abs_determinant", found_.log_abs_determinant},
                     {"determinant_sign", Index(found_.determinant_sign)}};
-    output_->write_scattered<double>(b_ ? "x" : "inverse", plan_.n, width, system_.destination(),
+    if constexpr (std::is_same_v<System, DenseSystem<B>>)
+      if (plan_.factor) describe_factor(attributes);
+    output_->write_scattered<double>(result_name(), plan_.n, width, system_.destination(),
                                      system_.rows(), attributes);
     output_->commit(run_.attributes());
   }
@@ -103,13 +151,37 @@ class DenseJob : public PhasedJob {
   }
   [[nodiscard]] std::string answer() const override {
     const double reciprocal = run_.report["result"].value("reciprocal_condition", 0.0);
-    std::string text = b_ ? "x" : "inverse";
+    std::string text = plan_.factor ? "LU factor" : result_name();
     if (reciprocal > 0) text += fmt::format(", condition {:.2g}", 1 / reciprocal);
     return text + fmt::format(", log |determinant| {:.10g}, sign {}", found_.log_abs_determinant,
                               found_.determinant_sign > 0 ? "+" : "-");
   }
 
  private:
+  [[nodiscard]] const char* result_name() const {
+    return b_ ? "x" : plan_.factor ? "factor" : "inverse";
+  }
+  System made(const FactorFiles* files) {
+    if constexpr (std::is_same_v<System, DenseSystem<B>>)
+      if (files)
+        return System(context_, plan_, reader(a_), reader(*b_),
+                      stored_factor(run_, files->factor, files->pivots));
+    return System(context_, plan_, reader(a_), b_ ? reader(*b_) : RowReader());
+  }
+  /// Its attributes, and the dataset of its pivots.
+  void describe_factor(io::Attributes& attributes) {
+    const StoredFactor factor = system_.factor(found_);
+    attributes["content"] = std::string("LU factor");
+    attributes["matrix"] = run_.inputs["input"].template get<std::string>();
+    attributes["power"] = factor.power;
+    attributes["norm"] = factor.norm;
+    std::vector<Range> ranges;
+    if (context_.rank() == 0) ranges.push_back({0, plan_.n});
+    output_->write<Index>("pivots", plan_.n, -1, ranges,
+                          [&](Index position, Index count, Index* out) {
+                            std::copy_n(factor.rows.begin() + position, count, out);
+                          });
+  }
   RowReader reader(const io::DenseInput& input) {
     return [this, &input](std::span<const Range> ranges, const io::Sink<double>& sink) {
       input.read(run_.control, ranges, sink);
@@ -153,12 +225,12 @@ class DenseJob : public PhasedJob {
   JordanOutcome found_;
 };
 
-/// `b`: null for an inverse.
+/// `b`, `files`: as DenseJob.
 void run_dense(Run& run, const io::DenseInput& a, const io::DenseInput* b,
-               const DenseOptions& options) {
+               const DenseOptions& options, const FactorFiles* files = nullptr) {
   with_backend(run, [&]<class B>(Context<B>& context) {
     if (run.options.method != "cramer") {
-      DenseJob<B, DenseSystem<B>> job(run, context, a, b, options);
+      DenseJob<B, DenseSystem<B>> job(run, context, a, b, options, files);
       conduct(run, context, job);
       return;
     }
@@ -265,6 +337,57 @@ void invert(Run& run, const DenseOptions& options) {
   run_dense(run, a, nullptr, options);
 }
 
+void factor(Run& run, const DenseOptions& given) {
+  DenseOptions options = given;
+  options.factors = true;
+  const io::DenseInput a = noted(run, "input",
+                                 io::open_dense(run.control, matrix_location(run, options.matrix),
+                                                io::Wanted::square_matrix()));
+  require_square(a);
+  run_dense(run, a, nullptr, options);
+}
+
+/// Refuses what a solve with a stored factor does not obey.
+void check_factor_options(const Run& run, const DenseOptions& options) {
+  const CommonOptions& o = run.options;
+  const auto refuse = [](bool given, const std::string& name) {
+    if (given)
+      fail_together(Exit::usage, fmt::format("--factor has its factors already; {}; leave one of "
+                                             "them out",
+                                             name));
+  };
+  refuse(!o.method.empty() && o.method != "lu", "--method " + o.method);
+  refuse(options.pivoting != "auto", "--pivoting");
+  refuse(!options.assume.empty(), "--assume");
+  refuse(o.precision != "fp64", "--precision " + o.precision);
+  refuse(o.guard, "--guard");
+  refuse(!o.checkpoint.empty() || !o.restart.empty(), "--checkpoint, --restart");
+}
+
+void solve_factored(Run& run, const io::DenseInput& a, const io::DenseInput& b,
+                    const DenseOptions& options) {
+  check_factor_options(run, options);
+  const io::Location at = io::parse_location(options.factor, a.location().file);
+  io::Location of_pivots = at;
+  const std::size_t slash = at.path.rfind('/');
+  of_pivots.path = (slash == std::string::npos ? "" : at.path.substr(0, slash + 1)) + "pivots";
+  FactorFiles files{io::open_dense(run.control, at, io::Wanted::square_matrix()), {}};
+  if (const std::string path = files.factor.location().path; at.path.empty()) {
+    const std::size_t end = path.rfind('/');
+    of_pivots.path = (end == std::string::npos ? "" : path.substr(0, end + 1)) + "pivots";
+  }
+  require_square(files.factor);
+  files.pivots = io::open_dense(run.control, of_pivots, io::Wanted::vectors(files.factor.rows()));
+  if (files.factor.rows() != a.rows() || files.pivots.rows() != a.rows())
+    fail_together(
+        Exit::input,
+        fmt::format("the factor has order {}, the matrix {}; {}; name the factor of this "
+                    "matrix",
+                    files.factor.rows(), a.rows(), io::to_string(files.factor.location())));
+  run.note_input("factor", files.factor.location());
+  run_dense(run, a, &b, options, &files);
+}
+
 void solve(Run& run, const DenseOptions& options) {
   check_cramer_options(run, options);
   const io::Location at = matrix_location(run, options.matrix);
@@ -275,6 +398,7 @@ void solve(Run& run, const DenseOptions& options) {
       noted(run, "rhs", io::open_dense(run.control, rhs, io::Wanted::vectors(a.rows())));
   require_square(a);
   require_rows(a, b);
+  if (!options.factor.empty()) return solve_factored(run, a, b, options);
   solve_dense(run, a, b, options);
 }
 
@@ -312,6 +436,11 @@ void add_commands(CLI::App& app, Selected& selected) {
                            solve);
   solution->add_option("--rhs", options->rhs, "Right-hand sides: FILE.h5[:/path] or :/path")
       ->required();
+  solution->add_option("--factor", options->factor,
+                       "The factor of A that dense factor wrote: FILE.h5[:/path]");
+  add({"factor", "L and U with P A = L U, to solve with again and again",
+       "terrace dense factor dense.h5:/A -o factor.h5", "--method=lu --precision=fp64", verify_lu},
+      factor);
   solution
       ->add_option("--assume", options->assume,
                    "The matrix: general; spd: symmetric positive definite, LU where it is not; "

@@ -13,7 +13,8 @@
 namespace terrace::dense {
 
 struct DenseOptions {
-  std::string matrix, rhs, pivoting = "auto", assume;
+  std::string matrix, rhs, factor, pivoting = "auto", assume;
+  bool factors = false;  ///< dense factor
   Index grid = 0, threads = 0;  ///< launches of the textbook's method; 0: not given
 };
 
@@ -24,11 +25,14 @@ inline const char* name_of(Pivoting pivoting) {
   return pivoting == Pivoting::partial ? "partial" : "tournament";
 }
 
-/// As plan_dense(), with the choices of a run that is continued. `right`: -1 for an inverse.
+/// As plan_dense(), with the choices of a run that is continued. `right`: -1 for an inverse, or a factor.
 template <class B>
 DensePlan choose_plan(Run& run, Index n, Index right, const DenseOptions& o) {
-  const bool inverse = right < 0;
-  DenseRequest request{run.options.method, inverse, inverse ? 0 : right};
+  const bool inverse = right < 0 && !o.factors;
+  DenseRequest request{run.options.method, inverse};
+  request.right = std::max<Index>(0, right);
+  request.factor = o.factors;
+  request.stored = !o.factor.empty();
   request.exact_check = run.options.check == "exact";
   request.seed = Word(run.options.seed);
   request.grid = o.grid;
@@ -64,7 +68,7 @@ void note_plan(Run& run, const DensePlan& plan) {
   run.report["n"] = plan.n;
   run.report["method"] = plan.method;
   run.report["block"] = blocked ? plan.block : 0;
-  if (!plan.inverse) run.report["columns"] = plan.rhs;
+  if (!plan.inverse && !plan.factor) run.report["columns"] = plan.rhs;
   if (plan.method == "cramer") return;
   run.report["pivoting"] = name_of(plan.pivoting);
   run.report["memory_per_rank"] = plan.bytes;

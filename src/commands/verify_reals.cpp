@@ -364,6 +364,47 @@ Verdict verify_inverse(const ResultFile& result) {
               probes, right, left, threshold)};
 }
 
+Verdict verify_lu(const ResultFile& result) {
+  const io::DenseInput a = io::open_dense(result.control, result.input("input"));
+  const io::DenseInput f = io::open_dense(result.control, result.at("factor"));
+  const io::DenseInput pivots = io::open_dense(result.control, result.at("pivots"));
+  const Index n = a.rows();
+  if (a.columns() != n || f.rows() != n || f.columns() != n || pivots.rows() != n)
+    return {false, "the shapes of the matrix, its factor and the pivots do not fit"};
+  const io::Attributes stored = io::read_attributes(result.control, f.location());
+  const auto power = stored.find("power");
+  if (power == stored.end() || !std::holds_alternative<Index>(power->second))
+    return {false, "the factor does not say which power of two it has"};
+  const Block z = random_block(result, n, probes), p = read_block(result, pivots);
+  const Product az = in_range([&](Index by) { return dense_times(result, a, z, by); });
+  // u = U z, then w = L u; row j is row p(j) of A z.
+  Block u(result, n, probes), w(result, n, probes);
+  const auto each_row = [&](const auto& visit) {
+    const Range own = result.slice(n);
+    f.read(result.control, {&own, 1}, [&](Index position, Index count, const double* rows) {
+      for (Index i = 0; i < count; ++i) visit(own.first + position + i, rows + i * n);
+    });
+  };
+  each_row([&](Index j, const double* row) {
+    for (Index k = j; k < n; ++k) add_scaled(u.row(j), z.row(k), row[k], probes);
+  });
+  result.control.reduce(u.data, Reduce::sum);
+  each_row([&](Index j, const double* row) {
+    add_scaled(w.row(j), u.row(j), 1, probes);
+    for (Index k = 0; k < j; ++k) add_scaled(w.row(j), u.row(k), row[k], probes);
+  });
+  result.control.reduce(w.data, Reduce::sum);
+  Block b(result, n, probes);
+  for (Index j = 0; j < n; ++j) {
+    const double row = p.row(j)[0];
+    if (!(row >= 0 && row < double(n))) return {false, "a pivot is no row of the matrix"};
+    for (Index c = 0; c < probes; ++c)
+      b.row(Index(row))[c] = times_power(w.row(j)[c], az.power - std::get<Index>(power->second));
+  }
+  return judge(residual_ratio(b, az, z),
+               fmt::format("P^-1 L (U z) = A z on {} random vectors", probes));
+}
+
 Verdict verify_cg(const ResultFile& result) {
   const std::string reason = result.text("reason");
   if (reason != "rtol" && reason != "atol") return {false, "not converged: " + reason};

@@ -135,6 +135,7 @@ GaussJordan<B>::GaussJordan(Context<B>& context, const JordanPlan& plan)
     if (plan.lu) {
       numbers_ = Buffer<Index, B>(slots_);
       moves_ = Buffer<Index, B>(list_size(block));
+      if (plan.keep) kept_ = Buffer<double, B>(block * plan.columns);
     }
     for (Index s = 0; s < slots_; ++s) list_host_[s] = plan.rows.global(s, context.rank());
     upload(context.ahead, global_row_.view(), list_host_.data());
@@ -408,17 +409,21 @@ JordanOutcome GaussJordan<B>::run(Progress& progress, const StageTimes<B>& stage
     upload(lane, list_.view().slice(0, plan_.n), list_host_.data());
     dense::permute_columns<B>(lane, rows_, list_.view().slice(0, plan_.n), pivot_rows_);
   }
-  const Index begin = plan_.inverse ? 0 : plan_.n;
-  const double most = slots_ == 0 ? 0
-                                  : max_abs<B>(lane, slots_, plan_.n + plan_.right - begin,
-                                               a_.view().slice(begin, a_.size() - begin), plan_.ld);
   std::vector<Index> columns(static_cast<std::size_t>(slots_));
   download(lane, columns.data(), column_of_.view());
   lane.synchronize();
   destination_ = std::move(columns);
-  outcome_.overflow =
-      context_.control.reduce(most, Reduce::max) == std::numeric_limits<double>::infinity();
+  outcome_.overflow = has_overflow(lane);
   return outcome_;
+}
+
+template <class B>
+bool GaussJordan<B>::has_overflow(const Stream<B>& lane) const {
+  const Index begin = plan_.inverse || plan_.keep ? 0 : plan_.n;
+  const double most = slots_ == 0 ? 0
+                                  : max_abs<B>(lane, slots_, plan_.n + plan_.right - begin,
+                                               a_.view().slice(begin, a_.size() - begin), plan_.ld);
+  return context_.control.reduce(most, Reduce::max) == std::numeric_limits<double>::infinity();
 }
 
 template <class B>

@@ -26,6 +26,7 @@ struct JordanPlan {
   Index columns = 0;       ///< n + right, and some of zeros that align the rows
   bool inverse = true;     ///< update all columns; otherwise only those right of the panel
   bool lu = false;         ///< of a solution: pivot rows rest, and U is solved with at the end
+  bool keep = false;       ///< and L is kept left of it: factors() and solve_factored()
   Index block = 1;
   Pivoting pivoting = Pivoting::partial;
   BlockCyclic rows;  ///< blocks of `block` rows; of a leaf's rows for the host's tournament
@@ -85,6 +86,15 @@ class GaussJordan {
   /// blame. Progress has checkpoints in the first run only.
   JordanOutcome run_guarded(Progress& progress, const std::function<void()>& load);
 
+  /// Row of A that became row j of L and U; after run().
+  [[nodiscard]] const std::vector<Index>& pivot_rows() const { return pivot_row_; }
+  /// In place of run(), with `lu`: data() has L and U, row j where plan().rows has row j. Collective.
+  void adopt_factors();
+  /// Columns [n, n + right) := those of X with A X = B, where the row of slot s is that of B which
+  /// pivot_rows() has for destination()[s]. After adopt_factors(), or a run() that kept L.
+  /// 2 n^2 right flops. Collective.
+  JordanOutcome solve_factored();
+
   // Elimination of panel k; see src/frame/eliminate.hpp.
   static constexpr bool share_after_update = true, next_ahead = true;
   [[nodiscard]] Index steps() const { return ceil_div(plan_.n, plan_.block); }
@@ -109,9 +119,14 @@ class GaussJordan {
   void note_moves(Index k, const std::vector<Index>& pivots);
   void begin_lu(const Stream<B>& lane);
   void solve_upper(const Stream<B>& lane);
-  void solve_panel(const Stream<B>& lane, Index k);
-  void solve_panel_alone(const Stream<B>& lane, Index k);
-  [[nodiscard]] dense::Rows<B> above(Index k) const;
+  /// Where the rows of every panel are, for substitute() on several ranks.
+  void list_panels(const Stream<B>& lane);
+  /// Panel k's rows of X, and what they mean for the rows below (of L) or above (of U).
+  void substitute(const Stream<B>& lane, Index k, bool lower);
+  void substitute_alone(const Stream<B>& lane, Index k, bool lower);
+  [[nodiscard]] dense::Rows<B> other_rows(Index k, bool below) const;
+  /// Whether X is finite.
+  [[nodiscard]] bool has_overflow(const Stream<B>& lane) const;
   /// LU: rows and their columns as they lay at first, to or from a checkpoint before panel k.
   void archive_rows(const Stream<B>& lane, Archive& archive, Index k);
   /// Rows that rest to the top, in the order of their columns.
@@ -144,7 +159,7 @@ class GaussJordan {
   Index slots_ = 0;
   bool separate_y_ = false;
   dense::Rows<B> rows_;
-  Buffer<double, B> a_, lu_, summary_, work_, record_, records_, pivot_rows_, other_rows_;
+  Buffer<double, B> a_, lu_, summary_, work_, record_, records_, pivot_rows_, other_rows_, kept_;
   std::array<Buffer<double, B>, 2> n_;  // of even and odd panels
   Buffer<std::byte, B> integers_;       // of emulated products
   Buffer<Index, B> global_row_, column_of_, pivots_, info_, list_;

@@ -51,6 +51,8 @@ void GaussJordan<B>::retire(const Stream<B>& lane, Index k, View<const Index, B>
   what.ids = global_row_.view().slice(b, count);
   if (guard_) what.sizes = guard_->sizes().slice(b, count);
   what.list = moves_;
+  what.keep = plan_.keep;
+  what.room = kept_;
   retire_rows<B>(lane, met(k), panel(k), what);
 }
 
@@ -78,13 +80,43 @@ void GaussJordan<B>::solve_upper(const Stream<B>& lane) {
     const View<double, B> x = a_.view().slice(n, a_.size() - n);
     return dense::solve_upper<B>(lane, n, plan_.right, a_, plan_.ld, x, plan_.ld, n_[0]);
   }
-  if (context_.size() == 1) {
-    for (Index k = steps(); k-- > 0;) solve_panel_alone(lane, k);
-    return;
+  list_panels(lane);
+  for (Index k = steps(); k-- > 0;) substitute(lane, k, false);
+}
+
+template <class B>
+JordanOutcome GaussJordan<B>::solve_factored() {
+  const Stream<B>& lane = context_.ahead;
+  JordanOutcome found;
+  if (plan_.right == 0) return found;
+  list_panels(lane);
+  for (Index k = 0; k < steps(); ++k) substitute(lane, k, true);
+  solve_upper(lane);
+  found.overflow = has_overflow(lane);
+  return found;
+}
+
+template <class B>
+void GaussJordan<B>::adopt_factors() {
+  const Stream<B>& lane = context_.ahead;
+  std::iota(pivot_row_.begin(), pivot_row_.end(), Index(0));
+  begin_lu(lane);
+  for (Index s = 0; s < slots_; ++s)
+    destination_[std::size_t(s)] = plan_.rows.global(s, context_.rank());
+  resting_.assign(1, 0);
+  for (Index k = 0; k < steps(); ++k) {
+    Index count = resting_.back();
+    while (count < slots_ && destination_[std::size_t(count)] < (k + 1) * plan_.block) ++count;
+    resting_.push_back(count);
   }
+}
+
+template <class B>
+void GaussJordan<B>::list_panels(const Stream<B>& lane) {
+  if (context_.size() == 1) return;
   // Of every panel: the place of its rows among what the ranks send, and on this rank, in the order
   // of its slots, the rows of the panel that they are.
-  std::vector<Index> place(static_cast<std::size_t>(n)), own(static_cast<std::size_t>(slots_));
+  std::vector<Index> place(static_cast<std::size_t>(plan_.n)), own(std::size_t(slots_), Index(0));
   for (Index k = 0; k < steps(); ++k) {
     const Index first = k * plan_.block, width = panel(k).width;
     std::vector<Index> next(std::size_t(context_.size()) + 1, 0);
@@ -99,40 +131,43 @@ void GaussJordan<B>::solve_upper(const Stream<B>& lane) {
       if (owner(t) == context_.rank()) own[std::size_t(mine++)] = t;
     }
   }
-  std::copy(place.begin(), place.end(), list_host_.data());
-  upload(lane, list_.view().slice(0, n), list_host_.data());
+  upload(lane, list_.view().slice(0, plan_.n), static_cast<const Index*>(place.data()));
+  upload(lane, numbers_.view(), static_cast<const Index*>(own.data()));
   lane.synchronize();
-  std::copy(own.begin(), own.end(), list_host_.data());
-  upload(lane, numbers_.view(), list_host_.data());
-  for (Index k = steps(); k-- > 0;) solve_panel(lane, k);
 }
 
 template <class B>
-dense::Rows<B> GaussJordan<B>::above(Index k) const {
+dense::Rows<B> GaussJordan<B>::other_rows(Index k, bool below) const {
+  const Index from = below ? resting_[std::size_t(k) + 1] : 0;
   dense::Rows<B> rows = rows_;
-  rows.slots = resting_[std::size_t(k)];
+  rows.a = a_.view().slice(from * plan_.ld, a_.size() - from * plan_.ld);
+  rows.slots = below ? slots_ - from : resting_[std::size_t(k)];
   return rows;
 }
 
 template <class B>
-void GaussJordan<B>::solve_panel_alone(const Stream<B>& lane, Index k) {
+void GaussJordan<B>::substitute_alone(const Stream<B>& lane, Index k, bool lower) {
   const dense::Panel<B> p = panel(k);
-  const Index top = p.first * plan_.ld;
+  const Index top = p.first * plan_.ld, ld = plan_.ld, right = plan_.right;
   const auto at = [&](Index column) {
     return a_.view().slice(top + column, a_.size() - top - column);
   };
-  dense::solve_upper<B>(lane, p.width, plan_.right, at(p.first), plan_.ld, at(plan_.n), plan_.ld,
-                        p.n);
-  dense::subtract_above<B>(lane, above(k), p, plan_.n, plan_.right, at(plan_.n), plan_.ld, y());
+  if (lower)
+    dense::solve_unit_lower<B>(lane, p.width, right, at(p.first), ld, at(plan_.n), ld);
+  else
+    dense::solve_upper<B>(lane, p.width, right, at(p.first), ld, at(plan_.n), ld, p.n);
+  dense::subtract_product_of<B>(lane, other_rows(k, lower), p, plan_.n, right, at(plan_.n), ld,
+                                y());
 }
 
 template <class B>
-void GaussJordan<B>::solve_panel(const Stream<B>& lane, Index k) {
+void GaussJordan<B>::substitute(const Stream<B>& lane, Index k, bool lower) {
+  if (context_.size() == 1) return substitute_alone(lane, k, lower);
   const Index first = k * plan_.block, width = panel(k).width, right = plan_.right;
   const Index length = width + right, top = resting_[std::size_t(k)], ld = plan_.ld;
   const Index count = resting_[std::size_t(k) + 1] - top;
   double* const rows = a_.data() + top * ld;
-  // U of the panel and its right-hand sides, side by side, to all ranks.
+  // The panel's triangle and its right-hand sides, side by side, to all ranks.
   std::vector<Index> counts(std::size_t(context_.size()), 0);
   for (Index t = 0; t < width; ++t)
     ++counts[std::size_t(plan_.rows.owner(pivot_row_[std::size_t(first + t)]))];
@@ -151,13 +186,17 @@ void GaussJordan<B>::solve_panel(const Stream<B>& lane, Index k) {
   context_.comm.broadcast_group(lane, pieces);
   dense::place_rows<B>(lane, length, list_.view().slice(first, width), other_rows_, pivot_rows_);
   const View<double, B> x = pivot_rows_.view().slice(width, pivot_rows_.size() - width);
-  dense::solve_upper<B>(lane, width, right, pivot_rows_, length, x, length, n_[0]);
-  // X to this rank's rows of the panel, and out of the rows above.
+  if (lower)
+    dense::solve_unit_lower<B>(lane, width, right, pivot_rows_, length, x, length);
+  else
+    dense::solve_upper<B>(lane, width, right, pivot_rows_, length, x, length, n_[0]);
+  // X to this rank's rows of the panel, and out of the others.
   if (count > 0) {
     dense::place_rows<B>(lane, length, numbers_.view().slice(top, count), pivot_rows_, other_rows_);
     copy_rows<double>(lane, rows + plan_.n, ld, other_rows_.data() + width, length, right, count);
   }
-  dense::subtract_above<B>(lane, above(k), panel(k), plan_.n, right, x, length, other_rows_.view());
+  dense::subtract_product_of<B>(lane, other_rows(k, lower), panel(k), plan_.n, right, x, length,
+                                other_rows_.view());
 }
 
 template <class B>
@@ -248,6 +287,8 @@ void GaussJordan<B>::sort_rows(const Stream<B>& lane, const std::vector<Index>& 
   template void GaussJordan<B>::begin_lu(const Stream<B>&);                            \
   template void GaussJordan<B>::retire(const Stream<B>&, Index, View<const Index, B>); \
   template void GaussJordan<B>::note_moves(Index, const std::vector<Index>&);          \
+  template JordanOutcome GaussJordan<B>::solve_factored();                             \
+  template void GaussJordan<B>::adopt_factors();                                       \
   template void GaussJordan<B>::solve_upper(const Stream<B>&);                         \
   template void GaussJordan<B>::archive_rows(const Stream<B>&, Archive&, Index);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)

@@ -60,7 +60,9 @@ Powers opposite(Powers powers) {
 SystemPowers::SystemPowers(Index n, const Sizes& of_a)
     : a(std::size_t(n), power_for(of_a.largest, of_a.least)), result(a) {}
 SystemPowers::SystemPowers(Index n, const Sizes& of_a, const ColumnSizes& of_b)
-    : SystemPowers(n, of_a) {
+    : SystemPowers(n, power_for(of_a.largest, of_a.least), of_b) {}
+SystemPowers::SystemPowers(Index n, Index power, const ColumnSizes& of_b)
+    : a(std::size_t(n), power) {
   for (std::size_t j = 0; j < of_b.largest.size(); ++j)
     b.push_back(power_for(of_b.largest[j], of_b.least[j]));
   result = opposite(b);

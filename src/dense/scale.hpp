@@ -32,6 +32,8 @@ struct SystemPowers {
   /// Of an inverse; of a solution.
   SystemPowers(Index n, const Sizes& of_a);
   SystemPowers(Index n, const Sizes& of_a, const ColumnSizes& of_b);
+  /// Of a solution with the stored factors of 2^power A.
+  SystemPowers(Index n, Index power, const ColumnSizes& of_b);
   /// log |det A| from that of 2^a A.
   [[nodiscard]] double log_determinant(double scaled) const;
 };

@@ -44,6 +44,7 @@ double DensePlan::flops() const {
   const double order = double(n);
   if (method == "cramer") return 2.0 / 3 * std::pow(order, 3) * double(1 + n * rhs);
   if (inverse) return 2 * std::pow(order, 3);
+  if (stored) return 2 * order * order * double(rhs);
   return order * order * (order * (lu ? 2.0 / 3 : 1.0) + 2 * double(rhs));
 }
 
@@ -53,7 +54,9 @@ DensePlan plan_dense(int ranks, Index n, const DenseRequest& o) {
   plan.n = n;
   plan.inverse = o.inverse;
   plan.method = o.method;
-  plan.rhs = plan.right = o.right;
+  plan.factor = o.factor;
+  plan.stored = o.stored;
+  plan.rhs = plan.right = o.factor ? 1 : o.right;
   plan.exact_check = o.exact_check;
   plan.seed = o.seed;
   if (o.method == "textbook") {
@@ -70,8 +73,10 @@ DensePlan plan_dense(int ranks, Index n, const DenseRequest& o) {
   plan.method = lu ? "lu" : "gauss-jordan";
   plan.probes = n > 0 && !o.inverse ? condition_probes : 0;
   static_cast<JordanPlan&>(plan) =
-      plan_jordan<B>(ranks, n, o.right + plan.probes + (o.guard ? 1 : 0), o.inverse, o.block,
+      plan_jordan<B>(ranks, n, plan.rhs + plan.probes + (o.guard ? 1 : 0), o.inverse, o.block,
                      o.pivoting, o.emulated, lu);
+  plan.keep = o.factor;
+  if (o.factor) plan.bytes += 8 * plan.block * plan.columns;
   plan.guard = o.guard;
   if (o.exact_check) plan.bytes += exact_check_bytes(n, plan.rows.slots(0));
   // Measured on one and two H200: even at n = 12,000.
@@ -86,8 +91,15 @@ DenseSystem<B>::DenseSystem(Context<B>& context, const DensePlan& plan, RowReade
       plan_(plan),
       a_(std::move(a)),
       b_(std::move(b)),
-      first_(plan.inverse ? 0 : plan.n),
-      width_(plan.inverse ? plan.n : plan.rhs) {}
+      first_(plan.inverse || plan.factor ? 0 : plan.n),
+      width_(plan.inverse || plan.factor ? plan.n : plan.rhs) {}
+
+template <class B>
+DenseSystem<B>::DenseSystem(Context<B>& context, const DensePlan& plan, RowReader a, RowReader b,
+                            StoredFactor factor)
+    : DenseSystem(context, plan, std::move(a), std::move(b)) {
+  stored_ = std::move(factor);
+}
 
 template <class B>
 InverseRows<B> DenseSystem<B>::held() const {
@@ -142,6 +154,52 @@ void DenseSystem<B>::put_probes() {
   context_.ahead.synchronize();
 }
 
+/// Of row i of A; any numbers will do.
+double test_number(Index i) { return random_uniform(0x7e57, i, 0); }
+
+template <class B>
+void DenseSystem<B>::put_test(bool factored) {
+  const InverseRows<B> to = held();
+  std::vector<double> column(static_cast<std::size_t>(to.slots));
+  for (Index s = 0; s < to.slots; ++s) {
+    Index row = to.rows.global(s, context_.rank());
+    if (factored) row = jordan_->pivot_rows()[std::size_t(to.destination[std::size_t(s)])];
+    column[std::size_t(s)] = test_number(row);
+  }
+  if (to.slots > 0)
+    copy_rows<double>(context_.ahead, to.data.data + plan_.n, to.ld, column.data(), 1, 1, to.slots);
+  context_.ahead.synchronize();
+}
+
+/// L and U, then the row of B that belongs to each of their rows.
+template <class B>
+void DenseSystem<B>::read_stored() {
+  load(0, plan_.n, stored_->read);
+  jordan_->adopt_factors();
+  const InverseRows<B> to = held();
+  std::vector<Index> slot_of(static_cast<std::size_t>(plan_.n), Index(-1));  // of rows of B
+  for (Index s = 0; s < to.slots; ++s)
+    slot_of[std::size_t(stored_->rows[std::size_t(to.destination[std::size_t(s)])])] = s;
+  std::vector<double> own(std::size_t(to.slots * plan_.rhs));
+  ColumnSizes of_b(plan_.rhs);
+  const Range all{0, plan_.n};
+  b_({&all, 1}, [&](Index position, Index count, const double* rows) {
+    of_b.take(count, rows);
+    for (Index i = 0; i < count; ++i)
+      if (const Index s = slot_of[std::size_t(position + i)]; s >= 0)
+        std::copy_n(rows + i * plan_.rhs, plan_.rhs, own.begin() + s * plan_.rhs);
+  });
+  if (to.slots > 0)
+    copy_rows<double>(context_.ahead, to.data.data + plan_.n, to.ld, own.data(), plan_.rhs,
+                      plan_.rhs, to.slots);
+  context_.ahead.synchronize();
+  of_b.reduce(context_.control);
+  powers_ = SystemPowers(plan_.n, stored_->power, of_b);
+  scale(plan_.n, powers_.b);
+  put_probes();
+  norm_a_ = stored_->norm;
+}
+
 template <class B>
 void DenseSystem<B>::read() {
   if (textbook_)
@@ -150,13 +208,16 @@ void DenseSystem<B>::read() {
     textbook_.emplace(context_, plan_textbook(plan_.n, plan_.launch));
   else if (!jordan_)
     jordan_.emplace(context_, plan_);
+  if (stored_) return read_stored();
   load(0, plan_.n, a_);
   const InverseRows<B> rows = held();
   Sizes of_a = sizes_of<B>(context_.ahead, rows.slots, plan_.n, rows.data, rows.ld);
   of_a.largest = context_.control.reduce(of_a.largest, Reduce::max);
   of_a.least = context_.control.reduce(of_a.least, Reduce::min);
-  if (plan_.inverse) {
+  if (plan_.inverse || plan_.factor) {
     powers_ = SystemPowers(plan_.n, of_a);
+    if (plan_.factor) powers_.result = Powers(std::size_t(plan_.n), 0);
+    if (plan_.factor) put_test(false);
   } else {
     ColumnSizes of_b(plan_.rhs);
     load(plan_.n, plan_.rhs, b_, &of_b);
@@ -172,6 +233,13 @@ void DenseSystem<B>::read() {
 
 template <class B>
 JordanOutcome DenseSystem<B>::solve(Progress& progress) {
+  if (stored_) {
+    JordanOutcome found = jordan_->solve_factored();
+    if (found.good() && !settles()) found.overflow = true;
+    found.log_abs_determinant = stored_->log_abs_determinant;
+    found.determinant_sign = stored_->determinant_sign;
+    return found;
+  }
   JordanOutcome found =
       textbook_ ? textbook_->run(progress) : jordan_->run_guarded(progress, [this] { read(); });
   if (found.good() && !settles()) found.overflow = true;
@@ -208,6 +276,20 @@ double DenseSystem<B>::reciprocal_condition() {
 template <class B>
 double DenseSystem<B>::residual(const std::function<void(const InverseResidual&)>& seen) {
   const InverseRows<B> x = held();
+  RowReader b = scaled(b_, powers_.b);
+  if (plan_.factor) {
+    put_test(true);
+    if (!jordan_->solve_factored().good()) return std::numeric_limits<double>::infinity();
+    b = [](std::span<const Range> ranges, const io::Sink<double>& sink) {
+      Index position = 0;
+      for (const Range& range : ranges) {
+        std::vector<double> values;
+        for (Index i = range.first; i < range.end(); ++i) values.push_back(test_number(i));
+        sink(position, range.count, values.data());
+        position += range.count;
+      }
+    };
+  }
   if (plan_.inverse) {
     const InverseResidual r =
         check_inverse(context_, x, scaled(a_, powers_.a), 1.0, plan_.exact_check, plan_.seed);
@@ -222,7 +304,7 @@ double DenseSystem<B>::residual(const std::function<void(const InverseResidual&)
         for (Index s = 0; s < x.slots; ++s)
           std::copy_n(own.data() + s * count, count, out + x.destination[std::size_t(s)] * count);
       },
-      scaled(a_, powers_.a), scaled(b_, powers_.b), 1.0);
+      scaled(a_, powers_.a), b, 1.0);
 }
 
 template <class B>
@@ -238,6 +320,17 @@ double DenseSystem<B>::check(Progress& progress,
                                 "solved once more",
                                 ratio, now));
   return ratio;
+}
+
+template <class B>
+StoredFactor DenseSystem<B>::factor(const JordanOutcome& found) const {
+  StoredFactor factor;
+  factor.rows = jordan_->pivot_rows();
+  factor.power = powers_.a.empty() ? 0 : powers_.a[0];
+  factor.norm = norm_a_;
+  factor.log_abs_determinant = found.log_abs_determinant;
+  factor.determinant_sign = found.determinant_sign;
+  return factor;
 }
 
 template <class B>

@@ -23,7 +23,9 @@ struct DenseRequest {
   /// empty: Gauss-Jordan for an inverse and with emulated products, otherwise LU.
   std::string method;
   bool inverse = true;
-  Index right = 0;  ///< right-hand sides
+  bool factor = false;  ///< L and U, not an inverse and not a solution
+  bool stored = false;  ///< a solution with L and U of before
+  Index right = 0;      ///< right-hand sides
   // Of Gauss-Jordan and LU, as for plan_jordan().
   Index block = 0;
   std::string pivoting = "auto";
@@ -35,10 +37,11 @@ struct DenseRequest {
 
 /// What was chosen, known before anything is read. Columns right of A, but for the textbook's:
 ///
-///   | B | probes of the condition | check sums |
+///   | B | probes of the condition | check sums |     B: of a factor, one column for its check
 struct DensePlan : JordanPlan {
   std::string method;  ///< "gauss-jordan", "lu", "textbook" or "cramer"
   Index rhs = 0, probes = 0;
+  bool factor = false, stored = false;
   bool exact_check = false;
   Word seed = 1;
   textbook::Launch launch;
@@ -50,12 +53,25 @@ struct DensePlan : JordanPlan {
 template <class B>
 DensePlan plan_dense(int ranks, Index n, const DenseRequest& request);
 
+/// L and U with P (2^power A) = L U, row j being row rows[j] of that, as `dense factor` stores them.
+struct StoredFactor {
+  RowReader read;           ///< L below the diagonal, U from there on
+  std::vector<Index> rows;  ///< P
+  Index power = 0;
+  double norm = 0;                 ///< of 2^power A, infinity norm
+  double log_abs_determinant = 0;  ///< of A
+  int determinant_sign = 1;
+};
+
 /// An inverse or a solution by Gauss-Jordan elimination, LU or the textbook's. All members are
 /// collective but those that are const.
 template <class B>
 class DenseSystem {
  public:
   DenseSystem(Context<B>& context, const DensePlan& plan, RowReader a, RowReader b = {});
+  /// With factors of before; `a` is for the check.
+  DenseSystem(Context<B>& context, const DensePlan& plan, RowReader a, RowReader b,
+              StoredFactor factor);
 
   /// Takes all memory, where it has none; then A and B, near one by powers of two that change no
   /// bit of the result.
@@ -70,6 +86,8 @@ class DenseSystem {
   /// what is worse is read and solved once more, as in solve().
   double check(Progress& progress, const std::function<void(const InverseResidual&)>& seen = {});
 
+  /// What describes a factor; its numbers are rows(). The same on all ranks.
+  [[nodiscard]] StoredFactor factor(const JordanOutcome& found) const;
   /// This rank's rows of the result, and the row of it that each is.
   [[nodiscard]] io::Source<double> rows() const;
   [[nodiscard]] std::span<const Index> destination() const { return held().destination; }
@@ -80,6 +98,9 @@ class DenseSystem {
   void load(Index from, Index columns, const RowReader& read, ColumnSizes* sizes = nullptr);
   void scale(Index from, const Powers& powers);
   void put_probes();
+  void read_stored();
+  /// Column n := a right-hand side for the check of a factor.
+  void put_test(bool factored);
   bool settles();
   double residual(const std::function<void(const InverseResidual&)>& seen);
 
@@ -89,6 +110,7 @@ class DenseSystem {
   Index first_, width_;  ///< columns of the result
   std::optional<GaussJordan<B>> jordan_;
   std::optional<TextbookInverse<B>> textbook_;
+  std::optional<StoredFactor> stored_;
   SystemPowers powers_;
   double norm_a_ = 0;
 };

@@ -138,9 +138,23 @@ void solve_upper(const Stream<Cpu>& stream, Index n, Index right, View<const dou
 }
 
 template <>
-void subtract_above(const Stream<Cpu>& stream, const Rows<Cpu>& rows, const Panel<Cpu>& panel,
-                    Index from, Index right, View<const double, Cpu> x, Index ldx,
-                    View<double, Cpu> y) {
+void solve_unit_lower(const Stream<Cpu>& stream, Index n, Index right, View<const double, Cpu> l,
+                      Index ldl, View<double, Cpu> x, Index ldx) {
+  stream.run([=] {
+    parallel_ranges(right, solve_columns, [&](Index begin, Index end) {
+      for (Index i = 0; i < n; ++i)
+        for (Index k = 0; k < i; ++k) {
+          const double factor = l.data[i * ldl + k];
+          for (Index j = begin; j < end; ++j) x.data[i * ldx + j] -= factor * x.data[k * ldx + j];
+        }
+    });
+  });
+}
+
+template <>
+void subtract_product_of(const Stream<Cpu>& stream, const Rows<Cpu>& rows, const Panel<Cpu>& panel,
+                         Index from, Index right, View<const double, Cpu> x, Index ldx,
+                         View<double, Cpu> y) {
   if (rows.slots == 0 || right == 0) return;
   load_panel(stream, rows, panel, false);
   stream.run([=] {

@@ -177,10 +177,29 @@ void retire_rows(const Stream<Cuda>& stream, const Rows<Cuda>& rows, const Panel
                   panel.first, panel.n.data + below, ldn);
 }
 
+// Row-major L X = B is X^T L^T = B^T by columns.
 template <>
-void subtract_above(const Stream<Cuda>& stream, const Rows<Cuda>& rows, const Panel<Cuda>& panel,
-                    Index from, Index right, View<const double, Cuda> x, Index ldx,
-                    View<double, Cuda>) {
+void solve_unit_lower(const Stream<Cuda>& stream, Index n, Index right, View<const double, Cuda> l,
+                      Index ldl, View<double, Cuda> x, Index ldx) {
+  if (right == 0) return;
+  const double one = 1, minus = -1;
+  constexpr Index step = 128;
+  for (Index q = 0; q < n; q += step) {
+    const Index width = std::min(step, n - q), rest = n - q - width;
+    check(cublasDtrsm_64(cublas(stream), CUBLAS_SIDE_RIGHT, CUBLAS_FILL_MODE_UPPER, CUBLAS_OP_N,
+                         CUBLAS_DIAG_UNIT, right, width, &one, l.data + q * (ldl + 1), ldl,
+                         x.data + q * ldx, ldx));
+    if (rest > 0)
+      check(cublasDgemm_64(cublas(stream), CUBLAS_OP_N, CUBLAS_OP_N, right, rest, width, &minus,
+                           x.data + q * ldx, ldx, l.data + (q + width) * ldl + q, ldl, &one,
+                           x.data + (q + width) * ldx, ldx));
+  }
+}
+
+template <>
+void subtract_product_of(const Stream<Cuda>& stream, const Rows<Cuda>& rows,
+                         const Panel<Cuda>& panel, Index from, Index right,
+                         View<const double, Cuda> x, Index ldx, View<double, Cuda>) {
   if (rows.slots == 0 || right == 0) return;
   const double one = 1, minus = -1;
   check(cublasDgemm_64(cublas(stream), CUBLAS_OP_N, CUBLAS_OP_N, right, rows.slots, panel.width,
