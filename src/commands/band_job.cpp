@@ -173,6 +173,7 @@ class BandJob : public PlannedBand<B> {
     if (!files_.whole) return;
     run_.report["way"] = run_.report["method"];
     run_.report["method"] = "cholesky";
+    run_.report["columns"] = nrhs();
     for (const char* key : {"half_bandwidth", "parts"}) run_.report.erase(key);
   }
   /// In mixed precision an estimate, with its standard error.
@@ -184,6 +185,7 @@ class BandJob : public PlannedBand<B> {
     else
       log_determinant_ = done_->log_determinant();
     result["log_abs_determinant"] = log_determinant_;
+    if (files_.whole) result["determinant_sign"] = 1;
     if (mixed) result["log_abs_determinant_error"] = error;
   }
   void note_not_mixed() {

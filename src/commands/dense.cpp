@@ -302,6 +302,7 @@ void solve_dense(Run& run, const io::DenseInput& a, const io::DenseInput& b,
       io::to_string(a.location())));
   run.options.method.clear();
   run.settings = nlohmann::json::object();
+  for (const char* key : {"way", "right_hand_sides", "memory", "places"}) run.report.erase(key);
   run_dense(run, a, &b, options);
 }
 

@@ -197,6 +197,73 @@ TEMPLATE_TEST_CASE("LU passes LAPACK's ratio on every kind of matrix", "", TERRA
   for (const std::string pivoting : {"partial", "tournament"}) check_lu<TestType>(pivoting);
 }
 
+// P A = L U entry by entry, and other right-hand sides by what was kept.
+template <class B>
+void check_factors(const std::string& pivoting) {
+  Context<B>* context = test::context<B>();
+  if (!context) return;
+  for (const Index n : {1, 33, 65, 200})
+    for (const Index block : {7, 32, 64}) {
+      if (test::fewer_cases && n == 200) continue;
+      INFO("n " << n << ", block " << block << ", " << pivoting);
+      const Entry a = test::problems(n)[0].entry;
+      JordanPlan plan = plan_jordan<B>(context->size(), n, 2, false, block, pivoting, false, true);
+      plan.keep = true;
+      GaussJordan<B> method(*context, plan);
+      std::vector<double> row(static_cast<std::size_t>(method.ld()), 0.0);
+      const auto put = [&](Index s, Index from) {
+        upload(context->ahead, method.data().slice(s * method.ld() + from, method.ld() - from),
+               static_cast<const double*>(row.data()) + from);
+        context->ahead.synchronize();
+      };
+      const auto get = [&](Index s) {
+        download(context->ahead, row.data(), method.data().slice(s * method.ld(), method.ld()));
+        context->ahead.synchronize();
+      };
+      for (Index s = 0; s < method.slots(); ++s) {
+        const Index i = plan.rows.global(s, context->rank());
+        for (Index j = 0; j < n; ++j) row[std::size_t(j)] = a(i, j);
+        row[std::size_t(n)] = row[std::size_t(n + 1)] = 0;
+        put(s, 0);
+      }
+      Progress silent(false, false);
+      REQUIRE_ALL(method.run(silent).good());
+      const std::vector<Index>& pivots = method.pivot_rows();
+      std::vector<double> lu(std::size_t(n * n), 0.0), x(std::size_t(2 * n), 0.0);
+      for (Index s = 0; s < method.slots(); ++s) {
+        get(s);
+        const Index j = method.destination()[std::size_t(s)];
+        std::copy_n(row.begin(), n, lu.begin() + j * n);
+        for (Index c = 0; c < 2; ++c)
+          row[std::size_t(n + c)] = random_uniform(5, pivots[std::size_t(j)], c);
+        put(s, n);
+      }
+      context->control.reduce(lu, Reduce::sum);
+      double off = 0;
+      for (Index i = 0; i < n; ++i)
+        for (Index j = 0; j < n; ++j) {
+          double sum = i <= j ? lu[std::size_t(i * n + j)] : 0;
+          for (Index k = 0; k < std::min(i, j + 1); ++k)
+            sum += lu[std::size_t(i * n + k)] * lu[std::size_t(k * n + j)];
+          off = std::max(off, std::fabs(sum - a(pivots[std::size_t(i)], j)));
+        }
+      CHECK_ALL(off < 1e-12 * double(n));
+      REQUIRE_ALL(method.solve_factored().good());
+      for (Index s = 0; s < method.slots(); ++s) {
+        get(s);
+        const Index j = method.destination()[std::size_t(s)];
+        std::copy_n(row.begin() + n, 2, x.begin() + 2 * j);
+      }
+      context->control.reduce(x, Reduce::sum);
+      CHECK_ALL(test::residual_ratio(
+                    n, 2, a, x, [](Index i, Index c) { return random_uniform(5, i, c); }) < 30);
+    }
+}
+TEMPLATE_TEST_CASE("L and U are those of the permuted matrix, and solve again", "",
+                   TERRACE_BACKENDS) {
+  for (const std::string pivoting : {"partial", "tournament"}) check_factors<TestType>(pivoting);
+}
+
 TEMPLATE_TEST_CASE("Panels of many rows on one device pass the check", "", TERRACE_BACKENDS) {
   Context<TestType>* context = test::context<TestType>();
   if (!context) return;
