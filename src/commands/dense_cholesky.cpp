@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "distrib/layout.hpp"
+#include "kernels/base/buffer.hpp"
 #include "kernels/base/parallel.hpp"
 #include "kernels/base/random.hpp"
 #include "src/commands/band_job.hpp"
@@ -69,9 +70,9 @@ band::BandReader whole_band(const Run& run, const io::DenseInput& a,
             std::vector<Index> numbers;  // of the rows of this rank
             for (const Range& range : ranges)
               for (Index i = range.first; i < range.end(); ++i) numbers.push_back(i);
-            std::vector<double> columns;
+            PinnedBuffer<double> columns;
             a.read(run.control, ranges, [&](Index position, Index count, const double* rows) {
-              columns.resize(std::max(columns.size(), std::size_t(count * n)));
+              if (columns.size() < count * n) columns = PinnedBuffer<double>(count * n);
               parallel_ranges(count, 8, [&](Index begin, Index end) {
                 for (Index k = begin; k < end; ++k) {
                   const Index i = numbers[std::size_t(position + k)];
