@@ -86,8 +86,7 @@ void bench_parts(Run& run, Context<B>& c, const BandBench& options, const BandPl
   const Index last = plan.parts() - 1, height = s.half_bandwidth + 1;
   const bool holds = plan.reversed(last) && plan.owner(last) == c.rank();
   const Range turned = holds ? plan.columns(last) : Range{};
-  const Index most = std::max<Index>(
-      3, *std::max_element(options.right_hand_sides.begin(), options.right_hand_sides.end()));
+  const Index most = std::max<Index>(3, options.most_rhs());
   const Index bytes =
       band_parts_memory<B>(plan, most).total() + turned.count * height * Index(sizeof(double)) +
       band_memory(band_shape(s.n, s.half_bandwidth, 64), most, c.size(), true).check;
@@ -116,13 +115,10 @@ void bench_parts(Run& run, Context<B>& c, const BandBench& options, const BandPl
   BenchRun bench = factor_bench(c.control, plan, rates);
   bench.measure = [&] {
     load_parts(c, problem, a);
-    bool definite = false;
-    const double seconds = timed(c.control, [&] {
+    return timed_factor(c.control, [&] {
       reload_reversed<B>(c, a, natural);
-      definite = factor_parts(c, a);
+      return factor_parts(c, a);
     });
-    if (!definite) generated_failed();
-    return seconds;
   };
   bench.residual = [&] {  // of a solve: the factor is that of a permuted matrix
     const std::vector<double> b = right_hand_sides(3);
@@ -209,8 +205,7 @@ void bench_tile_columns(Run& run, Context<B>& c, const BandBench& options, const
   const BandShape& s = plan.shape;
   const Index n = s.n;
   const BandProblem<B> problem = generated<B>(n, s.half_bandwidth, seed);
-  const Index most =
-      *std::max_element(options.right_hand_sides.begin(), options.right_hand_sides.end());
+  const Index most = options.most_rhs();
   const Index bytes = band_memory(s, most, c.size(), true).total();
   const bool device = std::is_same_v<B, Cuda>;
   require_memory(c.control, device ? 0 : bytes, device ? bytes : 0);
@@ -222,11 +217,7 @@ void bench_tile_columns(Run& run, Context<B>& c, const BandBench& options, const
   bench.measure = [&] {
     band_clear(c, a);
     generate_tiles(c, a, seed);
-    Index failed = 0;
-    const double seconds =
-        timed(c.control, [&] { failed = band_cholesky(c, a, work, run.progress); });
-    if (failed != 0) generated_failed();
-    return seconds;
+    return timed_factor(c.control, [&] { return band_cholesky(c, a, work, run.progress) == 0; });
   };
   bench.stages = [&] {
     const auto stages = StageTimes<B>::on();
@@ -254,8 +245,7 @@ void bench_window(Run& run, Context<B>& c, const BandBench& options, const BandP
   const Word seed = Word(run.options.seed);
   const BandShape& s = plan.shape;
   const BandProblem<B> problem = generated<B>(s.n, s.half_bandwidth, seed);
-  const Index most =
-      *std::max_element(options.right_hand_sides.begin(), options.right_hand_sides.end());
+  const Index most = options.most_rhs();
   const BandWindowMemory memory = band_window_memory(s, most, c.size());
   const Index bytes = memory.device() + band_memory(s, most, c.size(), true).check;
   const Index host = memory.host + 5 * s.n * most * Index(sizeof(double)) / c.size();
@@ -267,11 +257,8 @@ void bench_window(Run& run, Context<B>& c, const BandBench& options, const BandP
   BenchRun bench = factor_bench(c.control, plan, rates);
   bench.measure = [&] {
     load_window(c, problem, a);
-    Index failed = 0;
-    const double seconds =
-        timed(c.control, [&] { failed = band_window_cholesky(c, a, work, run.progress); });
-    if (failed != 0) generated_failed();
-    return seconds;
+    return timed_factor(c.control,
+                        [&] { return band_window_cholesky(c, a, work, run.progress) == 0; });
   };
   bench.residual = [&] { return band_factor_residual(c, problem, a, seed + 1); };
   bench.spoil = [&](double value) {
@@ -289,8 +276,7 @@ void bench_window(Run& run, Context<B>& c, const BandBench& options, const BandP
 template <class B>
 void bench_size(Run& run, Context<B>& c, const BandBench& options, Index n, Index m, Index width,
                 BandRates rates) {
-  const Index most_rhs =
-      *std::max_element(options.right_hand_sides.begin(), options.right_hand_sides.end());
+  const Index most_rhs = options.most_rhs();
   require_countable({double(n), double(m) + 1 + double(most_rhs)});
   BandRequest request;
   request.n = n;

@@ -1,5 +1,6 @@
 // What the benchmarks of band systems share.
 #pragma once
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,9 @@ struct BandBench : BenchOptions {
   std::vector<Index> widths;                        ///< --widths: each in turn, instead of --block
   std::vector<std::string> diagonal, substitution;  ///< places, each in turn
   [[nodiscard]] bool has_places() const { return !diagonal.empty() || !substitution.empty(); }
+  [[nodiscard]] Index most_rhs() const {
+    return *std::max_element(right_hand_sides.begin(), right_hand_sides.end());
+  }
 };
 
 /// Seconds of `work`, all ranks starting together; `work` ends with its device idle.
@@ -84,6 +88,13 @@ inline BenchRun solve_bench(const Control& control, const BandPlan& plan, BandRa
 
 [[noreturn]] inline void generated_failed() {
   fail_together(Exit::internal, "the generated matrix failed; bench band");
+}
+/// As timed(); `factor` says whether it found the generated matrix definite, as it is.
+inline double timed_factor(const Control& control, const std::function<bool()>& factor) {
+  bool definite = false;
+  const double seconds = timed(control, [&] { definite = factor(); });
+  if (!definite) generated_failed();
+  return seconds;
 }
 
 /// --method streamed. The bound is the transfers': bytes over the rates of copies measured both ways

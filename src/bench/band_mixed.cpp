@@ -53,13 +53,11 @@ double bench_fp64(Run& run, Context<B>& c, const BandBench& options, const BandP
       generate_tiles(c, a, seed);
       upload(c.ahead, x.data.view(), b.data());
       c.ahead.synchronize();
-      Index failed = 0;
-      const double seconds = timed(c.control, [&] {
-        failed = band_cholesky(c, a, work, run.progress);
+      return timed_factor(c.control, [&] {
+        const Index failed = band_cholesky(c, a, work, run.progress);
         band_substitute(c, a, x, run.progress);
+        return failed == 0;
       });
-      if (failed != 0) generated_failed();
-      return seconds;
     };
     bench.residual = [&] {
       download(c.ahead, solution.data(), x.data.view().slice(0, s.n * nrhs));
@@ -83,14 +81,12 @@ double bench_fp64(Run& run, Context<B>& c, const BandBench& options, const BandP
   bench.measure = [&] {
     load_parts(c, problem, a);
     set_rows(c, a, x, b.data());
-    bool definite = false;
-    const double seconds = timed(c.control, [&] {
+    return timed_factor(c.control, [&] {
       reload_reversed<B>(c, a, natural);
-      definite = factor_parts(c, a);
+      const bool definite = factor_parts(c, a);
       solve_parts(c, a, x);
+      return definite;
     });
-    if (!definite) generated_failed();
-    return seconds;
   };
   bench.residual = [&] {
     get_rows(c, a, x, solution.data());

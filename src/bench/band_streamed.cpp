@@ -51,8 +51,7 @@ void bench_streamed(Run& run, Context<B>& c, const BandBench& options, const Ban
   const Word seed = Word(run.options.seed);
   const BandShape& s = plan.shape;
   const BandProblem<B> problem = generated<B>(s.n, s.half_bandwidth, seed);
-  const Index most =
-      *std::max_element(options.right_hand_sides.begin(), options.right_hand_sides.end());
+  const Index most = options.most_rhs();
   const BandStreamMemory memory = band_stream_memory<B>(plan, most);
   const Index bytes =
       memory.device() + band_memory(band_shape(s.n, s.half_bandwidth, 64), most, 1, true).check;
@@ -69,11 +68,8 @@ void bench_streamed(Run& run, Context<B>& c, const BandBench& options, const Ban
   bench = bounded(bench, bench.work, floor.factor);
   bench.measure = [&] {
     load_stream(c, problem, a);
-    Index failed = 0;
-    const double seconds =
-        timed(c.control, [&] { failed = stream_factor<B>(c, a, nullptr, run.progress); });
-    if (failed != 0) generated_failed();
-    return seconds;
+    return timed_factor(c.control,
+                        [&] { return stream_factor<B>(c, a, nullptr, run.progress) == 0; });
   };
   const auto right_hand_sides = [&](Index nrhs) {
     std::vector<double> b(std::size_t(s.n * nrhs));

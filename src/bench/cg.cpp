@@ -95,6 +95,22 @@ void bench_cg_rival(Run& run, const Context<B>& c, const CgBench& options, Bench
   bench_run(run, options, bench);
 }
 
+/// What the timed run left has the residual that its recurrence says, or is a solution; else why not.
+std::string trouble_of(const CgBench& options, bool mixed, const std::vector<CgResult>& found,
+                       const std::vector<double>& residuals) {
+  const bool whole = options.rtol > 0;
+  for (std::size_t v = 0; v < found.size(); ++v) {
+    const CgResult& r = found[v];
+    if (whole && !converged(r.reason)) return "no convergence, " + to_string(r.reason);
+    const double said = whole ? 0 : r.recurrence_residual;
+    const double off = whole ? 2 * options.rtol : mixed ? 1e-2 : 1e-7;
+    if (!(std::fabs(residuals[v] - said) <= off))
+      return fmt::format("its x has the residual {:.3g}, the iteration says {:.3g}", residuals[v],
+                         whole ? r.true_residual : said);
+  }
+  return {};
+}
+
 /// One line: seconds of options.iterations iterations in full flow, or with --rtol of whole solves.
 template <class B, class A>
 void bench_operator(Run& run, const Context<B>& c, A& a, const CgBench& options,
@@ -151,20 +167,7 @@ void bench_operator(Run& run, const Context<B>& c, A& a, const CgBench& options,
                     "larger matrix or fewer --iterations");
     return result.timed_seconds * double(options.iterations) / double(result.timed_iterations);
   };
-  // What the timed run left has the residual that its recurrence says, or is a solution.
-  bench.trouble = [&]() -> std::string {
-    const std::vector<double> residuals = residuals_of(c, a, work, b, x);
-    for (std::size_t v = 0; v < found.size(); ++v) {
-      const CgResult& r = found[v];
-      if (whole && !converged(r.reason)) return "no convergence, " + to_string(r.reason);
-      const double said = whole ? 0 : r.recurrence_residual;
-      const double off = whole ? 2 * options.rtol : mixed ? 1e-2 : 1e-7;
-      if (!(std::fabs(residuals[v] - said) <= off))
-        return fmt::format("its x has the residual {:.3g}, the iteration says {:.3g}", residuals[v],
-                           whole ? r.true_residual : said);
-    }
-    return {};
-  };
+  bench.trouble = [&] { return trouble_of(options, mixed, found, residuals_of(c, a, work, b, x)); };
   bench.limit = whole ? 2 * options.rtol : 1e-7;
   bench.residual = [&] {
     double worst = 0;

@@ -28,7 +28,7 @@ import numpy as np
 
 TIMES = {"seconds", "rate", "imbalance", "start_time", "version", "plan", "written", "read", "step", "inputs", "stages", "terrace_hash", "command_line", "reading_within_solve", "timeline"}
 NUMBER = r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?"
-TIMED = re.compile(rf"{NUMBER}(?= (s|ms|min|h|GB/s|MB/s|GB|Tbit/s|[GT]?bit-MAC/s|[GTM]?[Ff][Ll][Oo][Pp]/s)\b)")
+TIMED = re.compile(rf"{NUMBER}(?= (s|iterations/s|ms|min|h|GB/s|MB/s|GB|Tbit/s|[GT]?bit-MAC/s|[GTM]?[Ff][Ll][Oo][Pp]/s)\b)")
 
 
 def lines(text, folder, start=""):
@@ -187,7 +187,7 @@ def main():
         if not os.access(program, os.X_OK):
             sys.exit(f"no such program: {program}")
     options.terrace = options.old  # what differential.Case runs, where a family does
-    os.environ["OMPI_MCA_orte_tmpdir_base"] = sessions = tempfile.mkdtemp(prefix="same-results-mpi-")
+    os.environ["OMPI_MCA_orte_tmpdir_base"] = options.sessions = tempfile.mkdtemp(prefix="same-results-mpi-")
     begin, bad, runs, cases, codes = time.time(), 0, 0, 0, {}
     numbers = [options.only] if options.only is not None else range(options.first, options.first + options.count)
 
@@ -205,7 +205,7 @@ def main():
                 print(f"case {number} of seed {options.seed}: {text}; {command}", flush=True)
             if options.only is not None:
                 print(f"files: {folder}\n{command}")
-    shutil.rmtree(sessions, ignore_errors=True)
+    shutil.rmtree(options.sessions, ignore_errors=True)
     print(f"{cases} cases, {runs} runs, exit codes {dict(sorted(codes.items(), key=str))}, {bad} differ, {time.time() - begin:.0f} s")
     return 1 if bad or not cases else 0
 

@@ -65,38 +65,35 @@ void backward(const BandShape& s, const BandPart<Cpu>& part, const BandPartVecto
                        x.rows + (k + 1) * w * nrhs);
 }
 
-/// step(p) for all parts: narrow ones side by side.
-void each_part(const BandShape& s, Index count, const std::function<void(Index)>& step) {
-  if (s.reach < kNarrow || count >= thread_count()) return parallel_for(count, step);
-  for (Index p = 0; p < count; ++p) step(p);
+using Parts = std::span<const BandPart<Cpu>>;
+using Vectors = std::span<const BandPartVectors<Cpu>>;
+
+/// step(s, part, its vectors, nrhs) for all parts: narrow ones side by side.
+void on_parts(const Stream<Cpu>& stream, const BandShape& s, Parts parts, Vectors x, Index nrhs,
+              void (*step)(const BandShape&, const BandPart<Cpu>&, const BandPartVectors<Cpu>&,
+                           Index)) {
+  if (nrhs == 0) return;
+  stream.run(
+      [=, parts = std::vector(parts.begin(), parts.end()), x = std::vector(x.begin(), x.end())] {
+        const auto one = [&](Index p) { step(s, parts[std::size_t(p)], x[std::size_t(p)], nrhs); };
+        const Index count = Index(parts.size());
+        if (s.reach < kNarrow || count >= thread_count()) return parallel_for(count, one);
+        for (Index p = 0; p < count; ++p) one(p);
+      });
 }
 
 }  // namespace
 
 Index band_substitute_scratch(Cpu, BandShape, std::span<const BandPart<Cpu>>, Index) { return 0; }
 
-void band_forward_parts(const Stream<Cpu>& stream, BandShape s,
-                        std::span<const BandPart<Cpu>> parts,
-                        std::span<const BandPartVectors<Cpu>> x, Index nrhs,
+void band_forward_parts(const Stream<Cpu>& stream, BandShape s, Parts parts, Vectors x, Index nrhs,
                         View<Word, Cpu> scratch) {
-  if (nrhs == 0) return;
-  stream.run(
-      [=, parts = std::vector(parts.begin(), parts.end()), x = std::vector(x.begin(), x.end())] {
-        each_part(s, Index(parts.size()),
-                  [&](Index p) { forward(s, parts[std::size_t(p)], x[std::size_t(p)], nrhs); });
-      });
+  on_parts(stream, s, parts, x, nrhs, forward);
 }
 
-void band_backward_parts(const Stream<Cpu>& stream, BandShape s,
-                         std::span<const BandPart<Cpu>> parts,
-                         std::span<const BandPartVectors<Cpu>> x, Index nrhs,
+void band_backward_parts(const Stream<Cpu>& stream, BandShape s, Parts parts, Vectors x, Index nrhs,
                          View<Word, Cpu> scratch) {
-  if (nrhs == 0) return;
-  stream.run(
-      [=, parts = std::vector(parts.begin(), parts.end()), x = std::vector(x.begin(), x.end())] {
-        each_part(s, Index(parts.size()),
-                  [&](Index p) { backward(s, parts[std::size_t(p)], x[std::size_t(p)], nrhs); });
-      });
+  on_parts(stream, s, parts, x, nrhs, backward);
 }
 
 void band_reverse(const Stream<Cpu>& stream, Index n, Index first, Index count, Index height,
