@@ -44,7 +44,8 @@ BandInput open_band(const Control& control, const Location& location, const Want
   };
   if (object.group) refuse("a group, not a dataset", "name one dataset");
   if (!object.is_number())
-    refuse("wrong type: not a dataset of real numbers", "store float64, float32 or integers");
+    refuse("wrong type: not real numbers (complex ones are not supported)",
+           "store float64, float32 or integers");
   if (object.dims.size() != 2)
     refuse(fmt::format("wrong shape: {} dimensions", object.dims.size()),
            "a band matrix is (half-bandwidth + 1) x n");

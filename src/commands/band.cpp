@@ -78,7 +78,7 @@ void add_commands(CLI::App& app, Selected& selected) {
         "Folder for the factor of a streamed band, instead of host memory (default: "
         "that of the output, if host memory is too small)");
     add_common_options(*command, selected.options);
-    add_reading_options(*command, selected.options);
+    add_reading_options(*command, selected.options, {"band"});
     command->callback([&selected, options, action, text = std::string("band ") + name] {
       selected.command = text;
       selected.action = [options, action](Run& run) { action(run, *options); };

@@ -177,7 +177,7 @@ void add_command(CLI::App& app, Selected& selected) {
       ->add_option("--monitor", options->monitor,
                    "Print the residual every N iterations (0: never)")
       ->check(positive());
-  add_reading_options(*command, selected.options);
+  add_reading_options(*command, selected.options, {"dense", "band", "csr", "csc", "coo"});
   add_common_options(*command, selected.options);
   command->callback([&selected, options, command] {
     selected.command = "cg";

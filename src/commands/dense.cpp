@@ -216,7 +216,7 @@ void add_commands(CLI::App& app, Selected& selected) {
                      "partial: one exchange per column; tournament: one per panel")
         ->check(CLI::IsMember({"auto", "partial", "tournament"}));
     add_common_options(*command, selected.options);
-    add_reading_options(*command, selected.options);
+    add_reading_options(*command, selected.options, {"dense"});
     return command;
   };
   CLI::App* invert_command = add("invert", "Inverse by Gauss-Jordan elimination with pivoting");

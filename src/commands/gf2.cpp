@@ -219,7 +219,7 @@ void add_commands(CLI::App& app, Selected& selected) {
     CLI::App* command = family->add_subcommand(name, what);
     command->add_option("A", options->a, "Bit matrix: FILE.h5[:/path]")->required();
     add_common_options(*command, selected.options);
-    add_reading_options(*command, selected.options);
+    add_reading_options(*command, selected.options, {"bits", "dense", "csr", "csc", "coo"});
     add_bit_options(*command, selected.options);
     command->callback([&selected, options, name, action] {
       selected.command = std::string("gf2 ") + name;
