@@ -15,7 +15,14 @@ void add_reading_options(CLI::App& command, CommonOptions& o,
   };
   const bool bits = std::find(forms.begin(), forms.end(), "bits") != forms.end();
   const bool band = forms.front() == "band";
-  add("--format", form.format, "What the matrix is, if its file does not say", forms);
+  std::string shown;
+  for (const std::string& name : forms) shown += (shown.empty() ? "" : ",") + name;
+  // Every form is a word of the option; one that this command does not read is refused beside the
+  // file, which may contradict it.
+  command.add_option("--format", form.format, "What the matrix is, if its file does not say")
+      ->check(CLI::IsMember(all_forms))
+      ->type_name("{" + shown + "}")
+      ->group("Input");
   if (forms.size() > 1 || band)
     add("--uplo", form.uplo,
         band ? "Which triangle of the band is stored"

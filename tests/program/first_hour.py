@@ -162,7 +162,7 @@ with h5py.File("say.h5", "w") as f:
     f["words"], f["little"], f["big"], f["plain"], f["turned"] = words, np.packbits(G, axis=1, bitorder="little"), np.packbits(G, axis=1), G, np.ascontiguousarray(G.T)
     f["words_said"], f["right"] = words, right
     f["words_said"].attrs["columns"] = f["little"].attrs["columns"] = f["big"].attrs["columns"] = 70
-    f["right"].attrs.update(solution["gf2"])
+    f["right"].attrs.update({**solution["gf2"], "order": "row-major"})
     for how in ("csr", "csc", "coo"):
         sparse(f, "bits_" + how, scipy.sparse.csr_matrix(G), how)
         sparse(f, how, M, how)
