@@ -96,7 +96,7 @@ void refuse_asymmetry(const CgInputs& in, const std::optional<Asymmetry>& found,
                   old(found->row), old(found->column), turned ? found->transposed : found->value,
                   turned ? found->value : found->transposed, in.where,
                   in.kind == io::Kind::sparse
-                      ? "store a symmetric matrix; of one triangle alone say --uplo lower or upper"
+                      ? "store a symmetric matrix, or say --uplo lower or upper of one triangle"
                       : "conjugate gradients need a symmetric matrix"));
 }
 

@@ -111,7 +111,7 @@ refused(f"cg many.h5:/csr --rhs :/b -o z.h5 --shape 61x61", "--shape says 61x61"
 refused(f"cg many.h5:/csc --rhs :/b -o z.h5 --format csr", "csc", "--format says csr", ranks=2)
 refused(f"cg many.h5:/lower --rhs :/b -o z.h5 --uplo upper", "lower", "--uplo says upper")
 refused("cg many.h5:/coo --rhs :/b -o z.h5 --format csr", "other datasets")
-refused(f"cg many.h5:/bare-lower --rhs :/b -o z.h5", "not symmetric")
+refused(f"cg many.h5:/bare-lower --rhs :/b -o z.h5", "not symmetric", "--uplo lower or upper")
 refused(f"cg many.h5:/csr --rhs :/b -o z.h5 --uplo lower", "upper triangle", "row", ranks=2)
 refused(f"cg many.h5:/csr --rhs :/b -o z.h5 --bitorder big", "--bitorder", code=2)
 refused(f"cg many.h5:/csr --rhs :/b -o z.h5 --format bits", "--format bits", code=2)
