@@ -15,7 +15,8 @@ void check_dense(const Object& o, const std::string& at) {
   };
   if (o.group) refuse("a group, not a dataset", "name one dataset");
   if (!o.is_number())
-    refuse("wrong type: not a dataset of real numbers", "store float64, float32 or integers");
+    refuse("wrong type: not real numbers (complex ones are not supported)",
+           "store float64, float32 or integers");
   if (o.dims.size() != 1 && o.dims.size() != 2)
     refuse(fmt::format("wrong shape: {} dimensions", o.dims.size()),
            "a matrix has 2 dimensions, a vector 1");

@@ -76,7 +76,8 @@ class DenseInput {
 };
 DenseInput open_dense(const Control& control, const Location& location, const Wanted& wanted = {});
 
-/// Symmetric band: (m+1) x n as SciPy's solveh_banded, lower or upper.
+/// Symmetric band: (m+1) x n as SciPy's solveh_banded, lower or upper; of the lower form also n x
+/// (m+1), in column-major order.
 class BandInput {
  public:
   [[nodiscard]] Index n() const { return n_; }
@@ -89,7 +90,7 @@ class BandInput {
  private:
   friend BandInput open_band(const Control&, const Location&, const Wanted&);
   Index n_ = 0, half_bandwidth_ = 0;
-  bool upper_ = false;
+  bool upper_ = false, column_major_ = false;
   Location location_;
   std::shared_ptr<InputFile> file_;
 };

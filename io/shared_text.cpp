@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstring>
@@ -23,18 +24,19 @@ bool separates(char c) {
 }  // namespace
 
 SharedText::SharedText(const Control& control, const std::string& path, Index from)
-    : path_(path), from_(from) {
+    : path_(path), from_(from), rank_(control.rank()) {
   struct stat status {};
   file_ = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   const bool mine = file_ >= 0 && fstat(file_, &status) == 0 && S_ISREG(status.st_mode);
   const Index size = mine ? Index(status.st_size) : -1;
-  end_ = control.reduce(size, Reduce::min);
-  possible_ = end_ == control.reduce(size, Reduce::max) && end_ >= from;
-  if (!possible_) return;
-  const auto all = contiguous(ceil_div(end_ - from_, block_bytes), control.size());
-  const auto ranges = all.ranges(control.rank());
-  blocks_ = ranges.empty() ? Range{all.extent, 0} : ranges[0];
-  posix_fadvise(file_, from_ + blocks_.first * block_bytes, blocks_.count * block_bytes,
+  end_ = std::max(from, control.reduce(size, Reduce::max));
+  const Index first = control.reduce(rank_ == 0 ? size : -1, Reduce::max);
+  if (control.reduce(size, Reduce::min) == end_)
+    readers_ = control.size();
+  else
+    end_ = std::max(from, first);
+  const Range all = blocks();
+  posix_fadvise(file_, from_ + all.first * block_bytes, all.count * block_bytes,
                 POSIX_FADV_WILLNEED);
 }
 
@@ -42,9 +44,25 @@ SharedText::~SharedText() {
   if (file_ >= 0) close(file_);
 }
 
+Index SharedText::rounds(Index each) const {
+  return ceil_div(ceil_div(end_ - from_, block_bytes), each * readers_);
+}
+
+Range SharedText::blocks(Index round, Index each) const {
+  const Index all = ceil_div(end_ - from_, block_bytes), first = round * each * readers_;
+  const Index count = std::min(all - first, each * readers_), part = ceil_div(count, readers_);
+  const Index begin = std::min(count, rank_ * part);
+  return {first + begin, rank_ < readers_ ? std::min(part, count - begin) : 0};
+}
+
+Range SharedText::blocks() const {
+  return blocks(0, std::max<Index>(1, ceil_div(end_ - from_, block_bytes)));
+}
+
 Index SharedText::bytes() const {
-  return std::min(end_ - from_, blocks_.end() * block_bytes) -
-         std::min(end_ - from_, blocks_.first * block_bytes);
+  const Range all = blocks();
+  return std::min(end_ - from_, all.end() * block_bytes) -
+         std::min(end_ - from_, all.first * block_bytes);
 }
 
 void SharedText::load(Index from, Index to, std::vector<char>& buffer) const {

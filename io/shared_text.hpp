@@ -1,4 +1,5 @@
-// A text file read by all ranks and all their threads: blocks of whole lines.
+// A text file read by all ranks and all their threads: blocks of whole lines. Where not every rank
+// sees the file, the first one's threads read it.
 //
 //   bytes   |....block 0....|....block 1....|....block 2....|
 //   lines   --------\n---------\n------\n----------\n
@@ -15,16 +16,18 @@ namespace terrace::io {
 
 class SharedText {
  public:
-  /// Lines from byte `from` on, which begins one. Opens the file on every rank; collective.
+  /// Lines from byte `from` on, which begins one; the file is regular and the first rank sees it.
+  /// Collective.
   SharedText(const Control& control, const std::string& path, Index from);
   ~SharedText();
   SharedText(const SharedText&) = delete;
   SharedText& operator=(const SharedText&) = delete;
-  /// Whether it can be read so: a regular file that every rank sees.
-  [[nodiscard]] bool possible() const { return possible_; }
   /// The blocks of this rank; ascending with the rank.
-  [[nodiscard]] Range blocks() const { return blocks_; }
-  /// Their bytes.
+  [[nodiscard]] Range blocks() const;
+  /// The same of round k of rounds(each), in which a rank has at most `each`.
+  [[nodiscard]] Range blocks(Index round, Index each) const;
+  [[nodiscard]] Index rounds(Index each) const;
+  /// Bytes of this rank's blocks, of all rounds.
   [[nodiscard]] Index bytes() const;
   /// Block k, in `buffer`. Any thread. Throws Error(input) when the file cannot be read.
   std::string_view block(Index k, std::vector<char>& buffer) const;
@@ -34,8 +37,7 @@ class SharedText {
   std::string path_;
   int file_ = -1;
   Index from_ = 0, end_ = 0;
-  Range blocks_;
-  bool possible_ = false;
+  int rank_ = 0, readers_ = 1;  ///< ranks from 0 on that read
 };
 
 /// Cuts the next word off `text`, as TextReader::word() does within a line; false at its end.

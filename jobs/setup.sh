@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what building needs on Debian 12 or Ubuntu 24.04 (only what is missing), and sets MPI's
-# environment. Sourced by the other scripts: setup.sh [build|test|fuzz]
+# environment. Sourced by the other scripts; terrace_install [build|test|fuzz|python]
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -12,6 +12,7 @@ terrace_install() {
     packages+=(catch2 hdf5-tools python3 python3-numpy python3-scipy python3-h5py python3-mpi4py libm4ri-dev clang-format clang-tidy
                munge slurmctld slurmd slurm-client)
   fi
+  if [ "${1:-build}" = python ]; then packages+=(python3-venv); fi
   if [ "${1:-build}" = fuzz ]; then
     packages+=(clang python3 python3-numpy)
     ls /usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.fuzzer-*.a >/dev/null 2>&1 ||

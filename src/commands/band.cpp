@@ -79,7 +79,7 @@ void add_commands(CLI::App& app, Selected& selected) {
         "--scratch-dir", options->scratch,
         "Folder for the factor of a streamed band, instead of host memory (default: "
         "that of the output, if host memory is too small)");
-    add_reading_options(*command, selected.options);
+    add_reading_options(*command, selected.options, {"band"});
     return command;
   };
   add({"factor", "Cholesky factor, written as dataset 'factor'",

@@ -232,7 +232,7 @@ class BandJob : public PlannedBand<B> {
     run_.require_same_inputs();
     if (now < kBandPass)
       confirmed_fault(c_.control, fmt::format("the residual was {:.3g}, but is {:.3g} with the "
-                                              "matrix read and solved once more",
+                                              "matrix read and solved again",
                                               before, now));
   }
 

@@ -187,7 +187,7 @@ void add_commands(CLI::App& app, Selected& selected) {
       ->add_option("--monitor", options->monitor,
                    "Print the residual every N iterations (0: never)")
       ->check(positive());
-  add_reading_options(*command, selected.options);
+  add_reading_options(*command, selected.options, {"dense", "band", "csr", "csc", "coo"});
 }
 
 }  // namespace terrace::cg

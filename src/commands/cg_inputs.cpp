@@ -92,9 +92,12 @@ void refuse_asymmetry(const CgInputs& in, const std::optional<Asymmetry>& found,
   fail_together(
       Exit::input,
       fmt::format("the matrix is not symmetric: A[{0}, {1}] = {2:.17g}, A[{1}, {0}] = "
-                  "{3:.17g}; {4}; conjugate gradients need a symmetric matrix",
+                  "{3:.17g}; {4}; {5}",
                   old(found->row), old(found->column), turned ? found->transposed : found->value,
-                  turned ? found->value : found->transposed, in.where));
+                  turned ? found->value : found->transposed, in.where,
+                  in.kind == io::Kind::sparse
+                      ? "store a symmetric matrix, or say --uplo lower or upper of one triangle"
+                      : "conjugate gradients need a symmetric matrix"));
 }
 
 }  // namespace terrace::cg

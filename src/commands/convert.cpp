@@ -29,6 +29,10 @@ FileForm form_of(const std::string& file) {
   if (end == ".npy") return FileForm::numpy;
   if (end == ".npz") return FileForm::npz;
   if (end == ".h5" || end == ".hdf5" || end == ".he5") return FileForm::hdf5;
+  if (end == ".mat")
+    throw Error(Exit::usage,
+                "a MATLAB file is not converted; " + file +
+                    "; save it with -v7.3: such files are read as they are, as in FILE.mat:/A");
   throw Error(Exit::usage,
               "unknown extension '" + end + "'; " + file +
                   "; use .txt, .dat, .csv, .mtx, .sms, .alist, .npy, .npz, .h5 or .hdf5");
@@ -212,7 +216,7 @@ void add_convert_command(CLI::App& app, Selected& selected) {
       ->required();
   command->add_option("--as", options->as, "Format of -: text (default), mtx, or npy (OUT only)")
       ->check(CLI::IsMember({"text", "mtx", "npy"}));
-  add_reading_options(*command, selected.options);
+  add_reading_options(*command, selected.options, all_forms);
   command->add_flag("--tabs", options->tabs, "Separate the numbers of a text file by tabs");
   command->add_flag("--seed-format", options->seed_format,
                     "Text in the format of the seed programs: no count first, a space after every "

@@ -41,11 +41,8 @@ Writing read_numpy(Run& run, const ConvertFrom& from);
 Writing read_npz(Run& run, const ConvertFrom& from);
 
 class Entries;
-/// Deals entries to the ranks of their rows: a CSR group, or packed bits.
+/// Entries that were dealt: a CSR group, or packed bits.
 Writing writing_of(Run& run, const ConvertFrom& from, Entries entries);
-/// The same of sizes and entries that the first rank has read.
-Writing writing_of_first(Run& run, const ConvertFrom& from, Index rows, Index columns,
-                         const std::vector<io::Triplet>& entries);
 /// Progress of the phase in bytes: `bytes` are read, or written, from now on by the first rank.
 enum class Moved { read, written };
 void show_bytes(Run& run, Moved moved, double bytes);

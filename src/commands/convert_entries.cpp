@@ -256,7 +256,6 @@ void write_bits(Run& run, io::Output& output, const std::string& file, const Ent
 }  // namespace
 
 Writing writing_of(Run& run, const ConvertFrom& from, Entries entries) {
-  entries.deal(run.control);
   const auto all = std::make_shared<const Entries>(std::move(entries));
   return [&run, from, all](io::Output& output) {
     if (from.bits)

@@ -5,14 +5,16 @@
 #include <atomic>
 #include <charconv>
 #include <cmath>
+#include <numeric>
 
 #include "distrib/agree.hpp"
+#include "distrib/deal.hpp"
 #include "distrib/quote.hpp"
 #include "io/foreign.hpp"
 #include "io/shared_text.hpp"
 #include "kernels/base/parallel.hpp"
 #include "src/commands/convert.hpp"
-#include "src/commands/convert_entries.hpp"
+#include "src/commands/convert_coordinates.hpp"
 
 namespace terrace {
 
@@ -20,9 +22,9 @@ using io::Triplet;
 
 namespace {
 
-struct MarketHeader {
-  Index coordinate = 0, pattern = 0, symmetric = 0, skew = 0, rows = 0, columns = 0, entries = 0;
-  Index body = 0;  ///< byte of the first entry; -1: of a stream
+/// Of an array: `entries` numbers column by column; of a symmetric one the lower triangle.
+struct MarketHeader : Coordinates {
+  Index coordinate = 0;
 };
 
 MarketHeader read_market_header(io::TextReader& reader) {
@@ -79,134 +81,177 @@ MarketHeader read_market_header(io::TextReader& reader) {
   return h;
 }
 
-/// Rank 0 reads the entries in pieces and tells them to all; keep(triplet) on every rank. Symmetric
-/// entries come twice. What is wrong is named with its line.
+/// Where number k of an array stands.
+Triplet place_of(const MarketHeader& h, Index k) {
+  if (h.symmetric == 0) return {k % std::max<Index>(1, h.rows), k / std::max<Index>(1, h.rows), 0};
+  // Columns of `most`, most - 1, ... numbers before it; the root may be off by one.
+  const Index most = h.rows - h.skew;
+  const auto before = [&](Index j) { return j * most - j * (j - 1) / 2; };
+  const double high = double(most) + 0.5;
+  Index column = Index(high - std::sqrt(std::max(0.0, high * high - 2.0 * double(k))));
+  while (column > 0 && before(column) > k) --column;
+  while (column + 1 < most && before(column + 1) <= k) ++column;
+  return {column + h.skew + k - before(column), column, 0};
+}
+
+/// visit(i, j, k, sign) for numbers [first, first + count) of the file and the `rows` of a rank:
+/// A(i, j) is sign times number first + k. The order does not depend on where ranges are cut.
 template <class F>
-void each_market_entry(const Control& control, io::TextReader* reader, const MarketHeader& h,
-                       const F& keep) {
-  constexpr Index piece = Index(1) << 18;
-  std::vector<Triplet> entries;
-  Index row = h.skew ? 1 : 0, column = 0;  // of the array form
-  for (Index done = 0; done < h.entries; done += piece) {
-    const Index count = std::min(piece, h.entries - done);
-    collectively(control, [&] {
-      entries.resize(std::size_t(count));
-      if (control.rank() != 0) return;
-      for (Triplet& t : entries) {
-        if (h.coordinate) {
-          t.row = reader->whole() - 1;
-          t.column = reader->whole() - 1;
-          if (t.row < 0 || t.row >= h.rows || t.column < 0 || t.column >= h.columns)
-            reader->fail(
-                fmt::format("entry ({}, {}) lies outside the matrix", t.row + 1, t.column + 1),
-                fmt::format("indices go from 1 to {} and {}", h.rows, h.columns));
-          t.value = h.pattern ? 1.0 : reader->number();
-        } else {
-          t = {row, column, reader->number()};
-          if (++row == h.rows) row = h.symmetric ? ++column + h.skew : (++column, 0);
-        }
-      }
-      std::string_view more;
-      if (done + count == h.entries && reader->word(more))
-        reader->fail(fmt::format("more than {} entries", h.entries), "correct the sizes");
-    });
-    control.broadcast(entries.data(), count * Index(sizeof(Triplet)), 0);
-    for (const Triplet& t : entries) {
-      keep(t);
-      if (h.symmetric && t.row != t.column) keep({t.column, t.row, h.skew ? -t.value : t.value});
+void each_place(const MarketHeader& h, const Range& rows, Index first, Index count,
+                const F& visit) {
+  const Triplet begin = place_of(h, first);
+  Index i = begin.row, j = begin.column;
+  for (Index done = 0; done < count; ++j) {
+    const Index run = std::min(count - done, h.rows - i), back = done - i;
+    const bool mirrored = h.symmetric != 0 && j >= rows.first && j < rows.end();
+    const Index from = mirrored ? i : std::max(i, rows.first);
+    const Index to = mirrored ? i + run : std::min(i + run, rows.end());
+    for (Index row = from; row < to; ++row) {
+      if (!mirrored || (row >= rows.first && row < rows.end())) visit(row, j, back + row, 1);
+      if (mirrored && row != j) visit(j, row, back + row, h.skew != 0 ? -1 : 1);
     }
+    done += run;
+    i = h.symmetric != 0 ? j + 1 + h.skew : 0;
   }
 }
 
-/// One line's whole number; moves behind it and the blanks around it.
-bool take_whole(const char*& at, const char* end, Index& value) {
-  while (at < end && (*at == ' ' || *at == '\t')) ++at;
-  const char* const first = at;
-  Index sum = 0;
-  for (; at < end && *at >= '0' && *at <= '9'; ++at) sum = sum * 10 + (*at - '0');
-  value = sum;
-  return at > first && at - first <= 18 && (at == end || *at == ' ' || *at == '\t' || *at == '\r');
-}
-
-bool take_number(const char*& at, const char* end, double& value) {
-  while (at < end && (*at == ' ' || *at == '\t')) ++at;
-  if (at < end && *at == '+') ++at;
-  const auto [next, error] = std::from_chars(at, end, value);
-  at = next;
-  return error == std::errc() && std::isfinite(value) &&
-         (at == end || *at == ' ' || *at == '\t' || *at == '\r');
-}
-
-bool rest_is_blank(const char* at, const char* end) {
-  return std::all_of(at, end, [](char c) { return c == ' ' || c == '\t' || c == '\r'; });
-}
-
-/// The entries of one block of lines, behind each other from `out` on, which has room for half as
-/// many as the block has bytes. How many; -1 where a line is not just an entry inside the matrix.
-Index parse_block(std::string_view text, const MarketHeader& h, Triplet* out, Index& lines) {
-  Triplet* to = out;
+/// All numbers of a block; false where a word is none.
+bool parse_numbers(std::string_view text, LargeVector<double>& numbers) {
+  numbers.resize(text.size() / 2 + 1);
+  double* out = numbers.data();
   std::string_view line;
   while (io::next_line(text, line)) {
     const char* at = line.data();
     const char* const end = at + line.size();
-    if (rest_is_blank(at, end)) continue;
-    Triplet t{0, 0, 1};
-    if (!take_whole(at, end, t.row) || !take_whole(at, end, t.column) ||
-        (!h.pattern && !take_number(at, end, t.value)) || !rest_is_blank(at, end))
-      return -1;
-    --t.row;
-    --t.column;
-    if (t.row < 0 || t.row >= h.rows || t.column < 0 || t.column >= h.columns) return -1;
-    ++lines;
-    *to++ = t;
-    if (h.symmetric && t.row != t.column) *to++ = {t.column, t.row, h.skew ? -t.value : t.value};
+    for (; !rest_is_blank(at, end); ++out)
+      if (!take_number(at, end, *out)) return false;
   }
-  return to - out;
+  numbers.resize(std::size_t(out - numbers.data()));
+  return true;
 }
 
-/// Coordinates read by all ranks and threads. Nothing where anything is unusual: reading in order
-/// then says what.
-std::optional<Entries> parse_together(Run& run, const std::string& file, const MarketHeader& h) {
-  const Control& control = run.control;
-  if (h.body < 0) return std::nullopt;
-  const io::SharedText text(control, file, h.body);
-  if (!text.possible()) return std::nullopt;
-  show_bytes(run, Moved::read, double(text.bytes()));
-  const Range blocks = text.blocks();
-  Entries entries(control, h.rows, h.columns, blocks.count);
-  std::atomic<bool> good{true};
-  std::atomic<Index> count{0};
-  collectively(control, [&] {
-    parallel_for(blocks.count, [&](Index k) {
-      thread_local std::vector<char> buffer;
-      thread_local LargeVector<Triplet> found;
-      const std::string_view block = text.block(blocks.first + k, buffer);
-      found.resize(block.size() / 2 + 2);
-      Index lines = 0;
-      const Index size = good ? parse_block(block, h, found.data(), lines) : -1;
-      if (size < 0)
-        good = false;
-      else
-        entries.put(k, {found.data(), std::size_t(size)});
-      count += lines;
+/// An array, each rank with its rows.
+class MarketArray {
+ public:
+  MarketArray(const Control& control, const MarketHeader& h) : control_(control), h_(h) {
+    rows_ = own_slice(control, h.rows);
+    collectively(control, [&] { data_.resize(std::size_t(rows_.count * h.columns)); });
+  }
+  [[nodiscard]] Range rows() const { return rows_; }
+  void copy(Index position, Index count, double* out) const {
+    std::copy_n(data_.begin() + position * h_.columns, count * h_.columns, out);
+  }
+
+  /// All ranks and threads read, in rounds: what they read needs little room beside the matrix.
+  /// False where anything is unusual. Collective.
+  bool read_together(Run& run, const std::string& file) {
+    constexpr Index each = 32;  // blocks
+    const io::SharedText text(control_, file, h_.body);
+    show_bytes(run, Moved::read, double(text.bytes()));
+    numbers_.resize(std::size_t(each));
+    Index done = 0;
+    for (Index round = 0; round < text.rounds(each); ++round) {
+      parse(text, text.blocks(round, each));
+      const auto counts = control_.gather_all(start_.back());
+      std::vector<Index> first{done};  // number of each rank in this round
+      for (const Index count : counts) first.push_back(first.back() + count);
+      done = first.back();
+      if (*std::min_element(counts.begin(), counts.end()) < 0 || done > h_.entries) return false;
+      put_own(first[std::size_t(control_.rank())]);
+      if (control_.size() > 1) exchange(first);
+    }
+    numbers_.clear();
+    return done == h_.entries;
+  }
+
+  /// The first rank reads in order and names what is wrong. Collective.
+  void read_in_order(io::TextReader* reader) {
+    Index done = 0, k = 0;
+    each_in_order(
+        control_,
+        [&](Triplet& t) {
+          std::string_view more;
+          if (done == h_.entries && reader->word(more))
+            reader->fail(fmt::format("more than {} entries", h_.entries), "correct the sizes");
+          if (done++ == h_.entries) return false;
+          t.value = reader->number();
+          return true;
+        },
+        [&](const Triplet& t) {
+          each_place(h_, rows_, k++, 1,
+                     [&](Index i, Index j, Index, int sign) { put(i, j, sign * t.value); });
+        });
+  }
+
+ private:
+  void put(Index row, Index column, double value) {
+    data_[std::size_t((row - rows_.first) * h_.columns + column)] = value;
+  }
+
+  /// Blocks to numbers_, and where each begins to start_; the last of which is -1 where a word is
+  /// no number.
+  void parse(const io::SharedText& text, const Range& blocks) {
+    std::atomic<bool> good{true};
+    collectively(control_, [&] {
+      parallel_for(blocks.count, [&](Index k) {
+        thread_local std::vector<char> buffer;
+        if (good && !parse_numbers(text.block(blocks.first + k, buffer), numbers_[std::size_t(k)]))
+          good = false;
+      });
     });
-  });
-  if (control.reduce(Index(good), Reduce::min) == 0) return std::nullopt;
-  if (control.reduce(count.load(), Reduce::sum) != h.entries) return std::nullopt;
-  return entries;
-}
+    start_.assign(1, 0);
+    for (Index k = 0; k < blocks.count; ++k)
+      start_.push_back(start_.back() + Index(numbers_[std::size_t(k)].size()));
+    if (!good) start_.back() = -1;
+  }
 
-/// Coordinates read in order by the first rank.
-Entries parse_in_order(const Control& control, io::TextReader* reader, const MarketHeader& h) {
-  Entries entries(control, h.rows, h.columns, 1);
-  const Range rows = entries.rows();
-  std::vector<Triplet> mine;
-  each_market_entry(control, reader, h, [&](const Triplet& t) {
-    if (t.row >= rows.first && t.row < rows.end()) mine.push_back(t);
-  });
-  collectively(control, [&] { entries.put(0, mine); });
-  return entries;
-}
+  /// This rank's numbers, the first of which is `first` of the file, that it keeps.
+  void put_own(Index first) {
+    parallel_for(Index(start_.size()) - 1, [&](Index b) {
+      const double* const from = numbers_[std::size_t(b)].data();
+      each_place(h_, rows_, first + start_[std::size_t(b)], count(b),
+                 [&](Index i, Index j, Index k, int sign) { put(i, j, sign * from[k]); });
+    });
+  }
+  [[nodiscard]] Index count(Index b) const {
+    return start_[std::size_t(b + 1)] - start_[std::size_t(b)];
+  }
+
+  /// Rank r's numbers are first[r] to first[r + 1] of the file: to each rank those of its rows.
+  void exchange(const std::vector<Index>& first) {
+    const auto ranks = contiguous(h_.rows, control_.size());
+    const Index own = control_.rank();
+    std::vector<std::vector<double>> to(std::size_t(control_.size()));
+    collectively(control_, [&] {
+      parallel_for(control_.size(), [&](Index r) {
+        const auto range = ranks.ranges(int(r));
+        if (r == own || range.empty()) return;
+        for (Index b = 0; b + 1 < Index(start_.size()); ++b) {
+          const double* const from = numbers_[std::size_t(b)].data();
+          each_place(h_, range[0], first[std::size_t(own)] + start_[std::size_t(b)], count(b),
+                     [&](Index, Index, Index k, int sign) {
+                       to[std::size_t(r)].push_back(sign * from[k]);
+                     });
+        }
+      });
+    });
+    const auto from = deal(control_, std::move(to));
+    parallel_for(control_.size(), [&](Index r) {
+      if (r == own) return;
+      const double* next = from[std::size_t(r)].data();
+      each_place(h_, rows_, first[std::size_t(r)],
+                 first[std::size_t(r + 1)] - first[std::size_t(r)],
+                 [&](Index i, Index j, Index, int) { put(i, j, *next++); });
+    });
+  }
+
+  const Control control_;
+  const MarketHeader h_;
+  Range rows_;
+  std::vector<double> data_;
+  std::vector<LargeVector<double>> numbers_;  // of this round's blocks
+  std::vector<Index> start_;
+};
 
 }  // namespace
 
@@ -220,33 +265,18 @@ Writing read_matrix_market(Run& run, const ConvertFrom& from) {
     h = read_market_header(*reader);
   });
   control.broadcast(&h, sizeof h, 0);
+  if (h.coordinate != 0) return read_coordinates(run, from, reader.get(), h);
   run.report["n"] = h.rows;
   run.report["columns"] = h.columns;
-  const Range rows = own_slice(control, h.rows);
-  if (h.coordinate) {
-    const Index entries = h.entries / control.size() * (h.symmetric ? 2 : 1);
-    require_memory(control, (rows.count + 1) * 8 + Entries::memory(control, entries) + 16 * entries,
-                   0);
-    auto parsed = parse_together(run, from.file, h);
-    if (!parsed) {
-      if (reader) show_bytes(run, Moved::read, double(reader->size()));
-      parsed = parse_in_order(control, reader.get(), h);
-    }
-    return writing_of(run, from, std::move(*parsed));
+  require_memory(control, own_slice(control, h.rows).count * h.columns * 8, 0);
+  const auto mine = std::make_shared<MarketArray>(control, h);
+  if (h.body < 0 || !mine->read_together(run, from.file)) {
+    if (reader) show_bytes(run, Moved::read, double(reader->size()));
+    mine->read_in_order(reader.get());
   }
-  require_memory(control, rows.count * h.columns * 8, 0);
-  auto mine = std::make_shared<std::vector<double>>();
-  if (reader) show_bytes(run, Moved::read, double(reader->size()));
-  collectively(control, [&] { mine->resize(std::size_t(rows.count * h.columns)); });
-  each_market_entry(control, reader.get(), h, [&](const Triplet& t) {
-    if (t.row >= rows.first && t.row < rows.end())
-      (*mine)[std::size_t((t.row - rows.first) * h.columns + t.column)] = t.value;
-  });
   return [=, &run](io::Output& output) {
-    write_numbers(run, output, "A", from.file, h.rows, h.columns, false, from.bits, rows,
-                  [&](Index p, Index count, double* out) {
-                    std::copy_n(mine->begin() + p * h.columns, count * h.columns, out);
-                  });
+    write_numbers(run, output, "A", from.file, h.rows, h.columns, false, from.bits, mine->rows(),
+                  [&](Index p, Index count, double* out) { mine->copy(p, count, out); });
   };
 }
 

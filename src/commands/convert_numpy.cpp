@@ -1,19 +1,25 @@
-// NumPy's files: .npy read in slices by all ranks, .npz unpacked by the first.
+// NumPy's files: .npy and stored arrays of .npz are read in slices by all ranks.
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 
 #include "distrib/agree.hpp"
 #include "distrib/quote.hpp"
 #include "io/foreign.hpp"
-#include "io/zip.hpp"
+#include "io/npz.hpp"
+#include "kernels/base/parallel.hpp"
 #include "src/commands/convert.hpp"
+#include "src/commands/convert_entries.hpp"
 
 namespace terrace {
 
 namespace {
+
+std::string not_finite(double value, const std::string& from, Index row, Index column) {
+  return fmt::format("{} in the input; {} row {}, column {}; only finite numbers are accepted",
+                     std::isnan(value) ? "NaN" : "Inf", from, row, column);
+}
 
 /// As a text number that is not finite is refused.
 void refuse_not_finite(const double* rows, Index count, Index columns, Index first,
@@ -23,10 +29,7 @@ void refuse_not_finite(const double* rows, Index count, Index columns, Index fir
       std::find_if(rows, end, [](double value) { return !std::isfinite(value); });
   if (wrong == end) return;
   const Index at = wrong - rows;
-  throw Error(
-      Exit::input,
-      fmt::format("{} in the input; {} row {}, column {}; only finite numbers are accepted",
-                  std::isnan(*wrong) ? "NaN" : "Inf", from, first + at / columns, at % columns));
+  throw Error(Exit::input, not_finite(*wrong, from, first + at / columns, at % columns));
 }
 
 /// Elements [from, from + count) of an array in the file's order.
@@ -76,189 +79,195 @@ Writing read_numpy(Run& run, const ConvertFrom& from) {
 
 namespace {
 
-/// An archive of arrays by name, unpacked when they are asked for.
-class Arrays {
- public:
-  explicit Arrays(std::string path) : path_(std::move(path)) {
-    for (const io::ZipMember& m : io::zip_members(path_))
-      if (m.name.ends_with(".npy")) members_[m.name.substr(0, m.name.size() - 4)] = m;
-    if (members_.empty())
-      throw Error(Exit::input, "no arrays in the archive; " + path_ + "; save it with numpy.savez");
-  }
-  [[nodiscard]] bool has(const std::string& name) const { return members_.count(name) > 0; }
-  [[nodiscard]] std::vector<std::string> names() const {
-    std::vector<std::string> result;
-    for (const auto& [name, member] : members_) result.push_back(name);
-    return result;
-  }
-  [[nodiscard]] std::string where(const std::string& name) const {
-    return path_ + " member " + name;
-  }
-  [[nodiscard]] std::vector<char> raw(const std::string& name) const {
-    const auto found = members_.find(name);
-    if (found == members_.end())
-      throw Error(Exit::input, "an array is missing: " + name + "; " + path_ +
-                                   "; save it with scipy.sparse.save_npz");
-    return io::zip_read(path_, found->second);
-  }
-  struct Array {
-    io::NpyHeader header;
-    std::vector<char> data;  ///< of the whole member
-    [[nodiscard]] Index size() const {
-      Index size = 1;
-      for (const Index d : header.shape) size *= d;
-      return size;
-    }
-    void numbers(Index first, Index count, double* out) const {
-      io::npy_numbers(header, data.data() + header.offset + first * header.bytes, count, out);
-    }
-  };
-  [[nodiscard]] Array array(const std::string& name) const {
-    Array result;
-    result.data = raw(name);
-    result.header = io::npy_header_of({result.data.data(), result.data.size()},
-                                      Index(result.data.size()), where(name));
-    return result;
-  }
-  /// Whole numbers up to 2^53 of a vector.
-  [[nodiscard]] std::vector<Index> whole(const std::string& name) const {
-    const Array a = array(name);
-    if (a.header.shape.size() != 1 || a.header.kind == 'f')
-      throw Error(Exit::input, "not a vector of integers; " + where(name) + "; save it again");
-    std::vector<double> values(static_cast<std::size_t>(a.size()));
-    a.numbers(0, a.size(), values.data());
-    return {values.begin(), values.end()};
-  }
+using Array = io::NpzFile::Array;
 
- private:
-  std::string path_;
-  std::map<std::string, io::ZipMember> members_;
-};
-
-/// csr, csc or coo of the member `format`, a text of NumPy's; empty where there is none.
-std::string sparse_format(const Arrays& arrays) {
-  if (!arrays.has("format")) return {};
+/// csr, csc or coo of the member `format`, a text of NumPy's; empty where there is none. Local.
+std::string sparse_format(const io::NpzFile& file) {
+  if (!file.has("format")) return {};
   std::string text;
-  const std::vector<char> raw = arrays.raw("format");
+  const auto raw = file.raw("format");
   const std::size_t tail = raw.size() - std::min<std::size_t>(raw.size(), 12);
   for (std::size_t k = tail; k < raw.size(); ++k)
     if (raw[k] >= 'a' && raw[k] <= 'z') text += raw[k];
   return text;
 }
 
-struct Sparse {
-  Index rows = 0, columns = 0;
-  std::vector<io::Triplet> all;
+/// A sparse matrix of scipy.sparse.save_npz: each rank takes some of its entries.
+class SparseArrays {
+ public:
+  SparseArrays(Run& run, const io::NpzFile& file, const std::string& path, std::string format)
+      : run_(run), control_(run.control), file_(file), path_(path), format_(std::move(format)) {
+    if (format_ != "csr" && format_ != "csc" && format_ != "coo")
+      refuse("a sparse matrix of format " + in_quotes(format_));
+    auto shape = file_.open({"shape"});
+    require_whole(shape[0]);
+    const auto sides = file_.take(shape[0], {0, std::min<Index>(shape[0].size(), 2)});
+    if (shape[0].size() != 2 || !(sides[0] >= 0) || !(sides[1] >= 0))
+      refuse("no shape of rows and columns");
+    if (std::max(sides[0], sides[1]) > double(io::max_extent))
+      refuse(fmt::format("{:.0f} x {:.0f} is more than any machine can hold", sides[0], sides[1]));
+    rows_ = Index(sides[0]);
+    columns_ = Index(sides[1]);
+  }
+
+  Entries read() {
+    const bool pairs = format_ == "coo";
+    run_.report["n"] = rows_;
+    run_.report["columns"] = columns_;
+    auto arrays =
+        pairs ? file_.open({"data", "row", "col"}) : file_.open({"data", "indices", "indptr"});
+    for (const Array& a : arrays)
+      if (&a != arrays.data()) require_whole(a);
+    if (arrays[0].header.shape.size() != 1) refuse("data of more than one dimension");
+    const Index size = arrays[0].size();
+    if (arrays[1].size() != size || (pairs && arrays[2].size() != size))
+      refuse("indices and data differ in length");
+    const Index each = size / control_.size();
+    require_memory(control_, Entries::memory(control_, each) + 24 * each, 0);
+    const Range mine = pairs ? own_slice(control_, size) : take_pointers(arrays[2], size);
+    value_ = file_.take(arrays[0], mine);
+    index_ = file_.take(arrays[1], mine);
+    if (pairs) major_ = file_.take(arrays[2], mine);
+    arrays.clear();
+    return collect(mine.count);
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& what) const {
+    fail_together(Exit::input, what + "; " + path_ + "; save a csr, csc or coo matrix");
+  }
+  void require_whole(const Array& a) const {
+    if (a.header.shape.size() != 1 || a.header.kind == 'f')
+      fail_together(Exit::input,
+                    "not a vector of integers; " + file_.where(a.name) + "; save it again");
+  }
+
+  /// Reads the pointers of this rank's rows, or columns; where their entries stand.
+  Range take_pointers(const Array& indptr, Index size) {
+    majors_ = own_slice(control_, format_ == "csr" ? rows_ : columns_);
+    const Index all = format_ == "csr" ? rows_ : columns_;
+    if (indptr.size() != all + 1) refuse("wrong pointers: indptr");
+    pointers_ = file_.take(indptr, {majors_.first, majors_.count + 1});
+    const bool last = majors_.end() == all;
+    const bool good = (majors_.first > 0 || pointers_.front() == 0) &&
+                      (!last || pointers_.back() == double(size)) && pointers_.front() >= 0 &&
+                      pointers_.back() <= double(size) &&
+                      std::is_sorted(pointers_.begin(), pointers_.end());
+    if (control_.reduce(Index(good), Reduce::min) == 0) refuse("wrong pointers: indptr");
+    return {Index(pointers_.front()), Index(pointers_.back() - pointers_.front())};
+  }
+
+  /// Entries in parts, one per thread's turn.
+  Entries collect(Index count) {
+    constexpr Index each = Index(1) << 16;
+    const Index parts = ceil_div(count, each);
+    Entries entries(control_, rows_, columns_, parts);
+    std::vector<Wrong> wrong(static_cast<std::size_t>(parts));
+    collectively(control_, [&] {
+      parallel_for(parts, [&](Index k) {
+        std::vector<io::Triplet> part;
+        wrong[std::size_t(k)] = fill(k * each, std::min(count, (k + 1) * each), part);
+        if (wrong[std::size_t(k)].what == Wrong::nothing) entries.put(k, part);
+      });
+      for (const Wrong& w : wrong)
+        if (w.what != Wrong::nothing) throw_of(w);
+    });
+    return entries;
+  }
+
+  struct Wrong {
+    enum What { nothing, outside, not_finite } what = nothing;
+    Index row = 0, column = 0;
+    double value = 0;
+  };
+
+  /// -1: none, of unsigned numbers.
+  static Index place(double value) { return std::abs(value) < 0x1p53 ? Index(value) : -1; }
+
+  /// Entries [from, to) of this rank; the first that is wrong.
+  Wrong fill(Index from, Index to, std::vector<io::Triplet>& part) const {
+    part.reserve(std::size_t(to - from));
+    Index major = 0;  // of this rank's
+    if (major_.empty())
+      major =
+          std::upper_bound(pointers_.begin(), pointers_.end(), pointers_.front() + double(from)) -
+          pointers_.begin() - 1;
+    for (Index k = from; k < to; ++k) {
+      const auto at = std::size_t(k);
+      while (major_.empty() && pointers_[std::size_t(major + 1)] - pointers_.front() <= double(k))
+        ++major;
+      io::Triplet t{majors_.first + major, place(index_[at]), value_[at]};
+      if (format_ == "coo") t.row = place(major_[at]);
+      if (format_ != "csr") std::swap(t.row, t.column);
+      if (t.row < 0 || t.row >= rows_ || t.column < 0 || t.column >= columns_)
+        return {Wrong::outside, t.row, t.column, t.value};
+      if (!std::isfinite(t.value)) return {Wrong::not_finite, t.row, t.column, t.value};
+      part.push_back(t);
+    }
+    return {};
+  }
+  [[noreturn]] void throw_of(const Wrong& w) const {
+    if (w.what == Wrong::outside)
+      throw Error(Exit::input,
+                  fmt::format("entry ({}, {}) lies outside the matrix; {}; save a csr, csc or coo "
+                              "matrix",
+                              w.row, w.column, path_));
+    throw Error(Exit::input, not_finite(w.value, path_, w.row, w.column));
+  }
+
+  Run& run_;
+  const Control& control_;
+  const io::NpzFile& file_;
+  const std::string& path_;
+  const std::string format_;
+  Index rows_ = 0, columns_ = 0;
+  Range majors_;                                          // of csr and csc: this rank's
+  std::vector<double> pointers_, value_, index_, major_;  // whole numbers up to 2^53
 };
 
-Sparse sparse_entries(const Arrays& arrays, const std::string& file, const std::string& format) {
-  const auto refuse = [&](const std::string& what) {
-    throw Error(Exit::input, what + "; " + file + "; save a csr, csc or coo matrix");
-  };
-  if (format != "csr" && format != "csc" && format != "coo")
-    refuse("a sparse matrix of format " + in_quotes(format));
-  const std::vector<Index> shape = arrays.whole("shape");
-  if (shape.size() != 2 || shape[0] < 0 || shape[1] < 0) refuse("no shape of rows and columns");
-  if (std::max(shape[0], shape[1]) > io::max_extent)
-    refuse(fmt::format("{} x {} is more than any machine can hold", shape[0], shape[1]));
-  Sparse e{shape[0], shape[1], {}};
-  const Arrays::Array data = arrays.array("data");
-  if (data.header.shape.size() != 1) refuse("data of more than one dimension");
-  std::vector<double> values(static_cast<std::size_t>(data.size()));
-  data.numbers(0, data.size(), values.data());
-  std::vector<Index> row, column;
-  if (format == "coo") {
-    row = arrays.whole("row");
-    column = arrays.whole("col");
-  } else {
-    column = arrays.whole("indices");
-    const std::vector<Index> pointers = arrays.whole("indptr");
-    const Index majors = format == "csr" ? e.rows : e.columns;
-    if (Index(pointers.size()) != majors + 1 || pointers.front() != 0 ||
-        pointers.back() != Index(values.size()) ||
-        !std::is_sorted(pointers.begin(), pointers.end()))
-      refuse("wrong pointers: indptr");
-    row.resize(values.size());
-    for (Index i = 0; i < majors; ++i)
-      std::fill(row.begin() + pointers[std::size_t(i)], row.begin() + pointers[std::size_t(i) + 1],
-                i);
-    if (format == "csc") std::swap(row, column);
-  }
-  if (row.size() != values.size() || column.size() != values.size())
-    refuse("indices and data differ in length");
-  e.all.resize(values.size());
-  for (std::size_t k = 0; k < values.size(); ++k) {
-    e.all[k] = {row[k], column[k], values[k]};
-    if (row[k] < 0 || row[k] >= e.rows || column[k] < 0 || column[k] >= e.columns)
-      refuse(fmt::format("entry ({}, {}) lies outside the matrix", row[k], column[k]));
-    if (!std::isfinite(values[k]))
-      throw Error(
-          Exit::input,
-          fmt::format("{} in the input; {} row {}, column {}; only finite numbers are accepted",
-                      std::isnan(values[k]) ? "NaN" : "Inf", file, row[k], column[k]));
-  }
-  return e;
-}
-
 /// Each array a dataset of its name; a single one A, or b.
-void arrays_to_hdf5(Run& run, const ConvertFrom& from, io::Output& output, const Arrays* arrays) {
+void arrays_to_hdf5(Run& run, const ConvertFrom& from, io::Output& output,
+                    const io::NpzFile& file) {
   const Control& control = run.control;
-  std::string list;
-  if (control.rank() == 0)
-    for (const std::string& name : arrays->names()) list += name + "\n";
-  list = control.broadcast(list, 0);
-  const bool single = std::count(list.begin(), list.end(), '\n') == 1;
-  for (std::size_t at = 0; at < list.size();) {
-    const std::string name = list.substr(at, list.find('\n', at) - at);
-    at += name.size() + 1;
-    Arrays::Array a;
-    Index facts[4] = {};  // dimensions, rows, columns, bits
-    collectively(control, [&] {
-      if (control.rank() != 0) return;
-      a = arrays->array(name);
-      const io::NpyHeader& h = a.header;
-      if (name.find('/') != std::string::npos || name.empty())
-        throw Error(Exit::input, "the name of an array cannot be a dataset name; " +
-                                     arrays->where(name) + "; rename it");
-      facts[0] = Index(h.shape.size());
-      facts[1] = h.shape[0];
-      facts[2] = h.shape.size() > 1 ? h.shape[1] : 1;
-      facts[3] = Index(holds_bits(h));
-    });
-    control.broadcast(facts, sizeof facts, 0);
-    const bool vector = facts[0] == 1;
-    const auto rows = streamed(control, facts[1]);
-    const Range slice = rows.empty() ? Range{facts[1], 0} : rows[0];
+  const auto names = file.names();
+  const bool single = names.size() == 1;
+  for (const std::string& name : names) {
+    if (name.find('/') != std::string::npos || name.empty())
+      fail_together(Exit::input, "the name of an array cannot be a dataset name; " +
+                                     file.where(name) + "; rename it");
+    const Array a = std::move(file.open({name})[0]);
+    const io::NpyHeader& h = a.header;
+    const bool vector = h.shape.size() == 1;
+    const Index rows = h.shape[0], columns = vector ? 1 : h.shape[1];
     if (single) {
-      run.report["n"] = facts[1];
-      run.report["columns"] = facts[2];
+      run.report["n"] = rows;
+      run.report["columns"] = columns;
     }
-    if (control.rank() != 0) a.header.shape = {0};
+    // A packed array is written by the rank that holds it.
+    const Range slice = a.owner < 0       ? own_slice(control, rows)
+                        : a.here(control) ? Range{0, rows}
+                                          : Range{rows, 0};
     const Elements elements = [&](Index first, Index count, double* out) {
-      a.numbers(first, count, out);
+      file.numbers(a, {first, count}, out);
     };
-    write_numbers(run, output, single ? (vector ? "b" : "A") : name, from.file, facts[1], facts[2],
-                  vector, from.bits || facts[3] != 0, slice,
-                  rows_of(a.header, slice, from.file, elements));
+    write_numbers(run, output, single ? (vector ? "b" : "A") : name, from.file, rows, columns,
+                  vector, from.bits || holds_bits(h), slice,
+                  rows_of(h, slice, from.file, elements));
   }
 }
 
 }  // namespace
 
 Writing read_npz(Run& run, const ConvertFrom& from) {
-  const Control& control = run.control;
-  std::shared_ptr<Arrays> arrays;
-  Sparse e;
-  Index sparse = 0;
-  collectively(control, [&] {
-    if (control.rank() != 0) return;
-    arrays = std::make_shared<Arrays>(from.file);
-    const std::string format = sparse_format(*arrays);
-    sparse = Index(!format.empty());
-    if (sparse != 0) e = sparse_entries(*arrays, from.file, format);
-  });
-  if (share(control, sparse) != 0) return writing_of_first(run, from, e.rows, e.columns, e.all);
-  return [=, &run](io::Output& output) { arrays_to_hdf5(run, from, output, arrays.get()); };
+  const auto file = std::make_shared<const io::NpzFile>(run.control, from.file);
+  show_bytes(run, Moved::read, double(file->bytes()) / run.control.size());
+  const std::string format = collectively(run.control, [&] { return sparse_format(*file); });
+  if (!format.empty()) {
+    Entries entries = SparseArrays(run, *file, from.file, format).read();
+    entries.deal(run.control);
+    return writing_of(run, from, std::move(entries));
+  }
+  return [=, &run](io::Output& output) { arrays_to_hdf5(run, from, output, *file); };
 }
 
 }  // namespace terrace

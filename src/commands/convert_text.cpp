@@ -93,7 +93,6 @@ std::optional<Lines> parse_lines(Run& run, const std::string& file, Index from, 
                                  bool csv) {
   const Control& control = run.control;
   const io::SharedText text(control, file, from);
-  if (!text.possible()) return std::nullopt;
   const Range range = text.blocks();
   show_bytes(run, Moved::read, double(text.bytes()));
   Lines result;

@@ -421,7 +421,7 @@ void add_commands(CLI::App& app, Selected& selected) {
         ->add_option("--pivoting", options->pivoting,
                      "partial: one exchange per column; tournament: one per panel")
         ->check(CLI::IsMember({"auto", "partial", "tournament"}));
-    add_reading_options(*command, selected.options);
+    add_reading_options(*command, selected.options, {"dense"});
     command->parse_complete_callback([&selected] { check_common_options(selected.options); });
     return command;
   };

@@ -222,7 +222,7 @@ void add_commands(CLI::App& app, Selected& selected) {
         add_command(*family, selected, facts,
                     [options, action](Run& run, const CLI::App&) { action(run, *options); });
     command->add_option("A", options->a, "Bit matrix: FILE.h5[:/path]")->required();
-    add_reading_options(*command, selected.options);
+    add_reading_options(*command, selected.options, {"bits", "dense", "csr", "csc", "coo"});
     return command;
   };
   const auto eliminate = [&](CommandFacts facts, auto action) {

@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cstdio>
 
 #include "distrib/agree.hpp"
@@ -36,9 +37,16 @@ double ResultFile::number(const std::string& key, double otherwise) const {
 Index ResultFile::whole(const std::string& key) const {
   const auto found = run.find(key);
   if (found == run.end() || !std::holds_alternative<Index>(found->second))
-    fail_together(Exit::input, "attribute terrace/" + key + " is missing; " + io::to_string(base) +
-                                   "; the result was not written by terrace");
+    throw BadResult{"attribute terrace/" + key + " is missing"};
   return std::get<Index>(found->second);
+}
+
+bool ResultFile::owns(const io::Location& location) const {
+  const auto same = [&](const auto& input) {
+    return input.second.file == location.file && input.second.path == location.path;
+  };
+  return location.file == base.file && location.path.rfind(base.path + "/", 0) == 0 &&
+         std::none_of(inputs.begin(), inputs.end(), same);
 }
 
 Range ResultFile::slice(Index extent) const {
@@ -53,6 +61,14 @@ namespace {
 struct VerifyOptions {
   std::string result, input;
 };
+
+/// Of a message of three parts the first two, as one.
+std::string what_and_where(std::string message) {
+  const auto first = message.find("; ");
+  if (first == std::string::npos) return message;
+  message.erase(std::min(message.size(), message.find("; ", first + 2)));
+  return message.replace(first, 2, ", ");
+}
 
 /// Exit 3 for what is no HDF5 file at all; a damaged one is a result that fails.
 void require_hdf5(const Control& control, const std::string& file) {
@@ -163,12 +179,19 @@ void verify(Run& run, const VerifyOptions& options, const Checks& checks) {
       if (e.code() == Exit::usage)
         fail_together(Exit::input, "no group terrace; " + io::to_string(base) +
                                        "; only files that terrace wrote can be verified");
-      verdict.figure = std::string("the file is damaged: ") + e.what();
+      verdict.figure = "the file is damaged: " + what_and_where(e.what());
       return;
     }
     command = result->text("command");
     result->inputs = find_inputs(*result, options.input, run.options.reading);
-    verdict = check(*result, checks);
+    try {
+      verdict = check(*result, checks);
+    } catch (const BadResult& bad) {
+      verdict = {false, what_and_where(bad.what)};
+      const std::string input = " in the input";  // as the reader of all matrices says it
+      if (const auto at = verdict.figure.find(input); at != std::string::npos)
+        verdict.figure.replace(at, input.size(), " in the result");
+    }
   });
   run.report["result"]["verdict"] = verdict.pass ? "PASS" : "FAIL";
   run.report["result"]["figure"] = verdict.figure;
@@ -190,7 +213,7 @@ void add_verify_command(CLI::App& app, Selected& selected) {
       [options, &selected](Run& run, const CLI::App&) { verify(run, *options, selected.checks); });
   command->add_option("result", options->result, "RESULT.h5, or RESULT.h5:/group")->required();
   command->add_option("--input", options->input, "The input file, if it was moved");
-  add_reading_options(*command, selected.options);
+  add_reading_options(*command, selected.options, all_forms);
 }
 
 }  // namespace terrace

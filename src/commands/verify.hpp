@@ -19,7 +19,14 @@ struct Verdict {
   std::string figure;
 };
 
-/// A result file: where its datasets stand, and where its inputs are.
+/// Something in the result itself cannot be read, or is no number: it fails. Thrown by all ranks
+/// alike.
+struct BadResult {
+  std::string what;
+};
+
+/// A result file: where its datasets stand, and where its inputs are. Its own datasets are opened
+/// and read by its members, which throw BadResult.
 struct ResultFile {
   const Control& control;
   io::Location base;                           ///< file and group of the result
@@ -29,10 +36,40 @@ struct ResultFile {
   [[nodiscard]] io::Location at(const std::string& name) const {
     return {base.file, base.path + "/" + name};
   }
+  [[nodiscard]] bool owns(const io::Location& location) const;
+  /// `work` reads nothing but the result.
+  template <class F>
+  auto own(const F& work) const {
+    try {
+      return work();
+    } catch (const Error& e) {
+      if (!e.agreed() || e.code() != Exit::input) throw;
+      throw BadResult{e.what()};
+    }
+  }
+  [[nodiscard]] io::BitInput bits(const std::string& name, io::Role role = io::Role::matrix) const {
+    return own([&] { return io::open_bits(control, at(name), role); });
+  }
+  [[nodiscard]] io::DenseInput dense(const std::string& name,
+                                     io::Role role = io::Role::matrix) const {
+    return own([&] { return io::open_dense(control, at(name), role); });
+  }
+  [[nodiscard]] io::BandInput band(const std::string& name) const {
+    return own([&] { return io::open_band(control, at(name)); });
+  }
+  [[nodiscard]] std::vector<Index> integers(const std::string& name) const {
+    return own([&] { return io::read_integers(control, at(name)); });
+  }
+  /// A range of an input's rows, or columns, or of one of its own.
+  template <class Input, class Sink>
+  void read(const Input& input, const Range& range, const Sink& sink) const {
+    const auto now = [&] { input.read(control, {&range, 1}, sink); };
+    owns(input.location()) ? own(now) : now();
+  }
   [[nodiscard]] const io::Location& input(const std::string& key) const;  ///< throws Error(input)
   [[nodiscard]] std::string text(const std::string& key) const;
   [[nodiscard]] double number(const std::string& key, double otherwise) const;
-  [[nodiscard]] Index whole(const std::string& key) const;  ///< throws Error(input)
+  [[nodiscard]] Index whole(const std::string& key) const;  ///< throws BadResult
   /// This rank's slice of `extent` items.
   [[nodiscard]] Range slice(Index extent) const;
 };

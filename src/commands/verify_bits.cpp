@@ -56,7 +56,7 @@ template <class F>
 void each_row(const ResultFile& result, const io::BitInput& a, const F& visit) {
   const Range slice = result.slice(a.rows());
   const Index words = a.words();
-  a.read(result.control, {&slice, 1}, [&](Index position, Index count, const Word* data) {
+  result.read(a, slice, [&](Index position, Index count, const Word* data) {
     parallel_ranges(count, 16, [&](Index from, Index to) {
       for (Index i = from; i < to; ++i) visit(slice.first + position + i, data + i * words);
     });
@@ -111,9 +111,9 @@ struct Certificate {
 
 /// The stored pivots and witness; says what is wrong with them, or nothing.
 std::string read_certificate(const ResultFile& result, const io::BitInput& a, Certificate& c) {
-  c.columns = io::read_integers(result.control, result.at("terrace/pivots"));
-  c.rows = io::read_integers(result.control, result.at("terrace/pivot_rows"));
-  const auto words = io::read_integers(result.control, result.at("terrace/witness"));
+  c.columns = result.integers("terrace/pivots");
+  c.rows = result.integers("terrace/pivot_rows");
+  const auto words = result.integers("terrace/witness");
   c.witness.assign(words.begin(), words.end());
   c.seed = Word(result.whole("witness_seed"));
   if (c.rows.size() != c.columns.size() || c.witness.size() != c.columns.size())
@@ -174,7 +174,7 @@ void back_substitute(const ResultFile& result, const io::BitInput& e,
     const Index first = std::max<Index>(0, end - chunk);
     const Range all{first, end - first};  // every rank reads the chunk: the chain is sequential
     std::vector<Word> rows(static_cast<std::size_t>(all.count * words));
-    e.read(result.control, {&all, 1}, [&](Index position, Index count, const Word* data) {
+    result.read(e, all, [&](Index position, Index count, const Word* data) {
       std::copy_n(data, count * words, rows.begin() + position * words);
     });
     for (Index i = end - 1; i >= first; --i) {
@@ -194,7 +194,7 @@ namespace {
 /// is regular where the rows of the pivots are. Empty when both hold.
 std::string check_transform(const ResultFile& result, const io::BitInput& a, const io::BitInput& r,
                             const Certificate& c) {
-  const io::BitInput t = io::open_bits(result.control, result.at("transform"));
+  const io::BitInput t = result.bits("transform");
   const Index n = a.rows(), rank = Index(c.rows.size());
   if (t.rows() != n || t.columns() != n)
     return fmt::format("transform is {} x {}, not {} x {}", t.rows(), t.columns(), n, n);
@@ -221,8 +221,8 @@ std::string check_transform(const ResultFile& result, const io::BitInput& a, con
 
 Verdict verify_rref(const ResultFile& result) {
   const io::BitInput a = io::open_bits(result.control, result.input("input"));
-  const io::BitInput r = io::open_bits(result.control, result.at("rref"));
-  const auto pivots = io::read_integers(result.control, result.at("pivots"));
+  const io::BitInput r = result.bits("rref");
+  const auto pivots = result.integers("pivots");
   const Index rank = Index(pivots.size()), columns = a.columns();
   if (r.rows() != a.rows() || r.columns() != columns)
     return failed(fmt::format("rref is {} x {}, the matrix {} x {}", r.rows(), r.columns(),
@@ -252,7 +252,8 @@ Verdict verify_rref(const ResultFile& result) {
   const auto wrong = check_below(result, a, c, z, "A z = A[:, pivots] (R z)");
   if (!wrong.empty()) return failed(wrong);
   const auto names = io::members(result.control, result.base);
-  const bool transform = std::find(names.begin(), names.end(), "transform") != names.end();
+  const bool transform = std::find(names.begin(), names.end(), "transform") != names.end() ||
+                         result.text("command_line").find("--transform") != std::string::npos;
   if (transform)
     if (const auto broken = check_transform(result, a, r, c); !broken.empty())
       return failed(broken);
@@ -263,12 +264,12 @@ Verdict verify_rref(const ResultFile& result) {
 
 Verdict verify_rank(const ResultFile& result) {
   const io::BitInput a = io::open_bits(result.control, result.input("input"));
-  const auto pivots = io::read_integers(result.control, result.at("pivots"));
+  const auto pivots = result.integers("pivots");
   Certificate c;
   if (const auto wrong = read_certificate(result, a, c); !wrong.empty()) return failed(wrong);
   if (!std::is_sorted(pivots.begin(), pivots.end()) || !same_pivots(pivots, c))
     return failed("the pivots are not those of the certificate in ascending order");
-  const auto words = io::read_integers(result.control, result.at("terrace/span"));
+  const auto words = result.integers("terrace/span");
   if (words.size() != pivots.size()) return failed("span and pivots are not equally many");
   Vectors z = random_vectors(c.seed + 1, a.columns());
   for (std::size_t q = 0; q < words.size(); ++q) z[std::size_t(c.columns[q])] ^= Word(words[q]);
@@ -282,7 +283,7 @@ Verdict verify_bit_solution(const ResultFile& result) {
   const io::BitInput a = io::open_bits(result.control, result.input("input"));
   const io::BitInput b =
       io::open_bits(result.control, result.input("rhs"), io::Role::right_hand_side);
-  const io::BitInput x = io::open_bits(result.control, result.at("x"), io::Role::right_hand_side);
+  const io::BitInput x = result.bits("x", io::Role::right_hand_side);
   if (a.rows() != b.rows() || x.rows() != a.columns() || x.columns() != b.columns())
     return failed("the shapes of A, B and x do not fit");
   Certificate c;
@@ -302,9 +303,9 @@ Verdict verify_bit_solution(const ResultFile& result) {
 }
 
 Verdict verify_bit_problem(const ResultFile& result) {
-  const io::BitInput a = io::open_bits(result.control, result.at("A"));
-  const io::BitInput b = io::open_bits(result.control, result.at("b"));
-  const io::BitInput x = io::open_bits(result.control, result.at("x_true"));
+  const io::BitInput a = result.bits("A");
+  const io::BitInput b = result.bits("b");
+  const io::BitInput x = result.bits("x_true");
   if (a.rows() != b.rows() || x.rows() != a.columns() || x.columns() != b.columns())
     return failed("the shapes of A, b and x_true do not fit");
   const Index wrong = broken_rows(result, a, b, x);
@@ -314,7 +315,7 @@ Verdict verify_bit_problem(const ResultFile& result) {
 
 Verdict verify_kernel(const ResultFile& result) {
   const io::BitInput a = io::open_bits(result.control, result.input("input"));
-  const io::BitInput k = io::open_bits(result.control, result.at("kernel"));
+  const io::BitInput k = result.bits("kernel");
   const Index columns = a.columns();
   Certificate c;
   if (const auto wrong = read_certificate(result, a, c); !wrong.empty()) return failed(wrong);
@@ -340,7 +341,7 @@ Verdict verify_kernel(const ResultFile& result) {
   // v = 64 random combinations of the rows of the kernel; A v = 0.
   Vectors v(static_cast<std::size_t>(k.words() * 64));
   const Range slice = result.slice(k.rows());
-  k.read(result.control, {&slice, 1}, [&](Index position, Index count, const Word* data) {
+  result.read(k, slice, [&](Index position, Index count, const Word* data) {
     parallel_for(k.words(), [&](Index w) {
       for (Index i = 0; i < count; ++i) {
         const Word s = random_word(bit_probe_seed, slice.first + position + i, 0);
@@ -360,7 +361,7 @@ Verdict verify_kernel(const ResultFile& result) {
 
 Verdict verify_bit_inverse(const ResultFile& result) {
   const io::BitInput a = io::open_bits(result.control, result.input("input"));
-  const io::BitInput inverse = io::open_bits(result.control, result.at("inverse"));
+  const io::BitInput inverse = result.bits("inverse");
   const Index n = a.rows();
   if (a.columns() != n || inverse.rows() != n || inverse.columns() != n)
     return failed("the shapes of the matrix and its inverse do not fit");
@@ -375,7 +376,7 @@ Verdict verify_bit_inverse(const ResultFile& result) {
 Verdict verify_product(const ResultFile& result) {
   const io::BitInput a = io::open_bits(result.control, result.input("input"));
   const io::BitInput b = io::open_bits(result.control, result.input("rhs"));
-  const io::BitInput p = io::open_bits(result.control, result.at("product"));
+  const io::BitInput p = result.bits("product");
   if (a.columns() != b.rows() || p.rows() != a.rows() || p.columns() != b.columns())
     return failed("the shapes of the factors and the product do not fit");
   const Index wrong = broken_rows(result, a, p, b);

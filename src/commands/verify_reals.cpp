@@ -40,7 +40,7 @@ double largest(const std::vector<double>& v) {
 Block read_block(const ResultFile& result, const io::DenseInput& input) {
   Block x(result, input.rows(), input.columns());
   const Range slice = result.slice(x.n);
-  input.read(result.control, {&slice, 1}, [&](Index position, Index count, const double* data) {
+  result.read(input, slice, [&](Index position, Index count, const double* data) {
     std::copy_n(data, count * x.k, x.row(slice.first + position));
   });
   result.control.reduce(x.data, Reduce::sum);
@@ -115,7 +115,7 @@ Product dense_times(const ResultFile& result, const io::DenseInput& a, const Blo
   const Range slice = result.slice(a.rows());
   std::vector<long double> sums(std::size_t(slice.count), 0.0L);
   std::vector<double> most(std::size_t(slice.count), 0.0);
-  a.read(result.control, {&slice, 1}, [&](Index position, Index count, const double* data) {
+  result.read(a, slice, [&](Index position, Index count, const double* data) {
     parallel_ranges(count, 4, [&](Index from, Index to) {
       for (Index i = from; i < to; ++i)
         for (Index j = 0; j < x.n; ++j) {
@@ -138,7 +138,7 @@ template <class F>
 void each_column(const ResultFile& result, const io::BandInput& a, const F& visit) {
   const Range slice = result.slice(a.n());
   const Index height = a.half_bandwidth() + 1;
-  a.read(result.control, {&slice, 1}, [&](Index position, Index count, const double* data) {
+  result.read(a, slice, [&](Index position, Index count, const double* data) {
     for (Index c = 0; c < count; ++c) visit(slice.first + position + c, data + c * height);
   });
 }
@@ -282,7 +282,7 @@ Verdict judge(double ratio, const std::string& what) {
 
 Verdict verify_factor(const ResultFile& result) {
   const io::BandInput a = io::open_band(result.control, result.input("input"));
-  const io::BandInput l = io::open_band(result.control, result.at("factor"));
+  const io::BandInput l = result.band("factor");
   const Index n = a.n(), m = l.half_bandwidth();
   if (l.n() != n || m != a.half_bandwidth())
     return {false, "the shapes of the matrix and its factor do not fit"};
@@ -316,8 +316,7 @@ Verdict verify_factor(const ResultFile& result) {
 Verdict verify_solution(const ResultFile& result) {
   const io::DenseInput rhs =
       io::open_dense(result.control, result.input("rhs"), io::Role::right_hand_side);
-  const io::DenseInput solution =
-      io::open_dense(result.control, result.at("x"), io::Role::right_hand_side);
+  const io::DenseInput solution = result.dense("x", io::Role::right_hand_side);
   if (rhs.columns() != solution.columns()) return {false, "b and x have not equally many columns"};
   Block x = read_block(result, solution), b = read_block(result, rhs);
   const std::vector<Index> powers = bring_near_one(x);
@@ -332,7 +331,7 @@ Verdict verify_solution(const ResultFile& result) {
 
 Verdict verify_inverse(const ResultFile& result) {
   const io::DenseInput a = io::open_dense(result.control, result.input("input"));
-  const io::DenseInput inverse = io::open_dense(result.control, result.at("inverse"));
+  const io::DenseInput inverse = result.dense("inverse");
   const Index n = a.rows();
   if (a.columns() != n || inverse.rows() != n || inverse.columns() != n)
     return {false, "the shapes of the matrix and its inverse do not fit"};
@@ -410,8 +409,7 @@ Verdict verify_cg(const ResultFile& result) {
   if (reason != "rtol" && reason != "atol") return {false, "not converged: " + reason};
   const io::DenseInput rhs =
       io::open_dense(result.control, result.input("rhs"), io::Role::right_hand_side);
-  const io::DenseInput solution =
-      io::open_dense(result.control, result.at("x"), io::Role::right_hand_side);
+  const io::DenseInput solution = result.dense("x", io::Role::right_hand_side);
   if (rhs.columns() != solution.columns() || rhs.rows() != solution.rows())
     return {false, "b and x have not the same shape"};
   Block x = read_block(result, solution);
@@ -457,11 +455,9 @@ Verdict verify_problem(const ResultFile& result) {
   if (!has("A")) return {false, "the matrix A is missing"};
   if (!has("b") || !has("x_true")) return {true, "stored content unchanged"};
   if (result.text("command").find("gf2") != std::string::npos) return verify_bit_problem(result);
-  const Block x = read_block(
-      result, io::open_dense(result.control, result.at("x_true"), io::Role::right_hand_side));
-  const Block b =
-      read_block(result, io::open_dense(result.control, result.at("b"), io::Role::right_hand_side));
-  const Product ax = any_times(result, result.at("A"), "", x);
+  const Block x = read_block(result, result.dense("x_true", io::Role::right_hand_side));
+  const Block b = read_block(result, result.dense("b", io::Role::right_hand_side));
+  const Product ax = result.own([&] { return any_times(result, result.at("A"), "", x); });
   if (b.n != ax.y.n || b.k != x.k) return {false, "the shapes of A, b and x_true do not fit"};
   return judge(residual_ratio(b, ax, x), "b = A x_true");
 }

@@ -317,7 +317,7 @@ double DenseSystem<B>::check(Progress& progress,
   if (now <= residual_limit)
     confirmed_fault(context_.control,
                     fmt::format("the residual was {:.3g}, but is {:.3g} with the matrix read and "
-                                "solved once more",
+                                "solved again",
                                 ratio, now));
   return ratio;
 }

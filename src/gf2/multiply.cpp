@@ -355,7 +355,7 @@ std::string certify_product(Context<B>& context, const ProductPlan& plan, const 
   if (check().empty())
     confirmed_fault(context.control,
                     "the certificate did not hold, but does with the factors read and "
-                    "multiplied once more");
+                    "multiplied again");
   return broken;
 }
 

@@ -1,27 +1,42 @@
 #include "src/program/reading.hpp"
 
+#include <algorithm>
+
 #include "src/program/register.hpp"
 
 namespace terrace {
 
-void add_reading_options(CLI::App& command, CommonOptions& o) {
+void add_reading_options(CLI::App& command, CommonOptions& o,
+                         const std::vector<std::string>& forms) {
   io::FormOptions& form = o.reading;
   const auto add = [&](const char* name, std::string& value, const char* about,
-                       std::initializer_list<const char*> words) {
-    command.add_option(name, value, about)
-        ->check(CLI::IsMember(std::vector<std::string>(words.begin(), words.end())))
-        ->group("Input");
+                       const std::vector<std::string>& words) {
+    command.add_option(name, value, about)->check(CLI::IsMember(words))->group("Input");
   };
-  add("--format", form.format, "What the matrix is, if its file does not say",
-      {"dense", "band", "csr", "csc", "coo", "bits"});
-  add("--uplo", form.uplo, "Which triangle is stored, also of a band matrix", {"lower", "upper"});
+  const bool bits = std::find(forms.begin(), forms.end(), "bits") != forms.end();
+  const bool band = forms.front() == "band";
+  std::string shown;
+  for (const std::string& name : forms) shown += (shown.empty() ? "" : ",") + name;
+  // Every form is a word of the option; one that this command does not read is refused beside the
+  // file, which may contradict it.
+  command.add_option("--format", form.format, "What the matrix is, if its file does not say")
+      ->check(CLI::IsMember(all_forms))
+      ->type_name("{" + shown + "}")
+      ->group("Input");
+  if (forms.size() > 1 || band)
+    add("--uplo", form.uplo,
+        band ? "Which triangle of the band is stored"
+             : "Which triangle is stored, also of a band matrix",
+        {"lower", "upper"});
   add("--order", form.order, "Storage order: column-major in files from Fortran, MATLAB or Julia",
       {"row-major", "column-major"});
-  command.add_option("--columns", form.columns, "Columns of packed bits")
-      ->check(not_negative())
-      ->group("Input");
-  add("--bitorder", form.bitorder, "Order of the bits in a byte, as in numpy.packbits",
-      {"little", "big"});
+  if (bits) {
+    command.add_option("--columns", form.columns, "Columns of packed bits")
+        ->check(not_negative())
+        ->group("Input");
+    add("--bitorder", form.bitorder, "Order of the bits in a byte, as in numpy.packbits",
+        {"little", "big"});
+  }
   command
       .add_option_function<std::string>(
           "--shape",

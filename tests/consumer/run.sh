@@ -10,6 +10,11 @@ cmake --install "$build" --prefix "$work/first" >/dev/null
 mv "$work/first" "$work/moved"
 prefix=$work/moved
 env -i "$prefix/bin/terrace" --version | head -1
+# Pages, the scripts of the shells, the schema of reports.
+for file in man/man1/terrace.1 man/man1/terrace-gf2-rref.1 bash-completion/completions/terrace zsh/site-functions/_terrace terrace/report.schema.json; do
+  [ -s "$prefix/share/$file" ] || { echo "share/$file is not installed" >&2; exit 1; }
+done
+[ "$(bash -c '. "$1"; COMP_WORDS=(terrace gf2 r) COMP_CWORD=2; _terrace; echo "${COMPREPLY[*]}"' - "$prefix/share/bash-completion/completions/terrace")" = "rref rank" ]
 
 # The program takes the place of two functions of libc: src/program/waiting.hpp.
 for name in connect sched_yield; do nm -D --defined-only "$prefix/bin/terrace" | grep -qE " T $name\$"; done

@@ -6,6 +6,7 @@ convert_forms.py TERRACE     Needs h5py, numpy and scipy; runs in a temporary fo
 import json
 import os
 import re
+import subprocess
 import sys
 import zipfile
 
@@ -202,6 +203,130 @@ run("convert split.mtx again.h5")
 check("an entry on two lines", np.array_equal(csr("again.h5").toarray(), [[5, 0], [0, 6]]))
 write("half.mtx", "%%MatrixMarket matrix coordinate real general\n2 2 1\n1 2 0.5\n")
 refused("half.mtx", "not whole: 0.5", "row 0, column 1", options="--bits")
+# Arrays by columns: many blocks, cut anywhere; of symmetric ones the lower triangle.
+n = 700
+full = np.round(rng.standard_normal((n, n)), 9)
+halves = {"general": full, "symmetric": np.tril(full) + np.tril(full, -1).T, "skew-symmetric": np.tril(full, -1) - np.tril(full, -1).T}
+for kind, wanted in halves.items():
+    places = {"general": np.ones((n, n), bool), "symmetric": np.tri(n, dtype=bool), "skew-symmetric": np.tri(n, k=-1, dtype=bool)}[kind]
+    numbers = ["%.9f" % x for x in wanted.T[places.T]]
+    for name, several in (("lines", 1), ("wide", 7)):
+        write("a.mtx", f"%%MatrixMarket matrix array real {kind}\n% by columns\n{n} {n}\n\n"
+              + "".join("  ".join(numbers[k : k + several]) + "\n" for k in range(0, len(numbers), several)))
+        for ranks in (1, 2, 3):
+            run("convert a.mtx a.h5", ranks)
+            check(f"{kind} array of {name} on {ranks}", np.array_equal(stored("a.h5"), wanted))
+    head = f"%%MatrixMarket matrix array real {kind}\n{n} {n}\n"
+    for name, text, words in (("few", numbers[:-1], ["ends too early"]), ("more", numbers + ["1"], ["more than", f"line {len(numbers) + 3}"]),
+                              ("word", numbers[:90000] + ["x1"] + numbers[90001:], ["'x1'", "line 90003"])):
+        write(name + ".mtx", head + "\n".join(text) + "\n")
+        refused(name + ".mtx", *words)
+    with open("a.mtx") as f:
+        done = subprocess.run(test.words("convert - s.h5 --as mtx --force", 2), stdin=f, capture_output=True, text=True)
+    check(f"{kind} array of a stream", done.returncode == 0 and np.array_equal(stored("s.h5"), wanted), done.stderr)
+for high, wide in ((1, 5), (5, 1), (2, 3), (0, 4), (4, 0), (0, 0), (1, 1)):
+    wanted = rng.integers(-9, 10, (high, wide))
+    write("a.mtx", f"%%MatrixMarket matrix array integer general\n{high} {wide}\n" + "".join(f"{x}\n" for x in wanted.T.ravel()))
+    for ranks in (1, 2, 5):
+        run("convert a.mtx a.h5", ranks)
+        check(f"{high} x {wide} array on {ranks}", np.array_equal(stored("a.h5"), wanted))
+for kind, count in (("symmetric", 1), ("skew-symmetric", 0)):
+    write("a.mtx", f"%%MatrixMarket matrix array real {kind}\n1 1\n" + "3\n" * count)
+    run("convert a.mtx a.h5")
+    check(f"{kind} array of order 1", np.array_equal(stored("a.h5"), [[3.0 * count]]))
+
+# SMS and alist of many blocks.
+head, text = "20000 20000 M\n", [f"{i + 1} {j + 1} {x:.17g}\n" for i, j, x in zip(rows, columns, values)]
+wanted = sp.coo_matrix((values, (rows, columns)), (20000, 20000)).tocsr()
+write("g.sms", head + "".join(text) + "0 0 0\n\n")
+for ranks in (1, 2, 3):
+    run("convert g.sms g.h5", ranks)
+    got = csr("g.h5")
+    check(f"SMS on {ranks}", abs(got - wanted).max() < 1e-14 and got.nnz == wanted.nnz)
+write("split.sms", head + "".join(text[:-1]) + text[-1].replace(" ", "\n") + "0 0 0\n")
+run("convert split.sms g.h5", 2)
+check("SMS with an entry on three lines", (csr("g.h5") != got).nnz == 0)
+for name, lines, words in (("early", text[:40000] + ["0 0 0\n"] + text[40000:] + ["0 0 0\n"], ["more text after", "line 40003"]), ("open", text, ["ends too early"]),
+                           ("outside", text[:50000] + ["20001 1 1\n"] + ["0 0 0\n"], ["(20001, 1)", "line 50002"]), ("twice", text + ["0 0 0\n", "0 0 0\n"], ["more text after"])):
+    write(name + ".sms", head + "".join(lines))
+    refused(name + ".sms", *words)
+H = sp.random(900, 2500, 0.13, random_state=5, format="csr")
+H.data[:] = 1
+
+
+def alist(by_columns, by_rows, more=""):
+    lists = [[i + 1 for i in one] for one in by_columns], [[j + 1 for j in one] for one in by_rows]
+    weights = [[len(one) for one in side] for side in lists]
+    return (f"{len(by_columns)} {len(by_rows)}\n{max(weights[0])} {max(weights[1])}\n" + "\n".join(" ".join(map(str, w)) for w in weights) + "\n"
+            + "".join(" ".join(map(str, one + [0] * (k % 3))) + "\n" for side in lists for k, one in enumerate(side)) + more)
+
+
+def lists_of(matrix):
+    return [list(matrix.indices[a:b]) for a, b in zip(matrix.indptr, matrix.indptr[1:])]
+
+
+by_columns, by_rows = lists_of(H.tocsc()), lists_of(H)
+write("h.alist", alist(by_columns, by_rows, "\n"))
+check("several blocks", os.path.getsize("h.alist") > 2.2e6, os.path.getsize("h.alist"))
+for ranks in (1, 2, 3):
+    run("convert h.alist h.h5", ranks)
+    check(f"alist on {ranks}", np.array_equal(packed("h.h5"), H.toarray()))
+other = [list(one) for one in by_rows]
+other[600][3] = next(j for j in range(2500) if j not in other[600])
+write("other.alist", alist(by_columns, other))
+refused("other.alist", "not those of the columns", "row 600")
+double = [list(one) for one in by_rows]
+double[700][5] = double[700][6]
+write("double.alist", alist(by_columns, double))
+refused("double.alist", "twice in a list", f"row 700, column {double[700][5]}")
+lines = open("h.alist").read().split("\n")
+for k, wrong, words in ((3000, "7 x", ["'x' is not a position", "use 1 to 2500"]), (2000, "901", ["'901' is not a position", "use 1 to 900"]), (3100, "1 2", ["2 positions, but"])):
+    write("wrong.alist", "\n".join(lines[:k] + [wrong] + lines[k + 1 :]))
+    refused("wrong.alist", f"line {k + 1}", *words)
+write("more.alist", alist(by_columns, by_rows, "1 2\n"))
+refused("more.alist", "more text after the lists")
+write("cut.alist", "\n".join(lines[:3000]))
+refused("cut.alist", "ends too early")
+write("weight.alist", "3 2\n2 2\n1 1 -2\n2 2\n1\n2\n1 2\n1 3\n2 3\n")
+refused("weight.alist", "a weight of -2", "line 3")
+
+# Archives larger than what a thread reads at once; ranks without rows; numbers of each type; a bit that flipped far behind.
+S = sp.random(3000, 2000, 0.06, random_state=8, format="csr")
+for form in ("csr", "csc", "coo"):
+    for compressed in (True, False):
+        sp.save_npz("s.npz", S.asformat(form), compressed=compressed)
+        for ranks in (1, 2, 3):
+            run("convert s.npz s.h5", ranks)
+            check(f"npz {form} {compressed} on {ranks}", (csr("s.h5") != S).nnz == 0)
+for name, how in (("stored", {}), ("packed", {"compressed": True})):
+    sp.save_npz("few.npz", sp.csr_matrix(np.array([[0, 2.0, 0]])), compressed=name == "packed")
+    for ranks in (1, 5):
+        run("convert few.npz few.h5", ranks)
+        check(f"one row {name} on {ranks}", np.array_equal(csr("few.h5").toarray(), [[0, 2, 0]]))
+sp.save_npz("whole.npz", sp.csr_matrix((np.arange(-3, 3, dtype="i2"), np.array([0, 3, 1, 2, 0, 3], "i8"), np.array([0, 2, 4, 6], "i8")), (3, 4)))
+run("convert whole.npz whole.h5", 2)
+check("npz of int16", np.array_equal(csr("whole.h5").toarray(), sp.load_npz("whole.npz").toarray()))
+D = rng.standard_normal((600, 700))
+for save in (np.savez, np.savez_compressed):
+    save("d.npz", C=D, F=np.asfortranarray(D), v=D[0], i=(D > 0))
+    for ranks in (1, 2, 3):
+        run("convert d.npz d.h5", ranks)
+        check(f"{save.__name__} on {ranks}", np.array_equal(stored("d.h5", "C"), D) and np.array_equal(stored("d.h5", "F"), D) and np.array_equal(stored("d.h5", "v"), D[0]))
+        with h5py.File("d.h5") as f:
+            check(f"{save.__name__}: bits on {ranks}", np.array_equal(bits(f["i"]), D > 0))
+np.savez("d.npz", D)
+whole = bytearray(open("d.npz", "rb").read())
+whole[2_900_000] ^= 1
+with open("flipped.npz", "wb") as f:
+    f.write(whole)
+refused("flipped.npz", "check sum differs", "member arr_0")
+np.savez("short.npz", format=b"csr", shape=[3, 3], data=np.ones(3), indices=[0, 1, 2], indptr=[0, 2, 1, 3])
+refused("short.npz", "wrong pointers")
+np.savez("lengths.npz", format=b"coo", shape=[3, 3], data=np.ones(3), row=[0, 1], col=[0, 1, 2])
+refused("lengths.npz", "differ in length")
+np.savez("minus.npz", format=b"coo", shape=[3, 3], data=np.ones(2), row=[0, -1], col=[0, 1])
+refused("minus.npz", "(-1, 1)", "outside")
+
 # --- the report and the progress -------------------------------------------------------------------------
 with h5py.File("plain.h5", "w") as f:
     f["A"] = A
@@ -218,6 +343,7 @@ for option in ("--json", "--report -"):
         test.refused(f"convert plain.h5 - --as npy {option}", 2, "both", "standard output", ranks=ranks)
 often = {"TERRACE_PROGRESS_SECONDS": "0.001"}
 long = 400000
+n = 20000
 write("long.mtx", f"%%MatrixMarket matrix coordinate real general\n{n} {n} {long}\n" + "".join(f"{k % n + 1} {k // n + 1} {k / 7:.17g}\n" for k in range(long)))
 with h5py.File("long.h5", "w") as f:
     f["A"] = rng.standard_normal((1500, 1500))

@@ -150,7 +150,7 @@ def flips(command, name, ranks, steps, size, count, top=None):
         code, err = run(command + " -o out.h5 --guard", ranks, flip)
         if code == 6:
             caught += 1
-            named = "on rank" in err and "between steps" in err or "read again" in err or "once more" in err
+            named = "on rank" in err and "between steps" in err or "again" in err
             check(f"{command} flip {flip}: message", "memory error" in err and named and "on " in err, err)
             check(f"{command} flip {flip}: no output", not [x for x in os.listdir(".") if x.startswith("out.h5")] or harmless)
         else:

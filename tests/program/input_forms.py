@@ -111,7 +111,7 @@ refused(f"cg many.h5:/csr --rhs :/b -o z.h5 --shape 61x61", "--shape says 61x61"
 refused(f"cg many.h5:/csc --rhs :/b -o z.h5 --format csr", "csc", "--format says csr", ranks=2)
 refused(f"cg many.h5:/lower --rhs :/b -o z.h5 --uplo upper", "lower", "--uplo says upper")
 refused("cg many.h5:/coo --rhs :/b -o z.h5 --format csr", "other datasets")
-refused(f"cg many.h5:/bare-lower --rhs :/b -o z.h5", "not symmetric")
+refused(f"cg many.h5:/bare-lower --rhs :/b -o z.h5", "not symmetric", "--uplo lower or upper")
 refused(f"cg many.h5:/csr --rhs :/b -o z.h5 --uplo lower", "upper triangle", "row", ranks=2)
 refused(f"cg many.h5:/csr --rhs :/b -o z.h5 --bitorder big", "--bitorder", code=2)
 refused(f"cg many.h5:/csr --rhs :/b -o z.h5 --format bits", "--format bits", code=2)
@@ -303,6 +303,43 @@ refused("dense solve two.h5 --rhs :/rhs -o z.h5", "2 candidates", "/P, /Q")
 refused("dense invert choose.h5:A -o z.h5", "did you mean choose.h5:/A")
 refused("gf2 rank many.h5:/nothing", "no such dataset", "/b")
 refused("band factor choose.h5 -o z.h5", "no band matrix", "/spd", "--format")
+
+# --- bands by columns, as MATLAB and Fortran write them: the same bits -------------------------------------
+n, m = 70, 6
+dense_band = np.zeros((n, n))
+ab = np.zeros((m + 1, n))
+ab[0], ab[1:] = 20, rng.standard_normal((m, n))
+with h5py.File("by-columns.h5", "w") as f:
+    f["b"] = rng.standard_normal(n)
+    f["rows"], f["stated"], f["bare"], f["marked"] = ab, np.ascontiguousarray(ab.T), np.ascontiguousarray(ab.T), ab.T.astype("f4")
+    f["gzip"] = f.create_dataset("packed", data=ab.T, chunks=(9, 4), compression="gzip")
+    spoiled = np.ascontiguousarray(ab.T)
+    for d in range(1, m + 1):
+        spoiled[n - d :, d] = np.nan  # outside the matrix: anything
+    f["spoiled"], f["nan"], f["upper"] = spoiled, spoiled, ab.T
+    f["nan"][5, 2] = np.nan
+    f["exact"], f["exact_marked"] = ab.astype("f4"), ab.T.astype("f4")
+    for name in ("rows", "exact", "stated", "packed", "spoiled", "nan", "upper", "exact_marked", "marked"):
+        f[name].attrs["format"] = "band"
+    for name in ("stated", "packed", "spoiled", "nan", "upper"):
+        f[name].attrs["order"] = "column-major"
+    for name in ("marked", "exact_marked"):
+        f[name].attrs["MATLAB_class"] = np.bytes_("single")
+    f["upper"].attrs["uplo"] = "upper"
+for command in ("band solve", "band factor", "cg"):
+    dataset = "factor" if command == "band factor" else "x"
+    rhs = "" if command == "band factor" else " --rhs :/b"
+    for first, others in (("rows", ("stated", "packed", "spoiled", "bare --order column-major --format band")), ("exact", ("exact_marked", "marked"))):
+        run(f"{command} by-columns.h5:/{first}{rhs} -o o.h5 --force", ranks=2)
+        wanted = stored("o.h5", dataset)
+        for name in others:
+            done = run(f"{command} by-columns.h5:/{name}{rhs} -o o.h5 --force", ranks=2)
+            check(f"{command} {name}", np.array_equal(stored("o.h5", dataset), wanted), done.err)
+            check(f"{command} {name} says", ("column-major" in done.err) == ("marked" in name), done.err)
+            check(f"verify {command} {name}", "PASS" in run("verify o.h5").out)
+refused("band factor by-columns.h5:/nan -o z.h5", "NaN", "row 7, column 5", ranks=2)
+refused("band factor by-columns.h5:/upper -o z.h5", "upper form", "column-major", "store the lower form")
+refused("band factor by-columns.h5:/stated --order row-major -o z.h5", "order", "correct one")
 
 # --- a filter that is not there --------------------------------------------------------------------------
 with h5py.File("packed.h5", "w") as f:

@@ -109,7 +109,7 @@ with h5py.File("m.mat.h5", "w", userblock_size=512) as f:
     save("stated", A, order="column-major")
     save("torn", A, order="row-major")
     save("text", np.frombuffer(b"abcd", np.uint8).reshape(2, 2).astype(np.uint16), "char", MATLAB_int_decode=2)
-    save("band", np.ones((2, n)), format="band")
+    save("band", np.vstack([np.full(n, 4.0), np.ones(n)]), format="band")
     f["empty"] = np.array([0, 3], np.uint64)
     f["empty"].attrs.update({"MATLAB_class": np.bytes_("double"), "MATLAB_empty": 1})
 with open("m.mat.h5", "r+b") as f:
@@ -136,7 +136,11 @@ check("convert of MATLAB", np.array_equal(np.load("a.npy"), A) and len(warned) =
 refused("dense invert m.mat.h5:/torn -o z.h5", "order is 'row-major'", "MATLAB")
 refused("dense invert m.mat.h5:/text -o z.h5", "class char")
 refused("dense invert m.mat.h5:/empty -o z.h5", "empty MATLAB array")
-refused("band factor m.mat.h5:/band -o z.h5", "column-major order")
+warned = run("band factor m.mat.h5:/band -o factor.h5")[0]
+with h5py.File("factor.h5") as f:
+    factor = f["factor"][:]
+    L = np.diag(factor[0]) + np.diag(factor[1, :-1], -1)
+    check("a band of MATLAB", np.allclose(L @ L.T, 4 * np.eye(n) + np.eye(n, k=1) + np.eye(n, k=-1)) and len(warned) == 1 and "column-major" in warned[0], warned)
 
 # Whole numbers are real ones where real ones are wanted; NaN is refused in every form.
 with h5py.File("whole.h5", "w") as f:
