@@ -172,8 +172,11 @@ Object only_one(hid_t file, const Location& location, const std::string& name, c
                                                             ": name one as FILE:/path, or say "
                                                             "with --format what it is"));
   }
-  if (candidates.size() == 1) return *candidates[0];
-  if (const Object* one = preferred(candidates, wanted.role)) return *one;
+  if (const Object* one =
+          candidates.size() == 1 ? candidates[0] : preferred(candidates, wanted.role)) {
+    require_attributes(file, *one, where(location, one->path));
+    return *one;
+  }
   throw Error(Exit::input, fmt::format("{} candidates for a {}: {}; {}; name one, as {}:{}",
                                        candidates.size(), name, list_of(candidates), location.file,
                                        location.file, candidates[0]->path));

@@ -81,6 +81,7 @@ Object object_at(hid_t file, const Location& location) {
                     if (list.size() < 300) list += (list.empty() ? "" : ", ") + o.path;
                   return list.empty() ? "the file holds no dataset" : "the file holds " + list;
                 }()));
+  require_attributes(file, object, where(location, path));
   return object;
 }
 

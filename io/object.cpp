@@ -1,5 +1,7 @@
 #include "io/object.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -25,21 +27,37 @@ Index Object::whole(const std::string& name) const {
 
 namespace {
 
+constexpr std::size_t max_number_bytes = 16;
+constexpr int max_attributes = 10000;
+
+/// Whether the exponent is one of IEEE, in any width, and no field lies in another one.
+bool is_sound_float(hid_t type, std::size_t bits) {
+  std::size_t sign = 0, exponent = 0, exponent_bits = 0, mantissa = 0, mantissa_bits = 0;
+  if (H5Tget_fields(type, &sign, &exponent, &exponent_bits, &mantissa, &mantissa_bits) < 0)
+    return false;
+  const bool inside = sign < bits && exponent_bits > 0 && exponent_bits < 32 &&
+                      exponent <= bits - exponent_bits && mantissa_bits > 0 &&
+                      mantissa_bits < bits && mantissa <= bits - mantissa_bits;
+  return inside && mantissa + mantissa_bits <= exponent && exponent + exponent_bits <= sign &&
+         H5Tget_ebias(type) == (std::size_t(1) << (exponent_bits - 1)) - 1;
+}
+
 /// Whether a number's bits lie within its bytes. HDF5 converts damaged types as well, out of
-/// bounds.
+/// bounds, and by any exponent.
 bool is_sound(hid_t type) {
   const H5T_class_t kind = H5Tget_class(type);
-  if (kind != H5T_FLOAT && kind != H5T_INTEGER && kind != H5T_ENUM) return true;
-  const std::size_t bits = 8 * H5Tget_size(type), precision = H5Tget_precision(type);
+  if (kind == H5T_ENUM) {
+    const Handle whole(H5Tget_super(type), &H5Tclose);
+    return whole.valid() && H5Tget_class(whole) == H5T_INTEGER &&
+           H5Tget_size(whole) == H5Tget_size(type) && is_sound(whole);
+  }
+  if (kind != H5T_FLOAT && kind != H5T_INTEGER) return true;
+  const std::size_t bytes = H5Tget_size(type), precision = H5Tget_precision(type);
   const int offset = H5Tget_offset(type);
-  if (precision == 0 || precision > bits || offset < 0 || std::size_t(offset) > bits - precision)
+  if (bytes == 0 || bytes > max_number_bytes || precision == 0 || precision > 8 * bytes ||
+      offset < 0 || std::size_t(offset) > 8 * bytes - precision)
     return false;
-  if (kind != H5T_FLOAT) return true;
-  std::size_t sign = 0, exponent = 0, exponent_bits = 0, mantissa = 0, mantissa_bits = 0;
-  return H5Tget_fields(type, &sign, &exponent, &exponent_bits, &mantissa, &mantissa_bits) >= 0 &&
-         sign < bits && exponent_bits > 0 && exponent_bits < bits &&
-         exponent <= bits - exponent_bits && mantissa_bits > 0 && mantissa_bits < bits &&
-         mantissa <= bits - mantissa_bits;
+  return kind != H5T_FLOAT || is_sound_float(type, 8 * bytes);
 }
 
 Number number_of(hid_t type) {
@@ -57,10 +75,12 @@ Number number_of(hid_t type) {
 }
 
 bool read_text(hid_t attribute, hid_t type, std::string& text) {
+  const H5T_cset_t characters = H5Tget_cset(type);
+  if (characters != H5T_CSET_ASCII && characters != H5T_CSET_UTF8) return false;
   if (H5Tis_variable_str(type) > 0) {
     Handle memory(H5Tcopy(H5T_C_S1), &H5Tclose);
     H5Tset_size(memory, H5T_VARIABLE);
-    H5Tset_cset(memory, H5Tget_cset(type));
+    H5Tset_cset(memory, characters);
     char* data = nullptr;
     if (H5Aread(attribute, memory, &data) < 0) return false;
     if (data) text = data;
@@ -84,6 +104,13 @@ bool read_numbers(hid_t attribute, hid_t memory, hssize_t count, AnyAttribute& v
   else
     value = std::move(data);
   return true;
+}
+
+std::string name_of(hid_t attribute) {
+  const ssize_t length = H5Aget_name(attribute, 0, nullptr);
+  std::string name(std::size_t(std::max<ssize_t>(0, length)), '\0');
+  if (length > 0) H5Aget_name(attribute, std::size_t(length) + 1, name.data());
+  return name;
 }
 
 bool read_attribute(hid_t attribute, AnyAttribute& value) {
@@ -188,17 +215,15 @@ std::string join(const std::string& folder, const std::string& name) {
 AnyAttributes read_all_attributes(hid_t object, const std::string& skip) {
   AnyAttributes result;
   const int count = H5Aget_num_attrs(object);
-  for (int k = 0; k < count && k < 10000; ++k) {
+  for (int k = 0; k < count && k < max_attributes; ++k) {
     Handle attribute(H5Aopen_by_idx(object, ".", H5_INDEX_NAME, H5_ITER_INC, hsize_t(k),
                                     H5P_DEFAULT, H5P_DEFAULT),
                      &H5Aclose);
     if (!attribute.valid()) continue;
-    const ssize_t length = H5Aget_name(attribute, 0, nullptr);
-    if (length <= 0) continue;
-    std::string name(std::size_t(length), '\0');
-    H5Aget_name(attribute, std::size_t(length) + 1, name.data());
+    const std::string name = name_of(attribute);
     AnyAttribute value;
-    if (name != skip && read_attribute(attribute, value)) result[name] = std::move(value);
+    if (!name.empty() && name != skip && read_attribute(attribute, value))
+      result[name] = std::move(value);
   }
   return result;
 }
@@ -224,6 +249,47 @@ bool describe_at(hid_t file, const std::string& path, const std::string& where, 
     }
   }
   return true;
+}
+
+namespace {
+
+/// What must be there for an attribute to count: text, a value, or nothing of it.
+enum class Needed { text, value, nothing };
+
+Needed needed(const Object& o, const std::string& name) {
+  for (const char* text : {"format", "order", "uplo", "symmetry", "bitorder", "encoding-type",
+                           "h5sparse_format", "binsparse", "MATLAB_class"})
+    if (name == text) return Needed::text;
+  const bool counts =
+      o.group
+          ? name == "shape" || name == "h5sparse_shape" || name == "MATLAB_sparse"
+          : name == "MATLAB_empty" || (name == "columns" && o.number == Number::unsigned_integer);
+  return counts ? Needed::value : Needed::nothing;
+}
+
+}  // namespace
+
+void require_attributes(hid_t file, const Object& o, const std::string& where) {
+  const Handle id(H5Oopen(file, o.path.c_str(), H5P_DEFAULT), &H5Oclose);
+  const int count = H5Aget_num_attrs(id);
+  hdf5_check(count, "the attributes cannot be read", where);
+  for (int k = 0; k < count && k < max_attributes; ++k) {
+    const Handle attribute(
+        H5Aopen_by_idx(id, ".", H5_INDEX_NAME, H5_ITER_INC, hsize_t(k), H5P_DEFAULT, H5P_DEFAULT),
+        &H5Aclose);
+    hdf5_check(attribute, "the attributes cannot be read", where);
+    const std::string name = name_of(attribute);
+    const Needed need = needed(o, name);
+    AnyAttribute value;
+    if (need == Needed::nothing) continue;
+    const bool read = read_attribute(attribute, value);
+    const auto* text = std::get_if<std::string>(&value);
+    if (!read || (need == Needed::text && (!text || text->empty())))
+      throw Error(Exit::input,
+                  fmt::format("attribute {} cannot be read; {}; store {} there", name, where,
+                              need == Needed::text ? "one text" : "whole numbers"));
+  }
+  for (const auto& [name, child] : o.children) require_attributes(file, child, where);
 }
 
 void collect(hid_t file, const std::string& path, const Location& location, int depth,

@@ -46,6 +46,9 @@ std::vector<std::string> link_names(hid_t group);
 /// Opens and describes the object; false when there is none or it is neither dataset nor group.
 bool describe_at(hid_t file, const std::string& path, const std::string& where, Object& object,
                  bool with_children);
+/// An attribute that is damaged is not one that is missing: what it says of the object is unknown.
+/// Throws Error(input) where one that counts cannot be read.
+void require_attributes(hid_t file, const Object& o, const std::string& where);
 /// All datasets and sparse groups below `path`, outside groups named terrace; hard links only.
 void collect(hid_t file, const std::string& path, const Location& location, int depth,
              std::vector<Object>& found);

@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "distrib/access.hpp"
 #include "io/announce.hpp"
 #include "io/chunks.hpp"
 #include "io/transpose.hpp"
@@ -358,6 +359,12 @@ void read_portions(const Control& control, const InputFile& input, const Request
     const Portion& p = portions[std::size_t(k)];
     if (nothing) return;
     char* const raw = reading->in_place() ? buffer : slab.get();
+    std::optional<AccessWatch> watch;
+    if (!reading->direct())
+      watch.emplace([](void*) { return true; }, nullptr,
+                    "terrace: HDF5 read what is not in memory; " + input.where() +
+                        "; the file is damaged: write it again\n",
+                    int(Exit::input));
     if (rounds) {
       if (announcer) announcer->wait(k);
       rounds->load(k, raw);

@@ -182,6 +182,17 @@ Error ends_early(const std::string& where) {
                                 "; the file is damaged or truncated: write it again");
 }
 
+/// Where the file ends by its own account, in bytes of the disk's file. HDF5 gives zeros, or what its
+/// buffers hold, for what lies behind.
+Index end_of(hid_t file) {
+  const Handle creation(H5Fget_create_plist(file), &H5Pclose);
+  hsize_t userblock = 0;
+  haddr_t end = 0;
+  if (!creation.valid() || H5Pget_userblock(creation, &userblock) < 0 || H5Fget_eoa(file, &end) < 0)
+    return 0;
+  return Index(std::min<haddr_t>(end, haddr_t(1) << 62)) + Index(userblock);
+}
+
 /// Whether the filters are ours: shuffle by elements, and at most one deflate.
 bool know_filters(hid_t properties, Index element_bytes, std::vector<bool>& shuffles) {
   const int filters = H5Pget_nfilters(properties);
@@ -198,6 +209,35 @@ bool know_filters(hid_t properties, Index element_bytes, std::vector<bool>& shuf
     shuffles.push_back(shuffle);
   }
   return filters >= 0 && deflates <= 1;
+}
+
+/// HDF5 1.10 believes the sizes that stand in the dataset's header, and reads out of bounds.
+void require_chunk_sizes(hid_t dataset, hid_t properties, Index element_bytes, Index chunk_bytes,
+                         const std::string& where) {
+  const auto damaged = [&](const char* what) {
+    return Error(Exit::input,
+                 std::string(what) + "; " + where + "; the file is damaged: write it again");
+  };
+  Index added = 0;  // by the filters to a chunk
+  bool known = true;
+  for (int k = 0; k < H5Pget_nfilters(properties); ++k) {
+    unsigned flags = 0, value[1] = {0};
+    std::size_t values = 1;
+    const H5Z_filter_t filter =
+        H5Pget_filter2(properties, unsigned(k), &flags, &values, value, 0, nullptr, nullptr);
+    if (filter == H5Z_FILTER_SHUFFLE && values == 1 && Index(value[0]) != element_bytes)
+      throw damaged("the shuffled elements have the wrong size");
+    known = known && (filter == H5Z_FILTER_SHUFFLE || filter == H5Z_FILTER_FLETCHER32);
+    added += filter == H5Z_FILTER_FLETCHER32 ? 4 : 0;
+  }
+  hsize_t chunks = 0;
+  const Handle space(H5Dget_space(dataset), &H5Sclose);
+  if (!known) return;
+  if (H5Dget_num_chunks(dataset, space, &chunks) < 0) throw damaged("the chunks cannot be counted");
+  // A chunk may lack a filter's bytes, and its mark says so.
+  const hsize_t bytes = H5Dget_storage_size(dataset);
+  if (bytes < chunks * hsize_t(chunk_bytes) || bytes > chunks * hsize_t(chunk_bytes + added))
+    throw damaged("a chunk has the wrong size");
 }
 
 }  // namespace
@@ -219,24 +259,21 @@ Stored where_stored(hid_t file, hid_t dataset, const Object& object, const std::
     stored.descriptor = descriptor;
     stored.offset = Index(offset);
     struct stat file_now {};
-    if (offset > (haddr_t(1) << 62) || Index(H5Dget_storage_size(dataset)) < bytes ||
-        fstat(descriptor, &file_now) != 0 || stored.offset + bytes > file_now.st_size)
+    if (offset > (haddr_t(1) << 62) || Index(H5Dget_storage_size(dataset)) != bytes ||
+        fstat(descriptor, &file_now) != 0 ||
+        stored.offset + bytes > std::min<Index>(file_now.st_size, end_of(file)))
       throw ends_early(where);
     stored.way = Stored::Way::direct;
     return stored;
   }
   // Within the dataset's header; HDF5 1.10 copies the bytes of the extents whatever the header
   // holds.
-  if (layout == H5D_COMPACT && Index(H5Dget_storage_size(dataset)) < bytes) throw ends_early(where);
+  if (layout == H5D_COMPACT && Index(H5Dget_storage_size(dataset)) != bytes)
+    throw ends_early(where);
   if (layout != H5D_CHUNKED) return stored;
   hsize_t chunk[2] = {1, 1};
   if (object.dims.empty() || object.dims.size() > 2 ||
       H5Pget_chunk(properties, int(object.dims.size()), chunk) != int(object.dims.size()))
-    return stored;
-  // Chunks at the edges may be left unfiltered without a mark.
-  unsigned edges = 0;
-  if (H5Pget_chunk_opts(properties, &edges) < 0 || edges != 0 ||
-      !know_filters(properties, object.bytes, stored.shuffles))
     return stored;
   for (int axis = 0; axis < 2; ++axis) {
     if (chunk[axis] == 0 || chunk[axis] > (hsize_t(1) << 32)) return stored;
@@ -244,15 +281,12 @@ Stored where_stored(hid_t file, hid_t dataset, const Object& object, const std::
   }
   const Index chunk_bytes = product({stored.chunk[0], stored.chunk[1]}, object.bytes, where);
   if (chunk_bytes > (Index(1) << 32)) return stored;  // HDF5's own limit
-  if (stored.shuffles.empty()) {
-    // H5Dread_chunk() reads the file's size, H5Dget_chunk_storage_size() tells the right one.
-    hsize_t chunks = 0;
-    const Handle space(H5Dget_space(dataset), &H5Sclose);
-    if (H5Dget_num_chunks(dataset, space, &chunks) < 0 ||
-        H5Dget_storage_size(dataset) != chunks * hsize_t(chunk_bytes))
-      throw Error(Exit::input,
-                  "a chunk has the wrong size; " + where + "; the file is damaged: write it again");
-  }
+  require_chunk_sizes(dataset, properties, object.bytes, chunk_bytes, where);
+  // Chunks at the edges may be left unfiltered without a mark.
+  unsigned edges = 0;
+  if (H5Pget_chunk_opts(properties, &edges) < 0 || edges != 0 ||
+      !know_filters(properties, object.bytes, stored.shuffles))
+    return stored;
   stored.way = Stored::Way::filtered;
   return stored;
 }

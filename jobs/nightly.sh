@@ -2,7 +2,7 @@
 # What takes too long for every change; each part can be run alone, and a whole nightly can be run in parts.
 #   ./jobs/nightly.sh [--only PART,...] [--minutes M] [--inputs N] [--backend cpu|cuda] [--log FILE] [PROGRAM]
 #     differential  random commands, forms, options, ranks, restarts, damage against NumPy and SciPy: M minutes
-#     inputs        N mutated inputs (20,000)
+#     inputs        N mutated inputs (20,000); N / 50 damaged bytes of each layout of HDF5
 #     tidy          clang-tidy on every source; every header compiles alone
 #     tsan, asan    sanitized tests under ThreadSanitizer; all their cases under AddressSanitizer
 #     asan-inputs   N / 10 mutated inputs under AddressSanitizer
@@ -56,6 +56,7 @@ if wanted differential; then
 fi
 if wanted inputs; then
   step "$python" tests/program/fuzz.py "$program" --count "$inputs" --seed "$date" --jobs "$(nproc)"
+  step "$python" tests/program/damaged.py "$program" --tries $((inputs / 50)) --seed "$date" --jobs "$(nproc)"
 fi
 if wanted tidy; then step "$python" tests/tidy.py . "$(dirname "$program")" --all; step "$python" tests/headers.py . "$(dirname "$program")" --all; fi
 if wanted tsan; then

@@ -333,24 +333,40 @@ class Forms:
         return a
 
 
-if __name__ == "__main__":  # a hash of what h5py reads in the inputs of a folder
-    total = hashlib.sha256()
+if __name__ == "__main__":  # hashes of what h5py reads in the inputs of a folder: {part: hash, or null where it cannot read}
+    seen = {}
 
-    def take(name, thing):
-        total.update(name.encode())
-        for key in sorted(thing.attrs):
-            total.update(f"{key} {thing.attrs[key]}".encode())
-        if isinstance(thing, h5py.Dataset):
-            total.update(f"{thing.shape} {thing.dtype}".encode() + thing[...].tobytes())
+    def take(part, read):
+        try:
+            seen[part] = hashlib.sha256(read()).hexdigest()
+        except Exception:
+            seen[part] = None
 
-    def walk(group, depth=0):
-        for key in sorted(group):
-            take(key, group[key])
-            if isinstance(group[key], h5py.Group) and depth < 5:
-                walk(group[key], depth + 1)
+    def attributes(where, thing):
+        names = []
+        take("names " + where, lambda: names.extend(sorted(thing.attrs)) or repr(names).encode())
+        for key in names:
+            take(f"attribute {where} {key}", lambda: f"{thing.attrs[key]}".encode())
+
+    def walk(where, group, depth=0):
+        keys = []
+        take("members " + where, lambda: keys.extend(sorted(group)) or repr(keys).encode())
+        for key in keys:
+            at, thing = f"{where}/{key}", []
+            take("object " + at, lambda: thing.append(group[key]) or type(thing[0]).__name__.encode())
+            if not thing:
+                seen["numbers " + at] = None
+                continue
+            attributes(at, thing[0])
+            if isinstance(thing[0], h5py.Dataset):
+                take("numbers " + at, lambda: f"{thing[0].shape} {thing[0].dtype}".encode() + thing[0][...].tobytes())
+            elif depth < 5:
+                walk(at, thing[0], depth + 1)
 
     for name in sorted(os.listdir(sys.argv[1])):
         if name.endswith(".h5") and not name.startswith(("out", "again", "resumed", "part", "damaged", "c.h5")):
-            with h5py.File(os.path.join(sys.argv[1], name)) as f:
-                walk(f)
-    print(total.hexdigest())
+            take("file " + name, lambda: h5py.File(os.path.join(sys.argv[1], name)).filename.encode())
+            if seen["file " + name]:
+                with h5py.File(os.path.join(sys.argv[1], name)) as f:
+                    walk(name, f)
+    print(json.dumps(seen))

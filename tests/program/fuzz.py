@@ -6,9 +6,10 @@ fuzz.py TERRACE [--count 500] [--first 0] [--seed 1] [--jobs 2] [--only I] [--li
 Input I of a seed is the same whenever it is made. What it finds stays in a folder that is printed at the end.
 """
 import argparse
-import concurrent.futures
 import hashlib
+import multiprocessing
 import os
+import pickle
 import resource
 import shutil
 import stat
@@ -446,10 +447,33 @@ def judge(index):
     return index, kind, code, [f"{index} ({name}, {kind}): {'; '.join(wrong) or 'nothing wrong'}: terrace {words}: {err.strip()[-400:]}"]
 
 
+def apart(index):
+    """judge(index) in a process of its own: HDF5 may die of what the driver itself writes or reads, and that is a finding about this input."""
+    here, there = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(here)
+        with os.fdopen(there, "wb") as f:
+            f.write(pickle.dumps(judge(index)))
+        os._exit(0)
+    os.close(there)
+    with os.fdopen(here, "rb") as f:
+        said = f.read()
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return pickle.loads(said) if said else (index, "driver", status, [f"{index}: the driver itself ended with {status}: --only {index}"])
+
+
+def begin():
+    """Of a worker: a folder of Open MPI's of its own. Of two mpirun in one, one removes what the other has just made."""
+    own = os.path.join(home, f"mpi-{os.getpid()}")
+    os.mkdir(own)
+    os.environ["OMPI_MCA_orte_tmpdir_base"] = environment["OMPI_MCA_orte_tmpdir_base"] = own
+
+
 indices = [options.only] if options.only is not None else range(options.first, options.count)
 codes, findings = {}, 0
-with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-    for index, kind, code, wrong in pool.map(judge, indices):
+with multiprocessing.get_context("fork").Pool(options.jobs, begin) as pool:
+    for index, kind, code, wrong in pool.imap(apart, indices):
         codes[(kind, code)] = codes.get((kind, code), 0) + 1
         findings += len(wrong)
         for line in wrong:
