@@ -119,6 +119,7 @@ struct OperatorOn : Operator::Inside {
                             const Options& options) override {
     terrace::api::Context::Inside& inside = ranks.inside();
     (void)inside.on<B>();  // the device is ours again
+    inside.wait_for_caller(b.where == Where::device || x.where == Where::device);
     const CgRequest base = request_of(options, std::is_same_v<A<B>, terrace::cg::DenseOperator<B>>);
     if (b.columns != x.columns || b.columns < 1)
       fail_together(Exit::usage,
@@ -133,8 +134,8 @@ struct OperatorOn : Operator::Inside {
                     "this preconditioner needs the diagonal; cg::user; give it, or use "
                     "none");
     const Index nrhs = b.columns;
-    const Held<const double, B> right(context, n, b, nrhs, "b");
-    const Held<double, B> result(context, n, x, nrhs, "x");
+    Held<const double, B> right(context, n, b, nrhs, "b");
+    Held<double, B> result(context, n, x, nrhs, "x");
     right.require_finite();
     const Range own = a->rows();
     std::vector<double> from, to;
@@ -296,14 +297,16 @@ Operator dense(Context& context, std::int64_t n, Local<const double> a) {
                                              n, a.columns));
     return with_backend(ranks, a.where == Where::device, hint(double(n) * double(n)),
                         [&]<class B>(terrace::Context<B>& on) {
-                          const Held<const double, B> held(on, n, a, n, "a");
+                          Held<const double, B> held(on, n, a, n, "a");
                           held.require_finite();
                           auto made = std::make_unique<terrace::cg::DenseOperator<B>>(on, n);
                           const Range own = made->rows();
-                          held.read({&own, 1},
-                                    [&](Index position, Index count, const double* rows) {
-                                      made->put_rows(on, position, count, rows);
-                                    });
+                          held.read(
+                              {&own, 1},
+                              [&](Index position, Index count, const double* rows) {
+                                made->put_rows(on, position, count, rows);
+                              },
+                              true);
                           return finished<terrace::cg::DenseOperator>(context, on, std::move(made));
                         });
   });
@@ -317,10 +320,16 @@ Operator band(Context& context, std::int64_t n, const band::Matrix& a) {
         [&]<class B>(terrace::Context<B>& on) {
           const HeldBand<B> held(on, n, a);
           auto made = std::make_unique<terrace::cg::BandOperator<B>>(on, n, a.half_bandwidth);
-          for (const Range range : {made->columns_before(), made->rows()})
-            held.read({&range, 1}, [&](Index position, Index count, const double* columns) {
-              made->put_columns(on, range.first + position, count, held.height(), columns);
-            });
+          const auto put = [&](Range range, bool there) {
+            held.read(
+                {&range, 1},
+                [&](Index position, Index count, const double* columns) {
+                  made->put_columns(on, range.first + position, count, held.height(), columns);
+                },
+                there);
+          };
+          put(made->columns_before(), false);
+          put(made->rows(), true);
           return finished<terrace::cg::BandOperator>(context, on, std::move(made));
         });
   });

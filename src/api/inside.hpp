@@ -37,6 +37,8 @@ struct Context::Inside {
     }
   }
   [[nodiscard]] std::string transport() const;
+  /// What the caller has enqueued for arrays on a device is done. Collective.
+  void wait_for_caller(bool on_device) const;
 
  private:
   std::optional<terrace::Context<Cpu>> cpu_;
@@ -89,6 +91,7 @@ auto with_backend(Context::Inside& ranks, bool on_device, const BackendHint& hin
                            : wanted == Backend::cuda || forced ? "cuda"
                                                                : "auto";
   const BackendChoice choice = resolve_backend(ranks.control, name, hint);
+  ranks.wait_for_caller(on_device);
   if constexpr (with_cuda) {
     if (choice.name == "cuda") return body.template operator()<Cuda>(ranks.on<Cuda>());
   }

@@ -13,7 +13,7 @@ int cuda_device_count() { return 0; }
 int current_device() { return -1; }
 void set_current_device(int) {}
 bool is_on_device(const void*) { return false; }
-void wait_for_device() {}
+void wait_for_caller(void*) {}
 DeviceInfo select_cuda_device(int) {
   throw Error(Exit::resources,
               "this terrace was built without CUDA; rebuild with -DTERRACE_CUDA=ON");

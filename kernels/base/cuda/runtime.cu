@@ -191,7 +191,10 @@ bool is_on_device(const void* data) {
   }
   return found.type == cudaMemoryTypeDevice;
 }
-void wait_for_device() { check(cudaDeviceSynchronize()); }
+void wait_for_caller(void* stream) {
+  check(stream ? cudaStreamSynchronize(static_cast<cudaStream_t>(stream))
+               : cudaDeviceSynchronize());
+}
 
 int cuda_device_count() {
   int count = 0;
