@@ -63,6 +63,13 @@ CgRequest request_of(const Options& o, bool dense) {
   return request;
 }
 
+void require_order(Index n, Index columns) {
+  if (columns != n)
+    fail_together(Exit::usage, fmt::format("the matrix of order {} has {} columns; "
+                                           "Local::columns; give n",
+                                           n, columns));
+}
+
 void refuse_asymmetry(const std::optional<Asymmetry>& found) {
   if (found)
     fail_together(
@@ -77,10 +84,62 @@ void refuse_asymmetry(const std::optional<Asymmetry>& found) {
 struct Operator::Inside {
   virtual ~Inside() = default;
   virtual std::vector<Result> solve(Local<const double> b, Local<double> x, const Options&) = 0;
+  // New values of a matrix of this kind; of another one a usage error.
+  virtual void update(const double*) { refuse("csr"); }
+  virtual void update(const Local<const double>&) { refuse("dense"); }
+  virtual void update(const band::Matrix&) { refuse("band"); }
   Index n = 0;
+
+ private:
+  static void refuse(const char* maker) {
+    fail_together(Exit::usage,
+                  fmt::format("these are not the values of this operator; update_values; it takes "
+                              "them where cg::{} has made it",
+                              maker));
+  }
 };
 
 namespace {
+
+template <class B>
+void put_values(terrace::Context<B>& on, terrace::cg::DenseOperator<B>& to,
+                const Local<const double>& a) {
+  Held<const double, B> held(on, to.n(), a, to.n(), "a");
+  held.require_finite();
+  const Range own = to.rows();
+  const auto put = [&](Index position, Index count, const double* rows) {
+    to.put_rows(on, position, count, rows);
+  };
+  held.read({&own, 1}, put, true);
+}
+
+template <class B>
+void put_values(terrace::Context<B>& on, terrace::cg::BandOperator<B>& to, const band::Matrix& a) {
+  const HeldBand<B> held(on, to.n(), a);
+  const auto put = [&](Range range, bool there) {
+    held.read(
+        {&range, 1},
+        [&](Index position, Index count, const double* columns) {
+          to.put_columns(on, range.first + position, count, held.height(), columns);
+        },
+        there);
+  };
+  put(to.columns_before(), false);
+  put(to.rows(), true);
+}
+
+template <class B>
+void put_values(terrace::Context<B>& on, terrace::cg::CsrOperator<B>& to, const double* value) {
+  collectively(on.control, [&] {
+    for (Index k = 0; k < to.entries(); ++k)
+      if (!std::isfinite(value[k]))
+        throw terrace::Error(Exit::input,
+                             fmt::format("entry {} is {}; in the CSR values; only finite numbers "
+                                         "are accepted",
+                                         k, value[k]));
+  });
+  to.put_values(on, value);
+}
 
 /// The caller stops the iteration: agreed, a step later, over the votes.
 CgHooks hooks_of(Context::Inside& ranks, const Options& options) {
@@ -109,11 +168,51 @@ struct OperatorOn : Operator::Inside {
   terrace::Context<B>& context;
   std::unique_ptr<A<B>> a;
   bool one_at_a_time = false, has_diagonal = true;
+  bool in_order = true;  ///< of CSR: the caller's entries are the operator's
 
   OperatorOn(Context group, terrace::Context<B>& on, std::unique_ptr<A<B>> matrix)
       : ranks(std::move(group)), context(on), a(std::move(matrix)) {
     n = a->n();
     if (ranks.inside().options.check) refuse_asymmetry(a->asymmetry(on));
+  }
+  void update(const double* value) override {
+    if constexpr (std::is_same_v<A<B>, terrace::cg::CsrOperator<B>>) {
+      if (!in_order)
+        fail_together(Exit::usage,
+                      "rows of this CSR matrix have columns out of order or twice; update_values; "
+                      "sort them before cg::csr, or make the operator anew");
+      update_by(false, value);
+    } else {
+      Inside::update(value);
+    }
+  }
+  void update(const Local<const double>& values) override {
+    if constexpr (std::is_same_v<A<B>, terrace::cg::DenseOperator<B>>) {
+      require_order(n, values.columns);
+      update_by(values.where == Where::device, values);
+    } else {
+      Inside::update(values);
+    }
+  }
+  void update(const band::Matrix& values) override {
+    if constexpr (std::is_same_v<A<B>, terrace::cg::BandOperator<B>>) {
+      if (std::max<Index>(0, std::min(values.half_bandwidth, n - 1)) != a->half_bandwidth())
+        fail_together(Exit::usage,
+                      fmt::format("the band has half-bandwidth {}, the operator {}; update_values; "
+                                  "give the same, or make it anew",
+                                  values.half_bandwidth, a->half_bandwidth()));
+      a->begin_again();
+      update_by(values.where == Where::device, values);
+    } else {
+      Inside::update(values);
+    }
+  }
+  template <class Values>
+  void update_by(bool on_device, const Values& values) {
+    (void)ranks.inside().template on<B>();  // the device is ours again
+    ranks.inside().wait_for_caller(on_device);
+    put_values(context, *a, values);
+    if (ranks.inside().options.check) refuse_asymmetry(a->asymmetry(context));
   }
   std::vector<Result> solve(Local<const double> b, Local<double> x,
                             const Options& options) override {
@@ -249,8 +348,12 @@ Operator from_csr(Context& context, Index n, const Rows& rows, std::vector<Index
   const double entries = control.reduce(double(start.back()), Reduce::sum);
   return with_backend(ranks, false, hint(entries), [&]<class B>(terrace::Context<B>& on) {
     auto a = from_rows(on, first, start, column, value);
+    const bool in_order = bool(a);
     if (!a) a = from_slice(on, first, start, column, value);
-    return finished<terrace::cg::CsrOperator>(context, on, std::move(a));
+    auto made =
+        std::make_unique<OperatorOn<B, terrace::cg::CsrOperator>>(context, on, std::move(a));
+    made->in_order = in_order;
+    return Operator(std::move(made));
   });
 }
 
@@ -264,6 +367,16 @@ std::int64_t Operator::n() const { return inside_->n; }
 std::vector<Result> Operator::solve(Local<const double> b, Local<double> x,
                                     const Options& options) {
   return at_border([&] { return inside_->solve(b, x, options); });
+}
+
+void Operator::update_values(const double* value) {
+  at_border([&] { inside_->update(value); });
+}
+void Operator::update_values(Local<const double> a) {
+  at_border([&] { inside_->update(a); });
+}
+void Operator::update_values(const band::Matrix& a) {
+  at_border([&] { inside_->update(a); });
 }
 
 Operator csr(Context& context, std::int64_t n, Rows rows, const std::int64_t* start,
@@ -291,22 +404,11 @@ Operator csr(Context& context, std::int64_t n, Rows rows, const std::int32_t* st
 Operator dense(Context& context, std::int64_t n, Local<const double> a) {
   return at_border([&] {
     Context::Inside& ranks = context.inside();
-    if (a.columns != n)
-      fail_together(Exit::usage, fmt::format("the matrix of order {} has {} columns; "
-                                             "Local::columns; give n",
-                                             n, a.columns));
+    require_order(n, a.columns);
     return with_backend(ranks, a.where == Where::device, hint(double(n) * double(n)),
                         [&]<class B>(terrace::Context<B>& on) {
-                          Held<const double, B> held(on, n, a, n, "a");
-                          held.require_finite();
                           auto made = std::make_unique<terrace::cg::DenseOperator<B>>(on, n);
-                          const Range own = made->rows();
-                          held.read(
-                              {&own, 1},
-                              [&](Index position, Index count, const double* rows) {
-                                made->put_rows(on, position, count, rows);
-                              },
-                              true);
+                          put_values(on, *made, a);
                           return finished<terrace::cg::DenseOperator>(context, on, std::move(made));
                         });
   });
@@ -318,18 +420,8 @@ Operator band(Context& context, std::int64_t n, const band::Matrix& a) {
     return with_backend(
         ranks, a.where == Where::device, hint(double(n) * double(a.half_bandwidth + 1)),
         [&]<class B>(terrace::Context<B>& on) {
-          const HeldBand<B> held(on, n, a);
           auto made = std::make_unique<terrace::cg::BandOperator<B>>(on, n, a.half_bandwidth);
-          const auto put = [&](Range range, bool there) {
-            held.read(
-                {&range, 1},
-                [&](Index position, Index count, const double* columns) {
-                  made->put_columns(on, range.first + position, count, held.height(), columns);
-                },
-                there);
-          };
-          put(made->columns_before(), false);
-          put(made->rows(), true);
+          put_values(on, *made, a);
           return finished<terrace::cg::BandOperator>(context, on, std::move(made));
         });
   });
