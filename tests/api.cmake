@@ -42,3 +42,14 @@ foreach(ranks 1 3)
   set_tests_properties(api/python.${ranks} PROPERTIES TIMEOUT 300 LABELS "ranks-${ranks}" PROCESSORS ${ranks} SKIP_RETURN_CODE 77
                        ENVIRONMENT "${terrace_test_environment};${terrace_launcher_folder}/api_python_${ranks};PYTHONPATH=${PROJECT_SOURCE_DIR}/src/api/python;PYTHONDONTWRITEBYTECODE=1;TERRACE_LIBRARY=$<TARGET_FILE:terrace_api>;TERRACE_PROGRAM=$<TARGET_FILE:terrace>")
 endforeach()
+
+# For jobs/measure_library.py: what a call takes beside the verb in it.
+add_executable(api_overhead api/overhead.cpp)
+set_target_properties(api_overhead PROPERTIES CXX_STANDARD 17 CXX_VISIBILITY_PRESET default)
+target_link_libraries(api_overhead PRIVATE terrace_api)
+target_compile_definitions(api_overhead PRIVATE TERRACE_WITH_CUDA=$<BOOL:${TERRACE_CUDA}>)
+if(TERRACE_CUDA)
+  target_link_libraries(api_overhead PRIVATE CUDA::cudart)
+endif()
+add_test(NAME api/overhead COMMAND ${TERRACE_PYTHON} ${PROJECT_SOURCE_DIR}/jobs/measure_library.py ${PROJECT_BINARY_DIR} --backend cpu --repeat 1 --scale 0.02)
+set_tests_properties(api/overhead PROPERTIES TIMEOUT 300 ENVIRONMENT "${terrace_test_environment}")

@@ -5,6 +5,7 @@
 // some to each that asks, 32 MiB of rows for each rank at a time. A rank's own rows of a device stay
 // there where reader and writer copy to and from the memory of the backend alone (`there`).
 #pragma once
+#include <bit>
 #include <span>
 #include <vector>
 
@@ -20,6 +21,15 @@ namespace terrace::api {
 /// process; for tests.
 TERRACE_API std::int64_t staged_bytes();
 void note_staged(Index bytes);
+
+/// No NaN and no infinity among `count` numbers: an exponent of all ones overflows into the sign.
+inline bool all_finite(const double* x, Index count) {
+  constexpr Word exponent = Word(0x7ff) << 52;
+  Word seen = 0;
+  for (Index i = 0; i < count; ++i)
+    seen |= (std::bit_cast<Word>(x[i]) & exponent) + (Word(1) << 52);
+  return seen >> 63 == 0;
+}
 
 /// Who holds which of `extent` rows, in which order. Equal on all ranks.
 class Holders {

@@ -103,7 +103,7 @@ void HeldBand<B>::copy(const terrace::Context<B>& context, const band::Matrix& a
                        bool as_it_is) {
   const Index count = columns_.count;
   const bool diagonals = a.layout == band::Matrix::diagonals;
-  own_.resize(std::size_t(count * height_));
+  own_ = Buffer<double, Cpu>(count * height_);
   band::Matrix from = a;
   std::vector<double> staged;
   if (a.where == Where::device && count > 0) {
@@ -141,7 +141,7 @@ void HeldBand<B>::from_upper(terrace::Context<B>& context) {
   parallel_ranges(count, tile, [&](Index first, Index end) {
     for (Index j = first; j < end; ++j)
       for (Index d = 0; d < height_; ++d)
-        own_[std::size_t(j * height_ + d)] =
+        own_.data()[j * height_ + d] =
             d < wanted.count - j ? upper[std::size_t((j + d + 1) * height_ - 1 - d)] : 0.0;
   });
 }
@@ -159,15 +159,17 @@ void HeldBand<B>::hold(terrace::Context<B>& context, const double* data, Where w
 template <class B>
 void HeldBand<B>::keep(terrace::Context<B>& context) {
   if (on_device() || data_ == own_.data()) return;
-  own_.assign(data_, data_ + columns_.count * height_);
+  const Index size = columns_.count * height_;
+  own_ = Buffer<double, Cpu>(size);
+  std::copy_n(data_, size, own_.data());
   hold(context, own_.data(), Where::host);
 }
 
 template <class B>
 void HeldBand<B>::forget() {
   held_.reset();
-  own_ = {};
-  own_there_ = {};
+  own_ = Buffer<double, Cpu>();
+  own_there_ = Buffer<double, B>();
 }
 
 template <class B>
@@ -191,6 +193,7 @@ void HeldBand<B>::require_finite(terrace::Context<B>& context) const {
   parallel_for(ceil_div(count, tile), [&](Index t) {
     for (Index j = t * tile; j < std::min(count, (t + 1) * tile); ++j) {
       const Index column = columns_.first + j, height = std::min(height_, n_ - column);
+      if (all_finite(data + j * height_, height)) continue;
       for (Index d = 0; d < height; ++d)
         if (const double value = data[j * height_ + d]; !std::isfinite(value)) {
           const std::lock_guard lock(mutex);

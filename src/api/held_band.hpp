@@ -40,7 +40,7 @@ class HeldBand {
   void require_finite(terrace::Context<B>& context) const;
   Index n_, height_;
   Range columns_;
-  std::vector<double> own_;
+  Buffer<double, Cpu> own_;
   Buffer<double, B> own_there_;
   const double* data_ = nullptr;
   std::optional<Held<const double, B>> held_;

@@ -50,7 +50,7 @@ void Held<T, B>::give(Index position, const Holders::Run& run, const io::Sink<Va
   const bool direct = on_host_ || there;
   if (ld_ == columns_ && direct) return sink(position, run.count, data_ + run.at * ld_);
   const Index most = std::min(portion(), run.count) * columns_;
-  std::vector<Value> host(std::size_t(on_host_ || !there ? most : 0));
+  const Buffer<Value, Cpu> host(on_host_ || !there ? most : 0);
   const Buffer<Value, B> device(on_host_ || !there ? 0 : most);
   for (Index from = 0; from < run.count; from += portion()) {
     const Index count = std::min(portion(), run.count - from);
@@ -176,7 +176,7 @@ void Held<T, B>::write(std::span<const Index> destination, const io::Source<Valu
   const Index rounds = control.reduce(ceil_div(slots, portion()), Reduce::max);
   const auto ranks = std::size_t(control.size());
   const bool stay = there && !on_host_;  // own rows, on their device
-  std::vector<Value> rows(std::size_t(stay && ranks == 1 ? 0 : most * columns_));
+  const Buffer<Value, Cpu> rows(stay && ranks == 1 ? 0 : most * columns_);
   const Buffer<Value, B> device(stay ? most * columns_ : 0);
   for (Index round = 0; round < rounds; ++round) {
     const Index first = std::min(slots, round * portion());
@@ -204,8 +204,8 @@ void Held<T, B>::write(std::span<const Index> destination, const io::Source<Valu
     context_->ahead.synchronize();
     for (Index i = 0; i < count; ++i)
       if (const int r = owner[std::size_t(i)]; r != me)
-        values[std::size_t(r)].insert(values[std::size_t(r)].end(), rows.begin() + i * columns_,
-                                      rows.begin() + (i + 1) * columns_);
+        values[std::size_t(r)].insert(values[std::size_t(r)].end(), rows.data() + i * columns_,
+                                      rows.data() + (i + 1) * columns_);
     at = deal(control, std::move(at));
     values = deal(control, std::move(values));
     for (std::size_t r = 0; r < ranks; ++r) put(at[r], values[r].data());

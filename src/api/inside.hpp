@@ -11,6 +11,7 @@
 #include "distrib/context.hpp"
 #include "distrib/votes.hpp"
 #include "kernels/base/callers.hpp"
+#include "kernels/base/kept_memory.hpp"
 #include "src/api/terrace/context.hpp"
 #include "src/frame/backend_choice.hpp"
 #include "src/frame/progress.hpp"
@@ -19,6 +20,7 @@ namespace terrace::api {
 
 struct Context::Inside {
   Inside(Control ranks, Options wanted);
+  const KeepsMemory kept;  ///< between calls; goes last
   Control control;
   Options options;
 

@@ -88,7 +88,8 @@ struct Options {
   std::function<bool(double done)> progress;
 };
 
-/// A group of ranks and their devices. Copies share it. Make it before, and let it go after, all that
+/// A group of ranks and their devices. Copies share it. While one exists, memory is kept from call to
+/// call: at most 1 GiB of a process's devices, and 256 MiB each of its host and page-locked memory. Make it before, and let it go after, all that
 /// is made with it, and before MPI_Finalize.
 class TERRACE_API Context {
  public:
