@@ -115,6 +115,14 @@ Held<T, B>::Held(terrace::Context<B>& context, Index extent, const Local<T>& loc
 }
 
 template <class T, class B>
+std::vector<Range> Held<T, B>::ranges() const {
+  std::vector<Range> own;
+  for (const Holders::Run& run : holders_.runs())
+    if (run.rank == context_->rank()) own.push_back({run.first, run.count});
+  return own;
+}
+
+template <class T, class B>
 Index Held<T, B>::portion() const {
   return std::max<Index>(1, portion_bytes / std::max<Index>(1, 8 * columns_));
 }

@@ -66,6 +66,8 @@ class Holders {
 /// Rows of `columns` numbers in the caller's memory.
 template <class T, class B>
 class Held {
+  using Value = std::remove_const_t<T>;
+
  public:
   /// `context` outlives it. Collective; throws agreed Error(usage) as Holders, and for a device's
   /// memory on the CPU backend.
@@ -85,6 +87,12 @@ class Held {
   /// B, to the device as well. Collective.
   void write(std::span<const Index> destination, const io::Source<std::remove_const_t<T>>& from,
              bool there = false) const requires(!std::is_const_v<T>);
+  /// Rows [at, at + count) of the caller's to packed host memory.
+  void pack(Index at, Index count, Value* out) const;
+  /// The caller's row places[i] := packed row i, of host memory; negative: none.
+  void put(std::span<const Index> places, const Value* packed) const;
+  /// This rank's rows, in the order in which it holds them.
+  [[nodiscard]] std::vector<Range> ranges() const;
   [[nodiscard]] const Holders& holders() const { return holders_; }
   [[nodiscard]] Index rows() const { return holders_.count(context_->rank()); }
   [[nodiscard]] bool on_device() const { return !on_host_; }
@@ -92,17 +100,12 @@ class Held {
   [[nodiscard]] Index ld() const { return ld_; }
 
  private:
-  using Value = std::remove_const_t<T>;
   void read_alone(std::span<const Range> ranges, const io::Sink<Value>& sink, bool there) const;
   void give(Index position, const Holders::Run& run, const io::Sink<Value>& sink, bool there) const;
   /// Straight to their places, where the rows stay in order and lie side by side.
   bool write_in_order(std::span<const Index> destination, const io::Source<Value>& from,
                       bool there) const;
-  /// Rows [at, at + count) of the caller's to packed host memory.
-  void pack(Index at, Index count, Value* out) const;
-  /// The caller's row places[i] := packed row i, of host memory; negative: none.
-  void put(std::span<const Index> places, const Value* packed) const;
-  /// The same, of a device's rows from memory of B.
+  /// As put(), of a device's rows from memory of B.
   void scatter(std::span<const Index> places, const Value* packed) const;
   /// Rows of which the host, or the device, takes a portion at once.
   [[nodiscard]] Index portion() const;

@@ -22,6 +22,8 @@ class HeldBand {
   void read(std::span<const Range> ranges, const io::Sink<double>& sink, bool there = false) const {
     held_->read(ranges, sink, there);
   }
+  /// `count` of this rank's columns from the `at`-th on, to the host.
+  void pack(Index at, Index count, double* out) const { held_->pack(at, count, out); }
   [[nodiscard]] Index n() const { return n_; }
   [[nodiscard]] Index height() const { return height_; }
   [[nodiscard]] Range columns() const { return columns_; }
