@@ -43,6 +43,10 @@ foreach(ranks 1 3)
                        ENVIRONMENT "${terrace_test_environment};${terrace_launcher_folder}/api_python_${ranks};PYTHONPATH=${PROJECT_SOURCE_DIR}/src/api/python;PYTHONDONTWRITEBYTECODE=1;TERRACE_LIBRARY=$<TARGET_FILE:terrace_api>;TERRACE_PROGRAM=$<TARGET_FILE:terrace>")
 endforeach()
 
+add_test(NAME api/python.arrays COMMAND ${TERRACE_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/api/python_arrays_test.py)
+set_tests_properties(api/python.arrays PROPERTIES TIMEOUT 120 SKIP_RETURN_CODE 77
+                     ENVIRONMENT "${terrace_test_environment};PYTHONPATH=${PROJECT_SOURCE_DIR}/src/api/python;PYTHONDONTWRITEBYTECODE=1;TERRACE_LIBRARY=$<TARGET_FILE:terrace_api>")
+
 # For jobs/measure_library.py: what a call takes beside the verb in it.
 add_executable(api_overhead api/overhead.cpp)
 set_target_properties(api_overhead PROPERTIES CXX_STANDARD 17 CXX_VISIBILITY_PRESET default)

@@ -3,7 +3,7 @@ import ctypes
 
 import numpy as np
 
-from .._arrays import Reals, owned
+from .._arrays import Reals, copied, owned
 from .._library import OBSERVE, PRODUCT, CgOptions, CgResult, using
 
 _int64 = ctypes.c_int64
@@ -90,7 +90,7 @@ class Operator:
         right = Reals(b, "b")
         if right.rows != self._count.value:
             raise ValueError(f"b has {right.rows} rows, the matrix {self._count.value}")
-        x = owned(x0, False) if x0 is not None else np.zeros(right.shape) if right.device is None else b.copy()
+        x = owned(x0, False) if x0 is not None else np.zeros(right.shape) if right.device is None else copied(b)
         if x.shape != right.shape:
             raise ValueError(f"x0 has the shape {x.shape}, b {right.shape}")
         start = Reals(x, "x0", writable=True)
