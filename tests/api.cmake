@@ -47,6 +47,14 @@ add_test(NAME api/python.arrays COMMAND ${TERRACE_PYTHON} ${CMAKE_CURRENT_LIST_D
 set_tests_properties(api/python.arrays PROPERTIES TIMEOUT 120 SKIP_RETURN_CODE 77
                      ENVIRONMENT "${terrace_test_environment};PYTHONPATH=${PROJECT_SOURCE_DIR}/src/api/python;PYTHONDONTWRITEBYTECODE=1;TERRACE_LIBRARY=$<TARGET_FILE:terrace_api>")
 
+add_test(NAME api/abi COMMAND ${CMAKE_CURRENT_LIST_DIR}/api/abi.sh $<TARGET_FILE:terrace_api> ${PROJECT_SOURCE_DIR}/src/api/terrace
+         ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+set_tests_properties(api/abi PROPERTIES TIMEOUT 120 SKIP_RETURN_CODE 77)
+
+# Recipes of packages, as far as they can be parsed here.
+add_test(NAME api/packaging COMMAND ${TERRACE_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/api/packaging_test.py ${PROJECT_SOURCE_DIR})
+set_tests_properties(api/packaging PROPERTIES TIMEOUT 60)
+
 # For jobs/measure_library.py: what a call takes beside the verb in it.
 add_executable(api_overhead api/overhead.cpp)
 set_target_properties(api_overhead PROPERTIES CXX_STANDARD 17 CXX_VISIBILITY_PRESET default)
