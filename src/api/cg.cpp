@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "src/api/csr_rows.hpp"
 #include "src/api/held_band.hpp"
 #include "src/api/inside.hpp"
 #include "src/cg/operators.hpp"
@@ -271,66 +272,6 @@ Operator finished(const Context& ranks, terrace::Context<B>& on, std::unique_ptr
   return Operator(std::make_unique<OperatorOn<B, A>>(ranks, on, std::move(a)));
 }
 
-/// Starts of the ranks' rows; ranges that ascend with the rank.
-std::vector<Index> starts(const Control& control, Index n, const Rows& rows) {
-  const std::vector<Index> firsts = control.gather_all(rows.first);
-  const std::vector<Index> counts = control.gather_all(rows.count);
-  const Index dealt = control.reduce(rows.block, Reduce::max);
-  Index next = 0;
-  std::vector<Index> result;
-  for (std::size_t r = 0; r < firsts.size(); ++r) {
-    result.push_back(next);
-    if (dealt != 0 || counts[r] < 0 || (counts[r] > 0 && firsts[r] != next)) next = n + 1;
-    next += counts[r];
-  }
-  if (next != n)
-    fail_together(Exit::usage,
-                  fmt::format("the ranks' rows of the CSR matrix are not 0 to {} in the "
-                              "order of the ranks; Rows; give such ranges",
-                              n - 1));
-  result.push_back(n);
-  return result;
-}
-
-/// By way of the host's memory: rows in any order, duplicates added.
-template <class B>
-std::unique_ptr<terrace::cg::CsrOperator<B>> from_slice(const terrace::Context<B>& on,
-                                                        const std::vector<Index>& first,
-                                                        const std::vector<Index>& start,
-                                                        const Index* column, const double* value) {
-  terrace::cg::CsrSlice slice;
-  collectively(on.control, [&] {
-    slice.start = start;
-    slice.column.resize(std::size_t(start.back()));
-    slice.value.resize(std::size_t(start.back()));
-    std::copy_n(column, start.back(), slice.column.begin());
-    std::copy_n(value, start.back(), slice.value.begin());
-  });
-  return std::make_unique<terrace::cg::CsrOperator<B>>(on, first, std::move(slice));
-}
-
-template <class B>
-std::unique_ptr<terrace::cg::CsrOperator<B>> from_rows(const terrace::Context<B>& on,
-                                                       const std::vector<Index>& first,
-                                                       const std::vector<Index>& start,
-                                                       const Index* column, const double* value) {
-  terrace::cg::CsrLoad<B> load(on, first, start);
-  if (load.entries() > 0) {
-    load.put_columns(on, 0, load.entries(), column);
-    load.put_values(on, 0, load.entries(), value);
-  }
-  const terrace::cg::CsrFaults faults = load.faults(on);
-  if (faults.outside > 0)
-    fail_together(Exit::input,
-                  "a column index outside the matrix; in the CSR rows; give zero-based "
-                  "columns below n");
-  if (faults.not_finite > 0)
-    fail_together(Exit::input,
-                  "NaN or Inf in the input; in the CSR values; only finite numbers are accepted");
-  if (faults.unsorted > 0) return nullptr;
-  return std::make_unique<terrace::cg::CsrOperator<B>>(on, std::move(load));
-}
-
 Operator from_csr(Context& context, Index n, const Rows& rows, std::vector<Index> start,
                   const Index* column, const double* value) {
   Context::Inside& ranks = context.inside();
@@ -344,15 +285,13 @@ Operator from_csr(Context& context, Index n, const Rows& rows, std::vector<Index
                                                       "rows; give pointers that rise",
                                                       rows.first + Index(i) - 1));
   });
-  const std::vector<Index> first = starts(control, n, rows);
+  const std::vector<Index> first = row_starts(control, n, rows);
   const double entries = control.reduce(double(start.back()), Reduce::sum);
   return with_backend(ranks, false, hint(entries), [&]<class B>(terrace::Context<B>& on) {
-    auto a = from_rows(on, first, start, column, value);
-    const bool in_order = bool(a);
-    if (!a) a = from_slice(on, first, start, column, value);
-    auto made =
-        std::make_unique<OperatorOn<B, terrace::cg::CsrOperator>>(context, on, std::move(a));
-    made->in_order = in_order;
+    CsrMade<B> made_of = csr_operator(on, first, start, column, value);
+    auto made = std::make_unique<OperatorOn<B, terrace::cg::CsrOperator>>(context, on,
+                                                                          std::move(made_of.a));
+    made->in_order = made_of.in_order;
     return Operator(std::move(made));
   });
 }
@@ -431,7 +370,7 @@ Operator user(Context& context, std::int64_t n, Rows rows, Product product,
               const double* diagonal) {
   return at_border([&] {
     Context::Inside& ranks = context.inside();
-    const std::vector<Index> first = starts(ranks.control, n, rows);
+    const std::vector<Index> first = row_starts(ranks.control, n, rows);
     if (ranks.options.backend == Backend::cuda)
       fail_together(Exit::usage,
                     "a product of the caller's runs on the host; Options::backend is "
