@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "src/api/cg_request.hpp"
 #include "src/api/csr_rows.hpp"
 #include "src/api/held_band.hpp"
 #include "src/api/inside.hpp"
@@ -18,51 +19,12 @@ namespace {
 
 using terrace::cg::Asymmetry;
 using terrace::cg::CgHooks;
-using terrace::cg::CgNorm;
 using terrace::cg::CgRequest;
 using terrace::cg::CgResult;
 
 constexpr double least_entries = 1e6;  // of a matrix, from which a GPU gains
 
 BackendHint hint(double entries) { return {std::cbrt(entries), std::cbrt(least_entries)}; }
-
-void require_known(const std::string& value, std::initializer_list<const char*> names,
-                   const char* option) {
-  std::string list;
-  for (const char* const name : names) {
-    if (value == name) return;
-    list += (list.empty() ? "" : ", ") + std::string(name);
-  }
-  fail_together(Exit::usage,
-                fmt::format("unknown {} '{}'; cg::Options; use {}", option, value, list));
-}
-
-CgRequest request_of(const Options& o, bool dense) {
-  require_known(o.preconditioner, {"none", "jacobi", "block-jacobi", "ic", "chebyshev"},
-                "preconditioner");
-  require_known(o.norm, {"unpreconditioned", "preconditioned", "natural"}, "norm");
-  if (dense && o.preconditioner == "ic")
-    fail_together(Exit::usage,
-                  "the incomplete factor of a dense matrix is its factor; "
-                  "cg::Options::preconditioner; use dense::solve, or block-jacobi");
-  if (o.rtol < 0 || o.atol < 0 || o.block < 1 || o.degree < 1 || o.degree > 64)
-    fail_together(Exit::usage,
-                  "a tolerance below zero, or a block or degree out of range; "
-                  "cg::Options; give rtol, atol from 0, block from 1, degree 1 to 64");
-  CgRequest request;
-  request.rtol = o.rtol;
-  request.atol = o.atol;
-  request.max_iterations = o.max_iterations;
-  request.preconditioner = o.preconditioner;
-  request.jacobi = o.preconditioner == "jacobi";
-  request.block = o.block;
-  request.degree = o.degree;
-  request.norm = o.norm == "preconditioned" ? CgNorm::preconditioned
-                 : o.norm == "natural"      ? CgNorm::natural
-                                            : CgNorm::unpreconditioned;
-  request.x_given = o.start_given;
-  return request;
-}
 
 void require_order(Index n, Index columns) {
   if (columns != n)
@@ -237,6 +199,45 @@ struct OperatorOn : Operator::Inside {
     Held<const double, B> right(context, n, b, nrhs, "b");
     Held<double, B> result(context, n, x, nrhs, "x");
     right.require_finite();
+    AskingProgress progress(inside);
+    const CgHooks hooks = hooks_of(inside, options);
+    if (options.start_given) result.require_finite();
+    const auto solution = lies_there(right, result, nrhs)
+                              ? solve_there(right, result, request, progress, hooks)
+                              : solve_on_host(right, result, nrhs, request, progress, hooks);
+    std::vector<Result> results;
+    for (const CgResult& r : solution.results) results.push_back(result_of(r));
+    return results;
+  }
+
+ private:
+  /// One right-hand side on one rank in memory of the backend.
+  [[nodiscard]] bool lies_there(const Held<const double, B>& b, const Held<double, B>& x,
+                                Index nrhs) const {
+    const auto fits = [](const auto& held) {
+      return held.on_device() != std::is_same_v<B, Cpu> && held.ld() == 1;
+    };
+    return context.size() == 1 && nrhs == 1 && n > 0 && fits(b) && fits(x);
+  }
+  terrace::cg::CgSolution solve_there(const Held<const double, B>& b, const Held<double, B>& x,
+                                      const CgRequest& request, Progress& progress,
+                                      const CgHooks& hooks) {
+    const Buffer<double, B> work(n);  // so that x stays as it was if this fails
+    if (request.x_given)
+      copy(context.ahead, work.view(), View<const double, B>{x.data(), n});
+    else
+      fill_zero(context.ahead, work.view());
+    context.ahead.synchronize();
+    auto solution = terrace::cg::solve_system(
+        context, *a, request, 1, terrace::cg::CgRows<const double>(b.data(), n, true),
+        terrace::cg::CgRows<double>(work.data(), n, true), progress, hooks);
+    copy(context.ahead, View<double, B>{x.data(), n}, View<const double, B>(work));
+    context.ahead.synchronize();
+    return solution;
+  }
+  terrace::cg::CgSolution solve_on_host(const Held<const double, B>& b, const Held<double, B>& x,
+                                        Index nrhs, const CgRequest& request, Progress& progress,
+                                        const CgHooks& hooks) {
     const Range own = a->rows();
     std::vector<double> from, to;
     collectively(context.control, [&] {
@@ -248,22 +249,16 @@ struct OperatorOn : Operator::Inside {
         std::copy_n(data, count * nrhs, into.begin() + position * nrhs);
       };
     };
-    right.read({&own, 1}, take(from));
-    if (options.start_given) {
-      result.require_finite();
-      result.read({&own, 1}, take(to));
-    }
-    AskingProgress progress(inside);
-    const auto solution = terrace::cg::solve_system(context, *a, request, nrhs, std::move(from), to,
-                                                    progress, hooks_of(inside, options));
+    b.read({&own, 1}, take(from));
+    if (request.x_given) x.read({&own, 1}, take(to));
+    auto solution =
+        terrace::cg::solve_system(context, *a, request, nrhs, std::move(from), to, progress, hooks);
     std::vector<Index> places;
     for (Index i = 0; i < own.count; ++i) places.push_back(own.first + i);
-    result.write(places, [&](Index position, Index count, double* out) {
+    x.write(places, [&](Index position, Index count, double* out) {
       std::copy_n(to.data() + position * nrhs, count * nrhs, out);
     });
-    std::vector<Result> results;
-    for (const CgResult& r : solution.results) results.push_back(result_of(r));
-    return results;
+    return solution;
   }
 };
 
