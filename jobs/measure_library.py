@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """What a call of the library takes beside the same verb inside `terrace bench`.
 
-measure_library.py BUILD [--backend cpu|cuda] [--only dense,gf2,band,cg] [--repeat 7] [--scale 1] [--output FILE]
+measure_library.py BUILD [--backend cpu|cuda] [--only dense,gf2,band,cg] [--repeat 7] [--rounds 3] [--scale 1] [--output FILE]
 
 BUILD is a build with tests (build-test/terrace, build-test/tests/api_overhead). On CUDA the caller's arrays lie on the device, in and
 out. Each takes the median of its calls in a process; processes alternate, and the
-best of three counts, so that what else runs on the machine counts little. `over` is the call less the verb; good below 5 % or 0.2 ms. --scale 0.1 for small machines.
+best round counts, so that what else runs on the machine counts little. `over` is the call less the verb; good below 5 % or 0.2 ms. --scale 0.1 for small machines.
 """
 import argparse
 import json
@@ -19,6 +19,7 @@ parser.add_argument("build", type=os.path.abspath)
 parser.add_argument("--backend", default="cuda", choices=["cpu", "cuda"])
 parser.add_argument("--only", default="dense,gf2,band,cg")
 parser.add_argument("--repeat", type=int, default=7)
+parser.add_argument("--rounds", type=int, default=3)
 parser.add_argument("--scale", type=float, default=1, help="of the orders")
 parser.add_argument("--output", help="a JSON file with every figure")
 options = parser.parse_args()
@@ -62,7 +63,7 @@ for family, name, arguments, command in CASES:
         continue
     arguments = [str(a) for a in arguments + [0] * (2 - len(arguments))]
     inside, whole, prepare, give = [], [], [], []
-    for _ in range(3):
+    for _ in range(options.rounds):
         seconds, iterations = verb(command)
         found = output([calls, family, *arguments, str(options.repeat)])
         if family == "cg" and iterations:  # other right-hand sides: iterations differ

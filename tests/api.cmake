@@ -63,5 +63,5 @@ target_compile_definitions(api_overhead PRIVATE TERRACE_WITH_CUDA=$<BOOL:${TERRA
 if(TERRACE_CUDA)
   target_link_libraries(api_overhead PRIVATE CUDA::cudart)
 endif()
-add_test(NAME api/overhead COMMAND ${TERRACE_PYTHON} ${PROJECT_SOURCE_DIR}/jobs/measure_library.py ${PROJECT_BINARY_DIR} --backend cpu --repeat 1 --scale 0.02)
-set_tests_properties(api/overhead PROPERTIES TIMEOUT 300 ENVIRONMENT "${terrace_test_environment}")
+add_test(NAME api/overhead COMMAND ${TERRACE_PYTHON} ${PROJECT_SOURCE_DIR}/jobs/measure_library.py ${PROJECT_BINARY_DIR} --backend cpu --repeat 1 --rounds 1 --scale 0.01)
+set_tests_properties(api/overhead PROPERTIES TIMEOUT 300 ENVIRONMENT "${terrace_test_environment};TERRACE_THREADS=1")

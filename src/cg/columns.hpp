@@ -2,6 +2,7 @@
 // of parallel_for.
 #pragma once
 #include <span>
+#include <type_traits>
 #include <vector>
 
 #include "distrib/control.hpp"
@@ -17,12 +18,12 @@ struct CgRows {
   bool there = false;
   CgRows(T* numbers, Index count, bool on_backend)
       : data(numbers), size(count), there(on_backend) {}
-  template <class Vector>  // of doubles
   // NOLINTNEXTLINE(google-explicit-constructor)
-  CgRows(Vector& rows) requires requires {
-    rows.data();
-  } : data(rows.data()), size(Index(rows.size())) {
-  }
+  CgRows(const std::vector<double>& rows) requires std::is_const_v<T> : data(rows.data()),
+                                                                        size(Index(rows.size())) {}
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  CgRows(std::vector<double>& rows) requires(!std::is_const_v<T>)
+      : data(rows.data()), size(Index(rows.size())) {}
   [[nodiscard]] std::span<T> on_host() const { return {data, std::size_t(size)}; }
 };
 
