@@ -58,6 +58,12 @@ void note_taken(Kind kind, int device, void* data, Index bytes) {
   if (s.users > 0) s.taken[data] = {data, kind, device, bytes};
 }
 
+bool keeps() {
+  Store& s = store();
+  const std::lock_guard lock(s.mutex);
+  return s.users > 0;
+}
+
 bool keep(Kind kind, void* data) noexcept {
   Store& s = store();
   std::list<Block> old;

@@ -25,6 +25,7 @@ enum class Kind { host, pinned, device };
 void* take_kept(Kind kind, int device, Index bytes);
 /// A new block, which may be kept later.
 void note_taken(Kind kind, int device, void* data, Index bytes);
+bool keeps();  ///< whether a KeepsMemory exists
 /// Whether it stays; else the caller frees it. Nothing works on it any more.
 bool keep(Kind kind, void* data) noexcept;
 /// Frees all that is kept, since memory has run out; false where there was nothing.

@@ -357,7 +357,8 @@ void* allocate(Cuda, Index bytes) {
 void release(Cuda, void* data) noexcept {
   note_release(Cuda{}, data);
   const MayWait mark;
-  if (cudaDeviceSynchronize() != cudaSuccess || !keep(Kind::device, data)) cudaFree(data);
+  if (!keeps() || cudaDeviceSynchronize() != cudaSuccess || !keep(Kind::device, data))
+    cudaFree(data);
 }
 namespace {
 
@@ -436,7 +437,8 @@ void release_pinned(void* data) noexcept {
   }
   if (!ours) return release(Cpu{}, data);
   const MayWait mark;
-  if (cudaDeviceSynchronize() != cudaSuccess || !keep(Kind::pinned, data)) free_pinned(data);
+  if (!keeps() || cudaDeviceSynchronize() != cudaSuccess || !keep(Kind::pinned, data))
+    free_pinned(data);
 }
 void free_block(Kind kind, void* data) noexcept {
   if (kind == Kind::host) return std::free(data);
