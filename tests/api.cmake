@@ -5,6 +5,7 @@ endif()
 # The library from outside: programs that know the public headers alone.
 add_executable(api_library_test api/library_test.cpp api/library_dense_test.cpp api/library_gf2_test.cpp api/library_band_test.cpp
                api/library_device_test.cpp)
+target_sources(api_library_test PRIVATE api/library_staging_test.cpp api/library_values_test.cpp api/library_hdf5_test.cpp)
 set_target_properties(api_library_test PROPERTIES CXX_STANDARD 17 CXX_VISIBILITY_PRESET default)
 target_link_libraries(api_library_test PRIVATE terrace_api Catch2::Catch2 BLAS::BLAS)
 target_compile_definitions(api_library_test PRIVATE TERRACE_CATCH_MAJOR=${Catch2_VERSION_MAJOR} TERRACE_WITH_CUDA=$<BOOL:${TERRACE_CUDA}>)
@@ -41,3 +42,26 @@ foreach(ranks 1 3)
   set_tests_properties(api/python.${ranks} PROPERTIES TIMEOUT 300 LABELS "ranks-${ranks}" PROCESSORS ${ranks} SKIP_RETURN_CODE 77
                        ENVIRONMENT "${terrace_test_environment};${terrace_launcher_folder}/api_python_${ranks};PYTHONPATH=${PROJECT_SOURCE_DIR}/src/api/python;PYTHONDONTWRITEBYTECODE=1;TERRACE_LIBRARY=$<TARGET_FILE:terrace_api>;TERRACE_PROGRAM=$<TARGET_FILE:terrace>")
 endforeach()
+
+add_test(NAME api/python.arrays COMMAND ${TERRACE_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/api/python_arrays_test.py)
+set_tests_properties(api/python.arrays PROPERTIES TIMEOUT 120 SKIP_RETURN_CODE 77
+                     ENVIRONMENT "${terrace_test_environment};PYTHONPATH=${PROJECT_SOURCE_DIR}/src/api/python;PYTHONDONTWRITEBYTECODE=1;TERRACE_LIBRARY=$<TARGET_FILE:terrace_api>")
+
+add_test(NAME api/abi COMMAND ${CMAKE_CURRENT_LIST_DIR}/api/abi.sh $<TARGET_FILE:terrace_api> ${PROJECT_SOURCE_DIR}/src/api/terrace
+         ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+set_tests_properties(api/abi PROPERTIES TIMEOUT 120 SKIP_RETURN_CODE 77)
+
+# Recipes of packages, as far as they can be parsed here.
+add_test(NAME api/packaging COMMAND ${TERRACE_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/api/packaging_test.py ${PROJECT_SOURCE_DIR})
+set_tests_properties(api/packaging PROPERTIES TIMEOUT 60)
+
+# For jobs/measure_library.py: what a call takes beside the verb in it.
+add_executable(api_overhead api/overhead.cpp)
+set_target_properties(api_overhead PROPERTIES CXX_STANDARD 17 CXX_VISIBILITY_PRESET default)
+target_link_libraries(api_overhead PRIVATE terrace_api)
+target_compile_definitions(api_overhead PRIVATE TERRACE_WITH_CUDA=$<BOOL:${TERRACE_CUDA}>)
+if(TERRACE_CUDA)
+  target_link_libraries(api_overhead PRIVATE CUDA::cudart)
+endif()
+add_test(NAME api/overhead COMMAND ${TERRACE_PYTHON} ${PROJECT_SOURCE_DIR}/jobs/measure_library.py ${PROJECT_BINARY_DIR} --backend cpu --repeat 1 --rounds 1 --scale 0.01)
+set_tests_properties(api/overhead PROPERTIES TIMEOUT 300 ENVIRONMENT "${terrace_test_environment};TERRACE_THREADS=1")

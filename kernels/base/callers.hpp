@@ -11,7 +11,8 @@ int current_device();
 void set_current_device(int ordinal);
 /// Whether that is memory of a CUDA device. Starts nothing.
 bool is_on_device(const void* data);
-/// What the caller has enqueued on the current device is done.
-void wait_for_device();
+/// What the caller has enqueued on this stream (cudaStream_t), or, null, on the current device, is
+/// done.
+void wait_for_caller(void* stream);
 
 }  // namespace terrace

@@ -27,12 +27,19 @@ BackendHint hint(Index n, Index half_bandwidth) {
           std::cbrt(least_flops)};
 }
 
+/// What is read is copied to memory of the backend, unless the band is streamed through it.
+struct Reading {
+  bool there = true;
+  void follow(const BandPlan& plan) { there = plan.method != BandMethod::streamed; }
+};
+
 template <class B>
-BandSystem system_of(const HeldBand<B>& a, const Context::Inside& ranks) {
+BandSystem system_of(const HeldBand<B>& a, const Context::Inside& ranks, const Reading& how) {
   BandSystem system;
-  system.matrix = {
-      a.n(), a.height() - 1,
-      [&a](std::span<const Range> ranges, const io::Sink<double>& sink) { a.read(ranges, sink); }};
+  system.matrix = {a.n(), a.height() - 1,
+                   [&a, &how](std::span<const Range> ranges, const io::Sink<double>& sink) {
+                     a.read(ranges, sink, how.there);
+                   }};
   system.folder = std::string(1, '.');
   system.guard = ranks.options.guard;
   return system;
@@ -44,14 +51,15 @@ struct Work {
   Context::Inside& ranks;
   terrace::Context<B>& context;
   BandSystem system;
+  Reading& reading;
   BandRequest request;
   AskingProgress progress;
   std::unique_ptr<BandResult<B>> done;
   Report report;
 
-  Work(Context::Inside& inside, terrace::Context<B>& on, BandSystem from, Index nrhs,
+  Work(Context::Inside& inside, terrace::Context<B>& on, BandSystem from, Reading& how, Index nrhs,
        const Options& options, bool stored)
-      : ranks(inside), context(on), system(std::move(from)), progress(inside) {
+      : ranks(inside), context(on), system(std::move(from)), reading(how), progress(inside) {
     request.n = system.matrix.n;
     request.half_bandwidth = system.matrix.half_bandwidth;
     request.nrhs = nrhs;
@@ -66,6 +74,7 @@ struct Work {
     terrace::band::check_request(request);
     terrace::band::note_memory(context, request);
     const BandPlan plan = terrace::band::plan_system<B>(system, request);
+    reading.follow(plan);
     const auto need = terrace::band::band_bytes<B>(plan, system, request.nrhs, request.check);
     const Index device = need.backend + need.check;
     require_memory(context.control, need.host + (std::is_same_v<B, Cpu> ? device : 0),
@@ -77,6 +86,7 @@ struct Work {
       timed(name == "read" ? report.seconds.prepare : report.seconds.solve, work);
     };
     hooks.instead = [&](const BandPlan&, const terrace::band::BandNotes&, const BandPlan& now) {
+      reading.follow(now);
       if (!now.note.empty()) report.warnings.push_back(now.note);
     };
     done = terrace::band::solve_band(context, system, request, plan, progress, hooks);
@@ -138,22 +148,23 @@ Report solve(Context& context, std::int64_t n, const Matrix& a, Local<double> b,
   return at_border([&] {
     Context::Inside& ranks = context.inside();
     require_rhs(b.columns);
-    return with_backend(ranks, a.where == Where::device || b.where == Where::device,
-                        hint(n, a.half_bandwidth), [&]<class B>(terrace::Context<B>& on) {
-                          double prepare = 0;
-                          const HeldBand<B> matrix =
-                              timed(prepare, [&] { return HeldBand<B>(on, n, a); });
-                          const Held<double, B> right(on, n, b, b.columns, "b");
-                          right.require_finite();
-                          BandSystem system = system_of(matrix, ranks);
-                          system.rhs = reader(right);
-                          Work<B> work(ranks, on, std::move(system), b.columns, options, false);
-                          work.report.seconds.prepare = prepare;
-                          work.solve();
-                          work.check();
-                          work.give(right, b.columns);
-                          return work.report;
-                        });
+    return with_backend(
+        ranks, a.where == Where::device || b.where == Where::device, hint(n, a.half_bandwidth),
+        [&]<class B>(terrace::Context<B>& on) {
+          double prepare = 0;
+          const HeldBand<B> matrix = timed(prepare, [&] { return HeldBand<B>(on, n, a); });
+          Held<double, B> right(on, n, b, b.columns, "b");
+          right.require_finite();
+          Reading how;
+          BandSystem system = system_of(matrix, ranks, how);
+          system.rhs = reader(right);
+          Work<B> work(ranks, on, std::move(system), how, b.columns, options, false);
+          work.report.seconds.prepare = prepare;
+          work.solve();
+          work.check();
+          work.give(right, b.columns);
+          return work.report;
+        });
   });
 }
 
@@ -167,65 +178,91 @@ struct Factor::Inside {
 
 namespace {
 
+/// On the device where the matrix is there and in its memory, else on the host.
 template <class B>
 struct FactorOn : Factor::Inside {
   Context ranks;
   terrace::Context<B>& context;
   HeldBand<B> matrix;
-  std::vector<double> l;  // this rank's columns, m + 1 numbers each
+  mutable std::vector<double> l;  // this rank's columns, m + 1 numbers each
+  Buffer<double, B> l_there;
   bool checked;
 
   FactorOn(const Context& group, terrace::Context<B>& on, Index n, const Matrix& a,
            const Options& wanted)
       : ranks(group), context(on), matrix(on, n, a), checked(group.inside().options.check) {
-    const Index height = matrix.height();
-    Work<B> work(ranks.inside(), on, system_of(matrix, ranks.inside()), 0, wanted, false);
+    const Index height = matrix.height(), size = matrix.columns().count * height;
+    Reading how;
+    Work<B> work(ranks.inside(), on, system_of(matrix, ranks.inside(), how), how, 0, wanted, false);
     work.solve();
     work.check();
     report = work.report;
-    const Range own = matrix.columns();
-    collectively(on.control, [&] { l.resize(std::size_t(own.count * height)); });
-    const Held<double, B> to(
-        on, n, Local<double>{l.data(), Rows::range(own.first, own.count), height, height}, height,
-        "factor");
+    const bool there = matrix.on_device() && how.there;
+    collectively(on.control, [&] {
+      if (there)
+        l_there = Buffer<double, B>(size);
+      else
+        l.resize(std::size_t(size));
+    });
     std::vector<Index> places;
     for (const Range& range : work.done->ranges)
       for (Index i = 0; i < range.count; ++i) places.push_back(range.first + i);
-    to.write(places, [&](Index position, Index count, double* out) {
-      std::fill_n(out, count * height, 0.0);
+    const auto columns = [&](Index position, Index count, double* out) {
+      if (there)
+        fill_zero(on.ahead, View<double, B>{out, count * height});
+      else
+        std::fill_n(out, count * height, 0.0);
       work.done->copy_factor(position, count, height, out);
-    });
-    if (checked) matrix.keep(on);
+    };
+    held(there ? l_there.data() : l.data()).write(places, columns, there);
+    if (checked)
+      matrix.keep(on);
+    else
+      matrix.forget();
+  }
+  template <class T>
+  [[nodiscard]] Held<T, B> held(T* data) const {
+    const Index height = matrix.height();
+    const Range own = matrix.columns();
+    return {context, matrix.n(),
+            Local<T>{data, Rows::range(own.first, own.count), height, height,
+                     l_there.size() > 0 ? Where::device : Where::host},
+            height, "factor"};
   }
   Report solve(Local<double> b) override {
     Context::Inside& inside = ranks.inside();
     (void)inside.on<B>();  // the device is ours again
+    inside.wait_for_caller(b.where == Where::device);
     require_rhs(b.columns);
     if (inside.options.check && !checked)
       fail_together(Exit::usage,
                     "the factor was made without a check, and does not remember its matrix; "
                     "Options::check; set it before the factor is made, or leave it out now");
     const Index n = matrix.n(), height = matrix.height();
-    const Range own = matrix.columns();
-    const Held<const double, B> factor(
-        context, n,
-        Local<const double>{l.data(), Rows::range(own.first, own.count), height, height}, height,
-        "factor");
-    const Held<double, B> right(context, n, b, b.columns, "b");
+    const Held<const double, B> factor =
+        held<const double>(l_there.size() > 0 ? l_there.data() : l.data());
+    Held<double, B> right(context, n, b, b.columns, "b");
     right.require_finite();
-    BandSystem system = system_of(matrix, inside);
+    Reading how;
+    BandSystem system = system_of(matrix, inside, how);
     system.rhs = reader(right);
     system.factor = {n, height - 1,
-                     [&factor](std::span<const Range> ranges, const io::Sink<double>& sink) {
-                       factor.read(ranges, sink);
+                     [&](std::span<const Range> ranges, const io::Sink<double>& sink) {
+                       factor.read(ranges, sink, how.there);
                      }};
-    Work<B> work(inside, context, std::move(system), b.columns, {}, true);
+    Work<B> work(inside, context, std::move(system), how, b.columns, {}, true);
     work.solve();
     work.check();
     work.give(right, b.columns);
     return work.report;
   }
   [[nodiscard]] Matrix view() const override {
+    if (l.empty() && l_there.size() > 0) {
+      (void)ranks.inside().template on<B>();
+      l.resize(std::size_t(l_there.size()));
+      download(context.ahead, l.data(), l_there.view());
+      context.ahead.synchronize();
+    }
     const Range own = matrix.columns();
     return {l.data(),           matrix.height() - 1, Rows::range(own.first, own.count),
             Matrix::by_columns, Uplo::lower,         matrix.height(),
@@ -250,6 +287,8 @@ Report Factor::solve(Local<double> b) const {
   return at_border([&] { return inside_->solve(b); });
 }
 const Report& Factor::report() const { return inside_->report; }
-Matrix Factor::view() const { return inside_->view(); }
+Matrix Factor::view() const {
+  return at_border([&] { return inside_->view(); });
+}
 
 }  // namespace terrace::api::band

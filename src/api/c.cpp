@@ -55,6 +55,7 @@ api::Options options_of(const terrace_options* given) {
   options.threads = given->threads;
   options.check = given->unchecked == 0;
   options.guard = given->guard != 0;
+  options.stream = given->stream;
   if (given->progress)
     options.progress = [call = given->progress, user = given->user](double done) {
       return call(done, user) != 0;
@@ -65,7 +66,8 @@ api::Options options_of(const terrace_options* given) {
 template <class T>
 Local<T> rows(T* data, std::int64_t first, std::int64_t count, std::int64_t columns,
               std::int64_t ld) {
-  return {data, Rows::range(first, count), columns, ld, api::where_is(data)};
+  return {data, count == TERRACE_CYCLIC ? Rows::cyclic(first) : Rows::range(first, count), columns,
+          ld, api::where_is(data)};
 }
 
 void put_seconds(const api::Seconds& seconds, terrace_report& to) {
@@ -329,6 +331,17 @@ int terrace_cg_solve(terrace_cg_operator* a, int64_t first, int64_t count, int64
       put_text(found[i].reason, results[i].reason, sizeof results[i].reason);
     }
   });
+}
+int terrace_cg_update_csr(terrace_cg_operator* a, const double* value) {
+  return coded([&] { a->a.update_values(value); });
+}
+int terrace_cg_update_dense(terrace_cg_operator* a, int64_t n, int64_t first, int64_t count,
+                            const double* values, int64_t ld) {
+  return coded([&] { a->a.update_values(rows(values, first, count, n, ld)); });
+}
+int terrace_cg_update_band(terrace_cg_operator* a, int64_t m, int64_t first, int64_t count,
+                           const double* ab, int64_t ldab, int layout, int upper) {
+  return coded([&] { a->a.update_values(band_of(m, first, count, ab, ldab, layout, upper)); });
 }
 void terrace_cg_free(terrace_cg_operator* a) { delete a; }
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "src/api/cg_request.hpp"
+#include "src/api/csr_rows.hpp"
 #include "src/api/held_band.hpp"
 #include "src/api/inside.hpp"
 #include "src/cg/operators.hpp"
@@ -17,7 +19,6 @@ namespace {
 
 using terrace::cg::Asymmetry;
 using terrace::cg::CgHooks;
-using terrace::cg::CgNorm;
 using terrace::cg::CgRequest;
 using terrace::cg::CgResult;
 
@@ -25,42 +26,11 @@ constexpr double least_entries = 1e6;  // of a matrix, from which a GPU gains
 
 BackendHint hint(double entries) { return {std::cbrt(entries), std::cbrt(least_entries)}; }
 
-void require_known(const std::string& value, std::initializer_list<const char*> names,
-                   const char* option) {
-  std::string list;
-  for (const char* const name : names) {
-    if (value == name) return;
-    list += (list.empty() ? "" : ", ") + std::string(name);
-  }
-  fail_together(Exit::usage,
-                fmt::format("unknown {} '{}'; cg::Options; use {}", option, value, list));
-}
-
-CgRequest request_of(const Options& o, bool dense) {
-  require_known(o.preconditioner, {"none", "jacobi", "block-jacobi", "ic", "chebyshev"},
-                "preconditioner");
-  require_known(o.norm, {"unpreconditioned", "preconditioned", "natural"}, "norm");
-  if (dense && o.preconditioner == "ic")
-    fail_together(Exit::usage,
-                  "the incomplete factor of a dense matrix is its factor; "
-                  "cg::Options::preconditioner; use dense::solve, or block-jacobi");
-  if (o.rtol < 0 || o.atol < 0 || o.block < 1 || o.degree < 1 || o.degree > 64)
-    fail_together(Exit::usage,
-                  "a tolerance below zero, or a block or degree out of range; "
-                  "cg::Options; give rtol, atol from 0, block from 1, degree 1 to 64");
-  CgRequest request;
-  request.rtol = o.rtol;
-  request.atol = o.atol;
-  request.max_iterations = o.max_iterations;
-  request.preconditioner = o.preconditioner;
-  request.jacobi = o.preconditioner == "jacobi";
-  request.block = o.block;
-  request.degree = o.degree;
-  request.norm = o.norm == "preconditioned" ? CgNorm::preconditioned
-                 : o.norm == "natural"      ? CgNorm::natural
-                                            : CgNorm::unpreconditioned;
-  request.x_given = o.start_given;
-  return request;
+void require_order(Index n, Index columns) {
+  if (columns != n)
+    fail_together(Exit::usage, fmt::format("the matrix of order {} has {} columns; "
+                                           "Local::columns; give n",
+                                           n, columns));
 }
 
 void refuse_asymmetry(const std::optional<Asymmetry>& found) {
@@ -77,10 +47,62 @@ void refuse_asymmetry(const std::optional<Asymmetry>& found) {
 struct Operator::Inside {
   virtual ~Inside() = default;
   virtual std::vector<Result> solve(Local<const double> b, Local<double> x, const Options&) = 0;
+  // New values of a matrix of this kind; of another one a usage error.
+  virtual void update(const double*) { refuse("csr"); }
+  virtual void update(const Local<const double>&) { refuse("dense"); }
+  virtual void update(const band::Matrix&) { refuse("band"); }
   Index n = 0;
+
+ private:
+  static void refuse(const char* maker) {
+    fail_together(Exit::usage,
+                  fmt::format("these are not the values of this operator; update_values; it takes "
+                              "them where cg::{} has made it",
+                              maker));
+  }
 };
 
 namespace {
+
+template <class B>
+void put_values(terrace::Context<B>& on, terrace::cg::DenseOperator<B>& to,
+                const Local<const double>& a) {
+  Held<const double, B> held(on, to.n(), a, to.n(), "a");
+  held.require_finite();
+  const Range own = to.rows();
+  const auto put = [&](Index position, Index count, const double* rows) {
+    to.put_rows(on, position, count, rows);
+  };
+  held.read({&own, 1}, put, true);
+}
+
+template <class B>
+void put_values(terrace::Context<B>& on, terrace::cg::BandOperator<B>& to, const band::Matrix& a) {
+  const HeldBand<B> held(on, to.n(), a);
+  const auto put = [&](Range range, bool there) {
+    held.read(
+        {&range, 1},
+        [&](Index position, Index count, const double* columns) {
+          to.put_columns(on, range.first + position, count, held.height(), columns);
+        },
+        there);
+  };
+  put(to.columns_before(), false);
+  put(to.rows(), true);
+}
+
+template <class B>
+void put_values(terrace::Context<B>& on, terrace::cg::CsrOperator<B>& to, const double* value) {
+  collectively(on.control, [&] {
+    for (Index k = 0; k < to.entries(); ++k)
+      if (!std::isfinite(value[k]))
+        throw terrace::Error(Exit::input,
+                             fmt::format("entry {} is {}; in the CSR values; only finite numbers "
+                                         "are accepted",
+                                         k, value[k]));
+  });
+  to.put_values(on, value);
+}
 
 /// The caller stops the iteration: agreed, a step later, over the votes.
 CgHooks hooks_of(Context::Inside& ranks, const Options& options) {
@@ -109,16 +131,57 @@ struct OperatorOn : Operator::Inside {
   terrace::Context<B>& context;
   std::unique_ptr<A<B>> a;
   bool one_at_a_time = false, has_diagonal = true;
+  bool in_order = true;  ///< of CSR: the caller's entries are the operator's
 
   OperatorOn(Context group, terrace::Context<B>& on, std::unique_ptr<A<B>> matrix)
       : ranks(std::move(group)), context(on), a(std::move(matrix)) {
     n = a->n();
     if (ranks.inside().options.check) refuse_asymmetry(a->asymmetry(on));
   }
+  void update(const double* value) override {
+    if constexpr (std::is_same_v<A<B>, terrace::cg::CsrOperator<B>>) {
+      if (!in_order)
+        fail_together(Exit::usage,
+                      "rows of this CSR matrix have columns out of order or twice; update_values; "
+                      "sort them before cg::csr, or make the operator anew");
+      update_by(false, value);
+    } else {
+      Inside::update(value);
+    }
+  }
+  void update(const Local<const double>& values) override {
+    if constexpr (std::is_same_v<A<B>, terrace::cg::DenseOperator<B>>) {
+      require_order(n, values.columns);
+      update_by(values.where == Where::device, values);
+    } else {
+      Inside::update(values);
+    }
+  }
+  void update(const band::Matrix& values) override {
+    if constexpr (std::is_same_v<A<B>, terrace::cg::BandOperator<B>>) {
+      if (std::max<Index>(0, std::min(values.half_bandwidth, n - 1)) != a->half_bandwidth())
+        fail_together(Exit::usage,
+                      fmt::format("the band has half-bandwidth {}, the operator {}; update_values; "
+                                  "give the same, or make it anew",
+                                  values.half_bandwidth, a->half_bandwidth()));
+      a->begin_again();
+      update_by(values.where == Where::device, values);
+    } else {
+      Inside::update(values);
+    }
+  }
+  template <class Values>
+  void update_by(bool on_device, const Values& values) {
+    (void)ranks.inside().template on<B>();  // the device is ours again
+    ranks.inside().wait_for_caller(on_device);
+    put_values(context, *a, values);
+    if (ranks.inside().options.check) refuse_asymmetry(a->asymmetry(context));
+  }
   std::vector<Result> solve(Local<const double> b, Local<double> x,
                             const Options& options) override {
     terrace::api::Context::Inside& inside = ranks.inside();
     (void)inside.on<B>();  // the device is ours again
+    inside.wait_for_caller(b.where == Where::device || x.where == Where::device);
     const CgRequest base = request_of(options, std::is_same_v<A<B>, terrace::cg::DenseOperator<B>>);
     if (b.columns != x.columns || b.columns < 1)
       fail_together(Exit::usage,
@@ -133,9 +196,48 @@ struct OperatorOn : Operator::Inside {
                     "this preconditioner needs the diagonal; cg::user; give it, or use "
                     "none");
     const Index nrhs = b.columns;
-    const Held<const double, B> right(context, n, b, nrhs, "b");
-    const Held<double, B> result(context, n, x, nrhs, "x");
+    Held<const double, B> right(context, n, b, nrhs, "b");
+    Held<double, B> result(context, n, x, nrhs, "x");
     right.require_finite();
+    AskingProgress progress(inside);
+    const CgHooks hooks = hooks_of(inside, options);
+    if (options.start_given) result.require_finite();
+    const auto solution = lies_there(right, result, nrhs)
+                              ? solve_there(right, result, request, progress, hooks)
+                              : solve_on_host(right, result, nrhs, request, progress, hooks);
+    std::vector<Result> results;
+    for (const CgResult& r : solution.results) results.push_back(result_of(r));
+    return results;
+  }
+
+ private:
+  /// One right-hand side on one rank in memory of the backend.
+  [[nodiscard]] bool lies_there(const Held<const double, B>& b, const Held<double, B>& x,
+                                Index nrhs) const {
+    const auto fits = [](const auto& held) {
+      return held.on_device() != std::is_same_v<B, Cpu> && held.ld() == 1;
+    };
+    return context.size() == 1 && nrhs == 1 && n > 0 && fits(b) && fits(x);
+  }
+  terrace::cg::CgSolution solve_there(const Held<const double, B>& b, const Held<double, B>& x,
+                                      const CgRequest& request, Progress& progress,
+                                      const CgHooks& hooks) {
+    const Buffer<double, B> work(n);  // so that x stays as it was if this fails
+    if (request.x_given)
+      copy(context.ahead, work.view(), View<const double, B>{x.data(), n});
+    else
+      fill_zero(context.ahead, work.view());
+    context.ahead.synchronize();
+    auto solution = terrace::cg::solve_system(
+        context, *a, request, 1, terrace::cg::CgRows<const double>(b.data(), n, true),
+        terrace::cg::CgRows<double>(work.data(), n, true), progress, hooks);
+    copy(context.ahead, View<double, B>{x.data(), n}, View<const double, B>(work));
+    context.ahead.synchronize();
+    return solution;
+  }
+  terrace::cg::CgSolution solve_on_host(const Held<const double, B>& b, const Held<double, B>& x,
+                                        Index nrhs, const CgRequest& request, Progress& progress,
+                                        const CgHooks& hooks) {
     const Range own = a->rows();
     std::vector<double> from, to;
     collectively(context.control, [&] {
@@ -147,88 +249,22 @@ struct OperatorOn : Operator::Inside {
         std::copy_n(data, count * nrhs, into.begin() + position * nrhs);
       };
     };
-    right.read({&own, 1}, take(from));
-    if (options.start_given) {
-      result.require_finite();
-      result.read({&own, 1}, take(to));
-    }
-    AskingProgress progress(inside);
-    const auto solution = terrace::cg::solve_system(context, *a, request, nrhs, std::move(from), to,
-                                                    progress, hooks_of(inside, options));
+    b.read({&own, 1}, take(from));
+    if (request.x_given) x.read({&own, 1}, take(to));
+    auto solution =
+        terrace::cg::solve_system(context, *a, request, nrhs, std::move(from), to, progress, hooks);
     std::vector<Index> places;
     for (Index i = 0; i < own.count; ++i) places.push_back(own.first + i);
-    result.write(places, [&](Index position, Index count, double* out) {
+    x.write(places, [&](Index position, Index count, double* out) {
       std::copy_n(to.data() + position * nrhs, count * nrhs, out);
     });
-    std::vector<Result> results;
-    for (const CgResult& r : solution.results) results.push_back(result_of(r));
-    return results;
+    return solution;
   }
 };
 
 template <template <class> class A, class B>
 Operator finished(const Context& ranks, terrace::Context<B>& on, std::unique_ptr<A<B>> a) {
   return Operator(std::make_unique<OperatorOn<B, A>>(ranks, on, std::move(a)));
-}
-
-/// Starts of the ranks' rows; ranges that ascend with the rank.
-std::vector<Index> starts(const Control& control, Index n, const Rows& rows) {
-  const std::vector<Index> firsts = control.gather_all(rows.first);
-  const std::vector<Index> counts = control.gather_all(rows.count);
-  const Index dealt = control.reduce(rows.block, Reduce::max);
-  Index next = 0;
-  std::vector<Index> result;
-  for (std::size_t r = 0; r < firsts.size(); ++r) {
-    result.push_back(next);
-    if (dealt != 0 || counts[r] < 0 || (counts[r] > 0 && firsts[r] != next)) next = n + 1;
-    next += counts[r];
-  }
-  if (next != n)
-    fail_together(Exit::usage,
-                  fmt::format("the ranks' rows of the CSR matrix are not 0 to {} in the "
-                              "order of the ranks; Rows; give such ranges",
-                              n - 1));
-  result.push_back(n);
-  return result;
-}
-
-/// By way of the host's memory: rows in any order, duplicates added.
-template <class B>
-std::unique_ptr<terrace::cg::CsrOperator<B>> from_slice(const terrace::Context<B>& on,
-                                                        const std::vector<Index>& first,
-                                                        const std::vector<Index>& start,
-                                                        const Index* column, const double* value) {
-  terrace::cg::CsrSlice slice;
-  collectively(on.control, [&] {
-    slice.start = start;
-    slice.column.resize(std::size_t(start.back()));
-    slice.value.resize(std::size_t(start.back()));
-    std::copy_n(column, start.back(), slice.column.begin());
-    std::copy_n(value, start.back(), slice.value.begin());
-  });
-  return std::make_unique<terrace::cg::CsrOperator<B>>(on, first, std::move(slice));
-}
-
-template <class B>
-std::unique_ptr<terrace::cg::CsrOperator<B>> from_rows(const terrace::Context<B>& on,
-                                                       const std::vector<Index>& first,
-                                                       const std::vector<Index>& start,
-                                                       const Index* column, const double* value) {
-  terrace::cg::CsrLoad<B> load(on, first, start);
-  if (load.entries() > 0) {
-    load.put_columns(on, 0, load.entries(), column);
-    load.put_values(on, 0, load.entries(), value);
-  }
-  const terrace::cg::CsrFaults faults = load.faults(on);
-  if (faults.outside > 0)
-    fail_together(Exit::input,
-                  "a column index outside the matrix; in the CSR rows; give zero-based "
-                  "columns below n");
-  if (faults.not_finite > 0)
-    fail_together(Exit::input,
-                  "NaN or Inf in the input; in the CSR values; only finite numbers are accepted");
-  if (faults.unsorted > 0) return nullptr;
-  return std::make_unique<terrace::cg::CsrOperator<B>>(on, std::move(load));
 }
 
 Operator from_csr(Context& context, Index n, const Rows& rows, std::vector<Index> start,
@@ -244,12 +280,14 @@ Operator from_csr(Context& context, Index n, const Rows& rows, std::vector<Index
                                                       "rows; give pointers that rise",
                                                       rows.first + Index(i) - 1));
   });
-  const std::vector<Index> first = starts(control, n, rows);
+  const std::vector<Index> first = row_starts(control, n, rows);
   const double entries = control.reduce(double(start.back()), Reduce::sum);
   return with_backend(ranks, false, hint(entries), [&]<class B>(terrace::Context<B>& on) {
-    auto a = from_rows(on, first, start, column, value);
-    if (!a) a = from_slice(on, first, start, column, value);
-    return finished<terrace::cg::CsrOperator>(context, on, std::move(a));
+    CsrMade<B> made_of = csr_operator(on, first, start, column, value);
+    auto made = std::make_unique<OperatorOn<B, terrace::cg::CsrOperator>>(context, on,
+                                                                          std::move(made_of.a));
+    made->in_order = made_of.in_order;
+    return Operator(std::move(made));
   });
 }
 
@@ -263,6 +301,16 @@ std::int64_t Operator::n() const { return inside_->n; }
 std::vector<Result> Operator::solve(Local<const double> b, Local<double> x,
                                     const Options& options) {
   return at_border([&] { return inside_->solve(b, x, options); });
+}
+
+void Operator::update_values(const double* value) {
+  at_border([&] { inside_->update(value); });
+}
+void Operator::update_values(Local<const double> a) {
+  at_border([&] { inside_->update(a); });
+}
+void Operator::update_values(const band::Matrix& a) {
+  at_border([&] { inside_->update(a); });
 }
 
 Operator csr(Context& context, std::int64_t n, Rows rows, const std::int64_t* start,
@@ -290,20 +338,11 @@ Operator csr(Context& context, std::int64_t n, Rows rows, const std::int32_t* st
 Operator dense(Context& context, std::int64_t n, Local<const double> a) {
   return at_border([&] {
     Context::Inside& ranks = context.inside();
-    if (a.columns != n)
-      fail_together(Exit::usage, fmt::format("the matrix of order {} has {} columns; "
-                                             "Local::columns; give n",
-                                             n, a.columns));
+    require_order(n, a.columns);
     return with_backend(ranks, a.where == Where::device, hint(double(n) * double(n)),
                         [&]<class B>(terrace::Context<B>& on) {
-                          const Held<const double, B> held(on, n, a, n, "a");
-                          held.require_finite();
                           auto made = std::make_unique<terrace::cg::DenseOperator<B>>(on, n);
-                          const Range own = made->rows();
-                          held.read({&own, 1},
-                                    [&](Index position, Index count, const double* rows) {
-                                      made->put_rows(on, position, count, rows);
-                                    });
+                          put_values(on, *made, a);
                           return finished<terrace::cg::DenseOperator>(context, on, std::move(made));
                         });
   });
@@ -315,12 +354,8 @@ Operator band(Context& context, std::int64_t n, const band::Matrix& a) {
     return with_backend(
         ranks, a.where == Where::device, hint(double(n) * double(a.half_bandwidth + 1)),
         [&]<class B>(terrace::Context<B>& on) {
-          const HeldBand<B> held(on, n, a);
           auto made = std::make_unique<terrace::cg::BandOperator<B>>(on, n, a.half_bandwidth);
-          for (const Range range : {made->columns_before(), made->rows()})
-            held.read({&range, 1}, [&](Index position, Index count, const double* columns) {
-              made->put_columns(on, range.first + position, count, held.height(), columns);
-            });
+          put_values(on, *made, a);
           return finished<terrace::cg::BandOperator>(context, on, std::move(made));
         });
   });
@@ -330,7 +365,7 @@ Operator user(Context& context, std::int64_t n, Rows rows, Product product,
               const double* diagonal) {
   return at_border([&] {
     Context::Inside& ranks = context.inside();
-    const std::vector<Index> first = starts(ranks.control, n, rows);
+    const std::vector<Index> first = row_starts(ranks.control, n, rows);
     if (ranks.options.backend == Backend::cuda)
       fail_together(Exit::usage,
                     "a product of the caller's runs on the host; Options::backend is "

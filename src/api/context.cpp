@@ -57,6 +57,12 @@ Context::Inside::Inside(Control ranks, Options wanted)
     set_thread_count(fair_threads(control));
 }
 
+void Context::Inside::wait_for_caller(bool on_device) const {
+  collectively(control, [&] {
+    if (on_device) terrace::wait_for_caller(options.stream);
+  });
+}
+
 namespace {
 
 template <bool present, class C>

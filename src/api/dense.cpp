@@ -16,7 +16,8 @@ using terrace::dense::DensePlan;
 using terrace::dense::DenseSystem;
 using terrace::dense::JordanOutcome;
 
-constexpr double least_size = 700;  // order from which a GPU gains, measured on an H200
+constexpr Index exact_check = 1024;  // the largest order whose residual is exact
+constexpr double least_size = 700;   // order from which a GPU gains, measured on an H200
 
 void require_sizes(Index n, Index columns, Index right) {
   if (n < 0 || columns != n || right < 0)
@@ -52,11 +53,15 @@ class Work {
   }
 
   /// What was found, or an Error; `give` takes the result over once it has passed.
-  template <class Give>
-  Report run(const terrace::dense::RowReader& a, const terrace::dense::RowReader& b,
-             bool singular_is_error, const Give& give) {
+  template <class T, class Give>
+  Report run(const Held<T, B>& a, const terrace::dense::RowReader& b, bool singular_is_error,
+             const Give& give) {
     Report report;
-    DenseSystem<B> system(context_, plan_, a, b);
+    bool there = true;  // what is read is copied, to where the elimination works
+    const auto reader_of_a = [&](std::span<const Range> ranges, const io::Sink<double>& sink) {
+      a.read(ranges, sink, there);
+    };
+    DenseSystem<B> system(context_, plan_, reader_of_a, b);
     timed(report.seconds.prepare, [&] { system.read(); });
     const JordanOutcome found =
         timed(report.seconds.solve, [&] { return system.solve(progress_); });
@@ -79,6 +84,9 @@ class Work {
       if (report.reciprocal_condition < double(n_) * std::numeric_limits<double>::epsilon())
         report.warnings.push_back(warning(report.reciprocal_condition));
       if (!ranks_.options.check) return;
+      // A check multiplies rows where the elimination worked, but for an exact one, and for a matrix
+      // that is scaled on the way.
+      there = a.near_one() && (!plan_.inverse || n_ > exact_check);
       report.residual = system.check(progress_);
       if (!(report.residual <= terrace::dense::residual_limit))
         check_failed(fmt::format("the residual's ratio {:.3g} is above {}", report.residual,
@@ -111,15 +119,15 @@ Report invert(Context& context, std::int64_t n, Local<double> a, const Options& 
   return at_border([&] {
     Context::Inside& ranks = context.inside();
     require_sizes(n, a.columns, 0);
-    return with_backend(
-        ranks, a.where == Where::device, hint(n), [&]<class B>(terrace::Context<B>& on) {
-          const Held<double, B> held(on, n, a, n, "a");
-          held.require_finite();
-          Work<B> work(ranks, on, n, true, 0, options);
-          return work.run(reader(held), {}, true, [&](auto destination, const auto& rows) {
-            held.write(destination, rows);
-          });
-        });
+    return with_backend(ranks, a.where == Where::device, hint(n),
+                        [&]<class B>(terrace::Context<B>& on) {
+                          Held<double, B> held(on, n, a, n, "a");
+                          held.require_finite();
+                          Work<B> work(ranks, on, n, true, 0, options);
+                          return work.run(held, {}, true, [&](auto destination, const auto& rows) {
+                            held.write(destination, rows, held.near_one());
+                          });
+                        });
   });
 }
 
@@ -128,18 +136,18 @@ Report solve(Context& context, std::int64_t n, Local<const double> a, Local<doub
   return at_border([&] {
     Context::Inside& ranks = context.inside();
     require_sizes(n, a.columns, b.columns);
-    return with_backend(ranks, a.where == Where::device || b.where == Where::device, hint(n),
-                        [&]<class B>(terrace::Context<B>& on) {
-                          const Held<const double, B> matrix(on, n, a, n, "a");
-                          const Held<double, B> right(on, n, b, b.columns, "b");
-                          matrix.require_finite();
-                          right.require_finite();
-                          Work<B> work(ranks, on, n, false, b.columns, options);
-                          return work.run(reader(matrix), reader(right), true,
-                                          [&](auto destination, const auto& rows) {
-                                            right.write(destination, rows);
-                                          });
-                        });
+    return with_backend(
+        ranks, a.where == Where::device || b.where == Where::device, hint(n),
+        [&]<class B>(terrace::Context<B>& on) {
+          Held<const double, B> matrix(on, n, a, n, "a");
+          Held<double, B> right(on, n, b, b.columns, "b");
+          matrix.require_finite();
+          right.require_finite();
+          Work<B> work(ranks, on, n, false, b.columns, options);
+          return work.run(matrix, reader(right), true, [&](auto destination, const auto& rows) {
+            right.write(destination, rows, matrix.near_one() && right.near_one());
+          });
+        });
   });
 }
 
@@ -148,15 +156,15 @@ Report determinant(Context& context, std::int64_t n, Local<const double> a,
   return at_border([&] {
     Context::Inside& ranks = context.inside();
     require_sizes(n, a.columns, 0);
-    return with_backend(
-        ranks, a.where == Where::device, hint(n), [&]<class B>(terrace::Context<B>& on) {
-          const Held<const double, B> held(on, n, a, n, "a");
-          held.require_finite();
-          const Local<const double> none{nullptr, a.rows, 0, 0, Where::host};
-          const Held<const double, B> right(on, n, none, 0, "b");
-          Work<B> work(ranks, on, n, false, 0, options);
-          return work.run(reader(held), reader(right), false, [](auto, const auto&) {});
-        });
+    return with_backend(ranks, a.where == Where::device, hint(n),
+                        [&]<class B>(terrace::Context<B>& on) {
+                          Held<const double, B> held(on, n, a, n, "a");
+                          held.require_finite();
+                          const Local<const double> none{nullptr, a.rows, 0, 0, Where::host};
+                          const Held<const double, B> right(on, n, none, 0, "b");
+                          Work<B> work(ranks, on, n, false, 0, options);
+                          return work.run(held, reader(right), false, [](auto, const auto&) {});
+                        });
   });
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "kernels/base/rows.hpp"
 #include "src/api/held.hpp"
 #include "src/api/inside.hpp"
 #include "src/gf2/backend.hpp"
@@ -36,28 +37,25 @@ BitSource<B> source(terrace::Context<B>& context, const Held<T, B>& held, Index 
     const Index chunk = std::min(terrace::gf2::staging_rows(words),
                                  std::max<Index>(1, layout.slots(context.rank())));
     const auto staging = collectively(context.control, [&] {
-      return Buffer<Word, B>(std::is_same_v<B, Cpu> ? 0 : chunk * words);
+      return Buffer<Word, B>(std::is_same_v<B, Cpu> && columns % 64 == 0 ? 0 : chunk * words);
     });
-    std::vector<Word> clean;
-    held.read(ranges, [&](Index position, Index count, const Word* data) {
+    const bool as_it_is = std::is_same_v<B, Cpu> && columns % 64 == 0;
+    const auto take = [&](Index position, Index count, const Word* data) {
       for (Index i = 0; i < count; i += chunk) {
         const Index rows = std::min(chunk, count - i);
         const Word* from = data + i * words;
-        if (columns % 64 != 0) {
-          clean.assign(from, from + rows * words);
-          for (Index r = 1; r <= rows; ++r)
-            clean[std::size_t(r * words - 1)] &= (Word(1) << (columns % 64)) - 1;
-          from = clean.data();
-        }
-        if constexpr (std::is_same_v<B, Cpu>) {
-          sink(position + i, {from, words, rows, nullptr});
-        } else {
+        if (!as_it_is) {
           upload(context.bulk, staging.view().slice(0, rows * words), from);
-          sink(position + i, {staging.data(), words, rows, nullptr});
+          from = staging.data();
         }
+        if (columns % 64 != 0)
+          mask_words(context.bulk, rows, (Word(1) << (columns % 64)) - 1,
+                     staging.data() + words - 1, words);
+        sink(position + i, {from, words, rows, nullptr});
         context.bulk.synchronize();
       }
-    });
+    };
+    held.read(ranges, take, true);
   };
   return source;
 }
@@ -110,7 +108,7 @@ struct Elimination {
   void give(const Held<Word, B>& to, const BitMatrix<B>& from, Index word, Index words,
             std::span<const Index> destination) {
     timed(report.seconds.give, [&] {
-      to.write(destination, terrace::gf2::row_source<B>(context, from.rows(), word, words));
+      to.write(destination, terrace::gf2::row_source<B>(context, from.rows(), word, words), true);
     });
   }
 };
@@ -309,8 +307,8 @@ Report multiply(Context& context, std::int64_t rows, Local<const Word> a, Local<
           for (Index slot = 0; slot < factors.c.slots(); ++slot)
             places.push_back(factors.c.layout.global(slot, on.rank()));
           timed(report.seconds.give, [&] {
-            result.write(places,
-                         terrace::gf2::row_source<B>(on, factors.c.rows(), 0, plan.b_words()));
+            result.write(
+                places, terrace::gf2::row_source<B>(on, factors.c.rows(), 0, plan.b_words()), true);
           });
           return report;
         });

@@ -2,8 +2,10 @@
 //
 // On one rank a solver's reader gets pointers into the caller's memory, on the host or on a device.
 // Over several ranks rows go through the host in portions: one message from each rank that holds
-// some to each that asks, 32 MiB of rows for each rank at a time.
+// some to each that asks, 32 MiB of rows for each rank at a time. A rank's own rows of a device stay
+// there where reader and writer copy to and from the memory of the backend alone (`there`).
 #pragma once
+#include <bit>
 #include <span>
 #include <vector>
 
@@ -14,6 +16,20 @@
 #include "src/api/terrace/context.hpp"
 
 namespace terrace::api {
+
+/// Bytes of the caller's arrays on devices that went through the memory of the host, in this
+/// process; for tests.
+TERRACE_API std::int64_t staged_bytes();
+void note_staged(Index bytes);
+
+/// No NaN and no infinity among `count` numbers: an exponent of all ones overflows into the sign.
+inline bool all_finite(const double* x, Index count) {
+  constexpr Word exponent = Word(0x7ff) << 52;
+  Word seen = 0;
+  for (Index i = 0; i < count; ++i)
+    seen |= (std::bit_cast<Word>(x[i]) & exponent) + (Word(1) << 52);
+  return seen >> 63 == 0;
+}
 
 /// Who holds which of `extent` rows, in which order. Equal on all ranks.
 class Holders {
@@ -50,6 +66,8 @@ class Holders {
 /// Rows of `columns` numbers in the caller's memory.
 template <class T, class B>
 class Held {
+  using Value = std::remove_const_t<T>;
+
  public:
   /// `context` outlives it. Collective; throws agreed Error(usage) as Holders, and for a device's
   /// memory on the CPU backend.
@@ -57,21 +75,40 @@ class Held {
        const char* what);
 
   /// Throws an agreed Error(input) for NaN and Inf. Collective.
-  void require_finite() const requires(std::is_same_v<std::remove_const_t<T>, double>);
-  /// A reader as the solvers want one: rows of `ranges`, in order. Collective.
-  void read(std::span<const Range> ranges, const io::Sink<std::remove_const_t<T>>& sink) const;
-  /// Row destination[slot] := the row that `from` has in `slot`. Collective.
-  void write(std::span<const Index> destination,
-             const io::Source<std::remove_const_t<T>>& from) const requires(!std::is_const_v<T>);
+  void require_finite() requires(std::is_same_v<std::remove_const_t<T>, double>);
+  /// All lies on devices, and no element is so large or small that a solver would scale it; known
+  /// after require_finite(). Collective.
+  [[nodiscard]] bool near_one() const;
+  /// A reader as the solvers want one: rows of `ranges`, in order. `there`: the sink copies them to
+  /// memory of B, and pieces may lie on the device. Collective.
+  void read(std::span<const Range> ranges, const io::Sink<std::remove_const_t<T>>& sink,
+            bool there = false) const;
+  /// Row destination[slot] := the row that `from` has in `slot`. `there`: it copies from memory of
+  /// B, to the device as well. Collective.
+  void write(std::span<const Index> destination, const io::Source<std::remove_const_t<T>>& from,
+             bool there = false) const requires(!std::is_const_v<T>);
+  /// Rows [at, at + count) of the caller's to packed host memory.
+  void pack(Index at, Index count, Value* out) const;
+  /// The caller's row places[i] := packed row i, of host memory; negative: none.
+  void put(std::span<const Index> places, const Value* packed) const;
+  /// This rank's rows, in the order in which it holds them.
+  [[nodiscard]] std::vector<Range> ranges() const;
   [[nodiscard]] const Holders& holders() const { return holders_; }
   [[nodiscard]] Index rows() const { return holders_.count(context_->rank()); }
+  [[nodiscard]] bool on_device() const { return !on_host_; }
+  [[nodiscard]] T* data() const { return data_; }
+  [[nodiscard]] Index ld() const { return ld_; }
 
  private:
-  using Value = std::remove_const_t<T>;
-  void read_alone(std::span<const Range> ranges, const io::Sink<Value>& sink) const;
-  /// Rows [at, at + count) of the caller's to packed host memory, or back.
-  void pack(Index at, Index count, Value* out) const;
-  void unpack(Index at, Index count, const Value* in) const;
+  void read_alone(std::span<const Range> ranges, const io::Sink<Value>& sink, bool there) const;
+  void give(Index position, const Holders::Run& run, const io::Sink<Value>& sink, bool there) const;
+  /// Straight to their places, where the rows stay in order and lie side by side.
+  bool write_in_order(std::span<const Index> destination, const io::Source<Value>& from,
+                      bool there) const;
+  /// As put(), of a device's rows from memory of B.
+  void scatter(std::span<const Index> places, const Value* packed) const;
+  /// Rows of which the host, or the device, takes a portion at once.
+  [[nodiscard]] Index portion() const;
 
   terrace::Context<B>* context_;
   Holders holders_;
@@ -79,6 +116,7 @@ class Held {
   T* data_;
   Index columns_, ld_;
   bool on_host_;
+  double largest_ = 0, least_ = 0;  // of a device's
 };
 
 }  // namespace terrace::api

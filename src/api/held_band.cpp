@@ -8,6 +8,8 @@
 
 #include "distrib/agree.hpp"
 #include "io/offender.hpp"
+#include "kernels/band/forms.hpp"
+#include "kernels/base/matrix.hpp"
 #include "kernels/base/parallel.hpp"
 
 namespace terrace::api {
@@ -16,15 +18,6 @@ namespace {
 
 constexpr Index tile = 64;  // columns that are turned together
 
-/// to[j * height + d] = from[d * ld + j].
-void turn(const double* from, Index ld, Index height, Index columns, double* to) {
-  parallel_for(ceil_div(columns, tile), [&](Index t) {
-    const Index first = t * tile, end = std::min(columns, first + tile);
-    for (Index d = 0; d < height; ++d)
-      for (Index j = first; j < end; ++j) to[j * height + d] = from[d * ld + j];
-  });
-}
-
 /// f(number) for each number outside the matrix of lower columns from `first` on.
 template <class F>
 void each_outside(Index n, Index height, Index first, Index count, const F& f) {
@@ -32,19 +25,25 @@ void each_outside(Index n, Index height, Index first, Index count, const F& f) {
     for (Index d = std::max<Index>(0, n - first - j); d < height; ++d) f(j * height + d);
 }
 
+/// Where the lower columns stand; of an upper form where they have no more than this rank's columns.
+terrace::band::BandForm form_of(const band::Matrix& a, Index ld) {
+  const Index m = a.half_bandwidth;
+  const bool diagonals = a.layout == band::Matrix::diagonals;
+  if (a.uplo == band::Uplo::lower) return {a.data, diagonals ? 1 : ld, diagonals ? ld : 1};
+  return diagonals ? terrace::band::BandForm{a.data + m * ld, 1, 1 - ld}
+                   : terrace::band::BandForm{a.data + m, ld, ld - 1};
+}
+
 }  // namespace
 
 template <class B>
-HeldBand<B>::HeldBand(terrace::Context<B>& context, Index n, const band::Matrix& a)
-    : n_(n), height_(a.half_bandwidth + 1), columns_{a.columns.first, a.columns.count} {
-  const Control& control = context.control;
+void HeldBand<B>::require_fitting(const Control& control, const band::Matrix& a, Index ld) const {
   const bool diagonals = a.layout == band::Matrix::diagonals;
-  const Index ld = a.ld != 0 ? a.ld : diagonals ? columns_.count : height_;
   collectively(control, [&] {
     const auto refuse = [](const std::string& what, const char* where) {
       throw terrace::Error(Exit::usage, what + "; in the band matrix; " + where);
     };
-    if (n < 0 || a.half_bandwidth < 0)
+    if (n_ < 0 || a.half_bandwidth < 0)
       refuse("a negative size", "give n and half_bandwidth from 0 on");
     if (a.columns.block != 0) refuse("columns dealt in blocks", "give a range of columns");
     if (ld < (diagonals ? columns_.count : height_))
@@ -55,44 +54,72 @@ HeldBand<B>::HeldBand(terrace::Context<B>& context, Index n, const band::Matrix&
     if (std::is_same_v<B, Cpu> && a.where == Where::device && columns_.count > 0)
       refuse("it lies on a device, and the CPU backend works", "leave Options::backend automatic");
   });
-  const bool upper = a.uplo == band::Uplo::upper, on_host = a.where == Where::host;
-  for (const Index same : {a.half_bandwidth, Index(upper)})
+  for (const Index same : {a.half_bandwidth, Index(a.uplo == band::Uplo::upper)})
     if (control.reduce(same, Reduce::min) != control.reduce(same, Reduce::max))
       fail_together(Exit::usage,
                     "the ranks differ in half-bandwidth or uplo; in the band matrix; give "
                     "the same on all");
-  const Index count = columns_.count;
-  bool direct = !diagonals && !upper && on_host && ld == height_;
-  if (direct)
-    each_outside(n_, height_, columns_.first, count, [&](Index at) { direct &= a.data[at] == 0; });
-  if (!direct) copy(context, a, ld);
-  if (upper) from_upper(context);
-  if (!direct)
-    each_outside(n_, height_, columns_.first, count, [&](Index at) { own_[std::size_t(at)] = 0; });
-  hold(context, direct ? a.data : own_.data());
+  (void)Holders(control, n_, a.columns, "ab");
 }
 
-/// own_ := the caller's numbers, by columns. Not collective.
 template <class B>
-void HeldBand<B>::copy(terrace::Context<B>& context, const band::Matrix& a, Index ld) {
-  const bool diagonals = a.layout == band::Matrix::diagonals, on_host = a.where == Where::host;
+HeldBand<B>::HeldBand(terrace::Context<B>& context, Index n, const band::Matrix& a)
+    : n_(n), height_(a.half_bandwidth + 1), columns_{a.columns.first, a.columns.count} {
+  const Index ld = a.ld != 0                             ? a.ld
+                   : a.layout == band::Matrix::diagonals ? columns_.count
+                                                         : height_;
+  require_fitting(context.control, a, ld);
+  const bool upper = a.uplo == band::Uplo::upper, on_host = a.where == Where::host;
+  const bool across = upper && context.size() > 1;  // columns of the next ranks' are needed
+  bool direct = a.layout == band::Matrix::by_columns && !upper && on_host && ld == height_;
+  if (direct)
+    each_outside(n_, height_, columns_.first, columns_.count,
+                 [&](Index at) { direct &= a.data[at] == 0; });
+  const bool there = !on_host && !across && columns_.count > 0;
+  collectively(context.control, [&] {
+    if (there)
+      copy_on_device(context, form_of(a, ld));
+    else if (!direct)
+      copy(context, a, ld, across);
+  });
+  if (across) from_upper(context);
+  const double* const own = there ? own_there_.data() : own_.data();
+  hold(context, direct ? a.data : own, there ? Where::device : Where::host);
+}
+
+/// own_there_ := the caller's numbers, by columns.
+template <class B>
+void HeldBand<B>::copy_on_device(const terrace::Context<B>& context,
+                                 const terrace::band::BandForm& form) {
+  own_there_ = Buffer<double, B>(columns_.count * height_);
+  lower_columns(context.ahead, form, n_, columns_.first, columns_.count, height_,
+                own_there_.data());
+  context.ahead.synchronize();
+}
+
+/// own_ := the caller's numbers, by columns. `as_it_is`: an upper form stays one.
+template <class B>
+void HeldBand<B>::copy(const terrace::Context<B>& context, const band::Matrix& a, Index ld,
+                       bool as_it_is) {
   const Index count = columns_.count;
-  own_.resize(std::size_t(count * height_));
-  if (count == 0) return;
+  const bool diagonals = a.layout == band::Matrix::diagonals;
+  own_ = Buffer<double, Cpu>(count * height_);
+  band::Matrix from = a;
   std::vector<double> staged;
-  const double* data = a.data;
-  if (!on_host) {
+  if (a.where == Where::device && count > 0) {
     const Index rows = diagonals ? height_ : count, width = diagonals ? count : height_;
     staged.resize(std::size_t(rows * width));
+    note_staged(8 * rows * width);
     copy_rows<double>(context.ahead, staged.data(), width, a.data, ld, width, rows);
     context.ahead.synchronize();
-    data = staged.data(), ld = width;
+    from.data = staged.data(), ld = width;
   }
-  if (diagonals) return turn(data, ld, height_, count, own_.data());
-  parallel_ranges(count, tile, [&](Index first, Index end) {
-    for (Index j = first; j < end; ++j)
-      std::copy_n(data + j * ld, height_, own_.data() + j * height_);
-  });
+  if (as_it_is) from.uplo = band::Uplo::lower;
+  const Index end = as_it_is ? count + height_ : n_;  // nothing of such a form is outside
+  const Stream<Cpu> lane;
+  lower_columns(lane, form_of(from, ld), end, as_it_is ? 0 : columns_.first, count, height_,
+                own_.data());
+  lane.synchronize();
 }
 
 /// own_ from upper to lower: number d of the lower column j is number m - d of the upper column
@@ -113,35 +140,60 @@ void HeldBand<B>::from_upper(terrace::Context<B>& context) {
   });
   parallel_ranges(count, tile, [&](Index first, Index end) {
     for (Index j = first; j < end; ++j)
-      for (Index d = 0; d < std::min(height_, wanted.count - j); ++d)
-        own_[std::size_t(j * height_ + d)] = upper[std::size_t((j + d + 1) * height_ - 1 - d)];
+      for (Index d = 0; d < height_; ++d)
+        own_.data()[j * height_ + d] =
+            d < wanted.count - j ? upper[std::size_t((j + d + 1) * height_ - 1 - d)] : 0.0;
   });
 }
 
 template <class B>
-void HeldBand<B>::hold(terrace::Context<B>& context, const double* data) {
+void HeldBand<B>::hold(terrace::Context<B>& context, const double* data, Where where) {
   data_ = data;
-  held_.emplace(
-      context, n_,
-      Local<const double>{data, Rows::range(columns_.first, columns_.count), height_, height_},
-      height_, "ab");
-  require_finite(context.control, data);
+  held_.emplace(context, n_,
+                Local<const double>{data, Rows::range(columns_.first, columns_.count), height_,
+                                    height_, where},
+                height_, "ab");
+  require_finite(context);
 }
 
 template <class B>
 void HeldBand<B>::keep(terrace::Context<B>& context) {
-  if (data_ == own_.data()) return;
-  collectively(context.control, [&] { own_.assign(data_, data_ + columns_.count * height_); });
-  hold(context, own_.data());
+  if (on_device() || data_ == own_.data()) return;
+  const Index size = columns_.count * height_;
+  own_ = Buffer<double, Cpu>(size);
+  std::copy_n(data_, size, own_.data());
+  hold(context, own_.data(), Where::host);
 }
 
 template <class B>
-void HeldBand<B>::require_finite(const Control& control, const double* data) const {
+void HeldBand<B>::forget() {
+  held_.reset();
+  own_ = Buffer<double, Cpu>();
+  own_there_ = Buffer<double, B>();
+}
+
+template <class B>
+void HeldBand<B>::require_finite(terrace::Context<B>& context) const {
   io::Offender wrong;
   std::mutex mutex;
-  parallel_for(ceil_div(columns_.count, tile), [&](Index t) {
-    for (Index j = t * tile; j < std::min(columns_.count, (t + 1) * tile); ++j) {
+  const double* data = data_;
+  std::vector<double> down;
+  Index count = columns_.count;
+  if (on_device()) {  // what is outside the matrix is zero
+    const View<const double, B> all{data_, count * height_};
+    if (std::isfinite(max_abs<B>(context.ahead, count, height_, all, height_))) {
+      count = 0;
+    } else {
+      down.resize(std::size_t(count * height_));
+      download(context.ahead, down.data(), all);
+      context.ahead.synchronize();
+      data = down.data();
+    }
+  }
+  parallel_for(ceil_div(count, tile), [&](Index t) {
+    for (Index j = t * tile; j < std::min(count, (t + 1) * tile); ++j) {
       const Index column = columns_.first + j, height = std::min(height_, n_ - column);
+      if (all_finite(data + j * height_, height)) continue;
       for (Index d = 0; d < height; ++d)
         if (const double value = data[j * height_ + d]; !std::isfinite(value)) {
           const std::lock_guard lock(mutex);
@@ -149,7 +201,7 @@ void HeldBand<B>::require_finite(const Control& control, const double* data) con
         }
     }
   });
-  io::refuse_not_finite(control, wrong, "'ab'");
+  io::refuse_not_finite(context.control, wrong, "'ab'");
 }
 
 #define TERRACE_HELD_BAND(B) template class HeldBand<B>;

@@ -11,6 +11,7 @@
 #include "distrib/context.hpp"
 #include "distrib/votes.hpp"
 #include "kernels/base/callers.hpp"
+#include "kernels/base/kept_memory.hpp"
 #include "src/api/terrace/context.hpp"
 #include "src/frame/backend_choice.hpp"
 #include "src/frame/progress.hpp"
@@ -19,6 +20,7 @@ namespace terrace::api {
 
 struct Context::Inside {
   Inside(Control ranks, Options wanted);
+  const KeepsMemory kept;  ///< between calls; goes last
   Control control;
   Options options;
 
@@ -37,6 +39,8 @@ struct Context::Inside {
     }
   }
   [[nodiscard]] std::string transport() const;
+  /// What the caller has enqueued for arrays on a device is done. Collective.
+  void wait_for_caller(bool on_device) const;
 
  private:
   std::optional<terrace::Context<Cpu>> cpu_;
@@ -89,6 +93,7 @@ auto with_backend(Context::Inside& ranks, bool on_device, const BackendHint& hin
                            : wanted == Backend::cuda || forced ? "cuda"
                                                                : "auto";
   const BackendChoice choice = resolve_backend(ranks.control, name, hint);
+  ranks.wait_for_caller(on_device);
   if constexpr (with_cuda) {
     if (choice.name == "cuda") return body.template operator()<Cuda>(ranks.on<Cuda>());
   }

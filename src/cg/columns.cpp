@@ -12,13 +12,13 @@ namespace {
 
 constexpr Index grain = Index(1) << 15;  // rows
 
-Index rows_of(const std::vector<double>& block, Index width) {
+Index rows_of(std::span<const double> block, Index width) {
   return width > 0 ? Index(block.size()) / width : 0;
 }
 
 }  // namespace
 
-std::vector<double> largest_of_columns(const Control& control, const std::vector<double>& block,
+std::vector<double> largest_of_columns(const Control& control, std::span<const double> block,
                                        Index width) {
   const Index rows = rows_of(block, width);
   std::vector<double> parts(std::size_t(ceil_div(rows, grain) * width), 0.0);
@@ -38,8 +38,7 @@ std::vector<double> largest_of_columns(const Control& control, const std::vector
   return most;
 }
 
-std::vector<double> take_columns(const std::vector<double>& all, Index total, Index j0,
-                                 Index width) {
+std::vector<double> take_columns(std::span<const double> all, Index total, Index j0, Index width) {
   const Index rows = rows_of(all, total), used = std::min(width, total - j0);
   std::vector<double> block(std::size_t(rows * width), 0.0);
   parallel_ranges(rows, grain, [&](Index from, Index to) {
@@ -50,15 +49,15 @@ std::vector<double> take_columns(const std::vector<double>& all, Index total, In
 }
 
 void put_columns(const std::vector<double>& block, Index width, Index j0, Index count,
-                 std::vector<double>& all, Index total) {
+                 std::span<double> all, Index total) {
   parallel_ranges(rows_of(block, width), grain, [&](Index from, Index to) {
     for (Index i = from; i < to; ++i)
       std::copy_n(block.begin() + i * width, count, all.begin() + i * total + j0);
   });
 }
 
-void scale_columns(const std::vector<double>& from, const std::vector<int>& power,
-                   const std::vector<bool>& chosen, std::vector<double>& to) {
+void scale_columns(std::span<const double> from, const std::vector<int>& power,
+                   const std::vector<bool>& chosen, std::span<double> to) {
   const Index width = Index(power.size());
   // A product with a power of two rounds as ldexp does, where that power is a number.
   const bool plain =

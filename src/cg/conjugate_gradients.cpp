@@ -47,15 +47,15 @@ void archive_result(Archive& archive, const std::string& name, CgResult& r) {
 template <class B, class A>
 std::vector<CgResult> conjugate_gradients_columns(const Context<B>& context, A& a, CgWork<B>& work,
                                                   const CgOptions& options,
-                                                  const std::vector<double>& b,
-                                                  std::vector<double>& x) {
+                                                  const CgRows<const double>& b,
+                                                  const CgRows<double>& x) {
   return CgSolve<B, A>(context, a, work, options, b, x).run();
 }
 
-#define TERRACE_INSTANTIATE_FOR(B, A)                                                     \
-  template std::vector<CgResult> conjugate_gradients_columns(                             \
-      const Context<B>&, A<B>&, CgWork<B>&, const CgOptions&, const std::vector<double>&, \
-      std::vector<double>&);
+#define TERRACE_INSTANTIATE_FOR(B, A)                                                      \
+  template std::vector<CgResult> conjugate_gradients_columns(                              \
+      const Context<B>&, A<B>&, CgWork<B>&, const CgOptions&, const CgRows<const double>&, \
+      const CgRows<double>&);
 #define TERRACE_INSTANTIATE(B) TERRACE_FOR_EACH_OPERATOR(TERRACE_INSTANTIATE_FOR, B)
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 TERRACE_INSTANTIATE_FOR(Cpu, UserOperator)

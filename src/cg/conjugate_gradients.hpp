@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "src/cg/columns.hpp"
 #include "src/cg/work.hpp"
 
 namespace terrace::cg {
@@ -69,8 +70,7 @@ struct CgResult {
 
 void archive_result(Archive& archive, const std::string& name, CgResult& result);
 
-/// Solves A x = b from the x given: `b` and `x` are this rank's rows on the host, work.columns of
-/// each, row-major. The scalars stay on the device; iterations are launched ahead in batches (CUDA
+/// Solves A x = b from the x given: `b` and `x` are this rank's rows of work.columns. The scalars stay on the device; iterations are launched ahead in batches (CUDA
 /// graphs), stop by themselves, and the host hears of a batch while the next one runs, on every
 /// rank alike. Classic: one product with A and 64 bytes per row and right-hand side.
 ///
@@ -81,13 +81,13 @@ void archive_result(Archive& archive, const std::string& name, CgResult& result)
 template <class B, class A>
 std::vector<CgResult> conjugate_gradients_columns(const Context<B>& context, A& a, CgWork<B>& work,
                                                   const CgOptions& options,
-                                                  const std::vector<double>& b,
-                                                  std::vector<double>& x);
+                                                  const CgRows<const double>& b,
+                                                  const CgRows<double>& x);
 /// One right-hand side.
 template <class B, class A>
 CgResult conjugate_gradients(const Context<B>& context, A& a, CgWork<B>& work,
-                             const CgOptions& options, const std::vector<double>& b,
-                             std::vector<double>& x) {
+                             const CgOptions& options, const CgRows<const double>& b,
+                             const CgRows<double>& x) {
   return conjugate_gradients_columns(context, a, work, options, b, x).front();
 }
 

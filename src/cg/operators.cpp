@@ -59,6 +59,7 @@ OperatorMemory DenseOperator<B>::memory(Index n, int ranks) {
 template <class B>
 void DenseOperator<B>::put_rows(const Context<B>& context, Index position, Index count,
                                 const double* rows) {
+  scale = {};
   copy_rows(context.ahead, matrix_.data() + position * ld_, ld_, rows, n_, n_, count);
   context.ahead.synchronize();
 }
@@ -202,7 +203,7 @@ BandOperator<B>::BandOperator(const Context<B>& context, Index n, Index half_ban
   collectively(context.control, [&] {
     matrix_ = Buffer<double, B>((m_ + 1) * ld_);
     scratch_ = Buffer<double, B>(band_scratch(B{}, rows_.count, m_));
-    if (rows_.count > 0) lead_.resize(std::size_t((m_ + 1) * lead));
+    begin_again();
   });
   fill_zero(context.ahead, matrix_.view());
   halo_ = halo(context, 1);
@@ -233,6 +234,12 @@ template <class B>
 Range BandOperator<B>::columns_before() const {
   const Index from = rows_.count > 0 ? std::max<Index>(0, rows_.first - m_) : rows_.first;
   return {from, rows_.first - from};
+}
+
+template <class B>
+void BandOperator<B>::begin_again() {
+  scale = {};
+  if (rows_.count > 0) lead_.assign(std::size_t((m_ + 1) * std::min(m_, rows_.count)), 0.0);
 }
 
 template <class B>

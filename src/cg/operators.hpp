@@ -100,6 +100,8 @@ class BandOperator {
   /// They are columns_before(), in order, then rows().
   void put_columns(const Context<B>& context, Index first, Index count, Index height,
                    const double* columns);
+  /// Columns are put once more, all of them.
+  void begin_again();
   void fill_random(const Context<B>& context, Word seed);  ///< band_spd_entry
   [[nodiscard]] Operand<B> operand(const Context<B>& context, Index columns = 1);
   void apply(const Context<B>& context, const Operand<B>& p, View<double, B> q,
@@ -146,6 +148,10 @@ class CsrOperator {
   /// first[r] .. first[r + 1]: rows of rank r; `slice`: this rank's rows, consumed, in any order.
   CsrOperator(const Context<B>& context, std::vector<Index> first, CsrSlice&& slice);
   static OperatorMemory memory(Index n, Index nonzeros, int ranks);
+  /// Other values in the same pattern, of entries() own entries in the order of the rows given, each
+  /// row by ascending columns. Symmetry is looked at again. Collective.
+  void put_values(const Context<B>& context, const double* value);
+  [[nodiscard]] Index entries() const { return inner_.entries + outer_.entries; }
   [[nodiscard]] Index n() const { return first_.back(); }
   [[nodiscard]] Range rows() const { return rows_; }
   [[nodiscard]] Index nonzeros() const { return nonzeros_; }  ///< of all ranks, duplicates summed
@@ -174,9 +180,13 @@ class CsrOperator {
   }
 
  private:
-  [[nodiscard]] std::optional<Asymmetry> describe_pair(const Context<B>& context,
-                                                       const CsrLoad<B>& inner,
-                                                       const CsrOuter& outer, Index mine) const;
+  /// What stands at the earliest of the ranks' positions, i n + j of a pair; `inner`: an own row's
+  /// value in an own column.
+  [[nodiscard]] std::optional<Asymmetry> describe_pair(
+      const Control& control, const std::function<double(Index, Index)>& inner,
+      const CsrOuter& outer, Index mine) const;
+  [[nodiscard]] CsrOuter outer_entries(const Context<B>& context) const;
+  void deal_values(const Context<B>& context, const double* value);
   std::vector<Index> first_;
   Range rows_;
   Index nonzeros_ = 0;

@@ -10,11 +10,11 @@
 namespace terrace::cg {
 
 template <class B>
-CgScale<B>::CgScale(const Context<B>& context, int power, const std::vector<double>& b,
-                    const std::vector<double>& x, std::vector<CgColumn>& columns)
+CgScale<B>::CgScale(const Context<B>& context, int power, const CgRows<const double>& b,
+                    const CgRows<double>& x, std::vector<CgColumn>& columns)
     : context_(context), width_(columns.size()) {
-  b_most_ = largest_of_columns(context.control, b, Index(width_));
-  const std::vector<double> x_most = largest_of_columns(context.control, x, Index(width_));
+  b_most_ = largest_given(b.data, b.size, b.there);
+  const std::vector<double> x_most = largest_given(x.data, x.size, x.there);
   for (std::size_t v = 0; v < width_; ++v) {
     CgColumn& column = columns[v];
     if (b_most_[v] == 0) {  // the solution is zero
@@ -38,6 +38,15 @@ CgScale<B>::CgScale(const Context<B>& context, int power, const std::vector<doub
   }
 }
 
+template <class B>
+std::vector<double> CgScale<B>::largest_given(const double* rows, Index size, bool there) const {
+  if (!there) return largest_of_columns(context_.control, {rows, std::size_t(size)}, Index(width_));
+  std::vector<double> most{max_abs<B>(context_.ahead, 1, size, View<const double, B>{rows, size},
+                                      std::max<Index>(1, size))};
+  context_.control.reduce(most, Reduce::max);
+  return most;
+}
+
 /// One column goes up and down as it is, and is scaled on the backend.
 template <class B>
 bool CgScale<B>::scaled_there(const std::vector<int>& power) const {
@@ -45,32 +54,47 @@ bool CgScale<B>::scaled_there(const std::vector<int>& power) const {
 }
 
 template <class B>
-void CgScale<B>::load(const std::vector<double>& from, const std::vector<int>& power,
+void CgScale<B>::load(const CgRows<const double>& from, const std::vector<int>& power,
                       View<double, B> to) {
   const bool there = scaled_there(power);
   if (!there) {
-    host_.assign(from.size(), 0.0);
-    scale_columns(from, power, open_, host_);
+    std::vector<double> down;
+    if (from.there) {
+      down.resize(std::size_t(from.size));
+      download(context_.ahead, down.data(), View<const double, B>{from.data, from.size});
+      context_.ahead.synchronize();
+    }
+    host_.assign(std::size_t(from.size), 0.0);
+    scale_columns(from.there ? std::span<const double>(down) : from.on_host(), power, open_, host_);
   }
-  upload(context_.ahead, to, there ? from.data() : host_.data());
+  upload(context_.ahead, to, there ? from.data : static_cast<const double*>(host_.data()));
   context_.ahead.synchronize();
   if (there) multiply_by_power<B>(context_, to, power[0]);
 }
 
 template <class B>
-void CgScale<B>::store(View<double, B> from, std::vector<double>& x) {
+void CgScale<B>::store(View<double, B> from, const CgRows<double>& x) {
   const bool there = scaled_there(x_up_);
   if (there) multiply_by_power<B>(context_, from, x_up_[0]);
-  if (!there) host_.resize(x.size());
-  download(context_.ahead, there ? x.data() : host_.data(), from);
+  if (!there) host_.resize(std::size_t(x.size));
+  download(context_.ahead, there ? x.data : host_.data(), from);
   context_.ahead.synchronize();
-  if (!there) scale_columns(host_, x_up_, told_, x);
+  if (there) return;
+  if (!x.there) return scale_columns(host_, x_up_, told_, x.on_host());
+  if (!told_[0]) return;
+  scale_columns(host_, x_up_, told_, host_);
+  upload(context_.ahead, View<double, B>{x.data, x.size}, static_cast<const double*>(host_.data()));
+  context_.ahead.synchronize();
 }
 
 template <class B>
-void CgScale<B>::store_zeros(std::vector<double>& x) const {
-  for (std::size_t i = 0; i < x.size(); ++i)
-    if (b_most_[i % width_] == 0) x[i] = 0;
+void CgScale<B>::store_zeros(const CgRows<double>& x) const {
+  if (x.there) {
+    if (b_most_[0] == 0) fill_zero(context_.ahead, View<double, B>{x.data, x.size});
+    return context_.ahead.synchronize();
+  }
+  for (Index i = 0; i < x.size; ++i)
+    if (b_most_[std::size_t(i) % width_] == 0) x.data[i] = 0;
 }
 
 template <class B>

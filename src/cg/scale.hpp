@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "src/cg/column.hpp"
+#include "src/cg/columns.hpp"
 
 namespace terrace::cg {
 
@@ -14,17 +15,19 @@ class CgScale {
  public:
   /// A = 2^power times the numbers stored; `b` and `x`: this rank's rows of all columns. Gives each
   /// column its shift, and settles those that need no iteration or allow none. Collective.
-  CgScale(const Context<B>& context, int power, const std::vector<double>& b,
-          const std::vector<double>& x, std::vector<CgColumn>& columns);
+  CgScale(const Context<B>& context, int power, const CgRows<const double>& b,
+          const CgRows<double>& x, std::vector<CgColumn>& columns);
   [[nodiscard]] double largest_of_b(std::size_t v) const { return b_most_[v]; }
   [[nodiscard]] bool x_is_zero() const { return x_is_zero_; }
   /// Columns without an iteration are zero there.
-  void load_b(const std::vector<double>& b, View<double, B> to) { load(b, b_down_, to); }
-  void load_x(const std::vector<double>& x, View<double, B> to) { load(x, x_down_, to); }
+  void load_b(const CgRows<const double>& b, View<double, B> to) { load(b, b_down_, to); }
+  void load_x(const CgRows<double>& x, View<double, B> to) {
+    load({x.data, x.size, x.there}, x_down_, to);
+  }
   /// x in the user's units; where b was refused it stays as it was. Overwrites `from`.
-  void store(View<double, B> from, std::vector<double>& x);
+  void store(View<double, B> from, const CgRows<double>& x);
   /// The same where no column has an iteration.
-  void store_zeros(std::vector<double>& x) const;
+  void store_zeros(const CgRows<double>& x) const;
 
   /// Largest magnitude per column over all ranks. Collective.
   [[nodiscard]] std::vector<double> largest(View<const double, B> block);
@@ -39,7 +42,8 @@ class CgScale {
   [[nodiscard]] Rounded rounded(const std::vector<double>& x) const;
 
  private:
-  void load(const std::vector<double>& from, const std::vector<int>& power, View<double, B> to);
+  std::vector<double> largest_given(const double* rows, Index size, bool there) const;
+  void load(const CgRows<const double>& from, const std::vector<int>& power, View<double, B> to);
   [[nodiscard]] bool scaled_there(const std::vector<int>& power) const;
 
   const Context<B>& context_;

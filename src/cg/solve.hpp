@@ -27,9 +27,9 @@ namespace terrace::cg {
 template <class B, class A>
 class CgSolve {
  public:
-  /// `b` and `x`: this rank's rows on the host, work.columns of each, row-major. Collective.
+  /// `b` and `x`: this rank's rows of work.columns. Collective.
   CgSolve(const Context<B>& context, A& a, CgWork<B>& work, const CgOptions& options,
-          const std::vector<double>& b, std::vector<double>& x)
+          const CgRows<const double>& b, const CgRows<double>& x)
       : context_(context),
         a_(a),
         work_(work),
@@ -292,7 +292,7 @@ class CgSolve {
   void judge_rounded() {
     x_most_ = scale_.largest(work_.x.view());
     if (!scale_.near_an_end(x_most_)) return;
-    std::vector<double> exact(x_.size());
+    std::vector<double> exact(static_cast<std::size_t>(x_.size));
     download(lane_, exact.data(), work_.x.view());
     lane_.synchronize();
     const auto rounded = scale_.rounded(exact);
@@ -373,8 +373,8 @@ class CgSolve {
   A& a_;
   CgWork<B>& work_;
   const CgOptions& options_;
-  const std::vector<double>& b_;
-  std::vector<double>& x_;
+  const CgRows<const double> b_;
+  const CgRows<double> x_;
   const Index most_;      // iterations
   const Index patience_;  // iterations without a new smallest residual
   const double floor_;    // CgLimits::floor

@@ -30,8 +30,8 @@ std::vector<double> permuted(const std::vector<Index>& order, Index nrhs,
 template <class B, class A>
 std::vector<CgResult> solve_groups(const Context<B>& c, A& a, const CgRequest& request,
                                    CgOptions how, const CgPreconditioning<B, A>& m, Index nrhs,
-                                   const std::vector<double>& b, std::vector<double>& x, Range own,
-                                   Progress& progress, const CgHooks& hooks) {
+                                   const CgRows<const double>& b, const CgRows<double>& x,
+                                   Range own, Progress& progress, const CgHooks& hooks) {
   std::vector<CgResult> results;
   std::optional<CgWork<B>> work;
   const Index at_once = request.lock_step();
@@ -46,7 +46,7 @@ std::vector<CgResult> solve_groups(const Context<B>& c, A& a, const CgRequest& r
       archive_result(archive, "result " + std::to_string(i), results[std::size_t(i)]);
     const Range rows = archive.loading() ? a.rows() : own;
     archive.rows<double, Cpu>(Stream<Cpu>(), "solutions", a.n(), nrhs, {&rows, 1},
-                              x.data() + (rows.first - a.rows().first) * nrhs, nrhs);
+                              x.data + (rows.first - a.rows().first) * nrhs, nrhs);
   };
   if (how.checkpoints) j = how.checkpoints->value("first_column", 0);
   while (j < nrhs) {
@@ -62,7 +62,10 @@ std::vector<CgResult> solve_groups(const Context<B>& c, A& a, const CgRequest& r
     }
     const bool whole = nrhs == 1 && width == 1;
     std::vector<double> b_part, x_part;
-    if (!whole) b_part = take_columns(b, nrhs, j, width), x_part = take_columns(x, nrhs, j, width);
+    if (!whole) {
+      b_part = take_columns(b.on_host(), nrhs, j, width);
+      x_part = take_columns(x.on_host(), nrhs, j, width);
+    }
     const std::string what = nrhs == 1 ? "cg"
                              : used > 1
                                  ? fmt::format("cg, columns {} to {} of {}", j + 1, j + used, nrhs)
@@ -76,9 +79,10 @@ std::vector<CgResult> solve_groups(const Context<B>& c, A& a, const CgRequest& r
       if (hooks.observe) hooks.observe(what, k, residual);
     };
     std::vector<CgResult> done =
-        conjugate_gradients_columns(c, a, *work, how, whole ? b : b_part, whole ? x : x_part);
+        whole ? conjugate_gradients_columns(c, a, *work, how, b, x)
+              : conjugate_gradients_columns(c, a, *work, how, b_part, x_part);
     for (Index v = 0; v < used; ++v) results.push_back(std::move(done[std::size_t(v)]));
-    if (!whole) put_columns(x_part, width, j, used, x, nrhs);
+    if (!whole) put_columns(x_part, width, j, used, x.on_host(), nrhs);
     progress.end();
     j += used;
   }
@@ -93,6 +97,20 @@ CgSolution solve_system(const Context<B>& c, A& a, const CgRequest& request, Ind
                         const CgHooks& hooks) {
   const std::vector<Index>& order = request.order;
   if (!order.empty()) b = permuted(order, nrhs, b, false), x = permuted(order, nrhs, x, false);
+  CgSolution solution = solve_system(c, a, request, nrhs, CgRows<const double>(b),
+                                     CgRows<double>(x), progress, hooks);
+  if (!order.empty()) {
+    for (CgResult& r : solution.results)
+      if (r.position >= 0) r.position = order[std::size_t(r.position)];
+    x = permuted(order, nrhs, x, true);
+  }
+  return solution;
+}
+
+template <class B, class A>
+CgSolution solve_system(const Context<B>& c, A& a, const CgRequest& request, Index nrhs,
+                        const CgRows<const double>& b, const CgRows<double>& x, Progress& progress,
+                        const CgHooks& hooks) {
   normalise(c, a);
   CgOptions how = request;
   how.jacobi = request.preconditioner == "jacobi";
@@ -131,18 +149,17 @@ CgSolution solve_system(const Context<B>& c, A& a, const CgRequest& request, Ind
     results = solve_groups(c, a, request, how, *m, nrhs, b, x, solution.own, progress, hooks);
   }
   Index most = 0;
-  for (CgResult& r : results) {
-    most = std::max(most, r.iterations);
-    if (!order.empty() && r.position >= 0) r.position = order[std::size_t(r.position)];
-  }
+  for (const CgResult& r : results) most = std::max(most, r.iterations);
   if (guard) guard->finish(most);
-  if (!order.empty()) x = permuted(order, nrhs, x, true);
   return solution;
 }
 
-#define TERRACE_INSTANTIATE_FOR(B, A)                                                    \
-  template CgSolution solve_system(const Context<B>&, A<B>&, const CgRequest&, Index,    \
-                                   std::vector<double>, std::vector<double>&, Progress&, \
+#define TERRACE_INSTANTIATE_FOR(B, A)                                                             \
+  template CgSolution solve_system(const Context<B>&, A<B>&, const CgRequest&, Index,             \
+                                   std::vector<double>, std::vector<double>&, Progress&,          \
+                                   const CgHooks&);                                               \
+  template CgSolution solve_system(const Context<B>&, A<B>&, const CgRequest&, Index,             \
+                                   const CgRows<const double>&, const CgRows<double>&, Progress&, \
                                    const CgHooks&);
 #define TERRACE_INSTANTIATE(B) TERRACE_FOR_EACH_OPERATOR(TERRACE_INSTANTIATE_FOR, B)
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)

@@ -1,32 +1,9 @@
 // Arrays in the memory of a device, in the library.
-#include "library.hpp"
+#include "on_device.hpp"
 
 #if TERRACE_WITH_CUDA
-#include <cuda_runtime_api.h>
 
 using namespace library;
-
-/// A copy in a device's memory, and back.
-template <class T>
-class OnDevice {
- public:
-  explicit OnDevice(std::vector<T>& host) : host_(host) {
-    REQUIRE(cudaMalloc(&data_, std::max<std::size_t>(1, bytes())) == cudaSuccess);
-    REQUIRE(cudaMemcpy(data_, host.data(), bytes(), cudaMemcpyHostToDevice) == cudaSuccess);
-  }
-  ~OnDevice() {
-    cudaMemcpy(host_.data(), data_, bytes(), cudaMemcpyDeviceToHost);
-    cudaFree(data_);
-  }
-  OnDevice(const OnDevice&) = delete;
-  OnDevice& operator=(const OnDevice&) = delete;
-  T* data() const { return static_cast<T*>(data_); }
-
- private:
-  std::size_t bytes() const { return host_.size() * sizeof(T); }
-  std::vector<T>& host_;
-  void* data_ = nullptr;
-};
 
 TEST_CASE("arrays of a device", "[gpu]") {
   int devices = 0;

@@ -11,23 +11,32 @@
 
 #include "kernels/base/buffer.hpp"
 #include "kernels/base/error.hpp"
+#include "kernels/base/kept_memory.hpp"
 #include "kernels/base/memory_use.hpp"
 
 namespace terrace {
 namespace detail {
 
 void* allocate(Cpu, Index bytes) {
-  void* data = std::aligned_alloc(64, std::size_t(round_up(bytes, 64)));
+  void* data = take_kept(Kind::host, 0, bytes);
+  if (data) {
+    note_allocation(Cpu{}, data, bytes);
+    return data;
+  }
+  const auto room = std::size_t(round_up(bytes, 64));
+  data = std::aligned_alloc(64, room);
+  if (!data && free_all_kept()) data = std::aligned_alloc(64, room);
   if (!data) {
     throw Error(Exit::resources, "out of host memory asking for " + std::to_string(bytes >> 20) +
                                      " MiB; use more ranks or a smaller problem");
   }
+  note_taken(Kind::host, 0, data, bytes);
   note_allocation(Cpu{}, data, bytes);
   return data;
 }
 void release(Cpu, void* data) noexcept {
   note_release(Cpu{}, data);
-  std::free(data);
+  if (!keep(Kind::host, data)) std::free(data);
 }
 
 void copy_bytes(const Stream<Cpu>& stream, void* to, const void* from, Index bytes) {

@@ -1,8 +1,11 @@
 // What remains of the device interface where CUDA is not built.
+#include <cstdlib>
+
 #include "kernels/base/buffer.hpp"
 #include "kernels/base/callers.hpp"
 #include "kernels/base/device_fault.hpp"
 #include "kernels/base/error.hpp"
+#include "kernels/base/kept_memory.hpp"
 #include "kernels/base/preparations.hpp"
 #include "kernels/base/ranges.hpp"
 #include "kernels/base/stream.hpp"
@@ -13,7 +16,7 @@ int cuda_device_count() { return 0; }
 int current_device() { return -1; }
 void set_current_device(int) {}
 bool is_on_device(const void*) { return false; }
-void wait_for_device() {}
+void wait_for_caller(void*) {}
 DeviceInfo select_cuda_device(int) {
   throw Error(Exit::resources,
               "this terrace was built without CUDA; rebuild with -DTERRACE_CUDA=ON");
@@ -35,6 +38,7 @@ namespace detail {
 bool pins() { return false; }
 void* allocate_pinned(Index bytes) { return allocate(Cpu{}, bytes); }
 void release_pinned(void* data) noexcept { release(Cpu{}, data); }
+void free_block(Kind, void* data) noexcept { std::free(data); }
 }  // namespace detail
 
 }  // namespace terrace

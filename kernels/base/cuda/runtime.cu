@@ -16,6 +16,7 @@
 #include "kernels/base/callers.hpp"
 #include "kernels/base/cuda/runtime.cuh"
 #include "kernels/base/graph.hpp"
+#include "kernels/base/kept_memory.hpp"
 #include "kernels/base/memory_use.hpp"
 #include "kernels/base/parallel.hpp"
 #include "kernels/base/preparations.hpp"
@@ -191,7 +192,10 @@ bool is_on_device(const void* data) {
   }
   return found.type == cudaMemoryTypeDevice;
 }
-void wait_for_device() { check(cudaDeviceSynchronize()); }
+void wait_for_caller(void* stream) {
+  check(stream ? cudaStreamSynchronize(static_cast<cudaStream_t>(stream))
+               : cudaDeviceSynchronize());
+}
 
 int cuda_device_count() {
   int count = 0;
@@ -335,15 +339,26 @@ std::string cuda_libraries() {
 namespace detail {
 
 void* allocate(Cuda, Index bytes) {
-  void* data = nullptr;
-  check(cudaMalloc(&data, std::size_t(bytes)));
+  int device = 0;
+  check(cudaGetDevice(&device));
+  void* data = take_kept(Kind::device, device, bytes);
+  if (!data) {
+    cudaError_t code = cudaMalloc(&data, std::size_t(bytes));
+    if (code == cudaErrorMemoryAllocation && free_all_kept()) {
+      cudaGetLastError();
+      code = cudaMalloc(&data, std::size_t(bytes));
+    }
+    check(code);
+    note_taken(Kind::device, device, data, bytes);
+  }
   note_allocation(Cuda{}, data, bytes);
   return data;
 }
 void release(Cuda, void* data) noexcept {
   note_release(Cuda{}, data);
   const MayWait mark;
-  cudaFree(data);
+  if (!keeps() || cudaDeviceSynchronize() != cudaSuccess || !keep(Kind::device, data))
+    cudaFree(data);
 }
 namespace {
 
@@ -373,11 +388,29 @@ void* allocate_registered(Index bytes) {
   return nullptr;
 }
 
+void free_pinned(void* data) noexcept {
+  Pinned kind = Pinned::allocated;
+  {
+    const std::lock_guard lock(pinned_mutex);
+    if (const auto found = pinned.find(data); found != pinned.end()) {
+      kind = found->second;
+      pinned.erase(found);
+    }
+  }
+  if (kind == Pinned::allocated) {
+    cudaFreeHost(data);
+  } else {
+    cudaHostUnregister(data);
+    std::free(data);
+  }
+}
+
 }  // namespace
 
 bool pins() { return device_selected; }
 void* allocate_pinned(Index bytes) {
   if (!device_selected) return allocate(Cpu{}, bytes);
+  if (void* const data = take_kept(Kind::pinned, 0, bytes)) return data;
   Pinned kind = Pinned::registered;
   void* data = bytes >= kRegistered ? allocate_registered(bytes) : nullptr;
   if (!data) {
@@ -393,25 +426,27 @@ void* allocate_pinned(Index bytes) {
   }
   const std::lock_guard lock(pinned_mutex);
   pinned.emplace(data, kind);
+  note_taken(Kind::pinned, 0, data, bytes);
   return data;
 }
 void release_pinned(void* data) noexcept {
-  std::optional<Pinned> kind;
+  bool ours = false;
   {
     const std::lock_guard lock(pinned_mutex);
-    if (const auto found = pinned.find(data); found != pinned.end()) {
-      kind = found->second;
-      pinned.erase(found);
-    }
+    ours = pinned.count(data) > 0;
   }
-  if (!kind) return release(Cpu{}, data);
+  if (!ours) return release(Cpu{}, data);
   const MayWait mark;
-  if (*kind == Pinned::allocated) {
-    cudaFreeHost(data);
-  } else {
-    cudaHostUnregister(data);
-    std::free(data);
-  }
+  if (!keeps() || cudaDeviceSynchronize() != cudaSuccess || !keep(Kind::pinned, data))
+    free_pinned(data);
+}
+void free_block(Kind kind, void* data) noexcept {
+  if (kind == Kind::host) return std::free(data);
+  const MayWait mark;
+  if (kind == Kind::pinned)
+    free_pinned(data);
+  else
+    cudaFree(data);
 }
 void copy_bytes(const Stream<Cuda>& stream, void* to, const void* from, Index bytes) {
   if (bytes > 0)

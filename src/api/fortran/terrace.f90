@@ -12,10 +12,14 @@ module terrace
   integer, parameter, public :: terrace_done = 0, terrace_usage = 2, terrace_input = 3, terrace_outcome = 4, &
        terrace_resources = 5, terrace_fault = 6, terrace_internal = 70, terrace_stopped = 75
 
+  !> As `count`, with the size of a block as `first`: rows are dealt in blocks.
+  integer(c_int64_t), parameter, public :: terrace_cyclic = -1
+
   type, bind(c), public :: terrace_options
      integer(c_int) :: backend = 0, threads = 0, unchecked = 0, guard = 0
      type(c_funptr) :: progress = c_null_funptr
      type(c_ptr) :: user = c_null_ptr
+     type(c_ptr) :: stream = c_null_ptr
   end type terrace_options
 
   type, bind(c), public :: terrace_report
@@ -45,7 +49,7 @@ module terrace
   public :: terrace_open, terrace_open_alone, terrace_close, terrace_message, terrace_error_position, &
        terrace_dense_invert, terrace_dense_solve, terrace_band_solve, terrace_band_factor_make, &
        terrace_band_factor_solve, terrace_band_factor_free, terrace_gf2_rank, terrace_cg_csr32, &
-       terrace_cg_solve, terrace_cg_free
+       terrace_cg_solve, terrace_cg_update_csr, terrace_cg_free
 
   interface
      integer(c_int) function terrace_open(comm, options, context) bind(c, name='terrace_open_fortran')
@@ -141,6 +145,11 @@ module terrace
        type(terrace_cg_options), intent(in) :: options
        type(terrace_cg_result), intent(out) :: results(*)
      end function terrace_cg_solve
+     integer(c_int) function terrace_cg_update_csr(operator, value) bind(c)
+       import :: c_int, c_ptr, c_double
+       type(c_ptr), value :: operator
+       real(c_double), intent(in) :: value(*)
+     end function terrace_cg_update_csr
      subroutine terrace_cg_free(operator) bind(c)
        import :: c_ptr
        type(c_ptr), value :: operator

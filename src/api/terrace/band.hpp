@@ -46,7 +46,8 @@ struct Options {
 TERRACE_API Report solve(Context& context, std::int64_t n, const Matrix& a, Local<double> b,
                          const Options& = {});
 
-/// The Cholesky factor of a matrix, kept in host memory in slices over the ranks, 8 n (m + 1) bytes.
+/// The Cholesky factor of a matrix, kept in slices over the ranks, 8 n (m + 1) bytes: on the devices
+/// where the matrix was there and fits twice, else in host memory.
 class TERRACE_API Factor {
  public:
   /// Collective. Throws as solve().
@@ -58,7 +59,7 @@ class TERRACE_API Factor {
   Report solve(Local<double> b) const;
   [[nodiscard]] const Report& report() const;
   [[nodiscard]] double log_determinant() const { return report().log_abs_determinant; }
-  /// This rank's columns of L, lower, by columns of m + 1 numbers.
+  /// This rank's columns of L, lower, by columns of m + 1 numbers, in host memory.
   [[nodiscard]] Matrix view() const;
 
   struct Inside;

@@ -1,6 +1,8 @@
 /* Terrace in C, and through it in other languages. As <terrace/terrace.hpp>, which says what each
  * call does; here arrays, in host memory or a CUDA device's, are contiguous rows of each rank: rows
  * first .. first + count - 1, row-major, element (i, j) at data[i * ld + j]; ld 0: as few as a row has.
+ * With count TERRACE_CYCLIC they are dealt in blocks of `first` rows, block k to rank k % size, as
+ * ScaLAPACK deals them to a column of processes (not columns of a band, not rows of CSR).
  *
  *   terrace_context* ranks;
  *   if (terrace_open(MPI_COMM_WORLD, NULL, &ranks)) ...;
@@ -37,6 +39,7 @@ enum terrace_code {
   TERRACE_INTERNAL = 70, /* a bug of ours */
   TERRACE_STOPPED = 75   /* progress() returned 0 */
 };
+#define TERRACE_CYCLIC (-1) /* as `count` */
 enum terrace_backend { TERRACE_AUTOMATIC = 0, TERRACE_CPU = 1, TERRACE_CUDA = 2 };
 
 typedef struct terrace_context terrace_context;
@@ -49,6 +52,7 @@ typedef struct {
   /* Called now and then with the part done; 0 stops the run. May be NULL. */
   int (*progress)(double done, void* user);
   void* user;
+  void* stream; /* a cudaStream_t whose work comes before each call; NULL: all of the device's */
 } terrace_options;
 
 /* All results beside the arrays; members that a call has no value for are 0. */
@@ -173,6 +177,12 @@ TERRACE_C int terrace_cg_user(terrace_context*, int64_t n, int64_t first, int64_
 TERRACE_C int terrace_cg_solve(terrace_cg_operator*, int64_t first, int64_t count, int64_t nrhs,
                                const double* b, int64_t ldb, double* x, int64_t ldx,
                                const terrace_cg_options* options, terrace_cg_result* results);
+/* Other values in the same places: of csr (of rows with ascending columns, none twice), dense, band. */
+TERRACE_C int terrace_cg_update_csr(terrace_cg_operator*, const double* value);
+TERRACE_C int terrace_cg_update_dense(terrace_cg_operator*, int64_t n, int64_t first, int64_t count,
+                                      const double* a, int64_t lda);
+TERRACE_C int terrace_cg_update_band(terrace_cg_operator*, int64_t m, int64_t first, int64_t count,
+                                     const double* ab, int64_t ldab, int layout, int upper);
 TERRACE_C void terrace_cg_free(terrace_cg_operator*);
 
 #ifdef __cplusplus

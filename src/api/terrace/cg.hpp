@@ -38,6 +38,13 @@ class TERRACE_API Operator {
   /// b and x: n x columns; x := the solution, one result for each column.
   std::vector<Result> solve(Local<const double> b, Local<double> x, const Options& = {});
 
+  /// Other values in the same places: what was found about the places stays. Throws as the maker; then
+  /// the values are unknown, and have to be given again. Of csr(): this rank's, in the order in which
+  /// its rows were given, each of which had ascending columns, none twice (else Code::usage).
+  void update_values(const double* value);
+  void update_values(Local<const double> a);  ///< of dense()
+  void update_values(const band::Matrix& a);  ///< of band(): of the same half-bandwidth
+
   struct Inside;
   explicit Operator(std::unique_ptr<Inside> inside);
 

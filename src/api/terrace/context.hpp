@@ -80,12 +80,16 @@ struct Options {
   int threads = 0;
   bool check = true;   ///< results are held against the input again: Code::outcome where one fails
   bool guard = false;  ///< look for flipped bits of memory on the way: Code::fault
+  /// A cudaStream_t of yours: arrays on a device are taken over once what is enqueued on it is done, and
+  /// results are there when a call returns. Null: once all is done that is enqueued on the device.
+  void* stream = nullptr;
   /// Called now and then on each rank with the part done, 0 to 1, of one stage of the work. The run
   /// stops once it returns false on some rank: Code::stopped on all of them.
   std::function<bool(double done)> progress;
 };
 
-/// A group of ranks and their devices. Copies share it. Make it before, and let it go after, all that
+/// A group of ranks and their devices. Copies share it. While one exists, memory is kept from call to
+/// call: at most 1 GiB of a process's devices, and 256 MiB each of its host and page-locked memory. Make it before, and let it go after, all that
 /// is made with it, and before MPI_Finalize.
 class TERRACE_API Context {
  public:
@@ -113,7 +117,6 @@ class TERRACE_API Context {
   std::shared_ptr<Inside> inside_;
 };
 
-/// Memory of a device is taken over once what is enqueued on that device is done.
 enum class Where { host, device };
 /// By CUDA's word, where CUDA is in use in this process.
 TERRACE_API Where where_is(const void* data);

@@ -3,12 +3,31 @@ import ctypes
 
 import numpy as np
 
+from . import _dlpack
+
+
+def on_device(array):
+    """What the array says of its memory on a CUDA device, or None."""
+    found = getattr(array, "__cuda_array_interface__", None)
+    return found if found is not None else _dlpack.interface(array)
+
+
+def copied(array):
+    return array.clone() if hasattr(array, "clone") else array.copy()
+
+
+def to_host(array):
+    """NumPy's view or copy of anything that is an array."""
+    if not hasattr(array, "__array_interface__") and (hasattr(array, "__cuda_array_interface__") or _dlpack.on_cuda(array)):
+        array = array.get() if hasattr(array, "get") else array.cpu() if hasattr(array, "cpu") else array
+    return np.asarray(array)
+
 
 class Reals:
     """Rows of float64: the caller's own memory where it is so already, on the host or a CUDA device."""
 
     def __init__(self, array, name, *, writable=False, columns=None):
-        self.device = getattr(array, "__cuda_array_interface__", None)
+        self.device = on_device(array)
         self.original = array
         if self.device is not None:
             shape, strides = tuple(self.device["shape"]), self.device.get("strides")
@@ -49,8 +68,8 @@ class Reals:
 
 def owned(array, overwrite):
     """A copy that the library may write, or the caller's own array."""
-    if hasattr(array, "__cuda_array_interface__"):
-        return array if overwrite else array.copy()
+    if on_device(array) is not None:
+        return array if overwrite else copied(array)
     array = np.asarray(array)
     if overwrite and array.dtype == np.float64 and array.flags.c_contiguous and array.flags.writeable:
         return array
@@ -81,7 +100,7 @@ class Bits:
             for i in range(0, rows, step):
                 words[i:i + step] = cls.pack(sparse[i:i + step].toarray()).words
             return cls(words, columns)
-        array = np.asarray(array)
+        array = to_host(array)
         if array.ndim != 2:
             raise ValueError(f"an array of {array.ndim} dimensions; a matrix has two")
         rows, columns = array.shape

@@ -12,7 +12,7 @@ OBSERVE = ctypes.CFUNCTYPE(c_int, c_int64, c_double, c_void_p)
 
 class Options(ctypes.Structure):
     _fields_ = [("backend", c_int), ("threads", c_int), ("unchecked", c_int), ("guard", c_int), ("progress", PROGRESS),
-                ("user", c_void_p)]
+                ("user", c_void_p), ("stream", c_void_p)]
 
 
 class Report(ctypes.Structure):
@@ -96,20 +96,29 @@ def refuse(code, lib):
     raise error
 
 
+def _address(stream):
+    """Of a cudaStream_t: CuPy calls it ptr, Torch cuda_stream."""
+    for name in ("ptr", "cuda_stream"):
+        stream = getattr(stream, name, stream)
+    return stream or None
+
+
 class Context:
     """Ranks that work together, and how. Made for a communicator of mpi4py on all its ranks; alone without.
 
     backend: "auto", "cpu" or "cuda"; check: hold results against the input; guard: look for flipped bits of
-    memory; progress: called with the part done, 0 to 1, and stops the run where it returns False.
+    memory; progress: called with the part done, 0 to 1, and stops the run where it returns False; stream: a stream of
+    CuPy's, Torch's or an address, whose work comes before each call (None: all of the device's).
     Give the same one to many calls: what it sets up on the devices is kept."""
 
-    def __init__(self, comm=None, *, backend="auto", threads=0, check=True, guard=False, progress=None):
+    def __init__(self, comm=None, *, backend="auto", threads=0, check=True, guard=False, progress=None, stream=None):
         if backend not in ("auto", "cpu", "cuda"):
             raise ValueError(f"unknown backend '{backend}'; backend; use auto, cpu or cuda")
         self._lib, self._raised = library(), None
         self.comm, self._user_progress = comm, progress
         self._progress = PROGRESS(self._ask)  # lives as long as the library may call it
-        options = Options(("auto", "cpu", "cuda").index(backend), threads, int(not check), int(guard), self._progress, None)
+        options = Options(("auto", "cpu", "cuda").index(backend), threads, int(not check), int(guard), self._progress, None,
+                          _address(stream))
         self._handle = c_void_p()
         if comm is None:
             code = self._lib.terrace_open_alone(ctypes.byref(options), ctypes.byref(self._handle))

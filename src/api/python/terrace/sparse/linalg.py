@@ -3,16 +3,25 @@ import ctypes
 
 import numpy as np
 
-from .._arrays import Reals, owned
+from .._arrays import Reals, copied, owned
 from .._library import OBSERVE, PRODUCT, CgOptions, CgResult, using
 
 _int64 = ctypes.c_int64
 
 
+def _sorted(a):
+    """CSR with ascending columns in each row, none twice."""
+    a = a.tocsr()
+    if not a.has_canonical_format:
+        a = a.copy()
+        a.sum_duplicates()
+    return a
+
+
 class Operator:
     """A symmetric positive definite matrix ready for products: SciPy's sparse ones, a dense array, or a LinearOperator (anything with
     .shape and .matvec); with comm= this rank's rows, and a matvec of these from these. Solve with it again and again: op.solve(b), or
-    cg(op, b)."""
+    cg(op, b); with other values, op.update_values(a)."""
 
     def __init__(self, a, *, comm=None):
         self._owner = using(comm)
@@ -20,7 +29,7 @@ class Operator:
         self._handle = ctypes.c_void_p()
         try:
             if hasattr(a, "tocsr"):
-                a = a.tocsr()
+                a = self._pattern = _sorted(a)
                 self._rows(a.shape)
                 wide = np.int32 if a.indptr.dtype == np.int32 and a.indices.dtype == np.int32 else np.int64
                 start, column = np.ascontiguousarray(a.indptr, wide), np.ascontiguousarray(a.indices, wide)
@@ -53,6 +62,23 @@ class Operator:
             self._owner.__exit__()
             raise
 
+    def update_values(self, a):
+        """The matrix is now `a`, a sparse one with the entries of the first in the same places, or a dense array of the same shape."""
+        pattern = getattr(self, "_pattern", None)
+        if hasattr(a, "tocsr") != (pattern is not None) or hasattr(self, "_matvec"):
+            raise ValueError("the operator was made of another kind of matrix; update_values; make it anew")
+        if pattern is not None:
+            a = _sorted(a)
+            if a.shape != pattern.shape or not (np.array_equal(a.indptr, pattern.indptr)
+                                                and np.array_equal(a.indices, pattern.indices)):
+                raise ValueError("the entries are in other places; update_values; make the operator anew")
+            value = np.ascontiguousarray(a.data, np.float64)
+            self._context.run("terrace_cg_update_csr", self._handle, ctypes.c_void_p(value.ctypes.data))
+        else:
+            dense = Reals(a, "A")
+            self._context.run("terrace_cg_update_dense", self._handle, _int64(dense.columns), self._first, _int64(dense.rows), dense.p,
+                              _int64(dense.ld))
+
     def _rows(self, shape):
         first, self.n = self._context.counts(shape[0])
         if len(shape) != 2 or shape[1] != self.n:
@@ -64,7 +90,7 @@ class Operator:
         right = Reals(b, "b")
         if right.rows != self._count.value:
             raise ValueError(f"b has {right.rows} rows, the matrix {self._count.value}")
-        x = owned(x0, False) if x0 is not None else np.zeros(right.shape) if right.device is None else b.copy()
+        x = owned(x0, False) if x0 is not None else np.zeros(right.shape) if right.device is None else copied(b)
         if x.shape != right.shape:
             raise ValueError(f"x0 has the shape {x.shape}, b {right.shape}")
         start = Reals(x, "x0", writable=True)

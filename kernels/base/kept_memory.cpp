@@ -1,0 +1,127 @@
+#include "kernels/base/kept_memory.hpp"
+
+#include <list>
+#include <mutex>
+#include <unordered_map>
+
+namespace terrace {
+namespace detail {
+namespace {
+
+constexpr Index most[] = {Index(256) << 20, Index(256) << 20, Index(1) << 30};  // by Kind
+constexpr Index least_on_host = Index(64) << 10;  // malloc is as fast for less
+
+struct Block {
+  void* data;
+  Kind kind;
+  int device;
+  Index bytes;
+};
+
+struct Store {
+  std::mutex mutex;
+  int users = 0;
+  std::unordered_map<void*, Block> taken;
+  std::list<Block> kept;  // the oldest first
+  Index bytes[3] = {0, 0, 0};
+};
+Store& store() {
+  static auto* const instance = new Store;  // buffers of static objects outlive everything else
+  return *instance;
+}
+
+/// Out of the list, with the lock held.
+Block unlist(Store& s, std::list<Block>::iterator at) {
+  const Block block = *at;
+  s.bytes[int(block.kind)] -= block.bytes;
+  s.kept.erase(at);
+  return block;
+}
+
+}  // namespace
+
+void* take_kept(Kind kind, int device, Index bytes) {
+  Store& s = store();
+  const std::lock_guard lock(s.mutex);
+  for (auto at = s.kept.begin(); at != s.kept.end(); ++at)
+    if (at->kind == kind && at->device == device && at->bytes == bytes) {
+      const Block block = unlist(s, at);
+      s.taken.emplace(block.data, block);
+      return block.data;
+    }
+  return nullptr;
+}
+
+void note_taken(Kind kind, int device, void* data, Index bytes) {
+  Store& s = store();
+  const std::lock_guard lock(s.mutex);
+  if (s.users > 0) s.taken[data] = {data, kind, device, bytes};
+}
+
+bool keeps() {
+  Store& s = store();
+  const std::lock_guard lock(s.mutex);
+  return s.users > 0;
+}
+
+bool keep(Kind kind, void* data) noexcept {
+  Store& s = store();
+  std::list<Block> old;
+  {
+    const std::lock_guard lock(s.mutex);
+    const auto found = s.taken.find(data);
+    if (found == s.taken.end()) return false;
+    const Block block = found->second;
+    s.taken.erase(found);
+    Index& bytes = s.bytes[int(kind)];
+    if (s.users == 0 || block.bytes > most[int(kind)] ||
+        (kind == Kind::host && block.bytes < least_on_host))
+      return false;
+    for (auto at = s.kept.begin(); at != s.kept.end() && bytes + block.bytes > most[int(kind)];) {
+      const auto next = std::next(at);
+      if (at->kind == kind) old.push_back(unlist(s, at));
+      at = next;
+    }
+    s.kept.push_back(block);
+    bytes += block.bytes;
+  }
+  for (const Block& block : old) free_block(block.kind, block.data);
+  return true;
+}
+
+bool free_all_kept() noexcept {
+  Store& s = store();
+  std::list<Block> old;
+  {
+    const std::lock_guard lock(s.mutex);
+    old.swap(s.kept);
+    for (Index& bytes : s.bytes) bytes = 0;
+  }
+  for (const Block& block : old) free_block(block.kind, block.data);
+  return !old.empty();
+}
+
+}  // namespace detail
+
+KeepsMemory::KeepsMemory() {
+  detail::Store& s = detail::store();
+  const std::lock_guard lock(s.mutex);
+  ++s.users;
+}
+KeepsMemory::~KeepsMemory() {
+  detail::Store& s = detail::store();
+  {
+    const std::lock_guard lock(s.mutex);
+    if (--s.users > 0) return;
+    s.taken.clear();
+  }
+  detail::free_all_kept();
+}
+
+Index kept_memory() {
+  detail::Store& s = detail::store();
+  const std::lock_guard lock(s.mutex);
+  return s.bytes[0] + s.bytes[1] + s.bytes[2];
+}
+
+}  // namespace terrace

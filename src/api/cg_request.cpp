@@ -1,0 +1,51 @@
+#include "src/api/cg_request.hpp"
+
+#include <fmt/core.h>
+
+#include "distrib/agree.hpp"
+
+namespace terrace::api::cg {
+
+namespace {
+
+void require_known(const std::string& value, std::initializer_list<const char*> names,
+                   const char* option) {
+  std::string list;
+  for (const char* const name : names) {
+    if (value == name) return;
+    list += (list.empty() ? "" : ", ") + std::string(name);
+  }
+  fail_together(Exit::usage,
+                fmt::format("unknown {} '{}'; cg::Options; use {}", option, value, list));
+}
+
+}  // namespace
+
+terrace::cg::CgRequest request_of(const Options& o, bool dense) {
+  require_known(o.preconditioner, {"none", "jacobi", "block-jacobi", "ic", "chebyshev"},
+                "preconditioner");
+  require_known(o.norm, {"unpreconditioned", "preconditioned", "natural"}, "norm");
+  if (dense && o.preconditioner == "ic")
+    fail_together(Exit::usage,
+                  "the incomplete factor of a dense matrix is its factor; "
+                  "cg::Options::preconditioner; use dense::solve, or block-jacobi");
+  if (o.rtol < 0 || o.atol < 0 || o.block < 1 || o.degree < 1 || o.degree > 64)
+    fail_together(Exit::usage,
+                  "a tolerance below zero, or a block or degree out of range; "
+                  "cg::Options; give rtol, atol from 0, block from 1, degree 1 to 64");
+  terrace::cg::CgRequest request;
+  request.rtol = o.rtol;
+  request.atol = o.atol;
+  request.max_iterations = o.max_iterations;
+  request.preconditioner = o.preconditioner;
+  request.jacobi = o.preconditioner == "jacobi";
+  request.block = o.block;
+  request.degree = o.degree;
+  request.norm = o.norm == "preconditioned" ? terrace::cg::CgNorm::preconditioned
+                 : o.norm == "natural"      ? terrace::cg::CgNorm::natural
+                                            : terrace::cg::CgNorm::unpreconditioned;
+  request.x_given = o.start_given;
+  return request;
+}
+
+}  // namespace terrace::api::cg

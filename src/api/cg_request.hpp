@@ -1,0 +1,11 @@
+// The caller's options of conjugate gradients, as the solver takes them.
+#pragma once
+#include "src/api/terrace/cg.hpp"
+#include "src/cg/system.hpp"
+
+namespace terrace::api::cg {
+
+/// Throws an agreed Error(usage) for what is unknown or out of range.
+terrace::cg::CgRequest request_of(const Options& options, bool dense);
+
+}  // namespace terrace::api::cg

@@ -1,0 +1,124 @@
+// New values of a CSR operator whose pattern stays.
+#include <algorithm>
+#include <limits>
+
+#include "distrib/agree.hpp"
+#include "src/cg/csr_symmetry.hpp"
+#include "src/cg/operators.hpp"
+
+namespace terrace::cg {
+namespace {
+
+template <class T, class B>
+std::vector<std::remove_const_t<T>> down(const Stream<B>& lane, View<T, B> from) {
+  std::vector<std::remove_const_t<T>> to(std::size_t(from.size));
+  download(lane, to.data(), from);
+  lane.synchronize();
+  return to;
+}
+
+}  // namespace
+
+/// The outer entries on the host again.
+template <class B>
+CsrOuter CsrOperator<B>::outer_entries(const Context<B>& context) const {
+  CsrOuter outer;
+  if (outer_.entries == 0) return outer;
+  const CsrRows<B> part = outer_.view();
+  const auto start = down(context.ahead, part.start);
+  const auto row = down(context.ahead, part.row);
+  const Index left = halo_.left();
+  outer.start.assign(std::size_t(rows_.count) + 1, 0);
+  for (std::size_t i = 0; i < row.size(); ++i)
+    outer.start[std::size_t(row[i]) + 1] = start[i + 1] - start[i];
+  for (std::size_t i = 1; i < outer.start.size(); ++i) outer.start[i] += outer.start[i - 1];
+  for (const Index c : down(context.ahead, part.column))
+    outer.column.push_back(needed_[std::size_t(c + left - (c < 0 ? 0 : rows_.count))]);
+  outer.value = down(context.ahead, View<const double, B>(outer_.values()));
+  return outer;
+}
+
+/// A row's entries are, from the left: those of earlier ranks' columns, own ones, those of later
+/// ranks'.
+template <class B>
+void CsrOperator<B>::deal_values(const Context<B>& context, const double* value) {
+  const Stream<B>& lane = context.ahead;
+  CsrOuter outer = outer_entries(context);
+  if (outer.start.empty()) {
+    upload(lane, inner_.values(), value);
+    return lane.synchronize();
+  }
+  const auto start = down(lane, View<const Index, B>(inner_.start));
+  std::vector<double> inner;
+  inner.reserve(std::size_t(start.back()));
+  for (Index i = 0; i < rows_.count; ++i) {
+    Index k = outer.start[std::size_t(i)];
+    const Index end = outer.start[std::size_t(i) + 1];
+    for (; k < end && outer.column[std::size_t(k)] < rows_.first; ++k)
+      outer.value[std::size_t(k)] = *value++;
+    const Index own = start[std::size_t(i) + 1] - start[std::size_t(i)];
+    inner.insert(inner.end(), value, value + own);
+    value += own;
+    for (; k < end; ++k) outer.value[std::size_t(k)] = *value++;
+  }
+  upload(lane, inner_.values(), inner.data());
+  upload(lane, outer_.values(), outer.value.data());
+  lane.synchronize();
+}
+
+template <class B>
+void CsrOperator<B>::put_values(const Context<B>& context, const double* value) {
+  const Stream<B>& lane = context.ahead;
+  Index worst = no_position;
+  CsrOuter outer;
+  collectively(context.control, [&] {
+    deal_values(context, value);
+    const Buffer<double, B> diagonal(rows_.count);
+    const Buffer<Index, B> first_pair(1);
+    find_diagonal(lane, inner_.view(), diagonal.view());
+    upload(lane, first_pair.view(), &worst);
+    find_asymmetry(lane, inner_.view(), rows_.first, n(), diagonal.view(), first_pair.view());
+    diagonal_ = down(lane, diagonal.view());
+    worst = down(lane, first_pair.view()).front();
+    outer = outer_entries(context);
+  });
+  scale = {};
+  const auto own = [&](Index i, Index j) {
+    const CsrRows<B> a = inner_.view();
+    const auto bounds = down(lane, a.start.slice(i - rows_.first, 2));
+    const auto columns = down(lane, a.column.slice(bounds[0], bounds[1] - bounds[0]));
+    const auto at = std::lower_bound(columns.begin(), columns.end(), j - rows_.first);
+    if (at == columns.end() || *at != j - rows_.first) return 0.0;
+    return down(lane, a.value.slice(bounds[0] + (at - columns.begin()), 1)).front();
+  };
+  asymmetry_ = describe_pair(context.control, own, outer,
+                             find_across(context.control, first_, outer, diagonal_, worst));
+}
+
+/// What stands at the earliest of the ranks' positions, i n + j of a pair.
+template <class B>
+std::optional<Asymmetry> CsrOperator<B>::describe_pair(
+    const Control& control, const std::function<double(Index, Index)>& inner, const CsrOuter& outer,
+    Index mine) const {
+  const Index found = control.reduce(mine, Reduce::min);
+  if (found == no_position) return {};
+  Asymmetry result{found / n(), found % n(), 0, 0};
+  const auto is_own = [&](Index i) { return i >= rows_.first && i < rows_.end(); };
+  const auto value = [&](Index i, Index j) {
+    double here = 0;
+    if (is_own(i)) here = is_own(j) ? inner(i, j) : stored(outer, i - rows_.first, j);
+    return control.reduce(here, Reduce::sum);
+  };
+  result.value = value(result.row, result.column);
+  result.transposed = value(result.column, result.row);
+  return result;
+}
+
+#define TERRACE_INSTANTIATE(B)                                                \
+  template void CsrOperator<B>::put_values(const Context<B>&, const double*); \
+  template std::optional<Asymmetry> CsrOperator<B>::describe_pair(            \
+      const Control&, const std::function<double(Index, Index)>&, const CsrOuter&, Index) const;
+TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+#undef TERRACE_INSTANTIATE
+
+}  // namespace terrace::cg

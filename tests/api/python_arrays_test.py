@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+"""Arrays of other packages in the Python package: DLPack without a copy, operators with other values. Arrays of Torch and CuPy on a
+GPU where they are installed and one is seen."""
+import os
+import sys
+
+try:
+    import numpy as np
+    import scipy.sparse
+    import scipy.linalg
+except ImportError as error:
+    print(f"skipped: {error}")
+    sys.exit(77)
+import terrace
+from terrace._arrays import Reals, on_device
+
+
+class Elsewhere:
+    """Says that it lies on a CUDA device and knows DLPack alone; the memory is NumPy's, so that this needs no GPU."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack_device__(self):
+        return 2, 0
+
+    def __dlpack__(self, stream=None):
+        return self.array.__dlpack__()
+
+    def copy(self):
+        return Elsewhere(self.array.copy())
+
+    @property
+    def shape(self):
+        return self.array.shape
+
+
+checks = 0
+
+
+def check(truth, what):
+    global checks
+    checks += 1
+    if not truth:
+        sys.exit(f"failed: {what}")
+
+
+def refuses(kind, call):
+    try:
+        call()
+    except kind:
+        return True
+    return False
+
+
+draw = np.random.default_rng(3)
+whole = draw.normal(size=(9, 7))
+for view in (whole, whole[2:5], whole[:, :4], whole[3], whole[4:4]):
+    there = Reals(Elsewhere(view), "a")
+    host = Reals(view, "a")
+    check(there.pointer == view.ctypes.data or view.size == 0, "the memory itself")
+    check((there.shape, there.rows, there.columns) == (host.shape, host.rows, host.columns), f"shape of {view.shape}")
+    check(view.size == 0 or there.ld == host.ld, f"leading dimension of {view.shape}")
+check(refuses(TypeError, lambda: Reals(Elsewhere(whole.astype(np.float32)), "a")), "float32 is refused")
+check(refuses(ValueError, lambda: Reals(Elsewhere(whole.T), "a")), "columns side by side are refused")
+check(on_device(whole) is None, "NumPy's arrays are the host's")
+
+n = 40
+a, b = draw.normal(size=(n, n)) + n * np.eye(n), draw.normal(size=(n, 2))
+x = terrace.linalg.solve(Elsewhere(a), Elsewhere(b))
+check(isinstance(x, Elsewhere) and np.allclose(a @ x.array, b), "solve gives what it got")
+given = Elsewhere(b.copy())
+x = terrace.linalg.solve(Elsewhere(a), given, overwrite_b=True)
+check(x is given and np.allclose(a @ x.array, b), "overwritten in place")
+x, info = terrace.sparse.linalg.cg(Elsewhere(a @ a.T), Elsewhere(b[:, 0].copy()), rtol=1e-12)
+check(info == 0 and np.allclose(a @ a.T @ x.array, b[:, 0]), "cg gives what it got")
+
+laplace = scipy.sparse.diags([-np.ones(n - 1), 2.5 * np.ones(n), -np.ones(n - 1)], [-1, 0, 1]).tocsr()
+other = laplace * 3 + scipy.sparse.diags([draw.random(n)], [0]).tocsr()
+operator = terrace.sparse.linalg.Operator(laplace)
+for matrix in (other, laplace, other.tocoo()):
+    operator.update_values(matrix)
+    x, info = terrace.sparse.linalg.cg(operator, b[:, 0], rtol=1e-12)
+    check(info == 0 and np.allclose(matrix @ x, b[:, 0]), "values that follow")
+check(refuses(ValueError, lambda: operator.update_values(scipy.sparse.identity(n))), "other places are refused")
+check(refuses(ValueError, lambda: operator.update_values(np.eye(n))), "another kind is refused")
+entries = laplace.tocoo()  # out of order, and in two parts
+rows, columns = (np.concatenate([v[::-1], v]) for v in (entries.row, entries.col))
+halves = np.concatenate([entries.data[::-1], entries.data]) / 2
+order = np.argsort(rows, kind="stable")
+twice = scipy.sparse.csr_matrix((halves[order], columns[order], np.searchsorted(rows[order], np.arange(n + 1))), (n, n))
+operator = terrace.sparse.linalg.Operator(twice)
+operator.update_values(other)
+check(np.allclose(other @ terrace.sparse.linalg.cg(operator, b[:, 0], rtol=1e-12)[0], b[:, 0]), "after a matrix with repeated entries")
+operator = terrace.sparse.linalg.Operator(a @ a.T)
+operator.update_values(2 * a @ a.T)
+check(np.allclose(2 * a @ a.T @ terrace.sparse.linalg.cg(operator, b[:, 0], rtol=1e-13)[0], b[:, 0]), "dense values")
+
+on_gpu = 0
+for package in ("torch", "cupy"):
+    try:
+        module = __import__(package)
+        if package == "torch" and not module.cuda.is_available() or package == "cupy" and module.cuda.runtime.getDeviceCount() == 0:
+            continue
+    except Exception:  # not installed, or no driver
+        continue
+    on_gpu += 1
+    put = (lambda v: module.tensor(v, device="cuda")) if package == "torch" else module.asarray
+    there_a, there_b = put(a), put(b)
+    x = terrace.linalg.solve(there_a, there_b, overwrite_b=True)
+    check(x is there_b and np.allclose(a @ terrace._arrays.to_host(x), b), f"{package}: in place on the device")
+    check(np.allclose(terrace._arrays.to_host(terrace.linalg.inv(there_a)) @ a, np.eye(n)), f"{package}: inverse")
+    check(terrace.gf2.rank(put((a > 0).astype(np.uint8))) == terrace.gf2.rank(a > 0), f"{package}: bits")
+if os.environ.get("TERRACE_API_BACKEND") == "cuda" and not on_gpu:
+    print("skipped: neither Torch nor CuPy sees a GPU")
+    sys.exit(77)
+print(f"{checks} checks, {on_gpu} packages on a GPU")
