@@ -108,7 +108,7 @@ if wanted fuzz; then
       "$python" tests/fuzz/corpus.py "$target" "$corpus"
       step env ASAN_OPTIONS=detect_leaks=0 "build-fuzz/tests/fuzz/${target}_fuzz" "$corpus" -max_total_time=$((seconds / 2)) -timeout=60 -rss_limit_mb=4096 \
         -max_len=4096 -print_final_stats=1 -verbosity=0 -error_exitcode=1 -artifact_prefix="build-fuzz/$target-"
-      for found in build-fuzz/"$target"-*; do [ -f "$found" ] && echo "build-fuzz/tests/fuzz/${target}_fuzz $found   # an input that fails"; done
+      for found in build-fuzz/"$target"-*; do [ -f "$found" ] && echo "ASAN_OPTIONS=detect_leaks=0 build-fuzz/tests/fuzz/${target}_fuzz $found   # an input that fails"; done
     done
   fi
 fi
