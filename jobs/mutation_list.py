@@ -116,8 +116,8 @@ MUTATIONS = [
     ("io/order.cpp", 'order.column_major = text == "column-major";', 'order.column_major = text != "row-major";', "io/input.1 program/bad_input"),
     ("io/foreign.cpp", "if (head[6] >= 2) {", "if (head[6] >= 3) {", "convert:200 program/round_trips"),
     ("io/foreign.cpp", "length += 65536u * head[10]", "length += 256u * head[10]", "program/round_trips convert:200"),
-    ("src/commands/convert_sparse.cpp", "out.push_back({t.column, t.row, h.skew ? -t.value : t.value});", "out.push_back({t.column, t.row, t.value});", "program/round_trips convert:100"),
-    ("src/commands/convert_sparse.cpp", "value[at - 1] += v;", "value[at - 1] = v;", "program/round_trips convert:100"),
+    ("src/commands/convert_market.cpp", "*to++ = {t.column, t.row, h.skew ? -t.value : t.value};", "*to++ = {t.column, t.row, t.value};", "program/round_trips convert:100"),
+    ("src/commands/convert_entries.cpp", "value[at - 1] += v;", "value[at - 1] = v;", "program/round_trips convert:100"),
     ("io/output_scattered.cpp", "result.data() + layout.slot(to) * width);", "result.data() + layout.slot(to / 2) * width);", "gf2"),
     # --- checkpoints, reports, verify, problems
     ("src/frame/checkpoints.cpp", 'whole = whole && io::content_hash_holds(control_, {file, "/" + name});', 'whole = whole || io::content_hash_holds(control_, {file, "/" + name});',
@@ -144,4 +144,6 @@ MUTATIONS = [
     ("kernels/gf2/cuda/combine.cuh", "const bool there = q < source.count && at < words;", "const bool there = q <= source.count && at < words;", "gpu gf2/bits.1"),
     ("distrib/communicator_nccl.cpp", "static_cast<char*>(piece.data) + from;", "static_cast<char*>(piece.data);", "gpu distrib/communicator.2"),
     ("distrib/communicator_nccl.cpp", "      stream.synchronize();  // the stage is free\n", "\n", "gpu distrib/communicator.2 gpu gf2:60"),
+    # --- added later
+    ("src/commands/convert_market.cpp", "keep({t.column, t.row, h.skew ? -t.value : t.value});", "keep({t.column, t.row, t.value});", "program/round_trips convert:100"),
 ]

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 
 #include "kernels/base/matrix.hpp"
 #include "src/frame/guard.hpp"
@@ -10,8 +11,8 @@ namespace terrace::band {
 namespace {
 
 /// Own tile columns of a launch: on the CPU each is weighed while it lies in the cache.
-constexpr Index at_once(Cpu) { return 1; }
-constexpr Index at_once(Cuda) { return 8; }
+template <class B>
+constexpr Index at_once = std::is_same_v<B, Cuda> ? 8 : 1;
 
 }  // namespace
 
@@ -92,7 +93,7 @@ void BandGuard<B>::take(const BandTiles<B>& a, Index k) {
 
 template <class B>
 void BandGuard<B>::step(const BandTiles<B>& a, Index k, Index good) {
-  if (waiting_ >= at_once(B{})) flush(a);
+  if (waiting_ >= at_once<B>) flush(a);
   flip_for_tests(c_.bulk, c_.rank(), k + 1, a.data.data(), 8 * a.data.size());
   if (k + 1 - checked_ < interval_ || k + 1 == s_.tiles()) return;
   look();

@@ -161,8 +161,8 @@ struct Pass {
   std::vector<double> seconds;  ///< of every shape tried
 };
 
-/// Every number of threads that is a multiple of half a warp, every form of a block of so many.
-std::vector<ColumnShape> column_shapes() {
+/// Every number of threads that is a multiple of half a warp, every form of a block of so many; of a GPU.
+[[maybe_unused]] std::vector<ColumnShape> column_shapes() {
   std::vector<ColumnShape> shapes{{}};  // by hand
   for (int threads = 16; threads <= 1024; threads += 16)
     for (int lanes = 4; lanes <= threads; lanes *= 2)

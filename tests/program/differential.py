@@ -17,7 +17,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import warnings
 
@@ -28,6 +27,7 @@ import h5py
 import numpy as np
 
 import differential_solvers
+from terrace import launcher_folder
 
 warnings.simplefilter("ignore")
 FAMILIES = ["gf2"] * 6 + ["band"] * 4 + ["dense"] * 5 + ["cg"] * 5 + ["generate", "convert"]
@@ -88,10 +88,7 @@ class Case:
             report = f"report{self.runs}.json"
             words += ["--report", report]
         self.runs += 1
-        # Two mpirun that make, or remove, one folder of Open MPI's at once fail.
-        launcher = os.path.join(self.o.sessions, threading.current_thread().name.rsplit("_", 1)[-1])
-        os.makedirs(launcher, exist_ok=True)
-        env = {**os.environ, "OMPI_MCA_orte_tmpdir_base": launcher, **(environment or {})}
+        env = {**os.environ, **launcher_folder(), **(environment or {})}
         launch = [] if ranks == 1 else ["mpirun", "-n", str(ranks)]
         self.last = (f"mpirun -n {ranks} " if ranks > 1 else "") + "terrace " + shlex.join(words)
         before = set(os.listdir(self.folder))
@@ -338,7 +335,6 @@ def main():
     options = parser.parse_args()
     if not os.access(options.terrace, os.X_OK):
         sys.exit(f"no such program: {options.terrace}")
-    options.sessions = tempfile.mkdtemp(prefix="differential-mpi-")
     begin, bad, runs, cases = time.time(), 0, 0, 0
     numbers = [options.only] if options.only is not None else range(options.first, options.first + options.count)
     again = f"{sys.argv[0]} {options.terrace} --seed {options.seed}"
@@ -361,7 +357,6 @@ def main():
                 print(f"{again} --only {number}   # {failures[0]} [{' '.join(tags)}]", flush=True)
             if options.only is not None:
                 print("\n".join([f"files: {folder}", f"last: {last}"] + failures))
-    shutil.rmtree(options.sessions, ignore_errors=True)
     print(f"{cases} cases, {runs} runs, {bad} failed, {time.time() - begin:.0f} s")
     return 1 if bad else 0
 

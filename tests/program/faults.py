@@ -17,7 +17,7 @@ import time
 import h5py
 import numpy as np
 
-from terrace import Program
+from terrace import Program, launcher_folder
 
 options = argparse.ArgumentParser()
 options.add_argument("terrace")
@@ -90,7 +90,7 @@ def attempt(number):
     shutil.copy("in.h5", place)
     marker = f"TERRACE_FAULT_RUN={os.getpid()}-{number}"
     name, value = marker.split("=")
-    environment = test.env({name: value, "TERRACE_TEST_FAULT": fault, "TERRACE_TEST_FILE": "in.h5", "TERRACE_TEST_STAMP": "stamp"})
+    environment = test.env({**launcher_folder(), name: value, "TERRACE_TEST_FAULT": fault, "TERRACE_TEST_FILE": "in.h5", "TERRACE_TEST_STAMP": "stamp"})
     if kind == "hang":
         environment["TERRACE_STALL_SECONDS"] = "4"
     # Each rank's own exit code, by a shell that outlives mpirun's SIGTERM.

@@ -21,6 +21,8 @@ import warnings
 import h5py
 import numpy as np
 
+from terrace import launcher_folder
+
 warnings.simplefilter("ignore")
 parser = argparse.ArgumentParser()
 parser.add_argument("terrace", type=os.path.abspath)
@@ -323,7 +325,7 @@ def limits():
 
 
 def start(command, folder, seconds):
-    process = subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, preexec_fn=limits, start_new_session=True)
+    process = subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**environment, **launcher_folder()}, preexec_fn=limits, start_new_session=True)
     try:
         out, err = process.communicate(timeout=seconds)
         return process.returncode, out.decode(errors="replace"), err.decode(errors="replace")

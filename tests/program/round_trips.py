@@ -207,11 +207,17 @@ with open("k.mtx", "w") as f:
     f.write("%%MatrixMarket matrix coordinate real skew-symmetric\n3 3 3\n2 1 1.5\n3 1 -2\n3 2 4\n")
 with open("twice.mtx", "w") as f:
     f.write("%%MatrixMarket matrix coordinate real general\n3 3 5\n1 1 1\n2 2 2\n1 1 4\n3 3 1\n1 1 8\n")
-for name, wanted in (("k", [[0, -1.5, 2], [1.5, 0, -4], [-2, 4, 0]]), ("twice", np.diag([13.0, 2, 1]))):
+with open("lines.mtx", "w") as f:  # an entry in two lines: read in order
+    f.write("%%MatrixMarket matrix coordinate real skew-symmetric\n3 3 3\n2 1\n1.5\n3 1 -2\n3 2 4\n")
+with open("array.mtx", "w") as f:
+    f.write("%%MatrixMarket matrix array real skew-symmetric\n3 3\n1.5\n-2\n4\n")
+skew = [[0, -1.5, 2], [1.5, 0, -4], [-2, 4, 0]]
+for name, wanted in (("k", skew), ("lines", skew), ("array", skew), ("twice", np.diag([13.0, 2, 1]))):
     for ranks in (1, 2):
         run(f"convert {name}.mtx {name}.h5 --force", ranks)
         with h5py.File(f"{name}.h5") as f:
-            check(f"{name}.mtx on {ranks}", np.array_equal(csr(f["A"]).toarray(), wanted), csr(f["A"]).toarray())
+            found = f["A"][:] if name == "array" else csr(f["A"]).toarray()
+            check(f"{name}.mtx on {ranks}", np.array_equal(found, wanted), found)
 header = "{'descr': '<f8', 'fortran_order': False, 'shape': (2, 3), }".ljust(70000) + "\n"  # as of structures with many fields
 with open("long.npy", "wb") as f:
     f.write(b"\x93NUMPY\x02\x00" + len(header).to_bytes(4, "little") + header.encode() + np.arange(6.0).tobytes())

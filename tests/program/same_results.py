@@ -18,13 +18,13 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 
 import differential
 import differential_solvers
 import h5py
 import numpy as np
+from terrace import launcher_folder
 
 TIMES = {"seconds", "rate", "imbalance", "start_time", "version", "plan", "written", "read", "step", "inputs", "stages", "terrace_hash", "command_line", "reading_within_solve", "timeline"}
 NUMBER = r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?"
@@ -77,7 +77,7 @@ class Run:
         report = os.path.join(folder, "report.json")
         launch = [] if ranks == 1 else ["mpirun", "-n", str(ranks)]
         before = set(os.listdir(folder))
-        done = subprocess.run(launch + [program] + words + ["--report", "report.json"], cwd=folder, stdin=subprocess.DEVNULL,
+        done = subprocess.run(launch + [program] + words + ["--report", "report.json"], cwd=folder, env={**os.environ, **launcher_folder()}, stdin=subprocess.DEVNULL,
                               capture_output=True, text=True, errors="replace", timeout=limit)
         self.code, self.out, self.err = done.returncode, lines(done.stdout, folder), lines(done.stderr, folder, "terrace: ")
         self.report, self.files, self.other = None, {}, {}
@@ -187,7 +187,6 @@ def main():
         if not os.access(program, os.X_OK):
             sys.exit(f"no such program: {program}")
     options.terrace = options.old  # what differential.Case runs, where a family does
-    os.environ["OMPI_MCA_orte_tmpdir_base"] = options.sessions = tempfile.mkdtemp(prefix="same-results-mpi-")
     begin, bad, runs, cases, codes = time.time(), 0, 0, 0, {}
     numbers = [options.only] if options.only is not None else range(options.first, options.first + options.count)
 
@@ -205,7 +204,6 @@ def main():
                 print(f"case {number} of seed {options.seed}: {text}; {command}", flush=True)
             if options.only is not None:
                 print(f"files: {folder}\n{command}")
-    shutil.rmtree(options.sessions, ignore_errors=True)
     print(f"{cases} cases, {runs} runs, exit codes {dict(sorted(codes.items(), key=str))}, {bad} differ, {time.time() - begin:.0f} s")
     return 1 if bad or not cases else 0
 

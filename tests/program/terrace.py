@@ -5,6 +5,7 @@
     test.check("the inverse", np.allclose(...), "what was seen")
     test.finish()                                   # exit 0, 1 after failures, 77 where something was skipped
 """
+import atexit
 import collections
 import json
 import os
@@ -12,12 +13,28 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 
 import schema
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 JOBS = os.path.join(ROOT, "jobs")
 os.environ.setdefault("TERRACE_TEST_BOUNDS", "1")  # bench measures its bounds at small sizes
+
+
+_own = threading.local()
+
+
+def launcher_folder():
+    """What the environment of an mpirun gets: a folder of Open MPI's for this thread alone. Of two at once in one folder, one removes what
+    the other has just made."""
+    if not hasattr(_own, "folder"):
+        base = os.environ.get("OMPI_MCA_orte_tmpdir_base")
+        if base:
+            os.makedirs(base, exist_ok=True)
+        _own.folder = tempfile.mkdtemp(prefix="terrace-mpi-", dir=base)
+        atexit.register(shutil.rmtree, _own.folder, ignore_errors=True)
+    return {"OMPI_MCA_orte_tmpdir_base": _own.folder}
 
 
 class Done(collections.namedtuple("Done", "code out err")):
@@ -51,7 +68,8 @@ class Program:
     def run(self, command, ranks=1, code=None, env=None, timeout=120, wrapper=(), **how):
         """Runs to the end; `code`: the exit code that it must have; `how`: for subprocess.run."""
         self.runs += 1
-        done = subprocess.run(self.words(command, ranks, wrapper), timeout=timeout, env=self.env(env),
+        done = subprocess.run(self.words(command, ranks, wrapper), timeout=timeout,
+                              env=self.env({**(launcher_folder() if ranks > 1 else {}), **(env or {})}),
                               **{"capture_output": True, "text": True, **how})
         if code is not None:
             self.check(command, done.returncode == code, f"{ranks} ranks: exit {done.returncode}, not {code}: {(done.stderr or '')[:400]}")
