@@ -69,6 +69,7 @@ void put_values(terrace::Context<B>& on, terrace::cg::DenseOperator<B>& to,
                 const Local<const double>& a) {
   Held<const double, B> held(on, to.n(), a, to.n(), "a");
   held.require_finite();
+  to.scale = {};  // on every rank, also on one without rows
   const Range own = to.rows();
   const auto put = [&](Index position, Index count, const double* rows) {
     to.put_rows(on, position, count, rows);

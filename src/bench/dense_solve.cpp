@@ -23,8 +23,8 @@ double solution_ratio(Context<B>& context, Index n, Index right, Word seed, cons
 
 /// A rival runs and is checked on rank 0 alone, the others wait. `what`: our line.
 template <class B>
-void bench_other_solver(Run& run, Context<B>& context, const DenseBenchOptions& options, BenchRun what,
-                 const std::string& rival) {
+void bench_other_solver(Run& run, Context<B>& context, const DenseBenchOptions& options,
+                        BenchRun what, const std::string& rival) {
   const bool first = run.control.rank() == 0;
   const Index n = what.sizes["n"], right = options.right;
   const Word seed = Word(run.options.seed);
@@ -127,7 +127,8 @@ void bench_solution(Run& run, Context<B>& context, const DenseBenchOptions& opti
   }
   what.sizes = {{"n", n}, {"rhs", right}};
   what.bound = bound;
-  for (const std::string& rival : options.rivals) bench_other_solver(run, context, options, what, rival);
+  for (const std::string& rival : options.rivals)
+    bench_other_solver(run, context, options, what, rival);
 }
 
 #define TERRACE_INSTANTIATE(B) \

@@ -440,7 +440,7 @@ void add_commands(CLI::App& app, Selected& selected) {
   solution->add_option("--factor", options->factor,
                        "The factor of A that dense factor wrote: FILE.h5[:/path]");
   add({"factor", "L and U with P A = L U, to solve with again and again",
-       "terrace dense factor dense.h5:/A -o factor.h5", "--method=lu --precision=fp64", verify_lu},
+       "terrace dense factor dense.h5:/A -o factor.h5", "--precision=fp64", verify_lu},
       factor);
   solution
       ->add_option("--assume", options->assume,

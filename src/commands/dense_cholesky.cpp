@@ -139,7 +139,7 @@ void solve_by_cholesky(Run& run, const io::DenseInput& a, const io::DenseInput& 
   };
   const std::string method = std::exchange(run.options.method, "auto");
   band::BandRequest request;
-  request.method = "auto";
+  request.method = run.options.block > 0 ? "tile-columns" : "auto";  // the others' widths are fixed
   request.block = run.options.block;
   request.ranks = run.control.size();
   band::adopt_band_settings(run, request);

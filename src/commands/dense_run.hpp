@@ -14,7 +14,7 @@ namespace terrace::dense {
 
 struct DenseOptions {
   std::string matrix, rhs, factor, pivoting = "auto", assume;
-  bool factors = false;  ///< dense factor
+  bool factors = false;         ///< dense factor
   Index grid = 0, threads = 0;  ///< launches of the textbook's method; 0: not given
 };
 

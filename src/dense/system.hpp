@@ -23,9 +23,9 @@ struct DenseRequest {
   /// empty: Gauss-Jordan for an inverse and with emulated products, otherwise LU.
   std::string method;
   bool inverse = true;
+  Index right = 0;      ///< right-hand sides
   bool factor = false;  ///< L and U, not an inverse and not a solution
   bool stored = false;  ///< a solution with L and U of before
-  Index right = 0;      ///< right-hand sides
   // Of Gauss-Jordan and LU, as for plan_jordan().
   Index block = 0;
   std::string pivoting = "auto";
