@@ -47,7 +47,7 @@ with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
     for path, code, text in pool.map(tidy, wanted):
         warnings = [line for line in text.splitlines() if ": warning:" in line or ": error:" in line]
         if warnings:
-            print("\n".join(dict.fromkeys(warnings)))
+            print("\n".join(dict.fromkeys(warnings)), flush=True)
         failed += code != 0
 print(f"{len(wanted)} files, {failed} with errors")
 sys.exit(failed > 0)
