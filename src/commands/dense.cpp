@@ -329,8 +329,8 @@ void check_common_options(const CommonOptions& o) {
     if (given) refuse("--method " + o.method + " has no checkpoints and no check sums; " + name);
 }
 
-void invert(Run& run, const DenseOptions& options) {
-  check_invert_options(run, options);
+/// An inverse or a factor, of the matrix alone.
+void run_alone(Run& run, const DenseOptions& options) {
   const io::DenseInput a = noted(run, "input",
                                  io::open_dense(run.control, matrix_location(run, options.matrix),
                                                 io::Wanted::square_matrix()));
@@ -338,14 +338,14 @@ void invert(Run& run, const DenseOptions& options) {
   run_dense(run, a, nullptr, options);
 }
 
-void factor(Run& run, const DenseOptions& given) {
-  DenseOptions options = given;
+void invert(Run& run, const DenseOptions& options) {
+  check_invert_options(run, options);
+  run_alone(run, options);
+}
+
+void factor(Run& run, DenseOptions options) {
   options.factors = true;
-  const io::DenseInput a = noted(run, "input",
-                                 io::open_dense(run.control, matrix_location(run, options.matrix),
-                                                io::Wanted::square_matrix()));
-  require_square(a);
-  run_dense(run, a, nullptr, options);
+  run_alone(run, options);
 }
 
 /// Refuses what a solve with a stored factor does not obey.
@@ -369,14 +369,9 @@ void solve_factored(Run& run, const io::DenseInput& a, const io::DenseInput& b,
                     const DenseOptions& options) {
   check_factor_options(run, options);
   const io::Location at = io::parse_location(options.factor, a.location().file);
-  io::Location of_pivots = at;
-  const std::size_t slash = at.path.rfind('/');
-  of_pivots.path = (slash == std::string::npos ? "" : at.path.substr(0, slash + 1)) + "pivots";
   FactorFiles files{io::open_dense(run.control, at, io::Wanted::square_matrix()), {}};
-  if (const std::string path = files.factor.location().path; at.path.empty()) {
-    const std::size_t end = path.rfind('/');
-    of_pivots.path = (end == std::string::npos ? "" : path.substr(0, end + 1)) + "pivots";
-  }
+  io::Location of_pivots = files.factor.location();  // beside the factor
+  of_pivots.path = of_pivots.path.substr(0, of_pivots.path.rfind('/') + 1) + "pivots";
   require_square(files.factor);
   files.pivots = io::open_dense(run.control, of_pivots, io::Wanted::vectors(files.factor.rows()));
   if (files.factor.rows() != a.rows() || files.pivots.rows() != a.rows())
