@@ -212,12 +212,22 @@ void Held<T, B>::write(std::span<const Index> destination, const io::Source<Valu
   }
 }
 
-#define TERRACE_HELD(B)                 \
-  template class Held<double, B>;       \
-  template class Held<const double, B>; \
-  template class Held<Word, B>;         \
-  template class Held<const Word, B>;
-TERRACE_FOR_EACH_BACKEND(TERRACE_HELD)
-#undef TERRACE_HELD
+#define TERRACE_READ(T, B)                                                                         \
+  template void Held<T, B>::read(std::span<const Range>, const io::Sink<Held<T, B>::Value>&, bool) \
+      const;
+#define TERRACE_WRITE(T, B)                                                                     \
+  template void Held<T, B>::write(std::span<const Index>, const io::Source<Held<T, B>::Value>&, \
+                                  bool) const;
+#define TERRACE_HELD_ROWS(B)    \
+  TERRACE_READ(double, B)       \
+  TERRACE_READ(const double, B) \
+  TERRACE_READ(Word, B)         \
+  TERRACE_READ(const Word, B)   \
+  TERRACE_WRITE(double, B)      \
+  TERRACE_WRITE(Word, B)
+TERRACE_FOR_EACH_BACKEND(TERRACE_HELD_ROWS)
+#undef TERRACE_READ
+#undef TERRACE_WRITE
+#undef TERRACE_HELD_ROWS
 
 }  // namespace terrace::api
