@@ -14,7 +14,7 @@ namespace {
 
 using terrace::dense::DensePlan;
 using terrace::dense::DenseSystem;
-using terrace::dense::JordanOutcome;
+using terrace::dense::EliminationOutcome;
 
 constexpr Index exact_check = 1024;  // the largest order whose residual is exact
 constexpr double least_size = 700;   // order from which a GPU gains, measured on an H200
@@ -63,7 +63,7 @@ class Work {
     };
     DenseSystem<B> system(context_, plan_, reader_of_a, b);
     timed(report.seconds.prepare, [&] { system.read(); });
-    const JordanOutcome found =
+    const EliminationOutcome found =
         timed(report.seconds.solve, [&] { return system.solve(progress_); });
     report.log_abs_determinant = found.log_abs_determinant;
     report.determinant_sign = found.determinant_sign;

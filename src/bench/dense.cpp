@@ -13,7 +13,7 @@
 #include "kernels/base/rates.hpp"
 #include "kernels/dense/rivals.hpp"
 #include "src/bench/dense_bench.hpp"
-#include "src/dense/gauss_jordan.hpp"
+#include "src/dense/elimination.hpp"
 #include "src/dense/textbook.hpp"
 
 namespace terrace::dense {
@@ -91,7 +91,7 @@ void bench_textbook(Run& run, Context<B>& context, const DenseBenchOptions& opti
     dense::fill_random(context.ahead, rows, order, seed);
     context.ahead.synchronize();
     Progress silent(false, false);
-    JordanOutcome found;
+    EliminationOutcome found;
     const double seconds = lap_seconds(context.ahead, [&] { found = solver.run(silent); });
     if (!found.good()) fail_together(Exit::outcome, "the random matrix was found singular");
     return seconds;
@@ -185,8 +185,9 @@ template <class B>
 void bench_inverse(Run& run, Context<B>& context, const DenseBenchOptions& options, Index n,
                    double bound) {
   const Word seed = Word(run.options.seed);
-  const JordanPlan plan = plan_jordan<B>(context.size(), n, 0, true, run.options.block,
-                                         options.pivoting, run.options.precision == "emulated");
+  const EliminationPlan plan =
+      plan_elimination<B>(context.size(), n, 0, true, run.options.block, options.pivoting,
+                          run.options.precision == "emulated");
   constexpr bool host = std::is_same_v<B, Cpu>;
   require_memory(run.control, (Index(192) << 20) + (host ? plan.bytes : 0), host ? 0 : plan.bytes);
   BenchRun what;
@@ -199,13 +200,13 @@ void bench_inverse(Run& run, Context<B>& context, const DenseBenchOptions& optio
   what.bound = bound * context.size();
   what.warm_up = n < 49152 || context.size() > 1;  // a solve of many seconds needs none
   {
-    GaussJordan<B> solver(context, plan);
+    RowElimination<B> solver(context, plan);
     Progress silent(false, false);
     what.measure = [&] {
       dense::fill_random(context.ahead, solver.rows(), n, seed);
       context.ahead.synchronize();
       run.control.barrier();
-      JordanOutcome found;
+      EliminationOutcome found;
       const double seconds = lap_seconds(context.ahead, [&] { found = solver.run(silent); });
       if (!found.good()) fail_together(Exit::outcome, "the random matrix was found singular");
       return seconds;

@@ -7,7 +7,7 @@
 #include "distrib/agree.hpp"
 #include "kernels/dense/rivals.hpp"
 #include "src/bench/dense_bench.hpp"
-#include "src/dense/gauss_jordan.hpp"
+#include "src/dense/elimination.hpp"
 
 namespace terrace::dense {
 
@@ -76,8 +76,8 @@ void bench_solution(Run& run, Context<B>& context, const DenseBenchOptions& opti
   const Word seed = Word(run.options.seed);
   const Index right = options.right;
   const bool lu = run.options.method != "gauss-jordan";
-  const JordanPlan plan = plan_jordan<B>(context.size(), n, right, false, run.options.block,
-                                         options.pivoting, false, lu);
+  const EliminationPlan plan = plan_elimination<B>(context.size(), n, right, false,
+                                                   run.options.block, options.pivoting, false, lu);
   constexpr bool host = std::is_same_v<B, Cpu>;
   require_memory(run.control, (Index(192) << 20) + (host ? plan.bytes : 0), host ? 0 : plan.bytes);
   BenchRun what;
@@ -89,7 +89,7 @@ void bench_solution(Run& run, Context<B>& context, const DenseBenchOptions& opti
   what.bound_name = "DGEMM";
   what.bound = bound * context.size();
   {
-    GaussJordan<B> solver(context, plan);
+    RowElimination<B> solver(context, plan);
     Progress silent(false, false);
     const auto fill = [&] {
       dense::Rows<B> rows = solver.rows();
@@ -99,7 +99,7 @@ void bench_solution(Run& run, Context<B>& context, const DenseBenchOptions& opti
     };
     what.measure = [&] {
       fill();
-      JordanOutcome found;
+      EliminationOutcome found;
       const double seconds = lap_seconds(context.ahead, [&] { found = solver.run(silent); });
       if (!found.good()) fail_together(Exit::outcome, "the random matrix was found singular");
       return seconds;

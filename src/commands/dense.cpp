@@ -222,7 +222,7 @@ class DenseJob : public PhasedJob {
   DensePlan plan_;
   System system_;
   std::optional<io::Output> output_;
-  JordanOutcome found_;
+  EliminationOutcome found_;
 };
 
 /// `b`, `files`: as DenseJob.

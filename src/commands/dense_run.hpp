@@ -85,7 +85,7 @@ void note_plan(Run& run, const DensePlan& plan) {
 
 /// What a rank takes: on the backend, and for reading, writing and checking.
 template <class B>
-RankMemory dense_memory(const JordanPlan& plan) {
+RankMemory dense_memory(const EliminationPlan& plan) {
   const Index elements = plan.n * (plan.n + plan.right);
   const Index staging = std::min<Index>(dense_staging_bytes, 8 * elements + (1 << 20));
   return std::is_same_v<B, Cpu> ? RankMemory{plan.bytes + staging, 0}
@@ -137,8 +137,8 @@ PlanNeeds dense_needs(const Run& run, const DensePlan& plan, const std::string& 
     return needs;
   }
   const auto as_if = [=, block = run.options.block]<class D>(D, int ranks, bool emulated) {
-    return dense_memory<D>(plan_jordan<D>(ranks, plan.n, plan.right, plan.inverse, block, pivoting,
-                                          emulated, plan.lu));
+    return dense_memory<D>(plan_elimination<D>(ranks, plan.n, plan.right, plan.inverse, block,
+                                               pivoting, emulated, plan.lu));
   };
   if (plan.method == "textbook") {
     needs.any_ranks = false;

@@ -33,7 +33,7 @@ struct InverseRows {
   View<double, B> data;
   std::span<const Index> destination;
 
-  /// Of a GaussJordan or TextbookInverse after run(), which must outlive this.
+  /// Of a RowElimination or TextbookInverse after run(), which must outlive this.
   template <class Solver>
   InverseRows(const Solver& x)  // NOLINT(google-explicit-constructor)
       : n(x.plan().n),

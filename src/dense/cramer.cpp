@@ -100,11 +100,11 @@ void CramerSystem::read() {
   scale_rows(n_, powers_.b, b_.data());
 }
 
-JordanOutcome CramerSystem::solve(Progress&) {
+EliminationOutcome CramerSystem::solve(Progress&) {
   found_ = solve_by_cramer(a_, b_);
-  JordanOutcome outcome{found_.first_zero_pivot, false,
-                        powers_.log_determinant(found_.log_abs_determinant),
-                        found_.determinant_sign};
+  EliminationOutcome outcome{found_.first_zero_pivot, false,
+                             powers_.log_determinant(found_.log_abs_determinant),
+                             found_.determinant_sign};
   if (!outcome.good()) return outcome;
   scale_rows(n_, powers_.result, found_.x.data());
   outcome.overflow = !std::isfinite(norm_max(found_.x));

@@ -25,7 +25,7 @@ class CramerSystem {
  public:
   CramerSystem(Context<Cpu>& context, const DensePlan& plan, RowReader a, RowReader b);
   void read();
-  JordanOutcome solve(Progress& progress);
+  EliminationOutcome solve(Progress& progress);
   double reciprocal_condition();
   double check(Progress& progress, const std::function<void(const InverseResidual&)>& seen = {});
   [[nodiscard]] io::Source<double> rows() const;

@@ -1,19 +1,19 @@
-// GaussJordan's members for elimination in which pivot rows rest (LU).
+// RowElimination's members for elimination in which pivot rows rest (LU).
 #include <algorithm>
 #include <numeric>
 
 #include "kernels/dense/lu.hpp"
-#include "src/dense/gauss_jordan.hpp"
+#include "src/dense/elimination.hpp"
 
 namespace terrace::dense {
 
 template <class B>
-Index GaussJordan<B>::base(Index k) const {
+Index RowElimination<B>::base(Index k) const {
   return plan_.lu ? resting_[std::size_t(k)] / row_grain * row_grain : 0;
 }
 
 template <class B>
-dense::Rows<B> GaussJordan<B>::met(Index k) const {
+dense::Rows<B> RowElimination<B>::met(Index k) const {
   if (!plan_.lu) return rows_;
   const Index b = base(k), count = slots_ - b;
   dense::Rows<B> rows = rows_;
@@ -25,7 +25,7 @@ dense::Rows<B> GaussJordan<B>::met(Index k) const {
 }
 
 template <class B>
-void GaussJordan<B>::begin_lu(const Stream<B>& lane) {
+void RowElimination<B>::begin_lu(const Stream<B>& lane) {
   resting_.assign(1, 0);
   if (direct())
     for (Index k = 0; k < steps(); ++k)
@@ -41,7 +41,7 @@ void GaussJordan<B>::begin_lu(const Stream<B>& lane) {
 }
 
 template <class B>
-void GaussJordan<B>::retire(const Stream<B>& lane, Index k, View<const Index, B> pivots) {
+void RowElimination<B>::retire(const Stream<B>& lane, Index k, View<const Index, B> pivots) {
   const Index b = base(k), count = slots_ - b;
   Retirement<B> what;
   what.pivots = pivots;
@@ -57,7 +57,7 @@ void GaussJordan<B>::retire(const Stream<B>& lane, Index k, View<const Index, B>
 }
 
 template <class B>
-void GaussJordan<B>::note_moves(Index k, const std::vector<Index>& pivots) {
+void RowElimination<B>::note_moves(Index k, const std::vector<Index>& pivots) {
   const Index b = base(k), top = resting_[std::size_t(k)];
   const Moves moves = moves_of(pivots, top - b);
   std::vector<Index> first_slots;
@@ -73,7 +73,7 @@ void GaussJordan<B>::note_moves(Index k, const std::vector<Index>& pivots) {
 }
 
 template <class B>
-void GaussJordan<B>::solve_upper(const Stream<B>& lane) {
+void RowElimination<B>::solve_upper(const Stream<B>& lane) {
   const Index n = plan_.n;
   if (plan_.right == 0) return;
   if (direct()) {  // the whole triangle at once
@@ -85,9 +85,9 @@ void GaussJordan<B>::solve_upper(const Stream<B>& lane) {
 }
 
 template <class B>
-JordanOutcome GaussJordan<B>::solve_factored() {
+EliminationOutcome RowElimination<B>::solve_factored() {
   const Stream<B>& lane = context_.ahead;
-  JordanOutcome found;
+  EliminationOutcome found;
   if (plan_.right == 0) return found;
   list_panels(lane);
   for (Index k = 0; k < steps(); ++k) substitute(lane, k, true);
@@ -97,7 +97,7 @@ JordanOutcome GaussJordan<B>::solve_factored() {
 }
 
 template <class B>
-void GaussJordan<B>::adopt_factors() {
+void RowElimination<B>::adopt_factors() {
   const Stream<B>& lane = context_.ahead;
   std::iota(pivot_row_.begin(), pivot_row_.end(), Index(0));
   begin_lu(lane);
@@ -112,7 +112,7 @@ void GaussJordan<B>::adopt_factors() {
 }
 
 template <class B>
-void GaussJordan<B>::list_panels(const Stream<B>& lane) {
+void RowElimination<B>::list_panels(const Stream<B>& lane) {
   if (context_.size() == 1) return;
   // Of every panel: the place of its rows among what the ranks send, and on this rank, in the order
   // of its slots, the rows of the panel that they are.
@@ -137,7 +137,7 @@ void GaussJordan<B>::list_panels(const Stream<B>& lane) {
 }
 
 template <class B>
-dense::Rows<B> GaussJordan<B>::other_rows(Index k, bool below) const {
+dense::Rows<B> RowElimination<B>::other_rows(Index k, bool below) const {
   const Index from = below ? resting_[std::size_t(k) + 1] : 0;
   dense::Rows<B> rows = rows_;
   rows.a = a_.view().slice(from * plan_.ld, a_.size() - from * plan_.ld);
@@ -146,7 +146,7 @@ dense::Rows<B> GaussJordan<B>::other_rows(Index k, bool below) const {
 }
 
 template <class B>
-void GaussJordan<B>::substitute_alone(const Stream<B>& lane, Index k, bool lower) {
+void RowElimination<B>::substitute_alone(const Stream<B>& lane, Index k, bool lower) {
   const dense::Panel<B> p = panel(k);
   const Index top = p.first * plan_.ld, ld = plan_.ld, right = plan_.right;
   const auto at = [&](Index column) {
@@ -161,7 +161,7 @@ void GaussJordan<B>::substitute_alone(const Stream<B>& lane, Index k, bool lower
 }
 
 template <class B>
-void GaussJordan<B>::substitute(const Stream<B>& lane, Index k, bool lower) {
+void RowElimination<B>::substitute(const Stream<B>& lane, Index k, bool lower) {
   if (context_.size() == 1) return substitute_alone(lane, k, lower);
   const Index first = k * plan_.block, width = panel(k).width, right = plan_.right;
   const Index length = width + right, top = resting_[std::size_t(k)], ld = plan_.ld;
@@ -200,7 +200,7 @@ void GaussJordan<B>::substitute(const Stream<B>& lane, Index k, bool lower) {
 }
 
 template <class B>
-void GaussJordan<B>::archive_rows(const Stream<B>& lane, Archive& archive, Index k) {
+void RowElimination<B>::archive_rows(const Stream<B>& lane, Archive& archive, Index k) {
   const std::vector<Range> own = plan_.rows.ranges(context_.rank());
   const Index columns = plan_.n + plan_.right;
   std::vector<Index> now(static_cast<std::size_t>(slots_)), column(now.size()), place(now.size());
@@ -239,7 +239,8 @@ void GaussJordan<B>::archive_rows(const Stream<B>& lane, Archive& archive, Index
 }
 
 template <class B>
-void GaussJordan<B>::sort_rows(const Stream<B>& lane, const std::vector<Index>& column, Index k) {
+void RowElimination<B>::sort_rows(const Stream<B>& lane, const std::vector<Index>& column,
+                                  Index k) {
   std::vector<Index> order(column.size()), ids(column.size()), columns(column.size());
   std::iota(order.begin(), order.end(), Index(0));
   const auto late = [&](Index slot) {  // rows without a pivot last, as they lie
@@ -281,16 +282,16 @@ void GaussJordan<B>::sort_rows(const Stream<B>& lane, const std::vector<Index>& 
   }
 }
 
-#define TERRACE_INSTANTIATE(B)                                                         \
-  template Index GaussJordan<B>::base(Index) const;                                    \
-  template dense::Rows<B> GaussJordan<B>::met(Index) const;                            \
-  template void GaussJordan<B>::begin_lu(const Stream<B>&);                            \
-  template void GaussJordan<B>::retire(const Stream<B>&, Index, View<const Index, B>); \
-  template void GaussJordan<B>::note_moves(Index, const std::vector<Index>&);          \
-  template JordanOutcome GaussJordan<B>::solve_factored();                             \
-  template void GaussJordan<B>::adopt_factors();                                       \
-  template void GaussJordan<B>::solve_upper(const Stream<B>&);                         \
-  template void GaussJordan<B>::archive_rows(const Stream<B>&, Archive&, Index);
+#define TERRACE_INSTANTIATE(B)                                                            \
+  template Index RowElimination<B>::base(Index) const;                                    \
+  template dense::Rows<B> RowElimination<B>::met(Index) const;                            \
+  template void RowElimination<B>::begin_lu(const Stream<B>&);                            \
+  template void RowElimination<B>::retire(const Stream<B>&, Index, View<const Index, B>); \
+  template void RowElimination<B>::note_moves(Index, const std::vector<Index>&);          \
+  template EliminationOutcome RowElimination<B>::solve_factored();                        \
+  template void RowElimination<B>::adopt_factors();                                       \
+  template void RowElimination<B>::solve_upper(const Stream<B>&);                         \
+  template void RowElimination<B>::archive_rows(const Stream<B>&, Archive&, Index);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 

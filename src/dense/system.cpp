@@ -72,9 +72,9 @@ DensePlan plan_dense(int ranks, Index n, const DenseRequest& o) {
                   "gauss-jordan");
   plan.method = lu ? "lu" : "gauss-jordan";
   plan.probes = n > 0 && !o.inverse ? condition_probes : 0;
-  static_cast<JordanPlan&>(plan) =
-      plan_jordan<B>(ranks, n, plan.rhs + plan.probes + (o.guard ? 1 : 0), o.inverse, o.block,
-                     o.pivoting, o.emulated, lu);
+  static_cast<EliminationPlan&>(plan) =
+      plan_elimination<B>(ranks, n, plan.rhs + plan.probes + (o.guard ? 1 : 0), o.inverse, o.block,
+                          o.pivoting, o.emulated, lu);
   plan.keep = o.factor;
   if (o.factor) plan.bytes += 8 * plan.block * plan.columns;
   plan.guard = o.guard;
@@ -232,15 +232,15 @@ void DenseSystem<B>::read() {
 }
 
 template <class B>
-JordanOutcome DenseSystem<B>::solve(Progress& progress) {
+EliminationOutcome DenseSystem<B>::solve(Progress& progress) {
   if (stored_) {
-    JordanOutcome found = jordan_->solve_factored();
+    EliminationOutcome found = jordan_->solve_factored();
     if (found.good() && !settles()) found.overflow = true;
     found.log_abs_determinant = stored_->log_abs_determinant;
     found.determinant_sign = stored_->determinant_sign;
     return found;
   }
-  JordanOutcome found =
+  EliminationOutcome found =
       textbook_ ? textbook_->run(progress) : jordan_->run_guarded(progress, [this] { read(); });
   if (found.good() && !settles()) found.overflow = true;
   found.log_abs_determinant = powers_.log_determinant(found.log_abs_determinant);
@@ -323,7 +323,7 @@ double DenseSystem<B>::check(Progress& progress,
 }
 
 template <class B>
-StoredFactor DenseSystem<B>::factor(const JordanOutcome& found) const {
+StoredFactor DenseSystem<B>::factor(const EliminationOutcome& found) const {
   StoredFactor factor;
   factor.rows = jordan_->pivot_rows();
   factor.power = powers_.a.empty() ? 0 : powers_.a[0];

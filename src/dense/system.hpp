@@ -26,7 +26,7 @@ struct DenseRequest {
   Index right = 0;      ///< right-hand sides
   bool factor = false;  ///< L and U, not an inverse and not a solution
   bool stored = false;  ///< a solution with L and U of before
-  // Of Gauss-Jordan and LU, as for plan_jordan().
+  // Of Gauss-Jordan and LU, as for plan_elimination().
   Index block = 0;
   std::string pivoting = "auto";
   bool emulated = false, guard = false;
@@ -38,7 +38,7 @@ struct DenseRequest {
 /// What was chosen, known before anything is read. Columns right of A, but for the textbook's:
 ///
 ///   | B | probes of the condition | check sums |     B: of a factor, one column for its check
-struct DensePlan : JordanPlan {
+struct DensePlan : EliminationPlan {
   std::string method;  ///< "gauss-jordan", "lu", "textbook" or "cramer"
   Index rhs = 0, probes = 0;
   bool factor = false, stored = false;
@@ -78,7 +78,7 @@ class DenseSystem {
   void read();
   /// The determinant is A's. With the guard what looks wrong is read and solved again: agreed
   /// Error(fault) where memory was to blame. progress.checkpoints are written and continued.
-  JordanOutcome solve(Progress& progress);
+  EliminationOutcome solve(Progress& progress);
   /// 1 / (||A|| ||A^-1||): in 1-norms from an inverse, in infinity norms, the second within a
   /// factor of about five, from a solution.
   double reciprocal_condition();
@@ -87,7 +87,7 @@ class DenseSystem {
   double check(Progress& progress, const std::function<void(const InverseResidual&)>& seen = {});
 
   /// What describes a factor; its numbers are rows(). The same on all ranks.
-  [[nodiscard]] StoredFactor factor(const JordanOutcome& found) const;
+  [[nodiscard]] StoredFactor factor(const EliminationOutcome& found) const;
   /// This rank's rows of the result, and the row of it that each is.
   [[nodiscard]] io::Source<double> rows() const;
   [[nodiscard]] std::span<const Index> destination() const { return held().destination; }
@@ -108,7 +108,7 @@ class DenseSystem {
   DensePlan plan_;
   RowReader a_, b_;
   Index first_, width_;  ///< columns of the result
-  std::optional<GaussJordan<B>> jordan_;
+  std::optional<RowElimination<B>> jordan_;
   std::optional<TextbookInverse<B>> textbook_;
   std::optional<StoredFactor> stored_;
   SystemPowers powers_;

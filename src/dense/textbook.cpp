@@ -77,12 +77,12 @@ TextbookInverse<B>::TextbookInverse(Context<B>& context, const TextbookPlan& pla
 }
 
 template <class B>
-JordanOutcome TextbookInverse<B>::run(Progress& progress) {
+EliminationOutcome TextbookInverse<B>::run(Progress& progress) {
   const Index n = plan_.n;
   const Stream<B>& lane = context_.ahead;
   const textbook::System<B> system{n,     a_.view(),   x_.view(), pivot_row_.view(), pivot_.view(),
                                    info_, plan_.launch};
-  JordanOutcome found;
+  EliminationOutcome found;
   done_ = true;
   if (n == 0) return found;
   progress.begin("invert", double(2 * n));

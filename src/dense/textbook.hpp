@@ -5,7 +5,7 @@
 #include "distrib/context.hpp"
 #include "distrib/layout.hpp"
 #include "kernels/dense/textbook.hpp"
-#include "src/dense/gauss_jordan.hpp"
+#include "src/dense/elimination.hpp"
 #include "src/frame/progress.hpp"
 
 namespace terrace::dense {
@@ -28,7 +28,7 @@ template <class B>
 textbook::Launch launch_of(Index grid, Index threads);
 
 /// [A | I] to [I | A^-1] by partial pivoting with exchanged rows, forward and backward sweep, one
-/// launch per step and about 6 n launches; 16 n^2 bytes. The members are those of GaussJordan, and
+/// launch per step and about 6 n launches; 16 n^2 bytes. The members are those of RowElimination, and
 /// row i of the result stands in slot i.
 template <class B>
 class TextbookInverse {
@@ -45,7 +45,7 @@ class TextbookInverse {
 
   /// Waits for the device once, at the end. The first column whose largest candidate is zero is
   /// singular, as for LAPACK's getrf.
-  JordanOutcome run(Progress& progress);
+  EliminationOutcome run(Progress& progress);
   /// data() is A's memory again, for another matrix.
   void reset() { done_ = false; }
 

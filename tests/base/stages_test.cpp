@@ -4,7 +4,7 @@
 #include <chrono>
 #include <thread>
 
-#include "src/dense/gauss_jordan.hpp"
+#include "src/dense/elimination.hpp"
 #include "src/gf2/echelon.hpp"
 #include "tests/support/bits.hpp"
 #include "tests/support/lanes.hpp"
@@ -117,14 +117,14 @@ TEST_CASE("stages of eliminations over GF(2) lie within their time, CUDA", "[gpu
 
 TEST_CASE("stages of Gauss-Jordan elimination lie within their time") {
   Context<Cpu>& context = *terrace::test::context<Cpu>();
-  const JordanPlan plan = plan_jordan<Cpu>(context.size(), 100, 0, true, 32, "auto");
-  GaussJordan<Cpu> solver(context, plan);
+  const EliminationPlan plan = plan_elimination<Cpu>(context.size(), 100, 0, true, 32, "auto");
+  RowElimination<Cpu> solver(context, plan);
   dense::fill_random(context.ahead, solver.rows(), 100, 5);
   context.ahead.synchronize();
   Progress quiet(false, false);
   const auto stages = StageTimes<Cpu>::on();
   const double start = clock_seconds();
-  const JordanOutcome outcome = solver.run(quiet, stages);
+  const EliminationOutcome outcome = solver.run(quiet, stages);
   const StageSeconds s = stages.seconds();
   CHECK_ALL(outcome.good());
   CHECK_ALL(plausible(s, clock_seconds() - start, context.bulk.immediate()));

@@ -1,7 +1,7 @@
 #include "src/dense/check.hpp"
 
 #include "src/dense/cramer.hpp"
-#include "src/dense/gauss_jordan.hpp"
+#include "src/dense/elimination.hpp"
 #include "tests/support/dense.hpp"
 #include "tests/support/test.hpp"
 
@@ -30,7 +30,7 @@ RowReader rows_of(Index columns, const Entry& entry) {
 }
 
 template <class B>
-void load(Context<B>& context, const GaussJordan<B>& solver, Index from, Index columns,
+void load(Context<B>& context, const RowElimination<B>& solver, Index from, Index columns,
           const Entry& entry) {
   rows_of(columns, entry)(solver.plan().rows.ranges(context.rank()),
                           [&](Index position, Index count, const double* rows) {
@@ -47,8 +47,8 @@ void check_inverse_residual(Index n, bool exact = false) {
   if (!context) return;
   INFO("n " << n);
   const Entry a = test::problems(n)[0].entry;
-  GaussJordan<B> solver(*context,
-                        plan_jordan<B>(context->size(), n, 0, true, n > 1000 ? 0 : 16, "auto"));
+  RowElimination<B> solver(
+      *context, plan_elimination<B>(context->size(), n, 0, true, n > 1000 ? 0 : 16, "auto"));
   load(*context, solver, 0, n, a);
   Progress silent(false, false);
   REQUIRE_ALL(solver.run(silent).good());

@@ -39,7 +39,7 @@ std::vector<double> right_of(const Case& c) {
 }
 
 struct Ended {
-  JordanOutcome outcome;
+  EliminationOutcome outcome;
   std::vector<double> x;  // n x columns, on all ranks
   bool alarm = false;
   int loads = 0;
@@ -48,11 +48,11 @@ struct Ended {
 template <class B>
 Ended ended(Context<B>& context, const Dense& a, const Case& c, bool guard) {
   const Index n = a.n, more = guard ? 1 : 0;
-  JordanPlan plan = plan_jordan<B>(context.size(), n, c.right + more, c.right == 0, c.block,
-                                   c.pivoting, false, c.lu);
+  EliminationPlan plan = plan_elimination<B>(context.size(), n, c.right + more, c.right == 0,
+                                             c.block, c.pivoting, false, c.lu);
   plan.guard = guard;
   plan.guard_interval = c.interval;
-  GaussJordan<B> method(context, plan);
+  RowElimination<B> method(context, plan);
   Ended found;
   std::vector<double> row(std::size_t(method.ld()), 0.0);
   const auto load = [&] {

@@ -25,7 +25,7 @@ RowReader rows_from(Index columns, const Entry& entry) {
 }
 
 struct Answer {
-  JordanOutcome outcome;
+  EliminationOutcome outcome;
   std::vector<double> x;  ///< n x columns, on all ranks
   double reciprocal = 0, ratio = 0;
   int seen = 0;  ///< residuals of an inverse that were told

@@ -30,12 +30,12 @@ void fill(Context<B>& context, TextbookInverse<B>& method, const Entry& a) {
 }
 
 template <class B>
-JordanOutcome inverted(Context<B>& context, Index n, const Entry& a, std::vector<double>* x = {},
-                       Launch launch = {}) {
+EliminationOutcome inverted(Context<B>& context, Index n, const Entry& a,
+                            std::vector<double>* x = {}, Launch launch = {}) {
   TextbookInverse<B> method(context, plan_textbook(n, launch));
   fill(context, method, a);
   Progress silent(false, false);
-  const JordanOutcome found = method.run(silent);
+  const EliminationOutcome found = method.run(silent);
   if (x && n > 0) {
     x->resize(std::size_t(n * n));
     download(context.ahead, x->data(), method.data());
@@ -49,7 +49,7 @@ template <class B>
 void check_problem(Context<B>& context, Index n, const test::Problem& problem, Launch launch) {
   INFO(problem.name << ", n " << n << ", grid " << launch.grid << ", threads " << launch.threads);
   std::vector<double> x;
-  const JordanOutcome found = inverted(context, n, problem.entry, &x, launch);
+  const EliminationOutcome found = inverted(context, n, problem.entry, &x, launch);
   REQUIRE(found.good());
   CHECK(test::residual_ratio(n, n, problem.entry, x, test::identity()) < 30);
   CHECK(test::residual_ratio(n, n, problem.entry, x, test::identity(), true) < 30);
@@ -104,7 +104,7 @@ TEMPLATE_TEST_CASE("A permuted diagonal needs an exchange in every column and in
         return (i + 1) % n == j ? std::ldexp(1.0, int(i % 5)) : 0.0;
       };
       std::vector<double> x;
-      const JordanOutcome found = inverted(*context, n, a, &x, launch);
+      const EliminationOutcome found = inverted(*context, n, a, &x, launch);
       REQUIRE(found.good());
       Index wrong = 0;
       for (Index i = 0; i < n; ++i)
@@ -126,7 +126,7 @@ TEMPLATE_TEST_CASE("The textbook's method names the first zero pivot", "", TERRA
         const Entry zero = [=](Index i, Index j) {
           return j == column ? 0.0 : random_uniform(5, i, j);
         };
-        const JordanOutcome found = inverted(*context, n, zero, nullptr, launch);
+        const EliminationOutcome found = inverted(*context, n, zero, nullptr, launch);
         CHECK(!found.overflow);
         CHECK(found.bad_column == column);
       }
@@ -146,7 +146,7 @@ TEMPLATE_TEST_CASE("What is not finite is said to be so", "", TERRACE_BACKENDS) 
     const Entry with_bad = [=](Index i, Index j) {
       return i == 33 && j == 20 ? bad : random_uniform(3, i, j);
     };
-    const JordanOutcome found = inverted(*context, 50, with_bad);
+    const EliminationOutcome found = inverted(*context, 50, with_bad);
     CHECK(found.overflow);
     CHECK(found.bad_column == 20);
   }
@@ -188,7 +188,7 @@ TEMPLATE_TEST_CASE("One solver inverts one matrix after another, and the check s
 TEMPLATE_TEST_CASE("The textbook's inverse of an empty matrix is empty", "", TERRACE_BACKENDS) {
   Context<TestType>* context = test::context<TestType>();
   if (!context) return;
-  const JordanOutcome found = inverted(*context, 0, [](Index, Index) { return 0.0; });
+  const EliminationOutcome found = inverted(*context, 0, [](Index, Index) { return 0.0; });
   CHECK(found.good());
   CHECK(found.log_abs_determinant == 0);
   CHECK(found.determinant_sign == 1);

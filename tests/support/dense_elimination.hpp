@@ -1,7 +1,7 @@
-// One elimination by GaussJordan from a whole matrix to a whole result, and what it reports.
+// One elimination by RowElimination from a whole matrix to a whole result, and what it reports.
 #pragma once
 #include "src/dense/check.hpp"
-#include "src/dense/gauss_jordan.hpp"
+#include "src/dense/elimination.hpp"
 #include "tests/support/bits.hpp"
 #include "tests/support/dense.hpp"
 #include "tests/support/dense_reference.hpp"
@@ -25,7 +25,7 @@ std::vector<T> some(std::vector<T> all) {
 }
 
 struct Found {
-  dense::JordanOutcome outcome;
+  dense::EliminationOutcome outcome;
   Values x;      // n x columns, on all ranks; empty unless good
   Order pivots;  // row that became the pivot of column j
   double reciprocal_condition = 0;
@@ -56,8 +56,8 @@ Found eliminated(Context<B>& context, const Dense& a, Index block, const std::st
                  Index right = 0, const Values& b = {}) {
   const Index n = a.n;
   const bool inverse = right == 0;
-  dense::GaussJordan<B> method(
-      context, dense::plan_jordan<B>(context.size(), n, right, inverse, block, pivoting));
+  dense::RowElimination<B> method(
+      context, dense::plan_elimination<B>(context.size(), n, right, inverse, block, pivoting));
   Values row(static_cast<std::size_t>(method.ld()), 0.0);
   const auto global = [&](Index slot) { return method.plan().rows.global(slot, context.rank()); };
   for (Index s = 0; s < method.slots(); ++s) {

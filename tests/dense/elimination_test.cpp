@@ -1,4 +1,4 @@
-#include "src/dense/gauss_jordan.hpp"
+#include "src/dense/elimination.hpp"
 
 #include "kernels/base/error.hpp"
 #include "kernels/base/parallel.hpp"
@@ -12,7 +12,7 @@ using terrace::test::Entry;
 namespace {
 
 struct Outcome {
-  JordanOutcome found;
+  EliminationOutcome found;
   std::vector<double> x;  // n x columns, on all ranks
 };
 
@@ -22,8 +22,8 @@ Outcome eliminated(Context<B>& context, Index n, const Entry& a, Index block,
                    const std::string& pivoting, Index right = 0, const Entry& b = {},
                    bool emulated = false, bool lu = false) {
   const bool inverse = right == 0;
-  GaussJordan<B> method(
-      context, plan_jordan<B>(context.size(), n, right, inverse, block, pivoting, emulated, lu));
+  RowElimination<B> method(context, plan_elimination<B>(context.size(), n, right, inverse, block,
+                                                        pivoting, emulated, lu));
   std::vector<double> row(static_cast<std::size_t>(method.ld()), 0.0);
   for (Index s = 0; s < method.slots(); ++s) {
     const Index i = method.plan().rows.global(s, context.rank());
@@ -207,9 +207,10 @@ void check_factors(const std::string& pivoting) {
       if (test::fewer_cases && n == 200) continue;
       INFO("n " << n << ", block " << block << ", " << pivoting);
       const Entry a = test::problems(n)[0].entry;
-      JordanPlan plan = plan_jordan<B>(context->size(), n, 2, false, block, pivoting, false, true);
+      EliminationPlan plan =
+          plan_elimination<B>(context->size(), n, 2, false, block, pivoting, false, true);
       plan.keep = true;
-      GaussJordan<B> method(*context, plan);
+      RowElimination<B> method(*context, plan);
       std::vector<double> row(static_cast<std::size_t>(method.ld()), 0.0);
       const auto put = [&](Index s, Index from) {
         upload(context->ahead, method.data().slice(s * method.ld() + from, method.ld() - from),
@@ -300,7 +301,7 @@ TEST_CASE("Emulated products pass LAPACK's ratio, with the same bits every time"
 #endif
 
 TEST_CASE("Emulated products are refused on the CPU") {
-  CHECK_THROWS_AS(plan_jordan<Cpu>(1, 10, 0, true, 0, "auto", true), Error);
+  CHECK_THROWS_AS(plan_elimination<Cpu>(1, 10, 0, true, 0, "auto", true), Error);
 }
 
 TEST_CASE("An empty matrix has an empty inverse and determinant one") {

@@ -1,4 +1,4 @@
-#include "src/dense/gauss_jordan.hpp"
+#include "src/dense/elimination.hpp"
 
 #include <fmt/core.h>
 
@@ -19,29 +19,6 @@ namespace terrace::dense {
 
 namespace {
 
-template <class B>
-Index default_block(Index n, int ranks, bool emulated, bool lu) {
-  if constexpr (std::is_same_v<B, Cpu>)
-    return n <= 128 ? 16 : n <= 512 ? 48 : n <= 1536 ? 72 : n <= 6000 ? 144 : 192;
-  if (emulated) return n <= 49152 ? 2048 : 4096;
-  if (ranks == 1 && lu)
-    return n <= 1024 ? 64 : n <= 4096 ? 128 : n <= 12288 ? 256 : n <= 24576 ? 512 : 1024;
-  if (ranks == 1)
-    return n <= 1024    ? 64
-           : n <= 2560  ? 128
-           : n <= 12288 ? 256
-           : n <= 24576 ? 1024
-           : n <= 49152 ? 1536
-                        : 2048;
-  return n <= 1024 ? 64 : n <= 10240 ? 128 : n <= 24576 ? 256 : 1024;
-}
-
-/// Products of a panel with some columns at a time, as accurate as in FP64 (measured: largest error
-/// 1.5 eps |n_i| |y_j|, DGEMM's 2.9).
-emulated::Shape emulated_shape(const JordanPlan& plan, Index slots) {
-  return {slots, std::min<Index>(plan.columns, 8192), plan.block, 14};
-}
-
 /// Sign of the permutation j -> p[j].
 int parity(const std::vector<Index>& p) {
   std::vector<bool> seen(p.size());
@@ -57,54 +34,7 @@ int parity(const std::vector<Index>& p) {
 }  // namespace
 
 template <class B>
-JordanPlan plan_jordan(int ranks, Index n, Index right, bool inverse, Index block,
-                       const std::string& pivoting, bool emulated, bool lu) {
-  if (emulated && (std::is_same_v<B, Cpu> || !emulated::available(B{})))
-    fail_together(Exit::usage,
-                  "emulated products need a GPU of compute capability 9.0; --precision emulated; "
-                  "leave the option out");
-  JordanPlan plan;
-  plan.emulated = emulated;
-  plan.n = n;
-  plan.right = right;
-  plan.inverse = inverse;
-  plan.lu = lu;
-  plan.why_block = block > 0 ? "asked for" : "fastest of the widths measured at this order";
-  plan.block =
-      std::min(block > 0 ? block : default_block<B>(n, ranks, emulated, lu), std::max<Index>(1, n));
-  const bool host = std::is_same_v<B, Cpu>;
-  plan.pivoting = pivoting == "partial"      ? Pivoting::partial
-                  : pivoting == "tournament" ? Pivoting::tournament
-                  : host || ranks == 1       ? Pivoting::partial
-                                             : Pivoting::tournament;
-  plan.why_pivoting = pivoting != "auto" ? "asked for"
-                      : host             ? "one small exchange per column is cheap between hosts"
-                      : ranks == 1       ? "all rows are on one device"
-                                         : "one exchange per panel instead of one per column";
-  // On the host a leaf of the tournament is a block of the layout: more rows than it may send on.
-  const bool leaves = host && plan.pivoting == Pivoting::tournament;
-  plan.rows = {n, plan.block * (leaves ? dense::leaf_blocks : 1), ranks};
-  // cuBLAS is slow where a factor's rows are not 16 bytes apart: columns of zeros.
-  plan.columns = host ? n + right : round_up(n + right, 8);
-  plan.ld = round_up(plan.columns, 16);
-  if (plan.ld % 256 == 0) plan.ld += 16;  // rows of a power of two collide in the caches
-  const Index slots = plan.rows.slots(0);
-  const BufferSizes sizes = dense::sizes(B{}, slots, plan.rows.block, plan.block, ranks);
-  const Index record = dense::record_size(plan.block);
-  const Index records =
-      plan.pivoting == Pivoting::partial ? record : sizes.leaves * plan.block * record;
-  const Index doubles = (slots + 1) * plan.ld + 2 * sizes.panel + sizes.work +
-                        2 * plan.block * plan.block + records * (ranks + 1) +
-                        (ranks > 1 || sizes.separate_y ? 2 : 1) * plan.block * plan.columns +
-                        ceil_div(n, plan.block) * (2 + 2 * plan.block);
-  if (emulated) plan.bytes = emulated::workspace_bytes(B{}, emulated_shape(plan, slots));
-  plan.bytes += 8 * (doubles + 2 * slots + 3 * std::max(n, plan.block));
-  if (lu) plan.bytes += 8 * (slots + list_size(plan.block));
-  return plan;
-}
-
-template <class B>
-GaussJordan<B>::GaussJordan(Context<B>& context, const JordanPlan& plan)
+RowElimination<B>::RowElimination(Context<B>& context, const EliminationPlan& plan)
     : context_(context), plan_(plan), slots_(plan.rows.slots(context.rank())) {
   const Index most = plan.rows.slots(0), block = plan.block, ranks = context.size();
   collectively(context.control, [&] {
@@ -122,7 +52,8 @@ GaussJordan<B>::GaussJordan(Context<B>& context, const JordanPlan& plan)
     separate_y_ = sizes.separate_y;
     if (ranks > 1 || separate_y_) other_rows_ = Buffer<double, B>(block * plan.columns);
     if (plan.emulated)
-      integers_ = Buffer<std::byte, B>(emulated::workspace_bytes(B{}, emulated_shape(plan, most)));
+      integers_ =
+          Buffer<std::byte, B>(emulated::workspace_bytes(B{}, shape_of_products(plan, most)));
     global_row_ = Buffer<Index, B>(slots_);
     column_of_ = Buffer<Index, B>(slots_);
     pivots_ = Buffer<Index, B>(block);
@@ -152,7 +83,7 @@ GaussJordan<B>::GaussJordan(Context<B>& context, const JordanPlan& plan)
 }
 
 template <class B>
-dense::Panel<B> GaussJordan<B>::panel(Index k) const {
+dense::Panel<B> RowElimination<B>::panel(Index k) const {
   dense::Panel<B> panel;
   panel.first = k * plan_.block;
   panel.width = std::min(plan_.block, plan_.n - panel.first);
@@ -167,13 +98,13 @@ dense::Panel<B> GaussJordan<B>::panel(Index k) const {
 }
 
 template <class B>
-Index GaussJordan<B>::from(Index k) const {
+Index RowElimination<B>::from(Index k) const {
   return plan_.inverse ? 0 : std::min(plan_.n, (k + 1) * plan_.block);
 }
 
 template <class B>
-void GaussJordan<B>::choose_partial(const Stream<B>& lane, const dense::Rows<B>& rows,
-                                    const dense::Panel<B>& panel) {
+void RowElimination<B>::choose_partial(const Stream<B>& lane, const dense::Rows<B>& rows,
+                                       const dense::Panel<B>& panel) {
   if (context_.size() == 1) return dense::factor_panel(lane, rows, panel, work_.view());
   dense::first_candidate(lane, rows, panel, record_.view(), work_.view());
   for (Index j = 0; j < panel.width; ++j) {
@@ -183,8 +114,8 @@ void GaussJordan<B>::choose_partial(const Stream<B>& lane, const dense::Rows<B>&
 }
 
 template <class B>
-void GaussJordan<B>::choose_tournament(const Stream<B>& lane, const dense::Rows<B>& rows,
-                                       const dense::Panel<B>& panel) {
+void RowElimination<B>::choose_tournament(const Stream<B>& lane, const dense::Rows<B>& rows,
+                                          const dense::Panel<B>& panel) {
   dense::choose_candidates(lane, rows, panel, record_.view(), work_.view());
   context_.comm.template all_gather<double>(lane, record_, records_.view());
   dense::play_final<B>(lane, rows, panel, records_, work_);
@@ -193,7 +124,7 @@ void GaussJordan<B>::choose_tournament(const Stream<B>& lane, const dense::Rows<
 }
 
 template <class B>
-void GaussJordan<B>::choose(const Stream<B>& lane, Index k) {
+void RowElimination<B>::choose(const Stream<B>& lane, Index k) {
   const dense::Panel<B> p = panel(k);
   const dense::Rows<B> rows = met(k);
   if (!direct() || k == first_) dense::load_panel(lane, rows, p, true);
@@ -207,7 +138,7 @@ void GaussJordan<B>::choose(const Stream<B>& lane, Index k) {
 }
 
 template <class B>
-void GaussJordan<B>::note_panel(Index k) {
+void RowElimination<B>::note_panel(Index k) {
   const Index first = k * plan_.block, width = std::min(plan_.block, plan_.n - first);
   const double* const summary = summary_host_.data() + k * (2 + 2 * plan_.block);
   if (!outcome_.good()) return;
@@ -225,12 +156,12 @@ void GaussJordan<B>::note_panel(Index k) {
 }
 
 template <class B>
-void GaussJordan<B>::note_panels(Index end) {
+void RowElimination<B>::note_panels(Index end) {
   for (; noted_ < end; ++noted_) note_panel(noted_);
 }
 
 template <class B>
-bool GaussJordan<B>::stop(Index k) {
+bool RowElimination<B>::stop(Index k) {
   if (guard_ && guard_->stops()) return true;
   if (direct()) {  // the host follows at a distance, so that the device never waits for it
     const Index end = k - Index(known_.size()) + 1;
@@ -245,7 +176,7 @@ bool GaussJordan<B>::stop(Index k) {
 }
 
 template <class B>
-void GaussJordan<B>::archive(Archive& archive, Index k) {
+void RowElimination<B>::archive(Archive& archive, Index k) {
   const Stream<B>& lane = context_.ahead;
   if (!archive.loading()) {
     note_panels(k);
@@ -272,7 +203,7 @@ void GaussJordan<B>::archive(Archive& archive, Index k) {
 }
 
 template <class B>
-void GaussJordan<B>::share(const Stream<B>& lane, Index k) {
+void RowElimination<B>::share(const Stream<B>& lane, Index k) {
   if constexpr (dense::is_direct(B{}))
     if (direct()) {
       dense::take_rows(lane, met(k), panel(k), from(k), plan_.inverse, y());
@@ -322,7 +253,7 @@ void GaussJordan<B>::share(const Stream<B>& lane, Index k) {
 }
 
 template <class B>
-void GaussJordan<B>::update_next(const Stream<B>& lane, Index k) {
+void RowElimination<B>::update_next(const Stream<B>& lane, Index k) {
   const dense::Panel<B> p = panel(k);
   const Index end = p.first + p.width;
   if constexpr (dense::is_direct(B{}))
@@ -334,13 +265,13 @@ void GaussJordan<B>::update_next(const Stream<B>& lane, Index k) {
 }
 
 template <class B>
-void GaussJordan<B>::update_rest(const Stream<B>& lane, Index k) {
+void RowElimination<B>::update_rest(const Stream<B>& lane, Index k) {
   const dense::Panel<B> p = panel(k);
   const Index end = p.first + p.width, next_end = std::min(plan_.n, end + plan_.block);
   const Index columns = plan_.columns;
   if constexpr (dense::is_direct(B{})) {
     if (plan_.emulated) {
-      const emulated::Shape shape = emulated_shape(plan_, slots_);
+      const emulated::Shape shape = shape_of_products(plan_, slots_);
       dense::begin_emulated(lane, rows_, p, shape, integers_.view());
       const auto apply = [&](Index c0, Index c1) {
         for (Index c = c0; c < c1; c += shape.n)
@@ -361,18 +292,18 @@ void GaussJordan<B>::update_rest(const Stream<B>& lane, Index k) {
 }
 
 template <class B>
-void GaussJordan<B>::begin_guard() {
+void RowElimination<B>::begin_guard() {
   if (guard_) guard_->begin(guarded_rows(0), column_of_.data(), pivot_row_, 0, 0);
 }
 
 template <class B>
-void GaussJordan<B>::end_guard() {
+void RowElimination<B>::end_guard() {
   if (guard_ && !guard_->stops() && (direct() || outcome_.good()))
     guard_->finish(guarded_rows(steps()), column_of_.data(), pivot_row_, plan_.n, steps());
 }
 
 template <class B>
-void GaussJordan<B>::guard(const Stream<B>& lane, Index k) {
+void RowElimination<B>::guard(const Stream<B>& lane, Index k) {
   flip_for_tests(lane, context_.rank(), k + 1, a_.data(), 8 * a_.size());
   if (!guard_) return;
   const Index end = std::min(plan_.n, (k + 1) * plan_.block);
@@ -388,7 +319,7 @@ void GaussJordan<B>::guard(const Stream<B>& lane, Index k) {
 }
 
 template <class B>
-JordanOutcome GaussJordan<B>::run(Progress& progress, const StageTimes<B>& stages) {
+EliminationOutcome RowElimination<B>::run(Progress& progress, const StageTimes<B>& stages) {
   const Stream<B>& lane = context_.ahead;
   outcome_ = {};
   first_ = noted_ = 0;
@@ -418,7 +349,7 @@ JordanOutcome GaussJordan<B>::run(Progress& progress, const StageTimes<B>& stage
 }
 
 template <class B>
-bool GaussJordan<B>::has_overflow(const Stream<B>& lane) const {
+bool RowElimination<B>::has_overflow(const Stream<B>& lane) const {
   const Index begin = plan_.inverse || plan_.keep ? 0 : plan_.n;
   const double most = slots_ == 0 ? 0
                                   : max_abs<B>(lane, slots_, plan_.n + plan_.right - begin,
@@ -427,8 +358,9 @@ bool GaussJordan<B>::has_overflow(const Stream<B>& lane) const {
 }
 
 template <class B>
-JordanOutcome GaussJordan<B>::run_guarded(Progress& progress, const std::function<void()>& load) {
-  JordanOutcome found = run(progress);
+EliminationOutcome RowElimination<B>::run_guarded(Progress& progress,
+                                                  const std::function<void()>& load) {
+  EliminationOutcome found = run(progress);
   if (!guard_) return found;
   Checkpoints* const checkpoints = std::exchange(progress.checkpoints, nullptr);
   const auto again = [&] {
@@ -441,7 +373,7 @@ JordanOutcome GaussJordan<B>::run_guarded(Progress& progress, const std::functio
     again();
   }
   if (!found.good()) {
-    const JordanOutcome before = found;
+    const EliminationOutcome before = found;
     again();
     while (guard_->suspects()) {
       guard_->try_again();
@@ -461,10 +393,7 @@ JordanOutcome GaussJordan<B>::run_guarded(Progress& progress, const std::functio
   return found;
 }
 
-#define INSTANTIATE(B)                                                                         \
-  template JordanPlan plan_jordan<B>(int, Index, Index, bool, Index, const std::string&, bool, \
-                                     bool);                                                    \
-  template class GaussJordan<B>;
+#define INSTANTIATE(B) template class RowElimination<B>;
 TERRACE_FOR_EACH_BACKEND(INSTANTIATE)
 #undef INSTANTIATE
 

@@ -1,0 +1,90 @@
+// Block, pivoting and memory of a dense elimination, chosen before anything is read.
+#include <algorithm>
+
+#include "distrib/agree.hpp"
+#include "kernels/base/error.hpp"
+#include "kernels/base/matrix.hpp"
+#include "kernels/dense/lu.hpp"
+#include "src/dense/elimination.hpp"
+
+namespace terrace::dense {
+
+namespace {
+
+template <class B>
+Index default_block(Index n, int ranks, bool emulated, bool lu) {
+  if constexpr (std::is_same_v<B, Cpu>)
+    return n <= 128 ? 16 : n <= 512 ? 48 : n <= 1536 ? 72 : n <= 6000 ? 144 : 192;
+  if (emulated) return n <= 49152 ? 2048 : 4096;
+  if (ranks == 1 && lu)
+    return n <= 1024 ? 64 : n <= 4096 ? 128 : n <= 12288 ? 256 : n <= 24576 ? 512 : 1024;
+  if (ranks == 1)
+    return n <= 1024    ? 64
+           : n <= 2560  ? 128
+           : n <= 12288 ? 256
+           : n <= 24576 ? 1024
+           : n <= 49152 ? 1536
+                        : 2048;
+  return n <= 1024 ? 64 : n <= 10240 ? 128 : n <= 24576 ? 256 : 1024;
+}
+
+}  // namespace
+
+emulated::Shape shape_of_products(const EliminationPlan& plan, Index slots) {
+  return {slots, std::min<Index>(plan.columns, 8192), plan.block, 14};
+}
+
+template <class B>
+EliminationPlan plan_elimination(int ranks, Index n, Index right, bool inverse, Index block,
+                                 const std::string& pivoting, bool emulated, bool lu) {
+  if (emulated && (std::is_same_v<B, Cpu> || !emulated::available(B{})))
+    fail_together(Exit::usage,
+                  "emulated products need a GPU of compute capability 9.0; --precision emulated; "
+                  "leave the option out");
+  EliminationPlan plan;
+  plan.emulated = emulated;
+  plan.n = n;
+  plan.right = right;
+  plan.inverse = inverse;
+  plan.lu = lu;
+  plan.why_block = block > 0 ? "asked for" : "fastest of the widths measured at this order";
+  plan.block =
+      std::min(block > 0 ? block : default_block<B>(n, ranks, emulated, lu), std::max<Index>(1, n));
+  const bool host = std::is_same_v<B, Cpu>;
+  plan.pivoting = pivoting == "partial"      ? Pivoting::partial
+                  : pivoting == "tournament" ? Pivoting::tournament
+                  : host || ranks == 1       ? Pivoting::partial
+                                             : Pivoting::tournament;
+  plan.why_pivoting = pivoting != "auto" ? "asked for"
+                      : host             ? "one small exchange per column is cheap between hosts"
+                      : ranks == 1       ? "all rows are on one device"
+                                         : "one exchange per panel instead of one per column";
+  // On the host a leaf of the tournament is a block of the layout: more rows than it may send on.
+  const bool leaves = host && plan.pivoting == Pivoting::tournament;
+  plan.rows = {n, plan.block * (leaves ? dense::leaf_blocks : 1), ranks};
+  // cuBLAS is slow where a factor's rows are not 16 bytes apart: columns of zeros.
+  plan.columns = host ? n + right : round_up(n + right, 8);
+  plan.ld = round_up(plan.columns, 16);
+  if (plan.ld % 256 == 0) plan.ld += 16;  // rows of a power of two collide in the caches
+  const Index slots = plan.rows.slots(0);
+  const BufferSizes sizes = dense::sizes(B{}, slots, plan.rows.block, plan.block, ranks);
+  const Index record = dense::record_size(plan.block);
+  const Index records =
+      plan.pivoting == Pivoting::partial ? record : sizes.leaves * plan.block * record;
+  const Index doubles = (slots + 1) * plan.ld + 2 * sizes.panel + sizes.work +
+                        2 * plan.block * plan.block + records * (ranks + 1) +
+                        (ranks > 1 || sizes.separate_y ? 2 : 1) * plan.block * plan.columns +
+                        ceil_div(n, plan.block) * (2 + 2 * plan.block);
+  if (emulated) plan.bytes = emulated::workspace_bytes(B{}, shape_of_products(plan, slots));
+  plan.bytes += 8 * (doubles + 2 * slots + 3 * std::max(n, plan.block));
+  if (lu) plan.bytes += 8 * (slots + list_size(plan.block));
+  return plan;
+}
+
+#define INSTANTIATE(B)                                                                             \
+  template EliminationPlan plan_elimination<B>(int, Index, Index, bool, Index, const std::string&, \
+                                               bool, bool);
+TERRACE_FOR_EACH_BACKEND(INSTANTIATE)
+#undef INSTANTIATE
+
+}  // namespace terrace::dense
