@@ -24,7 +24,7 @@ void near(const Work& work, double measured) {
 }
 
 BitWork bits(const Machine& on, const std::string& command, const std::string& method, Index n) {
-  return {on, command, method, n, n, 0, 1024};
+  return {on, command, method, n, n, 0, on.device && method != "tables" && n >= 65536 ? 4096 : 512};
 }
 BandAmounts band(const Machine& on, const std::string& method, Index n, Index m, Index chain,
                  double flops, Index nrhs = 0) {
