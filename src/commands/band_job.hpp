@@ -21,6 +21,7 @@ struct BandOptions {
 
 struct BandFiles {
   BandReader matrix;
+  io::Rereader reread;                  ///< of the matrix, or none
   io::Location location;                ///< the matrix's
   bool whole = false;                   ///< a dense matrix, as a band of all its columns
   std::optional<io::DenseInput> rhs;    ///< none: the factor is wanted
