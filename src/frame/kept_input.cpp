@@ -81,7 +81,7 @@ void KeptInput<B>::require_same(const Control& control, const std::string& where
   if (control.reduce(Index(same), Reduce::min) == 0)
     fail_together(Exit::input,
                   "the input has other numbers than when it was read first; " + where +
-                      "; leave it alone and start again; test the memory if nobody wrote to it");
+                      "; leave it alone and start again, or test the memory if nobody wrote to it");
 }
 
 #define TERRACE_INSTANTIATE(B) template class KeptInput<B>;
