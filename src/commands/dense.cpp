@@ -284,7 +284,8 @@ void solve_dense(Run& run, const io::DenseInput& a, const io::DenseInput& b,
                  const DenseOptions& options) {
   const bool restarted = run.restart_settings().is_object();
   const bool maybe = options.assume == "auto" && run.options.method.empty() && !restarted;
-  if (!wants_cholesky(run, options) || a.rows() == 0 || (maybe && !looks_definite(run, a)))
+  if (!wants_cholesky(run, options) || a.rows() == 0 ||
+      (maybe && !symmetric(run, a).looks_definite()))
     return run_dense(run, a, &b, options);
   if (maybe) run.say("a few rows are symmetric: Cholesky's method is tried");
   NotDefinite found;
@@ -293,13 +294,8 @@ void solve_dense(Run& run, const io::DenseInput& a, const io::DenseInput& b,
   } catch (const NotDefinite& why) {
     found = why;
   }
-  run.warn(fmt::format(
-      "the matrix is {}; {}; LU goes on",
-      found.minor > 0 ? fmt::format("not positive definite: its leading minor of order {} is not "
-                                    "positive",
-                                    found.minor)
-                      : std::string("not symmetric"),
-      io::to_string(a.location())));
+  run.warn(
+      fmt::format("the matrix is {}; {}; LU goes on", found.words(), io::to_string(a.location())));
   run.options.method.clear();
   run.settings = nlohmann::json::object();
   for (const char* key : {"way", "right_hand_sides", "memory", "places"}) run.report.erase(key);
