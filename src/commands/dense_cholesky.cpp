@@ -4,26 +4,48 @@
 
 #include <utility>
 
+#include "distrib/agree.hpp"
 #include "src/commands/band_job.hpp"
+#include "src/dense/cholesky.hpp"
+#include "src/dense/condition.hpp"
 
 namespace terrace::dense {
+namespace {
 
-SymmetricMatrix symmetric(const Run& run, const io::DenseInput& a) {
-  return {run.control, a.rows(),
-          [&run, &a](std::span<const Range> ranges, const io::Sink<double>& sink) {
-            a.read(run.control, ranges, sink);
-          }};
+RowReader reader(const Run& run, const io::DenseInput& input) {
+  return [&run, &input](std::span<const Range> ranges, const io::Sink<double>& sink) {
+    input.read(run.control, ranges, sink);
+  };
 }
 
-void solve_by_cholesky(Run& run, const io::DenseInput& a, const io::DenseInput& b) {
+/// Whether the matrix goes by Cholesky first; refuses what that does not obey, and contradictions.
+bool wants_cholesky(Run& run, const DenseOptions& options) {
+  const std::string& method = run.options.method;
+  std::string assume = options.assume;
+  run.adopt("assume", assume, std::string());
+  if (method != "cholesky" && (assume.empty() || assume == "general")) return false;
+  const auto refuse = [](const std::string& what, const std::string& option) {
+    fail_together(Exit::usage, fmt::format("{}; {}; leave one of them out", what, option));
+  };
+  if (!method.empty() && method != "cholesky")
+    refuse("--assume " + assume + " chooses the method", "--method " + method);
+  if (method == "cholesky" && assume == "general")
+    refuse("Cholesky's method needs a positive definite matrix", "--assume general");
+  if (run.options.precision != "fp64")
+    refuse("Cholesky's method has FP64 only", "--precision " + run.options.precision);
+  if (options.pivoting != "auto")
+    refuse("Cholesky's method has no pivots", "--pivoting " + options.pivoting);
+  return true;
+}
+
+/// The matrix as a band of all columns.
+void describe_whole(Run& run, const io::DenseInput& a, SymmetricMatrix& matrix,
+                    band::BandFiles& files) {
   const bool asked = run.options.method == "cholesky";
-  const SymmetricMatrix matrix = symmetric(run, a);
-  band::BandFiles files;
   files.matrix = {a.rows(), a.rows() - 1, matrix.columns()};
   files.location = a.location();
-  files.whole = true;
-  files.rhs.emplace(b);
-  files.judge = [&](Index minor) {
+  band::DenseAsBand& dense = files.dense.emplace();
+  dense.judge = [&, asked](Index minor) {
     const std::optional<NotDefinite> why = matrix.refused(minor);
     if (!why) return;
     if (!asked) throw NotDefinite(*why);
@@ -32,16 +54,85 @@ void solve_by_cholesky(Run& run, const io::DenseInput& a, const io::DenseInput& 
                                              "mend the matrix",
                                              io::to_string(a.location())));
   };
+  dense.reciprocal_condition = [&](auto ranges, const auto& solve) {
+    return matrix.reciprocal_condition(ranges, solve);
+  };
+  dense.probes = condition_probes;
+}
+
+void conduct_whole(Run& run, band::BandFiles& files) {
   const std::string method = std::exchange(run.options.method, "auto");
   band::BandRequest request;
   request.method = run.options.block > 0 ? "tile-columns" : "auto";  // the others' widths are fixed
   request.block = run.options.block;
   request.ranks = run.control.size();
+  request.stored = bool(files.factor);
+  request.lapack_factor = request.stored || !files.rhs;
+  request.in_steps = !files.rhs && (run.progress.checkpoints != nullptr ||
+                                    (run.options.guard && run.options.no_check));
   band::adopt_band_settings(run, request);
   band::check_request(request);
   run.settings["assume"] = "spd";
   band::conduct_band(run, files, band::BandOptions(), request);
   run.options.method = method;
+}
+
+/// Columns of L, whose diagonal is positive.
+RowReader columns_of_factor(const Run& run, const io::DenseInput& factor) {
+  const Index n = factor.rows();
+  return [&run, &factor, n, read = lower_columns(n, reader(run, factor))](
+             std::span<const Range> ranges, const io::Sink<double>& sink) {
+    bool good = true;
+    read(ranges, [&](Index position, Index count, const double* columns) {
+      for (Index k = 0; k < count; ++k) good = good && columns[k * n] > 0;
+      sink(position, count, columns);
+    });
+    if (run.control.reduce(Index(good), Reduce::min) == 0)
+      fail_together(Exit::input, fmt::format("the factor has a diagonal element that is not "
+                                             "positive; {}; write the factor again",
+                                             io::to_string(factor.location())));
+  };
+}
+
+}  // namespace
+
+bool done_by_cholesky(Run& run, const io::DenseInput& a, const io::DenseInput* b,
+                      const DenseOptions& options) {
+  const bool restarted = run.restart_settings().is_object();
+  const bool maybe = options.assume == "auto" && run.options.method.empty() && !restarted;
+  if (!wants_cholesky(run, options) || a.rows() == 0) return false;
+  SymmetricMatrix matrix(run.control, a.rows(), reader(run, a));
+  if (maybe && !matrix.looks_definite()) return false;
+  if (maybe) run.say("a few rows are symmetric: Cholesky's method is tried");
+  try {
+    band::BandFiles files;
+    describe_whole(run, a, matrix, files);
+    if (b) files.rhs.emplace(*b);
+    conduct_whole(run, files);
+    return true;
+  } catch (const NotDefinite& why) {
+    run.warn(
+        fmt::format("the matrix is {}; {}; LU goes on", why.words(), io::to_string(a.location())));
+  }
+  run.options.method.clear();
+  run.settings = nlohmann::json::object();
+  for (const char* key : {"way", "right_hand_sides", "memory", "places"}) run.report.erase(key);
+  return false;
+}
+
+void solve_with_cholesky(Run& run, const io::DenseInput& a, const io::DenseInput& b,
+                         const FactorFiles& stored) {
+  run.options.method = "cholesky";  // what is not symmetric has no such factor
+  SymmetricMatrix matrix(run.control, a.rows(), reader(run, a));
+  band::BandFiles files;
+  describe_whole(run, a, matrix, files);
+  files.rhs.emplace(b);
+  files.factor = {a.rows(), a.rows() - 1, columns_of_factor(run, stored.factor)};
+  files.dense->reciprocal_condition = [&](auto, const auto&) {
+    return stored.number("reciprocal_condition");
+  };
+  files.dense->probes = 0;
+  conduct_whole(run, files);
 }
 
 }  // namespace terrace::dense

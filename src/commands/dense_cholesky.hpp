@@ -1,16 +1,16 @@
-// dense solve of a symmetric positive definite matrix.
+// dense solve and dense factor of a symmetric positive definite matrix.
 #pragma once
-#include "io/input.hpp"
-#include "src/dense/cholesky.hpp"
-#include "src/program/register.hpp"
+#include "src/commands/dense_stored.hpp"
 
 namespace terrace::dense {
 
-/// A from its file; both have to outlive what is returned.
-SymmetricMatrix symmetric(const Run& run, const io::DenseInput& a);
+/// By Cholesky where that is asked for or assumed, and holds: through all phases. `b`: null for the
+/// factor. False: LU has to go on, what needs saying is said. Collective.
+bool done_by_cholesky(Run& run, const io::DenseInput& a, const io::DenseInput* b,
+                      const DenseOptions& options);
 
-/// Solves through all phases by the band's Cholesky. Throws agreed NotDefinite; with --method
-/// cholesky that is an outcome, or an error of the input. Collective.
-void solve_by_cholesky(Run& run, const io::DenseInput& a, const io::DenseInput& b);
+/// Solves with Cholesky's factor, through all phases. Collective.
+void solve_with_cholesky(Run& run, const io::DenseInput& a, const io::DenseInput& b,
+                         const FactorFiles& files);
 
 }  // namespace terrace::dense

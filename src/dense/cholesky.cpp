@@ -3,30 +3,20 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <atomic>
-#include <cstring>
+#include <cmath>
+#include <limits>
+#include <mutex>
 #include <utility>
 
 #include "distrib/layout.hpp"
 #include "kernels/base/buffer.hpp"
 #include "kernels/base/parallel.hpp"
 #include "kernels/base/random.hpp"
+#include "kernels/dense/symmetry.hpp"
+#include "src/dense/condition.hpp"
 
 namespace terrace::dense {
-namespace {
-
-Word bits_of(double value) {
-  const double positive_zero = value + 0.0;  // -0 is 0
-  Word bits = 0;
-  std::memcpy(&bits, &positive_zero, sizeof bits);
-  return bits;
-}
-
-}  // namespace
-
-/// Whether A[i, j] = A[j, i], bit by bit, from rows in any order: a sum over all pairs of the bits
-/// of one times r(smaller) s(larger), random odd numbers, must be that of the other. It misses a
-/// difference once in 2^60.
+/// What the rows say of symmetry and norm, in any order and on any rank.
 class SymmetryCheck {
  public:
   explicit SymmetryCheck(Index n) : r_(static_cast<std::size_t>(n)), s_(r_) {
@@ -35,29 +25,52 @@ class SymmetryCheck {
       s_[std::size_t(i)] = random_word(0x5ea1, i, 1) | 1;
     }
   }
-  /// Row i, all of it.
-  void take(Index i, const double* row) {
+  /// Rows first, first + 1 ..., all of each; `out`: as take_row() leaves them.
+  void take(Index first, Index count, const double* rows, double* out) {
     const Index n = Index(r_.size());
-    ++taken_;
-    Word below = 0, above = 0;
-    for (Index j = 0; j < i; ++j) below += r_[std::size_t(j)] * bits_of(row[j]);
-    for (Index j = i + 1; j < n; ++j) above += s_[std::size_t(j)] * bits_of(row[j]);
-    difference_ += r_[std::size_t(i)] * above - s_[std::size_t(i)] * below;
+    Word difference = 0;
+    long double norm = 0;
+    for (Index k = 0; k < count; ++k) {
+      const WholeRow row{n, first + k, rows + k * n, r_.data(), s_.data(), out ? out + k * n : out};
+      take_row(row);
+      difference += row.hash;
+      norm = std::max(norm, std::isfinite(row.norm) ? row.norm : long_norm(row));
+    }
+    const std::lock_guard lock(mutex_);
+    difference_ += difference;
+    norm_ = std::max(norm_, norm);
+    taken_ += count;
   }
-  /// Whether every row was taken as often, by any rank. Collective, like the next.
+  /// Whether every row was taken as often, by any rank. Collective, like the others.
   [[nodiscard]] bool whole(const Control& control) const {
-    return control.reduce(taken_.load(), Reduce::sum) % Index(r_.size()) == 0;
+    return control.reduce(taken_, Reduce::sum) % Index(r_.size()) == 0;
   }
   [[nodiscard]] bool holds(const Control& control) const {
-    std::vector<Word> sum{difference_.load()};
+    std::vector<Word> sum{difference_};
     control.reduce(sum, Reduce::sum);
     return sum[0] == 0;
   }
+  /// The infinity norm as m 2^p, as it may be more than doubles hold.
+  [[nodiscard]] std::pair<double, int> norm(const Control& control) const {
+    int power = 0;
+    const double part = double(std::frexp(norm_, &power));
+    const Index mine = norm_ > 0 ? power : std::numeric_limits<int>::min();
+    const Index most = control.reduce(mine, Reduce::max);
+    return {control.reduce(mine == most ? part : 0.0, Reduce::max), int(most)};
+  }
 
  private:
+  static long double long_norm(const WholeRow& row) {
+    long double sum = 0;
+    for (Index j = 0; j < row.n; ++j) sum += std::fabs(row.row[j]);
+    return sum;
+  }
+
   std::vector<Word> r_, s_;
-  std::atomic<Word> difference_{0};
-  std::atomic<Index> taken_{0};
+  std::mutex mutex_;
+  Word difference_ = 0;
+  long double norm_ = 0;
+  Index taken_ = 0;
 };
 
 namespace {
@@ -71,10 +84,12 @@ RowReader columns_of(Index n, RowReader rows, std::shared_ptr<SymmetryCheck> che
     PinnedBuffer<double> columns;
     rows(ranges, [&](Index position, Index count, const double* data) {
       if (columns.size() < count * n) columns = PinnedBuffer<double>(count * n);
+      // A piece is of one range.
       parallel_ranges(count, 8, [&](Index begin, Index end) {
-        for (Index k = begin; k < end; ++k) {
-          const Index i = numbers[std::size_t(position + k)];
-          check->take(i, data + k * n);
+        const Index first = numbers[std::size_t(position + begin)];
+        if (check) check->take(first, end - begin, data + begin * n, columns.data() + begin * n);
+        for (Index k = begin; k < end && !check; ++k) {
+          const Index i = first + k - begin;
           double* const out = columns.data() + k * n;
           std::copy(data + k * n + i, data + (k + 1) * n, out);
           std::fill(out + (n - i), out + n, 0.0);
@@ -86,6 +101,10 @@ RowReader columns_of(Index n, RowReader rows, std::shared_ptr<SymmetryCheck> che
 }
 
 }  // namespace
+
+RowReader lower_columns(Index n, RowReader upper_rows) {
+  return columns_of(n, std::move(upper_rows), nullptr);
+}
 
 std::string NotDefinite::words() const {
   return minor > 0 ? fmt::format(
@@ -103,19 +122,38 @@ SymmetricMatrix::SymmetricMatrix(const Control& control, Index n, RowReader rows
 
 RowReader SymmetricMatrix::columns() const { return columns_of(n_, rows_, check_); }
 
-bool SymmetricMatrix::is_symmetric() const {
+bool SymmetricMatrix::is_symmetric() {
   if (n_ == 0) return true;
-  if (check_->whole(control_)) return check_->holds(control_);
-  const auto again = std::make_shared<SymmetryCheck>(n_);
-  const Range own = contiguous(n_, control_.size()).ranges(control_.rank()).front();
-  columns_of(n_, rows_, again)({&own, 1}, [](Index, Index, const double*) {});
-  return again->holds(control_);
+  if (!check_->whole(control_)) {
+    check_ = std::make_shared<SymmetryCheck>(n_);
+    const Range own = contiguous(n_, control_.size()).ranges(control_.rank()).front();
+    columns()({&own, 1}, [](Index, Index, const double*) {});
+  }
+  return check_->holds(control_);
 }
 
-std::optional<NotDefinite> SymmetricMatrix::refused(Index failed_minor) const {
+std::optional<NotDefinite> SymmetricMatrix::refused(Index failed_minor) {
   if (!is_symmetric()) return NotDefinite{};
   if (failed_minor > 0) return NotDefinite{failed_minor};
   return {};
+}
+
+double SymmetricMatrix::reciprocal_condition(
+    std::span<const Range> ranges, const std::function<void(std::vector<double>&)>& solve) const {
+  if (n_ == 0) return 1;
+  const auto [part, power] = check_->norm(control_);
+  if (part == 0) return 0;
+  // 2^scale z in place of z, so that y is near A^-1 of a matrix near one.
+  const int scale = std::clamp(power, -900, 900);
+  std::vector<double> y;
+  for (const Range& range : ranges)
+    for (Index i = range.first; i < range.end(); ++i)
+      for (Index p = 0; p < condition_probes; ++p)
+        y.push_back(std::ldexp(cauchy_probe(i, p), scale));
+  const Index rows = Index(y.size()) / condition_probes;
+  solve(y);
+  const double of_inverse = control_.reduce(norm_from_probes(rows, y), Reduce::max);
+  return std::ldexp(safe_reciprocal(part, of_inverse), scale - power);
 }
 
 bool SymmetricMatrix::looks_definite() const {

@@ -8,10 +8,14 @@
 //   system.matrix = {n, n - 1, a.columns()};   // a BandSystem
 //   ... band::solve_band() ...
 //   if (const auto why = a.refused(failure.minor)) ... LU, and why->words() in a warning
+//   a.reciprocal_condition(ranges, [&](auto& rows) { result->solve_more(rows, condition_probes); })
 #pragma once
+#include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "distrib/control.hpp"
 #include "src/dense/check.hpp"
@@ -28,6 +32,9 @@ struct NotDefinite {
 
 class SymmetryCheck;
 
+/// Column j of a lower triangle, from the diagonal on and then zeros, from row j of the upper one.
+RowReader lower_columns(Index n, RowReader upper_rows);
+
 /// A of order n, read row by row. All members are collective but words.
 class SymmetricMatrix {
  public:
@@ -40,9 +47,14 @@ class SymmetricMatrix {
   [[nodiscard]] RowReader columns() const;
   /// Whether A[i, j] = A[j, i] bit by bit. What columns() has read is not read again, where the ranks
   /// have read every row equally often; else all rows are.
-  [[nodiscard]] bool is_symmetric() const;
+  [[nodiscard]] bool is_symmetric();
   /// After a factorization, with its failed minor or 0: why it is none of A.
-  [[nodiscard]] std::optional<NotDefinite> refused(Index failed_minor) const;
+  [[nodiscard]] std::optional<NotDefinite> refused(Index failed_minor);
+  /// 1 / (||A|| ||A^-1||), infinity norms, the second within a factor of about five
+  /// (src/dense/condition.hpp). `solve` overwrites condition_probes numbers per row of this rank's
+  /// `ranges` with A^-1 times them. After columns() has read all rows.
+  [[nodiscard]] double reciprocal_condition(
+      std::span<const Range> ranges, const std::function<void(std::vector<double>&)>& solve) const;
 
  private:
   const Control& control_;
