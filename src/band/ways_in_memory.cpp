@@ -107,6 +107,16 @@ class ByTileColumns : public BandWay<B> {
     return true;
   }
   double log_determinant(double*) override { return band::log_determinant(c, tiles_); }
+  bool solve_more(std::vector<double>& more, Index nrhs) override {
+    BandVectors<B> x =
+        collectively(c.control, [&] { return band_vectors<B>(c, plan.shape, nrhs); });
+    const View<double, B> own = x.data.view().slice(0, Index(more.size()));
+    upload(c.ahead, own, static_cast<const double*>(more.data()));
+    band_substitute(c, tiles_, x, progress);
+    download(c.ahead, more.data(), View<const double, B>(own));
+    c.ahead.synchronize();
+    return true;
+  }
   void copy_factor(Index position, Index count, Index height, double* out) const override {
     copy_rows<double, B>(c.ahead, out, height, tiles_.data.data() + position * plan.shape.column(),
                          plan.shape.column(), std::min(height, plan.shape.half_bandwidth + 1),
@@ -203,6 +213,13 @@ class InParts : public BandWay<B> {
     return true;
   }
   double log_determinant(double*) override { return band::log_determinant(c, a_); }
+  bool solve_more(std::vector<double>& more, Index nrhs) override {
+    BandPartRows<B> x = collectively(c.control, [&] { return band_part_rows(a_, nrhs); });
+    set_rows(c, a_, x, more.data());
+    solve_parts(c, a_, x);
+    get_rows(c, a_, x, more.data());
+    return true;
+  }
 
  private:
   /// Each column once, and to what is kept.

@@ -97,10 +97,12 @@ void band_solve(Run& run, const BandOptions& options) {
   files.location = input.location();
   run.note_input("input", input.location());
   run.note_input("rhs", rhs.location());
+  std::optional<io::BandInput> factor;
   if (!options.factor.empty()) {
-    const io::Location factor = io::parse_location(options.factor, location.file);
-    check_factor(files.factor.emplace(io::open_band(run.control, factor)), input);
-    run.note_input("factor", files.factor->location());
+    factor = io::open_band(run.control, io::parse_location(options.factor, location.file));
+    check_factor(*factor, input);
+    files.factor = reader_of(run, *factor);
+    run.note_input("factor", factor->location());
   }
   conduct_band(run, files, options, request);
 }

@@ -10,35 +10,10 @@
 #include "kernels/base/error.hpp"
 #include "kernels/base/matrix.hpp"
 #include "kernels/base/random.hpp"
+#include "src/dense/condition.hpp"
 #include "src/frame/guard.hpp"
 
 namespace terrace::dense {
-
-namespace {
-
-// Columns z of Cauchy numbers estimate ||A^-1||_infinity in a solve: |x z| is distributed as
-// ||x||_1 |z| (Indyk 2006), so its geometric mean over the columns estimates ||x||_1 of every row x
-// of A^-1 (Li 2008); the largest is within a factor of about five.
-constexpr Index condition_probes = 16;
-constexpr double probe_scale = 0x1p-20;  // against overflow
-
-double cauchy_probe(Index i, Index p) {
-  const double angle = 1.5707963267948966 * random_uniform(0xc0de, i, p);
-  return probe_scale * std::clamp(std::tan(angle), -1e6, 1e6);
-}
-double norm_from_probes(Index rows, const std::vector<double>& y) {
-  double largest = 0;
-  for (Index i = 0; i < rows; ++i) {
-    double logarithms = 0;
-    for (Index p = 0; p < condition_probes; ++p)
-      logarithms += std::log(std::max(std::fabs(y[std::size_t(i * condition_probes + p)]),
-                                      std::numeric_limits<double>::denorm_min()));
-    largest = std::max(largest, std::exp(logarithms / double(condition_probes)));
-  }
-  return largest / probe_scale;
-}
-
-}  // namespace
 
 double DensePlan::flops() const {
   const double order = double(n);
