@@ -150,5 +150,8 @@ Control imagined(const Control& here, int ranks, int per_host) {
   return control;
 }
 bool is_imagined(const Control& control) { return control.state().imagined; }
+Control ranks_here(const Control& control) {
+  return is_imagined(control) ? Control::State::duplicate(mpi_comm(control)) : control;
+}
 
 }  // namespace terrace

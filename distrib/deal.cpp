@@ -2,13 +2,19 @@
 
 #include <algorithm>
 
+#include "distrib/imagined.hpp"
 #include "distrib/mpi.hpp"
+#include "kernels/base/error.hpp"
 
 namespace terrace {
 
 std::vector<LargeVector<char>> deal_bytes(const Control& control,
                                           std::vector<LargeVector<char>> to) {
   if (control.size() == 1) return to;
+  if (is_imagined(control))
+    throw Error(Exit::internal,
+                "bytes for ranks that are only planned for; distrib/deal.cpp; report the command "
+                "line");
   constexpr Index largest = Index(1) << 28;  // of one message
   const auto ranks = std::size_t(control.size());
   const MPI_Comm comm = mpi_comm(control);

@@ -8,5 +8,8 @@ namespace terrace {
 /// this one says: a sum is so many times its number. Data cannot be moved.
 Control imagined(const Control& here, int ranks, int per_host);
 bool is_imagined(const Control& control);
+/// The ranks that are there, for what a plan has to read: this one alone where the others are
+/// imagined, else `control`. Collective.
+Control ranks_here(const Control& control);
 
 }  // namespace terrace

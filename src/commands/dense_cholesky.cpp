@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "distrib/agree.hpp"
+#include "distrib/imagined.hpp"
 #include "src/commands/band_job.hpp"
 #include "src/dense/cholesky.hpp"
 #include "src/dense/condition.hpp"
@@ -14,7 +15,7 @@ namespace {
 
 RowReader reader(const Run& run, const io::DenseInput& input) {
   return [&run, &input](std::span<const Range> ranges, const io::Sink<double>& sink) {
-    input.read(run.control, ranges, sink);
+    input.read(ranks_here(run.control), ranges, sink);
   };
 }
 

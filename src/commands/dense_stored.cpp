@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include "distrib/agree.hpp"
+#include "distrib/imagined.hpp"
 
 namespace terrace::dense {
 namespace {
@@ -82,14 +83,15 @@ StoredFactor stored_factor(const Run& run, const FactorFiles& files) {
   std::vector<bool> seen(static_cast<std::size_t>(n));
   bool good = true;
   const Range all{0, n};
-  files.pivots->read(run.control, {&all, 1}, [&](Index, Index count, const double* values) {
-    for (Index i = 0; i < count; ++i) {
-      const Index row = Index(values[i]);
-      good = good && row >= 0 && row < n && double(row) == values[i] && !seen[std::size_t(row)];
-      if (good) seen[std::size_t(row)] = true;
-      stored.rows.push_back(row);
-    }
-  });
+  files.pivots->read(
+      ranks_here(run.control), {&all, 1}, [&](Index, Index count, const double* values) {
+        for (Index i = 0; i < count; ++i) {
+          const Index row = Index(values[i]);
+          good = good && row >= 0 && row < n && double(row) == values[i] && !seen[std::size_t(row)];
+          if (good) seen[std::size_t(row)] = true;
+          stored.rows.push_back(row);
+        }
+      });
   if (run.control.reduce(Index(good), Reduce::min) == 0)
     fail_together(Exit::input, fmt::format("the pivots are no permutation of the rows; {}; write "
                                            "the factor again",

@@ -2,13 +2,14 @@
 """--plan --ranks N --gpu NAME: for machines that are not here. On CPUs the same memory as a real run on so many ranks plans; for
 known GPUs (builds with CUDA; none is needed) every family, what does not fit, and seconds against a replay written here.
 
-plan_machines.py TERRACE     Needs h5py; runs in a temporary folder.
+plan_machines.py TERRACE     Needs h5py and numpy; runs in a temporary folder.
 """
 import json
 import re
 import sys
 
 import h5py
+import numpy as np
 
 from terrace import Program
 
@@ -88,6 +89,18 @@ for kind, commands in COMMANDS.items():
             here = planned(words, 1, f"--backend cpu --ranks {ranks}")
             check(f"{words}, {ranks} ranks: memory", there.get("memory_per_rank") == here.get("memory_per_rank"), (there.get("memory_per_rank"), here))
             check(f"{words}, {ranks} ranks: a host each", here.get("ranks_per_host") == 1 and here.get("fits"), here)
+# What a plan reads after all, a few rows and stored pivots: on this rank alone, in chunks too.
+values = np.random.default_rng(1).random((90, 90))
+with h5py.File("in.h5", "w") as f:
+    f.create_dataset("A", data=values @ values.T + 90 * np.eye(90), chunks=(7, 11), compression="gzip")
+    f.create_dataset("b", data=values[0], chunks=(10,))
+test.run("dense factor in.h5:/A -o factor.h5 --quiet --backend cpu", code=0)
+test.run("dense factor in.h5:/A --method cholesky -o cholesky.h5 --quiet --backend cpu", code=0)
+for words in ("dense solve in.h5:/A --rhs :/b --assume auto", "dense factor in.h5:/A --assume auto", "dense solve in.h5:/A --rhs :/b --factor factor.h5",
+              "dense solve in.h5:/A --rhs :/b --factor cholesky.h5"):
+    there, here = planned(words, 3, "--backend cpu"), planned(words, 1, "--backend cpu --ranks 3")
+    check(f"{words}: memory", there and there["memory_per_rank"] == here.get("memory_per_rank"), (there, here))
+
 make(SMALL["dense"])
 done = test.run(f"{WORDS} --plan --ranks 5 --backend cpu", code=0)
 check("the machine is said", re.search(r"^machine +5 ranks like this one, 1 per host", done.out, re.M), done.out)
