@@ -14,13 +14,9 @@ namespace {
 template <class B>
 void read_tiles(Context<B>& c, const BandReader& from, BandTiles<B>& a) {
   const BandShape& s = a.shape;
-  const Index stored = from.half_bandwidth + 1, height = s.half_bandwidth + 1;
-  from.read(BlockCyclic{s.n, s.width, c.size()}.ranges(c.rank()),
-            [&](Index position, Index count, const double* data) {
-              copy_rows<double, B>(c.ahead, a.data.data() + position * s.column(), s.column(), data,
-                                   stored, height, count);
-              c.ahead.synchronize();
-            });
+  const auto ranges = BlockCyclic{s.n, s.width, c.size()}.ranges(c.rank());
+  read_columns<B>(c, from, ranges, s.half_bandwidth + 1, a.data.view(), s.column(),
+                  turns_there(c, from));
 }
 
 /// To solve, or for the factor alone.
