@@ -154,7 +154,7 @@ void ChunkRounds::inflate(const Round& round) {
       const std::lock_guard lock(library);
       fetch_into(chunk, k);
     }
-    unfilter(stored_, masks_[k], element_, raw_[k], spare_[k], bytes, input_.where());
+    unfilter(stored_.filters, masks_[k], element_, raw_[k], spare_[k], bytes, input_.where());
   };
   try {
     if (raw_.size() < batch) raw_.resize(batch), spare_.resize(batch), masks_.resize(batch);
