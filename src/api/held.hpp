@@ -74,8 +74,8 @@ class Held {
   Held(terrace::Context<B>& context, Index extent, const Local<T>& local, Index columns,
        const char* what);
 
-  /// Throws an agreed Error(input) for NaN and Inf. Collective.
-  void require_finite() requires(std::is_same_v<std::remove_const_t<T>, double>);
+  /// Throws an agreed Error(input) for NaN and Inf; of words nothing. Collective.
+  void require_finite();
   /// All lies on devices, and no element is so large or small that a solver would scale it; known
   /// after require_finite(). Collective.
   [[nodiscard]] bool near_one() const;
