@@ -40,11 +40,12 @@ struct BandTiles {
   }
 };
 
-/// Fills `count` columns from `columns.first` on, `height` numbers each, at `to`: entry d is
-/// A[j + d, j], zero outside. Collective; every rank asks for its own columns, perhaps none.
+/// Fills `count` columns from `columns.first` on, `height` numbers each and `ld` apart, at `to`:
+/// entry d is A[j + d, j], zero outside. Collective; every rank asks for its own columns, perhaps
+/// none.
 template <class B>
-using BandSource =
-    std::function<void(Context<B>& context, Range columns, Index height, View<double, B> to)>;
+using BandSource = std::function<void(Context<B>& context, Range columns, Index height, Index ld,
+                                      View<double, B> to)>;
 
 /// The band matrix as it is given: order, half-bandwidth (at most n - 1), and where to read it.
 template <class B>
@@ -65,9 +66,9 @@ struct BandReader {
 template <class B>
 BandProblem<B> band_problem(const BandReader& from) {
   return {from.n, band_shape(from.n, from.half_bandwidth, 1).half_bandwidth,
-          [&from](Context<B>& c, Range columns, Index height, View<double, B> to) {
+          [&from](Context<B>& c, Range columns, Index height, Index ld, View<double, B> to) {
             from.read({&columns, 1}, [&](Index position, Index count, const double* data) {
-              copy_rows<double, B>(c.ahead, to.data + position * height, height, data,
+              copy_rows<double, B>(c.ahead, to.data + position * ld, ld, data,
                                    from.half_bandwidth + 1, height, count);
               c.ahead.synchronize();
             });

@@ -10,17 +10,19 @@
 namespace terrace::band {
 namespace {
 
-/// This rank's tile columns of the matrix, or of a factor of it.
+/// This rank's tile columns of the matrix, or of a factor of it, in clear tile columns.
 template <class B>
 void read_tiles(Context<B>& c, const BandReader& from, BandTiles<B>& a) {
   const BandShape& s = a.shape;
-  const Index stored = from.half_bandwidth + 1, height = s.half_bandwidth + 1;
-  from.read(BlockCyclic{s.n, s.width, c.size()}.ranges(c.rank()),
-            [&](Index position, Index count, const double* data) {
-              copy_rows<double, B>(c.ahead, a.data.data() + position * s.column(), s.column(), data,
-                                   stored, height, count);
-              c.ahead.synchronize();
-            });
+  const Index stored = from.half_bandwidth + 1;
+  const BlockCyclic columns{s.n, s.width, c.size()};
+  from.read(columns.ranges(c.rank()), [&](Index position, Index count, const double* data) {
+    // Below row n stands zero already.
+    const Index height = std::min(s.half_bandwidth + 1, s.n - columns.global(position, c.rank()));
+    copy_rows<double, B>(c.ahead, a.data.data() + position * s.column(), s.column(), data, stored,
+                         height, count);
+    c.ahead.synchronize();
+  });
 }
 
 /// To solve, or for the factor alone.
@@ -95,8 +97,8 @@ class ByTileColumns : public BandWay<B> {
   }
   /// What has no sums: a stored factor, and a factorization in one launch.
   bool again() override {
+    band_clear(c, tiles_);
     if (!solves()) {
-      band_clear(c, tiles_);
       read_matrix();
       return factor_at_once() == 0;
     }
