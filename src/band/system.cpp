@@ -98,7 +98,10 @@ std::unique_ptr<BandResult<B>> solve_band(Context<B>& c, const BandSystem& syste
     way->take();
     std::string why;
     hooks.phase("read", [&] { way->read(); });
-    hooks.phase("solve", [&] { why = way->solve(); });
+    hooks.phase("solve", [&] {
+      way->read_again();
+      why = way->solve();
+    });
     if (why.empty()) {
       way->settle();
       return way;

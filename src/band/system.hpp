@@ -19,6 +19,8 @@ inline constexpr double kBandPass = 30.0;
 /// Where the numbers come from, and what is asked for beside the request.
 struct BandSystem {
   BandReader matrix, factor;  ///< the factor: LAPACK's, stored; or none
+  io::Rereader reread;        ///< of the matrix, for its check; or none
+  std::string where;          ///< it lies, for messages
   ReadRanges rhs;             ///< its rows; none: the factor of the matrix is wanted
   BandPlaces places;
   std::string scratch;  ///< folder for a streamed factor; none: host memory, if that has room,

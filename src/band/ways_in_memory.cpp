@@ -30,7 +30,7 @@ template <class B>
 class ByTileColumns : public BandWay<B> {
   using Base = BandWay<B>;
   using Base::c, Base::plan, Base::system, Base::request, Base::progress, Base::problem_,
-      Base::hooks, Base::failure, Base::rows, Base::solves, Base::stored;
+      Base::hooks, Base::failure, Base::rows, Base::solves, Base::stored, Base::kept_;
 
  public:
   ByTileColumns(const BandTask<B>& task, const BandPlan& plan)
@@ -88,8 +88,9 @@ class ByTileColumns : public BandWay<B> {
     if (guard_ && !request.check) hooks.phase("guard", [&] { guard_->verify(tiles_); });
   }
   double residual(double* reciprocal) override {
-    return solves() ? Base::residual_of_rows(x_.rows, reciprocal)
-                    : band_factor_residual<B>(c, problem_, tiles_, system.seed, reciprocal);
+    return solves()
+               ? Base::residual_of_rows(x_.rows, reciprocal)
+               : band_factor_residual<B>(c, Base::for_check(), tiles_, system.seed, reciprocal);
   }
   bool verify() override {
     if (guard_) guard_->verify(tiles_);
@@ -130,7 +131,13 @@ class ByTileColumns : public BandWay<B> {
     if (system.guard) collectively(c.control, [&] { guard_.emplace(c, plan.shape); });
   }
   void read_matrix() {
+    const bool keeps = Base::keeps();
     read_tiles(c, stored() ? system.factor : system.matrix, tiles_);
+    if (keeps) {
+      kept_.copy_from(c.ahead, static_cast<const double*>(tiles_.data.data()),
+                      tiles_.shape.column());
+      kept_.seal(c.ahead);
+    }
     if (guard_) guard_->begin(tiles_);
   }
   void try_in_steps() {
@@ -171,7 +178,7 @@ template <class B>
 class InParts : public BandWay<B> {
   using Base = BandWay<B>;
   using Base::c, Base::plan, Base::system, Base::request, Base::progress, Base::problem_,
-      Base::rows, Base::stored;
+      Base::rows, Base::stored, Base::kept_;
 
  public:
   InParts(const BandTask<B>& task, const BandPlan& plan)
@@ -187,7 +194,7 @@ class InParts : public BandWay<B> {
     if (stored())
       load_factor(c, band_problem<B>(system.factor), a_);
     else
-      load_parts(c, problem_, a_);
+      load_matrix();
   }
   /// Parts cannot know which leading minor fails first.
   std::string solve() override {
@@ -217,6 +224,18 @@ class InParts : public BandWay<B> {
   }
 
  private:
+  /// Each column once, and to what is kept.
+  void load_matrix() {
+    const bool keeps = Base::keeps();
+    BandProblem<B> from = problem_;
+    if (keeps)
+      from.source = [&](Context<B>& context, Range columns, Index height, View<double, B> to) {
+        problem_.source(context, columns, height, to);
+        copy<double, B>(context.ahead, kept_.doubles().slice(columns.first * height, to.size), to);
+      };
+    load_parts(c, from, a_);
+    if (keeps) kept_.seal(c.ahead);
+  }
   void flip(Index step) {
     if (!a_.memory.empty())
       flip_for_tests(c.ahead, c.rank(), step, a_.memory[0].data(), 8 * a_.memory[0].size());

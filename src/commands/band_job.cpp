@@ -307,6 +307,8 @@ void conduct_band(Run& run, BandFiles& files, const BandOptions& options, BandRe
   const std::string& output = run.options.output;
   BandSystem system;
   system.matrix = files.matrix;
+  system.reread = files.reread;
+  system.where = io::to_string(files.location);
   system.factor = files.factor;
   if (files.rhs)
     system.rhs = [&](std::span<const Range> ranges, const io::Sink<double>& sink) {

@@ -31,6 +31,7 @@ struct DenseAsBand {
 
 struct BandFiles {
   BandReader matrix;
+  io::Rereader reread;                ///< of the matrix, or none
   io::Location location;              ///< the matrix's
   std::optional<DenseAsBand> dense;   ///< none: a band matrix
   std::optional<io::DenseInput> rhs;  ///< none: the factor is wanted

@@ -93,6 +93,7 @@ void band_solve(Run& run, const BandOptions& options) {
                     "each row of the matrix",
                     rhs.rows(), input.n(), io::to_string(rhs.location())));
   files.matrix = reader_of(run, input);
+  files.reread = [&](std::span<const Range> ranges) { return input.reread(ranges); };
   files.location = input.location();
   run.note_input("input", input.location());
   run.note_input("rhs", rhs.location());

@@ -59,7 +59,13 @@ class DenseJob : public PhasedJob {
   [[nodiscard]] PlanNeeds needs() const override { return dense_needs<B>(run_, plan_, pivoting_); }
   void describe() override { describe_plan<B>(run_, plan_); }
   void open() override { output_.emplace(run_.control, run_.options.output, run_.options.force); }
-  void read() override { system_.read(); }
+  void read() override {
+    if constexpr (std::is_same_v<System, DenseSystem<B>>)
+      if (!run_.options.no_check && !plan_.stored)
+        system_.keep([this](std::span<const Range> ranges) { return a_.reread(ranges); },
+                     io::to_string(a_.location()));
+    system_.read();
+  }
   void solve() override { found_ = system_.solve(run_.progress); }
   void outcome() override {
     run_.rate(1e-9 * plan_.flops() / run_.seconds("solve"), "GFLOP/s");
