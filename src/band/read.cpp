@@ -1,4 +1,4 @@
-// From a file's columns or diagonals to columns on the backend.
+// From a file's diagonals to columns on the backend.
 #include <algorithm>
 
 #include "distrib/agree.hpp"
@@ -13,15 +13,9 @@ Index turning_bytes(const BandReader& from) {
 }
 
 template <class B>
-void read_columns(Context<B>& c, const BandReader& from, std::span<const Range> ranges,
-                  Index height, View<double, B> to, Index ld, bool turns) {
+void turn_columns(Context<B>& c, const BandReader& from, std::span<const Range> ranges, Index height,
+                  View<double, B> to, Index ld) {
   const Stream<B>& lane = c.ahead;
-  const Index stored = from.half_bandwidth + 1;
-  if (!turns)
-    return from.read(ranges, [&](Index position, Index count, const double* data) {
-      copy_rows<double, B>(lane, to.data + position * ld, ld, data, stored, height, count);
-      lane.synchronize();
-    });
   Buffer<double, B> rows;
   Index before = 0;
   for (std::size_t k = 0; k < ranges.size();) {
@@ -39,8 +33,8 @@ void read_columns(Context<B>& c, const BandReader& from, std::span<const Range> 
 }
 
 #define TERRACE_INSTANTIATE(B)                                                              \
-  template void read_columns(Context<B>&, const BandReader&, std::span<const Range>, Index, \
-                             View<double, B>, Index, bool);
+  template void turn_columns(Context<B>&, const BandReader&, std::span<const Range>, Index, \
+                             View<double, B>, Index);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 

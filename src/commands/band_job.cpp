@@ -67,7 +67,11 @@ class BandJob : public PlannedBand<B> {
   }
   void go(Run&) override {
     BandHooks hooks;
-    hooks.phase = [&](const auto& name, const auto& work) { run_.phase(name, work); };
+    hooks.phase = [&](const auto& name, const auto& work) {
+      // A matrix that is not symmetric is not factored first, where reading comes before.
+      if (name == "solve" && files_.dense && !system_.factor) files_.dense->judge(0);
+      run_.phase(name, work);
+    };
     hooks.note = [&](const std::string& text) { note_fall_back(run_, text); };
     hooks.instead = [&](const BandPlan& failed, const BandNotes& notes, const BandPlan& now) {
       if (failed.method == BandMethod::mixed) {

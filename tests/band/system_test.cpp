@@ -264,7 +264,7 @@ void test_turning(Context<B>& c) {
     const Index count = 2 * (n / 4) + n / 3;
     const Buffer<double, B> to(std::max<Index>(1, count * ld));
     fill_zero(c.ahead, to.view());
-    read_columns<B>(c, from, ranges, height, to.view(), ld, true);
+    turn_columns<B>(c, from, ranges, height, to.view(), ld);
     std::vector<double> seen(std::size_t(to.size()));
     download(c.ahead, seen.data(), to.view());
     c.ahead.synchronize();
