@@ -162,8 +162,8 @@ double rows_times(Context<B>& context, Index n, Index columns, std::span<const R
                            Buffer<double, B>(height * columns));
   });
   double norm_a = 0;
-  read_a(ranges, [&, &factor = factor, &a = a, &out = out](Index position, Index count,
-                                                           const double* rows) {
+  read_a.for_copying(ranges, [&, &factor = factor, &a = a, &out = out](Index position, Index count,
+                                                                       const double* rows) {
     for (Index from = 0; from < count; from += height) {
       const Index some = std::min(height, count - from);
       upload(lane, a.view().slice(0, some * n), rows + from * n);
