@@ -92,6 +92,19 @@ int terrace_dense_solve(terrace_context* c, int64_t n, int64_t first, int64_t co
         report);
   });
 }
+int terrace_dense_solve_assuming(terrace_context* c, int assume, int64_t n, int64_t first,
+                                 int64_t count, const double* a, int64_t lda, int64_t nrhs,
+                                 double* b, int64_t ldb, terrace_report* report) {
+  return coded([&] {
+    using api::dense::Assume;
+    const Assume taken_for = assume == TERRACE_SPD         ? Assume::spd
+                             : assume == TERRACE_LOOKS_SPD ? Assume::automatic
+                                                           : Assume::general;
+    put(api::dense::solve(c->context, n, rows(a, first, count, n, lda),
+                          rows(b, first, count, nrhs, ldb), taken_for),
+        report);
+  });
+}
 int terrace_dense_determinant(terrace_context* c, int64_t n, int64_t first, int64_t count,
                               const double* a, int64_t lda, terrace_report* report) {
   return coded(

@@ -143,6 +143,10 @@ std::unique_ptr<Factor::Inside> read_factor(Context& context, const std::string&
   const Control& control = context.inside().control;
   const terrace::dense::FactorFile file =
       terrace::dense::open_factor(control, io::parse_location(location));
+  if (!file.pivots)
+    fail_together(Exit::input, "the factor is Cholesky's; " + location +
+                                   "; solve with it by terrace dense solve --factor, or read a "
+                                   "factor of LU's");
   const Index n = file.factor.rows();
   const Index most = control.reduce(a.columns, Reduce::max);
   const Index least = control.reduce(a.columns, Reduce::min);

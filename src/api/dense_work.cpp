@@ -26,6 +26,14 @@ terrace::dense::DenseRequest request_of(const Context::Inside& ranks, const Opti
   return request;
 }
 
+void note_condition(Report& report, Index n) {
+  if (report.reciprocal_condition < double(n) * std::numeric_limits<double>::epsilon())
+    report.warnings.push_back(
+        fmt::format("the reciprocal condition is {:.2g}, below n * 2.2e-16: rounding alone may "
+                    "have changed every digit of the result",
+                    report.reciprocal_condition));
+}
+
 template <class B>
 Work<B>::Work(Context::Inside& ranks, terrace::Context<B>& context, Index n,
               const terrace::dense::DenseRequest& request, Index keeps)
@@ -64,11 +72,7 @@ Report Work<B>::run(RowReader a, RowReader b, bool singular_is_error,
   }
   timed(report.seconds.check, [&] {
     report.reciprocal_condition = system_->reciprocal_condition();
-    if (report.reciprocal_condition < double(plan_.n) * std::numeric_limits<double>::epsilon())
-      report.warnings.push_back(
-          fmt::format("the reciprocal condition is {:.2g}, below n * 2.2e-16: rounding alone may "
-                      "have changed every digit of the result",
-                      report.reciprocal_condition));
+    note_condition(report, plan_.n);
     // Of a factor that was stored its solutions are checked.
     if (ranks_.options.check && !stored) check(report, progress);
   });

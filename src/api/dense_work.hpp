@@ -18,6 +18,9 @@ void require_sizes(Index n, Index columns, Index right);
 
 terrace::dense::DenseRequest request_of(const Context::Inside& ranks, const Options& options);
 
+/// A warning, where that is small.
+void note_condition(Report& report, Index n);
+
 template <class T, class B>
 terrace::dense::RowReader reader(const Held<T, B>& held) {
   const auto read = [&held](bool there) {

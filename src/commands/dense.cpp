@@ -60,7 +60,13 @@ class DenseJob : public PhasedJob {
   [[nodiscard]] PlanNeeds needs() const override { return dense_needs<B>(run_, plan_, pivoting_); }
   void describe() override { describe_plan<B>(run_, plan_); }
   void open() override { output_.emplace(run_.control, run_.options.output, run_.options.force); }
-  void read() override { system_.read(); }
+  void read() override {
+    if constexpr (std::is_same_v<System, DenseSystem<B>>)
+      if (!run_.options.no_check && !plan_.stored)
+        system_.keep([this](std::span<const Range> ranges) { return a_.reread(ranges); },
+                     io::to_string(a_.location()));
+    system_.read();
+  }
   void solve() override { found_ = system_.solve(run_.progress); }
   void outcome() override {
     run_.rate(1e-9 * plan_.flops() / run_.seconds("solve"), "GFLOP/s");
@@ -206,53 +212,6 @@ void check_cramer_options(const Run& run, const DenseOptions& options) {
   if (options.pivoting != "auto") refuse("has no choice of pivots", "--pivoting");
 }
 
-/// Whether the matrix goes by Cholesky first; refuses what that does not obey, and contradictions.
-bool wants_cholesky(Run& run, const DenseOptions& options) {
-  const std::string& method = run.options.method;
-  std::string assume = options.assume;
-  run.adopt("assume", assume, std::string());
-  if (method != "cholesky" && (assume.empty() || assume == "general")) return false;
-  const auto refuse = [](const std::string& what, const std::string& option) {
-    fail_together(Exit::usage, fmt::format("{}; {}; leave one of them out", what, option));
-  };
-  if (!method.empty() && method != "cholesky")
-    refuse("--assume " + assume + " chooses the method", "--method " + method);
-  if (method == "cholesky" && assume == "general")
-    refuse("Cholesky's method needs a positive definite matrix", "--assume general");
-  if (run.options.precision != "fp64")
-    refuse("Cholesky's method has FP64 only", "--precision " + run.options.precision);
-  if (options.pivoting != "auto")
-    refuse("Cholesky's method has no pivots", "--pivoting " + options.pivoting);
-  return true;
-}
-
-/// By Cholesky where that is asked for or assumed, and holds; otherwise by elimination.
-void solve_dense(Run& run, const io::DenseInput& a, const io::DenseInput& b,
-                 const DenseOptions& options) {
-  const bool restarted = run.restart_settings().is_object();
-  const bool maybe = options.assume == "auto" && run.options.method.empty() && !restarted;
-  if (!wants_cholesky(run, options) || a.rows() == 0 || (maybe && !looks_definite(run, a)))
-    return run_dense(run, a, &b, options);
-  if (maybe) run.say("a few rows are symmetric: Cholesky's method is tried");
-  NotDefinite found;
-  try {
-    return solve_by_cholesky(run, a, b);
-  } catch (const NotDefinite& why) {
-    found = why;
-  }
-  run.warn(fmt::format(
-      "the matrix is {}; {}; LU goes on",
-      found.minor > 0 ? fmt::format("not positive definite: its leading minor of order {} is not "
-                                    "positive",
-                                    found.minor)
-                      : std::string("not symmetric"),
-      io::to_string(a.location())));
-  run.options.method.clear();
-  run.settings = nlohmann::json::object();
-  for (const char* key : {"way", "right_hand_sides", "memory", "places"}) run.report.erase(key);
-  run_dense(run, a, &b, options);
-}
-
 /// The same for the textbook's method.
 void check_invert_options(const Run& run, const DenseOptions& options) {
   if (run.options.method == "textbook" && run.options.precision != "fp64")
@@ -276,54 +235,23 @@ void check_common_options(const CommonOptions& o) {
     if (given) refuse("--method " + o.method + " has no checkpoints and no check sums; " + name);
 }
 
-/// An inverse or a factor, of the matrix alone.
-void run_alone(Run& run, const DenseOptions& options) {
-  const io::DenseInput a = noted(run, "input",
-                                 io::open_dense(run.control, matrix_location(run, options.matrix),
-                                                io::Wanted::square_matrix()));
+io::DenseInput matrix_alone(Run& run, const DenseOptions& options) {
+  io::DenseInput a = noted(run, "input",
+                           io::open_dense(run.control, matrix_location(run, options.matrix),
+                                          io::Wanted::square_matrix()));
   require_square(a);
-  run_dense(run, a, nullptr, options);
+  return a;
 }
 
 void invert(Run& run, const DenseOptions& options) {
   check_invert_options(run, options);
-  run_alone(run, options);
+  run_dense(run, matrix_alone(run, options), nullptr, options);
 }
 
 void factor(Run& run, DenseOptions options) {
   options.factors = true;
-  run_alone(run, options);
-}
-
-/// Refuses what a solve with a stored factor does not obey.
-void check_factor_options(const Run& run, const DenseOptions& options) {
-  const CommonOptions& o = run.options;
-  const auto refuse = [](bool given, const std::string& name) {
-    if (given)
-      fail_together(Exit::usage, fmt::format("--factor has its factors already; {}; leave one of "
-                                             "them out",
-                                             name));
-  };
-  refuse(!o.method.empty() && o.method != "lu", "--method " + o.method);
-  refuse(options.pivoting != "auto", "--pivoting");
-  refuse(!options.assume.empty(), "--assume");
-  refuse(o.precision != "fp64", "--precision " + o.precision);
-  refuse(o.guard, "--guard");
-  refuse(!o.checkpoint.empty() || !o.restart.empty(), "--checkpoint, --restart");
-}
-
-void solve_factored(Run& run, const io::DenseInput& a, const io::DenseInput& b,
-                    const DenseOptions& options) {
-  check_factor_options(run, options);
-  const FactorFile file =
-      open_factor(run.control, io::parse_location(options.factor, a.location().file));
-  if (file.factor.rows() != a.rows())
-    fail_together(Exit::input,
-                  fmt::format("the factor has order {}, the matrix {}; {}; name the factor of this "
-                              "matrix",
-                              file.factor.rows(), a.rows(), io::to_string(file.factor.location())));
-  run.note_input("factor", file.factor.location());
-  run_dense(run, a, &b, options, &file);
+  const io::DenseInput a = matrix_alone(run, options);
+  if (!done_by_cholesky(run, a, nullptr, options)) run_dense(run, a, nullptr, options);
 }
 
 void solve(Run& run, const DenseOptions& options) {
@@ -336,8 +264,15 @@ void solve(Run& run, const DenseOptions& options) {
       noted(run, "rhs", io::open_dense(run.control, rhs, io::Wanted::vectors(a.rows())));
   require_square(a);
   require_rows(a, b);
-  if (!options.factor.empty()) return solve_factored(run, a, b, options);
-  solve_dense(run, a, b, options);
+  if (options.factor.empty()) {
+    if (!done_by_cholesky(run, a, &b, options)) run_dense(run, a, &b, options);
+    return;
+  }
+  const FactorFile stored = open_factor(run, a, options);
+  if (stored.pivots)
+    run_dense(run, a, &b, options, &stored);
+  else
+    solve_with_cholesky(run, a, b, stored);
 }
 
 }  // namespace
@@ -376,14 +311,17 @@ void add_commands(CLI::App& app, Selected& selected) {
       ->required();
   solution->add_option("--factor", options->factor,
                        "The factor of A that dense factor wrote: FILE.h5[:/path]");
-  add({"factor", "L and U with P A = L U, to solve with again and again",
-       "terrace dense factor dense.h5:/A -o factor.h5", "--precision=fp64", verify_lu},
-      factor);
-  solution
-      ->add_option("--assume", options->assume,
-                   "The matrix: general; spd: symmetric positive definite, LU where it is not; "
-                   "auto: spd where a few rows look so")
-      ->check(CLI::IsMember({"general", "spd", "auto"}));
+  CLI::App* factors =
+      add({"factor", "Factors of A by LU or Cholesky, to solve with again and again",
+           "terrace dense factor dense.h5:/A -o factor.h5", "--precision=fp64 --method=lu,cholesky",
+           verify_dense_factor},
+          factor);
+  for (CLI::App* command : {solution, factors})
+    command
+        ->add_option("--assume", options->assume,
+                     "The matrix: general; spd: symmetric positive definite, LU where it is not; "
+                     "auto: spd where a few rows look so")
+        ->check(CLI::IsMember({"general", "spd", "auto"}));
 }
 
 }  // namespace terrace::dense

@@ -1,5 +1,7 @@
-// L and U in a file, as `dense factor` writes them: the factor, and a dataset "pivots" beside it.
+// Factors in a file, as `dense factor` writes them: L and U, and a dataset "pivots" beside it, or
+// Cholesky's.
 #pragma once
+#include <optional>
 #include <string>
 
 #include "io/input.hpp"
@@ -9,12 +11,15 @@
 namespace terrace::dense {
 
 struct FactorFile {
-  io::DenseInput factor, pivots;
+  io::DenseInput factor;
+  std::optional<io::DenseInput> pivots;  ///< none: it is Cholesky's
+  io::Attributes attributes;
+  /// An attribute of the factor; refuses a factor without it.
+  [[nodiscard]] double number(const char* name) const;
 };
-/// Throws agreed Error(input) where these are no two datasets that fit together. Collective, like
-/// the next.
+/// Throws agreed Error(input) where that is no factor. Collective, like the next.
 FactorFile open_factor(const Control& control, const io::Location& location);
-/// The factor's rows are read when they are asked for.
+/// L and U; their rows are read when they are asked for.
 StoredFactor stored_factor(const Control& control, const FactorFile& file);
 /// `matrix`: where the matrix stands, for people. Collective.
 void write_factor(const Control& control, io::Output& output, const std::string& name,

@@ -14,6 +14,7 @@
 
 #include "src/dense/scale.hpp"
 #include "src/dense/textbook.hpp"
+#include "src/frame/kept_input.hpp"
 
 namespace terrace::dense {
 
@@ -74,6 +75,11 @@ class DenseSystem {
   DenseSystem(Context<B>& context, const DensePlan& plan, RowReader a, RowReader b,
               StoredFactor factor);
 
+  /// Before read(): A may be kept, if it can be read again so; `where` is for messages.
+  void keep(io::Rereader reread, std::string where) {
+    reread_ = std::move(reread);
+    where_ = std::move(where);
+  }
   /// Takes all memory, where it has none; then A and B, near one by powers of two that change no
   /// bit of the result.
   void read();
@@ -103,7 +109,9 @@ class DenseSystem {
   [[nodiscard]] io::Source<double> stored(Index from, Index columns) const;
   void load(Index from, Index columns, const RowReader& read, ColumnSizes* sizes = nullptr);
   void scale(Index from, const Powers& powers);
+  void scale(Index rows, View<double, B> columns, Index ld, const Powers& powers);
   void put_probes();
+  void keep_matrix();
   void read_stored();
   /// Columns from n on := the row of B that belongs to each row of L and U; powers_ is of both.
   void load_factored(Index power);
@@ -117,6 +125,9 @@ class DenseSystem {
   Context<B>& context_;
   DensePlan plan_;
   RowReader a_, b_;
+  io::Rereader reread_;
+  std::string where_;
+  KeptInput<B> kept_;    ///< A, as powers_ have made it
   Index first_, width_;  ///< columns of the result
   bool again_ = false;   ///< which is a solution with the factor
   std::optional<RowElimination<B>> jordan_;

@@ -161,6 +161,52 @@ TEST_CASE("a factor with check sums, and one on a part of the ranks") {
   MPI_Comm_free(&alone);
 }
 
+TEST_CASE("what a matrix is taken for: by Cholesky where that holds, by LU where not") {
+  using terrace::dense::Assume;
+  Context context = group();
+  for (const auto& [n, kind] : {std::pair<Index, int>{0, 0}, {1, 1}, {30, 0}, {130, 2}}) {
+    const Rows rows = share(n, kind);
+    const std::vector<Index> list = held(n, rows);
+    const Index right = 3;
+    const std::vector<double> m = random_matrix(n, n, 81), b = random_matrix(n, right, 82);
+    std::vector<double> spd(m.size(), 0.0);
+    for (Index i = 0; i < n; ++i)
+      for (Index j = 0; j < n; ++j)
+        spd[std::size_t(i * n + j)] = (m[std::size_t(i * n + j)] + m[std::size_t(j * n + i)]) +
+                                      (i == j ? 2.0 * double(n) : 0);
+    std::vector<double> unsymmetric = spd, indefinite = spd;
+    if (n > 1) unsymmetric[std::size_t(n - 1)] += 1e-9;
+    for (Index i = n / 2; i < n; ++i) indefinite[std::size_t(i * n + i)] -= 4.0 * double(n);
+    for (const auto assume : n == 30 ? std::vector<Assume>{Assume::spd, Assume::automatic}
+                                     : std::vector<Assume>{Assume::spd})
+      for (const auto* const a : {&spd, &unsymmetric, &indefinite}) {
+        const std::vector<double> own = part(*a, n, list, n + 1, 1e300);
+        std::vector<double> x = part(b, right, list, right, 0.0);
+        const auto report = terrace::dense::solve(context, n, {own.data(), rows, n, n + 1},
+                                                  {x.data(), rows, right}, assume);
+        CHECK(residual(n, right, *a, whole(n, right, list, x, right), b) < 1e-9);
+        CHECK(std::fabs(report.log_abs_determinant - determinant(n, *a).first) < 1e-8);
+        CHECK(report.determinant_sign == determinant(n, *a).second);
+        CHECK(report.residual < 30);
+        CHECK(report.reciprocal_condition > 1e-3);
+        const bool fell =
+            assume == Assume::spd && n > 0 && (a == &indefinite || (a == &unsymmetric && n > 1));
+        if (assume != Assume::automatic) CHECK(report.warnings.size() == (fell ? 1 : 0));
+        if (fell)
+          CHECK(report.warnings[0].find(a == &unsymmetric
+                                            ? "not symmetric"
+                                            : "not positive definite") != std::string::npos);
+      }
+  }
+  terrace::dense::Options emulated;
+  emulated.emulated = true;
+  double a = 1, x = 1;
+  const Rows rows = share(1, 0);
+  CHECK(error_of([&] {
+          terrace::dense::solve(context, 1, {&a, rows, 1}, {&x, rows, 1}, Assume::spd, emulated);
+        }).code() == Code::usage);
+}
+
 TEST_CASE("a factor is saved, and solves with what was read") {
   Context context = group();
   for (const Index n : {1, 61}) {

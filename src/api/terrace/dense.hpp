@@ -30,6 +30,14 @@ TERRACE_API Report invert(Context& context, std::int64_t n, Local<double> a, con
 TERRACE_API Report solve(Context& context, std::int64_t n, Local<const double> a, Local<double> b,
                          const Options& = {});
 
+/// What a matrix is taken for: a general one; symmetric (both triangles, bit by bit) and positive
+/// definite; that where a few rows, read for this, look so.
+enum class Assume { general, spd, automatic };
+/// The same, by Cholesky where that is assumed: half the flops. By LU with a warning where it does not
+/// hold. A device's matrix passes the host. Not emulated.
+TERRACE_API Report solve(Context& context, std::int64_t n, Local<const double> a, Local<double> b,
+                         Assume assume, const Options& = {});
+
 /// The determinant, as solve() finds it; a singular matrix has sign 0 and no Error.
 TERRACE_API Report determinant(Context& context, std::int64_t n, Local<const double> a,
                                const Options& = {});
