@@ -1,0 +1,25 @@
+// One level of smoothed aggregation over the ranks, on the host: the prolongation P, its transpose and
+// P' A P. Aggregates are of one rank's rows; rows of P reach aggregates of other ranks.
+#pragma once
+#include "src/cg/operators.hpp"
+
+namespace terrace::cg {
+
+// All are collective. Of rectangular ones first[r] .. first[r + 1] are the columns of rank r.
+
+/// P: a rank's rows of A by aggregates of all ranks. Entries are strong from `threshold` on; `diagonal`
+/// of own rows.
+RankRows prolongation_of(const Control& control, const RankRows& a,
+                         const std::vector<double>& diagonal, double threshold);
+/// P': a rank's aggregates by rows of all ranks, which are dealt as first[r] .. first[r + 1].
+RankRows restriction_of(const Control& control, const RankRows& p, const std::vector<Index>& first);
+/// P' A P: a rank's aggregates by those of all ranks. Where a column of P is a null vector of A, a
+/// diagonal entry that is zero to rounding becomes that of P' D P; where one is negative, `definite` is
+/// false.
+RankRows coarse_rows(const Control& control, const RankRows& a, const RankRows& p,
+                     const std::vector<double>& diagonal, bool& definite);
+
+/// The same rows with local column numbers.
+RankRows numbered(std::vector<Index> first, int rank, const CsrSlice& a);
+
+}  // namespace terrace::cg
