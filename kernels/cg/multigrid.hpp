@@ -42,8 +42,9 @@ struct Aggregates {
 /// algorithm 5.1).
 Aggregates aggregate(const HostRows& a, const LargeVector<char>& strong);
 
-/// P = (I - 4/3 L^-1 F) T, rows x aggregates. T[i, j] = 1 where j is the aggregate of column i of A,
-/// own or not. F is A with its weak entries added to the diagonal: it takes constants to where A does.
+/// T, rows x aggregates: T[i, j] = 1 where j is row i's aggregate.
+HostRows tentative_prolongation(const Aggregates& aggregates);
+/// P = (I - 4/3 L^-1 F) T, rows x aggregates. Here T has a row for each column of A, own or not. F is A with its weak entries added to the diagonal: it takes constants to where A does.
 /// L holds the sums of |F|'s rows, so the largest eigenvalue of L^-1 F is at most one.
 HostRows smoothed_prolongation(const HostRows& a, const LargeVector<char>& strong,
                                const std::vector<double>& diagonal, const Aggregates& aggregates);

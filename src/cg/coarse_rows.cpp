@@ -64,36 +64,6 @@ ColumnNumbers columns_of(const Control& control, const std::vector<Index>& first
   return {first[me + 1] - first[me], first[me], needed};
 }
 
-/// P of own rows, then of the rows that A's columns need. Collective.
-RankRows with_needed_rows(const Control& control, const RankRows& a, const RankRows& p) {
-  const std::vector<std::vector<Index>> asked = asked_rows(control, a);
-  const ColumnNumbers number = columns_of(control, p.first, p.needed);
-  const auto entries = [&](Index i, const auto& f) {
-    for (Index e = p.rows.start[at(i)]; e < p.rows.start[at(i) + 1]; ++e) f(e);
-  };
-  // Of each row the number of its entries and their columns; and beside it their values.
-  const std::vector<Index> lines =
-      from_owners<Index>(control, asked, [&](Index i, std::vector<Index>& out) {
-        out.push_back(p.rows.start[at(i) + 1] - p.rows.start[at(i)]);
-        entries(i, [&](Index e) { out.push_back(number(p.rows.column[at(e)])); });
-      });
-  const std::vector<double> values =
-      from_owners<double>(control, asked, [&](Index i, std::vector<double>& out) {
-        entries(i, [&](Index e) { out.push_back(p.rows.value[at(e)]); });
-      });
-  return collectively(control, [&] {
-    CsrSlice all = p.slice(control.rank());
-    for (auto k = lines.begin(); k != lines.end();) {
-      const Index count = *k++;
-      all.column.insert(all.column.end(), k, k + count);
-      all.start.push_back(Index(all.column.size()));
-      k += count;
-    }
-    all.value.insert(all.value.end(), values.begin(), values.end());
-    return numbered(p.first, control.rank(), all);
-  });
-}
-
 struct Entry {
   Index row, column;
   double value;
@@ -142,8 +112,37 @@ RankRows gathered(const Control& control, const std::vector<Index>& first_row,
 
 }  // namespace
 
+RankRows with_needed_rows(const Control& control, const RankRows& a, const RankRows& p) {
+  const std::vector<std::vector<Index>> asked = asked_rows(control, a);
+  const ColumnNumbers number = columns_of(control, p.first, p.needed);
+  const auto entries = [&](Index i, const auto& f) {
+    for (Index e = p.rows.start[at(i)]; e < p.rows.start[at(i) + 1]; ++e) f(e);
+  };
+  // Of each row the number of its entries and their columns; and beside it their values.
+  const std::vector<Index> lines =
+      from_owners<Index>(control, asked, [&](Index i, std::vector<Index>& out) {
+        out.push_back(p.rows.start[at(i) + 1] - p.rows.start[at(i)]);
+        entries(i, [&](Index e) { out.push_back(number(p.rows.column[at(e)])); });
+      });
+  const std::vector<double> values =
+      from_owners<double>(control, asked, [&](Index i, std::vector<double>& out) {
+        entries(i, [&](Index e) { out.push_back(p.rows.value[at(e)]); });
+      });
+  return collectively(control, [&] {
+    CsrSlice all = p.slice(control.rank());
+    for (auto k = lines.begin(); k != lines.end();) {
+      const Index count = *k++;
+      all.column.insert(all.column.end(), k, k + count);
+      all.start.push_back(Index(all.column.size()));
+      k += count;
+    }
+    all.value.insert(all.value.end(), values.begin(), values.end());
+    return numbered(p.first, control.rank(), all);
+  });
+}
+
 RankRows prolongation_of(const Control& control, const RankRows& a,
-                         const std::vector<double>& diagonal, double threshold) {
+                         const std::vector<double>& diagonal, double threshold, bool smooth) {
   const std::vector<std::vector<Index>> asked = asked_rows(control, a);
   const std::vector<double> other_diagonal = from_owners<double>(
       control, asked, [&](Index i, std::vector<double>& out) { out.push_back(diagonal[at(i)]); });
@@ -159,6 +158,10 @@ RankRows prolongation_of(const Control& control, const RankRows& a,
   p.first.push_back(0);
   for (const Index count : control.gather_all(aggregates.count))
     p.first.push_back(p.first.back() + count);
+  if (!smooth) {
+    collectively(control, [&] { p.rows = tentative_prolongation(aggregates); });
+    return p;
+  }
   const Index begin = p.first[at(control.rank())], own = a.rows.rows();
   std::vector<Index> other =
       from_owners<Index>(control, asked, [&](Index i, std::vector<Index>& out) {
@@ -192,20 +195,39 @@ RankRows restriction_of(const Control& control, const RankRows& p,
   return gathered(control, p.first, p.needed, t, first, columns_of(control, first, none));
 }
 
+double expected_nonzeros(const Control& control, const RankRows& a, const RankRows& p,
+                         const RankRows& all) {
+  constexpr Index samples = 200;
+  const double mine = collectively(control, [&] {
+    const HostRows restriction = transposed(p.rows);
+    const Index own = p.first[at(control.rank()) + 1] - p.first[at(control.rank())];
+    const Index step = std::max<Index>(1, own / samples);
+    HostRows some;
+    some.columns = restriction.columns;
+    for (Index i = 0; i < own; i += step) {
+      const Index from = restriction.start[at(i)], to = restriction.start[at(i) + 1];
+      some.column.insert(some.column.end(), restriction.column.begin() + from,
+                         restriction.column.begin() + to);
+      some.value.insert(some.value.end(), restriction.value.begin() + from,
+                        restriction.value.begin() + to);
+      some.start.push_back(Index(some.column.size()));
+    }
+    const HostRows rows = product(product(some, a.rows), all.rows);
+    return double(rows.nonzeros()) * double(own) / double(std::max<Index>(1, rows.rows()));
+  });
+  return control.reduce(mine, Reduce::sum);
+}
+
 RankRows coarse_rows(const Control& control, const RankRows& a, const RankRows& p,
-                     const std::vector<double>& diagonal, bool& definite) {
-  RankRows coarse;
-  if (control.size() == 1) {
-    collectively(control, [&] {
-      coarse = {p.first, {}, product(transposed(p.rows), product(a.rows, p.rows))};
-    });
-  } else {
-    const RankRows all = with_needed_rows(control, a, p);
-    const HostRows mine = collectively(
-        control, [&] { return product(transposed(p.rows), product(a.rows, all.rows)); });
+                     const RankRows& all, const std::vector<double>& diagonal, bool& definite) {
+  HostRows mine =
+      collectively(control, [&] { return product(transposed(p.rows), product(a.rows, all.rows)); });
+  RankRows coarse{p.first, {}, {}};
+  if (control.size() == 1)
+    coarse.rows = std::move(mine);
+  else
     coarse = gathered(control, p.first, p.needed, mine, p.first,
                       columns_of(control, p.first, all.needed));
-  }
   const bool positive =
       collectively(control, [&] { return settle_null_vectors(coarse.rows, p.rows, diagonal); });
   definite = control.reduce(Index(positive), Reduce::min) > 0;

@@ -16,6 +16,9 @@ constexpr double strength = 0.08;
 /// Of the smoother: products, and the part of the spectrum that they reduce most.
 constexpr Index degree = 1;
 constexpr double ratio = 5;
+/// With more nonzeros on all levels, in those of A, P is not smoothed: it fills up on graphs without
+/// dimension.
+constexpr double most_nonzeros = 2.5;
 /// A level that leaves more of the rows is not worth it; then so many products smooth the last one.
 constexpr double least_gain = 0.8;
 constexpr Index last_degree = 8;
@@ -46,8 +49,8 @@ double MultigridNotes::operator_complexity() const {
 
 template <class B>
 OperatorMemory Multigrid<B>::memory(Index rows, Index nonzeros) {
-  // Coarse matrices have up to 3/4 of A's nonzeros, P up to 5 a row. On the host: A, flags, A P.
-  return {30 * nonzeros + 200 * rows, 9 * nonzeros + 250 * rows + 24 * default_coarsest * 256};
+  // Coarse matrices have up to 1.5 times A's nonzeros, P up to 5 a row. On the host: A, flags, A P.
+  return {30 * nonzeros + 200 * rows, 18 * nonzeros + 250 * rows + 24 * default_coarsest * 256};
 }
 
 template <class B>
@@ -101,7 +104,7 @@ bool Multigrid<B>::coarsen(const Context<B>& context, const Product& product, Op
   const double threshold = std::ldexp(strength, 1 - int(levels_.size()));
   const Index n = rows.first.back(), own = rows.rows.rows();
   const double bound = control.reduce(gershgorin_bound(rows.rows, diagonal), Reduce::max);
-  const RankRows p_rows = prolongation_of(control, rows, diagonal, threshold);
+  RankRows p_rows = prolongation_of(control, rows, diagonal, threshold);
   const Index coarse = p_rows.first.back();
   const bool last = coarse == 0 || double(coarse) > least_gain * double(n);
   const auto& [smooth_degree, smooth_ratio] =
@@ -115,13 +118,21 @@ bool Multigrid<B>::coarsen(const Context<B>& context, const Product& product, Op
   if (levels_.size() > 1)
     notes_.bytes += double(products) * (12.0 * double(rows.rows.nonzeros()) + 8.0 * double(own));
   if (last || notes_.indefinite) return false;
+  const bool alone = control.size() == 1;
+  RankRows fetched = alone ? RankRows{} : with_needed_rows(control, rows, p_rows);
+  double nonzeros = expected_nonzeros(control, rows, p_rows, alone ? p_rows : fetched);
+  for (const MultigridNotes::Level& above : notes_.levels) nonzeros += double(above.nonzeros);
+  if (nonzeros > most_nonzeros * double(notes_.levels.front().nonzeros)) {
+    p_rows = prolongation_of(control, rows, diagonal, threshold, false);
+    if (!alone) fetched = with_needed_rows(control, rows, p_rows);
+  }
   notes_.bytes += 24.0 * double(p_rows.rows.nonzeros());
   level.prolongation = Transfer<B>(context, p_rows);
   level.correction = level.prolongation.operand(context);
   level.restriction = Transfer<B>(context, restriction_of(control, p_rows, rows.first));
   if (level.restriction.crosses()) level.rest = level.restriction.operand(context);
   bool definite = true;
-  rows = coarse_rows(control, rows, p_rows, diagonal, definite);
+  rows = coarse_rows(control, rows, p_rows, alone ? p_rows : fetched, diagonal, definite);
   notes_.indefinite = !definite;
   return true;
 }

@@ -246,8 +246,14 @@ TEST_CASE("a coarse matrix is P' A P over all ranks") {
     }
     CHECK_ALL(all_there);
     bool definite = false;
+    const RankRows all = with_needed_rows(c->control, rows, prolongation);
     const RankRows coarse =
-        coarse_rows(c->control, rows, prolongation, diagonal_of(rows.rows), definite);
+        coarse_rows(c->control, rows, prolongation, all, diagonal_of(rows.rows), definite);
+    // All rows are looked at where there are few; what other ranks add to them is not.
+    const double expected = expected_nonzeros(c->control, rows, prolongation, all);
+    const double stored = double(world().reduce(coarse.rows.nonzeros(), Reduce::sum));
+    CHECK_ALL(expected <= stored);
+    CHECK_ALL((world().size() > 1 || expected == stored));
     CHECK_ALL(definite);
     CHECK_ALL(coarse.rows.rows() == columns);
     const CsrSlice mine = coarse.slice(c->rank());

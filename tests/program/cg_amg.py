@@ -133,18 +133,18 @@ for name, a, most, several in (
 for name, (one, several) in limits.items():
     plain = solve(name)[0]["result"]["iterations"] if name != "jumps" else None
     seen = []
-    for ranks in (1, 2, 3, 4):
+    for ranks in (1, 2, 4) if name in ("layers", "jumps") else (1, 3):
         report, _ = solve(name, "--preconditioner amg", ranks)
         details = report["preconditioner_details"]
         seen.append(report["result"]["iterations"])
         check(f"{name}: iterations", seen[-1] <= (one if ranks == 1 else several), f"{seen} of {plain}")
         check(f"{name}: levels", details["levels"][0]["rows"] == matrices[name].shape[0] and details["levels"][0]["nonzeros"] == matrices[name].nnz
               and len(details["levels"]) > 1 and details["setup_seconds"] > 0, details)
-        check(f"{name}: complexity", 1 < details["operator_complexity"] < 3 and np.isclose(
+        check(f"{name}: complexity", 1 < details["operator_complexity"] < 2.8 and np.isclose(
             details["operator_complexity"], sum(l["nonzeros"] for l in details["levels"]) / matrices[name].nnz), details)
     if plain and name not in ("elasticity", "random"):
         check(f"{name}: fewer", 2 * seen[0] < plain, f"{seen} of {plain}")
-    print(f"{name}: n = {matrices[name].shape[0]}, {plain} iterations without, {seen} with amg on 1 to 4 ranks; levels "
+    print(f"{name}: n = {matrices[name].shape[0]}, {plain} iterations without, {seen} with amg on 1 and more ranks; levels "
           f"{[l['rows'] for l in details['levels']]}, complexity {details['operator_complexity']:.2f}", flush=True)
 
 # The same bits again; every method, norm and number of right-hand sides; restarts; the guard; the order of rows.

@@ -169,6 +169,12 @@ Aggregates aggregate(const HostRows& a, const LargeVector<char>& strong) {
   return result;
 }
 
+HostRows tentative_prolongation(const Aggregates& aggregates) {
+  return rows_of(Index(aggregates.of.size()), aggregates.count, [&](Index i, RowSum& row) {
+    if (aggregates.of[at(i)] >= 0) row.add(aggregates.of[at(i)], 1);
+  });
+}
+
 HostRows smoothed_prolongation(const HostRows& a, const LargeVector<char>& strong,
                                const std::vector<double>& diagonal, const Aggregates& aggregates) {
   return rows_of(a.rows(), aggregates.count, [&](Index i, RowSum& row) {
