@@ -77,6 +77,7 @@ class SolveByGradients : public Job {
     hooks.prepared = [&](const PreconditionerNotes& local, const ChebyshevNotes& polynomial,
                          const MultigridNotes& multigrid) {
       run_.report["preconditioner_details"] = describe_preconditioner(local, polynomial, multigrid);
+      if (!multigrid.levels.empty()) run_.say(describe_levels(multigrid));
     };
     hooks.observe = [&](const std::string& what, Index k, double residual) {
       if (options_.monitor > 0 && k % options_.monitor == 0)

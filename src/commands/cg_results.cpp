@@ -109,6 +109,14 @@ nlohmann::json describe_preconditioner(const PreconditionerNotes& local,
           {"nonzeros", local.nonzeros}};
 }
 
+std::string describe_levels(const MultigridNotes& multigrid) {
+  std::string rows;
+  for (const MultigridNotes::Level& level : multigrid.levels)
+    rows += fmt::format("{}{}", rows.empty() ? "" : ", ", level.rows);
+  return fmt::format("multigrid of {} rows, operator complexity {:.2f}, made in {} s", rows,
+                     multigrid.operator_complexity(), digits(multigrid.seconds));
+}
+
 void write_solution(Run& run, CgInputs& in, const CgCommand& options, const CgSolution& solution,
                     const CgSummary& sum, const double* x) {
   const Index nrhs = in.rhs.columns();
