@@ -187,29 +187,26 @@ RankRows prolongation_of(const Control& control, const RankRows& a,
   return p;
 }
 
-RankRows restriction_of(const Control& control, const RankRows& p,
+RankRows restriction_of(const Control& control, const RankRows& p, const HostRows& turned,
                         const std::vector<Index>& first) {
-  const HostRows t = collectively(control, [&] { return transposed(p.rows); });
-  if (control.size() == 1) return {first, {}, t};
+  if (control.size() == 1) return {first, {}, turned};
   const std::vector<Index> none;
-  return gathered(control, p.first, p.needed, t, first, columns_of(control, first, none));
+  return gathered(control, p.first, p.needed, turned, first, columns_of(control, first, none));
 }
 
 double expected_nonzeros(const Control& control, const RankRows& a, const RankRows& p,
-                         const RankRows& all) {
+                         const HostRows& turned, const RankRows& all) {
   constexpr Index samples = 200;
   const double mine = collectively(control, [&] {
-    const HostRows restriction = transposed(p.rows);
     const Index own = p.first[at(control.rank()) + 1] - p.first[at(control.rank())];
     const Index step = std::max<Index>(1, own / samples);
     HostRows some;
-    some.columns = restriction.columns;
+    some.columns = turned.columns;
     for (Index i = 0; i < own; i += step) {
-      const Index from = restriction.start[at(i)], to = restriction.start[at(i) + 1];
-      some.column.insert(some.column.end(), restriction.column.begin() + from,
-                         restriction.column.begin() + to);
-      some.value.insert(some.value.end(), restriction.value.begin() + from,
-                        restriction.value.begin() + to);
+      const Index from = turned.start[at(i)], to = turned.start[at(i) + 1];
+      some.column.insert(some.column.end(), turned.column.begin() + from,
+                         turned.column.begin() + to);
+      some.value.insert(some.value.end(), turned.value.begin() + from, turned.value.begin() + to);
       some.start.push_back(Index(some.column.size()));
     }
     const HostRows rows = product(product(some, a.rows), all.rows);
@@ -219,12 +216,12 @@ double expected_nonzeros(const Control& control, const RankRows& a, const RankRo
 }
 
 RankRows coarse_rows(const Control& control, const RankRows& a, const RankRows& p,
-                     const RankRows& all, const std::vector<double>& diagonal, bool& definite) {
-  HostRows mine =
-      collectively(control, [&] { return product(transposed(p.rows), product(a.rows, all.rows)); });
+                     const HostRows& turned, const RankRows& all,
+                     const std::vector<double>& diagonal, bool& definite) {
+  HostRows mine = collectively(control, [&] { return product(turned, product(a.rows, all.rows)); });
   RankRows coarse{p.first, {}, {}};
   if (control.size() == 1)
-    coarse.rows = std::move(mine);
+    coarse.rows = transposed(mine);  // itself, with sorted columns
   else
     coarse = gathered(control, p.first, p.needed, mine, p.first,
                       columns_of(control, p.first, all.needed));

@@ -15,14 +15,17 @@ RankRows prolongation_of(const Control& control, const RankRows& a,
 RankRows with_needed_rows(const Control& control, const RankRows& a, const RankRows& p);
 /// About as many nonzeros as P' A P has on all ranks, from some of its rows. `all`: with_needed_rows().
 double expected_nonzeros(const Control& control, const RankRows& a, const RankRows& p,
-                         const RankRows& all);
-/// P': a rank's aggregates by rows of all ranks, which are dealt as first[r] .. first[r + 1].
-RankRows restriction_of(const Control& control, const RankRows& p, const std::vector<Index>& first);
+                         const HostRows& turned, const RankRows& all);
+/// P': a rank's aggregates by rows of all ranks, which are dealt as first[r] .. first[r + 1]. `turned`:
+/// the transpose of p.rows, here and below.
+RankRows restriction_of(const Control& control, const RankRows& p, const HostRows& turned,
+                        const std::vector<Index>& first);
 /// P' A P: a rank's aggregates by those of all ranks. Where a column of P is a null vector of A, a
 /// diagonal entry that is zero to rounding becomes that of P' D P; where one is negative, `definite` is
 /// false.
 RankRows coarse_rows(const Control& control, const RankRows& a, const RankRows& p,
-                     const RankRows& all, const std::vector<double>& diagonal, bool& definite);
+                     const HostRows& turned, const RankRows& all,
+                     const std::vector<double>& diagonal, bool& definite);
 
 /// The same rows with local column numbers.
 RankRows numbered(std::vector<Index> first, int rank, const CsrSlice& a);

@@ -120,19 +120,21 @@ bool Multigrid<B>::coarsen(const Context<B>& context, const Product& product, Op
   if (last || notes_.indefinite) return false;
   const bool alone = control.size() == 1;
   RankRows fetched = alone ? RankRows{} : with_needed_rows(control, rows, p_rows);
-  double nonzeros = expected_nonzeros(control, rows, p_rows, alone ? p_rows : fetched);
+  HostRows turned = collectively(control, [&] { return transposed(p_rows.rows); });
+  double nonzeros = expected_nonzeros(control, rows, p_rows, turned, alone ? p_rows : fetched);
   for (const MultigridNotes::Level& above : notes_.levels) nonzeros += double(above.nonzeros);
   if (nonzeros > most_nonzeros * double(notes_.levels.front().nonzeros)) {
     p_rows = prolongation_of(control, rows, diagonal, threshold, false);
     if (!alone) fetched = with_needed_rows(control, rows, p_rows);
+    turned = collectively(control, [&] { return transposed(p_rows.rows); });
   }
   notes_.bytes += 24.0 * double(p_rows.rows.nonzeros());
   level.prolongation = Transfer<B>(context, p_rows);
   level.correction = level.prolongation.operand(context);
-  level.restriction = Transfer<B>(context, restriction_of(control, p_rows, rows.first));
+  level.restriction = Transfer<B>(context, restriction_of(control, p_rows, turned, rows.first));
   if (level.restriction.crosses()) level.rest = level.restriction.operand(context);
   bool definite = true;
-  rows = coarse_rows(control, rows, p_rows, alone ? p_rows : fetched, diagonal, definite);
+  rows = coarse_rows(control, rows, p_rows, turned, alone ? p_rows : fetched, diagonal, definite);
   notes_.indefinite = !definite;
   return true;
 }

@@ -234,7 +234,8 @@ TEST_CASE("a coarse matrix is P' A P over all ranks") {
       p_slice.start.push_back(Index(p_slice.column.size()));
     }
     const RankRows prolongation = numbered(first, c->rank(), p_slice);
-    const RankRows restriction = restriction_of(c->control, prolongation, rows.first);
+    const HostRows flipped = transposed(prolongation.rows);
+    const RankRows restriction = restriction_of(c->control, prolongation, flipped, rows.first);
     const CsrSlice turned = restriction.slice(c->rank());
     bool all_there = restriction.rows.rows() == columns;
     for (Index j = 0; j < columns && all_there; ++j) {
@@ -248,9 +249,9 @@ TEST_CASE("a coarse matrix is P' A P over all ranks") {
     bool definite = false;
     const RankRows all = with_needed_rows(c->control, rows, prolongation);
     const RankRows coarse =
-        coarse_rows(c->control, rows, prolongation, all, diagonal_of(rows.rows), definite);
+        coarse_rows(c->control, rows, prolongation, flipped, all, diagonal_of(rows.rows), definite);
     // All rows are looked at where there are few; what other ranks add to them is not.
-    const double expected = expected_nonzeros(c->control, rows, prolongation, all);
+    const double expected = expected_nonzeros(c->control, rows, prolongation, flipped, all);
     const double stored = double(world().reduce(coarse.rows.nonzeros(), Reduce::sum));
     CHECK_ALL(expected <= stored);
     CHECK_ALL((world().size() > 1 || expected == stored));

@@ -17,30 +17,32 @@ std::size_t at(Index i) { return std::size_t(i); }
 /// One row of a result as it is summed: columns in the order in which they came.
 class RowSum {
  public:
-  explicit RowSum(Index columns) : place_(at(columns), -1) {}
+  explicit RowSum(Index columns)
+      : place_(at(columns), -1), column_(at(columns)), value_(at(columns)) {}
   void add(std::int32_t column, double value) {
-    std::int32_t& place = place_[at(column)];
-    if (place < 0) {
-      place = std::int32_t(column_.size());
-      column_.push_back(column);
-      value_.push_back(value);
-    } else {
+    const std::int32_t place = place_[at(column)];
+    if (place >= 0) {
       value_[at(place)] += value;
+      return;
     }
+    place_[at(column)] = std::int32_t(size_);
+    column_[at(size_)] = column;
+    value_[at(size_++)] = value;
   }
-  [[nodiscard]] Index size() const { return Index(column_.size()); }
+  [[nodiscard]] Index size() const { return size_; }
   /// Appends the row, and begins the next.
   void take(LargeVector<std::int32_t>& column, LargeVector<double>& value) {
-    column.insert(column.end(), column_.begin(), column_.end());
-    value.insert(value.end(), value_.begin(), value_.end());
-    for (const std::int32_t c : column_) place_[at(c)] = -1;
-    column_.clear();
-    value_.clear();
+    column.insert(column.end(), column_.begin(), column_.begin() + size_);
+    value.insert(value.end(), value_.begin(), value_.begin() + size_);
+    for (Index k = 0; k < size_; ++k) place_[at(column_[at(k)])] = -1;
+    size_ = 0;
   }
 
  private:
-  std::vector<std::int32_t> place_, column_;
-  std::vector<double> value_;
+  std::vector<std::int32_t> place_;
+  LargeVector<std::int32_t> column_;
+  LargeVector<double> value_;
+  Index size_ = 0;
 };
 
 /// Rows that fill(i, sum) makes one by one.
