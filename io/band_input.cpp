@@ -121,4 +121,9 @@ void BandInput::read(const Control& control, std::span<const Range> ranges,
   refuse_not_finite(control, wrong.first(), file_->where());
 }
 
+std::unique_ptr<Rereading> BandInput::reread(std::span<const Range> ranges) const {
+  if (upper_) return nullptr;
+  return Rereading::of(file_, {.axis = column_major_ ? 0 : 1, .band = true}, ranges);
+}
+
 }  // namespace terrace::io

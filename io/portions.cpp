@@ -145,6 +145,7 @@ void belt_of(Index count, Index buffer_bytes, bool both, bool fill_is_mine, cons
     return;
   }
   Buffers buffers(buffer_bytes);
+  const SettlesLanes settles;  // before another call gets the buffers
   Belt belt;
   const auto filling = [&] {
     for (Index k = 0; k < count && belt.wait_for_space(); ++k) {

@@ -37,6 +37,8 @@ MUTATIONS = [
      "base/eliminate.1 lanes gf2:100 lanes dense:60"),
     ("src/frame/eliminate.hpp", "      ahead.wait(bulk.record());\n    }\n", "    }\n", "base/eliminate.1 lanes gf2:100 lanes band:60"),
     ("src/frame/eliminate.hpp", "if constexpr (M::share_after_update) ahead.wait(bulk.record());", "", "base/eliminate.1 lanes gf2:100 lanes dense:60"),
+    ("src/frame/eliminate.hpp", "  const SettlesLanes settles;\n", "", "base/eliminate.1"),
+    ("kernels/base/cpu/memory.cpp", "if (std::uncaught_exceptions() > 0) settle_cpu_lanes();", "", "base/stream.1"),
     ("src/gf2/row_share.hpp", "const Index mine = first[std::size_t(context_.rank())];", "const Index mine = next_[std::size_t(context_.rank())];", "gf2 gf2/echelon.3"),
     ("src/gf2/results.cpp", "return context.control.reduce(first, Reduce::min) == word + words;",
      "return context.control.reduce(first, Reduce::max) == word + words;", "gf2:200 gf2/gf2.3"),
@@ -78,7 +80,7 @@ MUTATIONS = [
     ("src/dense/elimination.cpp", "outcome_.bad_column = first + Index(summary[0]);", "outcome_.bad_column = Index(summary[0]);", "dense:100 dense/elimination.1"),
     ("src/dense/elimination.cpp", "if (u < 0) outcome_.determinant_sign = -outcome_.determinant_sign;", "if (u <= 0) outcome_.determinant_sign = 1;", "dense"),
     ("src/dense/elimination.cpp", "next_end = std::min(plan_.n, end + plan_.block);", "next_end = std::min(plan_.columns, end + plan_.block);", "dense"),
-    ("src/dense/elimination.cpp", "if (plan.ld % 256 == 0) plan.ld += 16;", "if (plan.ld % 256 == 0) plan.ld -= 16;", "dense:100 dense/elimination.1"),
+    ("src/dense/plan.cpp", "if (plan.ld % 256 == 0) plan.ld += 16;", "if (plan.ld % 256 == 0) plan.ld -= 16;", "dense:100 dense/elimination.1"),
     ("src/dense/elimination.cpp", 'archive.value("determinant_sign", outcome_.determinant_sign);', "", "program/checkpoints dense:200"),
     ("src/dense/check.cpp", "constexpr double eps = 0x1.0p-53;", "constexpr double eps = 0x1.0p-43;", "dense/check.1"),
     ("src/dense/check.cpp", "{ return b <= a || std::isnan(a) ? a : b; }", "{ return b <= a || std::isnan(b) ? a : b; }",
@@ -116,7 +118,7 @@ MUTATIONS = [
     ("io/order.cpp", 'order.column_major = text == "column-major";', 'order.column_major = text != "row-major";', "io/input.1 program/bad_input"),
     ("io/foreign.cpp", "if (head[6] >= 2) {", "if (head[6] >= 3) {", "convert:200 program/round_trips"),
     ("io/foreign.cpp", "length += 65536u * head[10]", "length += 256u * head[10]", "program/round_trips convert:200"),
-    ("src/commands/convert_market.cpp", "*to++ = {t.column, t.row, h.skew ? -t.value : t.value};", "*to++ = {t.column, t.row, t.value};", "program/round_trips convert:100"),
+    ("src/commands/convert_coordinates.cpp", "*to++ = {t.column, t.row, c.skew != 0 ? -t.value : t.value};", "*to++ = {t.column, t.row, t.value};", "program/round_trips convert:100"),
     ("src/commands/convert_entries.cpp", "value[at - 1] += v;", "value[at - 1] = v;", "program/round_trips convert:100"),
     ("io/output_scattered.cpp", "result.data() + layout.slot(to) * width);", "result.data() + layout.slot(to / 2) * width);", "gf2"),
     # --- checkpoints, reports, verify, problems
@@ -145,5 +147,5 @@ MUTATIONS = [
     ("distrib/communicator_nccl.cpp", "static_cast<char*>(piece.data) + from;", "static_cast<char*>(piece.data);", "gpu distrib/communicator.2"),
     ("distrib/communicator_nccl.cpp", "      stream.synchronize();  // the stage is free\n", "\n", "gpu distrib/communicator.2 gpu gf2:60"),
     # --- added later
-    ("src/commands/convert_market.cpp", "keep({t.column, t.row, h.skew ? -t.value : t.value});", "keep({t.column, t.row, t.value});", "program/round_trips convert:100"),
+    ("src/commands/convert_coordinates.cpp", "keep({t.column, t.row, c.skew != 0 ? -t.value : t.value});", "keep({t.column, t.row, t.value});", "program/round_trips convert:100"),
 ]

@@ -23,7 +23,7 @@ enum class Exit : int {
 class Error : public std::runtime_error {
  public:
   Error(Exit code, const std::string& message) : std::runtime_error(message), code_(code) {
-    note_error(message);
+    note_error(message, false);
   }
   [[nodiscard]] Exit code() const { return code_; }
   /// True when every rank throws the same error at the same point (see distrib/agree.hpp).
@@ -31,6 +31,7 @@ class Error : public std::runtime_error {
   [[nodiscard]] Error as_agreed() const {
     Error e = *this;
     e.agreed_ = true;
+    note_error(what(), true);
     return e;
   }
 

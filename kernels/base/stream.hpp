@@ -14,6 +14,10 @@ namespace terrace {
 
 enum class Priority { normal, high };
 
+/// Waits until the CPU lanes have done what this thread gave them. What failed there is forgotten:
+/// another error is on its way. On a lane itself it does nothing.
+void settle_cpu_lanes() noexcept;
+
 template <class B>
 class Event;
 template <class B>
@@ -46,7 +50,9 @@ class Stream<Cpu> {
   [[nodiscard]] bool immediate() const { return lane_ == nullptr; }
 
  private:
+  friend void settle_cpu_lanes() noexcept;
   struct Lane;
+  struct Lanes;
   std::shared_ptr<Lane> lane_;  // null: run at once
 };
 
@@ -79,6 +85,23 @@ class Stream<Cuda> {
  private:
   struct State;
   std::shared_ptr<State> state_;
+};
+
+/// Waits until the device has done all work; nothing where none is used.
+void settle_device() noexcept;
+
+/// An error that leaves the scope of this object waits for lanes and device first: whoever catches
+/// it may free the memory that they work on, or use it again. Buffers that the error frees wait
+/// as well, so that it need not stand below them.
+class SettlesLanes {
+ public:
+  SettlesLanes() noexcept;
+  ~SettlesLanes();
+  SettlesLanes(const SettlesLanes&) = delete;
+  SettlesLanes& operator=(const SettlesLanes&) = delete;
+
+ private:
+  int errors_;  ///< on their way when it was made
 };
 
 /// Seconds from `begin` to `end`, both completed.

@@ -7,7 +7,7 @@
 namespace terrace {
 
 /// Around a call in a destructor that may wait for a device. Does nothing unless an exception is
-/// on its way in this thread.
+/// on its way in this thread; nor when all ranks have agreed on it, since such a wait ends.
 class MayWait {
  public:
   MayWait() noexcept;
@@ -23,7 +23,7 @@ class MayWait {
 double unwinding_seconds();
 
 /// Every Error's message is noted; the last one. Any thread.
-void note_error(const std::string& message) noexcept;
+void note_error(const std::string& message, bool agreed) noexcept;
 std::string last_error();
 
 }  // namespace terrace

@@ -67,6 +67,7 @@ template <class F>
 auto at_border(F&& body) {
   const CallersSettings settings;
   try {
+    const SettlesLanes settles;  // the caller's memory is no longer ours then
     return body();
   } catch (const Error&) {
     throw;

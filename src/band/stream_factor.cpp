@@ -253,36 +253,31 @@ Index stream_factor(Context<B>& context, BandStream<B>& a, BandStreamRows<B>* y,
   if (first > 0) step.go_on(first);
   Index seen = first;
   progress.begin("band Cholesky", double(slabs));
-  try {
-    for (Index i = first; i < slabs && failed == 0; ++i) {
-      if (i - seen >= step.lag()) {
-        failed = step.look(seen);
-        if (failed != 0) break;
-        step.put_away(seen++);
-      }
-      step.bring(i);
-      step.factor(i);
-      step.take_home(i);
-      progress.tick(double(i));
-      if (checkpoints && step.may_stop_after(i) && checkpoints->due()) {
-        step.finish();
-        for (; seen <= i && failed == 0; ++seen) {
-          failed = step.seen(seen);
-          if (failed == 0) step.put_away(seen);
-        }
-        if (failed != 0)
-          checkpoints->put_off();
-        else
-          checkpoints->save(i + 1, steps, [&](Archive& archive) {
-            archive_stream(context, archive, a, i + 1, y);
-          });
-      }
+  const SettlesLanes settles;  // an error leaves no memory in use
+  for (Index i = first; i < slabs && failed == 0; ++i) {
+    if (i - seen >= step.lag()) {
+      failed = step.look(seen);
+      if (failed != 0) break;
+      step.put_away(seen++);
     }
-    if (failed == 0 && a.count() > 1) step.separator();
-  } catch (...) {  // the feed's: nobody may use the memory any more
-    step.finish();
-    throw;
+    step.bring(i);
+    step.factor(i);
+    step.take_home(i);
+    progress.tick(double(i));
+    if (checkpoints && step.may_stop_after(i) && checkpoints->due()) {
+      step.finish();
+      for (; seen <= i && failed == 0; ++seen) {
+        failed = step.seen(seen);
+        if (failed == 0) step.put_away(seen);
+      }
+      if (failed != 0)
+        checkpoints->put_off();
+      else
+        checkpoints->save(i + 1, steps,
+                          [&](Archive& archive) { archive_stream(context, archive, a, i + 1, y); });
+    }
   }
+  if (failed == 0 && a.count() > 1) step.separator();
   step.finish();
   for (; seen < slabs && failed == 0; ++seen) {
     failed = step.seen(seen);

@@ -98,22 +98,18 @@ void each_slab(Context<B>& context, BandStream<B>& a, bool transposed, BandStrea
   const Index slabs = a.slabs();
   Checkpoints* const checkpoints = a.given || transposed ? progress.checkpoints : nullptr;
   progress.begin("substitution", double(slabs));
-  try {
-    for (Index turn = first; turn < slabs; ++turn) {
-      const Index i = transposed ? slabs - 1 - turn : turn;
-      if (checkpoints) step.keep_step(i);  // it hears of time and signals when it should
-      step.take(i, turn);
-      progress.tick(double(turn));
-      if (checkpoints && turn + 1 < slabs && checkpoints->due()) {
-        step.finish();
-        checkpoints->save(turn + 1 + (transposed ? slabs : 0), 2 * slabs, [&](Archive& archive) {
-          archive_stream(context, archive, a, slabs - 1 - turn, &x);
-        });
-      }
+  const SettlesLanes settles;  // an error leaves no memory in use
+  for (Index turn = first; turn < slabs; ++turn) {
+    const Index i = transposed ? slabs - 1 - turn : turn;
+    if (checkpoints) step.keep_step(i);  // it hears of time and signals when it should
+    step.take(i, turn);
+    progress.tick(double(turn));
+    if (checkpoints && turn + 1 < slabs && checkpoints->due()) {
+      step.finish();
+      checkpoints->save(turn + 1 + (transposed ? slabs : 0), 2 * slabs, [&](Archive& archive) {
+        archive_stream(context, archive, a, slabs - 1 - turn, &x);
+      });
     }
-  } catch (...) {  // the store's: nobody may use the memory any more
-    step.finish();
-    throw;
   }
   step.finish();
   progress.end();

@@ -28,7 +28,7 @@ template <class B>
 class ByTileColumns : public BandWay<B> {
   using Base = BandWay<B>;
   using Base::c, Base::plan, Base::system, Base::request, Base::progress, Base::problem_,
-      Base::hooks, Base::failure, Base::rows, Base::solves, Base::stored;
+      Base::hooks, Base::failure, Base::rows, Base::solves, Base::stored, Base::kept_;
 
  public:
   ByTileColumns(const BandTask<B>& task, const BandPlan& plan)
@@ -86,8 +86,9 @@ class ByTileColumns : public BandWay<B> {
     if (guard_ && !request.check) hooks.phase("guard", [&] { guard_->verify(tiles_); });
   }
   double residual(double* reciprocal) override {
-    return solves() ? Base::residual_of_rows(x_.rows, reciprocal)
-                    : band_factor_residual<B>(c, problem_, tiles_, system.seed, reciprocal);
+    return solves()
+               ? Base::residual_of_rows(x_.rows, reciprocal)
+               : band_factor_residual<B>(c, Base::for_check(), tiles_, system.seed, reciprocal);
   }
   bool verify() override {
     if (guard_) guard_->verify(tiles_);
@@ -106,6 +107,16 @@ class ByTileColumns : public BandWay<B> {
     return true;
   }
   double log_determinant(double*) override { return band::log_determinant(c, tiles_); }
+  bool solve_more(std::vector<double>& more, Index nrhs) override {
+    BandVectors<B> x =
+        collectively(c.control, [&] { return band_vectors<B>(c, plan.shape, nrhs); });
+    const View<double, B> own = x.data.view().slice(0, Index(more.size()));
+    upload(c.ahead, own, static_cast<const double*>(more.data()));
+    band_substitute(c, tiles_, x, progress);
+    download(c.ahead, more.data(), View<const double, B>(own));
+    c.ahead.synchronize();
+    return true;
+  }
   void copy_factor(Index position, Index count, Index height, double* out) const override {
     copy_rows<double, B>(c.ahead, out, height, tiles_.data.data() + position * plan.shape.column(),
                          plan.shape.column(), std::min(height, plan.shape.half_bandwidth + 1),
@@ -118,7 +129,13 @@ class ByTileColumns : public BandWay<B> {
     if (system.guard) collectively(c.control, [&] { guard_.emplace(c, plan.shape); });
   }
   void read_matrix() {
+    const bool keeps = Base::keeps();
     read_tiles(c, stored() ? system.factor : system.matrix, tiles_);
+    if (keeps) {
+      kept_.copy_from(c.ahead, static_cast<const double*>(tiles_.data.data()),
+                      tiles_.shape.column());
+      kept_.seal(c.ahead);
+    }
     if (guard_) guard_->begin(tiles_);
   }
   void try_in_steps() {
@@ -159,7 +176,7 @@ template <class B>
 class InParts : public BandWay<B> {
   using Base = BandWay<B>;
   using Base::c, Base::plan, Base::system, Base::request, Base::progress, Base::problem_,
-      Base::rows, Base::stored;
+      Base::rows, Base::stored, Base::kept_;
 
  public:
   InParts(const BandTask<B>& task, const BandPlan& plan)
@@ -175,7 +192,7 @@ class InParts : public BandWay<B> {
     if (stored())
       load_factor(c, band_problem<B>(system.factor), a_);
     else
-      load_parts(c, problem_, a_);
+      load_matrix();
   }
   /// Parts cannot know which leading minor fails first.
   std::string solve() override {
@@ -196,8 +213,27 @@ class InParts : public BandWay<B> {
     return true;
   }
   double log_determinant(double*) override { return band::log_determinant(c, a_); }
+  bool solve_more(std::vector<double>& more, Index nrhs) override {
+    BandPartRows<B> x = collectively(c.control, [&] { return band_part_rows(a_, nrhs); });
+    set_rows(c, a_, x, more.data());
+    solve_parts(c, a_, x);
+    get_rows(c, a_, x, more.data());
+    return true;
+  }
 
  private:
+  /// Each column once, and to what is kept.
+  void load_matrix() {
+    const bool keeps = Base::keeps();
+    BandProblem<B> from = problem_;
+    if (keeps)
+      from.source = [&](Context<B>& context, Range columns, Index height, View<double, B> to) {
+        problem_.source(context, columns, height, to);
+        copy<double, B>(context.ahead, kept_.doubles().slice(columns.first * height, to.size), to);
+      };
+    load_parts(c, from, a_);
+    if (keeps) kept_.seal(c.ahead);
+  }
   void flip(Index step) {
     if (!a_.memory.empty())
       flip_for_tests(c.ahead, c.rank(), step, a_.memory[0].data(), 8 * a_.memory[0].size());

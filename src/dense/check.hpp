@@ -11,6 +11,7 @@
 #include "distrib/context.hpp"
 #include "distrib/layout.hpp"
 #include "io/input.hpp"
+#include "src/frame/kept_input.hpp"
 
 namespace terrace::dense {
 
@@ -51,24 +52,29 @@ struct InverseResidual {
   std::string kind;  ///< "exact, 1-norm" or "32 probe vectors, infinity norm"
 };
 
-/// Exact (1-norm) up to n = 1024 and where `exact` asks for it, 4 n^3 flops; else from 32 vectors of
-/// random signs (infinity norm), those of `seed`. `scale` is about 1 / max |A|, against overflow.
+/// Whether the residual is exact though nobody asks for it.
+inline bool is_checked_exactly(Index n) { return n <= 1024; }
+/// Exact (1-norm) where is_checked_exactly() or `exact` asks for it, 4 n^3 flops; else from 32
+/// vectors of random signs (infinity norm), those of `seed`. `scale` is about 1 / max |A|, against
+/// overflow. `kept`: this rank's rows of A, those of x.rows, for the latter in place of read_a.
 /// Collective.
 template <class B>
 InverseResidual check_inverse(Context<B>& context, const std::type_identity_t<InverseRows<B>>& x,
                               const RowReader& read_a, double scale, bool exact = false,
-                              Word seed = 1);
+                              Word seed = 1,
+                              std::type_identity_t<const KeptInput<B>*> kept = nullptr);
 /// Backend bytes that the exact one takes beside the inverse, of at most `slots` rows per rank.
 Index exact_check_bytes(Index n, Index slots);
 
 /// Largest over the right-hand sides of ||B - A X|| / (n ||A|| ||X|| eps), infinity norms.
 /// `own_rows(first, count, out)` puts this rank's rows of columns [first, first + count) of X into
 /// `out` (n x count, zero on entry); `ranges` are the rows whose residual this rank computes; A is
-/// read once for every 64 right-hand sides. Collective.
+/// read once for every 64 right-hand sides; `kept` as above, those of `ranges`. Collective.
 template <class B>
 double check_solution(Context<B>& context, Index n, Index right, std::span<const Range> ranges,
                       const std::function<void(Index, Index, double*)>& own_rows,
-                      const RowReader& read_a, const RowReader& read_b, double scale);
+                      const RowReader& read_a, const RowReader& read_b, double scale,
+                      std::type_identity_t<const KeptInput<B>*> kept = nullptr);
 
 /// ||A||_1 and ||A||_infinity of the rows that the ranks hold, n columns. Collective.
 template <class B>

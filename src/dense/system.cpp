@@ -10,35 +10,10 @@
 #include "kernels/base/error.hpp"
 #include "kernels/base/matrix.hpp"
 #include "kernels/base/random.hpp"
+#include "src/dense/condition.hpp"
 #include "src/frame/guard.hpp"
 
 namespace terrace::dense {
-
-namespace {
-
-// Columns z of Cauchy numbers estimate ||A^-1||_infinity in a solve: |x z| is distributed as
-// ||x||_1 |z| (Indyk 2006), so its geometric mean over the columns estimates ||x||_1 of every row x
-// of A^-1 (Li 2008); the largest is within a factor of about five.
-constexpr Index condition_probes = 16;
-constexpr double probe_scale = 0x1p-20;  // against overflow
-
-double cauchy_probe(Index i, Index p) {
-  const double angle = 1.5707963267948966 * random_uniform(0xc0de, i, p);
-  return probe_scale * std::clamp(std::tan(angle), -1e6, 1e6);
-}
-double norm_from_probes(Index rows, const std::vector<double>& y) {
-  double largest = 0;
-  for (Index i = 0; i < rows; ++i) {
-    double logarithms = 0;
-    for (Index p = 0; p < condition_probes; ++p)
-      logarithms += std::log(std::max(std::fabs(y[std::size_t(i * condition_probes + p)]),
-                                      std::numeric_limits<double>::denorm_min()));
-    largest = std::max(largest, std::exp(logarithms / double(condition_probes)));
-  }
-  return largest / probe_scale;
-}
-
-}  // namespace
 
 double DensePlan::flops() const {
   const double order = double(n);
@@ -133,10 +108,13 @@ template <class B>
 void DenseSystem<B>::scale(Index from, const Powers& powers) {
   const InverseRows<B> rows = held();
   if (!scales(powers) || rows.slots == 0) return;
+  scale(rows.slots, rows.data.slice(from, rows.data.size - from), rows.ld, powers);
+}
+template <class B>
+void DenseSystem<B>::scale(Index rows, View<double, B> columns, Index ld, const Powers& powers) {
   const Buffer<Index, B> power(Index(powers.size()));
   upload(context_.ahead, power.view(), powers.data());
-  scale_columns<B>(context_.ahead, rows.slots, power.view(),
-                   rows.data.slice(from, rows.data.size - from), rows.ld);
+  scale_columns<B>(context_.ahead, rows, power.view(), columns, ld);
   context_.ahead.synchronize();
 }
 
@@ -152,6 +130,19 @@ void DenseSystem<B>::put_probes() {
     copy_rows<double>(context_.ahead, to.data.data + plan_.n + plan_.rhs, to.ld, columns.data(),
                       plan_.probes, plan_.probes, to.slots);
   context_.ahead.synchronize();
+}
+
+/// A for the check, where all that this asks of it are products.
+template <class B>
+void DenseSystem<B>::keep_matrix() {
+  if (plan_.guard || textbook_ ||
+      (plan_.inverse && (plan_.exact_check || is_checked_exactly(plan_.n))))
+    return;
+  const InverseRows<B> to = held();
+  const std::vector<Range> ranges = to.rows.ranges(context_.rank());
+  if (!kept_.take(context_, reread_, ranges, plan_.n)) return;
+  kept_.copy_from(context_.ahead, static_cast<const double*>(to.data.data), to.ld);
+  kept_.seal(context_.ahead);
 }
 
 /// Of row i of A; any numbers will do.
@@ -210,6 +201,7 @@ void DenseSystem<B>::read() {
     jordan_.emplace(context_, plan_);
   if (stored_) return read_stored();
   load(0, plan_.n, a_);
+  keep_matrix();
   const InverseRows<B> rows = held();
   Sizes of_a = sizes_of<B>(context_.ahead, rows.slots, plan_.n, rows.data, rows.ld);
   of_a.largest = context_.control.reduce(of_a.largest, Reduce::max);
@@ -225,6 +217,8 @@ void DenseSystem<B>::read() {
     powers_ = SystemPowers(plan_.n, of_a, of_b);
   }
   scale(0, powers_.a);
+  if (kept_.holds() && scales(powers_.a) && rows.slots > 0)
+    scale(rows.slots, kept_.doubles(), plan_.n, powers_.a);
   scale(plan_.n, powers_.b);
   if (!plan_.inverse) put_probes();
   const auto [one, infinity] = norms_of_rows<B>(context_, rows.slots, plan_.n, rows.data, rows.ld);
@@ -233,6 +227,7 @@ void DenseSystem<B>::read() {
 
 template <class B>
 EliminationOutcome DenseSystem<B>::solve(Progress& progress) {
+  kept_.begin();
   if (stored_) {
     EliminationOutcome found = jordan_->solve_factored();
     if (found.good() && !settles()) found.overflow = true;
@@ -276,6 +271,7 @@ double DenseSystem<B>::reciprocal_condition() {
 template <class B>
 double DenseSystem<B>::residual(const std::function<void(const InverseResidual&)>& seen) {
   const InverseRows<B> x = held();
+  kept_.require_same(context_.control, where_);
   RowReader b = scaled(b_, powers_.b);
   if (plan_.factor) {
     put_test(true);
@@ -291,8 +287,8 @@ double DenseSystem<B>::residual(const std::function<void(const InverseResidual&)
     };
   }
   if (plan_.inverse) {
-    const InverseResidual r =
-        check_inverse(context_, x, scaled(a_, powers_.a), 1.0, plan_.exact_check, plan_.seed);
+    const InverseResidual r = check_inverse(context_, x, scaled(a_, powers_.a), 1.0,
+                                            plan_.exact_check, plan_.seed, &kept_);
     if (seen) seen(r);
     return r.right;
   }
@@ -304,7 +300,7 @@ double DenseSystem<B>::residual(const std::function<void(const InverseResidual&)
         for (Index s = 0; s < x.slots; ++s)
           std::copy_n(own.data() + s * count, count, out + x.destination[std::size_t(s)] * count);
       },
-      scaled(a_, powers_.a), b, 1.0);
+      scaled(a_, powers_.a), b, 1.0, &kept_);
 }
 
 template <class B>

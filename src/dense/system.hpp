@@ -14,6 +14,7 @@
 
 #include "src/dense/scale.hpp"
 #include "src/dense/textbook.hpp"
+#include "src/frame/kept_input.hpp"
 
 namespace terrace::dense {
 
@@ -73,6 +74,11 @@ class DenseSystem {
   DenseSystem(Context<B>& context, const DensePlan& plan, RowReader a, RowReader b,
               StoredFactor factor);
 
+  /// Before read(): A may be kept, if it can be read again so; `where` is for messages.
+  void keep(io::Rereader reread, std::string where) {
+    reread_ = std::move(reread);
+    where_ = std::move(where);
+  }
   /// Takes all memory, where it has none; then A and B, near one by powers of two that change no
   /// bit of the result.
   void read();
@@ -97,7 +103,9 @@ class DenseSystem {
   [[nodiscard]] io::Source<double> stored(Index from, Index columns) const;
   void load(Index from, Index columns, const RowReader& read, ColumnSizes* sizes = nullptr);
   void scale(Index from, const Powers& powers);
+  void scale(Index rows, View<double, B> columns, Index ld, const Powers& powers);
   void put_probes();
+  void keep_matrix();
   void read_stored();
   /// Column n := a right-hand side for the check of a factor.
   void put_test(bool factored);
@@ -107,6 +115,9 @@ class DenseSystem {
   Context<B>& context_;
   DensePlan plan_;
   RowReader a_, b_;
+  io::Rereader reread_;
+  std::string where_;
+  KeptInput<B> kept_;    ///< A, as powers_ have made it
   Index first_, width_;  ///< columns of the result
   std::optional<RowElimination<B>> jordan_;
   std::optional<TextbookInverse<B>> textbook_;

@@ -40,6 +40,7 @@ concept Elimination = requires(M m, const Stream<B>& lane, Index k) {
 template <class B, Elimination<B> M>
 void eliminate(Context<B>& context, M& method, Progress& progress,
                const StageTimes<B>& given = {}) {
+  const SettlesLanes settles;
   const Stream<B>&ahead = context.ahead, &bulk = context.bulk;
   const Index steps = method.steps();
   const bool unasked = recording_stages() && !given.is_on();  // --report

@@ -49,6 +49,7 @@ void flip_for_tests(const Stream<B>& lane, int rank, Index step, void* data, Ind
 }
 
 void memory_error(int rank, Index from, Index to) {
+  const SettlesLanes settles;  // a verdict is read while the lanes go on
   throw Error(Exit::fault,
               fmt::format("memory error: a check sum of the matrix broke between steps {} and {}; "
                           "on rank {}, host {}; start again, from the last checkpoint if there is "

@@ -15,6 +15,7 @@
 #include "distrib/faults.hpp"
 #include "distrib/place.hpp"
 #include "distrib/session.hpp"
+#include "kernels/base/stream.hpp"
 
 namespace terrace {
 
@@ -122,6 +123,7 @@ void Progress::tick(double done, Index step) {
     return text ? std::atoi(text) : 0;
   }();
   if (held_up > 0) std::this_thread::sleep_for(std::chrono::milliseconds(held_up));
+  const SettlesLanes settles;  // who asks may end the run
   inject_fault_here();
   done_ = done;
   if (asked) asked(total_ > 0 ? std::min(done / total_, 1.0) : 0.0);

@@ -59,6 +59,7 @@ class PhasedJob : public Job {
 
 template <class B>
 void conduct(Run& run, const Context<B>& context, Job& job) {
+  const SettlesLanes settles;
   const PlanNeeds needs = job.needs();
   const RankMemory memory = needs.memory(context.size());
   if (run.options.plan) {

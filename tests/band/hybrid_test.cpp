@@ -3,6 +3,7 @@
 #include "distrib/agree.hpp"
 #include "kernels/base/problems.hpp"
 #include "tests/support/band.hpp"
+#include "tests/support/stopped.hpp"
 #include "tests/support/test.hpp"
 
 using namespace terrace;
@@ -115,4 +116,23 @@ TEST_CASE("places that a backend does not have are refused") {
   REQUIRE_THROWS_AS(check_places(Cpu{}, {"gpu", ""}), Error);
   REQUIRE_THROWS_AS(check_places(Cpu{}, {"", "gpu"}), Error);
   REQUIRE_THROWS_AS(check_places(Cuda{}, {"tpu", ""}), Error);
+}
+
+TEMPLATE_TEST_CASE("substitution on the host may be stopped at each step", "", TERRACE_BACKENDS) {
+  Context<TestType>* c = context<TestType>();
+  if (!c) return;
+  const Index n = 300, m = 40;
+  const BandShape s = band_shape(n, m, 16);
+  Progress quiet(false, false);
+  const Index ticks = stopped_at_each_tick([&](Progress& progress, const auto& attempt) {
+    BandTiles<TestType> a = band_tiles<TestType>(*c, s);
+    fill_tiles(*c, a, n, m, spd(n, m));
+    BandWork<TestType> work(s);
+    REQUIRE(band_cholesky(*c, a, work, quiet) == 0);
+    BandVectors<TestType> x = band_vectors<TestType>(*c, s, 2);
+    fill_zero(c->ahead, x.data.view());
+    HostSubstitution<TestType> host(*c, s, 2);
+    attempt([&] { band_substitute_on_host(*c, a, x, host, progress); });
+  });
+  REQUIRE(ticks >= 2 * s.tiles());
 }

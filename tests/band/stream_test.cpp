@@ -1,5 +1,6 @@
 #include "kernels/base/error.hpp"
 #include "tests/support/band_stream.hpp"
+#include "tests/support/stopped.hpp"
 
 using namespace terrace;
 using namespace terrace::band;
@@ -211,4 +212,39 @@ TEST_CASE("a stored factor that is loaded again solves") {
   stream_backward(c, other, x, progress);
   get_rows(c, other, x, solution.data());
   REQUIRE(band_residual<Cpu>(c, problem, Range{0, n}, solution, b, 1) < 30.0);
+}
+
+TEMPLATE_TEST_CASE("a streamed band may be stopped at each slab, and by its feed", "",
+                   TERRACE_BACKENDS) {
+  const ThreadedLanes lanes;
+  Context<TestType> c = make_context<TestType>(world());
+  const Index n = 700, m = 40;
+  for (const Index ends : {1, 2}) {
+    const BandPlan plan = plan_of<TestType>(n, m, 16, ends);
+    const std::vector<double> b(std::size_t(n), 1.0);
+    std::vector<double> found(b.size());
+    const Index ticks = stopped_at_each_tick([&](Progress& progress, const auto& attempt) {
+      BandStream<TestType> a = band_stream<TestType>(plan, 3);
+      BandStreamRows<TestType> x = band_stream_rows(a, 1);
+      load_stream(c, band_problem<TestType>(n, m, spd(n, m)), a);
+      set_rows(c, a, x, b.data());
+      attempt([&] {
+        if (stream_factor(c, a, &x, progress) != 0) return;
+        stream_backward(c, a, x, progress);
+        get_rows(c, a, x, found.data());
+      });
+    });
+    REQUIRE(ticks > 10);
+  }
+  const BandFeed whole = feed_of(n, spd(n, m));
+  for (Index bad = 0; bad < 5; ++bad) {
+    BandStream<TestType> a = band_stream<TestType>(plan_of<TestType>(n, m, 16, 1), 3);
+    Progress progress(false, false);
+    Index calls = 0;
+    const BandFeed feed = [&](Range columns, Index height, double* to, Index ld) {
+      if (calls++ == bad) throw Stopped();
+      whole(columns, height, to, ld);
+    };
+    REQUIRE_THROWS_AS((void)stream_factor(c, a, nullptr, progress, feed), Stopped);
+  }
 }

@@ -1,5 +1,6 @@
 #include "kernels/base/problems.hpp"
 #include "tests/support/band.hpp"
+#include "tests/support/stopped.hpp"
 #include "tests/support/test.hpp"
 
 using namespace terrace;
@@ -230,4 +231,22 @@ TEST_CASE("bits of the CPU factor and solution do not depend on the number of ra
     }
     REQUIRE_ALL(same);
   }
+}
+
+TEMPLATE_TEST_CASE("tile columns may be stopped at each step while lanes work", "",
+                   TERRACE_BACKENDS) {
+  Context<TestType>* c = context<TestType>();
+  if (!c) return;
+  const BandShape s = band_shape(300, 40, 16);
+  const Index ticks = stopped_at_each_tick([&](Progress& progress, const auto& attempt) {
+    BandTiles<TestType> a = band_tiles<TestType>(*c, s);
+    fill_tiles(*c, a, s.n, 40, spd(s.n, 40));
+    BandWork<TestType> work(s);
+    BandVectors<TestType> x = band_vectors<TestType>(*c, s, 2);
+    fill_zero(c->ahead, x.data.view());
+    attempt([&] {
+      if (band_cholesky(*c, a, work, progress) == 0) band_substitute(*c, a, x, progress);
+    });
+  });
+  REQUIRE(ticks >= 3 * s.tiles());
 }

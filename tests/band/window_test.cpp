@@ -3,6 +3,7 @@
 #include "distrib/agree.hpp"
 #include "kernels/base/problems.hpp"
 #include "tests/support/band.hpp"
+#include "tests/support/stopped.hpp"
 #include "tests/support/test.hpp"
 
 using namespace terrace;
@@ -142,4 +143,30 @@ TEST_CASE("a window has room for its tile columns, those that one updates, and t
   const BandWindowMemory m = band_window_memory(s, 1, 2);
   REQUIRE(m.ring == 7 * 100 * 1009 * 8);
   REQUIRE(m.host == 500 * 100 * 1009 * 8);
+}
+
+TEMPLATE_TEST_CASE("a window may be stopped at each step while lanes work", "", TERRACE_BACKENDS) {
+  Context<TestType>* c = context<TestType>();
+  if (!c) return;
+  const Index n = 300, m = 40;
+  const BandShape s = band_shape(n, m, 16);
+  for (const bool on_host : {false, true}) {
+    const Index ticks = stopped_at_each_tick([&](Progress& progress, const auto& attempt) {
+      BandWindow<TestType> a = band_window<TestType>(*c, s);
+      load_window(*c, band_problem<TestType>(n, m, spd(n, m)), a);
+      BandWork<TestType> work(s);
+      if (on_host) work.host_diagonal = band_host_diagonal(s);
+      BandVectors<TestType> x = band_vectors<TestType>(*c, s, 2);
+      fill_zero(c->ahead, x.data.view());
+      HostSubstitution<TestType> host(*c, s, 2);
+      attempt([&] {
+        if (band_window_cholesky(*c, a, work, progress) != 0) return;
+        if (on_host)
+          band_window_substitute_on_host(*c, a, x, host, progress);
+        else
+          band_window_substitute(*c, a, x, progress);
+      });
+    });
+    REQUIRE(ticks >= 3 * s.tiles());
+  }
 }

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <chrono>
 #include <mutex>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "src/frame/guard.hpp"
 #include "tests/support/lanes.hpp"
 #include "tests/support/test.hpp"
 
@@ -82,6 +84,35 @@ struct NoterAhead : Noter<true> {
   static constexpr bool next_ahead = true;
 };
 
+/// Fails in panel 2, in the member called `where`; its stages take a while.
+struct Failing {
+  static constexpr bool share_after_update = true;
+  Log& log;
+  std::string where;
+  Index begun = 0;
+  [[nodiscard]] static Index steps() { return panels; }
+  void fail(const std::string& here, Index k) const {
+    if (k == 2 && here == where) throw std::runtime_error(where);
+  }
+  void stage(const Stream<Cpu>& lane, const std::string& name, Index k) {
+    fail(name, k);
+    ++begun;
+    lane.run([&log = log, name] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(30));
+      log.note(name);
+    });
+  }
+  void choose(const Stream<Cpu>& lane, Index k) { stage(lane, "choose", k); }
+  void share(const Stream<Cpu>& lane, Index k) { stage(lane, "share", k); }
+  void update_next(const Stream<Cpu>& lane, Index k) { stage(lane, "next", k); }
+  void update_rest(const Stream<Cpu>& lane, Index k) { stage(lane, "rest", k); }
+  void guard(const Stream<Cpu>& lane, Index k) { stage(lane, "guard", k); }
+  [[nodiscard]] bool stop(Index k) const {
+    fail("stop", k);
+    return false;
+  }
+};
+
 /// `first` ends before `second` begins, in every panel that has both; `second` is of `later` panels
 /// on.
 bool follows(Log& log, const std::string& first, const std::string& second, Index later) {
@@ -128,4 +159,22 @@ TEST_CASE("the next panel's update runs beside the others") {
   NoterAhead method{{log}};
   run(method, log);
   CHECK(follows(log, "rest", "share", 1));
+}
+TEST_CASE("an error leaves the loop when the lanes have done all that they were given") {
+  const ThreadedLanes lanes;
+  Context<Cpu> context = make_context<Cpu>(world());
+  for (const char* const where :
+       {"choose", "stop", "share", "next", "rest", "guard", "asked", "memory error"}) {
+    INFO(where);
+    Log log;
+    Failing method{log, where};
+    Progress quiet(false, false);
+    quiet.asked = [&, ticks = 0](double) mutable { method.fail("asked", ticks++); };
+    if (std::string(where) == "memory error") quiet.asked = [](double) { memory_error(0, 0, 1); };
+    REQUIRE_THROWS_AS(eliminate(context, method, quiet), std::runtime_error);
+    CHECK(method.begun > 0);
+    CHECK(log.size() == method.begun);
+    context.ahead.synchronize();
+    context.bulk.synchronize();
+  }
 }

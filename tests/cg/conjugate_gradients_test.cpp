@@ -4,6 +4,7 @@
 
 #include "src/cg/column.hpp"
 #include "tests/support/cg.hpp"
+#include "tests/support/stopped.hpp"
 
 using namespace terrace;
 using namespace terrace::cg;
@@ -253,4 +254,25 @@ TEST_CASE("a checkpoint keeps all that the iteration reads of a column") {
   CHECK_ALL(all(found.last_but_one) == all(kept.last_but_one));
   CHECK_ALL(found.smallest == 0.5);
   CHECK_ALL(found.best == 11);
+}
+
+TEMPLATE_TEST_CASE("an iteration may be stopped at each step while lanes work", "",
+                   OPERATORS_ON_BACKENDS) {
+  using B = typename TestType::Backend;
+  using K = typename TestType::Operator;
+  Context<B>* c = context<B>();
+  if (!c) return;
+  const Index n = 65;
+  const Vector b = random_vector(n, 2);
+  const Index ticks = stopped_at_each_tick([&](Progress& progress, const auto& attempt) {
+    auto op = K::make(*c, n, diagonally_dominant(n));
+    CgOptions options;
+    options.rtol = 1e-12;
+    options.observe = [&](Index k, double) { progress.tick(double(k)); };
+    CgWork<B> work(*c, op, options.jacobi);
+    Vector x(std::size_t(op.rows().count), 0.0);
+    const Vector own = part(b, op.rows());
+    attempt([&] { (void)conjugate_gradients(*c, op, work, options, own, x); });
+  });
+  REQUIRE(ticks > 5);
 }

@@ -3,6 +3,7 @@
 #include "kernels/base/error.hpp"
 #include "kernels/base/parallel.hpp"
 #include "tests/support/dense.hpp"
+#include "tests/support/stopped.hpp"
 #include "tests/support/test.hpp"
 
 using namespace terrace;
@@ -367,4 +368,28 @@ TEST_CASE("The bits of the inverse do not depend on the number of threads") {
         CHECK_ALL(many.x == one.x);
         CHECK_ALL(test::residual_ratio(n, n, a, many.x, test::identity()) < 30);
       }
+}
+
+TEMPLATE_TEST_CASE("an elimination may be stopped at each panel while lanes work", "",
+                   TERRACE_BACKENDS) {
+  Context<TestType>* c = test::context<TestType>();
+  if (!c) return;
+  const test::Problem random = test::problems(1)[0];
+  for (const bool lu : {false, true}) {
+    const Index n = 130;
+    const Index ticks = test::stopped_at_each_tick([&](Progress& progress, const auto& attempt) {
+      RowElimination<TestType> method(
+          *c, plan_elimination<TestType>(c->size(), n, 0, true, 16, "partial", false, lu));
+      std::vector<double> row(static_cast<std::size_t>(method.ld()), 0.0);
+      for (Index s = 0; s < method.slots(); ++s) {
+        const Index i = method.plan().rows.global(s, c->rank());
+        for (Index j = 0; j < n; ++j) row[std::size_t(j)] = random.entry(i, j);
+        upload(c->ahead, method.data().slice(s * method.ld(), method.ld()),
+               static_cast<const double*>(row.data()));
+        c->ahead.synchronize();
+      }
+      attempt([&] { (void)method.run(progress); });
+    });
+    REQUIRE(ticks >= 8);
+  }
 }

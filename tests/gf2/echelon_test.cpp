@@ -5,6 +5,7 @@
 #include "kernels/base/random.hpp"
 #include "src/gf2/certificate.hpp"
 #include "tests/support/bit_source.hpp"
+#include "tests/support/stopped.hpp"
 
 using namespace terrace;
 using namespace terrace::gf2;
@@ -327,4 +328,32 @@ TEST_CASE("a pivot invented for a zero matrix fails the certificate", "[cpu]") {
 }
 TEST_CASE("a pivot invented for a zero matrix fails the certificate, CUDA", "[gpu]") {
   on<Cuda>([](auto& context) { test_invented_pivot(context); });
+}
+
+namespace {
+
+template <class B>
+void test_stops(Context<B>& context) {
+  const PlainBits a = random_plain(300, 320, 5);
+  const BlockCyclic layout = bit_row_layout(a.rows, context.size());
+  const auto source = plain_source(context, a, layout);
+  for (const PanelPlan& plan : {PanelPlan{64}, PanelPlan{64, {}, true}}) {
+    const Index ticks = stopped_at_each_tick([&](Progress& progress, const auto& attempt) {
+      BitMatrix<B> matrix(context, layout, source.words());
+      load(context, source, matrix);
+      attempt([&] {
+        (void)reduce_to_echelon(context, matrix, a.columns, EchelonForm::reduced, plan, progress);
+      });
+    });
+    REQUIRE(ticks >= 5);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("an elimination may be stopped at each panel while lanes work", "[cpu]") {
+  on<Cpu>([](auto& context) { test_stops(context); });
+}
+TEST_CASE("an elimination may be stopped at each panel while lanes work, CUDA", "[gpu]") {
+  on<Cuda>([](auto& context) { test_stops(context); });
 }

@@ -156,6 +156,8 @@ jobs = [
     ("dense solve in.h5:/A --rhs :/B --block 24 --pivoting tournament", 3, 2),
     ("dense solve in.h5:/A --rhs :/B --block 32", 1, 2),
     ("dense factor in.h5:/A --block 32", 2, 3),
+    ("dense factor in.h5:/spd --assume spd --block 16", 2, 3),
+    ("dense solve in.h5:/spd --rhs :/spd_b --assume spd --block 16", 3, 1),
     ("gf2 rref in.h5:/bits --block 64", 2, 3),
     ("gf2 rref in.h5:/bits --echelon --block 64", 2, 2),
     ("gf2 rank in.h5:/bits --block 128", 3, 1),

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <fstream>
 #include <limits>
 #include <string>
@@ -35,6 +36,7 @@ void* allocate(Cpu, Index bytes) {
   return data;
 }
 void release(Cpu, void* data) noexcept {
+  if (std::uncaught_exceptions() > 0) settle_cpu_lanes();
   note_release(Cpu{}, data);
   if (!keep(Kind::host, data)) std::free(data);
 }

@@ -26,6 +26,7 @@ DeviceInfo current_cuda_device() { return {}; }
 void prepare_device(bool, bool) {}
 void prepare_products() {}
 void end_preparations() {}
+void settle_device() noexcept {}
 std::string cuda_build_version() { return {}; }
 std::string cuda_versions() { return {}; }
 std::string cuda_libraries() { return {}; }

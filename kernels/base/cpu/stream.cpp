@@ -11,8 +11,15 @@
 #include <random>
 #include <thread>
 #include <utility>
+#include <vector>
+
+#include "kernels/base/unwinding.hpp"
 
 namespace terrace {
+
+namespace {
+thread_local bool on_a_lane = false;
+}
 
 struct Event<Cpu>::State {
   std::mutex mutex;
@@ -36,6 +43,7 @@ struct Stream<Cpu>::Lane {
       const std::lock_guard lock(mutex);
       queue.push_back(std::move(work));
       ++pending;
+      if (!on_a_lane) giver = std::this_thread::get_id();
     }
     changed.notify_all();
   }
@@ -44,7 +52,15 @@ struct Stream<Cpu>::Lane {
     changed.wait(lock, [this] { return pending == 0; });
     if (failure) std::rethrow_exception(std::exchange(failure, nullptr));
   }
+  /// Waits for what this thread gave.
+  void settle() {
+    std::unique_lock lock(mutex);
+    if (giver != std::this_thread::get_id()) return;
+    changed.wait(lock, [this] { return pending == 0; });
+    failure = nullptr;
+  }
   void serve() {
+    on_a_lane = true;
     std::minstd_rand random(std::random_device{}());
     while (true) {
       std::function<void()> work;
@@ -76,12 +92,38 @@ struct Stream<Cpu>::Lane {
   std::condition_variable changed;
   std::deque<std::function<void()>> queue;
   int pending = 0, delay = 0;
+  std::thread::id giver;  ///< of the last work
   std::exception_ptr failure;
+};
+
+struct Stream<Cpu>::Lanes {
+  std::mutex mutex;
+  std::vector<std::weak_ptr<Lane>> all;
+  void add(const std::shared_ptr<Lane>& lane) {
+    const std::lock_guard lock(mutex);
+    std::erase_if(all, [](const auto& one) { return one.expired(); });
+    all.push_back(lane);
+  }
+  void settle() {
+    std::vector<std::weak_ptr<Lane>> now;
+    {
+      const std::lock_guard lock(mutex);
+      now = all;
+    }
+    for (const auto& one : now)
+      if (const std::shared_ptr<Lane> lane = one.lock()) lane->settle();
+  }
+  static Lanes& instance() {
+    static auto* const lanes = new Lanes;  // buffers of static objects outlive everything else
+    return *lanes;
+  }
 };
 
 Stream<Cpu>::Stream(Priority) {
   const char* lanes = std::getenv("TERRACE_CPU_LANES");
-  if (lanes && std::strcmp(lanes, "threads") == 0) lane_ = std::make_shared<Lane>();
+  if (!lanes || std::strcmp(lanes, "threads") != 0) return;
+  lane_ = std::make_shared<Lane>();
+  Lanes::instance().add(lane_);
 }
 
 void Stream<Cpu>::run(std::function<void()> work) const {
@@ -121,6 +163,18 @@ void Event<Cpu>::synchronize() const {
 void Stream<Cpu>::synchronize() const {
   detail::count_synchronization();
   if (lane_) lane_->drain();
+}
+
+void settle_cpu_lanes() noexcept {
+  if (on_a_lane) return;
+  const MayWait mark;
+  Stream<Cpu>::Lanes::instance().settle();
+}
+SettlesLanes::SettlesLanes() noexcept : errors_(std::uncaught_exceptions()) {}
+SettlesLanes::~SettlesLanes() {
+  if (std::uncaught_exceptions() <= errors_) return;
+  settle_cpu_lanes();
+  settle_device();
 }
 
 namespace {

@@ -6,6 +6,7 @@
 #include <cctype>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -105,6 +106,11 @@ void Event<Cuda>::synchronize() const {
 void Stream<Cuda>::synchronize() const {
   detail::count_synchronization();
   check(cudaStreamSynchronize(state_->stream));
+}
+
+void settle_device() noexcept {
+  const MayWait mark;
+  if (device_selected) cudaDeviceSynchronize();
 }
 
 Graph<Cuda>::Graph(const Stream<Cuda>& stream, const std::function<void()>& work) {
@@ -437,6 +443,7 @@ void release_pinned(void* data) noexcept {
   }
   if (!ours) return release(Cpu{}, data);
   const MayWait mark;
+  if (std::uncaught_exceptions() > 0) settle_device();  // cudaFreeHost() does not say that it waits
   if (!keeps() || cudaDeviceSynchronize() != cudaSuccess || !keep(Kind::pinned, data))
     free_pinned(data);
 }
