@@ -13,8 +13,8 @@ Index turning_bytes(const BandReader& from) {
 }
 
 template <class B>
-void turn_columns(Context<B>& c, const BandReader& from, std::span<const Range> ranges, Index height,
-                  View<double, B> to, Index ld) {
+void turn_columns(Context<B>& c, const BandReader& from, std::span<const Range> ranges,
+                  Index height, View<double, B> to, Index ld) {
   const Stream<B>& lane = c.ahead;
   Buffer<double, B> rows;
   Index before = 0;
