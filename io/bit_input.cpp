@@ -299,4 +299,9 @@ void BitInput::read(const Control& control, std::span<const Range> ranges,
                                 : ""));
 }
 
+std::unique_ptr<Rereading> BitInput::reread(std::span<const Range> ranges) const {
+  if (form_ != Form::words) return nullptr;
+  return Rereading::of(file_, {.axis = column_major_ ? 1 : 0, .words = true}, ranges);
+}
+
 }  // namespace terrace::io

@@ -74,4 +74,8 @@ void DenseInput::read(const Control& control, std::span<const Range> ranges,
   refuse_not_finite(control, wrong.first(), file_->where());
 }
 
+std::unique_ptr<Rereading> DenseInput::reread(std::span<const Range> ranges) const {
+  return Rereading::of(file_, {.axis = column_major_ ? 1 : 0}, ranges);
+}
+
 }  // namespace terrace::io

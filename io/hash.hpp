@@ -2,17 +2,13 @@
 // which rank writes or reads which part.
 #pragma once
 #include "io/inspect.hpp"
-#include "kernels/base/random.hpp"
+#include "kernels/base/hash.hpp"
 
 namespace terrace::io {
 
 /// Name of the attribute that holds it.
 inline constexpr const char* hash_name = "terrace_hash";
 
-/// Element `bits` at row-major position `position`.
-constexpr Word hash_element(Word bits, Index position) {
-  return mix(bits + 0x9e3779b97f4a7c15ull * (Word(position) + 1));
-}
 /// Names and values of attributes, and the shape.
 Word hash_frame(const AnyAttributes& attributes, const std::vector<Index>& dims);
 

@@ -176,10 +176,8 @@ void Held<T, B>::require_finite() {
     std::vector<Value> packed;
     bool look = true;
     if (!on_host_ && rows() > 0 && columns_ > 0) {
-      const Sizes sizes = sizes_of<B>(context_->ahead, rows(), columns_,
-                                      View<const double, B>{data_, rows() * ld_}, ld_);
-      largest_ = sizes.largest, least_ = sizes.least;
-      look = !std::isfinite(sizes.largest);
+      const View<const double, B> all{data_, rows() * ld_};
+      look = !std::isfinite(max_abs<B>(context_->ahead, rows(), columns_, all, ld_));
     }
     for (const Holders::Run& run : holders_.runs()) {
       if (!look || run.rank != context_->rank()) continue;
@@ -203,15 +201,6 @@ void Held<T, B>::require_finite() {
     }
     io::refuse_not_finite(context_->control, wrong, fmt::format("'{}'", what_));
   }
-}
-
-template <class T, class B>
-bool Held<T, B>::near_one() const {
-  const Control& control = context_->control;
-  const double largest = control.reduce(largest_, Reduce::max);
-  const double least = control.reduce(largest_ > 0 ? least_ : 1.0, Reduce::min);
-  const Index on_hosts = control.reduce(Index(on_host_ && rows() > 0), Reduce::max);
-  return on_hosts == 0 && largest < 0x1p60 && least > 0x1p-60;
 }
 
 #define TERRACE_HELD(B)                 \

@@ -76,9 +76,6 @@ class Held {
 
   /// Throws an agreed Error(input) for NaN and Inf; of words nothing. Collective.
   void require_finite();
-  /// All lies on devices, and no element is so large or small that a solver would scale it; known
-  /// after require_finite(). Collective.
-  [[nodiscard]] bool near_one() const;
   /// A reader as the solvers want one: rows of `ranges`, in order. `there`: the sink copies them to
   /// memory of B, and pieces may lie on the device. Collective.
   void read(std::span<const Range> ranges, const io::Sink<std::remove_const_t<T>>& sink,
@@ -116,7 +113,6 @@ class Held {
   T* data_;
   Index columns_, ld_;
   bool on_host_;
-  double largest_ = 0, least_ = 0;  // of a device's
 };
 
 }  // namespace terrace::api

@@ -10,6 +10,21 @@
 
 namespace terrace::band {
 
+namespace {
+
+/// Of solve_more().
+template <class B>
+Index bytes_of_more(const BandPlan& plan, Index more) {
+  if (more == 0) return 0;
+  if (plan.method == BandMethod::tile_columns)
+    return band_memory(plan.shape, more, plan.ranks, false).solution;
+  if (plan.method == BandMethod::streamed) return band_stream_memory<B>(plan, more).vectors;
+  const BandPartsMemory m = band_parts_memory<B>(plan, more);
+  return m.vectors + m.scratch;
+}
+
+}  // namespace
+
 template <class B>
 BandBytes band_bytes(const BandPlan& plan, const BandSystem& system, Index nrhs, bool check) {
   const BandShape& s = plan.shape;
@@ -46,7 +61,10 @@ BandBytes band_bytes(const BandPlan& plan, const BandSystem& system, Index nrhs,
     rows = 0;
     for (int rank = 0; rank < plan.ranks; ++rank) rows = std::max(rows, plan.rows_of(rank).count);
   }
-  bytes.host += 2 * rows * nrhs * word + 3 * io::piece_bytes();
+  bytes.host += 2 * rows * (nrhs + system.more) * word + 3 * io::piece_bytes();
+  bytes.backend += bytes_of_more<B>(plan, system.more);
+  if (!std::is_same_v<B, Cpu> && system.matrix.diagonals && plan.ranks == 1)
+    bytes.backend += turning_bytes(system.matrix);
   return bytes;
 }
 
@@ -82,7 +100,10 @@ std::unique_ptr<BandResult<B>> solve_band(Context<B>& c, const BandSystem& syste
     way->take();
     std::string why;
     hooks.phase("read", [&] { way->read(); });
-    hooks.phase("solve", [&] { why = way->solve(); });
+    hooks.phase("solve", [&] {
+      way->read_again();
+      why = way->solve();
+    });
     if (why.empty()) {
       way->settle();
       return way;

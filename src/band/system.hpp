@@ -19,11 +19,14 @@ inline constexpr double kBandPass = 30.0;
 /// Where the numbers come from, and what is asked for beside the request.
 struct BandSystem {
   BandReader matrix, factor;  ///< the factor: LAPACK's, stored; or none
+  io::Rereader reread;        ///< of the matrix, for its check; or none
+  std::string where;          ///< it lies, for messages
   ReadRanges rhs;             ///< its rows; none: the factor of the matrix is wanted
   BandPlaces places;
   std::string scratch;  ///< folder for a streamed factor; none: host memory, if that has room,
   std::string folder;   ///< and this folder, if it has not
   bool guard = false;   ///< what fails has to fail twice
+  Index more = 0;       ///< right-hand sides of solve_more(), if it will be called
   Word seed = 1;        ///< of the check of a factor
 };
 
@@ -86,6 +89,9 @@ class BandResult {
   /// log |det A|, by the factor that the solve used. In mixed precision an estimate, whose standard
   /// error is added to `error`; all others are exact up to rounding.
   virtual double log_determinant(double* error = nullptr) = 0;
+  /// more := A^-1 more, by the factor that the solve used: this rank's `ranges`, `nrhs` numbers per
+  /// row. Takes memory. False: this way has no such factor (mixed precision, a window).
+  virtual bool solve_more(std::vector<double>& more, Index nrhs) { return false; }
   /// First `height` entries of `count` columns of the factor, from the `position`-th of `ranges` on.
   virtual void copy_factor(Index position, Index count, Index height, double* out) const {}
 

@@ -3,6 +3,7 @@
 #include "distrib/agree.hpp"
 #include "src/band/system.hpp"
 #include "src/frame/guard.hpp"
+#include "src/frame/kept_input.hpp"
 
 namespace terrace::band {
 
@@ -37,6 +38,8 @@ class BandWay : public BandResult<B>, protected BandTask<B> {
 
   virtual void take() = 0;
   virtual void read() = 0;
+  /// What is kept is compared with the file from now on.
+  void read_again() { kept_.begin(); }
   /// `failure`, or why another way has to do it; empty: it need not.
   virtual std::string solve() = 0;
   /// Tries `failure` again, where that may tell more.
@@ -56,9 +59,28 @@ class BandWay : public BandResult<B>, protected BandTask<B> {
     return b;
   }
   template <class Rows>
-  double residual_of_rows(const Rows& own, double* reciprocal) const {
-    return band_residual<B>(c, problem_, own, this->rows, right_hand_sides(), request.nrhs,
+  double residual_of_rows(const Rows& own, double* reciprocal) {
+    return band_residual<B>(c, for_check(), own, this->rows, right_hand_sides(), request.nrhs,
                             reciprocal);
+  }
+  /// Before the matrix is read: whether kept_ takes its columns. Of one rank, which reads all of them.
+  bool keeps() {
+    const Range all{0, problem_.n};
+    return c.size() == 1 && request.check && !system.guard && !stored() &&
+           system.matrix.half_bandwidth == problem_.half_bandwidth &&
+           kept_.take(c, system.reread, {&all, 1}, problem_.half_bandwidth + 1);
+  }
+  /// The matrix again: what was kept, once the file is known to be the same, or else the file.
+  [[nodiscard]] BandProblem<B> for_check() {
+    kept_.require_same(c.control, system.where);
+    if (!kept_.holds()) return problem_;
+    return {problem_.n, problem_.half_bandwidth,
+            [this](Context<B>& context, Range columns, Index height, Index ld, View<double, B> to) {
+              const Index width = problem_.half_bandwidth + 1;
+              copy_rows<double, B>(context.ahead, to.data, ld,
+                                   kept_.doubles().data + columns.first * width, width, height,
+                                   columns.count);
+            }};
   }
   /// Numbers on the backend from the host, or there.
   void put_rows(View<double, B> to) const {
@@ -71,6 +93,7 @@ class BandWay : public BandResult<B>, protected BandTask<B> {
   }
 
   const BandProblem<B> problem_;
+  KeptInput<B> kept_;
   Index slots_ = 0;  ///< rows of BandResult::rows
 };
 

@@ -10,17 +10,22 @@
 namespace terrace::band {
 namespace {
 
-/// This rank's tile columns of the matrix, or of a factor of it.
+/// This rank's tile columns of the matrix, or of a factor of it, in clear tile columns.
 template <class B>
 void read_tiles(Context<B>& c, const BandReader& from, BandTiles<B>& a) {
   const BandShape& s = a.shape;
-  const Index stored = from.half_bandwidth + 1, height = s.half_bandwidth + 1;
-  from.read(BlockCyclic{s.n, s.width, c.size()}.ranges(c.rank()),
-            [&](Index position, Index count, const double* data) {
-              copy_rows<double, B>(c.ahead, a.data.data() + position * s.column(), s.column(), data,
-                                   stored, height, count);
-              c.ahead.synchronize();
-            });
+  const Index stored = from.half_bandwidth + 1;
+  const BlockCyclic columns{s.n, s.width, c.size()};
+  if (turns_there(c, from))
+    return turn_columns<B>(c, from, columns.ranges(c.rank()), s.half_bandwidth + 1, a.data.view(),
+                           s.column());
+  from.read(columns.ranges(c.rank()), [&](Index position, Index count, const double* data) {
+    // Below row n stands zero already.
+    const Index height = std::min(s.half_bandwidth + 1, s.n - columns.global(position, c.rank()));
+    copy_rows<double, B>(c.ahead, a.data.data() + position * s.column(), s.column(), data, stored,
+                         height, count);
+    c.ahead.synchronize();
+  });
 }
 
 /// To solve, or for the factor alone.
@@ -28,7 +33,7 @@ template <class B>
 class ByTileColumns : public BandWay<B> {
   using Base = BandWay<B>;
   using Base::c, Base::plan, Base::system, Base::request, Base::progress, Base::problem_,
-      Base::hooks, Base::failure, Base::rows, Base::solves, Base::stored;
+      Base::hooks, Base::failure, Base::rows, Base::solves, Base::stored, Base::kept_;
 
  public:
   ByTileColumns(const BandTask<B>& task, const BandPlan& plan)
@@ -86,8 +91,9 @@ class ByTileColumns : public BandWay<B> {
     if (guard_ && !request.check) hooks.phase("guard", [&] { guard_->verify(tiles_); });
   }
   double residual(double* reciprocal) override {
-    return solves() ? Base::residual_of_rows(x_.rows, reciprocal)
-                    : band_factor_residual<B>(c, problem_, tiles_, system.seed, reciprocal);
+    return solves()
+               ? Base::residual_of_rows(x_.rows, reciprocal)
+               : band_factor_residual<B>(c, Base::for_check(), tiles_, system.seed, reciprocal);
   }
   bool verify() override {
     if (guard_) guard_->verify(tiles_);
@@ -95,8 +101,8 @@ class ByTileColumns : public BandWay<B> {
   }
   /// What has no sums: a stored factor, and a factorization in one launch.
   bool again() override {
+    band_clear(c, tiles_);
     if (!solves()) {
-      band_clear(c, tiles_);
       read_matrix();
       return factor_at_once() == 0;
     }
@@ -106,6 +112,16 @@ class ByTileColumns : public BandWay<B> {
     return true;
   }
   double log_determinant(double*) override { return band::log_determinant(c, tiles_); }
+  bool solve_more(std::vector<double>& more, Index nrhs) override {
+    BandVectors<B> x =
+        collectively(c.control, [&] { return band_vectors<B>(c, plan.shape, nrhs); });
+    const View<double, B> own = x.data.view().slice(0, Index(more.size()));
+    upload(c.ahead, own, static_cast<const double*>(more.data()));
+    band_substitute(c, tiles_, x, progress);
+    download(c.ahead, more.data(), View<const double, B>(own));
+    c.ahead.synchronize();
+    return true;
+  }
   void copy_factor(Index position, Index count, Index height, double* out) const override {
     copy_rows<double, B>(c.ahead, out, height, tiles_.data.data() + position * plan.shape.column(),
                          plan.shape.column(), std::min(height, plan.shape.half_bandwidth + 1),
@@ -118,7 +134,13 @@ class ByTileColumns : public BandWay<B> {
     if (system.guard) collectively(c.control, [&] { guard_.emplace(c, plan.shape); });
   }
   void read_matrix() {
+    const bool keeps = Base::keeps();
     read_tiles(c, stored() ? system.factor : system.matrix, tiles_);
+    if (keeps) {
+      kept_.copy_from(c.ahead, static_cast<const double*>(tiles_.data.data()),
+                      tiles_.shape.column());
+      kept_.seal(c.ahead);
+    }
     if (guard_) guard_->begin(tiles_);
   }
   void try_in_steps() {
@@ -159,7 +181,7 @@ template <class B>
 class InParts : public BandWay<B> {
   using Base = BandWay<B>;
   using Base::c, Base::plan, Base::system, Base::request, Base::progress, Base::problem_,
-      Base::rows, Base::stored;
+      Base::rows, Base::stored, Base::kept_;
 
  public:
   InParts(const BandTask<B>& task, const BandPlan& plan)
@@ -175,7 +197,7 @@ class InParts : public BandWay<B> {
     if (stored())
       load_factor(c, band_problem<B>(system.factor), a_);
     else
-      load_parts(c, problem_, a_);
+      load_matrix();
   }
   /// Parts cannot know which leading minor fails first.
   std::string solve() override {
@@ -196,8 +218,32 @@ class InParts : public BandWay<B> {
     return true;
   }
   double log_determinant(double*) override { return band::log_determinant(c, a_); }
+  bool solve_more(std::vector<double>& more, Index nrhs) override {
+    BandPartRows<B> x = collectively(c.control, [&] { return band_part_rows(a_, nrhs); });
+    set_rows(c, a_, x, more.data());
+    solve_parts(c, a_, x);
+    get_rows(c, a_, x, more.data());
+    return true;
+  }
 
  private:
+  /// Each column once, and to what is kept.
+  void load_matrix() {
+    const bool keeps = Base::keeps();
+    BandProblem<B> from = problem_;
+    if (keeps) {
+      fill_zero(c.ahead, kept_.numbers());  // what is outside may not come
+      const Index width = problem_.half_bandwidth + 1;
+      from.source = [=, this](Context<B>& context, Range columns, Index height, Index ld,
+                              View<double, B> to) {
+        problem_.source(context, columns, height, ld, to);
+        copy_rows<double, B>(context.ahead, kept_.doubles().data + columns.first * width, width,
+                             to.data, ld, height, columns.count);
+      };
+    }
+    load_parts(c, from, a_);
+    if (keeps) kept_.seal(c.ahead);
+  }
   void flip(Index step) {
     if (!a_.memory.empty())
       flip_for_tests(c.ahead, c.rank(), step, a_.memory[0].data(), 8 * a_.memory[0].size());

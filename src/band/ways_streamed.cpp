@@ -72,6 +72,19 @@ class Streamed : public BandWay<B> {
   double log_determinant(double*) override {
     return 2 * band_.logs - double(ends_.shape.n) * double(exponent_) * std::numbers::ln2;
   }
+  bool solve_more(std::vector<double>& more, Index nrhs) override {
+    BandStreamRows<B> x = collectively(c.control, [&] { return band_stream_rows(band_, nrhs); });
+    if (const double by = solves() ? scale() : 1.0; by != 1.0)  // the factor is of that times A
+      for (double& b : more) b *= by;
+    set_rows(c, band_, x, more.data());
+    Checkpoints* const kept = std::exchange(progress.checkpoints, nullptr);
+    band_.resumed = 0;
+    stream_forward(c, band_, x, progress);
+    stream_backward(c, band_, x, progress);
+    progress.checkpoints = kept;
+    get_rows(c, band_, x, more.data());
+    return true;
+  }
   void copy_factor(Index position, Index count, Index height, double* out) const override {
     copy_columns(band_, position, count, band_.shape.half_bandwidth + 1, height, out);
   }

@@ -26,6 +26,7 @@ void band_factor(Run& run, const BandOptions& options) {
   BandFiles files;
   const io::BandInput input = io::open_band(run.control, matrix_location(run, options.matrix));
   files.matrix = reader_of(run, input);
+  files.reread = [&](std::span<const Range> ranges) { return input.reread(ranges); };
   files.location = input.location();
   run.note_input("input", files.location);
   conduct_band(run, files, options, request);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "io/unfinished.hpp"
+#include "kernels/base/parallel.hpp"
 #include "src/commands/band_plan.hpp"
 #include "src/frame/guard.hpp"
 
@@ -56,9 +57,21 @@ class BandJob : public PlannedBand<B> {
       };
   }
 
+  [[nodiscard]] PlanNeeds needs() const override {
+    PlanNeeds needs = Base::needs();
+    if (files_.dense)  // which has no ways to ask for
+      std::erase_if(needs.alternatives, [](const auto& other) {
+        return std::string(other.words).find("--method") != std::string::npos;
+      });
+    return needs;
+  }
   void go(Run&) override {
     BandHooks hooks;
-    hooks.phase = [&](const auto& name, const auto& work) { run_.phase(name, work); };
+    hooks.phase = [&](const auto& name, const auto& work) {
+      // A matrix that is not symmetric is not factored first, where reading comes before.
+      if (name == "solve" && files_.dense && !system_.factor) files_.dense->judge(0);
+      run_.phase(name, work);
+    };
     hooks.note = [&](const std::string& text) { note_fall_back(run_, text); };
     hooks.instead = [&](const BandPlan& failed, const BandNotes& notes, const BandPlan& now) {
       if (failed.method == BandMethod::mixed) {
@@ -78,7 +91,7 @@ class BandJob : public PlannedBand<B> {
   void outcome() override {
     const BandNotes& notes = done_->notes;
     const bool mixed = plan_.method == BandMethod::mixed;
-    files_.judge(done_->failure.minor);
+    if (files_.dense) files_.dense->judge(done_->failure.minor);
     if (plan_.method == BandMethod::streamed && !plan_.tile_by_tile) {
       run_.report["parts"] = notes.parts;
       if (!system_.factor) run_.report["reading_within_solve"] = notes.reading;
@@ -99,6 +112,7 @@ class BandJob : public PlannedBand<B> {
     if (mixed && std::isfinite(notes.condition))
       run_.report["condition_estimate"] = notes.condition;
     note_determinant(mixed);
+    if (files_.dense) run_.phase("condition", [&] { note_condition(); });
   }
   /// Of the solution, against b read again, or of the factor.
   void check() override {
@@ -114,13 +128,10 @@ class BandJob : public PlannedBand<B> {
                                "conditioned, or the factor belongs to another matrix",
                                found, kBandPass, where));
     }
-    if (reciprocal < double(shape().n) * std::numeric_limits<double>::epsilon())
-      run_.warn(
-          fmt::format("the reciprocal condition is {:.2g} at most, below n * 2.2e-16: rounding "
-                      "alone may have changed every digit of the result; {}; compare it with a "
-                      "run on slightly changed numbers, or scale rows and columns so that the "
-                      "diagonal is near one",
-                      reciprocal, where));
+    if (!files_.dense)
+      warn_of(reciprocal, " at most");
+    else if (system_.factor)
+      files_.dense->judge(0);  // has just been read
   }
   void write() override {
     io::Output& output = *files_.output;
@@ -137,16 +148,23 @@ class BandJob : public PlannedBand<B> {
       std::fill(out, out + count * height, 0.0);
       done_->copy_factor(position, count, height, out);
     };
-    const io::Attributes attributes{{"format", std::string("band")},
-                                    {"uplo", std::string("lower")},
-                                    {"content", std::string("Cholesky factor")},
-                                    {"matrix", run_.inputs["input"].template get<std::string>()},
-                                    {"log_abs_determinant", log_determinant_}};
-    output.write_columns("factor", height, shape().n, done_->ranges, columns, attributes);
+    io::Attributes attributes{{"content", std::string("Cholesky factor")},
+                              {"matrix", run_.inputs["input"].template get<std::string>()},
+                              {"log_abs_determinant", log_determinant_}};
+    if (files_.dense) {
+      attributes["uplo"] = std::string("upper");
+      attributes["reciprocal_condition"] = reciprocal_;
+      output.write<double>("factor", height, height, done_->ranges, upper_rows(columns),
+                           attributes);
+    } else {
+      attributes["uplo"] = std::string("lower");
+      attributes["format"] = std::string("band");
+      output.write_columns("factor", height, shape().n, done_->ranges, columns, attributes);
+    }
     output.commit(run_.attributes());
   }
   [[nodiscard]] std::string problem() const override {
-    std::string text = files_.whole
+    std::string text = files_.dense
                            ? fmt::format("symmetric positive definite matrix, n = {}", shape().n)
                            : fmt::format("band matrix, n = {}, half-bandwidth {}", shape().n,
                                          system_.matrix.half_bandwidth);
@@ -156,9 +174,9 @@ class BandJob : public PlannedBand<B> {
   [[nodiscard]] std::string answer() const override {
     const BandNotes& notes = done_->notes;
     const bool mixed = plan_.method == BandMethod::mixed;
-    std::string text =
-        fmt::format("{}, log-determinant {}{:.10g}", solves() ? "x" : "Cholesky factor",
-                    mixed ? "about " : "", log_determinant_);
+    std::string text = solves() ? "x" : "Cholesky factor";
+    if (reciprocal_ > 0) text += fmt::format(", condition {:.2g}", 1 / reciprocal_);
+    text += fmt::format(", log-determinant {}{:.10g}", mixed ? "about " : "", log_determinant_);
     if (mixed)
       text += fmt::format(
           "\nmixed precision: {}, {}, backward error {:.3g}, condition about {:.3g}",
@@ -170,10 +188,10 @@ class BandJob : public PlannedBand<B> {
  private:
   void choose(BandPlan plan) {
     Base::choose(std::move(plan));
-    if (!files_.whole) return;
+    if (!files_.dense) return;
     run_.report["way"] = run_.report["method"];
     run_.report["method"] = "cholesky";
-    run_.report["columns"] = nrhs();
+    if (solves()) run_.report["columns"] = nrhs();
     for (const char* key : {"half_bandwidth", "parts"}) run_.report.erase(key);
   }
   /// In mixed precision an estimate, with its standard error.
@@ -185,8 +203,43 @@ class BandJob : public PlannedBand<B> {
     else
       log_determinant_ = done_->log_determinant();
     result["log_abs_determinant"] = log_determinant_;
-    if (files_.whole) result["determinant_sign"] = 1;
+    if (files_.dense) result["determinant_sign"] = 1;
     if (mixed) result["log_abs_determinant_error"] = error;
+  }
+  /// Of a dense matrix, by solves with the factor.
+  void note_condition() {
+    reciprocal_ = files_.dense->reciprocal_condition(done_->ranges, [&](std::vector<double>& rows) {
+      (void)done_->solve_more(rows, files_.dense->probes);
+    });
+    run_.report["result"]["reciprocal_condition"] = reciprocal_;
+    warn_of(reciprocal_, "");
+  }
+  /// What has passed its check may still have no right digit. `bound`: words behind the number.
+  void warn_of(double reciprocal, const char* bound) {
+    if (reciprocal < double(shape().n) * std::numeric_limits<double>::epsilon())
+      run_.warn(
+          fmt::format("the reciprocal condition is {:.2g}{}, below n * 2.2e-16: rounding "
+                      "alone may have changed every digit of the result; {}; compare it with a "
+                      "run on slightly changed numbers, or scale rows and columns so that the "
+                      "diagonal is near one",
+                      reciprocal, bound, io::to_string(files_.location)));
+  }
+  /// Row j of L^T from column j of the band: zeros up to its diagonal.
+  io::Source<double> upper_rows(const io::Source<double>& columns) const {
+    std::vector<Index> numbers;  // of this rank's rows
+    for (const Range& range : done_->ranges)
+      for (Index j = range.first; j < range.end(); ++j) numbers.push_back(j);
+    return [=, n = shape().n](Index position, Index count, double* out) {
+      columns(position, count, out);
+      parallel_ranges(count, 8, [&](Index from, Index to) {
+        for (Index k = from; k < to; ++k) {
+          const Index j = numbers[std::size_t(position + k)];
+          double* const row = out + k * n;
+          std::copy_backward(row, row + (n - j), row + n);
+          std::fill(row, row + j, 0.0);
+        }
+      });
+    };
   }
   void note_not_mixed() {
     run_.report["precision"] = "fp64";
@@ -238,23 +291,30 @@ class BandJob : public PlannedBand<B> {
 
   BandFiles& files_;
   std::unique_ptr<BandResult<B>> done_;
-  double log_determinant_ = 0;
+  double log_determinant_ = 0, reciprocal_ = 0;
 };
 
 }  // namespace
 
 BandReader reader_of(const Run& run, const io::BandInput& input) {
-  return {input.n(), input.half_bandwidth(),
-          [&](std::span<const Range> ranges, const io::Sink<double>& sink) {
-            input.read(run.control, ranges, sink);
-          }};
+  BandReader reader{input.n(), input.half_bandwidth(),
+                    [&](std::span<const Range> ranges, const io::Sink<double>& sink) {
+                      input.read(run.control, ranges, sink);
+                    }};
+  if (input.by_diagonals())
+    reader.diagonals = [&](Range columns, const io::Sink<double>& sink) {
+      input.read_diagonals(run.control, columns, sink);
+    };
+  return reader;
 }
 
 void conduct_band(Run& run, BandFiles& files, const BandOptions& options, BandRequest& request) {
   const std::string& output = run.options.output;
   BandSystem system;
   system.matrix = files.matrix;
-  if (files.factor) system.factor = reader_of(run, *files.factor);
+  system.reread = files.reread;
+  system.where = io::to_string(files.location);
+  system.factor = files.factor;
   if (files.rhs)
     system.rhs = [&](std::span<const Range> ranges, const io::Sink<double>& sink) {
       files.rhs->read(run.control, ranges, sink);
@@ -263,6 +323,7 @@ void conduct_band(Run& run, BandFiles& files, const BandOptions& options, BandRe
   system.scratch = options.scratch;
   system.folder = output.empty() ? "." : io::folder_of(io::parse_location(output).file);
   system.guard = run.options.guard;
+  if (files.dense) system.more = files.dense->probes;
   system.seed = Word(run.options.seed);
   request.n = files.matrix.n;
   request.half_bandwidth = files.matrix.half_bandwidth;

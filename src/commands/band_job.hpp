@@ -19,15 +19,24 @@ struct BandOptions {
   BandPlaces places;
 };
 
+/// A dense matrix as a band of all its columns.
+struct DenseAsBand {
+  /// Once it is read: throws where it is not Cholesky's, or not symmetric.
+  std::function<void(Index failed_minor)> judge;
+  /// As SymmetricMatrix has it (src/dense/cholesky.hpp); `probes`: its columns.
+  std::function<double(std::span<const Range>, const std::function<void(std::vector<double>&)>&)>
+      reciprocal_condition;
+  Index probes = 0;
+};
+
 struct BandFiles {
   BandReader matrix;
-  io::Location location;                ///< the matrix's
-  bool whole = false;                   ///< a dense matrix, as a band of all its columns
-  std::optional<io::DenseInput> rhs;    ///< none: the factor is wanted
-  std::optional<io::BandInput> factor;  ///< stored by band factor, or none
-  std::optional<io::Output> output;     ///< none with --plan
-  /// Of a whole matrix, once it is read: throws where it is no Cholesky's, or not symmetric.
-  std::function<void(Index failed_minor)> judge = [](Index) {};
+  io::Rereader reread;                ///< of the matrix, or none
+  io::Location location;              ///< the matrix's
+  std::optional<DenseAsBand> dense;   ///< none: a band matrix
+  std::optional<io::DenseInput> rhs;  ///< none: the factor is wanted
+  BandReader factor;                  ///< stored, or none
+  std::optional<io::Output> output;   ///< none with --plan
 };
 /// `input` has to outlive what is returned.
 BandReader reader_of(const Run& run, const io::BandInput& input);

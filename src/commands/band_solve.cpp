@@ -93,13 +93,16 @@ void band_solve(Run& run, const BandOptions& options) {
                     "each row of the matrix",
                     rhs.rows(), input.n(), io::to_string(rhs.location())));
   files.matrix = reader_of(run, input);
+  files.reread = [&](std::span<const Range> ranges) { return input.reread(ranges); };
   files.location = input.location();
   run.note_input("input", input.location());
   run.note_input("rhs", rhs.location());
+  std::optional<io::BandInput> factor;
   if (!options.factor.empty()) {
-    const io::Location factor = io::parse_location(options.factor, location.file);
-    check_factor(files.factor.emplace(io::open_band(run.control, factor)), input);
-    run.note_input("factor", files.factor->location());
+    factor = io::open_band(run.control, io::parse_location(options.factor, location.file));
+    check_factor(*factor, input);
+    files.factor = reader_of(run, *factor);
+    run.note_input("factor", factor->location());
   }
   conduct_band(run, files, options, request);
 }

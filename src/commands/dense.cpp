@@ -11,6 +11,7 @@
 #include "src/commands/dense_cholesky.hpp"
 #include "src/commands/dense_run.hpp"
 #include "src/commands/verify.hpp"
+#include "src/dense/factor_file.hpp"
 #include "src/program/reading.hpp"
 
 namespace terrace::dense {
@@ -31,66 +32,20 @@ void require_rows(const io::DenseInput& a, const io::DenseInput& b) {
                               b.rows(), a.rows(), io::to_string(b.location())));
 }
 
-/// The file of `dense factor` as a solution needs it; it has to outlive what is returned.
-StoredFactor stored_factor(const Run& run, const io::DenseInput& factor,
-                           const io::DenseInput& pivots) {
-  const io::Attributes found = io::read_attributes(run.control, factor.location());
-  const auto number = [&](const char* name) {
-    const auto at = found.find(name);
-    if (at != found.end() && std::holds_alternative<Index>(at->second))
-      return double(std::get<Index>(at->second));
-    if (at != found.end() && std::holds_alternative<double>(at->second))
-      return std::get<double>(at->second);
-    fail_together(Exit::input, fmt::format("the factor has no attribute '{}'; {}; name a dataset "
-                                           "that dense factor wrote",
-                                           name, io::to_string(factor.location())));
-  };
-  StoredFactor stored;
-  stored.power = Index(number("power"));
-  stored.norm = number("norm");
-  stored.log_abs_determinant = number("log_abs_determinant");
-  stored.determinant_sign = number("determinant_sign") < 0 ? -1 : 1;
-  const Index n = factor.rows();
-  std::vector<bool> seen(static_cast<std::size_t>(n));
-  bool good = true;
-  const Range all{0, n};
-  pivots.read(run.control, {&all, 1}, [&](Index, Index count, const double* values) {
-    for (Index i = 0; i < count; ++i) {
-      const Index row = Index(values[i]);
-      good = good && row >= 0 && row < n && double(row) == values[i] && !seen[std::size_t(row)];
-      if (good) seen[std::size_t(row)] = true;
-      stored.rows.push_back(row);
-    }
-  });
-  if (run.control.reduce(Index(good), Reduce::min) == 0)
-    fail_together(Exit::input, fmt::format("the pivots are no permutation of the rows; {}; write "
-                                           "the factor again",
-                                           io::to_string(pivots.location())));
-  stored.read = [&run, &factor](std::span<const Range> ranges, const io::Sink<double>& sink) {
-    factor.read(run.control, ranges, sink);
-  };
-  return stored;
-}
-
-/// What dense solve --factor reads beside the matrix.
-struct FactorFiles {
-  io::DenseInput factor, pivots;
-};
-
 /// A^-1, L and U, or X with A X = B; System: what does it, on B.
 template <class B, class System>
 class DenseJob : public PhasedJob {
  public:
-  /// `b`: null for an inverse or a factor; `files`: null without --factor.
+  /// `b`: null for an inverse or a factor; `factor`: null without --factor.
   DenseJob(Run& run, Context<B>& context, const io::DenseInput& a, const io::DenseInput* b,
-           const DenseOptions& options, const FactorFiles* files = nullptr)
+           const DenseOptions& options, const FactorFile* factor = nullptr)
       : run_(run),
         context_(context),
         a_(a),
         b_(b),
         pivoting_(options.pivoting),
         plan_(choose_plan<B>(run, a.rows(), b ? b->columns() : -1, options)),
-        system_(made(files)) {
+        system_(made(factor)) {
     note_plan<B>(run, plan_);
     if (plan_.method == "cramer" && plan_.n > cramer_limit)
       fail_together(Exit::usage,
@@ -105,7 +60,13 @@ class DenseJob : public PhasedJob {
   [[nodiscard]] PlanNeeds needs() const override { return dense_needs<B>(run_, plan_, pivoting_); }
   void describe() override { describe_plan<B>(run_, plan_); }
   void open() override { output_.emplace(run_.control, run_.options.output, run_.options.force); }
-  void read() override { system_.read(); }
+  void read() override {
+    if constexpr (std::is_same_v<System, DenseSystem<B>>)
+      if (!run_.options.no_check && !plan_.stored)
+        system_.keep([this](std::span<const Range> ranges) { return a_.reread(ranges); },
+                     io::to_string(a_.location()));
+    system_.read();
+  }
   void solve() override { found_ = system_.solve(run_.progress); }
   void outcome() override {
     run_.rate(1e-9 * plan_.flops() / run_.seconds("solve"), "GFLOP/s");
@@ -133,15 +94,7 @@ class DenseJob : public PhasedJob {
                                ratio, residual_limit, reciprocal));
   }
   void write() override {
-    const Index width = !b_ ? plan_.n : b_->is_vector() ? -1 : plan_.rhs;
-    io::Attributes attributes;
-    if (!b_)
-      attributes = {{"log_abs_determinant", found_.log_abs_determinant},
-                    {"determinant_sign", Index(found_.determinant_sign)}};
-    if constexpr (std::is_same_v<System, DenseSystem<B>>)
-      if (plan_.factor) describe_factor(attributes);
-    output_->write_scattered<double>(result_name(), plan_.n, width, system_.destination(),
-                                     system_.rows(), attributes);
+    write_result();
     output_->commit(run_.attributes());
   }
   [[nodiscard]] std::string problem() const override {
@@ -161,26 +114,26 @@ class DenseJob : public PhasedJob {
   [[nodiscard]] const char* result_name() const {
     return b_ ? "x" : plan_.factor ? "factor" : "inverse";
   }
-  System made(const FactorFiles* files) {
+  System made(const FactorFile* factor) {
     if constexpr (std::is_same_v<System, DenseSystem<B>>)
-      if (files)
+      if (factor)
         return System(context_, plan_, reader(a_), reader(*b_),
-                      stored_factor(run_, files->factor, files->pivots));
+                      stored_factor(run_.control, *factor));
     return System(context_, plan_, reader(a_), b_ ? reader(*b_) : RowReader());
   }
-  /// Its attributes, and the dataset of its pivots.
-  void describe_factor(io::Attributes& attributes) {
-    const StoredFactor factor = system_.factor(found_);
-    attributes["content"] = std::string("LU factor");
-    attributes["matrix"] = run_.inputs["input"].template get<std::string>();
-    attributes["power"] = factor.power;
-    attributes["norm"] = factor.norm;
-    std::vector<Range> ranges;
-    if (context_.rank() == 0) ranges.push_back({0, plan_.n});
-    output_->write<Index>("pivots", plan_.n, -1, ranges,
-                          [&](Index position, Index count, Index* out) {
-                            std::copy_n(factor.rows.begin() + position, count, out);
-                          });
+  void write_result() {
+    if constexpr (std::is_same_v<System, DenseSystem<B>>)
+      if (plan_.factor)
+        return write_factor(run_.control, *output_, result_name(), system_.factor(found_),
+                            system_.destination(), system_.rows(),
+                            run_.inputs["input"].template get<std::string>());
+    const Index width = !b_ ? plan_.n : b_->is_vector() ? -1 : plan_.rhs;
+    io::Attributes attributes;
+    if (!b_)
+      attributes = {{"log_abs_determinant", found_.log_abs_determinant},
+                    {"determinant_sign", Index(found_.determinant_sign)}};
+    output_->write_scattered<double>(result_name(), plan_.n, width, system_.destination(),
+                                     system_.rows(), attributes);
   }
   RowReader reader(const io::DenseInput& input) {
     return [this, &input](std::span<const Range> ranges, const io::Sink<double>& sink) {
@@ -225,12 +178,12 @@ class DenseJob : public PhasedJob {
   EliminationOutcome found_;
 };
 
-/// `b`, `files`: as DenseJob.
+/// `b`, `factor`: as DenseJob.
 void run_dense(Run& run, const io::DenseInput& a, const io::DenseInput* b,
-               const DenseOptions& options, const FactorFiles* files = nullptr) {
+               const DenseOptions& options, const FactorFile* factor = nullptr) {
   with_backend(run, [&]<class B>(Context<B>& context) {
     if (run.options.method != "cramer") {
-      DenseJob<B, DenseSystem<B>> job(run, context, a, b, options, files);
+      DenseJob<B, DenseSystem<B>> job(run, context, a, b, options, factor);
       conduct(run, context, job);
       return;
     }
@@ -259,53 +212,6 @@ void check_cramer_options(const Run& run, const DenseOptions& options) {
   if (options.pivoting != "auto") refuse("has no choice of pivots", "--pivoting");
 }
 
-/// Whether the matrix goes by Cholesky first; refuses what that does not obey, and contradictions.
-bool wants_cholesky(Run& run, const DenseOptions& options) {
-  const std::string& method = run.options.method;
-  std::string assume = options.assume;
-  run.adopt("assume", assume, std::string());
-  if (method != "cholesky" && (assume.empty() || assume == "general")) return false;
-  const auto refuse = [](const std::string& what, const std::string& option) {
-    fail_together(Exit::usage, fmt::format("{}; {}; leave one of them out", what, option));
-  };
-  if (!method.empty() && method != "cholesky")
-    refuse("--assume " + assume + " chooses the method", "--method " + method);
-  if (method == "cholesky" && assume == "general")
-    refuse("Cholesky's method needs a positive definite matrix", "--assume general");
-  if (run.options.precision != "fp64")
-    refuse("Cholesky's method has FP64 only", "--precision " + run.options.precision);
-  if (options.pivoting != "auto")
-    refuse("Cholesky's method has no pivots", "--pivoting " + options.pivoting);
-  return true;
-}
-
-/// By Cholesky where that is asked for or assumed, and holds; otherwise by elimination.
-void solve_dense(Run& run, const io::DenseInput& a, const io::DenseInput& b,
-                 const DenseOptions& options) {
-  const bool restarted = run.restart_settings().is_object();
-  const bool maybe = options.assume == "auto" && run.options.method.empty() && !restarted;
-  if (!wants_cholesky(run, options) || a.rows() == 0 || (maybe && !looks_definite(run, a)))
-    return run_dense(run, a, &b, options);
-  if (maybe) run.say("a few rows are symmetric: Cholesky's method is tried");
-  NotDefinite found;
-  try {
-    return solve_by_cholesky(run, a, b);
-  } catch (const NotDefinite& why) {
-    found = why;
-  }
-  run.warn(fmt::format(
-      "the matrix is {}; {}; LU goes on",
-      found.minor > 0 ? fmt::format("not positive definite: its leading minor of order {} is not "
-                                    "positive",
-                                    found.minor)
-                      : std::string("not symmetric"),
-      io::to_string(a.location())));
-  run.options.method.clear();
-  run.settings = nlohmann::json::object();
-  for (const char* key : {"way", "right_hand_sides", "memory", "places"}) run.report.erase(key);
-  run_dense(run, a, &b, options);
-}
-
 /// The same for the textbook's method.
 void check_invert_options(const Run& run, const DenseOptions& options) {
   if (run.options.method == "textbook" && run.options.precision != "fp64")
@@ -329,59 +235,23 @@ void check_common_options(const CommonOptions& o) {
     if (given) refuse("--method " + o.method + " has no checkpoints and no check sums; " + name);
 }
 
-/// An inverse or a factor, of the matrix alone.
-void run_alone(Run& run, const DenseOptions& options) {
-  const io::DenseInput a = noted(run, "input",
-                                 io::open_dense(run.control, matrix_location(run, options.matrix),
-                                                io::Wanted::square_matrix()));
+io::DenseInput matrix_alone(Run& run, const DenseOptions& options) {
+  io::DenseInput a = noted(run, "input",
+                           io::open_dense(run.control, matrix_location(run, options.matrix),
+                                          io::Wanted::square_matrix()));
   require_square(a);
-  run_dense(run, a, nullptr, options);
+  return a;
 }
 
 void invert(Run& run, const DenseOptions& options) {
   check_invert_options(run, options);
-  run_alone(run, options);
+  run_dense(run, matrix_alone(run, options), nullptr, options);
 }
 
 void factor(Run& run, DenseOptions options) {
   options.factors = true;
-  run_alone(run, options);
-}
-
-/// Refuses what a solve with a stored factor does not obey.
-void check_factor_options(const Run& run, const DenseOptions& options) {
-  const CommonOptions& o = run.options;
-  const auto refuse = [](bool given, const std::string& name) {
-    if (given)
-      fail_together(Exit::usage, fmt::format("--factor has its factors already; {}; leave one of "
-                                             "them out",
-                                             name));
-  };
-  refuse(!o.method.empty() && o.method != "lu", "--method " + o.method);
-  refuse(options.pivoting != "auto", "--pivoting");
-  refuse(!options.assume.empty(), "--assume");
-  refuse(o.precision != "fp64", "--precision " + o.precision);
-  refuse(o.guard, "--guard");
-  refuse(!o.checkpoint.empty() || !o.restart.empty(), "--checkpoint, --restart");
-}
-
-void solve_factored(Run& run, const io::DenseInput& a, const io::DenseInput& b,
-                    const DenseOptions& options) {
-  check_factor_options(run, options);
-  const io::Location at = io::parse_location(options.factor, a.location().file);
-  FactorFiles files{io::open_dense(run.control, at, io::Wanted::square_matrix()), {}};
-  io::Location of_pivots = files.factor.location();  // beside the factor
-  of_pivots.path = of_pivots.path.substr(0, of_pivots.path.rfind('/') + 1) + "pivots";
-  require_square(files.factor);
-  files.pivots = io::open_dense(run.control, of_pivots, io::Wanted::vectors(files.factor.rows()));
-  if (files.factor.rows() != a.rows() || files.pivots.rows() != a.rows())
-    fail_together(
-        Exit::input,
-        fmt::format("the factor has order {}, the matrix {}; {}; name the factor of this "
-                    "matrix",
-                    files.factor.rows(), a.rows(), io::to_string(files.factor.location())));
-  run.note_input("factor", files.factor.location());
-  run_dense(run, a, &b, options, &files);
+  const io::DenseInput a = matrix_alone(run, options);
+  if (!done_by_cholesky(run, a, nullptr, options)) run_dense(run, a, nullptr, options);
 }
 
 void solve(Run& run, const DenseOptions& options) {
@@ -394,8 +264,15 @@ void solve(Run& run, const DenseOptions& options) {
       noted(run, "rhs", io::open_dense(run.control, rhs, io::Wanted::vectors(a.rows())));
   require_square(a);
   require_rows(a, b);
-  if (!options.factor.empty()) return solve_factored(run, a, b, options);
-  solve_dense(run, a, b, options);
+  if (options.factor.empty()) {
+    if (!done_by_cholesky(run, a, &b, options)) run_dense(run, a, &b, options);
+    return;
+  }
+  const FactorFile stored = open_factor(run, a, options);
+  if (stored.pivots)
+    run_dense(run, a, &b, options, &stored);
+  else
+    solve_with_cholesky(run, a, b, stored);
 }
 
 }  // namespace
@@ -434,14 +311,17 @@ void add_commands(CLI::App& app, Selected& selected) {
       ->required();
   solution->add_option("--factor", options->factor,
                        "The factor of A that dense factor wrote: FILE.h5[:/path]");
-  add({"factor", "L and U with P A = L U, to solve with again and again",
-       "terrace dense factor dense.h5:/A -o factor.h5", "--precision=fp64", verify_lu},
-      factor);
-  solution
-      ->add_option("--assume", options->assume,
-                   "The matrix: general; spd: symmetric positive definite, LU where it is not; "
-                   "auto: spd where a few rows look so")
-      ->check(CLI::IsMember({"general", "spd", "auto"}));
+  CLI::App* factors =
+      add({"factor", "Factors of A by LU or Cholesky, to solve with again and again",
+           "terrace dense factor dense.h5:/A -o factor.h5", "--precision=fp64 --method=lu,cholesky",
+           verify_dense_factor},
+          factor);
+  for (CLI::App* command : {solution, factors})
+    command
+        ->add_option("--assume", options->assume,
+                     "The matrix: general; spd: symmetric positive definite, LU where it is not; "
+                     "auto: spd where a few rows look so")
+        ->check(CLI::IsMember({"general", "spd", "auto"}));
 }
 
 }  // namespace terrace::dense

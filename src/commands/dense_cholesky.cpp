@@ -2,151 +2,146 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
-#include <atomic>
-#include <cstring>
-#include <memory>
 #include <utility>
-#include <vector>
 
-#include "distrib/layout.hpp"
-#include "kernels/base/buffer.hpp"
-#include "kernels/base/parallel.hpp"
-#include "kernels/base/random.hpp"
+#include "distrib/agree.hpp"
 #include "src/commands/band_job.hpp"
+#include "src/dense/cholesky.hpp"
+#include "src/dense/condition.hpp"
 
 namespace terrace::dense {
 namespace {
 
-Word bits_of(double value) {
-  const double positive_zero = value + 0.0;  // -0 is 0
-  Word bits = 0;
-  std::memcpy(&bits, &positive_zero, sizeof bits);
-  return bits;
+RowReader reader(const Run& run, const io::DenseInput& input) {
+  return [&run, &input](std::span<const Range> ranges, const io::Sink<double>& sink) {
+    input.read(run.control, ranges, sink);
+  };
 }
 
-/// Whether A[i, j] = A[j, i], bit by bit, from rows in any order: a sum over all pairs of the bits
-/// of one times r(smaller) s(larger), random odd numbers, must be that of the other. It misses a
-/// difference once in 2^60.
-class SymmetryCheck {
- public:
-  explicit SymmetryCheck(Index n) : r_(static_cast<std::size_t>(n)), s_(r_) {
-    for (Index i = 0; i < n; ++i) {
-      r_[std::size_t(i)] = random_word(0x5ea1, i, 0) | 1;
-      s_[std::size_t(i)] = random_word(0x5ea1, i, 1) | 1;
-    }
-  }
-  /// Row i, all of it.
-  void take(Index i, const double* row) {
-    const Index n = Index(r_.size());
-    ++taken_;
-    Word below = 0, above = 0;
-    for (Index j = 0; j < i; ++j) below += r_[std::size_t(j)] * bits_of(row[j]);
-    for (Index j = i + 1; j < n; ++j) above += s_[std::size_t(j)] * bits_of(row[j]);
-    difference_ += r_[std::size_t(i)] * above - s_[std::size_t(i)] * below;
-  }
-  /// Whether every row was taken as often, by any rank. Collective, like the next.
-  [[nodiscard]] bool whole(const Control& control) const {
-    return control.reduce(taken_.load(), Reduce::sum) % Index(r_.size()) == 0;
-  }
-  [[nodiscard]] bool holds(const Control& control) const {
-    std::vector<Word> sum{difference_.load()};
-    control.reduce(sum, Reduce::sum);
-    return sum[0] == 0;
-  }
-
- private:
-  std::vector<Word> r_, s_;
-  std::atomic<Word> difference_{0};
-  std::atomic<Index> taken_{0};
-};
-
-/// Column j of the lower band, from the diagonal down, is row j of A from there on.
-band::BandReader whole_band(const Run& run, const io::DenseInput& a,
-                            const std::shared_ptr<SymmetryCheck>& symmetry) {
-  const Index n = a.rows();
-  return {n, n - 1,
-          [&run, &a, symmetry, n](std::span<const Range> ranges, const io::Sink<double>& sink) {
-            std::vector<Index> numbers;  // of the rows of this rank
-            for (const Range& range : ranges)
-              for (Index i = range.first; i < range.end(); ++i) numbers.push_back(i);
-            PinnedBuffer<double> columns;
-            a.read(run.control, ranges, [&](Index position, Index count, const double* rows) {
-              if (columns.size() < count * n) columns = PinnedBuffer<double>(count * n);
-              parallel_ranges(count, 8, [&](Index begin, Index end) {
-                for (Index k = begin; k < end; ++k) {
-                  const Index i = numbers[std::size_t(position + k)];
-                  symmetry->take(i, rows + k * n);
-                  double* const out = columns.data() + k * n;
-                  std::copy(rows + k * n + i, rows + (k + 1) * n, out);
-                  std::fill(out + (n - i), out + n, 0.0);
-                }
-              });
-              sink(position, count, columns.data());
-            });
-          }};
+/// Whether the matrix goes by Cholesky first; refuses what that does not obey, and contradictions.
+bool wants_cholesky(Run& run, const DenseOptions& options) {
+  const std::string& method = run.options.method;
+  std::string assume = options.assume;
+  run.adopt("assume", assume, std::string());
+  if (method != "cholesky" && (assume.empty() || assume == "general")) return false;
+  const auto refuse = [](const std::string& what, const std::string& option) {
+    fail_together(Exit::usage, fmt::format("{}; {}; leave one of them out", what, option));
+  };
+  if (!method.empty() && method != "cholesky")
+    refuse("--assume " + assume + " chooses the method", "--method " + method);
+  if (method == "cholesky" && assume == "general")
+    refuse("Cholesky's method needs a positive definite matrix", "--assume general");
+  if (run.options.precision != "fp64")
+    refuse("Cholesky's method has FP64 only", "--precision " + run.options.precision);
+  if (options.pivoting != "auto")
+    refuse("Cholesky's method has no pivots", "--pivoting " + options.pivoting);
+  return true;
 }
 
-/// A run that is continued has not read all rows: then they are read once more.
-bool is_symmetric(const Run& run, const io::DenseInput& a, const SymmetryCheck& seen) {
-  if (seen.whole(run.control)) return seen.holds(run.control);
-  const auto again = std::make_shared<SymmetryCheck>(a.rows());
-  const Range own = contiguous(a.rows(), run.control.size()).ranges(run.control.rank()).front();
-  whole_band(run, a, again).read({&own, 1}, [](Index, Index, const double*) {});
-  return again->holds(run.control);
-}
-
-}  // namespace
-
-bool looks_definite(const Run& run, const io::DenseInput& a) {
-  constexpr Index most = 8;
-  const Index n = a.rows(), count = std::min(most, n);
-  if (n == 0) return false;
-  std::vector<Range> ranges;
-  if (run.control.rank() == 0)
-    for (Index k = 0; k < count; ++k) ranges.push_back({k * n / count, 1});
-  std::vector<double> values;
-  a.read(run.control, ranges, [&](Index, Index rows, const double* data) {
-    values.insert(values.end(), data, data + rows * n);
-  });
-  Index good = 1;
-  for (std::size_t k = 0; k < ranges.size(); ++k)
-    for (std::size_t l = 0; l < ranges.size(); ++l) {
-      const double* const row = values.data() + Index(k) * n;
-      const double other = values[l * std::size_t(n) + std::size_t(ranges[k].first)];
-      if (!(row[ranges[l].first] == other) || (k == l && !(other > 0))) good = 0;
-    }
-  return run.control.reduce(good, Reduce::min) == 1;
-}
-
-void solve_by_cholesky(Run& run, const io::DenseInput& a, const io::DenseInput& b) {
+/// The matrix as a band of all columns.
+void describe_whole(Run& run, const io::DenseInput& a, SymmetricMatrix& matrix,
+                    band::BandFiles& files) {
   const bool asked = run.options.method == "cholesky";
-  const auto symmetry = std::make_shared<SymmetryCheck>(a.rows());
-  const std::string where = io::to_string(a.location());
-  band::BandFiles files;
-  files.matrix = whole_band(run, a, symmetry);
+  files.matrix = {a.rows(), a.rows() - 1, matrix.columns()};
   files.location = a.location();
-  files.whole = true;
-  files.rhs.emplace(b);
-  files.judge = [&](Index minor) {
-    if (!is_symmetric(run, a, *symmetry)) {
-      if (!asked) throw NotDefinite{};
+  band::DenseAsBand& dense = files.dense.emplace();
+  dense.judge = [&, asked](Index minor) {
+    const std::optional<NotDefinite> why = matrix.refused(minor);
+    if (!why) return;
+    if (!asked) throw NotDefinite(*why);
+    if (why->minor == 0)
       fail_together(Exit::input, fmt::format("the matrix is not symmetric; {}; use --method lu, or "
                                              "mend the matrix",
-                                             where));
-    }
-    if (minor > 0 && !asked) throw NotDefinite{minor};
+                                             io::to_string(a.location())));
   };
+  dense.reciprocal_condition = [&](auto ranges, const auto& solve) {
+    return matrix.reciprocal_condition(ranges, solve);
+  };
+  dense.probes = condition_probes;
+}
+
+void conduct_whole(Run& run, band::BandFiles& files) {
   const std::string method = std::exchange(run.options.method, "auto");
   band::BandRequest request;
   request.method = run.options.block > 0 ? "tile-columns" : "auto";  // the others' widths are fixed
   request.block = run.options.block;
   request.ranks = run.control.size();
+  request.stored = bool(files.factor);
+  request.lapack_factor = request.stored || !files.rhs;
+  request.in_steps = !files.rhs && (run.progress.checkpoints != nullptr ||
+                                    (run.options.guard && run.options.no_check));
   band::adopt_band_settings(run, request);
   band::check_request(request);
   run.settings["assume"] = "spd";
   band::conduct_band(run, files, band::BandOptions(), request);
   run.options.method = method;
+}
+
+/// Columns of L, whose diagonal is positive.
+RowReader columns_of_factor(const Run& run, const io::DenseInput& factor) {
+  const Index n = factor.rows();
+  return [&run, &factor, n, read = lower_columns(n, reader(run, factor))](
+             std::span<const Range> ranges, const io::Sink<double>& sink) {
+    bool good = true;
+    read(ranges, [&](Index position, Index count, const double* columns) {
+      for (Index k = 0; k < count; ++k) good = good && columns[k * n] > 0;
+      sink(position, count, columns);
+    });
+    if (run.control.reduce(Index(good), Reduce::min) == 0)
+      fail_together(Exit::input, fmt::format("the factor has a diagonal element that is not "
+                                             "positive; {}; write the factor again",
+                                             io::to_string(factor.location())));
+  };
+}
+
+}  // namespace
+
+bool done_by_cholesky(Run& run, const io::DenseInput& a, const io::DenseInput* b,
+                      const DenseOptions& options) {
+  const bool restarted = run.restart_settings().is_object();
+  const bool maybe = options.assume == "auto" && run.options.method.empty() && !restarted;
+  if (!wants_cholesky(run, options) || a.rows() == 0) return false;
+  SymmetricMatrix matrix(run.control, a.rows(), reader(run, a));
+  if (maybe) {
+    if (run.options.plan) {
+      run.say(
+          "assume     auto: Cholesky is tried where a few rows are symmetric; the plan is LU's");
+      return false;
+    }
+    bool looks = false;
+    run.phase("assume", [&] { looks = matrix.looks_definite(); });
+    if (!looks) return false;
+    run.say("a few rows are symmetric: Cholesky's method is tried");
+  }
+  try {
+    band::BandFiles files;
+    describe_whole(run, a, matrix, files);
+    if (b) files.rhs.emplace(*b);
+    conduct_whole(run, files);
+    return true;
+  } catch (const NotDefinite& why) {
+    run.warn(
+        fmt::format("the matrix is {}; {}; LU goes on", why.words(), io::to_string(a.location())));
+  }
+  run.options.method.clear();
+  run.settings = nlohmann::json::object();
+  for (const char* key : {"way", "right_hand_sides", "memory", "places"}) run.report.erase(key);
+  return false;
+}
+
+void solve_with_cholesky(Run& run, const io::DenseInput& a, const io::DenseInput& b,
+                         const FactorFile& stored) {
+  run.options.method = "cholesky";  // what is not symmetric has no such factor
+  SymmetricMatrix matrix(run.control, a.rows(), reader(run, a));
+  band::BandFiles files;
+  describe_whole(run, a, matrix, files);
+  files.rhs.emplace(b);
+  files.factor = {a.rows(), a.rows() - 1, columns_of_factor(run, stored.factor)};
+  files.dense->reciprocal_condition = [&](auto, const auto&) {
+    return stored.number("reciprocal_condition");
+  };
+  files.dense->probes = 0;
+  conduct_whole(run, files);
 }
 
 }  // namespace terrace::dense

@@ -1,25 +1,16 @@
-// dense solve of a symmetric positive definite matrix.
+// dense solve and dense factor of a symmetric positive definite matrix.
 #pragma once
-#include <optional>
-
-#include "io/input.hpp"
-#include "src/program/register.hpp"
+#include "src/commands/dense_stored.hpp"
 
 namespace terrace::dense {
 
-/// Why a matrix is not Cholesky's: it is not symmetric (minor 0), or its leading minor of that order
-/// is not positive.
-struct NotDefinite {
-  Index minor = 0;
-};
+/// By Cholesky where that is asked for or assumed, and holds: through all phases. `b`: null for the
+/// factor. False: LU has to go on, what needs saying is said. Collective.
+bool done_by_cholesky(Run& run, const io::DenseInput& a, const io::DenseInput* b,
+                      const DenseOptions& options);
 
-/// --assume auto: whether a few rows, read for this, are symmetric and their diagonal positive.
-/// Collective.
-bool looks_definite(const Run& run, const io::DenseInput& a);
-
-/// Solves through all phases by the band's Cholesky, as a band of all columns; whether the matrix is
-/// symmetric is seen while it is read. Throws agreed NotDefinite; with --method cholesky that is an
-/// outcome, or an error of the input. Collective.
-void solve_by_cholesky(Run& run, const io::DenseInput& a, const io::DenseInput& b);
+/// Solves with Cholesky's factor, through all phases. Collective.
+void solve_with_cholesky(Run& run, const io::DenseInput& a, const io::DenseInput& b,
+                         const FactorFile& files);
 
 }  // namespace terrace::dense

@@ -74,8 +74,10 @@ class ReduceBits : public PhasedJob {
     found_.matrix = collectively(
         context_.control, [&] { return BitMatrix<B>(context_, plan_.layout, plan_.all_words()); });
     load_bits(context_, plan_, a_, b_, found_.matrix);
+    if (plan_.certify && !plan_.panels.guard) keep_matrix();
   }
   void solve() override {
+    kept_.begin();
     found_ = reduce_bits(context_, plan_, std::move(found_.matrix), run_.progress);
   }
   void outcome() override {
@@ -99,7 +101,9 @@ class ReduceBits : public PhasedJob {
   }
   void check() override {
     if (writes() && plan_.certify) files_.output->expect(result_bytes());
-    const std::string broken = certify_bits(context_, plan_, a_, b_, found_);
+    kept_.require_same(context_.control, io::to_string(files_.a.location()));
+    const BitSource<B> again = kept_.holds() ? kept_source(kept_, plan_.layout, plan_.columns) : a_;
+    const std::string broken = certify_bits(context_, plan_, again, b_, found_);
     if (plan_.certify) judge(run_, broken);
   }
   bool writes() const override { return files_.output.has_value(); }
@@ -145,6 +149,15 @@ class ReduceBits : public PhasedJob {
   }
 
  private:
+  /// A, as it lies in front of the other columns.
+  void keep_matrix() {
+    const Index words = plan_.words();
+    const std::vector<Range> ranges = plan_.layout.ranges(context_.rank());
+    const auto reread = [&](std::span<const Range> rows) { return files_.a.reread(rows); };
+    if (!kept_.take(context_, reread, ranges, words)) return;
+    kept_.copy_from(context_.bulk, found_.matrix.data.data(), found_.matrix.stride);
+    kept_.seal(context_.bulk);
+  }
   [[nodiscard]] Index rank() const { return found_.pivots.rank(); }
   [[nodiscard]] Index nullity() const { return plan_.columns - rank(); }
   [[nodiscard]] Index determinant() const { return rank() == plan_.columns ? 1 : 0; }
@@ -184,6 +197,7 @@ class ReduceBits : public PhasedJob {
   BitPlan plan_;
   bool determinant_;
   BitSource<B> a_, b_;
+  KeptInput<B> kept_;
   MemoryOf memory_;
   BitResult<B> found_;
 };

@@ -84,7 +84,7 @@ Verdict verify_product(const ResultFile& result);
 Verdict verify_factor(const ResultFile& result);
 Verdict verify_solution(const ResultFile& result);  ///< band solve, dense solve
 Verdict verify_inverse(const ResultFile& result);
-Verdict verify_lu(const ResultFile& result);  ///< dense factor
+Verdict verify_dense_factor(const ResultFile& result);
 Verdict verify_cg(const ResultFile& result);
 Verdict verify_bit_problem(const ResultFile& result);  ///< generate gf2-*: b = A x_true
 Verdict verify_stored(const ResultFile& result);       ///< convert: the content hashes say it all

@@ -8,27 +8,15 @@
 #include "distrib/agree.hpp"
 #include "kernels/base/parallel.hpp"
 #include "kernels/base/random.hpp"
-#include "src/commands/verify.hpp"
+#include "src/commands/verify_reals.hpp"
 
 namespace terrace {
 
 namespace {
 
-constexpr double threshold = 30;
-constexpr double eps = std::numeric_limits<double>::epsilon();
-constexpr Index probes = 16;
 constexpr Word real_probe_seed = 0x76657269667932ull;
 
-/// n x k, row-major, whole on every rank.
-struct Block {
-  Index n = 0, k = 0;
-  std::vector<double> data;
-  Block(const ResultFile& result, Index rows, Index columns) : n(rows), k(columns) {
-    data = collectively(result.control, [&] { return std::vector<double>(std::size_t(n * k)); });
-  }
-  double* row(Index i) { return data.data() + i * k; }
-  [[nodiscard]] const double* row(Index i) const { return data.data() + i * k; }
-};
+}  // namespace
 
 double largest(const std::vector<double>& v) {
   double most = 0;
@@ -36,7 +24,6 @@ double largest(const std::vector<double>& v) {
   return most;
 }
 
-/// The Block of a stored vector or matrix.
 Block read_block(const ResultFile& result, const io::DenseInput& input) {
   Block x(result, input.rows(), input.columns());
   const Range slice = result.slice(x.n);
@@ -54,14 +41,7 @@ Block random_block(const ResultFile& result, Index n, Index k) {
   return z;
 }
 
-/// y = 2^power A x for any kind of matrix, y whole on every rank, and the infinity norm of
-/// 2^power A.
-struct Product {
-  Block y;
-  long double norm = 0;  // rows of large entries add up to more than doubles hold
-  double largest = 0;    // of A itself
-  Index power = 0;
-};
+namespace {
 
 /// The largest over all ranks.
 long double widest(const Control& control, long double value) {
@@ -76,23 +56,19 @@ long double widest(const Control& control, const std::vector<long double>& value
   return widest(control, values.empty() ? 0.0L : *std::max_element(values.begin(), values.end()));
 }
 
+}  // namespace
+
 double times_power(double value, Index power) {
   return power == 0 ? value : std::ldexp(value, int(std::clamp<Index>(power, -5000, 5000)));
 }
-/// The power of two that brings `largest` near one.
 Index power_to_one(double largest) {
   if (!(largest > 0) || !std::isfinite(largest)) return 0;
   int exponent = 0;
   (void)std::frexp(largest, &exponent);
   return -exponent;
 }
-/// times(power), with numbers far from one once more by the power that brings them there.
-template <class Times>
-Product in_range(const Times& times) {
-  Product p = times(Index(0));
-  const Index power = power_to_one(p.largest);
-  return power < -300 || power > 300 ? times(power) : p;
-}
+namespace {
+
 /// Brings every column near one; the powers.
 std::vector<Index> bring_near_one(Block& x) {
   std::vector<Index> powers;
@@ -105,12 +81,14 @@ std::vector<Index> bring_near_one(Block& x) {
   return powers;
 }
 
+}  // namespace
+
 void add_scaled(double* to, const double* from, double factor, Index k) {
   for (Index c = 0; c < k; ++c) to[c] += factor * from[c];
 }
 
 Product dense_times(const ResultFile& result, const io::DenseInput& a, const Block& x,
-                    Index power = 0) {
+                    Index power) {
   Product p{Block(result, a.rows(), x.k), 0, 0, power};
   const Range slice = result.slice(a.rows());
   std::vector<long double> sums(std::size_t(slice.count), 0.0L);
@@ -133,19 +111,7 @@ Product dense_times(const ResultFile& result, const io::DenseInput& a, const Blo
   return p;
 }
 
-/// visit(j, column) for this rank's columns of a lower band.
-template <class F>
-void each_column(const ResultFile& result, const io::BandInput& a, const F& visit) {
-  const Range slice = result.slice(a.n());
-  const Index height = a.half_bandwidth() + 1;
-  result.read(a, slice, [&](Index position, Index count, const double* data) {
-    for (Index c = 0; c < count; ++c) visit(slice.first + position + c, data + c * height);
-  });
-}
-
-/// Symmetric A from its lower band.
-Product band_times(const ResultFile& result, const io::BandInput& a, const Block& x,
-                   Index power = 0) {
+Product band_times(const ResultFile& result, const io::BandInput& a, const Block& x, Index power) {
   const Index n = a.n(), m = a.half_bandwidth();
   Product p{Block(result, n, x.k), 0, 0, power};
   std::vector<long double> sums(std::size_t(n), 0.0L);
@@ -169,6 +135,8 @@ Product band_times(const ResultFile& result, const io::BandInput& a, const Block
   p.largest = result.control.reduce(p.largest, Reduce::max);
   return p;
 }
+
+namespace {
 
 Product sparse_times(const ResultFile& result, const io::SparseInput& a, const Block& x) {
   Product p{Block(result, a.rows(), x.k)};
@@ -234,8 +202,8 @@ Product any_times(const ResultFile& result, const io::Location& location,
   return dense_times(result, a, x);
 }
 
-/// Largest over the columns of |b - y| / (n eps (norm |x| + |b|)), infinity norms; not a number
-/// counts as infinite.
+}  // namespace
+
 double residual_ratio(const Block& b, const Product& ax, const Block& x) {
   double worst = 0;
   for (Index c = 0; c < b.k; ++c) {
@@ -255,6 +223,8 @@ double residual_ratio(const Block& b, const Product& ax, const Block& x) {
   return worst;
 }
 
+namespace {
+
 /// x(:, c) *= 2^power[c] where A x would come close to an end of the range of doubles.
 std::vector<int> away_from_the_ends(Block& x, const Block& b) {
   std::vector<int> power(std::size_t(x.k), 0);
@@ -273,44 +243,11 @@ std::vector<int> away_from_the_ends(Block& x, const Block& b) {
   return power;
 }
 
+}  // namespace
+
 Verdict judge(double ratio, const std::string& what) {
   return {ratio < threshold,
           fmt::format("{}: residual {:.3g}, below {} is good", what, ratio, threshold)};
-}
-
-}  // namespace
-
-Verdict verify_factor(const ResultFile& result) {
-  const io::BandInput a = io::open_band(result.control, result.input("input"));
-  const io::BandInput l = result.band("factor");
-  const Index n = a.n(), m = l.half_bandwidth();
-  if (l.n() != n || m != a.half_bandwidth())
-    return {false, "the shapes of the matrix and its factor do not fit"};
-  const Block z = random_block(result, n, probes);
-  const Product az = in_range([&](Index power) { return band_times(result, a, z, power); });
-  // u = L^T z, then w = L u.
-  Block u(result, n, probes), w(result, n, probes);
-  Index not_positive = 0;
-  each_column(result, l, [&](Index j, const double* column) {
-    if (!(column[0] > 0)) ++not_positive;
-    for (Index i = j; i <= std::min(n - 1, j + m); ++i)
-      add_scaled(u.row(j), z.row(i), column[i - j], probes);
-  });
-  result.control.reduce(u.data, Reduce::sum);
-  not_positive = result.control.reduce(not_positive, Reduce::sum);
-  if (not_positive > 0)
-    return {false,
-            fmt::format("{} diagonal elements of the factor are not positive", not_positive)};
-  const Index by = power_to_one(largest(u.data));
-  for (double& value : u.data) value = times_power(value, by);
-  each_column(result, l, [&](Index j, const double* column) {
-    for (Index i = j; i <= std::min(n - 1, j + m); ++i)
-      add_scaled(w.row(i), u.row(j), column[i - j], probes);
-  });
-  result.control.reduce(w.data, Reduce::sum);
-  for (double& value : w.data) value = times_power(value, az.power - by);
-  return judge(residual_ratio(w, az, z),
-               fmt::format("L (L^T z) = A z on {} random vectors", probes));
 }
 
 Verdict verify_solution(const ResultFile& result) {
@@ -361,47 +298,6 @@ Verdict verify_inverse(const ResultFile& result) {
           fmt::format(
               "A X = I on {} random vectors: residual {:.3g} (X A = I: {:.3g}), below {} is good",
               probes, right, left, threshold)};
-}
-
-Verdict verify_lu(const ResultFile& result) {
-  const io::DenseInput a = io::open_dense(result.control, result.input("input"));
-  const io::DenseInput f = io::open_dense(result.control, result.at("factor"));
-  const io::DenseInput pivots = io::open_dense(result.control, result.at("pivots"));
-  const Index n = a.rows();
-  if (a.columns() != n || f.rows() != n || f.columns() != n || pivots.rows() != n)
-    return {false, "the shapes of the matrix, its factor and the pivots do not fit"};
-  const io::Attributes stored = io::read_attributes(result.control, f.location());
-  const auto power = stored.find("power");
-  if (power == stored.end() || !std::holds_alternative<Index>(power->second))
-    return {false, "the factor does not say which power of two it has"};
-  const Block z = random_block(result, n, probes), p = read_block(result, pivots);
-  const Product az = in_range([&](Index by) { return dense_times(result, a, z, by); });
-  // u = U z, then w = L u; row j is row p(j) of A z.
-  Block u(result, n, probes), w(result, n, probes);
-  const auto each_row = [&](const auto& visit) {
-    const Range own = result.slice(n);
-    f.read(result.control, {&own, 1}, [&](Index position, Index count, const double* rows) {
-      for (Index i = 0; i < count; ++i) visit(own.first + position + i, rows + i * n);
-    });
-  };
-  each_row([&](Index j, const double* row) {
-    for (Index k = j; k < n; ++k) add_scaled(u.row(j), z.row(k), row[k], probes);
-  });
-  result.control.reduce(u.data, Reduce::sum);
-  each_row([&](Index j, const double* row) {
-    add_scaled(w.row(j), u.row(j), 1, probes);
-    for (Index k = 0; k < j; ++k) add_scaled(w.row(j), u.row(k), row[k], probes);
-  });
-  result.control.reduce(w.data, Reduce::sum);
-  Block b(result, n, probes);
-  for (Index j = 0; j < n; ++j) {
-    const double row = p.row(j)[0];
-    if (!(row >= 0 && row < double(n))) return {false, "a pivot is no row of the matrix"};
-    for (Index c = 0; c < probes; ++c)
-      b.row(Index(row))[c] = times_power(w.row(j)[c], az.power - std::get<Index>(power->second));
-  }
-  return judge(residual_ratio(b, az, z),
-               fmt::format("P^-1 L (U z) = A z on {} random vectors", probes));
 }
 
 Verdict verify_cg(const ResultFile& result) {

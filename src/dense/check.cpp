@@ -13,7 +13,7 @@ namespace terrace::dense {
 namespace {
 
 constexpr double eps = 0x1.0p-53;
-constexpr Index exact_limit = 1024, slice = 256, probes = 32;
+constexpr Index slice = 256, probes = 32;
 
 /// max that keeps NaN.
 double larger(double a, double b) { return b <= a || std::isnan(a) ? a : b; }
@@ -149,28 +149,41 @@ std::vector<double> times_inverse(Context<B>& context, const InverseRows<B>& x, 
   return out;
 }
 
-/// For every piece of A's rows that arrives: product(position, count, A v) with v n x columns, and
-/// the largest scaled row sum of A.
+/// For every piece of A's rows, as they arrive or were kept: product(position, count, A v) with v n x
+/// columns; and the largest scaled row sum of A.
 template <class B>
 double rows_times(Context<B>& context, Index n, Index columns, std::span<const Range> ranges,
-                  const std::vector<double>& v, const RowReader& read_a, double scale,
-                  const std::function<void(Index, Index, const double*)>& product) {
+                  const std::vector<double>& v, const RowReader& read_a, const KeptInput<B>* kept,
+                  double scale, const std::function<void(Index, Index, const double*)>& product) {
   const Stream<B>& lane = context.ahead;
-  const Index height = std::clamp<Index>((Index(16) << 20) / std::max<Index>(1, n * 8), 1, 4096);
+  const bool here = kept && kept->holds();
+  const Index piece = (here ? Index(1) << 30 : Index(16) << 20) / std::max<Index>(1, n * 8);
+  const Index height = std::clamp<Index>(piece, 1, 4096);
   const auto [factor, a, out] = collectively(context.control, [&] {
-    return std::make_tuple(Matrix<B>(lane, n, columns, v), Buffer<double, B>(height * n),
+    return std::make_tuple(Matrix<B>(lane, n, columns, v), Buffer<double, B>(here ? 0 : height * n),
                            Buffer<double, B>(height * columns));
   });
   double norm_a = 0;
-  read_a(ranges, [&, &factor = factor, &a = a, &out = out](Index position, Index count,
-                                                           const double* rows) {
+  const auto meet = [&, &factor = factor, &out = out](Index position, Index some,
+                                                      View<const double, B> rows) {
+    norm_a = larger(norm_a, largest(sums<B>(lane, false, some, n, scale, rows, n)));
+    multiply<B>(lane, some, columns, n, 1.0, rows, n, factor.view(), columns, 0.0, out.view(),
+                columns);
+    product(position, some, to_host(lane, out.view().slice(0, some * columns)).data());
+  };
+  if (here) {
+    const View<const double, B> rows = kept->doubles();
+    for (Index from = 0; from * n < rows.size; from += height) {
+      const Index some = std::min(height, rows.size / n - from);
+      meet(from, some, rows.slice(from * n, some * n));
+    }
+    return context.control.reduce(norm_a, Reduce::max);
+  }
+  read_a.for_copying(ranges, [&, &a = a](Index position, Index count, const double* rows) {
     for (Index from = 0; from < count; from += height) {
       const Index some = std::min(height, count - from);
       upload(lane, a.view().slice(0, some * n), rows + from * n);
-      norm_a = larger(norm_a, largest(sums<B>(lane, false, some, n, scale, a.view(), n)));
-      multiply<B>(lane, some, columns, n, 1.0, a, n, factor.view(), columns, 0.0, out.view(),
-                  columns);
-      product(position + from, some, to_host(lane, out.view().slice(0, some * columns)).data());
+      meet(position + from, some, a.view());
     }
   });
   return context.control.reduce(norm_a, Reduce::max);
@@ -178,7 +191,8 @@ double rows_times(Context<B>& context, Index n, Index columns, std::span<const R
 
 template <class B>
 InverseResidual check_by_probes(Context<B>& context, const InverseRows<B>& x,
-                                const RowReader& read_a, double scale, Word seed) {
+                                const RowReader& read_a, const KeptInput<B>* kept, double scale,
+                                Word seed) {
   const Index n = x.n;
   std::vector<double> v(std::size_t(n * probes));
   for (Index i = 0; i < n; ++i)
@@ -194,7 +208,7 @@ InverseResidual check_by_probes(Context<B>& context, const InverseRows<B>& x,
   double right = 0, left = 0;
   const std::vector<Range> ranges = x.rows.ranges(context.rank());
   const double norm_a = rows_times(
-      context, n, 2 * probes, ranges, both, read_a, scale,
+      context, n, 2 * probes, ranges, both, read_a, kept, scale,
       [&](Index position, Index count, const double* product) {
         for (Index r = 0; r < count; ++r) {
           const Index i = x.rows.global(position + r, context.rank());
@@ -232,10 +246,12 @@ std::pair<double, double> norms_of_inverse(Context<B>& context,
 
 template <class B>
 InverseResidual check_inverse(Context<B>& context, const std::type_identity_t<InverseRows<B>>& x,
-                              const RowReader& read_a, double scale, bool exact, Word seed) {
+                              const RowReader& read_a, double scale, bool exact, Word seed,
+                              std::type_identity_t<const KeptInput<B>*> kept) {
   if (x.n == 0) return {0, 0, "exact, 1-norm"};
-  return exact || x.n <= exact_limit ? check_exactly(context, x, read_a, scale)
-                                     : check_by_probes(context, x, read_a, scale, seed);
+  return exact || is_checked_exactly(x.n)
+             ? check_exactly(context, x, read_a, scale)
+             : check_by_probes<B>(context, x, read_a, kept, scale, seed);
 }
 
 Index exact_check_bytes(Index n, Index slots) {
@@ -245,7 +261,8 @@ Index exact_check_bytes(Index n, Index slots) {
 template <class B>
 double check_solution(Context<B>& context, Index n, Index right, std::span<const Range> ranges,
                       const std::function<void(Index, Index, double*)>& own_rows,
-                      const RowReader& read_a, const RowReader& read_b, double scale) {
+                      const RowReader& read_a, const RowReader& read_b, double scale,
+                      std::type_identity_t<const KeptInput<B>*> kept) {
   Index slots = 0;
   for (const Range& range : ranges) slots += range.count;
   double worst = 0;
@@ -255,7 +272,7 @@ double check_solution(Context<B>& context, Index n, Index right, std::span<const
     own_rows(first, count, x.data());
     context.control.reduce(x, Reduce::sum);
     const double norm_a =
-        rows_times(context, n, count, ranges, x, read_a, scale,
+        rows_times(context, n, count, ranges, x, read_a, kept, scale,
                    [&](Index position, Index rows, const double* product) {
                      std::copy_n(product, rows * count, r.begin() + position * count);
                    });
@@ -280,14 +297,14 @@ double check_solution(Context<B>& context, Index n, Index right, std::span<const
   return worst;
 }
 
-#define INSTANTIATE(B)                                                                         \
-  template InverseResidual check_inverse(Context<B>&, const InverseRows<B>&, const RowReader&, \
-                                         double, bool, Word);                                  \
-  template double check_solution(Context<B>&, Index, Index, std::span<const Range>,            \
-                                 const std::function<void(Index, Index, double*)>&,            \
-                                 const RowReader&, const RowReader&, double);                  \
-  template std::pair<double, double> norms_of_rows(Context<B>&, Index, Index,                  \
-                                                   View<const double, B>, Index);              \
+#define INSTANTIATE(B)                                                                             \
+  template InverseResidual check_inverse(Context<B>&, const InverseRows<B>&, const RowReader&,     \
+                                         double, bool, Word, const KeptInput<B>*);                 \
+  template double check_solution(Context<B>&, Index, Index, std::span<const Range>,                \
+                                 const std::function<void(Index, Index, double*)>&,                \
+                                 const RowReader&, const RowReader&, double, const KeptInput<B>*); \
+  template std::pair<double, double> norms_of_rows(Context<B>&, Index, Index,                      \
+                                                   View<const double, B>, Index);                  \
   template std::pair<double, double> norms_of_inverse(Context<B>&, const InverseRows<B>&);
 TERRACE_FOR_EACH_BACKEND(INSTANTIATE)
 #undef INSTANTIATE

@@ -10,35 +10,10 @@
 #include "kernels/base/error.hpp"
 #include "kernels/base/matrix.hpp"
 #include "kernels/base/random.hpp"
+#include "src/dense/condition.hpp"
 #include "src/frame/guard.hpp"
 
 namespace terrace::dense {
-
-namespace {
-
-// Columns z of Cauchy numbers estimate ||A^-1||_infinity in a solve: |x z| is distributed as
-// ||x||_1 |z| (Indyk 2006), so its geometric mean over the columns estimates ||x||_1 of every row x
-// of A^-1 (Li 2008); the largest is within a factor of about five.
-constexpr Index condition_probes = 16;
-constexpr double probe_scale = 0x1p-20;  // against overflow
-
-double cauchy_probe(Index i, Index p) {
-  const double angle = 1.5707963267948966 * random_uniform(0xc0de, i, p);
-  return probe_scale * std::clamp(std::tan(angle), -1e6, 1e6);
-}
-double norm_from_probes(Index rows, const std::vector<double>& y) {
-  double largest = 0;
-  for (Index i = 0; i < rows; ++i) {
-    double logarithms = 0;
-    for (Index p = 0; p < condition_probes; ++p)
-      logarithms += std::log(std::max(std::fabs(y[std::size_t(i * condition_probes + p)]),
-                                      std::numeric_limits<double>::denorm_min()));
-    largest = std::max(largest, std::exp(logarithms / double(condition_probes)));
-  }
-  return largest / probe_scale;
-}
-
-}  // namespace
 
 double DensePlan::flops() const {
   const double order = double(n);
@@ -74,7 +49,7 @@ DensePlan plan_dense(int ranks, Index n, const DenseRequest& o) {
   plan.probes = n > 0 && !o.inverse ? condition_probes : 0;
   static_cast<EliminationPlan&>(plan) =
       plan_elimination<B>(ranks, n, plan.rhs + plan.probes + (o.guard ? 1 : 0), o.inverse, o.block,
-                          o.pivoting, o.emulated, lu);
+                          o.pivoting, o.emulated, lu, o.room);
   plan.keep = o.factor;
   if (o.factor) plan.bytes += 8 * plan.block * plan.columns;
   plan.guard = o.guard;
@@ -120,10 +95,19 @@ io::Source<double> DenseSystem<B>::stored(Index from, Index columns) const {
 template <class B>
 void DenseSystem<B>::load(Index from, Index columns, const RowReader& read, ColumnSizes* sizes) {
   const InverseRows<B> to = held();
-  read(to.rows.ranges(context_.rank()), [&](Index position, Index count, const double* rows) {
+  const auto copy = [&](Index position, Index count, const double* rows) {
     copy_rows<double>(context_.ahead, to.data.data + position * to.ld + from, to.ld, rows, columns,
                       columns, count);
-    if (sizes) sizes->take(count, rows);
+  };
+  const std::vector<Range> ranges = to.rows.ranges(context_.rank());
+  if (!sizes)
+    return read.for_copying(ranges, [&](Index position, Index count, const double* rows) {
+      copy(position, count, rows);
+      context_.ahead.synchronize();
+    });
+  read(ranges, [&](Index position, Index count, const double* rows) {
+    copy(position, count, rows);
+    sizes->take(count, rows);
     context_.ahead.synchronize();
   });
 }
@@ -133,10 +117,13 @@ template <class B>
 void DenseSystem<B>::scale(Index from, const Powers& powers) {
   const InverseRows<B> rows = held();
   if (!scales(powers) || rows.slots == 0) return;
+  scale(rows.slots, rows.data.slice(from, rows.data.size - from), rows.ld, powers);
+}
+template <class B>
+void DenseSystem<B>::scale(Index rows, View<double, B> columns, Index ld, const Powers& powers) {
   const Buffer<Index, B> power(Index(powers.size()));
   upload(context_.ahead, power.view(), powers.data());
-  scale_columns<B>(context_.ahead, rows.slots, power.view(),
-                   rows.data.slice(from, rows.data.size - from), rows.ld);
+  scale_columns<B>(context_.ahead, rows, power.view(), columns, ld);
   context_.ahead.synchronize();
 }
 
@@ -154,6 +141,19 @@ void DenseSystem<B>::put_probes() {
   context_.ahead.synchronize();
 }
 
+/// A for the check, where all that this asks of it are products.
+template <class B>
+void DenseSystem<B>::keep_matrix() {
+  if (plan_.guard || textbook_ ||
+      (plan_.inverse && (plan_.exact_check || is_checked_exactly(plan_.n))))
+    return;
+  const InverseRows<B> to = held();
+  const std::vector<Range> ranges = to.rows.ranges(context_.rank());
+  if (!kept_.take(context_, reread_, ranges, plan_.n)) return;
+  kept_.copy_from(context_.ahead, static_cast<const double*>(to.data.data), to.ld);
+  kept_.seal(context_.ahead);
+}
+
 /// Of row i of A; any numbers will do.
 double test_number(Index i) { return random_uniform(0x7e57, i, 0); }
 
@@ -162,8 +162,7 @@ void DenseSystem<B>::put_test(bool factored) {
   const InverseRows<B> to = held();
   std::vector<double> column(static_cast<std::size_t>(to.slots));
   for (Index s = 0; s < to.slots; ++s) {
-    Index row = to.rows.global(s, context_.rank());
-    if (factored) row = jordan_->pivot_rows()[std::size_t(to.destination[std::size_t(s)])];
+    const Index row = factored ? row_of_factor(s) : to.rows.global(s, context_.rank());
     column[std::size_t(s)] = test_number(row);
   }
   if (to.slots > 0)
@@ -171,15 +170,17 @@ void DenseSystem<B>::put_test(bool factored) {
   context_.ahead.synchronize();
 }
 
-/// L and U, then the row of B that belongs to each of their rows.
 template <class B>
-void DenseSystem<B>::read_stored() {
-  load(0, plan_.n, stored_->read);
-  jordan_->adopt_factors();
+Index DenseSystem<B>::row_of_factor(Index slot) const {
+  const std::vector<Index>& rows = stored_ ? stored_->rows : jordan_->pivot_rows();
+  return rows[std::size_t(jordan_->destination()[std::size_t(slot)])];
+}
+
+template <class B>
+void DenseSystem<B>::load_factored(Index power) {
   const InverseRows<B> to = held();
   std::vector<Index> slot_of(static_cast<std::size_t>(plan_.n), Index(-1));  // of rows of B
-  for (Index s = 0; s < to.slots; ++s)
-    slot_of[std::size_t(stored_->rows[std::size_t(to.destination[std::size_t(s)])])] = s;
+  for (Index s = 0; s < to.slots; ++s) slot_of[std::size_t(row_of_factor(s))] = s;
   std::vector<double> own(std::size_t(to.slots * plan_.rhs));
   ColumnSizes of_b(plan_.rhs);
   const Range all{0, plan_.n};
@@ -194,8 +195,20 @@ void DenseSystem<B>::read_stored() {
                       plan_.rhs, to.slots);
   context_.ahead.synchronize();
   of_b.reduce(context_.control);
-  powers_ = SystemPowers(plan_.n, stored_->power, of_b);
+  powers_ = SystemPowers(plan_.n, power, of_b);
   scale(plan_.n, powers_.b);
+}
+
+template <class B>
+void DenseSystem<B>::read_stored() {
+  load(0, plan_.n, stored_->read);
+  jordan_->adopt_factors();
+  if (plan_.factor) {
+    powers_ = SystemPowers(plan_.n, stored_->power, ColumnSizes(0));
+    put_test(true);
+  } else {
+    load_factored(stored_->power);
+  }
   put_probes();
   norm_a_ = stored_->norm;
 }
@@ -210,6 +223,7 @@ void DenseSystem<B>::read() {
     jordan_.emplace(context_, plan_);
   if (stored_) return read_stored();
   load(0, plan_.n, a_);
+  keep_matrix();
   const InverseRows<B> rows = held();
   Sizes of_a = sizes_of<B>(context_.ahead, rows.slots, plan_.n, rows.data, rows.ld);
   of_a.largest = context_.control.reduce(of_a.largest, Reduce::max);
@@ -225,6 +239,8 @@ void DenseSystem<B>::read() {
     powers_ = SystemPowers(plan_.n, of_a, of_b);
   }
   scale(0, powers_.a);
+  if (kept_.holds() && scales(powers_.a) && rows.slots > 0)
+    scale(rows.slots, kept_.doubles(), plan_.n, powers_.a);
   scale(plan_.n, powers_.b);
   if (!plan_.inverse) put_probes();
   const auto [one, infinity] = norms_of_rows<B>(context_, rows.slots, plan_.n, rows.data, rows.ld);
@@ -233,8 +249,9 @@ void DenseSystem<B>::read() {
 
 template <class B>
 EliminationOutcome DenseSystem<B>::solve(Progress& progress) {
+  kept_.begin();
   if (stored_) {
-    EliminationOutcome found = jordan_->solve_factored();
+    EliminationOutcome found = jordan_->solve_factored(plan_.right);
     if (found.good() && !settles()) found.overflow = true;
     found.log_abs_determinant = stored_->log_abs_determinant;
     found.determinant_sign = stored_->determinant_sign;
@@ -244,6 +261,18 @@ EliminationOutcome DenseSystem<B>::solve(Progress& progress) {
       textbook_ ? textbook_->run(progress) : jordan_->run_guarded(progress, [this] { read(); });
   if (found.good() && !settles()) found.overflow = true;
   found.log_abs_determinant = powers_.log_determinant(found.log_abs_determinant);
+  return found;
+}
+
+template <class B>
+EliminationOutcome DenseSystem<B>::solve_again(Index right, RowReader b) {
+  plan_.rhs = width_ = right;
+  first_ = plan_.n;
+  again_ = true;
+  b_ = std::move(b);
+  load_factored(powers_.a.empty() ? 0 : powers_.a[0]);
+  EliminationOutcome found = jordan_->solve_factored(right);
+  if (found.good() && !settles()) found.overflow = true;
   return found;
 }
 
@@ -276,10 +305,11 @@ double DenseSystem<B>::reciprocal_condition() {
 template <class B>
 double DenseSystem<B>::residual(const std::function<void(const InverseResidual&)>& seen) {
   const InverseRows<B> x = held();
+  kept_.require_same(context_.control, where_);
   RowReader b = scaled(b_, powers_.b);
-  if (plan_.factor) {
+  if (plan_.factor && !again_) {
     put_test(true);
-    if (!jordan_->solve_factored().good()) return std::numeric_limits<double>::infinity();
+    if (!jordan_->solve_factored(1).good()) return std::numeric_limits<double>::infinity();
     b = [](std::span<const Range> ranges, const io::Sink<double>& sink) {
       Index position = 0;
       for (const Range& range : ranges) {
@@ -291,8 +321,8 @@ double DenseSystem<B>::residual(const std::function<void(const InverseResidual&)
     };
   }
   if (plan_.inverse) {
-    const InverseResidual r =
-        check_inverse(context_, x, scaled(a_, powers_.a), 1.0, plan_.exact_check, plan_.seed);
+    const InverseResidual r = check_inverse(context_, x, scaled(a_, powers_.a), 1.0,
+                                            plan_.exact_check, plan_.seed, &kept_);
     if (seen) seen(r);
     return r.right;
   }
@@ -304,14 +334,14 @@ double DenseSystem<B>::residual(const std::function<void(const InverseResidual&)
         for (Index s = 0; s < x.slots; ++s)
           std::copy_n(own.data() + s * count, count, out + x.destination[std::size_t(s)] * count);
       },
-      scaled(a_, powers_.a), b, 1.0);
+      scaled(a_, powers_.a), b, 1.0, &kept_);
 }
 
 template <class B>
 double DenseSystem<B>::check(Progress& progress,
                              const std::function<void(const InverseResidual&)>& seen) {
   const double ratio = residual(seen);
-  if (!plan_.guard || ratio <= residual_limit) return ratio;
+  if (!plan_.guard || again_ || ratio <= residual_limit) return ratio;
   read();
   const double now = solve(progress).good() ? residual(seen) : INFINITY;
   if (now <= residual_limit)
@@ -325,7 +355,7 @@ double DenseSystem<B>::check(Progress& progress,
 template <class B>
 StoredFactor DenseSystem<B>::factor(const EliminationOutcome& found) const {
   StoredFactor factor;
-  factor.rows = jordan_->pivot_rows();
+  factor.rows = stored_ ? stored_->rows : jordan_->pivot_rows();
   factor.power = powers_.a.empty() ? 0 : powers_.a[0];
   factor.norm = norm_a_;
   factor.log_abs_determinant = found.log_abs_determinant;
@@ -334,8 +364,8 @@ StoredFactor DenseSystem<B>::factor(const EliminationOutcome& found) const {
 }
 
 template <class B>
-io::Source<double> DenseSystem<B>::rows() const {
-  return scaled(stored(first_, width_), powers_.result);
+RowSource DenseSystem<B>::rows() const {
+  return scaled({stored(first_, width_), true}, powers_.result);
 }
 
 #define TERRACE_INSTANTIATE(B)                                       \

@@ -9,6 +9,7 @@
 #include "io/input.hpp"
 #include "io/output.hpp"
 #include "kernels/gf2/bits.hpp"
+#include "src/frame/kept_input.hpp"
 
 namespace terrace::gf2 {
 
@@ -67,6 +68,15 @@ struct BitSource {
 /// The file's rows that `layout` gives to this rank.
 template <class B>
 BitSource<B> file_source(const Context<B>& context, const io::BitInput& input, BlockCyclic layout);
+/// Those that were kept. `kept` has to outlive what is returned.
+template <class B>
+BitSource<B> kept_source(const KeptInput<B>& kept, BlockCyclic layout, Index columns) {
+  const Index words = ceil_div(columns, 64);
+  return {layout.extent, columns, [&kept, words](const BitSink<B>& sink) {
+            const View<const Word, B> rows = kept.numbers();
+            if (rows.size > 0) sink(0, {rows.data, words, rows.size / words, nullptr});
+          }};
+}
 /// The same from a formula, made on the backend.
 template <class B>
 BitSource<B> random_source(const Context<B>& context, RandomBits what, BlockCyclic layout);
