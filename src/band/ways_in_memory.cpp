@@ -228,11 +228,17 @@ class InParts : public BandWay<B> {
   void load_matrix() {
     const bool keeps = Base::keeps();
     BandProblem<B> from = problem_;
-    if (keeps)
-      from.source = [&](Context<B>& context, Range columns, Index height, View<double, B> to) {
-        problem_.source(context, columns, height, to);
-        copy<double, B>(context.ahead, kept_.doubles().slice(columns.first * height, to.size), to);
+    if (keeps) {
+      fill_zero(c.ahead, kept_.doubles());  // the last columns are shorter
+      from.source = [&](Context<B>& context, Range columns, Index height, Index ld,
+                        View<double, B> to) {
+        const Index stored = problem_.half_bandwidth + 1;
+        problem_.source(context, columns, height, ld, to);
+        if (columns.count > 0)
+          copy_rows<double, B>(context.ahead, kept_.doubles().data + columns.first * stored, stored,
+                               to.data, ld, height, columns.count);
       };
+    }
     load_parts(c, from, a_);
     if (keeps) kept_.seal(c.ahead);
   }
