@@ -76,11 +76,10 @@ class BandWay : public BandResult<B>, protected BandTask<B> {
     if (!kept_.holds()) return problem_;
     return {problem_.n, problem_.half_bandwidth,
             [this](Context<B>& context, Range columns, Index height, Index ld, View<double, B> to) {
-              const Index stored = problem_.half_bandwidth + 1;
-              if (columns.count > 0)
-                copy_rows<double, B>(context.ahead, to.data, ld,
-                                     kept_.doubles().data + columns.first * stored, stored, height,
-                                     columns.count);
+              const Index width = problem_.half_bandwidth + 1;
+              copy_rows<double, B>(context.ahead, to.data, ld,
+                                   kept_.doubles().data + columns.first * width, width, height,
+                                   columns.count);
             }};
   }
   /// Numbers on the backend from the host, or there.

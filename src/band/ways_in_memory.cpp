@@ -16,6 +16,9 @@ void read_tiles(Context<B>& c, const BandReader& from, BandTiles<B>& a) {
   const BandShape& s = a.shape;
   const Index stored = from.half_bandwidth + 1;
   const BlockCyclic columns{s.n, s.width, c.size()};
+  if (turns_there(c, from))
+    return turn_columns<B>(c, from, columns.ranges(c.rank()), s.half_bandwidth + 1, a.data.view(),
+                           s.column());
   from.read(columns.ranges(c.rank()), [&](Index position, Index count, const double* data) {
     // Below row n stands zero already.
     const Index height = std::min(s.half_bandwidth + 1, s.n - columns.global(position, c.rank()));
@@ -229,14 +232,13 @@ class InParts : public BandWay<B> {
     const bool keeps = Base::keeps();
     BandProblem<B> from = problem_;
     if (keeps) {
-      fill_zero(c.ahead, kept_.doubles());  // the last columns are shorter
-      from.source = [&](Context<B>& context, Range columns, Index height, Index ld,
-                        View<double, B> to) {
-        const Index stored = problem_.half_bandwidth + 1;
+      fill_zero(c.ahead, kept_.numbers());  // what is outside may not come
+      const Index width = problem_.half_bandwidth + 1;
+      from.source = [=, this](Context<B>& context, Range columns, Index height, Index ld,
+                              View<double, B> to) {
         problem_.source(context, columns, height, ld, to);
-        if (columns.count > 0)
-          copy_rows<double, B>(context.ahead, kept_.doubles().data + columns.first * stored, stored,
-                               to.data, ld, height, columns.count);
+        copy_rows<double, B>(context.ahead, kept_.doubles().data + columns.first * width, width,
+                             to.data, ld, height, columns.count);
       };
     }
     load_parts(c, from, a_);

@@ -297,10 +297,15 @@ class BandJob : public PlannedBand<B> {
 }  // namespace
 
 BandReader reader_of(const Run& run, const io::BandInput& input) {
-  return {input.n(), input.half_bandwidth(),
-          [&](std::span<const Range> ranges, const io::Sink<double>& sink) {
-            input.read(run.control, ranges, sink);
-          }};
+  BandReader reader{input.n(), input.half_bandwidth(),
+                    [&](std::span<const Range> ranges, const io::Sink<double>& sink) {
+                      input.read(run.control, ranges, sink);
+                    }};
+  if (input.by_diagonals())
+    reader.diagonals = [&](Range columns, const io::Sink<double>& sink) {
+      input.read_diagonals(run.control, columns, sink);
+    };
+  return reader;
 }
 
 void conduct_band(Run& run, BandFiles& files, const BandOptions& options, BandRequest& request) {

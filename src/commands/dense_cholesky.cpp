@@ -130,7 +130,7 @@ bool done_by_cholesky(Run& run, const io::DenseInput& a, const io::DenseInput* b
 }
 
 void solve_with_cholesky(Run& run, const io::DenseInput& a, const io::DenseInput& b,
-                         const FactorFiles& stored) {
+                         const FactorFile& stored) {
   run.options.method = "cholesky";  // what is not symmetric has no such factor
   SymmetricMatrix matrix(run.control, a.rows(), reader(run, a));
   band::BandFiles files;
