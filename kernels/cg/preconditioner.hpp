@@ -135,5 +135,15 @@ void chebyshev_step(const Stream<Cuda>&, double a, double b, Index columns,
                     View<const double, Cuda> inverse_diagonal, View<const double, Cuda> from,
                     View<const double, Cuda> q, View<double, Cuda> rest, View<double, Cuda> d,
                     View<double, Cuda> z, const double* skip = nullptr);
+/// The first step after a correction d of z, q = A d: rest -= q, z += d + factor D rest,
+/// d = factor D rest. 64 n bytes.
+void chebyshev_correct(const Stream<Cpu>&, double factor, Index columns,
+                       View<const double, Cpu> inverse_diagonal, View<const double, Cpu> q,
+                       View<double, Cpu> rest, View<double, Cpu> d, View<double, Cpu> z,
+                       const double* skip = nullptr);
+void chebyshev_correct(const Stream<Cuda>&, double factor, Index columns,
+                       View<const double, Cuda> inverse_diagonal, View<const double, Cuda> q,
+                       View<double, Cuda> rest, View<double, Cuda> d, View<double, Cuda> z,
+                       const double* skip = nullptr);
 
 }  // namespace terrace::cg

@@ -22,13 +22,18 @@ void require_known(const std::string& value, std::initializer_list<const char*> 
 }  // namespace
 
 terrace::cg::CgRequest request_of(const Options& o, bool dense) {
-  require_known(o.preconditioner, {"none", "jacobi", "block-jacobi", "ic", "chebyshev"},
+  require_known(o.preconditioner, {"none", "jacobi", "block-jacobi", "ic", "chebyshev", "amg"},
                 "preconditioner");
   require_known(o.norm, {"unpreconditioned", "preconditioned", "natural"}, "norm");
   if (dense && o.preconditioner == "ic")
     fail_together(Exit::usage,
                   "the incomplete factor of a dense matrix is its factor; "
                   "cg::Options::preconditioner; use dense::solve, or block-jacobi");
+  if (dense && o.preconditioner == "amg")
+    fail_together(
+        Exit::usage,
+        "multigrid needs a sparse matrix; cg::Options::preconditioner; make it by cg::csr or "
+        "cg::band, or use chebyshev");
   if (o.rtol < 0 || o.atol < 0 || o.block < 1 || o.degree < 1 || o.degree > 64)
     fail_together(Exit::usage,
                   "a tolerance below zero, or a block or degree out of range; "

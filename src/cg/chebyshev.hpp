@@ -50,11 +50,13 @@ class Chebyshev {
 
   /// Collective. `diagonal`: of own rows, on the host; `p`: an operand of own rows (and columns),
   /// kept. ratio 0: chebyshev_ratio(degree), or less where all of the spectrum that was seen lies
-  /// closer to its largest eigenvalue: condition 2, degree 8, 18 applications become 2. Makes up to
-  /// 15 products.
+  /// closer to its largest eigenvalue: condition 2, degree 8, 18 applications become 2. `bound`: no
+  /// eigenvalue of D^-1 A is larger; one of 2, as M-matrices have, is close enough with a ratio.
+  /// Otherwise makes up to 15 products.
   template <class Product>
   Chebyshev(const Context<B>& context, const Product& product, Operand<B>&& p, Range rows,
-            const std::vector<double>& diagonal, Index degree, double ratio = 0)
+            const std::vector<double>& diagonal, Index degree, double ratio = 0,
+            double bound = std::numeric_limits<double>::infinity())
       : p_(std::move(p)),
         rest_(rows.count * p_.columns),
         q_(rows.count * p_.columns),
@@ -72,8 +74,12 @@ class Chebyshev {
     if (notes_.bad_row >= 0) return;
     upload(context.ahead, inverse_.view(), inverse.data());
     context.ahead.synchronize();
-    find_bounds(context, product, rows);
-    notes_.high = 1.1 * notes_.largest;
+    constexpr double close = 2.1;
+    if (ratio > 1 && bound <= close)
+      notes_.largest = bound;
+    else
+      find_bounds(context, product, rows);
+    notes_.high = std::min(1.1 * notes_.largest, bound);
     notes_.low = ratio > 1 ? notes_.high / ratio
                            : std::max(notes_.high / chebyshev_ratio(degree), 0.9 * notes_.smallest);
   }
@@ -82,19 +88,32 @@ class Chebyshev {
   template <class Product>
   void apply(const Context<B>& context, const Product& product, View<const double, B> r,
              View<double, B> z, const double* skip = nullptr) const {
-    const double theta = 0.5 * (notes_.high + notes_.low), delta = 0.5 * (notes_.high - notes_.low);
-    const double sigma = theta / delta;
-    double rho = 1 / sigma;
-    View<const double, B> from = r;
-    chebyshev_start(context.ahead, 1 / theta, p_.columns, inverse_, r, p_.own(), z, skip);
-    for (Index k = 0; k < notes_.degree; ++k) {
-      product(p_, q_.view(), skip);
-      const double next = 1 / (2 * sigma - rho);
-      chebyshev_step(context.ahead, next * rho, 2 * next / delta, p_.columns, inverse_, from, q_,
-                     rest_.view(), p_.own(), z, skip);
-      from = rest_;
-      rho = next;
-    }
+    chebyshev_start(context.ahead, 1 / theta(), p_.columns, inverse_, r, p_.own(), z, skip);
+    continue_from(context, product, r, z, skip);
+  }
+
+  // As a smoother, with apply() before a correction from elsewhere and improve() after it.
+
+  /// r - A z of the z that apply() made of r, by one more product; in memory of this object.
+  template <class Product>
+  View<const double, B> residual(const Context<B>& context, const Product& product,
+                                 View<const double, B> r, const double* skip = nullptr) const {
+    product(p_, q_.view(), skip);
+    add<B>(context.ahead, 1.0, notes_.degree > 0 ? View<const double, B>(rest_) : r, -1.0, q_,
+           rest_.view());
+    return rest_;
+  }
+  /// Where the correction of z is put, own rows.
+  [[nodiscard]] View<double, B> correction() const { return p_.own(); }
+  /// z += the correction, then z += p(D^-1 A) D^-1 (r - A z), from what residual() left: as an
+  /// operator symmetric with apply(). degree + 1 products.
+  template <class Product>
+  void improve(const Context<B>& context, const Product& product, View<double, B> z,
+               const double* skip = nullptr) const {
+    product(p_, q_.view(), skip);
+    chebyshev_correct(context.ahead, 1 / theta(), p_.columns, inverse_, q_, rest_.view(), p_.own(),
+                      z, skip);
+    continue_from(context, product, rest_, z, skip);
   }
 
   /// f(array) of what apply() never writes.
@@ -104,6 +123,23 @@ class Chebyshev {
   }
 
  private:
+  [[nodiscard]] double theta() const { return 0.5 * (notes_.high + notes_.low); }
+  [[nodiscard]] double delta() const { return 0.5 * (notes_.high - notes_.low); }
+  [[nodiscard]] double sigma() const { return theta() / delta(); }
+  /// The steps after the first, of which `from` is the residual that it began with.
+  template <class Product>
+  void continue_from(const Context<B>& context, const Product& product, View<const double, B> from,
+                     View<double, B> z, const double* skip) const {
+    double rho = 1 / sigma();
+    for (Index k = 0; k < notes_.degree; ++k) {
+      product(p_, q_.view(), skip);
+      const double next = 1 / (2 * sigma() - rho);
+      chebyshev_step(context.ahead, next * rho, 2 * next / delta(), p_.columns, inverse_, from, q_,
+                     rest_.view(), p_.own(), z, skip);
+      from = rest_;
+      rho = next;
+    }
+  }
   /// Conjugate gradients with D^-1 from a random right-hand side.
   template <class Product>
   void find_bounds(const Context<B>& context, const Product& product, Range rows) {
@@ -144,6 +180,7 @@ class Chebyshev {
       rz = now;
       add<B>(lane, 1, z, beta.back(), p_.own(), p_.own());
     }
+    lane.synchronize();  // z ends here
     const EigenEstimate estimate = estimate_eigenvalues(alpha, beta);
     notes_.largest = estimate.largest;
     notes_.smallest = estimate.smallest;

@@ -16,6 +16,7 @@
 #include "distrib/halo.hpp"
 #include "distrib/layout.hpp"
 #include "kernels/base/large_vector.hpp"
+#include "kernels/cg/multigrid.hpp"
 #include "kernels/cg/preconditioner.hpp"
 #include "kernels/cg/products.hpp"
 #include "src/cg/csr_load.hpp"
@@ -139,6 +140,16 @@ struct CsrSlice {
   void normalise();
 };
 
+/// A rank's rows on the host, with their columns numbered as they are needed: first[r] .. first[r + 1]
+/// are the columns of rank r (of a square matrix its rows too), `needed` the ascending global numbers
+/// of the columns behind the own ones.
+struct RankRows {
+  std::vector<Index> first, needed;
+  HostRows rows;
+  /// The same with global column numbers.
+  [[nodiscard]] CsrSlice slice(int rank) const;
+};
+
 template <class B>
 class CsrOperator {
  public:
@@ -169,6 +180,8 @@ class CsrOperator {
   /// Entries at and below the diagonal between own rows, local numbers, on the host; with block > 0
   /// only those within blocks of so many rows.
   [[nodiscard]] LocalRows own_rows(const Context<B>& context, Index block) const;
+  /// All of the own rows on the host.
+  [[nodiscard]] RankRows all_rows(const Context<B>& context) const;
   /// Own rows and columns: the whole matrix where there is one rank.
   [[nodiscard]] CsrRows<B> matrix() const { return inner_.view(); }
   template <class F>

@@ -1,4 +1,4 @@
-// New values of a CSR operator whose pattern stays.
+// Entries of a CSR operator on the host again, and new values in a pattern that stays.
 #include <algorithm>
 #include <limits>
 
@@ -36,6 +36,62 @@ CsrOuter CsrOperator<B>::outer_entries(const Context<B>& context) const {
     outer.column.push_back(needed_[std::size_t(c + left - (c < 0 ? 0 : rows_.count))]);
   outer.value = down(context.ahead, View<const double, B>(outer_.values()));
   return outer;
+}
+
+template <class B>
+RankRows CsrOperator<B>::all_rows(const Context<B>& context) const {
+  const Stream<B>& lane = context.ahead;
+  const CsrRows<B> a = inner_.view(), b = outer_.view();
+  RankRows all{first_, needed_, {}};
+  HostRows& rows = all.rows;
+  const std::vector<Index> inner = down(lane, a.start), outer = down(lane, b.start);
+  const std::vector<Index> listed = down(lane, b.row);
+  const auto column = down(lane, b.column);
+  const std::vector<double> value = down(lane, b.value);
+  rows.columns = rows_.count + Index(needed_.size());
+  rows.column.resize(std::size_t(entries()));
+  rows.value.resize(std::size_t(entries()));
+  std::size_t k = 0;  // row of the outer part
+  Index to = 0;
+  for (Index i = 0; i < rows_.count; ++i) {
+    rows.start.push_back(to += inner[std::size_t(i) + 1] - inner[std::size_t(i)]);
+    if (k == listed.size() || listed[k] != i) continue;
+    for (Index e = outer[k]; e < outer[k + 1]; ++e, ++to) {
+      const std::int32_t c = column[std::size_t(e)];  // from the own part: left of it, or behind
+      rows.column[std::size_t(to)] = std::int32_t(c + halo_.left() + (c < 0 ? rows_.count : 0));
+      rows.value[std::size_t(to)] = value[std::size_t(e)];
+    }
+    rows.start.back() = to;
+    ++k;
+  }
+  if (outer_.entries == 0) {
+    download(lane, rows.column.data(), a.column);
+    download(lane, rows.value.data(), a.value);
+    lane.synchronize();
+    return all;
+  }
+  const auto inner_column = down(lane, a.column);
+  const std::vector<double> inner_value = down(lane, a.value);
+  for (Index i = 0; i < rows_.count; ++i) {
+    const Index from = inner[std::size_t(i)], count = inner[std::size_t(i) + 1] - from;
+    std::copy_n(inner_column.begin() + from, count,
+                rows.column.begin() + rows.start[std::size_t(i)]);
+    std::copy_n(inner_value.begin() + from, count, rows.value.begin() + rows.start[std::size_t(i)]);
+  }
+  return all;
+}
+
+CsrSlice RankRows::slice(int rank) const {
+  CsrSlice a;
+  a.start = rows.start;
+  a.value = rows.value;
+  a.column.resize(rows.column.size());
+  const Index own = first[std::size_t(rank) + 1] - first[std::size_t(rank)];
+  for (std::size_t e = 0; e < a.column.size(); ++e) {
+    const Index c = rows.column[e];
+    a.column[e] = c < own ? first[std::size_t(rank)] + c : needed[std::size_t(c - own)];
+  }
+  return a;
 }
 
 /// A row's entries are, from the left: those of earlier ranks' columns, own ones, those of later
@@ -116,6 +172,7 @@ std::optional<Asymmetry> CsrOperator<B>::describe_pair(
 
 #define TERRACE_INSTANTIATE(B)                                                \
   template void CsrOperator<B>::put_values(const Context<B>&, const double*); \
+  template RankRows CsrOperator<B>::all_rows(const Context<B>&) const;        \
   template std::optional<Asymmetry> CsrOperator<B>::describe_pair(            \
       const Control&, const std::function<double(Index, Index)>&, const CsrOuter&, Index) const;
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)

@@ -5,12 +5,13 @@
 
 #include "distrib/agree.hpp"
 #include "src/cg/local_rows.hpp"
+#include "src/cg/multigrid.hpp"
 #include "src/cg/operators_user.hpp"
 #include "src/cg/system.hpp"
 
 namespace terrace::cg {
 
-/// Block-Jacobi, incomplete Cholesky or Chebyshev; nothing for none and jacobi, which conjugate
+/// Block-Jacobi, incomplete Cholesky, Chebyshev or multigrid; nothing for none and jacobi, which conjugate
 /// gradients have themselves. Kept while the solve lasts.
 template <class B, class A>
 class CgPreconditioning {
@@ -21,6 +22,8 @@ class CgPreconditioning {
         ignored_(collectively(c.control, [&] { return Buffer<double, B>(2); })) {
     if (request.preconditioner == "chebyshev")
       make_polynomial(c, a, request.degree);
+    else if (request.preconditioner == "amg")
+      make_multigrid(c, a);
     else if (request.general())
       make_local(c, a, request.preconditioner == "ic" ? 0 : request.block);
   }
@@ -32,10 +35,12 @@ class CgPreconditioning {
   void each_array(const F& f) const {
     local.each_array(f);
     polynomial.each_array(f);
+    multigrid.each_array(f);
   }
 
   Preconditioner<B> local;
   Chebyshev<B> polynomial;
+  Multigrid<B> multigrid;
   CgPreconditioner<B> function;     ///< empty: none
   std::optional<CgReason> refused;  ///< it may not be used
   Index bad_row = -1;               ///< the global row that is why, or -1
@@ -43,11 +48,13 @@ class CgPreconditioning {
   int power = 0;                    ///< it gives 2^power M^-1 r
 
  private:
-  void make_polynomial(const Context<B>& c, A& a, Index degree) {
-    const auto product = [this, &c, &a](const Operand<B>& p, View<double, B> q,
-                                        const double* skip) {
+  typename Multigrid<B>::Product product_of(const Context<B>& c, const A& a) {
+    return [this, &c, &a](const Operand<B>& p, View<double, B> q, const double* skip) {
       a.apply(c, p, q, ignored_.view(), sums_, skip);
     };
+  }
+  void make_polynomial(const Context<B>& c, A& a, Index degree) {
+    const auto product = product_of(c, a);
     polynomial = Chebyshev<B>(c, product, a.operand(c), a.rows(), a.diagonal(c), degree);
     bytes = double(degree) * (a.bytes() + 64.0 * double(a.n()));
     bad_row = polynomial.notes().bad_row;
@@ -57,6 +64,26 @@ class CgPreconditioning {
                                View<double, B> z, const double* skip) {
       polynomial.apply(context, product, r, z, skip);
     };
+  }
+  void make_multigrid(const Context<B>& c, A& a) {
+    if constexpr (requires { rank_rows(c, a); }) {
+      const auto product = product_of(c, a);
+      multigrid = Multigrid<B>(c, product, a.operand(c), rank_rows(c, a));
+      const MultigridNotes& notes = multigrid.notes();
+      bytes = notes.bytes + double(notes.products) * a.bytes();
+      bad_row = notes.bad_row;
+      if (notes.indefinite) refused = CgReason::indefinite_matrix;
+      if (bad_row >= 0) refused = CgReason::indefinite_preconditioner;
+      function = [this, product](const Context<B>& context, View<const double, B> r,
+                                 View<double, B> z, const double* skip) {
+        multigrid.apply(context, product, r, z, skip);
+      };
+    } else {
+      fail_together(
+          Exit::usage,
+          "multigrid needs the entries of a sparse matrix; the preconditioner; use CSR or "
+          "a band for amg, or chebyshev");
+    }
   }
   /// Of blocks, or of all of the rank's rows where `block` is 0.
   void make_local(const Context<B>& c, A& a, Index block) {

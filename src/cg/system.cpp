@@ -126,7 +126,8 @@ CgSolution solve_system(const Context<B>& c, A& a, const CgRequest& request, Ind
     how.between = [&](Index launched) { guard->step(launched); };
   }
   m.emplace(c, a, request);
-  if (hooks.prepared && request.general()) hooks.prepared(m->local.notes(), m->polynomial.notes());
+  if (hooks.prepared && request.general())
+    hooks.prepared(m->local.notes(), m->polynomial.notes(), m->multigrid.notes());
   if (guard) watch(*m);
   CgSolution solution;
   solution.own = a.rows();

@@ -7,6 +7,7 @@
 
 #include "src/cg/chebyshev.hpp"
 #include "src/cg/conjugate_gradients.hpp"
+#include "src/cg/multigrid.hpp"
 #include "src/cg/preconditioner.hpp"
 #include "src/frame/progress.hpp"
 
@@ -15,7 +16,7 @@ namespace terrace::cg {
 /// What is asked for. Of CgOptions the numbers alone: `jacobi` and the calls are set here.
 struct CgRequest : CgOptions {
   CgMethod method = CgMethod::classic;
-  std::string preconditioner = "none";  ///< jacobi, block-jacobi, ic (no dense A), chebyshev
+  std::string preconditioner = "none";  ///< jacobi, block-jacobi, ic, amg (no dense A), chebyshev
   Index block = 32;                     ///< block-jacobi: rows of a block
   Index degree = 8;                     ///< chebyshev: products
   Index at_once = 16;                   ///< right-hand sides in lock step, at most
@@ -35,8 +36,9 @@ struct CgRequest : CgOptions {
 
 /// Calls on the way, on every rank; each may be empty.
 struct CgHooks {
-  /// The general preconditioner is made: these are its notes. One of them, the other is empty.
-  std::function<void(const PreconditionerNotes&, const ChebyshevNotes&)> prepared;
+  /// The general preconditioner is made: these are its notes. One of them, the others are empty.
+  std::function<void(const PreconditionerNotes&, const ChebyshevNotes&, const MultigridNotes&)>
+      prepared;
   /// After each iteration of the columns that `what` names.
   std::function<void(const std::string& what, Index iteration, double residual)> observe;
 };

@@ -74,8 +74,10 @@ class SolveByGradients : public Job {
  private:
   void solve() {
     CgHooks hooks;
-    hooks.prepared = [&](const PreconditionerNotes& local, const ChebyshevNotes& polynomial) {
-      run_.report["preconditioner_details"] = describe_preconditioner(local, polynomial);
+    hooks.prepared = [&](const PreconditionerNotes& local, const ChebyshevNotes& polynomial,
+                         const MultigridNotes& multigrid) {
+      run_.report["preconditioner_details"] = describe_preconditioner(local, polynomial, multigrid);
+      if (!multigrid.levels.empty()) run_.say(describe_levels(multigrid));
     };
     hooks.observe = [&](const std::string& what, Index k, double residual) {
       if (options_.monitor > 0 && k % options_.monitor == 0)
@@ -165,8 +167,9 @@ void add_commands(CLI::App& app, Selected& selected) {
   command
       ->add_option("--preconditioner", options->solve.preconditioner,
                    "none, jacobi, block-jacobi (--block rows), ic (incomplete Cholesky of each "
-                   "rank's rows; band and CSR), chebyshev (--degree)")
-      ->check(CLI::IsMember({"none", "jacobi", "block-jacobi", "ic", "chebyshev"}))
+                   "rank's rows; band and CSR), chebyshev (--degree), amg (smoothed aggregation "
+                   "multigrid; band and CSR)")
+      ->check(CLI::IsMember({"none", "jacobi", "block-jacobi", "ic", "chebyshev", "amg"}))
       ->capture_default_str();
   command->add_option("--degree", options->solve.degree, "Products of a Chebyshev polynomial")
       ->check(CLI::Range(1, 64))

@@ -32,6 +32,11 @@ void check_request(Run& run, CgCommand& options, const CgInputs& in, const CLI::
         Exit::usage,
         "incomplete Cholesky of a dense matrix would be the whole Cholesky factorization; "
         "--preconditioner; use terrace dense solve, or block-jacobi");
+  if (solve.preconditioner == "amg" && in.kind == io::Kind::dense)
+    fail_together(
+        Exit::usage,
+        "multigrid needs a sparse matrix, and this one is dense; --preconditioner amg; use "
+        "block-jacobi or chebyshev, or convert the matrix to CSR");
   if (run.options.block > most_block)
     fail_together(Exit::usage, fmt::format("blocks of {} rows are too large; --block; use 1 to {}",
                                            run.options.block, most_block));
@@ -78,6 +83,12 @@ Index at_once(const CgInputs& in, const CgCommand& options) {
   return std::min(options.solve.lock_step(), std::max<Index>(1, in.rhs.columns()));
 }
 
+/// Of `rows` rows of a rank, both triangles.
+Index own_nonzeros(const CgInputs& in, Index rows, int ranks) {
+  return in.kind == io::Kind::sparse ? ceil_div(in.sparse.nonzeros(), ranks)
+                                     : (2 * in.band.half_bandwidth() + 1) * rows;
+}
+
 template <class B>
 RankMemory on_rank(const CgMemory& m) {
   return std::is_same_v<B, Cuda> ? RankMemory{m.host, m.backend()}
@@ -85,9 +96,10 @@ RankMemory on_rank(const CgMemory& m) {
 }
 
 /// Iterations that the error bound of conjugate gradients asks for: with the condition that was
-/// given, or with 100 where none was.
+/// given, or with 100 where none was; with at most 4 where multigrid works.
 double assumed_iterations(const CgCommand& options, Index n) {
-  const double condition = options.condition > 0 ? options.condition : 100;
+  double condition = options.condition > 0 ? options.condition : 100;
+  if (options.solve.preconditioner == "amg") condition = std::min(condition, 4.0);
   const CgRequest& solve = options.solve;
   const double bound = 0.5 * std::sqrt(condition) * std::log(2 / std::max(solve.rtol, 1e-16)) + 1;
   const double most = solve.max_iterations >= 0 ? double(solve.max_iterations) : 10.0 * double(n);
@@ -128,12 +140,15 @@ CgMemory cg_memory(const CgInputs& in, const CgCommand& options, int ranks) {
     m.vectors += block_jacobi_bytes(rows, o.block);
     host_extra = 24 * rows * o.block;
   } else if (o.preconditioner == "ic") {
-    const Index nonzeros = in.kind == io::Kind::sparse ? ceil_div(in.sparse.nonzeros(), ranks)
-                                                       : (2 * in.band.half_bandwidth() + 1) * rows;
+    const Index nonzeros = own_nonzeros(in, rows, ranks);
     m.vectors += incomplete_cholesky_bytes(rows, nonzeros);
     host_extra = 24 * nonzeros;
   } else if (o.preconditioner == "chebyshev") {
     m.vectors += 8 * rows * 4;
+  } else if (o.preconditioner == "amg") {
+    const OperatorMemory hierarchy = Multigrid<B>::memory(rows, own_nonzeros(in, rows, ranks));
+    m.vectors += hierarchy.backend;
+    host_extra = hierarchy.host;
   }
   if (o.guard) {
     const Index numbers = rows * columns, diagonal = o.preconditioner == "jacobi" ? rows : 0;
@@ -189,16 +204,20 @@ Work cg_work(const Run& run, const CgInputs& in, const CgCommand& options, const
                    on.ranks;
   w.file_bytes =
       sparse ? 16 * double(in.sparse.nonzeros()) : 8 * n * (in.kind == io::Kind::band ? m + 1 : n);
+  const double csr_bytes = 12 * double(own_nonzeros(in, Index(mean), on.ranks));
   w.preconditioner_bytes = o.preconditioner == "jacobi"         ? 8 * mean
                            : o.preconditioner == "block-jacobi" ? 8 * mean * double(o.block)
                            : o.preconditioner == "ic"           ? w.matrix_bytes
                            : o.preconditioner == "chebyshev"
                                ? (w.matrix_bytes + 40 * mean) * double(o.degree)
-                               : 0;
+                           : o.preconditioner == "amg" ? 7 * csr_bytes + 550 * mean
+                                                       : 0;
+  if (o.preconditioner == "amg") w.setup_bytes = 40 * csr_bytes + 1500 * mean;
   // Forward and backward: every row of a band waits for the one before; of a mesh, its layers do.
   if (o.preconditioner == "ic") w.chain = 2 * (sparse ? std::sqrt(mean) : mean);
+  // Of a sparse matrix, the surface of a grid in three dimensions.
   w.rows = triangle ? n : mean;
-  w.shared = in.kind == io::Kind::dense ? n : std::max(m, std::sqrt(n));
+  w.shared = in.kind == io::Kind::dense ? n : m > 0 ? m : std::cbrt(n * n);
   w.nrhs = in.rhs.columns();
   w.passes = ceil_div(w.nrhs, at_once(in, options));
   w.iterations = assumed_iterations(options, in.n);
@@ -238,6 +257,17 @@ void compare_with_direct(Run& run, const CgInputs& in, const CgCommand& options,
                          const Rates& rates) {
   const double iteration = predict(cg_work(run, in, options, on), rates).iteration;
   run.report["plan"] = {{"seconds_per_iteration", iteration}};
+  if (options.solve.preconditioner == "amg") {
+    CgCommand plain = options;
+    plain.solve.preconditioner = "none";
+    const double solve = predict(cg_work(run, in, options, on), rates).solve;
+    const double other = predict(cg_work(run, in, plain, on), rates).iteration;
+    run.report["plan"]["plain_iterations"] = solve / other;
+    run.say(fmt::format(
+        "multigrid and its set-up take as long as about {} iterations without a preconditioner: it "
+        "is faster where those would be more",
+        about(solve / other)));
+  }
   if (in.kind == io::Kind::sparse) return;
   const double direct = direct_seconds(in, on, rates).solve;
   run.report["plan"]["direct_seconds"] = direct;

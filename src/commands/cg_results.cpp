@@ -90,7 +90,16 @@ CgSummary summarise(const std::vector<CgResult>& results, int power) {
 }
 
 nlohmann::json describe_preconditioner(const PreconditionerNotes& local,
-                                       const ChebyshevNotes& polynomial) {
+                                       const ChebyshevNotes& polynomial,
+                                       const MultigridNotes& multigrid) {
+  if (!multigrid.levels.empty()) {
+    nlohmann::json levels = nlohmann::json::array();
+    for (const MultigridNotes::Level& level : multigrid.levels)
+      levels.push_back({{"rows", level.rows}, {"nonzeros", level.nonzeros}});
+    return {{"levels", levels},
+            {"operator_complexity", multigrid.operator_complexity()},
+            {"setup_seconds", multigrid.seconds}};
+  }
   if (polynomial.degree > 0)
     return {{"degree", polynomial.degree}, {"low", polynomial.low}, {"high", polynomial.high}};
   if (local.block > 0) return {{"block", local.block}};
@@ -98,6 +107,14 @@ nlohmann::json describe_preconditioner(const PreconditionerNotes& local,
           {"attempts", local.attempts},
           {"levels", local.levels},
           {"nonzeros", local.nonzeros}};
+}
+
+std::string describe_levels(const MultigridNotes& multigrid) {
+  std::string rows;
+  for (const MultigridNotes::Level& level : multigrid.levels)
+    rows += fmt::format("{}{}", rows.empty() ? "" : ", ", level.rows);
+  return fmt::format("multigrid of {} rows, operator complexity {:.2f}, made in {} s", rows,
+                     multigrid.operator_complexity(), digits(multigrid.seconds));
 }
 
 void write_solution(Run& run, CgInputs& in, const CgCommand& options, const CgSolution& solution,

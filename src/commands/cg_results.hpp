@@ -22,7 +22,10 @@ std::string explain_failure(const CgResult& r, Index column, Index columns,
                             const std::string& where);
 /// `preconditioner_details` of the report.
 nlohmann::json describe_preconditioner(const PreconditionerNotes& local,
-                                       const ChebyshevNotes& polynomial);
+                                       const ChebyshevNotes& polynomial,
+                                       const MultigridNotes& multigrid);
+/// The levels of multigrid, in a line.
+std::string describe_levels(const MultigridNotes& multigrid);
 /// x, of which this rank writes rows solution.own, at `x`; and the residuals. Collective.
 void write_solution(Run& run, CgInputs& in, const CgCommand& options, const CgSolution& solution,
                     const CgSummary& sum, const double* x);

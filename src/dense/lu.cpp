@@ -61,6 +61,7 @@ void RowElimination<B>::note_moves(Index k, const std::vector<Index>& pivots) {
   const Index b = base(k), top = resting_[std::size_t(k)];
   const Moves moves = moves_of(pivots, top - b);
   std::vector<Index> first_slots;
+  first_slots.reserve(pivots.size());
   for (const Index p : pivots) first_slots.push_back(origin_[std::size_t(b + p)]);
   const auto put = [&](Index slot, Index origin) {
     origin_[std::size_t(slot)] = origin;

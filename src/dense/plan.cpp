@@ -14,7 +14,7 @@ namespace {
 template <class B>
 Index default_block(Index n, int ranks, bool emulated, bool lu) {
   if constexpr (std::is_same_v<B, Cpu>)
-    return n <= 128 ? 16 : n <= 512 ? 48 : n <= 1536 ? 72 : n <= 6000 ? 144 : 192;
+    return n <= 128 ? 32 : n <= 512 ? 48 : n <= 1536 ? 72 : n <= 6000 ? 144 : 192;
   if (emulated) return n <= 49152 ? 2048 : 4096;
   if (ranks == 1 && lu)
     return n <= 1024 ? 64 : n <= 4096 ? 128 : n <= 12288 ? 256 : n <= 24576 ? 512 : 1024;

@@ -101,6 +101,7 @@ TEST_CASE("gradients on CSR, dense and band matrices") {
       terrace::cg::csr(context, n, rows, start.data(), column.data() + 5, value.data() + 5);
   judge(sparse, "none");
   judge(sparse, "ic");
+  judge(sparse, "amg");
   const std::vector<double> own = part(a.dense, n, list, n, 0.0);
   auto full = terrace::cg::dense(context, n, {own.data(), rows, n});
   judge(full, "jacobi");

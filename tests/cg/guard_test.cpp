@@ -108,8 +108,9 @@ Case drawn_case(Index at, Word seed) {
   CgRequest& o = c.options;
   o.rtol = draw.of({1e-10, 1e-10, 1e-6, 1e-14, 1e-30});
   o.max_iterations = draw.one_in(4) ? draw.between(0, 30) : 250;
-  o.preconditioner = draw.of({"none", "none", "jacobi", "block-jacobi", "chebyshev", "ic"});
-  if (o.preconditioner == "ic" && (c.layout == "triangle" || c.layout == "rows"))
+  o.preconditioner = draw.of({"none", "none", "jacobi", "block-jacobi", "chebyshev", "ic", "amg"});
+  if ((o.preconditioner == "ic" || o.preconditioner == "amg") &&
+      (c.layout == "triangle" || c.layout == "rows"))
     o.preconditioner = "none";
   o.degree = draw.between(1, 6);
   o.norm = draw.of({CgNorm::unpreconditioned, CgNorm::unpreconditioned, CgNorm::preconditioned,

@@ -33,8 +33,8 @@ TEMPLATE_TEST_CASE("systems are solved with every preconditioner, guarded", "",
   auto op = K::make(*c, n, a);
   const Vector b = random_vector(n * nrhs, 3);
   Progress progress(false, false);
-  for (const char* name : {"none", "jacobi", "block-jacobi", "ic", "chebyshev"}) {
-    if (dense && std::string(name) == "ic") continue;
+  for (const char* name : {"none", "jacobi", "block-jacobi", "ic", "chebyshev", "amg"}) {
+    if (dense && (std::string(name) == "ic" || std::string(name) == "amg")) continue;
     CAPTURE(name);
     CgRequest request;
     request.preconditioner = name;
@@ -43,8 +43,10 @@ TEMPLATE_TEST_CASE("systems are solved with every preconditioner, guarded", "",
     int prepared = 0;
     Index last = 0;
     CgHooks hooks;
-    hooks.prepared = [&](const PreconditionerNotes& local, const ChebyshevNotes& polynomial) {
+    hooks.prepared = [&](const PreconditionerNotes& local, const ChebyshevNotes& polynomial,
+                         const MultigridNotes& multigrid) {
       ++prepared;
+      CHECK_ALL(multigrid.levels.empty() == (std::string(name) != "amg"));
       CHECK_ALL((polynomial.degree > 0) == (std::string(name) == "chebyshev"));
       CHECK_ALL((local.block > 0) == (std::string(name) == "block-jacobi"));
     };

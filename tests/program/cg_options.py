@@ -63,14 +63,14 @@ for name in ("dense", "dense --layout rows", "band", "csr"):
     for options in ("", "--at-once 2", "--at-once 1", "--preconditioner jacobi"):
         solved(f"cg in.h5:/{name} {options}")
     for method in ("single-reduction", "pipelined"):
-        for preconditioner in ("none", "jacobi", "block-jacobi", "ic", "chebyshev"):
-            if preconditioner == "ic" and name.startswith("dense"):
+        for preconditioner in ("none", "jacobi", "block-jacobi", "ic", "chebyshev", "amg"):
+            if preconditioner in ("ic", "amg") and name.startswith("dense"):
                 continue
             r = solved(f"cg in.h5:/{name} --method {method} --preconditioner {preconditioner}{' --block 9' * (preconditioner == 'block-jacobi')}", "one")[0]
             check("iterations", r["result"]["iterations"] <= plain + 1, str(r["result"]))
             check("variant", r["variant"] == method and r["preconditioner"] == preconditioner)
-    for preconditioner in ("block-jacobi", "ic", "chebyshev --degree 5"):
-        if preconditioner == "ic" and name.startswith("dense"):
+    for preconditioner in ("block-jacobi", "ic", "chebyshev --degree 5", "amg"):
+        if preconditioner in ("ic", "amg") and name.startswith("dense"):
             continue
         r = solved(f"cg in.h5:/{name} --preconditioner {preconditioner}", ranks=1)[0]
         check("fewer " + preconditioner, r["result"]["iterations"] < plain, str(r["result"]["iterations"]))

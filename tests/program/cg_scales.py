@@ -60,7 +60,7 @@ kinds = {"dense": [("", "b"), ("--preconditioner block-jacobi --block 7 --norm n
          "band": [("--preconditioner ic --norm preconditioned", "one"), ("--method single-reduction --preconditioner jacobi", "one"),
                   ("--preconditioner jacobi --norm natural", "b")],
          "csr": [("--preconditioner ic --norm natural", "one"), ("--preconditioner block-jacobi --block 9 --norm preconditioned", "one"),
-                 ("--method pipelined --preconditioner chebyshev", "one"), ("", "b")]}
+                 ("--method pipelined --preconditioner chebyshev", "one"), ("--preconditioner amg", "b"), ("", "b")]}
 turn = 0
 for kind, cases in kinds.items():
     name, _, layout = kind.partition(" ")

@@ -182,6 +182,7 @@ jobs = [
     ("cg in.h5:/csr --rhs :/grid_b --method single-reduction --preconditioner jacobi", 1, 1),
     ("cg in.h5:/csr --rhs :/grid_b3 --method pipelined", 2, 2),
     ("cg in.h5:/csr --rhs :/grid_b3 --preconditioner block-jacobi", 3, 3),
+    ("cg in.h5:/csr --rhs :/grid_b3 --preconditioner amg", 2, 2),
     ("cg in.h5:/csr --rhs :/grid_b3", 2, 2),
     ("cg in.h5:/spd --rhs :/spd_b", 2, 2),
     ("cg in.h5:/spd --rhs :/spd_b --precision mixed --rtol 1e-12", 3, 3),

@@ -536,7 +536,7 @@ def cg(case):
     p.option("--rhs", where_rhs(file))
     asymmetric = kind == "asymmetric" and form != "band" and n > 1
     p.codes = {3} if asymmetric else {0, 4} if kind == "indefinite" or abs(shift) >= 300 else {0}
-    preconditioner = draw.pick(["", "none", "jacobi", "jacobi", "block-jacobi", "chebyshev"] + (["ic"] if form != "dense" else []))
+    preconditioner = draw.pick(["", "none", "jacobi", "jacobi", "block-jacobi", "chebyshev"] + (["ic", "amg"] if form != "dense" else []))
     if preconditioner:
         p.option("--preconditioner", preconditioner)
     if preconditioner == "block-jacobi" and draw.chance(0.7):

@@ -238,7 +238,7 @@ PATHS = [".", "/", "null", "zero", "full", "pipe", "", " ", "in.h5", "in.h5:", "
          "folder/out.h5", "nowhere/out.h5", "closed.h5", "x" * 300, "y/" * 2500, "in.h5:/" + "z" * 5000, "\u00fcn\u00efc\u00f6d\u00e9.h5", "a'b.h5", 'a"b.h5', "a b.h5", "-", "--", "-o", "$HOME",
          "out.h5:/new/group", "out.h5:/", "old.h5", "old.h5:/g", "old.h5:/terrace", "in.h5:/missing/group", "a\nb.h5", "/proc/self/mem", "/proc/x.h5"]
 WORDS = ["auto", "cpu", "cuda", "fp64", "mixed", "emulated", "always", "never", "cramer", "textbook", "streamed", "partition", "two-ends", "classic", "pipelined", "four-russians", "jacobi",
-         "ic", "chebyshev", "dense", "band", "csr", "rows", "triangle", "", "magic", "\u2603", "-1"]
+         "ic", "chebyshev", "amg", "dense", "band", "csr", "rows", "triangle", "", "magic", "\u2603", "-1"]
 SOLVER = {"-o": PATHS, "--backend": WORDS, "--report": PATHS, "--progress": WORDS, "--plan": None, "--no-check": None, "--block": NUMBERS, "--method": WORDS, "--precision": WORDS,
           "--seed": NUMBERS, "--quiet": None, "--force": None, "--no-such-option": None, "--help": None, "-x": NUMBERS}
 EXTRA = {"gf2": {"--k": NUMBERS, "--tables": WORDS, "--panels": WORDS, "--echelon": None, "--levels": NUMBERS, "--rhs": PATHS},

@@ -131,7 +131,7 @@ for method in ("tile-columns", "streamed --diagonal cpu"):
 for form in ("band-spd --n 3000 --half-bandwidth 40", "dense-spd --n 300", "csr-laplace --dim 2 --points 30"):
     generate(form + " --rhs 1")
     for more in ["", "--method single-reduction", "--method pipelined"] + [
-            f"--preconditioner {p}" for p in ("jacobi", "block-jacobi", "ic", "chebyshev") if p != "ic" or "dense" not in form] + [
+            f"--preconditioner {p}" for p in ("jacobi", "block-jacobi", "ic", "chebyshev", "amg") if p not in ("ic", "amg") or "dense" not in form] + [
             "--layout rows", "--precision mixed"] * ("dense" in form):
         check(f"{form} {more}: an iteration", planned(f"cg in.h5:/A --rhs :/b -o out.h5 {more}")["seconds"]["iteration"] > 0)
 

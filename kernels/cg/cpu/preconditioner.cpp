@@ -167,6 +167,20 @@ void step_range(double a, double b, Index k, const double* s, const double* befo
   for (Index i = from * k; i < to * k; ++i) z[i] += d[i];
 }
 
+TERRACE_VECTOR_CLONES
+void correct_range(double factor, Index k, const double* s, const double* q, double* rest,
+                   double* d, double* z, Index from, Index to) {
+  for (Index i = from * k; i < to * k; ++i) rest[i] -= q[i];
+  for (Index i = from * k; i < to * k; ++i) z[i] += d[i];
+  if (k == 1) {
+    for (Index i = from; i < to; ++i) d[i] = factor * (s[i] * rest[i]);
+  } else {
+    for (Index i = from; i < to; ++i)
+      for (Index c = 0; c < k; ++c) d[i * k + c] = factor * (s[i] * rest[i * k + c]);
+  }
+  for (Index i = from * k; i < to * k; ++i) z[i] += d[i];
+}
+
 }  // namespace
 
 void chebyshev_start(const Stream<Cpu>& stream, double factor, Index columns,
@@ -189,6 +203,19 @@ void chebyshev_step(const Stream<Cpu>& stream, double a, double b, Index columns
     parallel_ranges(inverse_diagonal.size, 2048, [&](Index begin, Index end) {
       step_range(a, b, columns, inverse_diagonal.data, from.data, q.data, rest.data, d.data, z.data,
                  begin, end);
+    });
+  });
+}
+
+void chebyshev_correct(const Stream<Cpu>& stream, double factor, Index columns,
+                       View<const double, Cpu> inverse_diagonal, View<const double, Cpu> q,
+                       View<double, Cpu> rest, View<double, Cpu> d, View<double, Cpu> z,
+                       const double* skip) {
+  stream.run([=] {
+    if (skipped(skip)) return;
+    parallel_ranges(inverse_diagonal.size, 2048, [&](Index begin, Index end) {
+      correct_range(factor, columns, inverse_diagonal.data, q.data, rest.data, d.data, z.data,
+                    begin, end);
     });
   });
 }

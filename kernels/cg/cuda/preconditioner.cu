@@ -67,6 +67,21 @@ __global__ void __launch_bounds__(block_threads)
   }
 }
 
+__global__ void __launch_bounds__(block_threads)
+    correct_kernel(Index size, double factor, Index columns, const double* __restrict__ s,
+                   const double* __restrict__ q, double* __restrict__ rest, double* __restrict__ d,
+                   double* __restrict__ z, const double* skip) {
+  if (skipped(skip)) return;
+#pragma unroll 2
+  for (Index i = first_item(); i < size; i += item_stride()) {
+    const double left = rest[i] - q[i];
+    const double value = factor * (s[columns == 1 ? i : i / columns] * left);
+    z[i] = (z[i] + d[i]) + value;
+    rest[i] = left;
+    d[i] = value;
+  }
+}
+
 }  // namespace
 
 void multiply_blocks(const Stream<Cuda>& stream, const DiagonalBlocks<Cuda>& blocks, Index columns,
@@ -97,6 +112,17 @@ void chebyshev_step(const Stream<Cuda>& stream, double a, double b, Index column
   step_kernel<<<blocks_for(size), block_threads, 0, native(stream)>>>(
       size, a, b, columns, inverse_diagonal.data, from.data, q.data, rest.data, d.data, z.data,
       skip);
+  check_launch();
+}
+
+void chebyshev_correct(const Stream<Cuda>& stream, double factor, Index columns,
+                       View<const double, Cuda> inverse_diagonal, View<const double, Cuda> q,
+                       View<double, Cuda> rest, View<double, Cuda> d, View<double, Cuda> z,
+                       const double* skip) {
+  const Index size = inverse_diagonal.size * columns;
+  if (size == 0) return;
+  correct_kernel<<<blocks_for(size), block_threads, 0, native(stream)>>>(
+      size, factor, columns, inverse_diagonal.data, q.data, rest.data, d.data, z.data, skip);
   check_launch();
 }
 

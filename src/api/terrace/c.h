@@ -162,7 +162,7 @@ typedef struct terrace_cg_operator terrace_cg_operator;
 typedef struct {
   double rtol, atol;          /* ||b - A x|| <= max(rtol ||b||, atol) */
   int64_t max_iterations;     /* negative: 10 n + 1000 */
-  const char* preconditioner; /* NULL: none; jacobi, block-jacobi, ic, chebyshev */
+  const char* preconditioner; /* NULL: none; jacobi, block-jacobi, ic, chebyshev, amg */
   int64_t block, degree;      /* 0: 32 and 8 */
   int start_given;            /* 1: x holds a start */
   /* After each iteration; 0 stops the run. May be NULL. */

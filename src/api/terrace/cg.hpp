@@ -11,7 +11,7 @@ namespace cg {
 struct Options {
   double rtol = 1e-10, atol = 0;          ///< ||b - A x|| <= max(rtol ||b||, atol)
   std::int64_t max_iterations = -1;       ///< negative: 10 n + 1000
-  std::string preconditioner = "none";    ///< jacobi, block-jacobi, ic (CSR and band), chebyshev
+  std::string preconditioner = "none";    ///< jacobi, block-jacobi, chebyshev; ic, amg (CSR, band)
   std::int64_t block = 32;                ///< of block-jacobi
   std::int64_t degree = 8;                ///< of chebyshev
   std::string norm = "unpreconditioned";  ///< preconditioned, natural

@@ -133,10 +133,10 @@ class Operator:
 
 def cg(A, b, x0=None, *, rtol=1e-5, atol=0.0, maxiter=None, M=None, callback=None, comm=None, block=0, degree=0):
     """x, info. A: a sparse matrix of SciPy's, a dense array, or an Operator. M: the name of a preconditioner, "jacobi", "block-jacobi",
-    "ic" or "chebyshev". callback(residual) is called after each iteration with ||r|| / ||b||, and stops the run where it returns
+    "ic", "chebyshev" or "amg". callback(residual) is called after each iteration with ||r|| / ||b||, and stops the run where it returns
     False. info: 0 where all converged to max(rtol ||b||, atol), else the iterations, or -1 where A (or M) is not definite."""
     if M is not None and not isinstance(M, str):
-        raise TypeError("M is the name of a preconditioner: 'jacobi', 'block-jacobi', 'ic' or 'chebyshev'")
+        raise TypeError("M is the name of a preconditioner: 'jacobi', 'block-jacobi', 'ic', 'chebyshev' or 'amg'")
     operator = A if isinstance(A, Operator) else Operator(A, comm=comm)
     try:
         x, results = operator.solve(b, x0, rtol=rtol, atol=atol, maxiter=maxiter, M=M, callback=callback, block=block, degree=degree)

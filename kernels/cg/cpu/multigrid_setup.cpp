@@ -1,0 +1,289 @@
+// Set-up of multigrid on the host. Bound by memory and by searches in tables of columns: about 20
+// operations an entry of A for the strong ones and aggregates, 60 for the two products.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "kernels/base/cpu/sums.hpp"
+#include "kernels/base/error.hpp"
+#include "kernels/base/parallel.hpp"
+#include "kernels/cg/multigrid.hpp"
+
+namespace terrace::cg {
+namespace {
+
+std::size_t at(Index i) { return std::size_t(i); }
+
+/// One row of a result as it is summed: columns in the order in which they came.
+class RowSum {
+ public:
+  explicit RowSum(Index columns)
+      : place_(at(columns), -1), column_(at(columns)), value_(at(columns)) {}
+  void add(std::int32_t column, double value) {
+    const std::int32_t place = place_[at(column)];
+    if (place >= 0) {
+      value_[at(place)] += value;
+      return;
+    }
+    place_[at(column)] = std::int32_t(size_);
+    column_[at(size_)] = column;
+    value_[at(size_++)] = value;
+  }
+  [[nodiscard]] Index size() const { return size_; }
+  /// Appends the row, and begins the next.
+  void take(LargeVector<std::int32_t>& column, LargeVector<double>& value) {
+    column.insert(column.end(), column_.begin(), column_.begin() + size_);
+    value.insert(value.end(), value_.begin(), value_.begin() + size_);
+    for (Index k = 0; k < size_; ++k) place_[at(column_[at(k)])] = -1;
+    size_ = 0;
+  }
+
+ private:
+  std::vector<std::int32_t> place_;
+  LargeVector<std::int32_t> column_;
+  LargeVector<double> value_;
+  Index size_ = 0;
+};
+
+/// Rows that fill(i, sum) makes one by one.
+template <class F>
+HostRows rows_of(Index rows, Index columns, const F& fill) {
+  if (columns > std::numeric_limits<std::int32_t>::max())
+    throw Error(Exit::resources,
+                "more than 2^31 unknowns of a coarse level on one rank; --preconditioner amg; use "
+                "more ranks");
+  HostRows result;
+  result.columns = columns;
+  result.start.resize(at(rows) + 1);
+  // Pieces with a table of columns each: a few a thread.
+  const Index grain = std::max<Index>(2048, ceil_div(rows, 4 * Index(thread_count())));
+  struct Piece {
+    LargeVector<std::int32_t> column;
+    LargeVector<double> value;
+  };
+  std::vector<Piece> pieces(at(ceil_div(rows, grain)));
+  parallel_for(Index(pieces.size()), [&](Index k) {
+    RowSum sum(columns);
+    Piece& piece = pieces[at(k)];
+    for (Index i = k * grain; i < std::min(rows, (k + 1) * grain); ++i) {
+      fill(i, sum);
+      result.start[at(i) + 1] = sum.size();
+      sum.take(piece.column, piece.value);
+    }
+  });
+  for (Index i = 0; i < rows; ++i) result.start[at(i) + 1] += result.start[at(i)];
+  result.column.resize(at(result.nonzeros()));
+  result.value.resize(at(result.nonzeros()));
+  parallel_for(Index(pieces.size()), [&](Index k) {
+    Piece& piece = pieces[at(k)];
+    const Index to = result.start[at(k * grain)];
+    std::copy(piece.column.begin(), piece.column.end(), result.column.begin() + to);
+    std::copy(piece.value.begin(), piece.value.end(), result.value.begin() + to);
+    piece = {};
+  });
+  return result;
+}
+
+constexpr Index few_rows = 4096;
+
+}  // namespace
+
+std::vector<double> diagonal_of(const HostRows& a) {
+  std::vector<double> diagonal(at(a.rows()), 0.0);
+  parallel_ranges(a.rows(), few_rows, [&](Index from, Index to) {
+    for (Index i = from; i < to; ++i)
+      for (Index e = a.start[at(i)]; e < a.start[at(i) + 1]; ++e)
+        if (a.column[at(e)] == i) diagonal[at(i)] = a.value[at(e)];
+  });
+  return diagonal;
+}
+
+double gershgorin_bound(const HostRows& a, const std::vector<double>& diagonal) {
+  std::vector<double> most(at(ceil_div(a.rows(), few_rows)), 0.0);
+  parallel_ranges(a.rows(), few_rows, [&](Index from, Index to) {
+    double& here = most[at(from / few_rows)];
+    for (Index i = from; i < to; ++i) {
+      double sum = 0;
+      for (Index e = a.start[at(i)]; e < a.start[at(i) + 1]; ++e) sum += std::fabs(a.value[at(e)]);
+      here = std::max(here, sum / diagonal[at(i)]);
+    }
+  });
+  double result = 0;
+  for (const double v : most) result = std::max(result, v);
+  return result;
+}
+
+LargeVector<char> strong_entries(const HostRows& a, const std::vector<double>& diagonal,
+                                 double threshold) {
+  LargeVector<char> strong(at(a.nonzeros()));
+  const Index rows = a.rows();
+  const double factor = threshold * threshold;
+  parallel_ranges(rows, few_rows, [&](Index from, Index to) {
+    for (Index i = from; i < to; ++i)
+      for (Index e = a.start[at(i)]; e < a.start[at(i) + 1]; ++e) {
+        const Index j = a.column[at(e)];
+        const double v = a.value[at(e)];
+        strong[at(e)] =
+            char(j != i && v != 0 && v * v >= factor * diagonal[at(i)] * diagonal[at(j)]);
+      }
+  });
+  return strong;
+}
+
+Aggregates aggregate(const HostRows& a, const LargeVector<char>& strong) {
+  constexpr std::int32_t free = -2, alone = -1;
+  const Index rows = a.rows();
+  Aggregates result;
+  std::vector<std::int32_t>& of = result.of;
+  of.assign(at(rows), free);
+  const auto neighbours = [&](Index i, const auto& f) {  // f(j) until it says true
+    for (Index e = a.start[at(i)]; e < a.start[at(i) + 1]; ++e) {
+      const Index j = a.column[at(e)];
+      if (strong[at(e)] && j < rows && of[at(j)] != alone && f(j)) return true;
+    }
+    return false;
+  };
+  parallel_ranges(rows, few_rows, [&](Index from, Index to) {
+    for (Index i = from; i < to; ++i)
+      if (std::none_of(strong.begin() + a.start[at(i)], strong.begin() + a.start[at(i) + 1],
+                       [](char s) { return s != 0; }))
+        of[at(i)] = alone;
+  });
+  const auto begin_at = [&](Index i) {
+    const auto number = std::int32_t(result.count++);
+    of[at(i)] = number;
+    neighbours(i, [&](Index j) {
+      if (of[at(j)] == free) of[at(j)] = number;
+      return false;
+    });
+  };
+  for (Index i = 0; i < rows; ++i)
+    if (of[at(i)] == free && !neighbours(i, [&](Index j) { return of[at(j)] >= 0; })) begin_at(i);
+  const std::vector<std::int32_t> first = of;
+  for (Index i = 0; i < rows; ++i)
+    if (of[at(i)] == free)
+      neighbours(i, [&](Index j) {
+        if (first[at(j)] >= 0) of[at(i)] = first[at(j)];
+        return first[at(j)] >= 0;
+      });
+  for (Index i = 0; i < rows; ++i)
+    if (of[at(i)] == free) begin_at(i);
+  return result;
+}
+
+HostRows tentative_prolongation(const Aggregates& aggregates) {
+  return rows_of(Index(aggregates.of.size()), aggregates.count, [&](Index i, RowSum& row) {
+    if (aggregates.of[at(i)] >= 0) row.add(aggregates.of[at(i)], 1);
+  });
+}
+
+HostRows smoothed_prolongation(const HostRows& a, const LargeVector<char>& strong,
+                               const std::vector<double>& diagonal, const Aggregates& aggregates) {
+  return rows_of(a.rows(), aggregates.count, [&](Index i, RowSum& row) {
+    const std::int32_t own = aggregates.of[at(i)];
+    if (own < 0) return;
+    double middle = diagonal[at(i)], sum = 0;
+    for (Index e = a.start[at(i)]; e < a.start[at(i) + 1]; ++e) {
+      if (strong[at(e)])
+        sum += std::fabs(a.value[at(e)]);
+      else if (a.column[at(e)] != i)
+        middle += a.value[at(e)];
+    }
+    sum += std::fabs(middle);
+    const double weight = 4.0 / 3.0 / sum;
+    row.add(own, 1 - weight * middle);
+    for (Index e = a.start[at(i)]; e < a.start[at(i) + 1]; ++e) {
+      const std::int32_t other = strong[at(e)] ? aggregates.of[at(a.column[at(e)])] : -1;
+      if (other >= 0) row.add(other, -weight * a.value[at(e)]);
+    }
+  });
+}
+
+HostRows transposed(const HostRows& a) {
+  HostRows t;
+  t.columns = a.rows();
+  t.start.assign(at(a.columns) + 1, 0);
+  t.column.resize(at(a.nonzeros()));
+  t.value.resize(at(a.nonzeros()));
+  for (const std::int32_t c : a.column) ++t.start[at(c) + 1];
+  for (std::size_t j = 1; j < t.start.size(); ++j) t.start[j] += t.start[j - 1];
+  std::vector<Index> next(t.start.begin(), t.start.end() - 1);
+  for (Index i = 0; i < a.rows(); ++i)
+    for (Index e = a.start[at(i)]; e < a.start[at(i) + 1]; ++e) {
+      const Index to = next[at(a.column[at(e)])]++;
+      t.column[at(to)] = std::int32_t(i);
+      t.value[at(to)] = a.value[at(e)];
+    }
+  return t;
+}
+
+HostRows product(const HostRows& a, const HostRows& b) {
+  return rows_of(a.rows(), b.columns, [&](Index i, RowSum& row) {
+    for (Index e = a.start[at(i)]; e < a.start[at(i) + 1]; ++e) {
+      const Index k = a.column[at(e)];
+      for (Index f = b.start[at(k)]; f < b.start[at(k) + 1]; ++f)
+        row.add(b.column[at(f)], a.value[at(e)] * b.value[at(f)]);
+    }
+  });
+}
+
+bool settle_null_vectors(HostRows& coarse, const HostRows& prolongation,
+                         const std::vector<double>& diagonal) {
+  constexpr double rounding = 1e-12;
+  std::vector<double> scale(at(coarse.rows()), 0.0);  // diagonal of P' D P
+  for (Index i = 0; i < prolongation.rows(); ++i)
+    for (Index e = prolongation.start[at(i)]; e < prolongation.start[at(i) + 1]; ++e) {
+      const double v = prolongation.value[at(e)];
+      if (prolongation.column[at(e)] >= coarse.rows()) continue;
+      scale[at(prolongation.column[at(e)])] += v * v * diagonal[at(i)];
+    }
+  for (Index i = 0; i < coarse.rows(); ++i)
+    for (Index e = coarse.start[at(i)]; e < coarse.start[at(i) + 1]; ++e) {
+      if (coarse.column[at(e)] != i) continue;
+      double& value = coarse.value[at(e)];
+      if (value < -rounding * scale[at(i)]) return false;
+      if (value <= rounding * scale[at(i)]) value = scale[at(i)];
+    }
+  return true;
+}
+
+namespace {
+
+/// row -= factor * pivot
+TERRACE_VECTOR_CLONES
+void subtract_row(Index n, double factor, const double* pivot, double* row) {
+  for (Index j = 0; j < n; ++j) row[j] -= factor * pivot[j];
+}
+
+}  // namespace
+
+bool invert_definite(Index n, std::vector<double>& a) {
+  // A coarse matrix is as exact as the entries of A that cancelled in it.
+  constexpr double negative = 1e-8;
+  const double rounding = double(n) * std::numeric_limits<double>::epsilon();
+  std::vector<double> original(at(n)), pivot_row(at(n));
+  std::vector<char> kept(at(n), 0);
+  for (Index k = 0; k < n; ++k) original[at(k)] = a[at(k * n + k)];
+  // Rows swept hold the negative of the inverse of what was swept.
+  for (Index k = 0; k < n; ++k) {
+    const double pivot = a[at(k * n + k)];
+    if (!std::isfinite(pivot) || pivot < -negative * std::fabs(original[at(k)])) return false;
+    if (!(pivot > rounding * original[at(k)])) continue;
+    kept[at(k)] = 1;
+    double* const row = a.data() + k * n;
+    for (Index j = 0; j < n; ++j) pivot_row[at(j)] = row[j] / pivot;
+    for (Index i = 0; i < n; ++i)
+      if (i != k) subtract_row(n, a[at(i * n + k)], pivot_row.data(), a.data() + i * n);
+    for (Index j = 0; j < n; ++j) row[j] = a[at(j * n + k)] = pivot_row[at(j)];
+    row[k] = -1 / pivot;
+  }
+  for (Index i = 0; i < n; ++i)
+    for (Index j = 0; j <= i; ++j) {
+      const bool both = kept[at(i)] && kept[at(j)];
+      const double mean = both ? -0.5 * (a[at(i * n + j)] + a[at(j * n + i)]) : 0.0;
+      a[at(i * n + j)] = a[at(j * n + i)] = mean;
+    }
+  return true;
+}
+
+}  // namespace terrace::cg

@@ -1,0 +1,241 @@
+#include "src/cg/multigrid.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "distrib/agree.hpp"
+#include "kernels/base/clock.hpp"
+#include "src/cg/coarse_rows.hpp"
+
+namespace terrace::cg {
+namespace {
+
+/// An entry is strong from this part of the roots of its diagonals on; half of it a level deeper
+/// (Vanek, Mandel, Brezina 1996).
+constexpr double strength = 0.08;
+/// Of the smoother: products, and the part of the spectrum that they reduce most.
+constexpr Index degree = 1;
+constexpr double ratio = 5;
+/// With more nonzeros on all levels, in those of A, P is not smoothed: it fills up on graphs without
+/// dimension.
+constexpr double most_nonzeros = 2.5;
+/// A level that leaves more of the rows is not worth it; then so many products smooth the last one.
+constexpr double least_gain = 0.8;
+constexpr Index last_degree = 8;
+
+std::size_t at(Index i) { return std::size_t(i); }
+
+/// The first row of all ranks whose diagonal is not positive, or has no inverse; -1: none.
+Index bad_diagonal(const Control& control, const RankRows& a, const std::vector<double>& diagonal) {
+  Index bad = a.first.back();
+  for (Index i = 0; i < Index(diagonal.size()) && bad == a.first.back(); ++i)
+    if (!(diagonal[at(i)] > 0 && std::isfinite(1 / diagonal[at(i)])))
+      bad = a.first[at(control.rank())] + i;
+  bad = control.reduce(bad, Reduce::min);
+  return bad < a.first.back() ? bad : -1;
+}
+
+Range own_range(const Control& control, const RankRows& a) {
+  return {a.first[at(control.rank())], a.rows.rows()};
+}
+
+}  // namespace
+
+double MultigridNotes::operator_complexity() const {
+  double sum = 0;
+  for (const Level& level : levels) sum += double(level.nonzeros);
+  return levels.empty() || levels.front().nonzeros == 0 ? 1 : sum / double(levels.front().nonzeros);
+}
+
+template <class B>
+OperatorMemory Multigrid<B>::memory(Index rows, Index nonzeros) {
+  // Coarse matrices have up to 1.5 times A's nonzeros, P up to 5 a row. On the host: A, flags, A P.
+  return {30 * nonzeros + 200 * rows, 18 * nonzeros + 250 * rows + 24 * default_coarsest * 256};
+}
+
+template <class B>
+Multigrid<B>::Multigrid(const Context<B>& context, const Product& product, Operand<B>&& p,
+                        RankRows&& a, Index coarsest) {
+  const auto start = Clock::now();
+  const Control& control = context.control;
+  collectively(control, [&] {
+    sums_.emplace(context.ahead);
+    ignored_ = Buffer<double, B>(2);
+  });
+  RankRows rows = std::move(a);
+  Product multiply = product;
+  for (bool more = true; more;) {
+    const Index n = rows.first.back();
+    notes_.levels.push_back({n, control.reduce(rows.rows.nonzeros(), Reduce::sum)});
+    const std::vector<double> diagonal =
+        collectively(control, [&] { return diagonal_of(rows.rows); });
+    const Index bad = bad_diagonal(control, rows, diagonal);
+    if (bad >= 0 && levels_.empty()) notes_.bad_row = bad;
+    if (bad >= 0) notes_.indefinite = true;
+    if (bad >= 0) break;
+    levels_.push_back(std::make_unique<Level>());
+    Level& level = *levels_.back();
+    if (levels_.size() > 1) {
+      CsrSlice slice = collectively(control, [&] { return rows.slice(control.rank()); });
+      level.a.emplace(context, rows.first, std::move(slice));
+      multiply = product_of(context, *level.a);
+      p = level.a->operand(context);
+      collectively(control, [&] { level.r = Buffer<double, B>(rows.rows.rows()); });
+    }
+    more = n > coarsest;
+    if (more)
+      more = coarsen(context, multiply, std::move(p), rows, diagonal);
+    else if (n > 0)
+      invert(context, rows);
+    else
+      levels_.pop_back();
+    more = more && !notes_.indefinite;
+  }
+  notes_.bytes = control.reduce(notes_.bytes, Reduce::sum);
+  context.ahead.synchronize();
+  notes_.seconds = control.reduce(since(start), Reduce::max);
+}
+
+template <class B>
+bool Multigrid<B>::coarsen(const Context<B>& context, const Product& product, Operand<B>&& p,
+                           RankRows& rows, const std::vector<double>& diagonal) {
+  const Control& control = context.control;
+  Level& level = *levels_.back();
+  const double threshold = std::ldexp(strength, 1 - int(levels_.size()));
+  const Index n = rows.first.back(), own = rows.rows.rows();
+  const double bound = control.reduce(gershgorin_bound(rows.rows, diagonal), Reduce::max);
+  RankRows p_rows = prolongation_of(control, rows, diagonal, threshold);
+  const Index coarse = p_rows.first.back();
+  const bool last = coarse == 0 || double(coarse) > least_gain * double(n);
+  const auto& [smooth_degree, smooth_ratio] =
+      last ? std::pair{last_degree, 0.0} : std::pair{degree, ratio};
+  level.smoother = Chebyshev<B>(context, product, std::move(p), own_range(control, rows), diagonal,
+                                smooth_degree, smooth_ratio, bound);
+  notes_.indefinite = level.smoother.notes().indefinite;
+  const Index products = last ? smooth_degree : 2 * smooth_degree + 2;
+  if (levels_.size() == 1) notes_.products = products;
+  notes_.bytes += double(own) * (last ? 40.0 + 64.0 * double(smooth_degree) : 328.0);
+  if (levels_.size() > 1)
+    notes_.bytes += double(products) * (12.0 * double(rows.rows.nonzeros()) + 8.0 * double(own));
+  if (last || notes_.indefinite) return false;
+  const bool alone = control.size() == 1;
+  RankRows fetched = alone ? RankRows{} : with_needed_rows(control, rows, p_rows);
+  HostRows turned = collectively(control, [&] { return transposed(p_rows.rows); });
+  double nonzeros = expected_nonzeros(control, rows, p_rows, turned, alone ? p_rows : fetched);
+  for (const MultigridNotes::Level& above : notes_.levels) nonzeros += double(above.nonzeros);
+  if (nonzeros > most_nonzeros * double(notes_.levels.front().nonzeros)) {
+    p_rows = prolongation_of(control, rows, diagonal, threshold, false);
+    if (!alone) fetched = with_needed_rows(control, rows, p_rows);
+    turned = collectively(control, [&] { return transposed(p_rows.rows); });
+  }
+  notes_.bytes += 24.0 * double(p_rows.rows.nonzeros());
+  level.prolongation = Transfer<B>(context, p_rows);
+  level.correction = level.prolongation.operand(context);
+  level.restriction = Transfer<B>(context, restriction_of(control, p_rows, turned, rows.first));
+  if (level.restriction.crosses()) level.rest = level.restriction.operand(context);
+  bool definite = true;
+  rows = coarse_rows(control, rows, p_rows, turned, alone ? p_rows : fetched, diagonal, definite);
+  notes_.indefinite = !definite;
+  return true;
+}
+
+template <class B>
+void Multigrid<B>::invert(const Context<B>& context, const RankRows& rows) {
+  const Control& control = context.control;
+  const Index n = rows.first.back();
+  const Range own = own_range(control, rows);
+  const CsrSlice a = collectively(control, [&] { return rows.slice(control.rank()); });
+  std::vector<double> all(at(n * n), 0.0);
+  for (Index i = 0; i < own.count; ++i)
+    for (Index e = a.start[at(i)]; e < a.start[at(i) + 1]; ++e)
+      all[at((own.first + i) * n + a.column[at(e)])] += a.value[at(e)];
+  control.reduce(all, Reduce::sum);
+  notes_.indefinite = !invert_definite(n, all);
+  if (notes_.indefinite) return;
+  CsrSlice inverse;
+  for (Index i = own.first; i < own.end(); ++i) {
+    for (Index j = 0; j < n; ++j) inverse.column.push_back(j);
+    inverse.value.insert(inverse.value.end(), all.begin() + i * n, all.begin() + (i + 1) * n);
+    inverse.start.push_back(Index(inverse.column.size()));
+  }
+  Level& level = *levels_.back();
+  level.inverse.emplace(context, rows.first, std::move(inverse));
+  level.p = level.inverse->operand(context);
+  notes_.bytes += 12.0 * double(own.count) * double(n);
+}
+
+template <class B>
+typename Multigrid<B>::Product Multigrid<B>::product_of(const Context<B>& context,
+                                                        const CsrOperator<B>& a) const {
+  return [this, &context, &a](const Operand<B>& p, View<double, B> q, const double* skip) {
+    a.apply(context, p, q, ignored_.view(), *sums_, skip);
+  };
+}
+
+template <class B>
+void Multigrid<B>::cycle(const Context<B>& context, std::size_t l, const Product& product,
+                         View<const double, B> r, View<double, B> z, const double* skip) const {
+  const Level& level = *levels_[l];
+  if (level.inverse) {
+    copy(context.ahead, level.p.own(), r);
+    return level.inverse->apply(context, level.p, z, ignored_.view(), *sums_, skip);
+  }
+  const Chebyshev<B>& smoother = level.smoother;
+  smoother.apply(context, product, r, z, skip);
+  if (l + 1 == levels_.size()) return;
+  const Level& next = *levels_[l + 1];
+  const View<const double, B> rest = smoother.residual(context, product, r, skip);
+  if (level.restriction.crosses()) {
+    copy(context.ahead, level.rest.own(), rest);
+    level.restriction.apply(context, level.rest, next.r.view(), ignored_.view(), *sums_, skip);
+  } else {
+    level.restriction.apply(context, rest, next.r.view(), ignored_.view(), *sums_, skip);
+  }
+  cycle(context, l + 1, product_of(context, *next.a), next.r, level.correction.own(), skip);
+  level.prolongation.apply(context, level.correction, smoother.correction(), ignored_.view(),
+                           *sums_, skip);
+  smoother.improve(context, product, z, skip);
+}
+
+template <class B>
+RankRows rank_rows(const Context<B>& context, const CsrOperator<B>& a) {
+  return collectively(context.control, [&] { return a.all_rows(context); });
+}
+
+template <class B>
+RankRows rank_rows(const Context<B>& context, const BandOperator<B>& a) {
+  const BandRows<B> band = a.matrix();
+  const Index n = a.n(), m = band.half_bandwidth, w = band.lead(), rows = band.rows;
+  const Index r0 = a.rows().first;
+  std::vector<Index> first = context.control.gather_all(rows);
+  for (Index sum = 0; Index & f : first) f = std::exchange(sum, sum + f);
+  first.push_back(n);
+  return collectively(context.control, [&] {
+    std::vector<double> s(at((m + 1) * band.ld));
+    download(context.ahead, s.data(), band.s.slice(0, (m + 1) * band.ld));
+    context.ahead.synchronize();
+    CsrSlice slice;
+    const auto put = [&](Index j, double v) {
+      slice.column.push_back(j);
+      slice.value.push_back(v);
+    };
+    for (Index i = 0; i < rows; ++i) {
+      for (Index d = std::min(m, r0 + i); d > 0; --d)
+        if (const double v = s[at(d * band.ld + w + i - std::min(d, w))]; v != 0)
+          put(r0 + i - d, v);
+      for (Index d = 0; d <= std::min(m, n - 1 - r0 - i); ++d)
+        if (const double v = s[at(d * band.ld + w + i)]; v != 0 || d == 0) put(r0 + i + d, v);
+      slice.start.push_back(Index(slice.column.size()));
+    }
+    return numbered(std::move(first), context.rank(), slice);
+  });
+}
+
+#define TERRACE_INSTANTIATE(B)                                           \
+  template class Multigrid<B>;                                           \
+  template RankRows rank_rows(const Context<B>&, const CsrOperator<B>&); \
+  template RankRows rank_rows(const Context<B>&, const BandOperator<B>&);
+TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+#undef TERRACE_INSTANTIATE
+
+}  // namespace terrace::cg

@@ -1,0 +1,101 @@
+// Smoothed aggregation multigrid (Vanek, Mandel, Brezina 1996) as a preconditioner: one symmetric
+// V-cycle over a hierarchy of matrices, each P' A P of the one before.
+//
+//   smooth z = S r      restrict r - A z by P'            prolong by P, z += S (r - A z)
+//   level 0: A of the caller \                           /
+//   level 1:                   \                       /
+//   coarsest:                     z = A^-1 r, dense
+//
+// Aggregates stay within a rank's own rows, P reaches over ranks. All products are those of whole
+// matrices, so M is symmetric and positive definite on any number of ranks. The hierarchy is made on
+// the host; a cycle is products and vector passes of the backend.
+#pragma once
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "src/cg/chebyshev.hpp"
+#include "src/cg/operators.hpp"
+#include "src/cg/transfer.hpp"
+
+namespace terrace::cg {
+
+/// What to tell the user; the same on every rank.
+struct MultigridNotes {
+  struct Level {
+    Index rows = 0, nonzeros = 0;
+  };
+  std::vector<Level> levels;
+  double seconds = 0;       ///< to make the hierarchy
+  double bytes = 0;         ///< read and written by one cycle beside products with A, on all ranks
+  Index products = 0;       ///< with A a cycle
+  Index bad_row = -1;       ///< global row of the diagonal that is not positive
+  bool indefinite = false;  ///< A is not positive definite; M must not be applied
+  /// Nonzeros of all levels by those of A.
+  [[nodiscard]] double operator_complexity() const;
+};
+
+template <class B>
+class Multigrid {
+ public:
+  static constexpr Index default_coarsest = 256;
+  /// As of Chebyshev.
+  using Product = std::function<void(const Operand<B>& p, View<double, B> q, const double* skip)>;
+
+  Multigrid() = default;
+  /// Of A = `a`, normalised, whose product is `product` on operands like `p`. A level of at most
+  /// `coarsest` rows is inverted. Collective.
+  Multigrid(const Context<B>& context, const Product& product, Operand<B>&& p, RankRows&& a,
+            Index coarsest = default_coarsest);
+  [[nodiscard]] const MultigridNotes& notes() const { return notes_; }
+  /// z = M r of own rows on context.ahead, r and z not the same memory: one V-cycle. Collective.
+  void apply(const Context<B>& context, const Product& product, View<const double, B> r,
+             View<double, B> z, const double* skip = nullptr) const {
+    if (!levels_.empty()) cycle(context, 0, product, r, z, skip);
+  }
+  /// Bytes on the backend and on the host of a rank, by the shape alone.
+  static OperatorMemory memory(Index rows, Index nonzeros);
+
+  /// f(array) of what apply() never writes, numbers first.
+  template <class F>
+  void each_array(const F& f) const {
+    for (const auto& level : levels_) {
+      level->restriction.each_array(f), level->prolongation.each_array(f);
+      level->smoother.each_array(f);
+      for (const auto* a : {&level->a, &level->inverse})
+        if (*a) (*a)->each_array(f);
+    }
+  }
+
+ private:
+  struct Level {
+    std::optional<CsrOperator<B>> a;        // none: the caller's
+    Chebyshev<B> smoother;                  // unless there is an inverse
+    Transfer<B> restriction, prolongation;  // P', P to the next level; none on the last one
+    Operand<B> rest, correction;  // what they multiply: of the next level; rest if it travels
+    Buffer<double, B> r;          // below the first level
+    std::optional<CsrOperator<B>> inverse;  // of the coarsest matrix, all entries
+    Operand<B> p;                           // what it multiplies
+  };
+  void cycle(const Context<B>& context, std::size_t l, const Product& product,
+             View<const double, B> r, View<double, B> z, const double* skip) const;
+  [[nodiscard]] Product product_of(const Context<B>& context, const CsrOperator<B>& a) const;
+  /// Makes the next level's matrix of `rows`; false where there is none, and this level is the last.
+  bool coarsen(const Context<B>& context, const Product& product, Operand<B>&& p, RankRows& rows,
+               const std::vector<double>& diagonal);
+  void invert(const Context<B>& context, const RankRows& rows);
+
+  MultigridNotes notes_;
+  std::vector<std::unique_ptr<Level>> levels_;
+  std::optional<SumSpace<B>> sums_;
+  Buffer<double, B> ignored_;
+};
+
+/// This rank's rows on the host. Collective.
+template <class B>
+RankRows rank_rows(const Context<B>& context, const CsrOperator<B>& a);
+template <class B>
+RankRows rank_rows(const Context<B>& context, const BandOperator<B>& a);
+
+}  // namespace terrace::cg

@@ -1,0 +1,44 @@
+// A rectangular sparse matrix over the ranks: what carries vectors between two levels of multigrid.
+#pragma once
+#include "distrib/halo.hpp"
+#include "src/cg/operators.hpp"
+
+namespace terrace::cg {
+
+/// Rows of rank r by columns first[r] .. first[r + 1] - 1 of its own, and needed ones of other ranks.
+template <class B>
+class Transfer {
+ public:
+  Transfer() = default;
+  /// `a`: this rank's rows, a.first those of the columns. Collective.
+  Transfer(const Context<B>& context, const RankRows& a);
+  /// Columns of this rank.
+  [[nodiscard]] Index columns() const { return columns_; }
+  [[nodiscard]] Index rows() const { return inner_.view().rows(); }
+  /// Whether a rank has entries in columns of others; the same on every rank.
+  [[nodiscard]] bool crosses() const { return crosses_; }
+  /// A vector that apply() multiplies, zero.
+  [[nodiscard]] Operand<B> operand(const Context<B>& context) const;
+  /// q = A p of own rows on context.ahead, p an operand(). Collective.
+  void apply(const Context<B>& context, const Operand<B>& p, View<double, B> q,
+             View<double, B> ignored, const SumSpace<B>& space, const double* skip = nullptr) const;
+  /// The same where it does not cross(): own entries of p alone, as many as rows() or columns().
+  void apply(const Context<B>& context, View<const double, B> p, View<double, B> q,
+             View<double, B> ignored, const SumSpace<B>& space, const double* skip = nullptr) const;
+
+  template <class F>
+  void each_array(const F& f) const {
+    for (const CsrPart<B>* part : {&inner_, &outer_}) {
+      f(part->value), f(part->column);
+      f(part->start), f(part->row), f(part->chunk), f(part->longs);
+    }
+  }
+
+ private:
+  Index columns_ = 0;
+  bool crosses_ = false;
+  CsrPart<B> inner_, outer_;
+  Halo<B> halo_;
+};
+
+}  // namespace terrace::cg
