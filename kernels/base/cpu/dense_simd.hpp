@@ -12,11 +12,13 @@ template <>
 struct Lanes<4> {
   typedef double Reals __attribute__((vector_size(32), aligned(8), may_alias));
   typedef Index Numbers __attribute__((vector_size(32), aligned(8), may_alias));
+  typedef Word Words __attribute__((vector_size(32), aligned(8), may_alias));
 };
 template <>
 struct Lanes<8> {
   typedef double Reals __attribute__((vector_size(64), aligned(8), may_alias));
   typedef Index Numbers __attribute__((vector_size(64), aligned(8), may_alias));
+  typedef Word Words __attribute__((vector_size(64), aligned(8), may_alias));
 };
 
 /// Level of the products here; both vector levels round alike, as both multiply and add in one.

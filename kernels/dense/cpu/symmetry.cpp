@@ -29,23 +29,23 @@ template <int L, bool Copy>
 TERRACE_INLINE Sums sums_of(const double* row, const Word* weight, Index from, Index to,
                             double* out) {
   using Reals = typename Lanes<L>::Reals;
-  using Numbers = typename Lanes<L>::Numbers;
-  Numbers hash[2] = {};
+  using Words = typename Lanes<L>::Words;  // whose sums wrap
+  Words hash[2] = {};
   Reals norm[2] = {};
   Index j = from;
   for (; j + 2 * L <= to; j += 2 * L)
     for (int u = 0; u < 2; ++u) {
       const Reals x = *reinterpret_cast<const Reals*>(row + j + u * L);
       const Reals plain = x + 0.0;
-      const Numbers bits = reinterpret_cast<const Numbers&>(plain);
-      hash[u] += bits * *reinterpret_cast<const Numbers*>(weight + j + u * L);
+      const Words bits = reinterpret_cast<const Words&>(plain);
+      hash[u] += bits * *reinterpret_cast<const Words*>(weight + j + u * L);
       norm[u] += x < 0 ? -x : x;
       if (Copy) *reinterpret_cast<Reals*>(out + j + u * L) = x;
     }
   Sums sums;
   for (int u = 0; u < 2; ++u)
     for (int l = 0; l < L; ++l) {
-      sums.hash += Word(hash[u][l]);
+      sums.hash += hash[u][l];
       sums.norm += norm[u][l];
     }
   for (; j < to; ++j) {
