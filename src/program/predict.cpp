@@ -302,8 +302,7 @@ Work iteration_work(const IterationWork& w) {
       "cg " + w.form + ", " + w.method + ", " + w.preconditioner + (w.mixed ? ", mixed" : "");
   // What is read gets another form on the way: rows, tiles, columns numbered anew.
   work.read = read_terms(w.on, w.file_bytes / w.on.ranks, dense ? 0.45 : 0.25);
-  work.solve = {{Rate::file_read, w.form == "csr" ? w.matrix_bytes : 0, 0.2},
-                {Rate::memory, w.setup_bytes}};
+  work.solve = {{Rate::file_read, w.form == "csr" ? w.matrix_bytes : 0, 0.2}};
   work.iteration = {
       {Rate::memory, w.matrix_bytes * passes, product},
       {Rate::memory, w.preconditioner_bytes * passes, w.on.device || w.chain == 0 ? 0.83 : 0.35},

@@ -117,7 +117,6 @@ struct IterationWork {
   bool mixed = false;
   double matrix_bytes = 0, rows = 0, shared = 0;  ///< numbers exchanged
   double preconditioner_bytes = 0, chain = 0;     ///< rows that wait for one another there
-  double setup_bytes = 0;                         ///< to make the preconditioner
   double file_bytes = 0;
   Index nrhs = 1, passes = 1;  ///< systems solved one after the other
   double iterations = 0;
