@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "distrib/imagined.hpp"
 #include "distrib/place.hpp"
 #include "distrib/quote.hpp"
 #include "distrib/session.hpp"
@@ -53,11 +54,31 @@ std::string shortage_of_shares(const Control& control, const std::string& key, I
 
 }  // namespace
 
+namespace {
+/// Where every rank needs as much, and the hosts are like this one or the assumed device's.
+std::string shortage_of_plan(const Control& control, Index bytes_host, Index bytes_device) {
+  const bool limited = process_memory_is_limited();
+  const Index free = available_host_bytes(), ranks = limited ? 1 : control.local_size();
+  const char* const advice =
+      "use more ranks or hosts, or a smaller problem (--plan shows the memory of each rank)";
+  if (ranks * bytes_host > free)
+    return fmt::format("not enough host memory: {} needed, {} free; a host of {} rank{}; {}",
+                       size_text(ranks * bytes_host), size_text(free), ranks, ranks == 1 ? "" : "s",
+                       advice);
+  if (bytes_device == 0) return {};
+  const DeviceInfo device = current_cuda_device();
+  if (bytes_device <= device.free_bytes) return {};
+  return fmt::format("not enough device memory: {} needed, {} free; each {}; {}",
+                     size_text(bytes_device), size_text(device.free_bytes), device.name, advice);
+}
+}  // namespace
+
 std::string memory_shortage(const Control& control, Index bytes_host, Index bytes_device) {
   const bool limited = process_memory_is_limited();
   const Index free = available_host_bytes();
   // OpenBLAS takes a buffer of 128 MiB a thread, and retries for ever when it cannot have it.
   if (limited && bytes_host > 0) bytes_host += thread_count() * (Index(129) << 20);
+  if (is_imagined(control)) return shortage_of_plan(control, bytes_host, bytes_device);
   // A limit of the process itself binds each rank alone; the host's memory binds their sum.
   const Index short_rank =
       control.reduce(Index(bytes_host > free ? control.rank() : control.size()), Reduce::min);

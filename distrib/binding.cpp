@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "distrib/agree.hpp"
+#include "distrib/imagined.hpp"
 #include "distrib/session.hpp"
 #include "distrib/topology.hpp"
 #include "kernels/base/parallel.hpp"
@@ -67,7 +68,19 @@ std::string sharing(const std::vector<std::string>& uuids, const std::vector<Ind
 void allow_oversubscription() { oversubscription = true; }
 void leave_cores_unbound() { unbound = true; }
 
+namespace {
+/// The first device here, or the assumed one, as every rank of a plan has one.
+DeviceBinding device_of_plan() {
+  const DeviceInfo info = select_cuda_device(0);
+  DeviceBinding binding;
+  binding.name = info.name;
+  binding.free_bytes = info.free_bytes;
+  return binding;
+}
+}  // namespace
+
 DeviceBinding bind_device(const Control& control) {
+  if (is_imagined(control)) return device_of_plan();
   const int devices = cuda_device_count();
   if (control.reduce(Index(devices), Reduce::min) == 0)
     fail_together(Exit::resources,
@@ -124,7 +137,7 @@ DeviceBinding bind_device(const Control& control) {
 
 void bind_cores(const Control& control, const std::string& pci) {
   static bool done = false;
-  if (done) return;
+  if (done || is_imagined(control)) return;
   done = true;
   const std::vector<int> allowed = allowed_units();
   const auto lists = control.gather_all(to_list(allowed));

@@ -18,6 +18,7 @@
 #include "distrib/communicator_host.hpp"
 #include "distrib/context.hpp"
 #include "distrib/faults.hpp"
+#include "distrib/imagined.hpp"
 #include "distrib/traffic.hpp"
 #include "distrib/watched.hpp"
 #include "kernels/base/clock.hpp"
@@ -380,7 +381,7 @@ std::string nccl_version() {
 template <>
 Context<Cuda> make_context(const Control& control) {
   const DeviceBinding device = bind_device(control);
-  Communicator<Cuda> comm(control, device.shared);
+  Communicator<Cuda> comm(control, device.shared || is_imagined(control));
   return {.control = control, .comm = comm, .device = device};
 }
 

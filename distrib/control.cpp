@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "distrib/imagined.hpp"
 #include "distrib/mpi.hpp"
 #include "kernels/base/error.hpp"
 
@@ -37,7 +38,9 @@ namespace {
 template <class T>
 void reduce_in_place(const Control::State& ranks, T* data, std::size_t count, MPI_Datatype type,
                      Reduce op) {
-  if (ranks.size == 1) return;
+  if (ranks.imagined && op == Reduce::sum)
+    for (std::size_t i = 0; i < count; ++i) data[i] *= T(ranks.size);
+  if (ranks.is_alone()) return;
   constexpr std::size_t piece = std::size_t(1) << 27;
   for (std::size_t from = 0; from < count; from += piece)
     check_mpi(MPI_Allreduce(MPI_IN_PLACE, data + from, int(std::min(piece, count - from)), type,
@@ -81,7 +84,7 @@ int Control::local_rank() const { return state_->local_rank; }
 int Control::host() const { return state_->host; }
 int Control::local_size() const { return state_->local_size; }
 void Control::barrier() const {
-  if (size() > 1) check_mpi(MPI_Barrier(state_->comm), "MPI_Barrier");
+  if (!state_->is_alone()) check_mpi(MPI_Barrier(state_->comm), "MPI_Barrier");
 }
 
 Index Control::reduce(Index value, Reduce op) const {
@@ -103,7 +106,7 @@ void Control::reduce(std::vector<Word>& values, Reduce op) const {
 }
 
 void Control::broadcast(void* data, Index bytes, int root) const {
-  if (size() == 1) return;
+  if (state_->is_alone()) return;
   constexpr Index piece = Index(1) << 30;
   for (Index from = 0; from < bytes; from += piece)
     check_mpi(MPI_Bcast(static_cast<char*>(data) + from, int(std::min(piece, bytes - from)),
@@ -120,19 +123,32 @@ std::string Control::broadcast(const std::string& text, int root) const {
 }
 
 std::vector<Index> Control::gather_all(Index value) const {
-  if (size() == 1) return {value};
-  std::vector<Index> all(static_cast<std::size_t>(size()));
+  std::vector<Index> all(static_cast<std::size_t>(size()), value);
+  if (state_->is_alone()) return all;
   // NOLINTNEXTLINE(mpi-type-mismatch)
   check_mpi(MPI_Allgather(&value, 1, MPI_INT64_T, all.data(), 1, MPI_INT64_T, state_->comm),
             "MPI_Allgather");
   return all;
 }
 std::vector<std::string> Control::gather_all(const std::string& text) const {
+  if (state_->is_alone()) return std::vector<std::string>(std::size_t(size()), text);
   std::vector<std::string> all;
   all.reserve(std::size_t(size()));
   for (int root = 0; root < size(); ++root)
     all.push_back(broadcast(rank() == root ? text : "", root));
   return all;
 }
+
+Control imagined(const Control& here, int ranks, int per_host) {
+  if (here.size() > 1)
+    throw Error(Exit::internal, "ranks are imagined by one; distrib/control.cpp");
+  const Control control = Control::State::duplicate(mpi_comm(here));
+  Control::State& state = control.state();
+  state.size = ranks;
+  state.local_size = std::min(ranks, per_host);
+  state.imagined = true;
+  return control;
+}
+bool is_imagined(const Control& control) { return control.state().imagined; }
 
 }  // namespace terrace

@@ -9,11 +9,13 @@ namespace terrace {
 struct Control::State {
   MPI_Comm comm = MPI_COMM_NULL;  ///< null: Control::alone()
   int rank = 0, size = 1, local_rank = 0, local_size = 1, host = 0;
+  bool imagined = false;  ///< the others are not there: distrib/imagined.hpp
   State();
   ~State();
   State(const State&) = delete;
   State& operator=(const State&) = delete;
   static Control duplicate(MPI_Comm from);
+  [[nodiscard]] bool is_alone() const { return size == 1 || imagined; }
 };
 
 /// The ranks of a communicator, which is duplicated. MPI is started, and is not ended before the last

@@ -95,6 +95,16 @@ BandInput open_band(const Control& control, const Location& location, const Want
 
 void BandInput::read(const Control& control, std::span<const Range> ranges,
                      const Sink<double>& sink) const {
+  read_as(control, ranges, true, sink);
+}
+
+void BandInput::read_diagonals(const Control& control, Range columns,
+                               const Sink<double>& sink) const {
+  read_as(control, {&columns, 1}, false, sink);
+}
+
+void BandInput::read_as(const Control& control, std::span<const Range> ranges, bool turned,
+                        const Sink<double>& sink) const {
   const Index height = half_bandwidth_ + 1;
   Delivery<double> deliver(ranges, height);
   SharedOffender wrong;
@@ -102,6 +112,7 @@ void BandInput::read(const Control& control, std::span<const Range> ranges,
   request.axis = column_major_ ? 0 : 1;
   request.band = !column_major_;
   request.upper = upper_;
+  request.turned = turned;
   request.item_bytes = height * Index(sizeof(double));
   request.take = [&](const Portion& p, Index item, Index items, Element form, const char* raw,
                      char* out) {
@@ -116,6 +127,7 @@ void BandInput::read(const Control& control, std::span<const Range> ranges,
   };
   request.wrong = [&](Index j, Index d, double value) { wrong.note(j + d, j, value); };
   read_portions(control, *file_, request, ranges, [&](const Portion& p, const char* data) {
+    if (!turned) return sink(p.position, p.items, reinterpret_cast<const double*>(data));
     deliver(p.position, p.items, reinterpret_cast<const double*>(data), sink);
   });
   refuse_not_finite(control, wrong.first(), file_->where());

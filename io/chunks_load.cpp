@@ -82,8 +82,9 @@ void ChunkRounds::fetch_into(const Chunk& chunk, std::size_t place) {
     return;
   }
   hsize_t offset[2] = {0, 0};
-  offset[axis_] = hsize_t(chunk.unit * unit_);
-  offset[1 - axis_] = hsize_t(chunk.across * across_);
+  const Index first = chunk.unit * unit_, beside = chunk.across * across_;
+  offset[axis_] = hsize_t(first);
+  offset[1 - axis_] = hsize_t(beside);
   hsize_t stored = 0;
   const bool found = H5Dget_chunk_storage_size(dataset_, offset, &stored) >= 0;
   if (!found || stored == 0) {  // never written (HDF5 1.10: an error where others are), or damaged
@@ -154,7 +155,7 @@ void ChunkRounds::inflate(const Round& round) {
       const std::lock_guard lock(library);
       fetch_into(chunk, k);
     }
-    unfilter(stored_, masks_[k], element_, raw_[k], spare_[k], bytes, input_.where());
+    unfilter(stored_.filters, masks_[k], element_, raw_[k], spare_[k], bytes, input_.where());
   };
   try {
     if (raw_.size() < batch) raw_.resize(batch), spare_.resize(batch), masks_.resize(batch);

@@ -37,7 +37,7 @@ std::string followed(const std::string& path) {
     const ssize_t length = readlink(at.c_str(), target, sizeof target - 1);
     if (length <= 0) return at;
     const std::string to(target, std::size_t(length));
-    at = to.front() == '/' ? to : folder_of(at) + "/" + to;
+    at = to.front() == '/' ? to : folder_of(at).append("/").append(to);
   }
   return path;  // a ring of links: whoever opens it says so
 }

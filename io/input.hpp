@@ -89,10 +89,17 @@ class BandInput {
   /// Columns of `ranges`. data: count columns of m+1 doubles, element d of column j is A[j+d, j];
   /// zero where j+d >= n, whatever the file holds there. Refuses NaN and Inf inside the matrix.
   void read(const Control& control, std::span<const Range> ranges, const Sink<double>& sink) const;
+  /// Whether the file has it by diagonals, as the columns of this rank can be had, too.
+  [[nodiscard]] bool by_diagonals() const { return !upper_ && !column_major_; }
+  /// The same by diagonals. data: m+1 rows of `count` doubles, row d has A[j+d, j] of the `count`
+  /// columns j. Collective.
+  void read_diagonals(const Control& control, Range columns, const Sink<double>& sink) const;
   [[nodiscard]] std::unique_ptr<Rereading> reread(std::span<const Range> ranges) const;
 
  private:
   friend BandInput open_band(const Control&, const Location&, const Wanted&);
+  void read_as(const Control& control, std::span<const Range> ranges, bool turned,
+               const Sink<double>& sink) const;
   Index n_ = 0, half_bandwidth_ = 0;
   bool upper_ = false, column_major_ = false;
   Location location_;

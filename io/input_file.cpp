@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <functional>
 
 #include "io/stored.hpp"
 
@@ -78,35 +80,83 @@ void InputFile::watch_files_of(const Source& source) {
     if (H5Pget_external(how, unsigned(k), sizeof name - 1, name, nullptr, nullptr) >= 0)
       watch(name, -1);
   }
+  if (H5Pget_layout(how) == H5D_VIRTUAL) watch_parts(source, how, own);
+}
+
+namespace {
+
+using Extents = std::vector<hsize_t>;
+
+Extents extents_of(hid_t dataset) {
+  const Handle space(H5Dget_space(dataset), &H5Sclose);
+  Extents extents(std::size_t(std::max(0, H5Sget_simple_extent_ndims(space))));
+  H5Sget_simple_extent_dims(space, extents.data(), nullptr);
+  return extents;
+}
+
+/// Whether part k of a virtual dataset lies within it, and is just what is taken of the part's
+/// dataset, within that. Selections without an end have as many elements as there are.
+bool fits(hid_t how, std::size_t k, const Extents& part) {
+  const Handle filled(H5Pget_virtual_vspace(how, k), &H5Sclose);
+  const Handle taken(H5Pget_virtual_srcspace(how, k), &H5Sclose);
+  const hssize_t wanted = H5Sget_select_npoints(filled);
+  if (wanted < 0) return true;
+  if (H5Sselect_valid(filled) <= 0) return false;
+  hsize_t size = 1;
+  for (const hsize_t extent : part) size *= extent;
+  if (H5Sget_select_type(taken) == H5S_SEL_ALL) return hssize_t(size) == wanted;
+  Extents first(part.size()), last(part.size());
+  if (H5Sget_select_npoints(taken) != wanted ||
+      H5Sget_simple_extent_ndims(taken) != int(part.size()))
+    return false;
+  if (wanted == 0) return true;
+  if (H5Sget_select_bounds(taken, first.data(), last.data()) < 0) return false;
+  return std::equal(last.begin(), last.end(), part.begin(), std::less<>());
+}
+
+}  // namespace
+
+/// HDF5 reads fill values, or memory that nothing has set, where a virtual dataset and its parts do
+/// not fit.
+void InputFile::watch_parts(const Source& source, hid_t how, const std::string& own) {
   std::size_t parts = 0;
-  if (H5Pget_layout(how) != H5D_VIRTUAL || H5Pget_virtual_count(how, &parts) < 0) return;
+  hdf5_check(H5Pget_virtual_count(how, &parts), "damaged virtual dataset", where());
   std::string before;  // most virtual datasets name a file once, or many times in a row
-  for (std::size_t k = 0; k < std::min<std::size_t>(parts, 1000); ++k) {
+  Extents part;
+  for (std::size_t k = 0; k < parts; ++k) {
     const std::string name = text_of(
         [&](char* to, std::size_t size) { return H5Pget_virtual_filename(how, k, to, size); });
     const std::string dataset = text_of(
         [&](char* to, std::size_t size) { return H5Pget_virtual_dsetname(how, k, to, size); });
+    if (name.empty() || (name + dataset).find('%') != std::string::npos)
+      continue;  // numbered files, as many as exist
     const std::string beside = own.substr(0, own.rfind('/') + 1) + name;
-    if (name.empty() || name + dataset == before) continue;
+    if (name + dataset != before) {
+      part = extents_of_part(source, name, beside, dataset);
+      if (name != ".") watch(name, -1), watch(beside, -1);
+    }
     before = name + dataset;
-    require_part(source, name, beside, dataset);
-    if (name == ".") continue;
-    watch(name, -1);
-    watch(beside, -1);
+    if (!fits(how, k, part))
+      throw Error(Exit::input, "a part of the virtual dataset does not fit: " + dataset + " in " +
+                                   (name == "." ? "the same file" : name) + "; " + where() +
+                                   "; bring the right file back, or write the dataset again");
   }
 }
 
-/// HDF5 reads fill values where a part of a virtual dataset cannot be opened.
-void InputFile::require_part(const Source& source, const std::string& name,
-                             const std::string& beside, const std::string& dataset) const {
-  if ((name + dataset).find('%') != std::string::npos) return;  // numbered files, as many as exist
+std::vector<hsize_t> InputFile::extents_of_part(const Source& source, const std::string& name,
+                                                const std::string& beside,
+                                                const std::string& dataset) const {
+  Extents extents;
   const auto holds = [&](hid_t in) {
-    return in >= 0 && Handle(H5Dopen2(in, dataset.c_str(), H5P_DEFAULT), &H5Dclose) >= 0;
+    if (in < 0) return false;
+    const Handle part(H5Dopen2(in, dataset.c_str(), H5P_DEFAULT), &H5Dclose);
+    if (part.valid()) extents = extents_of(part);
+    return part.valid();
   };
-  if (name == "." && holds(source.file)) return;
+  if (name == "." && holds(source.file)) return extents;
   const char* const prefix = std::getenv("HDF5_VDS_PREFIX");
   for (const std::string& path : {std::string(prefix ? prefix : "") + "/" + name, beside, name})
-    if (name != "." && size_of(path, -1) >= 0 && holds(open_alone(path))) return;
+    if (name != "." && size_of(path, -1) >= 0 && holds(open_alone(path))) return extents;
   throw Error(Exit::input,
               fmt::format("a part of the virtual dataset cannot be opened: {} in {}; {}; bring the "
                           "file back, or store the dataset as a whole",

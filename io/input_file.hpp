@@ -44,8 +44,11 @@ struct InputFile {
   void open(const std::string& name, const std::string& path);
   void watch(const std::string& path, int descriptor);
   void watch_files_of(const Source& source);
-  void require_part(const Source& source, const std::string& name, const std::string& beside,
-                    const std::string& dataset) const;
+  void watch_parts(const Source& source, hid_t how, const std::string& own);
+  /// Of a part of a virtual dataset, which must be there.
+  [[nodiscard]] std::vector<hsize_t> extents_of_part(const Source& source, const std::string& name,
+                                                     const std::string& beside,
+                                                     const std::string& dataset) const;
 };
 
 /// Opens the found object on all ranks. Collective.

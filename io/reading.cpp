@@ -68,19 +68,9 @@ class Reading {
   void to_library() { stored_.way = Stored::Way::library; }
 
   /// Straight from the file.
-  void from_file(const Portion& p, char* out) const {
-    if (request_.axis == 0)
-      rows(p, out, nullptr);
-    else
-      columns(p, out, nullptr);
-  }
+  void from_file(const Portion& p, char* out) const { take_all(p, out, nullptr); }
   /// From a slab in the order of the file.
-  void from_slab(const Portion& p, const char* slab, char* out) const {
-    if (request_.axis == 0)
-      rows(p, out, slab);
-    else
-      columns(p, out, slab);
-  }
+  void from_slab(const Portion& p, const char* slab, char* out) const { take_all(p, out, slab); }
   /// Fills a slab through HDF5; the band's upper form is sheared: row d holds element d.
   void ask_library(const Portion& p, char* slab) const {
     const Handle space(hdf5_check(H5Dget_space(dataset_), "damaged dataset", input_.where()),
@@ -129,6 +119,14 @@ class Reading {
   }
 
  private:
+  void take_all(const Portion& p, char* out, const char* slab) const {
+    if (request_.axis == 0)
+      rows(p, out, slab);
+    else if (request_.turned)
+      columns(p, out, slab);
+    else
+      diagonals(p, out, slab);
+  }
   [[nodiscard]] hid_t wanted_type() const {
     switch (request_.as) {
       case As::indices:
@@ -262,6 +260,25 @@ class Reading {
       }
       turn(reinterpret_cast<double*>(out) + t.item * others_ + d0, others_, tile, ld, d1 - d0,
            t.count);
+    });
+  }
+
+  /// The same, doubles of one range, as they lie: element d of all items, then element d + 1.
+  void diagonals(const Portion& p, char* out, const char* slab) const {
+    const Index first = p.ranges.front().first, longest = step_bytes / 8;
+    const Index pieces = ceil_div(p.items, longest), deep = std::max<Index>(1, longest / p.items);
+    parallel_for(ceil_div(others_, deep) * pieces, [&](Index task) {
+      const Index item = task % pieces * longest, count = std::min(longest, p.items - item);
+      const Index d0 = task / pieces * deep;
+      for (Index d = d0; d < std::min(others_, d0 + deep); ++d) {
+        double* const row = reinterpret_cast<double*>(out) + d * p.items + item;
+        const Index inside =
+            request_.band ? std::clamp<Index>(items_ - d - first - item, 0, count) : count;
+        if (inside > 0) fetch(p, first + item, item, d, inside, slab, row);
+        std::fill(row + inside, row + count, 0.0);
+        if (const Index at = not_finite(row, inside); at >= 0)
+          request_.wrong(first + item + at, d, row[at]);
+      }
     });
   }
 

@@ -29,11 +29,13 @@ enum class As {
 };
 
 struct Request {
-  std::string dataset;   ///< "" the object, or a sparse group's child
-  int axis = 0;          ///< 1: items are columns of the dataset, delivered turned, 8-byte elements
-  As as = As::doubles;   ///< the memory type where HDF5 converts; what axis 1 delivers
-  bool band = false;     ///< axis 1: element d of item j is zero, and unread, where j + d >= n
-  bool upper = false;    ///< the band's upper form
+  std::string dataset;  ///< "" the object, or a sparse group's child
+  int axis = 0;         ///< 1: items are columns of the dataset, delivered turned, 8-byte elements
+  As as = As::doubles;  ///< the memory type where HDF5 converts; what axis 1 delivers
+  bool band = false;    ///< axis 1: element d of item j is zero, and unread, where j + d >= n
+  bool upper = false;   ///< the band's upper form
+  bool turned =
+      true;  ///< axis 1: false: item by item no more, rows of p.items elements as they lie
   bool packs = false;    ///< `take` cannot work in place
   Index item_bytes = 0;  ///< of a delivered item
   /// Axis 0, from several threads: `items` items of portion `p` from `item` on, standing in `raw`

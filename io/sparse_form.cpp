@@ -64,7 +64,7 @@ bool is_matlab(const Object& object) {
 
 /// "csr" of csr_matrix, CSR and csr_array.
 std::string layout_word(const std::string& text) {
-  const std::string word = lower_case(text);
+  std::string word = lower_case(text);
   for (const char* layout : {"csr", "csc", "coo"})
     if (word == layout || word == std::string(layout) + "_matrix" ||
         word == std::string(layout) + "_array")

@@ -1,7 +1,6 @@
 #include "io/stored.hpp"
 
 #include <fcntl.h>
-#include <libdeflate.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,8 +10,6 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
-#include <memory>
-#include <new>
 
 namespace terrace::io {
 
@@ -117,40 +114,6 @@ Index product(const std::vector<Index>& dims, Index bytes, const std::string& wh
   return bytes;
 }
 
-void undo_shuffle(const char* from, char* to, Index bytes, Index element) {
-  const Index count = bytes / element;
-  for (Index b = 0; b < element; ++b)
-    for (Index i = 0; i < count; ++i) to[i * element + b] = from[b * count + i];
-  std::memcpy(to + count * element, from + count * element, std::size_t(bytes - count * element));
-}
-
-using Bytes16 = unsigned char __attribute__((vector_size(16)));
-
-/// a0 b0 a1 b1 ..., in two halves.
-void interleave(const Bytes16& a, const Bytes16& b, Bytes16& low, Bytes16& high) {
-  low = __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-  high =
-      __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
-}
-
-/// The usual one: eight streams of bytes become one of 8-byte elements, 16 at a time in three steps
-/// that each interleave stream s with stream s + 4.
-void undo_shuffle_8(const char* from, char* to, Index bytes) {
-  const Index count = bytes / 8;
-  Index i = 0;
-  for (; i + 16 <= count; i += 16) {
-    Bytes16 s[8], t[8];
-    for (int b = 0; b < 8; ++b) std::memcpy(&s[b], from + b * count + i, 16);
-    for (int b = 0; b < 4; ++b) interleave(s[b], s[b + 4], t[2 * b], t[2 * b + 1]);
-    for (int b = 0; b < 4; ++b) interleave(t[b], t[b + 4], s[2 * b], s[2 * b + 1]);
-    for (int b = 0; b < 4; ++b) interleave(s[b], s[b + 4], t[2 * b], t[2 * b + 1]);
-    std::memcpy(to + i * 8, t, sizeof t);
-  }
-  for (; i < count; ++i)
-    for (int b = 0; b < 8; ++b) to[i * 8 + b] = from[b * count + i];
-  std::memcpy(to + count * 8, from + count * 8, std::size_t(bytes - count * 8));
-}
-
 }  // namespace
 
 void to_doubles(Element e, const char* from, double* to, Index count) {
@@ -193,22 +156,28 @@ Index end_of(hid_t file) {
   return Index(std::min<haddr_t>(end, haddr_t(1) << 62)) + Index(userblock);
 }
 
-/// Whether the filters are ours: shuffle by elements, and at most one deflate.
-bool know_filters(hid_t properties, Index element_bytes, std::vector<bool>& shuffles) {
+/// Whether the filters are ours: shuffle by elements, Fletcher's sums, and at most one deflate.
+bool know_filters(hid_t properties, Index element_bytes, std::vector<Filter>& ours) {
   const int filters = H5Pget_nfilters(properties);
-  int deflates = 0;
   for (int k = 0; k < filters; ++k) {
     unsigned flags = 0, value[1] = {0};
     std::size_t values = 1;
-    const H5Z_filter_t filter =
-        H5Pget_filter2(properties, unsigned(k), &flags, &values, value, 0, nullptr, nullptr);
-    const bool shuffle = filter == H5Z_FILTER_SHUFFLE;
-    if (!shuffle && filter != H5Z_FILTER_DEFLATE) return false;
-    if (shuffle && (values != 1 || Index(value[0]) != element_bytes)) return false;
-    deflates += shuffle ? 0 : 1;
-    shuffles.push_back(shuffle);
+    switch (H5Pget_filter2(properties, unsigned(k), &flags, &values, value, 0, nullptr, nullptr)) {
+      case H5Z_FILTER_SHUFFLE:
+        if (values != 1 || Index(value[0]) != element_bytes) return false;
+        ours.push_back(Filter::shuffle);
+        break;
+      case H5Z_FILTER_FLETCHER32:
+        ours.push_back(Filter::fletcher);
+        break;
+      case H5Z_FILTER_DEFLATE:
+        ours.push_back(Filter::deflate);
+        break;
+      default:
+        return false;
+    }
   }
-  return filters >= 0 && deflates <= 1;
+  return filters >= 0 && std::count(ours.begin(), ours.end(), Filter::deflate) <= 1;
 }
 
 /// HDF5 1.10 believes the sizes that stand in the dataset's header, and reads out of bounds.
@@ -272,9 +241,10 @@ Stored where_stored(hid_t file, hid_t dataset, const Object& object, const std::
     throw ends_early(where);
   if (layout != H5D_CHUNKED) return stored;
   hsize_t chunk[2] = {1, 1};
-  if (object.dims.empty() || object.dims.size() > 2 ||
-      H5Pget_chunk(properties, int(object.dims.size()), chunk) != int(object.dims.size()))
-    return stored;
+  if (object.dims.empty() || object.dims.size() > 2) return stored;
+  if (H5Pget_chunk(properties, 2, chunk) != int(object.dims.size()))  // HDF5 reads on and on
+    throw Error(Exit::input, "the chunks have other dimensions than the dataset; " + where +
+                                 "; the file is damaged: write it again");
   for (int axis = 0; axis < 2; ++axis) {
     if (chunk[axis] == 0 || chunk[axis] > (hsize_t(1) << 32)) return stored;
     stored.chunk[axis] = Index(chunk[axis]);
@@ -285,7 +255,7 @@ Stored where_stored(hid_t file, hid_t dataset, const Object& object, const std::
   // Chunks at the edges may be left unfiltered without a mark.
   unsigned edges = 0;
   if (H5Pget_chunk_opts(properties, &edges) < 0 || edges != 0 ||
-      !know_filters(properties, object.bytes, stored.shuffles))
+      !know_filters(properties, object.bytes, stored.filters))
     return stored;
   stored.way = Stored::Way::filtered;
   return stored;
@@ -324,44 +294,6 @@ void read_at(int descriptor, Index offset, Index bytes, char* to, const std::str
     offset += got;
     bytes -= got;
   }
-}
-
-std::optional<Index> inflated(std::span<const char> from, std::span<char> to) {
-  struct Free {
-    void operator()(libdeflate_decompressor* d) const { libdeflate_free_decompressor(d); }
-  };
-  thread_local const std::unique_ptr<libdeflate_decompressor, Free> mine(
-      libdeflate_alloc_decompressor());
-  if (!mine) throw std::bad_alloc();
-  std::size_t got = 0;
-  if (libdeflate_zlib_decompress(mine.get(), from.data(), from.size(), to.data(), to.size(),
-                                 &got) != LIBDEFLATE_SUCCESS)
-    return std::nullopt;
-  return Index(got);
-}
-
-void unfilter(const Stored& stored, unsigned mask, Index element_bytes, LargeVector<char>& raw,
-              LargeVector<char>& spare, Index chunk_bytes, const std::string& where) {
-  const auto damaged = [&] {
-    return Error(Exit::input, "a compressed chunk is damaged; " + where + "; write the file again");
-  };
-  for (std::size_t k = stored.shuffles.size(); k-- > 0;) {
-    if (k < 32 && (mask >> k) & 1) continue;
-    if (stored.shuffles[k]) {
-      spare.resize(raw.size());
-      if (element_bytes == 8)
-        undo_shuffle_8(raw.data(), spare.data(), Index(raw.size()));
-      else
-        undo_shuffle(raw.data(), spare.data(), Index(raw.size()), element_bytes);
-    } else {
-      spare.resize(std::size_t(chunk_bytes));
-      const std::optional<Index> got = inflated(raw, spare);
-      if (!got) throw damaged();
-      spare.resize(std::size_t(*got));
-    }
-    raw.swap(spare);
-  }
-  if (Index(raw.size()) != chunk_bytes) throw damaged();
 }
 
 }  // namespace terrace::io

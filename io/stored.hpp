@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "io/filters.hpp"
 #include "io/inspect.hpp"
 #include "kernels/base/large_vector.hpp"
 
@@ -30,14 +31,14 @@ void to_words(Element element, const char* from, Word* to, Index count);
 struct Stored {
   enum class Way {
     direct,    ///< without gaps in the file, from `offset`
-    filtered,  ///< chunks: as they are, deflated, shuffled
+    filtered,  ///< chunks: as they are, deflated, shuffled, with check sums
     library    ///< HDF5 reads: other filters and layouts
   };
   Way way = Way::library;
   Index offset = 0;
   int descriptor = -1;  ///< HDF5's own, of the file that holds the dataset
   Index chunk[2] = {1, 1};
-  std::vector<bool> shuffles;  ///< one a filter, in pipeline order: shuffle, else deflate
+  std::vector<Filter> filters;  ///< in the order in which a chunk was written
 };
 /// HDF5's own descriptor of an open file that is read by plain system calls, or -1.
 int descriptor_of(hid_t file);
@@ -51,12 +52,5 @@ Error unreadable(hid_t dataset, const std::string& where);
 
 /// Fills `to` from the file; throws Error(input) when the file ends before.
 void read_at(int descriptor, Index offset, Index bytes, char* to, const std::string& where);
-
-/// Bytes that a zlib stream gives, into `to`; none where it is damaged or gives more. Any thread.
-std::optional<Index> inflated(std::span<const char> from, std::span<char> to);
-/// One chunk in its file form to its elements; `mask` bit k: filter k was left out. `spare` is
-/// scratch. Throws Error(input) when it is damaged.
-void unfilter(const Stored& stored, unsigned mask, Index element_bytes, LargeVector<char>& raw,
-              LargeVector<char>& spare, Index chunk_bytes, const std::string& where);
 
 }  // namespace terrace::io

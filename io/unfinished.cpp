@@ -106,12 +106,12 @@ std::string why_too_large(long long bytes) {
 std::string reserve_space(const std::string& path, long long from, long long bytes,
                           bool& promised) {
   promised = false;
-  if (const std::string reason = why_too_large(from + bytes); !reason.empty()) return reason;
+  if (std::string reason = why_too_large(from + bytes); !reason.empty()) return reason;
   const int file = open(path.c_str(), O_WRONLY);
   if (file < 0) return {};  // whoever writes to it says why
   promised = fallocate(file, FALLOC_FL_KEEP_SIZE, from, bytes) == 0;
   const bool refused = !promised && (errno == ENOSPC || errno == EDQUOT || errno == EFBIG);
-  const std::string reason = refused ? std::strerror(errno) : "";
+  std::string reason = refused ? std::strerror(errno) : "";
   close(file);
   return reason;
 }
@@ -154,7 +154,7 @@ std::string sync_file(const std::string& path) {
   const int file = open(path.c_str(), O_RDWR);
   if (file < 0) return std::strerror(errno);
   const bool good = fsync(file) == 0 || errno == EINVAL || errno == EROFS;
-  const std::string reason = good ? "" : std::strerror(errno);
+  std::string reason = good ? "" : std::strerror(errno);
   close(file);
   return reason;
 }

@@ -235,7 +235,7 @@ std::string ZipWriter::head(const Entry& e, bool directory) {
 
 std::string ZipWriter::begin(const std::string& name, Index bytes) {
   entries_.push_back({name, at_, bytes, 0});
-  const std::string before = head(entries_.back(), false);
+  std::string before = head(entries_.back(), false);
   at_ += Index(before.size());
   return before;
 }

@@ -16,6 +16,7 @@
 #include "kernels/base/preparations.hpp"
 #include "kernels/base/timeline.hpp"
 #include "src/program/command_line.hpp"
+#include "src/program/machines.hpp"
 #include "src/program/register.hpp"
 #include "src/program/waiting.hpp"
 
@@ -150,7 +151,7 @@ struct CommandLine {
 /// What a device needs, begun as soon as MPI has left the environment alone.
 struct Preparations {
   explicit Preparations(const terrace::Selected& selected) {
-    if (selected.options.backend != "cpu")
+    if (selected.options.backend != "cpu" && selected.options.gpu.empty())
       terrace::prepare_device(selected.options.backend == "cuda",
                               terrace::makes_products(selected.command));
   }
@@ -161,8 +162,8 @@ struct Preparations {
 
 int run(const terrace::Session& session, const terrace::Selected& selected,
         const std::string& command_line) {
-  const terrace::Control& control = session.control();
-  terrace::Run the_run(session, selected.options, selected.command, command_line);
+  const terrace::Control control = terrace::ranks_to_plan(session.control(), selected.options);
+  terrace::Run the_run(control, selected.options, selected.command, command_line);
   return terrace::guarded(
       control,
       [&] {

@@ -1,11 +1,12 @@
-if(TERRACE_SANITIZE)
-  return()  # a user's program has no sanitizers
+if(TERRACE_SANITIZE MATCHES thread|fuzzer)
+  return()
 endif()
 
 # The library from outside: programs that know the public headers alone.
 add_executable(api_library_test api/library_test.cpp api/library_dense_test.cpp api/library_gf2_test.cpp api/library_band_test.cpp
                api/library_device_test.cpp)
-target_sources(api_library_test PRIVATE api/library_staging_test.cpp api/library_values_test.cpp api/library_hdf5_test.cpp)
+target_sources(api_library_test PRIVATE api/library_staging_test.cpp api/library_values_test.cpp api/library_hdf5_test.cpp
+               api/library_factor_test.cpp)
 set_target_properties(api_library_test PROPERTIES CXX_STANDARD 17 CXX_VISIBILITY_PRESET default)
 target_link_libraries(api_library_test PRIVATE terrace_api Catch2::Catch2 BLAS::BLAS)
 target_compile_definitions(api_library_test PRIVATE TERRACE_CATCH_MAJOR=${Catch2_VERSION_MAJOR} TERRACE_WITH_CUDA=$<BOOL:${TERRACE_CUDA}>)
@@ -16,13 +17,24 @@ if(TERRACE_CUDA)
   endforeach()
 endif()
 target_compile_options(api_library_test PRIVATE $<$<CONFIG:Release>:-O1>)
+if(TERRACE_SANITIZE)
+  target_link_options(api_library_test PRIVATE -fsanitize=${sanitizers})  # the library's; the oracles go without
+  add_dependencies(sanitized_tests api_library_test)
+endif()
 foreach(ranks 1 2 3 4)
   add_test(NAME api/library.${ranks}
            COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks} $<TARGET_FILE:api_library_test>)
   math(EXPR cores "(${ranks} + 1) / 2")
-  set_tests_properties(api/library.${ranks} PROPERTIES TIMEOUT 300 LABELS "ranks-${ranks}" PROCESSORS ${cores}
+  set(labels ranks-${ranks})
+  if(ranks MATCHES "[13]")
+    list(APPEND labels sanitize)
+  endif()
+  set_tests_properties(api/library.${ranks} PROPERTIES TIMEOUT 300 LABELS "${labels}" PROCESSORS ${cores}
                        ENVIRONMENT "${terrace_test_environment};${terrace_launcher_folder}/api_library_${ranks}")
 endforeach()
+if(TERRACE_SANITIZE)
+  return()  # what follows are users' programs, which have no sanitizers
+endif()
 
 # The installed tree, moved: what it holds, the examples built against it by find_package and pkg-config, run.
 add_test(NAME api/installed COMMAND ${CMAKE_CURRENT_LIST_DIR}/consumer/run.sh ${PROJECT_BINARY_DIR}

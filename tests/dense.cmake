@@ -2,6 +2,7 @@ terrace_test(base/matrix)
 terrace_test(dense/elimination RANKS 1 2 3 4 5 SANITIZE 3 LANES)
 terrace_test(dense/check RANKS 1 3 SANITIZE 1)
 terrace_test(dense/system RANKS 1 2 3 5 SANITIZE 3)
+terrace_test(dense/cholesky RANKS 1 2 3 5 SANITIZE 3)
 terrace_test(dense/kinds RANKS 1 2 3 4 5 SANITIZE 3)
 terrace_test(dense/pivots RANKS 1 2 3 4 5 SANITIZE 3)
 terrace_test(dense/guard RANKS 1 3 SANITIZE 3)  # jobs/nightly.sh takes 100,000 matrices

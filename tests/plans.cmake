@@ -2,4 +2,5 @@
 terrace_test(program/predict RANKS 1)
 if(NOT TERRACE_SANITIZE)
   terrace_program_test(plans TIMEOUT 600 PROCESSORS 3)
+  terrace_program_test(plan_machines TIMEOUT 600)
 endif()

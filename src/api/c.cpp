@@ -2,49 +2,15 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <string>
 
-#include "src/api/terrace/terrace.hpp"
+#include "src/api/c_inside.hpp"
 
-namespace api = terrace::api;
 using api::Code;
-using api::Local;
 using api::Rows;
-
-struct terrace_context {
-  api::Context context;
-};
-struct terrace_band_factor {
-  api::band::Factor factor;
-};
-struct terrace_cg_operator {
-  api::cg::Operator a;
-};
+using namespace terrace::api::in_c;
 
 namespace {
-
-thread_local std::string last_text;
-thread_local std::int64_t last_position = -1;
-
-/// Runs the call; nothing is thrown across C.
-template <class F>
-int coded(F&& call) noexcept {
-  try {
-    call();
-    return TERRACE_DONE;
-  } catch (const api::Error& e) {
-    last_text = e.what();
-    last_position = e.position();
-    return int(e.code());
-  } catch (const std::exception& e) {
-    last_text = e.what();
-  } catch (...) {
-    last_text = "an exception of unknown type";
-  }
-  last_position = -1;
-  return TERRACE_INTERNAL;
-}
 
 api::Options options_of(const terrace_options* given) {
   api::Options options;
@@ -63,34 +29,6 @@ api::Options options_of(const terrace_options* given) {
   return options;
 }
 
-template <class T>
-Local<T> rows(T* data, std::int64_t first, std::int64_t count, std::int64_t columns,
-              std::int64_t ld) {
-  return {data, count == TERRACE_CYCLIC ? Rows::cyclic(first) : Rows::range(first, count), columns,
-          ld, api::where_is(data)};
-}
-
-void put_seconds(const api::Seconds& seconds, terrace_report& to) {
-  to.seconds_prepare = seconds.prepare;
-  to.seconds_solve = seconds.solve;
-  to.seconds_check = seconds.check;
-  to.seconds_give = seconds.give;
-}
-void put_text(const std::string& text, char* to, std::size_t room) {
-  const std::size_t length = std::min(text.size(), room - 1);
-  std::memcpy(to, text.data(), length);
-  to[length] = 0;
-}
-void put(const api::dense::Report& from, terrace_report* to) {
-  if (!to) return;
-  *to = {};
-  to->residual = from.residual;
-  to->reciprocal_condition = from.reciprocal_condition;
-  to->log_abs_determinant = from.log_abs_determinant;
-  to->determinant_sign = from.determinant_sign;
-  if (!from.warnings.empty()) put_text(from.warnings[0], to->warning, sizeof to->warning);
-  put_seconds(from.seconds, *to);
-}
 void put(const api::band::Report& from, terrace_report* to) {
   if (!to) return;
   *to = {};
@@ -109,17 +47,6 @@ void put(const api::gf2::Report& from, terrace_report* to, std::int64_t* pivots 
   to->rank = from.rank;
   to->certified = from.certified;
   put_seconds(from.seconds, *to);
-}
-
-api::band::Matrix band_of(std::int64_t m, std::int64_t first, std::int64_t count, const double* ab,
-                          std::int64_t ldab, int layout, int upper) {
-  return {ab,
-          m,
-          Rows::range(first, count),
-          layout == 0 ? api::band::Matrix::diagonals : api::band::Matrix::by_columns,
-          upper ? api::band::Uplo::upper : api::band::Uplo::lower,
-          ldab,
-          api::where_is(ab)};
 }
 
 }  // namespace
@@ -165,11 +92,39 @@ int terrace_dense_solve(terrace_context* c, int64_t n, int64_t first, int64_t co
         report);
   });
 }
+int terrace_dense_solve_assuming(terrace_context* c, int assume, int64_t n, int64_t first,
+                                 int64_t count, const double* a, int64_t lda, int64_t nrhs,
+                                 double* b, int64_t ldb, terrace_report* report) {
+  return coded([&] {
+    using api::dense::Assume;
+    const Assume taken_for = assume == TERRACE_SPD         ? Assume::spd
+                             : assume == TERRACE_LOOKS_SPD ? Assume::automatic
+                                                           : Assume::general;
+    put(api::dense::solve(c->context, n, rows(a, first, count, n, lda),
+                          rows(b, first, count, nrhs, ldb), taken_for),
+        report);
+  });
+}
 int terrace_dense_determinant(terrace_context* c, int64_t n, int64_t first, int64_t count,
                               const double* a, int64_t lda, terrace_report* report) {
   return coded(
       [&] { put(api::dense::determinant(c->context, n, rows(a, first, count, n, lda)), report); });
 }
+
+int terrace_dense_factor_make(terrace_context* c, int64_t n, int64_t first, int64_t count,
+                              const double* a, int64_t lda, terrace_dense_factor** out,
+                              terrace_report* report) {
+  return coded([&] {
+    *out =
+        new terrace_dense_factor{api::dense::Factor(c->context, n, rows(a, first, count, n, lda))};
+    put((*out)->factor.report(), report);
+  });
+}
+int terrace_dense_factor_solve(terrace_dense_factor* factor, int64_t first, int64_t count,
+                               int64_t nrhs, double* b, int64_t ldb, terrace_report* report) {
+  return coded([&] { put(factor->factor.solve(rows(b, first, count, nrhs, ldb)), report); });
+}
+void terrace_dense_factor_free(terrace_dense_factor* factor) { delete factor; }
 
 int terrace_band_solve(terrace_context* c, int64_t n, int64_t m, int64_t first, int64_t count,
                        const double* ab, int64_t ldab, int layout, int upper, int mixed,

@@ -6,6 +6,7 @@
 
 #include "io/input.hpp"
 #include "io/output.hpp"
+#include "src/api/dense_factor.hpp"
 #include "src/api/held_band.hpp"
 #include "src/api/inside.hpp"
 
@@ -121,6 +122,10 @@ Csr read_csr(Context& context, const std::string& location, Rows rows) {
   });
 }
 
+dense::Factor read_factor(Context& context, const std::string& location, Local<const double> a) {
+  return at_border([&] { return dense::Factor(dense::read_factor(context, location, a)); });
+}
+
 struct Output::Inside {
   Context context;
   io::Output file;
@@ -211,6 +216,10 @@ void Output::write_csr(const std::string& name, std::int64_t n, Rows rows,
     file.attribute("encoding-version", std::string("0.1.0"));
     file.group("");
   });
+}
+void Output::write_factor(const std::string& name, const dense::Factor& factor,
+                          const std::string& matrix) {
+  at_border([&] { factor.inside().write(inside_->file, name, matrix); });
 }
 void Output::commit() {
   at_border([&] {

@@ -169,47 +169,38 @@ void Held<T, B>::scatter(std::span<const Index> places, const Value* packed) con
 }
 
 template <class T, class B>
-void Held<T, B>::require_finite() requires(std::is_same_v<std::remove_const_t<T>, double>) {
-  io::Offender wrong;
-  std::mutex mutex;
-  std::vector<Value> packed;
-  bool look = true;
-  if (!on_host_ && rows() > 0 && columns_ > 0) {
-    const Sizes sizes = sizes_of<B>(context_->ahead, rows(), columns_,
-                                    View<const double, B>{data_, rows() * ld_}, ld_);
-    largest_ = sizes.largest, least_ = sizes.least;
-    look = !std::isfinite(sizes.largest);
-  }
-  for (const Holders::Run& run : holders_.runs()) {
-    if (!look || run.rank != context_->rank()) continue;
-    for (Index from = 0; from < run.count; from += portion()) {
-      const Index count = std::min(portion(), run.count - from);
-      const Value* rows = data_ + (run.at + from) * ld_;
-      Index ld = ld_;
-      if (!on_host_) {
-        packed.resize(std::size_t(count * columns_));
-        pack(run.at + from, count, packed.data());
-        rows = packed.data(), ld = columns_;
-      }
-      parallel_for(count, [&](Index i) {
-        const Value* const row = rows + i * ld;
-        if (all_finite(row, columns_)) return;
-        const std::lock_guard lock(mutex);
-        for (Index j = 0; j < columns_; ++j)
-          if (!std::isfinite(row[j])) wrong.note(run.first + from + i, j, row[j]);
-      });
+void Held<T, B>::require_finite() {
+  if constexpr (std::is_same_v<std::remove_const_t<T>, double>) {
+    io::Offender wrong;
+    std::mutex mutex;
+    std::vector<Value> packed;
+    bool look = true;
+    if (!on_host_ && rows() > 0 && columns_ > 0) {
+      const View<const double, B> all{data_, rows() * ld_};
+      look = !std::isfinite(max_abs<B>(context_->ahead, rows(), columns_, all, ld_));
     }
+    for (const Holders::Run& run : holders_.runs()) {
+      if (!look || run.rank != context_->rank()) continue;
+      for (Index from = 0; from < run.count; from += portion()) {
+        const Index count = std::min(portion(), run.count - from);
+        const Value* rows = data_ + (run.at + from) * ld_;
+        Index ld = ld_;
+        if (!on_host_) {
+          packed.resize(std::size_t(count * columns_));
+          pack(run.at + from, count, packed.data());
+          rows = packed.data(), ld = columns_;
+        }
+        parallel_for(count, [&](Index i) {
+          const Value* const row = rows + i * ld;
+          if (all_finite(row, columns_)) return;
+          const std::lock_guard lock(mutex);
+          for (Index j = 0; j < columns_; ++j)
+            if (!std::isfinite(row[j])) wrong.note(run.first + from + i, j, row[j]);
+        });
+      }
+    }
+    io::refuse_not_finite(context_->control, wrong, fmt::format("'{}'", what_));
   }
-  io::refuse_not_finite(context_->control, wrong, fmt::format("'{}'", what_));
-}
-
-template <class T, class B>
-bool Held<T, B>::near_one() const {
-  const Control& control = context_->control;
-  const double largest = control.reduce(largest_, Reduce::max);
-  const double least = control.reduce(largest_ > 0 ? least_ : 1.0, Reduce::min);
-  const Index on_hosts = control.reduce(Index(on_host_ && rows() > 0), Reduce::max);
-  return on_hosts == 0 && largest < 0x1p60 && least > 0x1p-60;
 }
 
 #define TERRACE_HELD(B)                 \

@@ -74,11 +74,8 @@ class Held {
   Held(terrace::Context<B>& context, Index extent, const Local<T>& local, Index columns,
        const char* what);
 
-  /// Throws an agreed Error(input) for NaN and Inf. Collective.
-  void require_finite() requires(std::is_same_v<std::remove_const_t<T>, double>);
-  /// All lies on devices, and no element is so large or small that a solver would scale it; known
-  /// after require_finite(). Collective.
-  [[nodiscard]] bool near_one() const;
+  /// Throws an agreed Error(input) for NaN and Inf; of words nothing. Collective.
+  void require_finite();
   /// A reader as the solvers want one: rows of `ranges`, in order. `there`: the sink copies them to
   /// memory of B, and pieces may lie on the device. Collective.
   void read(std::span<const Range> ranges, const io::Sink<std::remove_const_t<T>>& sink,
@@ -116,7 +113,6 @@ class Held {
   T* data_;
   Index columns_, ld_;
   bool on_host_;
-  double largest_ = 0, least_ = 0;  // of a device's
 };
 
 }  // namespace terrace::api

@@ -66,8 +66,9 @@ class BandPass {
       fill(first, x_.view());
       const Index mine = first + c_.rank() * slabs_.share, at = mine - first;
       const Range columns{mine, std::clamp<Index>(a_.n - mine, 0, slabs_.share)};
-      a_.source(c_, columns, height_, chunk_.view().slice(0, columns.count * height_));
-      const BandColumns<B> part{chunk_.data(), columns.count, height_, height_};
+      const Index height = std::clamp<Index>(a_.n - mine, 1, height_);  // no row is below n
+      a_.source(c_, columns, height, height, chunk_.view().slice(0, columns.count * height));
+      const BandColumns<B> part{chunk_.data(), columns.count, height, height};
       if (columns.count > 0) {
         const auto from = [&](const Buffer<double, B>& window, Index row) {
           return window.view().slice(at * row, window.size() - at * row);

@@ -22,12 +22,19 @@ Index slab_columns(const BandPlan& plan) {
   for (Index p = 0; p < plan.parts(); ++p) most = std::max(most, plan.columns(p).count);
   return std::clamp<Index>(kSlabBytes / (height(plan) * Index(sizeof(double))), 1, most);
 }
+/// One part is read straight to its place, in a few steps, as each is shorter than the one before.
+bool reads_in_place(const BandPlan& plan) { return plan.parts() == 1; }
+Index columns_at_once(const BandPlan& plan) {
+  constexpr Index steps = 8;
+  return reads_in_place(plan) ? std::max<Index>(1, ceil_div(plan.columns(0).count, steps))
+                              : slab_columns(plan);
+}
 /// Slabs that `rank` reads.
 Index slabs(const BandPlan& plan, int rank) {
   Index count = 0;
   const Range own = plan.parts_of(rank);
   for (Index p = own.first; p < own.end(); ++p)
-    count += ceil_div(plan.columns(p).count, slab_columns(plan));
+    count += ceil_div(plan.columns(p).count, columns_at_once(plan));
   return count;
 }
 
@@ -107,7 +114,7 @@ BandPartsMemory band_parts_memory(const BandPlan& plan, Index nrhs) {
       scratch = std::max(scratch, band_substitute_scratch(B{}, plan.reduced, {&reduced, 1}, nrhs));
     }
     m.vectors = rows * nrhs * word;
-    m.slab = (slab_columns(plan) + (plan.parts() > 1 ? plan.separator : 0)) * height(plan) * word;
+    if (!reads_in_place(plan)) m.slab = (slab_columns(plan) + plan.separator) * height(plan) * word;
     m.scratch = (factor_scratch<B>(plan, rank) + scratch) * word;
     if (m.total() > most.total()) most = m;
   }
@@ -140,8 +147,10 @@ BandParts<B> band_parts(Context<B>& context, const BandPlan& plan) {
     a.reduced.band = take(size.band);
     a.reduced.inverse = take(size.inverse);
   }
-  a.slab = Buffer<double, B>(slab_columns(plan) * height(plan));
-  a.window = Buffer<double, B>(plan.parts() > 1 ? plan.separator * height(plan) : 0);
+  if (!reads_in_place(plan)) {
+    a.slab = Buffer<double, B>(slab_columns(plan) * height(plan));
+    a.window = Buffer<double, B>(plan.separator * height(plan));
+  }
   a.status = Buffer<Index, B>(a.own.count + 1);
   a.scratch = Buffer<Word, B>(factor_scratch<B>(plan, rank));
   return a;
@@ -229,18 +238,24 @@ void load_parts(Context<B>& context, const BandProblem<B>& problem, BandParts<B>
   Index steps = 0, done = 0;
   for (int rank = 0; rank < plan.ranks; ++rank) steps = std::max(steps, slabs(plan, rank));
   const auto read = [&](Range columns) {
-    problem.source(context, columns, height(plan),
-                   a.slab.view().slice(0, columns.count * height(plan)));
     ++done;
+    if (!reads_in_place(plan) || columns.count == 0)
+      return problem.source(context, columns, height(plan), height(plan),
+                            a.slab.view().slice(0, columns.count * height(plan)));
+    // Below row n stands zero already.
+    const BandPart<B>& part = a.parts[0];
+    const Index ld = plan.shape.column(), rows = plan.shape.n - columns.first;
+    problem.source(context, columns, std::min(height(plan), rows), ld,
+                   View<double, B>{part.band + columns.first * ld, columns.count * ld});
   };
-  const Index most = slab_columns(plan);
+  const Index most = columns_at_once(plan);
   for (Index p = a.own.first; p < a.own.end(); ++p) {
     const PartLoader<B> loader(lane, a, p);
     const Range all = plan.columns(p);
     for (Index first = all.first; first < all.end(); first += most) {
       const Range columns{first, std::min(most, all.end() - first)};
       read(columns);
-      loader.take(columns, a.slab.data());
+      if (!reads_in_place(plan)) loader.take(columns, a.slab.data());
     }
     loader.finish();
   }

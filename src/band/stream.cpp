@@ -206,7 +206,7 @@ void load_stream(Context<B>& context, const BandProblem<B>& problem, BandStream<
   const auto load = [&](Range columns, Index all, double* to) {
     // By way of a ring, which is idle.
     const Buffer<double, B>& ring = a.ends[0].ring;
-    problem.source(context, columns, height, ring.view().slice(0, columns.count * height));
+    problem.source(context, columns, height, height, ring.view().slice(0, columns.count * height));
     copy_rows<double, B>(lane, to, s.column(), ring.data(), height, height, columns.count);
     lane.synchronize();
     detail::stream_pad(s, columns.count, all, height, to);

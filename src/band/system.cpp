@@ -63,6 +63,8 @@ BandBytes band_bytes(const BandPlan& plan, const BandSystem& system, Index nrhs,
   }
   bytes.host += 2 * rows * (nrhs + system.more) * word + 3 * io::piece_bytes();
   bytes.backend += bytes_of_more<B>(plan, system.more);
+  if (!std::is_same_v<B, Cpu> && system.matrix.diagonals && plan.ranks == 1)
+    bytes.backend += turning_bytes(system.matrix);
   return bytes;
 }
 

@@ -40,11 +40,12 @@ struct BandTiles {
   }
 };
 
-/// Fills `count` columns from `columns.first` on, `height` numbers each, at `to`: entry d is
-/// A[j + d, j], zero outside. Collective; every rank asks for its own columns, perhaps none.
+/// Fills `count` columns from `columns.first` on, `height` numbers each and `ld` apart, at `to`:
+/// entry d is A[j + d, j], zero outside. Collective; every rank asks for its own columns, perhaps
+/// none.
 template <class B>
-using BandSource =
-    std::function<void(Context<B>& context, Range columns, Index height, View<double, B> to)>;
+using BandSource = std::function<void(Context<B>& context, Range columns, Index height, Index ld,
+                                      View<double, B> to)>;
 
 /// The band matrix as it is given: order, half-bandwidth (at most n - 1), and where to read it.
 template <class B>
@@ -59,15 +60,30 @@ using ReadRanges = std::function<void(std::span<const Range> ranges, const io::S
 struct BandReader {
   Index n = 0, half_bandwidth = 0;  ///< the latter may exceed n - 1
   ReadRanges read;
+  /// As io::BandInput::read_diagonals(); or none.
+  std::function<void(Range columns, const io::Sink<double>& sink)> diagonals = {};
   explicit operator bool() const { return bool(read); }
 };
+/// The columns of `ranges`, `height` numbers of each, from their diagonals into memory of the backend,
+/// one every `ld` numbers: they are turned there. Collective.
+template <class B>
+void turn_columns(Context<B>& context, const BandReader& from, std::span<const Range> ranges,
+                  Index height, View<double, B> to, Index ld);
+/// Whether that is the way: to a GPU, and of one rank, whose columns are all neighbours.
+template <class B>
+bool turns_there(const Context<B>& context, const BandReader& from) {
+  return !std::is_same_v<B, Cpu> && from.diagonals && context.size() == 1;
+}
+/// Backend bytes that turn_columns() takes for a while.
+Index turning_bytes(const BandReader& from);
 /// Its columns straight into memory of the backend. `from` stays where it is.
 template <class B>
 BandProblem<B> band_problem(const BandReader& from) {
   return {from.n, band_shape(from.n, from.half_bandwidth, 1).half_bandwidth,
-          [&from](Context<B>& c, Range columns, Index height, View<double, B> to) {
+          [&from](Context<B>& c, Range columns, Index height, Index ld, View<double, B> to) {
+            if (turns_there(c, from)) return turn_columns(c, from, {&columns, 1}, height, to, ld);
             from.read({&columns, 1}, [&](Index position, Index count, const double* data) {
-              copy_rows<double, B>(c.ahead, to.data + position * height, height, data,
+              copy_rows<double, B>(c.ahead, to.data + position * ld, ld, data,
                                    from.half_bandwidth + 1, height, count);
               c.ahead.synchronize();
             });

@@ -75,9 +75,11 @@ class BandWay : public BandResult<B>, protected BandTask<B> {
     kept_.require_same(c.control, system.where);
     if (!kept_.holds()) return problem_;
     return {problem_.n, problem_.half_bandwidth,
-            [this](Context<B>& context, Range columns, Index height, View<double, B> to) {
-              copy<double, B>(context.ahead, to,
-                              kept_.doubles().slice(columns.first * height, to.size));
+            [this](Context<B>& context, Range columns, Index height, Index ld, View<double, B> to) {
+              const Index width = problem_.half_bandwidth + 1;
+              copy_rows<double, B>(context.ahead, to.data, ld,
+                                   kept_.doubles().data + columns.first * width, width, height,
+                                   columns.count);
             }};
   }
   /// Numbers on the backend from the host, or there.

@@ -10,17 +10,22 @@
 namespace terrace::band {
 namespace {
 
-/// This rank's tile columns of the matrix, or of a factor of it.
+/// This rank's tile columns of the matrix, or of a factor of it, in clear tile columns.
 template <class B>
 void read_tiles(Context<B>& c, const BandReader& from, BandTiles<B>& a) {
   const BandShape& s = a.shape;
-  const Index stored = from.half_bandwidth + 1, height = s.half_bandwidth + 1;
-  from.read(BlockCyclic{s.n, s.width, c.size()}.ranges(c.rank()),
-            [&](Index position, Index count, const double* data) {
-              copy_rows<double, B>(c.ahead, a.data.data() + position * s.column(), s.column(), data,
-                                   stored, height, count);
-              c.ahead.synchronize();
-            });
+  const Index stored = from.half_bandwidth + 1;
+  const BlockCyclic columns{s.n, s.width, c.size()};
+  if (turns_there(c, from))
+    return turn_columns<B>(c, from, columns.ranges(c.rank()), s.half_bandwidth + 1, a.data.view(),
+                           s.column());
+  from.read(columns.ranges(c.rank()), [&](Index position, Index count, const double* data) {
+    // Below row n stands zero already.
+    const Index height = std::min(s.half_bandwidth + 1, s.n - columns.global(position, c.rank()));
+    copy_rows<double, B>(c.ahead, a.data.data() + position * s.column(), s.column(), data, stored,
+                         height, count);
+    c.ahead.synchronize();
+  });
 }
 
 /// To solve, or for the factor alone.
@@ -96,8 +101,8 @@ class ByTileColumns : public BandWay<B> {
   }
   /// What has no sums: a stored factor, and a factorization in one launch.
   bool again() override {
+    band_clear(c, tiles_);
     if (!solves()) {
-      band_clear(c, tiles_);
       read_matrix();
       return factor_at_once() == 0;
     }
@@ -226,11 +231,16 @@ class InParts : public BandWay<B> {
   void load_matrix() {
     const bool keeps = Base::keeps();
     BandProblem<B> from = problem_;
-    if (keeps)
-      from.source = [&](Context<B>& context, Range columns, Index height, View<double, B> to) {
-        problem_.source(context, columns, height, to);
-        copy<double, B>(context.ahead, kept_.doubles().slice(columns.first * height, to.size), to);
+    if (keeps) {
+      fill_zero(c.ahead, kept_.numbers());  // what is outside may not come
+      const Index width = problem_.half_bandwidth + 1;
+      from.source = [=, this](Context<B>& context, Range columns, Index height, Index ld,
+                              View<double, B> to) {
+        problem_.source(context, columns, height, ld, to);
+        copy_rows<double, B>(context.ahead, kept_.doubles().data + columns.first * width, width,
+                             to.data, ld, height, columns.count);
       };
+    }
     load_parts(c, from, a_);
     if (keeps) kept_.seal(c.ahead);
   }

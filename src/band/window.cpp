@@ -105,7 +105,8 @@ void load_window(Context<B>& context, const BandProblem<B>& problem, BandWindow<
   for (Index k = 0; k < s.tiles(); k += most * ranks) {
     const Index own = k + context.rank(), first = std::min(own * s.width, s.n);
     const Range columns{first, std::min((own + most) * s.width, s.n) - first};
-    problem.source(context, columns, height, a.ring.view().slice(0, columns.count * height));
+    problem.source(context, columns, height, height,
+                   a.ring.view().slice(0, columns.count * height));
     for (Index tile = own; tile < std::min(own + most, s.tiles()); ++tile) {
       const Index at = tile * s.width, count = std::min(s.width, s.n - at);
       copy_rows<double, B>(lane, a.host_tile(tile), s.column(),

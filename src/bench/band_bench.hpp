@@ -41,9 +41,8 @@ void generate_tiles(Context<B>& c, BandTiles<B>& a, Word seed) {
 
 template <class B>
 BandProblem<B> generated(Index n, Index m, Word seed) {
-  return {n, m, [=](Context<B>& c, Range columns, Index height, View<double, B> to) {
-            band_generate_spd(c.ahead, seed, n, m, columns.first, columns.count, height, height,
-                              to);
+  return {n, m, [=](Context<B>& c, Range columns, Index height, Index ld, View<double, B> to) {
+            band_generate_spd(c.ahead, seed, n, m, columns.first, columns.count, height, ld, to);
           }};
 }
 

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <optional>
+#include <thread>
 
 #include "distrib/agree.hpp"
 #include "distrib/faults.hpp"
@@ -130,6 +132,10 @@ void judge(const Run& run, const BenchRun& what, Index number, Judgement& found)
   found.seconds.push_back(run.control.reduce(since(start), Reduce::max));
 }
 
+/// OpenBLAS's threads spin for 2^26 cycles after a call with several of them, a rival's or a bound's,
+/// and would take cores from what is measured next.
+void let_threads_rest() { std::this_thread::sleep_for(std::chrono::milliseconds(50)); }
+
 }  // namespace
 
 void require_rivals(const BenchOptions& options, const std::string& family,
@@ -158,6 +164,7 @@ bool bench_run(Run& run, const BenchOptions& options, const BenchRun& what) {
   const std::string problem = problem_of(what);
   std::vector<double> seconds;
   Judgement found;
+  if (!what.rival) let_threads_rest();
   if (what.warm_up) what.measure();
   for (Index i = 1; i <= options.repeat && found.wrong.empty(); ++i) {
     seconds.push_back(run.control.reduce(what.measure(), Reduce::max));

@@ -11,7 +11,6 @@
 #include "kernels/base/energy.hpp"
 #include "kernels/base/random.hpp"
 #include "kernels/base/rates.hpp"
-#include "kernels/dense/rivals.hpp"
 #include "src/bench/dense_bench.hpp"
 #include "src/dense/elimination.hpp"
 #include "src/dense/textbook.hpp"
@@ -64,6 +63,37 @@ nlohmann::json stages_and_clocks(Run& run, Context<B>& context, Index n,
   nlohmann::json report = stage_report(run.control, stages.seconds(), n);
   add_clocks(run.control, report, watch.end());
   return report;
+}
+
+template <class B>
+void bench_rival(Run& run, Context<B>& context, const DenseBenchOptions& options, BenchRun what,
+                 const DenseRival<B>& rival) {
+  const bool first = run.control.rank() == 0;
+  const Buffer<double, B> result =
+      collectively(run.control, [&] { return Buffer<double, B>(first ? rival.size : 0); });
+  RivalRun found;
+  what.stages = nullptr;
+  what.who = rival.name;
+  what.rival = true;
+  what.measure = [&] {
+    if (first) found = rival.solve(result);
+    return run.control.reduce(found.seconds, Reduce::max);
+  };
+  what.trouble = [&] {
+    return found.info == 0 ? std::string() : fmt::format("its info is {}", found.info);
+  };
+  what.residual = [&] {
+    if (!first) return 0.0;
+    Context<B> alone{.control = Control::self(),
+                     .comm = Communicator<B>(Control::self()),
+                     .device = context.device};
+    return rival.ratio(alone, result);
+  };
+  what.spoil = spoils<B>(context.bulk, result);
+  bench_run(run, options, what);
+  if (found.note.empty() || !first) return;
+  run.report["runs"].back()["note"] = found.note;
+  run.say(fmt::format("  {}: {}", rival.name, found.note));
 }
 
 namespace {
@@ -143,42 +173,21 @@ struct PlainInverse {
   [[nodiscard]] std::span<const Index> destination() const { return places; }
 };
 
-/// A rival runs and is checked on rank 0 alone, the others wait. `what`: our line.
 template <class B>
-void bench_rival(Run& run, Context<B>& context, const DenseBenchOptions& options, BenchRun what,
-                 const std::string& rival) {
-  const bool first = run.control.rank() == 0;
-  const Index n = what.sizes["n"];
-  const Word seed = Word(run.options.seed);
-  const Buffer<double, B> inverse =
-      collectively(run.control, [&] { return Buffer<double, B>(first ? n * n : 0); });
-  RivalRun found;
-  what.stages = nullptr;
-  what.who = rival;
-  what.rival = true;
-  what.measure = [&] {
-    if (first) {
-      if constexpr (std::is_same_v<B, Cpu>)
-        found = lapack_inverse(n, seed, inverse);
-      else
-        found = cusolver_inverse(context.bulk, n, seed, inverse);
-    }
-    return run.control.reduce(found.seconds, Reduce::max);
+DenseRival<B> rival_inverse(Context<B>& context, Index n, Word seed, const std::string& name) {
+  DenseRival<B> rival{name, n * n, {}, {}};
+  rival.solve = [=, &context](View<double, B> inverse) {
+    if constexpr (std::is_same_v<B, Cpu>)
+      return lapack_inverse(n, seed, inverse);
+    else
+      return cusolver_inverse(context.bulk, n, seed, inverse);
   };
-  what.trouble = [&] {
-    return found.info == 0 ? std::string() : fmt::format("its info is {}", found.info);
-  };
-  what.residual = [&] {
-    if (!first) return 0.0;
-    Context<B> alone{.control = Control::self(),
-                     .comm = Communicator<B>(Control::self()),
-                     .device = context.device};
+  rival.ratio = [=](Context<B>& alone, View<double, B> inverse) {
     const InverseResidual both =
         check_inverse<B>(alone, PlainInverse<B>(n, inverse), generator(0, n, seed), 1.0);
     return std::min(both.right, both.left);  // by what it solves for one of them is small
   };
-  what.spoil = spoils<B>(context.bulk, inverse);
-  bench_run(run, options, what);
+  return rival;
 }
 
 template <class B>
@@ -226,7 +235,8 @@ void bench_inverse(Run& run, Context<B>& context, const DenseBenchOptions& optio
   if (run.options.method == "textbook") bench_textbook(run, context, options, n, bound);
   what.sizes = {{"n", n}};
   what.bound = bound;
-  for (const std::string& rival : options.rivals) bench_rival(run, context, options, what, rival);
+  for (const std::string& rival : options.rivals)
+    bench_rival(run, context, options, what, rival_inverse(context, n, seed, rival));
 }
 
 void check_solve_options(const CommonOptions& o, bool solve) {
@@ -269,9 +279,11 @@ void bench_dense(Run& run, DenseBenchOptions& options) {
 
 }  // namespace
 
-#define TERRACE_INSTANTIATE(B)                                           \
-  template nlohmann::json stages_and_clocks<B>(Run&, Context<B>&, Index, \
-                                               const std::function<void(const StageTimes<B>&)>&);
+#define TERRACE_INSTANTIATE(B)                                                                    \
+  template nlohmann::json stages_and_clocks<B>(Run&, Context<B>&, Index,                          \
+                                               const std::function<void(const StageTimes<B>&)>&); \
+  template void bench_rival<B>(Run&, Context<B>&, const DenseBenchOptions&, BenchRun,             \
+                               const DenseRival<B>&);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 

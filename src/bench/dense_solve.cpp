@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "distrib/agree.hpp"
-#include "kernels/dense/rivals.hpp"
 #include "src/bench/dense_bench.hpp"
 #include "src/dense/elimination.hpp"
 
@@ -21,38 +20,19 @@ double solution_ratio(Context<B>& context, Index n, Index right, Word seed, cons
                            generator(0, n, seed), generator(n, right, seed), 1.0);
 }
 
-/// A rival runs and is checked on rank 0 alone, the others wait. `what`: our line.
 template <class B>
-void bench_other_solver(Run& run, Context<B>& context, const DenseBenchOptions& options,
-                        BenchRun what, const std::string& rival) {
-  const bool first = run.control.rank() == 0;
-  const Index n = what.sizes["n"], right = options.right;
-  const Word seed = Word(run.options.seed);
-  const Buffer<double, B> x =
-      collectively(run.control, [&] { return Buffer<double, B>(first ? n * right : 0); });
-  RivalRun found;
-  what.stages = nullptr;
-  what.who = rival;
-  what.rival = true;
-  what.measure = [&] {
-    if (first) {
-      if constexpr (std::is_same_v<B, Cpu>)
-        found = lapack_solution(n, right, seed, x);
-      else
-        found = cusolver_solution(context.bulk, n, right, seed, x, rival == "cusolver-mixed");
-    }
-    return run.control.reduce(found.seconds, Reduce::max);
+DenseRival<B> rival_solver(Context<B>& context, Index n, Index right, Word seed,
+                           const std::string& name) {
+  DenseRival<B> rival{name, n * right, {}, {}};
+  rival.solve = [=, &context](View<double, B> x) {
+    if constexpr (std::is_same_v<B, Cpu>)
+      return lapack_solution(n, right, seed, x);
+    else
+      return cusolver_solution(context.bulk, n, right, seed, x, name == "cusolver-mixed");
   };
-  what.trouble = [&] {
-    return found.info == 0 ? std::string() : fmt::format("its info is {}", found.info);
-  };
-  what.residual = [&] {
-    if (!first) return 0.0;
-    Context<B> alone{.control = Control::self(),
-                     .comm = Communicator<B>(Control::self()),
-                     .device = context.device};
+  rival.ratio = [=](Context<B>& alone, View<double, B> x) {
     std::vector<double> values(static_cast<std::size_t>(n * right));
-    download(alone.ahead, values.data(), x.view());
+    download(alone.ahead, values.data(), View<const double, B>(x));
     alone.ahead.synchronize();
     return solution_ratio<B>(alone, n, right, seed, contiguous(n, 1),
                              [&](Index from, Index count, double* out) {
@@ -61,11 +41,7 @@ void bench_other_solver(Run& run, Context<B>& context, const DenseBenchOptions& 
                                    out[i * count + j] = values[std::size_t((from + j) * n + i)];
                              });
   };
-  what.spoil = spoils<B>(context.bulk, x);
-  bench_run(run, options, what);
-  if (found.note.empty() || !first) return;
-  run.report["runs"].back()["note"] = found.note;
-  run.say(fmt::format("  {}: {}", rival, found.note));
+  return rival;
 }
 
 }  // namespace
@@ -128,7 +104,7 @@ void bench_solution(Run& run, Context<B>& context, const DenseBenchOptions& opti
   what.sizes = {{"n", n}, {"rhs", right}};
   what.bound = bound;
   for (const std::string& rival : options.rivals)
-    bench_other_solver(run, context, options, what, rival);
+    bench_rival(run, context, options, what, rival_solver(context, n, right, seed, rival));
 }
 
 #define TERRACE_INSTANTIATE(B) \

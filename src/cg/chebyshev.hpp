@@ -180,6 +180,7 @@ class Chebyshev {
       rz = now;
       add<B>(lane, 1, z, beta.back(), p_.own(), p_.own());
     }
+    lane.synchronize();  // z ends here
     const EigenEstimate estimate = estimate_eigenvalues(alpha, beta);
     notes_.largest = estimate.largest;
     notes_.smallest = estimate.smallest;

@@ -67,7 +67,11 @@ class BandJob : public PlannedBand<B> {
   }
   void go(Run&) override {
     BandHooks hooks;
-    hooks.phase = [&](const auto& name, const auto& work) { run_.phase(name, work); };
+    hooks.phase = [&](const auto& name, const auto& work) {
+      // A matrix that is not symmetric is not factored first, where reading comes before.
+      if (name == "solve" && files_.dense && !system_.factor) files_.dense->judge(0);
+      run_.phase(name, work);
+    };
     hooks.note = [&](const std::string& text) { note_fall_back(run_, text); };
     hooks.instead = [&](const BandPlan& failed, const BandNotes& notes, const BandPlan& now) {
       if (failed.method == BandMethod::mixed) {
@@ -293,10 +297,15 @@ class BandJob : public PlannedBand<B> {
 }  // namespace
 
 BandReader reader_of(const Run& run, const io::BandInput& input) {
-  return {input.n(), input.half_bandwidth(),
-          [&](std::span<const Range> ranges, const io::Sink<double>& sink) {
-            input.read(run.control, ranges, sink);
-          }};
+  BandReader reader{input.n(), input.half_bandwidth(),
+                    [&](std::span<const Range> ranges, const io::Sink<double>& sink) {
+                      input.read(run.control, ranges, sink);
+                    }};
+  if (input.by_diagonals())
+    reader.diagonals = [&](Range columns, const io::Sink<double>& sink) {
+      input.read_diagonals(run.control, columns, sink);
+    };
+  return reader;
 }
 
 void conduct_band(Run& run, BandFiles& files, const BandOptions& options, BandRequest& request) {

@@ -69,11 +69,12 @@ class PlannedBand : public Job {
     for (Index p = 0; p < plan_.parts(); ++p) {
       chain = std::max(chain, plan_.tiles(p));
       flops[std::size_t(plan_.owner(p))] +=
-          double(plan_.rows(p).count) * m * m * (plan_.has_arrow(p) ? 4 : 1);
+          plan_.has_arrow(p) ? 4 * double(plan_.rows(p).count) * m * m
+                             : band_factor_flops(plan_.rows(p).count, s.half_bandwidth);
     }
     if (const BandShape& r = plan_.reduced; r.n > 0) {
       chain += r.tiles();
-      flops[0] += double(r.n) * double(r.half_bandwidth) * double(r.half_bandwidth);
+      flops[0] += band_factor_flops(r.n, r.half_bandwidth);
     }
     return work_of(to_string(plan_.method), chain, *std::max_element(flops.begin(), flops.end()));
   }
@@ -171,7 +172,8 @@ class PlannedBand : public Job {
   }
   [[nodiscard]] Work work_of(const std::string& method, Index chain, double flops) const {
     return band_work({machine_of(c_), run_.command, method, shape().n, shape().half_bandwidth,
-                      shape().width, nrhs(), chain, flops, bool(system_.factor), has_check()});
+                      shape().width, nrhs(), chain, flops, bool(system_.factor), has_check(),
+                      std::max<Index>(1, plan_.parts()), plan_.separator});
   }
 
   void say_way(const std::string& way, bool why = true) const {

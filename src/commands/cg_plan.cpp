@@ -214,8 +214,9 @@ Work cg_work(const Run& run, const CgInputs& in, const CgCommand& options, const
                                                        : 0;
   // Forward and backward: every row of a band waits for the one before; of a mesh, its layers do.
   if (o.preconditioner == "ic") w.chain = 2 * (sparse ? std::sqrt(mean) : mean);
+  // Of a sparse matrix, the surface of a grid in three dimensions.
   w.rows = triangle ? n : mean;
-  w.shared = in.kind == io::Kind::dense ? n : std::max(m, std::sqrt(n));
+  w.shared = in.kind == io::Kind::dense ? n : m > 0 ? m : std::cbrt(n * n);
   w.nrhs = in.rhs.columns();
   w.passes = ceil_div(w.nrhs, at_once(in, options));
   w.iterations = assumed_iterations(options, in.n);

@@ -11,6 +11,7 @@
 #include "src/commands/dense_cholesky.hpp"
 #include "src/commands/dense_run.hpp"
 #include "src/commands/verify.hpp"
+#include "src/dense/factor_file.hpp"
 #include "src/program/reading.hpp"
 
 namespace terrace::dense {
@@ -35,16 +36,16 @@ void require_rows(const io::DenseInput& a, const io::DenseInput& b) {
 template <class B, class System>
 class DenseJob : public PhasedJob {
  public:
-  /// `b`: null for an inverse or a factor; `files`: null without --factor.
+  /// `b`: null for an inverse or a factor; `factor`: null without --factor.
   DenseJob(Run& run, Context<B>& context, const io::DenseInput& a, const io::DenseInput* b,
-           const DenseOptions& options, const FactorFiles* files = nullptr)
+           const DenseOptions& options, const FactorFile* factor = nullptr)
       : run_(run),
         context_(context),
         a_(a),
         b_(b),
         pivoting_(options.pivoting),
         plan_(choose_plan<B>(run, a.rows(), b ? b->columns() : -1, options)),
-        system_(made(files)) {
+        system_(made(factor)) {
     note_plan<B>(run, plan_);
     if (plan_.method == "cramer" && plan_.n > cramer_limit)
       fail_together(Exit::usage,
@@ -93,15 +94,7 @@ class DenseJob : public PhasedJob {
                                ratio, residual_limit, reciprocal));
   }
   void write() override {
-    const Index width = !b_ ? plan_.n : b_->is_vector() ? -1 : plan_.rhs;
-    io::Attributes attributes;
-    if (!b_)
-      attributes = {{"log_abs_determinant", found_.log_abs_determinant},
-                    {"determinant_sign", Index(found_.determinant_sign)}};
-    if constexpr (std::is_same_v<System, DenseSystem<B>>)
-      if (plan_.factor) describe_factor(attributes);
-    output_->write_scattered<double>(result_name(), plan_.n, width, system_.destination(),
-                                     system_.rows(), attributes);
+    write_result();
     output_->commit(run_.attributes());
   }
   [[nodiscard]] std::string problem() const override {
@@ -121,25 +114,26 @@ class DenseJob : public PhasedJob {
   [[nodiscard]] const char* result_name() const {
     return b_ ? "x" : plan_.factor ? "factor" : "inverse";
   }
-  System made(const FactorFiles* files) {
+  System made(const FactorFile* factor) {
     if constexpr (std::is_same_v<System, DenseSystem<B>>)
-      if (files)
-        return System(context_, plan_, reader(a_), reader(*b_), stored_factor(run_, *files));
+      if (factor)
+        return System(context_, plan_, reader(a_), reader(*b_),
+                      stored_factor(run_.control, *factor));
     return System(context_, plan_, reader(a_), b_ ? reader(*b_) : RowReader());
   }
-  /// Its attributes, and the dataset of its pivots.
-  void describe_factor(io::Attributes& attributes) {
-    const StoredFactor factor = system_.factor(found_);
-    attributes["content"] = std::string("LU factor");
-    attributes["matrix"] = run_.inputs["input"].template get<std::string>();
-    attributes["power"] = factor.power;
-    attributes["norm"] = factor.norm;
-    std::vector<Range> ranges;
-    if (context_.rank() == 0) ranges.push_back({0, plan_.n});
-    output_->write<Index>("pivots", plan_.n, -1, ranges,
-                          [&](Index position, Index count, Index* out) {
-                            std::copy_n(factor.rows.begin() + position, count, out);
-                          });
+  void write_result() {
+    if constexpr (std::is_same_v<System, DenseSystem<B>>)
+      if (plan_.factor)
+        return write_factor(run_.control, *output_, result_name(), system_.factor(found_),
+                            system_.destination(), system_.rows(),
+                            run_.inputs["input"].template get<std::string>());
+    const Index width = !b_ ? plan_.n : b_->is_vector() ? -1 : plan_.rhs;
+    io::Attributes attributes;
+    if (!b_)
+      attributes = {{"log_abs_determinant", found_.log_abs_determinant},
+                    {"determinant_sign", Index(found_.determinant_sign)}};
+    output_->write_scattered<double>(result_name(), plan_.n, width, system_.destination(),
+                                     system_.rows(), attributes);
   }
   RowReader reader(const io::DenseInput& input) {
     return [this, &input](std::span<const Range> ranges, const io::Sink<double>& sink) {
@@ -184,12 +178,12 @@ class DenseJob : public PhasedJob {
   EliminationOutcome found_;
 };
 
-/// `b`, `files`: as DenseJob.
+/// `b`, `factor`: as DenseJob.
 void run_dense(Run& run, const io::DenseInput& a, const io::DenseInput* b,
-               const DenseOptions& options, const FactorFiles* files = nullptr) {
+               const DenseOptions& options, const FactorFile* factor = nullptr) {
   with_backend(run, [&]<class B>(Context<B>& context) {
     if (run.options.method != "cramer") {
-      DenseJob<B, DenseSystem<B>> job(run, context, a, b, options, files);
+      DenseJob<B, DenseSystem<B>> job(run, context, a, b, options, factor);
       conduct(run, context, job);
       return;
     }
@@ -274,11 +268,11 @@ void solve(Run& run, const DenseOptions& options) {
     if (!done_by_cholesky(run, a, &b, options)) run_dense(run, a, &b, options);
     return;
   }
-  const FactorFiles files = open_factor(run, a, options);
-  if (files.pivots)
-    run_dense(run, a, &b, options, &files);
+  const FactorFile stored = open_factor(run, a, options);
+  if (stored.pivots)
+    run_dense(run, a, &b, options, &stored);
   else
-    solve_with_cholesky(run, a, b, files);
+    solve_with_cholesky(run, a, b, stored);
 }
 
 }  // namespace

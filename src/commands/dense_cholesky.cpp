@@ -102,8 +102,17 @@ bool done_by_cholesky(Run& run, const io::DenseInput& a, const io::DenseInput* b
   const bool maybe = options.assume == "auto" && run.options.method.empty() && !restarted;
   if (!wants_cholesky(run, options) || a.rows() == 0) return false;
   SymmetricMatrix matrix(run.control, a.rows(), reader(run, a));
-  if (maybe && !matrix.looks_definite()) return false;
-  if (maybe) run.say("a few rows are symmetric: Cholesky's method is tried");
+  if (maybe) {
+    if (run.options.plan) {
+      run.say(
+          "assume     auto: Cholesky is tried where a few rows are symmetric; the plan is LU's");
+      return false;
+    }
+    bool looks = false;
+    run.phase("assume", [&] { looks = matrix.looks_definite(); });
+    if (!looks) return false;
+    run.say("a few rows are symmetric: Cholesky's method is tried");
+  }
   try {
     band::BandFiles files;
     describe_whole(run, a, matrix, files);
@@ -121,7 +130,7 @@ bool done_by_cholesky(Run& run, const io::DenseInput& a, const io::DenseInput* b
 }
 
 void solve_with_cholesky(Run& run, const io::DenseInput& a, const io::DenseInput& b,
-                         const FactorFiles& stored) {
+                         const FactorFile& stored) {
   run.options.method = "cholesky";  // what is not symmetric has no such factor
   SymmetricMatrix matrix(run.control, a.rows(), reader(run, a));
   band::BandFiles files;

@@ -11,6 +11,6 @@ bool done_by_cholesky(Run& run, const io::DenseInput& a, const io::DenseInput* b
 
 /// Solves with Cholesky's factor, through all phases. Collective.
 void solve_with_cholesky(Run& run, const io::DenseInput& a, const io::DenseInput& b,
-                         const FactorFiles& files);
+                         const FactorFile& files);
 
 }  // namespace terrace::dense

@@ -179,7 +179,7 @@ double rows_times(Context<B>& context, Index n, Index columns, std::span<const R
     }
     return context.control.reduce(norm_a, Reduce::max);
   }
-  read_a(ranges, [&, &a = a](Index position, Index count, const double* rows) {
+  read_a.for_copying(ranges, [&, &a = a](Index position, Index count, const double* rows) {
     for (Index from = 0; from < count; from += height) {
       const Index some = std::min(height, count - from);
       upload(lane, a.view().slice(0, some * n), rows + from * n);

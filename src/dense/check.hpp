@@ -15,8 +15,32 @@
 
 namespace terrace::dense {
 
-/// Delivers rows of A (or B) of the named ranges; collective. io::DenseInput::read or a generator.
-using RowReader = std::function<void(std::span<const Range>, const io::Sink<double>&)>;
+/// Delivers rows of A (or B) of the named ranges; collective. io::DenseInput::read, a generator, or
+/// memory of somebody's, which may be a device's.
+class RowReader {
+ public:
+  using Read = std::function<void(std::span<const Range>, const io::Sink<double>&)>;
+  RowReader() = default;
+  /// To the host, always.
+  template <class F, class = std::enable_if_t<
+                         std::is_invocable_v<F&, std::span<const Range>, const io::Sink<double>&> &&
+                         !std::is_same_v<std::decay_t<F>, RowReader>>>
+  RowReader(F read) : read_(std::move(read)) {}  // NOLINT(google-explicit-constructor)
+  /// `copyable`: for sinks that do nothing but copy; rows may lie on a device.
+  RowReader(Read read, Read copyable) : read_(std::move(read)), copyable_(std::move(copyable)) {}
+
+  /// Rows lie on the host.
+  void operator()(std::span<const Range> ranges, const io::Sink<double>& sink) const {
+    read_(ranges, sink);
+  }
+  /// Rows lie where copy_rows() and upload() take them from.
+  void for_copying(std::span<const Range> ranges, const io::Sink<double>& sink) const {
+    (copyable_ ? copyable_ : read_)(ranges, sink);
+  }
+
+ private:
+  Read read_, copyable_;
+};
 
 /// LAPACK's: a residual, scaled as below, that is good.
 inline constexpr double residual_limit = 30;

@@ -42,14 +42,18 @@ class SymmetryCheck {
     taken_ += count;
   }
   /// Whether every row was taken as often, by any rank. Collective, like the others.
-  [[nodiscard]] bool whole(const Control& control) const {
-    return control.reduce(taken_, Reduce::sum) % Index(r_.size()) == 0;
+  [[nodiscard]] bool whole(const Control& control) {
+    const Index taken = control.reduce(taken_, Reduce::sum);
+    settled_ = taken > 0 && taken % Index(r_.size()) == 0;
+    return taken % Index(r_.size()) == 0;
   }
   [[nodiscard]] bool holds(const Control& control) const {
     std::vector<Word> sum{difference_};
     control.reduce(sum, Reduce::sum);
     return sum[0] == 0;
   }
+  /// Whether whole() found all rows: what is read again need not be taken.
+  [[nodiscard]] bool settled() const { return settled_; }
   /// The infinity norm as m 2^p, as it may be more than doubles hold.
   [[nodiscard]] std::pair<double, int> norm(const Control& control) const {
     int power = 0;
@@ -71,31 +75,34 @@ class SymmetryCheck {
   Word difference_ = 0;
   long double norm_ = 0;
   Index taken_ = 0;
+  bool settled_ = false;
 };
 
 namespace {
 
 RowReader columns_of(Index n, RowReader rows, std::shared_ptr<SymmetryCheck> check) {
-  return [n, rows = std::move(rows), check = std::move(check)](std::span<const Range> ranges,
-                                                               const io::Sink<double>& sink) {
+  // Kept from call to call: memory that a GPU reads takes long to get.
+  const auto columns = std::make_shared<PinnedBuffer<double>>();
+  return [n, rows = std::move(rows), check = std::move(check), columns](
+             std::span<const Range> ranges, const io::Sink<double>& sink) {
     std::vector<Index> numbers;  // of the rows of this rank
     for (const Range& range : ranges)
       for (Index i = range.first; i < range.end(); ++i) numbers.push_back(i);
-    PinnedBuffer<double> columns;
+    SymmetryCheck* const taking = check && !check->settled() ? check.get() : nullptr;
     rows(ranges, [&](Index position, Index count, const double* data) {
-      if (columns.size() < count * n) columns = PinnedBuffer<double>(count * n);
+      if (columns->size() < count * n) *columns = PinnedBuffer<double>(count * n);
+      double* const to = columns->data();
       // A piece is of one range.
       parallel_ranges(count, 8, [&](Index begin, Index end) {
         const Index first = numbers[std::size_t(position + begin)];
-        if (check) check->take(first, end - begin, data + begin * n, columns.data() + begin * n);
-        for (Index k = begin; k < end && !check; ++k) {
+        if (taking) return taking->take(first, end - begin, data + begin * n, to + begin * n);
+        for (Index k = begin; k < end; ++k) {
           const Index i = first + k - begin;
-          double* const out = columns.data() + k * n;
-          std::copy(data + k * n + i, data + (k + 1) * n, out);
-          std::fill(out + (n - i), out + n, 0.0);
+          std::copy(data + k * n + i, data + (k + 1) * n, to + k * n);
+          std::fill(to + (k + 1) * n - i, to + (k + 1) * n, 0.0);
         }
       });
-      sink(position, count, columns.data());
+      sink(position, count, to);
     });
   };
 }

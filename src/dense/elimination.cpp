@@ -48,9 +48,9 @@ RowElimination<B>::RowElimination(Context<B>& context, const EliminationPlan& pl
     work_ = Buffer<double, B>(sizes.work);
     record_ = Buffer<double, B>(record);
     records_ = Buffer<double, B>(record * ranks);
-    pivot_rows_ = Buffer<double, B>(block * plan.columns);
+    pivot_rows_ = Buffer<double, B>(block * plan.sent_columns());
     separate_y_ = sizes.separate_y;
-    if (ranks > 1 || separate_y_) other_rows_ = Buffer<double, B>(block * plan.columns);
+    if (ranks > 1 || separate_y_) other_rows_ = Buffer<double, B>(block * plan.sent_columns());
     if (plan.emulated)
       integers_ =
           Buffer<std::byte, B>(emulated::workspace_bytes(B{}, shape_of_products(plan, most)));
@@ -334,7 +334,7 @@ EliminationOutcome RowElimination<B>::run(Progress& progress, const StageTimes<B
   if (direct()) note_panels(steps());
   if (!outcome_.good()) return outcome_;
   outcome_.determinant_sign *= parity(pivot_row_);
-  if (plan_.lu) solve_upper(lane);
+  if (plan_.lu) solve_upper(lane, plan_.right);
   if (plan_.inverse) {  // stored column k belongs to row p(k) of A
     std::copy(pivot_row_.begin(), pivot_row_.end(), list_host_.data());
     upload(lane, list_.view().slice(0, plan_.n), list_host_.data());
@@ -344,15 +344,15 @@ EliminationOutcome RowElimination<B>::run(Progress& progress, const StageTimes<B
   download(lane, columns.data(), column_of_.view());
   lane.synchronize();
   destination_ = std::move(columns);
-  outcome_.overflow = has_overflow(lane);
+  outcome_.overflow =
+      has_overflow(lane, plan_.inverse || plan_.keep ? 0 : plan_.n, plan_.n + plan_.right);
   return outcome_;
 }
 
 template <class B>
-bool RowElimination<B>::has_overflow(const Stream<B>& lane) const {
-  const Index begin = plan_.inverse || plan_.keep ? 0 : plan_.n;
+bool RowElimination<B>::has_overflow(const Stream<B>& lane, Index begin, Index end) const {
   const double most = slots_ == 0 ? 0
-                                  : max_abs<B>(lane, slots_, plan_.n + plan_.right - begin,
+                                  : max_abs<B>(lane, slots_, end - begin,
                                                a_.view().slice(begin, a_.size() - begin), plan_.ld);
   return context_.control.reduce(most, Reduce::max) == std::numeric_limits<double>::infinity();
 }

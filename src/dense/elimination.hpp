@@ -1,6 +1,7 @@
 // Elimination of [A | B] on row slices: Gauss-Jordan's for an inverse in place or a solution,
 // Gauss's (LU) for a solution or the factors; and the determinant.
 #pragma once
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <functional>
@@ -24,6 +25,7 @@ enum class Pivoting { partial, tournament };
 struct EliminationPlan {
   Index n = 0, right = 0;  ///< order, and columns right of A
   Index columns = 0;       ///< n + right, and some of zeros that align the rows
+  Index room = 0;          ///< columns right of A that solve_factored() may take
   bool inverse = true;     ///< update all columns; otherwise only those right of the panel
   bool lu = false;         ///< of a solution: pivot rows rest, and U is solved with at the end
   bool keep = false;       ///< and L is kept left of it: factors() and solve_factored()
@@ -33,6 +35,8 @@ struct EliminationPlan {
   Index ld = 0;      ///< of the local rows
   Index bytes = 0;   ///< on the backend, of the rank with most rows
   std::string why_block, why_pivoting;
+  /// Of a panel's rows on their way to other ranks: in the elimination, and in solve_factored().
+  [[nodiscard]] Index sent_columns() const { return std::max(columns, block + room); }
   /// The update by products of integers (kernels/dense/emulated.hpp), as accurate as in FP64; CUDA
   /// only.
   bool emulated = false;
@@ -40,11 +44,12 @@ struct EliminationPlan {
       false;  ///< the last of the columns right of A is for check sums; src/dense/guard.hpp
   Index guard_interval = 0;  ///< panels from a check to the next; 0: so that they cost little
 };
-/// `block` 0 and `pivoting` "auto" are chosen here. Throws agreed Error(usage).
+/// `block` 0 and `pivoting` "auto" are chosen here; `room` is `right` at least. Throws agreed
+/// Error(usage).
 template <class B>
 EliminationPlan plan_elimination(int ranks, Index n, Index right, bool inverse, Index block,
                                  const std::string& pivoting, bool emulated = false,
-                                 bool lu = false);
+                                 bool lu = false, Index room = 0);
 
 /// The emulated products of a plan on `slots` rows: with some columns at a time, as accurate as in
 /// FP64 (measured: largest error 1.5 eps |n_i| |y_j|, DGEMM's 2.9).
@@ -96,9 +101,9 @@ class RowElimination {
   /// In place of run(), with `lu`: data() has L and U, row j where plan().rows has row j. Collective.
   void adopt_factors();
   /// Columns [n, n + right) := those of X with A X = B, where the row of slot s is that of B which
-  /// pivot_rows() has for destination()[s]. After adopt_factors(), or a run() that kept L.
-  /// 2 n^2 right flops. Collective.
-  EliminationOutcome solve_factored();
+  /// pivot_rows() has for destination()[s]; right <= plan().room. After adopt_factors(), or a run()
+  /// that kept L. 2 n^2 right flops. Collective.
+  EliminationOutcome solve_factored(Index right);
 
   // Elimination of panel k; see src/frame/eliminate.hpp.
   static constexpr bool share_after_update = true, next_ahead = true;
@@ -123,15 +128,15 @@ class RowElimination {
   /// LU: what moves_of() says, for the host.
   void note_moves(Index k, const std::vector<Index>& pivots);
   void begin_lu(const Stream<B>& lane);
-  void solve_upper(const Stream<B>& lane);
+  void solve_upper(const Stream<B>& lane, Index right);
   /// Where the rows of every panel are, for substitute() on several ranks.
   void list_panels(const Stream<B>& lane);
   /// Panel k's rows of X, and what they mean for the rows below (of L) or above (of U).
-  void substitute(const Stream<B>& lane, Index k, bool lower);
-  void substitute_alone(const Stream<B>& lane, Index k, bool lower);
-  [[nodiscard]] dense::Rows<B> other_rows(Index k, bool below) const;
-  /// Whether X is finite.
-  [[nodiscard]] bool has_overflow(const Stream<B>& lane) const;
+  void substitute(const Stream<B>& lane, Index k, Index right, bool lower);
+  void substitute_alone(const Stream<B>& lane, Index k, Index right, bool lower);
+  [[nodiscard]] dense::Rows<B> other_rows(Index k, Index right, bool below) const;
+  /// Whether columns [begin, end) are infinite somewhere.
+  [[nodiscard]] bool has_overflow(const Stream<B>& lane, Index begin, Index end) const;
   /// LU: rows and their columns as they lay at first, to or from a checkpoint before panel k.
   void archive_rows(const Stream<B>& lane, Archive& archive, Index k);
   /// Rows that rest to the top, in the order of their columns.

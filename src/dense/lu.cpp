@@ -61,6 +61,7 @@ void RowElimination<B>::note_moves(Index k, const std::vector<Index>& pivots) {
   const Index b = base(k), top = resting_[std::size_t(k)];
   const Moves moves = moves_of(pivots, top - b);
   std::vector<Index> first_slots;
+  first_slots.reserve(pivots.size());
   for (const Index p : pivots) first_slots.push_back(origin_[std::size_t(b + p)]);
   const auto put = [&](Index slot, Index origin) {
     origin_[std::size_t(slot)] = origin;
@@ -73,26 +74,26 @@ void RowElimination<B>::note_moves(Index k, const std::vector<Index>& pivots) {
 }
 
 template <class B>
-void RowElimination<B>::solve_upper(const Stream<B>& lane) {
+void RowElimination<B>::solve_upper(const Stream<B>& lane, Index right) {
   const Index n = plan_.n;
-  if (plan_.right == 0) return;
+  if (right == 0) return;
   if (direct()) {  // the whole triangle at once
     const View<double, B> x = a_.view().slice(n, a_.size() - n);
-    return dense::solve_upper<B>(lane, n, plan_.right, a_, plan_.ld, x, plan_.ld, n_[0]);
+    return dense::solve_upper<B>(lane, n, right, a_, plan_.ld, x, plan_.ld, n_[0]);
   }
   list_panels(lane);
-  for (Index k = steps(); k-- > 0;) substitute(lane, k, false);
+  for (Index k = steps(); k-- > 0;) substitute(lane, k, right, false);
 }
 
 template <class B>
-EliminationOutcome RowElimination<B>::solve_factored() {
+EliminationOutcome RowElimination<B>::solve_factored(Index right) {
   const Stream<B>& lane = context_.ahead;
   EliminationOutcome found;
-  if (plan_.right == 0) return found;
+  if (right == 0) return found;
   list_panels(lane);
-  for (Index k = 0; k < steps(); ++k) substitute(lane, k, true);
-  solve_upper(lane);
-  found.overflow = has_overflow(lane);
+  for (Index k = 0; k < steps(); ++k) substitute(lane, k, right, true);
+  solve_upper(lane, right);
+  found.overflow = has_overflow(lane, plan_.n, plan_.n + right);
   return found;
 }
 
@@ -137,18 +138,19 @@ void RowElimination<B>::list_panels(const Stream<B>& lane) {
 }
 
 template <class B>
-dense::Rows<B> RowElimination<B>::other_rows(Index k, bool below) const {
+dense::Rows<B> RowElimination<B>::other_rows(Index k, Index right, bool below) const {
   const Index from = below ? resting_[std::size_t(k) + 1] : 0;
   dense::Rows<B> rows = rows_;
   rows.a = a_.view().slice(from * plan_.ld, a_.size() - from * plan_.ld);
   rows.slots = below ? slots_ - from : resting_[std::size_t(k)];
+  rows.columns = plan_.n + right;
   return rows;
 }
 
 template <class B>
-void RowElimination<B>::substitute_alone(const Stream<B>& lane, Index k, bool lower) {
+void RowElimination<B>::substitute_alone(const Stream<B>& lane, Index k, Index right, bool lower) {
   const dense::Panel<B> p = panel(k);
-  const Index top = p.first * plan_.ld, ld = plan_.ld, right = plan_.right;
+  const Index top = p.first * plan_.ld, ld = plan_.ld;
   const auto at = [&](Index column) {
     return a_.view().slice(top + column, a_.size() - top - column);
   };
@@ -156,14 +158,14 @@ void RowElimination<B>::substitute_alone(const Stream<B>& lane, Index k, bool lo
     dense::solve_unit_lower<B>(lane, p.width, right, at(p.first), ld, at(plan_.n), ld);
   else
     dense::solve_upper<B>(lane, p.width, right, at(p.first), ld, at(plan_.n), ld, p.n);
-  dense::subtract_product_of<B>(lane, other_rows(k, lower), p, plan_.n, right, at(plan_.n), ld,
-                                y());
+  dense::subtract_product_of<B>(lane, other_rows(k, right, lower), p, plan_.n, right, at(plan_.n),
+                                ld, y());
 }
 
 template <class B>
-void RowElimination<B>::substitute(const Stream<B>& lane, Index k, bool lower) {
-  if (context_.size() == 1) return substitute_alone(lane, k, lower);
-  const Index first = k * plan_.block, width = panel(k).width, right = plan_.right;
+void RowElimination<B>::substitute(const Stream<B>& lane, Index k, Index right, bool lower) {
+  if (context_.size() == 1) return substitute_alone(lane, k, right, lower);
+  const Index first = k * plan_.block, width = panel(k).width;
   const Index length = width + right, top = resting_[std::size_t(k)], ld = plan_.ld;
   const Index count = resting_[std::size_t(k) + 1] - top;
   double* const rows = a_.data() + top * ld;
@@ -195,8 +197,8 @@ void RowElimination<B>::substitute(const Stream<B>& lane, Index k, bool lower) {
     dense::place_rows<B>(lane, length, numbers_.view().slice(top, count), pivot_rows_, other_rows_);
     copy_rows<double>(lane, rows + plan_.n, ld, other_rows_.data() + width, length, right, count);
   }
-  dense::subtract_product_of<B>(lane, other_rows(k, lower), panel(k), plan_.n, right, x, length,
-                                other_rows_.view());
+  dense::subtract_product_of<B>(lane, other_rows(k, right, lower), panel(k), plan_.n, right, x,
+                                length, other_rows_.view());
 }
 
 template <class B>
@@ -288,9 +290,9 @@ void RowElimination<B>::sort_rows(const Stream<B>& lane, const std::vector<Index
   template void RowElimination<B>::begin_lu(const Stream<B>&);                            \
   template void RowElimination<B>::retire(const Stream<B>&, Index, View<const Index, B>); \
   template void RowElimination<B>::note_moves(Index, const std::vector<Index>&);          \
-  template EliminationOutcome RowElimination<B>::solve_factored();                        \
+  template EliminationOutcome RowElimination<B>::solve_factored(Index);                   \
   template void RowElimination<B>::adopt_factors();                                       \
-  template void RowElimination<B>::solve_upper(const Stream<B>&);                         \
+  template void RowElimination<B>::solve_upper(const Stream<B>&, Index);                  \
   template void RowElimination<B>::archive_rows(const Stream<B>&, Archive&, Index);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE

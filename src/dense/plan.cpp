@@ -14,7 +14,7 @@ namespace {
 template <class B>
 Index default_block(Index n, int ranks, bool emulated, bool lu) {
   if constexpr (std::is_same_v<B, Cpu>)
-    return n <= 128 ? 16 : n <= 512 ? 48 : n <= 1536 ? 72 : n <= 6000 ? 144 : 192;
+    return n <= 128 ? 32 : n <= 512 ? 48 : n <= 1536 ? 72 : n <= 6000 ? 144 : 192;
   if (emulated) return n <= 49152 ? 2048 : 4096;
   if (ranks == 1 && lu)
     return n <= 1024 ? 64 : n <= 4096 ? 128 : n <= 12288 ? 256 : n <= 24576 ? 512 : 1024;
@@ -36,7 +36,7 @@ emulated::Shape shape_of_products(const EliminationPlan& plan, Index slots) {
 
 template <class B>
 EliminationPlan plan_elimination(int ranks, Index n, Index right, bool inverse, Index block,
-                                 const std::string& pivoting, bool emulated, bool lu) {
+                                 const std::string& pivoting, bool emulated, bool lu, Index room) {
   if (emulated && (std::is_same_v<B, Cpu> || !emulated::available(B{})))
     fail_together(Exit::usage,
                   "emulated products need a GPU of compute capability 9.0; --precision emulated; "
@@ -45,6 +45,7 @@ EliminationPlan plan_elimination(int ranks, Index n, Index right, bool inverse, 
   plan.emulated = emulated;
   plan.n = n;
   plan.right = right;
+  plan.room = std::max(right, room);
   plan.inverse = inverse;
   plan.lu = lu;
   plan.why_block = block > 0 ? "asked for" : "fastest of the widths measured at this order";
@@ -64,7 +65,7 @@ EliminationPlan plan_elimination(int ranks, Index n, Index right, bool inverse, 
   plan.rows = {n, plan.block * (leaves ? dense::leaf_blocks : 1), ranks};
   // cuBLAS is slow where a factor's rows are not 16 bytes apart: columns of zeros.
   plan.columns = host ? n + right : round_up(n + right, 8);
-  plan.ld = round_up(plan.columns, 16);
+  plan.ld = round_up(std::max(plan.columns, n + plan.room), 16);
   if (plan.ld % 256 == 0) plan.ld += 16;  // rows of a power of two collide in the caches
   const Index slots = plan.rows.slots(0);
   const BufferSizes sizes = dense::sizes(B{}, slots, plan.rows.block, plan.block, ranks);
@@ -73,7 +74,7 @@ EliminationPlan plan_elimination(int ranks, Index n, Index right, bool inverse, 
       plan.pivoting == Pivoting::partial ? record : sizes.leaves * plan.block * record;
   const Index doubles = (slots + 1) * plan.ld + 2 * sizes.panel + sizes.work +
                         2 * plan.block * plan.block + records * (ranks + 1) +
-                        (ranks > 1 || sizes.separate_y ? 2 : 1) * plan.block * plan.columns +
+                        (ranks > 1 || sizes.separate_y ? 2 : 1) * plan.block * plan.sent_columns() +
                         ceil_div(n, plan.block) * (2 + 2 * plan.block);
   if (emulated) plan.bytes = emulated::workspace_bytes(B{}, shape_of_products(plan, slots));
   plan.bytes += 8 * (doubles + 2 * slots + 3 * std::max(n, plan.block));
@@ -83,7 +84,7 @@ EliminationPlan plan_elimination(int ranks, Index n, Index right, bool inverse, 
 
 #define INSTANTIATE(B)                                                                             \
   template EliminationPlan plan_elimination<B>(int, Index, Index, bool, Index, const std::string&, \
-                                               bool, bool);
+                                               bool, bool, Index);
 TERRACE_FOR_EACH_BACKEND(INSTANTIATE)
 #undef INSTANTIATE
 

@@ -95,12 +95,12 @@ RowReader scaled(RowReader read, const Powers& powers) {
     });
   };
 }
-io::Source<double> scaled(io::Source<double> from, const Powers& powers) {
+RowSource scaled(RowSource from, const Powers& powers) {
   if (!scales(powers)) return from;
-  return [from = std::move(from), powers](Index position, Index count, double* out) {
+  return {[from = std::move(from.give), powers](Index position, Index count, double* out) {
     from(position, count, out);
     scale_rows(count, powers, out);
-  };
+  }};
 }
 
 }  // namespace terrace::dense

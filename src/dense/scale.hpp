@@ -40,8 +40,15 @@ struct SystemPowers {
 
 /// rows[i, j] *= 2^powers[j], on the host.
 void scale_rows(Index count, const Powers& powers, double* rows);
-/// What is read or written, scaled.
+/// Rows of a result, copied out of the backend's memory.
+struct RowSource {
+  io::Source<double> give;
+  bool anywhere = false;  ///< to a device too, not to the host alone; the same on all ranks
+  void operator()(Index position, Index count, double* out) const { give(position, count, out); }
+};
+
+/// What is read or written, scaled; on the host, where that changes it.
 RowReader scaled(RowReader read, const Powers& powers);
-io::Source<double> scaled(io::Source<double> from, const Powers& powers);
+RowSource scaled(RowSource from, const Powers& powers);
 
 }  // namespace terrace::dense

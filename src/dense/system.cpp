@@ -49,7 +49,7 @@ DensePlan plan_dense(int ranks, Index n, const DenseRequest& o) {
   plan.probes = n > 0 && !o.inverse ? condition_probes : 0;
   static_cast<EliminationPlan&>(plan) =
       plan_elimination<B>(ranks, n, plan.rhs + plan.probes + (o.guard ? 1 : 0), o.inverse, o.block,
-                          o.pivoting, o.emulated, lu);
+                          o.pivoting, o.emulated, lu, o.room);
   plan.keep = o.factor;
   if (o.factor) plan.bytes += 8 * plan.block * plan.columns;
   plan.guard = o.guard;
@@ -95,10 +95,19 @@ io::Source<double> DenseSystem<B>::stored(Index from, Index columns) const {
 template <class B>
 void DenseSystem<B>::load(Index from, Index columns, const RowReader& read, ColumnSizes* sizes) {
   const InverseRows<B> to = held();
-  read(to.rows.ranges(context_.rank()), [&](Index position, Index count, const double* rows) {
+  const auto copy = [&](Index position, Index count, const double* rows) {
     copy_rows<double>(context_.ahead, to.data.data + position * to.ld + from, to.ld, rows, columns,
                       columns, count);
-    if (sizes) sizes->take(count, rows);
+  };
+  const std::vector<Range> ranges = to.rows.ranges(context_.rank());
+  if (!sizes)
+    return read.for_copying(ranges, [&](Index position, Index count, const double* rows) {
+      copy(position, count, rows);
+      context_.ahead.synchronize();
+    });
+  read(ranges, [&](Index position, Index count, const double* rows) {
+    copy(position, count, rows);
+    sizes->take(count, rows);
     context_.ahead.synchronize();
   });
 }
@@ -153,8 +162,7 @@ void DenseSystem<B>::put_test(bool factored) {
   const InverseRows<B> to = held();
   std::vector<double> column(static_cast<std::size_t>(to.slots));
   for (Index s = 0; s < to.slots; ++s) {
-    Index row = to.rows.global(s, context_.rank());
-    if (factored) row = jordan_->pivot_rows()[std::size_t(to.destination[std::size_t(s)])];
+    const Index row = factored ? row_of_factor(s) : to.rows.global(s, context_.rank());
     column[std::size_t(s)] = test_number(row);
   }
   if (to.slots > 0)
@@ -162,15 +170,17 @@ void DenseSystem<B>::put_test(bool factored) {
   context_.ahead.synchronize();
 }
 
-/// L and U, then the row of B that belongs to each of their rows.
 template <class B>
-void DenseSystem<B>::read_stored() {
-  load(0, plan_.n, stored_->read);
-  jordan_->adopt_factors();
+Index DenseSystem<B>::row_of_factor(Index slot) const {
+  const std::vector<Index>& rows = stored_ ? stored_->rows : jordan_->pivot_rows();
+  return rows[std::size_t(jordan_->destination()[std::size_t(slot)])];
+}
+
+template <class B>
+void DenseSystem<B>::load_factored(Index power) {
   const InverseRows<B> to = held();
   std::vector<Index> slot_of(static_cast<std::size_t>(plan_.n), Index(-1));  // of rows of B
-  for (Index s = 0; s < to.slots; ++s)
-    slot_of[std::size_t(stored_->rows[std::size_t(to.destination[std::size_t(s)])])] = s;
+  for (Index s = 0; s < to.slots; ++s) slot_of[std::size_t(row_of_factor(s))] = s;
   std::vector<double> own(std::size_t(to.slots * plan_.rhs));
   ColumnSizes of_b(plan_.rhs);
   const Range all{0, plan_.n};
@@ -185,8 +195,20 @@ void DenseSystem<B>::read_stored() {
                       plan_.rhs, to.slots);
   context_.ahead.synchronize();
   of_b.reduce(context_.control);
-  powers_ = SystemPowers(plan_.n, stored_->power, of_b);
+  powers_ = SystemPowers(plan_.n, power, of_b);
   scale(plan_.n, powers_.b);
+}
+
+template <class B>
+void DenseSystem<B>::read_stored() {
+  load(0, plan_.n, stored_->read);
+  jordan_->adopt_factors();
+  if (plan_.factor) {
+    powers_ = SystemPowers(plan_.n, stored_->power, ColumnSizes(0));
+    put_test(true);
+  } else {
+    load_factored(stored_->power);
+  }
   put_probes();
   norm_a_ = stored_->norm;
 }
@@ -229,7 +251,7 @@ template <class B>
 EliminationOutcome DenseSystem<B>::solve(Progress& progress) {
   kept_.begin();
   if (stored_) {
-    EliminationOutcome found = jordan_->solve_factored();
+    EliminationOutcome found = jordan_->solve_factored(plan_.right);
     if (found.good() && !settles()) found.overflow = true;
     found.log_abs_determinant = stored_->log_abs_determinant;
     found.determinant_sign = stored_->determinant_sign;
@@ -239,6 +261,18 @@ EliminationOutcome DenseSystem<B>::solve(Progress& progress) {
       textbook_ ? textbook_->run(progress) : jordan_->run_guarded(progress, [this] { read(); });
   if (found.good() && !settles()) found.overflow = true;
   found.log_abs_determinant = powers_.log_determinant(found.log_abs_determinant);
+  return found;
+}
+
+template <class B>
+EliminationOutcome DenseSystem<B>::solve_again(Index right, RowReader b) {
+  plan_.rhs = width_ = right;
+  first_ = plan_.n;
+  again_ = true;
+  b_ = std::move(b);
+  load_factored(powers_.a.empty() ? 0 : powers_.a[0]);
+  EliminationOutcome found = jordan_->solve_factored(right);
+  if (found.good() && !settles()) found.overflow = true;
   return found;
 }
 
@@ -273,9 +307,9 @@ double DenseSystem<B>::residual(const std::function<void(const InverseResidual&)
   const InverseRows<B> x = held();
   kept_.require_same(context_.control, where_);
   RowReader b = scaled(b_, powers_.b);
-  if (plan_.factor) {
+  if (plan_.factor && !again_) {
     put_test(true);
-    if (!jordan_->solve_factored().good()) return std::numeric_limits<double>::infinity();
+    if (!jordan_->solve_factored(1).good()) return std::numeric_limits<double>::infinity();
     b = [](std::span<const Range> ranges, const io::Sink<double>& sink) {
       Index position = 0;
       for (const Range& range : ranges) {
@@ -307,7 +341,7 @@ template <class B>
 double DenseSystem<B>::check(Progress& progress,
                              const std::function<void(const InverseResidual&)>& seen) {
   const double ratio = residual(seen);
-  if (!plan_.guard || ratio <= residual_limit) return ratio;
+  if (!plan_.guard || again_ || ratio <= residual_limit) return ratio;
   read();
   const double now = solve(progress).good() ? residual(seen) : INFINITY;
   if (now <= residual_limit)
@@ -321,7 +355,7 @@ double DenseSystem<B>::check(Progress& progress,
 template <class B>
 StoredFactor DenseSystem<B>::factor(const EliminationOutcome& found) const {
   StoredFactor factor;
-  factor.rows = jordan_->pivot_rows();
+  factor.rows = stored_ ? stored_->rows : jordan_->pivot_rows();
   factor.power = powers_.a.empty() ? 0 : powers_.a[0];
   factor.norm = norm_a_;
   factor.log_abs_determinant = found.log_abs_determinant;
@@ -330,8 +364,8 @@ StoredFactor DenseSystem<B>::factor(const EliminationOutcome& found) const {
 }
 
 template <class B>
-io::Source<double> DenseSystem<B>::rows() const {
-  return scaled(stored(first_, width_), powers_.result);
+RowSource DenseSystem<B>::rows() const {
+  return scaled({stored(first_, width_), true}, powers_.result);
 }
 
 #define TERRACE_INSTANTIATE(B)                                       \

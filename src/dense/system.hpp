@@ -26,7 +26,8 @@ struct DenseRequest {
   bool inverse = true;
   Index right = 0;      ///< right-hand sides
   bool factor = false;  ///< L and U, not an inverse and not a solution
-  bool stored = false;  ///< a solution with L and U of before
+  bool stored = false;  ///< a solution, or a factor, with L and U of before
+  Index room = 0;       ///< of a factor: right-hand sides that solve_again() takes at once
   // Of Gauss-Jordan and LU, as for plan_elimination().
   Index block = 0;
   std::string pivoting = "auto";
@@ -70,7 +71,7 @@ template <class B>
 class DenseSystem {
  public:
   DenseSystem(Context<B>& context, const DensePlan& plan, RowReader a, RowReader b = {});
-  /// With factors of before; `a` is for the check.
+  /// With factors of before; `a` is for the check, `b` of a solution.
   DenseSystem(Context<B>& context, const DensePlan& plan, RowReader a, RowReader b,
               StoredFactor factor);
 
@@ -85,6 +86,9 @@ class DenseSystem {
   /// The determinant is A's. With the guard what looks wrong is read and solved again: agreed
   /// Error(fault) where memory was to blame. progress.checkpoints are written and continued.
   EliminationOutcome solve(Progress& progress);
+  /// After solve() of a factor: X with A X = B, for `right` <= plan.room columns; rows() and check()
+  /// are X's from then on. reciprocal_condition() is asked for before.
+  EliminationOutcome solve_again(Index right, RowReader b);
   /// 1 / (||A|| ||A^-1||): in 1-norms from an inverse, in infinity norms, the second within a
   /// factor of about five, from a solution.
   double reciprocal_condition();
@@ -95,7 +99,9 @@ class DenseSystem {
   /// What describes a factor; its numbers are rows(). The same on all ranks.
   [[nodiscard]] StoredFactor factor(const EliminationOutcome& found) const;
   /// This rank's rows of the result, and the row of it that each is.
-  [[nodiscard]] io::Source<double> rows() const;
+  [[nodiscard]] RowSource rows() const;
+  /// Of a factor: its rows, whatever was solved with it.
+  [[nodiscard]] RowSource factor_rows() const { return {stored(0, plan_.n), true}; }
   [[nodiscard]] std::span<const Index> destination() const { return held().destination; }
 
  private:
@@ -107,6 +113,10 @@ class DenseSystem {
   void put_probes();
   void keep_matrix();
   void read_stored();
+  /// Columns from n on := the row of B that belongs to each row of L and U; powers_ is of both.
+  void load_factored(Index power);
+  /// The row of A that became this slot's of L and U.
+  [[nodiscard]] Index row_of_factor(Index slot) const;
   /// Column n := a right-hand side for the check of a factor.
   void put_test(bool factored);
   bool settles();
@@ -119,6 +129,7 @@ class DenseSystem {
   std::string where_;
   KeptInput<B> kept_;    ///< A, as powers_ have made it
   Index first_, width_;  ///< columns of the result
+  bool again_ = false;   ///< which is a solution with the factor
   std::optional<RowElimination<B>> jordan_;
   std::optional<TextbookInverse<B>> textbook_;
   std::optional<StoredFactor> stored_;

@@ -220,7 +220,7 @@ std::string Checkpoints::changed_input(const CheckpointProblem& problem, const s
   const json files = json::parse(text);
   for (const auto& [key, stamp] : problem.stamps) {
     const auto where = io::parse_location(problem.inputs.at(key));
-    const std::string changed = "the " + key + " was changed, " + io::to_string(where);
+    std::string changed = "the " + key + " was changed, " + io::to_string(where);
     if (!files.contains(key)) continue;  // of a version that wrote none
     if (!(io::stamp_of(control_, where.file) == stamp)) return changed + " (while it was read)";
     const io::Stamp then = to_stamp(files[key].at("stamp"));

@@ -48,7 +48,8 @@ std::string group_of(const std::string& command, const CLI::Option& option) {
                        [&](const char* name) { return option.check_name(name); });
   };
   if (one_of({"--help", "--help-all", "--version"})) return "Help";
-  if (one_of({"--output", "--force", "--plan", "--report", "--json", "--quiet", "--progress"}))
+  if (one_of({"--output", "--force", "--plan", "--ranks", "--gpu", "--report", "--json", "--quiet",
+              "--progress"}))
     return "Output";
   if (one_of({"--backend", "--oversubscribe", "--no-bind", "--checkpoint", "--checkpoint-every",
               "--restart"}))

@@ -10,6 +10,7 @@
 #include "distrib/agree.hpp"
 #include "kernels/base/parallel.hpp"
 #include "src/gf2/strassen.hpp"
+#include "src/program/machines.hpp"
 #include "src/program/register.hpp"
 
 namespace terrace {
@@ -96,6 +97,13 @@ void add_common_options(CLI::App& command, CommonOptions& o, const std::string& 
          "--output");
   flag("--force", o.force, "Overwrite an existing output");
   flag("--plan", o.plan, "Print method, memory and time; read no data");
+  if (choices_in(obeys, "--ranks"))
+    command.add_option("--ranks", o.ranks, "With --plan: for so many ranks, started or not")
+        ->check(CLI::Range(1, max_planned_ranks))
+        ->default_str("");
+  if (choices_in(obeys, "--gpu"))
+    command.add_option("--gpu", o.gpu, "With --plan: for ranks with such a GPU each, here or not")
+        ->check(CLI::IsMember(known_gpus()));
   option("--report", o.report, "Write a report in JSON; -: to standard output");
   flag("--json", o.json, "Print the report on standard output, and nothing else");
   flag("--quiet", o.quiet, "Print only errors, and a result that is a single number");

@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 
 #include "distrib/agree.hpp"
+#include "distrib/imagined.hpp"
 #include "kernels/base/size_text.hpp"
+#include "src/program/machines.hpp"
 #include "src/program/profile.hpp"
+#include "src/program/schedule.hpp"
 
 namespace terrace {
 
@@ -53,18 +55,59 @@ std::string about(double seconds) {
   return rounded < 1 ? fmt::format("{:.1g}", rounded) : fmt::format("{:.0f}", rounded);
 }
 
+namespace {
+
+/// Seconds by phase, and what the solve's parts would take each alone.
+void say_seconds(Run& run, nlohmann::json& plan, const Work& work, const KnownRates& known) {
+  const Rates& rates = known.rates;
+  const Seconds s = predict(work, rates);
+  const StepSums sums = sums_of(work.steps, rates);
+  plan["seconds"] = {{"start", s.start}, {"read", s.read},   {"solve", s.solve},
+                     {"check", s.check}, {"write", s.write}, {"total", s.total()}};
+  plan["solve_parts"] = {{"first_use", s.first},
+                         {"beside_elimination", seconds_of(work.solve, rates)},
+                         {"elimination", s.solve - s.first - seconds_of(work.solve, rates)},
+                         {"steps", work.steps.count},
+                         {"choose", sums.choose},
+                         {"share", sums.share},
+                         {"update_next", sums.next},
+                         {"update_rest", sums.rest},
+                         {"chain", seconds_of(work.chain, rates)},
+                         {"updates", seconds_of(work.updates, rates)}};
+  plan["model"] = work.model;
+  plan["profile"] = {{"source", known.source}, {"file", profile_path()}, {"note", known.note}};
+  run.say(fmt::format("seconds    about {}: start {}, read {}, solve {}, check {}, write {}",
+                      about(s.total()), about(s.start), about(s.read), about(s.solve),
+                      about(s.check), about(s.write)));
+  if (!work.iteration.empty()) {
+    plan["seconds"]["iteration"] = s.iteration;
+    plan["iterations_assumed"] = work.iterations;
+    run.say(fmt::format("           about {} per iteration; {:.0f} iterations are assumed",
+                        about(s.iteration), work.iterations));
+  }
+  run.say("rates      " + known.source + (known.note.empty() ? "" : "; " + known.note));
+}
+
+/// For ranks that are not there: which, and on what.
+void say_machine(Run& run, nlohmann::json& plan, const Control& control) {
+  if (!is_imagined(control)) return;
+  const int ranks = control.size(), each = control.local_size();
+  const KnownGpu* const gpu = run.options.gpu.empty() ? nullptr : find_gpu(run.options.gpu);
+  if (gpu) plan["machine"] = describe(*gpu);
+  run.say(fmt::format("machine    {} rank{}{}, {} per host", ranks, ranks == 1 ? "" : "s",
+                      gpu ? ", each with an " + gpu->device.info.name : " like this one", each));
+}
+
+}  // namespace
+
 template <class B>
 Rates conclude_plan(Run& run, const Context<B>& c, const Work& work, const PlanNeeds& needs) {
   const Control& control = c.control;
   nlohmann::json& plan = run.report["result"]["plan"];
   if (!plan.is_object()) plan = nlohmann::json::object();
-  // Memory.
+  say_machine(run, plan, control);
   const RankMemory mine = needs.memory(c.size());
-  const auto hosts = control.gather_all(host_name());
-  std::map<std::string, int> ranks_of;
-  for (const std::string& host : hosts) ++ranks_of[host];
-  int most = 0;
-  for (const auto& [host, ranks] : ranks_of) most = std::max(most, ranks);
+  const int most = int(control.reduce(Index(control.local_size()), Reduce::max));
   const auto json = [](Index host, Index device) {
     return nlohmann::json{{"host_bytes", host}, {"device_bytes", device}};
   };
@@ -78,23 +121,8 @@ Rates conclude_plan(Run& run, const Context<B>& c, const Work& work, const PlanN
   run.say(fmt::format("memory     {} per rank, {} per host ({} rank{} on it)",
                       both(mine.host, mine.device), both(most * mine.host, most * mine.device),
                       most, most == 1 ? "" : "s"));
-  // Seconds.
   const KnownRates known = known_rates(c);
-  const Seconds s = predict(work, known.rates);
-  plan["seconds"] = {{"start", s.start}, {"read", s.read},   {"solve", s.solve},
-                     {"check", s.check}, {"write", s.write}, {"total", s.total()}};
-  plan["model"] = work.model;
-  plan["profile"] = {{"source", known.source}, {"file", profile_path()}, {"note", known.note}};
-  run.say(fmt::format("seconds    about {}: start {}, read {}, solve {}, check {}, write {}",
-                      about(s.total()), about(s.start), about(s.read), about(s.solve),
-                      about(s.check), about(s.write)));
-  if (!work.iteration.empty()) {
-    plan["seconds"]["iteration"] = s.iteration;
-    plan["iterations_assumed"] = work.iterations;
-    run.say(fmt::format("           about {} per iteration; {:.0f} iterations are assumed",
-                        about(s.iteration), work.iterations));
-  }
-  run.say("rates      " + known.source + (known.note.empty() ? "" : "; " + known.note));
+  say_seconds(run, plan, work, known);
   // Does it fit?
   const std::string shortage = memory_shortage(control, mine.host, mine.device);
   plan["fits"] = shortage.empty();

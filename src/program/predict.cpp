@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "src/program/schedule.hpp"
+
 namespace terrace {
 
 namespace {
@@ -23,14 +25,13 @@ constexpr std::array<RateText, rate_count> rate_texts{{{"product", "flop/s"},
                                                        {"message", "1/s"},
                                                        {"launch", "1/s"},
                                                        {"start", "1/s"},
+                                                       {"pivot", "1/s"},
+                                                       {"wait", "1/s"},
+                                                       {"column", "1/s"},
+                                                       {"block", "1/s"},
+                                                       {"network", "bytes/s"},
+                                                       {"hop", "1/s"},
                                                        {"second", ""}}};
-
-double seconds_of(const Terms& terms, const Rates& rates) {
-  double seconds = 0;
-  for (const Term& t : terms)
-    if (t.amount > 0) seconds += t.amount / (rates[t.rate] * t.efficiency);
-  return seconds;
-}
 
 /// Of its full rate, what a method reaches at size n.
 double reached(double n, double half, double top = 1) { return top * n / (n + half); }
@@ -46,7 +47,11 @@ Terms write_terms(const Machine& on, double bytes) {
           {Rate::file_write, bytes},
           {Rate::to_host, on.device ? bytes : 0}};
 }
-/// Steps that the ranks agree on, and numbers that all of them get; nothing on one rank.
+/// Libraries begin; several GPUs speak to each other for the first time.
+Terms first_use(const Machine& on, double seconds) {
+  return {{Rate::second, on.device ? seconds + (on.ranks > 1 ? 0.15 : 0) : 0}};
+}
+/// Steps that the ranks of a CPU agree on, and numbers that all of them get; nothing on one rank.
 void exchange(Terms& terms, const Machine& on, double messages, double numbers) {
   if (on.ranks == 1) return;
   terms.push_back({Rate::message, messages});
@@ -55,38 +60,28 @@ void exchange(Terms& terms, const Machine& on, double messages, double numbers) 
 
 }  // namespace
 
+double seconds_of(const Terms& terms, const Rates& rates) {
+  double seconds = 0;
+  for (const Term& t : terms)
+    if (t.amount > 0) seconds += t.amount / (rates[t.rate] * t.efficiency);
+  return seconds;
+}
+
 const char* name_of(Rate rate) { return rate_texts[std::size_t(rate)].name; }
 const char* unit_of(Rate rate) { return rate_texts[std::size_t(rate)].unit; }
-
-/// H200: measured with one GPU in November 2026 (DGEMM n = 8,192, product over GF(2) n = 32,768,
-/// shared-memory tables, int8 by 14 moduli, HBM read, PCIe, NCCL). A core: of an AMD EPYC 9575F.
-Rates built_in_rates(bool device, int threads) {
-  const double cores = std::max(1, threads);
-  Rates r;
-  r[Rate::product] = device ? 6.1e13 : 4.5e10 * cores;
-  r[Rate::bits] = device ? 6.1e15 : 4e12 * cores;
-  r[Rate::tables] = device ? 1e15 : 4e12 * cores;
-  r[Rate::integers] = device ? 9e14 : 1e10 * cores;
-  r[Rate::memory] = device ? 4.5e12 : 2e10 * std::pow(cores, 0.65);
-  r[Rate::to_device] = device ? 5.3e10 : 9e9 * cores;
-  r[Rate::to_host] = device ? 5.5e10 : 9e9 * cores;
-  r[Rate::file_read] = device ? 1e10 : 4e9;
-  r[Rate::file_write] = 1.5e9;
-  r[Rate::exchange] = device ? 2.5e11 : 3e9;
-  r[Rate::message] = device ? 1e5 : 5e5;
-  r[Rate::launch] = device ? 5e5 : 1e7;
-  r[Rate::start] = device ? 1 / 0.15 : 100;
-  r[Rate::second] = 1;
-  return r;
-}
 
 Seconds predict(const Work& work, const Rates& rates) {
   Seconds s;
   s.start = 1 / rates[Rate::start];
   s.read = seconds_of(work.read, rates);
   s.iteration = seconds_of(work.iteration, rates);
-  s.solve = std::max(seconds_of(work.solve, rates) + work.iterations * s.iteration,
-                     seconds_of(work.beside, rates));
+  s.first = seconds_of(work.first, rates);
+  // Measured with chains of 0.3 to 3 times their updates: neither hides the other wholly.
+  const double launch = std::hypot(seconds_of(work.chain, rates), seconds_of(work.updates, rates));
+  s.solve = std::max(seconds_of(work.solve, rates) + replay(work.steps, rates) + launch +
+                         work.iterations * s.iteration,
+                     seconds_of(work.beside, rates)) +
+            s.first;
   s.check = seconds_of(work.check, rates);
   s.write = seconds_of(work.write, rates);
   return s;
@@ -114,8 +109,7 @@ Work dense_work(const DenseWork& w) {
   const double slots = std::ceil(n / ranks), panels = std::ceil(n / double(w.block));
   const double whole = w.inverse ? 2.0 : w.method == "lu" ? 2.0 / 3 : 1.0;
   const double flops = whole * n * n * slots + (w.inverse ? 0 : 2 * n * slots * right);
-  // H200, inverses of 4,096 to 65,536 (jobs/results): 1.7 us for each column, the rest at 0.86 of
-  // DGEMM. CPU: n = 1,000 to 8,000 on 2 and 16 threads.
+  // CPU: n = 1,000 to 8,000 on 2 and 16 threads. H200: src/program/schedule.cpp.
   const double update = w.on.device ? 0.86 : reached(n, 225.0 * w.on.threads);
   Work work;
   work.model = std::string(w.inverse ? "dense invert, " : "dense solve, ") + w.method +
@@ -125,13 +119,17 @@ Work dense_work(const DenseWork& w) {
     work.solve = textbook_solve(w, n);
   } else if (w.method == "cramer") {  // determinants of order n, one for each unknown and A's
     work.solve = {{Rate::product, (1 + n * right) * 2 / 3 * n * n * n, 0.09 / w.on.threads}};
+  } else if (w.on.device) {
+    work.steps = dense_steps(w);
+    work.first = first_use(w.on, 0.06);
+    // Columns of an inverse in their order; the triangle at the end.
+    work.solve = {{Rate::memory, w.inverse ? 32 * n * slots : 4 * n * slots},
+                  {Rate::launch, w.method == "lu" ? n / 64 : 0}};
+    if (w.method == "lu" && ranks > 1)
+      for (double k = 0; k < panels; ++k)
+        add_call(work.solve, w.on, 8 * double(w.block) * double(w.block));
   } else {
-    work.solve = {{Rate::launch, w.on.device ? 0.85 * n : 0},
-                  {Rate::second, w.on.device ? 0.06 : 0}};  // cuBLAS begins
-    if (w.emulated)
-      work.solve.push_back({Rate::integers, moduli * flops, 0.9});
-    else
-      work.solve.push_back({Rate::product, flops, update});
+    work.solve = {{Rate::product, flops, update}};
     exchange(work.solve, w.on, w.tournament ? 2 * panels * std::log2(ranks) : n, n * (n + right));
   }
   const bool exact = w.inverse && w.n <= exact_up_to;
@@ -190,11 +188,13 @@ Work bit_work(const BitWork& w) {
   if (w.method == "columns") {
     // Half of the rows take a row: 16 bytes a word. H200: 36 s at n = 131,072.
     work.solve = {{Rate::memory, 8 * area, w.on.device ? 0.57 : 1}, {Rate::launch, 2 * r}};
+  } else if (w.on.device) {
+    work.steps =
+        bit_steps(w, 0.87 * table_efficiency(w.on, w.k, slots), w.stored ? stored_tables(w.k) : 0);
+    work.first = first_use(w.on, 0.008);
+    work.solve = {{Rate::second, 0.001}};  // before and after the loop
   } else {
-    // H200, n = 8,192 to 262,144: 0.5 us for each pivot, the rest at 0.87 of the product.
-    work.solve = {{Rate::launch, w.on.device ? 0.25 * r : 0},
-                  {Rate::second, w.on.device ? 0.008 : 0},          // kernels are loaded
-                  {Rate::memory, w.on.device ? 0 : r * slots / 8},  // the search
+    work.solve = {{Rate::memory, r * slots / 8},  // the search
                   bit_update(w.on, w.method, w.k, slots, 64 * area, 0.87)};
     if (w.stored)
       work.solve.push_back({Rate::memory, 16 * r * words / 2 * stored_tables(w.k), 0.25});
@@ -220,10 +220,14 @@ Work bit_product_work(const BitProductWork& w) {
   const double macs = 64 * slots * right * std::pow(7.0 / 8, w.levels);
   Work work;
   work.model = "gf2 multiply, " + w.method;
+  work.first = first_use(w.on, 0);
   work.read = read_terms(w.on, 8 * (left + right / w.on.ranks), 1);
   work.solve = {bit_update(w.on, w.method, w.k, slots, macs, 0.95),
                 {Rate::memory, 24 * w.levels * (left + right + out)}};
-  exchange(work.solve, w.on, std::ceil(inner / 4096), right);
+  if (w.on.device)
+    add_call(work.solve, w.on, 8 * right);
+  else
+    exchange(work.solve, w.on, std::ceil(inner / 4096), right);
   if (w.check) work.check = {{Rate::file_read, 8 * (left + right / w.on.ranks)}};
   work.write = write_terms(w.on, 8 * out);
   return work;
@@ -237,38 +241,38 @@ namespace {
 bool one_by_one(const BandAmounts& w) {
   return w.method == "tile-columns" || w.method == "streamed, in a window";
 }
-/// Launches' worth of waiting for each tile column of the longest chain. H200: in one launch 10 us
-/// for 64 columns at m = 128, 16 us at m = 2,000, 17 us in mixed precision; by tile columns 100 us.
-double chain_launches(const BandAmounts& w) {
-  if (!w.on.device) return 0;
-  const double sixty_fours = double(w.width) / 64;
-  return one_by_one(w) ? 50 * sixty_fours
-         : w.method == "mixed"
-             ? 8.5 * sixty_fours
-             : (5 + 3 * std::min(1.0, double(w.half_bandwidth) / 2000)) * sixty_fours;
-}
-
 }  // namespace
 
 Work band_work(const BandAmounts& w) {
   const double n = double(w.n), m = double(w.half_bandwidth), ranks = w.on.ranks;
   const double numbers = n * (m + 1), stored = 8 * numbers / ranks, rhs = double(w.nrhs);
   const bool streamed = w.method == "streamed", mixed = w.method == "mixed";
-  // H200: 0.75 of DGEMM at m = 8,000 and 32,000, 3.3 in half precision. CPU: n m = 40,000,000, m =
-  // 100 to 4,000 on 2 and 16 threads.
+  // H200: m = 128 to 32,000, in parts and from one or two ends; 3.3 in half precision. CPU: n m =
+  // 40,000,000, m = 100 to 4,000 on 2 and 16 threads.
   const double update = !w.on.device ? reached(m, 120.0 * w.on.threads)
                         : mixed      ? reached(m, 200, 3.3)
-                                     : reached(m, 200, 0.75);
+                                     : reached(m, 450, 0.75);
   Work work;
   work.model = w.command + ", " + w.method;
+  work.first = first_use(w.on, 0);
   work.read = read_terms(w.on, streamed ? 8 * n * rhs : stored, 1);
   if (!w.factored) {
-    work.solve = {{Rate::launch, chain_launches(w) * double(w.chain)},
-                  {Rate::product, w.flops, update}};
-    if (one_by_one(w))
-      exchange(work.solve, w.on, double(w.chain), numbers);
-    else
-      exchange(work.solve, w.on, 4, 3 * m * m);  // separators
+    const double blocks = double(w.chain) * double(w.width) / 64;
+    if (!w.on.device) {
+      work.solve = {{Rate::product, w.flops, update}};
+      exchange(work.solve, w.on, one_by_one(w) ? double(w.chain) : 4,
+               one_by_one(w) ? numbers : 3 * m * m);
+    } else if (one_by_one(w)) {
+      work.steps = tile_steps(w);
+    } else {
+      // 64 columns take 10 us at m = 128, 16 us at m = 2,000, 17 us in mixed precision.
+      work.chain = {{Rate::block, blocks * (mixed ? 1.7 : 1 + 0.6 * std::min(1.0, m / 2000))}};
+      work.updates = {{Rate::product, w.flops, update}};
+      const double s = double(w.separator);
+      Step separators;
+      add_call(separators.choose, w.on, 24 * s * s * double(w.parts) * (ranks - 1) / ranks);
+      work.steps = {1, [separators](Index) { return separators; }};
+    }
   }
   // Forward and backward. H200, one right-hand side: a quarter of the memory rate at m = 1,000 and
   // 2,000, 0.58 at 8,000; 16 to 256 of them share the reading.
@@ -296,23 +300,41 @@ Work iteration_work(const IterationWork& w) {
   // is faster than the sum that memory is measured with. Single precision has half the bytes;
   // rows that wait for one another use a third of what a core can read.
   const bool resident = triangle && w.on.ranks == 1 && w.matrix_bytes < 4e7;  // on the chip
-  const double product = (dense ? 0.97 : 0.83) * (!w.mixed ? 1 : w.on.device ? 1.8 : 1.2);
+  const double product = (resident ? 2
+                          : dense  ? 0.97
+                                   : 0.83) *
+                         (!w.mixed      ? 1
+                          : w.on.device ? 1.8
+                                        : 1.2);
   Work work;
   work.model =
       "cg " + w.form + ", " + w.method + ", " + w.preconditioner + (w.mixed ? ", mixed" : "");
   // What is read gets another form on the way: rows, tiles, columns numbered anew.
   work.read = read_terms(w.on, w.file_bytes / w.on.ranks, dense ? 0.45 : 0.25);
-  work.solve = {{Rate::file_read, w.form == "csr" ? w.matrix_bytes : 0, 0.2}};
+  work.first = first_use(w.on, 0);
+  work.solve = {{Rate::file_read, w.form == "csr" ? w.matrix_bytes : 0, 0.2},
+                {Rate::memory, w.setup_bytes}};
   work.iteration = {
       {Rate::memory, w.matrix_bytes * passes, product},
       {Rate::memory, w.preconditioner_bytes * passes, w.on.device || w.chain == 0 ? 0.83 : 0.35},
-      {Rate::memory, 80 * w.rows * rhs},
+      {Rate::memory, 80 * w.rows * rhs, w.on.device ? 0.83 : 1},
       {Rate::launch, (!w.on.device ? 100
-                      : resident   ? 1
+                      : resident   ? 2
                                    : 6) *
                          passes},
       {Rate::launch, w.on.device ? 0.4 * w.chain * passes : 0}};
-  exchange(work.iteration, w.on, (w.method == "classic" ? 3 : 2) * passes, w.shared * rhs);
+  const double reductions = triangle ? 0 : w.method == "classic" ? 2 : 1;
+  if (!w.on.device) {
+    exchange(work.iteration, w.on, (w.method == "classic" ? 3 : 2) * passes, w.shared * rhs);
+  } else {
+    for (Index pass = 0; pass < w.passes; ++pass) {
+      if (triangle)
+        add_reduction(work.iteration, w.on, 8 * w.shared * rhs / passes);
+      else
+        add_call(work.iteration, w.on, 8 * w.shared * rhs / passes);
+      for (int i = 0; i < reductions; ++i) add_reduction(work.iteration, w.on, 24);
+    }
+  }
   work.iterations = w.iterations;
   work.write = write_terms(w.on, 8 * double(w.n) * rhs / w.on.ranks);
   return work;

@@ -2,11 +2,13 @@
 //
 //   seconds(phase) = sum over its terms of  amount / (rate * efficiency)
 //
+// The solve of an elimination on GPUs is replayed step by step, on the two lanes that it has.
 // Amounts are those of the critical path: of one rank where the ranks share the work. Every family
 // has one function that knows the work of all its methods, and how far below the raw rate each
 // stays: top * n / (n + half) at size n. Their constants, and where they come from: predict.cpp.
 #pragma once
 #include <array>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -15,7 +17,7 @@
 namespace terrace {
 
 /// Raw rates, units per second of one rank while all ranks work. `terrace bench profile` measures
-/// all but the last.
+/// those up to `start`; the others are those of known GPUs, src/program/machines.cpp.
 enum class Rate {
   product,     ///< flops of a large FP64 matrix product
   bits,        ///< multiply-adds over GF(2) of the fastest product: tensor cores, or tables
@@ -30,6 +32,12 @@ enum class Rate {
   message,     ///< broadcasts of one number
   launch,      ///< launches, one after the other
   start,       ///< starts of the backend: one over their seconds
+  pivot,       ///< pivots of a panel over GF(2), one after the other
+  wait,        ///< times that the host waits for the device and goes on
+  column,      ///< columns of a dense panel with their pivots, one after the other
+  block,       ///< diagonal blocks of 64 columns of a band, one after the other
+  network,     ///< bytes between hosts
+  hop,         ///< messages from one host to the next
   second       ///< always 1: what no rate describes
 };
 constexpr int rate_count = int(Rate::second) + 1;
@@ -52,10 +60,26 @@ struct Term {
 };
 using Terms = std::vector<Term>;
 
+/// Step k of the loop of src/frame/eliminate.hpp: what its members wait for.
+struct Step {
+  Terms choose, share, next, rest;
+};
+/// All of them; the flags are those of the loop. What runs beside rest(k) is slower then.
+struct Steps {
+  Index count = 0;
+  std::function<Step(Index k)> at;
+  bool share_after_update = false, next_ahead = false;
+};
+double seconds_of(const Terms& terms, const Rates& rates);
+double replay(const Steps& steps, const Rates& rates);
+
 /// What a run will do.
 struct Work {
   std::string model;  ///< command and method: "gf2 rref, tables"
   Terms read, solve, check, write;
+  Steps steps;            ///< of the solve, beside its terms
+  Terms chain, updates;   ///< likewise, of one launch: dependent steps, partly hidden by the rest
+  Terms first;            ///< what only the first solve of a process takes more
   Terms beside;           ///< goes on at the same time as the solve, which takes as long at least
   Terms iteration;        ///< of one iteration, where their number is not known before
   double iterations = 0;  ///< how many are assumed
@@ -65,7 +89,8 @@ struct Work {
 struct Machine {
   int ranks = 1;
   bool device = false;
-  int threads = 1;  ///< of a rank
+  int threads = 1;   ///< of a rank
+  int per_host = 1;  ///< ranks on a host, at most
 };
 
 /// Elimination of [A | B]; method gauss-jordan, lu, textbook or cramer.
@@ -106,6 +131,7 @@ struct BandAmounts {
   Index chain = 0;
   double flops = 0;
   bool factored = false, check = true;
+  Index parts = 0, separator = 0;  ///< of a band in parts
 };
 Work band_work(const BandAmounts& w);
 
@@ -117,6 +143,7 @@ struct IterationWork {
   bool mixed = false;
   double matrix_bytes = 0, rows = 0, shared = 0;  ///< numbers exchanged
   double preconditioner_bytes = 0, chain = 0;     ///< rows that wait for one another there
+  double setup_bytes = 0;                         ///< to make the preconditioner
   double file_bytes = 0;
   Index nrhs = 1, passes = 1;  ///< systems solved one after the other
   double iterations = 0;
@@ -126,6 +153,7 @@ Work iteration_work(const IterationWork& w);
 /// Seconds of the phases; `iteration` of one.
 struct Seconds {
   double start = 0, read = 0, solve = 0, check = 0, write = 0, iteration = 0;
+  double first = 0;  ///< part of the solve: what only the first of a process takes
   [[nodiscard]] double total() const { return start + read + solve + check + write; }
 };
 Seconds predict(const Work& work, const Rates& rates);

@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "distrib/agree.hpp"
+#include "kernels/base/assumed.hpp"
 #include "kernels/base/parallel.hpp"
+#include "src/program/machines.hpp"
 
 namespace terrace {
 
@@ -25,7 +27,8 @@ nlohmann::json read(const std::string& path) {
   return profile.is_object() ? profile : nlohmann::json::object();
 }
 
-constexpr int form = 2;  ///< of rates; 1, without a number, were fits of seconds
+constexpr double nccl_start = 0.7;  ///< seconds until the ranks' GPUs can speak to each other
+constexpr int form = 2;             ///< of rates; 1, without a number, were fits of seconds
 
 bool has_form(const nlohmann::json& stored) {
   return stored.contains("form") && stored["form"] == form && stored.contains("per_second") &&
@@ -149,6 +152,17 @@ template <class B>
 KnownRates known_rates(const Context<B>& c) {
   constexpr bool device = std::is_same_v<B, Cuda>;
   KnownRates known{built_in_rates(device, thread_count()), "", ""};
+  const KnownGpu* const gpu = find_gpu(device ? c.device.name : "");
+  if (gpu) known.rates = rates_of(*gpu);
+  if (device && c.size() > 1)
+    known.rates[Rate::start] = 1 / (1 / known.rates[Rate::start] + nccl_start);
+  const std::string built_in =
+      device ? std::string("built in, of ") + (gpu ? gpu->device.info.name : "an H200")
+             : fmt::format("built in, of a CPU core, times {} threads", thread_count());
+  if (assumed_device()) {
+    known.source = built_in;
+    return known;
+  }
   std::string old;
   std::vector<int> tries{c.size()};
   for (int ranks = 1 << 12; ranks > 0; ranks /= 2)
@@ -177,8 +191,7 @@ KnownRates known_rates(const Context<B>& c) {
           c.size(), c.size());
     return known;
   }
-  known.source = device ? "built in, of an H200"
-                        : fmt::format("built in, of a CPU core, times {} threads", thread_count());
+  known.source = built_in;
   known.note =
       old.empty()
           ? "no profile of this machine: terrace bench profile measures one in ten seconds"

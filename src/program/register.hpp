@@ -40,7 +40,8 @@ inline const std::string bench_options =
     usual_options +
     "--seed --check=auto,none --no-check --backend=auto,cpu,cuda --oversubscribe --no-bind ";
 inline const std::string solver_options =
-    bench_options + "--guard --output --force --plan --checkpoint --checkpoint-every --restart ";
+    bench_options +
+    "--guard --output --force --plan --ranks --gpu --checkpoint --checkpoint-every --restart ";
 /// Whether an option ("--block") is one of those that commands share.
 bool is_common_option(const std::string& name);
 /// Adds a command to a group of commands. `action` gets the parsed command too.

@@ -30,6 +30,9 @@ struct CommonOptions {
   bool plan = false, no_check = false, guard = false, quiet = false, force = false;
   Index block = 0;  ///< 0: the method's choice
   Index seed = 1;
+  // Of --plan only.
+  int ranks = 0;    ///< that it plans for; 0: those that were started
+  std::string gpu;  ///< of each of them, a name of known_gpus(); empty: what is here
   // GF(2) only.
   std::string tables, panels;
   Index k = 0;  ///< 0: the plan's choice
@@ -126,7 +129,8 @@ inline bool makes_products(const std::string& command) { return command.rfind("d
 /// The one jump from a backend's name to its type: body.template operator()<B>(Context<B>&).
 template <class Body>
 void with_backend(Run& run, const BackendHint& hint, Body&& body) {
-  const auto [name, reason] = resolve_backend(run.control, run.options.backend, hint);
+  const auto [name, reason] = resolve_backend(
+      run.control, run.options.gpu.empty() ? run.options.backend : std::string("cuda"), hint);
   run.report["backend"] = name;
   if (!reason.empty()) run.report["backend_reason"] = reason;
   if constexpr (with_cuda) {

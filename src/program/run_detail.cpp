@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "distrib/imagined.hpp"
 #include "distrib/topology.hpp"
 #include "distrib/traffic.hpp"
 #include "io/volume.hpp"
@@ -49,7 +50,7 @@ void Run::note_device(const DeviceBinding& device) {
 }
 
 void Run::detail_ranks() {
-  if (!wants_report()) return;
+  if (!wants_report() || is_imagined(control)) return;
   const Traffic moved = traffic();
   const io::Volume volume = io::volume();
   const StageSeconds stages = recorded_stages();

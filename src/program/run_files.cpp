@@ -69,7 +69,7 @@ std::string write_through(const std::string& path, const std::string& text) {
   const int file = open(path.c_str(), O_WRONLY | O_APPEND | O_NONBLOCK | O_CLOEXEC);
   if (file < 0) return std::strerror(errno);
   fcntl(file, F_SETFL, O_APPEND);  // its reader may be slow
-  const std::string reason = write_all(file, text);
+  std::string reason = write_all(file, text);
   close(file);
   return reason;
 }

@@ -67,4 +67,44 @@ TEST_CASE("arrays of a device", "[gpu]") {
     CHECK(residual(n, right, band.dense, whole(n, right, list, y, right), b) < 1e-7);
   }
 }
+
+TEST_CASE("a dense factor of a device's matrix solves again, for arrays there and here", "[gpu]") {
+  if (!has_device()) return;
+  Context context(MPI_COMM_WORLD);
+  const auto where = terrace::Where::device;
+  for (const Index n : {1, 100, 777}) {
+    const Rows rows = share(n, 0), other = Rows::cyclic(16);
+    const std::vector<Index> list = held(n, rows), others = held(n, other);
+    const Index ld = n + 5;
+    const std::vector<double> a = random_matrix(n, n, 5);
+    std::vector<double> own = part(a, n, list, ld, 1.5);
+    const terrace::dense::Factor factor = [&] {
+      const OnDevice matrix(own);  // gone when the factor solves
+      return terrace::dense::Factor(context, n, {matrix.data(), rows, n, ld, where});
+    }();
+    CHECK(own == part(a, n, list, ld, 1.5));
+    for (const Index right : {1, 3, 70, 0}) {
+      const std::vector<double> b = random_matrix(n, right, unsigned(6 + right));
+      std::vector<double> x = part(b, right, list, right, 0.0),
+                          y = part(b, right, others, right, 0.0);
+      {
+        const OnDevice there(x);
+        CHECK(factor.solve({there.data(), rows, right, 0, where}).residual < 30);
+      }
+      factor.solve({y.data(), other, right});
+      CHECK(residual(n, right, a, whole(n, right, list, x, right), b) < 1e-8);
+      CHECK(residual(n, right, a, whole(n, right, others, y, right), b) < 1e-8);
+    }
+    // Far from one: scaled on the way, which only the host's rows may be.
+    for (double& value : own) value = std::ldexp(value, 200);
+    std::vector<double> x = part(a, n, list, n, 0.0);
+    {
+      const OnDevice matrix(own), solution(x);
+      terrace::dense::Factor(context, n, {matrix.data(), rows, n, ld, where})
+          .solve({solution.data(), rows, n, 0, where});
+    }
+    for (double& value : x) value = std::ldexp(value, 200);
+    CHECK(residual(n, n, a, whole(n, n, list, x, n), a) < 1e-8);
+  }
+}
 #endif

@@ -1,34 +1,13 @@
 // The program's files from the library: what is written by rows dealt one way is read by another.
 #include <terrace/hdf5.hpp>
 
-#include <unistd.h>
-#include <cstdio>
-
+#include "file_name.hpp"
 #include "library.hpp"
 
 using namespace library;
 namespace hdf5 = terrace::hdf5;
 
 namespace {
-
-/// A file name of all ranks', gone at the end.
-class Name {
- public:
-  Name() {
-    int id = getpid();
-    MPI_Bcast(&id, 1, MPI_INT, 0, MPI_COMM_WORLD);
-    name_ = "library_hdf5_" + std::to_string(id) + ".h5";
-  }
-  ~Name() {
-    MPI_Barrier(MPI_COMM_WORLD);
-    if (me == 0) std::remove(name_.c_str());
-  }
-  const std::string& operator*() const { return name_; }
-  std::string at(const char* path) const { return name_ + ":" + path; }
-
- private:
-  std::string name_;
-};
 
 terrace::Code code_of(const std::function<void()>& call) {
   try {
@@ -43,7 +22,7 @@ terrace::Code code_of(const std::function<void()>& call) {
 
 TEST_CASE("matrices are saved and read in the program's forms") {
   Context context = group();
-  const Name name;
+  const FileName name("library_hdf5");
   const Index n = 61, m = 7, columns = 100, words = 2;
   const Rows rows = share(n, 0), other = Rows::cyclic(4);
   const std::vector<Index> list = held(n, rows), others = held(n, other);

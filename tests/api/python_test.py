@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 
 import numpy as np
 import scipy.linalg
@@ -208,6 +209,74 @@ def dense_case():
     raises(ValueError, linalg.solve, mine(wrong, cuts), own_b, comm=group)
 
 
+def warned(call, *arguments, **named):
+    """What it returned, and the first warning of the library."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        result = call(*arguments, **named)
+    return result, str(caught[0].message) if caught else ""
+
+
+def factor_case():
+    n, right = int(draw.integers(0, 60)), int(draw.choice([0, 1, 2, 5, 70]))
+    a = draw.uniform(-1, 1, (n, n)) + 0.1 * np.eye(n)
+    kind = draw.integers(0, 4)
+    if kind == 0:
+        a = a.astype(np.float32)
+    if kind == 1:
+        a = draw.integers(-9, 10, (n, n)) + 40 * np.eye(n, dtype=int)
+    b = draw.uniform(-1, 1, (n, right))
+    if right == 1:
+        b = b[:, 0]
+    cuts = cut(n)
+    own, own_b = shaped(mine(a, cuts)), shaped(mine(b, cuts))
+    before = own.copy(), own_b.copy()
+    full = a.astype(float)
+    size_of = max(1, np.abs(np.linalg.inv(full)).max()) if n else 1
+    made = scipy.linalg.lu_factor(full) if n else None
+    with linalg.lu_factor(own, comm=group) as factor:
+        for c in (b, b + 1, np.float32(b)):  # again and again
+            expected = scipy.linalg.lu_solve(made, c.astype(float)) if n and c.size else np.zeros(c.shape)
+            close(whole(linalg.lu_solve(factor, mine(c, cuts))), expected, size_of**2)
+        x = np.ascontiguousarray(own_b).copy()
+        assert linalg.lu_solve(factor, x, overwrite_b=True) is x
+        close(whole(x), whole(linalg.lu_solve(factor, own_b)))
+        sign, log = np.linalg.slogdet(full)
+        assert factor.slogdet[0] == sign and abs(factor.slogdet[1] - log) < 1e-8 * size_of
+        if n:
+            condition = np.linalg.cond(full, np.inf)
+            assert 1 / 30 < factor.rcond * condition < 30, (factor.rcond, condition)
+        raises(NotImplementedError, linalg.lu_solve, factor, own_b, 1)
+        raises(ValueError, linalg.lu_solve, factor, np.ones(len(own_b) + 1))
+        if right and n:
+            bad = mine(b, cuts).copy()
+            bad[:1] = np.nan
+            raises(ValueError, linalg.lu_solve, factor, bad, check_finite=bool(draw.integers(0, 2)) and len(bad) > 0 and comm is None)
+    assert (own == before[0]).all() and (own_b == before[1]).all()
+    if n > 1:
+        singular = full.copy()
+        singular[:, n // 2] = 0
+        assert raises(np.linalg.LinAlgError, linalg.lu_factor, mine(singular, cuts), comm=group).position == n // 2
+    # What a matrix is taken for.
+    spd = full @ full.T + np.eye(n)
+    spd = (spd + spd.T) / 2
+    expected = np.linalg.solve(spd, b) if b.size else np.zeros(b.shape)
+    for assumed in (None, "gen", "sym", "her", "pos", "positive definite"):
+        found, text = warned(linalg.solve, shaped(mine(spd, cuts)), own_b, assume_a=assumed, comm=group)
+        close(whole(found), expected, 1e3)
+        assert not text, text
+    if n > 1 and b.size:
+        for what, matrix in (("not symmetric", spd + np.triu(np.full((n, n), 1e-3), 1)), ("not positive definite", spd - 2 * np.diag(np.diag(spd)))):
+            inverse = np.abs(np.linalg.inv(matrix)).max()
+            found, text = warned(linalg.solve, mine(matrix, cuts), own_b, assume_a="pos", comm=group)
+            close(whole(found), np.linalg.solve(matrix, b), max(1, inverse)**2 * 1e3)
+            assert what in text, text
+            close(whole(linalg.solve(mine(matrix, cuts), own_b, assume_a="sym", comm=group)), whole(found), max(1, inverse)**2 * 1e3)
+        raises(np.linalg.LinAlgError, linalg.solve, mine(np.zeros((n, n)), cuts), own_b, assume_a="pos", comm=group)
+    raises(ValueError, linalg.solve, own, own_b, assume_a="banded", comm=group)
+    raises(NotImplementedError, linalg.solve, own, own_b, transposed=True, comm=group)
+
+
 def cg_case():
     n, right = int(draw.integers(1, 120)), int(draw.integers(1, 4))
     a = scipy.sparse.random(n, n, 0.1, random_state=int(draw.integers(1 << 30)))
@@ -269,7 +338,6 @@ def single_cases():
     a = np.eye(4) * 2
     assert linalg.inv(a, overwrite_a=True) is a and a[0, 0] == 0.5
     hilbert = scipy.linalg.hilbert(14)
-    import warnings
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         linalg.solve(hilbert, np.ones(14))
@@ -298,6 +366,34 @@ def single_cases():
             close(terrace.io.load(out), linalg.solveh_banded(ab, np.ones(3)))
             assert subprocess.run([program, "gf2", "rank", path + ":/bits", "--quiet"], capture_output=True, text=True,
                                   check=True).stdout.strip() == "70"
+        a, b = draw.uniform(-1, 1, (65, 65)), draw.uniform(-1, 1, (65, 3))  # factors go both ways
+        system, of_us, of_program = (os.path.join(folder, name) for name in ("s.h5", "of_us.h5", "of_program.h5"))
+        terrace.io.save(system, A=a, b=b)
+        factor = linalg.lu_factor(a)
+        terrace.io.save_factor(of_us, factor)
+        raises(ValueError, terrace.io.save_factor, of_us, factor)
+        terrace.io.save_factor(of_us, factor, overwrite=True)
+        expected = np.linalg.solve(a, b)
+        close(terrace.io.load_factor(of_us + ":/factor", a).solve(b), expected)
+        lu, piv = terrace.io.load(of_us + ":/factor"), terrace.io.load(of_us + ":/pivots")
+        close(np.tril(lu, -1) @ np.triu(lu) + np.triu(lu), a[piv])
+        raises(ValueError, terrace.io.load_factor, of_us + ":/factor", a[:9, :9])
+        raises(ValueError, terrace.io.load_factor, system + ":/A", a)
+        raises(TypeError, linalg.lu_solve, (lu, piv), b)
+        error = raises(np.linalg.LinAlgError, terrace.io.load_factor(of_us + ":/factor", 2 * a).solve, b)  # of another matrix
+        assert "check" in str(error)
+        if program:
+            out = os.path.join(folder, "y.h5")
+            subprocess.run([program, "dense", "solve", system + ":/A", "--rhs", ":/b", "--factor", of_us + ":/factor", "-o", out, "--quiet"],
+                           check=True)
+            close(terrace.io.load(out), expected)
+            subprocess.run([program, "dense", "factor", system + ":/A", "-o", of_program, "--quiet"], check=True)
+            loaded = terrace.io.load_factor(of_program + ":/factor", a)
+            close(loaded.solve(b), expected)
+            assert loaded.slogdet == factor.slogdet
+            terrace.io.save(system, A=a @ a.T, b=b)
+            subprocess.run([program, "dense", "factor", system + ":/A", "--assume", "spd", "-o", of_program, "--force", "--quiet"], check=True)
+            assert "Cholesky" in str(raises(ValueError, terrace.io.load_factor, of_program + ":/factor", a @ a.T))
     start = time.perf_counter()
     subprocess.run([sys.executable, "-c", "import terrace, sys; assert 'mpi4py' not in sys.modules"], check=True)
     print(f"import terrace, with Python itself: {time.perf_counter() - start:.2f} s")
@@ -339,13 +435,13 @@ def device_cases():
 if comm is None:
     single_cases()
     device_cases()
-cases = (bits_case, band_case, dense_case, cg_case)
+cases = (bits_case, band_case, dense_case, cg_case, factor_case)
 ranks = comm
 for i in range(options.count):
     draw = np.random.default_rng([options.seed, i])
-    group = shared if i // 4 % 4 or backend != "auto" else ranks
+    group = shared if i // len(cases) % 4 or backend != "auto" else ranks
     try:
-        cases[i % 4]()
+        cases[i % len(cases)]()
     except BaseException:
         print(f"case {i} of seed {options.seed} on rank {rank} of {size}", flush=True)
         raise

@@ -281,10 +281,12 @@ TEMPLATE_TEST_CASE("a band wider than one wave of blocks is factored and solved"
   Progress progress(false, false);
   const Index n = std::is_same_v<TestType, Cpu> ? 1500 : 5000, m = n - 1000, width = 128;
   const BandShape s = band_shape(n, m, width);
-  const BandProblem<TestType> problem{
-      n, m, [=](Context<TestType>& who, Range columns, Index height, View<double, TestType> to) {
-        band_generate_spd(who.ahead, 3, n, m, columns.first, columns.count, height, height, to);
-      }};
+  const BandProblem<TestType> problem{n, m,
+                                      [=](Context<TestType>& who, Range columns, Index height,
+                                          Index ld, View<double, TestType> to) {
+                                        band_generate_spd(who.ahead, 3, n, m, columns.first,
+                                                          columns.count, height, ld, to);
+                                      }};
   BandTiles<TestType> a = band_tiles<TestType>(*c, s);
   for (const Range& columns : BlockCyclic{n, width, c->size()}.ranges(c->rank()))
     band_generate_spd(c->ahead, 3, n, m, columns.first, columns.count, m + 1, s.column(),

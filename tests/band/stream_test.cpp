@@ -245,6 +245,6 @@ TEMPLATE_TEST_CASE("a streamed band may be stopped at each slab, and by its feed
       if (calls++ == bad) throw Stopped();
       whole(columns, height, to, ld);
     };
-    REQUIRE_THROWS_AS((void)stream_factor(c, a, nullptr, progress, feed), Stopped);
+    REQUIRE_THROWS_AS((void)stream_factor<TestType>(c, a, nullptr, progress, feed), Stopped);
   }
 }

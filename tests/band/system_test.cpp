@@ -238,3 +238,49 @@ TEST_CASE("with the guard what fails its check is done once more") {
     CHECK_ALL(apart(*result, 1, x) < 1e-10);
   }
 }
+
+namespace {
+
+template <class B>
+void test_turning(Context<B>& c) {
+  for (const auto& [n, m] :
+       {std::pair<Index, Index>{1, 0}, {1, 3}, {70, 0}, {131, 5}, {90, 89}, {40, 60}}) {
+    const Entry a = spd(n, m);
+    BandReader from{n, m, {}};
+    from.diagonals = [&](Range columns, const io::Sink<double>& sink) {
+      for (Index at = 0; at < columns.count; at += 17) {  // in portions
+        const Index count = std::min<Index>(17, columns.count - at);
+        std::vector<double> rows(std::size_t((m + 1) * count), 0.0);
+        for (Index d = 0; d <= m; ++d)
+          for (Index k = 0; k < count; ++k)
+            if (const Index j = columns.first + at + k; j + d < n)
+              rows[std::size_t(d * count + k)] = a(j + d, j);
+        sink(at, count, rows.data());
+      }
+    };
+    const Index height = band_shape(n, m, 1).half_bandwidth + 1, ld = height + 3;
+    // Two neighbours, and one apart: columns of three ranges, one after the other.
+    const std::vector<Range> ranges{{0, n / 4}, {n / 4, n / 4}, {n - n / 3, n / 3}};
+    const Index count = 2 * (n / 4) + n / 3;
+    const Buffer<double, B> to(std::max<Index>(1, count * ld));
+    fill_zero(c.ahead, to.view());
+    turn_columns<B>(c, from, ranges, height, to.view(), ld);
+    std::vector<double> seen(std::size_t(to.size()));
+    download(c.ahead, seen.data(), to.view());
+    c.ahead.synchronize();
+    Index wrong = 0, column = 0;
+    for (const Range& range : ranges)
+      for (Index j = range.first; j < range.end(); ++j, ++column)
+        for (Index d = 0; d < ld; ++d)
+          wrong +=
+              seen[std::size_t(column * ld + d)] != (d < height && j + d < n ? a(j + d, j) : 0.0);
+    INFO("n = " << n << ", m = " << m);
+    CHECK_ALL(wrong == 0);
+  }
+}
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("diagonals become columns on the backend", "", TERRACE_BACKENDS) {
+  on<TestType>([](Context<TestType>& c) { test_turning(c); });
+}

@@ -1,9 +1,26 @@
 #include "src/gf2/backend.hpp"
+#include "distrib/agree.hpp"
+#include "distrib/imagined.hpp"
 #include "tests/support/test.hpp"
 
 using namespace terrace;
 using namespace terrace::gf2;
 using namespace terrace::test;
+
+TEST_CASE("ranks that are imagined say what this one says", "[backend]") {
+  const Control here = Control::self();
+  const Control many = imagined(here, 12, 8);
+  CHECK((is_imagined(many) && !is_imagined(here)));
+  CHECK((many.size() == 12 && many.rank() == 0 && many.local_size() == 8));
+  CHECK(imagined(here, 3, 8).local_size() == 3);
+  CHECK((many.reduce(Index(5), Reduce::sum) == 60 && many.reduce(Index(5), Reduce::max) == 5));
+  CHECK((many.gather_all(Index(7)) == std::vector<Index>(12, 7)));
+  CHECK((many.gather_all(std::string("x")) == std::vector<std::string>(12, "x")));
+  CHECK(many.broadcast("text", 11) == "text");
+  many.barrier();
+  CHECK_THROWS_AS(imagined(many, 2, 1), Error);
+  CHECK_THROWS_AS(collectively(many, [] { throw Error(Exit::usage, "a; b; c"); }), Error);
+}
 
 TEST_CASE("auto takes the GPU where every rank sees one, and the CPU for small work") {
   CHECK(choose_backend(true, {}).name == "cuda");

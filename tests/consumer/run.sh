@@ -37,7 +37,7 @@ start=$(date +%s%N)
 g++ -std=c++17 -Wall -Wextra -Wpedantic -Werror -I"$prefix/include" $(mpicc --showme:compile) -fsyntax-only "$work/all.cpp" -H 2>"$work/included"
 echo "headers: $((($(date +%s%N) - start) / 1000000)) ms"
 if grep -v 'include/terrace/' "$work/included" | grep -E '/(fmt|nlohmann|CLI|hdf5|nccl|cuda)'; then echo "public headers include these" >&2; exit 1; fi
-echo '#include <terrace/c.h>' >"$work/all.c"
+printf '#include <terrace/%s.h>\n' c hdf5 >"$work/all.c"
 gcc -std=c99 -Wall -Wextra -Wpedantic -Werror -I"$prefix/include" -DTERRACE_WITHOUT_MPI -fsyntax-only "$work/all.c"
 
 cmake -S "$source" -B "$work/build" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_BUILD_TYPE=Release -DEXAMPLES="$examples" \
@@ -55,10 +55,14 @@ for ranks in 2 3; do [ "$heat" = "$(mpiexec -n $ranks "$work/build/heat" 20 30 5
 for program in heat_c heat_f; do
   if [ -x "$work/build/$program" ]; then [ "$heat" = "$(mpiexec -n 3 "$work/build/$program" 20 30 5)" ]; fi
 done
+jumps=$(mpiexec -n 1 "$work/build/jumps" 150 5)
+echo "$jumps" | grep -F 'after 5 steps: probability 1.000000000, drift '
+for ranks in 2 3; do [ "$jumps" = "$(mpiexec -n $ranks "$work/build/jumps" 150 5)" ]; done
 export PYTHONPATH=$source/../../src/api/python TERRACE_LIBRARY=$prefix/lib/libterrace.so PYTHONDONTWRITEBYTECODE=1
 python=/usr/bin/python3  # with the packages of setup.sh
 [ "$heat" = "$($python "$examples/heat.py" 20 30 5)" ]
 if $python -c 'import mpi4py' 2>/dev/null; then [ "$heat" = "$(mpiexec -n 3 $python "$examples/heat.py" 20 30 5)" ]; fi
+for again in no yes; do [ "$jumps" = "$($python "$examples/jumps.py" 150 5 "$work/jumps.h5")" ]; done  # the second by the file
 $python "$examples/ldpc.py" 120 | grep -E '^rate 0.9: 12 checks, rank (9|10|11), '
 $python "$examples/beam.py" 40 | grep -F 'load at 1.00: tip moves 0.333333, by the formula 0.333333'
 $python "$examples/poisson.py" 30 | grep -E '^ +ic: [0-9]+ iterations, residual [0-9.]+e-1[0-9]'

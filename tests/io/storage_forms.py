@@ -72,6 +72,8 @@ def create(f, path, data, form):
         how.set_fill_value(fill)
     if has("neverfill"):
         how.set_fill_time(low.FILL_TIME_NEVER)
+    if has("sumfirst"):
+        how.set_fletcher32()
     if has("shufflelast"):
         how.set_deflate(4)
         how.set_shuffle()
@@ -151,6 +153,7 @@ chunked chunked_wide chunked_single chunked_grown chunked_shrunk chunked_early c
 chunked_partly_fill chunked_partly_early chunked_never chunked_never_fill chunked_never_early chunked_extensible
 chunked_big chunked_odd chunked_odd_nbit chunked_nbit chunked_scaleoffset chunked_lzf chunked_mask
 chunked_gzip chunked_shuffle chunked_shuffle_gzip chunked_shufflelast chunked_twice chunked_fletcher chunked_fletcher_gzip
+chunked_sumfirst_gzip chunked_sumfirst_shuffle chunked_sumfirst_fletcher chunked_partly_fletcher
 chunked_partly_gzip chunked_partly_fill_gzip chunked_grown_gzip chunked_shrunk_gzip chunked_neverfill chunked_gzip_single
 external external_pieces external_big external_partly""".split()
 storage = [s.replace("chunked_odd", "odd_chunked") for s in storage]

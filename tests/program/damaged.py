@@ -4,7 +4,6 @@
 damaged.py TERRACE [--tries 24] [--seed 1] [--jobs 2] [--layout NAME,...] [--only LAYOUT:BYTE:MASK] [--refused]
 
 --tries: damaged bytes per layout, drawn by the seed; 0: all, eight bits each. --refused: also says what h5py reads as before and terrace refuses.
-`virtual` runs when it is named: of a virtual dataset that lost rows h5py reads nothing, and terrace the rows that are left.
 Where h5py reads no number, the one flip is in the structure: the numbers are as before, or terrace refuses them.
 """
 import argparse
@@ -53,6 +52,15 @@ def put(f, name, data, layout="contiguous", attrs=None, **how):
     for key, value in (attrs or {}).items():
         made.attrs[key] = value
     return made
+
+
+def filtered(f, *filters):
+    """Filters in any order; h5py's options have one."""
+    plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    plist.set_chunk((4, 2))
+    for name in filters:
+        getattr(plist, "set_" + name)(*([4] if name == "deflate" else []))
+    h5py.Dataset(h5py.h5d.create(f.id, b"A", h5py.h5t.IEEE_F64LE, h5py.h5s.create_simple(NUMBERS.shape), plist))[...] = NUMBERS
 
 
 def virtual(f):
@@ -109,6 +117,9 @@ LAYOUTS = {  # name: what is written, HDF5's versions, options of the file
     "gzip": (lambda f: put(f, "A", NUMBERS, chunks=(4, 2), compression="gzip", shuffle=True), None),
     "gzip newest": (lambda f: put(f, "A", NUMBERS, chunks=(4, 2), compression="gzip", shuffle=True), NEWEST),
     "fletcher": (lambda f: put(f, "A", NUMBERS, chunks=(4, 2), fletcher32=True), None),
+    "gzip fletcher": (lambda f: filtered(f, "deflate", "fletcher32"), None),
+    "fletcher gzip": (lambda f: filtered(f, "fletcher32", "deflate"), None),
+    "all filters": (lambda f: filtered(f, "shuffle", "fletcher32", "deflate", "fletcher32"), NEWEST),
     "partly": (lambda f: put(f, "A", NUMBERS, "partly", fillvalue=2.5), None),
     "grown": (lambda f: put(f, "A", NUMBERS, chunks=(4, 2), maxshape=(None, None)), NEWEST),
     "compact": (lambda f: put(f, "A", NUMBERS, "compact"), None),
@@ -334,7 +345,7 @@ def main():
     parser.add_argument("--tries", type=int, default=24)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--layout", type=lambda x: x.split(","), default=[x for x in LAYOUTS if x != "virtual"])
+    parser.add_argument("--layout", type=lambda x: x.split(","), default=list(LAYOUTS))
     parser.add_argument("--only")
     parser.add_argument("--refused", action="store_true")
     options = parser.parse_args()

@@ -24,7 +24,7 @@ void near(const Work& work, double measured) {
 }
 
 BitWork bits(const Machine& on, const std::string& command, const std::string& method, Index n) {
-  return {on, command, method, n, n, 0, 1024};
+  return {on, command, method, n, n, 0, on.device && method != "tables" && n >= 65536 ? 4096 : 512};
 }
 BandAmounts band(const Machine& on, const std::string& method, Index n, Index m, Index chain,
                  double flops, Index nrhs = 0) {
@@ -51,6 +51,32 @@ TEST_CASE("seconds are amounts by rates and efficiencies", "[predict]") {
   CHECK(predict(work, rates).solve == 11);
   work.beside = {{Rate::memory, 120}};
   CHECK(predict(work, rates).solve == 12);
+}
+
+TEST_CASE("steps are replayed on two lanes, slower beside an update", "[predict]") {
+  Rates rates;
+  rates[Rate::second] = 1;
+  const auto seconds = [](double s) { return Terms{{Rate::second, s}}; };
+  Steps steps{2, [&](Index k) {
+                return Step{seconds(k == 0 ? 1 : 4), seconds(0.5), seconds(0.25), seconds(3)};
+              }};
+  // choose 1, share 0.5, next 0.25: 1.75; rest until 4.75, beside 3 of which 2 of choose 4 are done,
+  // the other 2 until 6.75; share 7.25; next 7.5; rest 10.5.
+  CHECK(replay(steps, rates) == 10.5);
+  steps.share_after_update = true;
+  CHECK(replay(steps, rates) == 10.5);
+  // choose(1) begins at 1.5 + 1.5 * 0.25, and ends at 1.875 + 2.625 + (4 - 2.625 / 1.5) = 6.75.
+  steps.next_ahead = true;
+  CHECK(replay(steps, rates) == 10.25);
+}
+
+TEST_CASE("many ranks are many hosts, which speak by messages of more hops", "[predict]") {
+  const auto seconds = [](int ranks, int per_host) {
+    BitWork w = bits({ranks, true, 1, per_host}, "echelon", "tensor cores", 131072);
+    return predict(bit_work(w), built_in_rates(true, 1)).solve;
+  };
+  CHECK(seconds(8, 8) < seconds(8, 1));
+  CHECK(seconds(64, 8) < seconds(64, 2));
 }
 
 TEST_CASE("every method has an estimate on every machine", "[predict]") {

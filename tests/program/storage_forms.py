@@ -167,6 +167,46 @@ with open("cut.h5", "wb") as f:
 for name in ("gone", "cut"):
     refused(f"dense invert lost.h5:/{name} -o z.h5", "lost.h5:/" + name)
 
+# Of a virtual dataset whose part has lost rows, HDF5 reads what memory holds; whole parts of another size end its reading.
+whole = h5py.VirtualLayout((n, n), "f8")
+whole[...] = h5py.VirtualSource("part.h5", "x", (n, n))
+halves = h5py.VirtualLayout((n, n), "f8")
+for half in (slice(0, n // 2), slice(n // 2, n)):
+    halves[half] = h5py.VirtualSource("part.h5", "x", (n, n))[half]
+with h5py.File("virtual.h5", "w") as f:
+    f.create_virtual_dataset("whole", whole)
+    f.create_virtual_dataset("halves", halves)
+for rows in (n, n - 3, n + 3):
+    with h5py.File("part.h5", "w") as f:
+        f["x"] = np.resize(A, (rows, n))
+    for name in ("whole", "halves"):
+        if rows == n or (rows > n and name == "halves"):
+            run(f"convert virtual.h5:/{name} v.npy --force")
+            check(f"{name} of {rows} rows", np.array_equal(np.load("v.npy"), A))
+        else:
+            refused(f"convert virtual.h5:/{name} v.npy --force", "a part of the virtual dataset does not fit: x in part.h5", f"virtual.h5:/{name}")
+
+# Filters in every order; a sum that is wrong is told.
+orders = [[1], [1, 2], [2, 1], [3, 1, 2], [1, 3, 2], [2, 3, 1], [1, 2, 1]]  # 1: check sums, 2: gzip, 3: shuffle
+with h5py.File("filters.h5", "w") as f:
+    for k, order in enumerate(orders):
+        plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        plist.set_chunk((17, 9))
+        for one in order:
+            {1: plist.set_fletcher32, 2: lambda: plist.set_deflate(4), 3: plist.set_shuffle}[one]()
+        h5py.Dataset(h5py.h5d.create(f.id, b"A%d" % k, h5py.h5t.IEEE_F64LE, h5py.h5s.create_simple((n, n)), plist))[...] = A
+for k, order in enumerate(orders):
+    run(f"convert filters.h5:/A{k} v.npy --force", ranks=1 + k % 2)
+    check(f"filters {order}", np.array_equal(np.load("v.npy"), A))
+with h5py.File("filters.h5", "r+") as f:
+    for k in range(len(orders)):
+        mask, chunk = f[f"A{k}"].id.read_direct_chunk((17, 9))
+        chunk = bytearray(chunk)
+        chunk[len(chunk) // 2] ^= 4
+        f[f"A{k}"].id.write_direct_chunk((17, 9), bytes(chunk), mask)
+for k in range(len(orders)):
+    refused(f"convert filters.h5:/A{k} v.npy --force", "a filtered chunk is damaged", f"filters.h5:/A{k}")
+
 # A network that fails while chunks are exchanged ends the job, and says where.
 compiler = shutil.which("cc")
 if compiler and os.environ.get("TERRACE_SANITIZE") is None:

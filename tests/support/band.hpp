@@ -13,14 +13,16 @@ using Entry = std::function<double(Index i, Index j)>;  // A[i, j], i >= j
 template <class B>
 band::BandProblem<B> band_problem(Index n, Index m, Entry entry) {
   const Index clipped = std::clamp<Index>(m, 0, std::max<Index>(n - 1, 0));
-  return {n, clipped, [=](Context<B>& c, Range columns, Index height, View<double, B> to) {
-            std::vector<double> host(std::size_t(columns.count * height), 0.0);
-            for (Index j = 0; j < columns.count; ++j)
-              for (Index d = 0; d < height && columns.first + j + d < n; ++d)
-                host[std::size_t(j * height + d)] = entry(columns.first + j + d, columns.first + j);
-            upload(c.ahead, to.slice(0, columns.count * height), host.data());
-            c.ahead.synchronize();
-          }};
+  return {
+      n, clipped, [=](Context<B>& c, Range columns, Index height, Index ld, View<double, B> to) {
+        std::vector<double> host(std::size_t(columns.count * height), 0.0);
+        for (Index j = 0; j < columns.count; ++j)
+          for (Index d = 0; d < height && columns.first + j + d < n; ++d)
+            host[std::size_t(j * height + d)] = entry(columns.first + j + d, columns.first + j);
+        if (columns.count > 0)
+          copy_rows<double, B>(c.ahead, to.data, ld, host.data(), height, height, columns.count);
+        c.ahead.synchronize();
+      }};
 }
 
 /// Columns of a formula, as a caller has them in memory.

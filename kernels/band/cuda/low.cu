@@ -1,6 +1,7 @@
 // Roofline: the load reads 8 bytes and writes 2 per number of the band, HBM. Reached:
 // jobs/results/band.md.
 #include "kernels/band/cuda/low.cuh"
+#include "kernels/base/assumed.hpp"
 
 namespace terrace::band {
 namespace {
@@ -71,10 +72,7 @@ __global__ void status_kernel(const unsigned long long* failed, Index* status) {
 }  // namespace
 
 bool band_low_available(Cuda) {
-  int device = 0, bytes = 0;
-  check(cudaGetDevice(&device));
-  check(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
-  return current_cuda_device().compute_capability >= 90 && bytes >= 224 * 1024;
+  return current_cuda_device().compute_capability >= 90 && shared_bytes_of_block() >= 224 * 1024;
 }
 
 Index band_low_words(Cuda, BandShape s) { return Factor(s, nullptr).words(); }

@@ -17,6 +17,7 @@
 // Four warps of their own bring operands by asynchronous copies (16 columns of each tile a stage);
 // the others multiply on the FP64 tensor cores.
 #include "kernels/band/parts.hpp"
+#include "kernels/base/assumed.hpp"
 
 #include "kernels/band/cuda/parts_diagonal.cuh"
 #include "kernels/band/cuda/parts_producer.cuh"
@@ -105,10 +106,7 @@ struct Scratch {
 }  // namespace
 
 bool band_parts_available(Cuda) {
-  int device = 0, bytes = 0;
-  check(cudaGetDevice(&device));
-  check(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
-  return current_cuda_device().compute_capability >= 90 && bytes >= 220 * 1024;
+  return current_cuda_device().compute_capability >= 90 && shared_bytes_of_block() >= 220 * 1024;
 }
 
 Index band_factor_scratch(Cuda, BandShape s, std::span<const BandPart<Cuda>> parts) {

@@ -10,6 +10,7 @@
 #include <limits>
 #include <string>
 
+#include "kernels/base/assumed.hpp"
 #include "kernels/base/buffer.hpp"
 #include "kernels/base/error.hpp"
 #include "kernels/base/kept_memory.hpp"
@@ -109,7 +110,10 @@ Index process_free() {
 
 }  // namespace
 
-Index available_host_bytes() { return std::min(host_free(), process_free()); }
-bool process_memory_is_limited() { return process_free() < host_free(); }
+Index available_host_bytes() {
+  const AssumedDevice* const assumed = assumed_device();
+  return assumed ? assumed->host_bytes : std::min(host_free(), process_free());
+}
+bool process_memory_is_limited() { return !assumed_device() && process_free() < host_free(); }
 
 }  // namespace terrace

@@ -42,7 +42,8 @@ bool spin_until(const Ready& ready) {
   return false;
 }
 
-/// Workers that sleep when no job comes for a while; the calling thread works too.
+/// Workers that sleep when no job comes for a while; the calling thread works too, and waits for no
+/// worker that has not begun: where all is done before a sleeping worker wakes, it is not missed.
 class Pool {
  public:
   explicit Pool(int threads) {
@@ -63,12 +64,13 @@ class Pool {
       piece_ = &piece;
       count_ = count;
       next_ = 0;
-      busy_ = int(workers_.size());
+      inside_.store(0, std::memory_order_release);
       ++job_;
     }
     wake_.notify_all();
     work();
-    const auto done = [this] { return busy_.load(std::memory_order_acquire) == 0; };
+    inside_ -= closed;
+    const auto done = [this] { return inside_.load(std::memory_order_acquire) == -closed; };
     if (!spin_until(done)) {
       std::unique_lock lock(mutex_);
       done_.wait(lock, done);
@@ -90,11 +92,19 @@ class Pool {
       }
       if (closing_) return;
       seen = job_;
+      if (!enter()) continue;
       work();
-      if (busy_.fetch_sub(1, std::memory_order_acq_rel) > 1) continue;
+      if (inside_.fetch_sub(1, std::memory_order_acq_rel) != 1 - closed) continue;
       const std::lock_guard lock(mutex_);
       done_.notify_one();
     }
+  }
+  /// False: the job is done. It may be one job later than the one that was seen.
+  bool enter() {
+    int count = inside_.load(std::memory_order_relaxed);
+    while (count >= 0)
+      if (inside_.compare_exchange_weak(count, count + 1, std::memory_order_acquire)) return true;
+    return false;
   }
   void work() {
     inside_a_piece = true;
@@ -114,7 +124,8 @@ class Pool {
   const std::function<void(Index)>* piece_ = nullptr;
   Index count_ = 0;
   std::atomic<Index> next_ = 0;
-  std::atomic<int> busy_ = 0;
+  static constexpr int closed = 1 << 30;
+  std::atomic<int> inside_ = -closed;  ///< workers in the job; minus `closed`: no more may begin
   std::atomic<std::uint64_t> job_ = 0;
   std::atomic<bool> closing_ = false;
   std::exception_ptr failure_;

@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "kernels/base/assumed.hpp"
 #include "kernels/base/callers.hpp"
 #include "kernels/base/cuda/runtime.cuh"
 #include "kernels/base/graph.hpp"
@@ -77,6 +78,7 @@ struct Stream<Cuda>::State {
 };
 
 Stream<Cuda>::Stream(Priority priority) : state_(std::make_shared<State>()) {
+  if (assumed_device()) return;
   int least = 0, greatest = 0;
   check(cudaDeviceGetStreamPriorityRange(&least, &greatest));
   check(cudaStreamCreateWithPriority(&state_->stream, cudaStreamNonBlocking,
@@ -204,6 +206,7 @@ void wait_for_caller(void* stream) {
 }
 
 int cuda_device_count() {
+  if (assumed_device()) return 1;
   int count = 0;
   if (cudaGetDeviceCount(&count) != cudaSuccess) {
     cudaGetLastError();
@@ -213,6 +216,7 @@ int cuda_device_count() {
 }
 
 DeviceInfo describe_cuda_device(int ordinal) {
+  if (const AssumedDevice* const assumed = assumed_device()) return assumed->info;
   cudaDeviceProp p{};
   check(cudaGetDeviceProperties(&p, ordinal));
   DeviceInfo info;
@@ -233,6 +237,7 @@ DeviceInfo describe_cuda_device(int ordinal) {
 }
 
 DeviceInfo current_cuda_device() {
+  if (const AssumedDevice* const assumed = assumed_device()) return assumed->info;
   int ordinal = 0;
   check(cudaGetDevice(&ordinal));
   DeviceInfo info = describe_cuda_device(ordinal);
@@ -243,7 +248,16 @@ DeviceInfo current_cuda_device() {
   return info;
 }
 
+Index shared_bytes_of_block() {
+  if (const AssumedDevice* const assumed = assumed_device()) return assumed->shared_bytes;
+  int device = 0, bytes = 0;
+  check(cudaGetDevice(&device));
+  check(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
+  return bytes;
+}
+
 DeviceInfo select_cuda_device(int ordinal) {
+  if (assumed_device()) return current_cuda_device();
   check(cudaSetDevice(ordinal));
   device_selected = true;
   check(cudaFree(nullptr));  // creates the context

@@ -49,7 +49,7 @@ void load_panel(const Stream<Cpu>& stream, const Rows<Cpu>& rows, const Panel<Cp
                 bool fresh) {
   stream.run([=] {
     if (fresh) panel.info.data[0] = -1;
-    parallel_ranges(rows.slots, 64, [&](Index from, Index to) {
+    parallel_ranges(rows.slots, piece_rows(panel.width, 64), [&](Index from, Index to) {
       load_strip(strip_of(rows, panel), rows.a.data + panel.first, rows.ld, from, to);
     });
   });
@@ -221,7 +221,9 @@ void solve_lower(const Stream<Cpu>& stream, const Panel<Cpu>& panel, Index lengt
     double* const packed = factors_of(panel).packed;
     pack_lower(solve.l, solve.ld, panel.width, packed);
     solve.packed = packed;
-    parallel_ranges(ceil_div(length, sliver_columns()), 4, [&](Index begin, Index end) {
+    const double flops = double(sliver_columns() * panel.width * panel.width);
+    const Index grain = std::max<Index>(4, Index(std::ceil(least_flops / flops)));
+    parallel_ranges(ceil_div(length, sliver_columns()), grain, [&](Index begin, Index end) {
       LowerSolve piece = solve;
       piece.begin = begin;
       piece.end = end;
@@ -235,7 +237,7 @@ void collect_rows(const Stream<Cpu>& stream, const Rows<Cpu>& rows, View<const I
                   Index from, View<double, Cpu> out) {
   stream.run([=] {
     const Index length = rows.columns - from;
-    parallel_ranges(list.size, 16, [&](Index begin, Index end) {
+    parallel_ranges(list.size, piece_rows(length, 16), [&](Index begin, Index end) {
       for (Index i = begin; i < end; ++i)
         std::memcpy(out.data + i * length, rows.a.data + list.data[i] * rows.ld + from,
                     std::size_t(length) * sizeof(double));
@@ -247,7 +249,7 @@ template <>
 void place_rows(const Stream<Cpu>& stream, Index length, View<const Index, Cpu> position,
                 View<const double, Cpu> packed, View<double, Cpu> out) {
   stream.run([=] {
-    parallel_ranges(position.size, 16, [&](Index begin, Index end) {
+    parallel_ranges(position.size, piece_rows(length, 16), [&](Index begin, Index end) {
       for (Index i = begin; i < end; ++i)
         std::memcpy(out.data + i * length, packed.data + position.data[i] * length,
                     std::size_t(length) * sizeof(double));
@@ -272,7 +274,8 @@ void update(const Stream<Cpu>& stream, const Rows<Cpu>& rows, const Panel<Cpu>& 
     Index width = piece_columns;  // cut where slivers end, but for the first and the last column
     const auto across = [&] { return ceil_div(c1 - from, width) - (c0 - from) / width; };
     const auto pieces = [&] { return ceil_div(all, height) * across(); };
-    while (threads > 1 && pieces() < 4 * threads) {
+    const double flops = 2 * double(all) * double((c1 - c0) * panel.width);
+    while (threads > 1 && double(pieces()) < std::min(4.0 * double(threads), flops / least_flops)) {
       if (width > least_columns) {
         width -= least_columns;
       } else if (height > least_rows) {

@@ -1,10 +1,21 @@
 // Where the parts of a panel lie on the CPU.
 #pragma once
+#include <algorithm>
+
 #include "kernels/dense/cpu/panel.hpp"
 #include "kernels/dense/cpu/product.hpp"
 #include "kernels/dense/dense.hpp"
 
 namespace terrace::dense {
+
+// A piece of work for a thread is worth what waking the thread costs: some 20 us.
+constexpr Index least_numbers = Index(1) << 14;  // that are copied
+constexpr double least_flops = 1e6;
+
+/// Rows of a piece, at least `rows`, where each copies so many numbers.
+inline Index piece_rows(Index numbers, Index rows) {
+  return round_up(std::max(rows, least_numbers / std::max<Index>(1, numbers)), rows);
+}
 
 inline Slivers slivers_of(const Panel<Cpu>& panel) {
   return {panel.n.data, sliver_stride(panel.block)};

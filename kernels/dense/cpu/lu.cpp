@@ -83,14 +83,15 @@ void retire_rows(const Stream<Cpu>& stream, const Rows<Cpu>& rows, const Panel<C
       id.push_back(ids.data[p]);
       if (sizes.size > 0) size.push_back(sizes.data[p]);
     }
+    const Index grain = piece_rows(rows.columns - left, 16);
     if (keep)
-      parallel_ranges(count, 16, [&](Index begin, Index end) {
+      parallel_ranges(count, grain, [&](Index begin, Index end) {
         for (Index i = begin; i < end; ++i)
           copy_doubles(room.data + i * rows.columns, retiring.row(list[std::size_t(i)]),
                        panel.first);
       });
     const Moves moves = moves_of(list, top);
-    parallel_ranges(Index(moves.to.size()), 16, [&](Index begin, Index end) {
+    parallel_ranges(Index(moves.to.size()), grain, [&](Index begin, Index end) {
       for (Index m = begin; m < end; ++m) {
         const Index to = moves.to[std::size_t(m)], source = moves.from[std::size_t(m)];
         copy_doubles(retiring.row(to) + left, retiring.row(source) + left, rows.columns - left);
@@ -100,7 +101,7 @@ void retire_rows(const Stream<Cpu>& stream, const Rows<Cpu>& rows, const Panel<C
         if (sizes.size > 0) sizes.data[to] = sizes.data[source];
       }
     });
-    parallel_ranges(count, 16, [&](Index begin, Index end) {
+    parallel_ranges(count, grain, [&](Index begin, Index end) {
       for (Index i = begin; i < end; ++i) {
         const Index t = place[std::size_t(i)];
         retiring.place(top + i, t, keep ? room.data + i * rows.columns : nullptr);
@@ -112,9 +113,10 @@ void retire_rows(const Stream<Cpu>& stream, const Rows<Cpu>& rows, const Panel<C
     for (Index s = panel.skip; s < top + count; ++s) clear_panel_row(n, panel.width, s);
     std::fill_n(pivot_flags(rows, panel), rows.slots, 0.0);
     if (keep)
-      parallel_ranges(rows.slots - top - count, 64, [&](Index begin, Index end) {
-        for (Index s = begin; s < end; ++s) retiring.keep(top + count + s);
-      });
+      parallel_ranges(rows.slots - top - count, piece_rows(panel.width, 64),
+                      [&](Index begin, Index end) {
+                        for (Index s = begin; s < end; ++s) retiring.keep(top + count + s);
+                      });
   });
 }
 

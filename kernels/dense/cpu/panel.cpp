@@ -17,7 +17,7 @@ namespace terrace::dense {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
-constexpr Index team_rows = 192;  // for each thread at least, or waiting takes longer than the work
+constexpr Index team_rows = 256;  // for each thread at least, or waiting takes longer than the work
 constexpr Index most_threads = 64;
 constexpr Index piece_slivers = 256;  // of a step without a team
 
@@ -162,7 +162,7 @@ void factor_strip(const Strip& strip, const Factors& factors, Index first, bool 
   std::atomic<int> late = 0;
   const bool alone = panels_alone.load() > 0;
   if (alone) --panels_alone;
-  const Index most = alone ? 1 : std::min(most_threads, ceil_div(strip.rows, team_rows));
+  const Index most = alone ? 1 : std::clamp<Index>(strip.rows / team_rows, 1, most_threads);
   parallel_team(most, [&](const Team& team) {
     const Index begin = count * team.rank / team.size, end = count * (team.rank + 1) / team.size;
     double u[inner_width]

@@ -4,7 +4,8 @@
 !   call check(terrace_open(comm, c_null_ptr, ranks))   ! comm: an integer handle, or comm%MPI_VAL
 !
 ! Arrays are rows of each rank, row-major as in C: element (i, j) of a dense matrix is a(j, i) here.
-! A band by columns (layout 1) is LAPACK's ab(ldab, n), and a vector is a vector.
+! A band by columns (layout 1) is LAPACK's ab(ldab, n), and a vector is a vector. Names of files end
+! with c_null_char: 'system.h5:/A'//c_null_char.
 module terrace
   use, intrinsic :: iso_c_binding
   implicit none
@@ -46,8 +47,16 @@ module terrace
      character(kind=c_char) :: reason(32)
   end type terrace_cg_result
 
+  type, bind(c), public :: terrace_shape
+     integer(c_int) :: kind, is_vector
+     integer(c_int64_t) :: rows, columns, half_bandwidth, nonzeros
+  end type terrace_shape
+
   public :: terrace_open, terrace_open_alone, terrace_close, terrace_message, terrace_error_position, &
-       terrace_dense_invert, terrace_dense_solve, terrace_band_solve, terrace_band_factor_make, &
+       terrace_dense_invert, terrace_dense_solve, terrace_dense_solve_assuming, terrace_dense_factor_make, &
+       terrace_dense_factor_solve, terrace_dense_factor_free, terrace_hdf5_look, terrace_hdf5_read, &
+       terrace_hdf5_read_factor, terrace_hdf5_create, terrace_hdf5_write, terrace_hdf5_write_factor, &
+       terrace_hdf5_commit, terrace_hdf5_close, terrace_band_solve, terrace_band_factor_make, &
        terrace_band_factor_solve, terrace_band_factor_free, terrace_gf2_rank, terrace_cg_csr32, &
        terrace_cg_solve, terrace_cg_update_csr, terrace_cg_free
 
@@ -89,6 +98,85 @@ module terrace
        real(c_double), intent(inout) :: b(*)
        type(terrace_report), intent(out) :: report
      end function terrace_dense_solve
+     integer(c_int) function terrace_dense_solve_assuming(context, assume, n, first, count, a, lda, nrhs, b, ldb, &
+          report) bind(c)
+       import :: c_int, c_int64_t, c_ptr, c_double, terrace_report
+       type(c_ptr), value :: context
+       integer(c_int), value :: assume
+       integer(c_int64_t), value :: n, first, count, lda, nrhs, ldb
+       real(c_double), intent(in) :: a(*)
+       real(c_double), intent(inout) :: b(*)
+       type(terrace_report), intent(out) :: report
+     end function terrace_dense_solve_assuming
+     integer(c_int) function terrace_dense_factor_make(context, n, first, count, a, lda, factor, report) bind(c)
+       import :: c_int, c_int64_t, c_ptr, c_double, terrace_report
+       type(c_ptr), value :: context
+       integer(c_int64_t), value :: n, first, count, lda
+       real(c_double), intent(in) :: a(*)
+       type(c_ptr), intent(out) :: factor
+       type(terrace_report), intent(out) :: report
+     end function terrace_dense_factor_make
+     integer(c_int) function terrace_dense_factor_solve(factor, first, count, nrhs, b, ldb, report) bind(c)
+       import :: c_int, c_int64_t, c_ptr, c_double, terrace_report
+       type(c_ptr), value :: factor
+       integer(c_int64_t), value :: first, count, nrhs, ldb
+       real(c_double), intent(inout) :: b(*)
+       type(terrace_report), intent(out) :: report
+     end function terrace_dense_factor_solve
+     subroutine terrace_dense_factor_free(factor) bind(c)
+       import :: c_ptr
+       type(c_ptr), value :: factor
+     end subroutine terrace_dense_factor_free
+     integer(c_int) function terrace_hdf5_look(context, location, shape) bind(c)
+       import :: c_int, c_ptr, c_char, terrace_shape
+       type(c_ptr), value :: context
+       character(kind=c_char), intent(in) :: location(*)
+       type(terrace_shape), intent(out) :: shape
+     end function terrace_hdf5_look
+     integer(c_int) function terrace_hdf5_read(context, location, first, count, columns, a, lda) bind(c)
+       import :: c_int, c_int64_t, c_ptr, c_char, c_double
+       type(c_ptr), value :: context
+       character(kind=c_char), intent(in) :: location(*)
+       integer(c_int64_t), value :: first, count, columns, lda
+       real(c_double), intent(inout) :: a(*)
+     end function terrace_hdf5_read
+     integer(c_int) function terrace_hdf5_read_factor(context, location, n, first, count, a, lda, factor, report) bind(c)
+       import :: c_int, c_int64_t, c_ptr, c_char, c_double, terrace_report
+       type(c_ptr), value :: context
+       character(kind=c_char), intent(in) :: location(*)
+       integer(c_int64_t), value :: n, first, count, lda
+       real(c_double), intent(in) :: a(*)
+       type(c_ptr), intent(out) :: factor
+       type(terrace_report), intent(out) :: report
+     end function terrace_hdf5_read_factor
+     integer(c_int) function terrace_hdf5_create(context, target, overwrite, output) bind(c)
+       import :: c_int, c_ptr, c_char
+       type(c_ptr), value :: context
+       character(kind=c_char), intent(in) :: target(*)
+       integer(c_int), value :: overwrite
+       type(c_ptr), intent(out) :: output
+     end function terrace_hdf5_create
+     integer(c_int) function terrace_hdf5_write(output, name, rows, first, count, columns, a, lda, vector) bind(c)
+       import :: c_int, c_int64_t, c_ptr, c_char, c_double
+       type(c_ptr), value :: output
+       character(kind=c_char), intent(in) :: name(*)
+       integer(c_int64_t), value :: rows, first, count, columns, lda
+       real(c_double), intent(in) :: a(*)
+       integer(c_int), value :: vector
+     end function terrace_hdf5_write
+     integer(c_int) function terrace_hdf5_write_factor(output, name, factor, matrix) bind(c)
+       import :: c_int, c_ptr, c_char
+       type(c_ptr), value :: output, factor
+       character(kind=c_char), intent(in) :: name(*), matrix(*)
+     end function terrace_hdf5_write_factor
+     integer(c_int) function terrace_hdf5_commit(output) bind(c)
+       import :: c_int, c_ptr
+       type(c_ptr), value :: output
+     end function terrace_hdf5_commit
+     subroutine terrace_hdf5_close(output) bind(c)
+       import :: c_ptr
+       type(c_ptr), value :: output
+     end subroutine terrace_hdf5_close
      integer(c_int) function terrace_band_solve(context, n, m, first, count, ab, ldab, layout, upper, mixed, &
           nrhs, b, ldb, report) bind(c)
        import :: c_int, c_int64_t, c_ptr, c_double, terrace_report

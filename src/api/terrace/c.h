@@ -90,8 +90,25 @@ TERRACE_C int terrace_dense_invert(terrace_context*, int64_t n, int64_t first, i
 TERRACE_C int terrace_dense_solve(terrace_context*, int64_t n, int64_t first, int64_t count,
                                   const double* a, int64_t lda, int64_t nrhs, double* b,
                                   int64_t ldb, terrace_report* report);
+/* As terrace_dense_solve, of a matrix that may be symmetric positive definite: by Cholesky, and by LU
+ * with a warning where it is not; TERRACE_LOOKS_SPD: tried where a few rows look so. */
+enum terrace_assume { TERRACE_GENERAL = 0, TERRACE_SPD = 1, TERRACE_LOOKS_SPD = 2 };
+TERRACE_C int terrace_dense_solve_assuming(terrace_context*, int assume, int64_t n, int64_t first,
+                                           int64_t count, const double* a, int64_t lda,
+                                           int64_t nrhs, double* b, int64_t ldb,
+                                           terrace_report* report);
 TERRACE_C int terrace_dense_determinant(terrace_context*, int64_t n, int64_t first, int64_t count,
                                         const double* a, int64_t lda, terrace_report* report);
+
+/* L and U, kept; the matrix is not needed any more. Any number of right-hand sides, none too. */
+typedef struct terrace_dense_factor terrace_dense_factor;
+TERRACE_C int terrace_dense_factor_make(terrace_context*, int64_t n, int64_t first, int64_t count,
+                                        const double* a, int64_t lda, terrace_dense_factor** out,
+                                        terrace_report* report);
+TERRACE_C int terrace_dense_factor_solve(terrace_dense_factor*, int64_t first, int64_t count,
+                                         int64_t nrhs, double* b, int64_t ldb,
+                                         terrace_report* report);
+TERRACE_C void terrace_dense_factor_free(terrace_dense_factor*); /* NULL is nothing */
 
 /* A band of m + 1 numbers for each column, columns first .. first + count - 1 of this rank; `layout`
  * 0: rows of diagonals, as SciPy; 1: by columns, as LAPACK. `upper` 1 or 0. */

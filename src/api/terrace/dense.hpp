@@ -1,5 +1,5 @@
-// General dense matrices of doubles: inverse, systems, determinant; Gauss-Jordan elimination with
-// partial pivoting, distributed over all ranks.
+// General dense matrices of doubles: inverse by Gauss-Jordan elimination; systems, factors that solve
+// again and determinants by LU; with partial pivoting, distributed over all ranks.
 #pragma once
 #include <terrace/context.hpp>
 
@@ -26,13 +26,45 @@ struct Options {
 /// own. Throws Code::outcome with the column when A is singular, and leaves `a` as it was.
 TERRACE_API Report invert(Context& context, std::int64_t n, Local<double> a, const Options& = {});
 
-/// b := X with A X = B; `a` is not changed. n^3 + 2 n^2 b.columns flops. Throws as invert().
+/// b := X with A X = B; `a` is not changed. 2/3 n^3 + 2 n^2 b.columns flops. Throws as invert().
 TERRACE_API Report solve(Context& context, std::int64_t n, Local<const double> a, Local<double> b,
                          const Options& = {});
+
+/// What a matrix is taken for: a general one; symmetric (both triangles, bit by bit) and positive
+/// definite; that where a few rows, read for this, look so.
+enum class Assume { general, spd, automatic };
+/// The same, by Cholesky where that is assumed: half the flops. By LU with a warning where it does not
+/// hold. A device's matrix passes the host. Not emulated.
+TERRACE_API Report solve(Context& context, std::int64_t n, Local<const double> a, Local<double> b,
+                         Assume assume, const Options& = {});
 
 /// The determinant, as solve() finds it; a singular matrix has sign 0 and no Error.
 TERRACE_API Report determinant(Context& context, std::int64_t n, Local<const double> a,
                                const Options& = {});
+
+/// L and U with P A = L U, kept over the ranks where the elimination worked: on the devices, or in
+/// host memory. 8 n^2 bytes, and as many for a copy of A, where A was, if Options::check says so.
+class TERRACE_API Factor {
+ public:
+  /// Collective; `a` is not changed, and not needed any more. 2/3 n^3 flops. Throws as invert().
+  /// Not emulated.
+  Factor(Context& context, std::int64_t n, Local<const double> a, const Options& = {});
+  ~Factor();
+  Factor(Factor&&) noexcept;
+  Factor& operator=(Factor&&) noexcept;
+  /// b := X with A X = B, for any number of columns, none too; rows as you like, each time. 2 n^2
+  /// b.columns flops. Determinant and condition are those of report().
+  Report solve(Local<double> b) const;
+  /// Determinant, condition, and the residual of a test with one right-hand side.
+  [[nodiscard]] const Report& report() const;
+
+  struct Inside;
+  explicit Factor(std::unique_ptr<Inside> inside);  ///< hdf5::read_factor() makes one
+  [[nodiscard]] Inside& inside() const;
+
+ private:
+  std::unique_ptr<Inside> inside_;
+};
 
 }  // namespace dense
 

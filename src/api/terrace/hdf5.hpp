@@ -4,7 +4,9 @@
 //   terrace::hdf5::read(ranks, "system.h5:/A", Local<double>{data, rows, a.columns});
 //   terrace::hdf5::Output file(ranks, "result.h5");
 //   file.write("x", n, Local<const double>{x, rows, 1});
+//   file.write_factor("factor", factor);
 //   file.commit();
+//   terrace::dense::Factor again = terrace::hdf5::read_factor(ranks, "result.h5:/factor", {a, rows, n});
 //
 // A location is "FILE:/path/of/dataset"; without a path the file holds one fitting object. All calls
 // are collective. They throw Code::input with the position for what the forms do not allow (NaN and
@@ -12,6 +14,7 @@
 #pragma once
 #include <terrace/band.hpp>
 #include <terrace/context.hpp>
+#include <terrace/dense.hpp>
 #include <terrace/gf2.hpp>
 
 TERRACE_API_BEGIN
@@ -46,6 +49,11 @@ struct Csr {
 };
 TERRACE_API Csr read_csr(Context& context, const std::string& location, Rows rows);
 
+/// A factor that `terrace dense factor` or Output::write_factor() wrote, by any number of ranks.
+/// Solutions are held against `a`, the matrix, which is copied; without it Options::check is false.
+TERRACE_API dense::Factor read_factor(Context& context, const std::string& location,
+                                      Local<const double> a = {});
+
 /// A file "FILE", or a group "FILE:/group" in it, that appears when it is complete.
 class TERRACE_API Output {
  public:
@@ -64,6 +72,10 @@ class TERRACE_API Output {
   /// Arguments as of cg::csr().
   void write_csr(const std::string& name, std::int64_t n, Rows rows, const std::int64_t* start,
                  const std::int64_t* column, const double* value);
+  /// L and U, and "pivots" beside them, for `terrace dense solve --factor`. `matrix`: where the matrix
+  /// stands, for people.
+  void write_factor(const std::string& name, const dense::Factor& factor,
+                    const std::string& matrix = "");
   /// The file gets its name; nothing is left of one that was not committed.
   void commit();
 

@@ -52,7 +52,7 @@ _lock = threading.Lock()
 _loaded = None
 _RETURNS = {"terrace_version": ctypes.c_char_p, "terrace_error": ctypes.c_char_p, "terrace_error_position": c_int64,
             "terrace_close": None, "terrace_free": None, "terrace_cg_free": None, "terrace_band_factor_free": None,
-            "terrace_band_factor_columns": c_void_p}
+            "terrace_band_factor_columns": c_void_p, "terrace_dense_factor_free": None, "terrace_hdf5_close": None}
 
 
 def library():

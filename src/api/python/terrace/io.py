@@ -1,7 +1,11 @@
-"""Files that the program terrace reads and writes; needs h5py."""
+"""Files that the program terrace reads and writes; save and load need h5py."""
+import ctypes
+
 import numpy as np
 
-from ._arrays import Bits
+from ._arrays import Bits, Reals
+
+_int64 = ctypes.c_int64
 
 
 def save(path, format=None, uplo=None, **arrays):
@@ -44,3 +48,28 @@ def load(location):
         if form in ("bits", b"bits"):
             return Bits(item[()], item.attrs["columns"])
         return item[()]
+
+
+def save_factor(target, factor, overwrite=False):
+    """save_factor("f.h5", terrace.linalg.lu_factor(a)): for `terrace dense solve --factor f.h5:/factor`, and load_factor."""
+    context, output = factor._context, ctypes.c_void_p()
+    context.call("terrace_hdf5_create", str(target).encode(), int(overwrite), ctypes.byref(output))
+    try:
+        context.run("terrace_hdf5_write_factor", output, b"factor", factor._handle, None)
+        context.run("terrace_hdf5_commit", output)
+    finally:
+        context._lib.terrace_hdf5_close(output)
+
+
+def load_factor(location, a, *, comm=None):
+    """load_factor("f.h5:/factor", a): the factor of a that save_factor or `terrace dense factor` wrote, for
+    terrace.linalg.lu_solve(). Solutions are held against a."""
+    from . import linalg
+    matrix = Reals(a, "a")
+
+    def make(context, handle, report):
+        sizes = linalg._square(context, matrix)
+        n, first, count = sizes
+        context.call("terrace_hdf5_read_factor", str(location).encode(), n, first, count, matrix.p, _int64(matrix.ld), handle, report)
+        return sizes
+    return linalg._made(linalg.LuFactor, comm, make)

@@ -52,27 +52,65 @@ def solveh_banded(ab, b, overwrite_ab=False, overwrite_b=False, lower=False, che
         return x
 
 
-class BandFactor:
+class _Factor:
+    """A factor in the library: solves, and is given back by close(); with comm= that is collective."""
+
+    def __init__(self, context, owner, kind):
+        self._context, self._owner, self._kind = context, owner, kind
+        self._handle, self._report = ctypes.c_void_p(), Report()
+
+    def _solve(self, b, overwrite_b, check_finite, least=0):
+        x, right = _right(b, overwrite_b, self._count.value)
+        _finite(check_finite, x)
+        if right.columns >= least:
+            self._context.run(f"terrace_{self._kind}_factor_solve", self._handle, self._first, self._count, _int64(right.columns),
+                              right.p, _int64(right.ld), ctypes.byref(Report()))
+        return x
+
+    def close(self):
+        if self._handle:
+            getattr(self._context._lib, f"terrace_{self._kind}_factor_free")(self._handle)
+            self._handle = ctypes.c_void_p()
+        if self._owner:
+            self._owner.__exit__()
+            self._owner = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def __del__(self):
+        if getattr(self, "_context", None) is not None and self._context.comm is None:
+            self.close()
+
+
+def _made(kind, comm, *arguments):
+    owner = using(comm)
+    context = owner.__enter__()
+    try:
+        return kind(context, owner, *arguments)
+    except BaseException:
+        owner.__exit__()
+        raise
+
+
+class BandFactor(_Factor):
     """A Cholesky factor that solves again and again: cholesky_banded() makes it."""
 
     def __init__(self, context, owner, ab, lower):
-        self._context, self._owner, self.lower = context, owner, lower
-        self.n, m, first, count = _band(context, ab)
-        self._first, self._count, self._height = first, count, ab.rows
-        self.n = self.n.value
-        self._handle, self._report = ctypes.c_void_p(), Report()
-        context.call("terrace_band_factor_make", _int64(self.n), m, first, count, ab.p, _int64(ab.ld), 0, int(not lower),
+        super().__init__(context, owner, "band")
+        self.lower = lower
+        self.n, m, self._first, self._count = _band(context, ab)
+        self.n, self._height = self.n.value, ab.rows
+        context.call("terrace_band_factor_make", _int64(self.n), m, self._first, self._count, ab.p, _int64(ab.ld), 0, int(not lower),
                      ctypes.byref(self._handle), ctypes.byref(self._report))
         warn(self._report)
 
     def solve(self, b, overwrite_b=False, check_finite=True):
         """x with A x = b."""
-        x, right = _right(b, overwrite_b, self._count.value)
-        _finite(check_finite, x)
-        if right.columns:
-            self._context.run("terrace_band_factor_solve", self._handle, self._first, self._count, _int64(right.columns), right.p,
-                              _int64(right.ld), ctypes.byref(Report()))
-        return x
+        return self._solve(b, overwrite_b, check_finite, least=1)
 
     @property
     def logdet(self):
@@ -95,35 +133,11 @@ class BandFactor:
             upper[height - 1 - d, d:] = lower[d, :count - d]
         return upper
 
-    def close(self):
-        if self._handle:
-            self._context._lib.terrace_band_factor_free(self._handle)
-            self._handle = ctypes.c_void_p()
-        if self._owner:
-            self._owner.__exit__()
-            self._owner = None
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
-
-    def __del__(self):
-        if getattr(self, "_context", None) is not None and self._context.comm is None:
-            self.close()
-
 
 def cholesky_banded(ab, overwrite_ab=False, lower=False, check_finite=True, *, comm=None):
     """The Cholesky factor of a band matrix, as an object: .solve(b), .logdet, .c. With comm= close() it on all ranks."""
     band = Reals(ab, "ab")
-    owner = using(comm)
-    context = owner.__enter__()
-    try:
-        return BandFactor(context, owner, band, lower)
-    except BaseException:
-        owner.__exit__()
-        raise
+    return _made(BandFactor, comm, band, lower)
 
 
 def _square(context, a, name="a"):
@@ -147,8 +161,22 @@ def inv(a, overwrite_a=False, check_finite=True, *, comm=None):
         return result
 
 
-def solve(a, b, overwrite_a=False, overwrite_b=False, check_finite=True, *, comm=None):
-    """x with a x = b; b: a vector or a matrix."""
+_ASSUMED = {None: 0, "gen": 0, "general": 0, "sym": 0, "symmetric": 0, "her": 0, "hermitian": 0, "pos": 1, "positive definite": 1}
+
+
+def _assumed(assume_a, lower, transposed):
+    if transposed:
+        raise NotImplementedError("transposed=True: systems with the transposed matrix are not solved; give a.T")
+    if assume_a not in _ASSUMED:
+        raise ValueError(f"assume_a={assume_a!r} has no method here; use gen, sym or pos, or solveh_banded for a band")
+    return _ASSUMED[assume_a]
+
+
+def solve(a, b, lower=False, overwrite_a=False, overwrite_b=False, check_finite=True, assume_a=None, transposed=False, *, comm=None):
+    """x with a x = b; b: a vector or a matrix. assume_a: None, "gen", and "sym" and "her" too, go by LU; "pos" by Cholesky, and by LU
+    with a warning where a is not symmetric, bit by bit, or not definite (SciPy raises LinAlgError there). Both triangles are read:
+    `lower` changes nothing. transposed=True is refused. Raises numpy.linalg.LinAlgError where a is singular."""
+    assumed = _assumed(assume_a, lower, transposed)
     matrix = Reals(a, "a")
     with using(comm) as context:
         sizes = _square(context, matrix)
@@ -157,10 +185,58 @@ def solve(a, b, overwrite_a=False, overwrite_b=False, check_finite=True, *, comm
         if right.columns == 0:
             return x
         report = Report()
-        context.call("terrace_dense_solve", *sizes, matrix.p, _int64(matrix.ld), _int64(right.columns), right.p, _int64(right.ld),
-                     ctypes.byref(report))
+        context.call("terrace_dense_solve_assuming", assumed, *sizes, matrix.p, _int64(matrix.ld), _int64(right.columns), right.p,
+                     _int64(right.ld), ctypes.byref(report))
         warn(report)
         return x
+
+
+class LuFactor(_Factor):
+    """L and U of a matrix, kept where they were made: lu_factor() and io.load_factor() make one, lu_solve(factor, b) or
+    factor.solve(b) solves."""
+
+    def __init__(self, context, owner, make):
+        super().__init__(context, owner, "dense")
+        self.n, self._first, self._count = make(context, ctypes.byref(self._handle), ctypes.byref(self._report))
+        self.n = self.n.value
+        warn(self._report)
+
+    def solve(self, b, overwrite_b=False, check_finite=True):
+        """x with a x = b."""
+        return self._solve(b, overwrite_b, check_finite)
+
+    @property
+    def slogdet(self):
+        """sign, log |det a|."""
+        return float(self._report.determinant_sign), self._report.log_abs_determinant
+
+    @property
+    def rcond(self):
+        """The reciprocal condition, in infinity norms, within a factor of about five."""
+        return self._report.reciprocal_condition
+
+
+def lu_factor(a, overwrite_a=False, check_finite=True, *, comm=None):
+    """L and U with partial pivoting, for lu_solve(). This is an object, terrace.linalg.LuFactor, and not SciPy's pair (lu, piv): the
+    factors stay where they were made, over the ranks and devices. Raises numpy.linalg.LinAlgError where a is singular (SciPy warns).
+    With comm= close() it on all ranks."""
+    matrix = Reals(a, "a")
+    _finite(check_finite, matrix.array)
+
+    def make(context, handle, report):
+        sizes = _square(context, matrix)
+        context.call("terrace_dense_factor_make", *sizes, matrix.p, _int64(matrix.ld), handle, report)
+        return sizes
+    return _made(LuFactor, comm, make)
+
+
+def lu_solve(lu_and_piv, b, trans=0, overwrite_b=False, check_finite=True):
+    """x with a x = b; lu_and_piv: what lu_factor(a) gave. trans other than 0, the transposed matrix, is refused."""
+    if not isinstance(lu_and_piv, LuFactor):
+        raise TypeError("lu_solve takes what terrace.linalg.lu_factor gave; a pair (lu, piv) is for scipy.linalg.lu_solve")
+    if trans != 0:
+        raise NotImplementedError(f"trans={trans}: systems with the transposed matrix are not solved; use lu_factor(a.T)")
+    return lu_and_piv.solve(b, overwrite_b, check_finite)
 
 
 def slogdet(a, *, comm=None):

@@ -1,0 +1,69 @@
+// What the verbs of dense matrices share: plan, memory, one run of DenseSystem on the caller's rows.
+#pragma once
+#include <optional>
+#include <utility>
+
+#include "src/api/held.hpp"
+#include "src/api/inside.hpp"
+#include "src/api/terrace/dense.hpp"
+#include "src/dense/system.hpp"
+
+namespace terrace::api::dense {
+
+/// From that order on a GPU gains, measured on an H200.
+inline BackendHint hint(Index n) { return {double(n), 700}; }
+
+/// Throws agreed Error(usage).
+void require_sizes(Index n, Index columns, Index right);
+
+terrace::dense::DenseRequest request_of(const Context::Inside& ranks, const Options& options);
+
+/// A warning, where that is small.
+void note_condition(Report& report, Index n);
+
+template <class T, class B>
+terrace::dense::RowReader reader(const Held<T, B>& held) {
+  const auto read = [&held](bool there) {
+    return [&held, there](std::span<const Range> ranges, const io::Sink<double>& sink) {
+      held.read(ranges, sink, there);
+    };
+  };
+  return {read(false), read(true)};
+}
+
+/// A system with its plan, and what was found.
+template <class B>
+class Work {
+ public:
+  /// `keeps`: bytes that the caller of this takes beside, where the rows are.
+  Work(Context::Inside& ranks, terrace::Context<B>& context, Index n,
+       const terrace::dense::DenseRequest& request, Index keeps = 0);
+
+  /// Reads, solves and checks. Throws Code::outcome where there is no result; of a singular matrix
+  /// only with `singular_is_error`.
+  Report run(terrace::dense::RowReader a, terrace::dense::RowReader b, bool singular_is_error,
+             std::optional<terrace::dense::StoredFactor> stored = {});
+  /// After run() of a factor. `b` is read once, and once more for the check, if that is wanted.
+  void solve_again(Report& report, Index right, const terrace::dense::RowReader& b, bool check);
+  /// The result to the caller's rows.
+  void give(Report& report, const Held<double, B>& to) const {
+    timed(report.seconds.give, [&] {
+      const terrace::dense::RowSource rows = system_->rows();
+      to.write(system_->destination(), rows.give, rows.anywhere);
+    });
+  }
+  [[nodiscard]] const terrace::dense::DensePlan& plan() const { return plan_; }
+  [[nodiscard]] const terrace::dense::DenseSystem<B>& system() const { return *system_; }
+  [[nodiscard]] const terrace::dense::EliminationOutcome& found() const { return found_; }
+
+ private:
+  void check(Report& report, Progress& progress);
+
+  Context::Inside& ranks_;
+  terrace::Context<B>& context_;
+  terrace::dense::DensePlan plan_;
+  std::optional<terrace::dense::DenseSystem<B>> system_;
+  terrace::dense::EliminationOutcome found_;
+};
+
+}  // namespace terrace::api::dense

@@ -1,0 +1,201 @@
+#include "src/program/schedule.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace terrace {
+
+namespace {
+
+/// What runs beside an update takes so much longer: 0.73 us for a pivot over GF(2), 0.49 alone.
+constexpr double beside = 1.5;
+
+/// When `work` seconds, begun at `start`, are done beside what lasts until `busy`.
+double finish(double start, double work, double busy) {
+  const double shared = std::max(0.0, busy - start);
+  return beside * work <= shared ? start + beside * work
+                                 : start + shared + (work - shared / beside);
+}
+
+double hosts_of(const Machine& on) {
+  return std::ceil(double(on.ranks) / std::max(1, on.per_host));
+}
+
+}  // namespace
+
+double replay(const Steps& steps, const Rates& rates) {
+  double ahead = 0, bulk = 0;
+  const auto beside_bulk = [&](const Terms& terms) {
+    ahead = finish(ahead, seconds_of(terms, rates), bulk);
+  };
+  for (Index k = 0; k < steps.count; ++k) {
+    const Step step = steps.at(k);
+    beside_bulk(step.choose);
+    if (steps.share_after_update) ahead = std::max(ahead, bulk);
+    beside_bulk(step.share);
+    bulk = std::max(bulk, ahead);
+    const double next = seconds_of(step.next, rates);
+    if (steps.next_ahead) {
+      ahead += beside * next;
+    } else {
+      ahead = bulk = bulk + next;
+    }
+    bulk += seconds_of(step.rest, rates);
+  }
+  return std::max(ahead, bulk);
+}
+
+StepSums sums_of(const Steps& steps, const Rates& rates) {
+  StepSums sums;
+  for (Index k = 0; k < steps.count; ++k) {
+    const Step step = steps.at(k);
+    sums.choose += seconds_of(step.choose, rates);
+    sums.share += seconds_of(step.share, rates);
+    sums.next += seconds_of(step.next, rates);
+    sums.rest += seconds_of(step.rest, rates);
+  }
+  return sums;
+}
+
+void add_call(Terms& terms, const Machine& on, double bytes, double efficiency) {
+  if (on.ranks == 1) return;
+  terms.push_back({Rate::message, 1});
+  const double hosts = hosts_of(on);
+  if (hosts == 1) {
+    terms.push_back({Rate::exchange, bytes, efficiency});
+  } else {  // rings through every card's own adapter, one of them after the other
+    terms.push_back({Rate::hop, std::ceil(std::log2(hosts))});
+    terms.push_back({Rate::network, bytes / on.per_host, efficiency});
+  }
+}
+
+void add_reduction(Terms& terms, const Machine& on, double bytes) {
+  constexpr double efficiency = 0.6;  // 268 MB on 2, 4, 8: 0.84, 0.63, 0.55
+  add_call(terms, on, bytes, efficiency);
+  if (const double hosts = hosts_of(on); on.ranks > 1 && hosts > 1)
+    terms.push_back({Rate::hop, std::ceil(std::log2(hosts))});
+}
+
+namespace {
+/// Pieces from all ranks at once. Stages of GF(2) on two and four GPUs: 0.5 and 0.32.
+constexpr double grouped = 0.4;
+}  // namespace
+
+// --- dense ---------------------------------------------------------------------------------------
+
+Steps dense_steps(const DenseWork& w) {
+  constexpr double moduli = 14, tall = 0.07;  // a panel's own products, of DGEMM
+  constexpr double tournament = 4;  // 6 us for a column in two rounds: n = 4,096 and 8,192 on two
+  const double n = double(w.n), right = double(w.right), b = double(w.block), ranks = w.on.ranks;
+  const double efficiency = 0.84 * b / (b + 60);  // of updates of so many columns
+  const bool direct = ranks == 1, lu = w.method == "lu";
+  Steps steps;
+  steps.count = ceil_div(w.n, std::max<Index>(1, w.block));
+  steps.share_after_update = steps.next_ahead = true;
+  steps.at = [=](Index k) {
+    const double first = double(k) * b, p = std::min(b, n - first),
+                 next = std::min(b, n - first - p);
+    const double rows = std::ceil((lu ? n - first : n) / ranks);
+    const double width = n + right - (w.inverse ? 0 : first);  // of the pivot rows
+    const auto product = [&](double flops) {
+      return w.emulated ? Term{Rate::integers, moduli * flops, 0.9}
+                        : Term{Rate::product, flops, efficiency};
+    };
+    Step step;
+    if (direct) {
+      step.choose = {{Rate::column, p}, {Rate::product, rows * p * p, tall}};
+    } else if (w.tournament) {
+      step.choose = {{Rate::column, tournament * p},
+                     {Rate::product, (rows + ranks * p) * p * p, tall}};
+      add_call(step.choose, w.on, 8 * ranks * p * (p + 3));
+    } else {
+      step.choose = {{Rate::column, tournament * p}, {Rate::product, rows * p * p, tall}};
+      for (Term one : [&] {
+             Terms terms;
+             add_call(terms, w.on, 8 * ranks * (p + 3));
+             return terms;
+           }())
+        step.choose.push_back({one.rate, one.amount * p, one.efficiency});
+    }
+    step.share = {{Rate::product, p * p * width, efficiency},
+                  {Rate::memory, 32 * p * width},
+                  {Rate::launch, 10}};
+    add_call(step.share, w.on, 8 * p * width, grouped);
+    step.next = {{Rate::product, 2 * rows * p * next, efficiency}};
+    step.rest = {product(2 * rows * p * std::max(0.0, width - next - (w.inverse ? 0 : p))),
+                 {Rate::launch, 4}};
+    return step;
+  };
+  return steps;
+}
+
+// --- GF(2) ---------------------------------------------------------------------------------------
+
+double bit_efficiency(double inner) {
+  // H200: 1.2, 3.8 and 5.05e15 of 6.1e15 multiply-adds/s with 512, 2,048 and 4,096.
+  constexpr double widths[] = {512, 2048, 4096}, of[] = {0.197, 0.62, 0.83};
+  if (inner <= widths[0]) return of[0] * inner / widths[0];
+  const int i = inner <= widths[1] ? 0 : 1;
+  const double t = (1 / inner - 1 / widths[i]) / (1 / widths[i + 1] - 1 / widths[i]);
+  return inner >= widths[2] ? of[2] : 1 / (1 / of[i] + t * (1 / of[i + 1] - 1 / of[i]));
+}
+
+Steps bit_steps(const BitWork& w, double tables, double stored) {
+  constexpr double narrow = 512;     // columns that one kernel factors
+  constexpr double widening = 0.65;  // of an update's rate: few rows
+  const bool tensor = w.method == "tensor cores";
+  const bool inverse = w.command == "inverse";
+  const bool echelon = w.command == "rank" || w.command == "echelon";
+  const double n = double(w.rows), r = double(std::min(w.rows, w.columns)), b = double(w.block);
+  const double words = std::ceil(double(w.columns) / 64) + std::ceil(double(w.right) / 64) + 1;
+  const double ranks = w.on.ranks;
+  Steps steps;
+  steps.count = ceil_div(Index(r), std::max<Index>(1, w.block));
+  steps.share_after_update = true;
+  steps.at = [=](Index k) {
+    const double first = double(k) * b, p = std::min(b, r - first);
+    const double rows = std::ceil((echelon ? n - first : n) / ranks);
+    const double width = words - (inverse ? 0 : first / 64);  // of the pivot rows
+    const auto product = [&](double macs, double reached) {
+      return tensor ? Term{Rate::bits, macs, reached * bit_efficiency(p)}
+                    : Term{Rate::tables, macs, reached * tables};
+    };
+    Step step;
+    step.choose = {{Rate::pivot, p}, {Rate::to_device, 8 * rows}};
+    if (b > narrow) step.choose.push_back({Rate::wait, std::ceil(p / narrow)});
+    add_call(step.choose, w.on, p * p / 8 + 16 * p);
+    step.share = {
+        {Rate::memory, 32 * p * width}, {Rate::launch, 15}, product(64 * p * p * width, widening)};
+    add_call(step.share, w.on, 8 * p * width, grouped);
+    if (stored > 0) {
+      step.share.push_back({Rate::memory, 16 * p * width * stored, 0.25});
+      add_call(step.share, w.on, 8 * p * width * stored);
+    }
+    const double all = std::max(0.0, width - (inverse ? 0 : p / 64)), next = std::min(all, b / 64);
+    step.next = {{Rate::launch, 4}, product(64 * rows * p * next, 1)};
+    step.rest = {{Rate::launch, 2}, product(64 * rows * p * (all - next), 1)};
+    return step;
+  };
+  return steps;
+}
+
+// --- band ----------------------------------------------------------------------------------------
+
+Steps tile_steps(const BandAmounts& w) {
+  // Four H200, m = 8,000 (a chain of 115 us) and m = 32,000 (its updates, of 128 columns each).
+  const double b = double(w.width), m = std::min(double(w.half_bandwidth), double(w.n));
+  Steps steps;
+  steps.count = w.chain;
+  steps.at = [=](Index k) {
+    const double rows = std::min(m, std::max(0.0, double(w.n) - double(k + 1) * b));
+    Step step;
+    step.choose = {{Rate::launch, 57 * b / 128}};  // a diagonal block and the tiles below it
+    add_call(step.share, w.on, 8 * b * rows);
+    step.next = {{Rate::launch, 3}, {Rate::product, 2 * rows * b * b, 0.3}};
+    step.rest = {{Rate::launch, 3}, {Rate::product, b * rows * rows / w.on.ranks, 0.42}};
+    return step;
+  };
+  return steps;
+}
+
+}  // namespace terrace
