@@ -212,6 +212,7 @@ Work cg_work(const Run& run, const CgInputs& in, const CgCommand& options, const
                                ? (w.matrix_bytes + 40 * mean) * double(o.degree)
                            : o.preconditioner == "amg" ? 7 * csr_bytes + 550 * mean
                                                        : 0;
+  if (o.preconditioner == "amg") w.setup_bytes = 40 * csr_bytes + 1500 * mean;
   // Forward and backward: every row of a band waits for the one before; of a mesh, its layers do.
   if (o.preconditioner == "ic") w.chain = 2 * (sparse ? std::sqrt(mean) : mean);
   // Of a sparse matrix, the surface of a grid in three dimensions.
@@ -220,9 +221,7 @@ Work cg_work(const Run& run, const CgInputs& in, const CgCommand& options, const
   w.nrhs = in.rhs.columns();
   w.passes = ceil_div(w.nrhs, at_once(in, options));
   w.iterations = assumed_iterations(options, in.n);
-  Work work = iteration_work(w);
-  if (o.preconditioner == "amg") work.solve.push_back({Rate::memory, 40 * csr_bytes + 1500 * mean});
-  return work;
+  return iteration_work(w);
 }
 
 void describe_cg(const Run& run, const CgInputs& in, const CgCommand& options,
