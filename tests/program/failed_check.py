@@ -11,12 +11,11 @@ import shutil
 import struct
 import sys
 import threading
-import time
 
 import h5py
 import numpy as np
 
-from given import band, growth, write_band
+from given import band, change_after_stamp, growth, write_band
 from terrace import Program, left_over, remove
 
 test = Program(sys.argv[1])
@@ -86,16 +85,6 @@ with h5py.File("in.h5", "w") as f:
     f["right"] = rng.integers(0, 2, (n, 3), dtype=np.uint8)
     f["bits"] = np.triu(rng.integers(0, 2, (n, n), dtype=np.uint8), 1) | np.eye(n, dtype=np.uint8)
 
-
-def change(name, path, at, value):
-    """Once the check has begun, which waits for it."""
-    end = time.time() + 20
-    while not os.path.exists("stamp") and time.time() < end:
-        time.sleep(0.01)
-    with h5py.File(name, "r+") as f:
-        f[path][at] = value
-
-
 for ranks in (1, 3):
     for command, name, path in (("dense invert in.h5:/A", "in.h5", "A"), ("dense solve in.h5:/A --rhs :/b", "in.h5", "A"),
                                 ("band factor band.h5:/A", "band.h5", "A"), ("band solve band.h5:/A --rhs :/b", "band.h5", "A"),
@@ -104,7 +93,7 @@ for ranks in (1, 3):
         shutil.copy(name, "whole")
         with h5py.File(name) as f:
             value = f[path][0, 7] ^ 1 if path == "bits" else 9 + 2 * f[path][0, 7]
-        thread = threading.Thread(target=change, args=(name, path, (0, 7), value))
+        thread = threading.Thread(target=change_after_stamp, args=(name, path, (0, 7), value))
         thread.start()
         # h5py would lock the file that the program has open.
         fails(f"{command} -o new.h5", "new.h5", ranks, 3, ("was changed during the run", name),

@@ -1,4 +1,7 @@
 """Matrices that several tests draw, store or read, and elimination over GF(2) by NumPy."""
+import os
+import time
+
 import h5py
 import numpy as np
 
@@ -77,3 +80,12 @@ def doctor(dataset, changes):
         dataset[at] = value
         hash_ = (hash_ + element(dataset[at], position)) & (2**64 - 1)
     dataset.attrs["terrace_hash"] = np.int64(hash_ - 2**64 if hash_ >= 2**63 else hash_)
+
+
+def change_after_stamp(name, path, at, value):
+    """Sets f[path][at] of the file once the program, which waits then (TERRACE_TEST_STAMP), has made "stamp"."""
+    end = time.time() + 20
+    while not os.path.exists("stamp") and time.time() < end:
+        time.sleep(0.01)
+    with h5py.File(name, "r+") as f:
+        f[path][at] = value

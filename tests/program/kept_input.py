@@ -8,12 +8,11 @@ import json
 import os
 import sys
 import threading
-import time
 
 import h5py
 import numpy as np
 
-from given import band, write_band
+from given import band, change_after_stamp, write_band
 from terrace import Program, left_over, remove
 
 test = Program(sys.argv[1])
@@ -93,17 +92,6 @@ check("no check", not reads_again(json.load(open("r.json"))))
 remove("x.h5")
 
 # --- the file is changed between the two readings --------------------------------------------------
-
-
-def change(name, path, at, value):
-    """Once the solve has begun, which waits for it."""
-    end = time.time() + 20
-    while not os.path.exists("stamp") and time.time() < end:
-        time.sleep(0.01)
-    with h5py.File(name, "r+") as f:
-        f[path][at] = value
-
-
 for ranks in (1, 3):
     for command, name, path in (("dense invert in.h5:/A", "in.h5", "A"), ("dense solve in.h5:/A --rhs :/b", "in.h5", "A"),
                                 ("gf2 rref in.h5:/bits", "in.h5", "bits"), ("band solve band.h5:/A --rhs :/b", "band.h5", "A")):
@@ -113,7 +101,7 @@ for ranks in (1, 3):
             value = f[path][0, 7]
         # The last digit alone: a residual would not see it.
         other = value ^ np.uint64(1 << 40) if path == "bits" else np.nextafter(value, np.inf)
-        thread = threading.Thread(target=change, args=(name, path, (0, 7), other))
+        thread = threading.Thread(target=change_after_stamp, args=(name, path, (0, 7), other))
         thread.start()
         done = test.run(f"{command} -o new.h5", ranks, 3, env={"TERRACE_KEEP_INPUT": "1", "TERRACE_TEST_FAULT": "0:solve:wait",
                         "TERRACE_TEST_WAIT": "2", "TERRACE_TEST_STAMP": "stamp", "HDF5_USE_FILE_LOCKING": "FALSE"})

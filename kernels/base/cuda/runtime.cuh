@@ -20,6 +20,11 @@ inline void check_launch(std::source_location where = std::source_location::curr
   check(cudaGetLastError(), where);
 }
 
+namespace detail {
+/// A device is bound: PinnedBuffers are page-locked.
+void pin_from_now();
+}  // namespace detail
+
 inline cudaStream_t native(const Stream<Cuda>& stream) {
   return static_cast<cudaStream_t>(stream.native());
 }

@@ -1,0 +1,166 @@
+// The devices of this host, what of CUDA is prepared beside the caller, and versions.
+#include <cctype>
+#include <cstdio>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "kernels/base/assumed.hpp"
+#include "kernels/base/cuda/runtime.cuh"
+#include "kernels/base/preparations.hpp"
+#include "kernels/base/timeline.hpp"
+
+namespace terrace {
+
+int cuda_device_count() {
+  if (assumed_device()) return 1;
+  int count = 0;
+  if (cudaGetDeviceCount(&count) != cudaSuccess) {
+    cudaGetLastError();
+    return 0;
+  }
+  return count;
+}
+
+DeviceInfo describe_cuda_device(int ordinal) {
+  if (const AssumedDevice* const assumed = assumed_device()) return assumed->info;
+  cudaDeviceProp p{};
+  check(cudaGetDeviceProperties(&p, ordinal));
+  DeviceInfo info;
+  info.name = p.name;
+  char hex[3];
+  for (unsigned char byte : p.uuid.bytes) {
+    std::snprintf(hex, sizeof hex, "%02x", byte);
+    info.uuid += hex;
+  }
+  char bus[32] = "";
+  check(cudaDeviceGetPCIBusId(bus, sizeof bus, ordinal));
+  for (const char* c = bus; *c; ++c) info.pci += char(std::tolower(*c));
+  info.memory_bytes = Index(p.totalGlobalMem);
+  info.compute_capability = p.major * 10 + p.minor;
+  info.multiprocessors = p.multiProcessorCount;
+  info.l2_bytes = p.l2CacheSize;
+  return info;
+}
+
+DeviceInfo current_cuda_device() {
+  if (const AssumedDevice* const assumed = assumed_device()) return assumed->info;
+  int ordinal = 0;
+  check(cudaGetDevice(&ordinal));
+  DeviceInfo info = describe_cuda_device(ordinal);
+  std::size_t free = 0, total = 0;
+  check(cudaMemGetInfo(&free, &total));
+  info.memory_bytes = Index(total);
+  info.free_bytes = Index(free);
+  return info;
+}
+
+Index shared_bytes_of_block() {
+  if (const AssumedDevice* const assumed = assumed_device()) return assumed->shared_bytes;
+  int device = 0, bytes = 0;
+  check(cudaGetDevice(&device));
+  check(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
+  return bytes;
+}
+
+DeviceInfo select_cuda_device(int ordinal) {
+  if (assumed_device()) return current_cuda_device();
+  check(cudaSetDevice(ordinal));
+  detail::pin_from_now();
+  check(cudaFree(nullptr));  // creates the context
+  return current_cuda_device();
+}
+
+namespace {
+std::vector<std::thread> preparations;
+template <class F>
+void prepare(const char* what, const F& work) {
+  preparations.emplace_back([what, work] {
+    const Noted noted("device", what);
+    try {
+      work();
+    } catch (const Error&) {  // where it is used it is thrown again
+    }
+    cudaGetLastError();
+  });
+}
+}  // namespace
+
+void prepare_device(bool certain, bool products) {
+  prepare("CUDA", [certain] {
+    int count = 0;
+    if (cudaGetDeviceCount(&count) == cudaSuccess && certain && count == 1) cudaSetDevice(0);
+  });
+  if (products) prepare("cuBLAS", [] { (void)cublasGetStatusString(CUBLAS_STATUS_SUCCESS); });
+}
+
+void prepare_products() {
+  int ordinal = 0;
+  check(cudaGetDevice(&ordinal));
+  prepare("first product", [ordinal] {
+    check(cudaSetDevice(ordinal));
+    const Stream<Cuda> stream;
+    constexpr int n = 1024, k = 256;
+    double* room = nullptr;  // not counted as the problem's
+    check(cudaMallocAsync(&room, sizeof(double) * n * (n + k), native(stream)));
+    const double one = 1.0, zero = 0.0;
+    check(cublasDgemm(cublas(stream), CUBLAS_OP_N, CUBLAS_OP_T, n, n, k, &one, room + n * n, n,
+                      room + n * n, n, &zero, room, n));
+    check(cudaFreeAsync(room, native(stream)));
+    check(cudaStreamSynchronize(native(stream)));
+  });
+}
+
+void end_preparations() {
+  for (std::thread& thread : preparations) thread.join();
+  preparations.clear();
+}
+
+namespace {
+std::string version_name(int v) {
+  return std::to_string(v / 1000) + "." + std::to_string(v % 1000 / 10);
+}
+}  // namespace
+
+std::string cuda_build_version() { return version_name(CUDART_VERSION); }
+
+std::string cuda_versions() {
+  int runtime = 0, driver = 0;
+  cudaRuntimeGetVersion(&runtime);
+  if (cudaDriverGetVersion(&driver) != cudaSuccess) driver = 0;
+  return "CUDA " + cuda_build_version() + " (run time " + version_name(runtime) + ", driver " +
+         (driver ? version_name(driver) : std::string("none")) + ")";
+}
+
+namespace {
+template <class Property>
+std::string library_version(const char* name, Property&& property, int major, int minor,
+                            int patch) {
+  int at[3] = {0, 0, 0};
+  try {
+    property(MAJOR_VERSION, &at[0]);
+    property(MINOR_VERSION, &at[1]);
+    property(PATCH_LEVEL, &at[2]);
+  } catch (const Error&) {
+    return std::string(name) + " (not found)";
+  }
+  const auto text = [](int a, int b, int c) {
+    return std::to_string(a) + "." + std::to_string(b) + "." + std::to_string(c);
+  };
+  return std::string(name) + " " + text(at[0], at[1], at[2]) + " (header " +
+         text(major, minor, patch) + ")";
+}
+}  // namespace
+
+std::string cuda_libraries() {
+  return library_version("cuBLAS", cublasGetProperty, CUBLAS_VER_MAJOR, CUBLAS_VER_MINOR,
+                         CUBLAS_VER_PATCH) +
+         ", " +
+         library_version("cuSOLVER", cusolverGetProperty, CUSOLVER_VER_MAJOR, CUSOLVER_VER_MINOR,
+                         CUSOLVER_VER_PATCH) +
+         ", " +
+         library_version("cuSPARSE", cusparseGetProperty, CUSPARSE_VER_MAJOR, CUSPARSE_VER_MINOR,
+                         CUSPARSE_VER_PATCH);
+}
+
+}  // namespace terrace
