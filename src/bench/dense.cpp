@@ -177,10 +177,11 @@ template <class B>
 DenseRival<B> rival_inverse(Context<B>& context, Index n, Word seed, const std::string& name) {
   DenseRival<B> rival{name, n * n, {}, {}};
   rival.solve = [=, &context](View<double, B> inverse) {
+    [[maybe_unused]] const Stream<B>& lane = context.bulk;
     if constexpr (std::is_same_v<B, Cpu>)
       return lapack_inverse(n, seed, inverse);
     else
-      return cusolver_inverse(context.bulk, n, seed, inverse);
+      return cusolver_inverse(lane, n, seed, inverse);
   };
   rival.ratio = [=](Context<B>& alone, View<double, B> inverse) {
     const InverseResidual both =

@@ -25,10 +25,11 @@ DenseRival<B> rival_solver(Context<B>& context, Index n, Index right, Word seed,
                            const std::string& name) {
   DenseRival<B> rival{name, n * right, {}, {}};
   rival.solve = [=, &context](View<double, B> x) {
+    [[maybe_unused]] const Stream<B>& lane = context.bulk;
     if constexpr (std::is_same_v<B, Cpu>)
       return lapack_solution(n, right, seed, x);
     else
-      return cusolver_solution(context.bulk, n, right, seed, x, name == "cusolver-mixed");
+      return cusolver_solution(lane, n, right, seed, x, name == "cusolver-mixed");
   };
   rival.ratio = [=](Context<B>& alone, View<double, B> x) {
     std::vector<double> values(static_cast<std::size_t>(n * right));

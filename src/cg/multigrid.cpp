@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "distrib/agree.hpp"
 #include "kernels/base/clock.hpp"
@@ -84,7 +85,7 @@ Multigrid<B>::Multigrid(const Context<B>& context, const Product& product, Opera
     }
     more = n > coarsest;
     if (more)
-      more = coarsen(context, multiply, std::move(p), rows, diagonal);
+      more = coarsen(context, multiply, std::exchange(p, {}), rows, diagonal);
     else if (n > 0)
       invert(context, rows);
     else
