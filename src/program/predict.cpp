@@ -91,7 +91,6 @@ Seconds predict(const Work& work, const Rates& rates) {
 
 namespace {
 
-constexpr int moduli = 14;           // of --precision emulated
 constexpr Index exact_up_to = 4096;  // orders of inverses whose residual is exact
 constexpr double read_dense = 0.5;   // of the raw rate: norms and scales are taken on the way
 
