@@ -152,20 +152,6 @@ TEST_CASE("band matrices come in column by column from the lower and the upper f
               seen += count;
             });
         CHECK_ALL(good && seen == Index(columns.size()));
-        if (!input.by_diagonals()) continue;
-        seen = 0;
-        const Range one{std::min(n, world().rank() * n / world().size()),
-                        n - std::min(n, world().rank() * n / world().size())};
-        input.read_diagonals(world(), one, [&](Index position, Index count, const double* data) {
-          good = good && position == seen;
-          for (Index d = 0; d <= m; ++d)
-            for (Index k = 0; k < count; ++k) {
-              const Index j = one.first + position + k;
-              good = good && data[d * count + k] == (j + d < n ? entry(j + d, j) : 0.0);
-            }
-          seen += count;
-        });
-        CHECK_ALL(good && seen == one.count);
       }
     }
 }

@@ -158,3 +158,47 @@ TEST_CASE("the second reading sees what changed, and a file that ends") {
   third->begin();
   CHECK_THROWS_AS(third->finish(), Error);
 }
+
+TEST_CASE("a band comes in by diagonals, as it lies, from any column on") {
+  const Folder folder;
+  const std::string file = folder / "diagonals.h5";
+  const std::vector<std::pair<Index, Index>> sizes = {{1, 0}, {1, 2}, {7, 3}, {7, 9}, {50, 37}};
+  const auto name = [](Index n, Index m) {
+    return "/" + std::to_string(n) + "_" + std::to_string(m);
+  };
+  if (world().rank() == 0) {
+    File f(file);
+    for (const auto& [n, m] : sizes) {
+      std::vector<double> lower;
+      for (Index d = 0; d <= m; ++d)
+        for (Index j = 0; j < n; ++j)
+          lower.push_back(j + d < n ? entry(j + d, j) : std::numeric_limits<double>::quiet_NaN());
+      for (const bool chunks : {false, true}) {
+        const std::string at = name(n, m) + (chunks ? "_chunks" : "");
+        f.dataset(at, dims(m + 1, n), lower, -1, chunks ? 2 : 0);
+        f.text(at, "format", "band");
+      }
+    }
+  }
+  world().barrier();
+  for (const auto& [n, m] : sizes)
+    for (const std::string form : {"", "_chunks"}) {
+      const auto input = io::open_band(world(), {file, name(n, m) + form});
+      const Index first = world().rank() * n / world().size();
+      bool good = input.by_diagonals();
+      Index seen = 0;
+      input.read_diagonals(world(), {first, n - first},
+                           [&, n = n, m = m](Index position, Index count, const double* data) {
+                             good = good && position == seen;
+                             for (Index d = 0; d <= m; ++d)
+                               for (Index k = 0; k < count; ++k) {
+                                 const Index j = first + position + k;
+                                 good = good &&
+                                        data[d * count + k] == (j + d < n ? entry(j + d, j) : 0.0);
+                               }
+                             seen += count;
+                           });
+      INFO(n << " " << m << form);
+      CHECK_ALL(good && seen == n - first);
+    }
+}
