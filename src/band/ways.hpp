@@ -63,12 +63,16 @@ class BandWay : public BandResult<B>, protected BandTask<B> {
     return band_residual<B>(c, for_check(), own, this->rows, right_hand_sides(), request.nrhs,
                             reciprocal);
   }
+  [[nodiscard]] Index planned() const {
+    const BandBytes bytes = band_bytes<B>(this->plan, system, request.nrhs, true);
+    return std::is_same_v<B, Cpu> ? bytes.host + bytes.backend : bytes.backend + bytes.check;
+  }
   /// Before the matrix is read: whether kept_ takes its columns. Of one rank, which reads all of them.
   bool keeps() {
     const Range all{0, problem_.n};
     return c.size() == 1 && request.check && !system.guard && !stored() &&
            system.matrix.half_bandwidth == problem_.half_bandwidth &&
-           kept_.take(c, system.reread, {&all, 1}, problem_.half_bandwidth + 1);
+           kept_.take(c, system.reread, {&all, 1}, problem_.half_bandwidth + 1, planned());
   }
   /// The matrix again: what was kept, once the file is known to be the same, or else the file.
   [[nodiscard]] BandProblem<B> for_check() {

@@ -154,7 +154,10 @@ class ReduceBits : public PhasedJob {
     const Index words = plan_.words();
     const std::vector<Range> ranges = plan_.layout.ranges(context_.rank());
     const auto reread = [&](std::span<const Range> rows) { return files_.a.reread(rows); };
-    if (!kept_.take(context_, reread, ranges, words)) return;
+    const BitMemory m = memory_(plan_.panels, context_.size());
+    // A basis is as large as it turns out, up to about the matrix, and is assembled beside itself.
+    const Index basis = task_ == BitTask::kernel ? 2 * m.bytes : 0;
+    if (!kept_.take(context_, reread, ranges, words, m.bytes + m.staging + basis)) return;
     kept_.copy_from(context_.bulk, found_.matrix.data.data(), found_.matrix.stride);
     kept_.seal(context_.bulk);
   }

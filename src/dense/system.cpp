@@ -149,7 +149,7 @@ void DenseSystem<B>::keep_matrix() {
     return;
   const InverseRows<B> to = held();
   const std::vector<Range> ranges = to.rows.ranges(context_.rank());
-  if (!kept_.take(context_, reread_, ranges, plan_.n)) return;
+  if (!kept_.take(context_, reread_, ranges, plan_.n, plan_.bytes)) return;
   kept_.copy_from(context_.ahead, static_cast<const double*>(to.data.data), to.ld);
   kept_.seal(context_.ahead);
 }

@@ -30,7 +30,7 @@ Index free_bytes(const Context<B>& context) {
 
 template <class B>
 bool KeptInput<B>::take(const Context<B>& context, const io::Rereader& reread,
-                        std::span<const Range> ranges, Index width) {
+                        std::span<const Range> ranges, Index width, Index planned) {
   if (!reread || !is_wanted<B>()) return false;
   const Control& control = context.control;
   numbers_ = {};  // of an earlier reading
@@ -40,7 +40,7 @@ bool KeptInput<B>::take(const Context<B>& context, const io::Rereader& reread,
     for (Index i = range.first; i < range.end(); ++i) item_.push_back(i);
   items_ = Index(item_.size());
   width_ = width;
-  bool mine = again_ && free_bytes(context) >= 8 * items_ * width + spare_bytes;
+  bool mine = again_ && free_bytes(context) >= 8 * items_ * width + planned + spare_bytes;
   if (control.reduce(Index(mine), Reduce::min) != 0) try {
       numbers_ = Buffer<Word, B>(items_ * width);
     } catch (const Error&) {  // another process was faster

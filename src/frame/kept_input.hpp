@@ -13,10 +13,10 @@ template <class B>
 class KeptInput {
  public:
   /// Room for this rank's items of `ranges`, of `width` 8-byte numbers, where all ranks have it to
-  /// spare and can read again; GPUs alone, unless TERRACE_KEEP_INPUT is 1 (and none where it is 0).
+  /// spare beside `planned` bytes, which the solve may still take, and can read again; GPUs alone, unless TERRACE_KEEP_INPUT is 1 (and none where it is 0).
   /// Collective.
   bool take(const Context<B>& context, const io::Rereader& reread, std::span<const Range> ranges,
-            Index width);
+            Index width, Index planned);
   [[nodiscard]] bool holds() const { return bool(again_); }
   /// Item by item, without gaps.
   [[nodiscard]] View<Word, B> numbers() const { return numbers_.view(); }
