@@ -17,6 +17,8 @@ constexpr double strength = 0.08;
 /// Of the smoother: products, and the part of the spectrum that they reduce most.
 constexpr Index degree = 1;
 constexpr double ratio = 5;
+/// Of given vectors: P = (I - 4/3 D^-1 A / largest eigenvalue) T (the same).
+constexpr double damping = 4.0 / 3.0;
 /// With more nonzeros on all levels, in those of A, P is not smoothed: it fills up on graphs without
 /// dimension.
 constexpr double most_nonzeros = 2.5;
@@ -49,15 +51,20 @@ double MultigridNotes::operator_complexity() const {
 }
 
 template <class B>
-OperatorMemory Multigrid<B>::memory(Index rows, Index nonzeros) {
-  // Coarse matrices have up to 1.5 times A's nonzeros, P up to 5 a row. On the host: A, flags, A P.
-  return {30 * nonzeros + 200 * rows, 18 * nonzeros + 250 * rows + 24 * default_coarsest * 256};
+OperatorMemory Multigrid<B>::memory(Index rows, Index nonzeros, Index vectors) {
+  // Coarse matrices have up to 1.5 times A's nonzeros, P up to 5 a row and vector. On the host: A,
+  // flags, A P.
+  const Index columns = std::max<Index>(1, vectors);
+  return {30 * nonzeros + (80 + 120 * columns) * rows,
+          18 * nonzeros + 250 * columns * rows + 24 * default_coarsest * 256};
 }
 
 template <class B>
 Multigrid<B>::Multigrid(const Context<B>& context, const Product& product, Operand<B>&& p,
-                        RankRows&& a, Index coarsest) {
+                        RankRows&& a, NodeVectors vectors, Index coarsest) {
   const auto start = Clock::now();
+  notes_.vectors = vectors.columns;
+  notes_.unknowns = vectors.columns > 0 ? vectors.unknowns : 0;
   const Control& control = context.control;
   collectively(control, [&] {
     sums_.emplace(context.ahead);
@@ -85,7 +92,7 @@ Multigrid<B>::Multigrid(const Context<B>& context, const Product& product, Opera
     }
     more = n > coarsest;
     if (more)
-      more = coarsen(context, multiply, std::exchange(p, {}), rows, diagonal);
+      more = coarsen(context, multiply, std::exchange(p, {}), rows, diagonal, vectors);
     else if (n > 0)
       invert(context, rows);
     else
@@ -99,13 +106,18 @@ Multigrid<B>::Multigrid(const Context<B>& context, const Product& product, Opera
 
 template <class B>
 bool Multigrid<B>::coarsen(const Context<B>& context, const Product& product, Operand<B>&& p,
-                           RankRows& rows, const std::vector<double>& diagonal) {
+                           RankRows& rows, const std::vector<double>& diagonal,
+                           NodeVectors& vectors) {
   const Control& control = context.control;
   Level& level = *levels_.back();
   const double threshold = std::ldexp(strength, 1 - int(levels_.size()));
   const Index n = rows.first.back(), own = rows.rows.rows();
   const double bound = control.reduce(gershgorin_bound(rows.rows, diagonal), Reduce::max);
-  RankRows p_rows = prolongation_of(control, rows, diagonal, threshold);
+  const bool constants = vectors.columns == 0;
+  NodeAggregates nodes;
+  if (!constants) nodes = aggregate_nodes(control, rows, diagonal, threshold, vectors);
+  RankRows p_rows =
+      constants ? prolongation_of(control, rows, diagonal, threshold) : nodes.prolongation;
   const Index coarse = p_rows.first.back();
   const bool last = coarse == 0 || double(coarse) > least_gain * double(n);
   const auto& [smooth_degree, smooth_ratio] =
@@ -119,13 +131,16 @@ bool Multigrid<B>::coarsen(const Context<B>& context, const Product& product, Op
   if (levels_.size() > 1)
     notes_.bytes += double(products) * (12.0 * double(rows.rows.nonzeros()) + 8.0 * double(own));
   if (last || notes_.indefinite) return false;
+  if (!constants)
+    p_rows = smoothed_nodes(control, rows, diagonal, p_rows, damping / level.smoother.notes().high);
   const bool alone = control.size() == 1;
   RankRows fetched = alone ? RankRows{} : with_needed_rows(control, rows, p_rows);
   HostRows turned = collectively(control, [&] { return transposed(p_rows.rows); });
   double nonzeros = expected_nonzeros(control, rows, p_rows, turned, alone ? p_rows : fetched);
   for (const MultigridNotes::Level& above : notes_.levels) nonzeros += double(above.nonzeros);
   if (nonzeros > most_nonzeros * double(notes_.levels.front().nonzeros)) {
-    p_rows = prolongation_of(control, rows, diagonal, threshold, false);
+    p_rows = constants ? prolongation_of(control, rows, diagonal, threshold, false)
+                       : std::move(nodes.prolongation);
     if (!alone) fetched = with_needed_rows(control, rows, p_rows);
     turned = collectively(control, [&] { return transposed(p_rows.rows); });
   }
@@ -137,6 +152,7 @@ bool Multigrid<B>::coarsen(const Context<B>& context, const Product& product, Op
   bool definite = true;
   rows = coarse_rows(control, rows, p_rows, turned, alone ? p_rows : fetched, diagonal, definite);
   notes_.indefinite = !definite;
+  vectors = std::move(nodes.next);
   return true;
 }
 

@@ -23,7 +23,7 @@ class CgPreconditioning {
     if (request.preconditioner == "chebyshev")
       make_polynomial(c, a, request.degree);
     else if (request.preconditioner == "amg")
-      make_multigrid(c, a);
+      make_multigrid(c, a, request);
     else if (request.general())
       make_local(c, a, request.preconditioner == "ic" ? 0 : request.block);
   }
@@ -65,10 +65,14 @@ class CgPreconditioning {
       polynomial.apply(context, product, r, z, skip);
     };
   }
-  void make_multigrid(const Context<B>& c, A& a) {
+  void make_multigrid(const Context<B>& c, A& a, const CgRequest& request) {
     if constexpr (requires { rank_rows(c, a); }) {
       const auto product = product_of(c, a);
-      multigrid = Multigrid<B>(c, product, a.operand(c), rank_rows(c, a));
+      RankRows rows = rank_rows(c, a);
+      NodeVectors vectors;
+      if (request.near_null_space)
+        vectors = node_vectors(c.control, *request.near_null_space, rows, request.order);
+      multigrid = Multigrid<B>(c, product, a.operand(c), std::move(rows), std::move(vectors));
       const MultigridNotes& notes = multigrid.notes();
       bytes = notes.bytes + double(notes.products) * a.bytes();
       bad_row = notes.bad_row;

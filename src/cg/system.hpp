@@ -22,6 +22,7 @@ struct CgRequest : CgOptions {
   Index at_once = 16;                   ///< right-hand sides in lock step, at most
   bool x_given = false;                 ///< the start is the caller's, and not zero
   std::vector<Index> order;             ///< b and x have row order[i] for A's row i; or empty
+  const NearNullSpace* near_null_space = nullptr;  ///< amg: outlives the solve; null: constants
 
   /// Made for the matrix, and no diagonal.
   [[nodiscard]] bool general() const {
