@@ -61,15 +61,34 @@ OperatorMemory Multigrid<B>::memory(Index rows, Index nonzeros, Index vectors) {
 
 template <class B>
 Multigrid<B>::Multigrid(const Context<B>& context, const Product& product, Operand<B>&& p,
-                        RankRows&& a, NodeVectors vectors, Index coarsest) {
-  const auto start = Clock::now();
-  notes_.vectors = vectors.columns;
-  notes_.unknowns = vectors.columns > 0 ? vectors.unknowns : 0;
-  const Control& control = context.control;
-  collectively(control, [&] {
+                        RankRows&& a, NodeVectors vectors, Index coarsest)
+    : coarsest_(coarsest), vectors_(std::move(vectors)) {
+  notes_.vectors = vectors_.columns;
+  notes_.unknowns = vectors_.columns > 0 ? vectors_.unknowns : 0;
+  collectively(context.control, [&] {
     sums_.emplace(context.ahead);
     ignored_ = Buffer<double, B>(2);
   });
+  build(context, product, std::move(p), std::move(a));
+}
+
+template <class B>
+void Multigrid<B>::update(const Context<B>& context, const Product& product, Operand<B>&& p,
+                          RankRows&& a) {
+  MultigridNotes notes;
+  notes.updates = notes_.updates + 1;
+  notes.vectors = notes_.vectors;
+  notes.unknowns = notes_.unknowns;
+  notes_ = notes;
+  levels_.clear();
+  build(context, product, std::move(p), std::move(a));
+}
+
+template <class B>
+void Multigrid<B>::build(const Context<B>& context, const Product& product, Operand<B>&& p,
+                         RankRows&& a) {
+  const auto start = Clock::now();
+  const Control& control = context.control;
   RankRows rows = std::move(a);
   Product multiply = product;
   for (bool more = true; more;) {
@@ -90,9 +109,9 @@ Multigrid<B>::Multigrid(const Context<B>& context, const Product& product, Opera
       p = level.a->operand(context);
       collectively(control, [&] { level.r = Buffer<double, B>(rows.rows.rows()); });
     }
-    more = n > coarsest;
+    more = n > coarsest_;
     if (more)
-      more = coarsen(context, multiply, std::exchange(p, {}), rows, diagonal, vectors);
+      more = coarsen(context, multiply, std::exchange(p, {}), rows, diagonal);
     else if (n > 0)
       invert(context, rows);
     else
@@ -105,19 +124,32 @@ Multigrid<B>::Multigrid(const Context<B>& context, const Product& product, Opera
 }
 
 template <class B>
+RankRows Multigrid<B>::prolong(const Control& control, const RankRows& rows,
+                               const std::vector<double>& diagonal) {
+  const std::size_t l = levels_.size() - 1;
+  const double threshold = std::ldexp(strength, -int(l));
+  const bool made = l < patterns_.size();
+  if (!made) patterns_.emplace_back();
+  Pattern& pattern = patterns_[l];
+  if (notes_.vectors == 0)
+    return prolongation_of(control, rows, diagonal, threshold, pattern.aggregates, pattern.smooth);
+  NodeVectors& vectors = l == 0 ? vectors_ : patterns_[l - 1].nodes.next;
+  if (!made) {
+    pattern.nodes = aggregate_nodes(control, rows, diagonal, threshold, vectors);
+    vectors = {};
+  }
+  return pattern.nodes.prolongation;
+}
+
+template <class B>
 bool Multigrid<B>::coarsen(const Context<B>& context, const Product& product, Operand<B>&& p,
-                           RankRows& rows, const std::vector<double>& diagonal,
-                           NodeVectors& vectors) {
+                           RankRows& rows, const std::vector<double>& diagonal) {
   const Control& control = context.control;
   Level& level = *levels_.back();
-  const double threshold = std::ldexp(strength, 1 - int(levels_.size()));
   const Index n = rows.first.back(), own = rows.rows.rows();
   const double bound = control.reduce(gershgorin_bound(rows.rows, diagonal), Reduce::max);
-  const bool constants = vectors.columns == 0;
-  NodeAggregates nodes;
-  if (!constants) nodes = aggregate_nodes(control, rows, diagonal, threshold, vectors);
-  RankRows p_rows =
-      constants ? prolongation_of(control, rows, diagonal, threshold) : nodes.prolongation;
+  RankRows p_rows = prolong(control, rows, diagonal);
+  Pattern& pattern = patterns_[levels_.size() - 1];
   const Index coarse = p_rows.first.back();
   const bool last = coarse == 0 || double(coarse) > least_gain * double(n);
   const auto& [smooth_degree, smooth_ratio] =
@@ -131,18 +163,20 @@ bool Multigrid<B>::coarsen(const Context<B>& context, const Product& product, Op
   if (levels_.size() > 1)
     notes_.bytes += double(products) * (12.0 * double(rows.rows.nonzeros()) + 8.0 * double(own));
   if (last || notes_.indefinite) return false;
-  if (!constants)
+  if (notes_.vectors > 0 && pattern.smooth)
     p_rows = smoothed_nodes(control, rows, diagonal, p_rows, damping / level.smoother.notes().high);
   const bool alone = control.size() == 1;
   RankRows fetched = alone ? RankRows{} : with_needed_rows(control, rows, p_rows);
   HostRows turned = collectively(control, [&] { return transposed(p_rows.rows); });
-  double nonzeros = expected_nonzeros(control, rows, p_rows, turned, alone ? p_rows : fetched);
-  for (const MultigridNotes::Level& above : notes_.levels) nonzeros += double(above.nonzeros);
-  if (nonzeros > most_nonzeros * double(notes_.levels.front().nonzeros)) {
-    p_rows = constants ? prolongation_of(control, rows, diagonal, threshold, false)
-                       : std::move(nodes.prolongation);
-    if (!alone) fetched = with_needed_rows(control, rows, p_rows);
-    turned = collectively(control, [&] { return transposed(p_rows.rows); });
+  if (!std::exchange(pattern.chosen, true)) {
+    double nonzeros = expected_nonzeros(control, rows, p_rows, turned, alone ? p_rows : fetched);
+    for (const MultigridNotes::Level& above : notes_.levels) nonzeros += double(above.nonzeros);
+    pattern.smooth = nonzeros <= most_nonzeros * double(notes_.levels.front().nonzeros);
+    if (!pattern.smooth) {
+      p_rows = prolong(control, rows, diagonal);
+      if (!alone) fetched = with_needed_rows(control, rows, p_rows);
+      turned = collectively(control, [&] { return transposed(p_rows.rows); });
+    }
   }
   notes_.bytes += 24.0 * double(p_rows.rows.nonzeros());
   level.prolongation = Transfer<B>(context, p_rows);
@@ -152,7 +186,6 @@ bool Multigrid<B>::coarsen(const Context<B>& context, const Product& product, Op
   bool definite = true;
   rows = coarse_rows(control, rows, p_rows, turned, alone ? p_rows : fetched, diagonal, definite);
   notes_.indefinite = !definite;
-  vectors = std::move(nodes.next);
   return true;
 }
 

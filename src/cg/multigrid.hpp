@@ -33,6 +33,7 @@ struct MultigridNotes {
   Index products = 0;       ///< with A a cycle
   Index bad_row = -1;       ///< global row of the diagonal that is not positive
   bool indefinite = false;  ///< A is not positive definite; M must not be applied
+  Index updates = 0;        ///< the hierarchy got the values of other matrices so often
   Index vectors = 0;        ///< of the near null-space given; 0: constants
   Index unknowns = 0;       ///< ... of a node
   /// Nonzeros of all levels by those of A.
@@ -51,6 +52,8 @@ class Multigrid {
   /// `coarsest` rows is inverted. Coarse levels keep `vectors` of A's rows. Collective.
   Multigrid(const Context<B>& context, const Product& product, Operand<B>&& p, RankRows&& a,
             NodeVectors vectors = {}, Index coarsest = default_coarsest);
+  /// Of another matrix with the same rows on each rank: aggregates stay. Collective.
+  void update(const Context<B>& context, const Product& product, Operand<B>&& p, RankRows&& a);
   [[nodiscard]] const MultigridNotes& notes() const { return notes_; }
   /// z = M r of own rows on context.ahead, r and z not the same memory: one V-cycle. Collective.
   void apply(const Context<B>& context, const Product& product, View<const double, B> r,
@@ -81,15 +84,28 @@ class Multigrid {
     std::optional<CsrOperator<B>> inverse;  // of the coarsest matrix, all entries
     Operand<B> p;                           // what it multiplies
   };
+  /// What a level keeps for other values.
+  struct Pattern {
+    Aggregates aggregates;  // constants
+    NodeAggregates nodes;   // given vectors
+    bool chosen = false, smooth = true;
+  };
   void cycle(const Context<B>& context, std::size_t l, const Product& product,
              View<const double, B> r, View<double, B> z, const double* skip) const;
   [[nodiscard]] Product product_of(const Context<B>& context, const CsrOperator<B>& a) const;
+  void build(const Context<B>& context, const Product& product, Operand<B>&& p, RankRows&& a);
+  /// P of the last level, not smoothed where vectors are given.
+  RankRows prolong(const Control& control, const RankRows& rows,
+                   const std::vector<double>& diagonal);
   /// Makes the next level's matrix of `rows`; false where there is none, and this level is the last.
   bool coarsen(const Context<B>& context, const Product& product, Operand<B>&& p, RankRows& rows,
-               const std::vector<double>& diagonal, NodeVectors& vectors);
+               const std::vector<double>& diagonal);
   void invert(const Context<B>& context, const RankRows& rows);
 
   MultigridNotes notes_;
+  Index coarsest_ = default_coarsest;
+  NodeVectors vectors_;  // of the first level, until its aggregates are made
+  std::vector<Pattern> patterns_;
   std::vector<std::unique_ptr<Level>> levels_;
   std::optional<SumSpace<B>> sums_;
   Buffer<double, B> ignored_;

@@ -14,6 +14,7 @@ struct NearNullSpace {
   Index columns = 0;  ///< the same on every rank
   std::vector<double> values;
   std::string where;  ///< for messages
+  bool operator==(const NearNullSpace&) const = default;
 };
 
 /// The same of one level: what its rows are unknowns of, and the vectors' values there, row-major.
