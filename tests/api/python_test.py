@@ -12,6 +12,7 @@ import warnings
 import numpy as np
 import scipy.linalg
 import scipy.sparse
+import scipy.sparse.linalg
 
 import terrace
 from terrace import gf2, linalg
@@ -462,6 +463,8 @@ if comm is None:
     device_cases()
 cases = (bits_case, band_case, dense_case, cg_case, factor_case)
 ranks = comm
+draw, group = np.random.default_rng(options.seed), shared
+kept_case()
 for i in range(options.count):
     draw = np.random.default_rng([options.seed, i])
     group = shared if i // len(cases) % 4 or backend != "auto" else ranks
