@@ -113,6 +113,7 @@ double filled(const Control& control, const RankRows& a, const CallersRow& row, 
 NodeVectors node_vectors(const Control& control, const NearNullSpace& given, const RankRows& a,
                          const std::vector<Index>& order) {
   const Index k = given.columns, rows = a.rows.rows(), n = a.first.back();
+  if (n == 0) return {};
   const CallersRow row{a, order, a.first[at(control.rank())]};
   if (k > std::min(n, NearNullSpace::most_columns))
     fail_together(Exit::input,

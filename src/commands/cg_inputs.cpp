@@ -19,10 +19,10 @@ void open_near_null_space(Run& run, const CgCommand& options, const io::Location
     fail_together(Exit::input, fmt::format("the near null-space has {} rows, the matrix {}; {}; "
                                            "give one row for each row of the matrix",
                                            v.rows(), in.n, where));
-  if (v.columns() < 1 || v.columns() > std::min(in.n, NearNullSpace::most_columns))
-    fail_together(Exit::input,
-                  fmt::format("the near null-space has {} vectors; {}; give 1 to {}", v.columns(),
-                              where, std::min(in.n, NearNullSpace::most_columns)));
+  const Index most = std::min(in.n, NearNullSpace::most_columns);
+  if (in.n > 0 && (v.columns() < 1 || v.columns() > most))
+    fail_together(Exit::input, fmt::format("the near null-space has {} vectors; {}; give 1 to {}",
+                                           v.columns(), where, most));
   run.note_input("near_null_space", v.location());
 }
 

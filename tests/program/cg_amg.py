@@ -136,6 +136,13 @@ for more in ("", " --near-null-space :/modes/body"):
     memory.append(report["memory"]["backend_bytes"] + report["memory"]["host_bytes"])
 check("plan: memory of six vectors", memory[1] > 1.15 * memory[0], memory)
 
+with h5py.File("in.h5", "a") as f:
+    g = f.create_group("nothing")
+    g["data"], g["indices"], g["indptr"] = np.ones(0), np.zeros(0, int), np.zeros(1, int)
+    g.attrs["shape"] = 0, 0
+    f["nothing_b"], f["modes/nothing"] = np.ones(0), np.ones((0, 3))
+test.run(f"cg in.h5:/nothing --rhs :/nothing_b -o x.h5 --force --backend {backend} --preconditioner amg --near-null-space :/modes/nothing", 2, 0)
+
 # The same bits again; every method, norm and number of right-hand sides; restarts; the guard; the order of rows.
 for ranks in (1, 3):
     kept = [solve("layers", "--preconditioner amg", ranks)[1] for _ in range(2)]
