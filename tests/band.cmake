@@ -1,6 +1,6 @@
 terrace_test(band/tile_columns RANKS 1 2 3 4 5 SANITIZE 3 LANES)
 terrace_test(band/parts RANKS 1 2 3 4 5 SANITIZE 3 LANES)
 terrace_test(band/stream RANKS 1 SANITIZE 1 LANES)
-terrace_test(band/system RANKS 1 2 3 4 SANITIZE 3 LANES)
+terrace_test(band/system RANKS 1 2 3 4 5 SANITIZE 3 LANES)
 terrace_test(band/hybrid RANKS 1 2 3 SANITIZE 3 LANES)
-terrace_test(band/window RANKS 1 2 3 4 SANITIZE 3 LANES)
+terrace_test(band/window RANKS 1 2 3 4 5 SANITIZE 3 LANES)
