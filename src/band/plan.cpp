@@ -7,6 +7,7 @@
 
 #include "distrib/agree.hpp"
 #include "kernels/base/size_text.hpp"
+#include "src/band/mixed_ends.hpp"
 #include "src/band/parts.hpp"
 #include "src/band/stream.hpp"
 #include "src/band/window.hpp"
@@ -313,18 +314,24 @@ template <class B>
 BandPlan plan_mixed(const BandRequest& r) {
   BandPlan plan;
   plan.method = BandMethod::mixed;
+  plan.ranks = r.ranks;
   plan.shape = band_shape(r.n, r.half_bandwidth, band_low_width(B{}));
   plan.reasons.push_back(fmt::format(
-      "--precision mixed on one rank; what does not converge in {} iterations to FP64 backward "
-      "error is solved again in FP64",
+      "--precision mixed; what does not converge in {} iterations to FP64 backward error is solved "
+      "again in FP64",
       MixedLimits{}.iterations));
-  const Index needed = mixed_needs<B>(plan.shape, r.nrhs, r.check).total();
+  if (r.ranks > 1) {
+    cut_parts<B>(plan, std::min<Index>(r.n, 2), 1.0);
+    if (const Index idle = r.ranks - plan.parts(); idle > 0)
+      plan.reasons.push_back(
+          fmt::format("it goes from {}; the other {} nothing to do",
+                      plan.parts() > 1 ? "two ends on two ranks" : "one end",
+                      idle > 1 ? fmt::format("{} ranks have", idle) : "rank has"));
+  }
   std::string why;
-  if (r.ranks > 1)
-    why = fmt::format("runs on one rank, not on {}", r.ranks);
-  else if (!band_low_available(B{}))
-    why = "needs a GPU of compute capability 9.0 and more";
-  else if (r.device_bytes > 0 && needed > r.device_bytes)
+  if (!band_low_available(B{})) why = "needs a GPU of compute capability 9.0 and more";
+  const Index needed = why.empty() ? mixed_needs<B>(plan, r.nrhs, r.check).total() : 0;
+  if (why.empty() && r.device_bytes > 0 && needed > r.device_bytes)
     why = fmt::format("needs {} on the device, beside the matrix its factor, and {} are free",
                       size_text(needed), size_text(r.device_bytes));
   if (why.empty()) return plan;
@@ -391,15 +398,21 @@ BandPlan plan_instead(BandRequest r, const BandPlan& failed, const std::string& 
 }
 
 template <class B>
-MixedNeeds mixed_needs(const BandShape& s, Index nrhs, bool check) {
-  return {band_memory(s, nrhs, 1, check), band_mixed_memory<B>(s, nrhs),
-          s.padded() * (nrhs + 1) * Index(sizeof(double))};  // and of the condition estimate
+MixedNeeds mixed_needs(const BandPlan& plan, Index nrhs, bool check) {
+  const BandShape& s = plan.shape;
+  constexpr Index word = sizeof(double);
+  const BandMemory m = band_memory(s, nrhs, plan.ranks, check);
+  if (plan.ranks == 1)  // rows of the condition estimate too
+    return {m.matrix, m.check, s.padded() * (nrhs + 1) * word, 0, band_mixed_memory<B>(s, nrhs)};
+  const MixedEndsMemory ends = mixed_ends_memory<B>(plan, nrhs);
+  return {ends.parts.band, m.check, ends.parts.vectors + ends.rows,
+          ends.separator + ends.parts.total() - ends.parts.band - ends.parts.vectors, ends.mixed};
 }
 
 #define TERRACE_INSTANTIATE(B)                                                         \
   template BandPlan plan_band<B>(const BandRequest&);                                  \
   template BandPlan plan_instead<B>(BandRequest, const BandPlan&, const std::string&); \
-  template MixedNeeds mixed_needs<B>(const BandShape&, Index, bool);
+  template MixedNeeds mixed_needs<B>(const BandPlan&, Index, bool);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 

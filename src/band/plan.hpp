@@ -102,15 +102,14 @@ void note_memory(const Context<B>& c, BandRequest& request) {
       std::max<Index>(1, c.control.reduce(available_host_bytes() / sharing, Reduce::min));
 }
 
-/// Bytes of memory of the backend that mixed precision needs: the matrix in FP64 and the check,
-/// what it adds, the right-hand sides.
+/// Bytes of memory of the backend that mixed precision needs on the rank with most: the matrix in
+/// FP64 and the check, what it adds, the right-hand sides, what the separator of two ends takes.
 struct MixedNeeds {
-  BandMemory memory;
+  Index matrix = 0, check = 0, rows = 0, separator = 0;
   MixedMemory mixed;
-  Index rows = 0;
-  [[nodiscard]] Index total() const { return memory.matrix + memory.check + mixed.total() + rows; }
+  [[nodiscard]] Index total() const { return matrix + check + mixed.total() + rows + separator; }
 };
 template <class B>
-MixedNeeds mixed_needs(const BandShape& shape, Index nrhs, bool check);
+MixedNeeds mixed_needs(const BandPlan& plan, Index nrhs, bool check);
 
 }  // namespace terrace::band

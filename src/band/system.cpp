@@ -43,9 +43,13 @@ BandBytes band_bytes(const BandPlan& plan, const BandSystem& system, Index nrhs,
     }
     if (system.guard) bytes.backend += BandGuard<B>::bytes(s);
   } else if (plan.method == BandMethod::mixed) {
-    const MixedNeeds m = mixed_needs<B>(s, nrhs, check);
+    const MixedNeeds m = mixed_needs<B>(plan, nrhs, check);
     rows = s.padded();
-    bytes = {4 * rows * word, m.total() - m.memory.check, m.memory.check};
+    if (plan.ranks > 1) {
+      rows = 0;
+      for (int rank = 0; rank < plan.ranks; ++rank) rows = std::max(rows, plan.rows_of(rank).count);
+    }
+    bytes = {4 * rows * word, m.total() - m.check, m.check};
   } else if (plan.tile_by_tile) {
     const BandWindowMemory m = band_window_memory(s, nrhs, plan.ranks, plan.kept > 0);
     bytes.host = m.host;
@@ -96,10 +100,11 @@ std::unique_ptr<BandResult<B>> solve_band(Context<B>& c, const BandSystem& syste
                                           Progress& progress, const BandHooks& hooks) {
   const BandTask<B> task{c, system, request, progress, hooks};
   for (;;) {
-    std::unique_ptr<BandWay<B>> way = plan.tile_by_tile ? band_way_in_window(task, plan)
-                                      : plan.method == BandMethod::streamed
-                                          ? band_way_streamed(task, plan)
-                                          : band_way_in_memory(task, plan);
+    std::unique_ptr<BandWay<B>> way =
+        plan.tile_by_tile                     ? band_way_in_window(task, plan)
+        : plan.method == BandMethod::mixed    ? band_way_mixed(task, plan)
+        : plan.method == BandMethod::streamed ? band_way_streamed(task, plan)
+                                              : band_way_in_memory(task, plan);
     way->take();
     std::string why;
     hooks.phase("read", [&] { way->read(); });

@@ -26,11 +26,16 @@ class PlannedBand : public Job {
     const BandMethod method = plan_.method;
     const bool tiles = method == BandMethod::tile_columns, mixed = method == BandMethod::mixed;
     PlanNeeds needs;
-    needs.any_ranks = !mixed;
+    needs.any_ranks = true;
     // Ends do not get shorter by more ranks than two.
     needs.memory = [this](int ranks) {
       if (ranks == plan_.ranks) return on_rank<B>(bytes_);
       if (in_parts()) return like(to_string(plan_.method), ranks);
+      if (plan_.method == BandMethod::mixed) {
+        BandRequest r = request_for("auto", ranks);
+        r.mixed = true;
+        return on_rank<B>(band_bytes<B>(plan_band<B>(r), system_, nrhs(), has_check()));
+      }
       if (plan_.method == BandMethod::streamed) return on_rank<B>(streamed(ranks, plan_.kept > 0));
       BandPlan other = plan_;
       other.ranks = ranks;
@@ -44,7 +49,7 @@ class PlannedBand : public Job {
       add("with --no-check", [this] { return on_rank<B>({bytes_.host, bytes_.backend, 0}); });
     if (in_parts())
       add("with --method tile-columns", [this] { return like("tile-columns", c_.size()); });
-    if (mixed) add("with --precision fp64", [this] { return like("tile-columns", 1); });
+    if (mixed) add("with --precision fp64", [this] { return like("tile-columns", c_.size()); });
     if (method != BandMethod::streamed)
       add("with --method streamed", [this] { return streamed_instead(); });
     if (tiles && !std::is_same_v<B, Cpu>)
@@ -58,7 +63,10 @@ class PlannedBand : public Job {
     if (plan_.method == BandMethod::tile_columns)
       return work_of(plan_.at_once ? "at once" : "tile-columns", s.tiles(),
                      factor_flops() / c_.size());
-    if (plan_.method == BandMethod::mixed) return work_of("mixed", s.tiles(), factor_flops());
+    if (plan_.method == BandMethod::mixed) {
+      const Index ends = plan_.begin.empty() ? 1 : plan_.parts();
+      return work_of("mixed", ceil_div(s.tiles(), ends), factor_flops() / double(ends));
+    }
     if (plan_.tile_by_tile)
       return work_of("streamed, in a window", s.tiles(), factor_flops() / c_.size());
     if (plan_.method == BandMethod::streamed)
@@ -233,18 +241,23 @@ class PlannedBand : public Job {
         size_text(bytes_.check), size_text(bytes_.host)));
   }
   void describe_mixed() const {
-    const MixedNeeds m = mixed_needs<B>(shape(), nrhs(), has_check());
+    const MixedNeeds m = mixed_needs<B>(plan_, nrhs(), has_check());
     say_way(fmt::format(
         "method mixed: a factor in {} precision of {} tile columns of width {}, and conjugate "
         "gradients in double precision with it, {} right-hand sides at a time",
         std::is_same_v<B, Cuda> ? "half" : "single", shape().tiles(), shape().width,
         std::min(std::max<Index>(nrhs(), 1), kMixedGroup)));
+    if (!plan_.begin.empty() && plan_.parts() > 1)
+      run_.say(
+          fmt::format("rows of the first end {}, of the other {}; a separator of {} rows, its "
+                      "system in FP64 on rank 0",
+                      plan_.tiles(0) * shape().width, plan_.rows(1).count, plan_.separator));
     run_.say(fmt::format(
-        "memory: {} on the backend (matrix in FP64 {}, factor in low precision {}, vectors {}, "
-        "scratch {}, check {}), {} on the host for input and output",
-        size_text(device()), size_text(m.memory.matrix), size_text(m.mixed.factor),
-        size_text(m.mixed.vectors + m.rows), size_text(m.mixed.scratch), size_text(m.memory.check),
-        size_text(bytes_.host)));
+        "memory{}: {} on the backend (matrix in FP64 {}, factor in low precision {}, vectors {}, "
+        "separator {}, scratch {}, check {}), {} on the host for input and output",
+        plan_.ranks > 1 ? " per rank" : "", size_text(device()), size_text(m.matrix),
+        size_text(m.mixed.factor), size_text(m.mixed.vectors + m.rows), size_text(m.separator),
+        size_text(m.mixed.scratch), size_text(m.check), size_text(bytes_.host)));
   }
   void describe_streamed() const {
     const BandShape& s = shape();
