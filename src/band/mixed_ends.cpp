@@ -19,7 +19,8 @@ BandShape shape_of(const BandPlan& plan, int rank) {
                             : plan.tiles(own.first) * s.width + plan.separator;
   return s;
 }
-Index group_of(Index nrhs) { return std::clamp<Index>(nrhs, 1, kMixedGroup); }
+/// Columns at a time: the norms are two.
+Index group_of(Index nrhs) { return std::clamp<Index>(nrhs, 2, kMixedGroup); }
 template <class B>
 BandPart<B> reduced_part(const BandPlan& plan) {
   BandPart<B> part;

@@ -182,6 +182,7 @@ jobs = [
     ("band solve in.h5:/long --rhs :/long_b --method two-ends", 0, 2),
     ("band solve in.h5:/long --rhs :/long_b --method partition --parts 5", 2, 3),
     ("band solve in.h5:/grid_band --rhs :/grid_b12 --precision mixed", 0, 0),
+    ("band solve in.h5:/grid_band --rhs :/grid_b12 --precision mixed", 2, 3),
     ("cg in.h5:/csr --rhs :/grid_b", 2, 2),
     ("cg in.h5:/csr --rhs :/grid_b --method single-reduction --preconditioner jacobi", 1, 1),
     ("cg in.h5:/csr --rhs :/grid_b3 --method pipelined", 2, 2),
