@@ -212,3 +212,32 @@ TEMPLATE_TEST_CASE("the bits of a solution from two ends repeat", "", TERRACE_BA
     REQUIRE_ALL(std::equal(one.done->rows.begin(), one.done->rows.end(), two.done->rows.begin()));
   }
 }
+
+TEMPLATE_TEST_CASE("two ends take the memory that their plan says", "", TERRACE_BACKENDS) {
+  if (!available<TestType>()) return;
+  Context<TestType>& c = *context<TestType>();
+  if (c.size() == 1) return;
+  for (const Index n : {Index(50), Index(129), Index(1000)})
+    for (const Index nrhs : {1, 3, 17}) {
+      CAPTURE(n, nrhs);
+      BandRequest request;
+      request.n = n;
+      request.half_bandwidth = 30;
+      request.nrhs = nrhs;
+      request.ranks = c.size();
+      request.mixed = true;
+      const BandPlan plan = plan_band<TestType>(request);
+      const MixedEnds<TestType> e = mixed_ends<TestType>(c, plan, nrhs);
+      const BandPartRows<TestType> x = band_part_rows(e.parts, nrhs);
+      Index taken = 0;
+      const auto add = [&](const auto&... buffers) { taken += (Index(0) + ... + buffers.size()); };
+      for (const auto& memory : e.parts.memory) add(memory);
+      add(e.parts.records, e.parts.slab, e.parts.window, e.parts.scratch, e.own, e.tail, e.turned,
+          e.t, e.left, e.solved, e.reduced, e.scratch, x.rows, x.records, x.reduced, x.scratch);
+      const MixedEndsMemory m = mixed_ends_memory<TestType>(plan, nrhs);
+      const Index most = world().reduce(taken, Reduce::max) * 8,
+                  said = m.parts.total() + m.separator;
+      CHECK_ALL(most <= said);
+      CHECK_ALL(said <= most + most / 4 + 4096);
+    }
+}
