@@ -426,7 +426,9 @@ def band(case):
     if method:
         p.option("--method", method, refused=cuda)
     if method == "streamed":
-        p.ranks = 1
+        p.ranks = draw.pick([1, 1, 2, 3, 5])
+        if draw.chance(0.3):
+            p.option("--scratch-dir", ".")
     if method == "partition" and draw.chance(0.7):
         p.option("--parts", draw.whole(1, 9))
     mixed = command == "solve" and method in ("", "auto") and draw.chance(0.1)
@@ -443,7 +445,7 @@ def band(case):
         p.option("--rhs", where_rhs(file))
         stored = method in ("", "auto", "tile-columns", "streamed") and not mixed and draw.chance(0.2) and p.codes == {0}
         if method == "streamed" and draw.chance(0.5):
-            p.option("--parts", draw.pick([1, 2]) if not stored else 1)
+            p.option("--parts", draw.pick([1, 2]) if not stored and p.ranks == 1 else 1)
         if not stored and not mixed and draw.chance(0.1) and method in ("", "tile-columns"):
             p.option(draw.pick(["--substitution", "--diagonal"]), "cpu")
     if stored:
