@@ -171,7 +171,7 @@ for command, seen in (("verify out.h5", ["checking /inverse", "checking /A"]), (
         for words in seen:
             check(f"{command} on {ranks}", code == 0 and re.search(rf"{words} +\d+\.\d %  [\d.e+]+ of 18 MB", shown), f"{code} {words} {shown[-300:]!r}")
 # Without a terminal under a launcher: lines, as nobody can wipe a bar.
-code, out, err = run("dense invert wide.h5 -o out.h5 --force --backend cpu --progress auto", env={"TERRACE_PROGRESS_SECONDS": "0.05"})
+code, out, err = run("dense invert wide.h5 -o out.h5 --force --backend cpu --progress auto", env={"TERRACE_PROGRESS_SECONDS": "0.05", "TERRACE_TEST_STEP_DELAY_MS": "20"})
 check("lines under a launcher", code == 0 and "\r" not in err and any("elimination" in line for line in err.splitlines()), repr(err[:200]))
 # Nothing in the first second.
 shown, code = on_terminal("dense invert dense.h5 -o out.h5 --force --backend cpu", {})
