@@ -5,6 +5,7 @@
 #include "io/order.hpp"
 #include "io/reading.hpp"
 #include "io/recognised.hpp"
+#include "io/sparse_form.hpp"
 #include "io/transpose.hpp"
 
 namespace terrace::io {
@@ -46,7 +47,7 @@ BandInput open_band(const Control& control, const Location& location, const Want
   const auto refuse = [&](const std::string& what, const std::string& todo) {
     fail_together(Exit::input, what + "; " + where(location, object.path) + "; " + todo);
   };
-  if (object.group) refuse("a group, not a dataset", "name one dataset");
+  if (object.group) refuse(what_group(object), "name a dataset that holds a band matrix");
   if (!object.is_number())
     refuse("wrong type: not real numbers (complex ones are not supported)",
            "store float64, float32 or integers");

@@ -2,6 +2,7 @@
 
 #include "io/order.hpp"
 #include "io/reading.hpp"
+#include "io/sparse_form.hpp"
 #include "io/transpose.hpp"
 
 namespace terrace::io {
@@ -13,7 +14,7 @@ void check_dense(const Object& o, const std::string& at) {
   const auto refuse = [&](const std::string& what, const std::string& todo) {
     fail_together(Exit::input, what + "; " + at + "; " + todo);
   };
-  if (o.group) refuse("a group, not a dataset", "name one dataset");
+  if (o.group) refuse(what_group(o), "name a dataset that holds a dense matrix");
   if (!o.is_number())
     refuse("wrong type: not real numbers (complex ones are not supported)",
            "store float64, float32 or integers");

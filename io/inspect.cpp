@@ -38,13 +38,23 @@ void check_file(const std::string& name) {
                                          std::strerror(errno), name));
 }
 
+/// What to do with a file that is no HDF5.
+std::string cure_of(const std::string& name) {
+  const auto dot = name.rfind('.');
+  const std::string end = dot == std::string::npos ? "" : name.substr(dot);
+  for (const char* known : {".txt", ".dat", ".csv", ".mtx", ".sms", ".alist", ".npy", ".npz"})
+    if (end == known)
+      return fmt::format("convert it first: terrace convert {} {}.h5", name, name.substr(0, dot));
+  return end == ".mat" ? "save it with -v7.3, which is HDF5"
+                       : "write it again, or convert it: see terrace convert --help";
+}
+
 /// Opens the file serially on this rank.
 Handle open_serial(const std::string& name) {
   hdf5_ready();
   check_file(name);
   if (H5Fis_hdf5(name.c_str()) <= 0)
-    throw Error(Exit::input, "not an HDF5 file, or a damaged one; " + name +
-                                 "; convert it with 'terrace convert' or write it again");
+    throw Error(Exit::input, "not an HDF5 file, or a damaged one; " + name + "; " + cure_of(name));
   Handle file = open_alone(name);
   hdf5_check(file, "the file is damaged or truncated", name);
   return file;
@@ -129,6 +139,10 @@ Object find_any(const Control& control, const Location& location, Kind& kind, bo
     return only_one(file, location, "matrix", wanted,
                     [&](const Object& o) { return best(o, ignored); });
   });
+  if (!object.group && !object.is_number())
+    fail_together(Exit::input, "wrong type: not real numbers (complex ones are not supported); " +
+                                   where(location, object.path) +
+                                   "; store float64, float32 or integers");
   if (best(object, kind) == 0)
     fail_together(Exit::input, "neither a dense, band, sparse nor bit matrix; " +
                                    where(location, object.path) +

@@ -29,6 +29,7 @@ class SharedText {
   [[nodiscard]] Index rounds(Index each) const;
   /// Bytes of this rank's blocks, of all rounds.
   [[nodiscard]] Index bytes() const;
+  [[nodiscard]] Index all_bytes() const { return end_ - from_; }  ///< of all ranks
   /// Block k, in `buffer`. Any thread. Throws Error(input) when the file cannot be read.
   std::string_view block(Index k, std::vector<char>& buffer) const;
 

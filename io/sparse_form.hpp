@@ -31,6 +31,11 @@ std::map<std::string, std::string> sparse_names(const AnyAttributes& attributes,
                                                 const std::function<bool(const char*)>& has);
 /// Whether the group holds what a sparse matrix needs.
 bool is_sparse(const Object& object);
+/// What a group is, where a dataset is needed.
+inline const char* what_group(const Object& group) {
+  return is_sparse(group) ? "a sparse matrix, which only cg, gf2 and convert read"
+                          : "a group, not a dataset";
+}
 /// "csr", "csc" or "coo" where the file says so, else empty.
 std::string stated_layout(const Object& object);
 /// Rows and columns where the file or `said` says them, else empty.

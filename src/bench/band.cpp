@@ -361,25 +361,29 @@ void add_bench(CLI::App& bench, Selected& selected) {
   command
       ->add_option("--half-bandwidth", options->half_bandwidth, "Half-bandwidths, comma-separated")
       ->delimiter(',');
-  command->add_option("--rhs", options->right_hand_sides, "Numbers of right-hand sides")
+  command
+      ->add_option("--rhs", options->right_hand_sides,
+                   "Numbers of right-hand sides, comma-separated")
       ->delimiter(',');
   command
       ->add_option(
           "--parts", options->parts,
           "Parts of --method partition, or 1 or 2 ends of --method streamed (0: the plan's choice)")
       ->check(not_negative());
-  command->add_option("--widths", options->widths, "Widths of tile columns, each in turn")
+  command
+      ->add_option("--widths", options->widths,
+                   "Widths of tile columns, comma-separated (default: the plan's choice)")
       ->delimiter(',')
       ->check(positive());
   command
-      ->add_option(
-          "--diagonal", options->diagonal,
-          "gpu or cpu, or both in turn: where to factor the diagonal blocks of tile columns "
-          "(--method tile-columns or streamed)")
+      ->add_option("--diagonal", options->diagonal,
+                   "gpu, cpu, or both in turn: where to factor the diagonal blocks of tile columns "
+                   "(--method tile-columns or streamed; default: the backend)")
       ->delimiter(',');
   command
-      ->add_option("--substitution", options->substitution,
-                   "gpu or cpu, or both in turn: where to substitute with tile columns")
+      ->add_option(
+          "--substitution", options->substitution,
+          "gpu, cpu, or both in turn: where to do the triangular solves (default: the backend)")
       ->delimiter(',');
 }
 

@@ -369,23 +369,29 @@ void add_bench(CLI::App& bench, Selected& selected) {
         bench_cg(run, *options);
       });
   add_bench_options(*command, *options);
-  command->add_option("--kind", options->kind, "dense, band or csr")
+  command->add_option("--kind", options->kind, "The matrices")
       ->check(CLI::IsMember({"dense", "band", "csr"}))
       ->capture_default_str();
-  command->add_option("--half-bandwidth", options->half_bandwidth, "Of the band matrices")
+  command
+      ->add_option("--half-bandwidth", options->half_bandwidth,
+                   "Half-bandwidths of the band matrices, comma-separated")
       ->delimiter(',');
-  command->add_option("--points", options->points, "Grid points per side, for the CSR matrices")
+  command
+      ->add_option("--points", options->points,
+                   "Grid points per side, for the CSR matrices, comma-separated")
       ->delimiter(',');
-  command->add_option("--stencil", options->stencil, "5 (2-D), 7 or 27 (3-D)")
+  command
+      ->add_option("--stencil", options->stencil,
+                   "Points of the CSR matrices' stencil: 5 (2-D), 7 or 27 (3-D)")
       ->check(CLI::IsMember({5, 7, 27}))
       ->capture_default_str();
   command->add_flag("--shuffle", options->shuffle, "Number the grid points at random");
   command->add_option("--iterations", options->iterations, "Timed iterations")
       ->check(positive())
       ->capture_default_str();
-  command->add_option("--preconditioner", options->preconditioner, "none or jacobi")
+  command->add_option("--preconditioner", options->preconditioner, "Preconditioner")
       ->check(CLI::IsMember({"none", "jacobi"}));
-  command->add_option("--layout", options->layout, "Dense: triangle or rows")
+  command->add_option("--layout", options->layout, "How a dense matrix is stored")
       ->check(CLI::IsMember({"triangle", "rows"}))
       ->capture_default_str();
   command

@@ -303,10 +303,12 @@ void add_bench(CLI::App& bench, Selected& selected) {
   command->get_option("--threads")->delimiter(',');
   CLI::Option* const solve =
       command->add_flag("--solve", options->solve, "Systems A X = B in place of inverses");
-  command->add_option("--rhs", options->right, "Right-hand sides (1)")
+  command->add_option("--rhs", options->right, "Right-hand sides of --solve (default 1)")
       ->check(CLI::Range(Index(1), Index(1) << 20))
       ->needs(solve);
-  command->add_option("--pivoting", options->pivoting, "partial, tournament or auto")
+  command
+      ->add_option("--pivoting", options->pivoting,
+                   "partial: one exchange per column; tournament: one per panel")
       ->check(CLI::IsMember({"auto", "partial", "tournament"}));
 }
 

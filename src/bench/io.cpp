@@ -185,11 +185,12 @@ void add_bench_io(CLI::App& bench, Selected& selected) {
       [options](Run& run, const CLI::App&) { bench_io(run, *options); });
   command->add_option("--gib", options->gib, "Size of a test file, in GiB")
       ->check(CLI::Range(1e-4, 1e5));
-  command->add_option("--file-dir", options->folder, "Folder for the test files (here)");
+  command->add_option("--file-dir", options->folder,
+                      "Folder for the test files (default: the current one)");
   command
       ->add_option("--layout", options->layouts,
                    "contiguous, chunked, gzip, column-major, band, band-upper, float32, int32, "
-                   "words, bytes, plain; comma-separated (all)")
+                   "words, bytes, plain; comma-separated (default: all)")
       ->delimiter(',');
   command->add_option("--repeat", options->repeat, "Measured runs; the median is reported")
       ->check(positive());

@@ -102,12 +102,18 @@ void add_commands(CLI::App& app, Selected& selected) {
       band_solve);
   solve->add_option("--rhs", options->rhs, "Right-hand sides: FILE.h5[:/path] or :/path")
       ->required();
-  solve->add_option(
-      "--diagonal", options->places.diagonal,
-      "gpu or cpu: where to factor the diagonal blocks (--method tile-columns or streamed)");
-  solve->add_option("--substitution", options->places.substitution,
-                    "gpu or cpu: where to do the triangular solves (same methods)");
-  solve->add_option("--factor", options->factor, "Use the factor that 'band factor' stored");
+  solve
+      ->add_option(
+          "--diagonal", options->places.diagonal,
+          "Where to factor the diagonal blocks (--method tile-columns or streamed; default: the "
+          "backend)")
+      ->check(CLI::IsMember({"gpu", "cpu"}));
+  solve
+      ->add_option("--substitution", options->places.substitution,
+                   "Where to do the triangular solves (same methods; default: the backend)")
+      ->check(CLI::IsMember({"gpu", "cpu"}));
+  solve->add_option("--factor", options->factor,
+                    "The factor of A that band factor wrote: FILE.h5[:/path]");
   solve
       ->add_option(
           "--parts", options->parts,

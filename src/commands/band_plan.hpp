@@ -87,8 +87,6 @@ class PlannedBand : public Job {
     return work_of(to_string(plan_.method), chain, *std::max_element(flops.begin(), flops.end()));
   }
   void describe() override {
-    run_.say(fmt::format("band matrix n = {}, half-bandwidth = {}, {}", shape().n,
-                         shape().half_bandwidth, counted(nrhs(), "right-hand side")));
     if (plan_.method == BandMethod::tile_columns)
       describe_tile_columns();
     else if (plan_.method == BandMethod::mixed)
@@ -202,38 +200,39 @@ class PlannedBand : public Job {
   void say_way(const std::string& way, bool why = true) const {
     run_.say(way);
     if (why)
-      for (const std::string& reason : plan_.reasons) run_.say("why: " + reason);
+      for (const std::string& reason : plan_.reasons) run_.say("why        " + reason);
   }
   void describe_tile_columns() const {
     const BandMemory m = band_memory(shape(), nrhs(), c_.size(), has_check());
-    say_way(
-        fmt::format("method tile-columns: {} tile columns of width {} dealt to {} ranks; the width "
-                    "{}",
-                    shape().tiles(), shape().width, c_.size(),
-                    run_.options.block > 0
-                        ? "was asked for"
-                        : "makes the update a matrix product of full rate while the chain "
-                          "of diagonal blocks stays short"),
-        solves());
-    run_.say("one panel broadcast per tile column: " + size_text(m.panels / 2));
-    run_.say(fmt::format("on the backend: matrix {}, panels {}, right-hand sides {}, check {}",
+    say_way(fmt::format("method     tile-columns: {} of width {}, dealt to {}; the width {}",
+                        counted(shape().tiles(), "tile column"), shape().width,
+                        counted(c_.size(), "rank"),
+                        run_.options.block > 0
+                            ? "was asked for"
+                            : "makes the update a matrix product of full rate while the chain "
+                              "of diagonal blocks stays short"),
+            solves());
+    if (c_.size() > 1)
+      run_.say("transfers  one panel broadcast per tile column: " + size_text(m.panels / 2));
+    run_.say(fmt::format("buffers    matrix {}, panels {}, right-hand sides {}, check {} per rank",
                          size_text(m.matrix), size_text(m.panels), size_text(m.solution),
                          size_text(m.check)));
   }
   void describe_parts() const {
     const BandPartsMemory m = band_parts_memory<B>(plan_, nrhs());
     const Index last = plan_.parts() - 1, s = plan_.separator;
-    say_way(fmt::format("method {}: {} parts, at most {} per rank, tile columns of width {}",
+    say_way(fmt::format("method     {}: {} parts, at most {} per rank, tile columns of width {}",
                         to_string(plan_.method), plan_.parts(), plan_.per_rank(), shape().width));
     if (last > 0)
-      run_.say(fmt::format(
-          "rows of the first part {}, of the last {}{}; separators of {} rows, their system of "
-          "order {} on rank 0; one message of {} per part",
-          plan_.rows(0).count, plan_.rows(last).count,
-          last > 1 ? fmt::format(", of those between {}", plan_.rows(1).count) : "", s,
-          plan_.reduced.n, size_text(3 * s * (s + 1) * Index(sizeof(double)))));
+      run_.say(
+          fmt::format("parts      rows of the first {}, of the last {}{}; separators of {} rows, "
+                      "their system of "
+                      "order {} on rank 0; one message of {} per part",
+                      plan_.rows(0).count, plan_.rows(last).count,
+                      last > 1 ? fmt::format(", of those between {}", plan_.rows(1).count) : "", s,
+                      plan_.reduced.n, size_text(3 * s * (s + 1) * Index(sizeof(double)))));
     run_.say(fmt::format(
-        "memory per rank: {} on the backend (bands {}, inverses {}, spikes {}, separators {}, "
+        "buffers    {} per rank (bands {}, inverses {}, spikes {}, separators {}, "
         "right-hand sides {}, reading {}, scratch {}, check {}), {} on the host for input and "
         "output",
         size_text(device()), size_text(m.band), size_text(m.inverses), size_text(m.spikes),
@@ -243,19 +242,19 @@ class PlannedBand : public Job {
   void describe_mixed() const {
     const MixedNeeds m = mixed_needs<B>(plan_, nrhs(), has_check());
     say_way(fmt::format(
-        "method mixed: a factor in {} precision of {} tile columns of width {}, and conjugate "
-        "gradients in double precision with it, {} right-hand sides at a time",
+        "method     mixed: a factor in {} precision of {} tile columns of width {}, and conjugate "
+        "gradients in double precision with it, {} at a time",
         std::is_same_v<B, Cuda> ? "half" : "single", shape().tiles(), shape().width,
-        std::min(std::max<Index>(nrhs(), 1), kMixedGroup)));
+        counted(std::min(std::max<Index>(nrhs(), 1), kMixedGroup), "right-hand side")));
     if (!plan_.begin.empty() && plan_.parts() > 1)
       run_.say(
-          fmt::format("rows of the first end {}, of the other {}; a separator of {} rows, its "
-                      "system in FP64 on rank 0",
+          fmt::format("ends       rows of the first {}, of the other {}; a separator of {} rows, "
+                      "its system in FP64 on rank 0",
                       plan_.tiles(0) * shape().width, plan_.rows(1).count, plan_.separator));
     run_.say(fmt::format(
-        "memory{}: {} on the backend (matrix in FP64 {}, factor in low precision {}, vectors {}, "
-        "separator {}, scratch {}, check {}), {} on the host for input and output",
-        plan_.ranks > 1 ? " per rank" : "", size_text(device()), size_text(m.matrix),
+        "buffers    {}{} (matrix in FP64 {}, factor in low precision {}, vectors {}, separator "
+        "{}, scratch {}, check {}), {} on the host for input and output",
+        size_text(device()), plan_.ranks > 1 ? " per rank" : "", size_text(m.matrix),
         size_text(m.mixed.factor), size_text(m.mixed.vectors + m.rows), size_text(m.separator),
         size_text(m.mixed.scratch), size_text(m.check), size_text(bytes_.host)));
   }
@@ -264,22 +263,22 @@ class PlannedBand : public Job {
     const BandStreamMemory m = band_stream_memory<B>(plan_, nrhs(), 0, plan_.kept);
     const std::string stored = size_text(band_stream_memory<B>(plan_, nrhs()).host);
     say_way(fmt::format(
-        "method streamed: {} tile columns of width {} in slabs of {}, from {}; slabs come from "
+        "method     streamed: {} tile columns of width {} in slabs of {}, from {}; slabs come from "
         "host memory and go back there while others are factored",
         s.tiles(), s.width, band_stream_slab(s, plan_.parts()),
         plan_.parts() > 1 ? "both ends at once" : "one end"));
     if (plan_.parts() > 1)
-      run_.say(fmt::format("rows of the first end {}, of the other {}; a separator of {} rows",
-                           plan_.tiles(0) * s.width, plan_.rows(1).count, plan_.separator));
+      run_.say(
+          fmt::format("ends       rows of the first {}, of the other {}; a separator of {} rows",
+                      plan_.tiles(0) * s.width, plan_.rows(1).count, plan_.separator));
     run_.say(fmt::format(
-        "transfers: {} each way for the factor at the same time{}", stored,
+        "transfers  {} each way for the factor at the same time{}", stored,
         nrhs() > 0 ? ", and " + stored + " again for the backward substitution" : std::string()));
     if (plan_.kept > 0)
-      run_.say(
-          fmt::format("scratch file: {} of the factor in {}; the host keeps {} slabs of an end",
-                      stored, scratch_folder(), plan_.kept));
+      run_.say(fmt::format("scratch    {} of the factor in {}; the host keeps {} slabs of an end",
+                           stored, scratch_folder(), plan_.kept));
     run_.say(fmt::format(
-        "memory: {} on the backend (window of {} tile columns {}, inverses {}, natural order {}, "
+        "buffers    {} (window of {} tile columns {}, inverses {}, natural order {}, "
         "separator {}, right-hand sides {}, scratch {}, check {}), {} on the host (matrix {})",
         size_text(device()), m.ring / (s.tile() * Index(sizeof(double))), size_text(m.ring),
         size_text(m.inverses), size_text(m.staged), size_text(m.separator), size_text(m.vectors),
@@ -290,17 +289,17 @@ class PlannedBand : public Job {
       return !asked.empty() ? asked : std::is_same_v<B, Cuda> ? "gpu" : "cpu";
     };
     say_way(fmt::format(
-        "method streamed: {} tile columns of width {}, one after the other, dealt to {}; diagonal "
-        "blocks by the {}, substitution by the {}",
+        "method     streamed: {} tile columns of width {}, one after the other, dealt to {}; "
+        "diagonal blocks by the {}, substitution by the {}",
         shape().tiles(), shape().width, counted(c_.size(), "rank"), place(system_.places.diagonal),
         place(system_.places.substitution)));
     const BandWindowMemory m = band_window_memory(shape(), nrhs(), c_.size(), plan_.kept > 0);
     if (plan_.kept > 0)
-      run_.say(fmt::format(
-          "scratch file of each rank: {} of the factor in {}; the host keeps {} tile columns",
-          size_text(m.store), scratch_folder(), plan_.kept));
+      run_.say(
+          fmt::format("scratch    {} of the factor per rank in {}; the host keeps {} tile columns",
+                      size_text(m.store), scratch_folder(), plan_.kept));
     run_.say(fmt::format(
-        "memory per rank: {} on the backend (window of {} tile columns {}, panels {}, right-hand "
+        "buffers    {} per rank (window of {} tile columns {}, panels {}, right-hand "
         "sides {}), {} on the host (matrix {})",
         size_text(device()), band_window_slots(shape(), c_.size()), size_text(m.ring),
         size_text(m.panels), size_text(m.solution), size_text(bytes_.host), size_text(m.host)));

@@ -66,15 +66,15 @@ class SolveByGradients : public Job {
   }
   /// An x that has not converged is written before that is said.
   [[nodiscard]] std::string problem() const override {
-    return fmt::format("{} matrix, n = {}, {}", form_name(in_.kind), in_.n,
-                       counted(nrhs_, "right-hand side"));
+    const std::string kind = in_.kind == io::Kind::sparse ? "sparse" : form_name(in_.kind);
+    return fmt::format("{} matrix, n = {}, {}", kind, in_.n, counted(nrhs_, "right-hand side"));
   }
   [[nodiscard]] std::string answer() const override {
     const std::vector<CgResult>& results = solution_.results;
     if (sum_.failed >= 0)
       run_.outcome("not converged", explain_failure(results[std::size_t(sum_.failed)], sum_.failed,
                                                     nrhs_, in_.where));
-    return describe_solution(run_, in_, options_, results, sum_);
+    return describe_solution(run_, in_, options_, results, sum_) + levels_;
   }
 
  private:
@@ -83,7 +83,7 @@ class SolveByGradients : public Job {
     hooks.prepared = [&](const PreconditionerNotes& local, const ChebyshevNotes& polynomial,
                          const MultigridNotes& multigrid) {
       run_.report["preconditioner_details"] = describe_preconditioner(local, polynomial, multigrid);
-      if (!multigrid.levels.empty()) run_.say(describe_levels(multigrid));
+      if (!multigrid.levels.empty()) levels_ = "\n" + describe_levels(multigrid);
     };
     hooks.observe = [&](const std::string& what, Index k, double residual) {
       if (options_.monitor > 0 && k % options_.monitor == 0)
@@ -105,6 +105,7 @@ class SolveByGradients : public Job {
   NearNullSpace near_;
   CgSolution solution_;
   CgSummary sum_;
+  std::string levels_;  ///< of multigrid, a line
 };
 
 template <template <class> class A, class B>
@@ -137,7 +138,7 @@ void add_commands(CLI::App& app, Selected& selected) {
   const auto options = std::make_shared<CgCommand>();
   CLI::App* command = add_command(
       app, selected,
-      {"cg", "Conjugate gradients for a symmetric positive definite dense, band or CSR matrix",
+      {"cg", "Conjugate gradients for a symmetric positive definite dense, band or sparse matrix",
        "terrace cg sparse.h5:/A --rhs :/b -o x.h5 --preconditioner jacobi",
        solver_options +
            "--block --method=classic,single-reduction,pipelined --precision=fp64,mixed",
@@ -146,6 +147,7 @@ void add_commands(CLI::App& app, Selected& selected) {
   command->get_option("--method")->transform([](const std::string& name) {
     return name == "conjugate-gradients" ? "classic" : name;  // as reports say
   });
+  command->get_option("--block")->description("Rows of a block of block-jacobi (default 32)");
   command->add_option("A", options->matrix, "Matrix: FILE.h5[:/path]")->required();
   command->add_option("--rhs", options->rhs, "Right-hand sides: FILE.h5[:/path] or :/path")
       ->required();
@@ -174,8 +176,8 @@ void add_commands(CLI::App& app, Selected& selected) {
   command
       ->add_option("--preconditioner", options->solve.preconditioner,
                    "none, jacobi, block-jacobi (--block rows), ic (incomplete Cholesky of each "
-                   "rank's rows; band and CSR), chebyshev (--degree), amg (smoothed aggregation "
-                   "multigrid; band and CSR)")
+                   "rank's rows; not dense), chebyshev (--degree), amg (smoothed aggregation "
+                   "multigrid; not dense)")
       ->check(CLI::IsMember({"none", "jacobi", "block-jacobi", "ic", "chebyshev", "amg"}))
       ->capture_default_str();
   command->add_option("--near-null-space", options->near_null_space,
@@ -190,7 +192,7 @@ void add_commands(CLI::App& app, Selected& selected) {
       ->check(CLI::IsMember({"triangle", "rows"}))
       ->capture_default_str();
   command->add_flag("--reorder", options->reorder,
-                    "CSR, one rank: reorder rows and columns by reverse Cuthill-McKee");
+                    "Sparse, one rank: reorder rows and columns by reverse Cuthill-McKee");
   command
       ->add_option("--at-once", options->solve.at_once,
                    "Maximum number of right-hand sides solved together")

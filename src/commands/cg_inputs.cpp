@@ -74,8 +74,11 @@ void open_inputs(Run& run, const CgCommand& options, CgInputs& in) {
   run.report["preconditioner"] = options.solve.preconditioner;
   if (in.n != columns)
     fail_together(Exit::input, fmt::format("the matrix is {} x {}, not square; {}; conjugate "
-                                           "gradients need a symmetric matrix",
-                                           in.n, columns, in.where));
+                                           "gradients need a symmetric matrix{}",
+                                           in.n, columns, in.where,
+                                           in.kind == io::Kind::dense && in.n < columns
+                                               ? " (of a band, add --format band)"
+                                               : ""));
   in.rhs = io::open_dense(control, rhs, io::Wanted::vectors(in.n));
   if (in.rhs.rows() != in.n)
     fail_together(Exit::input,

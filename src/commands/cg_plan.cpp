@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "distrib/agree.hpp"
+#include "kernels/base/size_text.hpp"
 #include "src/cg/constant_guard.hpp"
 #include "src/cg/preconditioner.hpp"
 #include "src/program/register.hpp"
@@ -75,8 +76,6 @@ void check_request(Run& run, CgCommand& options, const CgInputs& in, const CLI::
 }
 
 namespace {
-
-double gib(double bytes) { return bytes / 1073741824.0; }
 
 bool as_triangle(const CgInputs& in, const CgCommand& options) {
   return in.kind == io::Kind::dense && options.layout == "triangle";
@@ -234,28 +233,25 @@ void describe_cg(const Run& run, const CgInputs& in, const CgCommand& options,
   const int ranks = run.control.size();
   const bool triangle = as_triangle(in, options);
   const CgMethod method = options.solve.method;
-  run.say(fmt::format("{} matrix n = {}, {} ({} at once), {}", form_name(in.kind), in.n,
-                      counted(in.rhs.columns(), "right-hand side"), at_once(in, options),
-                      counted(ranks, "rank")));
   const char* reductions = method == CgMethod::classic ? "two reductions of scalars per iteration"
                            : method == CgMethod::single_reduction
                                ? "one reduction of scalars per iteration"
                                : "one reduction of scalars per iteration, beside the product";
   run.say(fmt::format(
-      "method conjugate-gradients ({}), {}: {}, {}", run.report["variant"].get<std::string>(),
+      "method     conjugate-gradients ({}), {}: {}, {}{}", run.report["variant"].get<std::string>(),
       run.options.method.empty() ? "the default" : "asked for",
       triangle                     ? "tiles of the triangle, vectors whole on every rank"
       : in.kind == io::Kind::dense ? "row slices, p gathered on every rank"
                                    : "row slices, halo exchange",
       triangle ? (ranks > 1 ? "one all-reduce of A p per iteration" : "no communication")
-               : reductions));
+               : reductions,
+      at_once(in, options) > 1 ? fmt::format("; {} right-hand sides at once", at_once(in, options))
+                               : ""));
   run.say(fmt::format(
-      "memory per rank: {:.3f} GiB on the backend (matrix {:.3f}, vectors {:.3f}), {:.3f} GiB on "
-      "the host for input and output",
-      gib(double(memory.backend())), gib(double(memory.matrix.backend)),
-      gib(double(memory.vectors)), gib(double(memory.host))));
+      "buffers    {} of matrix and {} of vectors per rank, and {} on the host for input and output",
+      size_text(memory.matrix.backend), size_text(memory.vectors), size_text(memory.host)));
   if (options.condition <= 0)
-    run.say("condition 100 assumed; --condition K gives the iterations for another one");
+    run.say("condition  100 is assumed; --condition X gives the iterations for another one");
 }
 
 void compare_with_direct(Run& run, const CgInputs& in, const CgCommand& options, const Machine& on,
@@ -268,19 +264,27 @@ void compare_with_direct(Run& run, const CgInputs& in, const CgCommand& options,
     const double solve = predict(cg_work(run, in, options, on), rates).solve;
     const double other = predict(cg_work(run, in, plain, on), rates).iteration;
     run.report["plan"]["plain_iterations"] = solve / other;
-    run.say(fmt::format(
-        "multigrid and its set-up take as long as about {} iterations without a preconditioner: it "
-        "is faster where those would be more",
-        about(solve / other)));
+    run.say(
+        fmt::format("compared   multigrid and its set-up take as long as about {} iterations "
+                    "without a preconditioner: it "
+                    "is faster where those would be more",
+                    about(solve / other)));
   }
   if (in.kind == io::Kind::sparse) return;
   const double direct = direct_seconds(in, on, rates).solve;
   run.report["plan"]["direct_seconds"] = direct;
+  const double condition =
+      std::pow(2 * direct / iteration / std::log(2 / std::max(options.solve.rtol, 1e-16)), 2);
+  const std::string beyond =
+      condition < 1
+          ? "it is faster"
+          : fmt::format(
+                "it is faster beyond that (a relative residual of {:g} at condition {:.0e})",
+                options.solve.rtol, condition);
   run.say(fmt::format(
-      "a direct solve, terrace {} solve, would take about {} s, as long as about {} iterations: it "
-      "is faster beyond that (a relative residual of {:g} at condition {:.0e})",
-      form_name(in.kind), about(direct), about(direct / iteration), options.solve.rtol,
-      std::pow(2 * direct / iteration / std::log(2 / std::max(options.solve.rtol, 1e-16)), 2)));
+      "compared   a direct solve, terrace {} solve, would take about {} s, as long as about {} "
+      "iterations: {}",
+      form_name(in.kind), about(direct), about(direct / iteration), beyond));
 }
 
 #define TERRACE_INSTANTIATE(B)                                            \

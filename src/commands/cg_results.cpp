@@ -118,8 +118,8 @@ std::string describe_levels(const MultigridNotes& multigrid) {
   std::string rows;
   for (const MultigridNotes::Level& level : multigrid.levels)
     rows += fmt::format("{}{}", rows.empty() ? "" : ", ", level.rows);
-  return fmt::format("multigrid of {} rows, operator complexity {:.2f}, made in {} s", rows,
-                     multigrid.operator_complexity(), digits(multigrid.seconds));
+  return fmt::format("multigrid of {} rows, operator complexity {:.2f}, made in {:.2g} s", rows,
+                     multigrid.operator_complexity(), multigrid.seconds);
 }
 
 void write_solution(Run& run, CgInputs& in, const CgCommand& options, const CgSolution& solution,
@@ -156,12 +156,19 @@ void write_solution(Run& run, CgInputs& in, const CgCommand& options, const CgSo
 
 std::string describe_solution(const Run& run, const CgInputs& in, const CgCommand& options,
                               const std::vector<CgResult>& results, const CgSummary& sum) {
-  std::string lines = fmt::format(
-      "x, converged ({}) after {}, {} iterations/s", sum.result["reason"].get<std::string>(),
-      counted(sum.iterations, "iteration"), digits(double(sum.steps) / run.seconds("solve")));
-  for (const CgResult& r : results)
-    lines += fmt::format("\nrelative residual {:.3g} from the matrix, {:.3g} from the recurrence",
-                         r.true_residual, r.recurrence_residual);
+  std::string lines =
+      fmt::format("x, converged ({}) after {}", sum.result["reason"].get<std::string>(),
+                  counted(sum.iterations, "iteration"));
+  if (sum.steps > 0)
+    lines += fmt::format(", {} iterations/s", digits(double(sum.steps) / run.seconds("solve")));
+  CgResult worst;
+  for (const CgResult& r : results) {
+    worst.true_residual = std::max(worst.true_residual, r.true_residual);
+    worst.recurrence_residual = std::max(worst.recurrence_residual, r.recurrence_residual);
+  }
+  lines += fmt::format("\n{}relative residual {:.3g} from the matrix, {:.3g} from the recurrence",
+                       results.size() > 1 ? "largest " : "", worst.true_residual,
+                       worst.recurrence_residual);
   if (!sum.result.contains("eigenvalues")) return lines;
   const nlohmann::json& e = sum.result["eigenvalues"];
   return lines +

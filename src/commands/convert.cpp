@@ -12,7 +12,6 @@
 #include "distrib/agree.hpp"
 #include "distrib/session.hpp"
 #include "io/foreign.hpp"
-#include "io/volume.hpp"
 #include "src/program/reading.hpp"
 #include "src/program/register.hpp"
 
@@ -61,8 +60,12 @@ FileForm form_named(const std::string& file, const ConvertOptions& o) {
 /// Options that the forms do not obey. Throws Error(usage).
 void check_options(const ConvertOptions& o, const std::string& from, FileForm in,
                    const std::string& to, FileForm out) {
-  if ((in == FileForm::hdf5) == (out == FileForm::hdf5))
-    refuse("one of the two files must be HDF5", o.from + " and " + o.to, "convert in two steps");
+  if (in == FileForm::hdf5 && out == FileForm::hdf5)
+    refuse("both files are HDF5", o.from + " and " + o.to,
+           "name one of another form, such as .mtx or .npy");
+  if (in != FileForm::hdf5 && out != FileForm::hdf5)
+    refuse("neither file is HDF5", o.from + " and " + o.to,
+           "convert in two steps, by a file such as between.h5");
   if (in != FileForm::hdf5 && !o.reading.empty())
     refuse("these options describe HDF5 files only", o.reading.to_text(), "leave it out");
   const bool reads = from == io::standard_stream, writes = to == io::standard_stream;
@@ -184,13 +187,8 @@ Index share(const Control& control, Index value) {
   return control.reduce(control.rank() == 0 ? value : 0, Reduce::sum);
 }
 
-void show_bytes(Run& run, Moved moved, double bytes) {
-  const auto now = [moved] {
-    const io::Volume all = io::volume();
-    return double(moved == Moved::read ? all.read : all.written);
-  };
-  run.progress.enter(moved == Moved::read ? "reading" : "writing", bytes,
-                     [now, before = now()] { return now() - before; });
+void show_bytes(Run& run, Moved moved, double own, double all) {
+  run.show_bytes(moved == Moved::read ? "reading" : "writing", moved == Moved::written, own, all);
 }
 
 void add_convert_command(CLI::App& app, Selected& selected) {
@@ -206,15 +204,14 @@ void add_convert_command(CLI::App& app, Selected& selected) {
         convert(run, *options);
       });
   command
-      ->add_option("in", options->from,
-                   "IN: .txt .dat .csv .mtx .sms .alist .npy .npz, FILE.h5:/path, or - for "
+      ->add_option("IN", options->from,
+                   ".txt .dat .csv .mtx .sms .alist .npy .npz, FILE.h5:/path, or - for "
                    "standard input")
       ->required();
   command
-      ->add_option("out", options->to,
-                   "OUT: the same, or - for standard output; one of the two is HDF5")
+      ->add_option("OUT", options->to, "The same, or - for standard output; one of the two is HDF5")
       ->required();
-  command->add_option("--as", options->as, "Format of -: text (default), mtx, or npy (OUT only)")
+  command->add_option("--as", options->as, "Format of -; npy: of OUT only (default text)")
       ->check(CLI::IsMember({"text", "mtx", "npy"}));
   add_reading_options(*command, selected.options, all_forms);
   command->add_flag("--tabs", options->tabs, "Separate the numbers of a text file by tabs");

@@ -43,9 +43,9 @@ Writing read_npz(Run& run, const ConvertFrom& from);
 class Entries;
 /// Entries that were dealt: a CSR group, or packed bits.
 Writing writing_of(Run& run, const ConvertFrom& from, Entries entries);
-/// Progress of the phase in bytes: `bytes` are read, or written, from now on by the first rank.
+/// Progress of the phase in bytes: `all` are read, or written, from now on; `own` by this rank.
 enum class Moved { read, written };
-void show_bytes(Run& run, Moved moved, double bytes);
+void show_bytes(Run& run, Moved moved, double own, double all);
 /// Rows of numbers of this rank's `slice`: dataset `name`, dense or packed bits. fill(position,
 /// count, out) gives rows.
 void write_numbers(Run& run, io::Output& output, const std::string& name, const std::string& from,

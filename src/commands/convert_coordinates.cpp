@@ -99,7 +99,7 @@ bool complete(const Control& control, const Coordinates& c, Index first,
 std::optional<Entries> parse_together(Run& run, const std::string& file, const Coordinates& c) {
   const Control& control = run.control;
   const io::SharedText text(control, file, c.body);
-  show_bytes(run, Moved::read, double(text.bytes()));
+  show_bytes(run, Moved::read, double(text.bytes()), double(text.all_bytes()));
   const Range blocks = text.blocks();
   Entries entries(control, c.rows, c.columns, blocks.count);
   std::vector<Parsed> parsed(std::size_t(blocks.count));
@@ -175,7 +175,7 @@ Writing read_coordinates(Run& run, const ConvertFrom& from, io::TextReader* read
   std::optional<Entries> entries;
   if (c.body >= 0) entries = parse_together(run, from.file, c);
   if (!entries) {
-    if (reader) show_bytes(run, Moved::read, double(reader->size()));
+    if (reader) show_bytes(run, Moved::read, double(reader->size()), double(reader->size()));
     entries = parse_in_order(control, reader, c);
   }
   entries->deal(control);

@@ -209,7 +209,8 @@ void write_csr(Run& run, io::Output& output, const Entries& entries) {
   const bool last = rows.end() == entries.all_rows() && (rows.count > 0 || control.rank() == 0);
   const std::vector<Range> own{{before, mine.size()}};
   const std::vector<Range> pointers{{rows.first, rows.count + (last ? 1 : 0)}};
-  show_bytes(run, Moved::written, 16.0 * double(mine.size()) + 8.0 * double(rows.count));
+  show_bytes(run, Moved::written, 16.0 * double(mine.size()) + 8.0 * double(rows.count),
+             16.0 * double(nonzeros) + 8.0 * double(entries.all_rows()));
   output.group("A");
   output.write<Index>("indptr", entries.all_rows() + 1, -1, pointers,
                       [&](Index p, Index count, Index* out) {

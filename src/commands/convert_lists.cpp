@@ -240,7 +240,7 @@ Writing read_alist(Run& run, const ConvertFrom& from) {
   const Index each = std::accumulate(l.weights.begin(), l.weights.end(), Index(0)) / control.size();
   require_memory(control, 8 * each + Entries::memory(control, each), 0);
   const io::SharedText text(control, from.file, l.body);
-  show_bytes(run, Moved::read, double(text.bytes()));
+  show_bytes(run, Moved::read, double(text.bytes()), double(text.all_bytes()));
   const Range range = text.blocks();
   std::vector<Block> blocks(std::size_t(range.count));
   std::vector<Index> first{0};  // list of each block, of this rank

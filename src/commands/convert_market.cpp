@@ -147,7 +147,7 @@ class MarketArray {
   bool read_together(Run& run, const std::string& file) {
     constexpr Index each = 32;  // blocks
     const io::SharedText text(control_, file, h_.body);
-    show_bytes(run, Moved::read, double(text.bytes()));
+    show_bytes(run, Moved::read, double(text.bytes()), double(text.all_bytes()));
     numbers_.resize(std::size_t(each));
     Index done = 0;
     for (Index round = 0; round < text.rounds(each); ++round) {
@@ -271,7 +271,7 @@ Writing read_matrix_market(Run& run, const ConvertFrom& from) {
   require_memory(control, own_slice(control, h.rows).count * h.columns * 8, 0);
   const auto mine = std::make_shared<MarketArray>(control, h);
   if (h.body < 0 || !mine->read_together(run, from.file)) {
-    if (reader) show_bytes(run, Moved::read, double(reader->size()));
+    if (reader) show_bytes(run, Moved::read, double(reader->size()), double(reader->size()));
     mine->read_in_order(reader.get());
   }
   return [=, &run](io::Output& output) {

@@ -260,7 +260,7 @@ void arrays_to_hdf5(Run& run, const ConvertFrom& from, io::Output& output,
 
 Writing read_npz(Run& run, const ConvertFrom& from) {
   const auto file = std::make_shared<const io::NpzFile>(run.control, from.file);
-  show_bytes(run, Moved::read, double(file->bytes()) / run.control.size());
+  show_bytes(run, Moved::read, double(file->bytes()) / run.control.size(), double(file->bytes()));
   const std::string format = collectively(run.control, [&] { return sparse_format(*file); });
   if (!format.empty()) {
     Entries entries = SparseArrays(run, *file, from.file, format).read();

@@ -56,7 +56,7 @@ void hdf5_to_text(Run& run, const io::Location& from, const std::string& to, Tex
                                                                                           : ' ';
   const double bytes = double(6 + digits) * double(n) * double(columns);
   io::PlainOutput out(control, to, run.options.force, bytes);
-  show_bytes(run, Moved::written, bytes);
+  show_bytes(run, Moved::written, bytes, bytes);
   if (!seed && !csv) first_line(control, out, fmt::format("{}\n", n));
   std::atomic<bool> lost{false};
   a.read(control, streamed(control, n), [&](Index, Index count, const double* data) {
@@ -102,7 +102,7 @@ void hdf5_to_numpy(Run& run, const io::Location& from, const std::string& to) {
     const io::DenseInput a = io::open_dense(control, from);
     const double bytes = 8 * double(a.rows()) * double(a.columns());
     io::PlainOutput out(control, to, run.options.force, bytes);
-    show_bytes(run, Moved::written, bytes);
+    show_bytes(run, Moved::written, bytes, bytes);
     auto shape = std::vector<Index>{a.rows()};
     if (!a.is_vector()) shape.push_back(a.columns());
     first_line(control, out, io::npy_header("<f8", shape));
@@ -115,7 +115,7 @@ void hdf5_to_numpy(Run& run, const io::Location& from, const std::string& to) {
   const io::BitInput a = io::open_bits(control, from);
   const double bytes = double(a.rows()) * double(a.columns());
   io::PlainOutput out(control, to, run.options.force, bytes);
-  show_bytes(run, Moved::written, bytes);
+  show_bytes(run, Moved::written, bytes, bytes);
   first_line(control, out, io::npy_header("|u1", {a.rows(), a.columns()}));
   a.read(control, streamed(control, a.rows()), [&](Index, Index count, const Word* data) {
     put_lines(out, count, [&](Index i, std::string& text) { append_bits(a, data, i, text); });
@@ -183,7 +183,7 @@ void hdf5_to_npz(Run& run, const io::Location& from, const std::string& to) {
     const io::SparseInput a = io::open_sparse(control, from);
     const double bytes = 16 * double(a.nonzeros());
     io::PlainOutput out(control, to, run.options.force, bytes);
-    show_bytes(run, Moved::written, bytes);
+    show_bytes(run, Moved::written, bytes, bytes);
     sparse_to_npz(control, a, out);
     return out.commit();
   }
@@ -209,7 +209,7 @@ void hdf5_to_npz(Run& run, const io::Location& from, const std::string& to) {
     const io::DenseInput a = io::open_dense(control, from);
     const Index bytes = 8 * a.rows() * a.columns();
     io::PlainOutput out(control, to, run.options.force, double(bytes));
-    show_bytes(run, Moved::written, double(bytes));
+    show_bytes(run, Moved::written, double(bytes), double(bytes));
     begin(out, a.is_vector(), "<f8", a.rows(), a.columns(), bytes);
     a.read(control, streamed(control, a.rows()), [&](Index, Index count, const double* data) {
       npz->put({reinterpret_cast<const char*>(data), std::size_t(count * a.columns() * 8)});
@@ -219,7 +219,7 @@ void hdf5_to_npz(Run& run, const io::Location& from, const std::string& to) {
   const io::BitInput a = io::open_bits(control, from);
   const Index bytes = a.rows() * a.columns();
   io::PlainOutput out(control, to, run.options.force, double(bytes));
-  show_bytes(run, Moved::written, double(bytes));
+  show_bytes(run, Moved::written, double(bytes), double(bytes));
   begin(out, a.is_vector(), "|u1", a.rows(), a.columns(), bytes);
   a.read(control, streamed(control, a.rows()), [&](Index, Index count, const Word* data) {
     for (Index i = 0; i < count; ++i) {

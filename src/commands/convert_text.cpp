@@ -94,7 +94,7 @@ std::optional<Lines> parse_lines(Run& run, const std::string& file, Index from, 
   const Control& control = run.control;
   const io::SharedText text(control, file, from);
   const Range range = text.blocks();
-  show_bytes(run, Moved::read, double(text.bytes()));
+  show_bytes(run, Moved::read, double(text.bytes()), double(text.all_bytes()));
   Lines result;
   result.blocks.resize(std::size_t(range.count));
   result.count.resize(std::size_t(range.count));
@@ -202,8 +202,8 @@ void explain_rows(const Control& control, const std::string& file, FileForm form
 void write_numbers(Run& run, io::Output& output, const std::string& name, const std::string& from,
                    Index rows, Index columns, bool vector, bool bits, const Range& slice,
                    const std::function<void(Index, Index, double*)>& fill) {
-  show_bytes(run, Moved::written,
-             8.0 * double(slice.count * (bits ? ceil_div(columns, 64) : columns)));
+  const double row = 8.0 * double(bits ? ceil_div(columns, 64) : columns);
+  show_bytes(run, Moved::written, row * double(slice.count), row * double(rows));
   if (!bits) {
     output.write<double>(name, rows, vector ? -1 : columns, {&slice, 1}, fill);
     return;

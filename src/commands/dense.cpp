@@ -320,7 +320,7 @@ void add_commands(CLI::App& app, Selected& selected) {
     command
         ->add_option("--assume", options->assume,
                      "The matrix: general; spd: symmetric positive definite, LU where it is not; "
-                     "auto: spd where a few rows look so")
+                     "auto: spd where a few rows look so (default general)")
         ->check(CLI::IsMember({"general", "spd", "auto"}));
 }
 

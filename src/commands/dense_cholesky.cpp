@@ -121,8 +121,8 @@ bool done_by_cholesky(Run& run, const io::DenseInput& a, const io::DenseInput* b
     conduct_whole(run, files);
     return true;
   } catch (const NotDefinite& why) {
-    run.warn(
-        fmt::format("the matrix is {}; {}; LU goes on", why.words(), io::to_string(a.location())));
+    run.warn(fmt::format("the matrix is {}; {}; it is solved by LU instead", why.words(),
+                         io::to_string(a.location())));
   }
   run.options.method.clear();
   run.settings = nlohmann::json::object();

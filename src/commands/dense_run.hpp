@@ -117,8 +117,8 @@ void describe_plan(Run& run, const DensePlan& plan) {
                        : fmt::format("launches   {0} x {0} blocks of {1} x {1} threads",
                                      plan.launch.grid, plan.launch.threads));
   }
-  run.say(fmt::format("method     {}, in place: {:.4g} flops over {} ranks", plan.method,
-                      plan.flops(), plan.rows.ranks));
+  run.say(fmt::format("method     {}, in place: {:.4g} flops over {}", plan.method, plan.flops(),
+                      counted(plan.rows.ranks, "rank")));
   run.say(fmt::format("block      {} ({})", plan.block, plan.why_block));
   run.say(fmt::format("pivoting   {} ({})", name_of(plan.pivoting), plan.why_pivoting));
   if (plan.emulated)

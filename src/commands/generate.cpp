@@ -244,6 +244,7 @@ void generate(Run& run, Index n, Index bytes, const std::function<void(io::Outpu
   }
   io::Output output(run.control, run.options.output, run.options.force);
   run.phase("write", [&] {
+    run.show_bytes("writing", true, double(bytes) / run.control.size(), double(bytes));
     make(output);
     auto attributes = run.attributes();
     attributes["seed"] = run.options.seed;
@@ -253,26 +254,27 @@ void generate(Run& run, Index n, Index bytes, const std::function<void(io::Outpu
                       run.seconds("write")));
 }
 
-[[noreturn]] void misuse(const std::string& what) {
-  fail_together(Exit::usage, what + "; on the command line; see terrace generate --help");
+[[noreturn]] void misuse(const Run& run, const std::string& what) {
+  fail_together(Exit::usage,
+                what + "; on the command line; see terrace " + run.command + " --help");
 }
 
-void check(const GenerateOptions& o) {
-  if (o.rhs < 0) misuse("--rhs is negative");
-  if (!(o.density >= 0 && o.density <= 1)) misuse("--density is not between 0 and 1");
+void check(const Run& run, const GenerateOptions& o) {
+  if (o.rhs < 0) misuse(run, "--rhs is negative");
+  if (!(o.density >= 0 && o.density <= 1)) misuse(run, "--density is not between 0 and 1");
   if (o.condition != 0 && !(o.condition >= 1 && std::isfinite(o.condition)))
-    misuse("--condition is below 1");
+    misuse(run, "--condition is below 1");
 }
 
 double order_of(const GenerateOptions& o) { return o.condition > 0 ? o.condition : 100.0; }
 
 void generate_bits(Run& run, GenerateOptions o, bool with_rank) {
-  check(o);
+  check(run, o);
   if (o.columns < 0) o.columns = o.rows;
-  if (o.rows < 1 || o.columns < 1) misuse("--rows and --columns must be at least 1");
+  if (o.rows < 1 || o.columns < 1) misuse(run, "--rows and --columns must be at least 1");
   if (with_rank && (o.rank < 0 || o.rank > std::min(o.rows, o.columns)))
-    misuse(fmt::format("--rank {} does not lie between 0 and {}", o.rank,
-                       std::min(o.rows, o.columns)));
+    misuse(run, fmt::format("--rank {} does not lie between 0 and {}", o.rank,
+                            std::min(o.rows, o.columns)));
   require_countable({double(o.rows), double(o.columns) + double(o.rhs)});
   run.report["columns"] = o.columns;
   const Word seed = Word(run.options.seed);
@@ -285,11 +287,11 @@ void generate_bits(Run& run, GenerateOptions o, bool with_rank) {
 
 void generate_dense(Run& run, const GenerateOptions& o) {
   const std::string kind = run.command.substr(run.command.find(' ') + 1);
-  check(o);
-  if (o.n < 1) misuse("--n must be at least 1");
+  check(run, o);
+  if (kind == "dense-condition" && o.condition == 0) misuse(run, "--condition is below 1");
+  if (o.n < 1) misuse(run, "--n must be at least 1");
   require_countable({double(o.n), double(o.n) + double(o.rhs)});
   const Word seed = Word(run.options.seed);
-  if (kind == "dense-condition" && o.condition == 0) misuse("--condition is missing");
   const DenseProblem a = kind == "dense-random"      ? dense_random(seed, o.n)
                          : kind == "dense-condition" ? dense_condition(seed, o.n, o.condition)
                                                      : dense_spd(seed, o.n, order_of(o));
@@ -298,17 +300,17 @@ void generate_dense(Run& run, const GenerateOptions& o) {
 
 void generate_band(Run& run, const GenerateOptions& given, bool laplace) {
   GenerateOptions o = given;
-  check(o);
+  check(run, o);
   if (laplace) {
     if (o.points < 1 && o.half_bandwidth > 0) o.points = o.half_bandwidth;
     if (o.points < 1 && o.n > 0) o.points = Index(std::llround(std::sqrt(double(o.n))));
-    if (o.points < 1) misuse("--points must be at least 1");
+    if (o.points < 1) misuse(run, "--points must be at least 1");
     require_countable({double(o.points), double(o.points), double(o.points)});
     if (o.n == 0) o.n = o.points * o.points;
     o.half_bandwidth = o.points;
   }
-  if (o.n < 1) misuse("--n must be at least 1");
-  if (o.half_bandwidth < 0) misuse("--half-bandwidth is negative");
+  if (o.n < 1) misuse(run, "--n must be at least 1");
+  if (o.half_bandwidth < 0) misuse(run, "--half-bandwidth is negative");
   require_countable({double(o.n), double(o.half_bandwidth) + 1 + double(o.rhs)});
   run.report["half_bandwidth"] = o.half_bandwidth;
   const BandProblemFormula a =
@@ -319,9 +321,9 @@ void generate_band(Run& run, const GenerateOptions& given, bool laplace) {
 }
 
 void generate_csr(Run& run, const GenerateOptions& o) {
-  check(o);
-  if (o.points < 1) misuse("--points must be at least 1");
-  if (o.dim != 2 && o.dim != 3) misuse("--dim is neither 2 nor 3");
+  check(run, o);
+  if (o.points < 1) misuse(run, "--points must be at least 1");
+  if (o.dim != 2 && o.dim != 3) misuse(run, "--dim is neither 2 nor 3");
   require_countable({std::pow(double(o.points), double(o.dim)), 7 + double(o.rhs)});
   const CsrLaplace a{o.points, o.dim};
   generate(run, a.n(), 16 * (2 * o.dim + 1) * a.n(),
@@ -350,9 +352,9 @@ void add_generate_commands(CLI::App& app, Selected& selected) {
     kind->add_option("--columns", o->columns, "Columns (default: as many as rows)");
     return kind;
   };
-  const auto order = [&](CLI::App* kind, bool condition) {
+  const auto order = [&](CLI::App* kind, const char* condition = nullptr) {
     kind->add_option("--n", o->n, "Order of the matrix")->required();
-    if (condition) kind->add_option("--condition", o->condition, "Condition number");
+    return condition ? kind->add_option("--condition", o->condition, condition) : nullptr;
   };
   sizes(add("gf2-random", "Random bit matrix",
             "terrace generate gf2-random --rows 4000 --rhs 1 -o bits.h5",
@@ -366,7 +368,7 @@ void add_generate_commands(CLI::App& app, Selected& selected) {
   CLI::App* spd = add("band-spd", "Symmetric positive definite band matrix",
                       "terrace generate band-spd --n 10000 --half-bandwidth 100 --rhs 1 -o band.h5",
                       [](Run& run, const GenerateOptions& o) { generate_band(run, o, false); });
-  order(spd, true);
+  order(spd, "Condition number, about (default: a small one)");
   spd->add_option("--half-bandwidth", o->half_bandwidth, "Diagonals below the main one")
       ->required();
   CLI::App* grid =
@@ -377,19 +379,19 @@ void add_generate_commands(CLI::App& app, Selected& selected) {
   grid->add_option("--half-bandwidth", o->half_bandwidth, "The same as --points");
   grid->add_option("--n", o->n, "Order of the matrix, if it is not points^2");
   order(add("dense-random", "Random dense matrix, uniform in (-1, 1)",
-            "terrace generate dense-random --n 2000 --rhs 1 -o dense.h5", generate_dense),
-        false);
+            "terrace generate dense-random --n 2000 --rhs 1 -o dense.h5", generate_dense));
   order(
       add("dense-condition", "Dense matrix with known singular values",
           "terrace generate dense-condition --n 2000 --condition 1e6 -o dense.h5", generate_dense),
-      true);
-  order(add("dense-spd", "Symmetric positive definite, condition number 100 unless given",
+      "Condition number")
+      ->required();
+  order(add("dense-spd", "Symmetric positive definite dense matrix",
             "terrace generate dense-spd --n 2000 --rhs 1 -o dense.h5", generate_dense),
-        true);
+        "Condition number (default 100)");
   CLI::App* laplace =
       add("csr-laplace", "Laplacian on a grid, sparse",
           "terrace generate csr-laplace --dim 3 --points 50 --rhs 1 -o sparse.h5", generate_csr);
-  laplace->add_option("--dim", o->dim, "2 or 3");
+  laplace->add_option("--dim", o->dim, "Dimensions of the grid, 2 or 3");
   laplace->add_option("--points", o->points, "Grid points per line")->required();
 }
 

@@ -243,7 +243,7 @@ void add_commands(CLI::App& app, Selected& selected) {
     return command;
   };
   const auto eliminate = [&](CommandFacts facts, auto action) {
-    facts.obeys = "--method=tables,tensor,columns --tables=local,broadcast --panels=device,host";
+    facts.obeys += "--method=tables,tensor,columns --tables=local,broadcast --panels=device,host";
     CLI::App* command = add(facts, action);
     command->add_option("--candidates", options->candidates, candidates_help)
         ->check(not_negative());
@@ -258,7 +258,8 @@ void add_commands(CLI::App& app, Selected& selected) {
   rref->add_flag("--echelon", options->echelon, "Echelon form only");
   rref->add_flag("--transform", options->transform,
                  "Write T with T A = rref too, as dataset 'transform'");
-  eliminate({"rank", "Rank", "terrace gf2 rank bits.h5:/A", "", verify_rank}, task(BitTask::rank));
+  eliminate({"rank", "Rank", "terrace gf2 rank bits.h5:/A", "--may-print ", verify_rank},
+            task(BitTask::rank));
   eliminate({"solve", "X with A X = B; free unknowns zero",
              "terrace gf2 solve bits.h5:/A --rhs :/b -o x.h5", "", verify_bit_solution},
             task(BitTask::solve))
@@ -271,7 +272,7 @@ void add_commands(CLI::App& app, Selected& selected) {
              verify_bit_inverse},
             task(BitTask::inverse));
   eliminate({"determinant", "Determinant of a square matrix: 0 or 1",
-             "terrace gf2 determinant bits.h5:/A", "", verify_rank},
+             "terrace gf2 determinant bits.h5:/A", "--may-print ", verify_rank},
             [](Run& run, Gf2Options o) {
               o.determinant = true;
               reduce(run, o, BitTask::rank);

@@ -120,11 +120,11 @@ void describe_panels(Run& run, const PanelPlan& plan, const BlockCyclic& layout)
   const std::string method = elimination_method<B>(plan);
   run.report["result"]["plan"] = {{"method", method}, {"block", plan.columns}};
   if (plan.by_columns)
-    return run.say(
-        fmt::format("method: column by column, a search and a pass of subtraction each{}",
-                    plan.measured ? " (launch shape calibrated)" : ""));
+    return run.say(fmt::format(
+        "method     columns: column by column, a search and a pass of subtraction each{}",
+        plan.measured ? " (launch shape calibrated)" : ""));
   run.say(
-      fmt::format("method: {}, panels of {} columns; rows in blocks of {} over {}, so that "
+      fmt::format("method     {}, panels of {} columns; rows in blocks of {} over {}, so that "
                   "finished rows are spread evenly",
                   method == "tables" ? describe_tables<B>(plan.product) + " (Four Russians)"
                                      : "binary tensor cores",

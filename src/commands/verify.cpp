@@ -115,6 +115,12 @@ std::string changed(const Control& control, const io::Location& location, bool t
   return {};
 }
 
+double size_of(const Control& control, const std::string& file) {
+  struct stat status {};
+  const bool seen = control.rank() == 0 && stat(file.c_str(), &status) == 0;
+  return seen ? double(status.st_size) : 0;
+}
+
 /// Where the inputs lie: as stored, or in the file that --input names.
 std::map<std::string, io::Location> find_inputs(const ResultFile& result, const std::string& input,
                                                 const io::FormOptions& said) {
@@ -168,12 +174,17 @@ void verify(Run& run, const VerifyOptions& options, const Checks& checks) {
           std::holds_alternative<std::string>(group->second) &&
           std::get<std::string>(group->second) != "/")
         base.path = std::get<std::string>(group->second);
+      const double bytes = size_of(control, base.file);
+      run.show_bytes("checking", false, bytes / control.size(), bytes);
       const std::string where = changed(control, base, true);
       if (!where.empty()) {
         verdict.figure = "the content of " + where + " is not what was written";
         return;
       }
-      result.emplace(ResultFile{control, base, record, {}});
+      result.emplace(ResultFile{control, base, record, {}, {}});
+      result->show = [&run](const io::Location& of, double own, double all) {
+        run.show_bytes("checking " + of.path, false, own, all);
+      };
     } catch (const Error& e) {
       if (!e.agreed()) throw;
       if (e.code() == Exit::usage)
@@ -211,8 +222,10 @@ void add_verify_command(CLI::App& app, Selected& selected) {
       {"verify", "Check a result file against its input: PASS or FAIL", "terrace verify inverse.h5",
        usual_options},
       [options, &selected](Run& run, const CLI::App&) { verify(run, *options, selected.checks); });
-  command->add_option("result", options->result, "RESULT.h5, or RESULT.h5:/group")->required();
-  command->add_option("--input", options->input, "The input file, if it was moved");
+  command->add_option("RESULT", options->result, "A file that terrace wrote: FILE.h5[:/group]")
+      ->required();
+  command->add_option("--input", options->input,
+                      "The input file, if it was moved (default: where it was)");
   add_reading_options(*command, selected.options, all_forms);
 }
 

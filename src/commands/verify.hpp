@@ -4,6 +4,7 @@
 // Every check streams the matrices in row (or column) slices, one contiguous slice per rank; vectors
 // of the matrix's order are whole on every rank.
 #pragma once
+#include <functional>
 #include <map>
 #include <string>
 
@@ -32,6 +33,8 @@ struct ResultFile {
   io::Location base;                           ///< file and group of the result
   io::Attributes run;                          ///< of the group `terrace`
   std::map<std::string, io::Location> inputs;  ///< "input", "rhs", "factor", ...
+  /// Progress: `own` bytes of this rank, of `all`, are read of this matrix from now on.
+  std::function<void(const io::Location& of, double own, double all)> show;
 
   [[nodiscard]] io::Location at(const std::string& name) const {
     return {base.file, base.path + "/" + name};
@@ -63,8 +66,24 @@ struct ResultFile {
   /// A range of an input's rows, or columns, or of one of its own.
   template <class Input, class Sink>
   void read(const Input& input, const Range& range, const Sink& sink) const {
+    if (show)
+      show(input.location(), bytes_of(input, range.count), bytes_of(input, lines_of(input)));
     const auto now = [&] { input.read(control, {&range, 1}, sink); };
     owns(input.location()) ? own(now) : now();
+  }
+  static double bytes_of(const io::DenseInput& a, Index rows) {
+    return 8.0 * double(rows) * double(a.columns());
+  }
+  static double bytes_of(const io::BitInput& a, Index rows) {
+    return 8.0 * double(rows) * double(a.words());
+  }
+  static double bytes_of(const io::BandInput& a, Index columns) {
+    return 8.0 * double(columns) * double(a.half_bandwidth() + 1);
+  }
+  static Index lines_of(const io::BandInput& a) { return a.n(); }
+  template <class Input>
+  static Index lines_of(const Input& a) {
+    return a.rows();
   }
   [[nodiscard]] const io::Location& input(const std::string& key) const;  ///< throws Error(input)
   [[nodiscard]] std::string text(const std::string& key) const;

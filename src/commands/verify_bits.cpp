@@ -10,6 +10,7 @@
 #include "kernels/base/parallel.hpp"
 #include "kernels/base/random.hpp"
 #include "src/commands/verify.hpp"
+#include "src/program/summary.hpp"
 
 namespace terrace {
 
@@ -298,8 +299,8 @@ Verdict verify_bit_solution(const ResultFile& result) {
   if (not_zero > 0) return failed(fmt::format("{} free unknowns are not zero", not_zero));
   const auto below = check_below(result, a, c, {}, "");
   if (!below.empty()) return failed(below);
-  return {true, fmt::format("A x = b in {} rows, {} right-hand sides, 64 random combinations",
-                            a.rows(), b.columns())};
+  return {true, fmt::format("A x = b in {}, {}, 64 random combinations", counted(a.rows(), "row"),
+                            counted(b.columns(), "right-hand side"))};
 }
 
 Verdict verify_bit_problem(const ResultFile& result) {
@@ -310,7 +311,7 @@ Verdict verify_bit_problem(const ResultFile& result) {
     return failed("the shapes of A, b and x_true do not fit");
   const Index wrong = broken_rows(result, a, b, x);
   if (wrong > 0) return failed(fmt::format("A x_true = b is broken in {} rows", wrong));
-  return {true, fmt::format("A x_true = b in {} rows", a.rows())};
+  return {true, "A x_true = b in " + counted(a.rows(), "row")};
 }
 
 Verdict verify_kernel(const ResultFile& result) {
@@ -354,9 +355,8 @@ Verdict verify_kernel(const ResultFile& result) {
   v.resize(std::size_t(columns));
   const auto wrong = check_below(result, a, c, v, "A v = 0 on the kernel");
   if (!wrong.empty()) return failed(wrong);
-  return {true,
-          fmt::format("{} basis vectors, A v = 0 on 64 random combinations, rank {} certified",
-                      nullity, c.columns.size())};
+  return {true, fmt::format("{}, A v = 0 on 64 random combinations, rank {} certified",
+                            counted(nullity, "basis vector"), c.columns.size())};
 }
 
 Verdict verify_bit_inverse(const ResultFile& result) {

@@ -46,6 +46,9 @@ namespace {
 template <class F>
 void each_row(const ResultFile& result, const io::DenseInput& factor, const F& visit) {
   const Range own = result.slice(factor.rows());
+  if (result.show)
+    result.show(factor.location(), ResultFile::bytes_of(factor, own.count),
+                ResultFile::bytes_of(factor, factor.rows()));
   factor.read(result.control, {&own, 1}, [&](Index position, Index count, const double* rows) {
     for (Index i = 0; i < count; ++i) visit(own.first + position + i, rows + i * factor.columns());
   });

@@ -9,6 +9,7 @@
 #include "kernels/base/parallel.hpp"
 #include "kernels/base/random.hpp"
 #include "src/commands/verify_reals.hpp"
+#include "src/program/summary.hpp"
 
 namespace terrace {
 
@@ -147,6 +148,8 @@ Product sparse_times(const ResultFile& result, const io::SparseInput& a, const B
   const Index rows_a_piece = a.by_rows() ? Index(1) << 18 : std::max<Index>(1, a.rows());
   const Index pieces = ceil_div(result.control.reduce(slice.count, Reduce::max), rows_a_piece);
   long double norm = 0;
+  const double bytes = 16.0 * double(a.nonzeros());
+  if (result.show) result.show(a.location(), bytes / result.control.size(), bytes);
   for (Index piece = 0; piece < pieces; ++piece) {
     const Index from = std::min(slice.count, piece * rows_a_piece);
     const Range rows{slice.first + from, std::min(rows_a_piece, slice.count - from)};
@@ -263,7 +266,7 @@ Verdict verify_solution(const ResultFile& result) {
   for (Index i = 0; i < b.n; ++i)
     for (Index c = 0; c < b.k; ++c)
       b.row(i)[c] = times_power(b.row(i)[c], ax.power + powers[std::size_t(c)]);
-  return judge(residual_ratio(b, ax, x), fmt::format("A x = b, {} right-hand sides", b.k));
+  return judge(residual_ratio(b, ax, x), "A x = b, " + counted(b.k, "right-hand side"));
 }
 
 Verdict verify_inverse(const ResultFile& result) {

@@ -70,7 +70,7 @@ std::string with_its_family(const CLI::App& root, const std::string& word) {
 Mistake unknown_command(const CLI::App& group, const std::string& word) {
   const std::vector<std::string> known = names_of_commands(group);
   const bool top = group.get_parent() == nullptr;
-  std::string meant = top ? with_its_family(group, word) : std::string();
+  std::string meant = word == "help" ? "--help" : top ? with_its_family(group, word) : "";
   if (meant.empty()) meant = nearest(word, known);
   if (meant.empty() && top) meant = nearest("--" + word, names_of_options(group));
   return {"unknown command " + in_quotes(word) + "; " + program_and(group) + "; " +
@@ -172,6 +172,25 @@ std::string in_our_words(const CLI::ParseError& error, const CLI::App& root) {
   // "--rhs is required"
   if (std::regex_search(text, part, std::regex("^(\\S+) is required$")))
     return part[1].str() + " is missing; " + where + "; see " + where + " --help";
+  if (std::regex_search(text, part, std::regex("^(--[\\w-]+): \\d+ required .* missing$")))
+    return part[1].str() + " needs a value; " + where + "; see " + where + " --help";
+  // "Could not convert: --block = x"
+  if (std::regex_search(text, part, std::regex("^Could not convert: (--[\\w-]+) = (.*)$"))) {
+    const CLI::Option* const option = chosen_command(root).get_option_no_throw(part[1].str());
+    const bool real = option != nullptr && option->get_type_name().rfind("FLOAT", 0) == 0;
+    return in_quotes(part[2].str()) + " is not a value of " + part[1].str() + "; " + where +
+           "; give a " + (real ? "number" : "whole number");
+  }
+  // "--ranks: Value 0 not in range 1 to 65536", or [1 - 65536]
+  if (std::regex_search(
+          text, part,
+          std::regex("^(--[\\w-]+): Value (\\S+) not in range \\[?(\\S+) (?:to|-) ([^\\]]+)\\]?$")))
+    return in_quotes(part[2].str()) + " is not a value of " + part[1].str() + "; " + where +
+           "; use " + part[3].str() + " to " + part[4].str();
+  // "The following argument was not expected: more", the last of several first
+  if (std::regex_search(text, part, std::regex("not expected: (?:.* )?(\\S+)$")))
+    return in_quotes(part[1].str()) + " is one word too many; " + where + "; see " + where +
+           " --help";
   return text + "; on the command line; see " + where + " --help";
 }
 

@@ -24,8 +24,8 @@ class Job {
   [[nodiscard]] virtual PlanNeeds needs() const = 0;
   /// The output, before anything is read.
   virtual void open() {}
-  /// Lines of --plan before memory and seconds; amounts of work, for its seconds; lines behind
-  /// them, from the same rates. --plan ends here.
+  /// Lines of --plan, each behind a word in a column of eleven, between problem and memory ; amounts of
+  /// work, for its seconds; lines behind them, from the same rates. --plan ends here.
   virtual void describe() = 0;
   [[nodiscard]] virtual Work work() const = 0;
   virtual void compare(const Rates&) {}
@@ -63,8 +63,9 @@ void conduct(Run& run, const Context<B>& context, Job& job) {
   const PlanNeeds needs = job.needs();
   const RankMemory memory = needs.memory(context.size());
   if (run.options.plan) {
+    run.say("problem    " + job.problem());
     if (run.report.contains("backend_reason"))
-      run.say("backend: " + run.report["backend_reason"].template get<std::string>());
+      run.say("backend    " + run.report["backend_reason"].template get<std::string>());
     job.describe();
     return job.compare(conclude_plan(run, context, job.work(), needs));
   }

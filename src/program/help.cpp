@@ -47,7 +47,7 @@ std::string group_of(const std::string& command, const CLI::Option& option) {
     return std::any_of(names.begin(), names.end(),
                        [&](const char* name) { return option.check_name(name); });
   };
-  if (one_of({"--help", "--help-all", "--version"})) return "Help";
+  if (one_of({"--help", "--help-all", "--version", "--completion"})) return "Help";
   if (one_of({"--output", "--force", "--plan", "--ranks", "--gpu", "--report", "--json", "--quiet",
               "--progress"}))
     return "Output";
@@ -76,10 +76,11 @@ std::string names_and_value(const CLI::Option& option) {
 /// The description, with the default.
 std::string about(const CLI::Option& option) {
   std::string text = option.get_description();
-  const std::string standard = option.get_default_str();
+  std::string standard = option.get_default_str();
+  if (standard.size() > 2 && standard.front() == '[')
+    standard = standard.substr(1, standard.size() - 2);
   const bool not_given = standard == "0" || standard == "-1" || option.get_required();
-  const bool said = not_given || text.find("efault") != std::string::npos ||
-                    (!standard.empty() && text.find(standard + ":") != std::string::npos);
+  const bool said = not_given || text.find("efault") != std::string::npos;
   if (!standard.empty() && standard != "[]" && standard != "\"\"" && !said &&
       !is_positional(option) && option.get_expected_max() > 0)
     text += " (default " + standard + ")";
@@ -121,6 +122,8 @@ std::string usage_of(const CLI::App& app) {
     if (is_positional(*option)) usage += " " + option->get_single_name();
   for (const CLI::Option* option : app.get_options())
     if (option->get_required() && !is_positional(*option)) usage += " " + names_and_value(*option);
+  for (const CLI::Option* option : app.get_options())
+    if (option->get_description() == required_output) usage += " -o " + value_of(*option);
   return usage + " [options]";
 }
 
@@ -132,6 +135,11 @@ std::vector<const CLI::Option*> options_in(const CLI::App& app, const std::strin
   for (const CLI::Option* option : app.get_options())
     if (!option->get_group().empty() && group_of(command, *option) == group)
       found.push_back(option);
+  const auto place = [](const CLI::Option* o) {
+    return is_positional(*o) ? 0 : o->get_required() ? 1 : 2;
+  };
+  std::stable_sort(found.begin(), found.end(),
+                   [&](const CLI::Option* a, const CLI::Option* b) { return place(a) < place(b); });
   return found;
 }
 
@@ -179,9 +187,10 @@ std::string help_of(const CLI::App& app) {
       put_wrapped(text, names_and_value(*option), about(*option));
   }
   if (!app.get_footer().empty()) text += fmt::format("\nExample\n  {}\n", app.get_footer());
-  if (app.get_parent() == nullptr)
-    text += fmt::format(
-        "\nEach command has its own help: terrace gf2 rref --help\nExit codes: {}\n", exit_codes);
+  if (const auto commands = app.get_subcommands(nullptr); !commands.empty())
+    text += fmt::format("\nEach command has its own help: terrace {} --help\n",
+                        command.empty() ? "gf2 rref" : command_of(*commands.front()));
+  if (app.get_parent() == nullptr) text += fmt::format("Exit codes: {}\n", exit_codes);
   return text;
 }
 

@@ -84,8 +84,10 @@ void add_common_options(CLI::App& command, CommonOptions& o, const std::string& 
   number("--block", o.block, "Width of panels or tile columns (0: the plan's choice)");
   number("--k", o.k,
          "Rows that one table combines, 1 to 14; implies --method tables (0: the plan's choice)");
-  option("--tables", o.tables, "local: each rank builds its tables; broadcast: one rank, for all");
-  option("--panels", o.panels, "Where a GPU's pivots are chosen");
+  option("--tables", o.tables,
+         "local: each rank builds its tables; broadcast: one rank, for all (default: the plan's "
+         "choice)");
+  option("--panels", o.panels, "Where a GPU's pivots are chosen (default: the plan's choice)");
   option("--seed", o.seed, "Seed of all random numbers");
   flag("--no-check", o.no_check, "Skip the residual or certificate");
   option("--check", o.check,
@@ -93,7 +95,7 @@ void add_common_options(CLI::App& command, CommonOptions& o, const std::string& 
              ? "exact: the whole residual of an inverse; none: as --no-check"
              : "none: as --no-check");
   flag("--guard", o.guard, "Add check sums: a memory error then ends the run early");
-  option("-o,--output", o.output, "Where to write the result: a file, or a new group of a file",
+  option("-o,--output", o.output, choices_in(obeys, "--may-print") ? output_help : required_output,
          "--output");
   flag("--force", o.force, "Overwrite an existing output");
   flag("--plan", o.plan, "Print method, memory and time; read no data");
@@ -108,11 +110,16 @@ void add_common_options(CLI::App& command, CommonOptions& o, const std::string& 
   flag("--json", o.json, "Print the report on standard output, and nothing else");
   flag("--quiet", o.quiet, "Print only errors, and a result that is a single number");
   option("--progress", o.progress, "Progress as a bar or as lines, on standard error");
-  option("--backend", o.backend, "Where to compute; auto: on GPUs, if there are any");
+  const auto backends = choices_in(obeys, "--backend");
+  option("--backend", o.backend,
+         backends && backends->back() == "cuda"
+             ? "Where to compute; auto: on GPUs, if there are any"
+             : "Where to compute: on the CPU");
   flag("--oversubscribe", o.oversubscribe, "Allow several ranks per GPU");
   flag("--no-bind", o.no_bind, "Keep threads on the cores that the launcher assigned");
   option("--checkpoint", o.checkpoint, "Write checkpoints to this file");
-  option("--checkpoint-every", o.checkpoint_every, "Interval of checkpoints, such as 10m");
+  option("--checkpoint-every", o.checkpoint_every,
+         "Interval of checkpoints: a number and s, m or h (default 10m)");
   option("--restart", o.restart, "Continue from this checkpoint");
 }
 

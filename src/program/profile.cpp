@@ -13,6 +13,7 @@
 #include "kernels/base/assumed.hpp"
 #include "kernels/base/parallel.hpp"
 #include "src/program/machines.hpp"
+#include "src/program/summary.hpp"
 
 namespace terrace {
 
@@ -158,7 +159,7 @@ KnownRates known_rates(const Context<B>& c) {
     known.rates[Rate::start] = 1 / (1 / known.rates[Rate::start] + nccl_start);
   const std::string built_in =
       device ? std::string("built in, of ") + (gpu ? gpu->device.info.name : "an H200")
-             : fmt::format("built in, of a CPU core, times {} threads", thread_count());
+             : fmt::format("built in, of a CPU core, times {}", counted(thread_count(), "thread"));
   if (assumed_device()) {
     known.source = built_in;
     return known;

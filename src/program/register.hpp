@@ -42,6 +42,11 @@ inline const std::string bench_options =
 inline const std::string solver_options =
     bench_options +
     "--guard --output --force --plan --ranks --gpu --checkpoint --checkpoint-every --restart ";
+/// What help says of --output; a list of obeyed options with "--may-print" has a result without it.
+inline constexpr const char* output_help =
+    "Where to write the result: a file, or a new group of a file";
+inline constexpr const char* required_output =
+    "Where to write the result: a file, or a new group of a file (required, but not with --plan)";
 /// Whether an option ("--block") is one of those that commands share.
 bool is_common_option(const std::string& name);
 /// Adds a command to a group of commands. `action` gets the parsed command too.

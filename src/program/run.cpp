@@ -172,9 +172,15 @@ void Run::show_phase(const std::string& name) {
   const auto found = expected_.find(name);
   if (found == expected_.end() || found->second <= 0) return progress.enter(in_words(name));
   const bool writes = name == "write";
-  const auto moved = [writes] { return double(writes ? io::volume().written : io::volume().read); };
-  progress.enter(in_words(name), found->second,
-                 [moved, before = moved()] { return moved() - before; });
+  show_bytes(in_words(name), writes, found->second, found->second * control.size());
+}
+
+void Run::show_bytes(const std::string& what, bool written, double own, double all) {
+  if (!(own > 0)) return progress.enter(what);
+  const auto moved = [written, scale = all / own] {
+    return scale * double(written ? io::volume().written : io::volume().read);
+  };
+  progress.enter(what, all, [moved, before = moved()] { return moved() - before; });
 }
 
 double Run::seconds(const std::string& name) const { return report["seconds"].value(name, 0.0); }

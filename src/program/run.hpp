@@ -64,6 +64,9 @@ class Run {
   void expect(const Work& work);
   /// Runs `work` and adds its wall seconds (the slowest rank's) to report["seconds"][name].
   void phase(const std::string& name, const std::function<void()>& work);
+  /// Progress from now on, until the phase ends: of `all` bytes that are read or written, of which
+  /// this rank does `own`.
+  void show_bytes(const std::string& what, bool written, double own, double all);
   [[nodiscard]] double seconds(const std::string& name) const;
   /// Collective: report["ranks_detail"], one object per rank, and report["imbalance"], the slowest
   /// rank's seconds by the mean. Only where a report is wanted.

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <sstream>
 
 namespace terrace {
@@ -10,9 +11,9 @@ namespace {
 
 constexpr double good_residual = 30;  // of LAPACK's tests
 
-/// Seconds as a person reads them: nobody's clock knows less than a millisecond.
+/// Seconds as a person reads them: nobody cares for less than a tenth of a millisecond.
 std::string seconds_text(double seconds) {
-  if (seconds < 0.001) return "0.001 s";
+  if (seconds < 0.001) return fmt::format("{:.4f} s", std::max(seconds, 0.0001));
   return seconds < 10 ? fmt::format("{:.3f} s", seconds) : fmt::format("{:.1f} s", seconds);
 }
 
@@ -66,7 +67,7 @@ void say_summary(const Run& run, const std::string& problem, const std::string& 
     run.say(fmt::format("{:<9} {}", first ? "answer" : "", line));
   run.say(fmt::format("{:<9} {}", "check", check_of(run)));
   std::string rate;
-  if (report.contains("rate"))
+  if (report.contains("rate") && report["rate"]["value"].get<double>() > 0)
     rate = fmt::format("; {} {}", digits(report["rate"]["value"].get<double>()),
                        report["rate"]["unit"].get<std::string>());
   run.say(fmt::format("{:<9} {}{}", "time", seconds_of(report), rate));

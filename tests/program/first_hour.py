@@ -57,6 +57,17 @@ row("dense invert A.h5 -o x.h5 --precision fp46", 2, "'fp46' is not a value of -
 row("--quiet gf2 rank A.h5", 2, "options of gf2 rank go after its name; --quiet; as in terrace gf2 rank ... --quiet")
 row("gf2 solve A.h5 -o x.h5", 2, "--rhs is missing; terrace gf2 solve; see terrace gf2 solve --help")
 row("gf2 rerf", 2, "unknown command 'rerf'; terrace gf2; did you mean rref? See terrace gf2 --help", ranks=2)
+row("gf2 help", 2, "unknown command 'help'; terrace gf2; did you mean --help? See terrace gf2 --help")
+row("gf2 rank A.h5 more", 2, "'more' is one word too many; terrace gf2 rank; see terrace gf2 rank --help")
+row("gf2 rank A.h5 --block", 2, "--block needs a value; terrace gf2 rank; see terrace gf2 rank --help")
+row("gf2 rank A.h5 --block 1.5", 2, "'1.5' is not a value of --block; terrace gf2 rank; give a whole number")
+row("cg A.h5 --rhs :/b -o x.h5 --rtol x", 2, "'x' is not a value of --rtol; terrace cg; give a number")
+row("dense invert A.h5 --plan --ranks 0", 2, "'0' is not a value of --ranks; terrace dense invert; use 1 to 65536")
+row("dense invert A.h5", 2, "no output is named; on the command line; add -o FILE.h5")
+row("generate dense-condition --n 9 -o x.h5", 2, "--condition is missing; terrace generate dense-condition; see terrace generate dense-condition --help")
+row("generate dense-random --n 0 -o x.h5", 2, "--n must be at least 1; on the command line; see terrace generate dense-random --help")
+row("convert A.txt B.txt", 2, "neither file is HDF5; A.txt and B.txt; convert in two steps, by a file such as between.h5")
+row("convert A.h5:/A B.h5", 2, "both files are HDF5; A.h5:/A and B.h5; name one of another form, such as .mtx or .npy")
 for command in ("--help", "-h", "--help --quiet"):
     row(command, 0, printed="Terrace reduces, factors, inverts and solves big matrices from HDF5 on many GPUs.", has=("Commands", "Example", "Exit codes"))
 row("gf2 --help", 0, printed="Dense matrices over GF(2)", has=("determinant",))
@@ -98,10 +109,24 @@ for command, (options, groups, text) in helps.items():
     check(command, all(len(line) <= 100 for line in text.splitlines()), "lines of the help are too long")
     known = set(groups) <= {"Input", "Problem", "Method", "Output", "Cluster", "Help", "Example"}
     check(command, known, str(groups))
+    check(command, all(len(line) <= 79 for line in text.splitlines() if line.startswith("  ") and "terrace" not in line), "lines of options are too long")
+    named = "-o FILE.h5[:/group]" in text.split("\n\nUsage: ")[1].split("\n")[0]  # an output that must be there
+    check(command, named == ("--output" in options and command not in ("gf2 rank", "gf2 determinant")), text)
     missing = sorted(everything - set(options) - {"--help", "--version", "--completion"})
     for option in missing:  # refused by its name, whatever else is wrong
         done = test.run(f"{command} {option}")
         check(f"{command} {option}", done.code == 2 and len(done.said) == 1 and option in done.said[0], f"{done.code} {done.said}")
+for command in ("generate", "gf2", "band", "dense", "bench"):
+    row(f"{command} --help", 0, has=("Each command has its own help: terrace " + command + " ",))
+for command, words in (("cg", "Rows of a block of block-jacobi (default 32)"), ("cg", "dense, band or sparse matrix"), ("band solve", "--diagonal gpu|cpu"),
+                       ("generate band-spd", "Where to compute: on the CPU"), ("dense invert", "there are any (default auto)"), ("dense solve", "(default general)"),
+                       ("gf2 rref", "(default 10m)"), ("bench cg", "comma-separated (default 100)"), ("generate dense-spd", "(default 100)")):
+    check(command, words in " ".join(helps[command][2].split()), f"no {words!r} in {helps[command][2]}")
+for command in ("gf2 multiply", "generate band-spd", "band solve"):  # what is named alone, then what is required
+    section = re.split(r"\n(?:Input|Problem)\n", helps[command][2])[1].split("\n\n")[0]
+    names = re.findall(r"^  (\S.*?)(?:   .*)?$", section, flags=re.M)
+    said = [0 if not name.startswith("-") else 1 if "(required)" in section.split(name, 1)[1].split("\n  -")[0] else 2 for name in names]
+    check(command, said == sorted(said), f"{names} {said}")
 check("gf2 rref", not {"--precision"} & set(helps["gf2 rref"][0]), str(helps["gf2 rref"][0]))
 check("generate csr-laplace", not {"--checkpoint", "--restart", "--guard", "--precision", "--method", "--block"} & set(helps["generate csr-laplace"][0]))
 
@@ -220,7 +245,7 @@ shown = {
                                        "residual ~ (scaled; below 30 is good)"),
     "dense invert dense.h5:/A -o x.h5": ("dense matrix, n = 30; gauss-jordan on the CPU, ~ rank", "inverse, condition ~, log |determinant| ~, sign *",
                                          "residual ~ (scaled; below 30 is good)"),
-    "cg cg.h5:/A --rhs :/b -o x.h5": ("csr matrix, n = 400, 1 right-hand side; conjugate-gradients (classic) on the CPU, ~ rank",
+    "cg cg.h5:/A --rhs :/b -o x.h5": ("sparse matrix, n = 400, 1 right-hand side; conjugate-gradients (classic) on the CPU, ~ rank",
                                       "x, converged (rtol) after ~ iterations, ~ iterations/s", "relative residual ~ (rtol ~)"),
 }
 for command, (problem, answer, checked) in shown.items():
@@ -311,21 +336,102 @@ row("dense invert ill.h5:/empty -o x.h5 --force", 0)
 row("verify x.h5", 0, has=("PASS",))
 row("dense invert ill.h5:/A -o x.h5 --force --pivoting nonsense", 2, "'nonsense' is not a value of --pivoting; terrace dense invert; use auto, partial or tournament")
 
-# --- what users store and had refused: users.md 1.3, each form solved or named with the cure; input_forms.py has the others -------
+# --- what users store and had refused: each row of users.md 1.3 is solved or named with the cure; input_forms.py has more ----------
+H = (np.random.default_rng(2).random((12, 20)) < 0.3).astype("u1")
+H[:, :12] |= np.eye(12, dtype="u1")
+full = scipy.sparse.csr_matrix(H)
+K = M[:9, :9].tocsr()
 with h5py.File("have.h5", "w") as f:
-    f["complex"], f["text"], f["b"] = np.eye(3) * 1j, np.array([b"a", b"b"]), np.ones(3)
-    f["band"] = np.vstack([np.full(9, 4.0), np.ones(9)])
-    f["int64"], f["float"] = np.eye(5, dtype="i8"), np.eye(5)
-row("dense invert have.h5:/complex -o z.h5", 3, has=("complex ones are not supported",))
-row("dense invert have.h5:/text -o z.h5", 3, has=("wrong type",))
-row("gf2 rank have.h5:/int64 --quiet", 0, printed="5")
-row("gf2 rank have.h5:/float --quiet", 0, printed="5")
-row("band factor have.h5:/band -o z.h5", 3, "attribute format is missing; have.h5:/band; store format = \"band\", or add --format band")
-row("band factor have.h5:/band -o z.h5 --format band", 0)
-row("dense invert have.h5:int64 -o z2.h5", 3, has=("did you mean have.h5:/int64",))
+    f["complex"], f["text"], f["b"] = np.eye(3) * 1j, np.array([b"a", b"b"]), np.ones(9)
+    f["band"], f["upper"] = np.vstack([np.full(9, 4.0), np.full(9, -1.0)]), np.vstack([np.r_[0, np.full(8, -1.0)], np.full(9, 4.0)])
+    f["upper"].attrs["format"] = "band"
+    for kind in ("i8", "i4", "u2", "f8"):
+        f["bits_" + kind] = H.astype(kind)
+    sparse(f, "parity", full, "csr")
+    f["parity"].attrs["encoding-type"] = "csr_matrix"  # as AnnData writes it
+    for how in ("csc", "coo"):
+        sparse(f, how, K, how)
+    f["csc"].attrs["encoding-type"] = "csc_matrix"
+    L = scipy.sparse.tril(K, format="csr")
+    sparse(f, "lower", L, "csr")
+    g = f.create_group("matlab")
+    c = K.tocsc()
+    g["data"], g["ir"], g["jc"] = c.data, c.indices.astype("u8"), c.indptr.astype("u8")
+    g.attrs["MATLAB_sparse"] = np.uint64(9)
+    g = f.create_group("shape_dataset")
+    g["data"], g["indices"], g["indptr"], g["shape"] = K.data, K.indices, K.indptr, np.array(K.shape)
+    g = f.create_group("one")
+    g["data"], g["indices"], g["indptr"] = K.data, K.indices + 1, K.indptr + 1
+    g.attrs["shape"] = K.shape
+with open("H.mtx", "w") as f:
+    o = full.tocoo()
+    f.write(f"%%MatrixMarket matrix coordinate pattern general\n12 20 {o.nnz}\n" + "".join(f"{i + 1} {j + 1}\n" for i, j in zip(o.row, o.col)))
+with open("H.sms", "w") as f:
+    f.write("12 20 M\n" + "".join(f"{i + 1} {j + 1} 1\n" for i, j in zip(o.row, o.col)) + "0 0 0\n")
+with open("H.alist", "w") as f:
+    lists = [[np.flatnonzero(row) + 1 for row in X] for X in (H.T, H)]
+    weights = [[len(x) for x in part] for part in lists]
+    f.write("20 12\n%d %d\n" % tuple(max(w) for w in weights) + "".join(" ".join(map(str, w)) + "\n" for w in weights))
+    f.write("".join(" ".join(map(str, x)) + "\n" for part in lists for x in part))
+scipy.sparse.save_npz("H.npz", full)
+np.savetxt("H.csv", H, fmt="%d", delimiter=",")
+np.savetxt("K.txt", K.toarray())
+expected = test.run("gf2 rank have.h5:/bits_u2 --quiet", 1, 0).out.strip()
+for kind in ("i8", "i4", "f8"):
+    row(f"gf2 rank have.h5:/bits_{kind} --quiet", 0, printed=expected)
+row("gf2 rank have.h5:/parity --quiet", 0, printed=expected)
+for file in ("H.mtx", "H.sms", "H.alist", "H.npz", "H.csv"):
+    row(f"gf2 rank {file}", 3, f"not an HDF5 file, or a damaged one; {file}; convert it first: terrace convert {file} H.h5")
+    row(f"convert {file} H.h5 --force", 0, printed=f"converted {file} to H.h5 in ~ s")
+    row("gf2 rank H.h5 --quiet", 0, printed=expected)
+for name, said in (("csc", ""), ("coo", ""), ("lower", "--uplo lower"), ("matlab", ""), ("shape_dataset", "")):
+    row(f"cg have.h5:/{name} --rhs :/b -o z.h5 --force {said}", 0, printed="problem   sparse matrix, n = 9, 1 right-hand side; conjugate-gradients (classic) on the CPU, 1 rank")
+row("cg have.h5:/lower --rhs :/b -o z.h5 --force", 3, "the matrix is not symmetric: A[0, 1] = 0, A[1, 0] = -1; have.h5:/lower; store a symmetric matrix, or say --uplo lower or upper of one triangle")
+row("cg have.h5:/one --rhs :/b -o z.h5 --force", 0, "warning: pointers and indices that count from one recognised; have.h5:/one; subtract one from all of them, so that the file says what others expect")
+row("dense invert have.h5:/complex -o z.h5 --force", 3, "wrong type: not real numbers (complex ones are not supported); have.h5:/complex; store float64, float32 or integers")
+row("cg have.h5:/complex --rhs :/b -o z.h5 --force", 3, "wrong type: not real numbers (complex ones are not supported); have.h5:/complex; store float64, float32 or integers")
+row("dense invert have.h5:/text -o z.h5 --force", 3, has=("wrong type",))
+row("band factor have.h5:/band -o z.h5 --force", 3, "attribute format is missing; have.h5:/band; store format = \"band\", or add --format band")
+row("band factor have.h5:/band -o z.h5 --format band --force", 0)
+row("cg have.h5:/band --rhs :/b -o z.h5 --force", 3, "the matrix is 2 x 9, not square; have.h5:/band; conjugate gradients need a symmetric matrix (of a band, add --format band)")
+row("cg have.h5:/band --rhs :/b -o z.h5 --force --format band", 0)
+row("band solve have.h5:/upper --rhs :/b -o z.h5 --force", 0,
+    "warning: SciPy's upper form recognised: the first column begins with zeros; have.h5:/upper; set the attribute uplo = \"upper\" (or \"lower\"), or add --uplo")
+row("band solve have.h5:/csc --rhs :/b -o z.h5 --force", 3, "a sparse matrix, which only cg, gf2 and convert read; have.h5:/csc; name a dataset that holds a band matrix")
+row("dense invert have.h5:bits_i8 -o z2.h5", 3, "cannot open the file: No such file or directory; have.h5:bits_i8; did you mean have.h5:/bits_i8")
 row("dense invert have.xyz -o z2.h5", 3, has=("check its name",))
 row("convert have.mat z2.h5", 2, "a MATLAB file is not converted; have.mat; save it with -v7.3: such files are read as they are, as in FILE.mat:/A")
-row("convert have.xyz z2.h5", 2, has=("unknown extension '.xyz'", ".npz"))
+row("convert have.xyz z2.h5", 2, "unknown extension '.xyz'; have.xyz; use .txt, .dat, .csv, .mtx, .sms, .alist, .npy, .npz, .h5 or .hdf5")
+row("convert K.txt K.h5", 0, printed="converted K.txt to K.h5 in ~ s")
+with h5py.File("K.h5") as f:
+    check("np.savetxt", np.array_equal(f["A"][:], K.toarray()), "not the same numbers")
+with h5py.File("several.h5", "w") as f:  # of several the square one, then that of the usual name
+    f["A"], f["B"], f["spd"], f["b"] = M.toarray(), np.ones((30, 3)), M.toarray() + np.eye(30), np.ones(30)
+row("dense solve several.h5 --rhs :/b -o z.h5 --force", 0)
+with h5py.File("z.h5") as f:
+    check("/A is preferred", f["terrace"].attrs["input"].endswith("several.h5:/A"), f["terrace"].attrs["input"])
+row("cg several.h5:/A --rhs :/b -o c_A.h5", 0)
+row("cg several.h5:/A --rhs :/b --x0 c_A.h5 -o z.h5 --force", 0, has=("converged (rtol) after 0 iterations\n", "x0") [:1])  # its own output: x
+plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+plist.set_chunk((9, 9))
+plist.set_filter(32015, h5py.h5z.FLAG_OPTIONAL, (3,))
+with h5py.File("packed.h5", "w") as f:
+    h5py.h5d.create(f.id, b"A", h5py.h5t.IEEE_F64LE, h5py.h5s.create_simple((9, 9)), plist).write_direct_chunk((0, 0), b"x" * 100)
+row("dense invert packed.h5:/A -o z.h5 --force", 3, has=("32015", "HDF5_PLUGIN_PATH"))
+
+# --- plans: the same words in the same column --------------------------------------------------------------
+for command, problem in (("gf2 rank gf2.h5:/A", "70 x 70 bits"), ("band factor band.h5:/A", "band matrix, n = 300, half-bandwidth 5"),
+                         ("dense invert dense.h5:/A", "dense matrix, n = 30"), ("dense factor several.h5:/spd --assume spd", "symmetric positive definite matrix, n = 30"),
+                         ("cg cg.h5:/A --rhs :/b", "sparse matrix, n = 400, 1 right-hand side"), ("cg band.h5:/A --rhs :/b", "band matrix, n = 300, 1 right-hand side"),
+                         ("band solve band.h5:/A --rhs :/b --method two-ends", "band matrix, n = 300, half-bandwidth 5, 1 right-hand side"),
+                         ("band solve band.h5:/A --rhs :/b --method streamed", "band matrix, n = 300, half-bandwidth 5, 1 right-hand side")):
+    for ranks in (1, 2):
+        if "streamed" in command and ranks > 1:
+            continue
+        done = row(f"{command} --plan", 0, printed="problem    " + problem, ranks=ranks)
+        wrong = [line for line in done.out.splitlines() if not re.match(r"(?:[a-z]{2,9} +| {11})\S", line) or line[10] != " " or line[11] == " "]
+        check(f"{command} --plan on {ranks}", not wrong and "memory     " in done.out and "\nmethod     " in done.out, f"{wrong}\n{done.out}")
+        check(f"{command} --plan on {ranks}", not re.search(r"\b1 (?:ranks|threads|hosts|right-hand sides)|at condition \de-|\b0 right-hand", done.out), done.out)
 
 # --- plans and reports of generate -----------------------------------------------------------------------
 row("generate dense-random --n 1000 --plan", 0, printed="generate dense-random of order 1000: ~ MiB on disk; made in pieces of at most ~ MiB per rank")

@@ -161,11 +161,17 @@ for width in (60, 80, 120):
     check(f"{width} columns", code == 0 and len(drawn) > 10 and all(len(piece) <= width - 1 for piece in drawn), f"{code} {[len(p) for p in drawn][:20]} {shown[:300]!r}")
     for phase in ("reading", "elimination", "checking", "writing"):
         check(f"{width} columns: {phase}", any(phase in piece for piece in drawn), shown[-300:])
-    check(f"{width} columns: bytes", any(re.search(r"reading +\d+\.\d %  [\d.e+]+ of 9 MB", piece) for piece in drawn), str([p for p in drawn if "reading" in p][:3]))
+    check(f"{width} columns: bytes", any(re.search(r"reading +\d+\.\d %  [\d.e+]+ of 18 MB", piece) for piece in drawn), str([p for p in drawn if "reading" in p][:3]))
     check(f"{width} columns: moves", len(set(drawn)) > 5, str(set(drawn)))
     check(f"{width} columns: no line feed", "\n" not in shown.strip(), repr(shown[-200:]))
+# The other commands that take their time: bytes of the whole file, and the time left.
+for command, seen in (("verify out.h5", ["checking /inverse", "checking /A"]), ("generate dense-random --n 1500 -o again.h5 --force", ["writing"])):
+    for ranks in (1, 2):
+        shown, code = on_terminal(command, {"TERRACE_PROGRESS_SECONDS": "0.0005"}, ranks)
+        for words in seen:
+            check(f"{command} on {ranks}", code == 0 and re.search(rf"{words} +\d+\.\d %  [\d.e+]+ of 18 MB", shown), f"{code} {words} {shown[-300:]!r}")
 # Without a terminal under a launcher: lines, as nobody can wipe a bar.
-code, out, err = run("dense invert wide.h5 -o out.h5 --force --backend cpu --progress auto", env={"TERRACE_PROGRESS_SECONDS": "0.05"})
+code, out, err = run("dense invert wide.h5 -o out.h5 --force --backend cpu --progress auto", env={"TERRACE_PROGRESS_SECONDS": "0.05", "TERRACE_TEST_STEP_DELAY_MS": "20"})
 check("lines under a launcher", code == 0 and "\r" not in err and any("elimination" in line for line in err.splitlines()), repr(err[:200]))
 # Nothing in the first second.
 shown, code = on_terminal("dense invert dense.h5 -o out.h5 --force --backend cpu", {})

@@ -88,7 +88,7 @@ def on_ranks(backend):
         said[ranks, more] = report["memory"]["host_bytes"]
         _, _, report = run(solve + more, ranks)
         check("memory of the run, of the plan", report["memory"]["host_bytes"] == said[ranks, more], (report["memory"], said))
-        check("--plan", ("scratch file of each rank" in out) == bool(more) and f"dealt to {ranks} ranks" in out, out)
+        check("--plan", ("of the factor per rank in" in out) == bool(more) and f"dealt to {ranks} ranks" in out, out)
     tiles = -(-20000 // width)
     column = 8 * (-(-100 // 16) * 16 + 1) * width if backend == "cpu" else 8 * (-(-max(100, width) // 16) * 16 + 1) * width
     rows = lambda ranks: 32 * -(-tiles // ranks) * width
