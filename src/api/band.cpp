@@ -23,12 +23,16 @@ BackendHint hint(Index n, Index half_bandwidth) {
 }
 
 template <class B>
-BandSystem system_of(const HeldBand<B>& a, const Context::Inside& ranks, const Reading& how) {
+BandSystem system_of(HeldBand<B>& a, const Context::Inside& ranks, Reading& how) {
   BandSystem system;
   system.matrix = {a.n(), a.height() - 1,
                    [&a, &how](std::span<const Range> ranges, const io::Sink<double>& sink) {
                      a.read(ranges, sink, how.there);
                    }};
+  system.matrix.place = [&a, &how](Range columns, Index height, Index ld, double* to) {
+    return how.there && a.place(columns, height, ld, to);
+  };
+  how.done = [&a] { a.require_placed_finite(); };
   system.folder = std::string(1, '.');
   system.guard = ranks.options.guard;
   return system;
@@ -56,12 +60,13 @@ Report solve(Context& context, std::int64_t n, const Matrix& a, Local<double> b,
         ranks, a.where == Where::device || b.where == Where::device, hint(n, a.half_bandwidth),
         [&]<class B>(terrace::Context<B>& on) {
           double prepare = 0;
-          const HeldBand<B> matrix = timed(prepare, [&] { return HeldBand<B>(on, n, a); });
+          HeldBand<B> matrix = timed(prepare, [&] { return HeldBand<B>(on, n, a, true); });
           Held<double, B> right(on, n, b, b.columns, "b");
           right.require_finite();
           Reading how;
           BandSystem system = system_of(matrix, ranks, how);
           system.rhs = reader(right);
+          system.rhs_at = right.whole();
           Work<B> work(ranks, on, std::move(system), how, b.columns, options, false);
           work.report.seconds.prepare = prepare;
           work.solve();
@@ -94,14 +99,15 @@ struct FactorOn : Factor::Inside {
 
   FactorOn(const Context& group, terrace::Context<B>& on, Index n, const Matrix& a,
            const Options& wanted)
-      : ranks(group), context(on), matrix(on, n, a), checked(group.inside().options.check) {
+      : ranks(group), context(on), matrix(on, n, a, true), checked(group.inside().options.check) {
     const Index height = matrix.height(), size = matrix.columns().count * height;
     Reading how;
     Work<B> work(ranks.inside(), on, system_of(matrix, ranks.inside(), how), how, 0, wanted, false);
     work.solve();
     work.check();
     report = work.report;
-    const bool there = matrix.on_device() && how.there;
+    const bool there = a.where == Where::device && how.there && matrix.columns().count > 0 &&
+                       (context.size() == 1 || matrix.on_device());
     collectively(on.control, [&] {
       if (there)
         l_there = Buffer<double, B>(size);
@@ -120,7 +126,7 @@ struct FactorOn : Factor::Inside {
     };
     held(there ? l_there.data() : l.data()).write(places, columns, there);
     if (checked)
-      matrix.keep(on);
+      matrix.keep();
     else
       matrix.forget();
   }
@@ -150,6 +156,7 @@ struct FactorOn : Factor::Inside {
     Reading how;
     BandSystem system = system_of(matrix, inside, how);
     system.rhs = reader(right);
+    system.rhs_at = right.whole();
     system.factor = {n, height - 1,
                      [&](std::span<const Range> ranges, const io::Sink<double>& sink) {
                        factor.read(ranges, sink, how.there);

@@ -61,10 +61,10 @@ Report invert(Context& context, std::int64_t n, Local<double> a, const Options& 
     return with_backend(ranks, a.where == Where::device, hint(n),
                         [&]<class B>(terrace::Context<B>& on) {
                           Held<double, B> held(on, n, a, n, "a");
-                          held.require_finite();
                           terrace::dense::DenseRequest request = request_of(ranks, options);
                           request.inverse = true;
                           Work<B> work(ranks, on, n, request);
+                          work.refuse_not_finite(held);
                           Report report = work.run(reader(held), {}, true);
                           work.give(report, held);
                           return report;
@@ -90,9 +90,9 @@ Report solve(Context& context, std::int64_t n, Local<const double> a, Local<doub
                         [&]<class B>(terrace::Context<B>& on) {
                           Held<const double, B> matrix(on, n, a, n, "a");
                           Held<double, B> right(on, n, b, b.columns, "b");
-                          matrix.require_finite();
                           right.require_finite();
                           std::string why;
+                          if (definite) matrix.require_finite();
                           if (definite && n > 0 && b.columns > 0)
                             if (auto report = solve_by_cholesky(ranks, on, n, matrix, right,
                                                                 b.columns, assume, why))
@@ -100,6 +100,7 @@ Report solve(Context& context, std::int64_t n, Local<const double> a, Local<doub
                           terrace::dense::DenseRequest request = request_of(ranks, options);
                           request.right = b.columns;
                           Work<B> work(ranks, on, n, request);
+                          work.refuse_not_finite(matrix);
                           Report report = work.run(reader(matrix), reader(right), true);
                           if (!why.empty()) report.warnings.insert(report.warnings.begin(), why);
                           work.give(report, right);
@@ -116,10 +117,10 @@ Report determinant(Context& context, std::int64_t n, Local<const double> a,
     return with_backend(ranks, a.where == Where::device, hint(n),
                         [&]<class B>(terrace::Context<B>& on) {
                           Held<const double, B> held(on, n, a, n, "a");
-                          held.require_finite();
                           const Local<const double> none{nullptr, a.rows, 0, 0, Where::host};
                           const Held<const double, B> right(on, n, none, 0, "b");
                           Work<B> work(ranks, on, n, request_of(ranks, options));
+                          work.refuse_not_finite(held);
                           return work.run(reader(held), reader(right), false);
                         });
   });

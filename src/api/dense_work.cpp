@@ -40,10 +40,9 @@ Work<B>::Work(Context::Inside& ranks, terrace::Context<B>& context, Index n,
     : ranks_(ranks),
       context_(context),
       plan_(terrace::dense::plan_dense<B>(context.size(), n, request)) {
-  constexpr Index staging = Index(64) << 20;
+  const Index staging = context.size() > 1 ? Index(64) << 20 : 0;
   const bool host = std::is_same_v<B, Cpu>;
-  require_memory(context.control, staging + (host ? plan_.bytes + keeps : 0),
-                 host ? 0 : plan_.bytes + keeps);
+  ranks.require(staging + (host ? plan_.bytes + keeps : 0), host ? 0 : plan_.bytes + keeps);
 }
 
 template <class B>
@@ -55,6 +54,7 @@ Report Work<B>::run(RowReader a, RowReader b, bool singular_is_error,
     system_.emplace(context_, plan_, std::move(a), std::move(b), std::move(*stored));
   else
     system_.emplace(context_, plan_, std::move(a), std::move(b));
+  system_->refuse(refuse_);
   timed(report.seconds.prepare, [&] { system_->read(); });
   found_ = timed(report.seconds.solve, [&] { return system_->solve(progress); });
   report.log_abs_determinant = found_.log_abs_determinant;

@@ -86,6 +86,17 @@ class BandWay : public BandResult<B>, protected BandTask<B> {
                                    columns.count);
             }};
   }
+  /// Whether `rows` gets X; makes room for it.
+  [[nodiscard]] bool wants_rows() {
+    if (system.rhs_at && !request.check) return false;
+    this->rows.resize(std::size_t(slots_ * request.nrhs));
+    return true;
+  }
+  [[nodiscard]] Index numbers_of_rows() const { return problem_.n * request.nrhs; }
+  /// Of one rank, all rows of X; behind them stands zero.
+  [[nodiscard]] View<double, B> whole_rows(const Buffer<double, B>& x) const {
+    return x.view().slice(0, numbers_of_rows());
+  }
   /// Numbers on the backend from the host, or there.
   void put_rows(View<double, B> to) const {
     upload(c.ahead, to.slice(0, Index(this->rows.size())), this->rows.data());
