@@ -36,6 +36,7 @@ struct Work {
   AskingProgress progress;
   std::unique_ptr<terrace::band::BandResult<B>> done;
   Report report;
+  Index keeps = 0;  ///< bytes that the caller takes beside, on the backend
 
   Work(Context::Inside& inside, terrace::Context<B>& on, terrace::band::BandSystem from,
        Reading& how, Index nrhs, const Options& options, bool stored)
@@ -57,7 +58,7 @@ struct Work {
     const terrace::band::BandPlan plan = terrace::band::plan_system<B>(system, request);
     reading.follow(plan);
     const auto need = terrace::band::band_bytes<B>(plan, system, request.nrhs, request.check);
-    const Index device = need.backend + need.check;
+    const Index device = need.backend + need.check + keeps;
     // band_bytes() counts pieces of a file, which messages between ranks are here.
     const Index pieces = context.size() == 1 ? 3 * io::piece_bytes() : 0;
     const Index host = std::max<Index>(0, need.host - pieces);

@@ -2,57 +2,9 @@
 
 #include <fmt/core.h>
 
-#include "src/api/band_work.hpp"
-#include "src/api/dense_work.hpp"
-#include "src/dense/cholesky.hpp"
-#include "src/dense/condition.hpp"
+#include "src/api/dense_cholesky.hpp"
 
 namespace terrace::api::dense {
-
-namespace {
-
-/// By the band's Cholesky, as a band of all columns; none where the matrix is not one for that, and
-/// `why`, unless it only looked so.
-template <class B>
-std::optional<Report> solve_by_cholesky(Context::Inside& ranks, terrace::Context<B>& on, Index n,
-                                        const Held<const double, B>& a, const Held<double, B>& b,
-                                        Index right, Assume assume, std::string& why) {
-  terrace::dense::SymmetricMatrix matrix(on.control, n, reader(a));
-  if (assume == Assume::automatic && !matrix.looks_definite()) return {};
-  terrace::band::BandSystem system;
-  system.matrix = {n, n - 1, matrix.columns()};
-  system.rhs = reader(b);
-  system.folder = std::string(1, '.');
-  system.guard = ranks.options.guard;
-  system.more = terrace::dense::condition_probes;
-  band::Reading reading;
-  band::Work<B> work(ranks, on, std::move(system), reading, right, {}, false);
-  work.attempt();
-  if (const auto refused = matrix.refused(work.done->failure.minor)) {
-    why = fmt::format("the matrix is {}; LU goes on", refused->words());
-    return {};
-  }
-  work.finish();
-  Report report;
-  report.log_abs_determinant = work.report.log_abs_determinant;
-  timed(work.report.seconds.check, [&] {
-    report.reciprocal_condition =
-        matrix.reciprocal_condition(work.done->ranges, [&](std::vector<double>& rows) {
-          if (!work.done->solve_more(rows, terrace::dense::condition_probes))
-            throw std::logic_error("a whole matrix has a factor");
-        });
-    note_condition(report, n);
-    if (ranks.options.check) report.residual = work.done->residual();
-  });
-  if (ranks.options.check && !(report.residual < terrace::band::kBandPass))
-    check_failed(
-        fmt::format("the residual is {:.3g}, above {}", report.residual, terrace::band::kBandPass));
-  work.give(b, right);
-  report.seconds = work.report.seconds;
-  return report;
-}
-
-}  // namespace
 
 Report invert(Context& context, std::int64_t n, Local<double> a, const Options& options) {
   return at_border([&] {
@@ -94,9 +46,11 @@ Report solve(Context& context, std::int64_t n, Local<const double> a, Local<doub
                           std::string why;
                           if (definite) matrix.require_finite();
                           if (definite && n > 0 && b.columns > 0)
-                            if (auto report = solve_by_cholesky(ranks, on, n, matrix, right,
-                                                                b.columns, assume, why))
-                              return *report;
+                            if (ByCholesky<B> way(ranks, on, n, reader(matrix));
+                                way.attempt(assume, b.columns, reader(right), 0, why)) {
+                              way.give(right, b.columns);
+                              return way.report;
+                            }
                           terrace::dense::DenseRequest request = request_of(ranks, options);
                           request.right = b.columns;
                           Work<B> work(ranks, on, n, request);

@@ -34,6 +34,12 @@ void note_condition(Report& report, Index n) {
                     report.reciprocal_condition));
 }
 
+void require_residual(double ratio) {
+  if (!(ratio <= terrace::dense::residual_limit))
+    check_failed(fmt::format("the residual's ratio {:.3g} is above {}", ratio,
+                             terrace::dense::residual_limit));
+}
+
 template <class B>
 Work<B>::Work(Context::Inside& ranks, terrace::Context<B>& context, Index n,
               const terrace::dense::DenseRequest& request, Index keeps)
@@ -92,9 +98,7 @@ template <class B>
 void Work<B>::check(Report& report, Progress& progress) {
   const double ratio = system_->check(progress);
   report.residual = std::max(report.residual, ratio);
-  if (!(ratio <= terrace::dense::residual_limit))
-    check_failed(fmt::format("the residual's ratio {:.3g} is above {}", ratio,
-                             terrace::dense::residual_limit));
+  require_residual(ratio);
 }
 
 #define TERRACE_WORK(B) template class Work<B>;

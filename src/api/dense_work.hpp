@@ -18,6 +18,9 @@ void require_sizes(Index n, Index columns, Index right);
 
 terrace::dense::DenseRequest request_of(const Context::Inside& ranks, const Options& options);
 
+/// Throws where a solution's ratio is too large.
+void require_residual(double ratio);
+
 /// A warning, where that is small.
 void note_condition(Report& report, Index n);
 
