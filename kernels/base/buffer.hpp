@@ -142,8 +142,8 @@ void copy_rows(const Stream<B>& stream, T* to, Index to_ld, const T* from, Index
 
 /// Host memory that this process may still take.
 struct HostRoom {
-  Index bytes = 0;  ///< free of the host, of its control group and of its resource limits; not
-                    ///< divided among ranks
+  Index bytes = 0;       ///< free of the host, of its control group and of its resource limits; not
+                         ///< divided among ranks
   bool limited = false;  ///< a resource limit of this process, not the host's memory, is what binds
 };
 HostRoom host_room();

@@ -25,7 +25,7 @@ struct Store {
   std::mutex mutex;
   int users = 0;
   std::unordered_map<void*, Block> taken;
-  std::list<Block> kept;  // the oldest first
+  std::list<Block> kept;       // the oldest first
   Index bytes[3] = {0, 0, 0};  // by Kind
   Index most[3] = {Index(256) << 20, Index(256) << 20, Index(1) << 30};
   Index last = 0, settled = 0;  // number of the last block; up to this one nothing works on them
@@ -99,8 +99,7 @@ bool keep(Kind kind, void* data) noexcept {
     s.taken.erase(found);
     Index& bytes = s.bytes[int(kind)];
     const Index most = s.most[int(kind)];
-    if (s.users == 0 || block.bytes > most ||
-        (kind == Kind::host && block.bytes < least_on_host))
+    if (s.users == 0 || block.bytes > most || (kind == Kind::host && block.bytes < least_on_host))
       return false;
     for (auto at = s.kept.begin(); at != s.kept.end() && bytes + block.bytes > most;) {
       const auto next = std::next(at);

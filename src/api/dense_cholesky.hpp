@@ -110,7 +110,8 @@ class ByCholesky {
   }
   void check() {
     report.reciprocal_condition = matrix_.reciprocal_condition(
-        ranges(), [&](std::vector<double>& rows) { solve(rows, terrace::dense::condition_probes); });
+        ranges(),
+        [&](std::vector<double>& rows) { solve(rows, terrace::dense::condition_probes); });
     note_condition(report, n_);
     if (!ranks_.options.check) return;
     report.residual = work_->done->residual();

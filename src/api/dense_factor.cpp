@@ -217,9 +217,9 @@ struct CholeskyOn : Solves<B> {
       for (std::size_t i = 0; i < places.size(); ++i)
         std::copy_n(x.begin() + Index(i) * columns + first, count, out + places[i] * count);
     };
-    const double ratio = terrace::dense::check_solution<B>(
-        context, n, columns, way->ranges(), own, Base::reads(), b,
-        std::ldexp(1.0, std::clamp(-exponent, -1000, 1000)));
+    const double ratio =
+        terrace::dense::check_solution<B>(context, n, columns, way->ranges(), own, Base::reads(), b,
+                                          std::ldexp(1.0, std::clamp(-exponent, -1000, 1000)));
     now.residual = std::max(now.residual, ratio);
     require_residual(ratio);
   }
@@ -251,12 +251,12 @@ std::unique_ptr<Factor::Inside> make_factor(Context& context, Index n, const Loc
   const bool there = a.where == Where::device;
   std::string why;
   if (assume != Assume::general && n > 0) {
-    auto made = with_backend(context.inside(), there, hint(n), [&]<class B>(
-                                                                   terrace::Context<B>& on) {
-      auto factor = std::make_unique<CholeskyOn<B>>(context, on, n, a, assume);
-      why = factor->why;
-      return factor->done ? std::unique_ptr<Factor::Inside>(std::move(factor)) : nullptr;
-    });
+    auto made =
+        with_backend(context.inside(), there, hint(n), [&]<class B>(terrace::Context<B>& on) {
+          auto factor = std::make_unique<CholeskyOn<B>>(context, on, n, a, assume);
+          why = factor->why;
+          return factor->done ? std::unique_ptr<Factor::Inside>(std::move(factor)) : nullptr;
+        });
     if (made) return made;
   }
   auto made = factor_on<LuOn>(context, there, hint(n), n, a, options);

@@ -70,8 +70,7 @@ HeldBand<B>::HeldBand(terrace::Context<B>& context, Index n, const band::Matrix&
       height_(a.half_bandwidth + 1),
       given_(a),
       columns_{a.columns.first, a.columns.count} {
-  if (given_.ld == 0)
-    given_.ld = a.layout == band::Matrix::diagonals ? columns_.count : height_;
+  if (given_.ld == 0) given_.ld = a.layout == band::Matrix::diagonals ? columns_.count : height_;
   require_fitting(context.control, a, given_.ld);
   lent_ = lent && context.size() == 1 && (a.where == Where::host) == std::is_same_v<B, Cpu>;
   if (!lent_) {

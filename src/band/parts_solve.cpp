@@ -189,12 +189,10 @@ void solve_parts(Context<B>& context, const BandParts<B>& a, BandPartRows<B>& x)
   lane.synchronize();
 }
 
-#define TERRACE_INSTANTIATE(B)                                                               \
-  template BandPartRows<B> band_part_rows(const BandParts<B>&, Index);                       \
-  template void set_rows(Context<B>&, const BandParts<B>&, BandPartRows<B>&, const double*,  \
-                         bool);                                                              \
-  template void get_rows(Context<B>&, const BandParts<B>&, const BandPartRows<B>&, double*,  \
-                         bool);                                                              \
+#define TERRACE_INSTANTIATE(B)                                                                     \
+  template BandPartRows<B> band_part_rows(const BandParts<B>&, Index);                             \
+  template void set_rows(Context<B>&, const BandParts<B>&, BandPartRows<B>&, const double*, bool); \
+  template void get_rows(Context<B>&, const BandParts<B>&, const BandPartRows<B>&, double*, bool); \
   template void solve_parts(Context<B>&, const BandParts<B>&, BandPartRows<B>&);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE

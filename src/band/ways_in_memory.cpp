@@ -17,9 +17,7 @@ void read_tiles(Context<B>& c, const BandReader& from, BandTiles<B>& a) {
   const Index stored = from.half_bandwidth + 1;
   const BlockCyclic columns{s.n, s.width, c.size()};
   // Below row n stands zero already.
-  const auto height = [&](Index column) {
-    return std::min(s.half_bandwidth + 1, s.n - column);
-  };
+  const auto height = [&](Index column) { return std::min(s.half_bandwidth + 1, s.n - column); };
   if (from.place && from.place({0, s.n}, height(0), s.column(), a.data.data()))
     return c.ahead.synchronize();
   if (turns_there(c, from))

@@ -156,8 +156,7 @@ class BandJob : public PlannedBand<B> {
       attributes["uplo"] = std::string("upper");
       attributes["reciprocal_condition"] = reciprocal_;
       output.write<double>("factor", height, height, done_->ranges,
-                           terrace::dense::upper_rows(height, done_->ranges, columns),
-                           attributes);
+                           terrace::dense::upper_rows(height, done_->ranges, columns), attributes);
     } else {
       attributes["uplo"] = std::string("lower");
       attributes["format"] = std::string("band");

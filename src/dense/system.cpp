@@ -299,7 +299,8 @@ bool DenseSystem<B>::settles() {
 template <class B>
 double DenseSystem<B>::reciprocal_condition() {
   if (plan_.n == 0) return 1;
-  if (plan_.inverse) return safe_reciprocal(norm_a_, norm_of_inverse<B>(context_, Norm::one, held()));
+  if (plan_.inverse)
+    return safe_reciprocal(norm_a_, norm_of_inverse<B>(context_, Norm::one, held()));
   const Index slots = held().slots;
   std::vector<double> y(std::size_t(slots * plan_.probes));
   stored(plan_.n + plan_.rhs, plan_.probes)(0, slots, y.data());

@@ -265,10 +265,12 @@ TEST_CASE("numbers outside a band are not looked at, those inside are") {
       CHECK(residual(n, right, band.dense, whole(n, right, list, y, right), b) < 1e-9);
       CHECK(residual(n, right, band.dense, whole(n, right, list, x, right), b) < 1e-9);
       context.options().check = true;
-      if (me == ranks - 1) place(n - 2, upper ? m - 1 : 1) = std::numeric_limits<double>::infinity();
+      if (me == ranks - 1)
+        place(n - 2, upper ? m - 1 : 1) = std::numeric_limits<double>::infinity();
       const std::vector<double> before = x;
-      const Error wrong =
-          error_of([&] { terrace::band::solve(context, n, given, {x.data(), rows, right}); });
+      const Error wrong = error_of([&] {
+        terrace::band::solve(context, n, given, {x.data(), rows, right});
+      });
       CHECK(wrong.code() == Code::input);
       CHECK(std::string(wrong.what()).find("'ab'") != std::string::npos);
       CHECK(error_of([&] { terrace::band::Factor(context, n, given); }).code() == Code::input);

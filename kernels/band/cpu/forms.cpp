@@ -32,8 +32,7 @@ void lower_columns(const Stream<Cpu>& stream, const BandForm& from, Index n, Ind
                     std::max<Index>(0, height - (n - first - j)), 0.0);
       if (from.diagonal == 1)
         for (Index j = begin; j < end; ++j)
-          std::copy_n(from.data + j * from.column, std::min(height, n - first - j),
-                      to + j * ld);
+          std::copy_n(from.data + j * from.column, std::min(height, n - first - j), to + j * ld);
       else
         for (Index d = 0; d < height; ++d)
           for (Index j = begin; j < std::min(end, n - first - d); ++j)

@@ -42,9 +42,8 @@ void lower_columns(const Stream<Cuda>& stream, const BandForm& from, Index n, In
   if (count == 0 || height == 0) return;
   const dim3 blocks(unsigned(ceil_div(count, kTile)),
                     unsigned(std::min<Index>(ceil_div(height, kTile), 65535)));
-  lower_kernel<<<blocks, dim3(kTile, kRows), 0, native(stream)>>>(from, n, first, count, height,
-                                                                  from.column == 1, to, ld,
-                                                                  not_finite);
+  lower_kernel<<<blocks, dim3(kTile, kRows), 0, native(stream)>>>(
+      from, n, first, count, height, from.column == 1, to, ld, not_finite);
   check_launch();
 }
 

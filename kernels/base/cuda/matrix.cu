@@ -143,8 +143,7 @@ __global__ void sizes_kernel(Index rows, Index columns, const double* a, Index l
   for (Index r = blockIdx.y; r < rows; r += gridDim.y)
     for (Index j = Index(blockIdx.x) * blockDim.x + threadIdx.x; j < columns;
          j += Index(gridDim.x) * blockDim.x) {
-      const auto bits =
-          static_cast<unsigned long long>(__double_as_longlong(fabs(a[r * ld + j])));
+      const auto bits = static_cast<unsigned long long>(__double_as_longlong(fabs(a[r * ld + j])));
       found[0] = bits > found[0] ? bits : found[0];
       found[1] = bits != 0 && ~bits > found[1] ? ~bits : found[1];
     }

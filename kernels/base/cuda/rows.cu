@@ -34,7 +34,8 @@ void scatter_rows(const Stream<Cuda>& stream, View<const Index, Cuda> place, Ind
                   const Word* from, Index from_ld, Word* to, Index to_ld) {
   if (place.size == 0 || columns == 0) return;
   unsigned across = 1;  // threads of a row: a power of two
-  while (across < columns && across < (columns < narrow ? 32u : unsigned(block_threads))) across *= 2;
+  while (across < columns && across < (columns < narrow ? 32u : unsigned(block_threads)))
+    across *= 2;
   const dim3 threads(across, block_threads / across);
   scatter_kernel<<<int(std::min<Index>(ceil_div(place.size, threads.y), 1 << 16)), threads, 0,
                    native(stream)>>>(place.size, columns, place.data, from, from_ld, to, to_ld);
