@@ -544,6 +544,9 @@ def cg(case):
         p.option("--block", draw.pick([1, 2, 5, 16, 31, 64]))
     if preconditioner == "chebyshev" and draw.chance(0.6):
         p.option("--degree", draw.pick([1, 2, 3, 8, 20]))
+    if preconditioner == "amg" and n and "near" not in case.o.without and draw.chance(0.5):  # any vectors give the same x
+        case.forms.dense(file := second_file(case), "/V", draw.rng.standard_normal((n, draw.whole(1, min(4, n)))), order=False)
+        p.option("--near-null-space", ":/V" if file == "in.h5" else file + ":/V")
     method = draw.pick([x for x in ("", "", "classic", "single-reduction", "pipelined") if x not in case.o.without])
     if method:
         p.option("--method", method)
