@@ -9,6 +9,7 @@
 #include "distrib/quote.hpp"
 #include "distrib/session.hpp"
 #include "kernels/base/buffer.hpp"
+#include "kernels/base/kept_memory.hpp"
 #include "kernels/base/parallel.hpp"
 #include "kernels/base/size_text.hpp"
 
@@ -74,8 +75,10 @@ std::string shortage_of_plan(const Control& control, Index bytes_host, Index byt
 }  // namespace
 
 std::string memory_shortage(const Control& control, Index bytes_host, Index bytes_device) {
-  const bool limited = process_memory_is_limited();
-  const Index free = available_host_bytes();
+  const bool on_host = control.reduce(bytes_host, Reduce::max) > 0;
+  const HostRoom room = on_host ? host_room() : HostRoom();  // the system takes a while to say it
+  const bool limited = room.limited;
+  const Index free = room.bytes + detail::kept_memory(detail::Kind::host);
   // OpenBLAS takes a buffer of 128 MiB a thread, and retries for ever when it cannot have it.
   if (limited && bytes_host > 0) bytes_host += thread_count() * (Index(129) << 20);
   if (is_imagined(control)) return shortage_of_plan(control, bytes_host, bytes_device);
@@ -89,13 +92,17 @@ std::string memory_shortage(const Control& control, Index bytes_host, Index byte
         "smaller problem (--plan shows the memory of each rank)",
         size_text(wants[short_rank]), size_text(frees[short_rank]), short_rank);
   }
-  std::string shortage = shortage_of_shares(
-      control, limited ? fmt::format("rank {}", control.rank()) : "host " + host_name(), bytes_host,
-      free, "host memory");
+  std::string shortage;
+  if (on_host)
+    shortage = shortage_of_shares(
+        control, limited ? fmt::format("rank {}", control.rank()) : "host " + host_name(),
+        bytes_host, free, "host memory");
   if (shortage.empty() && control.reduce(bytes_device, Reduce::max) > 0) {
+    const Index kept = detail::kept_memory(detail::Kind::device);  // freed where it is in the way
+    if (control.size() == 1 && bytes_device <= kept) return shortage;
     const DeviceInfo device = current_cuda_device();
-    shortage = shortage_of_shares(control, "device " + device.uuid, bytes_device, device.free_bytes,
-                                  "device memory");
+    shortage = shortage_of_shares(control, "device " + device.uuid, bytes_device,
+                                  device.free_bytes + kept, "device memory");
   }
   return shortage;
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a call of the library takes beside the same verb inside `terrace bench`.
 
-measure_library.py BUILD [--backend cpu|cuda] [--only dense,gf2,band,cg] [--repeat 7] [--rounds 3] [--scale 1] [--output FILE]
+measure_library.py BUILD [--backend cpu|cuda] [--only dense,solve,gf2,band,cg] [--repeat 7] [--rounds 3] [--scale 1] [--output FILE]
 
 BUILD is a build with tests (build-test/terrace, build-test/tests/api_overhead). On CUDA the caller's arrays lie on the device, in and
 out. Each takes the median of its calls in a process; processes alternate, and the
@@ -17,7 +17,7 @@ import sys
 parser = argparse.ArgumentParser()
 parser.add_argument("build", type=os.path.abspath)
 parser.add_argument("--backend", default="cuda", choices=["cpu", "cuda"])
-parser.add_argument("--only", default="dense,gf2,band,cg")
+parser.add_argument("--only", default="dense,solve,gf2,band,cg")
 parser.add_argument("--repeat", type=int, default=7)
 parser.add_argument("--rounds", type=int, default=3)
 parser.add_argument("--scale", type=float, default=1, help="of the orders")
@@ -32,6 +32,7 @@ def n(order):
 
 POINTS = [max(8, int(p * options.scale ** (1 / 3))) for p in (50, 100, 200)]
 CASES = [("dense", f"inverse, n = {k}", [k], f"dense --n {k}") for k in (n(1000), n(4000), n(12000))]
+CASES += [("solve", f"LU, n = {k}", [k], f"dense --solve --n {k}") for k in (n(1000), n(4000), n(12000))]
 CASES += [("gf2", f"rref, n = {k}", [k], f"gf2 --n {k}") for k in (n(4096), n(16384), n(65536))]
 CASES += [("band", f"{k} x {m}", [k, m], f"band --n {k} --half-bandwidth {m}") for k, m in
           ((n(20000), 64), (n(100000), 300), (n(60000), 1500))]

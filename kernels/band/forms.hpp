@@ -12,10 +12,11 @@ struct BandForm {
   Index column = 1, diagonal = 1;
 };
 
-/// to[j * height + d] := A[first + j + d, first + j], zero from row n on; j < count, d < height.
+/// to[j * ld + d] := A[first + j + d, first + j], zero from row n on; j < count, d < height.
+/// *not_finite := 1 where one of them is NaN or infinite; null: they are not looked at.
 void lower_columns(const Stream<Cpu>&, const BandForm& from, Index n, Index first, Index count,
-                   Index height, double* to);
+                   Index height, double* to, Index ld, Index* not_finite = nullptr);
 void lower_columns(const Stream<Cuda>&, const BandForm& from, Index n, Index first, Index count,
-                   Index height, double* to);
+                   Index height, double* to, Index ld, Index* not_finite = nullptr);
 
 }  // namespace terrace::band

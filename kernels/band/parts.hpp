@@ -128,6 +128,12 @@ void band_reverse(const Stream<Cpu>&, Index n, Index first, Index count, Index h
 void band_reverse(const Stream<Cuda>&, Index n, Index first, Index count, Index height,
                   const double* from, Index from_ld, double* to, Index to_ld, Index top = 0);
 
+/// Numbers that band_products() multiplies at a time: mantissas of so many stay in range.
+constexpr Index band_product_group = 32;
+/// out[2 k], out[2 k + 1] := mantissa and exponent of the product of the k-th band_product_group of
+/// `count` numbers' absolute values, `ld` apart: |x y ...| = mantissa 2^exponent.
+void band_products(const Stream<Cuda>&, const double* first, Index ld, Index count, double* out);
+
 /// Entries of `count` columns of a left separator that lie in the part behind it:
 /// spike[r0 + c + (c + d - gap) * arrow] := from[d + c * from_ld] for 0 <= c < count,
 /// gap <= c + d, d < height; column c of them is row r0 + c of the arrow and the part begins `gap`

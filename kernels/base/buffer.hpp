@@ -140,10 +140,14 @@ void copy_rows(const Stream<B>& stream, T* to, Index to_ld, const T* from, Index
                           columns * Index(sizeof(T)), rows);
 }
 
-/// Bytes of host memory this process may still take (free memory of the host, of its control group
-/// and of its resource limits; not divided among ranks).
-Index available_host_bytes();
-/// True when a resource limit of this process, not the host's memory, is what binds.
-bool process_memory_is_limited();
+/// Host memory that this process may still take.
+struct HostRoom {
+  Index bytes = 0;       ///< free of the host, of its control group and of its resource limits; not
+                         ///< divided among ranks
+  bool limited = false;  ///< a resource limit of this process, not the host's memory, is what binds
+};
+HostRoom host_room();
+inline Index available_host_bytes() { return host_room().bytes; }
+inline bool process_memory_is_limited() { return host_room().limited; }
 
 }  // namespace terrace

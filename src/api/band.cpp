@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "src/api/band_work.hpp"
+#include "src/api/factor_head.hpp"
 #include "src/api/held_band.hpp"
 
 namespace terrace::api::band {
@@ -23,12 +24,16 @@ BackendHint hint(Index n, Index half_bandwidth) {
 }
 
 template <class B>
-BandSystem system_of(const HeldBand<B>& a, const Context::Inside& ranks, const Reading& how) {
+BandSystem system_of(HeldBand<B>& a, const Context::Inside& ranks, Reading& how) {
   BandSystem system;
   system.matrix = {a.n(), a.height() - 1,
                    [&a, &how](std::span<const Range> ranges, const io::Sink<double>& sink) {
                      a.read(ranges, sink, how.there);
                    }};
+  system.matrix.place = [&a, &how](Range columns, Index height, Index ld, double* to) {
+    return how.there && a.place(columns, height, ld, to);
+  };
+  how.done = [&a] { a.require_placed_finite(); };
   system.folder = std::string(1, '.');
   system.guard = ranks.options.guard;
   return system;
@@ -56,12 +61,13 @@ Report solve(Context& context, std::int64_t n, const Matrix& a, Local<double> b,
         ranks, a.where == Where::device || b.where == Where::device, hint(n, a.half_bandwidth),
         [&]<class B>(terrace::Context<B>& on) {
           double prepare = 0;
-          const HeldBand<B> matrix = timed(prepare, [&] { return HeldBand<B>(on, n, a); });
+          HeldBand<B> matrix = timed(prepare, [&] { return HeldBand<B>(on, n, a, true); });
           Held<double, B> right(on, n, b, b.columns, "b");
           right.require_finite();
           Reading how;
           BandSystem system = system_of(matrix, ranks, how);
           system.rhs = reader(right);
+          system.rhs_at = right.whole();
           Work<B> work(ranks, on, std::move(system), how, b.columns, options, false);
           work.report.seconds.prepare = prepare;
           work.solve();
@@ -84,9 +90,10 @@ namespace {
 
 /// On the device where the matrix is there and in its memory, else on the host.
 template <class B>
-struct FactorOn : Factor::Inside {
-  Context ranks;
-  terrace::Context<B>& context;
+struct FactorOn : FactorHead<Factor::Inside, B> {
+  using Outside = Factor::Inside;
+  using Head = FactorHead<Factor::Inside, B>;
+  using Head::context, Head::ranks, Head::report;
   HeldBand<B> matrix;
   mutable std::vector<double> l;  // this rank's columns, m + 1 numbers each
   Buffer<double, B> l_there;
@@ -94,14 +101,15 @@ struct FactorOn : Factor::Inside {
 
   FactorOn(const Context& group, terrace::Context<B>& on, Index n, const Matrix& a,
            const Options& wanted)
-      : ranks(group), context(on), matrix(on, n, a), checked(group.inside().options.check) {
+      : Head(group, on), matrix(on, n, a, true), checked(group.inside().options.check) {
     const Index height = matrix.height(), size = matrix.columns().count * height;
     Reading how;
     Work<B> work(ranks.inside(), on, system_of(matrix, ranks.inside(), how), how, 0, wanted, false);
     work.solve();
     work.check();
     report = work.report;
-    const bool there = matrix.on_device() && how.there;
+    const bool there = a.where == Where::device && how.there && matrix.columns().count > 0 &&
+                       (context.size() == 1 || matrix.on_device());
     collectively(on.control, [&] {
       if (there)
         l_there = Buffer<double, B>(size);
@@ -120,7 +128,7 @@ struct FactorOn : Factor::Inside {
     };
     held(there ? l_there.data() : l.data()).write(places, columns, there);
     if (checked)
-      matrix.keep(on);
+      matrix.keep();
     else
       matrix.forget();
   }
@@ -134,14 +142,8 @@ struct FactorOn : Factor::Inside {
             height, "factor"};
   }
   Report solve(Local<double> b) override {
-    Context::Inside& inside = ranks.inside();
-    (void)inside.on<B>();  // the device is ours again
-    inside.wait_for_caller(b.where == Where::device);
+    Context::Inside& inside = Head::begin(b, checked);
     require_rhs(b.columns);
-    if (inside.options.check && !checked)
-      fail_together(Exit::usage,
-                    "the factor was made without a check, and does not remember its matrix; "
-                    "Options::check; set it before the factor is made, or leave it out now");
     const Index n = matrix.n(), height = matrix.height();
     const Held<const double, B> factor =
         held<const double>(l_there.size() > 0 ? l_there.data() : l.data());
@@ -150,6 +152,7 @@ struct FactorOn : Factor::Inside {
     Reading how;
     BandSystem system = system_of(matrix, inside, how);
     system.rhs = reader(right);
+    system.rhs_at = right.whole();
     system.factor = {n, height - 1,
                      [&](std::span<const Range> ranges, const io::Sink<double>& sink) {
                        factor.read(ranges, sink, how.there);
@@ -162,7 +165,7 @@ struct FactorOn : Factor::Inside {
   }
   [[nodiscard]] Matrix view() const override {
     if (l.empty() && l_there.size() > 0) {
-      (void)ranks.inside().template on<B>();
+      (void)Head::on();
       l.resize(std::size_t(l_there.size()));
       download(context.ahead, l.data(), l_there.view());
       context.ahead.synchronize();
@@ -178,11 +181,8 @@ struct FactorOn : Factor::Inside {
 
 Factor::Factor(Context& context, std::int64_t n, const Matrix& a, const Options& options)
     : inside_(at_border([&] {
-        return with_backend(context.inside(), a.where == Where::device, hint(n, a.half_bandwidth),
-                            [&]<class B>(terrace::Context<B>& on) {
-                              return std::unique_ptr<Inside>(
-                                  std::make_unique<FactorOn<B>>(context, on, n, a, options));
-                            });
+        return factor_on<FactorOn>(context, a.where == Where::device, hint(n, a.half_bandwidth), n,
+                                   a, options);
       })) {}
 Factor::~Factor() = default;
 Factor::Factor(Factor&&) noexcept = default;

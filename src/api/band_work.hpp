@@ -19,6 +19,7 @@ namespace terrace::api::band {
 /// What is read is copied to memory of the backend, unless the band is streamed through it.
 struct Reading {
   bool there = true;
+  std::function<void()> done = [] {};  ///< after the matrix was read; may throw
   void follow(const terrace::band::BandPlan& plan) {
     there = plan.method != terrace::band::BandMethod::streamed;
   }
@@ -35,6 +36,7 @@ struct Work {
   AskingProgress progress;
   std::unique_ptr<terrace::band::BandResult<B>> done;
   Report report;
+  Index keeps = 0;  ///< bytes that the caller takes beside, on the backend
 
   Work(Context::Inside& inside, terrace::Context<B>& on, terrace::band::BandSystem from,
        Reading& how, Index nrhs, const Options& options, bool stored)
@@ -56,15 +58,20 @@ struct Work {
     const terrace::band::BandPlan plan = terrace::band::plan_system<B>(system, request);
     reading.follow(plan);
     const auto need = terrace::band::band_bytes<B>(plan, system, request.nrhs, request.check);
-    const Index device = need.backend + need.check;
-    require_memory(context.control, need.host + (std::is_same_v<B, Cpu> ? device : 0),
-                   std::is_same_v<B, Cpu> ? 0 : device);
+    const Index device = need.backend + need.check + keeps;
+    // band_bytes() counts pieces of a file, which messages between ranks are here.
+    const Index pieces = context.size() == 1 ? 3 * io::piece_bytes() : 0;
+    const Index host = std::max<Index>(0, need.host - pieces);
+    ranks.require(host + (std::is_same_v<B, Cpu> ? device : 0),
+                  std::is_same_v<B, Cpu> ? 0 : device);
     // Ends and parts of several ranks have steps of their own.
     if (context.size() > 1 && plan.method != terrace::band::BandMethod::tile_columns)
       progress.asked = {};
     terrace::band::BandHooks hooks;
     hooks.phase = [&](const std::string& name, const std::function<void()>& work) {
-      timed(name == "read" ? report.seconds.prepare : report.seconds.solve, work);
+      const bool reads = name == "read";
+      timed(reads ? report.seconds.prepare : report.seconds.solve, work);
+      if (reads) reading.done();
     };
     hooks.instead = [&](const terrace::band::BandPlan&, const terrace::band::BandNotes&,
                         const terrace::band::BandPlan& now) {
@@ -108,6 +115,7 @@ struct Work {
   }
   void give(const Held<double, B>& to, Index nrhs) {
     timed(report.seconds.give, [&] {
+      if (double* const x = to.whole(); x && done->place(x)) return;
       std::vector<Index> places;
       for (const Range& range : done->ranges)
         for (Index i = 0; i < range.count; ++i) places.push_back(range.first + i);

@@ -29,6 +29,13 @@ api::Options options_of(const terrace_options* given) {
   return options;
 }
 
+api::dense::Assume taken_for(int assume) {
+  using api::dense::Assume;
+  return assume == TERRACE_SPD         ? Assume::spd
+         : assume == TERRACE_LOOKS_SPD ? Assume::automatic
+                                       : Assume::general;
+}
+
 void put(const api::band::Report& from, terrace_report* to) {
   if (!to) return;
   *to = {};
@@ -74,6 +81,7 @@ int terrace_open_alone(const terrace_options* options, terrace_context** out) {
 void terrace_close(terrace_context* context) { delete context; }
 int terrace_rank_of(const terrace_context* context) { return context->context.rank(); }
 int terrace_size_of(const terrace_context* context) { return context->context.size(); }
+void terrace_release_memory(terrace_context* context) { context->context.release_memory(); }
 int terrace_set_options(terrace_context* context, const terrace_options* options) {
   return coded([&] { context->context.options() = options_of(options); });
 }
@@ -96,12 +104,8 @@ int terrace_dense_solve_assuming(terrace_context* c, int assume, int64_t n, int6
                                  int64_t count, const double* a, int64_t lda, int64_t nrhs,
                                  double* b, int64_t ldb, terrace_report* report) {
   return coded([&] {
-    using api::dense::Assume;
-    const Assume taken_for = assume == TERRACE_SPD         ? Assume::spd
-                             : assume == TERRACE_LOOKS_SPD ? Assume::automatic
-                                                           : Assume::general;
     put(api::dense::solve(c->context, n, rows(a, first, count, n, lda),
-                          rows(b, first, count, nrhs, ldb), taken_for),
+                          rows(b, first, count, nrhs, ldb), taken_for(assume)),
         report);
   });
 }
@@ -114,11 +118,20 @@ int terrace_dense_determinant(terrace_context* c, int64_t n, int64_t first, int6
 int terrace_dense_factor_make(terrace_context* c, int64_t n, int64_t first, int64_t count,
                               const double* a, int64_t lda, terrace_dense_factor** out,
                               terrace_report* report) {
+  return terrace_dense_factor_make_assuming(c, TERRACE_GENERAL, n, first, count, a, lda, out,
+                                            report);
+}
+int terrace_dense_factor_make_assuming(terrace_context* c, int assume, int64_t n, int64_t first,
+                                       int64_t count, const double* a, int64_t lda,
+                                       terrace_dense_factor** out, terrace_report* report) {
   return coded([&] {
-    *out =
-        new terrace_dense_factor{api::dense::Factor(c->context, n, rows(a, first, count, n, lda))};
+    *out = new terrace_dense_factor{
+        api::dense::Factor(c->context, n, rows(a, first, count, n, lda), taken_for(assume))};
     put((*out)->factor.report(), report);
   });
+}
+int terrace_dense_factor_is_cholesky(const terrace_dense_factor* factor) {
+  return factor->factor.method() == "cholesky";
 }
 int terrace_dense_factor_solve(terrace_dense_factor* factor, int64_t first, int64_t count,
                                int64_t nrhs, double* b, int64_t ldb, terrace_report* report) {

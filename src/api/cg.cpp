@@ -79,7 +79,7 @@ void put_values(terrace::Context<B>& on, terrace::cg::DenseOperator<B>& to,
 
 template <class B>
 void put_values(terrace::Context<B>& on, terrace::cg::BandOperator<B>& to, const band::Matrix& a) {
-  const HeldBand<B> held(on, to.n(), a);
+  HeldBand<B> held(on, to.n(), a);
   const auto put = [&](Range range, bool there) {
     held.read(
         {&range, 1},

@@ -1,5 +1,6 @@
 #include "src/api/terrace/context.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "distrib/binding.hpp"
@@ -57,6 +58,13 @@ Context::Inside::Inside(Control ranks, Options wanted)
     set_thread_count(fair_threads(control));
 }
 
+void Context::Inside::require(Index host, Index device) {
+  constexpr Index little = Index(16) << 20;
+  const bool asked = control.size() > 1 || host > std::min(little, little_);
+  require_memory(control, asked ? host : 0, device);
+  little_ = std::max(little_, std::min(little, host));
+}
+
 void Context::Inside::wait_for_caller(bool on_device) const {
   collectively(control, [&] {
     if (on_device) terrace::wait_for_caller(options.stream);
@@ -107,6 +115,7 @@ int Context::rank() const { return inside_->control.rank(); }
 int Context::size() const { return inside_->control.size(); }
 Options& Context::options() { return inside_->options; }
 std::string Context::transport() const { return inside_->transport(); }
+void Context::release_memory() { release_kept_memory(); }
 
 AskingProgress::AskingProgress(Context::Inside& ranks) : Progress(false, false) {
   // Whether anybody asks is agreed: the votes are collective.

@@ -3,9 +3,12 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "kernels/base/matrix.hpp"
+#include "src/api/dense_cholesky.hpp"
 #include "src/api/dense_work.hpp"
+#include "src/api/factor_head.hpp"
 #include "src/dense/factor_file.hpp"
 
 namespace terrace::api::dense {
@@ -15,50 +18,41 @@ namespace {
 using terrace::dense::RowReader;
 using terrace::dense::StoredFactor;
 
-constexpr Index room = 64;  // right-hand sides at once; a check takes as many
-
-/// L and U where the elimination worked, and, for the check, the matrix where the caller had it.
+/// The matrix, for the check, where the caller had it, and the way of right-hand sides.
 template <class B>
-struct FactorOn : Factor::Inside {
-  Context ranks;
-  terrace::Context<B>& context;
+struct Solves : FactorHead<Factor::Inside, B> {
+  using Outside = Factor::Inside;
+  using Head = FactorHead<Factor::Inside, B>;
+  using Head::context, Head::ranks, Head::report;
+  static constexpr Index room = 64;  // right-hand sides at once; a check takes as many
   Index n;
   std::optional<Held<const double, B>> matrix;
   Buffer<double, Cpu> kept;
   Buffer<double, B> kept_there;
-  std::optional<Work<B>> work;
 
-  /// `a` of no columns: none. With `stored` factors nothing is eliminated.
-  FactorOn(const Context& group, terrace::Context<B>& on, Index order, const Local<const double>& a,
-           const Options& options, std::optional<StoredFactor> stored = {})
-      : ranks(group), context(on), n(order) {
-    const bool given = a.columns > 0 || n == 0, checked = ranks.options().check && given;
-    if (given) {
-      matrix.emplace(on, n, a, n, "a");
-      matrix->require_finite();
-    }
-    terrace::dense::DenseRequest request = request_of(ranks.inside(), options);
-    if (request.emulated)
-      fail_together(Exit::usage, "a factor has FP64 only; Options::emulated; leave it out");
-    request.factor = true;
-    request.room = room;
-    if (stored) request.stored = true, request.guard = false;
-    const Index most = on.control.reduce(given ? matrix->rows() : 0, Reduce::max);
-    work.emplace(ranks.inside(), on, n, request, checked ? 8 * n * most : 0);
+  /// `a` of no columns: none.
+  Solves(const Context& group, terrace::Context<B>& on, Index order, const Local<const double>& a)
+      : Head(group, on), n(order) {
+    if (a.columns > 0 || n == 0) matrix.emplace(on, n, a, n, "a");
+  }
+  /// What stays: reads the matrix from wherever it is.
+  [[nodiscard]] RowReader reads() const {
     const auto read = [this](bool there) {
       return [this, there](std::span<const Range> ranges, const io::Sink<double>& sink) {
         matrix->read(ranges, sink, there);
       };
     };
-    report = work->run(RowReader(read(false), read(true)), {}, true, std::move(stored));
-    if (checked)
-      keep(a);
-    else
-      matrix.reset();
+    return {read(false), read(true)};
   }
-
-  /// Copies the matrix, so that the caller's memory may go.
+  /// Bytes of this rank that keep() takes, at most.
+  [[nodiscard]] Index bytes_kept() const {
+    if (!checked()) return 0;
+    return 8 * n * context.control.reduce(matrix->rows(), Reduce::max);
+  }
+  [[nodiscard]] bool checked() const { return ranks.inside().options.check && matrix; }
+  /// After the factorization: copies the matrix, so that the caller's memory may go, or forgets it.
   void keep(const Local<const double>& a) {
+    if (!checked()) return matrix.reset();
     const bool there = a.where == Where::device;
     const Index rows = matrix->rows(), size = rows * n;
     collectively(context.control, [&] {
@@ -80,61 +74,195 @@ struct FactorOn : Factor::Inside {
   }
 
   Report solve(Local<double> b) override {
-    Context::Inside& inside = ranks.inside();
-    (void)inside.on<B>();  // the device is ours again
-    inside.wait_for_caller(b.where == Where::device);
-    const Index columns = inside.control.reduce(b.columns, Reduce::max);
-    if (inside.control.reduce(b.columns, Reduce::min) != columns || columns < 0)
-      fail_together(Exit::usage,
-                    "the ranks have different numbers of right-hand sides; "
-                    "Local::columns of b; give the same on all");
-    if (inside.options.check && !matrix)
-      fail_together(Exit::usage,
-                    "the factor does not remember its matrix, to check a solution with; "
-                    "Options::check; set it before the factor is made, give the matrix where the "
-                    "factor is read, or leave the check out");
+    (void)Head::begin(b, matrix.has_value());
     Report now = report;
     now.residual = 0;
     now.seconds = {};
-    Held<double, B> all(context, n, b, columns, "b");
+    Held<double, B> all(context, n, b, b.columns, "b");
     timed(now.seconds.prepare, [&] { all.require_finite(); });
-    if (columns > room) {
+    if (b.columns > room)
       solve_in_parts(now, b, all);
-    } else if (columns > 0) {
-      work->solve_again(now, columns, reader(all), inside.options.check);
-      work->give(now, all);
-    }
+    else if (b.columns > 0)
+      solve_at_once(now, b.columns, all), give(now, all);
     return now;
   }
-
   /// b is as it was until all is solved.
   void solve_in_parts(Report& now, const Local<double>& b, const Held<double, B>& all) {
-    const Index columns = b.columns, slots = Index(work->system().destination().size());
+    const Index columns = b.columns, slots = Index(destination().size());
     std::vector<double> x(std::size_t(slots * columns)), some(std::size_t(slots * room));
     for (Index first = 0; first < columns; first += room) {
       const Index count = std::min(room, columns - first);
       const Local<double> these{b.data ? b.data + first : nullptr, b.rows, count, all.ld(),
                                 b.where};
       const Held<double, B> part(context, n, these, count, "b");
-      work->solve_again(now, count, reader(part), ranks.options().check);
-      work->system().rows()(0, slots, some.data());
+      solve_at_once(now, count, part);
+      solution(count, some.data());
       for (Index s = 0; s < slots; ++s)
         std::copy_n(some.begin() + s * count, count, x.begin() + s * columns + first);
     }
     timed(now.seconds.give, [&] {
-      all.write(work->system().destination(), [&](Index position, Index count, double* out) {
+      all.write(destination(), [&](Index position, Index count, double* out) {
         std::copy_n(x.begin() + position * columns, count * columns, out);
       });
     });
   }
+  /// `columns` <= room, and checks.
+  virtual void solve_at_once(Report& now, Index columns, const Held<double, B>& b) = 0;
+  /// What that found: to the caller, or to the host, this rank's rows of `destination`.
+  virtual void give(Report& now, const Held<double, B>& to) = 0;
+  virtual void solution(Index columns, double* out) = 0;
+  [[nodiscard]] virtual std::span<const Index> destination() const = 0;
+};
 
+/// L and U.
+template <class B>
+struct LuOn : Solves<B> {
+  using Base = Solves<B>;
+  using Base::context, Base::ranks, Base::report, Base::matrix, Base::n;
+  std::optional<Work<B>> work;
+
+  /// With `stored` factors nothing is eliminated.
+  LuOn(const Context& group, terrace::Context<B>& on, Index order, const Local<const double>& a,
+       const Options& options, std::optional<StoredFactor> stored = {})
+      : Base(group, on, order, a) {
+    terrace::dense::DenseRequest request = request_of(ranks.inside(), options);
+    request.factor = true;
+    request.room = Base::room;
+    if (stored) request.stored = true, request.guard = false;
+    work.emplace(ranks.inside(), on, n, request, Base::bytes_kept());
+    if (matrix && stored) matrix->require_finite();
+    if (matrix) work->refuse_not_finite(*matrix);
+    report = work->run(Base::reads(), {}, true, std::move(stored));
+    Base::keep(a);
+  }
+  [[nodiscard]] bool is_cholesky() const override { return false; }
+  void solve_at_once(Report& now, Index columns, const Held<double, B>& b) override {
+    work->solve_again(now, columns, reader(b), ranks.options().check);
+  }
+  void give(Report& now, const Held<double, B>& to) override { work->give(now, to); }
+  void solution(Index, double* out) override {
+    work->system().rows()(0, Index(destination().size()), out);
+  }
+  [[nodiscard]] std::span<const Index> destination() const override {
+    return work->system().destination();
+  }
   void write(io::Output& output, const std::string& name, const std::string& from) override {
-    (void)ranks.inside().template on<B>();
+    (void)Base::on();
     const auto& system = work->system();
     terrace::dense::write_factor(context.control, output, name, system.factor(work->found()),
                                  system.destination(), system.factor_rows().give, from);
   }
 };
+
+/// L, by Cholesky; as the band's, in tile columns.
+template <class B>
+struct CholeskyOn : Solves<B> {
+  using Base = Solves<B>;
+  using Base::context, Base::ranks, Base::report, Base::matrix, Base::n;
+  std::optional<ByCholesky<B>> way;
+  bool done = false;  ///< else `why`, if there is more to say
+  std::string why;
+  std::vector<Index> places;
+  std::vector<double> x;
+
+  CholeskyOn(const Context& group, terrace::Context<B>& on, Index order,
+             const Local<const double>& a, Assume assume)
+      : Base(group, on, order, a) {
+    matrix->require_finite();
+    way.emplace(ranks.inside(), on, n, Base::reads());
+    done = way->attempt(assume, 0, {}, Base::bytes_kept(), why);
+    if (done) settle(a);
+  }
+  /// From a file.
+  CholeskyOn(const Context& group, terrace::Context<B>& on, Index order,
+             const Local<const double>& a, const terrace::dense::FactorFile& file)
+      : Base(group, on, order, a), done(true) {
+    double largest = 0;
+    if (matrix) {
+      matrix->require_finite();
+      const std::vector<Range> own = matrix->ranges();
+      matrix->read(own, [&](Index, Index count, const double* rows) {
+        for (Index i = 0; i < count * n; ++i) largest = std::max(largest, std::fabs(rows[i]));
+      });
+    }
+    way.emplace(ranks.inside(), on, n, Base::reads());
+    way->adopt(terrace::dense::columns_of_cholesky(on.control, file),
+               file.number("reciprocal_condition"), largest, Base::bytes_kept());
+    settle(a);
+  }
+  void settle(const Local<const double>& a) {
+    report = way->report;
+    Base::keep(a);
+    for (const Range& range : way->ranges())
+      for (Index i = 0; i < range.count; ++i) places.push_back(range.first + i);
+  }
+  [[nodiscard]] bool is_cholesky() const override { return true; }
+  void solve_at_once(Report& now, Index columns, const Held<double, B>& b) override {
+    x.resize(places.size() * std::size_t(columns));
+    timed(now.seconds.prepare, [&] {
+      b.read(way->ranges(), [&](Index position, Index count, const double* rows) {
+        std::copy_n(rows, count * columns, x.begin() + position * columns);
+      });
+    });
+    timed(now.seconds.solve, [&] { way->solve(x, columns); });
+    if (context.control.reduce(Index(all_finite(x.data(), Index(x.size()))), Reduce::min) == 0)
+      no_result("the solution overflowed; in the right-hand sides; scale them", -1);
+    if (ranks.inside().options.check)
+      timed(now.seconds.check, [&] { check(now, columns, reader(b)); });
+  }
+  void check(Report& now, Index columns, const RowReader& b) {
+    int exponent = 0;
+    (void)std::frexp(way->largest(), &exponent);
+    const auto own = [&](Index first, Index count, double* out) {
+      for (std::size_t i = 0; i < places.size(); ++i)
+        std::copy_n(x.begin() + Index(i) * columns + first, count, out + places[i] * count);
+    };
+    const double ratio =
+        terrace::dense::check_solution<B>(context, n, columns, way->ranges(), own, Base::reads(), b,
+                                          std::ldexp(1.0, std::clamp(-exponent, -1000, 1000)));
+    now.residual = std::max(now.residual, ratio);
+    require_residual(ratio);
+  }
+  void give(Report& now, const Held<double, B>& to) override {
+    const Index columns = Index(x.size()) / std::max<Index>(1, Index(places.size()));
+    timed(now.seconds.give, [&] {
+      to.write(places, [&](Index position, Index count, double* out) {
+        std::copy_n(x.begin() + position * columns, count * columns, out);
+      });
+    });
+  }
+  void solution(Index, double* out) override { std::copy(x.begin(), x.end(), out); }
+  [[nodiscard]] std::span<const Index> destination() const override { return places; }
+  void write(io::Output& output, const std::string& name, const std::string& from) override {
+    (void)Base::on();
+    terrace::dense::write_cholesky(
+        output, name, n, way->ranges(),
+        [this](Index position, Index count, double* out) { way->columns(position, count, out); },
+        {from, report.log_abs_determinant, report.reciprocal_condition});
+  }
+};
+
+/// By Cholesky where that holds, else by LU, with a warning.
+std::unique_ptr<Factor::Inside> make_factor(Context& context, Index n, const Local<const double>& a,
+                                            Assume assume, const Options& options) {
+  require_sizes(n, a.columns, 0);
+  if (options.emulated)
+    fail_together(Exit::usage, "a factor has FP64 only; Options::emulated; leave it out");
+  const bool there = a.where == Where::device;
+  std::string why;
+  if (assume != Assume::general && n > 0) {
+    auto made =
+        with_backend(context.inside(), there, hint(n), [&]<class B>(terrace::Context<B>& on) {
+          auto factor = std::make_unique<CholeskyOn<B>>(context, on, n, a, assume);
+          why = factor->why;
+          return factor->done ? std::unique_ptr<Factor::Inside>(std::move(factor)) : nullptr;
+        });
+    if (made) return made;
+  }
+  auto made = factor_on<LuOn>(context, there, hint(n), n, a, options);
+  if (!why.empty()) made->report.warnings.insert(made->report.warnings.begin(), why);
+  return made;
+}
 
 }  // namespace
 
@@ -143,30 +271,21 @@ std::unique_ptr<Factor::Inside> read_factor(Context& context, const std::string&
   const Control& control = context.inside().control;
   const terrace::dense::FactorFile file =
       terrace::dense::open_factor(control, io::parse_location(location));
-  if (!file.pivots)
-    fail_together(Exit::input, "the factor is Cholesky's; " + location +
-                                   "; solve with it by terrace dense solve --factor, or read a "
-                                   "factor of LU's");
   const Index n = file.factor.rows();
   const Index most = control.reduce(a.columns, Reduce::max);
   const Index least = control.reduce(a.columns, Reduce::min);
   if (most != 0 || least != 0) require_sizes(n, most == n ? least : most, 0);
-  return with_backend(
-      context.inside(), a.where == Where::device, hint(n), [&]<class B>(terrace::Context<B>& on) {
-        return std::unique_ptr<Factor::Inside>(std::make_unique<FactorOn<B>>(
-            context, on, n, a, Options(), terrace::dense::stored_factor(on.control, file)));
-      });
+  const bool there = a.where == Where::device;
+  if (!file.pivots) return factor_on<CholeskyOn>(context, there, hint(n), n, a, file);
+  return factor_on<LuOn>(context, there, hint(n), n, a, Options(),
+                         std::optional(terrace::dense::stored_factor(control, file)));
 }
 
 Factor::Factor(Context& context, std::int64_t n, Local<const double> a, const Options& options)
-    : inside_(at_border([&] {
-        require_sizes(n, a.columns, 0);
-        return with_backend(context.inside(), a.where == Where::device, hint(n),
-                            [&]<class B>(terrace::Context<B>& on) {
-                              return std::unique_ptr<Inside>(
-                                  std::make_unique<FactorOn<B>>(context, on, n, a, options));
-                            });
-      })) {}
+    : Factor(context, n, a, Assume::general, options) {}
+Factor::Factor(Context& context, std::int64_t n, Local<const double> a, Assume assume,
+               const Options& options)
+    : inside_(at_border([&] { return make_factor(context, n, a, assume, options); })) {}
 Factor::Factor(std::unique_ptr<Inside> inside) : inside_(std::move(inside)) {}
 Factor::~Factor() = default;
 Factor::Factor(Factor&&) noexcept = default;
@@ -175,6 +294,7 @@ Report Factor::solve(Local<double> b) const {
   return at_border([&] { return inside_->solve(b); });
 }
 const Report& Factor::report() const { return inside_->report; }
+std::string Factor::method() const { return inside_->is_cholesky() ? "cholesky" : "lu"; }
 Factor::Inside& Factor::inside() const { return *inside_; }
 
 }  // namespace terrace::api::dense

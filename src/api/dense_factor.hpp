@@ -11,6 +11,7 @@ namespace terrace::api::dense {
 /// Made for one backend, which its solves use too.
 struct Factor::Inside {
   virtual ~Inside() = default;
+  [[nodiscard]] virtual bool is_cholesky() const = 0;
   virtual Report solve(Local<double> b) = 0;
   /// In the form of src/dense/factor_file.hpp.
   virtual void write(io::Output& output, const std::string& name, const std::string& matrix) = 0;

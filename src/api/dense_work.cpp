@@ -34,16 +34,21 @@ void note_condition(Report& report, Index n) {
                     report.reciprocal_condition));
 }
 
+void require_residual(double ratio) {
+  if (!(ratio <= terrace::dense::residual_limit))
+    check_failed(fmt::format("the residual's ratio {:.3g} is above {}", ratio,
+                             terrace::dense::residual_limit));
+}
+
 template <class B>
 Work<B>::Work(Context::Inside& ranks, terrace::Context<B>& context, Index n,
               const terrace::dense::DenseRequest& request, Index keeps)
     : ranks_(ranks),
       context_(context),
       plan_(terrace::dense::plan_dense<B>(context.size(), n, request)) {
-  constexpr Index staging = Index(64) << 20;
+  const Index staging = context.size() > 1 ? Index(64) << 20 : 0;
   const bool host = std::is_same_v<B, Cpu>;
-  require_memory(context.control, staging + (host ? plan_.bytes + keeps : 0),
-                 host ? 0 : plan_.bytes + keeps);
+  ranks.require(staging + (host ? plan_.bytes + keeps : 0), host ? 0 : plan_.bytes + keeps);
 }
 
 template <class B>
@@ -55,6 +60,7 @@ Report Work<B>::run(RowReader a, RowReader b, bool singular_is_error,
     system_.emplace(context_, plan_, std::move(a), std::move(b), std::move(*stored));
   else
     system_.emplace(context_, plan_, std::move(a), std::move(b));
+  system_->refuse(refuse_);
   timed(report.seconds.prepare, [&] { system_->read(); });
   found_ = timed(report.seconds.solve, [&] { return system_->solve(progress); });
   report.log_abs_determinant = found_.log_abs_determinant;
@@ -92,9 +98,7 @@ template <class B>
 void Work<B>::check(Report& report, Progress& progress) {
   const double ratio = system_->check(progress);
   report.residual = std::max(report.residual, ratio);
-  if (!(ratio <= terrace::dense::residual_limit))
-    check_failed(fmt::format("the residual's ratio {:.3g} is above {}", ratio,
-                             terrace::dense::residual_limit));
+  require_residual(ratio);
 }
 
 #define TERRACE_WORK(B) template class Work<B>;

@@ -18,6 +18,9 @@ void require_sizes(Index n, Index columns, Index right);
 
 terrace::dense::DenseRequest request_of(const Context::Inside& ranks, const Options& options);
 
+/// Throws where a solution's ratio is too large.
+void require_residual(double ratio);
+
 /// A warning, where that is small.
 void note_condition(Report& report, Index n);
 
@@ -49,8 +52,14 @@ class Work {
   void give(Report& report, const Held<double, B>& to) const {
     timed(report.seconds.give, [&] {
       const terrace::dense::RowSource rows = system_->rows();
-      to.write(system_->destination(), rows.give, rows.anywhere);
+      if (!rows.data || !to.place(system_->destination(), rows.data, rows.ld))
+        to.write(system_->destination(), rows.give, rows.anywhere);
     });
+  }
+  /// Before run(): `a`, which the first reader reads, is refused with NaN or Inf.
+  template <class T>
+  void refuse_not_finite(Held<T, B>& a) {
+    refuse_ = [&a] { a.require_finite(); };
   }
   [[nodiscard]] const terrace::dense::DensePlan& plan() const { return plan_; }
   [[nodiscard]] const terrace::dense::DenseSystem<B>& system() const { return *system_; }
@@ -62,6 +71,7 @@ class Work {
   Context::Inside& ranks_;
   terrace::Context<B>& context_;
   terrace::dense::DensePlan plan_;
+  std::function<void()> refuse_;
   std::optional<terrace::dense::DenseSystem<B>> system_;
   terrace::dense::EliminationOutcome found_;
 };

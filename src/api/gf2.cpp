@@ -83,7 +83,7 @@ struct Elimination {
     plan = terrace::gf2::plan_bits(on, rows, columns, right, request);
     const auto [host, device] =
         terrace::gf2::host_and_device<B>(terrace::gf2::bits_memory<B>(plan, inside.control.size()));
-    require_memory(inside.control, host, device);
+    inside.require(host, device);
   }
   void solve() {
     timed(report.seconds.prepare, [&] {

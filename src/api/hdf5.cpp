@@ -180,7 +180,7 @@ void Output::write_band(const std::string& name, std::int64_t n, const band::Mat
     with_backend(
         inside_->context.inside(), a.where == Where::device, BackendHint{0, 1},
         [&]<class B>(terrace::Context<B>& on) {
-          const HeldBand<B> held(on, n, a);
+          HeldBand<B> held(on, n, a);
           inside_->file.write_columns(
               name, held.height(), n, one(held),
               [&](Index position, Index count, double* out) { held.pack(position, count, out); },

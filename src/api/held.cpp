@@ -143,10 +143,10 @@ void Held<T, B>::put(std::span<const Index> places, const Value* packed) const {
     const Index count = Index(places.size());
     if (count == 0 || columns_ == 0) return;
     if (!on_host_) {
-      for (const Index place : places) note_staged(place >= 0 ? 8 * columns_ : 0);
+      note_staged(8 * columns_ * (count - std::count(places.begin(), places.end(), Index(-1))));
       const Buffer<Value, B> rows(count * columns_);
       upload(context_->ahead, rows.view(), packed);
-      return scatter(places, rows.data());
+      return scatter(places, rows.data(), columns_);
     }
     const Index grain = std::max<Index>(1, (Index(1) << 18) / columns_);
     parallel_ranges(count, grain, [&](Index first, Index end) {
@@ -158,12 +158,19 @@ void Held<T, B>::put(std::span<const Index> places, const Value* packed) const {
 }
 
 template <class T, class B>
-void Held<T, B>::scatter(std::span<const Index> places, const Value* packed) const {
+bool Held<T, B>::place(std::span<const Index> destination, const Value* from, Index ld) const {
+  if (context_->size() > 1 || on_host_ != std::is_same_v<B, Cpu>) return false;
+  scatter(destination, from, ld);  // one rank has row i as its i-th
+  return true;
+}
+
+template <class T, class B>
+void Held<T, B>::scatter(std::span<const Index> places, const Value* from, Index ld) const {
   if constexpr (!std::is_const_v<T>) {
     const Buffer<Index, B> list(Index(places.size()));
     upload(context_->ahead, list.view(), places.data());
     scatter_rows(context_->ahead, View<const Index, B>(list), columns_,
-                 reinterpret_cast<const Word*>(packed), reinterpret_cast<Word*>(data_), ld_);
+                 reinterpret_cast<const Word*>(from), ld, reinterpret_cast<Word*>(data_), ld_);
     context_->ahead.synchronize();
   }
 }

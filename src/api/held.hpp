@@ -84,6 +84,9 @@ class Held {
   /// B, to the device as well. Collective.
   void write(std::span<const Index> destination, const io::Source<std::remove_const_t<T>>& from,
              bool there = false) const requires(!std::is_const_v<T>);
+  /// Row destination[slot] := the numbers at from + slot * ld, in memory of B; false where that is not
+  /// the memory of the caller's rows, or there are other ranks.
+  bool place(std::span<const Index> destination, const Value* from, Index ld) const;
   /// Rows [at, at + count) of the caller's to packed host memory.
   void pack(Index at, Index count, Value* out) const;
   /// The caller's row places[i] := packed row i, of host memory; negative: none.
@@ -94,6 +97,11 @@ class Held {
   [[nodiscard]] Index rows() const { return holders_.count(context_->rank()); }
   [[nodiscard]] bool on_device() const { return !on_host_; }
   [[nodiscard]] T* data() const { return data_; }
+  /// All rows without gaps in memory of B, of one rank; or null.
+  [[nodiscard]] T* whole() const {
+    const bool here = on_host_ == std::is_same_v<B, Cpu> && ld_ == columns_;
+    return here && context_->size() == 1 ? data_ : nullptr;
+  }
   [[nodiscard]] Index ld() const { return ld_; }
 
  private:
@@ -102,8 +110,8 @@ class Held {
   /// Straight to their places, where the rows stay in order and lie side by side.
   bool write_in_order(std::span<const Index> destination, const io::Source<Value>& from,
                       bool there) const;
-  /// As put(), of a device's rows from memory of B.
-  void scatter(std::span<const Index> places, const Value* packed) const;
+  /// As put(), of rows in the memory of B from rows there, every `ld` numbers.
+  void scatter(std::span<const Index> places, const Value* from, Index ld) const;
   /// Rows of which the host, or the device, takes a portion at once.
   [[nodiscard]] Index portion() const;
 

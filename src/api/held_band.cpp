@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <mutex>
+#include <utility>
 
 #include "distrib/agree.hpp"
 #include "io/offender.hpp"
@@ -63,78 +64,114 @@ void HeldBand<B>::require_fitting(const Control& control, const band::Matrix& a,
 }
 
 template <class B>
-HeldBand<B>::HeldBand(terrace::Context<B>& context, Index n, const band::Matrix& a)
-    : n_(n), height_(a.half_bandwidth + 1), columns_{a.columns.first, a.columns.count} {
-  const Index ld = a.ld != 0                             ? a.ld
-                   : a.layout == band::Matrix::diagonals ? columns_.count
-                                                         : height_;
-  require_fitting(context.control, a, ld);
-  const bool upper = a.uplo == band::Uplo::upper, on_host = a.where == Where::host;
-  const bool across = upper && context.size() > 1;  // columns of the next ranks' are needed
-  bool direct = a.layout == band::Matrix::by_columns && !upper && on_host && ld == height_;
+HeldBand<B>::HeldBand(terrace::Context<B>& context, Index n, const band::Matrix& a, bool lent)
+    : context_(&context),
+      n_(n),
+      height_(a.half_bandwidth + 1),
+      given_(a),
+      columns_{a.columns.first, a.columns.count} {
+  if (given_.ld == 0) given_.ld = a.layout == band::Matrix::diagonals ? columns_.count : height_;
+  require_fitting(context.control, a, given_.ld);
+  lent_ = lent && context.size() == 1 && (a.where == Where::host) == std::is_same_v<B, Cpu>;
+  if (!lent_) {
+    take(a.uplo == band::Uplo::upper && context.size() > 1);
+    return;
+  }
+  not_finite_ = Buffer<Index, B>(1);
+  fill_zero(context.ahead, not_finite_.view());
+}
+
+template <class B>
+bool HeldBand<B>::place(Range columns, Index height, Index ld, double* to) const {
+  if (!lent_) return false;
+  terrace::band::BandForm form = form_of(given_, given_.ld);
+  form.data += columns.first * form.column;
+  lower_columns(context_->ahead, form, n_, columns.first, columns.count, height, to, ld,
+                not_finite_.data());
+  return true;
+}
+
+template <class B>
+void HeldBand<B>::require_placed_finite() {
+  if (!lent_) return;
+  Index seen = 0;
+  download(context_->ahead, &seen, not_finite_.view());
+  context_->ahead.synchronize();
+  if (seen != 0) own();
+}
+
+template <class B>
+void HeldBand<B>::own() {
+  if (std::exchange(lent_, false)) take(false);
+}
+
+/// `across`: columns of the next ranks' are needed.
+template <class B>
+void HeldBand<B>::take(bool across) {
+  const bool on_host = given_.where == Where::host;
+  bool direct = given_.layout == band::Matrix::by_columns && given_.uplo == band::Uplo::lower &&
+                on_host && given_.ld == height_;
   if (direct)
     each_outside(n_, height_, columns_.first, columns_.count,
-                 [&](Index at) { direct &= a.data[at] == 0; });
+                 [&](Index at) { direct &= given_.data[at] == 0; });
   const bool there = !on_host && !across && columns_.count > 0;
-  collectively(context.control, [&] {
+  collectively(context_->control, [&] {
     if (there)
-      copy_on_device(context, form_of(a, ld));
+      copy_on_device();
     else if (!direct)
-      copy(context, a, ld, across);
+      copy(across);
   });
-  if (across) from_upper(context);
+  if (across) from_upper();
   const double* const own = there ? own_there_.data() : own_.data();
-  hold(context, direct ? a.data : own, there ? Where::device : Where::host);
+  hold(direct ? given_.data : own, there ? Where::device : Where::host);
 }
 
 /// own_there_ := the caller's numbers, by columns.
 template <class B>
-void HeldBand<B>::copy_on_device(const terrace::Context<B>& context,
-                                 const terrace::band::BandForm& form) {
+void HeldBand<B>::copy_on_device() {
   own_there_ = Buffer<double, B>(columns_.count * height_);
-  lower_columns(context.ahead, form, n_, columns_.first, columns_.count, height_,
-                own_there_.data());
-  context.ahead.synchronize();
+  lower_columns(context_->ahead, form_of(given_, given_.ld), n_, columns_.first, columns_.count,
+                height_, own_there_.data(), height_);
+  context_->ahead.synchronize();
 }
 
 /// own_ := the caller's numbers, by columns. `as_it_is`: an upper form stays one.
 template <class B>
-void HeldBand<B>::copy(const terrace::Context<B>& context, const band::Matrix& a, Index ld,
-                       bool as_it_is) {
+void HeldBand<B>::copy(bool as_it_is) {
   const Index count = columns_.count;
-  const bool diagonals = a.layout == band::Matrix::diagonals;
+  const bool diagonals = given_.layout == band::Matrix::diagonals;
   own_ = Buffer<double, Cpu>(count * height_);
-  band::Matrix from = a;
+  band::Matrix from = given_;
   std::vector<double> staged;
-  if (a.where == Where::device && count > 0) {
+  if (from.where == Where::device && count > 0) {
     const Index rows = diagonals ? height_ : count, width = diagonals ? count : height_;
     staged.resize(std::size_t(rows * width));
     note_staged(8 * rows * width);
-    copy_rows<double>(context.ahead, staged.data(), width, a.data, ld, width, rows);
-    context.ahead.synchronize();
-    from.data = staged.data(), ld = width;
+    copy_rows<double>(context_->ahead, staged.data(), width, from.data, from.ld, width, rows);
+    context_->ahead.synchronize();
+    from.data = staged.data(), from.ld = width;
   }
   if (as_it_is) from.uplo = band::Uplo::lower;
   const Index end = as_it_is ? count + height_ : n_;  // nothing of such a form is outside
   const Stream<Cpu> lane;
-  lower_columns(lane, form_of(from, ld), end, as_it_is ? 0 : columns_.first, count, height_,
-                own_.data());
+  lower_columns(lane, form_of(from, from.ld), end, as_it_is ? 0 : columns_.first, count, height_,
+                own_.data(), height_);
   lane.synchronize();
 }
 
 /// own_ from upper to lower: number d of the lower column j is number m - d of the upper column
 /// j + d. Collective.
 template <class B>
-void HeldBand<B>::from_upper(terrace::Context<B>& context) {
+void HeldBand<B>::from_upper() {
   const Index count = columns_.count;
   const Held<const double, B> columns(
-      context, n_,
+      *context_, n_,
       Local<const double>{own_.data(), Rows::range(columns_.first, count), height_, height_},
       height_, "ab");
   const Index reach = std::min(n_, columns_.end() + height_ - 1);
   const Range wanted{columns_.first, count > 0 ? reach - columns_.first : 0};
   std::vector<double> upper;
-  collectively(context.control, [&] { upper.resize(std::size_t(wanted.count * height_)); });
+  collectively(context_->control, [&] { upper.resize(std::size_t(wanted.count * height_)); });
   columns.read({&wanted, 1}, [&](Index position, Index got, const double* from) {
     std::copy_n(from, got * height_, upper.data() + position * height_);
   });
@@ -147,33 +184,35 @@ void HeldBand<B>::from_upper(terrace::Context<B>& context) {
 }
 
 template <class B>
-void HeldBand<B>::hold(terrace::Context<B>& context, const double* data, Where where) {
+void HeldBand<B>::hold(const double* data, Where where) {
   data_ = data;
-  held_.emplace(context, n_,
+  held_.emplace(*context_, n_,
                 Local<const double>{data, Rows::range(columns_.first, columns_.count), height_,
                                     height_, where},
                 height_, "ab");
-  require_finite(context);
+  require_finite();
 }
 
 template <class B>
-void HeldBand<B>::keep(terrace::Context<B>& context) {
+void HeldBand<B>::keep() {
+  own();
   if (on_device() || data_ == own_.data()) return;
   const Index size = columns_.count * height_;
   own_ = Buffer<double, Cpu>(size);
   std::copy_n(data_, size, own_.data());
-  hold(context, own_.data(), Where::host);
+  hold(own_.data(), Where::host);
 }
 
 template <class B>
 void HeldBand<B>::forget() {
+  lent_ = false;
   held_.reset();
   own_ = Buffer<double, Cpu>();
   own_there_ = Buffer<double, B>();
 }
 
 template <class B>
-void HeldBand<B>::require_finite(terrace::Context<B>& context) const {
+void HeldBand<B>::require_finite() const {
   io::Offender wrong;
   std::mutex mutex;
   const double* data = data_;
@@ -181,12 +220,12 @@ void HeldBand<B>::require_finite(terrace::Context<B>& context) const {
   Index count = columns_.count;
   if (on_device()) {  // what is outside the matrix is zero
     const View<const double, B> all{data_, count * height_};
-    if (std::isfinite(max_abs<B>(context.ahead, count, height_, all, height_))) {
+    if (std::isfinite(max_abs<B>(context_->ahead, count, height_, all, height_))) {
       count = 0;
     } else {
       down.resize(std::size_t(count * height_));
-      download(context.ahead, down.data(), all);
-      context.ahead.synchronize();
+      download(context_->ahead, down.data(), all);
+      context_->ahead.synchronize();
       data = down.data();
     }
   }
@@ -201,7 +240,7 @@ void HeldBand<B>::require_finite(terrace::Context<B>& context) const {
         }
     }
   });
-  io::refuse_not_finite(context.control, wrong, "'ab'");
+  io::refuse_not_finite(context_->control, wrong, "'ab'");
 }
 
 #define TERRACE_HELD_BAND(B) template class HeldBand<B>;

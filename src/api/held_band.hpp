@@ -15,11 +15,18 @@ template <class B>
 class HeldBand {
  public:
   /// Collective. Throws agreed Errors: usage, and input for NaN and Inf inside the matrix.
-  HeldBand(terrace::Context<B>& context, Index n, const band::Matrix& a);
+  /// `lent`: of one rank, in memory of B, nothing is copied before it has to be; place() reads the
+  /// caller's memory, and require_placed_finite() throws.
+  HeldBand(terrace::Context<B>& context, Index n, const band::Matrix& a, bool lent = false);
   HeldBand(HeldBand&&) noexcept = default;
   HeldBand& operator=(HeldBand&&) noexcept = default;
+  /// As terrace::band::BandReader::place.
+  bool place(Range columns, Index height, Index ld, double* to) const;
+  /// After place(): NaN or Inf was among the numbers.
+  void require_placed_finite();
   /// As Held::read().
-  void read(std::span<const Range> ranges, const io::Sink<double>& sink, bool there = false) const {
+  void read(std::span<const Range> ranges, const io::Sink<double>& sink, bool there = false) {
+    own();
     held_->read(ranges, sink, there);
   }
   /// `count` of this rank's columns from the `at`-th on, to the host.
@@ -29,18 +36,25 @@ class HeldBand {
   [[nodiscard]] Range columns() const { return columns_; }
   [[nodiscard]] bool on_device() const { return own_there_.size() > 0; }
   /// Copies the numbers, so that the caller's memory may go.
-  void keep(terrace::Context<B>& context);
+  void keep();
   /// Order and half-bandwidth alone remain.
   void forget();
 
  private:
   void require_fitting(const Control& control, const band::Matrix& a, Index ld) const;
-  void copy(const terrace::Context<B>& context, const band::Matrix& a, Index ld, bool as_it_is);
-  void copy_on_device(const terrace::Context<B>& context, const terrace::band::BandForm& form);
-  void from_upper(terrace::Context<B>& context);
-  void hold(terrace::Context<B>& context, const double* data, Where where);
-  void require_finite(terrace::Context<B>& context) const;
+  /// What is lent is copied.
+  void own();
+  void take(bool across);
+  void copy(bool as_it_is);
+  void copy_on_device();
+  void from_upper();
+  void hold(const double* data, Where where);
+  void require_finite() const;
+  terrace::Context<B>* context_;
   Index n_, height_;
+  band::Matrix given_;  ///< with a leading dimension
+  bool lent_ = false;
+  Buffer<Index, B> not_finite_;
   Range columns_;
   Buffer<double, Cpu> own_;
   Buffer<double, B> own_there_;

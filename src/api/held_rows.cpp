@@ -196,7 +196,7 @@ void Held<T, B>::write(std::span<const Index> destination, const io::Source<Valu
     }
     if (count > 0) from(first, count, stay ? device.data() : rows.data());
     if (stay)
-      scatter(own, device.data());
+      scatter(own, device.data(), columns_);
     else
       put(own, rows.data());
     if (ranks == 1) continue;

@@ -38,6 +38,8 @@ struct Context::Inside {
       return *cuda_;
     }
   }
+  /// require_memory(). Collective.
+  void require(Index host, Index device);
   [[nodiscard]] std::string transport() const;
   /// What the caller has enqueued for arrays on a device is done. Collective.
   void wait_for_caller(bool on_device) const;
@@ -45,6 +47,7 @@ struct Context::Inside {
  private:
   std::optional<terrace::Context<Cpu>> cpu_;
   std::optional<terrace::Context<Cuda>> cuda_;
+  Index little_ = 0;  ///< bytes of the host that were there: not asked for again
 };
 
 /// The caller's threads of OpenBLAS, which are put back; the caller's CUDA device likewise.
@@ -59,15 +62,24 @@ class CallersSettings {
   int blas_threads_, device_;
 };
 
+/// At its end nothing works on memory that is kept, or on the caller's.
+struct SettlesKept {
+  SettlesKept() = default;
+  ~SettlesKept() { detail::settle_kept(); }
+  SettlesKept(const SettlesKept&) = delete;
+  SettlesKept& operator=(const SettlesKept&) = delete;
+};
+
 /// The inner exception that is being handled, as one of ours.
 [[noreturn]] void throw_public(std::int64_t position = -1);
 
-/// Every call from outside goes through here.
+/// Every call from outside goes through here. The devices are done when it returns.
 template <class F>
 auto at_border(F&& body) {
   const CallersSettings settings;
   try {
     const SettlesLanes settles;  // the caller's memory is no longer ours then
+    const SettlesKept after;
     return body();
   } catch (const Error&) {
     throw;

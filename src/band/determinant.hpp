@@ -21,6 +21,11 @@ class LogProduct {
       exponent_ += exponent;
     }
   }
+  /// The product of numbers as mantissa and exponent.
+  void times(double mantissa, Index exponent) {
+    times(mantissa);
+    exponent_ += exponent;
+  }
   [[nodiscard]] double log() const {
     return std::log(mantissa_) + double(exponent_) * std::numbers::ln2;
   }
@@ -29,6 +34,15 @@ class LogProduct {
   double mantissa_ = 1;
   Index exponent_ = 0;
 };
+
+/// `count` numbers of memory of the backend, `ld` apart.
+struct Diagonal {
+  const double* first;
+  Index ld, count;
+};
+/// The product of all of them. Takes a little memory of the backend, and waits for the lane.
+template <class B>
+LogProduct product_of(const Stream<B>& lane, const std::vector<Diagonal>& diagonals);
 
 /// `count` numbers of memory of B, `ld` apart, on the host. Takes a little memory of the backend,
 /// and waits for the lane.

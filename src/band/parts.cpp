@@ -62,15 +62,17 @@ std::vector<BandPart<B>> parts_without_memory(const BandPlan& plan, int rank) {
   return parts;
 }
 
-/// Numbers of a part.
+/// Numbers of a part, whole lines of memory.
 struct PartSize {
   Index band = 0, inverse = 0, spike = 0;
+  [[nodiscard]] Index total() const { return band + inverse + spike; }
 };
 template <class B>
 PartSize size_of(const BandShape& s, const BandPart<B>& part) {
-  return {band_part_doubles(s, part.ring),
-          keeps_inverses<B> ? part.ring * s.width * s.width : Index(0),
-          part.arrow * part.tiles * s.width};
+  const auto lines = [](Index numbers) { return round_up(numbers, 32); };
+  return {lines(band_part_doubles(s, part.ring)),
+          keeps_inverses<B> ? lines(part.ring * s.width * s.width) : Index(0),
+          lines(part.arrow * part.tiles * s.width)};
 }
 /// Parts whose records `rank` keeps.
 Index records(const BandPlan& plan, int rank) {
@@ -127,7 +129,17 @@ BandParts<B> band_parts(Context<B>& context, const BandPlan& plan) {
   a.plan = plan;
   const int rank = context.rank();
   a.own = plan.parts_of(rank);
-  const auto take = [&](Index size) { return a.memory.emplace_back(size).data(); };
+  Index total = 0, taken = 0;
+  for (const BandPart<B>& part : parts_without_memory<B>(plan, rank))
+    total += size_of(plan.shape, part).total();
+  if (rank == 0 && plan.reduced.n > 0)
+    total += size_of(plan.reduced, reduced_part<B>(plan)).total();
+  a.memory = Buffer<double, B>(total);
+  const auto take = [&](Index size) -> double* {
+    double* const at = size > 0 ? a.memory.data() + taken : nullptr;
+    taken += size;
+    return at;
+  };
   a.records = Buffer<double, B>(records(plan, rank) * 3 * a.block());
   a.parts = parts_without_memory<B>(plan, rank);
   for (Index i = 0; i < a.own.count; ++i) {
@@ -229,7 +241,7 @@ template <class B>
 void load_parts(Context<B>& context, const BandProblem<B>& problem, BandParts<B>& a) {
   const Stream<B>& lane = context.ahead;
   const BandPlan& plan = a.plan;
-  for (const Buffer<double, B>& memory : a.memory) fill_zero(lane, memory.view());
+  fill_zero(lane, a.memory.view());
   fill_zero(lane, a.records.view());
   if (a.reduced.tiles > 0)
     detail::unit_diagonal(lane, plan.reduced,

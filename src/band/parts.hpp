@@ -58,7 +58,7 @@ struct BandParts {
   Range own;  ///< numbers of this rank's parts
   std::vector<BandPart<B>> parts;
   BandPart<B> reduced;
-  std::vector<Buffer<double, B>> memory;
+  Buffer<double, B> memory;  ///< of all that the parts point to
   Buffer<double, B> records, slab, window;
   Buffer<Index, B> status;
   Buffer<Word, B> scratch;
@@ -123,15 +123,17 @@ struct BandPartRows {
   std::vector<BandPartVectors<B>> parts;
   Buffer<double, B> rows, records, reduced;
   Buffer<Word, B> scratch;
-  std::vector<double> turned;  ///< a piece of the reversed part's rows
 };
 template <class B>
 BandPartRows<B> band_part_rows(const BandParts<B>& a, Index nrhs);
-/// Rows rows_of(rank), nrhs numbers each, on the host: into the parts, and out of them.
+/// Rows rows_of(rank), nrhs numbers each, on the host, or `there`, in memory of the backend: into the
+/// parts, and out of them.
 template <class B>
-void set_rows(Context<B>& context, const BandParts<B>& a, BandPartRows<B>& x, const double* from);
+void set_rows(Context<B>& context, const BandParts<B>& a, BandPartRows<B>& x, const double* from,
+              bool there = false);
 template <class B>
-void get_rows(Context<B>& context, const BandParts<B>& a, BandPartRows<B>& x, double* to);
+void get_rows(Context<B>& context, const BandParts<B>& a, const BandPartRows<B>& x, double* to,
+              bool there = false);
 /// X := A^-1 X by a factored A. Collective; two messages of 2 s nrhs numbers a part.
 template <class B>
 void solve_parts(Context<B>& context, const BandParts<B>& a, BandPartRows<B>& x);

@@ -158,14 +158,13 @@ bool factor_parts(Context<B>& context, BandParts<B>& a, const Progress* progress
 template <class B>
 double log_determinant(const Context<B>& c, const BandParts<B>& a) {
   const auto sum = collectively(c.control, [&] {
-    LogProduct product;
+    std::vector<Diagonal> diagonals;
     const auto add = [&](const BandShape& s, const BandPart<B>& part) {  // ones behind the matrix
-      for (const double d : diagonal_of<B>(c.ahead, part.band, s.column(), part.tiles * s.width))
-        product.times(d);
+      diagonals.push_back({part.band, s.column(), part.tiles * s.width});
     };
     for (const BandPart<B>& part : a.parts) add(a.plan.shape, part);
     if (a.reduced.tiles > 0) add(a.plan.reduced, a.reduced);
-    return product.log();
+    return product_of<B>(c.ahead, diagonals).log();
   });
   return 2 * c.control.reduce(sum, Reduce::sum);
 }

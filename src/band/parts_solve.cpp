@@ -51,31 +51,29 @@ BandPartRows<B> band_part_rows(const BandParts<B>& a, Index nrhs) {
     scratch = std::max(scratch, band_substitute_scratch(B{}, plan.reduced, {&a.reduced, 1}, nrhs));
   }
   x.scratch = Buffer<Word, B>(scratch);
-  if (a.own.count > 0 && plan.reversed(a.own.end() - 1))
-    x.turned.resize(std::size_t(std::min(plan.rows(a.own.end() - 1).count,
-                                         std::max<Index>(1, kTurned / std::max<Index>(nrhs, 1))) *
-                                nrhs));
   return x;
 }
 
 namespace {
 
-/// piece(first, count, at): rows first .. of the reversed part p lie at row `at` of its vectors, in
-/// opposite order.
-template <class B, class Piece>
-void each_turned(const BandPlan& plan, const BandPartRows<B>& x, Index p, Piece&& piece) {
+/// piece(first, count, at, turned): rows first .. of the reversed part p lie at row `at` of its
+/// vectors, in opposite order; `turned` has room for them on the host.
+template <class Piece>
+void each_turned(const BandPlan& plan, Index nrhs, Index p, Piece&& piece) {
   const Range rows = plan.rows(p);
-  const Index most = Index(x.turned.size()) / x.nrhs;
+  const Index most = std::min(rows.count, std::max<Index>(1, kTurned / nrhs));
+  std::vector<double> turned(std::size_t(most * nrhs));
   for (Index first = rows.first; first < rows.end(); first += most) {
     const Index count = std::min(most, rows.end() - first);
-    piece(first, count, plan.padding(p) + rows.end() - first - count);
+    piece(first, count, plan.padding(p) + rows.end() - first - count, turned);
   }
 }
 
 }  // namespace
 
 template <class B>
-void set_rows(Context<B>& context, const BandParts<B>& a, BandPartRows<B>& x, const double* from) {
+void set_rows(Context<B>& context, const BandParts<B>& a, BandPartRows<B>& x, const double* from,
+              bool there) {
   const Stream<B>& lane = context.ahead;
   const BandPlan& plan = a.plan;
   if (x.nrhs == 0) return;
@@ -86,15 +84,20 @@ void set_rows(Context<B>& context, const BandParts<B>& a, BandPartRows<B>& x, co
     const Index p = a.own.first + i;
     const Range rows = plan.rows(p);
     double* to = x.parts[std::size_t(i)].rows;
+    const double* const own = from + (rows.first - top) * x.nrhs;
     if (!plan.reversed(p)) {
-      upload(lane, View<double, B>{to, rows.count * x.nrhs}, from + (rows.first - top) * x.nrhs);
+      upload(lane, View<double, B>{to, rows.count * x.nrhs}, own);
       continue;
     }
-    each_turned(plan, x, p, [&](Index first, Index count, Index at) {
+    if (there) {
+      detail::turn_rows(lane, rows.count, x.nrhs, own, to + plan.padding(p) * x.nrhs);
+      continue;
+    }
+    each_turned(plan, x.nrhs, p, [&](Index first, Index count, Index at, auto& turned) {
       for (Index r = 0; r < count; ++r)
         std::copy_n(from + (first - top + r) * x.nrhs, x.nrhs,
-                    x.turned.begin() + (count - 1 - r) * x.nrhs);
-      upload(lane, View<double, B>{to + at * x.nrhs, count * x.nrhs}, x.turned.data());
+                    turned.begin() + (count - 1 - r) * x.nrhs);
+      upload(lane, View<double, B>{to + at * x.nrhs, count * x.nrhs}, turned.data());
       lane.synchronize();
     });
   }
@@ -102,7 +105,8 @@ void set_rows(Context<B>& context, const BandParts<B>& a, BandPartRows<B>& x, co
 }
 
 template <class B>
-void get_rows(Context<B>& context, const BandParts<B>& a, BandPartRows<B>& x, double* to) {
+void get_rows(Context<B>& context, const BandParts<B>& a, const BandPartRows<B>& x, double* to,
+              bool there) {
   const Stream<B>& lane = context.ahead;
   const BandPlan& plan = a.plan;
   if (x.nrhs == 0) return;
@@ -111,15 +115,20 @@ void get_rows(Context<B>& context, const BandParts<B>& a, BandPartRows<B>& x, do
     const Index p = a.own.first + i;
     const Range rows = plan.rows(p);
     double* from = x.parts[std::size_t(i)].rows;
+    double* const own = to + (rows.first - top) * x.nrhs;
     if (!plan.reversed(p)) {
-      download(lane, to + (rows.first - top) * x.nrhs, View<double, B>{from, rows.count * x.nrhs});
+      download(lane, own, View<double, B>{from, rows.count * x.nrhs});
       continue;
     }
-    each_turned(plan, x, p, [&](Index first, Index count, Index at) {
-      download(lane, x.turned.data(), View<double, B>{from + at * x.nrhs, count * x.nrhs});
+    if (there) {
+      detail::turn_rows(lane, rows.count, x.nrhs, from + plan.padding(p) * x.nrhs, own);
+      continue;
+    }
+    each_turned(plan, x.nrhs, p, [&](Index first, Index count, Index at, auto& turned) {
+      download(lane, turned.data(), View<double, B>{from + at * x.nrhs, count * x.nrhs});
       lane.synchronize();
       for (Index r = 0; r < count; ++r)
-        std::copy_n(x.turned.begin() + (count - 1 - r) * x.nrhs, x.nrhs,
+        std::copy_n(turned.begin() + (count - 1 - r) * x.nrhs, x.nrhs,
                     to + (first - top + r) * x.nrhs);
     });
   }
@@ -180,10 +189,10 @@ void solve_parts(Context<B>& context, const BandParts<B>& a, BandPartRows<B>& x)
   lane.synchronize();
 }
 
-#define TERRACE_INSTANTIATE(B)                                                               \
-  template BandPartRows<B> band_part_rows(const BandParts<B>&, Index);                       \
-  template void set_rows(Context<B>&, const BandParts<B>&, BandPartRows<B>&, const double*); \
-  template void get_rows(Context<B>&, const BandParts<B>&, BandPartRows<B>&, double*);       \
+#define TERRACE_INSTANTIATE(B)                                                                     \
+  template BandPartRows<B> band_part_rows(const BandParts<B>&, Index);                             \
+  template void set_rows(Context<B>&, const BandParts<B>&, BandPartRows<B>&, const double*, bool); \
+  template void get_rows(Context<B>&, const BandParts<B>&, const BandPartRows<B>&, double*, bool); \
   template void solve_parts(Context<B>&, const BandParts<B>&, BandPartRows<B>&);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE

@@ -22,6 +22,9 @@ struct BandSystem {
   io::Rereader reread;        ///< of the matrix, for its check; or none
   std::string where;          ///< it lies, for messages
   ReadRanges rhs;             ///< its rows; none: the factor of the matrix is wanted
+  /// Of one rank: B itself, without gaps, in memory of the backend; read in place of `rhs`, which the
+  /// check asks. Null: none.
+  const double* rhs_at = nullptr;
   BandPlaces places;
   std::string scratch;  ///< folder for a streamed factor; none: host memory, if that has room,
   std::string folder;   ///< and this folder, if it has not
@@ -92,6 +95,8 @@ class BandResult {
   /// more := A^-1 more, by the factor that the solve used: this rank's `ranges`, `nrhs` numbers per
   /// row. Takes memory. False: this way has no such factor (mixed precision, a window).
   virtual bool solve_more(std::vector<double>& more, Index nrhs) { return false; }
+  /// to := X of one rank, without gaps, in memory of the backend. False: X is in `rows` alone.
+  virtual bool place(double* to) const { return false; }
   /// First `height` entries of `count` columns of the factor, from the `position`-th of `ranges` on.
   virtual void copy_factor(Index position, Index count, Index height, double* out) const {}
 
@@ -99,7 +104,8 @@ class BandResult {
   BandFailure failure;
   BandNotes notes;
   std::vector<Range> ranges;  ///< of this rank: rows of X, or columns of the factor
-  std::vector<double> rows;   ///< X, nrhs numbers per row; zero behind row n
+  /// X, nrhs numbers per row; zero behind row n. Empty with system.rhs_at and without a check.
+  std::vector<double> rows;
 };
 
 /// Reads and solves, in the phases "read" and "solve", by `plan`, a plan_system() of the request;

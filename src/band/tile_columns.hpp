@@ -62,6 +62,10 @@ struct BandReader {
   ReadRanges read;
   /// As io::BandInput::read_diagonals(); or none.
   std::function<void(Range columns, const io::Sink<double>& sink)> diagonals = {};
+  /// Puts `height` numbers of each of these columns, one column every `ld` numbers, to memory of the
+  /// backend, by work that is enqueued on Context::ahead; or does nothing, and is false. Of one rank; or
+  /// none.
+  std::function<bool(Range columns, Index height, Index ld, double* to)> place = {};
   explicit operator bool() const { return bool(read); }
 };
 /// The columns of `ranges`, `height` numbers of each, from their diagonals into memory of the backend,
@@ -81,6 +85,7 @@ template <class B>
 BandProblem<B> band_problem(const BandReader& from) {
   return {from.n, band_shape(from.n, from.half_bandwidth, 1).half_bandwidth,
           [&from](Context<B>& c, Range columns, Index height, Index ld, View<double, B> to) {
+            if (from.place && from.place(columns, height, ld, to.data)) return;
             if (turns_there(c, from)) return turn_columns(c, from, {&columns, 1}, height, to, ld);
             from.read({&columns, 1}, [&](Index position, Index count, const double* data) {
               copy_rows<double, B>(c.ahead, to.data + position * ld, ld, data,

@@ -91,6 +91,17 @@ class BandWay : public BandResult<B>, protected BandTask<B> {
                                    columns.count);
             }};
   }
+  /// Whether `rows` gets X; makes room for it.
+  [[nodiscard]] bool wants_rows() {
+    if (system.rhs_at && !request.check) return false;
+    this->rows.resize(std::size_t(slots_ * request.nrhs));
+    return true;
+  }
+  [[nodiscard]] Index numbers_of_rows() const { return problem_.n * request.nrhs; }
+  /// Of one rank, all rows of X; behind them stands zero.
+  [[nodiscard]] View<double, B> whole_rows(const Buffer<double, B>& x) const {
+    return x.view().slice(0, numbers_of_rows());
+  }
   /// Numbers on the backend from the host, or there.
   void put_rows(View<double, B> to) const {
     upload(c.ahead, to.slice(0, Index(this->rows.size())), this->rows.data());
@@ -125,14 +136,16 @@ void read_tiles(Context<B>& c, const BandReader& from, BandTiles<B>& a) {
   const BandShape& s = a.shape;
   const Index stored = from.half_bandwidth + 1;
   const BlockCyclic columns{s.n, s.width, c.size()};
+  // Below row n stands zero already.
+  const auto height = [&](Index column) { return std::min(s.half_bandwidth + 1, s.n - column); };
+  if (from.place && from.place({0, s.n}, height(0), s.column(), a.data.data()))
+    return c.ahead.synchronize();
   if (turns_there(c, from))
     return turn_columns<B>(c, from, columns.ranges(c.rank()), s.half_bandwidth + 1, a.data.view(),
                            s.column());
   from.read(columns.ranges(c.rank()), [&](Index position, Index count, const double* data) {
-    // Below row n stands zero already.
-    const Index height = std::min(s.half_bandwidth + 1, s.n - columns.global(position, c.rank()));
     copy_rows<double, B>(c.ahead, a.data.data() + position * s.column(), s.column(), data, stored,
-                         height, count);
+                         height(columns.global(position, c.rank())), count);
     c.ahead.synchronize();
   });
 }

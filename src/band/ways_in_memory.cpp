@@ -36,7 +36,9 @@ class ByTileColumns : public BandWay<B> {
       collectively(c.control, [&] { host_.emplace(c, plan.shape, request.nrhs); });
   }
   void read() override {
-    if (solves()) {
+    if (solves() && system.rhs_at) {
+      copy<double, B>(c.ahead, Base::whole_rows(x_.data), {system.rhs_at, Base::numbers_of_rows()});
+    } else if (solves()) {
       rows = Base::right_hand_sides();
       Base::put_rows(x_.data.view());
     }
@@ -67,8 +69,15 @@ class ByTileColumns : public BandWay<B> {
     if (failure.minor == 0) failure = {first, false, true};
   }
   void finish() override {
-    if (solves()) Base::get_rows_of(x_.data.view());
+    if (solves() && Base::wants_rows()) Base::get_rows_of(x_.data.view());
     if (guard_ && !request.check) hooks.phase("guard", [&] { guard_->verify(tiles_); });
+  }
+  bool place(double* to) const override {
+    if (c.size() > 1) return false;
+    const View<double, B> x = Base::whole_rows(x_.data);
+    copy<double, B>(c.ahead, {to, x.size}, x);
+    c.ahead.synchronize();
+    return true;
   }
   double residual(double* reciprocal) override {
     return solves()
@@ -172,8 +181,8 @@ class InParts : public BandWay<B> {
     x_ = collectively(c.control, [&] { return band_part_rows(a_, request.nrhs); });
   }
   void read() override {
-    rows = Base::right_hand_sides();
-    set_rows(c, a_, x_, rows.data());
+    if (!system.rhs_at) rows = Base::right_hand_sides();
+    set_rows(c, a_, x_, system.rhs_at ? system.rhs_at : rows.data(), bool(system.rhs_at));
     if (stored())
       load_factor(c, band_problem<B>(system.factor), a_);
     else
@@ -188,7 +197,14 @@ class InParts : public BandWay<B> {
     solve_parts(c, a_, x_);
     return {};
   }
-  void finish() override { get_rows(c, a_, x_, rows.data()); }
+  void finish() override {
+    if (Base::wants_rows()) get_rows(c, a_, x_, rows.data());
+  }
+  bool place(double* to) const override {
+    if (c.size() > 1) return false;
+    get_rows(c, a_, x_, to, true);
+    return true;
+  }
   double residual(double* reciprocal) override { return Base::residual_of_rows(own_, reciprocal); }
   bool again() override {
     read();
@@ -225,8 +241,9 @@ class InParts : public BandWay<B> {
     if (keeps) kept_.seal(c.ahead);
   }
   void flip(Index step) {
-    if (!a_.memory.empty())
-      flip_for_tests(c.ahead, c.rank(), step, a_.memory[0].data(), 8 * a_.memory[0].size());
+    if (!a_.parts.empty())
+      flip_for_tests(c.ahead, c.rank(), step, a_.parts[0].band,
+                     8 * band_part_doubles(plan.shape, a_.parts[0].ring));
   }
 
   const Range own_;

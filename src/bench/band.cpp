@@ -127,7 +127,7 @@ void bench_parts(Run& run, Context<B>& c, const BandBench& options, const BandPl
     solve_parts(c, a, x);
     return residual(x, b);
   };
-  bench.spoil = spoils(c.ahead, a.memory.front().view());
+  bench.spoil = spoils(c.ahead, a.memory.view());
   bench_run(run, options, bench);
   for (const Index nrhs : options.right_hand_sides) {
     const std::vector<double> b = right_hand_sides(nrhs);

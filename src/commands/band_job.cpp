@@ -8,6 +8,7 @@
 #include "io/unfinished.hpp"
 #include "kernels/base/parallel.hpp"
 #include "src/commands/band_plan.hpp"
+#include "src/dense/cholesky.hpp"
 #include "src/frame/guard.hpp"
 
 namespace terrace::band {
@@ -155,8 +156,8 @@ class BandJob : public PlannedBand<B> {
     if (files_.dense) {
       attributes["uplo"] = std::string("upper");
       attributes["reciprocal_condition"] = reciprocal_;
-      output.write<double>("factor", height, height, done_->ranges, upper_rows(columns),
-                           attributes);
+      output.write<double>("factor", height, height, done_->ranges,
+                           terrace::dense::upper_rows(height, done_->ranges, columns), attributes);
     } else {
       attributes["uplo"] = std::string("lower");
       attributes["format"] = std::string("band");
@@ -224,23 +225,6 @@ class BandJob : public PlannedBand<B> {
                       "run on slightly changed numbers, or scale rows and columns so that the "
                       "diagonal is near one",
                       reciprocal, bound, io::to_string(files_.location)));
-  }
-  /// Row j of L^T from column j of the band: zeros up to its diagonal.
-  io::Source<double> upper_rows(const io::Source<double>& columns) const {
-    std::vector<Index> numbers;  // of this rank's rows
-    for (const Range& range : done_->ranges)
-      for (Index j = range.first; j < range.end(); ++j) numbers.push_back(j);
-    return [=, n = shape().n](Index position, Index count, double* out) {
-      columns(position, count, out);
-      parallel_ranges(count, 8, [&](Index from, Index to) {
-        for (Index k = from; k < to; ++k) {
-          const Index j = numbers[std::size_t(position + k)];
-          double* const row = out + k * n;
-          std::copy_backward(row, row + (n - j), row + n);
-          std::fill(row, row + j, 0.0);
-        }
-      });
-    };
   }
   void note_not_mixed() {
     run_.report["precision"] = "fp64";

@@ -78,23 +78,6 @@ void conduct_whole(Run& run, band::BandFiles& files) {
   run.options.method = method;
 }
 
-/// Columns of L, whose diagonal is positive.
-RowReader columns_of_factor(const Run& run, const io::DenseInput& factor) {
-  const Index n = factor.rows();
-  return [&run, &factor, n, read = lower_columns(n, reader(run, factor))](
-             std::span<const Range> ranges, const io::Sink<double>& sink) {
-    bool good = true;
-    read(ranges, [&](Index position, Index count, const double* columns) {
-      for (Index k = 0; k < count; ++k) good = good && columns[k * n] > 0;
-      sink(position, count, columns);
-    });
-    if (run.control.reduce(Index(good), Reduce::min) == 0)
-      fail_together(Exit::input, fmt::format("the factor has a diagonal element that is not "
-                                             "positive; {}; write the factor again",
-                                             io::to_string(factor.location())));
-  };
-}
-
 }  // namespace
 
 bool done_by_cholesky(Run& run, const io::DenseInput& a, const io::DenseInput* b,
@@ -137,7 +120,7 @@ void solve_with_cholesky(Run& run, const io::DenseInput& a, const io::DenseInput
   band::BandFiles files;
   describe_whole(run, a, matrix, files);
   files.rhs.emplace(b);
-  files.factor = {a.rows(), a.rows() - 1, columns_of_factor(run, stored.factor)};
+  files.factor = {a.rows(), a.rows() - 1, columns_of_cholesky(run.control, stored)};
   files.dense->reciprocal_condition = [&](auto, const auto&) {
     return stored.number("reciprocal_condition");
   };

@@ -126,7 +126,7 @@ InverseResidual check_exactly(Context<B>& context, const InverseRows<B>& x, cons
     add_to(left, sums<B>(lane, true, height, n, 1.0, gathered.view(), n));
   }
   context.control.reduce(left, Reduce::sum);
-  const double norm_x = norms_of_inverse(context, x).first / scale, order = double(n);
+  const double norm_x = norm_of_inverse(context, Norm::one, x) / scale, order = double(n);
   return {ratio(largest(right), order, largest(norm_a), norm_x),
           ratio(largest(left), order, largest(norm_a), norm_x), "exact, 1-norm"};
 }
@@ -222,7 +222,7 @@ InverseResidual check_by_probes(Context<B>& context, const InverseRows<B>& x,
   const std::vector<double> xav = times_inverse(context, x, probes, av);
   for (std::size_t i = 0; i < v.size(); ++i) left = larger(left, std::fabs(xav[i] - v[i]));
   right = context.control.reduce(std::isnan(right) ? INFINITY : right, Reduce::max);
-  const double norm_x = norms_of_inverse(context, x).second / scale, order = double(n);
+  const double norm_x = norm_of_inverse(context, Norm::infinity, x) / scale, order = double(n);
   return {ratio(right, order, norm_a, norm_x), ratio(left, order, norm_a, norm_x),
           "32 probe vectors, infinity norm"};
 }
@@ -230,18 +230,12 @@ InverseResidual check_by_probes(Context<B>& context, const InverseRows<B>& x,
 }  // namespace
 
 template <class B>
-std::pair<double, double> norms_of_rows(Context<B>& context, Index slots, Index n,
-                                        std::type_identity_t<View<const double, B>> a, Index ld) {
-  std::vector<double> columns = sums<B>(context.ahead, true, slots, n, 1.0, a, ld);
-  context.control.reduce(columns, Reduce::sum);
-  const double rows = largest(sums<B>(context.ahead, false, slots, n, 1.0, a, ld));
-  return {largest(columns), context.control.reduce(rows, Reduce::max)};
-}
-
-template <class B>
-std::pair<double, double> norms_of_inverse(Context<B>& context,
-                                           const std::type_identity_t<InverseRows<B>>& x) {
-  return norms_of_rows<B>(context, x.slots, x.n, x.data, x.ld);
+double norm_of_rows(Context<B>& context, Norm norm, Index slots, Index n,
+                    std::type_identity_t<View<const double, B>> a, Index ld) {
+  std::vector<double> own = sums<B>(context.ahead, norm == Norm::one, slots, n, 1.0, a, ld);
+  if (norm == Norm::infinity) return context.control.reduce(largest(own), Reduce::max);
+  context.control.reduce(own, Reduce::sum);
+  return largest(own);
 }
 
 template <class B>
@@ -303,9 +297,7 @@ double check_solution(Context<B>& context, Index n, Index right, std::span<const
   template double check_solution(Context<B>&, Index, Index, std::span<const Range>,                \
                                  const std::function<void(Index, Index, double*)>&,                \
                                  const RowReader&, const RowReader&, double, const KeptInput<B>*); \
-  template std::pair<double, double> norms_of_rows(Context<B>&, Index, Index,                      \
-                                                   View<const double, B>, Index);                  \
-  template std::pair<double, double> norms_of_inverse(Context<B>&, const InverseRows<B>&);
+  template double norm_of_rows(Context<B>&, Norm, Index, Index, View<const double, B>, Index);
 TERRACE_FOR_EACH_BACKEND(INSTANTIATE)
 #undef INSTANTIATE
 

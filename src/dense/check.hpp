@@ -100,13 +100,15 @@ double check_solution(Context<B>& context, Index n, Index right, std::span<const
                       const RowReader& read_a, const RowReader& read_b, double scale,
                       std::type_identity_t<const KeptInput<B>*> kept = nullptr);
 
-/// ||A||_1 and ||A||_infinity of the rows that the ranks hold, n columns. Collective.
+enum class Norm { one, infinity };
+/// Of A, whose rows the ranks hold, n columns. Collective.
 template <class B>
-std::pair<double, double> norms_of_rows(Context<B>& context, Index slots, Index n,
-                                        std::type_identity_t<View<const double, B>> a, Index ld);
-/// ||X||_1 and ||X||_infinity. Collective.
+double norm_of_rows(Context<B>& context, Norm norm, Index slots, Index n,
+                    std::type_identity_t<View<const double, B>> a, Index ld);
 template <class B>
-std::pair<double, double> norms_of_inverse(Context<B>& context,
-                                           const std::type_identity_t<InverseRows<B>>& x);
+double norm_of_inverse(Context<B>& context, Norm norm,
+                       const std::type_identity_t<InverseRows<B>>& x) {
+  return norm_of_rows<B>(context, norm, x.slots, x.n, x.data, x.ld);
+}
 
 }  // namespace terrace::dense

@@ -113,6 +113,24 @@ RowReader lower_columns(Index n, RowReader upper_rows) {
   return columns_of(n, std::move(upper_rows), nullptr);
 }
 
+io::Source<double> upper_rows(Index n, std::span<const Range> ranges, io::Source<double> columns) {
+  std::vector<Index> numbers;  // of this rank's rows
+  for (const Range& range : ranges)
+    for (Index j = range.first; j < range.end(); ++j) numbers.push_back(j);
+  return [n, numbers = std::move(numbers), columns = std::move(columns)](Index position,
+                                                                         Index count, double* out) {
+    columns(position, count, out);
+    parallel_ranges(count, 8, [&](Index from, Index to) {
+      for (Index k = from; k < to; ++k) {
+        const Index j = numbers[std::size_t(position + k)];
+        double* const row = out + k * n;
+        std::copy_backward(row, row + (n - j), row + n);
+        std::fill(row, row + j, 0.0);
+      }
+    });
+  };
+}
+
 std::string NotDefinite::words() const {
   return minor > 0 ? fmt::format(
                          "not positive definite: its leading minor of order {} is not "

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "distrib/control.hpp"
+#include "io/output.hpp"
 #include "src/dense/check.hpp"
 
 namespace terrace::dense {
@@ -34,6 +35,10 @@ class SymmetryCheck;
 
 /// Column j of a lower triangle, from the diagonal on and then zeros, from row j of the upper one.
 RowReader lower_columns(Index n, RowReader upper_rows);
+
+/// Row j of L^T from column j of `columns`, n numbers each from the diagonal on; `ranges`: what the
+/// positions mean.
+io::Source<double> upper_rows(Index n, std::span<const Range> ranges, io::Source<double> columns);
 
 /// A of order n, read row by row. All members are collective but words.
 class SymmetricMatrix {

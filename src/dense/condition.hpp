@@ -9,6 +9,7 @@
 #include <limits>
 #include <vector>
 
+#include "kernels/base/parallel.hpp"
 #include "kernels/base/random.hpp"
 
 namespace terrace::dense {
@@ -23,15 +24,19 @@ inline double cauchy_probe(Index i, Index p) {
 }
 /// The largest estimate of ||x||_1 over rows of A^-1, from those rows of Y with A Y = Z.
 inline double norm_from_probes(Index rows, const std::vector<double>& y) {
-  double largest = 0;
-  for (Index i = 0; i < rows; ++i) {
-    double logarithms = 0;
-    for (Index p = 0; p < condition_probes; ++p)
-      logarithms += std::log(std::max(std::fabs(y[std::size_t(i * condition_probes + p)]),
-                                      std::numeric_limits<double>::denorm_min()));
-    largest = std::max(largest, std::exp(logarithms / double(condition_probes)));
-  }
-  return largest / probe_scale;
+  constexpr Index grain = 256;
+  std::vector<double> most(std::size_t(ceil_div(rows, grain)), 0.0);
+  parallel_for(Index(most.size()), [&](Index k) {
+    for (Index i = k * grain; i < std::min(rows, (k + 1) * grain); ++i) {
+      double logarithms = 0;
+      for (Index p = 0; p < condition_probes; ++p)
+        logarithms += std::log(std::max(std::fabs(y[std::size_t(i * condition_probes + p)]),
+                                        std::numeric_limits<double>::denorm_min()));
+      most[std::size_t(k)] =
+          std::max(most[std::size_t(k)], std::exp(logarithms / double(condition_probes)));
+    }
+  });
+  return (most.empty() ? 0.0 : *std::max_element(most.begin(), most.end())) / probe_scale;
 }
 
 }  // namespace terrace::dense

@@ -7,6 +7,7 @@
 
 #include "distrib/agree.hpp"
 #include "distrib/imagined.hpp"
+#include "src/dense/cholesky.hpp"
 
 namespace terrace::dense {
 
@@ -87,6 +88,36 @@ StoredFactor stored_factor(const Control& control, const FactorFile& file) {
     factor.read(control, ranges, sink);
   };
   return stored;
+}
+
+RowReader columns_of_cholesky(const Control& control, const FactorFile& file) {
+  const Index n = file.factor.rows();
+  const RowReader rows = [&](std::span<const Range> ranges, const io::Sink<double>& sink) {
+    file.factor.read(ranks_here(control), ranges, sink);
+  };
+  return [&control, &file, n, read = lower_columns(n, rows)](std::span<const Range> ranges,
+                                                             const io::Sink<double>& sink) {
+    bool good = true;
+    read(ranges, [&](Index position, Index count, const double* columns) {
+      for (Index k = 0; k < count; ++k) good = good && columns[k * n] > 0;
+      sink(position, count, columns);
+    });
+    if (control.reduce(Index(good), Reduce::min) == 0)
+      fail_together(Exit::input, fmt::format("the factor has a diagonal element that is not "
+                                             "positive; {}; write the factor again",
+                                             io::to_string(file.factor.location())));
+  };
+}
+
+void write_cholesky(io::Output& output, const std::string& name, Index n,
+                    std::span<const Range> ranges, const io::Source<double>& columns,
+                    const CholeskyNotes& notes) {
+  output.write<double>(name, n, n, ranges, upper_rows(n, ranges, columns),
+                       {{"content", std::string("Cholesky factor")},
+                        {"matrix", notes.matrix},
+                        {"log_abs_determinant", notes.log_abs_determinant},
+                        {"uplo", std::string("upper")},
+                        {"reciprocal_condition", notes.reciprocal_condition}});
 }
 
 void write_factor(const Control& control, io::Output& output, const std::string& name,

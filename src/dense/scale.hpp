@@ -43,7 +43,9 @@ void scale_rows(Index count, const Powers& powers, double* rows);
 /// Rows of a result, copied out of the backend's memory.
 struct RowSource {
   io::Source<double> give;
-  bool anywhere = false;  ///< to a device too, not to the host alone; the same on all ranks
+  bool anywhere = false;         ///< to a device too, not to the host alone; the same on all ranks
+  const double* data = nullptr;  ///< where the first row lies there, and the others every `ld`
+  Index ld = 0;                  ///< numbers; or null
   void operator()(Index position, Index count, double* out) const { give(position, count, out); }
 };
 

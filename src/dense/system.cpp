@@ -9,6 +9,7 @@
 #include "distrib/agree.hpp"
 #include "kernels/base/error.hpp"
 #include "kernels/base/matrix.hpp"
+#include "kernels/base/parallel.hpp"
 #include "kernels/base/random.hpp"
 #include "src/dense/condition.hpp"
 #include "src/frame/guard.hpp"
@@ -131,10 +132,12 @@ template <class B>
 void DenseSystem<B>::put_probes() {
   const InverseRows<B> to = held();
   std::vector<double> columns(std::size_t(to.slots * plan_.probes));
-  for (Index i = 0; i < to.slots; ++i)
-    for (Index p = 0; p < plan_.probes; ++p)
-      columns[std::size_t(i * plan_.probes + p)] =
-          cauchy_probe(to.rows.global(i, context_.rank()), p);
+  parallel_ranges(to.slots, 64, [&](Index begin, Index end) {
+    for (Index i = begin; i < end; ++i)
+      for (Index p = 0; p < plan_.probes; ++p)
+        columns[std::size_t(i * plan_.probes + p)] =
+            cauchy_probe(to.rows.global(i, context_.rank()), p);
+  });
   if (to.slots > 0)
     copy_rows<double>(context_.ahead, to.data.data + plan_.n + plan_.rhs, to.ld, columns.data(),
                       plan_.probes, plan_.probes, to.slots);
@@ -228,6 +231,7 @@ void DenseSystem<B>::read() {
   Sizes of_a = sizes_of<B>(context_.ahead, rows.slots, plan_.n, rows.data, rows.ld);
   of_a.largest = context_.control.reduce(of_a.largest, Reduce::max);
   of_a.least = context_.control.reduce(of_a.least, Reduce::min);
+  if (!std::isfinite(of_a.largest) && refuse_) refuse_();
   if (plan_.inverse || plan_.factor) {
     powers_ = SystemPowers(plan_.n, of_a);
     if (plan_.factor) powers_.result = Powers(std::size_t(plan_.n), 0);
@@ -243,8 +247,8 @@ void DenseSystem<B>::read() {
     scale(rows.slots, kept_.doubles(), plan_.n, powers_.a);
   scale(plan_.n, powers_.b);
   if (!plan_.inverse) put_probes();
-  const auto [one, infinity] = norms_of_rows<B>(context_, rows.slots, plan_.n, rows.data, rows.ld);
-  norm_a_ = plan_.inverse ? one : infinity;
+  norm_a_ = norm_of_rows<B>(context_, plan_.inverse ? Norm::one : Norm::infinity, rows.slots,
+                            plan_.n, rows.data, rows.ld);
 }
 
 template <class B>
@@ -295,7 +299,8 @@ bool DenseSystem<B>::settles() {
 template <class B>
 double DenseSystem<B>::reciprocal_condition() {
   if (plan_.n == 0) return 1;
-  if (plan_.inverse) return safe_reciprocal(norm_a_, norms_of_inverse(context_, held()).first);
+  if (plan_.inverse)
+    return safe_reciprocal(norm_a_, norm_of_inverse<B>(context_, Norm::one, held()));
   const Index slots = held().slots;
   std::vector<double> y(std::size_t(slots * plan_.probes));
   stored(plan_.n + plan_.rhs, plan_.probes)(0, slots, y.data());
@@ -365,7 +370,9 @@ StoredFactor DenseSystem<B>::factor(const EliminationOutcome& found) const {
 
 template <class B>
 RowSource DenseSystem<B>::rows() const {
-  return scaled({stored(first_, width_), true}, powers_.result);
+  const InverseRows<B> x = held();
+  RowSource rows{stored(first_, width_), true, x.data.data + first_, x.ld};
+  return scaled(std::move(rows), powers_.result);
 }
 
 #define TERRACE_INSTANTIATE(B)                                       \

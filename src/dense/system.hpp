@@ -80,6 +80,9 @@ class DenseSystem {
     reread_ = std::move(reread);
     where_ = std::move(where);
   }
+  /// Before read(): called by it on all ranks where A has NaN or Inf, and throws; of readers that do
+  /// not refuse them.
+  void refuse(std::function<void()> not_finite) { refuse_ = std::move(not_finite); }
   /// Takes all memory, where it has none; then A and B, near one by powers of two that change no
   /// bit of the result.
   void read();
@@ -125,6 +128,7 @@ class DenseSystem {
   Context<B>& context_;
   DensePlan plan_;
   RowReader a_, b_;
+  std::function<void()> refuse_;
   io::Rereader reread_;
   std::string where_;
   KeptInput<B> kept_;    ///< A, as powers_ have made it

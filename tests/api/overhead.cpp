@@ -88,6 +88,16 @@ void dense(terrace::Context& ranks, Index n, int repeat, Times& times) {
   }
 }
 
+void solve(terrace::Context& ranks, Index n, int repeat, Times& times) {
+  const Array<double> a(reals(n * n));
+  Array<double> b(reals(n));
+  const Local<const double> given{a.data, Rows::all(n), n, 0, Array<double>::where()};
+  for (int k = 0; k <= repeat; ++k) {
+    b.put();
+    take(times, [&] { return terrace::dense::solve(ranks, n, given, b.rows(n, 1)).seconds; });
+  }
+}
+
 void gf2(terrace::Context& ranks, Index n, int repeat, Times& times) {
   std::mt19937_64 draw(1);
   std::vector<terrace::gf2::Word> words(std::size_t(n * ((n + 63) / 64)));
@@ -164,6 +174,7 @@ int main(int argc, char** argv) {
   terrace::Context ranks(options);
   Times times;
   if (family == "dense") dense(ranks, n, repeat, times);
+  if (family == "solve") solve(ranks, n, repeat, times);
   if (family == "gf2") gf2(ranks, n, repeat, times);
   if (family == "band") band(ranks, n, m, repeat, times);
   if (family == "cg") cg(ranks, n, repeat, times);

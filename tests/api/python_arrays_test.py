@@ -53,7 +53,25 @@ def refuses(kind, call):
     return False
 
 
+class OnHost:
+    """Of the host, and knows DLPack alone."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+    def __dlpack__(self, **named):
+        return self.array.__dlpack__(**named)
+
+
 draw = np.random.default_rng(3)
+square = draw.normal(size=(20, 20))
+check(Reals(OnHost(square), "a").pointer == square.ctypes.data, "the pointer of a host's array by DLPack")
+given = terrace.linalg.inv(OnHost(square))
+check(np.allclose(np.from_dlpack(given) @ square, np.eye(20)), "DLPack of the host, in and out")
+check(terrace.gf2.rank(OnHost(np.eye(9, dtype=np.uint8))) == 9, "bits by DLPack of the host")
 whole = draw.normal(size=(9, 7))
 for view in (whole, whole[2:5], whole[:, :4], whole[3], whole[4:4]):
     there = Reals(Elsewhere(view), "a")

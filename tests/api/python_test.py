@@ -274,8 +274,40 @@ def factor_case():
             assert what in text, text
             close(whole(linalg.solve(mine(matrix, cuts), own_b, assume_a="sym", comm=group)), whole(found), max(1, inverse)**2 * 1e3)
         raises(np.linalg.LinAlgError, linalg.solve, mine(np.zeros((n, n)), cuts), own_b, assume_a="pos", comm=group)
+    cholesky_cases(spd, b, cuts)
     raises(ValueError, linalg.solve, own, own_b, assume_a="banded", comm=group)
     raises(NotImplementedError, linalg.solve, own, own_b, transposed=True, comm=group)
+
+
+def cholesky_cases(spd, b, cuts):
+    """cho_factor and cho_solve beside SciPy's; what is not theirs."""
+    n, lower = len(spd), bool(draw.integers(0, 2))
+    own, own_b = shaped(mine(spd, cuts)), mine(b, cuts)
+    held = linalg.cho_factor(own, lower=lower, comm=group)
+    for c in (b, b + 1):
+        expected = scipy.linalg.cho_solve(scipy.linalg.cho_factor(spd), c) if c.size else np.zeros(c.shape)
+        close(whole(linalg.cho_solve(held, mine(c, cuts))), expected, 1e3)
+    factor = held[0]
+    assert held[1] is lower and (factor.method == "cholesky" or n == 0)
+    sign, log = np.linalg.slogdet(spd)
+    assert factor.slogdet[0] == 1 and abs(factor.slogdet[1] - log) < 1e-6
+    raises(ValueError, linalg.cho_solve, held, np.ones(len(own_b) + 1))
+    raises(TypeError, linalg.cho_solve, (spd, lower), b)
+    factor.close()
+    if n > 1:
+        bent = spd - 2 * np.diag(np.diag(spd))
+        raises(np.linalg.LinAlgError, linalg.cho_factor, mine(bent, cuts), comm=group)
+        by_lu, text = warned(linalg.lu_factor, mine(bent, cuts), assume_a="pos", comm=group)
+        assert by_lu.method == "lu" and "not positive definite" in text, text
+        by_lu.close()
+        by_cholesky, text = warned(linalg.lu_factor, mine(spd, cuts), assume_a="pos", comm=group)
+        assert by_cholesky.method == "cholesky" and not text, text
+        by_cholesky.close()
+        if comm is None:  # one triangle alone, as SciPy reads it
+            half = np.tril(spd) if lower else np.triu(spd)
+            close(linalg.cho_solve(linalg.cho_factor(half + 0, lower=lower), b), np.linalg.solve(spd, b), 1e3)
+        else:
+            raises(np.linalg.LinAlgError, linalg.cho_factor, mine(np.triu(spd), cuts), comm=group)
 
 
 def cg_case():
@@ -419,7 +451,14 @@ def single_cases():
             assert loaded.slogdet == factor.slogdet
             terrace.io.save(system, A=a @ a.T, b=b)
             subprocess.run([program, "dense", "factor", system + ":/A", "--assume", "spd", "-o", of_program, "--force", "--quiet"], check=True)
-            assert "Cholesky" in str(raises(ValueError, terrace.io.load_factor, of_program + ":/factor", a @ a.T))
+            loaded = terrace.io.load_factor(of_program + ":/factor", a @ a.T)
+            assert loaded.method == "cholesky"
+            close(linalg.cho_solve((loaded, False), b), np.linalg.solve(a @ a.T, b), 1e4)
+            terrace.io.save_factor(of_us, linalg.cho_factor(a @ a.T)[0], overwrite=True)
+            subprocess.run([program, "dense", "solve", system + ":/A", "--rhs", ":/b", "--factor", of_us + ":/factor", "-o", out, "--quiet",
+                            "--force"], check=True)
+            close(terrace.io.load(out), np.linalg.solve(a @ a.T, b), 1e4)
+            np.testing.assert_allclose(terrace.io.load(of_us + ":/factor"), scipy.linalg.cholesky(a @ a.T), rtol=1e-8, atol=1e-8)
     start = time.perf_counter()
     subprocess.run([sys.executable, "-c", "import terrace, sys; assert 'mpi4py' not in sys.modules"], check=True)
     print(f"import terrace, with Python itself: {time.perf_counter() - start:.2f} s")

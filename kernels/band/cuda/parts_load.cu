@@ -119,6 +119,24 @@ __global__ void __launch_bounds__(32 * kWarps)
   }
 }
 
+/// A thread for each group.
+__global__ void products(const double* __restrict__ first, Index ld, Index count,
+                         double* __restrict__ out) {
+  const Index group = Index(blockIdx.x) * blockDim.x + threadIdx.x;
+  const Index from = group * band_product_group, to = min(count, from + band_product_group);
+  if (from >= count) return;
+  double mantissa = 1;
+  Index exponent = 0;
+#pragma unroll 8
+  for (Index i = from; i < to; ++i) {
+    int of_number = 0;
+    mantissa *= frexp(fabs(first[i * ld]), &of_number);
+    exponent += of_number;
+  }
+  out[2 * group] = mantissa;
+  out[2 * group + 1] = double(exponent);
+}
+
 unsigned at_most(Index blocks, Index most) { return unsigned(std::min(blocks, most)); }
 
 }  // namespace
@@ -141,6 +159,15 @@ void band_spike(const Stream<Cuda>& stream, Index count, Index height, Index gap
   spike_rows<<<dim3(unsigned(ceil_div(rows, kPatch)), at_most(ceil_div(count, kPatch), 65535)),
                kPatch * kRows, 0, native(stream)>>>(count, height, gap, rows, from, from_ld, r0,
                                                     arrow, spike);
+  check_launch();
+}
+
+void band_products(const Stream<Cuda>& stream, const double* first, Index ld, Index count,
+                   double* out) {
+  if (count <= 0) return;
+  constexpr int threads = 64;
+  products<<<unsigned(ceil_div(ceil_div(count, band_product_group), threads)), threads, 0,
+             native(stream)>>>(first, ld, count, out);
   check_launch();
 }
 

@@ -110,10 +110,10 @@ Index process_free() {
 
 }  // namespace
 
-Index available_host_bytes() {
-  const AssumedDevice* const assumed = assumed_device();
-  return assumed ? assumed->host_bytes : std::min(host_free(), process_free());
+HostRoom host_room() {
+  if (const AssumedDevice* const assumed = assumed_device()) return {assumed->host_bytes, false};
+  const Index host = host_free(), process = process_free();
+  return {std::min(host, process), process < host};
 }
-bool process_memory_is_limited() { return !assumed_device() && process_free() < host_free(); }
 
 }  // namespace terrace

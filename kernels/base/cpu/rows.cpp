@@ -7,13 +7,13 @@
 namespace terrace {
 
 void scatter_rows(const Stream<Cpu>& stream, View<const Index, Cpu> place, Index columns,
-                  const Word* from, Word* to, Index to_ld) {
+                  const Word* from, Index from_ld, Word* to, Index to_ld) {
   stream.run([=] {
     const Index grain = std::max<Index>(1, (Index(1) << 15) / std::max<Index>(1, columns));
     parallel_ranges(place.size, grain, [&](Index begin, Index end) {
       for (Index i = begin; i < end; ++i)
         if (place.data[i] >= 0)
-          std::copy_n(from + i * columns, columns, to + place.data[i] * to_ld);
+          std::copy_n(from + i * from_ld, columns, to + place.data[i] * to_ld);
     });
   });
 }

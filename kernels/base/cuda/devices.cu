@@ -1,12 +1,15 @@
 // The devices of this host, what of CUDA is prepared beside the caller, and versions.
 #include <cctype>
 #include <cstdio>
+#include <map>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "kernels/base/assumed.hpp"
 #include "kernels/base/cuda/runtime.cuh"
+#include "kernels/base/kept_memory.hpp"
 #include "kernels/base/preparations.hpp"
 #include "kernels/base/timeline.hpp"
 
@@ -24,6 +27,10 @@ int cuda_device_count() {
 
 DeviceInfo describe_cuda_device(int ordinal) {
   if (const AssumedDevice* const assumed = assumed_device()) return assumed->info;
+  static std::mutex mutex;
+  static std::map<int, DeviceInfo> described;  // the driver takes a while
+  const std::lock_guard lock(mutex);
+  if (const auto found = described.find(ordinal); found != described.end()) return found->second;
   cudaDeviceProp p{};
   check(cudaGetDeviceProperties(&p, ordinal));
   DeviceInfo info;
@@ -40,7 +47,7 @@ DeviceInfo describe_cuda_device(int ordinal) {
   info.compute_capability = p.major * 10 + p.minor;
   info.multiprocessors = p.multiProcessorCount;
   info.l2_bytes = p.l2CacheSize;
-  return info;
+  return described[ordinal] = info;
 }
 
 DeviceInfo current_cuda_device() {
@@ -68,7 +75,9 @@ DeviceInfo select_cuda_device(int ordinal) {
   check(cudaSetDevice(ordinal));
   detail::pin_from_now();
   check(cudaFree(nullptr));  // creates the context
-  return current_cuda_device();
+  const DeviceInfo info = current_cuda_device();
+  detail::keep_of_device(info.memory_bytes / 8);
+  return info;
 }
 
 namespace {

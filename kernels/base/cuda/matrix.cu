@@ -95,12 +95,24 @@ void sum_rows(const Stream<Cuda>& stream, Index rows, Index columns, double scal
   stream.synchronize();  // parts is released here
 }
 
-__global__ void column_sums_kernel(Index rows, Index columns, double scale, const double* a,
-                                   Index ld, double* out) {
+constexpr Index least_rows = 64;  // of a piece of columns
+
+/// parts[piece * columns + j] = that piece's part of column j: `height` rows from piece * height on.
+__global__ void column_parts_kernel(Index rows, Index columns, Index height, double scale,
+                                    const double* a, Index ld, double* parts) {
+  const Index j = Index(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (j >= columns) return;
+  const Index end = min(rows, (blockIdx.y + 1) * height);
+  double sum = 0;
+  for (Index r = blockIdx.y * height; r < end; ++r) sum += fabs(scale * a[r * ld + j]);
+  parts[blockIdx.y * columns + j] = sum;
+}
+
+__global__ void add_rows_kernel(Index rows, Index columns, const double* a, double* out) {
   const Index j = Index(blockIdx.x) * blockDim.x + threadIdx.x;
   if (j >= columns) return;
   double sum = 0;
-  for (Index r = 0; r < rows; ++r) sum += fabs(scale * a[r * ld + j]);
+  for (Index r = 0; r < rows; ++r) sum += a[r * columns + j];
   out[j] = sum;
 }
 
@@ -128,20 +140,20 @@ __global__ void transpose_kernel(Index rows, Index columns, const double* from, 
 __global__ void sizes_kernel(Index rows, Index columns, const double* a, Index ld,
                              unsigned long long* out) {
   unsigned long long found[2] = {0, 0};
-  const Index size = rows * columns, step = Index(gridDim.x) * blockDim.x;
-  for (Index i = Index(blockIdx.x) * blockDim.x + threadIdx.x; i < size; i += step) {
-    const Index r = i / columns;
-    const auto bits =
-        static_cast<unsigned long long>(__double_as_longlong(fabs(a[r * ld + (i - r * columns)])));
-    found[0] = bits > found[0] ? bits : found[0];
-    found[1] = bits != 0 && ~bits > found[1] ? ~bits : found[1];
-  }
+  for (Index r = blockIdx.y; r < rows; r += gridDim.y)
+    for (Index j = Index(blockIdx.x) * blockDim.x + threadIdx.x; j < columns;
+         j += Index(gridDim.x) * blockDim.x) {
+      const auto bits = static_cast<unsigned long long>(__double_as_longlong(fabs(a[r * ld + j])));
+      found[0] = bits > found[0] ? bits : found[0];
+      found[1] = bits != 0 && ~bits > found[1] ? ~bits : found[1];
+    }
   for (int k = 0; k < 2; ++k) {
     for (int d = 16; d > 0; d /= 2) {
       const unsigned long long other = __shfl_down_sync(~0u, found[k], d);
       found[k] = other > found[k] ? other : found[k];
     }
-    if (threadIdx.x % 32 == 0) atomicMax(out + k, found[k]);
+    if (threadIdx.x % 32 == 0 && found[k] > *static_cast<volatile unsigned long long*>(out + k))
+      atomicMax(out + k, found[k]);
   }
 }
 
@@ -194,9 +206,18 @@ template <>
 void column_sums(const Stream<Cuda>& stream, Index rows, Index columns, double scale,
                  View<const double, Cuda> a, Index ld, View<double, Cuda> out) {
   if (columns == 0) return;
-  column_sums_kernel<<<unsigned(ceil_div(columns, 64)), 64, 0, native(stream)>>>(
-      rows, columns, scale, a.data, ld, out.data);
+  const Index height = std::max(least_rows, ceil_div(rows, 256));
+  const Index pieces = std::max<Index>(1, ceil_div(rows, height));
+  const Buffer<double, Cuda> parts(pieces > 1 ? pieces * columns : 0);
+  const dim3 grid(unsigned(ceil_div(columns, 128)), unsigned(pieces));
+  column_parts_kernel<<<grid, 128, 0, native(stream)>>>(rows, columns, height, scale, a.data, ld,
+                                                        pieces > 1 ? parts.data() : out.data);
   check_launch();
+  if (pieces == 1) return;
+  add_rows_kernel<<<unsigned(ceil_div(columns, 128)), 128, 0, native(stream)>>>(
+      pieces, columns, parts.data(), out.data);
+  check_launch();
+  stream.synchronize();  // parts is released here
 }
 
 template <>
@@ -222,9 +243,11 @@ Sizes sizes_of(const Stream<Cuda>& stream, Index rows, Index columns, View<const
   if (rows == 0 || columns == 0) return sizes;
   const Buffer<Word, Cuda> found(2);
   fill_zero(stream, found.view());
-  sizes_kernel<<<int(std::min<Index>(blocks_for(rows * columns), 2048)), threads, 0,
-                 native(stream)>>>(rows, columns, a.data, ld,
-                                   reinterpret_cast<unsigned long long*>(found.data()));
+  if (ld == columns) columns *= rows, rows = 1;
+  const Index across = std::clamp<Index>(ceil_div(columns, 4 * threads), 1, 2048);
+  const dim3 grid(unsigned(across), unsigned(std::clamp<Index>(2048 / across, 1, rows)));
+  sizes_kernel<<<grid, threads, 0, native(stream)>>>(
+      rows, columns, a.data, ld, reinterpret_cast<unsigned long long*>(found.data()));
   check_launch();
   Word bits[2] = {0, 0};
   check(cudaMemcpyAsync(bits, found.data(), sizeof bits, cudaMemcpyDeviceToHost, native(stream)));

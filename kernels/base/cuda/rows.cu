@@ -1,5 +1,7 @@
 // Roofline: memory bandwidth; 16 bytes an element of scatter_rows, a sector of 32 read and written
 // for each word of mask_words.
+#include <algorithm>
+
 #include "kernels/base/cuda/items.cuh"
 #include "kernels/base/cuda/runtime.cuh"
 #include "kernels/base/rows.hpp"
@@ -7,11 +9,18 @@
 namespace terrace {
 namespace {
 
-__global__ void scatter_kernel(Index total, Index columns, const Index* __restrict__ place,
-                               const Word* __restrict__ from, Word* __restrict__ to, Index to_ld) {
-  for (Index i = first_item(); i < total; i += item_stride()) {
-    const Index row = i / columns;
-    if (place[row] >= 0) to[place[row] * to_ld + i - row * columns] = from[i];
+constexpr int narrow = 64;  // columns: a warp takes several rows
+
+/// Threads x take columns, threads y rows.
+__global__ void scatter_kernel(Index rows, Index columns, const Index* __restrict__ place,
+                               const Word* __restrict__ from, Index from_ld, Word* __restrict__ to,
+                               Index to_ld) {
+  for (Index row = Index(blockIdx.x) * blockDim.y + threadIdx.y; row < rows;
+       row += Index(gridDim.x) * blockDim.y) {
+    const Index at = place[row];
+    if (at < 0) continue;
+    for (Index j = threadIdx.x; j < columns; j += blockDim.x)
+      to[at * to_ld + j] = from[row * from_ld + j];
   }
 }
 
@@ -22,11 +31,14 @@ __global__ void mask_kernel(Index rows, Word mask, Word* __restrict__ data, Inde
 }  // namespace
 
 void scatter_rows(const Stream<Cuda>& stream, View<const Index, Cuda> place, Index columns,
-                  const Word* from, Word* to, Index to_ld) {
-  const Index total = place.size * columns;
-  if (total == 0) return;
-  scatter_kernel<<<blocks_for(total), block_threads, 0, native(stream)>>>(
-      total, columns, place.data, from, to, to_ld);
+                  const Word* from, Index from_ld, Word* to, Index to_ld) {
+  if (place.size == 0 || columns == 0) return;
+  unsigned across = 1;  // threads of a row: a power of two
+  while (across < columns && across < (columns < narrow ? 32u : unsigned(block_threads)))
+    across *= 2;
+  const dim3 threads(across, block_threads / across);
+  scatter_kernel<<<int(std::min<Index>(ceil_div(place.size, threads.y), 1 << 16)), threads, 0,
+                   native(stream)>>>(place.size, columns, place.data, from, from_ld, to, to_ld);
   check_launch();
 }
 

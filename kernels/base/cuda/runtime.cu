@@ -217,9 +217,9 @@ void* allocate(Cuda, Index bytes) {
 }
 void release(Cuda, void* data) noexcept {
   note_release(Cuda{}, data);
+  if (keep(Kind::device, data)) return;
   const MayWait mark;
-  if (!keeps() || cudaDeviceSynchronize() != cudaSuccess || !keep(Kind::device, data))
-    cudaFree(data);
+  cudaFree(data);
 }
 namespace {
 
@@ -298,10 +298,10 @@ void release_pinned(void* data) noexcept {
     ours = pinned.count(data) > 0;
   }
   if (!ours) return release(Cpu{}, data);
+  if (keep(Kind::pinned, data)) return;
   const MayWait mark;
   if (std::uncaught_exceptions() > 0) settle_device();  // cudaFreeHost() does not say that it waits
-  if (!keeps() || cudaDeviceSynchronize() != cudaSuccess || !keep(Kind::pinned, data))
-    free_pinned(data);
+  free_pinned(data);
 }
 void free_block(Kind kind, void* data) noexcept {
   if (kind == Kind::host) return std::free(data);

@@ -55,6 +55,10 @@ module terrace
      integer(c_int64_t) :: rows, columns, half_bandwidth, nonzeros
   end type terrace_shape
 
+  !> `assume` of terrace_dense_solve_assuming and terrace_dense_factor_make_assuming.
+  integer(c_int), parameter, public :: terrace_general = 0, terrace_spd = 1, terrace_looks_spd = 2
+
+  public :: terrace_release_memory, terrace_dense_factor_make_assuming, terrace_dense_factor_is_cholesky
   public :: terrace_open, terrace_open_alone, terrace_close, terrace_message, terrace_error_position, &
        terrace_dense_invert, terrace_dense_solve, terrace_dense_solve_assuming, terrace_dense_factor_make, &
        terrace_dense_factor_solve, terrace_dense_factor_free, terrace_hdf5_look, terrace_hdf5_read, &
@@ -79,6 +83,10 @@ module terrace
        import :: c_ptr
        type(c_ptr), value :: context
      end subroutine terrace_close
+     subroutine terrace_release_memory(context) bind(c)
+       import :: c_ptr
+       type(c_ptr), value :: context
+     end subroutine terrace_release_memory
      function terrace_error() bind(c) result(text)
        import :: c_ptr
        type(c_ptr) :: text
@@ -119,6 +127,20 @@ module terrace
        type(c_ptr), intent(out) :: factor
        type(terrace_report), intent(out) :: report
      end function terrace_dense_factor_make
+     integer(c_int) function terrace_dense_factor_make_assuming(context, assume, n, first, count, a, lda, factor, &
+          report) bind(c)
+       import :: c_int, c_int64_t, c_ptr, c_double, terrace_report
+       type(c_ptr), value :: context
+       integer(c_int), value :: assume
+       integer(c_int64_t), value :: n, first, count, lda
+       real(c_double), intent(in) :: a(*)
+       type(c_ptr), intent(out) :: factor
+       type(terrace_report), intent(out) :: report
+     end function terrace_dense_factor_make_assuming
+     integer(c_int) function terrace_dense_factor_is_cholesky(factor) bind(c)
+       import :: c_int, c_ptr
+       type(c_ptr), value :: factor
+     end function terrace_dense_factor_is_cholesky
      integer(c_int) function terrace_dense_factor_solve(factor, first, count, nrhs, b, ldb, report) bind(c)
        import :: c_int, c_int64_t, c_ptr, c_double, terrace_report
        type(c_ptr), value :: factor

@@ -81,6 +81,8 @@ TERRACE_C int terrace_open_alone(const terrace_options* options, terrace_context
 TERRACE_C void terrace_close(terrace_context* context); /* collective; NULL is nothing */
 TERRACE_C int terrace_rank_of(const terrace_context* context);
 TERRACE_C int terrace_size_of(const terrace_context* context);
+/* Gives back the memory that this process keeps for calls to come. Not collective. */
+TERRACE_C void terrace_release_memory(terrace_context* context);
 /* For the calls to come. */
 TERRACE_C int terrace_set_options(terrace_context* context, const terrace_options* options);
 
@@ -100,11 +102,18 @@ TERRACE_C int terrace_dense_solve_assuming(terrace_context*, int assume, int64_t
 TERRACE_C int terrace_dense_determinant(terrace_context*, int64_t n, int64_t first, int64_t count,
                                         const double* a, int64_t lda, terrace_report* report);
 
-/* L and U, kept; the matrix is not needed any more. Any number of right-hand sides, none too. */
+/* L and U, or Cholesky's L, kept; the matrix is not needed any more. Any number of right-hand sides, none too. */
 typedef struct terrace_dense_factor terrace_dense_factor;
 TERRACE_C int terrace_dense_factor_make(terrace_context*, int64_t n, int64_t first, int64_t count,
                                         const double* a, int64_t lda, terrace_dense_factor** out,
                                         terrace_report* report);
+/* By Cholesky where that is assumed (enum terrace_assume), by LU with a warning where it does not hold. */
+TERRACE_C int terrace_dense_factor_make_assuming(terrace_context*, int assume, int64_t n,
+                                                 int64_t first, int64_t count, const double* a,
+                                                 int64_t lda, terrace_dense_factor** out,
+                                                 terrace_report* report);
+/* 1: the factor is Cholesky's; 0: it is LU's. */
+TERRACE_C int terrace_dense_factor_is_cholesky(const terrace_dense_factor*);
 TERRACE_C int terrace_dense_factor_solve(terrace_dense_factor*, int64_t first, int64_t count,
                                          int64_t nrhs, double* b, int64_t ldb,
                                          terrace_report* report);

@@ -89,8 +89,9 @@ struct Options {
 };
 
 /// A group of ranks and their devices. Copies share it. While one exists, memory is kept from call to
-/// call: at most 1 GiB of a process's devices, and 256 MiB each of its host and page-locked memory. Make it before, and let it go after, all that
-/// is made with it, and before MPI_Finalize.
+/// call: at most 1 GiB of a process's device, or an eighth of its memory if that is more, and 256 MiB
+/// each of its host and page-locked memory. Make it before, and let it go after, all that is made with
+/// it, and before MPI_Finalize.
 class TERRACE_API Context {
  public:
   /// This process alone, without MPI.
@@ -107,6 +108,9 @@ class TERRACE_API Context {
   [[nodiscard]] int size() const;
   /// Of the calls to come, on every rank alike.
   Options& options();
+  /// Gives back the memory that this process keeps for calls to come, of all its Contexts. Not
+  /// collective. Factors and operators keep what is theirs.
+  void release_memory();
   /// For CUDA: "NCCL 2.28.3"; for one that has not been asked for yet, "none".
   [[nodiscard]] std::string transport() const;
 

@@ -42,13 +42,17 @@ TERRACE_API Report solve(Context& context, std::int64_t n, Local<const double> a
 TERRACE_API Report determinant(Context& context, std::int64_t n, Local<const double> a,
                                const Options& = {});
 
-/// L and U with P A = L U, kept over the ranks where the elimination worked: on the devices, or in
-/// host memory. 8 n^2 bytes, and as many for a copy of A, where A was, if Options::check says so.
+/// L and U with P A = L U, or L with A = L L^T, kept over the ranks where the elimination worked: on
+/// the devices, or in host memory. 8 n^2 bytes, and as many for a copy of A, where A was, if
+/// Options::check says so.
 class TERRACE_API Factor {
  public:
   /// Collective; `a` is not changed, and not needed any more. 2/3 n^3 flops. Throws as invert().
   /// Not emulated.
   Factor(Context& context, std::int64_t n, Local<const double> a, const Options& = {});
+  /// The same, by Cholesky where that is assumed, as solve(); method() says which it became.
+  Factor(Context& context, std::int64_t n, Local<const double> a, Assume assume,
+         const Options& = {});
   ~Factor();
   Factor(Factor&&) noexcept;
   Factor& operator=(Factor&&) noexcept;
@@ -57,6 +61,7 @@ class TERRACE_API Factor {
   Report solve(Local<double> b) const;
   /// Determinant, condition, and the residual of a test with one right-hand side.
   [[nodiscard]] const Report& report() const;
+  [[nodiscard]] std::string method() const;  ///< "lu" or "cholesky"
 
   struct Inside;
   explicit Factor(std::unique_ptr<Inside> inside);  ///< hdf5::read_factor() makes one

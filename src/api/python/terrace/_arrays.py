@@ -16,11 +16,18 @@ def copied(array):
     return array.clone() if hasattr(array, "clone") else array.copy()
 
 
+def host(array):
+    """NumPy's view of an array of the host, of one too that knows DLPack alone."""
+    if hasattr(array, "__dlpack__") and not any(hasattr(array, name) for name in ("__array__", "__array_interface__")):
+        return np.from_dlpack(array)
+    return np.asarray(array)
+
+
 def to_host(array):
     """NumPy's view or copy of anything that is an array."""
     if not hasattr(array, "__array_interface__") and (hasattr(array, "__cuda_array_interface__") or _dlpack.on_cuda(array)):
         array = array.get() if hasattr(array, "get") else array.cpu() if hasattr(array, "cpu") else array
-    return np.asarray(array)
+    return host(array)
 
 
 class Reals:
@@ -41,7 +48,7 @@ class Reals:
                 raise ValueError(f"'{name}' on a device must have contiguous rows")
             self.ld = max(self.columns, strides[0] // 8) if self.rows > 1 else self.columns
             return
-        array = np.asarray(array)
+        array = host(array)
         if array.dtype.kind == "c":
             raise TypeError(f"'{name}' is complex; only real matrices are solved")
         if array.dtype.kind not in "fiub":
@@ -70,7 +77,7 @@ def owned(array, overwrite):
     """A copy that the library may write, or the caller's own array."""
     if on_device(array) is not None:
         return array if overwrite else copied(array)
-    array = np.asarray(array)
+    array = host(array)
     if overwrite and array.dtype == np.float64 and array.flags.c_contiguous and array.flags.writeable:
         return array
     if array.dtype.kind == "c":

@@ -53,7 +53,8 @@ _lock = threading.Lock()
 _loaded = None
 _RETURNS = {"terrace_version": ctypes.c_char_p, "terrace_error": ctypes.c_char_p, "terrace_error_position": c_int64,
             "terrace_close": None, "terrace_free": None, "terrace_cg_free": None, "terrace_band_factor_free": None,
-            "terrace_band_factor_columns": c_void_p, "terrace_dense_factor_free": None, "terrace_hdf5_close": None}
+            "terrace_band_factor_columns": c_void_p, "terrace_dense_factor_free": None, "terrace_hdf5_close": None,
+            "terrace_release_memory": None}
 
 
 def library():
@@ -165,6 +166,10 @@ class Context:
     @property
     def size(self):
         return 1 if self.comm is None else self.comm.Get_size()
+
+    def release_memory(self):
+        """Gives back what this process keeps on host and devices for calls to come. Not collective."""
+        self._lib.terrace_release_memory(self._handle)
 
     def close(self):
         """Collective; before MPI_Finalize."""

@@ -62,8 +62,8 @@ def save_factor(target, factor, overwrite=False):
 
 
 def load_factor(location, a, *, comm=None):
-    """load_factor("f.h5:/factor", a): the factor of a that save_factor or `terrace dense factor` wrote, for
-    terrace.linalg.lu_solve(). Solutions are held against a."""
+    """load_factor("f.h5:/factor", a): the factor of a that save_factor or `terrace dense factor` wrote, LU's or Cholesky's, for
+    terrace.linalg.lu_solve() or cho_solve(). Solutions are held against a."""
     from . import linalg
     matrix = Reals(a, "a")
 
@@ -72,4 +72,4 @@ def load_factor(location, a, *, comm=None):
         n, first, count = sizes
         context.call("terrace_hdf5_read_factor", str(location).encode(), n, first, count, matrix.p, _int64(matrix.ld), handle, report)
         return sizes
-    return linalg._made(linalg.LuFactor, comm, make)
+    return linalg._made(linalg.DenseFactor, comm, make)

@@ -191,15 +191,19 @@ def solve(a, b, lower=False, overwrite_a=False, overwrite_b=False, check_finite=
         return x
 
 
-class LuFactor(_Factor):
-    """L and U of a matrix, kept where they were made: lu_factor() and io.load_factor() make one, lu_solve(factor, b) or
-    factor.solve(b) solves."""
+class DenseFactor(_Factor):
+    """A factor of a dense matrix, kept where it was made. lu_factor(), cho_factor() and io.load_factor() make one; lu_solve(factor, b),
+    cho_solve((factor, lower), b) or factor.solve(b) solves."""
 
     def __init__(self, context, owner, make):
         super().__init__(context, owner, "dense")
         self.n, self._first, self._count = make(context, ctypes.byref(self._handle), ctypes.byref(self._report))
         self.n = self.n.value
-        warn(self._report)
+
+    @property
+    def method(self):
+        """"lu" or "cholesky"."""
+        return "cholesky" if self._context._lib.terrace_dense_factor_is_cholesky(self._handle) else "lu"
 
     def solve(self, b, overwrite_b=False, check_finite=True):
         """x with a x = b."""
@@ -216,23 +220,62 @@ class LuFactor(_Factor):
         return self._report.reciprocal_condition
 
 
-def lu_factor(a, overwrite_a=False, check_finite=True, *, comm=None):
-    """L and U with partial pivoting, for lu_solve(). This is an object, terrace.linalg.LuFactor, and not SciPy's pair (lu, piv): the
+def _dense_factor(matrix, comm, assumed):
+    def make(context, handle, report):
+        sizes = _square(context, matrix)
+        context.call("terrace_dense_factor_make_assuming", assumed, *sizes, matrix.p, _int64(matrix.ld), handle, report)
+        return sizes
+    return _made(DenseFactor, comm, make)
+
+
+def lu_factor(a, overwrite_a=False, check_finite=True, *, assume_a=None, comm=None):
+    """L and U with partial pivoting, for lu_solve(). This is an object, terrace.linalg.DenseFactor, and not SciPy's pair (lu, piv): the
     factors stay where they were made, over the ranks and devices. Raises numpy.linalg.LinAlgError where a is singular (SciPy warns).
+    assume_a as solve() has it: with "pos" the factor is Cholesky's where that holds, else LU's, with a warning; factor.method says it.
     With comm= close() it on all ranks."""
     matrix = Reals(a, "a")
     _finite(check_finite, matrix.array)
+    factor = _dense_factor(matrix, comm, _assumed(assume_a, False, False))
+    warn(factor._report)
+    return factor
 
-    def make(context, handle, report):
-        sizes = _square(context, matrix)
-        context.call("terrace_dense_factor_make", *sizes, matrix.p, _int64(matrix.ld), handle, report)
-        return sizes
-    return _made(LuFactor, comm, make)
+
+def _mirrored(context, a, lower):
+    """The symmetric matrix of one triangle; of several ranks' rows, and of a device's, both triangles must be there."""
+    if context.size > 1 or not isinstance(a, np.ndarray) or a.ndim != 2 or np.array_equal(a, a.T):
+        return a
+    half = np.tril(a) if lower else np.triu(a)
+    return half + (np.tril(a, -1) if lower else np.triu(a, 1)).T
+
+
+def cho_factor(a, lower=False, overwrite_a=False, check_finite=True, *, comm=None):
+    """(factor, lower), for cho_solve(). The factor is an object, terrace.linalg.DenseFactor, and stays where it was made. Of an array of
+    the host on one rank the triangle that `lower` names is read; with comm=, and of a device, both. Raises numpy.linalg.LinAlgError
+    where a is not positive definite, or, with both triangles, not symmetric; lu_factor(a, assume_a="pos") goes on by LU there."""
+    given = Reals(a, "a")
+    _finite(check_finite, given.array)
+    with using(comm) as context:
+        matrix = given if given.device is not None else Reals(_mirrored(context, given.array, lower), "a")
+    factor = _dense_factor(matrix, comm, 1)
+    if factor.n and factor.method != "cholesky":
+        why = factor._report.warning.decode().split("; LU goes on")[0]
+        factor.close()
+        raise np.linalg.LinAlgError(why)
+    warn(factor._report)
+    return factor, lower
+
+
+def cho_solve(c_and_lower, b, overwrite_b=False, check_finite=True):
+    """x with a x = b; c_and_lower: what cho_factor(a) gave."""
+    factor = c_and_lower[0] if isinstance(c_and_lower, tuple) else c_and_lower
+    if not isinstance(factor, DenseFactor):
+        raise TypeError("cho_solve takes what terrace.linalg.cho_factor gave; a pair (c, lower) of arrays is for scipy.linalg.cho_solve")
+    return factor.solve(b, overwrite_b, check_finite)
 
 
 def lu_solve(lu_and_piv, b, trans=0, overwrite_b=False, check_finite=True):
     """x with a x = b; lu_and_piv: what lu_factor(a) gave. trans other than 0, the transposed matrix, is refused."""
-    if not isinstance(lu_and_piv, LuFactor):
+    if not isinstance(lu_and_piv, DenseFactor):
         raise TypeError("lu_solve takes what terrace.linalg.lu_factor gave; a pair (lu, piv) is for scipy.linalg.lu_solve")
     if trans != 0:
         raise NotImplementedError(f"trans={trans}: systems with the transposed matrix are not solved; use lu_factor(a.T)")
