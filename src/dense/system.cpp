@@ -23,6 +23,16 @@ double DensePlan::flops() const {
   return order * order * (order * (lu ? 2.0 / 3 : 1.0) + 2 * double(rhs));
 }
 
+Index DensePlan::host_bytes() const {
+  return mixed ? refine_bytes(n, rows.slots(0), right) : 0;
+}
+
+template <class B>
+void keep_doubles(EliminationPlan& plan) {
+  keep_lower<B>(plan, true);
+  plan.bytes += 8 * plan.rows.slots(0) * plan.n;
+}
+
 template <class B>
 DensePlan plan_dense(int ranks, Index n, const DenseRequest& o) {
   DensePlan plan;
@@ -46,12 +56,17 @@ DensePlan plan_dense(int ranks, Index n, const DenseRequest& o) {
                   "LU has FP64 only; --precision emulated; leave it out, or use --method "
                   "gauss-jordan");
   plan.method = lu ? "lu" : "gauss-jordan";
-  plan.probes = n > 0 && !o.inverse ? condition_probes : 0;
+  if (o.mixed && (!lu || o.factor || o.stored || o.guard))
+    fail_together(Exit::usage,
+                  "mixed precision is for solutions by LU, without --guard; --precision mixed; leave "
+                  "it out");
+  plan.mixed = o.mixed;
+  plan.probes = n > 0 && !o.inverse && o.condition ? condition_probes : 0;
   static_cast<EliminationPlan&>(plan) =
       plan_elimination<B>(ranks, n, plan.rhs + plan.probes + (o.guard ? 1 : 0), o.inverse, o.block,
                           o.pivoting, o.emulated, lu, o.room);
-  plan.keep = o.factor;
-  if (o.factor) plan.bytes += 8 * plan.block * plan.columns;
+  if (o.factor) keep_lower<B>(plan, false);
+  if (o.mixed) keep_doubles<B>(plan);
   plan.guard = o.guard;
   if (o.exact_check) plan.bytes += exact_check_bytes(n, plan.rows.slots(0));
   // Measured on one and two H200: even at n = 12,000.
@@ -144,7 +159,7 @@ void DenseSystem<B>::put_probes() {
 /// A for the check, where all that this asks of it are products.
 template <class B>
 void DenseSystem<B>::keep_matrix() {
-  if (plan_.guard || textbook_ ||
+  if (plan_.guard || textbook_ || plan_.mixed ||
       (plan_.inverse && (plan_.exact_check || is_checked_exactly(plan_.n))))
     return;
   const InverseRows<B> to = held();
@@ -221,6 +236,10 @@ void DenseSystem<B>::read() {
     textbook_.emplace(context_, plan_textbook(plan_.n, plan_.launch));
   else if (!jordan_)
     jordan_.emplace(context_, plan_);
+  if (plan_.mixed && doubles_.size() == 0)
+    doubles_ = collectively(context_.control, [&] {
+      return Buffer<double, B>(plan_.rows.slots(context_.rank()) * plan_.n);
+    });
   if (stored_) return read_stored();
   load(0, plan_.n, a_);
   keep_matrix();
@@ -257,8 +276,75 @@ EliminationOutcome DenseSystem<B>::solve(Progress& progress) {
     found.determinant_sign = stored_->determinant_sign;
     return found;
   }
+  if (plan_.mixed) return solve_mixed(progress);
   EliminationOutcome found =
       textbook_ ? textbook_->run(progress) : jordan_->run_guarded(progress, [this] { read(); });
+  if (found.good() && !settles()) found.overflow = true;
+  found.log_abs_determinant = powers_.log_determinant(found.log_abs_determinant);
+  return found;
+}
+
+/// The columns right of A from those of the factor's solution; `b`: this rank's rows of theirs. The
+/// probes of the condition are FP64's only where the factor's condition may be another one.
+template <class B>
+Refinement DenseSystem<B>::refine(const std::vector<double>& b) {
+  const InverseRows<B> to = held();
+  Refiner<B> refiner(context_, *jordan_, doubles_.view(), norm_a_);
+  std::vector<double> all(std::size_t(to.slots * plan_.right));  // solutions, as the slots have them
+  stored(plan_.n, plan_.right)(0, to.slots, all.data());
+  const auto refined = [&](Index first, Index count) {
+    std::vector<double> x(std::size_t(plan_.n * count), 0.0), own(std::size_t(to.slots * count));
+    for (Index s = 0; s < to.slots; ++s) {
+      std::copy_n(all.begin() + s * plan_.right + first, count,
+                  x.begin() + to.destination[std::size_t(s)] * count);
+      std::copy_n(b.begin() + s * plan_.right + first, count, own.begin() + s * count);
+    }
+    context_.control.reduce(x, Reduce::sum);
+    Refinement found = refiner.refine(count, own, x);
+    for (Index s = 0; s < to.slots; ++s)
+      std::copy_n(x.begin() + to.destination[std::size_t(s)] * count, count,
+                  all.begin() + s * plan_.right + first);
+    return found;
+  };
+  Refinement found = refined(0, plan_.rhs);
+  if (found.converged && found.krylov > 0 && plan_.probes > 0) {
+    const Refinement of_probes = refined(plan_.rhs, plan_.probes);
+    if (!of_probes.converged) found.converged = false, found.why = of_probes.why;
+    found.krylov += of_probes.krylov;
+  }
+  if (to.slots > 0)
+    copy_rows<double>(context_.ahead, to.data.data + plan_.n, to.ld, all.data(), plan_.right,
+                      plan_.right, to.slots);
+  context_.ahead.synchronize();
+  return found;
+}
+
+template <class B>
+EliminationOutcome DenseSystem<B>::solve_mixed(Progress& progress) {
+  const InverseRows<B> to = held();
+  const auto copy_matrix = [&](double* out, Index ld, const double* from, Index from_ld) {
+    if (to.slots > 0) copy_rows<double>(context_.ahead, out, ld, from, from_ld, plan_.n, to.slots);
+    context_.ahead.synchronize();
+  };
+  std::vector<double> b(std::size_t(to.slots * plan_.right));
+  stored(plan_.n, plan_.right)(0, to.slots, b.data());
+  copy_matrix(doubles_.data(), plan_.n, to.data.data, to.ld);
+  EliminationOutcome found = jordan_->run(progress);
+  refinement_ = {};
+  if (found.good())
+    refinement_ = refine(b);
+  else
+    refinement_.why = found.overflow ? "a number is not finite" : "a pivot is zero";
+  if (!refinement_.converged) {
+    copy_matrix(to.data.data, to.ld, doubles_.data(), plan_.n);
+    if (to.slots > 0)
+      copy_rows<double>(context_.ahead, to.data.data + plan_.n, to.ld, b.data(), plan_.right,
+                        plan_.right, to.slots);
+    context_.ahead.synchronize();
+    jordan_->set_low(false);
+    found = jordan_->run(progress);
+    jordan_->set_low(true);
+  }
   if (found.good() && !settles()) found.overflow = true;
   found.log_abs_determinant = powers_.log_determinant(found.log_abs_determinant);
   return found;
@@ -370,6 +456,7 @@ RowSource DenseSystem<B>::rows() const {
 
 #define TERRACE_INSTANTIATE(B)                                       \
   template DensePlan plan_dense<B>(int, Index, const DenseRequest&); \
+  template void keep_doubles<B>(EliminationPlan&);                   \
   template class DenseSystem<B>;
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
