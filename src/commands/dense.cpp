@@ -292,8 +292,9 @@ void solve(Run& run, const DenseOptions& options) {
   require_square(a);
   require_rows(a, b);
   if (!options.factor.empty() && run.options.precision == "mixed")
-    fail_together(Exit::usage,
-                  "a stored factor is FP64's; --precision mixed with --factor; leave one of them out");
+    fail_together(
+        Exit::usage,
+        "a stored factor is FP64's; --precision mixed with --factor; leave one of them out");
   if (options.factor.empty()) {
     if (!done_by_cholesky(run, a, &b, options)) run_dense(run, a, &b, options);
     return;
@@ -333,11 +334,11 @@ void add_commands(CLI::App& app, Selected& selected) {
            "--method=gauss-jordan,textbook --check=auto,none,exact", verify_inverse},
           invert);
   add_launch_options(*inverse, options->grid, options->threads);
-  CLI::App* solution = add({"solve", "Solution of A X = B by LU, Cholesky or Gauss-Jordan",
-                            "terrace dense solve dense.h5:/A --rhs :/b -o x.h5",
-                            "--precision=fp64,emulated,mixed --method=lu,cholesky,gauss-jordan,cramer",
-             verify_solution},
-                           solve);
+  CLI::App* solution = add(
+      {"solve", "Solution of A X = B by LU, Cholesky or Gauss-Jordan",
+       "terrace dense solve dense.h5:/A --rhs :/b -o x.h5",
+       "--precision=fp64,emulated,mixed --method=lu,cholesky,gauss-jordan,cramer", verify_solution},
+      solve);
   solution->add_option("--rhs", options->rhs, "Right-hand sides: FILE.h5[:/path] or :/path")
       ->required();
   solution->add_option("--factor", options->factor,

@@ -55,8 +55,7 @@ RowElimination<B>::RowElimination(Context<B>& context, const EliminationPlan& pl
     if (plan.emulated)
       integers_ =
           Buffer<std::byte, B>(emulated::workspace_bytes(B{}, shape_of_products(plan, most)));
-    if (plan.low)
-      integers_ = Buffer<std::byte, B>(low_bytes(B{}, most, plan.columns, plan.block));
+    if (plan.low) integers_ = Buffer<std::byte, B>(low_bytes(B{}, most, plan.columns, plan.block));
     global_row_ = Buffer<Index, B>(slots_);
     column_of_ = Buffer<Index, B>(slots_);
     pivots_ = Buffer<Index, B>(block);

@@ -30,7 +30,8 @@ double product(const double* x, const double* y, Index count) {
 /// Some columns of rows of `width` numbers, and back.
 std::vector<double> columns_of(const std::vector<double>& rows, Index width,
                                const std::vector<Index>& columns) {
-  const Index count = Index(columns.size()), height = Index(rows.size()) / std::max<Index>(1, width);
+  const Index count = Index(columns.size()),
+              height = Index(rows.size()) / std::max<Index>(1, width);
   std::vector<double> out(std::size_t(height * count));
   for (Index i = 0; i < height; ++i)
     for (Index c = 0; c < count; ++c)
@@ -39,7 +40,8 @@ std::vector<double> columns_of(const std::vector<double>& rows, Index width,
 }
 void put_columns(const std::vector<double>& some, Index width, const std::vector<Index>& columns,
                  std::vector<double>& rows) {
-  const Index count = Index(columns.size()), height = Index(rows.size()) / std::max<Index>(1, width);
+  const Index count = Index(columns.size()),
+              height = Index(rows.size()) / std::max<Index>(1, width);
   for (Index i = 0; i < height; ++i)
     for (Index c = 0; c < count; ++c)
       rows[std::size_t(i * width + columns[std::size_t(c)])] = some[std::size_t(i * count + c)];
@@ -52,8 +54,8 @@ void put_columns(const std::vector<double>& some, Index width, const std::vector
 template <class B>
 struct Refiner<B>::Krylov {
   Index columns, slots, most, steps = 0;
-  std::vector<Values> v;              // orthonormal: column c of vector k from c slots on
-  std::vector<Values> h;              // of column c, most + 1 numbers a step
+  std::vector<Values> v;                // orthonormal: column c of vector k from c slots on
+  std::vector<Values> h;                // of column c, most + 1 numbers a step
   std::vector<Values> cosine, sine, g;  // rotations; the right-hand side under them
   Krylov(Index columns, Index slots, Index most)
       : columns(columns),
@@ -129,7 +131,8 @@ struct Refiner<B>::Krylov {
         const double d = r[std::size_t(k * (most + 1) + k)];
         y[std::size_t(k)] = d != 0 ? y[std::size_t(k)] / d : 0;
         const double* const vector = v[std::size_t(k)].data() + c * slots;
-        for (Index i = 0; i < slots; ++i) u[std::size_t(c * slots + i)] += y[std::size_t(k)] * vector[i];
+        for (Index i = 0; i < slots; ++i)
+          u[std::size_t(c * slots + i)] += y[std::size_t(k)] * vector[i];
       }
     }
     return u;
@@ -215,8 +218,8 @@ void Refiner<B>::orthogonalize(Krylov& k, Values& w) {
     Values sums(std::size_t(count * k.columns));
     parallel_for(k.columns, [&](Index c) {
       for (Index j = 0; j < count; ++j)
-        sums[std::size_t(c * count + j)] = product(k.v[std::size_t(j)].data() + c * slots_,
-                                                   w.data() + c * slots_, slots_);
+        sums[std::size_t(c * count + j)] =
+            product(k.v[std::size_t(j)].data() + c * slots_, w.data() + c * slots_, slots_);
     });
     context_.control.reduce(sums, Reduce::sum);
     parallel_for(k.columns, [&](Index c) {
@@ -273,7 +276,8 @@ void Refiner<B>::refine_group(Index columns, const Values& b, Values& x, const R
     r = residual(columns, b, x, error);
     const double now = *std::max_element(error.begin(), error.end());
     if (now > good && !(now <= worst / 2))
-      return void(found.why = fmt::format("the residual stopped falling after {} steps of GMRES", done));
+      return void(found.why =
+                      fmt::format("the residual stopped falling after {} steps of GMRES", done));
     worst = now;
   }
 }

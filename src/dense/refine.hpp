@@ -20,10 +20,10 @@
 namespace terrace::dense {
 
 struct RefineLimits {
-  Index steps = 20;     ///< of plain refinement
-  Index krylov = 100;   ///< of GMRES, for a group of columns
-  Index restart = 40;   ///< after so many steps
-  Index group = 16;     ///< columns in lock step
+  Index steps = 20;    ///< of plain refinement
+  Index krylov = 100;  ///< of GMRES, for a group of columns
+  Index restart = 40;  ///< after so many steps
+  Index group = 16;    ///< columns in lock step
 };
 
 /// Residuals in units of eps ||A|| ||x||, eps = 2^-53, that are good.

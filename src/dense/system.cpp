@@ -23,9 +23,7 @@ double DensePlan::flops() const {
   return order * order * (order * (lu ? 2.0 / 3 : 1.0) + 2 * double(rhs));
 }
 
-Index DensePlan::host_bytes() const {
-  return mixed ? refine_bytes(n, rows.slots(0), right) : 0;
-}
+Index DensePlan::host_bytes() const { return mixed ? refine_bytes(n, rows.slots(0), right) : 0; }
 
 template <class B>
 void keep_doubles(EliminationPlan& plan) {
@@ -57,9 +55,14 @@ DensePlan plan_dense(int ranks, Index n, const DenseRequest& o) {
                   "gauss-jordan");
   plan.method = lu ? "lu" : "gauss-jordan";
   if (o.mixed && (!lu || o.factor || o.stored || o.guard))
+    fail_together(
+        Exit::usage,
+        "mixed precision is for solutions by LU, without --guard; --precision mixed; leave "
+        "it out");
+  if (o.mixed && !emulated::available(B{}))
     fail_together(Exit::usage,
-                  "mixed precision is for solutions by LU, without --guard; --precision mixed; leave "
-                  "it out");
+                  "mixed precision needs a GPU of compute capability 9.0, or --backend cpu; "
+                  "--precision mixed; leave the option out");
   plan.mixed = o.mixed;
   plan.probes = n > 0 && !o.inverse && o.condition ? condition_probes : 0;
   static_cast<EliminationPlan&>(plan) =
@@ -290,7 +293,8 @@ template <class B>
 Refinement DenseSystem<B>::refine(const std::vector<double>& b) {
   const InverseRows<B> to = held();
   Refiner<B> refiner(context_, *jordan_, doubles_.view(), norm_a_);
-  std::vector<double> all(std::size_t(to.slots * plan_.right));  // solutions, as the slots have them
+  std::vector<double> all(
+      std::size_t(to.slots * plan_.right));  // solutions, as the slots have them
   stored(plan_.n, plan_.right)(0, to.slots, all.data());
   const auto refined = [&](Index first, Index count) {
     std::vector<double> x(std::size_t(plan_.n * count), 0.0), own(std::size_t(to.slots * count));

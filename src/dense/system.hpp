@@ -33,10 +33,10 @@ struct DenseRequest {
   Index block = 0;
   std::string pivoting = "auto";
   bool emulated = false, guard = false;
-  bool mixed = false;      ///< of LU's solution: in low precision, refined; src/dense/refine.hpp
-  bool condition = true;   ///< reciprocal_condition() is asked for, of a solution
-  bool exact_check = false;     ///< of an inverse of any order
-  Word seed = 1;                ///< of the vectors of a check that is not exact
+  bool mixed = false;        ///< of LU's solution: in low precision, refined; src/dense/refine.hpp
+  bool condition = true;     ///< reciprocal_condition() is asked for, of a solution
+  bool exact_check = false;  ///< of an inverse of any order
+  Word seed = 1;             ///< of the vectors of a check that is not exact
   Index grid = 0, threads = 0;  ///< of the textbook's launches; 0: not given
 };
 

@@ -177,8 +177,8 @@ TERRACE_INLINE void rows_body(const RoundRows& p) {
       inverse[r] = 1 / scale;
     }
     for (Index k = 0; k < p.depth; ++k)
-      *reinterpret_cast<Half*>(out + k * L) = __builtin_convertvector(
-          *reinterpret_cast<const Doubles*>(in + k * L) * inverse, Half);
+      *reinterpret_cast<Half*>(out + k * L) =
+          __builtin_convertvector(*reinterpret_cast<const Doubles*>(in + k * L) * inverse, Half);
   }
 }
 
