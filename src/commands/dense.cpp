@@ -291,10 +291,6 @@ void solve(Run& run, const DenseOptions& options) {
       noted(run, "rhs", io::open_dense(run.control, rhs, io::Wanted::vectors(a.rows())));
   require_square(a);
   require_rows(a, b);
-  if (!options.factor.empty() && run.options.precision == "mixed")
-    fail_together(
-        Exit::usage,
-        "a stored factor is FP64's; --precision mixed with --factor; leave one of them out");
   if (options.factor.empty()) {
     if (!done_by_cholesky(run, a, &b, options)) run_dense(run, a, &b, options);
     return;

@@ -158,19 +158,31 @@ void subtract_product_of(const Stream<Cpu>& stream, const Rows<Cpu>& rows, const
                          Index from, Index right, View<const double, Cpu> x, Index ldx,
                          View<double, Cpu> y) {
   if (rows.slots == 0 || right == 0) return;
-  load_panel(stream, rows, panel, false);
   stream.run([=] {
-    std::fill_n(pivot_flags(rows, panel), rows.slots, 0.0);
     const PackedRows packed = packed_rows(panel, rows.columns - from, from, false, y.data);
     for (Index first = 0, step = sliver_columns(); first < packed.length; first += step) {
       const Index width = std::min(step, packed.length - first);
       for (Index t = 0; t < packed.depth; ++t)
         copy_doubles(y.data + first * packed.depth + t * width, x.data + t * ldx + first, width);
     }
+    // Each sliver of A is multiplied by while it is in the first cache.
+    const Slivers n = slivers_of(panel);
+    const Index lane = lanes();
+    parallel_ranges(
+        slivers(rows.slots), piece_rows(panel.width, 64) / lane, [&](Index begin, Index end) {
+          for (Index s = begin; s < end; ++s) {
+            // In a piece's own part of N, which stays where it is.
+            const Index first = s * lane, last = std::min(rows.slots, first + lane);
+            const Slivers here{n.x + begin * n.stride, 0};
+            load_strip({here, last - first, panel.width, nullptr, nullptr},
+                       rows.a.data + first * rows.ld + panel.first, rows.ld, 0, last - first);
+            Product product{here,    packed, rows.a.data + first * rows.ld + from,
+                            rows.ld, 0,      last - first,
+                            0,       right};
+            subtract_product(product);
+          }
+        });
   });
-  Panel<Cpu> all = panel;
-  all.skip = 0;
-  update<Cpu>(stream, rows, all, y, from, from, from + right);
 }
 
 }  // namespace terrace::dense
