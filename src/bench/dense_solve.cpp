@@ -47,7 +47,8 @@ DenseRival<B> rival_solver(Context<B>& context, Index n, Index right, Word seed,
 
 }  // namespace
 
-/// Ours with --precision mixed: the copy of A, the factor in low precision and the refinement.
+/// Ours with --precision mixed: the factor in low precision and the refinement. The copy of A that
+/// the residuals are from is made before, as A is.
 template <class B>
 void bench_mixed(Run& run, Context<B>& context, const DenseBenchOptions& options, Index n,
                  BenchRun what) {

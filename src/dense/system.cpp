@@ -264,6 +264,9 @@ void DenseSystem<B>::read() {
   if (kept_.holds() && scales(powers_.a) && rows.slots > 0)
     scale(rows.slots, kept_.doubles(), plan_.n, powers_.a);
   scale(plan_.n, powers_.b);
+  if (plan_.mixed && rows.slots > 0)
+    copy_rows<double>(context_.ahead, doubles_.data(), plan_.n, rows.data.data, rows.ld, plan_.n,
+                      rows.slots);
   if (!plan_.inverse) put_probes();
   const auto [one, infinity] = norms_of_rows<B>(context_, rows.slots, plan_.n, rows.data, rows.ld);
   norm_a_ = plan_.inverse ? one : infinity;
@@ -326,13 +329,8 @@ Refinement DenseSystem<B>::refine(const std::vector<double>& b) {
 template <class B>
 EliminationOutcome DenseSystem<B>::solve_mixed(Progress& progress) {
   const InverseRows<B> to = held();
-  const auto copy_matrix = [&](double* out, Index ld, const double* from, Index from_ld) {
-    if (to.slots > 0) copy_rows<double>(context_.ahead, out, ld, from, from_ld, plan_.n, to.slots);
-    context_.ahead.synchronize();
-  };
   std::vector<double> b(std::size_t(to.slots * plan_.right));
   stored(plan_.n, plan_.right)(0, to.slots, b.data());
-  copy_matrix(doubles_.data(), plan_.n, to.data.data, to.ld);
   EliminationOutcome found = jordan_->run(progress);
   refinement_ = {};
   if (found.good())
@@ -340,10 +338,12 @@ EliminationOutcome DenseSystem<B>::solve_mixed(Progress& progress) {
   else
     refinement_.why = found.overflow ? "a number is not finite" : "a pivot is zero";
   if (!refinement_.converged) {
-    copy_matrix(to.data.data, to.ld, doubles_.data(), plan_.n);
-    if (to.slots > 0)
+    if (to.slots > 0) {
+      copy_rows<double>(context_.ahead, to.data.data, to.ld, doubles_.data(), plan_.n, plan_.n,
+                        to.slots);
       copy_rows<double>(context_.ahead, to.data.data + plan_.n, to.ld, b.data(), plan_.right,
                         plan_.right, to.slots);
+    }
     context_.ahead.synchronize();
     jordan_->set_low(false);
     found = jordan_->run(progress);

@@ -29,7 +29,7 @@ def backward(a, x, b):
 
 
 def limit(n):
-    return max(4, n**0.5 / 4)
+    return max(4, n**0.5 / 2)
 
 
 def randsvd(n, condition, mode=3):
