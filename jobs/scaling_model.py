@@ -179,7 +179,7 @@ def design(problem, binds):
     return {"panels": "a wide panel in one launch of a cluster (0.12 us per pivot)" if problem.family == "GF(2)" else
             "narrower panels; a tree, or one rank by turns (1.6 us per column), in place of a final that grows with the ranks",
             "sharing": "pivot rows in strips beside the update; blocks in two dimensions: n b / sqrt(P) numbers for each rank, not n b",
-            "updates": "wider panels: the default is measured on four GPUs at most"}[binds]
+            "updates": "wider panels, once their chain is shorter"}[binds]
 
 
 def figure(seconds):

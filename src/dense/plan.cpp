@@ -12,6 +12,9 @@ namespace terrace::dense {
 
 namespace {
 
+/// GPUs; widths for more come from the model (jobs/results/scaling.md).
+constexpr int most_measured = 4;
+
 template <class B>
 Index default_block(Index n, int ranks, bool emulated, bool lu) {
   if constexpr (std::is_same_v<B, Cpu>)
@@ -26,7 +29,10 @@ Index default_block(Index n, int ranks, bool emulated, bool lu) {
            : n <= 24576 ? 1024
            : n <= 49152 ? 1536
                         : 2048;
-  return n <= 1024 ? 64 : n <= 10240 ? 128 : n <= 24576 ? 256 : 1024;
+  const Index block = n <= 1024 ? 64 : n <= 10240 ? 128 : n <= 24576 ? 256 : 1024;
+  if (ranks <= most_measured) return block;
+  const Index share = n / ranks;  // a rank's update no longer hides the panel
+  return std::min<Index>(block, share < 1536 ? 128 : share < 8192 ? 256 : block);
 }
 
 }  // namespace
@@ -49,7 +55,10 @@ EliminationPlan plan_elimination(int ranks, Index n, Index right, bool inverse, 
   plan.room = std::max(right, room);
   plan.inverse = inverse;
   plan.lu = lu;
-  plan.why_block = block > 0 ? "asked for" : "fastest of the widths measured at this order";
+  plan.why_block = block > 0 ? "asked for"
+                   : !std::is_same_v<B, Cpu> && ranks > most_measured
+                       ? "fastest by the model for more GPUs than were measured"
+                       : "fastest of the widths measured at this order";
   plan.block =
       std::min(block > 0 ? block : default_block<B>(n, ranks, emulated, lu), std::max<Index>(1, n));
   const bool host = std::is_same_v<B, Cpu>;

@@ -26,9 +26,11 @@ const TableShape* find_shape(const std::vector<TableShape>& shapes, const TableS
   return nullptr;
 }
 
-/// Measured on one, two and four H200: wider panels pay where each rank's update hides them.
+/// Measured on one, two and four H200: wider panels pay where each rank's update hides them. More
+/// GPUs work as four do, by the model (jobs/results/scaling.md).
 Index default_columns(const Context<Cpu>&, bool, Index) { return 256; }
-[[maybe_unused]] Index default_columns(const Context<Cuda>&, bool tables, Index share) {
+[[maybe_unused]] Index default_columns(const Context<Cuda>& context, bool tables, Index most_rank) {
+  const Index share = most_rank / std::min(context.size(), 4);
   return tables || !has_bit_tensor_cores() || share < 24576 ? 512 : share < 65536 ? 2048 : 4096;
 }
 
@@ -142,7 +144,7 @@ PanelPlan plan_panels(const Context<B>& context, const PanelWish& o, Index most_
   }
   plan.columns = measured_columns(narrow ? measured.table_panels : measured.panels, share, most);
   plan.measured = plan.columns > 0;
-  if (!plan.measured) plan.columns = std::min(most, default_columns(context, narrow, share));
+  if (!plan.measured) plan.columns = std::min(most, default_columns(context, narrow, most_rank));
   return plan;
 }
 
