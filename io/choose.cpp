@@ -117,9 +117,10 @@ std::vector<const Object*> pointers_to(const std::vector<Object>& objects) {
 
 /// Of several that fit, the only one with the name that others give it too.
 const Object* preferred(const std::vector<const Object*>& candidates, Role role) {
-  const std::vector<std::string> names = role == Role::matrix ? std::vector<std::string>{"/A"}
-                                         : role == Role::start
-                                             ? std::vector<std::string>{"/x"}
+  const std::vector<std::string> names = role == Role::matrix  ? std::vector<std::string>{"/A"}
+                                         : role == Role::start ? std::vector<std::string>{"/x"}
+                                         : role == Role::near_null_space
+                                             ? std::vector<std::string>{"/V"}
                                              : std::vector<std::string>{"/b", "/B", "/x"};
   for (const std::string& name : names) {
     const Object* found = nullptr;

@@ -26,7 +26,7 @@ using Sink = std::function<void(Index position, Index count, const T* data)>;
 
 /// What an input without a path may be: a matrix is 2-D where the file has a 2-D dataset. Of several
 /// that fit, a matrix is the one named A, a right-hand side b, a start x.
-enum class Role { matrix, right_hand_side, start };
+enum class Role { matrix, right_hand_side, start, near_null_space };
 
 /// What is looked for: the role, and what an object without a path must have to be a candidate.
 struct Wanted {

@@ -9,8 +9,8 @@
 #include <cstring>
 #include <utility>
 
-#include "distrib/agree.hpp"
 #include "io/unfinished.hpp"
+#include "kernels/base/error.hpp"
 #include "kernels/base/size_text.hpp"
 
 namespace terrace::io {
@@ -28,9 +28,9 @@ ScratchFile::ScratchFile(const std::string& folder, Index bytes) : folder_(folde
       reserve_space("/proc/self/fd/" + std::to_string(file_), 0, bytes, promised);
   if (shortage.empty()) return;
   close(std::exchange(file_, -1));
-  fail_together(Exit::resources, fmt::format("no room for a scratch file of {}: {}; {}; name a "
-                                             "folder with more space with --scratch-dir",
-                                             size_text(bytes), shortage, folder));
+  throw Error(Exit::resources, fmt::format("no room for a scratch file of {}: {}; {}; name a "
+                                           "folder with more space with --scratch-dir",
+                                           size_text(bytes), shortage, folder));
 }
 ScratchFile::ScratchFile(ScratchFile&& other) noexcept
     : folder_(std::move(other.folder_)), file_(std::exchange(other.file_, -1)) {}
@@ -44,10 +44,10 @@ ScratchFile::~ScratchFile() {
 }
 
 void ScratchFile::failed(const char* what, Index bytes, int error) const {
-  fail_together(Exit::resources,
-                fmt::format("a scratch file cannot be {} ({}): {}; {}; name another folder "
-                            "with --scratch-dir",
-                            what, size_text(bytes), std::strerror(error), folder_));
+  throw Error(Exit::resources,
+              fmt::format("a scratch file cannot be {} ({}): {}; {}; name another folder "
+                          "with --scratch-dir",
+                          what, size_text(bytes), std::strerror(error), folder_));
 }
 
 void ScratchFile::write(Index at, const void* data, Index bytes) const {

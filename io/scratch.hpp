@@ -7,8 +7,7 @@
 namespace terrace::io {
 
 /// `bytes` bytes in `folder`, kept free by the disk where it can promise that; gone with this
-/// object. For programs of one rank: failures are agreed Errors, Exit::resources, with the folder
-/// and the sizes.
+/// object. Failures are Errors of this rank, Exit::resources, with the folder and the sizes.
 class ScratchFile {
  public:
   ScratchFile() = default;

@@ -57,6 +57,14 @@ void band_low_diagonal(const Stream<Cpu>&, BandShape, View<const Word, Cpu> low,
 void band_low_diagonal(const Stream<Cuda>&, BandShape, View<const Word, Cuda> low,
                        View<double, Cuda> out);
 
+/// out (t x t row-major, t = padded() - 64 first) := S^-1 L in the rows and columns of tile columns
+/// `first` .. of the factor L, zero above the diagonal: out out^T is what the elimination of the
+/// columns before leaves of A + shift diag(A) there.
+void band_low_tail(const Stream<Cpu>&, BandShape, View<const Word, Cpu> low,
+                   View<const double, Cpu> scale, Index first, View<double, Cpu> out);
+void band_low_tail(const Stream<Cuda>&, BandShape, View<const Word, Cuda> low,
+                   View<const double, Cuda> scale, Index first, View<double, Cuda> out);
+
 /// z := M^-1 r for nrhs right-hand sides, padded() x nrhs numbers row-major; z may be r. Each
 /// right-hand side is scaled by its own largest entry first, so that any magnitude of r will do.
 /// Rows behind n are zero and stay so. Linear in r up to rounding; the same bits every time.

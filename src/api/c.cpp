@@ -270,6 +270,9 @@ int terrace_cg_solve(terrace_cg_operator* a, int64_t first, int64_t count, int64
       if (given->block > 0) options.block = given->block;
       if (given->degree > 0) options.degree = given->degree;
       options.start_given = given->start_given != 0;
+      if (given->near_columns > 0)
+        options.near_null_space =
+            rows(given->near_null_space, first, count, given->near_columns, given->near_ld);
       if (given->observe)
         options.observe = [given](std::int64_t iteration, double residual) {
           return given->observe(iteration, residual, given->user) != 0;
@@ -283,6 +286,7 @@ int terrace_cg_solve(terrace_cg_operator* a, int64_t first, int64_t count, int64
       results[i].iterations = found[i].iterations;
       results[i].residual = found[i].residual;
       results[i].scaled_residual = found[i].scaled_residual;
+      results[i].setup_seconds = found[i].setup_seconds;
       put_text(found[i].reason, results[i].reason, sizeof results[i].reason);
     }
   });

@@ -121,9 +121,13 @@ CgHooks hooks_of(Context::Inside& ranks, const Options& options) {
 }
 
 /// What each column came to, for the caller.
-Result result_of(const CgResult& r) {
-  return {terrace::cg::converged(r.reason), terrace::cg::to_string(r.reason), r.iterations,
-          r.true_residual, r.scaled_residual};
+Result result_of(const CgResult& r, double setup) {
+  return {terrace::cg::converged(r.reason),
+          terrace::cg::to_string(r.reason),
+          r.iterations,
+          r.true_residual,
+          r.scaled_residual,
+          setup};
 }
 
 template <class B, template <class> class A>
@@ -131,6 +135,7 @@ struct OperatorOn : Operator::Inside {
   Context ranks;
   terrace::Context<B>& context;
   std::unique_ptr<A<B>> a;
+  terrace::cg::CgKept<B, A<B>> kept;  ///< goes before it
   bool one_at_a_time = false, has_diagonal = true;
   bool in_order = true;  ///< of CSR: the caller's entries are the operator's
 
@@ -175,6 +180,7 @@ struct OperatorOn : Operator::Inside {
   void update_by(bool on_device, const Values& values) {
     (void)ranks.inside().template on<B>();  // the device is ours again
     ranks.inside().wait_for_caller(on_device);
+    kept.new_values();
     put_values(context, *a, values);
     if (ranks.inside().options.check) refuse_asymmetry(a->asymmetry(context));
   }
@@ -190,6 +196,8 @@ struct OperatorOn : Operator::Inside {
                     "for each right-hand side");
     CgRequest request = base;
     request.guard = inside.options.guard;
+    const terrace::cg::NearNullSpace vectors = near_null_space(inside, options);
+    if (vectors.columns > 0) request.near_null_space = &vectors;
     if (one_at_a_time) request.at_once = 1;
     if (inside.control.reduce(Index(has_diagonal), Reduce::min) == 0 &&
         (request.jacobi || request.preconditioner == "chebyshev"))
@@ -207,11 +215,32 @@ struct OperatorOn : Operator::Inside {
                               ? solve_there(right, result, request, progress, hooks)
                               : solve_on_host(right, result, nrhs, request, progress, hooks);
     std::vector<Result> results;
-    for (const CgResult& r : solution.results) results.push_back(result_of(r));
+    for (const CgResult& r : solution.results) results.push_back(result_of(r, solution.setup));
     return results;
   }
 
  private:
+  /// The caller's vectors in the operator's rows; none: no columns.
+  terrace::cg::NearNullSpace near_null_space(Context::Inside& inside, const Options& options) {
+    const Local<const double>& given = options.near_null_space;
+    const Control& control = inside.control;
+    const Index columns = control.reduce(given.columns, Reduce::max);
+    if (control.reduce(given.columns, Reduce::min) != columns ||
+        (columns > 0 && options.preconditioner != "amg"))
+      fail_together(Exit::usage,
+                    "a near null-space is for amg, with as many columns on each rank; "
+                    "cg::Options::near_null_space; leave it out, or use amg");
+    terrace::cg::NearNullSpace vectors{columns, {}, "cg::Options::near_null_space"};
+    if (columns == 0) return vectors;
+    Held<const double, B> held(context, n, given, columns, "near_null_space");
+    held.require_finite();
+    const Range own = a->rows();
+    collectively(control, [&] { vectors.values.resize(std::size_t(own.count * columns)); });
+    held.read({&own, 1}, [&](Index position, Index count, const double* data) {
+      std::copy_n(data, count * columns, vectors.values.begin() + position * columns);
+    });
+    return vectors;
+  }
   /// One right-hand side on one rank in memory of the backend.
   [[nodiscard]] bool lies_there(const Held<const double, B>& b, const Held<double, B>& x,
                                 Index nrhs) const {
@@ -231,7 +260,7 @@ struct OperatorOn : Operator::Inside {
     context.ahead.synchronize();
     auto solution = terrace::cg::solve_system(
         context, *a, request, 1, terrace::cg::CgRows<const double>(b.data(), n, true),
-        terrace::cg::CgRows<double>(work.data(), n, true), progress, hooks);
+        terrace::cg::CgRows<double>(work.data(), n, true), progress, hooks, &kept);
     copy(context.ahead, View<double, B>{x.data(), n}, View<const double, B>(work));
     context.ahead.synchronize();
     return solution;
@@ -252,8 +281,8 @@ struct OperatorOn : Operator::Inside {
     };
     b.read({&own, 1}, take(from));
     if (request.x_given) x.read({&own, 1}, take(to));
-    auto solution =
-        terrace::cg::solve_system(context, *a, request, nrhs, std::move(from), to, progress, hooks);
+    auto solution = terrace::cg::solve_system(context, *a, request, nrhs, std::move(from), to,
+                                              progress, hooks, &kept);
     std::vector<Index> places;
     for (Index i = 0; i < own.count; ++i) places.push_back(own.first + i);
     x.write(places, [&](Index position, Index count, double* out) {

@@ -76,8 +76,8 @@ class HostTiles {
 void check_places(Cpu, const BandPlaces& places) { check_all(places, false); }
 void check_places(Cuda, const BandPlaces& places) { check_all(places, true); }
 
-bool adopt_places(const BandPlaces& places, BandRequest& request) {
-  if ((places.diagonal + places.substitution).empty()) return false;
+void adopt_places(const BandPlaces& places, BandRequest& request) {
+  if ((places.diagonal + places.substitution).empty()) return;
   if (request.method.empty() || request.method == "auto") request.method = "tile-columns";
   if (request.method != "tile-columns" && request.method != "streamed")
     fail_together(
@@ -86,7 +86,6 @@ bool adopt_places(const BandPlaces& places, BandRequest& request) {
             "; --diagonal and --substitution; use --method tile-columns or streamed, or "
             "leave them out");
   request.tile_by_tile = request.method == "streamed";
-  return request.tile_by_tile;
 }
 
 PinnedBuffer<double> band_host_diagonal(const BandShape& s) {

@@ -18,8 +18,8 @@ void check_places(Cpu, const BandPlaces& places);
 void check_places(Cuda, const BandPlaces& places);
 
 /// Where places are named the method is tile-columns, or streamed tile column by tile column: any
-/// other one is a usage error. True for the latter.
-bool adopt_places(const BandPlaces& places, BandRequest& request);
+/// other one is a usage error.
+void adopt_places(const BandPlaces& places, BandRequest& request);
 
 /// Room for diagonal blocks on the host: band_cholesky() then factors them there.
 PinnedBuffer<double> band_host_diagonal(const BandShape& shape);

@@ -2,9 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
-#include "kernels/base/random.hpp"
-#include "src/band/determinant.hpp"
 #include "src/band/mixed_group.hpp"
 #include "src/frame/progress.hpp"
 
@@ -78,7 +77,7 @@ bool mixed_factor(Context<B>& c, std::type_identity_t<View<const double, B>> a, 
   const BandShape& s = m.shape;
   m.failure = MixedReason::converged;
   m.shift = 2 * band_low_roundoff(B{});
-  if (s.n == 0) return true;
+  if (order(m) == 0) return true;
   const auto status = [&] {
     Index value = 0;
     download(lane, &value, m.status.view());
@@ -86,13 +85,17 @@ bool mixed_factor(Context<B>& c, std::type_identity_t<View<const double, B>> a, 
     return value;
   };
   for (int raises = 0;; ++raises, m.shift *= 8) {
-    band_low_load(lane, s, a, m.shift, m.scale, m.low, m.status, m.low_scratch);
-    bool good = status() == 0;
-    const bool scaled = good;
-    if (good) {
+    if (m.ends) complete(lane, *m.ends, true);
+    if (s.n > 0) band_low_load(lane, s, a, m.shift, m.scale, m.low, m.status, m.low_scratch);
+    const bool scaled = agreed(c, m, s.n == 0 || status() == 0);
+    bool good = scaled;
+    if (good && s.n > 0) {
       band_low_factor(lane, s, m.low, m.status, m.low_scratch);
       good = status() == 0;
     }
+    if (m.ends) complete(lane, *m.ends, false);
+    good = agreed(c, m, good);
+    if (good && m.ends) good = form_separator(c, *m.ends, m.low, m.scale, m.shift);
     if (good) break;
     if (!scaled || raises == limits.raises) {
       m.failure = MixedReason::not_definite;
@@ -103,9 +106,9 @@ bool mixed_factor(Context<B>& c, std::type_identity_t<View<const double, B>> a, 
   const BandCg<B> pass = passes(m, Index(2));
   const View<double, B> ones = columns(m.p, s, Index(2)), sums = columns(m.q, s, Index(2));
   fill_zero(lane, ones);
-  band_cg_ones(lane, pass, ones);
-  band_symmetric_times(lane, s, a, true, 2, ones, sums, m.strips);
-  band_cg_norms(lane, pass, sums);
+  if (s.n > 0) band_cg_ones(lane, pass, ones);
+  product(c, m, a, true, Index(2), ones, sums);
+  across(c, m, Reduce::max, band_cg::r, 2, Index(2), [&] { band_cg_norms(lane, pass, sums); });
   look(lane, m, Index(2));
   m.norm = m.seen[band_cg::r * 2];
   m.scaled_norm = m.seen[band_cg::r_scaled * 2 + 1];
@@ -129,9 +132,16 @@ void archive_mixed(Context<B>& c, Archive& archive, BandMixed<B>& m,
   archive.value("smallest", m.before.smallest);
   archive.value("largest", m.before.largest);
   archive.value("inside", m.inside);
-  const Range words{0, m.low.size()};
+  // Several ranks: one end's numbers behind the other's.
+  const auto here = [&](Index own) {
+    const std::vector<Index> all = c.control.gather_all(own);
+    const auto mine = all.begin() + c.rank();
+    return std::pair(Range{std::accumulate(all.begin(), mine, Index(0)), own},
+                     std::accumulate(all.begin(), all.end(), Index(0)));
+  };
+  const auto [words, all_words] = here(m.low.size());
   archive.pieces(
-      "low", words.count, -1, {&words, 1},
+      "low", all_words, -1, {&words, words.count > 0 ? 1u : 0u},
       [&](Index at, Index count, Word* to) {
         download(lane, to, m.low.view().slice(at, count));
         lane.synchronize();
@@ -140,18 +150,22 @@ void archive_mixed(Context<B>& c, Archive& archive, BandMixed<B>& m,
         upload(lane, m.low.view().slice(at, count), from);
         lane.synchronize();
       });
-  const Range all{0, m.shape.padded()};
-  archive.vector(lane, "scale", all.count, 1, all, m.scale.view());
-  if (m.nrhs > 0) archive.vector(lane, "x", all.count, m.nrhs, all, x);
+  const auto [own, all] = here(m.shape.padded());
+  const auto vector = [&, own = own, all = all](const char* name, Index nrhs, View<double, B> v) {
+    archive.rows(lane, name, all, nrhs, {&own, own.count > 0 ? 1u : 0u}, v.data, nrhs);
+  };
+  vector("scale", 1, m.scale.view());
+  if (m.nrhs > 0) vector("x", m.nrhs, x);
   if (!m.inside) return;
   const Index nrhs = std::min(m.group, m.nrhs - m.first);
   const std::pair<const char*, const Buffer<double, B>*> vectors[] = {
       {"group b", &m.b}, {"group x", &m.x}, {"group r", &m.r},
       {"group z", &m.z}, {"group p", &m.p}, {"group q", &m.q}};
-  for (const auto& [name, vector] : vectors)
-    archive.vector(lane, name, all.count, nrhs, all, vector->view());
+  for (const auto& [name, numbers] : vectors) vector(name, nrhs, numbers->view());
+  // Equal on all ranks, which write them once.
   const Range scalars{0, band_cg::size};
-  archive.vector(lane, "group state", scalars.count, nrhs, scalars, m.state.view());
+  archive.rows(lane, "group state", scalars.count, nrhs,
+               {&scalars, archive.loading() || c.rank() == 0 ? 1u : 0u}, m.state.data(), nrhs);
   archive.list("group numbers", m.numbers);
   archive.list("Lanczos", m.lanczos);
   archive.list("beside Lanczos", m.off_lanczos);
@@ -160,17 +174,17 @@ void archive_mixed(Context<B>& c, Archive& archive, BandMixed<B>& m,
 template <class B>
 bool mixed_resume(Context<B>& c, BandMixed<B>& m, std::type_identity_t<View<double, B>> x,
                   const Progress& progress) {
-  if (progress.checkpoints == nullptr || m.shape.n == 0) return false;
+  if (progress.checkpoints == nullptr || order(m) == 0) return false;
   m.resumed =
       progress.checkpoints->resume([&](Archive& archive) { archive_mixed(c, archive, m, x); }) > 0;
-  return m.resumed;
+  return m.resumed && (!m.ends || form_separator(c, *m.ends, m.low, m.scale, m.shift));
 }
 
 template <class B>
 MixedResult mixed_solve(Context<B>& c, std::type_identity_t<View<const double, B>> a,
                         BandMixed<B>& m, std::type_identity_t<View<double, B>> x,
                         const MixedLimits& limits, const Progress* progress) {
-  if (m.shape.n == 0) return {};
+  if (order(m) == 0) return {};
   if (!m.resumed) {
     m.first = m.done = 0;
     m.before = {};
@@ -199,119 +213,15 @@ MixedResult mixed_solve(Context<B>& c, std::type_identity_t<View<const double, B
   return result;
 }
 
-template <class B>
-double mixed_condition(Context<B>& c, std::type_identity_t<View<const double, B>> a,
-                       BandMixed<B>& m, const MixedResult& solved, const MixedLimits& limits) {
-  const Stream<B>& lane = c.ahead;
-  const Index n = m.shape.n;
-  if (n == 0) return 0;
-  std::vector<double> v(std::size_t(n), 1.0 / double(n)), sign(v.size(), 0.0), before(v.size());
-  const Buffer<double, B> w(m.shape.padded());
-  fill_zero(lane, w.view());
-  const auto apply = [&] {  // v := A^-1 v, or M^-1 v where that is nearly the same
-    upload(lane, w.view().slice(0, n), v.data());
-    if (solved.smallest >= 0.5 ||
-        Group<B>(c, a, m, 1, limits).run(w, 1, 0).reason != MixedReason::converged)
-      band_low_solve(lane, m.shape, m.low, m.scale, 1, w, w, m.low_scratch);
-    download(lane, v.data(), w.view().slice(0, n));
-    lane.synchronize();
-  };
-  const auto size = [&] {
-    double sum = 0;
-    for (const double value : v) sum += std::abs(value);
-    return sum;
-  };
-  apply();
-  double found = size();
-  for (int round = 0; round < 5 && n > 1; ++round) {
-    before.swap(sign);
-    for (std::size_t i = 0; i < v.size(); ++i) sign[i] = v[i] < 0 ? -1.0 : 1.0;
-    if (sign == before) break;
-    v = sign;
-    apply();  // the gradient of ||A^-1 v||
-    const auto at = std::max_element(v.begin(), v.end(), [](double one, double other) {
-      return std::abs(one) < std::abs(other);
-    });
-    const std::size_t unit = std::size_t(at - v.begin());
-    std::fill(v.begin(), v.end(), 0.0);
-    v[unit] = 1;
-    apply();
-    const double now = size();
-    if (!(now > found)) break;
-    found = now;
-  }
-  if (n > 1) {
-    for (std::size_t i = 0; i < v.size(); ++i)
-      v[i] = (i % 2 == 0 ? 1.0 : -1.0) * (1 + double(i) / double(n - 1));
-    apply();
-    found = std::max(found, 2 * size() / (3 * double(n)));
-  }
-  return m.norm * found;
-}
-
-template <class B>
-double mixed_log_determinant(Context<B>& c, std::type_identity_t<View<const double, B>> a,
-                             BandMixed<B>& m, double* error, Index probes) {
-  const Stream<B>& lane = c.ahead;
-  const BandShape& s = m.shape;
-  const Index n = s.n, group = m.group;
-  if (n == 0) return 0;
-  const auto size = [&](Index count) { return std::size_t(count); };
-  std::vector<double> scale(size(s.padded())), diagonal(scale.size());
-  band_low_diagonal(lane, s, m.low, m.r.view().slice(0, s.padded()));
-  download(lane, diagonal.data(), m.r.view().slice(0, s.padded()));
-  download(lane, scale.data(), m.scale.view());
-  lane.synchronize();
-  LogProduct of_factor, of_scale;
-  for (Index i = 0; i < n; ++i) {
-    of_factor.times(diagonal[size(i)]);
-    of_scale.times(scale[size(i)]);
-  }
-  // z.log(I + E) z for vectors z of signs; I + E = S^-1 (M^-1 A) S has a unit diagonal's size.
-  std::vector<double> z(size(s.padded() * group), 0.0), w(z.size());
-  double sum = 0, squares = 0;
-  Index done = 0;
-  const View<double, B> x = columns(m.p, s, group), y = columns(m.q, s, group);
-  for (; done < probes; done += group) {
-    for (Index i = 0; i < n * group; ++i)
-      z[size(i)] = random_uniform(0x10b, done * n + i, 0) < 0 ? -1.0 : 1.0;
-    std::vector<double> terms(size(group), 0.0), e = z;  // e = E^k z
-    for (int k = 1; k <= 3; ++k) {
-      for (Index i = 0; i < n * group; ++i) w[size(i)] = e[size(i)] * scale[size(i / group)];
-      upload(lane, x, w.data());
-      band_symmetric_times(lane, s, a, false, group, x, y, m.strips);
-      band_low_solve(lane, s, m.low, m.scale, group, y, y, m.low_scratch);
-      download(lane, w.data(), y);
-      lane.synchronize();
-      for (Index i = 0; i < n * group; ++i) {
-        e[size(i)] = w[size(i)] / scale[size(i / group)] - e[size(i)];
-        terms[size(i % group)] += (k % 2 == 1 ? 1.0 : -1.0) / k * z[size(i)] * e[size(i)];
-      }
-    }
-    for (const double term : terms) {
-      sum += term;
-      squares += term * term;
-    }
-  }
-  const double mean = sum / double(done);
-  if (error)
-    *error = std::sqrt(std::max(0.0, squares / double(done) - mean * mean) / double(done - 1));
-  return 2 * (of_factor.log() - of_scale.log()) + mean;
-}
-
-#define TERRACE_INSTANTIATE(B)                                                              \
-  template MixedMemory band_mixed_memory<B>(const BandShape&, Index);                       \
-  template BandMixed<B> band_mixed<B>(const BandShape&, Index);                             \
-  template bool mixed_factor(Context<B>&, View<const double, B>, BandMixed<B>&,             \
-                             const MixedLimits&);                                           \
-  template MixedResult mixed_solve(Context<B>&, View<const double, B>, BandMixed<B>&,       \
-                                   View<double, B>, const MixedLimits&, const Progress*);   \
-  template void archive_mixed(Context<B>&, Archive&, BandMixed<B>&, View<double, B>);       \
-  template bool mixed_resume(Context<B>&, BandMixed<B>&, View<double, B>, const Progress&); \
-  template double mixed_log_determinant(Context<B>&, View<const double, B>, BandMixed<B>&,  \
-                                        double*, Index);                                    \
-  template double mixed_condition(Context<B>&, View<const double, B>, BandMixed<B>&,        \
-                                  const MixedResult&, const MixedLimits&);
+#define TERRACE_INSTANTIATE(B)                                                            \
+  template MixedMemory band_mixed_memory<B>(const BandShape&, Index);                     \
+  template BandMixed<B> band_mixed<B>(const BandShape&, Index);                           \
+  template bool mixed_factor(Context<B>&, View<const double, B>, BandMixed<B>&,           \
+                             const MixedLimits&);                                         \
+  template MixedResult mixed_solve(Context<B>&, View<const double, B>, BandMixed<B>&,     \
+                                   View<double, B>, const MixedLimits&, const Progress*); \
+  template void archive_mixed(Context<B>&, Archive&, BandMixed<B>&, View<double, B>);     \
+  template bool mixed_resume(Context<B>&, BandMixed<B>&, View<double, B>, const Progress&);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 

@@ -3,8 +3,8 @@
 //   M = S^-1 L L^T S^-1 ~ A, L in half precision on CUDA and in single precision on the CPU; then
 //   conjugate gradients on A x = b with M, whose products and sums are FP64.
 //
-// One rank; the matrix stays in FP64 as it is, so a solve that does not converge leaves it to the
-// FP64 methods. Success is claimed from the residual of the matrix itself, in two norms: of the
+// On several ranks from two ends: src/band/mixed_ends.hpp. The matrix stays in FP64 as it is, so a
+// solve that does not converge leaves it to the FP64 methods. Success is claimed from the residual of the matrix itself, in two norms: of the
 // system as it is, and scaled to a unit diagonal (as a Cholesky factorization, which no scaling
 // disturbs, would satisfy it).
 //
@@ -54,10 +54,14 @@ struct MixedMemory {
 template <class B>
 MixedMemory band_mixed_memory(const BandShape& shape, Index nrhs);
 
+template <class B>
+struct MixedEnds;
+
 /// The factor and the vectors of a group of right-hand sides. Not copied; reusable.
 template <class B>
 struct BandMixed {
   BandShape shape;
+  MixedEnds<B>* ends = nullptr;  ///< of several ranks: `shape` is then that of this rank's end
   Index nrhs = 0, group = 0;
   Buffer<Word, B> low, low_scratch;
   Buffer<double, B> scale;                         // S
@@ -80,9 +84,10 @@ struct BandMixed {
 template <class B>
 BandMixed<B> band_mixed(const BandShape& shape, Index nrhs);
 
-/// The factor of the tile columns `a` (width band_low_width, kernels/band/band.hpp), the shift
-/// raised where a pivot fails; and the norms of A. False, with m.failure, when there is none. n m^2
-/// flops of low precision; reads the matrix twice.
+/// The factor of the tile columns `a` (width band_low_width, kernels/band/band.hpp; of m.ends its
+/// matrix()), the shift raised where a pivot fails; and the norms of A. False, with m.failure, when
+/// there is none. n m^2 flops of low precision; reads the matrix twice. This and what follows is
+/// collective with m.ends, where `x` are this rank's rows of its end's shape.
 template <class B>
 [[nodiscard]] bool mixed_factor(Context<B>& context, std::type_identity_t<View<const double, B>> a,
                                 BandMixed<B>& m, const MixedLimits& limits = {});

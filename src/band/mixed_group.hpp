@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "kernels/band/symmetric.hpp"
-#include "src/band/mixed.hpp"
+#include "src/band/mixed_ends.hpp"
 #include "src/frame/checkpoints.hpp"
 #include "src/frame/tridiagonal.hpp"
 
@@ -47,6 +47,48 @@ void look(const Stream<B>& lane, const BandMixed<B>& m, Index nrhs) {
   lane.synchronize();
 }
 
+/// Order of the whole matrix.
+template <class B>
+Index order(const BandMixed<B>& m) {
+  return m.ends ? m.ends->plan.shape.n : m.shape.n;
+}
+/// On all ranks.
+template <class B>
+bool agreed(const Context<B>& c, const BandMixed<B>& m, bool good) {
+  return m.ends ? c.control.reduce(Index(!good), Reduce::max) == 0 : good;
+}
+/// y := A x, or |A| x.
+template <class B>
+void product(Context<B>& c, const BandMixed<B>& m, std::type_identity_t<View<const double, B>> a,
+             bool absolute, Index nrhs, std::type_identity_t<View<const double, B>> x,
+             std::type_identity_t<View<double, B>> y) {
+  if (m.shape.n > 0) band_symmetric_times(c.ahead, m.shape, a, absolute, nrhs, x, y, m.strips);
+  if (m.ends) add_separator(c, *m.ends, nrhs, y);
+}
+/// z := M^-1 r; z may not be r.
+template <class B>
+void precondition(Context<B>& c, const BandMixed<B>& m, Index nrhs,
+                  std::type_identity_t<View<const double, B>> r,
+                  std::type_identity_t<View<double, B>> z) {
+  if (m.ends) return solve_ends(c, *m.ends, m, nrhs, r, z);
+  band_low_solve(c.ahead, m.shape, m.low, m.scale, nrhs, r, z, m.low_scratch);
+}
+/// A pass of kernels/band/mixed_cg.hpp, and `count` scalars from `first` on that it leaves, of all
+/// ranks.
+template <class B, class Pass>
+void across(Context<B>& c, const BandMixed<B>& m, Reduce op, Index first, Index count, Index nrhs,
+            Pass&& pass) {
+  if (m.shape.n > 0) pass();
+  if (!m.ends) return;
+  const View<double, B> scalars = m.state.view().slice(first * nrhs, count * nrhs);
+  if (m.shape.n == 0) {
+    const std::vector<double> none(std::size_t(scalars.size), op == Reduce::sum ? 0.0 : -kInfinity);
+    upload(c.ahead, scalars, none.data());
+    c.ahead.synchronize();
+  }
+  c.comm.all_reduce(c.ahead, op, scalars);
+}
+
 /// Checkpoints between iterations, or none.
 struct MixedStops {
   Checkpoints* checkpoints = nullptr;
@@ -60,7 +102,8 @@ class Group {
  public:
   Group(Context<B>& context, View<const double, B> a, BandMixed<B>& m, Index nrhs,
         const MixedLimits& limits, const MixedStops& stops = {})
-      : lane_(context.ahead),
+      : c_(context),
+        lane_(context.ahead),
         a_(a),
         m_(m),
         s_(m.shape),
@@ -100,7 +143,7 @@ class Group {
       inside = false;
       if (!iterate()) return failed(MixedReason::not_finite);
       times(x_);
-      band_cg_residual(lane_, cg_, b_, q_, x_, r_);
+      residual();
     }
     if (result_.reason == MixedReason::converged) {
       for (Index v = 0; v < nrhs_; ++v)
@@ -120,7 +163,7 @@ class Group {
     fill_zero(lane_, m_.state.view());
     copy_rows<double, B>(lane_, b_.data, nrhs_, all.data + from, ld, nrhs_, s_.n);
     if (!normalise()) return false;
-    band_cg_residual(lane_, cg_, b_, q_, x_, r_);
+    residual();
     for (Index v = 0; v < nrhs_; ++v) before_[v] = kInfinity;
     return true;
   }
@@ -164,13 +207,15 @@ class Group {
     result_.reason = reason;
     return result_;
   }
-  void times(View<double, B> x) {
-    band_symmetric_times(lane_, s_, a_, false, nrhs_, x, q_, m_.strips);
+  void times(View<double, B> x) { product(c_, m_, a_, false, nrhs_, x, q_); }
+  void residual() {
+    across(c_, m_, Reduce::max, band_cg::r, 4, nrhs_,
+           [&] { band_cg_residual(lane_, cg_, b_, q_, x_, r_); });
   }
 
   /// b by powers of two, so that S b is of size one. False when an entry is not finite.
   bool normalise() {
-    band_cg_exponents(lane_, cg_, b_);
+    across(c_, m_, Reduce::max, band_cg::r, 1, nrhs_, [&] { band_cg_exponents(lane_, cg_, b_); });
     look(lane_, m_, nrhs_);
     for (Index v = 0; v < nrhs_; ++v) {
       const double exponent = seen(band_cg::r, v);
@@ -188,7 +233,7 @@ class Group {
     }
     const View<double, B> factors = m_.factors.view().slice(0, 2 * nrhs_);
     upload(lane_, factors, m_.given.data());
-    band_cg_scale(lane_, cg_, factors, vector);
+    if (s_.n > 0) band_cg_scale(lane_, cg_, factors, vector);
     lane_.synchronize();
   }
 
@@ -239,12 +284,15 @@ class Group {
   bool iterate() {
     while (result_.iterations < limits_.iterations) {
       give_active();
-      band_low_solve(lane_, s_, m_.low, m_.scale, nrhs_, r_, z_, m_.low_scratch);
-      band_cg_products(lane_, cg_, r_, z_, q_);
-      band_cg_direction(lane_, cg_, z_, p_);
+      precondition(c_, m_, nrhs_, r_, z_);
+      across(c_, m_, Reduce::sum, band_cg::rz, 2, nrhs_,
+             [&] { band_cg_products(lane_, cg_, r_, z_, q_); });
+      if (s_.n > 0) band_cg_direction(lane_, cg_, z_, p_);
       times(p_);
-      band_cg_curvature(lane_, cg_, p_, q_);
-      band_cg_step(lane_, cg_, p_, q_, x_, r_);
+      across(c_, m_, Reduce::sum, band_cg::pq, 1, nrhs_,
+             [&] { band_cg_curvature(lane_, cg_, p_, q_); });
+      across(c_, m_, Reduce::max, band_cg::r, 4, nrhs_,
+             [&] { band_cg_step(lane_, cg_, p_, q_, x_, r_); });
       look(lane_, m_, nrhs_);
       ++result_.iterations;
       ++m_.done;
@@ -282,6 +330,7 @@ class Group {
     return true;
   }
 
+  Context<B>& c_;
   const Stream<B>& lane_;
   const View<const double, B> a_;
   BandMixed<B>& m_;

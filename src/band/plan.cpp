@@ -7,8 +7,10 @@
 
 #include "distrib/agree.hpp"
 #include "kernels/base/size_text.hpp"
+#include "src/band/mixed_ends.hpp"
 #include "src/band/parts.hpp"
 #include "src/band/stream.hpp"
+#include "src/band/window.hpp"
 
 namespace terrace::band {
 
@@ -172,16 +174,69 @@ void plan_streamed(const BandRequest& request, BandPlan& plan) {
   cut_parts<B>(plan, ends, 1.0);
 }
 
+/// The tile columns as the matrix's file has them: of its half-bandwidth, however large.
+template <class B>
+void plan_tile_columns(const BandRequest& r, BandPlan& plan) {
+  plan.method = BandMethod::tile_columns;
+  plan.shape = band_shape(r.n, r.half_bandwidth, band_width(B{}, r.half_bandwidth, r.block));
+}
+/// Streamed tile column by tile column; r.half_bandwidth is at most n - 1.
+template <class B>
+void plan_window(const BandRequest& r, BandPlan& plan) {
+  plan_tile_columns<B>(r, plan);
+  plan.method = BandMethod::streamed;
+  plan.tile_by_tile = true;
+  plan.begin = {0, r.n};
+}
+
+std::string gib(Index bytes) { return fmt::format("{:.1f}", double(bytes) / 1073741824.0); }
+
+template <class B>
+Index bytes_in_memory(const BandRequest& r, const BandPlan& plan) {
+  return plan.method == BandMethod::tile_columns
+             ? band_memory(plan.shape, r.nrhs, r.ranks, false).total()
+             : band_parts_memory<B>(plan, r.nrhs).total();
+}
+
+/// On several ranks tile columns, which spread over all of them, come first, and then a window.
+template <class B>
+void stream_on_ranks(const BandRequest& r, BandPlan& plan) {
+  const Index needed = bytes_in_memory<B>(r, plan);
+  BandRequest known = r;
+  known.half_bandwidth = band_shape(r.n, r.half_bandwidth, 1).half_bandwidth;
+  BandPlan other;
+  other.ranks = r.ranks;
+  plan_tile_columns<B>(r, other);
+  if (plan.method != BandMethod::tile_columns && bytes_in_memory<B>(r, other) <= r.device_bytes) {
+    other.reasons.push_back(fmt::format(
+        "{} would need {} GiB on a device, which has {}; tile columns on all {} ranks need {}",
+        to_string(plan.method), gib(needed), gib(r.device_bytes), r.ranks,
+        gib(bytes_in_memory<B>(r, other))));
+    plan = other;
+    return;
+  }
+  plan_window<B>(known, other);
+  const BandWindowMemory m = band_window_memory(other.shape, r.nrhs, r.ranks);
+  const bool whole = m.host <= r.host_bytes;
+  const Index host = whole ? m.host : band_window_memory(other.shape, r.nrhs, r.ranks, true).host;
+  if (m.device() > r.device_bytes || host > r.host_bytes) return;
+  other.reasons.push_back(fmt::format(
+      "in memory {} GiB would be needed on a device, which has {}; streamed, {} GiB there and {} "
+      "of the {} of the host that a rank may have{}",
+      gib(needed), gib(r.device_bytes), gib(m.device()), gib(host), gib(r.host_bytes),
+      whole ? "" : fmt::format(", with {} in a scratch file", gib(m.host))));
+  plan = other;
+}
+
 /// What --method auto does last: a plan that needs more than device_bytes becomes a streamed one
 /// where that is possible.
 template <class B>
 void stream_if_too_big(const BandRequest& r, BandPlan& plan) {
-  if (r.device_bytes == 0 || r.ranks > 1 || r.block > 0 || r.parts > 0) return;
-  if (!band_parts_available(B{})) return;
-  const Index needed = plan.method == BandMethod::tile_columns
-                           ? band_memory(plan.shape, r.nrhs, 1, false).total()
-                           : band_parts_memory<B>(plan, r.nrhs).total();
+  if (r.device_bytes == 0 || r.block > 0 || r.parts > 0) return;
+  const Index needed = bytes_in_memory<B>(r, plan);
   if (needed <= r.device_bytes) return;
+  if (r.ranks > 1) return stream_on_ranks<B>(r, plan);
+  if (!band_parts_available(B{})) return;
   BandPlan streamed;
   plan_streamed<B>(r, streamed);
   const BandStreamMemory m = band_stream_memory<B>(streamed, r.nrhs);
@@ -189,12 +244,11 @@ void stream_if_too_big(const BandRequest& r, BandPlan& plan) {
   const Index host =
       whole ? m.host : band_stream_memory<B>(streamed, r.nrhs, 0, band_stream_kept(streamed)).host;
   if (m.device() > r.device_bytes || host > r.host_bytes) return;
-  const auto gib = [](Index bytes) { return double(bytes) / 1073741824.0; };
   streamed.reasons.push_back(fmt::format(
-      "in memory {:.1f} GiB would be needed on the device, which has {:.1f}; streamed, {:.1f} GiB "
-      "there and {:.1f} of the host's {:.1f}{}",
+      "in memory {} GiB would be needed on the device, which has {}; streamed, {} GiB there and {} "
+      "of the host's {}{}",
       gib(needed), gib(r.device_bytes), gib(m.device()), gib(host), gib(r.host_bytes),
-      whole ? "" : fmt::format(", with {:.1f} in a scratch file", gib(m.host))));
+      whole ? "" : fmt::format(", with {} in a scratch file", gib(m.host))));
   plan = streamed;
 }
 
@@ -208,7 +262,7 @@ BandMethod method_of(const BandRequest& r, std::vector<std::string>& reasons) {
   const BandMethod method = one_part   ? BandMethod::one_end
                             : r.open() ? BandMethod::tile_columns
                                        : parse_method(r.method);
-  const bool window = method == BandMethod::streamed && r.tile_by_tile;
+  const bool window = method == BandMethod::streamed && r.in_window();
   if (method != BandMethod::tile_columns && !window && !band_parts_available(B{}))
     fail_together(Exit::usage, "method '" + r.method +
                                    "' needs a GPU of compute capability 9.0; --method; use "
@@ -216,13 +270,6 @@ BandMethod method_of(const BandRequest& r, std::vector<std::string>& reasons) {
   reasons.emplace_back("the method was asked for");
   if (one_part) reasons.emplace_back("a stored factor on one GPU: solved with as one part");
   return method;
-}
-
-/// The tile columns as the matrix's file has them: of its half-bandwidth, however large.
-template <class B>
-void plan_tile_columns(const BandRequest& r, BandPlan& plan) {
-  plan.method = BandMethod::tile_columns;
-  plan.shape = band_shape(r.n, r.half_bandwidth, band_width(B{}, r.half_bandwidth, r.block));
 }
 
 template <class B>
@@ -236,11 +283,8 @@ BandPlan plan_in_memory(const BandRequest& r) {
     plan_tile_columns<B>(r, plan);
     return plan;
   }
-  if (plan.method == BandMethod::streamed && r.tile_by_tile) {
-    plan_tile_columns<B>(request, plan);
-    plan.method = BandMethod::streamed;
-    plan.tile_by_tile = true;
-    plan.begin = {0, r.n};
+  if (plan.method == BandMethod::streamed && r.in_window()) {
+    plan_window<B>(request, plan);
     return plan;
   }
   if (plan.method == BandMethod::streamed) {
@@ -270,18 +314,24 @@ template <class B>
 BandPlan plan_mixed(const BandRequest& r) {
   BandPlan plan;
   plan.method = BandMethod::mixed;
+  plan.ranks = r.ranks;
   plan.shape = band_shape(r.n, r.half_bandwidth, band_low_width(B{}));
   plan.reasons.push_back(fmt::format(
-      "--precision mixed on one rank; what does not converge in {} iterations to FP64 backward "
-      "error is solved again in FP64",
+      "--precision mixed; what does not converge in {} iterations to FP64 backward error is solved "
+      "again in FP64",
       MixedLimits{}.iterations));
-  const Index needed = mixed_needs<B>(plan.shape, r.nrhs, r.check).total();
+  if (r.ranks > 1) {
+    cut_parts<B>(plan, std::min<Index>(r.n, 2), 1.0);
+    if (const Index idle = r.ranks - plan.parts(); idle > 0)
+      plan.reasons.push_back(
+          fmt::format("it goes from {}; the other {} nothing to do",
+                      plan.parts() > 1 ? "two ends on two ranks" : "one end",
+                      idle > 1 ? fmt::format("{} ranks have", idle) : "rank has"));
+  }
   std::string why;
-  if (r.ranks > 1)
-    why = fmt::format("runs on one rank, not on {}", r.ranks);
-  else if (!band_low_available(B{}))
-    why = "needs a GPU of compute capability 9.0 and more";
-  else if (r.device_bytes > 0 && needed > r.device_bytes)
+  if (!band_low_available(B{})) why = "needs a GPU of compute capability 9.0 and more";
+  const Index needed = why.empty() ? mixed_needs<B>(plan, r.nrhs, r.check).total() : 0;
+  if (why.empty() && r.device_bytes > 0 && needed > r.device_bytes)
     why = fmt::format("needs {} on the device, beside the matrix its factor, and {} are free",
                       size_text(needed), size_text(r.device_bytes));
   if (why.empty()) return plan;
@@ -304,16 +354,12 @@ void check_request(const BandRequest& r) {
                   "leave one of them out");
   if (r.parts < 0)
     fail_together(Exit::usage, fmt::format("{} parts; --parts; give 1 or more", r.parts));
-  if (streamed && r.tile_by_tile && r.parts > 1)
+  if (streamed && r.in_window() && r.parts > 1)
     fail_together(Exit::usage,
-                  fmt::format("streamed in {} parts with --diagonal or --substitution; --parts; "
-                              "give 1 (one end) or 0",
-                              r.parts));
-  if (!streamed || r.tile_by_tile) return;
-  if (r.ranks > 1)
-    fail_together(Exit::usage, fmt::format("streamed runs on one rank, not on {}; --method; start "
-                                           "one rank, or use another method",
-                                           r.ranks));
+                  fmt::format("streamed in {} parts {}; --parts; give 1 (one end) or 0", r.parts,
+                              r.tile_by_tile ? "with --diagonal or --substitution"
+                                             : fmt::format("on {} ranks", r.ranks)));
+  if (!streamed || r.in_window()) return;
   if (r.parts > (r.lapack_factor ? 1 : 2))
     fail_together(Exit::usage,
                   fmt::format("streamed in {} parts{}; --parts; give 1 (one end){}", r.parts,
@@ -352,15 +398,21 @@ BandPlan plan_instead(BandRequest r, const BandPlan& failed, const std::string& 
 }
 
 template <class B>
-MixedNeeds mixed_needs(const BandShape& s, Index nrhs, bool check) {
-  return {band_memory(s, nrhs, 1, check), band_mixed_memory<B>(s, nrhs),
-          s.padded() * (nrhs + 1) * Index(sizeof(double))};  // and of the condition estimate
+MixedNeeds mixed_needs(const BandPlan& plan, Index nrhs, bool check) {
+  const BandShape& s = plan.shape;
+  constexpr Index word = sizeof(double);
+  const BandMemory m = band_memory(s, nrhs, plan.ranks, check);
+  if (plan.ranks == 1)  // rows of the condition estimate too
+    return {m.matrix, m.check, s.padded() * (nrhs + 1) * word, 0, band_mixed_memory<B>(s, nrhs)};
+  const MixedEndsMemory ends = mixed_ends_memory<B>(plan, nrhs);
+  return {ends.parts.band, m.check, ends.parts.vectors + ends.rows,
+          ends.separator + ends.parts.total() - ends.parts.band - ends.parts.vectors, ends.mixed};
 }
 
 #define TERRACE_INSTANTIATE(B)                                                         \
   template BandPlan plan_band<B>(const BandRequest&);                                  \
   template BandPlan plan_instead<B>(BandRequest, const BandPlan&, const std::string&); \
-  template MixedNeeds mixed_needs<B>(const BandShape&, Index, bool);
+  template MixedNeeds mixed_needs<B>(const BandPlan&, Index, bool);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 

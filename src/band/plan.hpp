@@ -22,7 +22,7 @@ struct BandRequest {
   Index block = 0;              ///< width; 0: the plan's choice
   double end_weight = 0;        ///< rows of an end part over those of an inner part; 0: the plan's
   Index device_bytes = 0;       ///< memory for the matrix, 0: enough
-  Index host_bytes = 0;         ///< likewise, for a streamed one
+  Index host_bytes = 0;         ///< likewise, for a streamed one: this rank's share of its host's
   bool lapack_factor = false;   ///< the factor is LAPACK's: one end
   bool stored = false;          ///< likewise, and it is there already
   bool tile_by_tile = false;    ///< streamed so: src/band/window.hpp
@@ -30,6 +30,7 @@ struct BandRequest {
   bool mixed = false;           ///< in mixed precision, where that is possible
   bool check = true;            ///< memory of mixed precision is with that of the check
   [[nodiscard]] bool open() const { return method.empty() || method == "auto"; }
+  [[nodiscard]] bool in_window() const { return tile_by_tile || ranks > 1; }  ///< if streamed
 };
 
 struct BandPlan {
@@ -40,8 +41,9 @@ struct BandPlan {
   std::vector<Index> begin;   ///< first row of each part, then n; empty with tile columns
   BandShape reduced;          ///< the separators' system; n = 0 with one part
   bool tile_by_tile = false;  ///< streamed so, on any number of ranks: src/band/window.hpp
-  Index kept = 0;             ///< slabs of a streamed end that the host keeps, a file all; 0: all
-  bool at_once = false;       ///< tile columns of one rank in one launch: band_cholesky_at_once()
+  Index kept = 0;        ///< slabs of a streamed end, or own tile columns of a window, that the
+                         ///< host keeps, and a file all; 0: all
+  bool at_once = false;  ///< tile columns of one rank in one launch: band_cholesky_at_once()
   std::vector<std::string> reasons;
   std::string note;  ///< why it is not what was asked for, or was tried before
 
@@ -89,25 +91,25 @@ BandPlan plan_band(const BandRequest& request);
 template <class B>
 BandPlan plan_instead(BandRequest request, const BandPlan& failed, const std::string& why);
 
-/// Notes nine tenths of the least memory that a rank has free on its GPU at this moment, and that of
-/// the host that may have to hold the matrix instead. Collective.
+/// Notes nine tenths of the least memory that a rank has free on its GPU at this moment, and the
+/// least share of a host that may have to hold the matrix instead. Collective.
 template <class B>
 void note_memory(const Context<B>& c, BandRequest& request) {
-  if constexpr (std::is_same_v<B, Cuda>) {
+  if constexpr (std::is_same_v<B, Cuda>)
     request.device_bytes = Index(0.9 * c.control.reduce(double(c.device.free_bytes), Reduce::min));
-    request.host_bytes = available_host_bytes();
-  }
+  const Index sharing = process_memory_is_limited() ? 1 : c.control.local_size();
+  request.host_bytes =
+      std::max<Index>(1, c.control.reduce(available_host_bytes() / sharing, Reduce::min));
 }
 
-/// Bytes of memory of the backend that mixed precision needs: the matrix in FP64 and the check,
-/// what it adds, the right-hand sides.
+/// Bytes of memory of the backend that mixed precision needs on the rank with most: the matrix in
+/// FP64 and the check, what it adds, the right-hand sides, what the separator of two ends takes.
 struct MixedNeeds {
-  BandMemory memory;
+  Index matrix = 0, check = 0, rows = 0, separator = 0;
   MixedMemory mixed;
-  Index rows = 0;
-  [[nodiscard]] Index total() const { return memory.matrix + memory.check + mixed.total() + rows; }
+  [[nodiscard]] Index total() const { return matrix + check + mixed.total() + rows + separator; }
 };
 template <class B>
-MixedNeeds mixed_needs(const BandShape& shape, Index nrhs, bool check);
+MixedNeeds mixed_needs(const BandPlan& plan, Index nrhs, bool check);
 
 }  // namespace terrace::band

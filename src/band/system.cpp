@@ -16,7 +16,7 @@ namespace {
 template <class B>
 Index bytes_of_more(const BandPlan& plan, Index more) {
   if (more == 0) return 0;
-  if (plan.method == BandMethod::tile_columns)
+  if (plan.method == BandMethod::tile_columns || plan.tile_by_tile)
     return band_memory(plan.shape, more, plan.ranks, false).solution;
   if (plan.method == BandMethod::streamed) return band_stream_memory<B>(plan, more).vectors;
   const BandPartsMemory m = band_parts_memory<B>(plan, more);
@@ -43,11 +43,15 @@ BandBytes band_bytes(const BandPlan& plan, const BandSystem& system, Index nrhs,
     }
     if (system.guard) bytes.backend += BandGuard<B>::bytes(s);
   } else if (plan.method == BandMethod::mixed) {
-    const MixedNeeds m = mixed_needs<B>(s, nrhs, check);
+    const MixedNeeds m = mixed_needs<B>(plan, nrhs, check);
     rows = s.padded();
-    bytes = {4 * rows * word, m.total() - m.memory.check, m.memory.check};
+    if (plan.ranks > 1) {
+      rows = 0;
+      for (int rank = 0; rank < plan.ranks; ++rank) rows = std::max(rows, plan.rows_of(rank).count);
+    }
+    bytes = {4 * rows * word, m.total() - m.check, m.check};
   } else if (plan.tile_by_tile) {
-    const BandWindowMemory m = band_window_memory(s, nrhs, plan.ranks);
+    const BandWindowMemory m = band_window_memory(s, nrhs, plan.ranks, plan.kept > 0);
     bytes.host = m.host;
     if (system.places.substitution == "cpu") bytes.host += 2 * (s.tile() + rows * nrhs) * word;
     bytes.backend = m.device();
@@ -73,11 +77,13 @@ namespace {
 /// A streamed factor that host memory has no room for goes to a file.
 template <class B>
 BandPlan with_room(BandPlan plan, const BandSystem& system, const BandRequest& request) {
-  if (plan.method != BandMethod::streamed || plan.tile_by_tile) return plan;
+  if (plan.method != BandMethod::streamed) return plan;
   const BandBytes bytes = band_bytes<B>(plan, system, request.nrhs, request.check);
   const Index backend = std::is_same_v<B, Cuda> ? 0 : bytes.backend + bytes.check;
-  if (!system.scratch.empty() || bytes.host + backend > available_host_bytes())
-    plan.kept = band_stream_kept(plan);
+  const Index free = request.host_bytes > 0 ? request.host_bytes : available_host_bytes();
+  if (!system.scratch.empty() || bytes.host + backend > free)
+    plan.kept =
+        plan.tile_by_tile ? band_window_kept(plan.shape, plan.ranks) : band_stream_kept(plan);
   return plan;
 }
 
@@ -94,9 +100,11 @@ std::unique_ptr<BandResult<B>> solve_band(Context<B>& c, const BandSystem& syste
                                           Progress& progress, const BandHooks& hooks) {
   const BandTask<B> task{c, system, request, progress, hooks};
   for (;;) {
-    std::unique_ptr<BandWay<B>> way = plan.method == BandMethod::streamed
-                                          ? band_way_streamed(task, plan)
-                                          : band_way_in_memory(task, plan);
+    std::unique_ptr<BandWay<B>> way =
+        plan.tile_by_tile                     ? band_way_in_window(task, plan)
+        : plan.method == BandMethod::mixed    ? band_way_mixed(task, plan)
+        : plan.method == BandMethod::streamed ? band_way_streamed(task, plan)
+                                              : band_way_in_memory(task, plan);
     way->take();
     std::string why;
     hooks.phase("read", [&] { way->read(); });

@@ -1,6 +1,8 @@
 // The ways to solve behind src/band/system.hpp, each with its memory and what it tries again.
 #pragma once
 #include "distrib/agree.hpp"
+#include "io/scratch.hpp"
+#include "src/band/stream.hpp"
 #include "src/band/system.hpp"
 #include "src/frame/guard.hpp"
 #include "src/frame/kept_input.hpp"
@@ -58,6 +60,9 @@ class BandWay : public BandResult<B>, protected BandTask<B> {
     });
     return b;
   }
+  [[nodiscard]] const std::string& scratch_folder() const {
+    return system.scratch.empty() ? system.folder : system.scratch;
+  }
   template <class Rows>
   double residual_of_rows(const Rows& own, double* reciprocal) {
     return band_residual<B>(c, for_check(), own, this->rows, right_hand_sides(), request.nrhs,
@@ -101,11 +106,44 @@ class BandWay : public BandResult<B>, protected BandTask<B> {
   Index slots_ = 0;  ///< rows of BandResult::rows
 };
 
-/// By tile columns, in parts, or in mixed precision: the band in memory of the backend.
+/// By tile columns or in parts: the band in memory of the backend.
 template <class B>
 std::unique_ptr<BandWay<B>> band_way_in_memory(const BandTask<B>& task, const BandPlan& plan);
-/// The band in memory of the host, or in a scratch file.
+/// In mixed precision, there too.
+template <class B>
+std::unique_ptr<BandWay<B>> band_way_mixed(const BandTask<B>& task, const BandPlan& plan);
+/// The band in memory of the host, or in a scratch file: in slabs on one rank.
 template <class B>
 std::unique_ptr<BandWay<B>> band_way_streamed(const BandTask<B>& task, const BandPlan& plan);
+/// In a window, on any number of ranks.
+template <class B>
+std::unique_ptr<BandWay<B>> band_way_in_window(const BandTask<B>& task, const BandPlan& plan);
+
+/// This rank's tile columns of the matrix, or of a factor of it, in clear tile columns.
+template <class B>
+void read_tiles(Context<B>& c, const BandReader& from, BandTiles<B>& a) {
+  const BandShape& s = a.shape;
+  const Index stored = from.half_bandwidth + 1;
+  const BlockCyclic columns{s.n, s.width, c.size()};
+  if (turns_there(c, from))
+    return turn_columns<B>(c, from, columns.ranges(c.rank()), s.half_bandwidth + 1, a.data.view(),
+                           s.column());
+  from.read(columns.ranges(c.rank()), [&](Index position, Index count, const double* data) {
+    // Below row n stands zero already.
+    const Index height = std::min(s.half_bandwidth + 1, s.n - columns.global(position, c.rank()));
+    copy_rows<double, B>(c.ahead, a.data.data() + position * s.column(), s.column(), data, stored,
+                         height, count);
+    c.ahead.synchronize();
+  });
+}
+
+/// All of it in a file, which has to outlive it and may not move.
+inline BandStreamStore band_store(const io::ScratchFile& file) {
+  constexpr Index word = sizeof(double);
+  return {[&file](Index at, const double* from, Index count) {
+            file.write(at * word, from, count * word);
+          },
+          [&file](Index at, double* to, Index count) { file.read(at * word, to, count * word); }};
+}
 
 }  // namespace terrace::band

@@ -1,5 +1,3 @@
-#include <fmt/core.h>
-
 #include <utility>
 
 #include "src/band/determinant.hpp"
@@ -9,24 +7,6 @@
 
 namespace terrace::band {
 namespace {
-
-/// This rank's tile columns of the matrix, or of a factor of it, in clear tile columns.
-template <class B>
-void read_tiles(Context<B>& c, const BandReader& from, BandTiles<B>& a) {
-  const BandShape& s = a.shape;
-  const Index stored = from.half_bandwidth + 1;
-  const BlockCyclic columns{s.n, s.width, c.size()};
-  if (turns_there(c, from))
-    return turn_columns<B>(c, from, columns.ranges(c.rank()), s.half_bandwidth + 1, a.data.view(),
-                           s.column());
-  from.read(columns.ranges(c.rank()), [&](Index position, Index count, const double* data) {
-    // Below row n stands zero already.
-    const Index height = std::min(s.half_bandwidth + 1, s.n - columns.global(position, c.rank()));
-    copy_rows<double, B>(c.ahead, a.data.data() + position * s.column(), s.column(), data, stored,
-                         height, count);
-    c.ahead.synchronize();
-  });
-}
 
 /// To solve, or for the factor alone.
 template <class B>
@@ -254,68 +234,12 @@ class InParts : public BandWay<B> {
   BandPartRows<B> x_;
 };
 
-/// In mixed precision; with FP64 for what does not converge.
-template <class B>
-class InMixedPrecision : public BandWay<B> {
-  using Base = BandWay<B>;
-  using Base::c, Base::plan, Base::system, Base::request, Base::progress, Base::hooks, Base::notes,
-      Base::rows;
-
- public:
-  InMixedPrecision(const BandTask<B>& task, const BandPlan& plan)
-      : Base(task, plan, Range{0, plan.shape.n}) {}
-
-  void take() override {
-    collectively(c.control, [&] {
-      a_ = band_tiles<B>(c, plan.shape);
-      mixed_ = band_mixed<B>(plan.shape, request.nrhs);
-      x_ = Buffer<double, B>(plan.shape.padded() * request.nrhs);
-    });
-  }
-  void read() override {
-    rows = Base::right_hand_sides();
-    fill_zero(c.ahead, x_.view());
-    Base::put_rows(x_.view());
-    read_tiles(c, system.matrix, a_);
-  }
-  std::string solve() override {
-    notes.factored = mixed_resume(c, mixed_, x_, progress) || mixed_factor(c, tiles(), mixed_);
-    if (notes.factored) notes.found = mixed_solve(c, tiles(), mixed_, x_, {}, &progress);
-    notes.shift = mixed_.shift;
-    if (!notes.factored) return to_string(mixed_.failure);
-    if (notes.found.reason == MixedReason::converged) return {};
-    return fmt::format("{} after {} iterations", to_string(notes.found.reason),
-                       notes.found.iterations);
-  }
-  void finish() override {
-    hooks.phase("condition",
-                [&] { notes.condition = mixed_condition(c, tiles(), mixed_, notes.found); });
-    Base::get_rows_of(x_.view());
-  }
-  double residual(double* reciprocal) override {
-    return Base::residual_of_rows(Range{0, plan.shape.n}, reciprocal);
-  }
-  double log_determinant(double* error) override {
-    return mixed_log_determinant(c, tiles(), mixed_, error);
-  }
-
- private:
-  [[nodiscard]] View<const double, B> tiles() const {
-    return a_.data.view().slice(0, plan.shape.tiles() * plan.shape.tile());
-  }
-
-  BandTiles<B> a_;
-  BandMixed<B> mixed_;
-  Buffer<double, B> x_;
-};
-
 }  // namespace
 
 template <class B>
 std::unique_ptr<BandWay<B>> band_way_in_memory(const BandTask<B>& task, const BandPlan& plan) {
   if (plan.method == BandMethod::tile_columns)
     return std::make_unique<ByTileColumns<B>>(task, plan);
-  if (plan.method == BandMethod::mixed) return std::make_unique<InMixedPrecision<B>>(task, plan);
   return std::make_unique<InParts<B>>(task, plan);
 }
 

@@ -11,7 +11,6 @@
 #include "src/band/determinant.hpp"
 #include "src/band/stream.hpp"
 #include "src/band/ways.hpp"
-#include "src/band/window.hpp"
 #include "src/frame/checkpoints.hpp"
 
 namespace terrace::band {
@@ -98,8 +97,7 @@ class Streamed : public BandWay<B> {
     band_ = BandStream<B>();
     if (kept > 0) {
       file_ = io::ScratchFile();
-      file_ = io::ScratchFile(system.scratch.empty() ? system.folder : system.scratch,
-                              band_stream_memory<B>(ends_, 0).host);
+      file_ = io::ScratchFile(Base::scratch_folder(), band_stream_memory<B>(ends_, 0).host);
       kept = band_stream_kept(ends_);
     }
     band_ = collectively(c.control, [&] { return band_stream<B>(ends_, 0, kept); });
@@ -115,13 +113,7 @@ class Streamed : public BandWay<B> {
                       "the checkpoint is of another number of ends; --restart; start "
                       "without it");
     };
-    constexpr Index word = sizeof(double);
-    if (kept > 0)
-      band_.store = {
-          [this](Index at, const double* from, Index count) {
-            file_.write(at * word, from, count * word);
-          },
-          [this](Index at, double* to, Index count) { file_.read(at * word, to, count * word); }};
+    if (kept > 0) band_.store = band_store(file_);
   }
   /// The right-hand sides, if any, before each try.
   void begin() {
@@ -211,91 +203,10 @@ class Streamed : public BandWay<B> {
   bool flipped_ = false;
 };
 
-/// Tile column by tile column, through a window on the backend.
-template <class B>
-class InWindow : public BandWay<B> {
-  using Base = BandWay<B>;
-  using Base::c, Base::plan, Base::system, Base::request, Base::progress, Base::hooks,
-      Base::problem_, Base::failure, Base::rows, Base::stored;
-
- public:
-  InWindow(const BandTask<B>& task, const BandPlan& plan)
-      : Base(task, plan, BlockCyclic{plan.shape.n, plan.shape.width, task.c.size()}) {}
-
-  void take() override {
-    const BandShape& s = plan.shape;
-    a_ = collectively(c.control, [&] { return band_window<B>(c, s); });
-    x_ = collectively(c.control, [&] { return band_vectors<B>(c, s, request.nrhs); });
-    if (system.places.substitution == "cpu")
-      collectively(c.control, [&] { on_host_.emplace(c, s, request.nrhs); });
-    if (stored()) return;
-    work_ = collectively(c.control, [&] { return BandWork<B>(s); });
-    if (system.places.diagonal == "cpu")
-      work_.host_diagonal = collectively(c.control, [&] { return band_host_diagonal(s); });
-  }
-  void read() override {
-    rows = Base::right_hand_sides();
-    Base::put_rows(x_.data.view());
-    load();
-  }
-  std::string solve() override {
-    if (!stored()) factor();
-    if (failure.minor != 0) return {};
-    if (!std::exchange(flipped_, true) && !a_.host.empty())
-      flip_for_tests(Stream<Cpu>(), c.rank(), 1, a_.host[0].data(), 8 * a_.host[0].size());
-    if (on_host_)
-      band_window_substitute_on_host(c, a_, x_, *on_host_, progress);
-    else
-      band_window_substitute(c, a_, x_, progress);
-    return {};
-  }
-  /// With the guard a leading minor that is not definite has to fail once more.
-  void settle() override {
-    const Index first = failure.minor;
-    if (first == 0 || !system.guard) return;
-    hooks.phase("read", [&] { load(); });
-    hooks.phase("solve", [&] { factor(); });
-    if (failure.minor == 0) failure = {first, false, true};
-  }
-  void finish() override { Base::get_rows_of(x_.data.view()); }
-  double residual(double* reciprocal) override {
-    return Base::residual_of_rows(x_.rows, reciprocal);
-  }
-  double log_determinant(double*) override {
-    const BandShape& s = a_.shape;
-    std::vector<double> of_tiles(std::size_t(s.tiles()), 0.0);
-    for (Index k = c.rank(); k < s.tiles(); k += c.size()) {
-      LogProduct product;
-      for (Index j = 0; j < std::min(s.width, s.n - k * s.width); ++j)
-        product.times(a_.host_tile(k)[j * s.column()]);
-      of_tiles[std::size_t(k)] = product.log();
-    }
-    return band::log_determinant(c.control, std::move(of_tiles));
-  }
-  bool again() override {
-    read();
-    solve();
-    settle();
-    if (failure.minor == 0) finish();
-    return failure.minor == 0;
-  }
-
- private:
-  void load() { load_window(c, stored() ? band_problem<B>(system.factor) : problem_, a_); }
-  void factor() { failure.minor = band_window_cholesky(c, a_, work_, progress); }
-
-  BandWindow<B> a_;
-  BandVectors<B> x_;
-  BandWork<B> work_;
-  std::optional<HostSubstitution<B>> on_host_;
-  bool flipped_ = false;
-};
-
 }  // namespace
 
 template <class B>
 std::unique_ptr<BandWay<B>> band_way_streamed(const BandTask<B>& task, const BandPlan& plan) {
-  if (plan.tile_by_tile) return std::make_unique<InWindow<B>>(task, plan);
   return std::make_unique<Streamed<B>>(task, plan);
 }
 

@@ -1,9 +1,12 @@
 #include "src/band/window.hpp"
 
+#include <cstring>
+
+#include "distrib/agree.hpp"
 #include "kernels/base/matrix.hpp"
 #include "src/band/steps.hpp"
-#include "src/band/stream.hpp"
 #include "src/band/substitution.hpp"
+#include "src/frame/checkpoints.hpp"
 #include "src/frame/eliminate.hpp"
 
 namespace terrace::band {
@@ -13,6 +16,59 @@ constexpr Index kWindowWord = sizeof(double);
 constexpr Index kWindowPiece = Index(1) << 30;  // of host memory taken at once
 
 Index own_tiles(const BandShape& s, int ranks) { return ceil_div(s.tiles(), Index(ranks)); }
+
+/// With checkpoints, which hold all columns as they are.
+template <class B>
+class WindowCholesky : public BandSteps<B, BandWindow<B>> {
+  using Steps = BandSteps<B, BandWindow<B>>;
+  using Steps::a_, Steps::rank_, Steps::s_, Steps::work_;
+
+ public:
+  using Steps::Steps;
+
+  void archive(Archive& archive, Index k) {
+    a_.up.synchronize();
+    if (!archive.loading()) bring_home();
+    const Index ld = s_.column();
+    archive.pieces(
+        "columns", s_.padded(), ld, a_.columns.ranges(rank_),
+        [&](Index first, Index count, Word* to) {
+          each_host_run(a_, first, count, [&](const double* from, Index columns) {
+            std::memcpy(to, from, std::size_t(columns * ld) * sizeof(double));
+            to += columns * ld;
+          });
+        },
+        [&](Index first, Index count, const Word* from) { load(first, count, from); });
+    std::vector<double> statuses(work_.seen.data(), work_.seen.data() + kBandRing);
+    archive.list("statuses", statuses);
+    std::copy(statuses.begin(), statuses.end(), work_.seen.data());
+    if (archive.loading()) a_.begin(a_.columns.slots_before(k * s_.width, rank_) / s_.width);
+  }
+
+ private:
+  /// What the ring has begun to update, as it is.
+  void bring_home() {
+    a_.down.synchronize();
+    a_.put_away(a_.left);
+    for (Index i = a_.left; i < a_.brought; ++i) {
+      download(a_.down, a_.host_place(i), a_.slot(i));
+      a_.down.synchronize();
+      if (a_.kept > 0) a_.put_one(i);
+    }
+  }
+  void load(Index first, Index count, const Word* from) {
+    const Index ld = s_.column();
+    const auto* numbers = reinterpret_cast<const double*>(from);
+    if (a_.kept > 0) {
+      for (Index j = 0; j < count; ++j) a_.diagonal[std::size_t(first + j)] = numbers[j * ld];
+      return a_.store.put(first * ld, numbers, count * ld);
+    }
+    each_host_run(a_, first, count, [&](double* to, Index columns) {
+      std::copy_n(numbers, columns * ld, to);
+      numbers += columns * ld;
+    });
+  }
+};
 
 /// Tile columns of L for the substitution, own ones, up and then down: what Substitution asks for
 /// is in a slot already, and the slot before it is filled again.
@@ -42,7 +98,12 @@ class RingTiles {
   void bring(Index place) const {
     if (place >= 2 * l_.own) return;
     const Index number = place < l_.own ? place : 2 * l_.own - 1 - place;
-    upload(l_.up, l_.slot(place), l_.host_tile(number * columns.ranks));
+    double* const from = l_.host_place(l_.kept > 0 ? place : number);
+    if (l_.kept > 0) {
+      l_.here[at(place)].synchronize();  // the copy from that place, `kept` ago, came before
+      l_.get(number, from);
+    }
+    upload(l_.up, l_.slot(place), from);
     l_.here[at(place)] = l_.up.record();
   }
 
@@ -51,15 +112,28 @@ class RingTiles {
   mutable Index asked_ = 0;
 };
 
-/// Tile columns of L where they are.
+/// Tile columns of L where they are, or in two places on the host in turn.
 template <class B>
-struct HostFactor {
-  const BandWindow<B>& l;
-  const BandShape shape = l.shape;
-  const BlockCyclic columns = l.columns;
+class HostFactor {
+ public:
+  HostFactor(const BandWindow<B>& l, const Stream<Cpu>& lane)
+      : shape(l.shape), columns(l.columns), l_(l), lane_(lane) {}
+
+  const BandShape shape;
+  const BlockCyclic columns;
+
   [[nodiscard]] View<const double, Cpu> tile(Index k) const {
-    return View<const double, Cpu>{l.host_tile(k), shape.tile()};
+    if (l_.kept == 0) return View<const double, Cpu>{l_.host_tile(k), shape.tile()};
+    double* const place = l_.host_place(asked_++ % 2);
+    lane_.synchronize();  // the step of the tile column before the last one
+    l_.get(l_.number(k), place);
+    return View<const double, Cpu>{place, shape.tile()};
   }
+
+ private:
+  const BandWindow<B>& l_;
+  const Stream<Cpu>& lane_;
+  mutable Index asked_ = 0;
 };
 
 }  // namespace
@@ -69,26 +143,37 @@ Index band_window_slots(const BandShape& s, int ranks) {
   return std::max<Index>(2, ceil_div(tiles, Index(ranks)));
 }
 
-BandWindowMemory band_window_memory(const BandShape& s, Index nrhs, int ranks) {
+Index band_window_kept(const BandShape& s, int ranks) { return 2 * band_window_slots(s, ranks); }
+
+BandWindowMemory band_window_memory(const BandShape& s, Index nrhs, int ranks, bool stored) {
+  const Index own = own_tiles(s, ranks);
   const BandMemory all = band_memory(s, nrhs, ranks, false);
   BandWindowMemory m;
   m.ring = band_window_slots(s, ranks) * s.tile() * kWindowWord;
   m.panels = all.panels;
   m.solution = all.solution;
-  m.host = own_tiles(s, ranks) * s.tile() * kWindowWord;
+  m.host = own * s.tile() * kWindowWord;
+  if (!stored) return m;
+  m.store = m.host;
+  m.host = own > 0 ? (band_window_kept(s, ranks) * s.tile() + own * s.width) * kWindowWord : 0;
   return m;
 }
 
 template <class B>
-BandWindow<B> band_window(Context<B>& context, const BandShape& s) {
+BandWindow<B> band_window(Context<B>& context, const BandShape& s, bool stored) {
   BandWindow<B> a;
   a.shape = s;
   a.columns = {s.padded(), s.width, context.size()};
   a.own = a.columns.slots(context.rank()) / s.width;
   a.slots = band_window_slots(s, context.size());
   a.piece = std::max<Index>(1, kWindowPiece / (s.tile() * kWindowWord));
-  for (Index k = 0; k < a.own; k += a.piece)
-    a.host.emplace_back(std::min(a.piece, a.own - k) * s.tile());
+  if (stored) {
+    a.kept = band_window_kept(s, context.size());
+    a.diagonal.resize(std::size_t(a.own * s.width));
+  }
+  const Index all = stored && a.own > 0 ? a.kept : a.own;
+  for (Index k = 0; k < all; k += a.piece)
+    a.host.emplace_back(std::min(a.piece, all - k) * s.tile());
   a.ring = Buffer<double, B>(a.slots * s.tile());
   a.here.resize(std::size_t(a.slots));
   a.home.resize(std::size_t(a.slots));
@@ -113,24 +198,31 @@ void load_window(Context<B>& context, const BandProblem<B>& problem, BandWindow<
                            a.ring.data() + (at - first) * height, height, height, count);
     }
     lane.synchronize();
-    for (Index tile = own; tile < std::min(own + most, s.tiles()); ++tile)
-      detail::stream_pad(s, std::min(s.width, s.n - tile * s.width), s.width, height,
-                         a.host_tile(tile));
+    const auto pad = [&](bool put) {
+      for (Index tile = own; tile < std::min(own + most, s.tiles()); ++tile) {
+        detail::stream_pad(s, std::min(s.width, s.n - tile * s.width), s.width, height,
+                           a.host_tile(tile));
+        if (put) a.put_one(a.number(tile));
+      }
+    };
+    if (a.kept > 0)
+      collectively(context.control, [&] { pad(true); });
+    else
+      pad(false);
   }
 }
 
 template <class B>
 Index band_window_cholesky(Context<B>& context, BandWindow<B>& a, BandWork<B>& work,
                            Progress& progress) {
-  BandSteps<B, BandWindow<B>> method(context, a, work);
-  a.brought = 0;
-  for (std::size_t i = 0; i < std::size_t(a.slots); ++i) a.here[i] = a.home[i] = Event<B>();
+  WindowCholesky<B> method(context, a, work);
   a.up.wait(context.ahead.record());
-  a.bring(a.slots - 1);
+  a.begin(0);
   progress.begin("band Cholesky", double(method.steps()));
   eliminate(context, method, progress);
   a.up.synchronize();
   a.down.synchronize();
+  a.put_away(a.left);
   progress.end();
   return method.finish();
 }
@@ -146,30 +238,34 @@ void band_window_substitute_on_host(Context<B>& context, const BandWindow<B>& l,
                                     HostSubstitution<B>& work, Progress& progress) {
   download(context.ahead, work.x.data.data(), x.data.view());
   context.ahead.synchronize();
-  if (x.nrhs > 0) substitute(work.host, HostFactor<B>{l}, work.x, progress);
+  if (x.nrhs > 0) substitute(work.host, HostFactor<B>(l, work.host.ahead), work.x, progress);
   upload(context.ahead, x.data.view(), work.x.data.data());
   context.ahead.synchronize();
 }
 
 template <class B>
 double band_factor_residual(Context<B>& context, const BandProblem<B>& problem,
-                            const BandWindow<B>& l, Word seed) {
+                            const BandWindow<B>& l, Word seed, double* reciprocal) {
   const TileAt<B> tile = [&](Index k) {
+    if (l.kept > 0) {
+      context.ahead.synchronize();  // the last one has been uploaded
+      l.get(l.number(k), l.host_tile(k));
+    }
     upload(context.ahead, l.slot(0), l.host_tile(k));
     return View<const double, B>(l.slot(0));
   };
-  return band_factor_residual<B>(context, problem, l.shape, tile, seed);
+  return band_factor_residual<B>(context, problem, l.shape, tile, seed, reciprocal);
 }
 
 #define TERRACE_INSTANTIATE(B)                                                                     \
-  template BandWindow<B> band_window(Context<B>&, const BandShape&);                               \
+  template BandWindow<B> band_window(Context<B>&, const BandShape&, bool);                         \
   template void load_window(Context<B>&, const BandProblem<B>&, BandWindow<B>&);                   \
   template Index band_window_cholesky(Context<B>&, BandWindow<B>&, BandWork<B>&, Progress&);       \
   template void band_window_substitute(Context<B>&, BandWindow<B>&, BandVectors<B>&, Progress&);   \
   template void band_window_substitute_on_host(Context<B>&, const BandWindow<B>&, BandVectors<B>&, \
                                                HostSubstitution<B>&, Progress&);                   \
   template double band_factor_residual(Context<B>&, const BandProblem<B>&, const BandWindow<B>&,   \
-                                       Word);
+                                       Word, double*);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 

@@ -283,7 +283,7 @@ void bench_size(Run& run, Context<B>& c, const BandBench& options, Index n, Inde
   request.half_bandwidth = m;
   request.ranks = c.size();
   request.method = run.options.method;
-  if (options.has_places()) (void)adopt_places({"cpu", "cpu"}, request);
+  if (options.has_places()) adopt_places({"cpu", "cpu"}, request);
   request.parts = options.parts;
   request.block = width;
   request.nrhs = most_rhs;

@@ -195,7 +195,7 @@ void bench_mixed(Run& run, Context<B>& c, const BandBench& options, const BandRe
   constexpr bool device = std::is_same_v<B, Cuda>;
   if (c.size() > 1)
     fail_together(Exit::usage,
-                  "mixed precision runs on one rank; --precision; start one rank for it");
+                  "mixed precision is measured on one rank; --precision; start one rank for it");
   if (!band_low_available(B{}))
     fail_together(Exit::usage,
                   "mixed precision needs a GPU of compute capability 9.0 and more; --precision; "

@@ -142,17 +142,17 @@ RankRows with_needed_rows(const Control& control, const RankRows& a, const RankR
 }
 
 RankRows prolongation_of(const Control& control, const RankRows& a,
-                         const std::vector<double>& diagonal, double threshold, bool smooth) {
+                         const std::vector<double>& diagonal, double threshold,
+                         Aggregates& aggregates, bool smooth) {
   const std::vector<std::vector<Index>> asked = asked_rows(control, a);
   const std::vector<double> other_diagonal = from_owners<double>(
       control, asked, [&](Index i, std::vector<double>& out) { out.push_back(diagonal[at(i)]); });
   LargeVector<char> strong;
-  Aggregates aggregates;
   collectively(control, [&] {
     std::vector<double> all = diagonal;
     all.insert(all.end(), other_diagonal.begin(), other_diagonal.end());
     strong = strong_entries(a.rows, all, threshold);
-    aggregates = aggregate(a.rows, strong);
+    if (aggregates.of.empty()) aggregates = aggregate(a.rows, strong);
   });
   RankRows p;
   p.first.push_back(0);
@@ -168,6 +168,7 @@ RankRows prolongation_of(const Control& control, const RankRows& a,
         out.push_back(aggregates.of[at(i)] < 0 ? -1 : begin + aggregates.of[at(i)]);
       });
   collectively(control, [&] {
+    Aggregates reached = aggregates;  // and those of other ranks
     std::vector<char> used(other.size(), 0);
     for (std::size_t e = 0; e < strong.size(); ++e)
       if (strong[e] && a.rows.column[e] >= own) used[at(a.rows.column[e] - own)] = 1;
@@ -179,10 +180,10 @@ RankRows prolongation_of(const Control& control, const RankRows& a,
     for (const Index number : other) {
       const Index place =
           std::lower_bound(p.needed.begin(), p.needed.end(), number) - p.needed.begin();
-      aggregates.of.push_back(std::int32_t(number < 0 ? -1 : aggregates.count + place));
+      reached.of.push_back(std::int32_t(number < 0 ? -1 : aggregates.count + place));
     }
-    aggregates.count += Index(p.needed.size());
-    p.rows = smoothed_prolongation(a.rows, strong, diagonal, aggregates);
+    reached.count += Index(p.needed.size());
+    p.rows = smoothed_prolongation(a.rows, strong, diagonal, reached);
   });
   return p;
 }

@@ -8,9 +8,11 @@ namespace terrace::cg {
 // All are collective. Of rectangular ones first[r] .. first[r + 1] are the columns of rank r.
 
 /// P: a rank's rows of A by aggregates of all ranks. Entries are strong from `threshold` on; `diagonal`
-/// of own rows. Not `smooth`: one in the column of the row's aggregate, own ones alone.
+/// of own rows. Not `smooth`: one in the column of the row's aggregate, own ones alone. `aggregates` of
+/// own rows are made where there are none.
 RankRows prolongation_of(const Control& control, const RankRows& a,
-                         const std::vector<double>& diagonal, double threshold, bool smooth = true);
+                         const std::vector<double>& diagonal, double threshold,
+                         Aggregates& aggregates, bool smooth = true);
 /// P of own rows, and behind them of the rows that A's columns need.
 RankRows with_needed_rows(const Control& control, const RankRows& a, const RankRows& p);
 /// About as many nonzeros as P' A P has on all ranks, from some of its rows. `all`: with_needed_rows().

@@ -17,6 +17,8 @@ constexpr double strength = 0.08;
 /// Of the smoother: products, and the part of the spectrum that they reduce most.
 constexpr Index degree = 1;
 constexpr double ratio = 5;
+/// Of given vectors: P = (I - 4/3 D^-1 A / largest eigenvalue) T (the same).
+constexpr double damping = 4.0 / 3.0;
 /// With more nonzeros on all levels, in those of A, P is not smoothed: it fills up on graphs without
 /// dimension.
 constexpr double most_nonzeros = 2.5;
@@ -49,20 +51,44 @@ double MultigridNotes::operator_complexity() const {
 }
 
 template <class B>
-OperatorMemory Multigrid<B>::memory(Index rows, Index nonzeros) {
-  // Coarse matrices have up to 1.5 times A's nonzeros, P up to 5 a row. On the host: A, flags, A P.
-  return {30 * nonzeros + 200 * rows, 18 * nonzeros + 250 * rows + 24 * default_coarsest * 256};
+OperatorMemory Multigrid<B>::memory(Index rows, Index nonzeros, Index vectors) {
+  // Coarse matrices have up to 1.5 times A's nonzeros, P up to 5 a row and vector. On the host: A,
+  // flags, A P.
+  const Index columns = std::max<Index>(1, vectors);
+  return {30 * nonzeros + (80 + 120 * columns) * rows,
+          18 * nonzeros + 250 * columns * rows + 24 * default_coarsest * 256};
 }
 
 template <class B>
 Multigrid<B>::Multigrid(const Context<B>& context, const Product& product, Operand<B>&& p,
-                        RankRows&& a, Index coarsest) {
-  const auto start = Clock::now();
-  const Control& control = context.control;
-  collectively(control, [&] {
+                        RankRows&& a, NodeVectors vectors, Index coarsest)
+    : coarsest_(coarsest), vectors_(std::move(vectors)) {
+  notes_.vectors = vectors_.columns;
+  notes_.unknowns = vectors_.columns > 0 ? vectors_.unknowns : 0;
+  collectively(context.control, [&] {
     sums_.emplace(context.ahead);
     ignored_ = Buffer<double, B>(2);
   });
+  build(context, product, std::move(p), std::move(a));
+}
+
+template <class B>
+void Multigrid<B>::update(const Context<B>& context, const Product& product, Operand<B>&& p,
+                          RankRows&& a) {
+  MultigridNotes notes;
+  notes.updates = notes_.updates + 1;
+  notes.vectors = notes_.vectors;
+  notes.unknowns = notes_.unknowns;
+  notes_ = notes;
+  levels_.clear();
+  build(context, product, std::move(p), std::move(a));
+}
+
+template <class B>
+void Multigrid<B>::build(const Context<B>& context, const Product& product, Operand<B>&& p,
+                         RankRows&& a) {
+  const auto start = Clock::now();
+  const Control& control = context.control;
   RankRows rows = std::move(a);
   Product multiply = product;
   for (bool more = true; more;) {
@@ -83,7 +109,7 @@ Multigrid<B>::Multigrid(const Context<B>& context, const Product& product, Opera
       p = level.a->operand(context);
       collectively(control, [&] { level.r = Buffer<double, B>(rows.rows.rows()); });
     }
-    more = n > coarsest;
+    more = n > coarsest_;
     if (more)
       more = coarsen(context, multiply, std::exchange(p, {}), rows, diagonal);
     else if (n > 0)
@@ -98,14 +124,32 @@ Multigrid<B>::Multigrid(const Context<B>& context, const Product& product, Opera
 }
 
 template <class B>
+RankRows Multigrid<B>::prolong(const Control& control, const RankRows& rows,
+                               const std::vector<double>& diagonal) {
+  const std::size_t l = levels_.size() - 1;
+  const double threshold = std::ldexp(strength, -int(l));
+  const bool made = l < patterns_.size();
+  if (!made) patterns_.emplace_back();
+  Pattern& pattern = patterns_[l];
+  if (notes_.vectors == 0)
+    return prolongation_of(control, rows, diagonal, threshold, pattern.aggregates, pattern.smooth);
+  NodeVectors& vectors = l == 0 ? vectors_ : patterns_[l - 1].nodes.next;
+  if (!made) {
+    pattern.nodes = aggregate_nodes(control, rows, diagonal, threshold, vectors);
+    vectors = {};
+  }
+  return pattern.nodes.prolongation;
+}
+
+template <class B>
 bool Multigrid<B>::coarsen(const Context<B>& context, const Product& product, Operand<B>&& p,
                            RankRows& rows, const std::vector<double>& diagonal) {
   const Control& control = context.control;
   Level& level = *levels_.back();
-  const double threshold = std::ldexp(strength, 1 - int(levels_.size()));
   const Index n = rows.first.back(), own = rows.rows.rows();
   const double bound = control.reduce(gershgorin_bound(rows.rows, diagonal), Reduce::max);
-  RankRows p_rows = prolongation_of(control, rows, diagonal, threshold);
+  RankRows p_rows = prolong(control, rows, diagonal);
+  Pattern& pattern = patterns_[levels_.size() - 1];
   const Index coarse = p_rows.first.back();
   const bool last = coarse == 0 || double(coarse) > least_gain * double(n);
   const auto& [smooth_degree, smooth_ratio] =
@@ -119,15 +163,20 @@ bool Multigrid<B>::coarsen(const Context<B>& context, const Product& product, Op
   if (levels_.size() > 1)
     notes_.bytes += double(products) * (12.0 * double(rows.rows.nonzeros()) + 8.0 * double(own));
   if (last || notes_.indefinite) return false;
+  if (notes_.vectors > 0 && pattern.smooth)
+    p_rows = smoothed_nodes(control, rows, diagonal, p_rows, damping / level.smoother.notes().high);
   const bool alone = control.size() == 1;
   RankRows fetched = alone ? RankRows{} : with_needed_rows(control, rows, p_rows);
   HostRows turned = collectively(control, [&] { return transposed(p_rows.rows); });
-  double nonzeros = expected_nonzeros(control, rows, p_rows, turned, alone ? p_rows : fetched);
-  for (const MultigridNotes::Level& above : notes_.levels) nonzeros += double(above.nonzeros);
-  if (nonzeros > most_nonzeros * double(notes_.levels.front().nonzeros)) {
-    p_rows = prolongation_of(control, rows, diagonal, threshold, false);
-    if (!alone) fetched = with_needed_rows(control, rows, p_rows);
-    turned = collectively(control, [&] { return transposed(p_rows.rows); });
+  if (!std::exchange(pattern.chosen, true)) {
+    double nonzeros = expected_nonzeros(control, rows, p_rows, turned, alone ? p_rows : fetched);
+    for (const MultigridNotes::Level& above : notes_.levels) nonzeros += double(above.nonzeros);
+    pattern.smooth = nonzeros <= most_nonzeros * double(notes_.levels.front().nonzeros);
+    if (!pattern.smooth) {
+      p_rows = prolong(control, rows, diagonal);
+      if (!alone) fetched = with_needed_rows(control, rows, p_rows);
+      turned = collectively(control, [&] { return transposed(p_rows.rows); });
+    }
   }
   notes_.bytes += 24.0 * double(p_rows.rows.nonzeros());
   level.prolongation = Transfer<B>(context, p_rows);

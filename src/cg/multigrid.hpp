@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "src/cg/chebyshev.hpp"
+#include "src/cg/near_null_space.hpp"
 #include "src/cg/operators.hpp"
 #include "src/cg/transfer.hpp"
 
@@ -32,6 +33,9 @@ struct MultigridNotes {
   Index products = 0;       ///< with A a cycle
   Index bad_row = -1;       ///< global row of the diagonal that is not positive
   bool indefinite = false;  ///< A is not positive definite; M must not be applied
+  Index updates = 0;        ///< the hierarchy got the values of other matrices so often
+  Index vectors = 0;        ///< of the near null-space given; 0: constants
+  Index unknowns = 0;       ///< ... of a node
   /// Nonzeros of all levels by those of A.
   [[nodiscard]] double operator_complexity() const;
 };
@@ -45,17 +49,19 @@ class Multigrid {
 
   Multigrid() = default;
   /// Of A = `a`, normalised, whose product is `product` on operands like `p`. A level of at most
-  /// `coarsest` rows is inverted. Collective.
+  /// `coarsest` rows is inverted. Coarse levels keep `vectors` of A's rows. Collective.
   Multigrid(const Context<B>& context, const Product& product, Operand<B>&& p, RankRows&& a,
-            Index coarsest = default_coarsest);
+            NodeVectors vectors = {}, Index coarsest = default_coarsest);
+  /// Of another matrix with the same rows on each rank: aggregates stay. Collective.
+  void update(const Context<B>& context, const Product& product, Operand<B>&& p, RankRows&& a);
   [[nodiscard]] const MultigridNotes& notes() const { return notes_; }
   /// z = M r of own rows on context.ahead, r and z not the same memory: one V-cycle. Collective.
   void apply(const Context<B>& context, const Product& product, View<const double, B> r,
              View<double, B> z, const double* skip = nullptr) const {
     if (!levels_.empty()) cycle(context, 0, product, r, z, skip);
   }
-  /// Bytes on the backend and on the host of a rank, by the shape alone.
-  static OperatorMemory memory(Index rows, Index nonzeros);
+  /// Bytes on the backend and on the host of a rank, by the shape alone. `vectors` of a near null-space.
+  static OperatorMemory memory(Index rows, Index nonzeros, Index vectors = 0);
 
   /// f(array) of what apply() never writes, numbers first.
   template <class F>
@@ -78,15 +84,28 @@ class Multigrid {
     std::optional<CsrOperator<B>> inverse;  // of the coarsest matrix, all entries
     Operand<B> p;                           // what it multiplies
   };
+  /// What a level keeps for other values.
+  struct Pattern {
+    Aggregates aggregates;  // constants
+    NodeAggregates nodes;   // given vectors
+    bool chosen = false, smooth = true;
+  };
   void cycle(const Context<B>& context, std::size_t l, const Product& product,
              View<const double, B> r, View<double, B> z, const double* skip) const;
   [[nodiscard]] Product product_of(const Context<B>& context, const CsrOperator<B>& a) const;
+  void build(const Context<B>& context, const Product& product, Operand<B>&& p, RankRows&& a);
+  /// P of the last level, not smoothed where vectors are given.
+  RankRows prolong(const Control& control, const RankRows& rows,
+                   const std::vector<double>& diagonal);
   /// Makes the next level's matrix of `rows`; false where there is none, and this level is the last.
   bool coarsen(const Context<B>& context, const Product& product, Operand<B>&& p, RankRows& rows,
                const std::vector<double>& diagonal);
   void invert(const Context<B>& context, const RankRows& rows);
 
   MultigridNotes notes_;
+  Index coarsest_ = default_coarsest;
+  NodeVectors vectors_;  // of the first level, until its aggregates are made
+  std::vector<Pattern> patterns_;
   std::vector<std::unique_ptr<Level>> levels_;
   std::optional<SumSpace<B>> sums_;
   Buffer<double, B> ignored_;

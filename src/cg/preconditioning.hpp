@@ -23,12 +23,24 @@ class CgPreconditioning {
     if (request.preconditioner == "chebyshev")
       make_polynomial(c, a, request.degree);
     else if (request.preconditioner == "amg")
-      make_multigrid(c, a);
+      make_multigrid(c, a, request);
     else if (request.general())
       make_local(c, a, request.preconditioner == "ic" ? 0 : request.block);
   }
   CgPreconditioning(const CgPreconditioning&) = delete;
   CgPreconditioning& operator=(const CgPreconditioning&) = delete;
+
+  /// The same of other values in the same places; false: it has to be made anew. Collective.
+  bool update(const Context<B>& c, A& a) {
+    if constexpr (requires { rank_rows(c, a); }) {
+      if (multigrid.notes().levels.empty()) return false;
+      multigrid.update(c, product_of(c, a), a.operand(c), rank_rows(c, a));
+      take_multigrid(c, a);
+      return true;
+    } else {
+      return false;
+    }
+  }
 
   /// f(array) of what must not change, numbers first.
   template <class F>
@@ -65,25 +77,32 @@ class CgPreconditioning {
       polynomial.apply(context, product, r, z, skip);
     };
   }
-  void make_multigrid(const Context<B>& c, A& a) {
+  void make_multigrid(const Context<B>& c, A& a, const CgRequest& request) {
     if constexpr (requires { rank_rows(c, a); }) {
       const auto product = product_of(c, a);
-      multigrid = Multigrid<B>(c, product, a.operand(c), rank_rows(c, a));
-      const MultigridNotes& notes = multigrid.notes();
-      bytes = notes.bytes + double(notes.products) * a.bytes();
-      bad_row = notes.bad_row;
-      if (notes.indefinite) refused = CgReason::indefinite_matrix;
-      if (bad_row >= 0) refused = CgReason::indefinite_preconditioner;
-      function = [this, product](const Context<B>& context, View<const double, B> r,
-                                 View<double, B> z, const double* skip) {
-        multigrid.apply(context, product, r, z, skip);
-      };
+      RankRows rows = rank_rows(c, a);
+      NodeVectors vectors;
+      if (request.near_null_space)
+        vectors = node_vectors(c.control, *request.near_null_space, rows, request.order);
+      multigrid = Multigrid<B>(c, product, a.operand(c), std::move(rows), std::move(vectors));
+      take_multigrid(c, a);
     } else {
       fail_together(
           Exit::usage,
           "multigrid needs the entries of a sparse matrix; the preconditioner; use CSR or "
           "a band for amg, or chebyshev");
     }
+  }
+  void take_multigrid(const Context<B>& c, const A& a) {
+    const MultigridNotes& notes = multigrid.notes();
+    bytes = notes.bytes + double(notes.products) * a.bytes();
+    bad_row = notes.bad_row;
+    refused.reset();
+    if (notes.indefinite) refused = CgReason::indefinite_matrix;
+    if (bad_row >= 0) refused = CgReason::indefinite_preconditioner;
+    function = [this, product = product_of(c, a)](
+                   const Context<B>& context, View<const double, B> r, View<double, B> z,
+                   const double* skip) { multigrid.apply(context, product, r, z, skip); };
   }
   /// Of blocks, or of all of the rank's rows where `block` is 0.
   void make_local(const Context<B>& c, A& a, Index block) {

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/base/clock.hpp"
 #include "src/cg/columns.hpp"
 #include "src/cg/constant_guard.hpp"
 #include "src/cg/operators_user.hpp"
@@ -92,13 +93,43 @@ std::vector<CgResult> solve_groups(const Context<B>& c, A& a, const CgRequest& r
 }  // namespace
 
 template <class B, class A>
+CgKept<B, A>::CgKept() = default;
+template <class B, class A>
+CgKept<B, A>::~CgKept() = default;
+
+template <class B, class A>
+CgPreconditioning<B, A>& CgKept<B, A>::get(const Context<B>& c, A& a, const CgRequest& request) {
+  const auto start = Clock::now();
+  const NearNullSpace none;
+  const NearNullSpace& vectors = request.near_null_space ? *request.near_null_space : none;
+  const bool here = made_ && name_ == request.preconditioner && block_ == request.block &&
+                    degree_ == request.degree && near_null_space_ == vectors;
+  const bool same = c.control.reduce(Index(here), Reduce::min) > 0;
+  seconds_ = 0;
+  if (same && !stale_) return *made_;
+  std::unique_ptr<CgPreconditioning<B, A>> made = std::move(made_);  // let go where this throws
+  if (!same || !made->update(c, a)) {
+    made.reset();
+    collectively(c.control, [&] { near_null_space_ = vectors; });
+    made = std::make_unique<CgPreconditioning<B, A>>(c, a, request);
+    name_ = request.preconditioner;
+    block_ = request.block;
+    degree_ = request.degree;
+  }
+  made_ = std::move(made);
+  stale_ = false;
+  if (request.general()) seconds_ = c.control.reduce(since(start), Reduce::max);
+  return *made_;
+}
+
+template <class B, class A>
 CgSolution solve_system(const Context<B>& c, A& a, const CgRequest& request, Index nrhs,
                         std::vector<double> b, std::vector<double>& x, Progress& progress,
-                        const CgHooks& hooks) {
+                        const CgHooks& hooks, CgKept<B, A>* kept) {
   const std::vector<Index>& order = request.order;
   if (!order.empty()) b = permuted(order, nrhs, b, false), x = permuted(order, nrhs, x, false);
   CgSolution solution = solve_system(c, a, request, nrhs, CgRows<const double>(b),
-                                     CgRows<double>(x), progress, hooks);
+                                     CgRows<double>(x), progress, hooks, kept);
   if (!order.empty()) {
     for (CgResult& r : solution.results)
       if (r.position >= 0) r.position = order[std::size_t(r.position)];
@@ -110,11 +141,12 @@ CgSolution solve_system(const Context<B>& c, A& a, const CgRequest& request, Ind
 template <class B, class A>
 CgSolution solve_system(const Context<B>& c, A& a, const CgRequest& request, Index nrhs,
                         const CgRows<const double>& b, const CgRows<double>& x, Progress& progress,
-                        const CgHooks& hooks) {
+                        const CgHooks& hooks, CgKept<B, A>* kept) {
   normalise(c, a);
   CgOptions how = request;
   how.jacobi = request.preconditioner == "jacobi";
-  std::optional<CgPreconditioning<B, A>> m;
+  CgKept<B, A> own;
+  CgKept<B, A>& place = kept ? *kept : own;
   std::optional<ConstantGuard<B>> guard;  // goes before what it watches
   const auto watch = [&](const auto& numbers) {
     numbers.each_array([&](const auto& array) { guard->watch(array); });
@@ -125,11 +157,12 @@ CgSolution solve_system(const Context<B>& c, A& a, const CgRequest& request, Ind
     watch(a);
     how.between = [&](Index launched) { guard->step(launched); };
   }
-  m.emplace(c, a, request);
+  const CgPreconditioning<B, A>* const m = &place.get(c, a, request);
   if (hooks.prepared && request.general())
     hooks.prepared(m->local.notes(), m->polynomial.notes(), m->multigrid.notes());
   if (guard) watch(*m);
   CgSolution solution;
+  solution.setup = place.seconds();
   solution.own = a.rows();
   if (A::replicated) {
     const Index n = a.n(), block = contiguous(n, c.size()).block;
@@ -156,12 +189,13 @@ CgSolution solve_system(const Context<B>& c, A& a, const CgRequest& request, Ind
 }
 
 #define TERRACE_INSTANTIATE_FOR(B, A)                                                             \
+  template class CgKept<B, A<B>>;                                                                 \
   template CgSolution solve_system(const Context<B>&, A<B>&, const CgRequest&, Index,             \
                                    std::vector<double>, std::vector<double>&, Progress&,          \
-                                   const CgHooks&);                                               \
+                                   const CgHooks&, CgKept<B, A<B>>*);                             \
   template CgSolution solve_system(const Context<B>&, A<B>&, const CgRequest&, Index,             \
                                    const CgRows<const double>&, const CgRows<double>&, Progress&, \
-                                   const CgHooks&);
+                                   const CgHooks&, CgKept<B, A<B>>*);
 #define TERRACE_INSTANTIATE(B) TERRACE_FOR_EACH_OPERATOR(TERRACE_INSTANTIATE_FOR, B)
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 TERRACE_INSTANTIATE_FOR(Cpu, UserOperator)

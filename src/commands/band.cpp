@@ -54,6 +54,14 @@ void adopt_band_settings(Run& run, BandRequest& request) {
       request.method == method)
     request.parts = from.value("parts", Index(0));
   if (request.method != method) return;
+  if (method == "streamed") {
+    if (from.value("tile_by_tile", false))
+      request.tile_by_tile = true;
+    else if (request.in_window())
+      fail_together(Exit::input,
+                    "the checkpoint is of a band streamed in slabs on one rank, without --diagonal "
+                    "or --substitution; --restart; go on so, or start without it");
+  }
   if (other) run.options.block = 0;
   run.adopt("block", run.options.block, Index(0));
   request.block = run.options.block;

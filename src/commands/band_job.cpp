@@ -41,10 +41,11 @@ class BandJob : public PlannedBand<B> {
           const BandRequest& request)
       : Base(run, context, system, request), files_(files) {
     BandPlan plan = plan_system<B>(system, request);
-    if (run.progress.checkpoints && files.factor && plan.method != BandMethod::streamed)
+    const bool in_slabs = plan.method == BandMethod::streamed && !plan.tile_by_tile;
+    if (run.progress.checkpoints && files.factor && !in_slabs)
       fail_together(Exit::usage,
-                    "a solve with a stored factor in memory has no checkpoints; "
-                    "--checkpoint, --restart; leave them out, or use --method streamed");
+                    "a solve with a stored factor has checkpoints on one rank by --method streamed "
+                    "only; --checkpoint, --restart; leave them out, or solve so");
     if (!plan.note.empty()) {
       note_not_mixed();
       if (!run.options.plan) note_fall_back(run, plan.note);

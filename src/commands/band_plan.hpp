@@ -26,11 +26,17 @@ class PlannedBand : public Job {
     const BandMethod method = plan_.method;
     const bool tiles = method == BandMethod::tile_columns, mixed = method == BandMethod::mixed;
     PlanNeeds needs;
-    needs.any_ranks = tiles || in_parts() || plan_.tile_by_tile;
+    needs.any_ranks = true;
     // Ends do not get shorter by more ranks than two.
     needs.memory = [this](int ranks) {
       if (ranks == plan_.ranks) return on_rank<B>(bytes_);
       if (in_parts()) return like(to_string(plan_.method), ranks);
+      if (plan_.method == BandMethod::mixed) {
+        BandRequest r = request_for("auto", ranks);
+        r.mixed = true;
+        return on_rank<B>(band_bytes<B>(plan_band<B>(r), system_, nrhs(), has_check()));
+      }
+      if (plan_.method == BandMethod::streamed) return on_rank<B>(streamed(ranks, plan_.kept > 0));
       BandPlan other = plan_;
       other.ranks = ranks;
       return on_rank<B>(band_bytes<B>(other, system_, nrhs(), has_check()));
@@ -43,10 +49,9 @@ class PlannedBand : public Job {
       add("with --no-check", [this] { return on_rank<B>({bytes_.host, bytes_.backend, 0}); });
     if (in_parts())
       add("with --method tile-columns", [this] { return like("tile-columns", c_.size()); });
-    if (mixed) add("with --precision fp64", [this] { return like("tile-columns", 1); });
+    if (mixed) add("with --precision fp64", [this] { return like("tile-columns", c_.size()); });
     if (method != BandMethod::streamed)
-      add(c_.size() > 1 ? "on one rank with --method streamed" : "with --method streamed",
-          [this] { return streamed_instead(); });
+      add("with --method streamed", [this] { return streamed_instead(); });
     if (tiles && !std::is_same_v<B, Cpu>)
       add("with --backend cpu",
           [this] { return on_rank<Cpu>(band_bytes<Cpu>(plan_, system_, nrhs(), has_check())); });
@@ -58,7 +63,10 @@ class PlannedBand : public Job {
     if (plan_.method == BandMethod::tile_columns)
       return work_of(plan_.at_once ? "at once" : "tile-columns", s.tiles(),
                      factor_flops() / c_.size());
-    if (plan_.method == BandMethod::mixed) return work_of("mixed", s.tiles(), factor_flops());
+    if (plan_.method == BandMethod::mixed) {
+      const Index ends = plan_.begin.empty() ? 1 : plan_.parts();
+      return work_of("mixed", ceil_div(s.tiles(), ends), factor_flops() / double(ends));
+    }
     if (plan_.tile_by_tile)
       return work_of("streamed, in a window", s.tiles(), factor_flops() / c_.size());
     if (plan_.method == BandMethod::streamed)
@@ -110,7 +118,9 @@ class PlannedBand : public Job {
     if (!plan_.begin.empty()) run_.settings["parts"] = plan_.parts();
     if (plan_.method == BandMethod::mixed)
       run_.report["precision"] = run_.settings["precision"] = "mixed";
-    if (plan_.kept > 0) run_.report["scratch_bytes"] = band_stream_memory<B>(plan_, nrhs()).host;
+    run_.settings.erase("tile_by_tile");
+    if (plan_.tile_by_tile) run_.settings["tile_by_tile"] = true;
+    if (plan_.kept > 0) run_.report["scratch_bytes"] = in_scratch();
     bytes_ = band_bytes<B>(plan_, system_, nrhs(), has_check());
     run_.report["memory"] = {{"backend_bytes", device()}, {"host_bytes", bytes_.host}};
     if (plan_.method == BandMethod::tile_columns && system_.factor)
@@ -161,14 +171,27 @@ class PlannedBand : public Job {
     return on_rank<B>(
         band_bytes<B>(plan_band<B>(request_for(method, ranks)), system_, nrhs(), has_check()));
   }
-  /// The band streamed on one rank, its factor in a scratch file if host memory is too small.
-  [[nodiscard]] std::optional<RankMemory> streamed_instead() const {
-    if (!band_parts_available(B{})) return {};
-    BandRequest r = request_for("streamed", 1);
-    r.lapack_factor = !solves();
+  /// The band streamed, its factor in scratch files or not.
+  [[nodiscard]] BandBytes streamed(int ranks, bool in_files) const {
+    BandRequest r = request_for("streamed", ranks);
+    r.lapack_factor = !solves() || request_.lapack_factor;
+    r.tile_by_tile = request_.tile_by_tile;
     BandPlan plan = plan_band<B>(r);
-    plan.kept = band_stream_kept(plan);
-    return on_rank<B>(band_bytes<B>(plan, system_, nrhs(), has_check()));
+    if (in_files)
+      plan.kept = plan.tile_by_tile ? band_window_kept(plan.shape, ranks) : band_stream_kept(plan);
+    return band_bytes<B>(plan, system_, nrhs(), has_check());
+  }
+  [[nodiscard]] std::optional<RankMemory> streamed_instead() const {
+    if (c_.size() == 1 && !band_parts_available(B{})) return {};
+    return on_rank<B>(streamed(c_.size(), true));
+  }
+  /// Bytes of a rank's scratch file.
+  [[nodiscard]] Index in_scratch() const {
+    return plan_.tile_by_tile ? band_window_memory(shape(), nrhs(), plan_.ranks).host
+                              : band_stream_memory<B>(plan_, nrhs()).host;
+  }
+  [[nodiscard]] const std::string& scratch_folder() const {
+    return system_.scratch.empty() ? system_.folder : system_.scratch;
   }
   [[nodiscard]] Work work_of(const std::string& method, Index chain, double flops) const {
     return band_work({machine_of(c_), run_.command, method, shape().n, shape().half_bandwidth,
@@ -218,18 +241,23 @@ class PlannedBand : public Job {
         size_text(bytes_.check), size_text(bytes_.host)));
   }
   void describe_mixed() const {
-    const MixedNeeds m = mixed_needs<B>(shape(), nrhs(), has_check());
+    const MixedNeeds m = mixed_needs<B>(plan_, nrhs(), has_check());
     say_way(fmt::format(
         "method mixed: a factor in {} precision of {} tile columns of width {}, and conjugate "
         "gradients in double precision with it, {} right-hand sides at a time",
         std::is_same_v<B, Cuda> ? "half" : "single", shape().tiles(), shape().width,
         std::min(std::max<Index>(nrhs(), 1), kMixedGroup)));
+    if (!plan_.begin.empty() && plan_.parts() > 1)
+      run_.say(
+          fmt::format("rows of the first end {}, of the other {}; a separator of {} rows, its "
+                      "system in FP64 on rank 0",
+                      plan_.tiles(0) * shape().width, plan_.rows(1).count, plan_.separator));
     run_.say(fmt::format(
-        "memory: {} on the backend (matrix in FP64 {}, factor in low precision {}, vectors {}, "
-        "scratch {}, check {}), {} on the host for input and output",
-        size_text(device()), size_text(m.memory.matrix), size_text(m.mixed.factor),
-        size_text(m.mixed.vectors + m.rows), size_text(m.mixed.scratch), size_text(m.memory.check),
-        size_text(bytes_.host)));
+        "memory{}: {} on the backend (matrix in FP64 {}, factor in low precision {}, vectors {}, "
+        "separator {}, scratch {}, check {}), {} on the host for input and output",
+        plan_.ranks > 1 ? " per rank" : "", size_text(device()), size_text(m.matrix),
+        size_text(m.mixed.factor), size_text(m.mixed.vectors + m.rows), size_text(m.separator),
+        size_text(m.mixed.scratch), size_text(m.check), size_text(bytes_.host)));
   }
   void describe_streamed() const {
     const BandShape& s = shape();
@@ -247,9 +275,9 @@ class PlannedBand : public Job {
         "transfers: {} each way for the factor at the same time{}", stored,
         nrhs() > 0 ? ", and " + stored + " again for the backward substitution" : std::string()));
     if (plan_.kept > 0)
-      run_.say(fmt::format(
-          "scratch file: {} of the factor in {}; the host keeps {} slabs of an end", stored,
-          system_.scratch.empty() ? system_.folder : system_.scratch, plan_.kept));
+      run_.say(
+          fmt::format("scratch file: {} of the factor in {}; the host keeps {} slabs of an end",
+                      stored, scratch_folder(), plan_.kept));
     run_.say(fmt::format(
         "memory: {} on the backend (window of {} tile columns {}, inverses {}, natural order {}, "
         "separator {}, right-hand sides {}, scratch {}, check {}), {} on the host (matrix {})",
@@ -262,11 +290,15 @@ class PlannedBand : public Job {
       return !asked.empty() ? asked : std::is_same_v<B, Cuda> ? "gpu" : "cpu";
     };
     say_way(fmt::format(
-        "method streamed: {} tile columns of width {}, one after the other; diagonal blocks by "
-        "the {}, substitution by the {}",
-        shape().tiles(), shape().width, place(system_.places.diagonal),
+        "method streamed: {} tile columns of width {}, one after the other, dealt to {}; diagonal "
+        "blocks by the {}, substitution by the {}",
+        shape().tiles(), shape().width, counted(c_.size(), "rank"), place(system_.places.diagonal),
         place(system_.places.substitution)));
-    const BandWindowMemory m = band_window_memory(shape(), nrhs(), c_.size());
+    const BandWindowMemory m = band_window_memory(shape(), nrhs(), c_.size(), plan_.kept > 0);
+    if (plan_.kept > 0)
+      run_.say(fmt::format(
+          "scratch file of each rank: {} of the factor in {}; the host keeps {} tile columns",
+          size_text(m.store), scratch_folder(), plan_.kept));
     run_.say(fmt::format(
         "memory per rank: {} on the backend (window of {} tile columns {}, panels {}, right-hand "
         "sides {}), {} on the host (matrix {})",

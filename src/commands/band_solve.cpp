@@ -16,19 +16,6 @@ void check_factor(const io::BandInput& factor, const io::BandInput& matrix) {
                   io::to_string(factor.location())));
 }
 
-/// What the window does not know is refused.
-void refuse_in_window(const Run& run, const BandOptions& options) {
-  const auto refuse = [](const char* option) {
-    fail_together(
-        Exit::usage,
-        std::string("the streamed band with --diagonal or --substitution does not support it; ") +
-            option + "; leave it out, or those");
-  };
-  if (!run.options.checkpoint.empty() || !run.options.restart.empty())
-    refuse("--checkpoint, --restart");
-  if (!options.scratch.empty()) refuse("--scratch-dir");
-}
-
 /// Mixed precision has its own method and width.
 void check_mixed_options(const CommonOptions& common, const BandOptions& options) {
   const auto refuse = [](const std::string& what) {
@@ -54,7 +41,7 @@ BandRequest solve_request(Run& run, const BandOptions& options) {
   request.block = run.options.block;
   request.ranks = run.control.size();
   request.stored = request.lapack_factor = !options.factor.empty();
-  if (adopt_places(options.places, request)) refuse_in_window(run, options);
+  adopt_places(options.places, request);
   if (!options.places.diagonal.empty() && request.stored)
     fail_together(Exit::usage,
                   "a stored factor needs no factorization; --diagonal with --factor; leave one "

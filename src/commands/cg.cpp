@@ -43,6 +43,12 @@ class SolveByGradients : public Job {
         x_ = read_rows(run_.control, *in_.x0, a_->rows());
       else
         collectively(run_.control, [&] { x_.assign(b_.size(), 0.0); });
+      if (in_.near_null_space) {
+        near_ = {in_.near_null_space->columns(),
+                 read_rows(run_.control, *in_.near_null_space, a_->rows()),
+                 io::to_string(in_.near_null_space->location())};
+        options_.solve.near_null_space = &near_;
+      }
     });
     run_.phase("solve", [&] { solve(); });
   }
@@ -96,6 +102,7 @@ class SolveByGradients : public Job {
   CgMemory memory_;
   std::optional<A<B>> a_;
   std::vector<double> b_, x_;
+  NearNullSpace near_;
   CgSolution solution_;
   CgSummary sum_;
 };
@@ -171,6 +178,9 @@ void add_commands(CLI::App& app, Selected& selected) {
                    "multigrid; band and CSR)")
       ->check(CLI::IsMember({"none", "jacobi", "block-jacobi", "ic", "chebyshev", "amg"}))
       ->capture_default_str();
+  command->add_option("--near-null-space", options->near_null_space,
+                      "amg: vectors that the matrix takes near zero, n x k, as rigid body modes of "
+                      "an elastic body: FILE.h5[:/path] (default: constants)");
   command->add_option("--degree", options->solve.degree, "Products of a Chebyshev polynomial")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();

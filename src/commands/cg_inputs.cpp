@@ -5,6 +5,29 @@
 
 namespace terrace::cg {
 
+namespace {
+
+void open_near_null_space(Run& run, const CgCommand& options, const io::Location& matrix,
+                          CgInputs& in) {
+  const Control& control = run.control;
+  in.near_null_space =
+      io::open_dense(control, other_location(run, options.near_null_space, matrix.file),
+                     io::Wanted::vectors(in.n, io::Role::near_null_space));
+  const io::DenseInput& v = *in.near_null_space;
+  const std::string where = io::to_string(v.location());
+  if (v.rows() != in.n)
+    fail_together(Exit::input, fmt::format("the near null-space has {} rows, the matrix {}; {}; "
+                                           "give one row for each row of the matrix",
+                                           v.rows(), in.n, where));
+  const Index most = std::min(in.n, NearNullSpace::most_columns);
+  if (in.n > 0 && (v.columns() < 1 || v.columns() > most))
+    fail_together(Exit::input, fmt::format("the near null-space has {} vectors; {}; give 1 to {}",
+                                           v.columns(), where, most));
+  run.note_input("near_null_space", v.location());
+}
+
+}  // namespace
+
 void open_inputs(Run& run, const CgCommand& options, CgInputs& in) {
   const Control& control = run.control;
   io::Location location = matrix_location(run, options.matrix);
@@ -72,6 +95,7 @@ void open_inputs(Run& run, const CgCommand& options, CgInputs& in) {
                                              in.rhs.columns(), io::to_string(in.x0->location())));
     run.note_input("x0", in.x0->location());
   }
+  if (!options.near_null_space.empty()) open_near_null_space(run, options, location, in);
 }
 
 std::vector<double> read_rows(const Control& control, const io::DenseInput& input, Range rows) {

@@ -19,7 +19,7 @@
 namespace terrace::cg {
 
 struct CgCommand {
-  std::string matrix, rhs, x0, layout = "triangle", norm = "unpreconditioned";
+  std::string matrix, rhs, x0, near_null_space, layout = "triangle", norm = "unpreconditioned";
   double condition = 0;  ///< for --plan; 0: not given
   Index monitor = 0;
   bool reorder = false;
@@ -34,7 +34,7 @@ struct CgInputs {
   io::SparseInput sparse;
   Index n = 0;
   io::DenseInput rhs;
-  std::optional<io::DenseInput> x0;
+  std::optional<io::DenseInput> x0, near_null_space;
   std::string where;  ///< the matrix, for messages
   std::optional<io::Output> output;
 };

@@ -16,6 +16,9 @@ void check_request(const Run& run, const CgCommand& options, const CLI::App& com
     refuse_given(command, {"--block"}, "only --preconditioner block-jacobi has blocks");
   if (m != "chebyshev")
     refuse_given(command, {"--degree"}, "only --preconditioner chebyshev has a degree");
+  if (m != "amg")
+    refuse_given(command, {"--near-null-space"},
+                 "only --preconditioner amg keeps a near null-space");
   if (!run.options.plan)
     refuse_given(command, {"--condition"}, "the condition is asked for by --plan alone");
   require_output(run.options);
@@ -146,9 +149,11 @@ CgMemory cg_memory(const CgInputs& in, const CgCommand& options, int ranks) {
   } else if (o.preconditioner == "chebyshev") {
     m.vectors += 8 * rows * 4;
   } else if (o.preconditioner == "amg") {
-    const OperatorMemory hierarchy = Multigrid<B>::memory(rows, own_nonzeros(in, rows, ranks));
+    const Index vectors = in.near_null_space ? in.near_null_space->columns() : 0;
+    const OperatorMemory hierarchy =
+        Multigrid<B>::memory(rows, own_nonzeros(in, rows, ranks), vectors);
     m.vectors += hierarchy.backend;
-    host_extra = hierarchy.host;
+    host_extra = hierarchy.host + 16 * vectors * rows;
   }
   if (o.guard) {
     const Index numbers = rows * columns, diagonal = o.preconditioner == "jacobi" ? rows : 0;

@@ -96,9 +96,14 @@ nlohmann::json describe_preconditioner(const PreconditionerNotes& local,
     nlohmann::json levels = nlohmann::json::array();
     for (const MultigridNotes::Level& level : multigrid.levels)
       levels.push_back({{"rows", level.rows}, {"nonzeros", level.nonzeros}});
-    return {{"levels", levels},
-            {"operator_complexity", multigrid.operator_complexity()},
-            {"setup_seconds", multigrid.seconds}};
+    nlohmann::json details = {{"levels", levels},
+                              {"operator_complexity", multigrid.operator_complexity()},
+                              {"setup_seconds", multigrid.seconds}};
+    if (multigrid.vectors > 0) {
+      details["near_null_space"] = multigrid.vectors;
+      details["unknowns_per_node"] = multigrid.unknowns;
+    }
+    return details;
   }
   if (polynomial.degree > 0)
     return {{"degree", polynomial.degree}, {"low", polynomial.low}, {"high", polynomial.high}};

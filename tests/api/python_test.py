@@ -12,6 +12,7 @@ import warnings
 import numpy as np
 import scipy.linalg
 import scipy.sparse
+import scipy.sparse.linalg
 
 import terrace
 from terrace import gf2, linalg
@@ -325,6 +326,31 @@ def cg_case():
         assert cg(-a, b)[1] == -1
 
 
+def kept_case():
+    """An elastic rod in the plane: rigid body modes, a preconditioner that is kept, other values."""
+    p = 20
+    line = scipy.sparse.diags([-1, 2, -1], [-1, 0, 1], (p, p))
+    grid = scipy.sparse.kron(line, scipy.sparse.eye(p)) + scipy.sparse.kron(scipy.sparse.eye(p), line)
+    a = scipy.sparse.csr_matrix(scipy.sparse.kron(grid, [[2.0, 0.5], [0.5, 1.0]]))
+    n = a.shape[0]
+    b, modes, cuts = draw.uniform(-1, 1, n), np.tile(np.eye(2), (p * p, 1)), cut(n)
+    operator = Operator(a[cuts[rank]:cuts[rank + 1]], comm=group)
+    seen = []
+    for expected, options in ((True, {}), (True, {"near_null_space": mine(modes, cuts)}), (False, {"near_null_space": mine(modes, cuts)})):
+        x, results = operator.solve(mine(b, cuts), M="amg", rtol=1e-10, **options)
+        assert results[0].converged and (results[0].setup_seconds > 0) == expected
+        seen.append((results[0].iterations, whole(x)))
+    close(seen[1][1], scipy.sparse.linalg.spsolve(a.tocsc(), b), 1e4)
+    assert seen[1][0] == seen[2][0] <= 20 and np.array_equal(seen[1][1], seen[2][1])
+    operator.update_values(4 * a[cuts[rank]:cuts[rank + 1]])
+    x, results = operator.solve(mine(b, cuts), M="amg", rtol=1e-10, near_null_space=mine(modes, cuts))
+    assert results[0].setup_seconds > 0 and np.array_equal(4 * whole(x), seen[1][1])
+    raises(ValueError, operator.solve, mine(b, cuts), M="amg", near_null_space=mine(modes, cuts)[1:] if len(mine(b, cuts)) else np.ones((3, 2)))
+    raises(ValueError, cg, operator, mine(b, cuts), M="jacobi", near_null_space=mine(modes, cuts))
+    raises(ValueError, cg, operator, mine(b, cuts), M="amg", near_null_space=np.ones((len(mine(b, cuts)), 2)))
+    operator.close()
+
+
 def single_cases():
     """What needs no repetition."""
     raises(ValueError, gf2.rank, np.array([[0, 2], [1, 1]]))
@@ -437,6 +463,8 @@ if comm is None:
     device_cases()
 cases = (bits_case, band_case, dense_case, cg_case, factor_case)
 ranks = comm
+draw, group = np.random.default_rng(options.seed), shared
+kept_case()
 for i in range(options.count):
     draw = np.random.default_rng([options.seed, i])
     group = shared if i // len(cases) % 4 or backend != "auto" else ranks

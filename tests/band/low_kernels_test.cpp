@@ -183,6 +183,38 @@ TEMPLATE_TEST_CASE("a band is factored and solved in low precision", "", TERRACE
     }
 }
 
+TEMPLATE_TEST_CASE("the tail of a factor in low precision", "", TERRACE_BACKENDS) {
+  if (!context<TestType>() || !band_low_available(TestType{})) return;
+  const Index w = band_low_width(TestType{});
+  const double shift = 2 * band_low_roundoff(TestType{});
+  for (const Index tiles : {1, 2, 3, 6})
+    for (const Index m : {Index(0), Index(1), w - 1, w, w + 2, 2 * w + 5})
+      for (const Index first : {Index(0), tiles / 2, tiles - 1}) {
+        const Index n = tiles * w, tail = n - first * w, clipped = std::min(m, n - 1);
+        INFO("n " << n << " m " << m << " first " << first);
+        const Entry entry = uneven(spd(n, m));
+        Oracle oracle(n, clipped, entry, shift);
+        Low<TestType> low(n, m, entry, 1);
+        REQUIRE((low.load(shift) == 0 && low.factor() == 0));
+        std::vector<double> out(std::size_t(tail * tail), NAN);
+        const Buffer<double, TestType> to(tail * tail);
+        upload(low.lane, to.view(), static_cast<const double*>(out.data()));
+        band_low_tail(low.lane, low.s, low.low, low.scale, first, to);
+        download(low.lane, out.data(), to.view());
+        low.lane.synchronize();
+        double worst = 0;
+        for (Index r = 0; r < tail; ++r)
+          for (Index c = 0; c < tail; ++c) {
+            const Index i = first * w + r, j = first * w + c;
+            const double want =
+                c <= r && r - c <= clipped ? oracle.at(i, j) / oracle.scale[std::size_t(i)] : 0.0;
+            const double off = std::abs(out[std::size_t(r * tail + c)] - want);
+            worst = std::isfinite(off) ? std::max(worst, off) : INFINITY;
+          }
+        REQUIRE(worst < kAllowed * band_low_roundoff(TestType{}));
+      }
+}
+
 TEMPLATE_TEST_CASE("any number of right-hand sides is solved in low precision", "",
                    TERRACE_BACKENDS) {
   if (!context<TestType>() || !band_low_available(TestType{})) return;

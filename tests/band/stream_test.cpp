@@ -51,7 +51,27 @@ TEST_CASE("a band is streamed unasked when only the host has room for it") {
   request.method = "auto";
   request.ranks = 2;
   REQUIRE(method() == BandMethod::tile_columns);
+  request.device_bytes = Index(100) << 20;
+  const auto in_window = [&] {
+    const BandPlan plan = plan_band<Cpu>(request);
+    return plan.method == BandMethod::streamed && plan.tile_by_tile && plan.ranks == 2;
+  };
+  REQUIRE(in_window());
+  const auto said = [&](const char* what) {
+    return plan_band<Cpu>(request).reasons.back().find(what) != std::string::npos;
+  };
+  REQUIRE(!said("scratch"));
+  request.host_bytes = Index(200) << 20;  // not for half of the matrix
+  REQUIRE(in_window());
+  REQUIRE(said("scratch"));
+  request.block = 64;
+  REQUIRE(method() == BandMethod::tile_columns);
+  request.block = 0;
+  request.device_bytes = Index(1) << 20;
+  REQUIRE(method() == BandMethod::tile_columns);  // not even the window
   request.method = "streamed";
+  REQUIRE(in_window());
+  request.parts = 2;
   std::optional<Exit> code;
   try {
     (void)method();

@@ -1,6 +1,7 @@
 // The solve that callers use: any way, what goes on after one that gives up, the guard.
 #include "src/band/system.hpp"
 
+#include <filesystem>
 #include <limits>
 #include <map>
 
@@ -8,6 +9,7 @@
 #include "kernels/base/problems.hpp"
 #include "src/frame/guard.hpp"
 #include "tests/support/band.hpp"
+#include "tests/support/numbers.hpp"
 #include "tests/support/test.hpp"
 
 using namespace terrace;
@@ -24,15 +26,20 @@ struct Way {
 const Way ways[] = {{"auto", "auto", false},           {"tile columns", "tile-columns", false},
                     {"one end", "one-end", false},     {"two ends", "two-ends", false},
                     {"partition", "partition", false}, {"window", "streamed", false},
-                    {"streamed", "streamed", true},    {"mixed", "auto", true}};
+                    {"streamed", "streamed", true},    {"mixed", "auto", false},
+                    {"files", "streamed", false}};
 
 template <class B>
 bool runs(const Way& way, int ranks) {
   const std::string name = way.name;
   if (way.alone && ranks > 1) return false;
   if (name == "mixed") return band_low_available(B{});
-  return name == "auto" || name == "tile columns" || name == "window" || band_parts_available(B{});
+  return name == "auto" || name == "tile columns" || name == "window" || name == "files" ||
+         band_parts_available(B{});
 }
+
+/// A window, with a scratch file of each rank.
+bool in_files(const Way& way) { return way.name == std::string("files"); }
 
 BandRequest request_for(const Way& way, int ranks, Index n, Index m, Index nrhs) {
   BandRequest request;
@@ -42,7 +49,7 @@ BandRequest request_for(const Way& way, int ranks, Index n, Index m, Index nrhs)
   request.ranks = ranks;
   request.method = way.method;
   request.mixed = way.name == std::string("mixed");
-  request.tile_by_tile = way.name == std::string("window");
+  request.tile_by_tile = way.name == std::string("window") || in_files(way);
   return request;
 }
 
@@ -82,6 +89,27 @@ BandSystem system_of(Index n, Index m, const Entry& entry, const std::vector<dou
 
 }  // namespace
 
+namespace {
+
+/// Other right-hand sides by the same factor.
+template <class B>
+void check_more(Context<B>& c, BandResult<B>& result, Index n, Index m, Index nrhs) {
+  const std::vector<double> x = random_numbers(n * nrhs, 8),
+                            b = band_product(n, std::min(m, n - 1), spd(n, m), x, nrhs);
+  std::vector<double> own;
+  for (const Range& range : result.ranges)
+    own.insert(own.end(), b.begin() + range.first * nrhs, b.begin() + range.end() * nrhs);
+  if (!result.solve_more(own, nrhs)) return;
+  double most = 0;
+  std::size_t at = 0;
+  for (const Range& range : result.ranges)
+    for (Index i = range.first * nrhs; i < range.end() * nrhs; ++i, ++at)
+      most = std::max(most, std::abs(own[at] - x[std::size_t(i)]));
+  CHECK_ALL(most < 1e-9);
+}
+
+}  // namespace
+
 TEMPLATE_TEST_CASE("band systems are solved by every way", "", TERRACE_BACKENDS) {
   Context<TestType>* c = context<TestType>();
   if (!c) return;
@@ -92,7 +120,8 @@ TEMPLATE_TEST_CASE("band systems are solved by every way", "", TERRACE_BACKENDS)
         CAPTURE(way.name, n, m);
         const Index nrhs = 3;
         const std::vector<double> x = random_rows(n, nrhs);
-        const BandSystem system = system_of(n, m, spd(n, m), x, nrhs);
+        BandSystem system = system_of(n, m, spd(n, m), x, nrhs);
+        if (in_files(way)) system.scratch = std::filesystem::temp_directory_path();
         const BandRequest request = request_for(way, c->size(), n, m, nrhs);
         Progress progress(false, false);
         std::map<std::string, int> phases;
@@ -112,6 +141,8 @@ TEMPLATE_TEST_CASE("band systems are solved by every way", "", TERRACE_BACKENDS)
         CHECK_ALL(phases["read"] == 1 && phases["solve"] == 1 && phases["instead"] == 0);
         CHECK_ALL((result->plan.method == BandMethod::mixed) == request.mixed);
         CHECK_ALL(phases["condition"] == int(request.mixed));
+        CHECK_ALL((result->plan.kept > 0) == in_files(way));
+        check_more(*c, *result, n, m, nrhs);
       }
 }
 
@@ -160,7 +191,7 @@ TEMPLATE_TEST_CASE("mixed precision leaves an ill-conditioned matrix to FP64", "
   const double numbers[] = {70, -56, 28, -8, 1};
   const Entry entry = [&](Index i, Index j) { return numbers[i - j] + (i == j ? 1e-9 : 0.0); };
   const BandSystem system = system_of(n, m, entry, random_rows(n, 1), 1);
-  const BandRequest request = request_for(way, 1, n, m, 1);
+  const BandRequest request = request_for(way, c->size(), n, m, 1);
   Progress progress(false, false);
   BandNotes seen;
   BandHooks hooks;
@@ -184,10 +215,9 @@ TEMPLATE_TEST_CASE("a band's factor is LAPACK's", "", TERRACE_BACKENDS) {
   for (const Way& way : ways) {
     if (!runs<TestType>(way, c->size()) || request_for(way, 1, n, m, 0).mixed) continue;
     const std::string method = way.method;
-    if (way.name == std::string("window") ||
-        (method != "auto" && method != "tile-columns" && method != "streamed"))
-      continue;
+    if (method != "auto" && method != "tile-columns" && method != "streamed") continue;
     CAPTURE(way.name);
+    system.scratch = in_files(way) ? std::filesystem::temp_directory_path() : "";
     BandRequest request = request_for(way, c->size(), n, m, 0);
     request.lapack_factor = true;
     Progress progress(false, false);
@@ -219,7 +249,8 @@ TEST_CASE("with the guard what fails its check is done once more") {
   system.guard = true;
   for (const Way& way : ways) {
     const std::string name = way.name;
-    if (!runs<Cpu>(way, c->size()) || name == "mixed" || name == "auto" || name == "tile columns")
+    if (!runs<Cpu>(way, c->size()) || name == "mixed" || name == "auto" || name == "tile columns" ||
+        name == "files")  // the flip is in memory
       continue;
     CAPTURE(name);
     const BandRequest request = request_for(way, c->size(), n, m, 1);

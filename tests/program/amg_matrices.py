@@ -85,3 +85,55 @@ def random_spd(n, condition, rng):
     a = a + a.T
     scale = sparse.diags(condition ** (0.5 * rng.random(n)))
     return (scale @ (a + sparse.diags(np.asarray(abs(a).sum(1)).ravel() + 0.05)) @ scale).tocsr()
+
+
+def stiffness(dim, poisson=0.3):
+    """Of one linear element on the unit square (plane strain) or cube, by 2 Gauss points per axis: corners in binary order, the first axis lowest."""
+    corners = (np.arange(2**dim)[:, None] >> np.arange(dim)) & 1
+    lame, shear = poisson / ((1 + poisson) * (1 - 2 * poisson)), 0.5 / (1 + poisson)
+    k = np.zeros((2**dim, dim, 2**dim, dim))
+    for point in 0.5 + (corners - 0.5) / 3**0.5:
+        one = np.where(corners, point, 1 - point)
+        slope = np.stack([np.where(corners[:, i], 1, -1) * np.prod(np.delete(one, i, 1), 1) for i in range(dim)], 1)
+        k += 2.0**-dim * (lame * np.einsum("ai,bj->aibj", slope, slope) + shear * np.einsum("aj,bi->aibj", slope, slope)
+                          + shear * np.einsum("ak,bk,ij->aibj", slope, slope, np.eye(dim)))
+    return k
+
+
+def solid(shape, poisson=0.3, young=None):
+    """An elastic body of square or cubic elements, as many nodes as `shape` beside those held where the first coordinate is zero; `young`: of
+    each element. Unknowns of a node together, nodes with the first axis slowest. And its rigid body modes, three in the plane, six in space."""
+    dim, shape = len(shape), tuple(shape)
+    k = stiffness(dim, poisson)
+    corners = (np.arange(2**dim)[:, None] >> np.arange(dim)) & 1
+    elements = (shape[0],) + tuple(n - 1 for n in shape[1:])
+    young = np.ones(elements) if young is None else np.asarray(young)
+    held = (shape[0] + 1,) + shape[1:]
+    number = np.arange(np.prod(shape), dtype=np.int32).reshape(shape)
+    offsets = np.stack(np.meshgrid(*[[-1, 0, 1]] * dim, indexing="ij"), -1).reshape(-1, dim)
+    columns, blocks = [], []
+    for way in offsets:
+        block = np.zeros(held + (dim, dim))
+        for a in range(2**dim):
+            b = np.flatnonzero((corners == corners[a] + way).all(1))
+            if len(b):
+                at = tuple(slice(c, c + n) for c, n in zip(corners[a], elements))
+                block[at] += young[(...,) + (None,) * 2] * k[a, :, b[0], :]
+        column = np.full(shape, -1, np.int32)
+        here = tuple(slice(max(0, -w), n - max(0, w)) for w, n in zip(way, shape))
+        there = tuple(slice(max(0, w), n - max(0, -w)) for w, n in zip(way, shape))
+        column[here] = number[there]
+        columns.append(column.ravel())
+        blocks.append(block[1:].reshape(-1, dim, dim))
+    columns = np.stack(columns, 1)
+    blocks = np.stack(blocks, 1)[columns >= 0]
+    start = np.concatenate([[0], np.cumsum((columns >= 0).sum(1))])
+    a = sparse.bsr_matrix((blocks, columns[columns >= 0], start), shape=(dim * number.size,) * 2).tocsr()
+    x = np.stack(np.meshgrid(*[np.arange(n) / max(shape) for n in shape], indexing="ij"), -1).reshape(-1, dim)
+    modes = [np.broadcast_to(np.eye(dim)[i], x.shape) for i in range(dim)]
+    for i in range(dim):
+        for j in range(i):
+            turn = np.zeros(x.shape)
+            turn[:, i], turn[:, j] = x[:, j], -x[:, i]
+            modes.append(turn)
+    return a, np.stack([m.ravel() for m in modes], 1)

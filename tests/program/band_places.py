@@ -55,8 +55,14 @@ for backend, places in [("cpu", ("", "cpu"))] + ([("cuda", ("gpu", "cpu"))] if g
         _, _, report = run(what, 2, code=4)
         check(what, report["result"]["failed_minor"] == scipy.linalg.lapack.dpbtrf(wrong, lower=True)[1] and not os.path.exists("y.h5"), report)
     write_band(ab, b)
-    for words, named in ((" --method streamed --diagonal cpu --checkpoint c.ckpt", "--checkpoint"), (" --method streamed --diagonal cpu --scratch-dir .", "--scratch-dir"),
-                         (" --method streamed --diagonal cpu --parts 2", "--parts"), (" --method two-ends --diagonal cpu", "two-ends"),
+    # A scratch file, which the CPU's substitution reads too.
+    for ranks in (1, 2):
+        what = streamed + " --diagonal cpu --block 160 --scratch-dir ."
+        _, _, report = run(what, ranks)
+        check(what, report["scratch_bytes"] > 450 * 171 * 8 / ranks and report["residual"] < 30, report)
+        with h5py.File("x.h5") as f:
+            check(what, np.allclose(f["x"][:], oracle, rtol=1e-11, atol=1e-13))
+    for words, named in ((" --method streamed --diagonal cpu --parts 2", "--parts"), (" --method two-ends --diagonal cpu", "two-ends"),
                          (" --method streamed --diagonal cpu --factor l.h5:/factor", "--factor"), (" --diagonal cpu --precision mixed", "--diagonal"),
                          (" --method streamed --substitution tpu", "tpu"), (" --method streamed --diagonal cpu --guard --no-check", "--guard")):
         _, err, _ = run(one.replace("x.h5", "bad.h5") + words, code=2)

@@ -153,7 +153,7 @@ TABLE = {  # command: (obeyed beside ALWAYS, refused here with these values)
     "generate dense-spd": ("--output --force --plan --rhs --n --condition", GENERATE_REFUSED),
     "generate csr-laplace": ("--output --force --plan --rhs --dim --points", GENERATE_REFUSED),
     "cg": (SOLVER + " --ranks --gpu --rhs --rtol --atol --norm --max-iterations --x0 --preconditioner --layout --reorder --at-once --monitor --format --uplo --order --columns --bitorder --shape",
-           {"--block": "8", "--degree": "3", "--condition": "4"}),
+           {"--block": "8", "--degree": "3", "--near-null-space": ":/V", "--condition": "4"}),
 }
 NEEDED = {"generate gf2-random": "--rows 4", "generate gf2-rank": "--rows 4 --rank 2", "generate band-spd": "--n 4 --half-bandwidth 1",
           "generate band-laplace": "--points 3", "generate dense-random": "--n 4", "generate dense-condition": "--n 4",

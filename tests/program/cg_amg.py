@@ -9,7 +9,7 @@ import h5py
 import numpy as np
 import scipy.sparse as sparse
 
-from amg_matrices import cube, elasticity, graph, jumps, random_spd, stretched
+from amg_matrices import cube, elasticity, graph, jumps, random_spd, solid, stretched
 from terrace import Program, read_json
 
 test = Program(sys.argv[1])
@@ -63,6 +63,85 @@ for name, (one, several) in limits.items():
         check(f"{name}: fewer", 2 * seen[0] < plain, f"{seen} of {plain}")
     print(f"{name}: n = {matrices[name].shape[0]}, {plain} iterations without, {seen} with amg on 1 and more ranks; levels "
           f"{[l['rows'] for l in details['levels']]}, complexity {details['operator_complexity']:.2f}", flush=True)
+
+# Elastic bodies that keep their rigid body modes: in the plane and in space, a beam, jumps of 10^4, nearly incompressible, without the entries
+# that cancel, rows of a roller's components gone; unknowns of a node are found.
+young = np.kron(np.where(rng.integers(0, 2, (4, 4, 4)), 1e4, 1.0), np.ones((3, 3, 3)))[:, :11, :11]
+roller = np.ones((12, 12, 12, 3), bool)
+roller[:, 0, :, 1] = False
+bodies = {"plane": (solid((40, 40)), 2, 22, 24), "body": (solid((14,) * 3), 3, 19, 22), "beam": (solid((60, 6, 6)), 3, 24, 28),
+          "mixture": (solid((12,) * 3, 0.3, young), 3, 48, 54), "soft": (solid((12,) * 3, 0.45), 3, 36, 40), "cancelled": (solid((12,) * 3), 3, 19, 22),
+          "roller": (solid((12,) * 3), None, 19, 22)}
+bodies["cancelled"][0][0].data[abs(bodies["cancelled"][0][0].data) < 1e-12] = 0
+bodies["cancelled"][0][0].eliminate_zeros()
+for name, ((a, modes), unknowns, one, several) in bodies.items():
+    if name == "roller":
+        a, modes = a[roller.ravel()][:, roller.ravel()], modes[roller.ravel()]
+    matrices[name] = a
+    store(name, a)
+    with h5py.File("in.h5", "a") as f:
+        f[f"modes/{name}"] = modes
+        f[f"basis/{name}"] = np.linalg.qr(modes)[0]
+    constants = solve(name, "--preconditioner amg")[0]["result"]["iterations"]
+    seen = []
+    for ranks in (1, 2, 3, 5):
+        report, x = solve(name, f"--preconditioner amg --near-null-space :/modes/{name}", ranks)
+        seen.append(report["result"]["iterations"])
+        details = report["preconditioner_details"]
+        check(f"{name}: details", details["near_null_space"] == modes.shape[1] and (unknowns is None or details["unknowns_per_node"] == unknowns)
+              and details["operator_complexity"] < 2.8, details)
+        check(f"{name}: iterations", seen[-1] <= (one if ranks == 1 else several), f"{seen} on 1, 2, 3, 5 ranks, with constants {constants}")
+        if ranks in (1, 3):
+            check(f"{name}: the same bits", np.array_equal(x, solve(name, f"--preconditioner amg --near-null-space :/modes/{name}", ranks)[1]))
+    check(f"{name}: fewer", 1.5 * seen[0] < constants, f"{seen}, with constants {constants}")
+    report, _ = solve(name, f"--preconditioner amg --near-null-space :/basis/{name}", test.turn())
+    check(f"{name}: another basis", report["result"]["iterations"] <= several, report["result"])
+    print(f"{name}: n = {a.shape[0]}, {constants} iterations with constants, {seen} with rigid body modes on 1, 2, 3, 5 ranks", flush=True)
+for options in ("--method single-reduction", "--method pipelined", "--norm preconditioned --rtol 1e-12", "--norm natural --rtol 1e-12", "--guard"):
+    report, _ = solve("body", "--preconditioner amg --near-null-space :/modes/body " + options, test.turn())
+    check(options, report["result"]["iterations"] <= 26, report["result"])
+report, _ = solve("body", "--preconditioner amg --near-null-space :/modes/body --reorder")
+check("reordered", report["result"]["iterations"] <= 20 and report["preconditioner_details"]["unknowns_per_node"] == 3, report)
+with h5py.File("modes.h5", "w") as f, h5py.File("in.h5") as g:
+    f["V"] = g["modes/body"][:].astype("f4")  # the only one there
+    f["other"] = np.ones(3)
+solve("body", "--preconditioner amg --near-null-space modes.h5", 2)
+# One vector, of a scaled Laplace matrix: what was constant is not.
+scale = 10.0 ** rng.uniform(-1, 1, matrices["laplace"].shape[0])
+matrices["graded"] = (sparse.diags(scale) @ matrices["laplace"] @ sparse.diags(scale)).tocsr()
+store("graded", matrices["graded"])
+with h5py.File("in.h5", "a") as f:
+    f["modes/graded"] = 1 / scale
+seen = [solve("graded", "--preconditioner amg" + more, ranks)[0]["result"]["iterations"]
+        for more, ranks in (("", 1), (" --near-null-space :/modes/graded", 1), (" --near-null-space :/modes/graded", 3))]
+check("graded", 2 * max(seen[1:]) < seen[0] and max(seen[1:]) <= 24, seen)
+print(f"graded: {seen[0]} iterations with constants, {seen[1:]} with one vector on 1 and 3 ranks", flush=True)
+
+# What cannot be kept is refused.
+with h5py.File("in.h5", "a") as f:
+    modes, n = f["modes/body"][:], matrices["body"].shape[0]
+    f["bad/short"], f["bad/many"], f["bad/zero"] = modes[:-3], np.ones((n, 33)), modes * [1, 1, 0, 1, 1, 1]
+    f["bad/dependent"] = np.column_stack([modes, modes[:, 0] - 2 * modes[:, 4]])
+    f["bad/nan"], f["bad/inf"] = modes.copy(), modes.copy()
+    f["bad/nan"][n // 2, 3], f["bad/inf"][0, 0] = np.nan, np.inf
+for name, words in (("short", f"has {n - 3} rows"), ("many", "33 vectors"), ("zero", "column 2"), ("dependent", "column 6"), ("nan", "NaN"), ("inf", "inf"), ("none", "none")):
+    for ranks in (1, 3):
+        done = test.run(f"cg in.h5:/body --rhs :/body_b -o y.h5 --backend {backend} --preconditioner amg --near-null-space :/bad/{name}", ranks, 3)
+        check(name, len(done.said) == 1 and words.lower() in done.said[0].lower() and "bad/" in done.said[0], done.said)
+done = test.run(f"cg in.h5:/body --rhs :/body_b -o y.h5 --backend {backend} --preconditioner jacobi --near-null-space :/modes/body", 2, 2)
+check("without amg", "--near-null-space" in done.err and "amg" in done.err, done.err)
+memory = []
+for more in ("", " --near-null-space :/modes/body"):
+    _, _, report = test.reported(f"cg in.h5:/body --rhs :/body_b -o y.h5 --plan --preconditioner amg --backend {backend}" + more)
+    memory.append(report["memory"]["backend_bytes"] + report["memory"]["host_bytes"])
+check("plan: memory of six vectors", memory[1] > 1.15 * memory[0], memory)
+
+with h5py.File("in.h5", "a") as f:
+    g = f.create_group("nothing")
+    g["data"], g["indices"], g["indptr"] = np.ones(0), np.zeros(0, int), np.zeros(1, int)
+    g.attrs["shape"] = 0, 0
+    f["nothing_b"], f["modes/nothing"] = np.ones(0), np.ones((0, 3))
+test.run(f"cg in.h5:/nothing --rhs :/nothing_b -o x.h5 --force --backend {backend} --preconditioner amg --near-null-space :/modes/nothing", 2, 0)
 
 # The same bits again; every method, norm and number of right-hand sides; restarts; the guard; the order of rows.
 for ranks in (1, 3):

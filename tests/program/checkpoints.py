@@ -174,6 +174,10 @@ jobs = [
     ("band factor in.h5:/band --method streamed", 0, 0),
     ("band solve in.h5:/band --rhs :/b --method streamed --scratch-dir .", 0, 0),
     ("band solve in.h5:/band --rhs :/b --method streamed --parts 2", 0, 0),
+    ("band factor in.h5:/band --method streamed", 2, 3),
+    ("band solve in.h5:/band --rhs :/b --method streamed --scratch-dir .", 3, 2),
+    ("band solve in.h5:/band --rhs :/b --method streamed --diagonal cpu --block 40", 2, 1),
+    ("band solve in.h5:/band --rhs :/b --method streamed --diagonal cpu --scratch-dir .", 0, 2),
     ("band solve in.h5:/long --rhs :/long_b --method one-end", 0, 2),
     ("band solve in.h5:/long --rhs :/long_b --method two-ends", 0, 2),
     ("band solve in.h5:/long --rhs :/long_b --method partition --parts 5", 2, 3),
@@ -240,7 +244,9 @@ if backend == "cpu":
         ("band solve in.h5:/band --rhs :/b --method streamed", 0, 0, 0.9),
         ("band solve in.h5:/band --rhs :/b --method streamed --parts 2 --scratch-dir .", 0, 0, 0.9),
         ("band solve in.h5:/band --rhs :/b --method streamed --factor factor.h5:/factor", 0, 0, 0.9),
+        ("band solve in.h5:/band --rhs :/b --method streamed --scratch-dir .", 2, 3, 0.5),
         ("band solve in.h5:/grid_band --rhs :/grid_b12 --precision mixed", 0, 0, 0.01),
+        ("band solve in.h5:/grid_band --rhs :/grid_b12 --precision mixed", 2, 3, 0.01),
         ("band solve in.h5:/long --rhs :/long_b --method partition --parts 6", 0, 3, 0.9),
         ("gf2 multiply in.h5:/bits :/factor --levels 2", 2, 2, 0.1),
     ):
@@ -254,9 +260,13 @@ if backend == "cpu":
     # Inside a panel the halves are those of the ranks' rows.
     out, err = run("gf2 multiply in.h5:/bits :/factor -o u.h5 --restart c.h5", 1, 3)
     check("another number of ranks", "2 ranks with 2 levels" in err, err)
+    # Slabs of one rank are for one rank.
+    to_the_end("band solve in.h5:/band --rhs :/b --method streamed", 0, 0)
+    out, err = run("band solve in.h5:/band --rhs :/b --method streamed -o u.h5 --restart c.h5", 2, 3)
+    check("slabs on two ranks", "slabs" in err and "--restart" in err and not os.path.exists("u.h5"), err)
     # Given up for the leading minor's sake: the checkpoints are of what goes on instead.
-    for method in ("streamed --parts 2", "two-ends", "auto --precision mixed"):
-        far, out = to_the_end(f"band solve in.h5:/bad --rhs :/long_b --method {method}", 0, 0, 4, "0.001s")
+    for method, before, after in (("streamed --parts 2", 0, 0), ("two-ends", 0, 0), ("auto --precision mixed", 0, 0), ("streamed", 2, 3)):
+        far, out = to_the_end(f"band solve in.h5:/bad --rhs :/long_b --method {method}", before, after, 4, "0.001s")
         check(method, "not positive definite" not in out, out)  # it is not tried once more
     # A tile column has failed, and the loop has not looked at that yet: steps are slow, so that each has a checkpoint.
     to_the_end("band solve in.h5:/soon --rhs :/soon_b --method tile-columns", 0, 0, 4, TERRACE_TEST_STEP_DELAY_MS="3")

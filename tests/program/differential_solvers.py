@@ -426,7 +426,9 @@ def band(case):
     if method:
         p.option("--method", method, refused=cuda)
     if method == "streamed":
-        p.ranks = 1
+        p.ranks = draw.pick([1, 1, 2, 3, 5])
+        if draw.chance(0.3):
+            p.option("--scratch-dir", ".")
     if method == "partition" and draw.chance(0.7):
         p.option("--parts", draw.whole(1, 9))
     mixed = command == "solve" and method in ("", "auto") and draw.chance(0.1)
@@ -443,7 +445,7 @@ def band(case):
         p.option("--rhs", where_rhs(file))
         stored = method in ("", "auto", "tile-columns", "streamed") and not mixed and draw.chance(0.2) and p.codes == {0}
         if method == "streamed" and draw.chance(0.5):
-            p.option("--parts", draw.pick([1, 2]) if not stored else 1)
+            p.option("--parts", draw.pick([1, 2]) if not stored and p.ranks == 1 else 1)
         if not stored and not mixed and draw.chance(0.1) and method in ("", "tile-columns"):
             p.option(draw.pick(["--substitution", "--diagonal"]), "cpu")
     if stored:
@@ -544,6 +546,9 @@ def cg(case):
         p.option("--block", draw.pick([1, 2, 5, 16, 31, 64]))
     if preconditioner == "chebyshev" and draw.chance(0.6):
         p.option("--degree", draw.pick([1, 2, 3, 8, 20]))
+    if preconditioner == "amg" and n and "near" not in case.o.without and draw.chance(0.5):  # any vectors give the same x
+        case.forms.dense(file := second_file(case), "/V", draw.rng.standard_normal((n, draw.whole(1, min(4, n)))), order=False)
+        p.option("--near-null-space", ":/V" if file == "in.h5" else file + ":/V")
     method = draw.pick([x for x in ("", "", "classic", "single-reduction", "pipelined") if x not in case.o.without])
     if method:
         p.option("--method", method)

@@ -34,7 +34,9 @@ with h5py.File("in.h5", "w") as f:
         f[name].attrs["format"] = "band"
 jobs = [("dense invert in.h5:/A -o out/r.h5", n * n * 8),
         ("band factor in.h5:/band -o out/r.h5", 21 * 5000 * 8), ("gf2 inverse in.h5:/bits -o out/r.h5", 2000 * 256),
-        ("convert in.h5:/A out/r.npy", n * n * 8)]
+        ("convert in.h5:/A out/r.npy", n * n * 8),
+        # 313 tile columns of 16 in scratch files, 33 numbers each, beside the result.
+        ("band factor in.h5:/band --method streamed --scratch-dir out -o out/r.h5", 313 * 16 * 33 * 8 + 21 * 5000 * 8)]
 large = 21 * 150_000 * 8  # Open MPI itself needs files of some megabytes
 codes = {}
 

@@ -244,7 +244,7 @@ SOLVER = {"-o": PATHS, "--backend": WORDS, "--report": PATHS, "--progress": WORD
 EXTRA = {"gf2": {"--k": NUMBERS, "--tables": WORDS, "--panels": WORDS, "--echelon": None, "--levels": NUMBERS, "--rhs": PATHS},
          "band": {"--rhs": PATHS, "--factor": PATHS, "--parts": NUMBERS, "--diagonal": WORDS, "--substitution": WORDS, "--scratch-dir": PATHS},
          "dense": {"--rhs": PATHS, "--pivoting": ["auto", "partial", "tournament", "none"], "--grid": NUMBERS, "--threads": NUMBERS},
-         "cg": {"--rhs": PATHS, "--rtol": NUMBERS, "--atol": NUMBERS, "--norm": WORDS, "--x0": PATHS, "--preconditioner": WORDS, "--degree": NUMBERS, "--layout": WORDS, "--reorder": None,
+         "cg": {"--rhs": PATHS, "--rtol": NUMBERS, "--atol": NUMBERS, "--norm": WORDS, "--x0": PATHS, "--near-null-space": PATHS, "--preconditioner": WORDS, "--degree": NUMBERS, "--layout": WORDS, "--reorder": None,
                 "--at-once": NUMBERS, "--monitor": NUMBERS, "--format": WORDS},
          "generate": {"--n": NUMBERS, "--rows": NUMBERS, "--columns": NUMBERS, "--density": NUMBERS, "--rank": NUMBERS, "--half-bandwidth": NUMBERS, "--condition": NUMBERS, "--dim": NUMBERS,
                       "--points": NUMBERS, "--rhs": NUMBERS},

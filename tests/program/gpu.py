@@ -138,7 +138,7 @@ RESTARTS = [
 ]
 
 
-ON_TWO_RANKS = ["dense solve", "gf2 rref", "gf2 multiply bits.h5:/A more.h5:/A --levels 0", "--method tile-columns", "--method two-ends",
+ON_TWO_RANKS = ["dense solve", "gf2 rref", "--method streamed --parts 1", "gf2 multiply bits.h5:/A more.h5:/A --levels 0", "--method tile-columns", "--method two-ends",
                 "--method partition", "cg csr"]
 
 

@@ -257,7 +257,7 @@ check(f"band: {got} of 28 reported", got >= 13)  # a sixth of a column is paddin
 # Methods of one launch go by the check at the end: all is done once more where it fails.
 run("band factor in.h5:/A -o f.h5")
 for more, step, ranks in (("--method one-end", 1, 1), ("--method two-ends", 2, 1), ("--method partition", 1, 3),
-                          ("--method streamed", 1, 1), ("--factor f.h5:/factor", 1, 1)):
+                          ("--method streamed", 1, 1), ("--method streamed", 1, 2), ("--factor f.h5:/factor", 1, 1)):
     command = f"band solve in.h5:/A --rhs :/b {more}"
     alike(command, "x", (ranks,))
     remove("out.h5")

@@ -126,8 +126,8 @@ generate("dense-random --n 12 --rhs 1")
 for command in ("dense invert in.h5:/A --method textbook", "dense solve in.h5:/A --rhs :/b --method cramer", "dense solve in.h5:/A --rhs :/b"):
     planned(command + " -o out.h5")
 generate("band-spd --n 3000 --half-bandwidth 40 --rhs 1")
-for method in ("tile-columns", "streamed --diagonal cpu"):
-    planned(f"band solve in.h5:/A --rhs :/b -o out.h5 --method {method}")
+for method, ranks in (("tile-columns", 1), ("streamed --diagonal cpu", 1), ("streamed", 2)):
+    planned(f"band solve in.h5:/A --rhs :/b -o out.h5 --method {method}", ranks)
 for form in ("band-spd --n 3000 --half-bandwidth 40", "dense-spd --n 300", "csr-laplace --dim 2 --points 30"):
     generate(form + " --rhs 1")
     for more in ["", "--method single-reduction", "--method pipelined"] + [

@@ -151,11 +151,11 @@ for d in range(m + 1):
     band[d, n - d:] = 0
 b = rng.standard_normal((n, 2))
 scipy_x = scipy.linalg.solveh_banded(band, b, lower=True)
-methods = [("tile-columns", 1), ("tile-columns", 3), ("one-end", 1), ("two-ends", 1), ("two-ends", 2), ("partition", 1), ("partition", 3), ("streamed", 1)]
+methods = [("tile-columns", 1), ("tile-columns", 3), ("one-end", 1), ("two-ends", 1), ("two-ends", 2), ("partition", 1), ("partition", 3), ("streamed", 1), ("streamed", 3)]
 jobs = [(f"band solve in.h5:/AB --rhs :/b --method {k}", "x", r) for k, r in methods]
-jobs += [("band solve in.h5:/AB --rhs :/b --precision mixed", "x", 1), ("band solve in.h5:/AB --rhs :/b --factor f.h5:/factor", "x", 1),
+jobs += [("band solve in.h5:/AB --rhs :/b --precision mixed", "x", 1), ("band solve in.h5:/AB --rhs :/b --precision mixed", "x", 2), ("band solve in.h5:/AB --rhs :/b --factor f.h5:/factor", "x", 1),
          ("band solve in.h5:/AB --rhs :/b --guard --block " + ("16" if backend == "cpu" else "64") + "", "x", 1), ("band factor in.h5:/AB", "factor", 1), ("band factor in.h5:/AB", "factor", 2),
-         ("band factor in.h5:/AB --method streamed", "factor", 1)]
+         ("band factor in.h5:/AB --method streamed", "factor", 1), ("band factor in.h5:/AB --method streamed", "factor", 2)]
 names = {"1e-300": -1000, "1e-290": -964, "1e-155": -516, "1e155": 516, "1e300": 990}
 for turn, (command, name, ranks) in enumerate(jobs):
     def with_factor():

@@ -23,6 +23,89 @@ def minor(ab):
     return scipy.linalg.lapack.dpbtrf(ab, lower=True)[1]
 
 
+def read(name, dataset):
+    with h5py.File(name) as f:
+        return f[dataset][:]
+
+
+def on_ranks(backend):
+    """In a window, tile columns dealt to the ranks: at each boundary of tile columns, with fewer of them than ranks, in memory and in files."""
+    width = {"cpu": 48, "cuda": 128}[backend]  # of half-bandwidths from 64 or 96 on
+    turn = 0
+    for n in (1, 5, width - 1, width, width + 1, 2 * width, 2 * width + 1, 3 * width - 1, 5 * width, 7 * width + 3):
+        for m, nrhs in ((n // 60, 1), (min(100, n - 1), 3), (n - 1, 17))[turn % 2 :: 2]:
+            ranks, turn = (2, 3, 5)[turn % 3], turn + 1
+            ab, b = band(rng, n, m), rng.normal(size=(n, nrhs))
+            write_band(ab, b)
+            oracle = scipy.linalg.solveh_banded(ab, b, lower=True)
+            for more in ("", " --scratch-dir scratch", " --substitution cpu --scratch-dir scratch")[: 1 + turn % 3]:
+                what = f"band solve in.h5:/A --rhs :/b --method streamed{more} --backend {backend} -o x.h5 --force"
+                _, _, report = run(what, ranks, env=small_pieces)
+                what += f" on {ranks}, n = {n}, m = {m}"
+                check(what, report["method"] == "streamed" and report["residual"] < 30, report)
+                check(what, np.allclose(read("x.h5", "x"), oracle, rtol=1e-11, atol=1e-13))
+                check(what, ("scratch_bytes" in report) == ("scratch" in more) and not os.listdir("scratch"), report)
+        check(f"verify n = {n}", "PASS" in run("verify x.h5")[0])
+    # The factor, its determinant and its solves; the bits of tile columns in memory, and the same ones again.
+    ab, b = band(rng, 900, 70), rng.normal(size=(900, 2))
+    write_band(ab, b)
+    factor = scipy.linalg.cholesky_banded(ab, lower=True)
+    oracle, inside = scipy.linalg.solveh_banded(ab, b, lower=True), np.add.outer(np.arange(71), np.arange(900)) < 900
+    for ranks in (2, 3):
+        run(f"band factor in.h5:/A --method tile-columns --backend {backend} -o t.h5 --force", ranks)
+        run(f"band solve in.h5:/A --rhs :/b --method tile-columns --backend {backend} -o tx.h5 --force", ranks)
+        for more in ("", " --scratch-dir scratch", ""):
+            _, _, report = run(f"band factor in.h5:/A --method streamed{more} --backend {backend} -o l.h5 --force", ranks)
+            what = f"band factor{more} on {ranks}"
+            found = read("l.h5", "factor")
+            check(what, np.allclose(found[inside], factor[inside]) and np.array_equal(found, read("t.h5", "factor")))
+            check(what, np.isclose(report["result"]["log_abs_determinant"], 2 * np.log(factor[0]).sum(), rtol=1e-13), report)
+            for given in ("", " --factor l.h5:/factor"):
+                _, _, report = run(f"band solve in.h5:/A --rhs :/b --method streamed{more}{given} --backend {backend} -o x.h5 --force", ranks)
+                check(what + given, np.allclose(read("x.h5", "x"), oracle) and np.array_equal(read("x.h5", "x"), read("tx.h5", "x")))
+        check("verify the factor", "PASS" in run("verify l.h5", ranks)[0])
+        run(f"band solve in.h5:/A --rhs :/b --factor l.h5:/factor --method streamed --checkpoint c.h5 --backend {backend} -o y.h5", ranks, code=2)
+        _, err, _ = run(f"band solve in.h5:/A --rhs :/b --method streamed --parts 2 --backend {backend} -o y.h5", ranks, code=2)
+        check("--parts 2", f"on {ranks} ranks; --parts" in err and not os.path.exists("y.h5"), err)
+        _, _, report = run(f"band solve in.h5:/A --rhs :/b --method streamed --scratch-dir scratch --guard --backend {backend} -o x.h5 --force", ranks)
+        check("--guard", np.array_equal(read("x.h5", "x"), read("tx.h5", "x")), report)
+        # The first leading minor that fails is LAPACK's.
+        for bad in (0, 48, 899)[ranks % 2 :]:
+            wrong = ab.copy()
+            wrong[0, bad] = -1
+            write_band(wrong, b, "wrong.h5")
+            for more in ("", " --scratch-dir scratch --guard"):
+                what = f"band solve wrong.h5:/A --rhs :/b --method streamed{more} --backend {backend} -o y.h5"
+                _, _, report = run(what, ranks, code=4)
+                check(what, report["result"]["failed_minor"] == minor(wrong) and not os.path.exists("y.h5"), report)
+    # Memory as the plan says it: a third of it for a third of the tile columns, and next to none with scratch files.
+    ab, b = band(rng, 20000, 100), rng.normal(size=20000)
+    write_band(ab, b)
+    solve = f"band solve in.h5:/A --rhs :/b --method streamed --backend {backend} -o x.h5 --force"
+    said = {}
+    for ranks, more in ((2, ""), (3, ""), (3, " --scratch-dir scratch")):
+        out, _, report = run(solve + more + " --plan", ranks)
+        said[ranks, more] = report["memory"]["host_bytes"]
+        _, _, report = run(solve + more, ranks)
+        check("memory of the run, of the plan", report["memory"]["host_bytes"] == said[ranks, more], (report["memory"], said))
+        check("--plan", ("scratch file of each rank" in out) == bool(more) and f"dealt to {ranks} ranks" in out, out)
+    tiles = -(-20000 // width)
+    column = 8 * (-(-100 // 16) * 16 + 1) * width if backend == "cpu" else 8 * (-(-max(100, width) // 16) * 16 + 1) * width
+    rows = lambda ranks: 32 * -(-tiles // ranks) * width
+    check("memory by ranks", said[2, ""] - rows(2) - (said[3, ""] - rows(3)) == column * (-(-tiles // 2) - -(-tiles // 3)) - 16 * width * (-(-tiles // 2) - -(-tiles // 3)), said)
+    check("memory with scratch files", said[3, ""] - said[3, " --scratch-dir scratch"] > 0.8 * column * tiles / 3, said)
+    # A scratch folder that is not there, or has no room.
+    test.refused(solve + " --scratch-dir nowhere", 5, "nowhere", "--scratch-dir", ranks=3)
+    done = test.run(solve + " --scratch-dir scratch", 3, 5, wrapper=("prlimit", "--fsize=5767168"))  # MPI's own files are smaller
+    check("no room", len(done.said) == 1 and "ulimit" in done.err and "--scratch-dir" in done.err and not os.listdir("scratch"), done.err)
+    # A fault in the middle of the file.
+    broken = band(rng, 900, 33)
+    broken[2, 450] = np.nan
+    write_band(broken, rng.normal(size=900))
+    _, err, _ = run(f"band solve in.h5:/A --rhs :/b --method streamed --backend {backend} -o y.h5", 3, code=3, env=small_pieces)
+    check("a NaN", "450" in err and not os.path.exists("y.h5"), err)
+
+
 backends = ["cpu"] + (["cuda"] if gpus() else [])
 small_pieces = {"TERRACE_IO_PIECE_BYTES": "4096"}
 for backend in backends:
@@ -114,6 +197,7 @@ for backend in backends:
         what = f"band solve in.h5:/A --rhs :/b --method streamed --parts {parts} --backend {backend} -o y.h5"
         _, err, _ = run(what, code=3, env=small_pieces)
         check(what, "450" in err and not os.path.exists("y.h5"), err)
+    on_ranks(backend)
 for wrong in ("band solve in.h5:/A --rhs :/b --method streamed --parts 3 -o y.h5",
               "band solve in.h5:/A --rhs :/b --method streamed --parts 2 --factor l.h5:/factor -o y.h5",
               "band solve in.h5:/A --rhs :/b --method two-ends --parts 2 -o y.h5"):

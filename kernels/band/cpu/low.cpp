@@ -247,6 +247,22 @@ void band_low_diagonal(const Stream<Cpu>& stream, BandShape s, View<const Word, 
   });
 }
 
+void band_low_tail(const Stream<Cpu>& stream, BandShape s, View<const Word, Cpu> low,
+                   View<const double, Cpu> scale, Index first, View<double, Cpu> out) {
+  stream.run([=] {
+    const Rows rows(s, low.data);
+    const Index tail = (s.tiles() - first) * kWidth, top = first * kWidth;
+    parallel_for(tail, [&](Index r) {
+      double* const to = out.data + r * tail;
+      std::fill_n(to, tail, 0.0);
+      const Index i = first + r / kWidth, from = std::max(first, rows.first(i)) * kWidth - top;
+      for (Index c = from; c <= r; ++c)
+        to[c] = double(rows.block(i, first + c / kWidth)[c % kWidth * kWidth + r % kWidth]) /
+                scale.data[top + r];
+    });
+  });
+}
+
 void band_low_solve(const Stream<Cpu>& stream, BandShape s, View<const Word, Cpu> low,
                     View<const double, Cpu> scale, Index nrhs, View<const double, Cpu> r,
                     View<double, Cpu> z, View<Word, Cpu> scratch) {

@@ -65,6 +65,37 @@ __global__ void __launch_bounds__(256) diagonal_kernel(Factor f, double* out) {
       1.0 / (double(__half2float(f.tile(k, 0)[at])) + double(__half2float(f.rest[k * kTile + at])));
 }
 
+/// One tile of the tail a block of 64 threads: row tile x, tile column y. A diagonal tile holds its
+/// inverse D; thread c finds column c of D^-1.
+__global__ void __launch_bounds__(kW)
+    tail_kernel(Factor f, const double* scale, Index first, double* out) {
+  __shared__ double inverse[kW][kW + 1];
+  const int i = int(blockIdx.x), k = int(blockIdx.y), c = int(threadIdx.x);
+  const Index tail = (f.count - first) * kW;
+  double* const to = out + Index(i) * kW * tail + Index(k) * kW + c;
+  const auto row_scale = [&](int r) { return scale[(first + i) * kW + r]; };
+  if (i != k) {
+    const bool inside = i > k && i - k <= f.reach_tiles;
+    const __half* const tile = inside ? f.tile(first + k, i - k) : nullptr;
+    for (int r = 0; r < kW; ++r)
+      to[r * tail] = inside ? double(__half2float(tile[place(r, c)])) / row_scale(r) : 0.0;
+    return;
+  }
+  const __half* const tile = f.tile(first + k, 0);
+  const __half* const rest = f.rest + (first + k) * kTile;
+  for (int r = 0; r < kW; ++r)
+    inverse[r][c] =
+        double(__half2float(tile[place(r, c)])) + double(__half2float(rest[place(r, c)]));
+  __syncthreads();
+  double column[kW];
+  for (int r = 0; r < kW; ++r) {
+    double sum = r == c ? 1.0 : 0.0;
+    for (int q = c; q < r; ++q) sum -= inverse[r][q] * column[q];
+    column[r] = r < c ? 0.0 : sum / inverse[r][r];
+    to[r * tail] = column[r] / row_scale(r);
+  }
+}
+
 __global__ void status_kernel(const unsigned long long* failed, Index* status) {
   *status = *failed == kNone ? 0 : Index(*failed);
 }
@@ -103,6 +134,17 @@ void band_low_diagonal(const Stream<Cuda>& stream, BandShape s, View<const Word,
   if (s.tiles() == 0) return;
   diagonal_kernel<<<unsigned(ceil_div(s.padded(), 256)), 256, 0, native(stream)>>>(
       Factor(s, low.data), out.data);
+  check_launch();
+}
+
+void band_low_tail(const Stream<Cuda>& stream, BandShape s, View<const Word, Cuda> low,
+                   View<const double, Cuda> scale, Index first, View<double, Cuda> out) {
+  const Index tiles = s.tiles() - first;
+  if (out.size < tiles * tiles * kW * kW || scale.size < s.padded())
+    throw Error(Exit::internal, "sizes of a tail; kernels/band/cuda/low.cu");
+  if (tiles == 0) return;
+  tail_kernel<<<dim3(unsigned(tiles), unsigned(tiles)), kW, 0, native(stream)>>>(
+      Factor(s, low.data), scale.data, first, out.data);
   check_launch();
 }
 

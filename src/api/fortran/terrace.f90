@@ -38,6 +38,8 @@ module terrace
      integer(c_int) :: start_given = 0
      type(c_funptr) :: observe = c_null_funptr
      type(c_ptr) :: user = c_null_ptr
+     type(c_ptr) :: near_null_space = c_null_ptr
+     integer(c_int64_t) :: near_columns = 0, near_ld = 0
   end type terrace_cg_options
 
   type, bind(c), public :: terrace_cg_result
@@ -45,6 +47,7 @@ module terrace
      integer(c_int64_t) :: iterations
      real(c_double) :: residual, scaled_residual
      character(kind=c_char) :: reason(32)
+     real(c_double) :: setup_seconds
   end type terrace_cg_result
 
   type, bind(c), public :: terrace_shape

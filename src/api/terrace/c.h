@@ -168,12 +168,16 @@ typedef struct {
   /* After each iteration; 0 stops the run. May be NULL. */
   int (*observe)(int64_t iteration, double relative_residual, void* user);
   void* user;
+  /* Of amg: vectors that A takes near zero, rows as those of b, on the host; NULL: constants. */
+  const double* near_null_space;
+  int64_t near_columns, near_ld; /* near_ld 0: near_columns */
 } terrace_cg_options;
 typedef struct {
   int converged;
   int64_t iterations;
   double residual, scaled_residual;
   char reason[32];
+  double setup_seconds; /* of the preconditioner; 0 where it was there from the solve before */
 } terrace_cg_result;
 TERRACE_C int terrace_cg_csr(terrace_context*, int64_t n, int64_t first, int64_t count,
                              const int64_t* start, const int64_t* column, const double* value,

@@ -16,6 +16,9 @@ struct Options {
   std::int64_t degree = 8;                ///< of chebyshev
   std::string norm = "unpreconditioned";  ///< preconditioned, natural
   bool start_given = false;               ///< x holds a start; else it is zero
+  /// Of amg: vectors that A takes near zero, n x k on the host, in place of constants; as the rigid body
+  /// modes of an elastic body, 3 in the plane, 6 in space. Not dependent; k up to 32; 0: constants.
+  Local<const double> near_null_space;
   /// After each iteration, on every rank; false stops: Code::stopped. Called on all ranks alike.
   std::function<bool(std::int64_t iteration, double relative_residual)> observe;
 };
@@ -26,9 +29,11 @@ struct Result {
   std::int64_t iterations = 0;
   double residual = 0;         ///< ||b - A x|| / ||b||, computed from the matrix at the end
   double scaled_residual = 0;  ///< ||b - A x|| / (n ||A|| ||x|| eps), maximum norms
+  double setup_seconds = 0;    ///< to make the preconditioner; 0 where it was there
 };
 
-/// A matrix ready for products, with all that was found about it. Made on all ranks together.
+/// A matrix ready for products, with all that was found about it. Made on all ranks together. It keeps
+/// the preconditioner of its last solve for the next one that asks for the same.
 class TERRACE_API Operator {
  public:
   ~Operator();
@@ -38,7 +43,8 @@ class TERRACE_API Operator {
   /// b and x: n x columns; x := the solution, one result for each column.
   std::vector<Result> solve(Local<const double> b, Local<double> x, const Options& = {});
 
-  /// Other values in the same places: what was found about the places stays. Throws as the maker; then
+  /// Other values in the same places: what was found about the places stays, the aggregates of amg among
+  /// it, whose coarse matrices are made again by the next solve. Throws as the maker; then
   /// the values are unknown, and have to be given again. Of csr(): this rank's, in the order in which
   /// its rows were given, each of which had ascending columns, none twice (else Code::usage).
   void update_values(const double* value);

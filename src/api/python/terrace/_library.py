@@ -25,12 +25,13 @@ class Report(ctypes.Structure):
 
 class CgOptions(ctypes.Structure):
     _fields_ = [("rtol", c_double), ("atol", c_double), ("max_iterations", c_int64), ("preconditioner", ctypes.c_char_p),
-                ("block", c_int64), ("degree", c_int64), ("start_given", c_int), ("observe", OBSERVE), ("user", c_void_p)]
+                ("block", c_int64), ("degree", c_int64), ("start_given", c_int), ("observe", OBSERVE), ("user", c_void_p),
+                ("near_null_space", c_void_p), ("near_columns", c_int64), ("near_ld", c_int64)]
 
 
 class CgResult(ctypes.Structure):
     _fields_ = [("converged", c_int), ("iterations", c_int64), ("residual", c_double), ("scaled_residual", c_double),
-                ("reason", ctypes.c_char * 32)]
+                ("reason", ctypes.c_char * 32), ("setup_seconds", c_double)]
 
 
 class Error(RuntimeError):

@@ -85,8 +85,10 @@ class Operator:
             raise ValueError(f"the matrix is {self.n} x {shape[-1]}, not square")
         self._first, self._count = _int64(first), _int64(shape[0])
 
-    def solve(self, b, x0=None, *, rtol=1e-5, atol=0.0, maxiter=None, M=None, callback=None, block=0, degree=0):
-        """x, results: one for each right-hand side, with .converged, .iterations, .residual, .reason."""
+    def solve(self, b, x0=None, *, rtol=1e-5, atol=0.0, maxiter=None, M=None, callback=None, block=0, degree=0,
+              near_null_space=None):
+        """x, results: one for each right-hand side, with .converged, .iterations, .residual, .reason, .setup_seconds. The preconditioner is kept
+        for the next call that asks for the same one."""
         right = Reals(b, "b")
         if right.rows != self._count.value:
             raise ValueError(f"b has {right.rows} rows, the matrix {self._count.value}")
@@ -94,6 +96,12 @@ class Operator:
         if x.shape != right.shape:
             raise ValueError(f"x0 has the shape {x.shape}, b {right.shape}")
         start = Reals(x, "x0", writable=True)
+        near = (None, 0, 0)
+        if near_null_space is not None:
+            vectors = Reals(near_null_space, "near_null_space")
+            if vectors.rows != right.rows:
+                raise ValueError(f"near_null_space has {vectors.rows} rows, the matrix {right.rows}")
+            near = vectors.p, vectors.columns, vectors.ld
         raised = []
 
         def observe(iteration, residual, _):
@@ -105,7 +113,7 @@ class Operator:
 
         call = OBSERVE(observe)  # Ctrl-C is raised in it
         options = CgOptions(rtol, atol, -1 if maxiter is None else maxiter, M.encode() if M else None, block, degree,
-                            int(x0 is not None), call, None)
+                            int(x0 is not None), call, None, *near)
         results = (CgResult * max(1, right.columns))()
         try:
             self._context.run("terrace_cg_solve", self._handle, self._first, self._count, _int64(right.columns), right.p,
@@ -131,15 +139,17 @@ class Operator:
             self.close()
 
 
-def cg(A, b, x0=None, *, rtol=1e-5, atol=0.0, maxiter=None, M=None, callback=None, comm=None, block=0, degree=0):
+def cg(A, b, x0=None, *, rtol=1e-5, atol=0.0, maxiter=None, M=None, callback=None, comm=None, block=0, degree=0,
+       near_null_space=None):
     """x, info. A: a sparse matrix of SciPy's, a dense array, or an Operator. M: the name of a preconditioner, "jacobi", "block-jacobi",
-    "ic", "chebyshev" or "amg". callback(residual) is called after each iteration with ||r|| / ||b||, and stops the run where it returns
-    False. info: 0 where all converged to max(rtol ||b||, atol), else the iterations, or -1 where A (or M) is not definite."""
+    "ic", "chebyshev" or "amg"; near_null_space: of amg, vectors that A takes near zero (n x k), as rigid body modes.
+    callback(residual) is called after each iteration with ||r|| / ||b||, and stops the run where it returns False. info: 0 where all converged to max(rtol ||b||, atol), else the iterations, or -1 where A (or M) is not definite."""
     if M is not None and not isinstance(M, str):
         raise TypeError("M is the name of a preconditioner: 'jacobi', 'block-jacobi', 'ic', 'chebyshev' or 'amg'")
     operator = A if isinstance(A, Operator) else Operator(A, comm=comm)
     try:
-        x, results = operator.solve(b, x0, rtol=rtol, atol=atol, maxiter=maxiter, M=M, callback=callback, block=block, degree=degree)
+        x, results = operator.solve(b, x0, rtol=rtol, atol=atol, maxiter=maxiter, M=M, callback=callback, block=block, degree=degree,
+                                    near_null_space=near_null_space)
     finally:
         if operator is not A:
             operator.close()
