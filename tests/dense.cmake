@@ -2,6 +2,7 @@ terrace_test(base/matrix)
 terrace_test(dense/elimination RANKS 1 2 3 4 5 SANITIZE 3 LANES)
 terrace_test(dense/check RANKS 1 3 SANITIZE 1)
 terrace_test(dense/system RANKS 1 2 3 5 SANITIZE 3)
+terrace_test(dense/refine RANKS 1 2 3 5 SANITIZE 3 LANES)
 terrace_test(dense/cholesky RANKS 1 2 3 5 SANITIZE 3)
 terrace_test(dense/kinds RANKS 1 2 3 4 5 SANITIZE 3)
 terrace_test(dense/pivots RANKS 1 2 3 4 5 SANITIZE 3)
@@ -17,6 +18,9 @@ set_tests_properties(dense/pivots.threads PROPERTIES TIMEOUT 300 LABELS ranks-1 
 
 # The products on smaller instruction sets, on machines that have the larger ones.
 foreach(level plain avx2)
+  add_test(NAME dense/refine.${level} COMMAND dense_refine_test [cpu])
+  set_tests_properties(dense/refine.${level} PROPERTIES TIMEOUT 300 LABELS ranks-1 PROCESSORS 2
+                       ENVIRONMENT "${terrace_test_environment};TERRACE_SIMD=${level}")
   add_test(NAME dense/elimination.${level} COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} 2 $<TARGET_FILE:dense_elimination_test>)
   set_tests_properties(dense/elimination.${level} PROPERTIES TIMEOUT 300 LABELS ranks-2 PROCESSORS 2
                        ENVIRONMENT "${terrace_test_environment};TERRACE_SIMD=${level}")

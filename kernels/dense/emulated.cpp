@@ -41,7 +41,7 @@ Digits make_digits(int digits, Wide bias, int factor, int top, int p) {
 
 Scheme make_scheme(int count) {
   if (count < least_moduli || count > most_moduli)
-    throw Error(Exit::usage, "the number of moduli is 8 to 16");
+    throw Error(Exit::usage, "the number of moduli is 6 to 16");
   Scheme s{};
   s.count = count;
   s.groups = (count + 3) / 4;

@@ -10,7 +10,7 @@
 //   four residues  T = (r_1 p_2 + r_2 p_1) p_3 p_4 + (r_3 p_4 + r_4 p_3) p_1 p_2, |T| < 2^34
 //   sum of T / M, M = p_1 p_2 p_3 p_4, 1 / M = high + low, high a multiple of 2^-49: sum T high is
 //   exact, loses its nearest integer exactly, and sum T low is added last.
-// Rounding to integers costs sqrt(k) / 2^log2(B) of |n_i| |y_j|; log2 B, from 8 moduli on: 31, 35,
+// Rounding to integers costs sqrt(k) / 2^log2(B) of |n_i| |y_j|; log2 B, from 6 moduli on: 23, 27, 31, 35,
 // 39, 43, 46, 50, 54, 58, 60 (16 moduli; more would not fit 64-bit integers). 2 m n k s integer
 // operations.
 #pragma once
@@ -21,7 +21,7 @@
 
 namespace terrace::dense::emulated {
 
-inline constexpr int least_moduli = 8, most_moduli = 16;
+inline constexpr int least_moduli = 6, most_moduli = 16;
 inline constexpr Index most_inner = Index(1) << 16;
 /// Pairwise coprime; 255 would leave the range of a byte when its residues are formed in single
 /// precision, 243 and 235 cost fewer bits than the next free prime would.

@@ -250,6 +250,10 @@ void check_solve_options(const CommonOptions& o, bool solve) {
   if (solve && o.precision == "emulated")
     fail_together(Exit::usage,
                   "systems are measured in FP64; --precision emulated; leave it out, or --solve");
+  if (o.precision == "mixed" && (!solve || o.method == "gauss-jordan"))
+    fail_together(Exit::usage,
+                  "mixed precision is of LU's solutions; --precision mixed; add --solve, without "
+                  "--method gauss-jordan");
 }
 
 void bench_dense(Run& run, DenseBenchOptions& options) {
@@ -294,7 +298,7 @@ void add_bench(CLI::App& bench, Selected& selected) {
       bench, selected,
       {"dense", "Inversion or --solve; rivals: lapack (CPU), cusolver, cusolver-mixed",
        "terrace bench dense --n 2000 --rivals lapack",
-       bench_options + "--method=gauss-jordan,textbook,lu --precision=fp64,emulated --block"},
+       bench_options + "--method=gauss-jordan,textbook,lu --precision=fp64,emulated,mixed --block"},
       [options](Run& run, const CLI::App&) { bench_dense(run, *options); });
   add_bench_options(*command, *options);
   add_stages_option(*command, *options);

@@ -6,7 +6,7 @@
 
 #include "distrib/agree.hpp"
 #include "src/bench/dense_bench.hpp"
-#include "src/dense/elimination.hpp"
+#include "src/dense/system.hpp"
 
 namespace terrace::dense {
 
@@ -46,6 +46,45 @@ DenseRival<B> rival_solver(Context<B>& context, Index n, Index right, Word seed,
 }
 
 }  // namespace
+
+/// Ours with --precision mixed: the factor in low precision and the refinement. The copy of A that
+/// the residuals are from is made before, as A is.
+template <class B>
+void bench_mixed(Run& run, Context<B>& context, const DenseBenchOptions& options, Index n,
+                 BenchRun what) {
+  const Word seed = Word(run.options.seed);
+  DenseRequest request{"lu", false, options.right};
+  request.block = run.options.block;
+  request.pivoting = options.pivoting;
+  request.mixed = true;
+  request.condition = false;
+  const DensePlan plan = plan_dense<B>(context.size(), n, request);
+  constexpr bool host = std::is_same_v<B, Cpu>;
+  require_memory(run.control, (Index(192) << 20) + plan.host_bytes() + (host ? plan.bytes : 0),
+                 host ? 0 : plan.bytes);
+  what.sizes = {{"n", n}, {"rhs", options.right}, {"block", plan.block}};
+  what.who = "terrace mixed";
+  DenseSystem<B> system(context, plan, generator(0, n, seed), generator(n, options.right, seed));
+  Progress silent(false, false);
+  what.measure = [&] {
+    system.read();
+    run.control.barrier();
+    EliminationOutcome found;
+    const double seconds = lap_seconds(context.ahead, [&] { found = system.solve(silent); });
+    if (!found.good()) fail_together(Exit::outcome, "the random matrix was found singular");
+    return seconds;
+  };
+  what.residual = [&] { return system.check(silent); };
+  what.spoil = [&](double value) { spoils(context.ahead, system.solution())(value); };
+  bench_run(run, options, what);
+  const Refinement& r = system.refinement();
+  nlohmann::json& line = run.report["runs"].back();
+  line["precision"] = r.converged ? "mixed" : "fp64";
+  line["refinement_steps"] = r.steps;
+  line["gmres_steps"] = r.krylov;
+  run.say(r.converged ? fmt::format("  {} steps of refinement, {} of GMRES", r.steps, r.krylov)
+                      : "  solved in FP64: " + r.why);
+}
 
 template <class B>
 void bench_solution(Run& run, Context<B>& context, const DenseBenchOptions& options, Index n,
@@ -102,6 +141,8 @@ void bench_solution(Run& run, Context<B>& context, const DenseBenchOptions& opti
         spoils(context.ahead, solver.data().slice(n, std::max<Index>(0, solver.data().size - n)));
     bench_run(run, options, what);
   }
+  what.stages = nullptr;
+  if (run.options.precision == "mixed") bench_mixed(run, context, options, n, what);
   what.sizes = {{"n", n}, {"rhs", right}};
   what.bound = bound;
   for (const std::string& rival : options.rivals)

@@ -70,8 +70,10 @@ class DenseJob : public PhasedJob {
   void solve() override { found_ = system_.solve(run_.progress); }
   void outcome() override {
     run_.rate(1e-9 * plan_.flops() / run_.seconds("solve"), "GFLOP/s");
+    note_refinement();
     require_regular();
     nlohmann::json& result = run_.report["result"];
+    if (refined_) return;  // the factor in low precision has no determinant of A
     result["log_abs_determinant"] = found_.log_abs_determinant;
     result["determinant_sign"] = found_.determinant_sign;
   }
@@ -106,6 +108,9 @@ class DenseJob : public PhasedJob {
     const double reciprocal = run_.report["result"].value("reciprocal_condition", 0.0);
     std::string text = plan_.factor ? "LU factor" : result_name();
     if (reciprocal > 0) text += fmt::format(", condition {:.2g}", 1 / reciprocal);
+    if (refined_)
+      return text + fmt::format(", backward error {:.1e}",
+                                run_.report["result"]["refinement"].value("backward_error", 0.0));
     return text + fmt::format(", log |determinant| {:.10g}, sign {}", found_.log_abs_determinant,
                               found_.determinant_sign > 0 ? "+" : "-");
   }
@@ -139,6 +144,22 @@ class DenseJob : public PhasedJob {
     return [this, &input](std::span<const Range> ranges, const io::Sink<double>& sink) {
       input.read(run_.control, ranges, sink);
     };
+  }
+  /// Of --precision mixed: how it went, and a note where FP64 had to go on.
+  void note_refinement() {
+    if constexpr (std::is_same_v<System, DenseSystem<B>>) {
+      if (!plan_.mixed) return;
+      const Refinement& r = system_.refinement();
+      refined_ = r.converged;
+      run_.report["result"]["refinement"] = {{"converged", r.converged},
+                                             {"steps", r.steps},
+                                             {"gmres_steps", r.krylov},
+                                             {"backward_error", r.backward_error}};
+      if (refined_) return;
+      run_.report["precision"] = "fp64";
+      run_.report["note"] = "mixed precision did not converge: " + r.why + "; solved in FP64";
+      run_.say("note       " + run_.report["note"].template get<std::string>());
+    }
   }
   /// The outcomes of the elimination that are not results.
   void require_regular() {
@@ -176,6 +197,7 @@ class DenseJob : public PhasedJob {
   System system_;
   std::optional<io::Output> output_;
   EliminationOutcome found_;
+  bool refined_ = false;
 };
 
 /// `b`, `factor`: as DenseJob.
@@ -227,12 +249,17 @@ void check_common_options(const CommonOptions& o) {
     fail_together(Exit::usage, what + "; leave one of them out");
   };
   if (o.check == "exact" && o.no_check) refuse("--check exact and --no-check; on the command line");
-  if (o.method != "textbook" && o.method != "cramer") return;
+  const bool mixed = o.precision == "mixed";
+  if (mixed && !o.method.empty() && o.method != "lu")
+    refuse("mixed precision is of LU; --precision mixed with --method " + o.method);
+  if (!mixed && o.method != "textbook" && o.method != "cramer") return;
   for (const auto& [given, name] : {std::pair{!o.checkpoint.empty(), "--checkpoint"},
                                     {!o.checkpoint_every.empty(), "--checkpoint-every"},
                                     {!o.restart.empty(), "--restart"},
                                     {o.guard, "--guard"}})
-    if (given) refuse("--method " + o.method + " has no checkpoints and no check sums; " + name);
+    if (given)
+      refuse((mixed ? "--precision mixed" : "--method " + o.method) +
+             " has no checkpoints and no check sums; " + name);
 }
 
 io::DenseInput matrix_alone(Run& run, const DenseOptions& options) {
@@ -303,10 +330,11 @@ void add_commands(CLI::App& app, Selected& selected) {
            "--method=gauss-jordan,textbook --check=auto,none,exact", verify_inverse},
           invert);
   add_launch_options(*inverse, options->grid, options->threads);
-  CLI::App* solution = add({"solve", "Solution of A X = B by LU, Cholesky or Gauss-Jordan",
-                            "terrace dense solve dense.h5:/A --rhs :/b -o x.h5",
-                            "--method=lu,cholesky,gauss-jordan,cramer", verify_solution},
-                           solve);
+  CLI::App* solution = add(
+      {"solve", "Solution of A X = B by LU, Cholesky or Gauss-Jordan",
+       "terrace dense solve dense.h5:/A --rhs :/b -o x.h5",
+       "--precision=fp64,emulated,mixed --method=lu,cholesky,gauss-jordan,cramer", verify_solution},
+      solve);
   solution->add_option("--rhs", options->rhs, "Right-hand sides: FILE.h5[:/path] or :/path")
       ->required();
   solution->add_option("--factor", options->factor,

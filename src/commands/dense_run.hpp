@@ -51,6 +51,7 @@ DensePlan choose_plan(Run& run, Index n, Index right, const DenseOptions& o) {
   }
   request.block = run.options.block;
   request.emulated = run.options.precision == "emulated";
+  request.mixed = run.options.precision == "mixed";
   request.guard = run.options.guard;
   DensePlan plan = plan_dense<B>(run.control.size(), n, request);
   run.settings = {{"block", plan.block},
@@ -73,7 +74,7 @@ void note_plan(Run& run, const DensePlan& plan) {
   run.report["pivoting"] = name_of(plan.pivoting);
   run.report["memory_per_rank"] = plan.bytes;
   if (blocked) {
-    run.report["precision"] = plan.emulated ? "emulated" : "fp64";
+    run.report["precision"] = plan.emulated ? "emulated" : plan.mixed ? "mixed" : "fp64";
   } else if (!std::is_same_v<B, Cpu>) {
     run.report["grid"] = plan.launch.grid;
     run.report["threads"] = plan.launch.threads;
@@ -85,9 +86,9 @@ void note_plan(Run& run, const DensePlan& plan) {
 
 /// What a rank takes: on the backend, and for reading, writing and checking.
 template <class B>
-RankMemory dense_memory(const EliminationPlan& plan) {
+RankMemory dense_memory(const EliminationPlan& plan, Index host = 0) {
   const Index elements = plan.n * (plan.n + plan.right);
-  const Index staging = std::min<Index>(dense_staging_bytes, 8 * elements + (1 << 20));
+  const Index staging = host + std::min<Index>(dense_staging_bytes, 8 * elements + (1 << 20));
   return std::is_same_v<B, Cpu> ? RankMemory{plan.bytes + staging, 0}
                                 : RankMemory{staging, plan.bytes};
 }
@@ -123,6 +124,12 @@ void describe_plan(Run& run, const DensePlan& plan) {
   run.say(fmt::format("pivoting   {} ({})", name_of(plan.pivoting), plan.why_pivoting));
   if (plan.emulated)
     run.say("precision  emulated (asked for): the update by products of 8-bit integers, 14 moduli");
+  if (plan.mixed)
+    run.say(
+        fmt::format("precision  mixed (asked for): the update in {}, then refined with A in FP64, "
+                    "{:.4g} bytes a rank",
+                    std::is_same_v<B, Cpu> ? "FP32" : "products of 8-bit integers, 7 moduli",
+                    8.0 * double(plan.rows.slots(0)) * double(plan.n)));
   report["block"] = plan.block;
   report["why_block"] = plan.why_block;
   report["why_pivoting"] = plan.why_pivoting;
@@ -136,9 +143,14 @@ PlanNeeds dense_needs(const Run& run, const DensePlan& plan, const std::string& 
     needs.memory = [=](int) { return RankMemory{8 * plan.n * (2 * plan.n + 2 * plan.rhs), 0}; };
     return needs;
   }
-  const auto as_if = [=, block = run.options.block]<class D>(D, int ranks, bool emulated) {
-    return dense_memory<D>(plan_elimination<D>(ranks, plan.n, plan.right, plan.inverse, block,
-                                               pivoting, emulated, plan.lu));
+  const auto as_if = [=, block = run.options.block]<class D>(D, int ranks, bool emulated,
+                                                             bool mixed = false) {
+    DensePlan other = plan;
+    static_cast<EliminationPlan&>(other) = plan_elimination<D>(
+        ranks, plan.n, plan.right, plan.inverse, block, pivoting, emulated, plan.lu);
+    other.mixed = mixed;
+    if (mixed) keep_doubles<D>(other);
+    return dense_memory<D>(other, other.host_bytes());
   };
   if (plan.method == "textbook") {
     needs.any_ranks = false;
@@ -149,8 +161,12 @@ PlanNeeds dense_needs(const Run& run, const DensePlan& plan, const std::string& 
     return needs;
   }
   needs.memory = [=](int ranks) {
-    return ranks == plan.rows.ranks ? dense_memory<B>(plan) : as_if(B{}, ranks, plan.emulated);
+    return ranks == plan.rows.ranks ? dense_memory<B>(plan, plan.host_bytes())
+                                    : as_if(B{}, ranks, plan.emulated, plan.mixed);
   };
+  if (plan.mixed)
+    needs.alternatives.push_back(
+        {"without --precision mixed", [=] { return as_if(B{}, plan.rows.ranks, false); }});
   if (plan.emulated)
     needs.alternatives.push_back(
         {"without --precision emulated", [=] { return as_if(B{}, plan.rows.ranks, false); }});

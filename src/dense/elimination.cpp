@@ -11,6 +11,7 @@
 #include "distrib/agree.hpp"
 #include "kernels/base/error.hpp"
 #include "kernels/base/matrix.hpp"
+#include "kernels/dense/low.hpp"
 #include "kernels/dense/lu.hpp"
 #include "src/frame/eliminate.hpp"
 #include "src/frame/guard.hpp"
@@ -54,6 +55,7 @@ RowElimination<B>::RowElimination(Context<B>& context, const EliminationPlan& pl
     if (plan.emulated)
       integers_ =
           Buffer<std::byte, B>(emulated::workspace_bytes(B{}, shape_of_products(plan, most)));
+    if (plan.low) integers_ = Buffer<std::byte, B>(low_bytes(B{}, most, plan.columns, plan.block));
     global_row_ = Buffer<Index, B>(slots_);
     column_of_ = Buffer<Index, B>(slots_);
     pivots_ = Buffer<Index, B>(block);
@@ -208,6 +210,7 @@ void RowElimination<B>::share(const Stream<B>& lane, Index k) {
     if (direct()) {
       dense::take_rows(lane, met(k), panel(k), from(k), plan_.inverse, y());
       if (plan_.lu) retire(lane, k, pivots_.view().slice(0, panel(k).width));
+      if (plan_.low) dense::begin_low<B>(lane, met(k), panel(k), y(), from(k), integers_.view());
       if (k + 1 < steps()) dense::load_panel(lane, met(k + 1), panel(k + 1), false);
       return;
     }
@@ -250,6 +253,7 @@ void RowElimination<B>::share(const Stream<B>& lane, Index k) {
     note_moves(k, {mine, mine + count});
     retire(lane, k, list);
   }
+  if (plan_.low) dense::begin_low<B>(lane, met(k), panel(k), y(), from(k), integers_.view());
 }
 
 template <class B>
@@ -261,7 +265,15 @@ void RowElimination<B>::update_next(const Stream<B>& lane, Index k) {
       if (end < plan_.n) dense::update_panel<B>(lane, met(k), p, y(), from(k), panel(k + 1));
       return;
     }
-  dense::update<B>(lane, met(k), p, y(), from(k), end, std::min(plan_.n, end + plan_.block));
+  update(lane, k, end, std::min(plan_.n, end + plan_.block));
+}
+
+template <class B>
+void RowElimination<B>::update(const Stream<B>& lane, Index k, Index c0, Index c1) {
+  if (plan_.low)
+    dense::update_low<B>(lane, met(k), panel(k), y(), from(k), c0, c1, integers_.view());
+  else
+    dense::update<B>(lane, met(k), panel(k), y(), from(k), c0, c1);
 }
 
 template <class B>
@@ -284,7 +296,7 @@ void RowElimination<B>::update_rest(const Stream<B>& lane, Index k) {
   }
   if (!plan_.emulated) {
     if (plan_.inverse) dense::update<B>(lane, rows_, p, y(), from(k), 0, end);
-    dense::update<B>(lane, met(k), p, y(), from(k), next_end, columns);
+    update(lane, k, next_end, columns);
   }
   if (!direct()) return;
   download(lane, summary_host_.data() + k * p.summary.size, p.summary);
@@ -344,8 +356,8 @@ EliminationOutcome RowElimination<B>::run(Progress& progress, const StageTimes<B
   download(lane, columns.data(), column_of_.view());
   lane.synchronize();
   destination_ = std::move(columns);
-  outcome_.overflow =
-      has_overflow(lane, plan_.inverse || plan_.keep ? 0 : plan_.n, plan_.n + plan_.right);
+  const bool all = plan_.inverse || (plan_.keep && !plan_.low);  // in low precision X shows it
+  outcome_.overflow = has_overflow(lane, all ? 0 : plan_.n, plan_.n + plan_.right);
   return outcome_;
 }
 

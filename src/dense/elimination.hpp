@@ -29,6 +29,7 @@ struct EliminationPlan {
   bool inverse = true;     ///< update all columns; otherwise only those right of the panel
   bool lu = false;         ///< of a solution: pivot rows rest, and U is solved with at the end
   bool keep = false;       ///< and L is kept left of it: factors() and solve_factored()
+  bool low = false;        ///< of LU: the update in low precision; kernels/dense/low.hpp
   Index block = 1;
   Pivoting pivoting = Pivoting::partial;
   BlockCyclic rows;  ///< blocks of `block` rows; of a leaf's rows for the host's tournament
@@ -50,6 +51,10 @@ template <class B>
 EliminationPlan plan_elimination(int ranks, Index n, Index right, bool inverse, Index block,
                                  const std::string& pivoting, bool emulated = false,
                                  bool lu = false, Index room = 0);
+
+/// LU whose L is kept: adds the memory. `low`: with the update in low precision too.
+template <class B>
+void keep_lower(EliminationPlan& plan, bool low);
 
 /// The emulated products of a plan on `slots` rows: with some columns at a time, as accurate as in
 /// FP64 (measured: largest error 1.5 eps |n_i| |y_j|, DGEMM's 2.9).
@@ -91,6 +96,8 @@ class RowElimination {
 
   /// Collective. Overwrites data().
   EliminationOutcome run(Progress& progress, const StageTimes<B>& stages = {});
+  /// Of a plan with `low`: whether run() is so, or in FP64.
+  void set_low(bool low) { plan_.low = low; }
   /// run(), for plans with a guard too: what it suspects, and a matrix without an inverse, is done
   /// again after `load` has filled data() again; throws agreed Error(fault) where memory was to
   /// blame. Progress has checkpoints in the first run only.
@@ -123,6 +130,8 @@ class RowElimination {
   /// row_grain on.
   [[nodiscard]] dense::Rows<B> met(Index k) const;
   [[nodiscard]] Index base(Index k) const;
+  /// Panel k's update of columns [c0, c1), as the plan wants it.
+  void update(const Stream<B>& lane, Index k, Index c0, Index c1);
   /// LU: panel k's pivot rows come to rest; on this rank they are `pivots`, slots of met(k).
   void retire(const Stream<B>& lane, Index k, View<const Index, B> pivots);
   /// LU: what moves_of() says, for the host.
@@ -171,7 +180,7 @@ class RowElimination {
   dense::Rows<B> rows_;
   Buffer<double, B> a_, lu_, summary_, work_, record_, records_, pivot_rows_, other_rows_, kept_;
   std::array<Buffer<double, B>, 2> n_;  // of even and odd panels
-  Buffer<std::byte, B> integers_;       // of emulated products
+  Buffer<std::byte, B> integers_;       // of emulated products, and of those in low precision
   Buffer<Index, B> global_row_, column_of_, pivots_, info_, list_;
   // LU: 0, 1 ... (direct: pivots are slots), at the end a list; what retire_rows() wants; of every
   // panel, this rank's rows that rest before it; of every first slot, where its row is; of every

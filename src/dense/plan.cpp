@@ -4,6 +4,7 @@
 #include "distrib/agree.hpp"
 #include "kernels/base/error.hpp"
 #include "kernels/base/matrix.hpp"
+#include "kernels/dense/low.hpp"
 #include "kernels/dense/lu.hpp"
 #include "src/dense/elimination.hpp"
 
@@ -91,9 +92,18 @@ EliminationPlan plan_elimination(int ranks, Index n, Index right, bool inverse, 
   return plan;
 }
 
+template <class B>
+void keep_lower(EliminationPlan& plan, bool low) {
+  plan.keep = true;
+  plan.low = low;
+  plan.bytes += 8 * plan.block * plan.columns;
+  if (low) plan.bytes += low_bytes(B{}, plan.rows.slots(0), plan.columns, plan.block);
+}
+
 #define INSTANTIATE(B)                                                                             \
   template EliminationPlan plan_elimination<B>(int, Index, Index, bool, Index, const std::string&, \
-                                               bool, bool, Index);
+                                               bool, bool, Index);                                 \
+  template void keep_lower<B>(EliminationPlan&, bool);
 TERRACE_FOR_EACH_BACKEND(INSTANTIATE)
 #undef INSTANTIATE
 

@@ -24,6 +24,14 @@ double DensePlan::flops() const {
   return order * order * (order * (lu ? 2.0 / 3 : 1.0) + 2 * double(rhs));
 }
 
+Index DensePlan::host_bytes() const { return mixed ? refine_bytes(n, rows.slots(0), right) : 0; }
+
+template <class B>
+void keep_doubles(EliminationPlan& plan) {
+  keep_lower<B>(plan, true);
+  plan.bytes += 8 * plan.rows.slots(0) * plan.n;
+}
+
 template <class B>
 DensePlan plan_dense(int ranks, Index n, const DenseRequest& o) {
   DensePlan plan;
@@ -47,12 +55,22 @@ DensePlan plan_dense(int ranks, Index n, const DenseRequest& o) {
                   "LU has FP64 only; --precision emulated; leave it out, or use --method "
                   "gauss-jordan");
   plan.method = lu ? "lu" : "gauss-jordan";
-  plan.probes = n > 0 && !o.inverse ? condition_probes : 0;
+  if (o.mixed && (!lu || o.factor || o.stored || o.guard))
+    fail_together(
+        Exit::usage,
+        "mixed precision is for solutions by LU, without --guard; --precision mixed; leave "
+        "it out");
+  if (o.mixed && !emulated::available(B{}))
+    fail_together(Exit::usage,
+                  "mixed precision needs a GPU of compute capability 9.0, or --backend cpu; "
+                  "--precision mixed; leave the option out");
+  plan.mixed = o.mixed;
+  plan.probes = n > 0 && !o.inverse && o.condition ? condition_probes : 0;
   static_cast<EliminationPlan&>(plan) =
       plan_elimination<B>(ranks, n, plan.rhs + plan.probes + (o.guard ? 1 : 0), o.inverse, o.block,
                           o.pivoting, o.emulated, lu, o.room);
-  plan.keep = o.factor;
-  if (o.factor) plan.bytes += 8 * plan.block * plan.columns;
+  if (o.factor) keep_lower<B>(plan, false);
+  if (o.mixed) keep_doubles<B>(plan);
   plan.guard = o.guard;
   if (o.exact_check) plan.bytes += exact_check_bytes(n, plan.rows.slots(0));
   // Measured on one and two H200: even at n = 12,000.
@@ -147,7 +165,7 @@ void DenseSystem<B>::put_probes() {
 /// A for the check, where all that this asks of it are products.
 template <class B>
 void DenseSystem<B>::keep_matrix() {
-  if (plan_.guard || textbook_ ||
+  if (plan_.guard || textbook_ || plan_.mixed ||
       (plan_.inverse && (plan_.exact_check || is_checked_exactly(plan_.n))))
     return;
   const InverseRows<B> to = held();
@@ -224,6 +242,10 @@ void DenseSystem<B>::read() {
     textbook_.emplace(context_, plan_textbook(plan_.n, plan_.launch));
   else if (!jordan_)
     jordan_.emplace(context_, plan_);
+  if (plan_.mixed && doubles_.size() == 0)
+    doubles_ = collectively(context_.control, [&] {
+      return Buffer<double, B>(plan_.rows.slots(context_.rank()) * plan_.n);
+    });
   if (stored_) return read_stored();
   load(0, plan_.n, a_);
   keep_matrix();
@@ -246,6 +268,9 @@ void DenseSystem<B>::read() {
   if (kept_.holds() && scales(powers_.a) && rows.slots > 0)
     scale(rows.slots, kept_.doubles(), plan_.n, powers_.a);
   scale(plan_.n, powers_.b);
+  if (plan_.mixed && rows.slots > 0)
+    copy_rows<double>(context_.ahead, doubles_.data(), plan_.n, rows.data.data, rows.ld, plan_.n,
+                      rows.slots);
   if (!plan_.inverse) put_probes();
   norm_a_ = norm_of_rows<B>(context_, plan_.inverse ? Norm::one : Norm::infinity, rows.slots,
                             plan_.n, rows.data, rows.ld);
@@ -261,6 +286,7 @@ EliminationOutcome DenseSystem<B>::solve(Progress& progress) {
     found.determinant_sign = stored_->determinant_sign;
     return found;
   }
+  if (plan_.mixed) return solve_mixed(progress);
   EliminationOutcome found =
       textbook_ ? textbook_->run(progress) : jordan_->run_guarded(progress, [this] { read(); });
   if (found.good() && !settles()) found.overflow = true;
@@ -377,6 +403,7 @@ RowSource DenseSystem<B>::rows() const {
 
 #define TERRACE_INSTANTIATE(B)                                       \
   template DensePlan plan_dense<B>(int, Index, const DenseRequest&); \
+  template void keep_doubles<B>(EliminationPlan&);                   \
   template class DenseSystem<B>;
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE

@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 
+#include "src/dense/refine.hpp"
 #include "src/dense/scale.hpp"
 #include "src/dense/textbook.hpp"
 #include "src/frame/kept_input.hpp"
@@ -32,8 +33,10 @@ struct DenseRequest {
   Index block = 0;
   std::string pivoting = "auto";
   bool emulated = false, guard = false;
-  bool exact_check = false;     ///< of an inverse of any order
-  Word seed = 1;                ///< of the vectors of a check that is not exact
+  bool mixed = false;        ///< of LU's solution: in low precision, refined; src/dense/refine.hpp
+  bool condition = true;     ///< reciprocal_condition() is asked for, of a solution
+  bool exact_check = false;  ///< of an inverse of any order
+  Word seed = 1;             ///< of the vectors of a check that is not exact
   Index grid = 0, threads = 0;  ///< of the textbook's launches; 0: not given
 };
 
@@ -44,13 +47,19 @@ struct DensePlan : EliminationPlan {
   std::string method;  ///< "gauss-jordan", "lu", "textbook" or "cramer"
   Index rhs = 0, probes = 0;
   bool factor = false, stored = false;
+  bool mixed = false;
   bool exact_check = false;
   Word seed = 1;
   textbook::Launch launch;
   std::string note;  ///< for people: something else would be faster
   /// Of an inverse 2 n^3.
   [[nodiscard]] double flops() const;
+  /// On the host beside `bytes`.
+  [[nodiscard]] Index host_bytes() const;
 };
+/// Of an LU plan: memory for its update in low precision, and for A in FP64 beside the factor.
+template <class B>
+void keep_doubles(EliminationPlan& plan);
 /// Throws agreed Error(usage).
 template <class B>
 DensePlan plan_dense(int ranks, Index n, const DenseRequest& request);
@@ -89,6 +98,9 @@ class DenseSystem {
   /// The determinant is A's. With the guard what looks wrong is read and solved again: agreed
   /// Error(fault) where memory was to blame. progress.checkpoints are written and continued.
   EliminationOutcome solve(Progress& progress);
+  /// Of a mixed solution, after solve(): where it did not converge, that is FP64's, and so is the
+  /// determinant; else the determinant is none.
+  [[nodiscard]] const Refinement& refinement() const { return refinement_; }
   /// After solve() of a factor: X with A X = B, for `right` <= plan.room columns; rows() and check()
   /// are X's from then on. reciprocal_condition() is asked for before.
   EliminationOutcome solve_again(Index right, RowReader b);
@@ -106,6 +118,11 @@ class DenseSystem {
   /// Of a factor: its rows, whatever was solved with it.
   [[nodiscard]] RowSource factor_rows() const { return {stored(0, plan_.n), true}; }
   [[nodiscard]] std::span<const Index> destination() const { return held().destination; }
+  /// Where X begins, in rows as rows() has them; after read(), for tests.
+  [[nodiscard]] View<double, B> solution() const {
+    const View<double, B> all = held().data;
+    return all.slice(std::min(plan_.n, all.size), std::max<Index>(0, all.size - plan_.n));
+  }
 
  private:
   [[nodiscard]] InverseRows<B> held() const;
@@ -123,6 +140,8 @@ class DenseSystem {
   /// Column n := a right-hand side for the check of a factor.
   void put_test(bool factored);
   bool settles();
+  EliminationOutcome solve_mixed(Progress& progress);
+  Refinement refine(const std::vector<double>& b);
   double residual(const std::function<void(const InverseResidual&)>& seen);
 
   Context<B>& context_;
@@ -139,6 +158,8 @@ class DenseSystem {
   std::optional<StoredFactor> stored_;
   SystemPowers powers_;
   double norm_a_ = 0;
+  Buffer<double, B> doubles_;  ///< of a mixed solution: A, as powers_ have made it
+  Refinement refinement_;
 };
 
 }  // namespace terrace::dense

@@ -91,7 +91,7 @@ double worst_error(Index m, Index n, Index k, const Values& left, const Values& 
   return worst;
 }
 
-const std::vector<int> all_moduli{8, 9, 10, 11, 12, 13, 14, 15, 16};
+const std::vector<int> all_moduli{6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
 
 }  // namespace
 
@@ -107,7 +107,7 @@ TEST_CASE("The moduli are pairwise coprime and fit bytes") {
       CHECK(a == 1);
     }
   }
-  CHECK_THROWS_AS(emulated::make_scheme(7), Error);
+  CHECK_THROWS_AS(emulated::make_scheme(5), Error);
   CHECK_THROWS_AS(emulated::make_scheme(17), Error);
 }
 

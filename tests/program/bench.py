@@ -43,7 +43,7 @@ def sound(words, code, lines, table, report):
 
 
 # --- wrong answers of ours, in every family ------------------------------------------------------
-FAMILIES = ["gf2 --n 130", "gf2 --n 130 --echelon", "gf2 --n 130 --product", "gf2 --n 130 --inverse", "dense --n 40",
+FAMILIES = ["gf2 --n 130", "gf2 --n 130 --echelon", "gf2 --n 130 --product", "gf2 --n 130 --inverse", "dense --n 40", "dense --n 90 --solve --precision mixed",
             "band --n 300 --half-bandwidth 12", "band --n 300 --half-bandwidth 12 --method partition --parts 3",
             "band --n 300 --half-bandwidth 12 --method two-ends", "band --n 300 --half-bandwidth 12 --method streamed --substitution cpu", "band --n 300 --half-bandwidth 12 --precision mixed", "cg --n 60",
             "cg --n 60 --rtol 1e-9", "cg --n 60 --layout rows --rhs 4", "cg --kind band --n 200 --half-bandwidth 5", "cg --kind csr --points 5",
@@ -181,7 +181,8 @@ def options(command):
 
 REFUSED = [  # what the other options of a line leave without a meaning
     ("bench band --n 50 --backend cpu --rivals foo", "foo"), ("bench cg --n 50 --backend cpu --rivals foo", "foo"),
-    ("bench dense --n 50 --backend cpu --rivals foo", "foo"), ("bench dense --n 50 --backend cpu --rivals cusolver", "cusolver"),
+    ("bench dense --n 50 --backend cpu --rivals foo", "foo"), ("bench dense --n 50 --precision mixed", "--precision"),
+    ("bench dense --n 50 --solve --method gauss-jordan --precision mixed", "--precision"), ("bench dense --n 50 --backend cpu --rivals cusolver", "cusolver"),
     ("bench gf2 --n 50 --rivals foo", "foo"), ("bench cg --kind band --rivals blas", "blas"), ("bench cg --kind csr --n 50", "--n"),
     ("bench cg --kind csr --layout rows", "--layout"), ("bench cg --points 4", "--points"), ("bench cg --half-bandwidth 4", "--half-bandwidth"),
     ("bench cg --rtol 1e-3 --iterations 4", "--iterations"), ("bench gf2 --product --rivals m4ri", "--rivals"),

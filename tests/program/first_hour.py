@@ -52,6 +52,7 @@ row("version", 2, "unknown command 'version'; terrace; did you mean --version? S
 row("dens invert", 2, "unknown command 'dens'; terrace; did you mean dense? See terrace --help")
 row("dense invert A.h5 -o x.h5 --precison fp64", 2, "unknown option '--precison'; terrace dense invert; did you mean --precision?")
 row("dense invert A.h5 -o x.h5 --precison=fp64", 2, "unknown option '--precison'; terrace dense invert; did you mean --precision?")
+row("dense solve A.h5 --rhs :/b -o x.h5 --precision mixde", 2, "'mixde' is not a value of --precision; terrace dense solve; did you mean mixed? use fp64, emulated or mixed")
 row("gf2 rref A.h5 -o x.h5 --precision fp64", 2, "gf2 rref would not obey --precision; on the command line; leave it out, see terrace gf2 rref --help")
 row("dense invert A.h5 -o x.h5 --precision fp46", 2, "'fp46' is not a value of --precision; terrace dense invert; did you mean fp64? use fp64 or emulated")
 row("--quiet gf2 rank A.h5", 2, "options of gf2 rank go after its name; --quiet; as in terrace gf2 rank ... --quiet")

@@ -26,6 +26,10 @@ void multiply(const Stream<Cpu>& stream, Index m, Index n, Index k, double alpha
     const Index across = ceil_div(n, column_tile), down = ceil_div(m, row_tile);
     parallel_for(across * down, [&](Index piece) {
       const Index i = piece / across * row_tile, j = piece % across * column_tile;
+      if (n == 1)  // DGEMM would pack A
+        return cblas_dgemv(CblasRowMajor, CblasNoTrans, int(std::min(row_tile, m - i)), int(k),
+                           alpha, a.data + i * lda, int(std::max<Index>(1, lda)), b.data,
+                           int(std::max<Index>(1, ldb)), beta, c.data + i * ldc, int(ldc));
       cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, int(std::min(row_tile, m - i)),
                   int(std::min(column_tile, n - j)), int(k), alpha, a.data + i * lda,
                   int(std::max<Index>(1, lda)), b.data + j, int(std::max<Index>(1, ldb)), beta,

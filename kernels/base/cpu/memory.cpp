@@ -15,6 +15,7 @@
 #include "kernels/base/error.hpp"
 #include "kernels/base/kept_memory.hpp"
 #include "kernels/base/memory_use.hpp"
+#include "kernels/base/parallel.hpp"
 
 namespace terrace {
 namespace detail {
@@ -52,9 +53,14 @@ void copy_rows_bytes(const Stream<Cpu>& stream, void* to, Index to_pitch, const 
                      Index from_pitch, Index row_bytes, Index rows) {
   if (row_bytes <= 0) return;
   stream.run([=] {
-    for (Index i = 0; i < rows; ++i)
-      std::memcpy(static_cast<char*>(to) + i * to_pitch,
-                  static_cast<const char*>(from) + i * from_pitch, std::size_t(row_bytes));
+    const auto some = [=](Index begin, Index end) {
+      for (Index i = begin; i < end; ++i)
+        std::memcpy(static_cast<char*>(to) + i * to_pitch,
+                    static_cast<const char*>(from) + i * from_pitch, std::size_t(row_bytes));
+    };
+    constexpr Index piece = Index(1) << 20;  // bytes; less is not worth waking a thread
+    if (rows * row_bytes <= 2 * piece) return some(0, rows);
+    parallel_ranges(rows, std::max<Index>(1, piece / row_bytes), some);
   });
 }
 

@@ -120,20 +120,60 @@ void retire_rows(const Stream<Cpu>& stream, const Rows<Cpu>& rows, const Panel<C
   });
 }
 
-// Every right-hand side is solved for in the same order, whatever the others.
+// Every right-hand side is solved for in the same order, whatever the others: rows in blocks, which
+// first take away what is solved, in the order of its rows, then each other.
+namespace {
+
+constexpr Index solve_rows = 8;
+
+/// Rows x[i] -= t[i, from ... to) x[from ... to), `count` <= solve_rows rows, columns [begin, end).
+struct Rest {
+  const double* t;  ///< of the first row
+  Index ld;
+  double* x;  ///< row 0 of all
+  Index ldx, first, count, begin, end;
+
+  void take(Index from, Index to) const {
+    if (end - begin > 1 || count < solve_rows) {
+      for (Index i = 0; i < count; ++i)
+        for (Index k = from; k < to; ++k) {
+          const double factor = t[i * ld + k];
+          const double* const in = x + k * ldx;
+          double* const out = x + (first + i) * ldx;
+          for (Index j = begin; j < end; ++j) out[j] -= factor * in[j];
+        }
+      return;
+    }
+    double sums[solve_rows];  // eight chains in place of one
+    for (Index i = 0; i < solve_rows; ++i) sums[i] = x[(first + i) * ldx + begin];
+    for (Index k = from; k < to; ++k) {
+      const double in = x[k * ldx + begin];
+      for (Index i = 0; i < solve_rows; ++i) sums[i] -= t[i * ld + k] * in;
+    }
+    for (Index i = 0; i < solve_rows; ++i) x[(first + i) * ldx + begin] = sums[i];
+  }
+  [[nodiscard]] Rest row(Index i) const {
+    return {t + i * ld, ld, x, ldx, first + i, 1, begin, end};
+  }
+};
+
+}  // namespace
+
 template <>
 void solve_upper(const Stream<Cpu>& stream, Index n, Index right, View<const double, Cpu> u,
                  Index ldu, View<double, Cpu> x, Index ldx, View<double, Cpu>) {
   stream.run([=] {
     parallel_ranges(right, solve_columns, [&](Index begin, Index end) {
-      for (Index i = n; i-- > 0;) {
-        double* const out = x.data + i * ldx;
-        const double* const row = u.data + i * ldu;
-        for (Index k = i + 1; k < n; ++k) {
-          const double* const in = x.data + k * ldx;
-          for (Index j = begin; j < end; ++j) out[j] -= row[k] * in[j];
+      for (Index last = n; last > 0;) {
+        const Index first = std::max<Index>(0, last - solve_rows), count = last - first;
+        const Rest rest{u.data + first * ldu, ldu, x.data, ldx, first, count, begin, end};
+        rest.take(last, n);
+        for (Index i = count; i-- > 0;) {
+          rest.row(i).take(first + i + 1, last);
+          double* const out = x.data + (first + i) * ldx;
+          for (Index j = begin; j < end; ++j) out[j] /= rest.t[i * ldu + first + i];
         }
-        for (Index j = begin; j < end; ++j) out[j] /= row[i];
+        last = first;
       }
     });
   });
@@ -144,11 +184,12 @@ void solve_unit_lower(const Stream<Cpu>& stream, Index n, Index right, View<cons
                       Index ldl, View<double, Cpu> x, Index ldx) {
   stream.run([=] {
     parallel_ranges(right, solve_columns, [&](Index begin, Index end) {
-      for (Index i = 0; i < n; ++i)
-        for (Index k = 0; k < i; ++k) {
-          const double factor = l.data[i * ldl + k];
-          for (Index j = begin; j < end; ++j) x.data[i * ldx + j] -= factor * x.data[k * ldx + j];
-        }
+      for (Index first = 0; first < n; first += solve_rows) {
+        const Index count = std::min(solve_rows, n - first);
+        const Rest rest{l.data + first * ldl, ldl, x.data, ldx, first, count, begin, end};
+        rest.take(0, first);
+        for (Index i = 1; i < count; ++i) rest.row(i).take(first, first + i);
+      }
     });
   });
 }
@@ -158,19 +199,31 @@ void subtract_product_of(const Stream<Cpu>& stream, const Rows<Cpu>& rows, const
                          Index from, Index right, View<const double, Cpu> x, Index ldx,
                          View<double, Cpu> y) {
   if (rows.slots == 0 || right == 0) return;
-  load_panel(stream, rows, panel, false);
   stream.run([=] {
-    std::fill_n(pivot_flags(rows, panel), rows.slots, 0.0);
     const PackedRows packed = packed_rows(panel, rows.columns - from, from, false, y.data);
     for (Index first = 0, step = sliver_columns(); first < packed.length; first += step) {
       const Index width = std::min(step, packed.length - first);
       for (Index t = 0; t < packed.depth; ++t)
         copy_doubles(y.data + first * packed.depth + t * width, x.data + t * ldx + first, width);
     }
+    // Each sliver of A is multiplied by while it is in the first cache.
+    const Slivers n = slivers_of(panel);
+    const Index lane = lanes();
+    parallel_ranges(
+        slivers(rows.slots), piece_rows(panel.width, 64) / lane, [&](Index begin, Index end) {
+          for (Index s = begin; s < end; ++s) {
+            // In a piece's own part of N, which stays where it is.
+            const Index first = s * lane, last = std::min(rows.slots, first + lane);
+            const Slivers here{n.x + begin * n.stride, 0};
+            load_strip({here, last - first, panel.width, nullptr, nullptr},
+                       rows.a.data + first * rows.ld + panel.first, rows.ld, 0, last - first);
+            Product product{here,    packed, rows.a.data + first * rows.ld + from,
+                            rows.ld, 0,      last - first,
+                            0,       right};
+            subtract_product(product);
+          }
+        });
   });
-  Panel<Cpu> all = panel;
-  all.skip = 0;
-  update<Cpu>(stream, rows, all, y, from, from, from + right);
 }
 
 }  // namespace terrace::dense

@@ -87,9 +87,13 @@ void load_strip(const Strip& strip, const double* a, Index ld, Index from, Index
     double* const x = strip.x.x + s * strip.x.stride;
     const Index rows = std::min(lane, to - s * lane);
     const double* const top = a + s * lane * ld;
-    if (rows < lane) std::fill_n(x, columns * lane, 0.0);
-    for (Index k = 0; k < strip.width; ++k)
-      for (Index r = 0; r < rows; ++r) x[k * lane + r] = top[r * ld + k];
+    if (rows < lane) {
+      std::fill_n(x, columns * lane, 0.0);
+      for (Index k = 0; k < strip.width; ++k)
+        for (Index r = 0; r < rows; ++r) x[k * lane + r] = top[r * ld + k];
+    } else {
+      load_slivers({strip.x, a, ld, strip.width, s, s + 1});
+    }
     std::fill_n(x + strip.width * lane, (columns - strip.width) * lane, 0.0);
   }
 }

@@ -81,6 +81,23 @@ TERRACE_INLINE Best best_lane(const Strip& strip, Index j, Index begin, Index en
 }
 
 template <int L>
+TERRACE_INLINE void load_body(const SliverLoad& p) {
+  using Reals = typename Lanes<L>::Reals;
+  for (Index s = p.begin; s < p.end; ++s) {
+    Reals* const x = reinterpret_cast<Reals*>(p.x.x + s * p.x.stride);
+    const double* const top = p.a + s * L * p.ld;
+    for (Index k = 0; k < p.width; ++k) {
+      if (k % 8 == 0)  // the next sliver's: rows are too short for the hardware to see them coming
+        for (int r = 0; r < L; ++r) __builtin_prefetch(top + (L + r) * p.ld + k);
+      Reals column;
+#pragma GCC unroll 8
+      for (int r = 0; r < L; ++r) column[r] = top[r * p.ld + k];
+      x[k] = column;
+    }
+  }
+}
+
+template <int L>
 TERRACE_INLINE void column_body(const ColumnStep& p) {
   using Reals = typename Lanes<L>::Reals;
   Found<L> found = nothing<L>();
@@ -206,6 +223,7 @@ TERRACE_INLINE void upper_body(const UpperBlock& p) {
 
 }  // namespace
 
+TERRACE_LANES(load_slivers, load_body, SliverLoad)
 TERRACE_LANES(column_step, column_body, ColumnStep)
 TERRACE_LANES(narrow_step, narrow_body, NarrowStep)
 TERRACE_LANES(narrow_upper, narrow_upper_body, NarrowUpper)

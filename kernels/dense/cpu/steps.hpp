@@ -4,6 +4,14 @@
 
 namespace terrace::dense {
 
+/// x := rows of `a`, whole slivers [begin, end); row 0 of `a` is that of sliver 0.
+struct SliverLoad {
+  Slivers x;
+  const double* a = nullptr;
+  Index ld = 0, width = 0, begin = 0, end = 0;
+};
+void load_slivers(const SliverLoad&);
+
 /// Column j of slivers [begin, end), which starts at j0 in its inner block: l = x[j] / pivot,
 /// x[j + 1 ... j1) -= l u, x[j] = l; then the best of column `next`. `pivot` 0: only the search;
 /// `next` < 0: none.
