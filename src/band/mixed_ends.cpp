@@ -20,18 +20,12 @@ BandShape shape_of(const BandPlan& plan, int rank) {
   return s;
 }
 /// Columns at a time: the norms are two.
-Index group_of(Index nrhs) { return std::clamp<Index>(nrhs, 2, kMixedGroup); }
-template <class B>
-BandPart<B> reduced_part(const BandPlan& plan) {
-  BandPart<B> part;
-  part.tiles = part.ring = plan.reduced.tiles();
-  return part;
-}
+Index columns_of(Index nrhs) { return std::clamp<Index>(nrhs, 2, kMixedGroup); }
 template <class B>
 Index separator_scratch(const BandPlan& plan, Index nrhs) {
   const BandPart<B> reduced = reduced_part<B>(plan);
   return plan.parts() > 1
-             ? band_substitute_scratch(B{}, plan.reduced, {&reduced, 1}, group_of(nrhs))
+             ? band_substitute_scratch(B{}, plan.reduced, {&reduced, 1}, columns_of(nrhs))
              : 0;
 }
 
@@ -62,7 +56,7 @@ MixedEndsMemory mixed_ends_memory(const BandPlan& plan, Index nrhs) {
     m.rows = std::max(m.rows, shape_of<B>(plan, rank).padded() * kBytes);
   }
   if (plan.parts() < 2) return m;
-  const Index s = plan.separator, group = group_of(nrhs);
+  const Index s = plan.separator, group = columns_of(nrhs);
   m.separator = (s * plan.shape.column() + 3 * s * s + 2 * s * group +
                  plan.reduced.padded() * group + separator_scratch<B>(plan, nrhs)) *
                 kBytes;
@@ -76,7 +70,7 @@ MixedEnds<B> mixed_ends(Context<B>& context, const BandPlan& plan, Index nrhs) {
   e.shape = shape_of<B>(plan, context.rank());
   e.parts = band_parts<B>(context, plan);
   if (plan.parts() < 2 || !e.here()) return e;
-  const Index s = plan.separator, group = group_of(nrhs);
+  const Index s = plan.separator, group = columns_of(nrhs);
   if (e.reversed()) e.own = Buffer<double, B>(s * plan.shape.column());
   for (Buffer<double, B>* square : {&e.tail, &e.turned, &e.t}) *square = Buffer<double, B>(s * s);
   for (Buffer<double, B>* rows : {&e.left, &e.solved}) *rows = Buffer<double, B>(s * group);

@@ -49,12 +49,6 @@ BandPart<B> part_of(const BandPlan& plan, Index p) {
   return part;
 }
 template <class B>
-BandPart<B> reduced_part(const BandPlan& plan) {
-  BandPart<B> part;
-  part.tiles = part.ring = plan.reduced.tiles();
-  return part;
-}
-template <class B>
 std::vector<BandPart<B>> parts_without_memory(const BandPlan& plan, int rank) {
   std::vector<BandPart<B>> parts;
   const Range own = plan.parts_of(rank);

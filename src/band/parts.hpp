@@ -39,6 +39,14 @@ template <class B>
 template <class B>
 std::pair<Index, Index> band_at_once_memory(const BandShape& shape);
 
+/// The separators' system, without memory.
+template <class B>
+BandPart<B> reduced_part(const BandPlan& plan) {
+  BandPart<B> part;
+  part.tiles = part.ring = plan.reduced.tiles();
+  return part;
+}
+
 /// Bytes of memory of the backend that the rank with most needs.
 struct BandPartsMemory {
   Index band = 0, inverses = 0, spikes = 0, reduced = 0, vectors = 0, slab = 0, scratch = 0;

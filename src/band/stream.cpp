@@ -45,12 +45,6 @@ BandPart<B> end_part(const BandPlan& plan, const Cut& cut, Index e) {
   return part;
 }
 template <class B>
-BandPart<B> reduced_part(const BandPlan& plan) {
-  BandPart<B> part;
-  part.tiles = part.ring = plan.reduced.tiles();
-  return part;
-}
-template <class B>
 Index factor_scratch(const BandPlan& plan, const Cut& cut) {
   std::vector<BandPart<B>> parts;
   for (Index e = 0; e < cut.ends; ++e) {

@@ -130,7 +130,8 @@ Ended attempt(Context<B>& context, const Case& c, const BandPlan& plan) {
     set_rows(context, a, x, b.data());
     load_parts(context, problem, a);
     const auto flip = [&](Index step) {
-      if (!a.memory.empty()) flip_at(context, step, a.memory[0].data(), a.memory[0].size());
+      if (!a.parts.empty())
+        flip_at(context, step, a.parts[0].band, band_part_doubles(plan.shape, a.parts[0].ring));
     };
     flip(1);
     found.failed = factor_parts(context, a) ? 0 : -1;

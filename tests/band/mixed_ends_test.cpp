@@ -231,9 +231,9 @@ TEMPLATE_TEST_CASE("two ends take the memory that their plan says", "", TERRACE_
       const BandPartRows<TestType> x = band_part_rows(e.parts, nrhs);
       Index taken = 0;
       const auto add = [&](const auto&... buffers) { taken += (Index(0) + ... + buffers.size()); };
-      for (const auto& memory : e.parts.memory) add(memory);
-      add(e.parts.records, e.parts.slab, e.parts.window, e.parts.scratch, e.own, e.tail, e.turned,
-          e.t, e.left, e.solved, e.reduced, e.scratch, x.rows, x.records, x.reduced, x.scratch);
+      add(e.parts.memory, e.parts.records, e.parts.slab, e.parts.window, e.parts.scratch, e.own,
+          e.tail, e.turned, e.t, e.left, e.solved, e.reduced, e.scratch, x.rows, x.records,
+          x.reduced, x.scratch);
       const MixedEndsMemory m = mixed_ends_memory<TestType>(plan, nrhs);
       const Index most = world().reduce(taken, Reduce::max) * 8,
                   said = m.parts.total() + m.separator;

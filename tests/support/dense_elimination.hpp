@@ -85,7 +85,8 @@ Found eliminated(Context<B>& context, const Dense& a, Index block, const std::st
   context.control.reduce(found.pivots, Reduce::sum);
   if (inverse && n > 0) {
     found.reciprocal_condition =
-        1.0 / norm_of_inverse(context, Norm::one, dense::InverseRows<B>(method)) / norm_one(a);
+        1.0 / norm_of_inverse(context, dense::Norm::one, dense::InverseRows<B>(method)) /
+        norm_one(a);
     double largest = 0;
     for (const double v : a.values) largest = std::max(largest, std::fabs(v));
     found.residual = check_inverse(context, dense::InverseRows<B>(method), rows_of(a),
