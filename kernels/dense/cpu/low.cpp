@@ -36,11 +36,12 @@ struct LowParts {
   float *n, *y;
   double *row_scale, *column_scale;
   Index stride;  // of N's slivers
-  std::byte* end;
+  Index bytes = 0;
+  /// At `at`; null: their size alone.
   LowParts(Index slots, Index columns, Index block, std::byte* at) {
-    const auto take = [&](Index bytes) {
-      std::byte* const here = at;
-      at += round_up(bytes, 64);
+    const auto take = [&](Index count) {
+      std::byte* const here = at ? at + bytes : nullptr;
+      bytes += round_up(count, 64);
       return here;
     };
     const Index wide = round_up(columns, low_columns());
@@ -49,7 +50,6 @@ struct LowParts {
     column_scale = reinterpret_cast<double*>(take(8 * wide));
     n = reinterpret_cast<float*>(take(4 * slivers(slots) * stride));
     y = reinterpret_cast<float*>(take(4 * wide * block));
-    end = at;
   }
 };
 LowParts parts_of(const Rows<Cpu>& rows, const Panel<Cpu>& panel, View<std::byte, Cpu> workspace) {
@@ -222,7 +222,7 @@ TERRACE_LANES(round_columns, columns_body, RoundColumns)
 }  // namespace
 
 Index low_bytes(Cpu, Index slots, Index columns, Index block) {
-  return LowParts(slots, columns, block, nullptr).end - static_cast<std::byte*>(nullptr);
+  return LowParts(slots, columns, block, nullptr).bytes;
 }
 
 template <>
