@@ -246,21 +246,22 @@ void Refiner<B>::refine_group(Index columns, const Values& b, Values& x, const R
     if (done >= limits.krylov)
       return void(found.why = fmt::format("GMRES did not converge in {} steps", limits.krylov));
     Krylov k(columns, slots_, std::min(limits.restart, limits.krylov - done));
-    Values w = k.by_columns(r), lengths = k.norms(context_.control, w), target = lengths;
+    Values start = k.by_columns(r);
+    Values lengths = k.norms(context_.control, start), target = lengths;
     for (std::size_t c = 0; c < target.size(); ++c) {
       k.g[c][0] = lengths[c];
       // What the sums of a cycle can tell, or half of what is wanted.
       const double wanted = error[c] > 0 ? 0.5 * good / error[c] : 1;
       target[c] = lengths[c] * std::max(1e-10, std::min(1.0, wanted));
     }
-    k.add(std::move(w), lengths);
+    k.add(std::move(start), lengths);
     const auto reached = [&] {
       for (std::size_t c = 0; c < target.size(); ++c)
         if (!(std::fabs(k.g[c][std::size_t(k.steps)]) <= target[c])) return false;
       return true;
     };
     while (k.steps < k.most && !reached()) {
-      w = k.by_columns(times(columns, solved(columns, k.by_rows(k.v.back()))));
+      Values w = k.by_columns(times(columns, solved(columns, k.by_rows(k.v.back()))));
       orthogonalize(k, w);
       lengths = k.norms(context_.control, w);
       for (Index c = 0; c < columns; ++c)
