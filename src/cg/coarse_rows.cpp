@@ -8,8 +8,6 @@
 namespace terrace::cg {
 namespace {
 
-std::size_t at(Index i) { return std::size_t(i); }
-
 std::vector<Index> distinct(std::vector<Index> numbers) {
   std::sort(numbers.begin(), numbers.end());
   numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());

@@ -5,6 +5,9 @@
 
 namespace terrace::cg {
 
+/// An index of the standard containers.
+inline std::size_t at(Index i) { return std::size_t(i); }
+
 // All are collective. Of rectangular ones first[r] .. first[r + 1] are the columns of rank r.
 
 /// P: a rank's rows of A by aggregates of all ranks. Entries are strong from `threshold` on; `diagonal`

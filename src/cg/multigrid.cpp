@@ -26,8 +26,6 @@ constexpr double most_nonzeros = 2.5;
 constexpr double least_gain = 0.8;
 constexpr Index last_degree = 8;
 
-std::size_t at(Index i) { return std::size_t(i); }
-
 /// The first row of all ranks whose diagonal is not positive, or has no inverse; -1: none.
 Index bad_diagonal(const Control& control, const RankRows& a, const std::vector<double>& diagonal) {
   Index bad = a.first.back();

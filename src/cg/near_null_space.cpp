@@ -11,8 +11,6 @@
 namespace terrace::cg {
 namespace {
 
-std::size_t place(Index i) { return std::size_t(i); }
-
 /// Blocks of B x B are those of nodes where so many of their places are stored.
 constexpr double least_filled = 0.57;
 /// Larger ones are taken where about as many are: nodes of four unknowns fill blocks of two too.
@@ -22,7 +20,7 @@ constexpr double as_filled = 0.98;
 void scale_columns(Index k, const std::vector<double>& most, std::vector<double>& values) {
   for (std::size_t e = 0; e < values.size(); ++e) {
     int power = 0;
-    (void)std::frexp(most[e % place(k)], &power);
+    (void)std::frexp(most[e % at(k)], &power);
     values[e] = std::ldexp(values[e], -power);
   }
 }
@@ -30,20 +28,20 @@ void scale_columns(Index k, const std::vector<double>& most, std::vector<double>
 /// The first column that is zero, or depends on those before; -1: none. Of V' V, k x k.
 Index dependent_column(Index k, std::vector<double> gram) {
   constexpr double rounding = 1e-13;  // of squares
-  std::vector<double> scale(place(k));
+  std::vector<double> scale(at(k));
   for (Index j = 0; j < k; ++j) {
-    const double length = std::sqrt(gram[place(j * k + j)]);
+    const double length = std::sqrt(gram[at(j * k + j)]);
     if (!(length > 0)) return j;
-    scale[place(j)] = 1 / length;
+    scale[at(j)] = 1 / length;
   }
   for (Index i = 0; i < k; ++i)
-    for (Index j = 0; j < k; ++j) gram[place(i * k + j)] *= scale[place(i)] * scale[place(j)];
+    for (Index j = 0; j < k; ++j) gram[at(i * k + j)] *= scale[at(i)] * scale[at(j)];
   for (Index j = 0; j < k; ++j) {
-    const double pivot = gram[place(j * k + j)];
+    const double pivot = gram[at(j * k + j)];
     if (!(pivot > rounding * double(k))) return j;
     for (Index i = j + 1; i < k; ++i)
       for (Index l = j + 1; l < k; ++l)
-        gram[place(i * k + l)] -= gram[place(i * k + j)] * gram[place(j * k + l)] / pivot;
+        gram[at(i * k + l)] -= gram[at(i * k + j)] * gram[at(j * k + l)] / pivot;
   }
   return -1;
 }
@@ -55,26 +53,26 @@ struct CallersRow {
   Index begin;
   Index operator()(Index local) const {
     const Index own = a.rows.rows();
-    const Index row = local < own ? begin + local : a.needed[place(local - own)];
-    return order.empty() ? row : order[place(row)];
+    const Index row = local < own ? begin + local : a.needed[at(local - own)];
+    return order.empty() ? row : order[at(row)];
   }
 };
 
 /// Nodes of `unknowns` rows each, by the first of their rows on this rank.
 Nodes nodes_of(Index rows, const CallersRow& row, Index unknowns) {
-  std::vector<std::pair<Index, Index>> labels(place(rows));
-  for (Index i = 0; i < rows; ++i) labels[place(i)] = {row(i) / unknowns, i};
+  std::vector<std::pair<Index, Index>> labels(at(rows));
+  for (Index i = 0; i < rows; ++i) labels[at(i)] = {row(i) / unknowns, i};
   std::sort(labels.begin(), labels.end());
   Nodes nodes;
-  nodes.of.resize(place(rows));
+  nodes.of.resize(at(rows));
   std::vector<std::pair<Index, Index>> first;  // row, label's position
   for (Index k = 0; k < rows; ++k)
-    if (k == 0 || labels[place(k)].first != labels[place(k - 1)].first)
-      first.emplace_back(labels[place(k)].second, k);
+    if (k == 0 || labels[at(k)].first != labels[at(k - 1)].first)
+      first.emplace_back(labels[at(k)].second, k);
   std::sort(first.begin(), first.end());
   for (const auto& [of_row, from] : first) {
-    for (Index k = from; k < rows && labels[place(k)].first == labels[place(from)].first; ++k)
-      nodes.of[place(labels[place(k)].second)] = std::int32_t(nodes.count);
+    for (Index k = from; k < rows && labels[at(k)].first == labels[at(from)].first; ++k)
+      nodes.of[at(labels[at(k)].second)] = std::int32_t(nodes.count);
     ++nodes.count;
   }
   return nodes;
@@ -88,19 +86,19 @@ double filled(const Control& control, const RankRows& a, const CallersRow& row, 
     const Index rows = a.rows.rows();
     const Nodes nodes = nodes_of(rows, row, unknowns);
     const Index step = ceil_div(std::max<Index>(1, nodes.count), samples);
-    std::vector<std::vector<Index>> blocks(place(ceil_div(nodes.count, step)));
+    std::vector<std::vector<Index>> blocks(at(ceil_div(nodes.count, step)));
     const auto each = [&](const auto& f) {
       for (Index i = 0; i < rows; ++i)
-        if (nodes.of[place(i)] % step == 0) f(i, blocks[place(nodes.of[place(i)] / step)]);
+        if (nodes.of[at(i)] % step == 0) f(i, blocks[at(nodes.of[at(i)] / step)]);
     };
     each([&](Index i, std::vector<Index>& seen) {
-      for (Index e = a.rows.start[place(i)]; e < a.rows.start[place(i) + 1]; ++e) {
-        const Index label = row(a.rows.column[place(e)]) / unknowns;
+      for (Index e = a.rows.start[at(i)]; e < a.rows.start[at(i) + 1]; ++e) {
+        const Index label = row(a.rows.column[at(e)]) / unknowns;
         if (std::find(seen.begin(), seen.end(), label) == seen.end()) seen.push_back(label);
       }
     });
     each([&](Index i, const std::vector<Index>& seen) {
-      sums[0] += double(a.rows.start[place(i) + 1] - a.rows.start[place(i)]);
+      sums[0] += double(a.rows.start[at(i) + 1] - a.rows.start[at(i)]);
       sums[1] += double(Index(seen.size()) * unknowns);
     });
   });
@@ -114,28 +112,28 @@ NodeVectors node_vectors(const Control& control, const NearNullSpace& given, con
                          const std::vector<Index>& order) {
   const Index k = given.columns, rows = a.rows.rows(), n = a.first.back();
   if (n == 0) return {};
-  const CallersRow row{a, order, a.first[place(control.rank())]};
+  const CallersRow row{a, order, a.first[at(control.rank())]};
   if (k > std::min(n, NearNullSpace::most_columns))
     fail_together(Exit::input,
                   fmt::format("the near null-space has {} vectors; {}; give {} at most", k,
                               given.where, std::min(n, NearNullSpace::most_columns)));
   NodeVectors result;
   result.columns = k;
-  std::vector<double> most(place(k), 0.0), gram(place(k * k), 0.0);
+  std::vector<double> most(at(k), 0.0), gram(at(k * k), 0.0);
   collectively(control, [&] {
-    result.values.resize(place(rows * k));
+    result.values.resize(at(rows * k));
     for (Index i = 0; i < rows; ++i)
-      std::copy_n(given.values.begin() + (order.empty() ? i : order[place(i)]) * k, k,
+      std::copy_n(given.values.begin() + (order.empty() ? i : order[at(i)]) * k, k,
                   result.values.begin() + i * k);
     for (std::size_t e = 0; e < result.values.size(); ++e)
-      most[e % place(k)] = std::max(most[e % place(k)], std::fabs(result.values[e]));
+      most[e % at(k)] = std::max(most[e % at(k)], std::fabs(result.values[e]));
   });
   control.reduce(most, Reduce::max);
   scale_columns(k, most, result.values);
   for (Index i = 0; i < rows; ++i)
     for (Index c = 0; c < k; ++c)
       for (Index d = 0; d < k; ++d)
-        gram[place(c * k + d)] += result.values[place(i * k + c)] * result.values[place(i * k + d)];
+        gram[at(c * k + d)] += result.values[at(i * k + c)] * result.values[at(i * k + d)];
   control.reduce(gram, Reduce::sum);
   if (const Index bad = dependent_column(k, gram); bad >= 0)
     fail_together(
@@ -162,7 +160,7 @@ NodeAggregates aggregate_nodes(const Control& control, const RankRows& a,
   RankRows& t = result.prolongation;
   collectively(control, [&] {
     const HostRows graph = strong_nodes(a.rows, diagonal, vectors.nodes, threshold);
-    const LargeVector<char> strong(place(graph.nonzeros()), 1);
+    const LargeVector<char> strong(at(graph.nonzeros()), 1);
     TentativeBasis basis =
         tentative_basis(vectors.nodes, aggregate(graph, strong), vectors.values, vectors.columns);
     t.rows = std::move(basis.prolongation);
