@@ -346,7 +346,8 @@ EliminationOutcome RowElimination<B>::run(Progress& progress, const StageTimes<B
   if (direct()) note_panels(steps());
   if (!outcome_.good()) return outcome_;
   outcome_.determinant_sign *= parity(pivot_row_);
-  if (plan_.lu) solve_upper(lane, plan_.right);
+  // The guard's column is done with: one more would change the others' bits in a product of cuBLAS.
+  if (plan_.lu) solve_upper(lane, plan_.right - (guard_ ? 1 : 0));
   if (plan_.inverse) {  // stored column k belongs to row p(k) of A
     std::copy(pivot_row_.begin(), pivot_row_.end(), list_host_.data());
     upload(lane, list_.view().slice(0, plan_.n), list_host_.data());
