@@ -30,12 +30,12 @@ bool has_full_panels<Cuda>();
 ///   row i        | W[i, P] T       | W[i] + W[i, P] T S
 template <class B>
 struct FullPanel {
-  Word* rows[2] = {};         ///< count x pitch words each; step k reads before(k)
-  Index pitch = 0;            ///< a multiple of 8
-  Index count = 0;            ///< at least 1
-  Index* done = nullptr;      ///< [0]: steps with full rank
-  Index* pivots = nullptr;    ///< [q]: the row that became pivot q; its column is q
-  Index* numbers = nullptr;   ///< [i]: the pivot that row i became, or -1
+  Word* rows[2] = {};           ///< count x pitch words each; step k reads before(k)
+  Index pitch = 0;              ///< a multiple of 8
+  Index count = 0;              ///< at least 1
+  Index* done = nullptr;        ///< [0]: steps with full rank
+  Index* pivots = nullptr;      ///< [q]: the row that became pivot q; its column is q
+  Index* numbers = nullptr;     ///< [i]: the pivot that row i became, or -1
   Index* candidates = nullptr;  ///< full_candidates rows, or -1, of the next step
   Word* transform = nullptr;    ///< T of the last step alone, 512 x max_panel_words
   Word* scratch = nullptr;      ///< scratch_words()

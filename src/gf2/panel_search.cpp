@@ -116,14 +116,16 @@ void PanelSearch<B>::factor_on_host(const Stream<B>& lane, BitRows<const Word, B
   upload(lane, reduced_.view().slice(0, size), factor_host_.data() + size);
 }
 
-/// Factors rows candidates_[0, candidate_count_) of `base`; waits for the pivots.
+/// Factors rows candidates_[0, candidate_count_) of `base`; waits for the pivots. Not `ahead`: the
+/// same pivots on every device.
 template <class B>
-Index PanelSearch<B>::factor_rows(const Stream<B>& lane, BitRows<const Word, B> base, Index words) {
+Index PanelSearch<B>::factor_rows(const Stream<B>& lane, BitRows<const Word, B> base, Index words,
+                                  bool ahead) {
   base.count = candidate_count_;
   base.list = candidates_device_.data();
   upload(lane, candidates_device_.view().slice(0, candidate_count_), candidates_.data());
   if (wide_) {
-    wide_->factor(lane, base, words, factor(), info_);
+    wide_->factor(lane, base, words, factor(), info_, ahead);
     return info_[0];
   }
   if (on_host_) {
@@ -217,7 +219,7 @@ Index PanelSearch<B>::meet(const Stream<B>& lane, const BitMatrix<B>& matrix, In
     if (count == 0) continue;
     for (Index i = 0; i < count; ++i)
       candidates_[candidate_count_++] = (from * message_ + header_) / pitch_ + i;
-    rank = factor_rows(lane, {all_.data(), pitch_, 0, nullptr}, panel.words);
+    rank = factor_rows(lane, {all_.data(), pitch_, 0, nullptr}, panel.words, false);
     keep_pivots(rank, panel.words);
   }
   rows_.resize(std::size_t(rank));

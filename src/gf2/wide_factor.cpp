@@ -73,8 +73,7 @@ Index WideFactor<B>::factor_ahead(const Stream<B>& lane, BitRows<const Word, B> 
   panel.count = rows.count;
   const Index steps = words / max_panel_words;
   if (full_words_.size() == 0 || steps == 0 || rows.count < full_columns) return 0;
-  if (words < panel.pitch)
-    fill_zero(lane, View<Word, B>{panel.rows[0], panel.count * panel.pitch});
+  if (words < panel.pitch) fill_zero(lane, View<Word, B>{panel.rows[0], panel.count * panel.pitch});
   copy_bits(lane, BitRows<Word, B>{panel.rows[0], panel.pitch, panel.count, nullptr}, rows, 0,
             words);
   split_candidates(lane, panel);
@@ -159,8 +158,8 @@ Index WideFactor<B>::factor_next(const Stream<B>& lane, Index count, Index word,
 
 template <class B>
 void WideFactor<B>::factor(const Stream<B>& lane, BitRows<const Word, B> rows, Index words,
-                           PanelFactor<B> out, const PinnedBuffer<Index>& info_host) {
-  Index rank = factor_ahead(lane, rows, words, out, info_host);
+                           PanelFactor<B> out, const PinnedBuffer<Index>& info_host, bool ahead) {
+  Index rank = ahead ? factor_ahead(lane, rows, words, out, info_host) : 0;
   if (rank == 64 * words) return;
   go_on(lane, rows, words, rank, info_host);
   for (Index word = rank / 64; word < words; word += max_panel_words)

@@ -21,10 +21,10 @@ class WideFactor {
   static Index bytes(Index words, Index candidates);
 
   /// As factor_panel(), but for the pitch, which is out.pitch; info_host gets a copy of info.
-  /// out.reduced is not written where the rank is 64 * words: it would be the identity. Waits for
-  /// the lane.
+  /// out.reduced is not written where the rank is 64 * words: it would be the identity. `ahead`: the
+  /// device may go ahead, and devices that cannot may choose other pivots. Waits for the lane.
   void factor(const Stream<B>& lane, BitRows<const Word, B> rows, Index words, PanelFactor<B> out,
-              const PinnedBuffer<Index>& info_host);
+              const PinnedBuffer<Index>& info_host, bool ahead);
 
  private:
   Index factor_ahead(const Stream<B>& lane, BitRows<const Word, B> rows, Index words,

@@ -40,8 +40,8 @@ void factor_full_panel(const Stream<Cpu>& stream, FullPanel<Cpu> p, Index k) {
     std::vector<Index> info(static_cast<std::size_t>(size));
     std::vector<Word> factor(std::size_t(2 * full_columns * words));
     const Stream<Cpu> now;
-    factor_panel(now, {p.before(k) + words * k, p.pitch, Index(list.size()), list.data()},
-                 words, {info.data(), factor.data(), factor.data() + full_columns * words});
+    factor_panel(now, {p.before(k) + words * k, p.pitch, Index(list.size()), list.data()}, words,
+                 {info.data(), factor.data(), factor.data() + full_columns * words});
     now.synchronize();
     if (info[0] < full_columns) return;
     std::copy_n(factor.begin(), full_columns * words, p.transform);

@@ -11,22 +11,22 @@ constexpr int step_words = int(max_panel_words);
 
 // --- factorization -------------------------------------------------------------------------------
 
-constexpr int blocks = 8;                              ///< of the cluster
+constexpr int blocks = 8;  ///< of the cluster
 constexpr int block_rows = int(full_candidates) / blocks;
-constexpr int offered = tried / blocks;                ///< rows that a block offers at a time
+constexpr int offered = tried / blocks;  ///< rows that a block offers at a time
 constexpr int factor_threads = block_rows * step_words;
-constexpr int most_turns = 8;                          ///< choices in 64 columns
+constexpr int most_turns = 8;  ///< choices in 64 columns
 
 /// Shared memory of one block.
 struct FactorMemory {
-  Word board[tried];                      ///< words that all blocks offer
-  Word pivot_rows[64][step_words];        ///< S, by column; see `sent` below
-  Word transform[64];                     ///< T, by column
-  Word sums[16][16][step_words];          ///< of every 4 of the pivot rows
-  Word factors[16][16];                   ///< of every 4 rows of T
-  Word found;                             ///< columns that got a pivot
-  alignas(8) unsigned char wanting[24];   ///< rows of each warp that could become pivots
-  short column[tried];                    ///< of the row at this place of the board, or -1
+  Word board[tried];                     ///< words that all blocks offer
+  Word pivot_rows[64][step_words];       ///< S, by column; see `sent` below
+  Word transform[64];                    ///< T, by column
+  Word sums[16][16][step_words];         ///< of every 4 of the pivot rows
+  Word factors[16][16];                  ///< of every 4 rows of T
+  Word found;                            ///< columns that got a pivot
+  alignas(8) unsigned char wanting[24];  ///< rows of each warp that could become pivots
+  short column[tried];                   ///< of the row at this place of the board, or -1
 };
 
 /// One warp: the choice among the board's rows.
@@ -192,11 +192,11 @@ __device__ __forceinline__ void factor(FactorMemory& memory, const FullPanel<Cud
 
 // --- update --------------------------------------------------------------------------------------
 
-constexpr int strip_words = 4;                   ///< of the rows, for one block
+constexpr int strip_words = 4;  ///< of the rows, for one block
 constexpr int strip_columns = 64 * strip_words;
-constexpr int update_warps = 17;                 ///< 4,160 rows are 130 units of 32 over 8 blocks
+constexpr int update_warps = 17;  ///< 4,160 rows are 130 units of 32 over 8 blocks
 constexpr int update_threads = 32 * update_warps;
-constexpr int unit_rows = 32;                    ///< of a warp
+constexpr int unit_rows = 32;  ///< of a warp
 
 /// Rows of 512 bits in pieces of 16 bytes.
 struct alignas(16) Piece {
@@ -209,9 +209,9 @@ struct BitRow {
 /// Shared memory of one block. Columns are ordered so that a lane finds the 64 bits of one word in
 /// its own counts: number 64 t + 2 j + e of 256 is at place 8 j + 2 t + e.
 struct UpdateMemory {
-  BitRow transform[full_columns];    ///< T, rows in that order, 256 and 256
-  BitRow turned[strip_columns];      ///< column of S, pieces in another order
-  BitRow reduced[strip_columns];     ///< column of T S, pieces in another order
+  BitRow transform[full_columns];  ///< T, rows in that order, 256 and 256
+  BitRow turned[strip_columns];    ///< column of S, pieces in another order
+  BitRow reduced[strip_columns];   ///< column of T S, pieces in another order
 };
 __device__ __forceinline__ int place_of(int column) {
   return column / 256 * 256 + column % 64 / 2 * 8 + column % 256 / 64 * 2 + column % 2;
@@ -242,7 +242,8 @@ __device__ __forceinline__ void load_step(UpdateMemory& memory, const FullPanel<
     low.part[i] = turn_bits(unsigned(bits), lane);
     high.part[i] = turn_bits(unsigned(bits >> 32), lane);
   }
-  const int first = place_of(64 * (warp % 4) + lane), second = place_of(64 * (warp % 4) + lane + 32);
+  const int first = place_of(64 * (warp % 4) + lane),
+            second = place_of(64 * (warp % 4) + lane + 32);
   memory.turned[first].piece[piece_at(first, warp / 4)] = low;
   memory.turned[second].piece[piece_at(second, warp / 4)] = high;
 }
@@ -310,8 +311,7 @@ __device__ __forceinline__ void load_row(const FullPanel<Cuda>& p, Index k, Inde
   if (p.numbers[i] >= 0 && own >= 0) {
     const int at = int(own);
 #pragma unroll
-    for (int v = 0; v < 4; ++v)
-      bits.part[v] = at / 32 == 4 * quad + v ? 1u << (at % 32) : 0;
+    for (int v = 0; v < 4; ++v) bits.part[v] = at / 32 == 4 * quad + v ? 1u << (at % 32) : 0;
     return;
   }
   bits = *(reinterpret_cast<const Piece*>(row + step_words * k) + quad);
@@ -352,8 +352,7 @@ __device__ __forceinline__ void update_unit(const UpdateMemory& memory, const Fu
     for (int h = 0; h < 2; ++h) {
       const Index row = unit_rows * unit + 16 * i + 8 * h + lane / 4;
       if (row < p.count)
-        p.after(k)[row * p.pitch + word] =
-            old[i][h] ^ (Word(bits[1][i][h]) << 32 | bits[0][i][h]);
+        p.after(k)[row * p.pitch + word] = old[i][h] ^ (Word(bits[1][i][h]) << 32 | bits[0][i][h]);
     }
 }
 
