@@ -46,6 +46,8 @@ struct Panel {
 };
 
 template <class B>
+class FullFactor;
+template <class B>
 class WideFactor;
 
 template <class B>
@@ -93,6 +95,7 @@ class PanelSearch {
   const Context<B>& context_;
   Index pitch_;                          ///< words of a row of the buffers below
   std::unique_ptr<WideFactor<B>> wide_;  ///< for panels wider than factor_panel() takes
+  std::unique_ptr<FullFactor<B>> full_;  ///< tried before factor_panel()
   bool on_host_;
   Index multiple_;            ///< first candidates by columns, or 0
   Buffer<Word, B> gathered_;  ///< candidates on their way to the host

@@ -5,20 +5,6 @@
 
 namespace terrace::gf2 {
 
-namespace {
-
-/// Words and indices of a FullPanel for so many candidates.
-template <class B>
-constexpr Index full_words(Index pitch, Index candidates) {
-  return 2 * candidates * pitch + full_columns * max_panel_words +
-         FullPanel<B>::scratch_words(candidates, pitch);
-}
-constexpr Index full_indices(Index words, Index candidates) {
-  return 1 + 64 * words + candidates + full_candidates;
-}
-
-}  // namespace
-
 template <class B>
 WideFactor<B>::WideFactor(const Context<B>& context, Index words, Index candidates)
     : panel_pitch_(round_up(words, bit_row_alignment)),
@@ -32,23 +18,12 @@ WideFactor<B>::WideFactor(const Context<B>& context, Index words, Index candidat
       product_(candidates, 64 * max_panel_words, work_.stride),
       pivots_(64 * words),
       pivots_host_(64 * words),
-      numbers_(64 * words) {
+      numbers_(64 * words),
+      full_(words, candidates) {
   std::vector<Index> numbers(std::size_t(64 * words));
   std::iota(numbers.begin(), numbers.end(), 0);
   upload(context.ahead, numbers_.view(), numbers.data());
   context.ahead.synchronize();
-  if (!has_full_panels<B>()) return;
-  full_words_ = Buffer<Word, B>(full_words<B>(panel_pitch_, candidates));
-  full_indices_ = Buffer<Index, B>(full_indices(words, candidates));
-  full_.pitch = panel_pitch_;
-  full_.rows[0] = full_words_.data();
-  full_.rows[1] = full_.rows[0] + candidates * panel_pitch_;
-  full_.transform = full_.rows[1] + candidates * panel_pitch_;
-  full_.scratch = full_.transform + full_columns * max_panel_words;
-  full_.done = full_indices_.data();
-  full_.pivots = full_.done + 1;
-  full_.numbers = full_.pivots + 64 * words;
-  full_.candidates = full_.numbers + candidates;
 }
 
 template <class B>
@@ -59,32 +34,7 @@ Index WideFactor<B>::bytes(Index words, Index candidates) {
          PanelSearch<B>::bytes(candidates, max_panel_words, 1) +
          BitProduct<B>::bytes(64 * max_panel_words, 64 * max_panel_words, stride) +
          BitProduct<B>::bytes(candidates, 64 * max_panel_words, stride) +
-         (has_full_panels<B>()
-              ? 8 * (full_words<B>(pitch, candidates) + full_indices(words, candidates))
-              : 0);
-}
-
-/// The device alone: 512 columns after 512 columns of full rank. Returns their number; info_host
-/// has their pivots, and `out` all where these are the panel's columns. One wait.
-template <class B>
-Index WideFactor<B>::factor_ahead(const Stream<B>& lane, BitRows<const Word, B> rows, Index words,
-                                  PanelFactor<B> out, const PinnedBuffer<Index>& info_host) {
-  FullPanel<B> panel = full_;
-  panel.count = rows.count;
-  const Index steps = words / max_panel_words;
-  if (full_words_.size() == 0 || steps == 0 || rows.count < full_columns) return 0;
-  if (words < panel.pitch) fill_zero(lane, View<Word, B>{panel.rows[0], panel.count * panel.pitch});
-  copy_bits(lane, BitRows<Word, B>{panel.rows[0], panel.pitch, panel.count, nullptr}, rows, 0,
-            words);
-  split_candidates(lane, panel);
-  for (Index k = 0; k < steps; ++k) {
-    factor_full_panel(lane, panel, k);
-    update_full_panel(lane, panel, k);
-  }
-  finish_full_panel(lane, panel, words, out);
-  download(lane, info_host.data(), View<Index, B>{out.info, PanelFactor<B>::info_size(words)});
-  lane.synchronize();
-  return info_host[0];
+         FullFactor<B>::bytes(words, candidates);
 }
 
 /// W = [candidates | T], with the first `rank` columns eliminated.
@@ -105,8 +55,7 @@ void WideFactor<B>::go_on(const Stream<B>& lane, BitRows<const Word, B> rows, In
     active_.remove(pivots_host_[q]);
   }
   upload(lane, pivots_.view().slice(0, rank), pivots_host_.data());
-  const BitRows<const Word, B> ahead{full_.before(rank / full_columns), full_.pitch, count,
-                                     nullptr};
+  const BitRows<const Word, B> ahead = full_.rows(rank);
   flip_bits(lane, work.data, stride, pivots_.data(), numbers_.data(), rank);
   copy_bits(lane, BitRows<Word, B>{work.data + done, stride, count, nullptr}, ahead, done,
             words - done);
@@ -159,7 +108,7 @@ Index WideFactor<B>::factor_next(const Stream<B>& lane, Index count, Index word,
 template <class B>
 void WideFactor<B>::factor(const Stream<B>& lane, BitRows<const Word, B> rows, Index words,
                            PanelFactor<B> out, const PinnedBuffer<Index>& info_host, bool ahead) {
-  Index rank = ahead ? factor_ahead(lane, rows, words, out, info_host) : 0;
+  Index rank = ahead ? full_.factor(lane, rows, words, out, info_host) : 0;
   if (rank == 64 * words) return;
   go_on(lane, rows, words, rank, info_host);
   for (Index word = rank / 64; word < words; word += max_panel_words)

@@ -2,13 +2,13 @@
 // columns.
 //
 // The candidates are eliminated in sub-panels of 512 columns. As long as these have full rank, the
-// device goes ahead alone, in place (kernels/gf2/full_panel.hpp), and the host waits once. For what
-// is left an identity stands beside the candidates, which becomes the transformation: with W =
+// device goes ahead alone, in place (src/gf2/full_factor.hpp), and the host waits once. For what is
+// left an identity stands beside the candidates, which becomes the transformation: with W =
 // [candidates | T], one sub-panel's pivot rows S and columns P, R = S[:, P]^-1 S and W[i, :] ^=
 // W[i, P] R for all rows i; one wait each. 2 m c^2 bit operations for m rows and c columns.
 #pragma once
-#include "kernels/gf2/full_panel.hpp"
 #include "kernels/gf2/product.hpp"
+#include "src/gf2/full_factor.hpp"
 #include "src/gf2/panel_search.hpp"
 
 namespace terrace::gf2 {
@@ -27,8 +27,6 @@ class WideFactor {
               const PinnedBuffer<Index>& info_host, bool ahead);
 
  private:
-  Index factor_ahead(const Stream<B>& lane, BitRows<const Word, B> rows, Index words,
-                     PanelFactor<B> out, const PinnedBuffer<Index>& info_host);
   void go_on(const Stream<B>& lane, BitRows<const Word, B> rows, Index words, Index rank,
              const PinnedBuffer<Index>& info_host);
   Index factor_next(const Stream<B>& lane, Index count, Index word, Index words, Index rank,
@@ -43,10 +41,7 @@ class WideFactor {
   Buffer<Index, B> pivots_;           ///< candidates that became pivots, in pivot order
   PinnedBuffer<Index> pivots_host_;
   Buffer<Index, B> numbers_;  ///< 0, 1, 2, ...
-  // What the device goes ahead with; empty where it cannot.
-  FullPanel<B> full_;
-  Buffer<Word, B> full_words_;
-  Buffer<Index, B> full_indices_;
+  FullFactor<B> full_;
 };
 
 }  // namespace terrace::gf2

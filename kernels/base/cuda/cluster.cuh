@@ -15,7 +15,8 @@ __device__ inline unsigned cluster_rank() {
 #endif
   return rank;
 }
-/// The place of `here`, in this block's shared memory, in that of block `rank`.
+/// The place of `here`, in this block's shared memory, in that of block `rank`, which has to be there
+/// (meet_cluster()) and may not have ended.
 template <class T>
 __device__ inline T* in_block(T* here, unsigned rank) {
 #if __CUDA_ARCH__ >= 900
@@ -29,8 +30,8 @@ __device__ inline T* in_block(T* here, unsigned rank) {
 /// All threads of all blocks of the cluster; what was written before is seen after it.
 __device__ inline void meet_cluster() {
 #if __CUDA_ARCH__ >= 900
-  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
-  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+  asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+  asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
 #endif
 }
 

@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(full::factor_threads, 1)
 __global__ void __launch_bounds__(full::update_threads, 1)
     full_update_kernel(FullPanel<Cuda> p, Index k) {
 #if __CUDA_ARCH__ >= 900
-  extern __shared__ unsigned char full_memory[];
+  extern __shared__ __align__(16) unsigned char full_memory[];
   full::update(*reinterpret_cast<full::UpdateMemory*>(full_memory), p, k);
 #endif
 }

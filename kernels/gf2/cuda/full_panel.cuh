@@ -168,6 +168,7 @@ __device__ __forceinline__ void factor(FactorMemory& memory, const FullPanel<Cud
     c.pivot = -1;
     c.a = p.before(k)[c.from * p.pitch + step_words * k + u];
   }
+  device::meet_cluster();  // all blocks are there
 #pragma unroll 1
   for (int w = 0; w < step_words; ++w) {
     Word open = ~Word(0);
@@ -320,7 +321,7 @@ __device__ __forceinline__ void load_row(const FullPanel<Cuda>& p, Index k, Inde
 
 /// 32 rows of the strip by one warp: A ^= A[:, P] (T S).
 __device__ __forceinline__ void update_unit(const UpdateMemory& memory, const FullPanel<Cuda>& p,
-                                            Index k, Index strip, Index unit) {
+                                            Index k, Index strip, int unit) {
   const int lane = int(threadIdx.x) % 32, quad = lane % 4;
   const Index word = strip_words * strip + quad;
   Tile tile[2];
@@ -364,9 +365,10 @@ __device__ __forceinline__ void update(UpdateMemory& memory, const FullPanel<Cud
   __syncthreads();
   reduce_step(memory);
   __syncthreads();
-  const Index units = ceil_div(p.count, Index(unit_rows));
-  const Index share = ceil_div(units, Index(gridDim.y)), first = share * blockIdx.y;
-  for (Index unit = first + threadIdx.x / 32; unit < min(units, first + share);
+  const int units = int(ceil_div(p.count, Index(unit_rows)));
+  const int share = (units + int(gridDim.y) - 1) / int(gridDim.y);
+  const int first = share * int(blockIdx.y);
+  for (int unit = first + int(threadIdx.x) / 32; unit < min(units, first + share);
        unit += update_warps)
     update_unit(memory, p, k, strip, unit);
 }
