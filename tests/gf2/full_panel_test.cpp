@@ -153,7 +153,7 @@ Index reduce(const Stream<B>& lane, const PlainBits& a, const How& how) {
   return holds(work, steps) ? work.get(work.panel.done, 1)[0] : -1;
 }
 
-/// Steps that a panel has: as many as the candidates of each, kept apart here, have full rank.
+/// Steps that the first candidates of each have full rank for, by the textbook.
 Index steps_of(const PlainBits& a) {
   PlainBits left = a;
   std::vector<Index> candidates;
@@ -183,45 +183,49 @@ PlainBits permuted_identity(Index rows, Index columns) {
   return a;
 }
 
-/// Full rank, deficient, few rows, sizes at each boundary. `most_rows`: none has more.
+/// Column `column` zero, or equal to the one before it.
+PlainBits with_column(PlainBits a, Index column, bool copy) {
+  for (Index i = 0; i < a.rows; ++i)
+    a(i, column) = copy && column > 0 ? a(i, column - 1) : std::uint8_t(0);
+  return a;
+}
+
+constexpr Index unknown = -2;
+
+/// Full rank, deficient, few rows, sizes at each boundary; up to `most_rows` x 64 `most_words`.
 template <class Reduce>
 void test_panels(Index most_rows, Index most_words, Reduce&& reduce) {
-  const auto test = [&](const char* what, const PlainBits& a, bool same = true) {
+  // Where the choice of pivots decides which rows are left, `expected` is not known.
+  const auto test = [&](const char* what, const PlainBits& a, Index expected) {
     if (a.rows > most_rows || a.columns > 64 * most_words) return;
-    const Index expected = steps_of(a), found = reduce(a);
+    const Index found = reduce(a);
     INFO(what << ", " << a.rows << " rows, " << a.columns << " columns");
     REQUIRE(found >= 0);
-    // Where the rows that are left differ, so may what follows.
-    if (same) REQUIRE(found == expected);
+    if (expected != unknown) REQUIRE(found == expected);
   };
-  for (const Index rows : {1, 511, 512, 513, 520, 575, 576, 577, 640, 1087, 1088, 1089})
-    for (const Index words : {8, 16})
-      if (words == 8 || rows >= 1087)
-        test("random", random_plain(rows, 64 * words, unsigned(rows + words)), words == 8);
-  for (const Index words : {9, 15, 17, 24})
-    test("random", random_plain(700, 64 * words, unsigned(words)), words < 16);
-  for (const Index words : {32, 64})
-    for (const Index more : {0, 63, 64, 65, 500})
-      test("random", random_plain(64 * words + more, 64 * words, unsigned(words + more)),
-           more >= 64);
+  const auto test_known = [&](const char* what, const PlainBits& a) { test(what, a, steps_of(a)); };
+  for (const Index rows : {1, 511, 512, 513, 575, 576, 577})
+    test_known("random", random_plain(rows, 512, unsigned(rows)));
+  for (const Index rows : {1024, 1087, 1088, 1089})
+    test("random", random_plain(rows, 1024, unsigned(rows)), rows >= 1087 ? 2 : unknown);
+  for (const Index words : {9, 15, 17})
+    test("random", random_plain(700, 64 * words, unsigned(words)), words < 16 ? 1 : unknown);
+  for (const Index rows : {4096, 4159, 4160, 4161})
+    test("random", random_plain(rows, 4096, unsigned(rows)), rows >= 4160 ? 8 : unknown);
+  test("random", random_plain(2550, 2560, 8), 4);  // the last step has too few rows
   for (const Index column : {0, 63, 64, 511, 512, 1023}) {
-    PlainBits zero = random_plain(column < 512 ? 600 : 1100, column < 512 ? 512 : 1024, 3);
-    PlainBits copy = zero;
-    for (Index i = 0; i < zero.rows; ++i) {
-      zero(i, column) = 0;
-      copy(i, column) = column > 0 ? copy(i, column - 1) : 0;
-    }
-    test("a zero column", zero);
-    test("a dependent column", copy);
+    const PlainBits zero = random_plain(column < 512 ? 600 : 1100, column < 512 ? 512 : 1024, 3);
+    test("a zero column", with_column(zero, column, false), column / 512);
+    test("a dependent column", with_column(zero, column, true), column / 512);
   }
-  test("zero", PlainBits(600, 512));
-  test("identity", permuted_identity(576, 512), false);  // few may be tried at a time
-  test("sparse", random_plain(600, 512, 4, 0.02));
-  test("low rank", random_plain(600, 500, 5) * random_plain(500, 512, 6));
-  PlainBits twice = random_plain(1152, 512, 7);  // the first candidates are a half of each other
+  test("zero", PlainBits(600, 512), 0);
+  test("identity", permuted_identity(576, 512), unknown);  // not all are tried at a time
+  test_known("sparse", random_plain(600, 512, 4, 0.02));
+  test("low rank", random_plain(600, 500, 5) * random_plain(500, 512, 6), 0);
+  PlainBits twice = random_plain(1152, 512, 7);  // half of the first candidates equal the others
   for (Index i = 0; i < 288; ++i)
     for (Index j = 0; j < 512; ++j) twice(i + 288, j) = twice(i, j);
-  test("equal rows", twice);
+  test("equal rows", twice, 0);
 }
 
 template <class B>

@@ -4,13 +4,14 @@
 // A kernel's body takes its shared memory as an argument, and names only what stands here; headers
 // with instructions have a twin in tests/emulated, which stands first in the include path.
 #pragma once
+#include <setjmp.h>
 #include <ucontext.h>
 
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <random>
 #include <stdexcept>
@@ -56,7 +57,7 @@ class EmulatedGpu {
   template <class T>
   const std::array<T, 32>& exchange(const T& mine) {
     Slots& slots = slots_[warp()];
-    auto& place = slots.bytes[threads_state_[now_].turn++ % 2];
+    auto& place = slots.bytes[states_[now_].turn++ % 2];
     static_assert(sizeof(std::array<T, 32>) <= sizeof(place));
     auto& all = *reinterpret_cast<std::array<T, 32>*>(place);
     all[now_ % 32] = mine;
@@ -73,10 +74,11 @@ class EmulatedGpu {
     alignas(16) char bytes[2][32 * 32];  // by turns: the last one may still be read
   };
   struct Thread {
-    ucontext_t context;
+    ucontext_t begin;  ///< its own stack; later changes are jumps, ten times as fast
+    jmp_buf here;
     std::unique_ptr<char[]> stack;
     unsigned turn = 0;
-    bool done = false;
+    bool begun = false, done = false;
   };
   static constexpr std::size_t stack_bytes = 64 << 10;
 
@@ -88,38 +90,43 @@ class EmulatedGpu {
       return;
     }
     barrier.waiting.push_back(now_);
-    swapcontext(&threads_state_[now_].context, &main_);
+    if (_setjmp(states_[now_].here) == 0) _longjmp(main_, 1);
   }
   static void enter();
+  [[gnu::noinline]] void resume() {
+    if (_setjmp(main_) != 0) return;
+    if (states_[now_].begun) _longjmp(states_[now_].here, 1);
+    states_[now_].begun = true;
+    setcontext(&states_[now_].begin);
+  }
   void run(unsigned total, unsigned threads, unsigned seed) {
     threads_ = threads;
-    threads_state_ = std::vector<Thread>(total);
+    states_ = std::vector<Thread>(total);
     for (unsigned t = 0; t < total; ++t) {
-      Thread& thread = threads_state_[t];
+      Thread& thread = states_[t];
       thread.stack.reset(new char[stack_bytes]);
-      getcontext(&thread.context);
-      thread.context.uc_stack.ss_sp = thread.stack.get();
-      thread.context.uc_stack.ss_size = stack_bytes;
-      thread.context.uc_link = &main_;
-      makecontext(&thread.context, &EmulatedGpu::enter, 0);
+      getcontext(&thread.begin);
+      thread.begin.uc_stack.ss_sp = thread.stack.get();
+      thread.begin.uc_stack.ss_size = stack_bytes;
+      makecontext(&thread.begin, &EmulatedGpu::enter, 0);
       ready_.push_back(t);
     }
-    std::mt19937 random(seed);
+    random_.seed(seed);
     while (!ready_.empty()) {
-      std::swap(ready_[random() % ready_.size()], ready_.back());
+      std::swap(ready_[random_() % ready_.size()], ready_.back());
       now_ = ready_.back();
       ready_.pop_back();
       threadIdx.x = now_ % threads_;
-      swapcontext(&main_, &threads_state_[now_].context);
+      resume();
     }
-    if (std::any_of(threads_state_.begin(), threads_state_.end(),
-                    [](const Thread& t) { return !t.done; }))
+    if (std::any_of(states_.begin(), states_.end(), [](const Thread& t) { return !t.done; }))
       throw std::runtime_error("threads of an emulated kernel wait for each other");
   }
 
-  ucontext_t main_{};
+  jmp_buf main_;
+  std::mt19937 random_;
   std::function<void()> body_;
-  std::vector<Thread> threads_state_;
+  std::vector<Thread> states_;
   std::vector<unsigned> ready_;
   std::vector<Barrier> in_block_, in_warp_;
   std::vector<Slots> slots_;
@@ -135,7 +142,8 @@ inline EmulatedGpu& gpu() {
 }
 inline void EmulatedGpu::enter() {
   gpu().body_();
-  gpu().threads_state_[gpu().now_].done = true;
+  gpu().states_[gpu().now_].done = true;
+  _longjmp(gpu().main_, 1);
 }
 
 }  // namespace terrace::test
