@@ -2,14 +2,15 @@
 // launch that updates all rows. Compute capability 9.0.
 //
 //   factor   a word of a candidate in each thread's register, 72 rows in each of 8 multiprocessors.
-//            For 64 columns: each offers 12 rows, one warp of each makes the same choice among these
-//            96, the 64 pivot rows go to all, tables of every 4 of them clear the columns in place
+//            For 64 columns: each offers 12 rows, one warp of each makes the same choice among
+//            these 96, the 64 pivot rows go to all, tables of every 4 of them clear the columns in
+//            place
 //   update   a block has 256 columns of 520 rows: T S for its columns, then its rows, by binary
 //            tensor cores
 //
-// Roofline: latency. Of 64 columns: 64 dependent steps (45 clocks each), two meetings of the cluster
-// and its messages (32 KB from a multiprocessor at most), 16 look-ups a word. The update: two
-// products of 512 x 512 x 256 bits a multiprocessor, and 4 MB through L2.
+// Roofline: latency. Of 64 columns: 64 dependent steps (about 45 clocks each, not measured yet), two
+// meetings of the cluster and its messages (32 KB from a multiprocessor at most), 16 look-ups a
+// word. The update: two products of 512 x 512 x 256 bits a multiprocessor, and 4 MB through L2.
 #include <algorithm>
 
 #include "kernels/base/cuda/items.cuh"

@@ -20,7 +20,7 @@ constexpr int most_turns = 8;  ///< choices in 64 columns
 /// Shared memory of one block.
 struct FactorMemory {
   Word board[tried];                     ///< words that all blocks offer
-  Word pivot_rows[64][step_words];       ///< S, by column; see `sent` below
+  Word pivot_rows[64][step_words];       ///< S, by column, word w already in place
   Word transform[64];                    ///< T, by column
   Word sums[16][16][step_words];         ///< of every 4 of the pivot rows
   Word factors[16][16];                  ///< of every 4 rows of T
@@ -55,8 +55,8 @@ __device__ __forceinline__ void choose_on_board(FactorMemory& memory, Word open,
   if (lane == 0) memory.found = found;
 }
 
-/// Sums of four words each way: to[0 ... 3] are those with bits 0 and 1, of which `quarter` has bits
-/// 2 and 3; entries are `pitch` words apart.
+/// Sums of four words each way: to[0 ... 3] are those with bits 0 and 1; `quarter` has bits 2 and 3.
+/// Entries are `pitch` words apart.
 __device__ __forceinline__ void add_up(const Word (&s)[4], int quarter, Word* to, int pitch) {
   const Word base = ((quarter & 1) ? s[2] : 0) ^ ((quarter & 2) ? s[3] : 0);
   to[0] = base;
