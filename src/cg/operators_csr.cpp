@@ -8,6 +8,7 @@
 #include "distrib/agree.hpp"
 #include "kernels/base/matrix.hpp"
 #include "kernels/base/parallel.hpp"
+#include "kernels/cg/resident.hpp"
 #include "src/cg/csr_symmetry.hpp"
 #include "src/cg/operators.hpp"
 
@@ -153,8 +154,8 @@ template <class B>
 OperatorMemory CsrOperator<B>::memory(Index n, Index nonzeros, int ranks) {
   // A slice whose rows must be sorted stands on the host, 16 bytes an entry, while it goes up.
   const Index rows = ceil_div(n, ranks), entries = ceil_div(nonzeros, ranks);
-  const Index split = 16;
-  return {split * entries + 40 * rows, 12 * entries + entries / 10 + 24 * rows};
+  const Index split = 16, alone = ranks == 1 ? resident_csr_size(B{}, n, nonzeros).bytes() : 0;
+  return {split * entries + 40 * rows, 12 * entries + entries / 10 + 24 * rows + alone};
 }
 
 template <class B>
