@@ -9,7 +9,7 @@
 #include "distrib/context.hpp"
 #include "distrib/layout.hpp"
 #include "kernels/base/matrix.hpp"
-#include "kernels/base/random.hpp"
+#include "kernels/cg/coarsening.hpp"
 #include "kernels/cg/preconditioner.hpp"
 #include "src/cg/diagonal.hpp"
 #include "src/cg/eigen_estimate.hpp"
@@ -139,14 +139,9 @@ class Chebyshev {
     constexpr Index most_steps = 15;
     const Stream<B>& lane = context.ahead;
     const Index k = p_.columns, size = rows.count * k;
-    const Buffer<double, B> z(size), scrap(size);
-    std::vector<double> start(std::size_t(size), 0.0);
-    for (Index i = 0; i < size; ++i)
-      start[std::size_t(i)] = random_uniform(0x9e37, rows.first + i / k, 0);
-    upload(lane, rest_.view(), start.data());
-    lane.synchronize();
+    const Buffer<double, B> z(size), scrap(size), sum(1);
+    fill_uniform<B>(lane, 0x9e37, rows.first, k, rest_.view());
     const auto inner = [&](View<const double, B> u, View<const double, B> v) {
-      const Buffer<double, B> sum(1);
       double value = 0;
       fill_zero(lane, sum.view());
       if (size > 0) row_products<B>(lane, 1, size, 1.0, u, size, v, size, sum.view());

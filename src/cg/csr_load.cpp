@@ -53,6 +53,17 @@ void CsrPart<B>::prepare(const Stream<B>& lane, const CsrChunks& chunks) {
   }
 }
 
+template <class B>
+CsrPart<B> part_of(const Stream<B>&, SparseRows<B>&& rows, bool scattered) {
+  CsrPart<B> part;
+  part.entries = rows.nonzeros();
+  part.start = std::move(rows.start);
+  part.column = std::move(rows.column);
+  part.value = std::move(rows.value);
+  part.scattered = scattered;
+  return part;
+}
+
 /// A walk over the row pointers, in a thread of its own.
 template <class B>
 void CsrLoad<B>::begin_chunks() {
@@ -209,7 +220,8 @@ CsrPart<B> CsrLoad<B>::take(const Context<B>& context) {
 
 #define TERRACE_INSTANTIATE(B) \
   template struct CsrPart<B>;  \
-  template class CsrLoad<B>;
+  template class CsrLoad<B>;   \
+  template CsrPart<B> part_of(const Stream<B>&, SparseRows<B>&&, bool);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 
