@@ -129,6 +129,15 @@ template <class B>
 bool settle_null_vectors(const Stream<B>&, const SparseRows<B>& coarse, const CsrRows<B>& t,
                          View<const double, B> diagonal, Scratch<B>&);
 
+/// What a product on CUDA wants beside rows: csr_chunks(), cut anew every 512 rows. Nothing on the CPU.
+template <class B>
+struct RowChunks {
+  Buffer<Index, B> chunk, longs;
+  Buffer<double, B> partial;
+};
+template <class B>
+RowChunks<B> chunks_of(const Stream<B>&, const CsrRows<B>&, Scratch<B>&);
+
 /// v[i] = random_uniform(seed, first + i / columns, 0). Does not wait.
 template <class B>
 void fill_uniform(const Stream<B>&, Word seed, Index first, Index columns, View<double, B> v);

@@ -30,7 +30,7 @@ struct CsrPart {
 
 /// Ready for products; `scattered` as CsrRows has it.
 template <class B>
-CsrPart<B> part_of(const Stream<B>& lane, SparseRows<B>&& rows, bool scattered);
+CsrPart<B> part_of(const Stream<B>& lane, SparseRows<B>&& rows, bool scattered, Scratch<B>&);
 
 /// Entries whose columns are rows of other ranks, on the host: start[i] .. start[i + 1] of own row i,
 /// columns counted in the whole matrix. Empty where there are none.

@@ -28,6 +28,17 @@ Range own_range(const Control& control, const RankRows& a) {
   return {a.first[at(control.rank())], a.rows.rows()};
 }
 
+template <class B>
+SparseRows<B> uploaded_rows(const Stream<B>& lane, const HostRows& a) {
+  SparseRows<B> rows{Buffer<Index, B>(a.rows() + 1), Buffer<std::int32_t, B>(a.nonzeros()),
+                     Buffer<double, B>(a.nonzeros()), a.columns};
+  upload(lane, rows.start.view(), a.start.data());
+  upload(lane, rows.column.view(), a.column.data());
+  upload(lane, rows.value.view(), a.value.data());
+  lane.synchronize();
+  return rows;
+}
+
 }  // namespace
 
 double MultigridNotes::operator_complexity() const {
@@ -76,11 +87,12 @@ void Multigrid<B>::build(const Context<B>& context, const Product& product, Oper
   const auto start = Clock::now();
   const Control& control = context.control;
   RankRows rows;
+  if (!a.there || notes_.vectors > 0) rows = a.host();
   bool more = true;
-  if (a.there && notes_.vectors == 0)
-    more = build_there(context, product, std::move(p), *a.there, rows);
-  else
-    rows = a.host();
+  if (control.size() == 1 && notes_.vectors == 0) {
+    const SparseRows<B> copy = a.there ? SparseRows<B>() : uploaded_rows(context.ahead, rows.rows);
+    more = build_there(context, product, std::move(p), a.there ? *a.there : copy.view(), rows);
+  }
   const auto host = Clock::now();
   Product multiply = product;
   while (more) {

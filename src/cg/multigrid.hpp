@@ -47,10 +47,10 @@ struct MultigridNotes {
   [[nodiscard]] double operator_complexity() const;
 };
 
-/// Where a hierarchy finds A.
+/// Where a hierarchy finds A: `there`, where one rank has all of it in CSR rows; or else on the host.
 template <class B>
 struct MatrixSource {
-  std::optional<CsrRows<B>> there;  ///< all of A on this rank, columns ascending; or nothing
+  std::optional<CsrRows<B>> there;  ///< columns ascend
   std::function<RankRows()> host;   ///< this rank's rows; collective
 };
 

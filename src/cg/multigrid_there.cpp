@@ -26,13 +26,45 @@ RankRows downloaded_rows(const Stream<B>& lane, const CsrRows<B>& a) {
 }
 
 /// Bytes of Scratch that a first level takes: strong entries and states, or A P.
-Index scratch_bytes(Cpu, Index, Index) { return 0; }
-Index scratch_bytes(Cuda, Index rows, Index nonzeros) { return 14 * nonzeros + 48 * rows; }
-
-/// P of one level, and its transpose.
 template <class B>
-struct Prolongation {
-  SparseRows<B> p, t;
+Index scratch_bytes(Index rows, Index nonzeros) {
+  return std::is_same_v<B, Cpu> ? 0 : 14 * nonzeros + 48 * rows;
+}
+
+/// One level on its way to the next.
+template <class B>
+struct LevelThere {
+  const Stream<B>& lane;
+  Scratch<B>& scratch;
+  std::function<void(const char*)> lap;  // notes the time since the last call
+  CsrRows<B> a;
+  View<const double, B> diagonal;
+  double threshold;
+  SparseRows<B> p, t;                 // P, P'
+  std::optional<SparseRows<B>> next;  // P' A P
+
+  void prolong(const RowAggregates<B>& aggregates, bool smooth) {
+    p = smooth ? smoothed_prolongation<B>(lane, a, diagonal, threshold, aggregates, scratch)
+               : tentative_prolongation<B>(lane, aggregates, scratch);
+    lap("prolongations");
+    t = transposed<B>(lane, p.view(), aggregates.count, scratch);
+    lap("transposes");
+  }
+  /// `smooth`: whether P is, and with `choose` it becomes so where all levels keep to `room` nonzeros
+  /// together with the next. False where rows are too long.
+  bool coarsen(const RowAggregates<B>& aggregates, bool choose, double room, bool& smooth) {
+    prolong(aggregates, smooth);
+    if (choose) {
+      const double nonzeros =
+          expected_nonzeros<B>(lane, t.view(), a, p.view(), aggregates.count, scratch);
+      smooth = nonzeros <= room;
+      lap("samples");
+      if (!smooth) prolong(aggregates, smooth);
+    }
+    next = coarse_product<B>(lane, t.view(), a, p.view(), aggregates.count, scratch);
+    lap("products");
+    return next.has_value();
+  }
 };
 
 }  // namespace
@@ -46,65 +78,44 @@ bool Multigrid<B>::build_there(const Context<B>& context, const Product& product
     lane.synchronize();
     note_time(part, since(std::exchange(start, Clock::now())));
   };
-  const bool scattered = first.scattered;
-  Scratch<B> scratch(first.rows() > coarsest_ ? scratch_bytes(B{}, first.rows(), first.column.size)
+  Scratch<B> scratch(first.rows() > coarsest_ ? scratch_bytes<B>(first.rows(), first.column.size)
                                               : 0);
   SparseRows<B> made;  // the matrix, below the first level
   CsrRows<B> a = first;
+  double room = levels::most_nonzeros * double(first.column.size);
   for (std::size_t l = 0; a.rows() > coarsest_; ++l) {
-    const Index n = a.rows();
-    const double threshold = std::ldexp(levels::strength, -int(l));
+    const Index n = a.rows(), nonzeros = a.column.size;
     const Buffer<double, B> diagonal(n);
+    LevelThere<B> now{lane, scratch, lap, a, diagonal, std::ldexp(levels::strength, -int(l)),
+                      {},   {},      {}};
     const RowsJudged judged = judge_rows<B>(lane, a, diagonal, scratch);
-    lap("diagonals");
+    now.lap("diagonals");
     if (judged.longest > coarsening_row) break;
     if (judged.bad >= 0) {
-      notes_.levels.push_back({n, a.column.size});
+      notes_.levels.push_back({n, nonzeros});
       if (l == 0) notes_.bad_row = judged.bad;
       notes_.indefinite = true;
       return false;
     }
     if (l == patterns_.size()) patterns_.emplace_back();
     Pattern& pattern = patterns_[l];
-    if (pattern.there.of.size() != n)
-      pattern.there = aggregate_rows<B>(lane, a, diagonal, threshold, scratch);
-    lap("aggregates");
-    const Index coarse = pattern.there.count;
-    const bool last = coarse == 0 || double(coarse) > levels::least_gain * double(n);
-    const auto prolong = [&] {
-      Prolongation<B> made_now;
-      made_now.p = pattern.smooth ? smoothed_prolongation<B>(lane, a, diagonal, threshold,
-                                                             pattern.there, scratch)
-                                  : tentative_prolongation<B>(lane, pattern.there, scratch);
-      lap("prolongations");
-      made_now.t = transposed<B>(lane, made_now.p.view(), coarse, scratch);
-      lap("transposes");
-      return made_now;
-    };
-    Prolongation<B> to;
-    std::optional<SparseRows<B>> next;
-    if (!last) {
-      to = prolong();
-      if (!std::exchange(pattern.chosen, true)) {
-        double nonzeros = expected_nonzeros<B>(lane, to.t.view(), a, to.p.view(), coarse, scratch) +
-                          double(a.column.size);
-        for (const MultigridNotes::Level& above : notes_.levels) nonzeros += double(above.nonzeros);
-        pattern.smooth = nonzeros <= levels::most_nonzeros * double(first.column.size);
-        lap("samples");
-        if (!pattern.smooth) to = prolong();
-      }
-      next = coarse_product<B>(lane, to.t.view(), a, to.p.view(), coarse, scratch);
-      lap("products");
-      if (!next) break;
-    }
-    notes_.levels.push_back({n, a.column.size});
+    RowAggregates<B>& aggregates = pattern.there;
+    if (aggregates.of.size() != n)
+      aggregates = aggregate_rows<B>(lane, a, diagonal, now.threshold, scratch);
+    now.lap("aggregates");
+    room -= double(nonzeros);
+    const bool last =
+        aggregates.count == 0 || double(aggregates.count) > levels::least_gain * double(n);
+    if (!last &&
+        !now.coarsen(aggregates, !std::exchange(pattern.chosen, true), room, pattern.smooth))
+      break;
+    notes_.levels.push_back({n, nonzeros});
+    ++notes_.there;
     levels_.push_back(std::make_unique<Level>());
     Level& level = *levels_.back();
-    ++notes_.there;
     Product multiply = product;
     if (l > 0) {
-      level.a.emplace(context, std::move(made), scattered);
-      a = level.a->matrix();
+      level.a.emplace(context, std::move(made), first.scattered, scratch);
       p = level.a->operand(context);
       multiply = product_of(context, *level.a);
       level.r = Buffer<double, B>(n);
@@ -113,18 +124,18 @@ bool Multigrid<B>::build_there(const Context<B>& context, const Product& product
                                   last ? smoothing::last_degree : smoothing::degree,
                                   last ? 0 : smoothing::ratio, judged.bound);
     notes_.indefinite = level.smoother.notes().indefinite;
-    note_cycle(n, a.column.size, last);
-    lap("smoothers");
+    note_cycle(n, nonzeros, last);
+    now.lap("smoothers");
     if (last || notes_.indefinite) return false;
-    notes_.bytes += 24.0 * double(to.p.nonzeros());
-    notes_.indefinite = !settle_null_vectors<B>(lane, *next, to.t.view(), diagonal, scratch);
-    level.prolongation = Transfer<B>(context, std::move(to.p), scattered);
+    notes_.bytes += 24.0 * double(now.p.nonzeros());
+    notes_.indefinite = !settle_null_vectors<B>(lane, *now.next, now.t.view(), diagonal, scratch);
+    level.prolongation = Transfer<B>(context, std::move(now.p), first.scattered, scratch);
     level.correction = level.prolongation.operand(context);
-    level.restriction = Transfer<B>(context, std::move(to.t), scattered);
-    lap("transfers");
-    if (notes_.indefinite) return false;
-    made = std::move(*next);
+    level.restriction = Transfer<B>(context, std::move(now.t), first.scattered, scratch);
+    made = std::move(*now.next);
     a = made.view();
+    now.lap("transfers");
+    if (notes_.indefinite) return false;
   }
   rest = downloaded_rows(lane, a);
   lap("download");

@@ -160,7 +160,7 @@ class CsrOperator {
   /// first[r] .. first[r + 1]: rows of rank r; `slice`: this rank's rows, consumed, in any order.
   CsrOperator(const Context<B>& context, std::vector<Index> first, CsrSlice&& slice);
   /// All of a symmetric matrix, on one rank; `scattered` as CsrRows has it.
-  CsrOperator(const Context<B>& context, SparseRows<B>&& rows, bool scattered);
+  CsrOperator(const Context<B>& context, SparseRows<B>&& rows, bool scattered, Scratch<B>&);
   static OperatorMemory memory(Index n, Index nonzeros, int ranks);
   /// Other values in the same pattern, of entries() own entries in the order of the rows given, each
   /// row by ascending columns. Symmetry is looked at again. Collective.

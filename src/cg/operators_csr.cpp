@@ -151,11 +151,12 @@ CsrOperator<B>::CsrOperator(const Context<B>& context, CsrLoad<B>&& from)
 }
 
 template <class B>
-CsrOperator<B>::CsrOperator(const Context<B>& context, SparseRows<B>&& rows, bool scattered)
+CsrOperator<B>::CsrOperator(const Context<B>& context, SparseRows<B>&& rows, bool scattered,
+                            Scratch<B>& scratch)
     : first_{0, rows.rows()},
       rows_{0, rows.rows()},
       nonzeros_(rows.nonzeros()),
-      inner_(part_of(context.ahead, std::move(rows), scattered)) {}
+      inner_(part_of(context.ahead, std::move(rows), scattered, scratch)) {}
 
 template <class B>
 OperatorMemory CsrOperator<B>::memory(Index n, Index nonzeros, int ranks) {

@@ -391,6 +391,11 @@ bool settle_null_vectors(const Stream<Cpu>& stream, const SparseRows<Cpu>& coars
 }
 
 template <>
+RowChunks<Cpu> chunks_of(const Stream<Cpu>&, const CsrRows<Cpu>&, Scratch<Cpu>&) {
+  return {};
+}
+
+template <>
 void fill_uniform(const Stream<Cpu>& stream, Word seed, Index first, Index columns,
                   View<double, Cpu> v) {
   stream.run([=] {
