@@ -48,12 +48,14 @@ double MultigridNotes::operator_complexity() const {
 }
 
 template <class B>
-OperatorMemory Multigrid<B>::memory(Index rows, Index nonzeros, Index vectors) {
+OperatorMemory Multigrid<B>::memory(Index rows, Index nonzeros, Index vectors, bool alone) {
   // Coarse matrices have up to 1.5 times A's nonzeros, P up to 5 a row and vector. On the host: A,
-  // flags, A P.
+  // flags, A P. A device has scratch for strong entries or A P instead.
   const Index columns = std::max<Index>(1, vectors);
-  return {30 * nonzeros + (80 + 120 * columns) * rows,
-          18 * nonzeros + 250 * columns * rows + 24 * default_coarsest * 256};
+  const Index kept = 18 * nonzeros + 250 * columns * rows + 24 * default_coarsest * 256;
+  if (std::is_same_v<B, Cuda> && alone && vectors == 0)
+    return {24 * default_coarsest * 256, kept + 32 * nonzeros + 50 * rows};
+  return {30 * nonzeros + (80 + 120 * columns) * rows, kept};
 }
 
 template <class B>

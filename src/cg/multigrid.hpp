@@ -75,8 +75,9 @@ class Multigrid {
              View<double, B> z, const double* skip = nullptr) const {
     if (!levels_.empty()) cycle(context, 0, product, r, z, skip);
   }
-  /// Bytes on the backend and on the host of a rank, by the shape alone. `vectors` of a near null-space.
-  static OperatorMemory memory(Index rows, Index nonzeros, Index vectors = 0);
+  /// Bytes on the backend and on the host of a rank, by the shape alone. `vectors` of a near null-space;
+  /// `alone`: one rank has all rows, none of them too long for a device.
+  static OperatorMemory memory(Index rows, Index nonzeros, Index vectors, bool alone);
 
   /// f(array) of what apply() never writes, numbers first.
   template <class F>
