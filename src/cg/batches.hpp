@@ -14,7 +14,7 @@ struct BatchPlan {
 template <class B, class A>
 BatchPlan plan_batches(const Context<B>& c, const A& a, const CgWork<B>& w) {
   if (std::is_same_v<B, Cpu> || (c.size() > 1 && c.device.shared)) return {};
-  if (w.resident.size() > 0) return {64, true};  // its launch costs as much as two iterations
+  if (w.resident.on) return {64, true};  // its launch costs as much as two iterations
   const double seconds =
       2e-5 +
       (a.bytes() / double(c.size()) + 64.0 * double(w.columns) * double(w.local_rows)) / 4e12;

@@ -53,6 +53,22 @@ void CsrPart<B>::prepare(const Stream<B>& lane, const CsrChunks& chunks) {
   }
 }
 
+template <class B>
+CsrPart<B> part_of(const Stream<B>& lane, SparseRows<B>&& rows, bool scattered,
+                   Scratch<B>& scratch) {
+  CsrPart<B> part;
+  RowChunks<B> cut = chunks_of<B>(lane, rows.view(), scratch);
+  part.chunk = std::move(cut.chunk);
+  part.longs = std::move(cut.longs);
+  part.partial = std::move(cut.partial);
+  part.entries = rows.nonzeros();
+  part.start = std::move(rows.start);
+  part.column = std::move(rows.column);
+  part.value = std::move(rows.value);
+  part.scattered = scattered;
+  return part;
+}
+
 /// A walk over the row pointers, in a thread of its own.
 template <class B>
 void CsrLoad<B>::begin_chunks() {
@@ -119,19 +135,19 @@ CsrFaults CsrLoad<B>::faults(const Context<B>& context) {
 }
 
 template <class B>
-std::vector<double> CsrLoad<B>::diagonal(const Context<B>& context) {
+Index CsrLoad<B>::asymmetry(const Context<B>& context) {
   diagonal_ = Buffer<double, B>(rows_.count);
   find_diagonal(context.ahead, part_.view(), diagonal_.view());
-  return downloaded(context.ahead, diagonal_.view());
-}
-
-template <class B>
-Index CsrLoad<B>::asymmetry(const Context<B>& context) {
   const Buffer<Index, B> worst =
       uploaded<Index, B>(context.ahead, {std::numeric_limits<Index>::max()});
   find_asymmetry(context.ahead, part_.view(), rows_.first, first_.back(), diagonal_.view(),
                  worst.view());
   return downloaded(context.ahead, worst.view()).front();
+}
+
+template <class B>
+std::vector<double> CsrLoad<B>::diagonal(const Context<B>& context) const {
+  return downloaded(context.ahead, diagonal_.view());
 }
 
 template <class B>
@@ -209,7 +225,8 @@ CsrPart<B> CsrLoad<B>::take(const Context<B>& context) {
 
 #define TERRACE_INSTANTIATE(B) \
   template struct CsrPart<B>;  \
-  template class CsrLoad<B>;
+  template class CsrLoad<B>;   \
+  template CsrPart<B> part_of(const Stream<B>&, SparseRows<B>&&, bool, Scratch<B>&);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 

@@ -39,7 +39,7 @@ class CgEngine {
     fill_zero(lane_, w_.scalars.view().slice(0, 4 * size()));
     const Index one = 1;  // the first iteration's row in the ring
     upload(lane_, w_.finished.view(), &one);
-    if (away_) copy(lane_, w_.x.view(), w_.resident.view().slice(0, w_.local_rows));
+    if (away_) copy(lane_, w_.x.view(), w_.resident.vectors.view().slice(0, w_.local_rows));
     away_ = false;
     const CgPass<B> at = pass(lagged() ? 1 : 0);
     true_residual(at, x_is_zero, keep);
@@ -61,14 +61,18 @@ class CgEngine {
   }
   /// Whether iterations run in one launch, run_resident().
   [[nodiscard]] bool resident() const {
-    return w_.resident.size() > 0 && !general() && !head && norm_ == CgNorm::unpreconditioned;
+    return w_.resident.on && !general() && !head && norm_ == CgNorm::unpreconditioned;
   }
   void run_resident(Index first, Index count) const {
+    const CgRing<B> rows{w_.ring.view(), w_.ring_rows, size()};
+    const View<double, B> scratch = w_.resident.scratch;
     if constexpr (requires { a_.tiles(); } && std::is_same_v<B, Cuda>)
       resident_cg(lane_, a_.tiles(), d().size > 0 ? resident_part(2) : View<double, B>{},
-                  w_.operand().memory.view(), resident_part(0), resident_part(1),
-                  {w_.ring.view(), w_.ring_rows, size()}, first, count, {stop_, floor_},
-                  w_.resident_scratch.view());
+                  w_.operand().memory.view(), resident_part(0), resident_part(1), rows, first,
+                  count, {stop_, floor_}, scratch);
+    if constexpr (std::is_same_v<A, CsrOperator<B>>)
+      resident_cg(lane_, w_.resident.shares(a_.matrix()), d(), w_.operand().own(), w_.x, r_, rows,
+                  first, count, {stop_, floor_}, scratch);
   }
   void iterate(Index i) const {
     std::visit([&](const auto& v) { step(v, i); }, w_.vectors);
@@ -126,8 +130,8 @@ class CgEngine {
     return w_.scalars.view().slice(4 * size() + cg_most_columns, 2);
   }
   [[nodiscard]] View<double, B> resident_part(Index which) const {
-    const Index part = w_.resident.size() / 3;
-    return w_.resident.view().slice(which * part, part);
+    const Index part = w_.resident.vectors.size() / 3;
+    return w_.resident.vectors.view().slice(which * part, part);
   }
   [[nodiscard]] CgPass<B> pass(Index i) const {
     return {w_.columns,      row(i + 3), row(i),         row(i + 1),         stops(),
@@ -266,6 +270,7 @@ class CgEngine {
   void to_the_chip() {
     const Index rows = w_.local_rows;
     copy(lane_, w_.ring.view().slice(0, size()), row(0));
+    if (w_.resident.vectors.size() == 0) return;  // as they are
     copy(lane_, resident_part(0).slice(0, rows), w_.x.view());
     copy(lane_, resident_part(1).slice(0, rows), r_);
     if (d().size > 0) copy(lane_, resident_part(2).slice(0, rows), d());
@@ -277,7 +282,7 @@ class CgEngine {
   CgWork<B>& w_;
   CgNorm norm_;
   double floor_, stop_ = 0;
-  bool away_ = false;  // x is in w_.resident
+  bool away_ = false;  // x is in w_.resident.vectors
   View<double, B> r_;
   const Stream<B>& lane_ = c_.ahead;
 };

@@ -8,6 +8,7 @@
 #include "distrib/agree.hpp"
 #include "kernels/base/matrix.hpp"
 #include "kernels/base/parallel.hpp"
+#include "kernels/cg/resident.hpp"
 #include "src/cg/csr_symmetry.hpp"
 #include "src/cg/operators.hpp"
 
@@ -130,18 +131,19 @@ CsrOperator<B>::CsrOperator(const Context<B>& context, CsrLoad<B>&& from)
     : first_(from.first()), rows_(from.rows()) {
   const Control& control = context.control;
   CsrOuter outer;
+  std::vector<double> diagonal;  // of entries that couple two ranks
   Index worst = no_position;
   const Index entries = from.entries();
   collectively(control, [&] {
-    diagonal_ = from.diagonal(context);
     worst = from.asymmetry(context);
+    if (context.size() > 1) diagonal = from.diagonal(context);
     outer = from.take_outer(context);
     needed_ = number_halo(outer, rows_.count);
   });
   nonzeros_ = control.reduce(entries, Reduce::sum);
   asymmetry_ = describe_pair(
       control, [&](Index i, Index j) { return from.stored(context, i, j); }, outer,
-      find_across(control, first_, outer, diagonal_, worst));
+      find_across(control, first_, outer, diagonal, worst));
   halo_ = Halo<B>(control, context.ahead, first_, needed_);
   collectively(control, [&] {
     inner_ = from.take(context);
@@ -150,11 +152,19 @@ CsrOperator<B>::CsrOperator(const Context<B>& context, CsrLoad<B>&& from)
 }
 
 template <class B>
+CsrOperator<B>::CsrOperator(const Context<B>& context, SparseRows<B>&& rows, bool scattered,
+                            Scratch<B>& scratch)
+    : first_{0, rows.rows()},
+      rows_{0, rows.rows()},
+      nonzeros_(rows.nonzeros()),
+      inner_(part_of(context.ahead, std::move(rows), scattered, scratch)) {}
+
+template <class B>
 OperatorMemory CsrOperator<B>::memory(Index n, Index nonzeros, int ranks) {
   // A slice whose rows must be sorted stands on the host, 16 bytes an entry, while it goes up.
   const Index rows = ceil_div(n, ranks), entries = ceil_div(nonzeros, ranks);
-  const Index split = 16;
-  return {split * entries + 40 * rows, 12 * entries + entries / 10 + 24 * rows};
+  const Index split = 16, alone = ranks == 1 ? resident_csr_size(B{}, n, nonzeros).bytes() : 0;
+  return {split * entries + 40 * rows, 12 * entries + entries / 10 + 24 * rows + alone};
 }
 
 template <class B>
@@ -196,7 +206,6 @@ template <class B>
 void CsrOperator<B>::multiply_by(const Context<B>& context, int power) {
   multiply_by_power<B>(context, inner_.values(), power);
   multiply_by_power<B>(context, outer_.values(), power);
-  for (double& value : diagonal_) value = std::ldexp(value, power);
 }
 template <class B>
 double CsrOperator<B>::largest(const Context<B>& context) const {
@@ -205,6 +214,11 @@ double CsrOperator<B>::largest(const Context<B>& context) const {
     most = std::max(most, max_abs<B>(context.ahead, 1, part->entries, part->values(),
                                      std::max<Index>(1, part->entries)));
   return context.control.reduce(most, Reduce::max);
+}
+
+template <class B>
+void CsrOperator<B>::take_diagonal(const Context<B>& context, View<double, B> to) const {
+  find_diagonal(context.ahead, inner_.view(), to);
 }
 
 template <class B>

@@ -1,12 +1,9 @@
 #include "src/cg/work.hpp"
 
 #include <algorithm>
-#include <atomic>
-#include <limits>
 
 #include "distrib/agree.hpp"
-#include "kernels/base/parallel.hpp"
-#include "kernels/cg/resident.hpp"
+#include "src/cg/diagonal.hpp"
 #include "src/cg/operators_triangle.hpp"
 #include "src/cg/operators_user.hpp"
 
@@ -57,44 +54,49 @@ CgWork<B>::CgWork(const Context<B>& context, A& a, bool jacobi, Index columns_, 
     ticket = Buffer<Word, B>(1);
     seen = PinnedBuffer<double>(ring_rows * size);
     if (jacobi) inverse_diagonal = Buffer<double, B>(count);
-    if constexpr (requires { a.tiles(); } && std::is_same_v<B, Cuda>) {
-      if (context.size() == 1 && columns == 1 && method == CgMethod::classic &&
-          a.tiles().read == triangle::Read::whole && resident_cg_fits(a.n())) {
-        resident = Buffer<double, B>(3 * triangle::padded(count));
-        resident_scratch = Buffer<double, B>(resident_cg_scratch(a.n()));
-      }
-    }
+    if constexpr (requires { hold(context, a); })
+      if (context.size() == 1 && columns == 1 && method == CgMethod::classic) hold(context, a);
   });
-  fill_zero(context.ahead, resident.view());
   fill_zero(context.ahead, scalars.view());
   fill_zero(context.ahead, ticket.view());
   normalise(context, a);
   norm = a.scale.norm;
-  const auto& diagonal = a.diagonal(context);
-  const auto first_row = [&](auto&& bad) {
-    const Index none = std::numeric_limits<Index>::max();
-    std::atomic<Index> at{count};
-    parallel_ranges(count, 1 << 15, [&](Index from, Index to) {
-      for (Index i = from; i < std::min(to, at.load()); ++i)
-        if (bad(diagonal[std::size_t(i)])) {
-          Index before = at;
-          while (i < before && !at.compare_exchange_weak(before, i)) {
-          }
-        }
-    });
-    const Index row = context.control.reduce(at < count ? a.rows().first + at : none, Reduce::min);
-    return row == none ? -1 : row;
-  };
-  negative_row = first_row([](double value) { return value < 0; });
-  unusable_row = first_row([](double value) { return !(value > 0) || !cg_finite(1 / value); });
-  if (jacobi) {
-    std::vector<double> inverse(diagonal.size());
-    parallel_ranges(count, 1 << 15, [&](Index from, Index to) {
-      for (Index i = from; i < to; ++i) inverse[std::size_t(i)] = 1 / diagonal[std::size_t(i)];
-    });
-    upload(context.ahead, inverse_diagonal.view(), inverse.data());
-    context.ahead.synchronize();
+  const View<double, B> diagonal = jacobi ? inverse_diagonal.view() : r.view().slice(0, count);
+  a.take_diagonal(context, diagonal);
+  const DiagonalFaults faults = faults_of<B>(context, diagonal, a.rows());
+  negative_row = faults.negative;
+  unusable_row = faults.unusable;
+  if (jacobi) invert_each<B>(context.ahead, diagonal, diagonal);
+}
+
+template <class B>
+void CgWork<B>::hold(const Context<B>& context, const TriangleOperator<B>& a) {
+  if constexpr (std::is_same_v<B, Cuda>) {
+    if (a.tiles().read != triangle::Read::whole || !resident_cg_fits(a.n())) return;
+    resident.vectors = Buffer<double, B>(3 * triangle::padded(local_rows));
+    resident.scratch = Buffer<double, B>(resident_cg_scratch(a.n()));
+    resident.on = true;
+    fill_zero(context.ahead, resident.vectors.view());
   }
+}
+
+template <class B>
+void CgWork<B>::hold(const Context<B>& context, const CsrOperator<B>& a) {
+  const Stream<B>& lane = context.ahead;
+  Resident made;
+  made.size = resident_csr_size(B{}, a.n(), a.entries());
+  if (made.size.shares == 0) return;
+  made.list = Buffer<std::int32_t, B>(made.size.shares * made.size.room);
+  made.place = Buffer<std::uint16_t, B>(made.size.places);
+  made.bounds = Buffer<Index, B>(made.size.bounds);
+  deal_shares(lane, made.shares(a.matrix()));
+  std::vector<Index> bounds(std::size_t(made.size.bounds));
+  download(lane, bounds.data(), made.bounds.view());
+  lane.synchronize();
+  if (!resident_csr_fits(B{}, made.size, bounds)) return;
+  made.scratch = Buffer<double, B>(made.size.scratch);
+  made.on = true;
+  resident = std::move(made);
 }
 
 template <class B>

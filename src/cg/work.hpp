@@ -4,11 +4,15 @@
 #include <variant>
 
 #include "distrib/context.hpp"
+#include "kernels/cg/resident.hpp"
 #include "kernels/cg/vectors.hpp"
 #include "src/cg/operators.hpp"
 #include "src/frame/checkpoints.hpp"
 
 namespace terrace::cg {
+
+template <class B>
+class TriangleOperator;
 
 /// Reductions of scalars over the ranks per iteration: classic two; single_reduction one; pipelined
 /// one, beside the product.
@@ -152,11 +156,24 @@ struct CgWork {
   double norm = 0;                             // largest row sum of |A|, as the operator holds it
   Index negative_row = -1, unusable_row = -1;  // global rows with a_ii < 0, a_ii <= 0
   static constexpr Index ring_rows = 256;
-  /// x, r and D, padded, and scratch, where whole iterations run in one launch on a matrix that
-  /// stays on the chip (kernels/cg/resident.hpp); or empty.
-  Buffer<double, B> resident, resident_scratch;
+  /// Of iterations in one launch, on a matrix that stays on the chip (kernels/cg/resident.hpp).
+  struct Resident {
+    bool on = false;
+    Buffer<double, B> vectors;  ///< dense: x, r and D, padded
+    Buffer<double, B> scratch;
+    ResidentSize size;  ///< CSR: its shares
+    Buffer<std::int32_t, B> list;
+    Buffer<std::uint16_t, B> place;
+    Buffer<Index, B> bounds;
+    [[nodiscard]] ResidentCsr<B> shares(const CsrRows<B>& a) const {
+      return {a, size, list, place, bounds};
+    }
+  } resident;
 
  private:
+  /// Makes `resident` for one right-hand side where A fits.
+  void hold(const Context<B>& context, const TriangleOperator<B>& a);
+  void hold(const Context<B>& context, const CsrOperator<B>& a);
   void archive_scalars(Archive& archive, const Context<B>& context, bool replicated,
                        Index launched);
 };

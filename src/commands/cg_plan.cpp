@@ -150,7 +150,7 @@ CgMemory cg_memory(const CgInputs& in, const CgCommand& options, int ranks) {
   } else if (o.preconditioner == "amg") {
     const Index vectors = in.near_null_space ? in.near_null_space->columns() : 0;
     const OperatorMemory hierarchy =
-        Multigrid<B>::memory(rows, own_nonzeros(in, rows, ranks), vectors);
+        Multigrid<B>::memory(rows, own_nonzeros(in, rows, ranks), vectors, ranks == 1);
     m.vectors += hierarchy.backend;
     host_extra = hierarchy.host + 16 * vectors * rows;
   }

@@ -52,7 +52,7 @@ struct Made {
   Made(const Context<B>& context, const Problem& p, Index coarsest)
       : c(context),
         a(Csr::make(context, p.n, p.a)),
-        m(context, product(), a.operand(context), rank_rows(context, a), {}, coarsest) {}
+        m(context, product(), a.operand(context), source_of(context, a), {}, coarsest) {}
   typename Multigrid<B>::Product product() {
     return [this](const Operand<B>& p, View<double, B> q, const double* skip) {
       a.apply(c, p, q, ignored.view(), sums, skip);

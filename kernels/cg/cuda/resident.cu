@@ -36,7 +36,7 @@ Index resident_cg_scratch(Index n) {
 
 void resident_cg(const Stream<Cuda>& stream, const TriangleTiles<Cuda>& t,
                  View<const double, Cuda> inverse_diagonal, View<double, Cuda> p,
-                 View<double, Cuda> x, View<double, Cuda> r, const CgRing& rows, Index first,
+                 View<double, Cuda> x, View<double, Cuda> r, const CgRing<Cuda>& rows, Index first,
                  Index count, CgLimits limits, View<double, Cuda> scratch) {
   if (count <= 0) return;
   const int m = side_of(t.n), pieces = pieces_of(m);

@@ -1,5 +1,5 @@
 // Numbers between blocks of one launch that say themselves that they are there, and sums over a
-// block: for resident_cg.cuh.
+// block: for resident.cuh and resident_csr.cuh.
 #pragma once
 #include "kernels/base/cuda/barriers.cuh"
 
@@ -19,21 +19,30 @@ __device__ inline Word look(const Word* place, bool wanted) {
   return bits;
 }
 
-/// The sum of one number of each warp, in pairs.
-template <int stride>
-__device__ inline double sum_of_warps(const double* from) {
-  double v[warps];
+/// v[0] + v[1] + ..., in pairs. Not a loop: that would keep v in local memory.
+template <int count>
+__device__ __forceinline__ double sum_in_pairs(const double (&v)[count]) {
+  if constexpr (count == 1) {
+    return v[0];
+  } else {
+    double half[count / 2];
 #pragma unroll
-  for (int i = 0; i < warps; ++i) v[i] = from[i * stride];
+    for (int i = 0; i < count / 2; ++i) half[i] = v[i] + v[i + count / 2];
+    return sum_in_pairs(half);
+  }
+}
+/// The sum of one number of each warp.
+template <int stride, int count = warps>
+__device__ __forceinline__ double sum_of_warps(const double* from) {
+  double v[count];
 #pragma unroll
-  for (int half = warps / 2; half > 0; half /= 2)
-#pragma unroll
-    for (int i = 0; i < half; ++i) v[i] += v[i + half];
-  return v[0];
+  for (int i = 0; i < count; ++i) v[i] = from[i * stride];
+  return sum_in_pairs(v);
 }
 
-/// Sum over the block, the same in all threads. `space`: 2 warps doubles, not used before the next
-/// __syncthreads() but one.
+/// Sum over the block of `count` warps, the same in all threads. `space`: 2 count doubles, not used
+/// before the next __syncthreads() but one.
+template <int count = warps>
 __device__ inline double2 sum_for_all(double2 v, double* space) {
 #pragma unroll
   for (int offset = 16; offset > 0; offset >>= 1) {
@@ -42,10 +51,10 @@ __device__ inline double2 sum_for_all(double2 v, double* space) {
   }
   if (threadIdx.x % 32 == 0) {
     space[threadIdx.x / 32] = v.x;
-    space[warps + threadIdx.x / 32] = v.y;
+    space[count + threadIdx.x / 32] = v.y;
   }
   __syncthreads();
-  return make_double2(sum_of_warps<1>(space), sum_of_warps<1>(space + warps));
+  return make_double2(sum_of_warps<1, count>(space), sum_of_warps<1, count>(space + count));
 }
 
 /// Waits for numbers of this iteration, all on their way at once.
