@@ -20,7 +20,8 @@ Index even(const Rows<Cuda>& rows) {
 Index updated(const Rows<Cuda>& rows, const Panel<Cuda>& panel) { return even(rows) - panel.skip; }
 
 /// panel[:, c] := A[:, first + c], 32 x 32 tiles through shared memory.
-__global__ void load_kernel(Index slots, Index width, const double* a, Index lda, Index first,
+template <class T>
+__global__ void load_kernel(Index slots, Index width, const T* a, Index lda, Index first,
                             double* panel, Index ldp) {
   __shared__ double tile[32][33];
   const Index s0 = Index(blockIdx.x) * 32, c0 = Index(blockIdx.y) * 32;
@@ -33,7 +34,8 @@ __global__ void load_kernel(Index slots, Index width, const double* a, Index lda
 }
 
 /// The way back.
-__global__ void store_kernel(Index slots, Index width, double* a, Index lda, Index first,
+template <class T>
+__global__ void store_kernel(Index slots, Index width, T* a, Index lda, Index first,
                              const double* panel, Index ldp) {
   __shared__ double tile[32][33];
   const Index s0 = Index(blockIdx.x) * 32, c0 = Index(blockIdx.y) * 32;
@@ -42,7 +44,7 @@ __global__ void store_kernel(Index slots, Index width, double* a, Index lda, Ind
     if (s0 + x < slots && c0 + y < width) tile[x][y] = panel[(c0 + y) * ldp + s0 + x];
   __syncthreads();
   for (int y = threadIdx.y; y < 32; y += 8)
-    if (s0 + y < slots && c0 + x < width) a[(s0 + y) * lda + first + c0 + x] = tile[y][x];
+    if (s0 + y < slots && c0 + x < width) a[(s0 + y) * lda + first + c0 + x] = T(tile[y][x]);
 }
 
 __global__ void no_bad_column_kernel(Index* info) {
@@ -119,13 +121,29 @@ __global__ void fill_random_kernel(Index slots, Index columns, const Index* glob
 
 }  // namespace
 
-void store_columns(const Stream<Cuda>& stream, Index slots, Index width, double* a, Index lda,
+template <class T>
+void store_columns(const Stream<Cuda>& stream, Index slots, Index width, T* a, Index lda,
                    Index first, const double* panel, Index ldp) {
   if (width <= 0 || slots <= 0) return;
   const dim3 grid(grid_for(slots, 32), grid_for(width, 32));
   store_kernel<<<grid, dim3(32, 8), 0, native(stream)>>>(slots, width, a, lda, first, panel, ldp);
   check_launch();
 }
+template void store_columns(const Stream<Cuda>&, Index, Index, double*, Index, Index, const double*,
+                            Index);
+template void store_columns(const Stream<Cuda>&, Index, Index, float*, Index, Index, const double*,
+                            Index);
+
+template <class T>
+void load_columns(const Stream<Cuda>& stream, Index slots, Index width, const T* a, Index lda,
+                  Index first, double* panel, Index ldp) {
+  if (width <= 0 || slots <= 0) return;
+  const dim3 grid(grid_for(slots, 32), grid_for(width, 32));
+  load_kernel<<<grid, dim3(32, 8), 0, native(stream)>>>(slots, width, a, lda, first, panel, ldp);
+  check_launch();
+}
+template void load_columns(const Stream<Cuda>&, Index, Index, const float*, Index, Index, double*,
+                           Index);
 
 template <>
 void load_panel(const Stream<Cuda>& stream, const Rows<Cuda>& rows, const Panel<Cuda>& panel,
@@ -134,12 +152,8 @@ void load_panel(const Stream<Cuda>& stream, const Rows<Cuda>& rows, const Panel<
     no_bad_column_kernel<<<1, 1, 0, native(stream)>>>(panel.info.data);
     check_launch();
   }
-  if (rows.slots == 0) return;
-  const dim3 grid(grid_for(rows.slots, 32), grid_for(panel.width, 32));
-  load_kernel<<<grid, dim3(32, 8), 0, native(stream)>>>(rows.slots, panel.width, rows.a.data,
-                                                        rows.ld, panel.first, panel.n.data,
-                                                        panel_ld(rows.slots));
-  check_launch();
+  load_columns<double>(stream, rows.slots, panel.width, rows.a.data, rows.ld, panel.first,
+                       panel.n.data, panel_ld(rows.slots));
 }
 
 template <>
