@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 
 #include "src/frame/eliminate.hpp"
 
@@ -46,6 +47,13 @@ std::string FloatElimination<B>::factor(View<const double, B> a, Index lda, Prog
   lane.synchronize();
   if (info[0] < 0) return {};
   return info[1] == 2 ? "a number is not finite" : "a pivot is zero";
+}
+
+template <class B>
+void FloatElimination<B>::choose(const Stream<B>& lane, Index k) {
+  static const bool alone = std::getenv("TERRACE_FLOAT_ALONE") != nullptr;  // for measurements
+  if (alone) lane.wait(context_.bulk.record());
+  factor_float_panel(lane, lu_, k);
 }
 
 template <class B>

@@ -31,7 +31,7 @@ class FloatElimination {
   // Elimination of panel k; see src/frame/eliminate.hpp.
   static constexpr bool share_after_update = true, next_ahead = true;
   [[nodiscard]] Index steps() const { return lu_.shape.steps(); }
-  void choose(const Stream<B>& lane, Index k) { factor_float_panel(lane, lu_, k); }
+  void choose(const Stream<B>& lane, Index k);
   [[nodiscard]] bool stop(Index) const { return false; }  // the device sees for itself
   void share(const Stream<B>& lane, Index k) { share_float_panel(lane, lu_, k); }
   void update_next(const Stream<B>& lane, Index k);

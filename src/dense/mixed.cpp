@@ -60,7 +60,7 @@ Refinement DenseSystem<B>::refine(const std::vector<double>& b, std::vector<doub
     return found;
   };
   Refinement found = refined(0, plan_.rhs);
-  if (found.converged && found.krylov > 0 && plan_.probes > 0) {
+  if (found.converged && !found.halves && plan_.probes > 0) {
     const Refinement of_probes = refined(plan_.rhs, plan_.probes);
     if (!of_probes.converged) found.converged = false, found.why = of_probes.why;
     found.krylov += of_probes.krylov;

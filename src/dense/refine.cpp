@@ -278,7 +278,8 @@ Refinement Refiner<B>::refine(Index right, const Values& b, Values& x, const Ref
       if (!std::isfinite(error[c])) return found.why = "a number is not finite", found;
       if (error[c] <= good) continue;
       left.push_back(Index(c));
-      falls = falls && i < limits.steps && (i == 0 || error[c] <= before[c] / 2);
+      falls = falls && i < limits.steps && (i == 0 || error[c] <= before[c] / limits.fall);
+      found.halves = found.halves && (i == 0 || error[c] <= before[c] / 2);
     }
     if (left.empty() || !falls) break;
     before = error;

@@ -1,7 +1,8 @@
 // Solutions of FP64's backward error from a factor in low precision: iterative refinement with FP64
-// residuals, and GMRES with the factor on its right where that stagnates.
+// residuals, and GMRES with the factor on its right where that is slow: one small singular value slows
+// refinement and costs GMRES one step.
 //
-//   X += M^-1 (B - A X), M = L U ~ A        while every residual at least halves
+//   X += M^-1 (B - A X), M = L U ~ A        while every residual falls sixteen times
 //   A M^-1 U = B - A X, X += M^-1 U          GMRES, column by column in lock step
 //
 // A column is done when its residual is at most refined_limit(n) eps ||A|| ||x||, infinity norms, eps =
@@ -22,6 +23,7 @@ namespace terrace::dense {
 
 struct RefineLimits {
   Index steps = 20;    ///< of plain refinement
+  double fall = 16;    ///< of every residual, in such a step
   Index krylov = 100;  ///< of GMRES, for a group of columns
   Index restart = 40;  ///< after so many steps
   Index group = 16;    ///< columns in lock step
@@ -33,6 +35,7 @@ inline double refined_limit(Index n) { return std::max(4.0, std::sqrt(double(n))
 /// What refine() came to; the same on all ranks.
 struct [[nodiscard]] Refinement {
   bool converged = false;
+  bool halves = true;  ///< every residual, in every step of refinement: M is nearly A
   Index steps = 0, krylov = 0;  ///< of refinement; of GMRES, all groups
   double seconds = 0;           ///< that it took
   double backward_error = 0;    ///< largest ||b - A x|| / (||A|| ||x||), infinity norms
