@@ -35,10 +35,11 @@ struct FloatLuShape {
 template <class B>
 struct FloatLu {
   FloatLuShape shape;
-  View<float, B> a;        ///< n x ld, row-major
-  View<Index, B> row;      ///< n: the row of A in every slot
-  View<int, B> powers;     ///< 2 n: exponents of R, of C
-  View<Index, B> info;     ///< 2: -1, or what is not where a panel had no pivot; 1: zero, 2: not finite
+  View<float, B> a;     ///< n x ld, row-major
+  View<Index, B> row;   ///< n: the row of A in every slot
+  View<int, B> powers;  ///< 2 n: exponents of R, of C
+  View<Index, B>
+      info;  ///< 2: -1, or what is not where a panel had no pivot; 1: zero, 2: not finite
   View<std::byte, B> work;  ///< float_lu_bytes()
 };
 /// Bytes of FloatLu::work.

@@ -113,9 +113,8 @@ void bench_mixed(Run& run, Context<B>& context, const DenseBenchOptions& options
   };
   what.stages = [&] {
     system.read();
-    return stages_and_clocks<B>(run, context, n, [&](const StageTimes<B>& stages) {
-      (void)system.solve(silent, stages);
-    });
+    return stages_and_clocks<B>(
+        run, context, n, [&](const StageTimes<B>& stages) { (void)system.solve(silent, stages); });
   };
   what.residual = [&] { return system.check(silent); };
   what.spoil = [&](double value) { spoils(context.ahead, system.solution())(value); };

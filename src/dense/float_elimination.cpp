@@ -95,8 +95,8 @@ std::vector<double> FloatElimination<B>::solve(Index columns, const std::vector<
   return x;
 }
 
-#define TERRACE_INSTANTIATE(B)                                              \
-  template Index float_elimination_bytes<B>(const FloatLuShape&, Index);    \
+#define TERRACE_INSTANTIATE(B)                                           \
+  template Index float_elimination_bytes<B>(const FloatLuShape&, Index); \
   template class FloatElimination<B>;
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE

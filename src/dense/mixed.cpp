@@ -20,12 +20,10 @@ std::vector<double> DenseSystem<B>::solved_by_rows(Index columns, const std::vec
     std::copy_n(r.begin() + from * columns, columns, own.begin() + s * columns);
   }
   double* const there = jordan_->data().data + plan_.n;
-  if (slots > 0)
-    copy_rows<double>(lane, there, jordan_->ld(), own.data(), columns, columns, slots);
+  if (slots > 0) copy_rows<double>(lane, there, jordan_->ld(), own.data(), columns, columns, slots);
   lane.synchronize();
   (void)jordan_->solve_factored(columns);  // what is not finite shows in the residual
-  if (slots > 0)
-    copy_rows<double>(lane, own.data(), columns, there, jordan_->ld(), columns, slots);
+  if (slots > 0) copy_rows<double>(lane, own.data(), columns, there, jordan_->ld(), columns, slots);
   lane.synchronize();
   for (Index s = 0; s < slots; ++s)
     std::copy_n(own.begin() + s * columns, columns,
@@ -121,11 +119,11 @@ EliminationOutcome DenseSystem<B>::solve_mixed(Progress& progress, const StageTi
   return found;
 }
 
-#define TERRACE_INSTANTIATE(B)                                                                  \
+#define TERRACE_INSTANTIATE(B)                                                                    \
   template std::vector<double> DenseSystem<B>::solved_by_rows(Index, const std::vector<double>&); \
-  template Refinement DenseSystem<B>::refine(const std::vector<double>&, std::vector<double>);  \
-  template EliminationOutcome DenseSystem<B>::try_low(const std::vector<double>&, Progress&,    \
-                                                      const StageTimes<B>&);                    \
+  template Refinement DenseSystem<B>::refine(const std::vector<double>&, std::vector<double>);    \
+  template EliminationOutcome DenseSystem<B>::try_low(const std::vector<double>&, Progress&,      \
+                                                      const StageTimes<B>&);                      \
   template EliminationOutcome DenseSystem<B>::solve_mixed(Progress&, const StageTimes<B>&);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE

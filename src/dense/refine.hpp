@@ -35,7 +35,7 @@ inline double refined_limit(Index n) { return std::max(4.0, std::sqrt(double(n))
 /// What refine() came to; the same on all ranks.
 struct [[nodiscard]] Refinement {
   bool converged = false;
-  bool halves = true;  ///< every residual, in every step of refinement: M is nearly A
+  bool halves = true;           ///< every residual, in every step of refinement: M is nearly A
   Index steps = 0, krylov = 0;  ///< of refinement; of GMRES, all groups
   double seconds = 0;           ///< that it took
   double backward_error = 0;    ///< largest ||b - A x|| / (||A|| ||x||), infinity norms

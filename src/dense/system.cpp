@@ -248,8 +248,7 @@ void DenseSystem<B>::read() {
   else if (!jordan_)
     jordan_.emplace(context_, plan_);
   if (plan_.float_block > 0) {
-    if (!floats_)
-      floats_.emplace(context_, FloatLuShape{plan_.n, plan_.float_block}, plan_.right);
+    if (!floats_) floats_.emplace(context_, FloatLuShape{plan_.n, plan_.float_block}, plan_.right);
   } else if (plan_.mixed && doubles_.size() == 0) {
     doubles_ = collectively(context_.control, [&] {
       return Buffer<double, B>(plan_.rows.slots(context_.rank()) * plan_.n);

@@ -29,6 +29,7 @@ TERRACE_BLAS(cublasGetStatusString);
 TERRACE_BLAS(cublasSetAtomicsMode);
 TERRACE_BLAS(cublasSetSmCountTarget);
 TERRACE_BLAS(cublasSetStream_v2);
+TERRACE_BLAS(cublasSgemm_v2_64);
 #undef TERRACE_BLAS
 
 #define TERRACE_SOLVER(function) \

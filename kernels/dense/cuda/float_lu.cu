@@ -7,12 +7,24 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "kernels/dense/cuda/dense.cuh"
+#include "kernels/dense/cuda/panel.cuh"
 #include "kernels/dense/float_lu.hpp"
 
 namespace terrace::dense {
 
 namespace {
+
+/// For measurements.
+Index setting(const char* name, Index otherwise) {
+  const char* const text = std::getenv(name);
+  return text ? std::atoll(text) : otherwise;
+}
+
+/// Whether panels are factored in FP64.
+bool fp64_panels() {
+  static const bool so = setting("TERRACE_FLOAT_PANEL", 32) == 64;
+  return so;
+}
 
 constexpr float left_scale = 1024, right_scale = 8;  // what N and Y are multiplied by
 
@@ -160,11 +172,12 @@ __device__ Halves halves_of(double x) {
 }
 
 /// left[i, t], 3 width columns: N_h, N_l, N_h of rows below the pivot rows; zero up to ld.
-__global__ void left_halves_kernel(Index count, Index width, const double* n, Index ldn, half* left,
+template <class P>
+__global__ void left_halves_kernel(Index count, Index width, const P* n, Index ldn, half* left,
                                    Index ld) {
   const Index i = Index(blockIdx.x) * blockDim.x + threadIdx.x, t = blockIdx.y;
   if (i >= ld) return;
-  const Halves x = halves_of(i < count ? n[i + t * ldn] * double(left_scale) : 0.0);
+  const Halves x = halves_of(i < count ? double(n[i + t * ldn]) * left_scale : 0.0);
   left[i + t * ld] = left[i + (2 * width + t) * ld] = x.high;
   left[i + (width + t) * ld] = x.low;
 }
@@ -179,26 +192,27 @@ __global__ void right_halves_kernel(Index width, Index length, const double* y, 
   }
 }
 
-/// For measurements.
-Index setting(const char* name, Index otherwise) {
-  const char* const text = std::getenv(name);
-  return text ? std::atoll(text) : otherwise;
-}
-
 }  // namespace
 
 Index float_lu_bytes(Cuda, const FloatLuShape& shape) { return Parts(shape, nullptr).bytes; }
 
 template <>
 void load_float_panel(const Stream<Cuda>& stream, const FloatLu<Cuda>& lu, Index k) {
-  const Index first = k * lu.shape.block, slots = lu.shape.n - first;
-  load_columns<float>(stream, slots, lu.shape.width(k), lu.a.data + first * lu.shape.ld(),
-                      lu.shape.ld(), first, parts_of(lu).panel, panel_ld(slots));
+  const FloatLuShape& s = lu.shape;
+  const Index first = k * s.block, slots = s.n - first;
+  const float* const a = lu.a.data + first * s.ld();
+  const auto load = [&](auto* to) {
+    load_columns(stream, slots, s.width(k), a, s.ld(), first, to, panel_ld(slots));
+  };
+  if (fp64_panels())
+    load(parts_of(lu).panel);
+  else
+    load(reinterpret_cast<float*>(parts_of(lu).panel));
 }
 
 template <>
-void begin_float_lu(const Stream<Cuda>& stream, const FloatLu<Cuda>& lu,
-                    View<const double, Cuda> a, Index lda) {
+void begin_float_lu(const Stream<Cuda>& stream, const FloatLu<Cuda>& lu, View<const double, Cuda> a,
+                    Index lda) {
   const Index n = lu.shape.n;
   const cudaStream_t on = native(stream);
   if (n == 0) return;
@@ -212,9 +226,9 @@ void begin_float_lu(const Stream<Cuda>& stream, const FloatLu<Cuda>& lu,
   column_sizes_kernel<<<dim3(grid_for(n, 256), grid_for(n, each)), 256, 0, on>>>(
       n, each, a.data, lda, rows, parts.sizes);
   check_launch();
-  column_powers_kernel<<<grid_for(n, 256), 256, 0, on>>>(
-      n, parts.sizes, columns, parts.column_of, parts.numbers, lu.row.data, lu.shape.block,
-      parts.pivots, lu.info.data);
+  column_powers_kernel<<<grid_for(n, 256), 256, 0, on>>>(n, parts.sizes, columns, parts.column_of,
+                                                         parts.numbers, lu.row.data, lu.shape.block,
+                                                         parts.pivots, lu.info.data);
   check_launch();
   const Index ld = lu.shape.ld();
   to_floats_kernel<<<dim3(grid_for(ld, 256 * 8), unsigned(std::min<Index>(n, 65535))), 256, 0,
@@ -228,7 +242,22 @@ void factor_float_panel(const Stream<Cuda>& stream, const FloatLu<Cuda>& lu, Ind
   const Parts parts = parts_of(lu);
   const Rows<Cuda> rows = rows_from(lu, parts, k);
   const Panel<Cuda> panel = panel_at(lu, parts, k);
-  factor_panel<Cuda>(stream, rows, panel, {parts.work, parts.work_size});
+  if (fp64_panels()) return factor_panel<Cuda>(stream, rows, panel, {parts.work, parts.work_size});
+  StripOf<float> strip{};
+  strip.x = reinterpret_cast<float*>(parts.panel);
+  strip.ld = panel_ld(rows.slots);
+  strip.slots = rows.slots;
+  strip.width = panel.width;
+  strip.id = rows.global_row.data;
+  strip.column_of = rows.column_of.data;
+  strip.first = panel.first;
+  strip.lu = parts.lu;
+  strip.block = panel.block;
+  strip.pivots = parts.pivots;
+  strip.info = lu.info.data;
+  Work work = cut({parts.work, parts.work_size}, panel.block, 0);
+  work.upper = reinterpret_cast<float*>(parts.lu + panel.block * panel.block);
+  factor(stream, strip, work);
 }
 
 template <>
@@ -242,8 +271,8 @@ void share_float_panel(const Stream<Cuda>& stream, const FloatLu<Cuda>& lu, Inde
   const View<const Index, Cuda> pivots{parts.pivots, width};
   const View<double, Cuda> y{parts.y, width * length};
   if (length > 0) {
-    pivot_rows_kernel<<<dim3(grid_for(length, 256 * 8), unsigned(width)), 256, 0,
-                        native(stream)>>>(lu.info.data, pivots.data, length, a + from, ld, y.data);
+    pivot_rows_kernel<<<dim3(grid_for(length, 256 * 8), unsigned(width)), 256, 0, native(stream)>>>(
+        lu.info.data, pivots.data, length, a + from, ld, y.data);
     check_launch();
   }
   solve_lower<Cuda>(stream, panel, length, from, false, y, y);
@@ -254,14 +283,21 @@ void share_float_panel(const Stream<Cuda>& stream, const FloatLu<Cuda>& lu, Inde
   what.ids = lu.row.slice(first, rows.slots);
   what.list = {parts.list, list_size(lu.shape.block)};
   what.keep = true;
-  retire_rows_of<float>(stream, rows, a, panel, what, parts.saved);
   const Index count = rows.slots - width, ldh = round_up(count, 8);
+  const auto retire = [&](auto* n) {
+    retire_rows_of(stream, rows, a, panel, n, what, parts.saved);
+    if (count <= 0 || length <= 0) return;
+    left_halves_kernel<<<dim3(grid_for(ldh, 256), unsigned(width)), 256, 0, native(stream)>>>(
+        count, width, n + width, panel_ld(rows.slots), parts.left, ldh);
+    check_launch();
+  };
+  if (fp64_panels())
+    retire(parts.panel);
+  else
+    retire(reinterpret_cast<float*>(parts.panel));
   if (count <= 0 || length <= 0) return;
-  left_halves_kernel<<<dim3(grid_for(ldh, 256), unsigned(width)), 256, 0, native(stream)>>>(
-      count, width, panel.n.data + width, panel_ld(rows.slots), parts.left, ldh);
-  check_launch();
-  right_halves_kernel<<<dim3(grid_for(length, 256 * 4), unsigned(width)), 256, 0,
-                        native(stream)>>>(width, length, y.data, parts.right);
+  right_halves_kernel<<<dim3(grid_for(length, 256 * 4), unsigned(width)), 256, 0, native(stream)>>>(
+      width, length, y.data, parts.right);
   check_launch();
 }
 

@@ -103,7 +103,8 @@ __global__ void move_rows_kernel(List list, T* a, Index lda, Index left, Index c
 }
 
 /// The same of N, by columns.
-__global__ void move_panel_kernel(List list, Index width, double* n, Index ld) {
+template <class P>
+__global__ void move_panel_kernel(List list, Index width, P* n, Index ld) {
   const Index moves = *list.moves;
   const Index m = Index(blockIdx.x) * blockDim.x + threadIdx.x;
   if (m >= moves) return;
@@ -141,9 +142,9 @@ __global__ void rest_kernel(List list, Panel<Cuda> panel, T* a, Index lda, Index
 
 }  // namespace
 
-template <class T>
+template <class T, class P>
 void retire_rows_of(const Stream<Cuda>& stream, const Rows<Cuda>& rows, T* a,
-                    const Panel<Cuda>& panel, const Retirement<Cuda>& what, T* room) {
+                    const Panel<Cuda>& panel, P* n, const Retirement<Cuda>& what, T* room) {
   const Index* const pivots = what.pivots.data;
   const Index count = what.pivots.size, top = what.top, ldn = panel_ld(rows.slots);
   const Index below = top + count;
@@ -164,27 +165,30 @@ void retire_rows_of(const Stream<Cuda>& stream, const Rows<Cuda>& rows, T* a,
         list, a, rows.ld, left, rows.columns);
     check_launch();
     move_panel_kernel<<<dim3(grid_for(count, 128), unsigned(std::min<Index>(panel.width, 256))),
-                        128, 0, on>>>(list, panel.width, panel.n.data, ldn);
+                        128, 0, on>>>(list, panel.width, n, ldn);
     check_launch();
-    rest_kernel<<<dim3(across, unsigned(count)), 256, 0, on>>>(list, panel, a, rows.ld, top,
-                                                               what.from, rows.columns, what.y.data,
-                                                               room, rows.columns);
+    rest_kernel<<<dim3(across, unsigned(count)), 256, 0, on>>>(
+        list, panel, a, rows.ld, top, what.from, rows.columns, what.y.data, room, rows.columns);
     check_launch();
   }
   if (below > panel.skip)
-    check(cudaMemset2DAsync(panel.n.data + panel.skip, std::size_t(ldn) * 8, 0,
-                            std::size_t(below - panel.skip) * 8, std::size_t(panel.width), on));
+    check(cudaMemset2DAsync(n + panel.skip, std::size_t(ldn) * sizeof(P), 0,
+                            std::size_t(below - panel.skip) * sizeof(P), std::size_t(panel.width),
+                            on));
   if (room && rows.slots > below)
     store_columns(stream, rows.slots - below, panel.width, a + below * rows.ld, rows.ld,
-                  panel.first, panel.n.data + below, ldn);
+                  panel.first, static_cast<const P*>(n + below), ldn);
 }
 template void retire_rows_of(const Stream<Cuda>&, const Rows<Cuda>&, float*, const Panel<Cuda>&,
-                             const Retirement<Cuda>&, float*);
+                             double*, const Retirement<Cuda>&, float*);
+template void retire_rows_of(const Stream<Cuda>&, const Rows<Cuda>&, float*, const Panel<Cuda>&,
+                             float*, const Retirement<Cuda>&, float*);
 
 template <>
 void retire_rows(const Stream<Cuda>& stream, const Rows<Cuda>& rows, const Panel<Cuda>& panel,
                  const Retirement<Cuda>& what) {
-  retire_rows_of(stream, rows, rows.a.data, panel, what, what.keep ? what.room.data : nullptr);
+  retire_rows_of(stream, rows, rows.a.data, panel, panel.n.data, what,
+                 what.keep ? what.room.data : nullptr);
 }
 
 // Row-major L X = B is X^T L^T = B^T by columns.

@@ -20,8 +20,8 @@ constexpr int solve_threads = 256, stages = 3;
 constexpr int ld_u = strip + 4, ld_x = most_columns + 4, ld_inverse = inner + 4;  // % 16 = 4
 constexpr int u_size = strip * ld_u, x_size = strip * ld_x, inverse_size = inner * ld_inverse;
 template <class T>
-constexpr int shared_bytes =
-    8 * (x_size + strip / inner * inverse_size) + int(sizeof(T)) * (stages + 1) * u_size;
+constexpr int shared_bytes = 8 * (x_size + strip / inner * inverse_size) +
+                             int(sizeof(T)) * (stages + 1) * u_size;
 
 template <class T>
 struct Triangle {
