@@ -23,12 +23,7 @@ namespace terrace::io {
 namespace {
 
 std::FILE* open_to_read(const std::string& path) {
-  struct stat status {};
-  if (stat(path.c_str(), &status) != 0)
-    throw Error(Exit::input, fmt::format("cannot open the file: {}; {}; check its name",
-                                         std::strerror(errno), path));
-  if (!S_ISREG(status.st_mode))
-    throw Error(Exit::input, "not a regular file; " + path + "; name a file with numbers");
+  require_regular_file(path, "name a file with numbers");
   std::FILE* file = std::fopen(path.c_str(), "rb");
   if (file == nullptr)
     throw Error(Exit::input, fmt::format("cannot read the file: {}; {}; check its permissions",

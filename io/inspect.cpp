@@ -1,15 +1,16 @@
 #include "io/inspect.hpp"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
 #include <functional>
 
 #include "distrib/agree.hpp"
 #include "io/archive.hpp"
 #include "io/choose.hpp"
+#include "io/files.hpp"
 #include "io/guard.hpp"
 #include "io/output.hpp"
 #include "io/sparse_form.hpp"
@@ -19,20 +20,14 @@ namespace terrace::io {
 namespace {
 
 void check_file(const std::string& name) {
-  struct stat status {};
-  if (stat(name.c_str(), &status) != 0) {
-    const std::string reason = std::strerror(errno);
-    const auto colon = name.rfind(':');
-    const bool path = colon != std::string::npos && colon > 0 &&
-                      stat(name.substr(0, colon).c_str(), &status) == 0;
-    throw Error(Exit::input,
-                fmt::format("cannot open the file: {}; {}; {}", reason, name,
-                            path ? fmt::format("did you mean {}:/{}", name.substr(0, colon),
-                                               name.substr(colon + 1))
-                                 : "check its name"));
+  const auto colon = name.rfind(':');
+  if (colon != std::string::npos && colon > 0 && access(name.c_str(), F_OK) != 0) {
+    const std::string reason = std::strerror(errno), file = name.substr(0, colon);
+    if (access(file.c_str(), F_OK) == 0)
+      throw Error(Exit::input, fmt::format("cannot open the file: {}; {}; did you mean {}:/{}",
+                                           reason, name, file, name.substr(colon + 1)));
   }
-  if (!S_ISREG(status.st_mode))
-    throw Error(Exit::input, "not a regular file; " + name + "; name an HDF5 file");
+  require_regular_file(name, "name an HDF5 file");
   if (access(name.c_str(), R_OK) != 0)
     throw Error(Exit::input, fmt::format("cannot read the file: {}; {}; check its permissions",
                                          std::strerror(errno), name));
