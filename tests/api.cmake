@@ -66,6 +66,10 @@ add_test(NAME api/abi COMMAND ${CMAKE_CURRENT_LIST_DIR}/api/abi.sh $<TARGET_FILE
          ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 set_tests_properties(api/abi PROPERTIES TIMEOUT 120 SKIP_RETURN_CODE 77)
 
+# The reference: every name, what the heads of files say, no warning. build-test/terrace-reference-*.tar.gz is CI's.
+add_test(NAME api/reference COMMAND ${TERRACE_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/api/reference_test.py ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
+set_tests_properties(api/reference PROPERTIES TIMEOUT 120 SKIP_RETURN_CODE 77)
+
 # Recipes of packages, as far as they can be parsed here.
 add_test(NAME api/packaging COMMAND ${TERRACE_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/api/packaging_test.py ${PROJECT_SOURCE_DIR})
 set_tests_properties(api/packaging PROPERTIES TIMEOUT 60)
