@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "io/unfinished.hpp"
+#include "kernels/base/error.hpp"
 
 namespace terrace::io {
 
