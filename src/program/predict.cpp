@@ -127,7 +127,10 @@ Work dense_work(const DenseWork& w) {
   const double update = w.on.device ? 0.86 : reached(n, 225.0 * w.on.threads);
   Work work;
   work.model = std::string(w.inverse ? "dense invert, " : "dense solve, ") + w.method +
-               (w.emulated ? ", emulated" : w.mixed ? ", mixed" : "") + (w.tournament ? ", tournament" : "");
+               (w.emulated ? ", emulated"
+                : w.mixed  ? ", mixed"
+                           : "") +
+               (w.tournament ? ", tournament" : "");
   work.read = read_terms(w.on, 8 * slots * n, read_dense);
   if (w.method == "textbook") {
     work.solve = textbook_solve(w, n);

@@ -100,7 +100,7 @@ Steps dense_steps(const DenseWork& w) {
     const double width = n + right - (w.inverse ? 0 : first);  // of the pivot rows
     const auto product = [&](double flops) {
       return w.emulated || w.mixed ? Term{Rate::integers, moduli * flops, 0.9}
-                        : Term{Rate::product, flops, efficiency};
+                                   : Term{Rate::product, flops, efficiency};
     };
     Step step;
     if (direct) {
