@@ -1,5 +1,6 @@
 #include "src/commands/cg_plan.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "distrib/agree.hpp"
