@@ -58,7 +58,7 @@ RowReader local_generator(Context<B>& context, Index n, Word seed) {
     const Index piece = std::clamp<Index>((Index(32) << 20) / std::max<Index>(1, n), 1, 4096);
     const Buffer<double, B> rows(piece * n);
     const Buffer<Index, B> numbers(piece);
-    std::vector<Index> host(std::size_t(piece));
+    std::vector<Index> host(static_cast<std::size_t>(piece));
     Index position = 0;
     for (const Range& range : ranges)
       for (Index top = range.first; top < range.end(); top += piece) {
