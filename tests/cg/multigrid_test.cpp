@@ -133,8 +133,8 @@ TEST_CASE("every row with a strong neighbour is in one aggregate, of neighbours"
     CAPTURE(p.name);
     const HostRows a = sparse(p.n, p.n, p.a);
     const std::vector<double> d = diagonal_of(a);
-    const LargeVector<char> strong = strong_entries(a, d, 0.08);
-    const Aggregates found = aggregate(a, strong);
+    const LargeVector<char> strong = strong_entries(a.view(), {d.data(), p.n}, 0.08);
+    const Aggregates found = aggregate(a.view(), strong);
     std::vector<Index> size(std::size_t(found.count), 0);
     const auto coupled = [&](Index i, Index j) {
       return i != j && std::fabs(p.a(i, j)) >= 0.08 * std::sqrt(p.a(i, i) * p.a(j, j));
