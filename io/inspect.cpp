@@ -110,7 +110,8 @@ bool same_letters(std::string_view a, std::string_view b) {
   std::string list, near;
   const auto last = [](std::string_view name) { return name.substr(name.rfind('/') + 1); };
   for (const Object& o : all) {
-    if (near.empty() && same_letters(last(o.path), last(path))) near = o.path;
+    if (last(o.path) == last(path) || (near.empty() && same_letters(last(o.path), last(path))))
+      near = o.path;
     if (list.size() < 150)
       list += (list.empty() ? "" : ", ") + o.path;
     else if (list.back() != '.')

@@ -107,7 +107,6 @@ for command, code, said in (
         ("GF2 rank a.h5", 2, "unknown command 'GF2'; terrace; did you mean gf2? See terrace --help"),
         (SOLVE + " --method LU", 2, "'LU' is not a value of --method; terrace dense solve; did you mean lu? use lu, cholesky, gauss-jordan or cramer"),
         (SOLVE + " --n 30", 2, "unknown option '--n'; terrace dense solve; see terrace dense solve --help"),
-        (SOLVE + " --rtol 1e-9", 2, "dense solve would not obey --rtol; on the command line; leave it out, see terrace dense solve --help"),
         (SOLVE + " --restart gone.h5", 3, "no checkpoint to restart from: gone.h5 is refused (cannot open the file: No such file or directory, gone.h5, check its name), gone.h5.old is refused "
                                           "(cannot open the file: No such file or directory, gone.h5.old, check its name); --restart; start without it"),
         (SOLVE + " --factor a.h5:/A", 3, "the dataset does not say that it is a factor of LU or Cholesky's; a.h5:/A; name a dataset that dense factor wrote"),
