@@ -23,6 +23,12 @@ struct CsrPart {
     return {start,    column.view().slice(0, entries), values(), row, chunk, longs, partial,
             scattered};
   }
+  /// f(array) of what a product reads.
+  template <class F>
+  void each_array(const F& f) const {
+    f(value), f(column);
+    f(start), f(row), f(chunk), f(longs);
+  }
   /// What a product on CUDA wants beside it.
   void prepare(const Stream<B>& lane, const CsrChunks& chunks);
 };

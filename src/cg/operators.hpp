@@ -186,10 +186,7 @@ class CsrOperator {
   [[nodiscard]] CsrRows<B> matrix() const { return inner_.view(); }
   template <class F>
   void each_array(const F& f) const {
-    for (const CsrPart<B>* part : {&inner_, &outer_}) {
-      f(part->value), f(part->column);
-      f(part->start), f(part->row), f(part->chunk), f(part->longs);
-    }
+    inner_.each_array(f), outer_.each_array(f);
   }
 
  private:

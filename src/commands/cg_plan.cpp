@@ -1,5 +1,6 @@
 #include "src/commands/cg_plan.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "distrib/agree.hpp"
@@ -152,7 +153,8 @@ CgMemory cg_memory(const CgInputs& in, const CgCommand& options, int ranks) {
     const OperatorMemory hierarchy =
         Multigrid<B>::memory(rows, own_nonzeros(in, rows, ranks), vectors);
     m.vectors += hierarchy.backend;
-    host_extra = hierarchy.host + 16 * vectors * rows;
+    // The slice of the file is gone when the hierarchy is made.
+    host_extra = std::max<Index>(0, hierarchy.host - m.matrix.host) + 16 * vectors * rows;
   }
   if (o.guard) {
     const Index numbers = rows * columns, diagonal = o.preconditioner == "jacobi" ? rows : 0;

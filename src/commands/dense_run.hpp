@@ -98,6 +98,7 @@ Work work_of(const Context<B>& context, const DensePlan& plan, bool check) {
   DenseWork work{machine_of(context), plan.method, plan.n, plan.right, plan.block, plan.inverse};
   work.tournament = plan.pivoting == Pivoting::tournament;
   work.emulated = plan.emulated;
+  work.mixed = plan.mixed;
   work.check = check || plan.method == "cramer";
   return dense_work(work);
 }

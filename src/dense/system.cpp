@@ -146,6 +146,7 @@ void DenseSystem<B>::scale(Index rows, View<double, B> columns, Index ld, const 
   context_.ahead.synchronize();
 }
 
+/// Of A's rows: the same estimate from the elimination and from its factors that are read again.
 template <class B>
 void DenseSystem<B>::put_probes() {
   const InverseRows<B> to = held();
@@ -154,7 +155,7 @@ void DenseSystem<B>::put_probes() {
     for (Index i = begin; i < end; ++i)
       for (Index p = 0; p < plan_.probes; ++p)
         columns[std::size_t(i * plan_.probes + p)] =
-            cauchy_probe(to.rows.global(i, context_.rank()), p);
+            cauchy_probe(stored_ ? row_of_factor(i) : to.rows.global(i, context_.rank()), p);
   });
   if (to.slots > 0)
     copy_rows<double>(context_.ahead, to.data.data + plan_.n + plan_.rhs, to.ld, columns.data(),

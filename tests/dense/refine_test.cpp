@@ -1,7 +1,7 @@
 // Solutions by a factor in low precision, refined: beside a residual in long double, and FP64's own.
 #include "src/dense/refine.hpp"
 #include "src/dense/system.hpp"
-#include "tests/support/dense.hpp"
+#include "tests/support/dense_rows.hpp"
 #include "tests/support/test.hpp"
 
 using namespace terrace;
@@ -13,18 +13,6 @@ namespace {
 template <class B>
 bool possible() {
   return emulated::available(B{});
-}
-
-RowReader rows_from(Index columns, const Entry& entry) {
-  return [columns, entry](std::span<const Range> ranges, const io::Sink<double>& sink) {
-    Index position = 0;
-    for (const Range& range : ranges)
-      for (Index i = range.first; i < range.end(); ++i) {
-        std::vector<double> row;
-        for (Index j = 0; j < columns; ++j) row.push_back(entry(i, j));
-        sink(position++, 1, row.data());
-      }
-  };
 }
 
 struct Answer {
