@@ -55,8 +55,8 @@ bool is_sound(hid_t type) {
   const std::size_t bytes = H5Tget_size(type), precision = H5Tget_precision(type);
   const int offset = H5Tget_offset(type);
   const std::size_t most = kind == H5T_FLOAT ? max_float_bytes : max_integer_bytes;
-  if (bytes == 0 || bytes > most || precision == 0 || precision > 8 * bytes ||
-      offset < 0 || std::size_t(offset) > 8 * bytes - precision)
+  if (bytes == 0 || bytes > most || precision == 0 || precision > 8 * bytes || offset < 0 ||
+      std::size_t(offset) > 8 * bytes - precision)
     return false;
   return kind != H5T_FLOAT || is_sound_float(type, 8 * bytes);
 }
