@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "distrib/agree.hpp"
@@ -322,7 +323,7 @@ BandPlan plan_mixed(const BandRequest& r) {
       "again in FP64",
       MixedLimits{}.iterations));
   if (r.ranks > 1) {
-    cut_parts<B>(plan, std::min<Index>(r.n, 2), 1.0);
+    cut_parts<B>(plan, std::clamp<Index>(r.n, 1, 2), 1.0);
     if (const Index idle = r.ranks - plan.parts(); idle > 0)
       plan.reasons.push_back(
           fmt::format("it goes from {}; the other {} nothing to do",

@@ -84,7 +84,11 @@ bool done_by_cholesky(Run& run, const io::DenseInput& a, const io::DenseInput* b
                       const DenseOptions& options) {
   const bool restarted = run.restart_settings().is_object();
   const bool maybe = options.assume == "auto" && run.options.method.empty() && !restarted;
-  if (!wants_cholesky(run, options) || a.rows() == 0) return false;
+  if (!wants_cholesky(run, options)) return false;
+  if (a.rows() == 0) {  // LU has nothing to do either
+    run.options.method.clear();
+    return false;
+  }
   SymmetricMatrix matrix(run.control, a.rows(), reader(run, a));
   if (maybe) {
     if (run.options.plan) {
