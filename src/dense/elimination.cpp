@@ -265,7 +265,14 @@ void RowElimination<B>::update_next(const Stream<B>& lane, Index k) {
       if (end < plan_.n) dense::update_panel<B>(lane, met(k), p, y(), from(k), panel(k + 1));
       return;
     }
-  update(lane, k, end, std::min(plan_.n, end + plan_.block));
+  const Index next_end = std::min(plan_.n, end + plan_.block);
+  if constexpr (dense::is_direct(B{})) {
+    if (plan_.low) {  // in FP64: the workspace of low precision is the other lane's
+      if (end < next_end) dense::update<B>(lane, met(k), p, y(), from(k), end, next_end);
+      return;
+    }
+  }
+  update(lane, k, end, next_end);
 }
 
 template <class B>

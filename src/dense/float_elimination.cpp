@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 
 #include "src/frame/eliminate.hpp"
 
@@ -51,8 +50,6 @@ std::string FloatElimination<B>::factor(View<const double, B> a, Index lda, Prog
 
 template <class B>
 void FloatElimination<B>::choose(const Stream<B>& lane, Index k) {
-  static const bool alone = std::getenv("TERRACE_FLOAT_ALONE") != nullptr;  // for measurements
-  if (alone) lane.wait(context_.bulk.record());
   factor_float_panel(lane, lu_, k);
 }
 

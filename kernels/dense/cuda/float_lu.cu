@@ -1,11 +1,10 @@
 // LU in FP32 on the GPU, its update by the FP16 tensor cores.
 // update: 6 m n b flops of FP16 (cuBLAS, 600 to 750 TFLOP/s) on 8 m n bytes: 3 b / 4 flop a byte, so
-// from b = 256 on bound by the tensor cores. Panels are those of FP64 (cluster.cu, panel.cu), share:
+// from b = 256 on bound by the tensor cores. Panels: as in FP64 (cluster.cu), of floats. share:
 // b (columns - from) doubles a few times, bound by HBM.
 #include <cuda_fp16.h>
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "kernels/dense/cuda/panel.cuh"
 #include "kernels/dense/float_lu.hpp"
@@ -13,18 +12,6 @@
 namespace terrace::dense {
 
 namespace {
-
-/// For measurements.
-Index setting(const char* name, Index otherwise) {
-  const char* const text = std::getenv(name);
-  return text ? std::atoll(text) : otherwise;
-}
-
-/// Whether panels are factored in FP64.
-bool fp64_panels() {
-  static const bool so = setting("TERRACE_FLOAT_PANEL", 32) == 64;
-  return so;
-}
 
 constexpr float left_scale = 1024, right_scale = 8;  // what N and Y are multiplied by
 
@@ -201,13 +188,8 @@ void load_float_panel(const Stream<Cuda>& stream, const FloatLu<Cuda>& lu, Index
   const FloatLuShape& s = lu.shape;
   const Index first = k * s.block, slots = s.n - first;
   const float* const a = lu.a.data + first * s.ld();
-  const auto load = [&](auto* to) {
-    load_columns(stream, slots, s.width(k), a, s.ld(), first, to, panel_ld(slots));
-  };
-  if (fp64_panels())
-    load(parts_of(lu).panel);
-  else
-    load(reinterpret_cast<float*>(parts_of(lu).panel));
+  load_columns(stream, slots, s.width(k), a, s.ld(), first,
+               reinterpret_cast<float*>(parts_of(lu).panel), panel_ld(slots));
 }
 
 template <>
@@ -242,7 +224,6 @@ void factor_float_panel(const Stream<Cuda>& stream, const FloatLu<Cuda>& lu, Ind
   const Parts parts = parts_of(lu);
   const Rows<Cuda> rows = rows_from(lu, parts, k);
   const Panel<Cuda> panel = panel_at(lu, parts, k);
-  if (fp64_panels()) return factor_panel<Cuda>(stream, rows, panel, {parts.work, parts.work_size});
   StripOf<float> strip{};
   strip.x = reinterpret_cast<float*>(parts.panel);
   strip.ld = panel_ld(rows.slots);
@@ -284,18 +265,12 @@ void share_float_panel(const Stream<Cuda>& stream, const FloatLu<Cuda>& lu, Inde
   what.list = {parts.list, list_size(lu.shape.block)};
   what.keep = true;
   const Index count = rows.slots - width, ldh = round_up(count, 8);
-  const auto retire = [&](auto* n) {
-    retire_rows_of(stream, rows, a, panel, n, what, parts.saved);
-    if (count <= 0 || length <= 0) return;
-    left_halves_kernel<<<dim3(grid_for(ldh, 256), unsigned(width)), 256, 0, native(stream)>>>(
-        count, width, n + width, panel_ld(rows.slots), parts.left, ldh);
-    check_launch();
-  };
-  if (fp64_panels())
-    retire(parts.panel);
-  else
-    retire(reinterpret_cast<float*>(parts.panel));
+  auto* const n = reinterpret_cast<float*>(parts.panel);
+  retire_rows_of(stream, rows, a, panel, n, what, parts.saved);
   if (count <= 0 || length <= 0) return;
+  left_halves_kernel<<<dim3(grid_for(ldh, 256), unsigned(width)), 256, 0, native(stream)>>>(
+      count, width, n + width, panel_ld(rows.slots), parts.left, ldh);
+  check_launch();
   right_halves_kernel<<<dim3(grid_for(length, 256 * 4), unsigned(width)), 256, 0, native(stream)>>>(
       width, length, y.data, parts.right);
   check_launch();
@@ -310,16 +285,11 @@ void update_floats(const Stream<Cuda>& stream, const FloatLu<Cuda>& lu, Index k,
   if (c1 <= c0 || count <= 0) return;
   const Parts parts = parts_of(lu);
   const float minus = -1 / (left_scale * right_scale), one = 1;
-  static const Index most = setting("TERRACE_FLOAT_CHUNK", Index(1) << 40);
-  static const Index processors = setting("TERRACE_FLOAT_SMS", 0);
-  if (processors > 0 && c1 == s.columns())
-    check(cublasSetSmCountTarget(cublas(stream), int(processors)));
-  for (Index c = c0; c < c1; c += most)
-    // Row-major A -= N Y is A^T -= Y^T N^T by columns.
-    check(cublasGemmEx_64(cublas(stream), CUBLAS_OP_N, CUBLAS_OP_T, std::min(most, c1 - c), count,
-                          3 * width, &minus, parts.right + (c - end), CUDA_R_16F, length,
-                          parts.left, CUDA_R_16F, ldh, &one, lu.a.data + end * s.ld() + c,
-                          CUDA_R_32F, s.ld(), CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+  // Row-major A -= N Y is A^T -= Y^T N^T by columns.
+  check(cublasGemmEx_64(cublas(stream), CUBLAS_OP_N, CUBLAS_OP_T, c1 - c0, count, 3 * width, &minus,
+                        parts.right + (c0 - end), CUDA_R_16F, length, parts.left, CUDA_R_16F, ldh,
+                        &one, lu.a.data + end * s.ld() + c0, CUDA_R_32F, s.ld(), CUBLAS_COMPUTE_32F,
+                        CUBLAS_GEMM_DEFAULT));
 }
 
 template <>

@@ -180,8 +180,6 @@ void retire_rows_of(const Stream<Cuda>& stream, const Rows<Cuda>& rows, T* a,
                   panel.first, static_cast<const P*>(n + below), ldn);
 }
 template void retire_rows_of(const Stream<Cuda>&, const Rows<Cuda>&, float*, const Panel<Cuda>&,
-                             double*, const Retirement<Cuda>&, float*);
-template void retire_rows_of(const Stream<Cuda>&, const Rows<Cuda>&, float*, const Panel<Cuda>&,
                              float*, const Retirement<Cuda>&, float*);
 
 template <>
