@@ -8,7 +8,11 @@
 namespace terrace::dense {
 
 Index float_block(Index n, Index asked) {
-  const Index block = asked > 0 ? asked : n <= 4096 ? 128 : n <= 12288 ? 256 : 512;
+  const Index block = asked > 0    ? asked
+                      : n <= 4096  ? 128
+                      : n <= 12288 ? 256
+                      : n < 32768  ? 512
+                                   : 1024;
   return round_up(std::min(block, std::max<Index>(1, n)), 32);
 }
 
