@@ -33,7 +33,7 @@ std::vector<double> DenseSystem<B>::solved_by_rows(Index columns, const std::vec
 }
 
 /// The columns right of A, from `all`, those that the factor gave; `b`: this rank's rows of theirs.
-/// The probes of the condition are FP64's only where the factor's condition may be another one.
+/// The probes of the condition are refined too.
 template <class B>
 Refinement DenseSystem<B>::refine(const std::vector<double>& b, std::vector<double> all) {
   const auto start = Clock::now();
@@ -58,7 +58,7 @@ Refinement DenseSystem<B>::refine(const std::vector<double>& b, std::vector<doub
     return found;
   };
   Refinement found = refined(0, plan_.rhs);
-  if (found.converged && !found.halves && plan_.probes > 0) {
+  if (found.converged && plan_.probes > 0) {
     const Refinement of_probes = refined(plan_.rhs, plan_.probes);
     if (!of_probes.converged) found.converged = false, found.why = of_probes.why;
     found.krylov += of_probes.krylov;
