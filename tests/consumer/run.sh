@@ -37,6 +37,10 @@ else
   ours() { nm -DC --defined-only "$(ls "$prefix"/lib/libterrace.so.*.*.*)"; }
 fi
 ours | grep -qE ' T terrace_open$'
+if [ "$kind" = static ]; then  # the names that the shared library has
+  names() { nm "$@" --defined-only | awk 'NF == 3 {print $3}' | sort; }
+  diff <(names -D "$build/libterrace.so") <(names -g "$prefix/lib/libterrace.a")
+fi
 if ours | grep -vE ' (terrace_|terrace::api::|(vtable|typeinfo|typeinfo name) for terrace::api::)'; then
   echo "these names are exported, and not ours" >&2; exit 1
 fi
