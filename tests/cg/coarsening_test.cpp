@@ -437,7 +437,7 @@ TEMPLATE_TEST_CASE("chunks of rows hold every entry once, and random starts are 
     view.chunk = cut.chunk;
     view.longs = cut.longs;
     view.partial = cut.partial;
-    const Buffer<double, B> x(2000), q(rows), sums(2);
+    const Buffer<double, B> x(5000), q(rows), sums(2);  // x: the columns, and the rows for p^T A p
     const SumSpace<B> space(lane);
     fill_uniform<B>(lane, 5, 100, 2, x.view());
     multiply(lane, view, x.data(), q.view(), sums_to(space, sums.view()));
@@ -451,7 +451,7 @@ TEMPLATE_TEST_CASE("chunks of rows hold every entry once, and random starts are 
     }
     CHECK(worst <= 1e-11);
     bool same = true;
-    for (Index i = 0; i < 2000; ++i)
+    for (Index i = 0; i < x.size(); ++i)
       same = same && from[std::size_t(i)] == random_uniform(5, 100 + i / 2, 0);
     CHECK(same);
   }
