@@ -68,12 +68,17 @@ void check_request(Run& run, CgCommand& options, const CgInputs& in, const CLI::
   run.report["precision"] = run.options.precision;
   run.report["norm"] = options.norm;
   if (in.kind == io::Kind::dense) run.report["layout"] = options.layout;
-  run.settings = {{"rtol", solve.rtol},           {"atol", solve.atol},
-                  {"norm", options.norm},         {"preconditioner", solve.preconditioner},
-                  {"degree", solve.degree},       {"block", run.options.block},
-                  {"method", run.options.method}, {"precision", run.options.precision},
-                  {"layout", options.layout},     {"reorder", options.reorder},
-                  {"at_once", solve.at_once}};
+  run.settings.update({{"rtol", solve.rtol},
+                       {"atol", solve.atol},
+                       {"norm", options.norm},
+                       {"preconditioner", solve.preconditioner},
+                       {"degree", solve.degree},
+                       {"block", run.options.block},
+                       {"method", run.options.method},
+                       {"precision", run.options.precision},
+                       {"layout", options.layout},
+                       {"reorder", options.reorder},
+                       {"at_once", solve.at_once}});
 }
 
 namespace {
