@@ -1,5 +1,6 @@
 // Items that belong to other ranks, sent to their owners.
 #pragma once
+#include <algorithm>
 #include <cstring>
 #include <type_traits>
 #include <vector>
@@ -8,6 +9,11 @@
 #include "kernels/base/large_vector.hpp"
 
 namespace terrace {
+
+/// The rank r of item i: first[r] <= i < first[r + 1].
+inline int owner_of(const std::vector<Index>& first, Index i) {
+  return int(std::upper_bound(first.begin(), first.end(), i) - first.begin()) - 1;
+}
 
 /// to[r] goes to rank r; from[r] is what rank r sent here. Collective. Cost: one message to and
 /// from each rank that has something, and 8 bytes per pair of ranks.

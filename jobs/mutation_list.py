@@ -102,7 +102,7 @@ MUTATIONS = [
     ("kernels/cg/cpu/preconditioner.cpp", "const Index h = std::min(b, blocks.rows - k * b);", "const Index h = std::min(b, blocks.rows - k * b + 1);", "cg/preconditioner.1 cg"),
     ("src/cg/reorder.cpp", "std::reverse(order.begin(), order.end());", "", "cg/reorder.1"),
     ("src/cg/reorder.cpp", "if (found <= levels) break;", "if (found < levels) break;", "cg/reorder.1"),
-    ("src/cg/reorder.cpp", "moved.column.push_back(place[", "moved.column.push_back(order[", "cg:200 cg/reorder.1"),
+    ("src/cg/reorder.cpp", "lines[at(r)].push_back(place[", "lines[at(r)].push_back(order.old[", "cg:200 cg/reorder.1"),
     ("src/cg/eigen_estimate.cpp", "beta[k - 1] / alpha[k - 1]);\n    beside", "beta[k - 1] / alpha[k]);\n    beside", "cg/eigen_estimate.1"),
     ("kernels/cg/cpu/products_csr.cpp", "for (; k + 8 <= count; k += 8)", "for (; k + 8 < count; k += 8)", "cg/products.1 cg"),
     # --- files

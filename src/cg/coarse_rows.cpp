@@ -14,10 +14,6 @@ std::vector<Index> distinct(std::vector<Index> numbers) {
   return numbers;
 }
 
-int owner_of(const std::vector<Index>& first, Index i) {
-  return int(std::upper_bound(first.begin(), first.end(), i) - first.begin()) - 1;
-}
-
 /// For each rank the own rows that it needs. Collective.
 std::vector<std::vector<Index>> asked_rows(const Control& control, const RankRows& a) {
   std::vector<std::vector<Index>> asked(at(control.size()));

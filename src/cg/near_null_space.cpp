@@ -49,12 +49,12 @@ Index dependent_column(Index k, std::vector<double> gram) {
 /// The number, before `order`, of an own row or a needed column.
 struct CallersRow {
   const RankRows& a;
-  const std::vector<Index>& order;
+  const RowOrder& order;
   Index begin;
   Index operator()(Index local) const {
     const Index own = a.rows.rows();
     const Index row = local < own ? begin + local : a.needed[at(local - own)];
-    return order.empty() ? row : order[at(row)];
+    return order.empty() ? row : order.old[at(row)];
   }
 };
 
@@ -109,7 +109,7 @@ double filled(const Control& control, const RankRows& a, const CallersRow& row, 
 }  // namespace
 
 NodeVectors node_vectors(const Control& control, const NearNullSpace& given, const RankRows& a,
-                         const std::vector<Index>& order) {
+                         const RowOrder& order) {
   const Index k = given.columns, rows = a.rows.rows(), n = a.first.back();
   if (n == 0) return {};
   const CallersRow row{a, order, a.first[at(control.rank())]};
@@ -120,11 +120,9 @@ NodeVectors node_vectors(const Control& control, const NearNullSpace& given, con
   NodeVectors result;
   result.columns = k;
   std::vector<double> most(at(k), 0.0), gram(at(k * k), 0.0);
+  if (!order.empty()) result.values = permuted(control, order, k, given.values, false);
   collectively(control, [&] {
-    result.values.resize(at(rows * k));
-    for (Index i = 0; i < rows; ++i)
-      std::copy_n(given.values.begin() + (order.empty() ? i : order[at(i)]) * k, k,
-                  result.values.begin() + i * k);
+    if (order.empty()) result.values.assign(given.values.begin(), given.values.begin() + rows * k);
     for (std::size_t e = 0; e < result.values.size(); ++e)
       most[e % at(k)] = std::max(most[e % at(k)], std::fabs(result.values[e]));
   });

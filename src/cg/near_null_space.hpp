@@ -5,6 +5,7 @@
 
 #include "kernels/cg/near_null_space.hpp"
 #include "src/cg/operators.hpp"
+#include "src/cg/reorder.hpp"
 
 namespace terrace::cg {
 
@@ -28,7 +29,7 @@ struct NodeVectors {
 /// the blocks of B x B that hold them, for the B from 2 to columns that fits best; else each row is one. `order` as in CgRequest.
 /// Error(input) where columns depend on one another, are zero or too many. Collective.
 NodeVectors node_vectors(const Control& control, const NearNullSpace& given, const RankRows& a,
-                         const std::vector<Index>& order);
+                         const RowOrder& order);
 
 /// Aggregates of one level, and the tentative prolongation that goes with them.
 struct NodeAggregates {

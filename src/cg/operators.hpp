@@ -169,6 +169,8 @@ class CsrOperator {
   [[nodiscard]] Index n() const { return first_.back(); }
   [[nodiscard]] Range rows() const { return rows_; }
   [[nodiscard]] Index nonzeros() const { return nonzeros_; }  ///< of all ranks, duplicates summed
+  /// Entries of p that this rank needs of others.
+  [[nodiscard]] Index halo() const { return Index(needed_.size()); }
   [[nodiscard]] Operand<B> operand(const Context<B>& context, Index columns = 1);
   /// The product with own entries of p runs on context.bulk beside the halo exchange.
   void apply(const Context<B>& context, const Operand<B>& p, View<double, B> q,

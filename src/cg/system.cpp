@@ -16,17 +16,6 @@
 namespace terrace::cg {
 namespace {
 
-/// b, or x, in the order of the operator's rows; `back`: in the caller's.
-std::vector<double> permuted(const std::vector<Index>& order, Index nrhs,
-                             const std::vector<double>& from, bool back) {
-  std::vector<double> to(from.size());
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    const Index old = order[i] * nrhs, now = Index(i) * nrhs;
-    std::copy_n(from.begin() + (back ? now : old), nrhs, to.begin() + (back ? old : now));
-  }
-  return to;
-}
-
 /// All right-hand sides, group by group. `own`: as in CgSolution.
 template <class B, class A>
 std::vector<CgResult> solve_groups(const Context<B>& c, A& a, const CgRequest& request,
@@ -126,15 +115,18 @@ template <class B, class A>
 CgSolution solve_system(const Context<B>& c, A& a, const CgRequest& request, Index nrhs,
                         std::vector<double> b, std::vector<double>& x, Progress& progress,
                         const CgHooks& hooks, CgKept<B, A>* kept) {
-  const std::vector<Index>& order = request.order;
-  if (!order.empty()) b = permuted(order, nrhs, b, false), x = permuted(order, nrhs, x, false);
+  const RowOrder& order = request.order;
+  const auto permute = [&](std::vector<double>& rows, bool back) {
+    if (!order.empty()) rows = permuted(c.control, order, nrhs, rows, back);
+  };
+  permute(b, false), permute(x, false);
   CgSolution solution = solve_system(c, a, request, nrhs, CgRows<const double>(b),
                                      CgRows<double>(x), progress, hooks, kept);
-  if (!order.empty()) {
-    for (CgResult& r : solution.results)
-      if (r.position >= 0) r.position = order[std::size_t(r.position)];
-    x = permuted(order, nrhs, x, true);
-  }
+  permute(x, true);
+  if (order.empty()) return solution;
+  for (CgResult& r : solution.results)
+    if (r.position >= 0) r.position = order.old[std::size_t(r.position)];
+  solution.own = order.callers_rows(c.rank());
   return solution;
 }
 

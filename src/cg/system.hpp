@@ -10,6 +10,7 @@
 #include "src/cg/conjugate_gradients.hpp"
 #include "src/cg/multigrid.hpp"
 #include "src/cg/preconditioner.hpp"
+#include "src/cg/reorder.hpp"
 #include "src/frame/progress.hpp"
 
 namespace terrace::cg {
@@ -22,7 +23,7 @@ struct CgRequest : CgOptions {
   Index degree = 8;                     ///< chebyshev: products
   Index at_once = 16;                   ///< right-hand sides in lock step, at most
   bool x_given = false;                 ///< the start is the caller's, and not zero
-  std::vector<Index> order;             ///< b and x have row order[i] for A's row i; or empty
+  RowOrder order;                       ///< of A's rows, where b and x have another one
   const NearNullSpace* near_null_space = nullptr;  ///< amg: outlives the solve; null: constants
 
   /// Made for the matrix, and no diagonal.
@@ -81,7 +82,8 @@ struct CgSolution {
   Range own;         ///< rows of x of this rank alone: x stands whole on each for a triangle
 };
 
-/// Solves A X = B from the X given, rows a.rows() of each on the host, row-major, `nrhs` columns.
+/// Solves A X = B from the X given, the caller's rows of each on the host, row-major, `nrhs` columns:
+/// a.rows(), or those of request.order.
 /// Normalises A. A preconditioner that may not be used is a result. With request.guard neither A
 /// nor what is made of it may change: an agreed Error(fault). progress.checkpoints are written and
 /// continued. Takes memory. `kept`: the preconditioner is looked for there, and left there. Collective.

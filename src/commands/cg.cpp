@@ -38,14 +38,16 @@ class SolveByGradients : public Job {
   void go(Run&) override {
     read_matrix(run_, context_, in_, options_, a_);
     run_.phase("read", [&] {
-      b_ = read_rows(run_.control, in_.rhs, a_->rows());
+      const RowOrder& order = options_.solve.order;
+      rows_ = order.empty() ? a_->rows() : order.callers_rows(context_.rank());
+      b_ = read_rows(run_.control, in_.rhs, rows_);
       if (in_.x0)
-        x_ = read_rows(run_.control, *in_.x0, a_->rows());
+        x_ = read_rows(run_.control, *in_.x0, rows_);
       else
         collectively(run_.control, [&] { x_.assign(b_.size(), 0.0); });
       if (in_.near_null_space) {
         near_ = {in_.near_null_space->columns(),
-                 read_rows(run_.control, *in_.near_null_space, a_->rows()),
+                 read_rows(run_.control, *in_.near_null_space, rows_),
                  io::to_string(in_.near_null_space->location())};
         options_.solve.near_null_space = &near_;
       }
@@ -62,7 +64,7 @@ class SolveByGradients : public Job {
   bool has_check() const override { return false; }
   void write() override {
     write_solution(run_, in_, options_, solution_, sum_,
-                   x_.data() + (solution_.own.first - a_->rows().first) * nrhs_);
+                   x_.data() + (solution_.own.first - rows_.first) * nrhs_);
   }
   /// An x that has not converged is written before that is said.
   [[nodiscard]] std::string problem() const override {
@@ -101,6 +103,7 @@ class SolveByGradients : public Job {
   Index nrhs_;
   CgMemory memory_;
   std::optional<A<B>> a_;
+  Range rows_;  ///< of b and x on this rank
   std::vector<double> b_, x_;
   NearNullSpace near_;
   CgSolution solution_;
@@ -192,7 +195,8 @@ void add_commands(CLI::App& app, Selected& selected) {
       ->check(CLI::IsMember({"triangle", "rows"}))
       ->capture_default_str();
   command->add_flag("--reorder", options->reorder,
-                    "Sparse, one rank: reorder rows and columns by reverse Cuthill-McKee");
+                    "Sparse: reorder rows and columns by reverse Cuthill-McKee, and deal them "
+                    "to the ranks anew");
   command
       ->add_option("--at-once", options->solve.at_once,
                    "Maximum number of right-hand sides solved together")

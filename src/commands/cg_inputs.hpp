@@ -44,7 +44,7 @@ inline const char* form_name(io::Kind kind) {
   return kind == io::Kind::dense ? "dense" : kind == io::Kind::band ? "band" : "csr";
 }
 
-/// "not symmetric", exit 3, where a pair was found; `order` as in CgRequest.
+/// "not symmetric", exit 3, where a pair was found; `order`: the caller's number of each row, if they differ.
 void refuse_asymmetry(const CgInputs& in, const std::optional<Asymmetry>& found,
                       const std::vector<Index>& order = {});
 
@@ -157,9 +157,8 @@ void read_matrix(Run& run, const Context<B>& c, const CgInputs& in, CgCommand& o
     input.read(c.control, rows, own);
     slice = {std::move(own.start), std::move(own.columns), std::move(own.values)};
   });
-  std::vector<Index>& order = options.solve.order;
   if (options.reorder)
-    run.phase("solve", [&] { collectively(c.control, [&] { order = reorder(slice); }); });
+    run.phase("solve", [&] { options.solve.order = reorder(c.control, first, slice); });
   // Sorting, numbering the halo and the symmetry check: a part of the solve.
   run.phase("solve", [&] {
     if (load)
@@ -168,7 +167,8 @@ void read_matrix(Run& run, const Context<B>& c, const CgInputs& in, CgCommand& o
       a.emplace(c, std::move(first), std::move(slice));
   });
   run.report["nonzeros"] = a->nonzeros();
-  if (!run.options.no_check) refuse_asymmetry(in, a->asymmetry(c), order);
+  run.report["halo"] = c.control.reduce(a->halo(), Reduce::sum);
+  if (!run.options.no_check) refuse_asymmetry(in, a->asymmetry(c), options.solve.order.old);
 }
 
 }  // namespace terrace::cg

@@ -51,10 +51,8 @@ void check_request(Run& run, CgCommand& options, const CgInputs& in, const CLI::
         Exit::usage,
         "mixed precision needs a dense matrix stored as a triangle, and the classic method; "
         "--precision mixed; leave it out or drop --layout and --method");
-  if (options.reorder && (in.kind != io::Kind::sparse || run.control.size() > 1))
-    fail_together(Exit::usage,
-                  "reordering is for CSR matrices on one rank; --reorder; "
-                  "leave it out");
+  if (options.reorder && in.kind != io::Kind::sparse)
+    fail_together(Exit::usage, "reordering is for CSR matrices; --reorder; leave it out");
   solve.method = classic                 ? CgMethod::classic
                  : method == "pipelined" ? CgMethod::pipelined
                                          : CgMethod::single_reduction;
@@ -161,6 +159,10 @@ CgMemory cg_memory(const CgInputs& in, const CgCommand& options, int ranks) {
     // The slice of the file is gone when the hierarchy is made.
     host_extra = std::max<Index>(0, hierarchy.host - m.matrix.host) + 16 * vectors * rows;
   }
+  if (options.reorder)
+    host_extra =
+        std::max(host_extra, reorder_bytes(in.n, in.sparse.nonzeros(), ranks) - m.matrix.host) +
+        8 * in.n;
   if (o.guard) {
     const Index numbers = rows * columns, diagonal = o.preconditioner == "jacobi" ? rows : 0;
     m.vectors += ConstantGuard<B>::bytes;
@@ -174,7 +176,6 @@ template <class B>
 PlanNeeds cg_needs(const CgInputs& in, const CgCommand& options, int ranks) {
   PlanNeeds needs;
   needs.memory = [&](int with) { return on_rank<B>(cg_memory<B>(in, options, with)); };
-  needs.any_ranks = !options.reorder;
   const auto add = [&](const char* words, const std::function<void(CgCommand&)>& change) {
     needs.alternatives.push_back({words, [&in, &options, ranks, change] {
                                     CgCommand other = options;

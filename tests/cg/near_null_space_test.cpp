@@ -179,8 +179,8 @@ TEST_CASE("nodes are found, in any order; vectors that cannot be used are refuse
     for (Index i = 0; i < n; ++i) order[at(i)] = i * 2 % n + i * 2 / n;
     const auto turned =
         Csr::make(*c, n, [&](Index i, Index j) { return springs(p)(order[at(i)], order[at(j)]); });
-    const NodeVectors apart =
-        node_vectors(c->control, own_part(v, 3, turned.rows()), rank_rows(*c, turned), order);
+    const NodeVectors apart = node_vectors(c->control, own_part(v, 3, turned.rows()),
+                                           rank_rows(*c, turned), {order, {0, n}, {0, n}});
     CHECK(apart.unknowns == 2);
     for (Index i = 0; i < n / 2; ++i) CHECK(apart.nodes.of[at(i)] == apart.nodes.of[at(i + n / 2)]);
   }

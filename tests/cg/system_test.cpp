@@ -86,34 +86,47 @@ TEST_CASE("a preconditioner that may not be used is a result") {
   }
 }
 
-TEST_CASE("a matrix in another order has its x and positions in the caller's") {
-  Context<Cpu>* c = context<Cpu>();
-  if (c->size() > 1) return;
-  const Index points = 7, n = points * points;
+TEMPLATE_TEST_CASE("a matrix in another order has its x and positions in the caller's", "",
+                   TERRACE_BACKENDS) {
+  using B = TestType;
+  Context<B>* c = context<B>();
+  if (!c) return;
+  const Index points = 7, n = points * points, ranks = c->size(), nrhs = 2;
   for (const bool definite : {true, false}) {
     const auto shuffled = [](Index i) { return i * 10 % 49; };  // 10 and 49 have no common divisor
     const Entry a = [&](Index i, Index j) {
       if (i == j && i == 5 && !definite) return -1.0;
       return laplace(points)(shuffled(i), shuffled(j));
     };
+    std::vector<Index> first(std::size_t(ranks) + 1, n);
+    for (Index r = 0; r < ranks; ++r) first[std::size_t(r)] = n * r / ranks;
+    const Range own{first[std::size_t(c->rank())],
+                    first[std::size_t(c->rank()) + 1] - first[std::size_t(c->rank())]};
     CsrSlice rows;
-    for (Index i = 0; i < n; ++i) {
+    for (Index i = own.first; i < own.end(); ++i) {
       for (Index j = 0; j < n; ++j)
         if (a(i, j) != 0) rows.column.push_back(j), rows.value.push_back(a(i, j));
       rows.start.push_back(Index(rows.column.size()));
     }
     CgRequest request;
     request.preconditioner = "ic";
-    request.order = reorder(rows);
-    CsrOperator<Cpu> op(*c, {0, n}, std::move(rows));
-    const Vector b = random_vector(n, 8);
-    Vector x = zeros(n);
+    request.order = reorder(c->control, first, rows);
+    CsrOperator<B> op(*c, first, std::move(rows));
+    const Vector b = random_vector(n * nrhs, 8);
+    Vector x(std::size_t(own.count * nrhs), 0.0);
     Progress progress(false, false);
-    const CgResult r = solve_system(*c, op, request, 1, b, x, progress).results.front();
-    CHECK(converged(r.reason) == definite);
-    if (definite)
-      CHECK(relative_residual(a, b, x) <= 1.1e-10);
-    else
-      CHECK(r.position == 5);
+    const CgSolution s = solve_system(*c, op, request, nrhs, rows_of(b, own, nrhs), x, progress);
+    CHECK_ALL((s.own.first == own.first && s.own.count == own.count));
+    Vector all = zeros(n * nrhs);
+    std::copy(x.begin(), x.end(), all.begin() + own.first * nrhs);
+    c->control.reduce(all, Reduce::sum);
+    for (Index v = 0; v < nrhs; ++v) {
+      const CgResult& r = s.results[std::size_t(v)];
+      CHECK_ALL(converged(r.reason) == definite);
+      if (definite)
+        CHECK_ALL(relative_residual(a, column_of(b, nrhs, v), column_of(all, nrhs, v)) <= 1.1e-10);
+      else
+        CHECK_ALL(r.position == 5);
+    }
   }
 }

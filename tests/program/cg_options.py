@@ -8,6 +8,7 @@ import sys
 import h5py
 import numpy as np
 import scipy.sparse as sparse
+import scipy.sparse.linalg
 
 from terrace import Program, read_json
 
@@ -58,6 +59,35 @@ def solved(command, rhs="b", tolerance=1e-10, **how):
     return report, out
 
 
+# A mesh whose rows are shuffled: no more is needed of other ranks than of an ordered one; x, x0 and residuals are in the file's order.
+side = 12
+path = sparse.diags([-1, -1], [-1, 1], shape=(side, side))
+mesh = sparse.kronsum(sparse.kronsum(path, path), path).tocsr() + 6.5 * sparse.eye(side**3)
+at = rng.permutation(side**3)
+with h5py.File("mesh.h5", "w") as f:
+    for name, matrix in (("ordered", mesh.tocsr()), ("shuffled", mesh.tocsr()[at][:, at])):
+        g = f.create_group(name)
+        g["data"], g["indices"], g["indptr"] = matrix.data, matrix.indices, matrix.indptr
+        g.attrs["shape"] = matrix.shape
+    f["b"] = rng.standard_normal(side**3)
+    f["x0"] = np.linalg.norm(f["b"][:]) * 1e-9 * rng.standard_normal(side**3) + sparse.linalg.spsolve(mesh.tocsc()[at][:, at], f["b"][:])
+for ranks in (1, 2, 3):
+    halo, x, steps = {}, {}, {}
+    for name, options in (("ordered", ""), ("shuffled", ""), ("shuffled", "--reorder"), ("shuffled", "--x0 :/x0"), ("shuffled", "--x0 :/x0 --reorder")):
+        key = name, options
+        halo[key], x[key], steps[key] = [], [], []
+        for _ in range(1 + (options == "--reorder")):
+            report, _ = run(f"cg mesh.h5:/{name} --rhs :/b -o x.h5 {options}", ranks=ranks)
+            with h5py.File("x.h5") as f:
+                x[key].append(f["x"][:])
+            halo[key], steps[key] = report["halo"], report["result"]["iterations"]
+        check("the same bits", np.array_equal(x[key][0], x[key][-1]), f"{key} {ranks}")
+    kept = [x["shuffled", o][0] for o in ("", "--reorder")]
+    check("x in the file's order", np.allclose(*kept, rtol=0, atol=1e-9 * np.abs(kept[0]).max()), f"{ranks} ranks: {np.abs(kept[0] - kept[1]).max()}")
+    check("x0 in the file's order", 0 < steps["shuffled", "--x0 :/x0 --reorder"] <= steps["shuffled", "--x0 :/x0"] + 1 < steps["shuffled", ""], str(steps))
+    found = halo["shuffled", "--reorder"]
+    check("halo", found <= halo["ordered", ""] and (ranks == 1 and found == 0 or 0 < 3 * found < halo["shuffled", ""]), f"{ranks} ranks: {halo}")
+
 plain = solved("cg in.h5:/csr", "one")[0]["result"]["iterations"]
 for name in ("dense", "dense --layout rows", "band", "csr"):
     for options in ("", "--at-once 2", "--at-once 1", "--preconditioner jacobi"):
@@ -74,8 +104,8 @@ for name in ("dense", "dense --layout rows", "band", "csr"):
             continue
         r = solved(f"cg in.h5:/{name} --preconditioner {preconditioner}", ranks=1)[0]
         check("fewer " + preconditioner, r["result"]["iterations"] < plain, str(r["result"]["iterations"]))
-solved("cg in.h5:/csr --reorder", ranks=1)
-solved("cg in.h5:/csr --reorder --preconditioner ic", ranks=1)
+for preconditioner in ("none", "jacobi", "block-jacobi", "ic", "chebyshev", "amg"):
+    solved(f"cg in.h5:/csr --reorder --preconditioner {preconditioner}")
 r = solved("cg in.h5:/dense --precision mixed --rtol 1e-12", tolerance=1e-12)[0]
 check("mixed", r["precision"] == "mixed" and r["result"]["restarts"] >= 2, str(r["result"]))
 for norm in ("preconditioned", "natural"):

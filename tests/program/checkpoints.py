@@ -190,6 +190,7 @@ jobs = [
     ("cg in.h5:/csr --rhs :/grid_b3 --preconditioner block-jacobi", 3, 3),
     ("cg in.h5:/csr --rhs :/grid_b3 --preconditioner amg", 2, 2),
     ("cg in.h5:/csr --rhs :/grid_b3", 2, 2),
+    ("cg in.h5:/csr --rhs :/grid_b3 --reorder", 2, 2),
     ("cg in.h5:/spd --rhs :/spd_b", 2, 2),
     ("cg in.h5:/spd --rhs :/spd_b --precision mixed --rtol 1e-12", 3, 3),
     ("cg in.h5:/spd --rhs :/spd_b --layout rows", 2, 2),

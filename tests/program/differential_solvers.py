@@ -427,7 +427,6 @@ def cg(case):
     if mixed:
         p.option("--precision", "mixed")
     if form == "csr" and draw.chance(0.2):
-        p.ranks = 1
         p.option("--reorder")
     norm = draw.pick(["", "", "unpreconditioned", "preconditioned", "natural"] if "norm" not in case.o.without else [""])
     if norm:
