@@ -11,6 +11,7 @@
 #include "kernels/base/matrix.hpp"
 #include "kernels/base/random.hpp"
 #include "kernels/cg/preconditioner.hpp"
+#include "src/cg/diagonal.hpp"
 #include "src/cg/eigen_estimate.hpp"
 #include "src/cg/operand.hpp"
 
@@ -48,31 +49,23 @@ class Chebyshev {
   /// False: the diagonal or a product was not positive; must not be applied.
   [[nodiscard]] bool usable() const { return notes_.bad_row < 0 && !notes_.indefinite; }
 
-  /// Collective. `diagonal`: of own rows, on the host; `p`: an operand of own rows (and columns),
+  /// Collective. `diagonal`: of own rows; `p`: an operand of own rows (and columns),
   /// kept. ratio 0: chebyshev_ratio(degree), or less where all of the spectrum that was seen lies
   /// closer to its largest eigenvalue: condition 2, degree 8, 18 applications become 2. `bound`: no
   /// eigenvalue of D^-1 A is larger; one of 2, as M-matrices have, is close enough with a ratio.
   /// Otherwise makes up to 15 products.
   template <class Product>
   Chebyshev(const Context<B>& context, const Product& product, Operand<B>&& p, Range rows,
-            const std::vector<double>& diagonal, Index degree, double ratio = 0,
+            View<const double, B> diagonal, Index degree, double ratio = 0,
             double bound = std::numeric_limits<double>::infinity())
       : p_(std::move(p)),
         rest_(rows.count * p_.columns),
         q_(rows.count * p_.columns),
         inverse_(rows.count) {
     notes_.degree = degree;
-    std::vector<double> inverse(diagonal.size());
-    Index bad = std::numeric_limits<Index>::max();
-    for (std::size_t i = 0; i < diagonal.size(); ++i) {
-      inverse[i] = 1 / diagonal[i];
-      if (!(diagonal[i] > 0 && std::isfinite(inverse[i])))
-        bad = std::min(bad, rows.first + Index(i));
-    }
-    bad = context.control.reduce(bad, Reduce::min);
-    if (bad < std::numeric_limits<Index>::max()) notes_.bad_row = bad;
+    notes_.bad_row = faults_of<B>(context, diagonal, rows).unusable;
     if (notes_.bad_row >= 0) return;
-    upload(context.ahead, inverse_.view(), inverse.data());
+    invert_each<B>(context.ahead, diagonal, inverse_.view());
     context.ahead.synchronize();
     constexpr double close = 2.1;
     if (ratio > 1 && bound <= close)

@@ -119,19 +119,19 @@ CsrFaults CsrLoad<B>::faults(const Context<B>& context) {
 }
 
 template <class B>
-std::vector<double> CsrLoad<B>::diagonal(const Context<B>& context) {
+Index CsrLoad<B>::asymmetry(const Context<B>& context) {
   diagonal_ = Buffer<double, B>(rows_.count);
   find_diagonal(context.ahead, part_.view(), diagonal_.view());
-  return downloaded(context.ahead, diagonal_.view());
-}
-
-template <class B>
-Index CsrLoad<B>::asymmetry(const Context<B>& context) {
   const Buffer<Index, B> worst =
       uploaded<Index, B>(context.ahead, {std::numeric_limits<Index>::max()});
   find_asymmetry(context.ahead, part_.view(), rows_.first, first_.back(), diagonal_.view(),
                  worst.view());
   return downloaded(context.ahead, worst.view()).front();
+}
+
+template <class B>
+std::vector<double> CsrLoad<B>::diagonal(const Context<B>& context) const {
+  return downloaded(context.ahead, diagonal_.view());
 }
 
 template <class B>

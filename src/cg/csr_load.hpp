@@ -51,9 +51,10 @@ class CsrLoad {
   [[nodiscard]] const std::vector<Index>& first() const { return first_; }
   [[nodiscard]] Range rows() const { return rows_; }
   // Of rows without faults.
-  [[nodiscard]] std::vector<double> diagonal(const Context<B>& context);  ///< own part
   /// i n + j of the first pair i < j of own rows that is not symmetric; the largest Index if none.
   [[nodiscard]] Index asymmetry(const Context<B>& context);
+  /// Own part, on the host; after asymmetry().
+  [[nodiscard]] std::vector<double> diagonal(const Context<B>& context) const;
   [[nodiscard]] double stored(const Context<B>& context, Index i, Index j) const;  ///< both own
   /// Takes the entries in columns of other ranks out.
   [[nodiscard]] CsrOuter take_outer(const Context<B>& context);
@@ -68,7 +69,7 @@ class CsrLoad {
   Range rows_;
   CsrPart<B> part_;
   Buffer<Index, B> staged_;     // columns of one piece
-  Buffer<double, B> diagonal_;  // once found
+  Buffer<double, B> diagonal_;  // of asymmetry()
   Buffer<CsrFaults, B> faults_;
   std::future<CsrChunks> chunks_;  // of start_, made beside reading
 };

@@ -152,7 +152,9 @@ bool Multigrid<B>::coarsen(const Context<B>& context, const Product& product, Op
   const bool last = coarse == 0 || double(coarse) > least_gain * double(n);
   const auto& [smooth_degree, smooth_ratio] =
       last ? std::pair{last_degree, 0.0} : std::pair{degree, ratio};
-  level.smoother = Chebyshev<B>(context, product, std::move(p), own_range(control, rows), diagonal,
+  const Buffer<double, B> there = collectively(control, [&] { return Buffer<double, B>(own); });
+  upload(context.ahead, there.view(), diagonal.data());
+  level.smoother = Chebyshev<B>(context, product, std::move(p), own_range(control, rows), there,
                                 smooth_degree, smooth_ratio, bound);
   notes_.indefinite = level.smoother.notes().indefinite;
   const Index products = last ? smooth_degree : 2 * smooth_degree + 2;

@@ -6,12 +6,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <mutex>
 
 #include "distrib/agree.hpp"
 #include "io/input.hpp"
 #include "kernels/base/matrix.hpp"
-#include "kernels/base/parallel.hpp"
+#include "kernels/cg/diagonal.hpp"
 
 namespace terrace::cg {
 namespace {
@@ -113,11 +112,8 @@ void DenseOperator<B>::apply(const Context<B>& context, const Operand<B>& p, Vie
 }
 
 template <class B>
-std::vector<double> DenseOperator<B>::diagonal(const Context<B>& context) const {
-  std::vector<double> result(std::size_t(rows_.count));
-  copy_rows(context.ahead, result.data(), 1, matrix_.data() + rows_.first, ld_ + 1, 1, rows_.count);
-  context.ahead.synchronize();
-  return result;
+void DenseOperator<B>::take_diagonal(const Context<B>& context, View<double, B> to) const {
+  copy_rows(context.ahead, to.data, 1, matrix_.data() + rows_.first, ld_ + 1, 1, rows_.count);
 }
 
 template <class B>
@@ -323,12 +319,8 @@ void BandOperator<B>::apply(const Context<B>& context, const Operand<B>& p, View
 }
 
 template <class B>
-std::vector<double> BandOperator<B>::diagonal(const Context<B>& context) const {
-  std::vector<double> result(std::size_t(rows_.count));
-  download(context.ahead, result.data(),
-           matrix_.view().slice(std::min(m_, rows_.count), rows_.count));
-  context.ahead.synchronize();
-  return result;
+void BandOperator<B>::take_diagonal(const Context<B>& context, View<double, B> to) const {
+  copy(context.ahead, to, matrix_.view().slice(std::min(m_, rows_.count), rows_.count));
 }
 
 // --------------------------------------------------------------------------------------------------
@@ -337,9 +329,7 @@ template <class B, class A>
 double row_sum_norm(const Context<B>& context, A& a, const Operand<B>& p, View<double, B> q,
                     View<double, B> sums, const SumSpace<B>& space) {
   const Index rows = a.rows().count;
-  const std::vector<double> ones(std::size_t(std::min<Index>(rows, 1 << 15)), 1.0);
-  for (Index i = 0; i < rows; i += Index(ones.size()))
-    upload(context.ahead, p.own().slice(i, std::min(rows - i, Index(ones.size()))), ones.data());
+  fill<B>(context.ahead, p.own(), 1.0);
   a.apply(context, p, q, sums, space, nullptr, true);
   return context.control.reduce(
       max_abs<B>(context.ahead, 1, rows, q.slice(0, rows), std::max<Index>(1, rows)), Reduce::max);
@@ -355,25 +345,6 @@ void multiply_by_power(const Context<B>& context, View<double, B> v, int power) 
   context.ahead.synchronize();
 }
 
-namespace {
-/// The largest |value| and the smallest that is not zero; zero and infinity if there is none.
-std::pair<double, double> ends_of(const std::vector<double>& values) {
-  std::pair<double, double> all{0, std::numeric_limits<double>::infinity()};
-  std::mutex joining;
-  parallel_ranges(Index(values.size()), 1 << 16, [&](Index from, Index to) {
-    double most = 0, least = std::numeric_limits<double>::infinity();
-    for (Index i = from; i < to; ++i) {
-      const double size = std::fabs(values[std::size_t(i)]);
-      most = std::max(most, size);
-      if (size != 0) least = std::min(least, size);
-    }
-    const std::lock_guard lock(joining);
-    all = {std::max(all.first, most), std::min(all.second, least)};
-  });
-  return all;
-}
-}  // namespace
-
 template <class B, class A>
 void normalise(const Context<B>& context, A& a) {
   constexpr int safe = 128;  // squares of exponents this far out are harmless
@@ -388,9 +359,13 @@ void normalise(const Context<B>& context, A& a) {
     return SumSpace<B>(context.ahead);
   });
   scale.norm = row_sum_norm(context, a, p, q.view(), sums.view(), space);
-  auto [most, least] = ends_of(a.diagonal(context));
-  most = control.reduce(most, Reduce::max);
-  least = control.reduce(least, Reduce::min);
+  const Index rows_here = a.rows().count;
+  const View<double, B> diagonal = q.view().slice(0, rows_here);
+  a.take_diagonal(context, diagonal);
+  const Sizes ends =
+      sizes_of<B>(context.ahead, 1, rows_here, diagonal, std::max<Index>(1, rows_here));
+  double most = control.reduce(ends.largest, Reduce::max);
+  const double least = control.reduce(ends.least, Reduce::min);
   // |a_ij| <= max a_ii, or A is indefinite (or the sum overflowed).
   const double rows = double(std::max<Index>(1, a.n()));
   if (!(scale.norm / (4 * rows) <= most)) most = std::max(most, a.largest(context));

@@ -12,6 +12,7 @@
 #include <optional>
 #include <vector>
 
+#include "distrib/agree.hpp"
 #include "distrib/context.hpp"
 #include "distrib/halo.hpp"
 #include "distrib/layout.hpp"
@@ -65,7 +66,7 @@ class DenseOperator {
   void apply(const Context<B>& context, const Operand<B>& p, View<double, B> q,
              View<double, B> sums, const SumSpace<B>& space, const double* skip = nullptr,
              bool absolute = false, const Meanwhile& meanwhile = {}) const;
-  [[nodiscard]] std::vector<double> diagonal(const Context<B>& context) const;  ///< of own rows
+  void take_diagonal(const Context<B>& context, View<double, B> to) const;  ///< of own rows
   /// The first pair (lowest row, then column) that is not symmetric, the same on every rank.
   [[nodiscard]] std::optional<Asymmetry> asymmetry(const Context<B>& context) const;
   [[nodiscard]] double bytes() const { return 8.0 * double(n_) * double(n_); }
@@ -108,7 +109,7 @@ class BandOperator {
   void apply(const Context<B>& context, const Operand<B>& p, View<double, B> q,
              View<double, B> sums, const SumSpace<B>& space, const double* skip = nullptr,
              bool absolute = false, const Meanwhile& meanwhile = {}) const;
-  [[nodiscard]] std::vector<double> diagonal(const Context<B>& context) const;
+  void take_diagonal(const Context<B>& context, View<double, B> to) const;
   [[nodiscard]] std::optional<Asymmetry> asymmetry(const Context<B>&) const { return {}; }
   [[nodiscard]] double bytes() const { return 8.0 * double(n_) * double(m_ + 1); }
   MatrixScale scale;
@@ -171,7 +172,7 @@ class CsrOperator {
   void apply(const Context<B>& context, const Operand<B>& p, View<double, B> q,
              View<double, B> sums, const SumSpace<B>& space, const double* skip = nullptr,
              bool absolute = false, const Meanwhile& meanwhile = {}) const;
-  [[nodiscard]] const std::vector<double>& diagonal(const Context<B>&) const { return diagonal_; }
+  void take_diagonal(const Context<B>& context, View<double, B> to) const;
   [[nodiscard]] std::optional<Asymmetry> asymmetry(const Context<B>&) const { return asymmetry_; }
   [[nodiscard]] double bytes() const { return 12.0 * double(nonzeros_) + 8.0 * double(n()); }
   MatrixScale scale;
@@ -206,7 +207,6 @@ class CsrOperator {
   CsrPart<B> inner_, outer_;   // own columns; columns of other ranks, only rows that have some
   std::vector<Index> needed_;  // entries of p of other ranks
   Halo<B> halo_, halo_columns_;
-  std::vector<double> diagonal_;
   std::optional<Asymmetry> asymmetry_;
 };
 
@@ -226,6 +226,18 @@ double row_sum_norm(const Context<B>& context, A& a, const Operand<B>& p, View<d
 /// definite, not on ranks. Reads A once; twice more and writes it where it is scaled. Collective.
 template <class B, class A>
 void normalise(const Context<B>& context, A& a);
+
+/// Diagonal entries of own rows, on the host. Collective.
+template <class B, class A>
+std::vector<double> host_diagonal(const Context<B>& context, const A& a) {
+  std::vector<double> host(std::size_t(a.rows().count));
+  const Buffer<double, B> there =
+      collectively(context.control, [&] { return Buffer<double, B>(a.rows().count); });
+  a.take_diagonal(context, there.view());
+  download(context.ahead, host.data(), there.view());
+  context.ahead.synchronize();
+  return host;
+}
 
 /// v *= 2^power, as ldexp does. Waits.
 template <class B>

@@ -131,18 +131,19 @@ CsrOperator<B>::CsrOperator(const Context<B>& context, CsrLoad<B>&& from)
     : first_(from.first()), rows_(from.rows()) {
   const Control& control = context.control;
   CsrOuter outer;
+  std::vector<double> diagonal;  // of entries that couple two ranks
   Index worst = no_position;
   const Index entries = from.entries();
   collectively(control, [&] {
-    diagonal_ = from.diagonal(context);
     worst = from.asymmetry(context);
+    if (context.size() > 1) diagonal = from.diagonal(context);
     outer = from.take_outer(context);
     needed_ = number_halo(outer, rows_.count);
   });
   nonzeros_ = control.reduce(entries, Reduce::sum);
   asymmetry_ = describe_pair(
       control, [&](Index i, Index j) { return from.stored(context, i, j); }, outer,
-      find_across(control, first_, outer, diagonal_, worst));
+      find_across(control, first_, outer, diagonal, worst));
   halo_ = Halo<B>(control, context.ahead, first_, needed_);
   collectively(control, [&] {
     inner_ = from.take(context);
@@ -197,7 +198,6 @@ template <class B>
 void CsrOperator<B>::multiply_by(const Context<B>& context, int power) {
   multiply_by_power<B>(context, inner_.values(), power);
   multiply_by_power<B>(context, outer_.values(), power);
-  for (double& value : diagonal_) value = std::ldexp(value, power);
 }
 template <class B>
 double CsrOperator<B>::largest(const Context<B>& context) const {
@@ -206,6 +206,11 @@ double CsrOperator<B>::largest(const Context<B>& context) const {
     most = std::max(most, max_abs<B>(context.ahead, 1, part->entries, part->values(),
                                      std::max<Index>(1, part->entries)));
   return context.control.reduce(most, Reduce::max);
+}
+
+template <class B>
+void CsrOperator<B>::take_diagonal(const Context<B>& context, View<double, B> to) const {
+  find_diagonal(context.ahead, inner_.view(), to);
 }
 
 template <class B>

@@ -127,6 +127,7 @@ void CsrOperator<B>::put_values(const Context<B>& context, const double* value) 
   const Stream<B>& lane = context.ahead;
   Index worst = no_position;
   CsrOuter outer;
+  std::vector<double> on_host;
   collectively(context.control, [&] {
     deal_values(context, value);
     const Buffer<double, B> diagonal(rows_.count);
@@ -134,7 +135,7 @@ void CsrOperator<B>::put_values(const Context<B>& context, const double* value) 
     find_diagonal(lane, inner_.view(), diagonal.view());
     upload(lane, first_pair.view(), &worst);
     find_asymmetry(lane, inner_.view(), rows_.first, n(), diagonal.view(), first_pair.view());
-    diagonal_ = down(lane, diagonal.view());
+    if (context.size() > 1) on_host = down(lane, diagonal.view());
     worst = down(lane, first_pair.view()).front();
     outer = outer_entries(context);
   });
@@ -148,7 +149,7 @@ void CsrOperator<B>::put_values(const Context<B>& context, const double* value) 
     return down(lane, a.value.slice(bounds[0] + (at - columns.begin()), 1)).front();
   };
   asymmetry_ = describe_pair(context.control, own, outer,
-                             find_across(context.control, first_, outer, diagonal_, worst));
+                             find_across(context.control, first_, outer, on_host, worst));
 }
 
 /// What stands at the earliest of the ranks' positions, i n + j of a pair.

@@ -193,14 +193,9 @@ double TriangleOperator<B>::largest(const Context<B>& context) const {
 }
 
 template <class B>
-std::vector<double> TriangleOperator<B>::diagonal(const Context<B>& context) const {
-  std::vector<double> result(std::size_t(n_), 0.0);
-  const Buffer<double, B> d = collectively(context.control, [&] { return Buffer<double, B>(n_); });
-  triangle_diagonal(context.ahead, tiles(), d.view());
-  if (ranks_ > 1) context.comm.all_reduce(context.ahead, Reduce::sum, d.view());
-  download(context.ahead, result.data(), d.view());
-  context.ahead.synchronize();
-  return result;
+void TriangleOperator<B>::take_diagonal(const Context<B>& context, View<double, B> to) const {
+  triangle_diagonal(context.ahead, tiles(), to);
+  if (ranks_ > 1) context.comm.all_reduce(context.ahead, Reduce::sum, to);
 }
 
 template <class B>

@@ -24,7 +24,9 @@ class UserOperator {
   void apply(const Context<B>& context, const Operand<B>& p, View<double, B> q,
              View<double, B> sums, const SumSpace<B>& space, const double* skip = nullptr,
              bool absolute = false, const Meanwhile& meanwhile = {}) const;
-  [[nodiscard]] std::vector<double> diagonal(const Context<B>&) const { return diagonal_; }
+  void take_diagonal(const Context<B>& context, View<double, B> to) const {
+    upload(context.ahead, to, diagonal_.data());
+  }
   [[nodiscard]] std::optional<Asymmetry> asymmetry(const Context<B>&) const { return {}; }
   [[nodiscard]] double bytes() const { return 16.0 * double(n_); }
   MatrixScale scale;  ///< known from the start: nothing is scaled

@@ -67,7 +67,11 @@ class CgPreconditioning {
   }
   void make_polynomial(const Context<B>& c, A& a, Index degree) {
     const auto product = product_of(c, a);
-    polynomial = Chebyshev<B>(c, product, a.operand(c), a.rows(), a.diagonal(c), degree);
+    const Index rows = a.rows().count;
+    const Buffer<double, B> diagonal =
+        collectively(c.control, [&] { return Buffer<double, B>(rows); });
+    a.take_diagonal(c, diagonal.view());
+    polynomial = Chebyshev<B>(c, product, a.operand(c), a.rows(), diagonal, degree);
     bytes = double(degree) * (a.bytes() + 64.0 * double(a.n()));
     bad_row = polynomial.notes().bad_row;
     if (polynomial.notes().indefinite) refused = CgReason::indefinite_matrix;

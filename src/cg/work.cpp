@@ -1,11 +1,9 @@
 #include "src/cg/work.hpp"
 
 #include <algorithm>
-#include <atomic>
-#include <limits>
 
 #include "distrib/agree.hpp"
-#include "kernels/base/parallel.hpp"
+#include "src/cg/diagonal.hpp"
 #include "src/cg/operators_triangle.hpp"
 #include "src/cg/operators_user.hpp"
 
@@ -63,31 +61,12 @@ CgWork<B>::CgWork(const Context<B>& context, A& a, bool jacobi, Index columns_, 
   fill_zero(context.ahead, ticket.view());
   normalise(context, a);
   norm = a.scale.norm;
-  const auto& diagonal = a.diagonal(context);
-  const auto first_row = [&](auto&& bad) {
-    const Index none = std::numeric_limits<Index>::max();
-    std::atomic<Index> at{count};
-    parallel_ranges(count, 1 << 15, [&](Index from, Index to) {
-      for (Index i = from; i < std::min(to, at.load()); ++i)
-        if (bad(diagonal[std::size_t(i)])) {
-          Index before = at;
-          while (i < before && !at.compare_exchange_weak(before, i)) {
-          }
-        }
-    });
-    const Index row = context.control.reduce(at < count ? a.rows().first + at : none, Reduce::min);
-    return row == none ? -1 : row;
-  };
-  negative_row = first_row([](double value) { return value < 0; });
-  unusable_row = first_row([](double value) { return !(value > 0) || !cg_finite(1 / value); });
-  if (jacobi) {
-    std::vector<double> inverse(diagonal.size());
-    parallel_ranges(count, 1 << 15, [&](Index from, Index to) {
-      for (Index i = from; i < to; ++i) inverse[std::size_t(i)] = 1 / diagonal[std::size_t(i)];
-    });
-    upload(context.ahead, inverse_diagonal.view(), inverse.data());
-    context.ahead.synchronize();
-  }
+  const View<double, B> diagonal = jacobi ? inverse_diagonal.view() : r.view().slice(0, count);
+  a.take_diagonal(context, diagonal);
+  const DiagonalFaults faults = faults_of<B>(context, diagonal, a.rows());
+  negative_row = faults.negative;
+  unusable_row = faults.unusable;
+  if (jacobi) invert_each<B>(context.ahead, diagonal, diagonal);
 }
 
 template <class B>

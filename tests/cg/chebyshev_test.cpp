@@ -58,8 +58,8 @@ TEMPLATE_TEST_CASE("every preconditioner saves iterations on Laplace's matrix", 
   CHECK_ALL(2 * with_factor <= plain + 2 * world().size());
   Index before = plain;
   for (const Index degree : {1, 3, 8}) {
-    const Chebyshev<B> m(*c, product, product.operand(), rows, Vector(std::size_t(rows.count), 4.0),
-                         degree);
+    const Chebyshev<B> m(*c, product, product.operand(), rows,
+                         put(c->ahead, Vector(std::size_t(rows.count), 4.0)), degree);
     product.calls = 0;
     const Index steps = iterations(n, a, [&](const Vector& r) { return apply(*c, m, product, r); });
     CAPTURE(degree, before, steps);
@@ -82,8 +82,8 @@ TEMPLATE_TEST_CASE("a high degree pays where the condition is low", "", BACKENDS
   const Index plain = iterations(n, a, [](const Vector& r) { return r; });
   for (const Index degree : {4, 8, 16}) {
     const HostProduct<B> product{*c, n, a};
-    const Chebyshev<B> m(*c, product, product.operand(), rows, Vector(std::size_t(rows.count), 1.5),
-                         degree);
+    const Chebyshev<B> m(*c, product, product.operand(), rows,
+                         put(c->ahead, Vector(std::size_t(rows.count), 1.5)), degree);
     const Index steps = iterations(n, a, [&](const Vector& r) { return apply(*c, m, product, r); });
     CAPTURE(degree, plain, steps);
     CHECK_ALL(steps * degree <= 2 * plain);
@@ -100,8 +100,8 @@ TEMPLATE_TEST_CASE("Chebyshev's interval reaches past the spectrum of Laplace's 
     const Index n = p * p;
     const Range rows = own_rows(n);
     const HostProduct<B> product{*c, n, laplace(p)};
-    const Chebyshev<B> m(*c, product, product.operand(), rows, Vector(std::size_t(rows.count), 4.0),
-                         4);
+    const Chebyshev<B> m(*c, product, product.operand(), rows,
+                         put(c->ahead, Vector(std::size_t(rows.count), 4.0)), 4);
     // Eigenvalues of D^-1 A are 1 - (cos(i h) + cos(j h)) / 2, h = pi / (p + 1).
     const double edge = std::cos(3.14159265358979323846 / double(p + 1));
     CAPTURE(p, edge, m.notes().smallest, m.notes().largest);
@@ -129,7 +129,7 @@ TEMPLATE_TEST_CASE("Chebyshev's interval reaches past the spectrum of Laplace's 
     const double residual = t((high + low - 2 * s) / (high - low)) / t((high + low) / (high - low));
     Vector z = apply(*c, m, product, x);
     const Chebyshev<B> two(*c, product, product.operand(2), rows,
-                           Vector(std::size_t(rows.count), 4.0), 4);
+                           put(c->ahead, Vector(std::size_t(rows.count), 4.0)), 4);
     CHECK_ALL(std::fabs(two.notes().largest - m.notes().largest) <= 1e-10);
     Vector wide;
     for (double v : x) wide.insert(wide.end(), {v, -2 * v});
@@ -149,9 +149,11 @@ TEMPLATE_TEST_CASE("Chebyshev's interval reaches past the spectrum of Laplace's 
   for (Index i = 0; i < rows.count; ++i)
     if (rows.first + i >= 7) diagonal[std::size_t(i)] = 0;
   const HostProduct<B> negative{*c, n, [](Index i, Index j) { return -double(i == j); }};
-  CHECK_ALL(Chebyshev<B>(*c, negative, negative.operand(), rows, diagonal, 3).notes().bad_row == 7);
+  CHECK_ALL(Chebyshev<B>(*c, negative, negative.operand(), rows, put(c->ahead, diagonal), 3)
+                .notes()
+                .bad_row == 7);
   const Chebyshev<B> refused(*c, negative, negative.operand(), rows,
-                             Vector(std::size_t(rows.count), 1.0), 3);
+                             put(c->ahead, Vector(std::size_t(rows.count), 1.0)), 3);
   CHECK_ALL(refused.notes().indefinite);
   CHECK_ALL(!refused.usable());
 }

@@ -280,7 +280,7 @@ TEMPLATE_TEST_CASE("preconditioners are symmetric and positive definite, and rep
   const HostProduct<B> product{*c, n, a};
   const auto blocks = make_block_jacobi(*c, local, rows, 16);
   const auto factor = make_incomplete_cholesky(*c, local, rows);
-  const Chebyshev<B> polynomial(*c, product, product.operand(), rows, diagonal, 5);
+  const Chebyshev<B> polynomial(*c, product, product.operand(), rows, put(c->ahead, diagonal), 5);
   REQUIRE_ALL(polynomial.usable());
   const std::vector<std::function<Vector(const Vector&)>> all{
       [&](const Vector& r) { return apply(*c, blocks, r); },

@@ -7,6 +7,7 @@
 #include "src/cg/local_rows.hpp"
 #include "src/cg/preconditioner.hpp"
 #include "tests/support/cg.hpp"
+#include "tests/support/numbers.hpp"
 
 using namespace terrace;
 using namespace terrace::cg;
@@ -66,7 +67,8 @@ Solved solve(const Context<B>& c, A op, const Way& way, const Vector& b, CgOptio
         op.scale.middle);
   }
   if (way.with == With::chebyshev) {
-    polynomial = Chebyshev<B>(c, product, op.operand(c), op.rows(), op.diagonal(c), 3);
+    polynomial =
+        Chebyshev<B>(c, product, op.operand(c), op.rows(), put(c.ahead, host_diagonal(c, op)), 3);
     work.precondition(c,
                       [&](const Context<B>& context, View<const double, B> r, View<double, B> z,
                           const double* skip) { polynomial.apply(context, product, r, z, skip); });

@@ -7,6 +7,7 @@
 #include "src/cg/local_rows.hpp"
 #include "src/cg/preconditioner.hpp"
 #include "tests/support/cg.hpp"
+#include "tests/support/numbers.hpp"
 
 using namespace terrace;
 using namespace terrace::cg;
@@ -281,7 +282,8 @@ TEMPLATE_TEST_CASE("preconditioners shorten the way in every variant", "", OPERA
   const auto product = [&](const Operand<B>& p, View<double, B> q, const double* skip) {
     op.apply(*c, p, q, ignored.view(), space, skip);
   };
-  const Chebyshev<B> polynomial(*c, product, op.operand(*c), op.rows(), op.diagonal(*c), 4);
+  const Chebyshev<B> polynomial(*c, product, op.operand(*c), op.rows(),
+                                put(c->ahead, host_diagonal(*c, op)), 4);
   const CgPreconditioner<B> all[] = {
       [&](const Context<B>& context, View<const double, B> r, View<double, B> z,
           const double* skip) { blocks.apply(context, r, z, skip); },
