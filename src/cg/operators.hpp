@@ -159,6 +159,8 @@ class CsrOperator {
   CsrOperator(const Context<B>& context, CsrLoad<B>&& load);
   /// first[r] .. first[r + 1]: rows of rank r; `slice`: this rank's rows, consumed, in any order.
   CsrOperator(const Context<B>& context, std::vector<Index> first, CsrSlice&& slice);
+  /// Of a symmetric matrix without faults, columns ascending: it is not looked at. Collective.
+  CsrOperator(const Context<B>& context, const RankRows& a);
   static OperatorMemory memory(Index n, Index nonzeros, int ranks);
   /// Other values in the same pattern, of entries() own entries in the order of the rows given, each
   /// row by ascending columns. Symmetry is looked at again. Collective.
@@ -194,6 +196,7 @@ class CsrOperator {
   }
 
  private:
+  CsrOperator(const Context<B>& context, CsrLoad<B>&& load, bool judged);
   /// What stands at the earliest of the ranks' positions, i n + j of a pair; `inner`: an own row's
   /// value in an own column.
   [[nodiscard]] std::optional<Asymmetry> describe_pair(
