@@ -1,6 +1,7 @@
 // What preconditioners save, and Chebyshev's polynomials.
 #include "src/cg/chebyshev.hpp"
 
+#include "tests/support/numbers.hpp"
 #include "tests/support/preconditioners.hpp"
 
 using namespace terrace;

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "distrib/agree.hpp"
+#include "tests/support/numbers.hpp"
 #include "tests/support/preconditioners.hpp"
 
 using namespace terrace;
