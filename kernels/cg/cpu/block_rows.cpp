@@ -85,33 +85,37 @@ struct Blocks {
   }
 };
 
-using Four = double __attribute__((vector_size(32)));
+// Wider ones go through memory where the processor, or the clone, has no such registers.
+using Two = double __attribute__((vector_size(16)));
 
-/// c[r][j] += scale[r] a[r][t] b[t][j], r < rows, t < inner, j < 4 fours.
-template <int fours>
-[[gnu::always_inline]] inline void add_fours(Index rows, Index inner, const double* scale,
-                                             const double* a, Index lda, const double* b, Index ldb,
-                                             double* c) {
+/// c[r][j] += scale[r] a[r][t] b[t][j], r < rows, t < inner, j < 2 twos.
+template <int twos>
+[[gnu::always_inline]] inline void add_twos(Index rows, Index inner, const double* scale,
+                                            const double* a, Index lda, const double* b, Index ldb,
+                                            double* c) {
   for (Index r = 0; r < rows; ++r) {
-    Four sum[fours], v;
-    for (int f = 0; f < fours; ++f) std::memcpy(&sum[f], c + r * most_wide + 4 * f, sizeof v);
+    Two sum[twos], v;
+    for (int f = 0; f < twos; ++f) std::memcpy(&sum[f], c + r * most_wide + 2 * f, sizeof v);
     for (Index t = 0; t < inner; ++t) {
       const double factor = scale[r] * a[r * lda + t];
-      for (int f = 0; f < fours; ++f) {
-        std::memcpy(&v, b + t * ldb + 4 * f, sizeof v);
+      for (int f = 0; f < twos; ++f) {
+        std::memcpy(&v, b + t * ldb + 2 * f, sizeof v);
         sum[f] += factor * v;
       }
     }
-    for (int f = 0; f < fours; ++f) std::memcpy(c + r * most_wide + 4 * f, &sum[f], sizeof v);
+    for (int f = 0; f < twos; ++f) std::memcpy(c + r * most_wide + 2 * f, &sum[f], sizeof v);
   }
 }
-/// The same; b has `room` numbers, the columns of c beyond `wide` may become anything.
+/// The same, j < wide; b has `room` numbers. Of an odd width, the next column of c may become anything.
 [[gnu::always_inline]] inline void add_block(Index wide, Index rows, Index inner,
                                              const double* scale, const double* a, Index lda,
                                              const double* b, Index ldb, Index room, double* c) {
-  const Index last = (inner - 1) * ldb;
-  if (wide <= 4 && last + 4 <= room) return add_fours<1>(rows, inner, scale, a, lda, b, ldb, c);
-  if (last + most_wide <= room) return add_fours<2>(rows, inner, scale, a, lda, b, ldb, c);
+  if ((inner - 1) * ldb + wide + wide % 2 <= room) {
+    if (wide > 6) return add_twos<4>(rows, inner, scale, a, lda, b, ldb, c);
+    if (wide > 4) return add_twos<3>(rows, inner, scale, a, lda, b, ldb, c);
+    if (wide > 2) return add_twos<2>(rows, inner, scale, a, lda, b, ldb, c);
+    return add_twos<1>(rows, inner, scale, a, lda, b, ldb, c);
+  }
   for (Index r = 0; r < rows; ++r)
     for (Index t = 0; t < inner; ++t)
       for (Index j = 0; j < wide; ++j)
@@ -273,7 +277,7 @@ RowGroups row_groups(const HostRows& a, Index most, const HostRows* also) {
 }
 
 bool has_company(const RowGroups& groups) {
-  return groups.count() > 0 && 2 * groups.count() <= Index(groups.of.size());
+  return groups.count() > 0 && 3 * groups.count() <= 2 * Index(groups.of.size());
 }
 
 HostRows block_product(const HostRows& a, const RowGroups& a_groups, const HostRows& b,

@@ -18,7 +18,7 @@ struct RowGroups {
 /// Of at most `most` rows: most_group_rows where they are summed. `also`: another matrix whose rows, as many at least, agree in a group too.
 RowGroups row_groups(const HostRows& a, Index most, const HostRows* also = nullptr);
 
-/// Whether blocks are worth it: groups have two rows or more in the mean.
+/// Whether blocks are worth it: groups have 3/2 rows or more in the mean.
 bool has_company(const RowGroups& groups);
 /// A B.
 HostRows block_product(const HostRows& a, const RowGroups& a_groups, const HostRows& b,
