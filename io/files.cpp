@@ -3,12 +3,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 
 #include "io/unfinished.hpp"
+#include "kernels/base/error.hpp"
 
 namespace terrace::io {
 
@@ -50,6 +52,15 @@ bool same_file(const std::string& a, const std::string& b) {
   if (a_exists != b_exists) return false;
   const std::string at = followed(a), bt = followed(b);
   return name_in(at) == name_in(bt) && canonical(folder_of(at)) == canonical(folder_of(bt));
+}
+
+void require_regular_file(const std::string& path, const std::string& cure) {
+  struct stat status {};
+  if (stat(path.c_str(), &status) != 0)
+    throw Error(Exit::input, std::string("cannot open the file: ") + std::strerror(errno) + "; " +
+                                 path + "; check its name");
+  if (!S_ISREG(status.st_mode))
+    throw Error(Exit::input, "not a regular file; " + path + "; " + cure);
 }
 
 bool has_hdf5_signature(const std::string& path) {

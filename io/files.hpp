@@ -14,6 +14,8 @@ std::string followed(const std::string& path);
 bool same_file(const std::string& a, const std::string& b);
 /// Whether HDF5's signature stands where a file may have it. Local.
 bool has_hdf5_signature(const std::string& path);
+/// Throws Error(input) where there is no file of that name, or a folder, a pipe, ...; then `cure`: "name an HDF5 file". Local.
+void require_regular_file(const std::string& path, const std::string& cure);
 /// Every byte of a regular file of at most `most` bytes; nothing of a larger one. Local.
 std::string bytes_of(const std::string& path, long long most);
 

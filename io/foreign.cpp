@@ -22,17 +22,38 @@ namespace terrace::io {
 
 namespace {
 
+constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
+
+/// What a file is that begins with these bytes, and what to do; empty: no other kind is known.
+std::pair<std::string, std::string> other_kind(std::string_view head) {
+  using namespace std::string_view_literals;
+  const auto begins = [&](std::string_view with) { return head.substr(0, with.size()) == with; };
+  if (begins("\x1f\x8b"sv)) return {"compressed by gzip", "unpack it first: gunzip"};
+  if (begins("BZh"sv)) return {"compressed by bzip2", "unpack it first: bunzip2"};
+  if (begins("\xfd"
+             "7zXZ"sv))
+    return {"compressed by xz", "unpack it first: unxz"};
+  if (begins("\x28\xb5\x2f\xfd"sv)) return {"compressed by zstd", "unpack it first: unzstd"};
+  if (begins("\x89HDF"sv)) return {"an HDF5 file", "give it a name that ends with .h5"};
+  if (begins("PK\x03\x04"sv))
+    return {"a zip archive", "unpack it first, or name it .npz if NumPy wrote it"};
+  if (begins("\xff\xfe"sv) || begins("\xfe\xff"sv)) return {"text in UTF-16", "save it in UTF-8"};
+  return {};
+}
+
 std::FILE* open_to_read(const std::string& path) {
-  struct stat status {};
-  if (stat(path.c_str(), &status) != 0)
-    throw Error(Exit::input, fmt::format("cannot open the file: {}; {}; check its name",
-                                         std::strerror(errno), path));
-  if (!S_ISREG(status.st_mode))
-    throw Error(Exit::input, "not a regular file; " + path + "; name a file with numbers");
+  require_regular_file(path, "name a file with numbers");
   std::FILE* file = std::fopen(path.c_str(), "rb");
   if (file == nullptr)
     throw Error(Exit::input, fmt::format("cannot read the file: {}; {}; check its permissions",
                                          std::strerror(errno), path));
+  char head[6] = {};
+  const std::size_t got = std::fread(head, 1, sizeof head, file);
+  std::rewind(file);
+  if (const auto [kind, cure] = other_kind({head, got}); !kind.empty()) {
+    std::fclose(file);
+    throw Error(Exit::input, kind + "; " + path + "; " + cure);
+  }
   return file;
 }
 
@@ -55,6 +76,8 @@ bool TextReader::refill() {
   at_ = 0;
   if (end_ == buffer_.size()) fail("a word of more than a megabyte", "is it a text file?");
   const std::size_t got = std::fread(buffer_.data() + end_, 1, buffer_.size() - end_, file_.get());
+  if (read_ == 0 && std::string_view(buffer_.data(), got).substr(0, 3) == byte_order_mark)
+    at_ = begin_ = byte_order_mark.size();
   end_ += got;
   read_ += Index(got);
   count_volume(Index(got), 0);

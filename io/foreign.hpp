@@ -31,6 +31,8 @@ class TextReader {
   [[nodiscard]] Index size() const;
   /// Bytes taken so far; -1 of standard input.
   [[nodiscard]] Index offset() const;
+  /// The byte where the text begins, behind a byte-order mark; after the first word or line.
+  [[nodiscard]] Index begin() const { return Index(begin_); }
   /// Fails where the whole file has no room for so many words of at least `least` bytes: what its
   /// header says is believed only then. `what`: of the message.
   void require_room(double words, double least, const std::string& what) const;
@@ -46,7 +48,7 @@ class TextReader {
   std::string path_;
   std::unique_ptr<std::FILE, Close> file_;
   std::vector<char> buffer_;
-  std::size_t at_ = 0, end_ = 0;
+  std::size_t at_ = 0, end_ = 0, begin_ = 0;
   Index read_ = 0;
   Index line_ = 1, word_line_ = 1;
 };

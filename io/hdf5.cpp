@@ -36,7 +36,7 @@ std::string hdf5_reason() {
       &reason);
   for (char& c : reason)
     if (c == '\n' || c == ';') c = ',';
-  if (reason.empty()) return "HDF5 gives no reason";
+  if (reason.empty()) return "write it again (HDF5 gives no reason)";
   std::string text = "HDF5 says: ";
   text += reason;
   if (reason.find("version number") == std::string::npos) return text;

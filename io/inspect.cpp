@@ -4,12 +4,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
 #include <cstring>
 #include <functional>
 
 #include "distrib/agree.hpp"
 #include "io/archive.hpp"
 #include "io/choose.hpp"
+#include "io/files.hpp"
 #include "io/guard.hpp"
 #include "io/output.hpp"
 #include "io/sparse_form.hpp"
@@ -18,21 +22,32 @@ namespace terrace::io {
 
 namespace {
 
-void check_file(const std::string& name) {
-  struct stat status {};
-  if (stat(name.c_str(), &status) != 0) {
-    const std::string reason = std::strerror(errno);
-    const auto colon = name.rfind(':');
-    const bool path = colon != std::string::npos && colon > 0 &&
-                      stat(name.substr(0, colon).c_str(), &status) == 0;
-    throw Error(Exit::input,
-                fmt::format("cannot open the file: {}; {}; {}", reason, name,
-                            path ? fmt::format("did you mean {}:/{}", name.substr(0, colon),
-                                               name.substr(colon + 1))
-                                 : "check its name"));
+/// What a name that is no file may have meant: "f.h5:/A" for f.h5:A, f.h5::A and f.h5/A, ":/b" for :b; or empty.
+std::string meant_by(const std::string& name) {
+  if (name[0] == ':') return name.size() > 1 ? ":/" + name.substr(1) : "";
+  for (std::size_t at = name.size(); at-- > 1;) {
+    if (name[at] != ':' && name[at] != '/') continue;
+    const std::string file = name.substr(0, name.find_last_not_of(":/", at) + 1);
+    struct stat status {};
+    if (stat(file.c_str(), &status) == 0)
+      return S_ISREG(status.st_mode) ? file + ":/" + name.substr(at + 1) : "";
   }
-  if (!S_ISREG(status.st_mode))
-    throw Error(Exit::input, "not a regular file; " + name + "; name an HDF5 file");
+  return {};
+}
+
+void check_file(const std::string& name) {
+  if (access(name.c_str(), F_OK) != 0) {
+    const std::string reason = std::strerror(errno), meant = meant_by(name);
+    const bool plain = name.find_first_of("./:") == std::string::npos;
+    if (!meant.empty() || plain)
+      throw Error(
+          Exit::input,
+          fmt::format(
+              "cannot open the file: {}; {}; {}", reason, name,
+              plain ? fmt::format("check its name (a dataset of the same file is named :/{})", name)
+                    : "did you mean " + meant));
+  }
+  require_regular_file(name, "name an HDF5 file");
   if (access(name.c_str(), R_OK) != 0)
     throw Error(Exit::input, fmt::format("cannot read the file: {}; {}; check its permissions",
                                          std::strerror(errno), name));
@@ -78,19 +93,41 @@ Object seen_by_all(const Control& control, const Location& location,
   return read_object(reader);
 }
 
+bool same_letters(std::string_view a, std::string_view b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](unsigned char x, unsigned char y) {
+    return std::tolower(x) == std::tolower(y);
+  });
+}
+
+[[noreturn]] void refuse_absent(hid_t file, const Location& location, const std::string& path) {
+  H5L_info_t link;
+  if (path != "/" && H5Lget_info(file, path.c_str(), &link, H5P_DEFAULT) >= 0 &&
+      link.type != H5L_TYPE_HARD)
+    throw Error(Exit::input, "a link to something that is not there; " + where(location, path) +
+                                 "; see h5ls -v, and make what it leads to");
+  std::vector<Object> all;
+  collect(file, "/", location, 0, all);
+  std::string list, near;
+  const auto last = [](std::string_view name) { return name.substr(name.rfind('/') + 1); };
+  for (const Object& o : all) {
+    if (last(o.path) == last(path) || (near.empty() && same_letters(last(o.path), last(path))))
+      near = o.path;
+    if (list.size() < 150)
+      list += (list.empty() ? "" : ", ") + o.path;
+    else if (list.back() != '.')
+      list += ", ...";
+  }
+  throw Error(Exit::input,
+              fmt::format("no such dataset; {}; {}{}", where(location, path),
+                          near.empty() ? "" : "did you mean " + near + "? ",
+                          list.empty() ? "the file holds no dataset" : "the file holds " + list));
+}
+
 Object object_at(hid_t file, const Location& location) {
   Object object;
   const std::string path = location.path.empty() ? "/" : location.path;
   if (!describe_at(file, path, where(location, path), object, true))
-    throw Error(Exit::input,
-                fmt::format("no such dataset; {}; {}", where(location, path), [&]() -> std::string {
-                  std::vector<Object> all;
-                  collect(file, "/", location, 0, all);
-                  std::string list;
-                  for (const Object& o : all)
-                    if (list.size() < 300) list += (list.empty() ? "" : ", ") + o.path;
-                  return list.empty() ? "the file holds no dataset" : "the file holds " + list;
-                }()));
+    refuse_absent(file, location, path);
   require_attributes(file, object, where(location, path));
   return object;
 }

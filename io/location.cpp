@@ -13,6 +13,8 @@ Location parse_location(const std::string& text, const std::string& default_file
     location.file = text.substr(0, colon);
     location.path = text.substr(colon + 1);
     while (location.path.size() > 1 && location.path.back() == '/') location.path.pop_back();
+    if (location.path.rfind("//", 0) == 0 && !location.file.empty())
+      fail_together(Exit::usage, "an address, not a file; " + text + "; fetch it first");
     if (location.path == "/") location.path.clear();
   }
   if (location.file.empty()) location.file = default_file;

@@ -27,7 +27,7 @@ Index Object::whole(const std::string& name) const {
 
 namespace {
 
-constexpr std::size_t max_number_bytes = 16;
+constexpr std::size_t max_float_bytes = 16, max_integer_bytes = 8;
 constexpr int max_attributes = 10000;
 
 /// Whether the exponent is one of IEEE, in any width, and no field lies in another one.
@@ -54,8 +54,9 @@ bool is_sound(hid_t type) {
   if (kind != H5T_FLOAT && kind != H5T_INTEGER) return true;
   const std::size_t bytes = H5Tget_size(type), precision = H5Tget_precision(type);
   const int offset = H5Tget_offset(type);
-  if (bytes == 0 || bytes > max_number_bytes || precision == 0 || precision > 8 * bytes ||
-      offset < 0 || std::size_t(offset) > 8 * bytes - precision)
+  const std::size_t most = kind == H5T_FLOAT ? max_float_bytes : max_integer_bytes;
+  if (bytes == 0 || bytes > most || precision == 0 || precision > 8 * bytes || offset < 0 ||
+      std::size_t(offset) > 8 * bytes - precision)
     return false;
   return kind != H5T_FLOAT || is_sound_float(type, 8 * bytes);
 }

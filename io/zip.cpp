@@ -7,8 +7,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <memory>
 
+#include "io/files.hpp"
 #include "io/stored.hpp"
 #include "io/volume.hpp"
 #include "kernels/base/error.hpp"
@@ -71,13 +74,13 @@ std::uint32_t zip_sum_of_both(std::uint32_t first, std::uint32_t second, Index b
 }
 
 ZipReader::ZipReader(const std::string& path) : path_(path) {
-  struct stat status {};
-  if (stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode))
-    throw Error(Exit::input, "cannot open the file; " + path + "; check its name");
-  size_ = Index(status.st_size);
+  require_regular_file(path, "name an archive");
   file_ = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (file_ < 0)
-    throw Error(Exit::input, "cannot read the file; " + path + "; check its permissions");
+    throw Error(Exit::input, std::string("cannot read the file: ") + std::strerror(errno) + "; " +
+                                 path + "; check its permissions");
+  struct stat status {};
+  if (fstat(file_, &status) == 0) size_ = Index(status.st_size);
 }
 
 ZipReader::~ZipReader() { close(file_); }

@@ -7,6 +7,7 @@
 #     tsan, asan    sanitized tests under ThreadSanitizer; all their cases under AddressSanitizer
 #     asan-inputs   N / 10 mutated inputs under AddressSanitizer
 #     load, faults  G (8) GiB of every layout, and ranks' memory on matrices of 1 GB; 200 injected faults
+#     python        500 cases of the Python package on 1 and on 3 ranks
 #     alarms        3,000 matrices under --guard, and 100,000 of each family in one process, without a false alarm
 #     m4ri          M4RI's bits on 1 to 5 ranks
 #     fuzz          libFuzzer on the parsers (clang): M / 2 minutes a target
@@ -16,7 +17,7 @@ set -uo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 set +e
 cd "$root"
-all=differential,inputs,tidy,tsan,asan,asan-inputs,load,faults,alarms,m4ri,fuzz,mutations
+all=differential,inputs,tidy,tsan,asan,asan-inputs,load,faults,python,alarms,m4ri,fuzz,mutations
 parts=$all
 minutes=30 inputs=20000 gib=8 backend=cpu log= program=build-test/terrace
 while [ $# -gt 0 ]; do
@@ -87,6 +88,13 @@ if wanted load; then
   step "$python" tests/program/memory.py "$program" --large
 fi
 if wanted faults; then step "$python" tests/program/faults.py "$program" --runs 200; fi
+if wanted python; then
+  export PYTHONPATH=$root/src/api/python TERRACE_LIBRARY=$(dirname "$program")/libterrace.so TERRACE_PROGRAM=$program
+  for ranks in 1 3; do
+    step mpirun -n $ranks "$python" tests/api/python_test.py --count 500 --seed "$date"
+  done
+  unset PYTHONPATH TERRACE_LIBRARY TERRACE_PROGRAM
+fi
 tests=$(dirname "$program")/tests
 if wanted alarms; then
   step "$python" tests/program/alarms.py "$program" --count 3000 --seed "$date"

@@ -18,6 +18,8 @@ terrace_install() {
     ls /usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.fuzzer-*.a >/dev/null 2>&1 ||
       packages+=("$(apt-cache search --names-only '^libclang-rt-[0-9]+-dev$' 2>/dev/null | cut -d' ' -f1 | sort -V | tail -1)")
   fi
+  local wished=()  # without them a test is skipped
+  if [ "${1:-build}" = test ]; then wished=(doxygen abigail-tools); fi
   command -v dpkg-query >/dev/null || { echo "This is no Debian or Ubuntu: install ${packages[*]} yourself, see jobs/README.md" >&2; return 0; }
   local missing=()
   for package in "${packages[@]}"; do
@@ -32,6 +34,8 @@ terrace_install() {
   echo "installing: ${missing[*]}"
   "${become[@]}" env DEBIAN_FRONTEND=noninteractive apt-get update -qq
   "${become[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+  [ ${#wished[@]} -eq 0 ] || "${become[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${wished[@]}" >/dev/null ||
+    echo "not installed: ${wished[*]}; a test each is skipped" >&2
 }
 
 # nvcc, wherever the toolkit lies.

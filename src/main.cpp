@@ -177,7 +177,7 @@ int run(const terrace::Session& session, const terrace::Selected& selected,
         the_run.progress.clear();
         the_run.detail_ranks();
         the_run.write_report(0, "");
-        return 0;
+        return the_run.lost_answer() ? int(Exit::resources) : 0;
       },
       [&](int code, const std::string& message) {
         // Other failures may have left ranks behind.

@@ -39,7 +39,10 @@ endif()
 # The installed tree, moved: what it holds, the examples built against it by find_package and pkg-config, run.
 add_test(NAME api/installed COMMAND ${CMAKE_CURRENT_LIST_DIR}/consumer/run.sh ${PROJECT_BINARY_DIR}
          ${CMAKE_CURRENT_LIST_DIR}/consumer ${CMAKE_CURRENT_BINARY_DIR}/consumer)
-set_tests_properties(api/installed PROPERTIES TIMEOUT 600 ENVIRONMENT "${terrace_test_environment}")
+add_test(NAME api/installed.static COMMAND ${CMAKE_CURRENT_LIST_DIR}/consumer/run.sh ${PROJECT_BINARY_DIR}
+         ${CMAKE_CURRENT_LIST_DIR}/consumer ${CMAKE_CURRENT_BINARY_DIR}/consumer_static static)
+set_target_properties(terrace_static PROPERTIES EXCLUDE_FROM_ALL OFF)
+set_tests_properties(api/installed api/installed.static PROPERTIES TIMEOUT 600 ENVIRONMENT "${terrace_test_environment}")
 
 # The Python package: 500 cases on one rank, and, slower to start, a part of them on 3.
 foreach(ranks 1 3)
@@ -62,6 +65,10 @@ set_tests_properties(api/python.arrays PROPERTIES TIMEOUT 120 SKIP_RETURN_CODE 7
 add_test(NAME api/abi COMMAND ${CMAKE_CURRENT_LIST_DIR}/api/abi.sh $<TARGET_FILE:terrace_api> ${PROJECT_SOURCE_DIR}/src/api/terrace
          ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 set_tests_properties(api/abi PROPERTIES TIMEOUT 120 SKIP_RETURN_CODE 77)
+
+# The reference: every name, what the heads of files say, no warning. build-test/terrace-reference-*.tar.gz is CI's.
+add_test(NAME api/reference COMMAND ${TERRACE_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/api/reference_test.py ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
+set_tests_properties(api/reference PROPERTIES TIMEOUT 120 SKIP_RETURN_CODE 77)
 
 # Recipes of packages, as far as they can be parsed here.
 add_test(NAME api/packaging COMMAND ${TERRACE_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/api/packaging_test.py ${PROJECT_SOURCE_DIR})

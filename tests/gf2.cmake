@@ -10,6 +10,10 @@ terrace_test(gf2/echelon RANKS 1 2 3 4 5 SANITIZE 3 LANES)
 terrace_test(gf2/plan RANKS 1 3)
 terrace_test(gf2/gf2 RANKS 1 2 3 5 SANITIZE 3 LANES)
 terrace_test(gf2/system RANKS 1 2 3 5 SANITIZE 3)
+terrace_test(gf2/full_panel RANKS 1 SANITIZE 1)
+# Bodies of kernels on an emulated cluster: their instructions come from there.
+target_include_directories(gf2_full_panel_test BEFORE PRIVATE ${CMAKE_CURRENT_LIST_DIR}/emulated)
+target_compile_options(gf2_full_panel_test PRIVATE -Wno-unknown-pragmas)
 
 # M4RI is GPL: a program of its own, built where the package is, never linked into ours.
 find_package(PkgConfig QUIET)

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/base/backend.hpp"
 #include "kernels/base/large_vector.hpp"
+#include "kernels/cg/products.hpp"
 
 namespace terrace::cg {
 
@@ -19,6 +19,10 @@ struct HostRows {
   Index columns = 0;
   [[nodiscard]] Index rows() const { return Index(start.size()) - 1; }
   [[nodiscard]] Index nonzeros() const { return start.back(); }
+  [[nodiscard]] CsrRows<Cpu> view() const {
+    return {
+        {start.data(), rows() + 1}, {column.data(), nonzeros()}, {value.data(), nonzeros()}, {}};
+  }
 };
 
 /// A[i, i] of each row, zero where it is not stored.
@@ -28,7 +32,7 @@ std::vector<double> diagonal_of(const HostRows& a);
 double gershgorin_bound(const HostRows& a, const std::vector<double>& diagonal);
 
 /// One flag an entry: a_ij^2 >= threshold^2 a_ii a_jj, i and j different. `diagonal`: of all columns.
-LargeVector<char> strong_entries(const HostRows& a, const std::vector<double>& diagonal,
+LargeVector<char> strong_entries(const CsrRows<Cpu>& a, View<const double, Cpu> diagonal,
                                  double threshold);
 
 /// of[i]: the aggregate of row i (of column i, where others follow), ascending with the rows that
@@ -40,7 +44,7 @@ struct Aggregates {
 /// Of own rows, in their order: a row whose strong neighbours are all free takes them; then what is
 /// left joins a neighbour's aggregate, or neighbours that are left too (Vanek, Mandel, Brezina 1996,
 /// algorithm 5.1).
-Aggregates aggregate(const HostRows& a, const LargeVector<char>& strong);
+Aggregates aggregate(const CsrRows<Cpu>& a, const LargeVector<char>& strong);
 
 /// T, rows x aggregates: T[i, j] = 1 where j is row i's aggregate.
 HostRows tentative_prolongation(const Aggregates& aggregates);

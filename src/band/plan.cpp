@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "distrib/agree.hpp"
@@ -198,6 +199,21 @@ Index bytes_in_memory(const BandRequest& r, const BandPlan& plan) {
              : band_parts_memory<B>(plan, r.nrhs).total();
 }
 
+/// `plan`, of `needed` bytes on a device, becomes `streamed` where there is room for that; `in_scratch`: of the host where what is
+/// kept lies in a scratch file.
+void stream_where_it_fits(const BandRequest& r, Index needed, Index device, Index host,
+                          Index in_scratch, const BandPlan& streamed, BandPlan& plan) {
+  const bool whole = host <= r.host_bytes;
+  const Index taken = whole ? host : in_scratch;
+  if (device > r.device_bytes || taken > r.host_bytes) return;
+  plan = streamed;
+  plan.reasons.push_back(fmt::format(
+      "in memory {} GiB would be needed on a device, which has {}; streamed, {} GiB there and {} "
+      "of the {} of the host that a rank may have{}",
+      gib(needed), gib(r.device_bytes), gib(device), gib(taken), gib(r.host_bytes),
+      whole ? "" : fmt::format(", with {} in a scratch file", gib(host))));
+}
+
 /// On several ranks tile columns, which spread over all of them, come first, and then a window.
 template <class B>
 void stream_on_ranks(const BandRequest& r, BandPlan& plan) {
@@ -217,15 +233,8 @@ void stream_on_ranks(const BandRequest& r, BandPlan& plan) {
   }
   plan_window<B>(known, other);
   const BandWindowMemory m = band_window_memory(other.shape, r.nrhs, r.ranks);
-  const bool whole = m.host <= r.host_bytes;
-  const Index host = whole ? m.host : band_window_memory(other.shape, r.nrhs, r.ranks, true).host;
-  if (m.device() > r.device_bytes || host > r.host_bytes) return;
-  other.reasons.push_back(fmt::format(
-      "in memory {} GiB would be needed on a device, which has {}; streamed, {} GiB there and {} "
-      "of the {} of the host that a rank may have{}",
-      gib(needed), gib(r.device_bytes), gib(m.device()), gib(host), gib(r.host_bytes),
-      whole ? "" : fmt::format(", with {} in a scratch file", gib(m.host))));
-  plan = other;
+  stream_where_it_fits(r, needed, m.device(), m.host,
+                       band_window_memory(other.shape, r.nrhs, r.ranks, true).host, other, plan);
 }
 
 /// What --method auto does last: a plan that needs more than device_bytes becomes a streamed one
@@ -240,16 +249,9 @@ void stream_if_too_big(const BandRequest& r, BandPlan& plan) {
   BandPlan streamed;
   plan_streamed<B>(r, streamed);
   const BandStreamMemory m = band_stream_memory<B>(streamed, r.nrhs);
-  const bool whole = m.host <= r.host_bytes;
-  const Index host =
-      whole ? m.host : band_stream_memory<B>(streamed, r.nrhs, 0, band_stream_kept(streamed)).host;
-  if (m.device() > r.device_bytes || host > r.host_bytes) return;
-  streamed.reasons.push_back(fmt::format(
-      "in memory {} GiB would be needed on the device, which has {}; streamed, {} GiB there and {} "
-      "of the host's {}{}",
-      gib(needed), gib(r.device_bytes), gib(m.device()), gib(host), gib(r.host_bytes),
-      whole ? "" : fmt::format(", with {} in a scratch file", gib(m.host))));
-  plan = streamed;
+  stream_where_it_fits(r, needed, m.device(), m.host,
+                       band_stream_memory<B>(streamed, r.nrhs, 0, band_stream_kept(streamed)).host,
+                       streamed, plan);
 }
 
 /// The method, and why.
@@ -321,7 +323,7 @@ BandPlan plan_mixed(const BandRequest& r) {
       "again in FP64",
       MixedLimits{}.iterations));
   if (r.ranks > 1) {
-    cut_parts<B>(plan, std::min<Index>(r.n, 2), 1.0);
+    cut_parts<B>(plan, std::clamp<Index>(r.n, 1, 2), 1.0);
     if (const Index idle = r.ranks - plan.parts(); idle > 0)
       plan.reasons.push_back(
           fmt::format("it goes from {}; the other {} nothing to do",

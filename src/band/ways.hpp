@@ -107,6 +107,18 @@ class BandWay : public BandResult<B>, protected BandTask<B> {
     upload(c.ahead, to.slice(0, Index(this->rows.size())), this->rows.data());
     c.ahead.synchronize();
   }
+  /// What solve_more() promises, by substitute(x).
+  template <class F>
+  bool solve_in_vectors(std::vector<double>& more, Index nrhs, const F& substitute) {
+    BandVectors<B> x =
+        collectively(c.control, [&] { return band_vectors<B>(c, this->plan.shape, nrhs); });
+    const View<double, B> own = x.data.view().slice(0, Index(more.size()));
+    upload(c.ahead, own, static_cast<const double*>(more.data()));
+    substitute(x);
+    download(c.ahead, more.data(), View<const double, B>(own));
+    c.ahead.synchronize();
+    return true;
+  }
   void get_rows_of(View<const double, B> from) {
     download(c.ahead, this->rows.data(), from.slice(0, Index(this->rows.size())));
     c.ahead.synchronize();

@@ -102,14 +102,8 @@ class ByTileColumns : public BandWay<B> {
   }
   double log_determinant(double*) override { return band::log_determinant(c, tiles_); }
   bool solve_more(std::vector<double>& more, Index nrhs) override {
-    BandVectors<B> x =
-        collectively(c.control, [&] { return band_vectors<B>(c, plan.shape, nrhs); });
-    const View<double, B> own = x.data.view().slice(0, Index(more.size()));
-    upload(c.ahead, own, static_cast<const double*>(more.data()));
-    band_substitute(c, tiles_, x, progress);
-    download(c.ahead, more.data(), View<const double, B>(own));
-    c.ahead.synchronize();
-    return true;
+    return Base::solve_in_vectors(
+        more, nrhs, [&](BandVectors<B>& x) { band_substitute(c, tiles_, x, progress); });
   }
   void copy_factor(Index position, Index count, Index height, double* out) const override {
     copy_rows<double, B>(c.ahead, out, height, tiles_.data.data() + position * plan.shape.column(),

@@ -97,14 +97,8 @@ class InWindow : public BandWay<B> {
     return failure.minor == 0;
   }
   bool solve_more(std::vector<double>& more, Index nrhs) override {
-    BandVectors<B> x =
-        collectively(c.control, [&] { return band_vectors<B>(c, plan.shape, nrhs); });
-    const View<double, B> own = x.data.view().slice(0, Index(more.size()));
-    upload(c.ahead, own, static_cast<const double*>(more.data()));
-    band_window_substitute(c, a_, x, progress);
-    download(c.ahead, more.data(), View<const double, B>(own));
-    c.ahead.synchronize();
-    return true;
+    return Base::solve_in_vectors(
+        more, nrhs, [&](BandVectors<B>& x) { band_window_substitute(c, a_, x, progress); });
   }
   void copy_factor(Index position, Index count, Index height, double* out) const override {
     const Index ld = plan.shape.column(), stored = std::min(height, plan.shape.half_bandwidth + 1);

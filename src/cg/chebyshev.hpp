@@ -9,8 +9,9 @@
 #include "distrib/context.hpp"
 #include "distrib/layout.hpp"
 #include "kernels/base/matrix.hpp"
-#include "kernels/base/random.hpp"
+#include "kernels/cg/coarsening.hpp"
 #include "kernels/cg/preconditioner.hpp"
+#include "kernels/cg/vectors.hpp"
 #include "src/cg/diagonal.hpp"
 #include "src/cg/eigen_estimate.hpp"
 #include "src/cg/operand.hpp"
@@ -133,47 +134,65 @@ class Chebyshev {
       rho = next;
     }
   }
-  /// Conjugate gradients with D^-1 from a random right-hand side.
+  /// Conjugate gradients with D^-1 from a random right-hand side. Their scalars stay on the backend
+  /// until the end.
   template <class Product>
   void find_bounds(const Context<B>& context, const Product& product, Range rows) {
-    constexpr Index most_steps = 15;
+    constexpr Index steps = 15, width = cg_row::size(1);
     const Stream<B>& lane = context.ahead;
     const Index k = p_.columns, size = rows.count * k;
-    const Buffer<double, B> z(size), scrap(size);
-    std::vector<double> start(std::size_t(size), 0.0);
-    for (Index i = 0; i < size; ++i)
-      start[std::size_t(i)] = random_uniform(0x9e37, rows.first + i / k, 0);
-    upload(lane, rest_.view(), start.data());
+    // Rows of scalars: one of zeros, those of the start and of each step, and one that is scratch.
+    const Buffer<double, B> z(size), scrap(size), scalars((steps + 3) * width + 1),
+        partials(CgPass<B>::partial_count);
+    const Buffer<Index, B> finished(1);
+    const Buffer<Word, B> ticket(1);
+    fill_zero(lane, scalars.view()), fill_zero(lane, finished.view());
+    fill_zero(lane, ticket.view());
+    const auto row = [&](Index i) { return scalars.view().slice((i + 1) * width, width); };
+    const auto pass = [&](Index i) {
+      const View<double, B> scratch = row(steps + 1);
+      return CgPass<B>{
+          1,     row(i - 1),      row(i),  scratch,  scalars.view().slice((steps + 3) * width, 1),
+          0,     CgNorm::natural, scratch, finished, partials,
+          ticket};
+    };
+    const auto reduce = [&](Index i, Index what, Index count) {
+      context.comm.all_reduce(lane, Reduce::sum, row(i).slice(what, count));
+    };
+    fill_uniform<B>(lane, 0x9e37, rows.first, k, rest_.view());
+    chebyshev_start(lane, 1, k, inverse_, rest_, p_.own(), z.view());
+    cg_pair<B>(lane, pass(0), rest_, z, false);
+    reduce(0, cg_row::rr, 3);
+    for (Index i = 1; i <= steps; ++i) {
+      product(p_, q_.view(), nullptr);
+      cg_dots<B>(lane, pass(i), p_.own(), q_);
+      reduce(i, cg_row::pq, 2);
+      cg_step<B>(lane, pass(i), q_, {}, rest_.view());
+      chebyshev_start(lane, 1, k, inverse_, rest_, scrap.view(), z.view());
+      cg_pair<B>(lane, pass(i), rest_, z, true);
+      reduce(i, cg_row::rr, 3);
+      cg_direction<B>(lane, pass(i), z, {}, scrap.view(), p_.own());
+    }
+    std::vector<double> host(std::size_t((steps + 1) * width));
+    download(lane, host.data(), scalars.view().slice(width, (steps + 1) * width));
     lane.synchronize();
-    const auto inner = [&](View<const double, B> u, View<const double, B> v) {
-      const Buffer<double, B> sum(1);
-      double value = 0;
-      fill_zero(lane, sum.view());
-      if (size > 0) row_products<B>(lane, 1, size, 1.0, u, size, v, size, sum.view());
-      download(lane, &value, sum.view());
-      lane.synchronize();
-      return context.control.reduce(value, Reduce::sum);
+    context.control.broadcast(host.data(), Index(host.size() * sizeof(double)), 0);
+    take_bounds(host, width);
+  }
+  /// From the scalars of the start and of each step.
+  void take_bounds(const std::vector<double>& scalars, Index width) {
+    const auto at = [&](std::size_t i, Index what) {
+      return scalars[i * std::size_t(width) + std::size_t(what)];
     };
     std::vector<double> alpha, beta;
-    chebyshev_start(lane, 1, k, inverse_, rest_, p_.own(), z.view());
-    double rz = inner(rest_, z);
-    const double first = rz;
-    for (Index step = 0; step < most_steps && rz > 1e-24 * first; ++step) {
-      product(p_, q_.view(), nullptr);
-      const double pq = inner(p_.own(), q_);
-      if (!(pq > 0) || !std::isfinite(pq)) {
-        notes_.indefinite = true;
-        return;
-      }
+    for (std::size_t i = 1; i < scalars.size() / std::size_t(width); ++i) {
+      const double rz = at(i - 1, cg_row::rz), pq = at(i, cg_row::pq);
+      if (!(rz > 1e-24 * at(0, cg_row::rz))) break;
+      notes_.indefinite = !(pq > 0) || !std::isfinite(pq);
+      if (notes_.indefinite) return;
       alpha.push_back(rz / pq);
-      add<B>(lane, 1, rest_, -alpha.back(), q_, rest_.view());
-      chebyshev_start(lane, 1, k, inverse_, rest_, scrap.view(), z.view());
-      const double now = inner(rest_, z);
-      beta.push_back(now / rz);
-      rz = now;
-      add<B>(lane, 1, z, beta.back(), p_.own(), p_.own());
+      beta.push_back(at(i, cg_row::rz) / rz);
     }
-    lane.synchronize();  // z ends here
     const EigenEstimate estimate = estimate_eigenvalues(alpha, beta);
     notes_.largest = estimate.largest;
     notes_.smallest = estimate.smallest;

@@ -149,8 +149,8 @@ RankRows prolongation_of(const Control& control, const RankRows& a,
   collectively(control, [&] {
     std::vector<double> all = diagonal;
     all.insert(all.end(), other_diagonal.begin(), other_diagonal.end());
-    strong = strong_entries(a.rows, all, threshold);
-    if (aggregates.of.empty()) aggregates = aggregate(a.rows, strong);
+    strong = strong_entries(a.rows.view(), {all.data(), Index(all.size())}, threshold);
+    if (aggregates.of.empty()) aggregates = aggregate(a.rows.view(), strong);
   });
   RankRows p;
   p.first.push_back(0);

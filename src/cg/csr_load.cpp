@@ -53,6 +53,22 @@ void CsrPart<B>::prepare(const Stream<B>& lane, const CsrChunks& chunks) {
   }
 }
 
+template <class B>
+CsrPart<B> part_of(const Stream<B>& lane, SparseRows<B>&& rows, bool scattered,
+                   Scratch<B>& scratch) {
+  CsrPart<B> part;
+  RowChunks<B> cut = chunks_of<B>(lane, rows.view(), scratch);
+  part.chunk = std::move(cut.chunk);
+  part.longs = std::move(cut.longs);
+  part.partial = std::move(cut.partial);
+  part.entries = rows.nonzeros();
+  part.start = std::move(rows.start);
+  part.column = std::move(rows.column);
+  part.value = std::move(rows.value);
+  part.scattered = scattered;
+  return part;
+}
+
 /// A walk over the row pointers, in a thread of its own.
 template <class B>
 void CsrLoad<B>::begin_chunks() {
@@ -215,7 +231,8 @@ CsrPart<B> CsrLoad<B>::take(const Context<B>& context) {
 
 #define TERRACE_INSTANTIATE(B) \
   template struct CsrPart<B>;  \
-  template class CsrLoad<B>;
+  template class CsrLoad<B>;   \
+  template CsrPart<B> part_of(const Stream<B>&, SparseRows<B>&&, bool, Scratch<B>&);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 

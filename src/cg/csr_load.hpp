@@ -6,6 +6,7 @@
 
 #include "distrib/context.hpp"
 #include "distrib/layout.hpp"
+#include "kernels/cg/coarsening.hpp"
 #include "kernels/cg/csr_setup.hpp"
 
 namespace terrace::cg {
@@ -23,9 +24,19 @@ struct CsrPart {
     return {start,    column.view().slice(0, entries), values(), row, chunk, longs, partial,
             scattered};
   }
+  /// f(array) of what a product reads.
+  template <class F>
+  void each_array(const F& f) const {
+    f(value), f(column);
+    f(start), f(row), f(chunk), f(longs);
+  }
   /// What a product on CUDA wants beside it.
   void prepare(const Stream<B>& lane, const CsrChunks& chunks);
 };
+
+/// Ready for products; `scattered` as CsrRows has it.
+template <class B>
+CsrPart<B> part_of(const Stream<B>& lane, SparseRows<B>&& rows, bool scattered, Scratch<B>&);
 
 /// Entries whose columns are rows of other ranks, on the host: start[i] .. start[i + 1] of own row i,
 /// columns counted in the whole matrix. Empty where there are none.

@@ -11,20 +11,8 @@
 namespace terrace::cg {
 namespace {
 
-/// An entry is strong from this part of the roots of its diagonals on; half of it a level deeper
-/// (Vanek, Mandel, Brezina 1996).
-constexpr double strength = 0.08;
-/// Of the smoother: products, and the part of the spectrum that they reduce most.
-constexpr Index degree = 1;
-constexpr double ratio = 5;
-/// Of given vectors: P = (I - 4/3 D^-1 A / largest eigenvalue) T (the same).
+/// Of given vectors: P = (I - 4/3 D^-1 A / largest eigenvalue) T (Vanek, Mandel, Brezina 1996).
 constexpr double damping = 4.0 / 3.0;
-/// With more nonzeros on all levels, in those of A, P is not smoothed: it fills up on graphs without
-/// dimension.
-constexpr double most_nonzeros = 2.5;
-/// A level that leaves more of the rows is not worth it; then so many products smooth the last one.
-constexpr double least_gain = 0.8;
-constexpr Index last_degree = 8;
 
 /// The first row of all ranks whose diagonal is not positive, or has no inverse; -1: none.
 Index bad_diagonal(const Control& control, const RankRows& a, const std::vector<double>& diagonal) {
@@ -40,6 +28,17 @@ Range own_range(const Control& control, const RankRows& a) {
   return {a.first[at(control.rank())], a.rows.rows()};
 }
 
+template <class B>
+SparseRows<B> uploaded_rows(const Stream<B>& lane, const HostRows& a) {
+  SparseRows<B> rows{Buffer<Index, B>(a.rows() + 1), Buffer<std::int32_t, B>(a.nonzeros()),
+                     Buffer<double, B>(a.nonzeros()), a.columns};
+  upload(lane, rows.start.view(), a.start.data());
+  upload(lane, rows.column.view(), a.column.data());
+  upload(lane, rows.value.view(), a.value.data());
+  lane.synchronize();
+  return rows;
+}
+
 }  // namespace
 
 double MultigridNotes::operator_complexity() const {
@@ -49,17 +48,19 @@ double MultigridNotes::operator_complexity() const {
 }
 
 template <class B>
-OperatorMemory Multigrid<B>::memory(Index rows, Index nonzeros, Index vectors) {
+OperatorMemory Multigrid<B>::memory(Index rows, Index nonzeros, Index vectors, bool alone) {
   // Coarse matrices have up to 1.5 times A's nonzeros, P up to 5 a row and vector. On the host: A,
-  // flags, A P.
+  // flags, A P. A device has scratch for strong entries or A P instead.
   const Index columns = std::max<Index>(1, vectors);
-  return {30 * nonzeros + (80 + 120 * columns) * rows,
-          18 * nonzeros + 250 * columns * rows + 24 * default_coarsest * 256};
+  const Index kept = 18 * nonzeros + 250 * columns * rows + 24 * default_coarsest * 256;
+  if (std::is_same_v<B, Cuda> && alone && vectors == 0)
+    return {24 * default_coarsest * 256, kept + 32 * nonzeros + 50 * rows};
+  return {30 * nonzeros + (80 + 120 * columns) * rows, kept};
 }
 
 template <class B>
 Multigrid<B>::Multigrid(const Context<B>& context, const Product& product, Operand<B>&& p,
-                        RankRows&& a, NodeVectors vectors, Index coarsest)
+                        const MatrixSource<B>& a, NodeVectors vectors, Index coarsest)
     : coarsest_(coarsest), vectors_(std::move(vectors)) {
   notes_.vectors = vectors_.columns;
   notes_.unknowns = vectors_.columns > 0 ? vectors_.unknowns : 0;
@@ -67,29 +68,36 @@ Multigrid<B>::Multigrid(const Context<B>& context, const Product& product, Opera
     sums_.emplace(context.ahead);
     ignored_ = Buffer<double, B>(2);
   });
-  build(context, product, std::move(p), std::move(a));
+  build(context, product, std::move(p), a);
 }
 
 template <class B>
 void Multigrid<B>::update(const Context<B>& context, const Product& product, Operand<B>&& p,
-                          RankRows&& a) {
+                          const MatrixSource<B>& a) {
   MultigridNotes notes;
   notes.updates = notes_.updates + 1;
   notes.vectors = notes_.vectors;
   notes.unknowns = notes_.unknowns;
   notes_ = notes;
   levels_.clear();
-  build(context, product, std::move(p), std::move(a));
+  build(context, product, std::move(p), a);
 }
 
 template <class B>
 void Multigrid<B>::build(const Context<B>& context, const Product& product, Operand<B>&& p,
-                         RankRows&& a) {
+                         const MatrixSource<B>& a) {
   const auto start = Clock::now();
   const Control& control = context.control;
-  RankRows rows = std::move(a);
+  RankRows rows;
+  if (!a.there || notes_.vectors > 0) rows = a.host();
+  bool more = true;
+  if (control.size() == 1 && notes_.vectors == 0) {
+    const SparseRows<B> copy = a.there ? SparseRows<B>() : uploaded_rows(context.ahead, rows.rows);
+    more = build_there(context, product, std::move(p), a.there ? *a.there : copy.view(), rows);
+  }
+  const auto host = Clock::now();
   Product multiply = product;
-  for (bool more = true; more;) {
+  while (more) {
     const Index n = rows.first.back();
     notes_.levels.push_back({n, control.reduce(rows.rows.nonzeros(), Reduce::sum)});
     const std::vector<double> diagonal =
@@ -117,14 +125,31 @@ void Multigrid<B>::build(const Context<B>& context, const Product& product, Oper
   }
   notes_.bytes = control.reduce(notes_.bytes, Reduce::sum);
   context.ahead.synchronize();
+  note_time(notes_.there > 0 ? "last levels on the host" : "on the host", since(host));
   notes_.seconds = control.reduce(since(start), Reduce::max);
+}
+
+template <class B>
+void Multigrid<B>::note_cycle(Index rows, Index nonzeros, bool last) {
+  const Index products = last ? smoothing::last_degree : 2 * smoothing::degree + 2;
+  if (levels_.size() == 1) notes_.products = products;
+  notes_.bytes += double(rows) * (last ? 40.0 + 64.0 * double(products) : 328.0);
+  if (levels_.size() > 1)
+    notes_.bytes += double(products) * (12.0 * double(nonzeros) + 8.0 * double(rows));
+}
+
+template <class B>
+void Multigrid<B>::note_time(const char* part, double seconds) {
+  for (auto& [name, sum] : notes_.parts)
+    if (name == part) return void(sum += seconds);
+  notes_.parts.emplace_back(part, seconds);
 }
 
 template <class B>
 RankRows Multigrid<B>::prolong(const Control& control, const RankRows& rows,
                                const std::vector<double>& diagonal) {
   const std::size_t l = levels_.size() - 1;
-  const double threshold = std::ldexp(strength, -int(l));
+  const double threshold = std::ldexp(levels::strength, -int(l));
   const bool made = l < patterns_.size();
   if (!made) patterns_.emplace_back();
   Pattern& pattern = patterns_[l];
@@ -148,19 +173,14 @@ bool Multigrid<B>::coarsen(const Context<B>& context, const Product& product, Op
   RankRows p_rows = prolong(control, rows, diagonal);
   Pattern& pattern = patterns_[levels_.size() - 1];
   const Index coarse = p_rows.first.back();
-  const bool last = coarse == 0 || double(coarse) > least_gain * double(n);
-  const auto& [smooth_degree, smooth_ratio] =
-      last ? std::pair{last_degree, 0.0} : std::pair{degree, ratio};
+  const bool last = coarse == 0 || double(coarse) > levels::least_gain * double(n);
   const Buffer<double, B> there = collectively(control, [&] { return Buffer<double, B>(own); });
   upload(context.ahead, there.view(), diagonal.data());
   level.smoother = Chebyshev<B>(context, product, std::move(p), own_range(control, rows), there,
-                                smooth_degree, smooth_ratio, bound);
+                                last ? smoothing::last_degree : smoothing::degree,
+                                last ? 0 : smoothing::ratio, bound);
   notes_.indefinite = level.smoother.notes().indefinite;
-  const Index products = last ? smooth_degree : 2 * smooth_degree + 2;
-  if (levels_.size() == 1) notes_.products = products;
-  notes_.bytes += double(own) * (last ? 40.0 + 64.0 * double(smooth_degree) : 328.0);
-  if (levels_.size() > 1)
-    notes_.bytes += double(products) * (12.0 * double(rows.rows.nonzeros()) + 8.0 * double(own));
+  note_cycle(own, rows.rows.nonzeros(), last);
   if (last || notes_.indefinite) return false;
   if (notes_.vectors > 0 && pattern.smooth)
     p_rows = smoothed_nodes(control, rows, diagonal, p_rows, damping / level.smoother.notes().high);
@@ -170,7 +190,7 @@ bool Multigrid<B>::coarsen(const Context<B>& context, const Product& product, Op
   if (!std::exchange(pattern.chosen, true)) {
     double nonzeros = expected_nonzeros(control, rows, p_rows, turned, alone ? p_rows : fetched);
     for (const MultigridNotes::Level& above : notes_.levels) nonzeros += double(above.nonzeros);
-    pattern.smooth = nonzeros <= most_nonzeros * double(notes_.levels.front().nonzeros);
+    pattern.smooth = nonzeros <= levels::most_nonzeros * double(notes_.levels.front().nonzeros);
     if (!pattern.smooth) {
       p_rows = prolong(control, rows, diagonal);
       if (!alone) fetched = with_needed_rows(control, rows, p_rows);

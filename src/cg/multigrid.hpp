@@ -7,14 +7,18 @@
 //   coarsest:                     z = A^-1 r, dense
 //
 // Aggregates stay within a rank's own rows, P reaches over ranks. All products are those of whole
-// matrices, so M is symmetric and positive definite on any number of ranks. The hierarchy is made on
-// the host; a cycle is products and vector passes of the backend.
+// matrices, so M is symmetric and positive definite on any number of ranks. The hierarchy is made where
+// the matrix is: one rank, CSR, constants (multigrid_there.cpp); or else on the host. A cycle is products
+// and vector passes of the backend.
 #pragma once
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
+#include "kernels/cg/coarsening.hpp"
 #include "src/cg/chebyshev.hpp"
 #include "src/cg/near_null_space.hpp"
 #include "src/cg/operators.hpp"
@@ -36,8 +40,18 @@ struct MultigridNotes {
   Index updates = 0;        ///< the hierarchy got the values of other matrices so often
   Index vectors = 0;        ///< of the near null-space given; 0: constants
   Index unknowns = 0;       ///< ... of a node
+  Index there = 0;          ///< levels, from the first on, that were made where the matrix is
+  /// Seconds of what was done to make them, added up over the levels.
+  std::vector<std::pair<std::string, double>> parts;
   /// Nonzeros of all levels by those of A.
   [[nodiscard]] double operator_complexity() const;
+};
+
+/// Where a hierarchy finds A: `there`, where one rank has all of it in CSR rows; or else on the host.
+template <class B>
+struct MatrixSource {
+  std::optional<CsrRows<B>> there;  ///< columns ascend
+  std::function<RankRows()> host;   ///< this rank's rows; collective
 };
 
 template <class B>
@@ -50,18 +64,20 @@ class Multigrid {
   Multigrid() = default;
   /// Of A = `a`, normalised, whose product is `product` on operands like `p`. A level of at most
   /// `coarsest` rows is inverted. Coarse levels keep `vectors` of A's rows. Collective.
-  Multigrid(const Context<B>& context, const Product& product, Operand<B>&& p, RankRows&& a,
-            NodeVectors vectors = {}, Index coarsest = default_coarsest);
+  Multigrid(const Context<B>& context, const Product& product, Operand<B>&& p,
+            const MatrixSource<B>& a, NodeVectors vectors = {}, Index coarsest = default_coarsest);
   /// Of another matrix with the same rows on each rank: aggregates stay. Collective.
-  void update(const Context<B>& context, const Product& product, Operand<B>&& p, RankRows&& a);
+  void update(const Context<B>& context, const Product& product, Operand<B>&& p,
+              const MatrixSource<B>& a);
   [[nodiscard]] const MultigridNotes& notes() const { return notes_; }
   /// z = M r of own rows on context.ahead, r and z not the same memory: one V-cycle. Collective.
   void apply(const Context<B>& context, const Product& product, View<const double, B> r,
              View<double, B> z, const double* skip = nullptr) const {
     if (!levels_.empty()) cycle(context, 0, product, r, z, skip);
   }
-  /// Bytes on the backend and on the host of a rank, by the shape alone. `vectors` of a near null-space.
-  static OperatorMemory memory(Index rows, Index nonzeros, Index vectors = 0);
+  /// Bytes on the backend and on the host of a rank, by the shape alone. `vectors` of a near null-space;
+  /// `alone`: one rank has all rows, none of them too long for a device.
+  static OperatorMemory memory(Index rows, Index nonzeros, Index vectors, bool alone);
 
   /// f(array) of what apply() never writes, numbers first.
   template <class F>
@@ -86,6 +102,7 @@ class Multigrid {
   };
   /// What a level keeps for other values.
   struct Pattern {
+    RowAggregates<B> there;
     Aggregates aggregates;  // constants
     NodeAggregates nodes;   // given vectors
     bool chosen = false, smooth = true;
@@ -93,7 +110,14 @@ class Multigrid {
   void cycle(const Context<B>& context, std::size_t l, const Product& product,
              View<const double, B> r, View<double, B> z, const double* skip) const;
   [[nodiscard]] Product product_of(const Context<B>& context, const CsrOperator<B>& a) const;
-  void build(const Context<B>& context, const Product& product, Operand<B>&& p, RankRows&& a);
+  void build(const Context<B>& context, const Product& product, Operand<B>&& p,
+             const MatrixSource<B>& a);
+  /// Levels of all of A where it is. True where the host goes on with the level in `rest`.
+  bool build_there(const Context<B>& context, const Product& product, Operand<B>&& p,
+                   const CsrRows<B>& a, RankRows& rest);
+  /// The products of a cycle with a level of `rows` own rows, and its bytes; `last`: no coarse level.
+  void note_cycle(Index rows, Index nonzeros, bool last);
+  void note_time(const char* part, double seconds);
   /// P of the last level, not smoothed where vectors are given.
   RankRows prolong(const Control& control, const RankRows& rows,
                    const std::vector<double>& diagonal);
@@ -116,5 +140,34 @@ template <class B>
 RankRows rank_rows(const Context<B>& context, const CsrOperator<B>& a);
 template <class B>
 RankRows rank_rows(const Context<B>& context, const BandOperator<B>& a);
+/// While `a` and its context stay where they are.
+template <class B, class A>
+MatrixSource<B> source_of(const Context<B>& context, const A& a) {
+  MatrixSource<B> source{{}, [&context, &a] { return rank_rows(context, a); }};
+  if constexpr (std::is_same_v<A, CsrOperator<B>>)
+    if (context.size() == 1) source.there = a.matrix();
+  return source;
+}
+
+/// How a level smooths.
+namespace smoothing {
+/// Products, and the part of the spectrum that they reduce most.
+constexpr Index degree = 1;
+constexpr double ratio = 5;
+/// Products on the last level, where it is not inverted.
+constexpr Index last_degree = 8;
+}  // namespace smoothing
+
+/// How a level coarsens.
+namespace levels {
+/// An entry is strong from this part of the roots of its diagonals on; half of it a level deeper
+/// (Vanek, Mandel, Brezina 1996).
+constexpr double strength = 0.08;
+/// With more nonzeros on all levels, in those of A, P is not smoothed: it fills up on graphs without
+/// dimension.
+constexpr double most_nonzeros = 2.5;
+/// A level that leaves more of the rows is not worth it; then so many products smooth the last one.
+constexpr double least_gain = 0.8;
+}  // namespace levels
 
 }  // namespace terrace::cg

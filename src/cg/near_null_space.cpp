@@ -161,8 +161,8 @@ NodeAggregates aggregate_nodes(const Control& control, const RankRows& a,
   collectively(control, [&] {
     const HostRows graph = strong_nodes(a.rows, diagonal, vectors.nodes, threshold);
     const LargeVector<char> strong(at(graph.nonzeros()), 1);
-    TentativeBasis basis =
-        tentative_basis(vectors.nodes, aggregate(graph, strong), vectors.values, vectors.columns);
+    TentativeBasis basis = tentative_basis(vectors.nodes, aggregate(graph.view(), strong),
+                                           vectors.values, vectors.columns);
     t.rows = std::move(basis.prolongation);
     result.next.nodes = std::move(basis.nodes);
     result.next.values = std::move(basis.values);

@@ -161,6 +161,8 @@ class CsrOperator {
   CsrOperator(const Context<B>& context, std::vector<Index> first, CsrSlice&& slice);
   /// Of a symmetric matrix without faults, columns ascending: it is not looked at. Collective.
   CsrOperator(const Context<B>& context, const RankRows& a);
+  /// All of a symmetric matrix, on one rank; `scattered` as CsrRows has it.
+  CsrOperator(const Context<B>& context, SparseRows<B>&& rows, bool scattered, Scratch<B>&);
   static OperatorMemory memory(Index n, Index nonzeros, int ranks);
   /// Other values in the same pattern, of entries() own entries in the order of the rows given, each
   /// row by ascending columns. Symmetry is looked at again. Collective.
@@ -189,10 +191,7 @@ class CsrOperator {
   [[nodiscard]] CsrRows<B> matrix() const { return inner_.view(); }
   template <class F>
   void each_array(const F& f) const {
-    for (const CsrPart<B>* part : {&inner_, &outer_}) {
-      f(part->value), f(part->column);
-      f(part->start), f(part->row), f(part->chunk), f(part->longs);
-    }
+    inner_.each_array(f), outer_.each_array(f);
   }
 
  private:

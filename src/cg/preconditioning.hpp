@@ -34,7 +34,7 @@ class CgPreconditioning {
   bool update(const Context<B>& c, A& a) {
     if constexpr (requires { rank_rows(c, a); }) {
       if (multigrid.notes().levels.empty()) return false;
-      multigrid.update(c, product_of(c, a), a.operand(c), rank_rows(c, a));
+      multigrid.update(c, product_of(c, a), a.operand(c), source_of(c, a));
       take_multigrid(c, a);
       return true;
     } else {
@@ -84,11 +84,16 @@ class CgPreconditioning {
   void make_multigrid(const Context<B>& c, A& a, const CgRequest& request) {
     if constexpr (requires { rank_rows(c, a); }) {
       const auto product = product_of(c, a);
-      RankRows rows = rank_rows(c, a);
+      MatrixSource<B> source = source_of(c, a);
       NodeVectors vectors;
-      if (request.near_null_space)
+      if (request.near_null_space) {
+        RankRows rows = rank_rows(c, a);
         vectors = node_vectors(c.control, *request.near_null_space, rows, request.order);
-      multigrid = Multigrid<B>(c, product, a.operand(c), std::move(rows), std::move(vectors));
+        source.host = [&rows] { return std::move(rows); };
+        multigrid = Multigrid<B>(c, product, a.operand(c), source, std::move(vectors));
+      } else {
+        multigrid = Multigrid<B>(c, product, a.operand(c), source);
+      }
       take_multigrid(c, a);
     } else {
       fail_together(

@@ -12,6 +12,9 @@ class Transfer {
   Transfer() = default;
   /// `a`: this rank's rows, a.first those of the columns. Collective.
   Transfer(const Context<B>& context, const RankRows& a);
+  /// All of it, on one rank; `scattered` as CsrRows has it.
+  Transfer(const Context<B>& context, SparseRows<B>&& a, bool scattered, Scratch<B>& scratch)
+      : columns_(a.columns), inner_(part_of(context.ahead, std::move(a), scattered, scratch)) {}
   /// Columns of this rank.
   [[nodiscard]] Index columns() const { return columns_; }
   [[nodiscard]] Index rows() const { return inner_.view().rows(); }
@@ -28,10 +31,7 @@ class Transfer {
 
   template <class F>
   void each_array(const F& f) const {
-    for (const CsrPart<B>* part : {&inner_, &outer_}) {
-      f(part->value), f(part->column);
-      f(part->start), f(part->row), f(part->chunk), f(part->longs);
-    }
+    inner_.each_array(f), outer_.each_array(f);
   }
 
  private:

@@ -73,12 +73,13 @@ void band_solve(Run& run, const BandOptions& options) {
                     io::Wanted::square_matrix(b.file == location.file ? b.path : std::string()));
   const io::DenseInput& rhs =
       files.rhs.emplace(io::open_dense(run.control, b, io::Wanted::vectors(input.n())));
-  if (rhs.rows() != input.n())
-    fail_together(
-        Exit::input,
-        fmt::format("the right-hand side has {} rows, the matrix {}; {}; give one row for "
-                    "each row of the matrix",
-                    rhs.rows(), input.n(), io::to_string(rhs.location())));
+  if (rhs.rows() != input.n() && rhs.rows() == input.half_bandwidth() + 1)
+    fail_together(Exit::input,
+                  fmt::format("a band of {} x {} is not of a matrix of order {}; {}; add --order "
+                              "column-major if it is stored column by column",
+                              input.half_bandwidth() + 1, input.n(), rhs.rows(),
+                              io::to_string(input.location())));
+  require_rows(input.n(), rhs);
   files.matrix = reader_of(run, input);
   files.reread = [&](std::span<const Range> ranges) { return input.reread(ranges); };
   files.location = input.location();

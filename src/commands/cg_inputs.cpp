@@ -80,11 +80,7 @@ void open_inputs(Run& run, const CgCommand& options, CgInputs& in) {
                                                ? " (of a band, add --format band)"
                                                : ""));
   in.rhs = io::open_dense(control, rhs, io::Wanted::vectors(in.n));
-  if (in.rhs.rows() != in.n)
-    fail_together(Exit::input,
-                  fmt::format("the right-hand side has {} rows, the matrix {}; {}; give one row "
-                              "for each row of the matrix",
-                              in.rhs.rows(), in.n, io::to_string(in.rhs.location())));
+  require_rows(in.n, in.rhs);
   run.report["right_hand_sides"] = in.rhs.columns();
   run.note_input("input", found);
   run.note_input("rhs", in.rhs.location());

@@ -1,5 +1,6 @@
 #include "src/commands/cg_plan.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "distrib/agree.hpp"
@@ -67,12 +68,17 @@ void check_request(Run& run, CgCommand& options, const CgInputs& in, const CLI::
   run.report["precision"] = run.options.precision;
   run.report["norm"] = options.norm;
   if (in.kind == io::Kind::dense) run.report["layout"] = options.layout;
-  run.settings = {{"rtol", solve.rtol},           {"atol", solve.atol},
-                  {"norm", options.norm},         {"preconditioner", solve.preconditioner},
-                  {"degree", solve.degree},       {"block", run.options.block},
-                  {"method", run.options.method}, {"precision", run.options.precision},
-                  {"layout", options.layout},     {"reorder", options.reorder},
-                  {"at_once", solve.at_once}};
+  run.settings.update({{"rtol", solve.rtol},
+                       {"atol", solve.atol},
+                       {"norm", options.norm},
+                       {"preconditioner", solve.preconditioner},
+                       {"degree", solve.degree},
+                       {"block", run.options.block},
+                       {"method", run.options.method},
+                       {"precision", run.options.precision},
+                       {"layout", options.layout},
+                       {"reorder", options.reorder},
+                       {"at_once", solve.at_once}});
 }
 
 namespace {
@@ -150,9 +156,10 @@ CgMemory cg_memory(const CgInputs& in, const CgCommand& options, int ranks) {
   } else if (o.preconditioner == "amg") {
     const Index vectors = in.near_null_space ? in.near_null_space->columns() : 0;
     const OperatorMemory hierarchy =
-        Multigrid<B>::memory(rows, own_nonzeros(in, rows, ranks), vectors);
+        Multigrid<B>::memory(rows, own_nonzeros(in, rows, ranks), vectors, ranks == 1);
     m.vectors += hierarchy.backend;
-    host_extra = hierarchy.host + 16 * vectors * rows;
+    // The slice of the file is gone when the hierarchy is made.
+    host_extra = std::max<Index>(0, hierarchy.host - m.matrix.host) + 16 * vectors * rows;
   }
   if (o.guard) {
     const Index numbers = rows * columns, diagonal = o.preconditioner == "jacobi" ? rows : 0;

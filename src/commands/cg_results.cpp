@@ -98,7 +98,9 @@ nlohmann::json describe_preconditioner(const PreconditionerNotes& local,
       levels.push_back({{"rows", level.rows}, {"nonzeros", level.nonzeros}});
     nlohmann::json details = {{"levels", levels},
                               {"operator_complexity", multigrid.operator_complexity()},
-                              {"setup_seconds", multigrid.seconds}};
+                              {"setup_seconds", multigrid.seconds},
+                              {"levels_made_on_backend", multigrid.there}};
+    for (const auto& [part, seconds] : multigrid.parts) details["setup_parts"][part] = seconds;
     if (multigrid.vectors > 0) {
       details["near_null_space"] = multigrid.vectors;
       details["unknowns_per_node"] = multigrid.unknowns;

@@ -32,6 +32,13 @@ FileForm form_of(const std::string& file) {
     throw Error(Exit::usage,
                 "a MATLAB file is not converted; " + file +
                     "; save it with -v7.3: such files are read as they are, as in FILE.mat:/A");
+  for (const auto& [packed, unpack] : {std::pair{".gz", "gunzip"},
+                                       {".bz2", "bunzip2"},
+                                       {".xz", "unxz"},
+                                       {".zst", "unzstd"},
+                                       {".zip", "unzip"}})
+    if (end == packed)
+      throw Error(Exit::usage, "a compressed file; " + file + "; unpack it first: " + unpack);
   throw Error(Exit::usage,
               "unknown extension '" + end + "'; " + file +
                   "; use .txt, .dat, .csv, .mtx, .sms, .alist, .npy, .npz, .h5 or .hdf5");

@@ -31,6 +31,35 @@ bool is_comment(std::string_view line) {
   return at == std::string_view::npos || line[at] == '#' || line[at] == '%';
 }
 
+/// Refuses a first line whose numbers would be taken apart wrongly: with decimal commas, semicolons or quotes.
+void check_separators(const io::TextReader& reader, std::string_view line) {
+  const auto digit = [&](std::size_t at) {
+    return at < line.size() && line[at] >= '0' && line[at] <= '9';
+  };
+  const auto gap = [&](std::size_t at) {
+    return at < line.size() && (line[at] == ' ' || line[at] == '\t');
+  };
+  bool comma = false, blanks = false, other = false;  // 1,5; 1 5; 1;5
+  for (std::size_t i = 1; i < line.size(); ++i) {
+    comma = comma || (line[i] == ',' && digit(i - 1) && digit(i + 1));
+    other = other || (line[i] == ';' && (digit(i - 1) || digit(i + 1)));
+    std::size_t end = i;
+    while (gap(end)) ++end;
+    blanks =
+        blanks || (end > i && digit(i - 1) &&
+                   (digit(end) || (end < line.size() && (line[end] == '-' || line[end] == '+'))));
+  }
+  if (other)
+    reader.fail("numbers with a ';' between them",
+                "separate them by commas or blanks, with decimal points");
+  if (comma && blanks)
+    reader.fail("numbers with commas in them and blanks between them",
+                "write decimal points, or separate by commas alone");
+  if (line.find_first_of("0123456789") != std::string_view::npos &&
+      (line[0] == '"' || line[0] == '\'') && digit(1))
+    reader.fail("numbers in quotes", "write them without quotes");
+}
+
 Beginning look_at(const std::string& file, FileForm form) {
   Beginning b;
   if (file == io::standard_stream) {
@@ -41,6 +70,7 @@ Beginning look_at(const std::string& file, FileForm form) {
   std::string line;
   for (Index at = 0; reader.line(line); at = reader.offset()) {
     if (is_comment(line)) continue;
+    check_separators(reader, line);
     std::string_view text = line, word;
     Index words = 0, names = 0, n = -1;
     for (; io::next_word(text, word); ++words) {
@@ -54,7 +84,7 @@ Beginning look_at(const std::string& file, FileForm form) {
     }
     b.words = words;
     b.n = n;
-    b.first = at;
+    b.first = std::max(at, reader.begin());
     b.behind = reader.offset();
     return b;
   }
@@ -245,8 +275,6 @@ Writing read_text(Run& run, const ConvertFrom& from, FileForm form) {
   control.broadcast(&b, sizeof b, 0);
   const bool csv = form == FileForm::csv;
   if (b.stream != 0) return writing_of_counted(run, from);
-  if (b.names != 0)
-    run.warn("a header line was skipped; " + from.file + "; the numbers below it are the matrix");
   if (!csv && b.words == 1 && b.n >= 1) {
     auto rows = parse_lines(run, from.file, b.behind, b.n, csv);
     if (rows && rows->lines == b.n) return writing_of_lines(run, from, std::move(*rows), b.n);
@@ -257,6 +285,8 @@ Writing read_text(Run& run, const ConvertFrom& from, FileForm form) {
       (!rows || double(rows->lines) * double(b.words) == 1 + double(b.n) * double(b.n));
   if (counted) return writing_of_counted(run, from);
   if (!rows) explain_rows(control, from.file, form, b);
+  if (b.names != 0)
+    run.warn("a header line was skipped; " + from.file + "; the numbers below it are the matrix");
   if (!csv && b.words == 1 && b.n >= 1)
     run.warn(
         fmt::format("the first number, {}, is not the order of the numbers that follow, so it was "

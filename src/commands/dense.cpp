@@ -24,13 +24,6 @@ void require_square(const io::DenseInput& a) {
                                            "matrix",
                                            a.rows(), a.columns(), io::to_string(a.location())));
 }
-void require_rows(const io::DenseInput& a, const io::DenseInput& b) {
-  if (a.rows() != b.rows())
-    fail_together(Exit::input,
-                  fmt::format("the right-hand side has {} rows and the matrix {}; {}; give one row "
-                              "for each row of the matrix",
-                              b.rows(), a.rows(), io::to_string(b.location())));
-}
 
 /// A^-1, L and U, or X with A X = B; System: what does it, on B.
 template <class B, class System>
@@ -290,7 +283,7 @@ void solve(Run& run, const DenseOptions& options) {
   const io::DenseInput b =
       noted(run, "rhs", io::open_dense(run.control, rhs, io::Wanted::vectors(a.rows())));
   require_square(a);
-  require_rows(a, b);
+  require_rows(a.rows(), b);
   if (options.factor.empty()) {
     if (!done_by_cholesky(run, a, &b, options)) run_dense(run, a, &b, options);
     return;

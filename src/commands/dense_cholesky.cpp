@@ -7,6 +7,7 @@
 #include "distrib/agree.hpp"
 #include "distrib/imagined.hpp"
 #include "src/commands/band_job.hpp"
+#include "src/commands/dense_run.hpp"
 #include "src/dense/cholesky.hpp"
 #include "src/dense/condition.hpp"
 
@@ -78,13 +79,31 @@ void conduct_whole(Run& run, band::BandFiles& files) {
   run.options.method = method;
 }
 
+/// Of settings: why Cholesky's method was given up, so that LU goes on from its checkpoints.
+constexpr const char* kNotCholesky = "not_cholesky";
+
+void note_not_cholesky(Run& run, const io::DenseInput& a, const std::string& words) {
+  run.settings[kNotCholesky] = words;
+  run.warn(fmt::format("the matrix is {}; {}; it is solved by LU instead", words,
+                       io::to_string(a.location())));
+}
+
 }  // namespace
 
 bool done_by_cholesky(Run& run, const io::DenseInput& a, const io::DenseInput* b,
                       const DenseOptions& options) {
-  const bool restarted = run.restart_settings().is_object();
-  const bool maybe = options.assume == "auto" && run.options.method.empty() && !restarted;
-  if (!wants_cholesky(run, options) || a.rows() == 0) return false;
+  const bool wanted = wants_cholesky(run, options), asked = run.options.method == "cholesky";
+  const nlohmann::json before = elimination_settings(run);  // which LU goes on with
+  if (before.is_object() && !asked && before.contains(kNotCholesky)) {
+    note_not_cholesky(run, a, before[kNotCholesky].get<std::string>());
+    return false;
+  }
+  if (!wanted || (before.is_object() && options.assume == "auto" && !asked)) return false;
+  const bool maybe = options.assume == "auto" && !asked && !run.restart_settings().is_object();
+  if (a.rows() == 0) {  // LU has nothing to do either
+    run.options.method.clear();
+    return false;
+  }
   SymmetricMatrix matrix(run.control, a.rows(), reader(run, a));
   if (maybe) {
     if (run.options.plan) {
@@ -97,6 +116,7 @@ bool done_by_cholesky(Run& run, const io::DenseInput& a, const io::DenseInput* b
     if (!looks) return false;
     run.say("a few rows are symmetric: Cholesky's method is tried");
   }
+  const nlohmann::json settings = run.settings;
   try {
     band::BandFiles files;
     describe_whole(run, a, matrix, files);
@@ -104,11 +124,10 @@ bool done_by_cholesky(Run& run, const io::DenseInput& a, const io::DenseInput* b
     conduct_whole(run, files);
     return true;
   } catch (const NotDefinite& why) {
-    run.warn(fmt::format("the matrix is {}; {}; it is solved by LU instead", why.words(),
-                         io::to_string(a.location())));
+    run.settings = settings;
+    note_not_cholesky(run, a, why.words());
   }
   run.options.method.clear();
-  run.settings = nlohmann::json::object();
   for (const char* key : {"way", "right_hand_sides", "memory", "places"}) run.report.erase(key);
   return false;
 }

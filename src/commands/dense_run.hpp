@@ -25,6 +25,12 @@ inline const char* name_of(Pivoting pivoting) {
   return pivoting == Pivoting::partial ? "partial" : "tournament";
 }
 
+/// Of the interrupted run, if it was one of elimination and not of Cholesky's method; or null.
+inline nlohmann::json elimination_settings(const Run& run) {
+  nlohmann::json from = run.restart_settings();
+  return from.is_object() && !from.contains("assume") ? from : nlohmann::json();
+}
+
 /// As plan_dense(), with the choices of a run that is continued. `right`: -1 for an inverse, or a factor.
 template <class B>
 DensePlan choose_plan(Run& run, Index n, Index right, const DenseOptions& o) {
@@ -40,10 +46,10 @@ DensePlan choose_plan(Run& run, Index n, Index right, const DenseOptions& o) {
   if (request.method == "textbook" || request.method == "cramer")
     return plan_dense<B>(run.control.size(), n, request);
   request.pivoting = o.pivoting;
-  run.adopt("method", request.method, std::string());
-  run.adopt("pivoting", request.pivoting, std::string("auto"));
-  run.adopt("block", run.options.block, Index(0));
-  if (const nlohmann::json from = run.restart_settings(); from.is_object()) {
+  if (const nlohmann::json from = elimination_settings(run); from.is_object()) {
+    run.adopt("method", request.method, std::string());
+    run.adopt("pivoting", request.pivoting, std::string("auto"));
+    run.adopt("block", run.options.block, Index(0));
     const bool kept = from.value("guard", false);  // a run that is continued keeps its check sums
     if (run.options.guard && !kept)
       run.say("--guard has no effect: the checkpoint was written without it");
@@ -54,11 +60,11 @@ DensePlan choose_plan(Run& run, Index n, Index right, const DenseOptions& o) {
   request.mixed = run.options.precision == "mixed";
   request.guard = run.options.guard;
   DensePlan plan = plan_dense<B>(run.control.size(), n, request);
-  run.settings = {{"block", plan.block},
-                  {"guard", plan.guard},
-                  {"method", plan.method},
-                  {"pivoting", name_of(plan.pivoting)},
-                  {"precision", run.options.precision}};
+  run.settings.update({{"block", plan.block},
+                       {"guard", plan.guard},
+                       {"method", plan.method},
+                       {"pivoting", name_of(plan.pivoting)},
+                       {"precision", run.options.precision}});
   return plan;
 }
 
@@ -98,6 +104,7 @@ Work work_of(const Context<B>& context, const DensePlan& plan, bool check) {
   DenseWork work{machine_of(context), plan.method, plan.n, plan.right, plan.block, plan.inverse};
   work.tournament = plan.pivoting == Pivoting::tournament;
   work.emulated = plan.emulated;
+  work.mixed = plan.mixed;
   work.check = check || plan.method == "cramer";
   return dense_work(work);
 }

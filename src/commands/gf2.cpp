@@ -9,6 +9,7 @@
 #include "src/commands/gf2_run.hpp"
 #include "src/commands/verify.hpp"
 #include "src/program/profile.hpp"
+#include "src/program/reading.hpp"
 
 namespace terrace::gf2 {
 
@@ -211,11 +212,7 @@ void reduce(Run& run, const Gf2Options& o, BitTask task) {
   if (task == BitTask::rref || task == BitTask::rank) run.settings["echelon"] = o.echelon;
   if (task == BitTask::rref) run.settings["transform"] = o.transform;
   if (task == BitTask::rref && o.echelon) task = BitTask::echelon;
-  if (files.b && files.b->rows() != rows)
-    fail_together(Exit::input,
-                  fmt::format("the right-hand side has {} rows, the matrix {}; {}; give one row "
-                              "for each row of the matrix",
-                              files.b->rows(), rows, io::to_string(files.b->location())));
+  if (files.b) require_rows(rows, *files.b);
   if ((task == BitTask::inverse || o.determinant) && rows != columns)
     fail_together(Exit::input,
                   fmt::format("the matrix is {} x {}, not square; {}; only a square matrix has {}",

@@ -3,9 +3,9 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <cstdio>
 
 #include "distrib/agree.hpp"
+#include "io/files.hpp"
 #include "src/commands/verify.hpp"
 #include "src/program/reading.hpp"
 #include "src/program/register.hpp"
@@ -74,20 +74,9 @@ std::string what_and_where(std::string message) {
 void require_hdf5(const Control& control, const std::string& file) {
   collectively(control, [&] {
     if (control.rank() != 0) return;
-    struct stat status {};
-    if (stat(file.c_str(), &status) != 0)
-      throw Error(Exit::input, "cannot open the file: no such file; " + file + "; check its name");
-    if (!S_ISREG(status.st_mode))  // opening a pipe would wait for its writer
-      throw Error(Exit::input, "not a regular file; " + file + "; name a result of terrace");
-    std::FILE* stream = std::fopen(file.c_str(), "rb");
-    bool found = false;  // at the beginning, or behind a user block of 512, 1024, 2048, ... bytes
-    for (Index at = 0; stream && !found && at < status.st_size; at = at == 0 ? 512 : 2 * at) {
-      char head[8] = {};
-      if (fseeko(stream, off_t(at), SEEK_SET) != 0 || std::fread(head, 1, 8, stream) != 8) break;
-      found = std::string(head, 8) == "\x89HDF\r\n\x1a\n";
-    }
-    if (stream) std::fclose(stream);
-    if (!found)
+    io::require_regular_file(
+        file, "name a result of terrace");  // opening a pipe would wait for its writer
+    if (!io::has_hdf5_signature(file))
       throw Error(Exit::input, "not an HDF5 file; " + file + "; name a result of terrace");
   });
 }

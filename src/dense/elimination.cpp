@@ -265,7 +265,14 @@ void RowElimination<B>::update_next(const Stream<B>& lane, Index k) {
       if (end < plan_.n) dense::update_panel<B>(lane, met(k), p, y(), from(k), panel(k + 1));
       return;
     }
-  update(lane, k, end, std::min(plan_.n, end + plan_.block));
+  const Index next_end = std::min(plan_.n, end + plan_.block);
+  if constexpr (dense::is_direct(B{})) {
+    if (plan_.low) {  // in FP64: the workspace of low precision is the other lane's
+      if (end < next_end) dense::update<B>(lane, met(k), p, y(), from(k), end, next_end);
+      return;
+    }
+  }
+  update(lane, k, end, next_end);
 }
 
 template <class B>
@@ -346,7 +353,8 @@ EliminationOutcome RowElimination<B>::run(Progress& progress, const StageTimes<B
   if (direct()) note_panels(steps());
   if (!outcome_.good()) return outcome_;
   outcome_.determinant_sign *= parity(pivot_row_);
-  if (plan_.lu) solve_upper(lane, plan_.right);
+  // The guard's column is done with: one more would change the others' bits in a product of cuBLAS.
+  if (plan_.lu) solve_upper(lane, plan_.right - (guard_ ? 1 : 0));
   if (plan_.inverse) {  // stored column k belongs to row p(k) of A
     std::copy(pivot_row_.begin(), pivot_row_.end(), list_host_.data());
     upload(lane, list_.view().slice(0, plan_.n), list_host_.data());

@@ -146,46 +146,27 @@ Index refine_bytes(Index n, Index slots, Index right) {
 }
 
 template <class B>
-Refiner<B>::Refiner(Context<B>& context, RowElimination<B>& factor, View<const double, B> a,
-                    double norm)
+Refiner<B>::Refiner(Context<B>& context, const System& system, Solve solve)
     : context_(context),
-      factor_(factor),
-      a_(a),
-      norm_(norm),
-      n_(factor.plan().n),
-      slots_(factor.slots()) {}
+      solve_(std::move(solve)),
+      a_(system.a),
+      lda_(system.lda),
+      n_(system.n),
+      slots_(system.slots),
+      norm_(system.norm) {}
 
 template <class B>
 std::vector<double> Refiner<B>::times(Index columns, const Values& x) {
   const Stream<B>& lane = context_.ahead;
-  const Matrix<B> right(lane, n_, columns, x), out(lane, slots_, columns);
-  multiply<B>(lane, slots_, columns, n_, 1.0, a_, n_, right.view(), columns, 0.0, out.view(),
+  if (x_.size() < n_ * columns) x_ = Buffer<double, B>(n_ * columns);
+  if (product_.size() < slots_ * columns) product_ = Buffer<double, B>(slots_ * columns);
+  Values out(std::size_t(slots_ * columns));
+  if (out.empty()) return out;
+  upload(lane, x_.view().slice(0, n_ * columns), x.data());
+  multiply<B>(lane, slots_, columns, n_, 1.0, a_, lda_, x_.view(), columns, 0.0, product_.view(),
               columns);
-  return out.values();
-}
-
-template <class B>
-std::vector<double> Refiner<B>::solved(Index columns, const Values& r) {
-  const Stream<B>& lane = context_.ahead;
-  const BlockCyclic& rows = factor_.plan().rows;
-  Values own(r.size()), out(std::size_t(n_ * columns), 0.0);
-  for (Index s = 0; s < slots_; ++s) {
-    const Index j = factor_.destination()[std::size_t(s)];
-    const Index from = rows.slot(factor_.pivot_rows()[std::size_t(j)]);
-    std::copy_n(r.begin() + from * columns, columns, own.begin() + s * columns);
-  }
-  double* const there = factor_.data().data + n_;
-  if (slots_ > 0)
-    copy_rows<double>(lane, there, factor_.ld(), own.data(), columns, columns, slots_);
+  download(lane, out.data(), product_.view().slice(0, slots_ * columns));
   lane.synchronize();
-  (void)factor_.solve_factored(columns);  // what is not finite shows in the residual
-  if (slots_ > 0)
-    copy_rows<double>(lane, own.data(), columns, there, factor_.ld(), columns, slots_);
-  lane.synchronize();
-  for (Index s = 0; s < slots_; ++s)
-    std::copy_n(own.begin() + s * columns, columns,
-                out.begin() + factor_.destination()[std::size_t(s)] * columns);
-  context_.control.reduce(out, Reduce::sum);
   return out;
 }
 
@@ -261,7 +242,7 @@ void Refiner<B>::refine_group(Index columns, const Values& b, Values& x, const R
       return true;
     };
     while (k.steps < k.most && !reached()) {
-      Values w = k.by_columns(times(columns, solved(columns, k.by_rows(k.v.back()))));
+      Values w = k.by_columns(times(columns, solve_(columns, k.by_rows(k.v.back()))));
       orthogonalize(k, w);
       lengths = k.norms(context_.control, w);
       for (Index c = 0; c < columns; ++c)
@@ -272,7 +253,7 @@ void Refiner<B>::refine_group(Index columns, const Values& b, Values& x, const R
     }
     done += k.steps;
     found.krylov += k.steps;
-    const Values step = solved(columns, k.by_rows(k.combined()));
+    const Values step = solve_(columns, k.by_rows(k.combined()));
     for (std::size_t i = 0; i < x.size(); ++i) x[i] += step[i];
     r = residual(columns, b, x, error);
     const double now = *std::max_element(error.begin(), error.end());
@@ -297,11 +278,12 @@ Refinement Refiner<B>::refine(Index right, const Values& b, Values& x, const Ref
       if (!std::isfinite(error[c])) return found.why = "a number is not finite", found;
       if (error[c] <= good) continue;
       left.push_back(Index(c));
-      falls = falls && i < limits.steps && (i == 0 || error[c] <= before[c] / 2);
+      falls = falls && i < limits.steps && (i == 0 || error[c] <= before[c] / limits.fall);
+      found.halves = found.halves && (i == 0 || error[c] <= before[c] / 2);
     }
     if (left.empty() || !falls) break;
     before = error;
-    const Values step = solved(Index(left.size()), columns_of(r, right, left));
+    const Values step = solve_(Index(left.size()), columns_of(r, right, left));
     Values some = columns_of(x, right, left);
     for (std::size_t k = 0; k < some.size(); ++k) some[k] += step[k];
     put_columns(some, right, left, x);

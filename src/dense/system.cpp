@@ -70,7 +70,12 @@ DensePlan plan_dense(int ranks, Index n, const DenseRequest& o) {
       plan_elimination<B>(ranks, n, plan.rhs + plan.probes + (o.guard ? 1 : 0), o.inverse, o.block,
                           o.pivoting, o.emulated, lu, o.room);
   if (o.factor) keep_lower<B>(plan, false);
-  if (o.mixed) keep_doubles<B>(plan);
+  if (o.mixed && !std::is_same_v<B, Cpu> && ranks == 1 && plan.pivoting == Pivoting::partial) {
+    plan.float_block = float_block(n, o.block);
+    plan.bytes += float_elimination_bytes<B>({n, plan.float_block}, plan.right);
+  } else if (o.mixed) {
+    keep_doubles<B>(plan);
+  }
   plan.guard = o.guard;
   if (o.exact_check) plan.bytes += exact_check_bytes(n, plan.rows.slots(0));
   // Measured on one and two H200: even at n = 12,000.
@@ -146,6 +151,7 @@ void DenseSystem<B>::scale(Index rows, View<double, B> columns, Index ld, const 
   context_.ahead.synchronize();
 }
 
+/// Of A's rows: the same estimate from the elimination and from its factors that are read again.
 template <class B>
 void DenseSystem<B>::put_probes() {
   const InverseRows<B> to = held();
@@ -154,7 +160,7 @@ void DenseSystem<B>::put_probes() {
     for (Index i = begin; i < end; ++i)
       for (Index p = 0; p < plan_.probes; ++p)
         columns[std::size_t(i * plan_.probes + p)] =
-            cauchy_probe(to.rows.global(i, context_.rank()), p);
+            cauchy_probe(stored_ ? row_of_factor(i) : to.rows.global(i, context_.rank()), p);
   });
   if (to.slots > 0)
     copy_rows<double>(context_.ahead, to.data.data + plan_.n + plan_.rhs, to.ld, columns.data(),
@@ -242,10 +248,13 @@ void DenseSystem<B>::read() {
     textbook_.emplace(context_, plan_textbook(plan_.n, plan_.launch));
   else if (!jordan_)
     jordan_.emplace(context_, plan_);
-  if (plan_.mixed && doubles_.size() == 0)
+  if (plan_.float_block > 0) {
+    if (!floats_) floats_.emplace(context_, FloatLuShape{plan_.n, plan_.float_block}, plan_.right);
+  } else if (plan_.mixed && doubles_.size() == 0) {
     doubles_ = collectively(context_.control, [&] {
       return Buffer<double, B>(plan_.rows.slots(context_.rank()) * plan_.n);
     });
+  }
   if (stored_) return read_stored();
   load(0, plan_.n, a_);
   keep_matrix();
@@ -268,7 +277,7 @@ void DenseSystem<B>::read() {
   if (kept_.holds() && scales(powers_.a) && rows.slots > 0)
     scale(rows.slots, kept_.doubles(), plan_.n, powers_.a);
   scale(plan_.n, powers_.b);
-  if (plan_.mixed && rows.slots > 0)
+  if (plan_.mixed && !floats_ && rows.slots > 0)
     copy_rows<double>(context_.ahead, doubles_.data(), plan_.n, rows.data.data, rows.ld, plan_.n,
                       rows.slots);
   if (!plan_.inverse) put_probes();
@@ -277,7 +286,7 @@ void DenseSystem<B>::read() {
 }
 
 template <class B>
-EliminationOutcome DenseSystem<B>::solve(Progress& progress) {
+EliminationOutcome DenseSystem<B>::solve(Progress& progress, const StageTimes<B>& stages) {
   kept_.begin();
   if (stored_) {
     EliminationOutcome found = jordan_->solve_factored(plan_.right);
@@ -286,7 +295,7 @@ EliminationOutcome DenseSystem<B>::solve(Progress& progress) {
     found.determinant_sign = stored_->determinant_sign;
     return found;
   }
-  if (plan_.mixed) return solve_mixed(progress);
+  if (plan_.mixed) return solve_mixed(progress, stages);
   EliminationOutcome found =
       textbook_ ? textbook_->run(progress) : jordan_->run_guarded(progress, [this] { read(); });
   if (found.good() && !settles()) found.overflow = true;

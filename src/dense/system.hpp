@@ -12,6 +12,8 @@
 #include <span>
 #include <string>
 
+#include "src/dense/elimination.hpp"
+#include "src/dense/float_elimination.hpp"
 #include "src/dense/refine.hpp"
 #include "src/dense/scale.hpp"
 #include "src/dense/textbook.hpp"
@@ -48,6 +50,7 @@ struct DensePlan : EliminationPlan {
   Index rhs = 0, probes = 0;
   bool factor = false, stored = false;
   bool mixed = false;
+  Index float_block = 0;  ///< mixed: of FloatElimination, on one GPU; 0: RowElimination's
   bool exact_check = false;
   Word seed = 1;
   textbook::Launch launch;
@@ -97,7 +100,8 @@ class DenseSystem {
   void read();
   /// The determinant is A's. With the guard what looks wrong is read and solved again: agreed
   /// Error(fault) where memory was to blame. progress.checkpoints are written and continued.
-  EliminationOutcome solve(Progress& progress);
+  /// `stages`: of a mixed solution.
+  EliminationOutcome solve(Progress& progress, const StageTimes<B>& stages = {});
   /// Of a mixed solution, after solve(): where it did not converge, that is FP64's, and so is the
   /// determinant; else the determinant is none.
   [[nodiscard]] const Refinement& refinement() const { return refinement_; }
@@ -140,8 +144,11 @@ class DenseSystem {
   /// Column n := a right-hand side for the check of a factor.
   void put_test(bool factored);
   bool settles();
-  EliminationOutcome solve_mixed(Progress& progress);
-  Refinement refine(const std::vector<double>& b);
+  EliminationOutcome solve_mixed(Progress& progress, const StageTimes<B>& stages);
+  EliminationOutcome try_low(const std::vector<double>& b, Progress& progress,
+                             const StageTimes<B>& stages);
+  Refinement refine(const std::vector<double>& b, std::vector<double> all);
+  std::vector<double> solved_by_rows(Index columns, const std::vector<double>& r);
   double residual(const std::function<void(const InverseResidual&)>& seen);
 
   Context<B>& context_;
@@ -158,7 +165,9 @@ class DenseSystem {
   std::optional<StoredFactor> stored_;
   SystemPowers powers_;
   double norm_a_ = 0;
-  Buffer<double, B> doubles_;  ///< of a mixed solution: A, as powers_ have made it
+  // Of a mixed solution: A, as powers_ have made it, or, where jordan_ has it still, its factor.
+  Buffer<double, B> doubles_;
+  std::optional<FloatElimination<B>> floats_;
   Refinement refinement_;
 };
 

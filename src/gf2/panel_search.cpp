@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "src/gf2/full_factor.hpp"
 #include "src/gf2/wide_factor.hpp"
 
 namespace terrace::gf2 {
@@ -45,6 +46,11 @@ constexpr Index spare_candidates =
 constexpr Index most_candidates(Index words) {
   return words > max_panel_words ? 128 * words : max_candidates;
 }
+/// Panels as narrow as that go ahead only where there is something to gain: not on the CPU.
+template <class B>
+constexpr bool goes_ahead(Index words) {
+  return std::is_same_v<B, Cuda> && words == max_panel_words;
+}
 }  // namespace
 
 template <class B>
@@ -73,6 +79,8 @@ PanelSearch<B>::PanelSearch(const Context<B>& context, Index slots, Index words,
       header_host_(header_) {
   if (words > max_panel_words)
     wide_ = std::make_unique<WideFactor<B>>(context, words, most_candidates(words));
+  if (goes_ahead<B>(words) && !alone && !on_host_ && candidates == 0)
+    full_ = std::make_unique<FullFactor<B>>(words, most_candidates(words));
   fill_zero(context.ahead, scan_.view());  // words beyond a narrow panel stay zero
   if (context.size() > 1 && !alone) {
     mine_ = Buffer<Word, B>(message_);
@@ -92,7 +100,8 @@ Index PanelSearch<B>::bytes(Index slots, Index words, int ranks) {
   const Index message = round_up(1 + 64 * words, pitch) + 64 * words * pitch;
   return BitProduct<B>::bytes(slots, 64 * words, pitch) +
          8 * (slots * (2 * pitch + 1) + slots / 64 + message * (ranks + 1) + 128 * words * pitch) +
-         (words > max_panel_words ? WideFactor<B>::bytes(words, most_candidates(words)) : 0);
+         (words > max_panel_words ? WideFactor<B>::bytes(words, most_candidates(words)) : 0) +
+         (goes_ahead<B>(words) ? FullFactor<B>::bytes(words, most_candidates(words)) : 0);
 }
 
 template <class B>
@@ -116,20 +125,25 @@ void PanelSearch<B>::factor_on_host(const Stream<B>& lane, BitRows<const Word, B
   upload(lane, reduced_.view().slice(0, size), factor_host_.data() + size);
 }
 
-/// Factors rows candidates_[0, candidate_count_) of `base`; waits for the pivots.
+/// Factors rows candidates_[0, candidate_count_) of `base`; waits for the pivots. Not `ahead`: the
+/// same pivots on every device.
 template <class B>
-Index PanelSearch<B>::factor_rows(const Stream<B>& lane, BitRows<const Word, B> base, Index words) {
+Index PanelSearch<B>::factor_rows(const Stream<B>& lane, BitRows<const Word, B> base, Index words,
+                                  bool ahead) {
   base.count = candidate_count_;
   base.list = candidates_device_.data();
   upload(lane, candidates_device_.view().slice(0, candidate_count_), candidates_.data());
   if (wide_) {
-    wide_->factor(lane, base, words, factor(), info_);
+    wide_->factor(lane, base, words, factor(), info_, ahead);
     return info_[0];
   }
   if (on_host_) {
     factor_on_host(lane, base, words);
     return info_[0];
   }
+  if (full_ && ahead && words == max_panel_words &&
+      full_->factor(lane, base, words, factor(), info_) == 64 * words)
+    return info_[0];
   factor_panel(lane, base, words, factor());
   download(lane, info_.data(), info_device_.view().slice(0, PanelFactor<B>::info_size(words)));
   lane.synchronize();
@@ -217,7 +231,7 @@ Index PanelSearch<B>::meet(const Stream<B>& lane, const BitMatrix<B>& matrix, In
     if (count == 0) continue;
     for (Index i = 0; i < count; ++i)
       candidates_[candidate_count_++] = (from * message_ + header_) / pitch_ + i;
-    rank = factor_rows(lane, {all_.data(), pitch_, 0, nullptr}, panel.words);
+    rank = factor_rows(lane, {all_.data(), pitch_, 0, nullptr}, panel.words, false);
     keep_pivots(rank, panel.words);
   }
   rows_.resize(std::size_t(rank));

@@ -46,6 +46,8 @@ struct Panel {
 };
 
 template <class B>
+class FullFactor;
+template <class B>
 class WideFactor;
 
 template <class B>
@@ -64,8 +66,9 @@ class PanelSearch {
   ///   columns()[q]   column within the panel of pivot q, ascending
   ///   rows()[q]      its global row
   ///   factor()       info and transform (in pivot order) on the backend
-  /// `turn` rotates which rank looks first. Costs one synchronization of `lane` for a full narrow
-  /// panel on one rank, one for each 512 columns of a wide panel, and one more on several ranks.
+  /// `turn` rotates which rank looks first. Costs one synchronization of `lane` for a full panel on
+  /// one rank, and one more on several ranks; where a wide panel's device cannot go ahead, one for
+  /// each 512 columns.
   Index find(const Stream<B>& lane, const BitMatrix<B>& matrix, const ActiveRows<B>& active,
              const Index* active_list, const Panel& panel, Index turn);
   /// Forgets what earlier panels were like, so that equal rows give equal pivots.
@@ -80,7 +83,8 @@ class PanelSearch {
   [[nodiscard]] PanelFactor<B> factor() const;
 
  private:
-  Index factor_rows(const Stream<B>& lane, BitRows<const Word, B> base, Index words);
+  Index factor_rows(const Stream<B>& lane, BitRows<const Word, B> base, Index words,
+                    bool ahead = true);
   void factor_on_host(const Stream<B>& lane, BitRows<const Word, B> rows, Index words);
   void keep_pivots(Index rank, Index words);
   Index take_over(const Stream<B>& lane, const BitMatrix<B>& matrix, Index rank, const Panel& panel,
@@ -91,6 +95,7 @@ class PanelSearch {
   const Context<B>& context_;
   Index pitch_;                          ///< words of a row of the buffers below
   std::unique_ptr<WideFactor<B>> wide_;  ///< for panels wider than factor_panel() takes
+  std::unique_ptr<FullFactor<B>> full_;  ///< tried before factor_panel()
   bool on_host_;
   Index multiple_;            ///< first candidates by columns, or 0
   Buffer<Word, B> gathered_;  ///< candidates on their way to the host

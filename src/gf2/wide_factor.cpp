@@ -18,7 +18,8 @@ WideFactor<B>::WideFactor(const Context<B>& context, Index words, Index candidat
       product_(candidates, 64 * max_panel_words, work_.stride),
       pivots_(64 * words),
       pivots_host_(64 * words),
-      numbers_(64 * words) {
+      numbers_(64 * words),
+      full_(words, candidates) {
   std::vector<Index> numbers(std::size_t(64 * words));
   std::iota(numbers.begin(), numbers.end(), 0);
   upload(context.ahead, numbers_.view(), numbers.data());
@@ -27,63 +28,94 @@ WideFactor<B>::WideFactor(const Context<B>& context, Index words, Index candidat
 
 template <class B>
 Index WideFactor<B>::bytes(Index words, Index candidates) {
-  const Index stride = 2 * round_up(words, bit_row_alignment);
+  const Index pitch = round_up(words, bit_row_alignment), stride = 2 * pitch;
   return 8 * (candidates * (stride + max_panel_words + 2) + 128 * max_panel_words * stride +
               128 * words) +
          PanelSearch<B>::bytes(candidates, max_panel_words, 1) +
          BitProduct<B>::bytes(64 * max_panel_words, 64 * max_panel_words, stride) +
-         BitProduct<B>::bytes(candidates, 64 * max_panel_words, stride);
+         BitProduct<B>::bytes(candidates, 64 * max_panel_words, stride) +
+         FullFactor<B>::bytes(words, candidates);
+}
+
+/// W = [candidates | T], with the first `rank` columns eliminated.
+template <class B>
+void WideFactor<B>::go_on(const Stream<B>& lane, BitRows<const Word, B> rows, Index words,
+                          Index rank, const PinnedBuffer<Index>& info_host) {
+  const Index count = rows.count, stride = work_.stride, done = rank / 64;
+  const BitRows<Word, B> work{work_.data.data(), stride, count, nullptr};
+  fill_zero(lane, work_.data.view().slice(0, count * stride));
+  active_.reset(count);
+  search_.restart();  // all ranks factor the same candidates when they meet
+  if (rank == 0) {
+    copy_bits(lane, work, rows, 0, words);
+    return;
+  }
+  for (Index q = 0; q < rank; ++q) {
+    pivots_host_[q] = info_host[1 + 64 * words + q];
+    active_.remove(pivots_host_[q]);
+  }
+  upload(lane, pivots_.view().slice(0, rank), pivots_host_.data());
+  const BitRows<const Word, B> ahead = full_.rows(rank);
+  flip_bits(lane, work.data, stride, pivots_.data(), numbers_.data(), rank);
+  copy_bits(lane, BitRows<Word, B>{work.data + done, stride, count, nullptr}, ahead, done,
+            words - done);
+  copy_bits(lane, BitRows<Word, B>{work.data + panel_pitch_, stride, count, nullptr}, ahead, 0,
+            done);
+}
+
+/// Up to 512 columns from word `word` on; how many pivots they give. `rank` are known.
+template <class B>
+Index WideFactor<B>::factor_next(const Stream<B>& lane, Index count, Index word, Index words,
+                                 Index rank, const PinnedBuffer<Index>& info_host) {
+  const Index stride = work_.stride;
+  const BitRows<Word, B> work{work_.data.data(), stride, count, nullptr};
+  const Panel panel{word, std::min(max_panel_words, words - word),
+                    64 * std::min(max_panel_words, words - word)};
+  const Index* list = active_.upload(lane, word / max_panel_words);
+  const Index found =
+      search_.find_local(lane, {work.data + word, stride, 0, nullptr}, active_, list, panel);
+  if (found == 0) return 0;
+  for (Index q = 0; q < found; ++q) {
+    const Index row = search_.rows()[std::size_t(q)];
+    pivots_host_[rank + q] = row;
+    info_host[1 + rank + q] = 64 * word + search_.columns()[q];
+    info_host[1 + 64 * words + rank + q] = row;
+    active_.remove(row);
+  }
+  const Index* pivots = pivots_.data() + rank;
+  upload(lane, pivots_.view().slice(rank, found), pivots_host_.data() + rank);
+  flip_bits(lane, work.data + panel_pitch_, stride, pivots, numbers_.data() + rank, found);
+
+  const PanelFactor<B> factor = search_.factor();
+  const Index width = stride - word;
+  const BitRows<Word, B> pivot_rows{pivot_rows_.data(), width, found, nullptr};
+  const BitRows<Word, B> reduced{reduced_.data(), width, found, nullptr};
+  const BitRows<Word, B> multipliers{multipliers_.data(), panel.words, count, nullptr};
+  copy_bits(lane, pivot_rows, BitRows<const Word, B>{work.data, stride, found, pivots}, word,
+            width);
+  fill_zero(lane, reduced_.view().slice(0, found * width));
+  reducing_.set_right(lane, pivot_rows, width);
+  reducing_.set_left(lane, {factor.transform, factor.pitch, found, nullptr});
+  reducing_.add(lane, reduced, 0, 0, width);
+  extract_bits(lane, multipliers, work, word, panel.words, factor.info);
+  flip_bits(lane, multipliers.data, panel.words, pivots, numbers_.data(), found);
+  product_.set_right(lane, reduced, width);
+  product_.set_left(lane, multipliers);
+  product_.add(lane, work, word, 0, width);
+  return found;
 }
 
 template <class B>
 void WideFactor<B>::factor(const Stream<B>& lane, BitRows<const Word, B> rows, Index words,
-                           PanelFactor<B> out, const PinnedBuffer<Index>& info_host) {
-  const Index count = rows.count, stride = work_.stride;
-  const BitRows<Word, B> work{work_.data.data(), stride, count, nullptr};
-  fill_zero(lane, work_.data.view().slice(0, count * stride));
-  copy_bits(lane, work, rows, 0, words);
-  active_.reset(count);
-  search_.restart();  // all ranks factor the same candidates when they meet
-  Index rank = 0;
-  for (Index word = 0; word < words; word += max_panel_words) {
-    const Panel panel{word, std::min(max_panel_words, words - word),
-                      64 * std::min(max_panel_words, words - word)};
-    const Index* list = active_.upload(lane, word / max_panel_words);
-    const Index found =
-        search_.find_local(lane, {work.data + word, stride, 0, nullptr}, active_, list, panel);
-    if (found == 0) continue;
-    for (Index q = 0; q < found; ++q) {
-      const Index row = search_.rows()[std::size_t(q)];
-      pivots_host_[rank + q] = row;
-      info_host[1 + rank + q] = 64 * word + search_.columns()[q];
-      info_host[1 + 64 * words + rank + q] = row;
-      active_.remove(row);
-    }
-    const Index* pivots = pivots_.data() + rank;
-    upload(lane, pivots_.view().slice(rank, found), pivots_host_.data() + rank);
-    flip_bits(lane, work.data + panel_pitch_, stride, pivots, numbers_.data() + rank, found);
-
-    const PanelFactor<B> factor = search_.factor();
-    const Index width = stride - word;
-    const BitRows<Word, B> pivot_rows{pivot_rows_.data(), width, found, nullptr};
-    const BitRows<Word, B> reduced{reduced_.data(), width, found, nullptr};
-    const BitRows<Word, B> multipliers{multipliers_.data(), panel.words, count, nullptr};
-    copy_bits(lane, pivot_rows, BitRows<const Word, B>{work.data, stride, found, pivots}, word,
-              width);
-    fill_zero(lane, reduced_.view().slice(0, found * width));
-    reducing_.set_right(lane, pivot_rows, width);
-    reducing_.set_left(lane, {factor.transform, factor.pitch, found, nullptr});
-    reducing_.add(lane, reduced, 0, 0, width);
-    extract_bits(lane, multipliers, work, word, panel.words, factor.info);
-    flip_bits(lane, multipliers.data, panel.words, pivots, numbers_.data(), found);
-    product_.set_right(lane, reduced, width);
-    product_.set_left(lane, multipliers);
-    product_.add(lane, work, word, 0, width);
-    rank += found;
-  }
+                           PanelFactor<B> out, const PinnedBuffer<Index>& info_host, bool ahead) {
+  Index rank = ahead ? full_.factor(lane, rows, words, out, info_host) : 0;
+  if (rank == 64 * words) return;
+  go_on(lane, rows, words, rank, info_host);
+  for (Index word = rank / 64; word < words; word += max_panel_words)
+    rank += factor_next(lane, rows.count, word, words, rank, info_host);
   info_host[0] = rank;
   upload(lane, View<Index, B>{out.info, PanelFactor<B>::info_size(words)}, info_host.data());
-  const BitRows<const Word, B> pivot_rows{work.data, stride, rank, pivots_.data()};
+  const BitRows<const Word, B> pivot_rows{work_.data.data(), work_.stride, rank, pivots_.data()};
   copy_bits(lane, BitRows<Word, B>{out.reduced, out.pitch, rank, nullptr}, pivot_rows, 0,
             out.pitch);
   copy_bits(lane, BitRows<Word, B>{out.transform, out.pitch, rank, nullptr}, pivot_rows,

@@ -1,12 +1,14 @@
 // Reduced form of the candidate rows of a wide panel: factor_panel() for up to 64 * max_wide_words
 // columns.
 //
-// The candidates are eliminated in sub-panels of 512 columns, with an identity beside them that
-// becomes the transformation. With W = [candidates | T], one sub-panel's pivot rows S and columns
-// P: R = S[:, P]^-1 S, W[i, :] ^= W[i, P] R for all rows i; 2 m c^2 bit operations for m rows and c
-// columns.
+// The candidates are eliminated in sub-panels of 512 columns. As long as these have full rank, the
+// device goes ahead alone, in place (src/gf2/full_factor.hpp), and the host waits once. For what is
+// left an identity stands beside the candidates, which becomes the transformation: with W =
+// [candidates | T], one sub-panel's pivot rows S and columns P, R = S[:, P]^-1 S and W[i, :] ^=
+// W[i, P] R for all rows i; one wait each. 2 m c^2 bit operations for m rows and c columns.
 #pragma once
 #include "kernels/gf2/product.hpp"
+#include "src/gf2/full_factor.hpp"
 #include "src/gf2/panel_search.hpp"
 
 namespace terrace::gf2 {
@@ -18,12 +20,18 @@ class WideFactor {
   WideFactor(const Context<B>& context, Index words, Index candidates);
   static Index bytes(Index words, Index candidates);
 
-  /// As factor_panel(), but for the pitch, which is out.pitch; info_host gets a copy of info. Waits
-  /// for the lane.
+  /// As factor_panel(), but for the pitch, which is out.pitch; info_host gets a copy of info.
+  /// out.reduced is not written where the rank is 64 * words: it would be the identity. `ahead`: the
+  /// device may go ahead, and devices that cannot may choose other pivots. Waits for the lane.
   void factor(const Stream<B>& lane, BitRows<const Word, B> rows, Index words, PanelFactor<B> out,
-              const PinnedBuffer<Index>& info_host);
+              const PinnedBuffer<Index>& info_host, bool ahead);
 
  private:
+  void go_on(const Stream<B>& lane, BitRows<const Word, B> rows, Index words, Index rank,
+             const PinnedBuffer<Index>& info_host);
+  Index factor_next(const Stream<B>& lane, Index count, Index word, Index words, Index rank,
+                    const PinnedBuffer<Index>& info_host);
+
   Index panel_pitch_;  ///< words of a row of W before T, and of T
   BitMatrix<B> work_;  ///< W
   ActiveRows<B> active_;
@@ -33,6 +41,7 @@ class WideFactor {
   Buffer<Index, B> pivots_;           ///< candidates that became pivots, in pivot order
   PinnedBuffer<Index> pivots_host_;
   Buffer<Index, B> numbers_;  ///< 0, 1, 2, ...
+  FullFactor<B> full_;
 };
 
 }  // namespace terrace::gf2

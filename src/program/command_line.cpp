@@ -1,6 +1,7 @@
 #include "src/program/command_line.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <numeric>
 #include <regex>
 #include <sstream>
@@ -59,12 +60,13 @@ bool is_option(const std::string& word) {
   return word.size() > 1 && word[0] == '-' && (std::isalpha(word[1]) != 0 || word[1] == '-');
 }
 
-/// "gf2 rank" for "rank".
+/// "gf2 rank" for "rank", "gf2 solve, band solve or dense solve" for "solve".
 std::string with_its_family(const CLI::App& root, const std::string& word) {
+  std::vector<std::string> found;
   for (const CLI::App* family : root.get_subcommands(nullptr))
     for (const CLI::App* command : family->get_subcommands(nullptr))
-      if (command->get_name() == word) return family->get_name() + " " + word;
-  return {};
+      if (command->get_name() == word) found.push_back(family->get_name() + " " + word);
+  return found.empty() ? "" : joined(found, " or ");
 }
 
 Mistake unknown_command(const CLI::App& group, const std::string& word) {
@@ -92,17 +94,20 @@ Mistake unknown_option(const CLI::App& command, std::string name) {
 
 }  // namespace
 
-std::string nearest(const std::string& word, const std::vector<std::string>& known) {
-  std::string found;
+std::string nearest(const std::string& given, const std::vector<std::string>& known) {
+  std::string word = given, found;
+  std::transform(word.begin(), word.end(), word.begin(),
+                 [](unsigned char c) { return char(std::tolower(c)); });
   std::size_t best = std::max<std::size_t>(1, word.size() / 3) + 1;
   for (const std::string& name : known)
-    if (const std::size_t d = distance(word, name); d < best) {
+    if (const std::size_t d = distance(word, name);
+        d < best && d + 1 < std::max<std::size_t>(2, word.size())) {
       best = d;
       found = name;
     }
   if (!found.empty()) return found;
   for (const std::string& name : known)  // a word that is not complete
-    if (word.size() >= 3 && name.rfind(word, 0) == 0) return name;
+    if (word.size() >= 3 + word.find_first_not_of('-') && name.rfind(word, 0) == 0) return name;
   return {};
 }
 
@@ -140,6 +145,9 @@ std::optional<Mistake> find_mistake(const CLI::App& root, const std::vector<std:
     if (help(word)) return {};
     if (word == "--") break;
     if (!is_option(word)) continue;
+    if (word.rfind("-o=", 0) == 0)
+      return Mistake{"'=' would begin the output's name; " + word + "; write -o " + word.substr(3) +
+                     " or --output" + word.substr(2)};
     const std::string name =
         word[1] == '-' ? word.substr(0, word.find_first_of("={")) : word.substr(0, 2);
     if (app->get_option_no_throw(name) == nullptr) return unknown_option(*app, name);
@@ -174,6 +182,10 @@ std::string in_our_words(const CLI::ParseError& error, const CLI::App& root) {
     return part[1].str() + " is missing; " + where + "; see " + where + " --help";
   if (std::regex_search(text, part, std::regex("^(--[\\w-]+): \\d+ required .* missing$")))
     return part[1].str() + " needs a value; " + where + "; see " + where + " --help";
+  // "--output: At Most 1 required but received 2"
+  if (std::regex_search(text, part,
+                        std::regex("^(--[\\w-]+): At Most 1 required but received (\\d+)$")))
+    return part[1].str() + " is given " + part[2].str() + " times; " + where + "; give it once";
   // "Could not convert: --block = x"
   if (std::regex_search(text, part, std::regex("^Could not convert: (--[\\w-]+) = (.*)$"))) {
     const CLI::Option* const option = chosen_command(root).get_option_no_throw(part[1].str());

@@ -91,6 +91,21 @@ Seconds predict(const Work& work, const Rates& rates) {
 
 namespace {
 
+/// What LU in mixed precision does beside the update: A and the factor are read by each step of the
+/// refinement, of the solution and of the probes of the condition.
+Terms refinement_terms(const DenseWork& w, double n, double slots) {
+  constexpr double steps = 3;
+  Terms terms{{Rate::memory, 2 * (steps + 1) * 8 * slots * n, w.on.device ? 0.8 : 0.5}};
+  exchange(terms, w.on, (steps + 1) * n / double(w.block), (steps + 1) * n * (n > 0 ? w.right : 0));
+  return terms;
+}
+/// FP64's flops that take as long as LU's in mixed precision on a CPU: its panels, and half of the
+/// update.
+double mixed_flops(const DenseWork& w, double n, double slots, double flops) {
+  const double panels = std::min(flops, n * slots * double(w.block));
+  return panels + (flops - panels) / 2;
+}
+
 constexpr Index exact_up_to = 4096;  // orders of inverses whose residual is exact
 constexpr double read_dense = 0.5;   // of the raw rate: norms and scales are taken on the way
 
@@ -112,7 +127,10 @@ Work dense_work(const DenseWork& w) {
   const double update = w.on.device ? 0.86 : reached(n, 225.0 * w.on.threads);
   Work work;
   work.model = std::string(w.inverse ? "dense invert, " : "dense solve, ") + w.method +
-               (w.emulated ? ", emulated" : "") + (w.tournament ? ", tournament" : "");
+               (w.emulated ? ", emulated"
+                : w.mixed  ? ", mixed"
+                           : "") +
+               (w.tournament ? ", tournament" : "");
   work.read = read_terms(w.on, 8 * slots * n, read_dense);
   if (w.method == "textbook") {
     work.solve = textbook_solve(w, n);
@@ -128,9 +146,11 @@ Work dense_work(const DenseWork& w) {
       for (double k = 0; k < panels; ++k)
         add_call(work.solve, w.on, 8 * double(w.block) * double(w.block));
   } else {
-    work.solve = {{Rate::product, flops, update}};
+    work.solve = {{Rate::product, w.mixed ? mixed_flops(w, n, slots, flops) : flops, update}};
     exchange(work.solve, w.on, w.tournament ? 2 * panels * std::log2(ranks) : n, n * (n + right));
   }
+  if (w.mixed)
+    for (const Term& term : refinement_terms(w, n, slots)) work.solve.push_back(term);
   const bool exact = w.inverse && w.n <= exact_up_to;
   if (w.check) {
     work.check = read_terms(w.on, 8 * slots * n, read_dense);

@@ -99,6 +99,7 @@ struct DenseWork {
   std::string method = "gauss-jordan";
   Index n = 0, right = 0, block = 1;
   bool inverse = true, tournament = false, emulated = false, check = true;
+  bool mixed = false;  ///< of LU: the update in low precision, then refined
 };
 Work dense_work(const DenseWork& w);
 

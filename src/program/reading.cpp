@@ -1,8 +1,12 @@
 #include "src/program/reading.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 
+#include "distrib/agree.hpp"
 #include "src/program/register.hpp"
+#include "src/program/summary.hpp"
 
 namespace terrace {
 
@@ -49,6 +53,13 @@ void add_reading_options(CLI::App& command, CommonOptions& o,
           },
           "ROWSxCOLUMNS"))
       ->group("Input");
+}
+
+void refuse_rows(Index wanted, Index rows, Index columns, const io::Location& rhs) {
+  fail_together(Exit::input, fmt::format("the right-hand side has {}, the matrix {}; {}; give one "
+                                         "row for each row of the matrix{}",
+                                         counted(rows, "row"), wanted, io::to_string(rhs),
+                                         columns == wanted ? " (this one is transposed)" : ""));
 }
 
 io::Location matrix_location(const Run& run, const std::string& text) {

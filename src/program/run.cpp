@@ -4,7 +4,10 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
+#include <cstdlib>
+#include <cstring>
 #include <ctime>
 
 #include "distrib/agree.hpp"
@@ -38,6 +41,26 @@ std::string in_words(const std::string& phase) {
 }
 }  // namespace
 
+namespace {
+/// What may mislead though nothing is wrong.
+void warn_of_names(Run& run) {
+  const char* const given = std::getenv("TERRACE_THREADS");
+  const std::string threads = run.control.broadcast(std::string(given ? given : ""), 0);
+  if (threads.find_first_not_of("0123456789") != std::string::npos)
+    run.warn("TERRACE_THREADS=" + printable(threads) +
+             " is no number of threads; in the environment; the cores count instead");
+  if (run.options.output.empty() || run.options.plan) return;
+  const std::string file = io::parse_location(run.options.output).file;
+  for (const char* other :
+       {".txt", ".dat", ".csv", ".mtx", ".npy", ".npz", ".mat", ".sms", ".alist"})
+    if (file.ends_with(other))
+      run.warn(
+          fmt::format("an HDF5 file is written under this name; {}; name it .h5, and convert it: "
+                      "terrace convert",
+                      file));
+}
+}  // namespace
+
 Run::Run(const Session& session, CommonOptions given, std::string name, std::string line)
     : Run(session.control(), std::move(given), std::move(name), std::move(line)) {}
 
@@ -67,6 +90,7 @@ Run::Run(const Control& the_control, CommonOptions given, std::string name, std:
   report["result"] = nlohmann::json::object();
   report["warnings"] = nlohmann::json::array();
   report["status"] = "running";
+  warn_of_names(*this);
 }
 
 Run::~Run() = default;
@@ -195,7 +219,10 @@ void Run::say(const std::string& line) const {
 void Run::answer(const std::string& scalar) const {
   if (control.rank() != 0 || !options.quiet || report_on_stdout_) return;
   put(stdout, scalar + "\n");
-  std::fflush(stdout);
+  if (std::fflush(stdout) == 0 || errno == EPIPE) return;
+  lost_answer_ = true;
+  put(stderr, std::string("terrace: the answer could not be written: ") + std::strerror(errno) +
+                  "; standard output; send it elsewhere\n");
 }
 
 void Run::warn(const std::string& what_where_what_to_do) {

@@ -103,6 +103,11 @@ class Run {
   /// Throws Error(input) when an input is not the file any more that it was when it was noted: no
   /// check and no guard can then say what is wrong. Collective.
   void require_same_inputs() const;
+  /// Whether standard output did not take the answer of --quiet, or the report of --json. Collective.
+  [[nodiscard]] bool lost_answer() const {
+    return (options.quiet || report_on_stdout_) &&
+           control.reduce(Index(lost_answer_), Reduce::max) != 0;
+  }
   /// Writes --report (rank 0). Called by main for success and failure alike.
   void write_report(int exit_code, const std::string& message);
 
@@ -118,6 +123,7 @@ class Run {
   nlohmann::json own_device_;
   std::map<std::string, io::Stamp> stamps_;
   bool report_on_stdout_ = false;
+  mutable bool lost_answer_ = false;
   std::FILE* text_ = nullptr;  ///< where say() goes; none
   void require_report() const;
   void report_checkpoints();

@@ -56,7 +56,7 @@ std::string write_all(int file, const std::string& text) {
   std::string reason;
   for (std::size_t at = 0; at < text.size() && reason.empty();) {
     const ssize_t now = write(file, text.data() + at, text.size() - at);
-    if (now < 0 && errno != EINTR) reason = std::strerror(errno);
+    if (now < 0 && errno != EINTR) reason = std::strerror(errno);  // which errno still names
     if (now > 0) at += std::size_t(now);
   }
   std::signal(SIGPIPE, before);
@@ -221,7 +221,9 @@ void Run::write_report(int exit_code, const std::string& message) {
   if (!options.report.empty()) complain(put_report(options.report, text), options.report);
   if (!report_on_stdout_) return;
   std::fflush(stdout);
-  complain(write_all(STDOUT_FILENO, text), "standard output");
+  const std::string reason = write_all(STDOUT_FILENO, text);
+  lost_answer_ = !reason.empty() && errno != EPIPE;
+  complain(reason, "standard output");
 }
 
 }  // namespace terrace

@@ -84,7 +84,8 @@ constexpr double grouped = 0.4;
 // --- dense ---------------------------------------------------------------------------------------
 
 Steps dense_steps(const DenseWork& w) {
-  constexpr double moduli = 14, tall = 0.07;  // a panel's own products, of DGEMM
+  constexpr double tall = 0.07;  // a panel's own products, of DGEMM
+  const double moduli = w.mixed ? 7 : 14;
   constexpr double tournament = 4;  // 6 us for a column in two rounds: n = 4,096 and 8,192 on two
   const double n = double(w.n), right = double(w.right), b = double(w.block), ranks = w.on.ranks;
   const double efficiency = 0.84 * b / (b + 60);  // of updates of so many columns
@@ -98,8 +99,8 @@ Steps dense_steps(const DenseWork& w) {
     const double rows = std::ceil((lu ? n - first : n) / ranks);
     const double width = n + right - (w.inverse ? 0 : first);  // of the pivot rows
     const auto product = [&](double flops) {
-      return w.emulated ? Term{Rate::integers, moduli * flops, 0.9}
-                        : Term{Rate::product, flops, efficiency};
+      return w.emulated || w.mixed ? Term{Rate::integers, moduli * flops, 0.9}
+                                   : Term{Rate::product, flops, efficiency};
     };
     Step step;
     if (direct) {

@@ -30,6 +30,9 @@ class Elsewhere:
     def copy(self):
         return Elsewhere(self.array.copy())
 
+    def new_zeros(self, shape):  # as Torch
+        return Elsewhere(np.zeros(shape, self.array.dtype))
+
     @property
     def shape(self):
         return self.array.shape
@@ -72,6 +75,36 @@ check(Reals(OnHost(square), "a").pointer == square.ctypes.data, "the pointer of 
 given = terrace.linalg.inv(OnHost(square))
 check(np.allclose(np.from_dlpack(given) @ square, np.eye(20)), "DLPack of the host, in and out")
 check(terrace.gf2.rank(OnHost(np.eye(9, dtype=np.uint8))) == 9, "bits by DLPack of the host")
+
+# Packed bits: words of the host and of a device, in and out without a copy.
+zero_one = (draw.random((70, 130)) < 0.5).astype(np.uint8)
+packed = terrace.Bits.pack(zero_one)
+check(np.from_dlpack(packed).ctypes.data == packed.words.ctypes.data, "bits give their own words")
+check(terrace.Bits(OnHost(packed.words), 130).words.ctypes.data == packed.words.ctypes.data, "words of the host by DLPack")
+check(np.array_equal(terrace.Bits(packed.words.view(np.int64), 130).unpack(), zero_one), "signed words")
+wide = np.zeros((70, 5), np.uint64)
+wide[:, 1:4] = packed.words
+for words, ld in ((packed.words, 3), (wide[:, 1:4], 5), (packed.words.view(np.int64), 3)):
+    there = terrace.Bits(Elsewhere(words), 130)
+    check((there.pointer, there.ld or 3, there.shape) == (words.ctypes.data, ld, (70, 130)), f"words of a device, {ld} apart")
+    check(there.__dlpack_device__() == (2, 0), "bits say where they are")
+    check(terrace.gf2.rank(there) == terrace.gf2.rank(zero_one), "rank of words of a device")
+    form, pivots, t = terrace.gf2.rref(there, transform=True)
+    known, expected, by = terrace.gf2.rref(packed, transform=True)
+    check(isinstance(form.words, Elsewhere) and isinstance(t.words, Elsewhere), "results where the bits are")
+    check(np.array_equal(form.words.array.view(np.uint64), known.words) and np.array_equal(pivots, expected), "the same form")
+    check(np.array_equal(t.words.array.view(np.uint64), by.words), "the same T")
+    product = terrace.gf2.multiply(t, there)
+    check(np.array_equal(product.words.array.view(np.uint64), known.words), "T A = R there")
+    check(np.array_equal(terrace.gf2.kernel(there).words, terrace.gf2.kernel(packed).words), "kernel")
+    right = terrace.Bits(Elsewhere(terrace.gf2.multiply(packed, terrace.Bits.pack(zero_one.T)).words), 70)
+    x = terrace.gf2.solve(there, right)
+    check(isinstance(x.words, Elsewhere) and np.array_equal(terrace.gf2.multiply(there, x).words.array.view(np.uint64), right.words.array), "solved there")
+unit = terrace.Bits(Elsewhere(terrace.Bits.pack(np.triu(np.ones((65, 65), np.uint8))).words), 65)
+check(np.array_equal(terrace.gf2.multiply(unit, terrace.gf2.inverse(unit)).words.array, terrace.Bits.pack(np.eye(65)).words), "inverse there")
+check(refuses(TypeError, lambda: terrace.Bits(Elsewhere(packed.words.astype(np.uint32)), 130)), "32-bit words are refused")
+check(refuses(ValueError, lambda: terrace.Bits(Elsewhere(packed.words.T), 70)), "words of columns are refused")
+check(refuses(ValueError, lambda: terrace.Bits(Elsewhere(packed.words), 200)), "too few words")
 whole = draw.normal(size=(9, 7))
 for view in (whole, whole[2:5], whole[:, :4], whole[3], whole[4:4]):
     there = Reals(Elsewhere(view), "a")
@@ -129,6 +162,13 @@ for package in ("torch", "cupy"):
     check(x is there_b and np.allclose(a @ terrace._arrays.to_host(x), b), f"{package}: in place on the device")
     check(np.allclose(terrace._arrays.to_host(terrace.linalg.inv(there_a)) @ a, np.eye(n)), f"{package}: inverse")
     check(terrace.gf2.rank(put((a > 0).astype(np.uint8))) == terrace.gf2.rank(a > 0), f"{package}: bits")
+    there = terrace.Bits(put(packed.words.view(np.int64)), 130)
+    form, pivots = terrace.gf2.rref(there)
+    check(on_device(form) is not None and np.array_equal(form.unpack(), terrace.gf2.rref(zero_one)[0]), f"{package}: packed bits")
+    back = module.from_dlpack(there)
+    check(on_device(back)["data"][0] == there.pointer, f"{package}: the same words")
+    check(np.array_equal(terrace.gf2.multiply(there, terrace.Bits(put(terrace.Bits.pack(zero_one.T).words.view(np.int64)), 70)).unpack(),
+                         zero_one.astype(int) @ zero_one.T % 2), f"{package}: product of packed bits")
 if os.environ.get("TERRACE_API_BACKEND") == "cuda" and not on_gpu:
     print("skipped: neither Torch nor CuPy sees a GPU")
     sys.exit(77)

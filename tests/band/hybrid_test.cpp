@@ -10,21 +10,7 @@ using namespace terrace;
 using namespace terrace::band;
 using namespace terrace::test;
 
-namespace {
-
-Entry spd(Index n, Index m) {
-  return [=](Index i, Index j) { return band_spd_entry(7, n, m, i, j); };
-}
-
-template <class B>
-std::vector<double> on_host(const Stream<B>& lane, View<double, B> view) {
-  std::vector<double> host(std::size_t(view.size));
-  download(lane, host.data(), view);
-  lane.synchronize();
-  return host;
-}
-
-}  // namespace
+namespace {}  // namespace
 
 TEMPLATE_TEST_CASE("a factor with diagonal blocks of the host is the textbook factor", "",
                    TERRACE_BACKENDS) {

@@ -150,7 +150,7 @@ double error(Index n, Index m, const Entry& entry, Index nrhs,
 
 /// Eigenvalues of S A S in about (0.3, 1.7) at any half-bandwidth: couplings count as much as the
 /// diagonal.
-Entry spd(Index n, Index m) {
+Entry decaying(Index n, Index m) {
   const double size = 0.4 / std::sqrt(double(std::clamp<Index>(m, 1, n)));
   return [=](Index i, Index j) {
     const double u = random_uniform(7, i, j);
@@ -179,7 +179,7 @@ TEMPLATE_TEST_CASE("a band is factored and solved in low precision", "", TERRACE
       if (fewer_cases && n == 1000 && m > 130) continue;
       const Index nrhs = counts[turn++ % 6];
       INFO("n " << n << " m " << m << " nrhs " << nrhs);
-      REQUIRE(error<TestType>(n, m, uneven(spd(n, m)), nrhs, {1.0}, turn % 2 == 0) < kAllowed);
+      REQUIRE(error<TestType>(n, m, uneven(decaying(n, m)), nrhs, {1.0}, turn % 2 == 0) < kAllowed);
     }
 }
 
@@ -192,7 +192,7 @@ TEMPLATE_TEST_CASE("the tail of a factor in low precision", "", TERRACE_BACKENDS
       for (const Index first : {Index(0), tiles / 2, tiles - 1}) {
         const Index n = tiles * w, tail = n - first * w, clipped = std::min(m, n - 1);
         INFO("n " << n << " m " << m << " first " << first);
-        const Entry entry = uneven(spd(n, m));
+        const Entry entry = uneven(decaying(n, m));
         Oracle oracle(n, clipped, entry, shift);
         Low<TestType> low(n, m, entry, 1);
         REQUIRE((low.load(shift) == 0 && low.factor() == 0));
@@ -221,8 +221,8 @@ TEMPLATE_TEST_CASE("any number of right-hand sides is solved in low precision", 
   for (const Index nrhs : {1, 2, 3, 8, 9, 17})
     for (const Index m : {1, 64, 130}) {
       INFO("m " << m << " nrhs " << nrhs);
-      REQUIRE(error<TestType>(500, m, uneven(spd(500, m)), nrhs, {1.0}, false) < kAllowed);
-      REQUIRE(error<TestType>(500, m, uneven(spd(500, m)), nrhs, {1.0}, true) < kAllowed);
+      REQUIRE(error<TestType>(500, m, uneven(decaying(500, m)), nrhs, {1.0}, false) < kAllowed);
+      REQUIRE(error<TestType>(500, m, uneven(decaying(500, m)), nrhs, {1.0}, true) < kAllowed);
     }
 }
 
@@ -235,7 +235,7 @@ TEMPLATE_TEST_CASE("right-hand sides of any magnitude are solved in low precisio
       std::vector<double> all = magnitudes;
       all[0] = first;
       INFO("nrhs " << nrhs << " first " << first);
-      REQUIRE(error<TestType>(300, 70, spd(300, 70), nrhs, all, false) < kAllowed);
+      REQUIRE(error<TestType>(300, 70, decaying(300, 70), nrhs, all, false) < kAllowed);
     }
 }
 
@@ -243,7 +243,7 @@ TEMPLATE_TEST_CASE("badly scaled bands are factored in low precision", "", TERRA
   if (!context<TestType>() || !band_low_available(TestType{})) return;
   // Rows and columns times powers of two up to 2^332, about 1e100.
   for (const Index m : {5, 100}) {
-    const Entry even = spd(300, m);
+    const Entry even = decaying(300, m);
     const Entry entry = [=](Index i, Index j) {
       const auto d = [](Index k) { return std::ldexp(1.0, int(k * 97 % 665) - 332); };
       return even(i, j) * d(i) * d(j);
@@ -251,7 +251,7 @@ TEMPLATE_TEST_CASE("badly scaled bands are factored in low precision", "", TERRA
     REQUIRE(error<TestType>(300, m, entry, 2, {1.0, 1e30}, false) < kAllowed);
   }
   for (const double size : {1e-290, 1e290}) {
-    const Entry even = spd(200, 40);
+    const Entry even = decaying(200, 40);
     const Entry entry = [=](Index i, Index j) { return size * even(i, j); };
     REQUIRE(error<TestType>(200, 40, entry, 2, {1.0}, false) < kAllowed);
   }
@@ -262,7 +262,7 @@ TEMPLATE_TEST_CASE("a diagonal entry that is not positive is named", "", TERRACE
   const Index n = 200, m = 70;
   for (const Index bad : {0, 1, 63, 64, 127, 128, 199})
     for (const double value : {0.0, -0.0, -1.0, double(NAN), double(INFINITY), -double(INFINITY)}) {
-      const Entry even = uneven(spd(n, m));
+      const Entry even = uneven(decaying(n, m));
       const Low<TestType> low(
           n, m, [&](Index i, Index j) { return i == bad && j == bad ? value : even(i, j); }, 1);
       INFO("bad " << bad << " value " << value);
@@ -297,7 +297,7 @@ TEMPLATE_TEST_CASE("low precision gives the same bits twice, and zero for zero",
   const Index n = 777;
   for (const Index m : {3, 64, 200})
     for (const Index nrhs : {1, 3, 9}) {
-      const Low<TestType> low(n, m, spd(n, m), nrhs);
+      const Low<TestType> low(n, m, decaying(n, m), nrhs);
       const std::vector<double> scale(std::size_t(low.s.padded()), 1.0);
       std::vector<double> r = right_hand_sides(low.s, scale, nrhs, {1.0, 1e200});
       if (nrhs > 1)

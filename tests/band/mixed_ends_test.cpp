@@ -14,9 +14,6 @@ using namespace terrace::test;
 
 namespace {
 
-Entry spd(Index n, Index m) {
-  return [=](Index i, Index j) { return band_spd_entry(7, n, std::min(m, n - 1), i, j); };
-}
 Entry grid(Index side) {
   return [=](Index i, Index j) {
     return i == j ? 4.0 : i - j == side || (i - j == 1 && i % side != 0) ? -1.0 : 0.0;

@@ -13,9 +13,6 @@ using namespace terrace::test;
 
 namespace {
 
-Entry spd(Index n, Index m) {
-  return [=](Index i, Index j) { return band_spd_entry(7, n, std::min(m, n - 1), i, j); };
-}
 const Entry line = [](Index i, Index j) { return i == j ? 2.0 : i - j == 1 ? -1.0 : 0.0; };
 Entry grid(Index side) {
   return [=](Index i, Index j) {

@@ -26,10 +26,6 @@ Index small_width(Index width) {
   return std::is_same_v<B, Cpu> ? width : 0;
 }
 
-Entry spd(Index n, Index m, double scale = 1.0) {
-  return [=](Index i, Index j) { return scale * band_spd_entry(7, n, m, i, j); };
-}
-
 std::vector<double> known_solution(Index n, Index nrhs) {
   std::vector<double> x(std::size_t(n * nrhs));
   for (Index i = 0; i < n * nrhs; ++i) x[std::size_t(i)] = random_uniform(11, i / nrhs, i % nrhs);

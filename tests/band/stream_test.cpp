@@ -254,7 +254,7 @@ TEMPLATE_TEST_CASE("a streamed band may be stopped at each slab, and by its feed
         get_rows(c, a, x, found.data());
       });
     });
-    REQUIRE(ticks > 10);
+    REQUIRE(ticks > 5);  // a GPU's tiles are wider
   }
   const BandFeed whole = feed_of(n, spd(n, m));
   for (Index bad = 0; bad < 5; ++bad) {

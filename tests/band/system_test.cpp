@@ -53,9 +53,6 @@ BandRequest request_for(const Way& way, int ranks, Index n, Index m, Index nrhs)
   return request;
 }
 
-Entry spd(Index n, Index m) {
-  return [=](Index i, Index j) { return band_spd_entry(7, n, std::min(m, n - 1), i, j); };
-}
 std::vector<double> random_rows(Index n, Index nrhs) {
   std::vector<double> x(std::size_t(n * nrhs));
   for (Index i = 0; i < n * nrhs; ++i) x[std::size_t(i)] = random_uniform(3, i / nrhs, i % nrhs);

@@ -11,23 +11,6 @@ namespace {
 
 Progress quiet() { return {false, false}; }
 
-template <class T>
-std::vector<T> on_host(const Stream<Cpu>& lane, View<T, Cpu> view) {
-  lane.synchronize();
-  return {view.data, view.data + view.size};
-}
-template <class T>
-std::vector<T> on_host(const Stream<Cuda>& lane, View<T, Cuda> view) {
-  std::vector<T> host(std::size_t(view.size));
-  download(lane, host.data(), view);
-  lane.synchronize();
-  return host;
-}
-
-Entry spd(Index n, Index m, double scale = 1.0) {
-  return [=](Index i, Index j) { return scale * band_spd_entry(7, n, m, i, j); };
-}
-
 /// Factors, solves for nrhs known solutions, and returns the worst of both residual ratios.
 template <class B>
 double solve_and_check(Context<B>& c, Index n, Index m, Index width, Index nrhs, const Entry& entry,

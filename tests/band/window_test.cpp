@@ -12,18 +12,6 @@ using namespace terrace::test;
 
 namespace {
 
-Entry spd(Index n, Index m) {
-  return [=](Index i, Index j) { return band_spd_entry(7, n, m, i, j); };
-}
-
-template <class B>
-std::vector<double> on_host(const Stream<B>& lane, View<double, B> view) {
-  std::vector<double> host(std::size_t(view.size));
-  download(lane, host.data(), view);
-  lane.synchronize();
-  return host;
-}
-
 /// A window, with a store in memory that marks what was not written.
 template <class B>
 struct Window {

@@ -53,7 +53,7 @@ struct Made {
   Made(const Context<B>& context, const Problem& p, Index coarsest)
       : c(context),
         a(Csr::make(context, p.n, p.a)),
-        m(context, product(), a.operand(context), rank_rows(context, a), {}, coarsest) {}
+        m(context, product(), a.operand(context), source_of(context, a), {}, coarsest) {}
   typename Multigrid<B>::Product product() {
     return [this](const Operand<B>& p, View<double, B> q, const double* skip) {
       a.apply(c, p, q, ignored.view(), sums, skip);
@@ -189,8 +189,8 @@ TEST_CASE("every row with a strong neighbour is in one aggregate, of neighbours"
     CAPTURE(p.name);
     const HostRows a = sparse(p.n, p.n, p.a);
     const std::vector<double> d = diagonal_of(a);
-    const LargeVector<char> strong = strong_entries(a, d, 0.08);
-    const Aggregates found = aggregate(a, strong);
+    const LargeVector<char> strong = strong_entries(a.view(), {d.data(), p.n}, 0.08);
+    const Aggregates found = aggregate(a.view(), strong);
     std::vector<Index> size(std::size_t(found.count), 0);
     const auto coupled = [&](Index i, Index j) {
       return i != j && std::fabs(p.a(i, j)) >= 0.08 * std::sqrt(p.a(i, i) * p.a(j, j));
@@ -365,6 +365,37 @@ TEMPLATE_TEST_CASE("multigrid is symmetric and positive definite", "", BACKENDS)
       upload(c->ahead, skip.view(), &one);
       CHECK_ALL(m(random_vector(p.n, 3), skip.data(), 7.5) == Vector(std::size_t(p.n), 7.5));
     }
+}
+
+TEMPLATE_TEST_CASE("levels are made where the matrix is, and by the host where rows are too long",
+                   "", BACKENDS) {
+  using B = TestType;
+  Context<B>* c = context<B>();
+  if (!c) return;
+  const Index n = coarsening_row + 200;
+  const Entry arrow = [](Index i, Index j) {
+    if (i == j) return i == 0 ? 2000.0 : 3.0;
+    return i == 0 || j == 0 ? -1.0 : std::abs(i - j) == 1 ? -1.0 : 0.0;
+  };
+  const bool alone = world().size() == 1;
+  for (const auto& [p, there] : {std::pair{Problem{"cube", 343, laplace_3d(7)}, alone},
+                                 {Problem{"arrow", n, arrow}, false}}) {
+    CAPTURE(p.name);
+    Made<B> m(*c, p, 20);
+    const MultigridNotes first = m.m.notes();
+    CHECK_ALL((first.there > 0) == there);
+    CHECK_ALL(first.levels.size() > 1);
+    CHECK_ALL(!first.parts.empty());
+    double sum = 0;
+    for (const auto& [part, seconds] : first.parts) sum += seconds;
+    CHECK_ALL(sum <= 1.01 * first.seconds + 1e-4);
+    const Vector x = random_vector(p.n, 5), before = m(x);
+    CHECK_ALL(dot(before, x) > 0);
+    // Made again for the same values, it has the same bits.
+    m.m.update(*c, m.product(), m.a.operand(*c), source_of(*c, m.a));
+    CHECK_ALL(m.m.notes().updates == 1);
+    CHECK_ALL(m(x) == before);
+  }
 }
 
 TEMPLATE_TEST_CASE("multigrid saves iterations, as many on a power of two times the matrix", "",

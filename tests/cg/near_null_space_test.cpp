@@ -237,9 +237,10 @@ TEMPLATE_TEST_CASE("multigrid that keeps rigid body modes", "", BACKENDS) {
   const auto product = [&](const Operand<B>& u, View<double, B> q, const double* skip) {
     op.apply(*c, u, q, ignored.view(), sums, skip);
   };
-  RankRows rows = rank_rows(*c, op);
+  const RankRows rows = rank_rows(*c, op);
   NodeVectors vectors = node_vectors(c->control, own_part(modes, 3, op.rows()), rows, {});
-  const Multigrid<B> m(*c, product, op.operand(*c), std::move(rows), std::move(vectors), 20);
+  const MatrixSource<B> source{{}, [&] { return rank_rows(*c, op); }};
+  const Multigrid<B> m(*c, product, op.operand(*c), source, std::move(vectors), 20);
   const auto apply = [&](const Vector& r) {
     const Vector mine = part(r, op.rows());
     const Buffer<double, B> from(op.rows().count), to(op.rows().count);

@@ -1,7 +1,7 @@
 // Solutions by a factor in low precision, refined: beside a residual in long double, and FP64's own.
 #include "src/dense/refine.hpp"
 #include "src/dense/system.hpp"
-#include "tests/support/dense.hpp"
+#include "tests/support/dense_rows.hpp"
 #include "tests/support/test.hpp"
 
 using namespace terrace;
@@ -10,23 +10,6 @@ using namespace terrace::test;
 
 namespace {
 
-template <class B>
-bool possible() {
-  return emulated::available(B{});
-}
-
-RowReader rows_from(Index columns, const Entry& entry) {
-  return [columns, entry](std::span<const Range> ranges, const io::Sink<double>& sink) {
-    Index position = 0;
-    for (const Range& range : ranges)
-      for (Index i = range.first; i < range.end(); ++i) {
-        std::vector<double> row;
-        for (Index j = 0; j < columns; ++j) row.push_back(entry(i, j));
-        sink(position++, 1, row.data());
-      }
-  };
-}
-
 struct Answer {
   EliminationOutcome outcome;
   Refinement refinement;
@@ -34,15 +17,22 @@ struct Answer {
   double reciprocal = 0, ratio = 0;
 };
 
+/// What makes the factor: one device's FP32 (of one rank), or the update in low precision.
+enum class Way { fp64, low, floats };
+
 template <class B>
 Answer solved(Context<B>& context, Index n, Index right, const Entry& a, const Entry& b,
-              Index block, const std::string& pivoting = "auto", bool mixed = true) {
+              Index block, Way way, const std::string& pivoting = "auto") {
   DenseRequest request{"lu", false, right};
   request.block = block;
   request.pivoting = pivoting;
-  request.mixed = mixed;
-  DenseSystem<B> system(context, plan_dense<B>(context.size(), n, request), rows_from(n, a),
-                        rows_from(right, b));
+  request.mixed = way != Way::fp64;
+  DensePlan plan = plan_dense<B>(context.size(), n, request);
+  if (request.mixed) {
+    plan.float_block = way == Way::floats ? float_block(n, block) : 0;
+    if (way == Way::low && !plan.low) keep_doubles<B>(plan);
+  }
+  DenseSystem<B> system(context, plan, rows_from(n, a), rows_from(right, b));
   Progress silent(false, false);
   system.read();
   Answer found;
@@ -86,17 +76,24 @@ std::vector<double> first_answer(Context<B>& context, Index n, Index right, cons
   return x;
 }
 
+/// The ways of these ranks on this backend.
+template <class B>
+std::vector<Way> ways(const Context<B>& context) {
+  if (!emulated::available(B{})) return {};
+  if (context.size() > 1) return {Way::low};
+  return {Way::low, Way::floats};
+}
+
 const Entry uniform = [](Index i, Index j) { return random_uniform(3, i, j); };
 const Entry sides = [](Index i, Index j) { return random_uniform(4, i, j); };
 
 template <class B>
-void check_sizes(Context<B>& context) {
-  if (!possible<B>()) return;
+void check_sizes(Context<B>& context, Way way) {
   const Index block = 32;
   for (const Index n : {0, 1, 2, 31, 32, 33, 63, 64, 65, 97, 130, 200})
     for (const Index right : {1, 7}) {
       INFO("n " << n << ", right " << right);
-      const Answer one = solved(context, n, right, uniform, sides, block);
+      const Answer one = solved(context, n, right, uniform, sides, block, way);
       REQUIRE_ALL(one.outcome.good());
       CHECK_ALL(one.refinement.converged);
       CHECK_ALL(one.refinement.backward_error <= refined_limit(n) * 0x1p-53);
@@ -117,10 +114,10 @@ void check_sizes(Context<B>& context) {
         }
         CHECK_ALL(residual <= 2 * refined_limit(n) * 0x1p-53L * norm * size);
       }
-      const Answer again = solved(context, n, right, uniform, sides, block);
+      const Answer again = solved(context, n, right, uniform, sides, block, way);
       CHECK_ALL(again.x == one.x);
       if (n > 0) {
-        const Answer other = solved(context, n, right, uniform, sides, block, "auto", false);
+        const Answer other = solved(context, n, right, uniform, sides, block, Way::fp64);
         CHECK_ALL(one.reciprocal <= 1.01 * other.reciprocal);
         CHECK_ALL(one.reciprocal >= 0.99 * other.reciprocal);
       }
@@ -129,7 +126,7 @@ void check_sizes(Context<B>& context) {
 
 template <class B>
 void check_low(Context<B>& context) {
-  if (!possible<B>()) return;
+  if (!emulated::available(B{})) return;
   const Index n = 230;
   const std::vector<double> low = first_answer(context, n, 1, uniform, sides, 32, true);
   const std::vector<double> full = first_answer(context, n, 1, uniform, sides, 32, false);
@@ -149,8 +146,7 @@ void check_low(Context<B>& context) {
 
 /// Rows and columns of sizes far beyond FP32's range.
 template <class B>
-void check_graded(Context<B>& context) {
-  if (!possible<B>()) return;
+void check_graded(Context<B>& context, Way way) {
   const Index n = 150;
   for (const int scale : {0, 900, -900})
     for (const bool by_rows : {true, false}) {
@@ -158,7 +154,7 @@ void check_graded(Context<B>& context) {
       const Entry a = [=](Index i, Index j) {
         return std::ldexp(uniform(i, j), scale - int(by_rows ? i : j) * 60 / int(n));
       };
-      const Answer found = solved(context, n, 2, a, sides, 32);
+      const Answer found = solved(context, n, 2, a, sides, 32, way);
       REQUIRE_ALL(found.outcome.good());
       CHECK_ALL(found.ratio <= 4);
       CHECK_ALL(found.refinement.converged);
@@ -166,16 +162,15 @@ void check_graded(Context<B>& context) {
 }
 
 template <class B>
-void check_fall_back(Context<B>& context) {
-  if (!possible<B>()) return;
+void check_fall_back(Context<B>& context, Way way) {
   // Hilbert's matrix, and growth: 2^119 in U.
   const Entry hilbert = [](Index i, Index j) { return 1.0 / double(i + j + 1); };
   const Entry growth = [](Index i, Index j) {
     return j == 119 || i == j ? 1.0 : i > j ? -1.0 : 0.0;
   };
   for (const Entry& a : {hilbert, growth}) {
-    const Answer mixed = solved(context, 120, 2, a, sides, 32, "partial");
-    const Answer plain = solved(context, 120, 2, a, sides, 32, "partial", false);
+    const Answer mixed = solved(context, 120, 2, a, sides, 32, way, "partial");
+    const Answer plain = solved(context, 120, 2, a, sides, 32, Way::fp64, "partial");
     CHECK_ALL(mixed.outcome.good() == plain.outcome.good());
     if (mixed.refinement.converged) continue;
     CHECK_ALL(!mixed.refinement.why.empty());
@@ -183,18 +178,56 @@ void check_fall_back(Context<B>& context) {
     CHECK_ALL(mixed.x == plain.x);
   }
   const Answer zero = solved(
-      context, 90, 1, [](Index i, Index j) { return j == 70 ? 0.0 : uniform(i, j); }, sides, 32);
+      context, 90, 1, [](Index i, Index j) { return j == 70 ? 0.0 : uniform(i, j); }, sides, 32,
+      way);
   CHECK_ALL(zero.outcome.bad_column == 70);
   CHECK_ALL(!zero.refinement.converged);
+}
+
+/// Singular values from 1 to 1e-6: reflections on both sides of a diagonal.
+template <class B>
+void check_condition(Context<B>& context, Way way) {
+  const Index n = 140;
+  const auto vector = [n](Word seed) {
+    std::vector<double> v;
+    double square = 0;
+    for (Index i = 0; i < n; ++i) v.push_back(random_uniform(seed, i, 0));
+    for (const double x : v) square += x * x;
+    for (double& x : v) x *= std::sqrt(2 / square);
+    return v;
+  };
+  const std::vector<double> u = vector(8), v = vector(9);
+  std::vector<double> d;
+  double middle = 0;
+  for (Index i = 0; i < n; ++i) d.push_back(std::pow(1e-6, double(i) / double(n - 1)));
+  for (std::size_t i = 0; i < d.size(); ++i) middle += u[i] * d[i] * v[i];
+  const Entry a = [&](Index i, Index j) {
+    const auto r = std::size_t(i), c = std::size_t(j);
+    return (i == j ? d[r] : 0.0) - u[r] * u[c] * d[c] - d[r] * v[r] * v[c] + middle * u[r] * v[c];
+  };
+  const Answer found = solved(context, n, 3, a, sides, 32, way);
+  REQUIRE_ALL(found.outcome.good());
+  CHECK_ALL(found.refinement.converged);
+  CHECK_ALL(found.ratio <= 4);
+  CHECK_ALL(found.reciprocal < 1e-5);
+  CHECK_ALL(found.reciprocal > 1e-9);
+}
+
+template <class B, class Check>
+void each_way(Context<B>& context, const Check& check) {
+  for (const Way way : ways(context)) {
+    INFO("floats " << (way == Way::floats));
+    check(context, way);
+  }
 }
 
 }  // namespace
 
 TEST_CASE("mixed solutions have FP64's backward error", "[cpu]") {
-  on<Cpu>([](auto& context) { check_sizes(context); });
+  on<Cpu>([](auto& context) { each_way(context, check_sizes<Cpu>); });
 }
 TEST_CASE("mixed solutions have FP64's backward error, CUDA", "[gpu]") {
-  on<Cuda>([](auto& context) { check_sizes(context); });
+  on<Cuda>([](auto& context) { each_way(context, check_sizes<Cuda>); });
 }
 TEST_CASE("the update is in low precision", "[cpu]") {
   on<Cpu>([](auto& context) { check_low(context); });
@@ -203,14 +236,20 @@ TEST_CASE("the update is in low precision, CUDA", "[gpu]") {
   on<Cuda>([](auto& context) { check_low(context); });
 }
 TEST_CASE("no scale leaves the range of the update", "[cpu]") {
-  on<Cpu>([](auto& context) { check_graded(context); });
+  on<Cpu>([](auto& context) { each_way(context, check_graded<Cpu>); });
 }
 TEST_CASE("no scale leaves the range of the update, CUDA", "[gpu]") {
-  on<Cuda>([](auto& context) { check_graded(context); });
+  on<Cuda>([](auto& context) { each_way(context, check_graded<Cuda>); });
 }
 TEST_CASE("what does not converge is FP64's", "[cpu]") {
-  on<Cpu>([](auto& context) { check_fall_back(context); });
+  on<Cpu>([](auto& context) { each_way(context, check_fall_back<Cpu>); });
 }
 TEST_CASE("what does not converge is FP64's, CUDA", "[gpu]") {
-  on<Cuda>([](auto& context) { check_fall_back(context); });
+  on<Cuda>([](auto& context) { each_way(context, check_fall_back<Cuda>); });
+}
+TEST_CASE("a condition of a million converges", "[cpu]") {
+  on<Cpu>([](auto& context) { each_way(context, check_condition<Cpu>); });
+}
+TEST_CASE("a condition of a million converges, CUDA", "[gpu]") {
+  on<Cuda>([](auto& context) { each_way(context, check_condition<Cuda>); });
 }

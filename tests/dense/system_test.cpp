@@ -1,7 +1,7 @@
 // The calls of a user of the library: plan, read, solve, check; beside the textbook in long double.
 #include "src/dense/system.hpp"
 #include "src/dense/cramer.hpp"
-#include "tests/support/dense.hpp"
+#include "tests/support/dense_rows.hpp"
 #include "tests/support/guard.hpp"
 #include "tests/support/test.hpp"
 
@@ -10,19 +10,6 @@ using namespace terrace::dense;
 using namespace terrace::test;
 
 namespace {
-
-/// Rows of an n x columns matrix; the entry may become another one later.
-RowReader rows_from(Index columns, const Entry& entry) {
-  return [columns, &entry](std::span<const Range> ranges, const io::Sink<double>& sink) {
-    Index position = 0;
-    for (const Range& range : ranges)
-      for (Index i = range.first; i < range.end(); ++i) {
-        std::vector<double> row;
-        for (Index j = 0; j < columns; ++j) row.push_back(entry(i, j));
-        sink(position++, 1, row.data());
-      }
-  };
-}
 
 struct Answer {
   EliminationOutcome outcome;

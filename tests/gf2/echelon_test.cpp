@@ -256,6 +256,18 @@ TEST_CASE("panels wider than one factorization takes", "[cpu]") {
   on<Cpu>([](auto& context) { test_forms(context, {{700, 1300}}, {640}); });
   on<Cpu>([](auto& context) { test_forms(context, {{700, 700}, {64, 900}, {0, 800}}, {576}); });
 }
+TEST_CASE("wide panels whose first 512 columns have full rank", "[cpu]") {
+  on<Cpu>([](auto& context) {
+    if (!fewer_cases && context.size() == 1) test_forms(context, {{1150, 1300}}, {1024});
+    test_forms(context, {{600 * context.size(), 600}}, {576});
+  });
+}
+TEST_CASE("wide panels whose first 512 columns have full rank, CUDA", "[gpu]") {
+  on<Cuda>([](auto& context) {
+    test_forms(context, {{600 * context.size(), 600}}, {576});
+    test_forms(context, {{1150 * context.size(), 1300}}, {1024});
+  });
+}
 TEST_CASE("panels wider than one factorization takes, CUDA", "[gpu]") {
   on<Cuda>([](auto& context) { test_forms(context, {{700, 1300}, {1300, 1100}}, {1024}); });
   on<Cuda>([](auto& context) { test_forms(context, {{700, 700}, {64, 900}, {0, 800}}, {576}); });

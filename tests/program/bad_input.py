@@ -125,6 +125,13 @@ number = b"\x10\x08\x00\x00\x02\x00\x00\x00\x00\x00"  # signed, little, of 2 byt
 assert damaged.count(number + b"\x10\x00") == 1
 with open("precision.h5", "wb") as f:
     f.write(damaged.replace(number + b"\x10\x00", number + b"\x00\x00"))
+with h5py.File("long.h5", "w") as f:  # integers that no program has; a long double becomes them when one bit flips
+    long = h5py.h5t.STD_I64LE.copy()
+    long.set_size(16)
+    for name, kind in (("long", long), ("odd", h5py.h5t.STD_I8LE.copy())):
+        if name == "odd":
+            kind.set_size(9)
+        h5py.h5d.create(f.id, name.encode(), kind, h5py.h5s.create_simple((3, 3))).write(h5py.h5s.ALL, h5py.h5s.ALL, np.eye(3))
 with h5py.File("compact.h5", "w") as f:
     f["A"] = spd
     properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
@@ -247,6 +254,8 @@ refused("dense invert truncated.h5:/A -o out.h5", 3, "truncated.h5")
 refused("dense invert noise.h5:/A -o out.h5", 3, "noise.h5")
 refused("dense invert chunk.h5:/A -o out.h5", 3, "chunk", "size")
 refused("dense invert precision.h5:/A -o out.h5", 3, "type")
+refused("dense invert long.h5:/long -o out.h5", 3, "type")
+refused("gf2 rank long.h5:/odd", 3, "type")
 refused("dense solve compact.h5:/A --rhs :/b -o out.h5", 3, "compact.h5", "/b", "end before")
 refused("dense invert . -o out.h5", 3)
 refused("verify noise.h5", 3)

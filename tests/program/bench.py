@@ -114,7 +114,7 @@ for name, text, good in (("right", "printf '" + answer.format(bits["rank"], bits
     check(f"M4RI, {name}", code == 0 and last["who"].startswith("m4ri") and (last["seconds"] == 0.5 and checked(last) if good else
                                                                             last["seconds"] is None and last["failed"]), last)
 check("no M4RI", "not here" in json.dumps(bench("gf2 --n 130 --rivals m4ri-all --repeat 1")[3]["warnings"]))
-for words in ("dense --n 50 --rivals lapack --repeat 1", "dense --n 50 --solve --repeat 1", "dense --n 50 --solve --method gauss-jordan --repeat 1", "gf2 --n 200 --repeat 1", "band --n 300 --half-bandwidth 12 --repeat 1", "cg --n 60 --repeat 1"):
+for words in ("dense --n 50 --rivals lapack --repeat 1", "dense --n 50 --solve --repeat 1", "dense --n 50 --solve --method gauss-jordan --repeat 1", "gf2 --n 200 --repeat 1", "band --n 300 --half-bandwidth 12 --repeat 1", "band --n 300 --half-bandwidth 12 --rhs 1,3 --precision mixed --repeat 1", "cg --n 60 --repeat 1"):
     sound(words, *bench(words, ranks=2))
     if "lapack" in words and words.startswith("dense"):
         rows = bench(words, "lapack:nan", ranks=2)[3]["runs"]

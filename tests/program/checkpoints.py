@@ -138,7 +138,8 @@ with h5py.File("in.h5", "w") as f:
     f["grid_b"] = rng.normal(size=size)
     f["grid_b12"] = rng.normal(size=(size, 12))
     f["grid_b3"] = rng.normal(size=(size, 3))
-    f["spd"] = dense
+    f["spd"], f["late"], f["late_b"] = dense, dense[:300, :300], rng.normal(size=300)
+    f["late"][270, 270] = -1
     f["spd_b"] = rng.normal(size=700)
     diagonals = np.zeros((m + 1, size))
     for d in range(m + 1):
@@ -158,6 +159,7 @@ jobs = [
     ("dense factor in.h5:/A --block 32", 2, 3),
     ("dense factor in.h5:/spd --assume spd --block 16", 2, 3),
     ("dense solve in.h5:/spd --rhs :/spd_b --assume spd --block 16", 3, 1),
+    ("dense solve in.h5:/late --rhs :/late_b --assume spd --block 16", 2, 3),  # stopped in Cholesky's method, which gives up later
     ("gf2 rref in.h5:/bits --block 64", 2, 3),
     ("gf2 rref in.h5:/bits --echelon --block 64", 2, 2),
     ("gf2 rank in.h5:/bits --block 128", 3, 1),
@@ -248,9 +250,20 @@ if backend == "cpu":
         ("band solve in.h5:/grid_band --rhs :/grid_b12 --precision mixed", 0, 0, 0.01),
         ("band solve in.h5:/grid_band --rhs :/grid_b12 --precision mixed", 2, 3, 0.01),
         ("band solve in.h5:/long --rhs :/long_b --method partition --parts 6", 0, 3, 0.9),
+        ("dense solve in.h5:/late --rhs :/late_b --assume spd --block 16", 2, 3, 0.5),  # Cholesky has been given up
+        ("dense solve in.h5:/A --rhs :/B --assume auto", 1, 2, 0.5),
+        ("dense solve in.h5:/A --rhs :/B --order column-major", 2, 1, 0.5),
+        ("cg in.h5:/grid_band --rhs :/grid_b --uplo lower", 2, 2, 0.01),
         ("gf2 multiply in.h5:/bits :/factor --levels 2", 2, 2, 0.1),
     ):
         far, out = to_the_end(command, before, after)
+        if "dense" in command:
+            report = read_json()
+            check(command, report["method"] == "lu" and bool(report["warnings"]) == ("spd" in command), f"{report['method']}, {report['warnings']}")
+        for option in (" --order column-major", " --uplo lower"):
+            if option in command:
+                out, err = run(command.replace(option, "") + " -o u.h5 --restart c.h5", after, 3)
+                check(command, "settings differs" in err and not os.path.exists("u.h5"), err)
         check(command, far > least, f"the last checkpoint at {far}")
         if "partition" in command or "--parts 2" in command:
             other = command.replace("--parts 6", "--parts 7").replace("--parts 2", "--parts 1")

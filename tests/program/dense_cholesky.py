@@ -123,7 +123,7 @@ for k, (name, (a, minor)) in enumerate(indefinite.items()):
         check(f"{command} of {name}", report["method"] == "lu" and f"minor of order {minor} " in str(report["warnings"]), str(report["warnings"]))
         test.run("verify lu.h5", test.turn(), 0)
 report, done = run("dense factor in.h5:/semidefinite -o bad.h5 --method cholesky", 2, 4)
-check("semidefinite", report["result"]["failed_minor"] == 21, str(done.said))
+check("semidefinite", report["result"]["failed_minor"] >= 21, str(done.said))  # from there on pivots are rounding, of either sign
 report, done = run("dense factor in.h5:/semidefinite -o lu.h5 --assume spd", 3, None)  # pivots of rounding, or zero
 check("semidefinite", report["method"] == "lu" and (report["status"] == "singular" or report["result"]["reciprocal_condition"] < 1e-15), str(done.said))
 for ranks in (1, 3):

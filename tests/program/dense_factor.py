@@ -89,6 +89,8 @@ for k, (name, a) in enumerate(matrices.items()):
             remove("x.h5")
             test.run(f"dense solve in.h5:/{name} --rhs :/{name}_{rhs} --factor f.h5:/factor -o x.h5 --report r.json", ranks, 0)
             x = read("x.h5", "x")
+            known, again = report["result"]["reciprocal_condition"], read_json()["result"]["reciprocal_condition"]
+            check(f"{what}, solved on {ranks}", known < 1e-8 or abs(again - known) < 1e-4 * known, f"reciprocal condition {again}, of the factor {known}")
             check(f"{what}, solved on {ranks}", x.shape == b.shape and ratio(a, x, b) < 30, f"{x.shape}, {ratio(a, x, b)}")
             seen.append(x.tobytes())
         check(what, len(set(seen)) == 1 or not same_bits, "other bits on other ranks")

@@ -177,9 +177,10 @@ def twist_alter(case, p, done):
 
 def twist_ranks(case, p, done):
     """The same bits on another number of ranks (cg: on the same one). Real numbers on GPUs: no promise."""
-    if p.ranks and not p.same_ranks_only or case.o.backend != "cpu" and not p.exact:
+    allowed = p.same_bits_on(done.ranks)
+    if not allowed or case.o.backend != "cpu" and not p.exact:
         return
-    ranks = done.ranks if p.same_ranks_only else case.draw.pick([r for r in (1, 2, 3, 4) if r != done.ranks])
+    ranks = case.draw.pick(allowed)
     extra = [] if p.same_ranks_only or p.exact else p.fixed(done)
     if extra is None:
         return
@@ -225,7 +226,7 @@ def twist_restart(case, p, done):
         case.check(os.path.exists(case.path("c.h5")), lambda: f"exit 75 without a checkpoint: {case.last}")
     if not os.path.exists(case.path("c.h5")):
         return
-    other = ranks if p.same_ranks_only or p.restart_on_same or p.ranks else draw.whole(1, 4)
+    other = draw.pick(p.continues_on(ranks))
     continued = words + ["-o", "resumed.h5", "--restart", "c.h5"]
     again = case.run(continued, other)
     if case.check(again.code == 0, lambda: f"restart ({how} at step {step} of rank {victim}, {ranks} ranks): exit {again.code}: {case.last}: {again.message}"):

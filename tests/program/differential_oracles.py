@@ -117,6 +117,17 @@ def solve_ratio(a, x, b):
     return worst
 
 
+def backward_error(a, x, b):
+    """max over columns of |b - A x| / (|A| |x|) in units of 2^-53, infinity norms, in long double."""
+    a, x, b = (np.asarray(v, np.longdouble) for v in (a, x, b))
+    worst = 0.0
+    for k in range(x.shape[1] if x.size else 0):
+        error = np.abs(b[:, k] - a @ x[:, k]).max()
+        if error != 0:
+            worst = max(worst, float(error / (np.abs(a).sum(axis=1).max() * np.abs(x[:, k]).max()) * 2**53))
+    return worst
+
+
 def condition(a):
     """In the 1-norm; infinity where NumPy finds it singular."""
     if len(a) == 0:

@@ -5,62 +5,10 @@ import differential_oracles as oracle
 import h5py
 import numpy as np
 import scipy.io
-import scipy.linalg
 import scipy.sparse
 
-SIZES = [0, 1, 1, 2, 3, 5, 8, 15, 16, 17, 31, 32, 33, 47, 48, 49, 63, 64, 65, 96, 100, 127, 128, 129, 150]
-LONG = [192, 200, 255, 256, 257, 300, 320, 383]
-
-
-class Problem:
-    def __init__(self, case, words, what=""):
-        self.case, self.words, self.what = case, words + case.forms.options, what
-        self.codes, self.ranks, self.may_refuse = {0}, 0, False
-        self.exact = self.restarts = self.same_ranks_only = self.restart_on_same = False
-        self.verifies = True  # a result with exit 0 passes `verify`
-        self.restart_bits = True
-        self.seen = None
-        self.judge = lambda done, name: None
-        self.judge_outcome = lambda done: None
-
-    def option(self, *words, refused=False):
-        self.words += [str(w) for w in words]
-        self.may_refuse |= refused
-
-    def fixed(self, done):
-        """Options that pin what `auto` chose; None where nothing does."""
-        if "mixed" in self.words:
-            return None
-        extra, report = [], done.report or {}
-        if "--block" not in self.words and isinstance(report.get("block"), int) and report["block"] > 0:
-            extra += ["--block", str(report["block"])]
-        return extra
-
-    def common(self):
-        draw = self.case.draw
-        if draw.chance(0.1):
-            self.option("--seed", draw.whole(0, 2**31))
-        if draw.chance(0.1):
-            self.option("--progress", draw.pick(["auto", "always", "never"]))
-        if draw.chance(0.1):
-            self.option("--quiet")
-        if draw.chance(0.05):
-            self.option("--no-bind")
-        if draw.chance(0.08):
-            self.option("--no-check")
-
-
-def read(case, name, key):
-    with h5py.File(case.path(name)) as f:
-        return f[key][...], dict(f[key].attrs)
-
-
-def size(draw, long=0.2):
-    return draw.pick(LONG) if draw.chance(long) else draw.pick(SIZES)
-
-
-def second_file(case):
-    return "rhs.h5" if case.draw.chance(0.2) else "in.h5"
+from differential_dense import dense  # noqa: F401, a family as those below
+from differential_problem import LONG, SIZES, Problem, exponent, read, right_sides, second_file, size, where_rhs
 
 
 # --- GF(2) ---------------------------------------------------------------------------------------
@@ -109,7 +57,10 @@ def bit_options(p, product=False):
     draw, cuda = p.case.draw, p.case.o.backend != "cpu"
     if draw.chance(0.5):
         p.option("--block", draw.pick([0, 1, 33, 63, 64, 65, 100, 128, 192, 256, 300, 512, 1000]))
-    way = draw.pick(["none", "none", "tables", "k", "broadcast", "local", "tensor"])
+    way = draw.pick(["none", "none", "tables", "k", "broadcast", "local", "tensor"] + (["columns"] if not product else []))
+    if way == "columns":
+        p.option("--method", "columns", refused=True)
+        p.ranks = 1
     if way == "tensor":
         p.option("--method", "tensor", refused=True)
     if way in ("tables", "broadcast") and draw.chance(0.6):
@@ -139,9 +90,9 @@ def unpacked(case, name, key):
 
 def gf2(case):
     draw = case.draw
-    command = draw.pick(["rref", "rref", "rank", "solve", "kernel", "inverse", "multiply"])
+    command = draw.pick(["rref", "rref", "rref", "rank", "determinant", "solve", "kernel", "inverse", "multiply"])
     rows, columns = bit_shape(draw)
-    if command == "inverse":
+    if command in ("inverse", "determinant"):
         if draw.chance(0.9):
             columns = rows = size(draw)
         a, kind = bit_matrix(draw, rows, columns)
@@ -168,10 +119,22 @@ def gf2(case):
         return judge
 
     if command == "rref":
+        transform = draw.chance(0.3)
+        if transform:
+            p.option("--transform")
+            p.same_ranks_only, p.restart_on = len(pivots) < rows, [1, 2, 3, 4]  # T is not unique
+            p.restart_bits = len(pivots) == rows
+
+        def judge_transform(name):
+            if not transform:
+                return
+            t, r = unpacked(case, name, "transform"), unpacked(case, name, "rref")
+            case.check(t.shape == (rows, rows) and (oracle.product(t, a) == r).all(), lambda: f"T A is not the form: {case.last}")
+            case.check(len(oracle.rref(oracle.rows_of(t), rows)[1]) == rows, lambda: f"T is not regular: {case.last}")
         if draw.chance(0.3):
             p.option("--echelon")
             p.exact, p.restart_bits = True, False
-            p.same_ranks_only = rows > 256  # beyond, other rows may become pivots on other ranks
+            p.same_ranks_only |= rows > 256  # beyond, other rows may become pivots on other ranks
 
             def judge(done, name):
                 found = oracle.rows_of(unpacked(case, name, "rref"))
@@ -181,15 +144,23 @@ def gf2(case):
                 case.check(leading == pivots + [-1] * (rows - len(pivots)), f"no echelon form: {case.last}")
                 pivots_in(name)
                 rank_in(done)
+                judge_transform(name)
         else:
             def judge(done, name):
                 expect("rref", oracle.array_of(reduced, columns))(done, name)
                 pivots_in(name)
                 rank_in(done)
+                judge_transform(name)
         p.judge = judge
-    elif command == "rank":
+    elif command in ("rank", "determinant"):
+        if command == "determinant" and rows != columns:
+            p.codes = {3}
+
         def judge(done, name):
             rank_in(done)
+            if command == "determinant" and done.report:
+                found = done.report["result"]["determinant"]
+                case.check(found == int(len(pivots) == rows), lambda: f"determinant {found}, rank {len(pivots)}: {case.last}")
             if "-o" in done.words:
                 pivots_in(name)
         p.judge = judge
@@ -218,156 +189,12 @@ def gf2(case):
         p.words.append(":/B" if file == "in.h5" else file + ":/B")
         if draw.chance(0.4):
             p.option("--levels", draw.pick([-1, 0, 1, 2, 3, 16]))
-            p.restart_on_same = True
+            p.restart_on = []
         p.judge = expect("product", oracle.product(a, b))
     bit_options(p, command == "multiply")
-    if command != "rank" or draw.chance(0.7):
+    if command not in ("rank", "determinant") or draw.chance(0.7):
         p.option("-o", "out.h5")
     return p
-
-
-# --- reals: matrices --------------------------------------------------------------------------------
-def exponent(draw):
-    return draw.pick([0, 0, 0, 0, 10, -10, 100, -100, 300, -300, 900, -900])
-
-
-def general(draw, n):
-    """A, what it is, columns known to be zero (or none), whether of whole numbers."""
-    rng = draw.rng
-    kind = draw.pick(["normal", "normal", "normal", "dominant", "whole", "condition", "condition", "rows", "columns", "identity", "permutation",
-                      "triangular", "zero column", "zero row", "twins", "growth", "hilbert", "sparse"])
-    a = rng.standard_normal((n, n))
-    if kind == "dominant":
-        a += 2 * n * np.eye(n)
-    elif kind == "whole":
-        a = rng.integers(-9, 10, (n, n)).astype(float)
-    elif kind == "condition" and n:
-        q, r = np.linalg.qr(a)[0], np.linalg.qr(rng.standard_normal((n, n)))[0]
-        a = q * np.logspace(0, -draw.pick([2, 5, 9, 13, 15]), n) @ r
-    elif kind == "rows":
-        a = np.ldexp(a, rng.integers(-40, 41, (n, 1)))
-    elif kind == "columns":
-        a = np.ldexp(a, rng.integers(-40, 41, (1, n)))
-    elif kind == "identity":
-        a = np.eye(n) * 2
-    elif kind == "permutation":
-        a = np.eye(n)[draw.order(n)] * rng.choice([-1.0, 1.0, 2.0], n)
-    elif kind == "triangular":
-        a = np.tril(a) + 4 * np.sqrt(n + 1) * np.eye(n)
-        a = a[::-1].copy() if draw.chance(0.5) else a
-    elif kind == "zero column" and n:
-        a[:, draw.whole(0, n - 1)] = 0
-    elif kind == "zero row" and n:
-        a[draw.whole(0, n - 1)] = 0
-    elif kind == "twins" and n > 1:
-        a[draw.whole(0, n - 1)] = a[draw.whole(0, n - 1)]
-    elif kind == "growth" and n <= 33:
-        a = np.eye(n) - np.tril(np.ones((n, n)), -1)
-        a[:, -1:] = 1
-    elif kind == "hilbert" and n <= 14:
-        a = scipy.linalg.hilbert(n) if n else a
-    elif kind == "sparse":
-        a = a * (rng.random((n, n)) < 0.1) + np.diag(rng.choice([0.5, 1, 2], n))
-    return a, kind
-
-
-def right_sides(draw, n, shift):
-    """B such that X, of a matrix of 2^shift, is a number."""
-    columns = draw.pick([0, 0, 0, 1, 2, 3, 5, 17])  # 0: 1-D
-    if draw.chance(0.02):
-        b = np.zeros((n, max(1, columns)))
-    else:
-        b = draw.rng.standard_normal((n, max(1, columns)))
-    b = np.ldexp(b, draw.pick([0, 0, shift // 2, shift, max(-900, min(900, shift + exponent(draw) // 2))]))
-    return b[:, 0] if columns == 0 else b
-
-
-def dense(case):
-    draw = case.draw
-    command = draw.pick(["invert", "solve"])
-    n = max(size(draw, 0.15), 1 if "zero" in case.o.without else 0)
-    a, kind = general(draw, n)
-    if kind == "growth" and "growth" in case.o.without:
-        a, kind = np.eye(n), "identity"
-    shift = exponent(draw) if kind not in ("rows", "columns") else 0
-    a = np.ldexp(a, shift)
-    a = case.forms.dense("in.h5", "/A", a, whole=kind in ("whole", "identity", "permutation", "growth") and shift == 0)
-    p = Problem(case, ["dense", command, "in.h5:/A"], f"n {n} {kind} 2^{shift}")
-    known_singular = (kind.startswith("zero ") and n) or (kind == "twins" and n > 1 and oracle.condition(a) > 1e12)
-    cond = oracle.condition(a)
-    p.codes = {4} if kind.startswith("zero ") and n else {0} if cond < 1e9 and kind != "growth" else {0, 4}
-    if abs(shift) >= 900 or abs(shift) >= 300 and kind == "condition":
-        p.codes |= {4}  # an inverse or solution may overflow
-    cuda = case.o.backend != "cpu"
-    method = draw.pick(["", "", "", "gauss-jordan", "textbook" if command == "invert" else draw.pick(["cramer", "lu"])])
-    if method == "textbook":
-        p.ranks = 1
-        p.option("--method", "textbook")
-    elif method == "cramer" and n <= 16:
-        p.option("--method", "cramer")
-        p.codes |= {4} if cond > 1e5 or abs(shift) > 60 else set()  # powers of elements overflow; not backward stable
-    else:
-        p.restarts = n > 8
-        if method in ("gauss-jordan", "lu"):
-            p.option("--method", method)
-        if draw.chance(0.5):
-            p.option("--block", draw.pick([0, 1, 7, 8, 15, 16, 17, 24, 31, 32, 33, 48, 64, 96, 128, 200]), refused=cuda)
-        if draw.chance(0.5):
-            p.option("--pivoting", draw.pick(["auto", "partial", "tournament"]))
-        if draw.chance(0.2):
-            p.option("--guard")
-        if draw.chance(0.05):
-            p.option("--precision", "emulated", refused=True)
-    p.common()
-    unsure = "--no-check" in p.words and (cond > 1e8 or kind == "growth")  # nobody looked at the residual
-    p.verifies = not unsure
-    p.option("-o", "out.h5")
-
-    def outcome(done):
-        result = (done.report or {}).get("result", {})
-        if kind == "zero column":
-            zero = int(np.flatnonzero(~a.any(axis=0))[0])
-            case.check(result.get("first_zero_pivot") == zero, f"first_zero_pivot is {result.get('first_zero_pivot')}, not {zero}: {case.last}")
-    p.judge_outcome = outcome
-
-    def judged(done, ratio, key):
-        case.check(ratio < 30 or unsure, f"residual ratio {ratio:.3g} of {key} ({p.what}, condition {cond:.1e}): {case.last}")
-        if known_singular and not kind == "twins":
-            case.fail(f"a singular matrix has an inverse: {case.last}")
-        report = done.report or {}
-        if "--no-check" not in done.words and report:
-            case.check(isinstance(report.get("residual"), (int, float)) and report["residual"] < 30, f"residual {report.get('residual')} in the report")
-        if n and cond < 1e10 and "log_abs_determinant" in report.get("result", {}):
-            scaled, e = oracle.scaled(a)
-            sign, log = np.linalg.slogdet(scaled)
-            log += n * e * np.log(2)
-            r = report["result"]
-            case.check(r["determinant_sign"] == sign, f"determinant_sign {r['determinant_sign']}, not {sign}: {case.last}")
-            case.check(abs(r["log_abs_determinant"] - log) <= 1e-12 * cond * n + 1e-9 * abs(log) + 1e-9, f"log |det| {r['log_abs_determinant']}, not {log}: {case.last}")
-            if cond < 1e8 and "reciprocal_condition" in r and abs(shift) < 900:
-                true = 1 / cond if key == "inverse" else 1 / oracle.condition(a.T)
-                slack = 1.001 if key == "inverse" else 100
-                case.check(true / slack <= r["reciprocal_condition"] <= true * slack, f"reciprocal condition {r['reciprocal_condition']}, not {true}: {case.last}")
-
-    if command == "invert":
-        def judge(done, name):
-            x = read(case, name, "inverse")[0]
-            if case.check(x.shape == (n, n), f"inverse is {x.shape}"):
-                judged(done, oracle.inverse_ratio(a, x), "inverse")
-    else:
-        b = case.forms.dense(file := second_file(case), "/b", right_sides(draw, n, shift), order=False)
-        p.option("--rhs", where_rhs(file))
-
-        def judge(done, name):
-            x = read(case, name, "x")[0]
-            if case.check(x.shape == b.shape, f"x is {x.shape}, b {b.shape}"):
-                judged(done, oracle.solve_ratio(a, x.reshape(n, -1 if n else 0), b.reshape(n, -1 if n else 0)), "x")
-    p.judge = judge
-    return p
-
-
-def where_rhs(file):
-    return ":/b" if file == "in.h5" else file + ":/b"
 
 
 # --- band ----------------------------------------------------------------------------------------------
@@ -417,7 +244,7 @@ def band(case):
     p.codes = {0, 4} if doubtful or minor < 0 else {4} if minor > 0 else {0}
     minor = -1 if doubtful else minor
     cuda = case.o.backend != "cpu"
-    methods = ["", "", "auto", "tile-columns"] + ([] if command == "factor" else ["one-end", "two-ends", "partition"]) + ["streamed"]
+    methods = ["", "", "auto", "tile-columns"] + ([] if command == "factor" else ["one-end", "two-ends", "partition"]) + ["streamed", "streamed"]
     method = draw.pick(methods)
     block = 0
     if draw.chance(0.4):
@@ -425,17 +252,21 @@ def band(case):
     p.restarts = True
     if method:
         p.option("--method", method, refused=cuda)
+    places = command == "solve" and method in ("", "tile-columns", "streamed") and draw.chance(0.15)
     if method == "streamed":
-        p.ranks = draw.pick([1, 1, 2, 3, 5])
+        p.ranks = draw.pick([1, 1, 2, 3, 4, 5])
+        if p.ranks > 1 or places:  # tile by tile, as tile-columns on any ranks
+            p.bits_on, p.restart_on = [2, 3, 4, 5], [1, 2, 3, 4, 5]
         if draw.chance(0.3):
             p.option("--scratch-dir", ".")
     if method == "partition" and draw.chance(0.7):
         p.option("--parts", draw.whole(1, 9))
-    mixed = command == "solve" and method in ("", "auto") and draw.chance(0.1)
+    mixed = command == "solve" and method in ("", "auto") and not places and draw.chance(0.4)
     if mixed:
         p.option("--precision", "mixed")
+        p.ranks = draw.pick([1, 2, 2, 3, 4])
+        p.same_ranks_only, p.restart_on = True, [1] if p.ranks == 1 else [2, 3, 4]
         p.restart_bits = False
-        p.restart_on_same = True  # it runs on one rank, and on more in FP64
         block = 0
     if block:
         p.option("--block", block, refused=cuda)
@@ -443,17 +274,17 @@ def band(case):
     if command == "solve":
         b = case.forms.dense(file := second_file(case), "/b", right_sides(draw, n, shift), order=False)
         p.option("--rhs", where_rhs(file))
-        stored = method in ("", "auto", "tile-columns", "streamed") and not mixed and draw.chance(0.2) and p.codes == {0}
+        stored = method in ("", "auto", "tile-columns", "streamed") and not mixed and not places and draw.chance(0.2) and p.codes == {0}
         if method == "streamed" and draw.chance(0.5):
-            p.option("--parts", draw.pick([1, 2]) if not stored and p.ranks == 1 else 1)
-        if not stored and not mixed and draw.chance(0.1) and method in ("", "tile-columns"):
+            p.option("--parts", draw.pick([1, 2]) if not stored and not places and p.ranks == 1 else 1)
+        if places:
             p.option(draw.pick(["--substitution", "--diagonal"]), "cpu")
     if stored:
         first = case.run(["band", "factor", "in.h5:/A", "-o", "factor.h5", *case.forms.options], draw.pick([1, 2]))
         if not case.check(first.code == 0, lambda: f"exit {first.code} ({p.what}): {case.last}: {first.message}"):
             return None
         p.option("--factor", draw.pick(["factor.h5", "factor.h5:/factor"]))
-        p.restarts = False
+        p.restarts = method == "streamed" and p.ranks == 1
     if draw.chance(0.2) and not mixed:
         p.option("--guard", refused=True)
     p.common()
@@ -486,16 +317,49 @@ def band(case):
             if case.check(x.shape == b.shape, f"x is {x.shape}, b {b.shape}"):
                 ratio = oracle.solve_ratio(a, x.reshape(n, -1 if n else 0), b.reshape(n, -1 if n else 0))
                 case.check(ratio < 30, f"residual ratio {ratio:.3g} ({p.what}): {case.last}")
+            if n and n <= 400 and kind in ("dominant", "diagonal", "laplace") and "log_abs_determinant" in result:
+                log = np.linalg.slogdet(scaled)[1] + n * e * np.log(2)
+                slack = 1e-9 * (n + abs(log))
+                if "log_abs_determinant_error" in result:
+                    slack += 8 * result["log_abs_determinant_error"] + (4e-3 if cuda else 1e-4) * n**0.5
+                case.check(abs(result["log_abs_determinant"] - log) <= slack, f"log |det| {result['log_abs_determinant']}, not {log}: {case.last}")
+            if mixed and done.report:
+                in_low = (done.report["precision"] == "mixed", "backward_error" in result, "FP64" not in done.report.get("note", ""))
+                case.check(in_low[0] == in_low[1] == in_low[2], f"precision {done.report['precision']}, {result}, {done.report.get('note')}: {case.last}")
     p.judge = judge
     return p
 
 
 # --- conjugate gradients ---------------------------------------------------------------------------------
+def near_null_space(p, n, unknowns):
+    """Vectors for --near-null-space: any ones, or those of nodes; sometimes one too many."""
+    case, draw = p.case, p.case.draw
+    v = draw.rng.standard_normal((n, draw.whole(1, min(4, n))))
+    if unknowns > 1 and draw.chance(0.8):
+        v = np.kron(np.ones((n // unknowns, 1)), np.eye(unknowns))
+        if unknowns < n and draw.chance(0.5):
+            v = np.column_stack([v, draw.rng.standard_normal(n)])
+    kind = draw.pick(["", "", "", "", "", "", "scaled", "zero", "twice"])
+    if kind == "scaled":
+        v = np.ldexp(v, draw.rng.integers(-900, 901, v.shape[1]))
+    elif kind == "zero":
+        v[:, draw.whole(0, v.shape[1] - 1)] = 0
+    elif kind == "twice":
+        v = np.column_stack([v, v @ draw.rng.integers(1, 4, v.shape[1])])
+    if kind in ("zero", "twice"):
+        p.codes = {3}
+    v = v[:, 0] if v.shape[1] == 1 and draw.chance(0.5) else v
+    case.forms.dense(file := second_file(case), "/V", v, order=False)
+    p.option("--near-null-space", ":/V" if file == "in.h5" else file + ":/V")
+
+
 def cg(case):
     draw = case.draw
     form = draw.pick(["dense", "dense", "band", "csr", "csr"])
     n = max(0, size(draw, 0.15))
-    kind = draw.pick(["dominant", "dominant", "laplace", "condition", "indefinite", "asymmetric", "diagonal"])
+    kind = draw.pick(["dominant", "dominant", "laplace", "nodes", "condition", "indefinite", "asymmetric", "diagonal"])
+    unknowns = draw.whole(2, 4) if kind == "nodes" and form != "band" else 1  # a node
+    n = max(1, n // unknowns) * unknowns if unknowns > 1 else n
     shift = exponent(draw) if "scale" not in case.o.without else draw.pick([0, 10, -10, 100, -100])
     m = draw.pick([0, 1, 2, 5, 17, 40])
     if form == "band":
@@ -514,6 +378,11 @@ def cg(case):
         a = (a + a.T) / 2
         if kind == "laplace":
             a = 2.001 * np.eye(n) - np.eye(n, k=1) - np.eye(n, k=-1)
+        elif unknowns > 1:
+            inner, nodes = draw.rng.standard_normal((unknowns, unknowns)), n // unknowns
+            line = 2 * np.eye(nodes) - np.eye(nodes, k=1) - np.eye(nodes, k=-1)
+            a = np.kron(line, inner @ inner.T + np.eye(unknowns))
+            a = (a + a.T) / 2 + draw.pick([1e-3, 0.1]) * np.eye(n)
         elif kind == "diagonal":
             a = np.diag(np.exp2(draw.rng.integers(-3, 4, n)))
         else:
@@ -539,7 +408,7 @@ def cg(case):
     p.option("--rhs", where_rhs(file))
     asymmetric = kind == "asymmetric" and form != "band" and n > 1
     p.codes = {3} if asymmetric else {0, 4} if kind == "indefinite" or abs(shift) >= 300 else {0}
-    preconditioner = draw.pick(["", "none", "jacobi", "jacobi", "block-jacobi", "chebyshev"] + (["ic", "amg"] if form != "dense" else []))
+    preconditioner = draw.pick(["", "none", "jacobi", "jacobi", "block-jacobi", "chebyshev"] + (["ic", "amg", "amg"] if form != "dense" else []))
     if preconditioner:
         p.option("--preconditioner", preconditioner)
     if preconditioner == "block-jacobi" and draw.chance(0.7):
@@ -547,8 +416,7 @@ def cg(case):
     if preconditioner == "chebyshev" and draw.chance(0.6):
         p.option("--degree", draw.pick([1, 2, 3, 8, 20]))
     if preconditioner == "amg" and n and "near" not in case.o.without and draw.chance(0.5):  # any vectors give the same x
-        case.forms.dense(file := second_file(case), "/V", draw.rng.standard_normal((n, draw.whole(1, min(4, n)))), order=False)
-        p.option("--near-null-space", ":/V" if file == "in.h5" else file + ":/V")
+        near_null_space(p, n, unknowns)
     method = draw.pick([x for x in ("", "", "classic", "single-reduction", "pipelined") if x not in case.o.without])
     if method:
         p.option("--method", method)

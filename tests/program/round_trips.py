@@ -33,6 +33,28 @@ def csr(group):
     return sparse.csr_matrix((group["data"][:], group["indices"][:], group["indptr"][:]), shape=tuple(group.attrs["shape"]))
 
 
+# --- of order zero, or without a right-hand side: every method -----------------------------------------
+with h5py.File("none.h5", "w") as f:
+    f["A"], f["v"], f["b"], f["bits"] = np.zeros((0, 0)), np.zeros(0), np.zeros((0, 3)), np.zeros((0, 0), np.uint8)
+    f["band"], f["csr/data"], f["csr/indices"], f["csr/indptr"] = np.zeros((3, 0)), np.zeros(0), np.zeros(0, int), np.zeros(1, int)
+    f["band"].attrs["format"], f["csr"].attrs["shape"] = "band", (0, 0)
+    f["B"], f["S"], f["c"] = np.array([[4.0] * 90, [1.0] * 90]), 4 * np.eye(9), np.zeros((9, 0))
+    f["B"].attrs["format"], f["d"] = "band", np.zeros((90, 0))
+ways = {"dense solve none.h5:/A --rhs :/{b}": ["", "--method gauss-jordan", "--method cholesky", "--method cramer", "--assume auto", "--precision mixed", "--guard"],
+        "dense factor none.h5:/A": ["", "--method cholesky"], "dense invert none.h5:/A": ["", "--method textbook", "--check exact"],
+        "dense solve none.h5:/S --rhs :/c": ["", "--method gauss-jordan", "--method cholesky", "--precision mixed", "--method cramer"],
+        "band solve none.h5:/band --rhs :/{b}": ["", "--precision mixed"] + ["--method " + m for m in ("one-end", "two-ends", "partition", "streamed")],
+        "band solve none.h5:/B --rhs :/d": ["", "--precision mixed"] + ["--method " + m for m in ("one-end", "two-ends", "partition", "streamed")],
+        "band factor none.h5:/band": ["", "--method streamed"], "gf2 rref none.h5:/bits": ["", "--transform", "--echelon"], "gf2 inverse none.h5:/bits": [""],
+        "cg none.h5:/csr --rhs :/{b}": ["", "--preconditioner amg", "--preconditioner amg --near-null-space :/b"], "cg none.h5:/A --rhs :/{b}": ["", "--precision mixed"],
+        "cg none.h5:/band --rhs :/{b}": ["--preconditioner ic"]}
+for command, options in ways.items():
+    for k, option in enumerate(options):
+        for ranks in (1, 3) if k < 2 or "mixed" in option else (2 - k % 2,):
+            one = {"textbook": 1}.get(option.split()[-1] if option else "", ranks)
+            run(f"{command.format(b='vb'[k % 2])} {option} -o none_x.h5 --force", one)
+        run("verify none_x.h5", 1)
+
 # --- solvers on every input form -----------------------------------------------------------------
 n = 70
 spd = rng.normal(size=(n, n))

@@ -135,10 +135,12 @@ def run_case(options, number):
     try:
         family = case.draw.pick([x for x in ("gf2", "band", "dense", "cg") if options.family in (None, x)])
         problem = getattr(differential_solvers, family)(case)
+        if problem is None:  # a run that comes first said so
+            return number, "; ".join(case.failures), case.runs, None, case.last, case.folder
         draw = case.draw
         ranks = problem.ranks if problem.ranks else draw.pick([1, 1, 2, 3, 4])
         kept, other = draw.chance(options.checkpoints), draw.pick([ranks, ranks, 1, 2, 3, 4])
-        if problem.restart_on_same or problem.ranks:
+        if other not in problem.continues_on(ranks):
             other = ranks
         words = problem.words + ["--backend", options.backend]
         folders = [link(case.folder, os.path.join(case.folder, name)) for name in ("x", "y")]

@@ -3,11 +3,24 @@
 #include <cmath>
 #include <vector>
 
+#include "kernels/base/problems.hpp"
 #include "src/band/tile_columns.hpp"
 
 namespace terrace::test {
 
 using Entry = std::function<double(Index i, Index j)>;  // A[i, j], i >= j
+
+/// The positive definite matrix of `generate band-spd`, times `scale`.
+inline Entry spd(Index n, Index m, double scale = 1.0) {
+  return [=](Index i, Index j) { return scale * band_spd_entry(7, n, std::min(m, n - 1), i, j); };
+}
+template <class T, class B>
+std::vector<T> on_host(const Stream<B>& lane, View<T, B> view) {
+  std::vector<T> host(std::size_t(view.size));
+  download(lane, host.data(), view);
+  lane.synchronize();
+  return host;
+}
 
 /// A problem whose source computes entries on the host.
 template <class B>

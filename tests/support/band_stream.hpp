@@ -9,10 +9,6 @@
 
 namespace terrace::test {
 
-inline Entry spd(Index n, Index m) {
-  return [=](Index i, Index j) { return band_spd_entry(7, n, m, i, j); };
-}
-
 template <class B>
 band::BandShape shape_of(Index n, Index m, Index width) {
   const Index clipped = std::clamp<Index>(m, 0, std::max<Index>(n - 1, 0));

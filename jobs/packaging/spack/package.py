@@ -11,6 +11,7 @@ class Terrace(CMakePackage, CudaPackage):
 
     version("main")  # dev-build
 
+    variant("shared", default=True, description="libterrace.so; without it libterrace.a")
     variant("tests", default=False, description="Build the tests")
 
     depends_on("c", type="build")
@@ -29,7 +30,8 @@ class Terrace(CMakePackage, CudaPackage):
     depends_on("catch2@2.13:", when="+tests")
 
     def cmake_args(self):
-        arguments = [self.define_from_variant("TERRACE_CUDA", "cuda"), self.define_from_variant("TERRACE_TESTS", "tests")]
+        arguments = [self.define_from_variant("TERRACE_CUDA", "cuda"),
+                     self.define_from_variant("BUILD_SHARED_LIBS", "shared"), self.define_from_variant("TERRACE_TESTS", "tests")]
         if self.spec.satisfies("+cuda"):
             arguments.append(self.define("CMAKE_CUDA_ARCHITECTURES", self.spec.variants["cuda_arch"].value))
         return arguments

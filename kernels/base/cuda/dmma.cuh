@@ -45,7 +45,7 @@ __device__ inline void load_b(double (&b)[4], const double* columns, int ld, int
 
 /// Asynchronous copies of 16 (or 8) bytes to shared memory; `bytes` of them are read, the rest is
 /// 0.
-__device__ inline void copy16(double* shared, const double* global, int bytes) {
+__device__ inline void copy16(void* shared, const void* global, int bytes) {
   const unsigned to = static_cast<unsigned>(__cvta_generic_to_shared(shared));
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(global), "r"(bytes)
                : "memory");

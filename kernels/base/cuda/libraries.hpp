@@ -23,10 +23,13 @@ TERRACE_BLAS(cublasDsyrk_v2);
 TERRACE_BLAS(cublasDtbmv_v2);
 TERRACE_BLAS(cublasDtrsm_v2);
 TERRACE_BLAS(cublasDtrsm_v2_64);
+TERRACE_BLAS(cublasGemmEx_64);
 TERRACE_BLAS(cublasGetProperty);
 TERRACE_BLAS(cublasGetStatusString);
 TERRACE_BLAS(cublasSetAtomicsMode);
+TERRACE_BLAS(cublasSetSmCountTarget);
 TERRACE_BLAS(cublasSetStream_v2);
+TERRACE_BLAS(cublasSgemm_v2_64);
 #undef TERRACE_BLAS
 
 #define TERRACE_SOLVER(function) \

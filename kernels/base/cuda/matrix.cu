@@ -164,6 +164,9 @@ void multiply(const Stream<Cuda>& stream, Index m, Index n, Index k, double alph
               View<const double, Cuda> a, Index lda, View<const double, Cuda> b, Index ldb,
               double beta, View<double, Cuda> c, Index ldc) {
   if (m == 0 || n == 0 || k == 0) return;
+  if (n == 1 && std::max({m, k, lda, ldb, ldc}) < Index(1) << 31)  // rows of A are columns there
+    return check(cublasDgemv(cublas(stream), CUBLAS_OP_T, int(k), int(m), &alpha, a.data, int(lda),
+                             b.data, int(ldb), &beta, c.data, int(ldc)));
   check(cublasDgemm_64(cublas(stream), CUBLAS_OP_N, CUBLAS_OP_N, n, m, k, &alpha, b.data, ldb,
                        a.data, lda, &beta, c.data, ldc));
 }

@@ -8,6 +8,7 @@
 #include "kernels/base/cpu/sums.hpp"
 #include "kernels/base/parallel.hpp"
 #include "kernels/cg/cpu/block_rows.hpp"
+#include "kernels/cg/coarsening_rules.hpp"
 #include "kernels/cg/cpu/row_sums.hpp"
 #include "kernels/cg/multigrid.hpp"
 
@@ -45,39 +46,39 @@ double gershgorin_bound(const HostRows& a, const std::vector<double>& diagonal) 
   return result;
 }
 
-LargeVector<char> strong_entries(const HostRows& a, const std::vector<double>& diagonal,
+LargeVector<char> strong_entries(const CsrRows<Cpu>& a, View<const double, Cpu> diagonal,
                                  double threshold) {
-  LargeVector<char> strong(at(a.nonzeros()));
+  LargeVector<char> strong(at(a.column.size));
   const Index rows = a.rows();
   const double factor = threshold * threshold;
   parallel_ranges(rows, few_rows, [&](Index from, Index to) {
     for (Index i = from; i < to; ++i)
-      for (Index e = a.start[at(i)]; e < a.start[at(i) + 1]; ++e) {
-        const Index j = a.column[at(e)];
-        const double v = a.value[at(e)];
+      for (Index e = a.start.data[i]; e < a.start.data[i + 1]; ++e) {
+        const Index j = a.column.data[e];
+        const double v = a.value.data[e];
         strong[at(e)] =
-            char(j != i && v != 0 && v * v >= factor * diagonal[at(i)] * diagonal[at(j)]);
+            char(j != i && coarsening::is_strong(v, factor, diagonal.data[i], diagonal.data[j]));
       }
   });
   return strong;
 }
 
-Aggregates aggregate(const HostRows& a, const LargeVector<char>& strong) {
+Aggregates aggregate(const CsrRows<Cpu>& a, const LargeVector<char>& strong) {
   constexpr std::int32_t free = -2, alone = -1;
   const Index rows = a.rows();
   Aggregates result;
   std::vector<std::int32_t>& of = result.of;
   of.assign(at(rows), free);
   const auto neighbours = [&](Index i, const auto& f) {  // f(j) until it says true
-    for (Index e = a.start[at(i)]; e < a.start[at(i) + 1]; ++e) {
-      const Index j = a.column[at(e)];
+    for (Index e = a.start.data[i]; e < a.start.data[i + 1]; ++e) {
+      const Index j = a.column.data[e];
       if (strong[at(e)] && j < rows && of[at(j)] != alone && f(j)) return true;
     }
     return false;
   };
   parallel_ranges(rows, few_rows, [&](Index from, Index to) {
     for (Index i = from; i < to; ++i)
-      if (std::none_of(strong.begin() + a.start[at(i)], strong.begin() + a.start[at(i) + 1],
+      if (std::none_of(strong.begin() + a.start.data[i], strong.begin() + a.start.data[i + 1],
                        [](char s) { return s != 0; }))
         of[at(i)] = alone;
   });

@@ -6,6 +6,7 @@
 
 #include "kernels/base/error.hpp"
 #include "kernels/base/parallel.hpp"
+#include "kernels/cg/coarsening.hpp"
 #include "kernels/cg/multigrid.hpp"
 
 namespace terrace::cg {
@@ -43,16 +44,29 @@ class RowSum {
   Index size_ = 0;
 };
 
+inline void make_starts(HostRows& a, Index rows) { a.start.resize(std::size_t(rows) + 1); }
+inline void make_entries(HostRows& a, Index count) {
+  a.column.resize(std::size_t(count));
+  a.value.resize(std::size_t(count));
+}
+inline void make_starts(SparseRows<Cpu>& a, Index rows) { a.start = Buffer<Index, Cpu>(rows + 1); }
+inline void make_entries(SparseRows<Cpu>& a, Index count) {
+  a.column = Buffer<std::int32_t, Cpu>(count);
+  a.value = Buffer<double, Cpu>(count);
+}
+
 /// Rows that fill(i, sum) makes one by one.
-template <class F>
-HostRows rows_of(Index rows, Index columns, const F& fill) {
+template <class Rows = HostRows, class F>
+Rows rows_of(Index rows, Index columns, const F& fill) {
   if (columns > std::numeric_limits<std::int32_t>::max())
     throw Error(Exit::resources,
                 "more than 2^31 unknowns of a coarse level on one rank; --preconditioner amg; use "
                 "more ranks");
-  HostRows result;
+  Rows result;
   result.columns = columns;
-  result.start.resize(std::size_t(rows) + 1);
+  make_starts(result, rows);
+  Index* const start = result.start.data();
+  start[0] = 0;
   // Pieces with a table of columns each: a few a thread.
   const Index grain = std::max<Index>(2048, ceil_div(rows, 4 * Index(thread_count())));
   struct Piece {
@@ -65,18 +79,17 @@ HostRows rows_of(Index rows, Index columns, const F& fill) {
     Piece& piece = pieces[std::size_t(k)];
     for (Index i = k * grain; i < std::min(rows, (k + 1) * grain); ++i) {
       fill(i, sum);
-      result.start[std::size_t(i) + 1] = sum.size();
+      start[i + 1] = sum.size();
       sum.take(piece.column, piece.value);
     }
   });
-  for (Index i = 0; i < rows; ++i) result.start[std::size_t(i) + 1] += result.start[std::size_t(i)];
-  result.column.resize(std::size_t(result.nonzeros()));
-  result.value.resize(std::size_t(result.nonzeros()));
+  for (Index i = 0; i < rows; ++i) start[i + 1] += start[i];
+  make_entries(result, start[rows]);
   parallel_for(Index(pieces.size()), [&](Index k) {
     Piece& piece = pieces[std::size_t(k)];
-    const Index to = result.start[std::size_t(k * grain)];
-    std::copy(piece.column.begin(), piece.column.end(), result.column.begin() + to);
-    std::copy(piece.value.begin(), piece.value.end(), result.value.begin() + to);
+    const Index to = start[k * grain];
+    std::copy(piece.column.begin(), piece.column.end(), result.column.data() + to);
+    std::copy(piece.value.begin(), piece.value.end(), result.value.data() + to);
     piece = {};
   });
   return result;

@@ -173,7 +173,7 @@ void eliminate_column(const Stream<Cuda>& stream, const Rows<Cuda>& rows, const 
     check_launch();
   }
   if (j + 1 == s.width) return;
-  if (j + 1 == j1) finish_block(stream, s, j0, j1 - j0, nullptr);
+  if (j + 1 == j1) finish_block(stream, s, j0, j1 - j0, nullptr, nullptr);
   candidate_kernel<<<1, 1024, 0, native(stream)>>>(s, j + 1, record.data);
   check_launch();
 }

@@ -17,10 +17,11 @@ namespace cluster {
 namespace {
 
 /// Pivot rows of this processor: entries of L to LU, zero instead of them; the rest to `raw`.
-template <int W, int T>
-__device__ __forceinline__ void move_pivot_rows(const Place& at, const Layout<W>& layout,
-                                                double* memory, const int* slot_of, int count) {
-  const Strip& s = at.s;
+template <class Real, int W, int T>
+__device__ __forceinline__ void move_pivot_rows(const Place<Real>& at,
+                                                const Layout<Real, W>& layout, double* memory,
+                                                const int* slot_of, int count) {
+  const StripOf<Real>& s = at.s;
   const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
   const int j0 = at.j0, c0 = j0 + count, rest = int(s.width) - c0;
   for (int t = warp; t < count; t += T / 32) {
@@ -41,14 +42,15 @@ __device__ __forceinline__ void move_pivot_rows(const Place& at, const Layout<W>
 #pragma unroll
     for (int i = 0; i < panel_most / 32; ++i) {
       const int c = lane + 32 * i;
-      v[i] = (c < j0 || c >= c0) && c < s.width ? __ldcg(s.x + r + c * s.ld) : 0.0;
+      v[i] = (c < j0 || c >= c0) && c < s.width ? double(__ldcg(s.x + r + c * s.ld)) : 0.0;
     }
 #pragma unroll
     for (int i = 0; i < panel_most / 32; ++i) {
       const int c = lane + 32 * i;
       if (c >= j0 && c < j0 + t) {
-        double* const n = memory + layout.n() + (c - j0) * layout.ld_n() + lr;
-        v[i] = *n;
+        Real* const n =
+            reinterpret_cast<Real*>(memory + layout.n()) + (c - j0) * layout.ld_n() + lr;
+        v[i] = double(*n);
         *n = 0;
       }
       if (c < j0 + t) {
@@ -62,9 +64,9 @@ __device__ __forceinline__ void move_pivot_rows(const Place& at, const Layout<W>
 }
 
 /// L of the leaf, and the rows of U right of it.
-template <int W, int T>
-__device__ __forceinline__ void load_leaf(const Place& at, const int* slot_of, int rest, double* l,
-                                          double* u) {
+template <class Real, int W, int T>
+__device__ __forceinline__ void load_leaf(const Place<Real>& at, const int* slot_of, int rest,
+                                          double* l, double* u) {
   const int tid = int(threadIdx.x);
   constexpr int of_l = (W * W + T - 1) / T, of_u = W * panel_most / T;
   double v[of_l + of_u];
@@ -80,29 +82,29 @@ __device__ __forceinline__ void load_leaf(const Place& at, const int* slot_of, i
     v[of_l + i] = tid % panel_most < rest ? __ldcg(at.raw + tid + i * T) : 0.0;
 #pragma unroll
   for (int i = 0; i < of_l; ++i)
-    if (tid + i * T < W * W) l[(tid + i * T) / W * Layout<W>::ld_l + tid % W] = v[i];
+    if (tid + i * T < W * W) l[(tid + i * T) / W * Layout<Real, W>::ld_l + tid % W] = v[i];
 #pragma unroll
   for (int i = 0; i < of_u; ++i)
-    u[(tid + i * T) / panel_most * Layout<W>::ld_u + tid % panel_most] = v[of_l + i];
+    u[(tid + i * T) / panel_most * Layout<Real, W>::ld_u + tid % panel_most] = v[of_l + i];
 }
 
 /// Factors the strip, width <= panel_most: N, LU, pivots, column_of, and rows of -U^-1.
 /// `raw` holds W x panel_most.
-template <int W, int R, int T>
+template <class Real, int W, int R, int T>
 __global__ void __launch_bounds__(T, 1)
-    cluster_kernel(Strip s, Index* pivot_slot, double* raw, int processors, int rows) {
+    cluster_kernel(StripOf<Real> s, Index* pivot_slot, double* raw, int processors, int rows) {
   extern __shared__ double memory[];
   if (s.info[0] >= 0) return;
-  const Layout<W> layout{rows};
+  const Layout<Real, W> layout{rows};
   const int tid = int(threadIdx.x);
-  Place at{s, pivot_slot, raw, processors, int(blockIdx.x), int(blockIdx.x) * rows, rows, 0};
+  Place<Real> at{s, pivot_slot, raw, processors, int(blockIdx.x), int(blockIdx.x) * rows, rows, 0};
   unsigned char* const fresh = reinterpret_cast<unsigned char*>(memory + layout.fresh());
   int* const slot_of = reinterpret_cast<int*>(memory + layout.slots());
   for (int i = tid; i < rows; i += T) fresh[i] = 0;
-  for (int i = tid; i < 2 * most_processors * Layout<W>::message; i += T)
+  for (int i = tid; i < 2 * most_processors * Layout<Real, W>::message; i += T)
     memory[layout.board() + i] = 0;  // no tag
   arrive_at_barrier();
-  Leaf<W, R, T> leaf;
+  Leaf<Real, W, R, T> leaf;
   leaf.step = 0;
   leaf.stopped = false;
   leaf.open = 0;
@@ -120,7 +122,7 @@ __global__ void __launch_bounds__(T, 1)
 #pragma unroll
       for (int c = 0; c < W; ++c)
         leaf.a[q][c] =
-            lr < rows && r < s.slots && c < count ? __ldcg(s.x + r + (j0 + c) * s.ld) : 0.0;
+            lr < rows && r < s.slots && c < count ? __ldcg(s.x + r + (j0 + c) * s.ld) : Real(0);
     }
     wait_at_barrier();
     int j = 0;
@@ -131,21 +133,21 @@ __global__ void __launch_bounds__(T, 1)
     __syncthreads();
     const int c0 = j0 + count, rest = int(s.width) - c0;
     if (leaf.stopped) break;
-    move_pivot_rows<W, T>(at, layout, memory, slot_of, count);
+    move_pivot_rows<Real, W, T>(at, layout, memory, slot_of, count);
     if (rest == 0) break;
     arrive_at_barrier();
     wait_at_barrier();
     double* const u = memory + layout.u();
     double* const l = memory + layout.l();
-    load_leaf<W, T>(at, slot_of, rest, l, u);
+    load_leaf<Real, W, T>(at, slot_of, rest, l, u);
     __syncthreads();
     solve_leaf<W, T>(u, l, rest);
     if (at.me == processors - 1)
       for (int e = tid; e < W * panel_most; e += T)
         if (e % panel_most < rest)
           s.lu[(j0 + e / panel_most) * s.block + c0 + e % panel_most] =
-              u[e / panel_most * Layout<W>::ld_u + e % panel_most];
-    update_rows<W, T>(at, layout, memory, c0, rest);
+              u[e / panel_most * Layout<Real, W>::ld_u + e % panel_most];
+    update_rows<Real, W, T>(at, layout, memory, c0, rest);
     __syncthreads();
     arrive_at_barrier();  // the next leaf's pivot rows are read by all
     for (int t = tid; t < count; t += T) {
@@ -157,16 +159,16 @@ __global__ void __launch_bounds__(T, 1)
   wait_at_barrier();
 }
 
-template <int W, int R, int T>
-bool launch(const Stream<Cuda>& stream, const Strip& s, Index* pivot_slot, double* raw) {
+template <int W, int R, int T, class Real>
+bool launch(const Stream<Cuda>& stream, const StripOf<Real>& s, Index* pivot_slot, double* raw) {
   int processors = 1;
   while (processors < most_processors && Index(processors) * T * R < s.slots) processors *= 2;
   if (Index(processors) * T * R < s.slots) return false;
   const int rows = int(round_up(ceil_div(s.slots, Index(processors)), 32));
-  const Layout<W> layout{rows};
-  const auto kernel = cluster_kernel<W, R, T>;
+  const Layout<Real, W> layout{rows};
+  const auto kernel = cluster_kernel<Real, W, R, T>;
   static const bool ready = [&] {
-    const Layout<W> most{R * T};
+    const Layout<Real, W> most{R * T};
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most.bytes()));
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1));
     return true;
@@ -200,18 +202,32 @@ bool launch(const Stream<Cuda>& stream, const Strip& s, Index* pivot_slot, doubl
 }  // namespace
 }  // namespace cluster
 
-bool factor_in_cluster(const Stream<Cuda>& stream, const Strip& s, Index* pivot_slot, double* raw) {
+template <class Real>
+bool factor_in_cluster(const Stream<Cuda>& stream, const StripOf<Real>& s, Index* pivot_slot,
+                       double* raw) {
   if (s.width > cluster::panel_most || s.slots == 0) return false;
-  return cluster::launch<32, 1, 256>(stream, s, pivot_slot, raw) ||
-         cluster::launch<32, 2, 256>(stream, s, pivot_slot, raw) ||
-         cluster::launch<16, 2, 512>(stream, s, pivot_slot, raw) ||
-         cluster::launch<8, 4, 512>(stream, s, pivot_slot, raw);
+  if (cluster::launch<32, 1, 256>(stream, s, pivot_slot, raw) ||
+      cluster::launch<32, 2, 256>(stream, s, pivot_slot, raw))
+    return true;
+  if constexpr (std::is_same_v<Real, double>)
+    return cluster::launch<16, 2, 512>(stream, s, pivot_slot, raw) ||
+           cluster::launch<8, 4, 512>(stream, s, pivot_slot, raw);
+  else
+    return cluster::launch<32, 2, 512>(stream, s, pivot_slot, raw) ||
+           cluster::launch<16, 4, 512>(stream, s, pivot_slot, raw) ||
+           cluster::launch<8, 8, 512>(stream, s, pivot_slot, raw);
 }
 
 #else
 
-bool factor_in_cluster(const Stream<Cuda>&, const Strip&, Index*, double*) { return false; }
+template <class Real>
+bool factor_in_cluster(const Stream<Cuda>&, const StripOf<Real>&, Index*, double*) {
+  return false;
+}
 
 #endif
+
+template bool factor_in_cluster(const Stream<Cuda>&, const Strip&, Index*, double*);
+template bool factor_in_cluster(const Stream<Cuda>&, const StripOf<float>&, Index*, double*);
 
 }  // namespace terrace::dense

@@ -85,16 +85,27 @@ __device__ inline double reciprocal(double p) {
   return fma(r, fma(-p, r, 1.0), r);
 }
 
+template <class Real>
+struct PairOf;
+template <>
+struct PairOf<double> {
+  using Type = double2;
+};
+template <>
+struct PairOf<float> {
+  using Type = float2;
+};
+
 /// Shared memory of one processor, in doubles; everything begins at a multiple of 16 bytes.
-template <int W>
+template <class Real, int W>
 struct Layout {
   int rows;  // of the processor, a multiple of 32
   static constexpr int ld_u = panel_most + 4, ld_l = W + 4;
   static constexpr int message = 2 * W;  // header, a[1], a[2] ... as chunks
   static constexpr int row = W + 2;      // key, row, unused, a[0], a[1] ...
-  __host__ __device__ int ld_n() const { return rows + 4; }
-  __host__ __device__ int n() const { return 0; }  // column by column
-  __host__ __device__ int u() const { return n() + W * ld_n(); }
+  __host__ __device__ int ld_n() const { return rows + 32 / int(sizeof(Real)); }
+  __host__ __device__ int n() const { return 0; }  // column by column, Reals
+  __host__ __device__ int u() const { return n() + W * ld_n() * int(sizeof(Real)) / 8; }
   __host__ __device__ int l() const { return u() + W * ld_u; }  // L, then its inverse blocks
   __host__ __device__ int board() const { return l() + 2 * W * ld_l; }
   __host__ __device__ int stage() const { return board() + 2 * most_processors * message; }
@@ -106,47 +117,63 @@ struct Layout {
 };
 
 /// What all columns of a launch have in common.
+template <class Real>
 struct Place {
-  Strip s;
+  StripOf<Real> s;
   Index* pivot_slot;
   double* raw;  // W x panel_most: pivot rows right of the leaf, for all processors
   int processors, me, base, rows, j0;
 };
 
-template <int W, int R, int T>
+template <class Real, int W, int R, int T>
 struct Leaf {
   static constexpr int warps = T / 32;
-  double a[R][W];
+  Real a[R][W];
   unsigned open;  // bit q: row q may become a pivot row
   int step;       // columns since the kernel began
   bool stopped;
 
   /// The warp's best row goes to its stage.
   template <int LIVE>
-  __device__ __forceinline__ void offer(const Place& at, double* stages, ulonglong2* found) const {
+  __device__ __forceinline__ void offer(const Place<Real>& at, double* stages,
+                                        ulonglong2* found) const {
     const int tid = int(threadIdx.x), warp = tid / 32, lane = tid % 32;
-    double* const stage = stages + warp * Layout<W>::row;
+    double* const stage = stages + warp * Layout<Real, W>::row;
     Bits key = 0;
     int row = INT_MAX, which = 0;
+    if constexpr (std::is_same_v<Real, double>) {
 #pragma unroll
-    for (int q = 0; q < R; ++q) {
-      const Bits mine = rank_of(a[q][0]);
-      if ((open >> q & 1) && mine > key) {
-        key = mine;
-        row = at.base + q * T + tid;
-        which = q;
+      for (int q = 0; q < R; ++q) {
+        const Bits mine = rank_of(a[q][0]);
+        if ((open >> q & 1) && mine > key) {
+          key = mine;
+          row = at.base + q * T + tid;
+          which = q;
+        }
       }
+    } else {
+      float most = -1;
+#pragma unroll
+      for (int q = 0; q < R; ++q) {
+        const float size = fabsf(a[q][0]) < INFINITY ? fabsf(a[q][0]) : INFINITY;
+        if ((open >> q & 1) && size > most) {
+          most = size;
+          row = at.base + q * T + tid;
+          which = q;
+        }
+      }
+      if (most >= 0) key = rank_of(double(most));
     }
     if (best_lane(key, row) == 1u << lane) {
 #pragma unroll
       for (int q = 0; q < R; ++q)
         if (q == which) {
-          const unsigned sign = unsigned(__double2hiint(a[q][0])) & 0x80000000u;
+          const unsigned sign = unsigned(__double2hiint(double(a[q][0]))) & 0x80000000u;
           found[warp] = {key, Bits(unsigned(row) | sign)};
 #pragma unroll
           for (int c = 1; c < LIVE; c += 2)
-            *reinterpret_cast<double2*>(stage + 1 + c) = {a[q][c],
-                                                          c + 1 < LIVE ? a[q][c + 1] : 0.0};
+            *reinterpret_cast<double2*>(stage + 1 + c) = {double(a[q][c]),
+                                                          c + 1 < LIVE ? double(a[q][c + 1]) : 0.0};
         }
     }
   }
@@ -154,10 +181,11 @@ struct Leaf {
   /// One column, a[.][0], number j of the leaf; LIVE columns are still wanted. Leaves a[.][c] one
   /// place to the left.
   template <int LIVE>
-  __device__ void column(const Place& at, const Layout<W>& layout, double* memory, int j) {
-    const Strip& s = at.s;
+  __device__ void column(const Place<Real>& at, const Layout<Real, W>& layout, double* memory,
+                         int j) {
+    const StripOf<Real>& s = at.s;
     const int tid = int(threadIdx.x), warp = tid / 32, lane = tid % 32;
-    constexpr int slot = Layout<W>::message, size = Layout<W>::row;
+    constexpr int slot = Layout<Real, W>::message, size = Layout<Real, W>::row;
     double* const board = memory + layout.board() + (step & 1) * most_processors * slot;
     double* const stages = memory + layout.stage() + (step & 1) * 16 * size;
     const unsigned tag = unsigned(step) + 1;
@@ -193,8 +221,8 @@ struct Leaf {
     const Chunk mine =
         receive(shared_address(board + winner * slot + lane * 2), lane > 0 && lane < LIVE, tag);
     const double value = lane == 0 ? pivot : __longlong_as_double((long long)mine.value);
-    double* const p = memory + layout.pivot() + warp * size + 1;
-    if (lane < LIVE) p[lane] = value;
+    Real* const p = reinterpret_cast<Real*>(memory + layout.pivot() + warp * size) + 1;
+    if (lane < LIVE) p[lane] = Real(value);
     __syncwarp();
     const int column = at.j0 + j;
     if (tid == 0) reinterpret_cast<int*>(memory + layout.slots())[j] = usable ? row : -1;
@@ -206,8 +234,9 @@ struct Leaf {
       s.lu[column * s.block + column + lane] = value;
     const unsigned exponent =
         unsigned(key >> 52);  // one over what is too small or too large for 1/p
-    const bool divide = exponent < 64 || exponent > 1982;
-    double l[R];
+    constexpr unsigned far = std::is_same_v<Real, double> ? 959 : 100;
+    const bool divide = exponent < 1023 - far || exponent > 1023 + far;
+    Real l[R];
 #pragma unroll
     for (int q = 0; q < R; ++q) {
       const int lr = q * T + tid, r = at.base + lr;
@@ -218,12 +247,13 @@ struct Leaf {
         for (int c = 1; c < LIVE; ++c) a[q][c] = 0;
         a[q][0] = -1;
       }
-      l[q] = a[q][0] * inverse;
-      if (divide) l[q] = a[q][0] / pivot;
+      l[q] = a[q][0] * Real(inverse);
+      if (divide) l[q] = Real(double(a[q][0]) / pivot);
     }
 #pragma unroll
     for (int c = 1; c < LIVE; c += 2) {
-      const double2 two = *reinterpret_cast<const double2*>(p + c);
+      using Pair = typename PairOf<Real>::Type;
+      const Pair two = *reinterpret_cast<const Pair*>(p + c);
 #pragma unroll
       for (int q = 0; q < R; ++q) {
         a[q][c - 1] = fma(-l[q], two.x, a[q][c]);
@@ -233,13 +263,13 @@ struct Leaf {
     finish(at, layout, memory, j, l);
   }
 
-  __device__ void finish(const Place& at, const Layout<W>& layout, double* memory, int j,
-                         const double (&l)[R]) {
+  __device__ void finish(const Place<Real>& at, const Layout<Real, W>& layout, double* memory,
+                         int j, const Real (&l)[R]) {
 #pragma unroll
     for (int q = 0; q < R; ++q) {
       const int lr = q * T + int(threadIdx.x), r = at.base + lr;
       if (lr >= at.rows) continue;
-      memory[layout.n() + j * layout.ld_n() + lr] = l[q];
+      reinterpret_cast<Real*>(memory + layout.n())[j * layout.ld_n() + lr] = l[q];
       if (r < at.s.slots) at.s.x[r + (at.j0 + j) * at.s.ld] = l[q];
     }
   }
@@ -247,9 +277,9 @@ struct Leaf {
   /// A column without a usable pivot: the end, or, where columns are passed over, a row of the
   /// identity in LU.
   template <int LIVE>
-  __device__ void pass(const Place& at, const Layout<W>& layout, double* memory, int j, int row,
-                       bool infinite) {
-    const Strip& s = at.s;
+  __device__ void pass(const Place<Real>& at, const Layout<Real, W>& layout, double* memory, int j,
+                       int row, bool infinite) {
+    const StripOf<Real>& s = at.s;
     const int column = at.j0 + j, tid = int(threadIdx.x);
     if (at.me == 0 && tid == 0) {
       at.pivot_slot[column] = -1;
@@ -263,7 +293,7 @@ struct Leaf {
     if (at.me == 0)
       for (int c = tid; c < W && j + c < W && column + c < s.width; c += T)
         s.lu[column * s.block + column + c] = c == 0 ? 1.0 : 0.0;
-    double l[R];
+    Real l[R];
 #pragma unroll
     for (int q = 0; q < R; ++q) {
       const int lr = q * T + tid, r = at.base + lr;
@@ -279,8 +309,8 @@ struct Leaf {
   }
 
   template <int LIVE>
-  __device__ void columns(const Place& at, const Layout<W>& layout, double* memory, int& j,
-                          int count) {
+  __device__ void columns(const Place<Real>& at, const Layout<Real, W>& layout, double* memory,
+                          int& j, int count) {
     const int end = min(count, W - LIVE + W / 4);
 #pragma unroll 1
     for (; j < end && !stopped; ++j) column<LIVE>(at, layout, memory, j);

@@ -17,13 +17,13 @@ __device__ inline void dmma8(double (&c)[4], const double* a, const double (&b)[
 
 /// Own rows, columns [c0, c0 + rest) of the strip -= N U; pivot rows of this leaf begin at zero.
 /// A warp takes 16 rows, 32 columns at a time, and loads the next while it multiplies.
-template <int W, int T>
-__device__ void update_rows(const Place& at, const Layout<W>& layout, const double* memory, int c0,
-                            int rest) {
-  const Strip& s = at.s;
+template <class Real, int W, int T>
+__device__ void update_rows(const Place<Real>& at, const Layout<Real, W>& layout,
+                            const double* memory, int c0, int rest) {
+  const StripOf<Real>& s = at.s;
   const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
   const int g = lane / 4, t = lane % 4;
-  const double* const n = memory + layout.n();
+  const Real* const n = reinterpret_cast<const Real*>(memory + layout.n());
   const double* const u = memory + layout.u();
   const unsigned char* const fresh =
       reinterpret_cast<const unsigned char*>(memory + layout.fresh());
@@ -32,10 +32,11 @@ __device__ void update_rows(const Place& at, const Layout<W>& layout, const doub
 #pragma unroll
     for (int k = 0; k < W; k += 4)
 #pragma unroll
-      for (int h = 0; h < 2; ++h) a[k / 2 + h] = -n[(k + t) * layout.ld_n() + r0 + g + 8 * h];
+      for (int h = 0; h < 2; ++h)
+        a[k / 2 + h] = -double(n[(k + t) * layout.ld_n() + r0 + g + 8 * h]);
     const bool zero[2] = {fresh[r0 + g] != 0, fresh[r0 + g + 8] != 0};
-    double* const x = s.x + at.base + r0 + g + Index(c0 + 2 * t) * s.ld;
-    double next[4][4];
+    Real* const x = s.x + at.base + r0 + g + Index(c0 + 2 * t) * s.ld;
+    Real next[4][4];
     const auto load = [&](int c) {
 #pragma unroll
       for (int i = 0; i < 4; ++i)
@@ -43,7 +44,7 @@ __device__ void update_rows(const Place& at, const Layout<W>& layout, const doub
         for (int e = 0; e < 4; ++e)
           next[i][e] = c + 8 * i + 2 * t + (e & 1) < rest && !zero[e / 2]
                            ? __ldcg(x + (c + 8 * i + (e & 1)) * s.ld + 8 * (e / 2))
-                           : 0.0;
+                           : Real(0);
     };
     load(0);
     for (int c = 0; c < rest; c += 32) {
@@ -58,12 +59,13 @@ __device__ void update_rows(const Place& at, const Layout<W>& layout, const doub
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           if constexpr (W == 8) {
-            const double b[2] = {u[t * Layout<W>::ld_u + c + 8 * i + g],
-                                 u[(4 + t) * Layout<W>::ld_u + c + 8 * i + g]};
+            const double b[2] = {u[t * Layout<Real, W>::ld_u + c + 8 * i + g],
+                                 u[(4 + t) * Layout<Real, W>::ld_u + c + 8 * i + g]};
             dmma8(v[i], a, b);
           } else {
             double b[4], part[8];
-            device::load_b(b, u + k * Layout<W>::ld_u, Layout<W>::ld_u, c + 8 * i, lane);
+            device::load_b(b, u + k * Layout<Real, W>::ld_u, Layout<Real, W>::ld_u, c + 8 * i,
+                           lane);
 #pragma unroll
             for (int e = 0; e < 8; ++e) part[e] = a[k / 2 + e];
             device::dmma(v[i], part, b);
@@ -74,7 +76,7 @@ __device__ void update_rows(const Place& at, const Layout<W>& layout, const doub
 #pragma unroll
         for (int e = 0; e < 4; ++e)
           if (c + 8 * i + 2 * t + (e & 1) < rest)
-            x[(c + 8 * i + (e & 1)) * s.ld + 8 * (e / 2)] = v[i][e];
+            x[(c + 8 * i + (e & 1)) * s.ld + 8 * (e / 2)] = Real(v[i][e]);
     }
   }
 }
@@ -83,7 +85,7 @@ __device__ void update_rows(const Place& at, const Layout<W>& layout, const doub
 /// the inverses of its blocks of 16. Ends with a block barrier.
 template <int W, int T>
 __device__ void solve_leaf(double* u, double* l, int rest) {
-  constexpr int ld_u = Layout<W>::ld_u, ld_l = Layout<W>::ld_l;
+  constexpr int ld_u = Layout<double, W>::ld_u, ld_l = Layout<double, W>::ld_l;
   const int tid = int(threadIdx.x), warp = tid / 32, lane = tid % 32;
   if constexpr (W == 8) {
     if (tid < rest) {

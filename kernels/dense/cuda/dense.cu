@@ -20,9 +20,10 @@ Index even(const Rows<Cuda>& rows) {
 Index updated(const Rows<Cuda>& rows, const Panel<Cuda>& panel) { return even(rows) - panel.skip; }
 
 /// panel[:, c] := A[:, first + c], 32 x 32 tiles through shared memory.
-__global__ void load_kernel(Index slots, Index width, const double* a, Index lda, Index first,
-                            double* panel, Index ldp) {
-  __shared__ double tile[32][33];
+template <class T, class P>
+__global__ void load_kernel(Index slots, Index width, const T* a, Index lda, Index first, P* panel,
+                            Index ldp) {
+  __shared__ P tile[32][33];
   const Index s0 = Index(blockIdx.x) * 32, c0 = Index(blockIdx.y) * 32;
   const int x = threadIdx.x;
   for (int y = threadIdx.y; y < 32; y += 8)
@@ -33,16 +34,17 @@ __global__ void load_kernel(Index slots, Index width, const double* a, Index lda
 }
 
 /// The way back.
-__global__ void store_kernel(Index slots, Index width, double* a, Index lda, Index first,
-                             const double* panel, Index ldp) {
-  __shared__ double tile[32][33];
+template <class T, class P>
+__global__ void store_kernel(Index slots, Index width, T* a, Index lda, Index first, const P* panel,
+                             Index ldp) {
+  __shared__ P tile[32][33];
   const Index s0 = Index(blockIdx.x) * 32, c0 = Index(blockIdx.y) * 32;
   const int x = threadIdx.x;
   for (int y = threadIdx.y; y < 32; y += 8)
     if (s0 + x < slots && c0 + y < width) tile[x][y] = panel[(c0 + y) * ldp + s0 + x];
   __syncthreads();
   for (int y = threadIdx.y; y < 32; y += 8)
-    if (s0 + y < slots && c0 + x < width) a[(s0 + y) * lda + first + c0 + x] = tile[y][x];
+    if (s0 + y < slots && c0 + x < width) a[(s0 + y) * lda + first + c0 + x] = T(tile[y][x]);
 }
 
 __global__ void no_bad_column_kernel(Index* info) {
@@ -119,13 +121,30 @@ __global__ void fill_random_kernel(Index slots, Index columns, const Index* glob
 
 }  // namespace
 
-void store_columns(const Stream<Cuda>& stream, Index slots, Index width, double* a, Index lda,
-                   Index first, const double* panel, Index ldp) {
+template <class T, class P>
+void store_columns(const Stream<Cuda>& stream, Index slots, Index width, T* a, Index lda,
+                   Index first, const P* panel, Index ldp) {
   if (width <= 0 || slots <= 0) return;
   const dim3 grid(grid_for(slots, 32), grid_for(width, 32));
   store_kernel<<<grid, dim3(32, 8), 0, native(stream)>>>(slots, width, a, lda, first, panel, ldp);
   check_launch();
 }
+template <class T, class P>
+void load_columns(const Stream<Cuda>& stream, Index slots, Index width, const T* a, Index lda,
+                  Index first, P* panel, Index ldp) {
+  if (width <= 0 || slots <= 0) return;
+  const dim3 grid(grid_for(slots, 32), grid_for(width, 32));
+  load_kernel<<<grid, dim3(32, 8), 0, native(stream)>>>(slots, width, a, lda, first, panel, ldp);
+  check_launch();
+}
+#define TERRACE_COLUMNS(T, P)                                                                \
+  template void store_columns(const Stream<Cuda>&, Index, Index, T*, Index, Index, const P*, \
+                              Index);                                                        \
+  template void load_columns(const Stream<Cuda>&, Index, Index, const T*, Index, Index, P*, Index);
+TERRACE_COLUMNS(double, double)
+TERRACE_COLUMNS(float, double)
+TERRACE_COLUMNS(float, float)
+#undef TERRACE_COLUMNS
 
 template <>
 void load_panel(const Stream<Cuda>& stream, const Rows<Cuda>& rows, const Panel<Cuda>& panel,
@@ -134,12 +153,9 @@ void load_panel(const Stream<Cuda>& stream, const Rows<Cuda>& rows, const Panel<
     no_bad_column_kernel<<<1, 1, 0, native(stream)>>>(panel.info.data);
     check_launch();
   }
-  if (rows.slots == 0) return;
-  const dim3 grid(grid_for(rows.slots, 32), grid_for(panel.width, 32));
-  load_kernel<<<grid, dim3(32, 8), 0, native(stream)>>>(rows.slots, panel.width, rows.a.data,
-                                                        rows.ld, panel.first, panel.n.data,
-                                                        panel_ld(rows.slots));
-  check_launch();
+  const double* const a = rows.a.data;
+  load_columns(stream, rows.slots, panel.width, a, rows.ld, panel.first, panel.n.data,
+               panel_ld(rows.slots));
 }
 
 template <>
@@ -193,7 +209,8 @@ void update_panel(const Stream<Cuda>& stream, const Rows<Cuda>& rows, const Pane
 
 template <>
 void store_panel(const Stream<Cuda>& stream, const Rows<Cuda>& rows, const Panel<Cuda>& panel) {
-  store_columns(stream, rows.slots, panel.width, rows.a.data, rows.ld, panel.first, panel.n.data,
+  const double* const n = panel.n.data;
+  store_columns(stream, rows.slots, panel.width, rows.a.data, rows.ld, panel.first, n,
                 panel_ld(rows.slots));
 }
 

@@ -91,18 +91,20 @@ __global__ void __launch_bounds__(pairing_threads)
 }
 
 /// a[to[m], left ...) = a[from[m], left ...).
-__global__ void move_rows_kernel(List list, double* a, Index lda, Index left, Index columns) {
+template <class T>
+__global__ void move_rows_kernel(List list, T* a, Index lda, Index left, Index columns) {
   const Index moves = *list.moves, step = Index(gridDim.x) * blockDim.x;
   for (Index m = blockIdx.y; m < moves; m += gridDim.y) {
-    double* const to = a + list.to[m] * lda;
-    const double* const from = a + list.from[m] * lda;
+    T* const to = a + list.to[m] * lda;
+    const T* const from = a + list.from[m] * lda;
     for (Index j = left + Index(blockIdx.x) * blockDim.x + threadIdx.x; j < columns; j += step)
       to[j] = from[j];
   }
 }
 
 /// The same of N, by columns.
-__global__ void move_panel_kernel(List list, Index width, double* n, Index ld) {
+template <class P>
+__global__ void move_panel_kernel(List list, Index width, P* n, Index ld) {
   const Index moves = *list.moves;
   const Index m = Index(blockIdx.x) * blockDim.x + threadIdx.x;
   if (m >= moves) return;
@@ -111,26 +113,28 @@ __global__ void move_panel_kernel(List list, Index width, double* n, Index ld) {
 }
 
 /// saved[i, 0 ... first) = a[pivots[i], 0 ... first).
-__global__ void save_kernel(const Index* pivots, const double* a, Index lda, Index first,
-                            double* saved, Index ld) {
+template <class T>
+__global__ void save_kernel(Panel<Cuda> panel, const Index* pivots, const T* a, Index lda,
+                            Index first, T* saved, Index ld) {
+  if (panel.info.data[0] >= 0) return;
   for (Index j = threadIdx.x; j < first; j += blockDim.x)
     saved[Index(blockIdx.x) * ld + j] = a[pivots[blockIdx.x] * lda + j];
 }
 
 /// Rows top ... of A: `saved` (or nothing), LU, Y.
-__global__ void rest_kernel(List list, Panel<Cuda> panel, double* a, Index lda, Index top,
-                            Index from, Index columns, const double* y, const double* saved,
-                            Index ld_saved) {
+template <class T>
+__global__ void rest_kernel(List list, Panel<Cuda> panel, T* a, Index lda, Index top, Index from,
+                            Index columns, const double* y, const T* saved, Index ld_saved) {
   if (panel.info.data[0] >= 0) return;
   const Index i = blockIdx.y, t = list.place[i], length = columns - from;
-  double* const out = a + (top + i) * lda;
+  T* const out = a + (top + i) * lda;
   const double* const lu = panel.lu.data + t * panel.block;
   const Index step = Index(gridDim.x) * blockDim.x;
   for (Index j = Index(blockIdx.x) * blockDim.x + threadIdx.x; j < columns; j += step) {
     if (j >= from)
-      out[j] = y[t * length + j - from];
+      out[j] = T(y[t * length + j - from]);
     else if (j >= panel.first)
-      out[j] = lu[j - panel.first];
+      out[j] = T(lu[j - panel.first]);
     else if (saved)
       out[j] = saved[i * ld_saved + j];
   }
@@ -138,20 +142,19 @@ __global__ void rest_kernel(List list, Panel<Cuda> panel, double* a, Index lda, 
 
 }  // namespace
 
-template <>
-void retire_rows(const Stream<Cuda>& stream, const Rows<Cuda>& rows, const Panel<Cuda>& panel,
-                 const Retirement<Cuda>& what) {
+template <class T, class P>
+void retire_rows_of(const Stream<Cuda>& stream, const Rows<Cuda>& rows, T* a,
+                    const Panel<Cuda>& panel, P* n, const Retirement<Cuda>& what, T* room) {
   const Index* const pivots = what.pivots.data;
-  const bool keep = what.keep;
   const Index count = what.pivots.size, top = what.top, ldn = panel_ld(rows.slots);
   const Index below = top + count;
   const cudaStream_t on = native(stream);
   if (count > 0) {
     const List list = cut_list(what.list, count);
-    const Index left = keep ? 0 : panel.first;
-    if (keep && panel.first > 0) {
-      save_kernel<<<unsigned(count), 256, 0, on>>>(pivots, rows.a.data, rows.ld, panel.first,
-                                                   what.room.data, rows.columns);
+    const Index left = room ? 0 : panel.first;
+    if (room && panel.first > 0) {
+      save_kernel<<<unsigned(count), 256, 0, on>>>(panel, pivots, a, rows.ld, panel.first, room,
+                                                   rows.columns);
       check_launch();
     }
     pair_kernel<<<1, pairing_threads, 0, on>>>(panel, pivots, top, rows.column_of.data,
@@ -159,22 +162,31 @@ void retire_rows(const Stream<Cuda>& stream, const Rows<Cuda>& rows, const Panel
     check_launch();
     const unsigned across = grid_for(rows.columns - left, 256 * 8);
     move_rows_kernel<<<dim3(across, unsigned(std::min<Index>(count, 65535))), 256, 0, on>>>(
-        list, rows.a.data, rows.ld, left, rows.columns);
+        list, a, rows.ld, left, rows.columns);
     check_launch();
     move_panel_kernel<<<dim3(grid_for(count, 128), unsigned(std::min<Index>(panel.width, 256))),
-                        128, 0, on>>>(list, panel.width, panel.n.data, ldn);
+                        128, 0, on>>>(list, panel.width, n, ldn);
     check_launch();
     rest_kernel<<<dim3(across, unsigned(count)), 256, 0, on>>>(
-        list, panel, rows.a.data, rows.ld, top, what.from, rows.columns, what.y.data,
-        keep ? what.room.data : nullptr, rows.columns);
+        list, panel, a, rows.ld, top, what.from, rows.columns, what.y.data, room, rows.columns);
     check_launch();
   }
   if (below > panel.skip)
-    check(cudaMemset2DAsync(panel.n.data + panel.skip, std::size_t(ldn) * 8, 0,
-                            std::size_t(below - panel.skip) * 8, std::size_t(panel.width), on));
-  if (keep && rows.slots > below)
-    store_columns(stream, rows.slots - below, panel.width, rows.a.data + below * rows.ld, rows.ld,
-                  panel.first, panel.n.data + below, ldn);
+    check(cudaMemset2DAsync(n + panel.skip, std::size_t(ldn) * sizeof(P), 0,
+                            std::size_t(below - panel.skip) * sizeof(P), std::size_t(panel.width),
+                            on));
+  if (room && rows.slots > below)
+    store_columns(stream, rows.slots - below, panel.width, a + below * rows.ld, rows.ld,
+                  panel.first, static_cast<const P*>(n + below), ldn);
+}
+template void retire_rows_of(const Stream<Cuda>&, const Rows<Cuda>&, float*, const Panel<Cuda>&,
+                             float*, const Retirement<Cuda>&, float*);
+
+template <>
+void retire_rows(const Stream<Cuda>& stream, const Rows<Cuda>& rows, const Panel<Cuda>& panel,
+                 const Retirement<Cuda>& what) {
+  retire_rows_of(stream, rows, rows.a.data, panel, panel.n.data, what,
+                 what.keep ? what.room.data : nullptr);
 }
 
 // Row-major L X = B is X^T L^T = B^T by columns.

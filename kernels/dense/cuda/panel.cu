@@ -35,16 +35,17 @@ __device__ __forceinline__ void best_of_blocks(const double* boards, const unsig
   }
 }
 /// One thread: column c of the panel has no pivot.
-__device__ __forceinline__ void pass_over(const Strip& s, Index c, bool infinite,
+template <class Real>
+__device__ __forceinline__ void pass_over(const StripOf<Real>& s, Index c, bool infinite,
                                           Index* pivot_slot) {
   pivot_slot[c] = -1;
   if (s.skip) return;
   s.info[0] = s.offset + c;
   s.info[1] = infinite ? 2 : 1;
 }
-template <int W, int R>
-__device__ __forceinline__ void store_columns(const double (&a)[R][W], const Strip& s, int base,
-                                              Index j0, int count) {
+template <class Real, int W, int R>
+__device__ __forceinline__ void store_columns(const Real (&a)[R][W], const StripOf<Real>& s,
+                                              int base, Index j0, int count) {
 #pragma unroll
   for (int q = 0; q < R; ++q) {
     const int r = base + q * threads;
@@ -56,15 +57,16 @@ __device__ __forceinline__ void store_columns(const double (&a)[R][W], const Str
 
 /// Columns [j0, j0 + count) of the strip, count <= W: partial pivoting, all rows eliminated. Every
 /// thread keeps R rows in registers. All blocks must be resident. Column c posts epoch c + 1.
-template <int W, int R>
+template <class Real, int W, int R>
 __global__ void __launch_bounds__(threads, 2)
-    pivot_kernel(Strip s, Index j0, int count, double* board, unsigned* flags, Index* pivot_slot) {
+    pivot_kernel(StripOf<Real> s, Index j0, int count, double* board, unsigned* flags,
+                 Index* pivot_slot) {
   __shared__ Bits own_key[threads / 32], all_key[threads / 32];
   __shared__ int own_row[threads / 32], all_row[threads / 32];
-  __shared__ double p[W];
+  __shared__ Real p[W];
   if (s.info[0] >= 0) return;
   const int base = int(blockIdx.x) * R * threads + int(threadIdx.x);
-  double a[R][W];
+  Real a[R][W];
   bool open[R], frozen[R];
 #pragma unroll
   for (int q = 0; q < R; ++q) {
@@ -72,7 +74,8 @@ __global__ void __launch_bounds__(threads, 2)
     open[q] = r < s.slots && s.column_of[r] == -1;
     frozen[q] = false;
 #pragma unroll
-    for (int c = 0; c < W; ++c) a[q][c] = r < s.slots && c < count ? s.x[r + (j0 + c) * s.ld] : 0.0;
+    for (int c = 0; c < W; ++c)
+      a[q][c] = r < s.slots && c < count ? s.x[r + (j0 + c) * s.ld] : Real(0);
   }
   bool stop = false;
 #pragma unroll
@@ -97,7 +100,7 @@ __global__ void __launch_bounds__(threads, 2)
       if (key != 0 && row == base + q * threads) {
         posting = true;
 #pragma unroll
-        for (int c = 0; c < W; ++c) __stcg(mine + 2 + c, a[q][c]);
+        for (int c = 0; c < W; ++c) __stcg(mine + 2 + c, double(a[q][c]));
       }
     if (posting) post(mine, key, row, flags + blockIdx.x, epoch);
     // The best of all blocks.
@@ -106,7 +109,8 @@ __global__ void __launch_bounds__(threads, 2)
     const double size = key == 0 ? 0.0 : value_of(key);
     const bool usable = size > 0 && size < INFINITY;
     if (usable && threadIdx.x < W)
-      p[threadIdx.x] = __ldcg(boards + Index(row / (R * threads)) * board_stride + 2 + threadIdx.x);
+      p[threadIdx.x] =
+          Real(__ldcg(boards + Index(row / (R * threads)) * board_stride + 2 + threadIdx.x));
     __syncthreads();
     if (!usable) {
       if (blockIdx.x == 0 && threadIdx.x == 0) pass_over(s, j0 + j, size > 0, pivot_slot);
@@ -125,7 +129,7 @@ __global__ void __launch_bounds__(threads, 2)
         }
       }
       if (usable && !frozen[q]) {
-        const double l = a[q][j] / p[j];
+        const Real l = a[q][j] / p[j];
         a[q][j] = l;
 #pragma unroll
         for (int c = j + 1; c < W; ++c) a[q][c] -= l * p[c];
@@ -137,7 +141,8 @@ __global__ void __launch_bounds__(threads, 2)
 
 /// Rows [j0, j0 + count) of LU: taken from the pivot rows in the strip when pivot_slot is given;
 /// right of the block U := L^-1 U. One thread a column.
-__global__ void finish_block_kernel(Strip s, Index j0, int count, const Index* pivot_slot) {
+template <class Real>
+__global__ void finish_block_kernel(StripOf<Real> s, Index j0, int count, const Index* pivot_slot) {
   __shared__ double l[widest][widest + 1];
   __shared__ Index slot[widest];
   if (s.info[0] >= 0) return;
@@ -146,7 +151,7 @@ __global__ void finish_block_kernel(Strip s, Index j0, int count, const Index* p
   const auto raw = [&](int t, Index c) {
     if (!pivot_slot) return s.lu[(j0 + t) * s.block + c];
     if (slot[t] < 0) return c == j0 + t ? 1.0 : 0.0;
-    return s.x[slot[t] + c * s.ld];
+    return double(s.x[slot[t] + c * s.ld]);
   };
   for (int e = threadIdx.x; e < count * count; e += blockDim.x)
     l[e / count][e % count] = raw(e / count, j0 + e % count);
@@ -171,20 +176,41 @@ __global__ void finish_block_kernel(Strip s, Index j0, int count, const Index* p
   }
 }
 
+/// out[t, c] = u[t, c], rows of `columns`.
+__global__ void round_kernel(Index columns, const double* u, Index ld, float* out) {
+  for (Index c = threadIdx.x; c < columns; c += blockDim.x)
+    out[Index(blockIdx.x) * columns + c] = float(u[Index(blockIdx.x) * ld + c]);
+}
+
+/// Columns [to, to + columns) of the strip -= its columns [from, from + count) times u, row-major.
+void subtract_right(const Stream<Cuda>& stream, const Strip& s, Index from, Index count, Index to,
+                    Index columns, const double* u, float*) {
+  const double minus = -1, one = 1;
+  check(cublasDgemm_64(cublas(stream), CUBLAS_OP_N, CUBLAS_OP_T, s.slots, columns, count, &minus,
+                       s.x + from * s.ld, s.ld, u, s.block, &one, s.x + to * s.ld, s.ld));
+}
+void subtract_right(const Stream<Cuda>& stream, const StripOf<float>& s, Index from, Index count,
+                    Index to, Index columns, const double* u, float* upper) {
+  round_kernel<<<unsigned(count), 256, 0, native(stream)>>>(columns, u, s.block, upper);
+  check_launch();
+  const float minus = -1, one = 1;
+  check(cublasSgemm_64(cublas(stream), CUBLAS_OP_N, CUBLAS_OP_T, s.slots, columns, count, &minus,
+                       s.x + from * s.ld, s.ld, upper, columns, &one, s.x + to * s.ld, s.ld));
+}
+
 }  // namespace
 
-void finish_block(const Stream<Cuda>& stream, const Strip& s, Index j0, Index count,
-                  const Index* pivot_slot) {
+template <class Real>
+void finish_block(const Stream<Cuda>& stream, const StripOf<Real>& s, Index j0, Index count,
+                  const Index* pivot_slot, float* upper) {
   finish_block_kernel<<<grid_for(s.width, 128), 128, 0, native(stream)>>>(s, j0, int(count),
                                                                           pivot_slot);
   check_launch();
   const Index rest = s.width - j0 - count;
   if (rest == 0 || s.slots == 0) return;
-  const double minus = -1, one = 1;
-  check(cublasDgemm_64(cublas(stream), CUBLAS_OP_N, CUBLAS_OP_T, s.slots, rest, count, &minus,
-                       s.x + j0 * s.ld, s.ld, s.lu + j0 * s.block + j0 + count, s.block, &one,
-                       s.x + (j0 + count) * s.ld, s.ld));
+  subtract_right(stream, s, j0, count, j0 + count, rest, s.lu + j0 * s.block + j0 + count, upper);
 }
+template void finish_block(const Stream<Cuda>&, const Strip&, Index, Index, const Index*, float*);
 
 namespace {
 
@@ -199,9 +225,9 @@ Index resident_blocks(Kernel kernel) {
 }
 
 /// True when R rows a thread are enough; then the strip is factored.
-template <int W, int R>
-bool factor_with(const Stream<Cuda>& stream, Strip s, const Work& w, Index* pivot_slot) {
-  static const Index resident = resident_blocks(pivot_kernel<W, R>);
+template <int W, int R, class Real>
+bool factor_with(const Stream<Cuda>& stream, StripOf<Real> s, const Work& w, Index* pivot_slot) {
+  static const Index resident = resident_blocks(pivot_kernel<Real, W, R>);
   const Index blocks = ceil_div(s.slots, Index(threads) * R);
   if (blocks > resident) return false;
   check(cudaMemsetAsync(w.flags, 0, most_blocks * sizeof(unsigned), native(stream)));
@@ -210,17 +236,18 @@ bool factor_with(const Stream<Cuda>& stream, Strip s, const Work& w, Index* pivo
   for (Index j0 = 0; j0 < s.width; j0 += W) {
     int count = int(std::min<Index>(W, s.width - j0));
     void* arguments[] = {&s, &j0, &count, &board, &flags, &pivot_slot};
-    check(cudaLaunchCooperativeKernel(reinterpret_cast<void*>(pivot_kernel<W, R>),
+    check(cudaLaunchCooperativeKernel(reinterpret_cast<void*>(pivot_kernel<Real, W, R>),
                                       dim3(unsigned(blocks)), dim3(threads), arguments, 0,
                                       native(stream)));
-    finish_block(stream, s, j0, count, pivot_slot);
+    finish_block(stream, s, j0, count, pivot_slot, w.upper);
   }
-  set_pivot_rows(stream, s, w.inverse, inner);
+  if constexpr (std::is_same_v<Real, double>) set_pivot_rows(stream, s, w.inverse, inner);
   return true;
 }
 
 /// lu[t, 0 ... columns) := x[slot[t], 0 ... columns), which becomes zero.
-__global__ void move_lower_kernel(const Index* info, const Index* slot, Index columns, double* x,
+template <class Real>
+__global__ void move_lower_kernel(const Index* info, const Index* slot, Index columns, Real* x,
                                   Index ld, double* lu, Index ld_lu) {
   const Index r = slot[blockIdx.x];
   if (info[0] >= 0 || r < 0) return;
@@ -235,33 +262,36 @@ __global__ void move_lower_kernel(const Index* info, const Index* slot, Index co
 namespace {
 
 /// Columns [j0, j0 + width) of the strip have been factored: the same for [j0 + width, end).
-void update_right(const Stream<Cuda>& stream, const Strip& s, Index j0, Index width, Index end,
-                  const Index* slot) {
+template <class Real>
+void update_right(const Stream<Cuda>& stream, const StripOf<Real>& s, Index j0, Index width,
+                  Index end, const Index* slot, float* upper) {
   const Index j1 = j0 + width;
   if (end <= j1) return;
   const double* const lu = s.lu + j0 * (s.block + 1);
   double* const u = s.lu + j0 * s.block + j1;
-  solve_rows(stream, width, lu, s.block, {s.x + j1 * s.ld, 1, s.ld, slot + j0}, end - j1, u,
-             s.block, s.info);
-  const double minus = -1, one = 1;
-  check(cublasDgemm_64(cublas(stream), CUBLAS_OP_N, CUBLAS_OP_T, s.slots, end - j1, width, &minus,
-                       s.x + j0 * s.ld, s.ld, u, s.block, &one, s.x + j1 * s.ld, s.ld));
+  const PivotRowsOf<Real> rows{s.x + j1 * s.ld, 1, s.ld, slot + j0};
+  solve_rows(stream, width, lu, s.block, rows, end - j1, u, s.block, s.info);
+  subtract_right(stream, s, j0, width, j1, end - j1, u, upper);
 }
 
 /// Columns of one launch: its update right of them goes through the L2 cache of one cluster, and
-/// grows with the rows.
-Index leaf_columns(Index slots) { return slots <= 4096 ? 128 : slots <= 16384 ? 64 : 32; }
+/// grows with the bytes of the rows.
+Index leaf_columns(Index slots, Index bytes) {
+  slots = slots * bytes / 8;
+  return slots <= 4096 ? 128 : slots <= 16384 ? 64 : 32;
+}
 
 }  // namespace
 
-void factor(const Stream<Cuda>& stream, const Strip& s, const Work& w) {
+template <class Real>
+void factor(const Stream<Cuda>& stream, const StripOf<Real>& s, const Work& w) {
   if (s.slots == 0) return;
   for (Index g0 = 0; g0 < s.width; g0 += inner) {
     const Index g1 = std::min(s.width, g0 + inner);
     for (Index j0 = g0; j0 < g1;) {
-      Strip t = s;
+      StripOf<Real> t = s;
       Index* const slot = w.pivot_slot + j0;
-      t.width = std::min(leaf_columns(s.slots), g1 - j0);
+      t.width = std::min(leaf_columns(s.slots, sizeof(Real)), g1 - j0);
       t.x += j0 * s.ld;
       t.lu += j0 * (s.block + 1);
       t.first += j0;
@@ -279,12 +309,14 @@ void factor(const Stream<Cuda>& stream, const Strip& s, const Work& w) {
             s.info, slot, j0, s.x, s.ld, s.lu + j0 * s.block, s.block);
         check_launch();
       }
-      update_right(stream, s, j0, t.width, g1, w.pivot_slot);
+      update_right(stream, s, j0, t.width, g1, w.pivot_slot, w.upper);
       j0 += t.width;
     }
-    update_right(stream, s, g0, g1 - g0, s.width, w.pivot_slot);
+    update_right(stream, s, g0, g1 - g0, s.width, w.pivot_slot, w.upper);
   }
 }
+template void factor(const Stream<Cuda>&, const Strip&, const Work&);
+template void factor(const Stream<Cuda>&, const StripOf<float>&, const Work&);
 
 template <>
 void factor_panel(const Stream<Cuda>& stream, const Rows<Cuda>& rows, const Panel<Cuda>& panel,

@@ -14,9 +14,10 @@ constexpr int widest = 32;         // columns of one pivot_kernel
 constexpr int board_stride = widest + 2;
 using Bits = unsigned long long;
 
-/// Rows among which pivots are sought; column-major.
-struct Strip {
-  double* x;
+/// Rows among which pivots are sought; column-major. Of doubles, or of floats for LU's panels.
+template <class Real>
+struct StripOf {
+  Real* x;
   Index ld, slots, width;
   const Index* id;   // global row
   Index* column_of;  // -1: may become a pivot row
@@ -28,13 +29,16 @@ struct Strip {
   bool skip;         // a column without a pivot is passed over (rounds of the tournament)
   Index offset = 0;  // of column 0 within the panel, for info
 };
+using Strip = StripOf<double>;
 
 /// Rows of a matrix: row list[t] (or t) begins at data + row * ld, its columns are `step` apart.
-struct PivotRows {
-  double* data;
+template <class Real>
+struct PivotRowsOf {
+  Real* data;
   Index ld, step;
   const Index* list;  // null: rows 0, 1 ...; otherwise the rows are zeroed once read
 };
+using PivotRows = PivotRowsOf<double>;
 
 /// Device workspace cut out of `work`.
 struct Work {
@@ -42,6 +46,7 @@ struct Work {
   unsigned* flags;    // most_blocks
   Index* pivot_slot;  // block
   double* inverse;    // inner x inner
+  float* upper;       // of a strip of floats: inner rows of U, ld its width
   double* players;    // panel of ranks x block rows
   Index* ids;         // ranks x block
   Index* columns;     // ranks x block
@@ -112,21 +117,28 @@ inline Strip strip_of(const Rows<Cuda>& rows, const Panel<Cuda>& panel, bool ski
 }
 
 /// Partial pivoting over the strip: N in place, LU, pivots, column_of; pivot rows of N are those of
-/// -U^-1. Enqueues only.
-void factor(const Stream<Cuda>& stream, const Strip& s, const Work& w);
+/// -U^-1 (of floats: spoilt). Enqueues only.
+template <class Real>
+void factor(const Stream<Cuda>& stream, const StripOf<Real>& s, const Work& w);
 /// The same for up to 128 columns in one launch, or false where one cluster has no room. `raw`
 /// holds 32 x 128.
-bool factor_in_cluster(const Stream<Cuda>& stream, const Strip& s, Index* pivot_slot, double* raw);
+template <class Real>
+bool factor_in_cluster(const Stream<Cuda>& stream, const StripOf<Real>& s, Index* pivot_slot,
+                       double* raw);
 /// out (b x length, b <= 128) := L^-1 times rows `in`; L unit lower, of lu. In place where `in` is
 /// `out` and has no list. Nothing is done once info[0] >= 0.
+template <class Real>
 void solve_rows(const Stream<Cuda>& stream, Index b, const double* lu, Index ld_lu,
-                const PivotRows& in, Index length, double* out, Index ld_out, const Index* info);
+                const PivotRowsOf<Real>& in, Index length, double* out, Index ld_out,
+                const Index* info);
 /// Rows of N that are pivot rows := rows of -U^-1, U the leading width x width of lu; `inverse`
 /// holds width x width with ld.
 void set_pivot_rows(const Stream<Cuda>& stream, const Strip& s, double* inverse, Index ld);
 /// Rows [j0, j0 + count) of LU (from the pivot rows, or, without pivot_slot, there already) become
-/// final right of the block; the strip right of the block -= N[:, block] U[block, :].
-void finish_block(const Stream<Cuda>& stream, const Strip& s, Index j0, Index count,
-                  const Index* pivot_slot);
+/// final right of the block; the strip right of the block -= N[:, block] U[block, :]. `upper`: as
+/// Work's.
+template <class Real>
+void finish_block(const Stream<Cuda>& stream, const StripOf<Real>& s, Index j0, Index count,
+                  const Index* pivot_slot, float* upper);
 
 }  // namespace terrace::dense

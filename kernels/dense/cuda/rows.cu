@@ -133,8 +133,9 @@ __device__ __forceinline__ void solve_block(double* x, const double* l, const do
   __syncthreads();
 }
 
+template <class Real>
 __global__ void __launch_bounds__(row_threads)
-    lower_solve_kernel(int b, const double* lu, Index ld_lu, PivotRows in, Index length,
+    lower_solve_kernel(int b, const double* lu, Index ld_lu, PivotRowsOf<Real> in, Index length,
                        Index identity, double* out, Index ld_out, Strike strike,
                        const Index* info) {
   extern __shared__ double memory[];
@@ -155,7 +156,7 @@ __global__ void __launch_bounds__(row_threads)
     const int t = in.step == 1 ? warp + i * row_warps : i / 4 * 32 + lane;
     const int c = in.step == 1 ? lane : warp + i % 4 * row_warps;
     const Index slot = slot_of[t];
-    v[i] = slot >= 0 && c0 + c < length ? in.data[slot * in.ld + (c0 + c) * in.step] : 0.0;
+    v[i] = slot >= 0 && c0 + c < length ? double(in.data[slot * in.ld + (c0 + c) * in.step]) : 0.0;
   }
   if (warp < blocks) invert_block(l + block_of(warp, warp), inverse + warp * block_size, lane);
 #pragma unroll
@@ -178,12 +179,13 @@ __global__ void __launch_bounds__(row_threads)
       strike.a[s * strike.lda + strike.column + c] = 0;
 }
 
+template <class Real>
 void launch_lower_solve(const Stream<Cuda>& stream, Index b, const double* lu, Index ld_lu,
-                        const PivotRows& in, Index length, Index identity, double* out,
+                        const PivotRowsOf<Real>& in, Index length, Index identity, double* out,
                         Index ld_out, const Strike& strike, const Index* info) {
   static const bool ready = [] {
-    check(cudaFuncSetAttribute(lower_solve_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               shared_doubles * 8));
+    check(cudaFuncSetAttribute(lower_solve_kernel<Real>,
+                               cudaFuncAttributeMaxDynamicSharedMemorySize, shared_doubles * 8));
     return true;
   }();
   (void)ready;
@@ -200,10 +202,16 @@ __global__ void identity_columns_kernel(Index width, Index length, Index at, dou
 
 }  // namespace
 
+template <class Real>
 void solve_rows(const Stream<Cuda>& stream, Index b, const double* lu, Index ld_lu,
-                const PivotRows& in, Index length, double* out, Index ld_out, const Index* info) {
+                const PivotRowsOf<Real>& in, Index length, double* out, Index ld_out,
+                const Index* info) {
   if (length > 0) launch_lower_solve(stream, b, lu, ld_lu, in, length, -1, out, ld_out, {}, info);
 }
+template void solve_rows(const Stream<Cuda>&, Index, const double*, Index, const PivotRows&, Index,
+                         double*, Index, const Index*);
+template void solve_rows(const Stream<Cuda>&, Index, const double*, Index,
+                         const PivotRowsOf<float>&, Index, double*, Index, const Index*);
 
 template <>
 void solve_lower(const Stream<Cuda>& stream, const Panel<Cuda>& panel, Index length, Index from,
@@ -223,8 +231,8 @@ void solve_lower(const Stream<Cuda>& stream, const Panel<Cuda>& panel, Index len
     if (j > 0)  // row-major Y_j -= L_j Y: column-major Y_j^T -= Y^T L_j^T
       check(cublasDgemm_64(cublas(stream), CUBLAS_OP_N, CUBLAS_OP_N, length, width, j, &minus,
                            p.data, length, lu + j * ld, ld, &one, y, length));
-    launch_lower_solve(stream, width, lu + j * ld + j, ld, {y, length, 1, nullptr}, length, -1, y,
-                       length, {}, nullptr);
+    launch_lower_solve(stream, width, lu + j * ld + j, ld, PivotRows{y, length, 1, nullptr}, length,
+                       -1, y, length, {}, nullptr);
   }
 }
 
@@ -243,7 +251,7 @@ void take_rows(const Stream<Cuda>& stream, const Rows<Cuda>& rows, const Panel<C
   Strike strike;
   if (inverse) strike = {rows.a.data, rows.ld, rows.slots, panel.first, panel.width};
   launch_lower_solve(stream, panel.width, panel.lu.data, panel.block,
-                     {rows.a.data + from, rows.ld, 1, list.data}, length,
+                     PivotRows{rows.a.data + from, rows.ld, 1, list.data}, length,
                      inverse ? panel.first - from : -1, y.data, length, strike, panel.info.data);
 }
 

@@ -1,5 +1,6 @@
 """Arrays of others as pointers, rows and leading dimensions; bits packed and unpacked."""
 import ctypes
+import sys
 
 import numpy as np
 
@@ -86,13 +87,48 @@ def owned(array, overwrite):
 
 
 class Bits:
-    """A matrix over GF(2), packed: .words, uint64 of rows x ceil(columns / 64), bit j % 64 of word j / 64 is column j."""
+    """A matrix over GF(2), packed: .words, rows x ceil(columns / 64) of 64-bit integers, bit j % 64 of word j / 64 is column j. Words of
+    a CUDA device (CuPy, Torch, JAX) stay there, and so do results of the same call. np.from_dlpack(bits) and its like give the words."""
 
     def __init__(self, words, columns):
-        self.words = np.ascontiguousarray(words, dtype=np.uint64)
         self.columns = int(columns)
-        if self.words.ndim != 2 or self.words.shape[1] != -(-self.columns // 64):
+        self._device = on_device(words)
+        if self._device is None:
+            self.words = np.ascontiguousarray(host(words))
+            if self.words.dtype != np.uint64:
+                self.words = self.words.view(np.uint64) if self.words.dtype == np.int64 else self.words.astype(np.uint64)
+            shape, self.ld, self.pointer = self.words.shape, 0, self.words.ctypes.data
+        else:
+            self.words, shape, strides = words, tuple(self._device["shape"]), self._device.get("strides")
+            if self._device["typestr"] not in ("<u8", "<i8"):
+                raise TypeError(f"words on a device must be 64-bit integers, and are {self._device['typestr']}")
+            if strides is not None and len(shape) == 2 and shape[1] > 1 and strides[1] != 8:
+                raise ValueError("words on a device must have contiguous rows")
+            self.ld = strides[0] // 8 if strides is not None and len(shape) == 2 and shape[0] > 1 and shape[1] else 0
+            self.pointer = self._device["data"][0]
+        if len(shape) != 2 or shape[1] != -(-self.columns // 64):
             raise ValueError(f"{self.columns} columns need rows of {-(-self.columns // 64)} words")
+        self.shape = shape[0], self.columns
+
+    def copy(self):
+        return Bits(copied(self.words), self.columns)
+
+    def zeros(self, rows, columns):
+        """Of zeros, where these bits are."""
+        shape = rows, -(-columns // 64)
+        if self._device is None:
+            return Bits(np.zeros(shape, np.uint64), columns)
+        if hasattr(self.words, "new_zeros"):  # Torch
+            return Bits(self.words.new_zeros(shape), columns)
+        name = type(self.words).__module__.partition(".")[0]
+        package = sys.modules.get("jax.numpy" if name.startswith("jax") else name)
+        return Bits(getattr(package, "zeros", np.zeros)(shape, dtype=getattr(self.words, "dtype", np.uint64)), columns)
+
+    def __dlpack__(self, **how):
+        return self.words.__dlpack__(**how)
+
+    def __dlpack_device__(self):
+        return self.words.__dlpack_device__()
 
     @classmethod
     def pack(cls, array):
@@ -126,18 +162,14 @@ class Bits:
 
     def unpack(self):
         """uint8 of 0 and 1."""
-        rows = self.words.shape[0]
-        if rows == 0 or self.columns == 0:
-            return np.zeros((rows, self.columns), np.uint8)
-        return np.unpackbits(self.words.view(np.uint8), axis=1, bitorder="little", count=self.columns)
-
-    @property
-    def shape(self):
-        return self.words.shape[0], self.columns
+        if 0 in self.shape:
+            return np.zeros(self.shape, np.uint8)
+        return np.unpackbits(np.ascontiguousarray(to_host(self.words)).view(np.uint8), axis=1, bitorder="little", count=self.columns)
 
     @property
     def p(self):
-        return ctypes.c_void_p(self.words.ctypes.data)
+        """Pointer and leading dimension, as the library's functions take them."""
+        return ctypes.c_void_p(self.pointer), ctypes.c_int64(self.ld)
 
 
 def like(bits, original):

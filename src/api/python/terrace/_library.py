@@ -64,7 +64,7 @@ def library():
         if _loaded is None:
             here = os.path.dirname(os.path.abspath(__file__))
             names = [os.environ.get("TERRACE_LIBRARY")] + sorted(glob.glob(os.path.join(here, "libterrace.so*")))
-            name = next((n for n in names if n), "libterrace.so.0.1")
+            name = next((n for n in names if n), "libterrace.so.0.2")
             try:
                 _loaded = ctypes.CDLL(name)
             except OSError as error:

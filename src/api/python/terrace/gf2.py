@@ -1,5 +1,5 @@
 """Dense matrices over GF(2). Inputs: 0/1 arrays (bool, integers, floats), galois.GF2, scipy.sparse, terrace.Bits; results are of the
-same type, or uint8. A certificate is checked on every result. With comm= the rows are this rank's."""
+same type, or uint8; of bits on a device they are there. A certificate is checked on every result. With comm= the rows are this rank's."""
 import ctypes
 
 import numpy as np
@@ -28,7 +28,7 @@ def rank(a, *, comm=None):
     with using(comm) as context:
         rows, first, count = _rows(context, bits)
         report = Report()
-        context.call("terrace_gf2_rank", _int64(rows), _int64(bits.columns), first, count, bits.p, _int64(0), None,
+        context.call("terrace_gf2_rank", _int64(rows), _int64(bits.columns), first, count, *bits.p, None,
                      ctypes.byref(report))
         return report.rank
 
@@ -38,12 +38,12 @@ def rref(a, *, echelon=False, transform=False, comm=None):
     bits = Bits.pack(a)
     with using(comm) as context:
         rows, first, count = _rows(context, bits)
-        form = Bits(bits.words.copy(), bits.columns)
+        form = bits.copy()
         pivots, pointer = _pivots(rows, bits.columns)
-        t = Bits(np.zeros((form.shape[0], -(-rows // 64)), np.uint64), rows) if transform else None
+        t = form.zeros(form.shape[0], rows) if transform else None
         report = Report()
-        context.call("terrace_gf2_reduce", _int64(rows), _int64(bits.columns), first, count, form.p, _int64(0),
-                     ctypes.c_int(echelon), pointer, t.p if transform else None, _int64(0), ctypes.byref(report))
+        context.call("terrace_gf2_reduce", _int64(rows), _int64(bits.columns), first, count, *form.p,
+                     ctypes.c_int(echelon), pointer, *(t.p if transform else (None, _int64(0))), ctypes.byref(report))
         found = (like(form, a), pivots[:report.rank])
         return found + (like(t, a),) if transform else found
 
@@ -59,10 +59,10 @@ def solve(a, b, *, comm=None):
         rows, first, count = _rows(context, bits)
         each = -(-bits.columns // context.size)
         x_first = min(bits.columns, each * context.rank)
-        x = Bits(np.zeros((min(each, bits.columns - x_first), -(-right.columns // 64)), np.uint64), right.columns)
+        x = right.zeros(min(each, bits.columns - x_first), right.columns)
         report = Report()
-        context.call("terrace_gf2_solve", _int64(rows), _int64(bits.columns), first, count, bits.p, _int64(0),
-                     _int64(right.columns), right.p, _int64(0), _int64(x_first), _int64(x.shape[0]), x.p, _int64(0),
+        context.call("terrace_gf2_solve", _int64(rows), _int64(bits.columns), first, count, *bits.p,
+                     _int64(right.columns), *right.p, _int64(x_first), _int64(x.shape[0]), *x.p,
                      ctypes.byref(report))
         return like(x, b)[:, 0] if vector else like(x, b)
 
@@ -74,19 +74,20 @@ def inverse(a, *, comm=None):
         rows, first, count = _rows(context, bits)
         if rows != bits.columns:
             raise ValueError(f"the matrix is {rows} x {bits.columns}, not square")
-        result = Bits(bits.words.copy(), bits.columns)
-        context.call("terrace_gf2_inverse", _int64(rows), first, count, result.p, _int64(0), None)
+        result = bits.copy()
+        context.call("terrace_gf2_inverse", _int64(rows), first, count, *result.p, None)
         return like(result, a)
 
 
 def kernel(a, *, comm=None):
-    """Rows that are a basis of {x : A x = 0}: (columns - rank) x columns. With comm= an equal, contiguous share of them."""
+    """Rows that are a basis of {x : A x = 0}: (columns - rank) x columns, in the host's memory.
+    With comm= an equal, contiguous share of them."""
     bits = Bits.pack(a)
     with using(comm) as context:
         rows, first, count = _rows(context, bits)
         dimension, own_first, own_count = _int64(), _int64(), _int64()
         basis = ctypes.POINTER(ctypes.c_uint64)()
-        context.call("terrace_gf2_kernel", _int64(rows), _int64(bits.columns), first, count, bits.p, _int64(0),
+        context.call("terrace_gf2_kernel", _int64(rows), _int64(bits.columns), first, count, *bits.p,
                      ctypes.byref(dimension), ctypes.byref(own_first), ctypes.byref(own_count), ctypes.byref(basis), None)
         words = -(-bits.columns // 64)
         try:
@@ -106,7 +107,7 @@ def multiply(a, b, *, comm=None):
         inner, b_first, b_count = _rows(context, right)
         if inner != left.columns:
             raise ValueError(f"{rows} x {left.columns} times {inner} x {right.columns}")
-        product = Bits(np.zeros((left.shape[0], -(-right.columns // 64)), np.uint64), right.columns)
-        context.call("terrace_gf2_multiply", _int64(rows), _int64(inner), _int64(right.columns), first, count, left.p, _int64(0),
-                     b_first, b_count, right.p, _int64(0), product.p, _int64(0), None)
+        product = left.zeros(left.shape[0], right.columns)
+        context.call("terrace_gf2_multiply", _int64(rows), _int64(inner), _int64(right.columns), first, count, *left.p,
+                     b_first, b_count, *right.p, *product.p, None)
         return like(product, a)

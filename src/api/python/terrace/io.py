@@ -3,7 +3,7 @@ import ctypes
 
 import numpy as np
 
-from ._arrays import Bits, Reals
+from ._arrays import Bits, Reals, to_host
 
 _int64 = ctypes.c_int64
 
@@ -15,7 +15,7 @@ def save(path, format=None, uplo=None, **arrays):
     with h5py.File(path, "w") as file:
         for name, array in arrays.items():
             if isinstance(array, Bits):
-                file[name] = array.words
+                file[name] = to_host(array.words)
                 file[name].attrs.update({"format": "bits", "columns": array.columns})
             elif hasattr(array, "tocsr"):
                 csr, group = array.tocsr(), file.create_group(name)

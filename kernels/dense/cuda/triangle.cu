@@ -1,8 +1,8 @@
-// x := U^-1 x on the GPU in one launch. Blocks take strips of 64 rows in turn, from the bottom; a
-// strip takes away what the strips below it have solved for as it comes, then solves its own
-// triangle by the inverses of blocks of 16 and says that it is there.
-// Floor: U once, 4 n^2 bytes at HBM's rate, and a chain of n / 64 steps: a flag and 64 x 32 numbers
-// through the L2 cache, two products of 64 x 64 x 32 on the tensor cores.
+// x := U^-1 x and x := L^-1 x on the GPU, one launch each. Blocks take strips of 64 rows in turn, from
+// the bottom (of L from the top); a strip takes away what the strips before it have solved for as it
+// comes, then solves its own triangle by the inverses of blocks of 16 and says that it is there.
+// Floor: the triangle once, 4 n^2 bytes at HBM's rate (of floats 2 n^2), and a chain of n / 64 steps:
+// a flag and 64 x 32 numbers through the L2 cache, two products of 64 x 64 x 32 on the tensor cores.
 #include <algorithm>
 
 #include "kernels/base/cuda/barriers.cuh"
@@ -19,11 +19,14 @@ constexpr int most_columns = 32;       // right-hand sides of a block of threads
 constexpr int solve_threads = 256, stages = 3;
 constexpr int ld_u = strip + 4, ld_x = most_columns + 4, ld_inverse = inner + 4;  // % 16 = 4
 constexpr int u_size = strip * ld_u, x_size = strip * ld_x, inverse_size = inner * ld_inverse;
-constexpr int shared_doubles = (stages + 1) * u_size + x_size + strip / inner * inverse_size;
+template <class T>
+constexpr int shared_bytes = 8 * (x_size + strip / inner * inverse_size) +
+                             int(sizeof(T)) * (stages + 1) * u_size;
 
+template <class T>
 struct Triangle {
   Index n, right;
-  const double* u;
+  const T* u;
   Index ldu;
   double* x;
   Index ldx;
@@ -31,7 +34,7 @@ struct Triangle {
 };
 
 /// Block (i, j) of U to shared memory, zeros outside: asynchronous copies.
-__device__ __forceinline__ void fetch(const Triangle& p, Index i, Index j, double* to) {
+__device__ __forceinline__ void fetch(const Triangle<double>& p, Index i, Index j, double* to) {
   for (int e = int(threadIdx.x); e < strip * strip; e += solve_threads) {
     const Index row = i * strip + e / strip, column = j * strip + e % strip;
     double* const at = to + e / strip * ld_u + e % strip;
@@ -41,32 +44,47 @@ __device__ __forceinline__ void fetch(const Triangle& p, Index i, Index j, doubl
       *at = 0;
   }
 }
+__device__ __forceinline__ void fetch(const Triangle<float>& p, Index i, Index j, float* to) {
+  constexpr int each = 4;  // in 16 bytes
+  for (int e = int(threadIdx.x) * each; e < strip * strip; e += solve_threads * each) {
+    const Index row = i * strip + e / strip, column = j * strip + e % strip;
+    const Index left = row < p.n ? min(max(p.n - column, Index(0)), Index(each)) : 0;
+    device::copy16(to + e / strip * ld_u + e % strip, left > 0 ? p.u + row * p.ldu + column : p.u,
+                   int(left) * 4);
+  }
+}
 
 /// Inverses of the blocks of 16 on the diagonal of `u`, row by row; a row past the end counts as one
 /// of the identity. Threads 0 ... 63.
-__device__ __forceinline__ void invert_blocks(const double* u, int rows, double* inverse) {
+template <bool lower, class T>
+__device__ __forceinline__ void invert_blocks(const T* u, int rows, double* inverse) {
   const int q = int(threadIdx.x) / inner, c = int(threadIdx.x) % inner;
-  const double* const block = u + q * inner * (ld_u + 1);
+  const T* const block = u + q * inner * (ld_u + 1);
   double v[inner];
 #pragma unroll
-  for (int r = inner - 1; r >= 0; --r) {
+  for (int step = 0; step < inner; ++step) {
+    const int r = lower ? step : inner - 1 - step;
     double sum = r == c ? 1.0 : 0.0;
 #pragma unroll
-    for (int k = r + 1; k < inner; ++k) sum = fma(-block[r * ld_u + k], v[k], sum);
-    v[r] = q * inner + r < rows ? sum / block[r * ld_u + r] : sum;
+    for (int done = 0; done < step; ++done) {
+      const int k = lower ? done : inner - 1 - done;
+      sum = fma(-double(block[r * ld_u + k]), v[k], sum);
+    }
+    v[r] = !lower && q * inner + r < rows ? sum / double(block[r * ld_u + r]) : sum;
   }
 #pragma unroll
   for (int r = 0; r < inner; ++r) inverse[q * inverse_size + r * ld_inverse + c] = v[r];
 }
 
 /// 16 rows of a row-major block as dmma() wants them, times `sign`.
-__device__ __forceinline__ void load_a(double (&a)[8], const double* block, int ld, double sign,
+template <class T>
+__device__ __forceinline__ void load_a(double (&a)[8], const T* block, int ld, double sign,
                                        int lane) {
 #pragma unroll
   for (int q = 0; q < 4; ++q)
 #pragma unroll
     for (int h = 0; h < 2; ++h)
-      a[2 * q + h] = sign * block[(lane / 4 + 8 * h) * ld + 4 * q + lane % 4];
+      a[2 * q + h] = sign * double(block[(lane / 4 + 8 * h) * ld + 4 * q + lane % 4]);
 }
 
 /// One warp's part of a strip: 16 rows, 16 right-hand sides in two tiles.
@@ -75,8 +93,8 @@ struct Part {
   bool busy;              // it has right-hand sides
   double sum[2][4];
 
-  template <class Visit>
-  __device__ __forceinline__ void each(const Triangle& p, Index i, Index c0, Visit visit) {
+  template <class T, class Visit>
+  __device__ __forceinline__ void each(const Triangle<T>& p, Index i, Index c0, Visit visit) {
 #pragma unroll
     for (int h = 0; h < 2; ++h)
 #pragma unroll
@@ -87,7 +105,8 @@ struct Part {
       }
   }
   /// sum -= rows of `u` (columns k0 ... k1 of the block) times x.
-  __device__ __forceinline__ void subtract(const double* u, const double* x, int k0, int k1) {
+  template <class T>
+  __device__ __forceinline__ void subtract(const T* u, const double* x, int k0, int k1) {
     double a[8], b[4];
     for (int k = k0; k < k1; k += 16) {
       load_a(a, u + row * ld_u + k, ld_u, -1, lane);
@@ -124,34 +143,38 @@ struct Part {
   }
 };
 
-__global__ void __launch_bounds__(solve_threads, 1) upper_kernel(Triangle p) {
+template <bool lower, class T>
+__global__ void __launch_bounds__(solve_threads, 1) triangle_kernel(Triangle<T> p) {
   extern __shared__ double memory[];
-  double* const ring = memory;
-  double* const diagonal = ring + stages * u_size;
-  double* const x = diagonal + u_size;
+  double* const x = memory;
   double* const inverse = x + x_size;
+  T* const ring = reinterpret_cast<T*>(inverse + strip / inner * inverse_size);
+  T* const diagonal = ring + stages * u_size;
   const int tid = int(threadIdx.x), warp = tid / 32;
   const Index strips = (p.n + strip - 1) / strip, c0 = Index(blockIdx.y) * most_columns;
   unsigned* const flags = p.flags + Index(blockIdx.y) * strips;
   Part part{warp / 2 * inner, warp % 2 * 16, tid % 32, c0 + warp % 2 * 16 < p.right, {}};
-  for (Index i = strips - 1 - Index(blockIdx.x); i >= 0; i -= gridDim.x) {
+  // The k-th strip that is solved.
+  const auto strip_at = [&](Index k) { return lower ? k : strips - 1 - k; };
+  for (Index mine = Index(blockIdx.x); mine < strips; mine += gridDim.x) {
+    const Index i = strip_at(mine);
     fetch(p, i, i, diagonal);
     device::commit_copies();
     for (int s = 0; s < stages - 1; ++s) {
-      const Index j = strips - 1 - s;
-      if (j > i) fetch(p, i, j, ring + s * u_size);
+      if (s < mine) fetch(p, i, strip_at(s), ring + s * u_size);
       device::commit_copies();
     }
     part.each(p, i, c0,
               [](double& sum, const double* at, bool inside) { sum = inside ? __ldcg(at) : 0.0; });
     device::wait_copies<stages - 1>();
     __syncthreads();
-    if (tid < strip) invert_blocks(diagonal, int(min(Index(strip), p.n - i * strip)), inverse);
+    if (tid < strip)
+      invert_blocks<lower>(diagonal, int(min(Index(strip), p.n - i * strip)), inverse);
     int stage = 0;
-    for (Index j = strips - 1; j > i; --j) {
-      const Index next = j - (stages - 1);
+    for (Index k = 0; k < mine; ++k) {
+      const Index j = strip_at(k), next = k + (stages - 1);
       const int free = stage == 0 ? stages - 1 : stage - 1;
-      if (next > i) fetch(p, i, next, ring + free * u_size);
+      if (next < mine) fetch(p, i, strip_at(next), ring + free * u_size);
       device::commit_copies();
       if (tid % 32 == 0)
         while (device::acquire_flag(flags + j) == 0) {
@@ -176,10 +199,12 @@ __global__ void __launch_bounds__(solve_threads, 1) upper_kernel(Triangle p) {
       stage = stage + 1 == stages ? 0 : stage + 1;
     }
     __syncthreads();  // the inverses are there
-    for (int s = strip / inner - 1; s >= 0; --s) {
+    for (int k = 0; k < strip / inner; ++k) {
+      const int s = lower ? k : strip / inner - 1 - k;
       if (part.row == s * inner && part.busy) part.apply(inverse + s * inverse_size, x);
       __syncthreads();
-      if (part.row < s * inner && part.busy) part.subtract(diagonal, x, s * inner, (s + 1) * inner);
+      const bool left = lower ? part.row > s * inner : part.row < s * inner;
+      if (left && part.busy) part.subtract(diagonal, x, s * inner, (s + 1) * inner);
     }
     part.each(p, i, c0, [](double& sum, double* at, bool inside) {
       if (inside) __stcg(at, sum);
@@ -192,13 +217,13 @@ __global__ void __launch_bounds__(solve_threads, 1) upper_kernel(Triangle p) {
 
 }  // namespace
 
-template <>
-void solve_upper(const Stream<Cuda>& stream, Index n, Index right, View<const double, Cuda> u,
-                 Index ldu, View<double, Cuda> x, Index ldx, View<double, Cuda> work) {
+template <bool lower, class T>
+void solve_triangle(const Stream<Cuda>& stream, Index n, Index right, const T* t, Index ld,
+                    double* x, Index ldx, View<double, Cuda> work) {
   if (n == 0 || right == 0) return;
   static const int processors = [] {
-    check(cudaFuncSetAttribute(upper_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               shared_doubles * 8));
+    check(cudaFuncSetAttribute(triangle_kernel<lower, T>,
+                               cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes<T>));
     int device = 0, count = 0;
     check(cudaGetDevice(&device));
     check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
@@ -207,17 +232,27 @@ void solve_upper(const Stream<Cuda>& stream, Index n, Index right, View<const do
   const Index strips = ceil_div(n, Index(strip)), most = 8 * most_columns;
   for (Index c = 0; c < right; c += most) {
     const Index columns = std::min(right - c, most), across = ceil_div(columns, most_columns);
-    Triangle p{n, columns, u.data, ldu, x.data + c, ldx, reinterpret_cast<unsigned*>(work.data)};
+    Triangle<T> p{n, columns, t, ld, x + c, ldx, reinterpret_cast<unsigned*>(work.data)};
     check(cudaMemsetAsync(p.flags, 0, std::size_t(across * strips) * sizeof(unsigned),
                           native(stream)));
     // All blocks of threads are resident: they wait for each other.
     const dim3 grid(unsigned(std::min(strips, std::max<Index>(1, processors / across))),
                     unsigned(across));
     void* arguments[] = {&p};
-    check(cudaLaunchCooperativeKernel(reinterpret_cast<void*>(upper_kernel), grid,
-                                      dim3(solve_threads), arguments, shared_doubles * 8,
+    check(cudaLaunchCooperativeKernel(reinterpret_cast<void*>(triangle_kernel<lower, T>), grid,
+                                      dim3(solve_threads), arguments, shared_bytes<T>,
                                       native(stream)));
   }
+}
+template void solve_triangle<true>(const Stream<Cuda>&, Index, Index, const float*, Index, double*,
+                                   Index, View<double, Cuda>);
+template void solve_triangle<false>(const Stream<Cuda>&, Index, Index, const float*, Index, double*,
+                                    Index, View<double, Cuda>);
+
+template <>
+void solve_upper(const Stream<Cuda>& stream, Index n, Index right, View<const double, Cuda> u,
+                 Index ldu, View<double, Cuda> x, Index ldx, View<double, Cuda> work) {
+  solve_triangle<false>(stream, n, right, u.data, ldu, x.data, ldx, work);
 }
 
 }  // namespace terrace::dense

@@ -1,0 +1,603 @@
+// Coarsening on CUDA: the diagonal, strong entries, aggregates, prolongations and their transposes. Bound
+// by HBM. Floor, with n rows and e entries: the diagonal 12 e, strong entries 12 e + 4 e, a pass of the
+// choice of roots 4 e + 25 n (3 full passes in all, the other rounds see few rows), a prolongation of
+// q entries 16 e + 12 q, a transpose 40 q. Seven points on 200^3 (8 M rows, 56 M entries, 24 M of P):
+// 6 GB, 1.4 ms at 4.5 TB/s. Not measured yet.
+#include <cub/device/device_radix_sort.cuh>
+#include <cub/device/device_scan.cuh>
+
+#include "kernels/base/random.hpp"
+#include "kernels/cg/cuda/coarsening.cuh"
+
+namespace terrace::cg {
+namespace coarsening {
+
+template <class T>
+void sum_in_place(const Stream<Cuda>& stream, View<T, Cuda> v, Scratch<Cuda>& scratch) {
+  if (v.size == 0) return;
+  std::size_t bytes = 0;
+  check(cub::DeviceScan::ExclusiveSum(nullptr, bytes, v.data, v.data, v.size, native(stream)));
+  const typename Scratch<Cuda>::Scope scope(scratch);
+  const View<char, Cuda> room = scratch.take<char>(Index(bytes) + 1);
+  check(cub::DeviceScan::ExclusiveSum(room.data, bytes, v.data, v.data, v.size, native(stream)));
+}
+void sum_before(const Stream<Cuda>& stream, View<Index, Cuda> v, Scratch<Cuda>& scratch) {
+  sum_in_place(stream, v, scratch);
+}
+void sum_before(const Stream<Cuda>& stream, View<std::int32_t, Cuda> v, Scratch<Cuda>& scratch) {
+  sum_in_place(stream, v, scratch);
+}
+
+}  // namespace coarsening
+
+namespace {
+
+using coarsening::Lanes;
+using coarsening::State;
+
+struct StrongView {
+  const Index* start;
+  const std::int32_t* column;
+  const std::int32_t* count;
+};
+
+/// What judge_rows() finds: numbers that rise by atomicMax(). A bound is positive, so its bits rise with it.
+struct Found {
+  unsigned long long last_good;  // rows before the first bad one count from behind
+  unsigned long long longest, bound;
+};
+
+template <int width>
+__global__ void __launch_bounds__(block_threads)
+    judge_rows_kernel(CsrRows<Cuda> a, Index rows, double* diagonal, Found* found) {
+  unsigned long long behind = 0, longest = 0, bound = 0;
+  coarsening::over_rows<width>(rows, [&](Index i, const Lanes<width>& lanes) {
+    const Index from = a.start.data[i], to = a.start.data[i + 1];
+    double sum = 0, middle = 0;
+    for (Index e = from + lanes.lane; e < to; e += width) {
+      const double v = a.value.data[e];
+      sum += fabs(v);
+      if (a.column.data[e] == i) middle = v;
+    }
+    sum = lanes.sum(sum);
+    middle = lanes.sum(middle);  // of one lane
+    if (lanes.lane == 0) diagonal[i] = middle;
+    longest = max(longest, (unsigned long long)(to - from));
+    if (middle > 0 && isfinite(1 / middle))
+      bound = max(bound, (unsigned long long)__double_as_longlong(sum / middle));
+    else
+      behind = max(behind, (unsigned long long)(rows - i));
+  });
+  const Lanes<32> warp;
+  __syncwarp();
+#pragma unroll
+  for (int offset = 16; offset > 0; offset >>= 1) {
+    behind = max(behind, __shfl_xor_sync(warp.mask, behind, offset));
+    longest = max(longest, __shfl_xor_sync(warp.mask, longest, offset));
+    bound = max(bound, __shfl_xor_sync(warp.mask, bound, offset));
+  }
+  if (warp.lane != 0) return;
+  if (behind > 0) atomicMax(&found->last_good, behind);
+  if (longest > 0) atomicMax(&found->longest, longest);
+  if (bound > 0) atomicMax(&found->bound, bound);
+}
+
+/// Strong columns of row i to column[start[i]] ..., in order; and the first state of a row.
+template <int width>
+__global__ void __launch_bounds__(block_threads)
+    strong_kernel(CsrRows<Cuda> a, Index rows, const double* __restrict__ diagonal, double factor,
+                  std::int32_t* column, std::int32_t* count, State* state) {
+  coarsening::over_rows<width>(rows, [&](Index i, const Lanes<width>& lanes) {
+    const Index begin = a.start.data[i], end = a.start.data[i + 1];
+    const double own = diagonal[i];
+    Index to = begin;
+    for (Index e = begin; e < end; e += width) {
+      const bool there = e + lanes.lane < end;
+      const std::int32_t j = there ? a.column.data[e + lanes.lane] : 0;
+      const bool strong =
+          there && j != i &&
+          coarsening::is_strong(a.value.data[e + lanes.lane], factor, own, diagonal[j]);
+      int all = 0;
+      const int before = lanes.before(strong, all);
+      if (strong) column[to + before] = j;
+      to += all;
+    }
+    if (lanes.lane == 0) {
+      count[i] = std::int32_t(to - begin);
+      state[i] = to > begin ? State::undecided : State::blocked;
+    }
+  });
+}
+
+/// least[i]: the smallest word of row i and its neighbours, where it is not settled.
+template <int width>
+__global__ void __launch_bounds__(block_threads)
+    least_kernel(StrongView strong, Index rows, int round, const State* __restrict__ state,
+                 const int* left, Word* least) {
+  if (left && *left == 0) return;
+  coarsening::over_rows<width>(rows, [&](Index i, const Lanes<width>& lanes) {
+    const State own = state[i];
+    if (own == State::blocked || least[i] == coarsening::settled) return;
+    Word smallest = own == State::undecided ? coarsening::priority(std::int32_t(i), round)
+                                            : coarsening::settled;
+    bool near = own == State::in;
+    const std::int32_t* const column = strong.column + strong.start[i];
+    for (int e = lanes.lane; e < strong.count[i]; e += width) {
+      const std::int32_t j = column[e];
+      const State other = state[j];
+      near = near || other == State::in;
+      if (other == State::undecided) {
+        const Word word = coarsening::priority(j, round);
+        smallest = word < smallest ? word : smallest;
+      }
+    }
+    near = lanes.any(near);
+    smallest = lanes.least(smallest);
+    if (lanes.lane == 0) least[i] = near ? coarsening::settled : smallest;
+  });
+}
+
+/// Undecided rows with a settled neighbour are out, those that are least everywhere are in.
+template <int width>
+__global__ void __launch_bounds__(block_threads)
+    decide_kernel(StrongView strong, Index rows, int round, State* state,
+                  const Word* __restrict__ least, const int* left, int* left_now) {
+  if (left && *left == 0) return;
+  int open = 0;
+  coarsening::over_rows<width>(rows, [&](Index i, const Lanes<width>& lanes) {
+    if (state[i] != State::undecided) return;
+    const Word own = coarsening::priority(std::int32_t(i), round);
+    bool near = least[i] == coarsening::settled, other = least[i] != own;
+    const std::int32_t* const column = strong.column + strong.start[i];
+    for (int e = lanes.lane; e < strong.count[i]; e += width) {
+      const std::int32_t j = column[e];
+      const Word word = least[j];
+      if (word == coarsening::settled) {
+        // Words of rows that are not there are settled too, and never were less.
+        near = near || state[j] != State::blocked;
+      } else {
+        other = other || word != own;
+      }
+    }
+    near = lanes.any(near);
+    other = lanes.any(other);
+    if (lanes.lane != 0) return;
+    if (near)
+      state[i] = State::out;
+    else if (!other)
+      state[i] = State::in;
+    else
+      ++open;
+  });
+  __syncwarp();
+  open = Lanes<32>().sum(open);
+  if (threadIdx.x % 32 == 0 && open > 0) atomicAdd(left_now, open);
+}
+
+__global__ void __launch_bounds__(block_threads)
+    begin_kernel(Index rows, const State* __restrict__ state, Word* least) {
+  for (Index i = first_item(); i < rows; i += item_stride())
+    least[i] = state[i] == State::blocked ? coarsening::settled : 0;
+}
+
+/// root[i]: row i where it is in, or its first neighbour that is.
+__global__ void __launch_bounds__(block_threads)
+    cover_kernel(StrongView strong, Index rows, const State* __restrict__ state, bool again,
+                 std::int32_t* root) {
+  for (Index i = first_item(); i < rows; i += item_stride()) {
+    if (again && root[i] >= 0) continue;
+    std::int32_t found = state[i] == State::in ? std::int32_t(i) : -1;
+    if (state[i] != State::blocked && found < 0) {
+      const std::int32_t* const column = strong.column + strong.start[i];
+      const int count = strong.count[i];
+      for (int e = 0; e < count && found < 0; ++e)
+        if (state[column[e]] == State::in) found = column[e];
+    }
+    root[i] = found;
+  }
+}
+
+/// States for the second choice.
+__global__ void __launch_bounds__(block_threads)
+    free_kernel(StrongView strong, Index rows, const std::int32_t* __restrict__ root,
+                State* state) {
+  for (Index i = first_item(); i < rows; i += item_stride()) {
+    const int all = strong.count[i];
+    State own = State::blocked;
+    if (root[i] < 0 && all > 0) {
+      const std::int32_t* const column = strong.column + strong.start[i];
+      int free = 0;
+      for (int e = 0; e < all; ++e) free += root[column[e]] < 0;
+      own = coarsening::may_begin(free, all) ? State::undecided : State::out;
+    }
+    state[i] = own;
+  }
+}
+
+__global__ void __launch_bounds__(block_threads)
+    size_kernel(Index rows, const std::int32_t* __restrict__ root, std::int32_t* size) {
+  for (Index i = first_item(); i < rows; i += item_stride())
+    if (root[i] >= 0) atomicAdd(size + root[i], 1);
+}
+
+/// Rows that are left join their neighbours; joined[i] is the root of each row then, and begins[i] one
+/// where it is itself.
+__global__ void __launch_bounds__(block_threads)
+    join_kernel(StrongView strong, Index rows, const std::int32_t* __restrict__ root,
+                const std::int32_t* __restrict__ size, std::int32_t* joined, std::int32_t* begins) {
+  for (Index i = first_item(); i < rows; i += item_stride()) {
+    std::int32_t best = root[i];
+    if (best < 0) {
+      const std::int32_t* const column = strong.column + strong.start[i];
+      const int count = min(strong.count[i], int(coarsening::most_looked_at));
+      int most = 0;
+      for (int e = 0; e < count; ++e) {
+        const std::int32_t other = root[column[e]];
+        if (other < 0) continue;
+        int same = 0;
+        for (int f = 0; f < count; ++f) same += root[column[f]] == other;
+        if (same > most || (same == most && size[other] < size[best])) {
+          best = other;
+          most = same;
+        }
+      }
+    }
+    joined[i] = best;
+    begins[i] = best == i;
+  }
+}
+
+__global__ void __launch_bounds__(block_threads)
+    number_kernel(Index rows, const std::int32_t* __restrict__ joined,
+                  const std::int32_t* __restrict__ number, std::int32_t* of) {
+  for (Index i = first_item(); i < rows; i += item_stride())
+    of[i] = joined[i] < 0 ? -1 : number[joined[i]];
+}
+
+// Prolongations: one thread per row, whose entries are few.
+
+__global__ void __launch_bounds__(block_threads)
+    tentative_count_kernel(Index rows, const std::int32_t* __restrict__ of, Index* count) {
+  for (Index i = first_item(); i <= rows; i += item_stride())
+    count[i] = i < rows && of[i] >= 0 ? 1 : 0;
+}
+__global__ void __launch_bounds__(block_threads)
+    tentative_kernel(Index rows, const std::int32_t* __restrict__ of,
+                     const Index* __restrict__ start, std::int32_t* column, double* value) {
+  for (Index i = first_item(); i < rows; i += item_stride())
+    if (of[i] >= 0) column[start[i]] = of[i], value[start[i]] = 1;
+}
+
+/// Whether entry e of row i is strong.
+struct Strength {
+  const CsrRows<Cuda>& a;
+  const double* diagonal;
+  double factor;
+  __device__ __forceinline__ bool operator()(Index i, double own, Index e) const {
+    const std::int32_t j = a.column.data[e];
+    return j != i && coarsening::is_strong(a.value.data[e], factor, own, diagonal[j]);
+  }
+};
+
+/// Aggregates that row i meets: its own, and those of strong neighbours.
+__global__ void __launch_bounds__(block_threads)
+    smoothed_count_kernel(CsrRows<Cuda> a, Index rows, const double* __restrict__ diagonal,
+                          double factor, const std::int32_t* __restrict__ of, Index* count) {
+  const Strength strong{a, diagonal, factor};
+  constexpr int held = 12;
+  for (Index i = first_item(); i <= rows; i += item_stride()) {
+    const std::int32_t own = i < rows ? of[i] : -1;
+    Index found = 0;
+    if (own >= 0) {
+      const double middle = diagonal[i];
+      const Index begin = a.start.data[i], end = a.start.data[i + 1];
+      std::int32_t seen[held];
+#pragma unroll
+      for (int s = 0; s < held; ++s) seen[s] = -1;
+      found = 1;
+      for (Index e = begin; e < end; ++e) {
+        if (!strong(i, middle, e)) continue;
+        const std::int32_t other = of[a.column.data[e]];
+        if (other < 0 || other == own) continue;
+        bool known = false;
+#pragma unroll
+        for (int s = 0; s < held; ++s) known = known || seen[s] == other;
+        if (!known && found > held) {  // not all are held
+          for (Index f = begin; f < e && !known; ++f)
+            known = of[a.column.data[f]] == other && strong(i, middle, f);
+        }
+        if (known) continue;
+#pragma unroll
+        for (int s = 0; s < held; ++s)
+          if (s == found - 1) seen[s] = other;
+        ++found;
+      }
+    }
+    count[i] = found;
+  }
+}
+
+/// Adds to the ascending columns of one row.
+struct GrowingRow {
+  std::int32_t* column;
+  double* value;
+  Index size;
+  __device__ __forceinline__ void add(std::int32_t c, double v) {
+    Index to = size;
+    while (to > 0 && column[to - 1] > c) --to;
+    if (to > 0 && column[to - 1] == c) {
+      value[to - 1] += v;
+      return;
+    }
+    for (Index k = size; k > to; --k) column[k] = column[k - 1], value[k] = value[k - 1];
+    column[to] = c;
+    value[to] = v;
+    ++size;
+  }
+};
+
+__global__ void __launch_bounds__(block_threads)
+    smoothed_kernel(CsrRows<Cuda> a, Index rows, const double* __restrict__ diagonal, double factor,
+                    const std::int32_t* __restrict__ of, const Index* __restrict__ start,
+                    std::int32_t* column, double* value) {
+  const Strength strong{a, diagonal, factor};
+  for (Index i = first_item(); i < rows; i += item_stride()) {
+    if (of[i] < 0) continue;
+    const Index begin = a.start.data[i], end = a.start.data[i + 1];
+    const double own = diagonal[i];
+    double middle = own, sum = 0;
+    for (Index e = begin; e < end; ++e) {
+      if (strong(i, own, e))
+        sum += fabs(a.value.data[e]);
+      else if (a.column.data[e] != i)
+        middle += a.value.data[e];
+    }
+    sum += fabs(middle);
+    const double weight = coarsening::prolongation_weight / sum;
+    GrowingRow row{column + start[i], value + start[i], 0};
+    row.add(of[i], 1 - weight * middle);
+    for (Index e = begin; e < end; ++e) {
+      const std::int32_t other = strong(i, own, e) ? of[a.column.data[e]] : -1;
+      if (other >= 0) row.add(other, -weight * a.value.data[e]);
+    }
+  }
+}
+
+/// row[e]: the row of entry e.
+template <int width>
+__global__ void __launch_bounds__(block_threads)
+    rows_kernel(CsrRows<Cuda> p, Index rows, std::int32_t* row) {
+  coarsening::over_rows<width>(rows, [&](Index i, const Lanes<width>& lanes) {
+    for (Index e = p.start.data[i] + lanes.lane; e < p.start.data[i + 1]; e += width)
+      row[e] = std::int32_t(i);
+  });
+}
+/// Sorted entries (key, row): values, and where each key begins.
+__global__ void __launch_bounds__(block_threads)
+    turned_kernel(CsrRows<Cuda> p, Index entries, Index columns,
+                  const std::int32_t* __restrict__ key, const std::int32_t* __restrict__ row,
+                  Index* start, double* value) {
+  for (Index e = first_item(); e < entries; e += item_stride()) {
+    const std::int32_t c = key[e];
+    Index low = p.start.data[row[e]], high = p.start.data[row[e] + 1] - 1;
+    while (low < high) {
+      const Index middle = (low + high) / 2;
+      if (p.column.data[middle] < c)
+        low = middle + 1;
+      else
+        high = middle;
+    }
+    value[e] = p.value.data[low];
+    for (Index j = e > 0 ? key[e - 1] + 1 : 0; j <= c; ++j) start[j] = e;
+    if (e == entries - 1)
+      for (Index j = Index(c) + 1; j <= columns; ++j) start[j] = entries;
+  }
+}
+
+__global__ void __launch_bounds__(block_threads)
+    settle_kernel(Index rows, const Index* __restrict__ start,
+                  const std::int32_t* __restrict__ column, double* value, CsrRows<Cuda> t,
+                  const double* __restrict__ diagonal, int* negative) {
+  for (Index i = first_item(); i < rows; i += item_stride()) {
+    double scale = 0;
+    for (Index e = t.start.data[i]; e < t.start.data[i + 1]; ++e)
+      scale += t.value.data[e] * t.value.data[e] * diagonal[t.column.data[e]];
+    for (Index e = start[i]; e < start[i + 1]; ++e) {
+      if (column[e] != i) continue;
+      const coarsening::Settled found = coarsening::settle(value[e], scale);
+      if (found == coarsening::Settled::negative) *negative = 1;
+      if (found == coarsening::Settled::null) value[e] = scale;
+    }
+  }
+}
+
+__global__ void __launch_bounds__(block_threads)
+    uniform_kernel(View<double, Cuda> v, Word seed, Index first, Index columns) {
+  for (Index i = first_item(); i < v.size; i += item_stride())
+    v.data[i] = random_uniform(seed, first + i / columns, 0);
+}
+
+/// One thread per row.
+template <class... Parameters, class... Arguments>
+void launch(const Stream<Cuda>& stream, Index items, void (*kernel)(Parameters...),
+            Arguments&&... arguments) {
+  if (items == 0) return;
+  kernel<<<blocks_for(items), block_threads, 0, native(stream)>>>(
+      std::forward<Arguments>(arguments)...);
+  check_launch();
+}
+
+/// Decides the undecided rows, in rounds; the host looks every few of them.
+void choose_roots(const Stream<Cuda>& stream, const StrongView& strong, Index rows, Index entries,
+                  State* state, View<Word, Cuda> least, View<int, Cuda> left) {
+  constexpr int together = 8;
+  fill_zero(stream, left);
+  launch(stream, rows, begin_kernel, rows, state, least.data);
+  const int* before = nullptr;
+  for (int round = 0; round < coarsening::most_rounds; ++round) {
+    int* const now = left.data + round;
+    coarsening::with_lanes(rows, entries, [&]<int width>(unsigned blocks) {
+      least_kernel<width><<<blocks, block_threads, 0, native(stream)>>>(strong, rows, round, state,
+                                                                        before, least.data);
+      decide_kernel<width><<<blocks, block_threads, 0, native(stream)>>>(strong, rows, round, state,
+                                                                         least.data, before, now);
+    });
+    before = now;
+    if (round % together == together - 1 && coarsening::read_one(stream, now) == 0) return;
+  }
+}
+
+}  // namespace
+
+template <>
+RowsJudged judge_rows(const Stream<Cuda>& stream, const CsrRows<Cuda>& a,
+                      View<double, Cuda> diagonal, Scratch<Cuda>& scratch) {
+  const Index rows = a.rows();
+  if (rows == 0) return {};
+  const typename Scratch<Cuda>::Scope scope(scratch);
+  const View<Found, Cuda> found = scratch.take<Found>(1);
+  fill_zero(stream, found);
+  coarsening::with_lanes(rows, a.column.size, [&]<int width>(unsigned blocks) {
+    judge_rows_kernel<width><<<std::min(blocks, 4224u), block_threads, 0, native(stream)>>>(
+        a, rows, diagonal.data, found.data);
+  });
+  const Found f = coarsening::read_one(stream, found.data);
+  RowsJudged judged;
+  if (f.last_good > 0) judged.bad = rows - Index(f.last_good);
+  judged.longest = Index(f.longest);
+  static_assert(sizeof judged.bound == sizeof f.bound);
+  __builtin_memcpy(&judged.bound, &f.bound, sizeof f.bound);
+  return judged;
+}
+
+template <>
+RowAggregates<Cuda> aggregate_rows(const Stream<Cuda>& stream, const CsrRows<Cuda>& a,
+                                   View<const double, Cuda> diagonal, double threshold,
+                                   Scratch<Cuda>& scratch) {
+  const Index rows = a.rows(), entries = a.column.size;
+  RowAggregates<Cuda> result{Buffer<std::int32_t, Cuda>(rows), 0};
+  if (rows == 0) return result;
+  const typename Scratch<Cuda>::Scope scope(scratch);
+  const auto column = scratch.take<std::int32_t>(entries), count = scratch.take<std::int32_t>(rows),
+             root = scratch.take<std::int32_t>(rows), size = scratch.take<std::int32_t>(rows),
+             joined = scratch.take<std::int32_t>(rows),
+             number = scratch.take<std::int32_t>(rows + 1);
+  const auto state = scratch.take<State>(rows);
+  const auto least = scratch.take<Word>(rows);
+  const auto left = scratch.take<int>(coarsening::most_rounds);
+  const StrongView strong{a.start.data, column.data, count.data};
+  coarsening::with_lanes(rows, entries, [&]<int width>(unsigned blocks) {
+    strong_kernel<width><<<blocks, block_threads, 0, native(stream)>>>(
+        a, rows, diagonal.data, threshold * threshold, column.data, count.data, state.data);
+  });
+  choose_roots(stream, strong, rows, entries, state.data, least, left);
+  launch(stream, rows, cover_kernel, strong, rows, state.data, false, root.data);
+  launch(stream, rows, free_kernel, strong, rows, root.data, state.data);
+  choose_roots(stream, strong, rows, entries, state.data, least, left);
+  launch(stream, rows, cover_kernel, strong, rows, state.data, true, root.data);
+  fill_zero(stream, size);
+  fill_zero(stream, number);
+  launch(stream, rows, size_kernel, rows, root.data, size.data);
+  launch(stream, rows, join_kernel, strong, rows, root.data, size.data, joined.data, number.data);
+  coarsening::sum_before(stream, number, scratch);
+  launch(stream, rows, number_kernel, rows, joined.data, number.data, result.of.data());
+  result.count = coarsening::read_one(stream, number.data + rows);
+  return result;
+}
+
+template <>
+SparseRows<Cuda> tentative_prolongation(const Stream<Cuda>& stream,
+                                        const RowAggregates<Cuda>& aggregates,
+                                        Scratch<Cuda>& scratch) {
+  const Index rows = aggregates.of.size();
+  SparseRows<Cuda> t;
+  t.columns = aggregates.count;
+  t.start = Buffer<Index, Cuda>(rows + 1);
+  launch(stream, rows + 1, tentative_count_kernel, rows, aggregates.of.data(), t.start.data());
+  coarsening::sum_before(stream, t.start.view(), scratch);
+  const Index entries = coarsening::read_one(stream, t.start.data() + rows);
+  t.column = Buffer<std::int32_t, Cuda>(entries);
+  t.value = Buffer<double, Cuda>(entries);
+  launch(stream, rows, tentative_kernel, rows, aggregates.of.data(), t.start.data(),
+         t.column.data(), t.value.data());
+  return t;
+}
+
+template <>
+SparseRows<Cuda> smoothed_prolongation(const Stream<Cuda>& stream, const CsrRows<Cuda>& a,
+                                       View<const double, Cuda> diagonal, double threshold,
+                                       const RowAggregates<Cuda>& aggregates,
+                                       Scratch<Cuda>& scratch) {
+  const Index rows = a.rows();
+  const double factor = threshold * threshold;
+  SparseRows<Cuda> p;
+  p.columns = aggregates.count;
+  p.start = Buffer<Index, Cuda>(rows + 1);
+  launch(stream, rows + 1, smoothed_count_kernel, a, rows, diagonal.data, factor,
+         aggregates.of.data(), p.start.data());
+  coarsening::sum_before(stream, p.start.view(), scratch);
+  const Index entries = coarsening::read_one(stream, p.start.data() + rows);
+  p.column = Buffer<std::int32_t, Cuda>(entries);
+  p.value = Buffer<double, Cuda>(entries);
+  launch(stream, rows, smoothed_kernel, a, rows, diagonal.data, factor, aggregates.of.data(),
+         p.start.data(), p.column.data(), p.value.data());
+  return p;
+}
+
+template <>
+SparseRows<Cuda> transposed(const Stream<Cuda>& stream, const CsrRows<Cuda>& p, Index columns,
+                            Scratch<Cuda>& scratch) {
+  const Index rows = p.rows(), entries = p.column.size;
+  if (entries > std::numeric_limits<std::int32_t>::max())
+    throw Error(Exit::resources,
+                "more than 2^31 entries of a prolongation on one rank; --preconditioner amg; use "
+                "more ranks");
+  SparseRows<Cuda> t;
+  t.columns = rows;
+  t.start = Buffer<Index, Cuda>(columns + 1);
+  t.column = Buffer<std::int32_t, Cuda>(entries);
+  t.value = Buffer<double, Cuda>(entries);
+  if (entries == 0) {
+    fill_zero(stream, t.start.view());
+    return t;
+  }
+  const typename Scratch<Cuda>::Scope scope(scratch);
+  const auto row = scratch.take<std::int32_t>(entries), key = scratch.take<std::int32_t>(entries);
+  coarsening::with_lanes(rows, entries, [&]<int width>(unsigned blocks) {
+    rows_kernel<width><<<blocks, block_threads, 0, native(stream)>>>(p, rows, row.data);
+  });
+  int bits = 1;
+  while (bits < 31 && (Index(1) << bits) < columns) ++bits;
+  std::size_t bytes = 0;
+  const auto sort = [&](void* room) {
+    check(cub::DeviceRadixSort::SortPairs(room, bytes, p.column.data, key.data,
+                                          static_cast<const std::int32_t*>(row.data),
+                                          t.column.data(), int(entries), 0, bits, native(stream)));
+  };
+  sort(nullptr);
+  const View<char, Cuda> room = scratch.take<char>(Index(bytes) + 1);
+  sort(room.data);
+  launch(stream, entries, turned_kernel, p, entries, columns, key.data, t.column.data(),
+         t.start.data(), t.value.data());
+  return t;
+}
+
+template <>
+bool settle_null_vectors(const Stream<Cuda>& stream, const SparseRows<Cuda>& coarse,
+                         const CsrRows<Cuda>& t, View<const double, Cuda> diagonal,
+                         Scratch<Cuda>& scratch) {
+  const typename Scratch<Cuda>::Scope scope(scratch);
+  const View<int, Cuda> negative = scratch.take<int>(1);
+  fill_zero(stream, negative);
+  launch(stream, coarse.rows(), settle_kernel, coarse.rows(), coarse.start.data(),
+         coarse.column.data(), coarse.value.data(), t, diagonal.data, negative.data);
+  return coarsening::read_one(stream, negative.data) == 0;
+}
+
+template <>
+void fill_uniform(const Stream<Cuda>& stream, Word seed, Index first, Index columns,
+                  View<double, Cuda> v) {
+  launch(stream, v.size, uniform_kernel, v, seed, first, columns);
+}
+
+}  // namespace terrace::cg

@@ -1,0 +1,81 @@
+// For .cu files only: groups of lanes that share a row, and CUB on memory of a Scratch.
+#pragma once
+#include <algorithm>
+#include <limits>
+
+#include "kernels/base/cuda/items.cuh"
+#include "kernels/base/cuda/runtime.cuh"
+#include "kernels/cg/coarsening.hpp"
+#include "kernels/cg/coarsening_rules.hpp"
+
+namespace terrace::cg::coarsening {
+
+/// `width` neighbouring lanes of a warp: 1, 2, 4 ... 32. All of them call.
+template <int width>
+struct Lanes {
+  int lane = int(threadIdx.x) % width;
+  unsigned mask = width == 32 ? 0xffffffffu
+                              : ((1u << (width % 32)) - 1) << ((threadIdx.x & 31) / width * width);
+  __device__ __forceinline__ void sync() const { __syncwarp(mask); }
+  template <class T>
+  __device__ __forceinline__ T sum(T value) const {
+#pragma unroll
+    for (int offset = width / 2; offset > 0; offset >>= 1)
+      value += __shfl_xor_sync(mask, value, offset);
+    return value;
+  }
+  template <class T>
+  __device__ __forceinline__ T least(T value) const {
+#pragma unroll
+    for (int offset = width / 2; offset > 0; offset >>= 1) {
+      const T other = __shfl_xor_sync(mask, value, offset);
+      value = other < value ? other : value;
+    }
+    return value;
+  }
+  __device__ __forceinline__ bool any(bool value) const {
+    return (__ballot_sync(mask, value) & mask) != 0;
+  }
+  /// Lanes before this one where `value` holds; and all of them.
+  __device__ __forceinline__ int before(bool value, int& all) const {
+    const unsigned found = __ballot_sync(mask, value) & mask;
+    all = __popc(found);
+    return __popc(found & ((1u << (threadIdx.x & 31)) - 1));
+  }
+};
+
+/// f(i, lanes) of each row, `width` lanes a row.
+template <int width, class F>
+__device__ __forceinline__ void over_rows(Index rows, const F& f) {
+  const Lanes<width> lanes;
+  for (Index i = first_item() / width; i < rows; i += item_stride() / width) f(i, lanes);
+}
+
+/// launch<width>(blocks), with lanes for rows of such a mean length.
+template <class Launch>
+void with_lanes(Index rows, Index entries, const Launch& launch) {
+  if (rows == 0) return;
+  const Index mean = entries / rows;
+  if (mean > 48)
+    launch.template operator()<32>(blocks_for(rows * 32));
+  else if (mean > 10)
+    launch.template operator()<4>(blocks_for(rows * 4));
+  else
+    launch.template operator()<1>(blocks_for(rows));
+  check_launch();
+}
+
+/// The first number of device memory `from`. Waits.
+template <class T>
+T read_one(const Stream<Cuda>& stream, const T* from) {
+  T value{};
+  detail::copy_bytes(stream, &value, from, Index(sizeof(T)));
+  stream.synchronize();
+  return value;
+}
+
+/// v[i] = v[0] + ... + v[i - 1], in place.
+void sum_before(const Stream<Cuda>& stream, View<Index, Cuda> v, Scratch<Cuda>& scratch);
+void sum_before(const Stream<Cuda>& stream, View<std::int32_t, Cuda> v, Scratch<Cuda>& scratch);
+
+}  // namespace terrace::cg::coarsening

@@ -1,0 +1,376 @@
+// Bodies of the kernels in full_panel.cu: a step's factorization by a cluster, and its update.
+#pragma once
+#include "kernels/base/cuda/cluster.cuh"
+#include "kernels/gf2/cuda/bit_mma.cuh"
+#include "kernels/gf2/cuda/choose.cuh"
+#include "kernels/gf2/full_panel.hpp"
+
+namespace terrace::gf2::full {
+
+constexpr int step_words = int(max_panel_words);
+
+// --- factorization -------------------------------------------------------------------------------
+
+constexpr int blocks = 8;  ///< of the cluster
+constexpr int block_rows = int(full_candidates) / blocks;
+constexpr int offered = tried / blocks;  ///< rows that a block offers at a time
+constexpr int factor_threads = block_rows * step_words;
+constexpr int most_turns = 8;  ///< choices in 64 columns
+
+/// Shared memory of one block.
+struct FactorMemory {
+  Word board[tried];                     ///< words that all blocks offer
+  Word pivot_rows[64][step_words];       ///< S, by column, word w already in place
+  Word transform[64];                    ///< T, by column
+  Word sums[16][16][step_words];         ///< of every 4 of the pivot rows
+  Word factors[16][16];                  ///< of every 4 rows of T
+  Word found;                            ///< columns that got a pivot
+  alignas(8) unsigned char wanting[24];  ///< rows of each warp that could become pivots
+  short column[tried];                   ///< of the row at this place of the board, or -1
+};
+
+/// One warp: the choice among the board's rows.
+__device__ __forceinline__ void choose_on_board(FactorMemory& memory, Word open, int lane) {
+  Word word[3];
+  int row[2];
+#pragma unroll
+  for (int i = 0; i < 3; ++i) word[i] = memory.board[lane + 32 * i];
+  const Word found = choose(word, row, open, lane);
+#pragma unroll
+  for (int i = 0; i < 3; ++i) memory.column[lane + 32 * i] = -1;
+  __syncwarp();
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    if (row[h] >= 0)
+      memory.column[row[h]] = short(lane + 32 * h);
+    else
+      memory.transform[lane + 32 * h] = 0;
+  }
+  __syncwarp();
+#pragma unroll
+  for (int i = 0; i < 3; ++i) {
+    const int column = memory.column[lane + 32 * i];
+    if (column >= 0) memory.transform[column] = word[i] & found;
+  }
+  if (lane == 0) memory.found = found;
+}
+
+/// Sums of four words each way: to[0 ... 3] are those with bits 0 and 1; `quarter` has bits 2 and 3.
+/// Entries are `pitch` words apart.
+__device__ __forceinline__ void add_up(const Word (&s)[4], int quarter, Word* to, int pitch) {
+  const Word base = ((quarter & 1) ? s[2] : 0) ^ ((quarter & 2) ? s[3] : 0);
+  to[0] = base;
+  to[pitch] = base ^ s[0];
+  to[2 * pitch] = base ^ s[1];
+  to[3 * pitch] = base ^ s[0] ^ s[1];
+}
+
+/// All combinations of every four pivot rows, and of their rows of T.
+__device__ __forceinline__ void make_tables(FactorMemory& memory, Word found, int row, int u) {
+  Word s[4];
+  if (row < 64) {
+    const int group = row / 4, quarter = row % 4;
+#pragma unroll
+    for (int j = 0; j < 4; ++j)
+      s[j] = ((found >> (4 * group + j)) & 1) ? memory.pivot_rows[4 * group + j][u] : 0;
+    add_up(s, quarter, &memory.sums[group][4 * quarter][u], step_words);
+  } else {
+    const int x = (row - 64) * step_words + u, group = x / 4, quarter = x % 4;
+#pragma unroll
+    for (int j = 0; j < 4; ++j) s[j] = memory.transform[4 * group + j];
+    add_up(s, quarter, &memory.factors[group][4 * quarter], 1);
+  }
+}
+
+/// A thread of the factorization: word u of one candidate.
+struct Candidate {
+  int row, u, place;  ///< row of the block; place among all candidates
+  Index from;         ///< row of the panel, or -1
+  int pivot;          ///< its column in the step; -1: none yet; -2: there is no row
+  Word a;
+
+  [[nodiscard]] __device__ __forceinline__ Word word(int w) const {
+    return __shfl_sync(~0u, a, int(threadIdx.x) % 32 / step_words * step_words + w);
+  }
+
+  /// The first rows of each block that could become pivots go to all boards; returns this row's
+  /// place there, or -1. One barrier.
+  __device__ __forceinline__ int offer(FactorMemory& memory, Word bits, Word open) const {
+    const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
+    const bool wants = pivot == -1 && (bits & open) != 0;
+    const unsigned mask = __ballot_sync(~0u, wants && u == 0);
+    if (lane == 0) memory.wanting[warp] = static_cast<unsigned char>(__popc(mask));
+    __syncthreads();
+    int before = __popc(mask & ((1u << lane / step_words * step_words) - 1)), all = 0;
+#pragma unroll
+    for (int i = 0; i < factor_threads / 32; ++i) {
+      const int count = memory.wanting[i];
+      before += i < warp ? count : 0;
+      all += count;
+    }
+    // Thread u of a row sends to block u.
+    const int first = int(device::cluster_rank()) * offered;
+    const bool takes_part = wants && before < offered;
+    if (takes_part) *device::in_block(&memory.board[first + before], unsigned(u)) = bits;
+    if (row < offered && row >= all) *device::in_block(&memory.board[first + row], unsigned(u)) = 0;
+    return takes_part ? first + before : -1;
+  }
+
+  /// What a row gets: its bits in the pivots' columns, times T.
+  [[nodiscard]] __device__ __forceinline__ Word combination(const FactorMemory& memory,
+                                                            Word bits) const {
+    Word part = memory.factors[2 * u][(bits >> (8 * u)) & 15] ^
+                memory.factors[2 * u + 1][(bits >> (8 * u + 4)) & 15];
+#pragma unroll
+    for (int s = 1; s < step_words; s *= 2) part ^= __shfl_xor_sync(~0u, part, s);
+    return part;
+  }
+
+  /// One choice in the `open` columns of word w and what follows from it, in place; returns the
+  /// columns that got a pivot.
+  __device__ __forceinline__ Word turn(FactorMemory& memory, int w, Word open) {
+    const Word bits = word(w);
+    const int on_board = offer(memory, bits, open);
+    device::meet_cluster();
+    if (threadIdx.x < 32) choose_on_board(memory, open, int(threadIdx.x));
+    __syncthreads();
+    const Word found = memory.found;
+    if (found == 0) return 0;
+    const int column = on_board >= 0 ? memory.column[on_board] : -1;
+    // In place: the pivot columns' word is the identity, which becomes T.
+    const Word kept = u == w ? a & ~found : a;
+    if (column >= 0) {
+      const Word sent = u == w ? kept | Word(1) << column : kept;
+#pragma unroll
+      for (int b = 0; b < blocks; ++b)
+        *device::in_block(&memory.pivot_rows[column][u], unsigned(b)) = sent;
+      pivot = 64 * w + column;
+    }
+    device::meet_cluster();
+    make_tables(memory, found, row, u);
+    __syncthreads();
+    const Word others = combination(memory, bits & found);
+    const Word selected = column >= 0 ? memory.transform[column] : others;
+    a = column >= 0 ? 0 : kept;
+#pragma unroll
+    for (int g = 0; g < 16; ++g) a ^= memory.sums[g][(selected >> (4 * g)) & 15][u];
+    return found;
+  }
+};
+
+/// A step by a cluster of `blocks` blocks of factor_threads threads.
+__device__ __forceinline__ void factor(FactorMemory& memory, const FullPanel<Cuda>& p, Index k) {
+  if (*p.done != k) return;
+  const int row = int(threadIdx.x) / step_words, u = int(threadIdx.x) % step_words;
+  Candidate c{row, u, row * blocks + int(device::cluster_rank()), -1, -2, 0};
+  c.from = p.candidates[c.place];
+  if (c.from >= 0) {
+    c.pivot = -1;
+    c.a = p.before(k)[c.from * p.pitch + step_words * k + u];
+  }
+  device::meet_cluster();  // all blocks are there
+#pragma unroll 1
+  for (int w = 0; w < step_words; ++w) {
+    Word open = ~Word(0);
+#pragma unroll 1
+    for (int turn = 0; open != 0; ++turn) {
+      const Word found = turn < most_turns ? c.turn(memory, w, open) : 0;
+      if (found == 0) return;  // all blocks alike
+      open &= ~found;
+    }
+  }
+  if (c.pivot >= 0) {
+    p.transform[c.pivot * step_words + u] = c.a;
+    if (u == 0) {
+      const Index q = full_columns * k + c.pivot, next = full_candidates + q;
+      p.pivots[q] = c.from;
+      p.numbers[c.from] = q;
+      p.candidates[c.place] = next < p.count ? next : -1;
+    }
+  }
+  if (c.place == 0 && u == 0) *p.done = k + 1;
+}
+
+// --- update --------------------------------------------------------------------------------------
+
+constexpr int strip_words = 4;  ///< of the rows, for one block
+constexpr int strip_columns = 64 * strip_words;
+constexpr int update_warps = 17;  ///< 4,160 rows are 130 units of 32 over 8 blocks
+constexpr int update_threads = 32 * update_warps;
+constexpr int unit_rows = 32;  ///< of a warp
+
+/// Rows of 512 bits in pieces of 16 bytes.
+struct alignas(16) Piece {
+  unsigned part[4];
+};
+struct BitRow {
+  Piece piece[4];
+};
+
+/// Shared memory of one block. Columns are ordered so that a lane finds the 64 bits of one word in
+/// its own counts: number 64 t + 2 j + e of 256 is at place 8 j + 2 t + e.
+struct UpdateMemory {
+  BitRow transform[full_columns];  ///< T, rows in that order, 256 and 256
+  BitRow turned[strip_columns];    ///< column of S, pieces in another order
+  BitRow reduced[strip_columns];   ///< column of T S, pieces in another order
+};
+__device__ __forceinline__ int place_of(int column) {
+  return column / 256 * 256 + column % 64 / 2 * 8 + column % 256 / 64 * 2 + column % 2;
+}
+/// Pieces of eight rows one after the other lie in different banks.
+__device__ __forceinline__ int piece_at(int place, int piece) { return piece ^ ((place / 8) & 3); }
+
+/// T of the step, and the columns of S turned: the words of S that become T are the identity.
+__device__ __forceinline__ void load_step(UpdateMemory& memory, const FullPanel<Cuda>& p, Index k,
+                                          Index strip) {
+  const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
+  const auto* transform = reinterpret_cast<const Piece*>(p.transform);
+  for (int x = int(threadIdx.x); x < int(full_columns) * 4; x += update_threads)
+    memory.transform[place_of(x / 4)].piece[x % 4] = transform[x];
+  if (warp >= 16) return;
+  // Word warp % 4 of 128 pivot rows, 32 at a time.
+  const Index word = strip_words * strip + warp % 4;
+  const int own = int(word - step_words * k);  // of the step's own words
+  Piece low, high;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const int q = warp / 4 * 128 + 32 * i + lane;
+    Word bits = 0;
+    if (own >= 0 && own < step_words)
+      bits = q / 64 == own ? Word(1) << (q % 64) : 0;
+    else
+      bits = p.before(k)[p.pivots[full_columns * k + q] * p.pitch + word];
+    low.part[i] = turn_bits(unsigned(bits), lane);
+    high.part[i] = turn_bits(unsigned(bits >> 32), lane);
+  }
+  const int first = place_of(64 * (warp % 4) + lane),
+            second = place_of(64 * (warp % 4) + lane + 32);
+  memory.turned[first].piece[piece_at(first, warp / 4)] = low;
+  memory.turned[second].piece[piece_at(second, warp / 4)] = high;
+}
+
+/// 16 rows of 512 bits: rows lane / 4 and + 8.
+struct Tile {
+  Piece row[2];
+  /// d += these rows times the 8 columns of which b is this lane's piece.
+  __device__ __forceinline__ void multiply(int (&d)[4], const Piece& b) const {
+#pragma unroll
+    for (int v = 0; v < 4; v += 2)
+      add_bit_product(d, {row[0].part[v], row[1].part[v], row[0].part[v + 1], row[1].part[v + 1]},
+                      b.part[v], b.part[v + 1]);
+  }
+};
+/// The low bits of two counts go on top of a row's bits so far.
+__device__ __forceinline__ void append(unsigned& bits, const int (&d)[4], int h) {
+  bits = bits >> 1 | unsigned(d[2 * h]) << 31;
+  bits = bits >> 1 | unsigned(d[2 * h + 1]) << 31;
+}
+
+/// reduced = (T S) turned: 64 columns of S with 128 rows of T, half of 256, per warp.
+__device__ __forceinline__ void reduce_step(UpdateMemory& memory) {
+  const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
+  if (warp >= 16) return;
+  const int first = 64 * (warp / 4), block = warp % 4 / 2, half = warp % 2, quad = lane % 4;
+  Tile tile[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i)
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int place = first + 16 * i + 8 * h + lane / 4;
+      tile[i].row[h] = memory.turned[place].piece[piece_at(place, quad)];
+    }
+  unsigned bits[4][2] = {};
+#pragma unroll 2
+  for (int j = 16 * half; j < 16 * half + 16; ++j) {
+    const Piece b = memory.transform[256 * block + 8 * j + lane / 4].piece[quad];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      int d[4] = {};
+      tile[i].multiply(d, b);
+      append(bits[i][0], d, 0);
+      append(bits[i][1], d, 1);
+    }
+  }
+  const int word = 4 * block + quad;  // of T S, 64 rows each
+#pragma unroll
+  for (int i = 0; i < 4; ++i)
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int place = first + 16 * i + 8 * h + lane / 4;
+      memory.reduced[place].piece[piece_at(place, word / 2)].part[word % 2 * 2 + half] = bits[i][h];
+    }
+}
+
+/// A row's bits in the step's columns and its old word; of a pivot row the unit vector and zero.
+__device__ __forceinline__ void load_row(const FullPanel<Cuda>& p, Index k, Index i, Index word,
+                                         int quad, Piece& bits, Word& old) {
+  bits = {};
+  old = 0;
+  if (i >= p.count) return;
+  const Index own = p.numbers[i] - full_columns * k;
+  const Word* row = p.before(k) + i * p.pitch;
+  if (p.numbers[i] >= 0 && own >= 0) {
+    const int at = int(own);
+#pragma unroll
+    for (int v = 0; v < 4; ++v) bits.part[v] = at / 32 == 4 * quad + v ? 1u << (at % 32) : 0;
+    return;
+  }
+  bits = *(reinterpret_cast<const Piece*>(row + step_words * k) + quad);
+  if (word < step_words * k || word >= step_words * (k + 1)) old = row[word];
+}
+
+/// 32 rows of the strip by one warp: A ^= A[:, P] (T S).
+__device__ __forceinline__ void update_unit(const UpdateMemory& memory, const FullPanel<Cuda>& p,
+                                            Index k, Index strip, int unit) {
+  const int lane = int(threadIdx.x) % 32, quad = lane % 4;
+  const Index word = strip_words * strip + quad;
+  Tile tile[2];
+  Word old[2][2];
+#pragma unroll
+  for (int i = 0; i < 2; ++i)
+#pragma unroll
+    for (int h = 0; h < 2; ++h)
+      load_row(p, k, unit_rows * unit + 16 * i + 8 * h + lane / 4, word, quad, tile[i].row[h],
+               old[i][h]);
+  unsigned bits[2][2][2] = {};  // half of the word, tile, row
+#pragma unroll
+  for (int half = 0; half < 2; ++half)
+#pragma unroll 4
+    for (int j = 16 * half; j < 16 * half + 16; ++j) {
+      const int place = 8 * j + lane / 4;
+      const Piece b = memory.reduced[place].piece[piece_at(place, quad)];
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        int d[4] = {};
+        tile[i].multiply(d, b);
+        append(bits[half][i][0], d, 0);
+        append(bits[half][i][1], d, 1);
+      }
+    }
+#pragma unroll
+  for (int i = 0; i < 2; ++i)
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const Index row = unit_rows * unit + 16 * i + 8 * h + lane / 4;
+      if (row < p.count)
+        p.after(k)[row * p.pitch + word] = old[i][h] ^ (Word(bits[1][i][h]) << 32 | bits[0][i][h]);
+    }
+}
+
+/// One block: strip number blockIdx.x of the rows that are its share.
+__device__ __forceinline__ void update(UpdateMemory& memory, const FullPanel<Cuda>& p, Index k) {
+  if (*p.done != k + 1) return;
+  const Index strip = blockIdx.x;
+  load_step(memory, p, k, strip);
+  __syncthreads();
+  reduce_step(memory);
+  __syncthreads();
+  const int units = int(ceil_div(p.count, Index(unit_rows)));
+  const int share = (units + int(gridDim.y) - 1) / int(gridDim.y);
+  const int first = share * int(blockIdx.y);
+  for (int unit = first + int(threadIdx.x) / 32; unit < min(units, first + share);
+       unit += update_warps)
+    update_unit(memory, p, k, strip, unit);
+}
+
+}  // namespace terrace::gf2::full

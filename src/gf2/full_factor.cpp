@@ -1,0 +1,67 @@
+#include "src/gf2/full_factor.hpp"
+
+namespace terrace::gf2 {
+
+namespace {
+
+template <class B>
+Index words_for(Index pitch, Index candidates) {
+  return 2 * candidates * pitch + full_columns * max_panel_words +
+         FullPanel<B>::scratch_words(candidates, pitch);
+}
+constexpr Index indices_for(Index pitch, Index candidates) {
+  return 1 + 64 * pitch + candidates + full_candidates;
+}
+constexpr Index pitch_of(Index words) { return round_up(words, bit_row_alignment); }
+
+}  // namespace
+
+template <class B>
+FullFactor<B>::FullFactor(Index words, Index candidates) {
+  if (!has_full_panels<B>()) return;
+  panel_.pitch = pitch_of(words);
+  words_ = Buffer<Word, B>(words_for<B>(panel_.pitch, candidates));
+  indices_ = Buffer<Index, B>(indices_for(panel_.pitch, candidates));
+  panel_.rows[0] = words_.data();
+  panel_.rows[1] = panel_.rows[0] + candidates * panel_.pitch;
+  panel_.transform = panel_.rows[1] + candidates * panel_.pitch;
+  panel_.scratch = panel_.transform + full_columns * max_panel_words;
+  panel_.done = indices_.data();
+  panel_.pivots = panel_.done + 1;
+  panel_.numbers = panel_.pivots + 64 * panel_.pitch;
+  panel_.candidates = panel_.numbers + candidates;
+}
+
+template <class B>
+Index FullFactor<B>::bytes(Index words, Index candidates) {
+  const Index pitch = pitch_of(words);
+  return has_full_panels<B>()
+             ? 8 * (words_for<B>(pitch, candidates) + indices_for(pitch, candidates))
+             : 0;
+}
+
+template <class B>
+Index FullFactor<B>::factor(const Stream<B>& lane, BitRows<const Word, B> rows, Index words,
+                            PanelFactor<B> out, const PinnedBuffer<Index>& info_host) {
+  const Index steps = words / max_panel_words;
+  if (words_.size() == 0 || steps == 0 || rows.count < full_columns) return 0;
+  panel_.count = rows.count;
+  const BitRows<Word, B> first{panel_.rows[0], panel_.pitch, panel_.count, nullptr};
+  if (words < panel_.pitch) clear_bits(lane, first, words, panel_.pitch - words);
+  copy_bits(lane, first, rows, 0, words);
+  split_candidates(lane, panel_);
+  for (Index k = 0; k < steps; ++k) {
+    factor_full_panel(lane, panel_, k);
+    update_full_panel(lane, panel_, k);
+  }
+  finish_full_panel(lane, panel_, words, out);
+  download(lane, info_host.data(), View<Index, B>{out.info, PanelFactor<B>::info_size(words)});
+  lane.synchronize();
+  return info_host[0];
+}
+
+#define TERRACE_INSTANTIATE(B) template class FullFactor<B>;
+TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+#undef TERRACE_INSTANTIATE
+
+}  // namespace terrace::gf2

@@ -1,0 +1,33 @@
+// The device alone factors the candidate rows of a panel, 512 columns after 512 columns, as long as
+// these have full rank (kernels/gf2/full_panel.hpp). The host waits once.
+#pragma once
+#include "kernels/gf2/full_panel.hpp"
+
+namespace terrace::gf2 {
+
+template <class B>
+class FullFactor {
+ public:
+  /// Takes all memory, for panels of `words` words and `candidates` rows; none where the device
+  /// cannot do it.
+  FullFactor(Index words, Index candidates);
+  static Index bytes(Index words, Index candidates);
+
+  /// The columns, from the first on, that were eliminated: a multiple of 512, at most 64 * words.
+  /// Their pivots are in info_host. Where these are all columns, `out` is as from factor_panel(), but
+  /// for the pitch, which is out.pitch, and out.reduced, which is not written: the identity. Waits
+  /// for the lane.
+  Index factor(const Stream<B>& lane, BitRows<const Word, B> rows, Index words, PanelFactor<B> out,
+               const PinnedBuffer<Index>& info_host);
+  /// After that: the rows in place, as FullPanel has them.
+  [[nodiscard]] BitRows<const Word, B> rows(Index columns) const {
+    return {panel_.before(columns / full_columns), panel_.pitch, panel_.count, nullptr};
+  }
+
+ private:
+  Buffer<Word, B> words_;
+  Buffer<Index, B> indices_;
+  FullPanel<B> panel_;
+};
+
+}  // namespace terrace::gf2

@@ -1,0 +1,458 @@
+// One level of smoothed aggregation where the matrix is: each step against its formula on dense matrices,
+// and the backends against each other.
+#include "kernels/cg/coarsening.hpp"
+
+#include <array>
+#include <map>
+#include <set>
+
+#include "kernels/base/random.hpp"
+#include "tests/support/cg.hpp"
+#include "tests/support/numbers.hpp"
+
+using namespace terrace;
+using namespace terrace::cg;
+using namespace terrace::test;
+
+namespace {
+
+/// CSR rows on the host, columns ascending.
+struct Rows {
+  Index columns = 0;
+  std::vector<Index> start{0};
+  std::vector<std::int32_t> column;
+  Vector value;
+  [[nodiscard]] Index rows() const { return Index(start.size()) - 1; }
+  void end_row() { start.push_back(Index(column.size())); }
+  void put(Index j, double v) { column.push_back(std::int32_t(j)), value.push_back(v); }
+  [[nodiscard]] double at(Index i, Index j) const {
+    for (Index e = start[std::size_t(i)]; e < start[std::size_t(i) + 1]; ++e)
+      if (column[std::size_t(e)] == j) return value[std::size_t(e)];
+    return 0;
+  }
+};
+
+template <class B>
+SparseRows<B> there(const Stream<B>& lane, const Rows& a) {
+  return {put(lane, a.start), put(lane, a.column), put(lane, a.value), a.columns};
+}
+template <class B>
+Rows here(const Stream<B>& lane, const SparseRows<B>& a) {
+  return {a.columns, get(lane, a.start), get(lane, a.column), get(lane, a.value)};
+}
+bool ascend(const Rows& a) {
+  for (Index i = 0; i < a.rows(); ++i)
+    for (Index e = a.start[std::size_t(i)] + 1; e < a.start[std::size_t(i) + 1]; ++e)
+      if (a.column[std::size_t(e)] <= a.column[std::size_t(e) - 1]) return false;
+  return true;
+}
+/// The same places, values within rounding.
+bool agree(const Rows& a, const Rows& b, double tolerance) {
+  if (a.start != b.start || a.column != b.column || a.columns != b.columns) return false;
+  double most = 0;
+  for (const double v : a.value) most = std::max(most, std::fabs(v));
+  for (std::size_t e = 0; e < a.value.size(); ++e)
+    if (!(std::fabs(a.value[e] - b.value[e]) <= tolerance * most)) return false;
+  return true;
+}
+
+Rows rows_of(Index n, const Entry& a) {
+  Rows r;
+  r.columns = n;
+  for (Index i = 0; i < n; ++i) {
+    for (Index j = 0; j < n; ++j)
+      if (const double v = a(i, j); v != 0) r.put(j, v);
+    r.end_row();
+  }
+  return r;
+}
+/// Seven points on p x p x p, with weights along the axes.
+Rows mesh(Index p, std::array<double, 3> weight) {
+  Rows r;
+  r.columns = p * p * p;
+  const std::array<Index, 3> step{1, p, p * p};
+  for (Index i = 0; i < r.columns; ++i) {
+    for (int d = 2; d >= 0; --d)
+      if (i / step[std::size_t(d)] % p > 0)
+        r.put(i - step[std::size_t(d)], -weight[std::size_t(d)]);
+    r.put(i, 2 * (weight[0] + weight[1] + weight[2]));
+    for (int d = 0; d < 3; ++d)
+      if (i / step[std::size_t(d)] % p < p - 1)
+        r.put(i + step[std::size_t(d)], -weight[std::size_t(d)]);
+    r.end_row();
+  }
+  return r;
+}
+/// Rows with up to `most` entries at random places, some of them empty.
+Rows scattered(Index rows, Index columns, Index most, Word seed) {
+  Rows r;
+  r.columns = columns;
+  for (Index i = 0; i < rows; ++i) {
+    std::set<Index> places;
+    const Index count = i % 7 == 3 ? 0 : Index(random_word(seed, i, 0) % Word(most + 1));
+    for (Index k = 0; k < count; ++k)
+      places.insert(Index(random_word(seed, i, k + 1) % Word(columns)));
+    for (const Index j : places) r.put(j, random_uniform(seed, i, j));
+    r.end_row();
+  }
+  return r;
+}
+/// A graph without dimension: symmetric, some rows alone, both signs, a diagonal that dominates.
+Rows network(Index n, Index degree) {
+  std::vector<std::set<Index>> near(std::size_t(n), std::set<Index>{});
+  for (Index i = 0; i < n; ++i)
+    for (Index k = 0; k < degree / 2 && i % 11 != 5; ++k) {
+      const Index j = Index(random_word(21, i, k) % Word(n));
+      if (j == i || j % 11 == 5) continue;
+      near[std::size_t(i)].insert(j);
+      near[std::size_t(j)].insert(i);
+    }
+  Rows r;
+  r.columns = n;
+  for (Index i = 0; i < n; ++i) {
+    near[std::size_t(i)].insert(i);
+    for (const Index j : near[std::size_t(i)])
+      r.put(j, i == j ? 1.01 * double(near[std::size_t(i)].size()) : (i + j) % 3 == 0 ? 0.5 : -1.0);
+    r.end_row();
+  }
+  return r;
+}
+
+struct Named {
+  const char* name;
+  Rows a;
+};
+const std::vector<Named>& matrices() {
+  static const std::vector<Named> all{
+      {"nothing", rows_of(0, laplace(1))},
+      {"one", rows_of(1, lehmer)},
+      {"two", rows_of(2, laplace(1))},
+      {"diagonal",
+       rows_of(70, [](Index i, Index j) { return i == j ? 1.0 + double(i % 9) : 0.0; })},
+      {"square", rows_of(225, laplace(15))},
+      {"cube", mesh(20, {1, 1, 1})},
+      {"layers", mesh(12, {1, 1e-3, 1})},
+      {"lines", mesh(12, {1e-3, 1, 1e-3})},
+      {"network", network(3000, 6)},
+      {"dense rows", network(600, 60)},
+      {"full", rows_of(150, [](Index i, Index j) { return i == j ? 150.0 : -0.9; })}};
+  return all;
+}
+constexpr double threshold = 0.08;
+
+bool is_strong(const Rows& a, Index i, Index j) {
+  const double v = a.at(i, j);
+  return i != j && v != 0 && v * v >= threshold * threshold * (a.at(i, i) * a.at(j, j));
+}
+
+/// What the steps make of one matrix.
+template <class B>
+struct Level {
+  explicit Level(const Rows& from) : matrix(there(lane, from)), diagonal(from.rows()) {
+    judged = judge_rows<B>(lane, matrix.view(), diagonal, scratch);
+    aggregates = aggregate_rows<B>(lane, matrix.view(), diagonal, threshold, scratch);
+    p = smoothed_prolongation<B>(lane, matrix.view(), diagonal, threshold, aggregates, scratch);
+    t = transposed<B>(lane, p.view(), aggregates.count, scratch);
+  }
+  Stream<B> lane;
+  Scratch<B> scratch;
+  SparseRows<B> matrix;
+  Buffer<double, B> diagonal;
+  RowsJudged judged;
+  RowAggregates<B> aggregates;
+  SparseRows<B> p, t;
+};
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("diagonals, the longest row and Gershgorin's bound", "", BACKENDS) {
+  using B = TestType;
+  if (!context<B>()) return;
+  for (const auto& [name, a] : matrices()) {
+    CAPTURE(name);
+    const Stream<B> lane;
+    Scratch<B> scratch;
+    Rows changed = a;
+    for (const Index bad : {Index(-1), a.rows() / 2}) {
+      if (bad >= 0 && a.rows() < 3) continue;
+      if (bad >= 0)
+        for (Index e = a.start[std::size_t(bad)]; e < a.start[std::size_t(bad) + 1]; ++e)
+          if (a.column[std::size_t(e)] == bad) changed.value[std::size_t(e)] = -1;
+      const SparseRows<B> m = there(lane, changed);
+      const Buffer<double, B> diagonal(a.rows());
+      const RowsJudged judged = judge_rows<B>(lane, m.view(), diagonal, scratch);
+      CHECK(judged.bad == bad);
+      Index longest = 0;
+      double bound = 0;
+      Vector expected(std::size_t(a.rows()));
+      for (Index i = 0; i < a.rows(); ++i) {
+        double sum = 0;
+        for (Index e = a.start[std::size_t(i)]; e < a.start[std::size_t(i) + 1]; ++e)
+          sum += std::fabs(changed.value[std::size_t(e)]);
+        longest = std::max(longest, a.start[std::size_t(i) + 1] - a.start[std::size_t(i)]);
+        expected[std::size_t(i)] = changed.at(i, i);
+        if (changed.at(i, i) > 0) bound = std::max(bound, sum / changed.at(i, i));
+      }
+      CHECK(judged.longest == longest);
+      CHECK(std::fabs(judged.bound - bound) <= 1e-14 * bound);
+      CHECK(get(lane, diagonal) == expected);
+    }
+  }
+}
+
+TEMPLATE_TEST_CASE("aggregates hold every row with a strong neighbour, and are connected", "",
+                   BACKENDS) {
+  using B = TestType;
+  if (!context<B>()) return;
+  for (const auto& [name, a] : matrices()) {
+    CAPTURE(name);
+    const Level<B> level(a);
+    const std::vector<std::int32_t> of = get(level.lane, level.aggregates.of);
+    const Index count = level.aggregates.count;
+    std::vector<std::vector<Index>> members(std::size_t(count), std::vector<Index>{});
+    bool right = true;
+    for (Index i = 0; i < a.rows(); ++i) {
+      bool alone = true;
+      for (Index e = a.start[std::size_t(i)]; e < a.start[std::size_t(i) + 1]; ++e)
+        alone = alone && !is_strong(a, i, a.column[std::size_t(e)]);
+      right = right && (of[std::size_t(i)] < 0) == alone && of[std::size_t(i)] < count;
+      if (!alone) members[std::size_t(of[std::size_t(i)])].push_back(i);
+    }
+    REQUIRE(right);
+    for (const std::vector<Index>& rows : members) {
+      right = right && rows.size() > 1;
+      std::set<Index> reached{rows.empty() ? 0 : rows.front()};
+      for (std::size_t before = 0; before < reached.size();) {
+        before = reached.size();
+        for (const Index i : rows)
+          for (const Index j : rows)
+            if (reached.count(i) > 0 && is_strong(a, i, j)) reached.insert(j);
+      }
+      right = right && reached.size() == rows.size();
+    }
+    CHECK(right);
+    CHECK(of == get(level.lane, Level<B>(a).aggregates.of));  // repeats
+    const Level<Cpu> twin(a);
+    CHECK(of == get(twin.lane, twin.aggregates.of));
+  }
+}
+
+TEMPLATE_TEST_CASE("a prolongation is smoothed aggregation's, its transpose exact", "", BACKENDS) {
+  using B = TestType;
+  if (!context<B>()) return;
+  for (const auto& [name, a] : matrices()) {
+    CAPTURE(name);
+    Level<B> level(a);
+    const Level<Cpu> twin(a);
+    const Rows p = here(level.lane, level.p), t = here(level.lane, level.t);
+    CHECK(ascend(p));
+    CHECK(ascend(t));
+    CHECK(agree(p, here(twin.lane, twin.p), 1e-15));
+    const std::vector<std::int32_t> of = get(level.lane, level.aggregates.of);
+    double worst = 0;
+    for (Index i = 0; i < a.rows(); ++i) {
+      std::map<Index, double> row;
+      double middle = a.at(i, i), sum = 0;
+      for (Index e = a.start[std::size_t(i)]; e < a.start[std::size_t(i) + 1]; ++e) {
+        const Index j = a.column[std::size_t(e)];
+        if (is_strong(a, i, j))
+          sum += std::fabs(a.value[std::size_t(e)]);
+        else if (i != j)
+          middle += a.value[std::size_t(e)];
+      }
+      sum += std::fabs(middle);
+      if (of[std::size_t(i)] >= 0) {
+        row[of[std::size_t(i)]] = 1 - 4.0 / 3 / sum * middle;
+        for (Index e = a.start[std::size_t(i)]; e < a.start[std::size_t(i) + 1]; ++e)
+          if (const Index j = a.column[std::size_t(e)]; is_strong(a, i, j))
+            row[of[std::size_t(j)]] -= 4.0 / 3 / sum * a.value[std::size_t(e)];
+      }
+      if (Index(row.size()) != p.start[std::size_t(i) + 1] - p.start[std::size_t(i)]) worst = 1;
+      for (const auto& [j, v] : row) worst = std::max(worst, std::fabs(v - p.at(i, j)));
+    }
+    CHECK(worst <= 1e-14);
+    bool same = t.rows() == level.aggregates.count && t.column.size() == p.column.size();
+    for (Index j = 0; j < t.rows(); ++j)
+      for (Index e = t.start[std::size_t(j)]; e < t.start[std::size_t(j) + 1]; ++e)
+        same = same && t.value[std::size_t(e)] == p.at(t.column[std::size_t(e)], j);
+    CHECK(same);
+    const Rows plain =
+        here(level.lane, tentative_prolongation<B>(level.lane, level.aggregates, level.scratch));
+    Index entries = 0;
+    for (Index i = 0; i < a.rows(); ++i) {
+      same = same && (of[std::size_t(i)] < 0 || plain.at(i, of[std::size_t(i)]) == 1);
+      entries += of[std::size_t(i)] >= 0;
+    }
+    CHECK((same && Index(plain.column.size()) == entries));
+  }
+}
+
+TEMPLATE_TEST_CASE("a transpose has empty rows and columns where there are some", "", BACKENDS) {
+  using B = TestType;
+  if (!context<B>()) return;
+  for (const auto& [rows, columns, most] :
+       {std::array<Index, 3>{0, 5, 1}, {4, 5, 0}, {300, 1, 1}, {65, 5000, 3}, {700, 129, 90}}) {
+    CAPTURE(rows, columns);
+    const Stream<B> lane;
+    Scratch<B> scratch;
+    const Rows a = scattered(rows, columns, most, 31);
+    const Rows t = here(lane, transposed<B>(lane, there<B>(lane, a).view(), columns, scratch));
+    REQUIRE(t.rows() == columns);
+    CHECK(t.columns == rows);
+    CHECK(ascend(t));
+    CHECK(t.column.size() == a.column.size());
+    bool same = true;
+    for (Index j = 0; j < columns; ++j)
+      for (Index e = t.start[std::size_t(j)]; e < t.start[std::size_t(j) + 1]; ++e)
+        same = same && t.value[std::size_t(e)] == a.at(t.column[std::size_t(e)], j);
+    CHECK(same);
+  }
+}
+
+TEMPLATE_TEST_CASE("T A P with short and long rows is the dense product, and repeats", "",
+                   BACKENDS) {
+  using B = TestType;
+  if (!context<B>()) return;
+  struct Shape {
+    Index t, a, p, columns, in_t, in_a, in_p;
+  };
+  for (const Shape& s : {Shape{1, 1, 1, 1, 1, 1, 1},
+                         {90, 700, 700, 80, 9, 7, 3},
+                         {300, 400, 900, 5000, 2, 2, 2},
+                         {40, 500, 600, 1400, 12, 12, 12},
+                         {60, 200, 300, 3000, 3, 8, 20},
+                         {33, 120, 200, 1500, 40, 30, 60}}) {
+    CAPTURE(s.t, s.in_t, s.in_p);
+    const Stream<B> lane;
+    Scratch<B> scratch;
+    const Rows t = scattered(s.t, s.a, s.in_t, 41), a = scattered(s.a, s.p, s.in_a, 42),
+               p = scattered(s.p, s.columns, s.in_p, 43);
+    const SparseRows<B> left = there<B>(lane, t), middle = there<B>(lane, a),
+                        right = there<B>(lane, p);
+    const auto made =
+        coarse_product<B>(lane, left.view(), middle.view(), right.view(), s.columns, scratch);
+    REQUIRE(made.has_value());
+    const Rows c = here(lane, *made);
+    CHECK(ascend(c));
+    REQUIRE(c.rows() == s.t);
+    double worst = 0;
+    Index entries = 0;
+    for (Index i = 0; i < s.t; ++i) {
+      std::map<Index, double> row;
+      for (Index e = t.start[std::size_t(i)]; e < t.start[std::size_t(i) + 1]; ++e) {
+        const auto k = std::size_t(t.column[std::size_t(e)]);
+        for (Index f = a.start[k]; f < a.start[k + 1]; ++f) {
+          const auto l = std::size_t(a.column[std::size_t(f)]);
+          for (Index g = p.start[l]; g < p.start[l + 1]; ++g)
+            row[p.column[std::size_t(g)]] +=
+                t.value[std::size_t(e)] * a.value[std::size_t(f)] * p.value[std::size_t(g)];
+        }
+      }
+      entries += Index(row.size());
+      if (Index(row.size()) != c.start[std::size_t(i) + 1] - c.start[std::size_t(i)]) worst = 1;
+      for (const auto& [j, v] : row) worst = std::max(worst, std::fabs(v - c.at(i, j)));
+    }
+    CHECK(worst <= 1e-12);
+    if (s.t < 200)  // all rows are looked at
+      CHECK(expected_nonzeros<B>(lane, left.view(), middle.view(), right.view(), s.columns,
+                                 scratch) == double(entries));
+    const auto again =
+        coarse_product<B>(lane, left.view(), middle.view(), right.view(), s.columns, scratch);
+    CHECK(here(lane, *again).value == c.value);
+    const Stream<Cpu> host;
+    Scratch<Cpu> none;
+    CHECK(agree(c,
+                here(host, *coarse_product<Cpu>(host, there<Cpu>(host, t).view(),
+                                                there<Cpu>(host, a).view(),
+                                                there<Cpu>(host, p).view(), s.columns, none)),
+                1e-14));
+  }
+}
+
+TEMPLATE_TEST_CASE("a product whose rows are too long is refused", "", BACKENDS) {
+  using B = TestType;
+  if (!context<B>()) return;
+  const Stream<B> lane;
+  Scratch<B> scratch;
+  for (const Index width : {coarsening_result, coarsening_result + 1}) {
+    Rows one, wide;
+    one.columns = 1;
+    one.put(0, 2.0);
+    one.end_row();
+    wide.columns = width;
+    for (Index j = 0; j < width; ++j) wide.put(j, double(j));
+    wide.end_row();
+    const SparseRows<B> unit = there<B>(lane, one), row = there<B>(lane, wide);
+    const auto made = coarse_product<B>(lane, unit.view(), unit.view(), row.view(), width, scratch);
+    REQUIRE(made.has_value() == (width == coarsening_result));
+    if (made) {
+      const Rows c = here(lane, *made);
+      CHECK(c.column == wide.column);
+      CHECK(c.value[std::size_t(width) - 1] == 4.0 * double(width - 1));
+    }
+  }
+}
+
+TEMPLATE_TEST_CASE("a coarse diagonal of a null vector is replaced, a negative one is found", "",
+                   BACKENDS) {
+  using B = TestType;
+  if (!context<B>()) return;
+  const Stream<B> lane;
+  Scratch<B> scratch;
+  const Rows t = rows_of(3, [](Index i, Index j) { return i == j ? double(i + 1) : 0.0; });
+  const Buffer<double, B> diagonal = put(lane, Vector{1.0, 2.0, 3.0});
+  for (const double middle : {1.0, 1e-14, -1e-14, -1.0}) {
+    CAPTURE(middle);
+    const SparseRows<B> c = there<B>(lane, rows_of(3, [&](Index i, Index j) {
+                                       return i != j ? 0.25 : i == 1 ? middle : 1.0;
+                                     }));
+    CHECK(settle_null_vectors<B>(lane, c, there<B>(lane, t).view(), diagonal, scratch) ==
+          (middle > -0.5));
+    const Rows left = here(lane, c);
+    CHECK((left.at(0, 0) == 1 && left.at(2, 2) == 1 && left.at(1, 0) == 0.25));
+    CHECK(left.at(1, 1) == (std::fabs(middle) < 0.5 ? 8.0 : middle));
+  }
+}
+
+TEMPLATE_TEST_CASE("chunks of rows hold every entry once, and random starts are the host's", "",
+                   BACKENDS) {
+  using B = TestType;
+  if (!context<B>()) return;
+  const Stream<B> lane;
+  Scratch<B> scratch;
+  for (const Index rows : {0, 1, 40, 511, 512, 513, 5000}) {
+    CAPTURE(rows);
+    Rows a;
+    a.columns = 2000;
+    for (Index i = 0; i < rows; ++i) {
+      const Index count = i % 1000 == 3 ? 1400 : i % 37 == 0 ? 0 : i % 90;
+      for (Index j = 0; j < count; ++j) a.put(j, random_uniform(7, i, j));
+      a.end_row();
+    }
+    const SparseRows<B> m = there<B>(lane, a);
+    RowChunks<B> cut = chunks_of<B>(lane, m.view(), scratch);
+    if constexpr (std::is_same_v<B, Cpu>) CHECK(cut.chunk.size() == 0);
+    // Rows are multiplied, with chunks where there are some.
+    CsrRows<B> view = m.view();
+    view.chunk = cut.chunk;
+    view.longs = cut.longs;
+    view.partial = cut.partial;
+    const Buffer<double, B> x(5000), q(rows), sums(2);  // x: the columns, and the rows for p^T A p
+    const SumSpace<B> space(lane);
+    fill_uniform<B>(lane, 5, 100, 2, x.view());
+    multiply(lane, view, x.data(), q.view(), sums_to(space, sums.view()));
+    const Vector from = get(lane, x), to = get(lane, q);
+    double worst = 0;
+    for (Index i = 0; i < rows; ++i) {
+      double sum = 0;
+      for (Index e = a.start[std::size_t(i)]; e < a.start[std::size_t(i) + 1]; ++e)
+        sum += a.value[std::size_t(e)] * from[std::size_t(a.column[std::size_t(e)])];
+      worst = std::max(worst, std::fabs(sum - to[std::size_t(i)]));
+    }
+    CHECK(worst <= 1e-11);
+    bool same = true;
+    for (Index i = 0; i < x.size(); ++i)
+      same = same && from[std::size_t(i)] == random_uniform(5, 100 + i / 2, 0);
+    CHECK(same);
+  }
+}
