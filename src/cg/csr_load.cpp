@@ -114,6 +114,12 @@ void CsrLoad<B>::put_columns(const Context<B>& context, Index position, Index co
 }
 
 template <class B>
+void CsrLoad<B>::put_numbered(const Context<B>& context, const std::int32_t* columns) {
+  upload(context.ahead, part_.column.view(), columns);
+  context.ahead.synchronize();
+}
+
+template <class B>
 void CsrLoad<B>::put_values(const Context<B>& context, Index position, Index count,
                             const double* values) {
   upload(context.ahead, part_.value.view().slice(position, count), values);

@@ -55,6 +55,8 @@ class CsrLoad {
   /// Column numbers in the whole matrix, and values, of `count` entries from `position` on. Waits.
   void put_columns(const Context<B>& context, Index position, Index count, const Index* columns);
   void put_values(const Context<B>& context, Index position, Index count, const double* values);
+  /// All columns at once, numbered from the first own row.
+  void put_numbered(const Context<B>& context, const std::int32_t* columns);
   /// The largest of any rank, when all is there. Collective; far ones are an agreed
   /// Error(resources).
   [[nodiscard]] CsrFaults faults(const Context<B>& context);

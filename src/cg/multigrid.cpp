@@ -109,8 +109,7 @@ void Multigrid<B>::build(const Context<B>& context, const Product& product, Oper
     levels_.push_back(std::make_unique<Level>());
     Level& level = *levels_.back();
     if (levels_.size() > 1) {
-      CsrSlice slice = collectively(control, [&] { return rows.slice(control.rank()); });
-      level.a.emplace(context, rows.first, std::move(slice));
+      level.a.emplace(context, rows);
       multiply = product_of(context, *level.a);
       p = level.a->operand(context);
       collectively(control, [&] { level.r = Buffer<double, B>(rows.rows.rows()); });

@@ -159,6 +159,8 @@ class CsrOperator {
   CsrOperator(const Context<B>& context, CsrLoad<B>&& load);
   /// first[r] .. first[r + 1]: rows of rank r; `slice`: this rank's rows, consumed, in any order.
   CsrOperator(const Context<B>& context, std::vector<Index> first, CsrSlice&& slice);
+  /// Of a symmetric matrix without faults, columns ascending: it is not looked at. Collective.
+  CsrOperator(const Context<B>& context, const RankRows& a);
   /// All of a symmetric matrix, on one rank; `scattered` as CsrRows has it.
   CsrOperator(const Context<B>& context, SparseRows<B>&& rows, bool scattered, Scratch<B>&);
   static OperatorMemory memory(Index n, Index nonzeros, int ranks);
@@ -195,6 +197,7 @@ class CsrOperator {
   }
 
  private:
+  CsrOperator(const Context<B>& context, CsrLoad<B>&& load, bool judged);
   /// What stands at the earliest of the ranks' positions, i n + j of a pair; `inner`: an own row's
   /// value in an own column.
   [[nodiscard]] std::optional<Asymmetry> describe_pair(

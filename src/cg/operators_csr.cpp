@@ -120,6 +120,18 @@ CsrLoad<B> load(const Context<B>& context, std::vector<Index> first, CsrSlice&& 
   return to;
 }
 
+template <class B>
+CsrLoad<B> load(const Context<B>& context, const RankRows& a) {
+  if (context.size() > 1) {
+    CsrSlice slice = collectively(context.control, [&] { return a.slice(context.rank()); });
+    return load<B>(context, a.first, std::move(slice));
+  }
+  CsrLoad<B> to(context, a.first, a.rows.start);
+  to.put_numbered(context, a.rows.column.data());
+  to.put_values(context, 0, a.rows.nonzeros(), a.rows.value.data());
+  return to;
+}
+
 }  // namespace
 
 template <class B>
@@ -128,6 +140,14 @@ CsrOperator<B>::CsrOperator(const Context<B>& context, std::vector<Index> first,
 
 template <class B>
 CsrOperator<B>::CsrOperator(const Context<B>& context, CsrLoad<B>&& from)
+    : CsrOperator(context, std::move(from), false) {}
+
+template <class B>
+CsrOperator<B>::CsrOperator(const Context<B>& context, const RankRows& a)
+    : CsrOperator(context, load<B>(context, a), true) {}
+
+template <class B>
+CsrOperator<B>::CsrOperator(const Context<B>& context, CsrLoad<B>&& from, bool judged)
     : first_(from.first()), rows_(from.rows()) {
   const Control& control = context.control;
   CsrOuter outer;
@@ -135,15 +155,16 @@ CsrOperator<B>::CsrOperator(const Context<B>& context, CsrLoad<B>&& from)
   Index worst = no_position;
   const Index entries = from.entries();
   collectively(control, [&] {
-    worst = from.asymmetry(context);
-    if (context.size() > 1) diagonal = from.diagonal(context);
+    if (!judged) worst = from.asymmetry(context);
+    if (!judged && context.size() > 1) diagonal = from.diagonal(context);
     outer = from.take_outer(context);
     needed_ = number_halo(outer, rows_.count);
   });
   nonzeros_ = control.reduce(entries, Reduce::sum);
-  asymmetry_ = describe_pair(
-      control, [&](Index i, Index j) { return from.stored(context, i, j); }, outer,
-      find_across(control, first_, outer, diagonal, worst));
+  if (!judged)
+    asymmetry_ = describe_pair(
+        control, [&](Index i, Index j) { return from.stored(context, i, j); }, outer,
+        find_across(control, first_, outer, diagonal, worst));
   halo_ = Halo<B>(control, context.ahead, first_, needed_);
   collectively(control, [&] {
     inner_ = from.take(context);

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "kernels/base/cpu/sums.hpp"
 #include "kernels/base/parallel.hpp"
+#include "kernels/cg/cpu/block_rows.hpp"
 #include "kernels/cg/coarsening_rules.hpp"
 #include "kernels/cg/cpu/row_sums.hpp"
 #include "kernels/cg/multigrid.hpp"
@@ -131,24 +133,40 @@ HostRows smoothed_prolongation(const HostRows& a, const LargeVector<char>& stron
 }
 
 HostRows transposed(const HostRows& a) {
+  // Each piece of rows has a count of its entries in each column: few pieces where columns are many.
+  const Index rows = a.rows(), columns = a.columns;
+  const Index pieces = std::clamp<Index>(a.nonzeros() / (8 * columns + 4 * few_rows), 1, 16);
+  const Index grain = std::max<Index>(1, ceil_div(rows, pieces));
   HostRows t;
-  t.columns = a.rows();
-  t.start.assign(at(a.columns) + 1, 0);
+  t.columns = rows;
+  t.start.assign(at(columns) + 1, 0);
   t.column.resize(at(a.nonzeros()));
   t.value.resize(at(a.nonzeros()));
-  for (const std::int32_t c : a.column) ++t.start[at(c) + 1];
-  for (std::size_t j = 1; j < t.start.size(); ++j) t.start[j] += t.start[j - 1];
-  std::vector<Index> next(t.start.begin(), t.start.end() - 1);
-  for (Index i = 0; i < a.rows(); ++i)
-    for (Index e = a.start[at(i)]; e < a.start[at(i) + 1]; ++e) {
-      const Index to = next[at(a.column[at(e)])]++;
-      t.column[at(to)] = std::int32_t(i);
-      t.value[at(to)] = a.value[at(e)];
-    }
+  std::vector<Index> next(at(pieces * columns), 0);  // per piece: counts, then places
+  const auto each = [&](const auto& f) {
+    parallel_ranges(rows, grain, [&](Index from, Index to) {
+      Index* const mine = next.data() + from / grain * columns;
+      for (Index i = from; i < to; ++i)
+        for (Index e = a.start[at(i)]; e < a.start[at(i) + 1]; ++e) f(mine[a.column[at(e)]], i, e);
+    });
+  };
+  each([](Index& count, Index, Index) { ++count; });
+  Index place = 0;
+  for (Index j = 0; j < columns; ++j) {
+    for (Index k = 0; k < pieces; ++k) place += std::exchange(next[at(k * columns + j)], place);
+    t.start[at(j) + 1] = place;
+  }
+  each([&](Index& to, Index i, Index e) {
+    t.column[at(to)] = std::int32_t(i);
+    t.value[at(to++)] = a.value[at(e)];
+  });
   return t;
 }
 
 HostRows product(const HostRows& a, const HostRows& b) {
+  if (const RowGroups groups = row_groups(a, most_group_rows); has_company(groups))
+    if (const RowGroups inner = row_groups(b, b.rows()); has_company(inner))
+      return block_product(a, groups, b, inner);
   return rows_of(a.rows(), b.columns, [&](Index i, RowSum& row) {
     for (Index e = a.start[at(i)]; e < a.start[at(i) + 1]; ++e) {
       const Index k = a.column[at(e)];

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/cg/cpu/block_rows.hpp"
 #include "kernels/cg/cpu/row_sums.hpp"
 
 namespace terrace::cg {
@@ -153,6 +154,12 @@ TentativeBasis tentative_basis(const Nodes& nodes, const Aggregates& aggregates,
 
 HostRows smoothed_basis(const HostRows& a, const std::vector<double>& diagonal, const HostRows& t,
                         double weight) {
+  if (const RowGroups groups = row_groups(a, most_group_rows, &t); has_company(groups))
+    if (const RowGroups inner = row_groups(t, t.rows()); has_company(inner)) {
+      std::vector<double> factor(at(a.rows()));
+      for (Index i = 0; i < a.rows(); ++i) factor[at(i)] = -weight / diagonal[at(i)];
+      return block_smoothed(a, groups, factor, t, inner);
+    }
   return rows_of(a.rows(), t.columns, [&](Index i, RowSum& row) {
     if (t.start[at(i)] == t.start[at(i) + 1]) return;
     for (Index f = t.start[at(i)]; f < t.start[at(i) + 1]; ++f)
