@@ -7,8 +7,8 @@
 
 #include "kernels/base/cpu/sums.hpp"
 #include "kernels/base/parallel.hpp"
-#include "kernels/cg/cpu/block_rows.hpp"
 #include "kernels/cg/coarsening_rules.hpp"
+#include "kernels/cg/cpu/block_rows.hpp"
 #include "kernels/cg/cpu/row_sums.hpp"
 #include "kernels/cg/multigrid.hpp"
 
