@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <cstring>
 #include <ctime>
 
@@ -51,6 +52,10 @@ void warn_of_names(Run& run) {
              " is no number of threads; in the environment; the cores count instead");
   if (run.options.output.empty() || run.options.plan) return;
   const std::string file = io::parse_location(run.options.output).file;
+  // One that is there is meant, or refused.
+  std::error_code none;
+  const bool there = run.control.rank() == 0 && std::filesystem::exists(file, none);
+  if (run.control.reduce(Index(there), Reduce::max) > 0) return;
   for (const char* other :
        {".txt", ".dat", ".csv", ".mtx", ".npy", ".npz", ".mat", ".sms", ".alist"})
     if (file.ends_with(other))
