@@ -7,9 +7,9 @@
 #include <cerrno>
 #include <cmath>
 #include <cstdlib>
-#include <filesystem>
 #include <cstring>
 #include <ctime>
+#include <filesystem>
 
 #include "distrib/agree.hpp"
 #include "distrib/faults.hpp"
