@@ -415,7 +415,7 @@ def judge(index):
     if code is None:  # once more, on a machine that may be less busy
         for extra in set(listing(folder)) - set(before):
             os.remove(os.path.join(folder, extra))
-        code, out, err = start(command, folder, 2 * options.limit * ranks)
+        code, out, err = start(command, folder, 6 * options.limit * ranks)
     after = listing(folder)
     wrong = []
     if code is None:

@@ -138,8 +138,8 @@ for arguments, (size, stages, delay) in families.items():
     held = {"TERRACE_TEST_STEP_DELAY_MS": str(delay)}
     shown, code = on_terminal(f"{arguments} -o out.h5 --force --backend cpu", {**held, "TERRACE_PROGRESS_SECONDS": "0.1"})
     bars = re.findall(rf"\r\[([#.]+)\] (\w[\w ]*?) +(\d+\.\d) %.*?{LEFT}", shown)
-    first = bars[0][1] if bars else ""
-    bars = [bar for bar in bars if bar[1] == first]
+    names = [name for _, name, _ in bars]
+    bars = [bar for bar in bars if bar[1] == max(names, key=names.count)]  # a slow machine also draws reading
     check(f"{arguments}: a bar on a terminal", code == 0 and len(bars) >= 2, f"{code} {shown[-300:]!r}")
     parts = [float(p) for _, _, p in bars]
     check(f"{arguments}: the bar only grows", all(0 <= p <= 100 for p in parts) and (parts == sorted(parts) or "band" in arguments), str(parts))
