@@ -100,9 +100,10 @@ MUTATIONS = [
     ("src/cg/chebyshev.hpp", "const double next = 1 / (2 * sigma() - rho);", "const double next = 1 / (2 * sigma() + rho);", "cg/preconditioner.1 cg"),
     ("src/cg/chebyshev.hpp", "bad = context.control.reduce(bad, Reduce::min);", "bad = context.control.reduce(bad, Reduce::max);", "cg/preconditioner.2 cg/preconditioner.3"),
     ("kernels/cg/cpu/preconditioner.cpp", "const Index h = std::min(b, blocks.rows - k * b);", "const Index h = std::min(b, blocks.rows - k * b + 1);", "cg/preconditioner.1 cg"),
-    ("src/cg/reorder.cpp", "std::reverse(order.begin(), order.end());", "", "cg/reorder.1"),
-    ("src/cg/reorder.cpp", "if (found <= levels) break;", "if (found < levels) break;", "cg/reorder.1"),
-    ("src/cg/reorder.cpp", "lines[at(r)].push_back(place[", "lines[at(r)].push_back(order.old[", "cg:200 cg/reorder.1"),
+    ("src/cg/row_parts.cpp", "std::reverse(order.begin(), order.end());", "", "cg/row_parts.1"),
+    ("src/cg/row_parts.cpp", "if (found <= levels) break;", "if (found < levels) break;", "cg/row_parts.1"),
+    ("src/cg/reorder.cpp", "column.push_back(place[", "column.push_back(order.old[", "cg:200 cg/reorder.1"),
+    ("src/cg/row_parts.cpp", "entries / parts * left +", "entries / parts +", "cg/row_parts.1"),
     ("src/cg/eigen_estimate.cpp", "beta[k - 1] / alpha[k - 1]);\n    beside", "beta[k - 1] / alpha[k]);\n    beside", "cg/eigen_estimate.1"),
     ("kernels/cg/cpu/products_csr.cpp", "for (; k + 8 <= count; k += 8)", "for (; k + 8 < count; k += 8)", "cg/products.1 cg"),
     # --- files

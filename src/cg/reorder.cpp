@@ -1,88 +1,16 @@
 #include "src/cg/reorder.hpp"
 
 #include <algorithm>
-#include <cstdlib>
+#include <cstring>
+#include <limits>
 
 #include "distrib/agree.hpp"
+#include "distrib/communicator.hpp"
 #include "distrib/deal.hpp"
 #include "src/cg/coarse_rows.hpp"
+#include "src/cg/row_parts.hpp"
 
 namespace terrace::cg {
-namespace {
-
-class Adjacency {
- public:
-  Adjacency(const std::vector<Index>& start, std::span<const Index> column)
-      : start_(start), column_(column), level_(start.size() - 1, 0) {}
-
-  [[nodiscard]] Index degree(Index i) const {
-    return start_[std::size_t(i) + 1] - start_[std::size_t(i)];
-  }
-  /// Appends the nodes of root's component, nearest first, a node's new neighbours by degree; the
-  /// number of levels. Nodes whose mark is `round` are taken.
-  Index search(Index root, Index round, std::vector<Index>& order) {
-    const std::size_t first = order.size();
-    order.push_back(root);
-    level_[std::size_t(root)] = round;
-    Index levels = 0;
-    for (std::size_t from = first, end = order.size(); from < end; end = order.size(), ++levels) {
-      last_ = from;
-      for (; from < end; ++from) {
-        const std::size_t i = std::size_t(order[from]), begin = order.size();
-        for (Index k = start_[i]; k < start_[i + 1]; ++k) {
-          const Index j = column_[std::size_t(k)];
-          if (level_[std::size_t(j)] == round) continue;
-          level_[std::size_t(j)] = round;
-          order.push_back(j);
-        }
-        std::sort(order.begin() + std::ptrdiff_t(begin), order.end(), [&](Index a, Index b) {
-          return degree(a) != degree(b) ? degree(a) < degree(b) : a < b;
-        });
-      }
-    }
-    return levels;
-  }
-  /// Where the last level of the last search begins in its order.
-  [[nodiscard]] std::size_t last_level() const { return last_; }
-
- private:
-  const std::vector<Index>& start_;
-  std::span<const Index> column_;
-  std::vector<Index> level_;  // the last round that reached a node
-  std::size_t last_ = 0;
-};
-
-}  // namespace
-
-std::vector<Index> reverse_cuthill_mckee(const std::vector<Index>& start,
-                                         std::span<const Index> column) {
-  const Index n = Index(start.size()) - 1;
-  std::vector<Index> order, trial;
-  std::vector<bool> done(std::size_t(n), false);
-  order.reserve(std::size_t(n));
-  Adjacency graph(start, column);
-  Index round = 0;
-  for (Index i = 0; i < n; ++i) {
-    if (done[std::size_t(i)]) continue;
-    // From a node of least degree in the last level on, while that makes the search deeper.
-    Index root = i, levels = 0;
-    for (;;) {
-      trial.clear();
-      const Index found = graph.search(root, ++round, trial);
-      if (found <= levels) break;
-      levels = found;
-      const auto last = trial.begin() + std::ptrdiff_t(graph.last_level());
-      root = *std::min_element(last, trial.end(), [&](Index a, Index b) {
-        return graph.degree(a) != graph.degree(b) ? graph.degree(a) < graph.degree(b) : a < b;
-      });
-    }
-    for (const Index k : trial) done[std::size_t(k)] = true;
-    order.insert(order.end(), trial.begin(), trial.end());
-  }
-  std::reverse(order.begin(), order.end());
-  return order;
-}
-
 namespace {
 
 /// rows(i, r) for each own row i of A that goes to rank r of the caller's, or comes from there, ascending.
@@ -100,101 +28,182 @@ void each_of_callers(const RowOrder& order, int rank, const F& f) {
       if (order.old[at(i)] >= begin && order.old[at(i)] < end) f(i, int(r));
 }
 
-/// Of all ranks, one after the other, on rank 0; of one rank those that are given. Collective.
-template <class T, class Numbers>
-std::vector<T> gathered(const Control& control, const Numbers& own) {
-  std::vector<std::vector<T>> parts(at(control.size()));
-  collectively(control, [&] { parts[0].assign(own.begin(), own.end()); });
-  parts = deal(control, std::move(parts));
-  return collectively(control, [&] {
-    std::vector<T> all = std::move(parts[0]);
-    for (std::size_t r = 1; r < parts.size(); ++r) {
-      all.insert(all.end(), parts[r].begin(), parts[r].end());
-      parts[r] = {};
-    }
-    return all;
+/// The pattern of all rows, on rank 0; nothing on the others. Collective.
+RowGraph gather_graph(const Control& control, const std::vector<Index>& first,
+                      const CsrSlice& slice) {
+  const Index rows = slice.rows();
+  const std::vector<Index> entries = control.gather_all(Index(slice.column.size()));
+  RowGraph all;
+  std::vector<Index> length(std::size_t(rows), 0);
+  LargeVector<std::int32_t> column;
+  collectively(control, [&] {
+    for (Index i = 0; i < rows; ++i)
+      length[std::size_t(i)] = slice.start[std::size_t(i) + 1] - slice.start[std::size_t(i)];
+    column.resize(slice.column.size());
+    std::transform(slice.column.begin(), slice.column.end(), column.begin(),
+                   [](Index j) { return std::int32_t(j); });
+    if (control.rank() > 0) return;
+    Index total = 0;
+    for (const Index count : entries) total += count;
+    all.start.assign(std::size_t(first.back()) + 1, 0);
+    all.column.resize(std::size_t(total));
   });
+  const auto bytes = [](const auto& list) { return Index(list.size() * sizeof(list[0])); };
+  const std::vector<Piece> out{{0, length.data(), bytes(length)},
+                               {0, column.data(), bytes(column)}};
+  std::vector<Piece> in;
+  Index at = 0;
+  for (int r = 0; r < control.size() && control.rank() == 0; ++r) {
+    const Index begin = first[std::size_t(r)], count = entries[std::size_t(r)];
+    in.push_back({r, all.start.data() + 1 + begin,
+                  (first[std::size_t(r) + 1] - begin) * Index(sizeof(Index))});
+    in.push_back({r, all.column.data() + at, count * Index(sizeof(std::int32_t))});
+    at += count;
+  }
+  const Stream<Cpu> lane;
+  Communicator<Cpu>(control).exchange(lane, out, in);
+  lane.synchronize();
+  for (std::size_t i = 1; i < all.start.size(); ++i) all.start[i] += all.start[i - 1];
+  return all;
+}
+
+/// Entries of p that ranks need of one another.
+Index halo_of(const Control& control, const std::vector<Index>& first, const CsrSlice& own) {
+  const Index begin = first[at(control.rank())], end = begin + own.rows();
+  const Index count = collectively(control, [&] {
+    std::vector<bool> seen(at(first.back()), false);
+    Index found = 0;
+    for (const Index j : own.column)
+      if ((j < begin || j >= end) && !seen[at(j)]) seen[at(j)] = true, ++found;
+    return found;
+  });
+  return control.reduce(count, Reduce::sum);
 }
 
 /// The order of all rows, and their starts on the ranks.
-RowOrder ordered(const Control& control, std::vector<Index> first, const CsrSlice& own) {
+RowOrder ordered(const Control& control, std::vector<Index> first, const CsrSlice& own, int parts) {
   const Index n = first.back();
-  const std::vector<Index> starts = gathered<Index>(
-      control, std::span(own.start).subspan(1));  // each from the first own nonzero on
-  std::vector<Index> columns;
-  if (control.size() > 1) columns = gathered<Index>(control, own.column);
-  RowOrder order{{}, std::move(first), {}};
-  std::vector<Index> pointers{0};  // of A's rows, in the new order
+  RowGraph graph = gather_graph(control, first, own);
+  RowOrder order;
+  order.callers = std::move(first);
+  std::vector<Index> starts, pointers{0};  // of the parts' rows; of all, in the new order
   collectively(control, [&] {
-    if (control.rank() > 0) return order.old.resize(at(n));
-    std::vector<Index> start(1, 0);
-    start.reserve(at(n) + 1);
-    for (std::size_t r = 0; r + 1 < order.callers.size(); ++r) {
-      const Index before = start.back();
-      for (Index i = order.callers[r]; i < order.callers[r + 1]; ++i)
-        start.push_back(before + starts[at(i)]);
-    }
-    const std::span<const Index> all =
-        control.size() > 1 ? std::span<const Index>(columns) : std::span(own.column);
-    order.old = reverse_cuthill_mckee(start, all);
+    starts.resize(at(parts + 1));
+    order.old.resize(at(n));
+    if (control.rank() > 0) return;
+    const std::vector<Index> start = graph.start;
+    const RowParts found = part_rows(std::move(graph), parts);
+    starts = found.first;
+    order.method = found.method;
+    std::copy(found.order.begin(), found.order.end(), order.old.begin());
     pointers.reserve(at(n) + 1);
     for (const Index i : order.old)
       pointers.push_back(pointers.back() + start[at(i) + 1] - start[at(i)]);
   });
   control.broadcast(order.old.data(), n * Index(sizeof(Index)), 0);
+  control.broadcast(starts.data(), Index(starts.size() * sizeof(Index)), 0);
+  order.method = control.broadcast(order.method, 0);
   const Index nonzeros = control.reduce(pointers.back(), Reduce::max);
-  order.first = balanced_rows(control, n, nonzeros, 0, pointers);
+  order.first = parts == control.size() ? starts : balanced_rows(control, n, nonzeros, 0, pointers);
   return order;
+}
+
+template <class T>
+char* put(char* to, const T* from, Index count) {
+  if (count > 0) std::memcpy(to, from, std::size_t(count) * sizeof(T));
+  return to + std::size_t(count) * sizeof(T);
+}
+template <class T>
+const char* take(const char* from, T* to, Index count) {
+  if (count > 0) std::memcpy(to, from, std::size_t(count) * sizeof(T));
+  return from + std::size_t(count) * sizeof(T);
+}
+
+constexpr std::size_t entry_bytes = sizeof(std::int32_t) + sizeof(double);
+
+/// The caller's own rows for each rank, ascending in A, columns as A numbers them: length, columns,
+/// values of each. `rows` are let go.
+std::vector<LargeVector<char>> pack(const RowOrder& order, int rank, CsrSlice& rows) {
+  std::vector<std::int32_t> place(order.old.size()), column;
+  for (std::size_t i = 0; i < place.size(); ++i) place[at(order.old[i])] = std::int32_t(i);
+  const auto each = [&](const auto& f) {
+    each_of_callers(order, rank, [&](Index i, int r) {
+      const Index own = order.old[at(i)] - order.callers[at(rank)], from = rows.start[at(own)];
+      f(at(r), from, rows.start[at(own) + 1] - from);
+    });
+  };
+  std::vector<std::size_t> bytes(order.first.size() - 1, 0);
+  each([&](std::size_t r, Index, Index count) {
+    bytes[r] += sizeof(Index) + at(count) * entry_bytes;
+  });
+  std::vector<LargeVector<char>> packed(bytes.size());
+  std::vector<char*> end(bytes.size());
+  for (std::size_t r = 0; r < bytes.size(); ++r) {
+    packed[r].resize(bytes[r]);
+    end[r] = packed[r].data();
+  }
+  each([&](std::size_t r, Index from, Index count) {
+    column.clear();
+    for (Index k = from; k < from + count; ++k) column.push_back(place[at(rows.column[at(k)])]);
+    end[r] = put(end[r], &count, 1);
+    end[r] = put(end[r], column.data(), count);
+    end[r] = put(end[r], rows.value.data() + from, count);
+  });
+  rows = CsrSlice();
+  return packed;
+}
+
+/// Own rows of A from what each rank has packed.
+CsrSlice unpack(const RowOrder& order, int rank, const std::vector<LargeVector<char>>& packed) {
+  CsrSlice rows;
+  const Index count = order.first[at(rank) + 1] - order.first[at(rank)];
+  std::size_t bytes = 0;
+  std::vector<const char*> next;
+  for (const LargeVector<char>& from : packed) {
+    bytes += from.size();
+    next.push_back(from.data());
+  }
+  const std::size_t entries = (bytes - at(count) * sizeof(Index)) / entry_bytes;
+  rows.start.reserve(at(count) + 1);
+  rows.column.resize(entries);
+  rows.value.resize(entries);
+  std::vector<std::int32_t> column;
+  Index to = 0, length = 0;
+  each_own(order, rank, [&](Index, int r) {
+    const char*& from = next[at(r)];
+    from = take(from, &length, 1);
+    column.resize(at(length));
+    from = take(from, column.data(), length);
+    std::copy(column.begin(), column.end(), rows.column.begin() + to);
+    from = take(from, rows.value.data() + to, length);
+    rows.start.push_back(to += length);
+  });
+  return rows;
 }
 
 }  // namespace
 
-RowOrder reorder(const Control& control, std::vector<Index>& first, CsrSlice& own) {
-  RowOrder order = ordered(control, first, own);
-  const Index begin = first[at(control.rank())];
-  std::vector<std::vector<Index>> lines(at(control.size()));  // of each row its length and columns
-  std::vector<std::vector<double>> values(at(control.size()));
-  collectively(control, [&] {
-    std::vector<Index> place(order.old.size());
-    for (std::size_t i = 0; i < place.size(); ++i) place[at(order.old[i])] = Index(i);
-    each_of_callers(order, control.rank(), [&](Index i, int r) {
-      const Index row = order.old[at(i)] - begin;
-      const Index from = own.start[at(row)], to = own.start[at(row) + 1];
-      lines[at(r)].push_back(to - from);
-      for (Index k = from; k < to; ++k) lines[at(r)].push_back(place[at(own.column[at(k)])]);
-      values[at(r)].insert(values[at(r)].end(), own.value.begin() + from, own.value.begin() + to);
-    });
-    own = CsrSlice();
-  });
-  lines = deal(control, std::move(lines));
-  values = deal(control, std::move(values));
-  collectively(control, [&] {
-    std::size_t entries = 0;
-    for (const std::vector<double>& part : values) entries += part.size();
-    own.column.reserve(entries);
-    own.value.reserve(entries);
-    std::vector<std::size_t> line(lines.size()), value(lines.size());
-    each_own(order, control.rank(), [&](Index, int r) {
-      const auto count = lines[at(r)][line[at(r)]++];
-      const auto column = lines[at(r)].begin() + std::ptrdiff_t(line[at(r)]);
-      const auto number = values[at(r)].begin() + std::ptrdiff_t(value[at(r)]);
-      own.column.insert(own.column.end(), column, column + count);
-      own.value.insert(own.value.end(), number, number + count);
-      line[at(r)] += std::size_t(count), value[at(r)] += std::size_t(count);
-      own.start.push_back(Index(own.column.size()));
-    });
-  });
+RowOrder reorder(const Control& control, std::vector<Index>& first, CsrSlice& own, int parts) {
+  if (first.back() > std::numeric_limits<std::int32_t>::max())
+    fail_together(Exit::usage,
+                  "reordering is for matrices of up to 2^31 rows; --reorder; leave it out");
+  const Index halo = halo_of(control, first, own);
+  RowOrder order = ordered(control, first, own, parts);
+  order.halo_before = halo;
+  std::vector<LargeVector<char>> rows =
+      collectively(control, [&] { return pack(order, control.rank(), own); });
+  rows = deal_bytes(control, std::move(rows));
+  collectively(control, [&] { own = unpack(order, control.rank(), rows); });
   first = order.first;
   return order;
 }
 
 Index reorder_bytes(Index n, Index nonzeros, int ranks) {
   const Index entries = ceil_div(nonzeros, ranks), rows = ceil_div(n, ranks);
-  const Index pattern = ranks > 1 ? 8 * nonzeros + 16 * entries : 0;  // on rank 0; and its messages
-  const Index search = 8 * 6 * n;  // starts, levels, two orders, the starts of rows in order
-  const Index moved =
-      16 * n + 32 * entries + 16 * rows;  // messages out and in, or in and the new rows
-  return 16 * entries + 8 * rows + std::max(pattern + search, moved);
+  const Index found =
+      part_rows_bytes(n, nonzeros, ranks) + 24 * n + 4 * entries;  // on rank 0; starts, order
+  const Index moved = 12 * n + 12 * entries + 16 * rows;           // order, places, messages
+  return 16 * entries + 8 * rows + std::max(found, moved);
 }
 
 std::vector<double> permuted(const Control& control, const RowOrder& order, Index columns,

@@ -16,6 +16,18 @@
 namespace terrace::cg {
 namespace {
 
+/// A checkpoint's vectors are in the order of A's rows, which another build may find otherwise.
+void archive_order(Archive& archive, const RowOrder& order) {
+  Word sum = 0;
+  for (const Index row : order.old) sum = (sum + Word(row) + 1) * 0x9e3779b97f4a7c15;
+  Index stored = Index(sum);
+  archive.value("order", stored);
+  if (stored != Index(sum))
+    fail_together(Exit::input,
+                  "the checkpoint has its rows in another order than --reorder finds here; "
+                  "--restart; restart with the build that wrote it, or without --restart");
+}
+
 /// All right-hand sides, group by group. `own`: as in CgSolution.
 template <class B, class A>
 std::vector<CgResult> solve_groups(const Context<B>& c, A& a, const CgRequest& request,
@@ -28,6 +40,7 @@ std::vector<CgResult> solve_groups(const Context<B>& c, A& a, const CgRequest& r
   Index j = 0;
   how.checkpoints = progress.checkpoints;
   how.archive = [&](Archive& archive) {
+    if (!request.order.empty()) archive_order(archive, request.order);
     archive.value("first_column", j);
     Index count = Index(results.size());
     archive.value("results", count);

@@ -195,8 +195,8 @@ void add_commands(CLI::App& app, Selected& selected) {
       ->check(CLI::IsMember({"triangle", "rows"}))
       ->capture_default_str();
   command->add_flag("--reorder", options->reorder,
-                    "Sparse: reorder rows and columns by reverse Cuthill-McKee, and deal them "
-                    "to the ranks anew");
+                    "Sparse: rows and columns in parts that need little of one another, one per "
+                    "rank, each in reverse Cuthill-McKee order");
   command
       ->add_option("--at-once", options->solve.at_once,
                    "Maximum number of right-hand sides solved together")

@@ -1,6 +1,7 @@
 #include "src/commands/cg_inputs.hpp"
 
 #include "distrib/agree.hpp"
+#include "kernels/base/clock.hpp"
 #include "src/program/reading.hpp"
 
 namespace terrace::cg {
@@ -105,6 +106,16 @@ std::vector<double> read_rows(const Control& control, const io::DenseInput& inpu
     std::copy_n(from, count * columns, data.begin() + position * columns);
   });
   return data;
+}
+
+void reorder_rows(Run& run, CgCommand& options, std::vector<Index>& first, CsrSlice& slice) {
+  const auto start = Clock::now();
+  RowOrder& order = options.solve.order;
+  order = reorder(run.control, first, slice, options.parts);
+  run.report["partition"] = {{"method", order.method},
+                             {"parts", options.parts},
+                             {"halo_before", order.halo_before},
+                             {"seconds", run.control.reduce(since(start), Reduce::max)}};
 }
 
 void refuse_asymmetry(const CgInputs& in, const std::optional<Asymmetry>& found,

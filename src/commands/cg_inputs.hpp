@@ -23,6 +23,7 @@ struct CgCommand {
   double condition = 0;  ///< for --plan; 0: not given
   Index monitor = 0;
   bool reorder = false;
+  int parts = 1;    ///< of a reordered matrix; after check_request()
   CgRequest solve;  ///< complete after check_request()
 };
 
@@ -47,6 +48,9 @@ inline const char* form_name(io::Kind kind) {
 /// "not symmetric", exit 3, where a pair was found; `order`: the caller's number of each row, if they differ.
 void refuse_asymmetry(const CgInputs& in, const std::optional<Asymmetry>& found,
                       const std::vector<Index>& order = {});
+
+/// reorder() in options.parts parts; options.solve.order and the report say so. Collective.
+void reorder_rows(Run& run, CgCommand& options, std::vector<Index>& first, CsrSlice& slice);
 
 /// This rank's rows of a dense input, row-major.
 std::vector<double> read_rows(const Control& control, const io::DenseInput& input, Range rows);
@@ -157,8 +161,7 @@ void read_matrix(Run& run, const Context<B>& c, const CgInputs& in, CgCommand& o
     input.read(c.control, rows, own);
     slice = {std::move(own.start), std::move(own.columns), std::move(own.values)};
   });
-  if (options.reorder)
-    run.phase("solve", [&] { options.solve.order = reorder(c.control, first, slice); });
+  if (options.reorder) run.phase("solve", [&] { reorder_rows(run, options, first, slice); });
   // Sorting, numbering the halo and the symmetry check: a part of the solve.
   run.phase("solve", [&] {
     if (load)

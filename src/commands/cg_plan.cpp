@@ -77,6 +77,11 @@ void check_request(Run& run, CgCommand& options, const CgInputs& in, const CLI::
                        {"layout", options.layout},
                        {"reorder", options.reorder},
                        {"at_once", solve.at_once}});
+  if (!options.reorder) return;
+  options.parts = 0;
+  run.adopt("parts", options.parts, 0);  // a checkpoint's vectors are in the order of its parts
+  if (options.parts == 0) options.parts = run.control.size();
+  run.settings["parts"] = options.parts;
 }
 
 namespace {
@@ -258,6 +263,13 @@ void describe_cg(const Run& run, const CgInputs& in, const CgCommand& options,
   run.say(fmt::format(
       "buffers    {} of matrix and {} of vectors per rank, and {} on the host for input and output",
       size_text(memory.matrix.backend), size_text(memory.vectors), size_text(memory.host)));
+  if (options.reorder)
+    run.say(fmt::format("order      {}, found on rank 0, which takes up to {} for it",
+                        ranks > 1 ? fmt::format("{} parts by recursive bisection, each in reverse "
+                                                "Cuthill-McKee order",
+                                                ranks)
+                                  : "reverse Cuthill-McKee",
+                        size_text(reorder_bytes(in.n, in.sparse.nonzeros(), ranks))));
   if (options.condition <= 0)
     run.say("condition  100 is assumed; --condition X gives the iterations for another one");
 }

@@ -4,6 +4,7 @@
 #include "distrib/topology.hpp"
 #include "kernels/base/parallel.hpp"
 #include "kernels/base/threads.hpp"
+#include "kernels/cg/graph_parts.hpp"
 #include "src/program/register.hpp"
 
 namespace terrace {
@@ -24,6 +25,7 @@ nlohmann::json versions() {
       {"CLI11", CLI11_VERSION},
       {"nlohmann-json", fmt::format("{}.{}.{}", NLOHMANN_JSON_VERSION_MAJOR,
                                     NLOHMANN_JSON_VERSION_MINOR, NLOHMANN_JSON_VERSION_PATCH)}};
+  if (!cg::metis_version().empty()) all["METIS"] = cg::metis_version();
   if constexpr (with_cuda) {
     all["CUDA"] = cuda_versions();
     all["CUDA libraries"] = cuda_libraries();

@@ -110,7 +110,7 @@ TEMPLATE_TEST_CASE("a matrix in another order has its x and positions in the cal
     }
     CgRequest request;
     request.preconditioner = "ic";
-    request.order = reorder(c->control, first, rows);
+    request.order = reorder(c->control, first, rows, int(ranks));
     CsrOperator<B> op(*c, first, std::move(rows));
     const Vector b = random_vector(n * nrhs, 8);
     Vector x(std::size_t(own.count * nrhs), 0.0);

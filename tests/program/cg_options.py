@@ -88,6 +88,51 @@ for ranks in (1, 2, 3):
     found = halo["shuffled", "--reorder"]
     check("halo", found <= halo["ordered", ""] and (ranks == 1 and found == 0 or 0 < 3 * found < halo["shuffled", ""]), f"{ranks} ranks: {halo}")
 
+# A graph of near points in any order, in two pieces and with lonely rows; small ones, also with fewer rows than ranks.
+def stored(name, matrix):
+    with h5py.File("graphs.h5", "a") as f:
+        g = f.create_group(name)
+        g["data"], g["indices"], g["indptr"] = matrix.data, matrix.indices, matrix.indptr
+        g.attrs["shape"] = matrix.shape
+        f[name + "_b"] = rng.standard_normal(matrix.shape[0])
+        return f[name + "_b"][:]
+
+
+def near_points(count, reach):
+    points = rng.random((count, 2))
+    points[: count // 3, 0] += 2  # apart from the others
+    points[-5:] += 10 * np.arange(1, 6)[:, None]
+    near = sparse.csr_matrix(((points[:, None] - points[None]) ** 2).sum(axis=2) < reach**2, dtype=float) - sparse.eye(count)
+    return (sparse.diags(np.asarray(near.sum(axis=1)).ravel() + 0.1) - near).tocsr()
+
+
+for name, matrix in (("graph", near_points(1500, 0.07)), ("tiny", sparse.csr_matrix([[2.0]])), ("small", near_points(7, 0.5))):
+    right = stored(name, matrix)
+    known = scipy.sparse.linalg.spsolve(matrix.tocsc(), right)
+    for ranks in (1, 2, 5):
+        halo = {}
+        for options in ("", "--reorder", "--reorder --preconditioner amg", "--reorder --preconditioner ic"):
+            report, _ = run(f"cg graphs.h5:/{name} --rhs :/{name}_b -o x.h5 --rtol 1e-12 {options}", ranks=ranks)
+            with h5py.File("x.h5") as f:
+                check(f"{name} {options} on {ranks}", np.allclose(f["x"][:], known, rtol=0, atol=1e-9 * np.abs(known).max()))
+            halo[options] = report["halo"]
+            if options:
+                check("halo before", report["partition"]["halo_before"] == halo[""], str(report["partition"]))
+        if name == "graph" and ranks > 1:
+            check("halo of near points", 4 * halo["--reorder"] < halo[""], f"{ranks} ranks: {halo}")
+# What is wrong with a matrix is said in the file's numbers.
+matrix = near_points(60, 0.4).tolil()
+matrix[41, 7] = 3.5
+stored("one-sided", matrix.tocsr())
+matrix[7, 41] = 3.5
+matrix[23, 23] = -1.0
+stored("negative", matrix.tocsr())
+for ranks in (1, 2, 3):
+    done = test.run(f"cg graphs.h5:/one-sided --rhs :/one-sided_b -o x.h5 --force --reorder --backend {backend}", ranks, 3)
+    check("not symmetric", "A[7, 41]" in done.err or "A[41, 7]" in done.err, done.err)
+    report, _ = run("cg graphs.h5:/negative --rhs :/negative_b -o x.h5 --reorder --preconditioner jacobi", 4, ranks)
+    check("a position in the file's order", report["result"]["position"] == 23, str(report["result"]))
+
 plain = solved("cg in.h5:/csr", "one")[0]["result"]["iterations"]
 for name in ("dense", "dense --layout rows", "band", "csr"):
     for options in ("", "--at-once 2", "--at-once 1", "--preconditioner jacobi"):
@@ -105,7 +150,10 @@ for name in ("dense", "dense --layout rows", "band", "csr"):
         r = solved(f"cg in.h5:/{name} --preconditioner {preconditioner}", ranks=1)[0]
         check("fewer " + preconditioner, r["result"]["iterations"] < plain, str(r["result"]["iterations"]))
 for preconditioner in ("none", "jacobi", "block-jacobi", "ic", "chebyshev", "amg"):
-    solved(f"cg in.h5:/csr --reorder --preconditioner {preconditioner}")
+    for ranks in (1, 2, 3):
+        r, _ = solved(f"cg in.h5:/csr --reorder --preconditioner {preconditioner}", ranks=ranks)
+        parts = r["partition"]
+        check("partition", parts["parts"] == ranks and (parts["method"] == "reverse-cuthill-mckee") == (ranks == 1), str(parts))
 r = solved("cg in.h5:/dense --precision mixed --rtol 1e-12", tolerance=1e-12)[0]
 check("mixed", r["precision"] == "mixed" and r["result"]["restarts"] >= 2, str(r["result"]))
 for norm in ("preconditioned", "natural"):

@@ -218,6 +218,22 @@ for command, before, after in jobs:
     same(command, "ref.h5")
 
 
+# Reordered rows: another number of ranks goes on in the order that the checkpoint's vectors have.
+for before, after in ((2, 3), (3, 1), (1, 2)):
+    remove("c.h5*", "out.h5", "r.json")
+    command = "cg in.h5:/csr --rhs :/grid_b3 --reorder --at-once 2 -o out.h5 --report r.json"
+    run(command + " --checkpoint c.h5 --checkpoint-every 0.01s", before)
+    step = read_json()["checkpoints"]["step"]
+    remove("out.h5")
+    run(command + " --restart c.h5", after)
+    report = read_json()
+    check("reordered", report["restart"]["step"] == step > 0 and report["partition"]["parts"] == before, str(report))
+    with h5py.File("out.h5") as f, h5py.File("in.h5") as g:
+        residual = np.linalg.norm(g["grid_b3"][:] - grid @ f["x"][:], axis=0) / np.linalg.norm(g["grid_b3"][:], axis=0)
+    check("reordered", residual.max() <= 1.02e-10, f"{before} to {after} ranks: {residual}")
+remove("c.h5*", "out.h5", "ref.h5")
+
+
 # --- the last checkpoint of a run that came to its end: of its last phase ---------------------------
 def to_the_end(command, before, after, code=0, interval="0.0001s", **environment):
     """As far as the last checkpoint was, 0 to 1, and what the last run said."""

@@ -199,6 +199,12 @@ for more in ("", " --guard"):
     most.append(peak(command + more)[0])
 print(f"cg --guard: {(said[1] - said[0]) / 2**20:.1f} MiB more said, {(most[1] - most[0]) / 2**20:.1f} MiB more taken")
 check("cg --guard: its copies are said", said[1] - said[0] >= 8 * 400000 * (2 * 16 + 1) and most[1] - most[0] < said[1] - said[0] + (24 << 20), (said, most))
+# --reorder has the whole pattern, parts and rows on their way.
+generate("csr-laplace --dim 3 --points 70 --rhs 1")
+command = "cg in.h5:/A --rhs :/b -o out.h5 --force --rtol 1e-1 --reorder"
+said, most = run(command + " --plan")["result"]["plan"]["memory_per_rank"]["host_bytes"], peak(command)[0] - idle
+print(f"cg --reorder: {said / 2**20:.1f} MiB said, {most / 2**20:.1f} MiB taken")
+check("cg --reorder: its memory is said", most < said + (24 << 20) and said < 2.5 * most + (256 << 20), (said, most))
 if loaded:
     print(f"others used the machine: {len(loaded)} times were not judged")
 

@@ -12,6 +12,7 @@ class Terrace(CMakePackage, CudaPackage):
     version("main")  # dev-build
 
     variant("shared", default=True, description="libterrace.so; without it libterrace.a")
+    variant("metis", default=True, description="Parts of reordered sparse matrices by METIS too")
     variant("tests", default=False, description="Build the tests")
 
     depends_on("c", type="build")
@@ -25,13 +26,15 @@ class Terrace(CMakePackage, CudaPackage):
     depends_on("fmt@8:")
     depends_on("nlohmann-json@3.10:")
     depends_on("hwloc@2:")
+    depends_on("metis@5.1:", when="+metis")
     depends_on("nccl", when="+cuda")
     depends_on("cuda@12:", when="+cuda")
     depends_on("catch2@2.13:", when="+tests")
 
     def cmake_args(self):
         arguments = [self.define_from_variant("TERRACE_CUDA", "cuda"),
-                     self.define_from_variant("BUILD_SHARED_LIBS", "shared"), self.define_from_variant("TERRACE_TESTS", "tests")]
+                     self.define_from_variant("BUILD_SHARED_LIBS", "shared"), self.define_from_variant("TERRACE_TESTS", "tests"),
+                     self.define_from_variant("TERRACE_METIS", "metis")]
         if self.spec.satisfies("+cuda"):
             arguments.append(self.define("CMAKE_CUDA_ARCHITECTURES", self.spec.variants["cuda_arch"].value))
         return arguments
