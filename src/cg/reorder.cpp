@@ -13,7 +13,7 @@
 namespace terrace::cg {
 namespace {
 
-/// rows(i, r) for each own row i of A that goes to rank r of the caller's, or comes from there, ascending.
+/// f(i, r) for each own row i of A that goes to rank r of the caller's, or comes from there, ascending.
 template <class F>
 void each_own(const RowOrder& order, int rank, const F& f) {
   for (Index i = order.first[at(rank)]; i < order.first[at(rank) + 1]; ++i)
@@ -52,13 +52,13 @@ RowGraph gather_graph(const Control& control, const std::vector<Index>& first,
   const std::vector<Piece> out{{0, length.data(), bytes(length)},
                                {0, column.data(), bytes(column)}};
   std::vector<Piece> in;
-  Index at = 0;
+  Index position = 0;
   for (int r = 0; r < control.size() && control.rank() == 0; ++r) {
     const Index begin = first[std::size_t(r)], count = entries[std::size_t(r)];
     in.push_back({r, all.start.data() + 1 + begin,
                   (first[std::size_t(r) + 1] - begin) * Index(sizeof(Index))});
-    in.push_back({r, all.column.data() + at, count * Index(sizeof(std::int32_t))});
-    at += count;
+    in.push_back({r, all.column.data() + position, count * Index(sizeof(std::int32_t))});
+    position += count;
   }
   const Stream<Cpu> lane;
   Communicator<Cpu>(control).exchange(lane, out, in);

@@ -100,6 +100,13 @@ Vector dense(const HostRows& s) {
       d[std::size_t(i * s.columns + s.column[std::size_t(e)])] += s.value[std::size_t(e)];
   return d;
 }
+Vector dense_product(Index rows, Index inner, Index columns, const Entry& a, const Entry& b) {
+  Vector c(std::size_t(rows * columns), 0.0);
+  for (Index i = 0; i < rows; ++i)
+    for (Index k = 0; k < inner; ++k)
+      for (Index j = 0; j < columns; ++j) c[std::size_t(i * columns + j)] += a(i, k) * b(k, j);
+  return c;
+}
 double largest(const Vector& v) {
   double most = 0;
   for (double x : v) most = std::isnan(x) ? 1e300 : std::max(most, std::fabs(x));
@@ -119,12 +126,7 @@ TEST_CASE("sparse products and transposes are those of dense matrices") {
     const Index inner = 40, columns = 23;
     const HostRows c = product(sparse(rows, inner, a), sparse(inner, columns, b));
     REQUIRE(c.rows() == rows);
-    Vector expected(std::size_t(rows * columns), 0.0);
-    for (Index i = 0; i < rows; ++i)
-      for (Index k = 0; k < inner; ++k)
-        for (Index j = 0; j < columns; ++j)
-          expected[std::size_t(i * columns + j)] += a(i, k) * b(k, j);
-    CHECK(largest(minus(dense(c), expected)) <= 1e-14);
+    CHECK(largest(minus(dense(c), dense_product(rows, inner, columns, a, b))) <= 1e-14);
     const Entry flipped = [&](Index i, Index j) { return a(j, i); };
     CHECK(dense(transposed(sparse(rows, inner, a))) == dense(sparse(inner, rows, flipped)));
   }
@@ -149,12 +151,8 @@ TEST_CASE("rows of nodes are multiplied as blocks, with the sums of single rows"
         REQUIRE((has_company(groups) && has_company(inner_groups)));
         const HostRows c = product(left, right);
         REQUIRE(c.rows() == rows);
-        Vector expected(std::size_t(rows * columns), 0.0);
-        for (Index i = 0; i < rows; ++i)
-          for (Index k = 0; k < inner; ++k)
-            for (Index j = 0; j < columns; ++j)
-              expected[std::size_t(i * columns + j)] += a(i, k) * b(k, j);
-        CHECK(largest(minus(dense(c), expected)) <= 1e-15 * double(inner));
+        CHECK(largest(minus(dense(c), dense_product(rows, inner, columns, a, b))) <=
+              1e-15 * double(inner));
         for (Index i = 0; i < rows; ++i) {  // no column twice
           const std::set<std::int32_t> named(c.column.begin() + c.start[std::size_t(i)],
                                              c.column.begin() + c.start[std::size_t(i) + 1]);
