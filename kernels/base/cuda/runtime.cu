@@ -318,13 +318,6 @@ void copy_bytes(const Stream<Cuda>& stream, void* to, const void* from, Index by
 void fill_zero(const Stream<Cuda>& stream, void* data, Index bytes) {
   if (bytes > 0) check(cudaMemsetAsync(data, 0, std::size_t(bytes), native(stream)));
 }
-void copy_rows_bytes(const Stream<Cuda>& stream, void* to, Index to_pitch, const void* from,
-                     Index from_pitch, Index row_bytes, Index rows) {
-  if (row_bytes > 0 && rows > 0)
-    check(cudaMemcpy2DAsync(to, std::size_t(to_pitch), from, std::size_t(from_pitch),
-                            std::size_t(row_bytes), std::size_t(rows), cudaMemcpyDefault,
-                            native(stream)));
-}
 
 }  // namespace detail
 }  // namespace terrace
