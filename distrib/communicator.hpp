@@ -1,7 +1,8 @@
-// The same collective verbs on MPI (host memory) and NCCL (device memory), enqueued on a stream.
+// The same collective verbs on MPI (host memory) and, of device memory, through peers' memory or by
+// NCCL, enqueued on a stream.
 //
-// Every rank enqueues the same verbs in the same order. Where ranks share a GPU, NCCL cannot be
-// used: Communicator<Cuda> then stages through the host, and says so (transport()).
+// Every rank enqueues the same verbs in the same order. Where ranks share a GPU, neither can be used:
+// Communicator<Cuda> then stages through the host, and says so (transport()).
 #pragma once
 #include <memory>
 #include <span>
@@ -46,7 +47,7 @@ class Communicator {
   [[nodiscard]] int rank() const { return control_.rank(); }
   [[nodiscard]] int size() const { return control_.size(); }
   [[nodiscard]] const Control& control() const { return control_; }
-  [[nodiscard]] std::string transport() const;  ///< "MPI", "NCCL 2.28.3", "host-staged MPI"
+  [[nodiscard]] std::string transport() const;  ///< "MPI", "peer memory", "NCCL 2.28.3"
 
   template <class T>
   void broadcast(const Stream<B>& stream, int root, View<T, B> data) const {

@@ -1,5 +1,5 @@
-// Communicator<Cuda>: NCCL where every rank has a GPU of its own, staged through the host
-// otherwise.
+// Communicator<Cuda>: through peers' memory where the ranks of one host reach each other's GPUs, else
+// by NCCL; staged through the host where ranks share a GPU.
 #include <nccl.h>
 
 #include <algorithm>
@@ -19,6 +19,7 @@
 #include "distrib/context.hpp"
 #include "distrib/faults.hpp"
 #include "distrib/imagined.hpp"
+#include "distrib/peer_line.hpp"
 #include "distrib/traffic.hpp"
 #include "distrib/watched.hpp"
 #include "kernels/base/clock.hpp"
@@ -186,9 +187,12 @@ class NcclLine {
 template <>
 struct Communicator<Cuda>::State : MpiLane {
   State(const Control& control, bool staged) : MpiLane(control) {
-    // One rank needs none; tests take it also there, where one GPU is all there is.
+    // One rank needs none; tests take NCCL also there, and peers' memory on one GPU, where that is all
+    // there is.
     const bool alone = test_setting("TERRACE_TEST_NCCL_ALONE") != nullptr;
-    if (!staged && (size > 1 || alone)) nccl.emplace(control);
+    const bool shares = staged && test_setting("TERRACE_TEST_PEERS_SHARE") != nullptr;
+    if (size > 1 && !is_imagined(control) && (!staged || shares)) peers = PeerLine::open(control);
+    if (!peers && !staged && (size > 1 || alone)) nccl.emplace(control);
   }
   /// Staging memory number `which`, at least `bytes`; grows only.
   char* stage(int which, Index bytes) {
@@ -197,6 +201,7 @@ struct Communicator<Cuda>::State : MpiLane {
     return buffer.data();
   }
 
+  std::unique_ptr<PeerLine> peers;
   std::optional<NcclLine> nccl;
   PinnedBuffer<char> stages[2];
 };
@@ -208,6 +213,7 @@ Communicator<Cuda>::Communicator(const Control& control, bool shared_device)
 template <>
 std::string Communicator<Cuda>::transport() const {
   if (size() == 1 && !state_->nccl) return "none (one rank)";
+  if (state_->peers) return "peer memory";
   if (!state_->nccl) return "host-staged MPI (ranks share a GPU)";
   int version = 0;
   ncclGetVersion(&version);
@@ -220,6 +226,7 @@ void Communicator<Cuda>::broadcast_group(const Stream<Cuda>& stream,
                                          std::span<const Piece> pieces) const {
   if (size() == 1 && !state_->nccl) return;
   count_broadcast(pieces, rank());
+  if (state_->peers) return state_->peers->broadcast_group(stream, pieces);
   if (state_->nccl) {
     (*state_->nccl)("ncclBroadcast", [&](ncclComm_t comm) {
       check_nccl(ncclGroupStart(), "ncclGroupStart");
@@ -259,6 +266,7 @@ void Communicator<Cuda>::all_gather_bytes(const Stream<Cuda>& stream, const void
     return;
   }
   count_traffic(bytes, bytes * (size() - 1));
+  if (state_->peers) return state_->peers->all_gather(stream, send, bytes, recv);
   if (state_->nccl) {
     (*state_->nccl)("ncclAllGather", [&](ncclComm_t comm) {
       return ncclAllGather(send, recv, std::size_t(bytes), ncclUint8, comm, native(stream));
@@ -279,6 +287,7 @@ void Communicator<Cuda>::all_reduce_typed(const Stream<Cuda>& stream, Reduce op,
                                           void* data, Index count) const {
   if ((size() == 1 && !state_->nccl) || count == 0) return;
   count_traffic(count * 8, count * 8);
+  if (state_->peers) return state_->peers->all_reduce(stream, op, type, data, count);
   if (state_->nccl) {
     (*state_->nccl)("ncclAllReduce", [&](ncclComm_t comm) {
       return ncclAllReduce(data, data, std::size_t(count), nccl_type(type), nccl_op(op), comm,
@@ -303,6 +312,7 @@ void Communicator<Cuda>::reduce_scatter_typed(const Stream<Cuda>& stream, Reduce
     return;
   }
   count_traffic(count * 8 * (size() - 1), count * 8);
+  if (state_->peers) return state_->peers->reduce_scatter(stream, op, type, send, recv, count);
   if (state_->nccl) {
     (*state_->nccl)("ncclReduceScatter", [&](ncclComm_t comm) {
       return ncclReduceScatter(send, recv, std::size_t(count), nccl_type(type), nccl_op(op), comm,
@@ -330,6 +340,7 @@ void Communicator<Cuda>::exchange(const Stream<Cuda>& stream, std::span<const Pi
     detail::copy_bytes(stream, self_in[i].data, self_out[i].data, self_out[i].bytes);
   if (size() == 1) return;
   count_exchange(out, in, rank());
+  if (state_->peers) return state_->peers->exchange(stream, out, in);
   if (state_->nccl) {
     (*state_->nccl)("ncclSend and ncclRecv", [&](ncclComm_t comm) {
       check_nccl(ncclGroupStart(), "ncclGroupStart");

@@ -27,7 +27,12 @@ if(TERRACE_CUDA)
   terrace_gpu_test(distrib/communicator.nccl-1 GPUS 1 RANKS 1 TARGET distrib_communicator_test TIMEOUT 300
                    ENVIRONMENT TERRACE_TEST_NCCL_ALONE=1 TERRACE_TEST_TRANSPORT=NCCL)
   terrace_gpu_test(distrib/communicator.nccl-2 GPUS 2 RANKS 2 TARGET distrib_communicator_test TIMEOUT 300
-                   ENVIRONMENT TERRACE_TEST_TRANSPORT=NCCL)
+                   ENVIRONMENT TERRACE_PEER_MEMORY=0 TERRACE_TEST_TRANSPORT=NCCL)
+  # Peers' memory: of two GPUs, and of three ranks that take turns on one.
+  terrace_gpu_test(distrib/communicator.peers-2 GPUS 2 RANKS 2 TARGET distrib_communicator_test TIMEOUT 300
+                   ENVIRONMENT TERRACE_TEST_TRANSPORT=peer)
+  terrace_gpu_test(distrib/communicator.peers-3 GPUS 1 RANKS 3 TARGET distrib_communicator_test TIMEOUT 300
+                   ENVIRONMENT TERRACE_TEST_PEERS_SHARE=1 TERRACE_TEST_TRANSPORT=peer)
 endif()
 terrace_test(base/backend RANKS 1 2)
 terrace_test(base/eliminate RANKS 1 SANITIZE 1 LANES)

@@ -11,7 +11,7 @@ root = pathlib.Path(sys.argv[1])
 start = re.compile(r"\b(?:Error|fail_together)\(\s*Exit::\w+\s*,|\bfail_together\(\s*Exit\(")
 literal = re.compile(r'"((?:[^"\\]|\\.)*)"')
 # Internal errors, of kernels and of devices: the program gives them their where and what to do when they are printed.
-internal = re.compile(r"kernels/|distrib/(communicator_nccl|control|faults|agree)|src/bench/")
+internal = re.compile(r"kernels/|distrib/(communicator_nccl|peer_line|control|faults|agree)|src/bench/")
 wrong = []
 count = 0
 for folder in ("distrib", "io", "src"):

@@ -29,7 +29,7 @@ Index default_block(Index n, int ranks, bool emulated, bool lu) {
            : n <= 24576 ? 1024
            : n <= 49152 ? 1536
                         : 2048;
-  const Index block = n <= 1024 ? 64 : n <= 10240 ? 128 : n <= 24576 ? 256 : 1024;
+  const Index block = n <= 1024 ? 64 : n <= 2560 ? 128 : n <= 24576 ? 256 : 1024;
   if (ranks <= most_measured) return block;
   const Index share = n / ranks;  // a rank's update no longer hides the panel
   return std::min<Index>(block, share < 1536 ? 128 : share < 8192 ? 256 : block);

@@ -4,9 +4,13 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
+#include <functional>
 #include <vector>
 
 #include "distrib/agree.hpp"
+#include "kernels/base/clock.hpp"
+#include "kernels/base/graph.hpp"
 #include "tests/support/test.hpp"
 
 using namespace terrace;
@@ -180,6 +184,170 @@ TEMPLATE_TEST_CASE("exchange pairs sends with receives, oneself included", "", T
   }
   c->comm.exchange(s, sends, receives);
   REQUIRE_ALL(on_host(s, to) == in);
+}
+
+// Sizes around what one lane, one call and one piece of a large message take through peers' memory,
+// again and again, so that rings go round; out of and into places that are aligned to one byte only.
+TEMPLATE_TEST_CASE("messages of every size go round the rings", "", TERRACE_BACKENDS) {
+  Context<TestType>* c = context<TestType>();
+  if (!c || c->size() == 1) return;
+  const auto& s = c->ahead;
+  const int p = c->size(), r = c->rank();
+  const Index most = 5'000'011, room = most + 64;
+  std::vector<unsigned char> mine(static_cast<std::size_t>(room));
+  const auto byte = [](int rank, Index i) {
+    return static_cast<unsigned char>((i * 2654435761 + rank * 97 + (i >> 9)) >> 3);
+  };
+  for (Index i = 0; i < room; ++i) mine[std::size_t(i)] = byte(r, i);
+  const auto from = on_backend(s, mine);
+  const int next = (r + 1) % p, before = (r + p - 1) % p;
+  Index turn = 0;
+  for (const Index bytes :
+       {Index(1), Index(3), Index(4), Index(15), Index(16), Index(17), Index(2047), Index(2048),
+        Index(2049), Index(8192), Index(65535), Index(65536), Index(65537), Index(262144),
+        Index(262145), Index(2097153), most}) {
+    for (int again = 0; again < 6; ++again, ++turn) {
+      const Index shift = turn % 17, place = turn % 5;
+      auto to = on_backend(s, std::vector<unsigned char>(std::size_t(room), 0xa5));
+      const Piece send{next, from.data() + shift, bytes};
+      const Piece receive{before, to.data() + place, bytes};
+      c->comm.exchange(s, {&send, 1}, {&receive, 1});
+      const auto got = on_host(s, to);
+      bool right = true;
+      for (Index i = 0; i < room; ++i) {
+        const bool inside = i >= place && i < place + bytes;
+        right &= got[std::size_t(i)] == (inside ? byte(before, i - place + shift) : 0xa5);
+      }
+      REQUIRE_ALL(right);
+    }
+  }
+  // More messages to one peer than one call takes, and long and short ones in turns.
+  std::vector<Piece> sends, receives;
+  auto to = on_backend(s, std::vector<unsigned char>(std::size_t(room), 0));
+  for (Index k = 0, at = 0; k < 150; ++k) {
+    const Index bytes = k % 7 == 0 ? 300'000 / 11 * (k % 3) : 10 + k;
+    sends.push_back({next, from.data() + at, bytes});
+    receives.push_back({before, to.data() + at, bytes});
+    at += bytes;
+  }
+  c->comm.exchange(s, sends, receives);
+  const auto got = on_host(s, to);
+  Index end = 0;
+  for (const Piece& piece : sends) end += piece.bytes;
+  bool right = true;
+  for (Index i = 0; i < end; ++i) right &= got[std::size_t(i)] == byte(before, i);
+  REQUIRE_ALL(right);
+}
+
+TEMPLATE_TEST_CASE("long reductions are combined in windows, in the order of the ranks", "",
+                   TERRACE_BACKENDS) {
+  Context<TestType>* c = context<TestType>();
+  if (!c) return;
+  const auto& s = c->ahead;
+  const Index p = c->size(), r = c->rank();
+  for (const Index n : {Index(32767), Index(32769), Index(131073), Index(2'200'003)}) {
+    std::vector<Index> mine(static_cast<std::size_t>(n));
+    for (Index i = 0; i < n; ++i) mine[std::size_t(i)] = element<Index>(r, i);
+    auto all = on_backend(s, mine);
+    c->comm.all_reduce(s, Reduce::sum, all.view());
+    for (Index i = 0; i < n; ++i) {
+      mine[std::size_t(i)] = 0;
+      for (Index q = 0; q < p; ++q) mine[std::size_t(i)] += element<Index>(q, i);
+    }
+    REQUIRE_ALL(on_host(s, all) == mine);
+  }
+  // No two ranks may differ in a bit.
+  std::vector<double> reals(70'001);
+  for (std::size_t i = 0; i < reals.size(); ++i) reals[i] = 1 / (double(i) + 3 + double(r) / 7);
+  auto real = on_backend(s, reals);
+  c->comm.all_reduce(s, Reduce::sum, real.view());
+  const auto sums = on_host(s, real);
+  std::vector<Index> bits(sums.size());
+  std::memcpy(bits.data(), sums.data(), 8 * sums.size());
+  std::vector<Index> most = bits, least = bits;
+  world().reduce(most, Reduce::max);
+  world().reduce(least, Reduce::min);
+  REQUIRE_ALL(most == least);
+}
+
+TEMPLATE_TEST_CASE("a recorded exchange can be launched again", "", TERRACE_BACKENDS) {
+  Context<TestType>* c = context<TestType>();
+  if (!c) return;
+  const auto& s = c->ahead;
+  const Index p = c->size(), r = c->rank(), n = 5000;
+  auto part = on_backend(s, std::vector<Index>(std::size_t(n), r + 1));
+  auto all = on_backend(s, std::vector<Index>(std::size_t(n * p), 0));
+  auto sum = on_backend(s, std::vector<Index>{r + 1});
+  const auto step = [&] {
+    c->comm.all_gather(s, part.view(), all.view());
+    c->comm.all_reduce(s, Reduce::sum, sum.view());
+  };
+  step();  // connections are made at the first call
+  const Graph<TestType> graph(s, step);
+  Index expected = p * (p + 1) / 2;
+  for (int k = 0; k < 9; ++k) {
+    graph.launch(s);
+    expected *= p;
+  }
+  std::vector<Index> ranks;
+  for (Index q = 0; q < p; ++q) ranks.insert(ranks.end(), std::size_t(n), q + 1);
+  REQUIRE_ALL(on_host(s, all) == ranks);
+  REQUIRE_ALL(on_host(s, sum) == std::vector<Index>{expected});
+}
+
+/// Prints them, on one rank.
+template <class B>
+void time_verbs(const Context<B>& c) {
+  const auto& s = c.ahead;
+  const Index most = Index(1) << 27, p = c.size();
+  const Buffer<Word, B> from(most / 8), to(most / 8 * p);
+  fill_zero(s, from.view());
+  const auto seconds = [&](const std::function<void()>& work) {
+    double best = 1e9;
+    for (int round = 0; round < 4; ++round) {
+      s.synchronize();
+      world().barrier();
+      const auto start = Clock::now();
+      work();
+      s.synchronize();
+      if (round > 0)
+        best = std::min(best, std::chrono::duration<double>(Clock::now() - start).count());
+    }
+    return best;
+  };
+  if (c.rank() == 0) fmt::print("{}\n", c.comm.transport());
+  const double made = seconds([] { (void)Communicator<B>(world()); });
+  if (c.rank() == 0) fmt::print("made in {:.4f} s\n", made);
+  const auto timed = [&](const char* name, Index bytes, const std::function<void()>& verb) {
+    const int times = bytes < 1 << 20 ? 200 : 10;
+    const auto all = [&] {
+      for (int k = 0; k < times; ++k) verb();
+    };
+    all();
+    const Graph<B> graph(s, all);
+    const double called = seconds(all) / times;
+    const double recorded = seconds([&] { graph.launch(s); }) / times;
+    if (c.rank() == 0)
+      fmt::print("{:10} {:9} bytes {:9.2f} us called, {:9.2f} us recorded, {:6.1f} GB/s\n", name,
+                 bytes, called * 1e6, recorded * 1e6,
+                 double(bytes) / std::min(called, recorded) * 1e-9);
+  };
+  const Buffer<double, B> scalars(3);
+  fill_zero(s, scalars.view());
+  timed("sum", 24, [&] { c.comm.all_reduce(s, Reduce::sum, scalars.view()); });
+  for (Index bytes = 1 << 10; bytes <= most; bytes *= bytes < 1 << 16 ? 8 : 4) {
+    timed("gather", bytes, [&] {
+      c.comm.all_gather(s, from.view().slice(0, bytes / 8), to.view().slice(0, bytes / 8 * p));
+    });
+    timed("broadcast", bytes, [&] { c.comm.broadcast(s, 0, to.view().slice(0, bytes / 8)); });
+    if (bytes <= Index(1) << 24)
+      timed("reduce", bytes,
+            [&] { c.comm.all_reduce(s, Reduce::sum, to.view().slice(0, bytes / 8)); });
+  }
+}
+
+TEST_CASE("seconds of the verbs", "[.times]") {
+  terrace::test::on<Cuda>([](const auto& c) { time_verbs(c); });
 }
 
 TEST_CASE("one rank's error is thrown on all, with its text and code") {

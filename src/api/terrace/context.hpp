@@ -111,7 +111,7 @@ class TERRACE_API Context {
   /// Gives back the memory that this process keeps for calls to come, of all its Contexts. Not
   /// collective. Factors and operators keep what is theirs.
   void release_memory();
-  /// For CUDA: "NCCL 2.28.3"; for one that has not been asked for yet, "none".
+  /// For CUDA: "peer memory" or "NCCL 2.28.3"; for one that has not been asked for yet, "none".
   [[nodiscard]] std::string transport() const;
 
   struct Inside;
