@@ -20,6 +20,7 @@ import schema
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 JOBS = os.path.join(ROOT, "jobs")
 os.environ.setdefault("TERRACE_TEST_BOUNDS", "1")  # bench measures its bounds at small sizes
+ALL = "TERRACE_TEST_ALL" in os.environ  # every case: the nightly run
 
 
 _own = threading.local()
@@ -122,6 +123,12 @@ class Program:
         shutil.rmtree(self.folder, ignore_errors=True)
         print(f"{self.failures} failed" if self.failures else "all passed")
         sys.exit(1 if self.failures else 77 if skipped else 0)
+
+
+def part(cases, every, first=0):
+    """Of many cases that are alike a run takes one in `every`, from number `first` on; the nightly run takes all."""
+    cases = list(cases)
+    return cases if ALL else cases[first % every :: every]
 
 
 def read_json(name="r.json"):
