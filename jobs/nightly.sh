@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # What takes too long for every change; each part can be run alone, and a whole nightly can be run in parts.
 #   ./jobs/nightly.sh [--only PART,...] [--minutes M] [--inputs N] [--gib G] [--backend cpu|cuda] [--log FILE] [PROGRAM]
+#     cases         the program's tests with all their cases, where a run of the tests takes a part
 #     differential  random commands, forms, options, ranks, restarts, damage against NumPy and SciPy: M minutes
 #     inputs        N mutated inputs (20,000); N / 50 damaged bytes of each layout of HDF5
 #     tidy          clang-tidy on every source; every header compiles alone
@@ -17,7 +18,7 @@ set -uo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 set +e
 cd "$root"
-all=differential,inputs,tidy,tsan,asan,asan-inputs,load,faults,python,alarms,m4ri,fuzz,mutations
+all=cases,differential,inputs,tidy,tsan,asan,asan-inputs,load,faults,python,alarms,m4ri,fuzz,mutations
 parts=$all
 minutes=30 inputs=20000 gib=8 backend=cpu log= program=build-test/terrace
 while [ $# -gt 0 ]; do
@@ -62,6 +63,11 @@ build_fuzz() {
 }
 
 echo "== nightly of $(git describe --always --dirty 2>/dev/null), $(uname -n), $(nproc) cores, parts $parts"
+if wanted cases; then
+  for name in $(grep -lE '\bALL\b|\.some\(' tests/program/*.py | xargs -n 1 basename | grep -v '^terrace.py'); do
+    step env TERRACE_TEST_ALL=1 "$python" "tests/program/$name" "$program"
+  done
+fi
 if wanted differential; then
   step "$python" tests/program/differential.py "$program" --count 1000000 --seed "$date" --seconds "$seconds" --jobs "$(nproc)" --backend "$backend"
 fi

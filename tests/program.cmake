@@ -14,6 +14,7 @@ function(terrace_program_test name)
   endif()
   add_test(NAME program/${name} COMMAND ${TERRACE_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/program/${name}.py $<TARGET_FILE:terrace>)
   set_tests_properties(program/${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS program SKIP_RETURN_CODE 77 PROCESSORS ${arg_PROCESSORS}
+                       COST ${arg_TIMEOUT}  # they are long: before the others
                        ENVIRONMENT "${terrace_test_environment};${terrace_launcher_folder}/${name};OMPI_MCA_odls_base_sigkill_timeout=${patience}")
 endfunction()
 if(NOT TERRACE_SANITIZE)

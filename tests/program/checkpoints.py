@@ -113,11 +113,11 @@ with h5py.File("in.h5", "w") as f:
     inner = 200000 if backend == "cuda" else 60000  # seven steps of 32,768 there
     f["wide"] = rng.integers(0, 2, (300, inner), dtype=np.uint8)
     f["tall"] = rng.integers(0, 2, (inner, 300), dtype=np.uint8)
-    ab = rng.normal(size=(61, 6000)) * 0.01
+    ab = rng.normal(size=(61, 3000)) * 0.01
     ab[0] = 10
     f["band"] = ab
     f["band"].attrs["format"] = "band"
-    f["b"] = rng.normal(size=(6000, 2))
+    f["b"] = rng.normal(size=(3000, 2))
     f["band2"] = ab + 0.001
     f["band2"].attrs["format"] = "band"
     long = rng.normal(size=(17, 30000)) * 0.01

@@ -184,7 +184,7 @@ for count, (i, j), high, wide in ((400, (1, 5000), 1, 5000), (400, (5000, 1), 50
     x = rng.integers(-9, 10, count).astype(float)
     write("side.mtx", f"%%MatrixMarket matrix coordinate real general\n{high} {wide} {count}\n" + "".join(f"{a + 1} {b + 1} {v:g}\n" for a, b, v in zip(*at, x)))
     wanted = sp.coo_matrix((x, at), (high, wide)).toarray()
-    for ranks in (1, 2, 3, 5):
+    for ranks in test.some(1, 2, 3) + (5,):
         run("convert side.mtx side.h5", ranks)
         got = csr("side.h5")
         check(f"{high} x {wide} on {ranks}", np.array_equal(got.toarray(), wanted) and got.has_canonical_format)
@@ -212,7 +212,7 @@ for kind, wanted in halves.items():
     for name, several in (("lines", 1), ("wide", 7)):
         write("a.mtx", f"%%MatrixMarket matrix array real {kind}\n% by columns\n{n} {n}\n\n"
               + "".join("  ".join(numbers[k : k + several]) + "\n" for k in range(0, len(numbers), several)))
-        for ranks in (1, 2, 3):
+        for ranks in test.some(1, 2, 3):
             run("convert a.mtx a.h5", ranks)
             check(f"{kind} array of {name} on {ranks}", np.array_equal(stored("a.h5"), wanted))
     head = f"%%MatrixMarket matrix array real {kind}\n{n} {n}\n"
@@ -226,7 +226,7 @@ for kind, wanted in halves.items():
 for high, wide in ((1, 5), (5, 1), (2, 3), (0, 4), (4, 0), (0, 0), (1, 1)):
     wanted = rng.integers(-9, 10, (high, wide))
     write("a.mtx", f"%%MatrixMarket matrix array integer general\n{high} {wide}\n" + "".join(f"{x}\n" for x in wanted.T.ravel()))
-    for ranks in (1, 2, 5):
+    for ranks in test.some(1, 2) + (5,):
         run("convert a.mtx a.h5", ranks)
         check(f"{high} x {wide} array on {ranks}", np.array_equal(stored("a.h5"), wanted))
 for kind, count in (("symmetric", 1), ("skew-symmetric", 0)):
@@ -294,7 +294,7 @@ S = sp.random(3000, 2000, 0.06, random_state=8, format="csr")
 for form in ("csr", "csc", "coo"):
     for compressed in (True, False):
         sp.save_npz("s.npz", S.asformat(form), compressed=compressed)
-        for ranks in (1, 2, 3):
+        for ranks in test.some(1, 2, 3):
             run("convert s.npz s.h5", ranks)
             check(f"npz {form} {compressed} on {ranks}", (csr("s.h5") != S).nnz == 0)
 for name, how in (("stored", {}), ("packed", {"compressed": True})):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Every byte of a small HDF5 file's structure damaged, in every layout: what terrace reads is what h5py reads, or is refused.
 
-damaged.py TERRACE [--tries 24] [--seed 1] [--jobs 2] [--layout NAME,...] [--only LAYOUT:BYTE:MASK] [--refused]
+damaged.py TERRACE [--tries 12] [--seed 1] [--jobs 2] [--layout NAME,...] [--only LAYOUT:BYTE:MASK] [--refused]
 
 --tries: damaged bytes per layout, drawn by the seed; 0: all, eight bits each. --refused: also says what h5py reads as before and terrace refuses.
 Where h5py reads no number, the one flip is in the structure: the numbers are as before, or terrace refuses them.
@@ -344,7 +344,7 @@ def make(layout):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("terrace")
-    parser.add_argument("--tries", type=int, default=24)
+    parser.add_argument("--tries", type=int, default=12)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--layout", type=lambda x: x.split(","), default=list(LAYOUTS))

@@ -85,7 +85,7 @@ for k, (name, a) in enumerate(matrices.items()):
     test.run("verify f.h5", test.turn(), 0)
     for rhs, solvers in (("b", (1, 2, 5)), ("v", (3,))):
         b, seen = read("in.h5", f"{name}_{rhs}"), []
-        for ranks in solvers:
+        for ranks in solvers[:1] + test.some(*solvers[1:]) if rhs == "b" else solvers:
             remove("x.h5")
             test.run(f"dense solve in.h5:/{name} --rhs :/{name}_{rhs} --factor f.h5:/factor -o x.h5 --report r.json", ranks, 0)
             x = read("x.h5", "x")
@@ -154,7 +154,7 @@ for k, options in enumerate(("--method cholesky", "--assume spd", "--assume auto
         test.run("verify x.h5", test.turn(), 0)
 for name in ("almost", "indefinite"):
     for options in ("--assume spd", "--assume auto"):
-        for ranks in (1, 3):
+        for ranks in test.some(1, 3):
             remove("x.h5")
             done = test.run(f"dense solve in.h5:/{name} --rhs :/{name}_b -o x.h5 --report r.json {options}", ranks, 0)
             report, what = read_json(), f"{name} {options} on {ranks}"
@@ -174,7 +174,7 @@ for options in ("--assume spd --method lu", "--assume general --method cholesky"
 # --- the methods of a solution -----------------------------------------------------------------------
 for name in ("random", "signs", "tiny", "huge", "graded", "swapped"):
     seen = []
-    for ranks in (1, 2, 3, 5):
+    for ranks in (1,) + test.some(2, 3, 5):
         remove("x.h5")
         test.run(f"dense solve in.h5:/{name} --rhs :/{name}_b -o x.h5 --method lu", ranks, 0)
         seen.append(read("x.h5", "x").tobytes())

@@ -10,7 +10,7 @@ import h5py
 import numpy as np
 import scipy.linalg
 
-from terrace import Program, read_json, remove
+from terrace import ALL, Program, read_json, remove
 
 test = Program(sys.argv[1])
 check = test.check
@@ -70,9 +70,9 @@ always = {  # these converge
     "fp32": random.normal(size=(100, 100)) * 1e39, "below": random.normal(size=(100, 100)) * 1e-42,
 }
 for mode in (1, 2, 3, 4):
-    for power in (2, 4, 6):
+    for power in (2, 4, 6) if ALL else (2, 6) if mode in (1, 3) else (4,):
         always[f"svd{mode}e{power}"] = randsvd(200, 10.0**power, mode)
-maybe = {f"svd{mode}e{power}": randsvd(200, 10.0**power, mode) for mode in (1, 2, 3, 4) for power in (8, 10, 12, 14)}
+maybe = {f"svd{mode}e{power}": randsvd(200, 10.0**power, mode) for mode in (1, 2, 3, 4) for power in ((8, 10, 12, 14) if ALL else (8, 12) if mode in (1, 4) else (10, 14))}
 maybe["hilbert"] = scipy.linalg.hilbert(60)
 maybe["growth"] = growth
 maybe["steep"] = random.normal(size=(150, 150)) * np.logspace(0, -200, 150)[:, None]
@@ -128,7 +128,7 @@ check("some did not converge", "fp64" in outcomes.values(), str(outcomes))
 check("GMRES", any(v == "mixed" for k, v in outcomes.items() if k in maybe), str(outcomes))
 
 # --- one column and many, the same bits again -------------------------------------------------------
-for name, rhs, ranks in (("uniform", "v", 1), ("uniform", "v", 3), ("many", "b", 1), ("many", "b", 2), ("svd3e8", "b", 2)):
+for name, rhs, ranks in (("uniform", "v", 1), ("uniform", "v", 3), ("many", "b", 1), ("many", "b", 2), ("svd3e10", "b", 2)):
     a, b = data[name][0], data[name][1 if rhs == "b" else 2]
     for options in ("", " --pivoting tournament --block 24"):
         report, x = solved(name, ranks, options, rhs)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Mutated files and command lines: only documented exit codes, one line of message, nothing left behind.
 
-fuzz.py TERRACE [--count 500] [--first 0] [--seed 1] [--jobs 2] [--only I] [--limit 10] [--sanitized]
+fuzz.py TERRACE [--count 250] [--first 0] [--seed 1] [--jobs 2] [--only I] [--limit 10] [--sanitized]
 
 Input I of a seed is the same whenever it is made. What it finds stays in a folder that is printed at the end.
 """
@@ -26,7 +26,7 @@ from terrace import launcher_folder
 warnings.simplefilter("ignore")
 parser = argparse.ArgumentParser()
 parser.add_argument("terrace", type=os.path.abspath)
-parser.add_argument("--count", type=int, default=500)
+parser.add_argument("--count", type=int, default=250)
 parser.add_argument("--first", type=int, default=0, help="where a run that was ended goes on")
 parser.add_argument("--seed", type=int, default=1)
 parser.add_argument("--jobs", type=int, default=2)

@@ -61,7 +61,7 @@ def capped(problem, command):
 
 
 capped(f"band-spd --n {150000 if large else 80000} --half-bandwidth 1000 --rhs 1", "band solve in.h5:/A --rhs :/b")
-bits = 92000 if large else 66000
+bits = 92000 if large else 46000
 capped(f"gf2-rank --rows {bits} --columns {bits} --rank 400", "gf2 rank in.h5:/A")
 n = 12000 if large else 8600
 capped(f"dense-spd --n {n} --condition 10 --rhs 1", "cg in.h5:/A --rhs :/b")

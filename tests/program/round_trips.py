@@ -14,7 +14,7 @@ import scipy.linalg
 import scipy.sparse as sparse
 
 from given import bits, rref
-from terrace import Program, read_json
+from terrace import ALL, Program, read_json
 
 test = Program(sys.argv[1])
 check = test.check
@@ -50,7 +50,7 @@ ways = {"dense solve none.h5:/A --rhs :/{b}": ["", "--method gauss-jordan", "--m
         "cg none.h5:/band --rhs :/{b}": ["--preconditioner ic"]}
 for command, options in ways.items():
     for k, option in enumerate(options):
-        for ranks in (1, 3) if k < 2 or "mixed" in option else (2 - k % 2,):
+        for ranks in test.some(1, 3) if k < 2 or "mixed" in option else (2 - k % 2,):
             one = {"textbook": 1}.get(option.split()[-1] if option else "", ranks)
             run(f"{command.format(b='vb'[k % 2])} {option} -o none_x.h5 --force", one)
         run("verify none_x.h5", 1)
@@ -283,6 +283,8 @@ with h5py.File("partly.h5", "w") as f:
 for ranks in (1, 3):
     with h5py.File("partly.h5") as f:
         for name, data in f.items():
+            if not ALL and (ranks > 1) != (("2.0" in name) != ("gzip" in name)):
+                continue  # of a kind one fill value here, the other there
             run(f"convert partly.h5:/{name} partly.npy --force", ranks)
             check(f"{name} on {ranks}", np.array_equal(np.load("partly.npy"), data[()]))
 
@@ -293,7 +295,7 @@ for where in ("first", "last", "between"):
     a[zero] = 0
     with h5py.File("deficient.h5", "w") as f:
         f["A"] = a
-    for ranks in (1, 2, 3):
+    for ranks in test.some(1, 2, 3):
         run("gf2 rref deficient.h5:/A --block 64 -o reduced.h5 --force", ranks)
         with h5py.File("reduced.h5") as f:
             check(f"zero rows {where} on {ranks}", np.array_equal(bits(f["rref"]), rref(a)[0]))

@@ -20,6 +20,7 @@ import schema
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 JOBS = os.path.join(ROOT, "jobs")
 os.environ.setdefault("TERRACE_TEST_BOUNDS", "1")  # bench measures its bounds at small sizes
+ALL = "TERRACE_TEST_ALL" in os.environ  # every case: the nightly run
 
 
 _own = threading.local()
@@ -49,7 +50,7 @@ class Done(collections.namedtuple("Done", "code out err")):
 class Program:
     def __init__(self, path, folder=None, **environment):
         """`folder`: where the temporary one is made; `environment`: of every run."""
-        self.path, self.environment, self.failures, self.runs = os.path.abspath(path), environment, 0, 0
+        self.path, self.environment, self.failures, self.runs, self.asked = os.path.abspath(path), environment, 0, 0, 0
         self.folder = tempfile.mkdtemp(prefix="terrace-test-", dir=folder)
         os.chdir(self.folder)
 
@@ -63,7 +64,14 @@ class Program:
 
     def turn(self):
         """Numbers of ranks for one run after the other; few of four and five, which wait for each other on two cores."""
-        return (1, 2, 3, 1, 2, 4, 1, 5)[self.runs % 8]
+        return (1, 2, 1, 3, 1, 2, 5, 1, 3, 1, 4)[self.runs % 11]
+
+    def some(self, *choices):
+        """One of the `choices`; calls in any loop get each of them (the Thue-Morse sequence, of two); in the nightly run all."""
+        k, n, self.asked = 0, self.asked, self.asked + 1
+        while n > 0 and len(choices) > 1:
+            k, n = k + n, n // len(choices)
+        return choices if ALL else (choices[k % len(choices)],)
 
     def run(self, command, ranks=1, code=None, env=None, timeout=120, wrapper=(), **how):
         """Runs to the end; `code`: the exit code that it must have; `how`: for subprocess.run."""
