@@ -33,12 +33,12 @@ void must(cudaError_t code, const char* call) {
     throw Error(Exit::fault, std::string(call) + " failed: " + cudaGetErrorString(code) +
                                  "; check the device with nvidia-smi");
 }
-cudaStream_t native(const Stream<Cuda>& stream) {
+cudaStream_t stream_of(const Stream<Cuda>& stream) {
   return static_cast<cudaStream_t>(stream.native());
 }
 bool is_recording(const Stream<Cuda>& stream) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  must(cudaStreamIsCapturing(native(stream), &status), "cudaStreamIsCapturing");
+  must(cudaStreamIsCapturing(stream_of(stream), &status), "cudaStreamIsCapturing");
   return status != cudaStreamCaptureStatusNone;
 }
 Combine combine_of(Reduce op) {
