@@ -123,6 +123,7 @@ TEMPLATE_TEST_CASE("powers of two change exponents alone", "", OPERATORS_ON_BACK
     CHECK_ALL(plain.result.reason == CgReason::rtol);
     CHECK_ALL(norm(minus(b, times(base, plain.x))) <= 1e-7 * norm(b));
     for (const int i : {-990, -501, -133, -1, 64, 335, 990}) {
+      if (fewer_cases && i != -990 && i != 64) continue;  // the memory is the same
       for (const int j : {i, 0}) {
         CAPTURE(int(way.method), int(way.with), int(way.norm), way.mixed, i, j);
         const Solved s = solve(*c, make(i), way, times_power(b, j), options);

@@ -1,5 +1,7 @@
 #include "src/dense/elimination.hpp"
 
+#include <map>
+
 #include "kernels/base/error.hpp"
 #include "kernels/base/parallel.hpp"
 #include "tests/support/dense.hpp"
@@ -51,16 +53,29 @@ Outcome eliminated(Context<B>& context, Index n, const Entry& a, Index block,
   return out;
 }
 
+/// Once for all blocks and ways to choose pivots.
+const test::Oracle& oracle_of(Index n, const test::Problem& problem) {
+  static std::map<std::pair<std::string, Index>, test::Oracle> known;
+  const auto key = std::pair(problem.name, n);
+  const auto found = known.find(key);
+  return found != known.end()
+             ? found->second
+             : known.emplace(key, test::textbook_inverse(n, problem.entry)).first->second;
+}
+
 template <class B>
 void check_inverse(Context<B>& context, Index n, const test::Problem& problem, Index block,
                    const std::string& pivoting) {
   INFO(problem.name << ", n " << n << ", block " << block << ", " << pivoting);
   const Outcome out = eliminated(context, n, problem.entry, block, pivoting);
-  const test::Oracle oracle = test::textbook_inverse(n, problem.entry);
+  const test::Oracle& oracle = oracle_of(n, problem);
   REQUIRE_ALL(oracle.zero_column < 0);
   REQUIRE_ALL(out.found.good());
-  CHECK_ALL(test::residual_ratio(n, n, problem.entry, out.x, test::identity()) < 30);
-  CHECK_ALL(test::residual_ratio(n, n, problem.entry, out.x, test::identity(), true) < 30);
+  // All ranks have the same x: one judges A X, another one X A.
+  CHECK_ALL(context.rank() != 0 ||
+            test::residual_ratio(n, n, problem.entry, out.x, test::identity()) < 30);
+  CHECK_ALL(context.rank() != 1 % context.size() ||
+            test::residual_ratio(n, n, problem.entry, out.x, test::identity(), true) < 30);
   CHECK_ALL(out.found.determinant_sign == oracle.sign);
   // d log |det A| = trace(A^-1 dA): rounding errors count by the condition number.
   double a_norm = 0, x_norm = 0;
@@ -151,7 +166,7 @@ void check_lu(const std::string& pivoting) {
   const auto check = [&](Index n, const test::Problem& problem, Index block) {
     INFO(problem.name << ", n " << n << ", block " << block << ", " << pivoting);
     const Outcome out = eliminated(*context, n, problem.entry, block, pivoting, 2, b, false, true);
-    const test::Oracle oracle = test::textbook_inverse(n, problem.entry);
+    const test::Oracle& oracle = oracle_of(n, problem);
     REQUIRE_ALL(out.found.good());
     CHECK_ALL(test::residual_ratio(n, 2, problem.entry, out.x, b) < 30);
     CHECK_ALL(out.found.determinant_sign == oracle.sign);

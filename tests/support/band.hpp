@@ -5,6 +5,7 @@
 
 #include "kernels/base/problems.hpp"
 #include "src/band/tile_columns.hpp"
+#include "tests/support/oracle.hpp"
 
 namespace terrace::test {
 
@@ -80,18 +81,19 @@ void fill_tiles(Context<B>& c, band::BandTiles<B>& a, Index n, Index m, const En
 
 /// Textbook Cholesky (Golub, Van Loan 4.2.5, by dot products) of the dense matrix; returns the
 /// order of the first minor that is not positive definite, or 0. L row-major.
-inline Index dense_cholesky(Index n, const Entry& entry, std::vector<double>& l) {
+TERRACE_ORACLE inline Index dense_cholesky(Index n, const Entry& entry, std::vector<double>& l) {
   l.assign(std::size_t(n * n), 0.0);
-  const auto at = [&](Index i, Index j) -> double& { return l[std::size_t(i * n + j)]; };
   for (Index j = 0; j < n; ++j) {
+    double* const upper = l.data() + j * n;
     long double pivot = entry(j, j);
-    for (Index k = 0; k < j; ++k) pivot -= (long double)at(j, k) * at(j, k);
+    for (Index k = 0; k < j; ++k) pivot -= (long double)upper[k] * upper[k];
     if (!(pivot > 0)) return j + 1;
-    at(j, j) = double(std::sqrt(pivot));
+    upper[j] = double(std::sqrt(pivot));
     for (Index i = j + 1; i < n; ++i) {
+      double* const row = l.data() + i * n;
       long double sum = entry(i, j);
-      for (Index k = 0; k < j; ++k) sum -= (long double)at(i, k) * at(j, k);
-      at(i, j) = double(sum / at(j, j));
+      for (Index k = 0; k < j; ++k) sum -= (long double)row[k] * upper[k];
+      row[j] = double(sum / upper[j]);
     }
   }
   return 0;

@@ -5,6 +5,7 @@
 
 #include "kernels/band/parts.hpp"
 #include "kernels/base/random.hpp"
+#include "tests/support/oracle.hpp"
 
 namespace terrace::test {
 
@@ -50,20 +51,28 @@ struct HostPart {
     return spike[std::size_t(j * arrow + r)];
   }
 
+  /// Every `step`-th number.
+  struct Strided {
+    const double* first;
+    Index step;
+  };
+  [[nodiscard]] Strided row(Index i) const { return {band.data() + i, s.column() - 1}; }
+  [[nodiscard]] Strided spike_row(Index r) const { return {spike.data() + r, arrow}; }
+  TERRACE_ORACLE static long double minus_dot(long double start, Index from, Index to, Strided left,
+                                              Strided right) {
+    const double *a = left.first, *b = right.first;
+    for (Index k = from; k < to; ++k) start -= (long double)(a[k * left.step]) * b[k * right.step];
+    return start;
+  }
+
   /// Eliminates in place, one column after the other, by dot products; stops at a bad pivot.
   void eliminate() {
     const Index n = rows(), m = s.reach;
     const auto first = [&](Index i) { return std::max<Index>(0, i - m); };
-    const auto minus_dot = [&](long double start, Index from, Index to, auto left, auto right) {
-      for (Index k = from; k < to; ++k) start -= (long double)(left(k)) * right(k);
-      return start;
-    };
     for (Index j = 0; j < n; ++j) {
       const Index to = std::min(j, own());
-      const auto row_j = [&](Index k) { return at(j, k); };
       for (Index i = j; i < n && i - j <= m; ++i) {
-        const long double rest = minus_dot(
-            at(i, j), first(i), to, [&](Index k) { return at(i, k); }, row_j);
+        const long double rest = minus_dot(at(i, j), first(i), to, row(i), row(j));
         if (j >= own())
           at(i, j) = double(rest);
         else if (i > j)
@@ -76,21 +85,19 @@ struct HostPart {
         }
       }
       for (Index r = 0; r < arrow; ++r) {
-        const auto row_r = [&](Index k) { return spike_at(r, k); };
         if (j < own()) {
-          spike_at(r, j) = double(minus_dot(spike_at(r, j), first(j), j, row_r, row_j) / at(j, j));
+          const long double rest = minus_dot(spike_at(r, j), first(j), j, spike_row(r), row(j));
+          spike_at(r, j) = double(rest / at(j, j));
         } else {
           double& c = coupling[std::size_t(r * rows_of_window() + j - own())];
-          c = double(minus_dot(c, first(j), to, row_r, row_j));
+          c = double(minus_dot(c, first(j), to, spike_row(r), row(j)));
         }
       }
     }
     for (Index q = 0; q < arrow; ++q)
       for (Index r = q; r < arrow; ++r) {
         double& c = block[std::size_t(q * arrow + r)];
-        c = double(minus_dot(
-            c, 0, own(), [&](Index k) { return spike_at(r, k); },
-            [&](Index k) { return spike_at(q, k); }));
+        c = double(minus_dot(c, 0, own(), spike_row(r), spike_row(q)));
       }
     invert();
   }

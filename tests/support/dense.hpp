@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/base/random.hpp"
+#include "tests/support/oracle.hpp"
 
 namespace terrace::test {
 
@@ -19,47 +20,54 @@ struct Oracle {
 };
 
 /// Gauss-Jordan on [A | I] with row swaps, one element at a time.
-inline Oracle textbook_inverse(Index n, const Entry& a) {
+TERRACE_ORACLE inline Oracle textbook_inverse(Index n, const Entry& a) {
   Oracle o;
   const Index w = 2 * n;
-  std::vector<long double> m(std::size_t(n * w), 0.0L);
+  std::vector<long double> all(std::size_t(n * w), 0.0L);
+  long double* const m = all.data();
   for (Index i = 0; i < n; ++i) {
-    for (Index j = 0; j < n; ++j) m[std::size_t(i * w + j)] = a(i, j);
-    m[std::size_t(i * w + n + i)] = 1;
+    for (Index j = 0; j < n; ++j) m[i * w + j] = a(i, j);
+    m[i * w + n + i] = 1;
   }
   for (Index c = 0; c < n; ++c) {
     Index best = c;
     for (Index i = c; i < n; ++i)
-      if (std::fabs(m[std::size_t(i * w + c)]) > std::fabs(m[std::size_t(best * w + c)])) best = i;
-    const long double pivot = m[std::size_t(best * w + c)];
+      if (std::fabs(m[i * w + c]) > std::fabs(m[best * w + c])) best = i;
+    const long double pivot = m[best * w + c];
     if (pivot == 0) {
       o.zero_column = c;
       return o;
     }
     if (best != c) {
       o.sign = -o.sign;
-      for (Index j = 0; j < w; ++j)
-        std::swap(m[std::size_t(best * w + j)], m[std::size_t(c * w + j)]);
+      for (Index j = 0; j < w; ++j) std::swap(m[best * w + j], m[c * w + j]);
     }
     o.log_abs_determinant += std::log(std::fabs(pivot));
     if (pivot < 0) o.sign = -o.sign;
-    for (Index j = 0; j < w; ++j) m[std::size_t(c * w + j)] /= pivot;
+    for (Index j = 0; j < w; ++j) m[c * w + j] /= pivot;
     for (Index i = 0; i < n; ++i) {
-      const long double f = m[std::size_t(i * w + c)];
+      const long double f = m[i * w + c];
       if (i == c || f == 0) continue;
-      for (Index j = 0; j < w; ++j) m[std::size_t(i * w + j)] -= f * m[std::size_t(c * w + j)];
+      for (Index j = 0; j < w; ++j) m[i * w + j] -= f * m[c * w + j];
     }
   }
   o.inverse.resize(std::size_t(n * n));
   for (Index i = 0; i < n; ++i)
-    for (Index j = 0; j < n; ++j) o.inverse[std::size_t(i * n + j)] = m[std::size_t(i * w + n + j)];
+    for (Index j = 0; j < n; ++j) o.inverse[std::size_t(i * n + j)] = m[i * w + n + j];
   return o;
 }
 
 /// ||A X - B||_1 / (n ||A||_1 ||X||_1 eps) in long double; B is I when empty. X n x columns.
-inline double residual_ratio(Index n, Index columns, const Entry& a, const std::vector<double>& x,
-                             const Entry& b, bool x_first = false) {
+TERRACE_ORACLE inline double residual_ratio(Index n, Index columns, const Entry& a,
+                                            const std::vector<double>& x, const Entry& b,
+                                            bool x_first = false) {
   if (n == 0) return 0;
+  std::vector<double> entries(std::size_t(n * n));
+  for (Index i = 0; i < n; ++i)
+    for (Index j = 0; j < n; ++j) entries[std::size_t(i * n + j)] = a(i, j);
+  const double* const left = x_first ? x.data() : entries.data();
+  const double* const right = x_first ? entries.data() : x.data();
+  const Index left_columns = x_first ? columns : n, right_columns = x_first ? n : columns;
   std::vector<long double> r(std::size_t(columns), 0.0L), na(std::size_t(n), 0.0L),
       nx(std::size_t(columns), 0.0L), row(static_cast<std::size_t>(columns));
   const auto value = [&](Index i, Index j) {
@@ -67,16 +75,17 @@ inline double residual_ratio(Index n, Index columns, const Entry& a, const std::
   };
   for (Index i = 0; i < n; ++i) {
     for (Index j = 0; j < columns; ++j) row[std::size_t(j)] = -(long double)(b(i, j));
+    long double* const sums = row.data();
     for (Index k = 0; k < n; ++k) {
-      const long double f = x_first ? value(i, k) : (long double)(a(i, k));
-      for (Index j = 0; j < columns; ++j)
-        row[std::size_t(j)] += f * (x_first ? (long double)(a(k, j)) : value(k, j));
+      const long double f = left[i * left_columns + k];
+      for (Index j = 0; j < columns; ++j) sums[j] += f * right[k * right_columns + j];
     }
     for (Index j = 0; j < columns; ++j) {
       r[std::size_t(j)] += std::fabs(row[std::size_t(j)]);
       nx[std::size_t(j)] += std::fabs(value(i, j));
     }
-    for (Index j = 0; j < n; ++j) na[std::size_t(j)] += std::fabs((long double)(a(i, j)));
+    for (Index j = 0; j < n; ++j)
+      na[std::size_t(j)] += std::fabs((long double)(entries[std::size_t(i * n + j)]));
   }
   const auto most = [](const std::vector<long double>& v) {
     long double result = 0;
