@@ -1,16 +1,14 @@
 #include "distrib/peer_line.hpp"
 
-#include <cuda_runtime.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
-#include <cstring>
 #include <exception>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "distrib/mpi.hpp"
 #include "distrib/watched.hpp"
 #include "kernels/base/clock.hpp"
 #include "kernels/base/error.hpp"
@@ -23,24 +21,6 @@ namespace {
 // Of the parts that a long reduction receives at once.
 constexpr Index scratch_bytes = Index(16) << 20;
 
-bool good(cudaError_t code) {
-  if (code == cudaSuccess) return true;
-  cudaGetLastError();
-  return false;
-}
-void must(cudaError_t code, const char* call) {
-  if (code != cudaSuccess)
-    throw Error(Exit::fault, std::string(call) + " failed: " + cudaGetErrorString(code) +
-                                 "; check the device with nvidia-smi");
-}
-cudaStream_t stream_of(const Stream<Cuda>& stream) {
-  return static_cast<cudaStream_t>(stream.native());
-}
-bool is_recording(const Stream<Cuda>& stream) {
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  must(cudaStreamIsCapturing(stream_of(stream), &status), "cudaStreamIsCapturing");
-  return status != cudaStreamCaptureStatusNone;
-}
 Combine combine_of(Reduce op) {
   switch (op) {
     case Reduce::sum:
@@ -80,53 +60,42 @@ struct PeerLine::State {
     watched.reset();
     // While an error unwinds, perhaps on this rank alone, the peers may still write here, and are
     // not waited for: the memory is left to the end of the process.
-    if (std::uncaught_exceptions() > depth) return;
+    int ended = 0;  // MPI: nobody can be met any more
+    MPI_Finalized(&ended);
+    if (std::uncaught_exceptions() > depth || (opened && ended)) return;
     if (opened) {
-      cudaDeviceSynchronize();
+      settle_device();
       control.barrier();
     }
     for (int r = 0; r < boxes.size; ++r)
-      if (r != boxes.rank && boxes.of[r]) cudaIpcCloseMemHandle(boxes.of[r]);
+      if (r != boxes.rank && boxes.of[r]) unmap_shareable(boxes.of[r]);
     if (opened) control.barrier();  // nobody has it mapped any more
-    for (void* block : blocks) cudaFree(block);
-    if (stop) cudaFreeHost(stop);
+    for (void* const own : {static_cast<void*>(boxes.of[boxes.rank]),
+                            static_cast<void*>(boxes.counters), static_cast<void*>(scratch)})
+      if (own) free_shareable(own);
+    if (stop) free_stop(stop);
   }
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
-  /// Not of kept memory, whose blocks go to others.
-  void* take(Index bytes) {
-    void* data = nullptr;
-    if (!good(cudaMalloc(&data, std::size_t(bytes)))) return nullptr;
-    blocks.push_back(data);
-    return good(cudaMemset(data, 0, std::size_t(bytes))) ? data : nullptr;
-  }
   bool take_own() {
-    if (!good(cudaHostAlloc(reinterpret_cast<void**>(&stop), sizeof *stop, cudaHostAllocMapped)))
-      return false;
-    *stop = 0;
-    boxes.stopped = stop;
-    boxes.of[boxes.rank] = static_cast<char*>(take(mailbox_bytes(boxes.size)));
-    boxes.counters = static_cast<Word*>(take(mailbox_counters(boxes.size) * Index(sizeof(Word))));
-    scratch = static_cast<char*>(take(scratch_bytes));
-    return boxes.of[boxes.rank] && boxes.counters && scratch && good(cudaDeviceSynchronize());
+    boxes.stopped = stop = take_stop();
+    boxes.of[boxes.rank] = static_cast<char*>(take_shareable(mailbox_bytes(boxes.size)));
+    boxes.counters =
+        static_cast<Word*>(take_shareable(mailbox_counters(boxes.size) * Index(sizeof(Word))));
+    scratch = static_cast<char*>(take_shareable(scratch_bytes));
+    return stop && boxes.of[boxes.rank] && boxes.counters && scratch;
   }
   /// Collective: whether every rank reaches every other's mailbox.
   bool reach() {
-    cudaIpcMemHandle_t mine{};
-    const bool taken = take_own() && good(cudaIpcGetMemHandle(&mine, boxes.of[boxes.rank]));
-    std::string text(reinterpret_cast<const char*>(&mine), sizeof mine);
-    if (!taken) text.clear();
-    const std::vector<std::string> handles = control.gather_all(text);
+    const std::vector<std::string> handles =
+        control.gather_all(take_own() ? handle_of_shareable(boxes.of[boxes.rank]) : "");
     bool all = std::none_of(handles.begin(), handles.end(),
                             [](const std::string& handle) { return handle.empty(); });
     for (int r = 0; all && r < boxes.size; ++r) {
       if (r == boxes.rank) continue;
-      cudaIpcMemHandle_t handle{};
-      std::memcpy(&handle, handles[std::size_t(r)].data(), sizeof handle);
-      void* data = nullptr;
-      all = good(cudaIpcOpenMemHandle(&data, handle, cudaIpcMemLazyEnablePeerAccess));
-      boxes.of[r] = static_cast<char*>(data);
+      boxes.of[r] = static_cast<char*>(map_shareable(handles[std::size_t(r)]));
+      all = boxes.of[r] != nullptr;
     }
     opened = true;  // by some, perhaps
     return control.reduce(Index(all), Reduce::min) == 1;
@@ -149,7 +118,6 @@ struct PeerLine::State {
   char* scratch = nullptr;
   int* stop = nullptr;
   bool opened = false;
-  std::vector<void*> blocks;
   std::optional<Stream<Cuda>> last;
   int depth = std::uncaught_exceptions();
   std::optional<Watched> watched;
@@ -180,7 +148,7 @@ bool works(PeerLine& line, const Control& control, int* stop) {
     line.all_reduce(lane, Reduce::sum, DataType::u64, sum.data(), 3);
     const Event<Cuda> done = lane.record();
     const auto end = Clock::now() + std::chrono::seconds(5);
-    while (cudaEventQuery(static_cast<cudaEvent_t>(done.native())) == cudaErrorNotReady)
+    while (!is_done(done))
       if (Clock::now() > end)
         *stop = 1;
       else

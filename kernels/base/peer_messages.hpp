@@ -13,6 +13,7 @@
 // Protocol after NCCL's LL and Simple (github.com/NVIDIA/nccl, src/device/prims_ll.h).
 #pragma once
 #include <span>
+#include <string>
 
 #include "kernels/base/stream.hpp"
 
@@ -29,6 +30,18 @@ struct Mailboxes {
 };
 Index mailbox_bytes(int ranks);
 Index mailbox_counters(int ranks);
+
+/// Device memory that other processes of the host can map, all zero; null where it cannot be had. Not
+/// of kept memory, whose blocks go to others.
+void* take_shareable(Index bytes);
+void free_shareable(void* data) noexcept;
+/// What another process maps it by; empty where it cannot.
+std::string handle_of_shareable(void* data);
+void* map_shareable(const std::string& handle);  ///< null where this device does not reach it
+void unmap_shareable(void* data) noexcept;
+/// For Mailboxes::stopped, 0; null where it cannot be had.
+int* take_stop();
+void free_stop(int* stop) noexcept;
 
 struct PeerMessage {
   int peer = 0;  ///< of a copy within this device: the rank itself
@@ -53,5 +66,8 @@ void reduce_at_once(const Stream<Cuda>& stream, const Mailboxes& boxes, Combine 
 /// to[i] := parts[0][i] op parts[1][i] ..., of `count` numbers; `to` may be one of the parts.
 void combine_parts(const Stream<Cuda>& stream, Combine op, Combined type,
                    std::span<const void* const> parts, void* to, Index count);
+
+bool is_recording(const Stream<Cuda>& stream);  ///< into a graph
+bool is_done(const Event<Cuda>& event);
 
 }  // namespace terrace
