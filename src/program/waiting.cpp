@@ -7,7 +7,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <ctime>
@@ -15,12 +14,7 @@
 
 namespace {
 std::atomic<bool> crowded{false};
-long now() {  // ns
-  timespec at;
-  clock_gettime(CLOCK_MONOTONIC, &at);
-  return at.tv_sec * 1'000'000'000 + at.tv_nsec;
 }
-}  // namespace
 
 /// In the program's own name space the libraries of MPI find this one before libc's.
 extern "C" int sched_yield() noexcept {
@@ -30,13 +24,8 @@ extern "C" int sched_yield() noexcept {
     prctl(PR_SET_TIMERSLACK, 1000UL);  // ns; by default sleeps last 50 us longer
     prompt = true;
   }
-  constexpr long shortest = 20'000, longest = 200'000;  // ns
-  thread_local long awake = 0, moment = shortest;
-  // Called again at once: the wait goes on.
-  moment = now() - awake < shortest ? std::min(moment + moment / 4, longest) : shortest;
-  const timespec pause{0, moment};
-  nanosleep(&pause, nullptr);
-  awake = now();
+  const timespec moment{0, 20'000};
+  nanosleep(&moment, nullptr);
   return 0;
 }
 
