@@ -12,6 +12,8 @@
 #include "distrib/watched.hpp"
 #include "kernels/base/clock.hpp"
 #include "kernels/base/error.hpp"
+#include "kernels/base/graph.hpp"
+#include "kernels/base/peer_memory.hpp"
 #include "kernels/base/peer_messages.hpp"
 
 namespace terrace {
@@ -53,24 +55,24 @@ char* at(void* data, Index bytes) { return static_cast<char*>(data) + bytes; }
 
 struct PeerLine::State {
   explicit State(const Control& group) : control(group) {
-    boxes.rank = group.rank();
-    boxes.size = group.size();
+    boxes.own = group.rank();
+    boxes.count = group.size();
   }
   ~State() {
     watched.reset();
-    // While an error unwinds, perhaps on this rank alone, the peers may still write here, and are
-    // not waited for: the memory is left to the end of the process.
-    int ended = 0;  // MPI: nobody can be met any more
+    // While an error unwinds, perhaps on this rank alone, and after MPI's end, the peers may still
+    // write here and are not waited for: the memory is left to the end of the process.
+    int ended = 0;
     MPI_Finalized(&ended);
     if (std::uncaught_exceptions() > depth || (opened && ended)) return;
     if (opened) {
       settle_device();
       control.barrier();
     }
-    for (int r = 0; r < boxes.size; ++r)
-      if (r != boxes.rank && boxes.of[r]) unmap_shareable(boxes.of[r]);
+    for (int r = 0; r < boxes.count; ++r)
+      if (r != boxes.own && boxes.of[r]) unmap_shareable(boxes.of[r]);
     if (opened) control.barrier();  // nobody has it mapped any more
-    for (void* const own : {static_cast<void*>(boxes.of[boxes.rank]),
+    for (void* const own : {static_cast<void*>(boxes.of[boxes.own]),
                             static_cast<void*>(boxes.counters), static_cast<void*>(scratch)})
       if (own) free_shareable(own);
     if (stop) free_stop(stop);
@@ -80,20 +82,20 @@ struct PeerLine::State {
 
   bool take_own() {
     boxes.stopped = stop = take_stop();
-    boxes.of[boxes.rank] = static_cast<char*>(take_shareable(mailbox_bytes(boxes.size)));
+    boxes.of[boxes.own] = static_cast<char*>(take_shareable(mailbox_bytes(boxes.count)));
     boxes.counters =
-        static_cast<Word*>(take_shareable(mailbox_counters(boxes.size) * Index(sizeof(Word))));
+        static_cast<Word*>(take_shareable(mailbox_counters(boxes.count) * Index(sizeof(Word))));
     scratch = static_cast<char*>(take_shareable(scratch_bytes));
-    return stop && boxes.of[boxes.rank] && boxes.counters && scratch;
+    return stop && boxes.of[boxes.own] && boxes.counters && scratch;
   }
   /// Collective: whether every rank reaches every other's mailbox.
   bool reach() {
     const std::vector<std::string> handles =
-        control.gather_all(take_own() ? handle_of_shareable(boxes.of[boxes.rank]) : "");
+        control.gather_all(take_own() ? handle_of_shareable(boxes.of[boxes.own]) : "");
     bool all = std::none_of(handles.begin(), handles.end(),
                             [](const std::string& handle) { return handle.empty(); });
-    for (int r = 0; all && r < boxes.size; ++r) {
-      if (r == boxes.rank) continue;
+    for (int r = 0; all && r < boxes.count; ++r) {
+      if (r == boxes.own) continue;
       boxes.of[r] = static_cast<char*>(map_shareable(handles[std::size_t(r)]));
       all = boxes.of[r] != nullptr;
     }
@@ -148,7 +150,7 @@ bool works(PeerLine& line, const Control& control, int* stop) {
     line.all_reduce(lane, Reduce::sum, DataType::u64, sum.data(), 3);
     const Event<Cuda> done = lane.record();
     const auto end = Clock::now() + std::chrono::seconds(5);
-    while (!is_done(done))
+    while (!done.done())
       if (Clock::now() > end)
         *stop = 1;
       else
@@ -188,7 +190,7 @@ std::unique_ptr<PeerLine> PeerLine::open(const Control& control) {
 
 void PeerLine::broadcast_group(const Stream<Cuda>& stream, std::span<const Piece> pieces) {
   state_->follow(stream);
-  const int ranks = state_->boxes.size, me = state_->boxes.rank;
+  const int ranks = state_->boxes.count, me = state_->boxes.own;
   // Every rank cuts the list at the same places.
   const std::size_t most = std::size_t(most_messages / (ranks - 1));
   std::vector<PeerMessage> messages;
@@ -208,7 +210,7 @@ void PeerLine::broadcast_group(const Stream<Cuda>& stream, std::span<const Piece
 
 void PeerLine::all_gather(const Stream<Cuda>& stream, const void* send, Index bytes, void* recv) {
   state_->follow(stream);
-  const int ranks = state_->boxes.size, me = state_->boxes.rank;
+  const int ranks = state_->boxes.count, me = state_->boxes.own;
   std::vector<PeerMessage> messages;
   for (int r = 0; r < ranks; ++r) {
     if (r == me) continue;
@@ -235,7 +237,7 @@ Share share(Index count, int r, int ranks) {
 void PeerLine::reduce_scatter(const Stream<Cuda>& stream, Reduce op, DataType type,
                               const void* send, void* recv, Index count) {
   state_->follow(stream);
-  const int ranks = state_->boxes.size, me = state_->boxes.rank;
+  const int ranks = state_->boxes.count, me = state_->boxes.own;
   const Index most = scratch_bytes / 8 / (ranks - 1);
   for (Index from = 0; from < count; from += most) {
     const Index now = std::min(most, count - from);
@@ -260,7 +262,7 @@ void PeerLine::reduce_scatter(const Stream<Cuda>& stream, Reduce op, DataType ty
 void PeerLine::all_reduce(const Stream<Cuda>& stream, Reduce op, DataType type, void* data,
                           Index count) {
   state_->follow(stream);
-  const int ranks = state_->boxes.size, me = state_->boxes.rank;
+  const int ranks = state_->boxes.count, me = state_->boxes.own;
   if (count <= most_at_once(ranks))
     return reduce_at_once(stream, state_->boxes, combine_of(op), combined_of(type), data, count);
   // Each rank combines its share of every window, and all get it.
@@ -296,9 +298,9 @@ void PeerLine::exchange(const Stream<Cuda>& stream, std::span<const Piece> sends
                         std::span<const Piece> receives) {
   state_->follow(stream);
   // Round j takes the messages j * most ... of each pair: both ends know which these are.
-  const int most = most_messages / (2 * (state_->boxes.size - 1));
+  const int most = most_messages / (2 * (state_->boxes.count - 1));
   std::vector<PeerMessage> left;
-  std::vector<int> number, of_peer(std::size_t(2 * state_->boxes.size), 0);
+  std::vector<int> number, of_peer(std::size_t(2 * state_->boxes.count), 0);
   int rounds = 0;
   const auto take = [&](const Piece& p, bool sent) {
     left.push_back({p.peer, sent ? p.data : nullptr, sent ? nullptr : p.data, p.bytes});

@@ -36,5 +36,7 @@ class Graph<Cuda> {
  private:
   std::shared_ptr<void> graph_;  // cudaGraphExec_t
 };
+/// Whether a Graph records what is enqueued on it now.
+bool is_recording(const Stream<Cuda>& stream);
 
 }  // namespace terrace

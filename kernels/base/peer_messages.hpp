@@ -6,45 +6,32 @@
 //   small messages   words of 4 bytes of data and 4 of the message's number, 8 together, which
 //                    arrive at once: no fence
 //   large messages   pieces, and behind each the number of pieces that are there
-//   taken            by the receiver, of what its owner sent: the places that are free again
+//   taken            the peer's word on what it has taken of what the owner sent: places that are free
 // What was sent and what came is counted on the device, so that a recorded graph can be launched
 // again and again. Kernels of one Mailboxes run one after the other.
 //
 // Protocol after NCCL's LL and Simple (github.com/NVIDIA/nccl, src/device/prims_ll.h).
 #pragma once
 #include <span>
-#include <string>
 
 #include "kernels/base/stream.hpp"
 
 namespace terrace {
 
-constexpr int most_peers = 16;
+constexpr int most_peers = 16;  ///< mailboxes of a group
 
-/// Device memory, mapped here; all the same on no two ranks.
+/// The mailboxes of a group, by numbers that all its processes agree on.
 struct Mailboxes {
-  int rank = 0, size = 0;
-  char* of[most_peers] = {};  ///< by rank, this one's included; mailbox_bytes() each, zero at first
-  Word* counters = nullptr;   ///< mailbox_counters(), zero at first
+  int own = 0, count = 0;
+  char* of[most_peers] = {};     ///< mapped here; mailbox_bytes() each, zero at first
+  Word* counters = nullptr;      ///< mailbox_counters(), zero at first
   const int* stopped = nullptr;  ///< page-locked host memory: not 0 ends every wait
 };
-Index mailbox_bytes(int ranks);
-Index mailbox_counters(int ranks);
-
-/// Device memory that other processes of the host can map, all zero; null where it cannot be had. Not
-/// of kept memory, whose blocks go to others.
-void* take_shareable(Index bytes);
-void free_shareable(void* data) noexcept;
-/// What another process maps it by; empty where it cannot.
-std::string handle_of_shareable(void* data);
-void* map_shareable(const std::string& handle);  ///< null where this device does not reach it
-void unmap_shareable(void* data) noexcept;
-/// For Mailboxes::stopped, 0; null where it cannot be had.
-int* take_stop();
-void free_stop(int* stop) noexcept;
+Index mailbox_bytes(int count);
+Index mailbox_counters(int count);
 
 struct PeerMessage {
-  int peer = 0;  ///< of a copy within this device: the rank itself
+  int peer = 0;  ///< number of its mailbox; the own one: a copy within this device
   const void* from = nullptr;
   void* to = nullptr;  ///< only one of them, and both for a copy
   Index bytes = 0;
@@ -59,15 +46,12 @@ void pass_messages(const Stream<Cuda>& stream, const Mailboxes& boxes,
 enum class Combine { sum, min, max };
 enum class Combined { f64, i64, u64 };
 /// Numbers that reduce_at_once() takes at most.
-Index most_at_once(int ranks);
-/// data := that of all ranks, combined in their order, on every rank.
+Index most_at_once(int count);
+/// data := that of all processes, combined in the order of their numbers, in every one.
 void reduce_at_once(const Stream<Cuda>& stream, const Mailboxes& boxes, Combine op, Combined type,
                     void* data, Index count);
 /// to[i] := parts[0][i] op parts[1][i] ..., of `count` numbers; `to` may be one of the parts.
 void combine_parts(const Stream<Cuda>& stream, Combine op, Combined type,
                    std::span<const void* const> parts, void* to, Index count);
-
-bool is_recording(const Stream<Cuda>& stream);  ///< into a graph
-bool is_done(const Event<Cuda>& event);
 
 }  // namespace terrace

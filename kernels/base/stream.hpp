@@ -62,6 +62,7 @@ class Event<Cuda> {
  public:
   Event() = default;
   [[nodiscard]] void* native() const { return event_.get(); }  ///< cudaEvent_t
+  [[nodiscard]] bool done() const;
   /// The host waits for it.
   void synchronize() const;
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 
 #include "kernels/base/cuda/runtime.cuh"
 
@@ -22,7 +21,7 @@ struct Box {
   uint64_t small[small_ring][small_bytes / 4];
   alignas(128) char large[large_ring][large_bytes];
   alignas(128) unsigned pieces;  // of large messages that are here
-  // Of what the owner of this mailbox sent to that rank:
+  // Of what this mailbox's owner sent to that peer:
   alignas(128) unsigned small_taken;
   unsigned large_taken;
 };
@@ -32,11 +31,10 @@ struct Counters {
 static_assert(sizeof(Counters) == 2 * sizeof(Word));
 
 /// So that every block of a call runs at the same time, beside other kernels' too.
-__host__ __device__ int lanes_of(int ranks) {
-  return ranks <= 2 ? most_lanes : ranks <= 4 ? most_lanes / 2 : most_lanes / 8;
+__host__ __device__ int lanes_of(int count) {
+  return count <= 2 ? most_lanes : count <= 4 ? most_lanes / 2 : most_lanes / 8;
 }
 __host__ __device__ Index small_most(int lanes) { return lanes * small_bytes; }
-__host__ __device__ Index divide_up(Index a, Index b) { return (a + b - 1) / b; }
 
 struct Segment {
   Index first, bytes;
@@ -44,10 +42,10 @@ struct Segment {
 /// The bytes of a message that this lane carries; whole pieces of 16 but for the last.
 __host__ __device__ Segment segment(Index bytes, int lane, int lanes) {
   const Index grain = bytes <= small_most(lanes) ? small_grain : large_grain;
-  const Index used = bytes < lanes * grain ? divide_up(bytes, grain) : lanes;
-  const Index each = (divide_up(bytes, used > 0 ? used : 1) + 15) / 16 * 16;
-  const Index first = lane * each;
-  return {first, first >= bytes ? 0 : (bytes - first < each ? bytes - first : each)};
+  const Index wanted = ceil_div(bytes, grain), used = wanted < lanes ? wanted : lanes;
+  const Index each = used > 0 ? round_up(ceil_div(bytes, used), 16) : 0;
+  const Index first = lane * each, left = bytes - first;
+  return {first, left < 0 ? 0 : left < each ? left : each};
 }
 
 __device__ void send_tagged(uint64_t* place, unsigned number, unsigned word) {
@@ -94,11 +92,11 @@ __device__ unsigned receive_tagged(const uint64_t* place, unsigned number, const
   }
 }
 
-__device__ Box& box_at(char* mailbox, int rank, int lane, int lanes) {
-  return reinterpret_cast<Box*>(mailbox)[rank * lanes + lane];
+__device__ Box& box_at(char* mailbox, int peer, int lane, int lanes) {
+  return reinterpret_cast<Box*>(mailbox)[peer * lanes + lane];
 }
-__device__ Counters& counters_at(const Mailboxes& boxes, int rank, int lane, int lanes) {
-  return reinterpret_cast<Counters*>(boxes.counters)[rank * lanes + lane];
+__device__ Counters& counters_at(const Mailboxes& boxes, int peer, int lane, int lanes) {
+  return reinterpret_cast<Counters*>(boxes.counters)[peer * lanes + lane];
 }
 
 /// Word i of `bytes` bytes, the last filled up with zeros.
@@ -201,7 +199,7 @@ __device__ bool receive_in_pieces(const Call& call, const Box& here, unsigned* t
 
 __global__ void __launch_bounds__(threads) pass(const __grid_constant__ Call call) {
   const Channel channel = call.channels[blockIdx.y];
-  const int lane = int(blockIdx.x), lanes = call.lanes, me = call.boxes.rank;
+  const int lane = int(blockIdx.x), lanes = call.lanes, me = call.boxes.own;
   if (channel.way == Way::copy) {
     for (int m = channel.first; m < channel.first + channel.count; ++m) {
       const Segment s = segment(call.messages[m].bytes, lane, lanes);
@@ -209,7 +207,7 @@ __global__ void __launch_bounds__(threads) pass(const __grid_constant__ Call cal
     }
     return;
   }
-  // Theirs for this rank, and this rank's for them.
+  // Theirs for what comes from here, and the one here for what comes from them.
   Box& there = box_at(call.boxes.of[channel.peer], me, lane, lanes);
   Box& here = box_at(call.boxes.of[me], channel.peer, lane, lanes);
   Counters& counters = counters_at(call.boxes, channel.peer, lane, lanes);
@@ -233,7 +231,7 @@ __global__ void __launch_bounds__(threads) pass(const __grid_constant__ Call cal
     }
     ++small;
     uint64_t* const place = (sends ? there : here).small[small % small_ring];
-    const Index words = divide_up(s.bytes, 4);
+    const Index words = ceil_div(s.bytes, 4);
     if (sends) {
       if (int(taken - (small - small_ring)) < 0 &&
           !wait_until(&here.small_taken, small - small_ring, call.boxes.stopped))
@@ -263,12 +261,12 @@ __device__ T combine(Combine op, T a, T b) {
 template <class T>
 __global__ void __launch_bounds__(threads)
     reduce(const __grid_constant__ Mailboxes boxes, int lanes, Combine op, T* data, Index count) {
-  const int lane = int(blockIdx.x), me = boxes.rank;
+  const int lane = int(blockIdx.x), me = boxes.own;
   const Segment s = segment(8 * count, lane, lanes);
   const Index first = s.first / 8, numbers = s.bytes / 8;
   if (numbers == 0) return;
   __shared__ Counters counters[most_peers];
-  if (const int q = int(threadIdx.x); q < boxes.size && q != me) {
+  if (const int q = int(threadIdx.x); q < boxes.count && q != me) {
     const Box& here = box_at(boxes.of[me], q, lane, lanes);
     const unsigned taken = acquire(&here.small_taken);
     const Counters now = counters_at(boxes, q, lane, lanes);
@@ -280,7 +278,7 @@ __global__ void __launch_bounds__(threads)
   const auto* const own = reinterpret_cast<const uint64_t*>(data + first);
   const uint64_t early = threadIdx.x < numbers ? own[threadIdx.x] : 0;
   __syncthreads();
-  for (int q = 0; q < boxes.size; ++q) {
+  for (int q = 0; q < boxes.count; ++q) {
     if (q == me) continue;
     const unsigned number = counters[q].small_sent + 1;
     uint64_t* const place = box_at(boxes.of[q], me, lane, lanes).small[number % small_ring];
@@ -292,7 +290,7 @@ __global__ void __launch_bounds__(threads)
   }
   for (Index i = threadIdx.x; i < numbers; i += threads) {
     T sum{};
-    for (int q = 0; q < boxes.size; ++q) {
+    for (int q = 0; q < boxes.count; ++q) {
       uint64_t bits = i < threads ? early : own[i];
       if (q != me) {
         const unsigned number = counters[q].small_got + 1;
@@ -307,7 +305,7 @@ __global__ void __launch_bounds__(threads)
     }
     data[first + i] = sum;
   }
-  if (const int q = int(threadIdx.x); q < boxes.size && q != me) {
+  if (const int q = int(threadIdx.x); q < boxes.count && q != me) {
     Counters& there = counters_at(boxes, q, lane, lanes);
     there.small_got = counters[q].small_got + 1;
     there.small_sent = counters[q].small_sent + 1;
@@ -345,71 +343,23 @@ int lanes_for(Index bytes, int lanes) {
   return used;
 }
 
-bool good(cudaError_t code) {
-  if (code == cudaSuccess) return true;
-  cudaGetLastError();
-  return false;
-}
-
 }  // namespace
 
-void* take_shareable(Index bytes) {
-  void* data = nullptr;
-  if (!good(cudaMalloc(&data, std::size_t(bytes)))) return nullptr;
-  if (good(cudaMemset(data, 0, std::size_t(bytes))) && good(cudaDeviceSynchronize())) return data;
-  cudaFree(data);
-  return nullptr;
-}
-void free_shareable(void* data) noexcept { cudaFree(data); }
-std::string handle_of_shareable(void* data) {
-  cudaIpcMemHandle_t handle{};
-  if (!good(cudaIpcGetMemHandle(&handle, data))) return {};
-  return {reinterpret_cast<const char*>(&handle), sizeof handle};
-}
-void* map_shareable(const std::string& text) {
-  cudaIpcMemHandle_t handle{};
-  void* data = nullptr;
-  if (text.size() != sizeof handle) return nullptr;
-  std::memcpy(&handle, text.data(), sizeof handle);
-  return good(cudaIpcOpenMemHandle(&data, handle, cudaIpcMemLazyEnablePeerAccess)) ? data : nullptr;
-}
-void unmap_shareable(void* data) noexcept { cudaIpcCloseMemHandle(data); }
-int* take_stop() {
-  int* stop = nullptr;
-  if (!good(cudaHostAlloc(reinterpret_cast<void**>(&stop), sizeof *stop, cudaHostAllocMapped)))
-    return nullptr;
-  *stop = 0;
-  return stop;
-}
-void free_stop(int* stop) noexcept { cudaFreeHost(stop); }
-
-bool is_recording(const Stream<Cuda>& stream) {
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  check(cudaStreamIsCapturing(native(stream), &status));
-  return status != cudaStreamCaptureStatusNone;
-}
-bool is_done(const Event<Cuda>& event) {
-  const cudaError_t state = cudaEventQuery(static_cast<cudaEvent_t>(event.native()));
-  if (state == cudaErrorNotReady) return false;
-  check(state);
-  return true;
-}
-
-Index mailbox_bytes(int ranks) { return Index(sizeof(Box)) * ranks * lanes_of(ranks); }
-Index mailbox_counters(int ranks) { return 2 * ranks * lanes_of(ranks); }
-Index most_at_once(int ranks) { return small_most(lanes_of(ranks)) / 8; }
+Index mailbox_bytes(int count) { return Index(sizeof(Box)) * count * lanes_of(count); }
+Index mailbox_counters(int count) { return 2 * count * lanes_of(count); }
+Index most_at_once(int count) { return small_most(lanes_of(count)) / 8; }
 
 void pass_messages(const Stream<Cuda>& stream, const Mailboxes& boxes,
                    std::span<const PeerMessage> messages) {
   Call call;
   call.boxes = boxes;
-  call.lanes = lanes_of(boxes.size);
+  call.lanes = lanes_of(boxes.count);
   int channels = 0, count = 0, lanes = 0;
   const auto take = [&](Way way, int peer) {
     Channel& channel = call.channels[channels];
     channel = {way, peer, count, 0};
     for (const PeerMessage& m : messages) {
-      const Way its = m.peer == boxes.rank ? Way::copy : m.from ? Way::send : Way::receive;
+      const Way its = m.peer == boxes.own ? Way::copy : m.from ? Way::send : Way::receive;
       if (its != way || m.peer != peer || m.bytes == 0) continue;
       if (count == most_messages)
         throw Error(Exit::internal, "more messages than a call of peers takes");
@@ -424,8 +374,8 @@ void pass_messages(const Stream<Cuda>& stream, const Mailboxes& boxes,
   // Those that send first: what they wait for are messages of earlier calls, or of blocks that
   // come behind them and find a place as well.
   for (const Way way : {Way::send, Way::receive})
-    for (int step = 1; step < boxes.size; ++step) take(way, (boxes.rank + step) % boxes.size);
-  take(Way::copy, boxes.rank);
+    for (int step = 1; step < boxes.count; ++step) take(way, (boxes.own + step) % boxes.count);
+  take(Way::copy, boxes.own);
   if (channels == 0) return;
   pass<<<dim3(unsigned(lanes), unsigned(channels)), threads, 0, native(stream)>>>(call);
   check_launch();
@@ -434,7 +384,7 @@ void pass_messages(const Stream<Cuda>& stream, const Mailboxes& boxes,
 void reduce_at_once(const Stream<Cuda>& stream, const Mailboxes& boxes, Combine op, Combined type,
                     void* data, Index count) {
   if (count == 0) return;
-  const int lanes = lanes_of(boxes.size);
+  const int lanes = lanes_of(boxes.count);
   with_type(type, [&]<class T>(T) {
     reduce<T><<<unsigned(lanes_for(8 * count, lanes)), threads, 0, native(stream)>>>(
         boxes, lanes, op, static_cast<T*>(data), count);

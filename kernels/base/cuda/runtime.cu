@@ -97,6 +97,11 @@ void Stream<Cuda>::wait(const Event<Cuda>& event) const {
 void Event<Cuda>::synchronize() const {
   if (event_) check(cudaEventSynchronize(static_cast<cudaEvent_t>(native())));
 }
+bool Event<Cuda>::done() const {
+  const cudaError_t state = cudaEventQuery(static_cast<cudaEvent_t>(native()));
+  if (state != cudaErrorNotReady) check(state);
+  return state == cudaSuccess;
+}
 void Stream<Cuda>::synchronize() const {
   detail::count_synchronization();
   check(cudaStreamSynchronize(state_->stream));
@@ -127,6 +132,11 @@ Graph<Cuda>::Graph(const Stream<Cuda>& stream, const std::function<void()>& work
 }
 void Graph<Cuda>::launch(const Stream<Cuda>& stream) const {
   check(cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph_.get()), terrace::native(stream)));
+}
+bool is_recording(const Stream<Cuda>& stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  check(cudaStreamIsCapturing(native(stream), &status));
+  return status != cudaStreamCaptureStatusNone;
 }
 
 double seconds_between(const Event<Cuda>& begin, const Event<Cuda>& end) {
