@@ -247,7 +247,9 @@ void check_flips(Context<B>& context) {
   }
   fmt::print("{} of {} flips reported, {} left to the check; the others are within rounding\n",
              caught, done, left);
-  CHECK(caught > done / 7);  // in a GPU's wide tiles more of them meet padding
+  const Index least =
+      std::is_same_v<B, Cpu> ? 6 : 7;  // more of them meet padding in a GPU's wide tiles
+  CHECK(caught > done / least);
   CHECK(left <= done / 500 + 2);
 }
 

@@ -239,6 +239,7 @@ TEMPLATE_TEST_CASE("a streamed band may be stopped at each slab, and by its feed
   const ThreadedLanes lanes;
   Context<TestType> c = make_context<TestType>(world());
   const Index n = 700, m = 40;
+  const Index least = std::is_same_v<TestType, Cpu> ? 5 : 3;  // a GPU's tiles are wider
   for (const Index ends : {1, 2}) {
     const BandPlan plan = plan_of<TestType>(n, m, 16, ends);
     const std::vector<double> b(std::size_t(n), 1.0);
@@ -254,7 +255,7 @@ TEMPLATE_TEST_CASE("a streamed band may be stopped at each slab, and by its feed
         get_rows(c, a, x, found.data());
       });
     });
-    REQUIRE(ticks > 3);  // a GPU's tiles are wider
+    REQUIRE(ticks > least);
   }
   const BandFeed whole = feed_of(n, spd(n, m));
   Index calls = 0;
@@ -270,6 +271,6 @@ TEMPLATE_TEST_CASE("a streamed band may be stopped at each slab, and by its feed
   };
   REQUIRE(factor(-1) == 0);
   const Index all = calls;
-  REQUIRE(all > 3);
+  REQUIRE(all >= least);
   for (Index bad = 0; bad < all; ++bad) REQUIRE_THROWS_AS((void)factor(bad), Stopped);
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a machine with GPUs is needed for: faults on two ranks with NCCL, restarts, and --guard, on CUDA.
+"""What a machine with GPUs is needed for: faults on two ranks, restarts, and --guard, on CUDA.
 
 gpu.py TERRACE [--only faults,checkpoints,guard] [--backend cuda] [--ranks 1|2] [--seconds 600]
 
