@@ -43,8 +43,9 @@ class Heart {
   void heed_sigterm(double time);
   bool all_done();
   bool say_what_main_told();
-  void lost(const std::vector<int>& ranks, const std::string& why);
-  [[noreturn]] void end(int code, const std::string& line, bool print);
+  /// `waited`: seconds of the limit that are gone.
+  void lost(const std::vector<int>& ranks, const std::string& why, double waited = 0);
+  [[noreturn]] void end(int code, const std::string& line, bool print, double waited = 0);
   void send_all(const heartbeat::Message& message);
   [[nodiscard]] heartbeat::Message message(heartbeat::Kind kind) const;
   [[nodiscard]] int rank_of(std::size_t peer) const { return rank_ == 0 ? int(peer) : 0; }

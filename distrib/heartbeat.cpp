@@ -273,7 +273,7 @@ void Heart::beat(double time) {
       longest = std::max(longest, time - peer.heard);
     }
   }
-  if (!silent.empty()) lost(silent, fmt::format("no sign of life for {:.1f} s", longest));
+  if (!silent.empty()) lost(silent, fmt::format("no sign of life for {:.1f} s", longest), silence_);
   if (time >= next_look_) {
     next_look_ = time + 1;
     if (const std::string failure = failure_of_watched(); !failure.empty())
@@ -301,7 +301,7 @@ void Heart::beat(double time) {
         true);
 }
 
-void Heart::lost(const std::vector<int>& ranks, const std::string& why) {
+void Heart::lost(const std::vector<int>& ranks, const std::string& why, double waited) {
   std::string who = ranks.size() > 1 ? "ranks " : "rank ";
   for (std::size_t k = 0; k < ranks.size() && k < 8; ++k)
     who += fmt::format("{}{} on host {}", k > 0 ? ", " : "", ranks[k],
@@ -311,7 +311,7 @@ void Heart::lost(const std::vector<int>& ranks, const std::string& why) {
       fmt::format("terrace: {} {} lost ({}); {}; the job is ended; start again, with --restart if "
                   "there is a checkpoint",
                   who, ranks.size() > 1 ? "were" : "was", why, to_string(current_place())),
-      true);
+      true, waited);
 }
 
 /// SIGTERM: a launcher ends the other ranks this way when it sees a rank die. Whose death it was
@@ -332,7 +332,7 @@ void Heart::heed_sigterm(double time) {
     send_all(message(Kind::terminated));
   }
   if (time - sigterm_at_ < 0.3) return;
-  if (!missing.empty()) lost(missing, "no sign of life");
+  if (!missing.empty()) lost(missing, "no sign of life", silence_);
   sigterm_at_ = time + 1e6;
   if (handled_before()) {
     passes_on = true;
@@ -382,13 +382,14 @@ bool Heart::say_what_main_told() {
   return true;
 }
 
-void Heart::end(int code, const std::string& line, bool print) {
+void Heart::end(int code, const std::string& line, bool print, double waited) {
   if (print) {
     const std::string text = line + "\n";
     if (write(STDERR_FILENO, text.data(), text.size()) < 0) {  // nobody reads it
     }
   }
-  end_launcher_later(std::max(2.0, limit_ / 4));
+  // Over several hosts mpirun takes three seconds to end by itself, with the rank's exit code.
+  end_launcher_later(std::max(2.0, 0.6 * (limit_ - waited)));
   Message m = message(Kind::fault);
   m.code = code;
   m.set_text(line);

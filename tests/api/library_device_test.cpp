@@ -107,4 +107,54 @@ TEST_CASE("a dense factor of a device's matrix solves again, for arrays there an
     CHECK(residual(n, n, a, whole(n, n, list, x, n), a) < 1e-8);
   }
 }
+
+TEST_CASE("a rank works on the GPU that its first arrays lie on, and refuses those on another",
+          "[gpu]") {
+  int devices = 0, rank = 0, was = 0;
+  if (!has_device()) return;
+  cudaGetDeviceCount(&devices);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  if (devices < 2) return WARN("one GPU: not tried");
+  if (rank > 0) return;
+  REQUIRE(cudaGetDevice(&was) == cudaSuccess);
+  const Index n = 60;
+  const std::vector<double> host = random_matrix(n, n, 1), b = random_matrix(n, 1, 2);
+  std::vector<double*> a(2), x(2);
+  for (const int k : {0, 1}) {
+    REQUIRE(cudaSetDevice(k) == cudaSuccess);
+    for (auto [data, from] : {std::pair(&a[k], &host), std::pair(&x[k], &b)}) {
+      REQUIRE(cudaMalloc(data, from->size() * 8) == cudaSuccess);
+      REQUIRE(cudaMemcpy(*data, from->data(), from->size() * 8, cudaMemcpyHostToDevice) ==
+              cudaSuccess);
+    }
+  }
+  REQUIRE(cudaSetDevice(0) == cudaSuccess);
+  const auto where = terrace::Where::device;
+  const auto solve = [&](Context& context, int of_a, int of_x) {
+    terrace::dense::solve(context, n, {a[of_a], Rows::all(n), n, 0, where},
+                          {x[of_x], Rows::all(n), 1, 0, where});
+  };
+  for (const int k : {1, 0}) {
+    Context context;
+    std::string said;
+    try {
+      solve(context, k, 1 - k);
+    } catch (const terrace::Error& e) {
+      said = e.what();
+    }
+    CHECK(said.rfind("'b' lies on GPU " + std::to_string(1 - k), 0) == 0);
+    solve(context, k, k);
+    CHECK_THROWS_AS(solve(context, 1 - k, 1 - k), terrace::Error);
+    std::vector<double> found(n);
+    REQUIRE(cudaMemcpy(found.data(), x[k], n * 8, cudaMemcpyDeviceToHost) == cudaSuccess);
+    CHECK(residual(n, 1, host, found, b) < 1e-8);
+    int now = -1;
+    CHECK((cudaGetDevice(&now) == cudaSuccess && now == 0));
+  }
+  for (const int k : {0, 1}) {
+    cudaFree(a[k]);
+    cudaFree(x[k]);
+  }
+  cudaSetDevice(was);
+}
 #endif

@@ -1,94 +1,33 @@
 #!/usr/bin/env python3
-"""Two hosts, as two network namespaces, and Open MPI over TCP between them: every family solves and verifies there with
-the bits of one host; then the link is cut in the middle of each family's solve, and every rank ends within the limit.
+"""Two hosts, as two network namespaces (hosts.py), and Open MPI over TCP between them: every family solves and verifies there
+with the bits of one host; then the cable is pulled in the middle of each family's solve, and every rank ends within the limit.
 
-two_hosts.py TERRACE     Needs root, ip, unshare, h5py and numpy, and a build with tests. TERRACE_NO_NETNS=1 tells it off.
+two_hosts.py TERRACE [--backend cuda]     cpu: 4 ranks, two on each host; cuda: 2 ranks, one GPU for each host.
 """
+import argparse
 import os
 import re
-import signal
 import subprocess
-import sys
 import time
 
 import h5py
 import numpy as np
 
-from terrace import Program
+import hosts
+from terrace import Program, launcher_folder, read_json
 
-if os.environ.get("TERRACE_NO_NETNS") == "1":
-    print("skipped: told off by TERRACE_NO_NETNS=1")
-    sys.exit(77)
-test = Program(sys.argv[1], TERRACE_THREADS="1")
+parser = argparse.ArgumentParser()
+parser.add_argument("terrace")
+parser.add_argument("--backend", default="cpu")
+options = parser.parse_args()
+hosts.need(0 if options.backend == "cpu" else 2)
+on_gpus = options.backend == "cuda"
+ranks = 2 if on_gpus else 4
+test = Program(options.terrace, TERRACE_THREADS="1")
 check = test.check
 limit, margin = 10.0, 5.0
-mark = f"{os.getpid() % 100000}"
-space = {1: f"ta{mark}", 2: f"tb{mark}"}  # namespaces
-link = {1: f"va{mark}", 2: f"vb{mark}"}
-address = {1: "10.99.0.1", 2: "10.99.0.2"}
-signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the hosts are removed then, too
+far = {r for r in range(ranks) if r >= ranks // 2}  # on h2
 
-
-def ip(*arguments, **how):
-    return subprocess.run(["ip", *arguments], capture_output=True, text=True, **how)
-
-
-def make_hosts():
-    for h in (1, 2):
-        ip("netns", "add", space[h], check=True)
-    ip("link", "add", link[1], "type", "veth", "peer", "name", link[2], check=True)
-    for h in (1, 2):
-        ip("link", "set", link[h], "netns", space[h], check=True)
-        ip("-n", space[h], "addr", "add", address[h] + "/24", "dev", link[h], check=True)
-        ip("-n", space[h], "link", "set", "lo", "up", check=True)
-    connect("up")
-
-
-def connect(state, hosts=(1, 2)):
-    for h in hosts:
-        ip("-n", space[h], "link", "set", link[h], state, check=True)
-
-
-def processes():
-    """(pid, name) of what lives in the two namespaces."""
-    found = []
-    for h in (1, 2):
-        for pid in ip("netns", "pids", space[h]).stdout.split():
-            try:
-                with open(f"/proc/{pid}/comm") as f:
-                    name = f.read().strip()
-                with open(f"/proc/{pid}/stat") as f:
-                    state = f.read().rsplit(")", 1)[1].split()[0]
-            except OSError:
-                continue
-            if state != "Z":
-                found.append((int(pid), name))
-    return found
-
-
-def end_all():
-    for pid, _ in processes():
-        try:
-            os.kill(pid, 9)
-        except OSError:
-            pass
-
-
-def remove_hosts():
-    end_all()
-    for h in (1, 2):
-        ip("netns", "del", space[h])
-
-
-# The agent that mpirun starts the other host's daemon with; each host has a name and shared memory of its own.
-with open("agent.sh", "w") as f:
-    f.write(f"""#!/bin/bash
-while [[ $1 == -* ]]; do shift; done
-host=$1; shift
-case $host in {address[1]}) space={space[1]}; name=h1;; *) space={space[2]}; name=h2;; esac
-exec ip netns exec $space unshare --uts --mount bash -c "hostname $name; mount -t tmpfs none /dev/shm; $*"
-""")
-os.chmod("agent.sh", 0o755)
 # Each rank's own exit code, written by a shell that outlives mpirun's SIGTERM.
 with open("rank.sh", "w") as f:
     f.write(f"""#!/bin/bash
@@ -102,35 +41,31 @@ exit $code
 os.chmod("rank.sh", 0o755)
 
 
-def two_hosts(arguments, env=None):
-    """4 ranks on 2 hosts, started; ranks 0 and 1 are on h1."""
-    forward = [x for name in (env or {}) for x in ("-x", name)]
-    mpirun = ["mpirun", "--bind-to", "none", "--mca", "plm_rsh_agent", test.folder + "/agent.sh", "--mca", "btl", "self,vader,tcp",
-              "-H", f"{address[1]}:2,{address[2]}:2", "-n", "4", "-x", "TERRACE_THREADS", *forward, test.folder + "/rank.sh"]
-    inside = "hostname h1; mount -t tmpfs none /dev/shm; exec \"$@\""
+def start(arguments, env=None):
     for name in os.listdir("."):
         if name.startswith(("said.", "code.")):
             os.unlink(name)
-    return subprocess.Popen(["ip", "netns", "exec", space[1], "unshare", "--uts", "--mount", "bash", "-c", inside, "mpirun"] +
-                            mpirun + arguments.split(), env=test.env(env), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                            text=True)
+    return subprocess.Popen([two.mpirun, "-n", str(ranks), test.folder + "/rank.sh", *arguments.split(), "--backend", options.backend],
+                            env=test.env({**launcher_folder(), **(env or {})}), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def said():
     return {r: [x for x in open(f"said.{r}").read().splitlines() if x.startswith("terrace: ")]
-            for r in range(4) if os.path.exists(f"said.{r}")}
+            for r in range(ranks) if os.path.exists(f"said.{r}")}
 
 
 def solve(arguments):
-    start = time.time()
-    job = two_hosts(arguments)
+    begin = time.time()
+    job = start(arguments + " --report r.json")
     try:
         out, err = job.communicate(timeout=120)
     except subprocess.TimeoutExpired:
-        end_all()
+        two.end_all()
         out, err = job.communicate()
-    print(f"{arguments}: {time.time() - start:.1f} s on two hosts", flush=True)
-    check("two hosts: " + arguments, job.returncode == 0, f"exit {job.returncode}: {err[-300:]} {said()}")
+    print(f"{arguments}: {time.time() - begin:.1f} s on two hosts", flush=True)
+    if check("two hosts: " + arguments, job.returncode == 0, f"exit {job.returncode}: {err[-300:]} {said()}"):
+        transport = read_json("r.json").get("transport", "")
+        check("two hosts: " + arguments, "peer" not in transport and ("NCCL" in transport) == on_gpus, f"messages go by {transport}")
 
 
 def data(name):
@@ -139,31 +74,31 @@ def data(name):
 
 
 def cut(family, arguments):
-    """The link goes down while rank 1 sleeps at step 2 of its solve and the others wait for it."""
-    job = two_hosts(arguments + " -o cut.h5", {"TERRACE_TEST_FAULT": "1:solve:2:wait", "TERRACE_TEST_WAIT": "3",
-                                                "TERRACE_TEST_STAMP": test.folder + "/stamp"})
+    """The cable is pulled while rank 1 sleeps at step 2 of its solve and the others wait for it."""
+    job = start(arguments + " -o cut.h5", {"TERRACE_TEST_FAULT": "1:solve:2:wait", "TERRACE_TEST_WAIT": "3",
+                                           "TERRACE_TEST_STAMP": test.folder + "/stamp"})
     begin = time.time()
     while not os.path.exists("stamp") and time.time() < begin + 60 and job.poll() is None:
         time.sleep(0.05)
     check(family + ": cut", os.path.exists("stamp"), "the solve did not begin")
     time.sleep(0.5)
-    connect("down", (2,))
-    start = time.time()
-    while processes() and time.time() < start + 60:
+    two.connect("down", (2,))
+    begin = time.time()
+    while two.processes() and time.time() < begin + 60:
         time.sleep(0.1)
-    seconds = time.time() - start
-    left = processes()
-    end_all()
-    out, err = job.communicate(timeout=30)
-    codes = {r: open(f"code.{r}").read().strip() for r in range(4) if os.path.exists(f"code.{r}")}
+    seconds = time.time() - begin
+    left = two.processes()
+    two.end_all()
+    job.communicate(timeout=30)
+    codes = {r: open(f"code.{r}").read().strip() for r in range(ranks) if os.path.exists(f"code.{r}")}
     lines = said()
     print(f"{family}: every rank, mpirun and its daemon ended {seconds:.1f} s after the cut; codes {codes}, mpirun's "
-          f"{job.returncode}; {lines.get(0)} {lines.get(2)}", flush=True)
+          f"{job.returncode}; {lines.get(0)} {lines.get(ranks - 1)}", flush=True)
     check(family + ": cut", not left and seconds < limit + margin, f"{seconds:.1f} s, left {left}")
-    check(family + ": cut", codes == {r: "6" for r in range(4)}, f"exit codes {codes}")
-    check(family + ": cut", any(re.search(r"ranks? [23] on host h2.* lost .*phase solve, step \d+", x) for x in lines.get(0, [])),
-          f"rank 0 said {lines.get(0)}")
-    for r in (2, 3):
+    check(family + ": cut", codes == {r: "6" for r in range(ranks)}, f"exit codes {codes}")
+    check(family + ": cut", any(re.search(rf"ranks? [{''.join(map(str, sorted(far)))}] on host h2.* lost .*phase solve, step \d+", x)
+                                for x in lines.get(0, [])), f"rank 0 said {lines.get(0)}")
+    for r in far:
         check(family + ": cut", any(re.search(r"rank 0 on host h1 was lost .*phase solve, step \d+", x) for x in lines.get(r, [])),
               f"rank {r} said {lines.get(r)}")
     rest = [x for x in os.listdir(".") if x.startswith((".", "cut"))]
@@ -171,7 +106,7 @@ def cut(family, arguments):
     for x in rest + ["stamp"]:
         if os.path.exists(x):
             os.unlink(x)
-    connect("up")
+    two.connect("up")
 
 
 rng = np.random.default_rng(2)
@@ -187,20 +122,18 @@ with h5py.File("in.h5", "w") as f:
     f["band"] = band
     f["band"].attrs["format"] = "band"
     f["band_b"] = rng.normal(size=1500)
-families = {"gf2": "gf2 rref in.h5:/bits", "band": "band solve in.h5:/band --rhs :/band_b",
+families = {"gf2": "gf2 rref in.h5:/bits" + " --block 128" * on_gpus,
+            "band": "band solve in.h5:/band --rhs :/band_b" + " --method tile-columns" * on_gpus,
             "dense": "dense solve in.h5:/A --rhs :/b --block 32", "cg": "cg in.h5:/spd --rhs :/b"}
-try:
-    make_hosts()
+with hosts.TwoHosts(test.folder) as two:
     for family, arguments in families.items():
         solve(f"{arguments} -o {family}.h5")
         if not os.path.exists(f"{family}.h5"):
             continue
         test.run(f"verify {family}.h5", 2, 0)
-        test.run(f"{arguments} -o {family}1.h5", 4, 0)
-        if family != "cg":
+        test.run(f"{arguments} -o {family}1.h5 --backend {options.backend}", ranks, 0)
+        if family != "cg" and not on_gpus:
             check(family, data(f"{family}.h5") == data(f"{family}1.h5"), "other bits than on one host")
     for family, arguments in families.items():
         cut(family, arguments)
-finally:
-    remove_hosts()
 test.finish()

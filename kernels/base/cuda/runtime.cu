@@ -191,16 +191,16 @@ void set_current_device(int ordinal) {
   if (ordinal >= 0) check(cudaSetDevice(ordinal));
 }
 
-bool is_on_device(const void* data) {
+int device_of(const void* data) {
   void* const driver = driver_in_use();
-  if (!driver || !data) return false;
+  if (!driver || !data) return -1;
   dlclose(driver);
   cudaPointerAttributes found{};
   if (cudaPointerGetAttributes(&found, data) != cudaSuccess) {
     cudaGetLastError();
-    return false;
+    return -1;
   }
-  return found.type == cudaMemoryTypeDevice;
+  return found.type == cudaMemoryTypeDevice ? found.device : -1;
 }
 void wait_for_caller(void* stream) {
   check(stream ? cudaStreamSynchronize(static_cast<cudaStream_t>(stream))
