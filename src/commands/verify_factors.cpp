@@ -54,12 +54,20 @@ void each_row(const ResultFile& result, const io::DenseInput& factor, const F& v
   });
 }
 
-/// U z by the upper triangle of `factor`.
-Block upper_times(const ResultFile& result, const io::DenseInput& factor, const Block& z) {
+/// U z by the upper triangle of `factor`; `norm`: ||U||, infinity norm, not a number counts as none.
+Block upper_times(const ResultFile& result, const io::DenseInput& factor, const Block& z,
+                  double* norm = nullptr) {
   Block u(result, z.n, z.k);
+  double most = 0;
   each_row(result, factor, [&](Index j, const double* row) {
-    for (Index k = j; k < z.n; ++k) add_scaled(u.row(j), z.row(k), row[k], z.k);
+    double sum = 0;
+    for (Index k = j; k < z.n; ++k) {
+      add_scaled(u.row(j), z.row(k), row[k], z.k);
+      sum += std::abs(row[k]);
+    }
+    most = std::max(most, sum);
   });
+  if (norm) *norm = result.control.reduce(most, Reduce::max);
   result.control.reduce(u.data, Reduce::sum);
   return u;
 }
@@ -109,7 +117,8 @@ Verdict verify_dense_factor(const ResultFile& result) {
   const Block z = random_block(result, n, probes), p = read_block(result, pivots);
   const Product az = in_range([&](Index by) { return dense_times(result, a, z, by); });
   // u = U z, then w = L u; row j is row p(j) of A z.
-  const Block u = upper_times(result, f, z);
+  double norm = 0;
+  const Block u = upper_times(result, f, z, &norm);
   Block w(result, n, probes);
   each_row(result, f, [&](Index j, const double* row) {
     add_scaled(w.row(j), u.row(j), 1, probes);
@@ -123,8 +132,14 @@ Verdict verify_dense_factor(const ResultFile& result) {
     for (Index c = 0; c < probes; ++c)
       b.row(Index(row))[c] = times_power(w.row(j)[c], az.power - std::get<Index>(power->second));
   }
-  return judge(residual_ratio(b, az, z),
-               fmt::format("P^-1 L (U z) = A z on {} random vectors", probes));
+  const std::string what = fmt::format("P^-1 L (U z) = A z on {} random vectors", probes);
+  const double ratio = residual_ratio(b, az, z);
+  const Verdict plain = judge(ratio, what);
+  // Rounding is of the size of |L| |U| (Higham, Accuracy and Stability, theorem 9.3).
+  const auto growth =
+      double(times_power(norm, az.power - std::get<Index>(power->second)) / az.norm);
+  if (plain.pass || !(growth > 1) || std::isinf(growth)) return plain;
+  return judge(ratio / growth, fmt::format("{}, of elements that grow {:.2g} times", what, growth));
 }
 
 }  // namespace terrace

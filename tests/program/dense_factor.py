@@ -106,6 +106,14 @@ done = test.run("dense factor in.h5:/singular -o bad.h5 --report r.json", 3, 4)
 check("singular", read_json()["result"]["first_zero_pivot"] == 37, str(done.said))
 done = test.run("dense factor in.h5:/growth -o bad.h5", 2, 4)
 check("growth", "residual" in done.said[-1], str(done.said))
+with h5py.File("in.h5", "r+") as f:  # elements grow to 2^16: what the factor is held against afterwards must know of it
+    f["grown"] = growth[-17:, -17:]
+test.run("dense factor in.h5:/grown -o grown.h5", 1, 0)
+done = test.run("verify grown.h5", 2, 0)
+check("growth", "grow 3.9e+03 times" in done.out, done.out)
+with h5py.File("grown.h5", "r+") as f:
+    f["factor"][9, 3] += 1e-6
+test.run("verify grown.h5", 3, 4)
 done = test.run("dense solve in.h5:/larger --rhs :/larger_b --factor f.h5 -o bad.h5", 2, 3)
 check("another order", "order 150" in done.said[-1] and "333" in done.said[-1], str(done.said))
 test.run("dense factor in.h5:/spd -o g.h5", 1, 0)

@@ -33,7 +33,7 @@ class Problem:
         """Numbers of ranks that go on from a checkpoint of `ranks`."""
         if self.restart_on is None:
             return [ranks] if self.same_ranks_only or self.ranks else [1, 2, 3, 4]
-        return self.restart_on or [ranks]
+        return self.restart_on if self.restart_on and not self.ranks else [ranks]
 
     def fixed(self, done):
         """Options that pin what `auto` chose; None where nothing does."""
