@@ -79,7 +79,7 @@ DeviceBinding device_of_plan() {
 }
 }  // namespace
 
-DeviceBinding bind_device(const Control& control, int wish) {
+DeviceBinding bind_device(const Control& control) {
   if (is_imagined(control)) return device_of_plan();
   const int devices = cuda_device_count();
   if (control.reduce(Index(devices), Reduce::min) == 0)
@@ -91,7 +91,7 @@ DeviceBinding bind_device(const Control& control, int wish) {
   std::ostringstream mine;
   collectively(control, [&] {
     const Topology topology = read_topology();
-    mine << (topology.nodes.size() > 1 ? node_of(topology, allowed_units()) : -1) << ' ' << wish;
+    mine << (topology.nodes.size() > 1 ? node_of(topology, allowed_units()) : -1);
     for (int i = 0; i < devices; ++i) {
       const DeviceInfo info = describe_cuda_device(i);
       mine << ' ' << info.uuid << ' ' << node_near_pci(info.pci);
@@ -103,7 +103,7 @@ DeviceBinding bind_device(const Control& control, int wish) {
   for (const std::size_t r : host.ranks) {
     std::istringstream text(seen[r]);
     DeviceSeeker& seeker = seekers.emplace_back();
-    text >> seeker.node >> seeker.wish;
+    text >> seeker.node;
     std::string uuid;
     for (int node = -1; text >> uuid >> node;) {
       seeker.uuids.push_back(uuid);

@@ -40,25 +40,16 @@ std::vector<int> choose_devices(const std::vector<DeviceSeeker>& ranks) {
     return false;
   };
   std::map<std::string, int> load;
-  const auto wished = [&](std::size_t r) {
-    const int wish = ranks[r].wish;
-    return wish < int(ranks[r].uuids.size()) ? wish : -1;
-  };
-  for (std::size_t r = 0; r < ranks.size(); ++r)
-    if (const int wish = wished(r); wish >= 0)
-      if (owner.emplace(ranks[r].uuids[std::size_t(wish)], r).second) chosen[r] = wish;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     std::set<std::string> seen;
-    if (chosen[r] < 0) seek(r, seen);
+    seek(r, seen);
   }
   for (const auto& [uuid, r] : owner) load[uuid] = 1;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     if (chosen[r] >= 0 || wishes[r].empty()) continue;
-    chosen[r] = wished(r);
-    if (chosen[r] < 0)
-      chosen[r] = *std::min_element(wishes[r].begin(), wishes[r].end(), [&](int a, int b) {
-        return load[ranks[r].uuids[std::size_t(a)]] < load[ranks[r].uuids[std::size_t(b)]];
-      });
+    chosen[r] = *std::min_element(wishes[r].begin(), wishes[r].end(), [&](int a, int b) {
+      return load[ranks[r].uuids[std::size_t(a)]] < load[ranks[r].uuids[std::size_t(b)]];
+    });
     ++load[ranks[r].uuids[std::size_t(chosen[r])]];
   }
   return chosen;

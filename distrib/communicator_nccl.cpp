@@ -390,8 +390,8 @@ std::string nccl_version() {
 }
 
 template <>
-Context<Cuda> make_context(const Control& control, int wish) {
-  const DeviceBinding device = bind_device(control, wish);
+Context<Cuda> make_context(const Control& control) {
+  const DeviceBinding device = bind_device(control);
   Communicator<Cuda> comm(control, device.shared || is_imagined(control));
   return {.control = control, .comm = comm, .device = device};
 }

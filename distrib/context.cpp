@@ -3,7 +3,7 @@
 namespace terrace {
 
 template <>
-Context<Cpu> make_context(const Control& control, int /*wish*/) {
+Context<Cpu> make_context(const Control& control) {
   return {control, Communicator<Cpu>(control)};
 }
 

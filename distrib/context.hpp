@@ -18,8 +18,8 @@ struct Context {
   [[nodiscard]] int size() const { return control.size(); }
 };
 
-/// Collective. Binds the device for Cuda: `wish`, as bind_device() has it.
+/// Collective. Binds the device for Cuda.
 template <class B>
-Context<B> make_context(const Control& control, int wish = -1);
+Context<B> make_context(const Control& control);
 
 }  // namespace terrace

@@ -312,7 +312,7 @@ Operator from_csr(Context& context, Index n, const Rows& rows, std::vector<Index
   });
   const std::vector<Index> first = row_starts(control, n, rows);
   const double entries = control.reduce(double(start.back()), Reduce::sum);
-  return with_backend(ranks, There(), hint(entries), [&]<class B>(terrace::Context<B>& on) {
+  return with_backend(ranks, false, hint(entries), [&]<class B>(terrace::Context<B>& on) {
     CsrMade<B> made_of = csr_operator(on, first, start, column, value);
     auto made = std::make_unique<OperatorOn<B, terrace::cg::CsrOperator>>(context, on,
                                                                           std::move(made_of.a));
@@ -369,7 +369,7 @@ Operator dense(Context& context, std::int64_t n, Local<const double> a) {
   return at_border([&] {
     Context::Inside& ranks = context.inside();
     require_order(n, a.columns);
-    return with_backend(ranks, There(a), hint(double(n) * double(n)),
+    return with_backend(ranks, a.where == Where::device, hint(double(n) * double(n)),
                         [&]<class B>(terrace::Context<B>& on) {
                           auto made = std::make_unique<terrace::cg::DenseOperator<B>>(on, n);
                           put_values(on, *made, a);
@@ -381,13 +381,13 @@ Operator dense(Context& context, std::int64_t n, Local<const double> a) {
 Operator band(Context& context, std::int64_t n, const band::Matrix& a) {
   return at_border([&] {
     Context::Inside& ranks = context.inside();
-    return with_backend(ranks, There(a), hint(double(n) * double(a.half_bandwidth + 1)),
-                        [&]<class B>(terrace::Context<B>& on) {
-                          auto made = std::make_unique<terrace::cg::BandOperator<B>>(
-                              on, n, a.half_bandwidth);
-                          put_values(on, *made, a);
-                          return finished<terrace::cg::BandOperator>(context, on, std::move(made));
-                        });
+    return with_backend(
+        ranks, a.where == Where::device, hint(double(n) * double(a.half_bandwidth + 1)),
+        [&]<class B>(terrace::Context<B>& on) {
+          auto made = std::make_unique<terrace::cg::BandOperator<B>>(on, n, a.half_bandwidth);
+          put_values(on, *made, a);
+          return finished<terrace::cg::BandOperator>(context, on, std::move(made));
+        });
   });
 }
 

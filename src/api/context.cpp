@@ -1,7 +1,5 @@
 #include "src/api/terrace/context.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -18,7 +16,7 @@ std::string version() { return TERRACE_VERSION; }
 
 Error::~Error() = default;
 
-Where where_is(const void* data) { return device_of(data) >= 0 ? Where::device : Where::host; }
+Where where_is(const void* data) { return is_on_device(data) ? Where::device : Where::host; }
 
 CallersSettings::CallersSettings() : blas_threads_(blas_threads()), device_(current_device()) {
   set_blas_threads(1);  // our threads call it side by side
@@ -65,17 +63,6 @@ void Context::Inside::require(Index host, Index device) {
   const bool asked = control.size() > 1 || host > std::min(little, little_);
   require_memory(control, asked ? host : 0, device);
   little_ = std::max(little_, std::min(little, host));
-}
-
-void require_our_device(const terrace::Context<Cuda>& context, const void* data, const char* what) {
-  const int ours = context.device.ordinal, theirs = device_of(data);
-  if (theirs >= 0 && theirs != ours)
-    throw terrace::Error(
-        Exit::usage,
-        fmt::format(
-            "'{}' lies on GPU {}, and this rank works on GPU {}; where the arrays lie; call "
-            "cudaSetDevice({}) before the context's first call, one GPU per rank",
-            what, theirs, ours, theirs));
 }
 
 void Context::Inside::wait_for_caller(bool on_device) const {

@@ -111,7 +111,6 @@ Held<T, B>::Held(terrace::Context<B>& context, Index extent, const Local<T>& loc
                            fmt::format("'{}' lies on a device, and the CPU backend works; "
                                        "Options::backend; leave it automatic",
                                        what));
-    if (!on_host_) require_our_device(context, data_, what);
   });
 }
 

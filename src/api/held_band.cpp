@@ -38,9 +38,7 @@ terrace::band::BandForm form_of(const band::Matrix& a, Index ld) {
 }  // namespace
 
 template <class B>
-void HeldBand<B>::require_fitting(const terrace::Context<B>& context, const band::Matrix& a,
-                                  Index ld) const {
-  const Control& control = context.control;
+void HeldBand<B>::require_fitting(const Control& control, const band::Matrix& a, Index ld) const {
   const bool diagonals = a.layout == band::Matrix::diagonals;
   collectively(control, [&] {
     const auto refuse = [](const std::string& what, const char* where) {
@@ -56,7 +54,6 @@ void HeldBand<B>::require_fitting(const terrace::Context<B>& context, const band
     if (!a.data && columns_.count > 0) refuse("a null pointer", "give the columns' memory");
     if (std::is_same_v<B, Cpu> && a.where == Where::device && columns_.count > 0)
       refuse("it lies on a device, and the CPU backend works", "leave Options::backend automatic");
-    if (a.where == Where::device) require_our_device(context, a.data, "ab");
   });
   for (const Index same : {a.half_bandwidth, Index(a.uplo == band::Uplo::upper)})
     if (control.reduce(same, Reduce::min) != control.reduce(same, Reduce::max))
@@ -74,7 +71,7 @@ HeldBand<B>::HeldBand(terrace::Context<B>& context, Index n, const band::Matrix&
       given_(a),
       columns_{a.columns.first, a.columns.count} {
   if (given_.ld == 0) given_.ld = a.layout == band::Matrix::diagonals ? columns_.count : height_;
-  require_fitting(context, a, given_.ld);
+  require_fitting(context.control, a, given_.ld);
   lent_ = lent && context.size() == 1 && (a.where == Where::host) == std::is_same_v<B, Cpu>;
   if (!lent_) {
     take(a.uplo == band::Uplo::upper && context.size() > 1);

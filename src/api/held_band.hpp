@@ -41,7 +41,7 @@ class HeldBand {
   void forget();
 
  private:
-  void require_fitting(const terrace::Context<B>& context, const band::Matrix& a, Index ld) const;
+  void require_fitting(const Control& control, const band::Matrix& a, Index ld) const;
   /// What is lent is copied.
   void own();
   void take(bool across);

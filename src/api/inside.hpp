@@ -24,16 +24,15 @@ struct Context::Inside {
   Control control;
   Options options;
 
-  /// The backend's streams and communicators, made when first asked for: on the device `wish`, if
-  /// that can be, or on the caller's. Collective.
+  /// The backend's streams and communicators, made when first asked for. Collective.
   template <class B>
-  terrace::Context<B>& on(int wish = -1) {
+  terrace::Context<B>& on() {
     if constexpr (std::is_same_v<B, Cpu>) {
       if (!cpu_) cpu_.emplace(make_context<Cpu>(control));
       return *cpu_;
     } else {
       if (!cuda_)
-        cuda_.emplace(make_context<Cuda>(control, wish >= 0 ? wish : current_device()));
+        cuda_.emplace(make_context<Cuda>(control));
       else
         set_current_device(cuda_->device.ordinal);
       return *cuda_;
@@ -94,35 +93,11 @@ auto at_border(F&& body) {
 /// The check does not hold.
 [[noreturn]] void check_failed(const std::string& message);
 
-/// Throws Error(usage) where `data` is memory of another GPU than the rank's; `what`: "a".
-void require_our_device(const terrace::Context<Cuda>& context, const void* data, const char* what);
-inline void require_our_device(const terrace::Context<Cpu>&, const void*, const char*) {}
-
-/// Whether some of the caller's arrays lie on a device, and on which.
-class There {
- public:
-  template <class... Arrays>
-  explicit There(const Arrays&... arrays) {
-    const auto look = [this](Where where, const void* data) {
-      if (where != Where::device) return;
-      some_ = true;
-      if (device_ < 0) device_ = device_of(data);
-    };
-    (look(arrays.where, arrays.data), ...);
-  }
-  explicit operator bool() const { return some_; }
-  [[nodiscard]] int device() const { return device_; }  ///< -1: not known
-
- private:
-  bool some_ = false;
-  int device_ = -1;
-};
-
 /// body.operator()<B>(context): on CUDA where the options say so, some array lies on a device, or
 /// the work is worth it. Collective.
 template <class F>
-auto with_backend(Context::Inside& ranks, const There& there, const BackendHint& hint, F&& body) {
-  const bool forced = ranks.control.reduce(Index(bool(there)), Reduce::max) > 0;
+auto with_backend(Context::Inside& ranks, bool on_device, const BackendHint& hint, F&& body) {
+  const bool forced = ranks.control.reduce(Index(on_device), Reduce::max) > 0;
   const Backend wanted = ranks.options.backend;
   if (forced && wanted == Backend::cpu)
     fail_together(Exit::usage,
@@ -131,12 +106,9 @@ auto with_backend(Context::Inside& ranks, const There& there, const BackendHint&
                            : wanted == Backend::cuda || forced ? "cuda"
                                                                : "auto";
   const BackendChoice choice = resolve_backend(ranks.control, name, hint);
+  ranks.wait_for_caller(on_device);
   if constexpr (with_cuda) {
-    if (choice.name == "cuda") {
-      terrace::Context<Cuda>& on = ranks.on<Cuda>(there.device());
-      ranks.wait_for_caller(bool(there));
-      return body.template operator()<Cuda>(on);
-    }
+    if (choice.name == "cuda") return body.template operator()<Cuda>(ranks.on<Cuda>());
   }
   return body.template operator()<Cpu>(ranks.on<Cpu>());
 }

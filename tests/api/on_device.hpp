@@ -7,19 +7,11 @@
 
 namespace library {
 
-/// As a user's program does: a GPU for each rank.
-inline void take_device() {
-  int devices = 0, rank = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  if (cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0) cudaSetDevice(rank % devices);
-}
-
 /// A copy in a device's memory, and back.
 template <class T>
 class OnDevice {
  public:
   explicit OnDevice(std::vector<T>& host) : host_(host) {
-    take_device();
     REQUIRE(cudaMalloc(&data_, std::max<std::size_t>(1, bytes())) == cudaSuccess);
     REQUIRE(cudaMemcpy(data_, host.data(), bytes(), cudaMemcpyHostToDevice) == cudaSuccess);
   }

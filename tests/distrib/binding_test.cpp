@@ -43,20 +43,6 @@ TEST_CASE("As many different GPUs as can be: a rank gives way when another sees 
   CHECK(choose_devices({seeker({"a", "b"}), seeker({"a", "c"}), seeker({"a"})}) == Units{1, 1, 0});
 }
 
-TEST_CASE("A rank that asks for a GPU gets it, before others take it for being near or free") {
-  const auto asks = [](std::vector<std::string> uuids, int wish) {
-    DeviceSeeker rank = seeker(std::move(uuids), {0, 0, 1}, 0);
-    rank.wish = wish;
-    return rank;
-  };
-  const std::vector<std::string> all{"a", "b", "c"};
-  CHECK(choose_devices({asks(all, -1), asks(all, 0)}) == Units{1, 0});
-  CHECK(choose_devices({asks(all, 2), asks(all, 1), asks(all, 0)}) == Units{2, 1, 0});
-  CHECK(choose_devices({asks(all, 0), asks(all, 0), asks(all, 2)}) == Units{0, 1, 2});
-  CHECK(choose_devices({asks(all, 7)}) == Units{0});
-  CHECK(choose_devices({asks({"a", "b"}, 0), seeker({"a"})}) == Units{1, 0});  // it gives way
-}
-
 TEST_CASE("More ranks than GPUs are spread evenly") {
   const auto rank = seeker({"a", "b"});
   Units chosen = choose_devices({rank, rank, rank, rank, rank});

@@ -191,16 +191,16 @@ void set_current_device(int ordinal) {
   if (ordinal >= 0) check(cudaSetDevice(ordinal));
 }
 
-int device_of(const void* data) {
+bool is_on_device(const void* data) {
   void* const driver = driver_in_use();
-  if (!driver || !data) return -1;
+  if (!driver || !data) return false;
   dlclose(driver);
   cudaPointerAttributes found{};
   if (cudaPointerGetAttributes(&found, data) != cudaSuccess) {
     cudaGetLastError();
-    return -1;
+    return false;
   }
-  return found.type == cudaMemoryTypeDevice ? found.device : -1;
+  return found.type == cudaMemoryTypeDevice;
 }
 void wait_for_caller(void* stream) {
   check(stream ? cudaStreamSynchronize(static_cast<cudaStream_t>(stream))
