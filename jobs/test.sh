@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, and runs the whole test suite; ends with ctest's summary.
-#   ./jobs/test.sh [ctest options]      TERRACE_SANITIZERS=1 adds the sanitizer builds in a reduced form
+#   ./jobs/test.sh [ctest options]      TERRACE_SANITIZERS="asan tsan" adds the sanitizer builds in a reduced form, or one of them
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 terrace_install test
@@ -10,14 +10,12 @@ at_once=$(($(nproc) + 2))  # launching and waiting leave cores idle
 unoptimized=OFF            # device code: without a GPU it is compiled and linked, and not run
 if [ "$(terrace_gpus)" = 0 ]; then unoptimized=ON; fi
 
-if [ "${TERRACE_SANITIZERS:-0}" = 1 ]; then
-  for preset in asan tsan; do
-    echo "== $preset"
-    cmake --preset $preset "${launcher[@]}" >/dev/null
-    cmake --build --preset $preset --target $([ $preset = tsan ] && echo lane_tests || echo sanitized_tests)
-    ctest --preset $preset -j "$at_once"
-  done
-fi
+for preset in ${TERRACE_SANITIZERS:-}; do
+  echo "== $preset"
+  cmake --preset $preset "${launcher[@]}" >/dev/null
+  cmake --build --preset $preset --target $([ $preset = tsan ] && echo lane_tests || echo sanitized_tests)
+  ctest --preset $preset -j "$at_once"
+done
 
 echo "== all tests"
 cmake -S . -B build-test -G Ninja -DTERRACE_TESTS=ON -DTERRACE_WERROR=ON "$(terrace_cuda_option)" -DTERRACE_CUDA_UNOPTIMIZED=$unoptimized -DCMAKE_UNITY_BUILD=ON "${launcher[@]}" >build-test.log 2>&1 ||
