@@ -97,7 +97,7 @@ void sudden_exit_later(int code, double seconds) {
   pthread_t thread{};
   const auto body = [](void*) -> void* {
     usleep(useconds_t(plan.seconds * 1e6));
-    end_launcher_later(2.5);
+    end_launcher_later(2.5);  // over several hosts mpirun takes three seconds of its own
     sudden_exit(plan.code);
   };
   if (pthread_create(&thread, nullptr, body, nullptr) == 0) pthread_detach(thread);

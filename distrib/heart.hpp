@@ -43,7 +43,7 @@ class Heart {
   void heed_sigterm(double time);
   bool all_done();
   bool say_what_main_told();
-  /// `waited`: seconds of the limit that are gone.
+  /// `waited`: seconds of the limit that were spent on noticing it.
   void lost(const std::vector<int>& ranks, const std::string& why, double waited = 0);
   [[noreturn]] void end(int code, const std::string& line, bool print, double waited = 0);
   void send_all(const heartbeat::Message& message);

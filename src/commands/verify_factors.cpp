@@ -54,7 +54,7 @@ void each_row(const ResultFile& result, const io::DenseInput& factor, const F& v
   });
 }
 
-/// U z by the upper triangle of `factor`; `norm`: ||U||, infinity norm, not a number counts as none.
+/// U z by the upper triangle of `factor`; `norm`: the infinity norm of U.
 Block upper_times(const ResultFile& result, const io::DenseInput& factor, const Block& z,
                   double* norm = nullptr) {
   Block u(result, z.n, z.k);
@@ -139,7 +139,8 @@ Verdict verify_dense_factor(const ResultFile& result) {
   const auto growth =
       double(times_power(norm, az.power - std::get<Index>(power->second)) / az.norm);
   if (plain.pass || !(growth > 1) || std::isinf(growth)) return plain;
-  return judge(ratio / growth, fmt::format("{}, of elements that grow {:.2g} times", what, growth));
+  return judge(ratio / growth,
+               fmt::format("{}, divided by the growth {:.2g} of the elements", what, growth));
 }
 
 }  // namespace terrace

@@ -3,10 +3,10 @@
 
 #include <set>
 
-#include "kernels/cg/cpu/block_rows.hpp"
 #include "src/cg/coarse_rows.hpp"
 #include "src/cg/system.hpp"
 #include "tests/support/cg.hpp"
+#include "tests/support/host_rows.hpp"
 
 using namespace terrace;
 using namespace terrace::cg;
@@ -78,109 +78,7 @@ struct Made {
   Multigrid<B> m;
 };
 
-/// Rows of a dense matrix on the host, all columns.
-HostRows sparse(Index rows, Index columns, const Entry& a, bool rising = false) {
-  HostRows s;
-  s.columns = columns;
-  for (Index i = 0; i < rows; ++i) {
-    for (Index c = 0; c < columns; ++c)
-      if (const Index j = rising ? c : columns - 1 - c; a(i, j) != 0) {
-        const double v = a(i, j);
-        s.column.push_back(std::int32_t(j));
-        s.value.push_back(v);
-      }
-    s.start.push_back(Index(s.column.size()));
-  }
-  return s;
-}
-Vector dense(const HostRows& s) {
-  Vector d(std::size_t(s.rows() * s.columns), 0.0);
-  for (Index i = 0; i < s.rows(); ++i)
-    for (Index e = s.start[std::size_t(i)]; e < s.start[std::size_t(i) + 1]; ++e)
-      d[std::size_t(i * s.columns + s.column[std::size_t(e)])] += s.value[std::size_t(e)];
-  return d;
-}
-Vector dense_product(Index rows, Index inner, Index columns, const Entry& a, const Entry& b) {
-  Vector c(std::size_t(rows * columns), 0.0);
-  for (Index i = 0; i < rows; ++i)
-    for (Index k = 0; k < inner; ++k)
-      for (Index j = 0; j < columns; ++j) c[std::size_t(i * columns + j)] += a(i, k) * b(k, j);
-  return c;
-}
-double largest(const Vector& v) {
-  double most = 0;
-  for (double x : v) most = std::isnan(x) ? 1e300 : std::max(most, std::fabs(x));
-  return most;
-}
-
 }  // namespace
-
-TEST_CASE("sparse products and transposes are those of dense matrices") {
-  const Entry a = [](Index i, Index j) {
-    return (i * 7 + j * 3) % 5 == 0 ? random_uniform(1, i, j) : 0.0;
-  };
-  const Entry b = [](Index i, Index j) {
-    return (i * 2 + j) % 3 == 0 ? random_uniform(2, i, j) : 0.0;
-  };
-  for (const Index rows : {0, 1, 17, 5000}) {
-    const Index inner = 40, columns = 23;
-    const HostRows c = product(sparse(rows, inner, a), sparse(inner, columns, b));
-    REQUIRE(c.rows() == rows);
-    CHECK(largest(minus(dense(c), dense_product(rows, inner, columns, a, b))) <= 1e-14);
-    const Entry flipped = [&](Index i, Index j) { return a(j, i); };
-    CHECK(dense(transposed(sparse(rows, inner, a))) == dense(sparse(inner, rows, flipped)));
-  }
-}
-
-TEST_CASE("rows of nodes are multiplied as blocks, with the sums of single rows") {
-  for (const Index node : {2, 3, 9})             // rows of A and of B
-    for (const Index wide : {1, 3, 4, 6, 11})    // columns of B that go together
-      for (const bool rising : {false, true}) {  // or each entry is a block
-        const Index rows = 101, inner = 20 * node + 1, columns = 7 * wide + 2;
-        CAPTURE(node, wide, rising);
-        const Entry a = [&](Index i, Index k) {
-          return (i / node * 5 + k / node * 3) % 4 == 0 ? random_uniform(1, i, k) : 0.0;
-        };
-        const Entry b = [&](Index k, Index j) {
-          return (k / node + j / wide * 2) % 3 == 0 ? random_uniform(2, k, j) : 0.0;
-        };
-        const HostRows left = sparse(rows, inner, a, true);
-        const HostRows right = sparse(inner, columns, b, rising);
-        const RowGroups groups = row_groups(left, most_group_rows);
-        const RowGroups inner_groups = row_groups(right, inner);
-        REQUIRE((has_company(groups) && has_company(inner_groups)));
-        const HostRows c = product(left, right);
-        REQUIRE(c.rows() == rows);
-        CHECK(largest(minus(dense(c), dense_product(rows, inner, columns, a, b))) <=
-              1e-15 * double(inner));
-        for (Index i = 0; i < rows; ++i) {  // no column twice
-          const std::set<std::int32_t> named(c.column.begin() + c.start[std::size_t(i)],
-                                             c.column.begin() + c.start[std::size_t(i) + 1]);
-          CHECK(Index(named.size()) == c.start[std::size_t(i) + 1] - c.start[std::size_t(i)]);
-        }
-
-        // T + F A T, with rows of T that are empty.
-        const Index last = inner / node / 2 * node;
-        const Entry t = [&](Index k, Index j) { return k < last ? b(k, j) : 0.0; };
-        const HostRows square = sparse(inner, inner, a, true);
-        const HostRows from = sparse(inner, columns, t, rising);
-        Vector factor;
-        for (Index i = 0; i < inner; ++i) factor.push_back(random_uniform(3, i, 0));
-        const HostRows smooth = block_smoothed(square, row_groups(square, most_group_rows, &from),
-                                               factor, from, row_groups(from, inner));
-        double worst = 0;
-        const Vector found = dense(smooth);
-        for (Index i = 0; i < inner; ++i)
-          for (Index j = 0; j < columns; ++j) {
-            double sum = 0;
-            for (Index k = 0; k < inner; ++k) sum += a(i, k) * t(k, j);
-            const bool empty = from.start[std::size_t(i)] == from.start[std::size_t(i) + 1];
-            const double wanted = empty ? 0.0 : t(i, j) + factor[std::size_t(i)] * sum;
-            worst = std::max(worst, std::fabs(found[std::size_t(i * columns + j)] - wanted));
-          }
-        CHECK(worst <= 1e-15 * double(inner));
-      }
-}
 
 TEST_CASE("every row with a strong neighbour is in one aggregate, of neighbours") {
   for (const Problem& p : problems()) {

@@ -82,7 +82,10 @@ exec ip netns exec {self.space[1]} unshare --uts --mount bash -c {shlex.quote(in
                 ip("-n", self.space[h], "addr", "add", self.address[h] + "/24", "dev", self.link[h], check=True)
                 ip("-n", self.space[h], "link", "set", "lo", "up", check=True)
             self.connect("up")
-        except subprocess.CalledProcessError:
+            ask = subprocess.run([self.mpirun, "-n", "2", "hostname"], capture_output=True, text=True, timeout=60)
+            if sorted(ask.stdout.split()) != ["h1", "h2"]:
+                raise RuntimeError(f"mpirun does not start a rank on each host: {ask.stdout} {ask.stderr}")
+        except Exception:
             self.__exit__()
             raise
         return self

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The GPU suite on two hosts made of one machine with two GPUs (hosts.py): a GPU for each, no peer memory, NCCL through its
-network transport. Every family, a pulled cable, 24 faults, restarts, and the cases of devices of every test on two ranks.
+network transport. Every family, a pulled cable, faults, restarts, and the cases of devices of every test on two ranks.
 
 two_hosts_gpu.py TERRACE [--only families,suite,tests] [--tests FOLDER] [--seconds 900]     FOLDER has the test programs.
 """
@@ -60,7 +60,7 @@ def on_two_ranks():
 
 def tests(two):
     def one(program):
-        return program, *run([two.mpirun, "-n", "2", program, "*cuda*,[gpu]"], 300, TERRACE_OVERSUBSCRIBE="1", **launcher_folder())
+        return program, *run([two.mpirun, "-n", "2", program, "*cuda*,[gpu]"], 300, TERRACE_OVERSUBSCRIBE="0", **launcher_folder())
 
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         done = list(pool.map(one, on_two_ranks()))

@@ -1,7 +1,8 @@
-// For .cu files only: groups of lanes that share a row, and CUB on memory of a Scratch.
+// For .cu files only: groups of lanes that share a row, launches, and CUB on memory of a Scratch.
 #pragma once
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "kernels/base/cuda/items.cuh"
 #include "kernels/base/cuda/runtime.cuh"
@@ -62,6 +63,16 @@ void with_lanes(Index rows, Index entries, const Launch& launch) {
     launch.template operator()<4>(blocks_for(rows * 4));
   else
     launch.template operator()<1>(blocks_for(rows));
+  check_launch();
+}
+
+/// kernel(arguments...), one thread per item.
+template <class... Parameters, class... Arguments>
+void launch(const Stream<Cuda>& stream, Index items, void (*kernel)(Parameters...),
+            Arguments&&... arguments) {
+  if (items == 0) return;
+  kernel<<<blocks_for(items), block_threads, 0, native(stream)>>>(
+      std::forward<Arguments>(arguments)...);
   check_launch();
 }
 
