@@ -36,6 +36,10 @@ struct Piece {
   Index bytes = 0;
 };
 
+/// Whether GPUs are asked for peer memory at all: one host, at most 16 ranks, and not
+/// TERRACE_PEER_MEMORY=0. Else NCCL.
+bool may_use_peer_memory(const Control& control);
+
 /// "2.28.3 (header 2.28.3)"; only where CUDA is built.
 std::string nccl_version();
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <exception>
 #include <string>
 #include <thread>
@@ -176,10 +175,7 @@ bool works(PeerLine& line, const Control& control, int* stop) {
 }  // namespace
 
 std::unique_ptr<PeerLine> PeerLine::open(const Control& control) {
-  const char* const wanted = std::getenv("TERRACE_PEER_MEMORY");
-  const bool may = !(wanted && std::string(wanted) == "0") && control.size() <= most_peers &&
-                   control.local_size() == control.size();
-  if (control.reduce(Index(may), Reduce::min) == 0) return nullptr;
+  if (control.reduce(Index(may_use_peer_memory(control)), Reduce::min) == 0) return nullptr;
   auto state = std::make_unique<State>(control);
   if (!state->reach()) return nullptr;
   int* const stop = state->stop;

@@ -12,9 +12,8 @@ namespace terrace {
 /// other; inside a recording all of them are on one stream.
 class PeerLine {
  public:
-  /// Collective, with the device bound. Null where some rank cannot reach another's memory: several
-  /// hosts, no peer access, an answer that is late or wrong, more than 16 ranks,
-  /// TERRACE_PEER_MEMORY=0.
+  /// Collective, with the device bound. Null where some rank cannot reach another's memory: it may
+  /// not (may_use_peer_memory), no peer access, an answer that is late or wrong.
   static std::unique_ptr<PeerLine> open(const Control& control);
   ~PeerLine();
   PeerLine(const PeerLine&) = delete;

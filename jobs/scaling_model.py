@@ -62,8 +62,9 @@ def cg_csr(points, stencil):
     return Problem("cg", f"CSR, {stencil}-point, {points}^3", {"csr": (points**3, stencil * points**3)}, "cg in.h5:/A --rhs :/b", "iteration")
 
 
-GF2, BAND, DENSE, CG, HOUR = "gf2.md", "band.md", "dense.md", "cg.md", "one hour, two GPUs"
-# (problem, where it was measured, {GPUs: seconds}). "one hour": one and two GPUs of one host, 2026-11-23, build c13fe00.
+GF2, BAND, DENSE, CG, HOUR, PEERS = "gf2.md", "band.md", "dense.md", "cg.md", "one hour, two GPUs", "messages.md"
+# (problem, where it was measured, {GPUs: seconds}). "one hour": one and two GPUs of one host, 2026-11-23, build c13fe00. Peer memory: PEERS
+# alone; before, several GPUs went by NCCL.
 MEASURED = [
     (bits("rref", 8192), GF2, {1: 0.0043}), (bits("rref", 16384), GF2, {1: 0.0083}), (bits("rref", 32768), GF2, {1: 0.0184}),
     (bits("rref", 65536), GF2, {1: 0.0466, 2: 0.0473, 4: 0.0486}), (bits("rref", 131072), GF2, {1: 0.242, 2: 0.148, 4: 0.122}),
@@ -93,6 +94,11 @@ MEASURED = [
     (cg_dense(100_000), CG, {1: 9.07e-3, 2: 4.56e-3}), (cg_dense(180_000), CG, {1: 29.4e-3}), (cg_band(40_000_000, 16), CG, {1: 2.30e-3}),
     (cg_band(20_000_000, 64), CG, {1: 3.15e-3}), (cg_band(4_000_000, 100), CG, {1: 0.985e-3}), (cg_band(8_000_000, 256), CG, {1: 4.26e-3}),
     (cg_csr(256, 27), CG, {1: 1.79e-3, 2: 0.955e-3}), (cg_csr(256, 7), CG, {1: 0.786e-3, 2: 0.446e-3}), (cg_csr(47, 27), CG, {1: 25e-6}),
+    (bits("rref", 32768), PEERS, {2: 0.0173}), (bits("rref", 65536), PEERS, {2: 0.0378}), (bits("rref", 131072), PEERS, {2: 0.149}),
+    (bits("echelon form", 262144), PEERS, {2: 0.718}), (inverse(4096), PEERS, {2: 0.0223}), (inverse(8192), PEERS, {2: 0.0491}),
+    (inverse(16384), PEERS, {2: 0.159}), (lu(8192), PEERS, {2: 0.0423}), (lu(16384), PEERS, {2: 0.105}),
+    (band(400_000, 1000), PEERS, {1: 0.0403, 2: 0.0256}), (band(400_000, 2000), PEERS, {1: 0.0645, 2: 0.0558}),
+    (cg_dense(8192), PEERS, {2: 53.8e-6}), (cg_csr(256, 7), PEERS, {2: 438e-6}),
 ]
 
 COUNTS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512]
@@ -139,19 +145,21 @@ class Model:
             if kind != "bits":
                 f.create_dataset("b", (n,), "f8")
 
-    def plan(self, problem, ranks):
-        key = (problem.name, problem.words, str(problem.shape), ranks)
+    def plan(self, problem, ranks, peers=True):
+        """`peers`: by peer memory where GPUs share a host; else by NCCL."""
+        key = (problem.name, problem.words, str(problem.shape), ranks, peers)
         if key not in self.known:
             self.make(problem.shape)
             command = [self.terrace] + problem.words.split() + ["--plan", "--ranks", str(ranks), "--gpu", self.gpu, "--json", "-o", "out.h5"]
-            done = subprocess.run(command, cwd=self.folder.name, capture_output=True, text=True, env={**os.environ, "TERRACE_PROFILE": "none.json"})
+            done = subprocess.run(command, cwd=self.folder.name, capture_output=True, text=True, 
+                                  env={**os.environ, "TERRACE_PROFILE": "none.json", "TERRACE_PEER_MEMORY": str(int(peers))})
             if done.returncode != 0:
                 sys.exit(f"{' '.join(command)}: exit {done.returncode}: {done.stderr.strip()}")
             self.known[key] = json.loads(done.stdout)["result"]["plan"]
         return self.known[key]
 
-    def seconds(self, problem, ranks):
-        plan = self.plan(problem, ranks)
+    def seconds(self, problem, ranks, peers=True):
+        plan = self.plan(problem, ranks, peers)
         if problem.part == "iteration":
             return plan["seconds"]["iteration"]
         if problem.part == "first solve":
@@ -192,7 +200,7 @@ def held(model, out):
     errors = []
     for problem, where, points in MEASURED:
         for ranks, measured in points.items():
-            said = model.seconds(problem, ranks)
+            said = model.seconds(problem, ranks, where == PEERS)
             error = said / measured - 1
             errors.append((problem.family, ranks, error))
             text = f"{100 * error:+.0f} %"

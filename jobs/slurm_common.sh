@@ -33,6 +33,8 @@ terrace_find() {
     read -ra terrace_start <<<"$TERRACE_LAUNCHER"
   else
     terrace_start=(srun "--mpi=${TERRACE_MPI:-pmix}" "--cpu-bind=${TERRACE_CPU_BIND:-none}")
+    # The ranks end together. Where one dies before they have met, the others would wait for it to the time limit.
+    export SLURM_WAIT=${SLURM_WAIT:-60}
     # Every rank must see all GPUs of its host: NCCL loses NVLink between GPUs that are hidden from each other.
     if [ -n "${SLURM_JOB_GPUS:-}${SLURM_GPUS_ON_NODE:-}" ]; then terrace_start+=(--gpu-bind=none); fi
   fi

@@ -24,6 +24,7 @@ constexpr const char* waits =
 constexpr const char* columns = "measured, one H200, stages of dense n = 1,000";
 constexpr const char* blocks = "measured, one H200, band m = 128";
 constexpr const char* whole_runs = "measured, one H200, whole runs";
+constexpr const char* peers = "measured, peer memory, two H200";
 constexpr const char* nccl = "measured, NCCL 2.28.3 over NVLink, two to eight H200";
 constexpr const char* network =
     "NDR 400 Gb/s: 46 to 48 GB/s per NIC, github.com/NVIDIA/nccl-tests issue 290";
@@ -39,14 +40,15 @@ std::vector<Constant> constants(const char* source, double memory, const char* o
           {Rate::memory, memory, of_memory},
           {Rate::to_device, 5.3e10, source},
           {Rate::to_host, 5.5e10, source},
-          {Rate::exchange, 3.6e11, nccl},
-          {Rate::message, 1e5, nccl},
+          {Rate::exchange, 3.05e11, peers},
+          {Rate::message, 1 / 3e-6, peers},
           {Rate::launch, 5e5, source},
           {Rate::start, 1 / 0.15, whole_runs},
           {Rate::pivot, 1 / 0.3e-6, pivots},
           {Rate::wait, 1 / 70e-6, waits},
           {Rate::column, 1 / 1.56e-6, columns},
           {Rate::block, 1 / 10e-6, blocks},
+          {Rate::call, 1e5, nccl},
           {Rate::network, 4.7e10, network},
           {Rate::hop, 1e5, hop}};
 }

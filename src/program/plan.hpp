@@ -38,7 +38,9 @@ Rates conclude_plan(Run& run, const Context<B>& context, const Work& work, const
 /// What the ranks of a context work on.
 template <class B>
 Machine machine_of(const Context<B>& context) {
-  return {context.size(), std::is_same_v<B, Cuda>, thread_count(), context.control.local_size()};
+  constexpr bool device = std::is_same_v<B, Cuda>;
+  return {context.size(), device, thread_count(), context.control.local_size(),
+          device && context.size() > 1 && !may_use_peer_memory(context.control)};
 }
 
 /// One significant digit, all that a plan knows: "0.03", "400".

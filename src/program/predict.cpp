@@ -29,6 +29,7 @@ constexpr std::array<RateText, rate_count> rate_texts{{{"product", "flop/s"},
                                                        {"wait", "1/s"},
                                                        {"column", "1/s"},
                                                        {"block", "1/s"},
+                                                       {"call", "1/s"},
                                                        {"network", "bytes/s"},
                                                        {"hop", "1/s"},
                                                        {"second", ""}}};
@@ -49,7 +50,7 @@ Terms write_terms(const Machine& on, double bytes) {
 }
 /// Libraries begin; several GPUs speak to each other for the first time.
 Terms first_use(const Machine& on, double seconds) {
-  return {{Rate::second, on.device ? seconds + (on.ranks > 1 ? 0.15 : 0) : 0}};
+  return {{Rate::second, on.device ? seconds + (on.nccl ? 0.15 : 0) : 0}};
 }
 /// Steps that the ranks of a CPU agree on, and numbers that all of them get; nothing on one rank.
 void exchange(Terms& terms, const Machine& on, double messages, double numbers) {

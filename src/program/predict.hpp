@@ -36,6 +36,7 @@ enum class Rate {
   wait,        ///< times that the host waits for the device and goes on
   column,      ///< columns of a dense panel with their pivots, one after the other
   block,       ///< diagonal blocks of 64 columns of a band, one after the other
+  call,        ///< calls of NCCL
   network,     ///< bytes between hosts
   hop,         ///< messages from one host to the next
   second       ///< always 1: what no rate describes
@@ -91,6 +92,7 @@ struct Machine {
   bool device = false;
   int threads = 1;   ///< of a rank
   int per_host = 1;  ///< ranks on a host, at most
+  bool nccl = false;  ///< GPUs send by NCCL, not by stores into each other's memory
 };
 
 /// Elimination of [A | B]; method gauss-jordan, lu, textbook or cramer.

@@ -44,8 +44,8 @@ def make(sets):
             f["A"].attrs.update(sets[""])
 
 
-def planned(words, ranks=1, more="", code=0):
-    done = test.run(f"{words} -o out.h5 --plan {more} --json", ranks, code)
+def planned(words, ranks=1, more="", code=0, **env):
+    done = test.run(f"{words} -o out.h5 --plan {more} --json", ranks, code, env)
     return json.loads(done.out)["result"]["plan"] if done.code == 0 else {}
 
 
@@ -153,13 +153,13 @@ def rates_of(plan):
 
 
 def call(rates, ranks, size, efficiency=1.0):
-    """One call of NCCL: on one host by NVLink, between hosts of eight by eight adapters."""
+    """One call: on one host by peer memory, between hosts of eight by NCCL and eight adapters."""
     if ranks == 1:
         return 0.0
     hosts = -(-ranks // 8)
     if hosts == 1:
         return 1 / rates["message"] + size / (rates["exchange"] * efficiency)
-    return 1 / rates["message"] + (hosts - 1).bit_length() / rates["hop"] + size / (8 * rates["network"] * efficiency)
+    return 1 / rates["call"] + (hosts - 1).bit_length() / rates["hop"] + size / (8 * rates["network"] * efficiency)
 
 
 def slowed(start, work, busy):
@@ -199,6 +199,13 @@ def inversion(rates, n, b, ranks):
         panels += 1.5 * 2 * rows * p * after / speed
     return max(panels, updates)
 
+
+# Without peer memory, NCCL: its calls take longer, and a process that has never called it begins with that.
+make(dense(20_000))
+plans = [planned("dense invert in.h5:/A", 1, f"--gpu h200 --ranks {ranks} --block 512", TERRACE_PEER_MEMORY=peers)["solve_parts"]
+         for ranks, peers in ((2, "1"), (2, "0"), (16, "1"), (1, "0"))]
+check("first use of NCCL", [p["first_use"] >= 0.15 for p in plans] == [False, True, True, False], plans)
+check("NCCL takes longer for small messages", plans[1]["choose"] > plans[0]["choose"], plans)
 
 for n, b in ((40_000, 2048), (300_000, 4096)):
     make(bits(n, n))

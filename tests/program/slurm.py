@@ -189,6 +189,20 @@ def failing(cluster):
     say("a failing job")
 
 
+def dead_at_start(cluster):
+    """A rank that dies before MPI has begun: the other waits for it, and SLURM ends both."""
+    with open("dies", "w") as f:
+        f.write(f'#!/bin/sh\n[ "$SLURM_PROCID" = 1 ] && kill -SEGV $$\nexec {test.path} "$@"\n')
+    os.chmod("dies", 0o755)
+    job = cluster.submit(*two_nodes, f"{JOBS}/dense.sbatch", "invert", "dense.h5", "-o", "never.h5", "--backend", "cpu", cwd=".",
+                         env={"TERRACE": os.path.abspath("dies"), "SLURM_WAIT": "2"})
+    end = cluster.finish(job, 60)
+    log = read(f"slurm-{job}.out")
+    check("a rank that dies at the start ends the job", end["JobState"] == "FAILED" and end["Restarts"] == "0" and
+          not os.path.exists("never.h5"), f"{end}\n{log}")
+    say("a rank that dies at the start")
+
+
 def sweep(cluster):
     with open("commands.txt", "w") as f:
         f.write("# seed by seed\n\n" + "".join(
@@ -254,7 +268,7 @@ def main():
             say("the cluster is up")
             limit = time_limit(cluster)
             try:
-                for part in (signalled, other_ranks, cancelled, failing, sweep, surroundings):
+                for part in (signalled, other_ranks, cancelled, failing, dead_at_start, sweep, surroundings):
                     part(cluster)
                 end = cluster.finish(limit, 150)
                 log = read(f"slurm-{limit}.out")
