@@ -33,24 +33,15 @@ constexpr const char* hop =
 
 /// What both chips have alike; `source` of the raw rates.
 std::vector<Constant> constants(const char* source, double memory, const char* of_memory) {
-  return {{Rate::product, 6.1e13, source},
-          {Rate::bits, 6.1e15, source},
-          {Rate::tables, 1e15, source},
-          {Rate::integers, 9e14, source},
-          {Rate::memory, memory, of_memory},
-          {Rate::to_device, 5.3e10, source},
-          {Rate::to_host, 5.5e10, source},
-          {Rate::exchange, 3.05e11, peers},
-          {Rate::message, 1 / 3e-6, peers},
-          {Rate::launch, 5e5, source},
-          {Rate::start, 1 / 0.15, whole_runs},
-          {Rate::pivot, 1 / 0.3e-6, pivots},
-          {Rate::wait, 1 / 70e-6, waits},
-          {Rate::column, 1 / 1.56e-6, columns},
-          {Rate::block, 1 / 10e-6, blocks},
-          {Rate::call, 1e5, nccl},
-          {Rate::network, 4.7e10, network},
-          {Rate::hop, 1e5, hop}};
+  return {{Rate::product, 6.1e13, source},     {Rate::bits, 6.1e15, source},
+          {Rate::tables, 1e15, source},        {Rate::integers, 9e14, source},
+          {Rate::memory, memory, of_memory},   {Rate::to_device, 5.3e10, source},
+          {Rate::to_host, 5.5e10, source},     {Rate::exchange, 3.05e11, peers},
+          {Rate::message, 1 / 3e-6, peers},    {Rate::launch, 5e5, source},
+          {Rate::start, 1 / 0.15, whole_runs}, {Rate::pivot, 1 / 0.3e-6, pivots},
+          {Rate::wait, 1 / 70e-6, waits},      {Rate::column, 1 / 1.56e-6, columns},
+          {Rate::block, 1 / 10e-6, blocks},    {Rate::call, 1e5, nccl},
+          {Rate::network, 4.7e10, network},    {Rate::hop, 1e5, hop}};
 }
 
 DeviceInfo hopper(const char* name, double memory_gib) {

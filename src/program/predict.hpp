@@ -90,8 +90,8 @@ struct Work {
 struct Machine {
   int ranks = 1;
   bool device = false;
-  int threads = 1;   ///< of a rank
-  int per_host = 1;  ///< ranks on a host, at most
+  int threads = 1;    ///< of a rank
+  int per_host = 1;   ///< ranks on a host, at most
   bool nccl = false;  ///< GPUs send by NCCL, not by stores into each other's memory
 };
 
