@@ -133,6 +133,12 @@ for kind, commands in COMMANDS.items():
             each = [plans[gpu, ranks]["memory_per_rank"]["device_bytes"] for ranks in (1, 2, 8, 64)]
             check(f"{words}: ranks share", each[3] < each[0], each)
         check(f"{words}: HBM3e is not slower", plans["h200", 1]["seconds"]["solve"] <= plans["h100", 1]["seconds"]["solve"], words)
+# Small ones, which a GPU solves in one launch.
+for sets in (dense(1000), csr(100_000, 2_000_000)):
+    make(sets)
+    for gpu in ("h100", "h200"):
+        plan = planned("cg in.h5:/A --rhs :/b", 1, f"--gpu {gpu}")
+        check(f"a small system on {gpu}", plan and plan["fits"] and 0 < plan["seconds"]["iteration"] < 1e-4, plan)
 done = test.run("cg in.h5:/A --rhs :/b -o out.h5 --plan --ranks 64 --gpu h200", code=0)
 check("the machine is said", re.search(r"^machine +64 ranks, each with an NVIDIA H200, 8 per host", done.out, re.M), done.out)
 check("the rates are", re.search(r"^rates +built in, of NVIDIA H200", done.out, re.M), done.out)

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "kernels/base/assumed.hpp"
+
 namespace terrace::cg {
 namespace {
 
@@ -22,9 +24,8 @@ int attribute_of(cudaDeviceAttr what) {
   check(cudaDeviceGetAttribute(&value, what, device));
   return value;
 }
-Index shared_bytes_of_block() {
-  static const Index bytes =
-      attribute_of(cudaDevAttrMaxSharedMemoryPerBlockOptin) / 128 * 128 - static_bytes;
+Index dynamic_bytes() {
+  static const Index bytes = shared_bytes_of_block() / 128 * 128 - static_bytes;
   return bytes;
 }
 Index marks_bytes(Index n) { return 8 * ceil_div(n, Index(32)); }
@@ -39,12 +40,15 @@ int width_for(Index rows, Index entries) {
 
 ResidentSize resident_csr_size(Cuda, Index rows, Index entries) {
   if (rows < 1 || entries > most_entries || cuda_device_count() == 0) return {};
-  if (attribute_of(cudaDevAttrCooperativeLaunch) == 0) return {};
+  const AssumedDevice* const assumed = assumed_device();
+  if (!assumed && attribute_of(cudaDevAttrCooperativeLaunch) == 0) return {};
   ResidentSize size;
   const Index weight = entries + row_weight * rows;
-  const Index most = std::min<Index>(threads, attribute_of(cudaDevAttrMultiProcessorCount));
+  const Index processors =
+      assumed ? assumed->info.multiprocessors : attribute_of(cudaDevAttrMultiProcessorCount);
+  const Index most = std::min<Index>(threads, processors);
   size.shares = std::clamp<Index>(weight / least_weight, 1, most);
-  const Index bytes = shared_bytes_of_block();
+  const Index bytes = dynamic_bytes();
   if (rows > size.shares * threads * items || marks_bytes(rows) > bytes) return {};
   size.room = std::min({rows, bytes / 8, Index(1) << 16});
   size.places = entries;
@@ -71,7 +75,7 @@ bool resident_csr_fits(Cuda, const ResidentSize& size, const std::vector<Index>&
   for (Index s = 0; s < size.shares; ++s) {
     const Index own = number(0, s + 1) - number(0, s), length = number(1, s);
     if (own > threads * items || length > size.room || number(3, s) > longest_row ||
-        kept_entries(shared_bytes_of_block(), length, own) < 0)
+        kept_entries(dynamic_bytes(), length, own) < 0)
       return false;
   }
   return true;
@@ -92,7 +96,7 @@ void resident_cg(const Stream<Cuda>& stream, const ResidentCsr<Cuda>& m,
   w.shares = int(m.size.shares);
   w.room = int(m.size.room);
   w.width = width_for(w.n, m.size.places);
-  w.bytes = int(shared_bytes_of_block());
+  w.bytes = int(dynamic_bytes());
   w.inverse_diagonal = inverse_diagonal.size > 0 ? inverse_diagonal.data : nullptr;
   w.p = p.data;
   w.x = x.data;
