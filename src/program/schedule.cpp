@@ -87,7 +87,9 @@ constexpr double grouped = 0.4;
 Steps dense_steps(const DenseWork& w) {
   constexpr double tall = 0.07;  // a panel's own products, of DGEMM
   const double moduli = w.mixed ? 7 : 14;
-  constexpr double tournament = 4;  // 6 us for a column in two rounds: n = 4,096 and 8,192 on two
+  // 6 us for a column in two rounds: n = 4,096 and 8,192 on two; by peer memory, where the host does
+  // not wait for NCCL, 4.5 us: LU too, n to 16,384.
+  const double tournament = w.on.nccl ? 4 : 2.9;
   const double n = double(w.n), right = double(w.right), b = double(w.block), ranks = w.on.ranks;
   const double efficiency = 0.84 * b / (b + 60);  // of updates of so many columns
   const bool direct = ranks == 1, lu = w.method == "lu";

