@@ -129,13 +129,12 @@ Session::Session(int* argc, char*** argv) {
   // the one that is written: io::Unfinished knows them.
   setenv("OMPI_MCA_sharedfp", "^lockedfile,sm", 0);
   setenv("HDF5_USE_FILE_LOCKING", "FALSE", 0);  // as io does, before there are threads
-  setenv("OPENBLAS_NUM_THREADS", "1",
-         0);  // where it is loaded at all; rivals take more by themselves
   const StartSettings settings;
   int provided = 0;
   if (MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided) != MPI_SUCCESS)
     std::exit(int(Exit::fault));
   control_ = std::make_unique<Control>();
+  thread_count();  // puts OpenBLAS on one thread, before its first call
   const int threads = fair_threads(*control_);
   if (named_threads() == 0) set_thread_count(threads);
   heartbeat_ = std::make_unique<Heartbeat>(*control_);

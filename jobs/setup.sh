@@ -7,9 +7,9 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 terrace_install() {
   local packages=(build-essential cmake ninja-build pkg-config openmpi-bin libopenmpi-dev libhdf5-openmpi-dev libdeflate-dev
-                  libopenblas-dev libcli11-dev libfmt-dev nlohmann-json3-dev libhwloc-dev jq)
+                  libopenblas-dev liblapacke-dev libcli11-dev libfmt-dev nlohmann-json3-dev libhwloc-dev jq)
   if [ "${1:-build}" = test ]; then
-    packages+=(catch2 liblapacke-dev hdf5-tools python3 python3-numpy python3-scipy python3-h5py python3-mpi4py libm4ri-dev clang-format clang-tidy
+    packages+=(catch2 hdf5-tools python3 python3-numpy python3-scipy python3-h5py python3-mpi4py libm4ri-dev clang-format clang-tidy
                munge slurmctld slurmd slurm-client)
   fi
   if [ "${1:-build}" = python ]; then packages+=(python3-venv); fi

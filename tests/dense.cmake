@@ -8,8 +8,6 @@ terrace_test(dense/cholesky RANKS 1 2 3 5 SANITIZE 3)
 terrace_test(dense/kinds RANKS 1 2 3 4 5 SANITIZE 3)
 terrace_test(dense/pivots RANKS 1 2 3 4 5 SANITIZE 3)
 terrace_test(dense/guard RANKS 1 3 SANITIZE 3)  # jobs/nightly.sh takes 100,000 matrices
-find_library(LAPACKE_LIBRARY NAMES lapacke openblas REQUIRED)  # OpenBLAS may hold it itself
-find_path(LAPACKE_INCLUDE lapacke.h PATH_SUFFIXES openblas lapacke REQUIRED)
 foreach(name kinds pivots guard)  # beside LAPACK
   target_link_libraries(dense_${name}_test PRIVATE ${LAPACKE_LIBRARY} BLAS::BLAS)
   target_include_directories(dense_${name}_test SYSTEM PRIVATE ${LAPACKE_INCLUDE})

@@ -3,9 +3,8 @@
 
 namespace terrace {
 
-/// Threads of OpenBLAS; 0: it is not loaded.
+/// Threads of OpenBLAS.
 int blas_threads();
-/// 0: those that it had when it was loaded. Loads nothing.
 void set_blas_threads(int count);
 /// The CUDA device of the calling thread; -1 without one. Starts nothing.
 int current_device();

@@ -1,5 +1,5 @@
 // Functions of libraries that are loaded at the first call. cuBLAS, cuSOLVER, cuSPARSE and NCCL are
-// 0.1 s of every start, and most runs call none of them; OpenBLAS starts threads.
+// 0.1 s of every start, and most runs call none of them.
 #pragma once
 #include <atomic>
 
@@ -8,8 +8,6 @@ namespace terrace {
 /// Address of `function` in the library of that soname, which stays loaded. It is looked for as
 /// linked ones are, then where the program was built. Throws Error(resources).
 void* late_function(const char* library, const char* function);
-/// Whether this process has that library, loaded by whomever.
-bool is_loaded(const char* library);
 
 template <class F>
 class Late;
@@ -17,18 +15,16 @@ class Late;
 template <class R, class... A>
 class Late<R (*)(A...)> {
  public:
-  constexpr Late(const char* library, const char* function,
-                 void* (*find)(const char*, const char*) = late_function)
-      : library_(library), function_(function), find_(find) {}
+  constexpr Late(const char* library, const char* function)
+      : library_(library), function_(function) {}
   R operator()(A... arguments) const {
     void* at = at_.load(std::memory_order_acquire);
-    if (!at) at_.store(at = find_(library_, function_), std::memory_order_release);
+    if (!at) at_.store(at = late_function(library_, function_), std::memory_order_release);
     return reinterpret_cast<R (*)(A...)>(at)(arguments...);
   }
 
  private:
   const char *library_, *function_;
-  void* (*find_)(const char*, const char*);
   mutable std::atomic<void*> at_{nullptr};
 };
 

@@ -1,6 +1,5 @@
 #include "src/program/waiting.hpp"
 
-#include <dlfcn.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/prctl.h>
@@ -38,10 +37,6 @@ extern "C" int connect(int socket, const sockaddr* address, socklen_t length) {
   }
   return int(syscall(SYS_connect, socket, address, length));
 }
-
-/// MPI_Finalize unloads plug-ins while a thread may still run in them: on a busy machine one run of
-/// 900 ended in a segmentation fault there (Open MPI 4.1.4). Nothing is unloaded before the end.
-extern "C" int dlclose(void*) noexcept { return 0; }
 
 namespace terrace {
 

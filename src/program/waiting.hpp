@@ -12,8 +12,7 @@ namespace terrace {
 /// starts; does nothing where every rank has a core.
 void wait_asleep_where_crowded();
 
-// Linked in, this also replaces dlclose(), which unloads nothing then: threads of MPI may still run in
-// what it unloads. And it replaces connect(): TCP sockets get TCP_NODELAY. Ranks talk to their launcher
+// Linked in, this also replaces connect(): TCP sockets get TCP_NODELAY. Ranks talk to their launcher
 // (PMIx) in small messages over such a socket, several without an answer between them, and the second
 // waited for a delayed acknowledgement of the first: 40 ms in MPI_Finalize, at times as much in
 // MPI_Init.

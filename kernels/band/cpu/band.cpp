@@ -3,12 +3,13 @@
 // Every BLAS call works on one fixed global tile: bits depend on the width w alone.
 #include "kernels/band/band.hpp"
 
+#include <cblas.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
 #include "kernels/band/cpu/steps.hpp"
-#include "kernels/base/cpu/blas.hpp"
 #include "kernels/base/parallel.hpp"
 #include "kernels/base/problems.hpp"
 

@@ -11,13 +11,15 @@
 // Every BLAS call works on one fixed block: bits do not depend on threads.
 #include "kernels/band/low.hpp"
 
+#include <cblas.h>
+#include <lapacke.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <limits>
 #include <vector>
 
-#include "kernels/base/cpu/blas.hpp"
 #include "kernels/base/parallel.hpp"
 
 namespace terrace::band {
@@ -108,7 +110,7 @@ class LowFactor {
   }
   [[nodiscard]] Index diagonal(Index j) const {
     float* block = rows_.block(j, j);
-    const int info = lapack::potrf(kInt, block, kInt);
+    const int info = LAPACKE_spotrf_work(LAPACK_COL_MAJOR, 'L', kInt, block, kInt);
     if (info > 0) return info;
     for (Index c = 0; c < kWidth; ++c)
       if (const float pivot = block[c * (kWidth + 1)]; !(std::isfinite(pivot) && pivot > 0))

@@ -10,11 +10,13 @@
 // Every BLAS call works on one fixed tile: bits depend on the width alone.
 #include "kernels/band/parts.hpp"
 
+#include <cblas.h>
+#include <lapacke.h>
+
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
-#include "kernels/base/cpu/blas.hpp"
 #include "kernels/base/parallel.hpp"
 
 namespace terrace::band {
@@ -94,7 +96,8 @@ class PartFactor {
 
   void diagonal(Index j) {
     double* tile = part_.tile(s_, j);
-    const int info = lapack::potrf(as_int(s_.width), tile, as_int(s_.reach));
+    const int info =
+        LAPACKE_dpotrf_work(LAPACK_COL_MAJOR, 'L', as_int(s_.width), tile, as_int(s_.reach));
     Index order = info;
     for (Index c = 0; order == 0 && c < s_.width; ++c)
       if (!(std::isfinite(tile[c * s_.column()]) && tile[c * s_.column()] > 0)) order = c + 1;
@@ -113,7 +116,7 @@ class PartFactor {
       std::fill_n(inverse + c * w, c, 0.0);
       std::copy_n(tile + c * s.reach + c, w - c, inverse + c * w + c);
     }
-    lapack::trtri(as_int(w), inverse, as_int(w));
+    LAPACKE_dtrtri_work(LAPACK_COL_MAJOR, 'L', 'N', as_int(w), inverse, as_int(w));
   }
 
   /// Rows below the diagonal block, and the arrow's, times L^-T.

@@ -1,12 +1,12 @@
 // Roofline: the factor and the spikes are read once a substitution, so memory rate for few
 // right-hand sides. Every BLAS call works on one fixed tile: bits do not depend on threads.
+#include <cblas.h>
 
 #include <algorithm>
 #include <vector>
 
 #include "kernels/band/cpu/steps.hpp"
 #include "kernels/band/parts.hpp"
-#include "kernels/base/cpu/blas.hpp"
 #include "kernels/base/parallel.hpp"
 
 namespace terrace::band {

@@ -1,5 +1,7 @@
+#include <cblas.h>
+#include <lapacke.h>
+
 #include "kernels/band/rivals.hpp"
-#include "kernels/base/cpu/blas.hpp"
 #include "kernels/base/parallel.hpp"
 
 namespace terrace::band {
@@ -7,7 +9,9 @@ namespace terrace::band {
 Index band_rival(const Stream<Cpu>& stream, Index n, Index m, Index, View<double, Cpu> ab) {
   stream.synchronize();
   openblas_set_num_threads(thread_count());
-  const int info = lapack::pbtrf(int(n), int(m), ab.data, int(m + 1));
+  const int info =
+      LAPACKE_dpbtrf_work(LAPACK_COL_MAJOR, 'L', static_cast<lapack_int>(n),
+                          static_cast<lapack_int>(m), ab.data, static_cast<lapack_int>(m + 1));
   openblas_set_num_threads(1);
   return info;
 }
@@ -16,7 +20,9 @@ Index band_rival_solve(const Stream<Cpu>& stream, Index n, Index m, View<const d
                        View<double, Cpu> x) {
   stream.synchronize();
   openblas_set_num_threads(thread_count());
-  const int info = lapack::pbtrs(int(n), int(m), 1, ab.data, int(m + 1), x.data, int(n));
+  const int info = LAPACKE_dpbtrs_work(
+      LAPACK_COL_MAJOR, 'L', static_cast<lapack_int>(n), static_cast<lapack_int>(m), 1, ab.data,
+      static_cast<lapack_int>(m + 1), x.data, static_cast<lapack_int>(n));
   openblas_set_num_threads(1);
   return info;
 }

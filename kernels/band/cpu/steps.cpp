@@ -2,9 +2,10 @@
 // BLAS call works on one fixed global tile, so bits do not depend on threads.
 #include "kernels/band/cpu/steps.hpp"
 
+#include <cblas.h>
+
 #include <algorithm>
 
-#include "kernels/base/cpu/blas.hpp"
 #include "kernels/base/parallel.hpp"
 
 namespace terrace::band {

@@ -3,10 +3,11 @@
 // Every BLAS call works on one fixed piece of a tile column: bits do not depend on threads.
 #include "kernels/band/symmetric.hpp"
 
+#include <cblas.h>
+
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/base/cpu/blas.hpp"
 #include "kernels/base/parallel.hpp"
 
 namespace terrace::band {

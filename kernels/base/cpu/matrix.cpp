@@ -2,11 +2,12 @@
 // DGEMM of the cores; the others read (and write) every element once, bound by memory.
 #include "kernels/base/matrix.hpp"
 
+#include <cblas.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include "kernels/base/cpu/blas.hpp"
 #include "kernels/base/parallel.hpp"
 
 namespace terrace {

@@ -1,5 +1,6 @@
 #include "kernels/base/parallel.hpp"
 
+#include <cblas.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -15,7 +16,6 @@
 
 #include "kernels/base/callers.hpp"
 #include "kernels/base/clock.hpp"
-#include "kernels/base/cpu/blas.hpp"
 #include "kernels/base/threads.hpp"
 
 namespace terrace {
@@ -139,9 +139,6 @@ int cores() {
 
 std::atomic<int> wanted = 0;
 
-std::once_flag blas_is_ours;
-std::atomic<int> blas_threads_at_load = 1;
-
 Pool& pool() {
   static Pool instance(thread_count());
   return instance;
@@ -168,25 +165,13 @@ int thread_count() {
   return wanted;
 }
 
-void set_thread_count(int count) { wanted = std::max(1, count); }
-
-void* blas_function(const char* library, const char* function) {
-  void* const found = late_function(library, function);
-  std::call_once(blas_is_ours, [&] {
-    using Get = int (*)();
-    using Set = void (*)(int);
-    blas_threads_at_load =
-        reinterpret_cast<Get>(late_function(library, "openblas_get_num_threads"))();
-    reinterpret_cast<Set>(late_function(library, "openblas_set_num_threads"))(1);
-  });
-  return found;
+void set_thread_count(int count) {
+  openblas_set_num_threads(1);
+  wanted = std::max(1, count);
 }
 
-int blas_threads() { return is_loaded(TERRACE_OPENBLAS) ? openblas_get_num_threads() : 0; }
-void set_blas_threads(int count) {
-  if (is_loaded(TERRACE_OPENBLAS))
-    openblas_set_num_threads(count > 0 ? count : blas_threads_at_load.load());
-}
+int blas_threads() { return openblas_get_num_threads(); }
+void set_blas_threads(int count) { openblas_set_num_threads(count); }
 
 std::string blas_version() {
   std::string header = OPENBLAS_VERSION;  // " OpenBLAS 0.3.21 "

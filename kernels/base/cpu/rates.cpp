@@ -1,12 +1,13 @@
 #include "kernels/base/rates.hpp"
 
+#include <cblas.h>
+
 #include <algorithm>
 #include <atomic>
 #include <vector>
 
 #include "kernels/base/buffer.hpp"
 #include "kernels/base/clock.hpp"
-#include "kernels/base/cpu/blas.hpp"
 #include "kernels/base/parallel.hpp"
 #include "kernels/base/random.hpp"
 

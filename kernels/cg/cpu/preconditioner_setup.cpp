@@ -1,5 +1,6 @@
 // Set-up of preconditioners on the host, in threads: n b^2 flops for the blocks; for the factor a
 // merge of two rows an entry of the triangle, level by level.
+#include <lapacke.h>
 
 #include <algorithm>
 #include <atomic>
@@ -8,7 +9,6 @@
 #include <tuple>
 #include <utility>
 
-#include "kernels/base/cpu/blas.hpp"
 #include "kernels/base/error.hpp"
 #include "kernels/base/parallel.hpp"
 #include "kernels/cg/preconditioner.hpp"
@@ -42,10 +42,10 @@ Index invert_diagonal_blocks(const LocalRows& a, Index block, double* value) {
     const auto unusable = [](double v) { return !std::isfinite(v); };
     const auto hole = std::find_if(m.begin(), m.end(), unusable);
     if (hole != m.end()) return lower_to(bad, first + (hole - m.begin()) % h);
-    const blasint order = blasint(h);
-    const blasint minor = lapack::potrf(order, m.data(), order);
+    const lapack_int order = lapack_int(h);
+    const lapack_int minor = LAPACKE_dpotrf(LAPACK_COL_MAJOR, 'L', order, m.data(), order);
     if (minor != 0) return lower_to(bad, first + std::max<Index>(minor, 1) - 1);
-    const blasint zero = lapack::potri(order, m.data(), order);
+    const lapack_int zero = LAPACKE_dpotri(LAPACK_COL_MAJOR, 'L', order, m.data(), order);
     if (zero != 0 || std::any_of(m.begin(), m.end(), unusable)) return lower_to(bad, first);
     double* const out = value + k * DiagonalBlocks<Cpu>::stride(block);
     for (Index d = 0; d <= h / 2; ++d)

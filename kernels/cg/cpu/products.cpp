@@ -2,11 +2,12 @@
 // blocks, and the generated problems.
 #include "kernels/cg/products.hpp"
 
+#include <cblas.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cmath>
 
-#include "kernels/base/cpu/blas.hpp"
 #include "kernels/base/problems.hpp"
 #include "kernels/cg/cpu/products.hpp"
 

@@ -1,9 +1,9 @@
 // Matrix times up to 16 vectors on the CPU, vectors row-major. The matrix comes from memory once;
 // beside it 16 bytes per row and column of vectors.
+#include <cblas.h>
 
 #include <algorithm>
 
-#include "kernels/base/cpu/blas.hpp"
 #include "kernels/cg/cpu/products.hpp"
 #include "kernels/cg/products.hpp"
 

@@ -1,11 +1,12 @@
 #include "kernels/cg/rivals.hpp"
 
+#include <cblas.h>
+
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
 #include "kernels/base/clock.hpp"
-#include "kernels/base/cpu/blas.hpp"
 #include "kernels/base/error.hpp"
 #include "kernels/base/parallel.hpp"
 

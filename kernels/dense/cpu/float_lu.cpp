@@ -1,7 +1,8 @@
 // LU in FP32 on the CPU, by LAPACK and OpenBLAS on one thread: what the GPU's is compared with.
 #include "kernels/dense/float_lu.hpp"
 
-#include "kernels/base/cpu/blas.hpp"
+#include <cblas.h>
+#include <lapacke.h>
 
 #include <algorithm>
 #include <cmath>
@@ -14,12 +15,12 @@ int power_for(double x) {
   return x > 0 && std::isfinite(x) ? std::clamp(-1 - std::ilogb(x), -1000, 1000) : 0;
 }
 
-blasint* swaps_of(const FloatLu<Cpu>& lu) { return reinterpret_cast<blasint*>(lu.work.data); }
+lapack_int* swaps_of(const FloatLu<Cpu>& lu) { return reinterpret_cast<lapack_int*>(lu.work.data); }
 
 }  // namespace
 
 Index float_lu_bytes(Cpu, const FloatLuShape& shape) {
-  return shape.block * Index(sizeof(blasint));
+  return shape.block * Index(sizeof(lapack_int));
 }
 
 template <>
@@ -60,15 +61,8 @@ void factor_float_panel(const Stream<Cpu>& stream, const FloatLu<Cpu>& lu, Index
     const Index ld = lu.shape.ld(), first = k * lu.shape.block, width = lu.shape.width(k);
     const Index count = lu.shape.n - first;
     float* const a = lu.a.data + first * ld + first;
-    std::vector<float> panel(static_cast<std::size_t>(count * width));  // by columns
-    for (Index i = 0; i < count; ++i)
-      for (Index t = 0; t < width; ++t)
-        panel[static_cast<std::size_t>(t * count + i)] = a[i * ld + t];
-    const Index info =
-        lapack::getrf(blasint(count), blasint(width), panel.data(), blasint(count), swaps_of(lu));
-    for (Index i = 0; i < count; ++i)
-      for (Index t = 0; t < width; ++t)
-        a[i * ld + t] = panel[static_cast<std::size_t>(t * count + i)];
+    const lapack_int info = LAPACKE_sgetrf(LAPACK_ROW_MAJOR, lapack_int(count), lapack_int(width),
+                                           a, lapack_int(ld), swaps_of(lu));
     Index bad = info > 0 ? info - 1 : width;
     for (Index t = 0; t < width; ++t)
       if (!std::isfinite(a[t * ld + t])) bad = std::min(bad, t);

@@ -1,10 +1,12 @@
 // LAPACK's inversion and solution as rivals: 2 n^3 and 2/3 n^3 flops, bound by DGEMM.
 #include "kernels/dense/rivals.hpp"
 
+#include <cblas.h>
+#include <lapacke.h>
+
 #include <vector>
 
 #include "kernels/base/clock.hpp"
-#include "kernels/base/cpu/blas.hpp"
 #include "kernels/base/parallel.hpp"
 #include "kernels/base/random.hpp"
 
@@ -15,14 +17,13 @@ RivalRun lapack_inverse(Index n, Word seed, View<double, Cpu> a) {
     for (Index i = from; i < to; ++i)
       for (Index j = 0; j < n; ++j) a.data[i * n + j] = random_uniform(seed, i, j);
   });
-  std::vector<blasint> pivots(static_cast<std::size_t>(n));
-  std::vector<double> work(static_cast<std::size_t>(64 * n));
+  std::vector<lapack_int> pivots(static_cast<std::size_t>(n));
   openblas_set_num_threads(thread_count());
   const auto start = Clock::now();
-  blasint info = lapack::getrf(blasint(n), blasint(n), a.data, blasint(n), pivots.data());
+  lapack_int info = LAPACKE_dgetrf(LAPACK_COL_MAJOR, lapack_int(n), lapack_int(n), a.data,
+                                   lapack_int(n), pivots.data());
   if (info == 0)
-    info = lapack::getri(blasint(n), a.data, blasint(n), pivots.data(), work.data(),
-                         blasint(work.size()));
+    info = LAPACKE_dgetri(LAPACK_COL_MAJOR, lapack_int(n), a.data, lapack_int(n), pivots.data());
   const double seconds = since(start);
   openblas_set_num_threads(1);
   return {seconds, info, {}};
@@ -36,13 +37,14 @@ RivalRun lapack_solution(Index n, Index right, Word seed, View<double, Cpu> x) {
       for (Index i = 0; i < n; ++i) column[i] = random_uniform(seed, i, j);
     }
   });
-  std::vector<blasint> pivots(static_cast<std::size_t>(n));
+  std::vector<lapack_int> pivots(static_cast<std::size_t>(n));
   openblas_set_num_threads(thread_count());
   const auto start = Clock::now();
-  blasint info = lapack::getrf(blasint(n), blasint(n), a.data(), blasint(n), pivots.data());
+  lapack_int info = LAPACKE_dgetrf(LAPACK_COL_MAJOR, lapack_int(n), lapack_int(n), a.data(),
+                                   lapack_int(n), pivots.data());
   if (info == 0)
-    info = lapack::getrs(blasint(n), blasint(right), a.data(), blasint(n), pivots.data(), x.data,
-                         blasint(n));
+    info = LAPACKE_dgetrs(LAPACK_COL_MAJOR, 'N', lapack_int(n), lapack_int(right), a.data(),
+                          lapack_int(n), pivots.data(), x.data, lapack_int(n));
   const double seconds = since(start);
   openblas_set_num_threads(1);
   return {seconds, info, {}};

@@ -19,15 +19,9 @@ void* late_function(const char* library, const char* function) {
   void* const found = handle ? dlsym(handle, function) : nullptr;
   if (!found)
     throw Error(Exit::resources,
-                "a library cannot be used: " + (handle ? std::string(dlerror()) : why) + "; " +
-                    library + "; add its folder to LD_LIBRARY_PATH");
+                "a library of CUDA cannot be used: " + (handle ? std::string(dlerror()) : why) +
+                    "; " + library + "; add its folder to LD_LIBRARY_PATH");
   return found;
-}
-
-bool is_loaded(const char* library) {
-  void* const handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
-  if (handle) dlclose(handle);
-  return handle;
 }
 
 }  // namespace terrace
