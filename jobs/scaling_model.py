@@ -151,7 +151,7 @@ class Model:
         if key not in self.known:
             self.make(problem.shape)
             command = [self.terrace] + problem.words.split() + ["--plan", "--ranks", str(ranks), "--gpu", self.gpu, "--json", "-o", "out.h5"]
-            done = subprocess.run(command, cwd=self.folder.name, capture_output=True, text=True, 
+            done = subprocess.run(command, cwd=self.folder.name, capture_output=True, text=True,
                                   env={**os.environ, "TERRACE_PROFILE": "none.json", "TERRACE_PEER_MEMORY": str(int(peers))})
             if done.returncode != 0:
                 sys.exit(f"{' '.join(command)}: exit {done.returncode}: {done.stderr.strip()}")
