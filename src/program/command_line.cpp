@@ -92,6 +92,16 @@ Mistake unknown_option(const CLI::App& command, std::string name) {
   return {"unknown option " + in_quotes(name) + "; " + where + "; see " + where + " --help"};
 }
 
+/// As an unset variable of a shell leaves it.
+Mistake empty_value(const CLI::App& command, const std::string& before) {
+  const CLI::Option* const option =
+      is_option(before) ? command.get_option_no_throw(before) : nullptr;
+  const bool takes_it = option != nullptr && option->get_items_expected_max() > 0;
+  return {(takes_it ? before + " has an empty value" : std::string("an empty word")) + "; " +
+          program_and(command) + "; is a variable of the shell unset?" +
+          (takes_it ? " Give a value, or leave " + before + " out" : "")};
+}
+
 }  // namespace
 
 std::string nearest(const std::string& given, const std::vector<std::string>& known) {
@@ -144,6 +154,7 @@ std::optional<Mistake> find_mistake(const CLI::App& root, const std::vector<std:
     const std::string& word = words[at];
     if (help(word)) return {};
     if (word == "--") break;
+    if (word.empty()) return empty_value(*app, words[at - 1]);
     if (!is_option(word)) continue;
     if (word.rfind("-o=", 0) == 0)
       return Mistake{"'=' would begin the output's name; " + word + "; write -o " + word.substr(3) +
@@ -151,6 +162,7 @@ std::optional<Mistake> find_mistake(const CLI::App& root, const std::vector<std:
     const std::string name =
         word[1] == '-' ? word.substr(0, word.find_first_of("={")) : word.substr(0, 2);
     if (app->get_option_no_throw(name) == nullptr) return unknown_option(*app, name);
+    if (word == name + "=") return empty_value(*app, name);
   }
   if (early.empty()) return {};
   if (app->get_option_no_throw(early.front()) == nullptr)

@@ -52,6 +52,7 @@ SOLVE = "dense solve a.h5:/A --rhs :/b -o x.h5"
 ROWS = "give one row for each row of the matrix"
 MISSING = "cannot open the file: No such file or directory"
 NUMBERS = "wrong type: not real numbers (complex ones are not supported)"
+UNSET = "is a variable of the shell unset?"
 STORE = "store float64, float32 or integers"
 for command, code, said in (
         # the wrong right-hand side
@@ -64,6 +65,13 @@ for command, code, said in (
         ("dense solve a.h5:/A --rhs :/scalar -o x.h5", 3, "wrong shape: 0 dimensions; a.h5:/scalar; a matrix has 2 dimensions, a vector 1"),
         ("dense solve a.h5:/A --rhs :b -o x.h5", 3, f"{MISSING}; :b; did you mean :/b"),
         ("dense solve a.h5:/A --rhs b -o x.h5", 3, f"{MISSING}; b; check its name (a dataset of the same file is named :/b)"),
+        # an unset variable of a shell
+        (["dense", "solve", "a.h5:/A", "--rhs", "", "-o", "x.h5"], 2, f"--rhs has an empty value; terrace dense solve; {UNSET} Give a value, or leave --rhs out"),
+        (["dense", "solve", "a.h5:/A", "--rhs=", "-o", "x.h5"], 2, f"--rhs has an empty value; terrace dense solve; {UNSET} Give a value, or leave --rhs out"),
+        (["dense", "invert", "a.h5:/A", "-o", ""], 2, f"-o has an empty value; terrace dense invert; {UNSET} Give a value, or leave -o out"),
+        (["dense", "invert", "", "-o", "x.h5"], 2, f"an empty word; terrace dense invert; {UNSET}"),
+        (["cg", "a.h5:/A", "--rhs", ":/b", "--quiet", "", "-o", "x.h5"], 2, f"an empty word; terrace cg; {UNSET}"),
+        (["cg", "a.h5:/A", "--rhs", ":/b", "--report", "", "-o", "x.h5"], 2, f"--report has an empty value; terrace cg; {UNSET} Give a value, or leave --report out"),
         # the wrong name
         ("dense invert a.h5/A -o x.h5", 3, "cannot open the file: Not a directory; a.h5/A; did you mean a.h5:/A"),
         ("dense invert a.h5::A -o x.h5", 3, f"{MISSING}; a.h5::A; did you mean a.h5:/A"),
