@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <spawn.h>
 #include <unistd.h>
@@ -10,8 +11,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
 #include <sstream>
 #include <string>
+#include <utility>
 
 #include "distrib/place.hpp"
 
@@ -52,7 +55,43 @@ Process launcher() {
   return {};
 }
 
+constexpr int crashes[] = {SIGSEGV, SIGBUS, SIGABRT};
+struct sigaction before_crashes[std::size(crashes)];
+struct Late {
+  int code;
+  std::function<void()> last;
+  sem_t crashed;
+};
+Late* late = nullptr;  // stays: its thread waits to the end of the process
+
+void on_crash(int) {
+  sem_post(&late->crashed);
+  for (;;) pause();
+}
+
 }  // namespace
+
+CrashIsLate::CrashIsLate(int code, std::function<void()> last) {
+  late = new Late{code, std::move(last), {}};
+  sem_init(&late->crashed, 0, 0);
+  const auto body = [](void*) -> void* {
+    while (sem_wait(&late->crashed) != 0) continue;
+    late->last();
+    _exit(late->code);
+  };
+  pthread_t thread{};
+  struct sigaction action {};
+  const bool started = pthread_create(&thread, nullptr, body, nullptr) == 0;
+  if (started) pthread_detach(thread);
+  action.sa_handler = started ? &on_crash : SIG_DFL;
+  action.sa_flags = int(SA_RESETHAND);  // a second one ends the process
+  for (std::size_t k = 0; k < std::size(crashes); ++k)
+    sigaction(crashes[k], &action, &before_crashes[k]);
+}
+CrashIsLate::~CrashIsLate() {
+  for (std::size_t k = 0; k < std::size(crashes); ++k)
+    sigaction(crashes[k], &before_crashes[k], nullptr);
+}
 
 void end_launcher_later(double seconds) {
   const Process p = launcher();

@@ -1,5 +1,6 @@
 // How a process ends when the job cannot be ended in good order.
 #pragma once
+#include <functional>
 
 namespace terrace {
 
@@ -11,5 +12,16 @@ void end_launcher_later(double seconds);
 
 /// Calls sudden_exit(code) from a thread of its own after `seconds`.
 void sudden_exit_later(int code, double seconds);
+
+/// While one exists, a crash of any thread (SIGSEGV, SIGBUS, SIGABRT) stops that thread alone: `last`
+/// runs in another, and the process ends with `code`. For MPI_Finalize, when all work is done and
+/// told. One at a time.
+class CrashIsLate {
+ public:
+  CrashIsLate(int code, std::function<void()> last);
+  ~CrashIsLate();
+  CrashIsLate(const CrashIsLate&) = delete;
+  CrashIsLate& operator=(const CrashIsLate&) = delete;
+};
 
 }  // namespace terrace

@@ -23,9 +23,13 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
   [[nodiscard]] const Control& control() const { return *control_; }
+  /// This process's exit code is known, and all is done and told: a crash while MPI ends changes
+  /// nothing.
+  void ends_with(int code) { code_ = code; }
 
  private:
   std::unique_ptr<Control> control_;
+  std::optional<int> code_;
   std::unique_ptr<Heartbeat> heartbeat_;
   std::optional<Watched> unwinding_;  ///< an error whose clean-up waits for a device
 };

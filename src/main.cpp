@@ -205,9 +205,13 @@ int main(int argc, char** argv) {
   if (line.exit_code && (*line.exit_code == 0 || !terrace::launched())) return *line.exit_code;
   const std::string text = joined(argc, argv);
   terrace::wait_asleep_where_crowded();
-  const terrace::Session session(&argc, &argv);
+  terrace::Session session(&argc, &argv);
   terrace::note_span("run", "start", 0);
-  if (line.exit_code) return *line.exit_code;
-  const Preparations preparations(line.selected);
-  return terrace::guarded(session.control(), [&] { return run(session, line.selected, text); });
+  int code = line.exit_code.value_or(0);
+  if (!line.exit_code) {
+    const Preparations preparations(line.selected);
+    code = terrace::guarded(session.control(), [&] { return run(session, line.selected, text); });
+  }
+  session.ends_with(code);
+  return code;
 }

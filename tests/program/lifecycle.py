@@ -110,6 +110,40 @@ for ranks in (3, 5):
             check("clocks apart: same bits", a["inverse"][:].tobytes() == b["inverse"][:].tobytes())
 check("nothing left", not left_over(), left_over())
 
+# --- a crash in a thread of MPI's own while MPI ends: all is done, and the exit code is the work's ---------
+with open("crash.c", "w") as f:
+    f.write(r"""
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+static void* crash(void* unused) {
+  raise(SIGSEGV);
+  return unused;
+}
+int opal_progress_thread_finalize(const char* name) {
+  const char *rank = getenv("OMPI_COMM_WORLD_RANK"), *who = getenv("CRASHES");
+  pthread_t thread;
+  if (rank && who && strchr(who, *rank) && open("crashed", O_CREAT | O_WRONLY, 0644) >= 0 && pthread_create(&thread, 0, crash, 0) == 0)
+    pthread_join(thread, 0);
+  return name != 0;
+}
+""")
+subprocess.run(["cc", "-shared", "-fPIC", "-o", "crash.so", "crash.c", "-lpthread"], check=True)
+for who in ("1", "02", "012"):
+    for command, code in ((f"{invert} -o late.h5 --force --quiet", 0), (f"dense invert gone.h5 -o late.h5", 3)):
+        done = run(command, 3, {"LD_PRELOAD": os.path.abspath("crash.so"), "CRASHES": who})
+        check(f"a crash of {who} while MPI ends: {command}", done.code == code and b"lost" not in done.err and b"signal" not in done.err, f"exit {done.code}: {done.err[:300]}")
+        if not os.path.exists("crashed"):
+            print("this MPI does not end its threads so: a late crash was not tried")
+        elif code == 0:
+            check("a late crash: verify", b"PASS" in run("verify late.h5").out, "fails")
+            os.remove("late.h5")
+            os.remove("crashed")
+if os.path.exists("crashed"):
+    os.remove("crashed")
+
 # --- what --checkpoint and --report may replace (D5, D6) -------------------------------------------
 with open("notes.txt", "w") as f:
     f.write("precious\n")
