@@ -79,7 +79,7 @@ DeviceBinding device_of_plan() {
 }
 }  // namespace
 
-DeviceBinding bind_device(const Control& control) {
+DeviceBinding bind_device(const Control& control, const DeviceWish& wish) {
   if (is_imagined(control)) return device_of_plan();
   const int devices = cuda_device_count();
   if (control.reduce(Index(devices), Reduce::min) == 0)
@@ -87,11 +87,12 @@ DeviceBinding bind_device(const Control& control) {
                   "no CUDA device is seen by some rank; --backend cuda; check nvidia-smi and "
                   "CUDA_VISIBLE_DEVICES, or use "
                   "--backend cpu");
-  // What every rank sees: its node, then a device and its node each.
+  // What every rank wishes and sees: its node, then a device and its node each.
   std::ostringstream mine;
   collectively(control, [&] {
     const Topology topology = read_topology();
-    mine << (topology.nodes.size() > 1 ? node_of(topology, allowed_units()) : -1);
+    mine << wish.ordinal << ' ' << wish.must << ' '
+         << (topology.nodes.size() > 1 ? node_of(topology, allowed_units()) : -1);
     for (int i = 0; i < devices; ++i) {
       const DeviceInfo info = describe_cuda_device(i);
       mine << ' ' << info.uuid << ' ' << node_near_pci(info.pci);
@@ -103,7 +104,7 @@ DeviceBinding bind_device(const Control& control) {
   for (const std::size_t r : host.ranks) {
     std::istringstream text(seen[r]);
     DeviceSeeker& seeker = seekers.emplace_back();
-    text >> seeker.node;
+    text >> seeker.wish.ordinal >> seeker.wish.must >> seeker.node;
     std::string uuid;
     for (int node = -1; text >> uuid >> node;) {
       seeker.uuids.push_back(uuid);

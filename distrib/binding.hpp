@@ -14,11 +14,16 @@ struct DeviceBinding {
   bool shared = false;  ///< some device carries more than one rank: collectives go through the host
   Index free_bytes = 0;  ///< of the device, divided by the ranks on it
 };
-/// Binds this rank to a CUDA device: one that no other rank has, near the cores that the launcher
-/// bound the rank to, else by its number among the ranks of the host. Throws an agreed
+/// A device that a rank would have.
+struct DeviceWish {
+  int ordinal = -1;   ///< -1: any
+  bool must = false;  ///< no other will do
+};
+/// Binds this rank to a CUDA device: as it wishes; one that no other rank has, near the cores that
+/// the launcher bound the rank to, else by its number among the ranks of the host. Throws an agreed
 /// Error(resources) when any rank sees no device, or when ranks would share one (equal UUIDs) and
 /// that was not allowed.
-DeviceBinding bind_device(const Control& control);
+DeviceBinding bind_device(const Control& control, const DeviceWish& wish = {});
 
 /// Several ranks per GPU are allowed: --oversubscribe; or TERRACE_OVERSUBSCRIBE=1.
 void allow_oversubscription();
@@ -38,9 +43,10 @@ struct DeviceSeeker {
   std::vector<std::string> uuids;  ///< of the devices that the rank sees, by ordinal
   std::vector<int> nodes;          ///< NUMA node of each; -1: unknown
   int node = -1;                   ///< of the rank's cores; -1: of several
+  DeviceWish wish{};
 };
 /// Ordinals for the ranks of a host, by local rank: as many different devices as can be (a maximum
-/// matching), near ones first; what is left over goes where the fewest ranks are.
+/// matching), wished ones first, then near ones; what is left over goes where the fewest ranks are.
 std::vector<int> choose_devices(const std::vector<DeviceSeeker>& ranks);
 /// Processing units for the ranks of a host, by local rank. `nodes`: units of each NUMA node;
 /// `allowed`: units that all these ranks may use; `near`: the node each rank wants, -1: any. An

@@ -12,11 +12,16 @@ namespace terrace {
 std::vector<int> choose_devices(const std::vector<DeviceSeeker>& ranks) {
   std::vector<std::vector<int>> wishes;  // ordinals, the best first
   for (const DeviceSeeker& rank : ranks) {
+    if (rank.wish.must) {
+      wishes.push_back({rank.wish.ordinal});
+      continue;
+    }
     std::vector<int> order(rank.uuids.size());
     std::iota(order.begin(), order.end(), 0);
     std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
       const auto far = [&](int i) {
-        return rank.node >= 0 && rank.nodes[std::size_t(i)] != rank.node;
+        if (i == rank.wish.ordinal) return 0;
+        return rank.node >= 0 && rank.nodes[std::size_t(i)] != rank.node ? 2 : 1;
       };
       return far(a) < far(b);
     });
@@ -40,10 +45,11 @@ std::vector<int> choose_devices(const std::vector<DeviceSeeker>& ranks) {
     return false;
   };
   std::map<std::string, int> load;
-  for (std::size_t r = 0; r < ranks.size(); ++r) {
-    std::set<std::string> seen;
-    seek(r, seen);
-  }
+  for (const bool must : {true, false})
+    for (std::size_t r = 0; r < ranks.size(); ++r) {
+      std::set<std::string> seen;
+      if (ranks[r].wish.must == must) seek(r, seen);
+    }
   for (const auto& [uuid, r] : owner) load[uuid] = 1;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     if (chosen[r] >= 0 || wishes[r].empty()) continue;

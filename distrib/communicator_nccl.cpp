@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "distrib/agree.hpp"
@@ -50,7 +51,12 @@ TERRACE_NCCL(ncclSend);
 
 namespace {
 
+/// A lost rank looks so to its peers: the heartbeat names it, and speaks first.
+bool may_be_a_lost_rank(ncclResult_t code) {
+  return code == ncclRemoteError || code == ncclSystemError;
+}
 [[noreturn]] void nccl_failed(ncclResult_t code, const char* call) {
+  if (may_be_a_lost_rank(code)) std::this_thread::sleep_for(std::chrono::seconds(1));
   throw Error(Exit::fault, std::string(call) + " failed: " + ncclGetErrorString(code) + " (" +
                                ncclGetLastError(nullptr) + ")");
 }
@@ -167,6 +173,7 @@ class NcclLine {
         ncclCommGetAsyncError(comm_, &state) != ncclSuccess || state == ncclSuccess ||
         state == ncclInProgress)
       return {};
+    if (may_be_a_lost_rank(state) && !std::exchange(looked_, true)) return {};  // next time
     return std::string("NCCL failed: ") + ncclGetErrorString(state) + " (" +
            ncclGetLastError(nullptr) + "); check the GPUs and the network between them";
   }
@@ -176,7 +183,7 @@ class NcclLine {
   }
 
   ncclComm_t comm_ = nullptr;
-  bool blocking_ = false;
+  bool blocking_ = false, looked_ = false;
   int depth_ = std::uncaught_exceptions();
   std::mutex busy_;
   std::optional<Watched> watched_;
@@ -390,8 +397,8 @@ std::string nccl_version() {
 }
 
 template <>
-Context<Cuda> make_context(const Control& control) {
-  const DeviceBinding device = bind_device(control);
+Context<Cuda> make_context(const Control& control, const DeviceWish& wish) {
+  const DeviceBinding device = bind_device(control, wish);
   Communicator<Cuda> comm(control, device.shared || is_imagined(control));
   return {.control = control, .comm = comm, .device = device};
 }

@@ -14,7 +14,7 @@ bool may_use_peer_memory(const Control& control) {
 }
 
 template <>
-Context<Cpu> make_context(const Control& control) {
+Context<Cpu> make_context(const Control& control, const DeviceWish& /*wish*/) {
   return {control, Communicator<Cpu>(control)};
 }
 

@@ -20,6 +20,6 @@ struct Context {
 
 /// Collective. Binds the device for Cuda.
 template <class B>
-Context<B> make_context(const Control& control);
+Context<B> make_context(const Control& control, const DeviceWish& wish = {});
 
 }  // namespace terrace

@@ -9,8 +9,8 @@ void set_blas_threads(int count);
 /// The CUDA device of the calling thread; -1 without one. Starts nothing.
 int current_device();
 void set_current_device(int ordinal);
-/// Whether that is memory of a CUDA device. Starts nothing.
-bool is_on_device(const void* data);
+/// The CUDA device whose memory that is; -1: the host's. Starts nothing.
+int device_of(const void* data);
 /// What the caller has enqueued on this stream (cudaStream_t), or, null, on the current device, is
 /// done.
 void wait_for_caller(void* stream);

@@ -58,8 +58,7 @@ Report solve(Context& context, std::int64_t n, const Matrix& a, Local<double> b,
     Context::Inside& ranks = context.inside();
     require_rhs(b.columns);
     return with_backend(
-        ranks, a.where == Where::device || b.where == Where::device, hint(n, a.half_bandwidth),
-        [&]<class B>(terrace::Context<B>& on) {
+        ranks, There(a, b), hint(n, a.half_bandwidth), [&]<class B>(terrace::Context<B>& on) {
           double prepare = 0;
           HeldBand<B> matrix = timed(prepare, [&] { return HeldBand<B>(on, n, a, true); });
           Held<double, B> right(on, n, b, b.columns, "b");
@@ -181,8 +180,7 @@ struct FactorOn : FactorHead<Factor::Inside, B> {
 
 Factor::Factor(Context& context, std::int64_t n, const Matrix& a, const Options& options)
     : inside_(at_border([&] {
-        return factor_on<FactorOn>(context, a.where == Where::device, hint(n, a.half_bandwidth), n,
-                                   a, options);
+        return factor_on<FactorOn>(context, There(a), hint(n, a.half_bandwidth), n, a, options);
       })) {}
 Factor::~Factor() = default;
 Factor::Factor(Factor&&) noexcept = default;

@@ -150,7 +150,7 @@ struct OperatorOn : Operator::Inside {
         fail_together(Exit::usage,
                       "rows of this CSR matrix have columns out of order or twice; update_values; "
                       "sort them before cg::csr, or make the operator anew");
-      update_by(false, value);
+      update_by(There(), value);
     } else {
       Inside::update(value);
     }
@@ -158,7 +158,7 @@ struct OperatorOn : Operator::Inside {
   void update(const Local<const double>& values) override {
     if constexpr (std::is_same_v<A<B>, terrace::cg::DenseOperator<B>>) {
       require_order(n, values.columns);
-      update_by(values.where == Where::device, values);
+      update_by(There(values), values);
     } else {
       Inside::update(values);
     }
@@ -171,15 +171,15 @@ struct OperatorOn : Operator::Inside {
                                   "give the same, or make it anew",
                                   values.half_bandwidth, a->half_bandwidth()));
       a->begin_again();
-      update_by(values.where == Where::device, values);
+      update_by(There(values), values);
     } else {
       Inside::update(values);
     }
   }
   template <class Values>
-  void update_by(bool on_device, const Values& values) {
-    (void)ranks.inside().template on<B>();  // the device is ours again
-    ranks.inside().wait_for_caller(on_device);
+  void update_by(const There& there, const Values& values) {
+    (void)ranks.inside().template on<B>(there);  // the device is ours again
+    ranks.inside().wait_for_caller(there);
     kept.new_values();
     put_values(context, *a, values);
     if (ranks.inside().options.check) refuse_asymmetry(a->asymmetry(context));
@@ -188,7 +188,7 @@ struct OperatorOn : Operator::Inside {
                             const Options& options) override {
     terrace::api::Context::Inside& inside = ranks.inside();
     (void)inside.on<B>();  // the device is ours again
-    inside.wait_for_caller(b.where == Where::device || x.where == Where::device);
+    inside.wait_for_caller(There(b, x, options.near_null_space));
     const CgRequest base = request_of(options, std::is_same_v<A<B>, terrace::cg::DenseOperator<B>>);
     if (b.columns != x.columns || b.columns < 1)
       fail_together(Exit::usage,
@@ -312,7 +312,7 @@ Operator from_csr(Context& context, Index n, const Rows& rows, std::vector<Index
   });
   const std::vector<Index> first = row_starts(control, n, rows);
   const double entries = control.reduce(double(start.back()), Reduce::sum);
-  return with_backend(ranks, false, hint(entries), [&]<class B>(terrace::Context<B>& on) {
+  return with_backend(ranks, There(), hint(entries), [&]<class B>(terrace::Context<B>& on) {
     CsrMade<B> made_of = csr_operator(on, first, start, column, value);
     auto made = std::make_unique<OperatorOn<B, terrace::cg::CsrOperator>>(context, on,
                                                                           std::move(made_of.a));
@@ -369,7 +369,7 @@ Operator dense(Context& context, std::int64_t n, Local<const double> a) {
   return at_border([&] {
     Context::Inside& ranks = context.inside();
     require_order(n, a.columns);
-    return with_backend(ranks, a.where == Where::device, hint(double(n) * double(n)),
+    return with_backend(ranks, There(a), hint(double(n) * double(n)),
                         [&]<class B>(terrace::Context<B>& on) {
                           auto made = std::make_unique<terrace::cg::DenseOperator<B>>(on, n);
                           put_values(on, *made, a);
@@ -381,13 +381,13 @@ Operator dense(Context& context, std::int64_t n, Local<const double> a) {
 Operator band(Context& context, std::int64_t n, const band::Matrix& a) {
   return at_border([&] {
     Context::Inside& ranks = context.inside();
-    return with_backend(
-        ranks, a.where == Where::device, hint(double(n) * double(a.half_bandwidth + 1)),
-        [&]<class B>(terrace::Context<B>& on) {
-          auto made = std::make_unique<terrace::cg::BandOperator<B>>(on, n, a.half_bandwidth);
-          put_values(on, *made, a);
-          return finished<terrace::cg::BandOperator>(context, on, std::move(made));
-        });
+    return with_backend(ranks, There(a), hint(double(n) * double(a.half_bandwidth + 1)),
+                        [&]<class B>(terrace::Context<B>& on) {
+                          auto made = std::make_unique<terrace::cg::BandOperator<B>>(
+                              on, n, a.half_bandwidth);
+                          put_values(on, *made, a);
+                          return finished<terrace::cg::BandOperator>(context, on, std::move(made));
+                        });
   });
 }
 

@@ -1,5 +1,7 @@
 #include "src/api/terrace/context.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -16,7 +18,7 @@ std::string version() { return TERRACE_VERSION; }
 
 Error::~Error() = default;
 
-Where where_is(const void* data) { return is_on_device(data) ? Where::device : Where::host; }
+Where where_is(const void* data) { return device_of(data) >= 0 ? Where::device : Where::host; }
 
 CallersSettings::CallersSettings() : blas_threads_(blas_threads()), device_(current_device()) {
   set_blas_threads(1);  // our threads call it side by side
@@ -65,9 +67,22 @@ void Context::Inside::require(Index host, Index device) {
   little_ = std::max(little_, std::min(little, host));
 }
 
-void Context::Inside::wait_for_caller(bool on_device) const {
+DeviceWish There::wish() const {
+  if (!devices_.empty()) return {devices_.front(), true};
+  return {current_device(), false};
+}
+
+void Context::Inside::wait_for_caller(const There& there) const {
   collectively(control, [&] {
-    if (on_device) terrace::wait_for_caller(options.stream);
+    const int ours = cuda_ ? cuda_->device.ordinal : -1;
+    for (const int device : there.devices())
+      if (ours >= 0 && device != ours)
+        throw terrace::Error(Exit::usage,
+                             fmt::format("an array lies on device {}, and rank {} of this Context "
+                                         "works on device {}; in the arrays given; give arrays of "
+                                         "that device, or make a Context for the other",
+                                         device, control.rank(), ours));
+    if (there.on_device()) terrace::wait_for_caller(options.stream);
   });
 }
 

@@ -248,7 +248,7 @@ std::unique_ptr<Factor::Inside> make_factor(Context& context, Index n, const Loc
   require_sizes(n, a.columns, 0);
   if (options.emulated)
     fail_together(Exit::usage, "a factor has FP64 only; Options::emulated; leave it out");
-  const bool there = a.where == Where::device;
+  const There there(a);
   std::string why;
   if (assume != Assume::general && n > 0) {
     auto made =
@@ -275,7 +275,7 @@ std::unique_ptr<Factor::Inside> read_factor(Context& context, const std::string&
   const Index most = control.reduce(a.columns, Reduce::max);
   const Index least = control.reduce(a.columns, Reduce::min);
   if (most != 0 || least != 0) require_sizes(n, most == n ? least : most, 0);
-  const bool there = a.where == Where::device;
+  const There there(a);
   if (!file.pivots) return factor_on<CholeskyOn>(context, there, hint(n), n, a, file);
   return factor_on<LuOn>(context, there, hint(n), n, a, Options(),
                          std::optional(terrace::dense::stored_factor(control, file)));

@@ -25,7 +25,7 @@ struct FactorHead : Inside {
   /// Before a solve. `remembers`: the matrix, for a check. Throws agreed Error(usage). Collective.
   Context::Inside& begin(const Local<double>& b, bool remembers) const {
     Context::Inside& inside = on();
-    inside.wait_for_caller(b.where == Where::device);
+    inside.wait_for_caller(There(b));
     if (inside.control.reduce(b.columns, Reduce::min) !=
             inside.control.reduce(b.columns, Reduce::max) ||
         b.columns < 0)
@@ -44,9 +44,9 @@ struct FactorHead : Inside {
 /// A Made<B> for the backend that the matrix wants; its arguments begin with the context, on this
 /// backend and on that.
 template <template <class> class Made, class... Arguments>
-auto factor_on(Context& context, bool on_device, const BackendHint& hint,
+auto factor_on(Context& context, const There& there, const BackendHint& hint,
                const Arguments&... arguments) {
-  return with_backend(context.inside(), on_device, hint, [&]<class B>(terrace::Context<B>& on) {
+  return with_backend(context.inside(), there, hint, [&]<class B>(terrace::Context<B>& on) {
     using Inside = typename Made<B>::Outside;
     return std::unique_ptr<Inside>(std::make_unique<Made<B>>(context, on, arguments...));
   });

@@ -126,11 +126,11 @@ Report reduced(Context& context, Index rows, const Local<Word>& a, const Local<W
                Form form) {
   return at_border([&] {
     Context::Inside& ranks = context.inside();
-    const bool device =
-        a.where == Where::device || (transform && transform->where == Where::device);
+    There there(a);
+    if (transform) there.note(*transform);
     if (transform) require_columns(transform->columns, rows, "transform");
     return with_backend(
-        ranks, device, terrace::gf2::elimination_hint(rows, a.columns),
+        ranks, there, terrace::gf2::elimination_hint(rows, a.columns),
         [&]<class B>(terrace::Context<B>& on) {
           const Held<Word, B> held(on, rows, a, words_of(a.columns), "a");
           std::optional<Held<Word, B>> t;
@@ -163,8 +163,7 @@ Report reduce(Context& context, std::int64_t rows, Local<Word> a, Local<Word> tr
 Report rank(Context& context, std::int64_t rows, Local<const Word> a) {
   return at_border([&] {
     Context::Inside& ranks = context.inside();
-    return with_backend(ranks, a.where == Where::device,
-                        terrace::gf2::elimination_hint(rows, a.columns),
+    return with_backend(ranks, There(a), terrace::gf2::elimination_hint(rows, a.columns),
                         [&]<class B>(terrace::Context<B>& on) {
                           const Held<const Word, B> held(on, rows, a, words_of(a.columns), "a");
                           Elimination<B> work(ranks, on, rows, a.columns, 0, BitTask::rank);
@@ -180,11 +179,9 @@ Report solve(Context& context, std::int64_t rows, Local<const Word> a, Local<con
              Local<Word> x) {
   return at_border([&] {
     Context::Inside& ranks = context.inside();
-    const bool device =
-        a.where == Where::device || b.where == Where::device || x.where == Where::device;
     require_columns(x.columns, b.columns, "x");
     return with_backend(
-        ranks, device, terrace::gf2::elimination_hint(rows, a.columns),
+        ranks, There(a, b, x), terrace::gf2::elimination_hint(rows, a.columns),
         [&]<class B>(terrace::Context<B>& on) {
           const Held<const Word, B> matrix(on, rows, a, words_of(a.columns), "a");
           const Held<const Word, B> right(on, rows, b, words_of(b.columns), "b");
@@ -211,7 +208,7 @@ Report inverse(Context& context, std::int64_t n, Local<Word> a) {
     Context::Inside& ranks = context.inside();
     require_columns(a.columns, n, "a");
     return with_backend(
-        ranks, a.where == Where::device, terrace::gf2::elimination_hint(n, n),
+        ranks, There(a), terrace::gf2::elimination_hint(n, n),
         [&]<class B>(terrace::Context<B>& on) {
           const Held<Word, B> held(on, n, a, words_of(n), "a");
           Elimination<B> work(ranks, on, n, n, 0, BitTask::inverse);
@@ -234,7 +231,7 @@ Basis kernel(Context& context, std::int64_t rows, Local<const Word> a) {
   return at_border([&] {
     Context::Inside& ranks = context.inside();
     return with_backend(
-        ranks, a.where == Where::device, terrace::gf2::elimination_hint(rows, a.columns),
+        ranks, There(a), terrace::gf2::elimination_hint(rows, a.columns),
         [&]<class B>(terrace::Context<B>& on) {
           const Held<const Word, B> held(on, rows, a, words_of(a.columns), "a");
           Elimination<B> work(ranks, on, rows, a.columns, 0, BitTask::kernel);
@@ -270,11 +267,9 @@ Report multiply(Context& context, std::int64_t rows, Local<const Word> a, Local<
   return at_border([&] {
     Context::Inside& ranks = context.inside();
     const Index inner = a.columns, columns = b.columns;
-    const bool device =
-        a.where == Where::device || b.where == Where::device || c.where == Where::device;
     require_columns(c.columns, columns, "c");
     return with_backend(
-        ranks, device, terrace::gf2::product_hint(rows, inner, columns),
+        ranks, There(a, b, c), terrace::gf2::product_hint(rows, inner, columns),
         [&]<class B>(terrace::Context<B>& on) {
           const Held<const Word, B> left(on, rows, a, words_of(inner), "a");
           const Held<const Word, B> right(on, inner, b, words_of(columns), "b");

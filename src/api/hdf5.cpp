@@ -26,16 +26,15 @@ void require_shape(Index rows, Index columns, Index found, const std::string& lo
 template <class T, class Input>
 void read_rows(Context& context, const Input& input, const Local<T>& a, Index columns) {
   Context::Inside& ranks = context.inside();
-  with_backend(
-      ranks, a.where == Where::device, BackendHint{0, 1}, [&]<class B>(terrace::Context<B>& on) {
-        const Held<T, B> held(on, input.rows(), a, columns, "a");
-        std::vector<Index> places;
-        input.read(ranks.control, held.ranges(), [&](Index position, Index count, const T* rows) {
-          places.resize(std::size_t(count));
-          for (Index i = 0; i < count; ++i) places[std::size_t(i)] = position + i;
-          held.put(places, rows);
-        });
-      });
+  with_backend(ranks, There(a), BackendHint{0, 1}, [&]<class B>(terrace::Context<B>& on) {
+    const Held<T, B> held(on, input.rows(), a, columns, "a");
+    std::vector<Index> places;
+    input.read(ranks.control, held.ranges(), [&](Index position, Index count, const T* rows) {
+      places.resize(std::size_t(count));
+      for (Index i = 0; i < count; ++i) places[std::size_t(i)] = position + i;
+      held.put(places, rows);
+    });
+  });
 }
 
 template <class B>
@@ -135,19 +134,18 @@ struct Output::Inside {
   void write(const std::string& name, Index rows, const Local<const T>& a, Index words,
              Index columns, const io::Attributes& attributes) {
     Context::Inside& ranks = context.inside();
-    with_backend(ranks, a.where == Where::device, BackendHint{0, 1},
-                 [&]<class B>(terrace::Context<B>& on) {
-                   const Held<const T, B> held(on, rows, a, words, "a");
-                   file.write<T>(
-                       name, rows, columns, held.ranges(),
-                       [&](Index position, Index count, T* out) {
-                         held.pack(position, count, out);
-                         if constexpr (std::is_same_v<T, Word>)
-                           for (Index i = 1; a.columns % 64 != 0 && i <= count; ++i)
-                             out[i * words - 1] &= (Word(1) << (a.columns % 64)) - 1;
-                       },
-                       attributes);
-                 });
+    with_backend(ranks, There(a), BackendHint{0, 1}, [&]<class B>(terrace::Context<B>& on) {
+      const Held<const T, B> held(on, rows, a, words, "a");
+      file.write<T>(
+          name, rows, columns, held.ranges(),
+          [&](Index position, Index count, T* out) {
+            held.pack(position, count, out);
+            if constexpr (std::is_same_v<T, Word>)
+              for (Index i = 1; a.columns % 64 != 0 && i <= count; ++i)
+                out[i * words - 1] &= (Word(1) << (a.columns % 64)) - 1;
+          },
+          attributes);
+    });
   }
 };
 
@@ -178,7 +176,7 @@ void Output::write(const std::string& name, std::int64_t rows, Local<const gf2::
 void Output::write_band(const std::string& name, std::int64_t n, const band::Matrix& a) {
   at_border([&] {
     with_backend(
-        inside_->context.inside(), a.where == Where::device, BackendHint{0, 1},
+        inside_->context.inside(), There(a), BackendHint{0, 1},
         [&]<class B>(terrace::Context<B>& on) {
           HeldBand<B> held(on, n, a);
           inside_->file.write_columns(

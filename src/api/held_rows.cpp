@@ -103,7 +103,7 @@ void Held<T, B>::read(std::span<const Range> ranges, const io::Sink<Value>& sink
       buffer.clear();
       for (const Range& range : window(wanted[std::size_t(r)], from, portion))
         holders_.each(range, [&](const Holders::Run& run) {
-          if (run.rank != me || stays(run)) return;
+          if (run.rank != me || (r == me && stays(run))) return;
           const std::size_t old = buffer.size();
           buffer.resize(old + std::size_t(run.count * columns_));
           pack(run.at, run.count, buffer.data() + old);

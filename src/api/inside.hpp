@@ -6,6 +6,7 @@
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "distrib/agree.hpp"
 #include "distrib/context.hpp"
@@ -18,21 +19,45 @@
 
 namespace terrace::api {
 
+/// Where the arrays of a call lie, of this rank.
+class There {
+ public:
+  template <class... Array>
+  explicit There(const Array&... arrays) {
+    (note(arrays), ...);
+  }
+  template <class Array>
+  void note(const Array& array) {
+    if (array.where == Where::host) return;
+    on_device_ = true;
+    if (const int device = device_of(array.data); device >= 0) devices_.push_back(device);
+  }
+  [[nodiscard]] bool on_device() const { return on_device_; }
+  [[nodiscard]] const std::vector<int>& devices() const { return devices_; }
+  /// The device of the arrays; without any the caller's current one, if no other rank has it.
+  [[nodiscard]] DeviceWish wish() const;
+
+ private:
+  bool on_device_ = false;
+  std::vector<int> devices_;
+};
+
 struct Context::Inside {
   Inside(Control ranks, Options wanted);
   const KeepsMemory kept;  ///< between calls; goes last
   Control control;
   Options options;
 
-  /// The backend's streams and communicators, made when first asked for. Collective.
+  /// The backend's streams and communicators, made when first asked for, on the device of these
+  /// arrays; that device is current then. Collective.
   template <class B>
-  terrace::Context<B>& on() {
+  terrace::Context<B>& on(const There& there = There()) {
     if constexpr (std::is_same_v<B, Cpu>) {
       if (!cpu_) cpu_.emplace(make_context<Cpu>(control));
       return *cpu_;
     } else {
       if (!cuda_)
-        cuda_.emplace(make_context<Cuda>(control));
+        cuda_.emplace(make_context<Cuda>(control, there.wish()));
       else
         set_current_device(cuda_->device.ordinal);
       return *cuda_;
@@ -41,8 +66,9 @@ struct Context::Inside {
   /// require_memory(). Collective.
   void require(Index host, Index device);
   [[nodiscard]] std::string transport() const;
-  /// What the caller has enqueued for arrays on a device is done. Collective.
-  void wait_for_caller(bool on_device) const;
+  /// What the caller has enqueued for these arrays is done. After on(). Throws an agreed
+  /// Error(usage) for an array of another device. Collective.
+  void wait_for_caller(const There& there) const;
 
  private:
   std::optional<terrace::Context<Cpu>> cpu_;
@@ -96,8 +122,8 @@ auto at_border(F&& body) {
 /// body.operator()<B>(context): on CUDA where the options say so, some array lies on a device, or
 /// the work is worth it. Collective.
 template <class F>
-auto with_backend(Context::Inside& ranks, bool on_device, const BackendHint& hint, F&& body) {
-  const bool forced = ranks.control.reduce(Index(on_device), Reduce::max) > 0;
+auto with_backend(Context::Inside& ranks, const There& there, const BackendHint& hint, F&& body) {
+  const bool forced = ranks.control.reduce(Index(there.on_device()), Reduce::max) > 0;
   const Backend wanted = ranks.options.backend;
   if (forced && wanted == Backend::cpu)
     fail_together(Exit::usage,
@@ -106,9 +132,12 @@ auto with_backend(Context::Inside& ranks, bool on_device, const BackendHint& hin
                            : wanted == Backend::cuda || forced ? "cuda"
                                                                : "auto";
   const BackendChoice choice = resolve_backend(ranks.control, name, hint);
-  ranks.wait_for_caller(on_device);
   if constexpr (with_cuda) {
-    if (choice.name == "cuda") return body.template operator()<Cuda>(ranks.on<Cuda>());
+    if (choice.name == "cuda") {
+      terrace::Context<Cuda>& context = ranks.on<Cuda>(there);
+      ranks.wait_for_caller(there);
+      return body.template operator()<Cuda>(context);
+    }
   }
   return body.template operator()<Cpu>(ranks.on<Cpu>());
 }

@@ -5,16 +5,84 @@
 
 using namespace library;
 
-TEST_CASE("arrays of a device", "[gpu]") {
-  int devices = 0;
-  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
-    device_missing = true;
-    return;
+namespace {
+
+int current() {
+  int device = -1;
+  REQUIRE(cudaGetDevice(&device) == cudaSuccess);
+  return device;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "a Context works where its first arrays lie, else on the caller's device, and refuses others",
+    "[gpu]") {
+  if (!has_device()) return;
+  int devices = 0, rank = 0, size = 0;
+  REQUIRE(cudaGetDeviceCount(&devices) == cudaSuccess);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  if (devices < 2 || size > devices) return;  // one GPU: nothing to choose
+  const int before = current();
+  const Index n = 200;
+  const Rows rows = share(n, 0);
+  const std::vector<double> a = random_matrix(n, n, 1);
+  const auto where = terrace::Where::device;
+  for (int turn = 0; turn < devices; ++turn) {
+    const int mine = (rank + turn) % devices, other = (mine + 1) % devices;
+    std::vector<double> own = part(a, n, held(n, rows), n, 0.0), elsewhere = own;
+    REQUIRE(cudaSetDevice(mine) == cudaSuccess);
+    const OnDevice matrix(own);
+    REQUIRE(cudaSetDevice(other) == cudaSuccess);  // not where the arrays lie
+    const OnDevice wrong(elsewhere);
+    {
+      Context context(MPI_COMM_WORLD);
+      const auto good = terrace::dense::determinant(context, n, {matrix.data(), rows, n, n, where});
+      CHECK(current() == other);
+      CHECK(std::isfinite(good.log_abs_determinant));
+      CHECK(error_of([&] {
+              (void)terrace::dense::determinant(context, n, {wrong.data(), rows, n, n, where});
+            }).code() == terrace::Code::usage);
+      // Other kernels, with more shared memory than a device gives unasked.
+      std::vector<Word> bits = random_bits(n, n, 3), form = bits;
+      const std::vector<Index> pivots = eliminate(form, n, n);
+      std::vector<Word> own_bits = part(bits, (n + 63) / 64, held(n, rows), (n + 63) / 64, Word(0));
+      REQUIRE(cudaSetDevice(mine) == cudaSuccess);
+      {
+        const OnDevice there(own_bits);
+        REQUIRE(cudaSetDevice(other) == cudaSuccess);
+        CHECK(terrace::gf2::rank(context, n, {there.data(), rows, n, 0, where}).pivots == pivots);
+      }
+      const terrace::dense::Factor factor(context, n, {matrix.data(), rows, n, n, where});
+      CHECK(error_of([&] {
+              (void)factor.solve({wrong.data(), rows, n, n, where});
+            }).code() == terrace::Code::usage);
+      CHECK(factor.solve({matrix.data(), rows, n, n, where}).residual < 30);
+    }
+    REQUIRE(cudaSetDevice(mine) == cudaSuccess);
+    {
+      terrace::Options options;
+      options.backend = terrace::Backend::cuda;
+      Context context(MPI_COMM_WORLD, options);  // the first call's arrays are the host's
+      std::vector<double> host = part(a, n, held(n, rows), n, 0.0);
+      (void)terrace::dense::determinant(context, n, {host.data(), rows, n, n});
+      const std::vector<double> same = part(a, n, held(n, rows), n, 0.0);
+      std::vector<double> here = same;
+      const OnDevice fresh(here);
+      CHECK(std::isfinite(terrace::dense::determinant(context, n, {fresh.data(), rows, n, n, where})
+                              .log_abs_determinant));
+    }
   }
+  REQUIRE(cudaSetDevice(before) == cudaSuccess);
+}
+
+TEST_CASE("arrays of a device", "[gpu]") {
+  if (!has_device()) return;
   Context context(MPI_COMM_WORLD);
   const auto where = terrace::Where::device;
-  for (const Index n : {1, 100, 777}) {
-    const Rows rows = share(n, 0);
+  for (const auto& [n, kind] : {std::pair<Index, int>{1, 0}, {100, 0}, {777, 0}, {777, 1}}) {
+    const Rows rows = share(n, kind);
     const std::vector<Index> list = held(n, rows);
     const Index ld = n + 5, right = 2, words = (n + 63) / 64;
     const std::vector<double> a = random_matrix(n, n, 1), b = random_matrix(n, right, 2);

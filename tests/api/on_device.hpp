@@ -29,11 +29,14 @@ class OnDevice {
   void* data_ = nullptr;
 };
 
-/// Whether this test can run; says so where it cannot.
+/// Whether this test can run; says so where it cannot. The ranks take turns over the devices.
 inline bool has_device() {
-  int devices = 0;
+  int devices = 0, rank = 0;
   device_missing = cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0;
-  return !device_missing;
+  if (device_missing) return false;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  REQUIRE(cudaSetDevice(rank % devices) == cudaSuccess);
+  return true;
 }
 
 }  // namespace library

@@ -43,6 +43,21 @@ TEST_CASE("As many different GPUs as can be: a rank gives way when another sees 
   CHECK(choose_devices({seeker({"a", "b"}), seeker({"a", "c"}), seeker({"a"})}) == Units{1, 1, 0});
 }
 
+TEST_CASE("A wish goes before the place, and where it must be, before all") {
+  const auto wishing = [](int ordinal, bool must) {
+    DeviceSeeker rank = seeker({"a", "b", "c"}, {0, 0, 1}, 0);
+    rank.wish = {ordinal, must};
+    return rank;
+  };
+  CHECK(choose_devices({wishing(2, false), wishing(1, false), wishing(0, false)}) ==
+        Units{2, 1, 0});
+  CHECK(choose_devices({wishing(0, false), wishing(0, true)}) == Units{1, 0});  // near comes second
+  CHECK(choose_devices({wishing(-1, false), wishing(-1, false), wishing(0, true)}) ==
+        Units{1, 2, 0});
+  CHECK(choose_devices({wishing(1, true), wishing(1, true)}) == Units{1, 1});  // shared, if it must
+  CHECK(choose_devices({wishing(0, false), wishing(0, false)}) == Units{0, 1});
+}
+
 TEST_CASE("More ranks than GPUs are spread evenly") {
   const auto rank = seeker({"a", "b"});
   Units chosen = choose_devices({rank, rank, rank, rank, rank});

@@ -306,18 +306,12 @@ __global__ void __launch_bounds__(32 * WM * WN, TM == 64 ? 3 : 1)
   });
 }
 
-/// Dynamic shared memory beyond 48 KiB has to be allowed once.
-template <class Kernel>
-void allow_shared(Kernel kernel, int bytes) {
-  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
-}
-
 template <int WP>
 void launch_diagonal(const Stream<Cuda>& stream, const BandShape& s, Index before, bool second,
                      double* tile, double* status) {
   constexpr int bytes = (WP * (WP + 4) + WP) * int(sizeof(double));
-  static const bool allowed = (allow_shared(factor_diagonal<WP>, bytes), true);
-  static_cast<void>(allowed);
+  static OncePerDevice<bool> once;
+  (void)once([] { return allow_shared(factor_diagonal<WP>, bytes); });
   factor_diagonal<WP>
       <<<1, 256, bytes, native(stream)>>>(tile, int(s.width), s.reach, before, second, status);
   check_launch();
@@ -327,8 +321,8 @@ template <int WP, int R>
 void launch_panel(const Stream<Cuda>& stream, const BandShape& s, Index below, Index rows,
                   double* tile, double* panel) {
   constexpr int bytes = (WP * (WP + 4) + WP * (R + 4) + WP) * int(sizeof(double));
-  static const bool allowed = (allow_shared(solve_panel<WP, R>, bytes), true);
-  static_cast<void>(allowed);
+  static OncePerDevice<bool> once;
+  (void)once([] { return allow_shared(solve_panel<WP, R>, bytes); });
   solve_panel<WP, R><<<unsigned(ceil_div(rows, R)), R == 64 ? 256 : 128, bytes, native(stream)>>>(
       tile, int(s.width), s.reach, below, rows, panel);
   check_launch();
@@ -344,8 +338,8 @@ template <int TM, int TN, int WM, int WN>
 void launch_update(const Stream<Cuda>& stream, const BandShape& s, Index rows, const Factors& p,
                    Index first, Index step, Index count, double* tiles) {
   constexpr int bytes = kStages * kDepth * (TM + TN + 8) * int(sizeof(double));
-  static const bool allowed = (allow_shared(update<TM, TN, WM, WN>, bytes), true);
-  static_cast<void>(allowed);
+  static OncePerDevice<bool> once;
+  (void)once([] { return allow_shared(update<TM, TN, WM, WN>, bytes); });
   // Rows of the tallest tile column.
   const Index left = rows - std::max((first - 1) * s.width, p.top);
   const dim3 grid(unsigned(ceil_div(left, TM)), unsigned(count * ceil_div(s.width, TN)));

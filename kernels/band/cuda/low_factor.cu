@@ -173,14 +173,14 @@ void band_low_factor(const Stream<Cuda>& stream, BandShape s, View<Word, Cuda> l
   check(cudaMemsetAsync(failed, 0, std::size_t(factor_scratch(f)) * sizeof(Word), native(stream)));
   check(cudaMemsetAsync(failed, 0xff, sizeof(Word), native(stream)));
   if (f.count > 0) {
-    static const int resident = [] {
-      check(cudaFuncSetAttribute(factor_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 kShared));
+    static OncePerDevice<int> once;
+    const int resident = once([] {
+      allow_shared(factor_kernel, kShared);
       int blocks = 0;
       check(
           cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, factor_kernel, kThreads, kShared));
       return std::max(blocks, 1) * current_cuda_device().multiprocessors;
-    }();
+    });
     Problem p{{}, f};
     Launch& l = p.launch;
     l.reach = s.reach;

@@ -71,7 +71,9 @@ __global__ void __launch_bounds__(kThreads, 1) solve_kernel(const __grid_constan
 template <bool transposed, int V>
 void launch(cudaStream_t stream, Solve s) {
   constexpr int bytes = shared_size(V);
-  static const int resident = resident_blocks(solve_kernel<transposed, V>, kThreads, bytes);
+  static OncePerDevice<int> once;
+  const int resident =
+      once([] { return resident_blocks(solve_kernel<transposed, V>, kThreads, bytes); });
   if (resident < 2)
     throw Error(Exit::resources, "too few multiprocessors; kernels/band/cuda/low_solve.cu");
   const Index blocks = std::min<Index>(resident, 1 + s.f.count);

@@ -68,14 +68,14 @@ __global__ void read_status(const unsigned long long* failed, int count, Index* 
 template <int NC, int S>
 void launch_parts(const Stream<Cuda>& stream, Launch& launch) {
   constexpr int bytes = std::max(S * stage_doubles<NC>, kChainNumbers) * int(sizeof(double));
-  static const int resident = [] {
-    check(cudaFuncSetAttribute(eliminate_parts<NC, S>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               bytes));
+  static OncePerDevice<int> once;
+  const int resident = once([] {
+    allow_shared(eliminate_parts<NC, S>, bytes);
     int blocks = 0;
     check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, eliminate_parts<NC, S>,
                                                         kThreads<NC>, bytes));
     return std::max(blocks, 1) * current_cuda_device().multiprocessors;
-  }();
+  });
   // As many as it takes to begin a diagonal block's sum early enough: the others make a tile column
   // in 5 M^2 ns, the chain in 9 us; a sum of M tiles takes 4 M us on an SM with another block's.
   const Index tiles = launch.reach_tiles;

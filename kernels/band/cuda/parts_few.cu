@@ -414,7 +414,9 @@ constexpr int padded(Index columns) {
 template <bool transposed, int V>
 void launch(cudaStream_t stream, const SolveParts& s) {
   constexpr int bytes = shared_bytes(V);
-  static const int resident = resident_blocks(few_kernel<transposed, V>, threads(V), bytes);
+  static OncePerDevice<int> once;
+  const int resident =
+      once([] { return resident_blocks(few_kernel<transposed, V>, threads(V), bytes); });
   const Index blocks = std::min<Index>(resident, s.count + Index(s.steps) * s.count);
   if (blocks <= s.count)
     throw Error(Exit::resources, "too few multiprocessors; kernels/band/cuda/parts_few.cu");

@@ -250,7 +250,9 @@ __global__ void __launch_bounds__(256) post_window(const __grid_constant__ Solve
 template <bool transposed, int C>
 void launch(cudaStream_t stream, const SolveParts& s) {
   constexpr int bytes = shared_bytes<transposed, C>();
-  static const int resident = resident_blocks(many_kernel<transposed, C>, kThreads, bytes);
+  static OncePerDevice<int> once;
+  const int resident =
+      once([] { return resident_blocks(many_kernel<transposed, C>, kThreads, bytes); });
   const int chains = int(ceil_div(s.columns, C));
   if (transposed) {
     int window = 0;

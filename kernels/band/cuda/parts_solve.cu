@@ -68,8 +68,8 @@ template <bool transposed, bool few>
 void launch_products(cudaStream_t stream, const SolveParts& s) {
   using Product = TileProduct<transposed>;
   constexpr int bytes = 8 * (Product::left_size + Product::right_size);
-  static const int resident = resident_blocks(product_kernel<transposed, few>, 256, bytes);
-  static_cast<void>(resident);
+  static OncePerDevice<int> once;
+  (void)once([] { return resident_blocks(product_kernel<transposed, few>, 256, bytes); });
   int tiles = 0;
   for (int p = 0; p < s.count; ++p) tiles = std::max(tiles, s.part[p].tiles);
   product_kernel<transposed, few>

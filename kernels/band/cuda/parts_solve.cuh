@@ -53,7 +53,7 @@ int resident_blocks(Kernel kernel, int threads, int bytes) {
   int device = 0, processors = 0, each = 0;
   check(cudaGetDevice(&device));
   check(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device));
-  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+  allow_shared(kernel, bytes);
   check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel, threads, std::size_t(bytes)));
   return each * processors;
 }

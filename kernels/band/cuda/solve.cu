@@ -192,9 +192,8 @@ template <int WP, bool transposed>
 void launch_diagonal(const Stream<Cuda>& stream, const BandShape& s, const double* tile, Index nrhs,
                      const double* arrived, double* x) {
   constexpr int bytes = (WP * (WP + 1) + WP) * int(sizeof(double));
-  static const cudaError_t allowed = cudaFuncSetAttribute(
-      solve_diagonal<WP, transposed>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-  check(allowed);
+  static OncePerDevice<bool> once;
+  (void)once([] { return allow_shared(solve_diagonal<WP, transposed>, bytes); });
   solve_diagonal<WP, transposed>
       <<<unsigned(ceil_div(nrhs, kWarps)), 32 * kWarps, bytes, native(stream)>>>(
           tile, int(s.width), s.reach, int(nrhs), arrived, x);

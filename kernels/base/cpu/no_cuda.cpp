@@ -15,7 +15,7 @@ namespace terrace {
 int cuda_device_count() { return 0; }
 int current_device() { return -1; }
 void set_current_device(int) {}
-bool is_on_device(const void*) { return false; }
+int device_of(const void*) { return -1; }
 void wait_for_caller(void*) {}
 DeviceInfo select_cuda_device(int) {
   throw Error(Exit::resources,

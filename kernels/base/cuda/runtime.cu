@@ -34,8 +34,8 @@ std::string place(std::source_location where) {
 
 void check(cudaError_t code, std::source_location where) {
   if (code == cudaSuccess) return;
+  (void)cudaGetLastError();  // a later launch is not to be blamed
   if (code == cudaErrorMemoryAllocation) {
-    cudaGetLastError();
     throw Error(Exit::resources, "out of device memory; at " + place(where) +
                                      "; use more ranks or a smaller problem");
   }
@@ -172,6 +172,13 @@ cusparseHandle_t cusparse(const Stream<Cuda>& stream) {
   return handle;
 }
 
+int current_ordinal() {
+  int ordinal = 0;
+  if (assumed_device() || cudaGetDevice(&ordinal) == cudaSuccess) return ordinal;
+  cudaGetLastError();
+  return 0;
+}
+
 namespace {
 /// Null where nobody has used CUDA in this process yet. dlclose() it.
 void* driver_in_use() { return dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD); }
@@ -191,16 +198,19 @@ void set_current_device(int ordinal) {
   if (ordinal >= 0) check(cudaSetDevice(ordinal));
 }
 
-bool is_on_device(const void* data) {
+int device_of(const void* data) {
   void* const driver = driver_in_use();
-  if (!driver || !data) return false;
+  if (!driver || !data) {
+    if (driver) dlclose(driver);
+    return -1;
+  }
   dlclose(driver);
   cudaPointerAttributes found{};
   if (cudaPointerGetAttributes(&found, data) != cudaSuccess) {
     cudaGetLastError();
-    return false;
+    return -1;
   }
-  return found.type == cudaMemoryTypeDevice;
+  return found.type == cudaMemoryTypeDevice ? found.device : -1;
 }
 void wait_for_caller(void* stream) {
   check(stream ? cudaStreamSynchronize(static_cast<cudaStream_t>(stream))

@@ -2,7 +2,10 @@
 #pragma once
 #include <cuda_runtime.h>
 
+#include <mutex>
+#include <optional>
 #include <source_location>
+#include <vector>
 
 #include "kernels/base/buffer.hpp"
 #include "kernels/base/cuda/libraries.hpp"
@@ -28,6 +31,36 @@ void pin_from_now();
 inline cudaStream_t native(const Stream<Cuda>& stream) {
   return static_cast<cudaStream_t>(stream.native());
 }
+/// The ordinal of the current device; 0 where there is none, or an assumed one.
+int current_ordinal();
+
+/// What is found or allowed once for each device: a kernel's dynamic shared memory beyond 48 KiB, the
+/// blocks of it that are resident. A static variable of the function that launches it.
+template <class T>
+class OncePerDevice {
+ public:
+  /// find(), which returns a T, on the current device; the first time only.
+  template <class F>
+  T operator()(F&& find) {
+    const auto device = std::size_t(current_ordinal());
+    const std::lock_guard lock(guard_);
+    if (known_.size() <= device) known_.resize(device + 1);
+    if (!known_[device]) known_[device] = T(find());
+    return *known_[device];
+  }
+
+ private:
+  std::mutex guard_;
+  std::vector<std::optional<T>> known_;  // by ordinal
+};
+
+/// A kernel's dynamic shared memory beyond 48 KiB, on the current device. True.
+template <class Kernel>
+bool allow_shared(Kernel* kernel, Index bytes) {
+  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(bytes)));
+  return true;
+}
+
 /// Library handles with the stream set; made at first use, one set a stream.
 cublasHandle_t cublas(const Stream<Cuda>& stream);
 cusolverDnHandle_t cusolver(const Stream<Cuda>& stream);

@@ -16,7 +16,7 @@ Index resident_blocks(Kernel kernel, int threads, Index bytes) {
   int device = 0, processors = 0, blocks = 0;
   check(cudaGetDevice(&device));
   check(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device));
-  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(bytes)));
+  allow_shared(kernel, int(bytes));
   check(
       cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, threads, std::size_t(bytes)));
   return std::max<Index>(1, Index(blocks) * processors);

@@ -95,22 +95,24 @@ constexpr int stream_warps = 4, stream_stages = 1, stream_batch = 9,
               stream_room = csr_chunk_entries;
 
 bool has_bulk_copies() {
-  static const bool has = [] {
+  static OncePerDevice<bool> once;
+  const bool has = once([] {
     int device = 0, major = 0;
     check(cudaGetDevice(&device));
     check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
     return major >= 9;
-  }();
+  });
   return has;
 }
 
 Index multiprocessors() {
-  static const Index count = [] {
+  static OncePerDevice<Index> once;
+  const Index count = once([] {
     int device = 0, value = 0;
     check(cudaGetDevice(&device));
     check(cudaDeviceGetAttribute(&value, cudaDevAttrMultiProcessorCount, device));
     return Index(value);
-  }();
+  });
   return count;
 }
 
@@ -120,7 +122,8 @@ void launch_stream(cudaStream_t lane, const CsrRows<Cuda>& m, const double* p, d
   constexpr auto kernel =
       csr_stream_kernel<stream_warps, stream_stages, stream_batch, stream_room, absolute>;
   constexpr Index bytes = stream_warps * stream_stages * csr_stage_bytes<stream_room>();
-  static const Index resident = resident_blocks(kernel, 32 * stream_warps, bytes);
+  static OncePerDevice<Index> once;
+  const Index resident = once([] { return resident_blocks(kernel, 32 * stream_warps, bytes); });
   const Index chunks = m.chunk.size / 2 - 1;
   // Scattered rows: about 90 KB of first-level cache instead of the most shared memory (0.64
   // against 1.25 ms for 2^22 rows of 16 random columns; a stencil loses a tenth by it).

@@ -64,8 +64,7 @@ void resident_cg(const Stream<Cuda>& stream, const TriangleTiles<Cuda>& t,
   const std::size_t parts = std::size_t(pieces) * 4 * side * sizeof(Word);
   check(cudaMemsetAsync(w.row_parts, 0, parts, native(stream)));
   check(cudaMemsetAsync(w.q, 0xff, std::size_t(m) * 4 * side * sizeof(Word), native(stream)));
-  check(cudaFuncSetAttribute(iterate_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             shared_bytes(m)));
+  allow_shared(iterate_kernel, shared_bytes(m));
   void* arguments[] = {&w};
   check(cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(iterate_kernel),
                                     dim3(unsigned(blocks)), dim3(threads), arguments,

@@ -25,7 +25,8 @@ int attribute_of(cudaDeviceAttr what) {
   return value;
 }
 Index dynamic_bytes() {
-  static const Index bytes = shared_bytes_of_block() / 128 * 128 - static_bytes;
+  static OncePerDevice<Index> once;
+  const Index bytes = once([] { return shared_bytes_of_block() / 128 * 128 - static_bytes; });
   return bytes;
 }
 Index marks_bytes(Index n) { return 8 * ceil_div(n, Index(32)); }
@@ -59,8 +60,7 @@ ResidentSize resident_csr_size(Cuda, Index rows, Index entries) {
 
 void deal_shares(const Stream<Cuda>& stream, const ResidentCsr<Cuda>& m) {
   const Index n = m.a.rows();
-  check(cudaFuncSetAttribute(deal_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             int(marks_bytes(n))));
+  allow_shared(deal_kernel, int(marks_bytes(n)));
   deal_kernel<<<unsigned(m.size.shares), dealers, std::size_t(marks_bytes(n)), native(stream)>>>(
       m.a, n, int(m.size.room), m.list.data, m.place.data, m.bounds.data);
   check_launch();
@@ -111,7 +111,7 @@ void resident_cg(const Stream<Cuda>& stream, const ResidentCsr<Cuda>& m,
   w.z = w.sums + 8 * m.size.shares;
   check(cudaMemsetAsync(w.sums, 0, std::size_t(m.size.shares) * 8 * sizeof(Word), native(stream)));
   check(cudaMemsetAsync(w.z, 0xff, std::size_t(w.n) * 4 * sizeof(Word), native(stream)));
-  check(cudaFuncSetAttribute(iterate_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, w.bytes));
+  allow_shared(iterate_kernel, w.bytes);
   void* arguments[] = {&w};
   check(cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(iterate_kernel),
                                     dim3(unsigned(m.size.shares)), dim3(threads), arguments,

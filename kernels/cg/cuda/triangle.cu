@@ -16,21 +16,23 @@ namespace {
 using namespace triangle;
 
 int multiprocessors() {
-  static const int count = [] {
+  static OncePerDevice<int> once;
+  const int count = once([] {
     int device = 0, value = 0;
     check(cudaGetDevice(&device));
     check(cudaDeviceGetAttribute(&value, cudaDevAttrMultiProcessorCount, device));
     return value;
-  }();
+  });
   return count;
 }
 /// The code that runs here was compiled for compute capability 9 (bulk copies, early launches).
 bool compiled_for_hopper() {
-  static const bool yes = [] {
+  static OncePerDevice<bool> once;
+  const bool yes = once([] {
     cudaFuncAttributes attributes{};
     check(cudaFuncGetAttributes(&attributes, gather_kernel<1>));
     return attributes.ptxVersion >= 90;
-  }();
+  });
   return yes;
 }
 
@@ -218,7 +220,7 @@ void triangle_diagonal(const Stream<Cuda>& stream, const TriangleTiles<Cuda>& t,
 void split_planes(const Stream<Cuda>& stream, View<double, Cuda> tiles) {
   if (tiles.size == 0) return;
   constexpr int bytes = int(tile) * 8;
-  check(cudaFuncSetAttribute(split_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+  allow_shared(split_kernel, bytes);
   const Index count = tiles.size / tile;
   split_kernel<<<unsigned(std::min<Index>(count, multiprocessors())), 1024, bytes,
                  native(stream)>>>(reinterpret_cast<char*>(tiles.data), count);

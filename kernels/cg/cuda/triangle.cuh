@@ -398,11 +398,8 @@ template <Read read, int stages, bool bulk>
 void launch_sweep(cudaStream_t stream, const Sweep& s, int multiprocessors, bool early) {
   constexpr int bytes = sweep_warps * stages * stage_bytes;
   const auto kernel = sweep_kernel<read, stages, bulk>;
-  static const bool once = [&] {
-    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
-    return true;
-  }();
-  (void)once;
+  static OncePerDevice<bool> once;
+  (void)once([&] { return allow_shared(kernel, bytes); });
   const unsigned blocks = unsigned(std::min<Index>(s.units, multiprocessors));
   launch_kernel<Sweep>(kernel, blocks, sweep_threads, bytes, stream, early, s);
 }

@@ -18,7 +18,7 @@ void launch(const Stream<Cuda>& stream, const Arguments& w, const double* p, dou
   const auto blocks = unsigned(ceil_div(w.padded * k / 2, Index(threads)));
   const auto kernel = multiply_kernel<k, stages>;
   constexpr int bytes = shared_bytes<k, stages>;
-  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+  allow_shared(kernel, bytes);
   arrange_kernel<k><<<blocks, threads, 0, native(stream)>>>(w, p, int(columns));
   kernel<<<unsigned(multiprocessors), threads, bytes, native(stream)>>>(w);
   finish_kernel<k><<<blocks, threads, 0, native(stream)>>>(w, q, int(columns));

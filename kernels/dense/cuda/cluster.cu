@@ -167,13 +167,13 @@ bool launch(const Stream<Cuda>& stream, const StripOf<Real>& s, Index* pivot_slo
   const int rows = int(round_up(ceil_div(s.slots, Index(processors)), 32));
   const Layout<Real, W> layout{rows};
   const auto kernel = cluster_kernel<Real, W, R, T>;
-  static const bool ready = [&] {
+  static OncePerDevice<bool> once;
+  (void)once([&] {
     const Layout<Real, W> most{R * T};
-    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most.bytes()));
+    allow_shared(kernel, most.bytes());
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1));
     return true;
-  }();
-  (void)ready;
+  });
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(unsigned(processors));
   config.blockDim = dim3(T);
@@ -185,11 +185,12 @@ bool launch(const Stream<Cuda>& stream, const StripOf<Real>& s, Index* pivot_slo
   config.attrs = &cluster;
   config.numAttrs = 1;
   if (processors > 8) {  // a device may have no room for 16
-    static const bool fits = [&] {
+    static OncePerDevice<bool> once;
+    const bool fits = once([&] {
       int clusters = 0;
       return cudaOccupancyMaxActiveClusters(&clusters, kernel, &config) == cudaSuccess &&
              clusters > 0;
-    }();
+    });
     if (!fits) {
       (void)cudaGetLastError();
       return false;

@@ -240,12 +240,8 @@ void permute_columns(const Stream<Cuda>& stream, const Rows<Cuda>& rows,
   if (n == 0 || rows.slots == 0) return;
   constexpr Index most = 28000;  // of a row in shared memory
   if (n <= most) {
-    static const bool ready = [] {
-      check(cudaFuncSetAttribute(gather_columns_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 most * 8));
-      return true;
-    }();
-    (void)ready;
+    static OncePerDevice<bool> once;
+    (void)once([] { return allow_shared(gather_columns_kernel, most * 8); });
     Index* const source = reinterpret_cast<Index*>(work.data);
     invert_permutation_kernel<<<grid_for(n, 256), 256, 0, native(stream)>>>(n, target.data, source);
     check_launch();

@@ -206,15 +206,15 @@ Kernel kernel_for(const Scheme& s) {
 }
 /// Clusters that run at a time.
 Index resident_clusters() {
-  static const Index clusters = [] {
+  static OncePerDevice<Index> once;
+  const Index clusters = once([] {
     for (const Kernel kernel : {product_kernel<2>, product_kernel<3>, product_kernel<4>})
-      check(
-          cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes));
+      allow_shared(kernel, shared_bytes);
     Launch launch(unsigned(current_cuda_device().multiprocessors) / 2, nullptr);
     int count = 0;
     check(cudaOccupancyMaxActiveClusters(&count, product_kernel<4>, &launch.config));
     return Index(count);
-  }();
+  });
   return clusters;
 }
 /// Of the workspace: N's exponents and residues, then Y's, then room for residues of A.
@@ -262,7 +262,9 @@ void convert(const Stream<Cuda>& stream, const Scheme& s, Index count, Index k, 
 
 bool available(Cuda) {
 #ifdef TERRACE_SM90A
-  static const bool has = cuda_device_count() > 0 && current_cuda_device().compute_capability == 90;
+  static OncePerDevice<bool> once;
+  const bool has = once(
+      [] { return cuda_device_count() > 0 && current_cuda_device().compute_capability == 90; });
   return has;
 #else
   return false;

@@ -227,7 +227,8 @@ Index resident_blocks(Kernel kernel) {
 /// True when R rows a thread are enough; then the strip is factored.
 template <int W, int R, class Real>
 bool factor_with(const Stream<Cuda>& stream, StripOf<Real> s, const Work& w, Index* pivot_slot) {
-  static const Index resident = resident_blocks(pivot_kernel<Real, W, R>);
+  static OncePerDevice<Index> once;
+  const Index resident = once([] { return resident_blocks(pivot_kernel<Real, W, R>); });
   const Index blocks = ceil_div(s.slots, Index(threads) * R);
   if (blocks > resident) return false;
   check(cudaMemsetAsync(w.flags, 0, most_blocks * sizeof(unsigned), native(stream)));

@@ -183,12 +183,8 @@ template <class Real>
 void launch_lower_solve(const Stream<Cuda>& stream, Index b, const double* lu, Index ld_lu,
                         const PivotRowsOf<Real>& in, Index length, Index identity, double* out,
                         Index ld_out, const Strike& strike, const Index* info) {
-  static const bool ready = [] {
-    check(cudaFuncSetAttribute(lower_solve_kernel<Real>,
-                               cudaFuncAttributeMaxDynamicSharedMemorySize, shared_doubles * 8));
-    return true;
-  }();
-  (void)ready;
+  static OncePerDevice<bool> once;
+  (void)once([] { return allow_shared(lower_solve_kernel<Real>, shared_doubles * 8); });
   lower_solve_kernel<<<grid_for(length, side), row_threads, shared_doubles * 8, native(stream)>>>(
       int(b), lu, ld_lu, in, length, identity, out, ld_out, strike, info);
   check_launch();

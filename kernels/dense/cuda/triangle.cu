@@ -221,14 +221,14 @@ template <bool lower, class T>
 void solve_triangle(const Stream<Cuda>& stream, Index n, Index right, const T* t, Index ld,
                     double* x, Index ldx, View<double, Cuda> work) {
   if (n == 0 || right == 0) return;
-  static const int processors = [] {
-    check(cudaFuncSetAttribute(triangle_kernel<lower, T>,
-                               cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes<T>));
+  static OncePerDevice<int> once;
+  const int processors = once([] {
+    allow_shared(triangle_kernel<lower, T>, shared_bytes<T>);
     int device = 0, count = 0;
     check(cudaGetDevice(&device));
     check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
     return count;
-  }();
+  });
   const Index strips = ceil_div(n, Index(strip)), most = 8 * most_columns;
   for (Index c = 0; c < right; c += most) {
     const Index columns = std::min(right - c, most), across = ceil_div(columns, most_columns);

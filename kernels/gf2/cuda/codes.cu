@@ -69,21 +69,21 @@ struct Walk {
 };
 
 void upload_codes() {
-  static const bool done = [] {
+  static OncePerDevice<bool> once;
+  (void)once([] {
     std::vector<unsigned short> codes(std::size_t(1) << most_k);
     for (unsigned i = 0; i < codes.size(); ++i) codes[i] = static_cast<unsigned short>(i ^ i >> 1);
     check(cudaMemcpyToSymbol(all_codes, codes.data(), 2 * codes.size()));
     check(cudaMemcpyToSymbol(half_codes, codes.data(), codes.size()));
     return true;
-  }();
-  (void)done;
+  });
 }
 
 template <class S, CodeOrder order>
 void launch(const Stream<Cuda>& stream, const Combine& what) {
   auto* kernel = combine_kernel<S, false, Walk<order>>;
   constexpr int bytes = S::table_bytes + S::source_bytes;
-  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+  allow_shared(kernel, bytes);
   const dim3 grid(unsigned(ceil_div(what.words, S::strip_words)),
                   unsigned(ceil_div(what.out.count, S::tile_rows)));
   kernel<<<grid, unsigned(S::threads), std::size_t(bytes), native(stream)>>>(what);

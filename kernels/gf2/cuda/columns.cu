@@ -128,9 +128,7 @@ void subtract(const Stream<Cuda>& stream, const Gauss& g, Index column, Index ab
   std::size_t bytes = 0;
   if constexpr (path == PivotPath::shared) {
     bytes = std::size_t(8 * (moved_words(g) - first_word));
-    if (bytes > 48 * 1024)
-      check(cudaFuncSetAttribute(subtract_kernel<path>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 int(bytes)));
+    if (bytes > 48 * 1024) allow_shared(subtract_kernel<path>, int(bytes));
   }
   subtract_kernel<path>
       <<<unsigned(blocks), unsigned(g.shape.threads), bytes, native(stream)>>>(g, column, above);

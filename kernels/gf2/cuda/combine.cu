@@ -91,12 +91,8 @@ void launch(const Stream<Cuda>& stream, const Entry& e, const Combine& what) {
   const bool stored = what.stored != nullptr;
   const int bytes = e.table_bytes + (stored ? 0 : e.source_bytes);
   auto* kernel = stored ? e.stored : e.local;
-  static std::array<bool, 2 * std::size(launches)> prepared{};
-  bool& ready = prepared[std::size_t(&e - launches) * 2 + stored];
-  if (!ready) {
-    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
-    ready = true;
-  }
+  static std::array<OncePerDevice<bool>, 2 * std::size(launches)> once;
+  (void)once[std::size_t(&e - launches) * 2 + stored]([&] { return allow_shared(kernel, bytes); });
   const Index skip = stored ? what.source_word % e.strip_words : 0;
   const dim3 grid(unsigned(ceil_div(skip + what.words, e.strip_words)),
                   unsigned(ceil_div(what.out.count, e.tile_rows)));

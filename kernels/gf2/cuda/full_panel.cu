@@ -94,12 +94,8 @@ void factor_full_panel(const Stream<Cuda>& stream, FullPanel<Cuda> panel, Index 
 
 void update_full_panel(const Stream<Cuda>& stream, FullPanel<Cuda> panel, Index k) {
   constexpr int bytes = sizeof(full::UpdateMemory);
-  static const bool ready = [] {
-    check(cudaFuncSetAttribute(full_update_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               bytes));
-    return true;
-  }();
-  (void)ready;
+  static OncePerDevice<bool> once;
+  (void)once([] { return allow_shared(full_update_kernel, bytes); });
   const Index units = ceil_div(panel.count, Index(full::unit_rows));
   const dim3 grid(unsigned(panel.pitch / full::strip_words),
                   unsigned(ceil_div(units, Index(full::update_warps))));

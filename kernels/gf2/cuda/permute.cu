@@ -92,12 +92,8 @@ void permute_bits(const Stream<Cuda>& stream, BitRows<Word, Cuda> out, BitRows<c
     check_launch();
     return;
   }
-  static const bool prepared = [] {
-    check(cudaFuncSetAttribute(permute_rows_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               int(permuted_bytes)));
-    return true;
-  }();
-  (void)prepared;
+  static OncePerDevice<bool> once;
+  (void)once([] { return allow_shared(permute_rows_kernel, int(permuted_bytes)); });
   permute_rows_kernel<<<unsigned(ceil_div(out.count, rows)), 512, std::size_t(rows * in.stride * 8),
                         native(stream)>>>(out, in, from, columns, int(rows));
   check_launch();

@@ -318,7 +318,9 @@ __global__ void __launch_bounds__(256, 1) rate_kernel(int rounds, int* out) {
 
 bool has_bit_tensor_cores() {
 #ifdef TERRACE_SM90A
-  static const bool has = cuda_device_count() > 0 && current_cuda_device().compute_capability == 90;
+  static OncePerDevice<bool> once;
+  const bool has = once(
+      [] { return cuda_device_count() > 0 && current_cuda_device().compute_capability == 90; });
   return has;
 #else
   return false;
@@ -391,12 +393,11 @@ void BitProduct<Cuda>::add(const Stream<Cuda>& stream, BitRows<Word, Cuda> out, 
   using Kernel = void (*)(Product);
   static const Kernel kernels[] = {product_kernel<1>, product_kernel<2>, product_kernel<3>,
                                    product_kernel<4>};
-  static const Index multiprocessors = [] {
-    for (const Kernel kernel : kernels)
-      check(
-          cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes));
+  static OncePerDevice<Index> once;
+  const Index multiprocessors = once([] {
+    for (const Kernel kernel : kernels) allow_shared(kernel, shared_bytes);
     return Index(current_cuda_device().multiprocessors);
-  }();
+  });
   Product p{};
   p.chunks = ceil_div(right_.count, chunk_bits);
   p.left = reinterpret_cast<const unsigned char*>(packed_left_.data());
@@ -421,7 +422,7 @@ double bit_tensor_rate(const Stream<Cuda>& stream) {
   constexpr int rounds = 4000, bytes = stage_bytes + 1024;
   const auto multiprocessors = unsigned(current_cuda_device().multiprocessors);
   const Buffer<int, Cuda> out(1);
-  check(cudaFuncSetAttribute(rate_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+  allow_shared(rate_kernel, bytes);
   double seconds = 0;
   for (int repeat = 0; repeat < 2; ++repeat) {
     const auto begin = stream.record();

@@ -164,7 +164,8 @@ void slice_words(const Stream<Cuda>& stream, View<const Word, Cuda> z, View<Word
 void multiply_words(const Stream<Cuda>& stream, Word* out, BitRows<const Word, Cuda> rows,
                     Index word, Index words, const Word* sliced) {
   if (rows.count <= 0 || words <= 0) return;
-  static const bool tensor = current_cuda_device().compute_capability >= 80;
+  static OncePerDevice<bool> once;
+  const bool tensor = once([] { return current_cuda_device().compute_capability >= 80; });
   const bool aligned =
       reinterpret_cast<std::uintptr_t>(rows.data + word) % 16 == 0 && rows.stride % 2 == 0;
   const Index steps = tensor && aligned ? words / step_words * step_words : 0;

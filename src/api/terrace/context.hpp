@@ -88,7 +88,9 @@ struct Options {
   std::function<bool(double done)> progress;
 };
 
-/// A group of ranks and their devices. Copies share it. While one exists, memory is kept from call to
+/// A group of ranks and their devices: each rank works on the CUDA device that the first arrays of a
+/// device it gives lie on; where those lie on the host, on your current device if no other rank has
+/// it. Arrays of another device are Code::usage. Copies share it. While one exists, memory is kept from call to
 /// call: at most 1 GiB of a process's device, or an eighth of its memory if that is more, and 256 MiB
 /// each of its host and page-locked memory. Make it before, and let it go after, all that is made with
 /// it, and before MPI_Finalize.
