@@ -45,7 +45,9 @@ add_test(NAME api/installed COMMAND ${CMAKE_CURRENT_LIST_DIR}/consumer/run.sh ${
 add_test(NAME api/installed.static COMMAND ${CMAKE_CURRENT_LIST_DIR}/consumer/run.sh ${PROJECT_BINARY_DIR}
          ${CMAKE_CURRENT_LIST_DIR}/consumer ${CMAKE_CURRENT_BINARY_DIR}/consumer_static static)
 set_target_properties(terrace_static PROPERTIES EXCLUDE_FROM_ALL OFF)
-set_tests_properties(api/installed api/installed.static PROPERTIES TIMEOUT 600 ENVIRONMENT "${terrace_test_environment}")
+foreach(kind installed installed.static)
+  set_tests_properties(api/${kind} PROPERTIES TIMEOUT 600 ENVIRONMENT "${terrace_test_environment};${terrace_launcher_folder}/${kind}")
+endforeach()
 
 # The Python package: 500 cases on one rank, and, slower to start, a part of them on 3.
 foreach(ranks 1 3)
