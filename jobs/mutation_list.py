@@ -179,4 +179,8 @@ MUTATIONS = [
     ("src/cg/near_null_space.cpp", "if (!(pivot > rounding * double(k))) return j;", "", "cg/near_null_space.1 program/cg_amg cg:200"),
     ("src/cg/near_null_space.cpp", "(order.empty() ? i : order[at(i)]) * k, k,", "i * k, k,", "cg/near_null_space.1 program/cg_amg"),
     ("src/cg/coarse_rows.cpp", "if (strong[e] && a.rows.column[e] >= own) used[", "if (strong[e] && a.rows.column[e] > own) used[", "cg/multigrid.3 program/cg_amg cg:200"),
+    ("distrib/binding_choice.cpp", "for (const bool must : {true, false})", "for (const bool must : {false, true})", "distrib/binding.1"),
+    ("distrib/ending.cpp", "late->last();\n    _exit(late->code);", "late->last();\n    _exit(1);", "program/lifecycle"),
+    ("src/program/command_line.cpp", "if (word == name + \"=\") return empty_value(*app, name);", "", "program/mistakes"),
+    ("src/api/held_rows.cpp", "run.rank != me || (r == me && stays(run))", "run.rank != me || stays(run)", "gpu api/library.2"),
 ]
