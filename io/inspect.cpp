@@ -191,18 +191,6 @@ Object describe(const Control& control, const Location& location) {
   return seen_by_all(control, location, [&](hid_t file) { return object_at(file, location); });
 }
 
-bool exists(const Control& control, const Location& location) {
-  return seen_by_all(
-             control, location,
-             [&](hid_t file) {
-               Object object;
-               object.group =
-                   Handle(H5Oopen(file, location.path.c_str(), H5P_DEFAULT), &H5Oclose).valid();
-               return object;
-             })
-      .group;
-}
-
 Kind kind_of(const Control& control, const Location& location, bool real, const Wanted& wanted) {
   Kind kind{};
   find_any(control, location, kind, real, wanted);
@@ -227,7 +215,12 @@ Attributes read_attributes(const Control& control, const Location& location) {
 }
 
 bool is_group(const Control& control, const Location& location) {
-  return describe(control, location).group;
+  return seen_by_all(control, location, [&](hid_t file) {
+           Object object;
+           object.group =
+               Handle(H5Gopen2(file, location.path.c_str(), H5P_DEFAULT), &H5Gclose).valid();
+           return object;
+         }).group;
 }
 
 Attributes read_run_attributes(const Control& control, const Location& location) {

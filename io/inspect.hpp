@@ -21,7 +21,4 @@ Object find_any(const Control& control, const Location& location, Kind& kind, bo
 /// The object at exactly `location` ("" the root group).
 Object describe(const Control& control, const Location& location);
 
-/// Whether `location` names an object of a readable HDF5 file.
-bool exists(const Control& control, const Location& location);
-
 }  // namespace terrace::io

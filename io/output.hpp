@@ -76,6 +76,7 @@ Attributes read_run_attributes(const Control& control, const Location& location)
 Attributes read_attributes(const Control& control, const Location& location);
 /// Names of the datasets and groups directly in the group at `location`.
 std::vector<std::string> members(const Control& control, const Location& location);
+/// Whether a group is at exactly `location`, which is not empty; false where nothing is.
 bool is_group(const Control& control, const Location& location);
 /// True when the dataset's stored content hash is its actual one (read in slices); false when it
 /// differs or is absent. Covers its attributes too; of a group, its attributes alone.

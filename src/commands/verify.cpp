@@ -152,10 +152,10 @@ void verify(Run& run, const VerifyOptions& options, const Checks& checks) {
   std::optional<ResultFile> result;
   run.phase("check", [&] {
     try {
-      const auto names = io::members(control, base);
-      if (std::find(names.begin(), names.end(), "terrace") == names.end()) {
+      const bool group = base.path.empty() || io::is_group(control, base);
+      const auto names = group ? io::members(control, base) : std::vector<std::string>();
+      if (std::find(names.begin(), names.end(), "terrace") == names.end())
         fail_together(Exit::usage, "");
-      }
       const io::Attributes record = io::read_run_attributes(control, base);
       // A file of one added group links to that group's record.
       if (const auto group = record.find("group");

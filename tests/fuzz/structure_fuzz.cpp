@@ -166,7 +166,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                             size % 2 == 0 ? io::Role::right_hand_side : io::Role::matrix);
     });
   fuzz::contract([&] { (void)io::kind_of(control, at); });
-  (void)io::exists(control, at);
+  (void)io::is_group(control, at);
   // One of the readers looks further: opening files takes longest.
   const unsigned reader = size > 1 ? data[1] % 5 : 0;
   fuzz::contract([&] {

@@ -86,6 +86,9 @@ for command, code, said in (
         ("verify gone.h5", 3, f"{MISSING}; gone.h5; check its name"),
         ("verify words.h5", 3, "not an HDF5 file; words.h5; name a result of terrace"),
         ("verify a.h5", 3, "no group terrace; a.h5; only files that terrace wrote can be verified"),
+        ("verify a.h5:/A", 3, "no group terrace; a.h5:/A; only files that terrace wrote can be verified"),
+        ("verify a.h5:/gone", 3, "no group terrace; a.h5:/gone; only files that terrace wrote can be verified"),
+        ("verify a.h5:/group", 3, "no group terrace; a.h5:/group; only files that terrace wrote can be verified"),
         # the wrong object
         ("dense invert a.h5:/complex -o x.h5", 3, f"{NUMBERS}; a.h5:/complex; {STORE}"),
         ("dense invert a.h5:/compound -o x.h5", 3, f"{NUMBERS}; a.h5:/compound; {STORE}"),
