@@ -1,11 +1,6 @@
 // What the tests of the library share: rows dealt to the ranks, made matrices, oracles in plain loops.
 #pragma once
 #include <terrace/terrace.hpp>
-#if TERRACE_CATCH_MAJOR >= 3
-#include <catch2/catch_all.hpp>
-#else
-#include <catch2/catch.hpp>
-#endif
 
 #include <algorithm>
 #include <cmath>
@@ -13,6 +8,8 @@
 #include <random>
 #include <string>
 #include <vector>
+
+#include "../support/catch.hpp"
 
 namespace library {
 

@@ -1,11 +1,12 @@
 // The library as a user's program sees it: MPI is started and ended by that program, the arrays are
 // its own. Oracles are a few plain loops. Compiled as C++17 against the public headers alone.
 #define CATCH_CONFIG_RUNNER
+#include <unistd.h>
+
 #include "library.hpp"
 
 extern "C" int openblas_get_num_threads();
 extern "C" void openblas_set_num_threads(int);
-extern char** environ;
 
 using namespace library;
 

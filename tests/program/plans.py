@@ -153,37 +153,44 @@ idle, _ = peak("generate dense-random --n 2 -o tiny.h5 --force")
 loaded = []
 
 
-def in_time(make, command, ranks):
-    """The solve takes as long as the plan says, within a factor of three. Of some runs the quickest: others may use the machine."""
-    plan = run(command + " -o out.h5 --force --plan", ranks)["result"]["plan"]
-    structure(f"{command} on {ranks}", plan)
-    check(f"{command}: fits", plan["fits"] and not plan["advice"])
-    check(f"{command}: a host holds {ranks}",
-          plan["memory_per_host"]["host_bytes"] == ranks * plan["memory_per_rank"]["host_bytes"])
-    check(f"{command}: from the profile", f"{ranks} rank" in plan["profile"]["source"], plan["profile"])
-    seen = float("inf")
-    for _ in range(5):
-        done = run(command.split(" --condition")[0] + " -o out.h5 --force", ranks)  # the plan's alone
-        if "iteration" in plan["seconds"]:
-            steps = done["result"]["iterations"] - plan["iterations_assumed"]
-            once, said = done["seconds"]["solve"], plan["seconds"]["solve"] + steps * plan["seconds"]["iteration"]
-        else:
-            once, said = done["seconds"]["solve"], plan["seconds"]["solve"]
-        seen = min(seen, once)
-        good = said < 3 * seen + 0.02 and seen < 3 * said + 0.02
+def in_time(command, ranks):
+    """The solve takes as long as the plan says, within a factor of three. Others may use the machine: of some runs the quickest, and
+    before a miss counts the profile is measured again, twice, as the machine is by then."""
+    for turn in range(3):
+        if turn > 0:
+            time.sleep(2)
+            run("bench --profile", ranks)
+        plan = run(command + " -o out.h5 --force --plan", ranks)["result"]["plan"]
+        structure(f"{command} on {ranks}", plan)
+        check(f"{command}: fits", plan["fits"] and not plan["advice"])
+        check(f"{command}: a host holds {ranks}",
+              plan["memory_per_host"]["host_bytes"] == ranks * plan["memory_per_rank"]["host_bytes"])
+        check(f"{command}: from the profile", f"{ranks} rank" in plan["profile"]["source"], plan["profile"])
+        seen = float("inf")
+        for _ in range(5):
+            done = run(command.split(" --condition")[0] + " -o out.h5 --force", ranks)  # the plan's alone
+            if "iteration" in plan["seconds"]:
+                steps = done["result"]["iterations"] - plan["iterations_assumed"]
+                once, said = done["seconds"]["solve"], plan["seconds"]["solve"] + steps * plan["seconds"]["iteration"]
+            else:
+                once, said = done["seconds"]["solve"], plan["seconds"]["solve"]
+            seen = min(seen, once)
+            good = said < 3 * seen + 0.02 and seen < 3 * said + 0.02
+            if good:
+                break
+        print(f"{command:48} {ranks} ranks: solve {said:9.3g} s predicted, {seen:9.3g} s measured{'' if good else '  (!)'}")
         if good:
-            break
-    print(f"{command:48} {ranks} ranks: solve {said:9.3g} s predicted, {seen:9.3g} s measured{'' if good else '  (!)'}")
-    if not good and os.getloadavg()[0] > 1.5 * os.cpu_count():
+            return
+    if os.getloadavg()[0] > 1.5 * os.cpu_count():
         loaded.append(command)
     else:
-        check(f"{command} on {ranks}: as long as the plan says", good, (said, seen))
+        check(f"{command} on {ranks}: as long as the plan says", False, (said, seen))
 
 
 for make, command in problems:
     generate(make)
     for ranks in (1, 2):
-        in_time(make, command, ranks)
+        in_time(command, ranks)
     most, _ = peak(command.split(" --condition")[0] + " -o out.h5 --force")
     plan = run(command + " -o out.h5 --force --plan")["result"]["plan"]
     said = plan["memory_per_rank"]["host_bytes"]

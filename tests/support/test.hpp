@@ -1,14 +1,10 @@
 // Catch2 under MPI: one session, verdicts agreed over the ranks before they are asserted.
 #pragma once
-#if TERRACE_CATCH_MAJOR >= 3
-#include <catch2/catch_all.hpp>
-#else
-#include <catch2/catch.hpp>
-#endif
 #include <cstdlib>
 #include <optional>
 
 #include "distrib/context.hpp"
+#include "tests/support/catch.hpp"
 
 namespace terrace::test {
 
