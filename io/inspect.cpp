@@ -215,12 +215,12 @@ Attributes read_attributes(const Control& control, const Location& location) {
 }
 
 bool is_group(const Control& control, const Location& location) {
-  return seen_by_all(control, location, [&](hid_t file) {
-           Object object;
-           object.group =
-               Handle(H5Gopen2(file, location.path.c_str(), H5P_DEFAULT), &H5Gclose).valid();
-           return object;
-         }).group;
+  const auto look = [&](hid_t file) {
+    Object object;
+    object.group = Handle(H5Gopen2(file, location.path.c_str(), H5P_DEFAULT), &H5Gclose).valid();
+    return object;
+  };
+  return seen_by_all(control, location, look).group;
 }
 
 Attributes read_run_attributes(const Control& control, const Location& location) {

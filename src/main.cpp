@@ -99,6 +99,7 @@ struct CommandLine {
         ->check(CLI::IsMember({"bash", "zsh"}));
     app.add_option("--pages", pages_, "Folder for all man pages and scripts")->group("");
     add_all(app, selected);
+    terrace::read_decimal(app);
     app.footer("mpirun -n 2 terrace dense invert dense.h5:/A -o inverse.h5");
   }
   void parse(std::vector<std::string> words) {

@@ -177,6 +177,26 @@ const CLI::App& chosen_command(const CLI::App& root) {
   return *command;
 }
 
+void read_decimal(CLI::App& root) {
+  const CLI::Validator decimal(
+      [](std::string& word) -> std::string {
+        const std::size_t sign = word.find_first_of("+-") == 0;
+        if (word.size() == sign || word.find_first_not_of("0123456789", sign) != word.npos)
+          return word.compare(sign, 2, "0x") == 0 ? word + " is not a decimal number" : "";
+        const std::string digits =
+            word.substr(std::min(word.find_first_not_of('0', sign), word.size() - 1));
+        const std::string most = "9223372036854775807";
+        if (digits.size() > most.size() || (digits.size() == most.size() && digits > most))
+          return word + " is too large";
+        word = (word[0] == '-' ? "-" : "") + digits;
+        return "";
+      },
+      "");
+  for (CLI::Option* const option : root.get_options(nullptr))
+    if (option->get_type_name().rfind("INT", 0) == 0) option->transform(decimal);
+  for (CLI::App* const command : root.get_subcommands(nullptr)) read_decimal(*command);
+}
+
 std::string in_our_words(const CLI::ParseError& error, const CLI::App& root) {
   const std::string text = error.what(), where = program_and(chosen_command(root));
   std::smatch part;

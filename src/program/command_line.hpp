@@ -14,6 +14,9 @@ struct Mistake {
   const CLI::App* group = nullptr;  ///< its commands are to be listed
 };
 std::optional<Mistake> find_mistake(const CLI::App& root, const std::vector<std::string>& words);
+/// Whole numbers of all options are decimal ones, also with zeros in front, and fit 64 bits: the
+/// parser alone takes 010 for 8.
+void read_decimal(CLI::App& root);
 /// A message of the parser, which has begun to read `root`'s command line, as one of three parts.
 std::string in_our_words(const CLI::ParseError& error, const CLI::App& root);
 /// The command that the parser has come to.

@@ -88,6 +88,10 @@ for command, code, said in (
         ("verify a.h5", 3, "no group terrace; a.h5; only files that terrace wrote can be verified"),
         ("verify a.h5:/A", 3, "no group terrace; a.h5:/A; only files that terrace wrote can be verified"),
         ("verify a.h5:/gone", 3, "no group terrace; a.h5:/gone; only files that terrace wrote can be verified"),
+        ("generate gf2-random --rows 4 --columns 4 --seed 18446744073709551616 -o u.h5", 2, "--seed: 18446744073709551616 is too large; on the command line; see terrace generate gf2-random --help"),
+        ("generate dense-random --n 9223372036854775808 -o u.h5", 2, "--n: 9223372036854775808 is too large; on the command line; see terrace generate dense-random --help"),
+        ("generate dense-random --n 0x10 -o u.h5", 2, "--n: 0x10 is not a decimal number; on the command line; see terrace generate dense-random --help"),
+        ("generate dense-random --n 08x -o u.h5", 2, "'08x' is not a value of --n; terrace generate dense-random; give a whole number"),
         ("verify a.h5:/group", 3, "no group terrace; a.h5:/group; only files that terrace wrote can be verified"),
         # the wrong object
         ("dense invert a.h5:/complex -o x.h5", 3, f"{NUMBERS}; a.h5:/complex; {STORE}"),
@@ -167,6 +171,16 @@ for value, warned in (("abc", True), ("-3", True), ("2x", True), ("1", False), (
     done = test.run("gf2 rank a.h5:/A", 1, 3, env={"TERRACE_THREADS": value})
     said = f"terrace: warning: TERRACE_THREADS={value} is no number of threads; in the environment; the cores count instead"
     check(f"TERRACE_THREADS={value}", (done.said[:1] == [said]) == warned and len(done.said) == 1 + warned, str(done.said))
+
+# Numbers are decimal, whatever stands in front.
+for words, shape, seed in (("--rows 010 --columns +08", (10, 8), None), ("--rows 3 --columns 4 --seed 00", (3, 4), 0), ("--rows 3 --columns 4 --seed -9223372036854775807", (3, 4), 1 - 2**63)):
+    remove("u.h5")
+    test.run(f"generate gf2-random {words} -o u.h5", 1, 0)
+    with h5py.File("u.h5") as f:
+        columns = int(f["A"].attrs["columns"])
+        check(words, (f["A"].shape[0], columns) == shape, f"{f['A'].shape}, {columns} columns")
+        check(words, seed is None or int(f["terrace"].attrs["seed"]) == seed, str(dict(f["terrace"].attrs)))
+remove("u.h5")
 
 # A mark of the byte order is no number; a header line is said once the numbers are read.
 with open("mark.csv", "wb") as f:
