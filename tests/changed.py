@@ -1,4 +1,5 @@
 """The files that changed, for tests that take all of them only at night."""
+import shutil
 import subprocess
 import sys
 
@@ -7,6 +8,8 @@ def changed(root, since=None):
     """Paths that differ from the commit `since` (default: where this branch left origin/main; on main itself the commit before), and
     those not committed, without moved ones. Exit 77 without a history."""
     def git(*words):
+        if not shutil.which("git"):
+            return None
         done = subprocess.run(["git", *words], cwd=root, capture_output=True, text=True)
         return done.stdout.split("\n") if done.returncode == 0 else None
 

@@ -7,6 +7,7 @@ is that of CITATION.cff and CHANGELOG.md. --words prints the words per sentence 
 """
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
@@ -18,9 +19,10 @@ failures = []
 
 
 def pages():
-    listed = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"], cwd=root, capture_output=True, text=True)
-    if listed.returncode == 0:
-        return sorted(root / name for name in listed.stdout.split() if (root / name).exists())
+    if shutil.which("git"):
+        listed = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"], cwd=root, capture_output=True, text=True)
+        if listed.returncode == 0:
+            return sorted(root / name for name in listed.stdout.split() if (root / name).exists())
     return sorted(p for p in root.rglob("*.md") if not p.relative_to(root).parts[0].startswith(("build", ".")))
 
 
