@@ -331,6 +331,7 @@ PlainOutput::PlainOutput(const Control& control, const std::string& path, bool f
     if (control_.rank() != 0) return;
     struct stat status {};
     const bool there = stat(path_.c_str(), &status) == 0;
+    fresh_ = !there && !force;
     if (!there && errno == ENAMETOOLONG)
       throw Error(Exit::usage,
                   "the output's name is too long; " + path_ + "; choose a shorter one");
@@ -395,10 +396,11 @@ void PlainOutput::commit() {
     if (control_.rank() != 0) return;
     const bool closed = std::fclose(std::exchange(file_, nullptr)) == 0;
     const std::string reason = closed ? sync_file(temporary_) : std::strerror(errno);
-    if (!reason.empty() || std::rename(temporary_.c_str(), path_.c_str()) != 0)
-      throw Error(Exit::resources,
-                  fmt::format("cannot write the output: {}; {}; free space on the disk?",
-                              reason.empty() ? std::strerror(errno) : reason, path_));
+    if (!reason.empty())
+      throw Error(
+          Exit::resources,
+          fmt::format("cannot write the output: {}; {}; free space on the disk?", reason, path_));
+    give_name(temporary_, path_, fresh_ && name_is_taken(path_));
   });
   unfinished_.finish();
 }

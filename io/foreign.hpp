@@ -88,6 +88,7 @@ class PlainOutput {
   Control control_;
   std::string path_, temporary_;
   bool standard_;
+  bool fresh_ = false;  ///< nothing is to be replaced
   Unfinished unfinished_;
   std::FILE* file_ = nullptr;
 };

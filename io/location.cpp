@@ -1,5 +1,7 @@
 #include "io/location.hpp"
 
+#include <algorithm>
+
 #include "distrib/agree.hpp"
 
 namespace terrace::io {
@@ -13,9 +15,13 @@ Location parse_location(const std::string& text, const std::string& default_file
     location.file = text.substr(0, colon);
     location.path = text.substr(colon + 1);
     while (location.path.size() > 1 && location.path.back() == '/') location.path.pop_back();
-    if (location.path.rfind("//", 0) == 0 && !location.file.empty())
+    if (location.path.rfind("//", 0) == 0 &&
+        location.file.find_first_of("./") == std::string::npos && !location.file.empty())
       fail_together(Exit::usage, "an address, not a file; " + text + "; fetch it first");
-    if (location.path == "/") location.path.clear();
+    auto& path = location.path;  // as HDF5 has it, slashes side by side are one
+    const auto both = [](char a, char b) { return a == '/' && b == '/'; };
+    path.erase(std::unique(path.begin(), path.end(), both), path.end());
+    if (path == "/") path.clear();
   }
   if (location.file.empty()) location.file = default_file;
   if (location.file.empty())

@@ -156,7 +156,7 @@ void rehearse(const Location& target) {
 }  // namespace
 
 Output::Output(const Control& control, const std::string& target, bool force)
-    : state_(new State{control, {}, {}, {}, {}, {}, {}, {}, {}}) {
+    : state_(new State(control)) {
   State& s = *state_;
   s.target = collectively(control, [&] { return parse_location(target); });
   s.target.file = control.broadcast(followed(s.target.file), 0);
@@ -164,6 +164,10 @@ Output::Output(const Control& control, const std::string& target, bool force)
   collectively(control, [&] {
     if (!s.first()) return;
     require_name(s.target);
+    if (s.target.file == "-")
+      throw Error(
+          Exit::usage,
+          "HDF5 cannot be written to standard output; -; name a file (./- for one called -)");
     struct stat status {};
     file_exists = stat(s.target.file.c_str(), &status) == 0;
     if (!file_exists && errno == ENAMETOOLONG)
@@ -187,6 +191,7 @@ Output::Output(const Control& control, const std::string& target, bool force)
   });
   file_exists = control.reduce(Index(file_exists), Reduce::max) > 0;
   const bool grows = file_exists && !s.target.path.empty();
+  s.fresh = !file_exists && !force;
   if (grows && !force && linked(control, s.target))
     fail_together(Exit::usage, "the output group exists; " + to_string(s.target) +
                                    "; choose another name or add --force");
@@ -200,7 +205,9 @@ Output::Output(const Control& control, const std::string& target, bool force)
     });
   if (grows)
     collectively(control, [&] {
-      if (s.first()) rehearse(s.target);
+      if (!s.first()) return;
+      rehearse(s.target);
+      s.growing.hold(s.target.file);  // last: of HDF5's own locks it would be in the way
     });
   s.temporary = control.broadcast(unfinished_name(s.target.file, getpid()), 0);
 }
@@ -228,6 +235,7 @@ void Output::State::begin() {
     if (!first()) return;
     std::error_code failed;
     if (target.path.empty() || !std::filesystem::exists(target.file, failed)) return;
+    growing.note(target.file);
     std::filesystem::copy_file(target.file, temporary,
                                std::filesystem::copy_options::overwrite_existing, failed);
     if (failed)
@@ -378,10 +386,9 @@ void Output::commit(const Attributes& terrace) {
       if (!reason.empty())
         throw Error(Exit::resources, "the output did not reach the disk: " + reason + "; " +
                                          s.target.file + "; free space on the disk?");
-      if (std::rename(s.temporary.c_str(), s.target.file.c_str()) != 0)
-        throw Error(Exit::resources, std::string("cannot rename the output: ") +
-                                         std::strerror(errno) + "; " + s.target.file +
-                                         "; choose another name");
+      give_name(s.temporary, s.target.file,
+                s.fresh ? name_is_taken(s.target.file) : s.growing.changed(),
+                s.fresh ? "" : ", beside what the file held before");
     });
     s.unfinished.finish();
   });

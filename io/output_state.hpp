@@ -6,6 +6,7 @@
 
 #include "distrib/agree.hpp"
 #include "io/attributes.hpp"
+#include "io/growing.hpp"
 #include "io/placing.hpp"
 #include "io/portions.hpp"
 #include "io/unfinished.hpp"
@@ -27,10 +28,14 @@ inline std::vector<Index> shape(Index rows, Index columns) {
 }
 
 struct Output::State {
+  explicit State(const Control& ranks) : control(ranks) {}
+
   Control control;
   Location target;
   std::string temporary, sub;
   Unfinished unfinished;
+  Growing growing;        ///< of the first rank, where a group is added
+  bool fresh = false;     ///< nothing is to be replaced
   bool reserved = false;  ///< the file cannot lack room for the dataset made last
   Handle file;
   std::map<std::string, AnyAttributes> group_attributes;

@@ -9,11 +9,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
 
 #include "distrib/place.hpp"
+#include "kernels/base/error.hpp"
 
 namespace terrace::io {
 
@@ -148,6 +150,23 @@ std::string why_not_writable(const std::string& folder) {
   if (file < 0) return std::strerror(errno);
   close(file);
   return {};
+}
+
+bool name_is_taken(const std::string& path) {
+  struct stat status {};
+  return lstat(path.c_str(), &status) == 0;
+}
+
+void give_name(const std::string& temporary, const std::string& path, bool taken,
+               const std::string& beside) {
+  std::string name = path;
+  for (int k = 1; taken && name_is_taken(name); ++k) name = path + "." + std::to_string(k);
+  if (std::rename(temporary.c_str(), name.c_str()) != 0)
+    throw Error(Exit::resources, std::string("cannot rename the output: ") + std::strerror(errno) +
+                                     "; " + name + "; choose another name");
+  if (taken)
+    throw Error(Exit::resources, "another program has written to the file meanwhile; " + path +
+                                     "; the result is in " + name + beside);
 }
 
 std::string sync_file(const std::string& path) {

@@ -28,6 +28,13 @@ class Unfinished {
 /// Where a result of process `pid` that will be `path` is written: no name is too long for it, and
 /// nothing stands there.
 std::string unfinished_name(const std::string& path, int pid);
+/// Gives the finished file `temporary` the name `path`, on one rank. `taken`: another program has
+/// written there meanwhile; then the name is the first free one of `path`.1, .2, ..., which the error
+/// tells (Exit::resources), with `beside`.
+void give_name(const std::string& temporary, const std::string& path, bool taken,
+               const std::string& beside = "");
+/// Whether something has that name, a broken link too.
+bool name_is_taken(const std::string& path);
 /// Free bytes where `path` lies; a large number when the system does not say.
 long long free_bytes(const std::string& path);
 /// Why no file may hold that many bytes (ulimit -f); empty where one may.

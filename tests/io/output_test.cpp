@@ -1,7 +1,9 @@
 #include "io/output.hpp"
 
+#include <fstream>
 #include <numeric>
 
+#include "io/foreign.hpp"
 #include "io/input.hpp"
 #include "kernels/base/error.hpp"
 #include "kernels/base/random.hpp"
@@ -230,4 +232,37 @@ TEST_CASE("a group is added to a file that exists, and replaced only by force") 
   CHECK_ALL(std::get<std::string>(record.at("group")) == "/second");
   CHECK_ALL(io::content_hash_holds(world(), {file, "/second/terrace"}));
   CHECK_ALL(folder.names() == std::vector<std::string>{"a.h5"});
+}
+
+TEST_CASE("what another program writes meanwhile stays, and the result too") {
+  const Folder folder;
+  const std::string text = folder / "a.csv", file = folder / "b.h5";
+  const auto mine = some_ranges(4, 0);
+  const auto write = [&](const std::string& target, bool force, bool meanwhile) {
+    io::Output output(world(), target, force);
+    output.write<double>("x", 4, -1, mine, [&](Index, Index count, double* out) {
+      std::fill(out, out + count, 1.0);
+    });
+    world().barrier();
+    if (meanwhile && world().rank() == 0) std::ofstream(file, std::ios::app) << "theirs";
+    output.commit({});
+  };
+  const auto left = [&](const std::string& what, const std::string& where) {
+    return agreed_error(Exit::resources, [&] {
+             if (what == text) {
+               io::PlainOutput output(world(), text, false, 0);
+               if (world().rank() == 0) output.put("ours");
+               if (world().rank() == 0) std::ofstream(text) << "theirs";
+               return output.commit();
+             }
+             write(what, false, true);
+           }).find("the result is in " + where) != std::string::npos;
+  };
+  CHECK_ALL(left(text, text + ".1"));
+  CHECK_ALL(left(file, file + ".1"));
+  write(file, true, false);
+  CHECK_ALL(left(file + ":/more", file + ".2"));
+  write(file + ".1:/more", false, true);  // another file was written to
+  CHECK_ALL(folder.names() ==
+            (std::vector<std::string>{"a.csv", "a.csv.1", "b.h5", "b.h5.1", "b.h5.2"}));
 }

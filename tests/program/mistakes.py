@@ -4,13 +4,14 @@ mistakes.py TERRACE"""
 import gzip
 import os
 import shutil
+import signal
 import subprocess
 import sys
 
 import h5py
 import numpy as np
 
-from terrace import Program, remove
+from terrace import Program, left_over, remove
 
 test = Program(sys.argv[1])
 check, n = test.check, 30
@@ -92,6 +93,8 @@ for command, code, said in (
         ("generate dense-random --n 9223372036854775808 -o u.h5", 2, "--n: 9223372036854775808 is too large; on the command line; see terrace generate dense-random --help"),
         ("generate dense-random --n 0x10 -o u.h5", 2, "--n: 0x10 is not a decimal number; on the command line; see terrace generate dense-random --help"),
         ("generate dense-random --n 08x -o u.h5", 2, "'08x' is not a value of --n; terrace generate dense-random; give a whole number"),
+        ("dense solve a.h5:/A --rhs :/b -o -", 2, "HDF5 cannot be written to standard output; -; name a file (./- for one called -)"),
+        ("generate dense-random --n 4 -o -", 2, "HDF5 cannot be written to standard output; -; name a file (./- for one called -)"),
         ("verify a.h5:/group", 3, "no group terrace; a.h5:/group; only files that terrace wrote can be verified"),
         # the wrong object
         ("dense invert a.h5:/complex -o x.h5", 3, f"{NUMBERS}; a.h5:/complex; {STORE}"),
@@ -203,6 +206,44 @@ with open("spaced.txt", "w") as f:
 test.run("convert spaced.txt spaced.h5", 1, 0)
 with h5py.File("spaced.h5") as f:
     check("commas and blanks", np.array_equal(f["A"][...], [[1.5, 2], [-3, 4]]), f"{f['A'][...]}")
+
+# A group for a file that another program has open, or writes to meanwhile: nobody's data is lost.
+more = "dense solve a.h5:/A --rhs :/b -o a.h5:/more"
+with h5py.File("a.h5", "a") as f:
+    said = test.refused(more, 2).said
+    check("a writer", said == ["terrace: another program has the file open to write; a.h5; close it there, or choose another file"], str(said))
+with h5py.File("a.h5") as f:
+    test.run(more, 2, 0)
+stopped = subprocess.Popen(test.words(more + " --force"), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=test.env({"TERRACE_TEST_FAULT": "0:write:stop"}))
+os.waitid(os.P_PID, stopped.pid, os.WSTOPPED | os.WNOWAIT)
+try:
+    h5py.File("a.h5", "a").close()
+    check("a writer meanwhile", False, "HDF5 let it in")
+except OSError:
+    pass
+shutil.copy("a.h5", "later.h5")
+with h5py.File("later.h5", "a") as f:
+    f["later"] = 5
+os.replace("later.h5", "a.h5")
+stopped.send_signal(signal.SIGCONT)
+said = [line for line in stopped.communicate(timeout=60)[1].splitlines() if line.startswith("terrace: ")]
+check("changed meanwhile", stopped.returncode == 5 and said == ["terrace: another program has written to the file meanwhile; a.h5; the result is in a.h5.1, beside what the file held before"],
+      f"{stopped.returncode}: {said}")
+test.run("verify a.h5.1:/more", 1, 0)
+with h5py.File("a.h5") as f:
+    check("changed meanwhile", "later" in f and not left_over(), f"{list(f)}, {left_over()}")
+
+# The same of a name that was free.
+stopped = subprocess.Popen(test.words("dense invert a.h5:/A -o new.h5"), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=test.env({"TERRACE_TEST_FAULT": "0:write:stop"}))
+os.waitid(os.P_PID, stopped.pid, os.WSTOPPED | os.WNOWAIT)
+with open("new.h5", "w") as f:
+    f.write("mine")
+stopped.send_signal(signal.SIGCONT)
+said = [line for line in stopped.communicate(timeout=60)[1].splitlines() if line.startswith("terrace: ")]
+check("a new name", stopped.returncode == 5 and said == ["terrace: another program has written to the file meanwhile; new.h5; the result is in new.h5.1"], f"{stopped.returncode}: {said}")
+with open("new.h5") as f:
+    check("a new name", f.read() == "mine" and not left_over(), str(left_over()))
+test.run("verify new.h5.1", 1, 0)
 
 # An answer that nobody got is no success; a reader that went away is one.
 with h5py.File("bits.h5", "w") as f:
