@@ -386,6 +386,9 @@ def single_cases():
     """What needs no repetition."""
     raises(ValueError, gf2.rank, np.array([[0, 2], [1, 1]]))
     raises(TypeError, linalg.inv, np.ones((2, 2), complex))
+    raises(TypeError, linalg.inv, np.eye(2).astype(object))
+    for call in (linalg.inv, linalg.slogdet, gf2.rank, lambda a: linalg.solve(np.eye(2), a), lambda a: cg(a, np.ones(2))):
+        raises(ValueError, call, np.ma.masked_array(np.eye(2), np.eye(2)))  # what is masked would count
     raises(ValueError, linalg.inv, np.ones((2, 3)))
     raises(ValueError, linalg.solve, np.eye(3), np.ones(2))
     raises(ValueError, terrace.Context, backend="gpu")

@@ -21,6 +21,8 @@ def host(array):
     """NumPy's view of an array of the host, of one too that knows DLPack alone."""
     if hasattr(array, "__dlpack__") and not any(hasattr(array, name) for name in ("__array__", "__array_interface__")):
         return np.from_dlpack(array)
+    if isinstance(array, np.ma.MaskedArray):
+        raise ValueError("masked arrays are not supported; fill them first")
     return np.asarray(array)
 
 
@@ -29,6 +31,13 @@ def to_host(array):
     if not hasattr(array, "__array_interface__") and (hasattr(array, "__cuda_array_interface__") or _dlpack.on_cuda(array)):
         array = array.get() if hasattr(array, "get") else array.cpu() if hasattr(array, "cpu") else array
     return host(array)
+
+
+def require_real(array, name):
+    if array.dtype.kind == "c":
+        raise TypeError(f"{name} is complex; only real matrices are solved")
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"{name} holds {array.dtype}; numbers are needed")
 
 
 class Reals:
@@ -50,10 +59,7 @@ class Reals:
             self.ld = max(self.columns, strides[0] // 8) if self.rows > 1 else self.columns
             return
         array = host(array)
-        if array.dtype.kind == "c":
-            raise TypeError(f"'{name}' is complex; only real matrices are solved")
-        if array.dtype.kind not in "fiub":
-            raise TypeError(f"'{name}' holds {array.dtype}; numbers are needed")
+        require_real(array, f"'{name}'")
         rowwise = array.dtype == np.float64 and array.ndim in (1, 2) and (
             array.size == 0 or array.strides[-1] == 8 and (array.ndim == 1 or array.strides[0] % 8 == 0
                                                            and array.strides[0] >= 8 * array.shape[-1]))
@@ -81,8 +87,7 @@ def owned(array, overwrite):
     array = host(array)
     if overwrite and array.dtype == np.float64 and array.flags.c_contiguous and array.flags.writeable:
         return array
-    if array.dtype.kind == "c":
-        raise TypeError("complex numbers; only real matrices are solved")
+    require_real(array, "the array")
     return np.array(array, dtype=np.float64, order="C")
 
 

@@ -23,7 +23,7 @@ def save(path, format=None, uplo=None, **arrays):
                     group[part] = getattr(csr, part)
                 group.attrs.update({"format": "csr", "shape": np.array(csr.shape, np.int64)})
             else:
-                file[name] = np.asarray(array)
+                file[name] = to_host(array)
             if name == "A":
                 for key, value in (("format", format), ("uplo", uplo)):
                     if value is not None:
