@@ -1,7 +1,5 @@
 #include "io/location.hpp"
 
-#include <algorithm>
-
 #include "distrib/agree.hpp"
 
 namespace terrace::io {
@@ -18,10 +16,7 @@ Location parse_location(const std::string& text, const std::string& default_file
     if (location.path.rfind("//", 0) == 0 &&
         location.file.find_first_of("./") == std::string::npos && !location.file.empty())
       fail_together(Exit::usage, "an address, not a file; " + text + "; fetch it first");
-    auto& path = location.path;  // as HDF5 has it, slashes side by side are one
-    const auto both = [](char a, char b) { return a == '/' && b == '/'; };
-    path.erase(std::unique(path.begin(), path.end(), both), path.end());
-    if (path == "/") path.clear();
+    if (location.path == "/") location.path.clear();
   }
   if (location.file.empty()) location.file = default_file;
   if (location.file.empty())
