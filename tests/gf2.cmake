@@ -14,6 +14,7 @@ terrace_test(gf2/full_panel RANKS 1 SANITIZE 1)
 # Bodies of kernels on an emulated cluster: their instructions come from there.
 target_include_directories(gf2_full_panel_test BEFORE PRIVATE ${CMAKE_CURRENT_LIST_DIR}/emulated)
 target_compile_options(gf2_full_panel_test PRIVATE -Wno-unknown-pragmas -U_FORTIFY_SOURCE)  # its longjmp goes from stack to stack, which Ubuntu's default refuses
+set_target_properties(gf2_full_panel_test PROPERTIES DISABLE_PRECOMPILE_HEADERS ON)  # which are compiled with it
 
 # M4RI is GPL: a program of its own, built where the package is, never linked into ours.
 find_package(PkgConfig QUIET)
