@@ -89,9 +89,9 @@ class Cluster:
         with open(self.path("slurm.conf"), "w") as f:
             f.write("\n".join(lines) + "\n")
         version = [int(part) for part in self.run("slurmctld", "-V").split()[-1].split(".")[:2]]
-        if version >= [24, 5]:  # older ones do without cgroups by themselves
+        if version >= [23, 2]:  # older ones do without cgroups by themselves; of v1's nothing is asked here, so that none need be there
             with open(self.path("cgroup.conf"), "w") as f:
-                f.write("CgroupPlugin=disabled\n")
+                f.write(f"CgroupPlugin={'disabled' if version >= [24, 5] else 'cgroup/v1'}\n")
         with open(self.path("gres.conf"), "w") as f:
             for node in self.nodes:
                 for device in devices:
