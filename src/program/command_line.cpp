@@ -182,7 +182,8 @@ void read_decimal(CLI::App& root) {
       [](std::string& word) -> std::string {
         const std::size_t sign = word.find_first_of("+-") == 0;
         if (word.size() == sign || word.find_first_not_of("0123456789", sign) != word.npos)
-          return word.compare(sign, 2, "0x") == 0 ? word + " is not a decimal number" : "";
+          return word.find_first_of("xX", sign) == sign + 1 ? word + " is not a decimal number"
+                                                            : "";
         const std::string digits =
             word.substr(std::min(word.find_first_not_of('0', sign), word.size() - 1));
         const std::string most = "9223372036854775807";

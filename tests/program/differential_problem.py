@@ -42,7 +42,7 @@ class Problem:
         extra, report = [], done.report or {}
         if "--block" not in self.words and isinstance(report.get("block"), int) and report["block"] > 0:
             extra += ["--block", str(report["block"])]
-        if "partition" in self.words and "--parts" not in self.words:  # four ranks take four, fewer three
+        if "partition" in self.words and "--parts" not in self.words and "parts" in report:  # four ranks take four, fewer three
             extra += ["--parts", str(report["parts"])]
         return extra
 

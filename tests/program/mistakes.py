@@ -92,6 +92,7 @@ for command, code, said in (
         ("generate gf2-random --rows 4 --columns 4 --seed 18446744073709551616 -o u.h5", 2, "--seed: 18446744073709551616 is too large; on the command line; see terrace generate gf2-random --help"),
         ("generate dense-random --n 9223372036854775808 -o u.h5", 2, "--n: 9223372036854775808 is too large; on the command line; see terrace generate dense-random --help"),
         ("generate dense-random --n 0x10 -o u.h5", 2, "--n: 0x10 is not a decimal number; on the command line; see terrace generate dense-random --help"),
+        ("generate dense-random --n 0X10 -o u.h5", 2, "--n: 0X10 is not a decimal number; on the command line; see terrace generate dense-random --help"),
         ("generate dense-random --n 08x -o u.h5", 2, "'08x' is not a value of --n; terrace generate dense-random; give a whole number"),
         ("dense solve a.h5:/A --rhs :/b -o -", 2, "HDF5 cannot be written to standard output; -; name a file (./- for one called -)"),
         ("generate dense-random --n 4 -o -", 2, "HDF5 cannot be written to standard output; -; name a file (./- for one called -)"),
@@ -174,6 +175,11 @@ for value, warned in (("abc", True), ("-3", True), ("2x", True), ("1", False), (
     done = test.run("gf2 rank a.h5:/A", 1, 3, env={"TERRACE_THREADS": value})
     said = f"terrace: warning: TERRACE_THREADS={value} is no number of threads; in the environment; the cores count instead"
     check(f"TERRACE_THREADS={value}", (done.said[:1] == [said]) == warned and len(done.said) == 1 + warned, str(done.said))
+
+remove("-")
+test.run("generate dense-random --n 4 -o ./-", 1, 0)
+check("./- is a file", os.path.exists("-"))
+remove("-")
 
 # Numbers are decimal, whatever stands in front.
 for words, shape, seed in (("--rows 010 --columns +08", (10, 8), None), ("--rows 3 --columns 4 --seed 00", (3, 4), 0), ("--rows 3 --columns 4 --seed -9223372036854775807", (3, 4), 1 - 2**63)):
