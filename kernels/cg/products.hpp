@@ -1,6 +1,8 @@
 // Matrix times vector on one device: dense rows, a symmetric band, CSR rows. All are bound by the
 // bytes of the matrix, which each reads once: 8 rows ld, 8 rows (m + 1), 12 nonzeros + 8 rows.
 //
+// From the heads of the entries (kernels/cg/heads.hpp) alone 4 bytes each are less; not with `absolute`.
+//
 // Every product also returns { p.q, p.p } over its own rows, with p already at hand. With
 // `absolute`, q = |A| p (for the row-sum norm). `skip` points to a number in the memory of the
 // backend: where it is not zero when the product begins, nothing is read or written.
@@ -47,6 +49,7 @@ template <class B>
 struct BandRows {
   View<const double, B> s;
   Index rows = 0, half_bandwidth = 0, ld = 0;
+  View<const std::uint32_t, B> head{};  ///< of s; size 0, or multiply() reads it in place of s
   [[nodiscard]] Index lead() const { return half_bandwidth < rows ? half_bandwidth : rows; }
 };
 
@@ -73,11 +76,18 @@ struct CsrRows {
   View<const Index, B> chunk{}, longs{};
   View<double, B> partial{};  ///< scratch: a double a chunk where there are long rows
   bool scattered = false;     ///< is_scattered(): p is worth more of the first-level cache
+  View<const std::uint32_t, B> head{};  ///< of value; size 0, or multiply() reads it in its place
+  // For CUDA, from short_columns(); size 0: `column` is read.
+  View<const std::uint8_t, B> listed{};
+  View<const std::int32_t, B> distance{};
+  View<const std::uint16_t, B> near{};
   [[nodiscard]] Index rows() const { return start.size > 0 ? start.size - 1 : 0; }
 };
 
 /// At most so many entries and rows a chunk; a longer row is cut into pieces of so many entries.
 constexpr Index csr_chunk_entries = 448, csr_chunk_rows = 128;
+/// ShortColumns::distance has no more.
+constexpr Index csr_most_distances = 256;
 
 /// Consecutive rows with about equal numbers of entries, on the host; made once a matrix.
 struct CsrChunks {

@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "kernels/base/sums.hpp"
+#include "kernels/cg/heads.hpp"
 
 namespace terrace::cg {
 
@@ -21,11 +22,10 @@ constexpr Index across = height / width;  ///< tiles that each tile row has more
 constexpr Index padded(Index n) { return round_up(n, height); }
 constexpr Index tiles_of(Index tile_row) { return across * (tile_row + 1); }
 
-/// How a product takes the entries: doubles; two planes (the same bits); the heads alone, as
-/// doubles of 20 bits after the point (half the bytes).
+/// How a product takes the entries: doubles; two planes (the same bits); the heads alone.
 enum class Read { whole, both, head };
 
-constexpr std::uint32_t head_of(Word bits) { return std::uint32_t((bits + 0x80000000u) >> 32); }
+/// A head and the lower 32 bits.
 constexpr Word joined(std::uint32_t head, std::uint32_t tail) {
   return Word(head - (tail >> 31)) << 32 | tail;
 }

@@ -133,7 +133,7 @@ void bench_operator(Run& run, const Context<B>& c, A& a, const CgBench& options,
   bench.who = mixed ? "terrace, mixed" : "terrace";
   bench.unit = "GB/s";
   const double columns = double(options.rhs);
-  const double step = a.bytes() + ((jacobi ? 88.0 : 80.0) * double(a.n())) * columns;
+  const double step = a.bytes(mixed) + ((jacobi ? 88.0 : 80.0) * double(a.n())) * columns;
   bench.work = 1e-9 * double(options.iterations) * step;
   bench.bound_name = "memory read";
   bench.bound = memory;
@@ -240,17 +240,28 @@ void bench_dense(Run& run, const Context<B>& c, const CgBench& options, Index n,
   bench_dense_rivals(run, c, options, n, memory);
 }
 
+/// A line, and one in mixed precision where that is asked for.
+template <class B, class A>
+void bench_precisions(Run& run, const Context<B>& c, A& a, const CgBench& options,
+                      const nlohmann::json& sizes, double memory) {
+  bench_operator(run, c, a, options, sizes, memory);
+  if (run.options.precision != "mixed") return;
+  a.keep_heads(c);
+  bench_operator(run, c, a, options, sizes, memory, true);
+}
+
 template <class B>
 void bench_band(Run& run, const Context<B>& c, const CgBench& options, Index n, Index m,
                 double memory) {
   require_countable({double(n), 2 * double(m) + 1 + double(options.rhs)});
-  OperatorMemory bytes = BandOperator<B>::memory(n, m, c.size());
+  const bool mixed = run.options.precision == "mixed";
+  OperatorMemory bytes = BandOperator<B>::memory(n, m, c.size(), mixed);
   bytes.backend += vectors(options, ceil_div(n, c.size()));
   const bool device = std::is_same_v<B, Cuda>;
   require_memory(c.control, bytes.host + (device ? 0 : bytes.backend), device ? bytes.backend : 0);
   BandOperator<B> a(c, n, m);
   a.fill_random(c, Word(run.options.seed));
-  bench_operator(run, c, a, options, {{"half_bandwidth", m}}, memory);
+  bench_precisions(run, c, a, options, {{"half_bandwidth", m}}, memory);
 }
 
 template <class B>
@@ -258,7 +269,8 @@ void bench_csr(Run& run, const Context<B>& c, const CgBench& options, Index poin
   require_countable({std::pow(double(points), options.stencil == 5 ? 2.0 : 3.0),
                      double(options.stencil) + double(options.rhs)});
   const Index n = options.stencil == 5 ? points * points : points * points * points;
-  OperatorMemory bytes = CsrOperator<B>::memory(n, options.stencil * n, c.size());
+  const bool mixed = run.options.precision == "mixed";
+  OperatorMemory bytes = CsrOperator<B>::memory(n, options.stencil * n, c.size(), mixed);
   bytes.backend += vectors(options, ceil_div(n, c.size()));
   const bool device = std::is_same_v<B, Cuda>;
   require_memory(c.control, bytes.host + (device ? 0 : bytes.backend), device ? bytes.backend : 0);
@@ -281,9 +293,10 @@ void bench_csr(Run& run, const Context<B>& c, const CgBench& options, Index poin
                         order, place);
   });
   CsrOperator<B> a(c, first, std::move(slice));
-  bench_operator(run, c, a, options,
-                 {{"points", points}, {"stencil", options.stencil}, {"nonzeros", a.nonzeros()}},
-                 memory);
+  a.shorten_columns(c);
+  bench_precisions(run, c, a, options,
+                   {{"points", points}, {"stencil", options.stencil}, {"nonzeros", a.nonzeros()}},
+                   memory);
   for (const std::string& rival : options.rivals) {
     if (!is_csr_rival(B{}, rival)) continue;
     if (c.size() > 1) {
@@ -323,11 +336,10 @@ void bench_cg(Run& run, CgBench options) {
     fail_together(Exit::usage,
                   "several right-hand sides are for the classic method in FP64; --rhs "
                   "of bench cg; leave it out");
-  if (run.options.precision == "mixed" &&
-      (options.kind != "dense" || options.layout == "rows" || options.method != "classic"))
+  if (run.options.precision == "mixed" && (options.layout == "rows" || options.method != "classic"))
     fail_together(Exit::usage,
-                  "mixed precision needs a dense matrix stored as a triangle, and the classic "
-                  "method; --precision of bench cg; leave it out");
+                  "mixed precision needs the classic method, and a dense matrix stored as a "
+                  "triangle; --precision of bench cg; leave it out");
   with_backend(run, [&]<class B>(Context<B>& c) {
     const bool device = std::is_same_v<B, Cuda>;
     std::vector<std::string> known;

@@ -33,8 +33,8 @@ struct CgOptions {
   Index max_iterations = -1;  ///< negative: 10 n + 1000
   bool jacobi = false;
   CgNorm norm = CgNorm::unpreconditioned;
-  /// Iterations with the head plane of A only, between reliable updates: operators that have
-  /// planes.
+  /// Iterations with the heads of A's entries only, between reliable updates: a triangle that has
+  /// planes, a band or CSR rows after keep_heads(); not in other variants than the classic one.
   bool mixed = false;
   bool guard = false;  ///< b and the diagonal are compared at the end: an agreed Error(fault)
   /// Called on every rank after each iteration with the recurrence's relative residual (the largest

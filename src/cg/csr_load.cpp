@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "distrib/agree.hpp"
+#include "kernels/cg/heads.hpp"
 
 namespace terrace::cg {
 namespace {
@@ -39,6 +40,12 @@ void over_pieces(const std::vector<Index>& start, const F& f) {
 }
 
 }  // namespace
+
+template <class B>
+void CsrPart<B>::keep_heads(const Stream<B>& lane) {
+  if (head.size() == 0) head = Buffer<std::uint32_t, B>(entries);
+  take_heads(lane, values(), head.view());
+}
 
 template <class B>
 void CsrPart<B>::prepare(const Stream<B>& lane, const CsrChunks& chunks) {

@@ -8,6 +8,7 @@
 #include "distrib/layout.hpp"
 #include "kernels/cg/coarsening.hpp"
 #include "kernels/cg/csr_setup.hpp"
+#include "kernels/cg/short_columns.hpp"
 
 namespace terrace::cg {
 
@@ -17,17 +18,38 @@ struct CsrPart {
   Buffer<Index, B> start, row, chunk, longs;
   Buffer<std::int32_t, B> column;
   Buffer<double, B> value, partial;
+  Buffer<std::uint32_t, B> head;  ///< of value, after keep_heads()
+  ShortColumns<B> shorter;
   Index entries = 0;  ///< column and value may have room behind
   bool scattered = false;
   [[nodiscard]] View<double, B> values() const { return value.view().slice(0, entries); }
   [[nodiscard]] CsrRows<B> view() const {
-    return {start,    column.view().slice(0, entries), values(), row, chunk, longs, partial,
-            scattered};
+    return {start,
+            column.view().slice(0, entries),
+            values(),
+            row,
+            chunk,
+            longs,
+            partial,
+            scattered,
+            {},
+            shorter.listed,
+            shorter.distance,
+            shorter.near};
   }
+  /// For products from heads.
+  [[nodiscard]] CsrRows<B> heads() const {
+    CsrRows<B> rows = view();
+    rows.head = head;
+    return rows;
+  }
+  /// Of the values as they are now; takes 4 bytes an entry.
+  void keep_heads(const Stream<B>& lane);
   /// f(array) of what a product reads.
   template <class F>
   void each_array(const F& f) const {
-    f(value), f(column);
+    f(value), f(head), f(column);
+    f(shorter.listed), f(shorter.distance), f(shorter.near);
     f(start), f(row), f(chunk), f(longs);
   }
   /// What a product on CUDA wants beside it.

@@ -27,7 +27,7 @@ class CgEngine {
     r_ = w_.residual();
   }
   [[nodiscard]] bool lagged() const { return w_.method != CgMethod::classic; }
-  bool head = false;  ///< products read the head plane only
+  bool head = false;  ///< products read the heads only
 
   void set_stops(const std::vector<double>& squares) {
     stop_ = squares.front();

@@ -11,6 +11,7 @@
 #include "io/input.hpp"
 #include "kernels/base/matrix.hpp"
 #include "kernels/cg/diagonal.hpp"
+#include "kernels/cg/heads.hpp"
 
 namespace terrace::cg {
 namespace {
@@ -219,11 +220,12 @@ Halo<B> BandOperator<B>::halo(const Context<B>& context, Index columns) const {
 }
 
 template <class B>
-OperatorMemory BandOperator<B>::memory(Index n, Index half_bandwidth, int ranks) {
+OperatorMemory BandOperator<B>::memory(Index n, Index half_bandwidth, int ranks, bool heads) {
   const Index rows = contiguous(n, ranks).block, m = std::min(half_bandwidth, n);
   const Index lead = std::min(m, rows), matrix = 8 * (m + 1) * (rows + lead + 16);
   const Index staged = std::is_same_v<B, Cpu> ? 0 : std::min(matrix, 4 * io::piece_bytes());
-  return {8 * (m + 1) * lead, matrix + staged + 8 * (rows + 2 * m + band_scratch(B{}, rows, m))};
+  return {8 * (m + 1) * lead, matrix + (heads ? matrix / 2 : 0) + staged +
+                                  8 * (rows + 2 * m + band_scratch(B{}, rows, m))};
 }
 
 template <class B>
@@ -316,6 +318,25 @@ void BandOperator<B>::apply(const Context<B>& context, const Operand<B>& p, View
   else
     multiply(context.ahead, matrix(), own, q, scratch_.view(), sums_to(space, sums), absolute,
              skip);
+}
+
+template <class B>
+void BandOperator<B>::keep_heads(const Context<B>& context) {
+  normalise(context, *this);
+  collectively(context.control, [&] {
+    if (head_.size() == 0) head_ = Buffer<std::uint32_t, B>(matrix_.size());
+    take_heads(context.ahead, matrix_.view(), head_.view());
+  });
+}
+template <class B>
+void BandOperator<B>::apply_head(const Context<B>& context, const Operand<B>& p, View<double, B> q,
+                                 View<double, B> sums, const SumSpace<B>& space,
+                                 const double* skip) const {
+  double* const own = p.own().data;
+  halo_.exchange(context.comm, context.ahead, own);
+  BandRows<B> rows = matrix();
+  rows.head = head_;
+  multiply(context.ahead, rows, own, q, scratch_.view(), sums_to(space, sums), false, skip);
 }
 
 template <class B>

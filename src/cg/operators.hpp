@@ -69,7 +69,8 @@ class DenseOperator {
   void take_diagonal(const Context<B>& context, View<double, B> to) const;  ///< of own rows
   /// The first pair (lowest row, then column) that is not symmetric, the same on every rank.
   [[nodiscard]] std::optional<Asymmetry> asymmetry(const Context<B>& context) const;
-  [[nodiscard]] double bytes() const { return 8.0 * double(n_) * double(n_); }
+  /// That a product reads; of `heads`, where the operator has them.
+  [[nodiscard]] double bytes(bool = false) const { return 8.0 * double(n_) * double(n_); }
   MatrixScale scale;
   void multiply_by(const Context<B>& context, int power);  ///< every number stored by 2^power
   [[nodiscard]] double largest(const Context<B>& context) const;  ///< |number| stored, of all ranks
@@ -92,7 +93,8 @@ class BandOperator {
  public:
   static constexpr bool replicated = false;
   BandOperator(const Context<B>& context, Index n, Index half_bandwidth);
-  static OperatorMemory memory(Index n, Index half_bandwidth, int ranks);
+  /// `heads`: of keep_heads() too.
+  static OperatorMemory memory(Index n, Index half_bandwidth, int ranks, bool heads = false);
   [[nodiscard]] Index n() const { return n_; }
   [[nodiscard]] Index half_bandwidth() const { return m_; }
   [[nodiscard]] Range rows() const { return rows_; }
@@ -109,16 +111,24 @@ class BandOperator {
   void apply(const Context<B>& context, const Operand<B>& p, View<double, B> q,
              View<double, B> sums, const SumSpace<B>& space, const double* skip = nullptr,
              bool absolute = false, const Meanwhile& meanwhile = {}) const;
+  /// Normalises A, and makes the heads of its entries as they are then (kernels/cg/heads.hpp), for
+  /// apply_head(). Collective.
+  void keep_heads(const Context<B>& context);
+  void apply_head(const Context<B>& context, const Operand<B>& p, View<double, B> q,
+                  View<double, B> sums, const SumSpace<B>& space,
+                  const double* skip = nullptr) const;
   void take_diagonal(const Context<B>& context, View<double, B> to) const;
   [[nodiscard]] std::optional<Asymmetry> asymmetry(const Context<B>&) const { return {}; }
-  [[nodiscard]] double bytes() const { return 8.0 * double(n_) * double(m_ + 1); }
+  [[nodiscard]] double bytes(bool heads = false) const {
+    return (heads ? 4.0 : 8.0) * double(n_) * double(m_ + 1);
+  }
   MatrixScale scale;
   void multiply_by(const Context<B>& context, int power);  ///< every number stored by 2^power
   [[nodiscard]] double largest(const Context<B>& context) const;  ///< |number| stored, of all ranks
   [[nodiscard]] BandRows<B> matrix() const { return {matrix_, rows_.count, m_, ld_}; }
   template <class F>
   void each_array(const F& f) const {
-    f(matrix_);
+    f(matrix_), f(head_);
   }
 
  private:
@@ -126,8 +136,9 @@ class BandOperator {
   Range rows_;
   [[nodiscard]] Halo<B> halo(const Context<B>& context, Index columns) const;
   Buffer<double, B> matrix_, scratch_;
-  std::vector<double> lead_;  // columns_before() while they are read
-  Buffer<double, B> staged_;  // columns of a device while they are read
+  Buffer<std::uint32_t, B> head_;  // of matrix_, after keep_heads()
+  std::vector<double> lead_;       // columns_before() while they are read
+  Buffer<double, B> staged_;       // columns of a device while they are read
   Halo<B> halo_, halo_columns_;
 };
 
@@ -163,7 +174,8 @@ class CsrOperator {
   CsrOperator(const Context<B>& context, const RankRows& a);
   /// All of a symmetric matrix, on one rank; `scattered` as CsrRows has it.
   CsrOperator(const Context<B>& context, SparseRows<B>&& rows, bool scattered, Scratch<B>&);
-  static OperatorMemory memory(Index n, Index nonzeros, int ranks);
+  /// `heads`: of keep_heads() too.
+  static OperatorMemory memory(Index n, Index nonzeros, int ranks, bool heads = false);
   /// Other values in the same pattern, of entries() own entries in the order of the rows given, each
   /// row by ascending columns. Symmetry is looked at again. Collective.
   void put_values(const Context<B>& context, const double* value);
@@ -178,9 +190,19 @@ class CsrOperator {
   void apply(const Context<B>& context, const Operand<B>& p, View<double, B> q,
              View<double, B> sums, const SumSpace<B>& space, const double* skip = nullptr,
              bool absolute = false, const Meanwhile& meanwhile = {}) const;
+  /// Columns in a byte or two each, where that fits, where the device has memory to spare, and where
+  /// A is not so small that it is iterated on the chip. The bits of a product stay the same.
+  void shorten_columns(const Context<B>& context);
+  /// As of a band.
+  void keep_heads(const Context<B>& context);
+  void apply_head(const Context<B>& context, const Operand<B>& p, View<double, B> q,
+                  View<double, B> sums, const SumSpace<B>& space,
+                  const double* skip = nullptr) const;
   void take_diagonal(const Context<B>& context, View<double, B> to) const;
   [[nodiscard]] std::optional<Asymmetry> asymmetry(const Context<B>&) const { return asymmetry_; }
-  [[nodiscard]] double bytes() const { return 12.0 * double(nonzeros_) + 8.0 * double(n()); }
+  [[nodiscard]] double bytes(bool heads = false) const {
+    return (heads ? 8.0 : 12.0) * double(nonzeros_) + 8.0 * double(n());
+  }
   MatrixScale scale;
   void multiply_by(const Context<B>& context, int power);  ///< every number stored by 2^power
   [[nodiscard]] double largest(const Context<B>& context) const;  ///< |number| stored, of all ranks
@@ -198,6 +220,9 @@ class CsrOperator {
 
  private:
   CsrOperator(const Context<B>& context, CsrLoad<B>&& load, bool judged);
+  void product(const Context<B>& context, bool heads, const Operand<B>& p, View<double, B> q,
+               View<double, B> sums, const SumSpace<B>& space, const double* skip, bool absolute,
+               const Meanwhile& meanwhile) const;
   /// What stands at the earliest of the ranks' positions, i n + j of a pair; `inner`: an own row's
   /// value in an own column.
   [[nodiscard]] std::optional<Asymmetry> describe_pair(

@@ -181,11 +181,12 @@ CsrOperator<B>::CsrOperator(const Context<B>& context, SparseRows<B>&& rows, boo
       inner_(part_of(context.ahead, std::move(rows), scattered, scratch)) {}
 
 template <class B>
-OperatorMemory CsrOperator<B>::memory(Index n, Index nonzeros, int ranks) {
+OperatorMemory CsrOperator<B>::memory(Index n, Index nonzeros, int ranks, bool heads) {
   // A slice whose rows must be sorted stands on the host, 16 bytes an entry, while it goes up.
   const Index rows = ceil_div(n, ranks), entries = ceil_div(nonzeros, ranks);
   const Index split = 16, alone = ranks == 1 ? resident_csr_size(B{}, n, nonzeros).bytes() : 0;
-  return {split * entries + 40 * rows, 12 * entries + entries / 10 + 24 * rows + alone};
+  const Index stored = heads ? 16 : 12;
+  return {split * entries + 40 * rows, stored * entries + entries / 10 + 24 * rows + alone};
 }
 
 template <class B>
@@ -201,15 +202,16 @@ Operand<B> CsrOperator<B>::operand(const Context<B>& context, Index columns) {
 }
 
 template <class B>
-void CsrOperator<B>::apply(const Context<B>& context, const Operand<B>& p, View<double, B> q,
-                           View<double, B> sums, const SumSpace<B>& space, const double* skip,
-                           bool absolute, const Meanwhile& meanwhile) const {
+void CsrOperator<B>::product(const Context<B>& context, bool heads, const Operand<B>& p,
+                             View<double, B> q, View<double, B> sums, const SumSpace<B>& space,
+                             const double* skip, bool absolute, const Meanwhile& meanwhile) const {
   double* const own = p.own().data;
   const auto product = [&](const Stream<B>& lane, const CsrPart<B>& part, bool add) {
     if (p.columns > 1)
       multiply_columns(lane, part.view(), own, q, add, p.columns, skip);
     else
-      multiply(lane, part.view(), own, q, sums_to(space, sums, add), absolute, skip);
+      multiply(lane, heads ? part.heads() : part.view(), own, q, sums_to(space, sums, add),
+               absolute, skip);
   };
   if (context.size() == 1) {
     if (meanwhile) meanwhile();
@@ -221,6 +223,37 @@ void CsrOperator<B>::apply(const Context<B>& context, const Operand<B>& p, View<
   (p.columns > 1 ? halo_columns_ : halo_).exchange(context.comm, context.ahead, own);
   context.ahead.wait(context.bulk.record());
   if (outer_.view().rows() > 0) product(context.ahead, outer_, true);
+}
+
+template <class B>
+void CsrOperator<B>::apply(const Context<B>& context, const Operand<B>& p, View<double, B> q,
+                           View<double, B> sums, const SumSpace<B>& space, const double* skip,
+                           bool absolute, const Meanwhile& meanwhile) const {
+  product(context, false, p, q, sums, space, skip, absolute, meanwhile);
+}
+template <class B>
+void CsrOperator<B>::apply_head(const Context<B>& context, const Operand<B>& p, View<double, B> q,
+                                View<double, B> sums, const SumSpace<B>& space,
+                                const double* skip) const {
+  product(context, true, p, q, sums, space, skip, false, {});
+}
+template <class B>
+void CsrOperator<B>::shorten_columns(const Context<B>& context) {
+  const bool small = context.size() == 1 && resident_csr_size(B{}, n(), entries()).shares > 0;
+  if (small || inner_.shorter.listed.size() > 0 || inner_.shorter.near.size() > 0) return;
+  // Room for vectors, and as much again for the caller.
+  const Index room = 2 * inner_.entries + 256 * rows_.count;
+  collectively(context.control,
+               [&] { inner_.shorter = short_columns(context.ahead, inner_.view(), room); });
+}
+template <class B>
+void CsrOperator<B>::keep_heads(const Context<B>& context) {
+  normalise(context, *this);
+  collectively(context.control, [&] {
+    inner_.keep_heads(context.ahead);
+    outer_.keep_heads(context.ahead);
+  });
+  context.ahead.synchronize();  // products of own columns run on context.bulk
 }
 
 template <class B>

@@ -43,7 +43,9 @@ class TriangleOperator {
   /// dense_cg_entry
   void fill_random(const Context<B>& context, Word seed, double diagonal = 2);
   void take_diagonal(const Context<B>& context, View<double, B> to) const;  ///< all n
-  [[nodiscard]] double bytes() const { return 4.0 * double(n_) * (double(n_) + 1.0); }
+  [[nodiscard]] double bytes(bool heads = false) const {
+    return (heads ? 2.0 : 4.0) * double(n_) * (double(n_) + 1.0);
+  }
   MatrixScale scale;
   /// Every number by 2^power, and the largest of all ranks (a_ii / 2 on the diagonal): not in
   /// planes.

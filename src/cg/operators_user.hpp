@@ -28,7 +28,7 @@ class UserOperator {
     upload(context.ahead, to, diagonal_.data());
   }
   [[nodiscard]] std::optional<Asymmetry> asymmetry(const Context<B>&) const { return {}; }
-  [[nodiscard]] double bytes() const { return 16.0 * double(n_); }
+  [[nodiscard]] double bytes(bool = false) const { return 16.0 * double(n_); }
   MatrixScale scale;  ///< known from the start: nothing is scaled
   template <class F>
   void each_array(const F&) const {}

@@ -67,7 +67,7 @@ class CgSolve {
  private:
   static constexpr double eps = std::numeric_limits<double>::epsilon();
   static constexpr double infinity = std::numeric_limits<double>::infinity();
-  /// Fewer digits than the head plane holds, so that its error stays below the residual's fall.
+  /// Fewer digits than heads hold, so that its error stays below the residual's fall.
   static constexpr double reliable = 1e-4;
   /// Iterations of the pipelined variant between replacements.
   static constexpr Index replacement = 48;
@@ -87,7 +87,7 @@ class CgSolve {
 
   /// False when all columns are settled.
   bool restart() {
-    // r = b - A x with all of A. The head plane's direction goes on from it.
+    // r = b - A x with all of A. The direction of the heads goes on from it.
     engine_.head = false;
     const bool keep = mixed_ && !first_stage_;
     const std::vector<CgScalars> at = engine_.residual(scale_.x_is_zero() && first_stage_, keep);
@@ -132,7 +132,7 @@ class CgSolve {
     return true;
   }
   /// What the true residual, and what ended the last stage, mean for a column. True when it is
-  /// done; `stalled` is set when the head plane has done what it can.
+  /// done; `stalled` is set when the heads have done what they can.
   bool settle(std::size_t v, const CgScalars& s, bool& stalled) {
     CgColumn& column = columns_[v];
     CgResult& result = column.result;
@@ -143,11 +143,11 @@ class CgSolve {
       ++result.restarts;
     std::optional<CgReason> end = verdict_of_residual(v, s);
     if (mixed_ && column.failure && column.failure != CgReason::max_iterations) {
-      column.failure.reset();  // of the head plane, too
+      column.failure.reset();  // of the heads, too
       stalled = true;
     }
     if (end == CgReason::stagnation && mixed_ && !column.failure) {
-      end.reset();  // of the head plane; go on with both
+      end.reset();  // of the heads; go on with A
       stalled = true;
     }
     if (end) result.reason = *end;
@@ -384,7 +384,7 @@ class CgSolve {
   Batches<B, A> batches_;
   VectorGuard<B> guard_;  // of --guard
 
-  bool mixed_;  // iterations read the head plane only
+  bool mixed_;  // iterations read the heads only
   bool first_stage_ = true;
   std::vector<double> stops_;       // CgLimits::stop per column
   std::vector<double> x_most_;      // largest |x_i| per column, at the end

@@ -62,6 +62,9 @@ std::vector<CgResult> solve_groups(const Context<B>& c, A& a, const CgRequest& r
       work.emplace(c, a, how.jacobi, width, request.method);
       if (m.function) work->precondition(c, m.function, m.power);
       if (how.checkpoints) work->resident = {};  // iterations in one launch are never seen
+      // Nor do they read the matrix from memory; on the CPU they do.
+      if (std::is_same_v<B, Cuda> && work->resident.on) how.mixed = false;
+      if (how.mixed) work->resident = {};
     }
     const bool whole = nrhs == 1 && width == 1;
     std::vector<double> b_part, x_part;
@@ -148,6 +151,10 @@ CgSolution solve_system(const Context<B>& c, A& a, const CgRequest& request, Ind
                         const CgRows<const double>& b, const CgRows<double>& x, Progress& progress,
                         const CgHooks& hooks, CgKept<B, A>* kept) {
   normalise(c, a);
+  if constexpr (requires { a.keep_heads(c); })
+    if (request.mixed) a.keep_heads(c);
+  if constexpr (requires { a.shorten_columns(c); })
+    if (!request.general()) a.shorten_columns(c);
   CgOptions how = request;
   how.jacobi = request.preconditioner == "jacobi";
   CgKept<B, A> own;
@@ -174,7 +181,7 @@ CgSolution solve_system(const Context<B>& c, A& a, const CgRequest& request, Ind
     solution.own.first = std::min(n, block * c.rank());
     solution.own.count = std::min(n, solution.own.first + block) - solution.own.first;
   }
-  solution.bytes = a.bytes() + (how.jacobi ? 88.0 : 80.0) * double(a.n()) + m->bytes;
+  solution.bytes = a.bytes(request.mixed) + (how.jacobi ? 88.0 : 80.0) * double(a.n()) + m->bytes;
   solution.power = (request.preconditioner == "none" ? a.scale.power : 0) - m->power;
   std::vector<CgResult>& results = solution.results;
   if (m->refused) {  // x is zero, or a start whose residual nobody computed

@@ -46,11 +46,10 @@ void check_request(Run& run, CgCommand& options, const CgInputs& in, const CLI::
     fail_together(Exit::usage, fmt::format("blocks of {} rows are too large; --block; use 1 to {}",
                                            run.options.block, most_block));
   solve.mixed = run.options.precision == "mixed";
-  if (solve.mixed && (in.kind != io::Kind::dense || options.layout != "triangle" || !classic))
-    fail_together(
-        Exit::usage,
-        "mixed precision needs a dense matrix stored as a triangle, and the classic method; "
-        "--precision mixed; leave it out or drop --layout and --method");
+  if (solve.mixed && ((in.kind == io::Kind::dense && options.layout != "triangle") || !classic))
+    fail_together(Exit::usage,
+                  "mixed precision needs the classic method, and a dense matrix stored as a "
+                  "triangle; --precision mixed; leave it out or drop --layout and --method");
   if (options.reorder && in.kind != io::Kind::sparse)
     fail_together(Exit::usage, "reordering is for CSR matrices; --reorder; leave it out");
   solve.method = classic                 ? CgMethod::classic
@@ -143,8 +142,8 @@ CgMemory cg_memory(const CgInputs& in, const CgCommand& options, int ranks) {
   m.matrix = triangle                     ? TriangleOperator<B>::memory(in.n, ranks, columns)
              : in.kind == io::Kind::dense ? DenseOperator<B>::memory(in.n, ranks)
              : in.kind == io::Kind::band
-                 ? BandOperator<B>::memory(in.n, in.band.half_bandwidth(), ranks)
-                 : CsrOperator<B>::memory(in.n, in.sparse.nonzeros(), ranks);
+                 ? BandOperator<B>::memory(in.n, in.band.half_bandwidth(), ranks, o.mixed)
+                 : CsrOperator<B>::memory(in.n, in.sparse.nonzeros(), ranks, o.mixed);
   m.vectors = CgWork<B>::bytes(rows, o.preconditioner == "jacobi", columns, o.method, o.general());
   Index host_extra = 0;
   if (o.preconditioner == "block-jacobi") {
@@ -190,6 +189,8 @@ PlanNeeds cg_needs(const CgInputs& in, const CgCommand& options, int ranks) {
   };
   if (in.kind == io::Kind::dense && !as_triangle(in, options))
     add("with --layout triangle", [](CgCommand& o) { o.layout = "triangle"; });
+  if (options.solve.mixed && !as_triangle(in, options))
+    add("with --precision fp64", [](CgCommand& o) { o.solve.mixed = false; });
   if (options.solve.preconditioner != "none")
     add("with --preconditioner none", [](CgCommand& o) { o.solve.preconditioner = "none"; });
   if (at_once(in, options) > 1) add("with --at-once 1", [](CgCommand& o) { o.solve.at_once = 1; });
@@ -214,9 +215,9 @@ Work cg_work(const Run& run, const CgInputs& in, const CgCommand& options, const
   w.preconditioner = o.preconditioner;
   w.mixed = o.mixed;
   w.n = in.n;
-  w.matrix_bytes = (triangle                    ? 4 * n * n
-                    : sparse                    ? 12 * double(in.sparse.nonzeros()) + 8 * n
-                    : in.kind == io::Kind::band ? 8 * n * (m + 1)
+  w.matrix_bytes = (triangle ? 4 * n * n
+                    : sparse ? (o.mixed ? 8 : 12) * double(in.sparse.nonzeros()) + 8 * n
+                    : in.kind == io::Kind::band ? (o.mixed ? 4 : 8) * n * (m + 1)
                                                 : 8 * n * n) /
                    on.ranks;
   w.file_bytes =

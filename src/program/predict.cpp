@@ -323,9 +323,9 @@ Work iteration_work(const IterationWork& w) {
   const double product = (resident ? 2
                           : dense  ? 0.97
                                    : 0.83) *
-                         (!w.mixed      ? 1
-                          : w.on.device ? 1.8
-                                        : 1.2);
+                         (!w.mixed || !triangle ? 1
+                          : w.on.device         ? 1.8
+                                                : 1.2);
   Work work;
   work.model =
       "cg " + w.form + ", " + w.method + ", " + w.preconditioner + (w.mixed ? ", mixed" : "");

@@ -118,7 +118,7 @@ Case drawn_case(Index at, Word seed) {
   o.block = draw.of({32, 1, 5, 16});
   o.method = draw.of(
       {CgMethod::classic, CgMethod::classic, CgMethod::single_reduction, CgMethod::pipelined});
-  o.mixed = c.layout == "triangle" && o.method == CgMethod::classic && draw.one_in(4);
+  o.mixed = c.layout != "rows" && o.method == CgMethod::classic && draw.one_in(4);
   c.text = fmt::format("case {}: {}, n {}, right {}, {}, {}, method {}, norm {}, rtol {}, mixed {}",
                        at, names[kind], c.n, c.nrhs, c.layout, o.preconditioner, int(o.method),
                        int(o.norm), o.rtol, o.mixed);

@@ -4,6 +4,8 @@
 #include <cstring>
 
 #include "kernels/base/random.hpp"
+#include "kernels/cg/heads.hpp"
+#include "kernels/cg/short_columns.hpp"
 #include "tests/support/numbers.hpp"
 #include "tests/support/test.hpp"
 
@@ -41,6 +43,19 @@ bool close_sums(const Vector& sums, const Vector& p, const Vector& product, bool
     if (with_pp) pp += static_cast<long double>(p[i]) * p[i];
   }
   return std::fabs(sums[0] - pq) <= 1e-13L * bound && std::fabs(sums[1] - pp) <= 1e-13L * pp;
+}
+
+/// The nearest double of 20 bits after the point, ties away from zero.
+double head_of(double v) {
+  int exponent = 0;
+  const double fraction = std::frexp(v, &exponent);
+  return std::ldexp(std::round(std::ldexp(fraction, 21)), exponent - 21);
+}
+template <class B>
+Buffer<std::uint32_t, B> heads_of(const Stream<B>& lane, const Buffer<double, B>& v) {
+  Buffer<std::uint32_t, B> heads(v.size());
+  take_heads(lane, v.view(), heads.view());
+  return heads;
 }
 
 struct Csr {
@@ -99,41 +114,58 @@ void check_csr(const Csr& a, Index columns, Index halo) {
                           yes = put(lane, Vector{1});
   for (const bool cut : {false, true}) {
     const CsrOn<B> there(lane, a, cut);
+    const Buffer<std::uint32_t, B> heads = heads_of(lane, there.value);
+    ShortColumns<B> shorter;
+    if (a.row.empty()) shorter = short_columns(lane, there.view(), 0);
     for (const bool add : {false, true})
-      for (const bool absolute : {false, true}) {
-        if (!a.row.empty() && !add) continue;  // rows in a list are only ever added
-        INFO("cut " << cut << " add " << add << " absolute " << absolute);
-        Sums expected(count);
-        Vector product(std::size_t(count), 0.0);
-        for (Index k = 0; k < a.rows(); ++k) {
-          const Index i = a.row.empty() ? k : a.row[std::size_t(k)];
-          for (Index e = a.start[std::size_t(k)]; e < a.start[std::size_t(k) + 1]; ++e) {
-            const long double v = a.value[std::size_t(e)];
-            expected.add(
-                i, (absolute ? std::fabs(v) : v) * p[std::size_t(halo + a.column[std::size_t(e)])]);
+      for (const bool absolute : {false, true})
+        for (const bool head : {false, true}) {
+          if (!a.row.empty() && !add) continue;  // rows in a list are only ever added
+          if (head && absolute) continue;
+          INFO("cut " << cut << " add " << add << " absolute " << absolute << " head " << head);
+          CsrRows<B> rows = there.view();
+          if (head) rows.head = heads;
+          Sums expected(count);
+          Vector product(std::size_t(count), 0.0);
+          for (Index k = 0; k < a.rows(); ++k) {
+            const Index i = a.row.empty() ? k : a.row[std::size_t(k)];
+            for (Index e = a.start[std::size_t(k)]; e < a.start[std::size_t(k) + 1]; ++e) {
+              const double stored = a.value[std::size_t(e)];
+              const long double v = head ? head_of(stored) : stored;
+              expected.add(i, (absolute ? std::fabs(v) : v) *
+                                  p[std::size_t(halo + a.column[std::size_t(e)])]);
+            }
+            product[std::size_t(i)] = double(expected.value[std::size_t(i)]);
           }
-          product[std::size_t(i)] = double(expected.value[std::size_t(i)]);
-        }
-        for (Index i = 0; i < count; ++i)
-          if (add) expected.add(i, before[std::size_t(i)]);
-        Vector first, first_sums;
-        for (int time = 0; time < 2; ++time) {
-          const Buffer<double, B> q = put(lane, before), sums = put(lane, Vector{0, 0});
-          multiply(lane, there.view(), from.data() + halo, q.view(),
-                   sums_to(space, sums.view(), add), absolute, no.data());
-          const Vector result = get(lane, q), pair = get(lane, sums);
-          if (time == 0) {
-            first = result;
-            first_sums = pair;
-            CHECK(close(result, expected));
-            CHECK(close_sums(pair, own, product, !add));
+          for (Index i = 0; i < count; ++i)
+            if (add) expected.add(i, before[std::size_t(i)]);
+          Vector first, first_sums;
+          for (int time = 0; time < 2; ++time) {
+            const Buffer<double, B> q = put(lane, before), sums = put(lane, Vector{0, 0});
+            multiply(lane, rows, from.data() + halo, q.view(), sums_to(space, sums.view(), add),
+                     absolute, no.data());
+            const Vector result = get(lane, q), pair = get(lane, sums);
+            if (time == 0) {
+              first = result;
+              first_sums = pair;
+              CHECK(close(result, expected));
+              CHECK(close_sums(pair, own, product, !add));
+            }
+            CHECK((same_bits(first, result) && same_bits(first_sums, pair)));
+            if (shorter.listed.size() + shorter.near.size() > 0) {
+              CsrRows<B> brief = rows;
+              brief.listed = shorter.listed, brief.near = shorter.near;
+              brief.distance = shorter.distance;
+              const Buffer<double, B> r = put(lane, before), of_r = put(lane, Vector{0, 0});
+              multiply(lane, brief, from.data() + halo, r.view(), sums_to(space, of_r.view(), add),
+                       absolute, no.data());
+              CHECK((same_bits(get(lane, r), first) && same_bits(get(lane, of_r), first_sums)));
+            }
+            multiply(lane, rows, from.data() + halo, q.view(), sums_to(space, sums.view(), add),
+                     absolute, yes.data());
+            CHECK((same_bits(get(lane, q), result) && same_bits(get(lane, sums), pair)));
           }
-          CHECK((same_bits(first, result) && same_bits(first_sums, pair)));
-          multiply(lane, there.view(), from.data() + halo, q.view(),
-                   sums_to(space, sums.view(), add), absolute, yes.data());
-          CHECK((same_bits(get(lane, q), result) && same_bits(get(lane, sums), pair)));
         }
-      }
     for (const Index wide : {1, 2, 3, 5, 8, 13, 16}) {
       INFO("cut " << cut << " columns " << wide);
       const Vector many = random_numbers((columns + 2 * halo) * wide, 6);
@@ -192,6 +224,62 @@ TEMPLATE_TEST_CASE("listed CSR rows of the other ranks' columns", "", TERRACE_BA
   for (Index k = 0; k < a.rows(); ++k) a.row.push_back(3 + 8 * k);
   check_csr<TestType>(a, 1000, 64);
 }
+
+#if TERRACE_WITH_CUDA
+namespace {
+
+/// Columns of one entry per row, at these distances; said: bytes of a short column, 0 for none.
+void check_short(const std::vector<Index>& distances, std::size_t said) {
+  const Stream<Cuda> lane;
+  Csr a;
+  for (Index i = 0; i < Index(distances.size()); ++i) {
+    a.column.push_back(std::int32_t(i + distances[std::size_t(i)]));
+    a.value.push_back(1);
+    a.start.push_back(i + 1);
+  }
+  const CsrOn<Cuda> there(lane, a, true);
+  const ShortColumns<Cuda> made = short_columns(lane, there.view(), 0);
+  const auto down = [&]<class T>(const Buffer<T, Cuda>& from) {
+    std::vector<T> to(std::size_t(from.size()));
+    download(lane, to.data(), from.view());
+    lane.synchronize();
+    return to;
+  };
+  const auto listed = down(made.listed);
+  const auto near = down(made.near);
+  const auto distance = down(made.distance);
+  REQUIRE((listed.empty() ? near.empty() ? 0 : 2 : near.empty() ? 1 : 3) == said);
+  bool right = true;
+  for (std::size_t i = 0; i < distances.size() && said > 0; ++i)
+    right = right && distances[i] == (said == 1 ? Index(distance[listed[i]]) : near[i] - 32768);
+  CHECK(right);
+  CHECK(short_columns(lane, there.view(), Index(1) << 50).listed.size() == 0);
+}
+
+}  // namespace
+
+TEST_CASE("columns in a byte, in two, or whole", "[cuda][gpu]") {
+  if (!context<Cuda>()) return;
+  std::vector<Index> stencil, near, far;
+  for (Index i = 0; i < 50000; ++i) {
+    stencil.push_back((i % 3 - 1) + 256 * (i / 3 % 3 - 1) + 65536 * (i / 9 % 3 - 1));
+    near.push_back(Index(random_word(3, Word(i), 0) % 65536) - 32768);
+  }
+  check_short(stencil, 1);
+  check_short({0}, 1);
+  check_short(near, 2);
+  near[7] = -32768, near[8] = 32767;
+  check_short(near, 2);
+  near[9] = 32768;
+  check_short(near, 0);
+  near[9] = -32769;
+  check_short(near, 0);
+  for (Index i = 0; i < 20000; ++i) far.push_back(100000 + 7919 * (i % csr_most_distances));
+  check_short(far, 1);
+  far[11] = 5;
+  check_short(far, 0);
+}
+#endif
 
 TEST_CASE("chunks hold every entry once, long rows in pieces") {
   for (const Index rows : {0, 1, 40, 5000}) {
@@ -261,6 +349,7 @@ TEMPLATE_TEST_CASE("slices of a band times a vector and several", "", TERRACE_BA
             s[std::size_t(d * b.ld + w + j)] = entry(r0 + j + d, r0 + j);
         }
         const Buffer<double, B> there = put(lane, s);
+        const Buffer<std::uint32_t, B> heads = heads_of(lane, there);
         b.s = there;
         const Index columns = turn % 16 + 1;
         for (const Index wide : {Index(0), columns}) {  // 0: one vector, with sums
@@ -272,13 +361,17 @@ TEMPLATE_TEST_CASE("slices of a band times a vector and several", "", TERRACE_BA
           const Buffer<double, B> from = put(lane, p);
           const double* const origin = from.data() + m * each;
           const Buffer<double, B> scratch(each * band_scratch(B{}, rows, m));
-          for (const bool absolute : {false, true}) {
-            if (wide > 0 && absolute) continue;
+          for (const int way : {0, 1, 2}) {
+            const bool absolute = way == 1, head = way == 2;
+            if (wide > 0 && way > 0) continue;
+            INFO("columns " << wide << " absolute " << absolute << " head " << head);
+            b.head = head ? heads.view() : View<std::uint32_t, B>{};
             Sums expected(rows * each);
             for (Index i = 0; i < rows; ++i)
               for (Index j = i - m; j <= i + m; ++j)
                 for (Index c = 0; c < each; ++c) {
-                  const long double v = entry(r0 + i, r0 + j);
+                  const double stored = entry(r0 + i, r0 + j);
+                  const long double v = head ? head_of(stored) : stored;
                   expected.add(i * each + c,
                                (absolute ? std::fabs(v) : v) * p[std::size_t((j + m) * each + c)]);
                 }

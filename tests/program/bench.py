@@ -47,7 +47,7 @@ FAMILIES = ["gf2 --n 130", "gf2 --n 130 --echelon", "gf2 --n 130 --product", "gf
             "band --n 300 --half-bandwidth 12", "band --n 300 --half-bandwidth 12 --method partition --parts 3",
             "band --n 300 --half-bandwidth 12 --method two-ends", "band --n 300 --half-bandwidth 12 --method streamed --substitution cpu", "band --n 300 --half-bandwidth 12 --precision mixed", "cg --n 60",
             "cg --n 60 --rtol 1e-9", "cg --n 60 --layout rows --rhs 4", "cg --kind band --n 200 --half-bandwidth 5", "cg --kind csr --points 5",
-            "cg --n 60 --precision mixed", "matrix --what sum,memory --n 20", "matrix --what product --n 20", "matrix --what cg --n 20",
+            "cg --n 60 --precision mixed", "cg --kind band --n 300 --half-bandwidth 5 --precision mixed", "cg --kind csr --points 5 --precision mixed", "matrix --what sum,memory --n 20", "matrix --what product --n 20", "matrix --what cg --n 20",
             "matrix --what cramer --n 5", "io --gib 0.0002 --layout plain --warm", "io --gib 0.0002 --layout chunked --warm"]
 
 

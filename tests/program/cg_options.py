@@ -154,8 +154,14 @@ for preconditioner in ("none", "jacobi", "block-jacobi", "ic", "chebyshev", "amg
         r, _ = solved(f"cg in.h5:/csr --reorder --preconditioner {preconditioner}", ranks=ranks)
         parts = r["partition"]
         check("partition", parts["parts"] == ranks and (parts["method"] == "reverse-cuthill-mckee") == (ranks == 1), str(parts))
-r = solved("cg in.h5:/dense --precision mixed --rtol 1e-12", tolerance=1e-12)[0]
-check("mixed", r["precision"] == "mixed" and r["result"]["restarts"] >= 2, str(r["result"]))
+for name in ("dense", "band", "csr"):
+    for preconditioner in ("none", "jacobi", "block-jacobi", "chebyshev") + (() if name == "dense" else ("ic", "amg")):
+        r = solved(f"cg in.h5:/{name} --precision mixed --rtol 1e-12 --preconditioner {preconditioner}", tolerance=1e-12)[0]
+        check("mixed", r["precision"] == "mixed" and r["result"]["restarts"] >= 2, str(r["result"]))
+solved("cg in.h5:/csr --precision mixed --reorder --guard")
+for name in ("band", "csr"):  # what heads take is in the plan
+    plans = [run(f"cg in.h5:/{name} --rhs :/b --plan --precision {precision}")[0]["memory"]["backend_bytes"] for precision in ("fp64", "mixed")]
+    check("memory of heads", plans[0] < plans[1] < 1.5 * plans[0], f"{name}: {plans}")
 for norm in ("preconditioned", "natural"):
     solved(f"cg in.h5:/csr --preconditioner jacobi --norm {norm} --rtol 1e-12", tolerance=1e-10)
 
@@ -171,10 +177,10 @@ r, out = run("cg in.h5:/dense --rhs :/b --plan")
 check("plan", "direct solve" in out and "iteration" in out and r["plan"]["seconds_per_iteration"] > 0, out)
 
 # The same bits on the same number of ranks.
-for options in ("", "--layout rows", "--method pipelined", "--precision mixed"):
+for options in ("dense", "dense --layout rows", "dense --method pipelined", "dense --precision mixed", "band --precision mixed", "csr --precision mixed"):
     kept = []
     for _ in range(2):
-        solved(f"cg in.h5:/dense {options}", ranks=3)
+        solved(f"cg in.h5:/{options}", ranks=3)
         with h5py.File("x.h5") as f:
             kept.append(f["x"][:])
     check("same bits " + options, (kept[0] == kept[1]).all())

@@ -58,9 +58,10 @@ kinds = {"dense": [("", "b"), ("--preconditioner block-jacobi --block 7 --norm n
                    ("--preconditioner chebyshev --degree 3", "one")],
          "dense --layout rows": [("--preconditioner jacobi --norm preconditioned", "b"), ("--method pipelined", "one")],
          "band": [("--preconditioner ic --norm preconditioned", "one"), ("--method single-reduction --preconditioner jacobi", "one"),
-                  ("--preconditioner jacobi --norm natural", "b")],
+                  ("--preconditioner jacobi --norm natural", "b"), ("--precision mixed --rtol 1e-12", "one")],
          "csr": [("--preconditioner ic --norm natural", "one"), ("--preconditioner block-jacobi --block 9 --norm preconditioned", "one"),
-                 ("--method pipelined --preconditioner chebyshev", "one"), ("--preconditioner amg", "b"), ("", "b")]}
+                 ("--method pipelined --preconditioner chebyshev", "one"), ("--preconditioner amg", "b"), ("", "b"),
+                 ("--precision mixed --rtol 1e-12 --preconditioner jacobi", "one")]}
 turn = 0
 for kind, cases in kinds.items():
     name, _, layout = kind.partition(" ")

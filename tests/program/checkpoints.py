@@ -195,6 +195,8 @@ jobs = [
     ("cg in.h5:/spd --rhs :/spd_b", 2, 2),
     ("cg in.h5:/spd --rhs :/spd_b --precision mixed --rtol 1e-12", 3, 3),
     ("cg in.h5:/spd --rhs :/spd_b --layout rows", 2, 2),
+    ("cg in.h5:/csr --rhs :/grid_b --precision mixed --rtol 1e-12", 2, 2),
+    ("cg in.h5:/grid_band --rhs :/grid_b --precision mixed --rtol 1e-12", 1, 1),
     ("cg in.h5:/grid_band --rhs :/grid_b", 2, 2),
 ]
 if backend != "cpu":  # same bits there over GF(2), and for conjugate gradients

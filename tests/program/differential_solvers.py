@@ -423,7 +423,7 @@ def cg(case):
     layout = "triangle"
     if form == "dense" and draw.chance(0.3):
         p.option("--layout", layout := draw.pick(["rows", "triangle"]))
-    mixed = form == "dense" and layout == "triangle" and method in ("", "classic") and draw.chance(0.15) and "mixed" not in case.o.without
+    mixed = layout == "triangle" and method in ("", "classic") and draw.chance(0.15) and "mixed" not in case.o.without
     if mixed:
         p.option("--precision", "mixed")
     if form == "csr" and draw.chance(0.2):

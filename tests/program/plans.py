@@ -134,7 +134,7 @@ for form in ("band-spd --n 3000 --half-bandwidth 40", "dense-spd --n 300", "csr-
     generate(form + " --rhs 1")
     for more in ["", "--method single-reduction", "--method pipelined"] + [
             f"--preconditioner {p}" for p in ("jacobi", "block-jacobi", "ic", "chebyshev", "amg") if p not in ("ic", "amg") or "dense" not in form] + [
-            "--layout rows", "--precision mixed"] * ("dense" in form):
+            "--layout rows"] * ("dense" in form) + ["--precision mixed"]:
         check(f"{form} {more}: an iteration", planned(f"cg in.h5:/A --rhs :/b -o out.h5 {more}")["seconds"]["iteration"] > 0)
 
 # 3. Memory and time of each family, by 1 rank and 2.

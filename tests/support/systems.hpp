@@ -102,7 +102,8 @@ struct Triangle {
 };
 struct Band {
   template <class B>
-  static cg::BandOperator<B> make(const Context<B>& c, Index n, const Entry& a) {
+  static cg::BandOperator<B> make(const Context<B>& c, Index n, const Entry& a,
+                                  bool heads = false) {
     Index m = 0;
     for (Index i = 0; i < n; ++i)
       for (Index j = 0; j < i; ++j)
@@ -122,6 +123,7 @@ struct Band {
     };
     put(op.columns_before(), 3);
     put(op.rows(), 7);
+    if (heads) op.keep_heads(c);
     return op;
   }
 };
@@ -145,7 +147,7 @@ struct Csr {
     return s;
   }
   template <class B>
-  static cg::CsrOperator<B> make(const Context<B>& c, Index n, const Entry& a) {
+  static cg::CsrOperator<B> make(const Context<B>& c, Index n, const Entry& a, bool heads = false) {
     // Uneven slices, one of them empty from four ranks on.
     std::vector<Index> first(std::size_t(c.size()) + 1, n);
     first[0] = 0;
@@ -153,8 +155,9 @@ struct Csr {
       first[std::size_t(r)] = std::min(n, n * r / (c.size() + 1) + 1);
     if (c.size() >= 4) first[2] = first[1];
     const Index from = first[std::size_t(c.rank())];
-    return cg::CsrOperator<B>(c, first,
-                              slice(n, {from, first[std::size_t(c.rank()) + 1] - from}, a));
+    cg::CsrOperator<B> op(c, first, slice(n, {from, first[std::size_t(c.rank()) + 1] - from}, a));
+    if (heads) op.keep_heads(c);
+    return op;
   }
 };
 

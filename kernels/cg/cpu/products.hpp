@@ -1,6 +1,8 @@
 // What the products on the CPU share.
 #pragma once
+#include <bit>
 #include <cmath>
+#include <cstdint>
 
 #include "kernels/base/cpu/sums.hpp"
 
@@ -9,6 +11,11 @@ namespace terrace::cg {
 template <bool absolute>
 inline double entry(double v) {
   return absolute ? std::fabs(v) : v;
+}
+/// Of a head.
+template <bool absolute>
+inline double entry(std::uint32_t v) {
+  return entry<absolute>(std::bit_cast<double>(Word(v) << 32));
 }
 
 /// Columns of the band that one piece of work takes; its p, up and low stay in the first-level

@@ -17,8 +17,8 @@ constexpr Index strip = band_strip;
 /// `count` columns of `wide` diagonals d, d + 1, ... at once: as many streams from memory, and up
 /// and low pass through the cache once for all of them. s, p, up stand at column 0, p_up and low at
 /// row d of it. Rows from `room` + d on belong to other slices: their low side is left out.
-template <int wide, bool absolute>
-[[gnu::always_inline]] inline void diagonals_of(const double* __restrict s, Index ld,
+template <int wide, bool absolute, class T>
+[[gnu::always_inline]] inline void diagonals_of(const T* __restrict s, Index ld,
                                                 const double* __restrict p,
                                                 const double* __restrict p_up,
                                                 double* __restrict up, double* __restrict low,
@@ -49,17 +49,22 @@ template <int wide, bool absolute>
     add(std::min(done, all), all);
   }
 }
+/// wide: 8 or 1.
 TERRACE_VECTOR_CLONES
-void eight_diagonals(const double* s, Index ld, const double* p, const double* p_up, double* up,
-                     double* low, Index count, Index room, bool absolute) {
-  absolute ? diagonals_of<8, true>(s, ld, p, p_up, up, low, count, room)
-           : diagonals_of<8, false>(s, ld, p, p_up, up, low, count, room);
+void diagonals(Index wide, const double* s, Index ld, const double* p, const double* p_up,
+               double* up, double* low, Index count, Index room, bool absolute) {
+  if (wide == 8)
+    absolute ? diagonals_of<8, true>(s, ld, p, p_up, up, low, count, room)
+             : diagonals_of<8, false>(s, ld, p, p_up, up, low, count, room);
+  else
+    absolute ? diagonals_of<1, true>(s, ld, p, p_up, up, low, count, room)
+             : diagonals_of<1, false>(s, ld, p, p_up, up, low, count, room);
 }
 TERRACE_VECTOR_CLONES
-void one_diagonal(const double* s, Index ld, const double* p, const double* p_up, double* up,
-                  double* low, Index count, Index room, bool absolute) {
-  absolute ? diagonals_of<1, true>(s, ld, p, p_up, up, low, count, room)
-           : diagonals_of<1, false>(s, ld, p, p_up, up, low, count, room);
+void diagonals(Index wide, const std::uint32_t* s, Index ld, const double* p, const double* p_up,
+               double* up, double* low, Index count, Index room, bool) {
+  wide == 8 ? diagonals_of<8, false>(s, ld, p, p_up, up, low, count, room)
+            : diagonals_of<1, false>(s, ld, p, p_up, up, low, count, room);
 }
 TERRACE_VECTOR_CLONES
 void one_side(const double* __restrict s, const double* __restrict p, double* __restrict sum,
@@ -68,6 +73,50 @@ void one_side(const double* __restrict s, const double* __restrict p, double* __
     for (Index j = 0; j < count; ++j) sum[j] += std::fabs(s[j]) * p[j];
   else
     for (Index j = 0; j < count; ++j) sum[j] += s[j] * p[j];
+}
+TERRACE_VECTOR_CLONES
+void one_side(const std::uint32_t* __restrict s, const double* __restrict p, double* __restrict sum,
+              Index count, bool) {
+  for (Index j = 0; j < count; ++j) sum[j] += entry<false>(s[j]) * p[j];
+}
+
+template <class T>
+void multiply_band(const T* entries, const BandRows<Cpu>& b, const double* p, View<double, Cpu> q,
+                   View<double, Cpu> scratch, const SumTarget<Cpu>& sums, bool absolute) {
+  const Index m = b.half_bandwidth, rows = b.rows, w = b.lead();
+  const Index tile = band_tile(rows, m), stride = tile + m + strip;
+  parallel_ranges(rows, tile, [&](Index from, Index to) {
+    double* low = scratch.data + (from / tile) * stride;  // low[i - from], and up behind it
+    double* up = low + tile + m;
+    std::fill(low, low + tile + m, 0.0);
+    for (Index j0 = from; j0 < to; j0 += strip) {
+      const Index j1 = std::min(j0 + strip, to);
+      std::fill(up, up + strip, 0.0);
+      const T* const s = entries + w + j0;
+      one_side(s, p + j0, up, j1 - j0, absolute);
+      for (Index d = 1; d <= m;) {
+        const Index wide = d + 7 <= m ? 8 : 1;
+        diagonals(wide, s + d * b.ld, b.ld, p + j0, p + j0 + d, up, low + (j0 + d - from), j1 - j0,
+                  rows - d - j0, absolute);
+        d += wide;
+      }
+      for (Index j = j0; j < j1; ++j) q.data[j] = up[j - j0];
+    }
+  });
+  sum_pieces(rows, piece_grain(rows, strip), sums, [&](Index from, Index to) {
+    for (Index t = std::max<Index>(0, (from - m) / tile - 1); t * tile < to; ++t) {
+      const double* low = scratch.data + t * stride;
+      const Index end = std::min({to, t * tile + tile + m, rows});
+      for (Index i = std::max(from, t * tile); i < end; ++i) q.data[i] += low[i - t * tile];
+    }
+    for (Index d = from + 1; d <= m; ++d) {  // columns of earlier slices
+      const Index end = std::min({to, d, rows});
+      if (from < end)
+        one_side(entries + d * b.ld + w - std::min(d, w) + from, p + from - d, q.data + from,
+                 end - from, absolute);
+    }
+    return dots(p + from, q.data + from, to - from);
+  });
 }
 
 }  // namespace
@@ -82,41 +131,10 @@ void multiply(const Stream<Cpu>& stream, const BandRows<Cpu>& b, const double* p
               bool absolute, const double* skip) {
   stream.run([=] {
     if (skip && *skip != 0) return;
-    const Index m = b.half_bandwidth, rows = b.rows, w = b.lead();
-    const Index tile = band_tile(rows, m), stride = tile + m + strip;
-    parallel_ranges(rows, tile, [&](Index from, Index to) {
-      double* low = scratch.data + (from / tile) * stride;  // low[i - from], and up behind it
-      double* up = low + tile + m;
-      std::fill(low, low + tile + m, 0.0);
-      for (Index j0 = from; j0 < to; j0 += strip) {
-        const Index j1 = std::min(j0 + strip, to);
-        std::fill(up, up + strip, 0.0);
-        const double* const s = b.s.data + w + j0;
-        one_side(s, p + j0, up, j1 - j0, absolute);
-        for (Index d = 1; d <= m;) {
-          const bool eight = d + 7 <= m;
-          (eight ? eight_diagonals : one_diagonal)(s + d * b.ld, b.ld, p + j0, p + j0 + d, up,
-                                                   low + (j0 + d - from), j1 - j0, rows - d - j0,
-                                                   absolute);
-          d += eight ? 8 : 1;
-        }
-        for (Index j = j0; j < j1; ++j) q.data[j] = up[j - j0];
-      }
-    });
-    sum_pieces(rows, piece_grain(rows, strip), sums, [&](Index from, Index to) {
-      for (Index t = std::max<Index>(0, (from - m) / tile - 1); t * tile < to; ++t) {
-        const double* low = scratch.data + t * stride;
-        const Index end = std::min({to, t * tile + tile + m, rows});
-        for (Index i = std::max(from, t * tile); i < end; ++i) q.data[i] += low[i - t * tile];
-      }
-      for (Index d = from + 1; d <= m; ++d) {  // columns of earlier slices
-        const Index end = std::min({to, d, rows});
-        if (from < end)
-          one_side(b.s.data + d * b.ld + w - std::min(d, w) + from, p + from - d, q.data + from,
-                   end - from, absolute);
-      }
-      return dots(p + from, q.data + from, to - from);
-    });
+    if (b.head.size > 0)
+      multiply_band(b.head.data, b, p, q, scratch, sums, false);
+    else
+      multiply_band(b.s.data, b, p, q, scratch, sums, absolute);
   });
 }
 

@@ -9,17 +9,17 @@ namespace terrace::cg {
 namespace {
 
 /// `count` entries in two chains.
-template <int count, bool absolute>
-[[gnu::always_inline]] inline double few(const std::int32_t* column, const double* value,
+template <int count, bool absolute, class T>
+[[gnu::always_inline]] inline double few(const std::int32_t* column, const T* value,
                                          const double* p) {
   double s[2] = {};
   for (int c = 0; c < count; ++c) s[c & 1] += entry<absolute>(value[c]) * p[column[c]];
   return s[0] + s[1];
 }
 
-template <bool absolute>
-[[gnu::always_inline]] inline double tail(const std::int32_t* column, const double* value,
-                                          Index count, const double* p) {
+template <bool absolute, class T>
+[[gnu::always_inline]] inline double tail(const std::int32_t* column, const T* value, Index count,
+                                          const double* p) {
   switch (count) {
     case 0:
       return 0;
@@ -42,8 +42,8 @@ template <bool absolute>
   }
 }
 
-template <bool absolute>
-[[gnu::always_inline]] inline double row_dot(const std::int32_t* column, const double* value,
+template <bool absolute, class T>
+[[gnu::always_inline]] inline double row_dot(const std::int32_t* column, const T* value,
                                              Index count, const double* p) {
   if (count <= 8) return tail<absolute>(column, value, count, p);
   double s[4] = {};
@@ -53,15 +53,15 @@ template <bool absolute>
   return ((s[0] + s[1]) + (s[2] + s[3])) + tail<absolute>(column + k, value + k, count - k, p);
 }
 
-template <bool absolute, bool listed>
-[[gnu::always_inline]] inline Pair rows_of(const CsrRows<Cpu>& m, const double* p, double* q,
-                                           bool add, Index from, Index to) {
+template <bool absolute, bool listed, class T>
+[[gnu::always_inline]] inline Pair rows_of(const CsrRows<Cpu>& m, const T* value, const double* p,
+                                           double* q, bool add, Index from, Index to) {
   Pair s;
   const Index* const start = m.start.data;
   for (Index k = from; k < to; ++k) {
     const Index begin = start[k];
     const double v =
-        row_dot<absolute>(m.column.data + begin, m.value.data + begin, start[k + 1] - begin, p);
+        row_dot<absolute>(m.column.data + begin, value + begin, start[k + 1] - begin, p);
     const Index i = listed ? m.row.data[k] : k;
     q[i] = add ? q[i] + v : v;
     s.a += p[i] * v;
@@ -73,11 +73,19 @@ template <bool absolute, bool listed>
 TERRACE_VECTOR_CLONES
 Pair rows_of_piece(const CsrRows<Cpu>& m, const double* p, double* q, bool add, bool absolute,
                    Index from, Index to) {
+  const double* const v = m.value.data;
   if (absolute)
-    return m.row.size > 0 ? rows_of<true, true>(m, p, q, add, from, to)
-                          : rows_of<true, false>(m, p, q, add, from, to);
-  return m.row.size > 0 ? rows_of<false, true>(m, p, q, add, from, to)
-                        : rows_of<false, false>(m, p, q, add, from, to);
+    return m.row.size > 0 ? rows_of<true, true>(m, v, p, q, add, from, to)
+                          : rows_of<true, false>(m, v, p, q, add, from, to);
+  return m.row.size > 0 ? rows_of<false, true>(m, v, p, q, add, from, to)
+                        : rows_of<false, false>(m, v, p, q, add, from, to);
+}
+TERRACE_VECTOR_CLONES
+Pair rows_of_heads(const CsrRows<Cpu>& m, const double* p, double* q, bool add, Index from,
+                   Index to) {
+  const std::uint32_t* const v = m.head.data;
+  return m.row.size > 0 ? rows_of<false, true>(m, v, p, q, add, from, to)
+                        : rows_of<false, false>(m, v, p, q, add, from, to);
 }
 
 }  // namespace
@@ -87,7 +95,8 @@ void multiply(const Stream<Cpu>& stream, const CsrRows<Cpu>& m, const double* p,
   stream.run([=] {
     if (skip && *skip != 0) return;
     sum_pieces(m.rows(), piece_grain(m.rows(), 1024), sums, [&](Index from, Index to) {
-      return rows_of_piece(m, p, q.data, sums.add, absolute, from, to);
+      return m.head.size > 0 ? rows_of_heads(m, p, q.data, sums.add, from, to)
+                             : rows_of_piece(m, p, q.data, sums.add, absolute, from, to);
     });
   });
 }

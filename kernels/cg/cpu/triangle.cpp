@@ -281,7 +281,7 @@ void split_planes(const Stream<Cpu>& stream, View<double, Cpu> tiles) {
         auto* const head = reinterpret_cast<std::uint32_t*>(at);
         std::memcpy(bits.data(), at, std::size_t(tile) * sizeof(Word));
         for (Index k = 0; k < tile; ++k) {
-          head[k] = triangle::head_of(bits[std::size_t(k)]);
+          head[k] = head_of(bits[std::size_t(k)]);
           head[tile + k] = std::uint32_t(bits[std::size_t(k)]);
         }
       }

@@ -9,6 +9,11 @@ template <bool absolute>
 __device__ __forceinline__ double entry(double v) {
   return absolute ? fabs(v) : v;
 }
+/// Of a head.
+template <bool absolute>
+__device__ __forceinline__ double entry(std::uint32_t v) {
+  return entry<absolute>(__hiloint2double(int(v), 0));
+}
 
 /// Blocks of `kernel` that the device holds at once, with `bytes` of dynamic shared memory each.
 template <class Kernel>

@@ -10,10 +10,10 @@ namespace {
 
 // Bands wider than the slice, or than the rings: 32 rows a block, one row a lane; its 8 warps share
 // the diagonals. Each entry is read for its row and, m rows on at most, for its column: from L2.
-template <bool absolute>
+template <bool absolute, class T>
 __global__ void __launch_bounds__(sum_threads, 4)
-    band_kernel(BandRows<Cuda> b, const double* __restrict__ p, double* __restrict__ q,
-                SumTarget<Cuda> sums, const double* skip) {
+    band_kernel(BandRows<Cuda> b, const T* __restrict__ entries, const double* __restrict__ p,
+                double* __restrict__ q, SumTarget<Cuda> sums, const double* skip) {
   if (skip && *skip != 0) return;
   constexpr int warps = sum_threads / 32;
   __shared__ double parts[warps][32];
@@ -24,10 +24,10 @@ __global__ void __launch_bounds__(sum_threads, 4)
     const Index i = first + lane;
     double sum = 0;
     if (i < b.rows) {
-      if (warp == 0) sum = entry<absolute>(b.s.data[w + i]) * p[i];
+      if (warp == 0) sum = entry<absolute>(entries[w + i]) * p[i];
 #pragma unroll 4
       for (Index d = 1 + warp; d <= m; d += warps) {
-        const double* const s = b.s.data + d * b.ld;
+        const T* const s = entries + d * b.ld;
         sum += entry<absolute>(s[w + i]) * p[i + d] +
                entry<absolute>(s[w + i - (d < w ? d : w)]) * p[i - d];
       }
@@ -48,11 +48,12 @@ __global__ void __launch_bounds__(sum_threads, 4)
 }
 
 /// `warps` a block; strips of about 16 m rows or more, in whole turns of all resident blocks.
-template <int warps, bool absolute>
-void launch_strips(cudaStream_t lane, const BandRows<Cuda>& b, const double* p, double* q,
-                   const SumTarget<Cuda>& sums, const double* skip) {
-  constexpr int height = 4, batch = 4, wide = 32 * height;
-  const auto kernel = band_strip_kernel<warps, height, batch, 16 / warps, absolute>;
+template <int warps, bool absolute, class T>
+void launch_strips(cudaStream_t lane, const BandRows<Cuda>& b, const T* entries, const double* p,
+                   double* q, const SumTarget<Cuda>& sums, const double* skip) {
+  // Of heads twice as many are under way, as many bytes.
+  constexpr int height = 4, batch = 32 / sizeof(T), wide = 32 * height;
+  const auto kernel = band_strip_kernel<warps, height, batch, 16 / warps, absolute, T>;
   const Index m = b.half_bandwidth;
   BandCut cut;
   cut.share = int(std::max<Index>(batch, round_up(ceil_div(m, Index(warps)), batch)));
@@ -62,27 +63,28 @@ void launch_strips(cudaStream_t lane, const BandRows<Cuda>& b, const double* p, 
   const Index resident =
       std::min(resident_blocks(kernel, 32 * warps, bytes), SumSpace<Cuda>::pieces);
   const Index turns = std::max<Index>(1, b.rows / std::max<Index>(1024, 32 * m) / resident);
-  cut.strip = round_up(ceil_div(b.rows + 1, turns * resident), wide);
-  const unsigned blocks = sum_blocks(ceil_div(b.rows + 1, cut.strip), resident);
-  kernel<<<blocks, 32 * warps, bytes, lane>>>(b, p, q, cut, sums, skip);
+  constexpr Index skew = 16 / sizeof(T) - 1;  // at most
+  cut.strip = round_up(ceil_div(b.rows + skew, turns * resident), wide);
+  const unsigned blocks = sum_blocks(ceil_div(b.rows + skew, cut.strip), resident);
+  kernel<<<blocks, 32 * warps, bytes, lane>>>(b, entries, p, q, cut, sums, skip);
   check_launch();
 }
 
-template <bool absolute>
-void launch_band(cudaStream_t lane, const BandRows<Cuda>& b, const double* p, double* q,
-                 const SumTarget<Cuda>& sums, const double* skip) {
+template <bool absolute, class T>
+void launch_band(cudaStream_t lane, const BandRows<Cuda>& b, const T* entries, const double* p,
+                 double* q, const SumTarget<Cuda>& sums, const double* skip) {
   constexpr Index widest = 8192;  // what the rings in shared memory hold
   const Index m = b.half_bandwidth;
   if (m > b.rows || m > widest) {
     const unsigned blocks = sum_blocks(ceil_div(b.rows, Index(32)), SumSpace<Cuda>::pieces);
-    band_kernel<absolute><<<blocks, sum_threads, 0, lane>>>(b, p, q, sums, skip);
+    band_kernel<absolute><<<blocks, sum_threads, 0, lane>>>(b, entries, p, q, sums, skip);
     check_launch();
   } else if (m <= 48) {
-    launch_strips<1, absolute>(lane, b, p, q, sums, skip);
+    launch_strips<1, absolute>(lane, b, entries, p, q, sums, skip);
   } else if (m <= 112) {
-    launch_strips<2, absolute>(lane, b, p, q, sums, skip);
+    launch_strips<2, absolute>(lane, b, entries, p, q, sums, skip);
   } else {
-    launch_strips<4, absolute>(lane, b, p, q, sums, skip);
+    launch_strips<4, absolute>(lane, b, entries, p, q, sums, skip);
   }
 }
 
@@ -93,10 +95,13 @@ Index band_scratch(Cuda, Index, Index) { return 0; }
 void multiply(const Stream<Cuda>& stream, const BandRows<Cuda>& b, const double* p,
               View<double, Cuda> q, View<double, Cuda>, const SumTarget<Cuda>& sums, bool absolute,
               const double* skip) {
-  if (absolute)
-    launch_band<true>(native(stream), b, p, q.data, sums, skip);
+  const cudaStream_t lane = native(stream);
+  if (b.head.size > 0)
+    launch_band<false>(lane, b, b.head.data, p, q.data, sums, skip);
+  else if (absolute)
+    launch_band<true>(lane, b, b.s.data, p, q.data, sums, skip);
   else
-    launch_band<false>(native(stream), b, p, q.data, sums, skip);
+    launch_band<false>(lane, b, b.s.data, p, q.data, sums, skip);
 }
 
 }  // namespace terrace::cg

@@ -1,5 +1,5 @@
 // Symmetric band times vector on CUDA, by diagonals. Floor: 8 (m + 1) bytes a row for the matrix
-// and 16 for p and q, all from HBM once.
+// (4 (m + 1) from its heads) and 16 for p and q, all from HBM once.
 //
 // Measured on an H200 (read rate 4.5 TB/s), of this floor: m = 16 3.80 TB/s, m = 64 3.85, m = 100
 // 3.6, m = 256 3.94; each entry read twice through L2 gave 1.5 to 2.6.
@@ -16,8 +16,20 @@
 
 namespace terrace::cg {
 
-/// v[r] = from[r] for r in [0, height); pairs outside [begin, end) are zero. `from`, `begin` and
+/// v[r] = from[r] for r in [0, height); what is outside [begin, end) is zero. `from`, `begin` and
 /// `end` lie at multiples of 16 bytes.
+template <int height>
+__device__ __forceinline__ void load_entries(const std::uint32_t* from, Index begin, Index end,
+                                             bool there, std::uint32_t (&v)[height]) {
+#pragma unroll
+  for (int r = 0; r < height; r += 4) {
+    v[r] = v[r + 1] = v[r + 2] = v[r + 3] = 0;
+    if (there && r >= begin && r < end)
+      asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                   : "=r"(v[r]), "=r"(v[r + 1]), "=r"(v[r + 2]), "=r"(v[r + 3])
+                   : "l"(from + r));
+  }
+}
 template <int height>
 __device__ __forceinline__ void load_entries(const double* from, Index begin, Index end, bool there,
                                              double (&v)[height]) {
@@ -45,10 +57,12 @@ __host__ __device__ constexpr Index band_shared_bytes(int ring, int block_ring) 
 }
 
 /// A warp's diagonals of one strip, and what is in shared memory.
-template <int warps, int height, int batch, bool absolute>
+template <int warps, int height, int batch, bool absolute, class T>
 struct BandStrip {
-  static constexpr int wide = 32 * height;  // columns of a step
+  static constexpr int wide = 32 * height;        // columns of a step
+  static constexpr int aligned = 16 / sizeof(T);  // entries
   const BandRows<Cuda>& b;
+  const T* const matrix;
   const double* const p;
   const BandCut& cut;
   double* const rings;
@@ -57,7 +71,7 @@ struct BandStrip {
   double* const gathered = rings + warps * cut.ring;  // the block's ring
   double* const out = gathered + cut.block_ring;      // [turn][up, low][warp][wide]
   const Index m = b.half_bandwidth, rows = b.rows, w = min(m, rows), p_last = rows + m - 1;
-  const int skew = int(w & 1);  // steps start where the memory is aligned to 16 bytes
+  const int skew = int(w & (aligned - 1));  // steps start where the memory is aligned to 16 bytes
   const int d0 = 1 + warp * cut.share;
   const int diagonals = int(max(Index(0), min(Index(cut.share), m + 1 - d0)));
   const int padded = (diagonals + batch - 1) / batch * batch;
@@ -81,11 +95,11 @@ struct BandStrip {
   }
 
   /// Diagonals d0 + d .. of the columns at `base`, and what p's window takes in after each.
-  __device__ __forceinline__ void fetch(Index base, int d, double (&s)[batch][height],
+  __device__ __forceinline__ void fetch(Index base, int d, T (&s)[batch][height],
                                         double (&coming)[batch]) const {
     const Index j = base + lane * height;
     const bool before = base < from;
-    const double* const entries = b.s.data + (w + j) + (d0 + d) * b.ld;
+    const T* const entries = matrix + (w + j) + (d0 + d) * b.ld;
 #pragma unroll
     for (int u = 0; u < batch; ++u) {
       const bool there = d + u < diagonals && (!before || j + height - 1 + d0 + d + u >= first);
@@ -105,8 +119,8 @@ struct BandStrip {
       up[r] = 0;
     }
     if (warp == 0 && base >= from) {
-      double s[height];
-      load_entries<height>(b.s.data + (w + j), -w - j, b.ld - w - j, true, s);
+      T s[height];
+      load_entries<height>(matrix + (w + j), -w - j, b.ld - w - j, true, s);
 #pragma unroll
       for (int r = 0; r < height; ++r) up[r] = entry<absolute>(s[r]) * own[r];
     }
@@ -114,7 +128,8 @@ struct BandStrip {
   /// All diagonals of the warp at these columns: onto `up`, and through the ring to out_low.
   __device__ __forceinline__ void multiply(Index base, const double (&own)[height],
                                            double (&up)[height], double* out_low) {
-    double window[height], low[height], s[batch][height], coming[batch];
+    double window[height], low[height], coming[batch];
+    T s[batch][height];
 #pragma unroll
     for (int r = 0; r < height; ++r) {
       const int k = lane * height + r;
@@ -191,14 +206,16 @@ struct BandStrip {
   }
 };
 
-/// half_bandwidth <= rows.
-template <int warps, int height, int batch, int blocks, bool absolute>
+/// half_bandwidth <= rows; `entries`: of b, or their heads.
+template <int warps, int height, int batch, int blocks, bool absolute, class T>
 __global__ void __launch_bounds__(32 * warps, blocks)
-    band_strip_kernel(BandRows<Cuda> b, const double* __restrict__ p, double* __restrict__ q,
-                      BandCut cut, SumTarget<Cuda> sums, const double* skip) {
+    band_strip_kernel(BandRows<Cuda> b, const T* entries, const double* __restrict__ p,
+                      double* __restrict__ q, BandCut cut, SumTarget<Cuda> sums,
+                      const double* skip) {
   if (skip && *skip != 0) return;
   extern __shared__ __align__(128) unsigned char memory[];
-  BandStrip<warps, height, batch, absolute> strip{b, p, cut, reinterpret_cast<double*>(memory)};
+  BandStrip<warps, height, batch, absolute, T> strip{b, entries, p, cut,
+                                                     reinterpret_cast<double*>(memory)};
   constexpr int wide = strip.wide;
   const int ahead = int((strip.m + wide - 1) / wide);
   double pq = 0, pp = 0;

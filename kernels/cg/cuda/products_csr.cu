@@ -10,16 +10,16 @@ namespace {
 
 // Without chunks, or where the device has no bulk copies: `width` lanes a row.
 
-template <int width, bool absolute>
+template <int width, bool absolute, class T>
 __global__ void __launch_bounds__(sum_threads)
-    csr_kernel(CsrRows<Cuda> m, Index rows, const double* __restrict__ p, double* __restrict__ q,
-               SumTarget<Cuda> sums, const double* skip) {
+    csr_kernel(CsrRows<Cuda> m, const T* __restrict__ value, Index rows,
+               const double* __restrict__ p, double* __restrict__ q, SumTarget<Cuda> sums,
+               const double* skip) {
   if (skip && *skip != 0) return;
   constexpr int together = sum_threads / width;  // rows of a block
   const int group = threadIdx.x / width, lane = threadIdx.x % width;
   const Index* const __restrict__ start = m.start.data;
   const std::int32_t* const __restrict__ column = m.column.data;
-  const double* const __restrict__ value = m.value.data;
   double pq = 0, pp = 0;
   for (Index first = Index(blockIdx.x) * together; first < rows;
        first += Index(gridDim.x) * together) {
@@ -44,28 +44,29 @@ __global__ void __launch_bounds__(sum_threads)
   finish_sums(pq, pp, sums);
 }
 
-template <int width>
-void launch_csr(cudaStream_t stream, const CsrRows<Cuda>& m, const double* p, double* q,
-                const SumTarget<Cuda>& sums, bool absolute, const double* skip) {
+template <int width, bool absolute, class T>
+void launch_csr(cudaStream_t stream, const CsrRows<Cuda>& m, const T* value, const double* p,
+                double* q, const SumTarget<Cuda>& sums, const double* skip) {
   const unsigned blocks = sum_blocks(ceil_div(m.rows(), Index(sum_threads / width)), 4224);
-  const auto kernel = absolute ? csr_kernel<width, true> : csr_kernel<width, false>;
-  kernel<<<blocks, sum_threads, 0, stream>>>(m, m.rows(), p, q, sums, skip);
+  csr_kernel<width, absolute>
+      <<<blocks, sum_threads, 0, stream>>>(m, value, m.rows(), p, q, sums, skip);
   check_launch();
 }
 
-void launch_plain(cudaStream_t lane, const CsrRows<Cuda>& m, const double* p, double* q,
-                  const SumTarget<Cuda>& sums, bool absolute, const double* skip) {
+template <bool absolute, class T>
+void launch_plain(cudaStream_t lane, const CsrRows<Cuda>& m, const T* value, const double* p,
+                  double* q, const SumTarget<Cuda>& sums, const double* skip) {
   const double mean = m.rows() > 0 ? double(m.value.size) / double(m.rows()) : 0;
   if (mean > 64)
-    launch_csr<32>(lane, m, p, q, sums, absolute, skip);
+    launch_csr<32, absolute>(lane, m, value, p, q, sums, skip);
   else if (mean > 32)
-    launch_csr<16>(lane, m, p, q, sums, absolute, skip);
+    launch_csr<16, absolute>(lane, m, value, p, q, sums, skip);
   else if (mean > 12)
-    launch_csr<8>(lane, m, p, q, sums, absolute, skip);
+    launch_csr<8, absolute>(lane, m, value, p, q, sums, skip);
   else if (mean > 4)
-    launch_csr<4>(lane, m, p, q, sums, absolute, skip);
+    launch_csr<4, absolute>(lane, m, value, p, q, sums, skip);
   else
-    launch_csr<2>(lane, m, p, q, sums, absolute, skip);
+    launch_csr<2, absolute>(lane, m, value, p, q, sums, skip);
 }
 
 /// A block a long row: its pieces' sums, in a fixed order.
@@ -116,12 +117,12 @@ Index multiprocessors() {
   return count;
 }
 
-template <bool absolute>
-void launch_stream(cudaStream_t lane, const CsrRows<Cuda>& m, const double* p, double* q,
-                   const SumTarget<Cuda>& sums, const double* skip) {
+template <bool absolute, class T, class C>
+void launch_stream(cudaStream_t lane, const CsrRows<Cuda>& m, const T* value, const C* column,
+                   const double* p, double* q, const SumTarget<Cuda>& sums, const double* skip) {
   constexpr auto kernel =
-      csr_stream_kernel<stream_warps, stream_stages, stream_batch, stream_room, absolute>;
-  constexpr Index bytes = stream_warps * stream_stages * csr_stage_bytes<stream_room>();
+      csr_stream_kernel<stream_warps, stream_stages, stream_batch, stream_room, absolute, T, C>;
+  constexpr Index bytes = stream_warps * stream_stages * csr_stage_bytes<stream_room, T, C>();
   static OncePerDevice<Index> once;
   const Index resident = once([] { return resident_blocks(kernel, 32 * stream_warps, bytes); });
   const Index chunks = m.chunk.size / 2 - 1;
@@ -140,7 +141,7 @@ void launch_stream(cudaStream_t lane, const CsrRows<Cuda>& m, const double* p, d
   launch.stream = lane;
   launch.attrs = &carveout;
   launch.numAttrs = m.scattered ? 1 : 0;
-  check(cudaLaunchKernelEx(&launch, kernel, m, p, q, sums, skip));
+  check(cudaLaunchKernelEx(&launch, kernel, m, value, column, p, q, sums, skip));
   if (m.longs.size == 0) return;
   SumTarget<Cuda> more = sums;
   more.add = true;
@@ -149,18 +150,30 @@ void launch_stream(cudaStream_t lane, const CsrRows<Cuda>& m, const double* p, d
   check_launch();
 }
 
+template <bool absolute, class T>
+void launch(const Stream<Cuda>& stream, const CsrRows<Cuda>& m, const T* value, const double* p,
+            double* q, const SumTarget<Cuda>& sums, const double* skip) {
+  if (m.chunk.size < 4 || !has_bulk_copies())
+    launch_plain<absolute>(native(stream), m, value, p, q, sums, skip);
+  else if (!absolute && m.listed.size > 0)
+    launch_stream<false>(native(stream), m, value, m.listed.data, p, q, sums, skip);
+  else if (!absolute && m.near.size > 0)
+    launch_stream<false>(native(stream), m, value, m.near.data, p, q, sums, skip);
+  else
+    launch_stream<absolute>(native(stream), m, value, m.column.data, p, q, sums, skip);
+}
+
 }  // namespace
 
 void multiply(const Stream<Cuda>& stream, const CsrRows<Cuda>& m, const double* p,
               View<double, Cuda> q, const SumTarget<Cuda>& sums, bool absolute,
               const double* skip) {
-  const cudaStream_t lane = native(stream);
-  if (m.chunk.size < 4 || !has_bulk_copies())
-    launch_plain(lane, m, p, q.data, sums, absolute, skip);
+  if (m.head.size > 0)
+    launch<false>(stream, m, m.head.data, p, q.data, sums, skip);
   else if (absolute)
-    launch_stream<true>(lane, m, p, q.data, sums, skip);
+    launch<true>(stream, m, m.value.data, p, q.data, sums, skip);
   else
-    launch_stream<false>(lane, m, p, q.data, sums, skip);
+    launch<false>(stream, m, m.value.data, p, q.data, sums, skip);
 }
 
 }  // namespace terrace::cg

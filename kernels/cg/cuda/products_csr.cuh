@@ -1,4 +1,5 @@
-// CSR times vector on CUDA. Floor: 12 bytes a nonzero, 8 a row pointer, 16 a row (p and q), all
+// CSR times vector on CUDA. Floor: 8 bytes a nonzero (4 from its head) and 4 for its column (1 or 2
+// from short_columns()), 8 a row pointer, 16 a row (p and q), all
 // from HBM once; p is gathered through L1 and L2.
 //
 // Measured on an H200 (read rate 4.5 TB/s), of this floor: 27 points on 256^3 1.49 ms, 3.89 TB/s
@@ -28,9 +29,9 @@ __device__ inline CsrChunk csr_chunk(const Index* chunk, Index c) {
 
 /// Bytes of shared memory a warp and stage: values, columns, row pointers, each with room for
 /// copies that begin and end on lines of 128 bytes (at 16 bytes they are a tenth slower).
-template <int room>
+template <int room, class T, class C>
 __host__ __device__ constexpr int csr_stage_bytes() {
-  return 8 * (room + 32) + 4 * (room + 64) + 8 * (csr_chunk_rows + 32);
+  return int(sizeof(T) + sizeof(C)) * room + 512 + 8 * (csr_chunk_rows + 32);
 }
 
 // Loads that keep their order, so that those of a batch are under way together.
@@ -44,18 +45,42 @@ __device__ __forceinline__ std::int32_t shared_int(unsigned at) {
   asm volatile("ld.shared.s32 %0, [%1];" : "=r"(v) : "r"(at));
   return v;
 }
+/// How far a column is from its row, as it is stored in one byte, in two, and in four from row 0.
+template <class C>
+__device__ __forceinline__ std::int32_t shared_column(unsigned at, unsigned distances) {
+  std::int32_t v;
+  if constexpr (sizeof(C) == 4) {
+    v = shared_int(at);
+  } else if constexpr (sizeof(C) == 2) {
+    asm volatile("ld.shared.u16 %0, [%1];" : "=r"(v) : "r"(at));
+    v -= 1 << 15;
+  } else {
+    asm volatile("ld.shared.u8 %0, [%1];" : "=r"(v) : "r"(at));
+    v = shared_int(distances + 4 * v);
+  }
+  return v;
+}
+/// A double, or a head, at address `at`.
+template <bool absolute, class T>
+__device__ __forceinline__ double shared_entry(unsigned at) {
+  if constexpr (sizeof(T) == 4)
+    return entry<absolute>(std::uint32_t(shared_int(at)));
+  else
+    return entry<absolute>(shared_double(at));
+}
 __device__ __forceinline__ double gathered_double(const double* at) {
   double v;
   asm volatile("ld.global.nc.f64 %0, [%1];" : "=d"(v) : "l"(at));
   return v;
 }
 
-/// Sum of v[e] p[c[e]] over e = from, from + step, ... < to; v and c are addresses in shared
-/// memory. Begins `turn` entries later and comes back to them at the end. Past the end the last
+/// Sum of v[e] p[c[e]] over e = from, from + step, ... < to; v, c and `distances` are addresses in
+/// shared memory; p is where c counts from. Begins `turn` entries later and comes back to them at the end. Past the end the last
 /// entry is loaded again, and counts as zero.
-template <int batch, bool absolute>
-__device__ __forceinline__ double csr_dot(unsigned v, unsigned c, int from, int to, int step,
-                                          int turn, const double* __restrict__ p) {
+template <int batch, bool absolute, class T, class C>
+__device__ __forceinline__ double csr_dot(unsigned v, unsigned c, unsigned distances, int from,
+                                          int to, int step, int turn,
+                                          const double* __restrict__ p) {
   double sum = 0;
   for (int e = from; e < to; e += batch * step) {
     double a[batch], x[batch];
@@ -65,14 +90,14 @@ __device__ __forceinline__ double csr_dot(unsigned v, unsigned c, int from, int 
     for (int u = 0; u < batch; ++u) {
       at[u] = min(e + u * step, to - 1) + turn;
       at[u] -= at[u] >= to ? to - from : 0;
-      column[u] = shared_int(c + 4 * at[u]);
+      column[u] = shared_column<C>(c + unsigned(sizeof(C)) * at[u], distances);
     }
 #pragma unroll
     for (int u = 0; u < batch; ++u) x[u] = gathered_double(p + column[u]);
 #pragma unroll
     for (int u = 0; u < batch; ++u) {
-      const double w = shared_double(v + 8 * at[u]);
-      a[u] = e + u * step < to ? entry<absolute>(w) : 0.0;
+      const double w = shared_entry<absolute, T>(v + unsigned(sizeof(T)) * at[u]);
+      a[u] = e + u * step < to ? w : 0.0;
     }
 #pragma unroll
     for (int u = 0; u < batch; ++u) sum += a[u] * x[u];
@@ -86,33 +111,36 @@ __device__ __forceinline__ int csr_turn(int count, int lane) {
   return shift < 2 ? 0 : (lane & 15) >> (4 - shift);
 }
 /// The same of entries in global memory, for the few chunks whose copies would pass an array's end.
-template <bool absolute>
-__device__ double csr_dot_plain(const double* v, const std::int32_t* c, Index from, Index to,
-                                int step, const double* __restrict__ p) {
+template <bool absolute, class T>
+__device__ double csr_dot_plain(const T* v, const std::int32_t* c, Index from, Index to, int step,
+                                const double* __restrict__ p) {
   double sum = 0;
   for (Index e = from; e < to; e += step) sum += entry<absolute>(v[e]) * p[c[e]];
   return sum;
 }
 
 /// A warp's stages in shared memory.
-template <int room>
+template <int room, class T, class C>
 struct CsrStages {
+  static constexpr Index v_line = 128 / sizeof(T), c_line = 128 / sizeof(C);
   const CsrRows<Cuda>& m;
+  const T* const value;
+  const C* const column;
   unsigned char* const base;
   Word* const full;
   CsrChunk* const held;
   const Word policy = read_once();
 
-  __device__ __forceinline__ double* values(int s) const {
-    return reinterpret_cast<double*>(base + s * csr_stage_bytes<room>());
+  __device__ __forceinline__ T* values(int s) const {
+    return reinterpret_cast<T*>(base + s * csr_stage_bytes<room, T, C>());
   }
-  __device__ __forceinline__ std::int32_t* columns(int s) const {
-    return reinterpret_cast<std::int32_t*>(values(s) + room + 32);
+  __device__ __forceinline__ C* columns(int s) const {
+    return reinterpret_cast<C*>(values(s) + room + 2 * v_line);
   }
   __device__ __forceinline__ Index* starts(int s) const {
-    return reinterpret_cast<Index*>(columns(s) + room + 64);
+    return reinterpret_cast<Index*>(columns(s) + room + 2 * c_line);
   }
-  /// The rounded copies stay inside the arrays.
+  /// The rounded copies stay inside the arrays; short columns have room behind.
   __device__ __forceinline__ bool staged(const CsrChunk& k) const {
     return ((k.to + 31) & ~Index(31)) <= m.value.size &&
            (k.row < 0 || k.row_end + 17 <= m.start.size);
@@ -121,21 +149,23 @@ struct CsrStages {
   __device__ __forceinline__ void issue(const CsrChunk& k, int s) const {
     held[s] = k;
     if (!staged(k)) return;
-    const Index v0 = k.from & ~Index(15), c0 = k.from & ~Index(31), r0 = k.row & ~Index(15);
-    const unsigned vb = unsigned((k.to - v0 + 15) & ~Index(15)) * 8;
-    const unsigned cb = unsigned((k.to - c0 + 31) & ~Index(31)) * 4;
+    const Index v0 = k.from & ~(v_line - 1), c0 = k.from & ~(c_line - 1), r0 = k.row & ~Index(15);
+    const unsigned vb = unsigned((k.to - v0 + v_line - 1) & ~(v_line - 1)) * unsigned(sizeof(T));
+    const unsigned cb = unsigned((k.to - c0 + c_line - 1) & ~(c_line - 1)) * unsigned(sizeof(C));
     const unsigned rb = k.row < 0 ? 0 : unsigned((k.row_end + 1 - r0 + 15) & ~Index(15)) * 8;
     arrive_for_bytes(full + s, vb + cb + rb);
-    if (vb > 0) copy_in_bulk(values(s), m.value.data + v0, vb, full + s, policy);
-    if (cb > 0) copy_in_bulk(columns(s), m.column.data + c0, cb, full + s, policy);
+    if (vb > 0) copy_in_bulk(values(s), value + v0, vb, full + s, policy);
+    if (cb > 0) copy_in_bulk(columns(s), column + c0, cb, full + s, policy);
     if (rb > 0) copy_in_bulk(starts(s), m.start.data + r0, rb, full + s, policy);
   }
 };
 
-template <int warps, int stages, int batch, int room, bool absolute>
+/// `value`, `column`: of m, or its heads, or short columns (of all rows).
+template <int warps, int stages, int batch, int room, bool absolute, class T, class C>
 __global__ void __launch_bounds__(32 * warps)
-    csr_stream_kernel(CsrRows<Cuda> m, const double* __restrict__ p, double* __restrict__ q,
-                      SumTarget<Cuda> sums, const double* skip) {
+    csr_stream_kernel(CsrRows<Cuda> m, const T* __restrict__ value, const C* __restrict__ column,
+                      const double* __restrict__ p, double* __restrict__ q, SumTarget<Cuda> sums,
+                      const double* skip) {
   if (skip && *skip != 0) return;
   extern __shared__ __align__(128) unsigned char memory[];
   __shared__ Word full[warps][stages];
@@ -143,8 +173,9 @@ __global__ void __launch_bounds__(32 * warps)
   const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
   const Index chunks = m.chunk.size / 2 - 1, stride = Index(gridDim.x) * warps;
   const Index own = Index(blockIdx.x) * warps + warp;
-  const CsrStages<room> ring{m, memory + warp * stages * csr_stage_bytes<room>(), full[warp],
-                             held[warp]};
+  const CsrStages<room, T, C> ring{
+      m,          value,     column, memory + warp * stages * csr_stage_bytes<room, T, C>(),
+      full[warp], held[warp]};
   if (lane == 0) {
     for (int s = 0; s < stages; ++s) make_barrier(&full[warp][s], 1);
     order_shared_copies();
@@ -152,6 +183,16 @@ __global__ void __launch_bounds__(32 * warps)
       if (own + s * stride < chunks) ring.issue(csr_chunk(m.chunk.data, own + s * stride), s);
   }
   __syncwarp();
+
+  constexpr bool is_short = sizeof(C) < 4;
+  __shared__ std::int32_t distances[sizeof(C) == 1 ? csr_most_distances : 1];
+  const unsigned far = shared_address(distances);
+  if constexpr (sizeof(C) == 1) {
+    for (int k = int(threadIdx.x); k < int(m.distance.size); k += 32 * warps)
+      distances[k] = m.distance.data[k];
+    __syncthreads();
+  }
+  const auto origin = [&](Index row) { return is_short ? p + row : p; };
 
   double pq = 0, pp = 0;
   unsigned parity = 0;  // bit s: of stage s
@@ -166,12 +207,15 @@ __global__ void __launch_bounds__(32 * warps)
       wait_for(&full[warp][s], (parity >> s) & 1);
       parity ^= 1u << s;
     }
-    const unsigned v = shared_address(ring.values(s)) + 8 * unsigned(k.from & 15);
-    const unsigned cs = shared_address(ring.columns(s)) + 4 * unsigned(k.from & 31);
+    const unsigned v =
+        shared_address(ring.values(s)) + unsigned(sizeof(T)) * unsigned(k.from & (ring.v_line - 1));
+    const unsigned cs = shared_address(ring.columns(s)) +
+                        unsigned(sizeof(C)) * unsigned(k.from & (ring.c_line - 1));
     if (k.row < 0) {
-      double sum = in_shared ? csr_dot<batch, absolute>(v, cs, lane, int(k.to - k.from), 32, 0, p)
-                             : csr_dot_plain<absolute>(m.value.data, m.column.data, k.from + lane,
-                                                       k.to, 32, p);
+      double sum = in_shared
+                       ? csr_dot<batch, absolute, T, C>(v, cs, far, lane, int(k.to - k.from), 32, 0,
+                                                        origin(~k.row))
+                       : csr_dot_plain<absolute>(value, m.column.data, k.from + lane, k.to, 32, p);
 #pragma unroll
       for (int offset = 16; offset > 0; offset >>= 1)
         sum += __shfl_down_sync(0xffffffffu, sum, offset);
@@ -186,12 +230,11 @@ __global__ void __launch_bounds__(32 * warps)
         double sum = 0;
         if (r < count) {
           if (!in_shared)
-            sum = csr_dot_plain<absolute>(m.value.data, m.column.data, st[r] + sub, st[r + 1],
-                                          width, p);
+            sum = csr_dot_plain<absolute>(value, m.column.data, st[r] + sub, st[r + 1], width, p);
           else
-            sum = csr_dot<batch, absolute>(
-                v, cs, int(st[r] - k.from) + sub, int(st[r + 1] - k.from), width,
-                width == 1 ? csr_turn(int(st[r + 1] - st[r]), lane) : 0, p);
+            sum = csr_dot<batch, absolute, T, C>(
+                v, cs, far, int(st[r] - k.from) + sub, int(st[r + 1] - k.from), width,
+                width == 1 ? csr_turn(int(st[r + 1] - st[r]), lane) : 0, origin(k.row + r));
         }
         for (int offset = width / 2; offset > 0; offset >>= 1)
           sum += __shfl_down_sync(0xffffffffu, sum, offset);
