@@ -283,6 +283,7 @@ int terrace_cg_solve(terrace_cg_operator* a, int64_t first, int64_t count, int64
       if (given->block > 0) options.block = given->block;
       if (given->degree > 0) options.degree = given->degree;
       options.start_given = given->start_given != 0;
+      options.mixed = given->mixed != 0;
       if (given->near_columns > 0)
         options.near_null_space =
             rows(given->near_null_space, first, count, given->near_columns, given->near_ld);

@@ -189,7 +189,8 @@ struct OperatorOn : Operator::Inside {
     terrace::api::Context::Inside& inside = ranks.inside();
     (void)inside.on<B>();  // the device is ours again
     inside.wait_for_caller(There(b, x, options.near_null_space));
-    const CgRequest base = request_of(options, std::is_same_v<A<B>, terrace::cg::DenseOperator<B>>);
+    constexpr bool dense = std::is_same_v<A<B>, terrace::cg::DenseOperator<B>>;
+    const CgRequest base = request_of(options, dense, !dense && !one_at_a_time);
     if (b.columns != x.columns || b.columns < 1)
       fail_together(Exit::usage,
                     "b and x differ in columns, or have none; Local::columns; give one "

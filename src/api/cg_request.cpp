@@ -21,7 +21,7 @@ void require_known(const std::string& value, std::initializer_list<const char*> 
 
 }  // namespace
 
-terrace::cg::CgRequest request_of(const Options& o, bool dense) {
+terrace::cg::CgRequest request_of(const Options& o, bool dense, bool entries) {
   require_known(o.preconditioner, {"none", "jacobi", "block-jacobi", "ic", "chebyshev", "amg"},
                 "preconditioner");
   require_known(o.norm, {"unpreconditioned", "preconditioned", "natural"}, "norm");
@@ -34,6 +34,10 @@ terrace::cg::CgRequest request_of(const Options& o, bool dense) {
         Exit::usage,
         "multigrid needs a sparse matrix; cg::Options::preconditioner; make it by cg::csr or "
         "cg::band, or use chebyshev");
+  if (o.mixed && !entries)
+    fail_together(
+        Exit::usage,
+        "mixed precision is for bands and CSR matrices; cg::Options::mixed; leave it out");
   if (o.rtol < 0 || o.atol < 0 || o.block < 1 || o.degree < 1 || o.degree > 64)
     fail_together(Exit::usage,
                   "a tolerance below zero, or a block or degree out of range; "
@@ -50,6 +54,7 @@ terrace::cg::CgRequest request_of(const Options& o, bool dense) {
                  : o.norm == "natural"      ? terrace::cg::CgNorm::natural
                                             : terrace::cg::CgNorm::unpreconditioned;
   request.x_given = o.start_given;
+  request.mixed = o.mixed;
   return request;
 }
 

@@ -5,7 +5,8 @@
 
 namespace terrace::api::cg {
 
-/// Throws an agreed Error(usage) for what is unknown or out of range.
-terrace::cg::CgRequest request_of(const Options& options, bool dense);
+/// Throws an agreed Error(usage) for what is unknown or out of range. `entries`: of a band or of CSR rows
+/// are at hand.
+terrace::cg::CgRequest request_of(const Options& options, bool dense, bool entries);
 
 }  // namespace terrace::api::cg

@@ -44,13 +44,20 @@ TEST_CASE("an operator of conjugate gradients gets other values in the same plac
     const Csr first = csr_of(band.dense, n, rows, false), then = csr_of(second, n, rows, false);
     std::vector<double> rhs = part(b, 1, list, 1, 0.0), x(rhs.size());
     const Local<const double> given{rhs.data(), rows, 1};
-    const auto solves = [&](terrace::cg::Operator& a, const std::vector<double>& matrix) {
-      for (const char* const m_name : {"none", "block-jacobi"}) {
-        terrace::cg::Options options;
-        options.preconditioner = m_name;
-        CHECK(a.solve(given, {x.data(), rows, 1}, options)[0].converged);
-        CHECK(residual(n, 1, matrix, whole(n, 1, list, x, 1), b) < 1e-7);
-      }
+    const auto solves = [&](terrace::cg::Operator& a, const std::vector<double>& matrix,
+                            bool halves = true) {
+      for (const char* const m_name : {"none", "block-jacobi"})
+        for (const bool mixed : {false, true}) {
+          terrace::cg::Options options;
+          options.preconditioner = m_name;
+          options.mixed = mixed;
+          if (mixed && !halves) {
+            CHECK_THROWS_AS(a.solve(given, {x.data(), rows, 1}, options), Error);
+            continue;
+          }
+          CHECK(a.solve(given, {x.data(), rows, 1}, options)[0].converged);
+          CHECK(residual(n, 1, matrix, whole(n, 1, list, x, 1), b) < 1e-7);
+        }
     };
     auto csr = terrace::cg::csr(context, n, rows, first.start.data(), first.column.data(),
                                 first.value.data());
@@ -63,9 +70,9 @@ TEST_CASE("an operator of conjugate gradients gets other values in the same plac
     std::vector<double> own = part(band.dense, n, list, n, 0.0),
                         other = part(second, n, list, n, 0.0);
     auto dense = terrace::cg::dense(context, n, {own.data(), rows, n});
-    solves(dense, band.dense);
+    solves(dense, band.dense, false);
     dense.update_values(Local<const double>{other.data(), rows, n});
-    solves(dense, second);
+    solves(dense, second, false);
 
     const auto lower = [&](const std::vector<double>& matrix) {
       std::vector<double> ab(std::size_t((m + 1) * rows.count), 0.0);

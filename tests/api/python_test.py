@@ -325,7 +325,8 @@ def cg_case():
         own = mine(a.toarray(), cuts)
     before = comm is None or comm.allgather(type(own).__name__)
     name = draw.choice([None, "jacobi", "block-jacobi", "chebyshev"])
-    found, info = cg(own, mine(b, cuts), rtol=1e-12, M=None if name == "None" or name is None else str(name), comm=group)
+    precision = str(draw.choice(["fp64", "mixed"])) if scipy.sparse.issparse(own) else "fp64"
+    found, info = cg(own, mine(b, cuts), rtol=1e-12, M=None if name == "None" or name is None else str(name), comm=group, precision=precision)
     assert info == 0 and before
     close(whole(found), x)
     seen = []

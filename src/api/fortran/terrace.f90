@@ -40,6 +40,7 @@ module terrace
      type(c_ptr) :: user = c_null_ptr
      type(c_ptr) :: near_null_space = c_null_ptr
      integer(c_int64_t) :: near_columns = 0, near_ld = 0
+     integer(c_int) :: mixed = 0
   end type terrace_cg_options
 
   type, bind(c), public :: terrace_cg_result

@@ -180,6 +180,7 @@ typedef struct {
   /* Of amg: vectors that A takes near zero, rows as those of b, on the host; NULL: constants. */
   const double* near_null_space;
   int64_t near_columns, near_ld; /* near_ld 0: near_columns */
+  int mixed;                     /* 1: iterations read half of each entry, of csr and band */
 } terrace_cg_options;
 typedef struct {
   int converged;

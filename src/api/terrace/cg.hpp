@@ -21,6 +21,9 @@ struct Options {
   Local<const double> near_null_space;
   /// After each iteration, on every rank; false stops: Code::stopped. Called on all ranks alike.
   std::function<bool(std::int64_t iteration, double relative_residual)> observe;
+  /// Of csr() and band(): iterations read half of each entry, 4 bytes that are kept beside it; residuals
+  /// on the way are of A, and so is what is promised.
+  bool mixed = false;
 };
 
 struct Result {

@@ -26,7 +26,8 @@ class Report(ctypes.Structure):
 class CgOptions(ctypes.Structure):
     _fields_ = [("rtol", c_double), ("atol", c_double), ("max_iterations", c_int64), ("preconditioner", ctypes.c_char_p),
                 ("block", c_int64), ("degree", c_int64), ("start_given", c_int), ("observe", OBSERVE), ("user", c_void_p),
-                ("near_null_space", c_void_p), ("near_columns", c_int64), ("near_ld", c_int64)]
+                ("near_null_space", c_void_p), ("near_columns", c_int64), ("near_ld", c_int64),
+                ("mixed", c_int)]
 
 
 class CgResult(ctypes.Structure):

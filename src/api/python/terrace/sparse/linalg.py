@@ -86,9 +86,11 @@ class Operator:
         self._first, self._count = _int64(first), _int64(shape[0])
 
     def solve(self, b, x0=None, *, rtol=1e-5, atol=0.0, maxiter=None, M=None, callback=None, block=0, degree=0,
-              near_null_space=None):
+              near_null_space=None, precision="fp64"):
         """x, results: one for each right-hand side, with .converged, .iterations, .residual, .reason, .setup_seconds. The preconditioner is kept
         for the next call that asks for the same one."""
+        if precision not in ("fp64", "mixed"):
+            raise ValueError(f"unknown precision '{precision}'; use fp64 or mixed")
         right = Reals(b, "b")
         if right.rows != self._count.value:
             raise ValueError(f"b has {right.rows} rows, the matrix {self._count.value}")
@@ -113,7 +115,7 @@ class Operator:
 
         call = OBSERVE(observe)  # Ctrl-C is raised in it
         options = CgOptions(rtol, atol, -1 if maxiter is None else maxiter, M.encode() if M else None, block, degree,
-                            int(x0 is not None), call, None, *near)
+                            int(x0 is not None), call, None, *near, int(precision == "mixed"))
         results = (CgResult * max(1, right.columns))()
         try:
             self._context.run("terrace_cg_solve", self._handle, self._first, self._count, _int64(right.columns), right.p,
@@ -140,16 +142,17 @@ class Operator:
 
 
 def cg(A, b, x0=None, *, rtol=1e-5, atol=0.0, maxiter=None, M=None, callback=None, comm=None, block=0, degree=0,
-       near_null_space=None):
+       near_null_space=None, precision="fp64"):
     """x, info. A: a sparse matrix of SciPy's, a dense array, or an Operator. M: the name of a preconditioner, "jacobi", "block-jacobi",
     "ic", "chebyshev" or "amg"; near_null_space: of amg, vectors that A takes near zero (n x k), as rigid body modes.
+    precision="mixed": iterations read half of each entry of a sparse matrix, and residuals on the way all of it.
     callback(residual) is called after each iteration with ||r|| / ||b||, and stops the run where it returns False. info: 0 where all converged to max(rtol ||b||, atol), else the iterations, or -1 where A (or M) is not definite."""
     if M is not None and not isinstance(M, str):
         raise TypeError("M is the name of a preconditioner: 'jacobi', 'block-jacobi', 'ic', 'chebyshev' or 'amg'")
     operator = A if isinstance(A, Operator) else Operator(A, comm=comm)
     try:
         x, results = operator.solve(b, x0, rtol=rtol, atol=atol, maxiter=maxiter, M=M, callback=callback, block=block, degree=degree,
-                                    near_null_space=near_null_space)
+                                    near_null_space=near_null_space, precision=precision)
     finally:
         if operator is not A:
             operator.close()
