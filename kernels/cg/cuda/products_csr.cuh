@@ -161,8 +161,8 @@ struct CsrStages {
 };
 
 /// `value`, `column`: of m, or its heads, or short columns (of all rows).
-template <int warps, int stages, int batch, int room, bool absolute, class T, class C>
-__global__ void __launch_bounds__(32 * warps)
+template <int warps, int blocks, int stages, int batch, int room, bool absolute, class T, class C>
+__global__ void __launch_bounds__(32 * warps, blocks)
     csr_stream_kernel(CsrRows<Cuda> m, const T* __restrict__ value, const C* __restrict__ column,
                       const double* __restrict__ p, double* __restrict__ q, SumTarget<Cuda> sums,
                       const double* skip) {
