@@ -218,8 +218,9 @@ Ended ended(const Context<B>& context, const Case& c, bool guard, VectorFlip fli
   if (c.layout == "rows") return ended_with(context, Dense::make(context, c.n, a), c, guard, flip);
   if (c.layout == "triangle")
     return ended_with(context, Triangle::make(context, c.n, a, c.options.mixed), c, guard, flip);
-  if (c.layout == "band") return ended_with(context, Band::make(context, c.n, a), c, guard, flip);
-  return ended_with(context, Csr::make(context, c.n, a), c, guard, flip);
+  if (c.layout == "band")
+    return ended_with(context, Band::make(context, c.n, a, c.options.mixed), c, guard, flip);
+  return ended_with(context, Csr::make(context, c.n, a, c.options.mixed), c, guard, flip);
 }
 
 bool alike(const Ended& a, const Ended& b) {

@@ -110,7 +110,7 @@ TEMPLATE_TEST_CASE("powers of two change exponents alone", "", OPERATORS_ON_BACK
   for (const Way& way : ways) {
     const auto make = [&](int power) {
       const Entry a = times_power(base, power);
-      if constexpr (triangle)
+      if constexpr (heads)
         return K::make(*c, n, a, way.mixed);
       else
         return K::make(*c, n, a);

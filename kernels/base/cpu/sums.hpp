@@ -5,11 +5,12 @@
 #include "kernels/base/parallel.hpp"
 #include "kernels/base/sums.hpp"
 
-// One clone of a loop per vector width, chosen when the program starts.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
+// One clone of a loop per vector width, chosen when the program starts. (The name of a processor, as
+// haswell, would choose none on another maker's.)
+#if defined(__x86_64__) && defined(__GNUC__) && __GNUC__ >= 12 && !defined(__clang__) && \
     !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
 #define TERRACE_VECTOR_CLONES \
-  __attribute__((target_clones("arch=skylake-avx512", "arch=haswell", "default")))
+  __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define TERRACE_VECTOR_CLONES
 #endif
