@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "distrib/agree.hpp"
+#include "distrib/hypre.hpp"
 #include "src/cg/local_rows.hpp"
 #include "src/cg/multigrid.hpp"
 #include "src/cg/operators_user.hpp"
@@ -11,7 +12,7 @@
 
 namespace terrace::cg {
 
-/// Block-Jacobi, incomplete Cholesky, Chebyshev or multigrid; nothing for none and jacobi, which conjugate
+/// Block-Jacobi, incomplete Cholesky, Chebyshev, multigrid or hypre's; nothing for none and jacobi, which conjugate
 /// gradients have themselves. Kept while the solve lasts.
 template <class B, class A>
 class CgPreconditioning {
@@ -24,6 +25,8 @@ class CgPreconditioning {
       make_polynomial(c, a, request.degree);
     else if (request.preconditioner == "amg")
       make_multigrid(c, a, request);
+    else if (request.preconditioner == "hypre")
+      make_hypre(c, a);
     else if (request.general())
       make_local(c, a, request.preconditioner == "ic" ? 0 : request.block);
   }
@@ -53,6 +56,7 @@ class CgPreconditioning {
   Preconditioner<B> local;
   Chebyshev<B> polynomial;
   Multigrid<B> multigrid;
+  std::optional<Hypre> hypre;
   CgPreconditioner<B> function;     ///< empty: none
   std::optional<CgReason> refused;  ///< it may not be used
   Index bad_row = -1;               ///< the global row that is why, or -1
@@ -100,6 +104,27 @@ class CgPreconditioning {
           Exit::usage,
           "multigrid needs the entries of a sparse matrix; the preconditioner; use CSR or "
           "a band for amg, or chebyshev");
+    }
+  }
+  void make_hypre(const Context<B>& c, A& a) {
+    if constexpr (std::is_same_v<B, Cpu> && requires { rank_rows(c, a); }) {
+      const CsrSlice rows = [&] {
+        const RankRows all = rank_rows(c, a);
+        return collectively(c.control, [&] { return all.slice(c.rank()); });
+      }();
+      hypre.emplace(c.control, a.n(), a.rows(), rows.start.data(), rows.column.data(),
+                    rows.value.data());
+      function = [this](const Context<B>& context, View<const double, B> r, View<double, B> z,
+                        const double* skip) {
+        context.ahead.run([this, r, z, skip] {
+          if (!skip || *skip == 0) hypre->apply(r.data, z.data);
+        });
+      };
+    } else {
+      fail_together(
+          Exit::usage,
+          "hypre takes CSR matrices and bands, on the CPU; the preconditioner; use amg, or "
+          "--backend cpu");
     }
   }
   void take_multigrid(const Context<B>& c, const A& a) {

@@ -18,7 +18,7 @@ namespace terrace::cg {
 /// What is asked for. Of CgOptions the numbers alone: `jacobi` and the calls are set here.
 struct CgRequest : CgOptions {
   CgMethod method = CgMethod::classic;
-  std::string preconditioner = "none";  ///< jacobi, block-jacobi, ic, amg (no dense A), chebyshev
+  std::string preconditioner = "none";  ///< jacobi, block-jacobi, ic, amg (no dense A), chebyshev, hypre
   Index block = 32;                     ///< block-jacobi: rows of a block
   Index degree = 8;                     ///< chebyshev: products
   Index at_once = 16;                   ///< right-hand sides in lock step, at most

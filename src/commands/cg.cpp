@@ -180,8 +180,9 @@ void add_commands(CLI::App& app, Selected& selected) {
       ->add_option("--preconditioner", options->solve.preconditioner,
                    "none, jacobi, block-jacobi (--block rows), ic (incomplete Cholesky of each "
                    "rank's rows; not dense), chebyshev (--degree), amg (smoothed aggregation "
-                   "multigrid; not dense)")
-      ->check(CLI::IsMember({"none", "jacobi", "block-jacobi", "ic", "chebyshev", "amg"}))
+                   "multigrid; not dense), hypre (BoomerAMG of hypre on the CPU, to compare; not "
+                   "dense)")
+      ->check(CLI::IsMember({"none", "jacobi", "block-jacobi", "ic", "chebyshev", "amg", "hypre"}))
       ->capture_default_str();
   command->add_option("--near-null-space", options->near_null_space,
                       "amg: vectors that the matrix takes near zero, n x k, as rigid body modes of "

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "distrib/agree.hpp"
+#include "distrib/hypre.hpp"
 #include "kernels/base/size_text.hpp"
 #include "src/cg/constant_guard.hpp"
 #include "src/cg/preconditioner.hpp"
@@ -42,6 +43,16 @@ void check_request(Run& run, CgCommand& options, const CgInputs& in, const CLI::
         Exit::usage,
         "multigrid needs a sparse matrix, and this one is dense; --preconditioner amg; use "
         "block-jacobi or chebyshev, or convert the matrix to CSR");
+  if (solve.preconditioner == "hypre") {
+    if (in.kind == io::Kind::dense)
+      fail_together(Exit::usage,
+                    "hypre needs a sparse matrix, and this one is dense; --preconditioner hypre; "
+                    "use block-jacobi or chebyshev, or convert the matrix to CSR");
+    if (hypre_version().empty())
+      fail_together(Exit::usage,
+                    "this build has no hypre; --preconditioner hypre; use amg, or build Terrace "
+                    "where hypre is installed");
+  }
   if (run.options.block > most_block)
     fail_together(Exit::usage, fmt::format("blocks of {} rows are too large; --block; use 1 to {}",
                                            run.options.block, most_block));
@@ -88,6 +99,9 @@ namespace {
 bool as_triangle(const CgInputs& in, const CgCommand& options) {
   return in.kind == io::Kind::dense && options.layout == "triangle";
 }
+bool is_multigrid(const CgCommand& options) {
+  return options.solve.preconditioner == "amg" || options.solve.preconditioner == "hypre";
+}
 /// Columns in lock step.
 Index at_once(const CgInputs& in, const CgCommand& options) {
   return std::min(options.solve.lock_step(), std::max<Index>(1, in.rhs.columns()));
@@ -109,7 +123,7 @@ RankMemory on_rank(const CgMemory& m) {
 /// given, or with 100 where none was; with at most 4 where multigrid works.
 double assumed_iterations(const CgCommand& options, Index n) {
   double condition = options.condition > 0 ? options.condition : 100;
-  if (options.solve.preconditioner == "amg") condition = std::min(condition, 4.0);
+  if (is_multigrid(options)) condition = std::min(condition, 4.0);
   const CgRequest& solve = options.solve;
   const double bound = 0.5 * std::sqrt(condition) * std::log(2 / std::max(solve.rtol, 1e-16)) + 1;
   const double most = solve.max_iterations >= 0 ? double(solve.max_iterations) : 10.0 * double(n);
@@ -155,6 +169,8 @@ CgMemory cg_memory(const CgInputs& in, const CgCommand& options, int ranks) {
     host_extra = 24 * nonzeros;
   } else if (o.preconditioner == "chebyshev") {
     m.vectors += 8 * rows * 4;
+  } else if (o.preconditioner == "hypre") {
+    host_extra = 60 * own_nonzeros(in, rows, ranks) + 400 * rows;
   } else if (o.preconditioner == "amg") {
     const Index vectors = in.near_null_space ? in.near_null_space->columns() : 0;
     const OperatorMemory hierarchy =
@@ -228,9 +244,9 @@ Work cg_work(const Run& run, const CgInputs& in, const CgCommand& options, const
                            : o.preconditioner == "ic"           ? w.matrix_bytes
                            : o.preconditioner == "chebyshev"
                                ? (w.matrix_bytes + 40 * mean) * double(o.degree)
-                           : o.preconditioner == "amg" ? 7 * csr_bytes + 550 * mean
-                                                       : 0;
-  if (o.preconditioner == "amg") w.setup_bytes = 40 * csr_bytes + 1500 * mean;
+                           : is_multigrid(options) ? 7 * csr_bytes + 550 * mean
+                                                   : 0;
+  if (is_multigrid(options)) w.setup_bytes = 40 * csr_bytes + 1500 * mean;
   // Forward and backward: every row of a band waits for the one before; of a mesh, its layers do.
   if (o.preconditioner == "ic") w.chain = 2 * (sparse ? std::sqrt(mean) : mean);
   // Of a sparse matrix, the surface of a grid in three dimensions.
@@ -279,7 +295,7 @@ void compare_with_direct(Run& run, const CgInputs& in, const CgCommand& options,
                          const Rates& rates) {
   const double iteration = predict(cg_work(run, in, options, on), rates).iteration;
   run.report["plan"] = {{"seconds_per_iteration", iteration}};
-  if (options.solve.preconditioner == "amg") {
+  if (is_multigrid(options)) {
     CgCommand plain = options;
     plain.solve.preconditioner = "none";
     const double solve = predict(cg_work(run, in, options, on), rates).solve;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "distrib/hypre.hpp"
 #include "src/cg/eigen_estimate.hpp"
 #include "src/program/summary.hpp"
 
@@ -110,6 +111,7 @@ nlohmann::json describe_preconditioner(const PreconditionerNotes& local,
   if (polynomial.degree > 0)
     return {{"degree", polynomial.degree}, {"low", polynomial.low}, {"high", polynomial.high}};
   if (local.block > 0) return {{"block", local.block}};
+  if (local.attempts == 0) return {{"hypre", hypre_version()}};
   return {{"shift", local.shift},
           {"attempts", local.attempts},
           {"levels", local.levels},
