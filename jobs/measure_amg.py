@@ -100,11 +100,11 @@ for name, (words, make) in MATRICES.items():
         f["b"] = rng.standard_normal(a.shape[0])
         if modes is not None:
             f["V"] = modes
-    for preconditioner in ["none", "jacobi", "amg"] + ["amg --near-null-space :/V"] * (modes is not None):
+    for preconditioner in ["none", "jacobi", "amg"] + ["hypre"] * options.hypre + ["amg --near-null-space :/V"] * (modes is not None):
         seconds, used, report = measured(preconditioner)
         result, details = report["result"], report.get("preconditioner_details", {})
         levels = ", ".join(f"{level['rows']:,}" for level in details.get("levels", []))
         print(f"| {words} | {a.shape[0]:,} | {a.nnz:,} | `{preconditioner}` | "
               f"{result['iterations'] if result['converged'] else 'not in ' + format(options.limit, ',')} | {seconds:.3g} | "
-              f"{format(details['setup_seconds'], '.3g') if details else ''} | {used:.3g} | {levels} | "
-              f"{format(details['operator_complexity'], '.2f') if details else ''} |", flush=True)
+              f"{format(details['setup_seconds'], '.3g') if 'setup_seconds' in details else ''} | {used:.3g} | {levels} | "
+              f"{format(details['operator_complexity'], '.2f') if 'levels' in details else ''} |", flush=True)

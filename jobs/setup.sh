@@ -19,7 +19,7 @@ terrace_install() {
       packages+=("$(apt-cache search --names-only '^libclang-rt-[0-9]+-dev$' 2>/dev/null | cut -d' ' -f1 | sort -V | tail -1)")
   fi
   local wished=()  # without them a test is skipped
-  if [ "${1:-build}" = test ]; then wished=(doxygen abigail-tools libmetis-dev); fi
+  if [ "${1:-build}" = test ]; then wished=(doxygen abigail-tools libmetis-dev libhypre-dev); fi
   command -v dpkg-query >/dev/null || { echo "This is no Debian or Ubuntu: install ${packages[*]} yourself, see jobs/README.md" >&2; return 0; }
   local missing=()
   for package in "${packages[@]}"; do

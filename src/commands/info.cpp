@@ -1,6 +1,7 @@
 // terrace info: versions, build, and which host, cores, GPU and network cards each rank has.
 #include <fmt/core.h>
 
+#include "distrib/hypre.hpp"
 #include "distrib/topology.hpp"
 #include "kernels/base/parallel.hpp"
 #include "kernels/base/threads.hpp"
@@ -26,6 +27,7 @@ nlohmann::json versions() {
       {"nlohmann-json", fmt::format("{}.{}.{}", NLOHMANN_JSON_VERSION_MAJOR,
                                     NLOHMANN_JSON_VERSION_MINOR, NLOHMANN_JSON_VERSION_PATCH)}};
   if (!cg::metis_version().empty()) all["METIS"] = cg::metis_version();
+  if (!hypre_version().empty()) all["hypre"] = hypre_version();
   if constexpr (with_cuda) {
     all["CUDA"] = cuda_versions();
     all["CUDA libraries"] = cuda_libraries();

@@ -160,8 +160,21 @@ for name in ("dense", "band", "csr"):
         check("mixed", r["precision"] == "mixed" and r["result"]["restarts"] >= 2, str(r["result"]))
 solved("cg in.h5:/csr --precision mixed --reorder --guard")
 for name in ("band", "csr"):  # what heads take is in the plan
-    plans = [run(f"cg in.h5:/{name} --rhs :/b --plan --precision {precision}")[0]["memory"]["backend_bytes"] for precision in ("fp64", "mixed")]
+    plans = [run(f"cg in.h5:/{name} --rhs :/one --plan --precision {precision}")[0]["memory"]["backend_bytes"] for precision in ("fp64", "mixed")]
     check("memory of heads", plans[0] < plans[1] < 1.5 * plans[0], f"{name}: {plans}")
+# hypre, where this build has it and the backend is its own.
+said = test.run(f"cg in.h5:/csr --rhs :/one -o x.h5 --force --preconditioner hypre --backend {backend}").err
+if "no hypre" in said or backend != "cpu":
+    check("no hypre", "hypre" in said and len(said.splitlines()) == 1, said)
+else:
+    for name in ("csr", "band", "csr --reorder", "csr --precision mixed", "band --method pipelined --guard"):
+        for ranks in test.some(1, 2, 3):
+            r = solved(f"cg in.h5:/{name} --preconditioner hypre", "one", ranks=ranks)[0]
+            check("hypre", r["result"]["iterations"] < plain / 3 and r["preconditioner_details"]["hypre"], f"{ranks} ranks: {r['result']}, {plain}")
+    solved("cg in.h5:/csr --preconditioner hypre", ranks=2)  # several right-hand sides
+    check("hypre of a dense matrix", "dense" in test.run("cg in.h5:/dense --rhs :/one -o x.h5 --force --preconditioner hypre --backend cpu", code=2).err)
+    r, out = run("cg in.h5:/csr --rhs :/one --plan --preconditioner hypre")
+    check("plan of hypre", r["plan"]["plain_iterations"] > 0, out)
 for norm in ("preconditioned", "natural"):
     solved(f"cg in.h5:/csr --preconditioner jacobi --norm {norm} --rtol 1e-12", tolerance=1e-10)
 
