@@ -12,8 +12,9 @@ namespace terrace {
 /// "2.26.0"; empty: built without hypre.
 std::string hypre_version();
 
-/// One V-cycle as a preconditioner: parallel coarsening (HMIS), extended interpolation of at most four
-/// entries per row, symmetric Gauss-Seidel with l1 rows. In host memory.
+/// One V-cycle as a preconditioner: parallel coarsening (HMIS), aggressive from the first level to the
+/// second, extended interpolation of at most four entries per row, symmetric Gauss-Seidel with l1 rows
+/// (the fastest of those tried: jobs/results/cg.md). In host memory.
 class Hypre {
  public:
   /// Rows `rows` of a symmetric matrix of order n: entries start[i] .. start[i + 1] of row i, columns of

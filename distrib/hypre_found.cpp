@@ -121,6 +121,7 @@ Hypre::Hypre(const Control& control, Index n, Range own, const Index* start, con
   CALL(BoomerAMGSetInterpType, in.solver, extended);
   CALL(BoomerAMGSetPMaxElmts, in.solver, 4);
   CALL(BoomerAMGSetStrongThreshold, in.solver, 0.25);
+  CALL(BoomerAMGSetAggNumLevels, in.solver, 1);
   CALL(BoomerAMGSetCycleRelaxType, in.solver, forward_l1, 1);
   CALL(BoomerAMGSetCycleRelaxType, in.solver, backward_l1, 2);
   CALL(BoomerAMGSetup, in.solver, in.a, in.b, in.x);
