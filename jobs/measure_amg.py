@@ -29,6 +29,7 @@ parser.add_argument("--backend", default="cpu")
 parser.add_argument("--repeat", type=int, default=3)
 parser.add_argument("--only", default="")
 parser.add_argument("--limit", type=int, default=4000)
+parser.add_argument("--hypre", action="store_true", help="too, where terrace has it")
 options = parser.parse_args()
 p = options.points
 rng = np.random.default_rng(1)

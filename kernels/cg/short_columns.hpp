@@ -17,7 +17,8 @@ struct ShortColumns {
 /// Of all rows (no list). Nothing where neither form fits, or where less memory than `room` bytes
 /// would be left. Reads each column twice; waits.
 ShortColumns<Cuda> short_columns(const Stream<Cuda>&, const CsrRows<Cuda>&, Index room);
-/// The CPU's product reads whole columns.
+/// The CPU's product reads whole columns: looking distances up took longer than the bytes (27 points on
+/// 100^3, two cores of an AMD EPYC, 1.27 to 1.6 s in place of 1.1 to 1.2).
 inline ShortColumns<Cpu> short_columns(const Stream<Cpu>&, const CsrRows<Cpu>&, Index) {
   return {};
 }
