@@ -7,10 +7,14 @@
 #define OPERATORS_ON_BACKENDS                                                     \
   (Case<Cpu, Dense>), (Case<Cpu, Triangle>), (Case<Cpu, Band>), (Case<Cpu, Csr>), \
       (Case<Cuda, Dense>), (Case<Cuda, Triangle>), (Case<Cuda, Band>), (Case<Cuda, Csr>)
+#define OPERATORS_WITH_HEADS                                                          \
+  (Case<Cpu, Triangle>), (Case<Cpu, Band>), (Case<Cpu, Csr>), (Case<Cuda, Triangle>), \
+      (Case<Cuda, Band>), (Case<Cuda, Csr>)
 #define BACKENDS Cpu, Cuda
 #else
 #define OPERATORS_ON_BACKENDS \
   (Case<Cpu, Dense>), (Case<Cpu, Triangle>), (Case<Cpu, Band>), (Case<Cpu, Csr>)
+#define OPERATORS_WITH_HEADS (Case<Cpu, Triangle>), (Case<Cpu, Band>), (Case<Cpu, Csr>)
 #define BACKENDS Cpu
 #endif
 
