@@ -48,6 +48,10 @@ void check_request(Run& run, CgCommand& options, const CgInputs& in, const CLI::
       fail_together(Exit::usage,
                     "hypre needs a sparse matrix, and this one is dense; --preconditioner hypre; "
                     "use block-jacobi or chebyshev, or convert the matrix to CSR");
+    if (run.options.backend == "cuda")
+      fail_together(Exit::usage,
+                    "hypre runs on the CPU here; --preconditioner hypre with --backend cuda; use "
+                    "amg, or --backend cpu");
     if (hypre_version().empty())
       fail_together(Exit::usage,
                     "this build has no hypre; --preconditioner hypre; use amg, or build Terrace "

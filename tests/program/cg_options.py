@@ -173,6 +173,7 @@ else:
             check("hypre", r["result"]["iterations"] < plain / 3 and r["preconditioner_details"]["hypre"], f"{ranks} ranks: {r['result']}, {plain}")
     solved("cg in.h5:/csr --preconditioner hypre", ranks=2)  # several right-hand sides
     check("hypre of a dense matrix", "dense" in test.run("cg in.h5:/dense --rhs :/one -o x.h5 --force --preconditioner hypre --backend cpu", code=2).err)
+    check("hypre on a GPU", "--backend cpu" in test.run("cg in.h5:/csr --rhs :/one -o x.h5 --force --preconditioner hypre --backend cuda", code=2).err)
     r, out = run("cg in.h5:/csr --rhs :/one --plan --preconditioner hypre")
     check("plan of hypre", r["plan"]["plain_iterations"] > 0, out)
 for norm in ("preconditioned", "natural"):
