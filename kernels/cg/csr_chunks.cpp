@@ -8,7 +8,7 @@ CsrChunks csr_chunks(const Index* start, Index rows) {
   constexpr Index lanes = 32, wanted = 4096;  // chunks that keep an H200 busy
   CsrChunks result;
   const Index mean = (start[rows] - start[0]) / wanted;
-  const Index room = std::clamp<Index>(mean, csr_chunk_entries / 4, csr_chunk_entries);
+  const Index room = std::clamp<Index>(mean, csr_chunk_entries / 8, csr_chunk_entries);
   for (Index k = 0; k < rows;) {
     const Index from = start[k];
     if (start[k + 1] - from > csr_chunk_entries) {

@@ -85,7 +85,7 @@ struct CsrRows {
 };
 
 /// At most so many entries and rows a chunk; a longer row is cut into pieces of so many entries.
-constexpr Index csr_chunk_entries = 448, csr_chunk_rows = 128;
+constexpr Index csr_chunk_entries = 896, csr_chunk_rows = 128;
 /// ShortColumns::distance has no more.
 constexpr Index csr_most_distances = 256;
 

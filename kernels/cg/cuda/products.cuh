@@ -15,6 +15,18 @@ __device__ __forceinline__ double entry(std::uint32_t v) {
   return entry<absolute>(__hiloint2double(int(v), 0));
 }
 
+/// Copies of products_csr.cuh.
+inline bool has_bulk_copies() {
+  static OncePerDevice<bool> once;
+  const bool has = once([] {
+    int device = 0, major = 0;
+    check(cudaGetDevice(&device));
+    check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+    return major >= 9;
+  });
+  return has;
+}
+
 /// Blocks of `kernel` that the device holds at once, with `bytes` of dynamic shared memory each.
 template <class Kernel>
 Index resident_blocks(Kernel kernel, int threads, Index bytes) {

@@ -1,9 +1,11 @@
-// Matrix times up to 16 vectors on CUDA, vectors row-major: lanes side by side take the columns of
-// a row of p. The matrix comes from HBM once; beside it 16 bytes a row and column of vectors. CSR
-// is bound by the gathers of p through L2, 8 columns bytes a nonzero; the band by L1.
+// Matrix times up to 16 vectors on CUDA, vectors row-major: which kernel. The matrix comes from HBM
+// once; beside it 16 bytes a row and column of vectors. The kernels here are those for any number of
+// columns: lanes side by side take the columns of a row of p.
 #include <algorithm>
 
 #include "kernels/cg/cuda/products.cuh"
+#include "kernels/cg/cuda/products_columns_band.cuh"
+#include "kernels/cg/cuda/products_columns_csr.cuh"
 
 namespace terrace::cg {
 namespace {
@@ -68,14 +70,49 @@ __global__ void __launch_bounds__(sum_threads)
   }
 }
 
+// Of 16 to 32 warps and batches of 6 to 9, on an H200.
+constexpr int columns_teams = 12, columns_batch = 9;
+
+template <int lanes, class C>
+void stream_columns(cudaStream_t lane, const CsrRows<Cuda>& m, const C* column, const double* p,
+                    double* q, bool add, const double* skip) {
+  constexpr auto kernel = csr_columns_stream_kernel<columns_teams, lanes, columns_batch, C>;
+  constexpr Index bytes = columns_teams * csr_stage_bytes<csr_chunk_entries, double, C>();
+  static OncePerDevice<Index> once;
+  const Index resident = once([] { return resident_blocks(kernel, 64 * columns_teams, bytes); });
+  const Index blocks = std::min(resident, ceil_div(m.chunk.size / 2 - 1, Index(columns_teams)));
+  kernel<<<unsigned(blocks), 64 * columns_teams, bytes, lane>>>(
+      m, column, reinterpret_cast<const double2*>(p), reinterpret_cast<double2*>(q), add, skip);
+  check_launch();
+}
+template <int lanes>
+void stream_columns(cudaStream_t lane, const CsrRows<Cuda>& m, const double* p, double* q, bool add,
+                    const double* skip) {
+  if (m.listed.size > 0)
+    stream_columns<lanes>(lane, m, m.listed.data, p, q, add, skip);
+  else if (m.near.size > 0)
+    stream_columns<lanes>(lane, m, m.near.data, p, q, add, skip);
+  else
+    stream_columns<lanes>(lane, m, m.column.data, p, q, add, skip);
+}
+
+/// Without its long rows.
 template <int wide>
-void launch_csr(cudaStream_t lane, const CsrRows<Cuda>& m, const double* p, double* q, bool add,
-                int columns, const double* skip) {
+void launch_rows(cudaStream_t lane, const CsrRows<Cuda>& m, const double* p, double* q, bool add,
+                 int columns, const double* skip) {
+  if constexpr (wide > 1)
+    if (columns == wide && m.chunk.size >= 4 && has_bulk_copies())
+      return stream_columns<wide / 2>(lane, m, p, q, add, skip);
   const Index groups = ceil_div(m.rows(), Index(sum_threads / wide));
   csr_columns_kernel<wide>
       <<<unsigned(std::clamp<Index>(groups, 1, 1 << 20)), sum_threads, 0, lane>>>(m, p, q, add,
                                                                                   columns, skip);
   check_launch();
+}
+template <int wide>
+void launch_csr(cudaStream_t lane, const CsrRows<Cuda>& m, const double* p, double* q, bool add,
+                int columns, const double* skip) {
+  launch_rows<wide>(lane, m, p, q, add, columns, skip);
   if (m.longs.size == 0) return;
   long_columns_kernel<wide>
       <<<unsigned(std::min<Index>(m.longs.size / 3, 4096)), sum_threads, 0, lane>>>(m, p, q, add,
@@ -130,6 +167,51 @@ void launch_band(cudaStream_t lane, const BandRows<Cuda>& b, const double* p, do
   check_launch();
 }
 
+/// Shared memory that a block may have; 0 where there are no FP64 tensor cores.
+Index most_shared() {
+  static OncePerDevice<Index> once;
+  return once([] {
+    int device = 0, major = 0, bytes = 0;
+    check(cudaGetDevice(&device));
+    check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+    check(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
+    return Index(major >= 8 ? bytes : 0);
+  });
+}
+
+template <int halves, int buffers>
+void launch_band_tiles(cudaStream_t lane, const BandRows<Cuda>& b, const double* p, double* q,
+                       int columns, int p_ld, const double* skip) {
+  const auto kernel = band_tiles_kernel<halves, buffers>;
+  const Index bytes = band_tiles::shared_bytes(b.half_bandwidth, halves, buffers);
+  const Index resident = resident_blocks(kernel, 32 * band_tiles::warps, bytes);
+  const Index strip = round_up(ceil_div(b.rows + 1, resident), Index(band_tiles::wide));
+  kernel<<<unsigned(ceil_div(b.rows + 1, strip)), 32 * band_tiles::warps, bytes, lane>>>(
+      b, p, q, columns, p_ld, strip, skip);
+  check_launch();
+}
+/// False where the band is too wide for the rings, wider than the slice, or narrow: there a step of
+/// 64 rows takes the kernel below less time.
+bool launch_band_tiles(cudaStream_t lane, const BandRows<Cuda>& b, const double* p, double* q,
+                       int columns, const double* skip) {
+  const Index m = b.half_bandwidth, most = most_shared();
+  const auto fits = [&](int halves, int buffers) {
+    return band_tiles::shared_bytes(m, halves, buffers) <= most;
+  };
+  if (m > b.rows || columns % 2 != 0 || m * columns < 120 || !fits(1, 2)) return false;
+  if (columns > 8 && fits(2, 3))
+    launch_band_tiles<2, 3>(lane, b, p, q, columns, columns, skip);
+  else if (columns > 8 && fits(2, 2))
+    launch_band_tiles<2, 2>(lane, b, p, q, columns, columns, skip);
+  else
+    for (int c = 0; c < columns; c += 8)
+      if (fits(1, 3))
+        launch_band_tiles<1, 3>(lane, b, p + c, q + c, std::min(8, columns - c), columns, skip);
+      else
+        launch_band_tiles<1, 2>(lane, b, p + c, q + c, std::min(8, columns - c), columns, skip);
+  return true;
+}
+
 }  // namespace
 
 // cuBLAS does not know `skip`: p of an iteration that has ended stays, and so does A p.
@@ -163,6 +245,7 @@ void multiply_columns(const Stream<Cuda>& stream, const BandRows<Cuda>& b, const
                       View<double, Cuda> q, View<double, Cuda>, Index columns, const double* skip) {
   if (b.rows == 0) return;
   const cudaStream_t lane = native(stream);
+  if (launch_band_tiles(lane, b, p, q.data, int(columns), skip)) return;
   switch (lanes_for(columns)) {
     case 1:
       return launch_band<1>(lane, b, p, q.data, int(columns), skip);

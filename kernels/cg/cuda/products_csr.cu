@@ -92,20 +92,15 @@ __global__ void __launch_bounds__(sum_threads)
   finish_sums(pq, pp, sums);
 }
 
-// Of batches of 5 to 14, 1 and 2 stages, 7 to 12 blocks, on an H100: 27 points on 200^3, heads and columns
-// of a byte, 0.76 ms an iteration; a batch of 9 and 7 blocks 0.82, 2 stages 0.82 to 0.85.
-constexpr int stream_warps = 4, stream_blocks = 8, stream_stages = 1, stream_batch = 7,
+// Of batches of 5 to 14, 1 and 2 stages, 7 to 12 blocks. More entries a chunk leave fewer warps, but
+// each has less to do beside its entries: cg.md.
+constexpr int stream_warps = 4, stream_stages = 1, stream_batch = 9,
               stream_room = csr_chunk_entries;
-
-bool has_bulk_copies() {
-  static OncePerDevice<bool> once;
-  const bool has = once([] {
-    int device = 0, major = 0;
-    check(cudaGetDevice(&device));
-    check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
-    return major >= 9;
-  });
-  return has;
+/// Blocks of a multiprocessor: as many as shared memory holds, and registers.
+template <class T, class C>
+constexpr int stream_blocks() {
+  constexpr int bytes = stream_warps * stream_stages * csr_stage_bytes<stream_room, T, C>() + 3072;
+  return std::min(8, 228 * 1024 / bytes);
 }
 
 Index multiprocessors() {
@@ -122,7 +117,7 @@ Index multiprocessors() {
 template <bool absolute, class T, class C>
 void launch_stream(cudaStream_t lane, const CsrRows<Cuda>& m, const T* value, const C* column,
                    const double* p, double* q, const SumTarget<Cuda>& sums, const double* skip) {
-  constexpr auto kernel = csr_stream_kernel<stream_warps, stream_blocks, stream_stages,
+  constexpr auto kernel = csr_stream_kernel<stream_warps, stream_blocks<T, C>(), stream_stages,
                                             stream_batch, stream_room, absolute, T, C>;
   constexpr Index bytes = stream_warps * stream_stages * csr_stage_bytes<stream_room, T, C>();
   static OncePerDevice<Index> once;

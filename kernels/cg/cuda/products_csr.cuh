@@ -77,30 +77,28 @@ __device__ __forceinline__ double gathered_double(const double* at) {
 /// Sum of v[e] p[c[e]] over e = from, from + step, ... < to; v, c and `distances` are addresses in
 /// shared memory; p is where c counts from. Begins `turn` entries later and comes back to them at the end. Past the end the last
 /// entry is loaded again, and counts as zero.
-template <int batch, bool absolute, class T, class C>
+template <int batch, bool absolute, bool turned, class T, class C>
 __device__ __forceinline__ double csr_dot(unsigned v, unsigned c, unsigned distances, int from,
                                           int to, int step, int turn,
                                           const double* __restrict__ p) {
   double sum = 0;
   for (int e = from; e < to; e += batch * step) {
-    double a[batch], x[batch];
-    std::int32_t column[batch];
+    double x[batch];
     int at[batch];
 #pragma unroll
     for (int u = 0; u < batch; ++u) {
-      at[u] = min(e + u * step, to - 1) + turn;
-      at[u] -= at[u] >= to ? to - from : 0;
-      column[u] = shared_column<C>(c + unsigned(sizeof(C)) * at[u], distances);
+      at[u] = min(e + u * step, to - 1);
+      if constexpr (turned) {
+        at[u] += turn;
+        at[u] -= at[u] >= to ? to - from : 0;
+      }
+      x[u] = gathered_double(p + shared_column<C>(c + unsigned(sizeof(C)) * at[u], distances));
     }
-#pragma unroll
-    for (int u = 0; u < batch; ++u) x[u] = gathered_double(p + column[u]);
 #pragma unroll
     for (int u = 0; u < batch; ++u) {
       const double w = shared_entry<absolute, T>(v + unsigned(sizeof(T)) * at[u]);
-      a[u] = e + u * step < to ? w : 0.0;
+      if (e + u * step < to) sum += w * x[u];
     }
-#pragma unroll
-    for (int u = 0; u < batch; ++u) sum += a[u] * x[u];
   }
   return sum;
 }
@@ -115,6 +113,7 @@ template <bool absolute, class T>
 __device__ double csr_dot_plain(const T* v, const std::int32_t* c, Index from, Index to, int step,
                                 const double* __restrict__ p) {
   double sum = 0;
+#pragma unroll 1
   for (Index e = from; e < to; e += step) sum += entry<absolute>(v[e]) * p[c[e]];
   return sum;
 }
@@ -140,6 +139,13 @@ struct CsrStages {
   __device__ __forceinline__ Index* starts(int s) const {
     return reinterpret_cast<Index*>(columns(s) + room + 2 * c_line);
   }
+  /// Addresses of a chunk's first entry.
+  __device__ __forceinline__ unsigned first_value(const CsrChunk& k, int s) const {
+    return shared_address(values(s)) + unsigned(sizeof(T)) * unsigned(k.from & (v_line - 1));
+  }
+  __device__ __forceinline__ unsigned first_column(const CsrChunk& k, int s) const {
+    return shared_address(columns(s)) + unsigned(sizeof(C)) * unsigned(k.from & (c_line - 1));
+  }
   /// The rounded copies stay inside the arrays; short columns have room behind.
   __device__ __forceinline__ bool staged(const CsrChunk& k) const {
     return ((k.to + 31) & ~Index(31)) <= m.value.size &&
@@ -157,6 +163,67 @@ struct CsrStages {
     if (vb > 0) copy_in_bulk(values(s), value + v0, vb, full + s, policy);
     if (cb > 0) copy_in_bulk(columns(s), column + c0, cb, full + s, policy);
     if (rb > 0) copy_in_bulk(starts(s), m.start.data + r0, rb, full + s, policy);
+  }
+};
+
+/// A chunk as its lanes find it: its entries in shared memory from addresses `v` and `c`, or where
+/// they were.
+template <class T, class C>
+struct CsrStaged {
+  const CsrRows<Cuda>& m;
+  const T* const value;
+  const CsrChunk k;
+  const bool in_shared;
+  const unsigned v, c, distances;
+  const Index* const starts;
+
+  /// The lane's part of entries [from, to) of row `row`, each `step`-th.
+  template <int batch, bool absolute>
+  __device__ __forceinline__ double dot(Index row, Index from, Index to, int sub, int step,
+                                        int turn, const double* __restrict__ p) const {
+    if (!in_shared) return csr_dot_plain<absolute>(value, m.column.data, from + sub, to, step, p);
+    const int begin = int(from - k.from), end = int(to - k.from);
+    if (sizeof(C) < 4) p += row;
+    return turn == 0
+               ? csr_dot<batch, absolute, false, T, C>(v, c, distances, begin + sub, end, step, 0,
+                                                       p)
+               : csr_dot<batch, absolute, true, T, C>(v, c, distances, begin, end, 1, turn, p);
+  }
+  /// By a warp: q of the chunk's rows, or the sum of a piece into m.partial; onto pq and pp.
+  template <int batch, bool absolute>
+  __device__ __forceinline__ void multiply(Index chunk, const double* __restrict__ p,
+                                           double* __restrict__ q, bool add, double& pq,
+                                           double& pp) const {
+    const int lane = threadIdx.x & 31;
+    if (k.row < 0) {
+      double sum = dot<batch, absolute>(~k.row, k.from, k.to, lane, 32, 0, p);
+#pragma unroll
+      for (int offset = 16; offset > 0; offset >>= 1)
+        sum += __shfl_down_sync(0xffffffffu, sum, offset);
+      if (lane == 0) m.partial.data[chunk] = sum;
+      return;
+    }
+    const int count = int(k.row_end - k.row);
+    int width = 1;
+    while (width < 32 && width * 2 * count <= 32) width *= 2;
+    const int sub = lane & (width - 1), step = 32 / width;
+    for (int r = lane / width; r < ((count + step - 1) / step) * step; r += step) {
+      double sum = 0;
+      if (r < count) {
+        const Index from = starts[r], to = starts[r + 1];
+        const int turn = width == 1 ? csr_turn(int(to - from), lane) : 0;
+        sum = dot<batch, absolute>(k.row + r, from, to, sub, width, turn, p);
+      }
+      for (int offset = width / 2; offset > 0; offset >>= 1)
+        sum += __shfl_down_sync(0xffffffffu, sum, offset);
+      if (r < count && sub == 0) {
+        const Index i = m.row.size > 0 ? m.row.data[k.row + r] : k.row + r;
+        const double mine = __ldg(p + i);
+        q[i] = add ? q[i] + sum : sum;
+        pq += mine * sum;
+        if (!add) pp += mine * mine;
+      }
+    }
   }
 };
 
@@ -184,15 +251,12 @@ __global__ void __launch_bounds__(32 * warps, blocks)
   }
   __syncwarp();
 
-  constexpr bool is_short = sizeof(C) < 4;
   __shared__ std::int32_t distances[sizeof(C) == 1 ? csr_most_distances : 1];
-  const unsigned far = shared_address(distances);
   if constexpr (sizeof(C) == 1) {
     for (int k = int(threadIdx.x); k < int(m.distance.size); k += 32 * warps)
       distances[k] = m.distance.data[k];
     __syncthreads();
   }
-  const auto origin = [&](Index row) { return is_short ? p + row : p; };
 
   double pq = 0, pp = 0;
   unsigned parity = 0;  // bit s: of stage s
@@ -207,46 +271,15 @@ __global__ void __launch_bounds__(32 * warps, blocks)
       wait_for(&full[warp][s], (parity >> s) & 1);
       parity ^= 1u << s;
     }
-    const unsigned v =
-        shared_address(ring.values(s)) + unsigned(sizeof(T)) * unsigned(k.from & (ring.v_line - 1));
-    const unsigned cs = shared_address(ring.columns(s)) +
-                        unsigned(sizeof(C)) * unsigned(k.from & (ring.c_line - 1));
-    if (k.row < 0) {
-      double sum = in_shared
-                       ? csr_dot<batch, absolute, T, C>(v, cs, far, lane, int(k.to - k.from), 32, 0,
-                                                        origin(~k.row))
-                       : csr_dot_plain<absolute>(value, m.column.data, k.from + lane, k.to, 32, p);
-#pragma unroll
-      for (int offset = 16; offset > 0; offset >>= 1)
-        sum += __shfl_down_sync(0xffffffffu, sum, offset);
-      if (lane == 0) m.partial.data[c] = sum;
-    } else {
-      const Index* st = in_shared ? ring.starts(s) + (k.row & 15) : m.start.data + k.row;
-      const int count = int(k.row_end - k.row);
-      int width = 1;
-      while (width < 32 && width * 2 * count <= 32) width *= 2;
-      const int sub = lane & (width - 1), step = 32 / width;
-      for (int r = lane / width; r < ((count + step - 1) / step) * step; r += step) {
-        double sum = 0;
-        if (r < count) {
-          if (!in_shared)
-            sum = csr_dot_plain<absolute>(value, m.column.data, st[r] + sub, st[r + 1], width, p);
-          else
-            sum = csr_dot<batch, absolute, T, C>(
-                v, cs, far, int(st[r] - k.from) + sub, int(st[r + 1] - k.from), width,
-                width == 1 ? csr_turn(int(st[r + 1] - st[r]), lane) : 0, origin(k.row + r));
-        }
-        for (int offset = width / 2; offset > 0; offset >>= 1)
-          sum += __shfl_down_sync(0xffffffffu, sum, offset);
-        if (r < count && sub == 0) {
-          const Index i = m.row.size > 0 ? m.row.data[k.row + r] : k.row + r;
-          const double mine = __ldg(p + i);
-          q[i] = sums.add ? q[i] + sum : sum;
-          pq += mine * sum;
-          if (!sums.add) pp += mine * mine;
-        }
-      }
-    }
+    const CsrStaged<T, C> here{m,
+                               value,
+                               k,
+                               in_shared,
+                               ring.first_value(k, s),
+                               ring.first_column(k, s),
+                               shared_address(distances),
+                               in_shared ? ring.starts(s) + (k.row & 15) : m.start.data + k.row};
+    here.template multiply<batch, absolute>(c, p, q, sums.add, pq, pp);
     __syncwarp();
     if (lane == 0 && next < chunks) ring.issue(coming, s);
     __syncwarp();

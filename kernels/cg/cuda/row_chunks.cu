@@ -76,7 +76,7 @@ RowChunks<Cuda> chunks_of(const Stream<Cuda>& stream, const CsrRows<Cuda>& a,
                           Scratch<Cuda>& scratch) {
   constexpr Index wanted = 4096;  // chunks that keep an H200 busy
   const Index rows = a.rows(), entries = a.column.size, pieces = ceil_div(rows, piece_rows);
-  const Index room = std::clamp<Index>(entries / wanted, csr_chunk_entries / 4, csr_chunk_entries);
+  const Index room = std::clamp<Index>(entries / wanted, csr_chunk_entries / 8, csr_chunk_entries);
   RowChunks<Cuda> cut;
   if (entries == 0) return cut;
   const typename Scratch<Cuda>::Scope scope(scratch);
