@@ -47,6 +47,31 @@ std::vector<Problem> problems() {
           {"signs", 200, signs}};
 }
 
+/// Entries that count as strong.
+bool coupled(const Problem& p, Index i, Index j) {
+  return i != j && std::fabs(p.a(i, j)) >= 0.08 * std::sqrt(p.a(i, i) * p.a(j, j));
+}
+/// The prolongation by its formula, n x count; of[i] < 0: row i is in no aggregate.
+Vector prolongation(const Problem& p, const std::vector<Index>& of, Index count) {
+  Vector t(std::size_t(p.n * count), 0.0);
+  for (Index i = 0; i < p.n; ++i)
+    if (of[std::size_t(i)] >= 0) t[std::size_t(i * count + of[std::size_t(i)])] = 1;
+  Vector expected = t;
+  for (Index i = 0; i < p.n; ++i) {
+    if (of[std::size_t(i)] < 0) continue;
+    Vector f(std::size_t(p.n), 0.0);
+    for (Index j = 0; j < p.n; ++j)
+      f[std::size_t(i == j || !coupled(p, i, j) ? i : j)] += p.a(i, j);
+    double sum = 0;
+    for (double v : f) sum += std::fabs(v);
+    for (Index j = 0; j < p.n; ++j)
+      for (Index k = 0; k < count; ++k)
+        expected[std::size_t(i * count + k)] -=
+            4.0 / 3 / sum * f[std::size_t(j)] * t[std::size_t(j * count + k)];
+  }
+  return expected;
+}
+
 /// M of a matrix, with what it needs.
 template <class B>
 struct Made {
@@ -88,15 +113,12 @@ TEST_CASE("every row with a strong neighbour is in one aggregate, of neighbours"
     const LargeVector<char> strong = strong_entries(a.view(), {d.data(), p.n}, 0.08);
     const Aggregates found = aggregate(a.view(), strong);
     std::vector<Index> size(std::size_t(found.count), 0);
-    const auto coupled = [&](Index i, Index j) {
-      return i != j && std::fabs(p.a(i, j)) >= 0.08 * std::sqrt(p.a(i, i) * p.a(j, j));
-    };
     for (Index i = 0; i < p.n; ++i) {
       bool alone = true, reached = false;
       for (Index j = 0; j < p.n; ++j) {
-        alone = alone && !coupled(i, j);
+        alone = alone && !coupled(p, i, j);
         reached =
-            reached || (coupled(i, j) && found.of[std::size_t(i)] == found.of[std::size_t(j)]);
+            reached || (coupled(p, i, j) && found.of[std::size_t(i)] == found.of[std::size_t(j)]);
       }
       CHECK((found.of[std::size_t(i)] < 0) == alone);
       if (alone) continue;
@@ -106,24 +128,34 @@ TEST_CASE("every row with a strong neighbour is in one aggregate, of neighbours"
       CHECK((reached || size[std::size_t(found.of[std::size_t(i)])] == 1));
     }
     for (const Index s : size) CHECK(s > 0);
-    // The prolongation by its formula.
-    Vector t(std::size_t(p.n * found.count), 0.0);
-    for (Index i = 0; i < p.n; ++i)
-      if (found.of[std::size_t(i)] >= 0)
-        t[std::size_t(i * found.count + found.of[std::size_t(i)])] = 1;
-    Vector expected = t;
-    for (Index i = 0; i < p.n; ++i) {
-      if (found.of[std::size_t(i)] < 0) continue;
-      Vector f(std::size_t(p.n), 0.0);
-      for (Index j = 0; j < p.n; ++j) f[std::size_t(i == j || !coupled(i, j) ? i : j)] += p.a(i, j);
-      double sum = 0;
-      for (double v : f) sum += std::fabs(v);
-      for (Index j = 0; j < p.n; ++j)
-        for (Index k = 0; k < found.count; ++k)
-          expected[std::size_t(i * found.count + k)] -=
-              4.0 / 3 / sum * f[std::size_t(j)] * t[std::size_t(j * found.count + k)];
-    }
+    const Vector expected = prolongation(p, {found.of.begin(), found.of.end()}, found.count);
     CHECK(largest(minus(dense(smoothed_prolongation(a, strong, d, found)), expected)) <= 1e-14);
+  }
+}
+
+TEST_CASE("a prolongation reaches aggregates of other ranks") {
+  Context<Cpu>* c = context<Cpu>();
+  for (const Problem& p : problems()) {
+    CAPTURE(p.name);
+    const CsrOperator<Cpu> a = Csr::make(*c, p.n, p.a);
+    const RankRows rows = rank_rows(*c, a);
+    const Range own = a.rows();
+    Aggregates aggregates;
+    const RankRows found =
+        prolongation_of(c->control, rows, diagonal_of(rows.rows), 0.08, aggregates);
+    const Index begin = found.first[std::size_t(c->rank())], count = found.first.back();
+    Vector mine(std::size_t(own.count), -1.0);
+    for (Index i = 0; i < own.count; ++i)
+      if (aggregates.of[std::size_t(i)] >= 0)
+        mine[std::size_t(i)] = double(begin + aggregates.of[std::size_t(i)]);
+    const Vector numbers = whole(mine, own, p.n);
+    const Vector expected = prolongation(p, {numbers.begin(), numbers.end()}, count);
+    Vector got = Vector(expected.begin() + own.first * count, expected.begin() + own.end() * count);
+    const CsrSlice slice = found.slice(c->rank());
+    for (Index i = 0; i < own.count; ++i)
+      for (Index e = slice.start[std::size_t(i)]; e < slice.start[std::size_t(i) + 1]; ++e)
+        got[std::size_t(i * count + slice.column[std::size_t(e)])] -= slice.value[std::size_t(e)];
+    CHECK_ALL(largest(got) <= 1e-14);
   }
 }
 
