@@ -54,8 +54,8 @@ std::vector<CgResult> solve_groups(const Context<B>& c, A& a, const CgRequest& r
   if (how.checkpoints) j = how.checkpoints->value("first_column", 0);
   while (j < nrhs) {
     Index width = Index(std::min(std::bit_ceil(Word(nrhs - j)), std::bit_floor(Word(at_once))));
-    // On a GPU two columns of a sparse or band product take as long as one and one, or longer.
-    if (std::is_same_v<B, Cuda> && !A::replicated && width == 2) width = 1;
+    // On a GPU a small system takes one launch, but two columns of it many.
+    if (std::is_same_v<B, Cuda> && !A::replicated && width == 2 && a.bytes() < 16e6) width = 1;
     const Index used = std::min(width, nrhs - j);
     if (!work || work->columns != width) {
       work.reset();

@@ -99,9 +99,15 @@ void solve(terrace::Context& ranks, Index n, int repeat, Times& times) {
 }
 
 void gf2(terrace::Context& ranks, Index n, int repeat, Times& times) {
-  std::mt19937_64 draw(1);
+  // No Mersenne Twister: it is linear over GF(2), and such a matrix has rank 19,937 at most.
+  terrace::gf2::Word state = 0;
   std::vector<terrace::gf2::Word> words(std::size_t(n * ((n + 63) / 64)));
-  for (auto& w : words) w = draw();
+  for (auto& w : words) {  // SplitMix64
+    w = state += 0x9e3779b97f4a7c15;
+    w = (w ^ (w >> 30)) * 0xbf58476d1ce4e5b9;
+    w = (w ^ (w >> 27)) * 0x94d049bb133111eb;
+    w ^= w >> 31;
+  }
   Array<terrace::gf2::Word> a(std::move(words));
   for (int k = 0; k <= repeat; ++k) {
     a.put();

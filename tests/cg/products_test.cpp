@@ -166,7 +166,7 @@ void check_csr(const Csr& a, Index columns, Index halo) {
             CHECK((same_bits(get(lane, q), result) && same_bits(get(lane, sums), pair)));
           }
         }
-    for (const Index wide : {1, 2, 3, 5, 8, 13, 16}) {
+    for (const Index wide : {1, 2, 3, 4, 5, 8, 13, 16}) {
       INFO("cut " << cut << " columns " << wide);
       const Vector many = random_numbers((columns + 2 * halo) * wide, 6);
       const Buffer<double, B> ps = put(lane, many);

@@ -198,7 +198,7 @@ bool launch_band_tiles(cudaStream_t lane, const BandRows<Cuda>& b, const double*
   const auto fits = [&](int halves, int buffers) {
     return band_tiles::shared_bytes(m, halves, buffers) <= most;
   };
-  if (m > b.rows || columns % 2 != 0 || m * columns < 120 || !fits(1, 2)) return false;
+  if (m > b.rows || columns % 2 != 0 || m * std::max(columns, 4) < 152 || !fits(1, 2)) return false;
   if (columns > 8 && fits(2, 3))
     launch_band_tiles<2, 3>(lane, b, p, q, columns, columns, skip);
   else if (columns > 8 && fits(2, 2))
