@@ -8,6 +8,15 @@
 namespace terrace::cg {
 namespace {
 
+/// Brings entries of a later row, 8 KB on, past the caches that keep p. The pieces of a row lie in
+/// three streams among those of p, which processors do not bring early enough.
+template <class T>
+[[gnu::always_inline]] inline void fetch_ahead(const std::int32_t* column, const T* value) {
+  constexpr Index far = 1024;
+  __builtin_prefetch(value + far, 0, 0);
+  __builtin_prefetch(column + far, 0, 0);
+}
+
 /// `count` entries in two chains.
 template <int count, bool absolute, class T>
 [[gnu::always_inline]] inline double few(const std::int32_t* column, const T* value,
@@ -45,11 +54,16 @@ template <bool absolute, class T>
 template <bool absolute, class T>
 [[gnu::always_inline]] inline double row_dot(const std::int32_t* column, const T* value,
                                              Index count, const double* p) {
-  if (count <= 8) return tail<absolute>(column, value, count, p);
+  if (count <= 8) {
+    fetch_ahead(column, value);
+    return tail<absolute>(column, value, count, p);
+  }
   double s[4] = {};
   Index k = 0;
-  for (; k + 8 <= count; k += 8)
+  for (; k + 8 <= count; k += 8) {
+    fetch_ahead(column + k, value + k);
     for (int c = 0; c < 8; ++c) s[c & 3] += entry<absolute>(value[k + c]) * p[column[k + c]];
+  }
   return ((s[0] + s[1]) + (s[2] + s[3])) + tail<absolute>(column + k, value + k, count - k, p);
 }
 
