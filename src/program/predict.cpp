@@ -320,9 +320,13 @@ Work iteration_work(const IterationWork& w) {
   // is faster than the sum that memory is measured with. Single precision has half the bytes;
   // rows that wait for one another use a third of what a core can read.
   const bool resident = triangle && w.on.ranks == 1 && w.matrix_bytes < 4e7;  // on the chip
+  // Several right-hand sides in lock step: a pass more over p and A p, and gathers of p beside the
+  // matrix (cg.md: 16 of them, CSR and bands of 64 and 300).
+  const bool together = passes < rhs;
   const double product = (resident ? 2
                           : dense  ? 0.97
                                    : 0.83) *
+                         (together && !dense && w.on.device ? 0.6 : 1) *
                          (!w.mixed || !triangle ? 1
                           : w.on.device         ? 1.8
                                                 : 1.2);
@@ -337,7 +341,7 @@ Work iteration_work(const IterationWork& w) {
   work.iteration = {
       {Rate::memory, w.matrix_bytes * passes, product},
       {Rate::memory, w.preconditioner_bytes * passes, w.on.device || w.chain == 0 ? 0.83 : 0.35},
-      {Rate::memory, 80 * w.rows * rhs, w.on.device ? 0.83 : 1},
+      {Rate::memory, (together ? 96 : 80) * w.rows * rhs, w.on.device ? 0.83 : 1},
       {Rate::launch, (!w.on.device ? 100
                       : resident   ? 2
                                    : 6) *
