@@ -130,9 +130,9 @@ with open("precision.h5", "wb") as f:
 with h5py.File("long.h5", "w") as f:  # integers that no program has; a long double becomes them when one bit flips
     long = h5py.h5t.STD_I64LE.copy()
     long.set_size(16)
-    for name, kind in (("long", long), ("odd", h5py.h5t.STD_I8LE.copy())):
-        if name == "odd":
-            kind.set_size(9)
+    for name, kind, size in (("long", long, 16), ("odd", h5py.h5t.STD_I8LE.copy(), 9), ("five", h5py.h5t.STD_I32LE.copy(), 5),
+                             ("nine", h5py.h5t.IEEE_F64LE.copy(), 9), ("sixteen", h5py.h5t.IEEE_F64LE.copy(), 16)):
+        kind.set_size(size)
         h5py.h5d.create(f.id, name.encode(), kind, h5py.h5s.create_simple((3, 3))).write(h5py.h5s.ALL, h5py.h5s.ALL, np.eye(3))
 with h5py.File("compact.h5", "w") as f:
     f["A"] = spd
@@ -258,6 +258,8 @@ refused("dense invert chunk.h5:/A -o out.h5", 3, "chunk", "size")
 refused("dense invert precision.h5:/A -o out.h5", 3, "type")
 refused("dense invert long.h5:/long -o out.h5", 3, "type")
 refused("gf2 rank long.h5:/odd", 3, "type")
+for name in ("five", "nine", "sixteen"):
+    refused(f"dense invert long.h5:/{name} -o out.h5", 3, "type")
 refused("dense solve compact.h5:/A --rhs :/b -o out.h5", 3, "compact.h5", "/b", "end before")
 refused("dense invert . -o out.h5", 3)
 refused("verify noise.h5", 3)

@@ -67,7 +67,7 @@ def ours(marker):
                 state = f.read().rsplit(")", 1)[1].split()[0]
         except OSError:
             continue
-        if marker.encode() in environment and state != "Z":
+        if marker.encode() in environment.split(b"\0") and state != "Z":
             left.append(int(pid))
     return left
 
