@@ -8,8 +8,8 @@
 namespace terrace::cg {
 namespace {
 
-/// Brings entries of a later row, 8 KB on, past the caches that keep p. The pieces of a row lie in
-/// three streams among those of p, which processors do not bring early enough.
+/// Brings entries of a later row, 1,024 on, past the caches that keep p: rows are short pieces of two
+/// streams among those of p, and processors do not bring them early enough (cg.md).
 template <class T>
 [[gnu::always_inline]] inline void fetch_ahead(const std::int32_t* column, const T* value) {
   constexpr Index far = 1024;

@@ -15,7 +15,7 @@ __device__ __forceinline__ double entry(std::uint32_t v) {
   return entry<absolute>(__hiloint2double(int(v), 0));
 }
 
-/// Copies of products_csr.cuh.
+/// Whether the device has the bulk copies by which products_csr.cuh streams a matrix.
 inline bool has_bulk_copies() {
   static OncePerDevice<bool> once;
   const bool has = once([] {

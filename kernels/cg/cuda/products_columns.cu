@@ -190,8 +190,8 @@ void launch_band_tiles(cudaStream_t lane, const BandRows<Cuda>& b, const double*
       b, p, q, columns, p_ld, strip, skip);
   check_launch();
 }
-/// False where the band is too wide for the rings, wider than the slice, or narrow: there a step of
-/// 64 rows takes the kernel below less time.
+/// False where the band is too wide for the rings, wider than the slice, or so narrow that the kernel
+/// above is faster.
 bool launch_band_tiles(cudaStream_t lane, const BandRows<Cuda>& b, const double* p, double* q,
                        int columns, const double* skip) {
   const Index m = b.half_bandwidth, most = most_shared();

@@ -2,8 +2,8 @@
 // from short_columns()), 8 a row pointer, 16 a row (p and q), all
 // from HBM once; p is gathered through L1 and L2.
 //
-// Measured on an H200 (read rate 4.5 TB/s), of this floor: 27 points on 256^3 1.49 ms, 3.89 TB/s
-// (cuSPARSE 1.98 ms), 7 points 0.48 ms (0.64). The copies alone reach 3.92 TB/s.
+// An iteration on 256^3, one H200, whole entries and heads: 27 points 1.39 and 1.02 ms, 7 points 0.68
+// and 0.59 (jobs/results/cg.md).
 //
 // A warp takes chunks of consecutive rows (csr_chunks()), streams their values, columns and row
 // pointers through shared memory by bulk copies, and adds up with one lane a row: neighbouring
