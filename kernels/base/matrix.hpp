@@ -66,6 +66,10 @@ double max_abs(const Stream<B>& stream, Index rows, Index columns,
                std::type_identity_t<View<const double, B>> a, Index ld) {
   return sizes_of<B>(stream, rows, columns, a, ld).largest;
 }
+/// Largest |a[r, j]| of each column, infinity when one of its elements is NaN. Waits for the stream.
+template <class B>
+std::vector<double> largest_of_columns(const Stream<B>& stream, Index rows, Index columns,
+                                       std::type_identity_t<View<const double, B>> a, Index ld);
 
 // --- the container
 // ---------------------------------------------------------------------------------

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/base/matrix.hpp"
 #include "kernels/base/parallel.hpp"
 
 namespace terrace::cg {
@@ -20,20 +21,8 @@ Index rows_of(std::span<const double> block, Index width) {
 
 std::vector<double> largest_of_columns(const Control& control, std::span<const double> block,
                                        Index width) {
-  const Index rows = rows_of(block, width);
-  std::vector<double> parts(std::size_t(ceil_div(rows, grain) * width), 0.0);
-  parallel_ranges(rows, grain, [&](Index from, Index to) {
-    double* const most = parts.data() + from / grain * width;
-    for (Index i = from; i < to; ++i)
-      for (Index v = 0; v < width; ++v) {
-        const double size = std::fabs(block[std::size_t(i * width + v)]);
-        most[v] = size <= most[v] ? most[v] : size;  // a NaN is kept below
-        if (std::isnan(size)) most[v] = std::numeric_limits<double>::infinity();
-      }
-  });
-  std::vector<double> most(std::size_t(width), 0.0);
-  for (std::size_t i = 0; i < parts.size(); ++i)
-    most[i % std::size_t(width)] = std::max(most[i % std::size_t(width)], parts[i]);
+  std::vector<double> most = terrace::largest_of_columns<Cpu>(
+      Stream<Cpu>(), rows_of(block, width), width, {block.data(), Index(block.size())}, width);
   control.reduce(most, Reduce::max);
   return most;
 }

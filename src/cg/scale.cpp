@@ -47,16 +47,31 @@ std::vector<double> CgScale<B>::largest_given(const double* rows, Index size, bo
   return most;
 }
 
-/// One column goes up and down as it is, and is scaled on the backend.
+/// Whether what goes up and down goes as it is, and is scaled on the backend: one column, and on a
+/// GPU any number of columns, all of them chosen.
 template <class B>
-bool CgScale<B>::scaled_there(const std::vector<int>& power) const {
-  return width_ == 1 && open_[0] && std::abs(power[0]) <= 1000;
+bool CgScale<B>::scaled_there(const std::vector<int>& power,
+                              const std::vector<bool>& chosen) const {
+  if (width_ == 1) return open_[0] && std::abs(power[0]) <= 1000;
+  return !std::is_same_v<B, Cpu> &&
+         std::all_of(chosen.begin(), chosen.end(), [](bool taken) { return taken; });
+}
+template <class B>
+void CgScale<B>::scale_there(View<double, B> block, const std::vector<int>& power) const {
+  if (width_ == 1) return multiply_by_power<B>(context_, block, power[0]);
+  const Index width = Index(width_);
+  if (std::all_of(power.begin(), power.end(), [](int p) { return p == 0; })) return;
+  const std::vector<Index> powers(power.begin(), power.end());
+  const Buffer<Index, B> of_columns(width);
+  upload(context_.ahead, of_columns.view(), powers.data());
+  terrace::scale_columns<B>(context_.ahead, block.size / width, of_columns, block, width);
+  context_.ahead.synchronize();
 }
 
 template <class B>
 void CgScale<B>::load(const CgRows<const double>& from, const std::vector<int>& power,
-                      View<double, B> to) {
-  const bool there = scaled_there(power);
+                      const std::vector<bool>& chosen, View<double, B> to) {
+  const bool there = scaled_there(power, chosen);
   if (!there) {
     std::vector<double> down;
     if (from.there) {
@@ -69,13 +84,13 @@ void CgScale<B>::load(const CgRows<const double>& from, const std::vector<int>& 
   }
   upload(context_.ahead, to, there ? from.data : static_cast<const double*>(host_.data()));
   context_.ahead.synchronize();
-  if (there) multiply_by_power<B>(context_, to, power[0]);
+  if (there) scale_there(to, power);
 }
 
 template <class B>
 void CgScale<B>::store(View<double, B> from, const CgRows<double>& x) {
-  const bool there = scaled_there(x_up_);
-  if (there) multiply_by_power<B>(context_, from, x_up_[0]);
+  const bool there = scaled_there(x_up_, told_);
+  if (there) scale_there(from, x_up_);
   if (!there) host_.resize(std::size_t(x.size));
   download(context_.ahead, there ? x.data : host_.data(), from);
   context_.ahead.synchronize();
@@ -103,10 +118,11 @@ std::vector<double> CgScale<B>::largest(View<const double, B> block) {
   if (width_ == 1)
     return {context_.control.reduce(
         max_abs<B>(lane, 1, block.size, block, std::max<Index>(1, block.size)), Reduce::max)};
-  host_.resize(std::size_t(block.size));
-  download(lane, host_.data(), block);
-  lane.synchronize();
-  return largest_of_columns(context_.control, host_, Index(width_));
+  const Index width = Index(width_);
+  std::vector<double> most =
+      terrace::largest_of_columns<B>(lane, block.size / width, width, block, width);
+  context_.control.reduce(most, Reduce::max);
+  return most;
 }
 
 template <class B>

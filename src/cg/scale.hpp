@@ -20,9 +20,9 @@ class CgScale {
   [[nodiscard]] double largest_of_b(std::size_t v) const { return b_most_[v]; }
   [[nodiscard]] bool x_is_zero() const { return x_is_zero_; }
   /// Columns without an iteration are zero there.
-  void load_b(const CgRows<const double>& b, View<double, B> to) { load(b, b_down_, to); }
+  void load_b(const CgRows<const double>& b, View<double, B> to) { load(b, b_down_, told_, to); }
   void load_x(const CgRows<double>& x, View<double, B> to) {
-    load({x.data, x.size, x.there}, x_down_, to);
+    load({x.data, x.size, x.there}, x_down_, open_, to);
   }
   /// x in the user's units; where b was refused it stays as it was. Overwrites `from`.
   void store(View<double, B> from, const CgRows<double>& x);
@@ -43,8 +43,12 @@ class CgScale {
 
  private:
   std::vector<double> largest_given(const double* rows, Index size, bool there) const;
-  void load(const CgRows<const double>& from, const std::vector<int>& power, View<double, B> to);
-  [[nodiscard]] bool scaled_there(const std::vector<int>& power) const;
+  /// `chosen`: columns that may go up as they are.
+  void load(const CgRows<const double>& from, const std::vector<int>& power,
+            const std::vector<bool>& chosen, View<double, B> to);
+  [[nodiscard]] bool scaled_there(const std::vector<int>& power,
+                                  const std::vector<bool>& chosen) const;
+  void scale_there(View<double, B> block, const std::vector<int>& power) const;
 
   const Context<B>& context_;
   const std::size_t width_;

@@ -66,7 +66,7 @@ std::vector<CgResult> solve_groups(const Context<B>& c, A& a, const CgRequest& r
       if (std::is_same_v<B, Cuda> && work->resident.on) how.mixed = false;
       if (how.mixed) work->resident = {};
     }
-    const bool whole = nrhs == 1 && width == 1;
+    const bool whole = width == nrhs;
     std::vector<double> b_part, x_part;
     if (!whole) {
       b_part = take_columns(b.on_host(), nrhs, j, width);

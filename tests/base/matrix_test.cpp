@@ -141,8 +141,37 @@ void check_values() {
   CHECK(std::isinf(norm_max(broken)));
 }
 
+template <class B>
+void check_largest() {
+  Context<B>* context = test::context<B>();
+  if (!context) return;
+  const Stream<B>& lane = context->bulk;
+  for (const Index rows : {0, 1, 7, 1000, 40000})
+    for (const Index columns : {1, 2, 3, 16, 255, 257}) {
+      const Index ld = columns + rows % 2;
+      if (rows * ld > 1000000) continue;
+      INFO(rows << " x " << columns);
+      std::vector<double> u = values(rows, ld, 3), expected(std::size_t(columns), 0.0);
+      if (rows == 7 && columns > 2) {
+        u[std::size_t(6 * ld + 1)] = -std::nan("");
+        u[std::size_t(2 * ld + 2)] = -INFINITY;
+      }
+      for (Index r = 0; r < rows; ++r)
+        for (Index j = 0; j < columns; ++j) {
+          const double size = std::fabs(u[std::size_t(r * ld + j)]);
+          double& most = expected[std::size_t(j)];
+          most = std::isnan(size) ? INFINITY : std::max(most, size);
+        }
+      const Matrix<B> a(lane, rows, ld, u);
+      CHECK(largest_of_columns<B>(lane, rows, columns, a.view(), ld) == expected);
+    }
+}
+
 }  // namespace
 
+TEMPLATE_TEST_CASE("the largest number of each column", "", TERRACE_BACKENDS) {
+  check_largest<TestType>();
+}
 TEMPLATE_TEST_CASE("Matrices add, subtract, multiply and measure as textbooks say", "",
                    TERRACE_BACKENDS) {
   check_container<TestType>();

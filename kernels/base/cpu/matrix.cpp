@@ -167,4 +167,26 @@ Sizes sizes_of(const Stream<Cpu>& stream, Index rows, Index columns, View<const 
   return sizes;
 }
 
+template <>
+std::vector<double> largest_of_columns(const Stream<Cpu>& stream, Index rows, Index columns,
+                                       View<const double, Cpu> a, Index ld) {
+  std::vector<double> parts(std::size_t(ceil_div(rows, grain) * columns), 0.0);
+  stream.run([=, &parts] {
+    parallel_ranges(rows, grain, [&](Index from, Index to) {
+      double* const most = parts.data() + from / grain * columns;
+      for (Index i = from; i < to; ++i)
+        for (Index j = 0; j < columns; ++j) {
+          const double size = std::fabs(a.data[i * ld + j]);
+          most[j] = size <= most[j] ? most[j] : size;  // a NaN is kept below
+          if (std::isnan(size)) most[j] = std::numeric_limits<double>::infinity();
+        }
+    });
+  });
+  stream.synchronize();
+  std::vector<double> most(std::size_t(columns), 0.0);
+  for (std::size_t i = 0; i < parts.size(); ++i)
+    most[i % std::size_t(columns)] = std::max(most[i % std::size_t(columns)], parts[i]);
+  return most;
+}
+
 }  // namespace terrace

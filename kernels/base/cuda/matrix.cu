@@ -157,6 +157,27 @@ __global__ void sizes_kernel(Index rows, Index columns, const double* a, Index l
   }
 }
 
+/// out[j]: bits of the largest of column j, NaN above infinity. A thread keeps to one column; as many
+/// rows at a time as a block has threads for.
+__global__ void largest_kernel(Index rows, Index columns, const double* a, Index ld,
+                               unsigned long long* out) {
+  const Index j = threadIdx.x % columns, across = blockDim.x / columns;
+  if (threadIdx.x >= across * columns) return;
+  unsigned long long found = 0;
+  for (Index r = blockIdx.x * across + threadIdx.x / columns; r < rows; r += gridDim.x * across) {
+    const auto bits = static_cast<unsigned long long>(__double_as_longlong(fabs(a[r * ld + j])));
+    found = bits > found ? bits : found;
+  }
+  if (found > *static_cast<volatile unsigned long long*>(out + j)) atomicMax(out + j, found);
+}
+
+/// Of those bits.
+double number_of(Word bits) {
+  const double size = std::bit_cast<double>(bits);
+  return size <= std::numeric_limits<double>::max() ? size
+                                                    : std::numeric_limits<double>::infinity();
+}
+
 }  // namespace
 
 template <>
@@ -255,12 +276,29 @@ Sizes sizes_of(const Stream<Cuda>& stream, Index rows, Index columns, View<const
   Word bits[2] = {0, 0};
   check(cudaMemcpyAsync(bits, found.data(), sizeof bits, cudaMemcpyDeviceToHost, native(stream)));
   stream.synchronize();
-  const double largest = std::bit_cast<double>(bits[0]);
-  sizes.largest = largest <= std::numeric_limits<double>::max()
-                      ? largest
-                      : std::numeric_limits<double>::infinity();
+  sizes.largest = number_of(bits[0]);
   if (bits[1] != 0) sizes.least = std::bit_cast<double>(~bits[1]);
   return sizes;
+}
+
+template <>
+std::vector<double> largest_of_columns(const Stream<Cuda>& stream, Index rows, Index columns,
+                                       View<const double, Cuda> a, Index ld) {
+  std::vector<double> most(std::size_t(columns), 0.0);
+  const Buffer<Word, Cuda> found(columns);
+  fill_zero(stream, found.view());
+  for (Index j = 0; j < columns && rows > 0; j += threads) {  // a block's width at a time
+    const Index width = std::min<Index>(threads, columns - j), across = threads / width;
+    const Index blocks = std::clamp<Index>(ceil_div(rows, 8 * across), 1, 2048);
+    largest_kernel<<<unsigned(blocks), threads, 0, native(stream)>>>(
+        rows, width, a.data + j, ld, reinterpret_cast<unsigned long long*>(found.data()) + j);
+    check_launch();
+  }
+  std::vector<Word> bits(static_cast<std::size_t>(columns));
+  download(stream, bits.data(), found.view());
+  stream.synchronize();
+  std::transform(bits.begin(), bits.end(), most.begin(), number_of);
+  return most;
 }
 
 }  // namespace terrace
