@@ -1,4 +1,5 @@
 terrace_test(base/matrix)
+terrace_test(dense/probes)
 terrace_test(dense/elimination RANKS 1 2 3 4 5 SANITIZE 3 LANES)
 terrace_test(dense/check RANKS 1 3 SANITIZE 1)
 terrace_test(dense/system RANKS 1 2 3 5 SANITIZE 3)

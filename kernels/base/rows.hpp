@@ -13,5 +13,8 @@ void scatter_rows(const Stream<Cuda>&, View<const Index, Cuda> place, Index colu
 /// data[i * ld] &= mask, i < rows.
 void mask_words(const Stream<Cpu>&, Index rows, Word mask, Word* data, Index ld);
 void mask_words(const Stream<Cuda>&, Index rows, Word mask, Word* data, Index ld);
+/// data[i * ld + j] = 0, i < rows, j < columns.
+void clear_columns(const Stream<Cpu>&, Index rows, Index columns, double* data, Index ld);
+void clear_columns(const Stream<Cuda>&, Index rows, Index columns, double* data, Index ld);
 
 }  // namespace terrace

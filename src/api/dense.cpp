@@ -40,9 +40,11 @@ Report solve(Context& context, std::int64_t n, Local<const double> a, Local<doub
     return with_backend(ranks, There(a, b), hint(n), [&]<class B>(terrace::Context<B>& on) {
       Held<const double, B> matrix(on, n, a, n, "a");
       Held<double, B> right(on, n, b, b.columns, "b");
-      right.require_finite();
       std::string why;
-      if (definite) matrix.require_finite();
+      if (definite) {
+        right.require_finite();
+        matrix.require_finite();
+      }
       if (definite && n > 0 && b.columns > 0)
         if (ByCholesky<B> way(ranks, on, n, reader(matrix));
             way.attempt(assume, b.columns, reader(right), 0, why)) {
@@ -52,7 +54,7 @@ Report solve(Context& context, std::int64_t n, Local<const double> a, Local<doub
       terrace::dense::DenseRequest request = request_of(ranks, options);
       request.right = b.columns;
       Work<B> work(ranks, on, n, request);
-      work.refuse_not_finite(matrix);
+      work.refuse_not_finite(matrix, right);
       Report report = work.run(reader(matrix), reader(right), true);
       if (!why.empty()) report.warnings.insert(report.warnings.begin(), why);
       work.give(report, right);

@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/dense/probes.hpp"
 #include "src/api/band_work.hpp"
 #include "src/api/dense_work.hpp"
 #include "src/dense/cholesky.hpp"
-#include "src/dense/condition.hpp"
 
 namespace terrace::api::dense {
 

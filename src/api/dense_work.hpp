@@ -56,10 +56,10 @@ class Work {
         to.write(system_->destination(), rows.give, rows.anywhere);
     });
   }
-  /// Before run(): `a`, which the first reader reads, is refused with NaN or Inf.
-  template <class T>
-  void refuse_not_finite(Held<T, B>& a) {
-    refuse_ = [&a] { a.require_finite(); };
+  /// Before run(): what the readers read is refused with NaN or Inf.
+  template <class... T>
+  void refuse_not_finite(Held<T, B>&... read) {
+    refuse_ = [&read...] { (read.require_finite(), ...); };
   }
   [[nodiscard]] const terrace::dense::DensePlan& plan() const { return plan_; }
   [[nodiscard]] const terrace::dense::DenseSystem<B>& system() const { return *system_; }

@@ -70,11 +70,15 @@ template <class T, class B>
 void Held<T, B>::read_alone(std::span<const Range> ranges, const io::Sink<Value>& sink,
                             bool there) const {
   Index position = 0;
-  for (const Range& range : ranges)
-    holders_.each(range, [&](const Holders::Run& run) {
+  for (std::size_t i = 0; i < ranges.size();) {
+    Range together = ranges[i++];  // with those that go on where it ends: a call and a wait each
+    for (; i < ranges.size() && ranges[i].first == together.end(); ++i)
+      together.count += ranges[i].count;
+    holders_.each(together, [&](const Holders::Run& run) {
       give(position, run, sink, there);
       position += run.count;
     });
+  }
 }
 
 template <class T, class B>

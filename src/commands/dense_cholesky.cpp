@@ -6,10 +6,10 @@
 
 #include "distrib/agree.hpp"
 #include "distrib/imagined.hpp"
+#include "kernels/dense/probes.hpp"
 #include "src/commands/band_job.hpp"
 #include "src/commands/dense_run.hpp"
 #include "src/dense/cholesky.hpp"
-#include "src/dense/condition.hpp"
 
 namespace terrace::dense {
 namespace {

@@ -12,8 +12,8 @@
 #include "kernels/base/buffer.hpp"
 #include "kernels/base/parallel.hpp"
 #include "kernels/base/random.hpp"
+#include "kernels/dense/probes.hpp"
 #include "kernels/dense/symmetry.hpp"
-#include "src/dense/condition.hpp"
 
 namespace terrace::dense {
 /// What the rows say of symmetry and norm, in any order and on any rank.
@@ -177,7 +177,8 @@ double SymmetricMatrix::reciprocal_condition(
         y.push_back(std::ldexp(cauchy_probe(i, p), scale));
   const Index rows = Index(y.size()) / condition_probes;
   solve(y);
-  const double of_inverse = control_.reduce(norm_from_probes(rows, y), Reduce::max);
+  const double of_inverse =
+      control_.reduce(norm_from_probes(rows, y.data(), condition_probes), Reduce::max);
   return std::ldexp(safe_reciprocal(part, of_inverse), scale - power);
 }
 

@@ -56,7 +56,7 @@ class SymmetricMatrix {
   /// After a factorization, with its failed minor or 0: why it is none of A.
   [[nodiscard]] std::optional<NotDefinite> refused(Index failed_minor);
   /// 1 / (||A|| ||A^-1||), infinity norms, the second within a factor of about five
-  /// (src/dense/condition.hpp). `solve` overwrites condition_probes numbers per row of this rank's
+  /// (kernels/dense/probes.hpp). `solve` overwrites condition_probes numbers per row of this rank's
   /// `ranges` with A^-1 times them. After columns() has read all rows.
   [[nodiscard]] double reciprocal_condition(
       std::span<const Range> ranges, const std::function<void(std::vector<double>&)>& solve) const;

@@ -11,6 +11,7 @@
 #include "distrib/agree.hpp"
 #include "kernels/base/error.hpp"
 #include "kernels/base/matrix.hpp"
+#include "kernels/base/rows.hpp"
 #include "kernels/dense/low.hpp"
 #include "kernels/dense/lu.hpp"
 #include "src/frame/eliminate.hpp"
@@ -72,7 +73,8 @@ RowElimination<B>::RowElimination(Context<B>& context, const EliminationPlan& pl
     }
     for (Index s = 0; s < slots_; ++s) list_host_[s] = plan.rows.global(s, context.rank());
     upload(context.ahead, global_row_.view(), list_host_.data());
-    if (plan.columns > plan.n + plan.right) fill_zero(context.ahead, a_.view());
+    if (const Index used = plan.n + plan.right; plan.columns > used)  // the others are loaded
+      clear_columns(context.ahead, slots_, plan.ld - used, a_.data() + used, plan.ld);
     context.ahead.synchronize();
     if (plan.guard)  // a check reads the rows once, an update of a panel does 2 block flops a
                      // number

@@ -34,7 +34,10 @@ void ColumnSizes::take(Index count, const double* rows) {
   parallel_ranges(n, 512, [&](Index from, Index to) {
     for (Index i = 0; i < count; ++i)
       for (Index j = from; j < to; ++j) {
-        const double size = std::fabs(rows[i * n + j]);
+        const double number = std::fabs(rows[i * n + j]);
+        const double size = number <= std::numeric_limits<double>::max()
+                                ? number
+                                : std::numeric_limits<double>::infinity();
         const double low = size > 0 ? size : std::numeric_limits<double>::infinity();
         double& most = largest[std::size_t(j)];
         double& first = least[std::size_t(j)];
@@ -47,6 +50,10 @@ void ColumnSizes::take(Index count, const double* rows) {
 void ColumnSizes::reduce(const Control& control) {
   control.reduce(largest, Reduce::max);
   control.reduce(least, Reduce::min);
+}
+
+bool ColumnSizes::finite() const {
+  return std::all_of(largest.begin(), largest.end(), [](double l) { return std::isfinite(l); });
 }
 
 bool scales(const Powers& powers) {

@@ -11,12 +11,13 @@ namespace terrace::dense {
 
 /// Largest and least sizes of what right-hand sides hold, zeros aside, column by column.
 struct ColumnSizes {
-  std::vector<double> largest, least;
+  std::vector<double> largest, least;  ///< infinity where one is NaN
 
   explicit ColumnSizes(Index columns);
   /// Of so many whole rows.
   void take(Index count, const double* rows);
   void reduce(const Control& control);
+  [[nodiscard]] bool finite() const;
 };
 
 /// Of the columns of A, all alike, or of right-hand sides, each its own.

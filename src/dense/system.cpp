@@ -9,9 +9,8 @@
 #include "distrib/agree.hpp"
 #include "kernels/base/error.hpp"
 #include "kernels/base/matrix.hpp"
-#include "kernels/base/parallel.hpp"
 #include "kernels/base/random.hpp"
-#include "src/dense/condition.hpp"
+#include "kernels/dense/probes.hpp"
 #include "src/frame/guard.hpp"
 
 namespace terrace::dense {
@@ -151,20 +150,25 @@ void DenseSystem<B>::scale(Index rows, View<double, B> columns, Index ld, const 
   context_.ahead.synchronize();
 }
 
+/// Their columns, right of B.
+template <class B>
+View<double, B> DenseSystem<B>::probes() const {
+  const View<double, B> all = held().data;
+  const Index from = std::min(all.size, plan_.n + plan_.rhs);
+  return all.slice(from, all.size - from);
+}
+
 /// Of A's rows: the same estimate from the elimination and from its factors that are read again.
 template <class B>
 void DenseSystem<B>::put_probes() {
   const InverseRows<B> to = held();
-  std::vector<double> columns(std::size_t(to.slots * plan_.probes));
-  parallel_ranges(to.slots, 64, [&](Index begin, Index end) {
-    for (Index i = begin; i < end; ++i)
-      for (Index p = 0; p < plan_.probes; ++p)
-        columns[std::size_t(i * plan_.probes + p)] =
-            cauchy_probe(stored_ ? row_of_factor(i) : to.rows.global(i, context_.rank()), p);
-  });
-  if (to.slots > 0)
-    copy_rows<double>(context_.ahead, to.data.data + plan_.n + plan_.rhs, to.ld, columns.data(),
-                      plan_.probes, plan_.probes, to.slots);
+  if (to.slots == 0 || plan_.probes == 0) return;
+  std::vector<Index> rows(static_cast<std::size_t>(to.slots));
+  for (Index s = 0; s < to.slots; ++s)
+    rows[std::size_t(s)] = stored_ ? row_of_factor(s) : to.rows.global(s, context_.rank());
+  const Buffer<Index, B> row(to.slots);
+  upload(context_.ahead, row.view(), rows.data());
+  terrace::dense::put_probes<B>(context_.ahead, row, probes(), to.ld);
   context_.ahead.synchronize();
 }
 
@@ -271,6 +275,7 @@ void DenseSystem<B>::read() {
     ColumnSizes of_b(plan_.rhs);
     load(plan_.n, plan_.rhs, b_, &of_b);
     of_b.reduce(context_.control);
+    if (!of_b.finite() && refuse_) refuse_();
     powers_ = SystemPowers(plan_.n, of_a, of_b);
   }
   scale(0, powers_.a);
@@ -336,10 +341,9 @@ double DenseSystem<B>::reciprocal_condition() {
   if (plan_.n == 0) return 1;
   if (plan_.inverse)
     return safe_reciprocal(norm_a_, norm_of_inverse<B>(context_, Norm::one, held()));
-  const Index slots = held().slots;
-  std::vector<double> y(std::size_t(slots * plan_.probes));
-  stored(plan_.n + plan_.rhs, plan_.probes)(0, slots, y.data());
-  return safe_reciprocal(norm_a_, context_.control.reduce(norm_from_probes(slots, y), Reduce::max));
+  const InverseRows<B> y = held();
+  const double own = norm_from_probes<B>(context_.ahead, y.slots, probes(), y.ld);
+  return safe_reciprocal(norm_a_, context_.control.reduce(own, Reduce::max));
 }
 
 template <class B>

@@ -92,8 +92,8 @@ class DenseSystem {
     reread_ = std::move(reread);
     where_ = std::move(where);
   }
-  /// Before read(): called by it on all ranks where A has NaN or Inf, and throws; of readers that do
-  /// not refuse them.
+  /// Before read(): called by it on all ranks where A or B has NaN or Inf, and throws; of readers
+  /// that do not refuse them.
   void refuse(std::function<void()> not_finite) { refuse_ = std::move(not_finite); }
   /// Takes all memory, where it has none; then A and B, near one by powers of two that change no
   /// bit of the result.
@@ -135,6 +135,7 @@ class DenseSystem {
   void scale(Index from, const Powers& powers);
   void scale(Index rows, View<double, B> columns, Index ld, const Powers& powers);
   void put_probes();
+  [[nodiscard]] View<double, B> probes() const;
   void keep_matrix();
   void read_stored();
   /// Columns from n on := the row of B that belongs to each row of L and U; powers_ is of both.

@@ -111,17 +111,17 @@ template <class B>
 std::vector<Index> destination_of(const BitResult<B>& result) {
   const Pivots& pivots = result.pivots;
   const BlockCyclic& layout = result.matrix.layout;
-  std::vector<Index> sorted(pivots.rows), destination;
-  std::sort(sorted.begin(), sorted.end());
+  // Of all rows: pivot rows by their pivots, then the others as they are.
+  std::vector<Index> place(std::size_t(layout.extent), Index(-1));
+  for (Index q = 0; q < pivots.rank(); ++q) place[std::size_t(pivots.rows[std::size_t(q)])] = q;
+  Index next = pivots.rank();
+  for (Index& row : place)
+    if (row < 0) row = next++;
   const int rank = result.matrix.rank;
-  for (Index slot = 0; slot < layout.slots(rank); ++slot) {
-    const Index row = layout.global(slot, rank);
-    const Index before = std::lower_bound(sorted.begin(), sorted.end(), row) - sorted.begin();
-    destination.push_back(pivots.rank() + row - before);
-  }
-  for (Index q = 0; q < pivots.rank(); ++q)
-    if (const Index row = pivots.rows[std::size_t(q)]; layout.owner(row) == rank)
-      destination[std::size_t(layout.slot(row))] = q;
+  std::vector<Index> destination;
+  destination.reserve(std::size_t(layout.slots(rank)));
+  for (Index slot = 0; slot < layout.slots(rank); ++slot)
+    destination.push_back(place[std::size_t(layout.global(slot, rank))]);
   return destination;
 }
 

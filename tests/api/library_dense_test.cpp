@@ -69,6 +69,25 @@ TEST_CASE("wrong arguments are one error on all ranks") {
   a.assign(100, 1.0);
   if (me == ranks - 1) a[7] = std::nan("");
   CHECK(code(share(10, 0), 10, 10) == Code::input);
+  // Of A and of B, by either way; what is wrong is named.
+  const Rows mine = share(10, 0);
+  const auto refused = [&](double in_a, double in_b, terrace::dense::Assume assume) {
+    std::vector<double> matrix(100, 0.0), b(30, 1.0);
+    for (Index i = 0; i < mine.count; ++i) matrix[std::size_t(i * 10 + mine.first + i)] = 4;
+    if (me == ranks - 1 && mine.count > 0)
+      matrix[3] = in_a, b[std::size_t(3 * mine.count - 2)] = in_b;
+    return error_of([&] {
+      terrace::dense::solve(context, 10, {matrix.data(), mine, 10, 10}, {b.data(), mine, 3, 3},
+                            assume);
+    });
+  };
+  for (const auto assume : {terrace::dense::Assume::general, terrace::dense::Assume::spd})
+    for (const double wrong : {std::nan(""), -double(INFINITY)}) {
+      const Error of_b = refused(0, wrong, assume), of_a = refused(wrong, 1, assume);
+      CHECK((of_b.code() == Code::input && of_a.code() == Code::input));
+      CHECK(std::string(of_b.what()).find("'b'") != std::string::npos);
+      CHECK(std::string(of_a.what()).find("'a'") != std::string::npos);
+    }
   const Error none = error_of([&] {
     terrace::dense::invert(context, 10, {nullptr, share(10, 0), 10, 10});
   });

@@ -6,7 +6,7 @@
 
 #include "distrib/layout.hpp"
 #include "kernels/base/random.hpp"
-#include "src/dense/condition.hpp"
+#include "kernels/dense/probes.hpp"
 #include "tests/support/test.hpp"
 
 using namespace terrace;

@@ -24,4 +24,10 @@ void mask_words(const Stream<Cpu>& stream, Index rows, Word mask, Word* data, In
   });
 }
 
+void clear_columns(const Stream<Cpu>& stream, Index rows, Index columns, double* data, Index ld) {
+  stream.run([=] {
+    for (Index i = 0; i < rows; ++i) std::fill_n(data + i * ld, columns, 0.0);
+  });
+}
+
 }  // namespace terrace

@@ -48,4 +48,10 @@ void mask_words(const Stream<Cuda>& stream, Index rows, Word mask, Word* data, I
   check_launch();
 }
 
+void clear_columns(const Stream<Cuda>& stream, Index rows, Index columns, double* data, Index ld) {
+  if (rows > 0 && columns > 0)
+    check(cudaMemset2DAsync(data, std::size_t(ld) * 8, 0, std::size_t(columns) * 8,
+                            std::size_t(rows), native(stream)));
+}
+
 }  // namespace terrace
