@@ -36,7 +36,7 @@ CASES += [("solve", f"LU, n = {k}", [k], f"dense --solve --n {k}") for k in (n(1
 CASES += [("gf2", f"rref, n = {k}", [k], f"gf2 --n {k}") for k in (n(4096), n(16384), n(65536))]
 CASES += [("band", f"{k} x {m}", [k, m], f"band --n {k} --half-bandwidth {m}") for k, m in
           ((n(20000), 64), (n(100000), 300), (n(60000), 1500))]
-CASES += [("cg", f"CSR, {p}^3, to 1e-8", [p], f"cg --kind csr --stencil 7 --points {p} --rtol 1e-8") for p in POINTS]
+CASES += [("cg", f"CSR, {p}^3, to 1e-8", [p, 1], f"cg --kind csr --stencil 7 --points {p} --rtol 1e-8") for p in POINTS]
 
 
 def output(command):

@@ -213,7 +213,7 @@ struct OperatorOn : Operator::Inside {
     const CgHooks hooks = hooks_of(inside, options);
     if (options.start_given) result.require_finite();
     const auto solution = lies_there(right, result, nrhs)
-                              ? solve_there(right, result, request, progress, hooks)
+                              ? solve_there(right, result, nrhs, request, progress, hooks)
                               : solve_on_host(right, result, nrhs, request, progress, hooks);
     std::vector<Result> results;
     for (const CgResult& r : solution.results) results.push_back(result_of(r, solution.setup));
@@ -242,27 +242,29 @@ struct OperatorOn : Operator::Inside {
     });
     return vectors;
   }
-  /// One right-hand side on one rank in memory of the backend.
+  /// On one rank in memory of the backend: on the CPU, one right-hand side.
   [[nodiscard]] bool lies_there(const Held<const double, B>& b, const Held<double, B>& x,
                                 Index nrhs) const {
-    const auto fits = [](const auto& held) {
-      return held.on_device() != std::is_same_v<B, Cpu> && held.ld() == 1;
+    constexpr bool host = std::is_same_v<B, Cpu>;
+    const auto fits = [nrhs](const auto& held) {
+      return held.on_device() != host && held.ld() == nrhs;
     };
-    return context.size() == 1 && nrhs == 1 && n > 0 && fits(b) && fits(x);
+    return context.size() == 1 && (nrhs == 1 || !host) && n > 0 && fits(b) && fits(x);
   }
   terrace::cg::CgSolution solve_there(const Held<const double, B>& b, const Held<double, B>& x,
-                                      const CgRequest& request, Progress& progress,
+                                      Index nrhs, const CgRequest& request, Progress& progress,
                                       const CgHooks& hooks) {
-    const Buffer<double, B> work(n);  // so that x stays as it was if this fails
+    const Index size = n * nrhs;
+    const Buffer<double, B> work(size);  // so that x stays as it was if this fails
     if (request.x_given)
-      copy(context.ahead, work.view(), View<const double, B>{x.data(), n});
+      copy(context.ahead, work.view(), View<const double, B>{x.data(), size});
     else
       fill_zero(context.ahead, work.view());
     context.ahead.synchronize();
     auto solution = terrace::cg::solve_system(
-        context, *a, request, 1, terrace::cg::CgRows<const double>(b.data(), n, true),
-        terrace::cg::CgRows<double>(work.data(), n, true), progress, hooks, &kept);
-    copy(context.ahead, View<double, B>{x.data(), n}, View<const double, B>(work));
+        context, *a, request, nrhs, terrace::cg::CgRows<const double>(b.data(), size, true),
+        terrace::cg::CgRows<double>(work.data(), size, true), progress, hooks, &kept);
+    copy(context.ahead, View<double, B>{x.data(), size}, View<const double, B>(work));
     context.ahead.synchronize();
     return solution;
   }

@@ -9,8 +9,7 @@
 
 namespace terrace::cg {
 
-/// This rank's rows of b or x, row-major: of any number of columns on the host, or, `there`, of one
-/// column in memory of the backend.
+/// This rank's rows of b or x, row-major: on the host, or, `there`, in memory of the backend.
 template <class T>
 struct CgRows {
   T* data = nullptr;

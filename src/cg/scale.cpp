@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "kernels/base/matrix.hpp"
+#include "kernels/base/rows.hpp"
 #include "src/cg/columns.hpp"
 
 namespace terrace::cg {
@@ -40,11 +41,8 @@ CgScale<B>::CgScale(const Context<B>& context, int power, const CgRows<const dou
 
 template <class B>
 std::vector<double> CgScale<B>::largest_given(const double* rows, Index size, bool there) const {
-  if (!there) return largest_of_columns(context_.control, {rows, std::size_t(size)}, Index(width_));
-  std::vector<double> most{max_abs<B>(context_.ahead, 1, size, View<const double, B>{rows, size},
-                                      std::max<Index>(1, size))};
-  context_.control.reduce(most, Reduce::max);
-  return most;
+  return there ? largest({rows, size})
+               : largest_of_columns(context_.control, {rows, std::size_t(size)}, Index(width_));
 }
 
 /// Whether what goes up and down goes as it is, and is scaled on the backend: one column, and on a
@@ -96,24 +94,32 @@ void CgScale<B>::store(View<double, B> from, const CgRows<double>& x) {
   context_.ahead.synchronize();
   if (there) return;
   if (!x.there) return scale_columns(host_, x_up_, told_, x.on_host());
-  if (!told_[0]) return;
-  scale_columns(host_, x_up_, told_, host_);
-  upload(context_.ahead, View<double, B>{x.data, x.size}, static_cast<const double*>(host_.data()));
+  const View<double, B> result{x.data, x.size};
+  std::vector<double> told(static_cast<std::size_t>(x.size));
+  download(context_.ahead, told.data(), View<const double, B>(result));
+  context_.ahead.synchronize();
+  scale_columns(host_, x_up_, told_, told);
+  upload(context_.ahead, result, static_cast<const double*>(told.data()));
   context_.ahead.synchronize();
 }
 
 template <class B>
 void CgScale<B>::store_zeros(const CgRows<double>& x) const {
-  if (x.there) {
-    if (b_most_[0] == 0) fill_zero(context_.ahead, View<double, B>{x.data, x.size});
-    return context_.ahead.synchronize();
+  const Index width = Index(width_);
+  const Stream<Cpu> host;
+  for (Index v = 0; v < width; ++v) {
+    if (b_most_[std::size_t(v)] != 0) continue;
+    if (x.there)
+      clear_columns(context_.ahead, x.size / width, 1, x.data + v, width);
+    else
+      clear_columns(host, x.size / width, 1, x.data + v, width);
   }
-  for (Index i = 0; i < x.size; ++i)
-    if (b_most_[std::size_t(i) % width_] == 0) x.data[i] = 0;
+  context_.ahead.synchronize();
+  host.synchronize();
 }
 
 template <class B>
-std::vector<double> CgScale<B>::largest(View<const double, B> block) {
+std::vector<double> CgScale<B>::largest(View<const double, B> block) const {
   const Stream<B>& lane = context_.ahead;
   if (width_ == 1)
     return {context_.control.reduce(

@@ -30,7 +30,7 @@ class CgScale {
   void store_zeros(const CgRows<double>& x) const;
 
   /// Largest magnitude per column over all ranks. Collective.
-  [[nodiscard]] std::vector<double> largest(View<const double, B> block);
+  [[nodiscard]] std::vector<double> largest(View<const double, B> block) const;
   /// Whether x, of these magnitudes, meets an end of the range of doubles in the user's units.
   [[nodiscard]] bool near_an_end(const std::vector<double>& x_most) const;
   /// `x` as it comes back from the user's units; zero where it is infinite there.

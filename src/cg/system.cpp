@@ -28,6 +28,41 @@ void archive_order(Archive& archive, const RowOrder& order) {
                   "--restart; restart with the build that wrote it, or without --restart");
 }
 
+/// Columns j .. j + width - 1 of `all`, which has `total` of them, zeros beyond its last: a copy, where
+/// that lies.
+template <class B>
+class ColumnBlock {
+ public:
+  ColumnBlock(const Context<B>& c, const CgRows<const double>& all, Index total, Index j,
+              Index width)
+      : width_(width), used_(std::min(width, total - j)) {
+    if (!all.there) {
+      here_ = take_columns(all.on_host(), total, j, width);
+      return;
+    }
+    there_ = Buffer<double, B>(all.size / total * width);
+    fill_zero(c.ahead, there_.view());
+    copy_rows<double>(c.ahead, there_.data(), width, all.data + j, total, used_, all.size / total);
+    c.ahead.synchronize();
+  }
+  template <class T>
+  [[nodiscard]] CgRows<T> rows() {
+    if (here_.empty() && there_.size() > 0) return {there_.data(), there_.size(), true};
+    return {here_.data(), Index(here_.size()), false};
+  }
+  /// Back to those of `all`.
+  void put(const Context<B>& c, const CgRows<double>& all, Index total, Index j) const {
+    if (!all.there) return put_columns(here_, width_, j, used_, all.on_host(), total);
+    copy_rows<double>(c.ahead, all.data + j, total, there_.data(), width_, used_, all.size / total);
+    c.ahead.synchronize();
+  }
+
+ private:
+  Index width_, used_;
+  std::vector<double> here_;
+  Buffer<double, B> there_;
+};
+
 /// All right-hand sides, group by group. `own`: as in CgSolution.
 template <class B, class A>
 std::vector<CgResult> solve_groups(const Context<B>& c, A& a, const CgRequest& request,
@@ -67,10 +102,10 @@ std::vector<CgResult> solve_groups(const Context<B>& c, A& a, const CgRequest& r
       if (how.mixed) work->resident = {};
     }
     const bool whole = width == nrhs;
-    std::vector<double> b_part, x_part;
+    std::optional<ColumnBlock<B>> b_part, x_part;
     if (!whole) {
-      b_part = take_columns(b.on_host(), nrhs, j, width);
-      x_part = take_columns(x.on_host(), nrhs, j, width);
+      b_part.emplace(c, b, nrhs, j, width);
+      x_part.emplace(c, CgRows<const double>(x.data, x.size, x.there), nrhs, j, width);
     }
     const std::string what = nrhs == 1 ? "cg"
                              : used > 1
@@ -86,9 +121,10 @@ std::vector<CgResult> solve_groups(const Context<B>& c, A& a, const CgRequest& r
     };
     std::vector<CgResult> done =
         whole ? conjugate_gradients_columns(c, a, *work, how, b, x)
-              : conjugate_gradients_columns(c, a, *work, how, b_part, x_part);
+              : conjugate_gradients_columns(c, a, *work, how, b_part->template rows<const double>(),
+                                            x_part->template rows<double>());
     for (Index v = 0; v < used; ++v) results.push_back(std::move(done[std::size_t(v)]));
-    if (!whole) put_columns(x_part, width, j, used, x.on_host(), nrhs);
+    if (!whole) x_part->put(c, x, nrhs, j);
     progress.end();
     j += used;
   }

@@ -92,8 +92,8 @@ template <class B, class A>
 CgSolution solve_system(const Context<B>& context, A& a, const CgRequest& request, Index nrhs,
                         std::vector<double> b, std::vector<double>& x, Progress& progress,
                         const CgHooks& hooks = {}, CgKept<B, A>* kept = nullptr);
-/// The same without request.order, where they lie: `there` for one right-hand side, without
-/// checkpoints. They are not the same memory.
+/// The same without request.order, where they lie: `there` without checkpoints. They are not the same
+/// memory.
 template <class B, class A>
 CgSolution solve_system(const Context<B>& context, A& a, const CgRequest& request, Index nrhs,
                         const CgRows<const double>& b, const CgRows<double>& x, Progress& progress,

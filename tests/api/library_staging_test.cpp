@@ -137,6 +137,78 @@ TEST_CASE("a band of a device does not go through the host, in any form", "[gpu]
     }
 }
 
+namespace {
+
+/// X with (3 on the diagonal, -1 beside it) X = B, by elimination in order.
+std::vector<double> tridiagonal(Index n, Index columns, const std::vector<double>& b) {
+  std::vector<double> x = b, factor(static_cast<std::size_t>(n));
+  for (Index v = 0; v < columns; ++v) {
+    const auto at = [&](Index i) -> double& { return x[std::size_t(i * columns + v)]; };
+    double pivot = 3;
+    for (Index i = 1; i < n; ++i) {
+      factor[std::size_t(i)] = 1 / pivot;
+      at(i) += at(i - 1) / pivot;
+      pivot = 3 - 1 / pivot;
+    }
+    at(n - 1) /= pivot;
+    for (Index i = n - 1; i > 0; --i) at(i - 1) = (at(i - 1) + at(i)) * factor[std::size_t(i)];
+  }
+  return x;
+}
+
+}  // namespace
+
+TEST_CASE("right-hand sides of a device, any number of them, do not go through the host", "[gpu]") {
+  if (!has_device()) return;
+  Context context(MPI_COMM_WORLD);
+  context.options().backend = terrace::Backend::cuda;  // small as it is
+  if (context.size() > 1) return;
+  const Index n = 3001;
+  std::vector<Index> start{0}, column;
+  std::vector<double> value;
+  for (Index i = 0; i < n; ++i) {
+    for (Index j = std::max<Index>(0, i - 1); j <= std::min(n - 1, i + 1); ++j) {
+      column.push_back(j);
+      value.push_back(i == j ? 3 : -1);
+    }
+    start.push_back(Index(column.size()));
+  }
+  auto a = terrace::cg::csr(context, n, Rows::all(n), start.data(), column.data(), value.data());
+  for (const Index columns : {1, 2, 3, 4, 5, 16, 17, 20})
+    for (const int way : {0, 1, 2, 3}) {
+      INFO(columns << " columns, way " << way);
+      terrace::cg::Options options;
+      options.start_given = way == 1;
+      options.mixed = way == 2;
+      if (way == 3) options.preconditioner = "jacobi";
+      std::vector<double> b = random_matrix(n, columns, 7), x = random_matrix(n, columns, 8);
+      for (Index i = 0; i < n; ++i)  // of different sizes; the second is zero
+        for (Index v = 0; v < columns; ++v)
+          b[std::size_t(i * columns + v)] *= v == 1 ? 0 : std::pow(10.0, double(3 * v - 20));
+      const std::vector<double> right = b, expected = tridiagonal(n, columns, b);
+      std::vector<terrace::cg::Result> results;
+      {
+        const OnDevice there_b(b), there_x(x);
+        CHECK(staged([&] {
+                results = a.solve({there_b.data(), Rows::all(n), columns, 0, there},
+                                  {there_x.data(), Rows::all(n), columns, 0, there}, options);
+              }) == 0);
+      }
+      CHECK(b == right);
+      REQUIRE(Index(results.size()) == columns);
+      for (Index v = 0; v < columns; ++v) {
+        double error = 0, most = 0;
+        for (Index i = 0; i < n; ++i) {
+          const auto k = std::size_t(i * columns + v);
+          error = std::max(error, std::fabs(x[k] - expected[k]));
+          most = std::max(most, std::fabs(expected[k]));
+        }
+        CHECK(results[std::size_t(v)].converged);
+        CHECK(error <= 1e-8 * most);
+      }
+    }
+}
+
 TEST_CASE("what is enqueued on the caller's stream comes first", "[gpu]") {
   if (!has_device()) return;
   cudaStream_t stream = nullptr;

@@ -6,6 +6,7 @@
 #include <cuda_runtime_api.h>
 #endif
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -133,8 +134,8 @@ void band(terrace::Context& ranks, Index n, Index m, int repeat, Times& times) {
   }
 }
 
-/// The 7-point Laplacian of points^3.
-void cg(terrace::Context& ranks, Index points, int repeat, Times& times) {
+/// The 7-point Laplacian of points^3, with so many right-hand sides.
+void cg(terrace::Context& ranks, Index points, Index columns, int repeat, Times& times) {
   const Index n = points * points * points;
   std::vector<Index> start{0}, column;
   std::vector<double> value;
@@ -153,13 +154,13 @@ void cg(terrace::Context& ranks, Index points, int repeat, Times& times) {
     start.push_back(Index(column.size()));
   }
   auto a = terrace::cg::csr(ranks, n, Rows::all(n), start.data(), column.data(), value.data());
-  Array<double> b(reals(n)), x(std::vector<double>(std::size_t(n), 0.0));
+  Array<double> b(reals(n * columns)), x(std::vector<double>(b.host.size(), 0.0));
   terrace::cg::Options options;
   options.rtol = 1e-8;
   for (int k = 0; k <= repeat; ++k)
     take(times, [&] {
-      const Local<const double> right{b.data, Rows::all(n), 1, 0, Array<double>::where()};
-      times.iterations = a.solve(right, x.rows(n, 1), options)[0].iterations;
+      const Local<const double> right{b.data, Rows::all(n), columns, 0, Array<double>::where()};
+      times.iterations = a.solve(right, x.rows(n, columns), options)[0].iterations;
       return terrace::Seconds();
     });
 }
@@ -183,7 +184,7 @@ int main(int argc, char** argv) {
   if (family == "solve") solve(ranks, n, repeat, times);
   if (family == "gf2") gf2(ranks, n, repeat, times);
   if (family == "band") band(ranks, n, m, repeat, times);
-  if (family == "cg") cg(ranks, n, repeat, times);
+  if (family == "cg") cg(ranks, n, std::max<Index>(1, m), repeat, times);
   const auto list = [](const char* name, const std::vector<double>& values) {
     std::printf("\"%s\": [", name);
     for (std::size_t i = 1; i < values.size(); ++i)  // the first one warms up
