@@ -50,8 +50,7 @@ MUTATIONS = [
     ("src/gf2/strassen.cpp", "accumulate(c22, x, n2);              // C22 += P5", "accumulate(c21, x, n1);              // C22 += P5", "gf2/gf2.1 gf2:200"),
     ("src/gf2/strassen.cpp", "if (shape.rows == 0 || shape.inner == 0 || shape.words == 0) return level;", "if (shape.rows == 0 || shape.inner == 0) return level;",
      "gf2/gf2.1 gf2:200"),
-    ("src/gf2/system.cpp", "destination.push_back(pivots.rank() + row - before);", "destination.push_back(pivots.rank() + row - before - (row > before));",
-     "gf2/system.1 program/verbs"),
+    ("src/gf2/system.cpp", "if (row < 0) row = next++;", "if (row < 1) row = next++;", "gf2/system.1 program/verbs"),
     ("src/gf2/multiply.cpp", "return buffers * plan.gathered * words * Index(sizeof(Word)) +", "return buffers * plan.gathered * words +", "gf2/gf2.2"),
     # --- band
     ("kernels/band/cpu/factor.cpp", "f.bad = j0 + c + 1;", "f.bad = j0 + c;", "band band/kernels.1"),
@@ -183,4 +182,7 @@ MUTATIONS = [
     ("distrib/ending.cpp", "late->last();\n    _exit(late->code);", "late->last();\n    _exit(1);", "program/lifecycle"),
     ("src/program/command_line.cpp", "if (word == name + \"=\") return empty_value(*app, name);", "", "program/mistakes"),
     ("src/api/held_rows.cpp", "run.rank != me || (r == me && stays(run))", "run.rank != me || stays(run)", "gpu api/library.2"),
+    ("src/dense/system.cpp", "if (!of_b.finite() && refuse_) refuse_();", "", "api/library.1 api/library.2"),
+    ("kernels/dense/cpu/probes.cpp", "std::exp(logarithms / double(condition_probes))", "std::exp(logarithms / 15.0)", "dense/probes.1"),
+    ("kernels/base/cpu/matrix.cpp", "if (std::isnan(size)) most[j] = std::numeric_limits<double>::infinity();", "", "base/matrix.1"),
 ]
