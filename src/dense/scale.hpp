@@ -11,7 +11,8 @@ namespace terrace::dense {
 
 /// Largest and least sizes of what right-hand sides hold, zeros aside, column by column.
 struct ColumnSizes {
-  std::vector<double> largest, least;  ///< infinity where one is NaN
+  std::vector<double> largest;  ///< infinity where one is NaN
+  std::vector<double> least;
 
   explicit ColumnSizes(Index columns);
   /// Of so many whole rows.
