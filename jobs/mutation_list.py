@@ -62,7 +62,7 @@ MUTATIONS = [
     ("src/band/tile_columns.cpp", "if (padding > 0 && a.columns.owner(s.n)", "if (padding > 1 && a.columns.owner(s.n)", "band:200 band/tile_columns.1"),
     ("src/band/tile_columns.cpp", "    std::copy(statuses.begin(), statuses.end(), work_.seen.data());\n", "\n", "program/checkpoints"),
     ("src/band/parts_factor.cpp", "(q - 1) * side * r.column() + side, r.reach,", "(q - 1) * side * r.column(), r.reach,", "band:200 band/parts.1"),
-    ("src/band/parts_factor.cpp", "add<B>(lane, 1.0, block, 1.0, a.record(q + 1, 1), block);", "add<B>(lane, 1.0, block, -1.0, a.record(q + 1, 1), block);", "band:100"),
+    ("src/band/parts_factor.cpp", "a.record(q + 1, 1).data});", "a.record(q, 1).data});", "band:100"),
     ("src/band/stream_factor.cpp", "return two_ ? -1 : status;", "return status;", "band/stream_ends.1 band:200"),
     ("src/band/stream_factor.cpp", "    a_.down.wait(lane_.record());  // L may go home while it is used\n", "\n", "lanes band/stream.1 lanes band:100"),
     ("src/band/stream_factor.cpp", "    a_.reader.wait(home_[at(i)]);\n", "\n", "lanes band/stream.1 lanes band:100"),
@@ -185,4 +185,13 @@ MUTATIONS = [
     ("src/dense/system.cpp", "if (!of_b.finite() && refuse_) refuse_();", "", "api/library.1 api/library.2"),
     ("kernels/dense/cpu/probes.cpp", "std::exp(logarithms / double(condition_probes))", "std::exp(logarithms / 15.0)", "dense/probes.1"),
     ("kernels/base/cpu/matrix.cpp", "if (std::isnan(size)) most[j] = std::numeric_limits<double>::infinity();", "", "base/matrix.1"),
+    # --- a band that lies in memory
+    ("src/band/parts.cpp", "band + padding * ld, ld, side, matrix.not_finite);", "band + padding * ld, ld, 0, matrix.not_finite);", "api/library.1"),
+    ("src/band/parts.cpp", "side, side, own, 0, part.spike});", "side, side, own, 1, part.spike});", "api/library.1"),
+    ("src/band/parts.cpp", "runs.push_back({matrix.form.behind(end - side), side, side,", "runs.push_back({matrix.form.behind(end - side), s.n, side,",
+     "api/library.1"),
+    ("kernels/band/cpu/parts.cpp", "j >= cut_.reach_tiles; ++c)", "j > cut_.reach_tiles; ++c)", "band/parts_kernels.1"),
+    ("kernels/base/cpu/rows.cpp", "to[j] += b.plus[i * b.from_ld + j];", "to[j] -= b.plus[i * b.from_ld + j];", "base/matrix.1 band:60"),
+    ("src/api/held_band.cpp", "  if (seen != 0) own();\n", "\n", "api/library.1"),
+    ("src/api/band.cpp", "if (!a.require_placed_finite() && right) right->require_finite();", "a.require_placed_finite();", "api/library.1"),
 ]

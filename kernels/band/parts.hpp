@@ -30,6 +30,7 @@
 #include <span>
 
 #include "kernels/band/band.hpp"
+#include "kernels/band/forms.hpp"
 
 namespace terrace::band {
 
@@ -41,9 +42,11 @@ struct BandPart {
   Index to = -1;     ///< eliminate up to here only (-1: all, and the window and the blocks)
   Index ring = 0;    ///< slots of `band` and `inverse`
   double* band = nullptr;
-  double* inverse = nullptr;      ///< width x width a slot: inverse of the diagonal block's factor
-  Index arrow = 0;                ///< rows of the arrow, a multiple of the width; 0: none
-  double* spike = nullptr;        ///< arrow x (tiles width): E, then W
+  double* inverse = nullptr;  ///< width x width a slot: inverse of the diagonal block's factor
+  Index arrow = 0;            ///< rows of the arrow, a multiple of the width; 0: none
+  /// arrow x (tiles width): E, then W. E ends with tile column band_reach_tiles(); what stands behind is
+  /// not read.
+  double* spike = nullptr;
   double* arrow_block = nullptr;  ///< arrow x arrow
   double* coupling = nullptr;     ///< (window width) x arrow
 
@@ -120,27 +123,48 @@ void band_backward_parts(const Stream<Cuda>&, BandShape, std::span<const BandPar
                          View<Word, Cuda> scratch);
 
 /// Entries of a band in reversed order of rows and columns: natural columns first .. first +
-/// count - 1 of a band of `n` columns, `height` entries each (leading dimension from_ld), to their
-/// places in the reversed band: (d, n - 1 - j - d) := (d, j); leading dimension to_ld. Entries
-/// outside the matrix, and those of rows before `top`, are left alone.
+/// count - 1 of a band of `n` columns, `height` entries each, which are the first columns of `from`,
+/// to their places in the reversed band: (d, n - 1 - j - d) := (d, j); leading dimension to_ld.
+/// Entries outside the matrix, and those of rows before `top`, are left alone. `not_finite`: as
+/// lower_columns().
 void band_reverse(const Stream<Cpu>&, Index n, Index first, Index count, Index height,
-                  const double* from, Index from_ld, double* to, Index to_ld, Index top = 0);
+                  const BandForm& from, double* to, Index to_ld, Index top = 0,
+                  Index* not_finite = nullptr);
 void band_reverse(const Stream<Cuda>&, Index n, Index first, Index count, Index height,
-                  const double* from, Index from_ld, double* to, Index to_ld, Index top = 0);
+                  const BandForm& from, double* to, Index to_ld, Index top = 0,
+                  Index* not_finite = nullptr);
+/// From columns, one every from_ld numbers.
+template <class B>
+void band_reverse(const Stream<B>& lane, Index n, Index first, Index count, Index height,
+                  const double* from, Index from_ld, double* to, Index to_ld, Index top = 0) {
+  band_reverse(lane, n, first, count, height, BandForm{from, from_ld, 1}, to, to_ld, top);
+}
 
+/// `count` numbers of memory of the backend, `ld` apart.
+struct BandDiagonal {
+  const double* first;
+  Index ld, count;
+};
 /// Numbers that band_products() multiplies at a time: mantissas of so many stay in range.
-constexpr Index band_product_group = 32;
+constexpr Index band_product_group = 256;
 /// out[2 k], out[2 k + 1] := mantissa and exponent of the product of the k-th band_product_group of
-/// `count` numbers' absolute values, `ld` apart: |x y ...| = mantissa 2^exponent.
-void band_products(const Stream<Cuda>&, const double* first, Index ld, Index count, double* out);
+/// a diagonal's absolute values, those of the next diagonal behind them: |x y ...| = mantissa
+/// 2^exponent.
+void band_products(const Stream<Cuda>&, std::span<const BandDiagonal> diagonals, double* out);
 
-/// Entries of `count` columns of a left separator that lie in the part behind it:
-/// spike[r0 + c + (c + d - gap) * arrow] := from[d + c * from_ld] for 0 <= c < count,
+/// Entries of `count` columns of a left separator, the first ones of `from`, that lie in the part
+/// behind it: spike[r0 + c + (c + d - gap) * arrow] := entry d of column c, for 0 <= c < count,
 /// gap <= c + d, d < height; column c of them is row r0 + c of the arrow and the part begins `gap`
 /// rows below the diagonal of column 0. Rows of the part at `end` and beyond are left out.
-void band_spike(const Stream<Cpu>&, Index count, Index height, Index gap, Index end,
-                const double* from, Index from_ld, Index r0, Index arrow, double* spike);
-void band_spike(const Stream<Cuda>&, Index count, Index height, Index gap, Index end,
-                const double* from, Index from_ld, Index r0, Index arrow, double* spike);
+struct BandSpike {
+  BandForm from;
+  Index count, gap, end, r0;
+  double* spike;
+};
+/// All of them at once. `not_finite`: as lower_columns().
+void band_spikes(const Stream<Cpu>&, std::span<const BandSpike> spikes, Index height, Index arrow,
+                 Index* not_finite = nullptr);
+void band_spikes(const Stream<Cuda>&, std::span<const BandSpike> spikes, Index height, Index arrow,
+                 Index* not_finite = nullptr);
 
 }  // namespace terrace::band

@@ -23,17 +23,19 @@ BackendHint hint(Index n, Index half_bandwidth) {
           std::cbrt(least_flops)};
 }
 
+/// `right`: looked at once the matrix is read, where both are noted in one word.
 template <class B>
-BandSystem system_of(HeldBand<B>& a, const Context::Inside& ranks, Reading& how) {
+BandSystem system_of(HeldBand<B>& a, const Context::Inside& ranks, Reading& how,
+                     Held<double, B>* right = nullptr) {
   BandSystem system;
   system.matrix = {a.n(), a.height() - 1,
                    [&a, &how](std::span<const Range> ranges, const io::Sink<double>& sink) {
                      a.read(ranges, sink, how.there);
                    }};
-  system.matrix.place = [&a, &how](Range columns, Index height, Index ld, double* to) {
-    return how.there && a.place(columns, height, ld, to);
+  system.matrix.here = [&a, &how] { return how.there ? a.here() : terrace::band::BandHere{}; };
+  how.done = [&a, right] {
+    if (!a.require_placed_finite() && right) right->require_finite();
   };
-  how.done = [&a] { a.require_placed_finite(); };
   system.folder = std::string(1, '.');
   system.guard = ranks.options.guard;
   return system;
@@ -62,9 +64,9 @@ Report solve(Context& context, std::int64_t n, const Matrix& a, Local<double> b,
           double prepare = 0;
           HeldBand<B> matrix = timed(prepare, [&] { return HeldBand<B>(on, n, a, true); });
           Held<double, B> right(on, n, b, b.columns, "b");
-          right.require_finite();
+          if (!right.note_not_finite(matrix.not_finite())) right.require_finite();
           Reading how;
-          BandSystem system = system_of(matrix, ranks, how);
+          BandSystem system = system_of(matrix, ranks, how, &right);
           system.rhs = reader(right);
           system.rhs_at = right.whole();
           Work<B> work(ranks, on, std::move(system), how, b.columns, options, false);

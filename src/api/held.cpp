@@ -210,6 +210,14 @@ void Held<T, B>::require_finite() {
   }
 }
 
+template <class T, class B>
+bool Held<T, B>::note_not_finite(Index* word) const {
+  if (!word || context_->size() > 1 || on_host_ != std::is_same_v<B, Cpu>) return false;
+  if constexpr (std::is_same_v<Value, double>)
+    terrace::note_not_finite(context_->ahead, rows(), columns_, data_, ld_, word);
+  return true;
+}
+
 #define TERRACE_HELD(B)                 \
   template class Held<double, B>;       \
   template class Held<const double, B>; \

@@ -76,6 +76,9 @@ class Held {
 
   /// Throws an agreed Error(input) for NaN and Inf; of words nothing. Collective.
   void require_finite();
+  /// *word := 1 where there is NaN or Inf, once Context::ahead gets there: require_finite() tells then.
+  /// Of one rank, whose rows and word lie in memory of B; false, and nothing is done: they do not.
+  bool note_not_finite(Index* word) const;
   /// A reader as the solvers want one: rows of `ranges`, in order. `there`: the sink copies them to
   /// memory of B, and pieces may lie on the device. Collective.
   void read(std::span<const Range> ranges, const io::Sink<std::remove_const_t<T>>& sink,

@@ -9,7 +9,6 @@
 
 #include "distrib/agree.hpp"
 #include "io/offender.hpp"
-#include "kernels/band/forms.hpp"
 #include "kernels/base/matrix.hpp"
 #include "kernels/base/parallel.hpp"
 
@@ -82,22 +81,19 @@ HeldBand<B>::HeldBand(terrace::Context<B>& context, Index n, const band::Matrix&
 }
 
 template <class B>
-bool HeldBand<B>::place(Range columns, Index height, Index ld, double* to) const {
-  if (!lent_) return false;
-  terrace::band::BandForm form = form_of(given_, given_.ld);
-  form.data += columns.first * form.column;
-  lower_columns(context_->ahead, form, n_, columns.first, columns.count, height, to, ld,
-                not_finite_.data());
-  return true;
+terrace::band::BandHere HeldBand<B>::here() const {
+  if (!lent_) return {};
+  return {form_of(given_, given_.ld), not_finite_.data()};
 }
 
 template <class B>
-void HeldBand<B>::require_placed_finite() {
-  if (!lent_) return;
+bool HeldBand<B>::require_placed_finite() {
+  if (not_finite_.size() == 0) return true;
   Index seen = 0;
   download(context_->ahead, &seen, not_finite_.view());
   context_->ahead.synchronize();
   if (seen != 0) own();
+  return seen == 0;
 }
 
 template <class B>
@@ -130,8 +126,9 @@ void HeldBand<B>::take(bool across) {
 template <class B>
 void HeldBand<B>::copy_on_device() {
   own_there_ = Buffer<double, B>(columns_.count * height_);
-  lower_columns(context_->ahead, form_of(given_, given_.ld), n_, columns_.first, columns_.count,
-                height_, own_there_.data(), height_);
+  const terrace::band::BandRun run{form_of(given_, given_.ld), n_ - columns_.first, columns_.count,
+                                   own_there_.data()};
+  terrace::band::lower_columns(context_->ahead, {&run, 1}, height_, height_);
   context_->ahead.synchronize();
 }
 
@@ -152,10 +149,11 @@ void HeldBand<B>::copy(bool as_it_is) {
     from.data = staged.data(), from.ld = width;
   }
   if (as_it_is) from.uplo = band::Uplo::lower;
-  const Index end = as_it_is ? count + height_ : n_;  // nothing of such a form is outside
+  // Nothing of a form as it is is outside.
+  const Index rows = as_it_is ? count + height_ : n_ - columns_.first;
+  const terrace::band::BandRun run{form_of(from, from.ld), rows, count, own_.data()};
   const Stream<Cpu> lane;
-  lower_columns(lane, form_of(from, from.ld), end, as_it_is ? 0 : columns_.first, count, height_,
-                own_.data(), height_);
+  terrace::band::lower_columns(lane, {&run, 1}, height_, height_);
   lane.synchronize();
 }
 

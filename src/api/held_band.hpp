@@ -3,9 +3,9 @@
 #include <optional>
 #include <vector>
 
-#include "kernels/band/forms.hpp"
 #include "src/api/held.hpp"
 #include "src/api/terrace/band.hpp"
+#include "src/band/tile_columns.hpp"
 
 namespace terrace::api {
 
@@ -15,15 +15,19 @@ template <class B>
 class HeldBand {
  public:
   /// Collective. Throws agreed Errors: usage, and input for NaN and Inf inside the matrix.
-  /// `lent`: of one rank, in memory of B, nothing is copied before it has to be; place() reads the
-  /// caller's memory, and require_placed_finite() throws.
+  /// `lent`: of one rank, in memory of B, nothing is copied before it has to be; here() is the caller's
+  /// memory, and require_placed_finite() throws.
   HeldBand(terrace::Context<B>& context, Index n, const band::Matrix& a, bool lent = false);
   HeldBand(HeldBand&&) noexcept = default;
   HeldBand& operator=(HeldBand&&) noexcept = default;
-  /// As terrace::band::BandReader::place.
-  bool place(Range columns, Index height, Index ld, double* to) const;
-  /// After place(): NaN or Inf was among the numbers.
-  void require_placed_finite();
+  /// What is lent, as terrace::band::BandReader::here.
+  [[nodiscard]] terrace::band::BandHere here() const;
+  /// One word in the memory of B, zero at first: others may note there what they find, too. Null: the matrix
+  /// was not lent.
+  [[nodiscard]] Index* not_finite() const { return not_finite_.data(); }
+  /// After reading what is lent: throws where the word is set and the matrix to blame; false where it is set
+  /// and the matrix is not.
+  bool require_placed_finite();
   /// As Held::read().
   void read(std::span<const Range> ranges, const io::Sink<double>& sink, bool there = false) {
     own();

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "distrib/agree.hpp"
-#include "kernels/band/parts.hpp"
 
 namespace terrace::band {
 
@@ -26,22 +25,18 @@ std::vector<double> diagonal_of(const Stream<B>& lane, const double* first, Inde
 }
 
 template <class B>
-LogProduct product_of(const Stream<B>& lane, const std::vector<Diagonal>& diagonals) {
+LogProduct product_of(const Stream<B>& lane, const std::vector<BandDiagonal>& diagonals) {
   LogProduct product;
   if constexpr (std::is_same_v<B, Cpu>) {
     lane.synchronize();
-    for (const Diagonal& d : diagonals)
+    for (const BandDiagonal& d : diagonals)
       for (Index i = 0; i < d.count; ++i) product.times(d.first[i * d.ld]);
   } else {
     Index groups = 0;
-    for (const Diagonal& d : diagonals) groups += ceil_div(d.count, band_product_group);
+    for (const BandDiagonal& d : diagonals) groups += ceil_div(d.count, band_product_group);
     const Buffer<double, B> there(2 * groups);
     std::vector<double> parts(std::size_t(2 * groups));
-    Index at = 0;
-    for (const Diagonal& d : diagonals) {
-      band_products(lane, d.first, d.ld, d.count, there.data() + 2 * at);
-      at += ceil_div(d.count, band_product_group);
-    }
+    band_products(lane, diagonals, there.data());
     if (groups > 0) download(lane, parts.data(), there.view());
     lane.synchronize();
     for (std::size_t k = 0; k < parts.size(); k += 2) product.times(parts[k], Index(parts[k + 1]));
@@ -73,7 +68,7 @@ double log_determinant(const Context<B>& c, const BandTiles<B>& l) {
 
 #define TERRACE_INSTANTIATE(B)                                                             \
   template std::vector<double> diagonal_of(const Stream<B>&, const double*, Index, Index); \
-  template LogProduct product_of(const Stream<B>&, const std::vector<Diagonal>&);          \
+  template LogProduct product_of(const Stream<B>&, const std::vector<BandDiagonal>&);      \
   template double log_determinant(const Context<B>&, const BandTiles<B>&);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE

@@ -4,6 +4,7 @@
 #include <numbers>
 #include <vector>
 
+#include "kernels/band/parts.hpp"
 #include "src/band/tile_columns.hpp"
 
 namespace terrace::band {
@@ -35,14 +36,9 @@ class LogProduct {
   Index exponent_ = 0;
 };
 
-/// `count` numbers of memory of the backend, `ld` apart.
-struct Diagonal {
-  const double* first;
-  Index ld, count;
-};
 /// The product of all of them. Takes a little memory of the backend, and waits for the lane.
 template <class B>
-LogProduct product_of(const Stream<B>& lane, const std::vector<Diagonal>& diagonals);
+LogProduct product_of(const Stream<B>& lane, const std::vector<BandDiagonal>& diagonals);
 
 /// `count` numbers of memory of B, `ld` apart, on the host. Takes a little memory of the backend,
 /// and waits for the lane.

@@ -192,9 +192,7 @@ class PartLoader {
     };
     const auto in_slab = [&](const Range& r) { return from + (r.first - columns.first) * height_; };
     if (const Range left = cut(begin - plan_.separator, begin); left.count > 0)
-      band_spike(lane_, left.count, height_, begin - left.first, part_.tiles * s_.width,
-                 in_slab(left), height_, left.first - (begin - plan_.separator), part_.arrow,
-                 part_.spike);
+      spike(left, {in_slab(left), height_, 1});
     if (const Range own = cut(begin, window); own.count > 0)
       copy_rows<double, B>(lane_, column(own.first - begin), s_.column(), in_slab(own), height_,
                            height_, own.count);
@@ -220,6 +218,17 @@ class PartLoader {
 
  private:
   [[nodiscard]] double* column(Index j) const { return part_.band + j * s_.column(); }
+  /// Columns of the separator before the part.
+  void spike(const Range& left, const BandForm& from) const {
+    const Index begin = plan_.rows(p_).first;
+    const BandSpike entries{from,
+                            left.count,
+                            begin - left.first,
+                            part_.tiles * s_.width,
+                            left.first - (begin - plan_.separator),
+                            part_.spike};
+    band_spikes(lane_, {&entries, 1}, height_, part_.arrow);
+  }
 
   const Stream<B>& lane_;
   const BandParts<B>& a_;
@@ -229,18 +238,71 @@ class PartLoader {
   const Index p_, height_;
 };
 
+/// All parts from the matrix where it lies. Each number is read once; only what the matrix does not
+/// reach is cleared.
+template <class B>
+void place_parts(const Stream<B>& lane, const BandHere& matrix, BandParts<B>& a) {
+  const BandPlan& plan = a.plan;
+  const BandShape& s = plan.shape;
+  const Index side = plan.separator, width = height(plan), ld = s.column();
+  std::vector<BlockCopy> clears;
+  std::vector<BandRun> runs;
+  std::vector<BandSpike> spikes;
+  const double* rest = a.memory.data();  // behind the parts so far
+  const auto clear = [&](double* to, Index count) {
+    if (count > 0) clears.push_back({nullptr, 0, to, 0, 1, count});
+  };
+  for (Index p = 0; p < plan.parts(); ++p) {
+    const BandPart<B>& part = a.parts[std::size_t(p)];
+    if (part.ring == 0) continue;
+    rest = part.band + size_of(s, part).total();
+    const Index begin = plan.rows(p).first, end = plan.rows(p).end(), own = part.tiles * s.width;
+    const Index padding = plan.padding(p), size = band_part_doubles(s, part.ring);
+    if (plan.reversed(p)) {  // its window belongs to the part before
+      clear(part.band, padding * ld);
+      clears.push_back(
+          {nullptr, 0, part.band + padding * ld + width, ld, own - padding, ld - width});
+      clear(part.band + own * ld, size - own * ld);
+      continue;
+    }
+    const Index window = part.window > 0 ? side : 0, columns = end - window - begin;
+    clear(part.band + (columns + window) * ld, size - (columns + window) * ld);
+    runs.push_back({matrix.form.behind(begin), s.n - begin, columns, part.band});
+    if (window > 0)
+      runs.push_back({matrix.form.behind(end - side), side, side, part.band + own * ld});
+    if (part.arrow == 0) continue;
+    clear(part.spike, part.arrow * std::min(part.tiles, band_reach_tiles(s)) * s.width);
+    spikes.push_back({matrix.form.behind(begin - side), side, side, own, 0, part.spike});
+  }
+  clear(a.memory.data() + (rest - a.memory.data()), a.memory.data() + a.memory.size() - rest);
+  copy_blocks(lane, clears);
+  lower_columns(lane, runs, width, ld, matrix.not_finite);
+  band_spikes(lane, spikes, width, side, matrix.not_finite);
+  const Index last = plan.parts() - 1, padding = plan.padding(last);
+  const Range all = plan.columns(last);
+  double* const band = a.parts[std::size_t(last)].band;
+  if (plan.reversed(last))
+    band_reverse(lane, all.count, 0, all.count, width, matrix.form.behind(all.first),
+                 band + padding * ld, ld, side, matrix.not_finite);
+  detail::unit_diagonal(lane, s, plan.reversed(last) ? band : band + all.count * ld, padding);
+}
+
 }  // namespace
 
 template <class B>
 void load_parts(Context<B>& context, const BandProblem<B>& problem, BandParts<B>& a) {
   const Stream<B>& lane = context.ahead;
   const BandPlan& plan = a.plan;
-  fill_zero(lane, a.memory.view());
   fill_zero(lane, a.records.view());
+  if (problem.here)
+    place_parts(lane, problem.here, a);
+  else
+    fill_zero(lane, a.memory.view());
   if (a.reduced.tiles > 0)
     detail::unit_diagonal(lane, plan.reduced,
                           a.reduced.band + plan.reduced.n * plan.reduced.column(),
                           plan.reduced.padded() - plan.reduced.n);
+  if (problem.here) return;
   Index steps = 0, done = 0;
   for (int rank = 0; rank < plan.ranks; ++rank) steps = std::max(steps, slabs(plan, rank));
   const auto read = [&](Range columns) {

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "kernels/band/parts.hpp"
+#include "kernels/base/rows.hpp"
 #include "src/band/plan.hpp"
 
 namespace terrace {
@@ -82,7 +83,8 @@ struct BandParts {
 /// Takes the memory. Local.
 template <class B>
 BandParts<B> band_parts(Context<B>& context, const BandPlan& plan);
-/// Reads the matrix into the parts, slab by slab. Collective.
+/// Reads the matrix into the parts, slab by slab; or, where it is in memory of the backend, from there,
+/// and does not wait. Collective.
 template <class B>
 void load_parts(Context<B>& context, const BandProblem<B>& problem, BandParts<B>& a);
 /// The same for a stored factor of the whole matrix, which is one part then (one end): solve_parts
@@ -150,15 +152,22 @@ namespace detail {
 /// Ones on the diagonal of `count` columns.
 template <class B>
 void unit_diagonal(const Stream<B>& lane, const BandShape& s, double* column, Index count) {
-  const std::vector<double> ones(std::size_t(count), 1.0);
-  if (count > 0) copy_rows<double, B>(lane, column, s.column(), ones.data(), 1, 1, count);
-  lane.synchronize();
+  if (count <= 0) return;
+  const BlockCopy ones{nullptr, 0, column, s.column(), count, 1, nullptr, 1.0};
+  copy_blocks(lane, {&ones, 1});
 }
-/// to := the rows of `from` in opposite order.
+/// to := the rows of `from`, nrhs numbers each.
+inline BlockCopy in_order(Index rows, Index nrhs, const double* from, double* to) {
+  return {from, nrhs, to, nrhs, rows, nrhs};
+}
+/// The same in opposite order.
+inline BlockCopy in_opposite_order(Index rows, Index nrhs, const double* from, double* to) {
+  return {from + std::max<Index>(rows - 1, 0) * nrhs, -nrhs, to, nrhs, rows, nrhs};
+}
 template <class B>
 void turn_rows(const Stream<B>& lane, Index rows, Index nrhs, const double* from, double* to) {
-  for (Index v = 0; v < nrhs; ++v)  // a diagonal matrix in opposite order
-    band_reverse(lane, rows, 0, rows, 1, from + v, nrhs, to + v, nrhs);
+  const BlockCopy turned = in_opposite_order(rows, nrhs, from, to);
+  copy_blocks(lane, {&turned, 1});
 }
 /// `size` numbers of each part, this rank's parts one after the other: to rank 0, which holds those
 /// of all parts, or back from there.

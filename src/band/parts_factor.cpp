@@ -83,6 +83,7 @@ void gather_records(Context<B>& c, const BandParts<B>& a) {
   const BandPlan& plan = a.plan;
   const BandShape& s = plan.shape;
   const Index side = plan.separator, high = std::min(s.column(), side);
+  std::vector<BlockCopy> copies;
   for (Index i = 0; i < a.own.count; ++i) {
     const Index p = a.own.first + i;
     const BandPart<B>& part = a.parts[std::size_t(i)];
@@ -90,8 +91,9 @@ void gather_records(Context<B>& c, const BandParts<B>& a) {
     if (plan.reversed(p))
       band_reverse(lane, side, 0, side, high, window, s.column(), a.record(p, 1).data, side + 1);
     else
-      copy_rows<double, B>(lane, a.record(p, 0).data, side + 1, window, s.column(), high, side);
+      copies.push_back({window, s.column(), a.record(p, 0).data, side + 1, side, high});
   }
+  copy_blocks(lane, copies);
   detail::exchange_records(c, plan, a.records, 3 * a.block(), true);
 }
 
@@ -101,16 +103,16 @@ void assemble(const Stream<B>& lane, const BandParts<B>& a) {
   const BandPlan& plan = a.plan;
   const BandShape& r = plan.reduced;
   const Index side = plan.separator;
-  for (Index q = 0; q + 1 < plan.parts(); ++q) {
-    const View<double, B> block = a.record(q, 0);
-    add<B>(lane, 1.0, block, 1.0, a.record(q + 1, 1), block);
-    // Zeros above the diagonal land below the block, where the coupling comes next.
-    copy_rows<double, B>(lane, a.reduced.band + q * side * r.column(), r.column(), block.data,
-                         side + 1, side, side);
-  }
+  // Zeros above the diagonal land below a block, where the coupling comes next.
+  std::vector<BlockCopy> blocks, couplings;
+  for (Index q = 0; q + 1 < plan.parts(); ++q)
+    blocks.push_back({a.record(q, 0).data, side + 1, a.reduced.band + q * side * r.column(),
+                      r.column(), side, side, a.record(q + 1, 1).data});
   for (Index q = 1; q + 1 < plan.parts(); ++q)
-    copy_rows<double, B>(lane, a.reduced.band + (q - 1) * side * r.column() + side, r.reach,
-                         a.record(q, 2).data, side, side, side);
+    couplings.push_back({a.record(q, 2).data, side,
+                         a.reduced.band + (q - 1) * side * r.column() + side, r.reach, side, side});
+  copy_blocks(lane, blocks);
+  copy_blocks(lane, couplings);
 }
 
 }  // namespace
@@ -158,7 +160,7 @@ bool factor_parts(Context<B>& context, BandParts<B>& a, const Progress* progress
 template <class B>
 double log_determinant(const Context<B>& c, const BandParts<B>& a) {
   const auto sum = collectively(c.control, [&] {
-    std::vector<Diagonal> diagonals;
+    std::vector<BandDiagonal> diagonals;
     const auto add = [&](const BandShape& s, const BandPart<B>& part) {  // ones behind the matrix
       diagonals.push_back({part.band, s.column(), part.tiles * s.width});
     };

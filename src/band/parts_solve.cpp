@@ -1,5 +1,6 @@
 // Substitution with a band matrix that is factored in parts.
 #include <algorithm>
+#include <utility>
 
 #include "kernels/base/matrix.hpp"
 #include "src/band/parts.hpp"
@@ -80,17 +81,20 @@ void set_rows(Context<B>& context, const BandParts<B>& a, BandPartRows<B>& x, co
   fill_zero(lane, x.rows.view());
   fill_zero(lane, x.records.view());
   const Index top = plan.rows_of(context.rank()).first;
+  std::vector<BlockCopy> copies;  // there
   for (Index i = 0; i < a.own.count; ++i) {
     const Index p = a.own.first + i;
     const Range rows = plan.rows(p);
     double* to = x.parts[std::size_t(i)].rows;
     const double* const own = from + (rows.first - top) * x.nrhs;
-    if (!plan.reversed(p)) {
-      upload(lane, View<double, B>{to, rows.count * x.nrhs}, own);
+    if (there) {
+      copies.push_back(plan.reversed(p) ? detail::in_opposite_order(rows.count, x.nrhs, own,
+                                                                    to + plan.padding(p) * x.nrhs)
+                                        : detail::in_order(rows.count, x.nrhs, own, to));
       continue;
     }
-    if (there) {
-      detail::turn_rows(lane, rows.count, x.nrhs, own, to + plan.padding(p) * x.nrhs);
+    if (!plan.reversed(p)) {
+      upload(lane, View<double, B>{to, rows.count * x.nrhs}, own);
       continue;
     }
     each_turned(plan, x.nrhs, p, [&](Index first, Index count, Index at, auto& turned) {
@@ -101,7 +105,8 @@ void set_rows(Context<B>& context, const BandParts<B>& a, BandPartRows<B>& x, co
       lane.synchronize();
     });
   }
-  lane.synchronize();
+  copy_blocks(lane, copies);
+  if (!there) lane.synchronize();
 }
 
 template <class B>
@@ -111,17 +116,21 @@ void get_rows(Context<B>& context, const BandParts<B>& a, const BandPartRows<B>&
   const BandPlan& plan = a.plan;
   if (x.nrhs == 0) return;
   const Index top = plan.rows_of(context.rank()).first;
+  std::vector<BlockCopy> copies;  // there
   for (Index i = 0; i < a.own.count; ++i) {
     const Index p = a.own.first + i;
     const Range rows = plan.rows(p);
     double* from = x.parts[std::size_t(i)].rows;
     double* const own = to + (rows.first - top) * x.nrhs;
-    if (!plan.reversed(p)) {
-      download(lane, own, View<double, B>{from, rows.count * x.nrhs});
+    if (there) {
+      copies.push_back(
+          plan.reversed(p)
+              ? detail::in_opposite_order(rows.count, x.nrhs, from + plan.padding(p) * x.nrhs, own)
+              : detail::in_order(rows.count, x.nrhs, from, own));
       continue;
     }
-    if (there) {
-      detail::turn_rows(lane, rows.count, x.nrhs, from + plan.padding(p) * x.nrhs, own);
+    if (!plan.reversed(p)) {
+      download(lane, own, View<double, B>{from, rows.count * x.nrhs});
       continue;
     }
     each_turned(plan, x.nrhs, p, [&](Index first, Index count, Index at, auto& turned) {
@@ -132,6 +141,7 @@ void get_rows(Context<B>& context, const BandParts<B>& a, const BandPartRows<B>&
                     to + (first - top + r) * x.nrhs);
     });
   }
+  copy_blocks(lane, copies);
   lane.synchronize();
 }
 
@@ -142,38 +152,40 @@ template <class B>
 void solve_separators(Context<B>& c, const BandParts<B>& a, BandPartRows<B>& x) {
   const Stream<B>& lane = c.ahead;
   const BandPlan& plan = a.plan;
-  const Index nrhs = x.nrhs, size = plan.separator * nrhs;
-  for (Index i = 0; i < a.own.count; ++i) {
-    const Index p = a.own.first + i;
-    double* window = window_rows(a, x, i);
-    if (plan.reversed(p))
-      detail::turn_rows(lane, plan.separator, nrhs, window, record(a, x, p, 1).data);
-    else
-      copy<double, B>(lane, record(a, x, p, 0), View<double, B>{window, size});
-  }
+  const Index nrhs = x.nrhs, side = plan.separator, size = side * nrhs;
+  const auto windows = [&](bool back) {  // to their records, or from there
+    std::vector<BlockCopy> copies;
+    for (Index i = 0; i < a.own.count; ++i) {
+      const Index p = a.own.first + i;
+      const bool reversed = plan.reversed(p);
+      double *from = window_rows(a, x, i), *to = record(a, x, p, reversed ? 1 : 0).data;
+      if (back) std::swap(from, to);
+      copies.push_back(reversed ? detail::in_opposite_order(side, nrhs, from, to)
+                                : detail::in_order(side, nrhs, from, to));
+    }
+    copy_blocks(lane, copies);
+  };
+  windows(false);
   detail::exchange_records(c, plan, x.records, 2 * size, true);
   if (a.reduced.tiles > 0) {
-    const auto block = [&](Index q) { return x.reduced.view().slice(q * size, size); };
     const BandPartVectors<B> rows{x.reduced.data(), nullptr};
+    std::vector<BlockCopy> sums, solved;
+    for (Index q = 0; q + 1 < plan.parts(); ++q) {
+      double *const block = x.reduced.data() + q * size, *const own = record(a, x, q, 0).data,
+                    *const next = record(a, x, q + 1, 1).data;
+      sums.push_back(detail::in_order(side, nrhs, own, block));
+      sums.back().plus = next;
+      for (double* const to : {own, next})
+        solved.push_back(detail::in_order(side, nrhs, block, to));
+    }
     fill_zero(lane, x.reduced.view());
-    for (Index q = 0; q + 1 < plan.parts(); ++q)
-      add<B>(lane, 1.0, record(a, x, q, 0), 1.0, record(a, x, q + 1, 1), block(q));
+    copy_blocks(lane, sums);
     band_forward_parts(lane, plan.reduced, {&a.reduced, 1}, {&rows, 1}, nrhs, x.scratch);
     band_backward_parts(lane, plan.reduced, {&a.reduced, 1}, {&rows, 1}, nrhs, x.scratch);
-    for (Index q = 0; q + 1 < plan.parts(); ++q) {
-      copy<double, B>(lane, record(a, x, q, 0), block(q));
-      copy<double, B>(lane, record(a, x, q + 1, 1), block(q));
-    }
+    copy_blocks(lane, solved);
   }
   detail::exchange_records(c, plan, x.records, 2 * size, false);
-  for (Index i = 0; i < a.own.count; ++i) {
-    const Index p = a.own.first + i;
-    double* window = window_rows(a, x, i);
-    if (plan.reversed(p))
-      detail::turn_rows(lane, plan.separator, nrhs, record(a, x, p, 1).data, window);
-    else
-      copy<double, B>(lane, View<double, B>{window, size}, record(a, x, p, 0));
-  }
+  windows(true);
 }
 
 }  // namespace

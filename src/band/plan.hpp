@@ -97,9 +97,9 @@ template <class B>
 void note_memory(const Context<B>& c, BandRequest& request) {
   if constexpr (std::is_same_v<B, Cuda>)
     request.device_bytes = Index(0.9 * c.control.reduce(double(c.device.free_bytes), Reduce::min));
-  const Index sharing = process_memory_is_limited() ? 1 : c.control.local_size();
-  request.host_bytes =
-      std::max<Index>(1, c.control.reduce(available_host_bytes() / sharing, Reduce::min));
+  const HostRoom room = host_room();
+  const Index sharing = room.limited ? 1 : c.control.local_size();
+  request.host_bytes = std::max<Index>(1, c.control.reduce(room.bytes / sharing, Reduce::min));
 }
 
 /// Bytes of memory of the backend that mixed precision needs on the rank with most: the matrix in

@@ -15,6 +15,7 @@
 #include "distrib/layout.hpp"
 #include "io/input.hpp"
 #include "kernels/band/band.hpp"
+#include "kernels/band/forms.hpp"
 #include "src/frame/progress.hpp"
 #include "src/frame/stages.hpp"
 
@@ -47,11 +48,19 @@ template <class B>
 using BandSource = std::function<void(Context<B>& context, Range columns, Index height, Index ld,
                                       View<double, B> to)>;
 
+/// The whole matrix where it lies, in memory of the backend; reading it sets *not_finite as
+/// lower_columns() does.
+struct BandHere {
+  BandForm form;
+  Index* not_finite = nullptr;
+  explicit operator bool() const { return form.data != nullptr; }
+};
 /// The band matrix as it is given: order, half-bandwidth (at most n - 1), and where to read it.
 template <class B>
 struct BandProblem {
   Index n = 0, half_bandwidth = 0;
   BandSource<B> source;
+  BandHere here = {};  ///< of one rank, in memory of B; or none
 };
 
 /// Reads this rank's `ranges`, piece by piece, as io::BandInput and io::DenseInput do. Collective.
@@ -62,10 +71,8 @@ struct BandReader {
   ReadRanges read;
   /// As io::BandInput::read_diagonals(); or none.
   std::function<void(Range columns, const io::Sink<double>& sink)> diagonals = {};
-  /// Puts `height` numbers of each of these columns, one column every `ld` numbers, to memory of the
-  /// backend, by work that is enqueued on Context::ahead; or does nothing, and is false. Of one rank; or
-  /// none.
-  std::function<bool(Range columns, Index height, Index ld, double* to)> place = {};
+  /// Of one rank, in memory of the backend; none, also for ways that hold the band elsewhere.
+  std::function<BandHere()> here = {};
   explicit operator bool() const { return bool(read); }
 };
 /// The columns of `ranges`, `height` numbers of each, from their diagonals into memory of the backend,
@@ -80,19 +87,28 @@ bool turns_there(const Context<B>& context, const BandReader& from) {
 }
 /// Backend bytes that turn_columns() takes for a while.
 Index turning_bytes(const BandReader& from);
+/// Of a matrix of order n, as BandSource; all `ld` numbers of a column are written.
+template <class B>
+void place_columns(const Context<B>& c, const BandHere& here, Index n, Range columns, Index height,
+                   Index ld, double* to) {
+  const BandRun run{here.form.behind(columns.first), n - columns.first, columns.count, to};
+  lower_columns(c.ahead, {&run, 1}, height, ld, here.not_finite);
+}
 /// Its columns straight into memory of the backend. `from` stays where it is.
 template <class B>
 BandProblem<B> band_problem(const BandReader& from) {
   return {from.n, band_shape(from.n, from.half_bandwidth, 1).half_bandwidth,
           [&from](Context<B>& c, Range columns, Index height, Index ld, View<double, B> to) {
-            if (from.place && from.place(columns, height, ld, to.data)) return;
+            if (const BandHere here = from.here ? from.here() : BandHere{})
+              return place_columns<B>(c, here, from.n, columns, height, ld, to.data);
             if (turns_there(c, from)) return turn_columns(c, from, {&columns, 1}, height, to, ld);
             from.read({&columns, 1}, [&](Index position, Index count, const double* data) {
               copy_rows<double, B>(c.ahead, to.data + position * ld, ld, data,
                                    from.half_bandwidth + 1, height, count);
               c.ahead.synchronize();
             });
-          }};
+          },
+          from.here ? from.here() : BandHere{}};
 }
 
 /// Width of the tile columns when none is asked for; depends on the half-bandwidth alone.

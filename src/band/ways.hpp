@@ -150,8 +150,10 @@ void read_tiles(Context<B>& c, const BandReader& from, BandTiles<B>& a) {
   const BlockCyclic columns{s.n, s.width, c.size()};
   // Below row n stands zero already.
   const auto height = [&](Index column) { return std::min(s.half_bandwidth + 1, s.n - column); };
-  if (from.place && from.place({0, s.n}, height(0), s.column(), a.data.data()))
+  if (const BandHere here = from.here ? from.here() : BandHere{}) {
+    place_columns<B>(c, here, s.n, {0, s.n}, height(0), s.column(), a.data.data());
     return c.ahead.synchronize();
+  }
   if (turns_there(c, from))
     return turn_columns<B>(c, from, columns.ranges(c.rank()), s.half_bandwidth + 1, a.data.view(),
                            s.column());

@@ -176,11 +176,11 @@ class InParts : public BandWay<B> {
   }
   void read() override {
     if (!system.rhs_at) rows = Base::right_hand_sides();
-    set_rows(c, a_, x_, system.rhs_at ? system.rhs_at : rows.data(), bool(system.rhs_at));
     if (stored())
       load_factor(c, band_problem<B>(system.factor), a_);
     else
       load_matrix();
+    set_rows(c, a_, x_, system.rhs_at ? system.rhs_at : rows.data(), bool(system.rhs_at));
   }
   /// Parts cannot know which leading minor fails first.
   std::string solve() override {
@@ -224,6 +224,7 @@ class InParts : public BandWay<B> {
     if (keeps) {
       fill_zero(c.ahead, kept_.numbers());  // what is outside may not come
       const Index width = problem_.half_bandwidth + 1;
+      from.here = {};
       from.source = [=, this](Context<B>& context, Range columns, Index height, Index ld,
                               View<double, B> to) {
         problem_.source(context, columns, height, ld, to);

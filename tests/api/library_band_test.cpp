@@ -1,5 +1,10 @@
 // Bands, and conjugate gradients, in the library.
-#include "library.hpp"
+#include <cmath>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "on_device.hpp"
 
 using namespace library;
 
@@ -65,6 +70,117 @@ TEST_CASE("bands in all four forms, factors that solve again") {
   CHECK(e.code() == Code::outcome);
   CHECK(e.position() == 33);
   CHECK(everywhere(x == std::vector<double>(std::size_t(columns.count), 1.0)));
+}
+
+namespace {
+
+/// `own` where the calls of this run look for it: on the device, or in the host's memory.
+class There {
+ public:
+  explicit There(std::vector<double>& own) : own_(own) {
+#if TERRACE_WITH_CUDA
+    const char* const backend = std::getenv("TERRACE_API_BACKEND");
+    if (backend && std::string(backend) == "cuda" && has_device()) device_.emplace(own);
+#endif
+  }
+  [[nodiscard]] double* data() const {
+#if TERRACE_WITH_CUDA
+    if (device_) return device_->data();
+#endif
+    return own_.data();
+  }
+  [[nodiscard]] terrace::Where where() const {
+    return data() == own_.data() ? terrace::Where::host : terrace::Where::device;
+  }
+
+ private:
+  std::vector<double>& own_;
+#if TERRACE_WITH_CUDA
+  std::optional<OnDevice<double>> device_;
+#endif
+};
+
+}  // namespace
+
+TEST_CASE("a band of parts: X of every form, and NaN is found wherever it stands") {
+  using terrace::band::Matrix;
+  using terrace::band::Uplo;
+  Context context = group();
+  const double nan = std::nan("");
+  const Index n = 1500, m = 40, right = 2;
+  const auto entry = [](Index i, Index j) {
+    return i == j ? 100.0 + double(i % 7)
+                  : std::cos(double(3 * std::max(i, j) + 5 * std::min(i, j)));
+  };
+  const Rows columns = share(n, 0);
+  const Index first = columns.first, count = columns.count;
+  std::vector<double> b(std::size_t(count * right));
+  for (std::size_t i = 0; i < b.size(); ++i) b[i] = std::sin(double(i));
+  std::vector<double> reference;
+  for (const std::string method :
+       {"auto", "tile-columns", "one-end", "two-ends", "partition", "streamed"})
+    for (const bool upper : {false, true})
+      for (const bool diagonals : {false, true}) {
+        INFO(method << ", upper " << upper << ", diagonals " << diagonals);
+        const Index ld = (diagonals ? count : m + 1) + 2;
+        const auto place = [&](Index j,
+                               Index d) {  // of column j of this rank, as the form counts d
+          return std::size_t(diagonals ? d * ld + j : j * ld + d);
+        };
+        std::vector<double> own(std::size_t(ld * (diagonals ? m + 1 : count)), nan);
+        for (Index j = 0; j < count; ++j)
+          for (Index d = 0; d <= m; ++d) {
+            const Index row = upper ? first + j - m + d : first + j + d;
+            if (row >= 0 && row < n) own[place(j, d)] = entry(row, first + j);
+          }
+        terrace::band::Options options;
+        options.method = method;
+        const auto solve = [&](std::vector<double>& x) {
+          const There matrix(own), there(x);
+          const Matrix given{matrix.data(),
+                             m,
+                             columns,
+                             diagonals ? Matrix::diagonals : Matrix::by_columns,
+                             upper ? Uplo::upper : Uplo::lower,
+                             ld,
+                             matrix.where()};
+          return terrace::band::solve(context, n, given,
+                                      {there.data(), columns, right, 0, there.where()}, options);
+        };
+        std::vector<double> x = b;
+        const auto report = solve(x);
+        if (method != "auto") CHECK(report.method.find(method) == 0);
+        CHECK(report.residual < 30);
+        if (reference.empty()) reference = x;
+        double far = 0;
+        for (std::size_t i = 0; i < x.size(); ++i)
+          far = std::max(far, std::abs(x[i] - reference[i]));
+        CHECK(far < 1e-13);
+        // Of lower forms every 53rd column, and every place down.
+        for (Index j = 7; j < n; j += 53)
+          for (const Index d : {Index(0), Index(1), m / 2, m}) {
+            const Index row = j + d, at = upper ? row : j, down = upper ? m - d : d;
+            if (row >= n) continue;
+            const bool here = at >= first && at < first + count;
+            double before = 0;
+            if (here) before = std::exchange(own[place(at - first, down)], j % 2 ? nan : HUGE_VAL);
+            x = b;
+            const Error e = error_of([&] { solve(x); });
+            if (here) own[place(at - first, down)] = before;
+            CHECK(e.code() == Code::input);
+            const std::string text = e.what();
+            CHECK(text.find("row " + std::to_string(row) + ", column " + std::to_string(j)) !=
+                  std::string::npos);
+            CHECK(everywhere(x == b));
+          }
+        // Of B.
+        x = b;
+        const bool mine = first <= n / 2 && n / 2 < first + count;
+        if (mine) x[std::size_t((n / 2 - first) * right + 1)] = -HUGE_VAL;
+        const Error e = error_of([&] { solve(x); });
+        CHECK(e.code() == Code::input);
+        CHECK(std::string(e.what()).find("'b'") != std::string::npos);
+      }
 }
 
 TEST_CASE("gradients on CSR, dense and band matrices") {

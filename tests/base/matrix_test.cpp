@@ -5,6 +5,7 @@
 
 #include "kernels/base/error.hpp"
 #include "kernels/base/random.hpp"
+#include "kernels/base/rows.hpp"
 #include "tests/support/test.hpp"
 
 using namespace terrace;
@@ -167,8 +168,42 @@ void check_largest() {
     }
 }
 
+/// 150 blocks, more than two launches, next to each other in one array; some are turned over, some are
+/// sums, some empty. What lies between them stays.
+template <class B>
+void check_blocks() {
+  Context<B>* context = test::context<B>();
+  if (!context) return;
+  const Stream<B>& lane = context->bulk;
+  const Index room = 3000;
+  const std::vector<double> u = values(150, room, 4), v = values(150, room, 5);
+  std::vector<double> want = values(150, room, 6);
+  const Matrix<B> from(lane, 150, room, u), plus(lane, 150, room, v), to(lane, 150, room, want);
+  std::vector<BlockCopy> blocks;
+  for (Index k = 0; k < 150; ++k) {
+    const Index rows = k % 7 == 3 ? 0 : 1 + k * 5 % 40, columns = k % 11 == 4 ? 0 : 1 + k * 3 % 60;
+    const Index from_ld = columns + k % 3, to_ld = columns + k % 5, at = k * room;
+    const bool turned = k % 2 == 1 && rows > 0, adds = k % 3 == 1;
+    const Index first = at + (turned ? (rows - 1) * from_ld : 0), ld = turned ? -from_ld : from_ld;
+    blocks.push_back({from.data() + first, ld, to.data() + at, to_ld, rows, columns,
+                      adds ? plus.data() + first : nullptr});
+    for (Index i = 0; i < rows; ++i)
+      for (Index j = 0; j < columns; ++j) {
+        const auto source = std::size_t(at + (turned ? rows - 1 - i : i) * from_ld + j);
+        want[std::size_t(at + i * to_ld + j)] = adds ? u[source] + v[source] : u[source];
+      }
+  }
+  copy_blocks(lane, blocks);
+  CHECK(to.values() == want);
+  copy_blocks(lane, {});
+  lane.synchronize();
+}
+
 }  // namespace
 
+TEMPLATE_TEST_CASE("many blocks are copied at once", "", TERRACE_BACKENDS) {
+  check_blocks<TestType>();
+}
 TEMPLATE_TEST_CASE("the largest number of each column", "", TERRACE_BACKENDS) {
   check_largest<TestType>();
 }

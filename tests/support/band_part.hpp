@@ -35,11 +35,16 @@ struct HostPart {
       for (std::size_t i = 0; i < v.size(); ++i) v[i] = random_uniform(key, Index(i), 0);
     };
     fill(spike, seed + 1);
+    std::fill(spike.begin() + arrow * begin_of_rest(), spike.end(), 0.0);
     fill(block, seed + 2);
     fill(coupling, seed + 3);
   }
 
   [[nodiscard]] Index own() const { return tiles * s.width; }
+  /// Columns of the spike in which a matrix may have numbers.
+  [[nodiscard]] Index begin_of_rest() const {
+    return std::min(tiles, band_reach_tiles(s)) * s.width;
+  }
   [[nodiscard]] Index rows_of_window() const { return window * s.width; }
   [[nodiscard]] Index rows() const { return own() + rows_of_window(); }
   [[nodiscard]] double& at(Index i, Index j) { return band[std::size_t(j * s.column() + i - j)]; }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
+#include <vector>
 
 #include "kernels/base/parallel.hpp"
 
@@ -21,25 +22,26 @@ bool all_finite(const double* x, Index count) {
 }
 }  // namespace
 
-void lower_columns(const Stream<Cpu>& stream, const BandForm& from, Index n, Index first,
-                   Index count, Index height, double* to, Index ld, Index* not_finite) {
-  stream.run([=] {
+void lower_columns(const Stream<Cpu>& stream, std::span<const BandRun> runs, Index height, Index ld,
+                   Index* not_finite) {
+  stream.run([=, all = std::vector<BandRun>(runs.begin(), runs.end())] {
     std::atomic<bool> finite = true;
-    parallel_for(ceil_div(count, tile), [&](Index t) {
-      const Index begin = t * tile, end = std::min(count, begin + tile);
-      for (Index j = begin; j < end; ++j)
-        std::fill_n(to + j * ld + std::min(height, n - first - j),
-                    std::max<Index>(0, height - (n - first - j)), 0.0);
-      if (from.diagonal == 1)
+    for (const BandRun& r : all)
+      parallel_for(ceil_div(r.count, tile), [&](Index t) {
+        const Index begin = t * tile, end = std::min(r.count, begin + tile);
+        const auto inside = [&](Index j) { return std::clamp<Index>(r.rows - j, 0, height); };
         for (Index j = begin; j < end; ++j)
-          std::copy_n(from.data + j * from.column, std::min(height, n - first - j), to + j * ld);
-      else
-        for (Index d = 0; d < height; ++d)
-          for (Index j = begin; j < std::min(end, n - first - d); ++j)
-            to[j * ld + d] = from.data[j * from.column + d * from.diagonal];
-      for (Index j = begin; j < end && not_finite; ++j)
-        if (!all_finite(to + j * ld, height)) finite = false;
-    });
+          std::fill_n(r.to + j * ld + inside(j), ld - inside(j), 0.0);
+        if (r.from.diagonal == 1)
+          for (Index j = begin; j < end; ++j)
+            std::copy_n(r.from.data + j * r.from.column, inside(j), r.to + j * ld);
+        else
+          for (Index d = 0; d < height; ++d)
+            for (Index j = begin; j < std::min(end, r.rows - d); ++j)
+              r.to[j * ld + d] = r.from.data[j * r.from.column + d * r.from.diagonal];
+        for (Index j = begin; j < end && not_finite; ++j)
+          if (!all_finite(r.to + j * ld, inside(j))) finite = false;
+      });
     if (!finite) *not_finite = 1;
   });
 }

@@ -241,6 +241,8 @@ class PartFactor {
   void update_arrow(Index j, Index task) const {
     const Index row = task * cut_.group * s_.width;
     const Index rows = std::min(cut_.group * s_.width, part_.arrow - row);
+    for (Index c = 0; c < s_.width && j >= cut_.reach_tiles; ++c)
+      std::fill_n(arrow(row, j) + c * part_.arrow, rows, 0.0);
     for (Index k = first_before(j); k < j; ++k) {
       const Block right = block(k, j - k);
       subtract_product(rows, s_.width, s_.width, arrow(row, k), part_.arrow, right.data, right.ld,

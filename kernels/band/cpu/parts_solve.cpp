@@ -3,6 +3,8 @@
 #include <cblas.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cmath>
 #include <vector>
 
 #include "kernels/band/cpu/steps.hpp"
@@ -97,25 +99,42 @@ void band_backward_parts(const Stream<Cpu>& stream, BandShape s, Parts parts, Ve
 }
 
 void band_reverse(const Stream<Cpu>& stream, Index n, Index first, Index count, Index height,
-                  const double* from, Index from_ld, double* to, Index to_ld, Index top) {
+                  const BandForm& from, double* to, Index to_ld, Index top, Index* not_finite) {
   stream.run([=] {
+    std::atomic<bool> finite = true;
     // By reversed columns: column n - 1 - i takes row i of the natural ones.
     const Index least = std::max(first, top);
     const Index rows = std::min(n, first + count + height - 1) - least;
     parallel_ranges(std::max<Index>(rows, 0), 32, [&](Index begin, Index end) {
+      bool all = true;
       for (Index i = least + begin; i < least + end; ++i)
-        for (Index j = std::max(first, i - height + 1); j < std::min(first + count, i + 1); ++j)
-          to[(i - j) + (n - 1 - i) * to_ld] = from[(i - j) + (j - first) * from_ld];
+        for (Index j = std::max(first, i - height + 1); j < std::min(first + count, i + 1); ++j) {
+          const double number = from.data[(i - j) * from.diagonal + (j - first) * from.column];
+          to[(i - j) + (n - 1 - i) * to_ld] = number;
+          all &= std::isfinite(number);
+        }
+      if (!all) finite = false;
     });
+    if (!finite && not_finite) *not_finite = 1;
   });
 }
 
-void band_spike(const Stream<Cpu>& stream, Index count, Index height, Index gap, Index end,
-                const double* from, Index from_ld, Index r0, Index arrow, double* spike) {
-  stream.run([=] {
-    for (Index c = 0; c < count; ++c)
-      for (Index d = std::max<Index>(0, gap - c); d < height && c + d - gap < end; ++d)
-        spike[r0 + c + (c + d - gap) * arrow] = from[d + c * from_ld];
+void band_spikes(const Stream<Cpu>& stream, std::span<const BandSpike> spikes, Index height,
+                 Index arrow, Index* not_finite) {
+  stream.run([=, all = std::vector<BandSpike>(spikes.begin(), spikes.end())] {
+    std::atomic<bool> finite = true;
+    parallel_for(Index(all.size()), [&](Index k) {
+      const BandSpike& s = all[std::size_t(k)];
+      bool good = true;
+      for (Index c = 0; c < s.count; ++c)
+        for (Index d = std::max<Index>(0, s.gap - c); d < height && c + d - s.gap < s.end; ++d) {
+          const double number = s.from.data[d * s.from.diagonal + c * s.from.column];
+          s.spike[s.r0 + c + (c + d - s.gap) * arrow] = number;
+          good &= std::isfinite(number);
+        }
+      if (!good) finite = false;
+    });
+    if (!finite && not_finite) *not_finite = 1;
   });
 }
 

@@ -1,5 +1,5 @@
-// Roofline: memory bandwidth; 16 bytes a number. Tiles of 32 x 32 are turned in shared memory, so that
-// both sides are read and written along what lies side by side.
+// Roofline: memory bandwidth; 16 bytes a number. Columns are copied; of other forms tiles of 32 x 32 are
+// turned in shared memory, so that both sides are read and written along what lies side by side.
 #include <algorithm>
 
 #include "kernels/band/forms.hpp"
@@ -8,43 +8,93 @@
 namespace terrace::band {
 namespace {
 
-constexpr int kTile = 32, kRows = 8;
+constexpr int kTile = 32, kRows = 4;
+constexpr int kThreads = 256, kEach = 8;  // numbers of a thread that copies columns
 
-/// Thread (x, y) reads column x of the tile where columns lie side by side, else diagonal x.
-__global__ void lower_kernel(BandForm from, Index n, Index first, Index count, Index height,
-                             bool along_columns, double* __restrict__ to, Index ld,
+constexpr int kRunsAtOnce = 64;  // the parameters of a launch hold 4 KiB
+struct Runs {
+  BandRun at[kRunsAtOnce];
+};
+static_assert(sizeof(Runs) <= 4000);
+
+/// Thread (x, y) reads column x of the tile where columns lie side by side, else diagonal x; blockIdx.z
+/// counts the runs.
+__global__ void lower_kernel(const __grid_constant__ Runs runs, Index height, Index ld,
                              Index* not_finite) {
   __shared__ double tile[kTile][kTile + 1];  // [column][diagonal]
+  const BandRun& r = runs.at[blockIdx.z];
+  if (r.from.diagonal == 1) return;  // columns_kernel
+  const bool along_columns = r.from.column == 1;
   bool finite = true;
   const Index j0 = Index(blockIdx.x) * kTile;
+  if (j0 >= r.count) return;
   const int x = threadIdx.x;
-  for (Index d0 = Index(blockIdx.y) * kTile; d0 < height; d0 += Index(gridDim.y) * kTile) {
+  for (Index d0 = Index(blockIdx.y) * kTile; d0 < ld; d0 += Index(gridDim.y) * kTile) {
     for (int y = threadIdx.y; y < kTile; y += kRows) {
-      const int c = along_columns ? x : y, r = along_columns ? y : x;
-      const Index j = j0 + c, d = d0 + r;
-      const bool inside = j < count && d < height && first + j + d < n;
-      const double number = inside ? from.data[j * from.column + d * from.diagonal] : 0.0;
-      tile[c][r] = number;
+      const int c = along_columns ? x : y, e = along_columns ? y : x;
+      const Index j = j0 + c, d = d0 + e;
+      const bool inside = j < r.count && d < height && j + d < r.rows;
+      const double number = inside ? r.from.data[j * r.from.column + d * r.from.diagonal] : 0.0;
+      tile[c][e] = number;
       finite = finite && isfinite(number);
     }
     __syncthreads();
     for (int y = threadIdx.y; y < kTile; y += kRows)
-      if (j0 + y < count && d0 + x < height) to[(j0 + y) * ld + d0 + x] = tile[y][x];
+      if (j0 + y < r.count && d0 + x < ld) r.to[(j0 + y) * ld + d0 + x] = tile[y][x];
     __syncthreads();
+  }
+  if (!finite && not_finite) *not_finite = 1;
+}
+
+/// Runs whose columns lie side by side, ld numbers of each after the other; blockIdx.y counts the runs.
+__global__ void __launch_bounds__(kThreads)
+    columns_kernel(const __grid_constant__ Runs runs, Index height, Index ld, Index* not_finite) {
+  const BandRun& r = runs.at[blockIdx.y];
+  const Index size = r.count * ld;
+  Index at = Index(blockIdx.x) * (kThreads * kEach) + threadIdx.x;
+  if (r.from.diagonal != 1 || at >= size) return;
+  Index j = at / ld, d = at - j * ld;
+  double some[kEach];
+  bool finite = true;
+#pragma unroll
+  for (int k = 0; k < kEach; ++k) {
+    const bool inside = j < r.count && d < height && j + d < r.rows;
+    some[k] = inside ? r.from.data[j * r.from.column + d] : 0.0;
+    for (d += kThreads; d >= ld; d -= ld) ++j;
+  }
+#pragma unroll
+  for (int k = 0; k < kEach; ++k, at += kThreads) {
+    if (at < size) r.to[at] = some[k];
+    finite = finite && isfinite(some[k]);
   }
   if (!finite && not_finite) *not_finite = 1;
 }
 
 }  // namespace
 
-void lower_columns(const Stream<Cuda>& stream, const BandForm& from, Index n, Index first,
-                   Index count, Index height, double* to, Index ld, Index* not_finite) {
-  if (count == 0 || height == 0) return;
-  const dim3 blocks(unsigned(ceil_div(count, kTile)),
-                    unsigned(std::min<Index>(ceil_div(height, kTile), 65535)));
-  lower_kernel<<<blocks, dim3(kTile, kRows), 0, native(stream)>>>(
-      from, n, first, count, height, from.column == 1, to, ld, not_finite);
-  check_launch();
+void lower_columns(const Stream<Cuda>& stream, std::span<const BandRun> runs, Index height,
+                   Index ld, Index* not_finite) {
+  for (; !runs.empty(); runs = runs.subspan(std::min<std::size_t>(runs.size(), kRunsAtOnce))) {
+    Runs some{};
+    Index columns = 0, turned = 0;  // most of a run
+    const auto count = std::min<std::size_t>(runs.size(), kRunsAtOnce);
+    for (std::size_t k = 0; k < count; ++k) {
+      some.at[k] = runs[k];
+      Index& most = runs[k].from.diagonal == 1 ? columns : turned;
+      most = std::max(most, runs[k].count);
+    }
+    if (columns > 0 && ld > 0) {
+      const dim3 blocks(unsigned(ceil_div(columns * ld, kThreads * kEach)), unsigned(count));
+      columns_kernel<<<blocks, kThreads, 0, native(stream)>>>(some, height, ld, not_finite);
+      check_launch();
+    }
+    if (turned > 0 && ld > 0) {
+      const dim3 blocks(unsigned(ceil_div(turned, kTile)),
+                        unsigned(std::min<Index>(ceil_div(ld, kTile), 65535)), unsigned(count));
+      lower_kernel<<<blocks, dim3(kTile, kRows), 0, native(stream)>>>(some, height, ld, not_finite);
+      check_launch();
+    }
+  }
 }
 
 }  // namespace terrace::band

@@ -281,7 +281,8 @@ struct Consumer {
     double x[2][8][4];
     const Place at = place(l, p, t.kind, i, j);
     clear<2>(x);
-    if (finishes && active) add_to<2>(x, at, row);
+    const bool starts = t.kind == spike ? j < l.reach_tiles : band;  // else it is zero before
+    if (starts && active) add_to<2>(x, at, row);
     const Index cut = min(t.k1, t.k0 + kMasked);
     pair_products<true>(x, t, active, i, j, ia, jb, row, t.k0, cut);
     pair_products<false>(x, t, active, i, j, ia, jb, row, cut, t.k1);

@@ -37,7 +37,8 @@ __global__ void __launch_bounds__(256, 2) product_kernel(const __grid_constant__
   if constexpr (transposed) {
     copy_tile<256>(right, Product::right_ld, tile, s.reach, d, threadIdx.x);
   } else {
-    for (int at = threadIdx.x; at < kTileSize; at += blockDim.x) {
+#pragma unroll 8
+    for (int at = threadIdx.x; at < kTileSize; at += 256) {
       const int c = at / kTile, r = at % kTile;
       const bool inside = Index(d) * kTile + r - c <= s.reach;
       right[r * Product::right_ld + c] = inside ? tile[c * s.reach + r] : 0.0;
@@ -55,12 +56,16 @@ __global__ void __launch_bounds__(256, 2) product_kernel(const __grid_constant__
 #pragma unroll
     for (int h = 0; h < 2; ++h)
 #pragma unroll
-      for (int e = 0; e < 4; ++e) {
+      for (int e = 0; e < 4; e += 2) {
         const int i = product.row_of(m, h), j = product.column + e;
-        const int at = few          ? j / 8 * 8 * kTile + i * 8 + j % 8
-                       : transposed ? i * kTile + j
-                                    : j * kTile + i;
-        out[at] = -c[m][e % 2][2 * h + e / 2];
+        const double2 both{-c[m][0][2 * h + e / 2], -c[m][1][2 * h + e / 2]};
+        if constexpr (few || transposed) {
+          const int at = few ? j / 8 * 8 * kTile + i * 8 + j % 8 : i * kTile + j;
+          *reinterpret_cast<double2*>(out + at) = both;
+        } else {
+          out[j * kTile + i] = both.x;
+          out[(j + 1) * kTile + i] = both.y;
+        }
       }
 }
 
@@ -78,16 +83,35 @@ void launch_products(cudaStream_t stream, const SolveParts& s) {
   check_launch();
 }
 
-/// partial[blockIdx.y] (arrow x nrhs) := W y for its columns of W; a block takes 64 rows.
+/// One part's arrow and spike in a substitution for few.
+struct ArrowPart {
+  const double* spike;
+  double *rows, *arrow_rows;  ///< right-hand sides of the part and of its arrow
+  double* partial;
+  Index arrow, columns;
+  Index columns_of_block;
+  int partials;  ///< sums of `partial`, arrow x nrhs each
+};
+constexpr int kArrowsAtOnce = 48;
+struct ArrowParts {
+  ArrowPart part[kArrowsAtOnce];
+};
+static_assert(sizeof(ArrowParts) <= 4000);
+
+/// partial[blockIdx.y] (arrow x nrhs) := W y for its columns of W; a block takes 64 rows. blockIdx.z
+/// counts the parts, and groups of right-hand sides in each.
 __global__ void __launch_bounds__(32 * kWarps)
-    spike_times(const double* spike, Index arrow, Index columns, Index columns_of_block, int nrhs,
-                const double* y, double* partial) {
+    spike_times(const __grid_constant__ ArrowParts parts, int groups, int nrhs) {
   __shared__ double part[kWarps][kRhsAtOnce][64];
+  const ArrowPart& p = parts.part[int(blockIdx.z) / groups];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const Index r0 = Index(blockIdx.x) * 64;
-  const Index first = Index(blockIdx.y) * columns_of_block;
-  const Index end = min(columns, first + columns_of_block);
-  const int v0 = blockIdx.z * kRhsAtOnce, count = min(kRhsAtOnce, nrhs - v0);
+  if (r0 >= p.arrow || int(blockIdx.y) >= p.partials) return;
+  const Index first = Index(blockIdx.y) * p.columns_of_block;
+  const Index end = min(p.columns, first + p.columns_of_block);
+  const int v0 = int(blockIdx.z) % groups * kRhsAtOnce, count = min(kRhsAtOnce, nrhs - v0);
+  const double *const spike = p.spike, *const y = p.rows;
+  const Index arrow = p.arrow;
   double sum[kRhsAtOnce][2] = {};
 #pragma unroll 8
   for (Index c = first + warp; c < end; c += kWarps) {
@@ -111,13 +135,12 @@ __global__ void __launch_bounds__(32 * kWarps)
     double total = 0.0;
 #pragma unroll
     for (int w = 0; w < kWarps; ++w) total += part[w][v][r];
-    partial[(Index(blockIdx.y) * arrow + r0 + r) * nrhs + v0 + v] = total;
+    p.partial[(Index(blockIdx.y) * arrow + r0 + r) * nrhs + v0 + v] = total;
   }
 }
 
 /// x -= the partial sums, one after the other.
-__global__ void __launch_bounds__(256)
-    subtract_partial(Index size, int count, const double* partial, double* x) {
+__device__ void subtract_sums(Index size, int count, const double* partial, double* x) {
   const Index step = Index(gridDim.x) * blockDim.x;
   for (Index i = Index(blockIdx.x) * blockDim.x + threadIdx.x; i < size; i += step) {
     double total = 0.0;
@@ -126,15 +149,27 @@ __global__ void __launch_bounds__(256)
     x[i] -= total;
   }
 }
+__global__ void __launch_bounds__(256)
+    subtract_partial(Index size, int count, const double* partial, double* x) {
+  subtract_sums(size, count, partial, x);
+}
+/// blockIdx.y counts the parts.
+__global__ void __launch_bounds__(256)
+    subtract_partials(const __grid_constant__ ArrowParts parts, int nrhs) {
+  const ArrowPart& p = parts.part[blockIdx.y];
+  subtract_sums(p.arrow * nrhs, p.partials, p.partial, p.arrow_rows);
+}
 
-/// rows -= W^T x; a warp takes four columns of W.
+/// rows -= W^T x; a warp takes four columns of W. blockIdx.z counts the parts.
 __global__ void __launch_bounds__(32 * kWarps)
-    subtract_spike_transposed(const double* spike, Index arrow, Index columns, int nrhs,
-                              const double* x, double* rows) {
+    subtract_spike_transposed(const __grid_constant__ ArrowParts parts, int nrhs) {
+  const ArrowPart& p = parts.part[blockIdx.z];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const Index c0 = (Index(blockIdx.x) * kWarps + warp) * kColumnsOfWarp;
   const int v0 = blockIdx.y * kRhsAtOnce, count = min(kRhsAtOnce, nrhs - v0);
-  if (c0 >= columns) return;  // columns is a multiple of 64
+  if (c0 >= p.columns) return;  // a multiple of 64
+  const double *const spike = p.spike, *const x = p.arrow_rows;
+  const Index arrow = p.arrow;
   double sum[kColumnsOfWarp][kRhsAtOnce] = {};
 #pragma unroll 2
   for (Index r = 2 * lane; r < arrow; r += 64) {
@@ -156,7 +191,7 @@ __global__ void __launch_bounds__(32 * kWarps)
     for (int v = 0; v < kRhsAtOnce; ++v) {
 #pragma unroll
       for (int step = 16; step > 0; step /= 2) sum[c][v] += __shfl_xor_sync(kAll, sum[c][v], step);
-      if (lane == 0 && v < count) rows[(c0 + c) * nrhs + v0 + v] -= sum[c][v];
+      if (lane == 0 && v < count) p.rows[(c0 + c) * nrhs + v0 + v] -= sum[c][v];
     }
 }
 
@@ -192,8 +227,9 @@ Index partial_sums(const BandPart<Cuda>& part, Index nrhs) {
 /// Where what lies in scratch, in words.
 struct Places {
   std::vector<Index> product, board, flags;
-  Index zeroed = 0;  ///< the first words: boards (few) or flags (many)
-  Index partial = 0, size = 0;
+  std::vector<Index> partial;  ///< many: the same for all parts, one after the other
+  Index zeroed = 0;            ///< the first words: boards (few) or flags (many)
+  Index size = 0;
 
   Places(std::span<const BandPart<Cuda>> parts, Index nrhs) {
     const bool few = is_few(nrhs);
@@ -213,10 +249,15 @@ struct Places {
       take(product, p.tiles * (few ? kFewDistances : 1) * kTileSize);
       if (!few) take(board, many_board(p.tiles, p.window, columns));
     }
-    partial = size;
     Index most = 0;
-    for (const BandPart<Cuda>& p : parts)
-      most = std::max(most, partial_sums(p, nrhs) * p.arrow * nrhs);
+    for (const BandPart<Cuda>& p : parts) {
+      const Index sums = round_up(partial_sums(p, nrhs) * p.arrow * nrhs, kAlign);
+      partial.push_back(size);
+      if (few)
+        size += sums;
+      else
+        most = std::max(most, sums);
+    }
     size += most + kAlign;  // the last ones for aligning the whole
   }
 };
@@ -225,50 +266,72 @@ void require(bool holds, const char* what) {
   if (!holds) throw Error(Exit::internal, std::string(what) + "; kernels/band/cuda/parts_solve.cu");
 }
 
-/// arrow rows -= W y.
+/// arrow rows -= W y, for many.
 void subtract_from_arrow(const Stream<Cuda>& stream, const BandPart<Cuda>& part,
                          const BandPartVectors<Cuda>& x, Index nrhs, double* partial) {
   const Index columns = part.tiles * kTile, count = partial_sums(part, nrhs);
   if (count == 0) return;
   const Index each = ceil_div(part.tiles, count) * kTile, whole = columns / each,
               used = ceil_div(columns, each), size = part.arrow * nrhs;
-  if (is_few(nrhs)) {
-    spike_times<<<dim3(unsigned(part.arrow / 64), unsigned(used),
-                       unsigned(ceil_div(nrhs, kRhsAtOnce))),
-                  32 * kWarps, 0, native(stream)>>>(part.spike, part.arrow, columns, each,
-                                                    int(nrhs), x.rows, partial);
-    check_launch();
-  } else {
-    const double one = 1, zero = 0;
-    check(cublasDgemmStridedBatched_64(
-        cublas(stream), CUBLAS_OP_N, CUBLAS_OP_T, nrhs, part.arrow, each, &one, x.rows, nrhs,
-        each * nrhs, part.spike, part.arrow, each * part.arrow, &zero, partial, nrhs, size, whole));
-    if (used > whole)
-      check(cublasDgemm_64(cublas(stream), CUBLAS_OP_N, CUBLAS_OP_T, nrhs, part.arrow,
-                           columns - whole * each, &one, x.rows + whole * each * nrhs, nrhs,
-                           part.spike + whole * each * part.arrow, part.arrow, &zero,
-                           partial + whole * size, nrhs));
-  }
+  const double one = 1, zero = 0;
+  check(cublasDgemmStridedBatched_64(cublas(stream), CUBLAS_OP_N, CUBLAS_OP_T, nrhs, part.arrow,
+                                     each, &one, x.rows, nrhs, each * nrhs, part.spike, part.arrow,
+                                     each * part.arrow, &zero, partial, nrhs, size, whole));
+  if (used > whole)
+    check(cublasDgemm_64(cublas(stream), CUBLAS_OP_N, CUBLAS_OP_T, nrhs, part.arrow,
+                         columns - whole * each, &one, x.rows + whole * each * nrhs, nrhs,
+                         part.spike + whole * each * part.arrow, part.arrow, &zero,
+                         partial + whole * size, nrhs));
   subtract_partial<<<unsigned(std::min<Index>(ceil_div(size, 256), 1024)), 256, 0,
                      native(stream)>>>(size, int(used), partial, x.arrow);
   check_launch();
 }
 
-/// rows -= W^T (arrow rows).
+/// rows -= W^T (arrow rows), for many.
 void subtract_arrow(const Stream<Cuda>& stream, const BandPart<Cuda>& part,
                     const BandPartVectors<Cuda>& x, Index nrhs) {
   const Index columns = part.tiles * kTile;
   if (part.arrow == 0 || columns == 0) return;
-  if (is_few(nrhs)) {
-    subtract_spike_transposed<<<dim3(unsigned(ceil_div(columns, kWarps * kColumnsOfWarp)),
-                                     unsigned(ceil_div(nrhs, kRhsAtOnce))),
-                                32 * kWarps, 0, native(stream)>>>(part.spike, part.arrow, columns,
-                                                                  int(nrhs), x.arrow, x.rows);
+  const double minus = -1, one = 1;
+  check(cublasDgemm_64(cublas(stream), CUBLAS_OP_N, CUBLAS_OP_N, nrhs, columns, part.arrow, &minus,
+                       x.arrow, nrhs, part.spike, part.arrow, &one, x.rows, nrhs));
+}
+
+/// Either of them for few, of all parts at once; partial(p): where part p's sums go.
+template <class Partial>
+void subtract_arrows(const Stream<Cuda>& stream, std::span<const BandPart<Cuda>> parts,
+                     std::span<const BandPartVectors<Cuda>> x, Index nrhs, bool transposed,
+                     const Partial& partial) {
+  const Index groups = ceil_div(nrhs, kRhsAtOnce);
+  ArrowParts some{};
+  Index arrow = 0, columns = 0, partials = 0;
+  int count = 0;
+  for (std::size_t p = 0; p < parts.size(); ++p) {
+    const BandPart<Cuda>& part = parts[p];
+    if (const Index sums = partial_sums(part, nrhs); sums > 0) {
+      const Index own = part.tiles * kTile, each = ceil_div(part.tiles, sums) * kTile;
+      const Index used = ceil_div(own, each);
+      some.part[count++] = {part.spike, x[p].rows, x[p].arrow, partial(p),
+                            part.arrow, own,       each,       int(used)};
+      arrow = std::max(arrow, part.arrow);
+      columns = std::max(columns, own);
+      partials = std::max(partials, used);
+    }
+    if (count == 0 || (count < kArrowsAtOnce && p + 1 < parts.size())) continue;
+    if (transposed) {
+      subtract_spike_transposed<<<dim3(unsigned(ceil_div(columns, kWarps * kColumnsOfWarp)),
+                                       unsigned(groups), unsigned(count)),
+                                  32 * kWarps, 0, native(stream)>>>(some, int(nrhs));
+    } else {
+      spike_times<<<dim3(unsigned(arrow / 64), unsigned(partials), unsigned(groups * count)),
+                    32 * kWarps, 0, native(stream)>>>(some, int(groups), int(nrhs));
+      check_launch();
+      const Index blocks = std::min<Index>(ceil_div(arrow * nrhs, 256), 1024);
+      subtract_partials<<<dim3(unsigned(blocks), unsigned(count)), 256, 0, native(stream)>>>(
+          some, int(nrhs));
+    }
     check_launch();
-  } else {
-    const double minus = -1, one = 1;
-    check(cublasDgemm_64(cublas(stream), CUBLAS_OP_N, CUBLAS_OP_N, nrhs, columns, part.arrow,
-                         &minus, x.arrow, nrhs, part.spike, part.arrow, &one, x.rows, nrhs));
+    count = 0, arrow = columns = partials = 0;
   }
 }
 
@@ -290,7 +353,10 @@ void substitute(const Stream<Cuda>& stream, const BandShape& s,
   const auto numbers = [&](Index at) { return reinterpret_cast<double*>(base + at); };
   const bool few = is_few(nrhs);
 
-  if (transposed)
+  const auto of_arrow = [&](std::size_t p) { return numbers(places.partial[p]); };
+  if (transposed && few)
+    subtract_arrows(stream, parts, x, nrhs, true, of_arrow);
+  else if (transposed)
     for (std::size_t p = 0; p < parts.size(); ++p) subtract_arrow(stream, parts[p], x[p], nrhs);
   for (Index column = 0; column < nrhs; column += kGroup) {
     check(cudaMemsetAsync(base, 0, std::size_t(places.zeroed) * sizeof(Word), native(stream)));
@@ -320,9 +386,11 @@ void substitute(const Stream<Cuda>& stream, const BandShape& s,
           : substitute_many(native(stream), all, transposed);
     }
   }
-  if (!transposed)
+  if (!transposed && few)
+    subtract_arrows(stream, parts, x, nrhs, false, of_arrow);
+  else if (!transposed)
     for (std::size_t p = 0; p < parts.size(); ++p)
-      subtract_from_arrow(stream, parts[p], x[p], nrhs, numbers(places.partial));
+      subtract_from_arrow(stream, parts[p], x[p], nrhs, of_arrow(p));
 }
 
 }  // namespace
