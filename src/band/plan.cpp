@@ -26,11 +26,12 @@ std::string to_string(BandMethod method) {
 
 namespace {
 
-constexpr Index kNarrow = 512;     // half-bandwidths that latency bounds
-constexpr Index kLatency = 1500;   // half-bandwidths up to which more chains pay
-constexpr Index kWide = 6000;      // half-bandwidths whose tile columns fill a GPU
-constexpr Index kSpread = 20000;   // half-bandwidths from which tile columns pay on many GPUs
-constexpr Index kMostParts = 128;  // of one rank
+constexpr Index kNarrow = 512;    // half-bandwidths that latency bounds
+constexpr Index kLatency = 1500;  // half-bandwidths up to which more chains pay on several GPUs
+constexpr Index kLatencyAlone = 1300;  // and on one
+constexpr Index kWide = 6000;          // half-bandwidths whose tile columns fill a GPU
+constexpr Index kSpread = 20000;       // half-bandwidths from which tile columns pay on many GPUs
+constexpr Index kMostParts = 128;      // of one rank
 
 BandMethod parse_method(const std::string& name) {
   for (const BandMethod method :
@@ -54,14 +55,15 @@ BandMethod parse_method(const std::string& name) {
     return BandMethod::tile_columns;
   }
   // Narrow: the chain of diagonal blocks bounds the time; many chains hide it, for 4x the flops and
-  // twice the memory. (H200: m = 1,000 in 3, 4, 5, 6, 8 parts 131, 107, 101, 103, 108 ns a
-  // column, two ends 148; m = 2,000 two ends 160.)
+  // twice the memory. (H200, factor and one solve: m = 1,200 in 2, 3, 4, 6 parts 132, 130, 125, 142 ns a
+  // column; m = 1,400 in 2, 3, 4 parts 135, 145, 151.)
   const Index spikes = 2 * r.n * (r.half_bandwidth + 1) * Index(sizeof(double));
-  if (r.half_bandwidth <= kLatency && (r.device_bytes == 0 || spikes < r.ranks * r.device_bytes)) {
+  const Index latency = r.ranks == 1 ? kLatencyAlone : kLatency;
+  if (r.half_bandwidth <= latency && (r.device_bytes == 0 || spikes < r.ranks * r.device_bytes)) {
     reasons.push_back(fmt::format(
         "half-bandwidth up to {}: the chain of diagonal blocks bounds the time, so many chains run "
         "at once",
-        kLatency));
+        latency));
     return BandMethod::partition;
   }
   // In between: two chains cost no more flops than one and halve the time of the chain. On more
@@ -107,13 +109,19 @@ BandMethod parse_method(const std::string& name) {
   return width;
 }
 
+/// Of one rank: beyond them the work on the parts' arrows costs more than shorter chains save. (H200, the
+/// fastest number: m = 200 40, 320 20, 400 11, 500 11, 600 8 to 11, 700 8, 800 6, 900 6, 1,000 4 to 6,
+/// 1,200 4; jobs/results/band.md.)
+Index most_parts(Index half_bandwidth) {
+  const double most = 7000.0 / double(std::max<Index>(half_bandwidth, 1)) - 1.5;
+  return half_bandwidth < kNarrow / 3 ? kMostParts : std::clamp(Index(most), Index(3), kMostParts);
+}
 /// Parts of a partition when none are asked for: the chains of the parts and that of the
 /// separators' system, whose tile columns reach twice as far, get about equally long.
 Index default_parts(const BandRequest& r, const BandShape& s) {
   const double tiles = double(s.tiles()), reach = double(band_reach_tiles(s));
   const Index parts = Index(std::lround(std::sqrt(tiles / (2 * reach))));
-  const Index most = r.half_bandwidth <= kNarrow ? kMostParts : 5;  // of one rank
-  return std::clamp<Index>(parts, std::max(3, r.ranks), most * r.ranks);
+  return std::clamp<Index>(parts, std::max(3, r.ranks), most_parts(r.half_bandwidth) * r.ranks);
 }
 
 /// First rows of q parts; empty when n is too small for them.

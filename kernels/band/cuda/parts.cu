@@ -1,7 +1,7 @@
 // Roofline: a product of 64 x 64 blocks is 0.52 MFLOP; a task of 128 x 64 (NC = 1) reads 96 KB from
 // L2 for two of them, one of 128 x 128 (NC = 2) 128 KB for four: 11 and 16 flops a byte against
 // L2's 5.5 TB/s. Reached on an H200: 44 of 58 TFLOP/s from m = 8,000 on. Below m = 4,000 the chain
-// of diagonal tasks bounds: 10 us for 64 columns at m = 128, 16 at m = 2,000, where the sums of a
+// of diagonal tasks bounds: 10 us for 64 columns at m = 128, 12.5 at m = 1,000, where the sums of a
 // diagonal block wait for the first pair below the one before.
 //
 // One launch eliminates whole parts. Tasks are dealt in column order by a counter; each waits for
