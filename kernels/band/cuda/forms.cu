@@ -9,7 +9,7 @@ namespace terrace::band {
 namespace {
 
 constexpr int kTile = 32, kRows = 4;
-constexpr int kThreads = 256, kEach = 8;  // numbers of a thread that copies columns
+constexpr int kCopyThreads = 256, kOfThread = 8;  // numbers of a thread that copies columns
 
 constexpr int kRunsAtOnce = 64;  // the parameters of a launch hold 4 KiB
 struct Runs {
@@ -47,23 +47,23 @@ __global__ void lower_kernel(const __grid_constant__ Runs runs, Index height, In
 }
 
 /// Runs whose columns lie side by side, ld numbers of each after the other; blockIdx.y counts the runs.
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kCopyThreads)
     columns_kernel(const __grid_constant__ Runs runs, Index height, Index ld, Index* not_finite) {
   const BandRun& r = runs.at[blockIdx.y];
   const Index size = r.count * ld;
-  Index at = Index(blockIdx.x) * (kThreads * kEach) + threadIdx.x;
+  Index at = Index(blockIdx.x) * (kCopyThreads * kOfThread) + threadIdx.x;
   if (r.from.diagonal != 1 || at >= size) return;
   Index j = at / ld, d = at - j * ld;
-  double some[kEach];
+  double some[kOfThread];
   bool finite = true;
 #pragma unroll
-  for (int k = 0; k < kEach; ++k) {
+  for (int k = 0; k < kOfThread; ++k) {
     const bool inside = j < r.count && d < height && j + d < r.rows;
     some[k] = inside ? r.from.data[j * r.from.column + d] : 0.0;
-    for (d += kThreads; d >= ld; d -= ld) ++j;
+    for (d += kCopyThreads; d >= ld; d -= ld) ++j;
   }
 #pragma unroll
-  for (int k = 0; k < kEach; ++k, at += kThreads) {
+  for (int k = 0; k < kOfThread; ++k, at += kCopyThreads) {
     if (at < size) r.to[at] = some[k];
     finite = finite && isfinite(some[k]);
   }
@@ -84,8 +84,9 @@ void lower_columns(const Stream<Cuda>& stream, std::span<const BandRun> runs, In
       most = std::max(most, runs[k].count);
     }
     if (columns > 0 && ld > 0) {
-      const dim3 blocks(unsigned(ceil_div(columns * ld, kThreads * kEach)), unsigned(count));
-      columns_kernel<<<blocks, kThreads, 0, native(stream)>>>(some, height, ld, not_finite);
+      const dim3 blocks(unsigned(ceil_div(columns * ld, kCopyThreads * kOfThread)),
+                        unsigned(count));
+      columns_kernel<<<blocks, kCopyThreads, 0, native(stream)>>>(some, height, ld, not_finite);
       check_launch();
     }
     if (turned > 0 && ld > 0) {
