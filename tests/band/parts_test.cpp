@@ -195,6 +195,22 @@ TEMPLATE_TEST_CASE("wide and narrow bands of many parts are solved", "", TERRACE
   REQUIRE(ratio(*c, Index(4000), Index(20), {"partition", 0, 0}, 0, 1, spd(4000, 20)) < 30.0);
 }
 
+// Tile rows in pairs or alone, in even and in odd number: kernels/band/cuda/parts_tasks.cuh.
+TEST_CASE("half-bandwidths of many tile rows are solved, CUDA", "[gpu]") {
+  Context<Cuda>* c = context<Cuda>();
+  if (!c) return;
+  const auto solved = [&](Index n, Index m, const Method& method) {
+    INFO("n " << n << " m " << m << " " << method.name << " " << method.parts);
+    REQUIRE(ratio(*c, n, m, method, 0, 1, spd(n, m)) < 30.0);
+  };
+  for (const Index m : {64, 65, 128, 129, 192, 193, 256, 257, 320, 321})
+    for (const Method& method : {Method{"one-end", 0, 0}, {"two-ends", 0, 0}, {"partition", 5, 0}})
+      if (c->size() <= 2) solved(4000, m, method);
+  for (const Index m : {1392, 1408, 1409, 1472, 1473, 2304, 2305})
+    for (const Method& method : {Method{"one-end", 0, 0}, {"two-ends", 0, 0}, {"partition", 3, 0}})
+      if (c->size() == 1) solved(2 * m + 1500, m, method);
+}
+
 TEMPLATE_TEST_CASE("parts scaled near underflow and overflow are solved", "", TERRACE_BACKENDS) {
   Context<TestType>* c = context<TestType>();
   if (!c) return;

@@ -12,7 +12,7 @@
 //
 //   diagonal task j     tiles (j, j-1) and (j, j): the first is finished, the second takes its
 //                       product, is factored and inverted; the chain runs through these tasks alone
-//   pair task           tile rows i, i+1 of NC tile columns
+//   pair task           tile rows i, i+1 of NC tile columns, or one of them alone
 //
 // Four warps of their own bring operands by asynchronous copies (16 columns of each tile a stage);
 // the others multiply on the FP64 tensor cores.

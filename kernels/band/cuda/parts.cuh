@@ -32,7 +32,8 @@ struct Launch {
   int reach_tiles, stride, count;
   Index early, column_tasks;  // tasks of CTAs of their own; tasks of the columns
   int per_group, band_pairs;  // tasks of NC tile columns of a part
-  int alone;                  // 1: the pair next to the diagonal has one tile row
+  int high;                   // tile rows of such a task
+  int alone;                  // 1: that next to the diagonal has one tile row
   int diagonals;              // CTAs a part that do its diagonal blocks
   int slope;                  // groups of tile columns that a pair is ahead of the next, / 65536
   Index most_ahead;

@@ -224,8 +224,8 @@ struct Consumer {
   /// Only the first tile columns of a sum can lie partly outside the band.
   static constexpr Index kMasked = 3;
 
-  template <bool masked>
-  __device__ void pair_products(double (&x)[2][8][4], const Task& t, bool active, Index i, Index j,
+  template <int MT, bool masked>
+  __device__ void pair_products(double (&x)[MT][8][4], const Task& t, bool active, Index i, Index j,
                                 int ia, int jb, int row, Index from, Index to) {
     const bool a_band = t.kind == pair || t.kind == window || t.kind == coupling;
     const bool b_band = t.kind != arrow && t.kind != coupling;
@@ -240,8 +240,8 @@ struct Consumer {
         arrived(turn);
         const double* const at = stage(turn);
         if (works)
-          step<2, kLDB<NC>, masked>(x, at + ia * kW, at + kB + jb * kW, row, a_offset, b_offset,
-                                    chunk);
+          step<MT, kLDB<NC>, masked>(x, at + ia * kW, at + kB + jb * kW, row, a_offset, b_offset,
+                                     chunk);
         release(turn);
       }
     }
@@ -267,9 +267,12 @@ struct Consumer {
     }
   }
 
+  /// A warp has 16 MT rows: two tile rows (MT = 2), or one (MT = 1, and NC = 1).
+  template <int MT>
   __device__ void pair_task(const Task& t) {
     const Part& p = l.parts[t.part];
-    const int jb = warp / 4, ia = warp / 2 % 2, row = warp % 2 * 32;
+    const int jb = warp / 4, ia = MT == 2 ? warp / 2 % 2 : 0;
+    const int row = MT == 2 ? warp % 2 * 32 : warp % 4 * 16;
     const Index i = t.row + ia, j = t.column + jb;
     const bool band = t.kind == pair;
     const bool active = ia < t.rows && jb < t.columns &&
@@ -278,27 +281,27 @@ struct Consumer {
                          (i >= j && i - j <= l.reach_tiles && !(i == p.tiles && j == p.tiles))) &&
                         (t.kind != arrow || i >= j);
     const bool finishes = band || t.kind == spike;
-    double x[2][8][4];
+    double x[MT][8][4];
     const Place at = place(l, p, t.kind, i, j);
-    clear<2>(x);
+    clear<MT>(x);
     const bool starts = t.kind == spike ? j < l.reach_tiles : band;  // else it is zero before
-    if (starts && active) add_to<2>(x, at, row);
+    if (starts && active) add_to<MT>(x, at, row);
     const Index cut = min(t.k1, t.k0 + kMasked);
-    pair_products<true>(x, t, active, i, j, ia, jb, row, t.k0, cut);
-    pair_products<false>(x, t, active, i, j, ia, jb, row, cut, t.k1);
+    pair_products<MT, true>(x, t, active, i, j, ia, jb, row, t.k0, cut);
+    pair_products<MT, false>(x, t, active, i, j, ia, jb, row, cut, t.k1);
     if (!finishes) {
-      if (active) add<2>(x, at, row);
+      if (active) add<MT>(x, at, row);
       return;
     }
     unsigned* const flag =
         p.flags + (j - p.from) * l.stride + (band ? i - j : Index(l.reach_tiles) + 1 + i);
     if (NC == 1 || jb == 0) {
-      turn_pairs<2>(x);
+      turn_pairs<MT>(x);
       wait_stages();
-      if (active) finish(x, at, row, 0, flag);
+      if (active) finish<MT>(x, at, row, 0, flag);
       if (NC == 2 && t.columns == 2) {
         next_stages();
-        if (active) to_stages<2>(ia * kW + row, [&](int m, int n, int e) { return x[m][n][e]; });
+        if (active) to_stages<MT>(ia * kW + row, [&](int m, int n, int e) { return x[m][n][e]; });
         __syncwarp();
         barrier_arrive(1, 256);
         next_stages();
@@ -313,12 +316,12 @@ struct Consumer {
 #pragma unroll 1
           for (int chunk = 0; chunk < kChunks; ++chunk) {
             const double* const from = stage(turn + chunk);
-            step<2, kLDB<NC>, true>(x, from + ia * kW, from + kB + kW, row, a_offset, kW, chunk);
+            step<MT, kLDB<NC>, true>(x, from + ia * kW, from + kB + kW, row, a_offset, kW, chunk);
           }
         }
-        turn_pairs<2>(x);
+        turn_pairs<MT>(x);
         next_stages();
-        if (active) finish(x, at, row, kW, flag);
+        if (active) finish<MT>(x, at, row, kW, flag);
       }
     }
     for (int chunk = 0; chunk < kChunks; ++chunk) release(turn + chunk);
@@ -326,11 +329,12 @@ struct Consumer {
   }
 
   /// Multiplies x by the inverse in row `b` of B, writes it and says so.
-  __device__ void finish(double (&x)[2][8][4], const Place& at, int row, int b,
+  template <int MT>
+  __device__ void finish(double (&x)[MT][8][4], const Place& at, int row, int b,
                          unsigned* flag) const {
-    times_inverse<2>(x, b);
-    write<2>(x, at, row);
-    publish(flag, 2);
+    times_inverse<MT>(x, b);
+    write<MT>(x, at, row);
+    publish(flag, MT);
   }
 
   // kernels/band/cuda/parts_diagonal.cuh
@@ -353,8 +357,10 @@ struct Consumer {
       if (t.kind == stop) return;
       if (t.kind == diagonal)
         diagonal_task(t);
+      else if (NC == 1 && t.rows == 1)
+        pair_task<1>(t);
       else
-        pair_task(t);
+        pair_task<2>(t);
     }
   }
 };

@@ -76,15 +76,15 @@ __device__ inline bool decode(const Launch& launch, Index id, Task& t) {
     t.k1 = first;
     if (of_band) {
       t.kind = pair;
-      const Index row = first + 2 - launch.alone + Index(launch.band_pairs - 1 - at) * 2;
+      const Index row = first + 2 - launch.alone + Index(launch.band_pairs - 1 - at) * launch.high;
       t.row = max(first + 2, row);
-      t.rows = int(min(row + 2, min(p.tiles + p.window, first + t.columns + m)) - t.row);
+      t.rows = int(min(row + launch.high, min(p.tiles + p.window, first + t.columns + m)) - t.row);
       t.k0 = max(Index(0), t.row - m);
       return t.rows > 0;
     }
     t.kind = spike;
-    t.row = Index(at - launch.band_pairs) * 2;
-    t.rows = int(min(Index(2), p.arrow - t.row));
+    t.row = Index(at - launch.band_pairs) * launch.high;
+    t.rows = int(min(Index(launch.high), p.arrow - t.row));
     t.k0 = max(Index(0), first - m);
     return t.rows > 0;
   }
@@ -152,21 +152,25 @@ void lay_out(Launch& launch, int resident, Index diagonals) {
     window = std::max(window, part.window);
     arrow = std::max(arrow, part.arrow);
   }
-  // A tile row that enters the band alone, without a product before it, costs the chain 4 us a tile
-  // column (H200, NC = 1); for NC = 2 it costs nothing.
-  launch.alone = NC == 1 && launch.reach_tiles % 2 == 0 ? 1 : 0;
-  launch.band_pairs = int(ceil_div(launch.reach_tiles + NC - 2 + launch.alone, 2));
+  // One tile row each where the chain binds and few tasks share the GPU: 5 to 12 % (H200). In pairs a tile
+  // row that enters the band alone, without a product before it, costs the chain 4 us a tile column,
+  // unless NC = 2.
+  const Index reach = launch.reach_tiles, area = launch.count * reach * reach;
+  launch.high = NC == 1 && (reach <= 3 || (arrow == 0 && reach >= 23 && area <= 2700)) ? 1 : 2;
+  launch.alone = NC == 1 && launch.high == 2 && reach % 2 == 0 ? 1 : 0;
+  launch.band_pairs = int(ceil_div(launch.reach_tiles + NC - 2 + launch.alone, launch.high));
   launch.arrow_pairs = ceil_div(arrow, 2);
   launch.arrow_groups = ceil_div(arrow, NC);
   launch.window_pairs = ceil_div(window, 2);
   launch.window_groups = ceil_div(window, NC);
-  launch.per_group = launch.band_pairs + int(launch.arrow_pairs);
+  launch.per_group = launch.band_pairs + int(ceil_div(arrow, launch.high));
   launch.diagonals = int(std::min<Index>(diagonals, std::max(1, resident / (2 * launch.count))));
   // A pair of tile rows has two tiles less to sum than the one above it: 8 us of a step that takes
   // the chain 20 us a tile column, or the others M^2 us / their number.
   const Index tiles = launch.reach_tiles;
   const double workers = double(resident) / launch.count - launch.diagonals;
-  launch.slope = int(65536 * std::min(NC == 1 ? 0.4 : 0.2, 8 * workers / double(tiles * tiles)));
+  launch.slope = int(65536 / 2 * launch.high *
+                     std::min(NC == 1 ? 0.4 : 0.2, 8 * workers / double(tiles * tiles)));
   launch.most_ahead = launch.band_pairs > 0 ? launch.ahead(launch.band_pairs - 1) : 0;
   launch.column_tasks = (groups + launch.most_ahead) * launch.count * launch.per_group;
   // Arrow blocks wait for the whole part: beside it, if they leave most CTAs to it.
