@@ -26,7 +26,7 @@ std::string to_string(BandMethod method) {
 
 namespace {
 
-constexpr Index kNarrow = 512;    // half-bandwidths that latency bounds
+constexpr Index kNarrow = 170;    // half-bandwidths that latency bounds, whatever the parts
 constexpr Index kLatency = 1500;  // half-bandwidths up to which more chains pay on several GPUs
 constexpr Index kLatencyAlone = 1300;  // and on one
 constexpr Index kWide = 6000;          // half-bandwidths whose tile columns fill a GPU
@@ -114,7 +114,7 @@ BandMethod parse_method(const std::string& name) {
 /// 1,200 4; jobs/results/band.md.)
 Index most_parts(Index half_bandwidth) {
   const double most = 7000.0 / double(std::max<Index>(half_bandwidth, 1)) - 1.5;
-  return half_bandwidth < kNarrow / 3 ? kMostParts : std::clamp(Index(most), Index(3), kMostParts);
+  return half_bandwidth <= kNarrow ? kMostParts : std::clamp(Index(most), Index(3), kMostParts);
 }
 /// Parts of a partition when none are asked for: the chains of the parts and that of the
 /// separators' system, whose tile columns reach twice as far, get about equally long.
@@ -303,10 +303,11 @@ BandPlan plan_in_memory(const BandRequest& r) {
   }
   plan.shape = band_shape(r.n, r.half_bandwidth, part_width(B{}, request));
   const BandShape& s = plan.shape;
-  const double weight = r.end_weight > 0               ? r.end_weight
-                        : s.half_bandwidth <= kNarrow  ? 1.0
-                        : s.half_bandwidth <= kLatency ? 1.5
-                                                       : 3.0;
+  // H200, m = 300 to 1,200: 1 is faster than 1.25 to 2.
+  const double weight = r.end_weight > 0                    ? r.end_weight
+                        : s.half_bandwidth <= kLatencyAlone ? 1.0
+                        : s.half_bandwidth <= kLatency      ? 1.5
+                                                            : 3.0;
   const Index wanted = plan.method == BandMethod::one_end    ? 1
                        : plan.method == BandMethod::two_ends ? 2
                        : r.parts > 0                         ? r.parts
