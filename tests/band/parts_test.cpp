@@ -195,6 +195,7 @@ TEMPLATE_TEST_CASE("wide and narrow bands of many parts are solved", "", TERRACE
   REQUIRE(ratio(*c, Index(4000), Index(20), {"partition", 0, 0}, 0, 1, spd(4000, 20)) < 30.0);
 }
 
+#if TERRACE_WITH_CUDA
 // Tile rows in pairs or alone, in even and in odd number: kernels/band/cuda/parts_tasks.cuh.
 TEST_CASE("half-bandwidths of many tile rows are solved, CUDA", "[gpu]") {
   Context<Cuda>* c = context<Cuda>();
@@ -210,6 +211,7 @@ TEST_CASE("half-bandwidths of many tile rows are solved, CUDA", "[gpu]") {
     for (const Method& method : {Method{"one-end", 0, 0}, {"two-ends", 0, 0}, {"partition", 3, 0}})
       if (c->size() == 1) solved(2 * m + 1500, m, method);
 }
+#endif
 
 TEMPLATE_TEST_CASE("parts scaled near underflow and overflow are solved", "", TERRACE_BACKENDS) {
   Context<TestType>* c = context<TestType>();
