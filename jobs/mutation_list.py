@@ -188,7 +188,7 @@ MUTATIONS = [
     # --- a band that lies in memory
     ("src/band/parts.cpp", "band + padding * ld, ld, side, matrix.not_finite);", "band + padding * ld, ld, 0, matrix.not_finite);", "api/library.1"),
     ("src/band/parts.cpp", "side, side, own, 0, part.spike});", "side, side, own, 1, part.spike});", "api/library.1"),
-    ("src/band/parts.cpp", "runs.push_back({matrix.form.behind(end - side), side, side,", "runs.push_back({matrix.form.behind(end - side), s.n, side,",
+    ("src/band/parts.cpp", "runs.push_back({matrix.form.behind(begin), s.n - begin, columns,", "runs.push_back({matrix.form.behind(begin), s.n - begin, columns - 1,",
      "api/library.1"),
     ("kernels/band/cpu/parts.cpp", "j >= cut_.reach_tiles; ++c)", "j > cut_.reach_tiles; ++c)", "band/parts_kernels.1"),
     ("kernels/base/cpu/rows.cpp", "to[j] += b.plus[i * b.from_ld + j];", "to[j] -= b.plus[i * b.from_ld + j];", "base/matrix.1 band:60"),
