@@ -109,23 +109,25 @@ void multiply(const Stream<Cuda>&, const CsrRows<Cuda>&, const double* p, View<d
 
 /// q = A p for `columns` vectors at once, 1 to 16, row-major: p[i * columns + c]. The
 /// matrix is read once for all of them. Ranges of p and q as in the products above (the halo of p
-/// in units of rows); no sums. DenseRows: p from column 0 of the matrix, ld rows.
+/// in units of rows). Bands and CSR rows leave { p.q of each column, p.p of each column }, with room
+/// for partial sums of `columns`. DenseRows: p from column 0 of the matrix, ld rows; no sums.
 void multiply_columns(const Stream<Cpu>&, const DenseRows<Cpu>&, const double* p,
                       View<double, Cpu> q, Index columns, const double* skip = nullptr);
 void multiply_columns(const Stream<Cuda>&, const DenseRows<Cuda>&, const double* p,
                       View<double, Cuda> q, Index columns, const double* skip = nullptr);
 /// scratch: columns * band_scratch().
 void multiply_columns(const Stream<Cpu>&, const BandRows<Cpu>&, const double* p,
-                      View<double, Cpu> q, View<double, Cpu> scratch, Index columns,
-                      const double* skip = nullptr);
+                      View<double, Cpu> q, View<double, Cpu> scratch, const SumTarget<Cpu>&,
+                      Index columns, const double* skip = nullptr);
 void multiply_columns(const Stream<Cuda>&, const BandRows<Cuda>&, const double* p,
-                      View<double, Cuda> q, View<double, Cuda> scratch, Index columns,
-                      const double* skip = nullptr);
-/// With `add`, q[row] += A p.
+                      View<double, Cuda> q, View<double, Cuda> scratch, const SumTarget<Cuda>&,
+                      Index columns, const double* skip = nullptr);
+/// With `add` in the sums' target, q[row] += A p.
 void multiply_columns(const Stream<Cpu>&, const CsrRows<Cpu>&, const double* p, View<double, Cpu> q,
-                      bool add, Index columns, const double* skip = nullptr);
+                      const SumTarget<Cpu>&, Index columns, const double* skip = nullptr);
 void multiply_columns(const Stream<Cuda>&, const CsrRows<Cuda>&, const double* p,
-                      View<double, Cuda> q, bool add, Index columns, const double* skip = nullptr);
+                      View<double, Cuda> q, const SumTarget<Cuda>&, Index columns,
+                      const double* skip = nullptr);
 
 /// Largest relative difference that still counts as symmetric, against the larger of |a_ij|, |a_ji|
 /// and sqrt(|a_ii a_jj|).

@@ -127,7 +127,7 @@ class CgEngine {
     return w_.scalars.view().slice(4 * size(), w_.columns);
   }
   [[nodiscard]] View<double, B> ignored() const {
-    return w_.scalars.view().slice(4 * size() + cg_most_columns, 2);
+    return w_.scalars.view().slice(4 * size() + cg_most_columns, 2 * w_.columns);
   }
   [[nodiscard]] View<double, B> resident_part(Index which) const {
     const Index part = w_.resident.vectors.size() / 3;
@@ -142,7 +142,7 @@ class CgEngine {
     if constexpr (!A::replicated)
       c_.comm.all_reduce(lane_, Reduce::sum, scalars.slice(from * w_.columns, count * w_.columns));
   }
-  /// to = A operand; sums = local (operand, to), (operand, operand).
+  /// to = A operand; sums = local (operand, to), (operand, operand) of each column.
   void multiply(View<double, B> to, View<double, B> sums, const double* skip,
                 const Meanwhile& meanwhile = {}) const {
     const Operand<B>& operand = w_.operand();
@@ -185,8 +185,8 @@ class CgEngine {
   void step(const CgClassic<B>& v, Index i) const {
     const CgPass<B> at = pass(i);
     // q = A p, (p, q), (p, p)
-    multiply(v.q, row(i).slice(cg_row::pq, 2), at.skip());
-    if (w_.columns > 1) cg_dots<B>(lane_, at, v.p.own(), v.q);
+    multiply(v.q, row(i).slice(cg_row::pq * w_.columns, 2 * w_.columns), at.skip());
+    if (!A::sums_columns && w_.columns > 1) cg_dots<B>(lane_, at, v.p.own(), v.q);
     reduce(row(i), cg_row::pq, 2);
     // alpha = rho / (p, q), r = r - alpha q; with D also z = D r and all the sums
     cg_step<B>(lane_, at, v.q, d(), r_);

@@ -314,7 +314,8 @@ void BandOperator<B>::apply(const Context<B>& context, const Operand<B>& p, View
   double* const own = p.own().data;
   (p.columns > 1 ? halo_columns_ : halo_).exchange(context.comm, context.ahead, own);
   if (p.columns > 1)
-    multiply_columns(context.ahead, matrix(), own, q, scratch_.view(), p.columns, skip);
+    multiply_columns(context.ahead, matrix(), own, q, scratch_.view(), sums_to(space, sums),
+                     p.columns, skip);
   else
     multiply(context.ahead, matrix(), own, q, scratch_.view(), sums_to(space, sums), absolute,
              skip);

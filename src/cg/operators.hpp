@@ -51,6 +51,8 @@ template <class B>
 class DenseOperator {
  public:
   static constexpr bool replicated = false;  ///< vectors are slices, one a rank
+  /// Whether apply() leaves the sums of several columns, too.
+  static constexpr bool sums_columns = false;
   DenseOperator(const Context<B>& context, Index n);
   static OperatorMemory memory(Index n, int ranks);
   [[nodiscard]] Index n() const { return n_; }
@@ -60,9 +62,9 @@ class DenseOperator {
   void fill_random(const Context<B>& context, Word seed, double diagonal = 2);  ///< dense_cg_entry
   /// Vectors that apply() multiplies, zero.
   [[nodiscard]] Operand<B> operand(const Context<B>& context, Index columns = 1);
-  /// q = A p (or |A| p) on context.ahead; sums = local { p.q, p.p } of one column. Reads the slice
-  /// once. Nothing is computed where *skip != 0 by then. `meanwhile` enqueues communication of the
-  /// caller on context.ahead that may run beside the product.
+  /// q = A p (or |A| p) on context.ahead; sums = local { p.q, p.p }, of one column unless
+  /// sums_columns. Reads the slice once. Nothing is computed where *skip != 0 by then. `meanwhile`
+  /// enqueues communication of the caller on context.ahead that may run beside the product.
   void apply(const Context<B>& context, const Operand<B>& p, View<double, B> q,
              View<double, B> sums, const SumSpace<B>& space, const double* skip = nullptr,
              bool absolute = false, const Meanwhile& meanwhile = {}) const;
@@ -91,7 +93,7 @@ class DenseOperator {
 template <class B>
 class BandOperator {
  public:
-  static constexpr bool replicated = false;
+  static constexpr bool replicated = false, sums_columns = true;
   BandOperator(const Context<B>& context, Index n, Index half_bandwidth);
   /// `heads`: of keep_heads() too.
   static OperatorMemory memory(Index n, Index half_bandwidth, int ranks, bool heads = false);
@@ -165,7 +167,7 @@ struct RankRows {
 template <class B>
 class CsrOperator {
  public:
-  static constexpr bool replicated = false;
+  static constexpr bool replicated = false, sums_columns = true;
   /// Of rows that are all there, without faults.
   CsrOperator(const Context<B>& context, CsrLoad<B>&& load);
   /// first[r] .. first[r + 1]: rows of rank r; `slice`: this rank's rows, consumed, in any order.

@@ -208,7 +208,7 @@ void CsrOperator<B>::product(const Context<B>& context, bool heads, const Operan
   double* const own = p.own().data;
   const auto product = [&](const Stream<B>& lane, const CsrPart<B>& part, bool add) {
     if (p.columns > 1)
-      multiply_columns(lane, part.view(), own, q, add, p.columns, skip);
+      multiply_columns(lane, part.view(), own, q, sums_to(space, sums, add), p.columns, skip);
     else
       multiply(lane, heads ? part.heads() : part.view(), own, q, sums_to(space, sums, add),
                absolute, skip);

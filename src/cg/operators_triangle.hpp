@@ -17,7 +17,7 @@ namespace terrace::cg {
 template <class B>
 class TriangleOperator {
  public:
-  static constexpr bool replicated = true;
+  static constexpr bool replicated = true, sums_columns = false;
 
   /// planes: the tiles are kept in two planes of 32-bit words once they are complete, for
   /// apply_head(). Throws Error(resources). Collective, as is all that takes the context.

@@ -11,7 +11,7 @@ template <class B>
 class UserOperator {
  public:
   static_assert(std::is_same_v<B, Cpu>, "the caller's product runs on the host");
-  static constexpr bool replicated = false;
+  static constexpr bool replicated = false, sums_columns = false;
   /// product(p, q): q := this rank's rows of A p from p's; called on all ranks at the same time, it
   /// may communicate. `diagonal`: this rank's part, or empty: ones. Estimates ||A||: 8 products.
   /// Collective.

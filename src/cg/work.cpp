@@ -31,7 +31,8 @@ Index CgWork<B>::bytes(Index rows, bool jacobi, Index columns, CgMethod method, 
   const Index vectors = method == CgMethod::classic            ? 6 + (general ? 1 : 0)
                         : method == CgMethod::single_reduction ? 7
                                                                : 9 + (general ? 2 : 0);
-  return 8 * rows * (vectors * columns + (jacobi ? 1 : 0)) + 2 * 8 * CgPass<B>::partial_count;
+  return 8 * rows * (vectors * columns + (jacobi ? 1 : 0)) +
+         2 * 8 * (CgPass<B>::partial_count + SumSpace<B>::pieces * columns);
 }
 
 template <class B>
@@ -41,13 +42,13 @@ CgWork<B>::CgWork(const Context<B>& context, A& a, bool jacobi, Index columns_, 
       local_rows(a.rows().count),
       method(method_),
       vectors(vectors_of(method_, a.operand(context, columns_))),
-      sums(collectively(context.control, [&] { return SumSpace<B>(context.ahead); })) {
+      sums(collectively(context.control, [&] { return SumSpace<B>(context.ahead, columns_); })) {
   const Index count = local_rows, size = cg_row::size(columns);
   collectively(context.control, [&] {
     for (Buffer<double, B>* vector : {&b, &x, &r}) *vector = Buffer<double, B>(count * columns);
     const Index product_rows = A::replicated ? triangle::padded(count) : count;
     std::visit([&](auto& v) { v.allocate(count, product_rows); }, vectors);
-    scalars = Buffer<double, B>(4 * size + cg_most_columns + 2);
+    scalars = Buffer<double, B>(4 * size + 3 * cg_most_columns);
     ring = Buffer<double, B>(ring_rows * size);
     partials = Buffer<double, B>(CgPass<B>::partial_count);
     finished = Buffer<Index, B>(1);

@@ -45,6 +45,20 @@ bool close_sums(const Vector& sums, const Vector& p, const Vector& product, bool
   return std::fabs(sums[0] - pq) <= 1e-13L * bound && std::fabs(sums[1] - pp) <= 1e-13L * pp;
 }
 
+/// p.q of each of `wide` columns, then p.p.
+bool close_columns(const Vector& sums, const Vector& p, const Sums& product, Index wide,
+                   bool with_pp) {
+  Sums expected(2 * wide);
+  for (std::size_t i = 0; i < p.size(); ++i) {
+    const Index c = Index(i) % wide;
+    expected.value[std::size_t(c)] += p[i] * product.value[i];
+    expected.bound[std::size_t(c)] += std::fabs(p[i]) * product.bound[i];
+    if (with_pp) expected.add(wide + c, static_cast<long double>(p[i]) * p[i]);
+  }
+  for (long double& bound : expected.bound) bound *= 10;  // one sum upon another
+  return Index(sums.size()) == 2 * wide && close(sums, expected);
+}
+
 /// The nearest double of 20 bits after the point, ties away from zero.
 double head_of(double v) {
   int exponent = 0;
@@ -106,7 +120,7 @@ struct CsrOn {
 template <class B>
 void check_csr(const Csr& a, Index columns, Index halo) {
   const Stream<B> lane;
-  const SumSpace<B> space(lane);
+  const SumSpace<B> space(lane, 16);
   const Index count = a.row.empty() ? a.rows() : columns;
   const Vector p = random_numbers(columns + 2 * halo, 3), before = random_numbers(count, 4);
   const Vector own(p.begin() + halo, p.end() - halo);
@@ -166,7 +180,7 @@ void check_csr(const Csr& a, Index columns, Index halo) {
             CHECK((same_bits(get(lane, q), result) && same_bits(get(lane, sums), pair)));
           }
         }
-    for (const Index wide : {1, 2, 3, 4, 5, 8, 13, 16}) {
+    for (Index wide = 1; wide <= 16; ++wide) {
       INFO("cut " << cut << " columns " << wide);
       const Vector many = random_numbers((columns + 2 * halo) * wide, 6);
       const Buffer<double, B> ps = put(lane, many);
@@ -180,14 +194,29 @@ void check_csr(const Csr& a, Index columns, Index halo) {
               expected.add((a.row.empty() ? k : a.row[std::size_t(k)]) * wide + c,
                            static_cast<long double>(a.value[std::size_t(e)]) *
                                many[std::size_t((halo + a.column[std::size_t(e)]) * wide + c)]);
+        const Sums product = expected;
+        const Vector mine(many.begin() + halo * wide, many.begin() + (halo + count) * wide);
         for (Index i = 0; i < count * wide; ++i)
           if (add) expected.add(i, old[std::size_t(i)]);
-        const Buffer<double, B> q = put(lane, old);
+        const Vector zeros(std::size_t(2 * wide), 0.0);
         const double* const origin = ps.data() + halo * wide;
-        multiply_columns(lane, there.view(), origin, q.view(), add, wide, yes.data());
-        CHECK(same_bits(get(lane, q), old));
-        multiply_columns(lane, there.view(), origin, q.view(), add, wide, no.data());
-        CHECK(close(get(lane, q), expected));
+        Vector first, first_sums;
+        for (int time = 0; time < 3; ++time) {
+          CsrRows<B> rows = there.view();
+          if (time == 2) rows.listed = shorter.listed, rows.near = shorter.near;
+          if (time == 2) rows.distance = shorter.distance;
+          const Buffer<double, B> q = put(lane, old), sums = put(lane, zeros);
+          const SumTarget<B> target = sums_to(space, sums.view(), add);
+          multiply_columns(lane, rows, origin, q.view(), target, wide, yes.data());
+          CHECK((same_bits(get(lane, q), old) && same_bits(get(lane, sums), zeros)));
+          multiply_columns(lane, rows, origin, q.view(), target, wide, no.data());
+          if (time == 0) {
+            first = get(lane, q), first_sums = get(lane, sums);
+            CHECK(close(first, expected));
+            CHECK(close_columns(first_sums, mine, product, wide, !add));
+          }
+          CHECK((same_bits(get(lane, q), first) && same_bits(get(lane, sums), first_sums)));
+        }
       }
     }
   }
@@ -321,7 +350,7 @@ TEMPLATE_TEST_CASE("slices of a band times a vector and several", "", TERRACE_BA
   if (!context<TestType>()) return;
   using B = TestType;
   const Stream<B> lane;
-  const SumSpace<B> space(lane);
+  const SumSpace<B> space(lane, 16);
   const Buffer<double, B> no = put(lane, Vector{0}), yes = put(lane, Vector{1});
   Index turn = 0;
   const std::vector<Index> heights = {1, 2, 63, 64, 65, 128, 129, 1000, 3001};
@@ -376,28 +405,29 @@ TEMPLATE_TEST_CASE("slices of a band times a vector and several", "", TERRACE_BA
                                (absolute ? std::fabs(v) : v) * p[std::size_t((j + m) * each + c)]);
                 }
             const Vector old = random_numbers(rows * each, 2);
-            Vector first;
+            Vector first, first_sums;
             for (int time = 0; time < 2; ++time) {
-              const Buffer<double, B> q = put(lane, old), sums = put(lane, Vector{5, 5});
+              const Vector fives(std::size_t(2 * each), 5.0);
+              const Buffer<double, B> q = put(lane, old), sums = put(lane, fives);
               const auto product = [&](const double* skip) {
                 if (wide == 0)
                   multiply(lane, b, origin, q.view(), scratch.view(), sums_to(space, sums.view()),
                            absolute, skip);
                 else
-                  multiply_columns(lane, b, origin, q.view(), scratch.view(), wide, skip);
+                  multiply_columns(lane, b, origin, q.view(), scratch.view(),
+                                   sums_to(space, sums.view()), wide, skip);
               };
               product(yes.data());
-              CHECK((same_bits(get(lane, q), old) && same_bits(get(lane, sums), {5, 5})));
+              CHECK((same_bits(get(lane, q), old) && same_bits(get(lane, sums), fives)));
               product(no.data());
-              const Vector result = get(lane, q);
+              const Vector result = get(lane, q), found = get(lane, sums);
               if (time == 0) {
-                first = result;
+                first = result, first_sums = found;
                 CHECK(close(result, expected));
-                if (wide == 0)
-                  CHECK(close_sums(get(lane, sums), Vector(p.begin() + m, p.end() - m), result,
-                                   true));
+                CHECK(close_columns(found, Vector(p.begin() + m * each, p.end() - m * each),
+                                    expected, each, true));
               }
-              CHECK(same_bits(first, result));
+              CHECK((same_bits(first, result) && same_bits(first_sums, found)));
             }
           }
         }

@@ -44,4 +44,22 @@ void sum_pieces(Index count, Index grain, const SumTarget<Cpu>& sums, const F& p
   sums.result.data[1] = total.b;
 }
 
+/// The same of columns: piece(from, to, s) adds onto 2 columns numbers s.
+template <class F>
+void sum_columns(Index count, Index grain, Index columns, const SumTarget<Cpu>& sums,
+                 const F& piece) {
+  const Index values = 2 * columns, pieces = ceil_div(count, grain);
+  double* const partials = sums.partials.data;
+  parallel_ranges(count, grain, [&](Index from, Index to) {
+    double* const s = partials + from / grain * values;
+    std::fill_n(s, values, 0.0);
+    piece(from, to, s);
+  });
+  for (Index j = 0; j < values; ++j) {
+    double total = sums.add ? sums.result.data[j] : 0;
+    for (Index k = 0; k < pieces; ++k) total += partials[k * values + j];
+    sums.result.data[j] = total;
+  }
+}
+
 }  // namespace terrace

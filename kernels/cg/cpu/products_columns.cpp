@@ -10,34 +10,53 @@
 namespace terrace::cg {
 namespace {
 
-/// sum[c] += value p[c] over `wide` columns that stay in registers.
+/// sum[c] += value p[c] over `wide` columns that stay in registers; p.q of `columns` columns onto
+/// `sums`, then p.p.
 template <int wide>
 [[gnu::always_inline]] inline void row_columns(const std::int32_t* column, const double* value,
                                                Index count, const double* p, Index columns,
-                                               double* q, bool add) {
+                                               const double* own, double* q, bool add,
+                                               double* sums) {
   double sum[wide] = {};
   for (Index e = 0; e < count; ++e) {
     const double* const from = p + column[e] * columns;
     for (int c = 0; c < wide; ++c) sum[c] += value[e] * from[c];
   }
-  for (int c = 0; c < wide; ++c) q[c] = add ? q[c] + sum[c] : sum[c];
+  for (int c = 0; c < wide; ++c) {
+    q[c] = add ? q[c] + sum[c] : sum[c];
+    sums[c] += own[c] * sum[c];
+    if (!add) sums[columns + c] += own[c] * own[c];
+  }
 }
 
 TERRACE_VECTOR_CLONES
 void csr_rows(const CsrRows<Cpu>& m, const double* p, double* q, bool add, Index columns,
-              Index from, Index to) {
+              Index from, Index to, double* sums) {
   for (Index k = from; k < to; ++k) {
     const Index begin = m.start.data[k], count = m.start.data[k + 1] - begin;
     const std::int32_t* const column = m.column.data + begin;
     const double* const value = m.value.data + begin;
-    double* const row = q + (m.row.size > 0 ? m.row.data[k] : k) * columns;
+    const Index i = (m.row.size > 0 ? m.row.data[k] : k) * columns;
+    const double* const own = p + i;
+    double* const row = q + i;
     Index c = 0;
     for (; c + 8 <= columns; c += 8)
-      row_columns<8>(column, value, count, p + c, columns, row + c, add);
+      row_columns<8>(column, value, count, p + c, columns, own + c, row + c, add, sums + c);
     for (; c + 4 <= columns; c += 4)
-      row_columns<4>(column, value, count, p + c, columns, row + c, add);
-    for (; c < columns; ++c) row_columns<1>(column, value, count, p + c, columns, row + c, add);
+      row_columns<4>(column, value, count, p + c, columns, own + c, row + c, add, sums + c);
+    for (; c < columns; ++c)
+      row_columns<1>(column, value, count, p + c, columns, own + c, row + c, add, sums + c);
   }
+}
+
+/// p.q and p.p of each column of `rows` rows onto `sums`.
+TERRACE_VECTOR_CLONES
+void products_of(const double* p, const double* q, Index rows, Index columns, double* sums) {
+  for (Index i = 0; i < rows; ++i, p += columns, q += columns)
+    for (Index c = 0; c < columns; ++c) {
+      sums[c] += p[c] * q[c];
+      sums[columns + c] += p[c] * p[c];
+    }
 }
 
 // Columns of the band whose entries are gathered together, a cache line of each diagonal, and
@@ -114,17 +133,20 @@ void multiply_columns(const Stream<Cpu>& stream, const DenseRows<Cpu>& m, const 
 }
 
 void multiply_columns(const Stream<Cpu>& stream, const CsrRows<Cpu>& m, const double* p,
-                      View<double, Cpu> q, bool add, Index columns, const double* skip) {
+                      View<double, Cpu> q, const SumTarget<Cpu>& sums, Index columns,
+                      const double* skip) {
   stream.run([=] {
     if (skip && *skip != 0) return;
-    parallel_ranges(m.rows(), 256,
-                    [&](Index from, Index to) { csr_rows(m, p, q.data, add, columns, from, to); });
+    sum_columns(m.rows(), piece_grain(m.rows(), 256), columns, sums,
+                [&](Index from, Index to, double* s) {
+                  csr_rows(m, p, q.data, sums.add, columns, from, to, s);
+                });
   });
 }
 
 void multiply_columns(const Stream<Cpu>& stream, const BandRows<Cpu>& b, const double* p,
-                      View<double, Cpu> q, View<double, Cpu> scratch, Index columns,
-                      const double* skip) {
+                      View<double, Cpu> q, View<double, Cpu> scratch, const SumTarget<Cpu>& sums,
+                      Index columns, const double* skip) {
   stream.run([=] {
     if (skip && *skip != 0) return;
     const Index m = b.half_bandwidth, rows = b.rows, w = b.lead();
@@ -135,7 +157,7 @@ void multiply_columns(const Stream<Cpu>& stream, const BandRows<Cpu>& b, const d
       std::fill(low, low + stride, 0.0);
       band_columns(b, p, q.data, low, columns, from, to);
     });
-    parallel_ranges(rows, 1024, [&](Index from, Index to) {
+    sum_columns(rows, piece_grain(rows, 1024), columns, sums, [&](Index from, Index to, double* s) {
       for (Index t = std::max<Index>(0, (from - m) / tile - 1); t * tile < to; ++t) {
         const double* const low = scratch.data + t * stride;
         const Index begin = std::max(from, t * tile),
@@ -144,11 +166,12 @@ void multiply_columns(const Stream<Cpu>& stream, const BandRows<Cpu>& b, const d
           q.data[i] += low[i - t * tile * columns];
       }
       for (Index d = from + 1; d <= m; ++d) {  // columns of earlier slices
-        const double* const s = b.s.data + d * b.ld + w - std::min(d, w);
+        const double* const entries = b.s.data + d * b.ld + w - std::min(d, w);
         for (Index i = from; i < std::min({to, d, rows}); ++i)
           for (Index c = 0; c < columns; ++c)
-            q.data[i * columns + c] += s[i] * p[(i - d) * columns + c];
+            q.data[i * columns + c] += entries[i] * p[(i - d) * columns + c];
       }
+      products_of(p + from * columns, q.data + from * columns, to - from, columns, s);
     });
   });
 }

@@ -3,6 +3,7 @@
 // columns: lanes side by side take the columns of a row of p.
 #include <algorithm>
 
+#include "kernels/cg/cuda/column_sums.cuh"
 #include "kernels/cg/cuda/products.cuh"
 #include "kernels/cg/cuda/products_columns_band.cuh"
 #include "kernels/cg/cuda/products_columns_csr.cuh"
@@ -27,33 +28,41 @@ __device__ __forceinline__ double gather_column(const CsrRows<Cuda>& m, const do
   return sum;
 }
 
+/// Blocks of a launch, each taking every gridDim.x-th group: 8 a multiprocessor of an H200, so that
+/// few partial sums are left to add.
+unsigned column_blocks(Index groups) { return sum_blocks(groups, 1056); }
+
 template <int wide>
 __global__ void __launch_bounds__(sum_threads)
     csr_columns_kernel(CsrRows<Cuda> m, const double* __restrict__ p, double* __restrict__ q,
-                       bool add, int columns, const double* skip) {
+                       SumTarget<Cuda> sums, int columns, const double* skip) {
   if (skip && *skip != 0) return;
   constexpr int together = sum_threads / wide;  // rows of a block
   const int group = threadIdx.x / wide, c = threadIdx.x % wide;
-  const Index rows = m.start.size - 1;
-  if (c >= columns) return;
+  const Index rows = c < columns ? m.start.size - 1 : 0;
+  ColumnProducts<1> products;
   for (Index k = Index(blockIdx.x) * together + group; k < rows; k += Index(gridDim.x) * together) {
     const Index from = m.start.data[k], to = m.start.data[k + 1];
     if (m.longs.size > 0 && to - from > csr_chunk_entries) continue;  // of the kernel below
     const double sum = gather_column(m, p + c, columns, from, to, 1);
     const Index at = (m.row.size > 0 ? m.row.data[k] : k) * columns + c;
-    q[at] = add ? q[at] + sum : sum;
+    products.add(0, __ldg(p + at), sum, !sums.add);
+    q[at] = sums.add ? q[at] + sum : sum;
   }
+  products.finish<wide, sum_threads>(sums, columns, columns);
 }
 
-/// A block a long row; its threads share the entries and the columns.
+/// A block a long row; its threads share the entries and the columns. `add`: onto q; the sums are
+/// added to those of the other rows.
 template <int wide>
 __global__ void __launch_bounds__(sum_threads)
     long_columns_kernel(CsrRows<Cuda> m, const double* __restrict__ p, double* __restrict__ q,
-                        bool add, int columns, const double* skip) {
+                        bool add, SumTarget<Cuda> sums, int columns, const double* skip) {
   if (skip && *skip != 0) return;
   constexpr int shares = sum_threads / wide;
   __shared__ double parts[shares][wide];
   const int share = threadIdx.x / wide, c = threadIdx.x % wide;
+  ColumnProducts<1> products;
   for (Index l = blockIdx.x; l < m.longs.size / 3; l += gridDim.x) {
     const Index k = m.longs.data[3 * l];
     parts[share][c] = c < columns ? gather_column(m, p + c, columns, m.start.data[k] + share,
@@ -64,10 +73,12 @@ __global__ void __launch_bounds__(sum_threads)
       double sum = 0;
       for (int s = 0; s < shares; ++s) sum += parts[s][c];
       const Index at = (m.row.size > 0 ? m.row.data[k] : k) * columns + c;
+      products.add(0, __ldg(p + at), sum, !add);
       q[at] = add ? q[at] + sum : sum;
     }
     __syncthreads();
   }
+  products.finish<wide, sum_threads>(sums, columns, columns);
 }
 
 // Of 16 to 32 warps and batches of 6 to 9, on an H200.
@@ -75,48 +86,47 @@ constexpr int columns_teams = 12, columns_batch = 9;
 
 template <int lanes, class C>
 void stream_columns(cudaStream_t lane, const CsrRows<Cuda>& m, const C* column, const double* p,
-                    double* q, bool add, const double* skip) {
+                    double* q, const SumTarget<Cuda>& sums, const double* skip) {
   constexpr auto kernel = csr_columns_stream_kernel<columns_teams, lanes, columns_batch, C>;
   constexpr Index bytes = columns_teams * csr_stage_bytes<csr_chunk_entries, double, C>();
   static OncePerDevice<Index> once;
   const Index resident = once([] { return resident_blocks(kernel, 64 * columns_teams, bytes); });
   const Index blocks = std::min(resident, ceil_div(m.chunk.size / 2 - 1, Index(columns_teams)));
   kernel<<<unsigned(blocks), 64 * columns_teams, bytes, lane>>>(
-      m, column, reinterpret_cast<const double2*>(p), reinterpret_cast<double2*>(q), add, skip);
+      m, column, reinterpret_cast<const double2*>(p), reinterpret_cast<double2*>(q), sums, skip);
   check_launch();
 }
 template <int lanes>
-void stream_columns(cudaStream_t lane, const CsrRows<Cuda>& m, const double* p, double* q, bool add,
-                    const double* skip) {
+void stream_columns(cudaStream_t lane, const CsrRows<Cuda>& m, const double* p, double* q,
+                    const SumTarget<Cuda>& sums, const double* skip) {
   if (m.listed.size > 0)
-    stream_columns<lanes>(lane, m, m.listed.data, p, q, add, skip);
+    stream_columns<lanes>(lane, m, m.listed.data, p, q, sums, skip);
   else if (m.near.size > 0)
-    stream_columns<lanes>(lane, m, m.near.data, p, q, add, skip);
+    stream_columns<lanes>(lane, m, m.near.data, p, q, sums, skip);
   else
-    stream_columns<lanes>(lane, m, m.column.data, p, q, add, skip);
+    stream_columns<lanes>(lane, m, m.column.data, p, q, sums, skip);
 }
 
 /// Without its long rows.
 template <int wide>
-void launch_rows(cudaStream_t lane, const CsrRows<Cuda>& m, const double* p, double* q, bool add,
-                 int columns, const double* skip) {
+void launch_rows(cudaStream_t lane, const CsrRows<Cuda>& m, const double* p, double* q,
+                 const SumTarget<Cuda>& sums, int columns, const double* skip) {
   if constexpr (wide > 1)
     if (columns == wide && m.chunk.size >= 4 && has_bulk_copies())
-      return stream_columns<wide / 2>(lane, m, p, q, add, skip);
-  const Index groups = ceil_div(m.rows(), Index(sum_threads / wide));
-  csr_columns_kernel<wide>
-      <<<unsigned(std::clamp<Index>(groups, 1, 1 << 20)), sum_threads, 0, lane>>>(m, p, q, add,
-                                                                                  columns, skip);
+      return stream_columns<wide / 2>(lane, m, p, q, sums, skip);
+  const unsigned blocks = column_blocks(ceil_div(m.rows(), Index(sum_threads / wide)));
+  csr_columns_kernel<wide><<<blocks, sum_threads, 0, lane>>>(m, p, q, sums, columns, skip);
   check_launch();
 }
 template <int wide>
-void launch_csr(cudaStream_t lane, const CsrRows<Cuda>& m, const double* p, double* q, bool add,
-                int columns, const double* skip) {
-  launch_rows<wide>(lane, m, p, q, add, columns, skip);
+void launch_csr(cudaStream_t lane, const CsrRows<Cuda>& m, const double* p, double* q,
+                const SumTarget<Cuda>& sums, int columns, const double* skip) {
+  launch_rows<wide>(lane, m, p, q, sums, columns, skip);
   if (m.longs.size == 0) return;
-  long_columns_kernel<wide>
-      <<<unsigned(std::min<Index>(m.longs.size / 3, 4096)), sum_threads, 0, lane>>>(m, p, q, add,
-                                                                                    columns, skip);
+  SumTarget<Cuda> more = sums;
+  more.add = true;
+  long_columns_kernel<wide><<<column_blocks(m.longs.size / 3), sum_threads, 0, lane>>>(
+      m, p, q, sums.add, more, columns, skip);
   check_launch();
 }
 
@@ -125,45 +135,51 @@ void launch_csr(cudaStream_t lane, const CsrRows<Cuda>& m, const double* p, doub
 template <int wide>
 __global__ void __launch_bounds__(sum_threads)
     band_columns_kernel(BandRows<Cuda> b, const double* __restrict__ p, double* __restrict__ q,
-                        int columns, const double* skip) {
+                        SumTarget<Cuda> sums, int columns, const double* skip) {
   if (skip && *skip != 0) return;
   constexpr int height = 8;
   const int c = threadIdx.x % wide;
-  const Index m = b.half_bandwidth, rows = b.rows, w = min(m, rows);
-  const Index i = (Index(blockIdx.x) * (sum_threads / wide) + threadIdx.x / wide) * height;
-  if (c >= columns || i >= rows) return;
+  const Index m = b.half_bandwidth, rows = c < columns ? b.rows : 0, w = min(m, rows);
   p += c;
-  double above[height], below[height], sum[height];
-  Index row[height];
+  ColumnProducts<1> products;
+  for (Index i = (Index(blockIdx.x) * (sum_threads / wide) + threadIdx.x / wide) * height; i < rows;
+       i += Index(gridDim.x) * (sum_threads / wide) * height) {
+    double above[height], below[height], sum[height];
+    Index row[height];
 #pragma unroll
-  for (int r = 0; r < height; ++r) {
-    row[r] = min(i + r, rows - 1);
-    above[r] = below[r] = p[min(i + r, rows + m - 1) * columns];
-    sum[r] = b.s.data[w + row[r]] * above[r];
+    for (int r = 0; r < height; ++r) {
+      row[r] = min(i + r, rows - 1);
+      above[r] = below[r] = p[min(i + r, rows + m - 1) * columns];
+      sum[r] = b.s.data[w + row[r]] * above[r];
+    }
+    for (Index d = 1; d <= m; ++d) {
+      const double* const s = b.s.data + d * b.ld + w;
+      const double* const t = s - min(d, w);
+#pragma unroll
+      for (int r = 0; r + 1 < height; ++r) above[r] = above[r + 1];
+#pragma unroll
+      for (int r = height - 1; r > 0; --r) below[r] = below[r - 1];
+      above[height - 1] = p[min(i + d + height - 1, rows + m - 1) * columns];
+      below[0] = p[(i - d) * columns];
+#pragma unroll
+      for (int r = 0; r < height; ++r)
+        sum[r] += __ldg(s + row[r]) * above[r] + __ldg(t + row[r]) * below[r];
+    }
+#pragma unroll
+    for (int r = 0; r < height; ++r) {
+      if (i + r >= rows) continue;
+      products.add(0, p[(i + r) * columns], sum[r]);
+      q[(i + r) * columns + c] = sum[r];
+    }
   }
-  for (Index d = 1; d <= m; ++d) {
-    const double* const s = b.s.data + d * b.ld + w;
-    const double* const t = s - min(d, w);
-#pragma unroll
-    for (int r = 0; r + 1 < height; ++r) above[r] = above[r + 1];
-#pragma unroll
-    for (int r = height - 1; r > 0; --r) below[r] = below[r - 1];
-    above[height - 1] = p[min(i + d + height - 1, rows + m - 1) * columns];
-    below[0] = p[(i - d) * columns];
-#pragma unroll
-    for (int r = 0; r < height; ++r)
-      sum[r] += __ldg(s + row[r]) * above[r] + __ldg(t + row[r]) * below[r];
-  }
-#pragma unroll
-  for (int r = 0; r < height; ++r)
-    if (i + r < rows) q[(i + r) * columns + c] = sum[r];
+  products.finish<wide, sum_threads>(sums, columns, columns);
 }
 
 template <int wide>
 void launch_band(cudaStream_t lane, const BandRows<Cuda>& b, const double* p, double* q,
-                 int columns, const double* skip) {
-  const Index blocks = ceil_div(b.rows, Index(sum_threads / wide * 8));
-  band_columns_kernel<wide><<<unsigned(blocks), sum_threads, 0, lane>>>(b, p, q, columns, skip);
+                 const SumTarget<Cuda>& sums, int columns, const double* skip) {
+  const unsigned blocks = column_blocks(ceil_div(b.rows, Index(sum_threads / wide * 8)));
+  band_columns_kernel<wide><<<blocks, sum_threads, 0, lane>>>(b, p, q, sums, columns, skip);
   check_launch();
 }
 
@@ -181,34 +197,35 @@ Index most_shared() {
 
 template <int halves, int buffers>
 void launch_band_tiles(cudaStream_t lane, const BandRows<Cuda>& b, const double* p, double* q,
-                       int columns, int p_ld, const double* skip) {
+                       const SumTarget<Cuda>& sums, int columns, int p_ld, const double* skip) {
   const auto kernel = band_tiles_kernel<halves, buffers>;
   const Index bytes = band_tiles::shared_bytes(b.half_bandwidth, halves, buffers);
   const Index resident = resident_blocks(kernel, 32 * band_tiles::warps, bytes);
   const Index strip = round_up(ceil_div(b.rows + 1, resident), Index(band_tiles::wide));
   kernel<<<unsigned(ceil_div(b.rows + 1, strip)), 32 * band_tiles::warps, bytes, lane>>>(
-      b, p, q, columns, p_ld, strip, skip);
+      b, p, q, columns, p_ld, strip, sums, skip);
   check_launch();
 }
 /// False where the band is too wide for the rings, wider than the slice, or so narrow that the kernel
 /// above is faster.
 bool launch_band_tiles(cudaStream_t lane, const BandRows<Cuda>& b, const double* p, double* q,
-                       int columns, const double* skip) {
+                       const SumTarget<Cuda>& sums, int columns, const double* skip) {
   const Index m = b.half_bandwidth, most = most_shared();
   const auto fits = [&](int halves, int buffers) {
     return band_tiles::shared_bytes(m, halves, buffers) <= most;
   };
   if (m > b.rows || columns % 2 != 0 || m * std::max(columns, 4) < 152 || !fits(1, 2)) return false;
   if (columns > 8 && fits(2, 3))
-    launch_band_tiles<2, 3>(lane, b, p, q, columns, columns, skip);
+    launch_band_tiles<2, 3>(lane, b, p, q, sums, columns, columns, skip);
   else if (columns > 8 && fits(2, 2))
-    launch_band_tiles<2, 2>(lane, b, p, q, columns, columns, skip);
+    launch_band_tiles<2, 2>(lane, b, p, q, sums, columns, columns, skip);
   else
-    for (int c = 0; c < columns; c += 8)
-      if (fits(1, 3))
-        launch_band_tiles<1, 3>(lane, b, p + c, q + c, std::min(8, columns - c), columns, skip);
-      else
-        launch_band_tiles<1, 2>(lane, b, p + c, q + c, std::min(8, columns - c), columns, skip);
+    for (int c = 0; c < columns; c += 8) {
+      SumTarget<Cuda> part = sums;
+      part.result = sums.result.slice(c, sums.result.size - c);
+      const auto launch = fits(1, 3) ? launch_band_tiles<1, 3> : launch_band_tiles<1, 2>;
+      launch(lane, b, p + c, q + c, part, std::min(8, columns - c), columns, skip);
+    }
   return true;
 }
 
@@ -224,39 +241,39 @@ void multiply_columns(const Stream<Cuda>& stream, const DenseRows<Cuda>& m, cons
 }
 
 void multiply_columns(const Stream<Cuda>& stream, const CsrRows<Cuda>& m, const double* p,
-                      View<double, Cuda> q, bool add, Index columns, const double* skip) {
-  if (m.rows() == 0) return;
+                      View<double, Cuda> q, const SumTarget<Cuda>& sums, Index columns,
+                      const double* skip) {
   const cudaStream_t lane = native(stream);
   switch (lanes_for(columns)) {
     case 1:
-      return launch_csr<1>(lane, m, p, q.data, add, int(columns), skip);
+      return launch_csr<1>(lane, m, p, q.data, sums, int(columns), skip);
     case 2:
-      return launch_csr<2>(lane, m, p, q.data, add, int(columns), skip);
+      return launch_csr<2>(lane, m, p, q.data, sums, int(columns), skip);
     case 4:
-      return launch_csr<4>(lane, m, p, q.data, add, int(columns), skip);
+      return launch_csr<4>(lane, m, p, q.data, sums, int(columns), skip);
     case 8:
-      return launch_csr<8>(lane, m, p, q.data, add, int(columns), skip);
+      return launch_csr<8>(lane, m, p, q.data, sums, int(columns), skip);
     default:
-      return launch_csr<16>(lane, m, p, q.data, add, int(columns), skip);
+      return launch_csr<16>(lane, m, p, q.data, sums, int(columns), skip);
   }
 }
 
 void multiply_columns(const Stream<Cuda>& stream, const BandRows<Cuda>& b, const double* p,
-                      View<double, Cuda> q, View<double, Cuda>, Index columns, const double* skip) {
-  if (b.rows == 0) return;
+                      View<double, Cuda> q, View<double, Cuda>, const SumTarget<Cuda>& sums,
+                      Index columns, const double* skip) {
   const cudaStream_t lane = native(stream);
-  if (launch_band_tiles(lane, b, p, q.data, int(columns), skip)) return;
+  if (launch_band_tiles(lane, b, p, q.data, sums, int(columns), skip)) return;
   switch (lanes_for(columns)) {
     case 1:
-      return launch_band<1>(lane, b, p, q.data, int(columns), skip);
+      return launch_band<1>(lane, b, p, q.data, sums, int(columns), skip);
     case 2:
-      return launch_band<2>(lane, b, p, q.data, int(columns), skip);
+      return launch_band<2>(lane, b, p, q.data, sums, int(columns), skip);
     case 4:
-      return launch_band<4>(lane, b, p, q.data, int(columns), skip);
+      return launch_band<4>(lane, b, p, q.data, sums, int(columns), skip);
     case 8:
-      return launch_band<8>(lane, b, p, q.data, int(columns), skip);
+      return launch_band<8>(lane, b, p, q.data, sums, int(columns), skip);
     default:
-      return launch_band<16>(lane, b, p, q.data, int(columns), skip);
+      return launch_band<16>(lane, b, p, q.data, sums, int(columns), skip);
   }
 }
 

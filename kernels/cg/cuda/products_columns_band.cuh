@@ -8,6 +8,7 @@
 // matrix; where they reach beyond the stage's diagonals they meet rows of zeros between the buffers.
 #pragma once
 #include "kernels/base/cuda/dmma.cuh"
+#include "kernels/cg/cuda/column_sums.cuh"
 #include "kernels/cg/cuda/products.cuh"
 
 namespace terrace::cg {
@@ -206,7 +207,8 @@ struct BandTiles {
     }
   }
   __device__ __forceinline__ void finish(Stage s, int part, const double (&c)[halves][4],
-                                         const double (&diagonal)[2]) const {
+                                         const double (&diagonal)[2],
+                                         ColumnProducts<2 * halves>& products) const {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const int ahead = side * part + g + 8 * h;
@@ -216,8 +218,11 @@ struct BandTiles {
         const double2 mine =
             *reinterpret_cast<const double2*>(p_pair(wrap(s.p_slot + ahead, p_rows), pair_of));
         const double2 below = *sums_of(ahead, pair_of), above = pair(c, h, e);
-        reinterpret_cast<double2*>(q + row * p_ld)[pair_of] = make_double2(
-            diagonal[h] * mine.x + (below.x + above.x), diagonal[h] * mine.y + (below.y + above.y));
+        const double2 sum = make_double2(diagonal[h] * mine.x + (below.x + above.x),
+                                         diagonal[h] * mine.y + (below.y + above.y));
+        reinterpret_cast<double2*>(q + row * p_ld)[pair_of] = sum;
+        products.add(2 * e, mine.x, sum.x);
+        products.add(2 * e + 1, mine.y, sum.y);
       });
     }
   }
@@ -228,7 +233,8 @@ struct BandTiles {
 template <int halves, int buffers>
 __global__ void __launch_bounds__(32 * band_tiles::warps, 1)
     band_tiles_kernel(BandRows<Cuda> b, const double* __restrict__ p, double* __restrict__ q,
-                      int columns, int p_ld, Index strip, const double* skip) {
+                      int columns, int p_ld, Index strip, SumTarget<Cuda> sums,
+                      const double* skip) {
   if (skip && *skip != 0) return;
   constexpr int wide = band_tiles::wide;
   extern __shared__ __align__(128) unsigned char shared[];
@@ -251,6 +257,7 @@ __global__ void __launch_bounds__(32 * band_tiles::warps, 1)
   for (int k = 0; k + 1 < buffers; ++k) fetch(k);
   const int part = work.warp & 3;
   double c[halves][4], diagonal[2];
+  ColumnProducts<2 * halves> products;
   typename BandTiles<halves, buffers>::Rows own[4];
   int at = 0;
   for (Index open = now.base - 1; now.base < work.to; now = work.next(now)) {
@@ -282,10 +289,11 @@ __global__ void __launch_bounds__(32 * band_tiles::warps, 1)
     at = at + 1 == buffers ? 0 : at + 1;
     if (now.chunk + 1 == work.chunks) {
       __syncthreads();
-      if (work.warp < 4 && now.base >= work.from) work.finish(now, part, c, diagonal);
+      if (work.warp < 4 && now.base >= work.from) work.finish(now, part, c, diagonal, products);
       work.sum_slot = work.wrap(work.sum_slot + wide, work.sum_rows);
     }
   }
+  products.template finish<4, 32 * band_tiles::warps>(sums, columns, p_ld);
 }
 
 }  // namespace terrace::cg

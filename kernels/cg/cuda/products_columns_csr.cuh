@@ -6,6 +6,7 @@
 // row each. A block owns consecutive chunks and its teams walk through them side by side, so that
 // the rows of p which neighbouring rows share are still in L1.
 #pragma once
+#include "kernels/cg/cuda/column_sums.cuh"
 #include "kernels/cg/cuda/products_csr.cuh"
 
 namespace terrace::cg {
@@ -60,8 +61,8 @@ __device__ inline double2 csr_columns_dot_plain(const CsrRows<Cuda>& m, Index fr
 template <int teams, int lanes, int batch, class C>
 __global__ void __launch_bounds__(64 * teams, 1)
     csr_columns_stream_kernel(CsrRows<Cuda> m, const C* __restrict__ column,
-                              const double2* __restrict__ p, double2* __restrict__ q, bool add,
-                              const double* skip) {
+                              const double2* __restrict__ p, double2* __restrict__ q,
+                              SumTarget<Cuda> sums, const double* skip) {
   if (skip && *skip != 0) return;
   constexpr int team_threads = 64, groups = team_threads / lanes, room = csr_chunk_entries;
   extern __shared__ __align__(128) unsigned char memory[];
@@ -88,6 +89,7 @@ __global__ void __launch_bounds__(64 * teams, 1)
 
   p += thread % lanes;
   q += thread % lanes;
+  ColumnProducts<2> products;
   unsigned parity = 0;
   for (Index c = own; c < end; c += teams) {
     const Index next = c + teams;
@@ -107,8 +109,12 @@ __global__ void __launch_bounds__(64 * teams, 1)
                                     v, cs, far, int(st[r] - k.from), int(st[r + 1] - k.from),
                                     is_short ? p + (k.row + r) * lanes : p)
                               : csr_columns_dot_plain(m, st[r], st[r + 1], p, lanes);
-      double2* const to = q + (m.row.size > 0 ? m.row.data[k.row + r] : k.row + r) * lanes;
-      if (add) {
+      const Index row = m.row.size > 0 ? m.row.data[k.row + r] : k.row + r;
+      const double2 mine = __ldg(p + row * lanes);
+      products.add(0, mine.x, sum.x, !sums.add);
+      products.add(1, mine.y, sum.y, !sums.add);
+      double2* const to = q + row * lanes;
+      if (sums.add) {
         const double2 old = *to;
         sum.x += old.x, sum.y += old.y;
       }
@@ -118,6 +124,7 @@ __global__ void __launch_bounds__(64 * teams, 1)
     if (thread == 0 && next < end) ring.issue(coming, 0);
     meet(1 + team, team_threads);
   }
+  products.template finish<lanes, team_threads * teams>(sums, 2 * lanes, 2 * lanes);
 }
 
 }  // namespace terrace::cg

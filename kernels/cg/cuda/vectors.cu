@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "kernels/base/cuda/runtime.cuh"
+#include "kernels/cg/cuda/column_sums.cuh"
 #include "kernels/cg/vector_passes.hpp"
 
 namespace terrace::cg {
@@ -12,64 +12,6 @@ namespace {
 
 constexpr int pass_threads = 256;
 constexpr Index most_blocks = 1056;  // 8 a multiprocessor of an H200
-
-constexpr int power_above(int v) {
-  int p = 1;
-  while (p < v) p *= 2;
-  return p;
-}
-
-/// target[j] = sum over the grid of value j, j < k * sums, value [what * k + v] from the threads of
-/// column v = threadIdx.x % k. In a fixed order.
-template <int k, int sums>
-__device__ void finish_columns(double (&s)[sums], double* partials, Word* ticket, double* target) {
-  constexpr int values = k * sums, lanes = power_above(values), warps = pass_threads / 32;
-  __shared__ double parts[warps][values];
-  __shared__ double tree[pass_threads];
-  __shared__ bool last;
-  const int thread = int(threadIdx.x), warp = thread >> 5, lane = thread & 31;
-#pragma unroll
-  for (int what = 0; what < sums; ++what) {
-    double value = s[what];
-#pragma unroll
-    for (int offset = 16; offset >= k; offset >>= 1)
-      value += __shfl_down_sync(0xffffffffu, value, offset);
-    if (lane < k) parts[warp][what * k + lane] = value;
-  }
-  __syncthreads();
-  if (thread < values) {
-    double value = 0;
-#pragma unroll
-    for (int w = 0; w < warps; ++w) value += parts[w][thread];
-    if (gridDim.x == 1)
-      target[thread] = value;
-    else
-      partials[Index(blockIdx.x) * values + thread] = value;
-    __threadfence();
-  }
-  if (gridDim.x == 1) return;
-  __syncthreads();
-  if (thread == 0) {
-    last = atomicAdd(reinterpret_cast<unsigned long long*>(ticket), 1ull) == gridDim.x - 1;
-    __threadfence();
-  }
-  __syncthreads();
-  if (!last) return;
-  constexpr int groups = pass_threads / lanes;
-  const int value_of = thread % lanes, group = thread / lanes;
-  double value = 0;
-  if (value_of < values)
-#pragma unroll 4
-    for (unsigned block = unsigned(group); block < gridDim.x; block += groups)
-      value += __ldcg(partials + Index(block) * values + value_of);
-  tree[thread] = value;
-  for (int half = groups / 2; half > 0; half >>= 1) {
-    __syncthreads();
-    if (group < half) tree[thread] += tree[thread + half * lanes];
-  }
-  if (thread < values) target[thread] = tree[thread];
-  if (thread == 0) *ticket = 0;
-}
 
 /// Ends the iteration's row and adds it to the history; by the first block.
 template <int k, class F>
@@ -112,7 +54,10 @@ __global__ void __launch_bounds__(pass_threads) pass_kernel(Index size, F f, CgP
   }
   if constexpr (F::sums > 0) {
     double* const row = F::target == vector_passes::Target::now ? c.now.data : c.next.data;
-    finish_columns<k, int(F::sums)>(sum, c.partials.data, c.ticket.data, row + F::first * k);
+    double* const target = row + F::first * k;
+    finish_columns<k, int(F::sums), pass_threads>(
+        sum, c.partials.data, c.ticket.data,
+        [&](int what, int v, double total) { target[what * k + v] = total; });
   }
 }
 
