@@ -80,13 +80,13 @@ struct ColumnProducts {
   template <int k, int threads>
   __device__ __forceinline__ void finish(const SumTarget<Cuda>& target, int columns, int ld) const {
     double* const result = target.result.data;
-    finish_columns<k, 2 * each, threads>(
-        s, target.partials.data, target.ticket.data, [&](int what, int v, double total) {
-          const int column = each * v + what % each;
-          if (column >= columns) return;
-          double* const to = result + what / each * ld + column;
-          *to = target.add ? *to + total : total;
-        });
+    finish_columns<k, 2 * each, threads>(s, target.partials.data, target.ticket.data,
+                                         [&](int what, int v, double total) {
+                                           const int column = each * v + what % each;
+                                           if (column >= columns) return;
+                                           double* const to = result + what / each * ld + column;
+                                           *to = target.add ? *to + total : total;
+                                         });
   }
 };
 

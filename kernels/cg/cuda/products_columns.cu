@@ -135,51 +135,68 @@ void launch_csr(cudaStream_t lane, const CsrRows<Cuda>& m, const double* p, doub
 template <int wide>
 __global__ void __launch_bounds__(sum_threads)
     band_columns_kernel(BandRows<Cuda> b, const double* __restrict__ p, double* __restrict__ q,
-                        SumTarget<Cuda> sums, int columns, const double* skip) {
+                        int columns, const double* skip) {
   if (skip && *skip != 0) return;
   constexpr int height = 8;
   const int c = threadIdx.x % wide;
-  const Index m = b.half_bandwidth, rows = c < columns ? b.rows : 0, w = min(m, rows);
+  const Index m = b.half_bandwidth, rows = b.rows, w = min(m, rows);
+  const Index i = (Index(blockIdx.x) * (sum_threads / wide) + threadIdx.x / wide) * height;
+  if (c >= columns || i >= rows) return;
   p += c;
-  ColumnProducts<1> products;
-  for (Index i = (Index(blockIdx.x) * (sum_threads / wide) + threadIdx.x / wide) * height; i < rows;
-       i += Index(gridDim.x) * (sum_threads / wide) * height) {
-    double above[height], below[height], sum[height];
-    Index row[height];
+  double above[height], below[height], sum[height];
+  Index row[height];
 #pragma unroll
-    for (int r = 0; r < height; ++r) {
-      row[r] = min(i + r, rows - 1);
-      above[r] = below[r] = p[min(i + r, rows + m - 1) * columns];
-      sum[r] = b.s.data[w + row[r]] * above[r];
-    }
-    for (Index d = 1; d <= m; ++d) {
-      const double* const s = b.s.data + d * b.ld + w;
-      const double* const t = s - min(d, w);
-#pragma unroll
-      for (int r = 0; r + 1 < height; ++r) above[r] = above[r + 1];
-#pragma unroll
-      for (int r = height - 1; r > 0; --r) below[r] = below[r - 1];
-      above[height - 1] = p[min(i + d + height - 1, rows + m - 1) * columns];
-      below[0] = p[(i - d) * columns];
-#pragma unroll
-      for (int r = 0; r < height; ++r)
-        sum[r] += __ldg(s + row[r]) * above[r] + __ldg(t + row[r]) * below[r];
-    }
-#pragma unroll
-    for (int r = 0; r < height; ++r) {
-      if (i + r >= rows) continue;
-      products.add(0, p[(i + r) * columns], sum[r]);
-      q[(i + r) * columns + c] = sum[r];
-    }
+  for (int r = 0; r < height; ++r) {
+    row[r] = min(i + r, rows - 1);
+    above[r] = below[r] = p[min(i + r, rows + m - 1) * columns];
+    sum[r] = b.s.data[w + row[r]] * above[r];
   }
+  for (Index d = 1; d <= m; ++d) {
+    const double* const s = b.s.data + d * b.ld + w;
+    const double* const t = s - min(d, w);
+#pragma unroll
+    for (int r = 0; r + 1 < height; ++r) above[r] = above[r + 1];
+#pragma unroll
+    for (int r = height - 1; r > 0; --r) below[r] = below[r - 1];
+    above[height - 1] = p[min(i + d + height - 1, rows + m - 1) * columns];
+    below[0] = p[(i - d) * columns];
+#pragma unroll
+    for (int r = 0; r < height; ++r)
+      sum[r] += __ldg(s + row[r]) * above[r] + __ldg(t + row[r]) * below[r];
+  }
+#pragma unroll
+  for (int r = 0; r < height; ++r)
+    if (i + r < rows) q[(i + r) * columns + c] = sum[r];
+}
+
+/// p.q and p.p by a pass of their own: within the kernel above they cost more, by the registers of a
+/// loop over its tiles.
+template <int wide>
+__global__ void __launch_bounds__(sum_threads)
+    column_products_kernel(Index rows, const double* __restrict__ p, const double* __restrict__ q,
+                           SumTarget<Cuda> sums, int columns, const double* skip) {
+  if (skip && *skip != 0) return;
+  constexpr int together = sum_threads / wide;  // rows of a block
+  const int c = threadIdx.x % wide;
+  if (c >= columns) rows = 0;
+  ColumnProducts<1> products;
+#pragma unroll 2
+  for (Index i = Index(blockIdx.x) * together + threadIdx.x / wide; i < rows;
+       i += Index(gridDim.x) * together)
+    products.add(0, p[i * columns + c], q[i * columns + c]);
   products.finish<wide, sum_threads>(sums, columns, columns);
 }
 
 template <int wide>
 void launch_band(cudaStream_t lane, const BandRows<Cuda>& b, const double* p, double* q,
                  const SumTarget<Cuda>& sums, int columns, const double* skip) {
-  const unsigned blocks = column_blocks(ceil_div(b.rows, Index(sum_threads / wide * 8)));
-  band_columns_kernel<wide><<<blocks, sum_threads, 0, lane>>>(b, p, q, sums, columns, skip);
+  if (b.rows > 0) {
+    const Index blocks = ceil_div(b.rows, Index(sum_threads / wide * 8));
+    band_columns_kernel<wide><<<unsigned(blocks), sum_threads, 0, lane>>>(b, p, q, columns, skip);
+    check_launch();
+  }
+  const unsigned blocks = column_blocks(ceil_div(b.rows, Index(sum_threads / wide)));
+  column_products_kernel<wide><<<blocks, sum_threads, 0, lane>>>(b.rows, p, q, sums, columns, skip);
   check_launch();
 }
 
