@@ -104,6 +104,9 @@ MUTATIONS = [
     ("src/cg/reorder.cpp", "column.push_back(place[", "column.push_back(order.old[", "cg:200 cg/reorder.1"),
     ("src/cg/row_parts.cpp", "entries / parts * left +", "entries / parts +", "cg/row_parts.1"),
     ("src/cg/eigen_estimate.cpp", "beta[k - 1] / alpha[k - 1]);\n    beside", "beta[k - 1] / alpha[k]);\n    beside", "cg/eigen_estimate.1"),
+    ("kernels/base/cpu/sums.hpp", "double total = sums.add ? sums.result.data[j] : 0;", "double total = 0;", "cg/products.1"),
+    ("kernels/cg/cpu/products_columns.cpp", "if (!add) sums[columns + c] +=", "sums[columns + c] +=", "cg/products.1"),
+    ("src/cg/operators_csr.cpp", "sums_to(space, sums, add), p.columns, skip", "sums_to(space, sums), p.columns, skip", "cg/system.3 cg"),
     ("kernels/cg/cpu/products_csr.cpp", "for (; k + 8 <= count; k += 8)", "for (; k + 8 < count; k += 8)", "cg/products.1 cg"),
     # --- files
     ("io/placing.cpp", "hash_element(buffer[run.from + i], run.to + i);", "hash_element(buffer[run.from + i], i);", "io/output.2 gf2:100"),
