@@ -271,7 +271,7 @@ Work band_work(const BandAmounts& w) {
   // 40,000,000, m = 100 to 4,000 on 2 and 16 threads.
   const double update = !w.on.device ? reached(m, 120.0 * w.on.threads)
                         : mixed      ? reached(m, 200, 3.3)
-                                     : reached(m, 450, 0.75);
+                                     : reached(m, 400, 0.75);
   Work work;
   work.model = w.command + ", " + w.method;
   work.first = first_use(w.on, 0);
