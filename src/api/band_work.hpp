@@ -70,8 +70,10 @@ struct Work {
     terrace::band::BandHooks hooks;
     hooks.phase = [&](const std::string& name, const std::function<void()>& work) {
       const bool reads = name == "read";
-      timed(reads ? report.seconds.prepare : report.seconds.solve, work);
-      if (reads) reading.done();
+      timed(reads ? report.seconds.prepare : report.seconds.solve, [&] {
+        work();
+        if (reads) reading.done();  // waits
+      });
     };
     hooks.instead = [&](const terrace::band::BandPlan&, const terrace::band::BandNotes&,
                         const terrace::band::BandPlan& now) {
