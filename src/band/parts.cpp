@@ -248,7 +248,7 @@ void place_parts(const Stream<B>& lane, const BandHere& matrix, BandParts<B>& a)
   std::vector<BlockCopy> clears;
   std::vector<BandRun> runs;
   std::vector<BandSpike> spikes;
-  const double* rest = a.memory.data();  // behind the parts so far
+  double* rest = a.memory.data();  // behind the parts so far
   const auto clear = [&](double* to, Index count) {
     if (count > 0) clears.push_back({nullptr, 0, to, 0, 1, count});
   };
@@ -274,7 +274,7 @@ void place_parts(const Stream<B>& lane, const BandHere& matrix, BandParts<B>& a)
     clear(part.spike, part.arrow * std::min(part.tiles, band_reach_tiles(s)) * s.width);
     spikes.push_back({matrix.form.behind(begin - side), side, side, own, 0, part.spike});
   }
-  clear(a.memory.data() + (rest - a.memory.data()), a.memory.data() + a.memory.size() - rest);
+  clear(rest, a.memory.data() + a.memory.size() - rest);
   copy_blocks(lane, clears);
   lower_columns(lane, runs, width, ld, matrix.not_finite);
   band_spikes(lane, spikes, width, side, matrix.not_finite);

@@ -155,10 +155,10 @@ void lay_out(Launch& launch, int resident, Index diagonals) {
   // One tile row each where the chain binds and few tasks share the GPU: 5 to 12 % (H200). In pairs a tile
   // row that enters the band alone, without a product before it, costs the chain 4 us a tile column,
   // unless NC = 2.
-  const Index reach = launch.reach_tiles, area = launch.count * reach * reach;
-  launch.high = NC == 1 && (reach <= 3 || (arrow == 0 && reach >= 23 && area <= 2700)) ? 1 : 2;
-  launch.alone = NC == 1 && launch.high == 2 && reach % 2 == 0 ? 1 : 0;
-  launch.band_pairs = int(ceil_div(launch.reach_tiles + NC - 2 + launch.alone, launch.high));
+  const Index tiles = launch.reach_tiles, area = launch.count * tiles * tiles;
+  launch.high = NC == 1 && (tiles <= 3 || (arrow == 0 && tiles >= 23 && area <= 2700)) ? 1 : 2;
+  launch.alone = NC == 1 && launch.high == 2 && tiles % 2 == 0 ? 1 : 0;
+  launch.band_pairs = int(ceil_div(tiles + NC - 2 + launch.alone, launch.high));
   launch.arrow_pairs = ceil_div(arrow, 2);
   launch.arrow_groups = ceil_div(arrow, NC);
   launch.window_pairs = ceil_div(window, 2);
@@ -167,7 +167,6 @@ void lay_out(Launch& launch, int resident, Index diagonals) {
   launch.diagonals = int(std::min<Index>(diagonals, std::max(1, resident / (2 * launch.count))));
   // A pair of tile rows has two tiles less to sum than the one above it: 8 us of a step that takes
   // the chain 20 us a tile column, or the others M^2 us / their number.
-  const Index tiles = launch.reach_tiles;
   const double workers = double(resident) / launch.count - launch.diagonals;
   launch.slope = int(65536 / 2 * launch.high *
                      std::min(NC == 1 ? 0.4 : 0.2, 8 * workers / double(tiles * tiles)));
