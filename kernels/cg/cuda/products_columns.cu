@@ -81,13 +81,14 @@ __global__ void __launch_bounds__(sum_threads)
   products.finish<wide, sum_threads>(sums, columns, columns);
 }
 
-// Of 16 to 32 warps and batches of 6 to 9, on an H200.
-constexpr int columns_teams = 12, columns_batch = 9;
+// Of 16 to 32 warps and batches of 6 to 9, on an H200; rows of up to 8 entries on average in batches
+// of 7, as a stencil of 7 points has: what is left of a row takes as long as a batch.
+constexpr int columns_teams = 12, columns_batch = 9, short_batch = 7;
 
-template <int lanes, class C>
+template <int lanes, int batch, class C>
 void stream_columns(cudaStream_t lane, const CsrRows<Cuda>& m, const C* column, const double* p,
                     double* q, const SumTarget<Cuda>& sums, const double* skip) {
-  constexpr auto kernel = csr_columns_stream_kernel<columns_teams, lanes, columns_batch, C>;
+  constexpr auto kernel = csr_columns_stream_kernel<columns_teams, lanes, batch, C>;
   constexpr Index bytes = columns_teams * csr_stage_bytes<csr_chunk_entries, double, C>();
   static OncePerDevice<Index> once;
   const Index resident = once([] { return resident_blocks(kernel, 64 * columns_teams, bytes); });
@@ -95,6 +96,14 @@ void stream_columns(cudaStream_t lane, const CsrRows<Cuda>& m, const C* column, 
   kernel<<<unsigned(blocks), 64 * columns_teams, bytes, lane>>>(
       m, column, reinterpret_cast<const double2*>(p), reinterpret_cast<double2*>(q), sums, skip);
   check_launch();
+}
+template <int lanes, class C>
+void stream_columns(cudaStream_t lane, const CsrRows<Cuda>& m, const C* column, const double* p,
+                    double* q, const SumTarget<Cuda>& sums, const double* skip) {
+  if (m.value.size <= 8 * m.rows())
+    stream_columns<lanes, short_batch>(lane, m, column, p, q, sums, skip);
+  else
+    stream_columns<lanes, columns_batch>(lane, m, column, p, q, sums, skip);
 }
 template <int lanes>
 void stream_columns(cudaStream_t lane, const CsrRows<Cuda>& m, const double* p, double* q,

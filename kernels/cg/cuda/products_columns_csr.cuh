@@ -3,8 +3,8 @@
 // nonzero at 128 bytes a clock, which is the more: `lanes` lanes take a row of p as one piece.
 //
 // A team of two warps streams chunks of rows as products_csr.cuh does; lanes take two columns of a
-// row each. A block owns consecutive chunks and its teams walk through them side by side, so that
-// the rows of p which neighbouring rows share are still in L1.
+// row each. Blocks take turns with as many neighbouring chunks as they have teams: rows of p which
+// neighbouring rows share are in L1 then, and those of the next lines and planes of a mesh in L2.
 #pragma once
 #include "kernels/cg/cuda/column_sums.cuh"
 #include "kernels/cg/cuda/products_csr.cuh"
@@ -69,8 +69,8 @@ __global__ void __launch_bounds__(64 * teams, 1)
   __shared__ Word full[teams];
   __shared__ CsrChunk held[teams];
   const int team = threadIdx.x / team_threads, thread = threadIdx.x % team_threads;
-  const Index chunks = m.chunk.size / 2 - 1, share = (chunks + gridDim.x - 1) / gridDim.x;
-  const Index own = Index(blockIdx.x) * share + team, end = min(chunks, (blockIdx.x + 1) * share);
+  const Index end = m.chunk.size / 2 - 1, stride = Index(gridDim.x) * teams;
+  const Index own = Index(blockIdx.x) * teams + team;
   const CsrStages<room, double, C> ring{
       m,           m.value.data, column, memory + team * csr_stage_bytes<room, double, C>(),
       full + team, held + team};
@@ -91,8 +91,8 @@ __global__ void __launch_bounds__(64 * teams, 1)
   q += thread % lanes;
   ColumnProducts<2> products;
   unsigned parity = 0;
-  for (Index c = own; c < end; c += teams) {
-    const Index next = c + teams;
+  for (Index c = own; c < end; c += stride) {
+    const Index next = c + stride;
     CsrChunk coming{};
     if (thread == 0 && next < end) coming = csr_chunk(m.chunk.data, next);
     const CsrChunk k = held[team];
