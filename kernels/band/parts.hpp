@@ -49,6 +49,8 @@ struct BandPart {
   double* spike = nullptr;
   double* arrow_block = nullptr;  ///< arrow x arrow
   double* coupling = nullptr;     ///< (window width) x arrow
+  /// Of band_prepare(), for substitutions with up to 8 right-hand sides; null: each prepares itself.
+  double* prepared = nullptr;
 
   [[nodiscard]] Index end() const { return to < 0 ? tiles : to; }
   [[nodiscard]] bool complete() const { return end() == tiles; }
@@ -105,6 +107,14 @@ struct BandPartVectors {
 /// 64-bit words of scratch of the two substitutions.
 Index band_substitute_scratch(Cpu, BandShape, std::span<const BandPart<Cpu>> parts, Index nrhs);
 Index band_substitute_scratch(Cuda, BandShape, std::span<const BandPart<Cuda>> parts, Index nrhs);
+
+/// prepared := products of tiles with the inverses before them, for both directions;
+/// band_prepared_doubles() numbers of each part, 0 where they would not help. About a third of a
+/// substitution with one right-hand side.
+Index band_prepared_doubles(Cpu, BandShape, const BandPart<Cpu>& part);
+Index band_prepared_doubles(Cuda, BandShape, const BandPart<Cuda>& part);
+void band_prepare(const Stream<Cpu>&, BandShape, std::span<const BandPart<Cpu>> parts);
+void band_prepare(const Stream<Cuda>&, BandShape, std::span<const BandPart<Cuda>> parts);
 
 /// For each part: its own rows y := L^-1 y; then window rows -= R y, arrow rows -= W y.
 /// 2 (m + arrow) nrhs flops per row; reads the factor once.

@@ -71,6 +71,7 @@ struct BandParts {
   Buffer<double, B> records, slab, window;
   Buffer<Index, B> status;
   Buffer<Word, B> scratch;
+  Buffer<double, B> prepared;  ///< of prepare_solves()
 
   /// Numbers of one block of a record.
   [[nodiscard]] Index block() const { return plan.separator * (plan.separator + 1); }
@@ -134,6 +135,10 @@ struct BandPartRows {
   Buffer<double, B> rows, records, reduced;
   Buffer<Word, B> scratch;
 };
+/// What each solve_parts() with few right-hand sides would do anew is done once, for a factor that solves
+/// again: band_prepare(), where its memory is free twice. Local.
+template <class B>
+void prepare_solves(Context<B>& context, BandParts<B>& a);
 template <class B>
 BandPartRows<B> band_part_rows(const BandParts<B>& a, Index nrhs);
 /// Rows rows_of(rank), nrhs numbers each, on the host, or `there`, in memory of the backend: into the

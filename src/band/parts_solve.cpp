@@ -4,6 +4,7 @@
 
 #include "kernels/base/matrix.hpp"
 #include "src/band/parts.hpp"
+#include "src/frame/kept_input.hpp"
 
 namespace terrace::band {
 namespace {
@@ -29,6 +30,32 @@ double* window_rows(const BandParts<B>& a, const BandPartRows<B>& x, Index i) {
 }
 
 }  // namespace
+
+template <class B>
+void prepare_solves(Context<B>& context, BandParts<B>& a) {
+  const auto each = [&](const auto& take) {
+    for (BandPart<B>& part : a.parts) take(a.plan.shape, part);
+    if (a.reduced.tiles > 0) take(a.plan.reduced, a.reduced);
+  };
+  if (a.prepared.size() > 0) return;
+  Index total = 0;
+  each([&](const BandShape& s, BandPart<B>& part) {
+    part.prepared = nullptr;
+    total += band_prepared_doubles(B{}, s, part);
+  });
+  if (total == 0 || free_bytes(context) < 2 * total * Index(sizeof(double))) return;
+  try {
+    a.prepared = Buffer<double, B>(total);
+  } catch (const Error&) {  // another process was faster
+    return;
+  }
+  double* at = a.prepared.data();
+  each([&](const BandShape& s, BandPart<B>& part) {
+    part.prepared = std::exchange(at, at + band_prepared_doubles(B{}, s, part));
+  });
+  band_prepare(context.ahead, a.plan.shape, a.parts);
+  if (a.reduced.tiles > 0) band_prepare(context.ahead, a.plan.reduced, {&a.reduced, 1});
+}
 
 template <class B>
 BandPartRows<B> band_part_rows(const BandParts<B>& a, Index nrhs) {
@@ -202,6 +229,7 @@ void solve_parts(Context<B>& context, const BandParts<B>& a, BandPartRows<B>& x)
 }
 
 #define TERRACE_INSTANTIATE(B)                                                                     \
+  template void prepare_solves(Context<B>&, BandParts<B>&);                                        \
   template BandPartRows<B> band_part_rows(const BandParts<B>&, Index);                             \
   template void set_rows(Context<B>&, const BandParts<B>&, BandPartRows<B>&, const double*, bool); \
   template void get_rows(Context<B>&, const BandParts<B>&, const BandPartRows<B>&, double*, bool); \

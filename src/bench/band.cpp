@@ -129,6 +129,21 @@ void bench_parts(Run& run, Context<B>& c, const BandBench& options, const BandPl
   };
   bench.spoil = spoils(c.ahead, a.memory.view());
   bench_run(run, options, bench);
+  prepare_solves(c, a);
+  if (a.prepared.size() > 0) {
+    BenchRun prepare = solve_bench(c.control, plan, rates, 1);
+    prepare.sizes["phase"] = "prepare";
+    prepare.sizes.erase("right_hand_sides");
+    prepare.work = 8e-9 * double(a.prepared.size());
+    prepare.measure = [&] {
+      a.prepared = {};
+      return timed(c.control, [&] {
+        prepare_solves(c, a);
+        c.ahead.synchronize();
+      });
+    };
+    bench_run(run, options, prepare);
+  }
   for (const Index nrhs : options.right_hand_sides) {
     const std::vector<double> b = right_hand_sides(nrhs);
     BandPartRows<B> x = collectively(c.control, [&] { return band_part_rows(a, nrhs); });

@@ -19,14 +19,14 @@ bool is_wanted() {
   return !std::is_same_v<B, Cpu>;
 }
 
+}  // namespace
+
 template <class B>
 Index free_bytes(const Context<B>& context) {
   if constexpr (std::is_same_v<B, Cpu>)
     return available_host_bytes() / context.control.local_size();
   return context.device.shared ? 0 : current_cuda_device().free_bytes;
 }
-
-}  // namespace
 
 template <class B>
 bool KeptInput<B>::take(const Context<B>& context, const io::Rereader& reread,
@@ -84,7 +84,9 @@ void KeptInput<B>::require_same(const Control& control, const std::string& where
                       "; leave it alone and start again, or test the memory if nobody wrote to it");
 }
 
-#define TERRACE_INSTANTIATE(B) template class KeptInput<B>;
+#define TERRACE_INSTANTIATE(B)                     \
+  template Index free_bytes<B>(const Context<B>&); \
+  template class KeptInput<B>;
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 

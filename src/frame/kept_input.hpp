@@ -9,6 +9,10 @@
 
 namespace terrace {
 
+/// Memory of the backend that a rank may take now; none of a device that ranks share.
+template <class B>
+Index free_bytes(const Context<B>& context);
+
 template <class B>
 class KeptInput {
  public:

@@ -295,31 +295,49 @@ void require_substitution(const Stream<B>& lane, std::vector<HostPart> hosts, In
   const Buffer<Word, B> scratch{band_substitute_scratch(B{}, hosts[0].s, parts, nrhs)};
   band_forward_parts(lane, hosts[0].s, parts, x, nrhs, scratch);
   lane.synchronize();
-  std::vector<std::vector<double>> solved;
+  std::vector<std::vector<double>> solved, solved_above;
   for (std::size_t p = 0; p < hosts.size(); ++p) {
     INFO(describe(hosts[p]) << " part " << p << " nrhs " << nrhs << " forward");
     hosts[p].forward(nrhs, rows[p], above[p]);
     solved.push_back(get(lane, there[p]));
+    solved_above.push_back(get(lane, there_above[p]));
     REQUIRE(far(solved[p], rows[p]) < 1e-12);
     REQUIRE(far(get(lane, there_above[p]), above[p]) < 1e-12);
   }
   band_backward_parts(lane, hosts[0].s, parts, x, nrhs, scratch);
   lane.synchronize();
+  std::vector<std::vector<double>> found;
   for (std::size_t p = 0; p < hosts.size(); ++p) {
     INFO(describe(hosts[p]) << " part " << p << " nrhs " << nrhs << " backward");
     hosts[p].backward(nrhs, rows[p], above[p]);
-    REQUIRE(far(get(lane, there[p]), rows[p]) < 1e-12);
+    found.push_back(get(lane, there[p]));
+    REQUIRE(far(found[p], rows[p]) < 1e-12);
     REQUIRE(far(get(lane, there_above[p]), above[p]) < 1e-12);
   }
-  // The same bits again.
+  // The same bits again, by what is prepared.
+  Index numbers = 0;
+  for (const BandPart<B>& part : parts) numbers += band_prepared_doubles(B{}, hosts[0].s, part);
+  const Buffer<double, B> prepared(numbers);
+  double* next = prepared.data();
+  for (BandPart<B>& part : parts)
+    part.prepared = std::exchange(next, next + band_prepared_doubles(B{}, hosts[0].s, part));
+  band_prepare(lane, hosts[0].s, parts);
   for (std::size_t p = 0; p < hosts.size(); ++p) {
     const std::vector<double> again = random_numbers(hosts[p].rows() * nrhs, 11 + Word(p));
     if (!again.empty()) upload(lane, there[p].view(), again.data());
     lane.synchronize();
   }
-  band_forward_parts(lane, hosts[0].s, parts, x, nrhs, scratch);
+  const Buffer<Word, B> less{band_substitute_scratch(B{}, hosts[0].s, parts, nrhs)};
+  REQUIRE(less.size() <= scratch.size());
+  band_forward_parts(lane, hosts[0].s, parts, x, nrhs, less);
   lane.synchronize();
   for (std::size_t p = 0; p < hosts.size(); ++p) REQUIRE(get(lane, there[p]) == solved[p]);
+  for (std::size_t p = 0; p < hosts.size(); ++p)
+    if (hosts[p].arrow > 0) upload(lane, there_above[p].view(), solved_above[p].data());
+  lane.synchronize();
+  band_backward_parts(lane, hosts[0].s, parts, x, nrhs, less);
+  lane.synchronize();
+  for (std::size_t p = 0; p < hosts.size(); ++p) REQUIRE(get(lane, there[p]) == found[p]);
 }
 
 }  // namespace

@@ -86,6 +86,8 @@ void on_parts(const Stream<Cpu>& stream, const BandShape& s, Parts parts, Vector
 
 }  // namespace
 
+Index band_prepared_doubles(Cpu, BandShape, const BandPart<Cpu>&) { return 0; }
+void band_prepare(const Stream<Cpu>&, BandShape, Parts) {}
 Index band_substitute_scratch(Cpu, BandShape, std::span<const BandPart<Cpu>>, Index) { return 0; }
 
 void band_forward_parts(const Stream<Cpu>& stream, BandShape s, Parts parts, Vectors x, Index nrhs,

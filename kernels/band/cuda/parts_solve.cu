@@ -1,5 +1,4 @@
-// Roofline: products D T_d: 24 (few: 40) bytes an entry of a tile, HBM, about 1/30 of a
-// substitution; arrows: the spike is read once, 8 bytes for 2 flops a right-hand side.
+// Roofline: arrows: the spike is read once, 8 bytes for 2 flops a right-hand side, HBM.
 #include "kernels/band/cuda/parts_solve.cuh"
 
 #include <algorithm>
@@ -11,77 +10,9 @@ namespace terrace::band {
 namespace {
 
 constexpr int kWarps = 8;
-constexpr int kRhsAtOnce = 4;      // right-hand sides that share one read of a spike
-constexpr int kColumnsOfWarp = 4;  // columns of a spike that share one read of the vector
+/// Columns of a spike that share one read of V vectors.
+constexpr int columns_of_warp(int v) { return v == 1 ? 8 : 4; }
 constexpr unsigned kAll = 0xffffffffu;
-
-/// D T_d (or its like going backward), d = blockIdx.z + 1, as the kernels read them: for many, the
-/// left tile of TileProduct; for few, (column / 8, row, column % 8).
-template <bool transposed, bool few>
-__global__ void __launch_bounds__(256, 2) product_kernel(const __grid_constant__ SolveParts s) {
-  using Product = TileProduct<transposed>;
-  extern __shared__ __align__(16) double shared[];
-  double* const left = shared;
-  double* const right = left + Product::left_size;
-  const SolvePart& p = s.part[blockIdx.y];
-  const int t = blockIdx.x, d = blockIdx.z + 1;
-  if (t >= p.tiles) return;
-  double* const out = p.product + (Index(t) * (few ? kFewDistances : 1) + d - 1) * kTileSize;
-  if (t - d < (transposed ? -p.window : 0)) {
-    for (int at = threadIdx.x; at < kTileSize; at += blockDim.x) out[at] = 0.0;
-    return;
-  }
-  const double* const tile = tile_of<transposed>(p, s.reach, t, d);
-  copy_tile<256>(left, Product::left_ld, p.inverse + column_of<transposed>(p, t) * kTileSize, -1, 0,
-                 threadIdx.x);
-  if constexpr (transposed) {
-    copy_tile<256>(right, Product::right_ld, tile, s.reach, d, threadIdx.x);
-  } else {
-#pragma unroll 8
-    for (int at = threadIdx.x; at < kTileSize; at += 256) {
-      const int c = at / kTile, r = at % kTile;
-      const bool inside = Index(d) * kTile + r - c <= s.reach;
-      right[r * Product::right_ld + c] = inside ? tile[c * s.reach + r] : 0.0;
-    }
-  }
-  commit_copies();
-  wait_copies<0>();
-  __syncthreads();
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const Product product(warp, lane);
-  double c[2][2][4] = {};
-  product.subtract(c, left, right, warp, lane);
-#pragma unroll
-  for (int m = 0; m < 2; ++m)
-#pragma unroll
-    for (int h = 0; h < 2; ++h)
-#pragma unroll
-      for (int e = 0; e < 4; e += 2) {
-        const int i = product.row_of(m, h), j = product.column + e;
-        const double2 both{-c[m][0][2 * h + e / 2], -c[m][1][2 * h + e / 2]};
-        if constexpr (few || transposed) {
-          const int at = few ? j / 8 * 8 * kTile + i * 8 + j % 8 : i * kTile + j;
-          *reinterpret_cast<double2*>(out + at) = both;
-        } else {
-          out[j * kTile + i] = both.x;
-          out[(j + 1) * kTile + i] = both.y;
-        }
-      }
-}
-
-template <bool transposed, bool few>
-void launch_products(cudaStream_t stream, const SolveParts& s) {
-  using Product = TileProduct<transposed>;
-  constexpr int bytes = 8 * (Product::left_size + Product::right_size);
-  static OncePerDevice<int> once;
-  (void)once([] { return resident_blocks(product_kernel<transposed, few>, 256, bytes); });
-  int tiles = 0;
-  for (int p = 0; p < s.count; ++p) tiles = std::max(tiles, s.part[p].tiles);
-  product_kernel<transposed, few>
-      <<<dim3(unsigned(tiles), unsigned(s.count), few ? kFewDistances : 1), 256, bytes, stream>>>(
-          s);
-  check_launch();
-}
 
 /// One part's arrow and spike in a substitution for few.
 struct ArrowPart {
@@ -99,25 +30,26 @@ struct ArrowParts {
 static_assert(sizeof(ArrowParts) <= 4000);
 
 /// partial[blockIdx.y] (arrow x nrhs) := W y for its columns of W; a block takes 64 rows. blockIdx.z
-/// counts the parts, and groups of right-hand sides in each.
+/// counts the parts, and groups of V right-hand sides in each, which share one read of the spike.
+template <int V>
 __global__ void __launch_bounds__(32 * kWarps)
     spike_times(const __grid_constant__ ArrowParts parts, int groups, int nrhs) {
-  __shared__ double part[kWarps][kRhsAtOnce][64];
+  __shared__ double part[kWarps][V][64];
   const ArrowPart& p = parts.part[int(blockIdx.z) / groups];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const Index r0 = Index(blockIdx.x) * 64;
   if (r0 >= p.arrow || int(blockIdx.y) >= p.partials) return;
   const Index first = Index(blockIdx.y) * p.columns_of_block;
   const Index end = min(p.columns, first + p.columns_of_block);
-  const int v0 = int(blockIdx.z) % groups * kRhsAtOnce, count = min(kRhsAtOnce, nrhs - v0);
+  const int v0 = int(blockIdx.z) % groups * V, count = min(V, nrhs - v0);
   const double *const spike = p.spike, *const y = p.rows;
   const Index arrow = p.arrow;
-  double sum[kRhsAtOnce][2] = {};
+  double sum[V][2] = {};
 #pragma unroll 8
   for (Index c = first + warp; c < end; c += kWarps) {
     const double2 w = *reinterpret_cast<const double2*>(spike + c * arrow + r0 + 2 * lane);
 #pragma unroll
-    for (int v = 0; v < kRhsAtOnce; ++v)
+    for (int v = 0; v < V; ++v)
       if (v < count) {
         const double known = y[c * nrhs + v0 + v];
         sum[v][0] += w.x * known;
@@ -125,7 +57,7 @@ __global__ void __launch_bounds__(32 * kWarps)
       }
   }
 #pragma unroll
-  for (int v = 0; v < kRhsAtOnce; ++v) {
+  for (int v = 0; v < V; ++v) {
     part[warp][v][2 * lane] = sum[v][0];
     part[warp][v][2 * lane + 1] = sum[v][1];
   }
@@ -160,53 +92,59 @@ __global__ void __launch_bounds__(256)
   subtract_sums(p.arrow * nrhs, p.partials, p.partial, p.arrow_rows);
 }
 
-/// rows -= W^T x; a warp takes four columns of W. blockIdx.z counts the parts.
+/// Sums over the warp of N numbers a lane, N a power of two, at most 32: lane l gets that of number l N / 32.
+template <int N>
+__device__ double sums_of_warp(double (&s)[N]) {
+  const int lane = threadIdx.x % 32;
+  int step = 16;
+#pragma unroll
+  for (int n = N; n > 1; n /= 2, step /= 2)
+#pragma unroll
+    for (int i = 0; i < n / 2; ++i) {
+      const bool upper = lane & step;
+      const double given = upper ? s[i] : s[i + n / 2];
+      s[i] = (upper ? s[i + n / 2] : s[i]) + __shfl_xor_sync(kAll, given, step);
+    }
+#pragma unroll
+  for (; step > 0; step /= 2) s[0] += __shfl_xor_sync(kAll, s[0], step);
+  return s[0];
+}
+
+/// rows -= W^T x; a warp takes columns_of_warp(V) columns of W. blockIdx.z counts the parts, blockIdx.y groups of V
+/// right-hand sides.
+template <int V>
 __global__ void __launch_bounds__(32 * kWarps)
     subtract_spike_transposed(const __grid_constant__ ArrowParts parts, int nrhs) {
   const ArrowPart& p = parts.part[blockIdx.z];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const Index c0 = (Index(blockIdx.x) * kWarps + warp) * kColumnsOfWarp;
-  const int v0 = blockIdx.y * kRhsAtOnce, count = min(kRhsAtOnce, nrhs - v0);
+  constexpr int columns = columns_of_warp(V);
+  const Index c0 = (Index(blockIdx.x) * kWarps + warp) * columns;
+  const int v0 = blockIdx.y * V, count = min(V, nrhs - v0);
   if (c0 >= p.columns) return;  // a multiple of 64
   const double *const spike = p.spike, *const x = p.arrow_rows;
   const Index arrow = p.arrow;
-  double sum[kColumnsOfWarp][kRhsAtOnce] = {};
+  double sum[V][columns] = {};
 #pragma unroll 2
   for (Index r = 2 * lane; r < arrow; r += 64) {
-    double2 w[kColumnsOfWarp];
+    double2 w[columns];
 #pragma unroll
-    for (int c = 0; c < kColumnsOfWarp; ++c)
+    for (int c = 0; c < columns; ++c)
       w[c] = *reinterpret_cast<const double2*>(spike + (c0 + c) * arrow + r);
 #pragma unroll
-    for (int v = 0; v < kRhsAtOnce; ++v)
+    for (int v = 0; v < V; ++v)
       if (v < count) {
         const double upper = x[r * nrhs + v0 + v], lower = x[(r + 1) * nrhs + v0 + v];
 #pragma unroll
-        for (int c = 0; c < kColumnsOfWarp; ++c) sum[c][v] += w[c].x * upper + w[c].y * lower;
+        for (int c = 0; c < columns; ++c) sum[v][c] += w[c].x * upper + w[c].y * lower;
       }
   }
 #pragma unroll
-  for (int c = 0; c < kColumnsOfWarp; ++c)
-#pragma unroll
-    for (int v = 0; v < kRhsAtOnce; ++v) {
-#pragma unroll
-      for (int step = 16; step > 0; step /= 2) sum[c][v] += __shfl_xor_sync(kAll, sum[c][v], step);
-      if (lane == 0 && v < count) p.rows[(c0 + c) * nrhs + v0 + v] -= sum[c][v];
-    }
+  for (int v = 0; v < V; ++v) {
+    const double total = sums_of_warp(sum[v]);
+    constexpr int lanes = 32 / columns;
+    if (lane % lanes == 0 && v < count) p.rows[(c0 + lane / lanes) * nrhs + v0 + v] -= total;
+  }
 }
-
-}  // namespace
-
-void form_products(cudaStream_t stream, const SolveParts& s, bool transposed, bool few) {
-  if (transposed)
-    few ? launch_products<true, true>(stream, s) : launch_products<true, false>(stream, s);
-  else
-    few ? launch_products<false, true>(stream, s) : launch_products<false, false>(stream, s);
-}
-
-namespace {
-
-using namespace device;
 
 constexpr Index kGroup = 512;       // right-hand sides of one launch for many
 constexpr Index kAlign = 32;        // words
@@ -224,6 +162,14 @@ Index partial_sums(const BandPart<Cuda>& part, Index nrhs) {
   return std::clamp<Index>(wanted, 1, part.tiles);
 }
 
+/// Numbers of the products of one direction, for few: those that the part has already take no scratch.
+Index few_numbers(const BandShape& s, const BandPart<Cuda>& part) {
+  return part.tiles * few_distances(s.reach) * kTileSize;
+}
+Index few_products(const BandShape& s, const BandPart<Cuda>& part) {
+  return part.prepared ? 0 : few_numbers(s, part);
+}
+
 /// Where what lies in scratch, in words.
 struct Places {
   std::vector<Index> product, board, flags;
@@ -231,7 +177,7 @@ struct Places {
   Index zeroed = 0;            ///< the first words: boards (few) or flags (many)
   Index size = 0;
 
-  Places(std::span<const BandPart<Cuda>> parts, Index nrhs) {
+  Places(const BandShape& s, std::span<const BandPart<Cuda>> parts, Index nrhs) {
     const bool few = is_few(nrhs);
     const Index columns = std::min(nrhs, kGroup);
     const auto take = [&](std::vector<Index>& at, Index words) {
@@ -246,7 +192,7 @@ struct Places {
     }
     zeroed = size;
     for (const BandPart<Cuda>& p : parts) {
-      take(product, p.tiles * (few ? kFewDistances : 1) * kTileSize);
+      take(product, few ? few_products(s, p) : p.tiles * kTileSize);
       if (!few) take(board, many_board(p.tiles, p.window, columns));
     }
     Index most = 0;
@@ -298,11 +244,11 @@ void subtract_arrow(const Stream<Cuda>& stream, const BandPart<Cuda>& part,
 }
 
 /// Either of them for few, of all parts at once; partial(p): where part p's sums go.
-template <class Partial>
+template <int V, class Partial>
 void subtract_arrows(const Stream<Cuda>& stream, std::span<const BandPart<Cuda>> parts,
                      std::span<const BandPartVectors<Cuda>> x, Index nrhs, bool transposed,
                      const Partial& partial) {
-  const Index groups = ceil_div(nrhs, kRhsAtOnce);
+  const Index groups = ceil_div(nrhs, V);
   ArrowParts some{};
   Index arrow = 0, columns = 0, partials = 0;
   int count = 0;
@@ -319,12 +265,12 @@ void subtract_arrows(const Stream<Cuda>& stream, std::span<const BandPart<Cuda>>
     }
     if (count == 0 || (count < kArrowsAtOnce && p + 1 < parts.size())) continue;
     if (transposed) {
-      subtract_spike_transposed<<<dim3(unsigned(ceil_div(columns, kWarps * kColumnsOfWarp)),
-                                       unsigned(groups), unsigned(count)),
-                                  32 * kWarps, 0, native(stream)>>>(some, int(nrhs));
+      subtract_spike_transposed<V><<<dim3(unsigned(ceil_div(columns, kWarps * columns_of_warp(V))),
+                                          unsigned(groups), unsigned(count)),
+                                     32 * kWarps, 0, native(stream)>>>(some, int(nrhs));
     } else {
-      spike_times<<<dim3(unsigned(arrow / 64), unsigned(partials), unsigned(groups * count)),
-                    32 * kWarps, 0, native(stream)>>>(some, int(groups), int(nrhs));
+      spike_times<V><<<dim3(unsigned(arrow / 64), unsigned(partials), unsigned(groups * count)),
+                       32 * kWarps, 0, native(stream)>>>(some, int(groups), int(nrhs));
       check_launch();
       const Index blocks = std::min<Index>(ceil_div(arrow * nrhs, 256), 1024);
       subtract_partials<<<dim3(unsigned(blocks), unsigned(count)), 256, 0, native(stream)>>>(
@@ -339,7 +285,7 @@ void substitute(const Stream<Cuda>& stream, const BandShape& s,
                 std::span<const BandPart<Cuda>> parts, std::span<const BandPartVectors<Cuda>> x,
                 Index nrhs, View<Word, Cuda> scratch, bool transposed) {
   if (nrhs == 0 || parts.empty()) return;
-  const Places places(parts, nrhs);
+  const Places places(s, parts, nrhs);
   require(s.width == kTile, "width of a part is not 64");
   require(x.size() == parts.size(), "parts and right-hand sides differ in number");
   require(scratch.size >= places.size, "scratch too small");
@@ -354,10 +300,18 @@ void substitute(const Stream<Cuda>& stream, const BandShape& s,
   const bool few = is_few(nrhs);
 
   const auto of_arrow = [&](std::size_t p) { return numbers(places.partial[p]); };
+  const auto subtract_few = [&] {
+    if (nrhs == 1)
+      subtract_arrows<1>(stream, parts, x, nrhs, transposed, of_arrow);
+    else
+      subtract_arrows<4>(stream, parts, x, nrhs, transposed, of_arrow);
+  };
   if (transposed && few)
-    subtract_arrows(stream, parts, x, nrhs, true, of_arrow);
+    subtract_few();
   else if (transposed)
     for (std::size_t p = 0; p < parts.size(); ++p) subtract_arrow(stream, parts[p], x[p], nrhs);
+  const bool prepared =
+      few && std::all_of(parts.begin(), parts.end(), [](const auto& p) { return p.prepared; });
   for (Index column = 0; column < nrhs; column += kGroup) {
     check(cudaMemsetAsync(base, 0, std::size_t(places.zeroed) * sizeof(Word), native(stream)));
     for (std::size_t first = 0; first < parts.size(); first += kPartsAtOnce) {
@@ -372,7 +326,9 @@ void substitute(const Stream<Cuda>& stream, const BandShape& s,
         all.part[i] = {part.band,
                        part.inverse,
                        x[p].rows + column,
-                       numbers(places.product[p]),
+                       few && part.prepared
+                           ? part.prepared + (transposed ? few_numbers(s, part) : 0)
+                           : numbers(places.product[p]),
                        words(places.board[p]),
                        few ? nullptr : reinterpret_cast<unsigned*>(words(places.flags[p])),
                        int(part.tiles),
@@ -381,13 +337,13 @@ void substitute(const Stream<Cuda>& stream, const BandShape& s,
         all.steps = std::max(all.steps, int(steps));
       }
       if (all.steps == 0) continue;
-      if (column == 0) form_products(native(stream), all, transposed, few);
+      if (column == 0 && !prepared) form_products(native(stream), all, transposed, few);
       few ? substitute_few(native(stream), all, transposed)
           : substitute_many(native(stream), all, transposed);
     }
   }
   if (!transposed && few)
-    subtract_arrows(stream, parts, x, nrhs, false, of_arrow);
+    subtract_few();
   else if (!transposed)
     for (std::size_t p = 0; p < parts.size(); ++p)
       subtract_from_arrow(stream, parts[p], x[p], nrhs, of_arrow(p));
@@ -395,8 +351,30 @@ void substitute(const Stream<Cuda>& stream, const BandShape& s,
 
 }  // namespace
 
-Index band_substitute_scratch(Cuda, BandShape, std::span<const BandPart<Cuda>> parts, Index nrhs) {
-  return nrhs > 0 && !parts.empty() ? Places(parts, nrhs).size : 0;
+Index band_prepared_doubles(Cuda, BandShape s, const BandPart<Cuda>& part) {
+  return 2 * few_numbers(s, part);
+}
+
+void band_prepare(const Stream<Cuda>& stream, BandShape s, std::span<const BandPart<Cuda>> parts) {
+  for (const bool transposed : {false, true})
+    for (std::size_t first = 0; first < parts.size(); first += kPartsAtOnce) {
+      SolveParts all{};
+      all.reach = s.reach;
+      all.count = int(std::min<std::size_t>(kPartsAtOnce, parts.size() - first));
+      for (int i = 0; i < all.count; ++i) {
+        const BandPart<Cuda>& part = parts[first + std::size_t(i)];
+        all.part[i] = {part.band,       part.inverse,
+                       nullptr,         part.prepared + (transposed ? few_numbers(s, part) : 0),
+                       nullptr,         nullptr,
+                       int(part.tiles), int(part.window)};
+      }
+      form_products(native(stream), all, transposed, true);
+    }
+}
+
+Index band_substitute_scratch(Cuda, BandShape s, std::span<const BandPart<Cuda>> parts,
+                              Index nrhs) {
+  return nrhs > 0 && !parts.empty() ? Places(s, parts, nrhs).size : 0;
 }
 
 void band_forward_parts(const Stream<Cuda>& stream, BandShape s,

@@ -19,6 +19,10 @@ constexpr int kTileSize = 64 * 64;  // doubles
 constexpr int kPartsAtOnce = 64;    // parts of one launch: its parameters hold 4 KiB
 constexpr int kFewColumns = 8;      // right-hand sides of the kernel for few
 constexpr int kFewDistances = 2;    // D T_d is formed beforehand for d = 1 .. this (many: 1)
+/// Those that are inside the band.
+__host__ __device__ constexpr int few_distances(Index reach) {
+  return reach > kTile ? kFewDistances : 1;
+}
 
 struct SolvePart {
   const double* band;
