@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a call of the library takes beside the same verb inside `terrace bench`.
 
-measure_library.py BUILD [--backend cpu|cuda] [--only dense,solve,gf2,band,cg] [--repeat 7] [--rounds 3] [--scale 1] [--output FILE]
+measure_library.py BUILD [--backend cpu|cuda] [--only dense,solve,gf2,band,factor,cg] [--repeat 7] [--rounds 3] [--scale 1] [--output FILE]
 
 BUILD is a build with tests (build-test/terrace, build-test/tests/api_overhead). On CUDA the caller's arrays lie on the device, in and
 out. Each takes the median of its calls in a process; processes alternate, and the
@@ -17,7 +17,7 @@ import sys
 parser = argparse.ArgumentParser()
 parser.add_argument("build", type=os.path.abspath)
 parser.add_argument("--backend", default="cuda", choices=["cpu", "cuda"])
-parser.add_argument("--only", default="dense,solve,gf2,band,cg")
+parser.add_argument("--only", default="dense,solve,gf2,band,factor,cg")
 parser.add_argument("--repeat", type=int, default=7)
 parser.add_argument("--rounds", type=int, default=3)
 parser.add_argument("--scale", type=float, default=1, help="of the orders")
@@ -34,7 +34,7 @@ POINTS = [max(8, int(p * options.scale ** (1 / 3))) for p in (50, 100, 200)]
 CASES = [("dense", f"inverse, n = {k}", [k], f"dense --n {k}") for k in (n(1000), n(4000), n(12000))]
 CASES += [("solve", f"LU, n = {k}", [k], f"dense --solve --n {k}") for k in (n(1000), n(4000), n(12000))]
 CASES += [("gf2", f"rref, n = {k}", [k], f"gf2 --n {k}") for k in (n(4096), n(16384), n(65536))]
-CASES += [("band", f"{k} x {m}", [k, m], f"band --n {k} --half-bandwidth {m}") for k, m in
+CASES += [(family, f"{k} x {m}", [k, m], f"band --n {k} --half-bandwidth {m}") for family in ("band", "factor") for k, m in
           ((n(20000), 64), (n(100000), 300), (n(60000), 1500))]
 CASES += [("cg", f"CSR, {p}^3, to 1e-8", [p, 1], f"cg --kind csr --stencil 7 --points {p} --rtol 1e-8") for p in POINTS]
 
@@ -46,14 +46,16 @@ def output(command):
     return json.loads(done.stdout)
 
 
-def verb(command):
-    """Seconds of the verb, and iterations; a band's are factor and solve."""
+def verb(family, command):
+    """Seconds of the verb, and iterations; a band's are factor and solve, those of a factor one more solve."""
     runs = output([program, "bench", *command.split(), "--backend", options.backend, "--no-check", "--json", "--repeat",
                    str(options.repeat)])["runs"]
     runs = [r for r in runs if r.get("who", "terrace") == "terrace"]
     phases = {}
     for r in runs:
         phases.setdefault(r.get("phase", "all"), (r["seconds"], r.get("iterations", 0)))
+    if family == "factor":
+        phases = {"solve": phases["solve"]}
     return sum(seconds for seconds, _ in phases.values()), max(count for _, count in phases.values())
 
 
@@ -65,7 +67,7 @@ for family, name, arguments, command in CASES:
     arguments = [str(a) for a in arguments + [0] * (2 - len(arguments))]
     inside, whole, prepare, give = [], [], [], []
     for _ in range(options.rounds):
-        seconds, iterations = verb(command)
+        seconds, iterations = verb(family, command)
         found = output([calls, family, *arguments, str(options.repeat)])
         if family == "cg" and iterations:  # other right-hand sides: iterations differ
             seconds *= found["iterations"] / iterations

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/base/random.hpp"
 #include "src/api/band_work.hpp"
 #include "src/api/factor_head.hpp"
 #include "src/api/held_band.hpp"
@@ -89,31 +90,20 @@ struct Factor::Inside {
 
 namespace {
 
-/// On the device where the matrix is there and in its memory, else on the host.
+/// LAPACK's factor of this rank's columns, m + 1 numbers each, in host memory or on the device.
 template <class B>
-struct FactorOn : FactorHead<Factor::Inside, B> {
-  using Outside = Factor::Inside;
-  using Head = FactorHead<Factor::Inside, B>;
-  using Head::context, Head::ranks, Head::report;
-  HeldBand<B> matrix;
-  mutable std::vector<double> l;  // this rank's columns, m + 1 numbers each
-  Buffer<double, B> l_there;
-  bool checked;
+struct LapackFactor {
+  std::vector<double> l;
+  Buffer<double, B> there;
 
-  FactorOn(const Context& group, terrace::Context<B>& on, Index n, const Matrix& a,
-           const Options& wanted)
-      : Head(group, on), matrix(on, n, a, true), checked(group.inside().options.check) {
+  [[nodiscard]] const double* data() const { return there.size() > 0 ? there.data() : l.data(); }
+  [[nodiscard]] Where where() const { return there.size() > 0 ? Where::device : Where::host; }
+  /// What `work` has found.
+  void take(const HeldBand<B>& matrix, Work<B>& work, bool on_device) {
     const Index height = matrix.height(), size = matrix.columns().count * height;
-    Reading how;
-    Work<B> work(ranks.inside(), on, system_of(matrix, ranks.inside(), how), how, 0, wanted, false);
-    work.solve();
-    work.check();
-    report = work.report;
-    const bool there = a.where == Where::device && how.there && matrix.columns().count > 0 &&
-                       (context.size() == 1 || matrix.on_device());
-    collectively(on.control, [&] {
-      if (there)
-        l_there = Buffer<double, B>(size);
+    collectively(work.context.control, [&] {
+      if (on_device)
+        there = Buffer<double, B>(size);
       else
         l.resize(std::size_t(size));
     });
@@ -121,58 +111,134 @@ struct FactorOn : FactorHead<Factor::Inside, B> {
     for (const Range& range : work.done->ranges)
       for (Index i = 0; i < range.count; ++i) places.push_back(range.first + i);
     const auto columns = [&](Index position, Index count, double* out) {
-      if (there)
-        fill_zero(on.ahead, View<double, B>{out, count * height});
+      if (on_device)
+        fill_zero(work.context.ahead, View<double, B>{out, count * height});
       else
         std::fill_n(out, count * height, 0.0);
       work.done->copy_factor(position, count, height, out);
     };
-    held(there ? l_there.data() : l.data()).write(places, columns, there);
+    held(work.context, matrix, on_device ? there.data() : l.data())
+        .write(places, columns, on_device);
+  }
+  template <class T>
+  [[nodiscard]] Held<T, B> held(terrace::Context<B>& context, const HeldBand<B>& matrix,
+                                T* data) const {
+    const Index height = matrix.height();
+    const Range own = matrix.columns();
+    return {context, matrix.n(),
+            Local<T>{data, Rows::range(own.first, own.count), height, height, where()}, height,
+            "factor"};
+  }
+  void download_all(const Stream<B>& lane) {
+    if (!l.empty() || there.size() == 0) return;
+    l.resize(std::size_t(there.size()));
+    download(lane, l.data(), there.view());
+    lane.synchronize();
+  }
+};
+
+/// The factor stays where it was made, in parts, say, if memory has room for it and for the matrix,
+/// of which view() makes LAPACK's factor. Otherwise the latter is kept, and each solve reads it
+/// again: on the device where the matrix is there and in its memory, else on the host.
+template <class B>
+struct FactorOn : FactorHead<Factor::Inside, B> {
+  using Outside = Factor::Inside;
+  using Head = FactorHead<Factor::Inside, B>;
+  using Head::context, Head::ranks, Head::report;
+  mutable HeldBand<B> matrix;
+  mutable Reading how;
+  std::unique_ptr<Work<B>> stays;
+  mutable LapackFactor<B> lapack;
+  mutable bool seen = false;  // of a factor that stays
+  bool checked;
+
+  FactorOn(const Context& group, terrace::Context<B>& on, Index n, const Matrix& a,
+           const Options& wanted)
+      : Head(group, on), matrix(on, n, a, true), checked(group.inside().options.check) {
+    auto work = for_factor(wanted);
+    work->stays = true;
+    if (a.where == Where::device) work->keeps = 8 * matrix.columns().count * matrix.height();
+    work->solve();
+    if (work->stays) {
+      matrix.keep();
+      stays = std::move(work);
+      report = stays->report;
+      if (checked) check();
+      return;
+    }
+    work->check();
+    report = work->report;
+    lapack.take(matrix, *work,
+                a.where == Where::device && how.there && matrix.columns().count > 0 &&
+                    (context.size() == 1 || matrix.on_device()));
     if (checked)
       matrix.keep();
     else
       matrix.forget();
   }
-  template <class T>
-  [[nodiscard]] Held<T, B> held(T* data) const {
-    const Index height = matrix.height();
-    const Range own = matrix.columns();
-    return {context, matrix.n(),
-            Local<T>{data, Rows::range(own.first, own.count), height, height,
-                     l_there.size() > 0 ? Where::device : Where::host},
-            height, "factor"};
+  [[nodiscard]] std::unique_ptr<Work<B>> for_factor(const Options& wanted) const {
+    Context::Inside& inside = ranks.inside();
+    return std::make_unique<Work<B>>(inside, context, system_of(matrix, inside, how), how, 0,
+                                     wanted, false);
+  }
+  /// Of a factor that stays.
+  void check() {
+    stays->solve_again(probe, nullptr, 1);
+    stays->check();
+    const Report& found = stays->report;
+    report.residual = found.residual;
+    report.reciprocal_condition = found.reciprocal_condition;
+    report.seconds.check = found.seconds.solve + found.seconds.check;
+    report.warnings.insert(report.warnings.end(), found.warnings.begin(), found.warnings.end());
+  }
+  static void probe(std::span<const Range> ranges, const io::Sink<double>& sink) {
+    Index at = 0;
+    for (const Range& range : ranges) {
+      std::vector<double> b(std::size_t(range.count));
+      for (Index i = 0; i < range.count; ++i)
+        b[std::size_t(i)] = random_uniform(1, range.first + i, 0);
+      sink(at, range.count, b.data());
+      at += range.count;
+    }
   }
   Report solve(Local<double> b) override {
     Context::Inside& inside = Head::begin(b, checked);
     require_rhs(b.columns);
-    const Index n = matrix.n(), height = matrix.height();
-    const Held<const double, B> factor =
-        held<const double>(l_there.size() > 0 ? l_there.data() : l.data());
-    Held<double, B> right(context, n, b, b.columns, "b");
+    Held<double, B> right(context, matrix.n(), b, b.columns, "b");
     right.require_finite();
-    Reading how;
-    BandSystem system = system_of(matrix, inside, how);
+    if (stays) {
+      stays->solve_again(reader(right), right.whole(), b.columns);
+      stays->check();
+      stays->give(right, b.columns);
+      return stays->report;
+    }
+    const Held<const double, B> factor = lapack.held(context, matrix, lapack.data());
+    Reading again;
+    BandSystem system = system_of(matrix, inside, again);
     system.rhs = reader(right);
     system.rhs_at = right.whole();
-    system.factor = {n, height - 1,
+    system.factor = {matrix.n(), matrix.height() - 1,
                      [&](std::span<const Range> ranges, const io::Sink<double>& sink) {
-                       factor.read(ranges, sink, how.there);
+                       factor.read(ranges, sink, again.there);
                      }};
-    Work<B> work(inside, context, std::move(system), how, b.columns, {}, true);
+    Work<B> work(inside, context, std::move(system), again, b.columns, {}, true);
     work.solve();
     work.check();
     work.give(right, b.columns);
     return work.report;
   }
   [[nodiscard]] Matrix view() const override {
-    if (l.empty() && l_there.size() > 0) {
-      (void)Head::on();
-      l.resize(std::size_t(l_there.size()));
-      download(context.ahead, l.data(), l_there.view());
-      context.ahead.synchronize();
+    (void)Head::on();
+    if (stays && !seen) {
+      const bool is_lapack = stays->done->plan.method == terrace::band::BandMethod::tile_columns;
+      const auto work = is_lapack ? nullptr : for_factor({});
+      if (work) work->solve();
+      lapack.take(matrix, work ? *work : *stays, false);
+      seen = true;
     }
+    lapack.download_all(context.ahead);
     const Range own = matrix.columns();
-    return {l.data(),           matrix.height() - 1, Rows::range(own.first, own.count),
+    return {lapack.l.data(),    matrix.height() - 1, Rows::range(own.first, own.count),
             Matrix::by_columns, Uplo::lower,         matrix.height(),
             Where::host};
   }

@@ -37,6 +37,9 @@ struct Work {
   std::unique_ptr<terrace::band::BandResult<B>> done;
   Report report;
   Index keeps = 0;  ///< bytes that the caller takes beside, on the backend
+  /// The factor of a Work without right-hand sides stays in `done`, in the form that solves fastest,
+  /// where memory has room for it; then solve_again() goes. Else it is LAPACK's.
+  bool stays = false;
 
   Work(Context::Inside& inside, terrace::Context<B>& on, terrace::band::BandSystem from,
        Reading& how, Index nrhs, const Options& options, bool stored)
@@ -51,11 +54,27 @@ struct Work {
     request.mixed = options.mixed && system.rhs && !stored;
     request.check = inside.options.check;
   }
+  [[nodiscard]] terrace::band::BandPlan chosen() {
+    if (stays) {
+      terrace::band::BandRequest wanted = request;
+      wanted.lapack_factor = false;
+      if (wanted.device_bytes > 0)
+        wanted.device_bytes = std::max<Index>(1, wanted.device_bytes - keeps);
+      const terrace::band::BandPlan plan = terrace::band::plan_system<B>(system, wanted);
+      stays = plan.method != terrace::band::BandMethod::streamed;
+      if (stays) {
+        request = wanted;
+        return plan;
+      }
+      keeps = 0;
+    }
+    return terrace::band::plan_system<B>(system, request);
+  }
   /// Takes memory, reads and factors; what the matrix is not stands in done->failure.
   void attempt() {
     terrace::band::check_request(request);
     terrace::band::note_memory(context, request);
-    const terrace::band::BandPlan plan = terrace::band::plan_system<B>(system, request);
+    const terrace::band::BandPlan plan = chosen();
     reading.follow(plan);
     const auto need = terrace::band::band_bytes<B>(plan, system, request.nrhs, request.check);
     const Index device = need.backend + need.check + keeps;
@@ -97,6 +116,18 @@ struct Work {
                             failure.minor),
           failure.minor - 1);
     finish();
+  }
+  /// Other right-hand sides, by the factor that stays.
+  void solve_again(terrace::band::ReadRanges rhs, const double* rhs_at, Index nrhs) {
+    system.rhs = std::move(rhs), system.rhs_at = rhs_at;
+    request.nrhs = nrhs, request.check = ranks.options.check;
+    report.seconds = {}, report.warnings.clear();
+    timed(report.seconds.solve, [&] {
+      if (!done->solve_again())
+        throw terrace::Error(Exit::internal,
+                             "the factor did not stay; src/api/band_work.hpp; report it");
+      done->finish();
+    });
   }
   void finish() {
     timed(report.seconds.solve, [&] { done->finish(); });

@@ -95,6 +95,9 @@ class BandResult {
   /// more := A^-1 more, by the factor that the solve used: this rank's `ranges`, `nrhs` numbers per
   /// row. Takes memory. False: this way has no such factor (mixed precision, a window).
   virtual bool solve_more(std::vector<double>& more, Index nrhs) { return false; }
+  /// X for other right-hand sides, those of system.rhs or rhs_at and request.nrhs as they are now, by
+  /// the same factor; finish() and the rest may follow. Takes memory. False: this way has no such factor.
+  virtual bool solve_again() { return false; }
   /// to := X of one rank, without gaps, in memory of the backend. False: X is in `rows` alone.
   virtual bool place(double* to) const { return false; }
   /// First `height` entries of `count` columns of the factor, from the `position`-th of `ranges` on.

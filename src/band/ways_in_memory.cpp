@@ -36,12 +36,7 @@ class ByTileColumns : public BandWay<B> {
       collectively(c.control, [&] { host_.emplace(c, plan.shape, request.nrhs); });
   }
   void read() override {
-    if (solves() && system.rhs_at) {
-      copy<double, B>(c.ahead, Base::whole_rows(x_.data), {system.rhs_at, Base::numbers_of_rows()});
-    } else if (solves()) {
-      rows = Base::right_hand_sides();
-      Base::put_rows(x_.data.view());
-    }
+    read_rows();
     read_matrix();
   }
   std::string solve() override {
@@ -105,6 +100,13 @@ class ByTileColumns : public BandWay<B> {
     return Base::solve_in_vectors(
         more, nrhs, [&](BandVectors<B>& x) { band_substitute(c, tiles_, x, progress); });
   }
+  bool solve_again() override {
+    if (x_.nrhs != request.nrhs || x_.data.size() == 0)
+      x_ = collectively(c.control, [&] { return band_vectors<B>(c, plan.shape, request.nrhs); });
+    read_rows();
+    substitute();
+    return true;
+  }
   void copy_factor(Index position, Index count, Index height, double* out) const override {
     copy_rows<double, B>(c.ahead, out, height, tiles_.data.data() + position * plan.shape.column(),
                          plan.shape.column(), std::min(height, plan.shape.half_bandwidth + 1),
@@ -115,6 +117,15 @@ class ByTileColumns : public BandWay<B> {
  private:
   void take_guard() {
     if (system.guard) collectively(c.control, [&] { guard_.emplace(c, plan.shape); });
+  }
+  void read_rows() {
+    if (!solves()) return;
+    if (system.rhs_at) {
+      copy<double, B>(c.ahead, Base::whole_rows(x_.data), {system.rhs_at, Base::numbers_of_rows()});
+    } else {
+      rows = Base::right_hand_sides();
+      Base::put_rows(x_.data.view());
+    }
   }
   void read_matrix() {
     const bool keeps = Base::keeps();
@@ -175,12 +186,12 @@ class InParts : public BandWay<B> {
     x_ = collectively(c.control, [&] { return band_part_rows(a_, request.nrhs); });
   }
   void read() override {
-    if (!system.rhs_at) rows = Base::right_hand_sides();
+    read_rows();
     if (stored())
       load_factor(c, band_problem<B>(system.factor), a_);
     else
       load_matrix();
-    set_rows(c, a_, x_, system.rhs_at ? system.rhs_at : rows.data(), bool(system.rhs_at));
+    place_rows();
   }
   /// Parts cannot know which leading minor fails first.
   std::string solve() override {
@@ -208,6 +219,15 @@ class InParts : public BandWay<B> {
     return true;
   }
   double log_determinant(double*) override { return band::log_determinant(c, a_); }
+  bool solve_again() override {
+    prepare_solves(c, a_);
+    if (x_.nrhs != request.nrhs)
+      x_ = collectively(c.control, [&] { return band_part_rows(a_, request.nrhs); });
+    read_rows();
+    place_rows();
+    solve_parts(c, a_, x_);
+    return true;
+  }
   bool solve_more(std::vector<double>& more, Index nrhs) override {
     BandPartRows<B> x = collectively(c.control, [&] { return band_part_rows(a_, nrhs); });
     set_rows(c, a_, x, more.data());
@@ -217,6 +237,13 @@ class InParts : public BandWay<B> {
   }
 
  private:
+  void read_rows() {
+    if (Base::solves() && !system.rhs_at) rows = Base::right_hand_sides();
+  }
+  void place_rows() {
+    if (Base::solves())
+      set_rows(c, a_, x_, system.rhs_at ? system.rhs_at : rows.data(), bool(system.rhs_at));
+  }
   /// Each column once, and to what is kept.
   void load_matrix() {
     const bool keeps = Base::keeps();

@@ -116,7 +116,40 @@ TEST_CASE("a band of parts: X of every form, and NaN is found wherever it stands
   const Index first = columns.first, count = columns.count;
   std::vector<double> b(std::size_t(count * right));
   for (std::size_t i = 0; i < b.size(); ++i) b[i] = std::sin(double(i));
-  std::vector<double> reference;
+  std::vector<double> reference, lapack;
+  // Solves again and again for as many columns as they come, and shows LAPACK's factor.
+  const auto judge_factor = [&](const terrace::band::Factor& factor,
+                                const terrace::band::Report& report, const std::vector<double>& x) {
+    CHECK(factor.report().method == report.method);
+    CHECK(factor.report().residual < 30);
+    CHECK(std::fabs(factor.log_determinant() - report.log_abs_determinant) < 1e-9);
+    for (const Index some : {right, Index(1), Index(1), Index(9)}) {
+      std::vector<double> y(std::size_t(count * some));
+      const auto far_from = [&](const std::vector<double>& from) {
+        double far = 0;
+        for (Index i = 0; i < count; ++i)
+          for (Index v = 0; v < some; ++v)
+            far = std::max(far, std::abs(y[std::size_t(i * some + v)] -
+                                         from[std::size_t(i * right + v % right)]));
+        return far;
+      };
+      for (Index i = 0; i < count; ++i)
+        for (Index v = 0; v < some; ++v)
+          y[std::size_t(i * some + v)] = b[std::size_t(i * right + v % right)];
+      {
+        const There there(y);
+        CHECK(factor.solve({there.data(), columns, some, 0, there.where()}).residual < 30);
+      }
+      CHECK(far_from(x) < 1e-13);
+    }
+    const double* const l = factor.view().data;
+    const std::vector<double> found(l, l + count * (m + 1));
+    if (lapack.empty()) lapack = found;
+    double far = 0;
+    for (std::size_t i = 0; i < found.size(); ++i)
+      far = std::max(far, std::abs(found[i] - lapack[i]));
+    CHECK(far < 1e-12);
+  };
   for (const std::string method :
        {"auto", "tile-columns", "one-end", "two-ends", "partition", "streamed"})
     for (const bool upper : {false, true})
@@ -135,20 +168,30 @@ TEST_CASE("a band of parts: X of every form, and NaN is found wherever it stands
           }
         terrace::band::Options options;
         options.method = method;
+        const auto form = [&](const There& matrix) {
+          return Matrix{matrix.data(),
+                        m,
+                        columns,
+                        diagonals ? Matrix::diagonals : Matrix::by_columns,
+                        upper ? Uplo::upper : Uplo::lower,
+                        ld,
+                        matrix.where()};
+        };
         const auto solve = [&](std::vector<double>& x) {
           const There matrix(own), there(x);
-          const Matrix given{matrix.data(),
-                             m,
-                             columns,
-                             diagonals ? Matrix::diagonals : Matrix::by_columns,
-                             upper ? Uplo::upper : Uplo::lower,
-                             ld,
-                             matrix.where()};
-          return terrace::band::solve(context, n, given,
+          return terrace::band::solve(context, n, form(matrix),
                                       {there.data(), columns, right, 0, there.where()}, options);
         };
         std::vector<double> x = b;
         const auto report = solve(x);
+        std::optional<terrace::band::Factor> factor;
+        {
+          const There matrix(own);
+          factor.emplace(context, n, form(matrix), options);
+        }
+        const std::vector<double> saved = std::exchange(own, std::vector<double>(own.size(), nan));
+        judge_factor(*factor, report, x);
+        own = saved;
         if (method != "auto") CHECK(report.method.find(method) == 0);
         CHECK(report.residual < 30);
         if (reference.empty()) reference = x;

@@ -1,4 +1,5 @@
-// Seconds of calls of the library, for jobs/measure_library.py: api_overhead FAMILY N [M] [REPEAT].
+// Seconds of calls of the library, for jobs/measure_library.py: api_overhead FAMILY N [M] [REPEAT],
+// `factor` for the solves of a band's factor.
 // Arrays lie on the device where there is one and TERRACE_API_BACKEND=cuda, in and out; nothing is
 // checked, as in a benchmark. Prints { "call": [..], "prepare": [..], "solve": [..], "give": [..] }.
 #include <terrace/terrace.hpp>
@@ -11,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <random>
 #include <string>
 
@@ -116,7 +118,8 @@ void gf2(terrace::Context& ranks, Index n, int repeat, Times& times) {
   }
 }
 
-void band(terrace::Context& ranks, Index n, Index m, int repeat, Times& times) {
+/// `factored`: the solves of a factor.
+void band(terrace::Context& ranks, Index n, Index m, bool factored, int repeat, Times& times) {
   std::vector<double> ab = reals((m + 1) * n);
   for (Index j = 0; j < n; ++j) ab[std::size_t(j * (m + 1))] = double(m) + 2;
   const Array<double> a(std::move(ab));
@@ -128,9 +131,15 @@ void band(terrace::Context& ranks, Index n, Index m, int repeat, Times& times) {
                                     terrace::band::Uplo::lower,
                                     0,
                                     Array<double>::where()};
+  std::optional<terrace::band::Factor> factor;
+  if (factored) factor.emplace(ranks, n, given);
   for (int k = 0; k <= repeat; ++k) {
     b.put();
-    take(times, [&] { return terrace::band::solve(ranks, n, given, b.rows(n, 1)).seconds; });
+    take(times, [&] {
+      return (factor ? factor->solve(b.rows(n, 1))
+                     : terrace::band::solve(ranks, n, given, b.rows(n, 1)))
+          .seconds;
+    });
   }
 }
 
@@ -183,7 +192,7 @@ int main(int argc, char** argv) {
   if (family == "dense") dense(ranks, n, repeat, times);
   if (family == "solve") solve(ranks, n, repeat, times);
   if (family == "gf2") gf2(ranks, n, repeat, times);
-  if (family == "band") band(ranks, n, m, repeat, times);
+  if (family == "band" || family == "factor") band(ranks, n, m, family == "factor", repeat, times);
   if (family == "cg") cg(ranks, n, std::max<Index>(1, m), repeat, times);
   const auto list = [](const char* name, const std::vector<double>& values) {
     std::printf("\"%s\": [", name);

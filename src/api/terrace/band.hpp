@@ -46,11 +46,12 @@ struct Options {
 TERRACE_API Report solve(Context& context, std::int64_t n, const Matrix& a, Local<double> b,
                          const Options& = {});
 
-/// The Cholesky factor of a matrix, kept in slices over the ranks, 8 n (m + 1) bytes: on the devices
-/// where the matrix was there and fits twice, else in host memory.
+/// The Cholesky factor of a matrix, kept over the ranks where and as it was made, on the devices, say,
+/// in parts: 8 n (m + 1) to 16 n (m + 1) bytes, and a copy of the matrix. Where memory has no room for that,
+/// a solve streams the band, and the factor lies in slices on the host.
 class TERRACE_API Factor {
  public:
-  /// Collective. Throws as solve().
+  /// Collective, as are its members. Throws as solve().
   Factor(Context& context, std::int64_t n, const Matrix& a, const Options& = {});
   ~Factor();
   Factor(Factor&&) noexcept;
@@ -59,7 +60,8 @@ class TERRACE_API Factor {
   Report solve(Local<double> b) const;
   [[nodiscard]] const Report& report() const;
   [[nodiscard]] double log_determinant() const { return report().log_abs_determinant; }
-  /// This rank's columns of L, lower, by columns of m + 1 numbers, in host memory.
+  /// This rank's columns of L, lower, by columns of m + 1 numbers, in host memory. The first call makes
+  /// LAPACK's factor, which is one from one end, where that is not the one that solves.
   [[nodiscard]] Matrix view() const;
 
   struct Inside;

@@ -133,7 +133,8 @@ TERRACE_C int terrace_band_factor_make(terrace_context*, int64_t n, int64_t m, i
 TERRACE_C int terrace_band_factor_solve(terrace_band_factor*, int64_t first, int64_t count,
                                         int64_t nrhs, double* b, int64_t ldb,
                                         terrace_report* report);
-/* This rank's columns of L by columns, m + 1 numbers each; lives as long as the factor. */
+/* This rank's columns of L by columns, m + 1 numbers each; lives as long as the factor. Collective; the
+ * first call may factor once more. */
 TERRACE_C const double* terrace_band_factor_columns(const terrace_band_factor*);
 TERRACE_C void terrace_band_factor_free(terrace_band_factor*);
 
