@@ -121,19 +121,39 @@ struct BandColumns {
 };
 
 /// y[i] += alpha sum_j a[i - j, j] x[j]: rows 0 .. count + height - 2 of y (nrhs numbers each) take
-/// the columns as a lower triangular matrix. With `absolute`, entries count by magnitude.
-void band_times(const Stream<Cpu>&, BandColumns<Cpu>, double alpha, bool absolute, Index nrhs,
+/// the columns as a lower triangular matrix.
+void band_times(const Stream<Cpu>&, BandColumns<Cpu>, double alpha, Index nrhs,
                 View<const double, Cpu> x, View<double, Cpu> y);
-void band_times(const Stream<Cuda>&, BandColumns<Cuda>, double alpha, bool absolute, Index nrhs,
+void band_times(const Stream<Cuda>&, BandColumns<Cuda>, double alpha, Index nrhs,
                 View<const double, Cuda> x, View<double, Cuda> y);
-/// y[j] += alpha sum_{d >= from} a[d, j] x[j + d] for the `count` columns: the transpose (from =
-/// 0), or the strictly upper part of a symmetric matrix (from = 1).
-void band_transposed_times(const Stream<Cpu>&, BandColumns<Cpu>, Index from, double alpha,
-                           bool absolute, Index nrhs, View<const double, Cpu> x,
-                           View<double, Cpu> y);
-void band_transposed_times(const Stream<Cuda>&, BandColumns<Cuda>, Index from, double alpha,
-                           bool absolute, Index nrhs, View<const double, Cuda> x,
-                           View<double, Cuda> y);
+/// y[j] += alpha sum_d a[d, j] x[j + d] for the `count` columns.
+void band_transposed_times(const Stream<Cpu>&, BandColumns<Cpu>, double alpha, Index nrhs,
+                           View<const double, Cpu> x, View<double, Cpu> y);
+void band_transposed_times(const Stream<Cuda>&, BandColumns<Cuda>, double alpha, Index nrhs,
+                           View<const double, Cuda> x, View<double, Cuda> y);
+/// y += A x and sums += |A| 1, one number a row, of the symmetric A whose lower part the columns are. Reads them twice.
+void band_symmetric_times(const Stream<Cpu>&, BandColumns<Cpu>, Index nrhs,
+                          View<const double, Cpu> x, View<double, Cpu> y, View<double, Cpu> sums);
+void band_symmetric_times(const Stream<Cuda>&, BandColumns<Cuda>, Index nrhs,
+                          View<const double, Cuda> x, View<double, Cuda> y,
+                          View<double, Cuda> sums);
+
+/// Rows of vectors, nrhs numbers each: block k, of `length` rows, begins at row k `distance`; those
+/// from `end` on do not count.
+struct BandRows {
+  Index count = 0, length = 1, distance = 1, end = 0;
+};
+/// out[v], out[nrhs + v], out[2 nrhs + v] := at least the largest of |b - y|, |x|, |b| in column v. What is not finite
+/// counts as infinite. b holds the rows without gaps; null: zeros.
+template <class B>
+struct BandResidual {
+  BandRows rows;
+  Index nrhs = 1;
+  const double *b = nullptr, *y = nullptr, *x = nullptr;
+  double* out = nullptr;
+};
+void band_raise(const Stream<Cpu>&, const BandResidual<Cpu>&);
+void band_raise(const Stream<Cuda>&, const BandResidual<Cuda>&);
 
 /// Columns first .. first + count - 1 of the problem band_spd_entry(seed, n, m), `height` entries
 /// each, `ld` doubles per column.

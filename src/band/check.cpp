@@ -2,6 +2,7 @@
 //
 //   slab: `columns` columns of A, each rank multiplies its share; the products reach `halo` rows
 //   further, which the next slab continues. Windows are summed over the ranks.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -30,7 +31,22 @@ struct Slabs {
   [[nodiscard]] Index rows() const { return columns + halo; }
 };
 
-/// One pass over A: sums alpha A X + (what `more` adds) and |A| 1 in windows of rows.
+/// This rank's rows among the rows first .. first + size, in blocks that are evenly apart.
+struct OwnBlocks {
+  Index count = 0;                 ///< blocks
+  Index length = 1;                ///< rows of a block
+  Index slot = 0;                  ///< the first one's among this rank's rows
+  Index place = 0;                 ///< and among the rows from `first` on
+  Index distance = 1;              ///< rows from a block to the next
+  std::span<const double> b = {};  ///< right-hand sides, rows without gaps; none: zeros
+};
+/// Of each column the largest |b - A x|, |x| and |b|, and norm(A).
+struct Found {
+  std::vector<double> residuals, norms, sizes;
+  double norm = 0;
+};
+
+/// One pass over A: sums A X + (what `more` adds) and |A| 1 in windows of rows.
 template <class B>
 class BandPass {
  public:
@@ -43,22 +59,21 @@ class BandPass {
         slabs_(s, nrhs, context.size()),
         chunk_(slabs_.share * height_),
         x_(slabs_.rows() * nrhs),
-        ones_(slabs_.rows()),
-        host_ones_(std::size_t(slabs_.rows()), 1.0) {
+        b_(slabs_.columns * nrhs),
+        most_(3 * nrhs + 3) {
     for (int i = 0; i < 2; ++i) {
       y_.emplace_back(slabs_.rows() * nrhs);
       sums_.emplace_back(slabs_.rows());
     }
   }
 
-  /// fill(first, x) puts rows first .. of X into the window on every rank;
-  /// more(first, x, y) may add to the window y; done(first, rows, y) takes finished rows.
-  template <class Fill, class More, class Done>
-  double run(double alpha, Fill&& fill, More&& more, Done&& done) {
+  /// fill(first, x) puts rows first .. of X into the window on every rank; more(first, x, y) may add
+  /// to the window y; own(first, rows) are those of the finished rows that this rank holds against
+  /// their b. What it finds of those of all ranks, and norm(A).
+  template <class Fill, class More, class Own>
+  Found run(Fill&& fill, More&& more, Own&& own) {
     const Stream<B>& lane = c_.ahead;
-    double norm = 0;
-    std::vector<double> sums(std::size_t(slabs_.columns));
-    upload(lane, ones_.view(), host_ones_.data());
+    fill_zero(lane, most_.view());
     fill_zero(lane, y_[0].view());
     fill_zero(lane, sums_[0].view());
     for (Index first = 0, turn = 0; first < s_.n; first += slabs_.columns, turn ^= 1) {
@@ -73,25 +88,49 @@ class BandPass {
         const auto from = [&](const Buffer<double, B>& window, Index row) {
           return window.view().slice(at * row, window.size() - at * row);
         };
-        band_times(lane, part, alpha, false, nrhs_, from(x_, nrhs_), from(y, nrhs_));
-        band_transposed_times(lane, part, 1, alpha, false, nrhs_, from(x_, nrhs_), from(y, nrhs_));
-        band_times(lane, part, 1.0, true, 1, from(ones_, 1), from(sum, 1));
-        band_transposed_times(lane, part, 1, 1.0, true, 1, from(ones_, 1), from(sum, 1));
+        band_symmetric_times(lane, part, nrhs_, from(x_, nrhs_), from(y, nrhs_), from(sum, 1));
       }
       more(first, x_.view(), y.view());
       finish(y, y_[turn ^ 1], nrhs_);
       finish(sum, sums_[turn ^ 1], 1);
-      done(first, slabs_.columns, y.view());
-      download(lane, sums.data(), sum.view().slice(0, slabs_.columns));
+      raise(own(first, slabs_.columns), a_.n - first, y);
+      band_raise(lane, BandResidual<B>{{1, slabs_.columns, 1, slabs_.columns},
+                                       1,
+                                       nullptr,
+                                       sum.data(),
+                                       sum.data(),
+                                       most_.data() + 3 * nrhs_});
       lane.synchronize();
-      for (const double value : sums) norm = std::isfinite(value) ? std::max(norm, value) : value;
     }
-    return norm;
+    std::vector<double> most(std::size_t(most_.size()));
+    download(lane, most.data(), most_.view());
+    lane.synchronize();
+    const auto part = [&](Index k) {
+      const auto at = most.begin() + k * nrhs_;
+      return std::vector<double>(at, at + nrhs_);
+    };
+    Found found{part(0), part(1), part(2), most[std::size_t(3 * nrhs_)]};
+    for (std::vector<double>* const all : {&found.residuals, &found.norms, &found.sizes})
+      c_.control.reduce(*all, Reduce::max);
+    return found;
   }
 
   [[nodiscard]] const Slabs& slabs() const { return slabs_; }
 
  private:
+  /// Finished rows of the window y against their b; those behind the first `rows` are padding.
+  void raise(const OwnBlocks& own, Index rows, const Buffer<double, B>& y) {
+    if (own.count == 0) return;
+    const Index at = own.place * nrhs_,
+                numbers = std::min(own.count * own.length * nrhs_, Index(own.b.size()));
+    if (numbers > 0) upload(c_.ahead, b_.view().slice(0, numbers), own.b.data());
+    band_raise(c_.ahead, BandResidual<B>{{own.count, own.length, own.distance, rows - own.place},
+                                         nrhs_,
+                                         numbers > 0 ? b_.data() : nullptr,
+                                         y.data() + at,
+                                         x_.data() + at,
+                                         most_.data()});
+  }
   /// The slab's rows are summed over the ranks; the halo goes on in the next window.
   void finish(const Buffer<double, B>& now, const Buffer<double, B>& next, Index row) {
     const Index done = slabs_.columns * row, halo = slabs_.halo * row;
@@ -105,16 +144,9 @@ class BandPass {
   const BandShape s_;
   const Index nrhs_, height_;
   const Slabs slabs_;
-  Buffer<double, B> chunk_, x_, ones_;
+  Buffer<double, B> chunk_, x_, b_, most_;  // the last: what band_raise() finds
   std::vector<Buffer<double, B>> y_, sums_;
-  std::vector<double> host_ones_;
 };
-
-/// Maximum that does not lose a NaN.
-void raise(double& maximum, double value) {
-  if (!(std::abs(value) <= maximum))
-    maximum = std::isfinite(value) ? std::abs(value) : std::numeric_limits<double>::infinity();
-}
 
 /// residual / (n norm(A) norm(x) eps), in an order that does not overflow.
 double ratio(double residual, Index n, double norm_a, double norm_x) {
@@ -124,14 +156,6 @@ double ratio(double residual, Index n, double norm_a, double norm_x) {
   return std::isfinite(result) ? result : std::numeric_limits<double>::infinity();
 }
 
-/// This rank's rows among the rows first .. first + size, in blocks that are evenly apart.
-struct OwnBlocks {
-  Index count = 0;     ///< blocks
-  Index length = 1;    ///< rows of a block
-  Index slot = 0;      ///< the first one's among this rank's rows
-  Index place = 0;     ///< and among the rows from `first` on
-  Index distance = 1;  ///< rows from a block to the next
-};
 OwnBlocks own_blocks(const BlockCyclic& rows, int rank, Index first, Index size) {
   const Index slot = rows.slots_before(first, rank);
   const Index end = rows.slots_before(std::min(first + size, rows.extent), rank);
@@ -158,8 +182,6 @@ double residual_of(Context<B>& c, const BandProblem<B>& a, const Rows& rows,
   if (a.n == 0 || nrhs == 0) return 0;
   const BandShape shape = band_shape(a.n, a.half_bandwidth, slab_width(rows));
   BandPass<B> pass = collectively(c.control, [&] { return BandPass<B>(c, a, shape, nrhs); });
-  std::vector<double> product(std::size_t(pass.slabs().columns * nrhs));
-  std::vector<double> residuals(std::size_t(nrhs), 0.0), norms = residuals, sizes = residuals;
   const auto fill = [&](Index first, View<double, B> window) {
     const OwnBlocks own = own_blocks(rows, c.rank(), first, pass.slabs().rows());
     const Index block = own.length * nrhs;
@@ -169,31 +191,18 @@ double residual_of(Context<B>& c, const BandProblem<B>& a, const Rows& rows,
                            x.data() + own.slot * nrhs, block, block, own.count);
     c.comm.all_reduce(c.ahead, Reduce::sum, window);
   };
-  const auto done = [&](Index first, Index count, View<double, B> window) {
-    const OwnBlocks own = own_blocks(rows, c.rank(), first, count);
-    const Index block = own.length * nrhs;
-    if (own.count == 0) return;
-    copy_rows<double, B>(c.ahead, product.data(), block, window.data + own.place * nrhs,
-                         own.distance * nrhs, block, own.count);
-    c.ahead.synchronize();
-    for (Index i = 0; i < own.count * block; ++i) {
-      const Index at = own.slot * nrhs + i;
-      const Index row = first + own.place + i / block * own.distance + i % block / nrhs;
-      if (row >= a.n) break;  // padding must not add to the size of x
-      raise(residuals[std::size_t(at % nrhs)], b[std::size_t(at)] - product[std::size_t(i)]);
-      raise(norms[std::size_t(at % nrhs)], x[std::size_t(at)]);
-      raise(sizes[std::size_t(at % nrhs)], b[std::size_t(at)]);
-    }
+  const auto against = [&](Index first, Index count) {
+    OwnBlocks own = own_blocks(rows, c.rank(), first, count);
+    own.b = b.subspan(std::size_t(own.slot * nrhs));
+    return own;
   };
-  const double norm = pass.run(
-      1.0, fill, [](Index, View<double, B>, View<double, B>) {}, done);
-  c.control.reduce(residuals, Reduce::max);
-  c.control.reduce(norms, Reduce::max);
-  c.control.reduce(sizes, Reduce::max);
+  const Found found = pass.run(
+      fill, [](Index, View<double, B>, View<double, B>) {}, against);
   double worst = 0;
-  for (std::size_t v = 0; v < residuals.size(); ++v) {
-    worst = std::max(worst, ratio(residuals[v], a.n, norm, norms[v]));
-    if (const double bound = sizes[v] / norms[v] / norm; bound > 0)  // of zeros and NaN nothing
+  for (std::size_t v = 0; v < std::size_t(nrhs); ++v) {
+    worst = std::max(worst, ratio(found.residuals[v], a.n, found.norm, found.norms[v]));
+    const double bound = found.sizes[v] / found.norms[v] / found.norm;
+    if (bound > 0)  // of zeros and NaN nothing
       reciprocal = std::min(reciprocal, bound);
   }
   return worst;
@@ -238,9 +247,8 @@ double band_factor_residual(Context<B>& c, const BandProblem<B>& a, const BandSh
   });
   BandPass<B>& pass = memory.pass;
   std::vector<double> z(std::size_t(pass.slabs().rows() * vectors));
-  std::vector<double> rest(std::size_t(pass.slabs().columns * vectors));
   std::vector<double> diagonal(static_cast<std::size_t>(s.width));
-  double residual = 0, norm_z = 0, least = std::numeric_limits<double>::infinity();
+  double least = std::numeric_limits<double>::infinity();
   const auto fill = [&](Index first, View<double, B> window) {
     for (Index i = 0; i < window.size; ++i)
       z[std::size_t(i)] =
@@ -256,28 +264,24 @@ double band_factor_residual(Context<B>& c, const BandProblem<B>& a, const BandSh
       const Index count = std::min(s.width + s.reach, s.padded() - k * s.width) * vectors;
       const BandColumns<B> tile{tile_at(k).data, s.width, s.column(), s.column()};
       fill_zero(c.ahead, memory.u.view());
-      band_transposed_times(c.ahead, tile, 0, 1.0, false, vectors, x.slice(at, x.size - at),
-                            memory.u.view());
-      band_times(c.ahead, tile, -1.0, false, vectors, memory.u, y.slice(at, count));
+      band_transposed_times(c.ahead, tile, 1.0, vectors, x.slice(at, x.size - at), memory.u.view());
+      band_times(c.ahead, tile, -1.0, vectors, memory.u, y.slice(at, count));
       copy_rows<double, B>(c.ahead, diagonal.data(), 1, tile.data, s.column(), 1, s.width);
       c.ahead.synchronize();
       for (Index j = 0; j < std::min(s.width, s.n - k * s.width); ++j)
         least = std::min(least, std::abs(diagonal[std::size_t(j)]));
     }
   };
-  const auto done = [&](Index first, Index count, View<double, B> window) {
-    download(c.ahead, rest.data(), window.slice(0, count * vectors));
-    c.ahead.synchronize();
-    for (Index i = 0; i < count * vectors; ++i) {
-      raise(residual, rest[std::size_t(i)]);
-      raise(norm_z, z[std::size_t(i)]);
-    }
+  const Found found =
+      pass.run(fill, more, [](Index, Index count) { return OwnBlocks{1, count, 0, 0, count, {}}; });
+  const auto most = [](const std::vector<double>& of) {
+    return *std::max_element(of.begin(), of.end());
   };
-  const double norm = pass.run(1.0, fill, more, done);
+  const double norm = found.norm;
   least = c.control.reduce(least, Reduce::min);
   if (reciprocal && std::isfinite(norm) && norm > 0)
     *reciprocal = std::min(1.0, least / norm * least);
-  return ratio(c.control.reduce(residual, Reduce::max), a.n, norm, norm_z);
+  return ratio(most(found.residuals), a.n, norm, most(found.norms));
 }
 
 BandMemory band_memory(const BandShape& s, Index nrhs, int ranks, bool check) {
@@ -289,7 +293,9 @@ BandMemory band_memory(const BandShape& s, Index nrhs, int ranks, bool check) {
   if (check) {
     const Index vectors = std::max<Index>(nrhs, 3);
     const Slabs slabs(s, vectors, ranks);
-    m.check = (slabs.share * s.column() + slabs.rows() * (3 * vectors + 3)) * word;
+    m.check = (slabs.share * s.column() + slabs.rows() * (3 * vectors + 2) +
+               slabs.columns * vectors + 3 * vectors + 3) *
+              word;
   }
   return m;
 }

@@ -1,7 +1,7 @@
 // Seconds of calls of the library, for jobs/measure_library.py: api_overhead FAMILY N [M] [REPEAT],
 // `factor` for the solves of a band's factor.
 // Arrays lie on the device where there is one and TERRACE_API_BACKEND=cuda, in and out; nothing is
-// checked, as in a benchmark. Prints { "call": [..], "prepare": [..], "solve": [..], "give": [..] }.
+// checked, as in a benchmark, unless TERRACE_API_CHECK is set. Prints { "call": [..], "prepare": [..], "solve": [..], "give": [..] }.
 #include <terrace/terrace.hpp>
 #if TERRACE_WITH_CUDA
 #include <cuda_runtime_api.h>
@@ -184,7 +184,7 @@ int main(int argc, char** argv) {
   const Index n = std::atoll(argv[2]), m = argc > 3 ? std::atoll(argv[3]) : 0;
   const int repeat = argc > 4 ? std::atoi(argv[4]) : 5;
   terrace::Options options;
-  options.check = false;
+  options.check = std::getenv("TERRACE_API_CHECK") != nullptr;
   on_device = TERRACE_WITH_CUDA && backend == "cuda";
   options.backend = on_device ? terrace::Backend::cuda : terrace::Backend::cpu;
   terrace::Context ranks(options);

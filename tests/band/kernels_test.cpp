@@ -234,31 +234,78 @@ TEMPLATE_TEST_CASE("band columns times vectors", "", TERRACE_BACKENDS) {
   const Both<TestType> both;
   for (const Index count : {1, 31, 300})
     for (const Index height : {1, 2, 70, 400})
-      for (const Index nrhs : {1, 3})
-        for (const bool absolute : {false, true}) {
+      for (const Index nrhs : {1, 3, 6})
+        for (const bool symmetric : {false, true}) {
           const Index ld = height + 3;
           const std::vector<double> a = random(count * ld, 1);
           const std::vector<double> x = random((count + height - 1) * nrhs, 2);
           const std::vector<double> start = random((count + height - 1) * nrhs, 3);
-          std::vector<double> want = start;
-          const auto entry = [&](Index d, Index j) {
-            return absolute ? std::abs(a[std::size_t(j * ld + d)]) : a[std::size_t(j * ld + d)];
-          };
+          std::vector<double> want = start, sizes = random(count + height - 1, 4);
+          const auto matrix = both.put(a), in = both.put(x), y = both.put(start),
+                     sums = both.put(sizes);
+          const double alpha = symmetric ? 1.0 : -2.0;
           for (Index j = 0; j < count; ++j)
-            for (Index d = 0; d < height; ++d)
+            for (Index d = 0; d < height; ++d) {
+              const double entry = a[std::size_t(j * ld + d)];
+              sizes[std::size_t(j + d)] += std::abs(entry);
+              if (d > 0) sizes[std::size_t(j)] += std::abs(entry);
               for (Index v = 0; v < nrhs; ++v) {
-                want[std::size_t((j + d) * nrhs + v)] -=
-                    2 * entry(d, j) * x[std::size_t(j * nrhs + v)];
-                if (d > 0)
-                  want[std::size_t(j * nrhs + v)] -=
-                      2 * entry(d, j) * x[std::size_t((j + d) * nrhs + v)];
+                want[std::size_t((j + d) * nrhs + v)] +=
+                    alpha * entry * x[std::size_t(j * nrhs + v)];
+                if (d > 0 || !symmetric)
+                  want[std::size_t(j * nrhs + v)] +=
+                      alpha * entry * x[std::size_t((j + d) * nrhs + v)];
               }
-          const auto matrix = both.put(a), in = both.put(x), y = both.put(start);
+            }
           const BandColumns<TestType> columns{matrix.data(), count, height, ld};
-          band_times(both.lane, columns, -2.0, absolute, nrhs, in, y);
-          band_transposed_times(both.lane, columns, 1, -2.0, absolute, nrhs, in, y);
+          if (symmetric) {
+            band_symmetric_times(both.lane, columns, nrhs, in, y, sums);
+            REQUIRE(far(both.get(sums.view()), sizes) < 1e-11);
+          } else {
+            band_times(both.lane, columns, alpha, nrhs, in, y);
+            band_transposed_times(both.lane, columns, alpha, nrhs, in, y);
+          }
           REQUIRE(far(both.get(y.view()), want) < 1e-11);
         }
+}
+
+TEMPLATE_TEST_CASE("the largest numbers of a residual, in blocks of rows", "", TERRACE_BACKENDS) {
+  if (!context<TestType>()) return;
+  const Both<TestType> both;
+  struct Case {
+    BandRows rows;
+    Index nrhs;
+  };
+  for (const Case& c :
+       {Case{{1, 1, 1, 1}, 1}, Case{{1, 700, 700, 700}, 3}, Case{{5, 64, 192, 900}, 2},
+        Case{{5, 64, 192, 800}, 1}, Case{{3, 64, 64, 150}, 9}})
+    for (const double odd : {0.0, HUGE_VAL, std::nan("")})
+      for (const bool given : {false, true}) {
+        const Index own = c.rows.count * c.rows.length, nrhs = c.nrhs,
+                    all = (c.rows.count - 1) * c.rows.distance + c.rows.length;
+        std::vector<double> b = random(own * nrhs, 1), x = random(all * nrhs, 2),
+                            y = random(all * nrhs, 3), want(std::size_t(3 * nrhs), 0.25);
+        const Index last = std::min(all, c.rows.end) - 1;
+        if (odd != 0) y[std::size_t(last * nrhs + nrhs - 1)] = odd;
+        if (c.rows.end < all) x[std::size_t((all - 1) * nrhs)] = 7;  // does not count
+        for (Index i = 0; i < own; ++i) {
+          const Index row = i / c.rows.length * c.rows.distance + i % c.rows.length;
+          for (Index v = 0; v < nrhs && row < c.rows.end; ++v) {
+            const double right = given ? b[std::size_t(i * nrhs + v)] : 0.0;
+            const double rest = right - y[std::size_t(row * nrhs + v)];
+            const auto most = [&](Index k, double value) {
+              double& at = want[std::size_t(k * nrhs + v)];
+              at = std::max(at, std::isfinite(value) ? std::abs(value) : HUGE_VAL);
+            };
+            most(0, rest), most(1, x[std::size_t(row * nrhs + v)]), most(2, right);
+          }
+        }
+        const auto out = both.put(std::vector<double>(want.size(), 0.25)), right = both.put(b),
+                   in = both.put(x), product = both.put(y);
+        band_raise(both.lane, BandResidual<TestType>{c.rows, nrhs, given ? right.data() : nullptr,
+                                                     product.data(), in.data(), out.data()});
+        REQUIRE(both.get(out.view()) == want);
+      }
 }
 
 TEMPLATE_TEST_CASE("generated columns are the formula's, bit for bit", "", TERRACE_BACKENDS) {

@@ -2,6 +2,7 @@
 // so HBM bounds it; in one step the chain of w columns in the diagonal block (about 3 us) is
 // longer.
 #include <algorithm>
+#include <type_traits>
 
 #include "kernels/band/band.hpp"
 #include "kernels/base/cuda/runtime.cuh"
@@ -144,7 +145,7 @@ __global__ void __launch_bounds__(32 * kWarps)
 
 /// Row i of the product: neighbouring threads read neighbouring entries of each column.
 __global__ void __launch_bounds__(256)
-    times(BandColumns<Cuda> a, double alpha, bool absolute, int nrhs, const double* x, double* y) {
+    times(BandColumns<Cuda> a, double alpha, int nrhs, const double* x, double* y) {
   const Index top = Index(blockIdx.x) * blockDim.x, i = top + threadIdx.x;
   const Index from = max(Index(0), top - a.height + 1), to = min(a.count, top + blockDim.x);
   for (int v = blockIdx.y; v < nrhs; v += gridDim.y) {
@@ -153,8 +154,7 @@ __global__ void __launch_bounds__(256)
     for (Index j = from; j < to; ++j) {
       const Index d = i - j;
       if (d < 0 || d >= a.height) continue;
-      const double entry = a.data[j * a.ld + d];
-      sum += (absolute ? fabs(entry) : entry) * x[j * nrhs + v];
+      sum += a.data[j * a.ld + d] * x[j * nrhs + v];
     }
     if (i < a.count + a.height - 1) y[i * nrhs + v] += alpha * sum;
   }
@@ -162,21 +162,111 @@ __global__ void __launch_bounds__(256)
 
 /// One warp a column.
 __global__ void __launch_bounds__(32 * kWarps)
-    transposed_times(BandColumns<Cuda> a, Index from, double alpha, bool absolute, int nrhs,
-                     const double* x, double* y) {
+    transposed_times(BandColumns<Cuda> a, double alpha, int nrhs, const double* x, double* y) {
   const Index j = Index(blockIdx.x) * kWarps + threadIdx.x / 32;
   const int lane = threadIdx.x % 32;
   if (j >= a.count) return;
   for (int v = blockIdx.y; v < nrhs; v += gridDim.y) {
     double sum = 0;
 #pragma unroll 4
-    for (Index d = from + lane; d < a.height; d += 32) {
-      const double entry = a.data[j * a.ld + d];
-      sum += (absolute ? fabs(entry) : entry) * x[(j + d) * nrhs + v];
-    }
+    for (Index d = lane; d < a.height; d += 32) sum += a.data[j * a.ld + d] * x[(j + d) * nrhs + v];
     sum = sum_of_warp(sum);
     if (lane == 0) y[j * nrhs + v] += alpha * sum;
   }
+}
+
+/// The diagonal and what is below it, of band_symmetric_times(): a block takes 64 rows, four threads
+/// each, which share the columns; blockIdx.y counts groups of V right-hand sides.
+template <int V>
+__global__ void __launch_bounds__(256)
+    lower_times(BandColumns<Cuda> a, int nrhs, const double* x, double* y, double* sums) {
+  constexpr int rows = 64, groups = 4;
+  __shared__ double parts[groups][V + 1][rows];
+  const int r = threadIdx.x % rows, group = threadIdx.x / rows, v0 = blockIdx.y * V;
+  const Index top = Index(blockIdx.x) * rows, i = top + r;
+  const Index from = max(Index(0), top - a.height + 1), to = min(a.count, top + rows);
+  double sum[V + 1] = {};
+#pragma unroll 4
+  for (Index j = from + group; j < to; j += groups) {
+    const Index d = i - j;
+    const double entry = d >= 0 && d < a.height ? a.data[j * a.ld + d] : 0.0;
+    sum[V] += fabs(entry);
+#pragma unroll
+    for (int v = 0; v < V; ++v)
+      if (v0 + v < nrhs) sum[v] += entry * x[j * nrhs + v0 + v];
+  }
+#pragma unroll
+  for (int v = 0; v <= V; ++v) parts[group][v][r] = sum[v];
+  __syncthreads();
+  if (group > 0 || i >= a.count + a.height - 1) return;
+#pragma unroll
+  for (int v = 0; v <= V; ++v) {
+    double total = 0;
+#pragma unroll
+    for (int g = 0; g < groups; ++g) total += parts[g][v][r];
+    if (v < V && v0 + v < nrhs) y[i * nrhs + v0 + v] += total;
+    if (v == V && blockIdx.y == 0) sums[i] += total;
+  }
+}
+
+/// What is above the diagonal: a warp takes a column of what is below.
+template <int V>
+__global__ void __launch_bounds__(32 * kWarps)
+    upper_times(BandColumns<Cuda> a, int nrhs, const double* x, double* y, double* sums) {
+  const Index j = Index(blockIdx.x) * kWarps + threadIdx.x / 32;
+  const int lane = threadIdx.x % 32, v0 = blockIdx.y * V;
+  if (j >= a.count) return;
+  double sum[V + 1] = {};
+#pragma unroll 4
+  for (Index d = 1 + lane; d < a.height; d += 32) {
+    const double entry = a.data[j * a.ld + d];
+    sum[V] += fabs(entry);
+#pragma unroll
+    for (int v = 0; v < V; ++v)
+      if (v0 + v < nrhs) sum[v] += entry * x[(j + d) * nrhs + v0 + v];
+  }
+#pragma unroll
+  for (int v = 0; v <= V; ++v) {
+    const double total = sum_of_warp(sum[v]);
+    if (lane > 0) continue;
+    if (v < V && v0 + v < nrhs) y[j * nrhs + v0 + v] += total;
+    if (v == V && blockIdx.y == 0) sums[j] += total;
+  }
+}
+
+/// The larger one, what is not finite being infinite.
+__device__ double larger(double most, double value) {
+  const double size = isfinite(value) ? fabs(value) : HUGE_VAL;
+  return size > most ? size : most;
+}
+/// blockIdx.y is the column. Numbers that are not negative are in the order of their bits.
+__global__ void __launch_bounds__(32 * kWarps) raise_maxima(BandResidual<Cuda> r) {
+  __shared__ double parts[3][kWarps];
+  const int v = blockIdx.y, nrhs = int(r.nrhs);
+  double most[3] = {};
+  for (Index i = Index(blockIdx.x) * blockDim.x + threadIdx.x; i < r.rows.count * r.rows.length;
+       i += Index(gridDim.x) * blockDim.x) {
+    const Index row = i / r.rows.length * r.rows.distance + i % r.rows.length;
+    if (row >= r.rows.end) break;
+    const double b = r.b ? r.b[i * nrhs + v] : 0.0;
+    most[0] = larger(most[0], b - r.y[row * nrhs + v]);
+    most[1] = larger(most[1], r.x[row * nrhs + v]);
+    most[2] = larger(most[2], b);
+  }
+#pragma unroll
+  for (int k = 0; k < 3; ++k) {
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2)
+      most[k] = larger(most[k], __shfl_xor_sync(kAll, most[k], step));
+    if (threadIdx.x % 32 == 0) parts[k][threadIdx.x / 32] = most[k];
+  }
+  __syncthreads();
+  if (threadIdx.x >= 3) return;
+  double all = 0;
+#pragma unroll
+  for (int w = 0; w < kWarps; ++w) all = larger(all, parts[threadIdx.x][w]);
+  atomicMax(reinterpret_cast<unsigned long long*>(r.out + threadIdx.x * nrhs + v),
+            static_cast<unsigned long long>(__double_as_longlong(all)));
 }
 
 __global__ void generate(Word seed, Index n, Index m, Index first, Index count, Index height,
@@ -284,21 +374,48 @@ void band_backward(const Stream<Cuda>& stream, BandShape s, Index rows,
   solve_with_diagonal<true>(stream, a, tile.data, nrhs, nullptr, x.data);
 }
 
-void band_times(const Stream<Cuda>& stream, BandColumns<Cuda> a, double alpha, bool absolute,
-                Index nrhs, View<const double, Cuda> x, View<double, Cuda> y) {
+void band_times(const Stream<Cuda>& stream, BandColumns<Cuda> a, double alpha, Index nrhs,
+                View<const double, Cuda> x, View<double, Cuda> y) {
   if (a.count == 0 || nrhs == 0) return;
   const dim3 grid(unsigned(ceil_div(a.count + a.height - 1, 256)), grid_of(nrhs));
-  times<<<grid, 256, 0, native(stream)>>>(a, alpha, absolute, int(nrhs), x.data, y.data);
+  times<<<grid, 256, 0, native(stream)>>>(a, alpha, int(nrhs), x.data, y.data);
   check_launch();
 }
 
-void band_transposed_times(const Stream<Cuda>& stream, BandColumns<Cuda> a, Index from,
-                           double alpha, bool absolute, Index nrhs, View<const double, Cuda> x,
-                           View<double, Cuda> y) {
+void band_transposed_times(const Stream<Cuda>& stream, BandColumns<Cuda> a, double alpha,
+                           Index nrhs, View<const double, Cuda> x, View<double, Cuda> y) {
   if (a.count == 0 || nrhs == 0) return;
   const dim3 grid(unsigned(ceil_div(a.count, kWarps)), grid_of(nrhs));
-  transposed_times<<<grid, 32 * kWarps, 0, native(stream)>>>(a, from, alpha, absolute, int(nrhs),
-                                                             x.data, y.data);
+  transposed_times<<<grid, 32 * kWarps, 0, native(stream)>>>(a, alpha, int(nrhs), x.data, y.data);
+  check_launch();
+}
+
+void band_symmetric_times(const Stream<Cuda>& stream, BandColumns<Cuda> a, Index nrhs,
+                          View<const double, Cuda> x, View<double, Cuda> y,
+                          View<double, Cuda> sums) {
+  if (a.count == 0 || nrhs == 0) return;
+  const auto launch = [&]<int V>(std::integral_constant<int, V>) {
+    const unsigned groups = unsigned(ceil_div(nrhs, V));
+    lower_times<V>
+        <<<dim3(unsigned(ceil_div(a.count + a.height - 1, 64)), groups), 256, 0, native(stream)>>>(
+            a, int(nrhs), x.data, y.data, sums.data);
+    check_launch();
+    upper_times<V>
+        <<<dim3(unsigned(ceil_div(a.count, kWarps)), groups), 32 * kWarps, 0, native(stream)>>>(
+            a, int(nrhs), x.data, y.data, sums.data);
+    check_launch();
+  };
+  if (nrhs == 1)
+    launch(std::integral_constant<int, 1>());
+  else
+    launch(std::integral_constant<int, 4>());
+}
+
+void band_raise(const Stream<Cuda>& stream, const BandResidual<Cuda>& r) {
+  const Index rows = r.rows.count * r.rows.length;
+  if (rows == 0 || r.nrhs == 0) return;
+  const Index blocks = std::min<Index>(ceil_div(rows, 32 * kWarps), 264);
+  raise_maxima<<<dim3(unsigned(blocks), unsigned(r.nrhs)), 32 * kWarps, 0, native(stream)>>>(r);
   check_launch();
 }
 
