@@ -67,7 +67,7 @@ MUTATIONS = [
     ("src/band/stream_factor.cpp", "    a_.down.wait(lane_.record());  // L may go home while it is used\n", "\n", "lanes band/stream.1 lanes band:100"),
     ("src/band/stream_factor.cpp", "    a_.reader.wait(home_[at(i)]);\n", "\n", "lanes band/stream.1 lanes band:100"),
     ("src/band/check.cpp", "const Index mine = first + c_.rank() * slabs_.share, at = mine - first;", "const Index mine = first + c_.rank() * slabs_.share, at = 0;", "band:100"),
-    ("src/band/check.cpp", "if (!(std::abs(value) <= maximum))", "if (std::abs(value) > maximum)", "band/parts.1"),
+    ("kernels/band/cpu/band.cpp", "if (!(std::abs(value) <= maximum))", "if (std::abs(value) > maximum)", "band/kernels.1"),
     ("src/band/mixed.cpp", "m.shift = 2 * band_low_roundoff(B{});", "m.shift = -2 * band_low_roundoff(B{});", "band/mixed.1"),
     ("io/band_input.cpp", "wrong.note(j + d, j, value);", "wrong.note(j, j + d, value);", "io/input.1 program/bad_input"),
     ("io/band_input.cpp", 'input.upper_ = uplo == "upper";', 'input.upper_ = uplo != "lower";', "band"),
@@ -197,4 +197,10 @@ MUTATIONS = [
     ("kernels/base/cpu/rows.cpp", "to[j] += b.plus[i * b.from_ld + j];", "to[j] -= b.plus[i * b.from_ld + j];", "base/matrix.1 band:60"),
     ("src/api/held_band.cpp", "  if (seen != 0) own();\n", "\n", "api/library.1"),
     ("src/api/band.cpp", "if (!a.require_placed_finite() && right) right->require_finite();", "a.require_placed_finite();", "api/library.1"),
+    # --- a band's factor that stays, and its check
+    ("src/band/ways_in_memory.cpp", "if (x_.nrhs != request.nrhs || x_.data.size() == 0)", "if (x_.data.size() == 0)", "api/library.1"),
+    ("src/api/band.cpp", "stays->solve_again(reader(right), right.whole(), b.columns);", "stays->solve_again(reader(right), right.whole(), 1);", "api/library.1"),
+    ("src/api/band.cpp", "lapack.take(matrix, work ? *work : *stays, false);", "lapack.take(matrix, *stays, false);", "api/library.1"),
+    ("kernels/band/cpu/band.cpp", "if (row >= r.rows.end) break;", "", "band/kernels.1"),
+    ("kernels/band/cpu/band.cpp", "upper_times(a, 1, 1.0, nrhs,", "upper_times(a, 0, 1.0, nrhs,", "band/kernels.1"),
 ]
