@@ -33,12 +33,13 @@ struct Slabs {
 
 /// This rank's rows among the rows first .. first + size, in blocks that are evenly apart.
 struct OwnBlocks {
-  Index count = 0;                 ///< blocks
-  Index length = 1;                ///< rows of a block
-  Index slot = 0;                  ///< the first one's among this rank's rows
-  Index place = 0;                 ///< and among the rows from `first` on
-  Index distance = 1;              ///< rows from a block to the next
-  std::span<const double> b = {};  ///< right-hand sides, rows without gaps; none: zeros
+  Index count = 0;                  ///< blocks
+  Index length = 1;                 ///< rows of a block
+  Index slot = 0;                   ///< the first one's among this rank's rows
+  Index place = 0;                  ///< and among the rows from `first` on
+  Index distance = 1;               ///< rows from a block to the next
+  std::span<const double> b = {};   ///< right-hand sides, rows without gaps; none: zeros
+  const double* b_there = nullptr;  ///< or those, in memory of the backend
 };
 /// Of each column the largest |b - A x|, |x| and |b|, and norm(A).
 struct Found {
@@ -126,7 +127,9 @@ class BandPass {
     if (numbers > 0) upload(c_.ahead, b_.view().slice(0, numbers), own.b.data());
     band_raise(c_.ahead, BandResidual<B>{{own.count, own.length, own.distance, rows - own.place},
                                          nrhs_,
-                                         numbers > 0 ? b_.data() : nullptr,
+                                         own.b_there   ? own.b_there
+                                         : numbers > 0 ? b_.data()
+                                                       : nullptr,
                                          y.data() + at,
                                          x_.data() + at,
                                          most_.data()});
@@ -173,6 +176,17 @@ Index slab_width(const Range&) { return 64; }
 
 namespace {
 
+double judge(const Found& found, Index n, double& reciprocal) {
+  double worst = 0;
+  for (std::size_t v = 0; v < found.norms.size(); ++v) {
+    worst = std::max(worst, ratio(found.residuals[v], n, found.norm, found.norms[v]));
+    const double bound = found.sizes[v] / found.norms[v] / found.norm;
+    if (bound > 0)  // of zeros and NaN nothing
+      reciprocal = std::min(reciprocal, bound);
+  }
+  return worst;
+}
+
 /// `rows`: BlockCyclic or Range.
 template <class B, class Rows>
 double residual_of(Context<B>& c, const BandProblem<B>& a, const Rows& rows,
@@ -198,14 +212,7 @@ double residual_of(Context<B>& c, const BandProblem<B>& a, const Rows& rows,
   };
   const Found found = pass.run(
       fill, [](Index, View<double, B>, View<double, B>) {}, against);
-  double worst = 0;
-  for (std::size_t v = 0; v < std::size_t(nrhs); ++v) {
-    worst = std::max(worst, ratio(found.residuals[v], a.n, found.norm, found.norms[v]));
-    const double bound = found.sizes[v] / found.norms[v] / found.norm;
-    if (bound > 0)  // of zeros and NaN nothing
-      reciprocal = std::min(reciprocal, bound);
-  }
-  return worst;
+  return judge(found, a.n, reciprocal);
 }
 
 }  // namespace
@@ -223,6 +230,34 @@ double band_residual(Context<B>& c, const BandProblem<B>& a, const Range& rows,
                      double* reciprocal) {
   double ignored = 1;
   return residual_of(c, a, rows, x, b, nrhs, reciprocal ? *reciprocal : ignored);
+}
+
+template <class B>
+double band_residual(Context<B>& c, const BandProblem<B>& a,
+                     std::type_identity_t<View<const double, B>> x,
+                     std::type_identity_t<View<const double, B>> b, Index nrhs,
+                     double* reciprocal) {
+  double found = 1;
+  double result = 0;
+  if (a.n > 0 && nrhs > 0) {
+    BandPass<B> pass = collectively(c.control, [&] {
+      return BandPass<B>(c, a, band_shape(a.n, a.half_bandwidth, slab_width(Range{})), nrhs);
+    });
+    const auto fill = [&](Index first, View<double, B> window) {
+      const Index known = std::min(window.size, (a.n - first) * nrhs);
+      fill_zero(c.ahead, window);
+      copy<double, B>(c.ahead, window.slice(0, known), x.slice(first * nrhs, known));
+    };
+    const auto against = [&](Index first, Index count) {
+      const Index rows = std::min(count, a.n - first);
+      return OwnBlocks{1, rows, first, 0, rows, {}, b.data + first * nrhs};
+    };
+    result = judge(pass.run(
+                       fill, [](Index, View<double, B>, View<double, B>) {}, against),
+                   a.n, found);
+  }
+  if (reciprocal) *reciprocal = found;
+  return result;
 }
 
 template <class B>
@@ -272,8 +307,8 @@ double band_factor_residual(Context<B>& c, const BandProblem<B>& a, const BandSh
         least = std::min(least, std::abs(diagonal[std::size_t(j)]));
     }
   };
-  const Found found =
-      pass.run(fill, more, [](Index, Index count) { return OwnBlocks{1, count, 0, 0, count, {}}; });
+  const Found found = pass.run(
+      fill, more, [](Index, Index count) { return OwnBlocks{1, count, 0, 0, count, {}, nullptr}; });
   const auto most = [](const std::vector<double>& of) {
     return *std::max_element(of.begin(), of.end());
   };
@@ -301,6 +336,8 @@ BandMemory band_memory(const BandShape& s, Index nrhs, int ranks, bool check) {
 }
 
 #define TERRACE_INSTANTIATE(B)                                                                     \
+  template double band_residual<B>(Context<B>&, const BandProblem<B>&, View<const double, B>,      \
+                                   View<const double, B>, Index, double*);                         \
   template double band_residual(Context<B>&, const BandProblem<B>&, const BlockCyclic&,            \
                                 std::span<const double>, std::span<const double>, Index, double*); \
   template double band_residual(Context<B>&, const BandProblem<B>&, const Range&,                  \

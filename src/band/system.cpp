@@ -65,6 +65,7 @@ BandBytes band_bytes(const BandPlan& plan, const BandSystem& system, Index nrhs,
     rows = 0;
     for (int rank = 0; rank < plan.ranks; ++rank) rows = std::max(rows, plan.rows_of(rank).count);
   }
+  if (check && system.rhs_at) bytes.check += s.n * nrhs * word;  // X without gaps
   bytes.host += 2 * rows * (nrhs + system.more) * word + 3 * io::piece_bytes();
   bytes.backend += bytes_of_more<B>(plan, system.more);
   if (!std::is_same_v<B, Cpu> && system.matrix.diagonals && plan.ranks == 1)

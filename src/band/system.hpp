@@ -107,7 +107,7 @@ class BandResult {
   BandFailure failure;
   BandNotes notes;
   std::vector<Range> ranges;  ///< of this rank: rows of X, or columns of the factor
-  /// X, nrhs numbers per row; zero behind row n. Empty with system.rhs_at and without a check.
+  /// X, nrhs numbers per row; zero behind row n. Empty with system.rhs_at, where place() gives X.
   std::vector<double> rows;
 };
 

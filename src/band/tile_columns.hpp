@@ -184,6 +184,12 @@ template <class B>
 double band_residual(Context<B>& context, const BandProblem<B>& a, const Range& rows,
                      std::span<const double> x, std::span<const double> b, Index nrhs,
                      double* reciprocal = nullptr);
+/// Of one rank, with x and b in memory of the backend.
+template <class B>
+double band_residual(Context<B>& context, const BandProblem<B>& a,
+                     std::type_identity_t<View<const double, B>> x,
+                     std::type_identity_t<View<const double, B>> b, Index nrhs,
+                     double* reciprocal = nullptr);
 
 /// Tile column k of a factor, for work on context.ahead until the next call.
 template <class B>

@@ -68,6 +68,10 @@ class BandWay : public BandResult<B>, protected BandTask<B> {
     return band_residual<B>(c, for_check(), own, this->rows, right_hand_sides(), request.nrhs,
                             reciprocal);
   }
+  /// Of one rank, with system.rhs_at: x without gaps in memory of the backend.
+  double residual_there(View<const double, B> x, double* reciprocal) {
+    return band_residual<B>(c, for_check(), x, {system.rhs_at, x.size}, request.nrhs, reciprocal);
+  }
   [[nodiscard]] Index planned() const {
     const BandBytes bytes = band_bytes<B>(this->plan, system, request.nrhs, true);
     return std::is_same_v<B, Cpu> ? bytes.host + bytes.backend : bytes.backend + bytes.check;
@@ -93,7 +97,7 @@ class BandWay : public BandResult<B>, protected BandTask<B> {
   }
   /// Whether `rows` gets X; makes room for it.
   [[nodiscard]] bool wants_rows() {
-    if (system.rhs_at && !request.check) return false;
+    if (system.rhs_at) return false;
     this->rows.resize(std::size_t(slots_ * request.nrhs));
     return true;
   }

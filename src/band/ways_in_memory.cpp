@@ -75,6 +75,8 @@ class ByTileColumns : public BandWay<B> {
     return true;
   }
   double residual(double* reciprocal) override {
+    if (solves() && system.rhs_at)
+      return Base::residual_there(Base::whole_rows(x_.data), reciprocal);
     return solves()
                ? Base::residual_of_rows(x_.rows, reciprocal)
                : band_factor_residual<B>(c, Base::for_check(), tiles_, system.seed, reciprocal);
@@ -210,7 +212,12 @@ class InParts : public BandWay<B> {
     get_rows(c, a_, x_, to, true);
     return true;
   }
-  double residual(double* reciprocal) override { return Base::residual_of_rows(own_, reciprocal); }
+  double residual(double* reciprocal) override {
+    if (!system.rhs_at) return Base::residual_of_rows(own_, reciprocal);
+    const Buffer<double, B> x(Base::numbers_of_rows());
+    get_rows(c, a_, x_, x.data(), true);
+    return Base::residual_there(x.view(), reciprocal);
+  }
   bool again() override {
     read();
     if (!stored() && !factor_parts(c, a_)) return false;
