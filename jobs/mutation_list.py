@@ -198,7 +198,7 @@ MUTATIONS = [
     ("src/api/held_band.cpp", "  if (seen != 0) own();\n", "\n", "api/library.1"),
     ("src/api/band.cpp", "if (!a.require_placed_finite() && right) right->require_finite();", "a.require_placed_finite();", "api/library.1"),
     # --- a band's factor that stays, and its check
-    ("src/band/ways_in_memory.cpp", "if (x_.nrhs != request.nrhs || x_.data.size() == 0)", "if (x_.data.size() == 0)", "api/library.1"),
+    ("src/band/ways_in_memory.cpp", "if (right_ != request.nrhs) take_rows();", "if (right_ == 0) take_rows();", "api/library.1"),
     ("src/api/band.cpp", "stays->solve_again(reader(right), right.whole(), b.columns);", "stays->solve_again(reader(right), right.whole(), 1);", "api/library.1"),
     ("src/api/band.cpp", "lapack.take(matrix, work ? *work : *stays, false);", "lapack.take(matrix, *stays, false);", "api/library.1"),
     ("kernels/band/cpu/band.cpp", "if (row >= r.rows.end) break;", "", "band/kernels.1"),

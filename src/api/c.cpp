@@ -164,7 +164,9 @@ int terrace_band_factor_solve(terrace_band_factor* factor, int64_t first, int64_
   return coded([&] { put(factor->factor.solve(rows(b, first, count, nrhs, ldb)), report); });
 }
 const double* terrace_band_factor_columns(const terrace_band_factor* factor) {
-  return factor->factor.view().data;
+  const double* columns = nullptr;
+  (void)coded([&] { columns = factor->factor.view().data; });
+  return columns;
 }
 void terrace_band_factor_free(terrace_band_factor* factor) { delete factor; }
 

@@ -31,7 +31,7 @@ class ByTileColumns : public BandWay<B> {
     });
     if (!stored() && !plan.at_once) take_guard();
     if (!solves()) return;
-    x_ = collectively(c.control, [&] { return band_vectors<B>(c, plan.shape, request.nrhs); });
+    take_rows();
     if (on_host(system.places.substitution))
       collectively(c.control, [&] { host_.emplace(c, plan.shape, request.nrhs); });
   }
@@ -103,8 +103,7 @@ class ByTileColumns : public BandWay<B> {
         more, nrhs, [&](BandVectors<B>& x) { band_substitute(c, tiles_, x, progress); });
   }
   bool solve_again() override {
-    if (x_.nrhs != request.nrhs || x_.data.size() == 0)
-      x_ = collectively(c.control, [&] { return band_vectors<B>(c, plan.shape, request.nrhs); });
+    if (right_ != request.nrhs) take_rows();
     read_rows();
     substitute();
     return true;
@@ -119,6 +118,10 @@ class ByTileColumns : public BandWay<B> {
  private:
   void take_guard() {
     if (system.guard) collectively(c.control, [&] { guard_.emplace(c, plan.shape); });
+  }
+  void take_rows() {
+    x_ = collectively(c.control, [&] { return band_vectors<B>(c, plan.shape, request.nrhs); });
+    right_ = request.nrhs;
   }
   void read_rows() {
     if (!solves()) return;
@@ -169,6 +172,7 @@ class ByTileColumns : public BandWay<B> {
   BandWork<B> work_;
   std::optional<BandGuard<B>> guard_;
   BandVectors<B> x_;
+  Index right_ = 0;  // columns that x_ has room for
   std::optional<HostSubstitution<B>> host_;
 };
 

@@ -134,7 +134,7 @@ TERRACE_C int terrace_band_factor_solve(terrace_band_factor*, int64_t first, int
                                         int64_t nrhs, double* b, int64_t ldb,
                                         terrace_report* report);
 /* This rank's columns of L by columns, m + 1 numbers each; lives as long as the factor. Collective; the
- * first call may factor once more. */
+ * first call may factor once more. NULL where a rank has no columns, and on an error: terrace_error(). */
 TERRACE_C const double* terrace_band_factor_columns(const terrace_band_factor*);
 TERRACE_C void terrace_band_factor_free(terrace_band_factor*);
 

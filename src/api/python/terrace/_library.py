@@ -149,6 +149,16 @@ class Context:
         if code:
             refuse(code, self._lib)
 
+    def get(self, name, *arguments, some):
+        """As run(), of a function that returns memory, NULL on an error or where there is not `some`."""
+        self._raised = None
+        pointer = getattr(self._lib, name)(*arguments)
+        if self._raised is not None:
+            raise self._raised
+        if some and not pointer:
+            refuse(5, self._lib)
+        return pointer
+
     def counts(self, mine):
         """First item and number of all items, where each rank holds `mine`."""
         if self.comm is None:

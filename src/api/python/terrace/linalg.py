@@ -121,8 +121,8 @@ class BandFactor(_Factor):
     def c(self):
         """The factor as scipy.linalg.cholesky_banded returns it, for cho_solve_banded((c, lower), b). On all ranks; the first time it may
         be made once more, as LAPACK does."""
-        pointer = self._context._lib.terrace_band_factor_columns(self._handle)
         count, height = self._count.value, self._height
+        pointer = self._context.get("terrace_band_factor_columns", self._handle, some=count > 0)
         flat = np.ctypeslib.as_array(ctypes.cast(pointer, ctypes.POINTER(ctypes.c_double)), (count * height,)) if count else np.zeros(0)
         lower = flat.reshape(count, height).T.copy()
         if self.lower:
