@@ -16,8 +16,9 @@ constexpr int kWarps = 8;      // warps a block
 constexpr Index kFewRhs = 8;   // up to here own kernels, above cuBLAS for the full rows
 constexpr int kRhsAtOnce = 4;  // right-hand sides that share one read of the matrix
 
-/// Blocks for right-hand sides in the y direction; kernels loop over the rest.
-unsigned grid_of(Index nrhs) { return unsigned(std::min<Index>(nrhs, 65535)); }
+constexpr Index kMostGrid = 65535;
+/// Blocks for right-hand sides in the y direction; kernels, or launches, loop over the rest.
+unsigned grid_of(Index nrhs) { return unsigned(std::min<Index>(nrhs, kMostGrid)); }
 
 __device__ double sum_of_warp(double value) {
 #pragma unroll
@@ -176,13 +177,13 @@ __global__ void __launch_bounds__(32 * kWarps)
 }
 
 /// The diagonal and what is below it, of band_symmetric_times(): a block takes 64 rows, four threads
-/// each, which share the columns; blockIdx.y counts groups of V right-hand sides.
+/// each, which share the columns; blockIdx.y counts groups of V right-hand sides from `first` on.
 template <int V>
-__global__ void __launch_bounds__(256)
-    lower_times(BandColumns<Cuda> a, int nrhs, const double* x, double* y, double* sums) {
+__global__ void __launch_bounds__(256) lower_times(BandColumns<Cuda> a, int nrhs, int first,
+                                                   const double* x, double* y, double* sums) {
   constexpr int rows = 64, groups = 4;
   __shared__ double parts[groups][V + 1][rows];
-  const int r = threadIdx.x % rows, group = threadIdx.x / rows, v0 = blockIdx.y * V;
+  const int r = threadIdx.x % rows, group = threadIdx.x / rows, v0 = first + blockIdx.y * V;
   const Index top = Index(blockIdx.x) * rows, i = top + r;
   const Index from = max(Index(0), top - a.height + 1), to = min(a.count, top + rows);
   double sum[V + 1] = {};
@@ -205,16 +206,17 @@ __global__ void __launch_bounds__(256)
 #pragma unroll
     for (int g = 0; g < groups; ++g) total += parts[g][v][r];
     if (v < V && v0 + v < nrhs) y[i * nrhs + v0 + v] += total;
-    if (v == V && blockIdx.y == 0) sums[i] += total;
+    if (v == V && v0 == 0) sums[i] += total;
   }
 }
 
 /// What is above the diagonal: a warp takes a column of what is below.
 template <int V>
 __global__ void __launch_bounds__(32 * kWarps)
-    upper_times(BandColumns<Cuda> a, int nrhs, const double* x, double* y, double* sums) {
+    upper_times(BandColumns<Cuda> a, int nrhs, int first, const double* x, double* y,
+                double* sums) {
   const Index j = Index(blockIdx.x) * kWarps + threadIdx.x / 32;
-  const int lane = threadIdx.x % 32, v0 = blockIdx.y * V;
+  const int lane = threadIdx.x % 32, v0 = first + blockIdx.y * V;
   if (j >= a.count) return;
   double sum[V + 1] = {};
 #pragma unroll 4
@@ -230,7 +232,7 @@ __global__ void __launch_bounds__(32 * kWarps)
     const double total = sum_of_warp(sum[v]);
     if (lane > 0) continue;
     if (v < V && v0 + v < nrhs) y[j * nrhs + v0 + v] += total;
-    if (v == V && blockIdx.y == 0) sums[j] += total;
+    if (v == V && v0 == 0) sums[j] += total;
   }
 }
 
@@ -239,10 +241,11 @@ __device__ double larger(double most, double value) {
   const double size = isfinite(value) ? fabs(value) : HUGE_VAL;
   return size > most ? size : most;
 }
-/// blockIdx.y is the column. Numbers that are not negative are in the order of their bits.
-__global__ void __launch_bounds__(32 * kWarps) raise_maxima(BandResidual<Cuda> r) {
+/// blockIdx.y counts the columns from `first` on. Numbers that are not negative are in the order of
+/// their bits.
+__global__ void __launch_bounds__(32 * kWarps) raise_maxima(BandResidual<Cuda> r, int first) {
   __shared__ double parts[3][kWarps];
-  const int v = blockIdx.y, nrhs = int(r.nrhs);
+  const int v = first + blockIdx.y, nrhs = int(r.nrhs);
   double most[3] = {};
   for (Index i = Index(blockIdx.x) * blockDim.x + threadIdx.x; i < r.rows.count * r.rows.length;
        i += Index(gridDim.x) * blockDim.x) {
@@ -395,15 +398,16 @@ void band_symmetric_times(const Stream<Cuda>& stream, BandColumns<Cuda> a, Index
                           View<double, Cuda> sums) {
   if (a.count == 0 || nrhs == 0) return;
   const auto launch = [&]<int V>(std::integral_constant<int, V>) {
-    const unsigned groups = unsigned(ceil_div(nrhs, V));
-    lower_times<V>
-        <<<dim3(unsigned(ceil_div(a.count + a.height - 1, 64)), groups), 256, 0, native(stream)>>>(
-            a, int(nrhs), x.data, y.data, sums.data);
-    check_launch();
-    upper_times<V>
-        <<<dim3(unsigned(ceil_div(a.count, kWarps)), groups), 32 * kWarps, 0, native(stream)>>>(
-            a, int(nrhs), x.data, y.data, sums.data);
-    check_launch();
+    for (Index first = 0; first < nrhs; first += kMostGrid * V) {
+      const unsigned groups = grid_of(ceil_div(nrhs - first, V));
+      lower_times<V><<<dim3(unsigned(ceil_div(a.count + a.height - 1, 64)), groups), 256, 0,
+                       native(stream)>>>(a, int(nrhs), int(first), x.data, y.data, sums.data);
+      check_launch();
+      upper_times<V>
+          <<<dim3(unsigned(ceil_div(a.count, kWarps)), groups), 32 * kWarps, 0, native(stream)>>>(
+              a, int(nrhs), int(first), x.data, y.data, sums.data);
+      check_launch();
+    }
   };
   if (nrhs == 1)
     launch(std::integral_constant<int, 1>());
@@ -415,8 +419,11 @@ void band_raise(const Stream<Cuda>& stream, const BandResidual<Cuda>& r) {
   const Index rows = r.rows.count * r.rows.length;
   if (rows == 0 || r.nrhs == 0) return;
   const Index blocks = std::min<Index>(ceil_div(rows, 32 * kWarps), 264);
-  raise_maxima<<<dim3(unsigned(blocks), unsigned(r.nrhs)), 32 * kWarps, 0, native(stream)>>>(r);
-  check_launch();
+  for (Index first = 0; first < r.nrhs; first += kMostGrid) {
+    const dim3 grid(unsigned(blocks), grid_of(r.nrhs - first));
+    raise_maxima<<<grid, 32 * kWarps, 0, native(stream)>>>(r, int(first));
+    check_launch();
+  }
 }
 
 void band_generate_spd(const Stream<Cuda>& stream, Word seed, Index n, Index m, Index first,
