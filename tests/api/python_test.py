@@ -175,6 +175,8 @@ def band_case():
             c = whole(factor.c.T).T
             close(scipy.linalg.cho_solve_banded((c[:min(m, n - 1) + 1] if lower else c[m - min(m, n - 1):], lower), b.astype(float)),
                   expected)
+    for use in (lambda: factor.solve(own_b), lambda: factor.c):
+        assert "closed" in str(raises(ValueError, use))
     bad = ab.astype(float)
     bad[0 if lower else -1, n // 2] = -1
     error = raises(np.linalg.LinAlgError, linalg.solveh_banded, mine(bad, cuts, 1), own_b, lower=lower, comm=group)

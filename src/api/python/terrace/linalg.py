@@ -59,7 +59,13 @@ class _Factor:
         self._context, self._owner, self._kind = context, owner, kind
         self._handle, self._report = ctypes.c_void_p(), Report()
 
+    def _open(self):
+        if not self._handle:
+            raise ValueError(f"the factor is closed; {type(self).__name__}; use it before close(), or make it again")
+        return self._handle
+
     def _solve(self, b, overwrite_b, check_finite, least=0):
+        self._open()
         x, right = _right(b, overwrite_b, self._count.value)
         _finite(check_finite, x)
         if right.columns >= least:
@@ -122,7 +128,7 @@ class BandFactor(_Factor):
         """The factor as scipy.linalg.cholesky_banded returns it, for cho_solve_banded((c, lower), b). On all ranks; the first time it may
         be made once more, as LAPACK does."""
         count, height = self._count.value, self._height
-        pointer = self._context.get("terrace_band_factor_columns", self._handle, some=count > 0)
+        pointer = self._context.get("terrace_band_factor_columns", self._open(), some=count > 0)
         flat = np.ctypeslib.as_array(ctypes.cast(pointer, ctypes.POINTER(ctypes.c_double)), (count * height,)) if count else np.zeros(0)
         lower = flat.reshape(count, height).T.copy()
         if self.lower:
@@ -204,7 +210,7 @@ class DenseFactor(_Factor):
     @property
     def method(self):
         """"lu" or "cholesky"."""
-        return "cholesky" if self._context._lib.terrace_dense_factor_is_cholesky(self._handle) else "lu"
+        return "cholesky" if self._context._lib.terrace_dense_factor_is_cholesky(self._open()) else "lu"
 
     def solve(self, b, overwrite_b=False, check_finite=True):
         """x with a x = b."""
