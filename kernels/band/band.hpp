@@ -131,7 +131,8 @@ void band_transposed_times(const Stream<Cpu>&, BandColumns<Cpu>, double alpha, I
                            View<const double, Cpu> x, View<double, Cpu> y);
 void band_transposed_times(const Stream<Cuda>&, BandColumns<Cuda>, double alpha, Index nrhs,
                            View<const double, Cuda> x, View<double, Cuda> y);
-/// y += A x and sums += |A| 1, one number a row, of the symmetric A whose lower part the columns are. Reads them twice.
+/// y += A x and sums += |A| 1, one number per row, of the symmetric A whose lower part the columns
+/// are. Reads them twice.
 void band_symmetric_times(const Stream<Cpu>&, BandColumns<Cpu>, Index nrhs,
                           View<const double, Cpu> x, View<double, Cpu> y, View<double, Cpu> sums);
 void band_symmetric_times(const Stream<Cuda>&, BandColumns<Cuda>, Index nrhs,
@@ -143,8 +144,8 @@ void band_symmetric_times(const Stream<Cuda>&, BandColumns<Cuda>, Index nrhs,
 struct BandRows {
   Index count = 0, length = 1, distance = 1, end = 0;
 };
-/// out[v], out[nrhs + v], out[2 nrhs + v] := at least the largest of |b - y|, |x|, |b| in column v. What is not finite
-/// counts as infinite. b holds the rows without gaps; null: zeros.
+/// out[v], out[nrhs + v], out[2 nrhs + v] := at least the largest of |b - y|, |x|, |b| in column v.
+/// What is not finite counts as infinite. b holds the rows without gaps; null: zeros.
 template <class B>
 struct BandResidual {
   BandRows rows;

@@ -429,16 +429,11 @@ void launch(cudaStream_t stream, const SolveParts& s) {
 
 template <bool transposed>
 void launch_for(cudaStream_t stream, const SolveParts& s) {
-  switch (padded(s.columns)) {
-    case 1:
-      return launch<transposed, 1>(stream, s);
-    case 2:
-      return launch<transposed, 2>(stream, s);
-    case 4:
-      return launch<transposed, 4>(stream, s);
-    default:
-      return launch<transposed, 8>(stream, s);
-  }
+  const int v = padded(s.columns);
+  v == 1   ? launch<transposed, 1>(stream, s)
+  : v == 2 ? launch<transposed, 2>(stream, s)
+  : v == 4 ? launch<transposed, 4>(stream, s)
+           : launch<transposed, 8>(stream, s);
 }
 
 }  // namespace

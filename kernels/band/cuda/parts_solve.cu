@@ -92,7 +92,8 @@ __global__ void __launch_bounds__(256)
   subtract_sums(p.arrow * nrhs, p.partials, p.partial, p.arrow_rows);
 }
 
-/// Sums over the warp of N numbers a lane, N a power of two, at most 32: lane l gets that of number l N / 32.
+/// Sums over the warp of N numbers per lane, N a power of two, at most 32: lane l gets that of
+/// number l N / 32.
 template <int N>
 __device__ double sums_of_warp(double (&s)[N]) {
   const int lane = threadIdx.x % 32;
@@ -110,8 +111,8 @@ __device__ double sums_of_warp(double (&s)[N]) {
   return s[0];
 }
 
-/// rows -= W^T x; a warp takes columns_of_warp(V) columns of W. blockIdx.z counts the parts, blockIdx.y groups of V
-/// right-hand sides.
+/// rows -= W^T x; a warp takes columns_of_warp(V) columns of W. blockIdx.z counts the parts,
+/// blockIdx.y groups of V right-hand sides.
 template <int V>
 __global__ void __launch_bounds__(32 * kWarps)
     subtract_spike_transposed(const __grid_constant__ ArrowParts parts, int nrhs) {
@@ -162,7 +163,7 @@ Index partial_sums(const BandPart<Cuda>& part, Index nrhs) {
   return std::clamp<Index>(wanted, 1, part.tiles);
 }
 
-/// Numbers of the products of one direction, for few: those that the part has already take no scratch.
+/// Numbers of the products of one direction, for few; and what of them takes scratch.
 Index few_numbers(const BandShape& s, const BandPart<Cuda>& part) {
   return part.tiles * few_distances(s.reach) * kTileSize;
 }

@@ -46,9 +46,9 @@ struct Options {
 TERRACE_API Report solve(Context& context, std::int64_t n, const Matrix& a, Local<double> b,
                          const Options& = {});
 
-/// The Cholesky factor of a matrix, kept over the ranks where and as it was made, on the devices, say,
-/// in parts: 8 n (m + 1) to 16 n (m + 1) bytes, and a copy of the matrix. Where memory has no room for that,
-/// a solve streams the band, and the factor lies in slices on the host.
+/// The Cholesky factor of a matrix, kept over the ranks where and as it was made, in parts on a
+/// device, say: 8 n (m + 1) to 16 n (m + 1) bytes, and a copy of the matrix. Where memory has no room
+/// for that, a solve streams the band, and the factor lies in slices on the host.
 class TERRACE_API Factor {
  public:
   /// Collective, as are its members. Throws as solve().
