@@ -255,13 +255,18 @@ namespace {
 constexpr Index metadata = Index(1) << 18;  // beside a dataset, at most about
 }
 
-void Output::State::keep(Index bytes) {
+void Output::State::keep(Index bytes, bool early) {
   constexpr Index large = Index(1) << 26;
+  const std::string folder = folder_of(target.file);
+  if (early) {
+    const bool now = first() && bytes >= large && target.path.empty() && lies_in_memory(folder);
+    if (control.reduce(Index(now), Reduce::max) == 0) return;
+  }
   begin();
   collectively(control, [&] {
     hsize_t so_far = 0;
     H5Fget_filesize(file, &so_far);
-    if (!first() || bytes < large || bytes > free_bytes(folder_of(target.file))) return;
+    if (!first() || keeping.valid() || bytes < large || bytes > free_bytes(folder)) return;
     const Index from = std::max<Index>(0, Index(so_far) - metadata), more = bytes + 4 * metadata;
     keeping = std::async(std::launch::async, [path = temporary, from, more] {
       const Noted noted("file", "reserve");
@@ -271,8 +276,8 @@ void Output::State::keep(Index bytes) {
   });
 }
 
-void Output::expect(Index bytes) {
-  state_->step([&] { state_->keep(bytes); });
+void Output::expect(Index bytes, bool early) {
+  state_->step([&] { state_->keep(bytes, early); });
 }
 
 /// Empty, or why the file cannot have `bytes` bytes from `from` on. Of the first rank.

@@ -35,9 +35,10 @@ class Output {
   Output(const Output&) = delete;
   Output& operator=(const Output&) = delete;
 
-  /// A result of about so many bytes comes: while the caller checks it, a thread has the file system
-  /// keep the room for it. The unfinished file is made now. For large results alone.
-  void expect(Index bytes);
+  /// A result of about so many bytes comes: beside the caller's work, a thread has the file system
+  /// keep the room for it. The unfinished file is made now. For large results alone, and where there
+  /// is no result yet (`early`) for new files that lie in memory, which give room slowly.
+  void expect(Index bytes, bool early = false);
   /// Dataset of `rows` x `columns` (columns < 0: 1-D of `rows`). Every rank writes the rows of its
   /// `ranges`; the ranks' ranges are disjoint and cover all rows. T: double, Index, Word.
   template <class T>

@@ -1,4 +1,5 @@
 // Rows or columns of a rank, written piece by piece.
+#include <atomic>
 #include <optional>
 
 #include "distrib/faults.hpp"
@@ -14,12 +15,12 @@ void Output::State::count_written(std::span<const Run> runs) const {
   if (injected_full_disk()) written(-1, "cannot write the output", target.file);
 }
 
-/// `count` buffers, one filled while the one before goes to its runs; the sum of the hashes.
-Word Output::State::place(const Placing& placing, Index count, Index buffer_bytes,
+/// `count` buffers, filled while `threads` bring those before to their runs; the sum of the hashes.
+Word Output::State::place(const Placing& placing, Index count, Index buffer_bytes, int threads,
                           const Stage& fill, const std::function<std::vector<Run>(Index)>& runs) {
-  Word sum = 0;
+  std::atomic<Word> sum = 0;
   collectively(control, [&] {
-    overlap_behind(count, buffer_bytes, fill, [&](Index k, char* buffer) {
+    overlap_behind(count, buffer_bytes, threads, fill, [&](Index k, char* buffer) {
       const std::vector<Run> where = runs(k);
       count_written(where);
       sum += placing.put(reinterpret_cast<const Word*>(buffer), where, target.file);
@@ -35,10 +36,11 @@ Word Output::State::write_pieces(hid_t dataset, const std::vector<Index>& dims,
                                  std::span<const Range> ranges, int axis, const F& fill,
                                  const T* held) {
   const Index other = dims.size() == 2 ? dims[std::size_t(1 - axis)] : 1;
-  const auto pieces = plan_pieces(ranges, piece_bytes() / std::max<Index>(1, other * 8));
+  const auto cut = [&](Index bytes) {
+    return plan_pieces(ranges, bytes / std::max<Index>(1, other * 8));
+  };
+  auto pieces = cut(piece_bytes());
   const Rounds rounds = agree_rounds(control, pieces, axis == 0 ? other * 8 : 8, true);
-  Index largest = 0;
-  for (const Piece& p : pieces) largest = std::max(largest, p.items());
   const Placing placing(control, file, dataset, temporary, reserved);
   if (!rounds.collective && placing.possible() && held != nullptr)
     return collectively(control, [&] {
@@ -52,9 +54,13 @@ Word Output::State::write_pieces(hid_t dataset, const std::vector<Index>& dims,
       }
       return sum;
     });
-  if (!rounds.collective && placing.possible())
+  const bool places = !rounds.collective && placing.possible();
+  if (places && axis == 0) pieces = cut(placed_bytes());  // columns would be in short runs
+  Index largest = 0;
+  for (const Piece& p : pieces) largest = std::max(largest, p.items());
+  if (places)
     return place(
-        placing, Index(pieces.size()), largest * other * 8,
+        placing, Index(pieces.size()), largest * other * 8, axis == 0 ? placing_threads() : 1,
         [&](Index k, char* out) { fill(pieces[std::size_t(k)], reinterpret_cast<T*>(out)); },
         [&](Index k) { return runs_of(pieces[std::size_t(k)], axis, dims); });
   const auto buffer = allocate_together<T>(control, largest * other);

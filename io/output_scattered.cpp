@@ -15,17 +15,18 @@ template <class T>
 Word Output::State::write_rows_alone(hid_t dataset, Index width, std::span<const Index> destination,
                                      const Source<T>& source) {
   const Index rows = Index(destination.size());
+  const Placing placing(control, file, dataset, temporary, reserved);
+  const Index bytes = placing.possible() ? placed_bytes() : piece_bytes();
   const Index most =
-      std::clamp<Index>(piece_bytes() / 8 / std::max<Index>(1, width), 1, std::max<Index>(1, rows));
+      std::clamp<Index>(bytes / 8 / std::max<Index>(1, width), 1, std::max<Index>(1, rows));
   const auto part = [&](Index k) {
     return destination.subspan(std::size_t(k * most), std::size_t(std::min(most, rows - k * most)));
   };
-  const Placing placing(control, file, dataset, temporary, reserved);
   const Stage fill = [&](Index k, char* out) {
     source(k * most, Index(part(k).size()), reinterpret_cast<T*>(out));
   };
   if (placing.possible())
-    return place(placing, ceil_div(rows, most), most * width * 8, fill,
+    return place(placing, ceil_div(rows, most), most * width * 8, placing_threads(), fill,
                  [&](Index k) { return runs_of(part(k), width); });
   const auto buffer = allocate_together<T>(control, most * width);
   const Handle space(H5Dget_space(dataset), &H5Sclose);

@@ -68,7 +68,7 @@ struct Output::State {
   }
 
   void begin();
-  void keep(Index bytes);
+  void keep(Index bytes, bool early);
   [[nodiscard]] std::string reserve(const std::string& name, Index from, Index bytes);
   Handle open_group(const std::string& path);
   void put_attributes(hid_t object, const AnyAttributes& attributes) {
@@ -76,8 +76,8 @@ struct Output::State {
   }
   Handle create_dataset(const std::string& name, const std::vector<Index>& dims, hid_t type);
   void count_written(std::span<const Run> runs) const;
-  Word place(const Placing& placing, Index count, Index buffer_bytes, const Stage& fill,
-             const std::function<std::vector<Run>(Index)>& runs);
+  Word place(const Placing& placing, Index count, Index buffer_bytes, int threads,
+             const Stage& fill, const std::function<std::vector<Run>(Index)>& runs);
   template <class T, class F>
   Word write_pieces(hid_t dataset, const std::vector<Index>& dims, std::span<const Range> ranges,
                     int axis, const F& fill, const T* held = nullptr);

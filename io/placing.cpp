@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "io/hash.hpp"
+#include "io/unfinished.hpp"
 #include "kernels/base/parallel.hpp"
 
 namespace terrace::io {
@@ -110,6 +111,12 @@ Index place_of(hid_t file, hid_t dataset) {
 
 }  // namespace
 
+Index placed_bytes() {
+  return placing_threads() == 1 ? piece_bytes() : std::min(piece_bytes(), Index(1) << 20);
+}
+
+int placing_threads() { return std::clamp(thread_count() - 2, 1, 14); }
+
 Word hash_runs(const Word* buffer, std::span<const Run> runs) {
   std::atomic<Word> total{0};
   over_steps(runs, [&](const Run& r) { total += hash_of(buffer, r); });
@@ -126,8 +133,7 @@ Placing::Placing(const Control& control, hid_t file, hid_t dataset, const std::s
     if (descriptor_ >= 0) close(std::exchange(descriptor_, -1));
     return;
   }
-  constexpr unsigned long tmpfs = 0x01021994;
-  if (reserved && file_system(descriptor_) == tmpfs) map(Index(H5Dget_storage_size(dataset)));
+  if (reserved && lies_in_memory(name)) map(Index(H5Dget_storage_size(dataset)));
 }
 
 Placing::~Placing() {

@@ -48,6 +48,10 @@ class Placing {
   Index mapped_from_ = 0, mapped_bytes_ = 0;
 };
 
+/// Rows go out in pieces of so many bytes, by so many threads.
+Index placed_bytes();
+int placing_threads();
+
 /// Sum of the hashes of the runs, by all threads.
 Word hash_runs(const Word* buffer, std::span<const Run> runs);
 

@@ -2,14 +2,15 @@
 
 #include <sys/mman.h>
 
-#include <array>
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "kernels/base/buffer.hpp"
+#include "kernels/base/parallel.hpp"
 #include "kernels/base/timeline.hpp"
 
 namespace terrace::io {
@@ -32,78 +33,100 @@ std::vector<Portion> cut(std::span<const Range> ranges, Index most) {
 
 namespace {
 
-/// Two buffers between a thread that fills them and one that takes what is in them.
-class Belt {
+/// Buffers by turns between the calling thread, which goes through the numbers in order, and
+/// helpers, each of which does the number that is next. Helpers fill and the caller empties, or the
+/// other way round.
+class Ring {
  public:
-  void filled() { step(full_, 1); }
-  void emptied() { step(full_, -1); }
-  void stop() {
+  Ring(Index count, Index buffers, bool helpers_fill)
+      : count_(count),
+        lead_(helpers_fill ? buffers : 0),
+        awaited_(helpers_fill ? 0 : -buffers),
+        done_(std::size_t(buffers)) {
+    for (Index k = 0; k < buffers; ++k) done_[std::size_t(k)] = k - buffers;
+  }
+  /// What a helper does next; `count` when there is nothing any more.
+  Index claim() {
+    std::unique_lock lock(mutex_);
+    for_helpers_.wait(lock, [this] { return over() || next_ < callers_ + lead_; });
+    if (over()) return count_;
+    if (next_ + 1 == count_) for_helpers_.notify_all();
+    return next_++;
+  }
+  void done(Index k) {
     {
       const std::lock_guard lock(mutex_);
+      done_[slot(k)] = k;
+    }
+    for_caller_.notify_one();
+  }
+  /// The buffer of k is the caller's; false where a helper has failed.
+  bool await(Index k) {
+    const auto ready = [&] { return done_[slot(k)] == k + awaited_; };
+    std::unique_lock lock(mutex_);
+    for_caller_.wait(lock, [&] { return stopped_ || ready(); });
+    return ready();
+  }
+  /// It is a helper's again.
+  void pass() {
+    {
+      const std::lock_guard lock(mutex_);
+      ++callers_;
+    }
+    for_helpers_.notify_one();
+  }
+  void stop(std::exception_ptr failure = nullptr) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!failure_) failure_ = std::move(failure);
       stopped_ = true;
     }
-    changed_.notify_all();
+    for_helpers_.notify_all();
+    for_caller_.notify_all();
   }
-  /// False when there is nothing to do any more.
-  bool wait_for_space() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return stopped_ || full_ < 2; });
-    return !stopped_;
-  }
-  bool wait_for_data() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return stopped_ || full_ > 0; });
-    return full_ > 0;
-  }
+  /// Of the helpers, once they have ended.
+  [[nodiscard]] const std::exception_ptr& failure() const { return failure_; }
 
  private:
-  void step(int& value, int by) {
-    {
-      const std::lock_guard lock(mutex_);
-      value += by;
-    }
-    changed_.notify_all();
-  }
+  [[nodiscard]] std::size_t slot(Index k) const { return std::size_t(k) % done_.size(); }
+  [[nodiscard]] bool over() const { return stopped_ || next_ == count_; }
+
+  const Index count_, lead_, awaited_;
   std::mutex mutex_;
-  std::condition_variable changed_;
-  int full_ = 0;
+  std::condition_variable for_helpers_, for_caller_;
+  std::vector<Index> done_;       ///< of each buffer, the last number that a helper has done
+  Index next_ = 0, callers_ = 0;  ///< the helpers' next number, and the caller's
   bool stopped_ = false;
+  std::exception_ptr failure_;
 };
 
-}  // namespace
-
-namespace {
-
-/// The two buffers, kept for the next call where they are page-locked: that takes 15 ms each time.
+/// The buffers, kept for the next call where they are page-locked: that takes milliseconds.
 class Buffers {
  public:
-  explicit Buffers(Index bytes) {
+  Buffers(Index count, Index bytes) : count_(count), distance_(round_up(bytes, 4096)) {
     if (memory_is_pinned()) {
       const std::lock_guard lock(kept().mutex);
-      std::swap(pair_, kept().pair);
+      std::swap(memory_, kept().memory);
     }
-    for (auto& buffer : pair_)
-      if (buffer.size() < bytes) {
-        buffer = PinnedBuffer<char>();
-        buffer = PinnedBuffer<char>(bytes);
-        large_pages(buffer);
-      }
+    if (memory_.size() >= count * distance_) return;
+    memory_ = PinnedBuffer<char>();
+    memory_ = PinnedBuffer<char>(count * distance_);
+    large_pages(memory_);
   }
   ~Buffers() {
-    if (!memory_is_pinned() || pair_[0].size() > most) return;
+    if (!memory_is_pinned() || memory_.size() > most) return;
     const std::lock_guard lock(kept().mutex);
-    if (kept().pair[0].size() < pair_[0].size()) std::swap(pair_, kept().pair);
+    if (kept().memory.size() < memory_.size()) std::swap(memory_, kept().memory);
   }
   Buffers(const Buffers&) = delete;
   Buffers& operator=(const Buffers&) = delete;
-  char* operator[](Index k) { return pair_[k % 2].data(); }
+  [[nodiscard]] char* operator[](Index k) const { return memory_.data() + k % count_ * distance_; }
 
  private:
-  static constexpr Index most = Index(64) << 20;
-  using Pair = std::array<PinnedBuffer<char>, 2>;
+  static constexpr Index most = Index(128) << 20;
   struct Kept {
     std::mutex mutex;
-    Pair pair;
+    PinnedBuffer<char> memory;
   };
   static Kept& kept() {
     static Kept* const all = new Kept;  // never freed: CUDA may have ended before
@@ -118,7 +141,8 @@ class Buffers {
     if (to > from + page) madvise(reinterpret_cast<void*>(from), to - from, MADV_HUGEPAGE);
   }
 
-  Pair pair_;
+  const Index count_, distance_;
+  PinnedBuffer<char> memory_;
 };
 
 /// A stage and how the timeline calls it.
@@ -131,62 +155,74 @@ struct Named {
   }
 };
 
-/// fill(k, buffer) and drain(k, buffer) for k = 0 .. count - 1, side by side; the one that is not
-/// `mine` in a thread of its own. What either throws stops both.
-void belt_of(Index count, Index buffer_bytes, bool both, bool fill_is_mine, const Named& fill,
-             const Named& drain) {
-  if (count <= 0) return;
-  if (count == 1 || !both) {
-    const Buffer<char, Cpu> buffer(buffer_bytes);
-    for (Index k = 0; k < count; ++k) {
-      fill(k, buffer.data());
-      drain(k, buffer.data());
-    }
-    return;
+/// Threads that end before what they use.
+struct Helpers {
+  Ring& ring;
+  std::vector<std::thread> threads = {};
+  ~Helpers() { end(); }
+  void end() {
+    for (std::thread& thread : threads) thread.join();
+    threads.clear();
   }
-  Buffers buffers(buffer_bytes);
+};
+
+/// theirs(k, buffer) by `helpers` threads beside mine(k, buffer) in this one, for k = 0 .. count - 1.
+/// What either throws stops both.
+void side_by_side(Index count, Index buffer_bytes, int helpers, bool helpers_fill,
+                  const Named& theirs, const Named& mine) {
+  helpers = int(std::clamp<Index>(count - 1, 1, std::max(1, helpers)));
+  const Index turns = helpers == 1 ? 2 : helpers + 2;
+  const Buffers buffers(turns, buffer_bytes);
   const SettlesLanes settles;  // before another call gets the buffers
-  Belt belt;
-  const auto filling = [&] {
-    for (Index k = 0; k < count && belt.wait_for_space(); ++k) {
-      fill(k, buffers[k]);
-      belt.filled();
-    }
-  };
-  const auto draining = [&] {
-    for (Index k = 0; k < count && belt.wait_for_data(); ++k) {
-      drain(k, buffers[k]);
-      belt.emptied();
-    }
-  };
-  std::exception_ptr failure;
-  std::thread other([&] {
+  Ring ring(count, turns, helpers_fill);
+  const auto help = [&] {
+    if (helpers > 1) work_alone();
     try {
-      fill_is_mine ? draining() : filling();
+      for (Index k = ring.claim(); k < count; k = ring.claim()) {
+        theirs(k, buffers[k]);
+        ring.done(k);
+      }
     } catch (...) {
-      failure = std::current_exception();
-      belt.stop();
+      ring.stop(std::current_exception());
     }
-  });
+  };
+  Helpers all{ring};
   try {
-    fill_is_mine ? filling() : draining();
+    for (int h = 0; h < helpers; ++h) all.threads.emplace_back(help);
+    for (Index k = 0; k < count && ring.await(k); ++k) {
+      mine(k, buffers[k]);
+      ring.pass();
+    }
   } catch (...) {
-    belt.stop();
-    other.join();
+    ring.stop();
     throw;
   }
-  other.join();
-  if (failure) std::rethrow_exception(failure);
+  all.end();
+  if (ring.failure()) std::rethrow_exception(ring.failure());
+}
+
+/// One after the other.
+void by_turns(Index count, Index buffer_bytes, const Named& first, const Named& second) {
+  const Buffer<char, Cpu> buffer(buffer_bytes);
+  for (Index k = 0; k < count; ++k) {
+    first(k, buffer.data());
+    second(k, buffer.data());
+  }
 }
 
 }  // namespace
 
-void overlap(Index count, Index buffer_bytes, bool ahead, const Stage& load, const Stage& use) {
-  belt_of(count, buffer_bytes, ahead, false, {load, "file", "read"}, {use, "host", "take"});
+void overlap(Index count, Index buffer_bytes, int ahead, const Stage& load, const Stage& use) {
+  const Named read{load, "file", "read"}, take{use, "host", "take"};
+  if (count > 1 && ahead > 0) return side_by_side(count, buffer_bytes, ahead, true, read, take);
+  by_turns(count, buffer_bytes, read, take);
 }
 
-void overlap_behind(Index count, Index buffer_bytes, const Stage& fill, const Stage& drain) {
-  belt_of(count, buffer_bytes, true, true, {fill, "host", "fetch"}, {drain, "file", "write"});
+void overlap_behind(Index count, Index buffer_bytes, int behind, const Stage& fill,
+                    const Stage& drain) {
+  const Named fetch{fill, "host", "fetch"}, write{drain, "file", "write"};
+  if (count > 1) return side_by_side(count, buffer_bytes, behind, false, write, fetch);
+  by_turns(count, buffer_bytes, fetch, write);
 }
 
 }  // namespace terrace::io

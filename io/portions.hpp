@@ -40,12 +40,14 @@ std::vector<Portion> cut(std::span<const Range> ranges, Index most);
 
 using Stage = std::function<void(Index k, char* buffer)>;
 
-/// load(k, buffer) for k = 0 .. count - 1 in a thread of its own where `ahead`, one portion ahead
-/// of use(k, buffer), which runs in the calling thread; two buffers, pinned where a GPU is in use.
-/// What load throws comes out before use(k); both stop then. Calls one after the other for count 1.
-void overlap(Index count, Index buffer_bytes, bool ahead, const Stage& load, const Stage& use);
-/// The same with fill(k, buffer) in the calling thread, and drain(k, buffer) one portion behind it
-/// in a thread of its own.
-void overlap_behind(Index count, Index buffer_bytes, const Stage& fill, const Stage& drain);
+/// load(k, buffer) for k = 0 .. count - 1 by `ahead` threads beside use(k, buffer), which runs in the
+/// calling thread and in order; buffers by turns, page-locked where a GPU is in use. Of several
+/// threads each works alone. What load throws comes out before use(k); all stop then. One after the
+/// other for count 1, or with no thread ahead.
+void overlap(Index count, Index buffer_bytes, int ahead, const Stage& load, const Stage& use);
+/// The same with fill(k, buffer) in the calling thread, and drain(k, buffer) behind it by `behind`
+/// threads, at least one.
+void overlap_behind(Index count, Index buffer_bytes, int behind, const Stage& fill,
+                    const Stage& drain);
 
 }  // namespace terrace::io

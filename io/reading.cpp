@@ -18,6 +18,7 @@ namespace {
 
 constexpr Index step_bytes = Index(256) << 10;  // what one thread reads, converts and checks
 constexpr Index short_run = 4096;               // shorter ones are read with what lies between
+constexpr int direct_threads = 8;               // that have a portion each
 
 char* scratch(int which, Index bytes) {
   thread_local std::vector<char> kept[2];
@@ -318,16 +319,29 @@ class Reading {
   bool converts_ = false, in_place_ = false;
 };
 
-/// Rows without gaps: two portions stay in the cache. Runs of columns are as long as a portion is
-/// wide: portions of tall columns are larger, for runs of 4 KiB.
-Index portion_bytes(const Request& request, const Object& object, const Reading& reading) {
-  if (request.axis == 1)
-    return std::clamp(4096 / object.bytes * request.item_bytes, piece_bytes(), 4 * piece_bytes());
-  if (reading.direct()) return std::min(piece_bytes(), Index(4) << 20);
-  if (reading.stored().way != Stored::Way::filtered) return piece_bytes();
+/// How a rank's items are cut, and how many threads take a portion each.
+struct Cut {
+  Index bytes;
+  int threads = 1;
+};
+/// Where nothing is shared, small portions by several threads; of columns, whose runs are as long as a
+/// portion is wide, those of 4 KiB at least. Else larger ones, in each of which all threads work.
+Cut cut_for(const Control& control, const Request& request, const Object& object,
+            const Reading& reading, Index items) {
+  constexpr Index small = Index(512) << 10, most = 96 * small;  // of all that are under way
+  const Index large = (request.axis == 1 ? 8 : 4) * small;
+  const Index runs = request.axis == 1 ? 4096 / object.bytes * request.item_bytes : 0;
+  if (reading.direct() && (request.axis == 0 || control.size() == 1)) {
+    const Index wanted = std::max(std::clamp(items * request.item_bytes / 16, small, large), runs);
+    const Index bytes = std::min(piece_bytes(), wanted);
+    const Index threads = std::clamp<Index>(most / bytes - 2, 1, direct_threads);
+    if (request.axis == 0 || threads > 1) return {bytes, std::min(thread_count(), int(threads))};
+  }
+  if (request.axis == 1) return {std::clamp(runs, piece_bytes(), 4 * piece_bytes())};
+  if (reading.stored().way != Stored::Way::filtered) return {piece_bytes()};
   // A row of chunks is taken whole, else each would be inflated several times.
   const Index raw = std::max(request.item_bytes, reading.raw_item());
-  return std::clamp(reading.stored().chunk[0] * raw, piece_bytes(), 16 * piece_bytes());
+  return {std::clamp(reading.stored().chunk[0] * raw, piece_bytes(), 16 * piece_bytes())};
 }
 
 /// Chunks, and tiles of short runs, are dealt among the ranks; null where each reads for itself.
@@ -358,8 +372,11 @@ void read_portions(const Control& control, const InputFile& input, const Request
   auto reading =
       collectively(control, [&] { return std::make_unique<Reading>(input, request, object); });
   const bool nothing = object.dims[0] == 0 || (object.dims.size() == 2 && object.dims[1] == 0);
-  const Index most = portion_bytes(request, object, *reading) /
-                     std::max<Index>(1, std::max(request.item_bytes, reading->raw_item()));
+  Index items = 0;
+  for (const Range& r : ranges) items += r.count;
+  const Cut how = cut_for(control, request, object, *reading, items);
+  const Index most =
+      how.bytes / std::max<Index>(1, std::max(request.item_bytes, reading->raw_item()));
   const auto rounds =
       nothing ? nullptr : rounds_of(control, input, request, object, *reading, ranges, most);
   const std::vector<Portion> portions = rounds ? rounds->portions() : cut(ranges, most);
@@ -371,6 +388,7 @@ void read_portions(const Control& control, const InputFile& input, const Request
   const auto announcer = request.axis == 1 && reading->direct() && !nothing
                              ? reading->announcer(control, ranges, rounds.get())
                              : nullptr;
+  const int ahead = !rounds || rounds->ahead() ? how.threads : 0;  // 0: the ranks meet
   std::optional<Error> mine;
   const auto load = [&](Index k, char* buffer) {
     const Portion& p = portions[std::size_t(k)];
@@ -388,8 +406,8 @@ void read_portions(const Control& control, const InputFile& input, const Request
       if (p.items > 0 && !rounds->failure()) reading->from_slab(p, raw, buffer);
     } else if (reading->direct()) {
       if (announcer) announcer->wait(p.position + p.items - 1);
-      if (request.axis == 0 && k + 1 < Index(portions.size()))
-        reading->announce(portions[std::size_t(k + 1)]);
+      if (request.axis == 0 && k + how.threads < Index(portions.size()))
+        reading->announce(portions[std::size_t(k + how.threads)]);
       reading->from_file(p, buffer);
     } else {
       reading->ask_library(p, raw);
@@ -410,8 +428,7 @@ void read_portions(const Control& control, const InputFile& input, const Request
   };
   collectively(control, [&] {
     try {
-      overlap(Index(portions.size()), largest * request.item_bytes, !rounds || rounds->ahead(),
-              load, take);
+      overlap(Index(portions.size()), largest * request.item_bytes, ahead, load, take);
     } catch (const Error& e) {
       if (!mine) throw;
     }

@@ -13,7 +13,7 @@
 namespace terrace::io {
 namespace {
 
-constexpr Index part_bytes = Index(4) << 20;  // of a thread at a time
+constexpr Index part_bytes = Index(512) << 10;  // of a thread at a time: stays in its cache
 constexpr Index shortest_run = 4096;
 
 /// Numbers of one run of the file, in their 8-byte form.
@@ -26,8 +26,10 @@ struct Numbers {
   /// `count` from element `first` of the dataset on, in `buffer`.
   Word* read(Index first, Index count, std::vector<char>& buffer) const {
     const Index bytes = count * element.bytes;
+    const bool as_is =
+        element.bytes == 8 && !element.swapped && (words || element.form == Element::Form::f64);
     buffer.resize(std::size_t(std::max<Index>(Index(buffer.size()), 8 * count + bytes)));
-    char* const raw = buffer.data() + 8 * count;
+    char* const raw = buffer.data() + (as_is ? 0 : 8 * count);
     read_at(stored.descriptor, stored.offset + first * element.bytes, bytes, raw, where);
     count_volume(bytes, 0);
     auto* const out = reinterpret_cast<Word*>(buffer.data());

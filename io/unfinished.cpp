@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -96,6 +97,12 @@ long long free_bytes(const std::string& path) {
   struct statvfs status {};
   if (statvfs(path.c_str(), &status) != 0) return std::numeric_limits<long long>::max();
   return static_cast<long long>(status.f_bavail) * static_cast<long long>(status.f_frsize);
+}
+
+bool lies_in_memory(const std::string& path) {
+  constexpr unsigned long tmpfs = 0x01021994;
+  struct statfs system {};
+  return statfs(path.c_str(), &system) == 0 && static_cast<unsigned long>(system.f_type) == tmpfs;
 }
 
 std::string why_too_large(long long bytes) {

@@ -37,6 +37,8 @@ void give_name(const std::string& temporary, const std::string& path, bool taken
 bool name_is_taken(const std::string& path);
 /// Free bytes where `path` lies; a large number when the system does not say.
 long long free_bytes(const std::string& path);
+/// Whether files there lie in memory (tmpfs), whose pages come one by one: 6 GB/s.
+bool lies_in_memory(const std::string& path);
 /// Why no file may hold that many bytes (ulimit -f); empty where one may.
 std::string why_too_large(long long bytes);
 /// Has the disk keep `bytes` bytes of `path` from `from` on free for it, its size unchanged; empty, or

@@ -18,6 +18,9 @@ std::string blas_version();
 /// piece(i) for i in [0, count), in any order, by up to thread_count() threads; returns when all
 /// are done. The first exception is rethrown. Nested or concurrent calls run in the calling thread.
 void parallel_for(Index count, const std::function<void(Index)>& piece);
+/// This thread is one of several that have a share of the work each: in it, the functions here run
+/// alone from now on.
+void work_alone();
 /// piece(from, to) over [0, count) cut into pieces of at most `grain`.
 void parallel_ranges(Index count, Index grain, const std::function<void(Index, Index)>& piece);
 

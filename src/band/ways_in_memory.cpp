@@ -255,23 +255,16 @@ class InParts : public BandWay<B> {
     if (Base::solves())
       set_rows(c, a_, x_, system.rhs_at ? system.rhs_at : rows.data(), bool(system.rhs_at));
   }
-  /// Each column once, and to what is kept.
+  /// From what is kept, which is read at one go, or slab by slab.
   void load_matrix() {
-    const bool keeps = Base::keeps();
+    if (!Base::keeps()) return load_parts(c, problem_, a_);
+    const Index width = problem_.half_bandwidth + 1;
+    fill_zero(c.ahead, kept_.numbers());  // what is outside may not come
+    problem_.source(c, {0, problem_.n}, width, width, kept_.doubles());
     BandProblem<B> from = problem_;
-    if (keeps) {
-      fill_zero(c.ahead, kept_.numbers());  // what is outside may not come
-      const Index width = problem_.half_bandwidth + 1;
-      from.here = {};
-      from.source = [=, this](Context<B>& context, Range columns, Index height, Index ld,
-                              View<double, B> to) {
-        problem_.source(context, columns, height, ld, to);
-        copy_rows<double, B>(context.ahead, kept_.doubles().data + columns.first * width, width,
-                             to.data, ld, height, columns.count);
-      };
-    }
+    from.here = {{kept_.doubles().data, width, 1}};
     load_parts(c, from, a_);
-    if (keeps) kept_.seal(c.ahead);
+    kept_.seal(c.ahead);
   }
   void flip(Index step) {
     if (!a_.parts.empty())

@@ -263,16 +263,30 @@ void BandOperator<B>::put_columns(const Context<B>& context, Index first, Index 
       upload(context.ahead, staged_.view().slice(0, own * height), columns + before * height);
       from = staged_.view();
     }
-    const Index to = lead + (first + before - rows_.first);
+    const Index to = place(first + before);
     transpose<B>(context.ahead, own, diagonals, from, height,
                  matrix_.view().slice(to, matrix_.size() - to), ld_);
     context.ahead.synchronize();
+    put_lead(context);
   }
-  if (own > 0 && !lead_.empty()) {
-    copy_rows(context.ahead, matrix_.data(), ld_, lead_.data(), lead, lead, m_ + 1);
-    context.ahead.synchronize();
-    lead_ = {};
-  }
+}
+
+template <class B>
+void BandOperator<B>::put_diagonals(const Context<B>& context, Index first, Index count,
+                                    Index height, const double* from) {
+  copy_rows<double, B>(context.ahead, matrix_.data() + place(first), ld_, from, count, count,
+                       std::min(height, m_ + 1));
+  context.ahead.synchronize();
+  put_lead(context);
+}
+
+template <class B>
+void BandOperator<B>::put_lead(const Context<B>& context) {
+  if (lead_.empty()) return;
+  const Index lead = std::min(m_, rows_.count);
+  copy_rows(context.ahead, matrix_.data(), ld_, lead_.data(), lead, lead, m_ + 1);
+  context.ahead.synchronize();
+  lead_ = {};
 }
 
 template <class B>

@@ -106,6 +106,9 @@ class BandOperator {
   /// They are columns_before(), in order, then rows().
   void put_columns(const Context<B>& context, Index first, Index count, Index height,
                    const double* columns);
+  /// The same of rows(), by diagonals: d of them lies at from + d * count.
+  void put_diagonals(const Context<B>& context, Index first, Index count, Index height,
+                     const double* from);
   /// Columns are put once more, all of them.
   void begin_again();
   void fill_random(const Context<B>& context, Word seed);  ///< band_spd_entry
@@ -136,6 +139,11 @@ class BandOperator {
  private:
   Index n_ = 0, m_ = 0, ld_ = 0;
   Range rows_;
+  /// Where column `first` of rows() begins in matrix_.
+  [[nodiscard]] Index place(Index first) const {
+    return std::min(m_, rows_.count) + first - rows_.first;
+  }
+  void put_lead(const Context<B>& context);
   [[nodiscard]] Halo<B> halo(const Context<B>& context, Index columns) const;
   Buffer<double, B> matrix_, scratch_;
   Buffer<std::uint32_t, B> head_;  // of matrix_, after keep_heads()

@@ -210,14 +210,14 @@ RowParts part_rows(RowGraph&& given, int parts) {
   graph = induced(graph, names, place);
   place = std::vector<std::int32_t>();
   const std::vector<std::int32_t> of = metis_parts(graph.start, graph.column, parts);
-  RowParts by_metis;
-  if (!of.empty()) {
-    by_metis = ordered_parts(graph, of, parts);
-    for (std::int32_t& row : by_metis.order) row = names[std::size_t(row)];
-  }
   to.method = "bisection";
-  bisect(of.empty() ? std::move(graph) : RowGraph(graph), names, parts, length, to);
-  if (of.empty()) return to;
+  if (of.empty()) {
+    bisect(std::move(graph), std::move(names), parts, length, to);
+    return to;
+  }
+  RowParts by_metis = ordered_parts(graph, of, parts);
+  for (std::int32_t& row : by_metis.order) row = names[std::size_t(row)];
+  bisect(RowGraph(graph), names, parts, length, to);
   return needed(graph, names, to) <= needed(graph, names, by_metis) ? to : by_metis;
 }
 

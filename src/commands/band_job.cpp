@@ -116,9 +116,12 @@ class BandJob : public PlannedBand<B> {
     note_determinant(mixed);
     if (files_.dense) run_.phase("condition", [&] { note_condition(); });
   }
+  void expect(bool early) override {
+    files_.output->expect(8 * shape().n * (solves() ? nrhs() : system_.matrix.half_bandwidth + 1),
+                          early);
+  }
   /// Of the solution, against b read again, or of the factor.
   void check() override {
-    files_.output->expect(8 * shape().n * (solves() ? nrhs() : system_.matrix.half_bandwidth + 1));
     double reciprocal = 1;  // of the condition, at least
     const double found = done_->residual(&reciprocal);
     const std::string where = io::to_string(files_.location);

@@ -114,9 +114,15 @@ void read_matrix(Run& run, const Context<B>& c, const CgInputs& in, CgCommand&,
                  std::optional<BandOperator<B>>& a) {
   a.emplace(c, in.n, in.band.half_bandwidth());
   run.phase("read", [&] {
+    const Index height = in.band.half_bandwidth() + 1;
+    if (c.size() == 1 && in.band.by_diagonals())  // as they will lie
+      return in.band.read_diagonals(
+          c.control, a->rows(), [&](Index position, Index count, const double* data) {
+            a->put_diagonals(c, a->rows().first + position, count, height, data);
+          });
     for (const Range range : {a->columns_before(), a->rows()})
       in.band.read(c.control, {&range, 1}, [&](Index position, Index count, const double* data) {
-        a->put_columns(c, range.first + position, count, in.band.half_bandwidth() + 1, data);
+        a->put_columns(c, range.first + position, count, height, data);
       });
   });
 }

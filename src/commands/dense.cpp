@@ -70,11 +70,13 @@ class DenseJob : public PhasedJob {
     result["log_abs_determinant"] = found_.log_abs_determinant;
     result["determinant_sign"] = found_.determinant_sign;
   }
+  void expect(bool early) override {
+    output_->expect(8 * plan_.n * (b_ ? plan_.rhs : plan_.n), early);
+  }
   void check() override {
     const double reciprocal = system_.reciprocal_condition();
     note_condition(reciprocal);
     if (run_.options.no_check) return;
-    output_->expect(8 * plan_.n * (b_ ? plan_.rhs : plan_.n));
     const double ratio = system_.check(run_.progress, [&](const InverseResidual& r) {
       nlohmann::json& result = run_.report["result"];
       result["residual_right"] = r.right;

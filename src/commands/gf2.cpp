@@ -100,8 +100,11 @@ class ReduceBits : public PhasedJob {
                                        io::to_string(files_.b->location()) +
                                        "; check the right-hand sides");
   }
+  void expect(bool early) override {
+    if (writes() && !(early && task_ == BitTask::kernel))  // whose size is the result
+      files_.output->expect(result_bytes(), early);
+  }
   void check() override {
-    if (writes() && plan_.certify) files_.output->expect(result_bytes());
     kept_.require_same(context_.control, io::to_string(files_.a.location()));
     const BitSource<B> again = kept_.holds() ? kept_source(kept_, plan_.layout, plan_.columns) : a_;
     const std::string broken = certify_bits(context_, plan_, again, b_, found_);

@@ -4,6 +4,7 @@
 //        -> check -> write -> a summary
 #pragma once
 #include <string>
+#include <type_traits>
 
 #include "src/program/plan.hpp"
 #include "src/program/summary.hpp"
@@ -36,6 +37,8 @@ class Job {
   /// Holds the result against the input read again, unless --no-check.
   [[nodiscard]] virtual bool has_check() const { return true; }
   virtual void check() {}
+  /// Tells the output what comes (io::Output::expect), where that is known.
+  virtual void expect(bool /*early*/) {}
   /// Writes the result and commits it.
   [[nodiscard]] virtual bool writes() const { return true; }
   virtual void write() = 0;
@@ -72,9 +75,14 @@ void conduct(Run& run, const Context<B>& context, Job& job) {
   job.open();
   require_memory(run.control, memory.host, memory.device);
   run.expect(job.work());
+  if (std::is_same_v<B, Cuda>) job.expect(true);  // the host's cores have time
   job.go(run);
   job.outcome();
-  if (job.has_check()) run.phase("check", [&] { job.check(); });
+  if (job.has_check())
+    run.phase("check", [&] {
+      job.expect(false);
+      job.check();
+    });
   if (job.writes()) run.phase("write", [&] { job.write(); });
   say_summary(run, job.problem(), job.answer(), job.writes() ? run.options.output : "");
   if (const std::string scalar = job.scalar(); !scalar.empty()) run.answer(scalar);

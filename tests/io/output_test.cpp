@@ -5,6 +5,7 @@
 
 #include "io/foreign.hpp"
 #include "io/input.hpp"
+#include "io/unfinished.hpp"
 #include "kernels/base/error.hpp"
 #include "kernels/base/random.hpp"
 #include "tests/io/forms.hpp"
@@ -265,4 +266,47 @@ TEST_CASE("what another program writes meanwhile stays, and the result too") {
   write(file + ".1:/more", false, true);  // another file was written to
   CHECK_ALL(folder.names() ==
             (std::vector<std::string>{"a.csv", "a.csv.1", "b.h5", "b.h5.1", "b.h5.2"}));
+}
+
+TEST_CASE("room in memory is kept before there is a result, and given back without one") {
+  constexpr Index large = Index(80) << 20;
+  if (!io::lies_in_memory("/dev/shm") || io::free_bytes("/dev/shm") < 4 * large) {
+    WARN("skipped: /dev/shm is no memory, or has no room");
+    return;
+  }
+  const auto mine = some_ranges(4, 0);
+  const auto write = [&](io::Output& output) {
+    output.write<double>("x", 4, -1, mine,
+                         [](Index, Index count, double* out) { std::fill(out, out + count, 1.0); });
+    output.commit({});
+  };
+  const Folder folder("/dev/shm");
+  const std::string file = folder / "a.h5";
+  {
+    io::Output output(world(), file, false);
+    output.expect(1 << 20, true);
+    CHECK_ALL(folder.names().empty());  // small
+    output.expect(large, true);
+    CHECK_ALL(folder.names().size() == 1);
+    output.expect(large);
+    CHECK_ALL(folder.names().size() == 1);
+  }
+  CHECK_ALL(folder.names().empty());
+  {
+    io::Output output(world(), file, false);
+    output.expect(large, true);
+    write(output);
+  }
+  CHECK_ALL(folder.names() == std::vector<std::string>{"a.h5"});
+  CHECK_ALL(agrees(file, "/x", 4, -1, [](Index, Index) { return 1.0; }));
+  {
+    io::Output output(world(), file + ":/more", false);  // the file would be copied now
+    output.expect(large, true);
+    CHECK_ALL(folder.names() == std::vector<std::string>{"a.h5"});
+  }
+  if (const Folder disk; !io::lies_in_memory(disk / "")) {
+    io::Output output(world(), disk / "a.h5", false);
+    output.expect(large, true);
+    CHECK_ALL(disk.names().empty());
+  }
 }

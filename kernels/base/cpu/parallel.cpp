@@ -191,6 +191,8 @@ void parallel_for(Index count, const std::function<void(Index)>& piece) {
   for (Index i = 0; i < count; ++i) piece(i);
 }
 
+void work_alone() { inside_a_piece = true; }
+
 bool Team::await(const std::atomic<Index>& flag, Index value) {
   const auto ready = [&] { return flag.load(std::memory_order_acquire) == value; };
   if (spin_until(ready)) return false;

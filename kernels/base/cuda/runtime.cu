@@ -244,7 +244,7 @@ void release(Cuda, void* data) noexcept {
 namespace {
 
 constexpr Index kHugePage = Index(2) << 20;
-constexpr Index kRegistered = Index(256) << 20;  // from here on memory is registered
+constexpr Index kRegistered = Index(4) << 20;  // from here on memory is registered
 
 enum class Pinned { allocated, registered };
 std::mutex pinned_mutex;
@@ -257,7 +257,7 @@ void* allocate_registered(Index bytes) {
   void* data = std::aligned_alloc(std::size_t(kHugePage), std::size_t(pages * kHugePage));
   if (!data) return nullptr;
   (void)madvise(data, std::size_t(pages * kHugePage), MADV_HUGEPAGE);
-  parallel_ranges(pages, 8, [&](Index from, Index to) {
+  parallel_ranges(pages, 1, [&](Index from, Index to) {
     for (Index at = from * kHugePage; at < to * kHugePage; at += 4096)
       static_cast<volatile char*>(data)[at] = 0;
   });

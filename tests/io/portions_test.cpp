@@ -1,0 +1,135 @@
+#include "io/portions.hpp"
+
+#include <atomic>
+#include <cstring>
+#include <mutex>
+#include <numeric>
+#include <stdexcept>
+
+#include "kernels/base/parallel.hpp"
+#include "tests/support/test.hpp"
+
+using namespace terrace;
+using io::overlap;
+using io::overlap_behind;
+
+namespace {
+
+constexpr Index numbers = 513;  // of a buffer
+
+void fill(Index k, char* buffer) {
+  auto* const at = reinterpret_cast<Index*>(buffer);
+  for (Index i = 0; i < numbers; ++i) at[i] = k * 1000 + i;
+}
+bool holds(Index k, const char* buffer) {
+  const auto* const at = reinterpret_cast<const Index*>(buffer);
+  for (Index i = 0; i < numbers; ++i)
+    if (at[i] != k * 1000 + i) return false;
+  return true;
+}
+
+/// What was done with each of `count` numbers.
+struct Log {
+  explicit Log(Index count) : times(std::size_t(count)) {}
+  std::mutex mutex;
+  std::vector<int> times;
+  void note(Index k) {
+    const std::lock_guard lock(mutex);
+    ++times.at(std::size_t(k));
+  }
+  [[nodiscard]] bool once() const {
+    return std::all_of(times.begin(), times.end(), [](int t) { return t == 1; });
+  }
+};
+
+}  // namespace
+
+TEST_CASE("portions are loaded by any number of threads and used in order") {
+  for (const Index count : {0, 1, 2, 3, 7, 40})
+    for (const int ahead : {0, 1, 2, 3, 8}) {
+      Log loaded(count);
+      std::vector<Index> used;
+      std::atomic<bool> right{true};
+      overlap(
+          count, numbers * 8, ahead,
+          [&](Index k, char* buffer) {
+            loaded.note(k);
+            fill(k, buffer);
+          },
+          [&](Index k, char* buffer) {
+            right = right && holds(k, buffer);
+            fill(-1 - k, buffer);  // it is the caller's
+            right = right && holds(-1 - k, buffer);
+            used.push_back(k);
+          });
+      std::vector<Index> all(static_cast<std::size_t>(count));
+      std::iota(all.begin(), all.end(), Index(0));
+      INFO(count << " portions, " << ahead << " threads");
+      CHECK(right);
+      CHECK(used == all);
+      CHECK(loaded.once());
+    }
+}
+
+TEST_CASE("portions are filled in order and brought away by any number of threads") {
+  for (const Index count : {0, 1, 2, 3, 7, 40})
+    for (const int behind : {1, 2, 3, 8}) {
+      Log drained(count);
+      std::vector<Index> filled;
+      std::atomic<bool> right{true};
+      overlap_behind(
+          count, numbers * 8, behind,
+          [&](Index k, char* buffer) {
+            fill(k, buffer);
+            filled.push_back(k);
+          },
+          [&](Index k, char* buffer) {
+            right = right && holds(k, buffer);
+            fill(-1 - k, buffer);
+            drained.note(k);
+          });
+      std::vector<Index> all(static_cast<std::size_t>(count));
+      std::iota(all.begin(), all.end(), Index(0));
+      INFO(count << " portions, " << behind << " threads");
+      CHECK(right);
+      CHECK(filled == all);
+      CHECK(drained.once());  // all of them by now
+    }
+}
+
+TEST_CASE("what one side of portions throws stops both and comes out") {
+  struct Stop : std::runtime_error {
+    Stop() : std::runtime_error("stop") {}
+  };
+  const Index count = 30;
+  for (const int threads : {0, 1, 3, 8})
+    for (const Index bad : {0, 1, 17, 29}) {
+      INFO("number " << bad << ", " << threads << " threads");
+      std::atomic<Index> used{0};
+      const auto throws = [&](Index k, char*) {
+        if (k == bad) throw Stop();
+      };
+      const auto counts = [&](Index, char*) { ++used; };
+      CHECK_THROWS_AS(overlap(count, 8, threads, throws, counts), Stop);
+      CHECK(used <= bad);
+      used = 0;
+      CHECK_THROWS_AS(overlap(count, 8, threads, counts, throws), Stop);
+      if (threads == 0) continue;
+      CHECK_THROWS_AS(overlap_behind(count, 8, threads, throws, counts), Stop);
+      CHECK_THROWS_AS(overlap_behind(count, 8, threads, counts, throws), Stop);
+    }
+}
+
+TEST_CASE("each of several threads works alone, and one has the others' help") {
+  set_thread_count(3);
+  for (const int ahead : {1, 2}) {
+    std::atomic<bool> alone{true};
+    overlap(
+        4, 8, ahead,
+        [&](Index, char*) {
+          parallel_team(3, [&](const Team& team) { alone = alone && team.size == 1; });
+        },
+        [](Index, char*) {});
+    CHECK(alone == (ahead > 1));
+  }
+}
