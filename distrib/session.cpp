@@ -130,9 +130,6 @@ Session::Session(int* argc, char*** argv) {
   // the one that is written: io::Unfinished knows them.
   setenv("OMPI_MCA_sharedfp", "^lockedfile,sm", 0);
   setenv("HDF5_USE_FILE_LOCKING", "FALSE", 0);  // as io does, before there are threads
-  // Of the queues from the host to a GPU that CUDA makes, eight where nobody says otherwise, each
-  // takes 10 ms of a context and 5 of its end; two do what eight do for all that is here.
-  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "2", 0);
   const StartSettings settings;
   int provided = 0;
   if (MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided) != MPI_SUCCESS)

@@ -149,9 +149,13 @@ struct CommandLine {
   bool version_ = false, speaks_ = terrace::launched_rank() == 0;
 };
 
-/// What a device needs, begun as soon as MPI has left the environment alone.
+/// What a device needs, begun beside MPI's start: the environment may be changed meanwhile
+/// (src/program/environment.cpp).
 struct Preparations {
   explicit Preparations(const terrace::Selected& selected) {
+    // Of the queues from the host to a GPU that CUDA makes, eight where nobody says otherwise, each
+    // takes 10 ms of a context and 5 of its end; two do what eight do for all that is here.
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "2", 0);
     if (selected.options.backend != "cpu" && selected.options.gpu.empty())
       terrace::prepare_device(selected.options.backend == "cuda",
                               terrace::makes_products(selected.command));
@@ -206,13 +210,14 @@ int main(int argc, char** argv) {
   if (line.exit_code && (*line.exit_code == 0 || !terrace::launched())) return *line.exit_code;
   const std::string text = joined(argc, argv);
   terrace::wait_asleep_where_crowded();
+  std::optional<Preparations> preparations;
+  if (!line.exit_code) preparations.emplace(line.selected);
   terrace::Session session(&argc, &argv);
   terrace::note_span("run", "start", 0);
   int code = line.exit_code.value_or(0);
-  if (!line.exit_code) {
-    const Preparations preparations(line.selected);
+  if (!line.exit_code)
     code = terrace::guarded(session.control(), [&] { return run(session, line.selected, text); });
-  }
+  preparations.reset();
   session.ends_with(code);
   return code;
 }

@@ -1,8 +1,8 @@
 // What every run with a device waits for, begun in threads beside the caller. What fails there fails
 // again where it is used.
 //
-// CUDA reads the environment while it starts. Nobody may change it meanwhile, as MPI_Init does: a
-// program prepares after that.
+// CUDA reads the environment while it starts, and MPI_Init changes it. Who prepares before that needs
+// a setenv() that leaves readers alone, as the program's is (src/program/environment.cpp).
 #pragma once
 
 namespace terrace {

@@ -81,10 +81,14 @@ DeviceInfo select_cuda_device(int ordinal) {
 }
 
 namespace {
-std::vector<std::thread> preparations;
+/// Never freed: the program may end while they run.
+std::vector<std::thread>& preparations() {
+  static auto* const all = new std::vector<std::thread>;
+  return *all;
+}
 template <class F>
 void prepare(const char* what, const F& work) {
-  preparations.emplace_back([what, work] {
+  preparations().emplace_back([what, work] {
     const Noted noted("device", what);
     try {
       work();
@@ -123,8 +127,8 @@ void prepare_products() {
 }
 
 void end_preparations() {
-  for (std::thread& thread : preparations) thread.join();
-  preparations.clear();
+  for (std::thread& thread : preparations()) thread.join();
+  preparations().clear();
 }
 
 namespace {
