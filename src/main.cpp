@@ -156,9 +156,11 @@ struct Preparations {
     // Of the queues from the host to a GPU that CUDA makes, eight where nobody says otherwise, each
     // takes 10 ms of a context and 5 of its end; two do what eight do for all that is here.
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "2", 0);
-    if (selected.options.backend != "cpu" && selected.options.gpu.empty())
-      terrace::prepare_device(selected.options.backend == "cuda",
-                              terrace::makes_products(selected.command));
+    const terrace::CommonOptions& options = selected.options;
+    if (options.backend == "cpu" || !options.gpu.empty()) return;
+    if (!terrace::launched() && options.ranks == 0 && selected.command != "info")
+      terrace::see_one_device();
+    terrace::prepare_device(options.backend == "cuda", terrace::makes_products(selected.command));
   }
   ~Preparations() { terrace::end_preparations(); }
   Preparations(const Preparations&) = delete;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a machine with GPUs is needed for: faults on two ranks, restarts, and --guard, on CUDA.
 
-gpu.py TERRACE [--only faults,checkpoints,guard] [--backend cuda] [--ranks 1|2] [--seconds 600]
+gpu.py TERRACE [--only alone,faults,checkpoints,guard,places] [--backend cuda] [--ranks 1|2] [--seconds 600]
 
 Needs h5py and numpy, and a build with tests. Ends with 77 where no GPU is seen. With --backend cpu the cases themselves
 can be tried anywhere.
@@ -23,7 +23,7 @@ from terrace import gpus as seen_gpus
 
 parser = argparse.ArgumentParser()
 parser.add_argument("terrace")
-parser.add_argument("--only", default="faults,checkpoints,guard,places")
+parser.add_argument("--only", default="alone,faults,checkpoints,guard,places")
 parser.add_argument("--backend", default="cuda")
 parser.add_argument("--ranks", type=int, choices=(1, 2), help="of the restarts; default both, two where there are two GPUs")
 parser.add_argument("--seconds", type=float, default=600, help="no case begins later")
@@ -117,6 +117,22 @@ def faults():
             good = code in EXPECTED[kind] and bool(named) and spent < 15 and not left
             report(f"{family} {fault}", good, f"exit {code}, {spent:+.1f} s beside a whole run, left {left}, {(named or said)[:1]}")
             remove(*left)
+
+
+# ---- a process alone starts one GPU: the first that it may see ----------------------------------------------------------
+def alone():
+    if gpus < 2 or options.backend != "cuda":
+        return
+    done = subprocess.run(["nvidia-smi", "--query-gpu=uuid", "--format=csv,noheader"], capture_output=True, text=True, check=True)
+    uuids = [line.strip().removeprefix("GPU-").replace("-", "") for line in done.stdout.splitlines()]
+    for seen, wanted in ((None, 0), ("0", 0), ("1", 1), ("1,0", 1), ("0,1", 0)):
+        settings = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", **({} if seen is None else {"CUDA_VISIBLE_DEVICES": seen})}
+        code, said, seconds = run("gf2 rank bits.h5:/A --backend cuda --quiet --report r.json", **settings)
+        found = read_json("r.json")["ranks_detail"][0]["device"]["uuid"] if code == 0 else said
+        report(f"alone, CUDA_VISIBLE_DEVICES {seen}", found == uuids[wanted], f"exit {code}, {seconds:.2f} s, {found}")
+        remove("r.json")
+    code, said, _ = run("gf2 rank bits.h5:/A --backend cuda --quiet", CUDA_VISIBLE_DEVICES="-1")
+    report("alone, no GPU is seen", code == 5 and "no CUDA device" in said[0], f"exit {code} {said}")
 
 
 # ---- checkpoints: restarted runs have the bits of one that wrote checkpoints too ---------------------------------------
@@ -232,6 +248,6 @@ def guard():
 
 
 for part in options.only.split(","):
-    {"faults": faults, "checkpoints": checkpoints, "guard": guard, "places": places}[part]()
+    {"alone": alone, "faults": faults, "checkpoints": checkpoints, "guard": guard, "places": places}[part]()
 print(f"{gpus} GPUs, {options.backend}, {time.time() - began:.0f} s" + (" (stopped for time)" if late() else ""))
 test.finish()

@@ -23,6 +23,7 @@ DeviceInfo select_cuda_device(int) {
 }
 DeviceInfo describe_cuda_device(int) { return {}; }
 DeviceInfo current_cuda_device() { return {}; }
+void see_one_device() {}
 void prepare_device(bool, bool) {}
 void prepare_products() {}
 void end_preparations() {}

@@ -1,6 +1,9 @@
 // The devices of this host, what of CUDA is prepared beside the caller, and versions.
+#include <glob.h>
+
 #include <cctype>
 #include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <mutex>
 #include <string>
@@ -98,6 +101,20 @@ void prepare(const char* what, const F& work) {
   });
 }
 }  // namespace
+
+void see_one_device() {
+  const auto some = [](const char* pattern) {
+    glob_t found{};
+    const bool any = glob(pattern, GLOB_NOSORT, nullptr, &found) == 0;
+    globfree(&found);
+    return any;
+  };
+  const char* const seen = std::getenv("CUDA_VISIBLE_DEVICES");
+  const std::string all = seen ? seen : "0";
+  if (seen ? all.find(',') == all.npos : !some("/dev/nvidia[1-9]*")) return;
+  if (some("/proc/driver/nvidia/capabilities/gpu*/mig/gi*")) return;  // parts have other names
+  setenv("CUDA_VISIBLE_DEVICES", all.substr(0, all.find(',')).c_str(), 1);
+}
 
 void prepare_device(bool certain, bool products) {
   prepare("CUDA", [certain] {
