@@ -334,8 +334,9 @@ Cut cut_for(const Control& control, const Request& request, const Object& object
   if (reading.direct() && (request.axis == 0 || control.size() == 1)) {
     const Index wanted = std::max(std::clamp(items * request.item_bytes / 16, small, large), runs);
     const Index bytes = std::min(piece_bytes(), wanted);
-    const Index threads = std::clamp<Index>(most / bytes - 2, 1, direct_threads);
-    if (request.axis == 0 || threads > 1) return {bytes, std::min(thread_count(), int(threads))};
+    const int threads =
+        std::min(thread_count(), int(std::clamp<Index>(most / bytes - 2, 1, direct_threads)));
+    if (request.axis == 0 || threads > 2) return {bytes, threads};
   }
   if (request.axis == 1) return {std::clamp(runs, piece_bytes(), 4 * piece_bytes())};
   if (reading.stored().way != Stored::Way::filtered) return {piece_bytes()};

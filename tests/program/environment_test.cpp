@@ -7,9 +7,13 @@
 #include <cstdlib>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "kernels/base/preparations.hpp"
 #include "tests/support/test.hpp"
+
+using namespace terrace;
 
 namespace {
 std::string get(const char* name) {
@@ -53,6 +57,21 @@ TEST_CASE("they are the ones that libraries call") {
   REQUIRE(dladdr(dlsym(RTLD_DEFAULT, "setenv"), &where) != 0);
   CHECK(std::string(where.dli_fname).find("libc.so") == std::string::npos);
 }
+
+#if TERRACE_WITH_CUDA
+TEST_CASE("a process alone sees the first of its devices") {
+  for (const auto& [seen, left] : {std::pair("2,3,5", "2"), std::pair("4", "4"), std::pair("", ""),
+                                   std::pair("GPU-1b2c3d4e,GPU-5", "GPU-1b2c3d4e")}) {
+    setenv("CUDA_VISIBLE_DEVICES", seen, 1);
+    see_one_device();
+    CHECK(get("CUDA_VISIBLE_DEVICES") == left);
+  }
+  unsetenv("CUDA_VISIBLE_DEVICES");
+  see_one_device();
+  CHECK(get("CUDA_VISIBLE_DEVICES") == (access("/dev/nvidia1", F_OK) == 0 ? "0" : "(none)"));
+  unsetenv("CUDA_VISIBLE_DEVICES");
+}
+#endif
 
 TEST_CASE("what a thread reads stays while others change the environment") {
   setenv("TERRACE_TEST_STAYS", "as it is", 1);
