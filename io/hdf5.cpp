@@ -53,10 +53,17 @@ hid_t hdf5_check(hid_t id, const std::string& what, const std::string& where) {
   return id;
 }
 
+Index stripe_bytes() {
+  const char* const text = std::getenv("TERRACE_STRIPE_BYTES");
+  return text ? std::clamp<Index>(std::atoll(text), 0, Index(1) << 30) : 0;
+}
+
 namespace {
 Handle parallel_access(const Control& control) {
   Handle access(H5Pcreate(H5P_FILE_ACCESS), &H5Pclose);
   H5Pset_fapl_mpio(access, mpi_comm(control), MPI_INFO_NULL);
+  if (const Index stripe = stripe_bytes(); stripe > 0)
+    H5Pset_alignment(access, hsize_t(stripe), hsize_t(stripe));
   return access;
 }
 }  // namespace

@@ -267,7 +267,8 @@ void Output::State::keep(Index bytes, bool early) {
     hsize_t so_far = 0;
     H5Fget_filesize(file, &so_far);
     if (!first() || keeping.valid() || bytes < large || bytes > free_bytes(folder)) return;
-    const Index from = std::max<Index>(0, Index(so_far) - metadata), more = bytes + 4 * metadata;
+    const Index from = std::max<Index>(0, Index(so_far) - metadata),
+                more = bytes + 4 * metadata + stripe_bytes();
     keeping = std::async(std::launch::async, [path = temporary, from, more] {
       const Noted noted("file", "reserve");
       bool promised = false;
@@ -308,8 +309,8 @@ Handle Output::State::create_dataset(const std::string& name, const std::vector<
     if (access(temporary.c_str(), F_OK) != 0)  // a signal's doing, or somebody's
       throw Error(Exit::resources, fmt::format("the unfinished output is gone: {}; {}; start again",
                                                std::strerror(errno), target.file));
-    const std::string reason =
-        reserve(name, std::max<Index>(0, Index(so_far) - metadata), bytes + 2 * metadata);
+    const std::string reason = reserve(name, std::max<Index>(0, Index(so_far) - metadata),
+                                       bytes + 2 * metadata + stripe_bytes());
     if (!reason.empty()) throw Error(Exit::resources, reason);
   });
   reserved = control.reduce(Index(reserved), Reduce::max) > 0;  // the first rank's word

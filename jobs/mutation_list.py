@@ -203,4 +203,16 @@ MUTATIONS = [
     ("src/api/band.cpp", "lapack.take(matrix, work ? *work : *stays, false);", "lapack.take(matrix, *stays, false);", "api/library.1"),
     ("kernels/band/cpu/band.cpp", "if (row >= r.rows.end) break;", "", "band/kernels.1"),
     ("kernels/band/cpu/band.cpp", "upper_times(a, 1, 1.0, nrhs,", "upper_times(a, 0, 1.0, nrhs,", "band/kernels.1"),
+    # --- portions side by side, room early, the environment
+    ("io/portions.cpp", "awaited_(helpers_fill ? 0 : -buffers)", "awaited_(0)", "io/portions.1"),
+    ("io/portions.cpp", "over() || next_ < callers_ + lead_; }", "over() || next_ <= callers_ + lead_; }", "io/portions.1"),
+    ("io/portions.cpp", "if (helpers > 1) work_alone();", "", "io/portions.1"),
+    ("io/output.cpp", "bytes >= large && target.path.empty() &&", "bytes >= large &&", "io/output.1"),
+    ("io/output.cpp", "bytes + 2 * metadata + stripe_bytes());", "bytes / 2);", "io/output.1 program/disk_full"),
+    ("io/rereading.cpp", "buffer.data() + (as_is ? 0 : 8 * count);", "buffer.data();", "io/rereading.1"),
+    ("src/program/environment.cpp", "if (found > 0 ? entry && !overwrite : !entry) return 0;", "if (found == 0 && !entry) return 0;", "base/environment.1"),
+    ("src/program/environment.cpp", "    if (!is_of(now[k], name)) list[next++] = now[k];", "    list[next++] = now[k];", "base/environment.1"),
+    ("src/band/ways_in_memory.cpp", "from.here = {{kept_.doubles().data, width, 1}};", "from.here = {{kept_.doubles().data, width - 1, 1}};", "program/kept_input"),
+    ("src/cg/operators.hpp", "return std::min(m_, rows_.count) + first - rows_.first;", "return std::min(m_, rows_.count) + first;", "cg/operators.3 cg/system.3 cg:100"),
+    ("src/cg/operators.cpp", "ld_, from, count, count,", "ld_, from, count, count - 1,", "program/cg_options cg:100"),
 ]

@@ -268,6 +268,34 @@ TEST_CASE("what another program writes meanwhile stays, and the result too") {
             (std::vector<std::string>{"a.csv", "a.csv.1", "b.h5", "b.h5.1", "b.h5.2"}));
 }
 
+TEST_CASE("large datasets of a result begin at stripes") {
+  const Folder folder;
+  const Index rows = 100, columns = 200, stripe = 65536;
+  const auto mine = some_ranges(rows, 0);
+  for (const Index wanted : {stripe, Index(0)}) {
+    if (wanted > 0) setenv("TERRACE_STRIPE_BYTES", std::to_string(wanted).c_str(), 1);
+    const std::string file = folder / ("a" + std::to_string(wanted) + ".h5");
+    io::Output output(world(), file, false);
+    for (const char* name : {"x", "y"})
+      output.write<double>(name, rows, columns, mine, [](Index, Index count, double* out) {
+        std::fill(out, out + count * columns, 2.0);
+      });
+    output.commit({});
+    unsetenv("TERRACE_STRIPE_BYTES");
+    bool aligned = true;
+    const hid_t f = H5Fopen(file.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT);
+    for (const char* name : {"x", "y"}) {
+      const hid_t d = H5Dopen2(f, name, H5P_DEFAULT);
+      aligned = aligned && H5Dget_offset(d) % haddr_t(stripe) == 0;
+      H5Dclose(d);
+    }
+    H5Fclose(f);
+    CHECK_ALL(aligned == (wanted > 0));
+    CHECK_ALL(agrees(file, "/y", rows, columns, [](Index, Index) { return 2.0; }));
+    CHECK_ALL(io::content_hash_holds(world(), {file, "/x"}));
+  }
+}
+
 TEST_CASE("room in memory is kept before there is a result, and given back without one") {
   constexpr Index large = Index(80) << 20;
   if (!io::lies_in_memory("/dev/shm") || io::free_bytes("/dev/shm") < 4 * large) {
