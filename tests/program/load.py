@@ -5,8 +5,8 @@ load.py TERRACE [--gib 0.25] [--ranks 1,2] [--least 0.15]
 
 Each layout is read on each number of ranks; bench io itself compares samples of every row with what was written. The
 fraction of the raw rate (from the page cache) must reach --least for rows without gaps, and for deflated chunks of the rate
-of inflating; the best of three runs counts and the bound is tolerant: 0.8 is the aim on an idle machine. On a machine with
-more to do than it has cores the rates say nothing: they are printed, and only the values are judged.
+of inflating; the best of three runs counts and the bound is tolerant: 0.8 is the aim on an idle machine. On more ranks than
+cores, and on a machine with more to do than it has cores, the rates say nothing: they are printed, and only the values are judged.
 """
 import argparse
 import os
@@ -46,9 +46,9 @@ for ranks in (int(r) for r in options.ranks.split(",")):
             if layout not in BOUND or all(f >= options.least for f, _ in best.values()):
                 break
         print(f"{layout:<14} {ranks} ranks  " + "  ".join(f"{s}: {r:6.2f} GB/s, {f:.2f} of the bound" for s, (f, r) in sorted(best.items())), flush=True)
-        busy = os.getloadavg()[0] > os.cpu_count() + ranks + 1
-        if layout in BOUND and busy:
-            print("    skipped, not judged: the machine is busy", flush=True)
+        why = "has fewer cores" if ranks > os.cpu_count() else "is busy" if os.getloadavg()[0] > os.cpu_count() + ranks + 1 else ""
+        if layout in BOUND and why:
+            print(f"    skipped, not judged: the machine {why}", flush=True)
             unjudged = True
         elif layout in BOUND:
             for slices, (fraction, rate) in best.items():
