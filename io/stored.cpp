@@ -216,6 +216,12 @@ Stored where_stored(hid_t file, hid_t dataset, const Object& object, const std::
   const Index bytes = product(object.dims, std::max<Index>(1, object.bytes), where);
   const Handle properties(hdf5_check(H5Dget_create_plist(dataset), "damaged dataset", where),
                           &H5Pclose);
+  // HDF5 leaves memory unset for chunks that are not there, where it does not know the time.
+  H5D_fill_time_t filled = H5D_FILL_TIME_ERROR;
+  if (H5Pget_fill_time(properties, &filled) < 0 || filled < H5D_FILL_TIME_ALLOC ||
+      filled > H5D_FILL_TIME_IFSET)
+    throw Error(Exit::input, "unknown time to fill what is not written; " + where +
+                                 "; the file is damaged: write it again");
   const H5D_layout_t layout = H5Pget_layout(properties);
   if (layout == H5D_CONTIGUOUS && H5Pget_external_count(properties) == 0 &&
       H5Pget_nfilters(properties) == 0) {

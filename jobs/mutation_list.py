@@ -209,7 +209,6 @@ MUTATIONS = [
     ("io/portions.cpp", "if (helpers > 1) work_alone();", "", "io/portions.1"),
     ("io/output.cpp", "bytes >= large && target.path.empty() &&", "bytes >= large &&", "io/output.1"),
     ("io/output.cpp", "bytes + 2 * metadata + stripe_bytes());", "bytes / 2);", "io/output.1 program/disk_full"),
-    ("io/rereading.cpp", "buffer.data() + (as_is ? 0 : 8 * count);", "buffer.data();", "io/rereading.1"),
     ("src/program/environment.cpp", "if (found > 0 ? entry && !overwrite : !entry) return 0;", "if (found == 0 && !entry) return 0;", "base/environment.1"),
     ("src/program/environment.cpp", "    if (!is_of(now[k], name)) list[next++] = now[k];", "    list[next++] = now[k];", "base/environment.1"),
     ("src/band/ways_in_memory.cpp", "from.here = {{kept_.doubles().data, width, 1}};", "from.here = {{kept_.doubles().data, width - 1, 1}};", "program/kept_input"),
