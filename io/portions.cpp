@@ -166,11 +166,13 @@ struct Helpers {
   }
 };
 
-/// theirs(k, buffer) by `helpers` threads beside mine(k, buffer) in this one, for k = 0 .. count - 1.
-/// What either throws stops both.
+/// theirs(k, buffer) by `helpers` threads beside mine(k, buffer) in this one, for k = 0 .. count - 1;
+/// by fewer where their buffers would take more than 48 MiB. What either throws stops both.
 void side_by_side(Index count, Index buffer_bytes, int helpers, bool helpers_fill,
                   const Named& theirs, const Named& mine) {
-  helpers = int(std::clamp<Index>(count - 1, 1, std::max(1, helpers)));
+  constexpr Index room = Index(48) << 20;
+  const Index most = std::min(count - 1, room / std::max<Index>(1, buffer_bytes) - 2);
+  helpers = int(std::clamp<Index>(most, 1, std::max(1, helpers)));
   const Index turns = helpers == 1 ? 2 : helpers + 2;
   const Buffers buffers(turns, buffer_bytes);
   const SettlesLanes settles;  // before another call gets the buffers

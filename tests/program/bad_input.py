@@ -145,12 +145,22 @@ layout = b"\x03\x00" + (8 * n).to_bytes(2, "little") + np.ones(1).tobytes()  # v
 assert damaged.count(layout) == 1
 with open("compact.h5", "wb") as f:
     f.write(damaged.replace(layout, b"\x03\x00\x00\x00" + np.ones(1).tobytes()))
+# HDF5 1.10 leaves memory unset for chunks that are not there, where it does not know when they are filled.
+with h5py.File("filled.h5", "w") as f:
+    f.create_dataset("A", (6, 6), "f8", chunks=(2, 2), fillvalue=2.5)[:2] = 1
+with open("filled.h5", "rb") as f:
+    damaged = f.read()
+filled = b"\x02\x03\x00\x01\x08\x00\x00\x00" + np.float64(2.5).tobytes()  # version, allocated, filled, defined, size
+assert damaged.count(filled) == 1
+with open("filled.h5", "wb") as f:
+    f.write(damaged.replace(filled, b"\x02\x03\x80" + filled[3:]))
 with open("noise.h5", "wb") as f:
     f.write(b"this is no HDF5 file" * 100)
 with open("taken.h5", "wb") as f:
     f.write(b"precious")
 
 # usage: 2
+refused("dense invert filled.h5:/A -o out.h5", 3, "unknown time to fill", "filled.h5", "damaged")
 refused("dense invert in.h5:/A", 2, "-o")
 refused("dense solve :/b --rhs in.h5:/A -o out.h5", 2, "no file is named", ":/b")
 refused("dense invert in.h5:/A -o out.h5 --no-such-option", 2)
