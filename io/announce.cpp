@@ -1,10 +1,10 @@
 #include "io/announce.hpp"
 
 #include <fcntl.h>
-#include <sys/uio.h>
 
 #include <algorithm>
 
+#include "io/stored.hpp"
 #include "kernels/base/buffer.hpp"
 
 namespace terrace::io {
@@ -65,10 +65,8 @@ bool Announcer::cached(const Window& window) const {
       const Range& items = part.items[r];
       for (const Index row :
            {part.rows.first, part.rows.first + part.rows.count / 2, part.rows.end() - 1}) {
-        char byte = 0;
-        const iovec one{&byte, 1};
         const Index at = file_.offset(items.first + items.count / 2, row);
-        if (preadv2(file_.descriptor, &one, 1, at, RWF_NOWAIT) != 1) return false;
+        if (!is_cached(file_.descriptor, at)) return false;
       }
     }
   }

@@ -87,12 +87,17 @@ class Reading {
                        others_ - 1 - d, 1, p.starts[k], slab);
     }
   }
-  /// Tells the kernel what comes next (axis 0).
+  /// Tells the kernel what comes next (axis 0), unless some bytes of it say that it is here.
   void announce(const Portion& p) const {
-    for (const Range& r : p.ranges)
-      if (r.count * raw_item_ >= (Index(1) << 16))
-        posix_fadvise(stored_.descriptor, stored_.offset + r.first * raw_item_, r.count * raw_item_,
-                      POSIX_FADV_WILLNEED);
+    constexpr Index parts = 4;
+    for (const Range& r : p.ranges) {
+      const Index at = stored_.offset + r.first * raw_item_, bytes = r.count * raw_item_;
+      if (bytes < (Index(1) << 16)) continue;
+      bool here = true;
+      for (Index k = 0; here && k <= parts; ++k)
+        here = is_cached(stored_.descriptor, at + (bytes - 1) / parts * k);
+      if (!here) posix_fadvise(stored_.descriptor, at, bytes, POSIX_FADV_WILLNEED);
+    }
   }
   /// Tells it in a thread of its own (axis 1); null where that brings nothing. `rounds`: or null.
   [[nodiscard]] std::unique_ptr<Announcer> announcer(const Control& control,

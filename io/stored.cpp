@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -300,6 +301,12 @@ void read_at(int descriptor, Index offset, Index bytes, char* to, const std::str
     offset += got;
     bytes -= got;
   }
+}
+
+bool is_cached(int descriptor, Index offset) {
+  char byte = 0;
+  const iovec one{&byte, 1};
+  return preadv2(descriptor, &one, 1, offset, RWF_NOWAIT) == 1;
 }
 
 }  // namespace terrace::io

@@ -52,5 +52,7 @@ Error unreadable(hid_t dataset, const std::string& where);
 
 /// Fills `to` from the file; throws Error(input) when the file ends before.
 void read_at(int descriptor, Index offset, Index bytes, char* to, const std::string& where);
+/// Whether the byte there would be read without a wait: it is in the page cache.
+bool is_cached(int descriptor, Index offset);
 
 }  // namespace terrace::io

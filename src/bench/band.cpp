@@ -130,11 +130,13 @@ void bench_parts(Run& run, Context<B>& c, const BandBench& options, const BandPl
   bench.spoil = spoils(c.ahead, a.memory.view());
   bench_run(run, options, bench);
   prepare_solves(c, a);
-  if (a.prepared.size() > 0) {
+  const Index prepared =
+      c.control.reduce(a.prepared.size(), Reduce::max);  // some ranks have no part
+  if (prepared > 0) {
     BenchRun prepare = solve_bench(c.control, plan, rates, 1);
     prepare.sizes["phase"] = "prepare";
     prepare.sizes.erase("right_hand_sides");
-    prepare.work = 8e-9 * double(a.prepared.size());
+    prepare.work = 8e-9 * double(prepared);
     prepare.measure = [&] {
       a.prepared = {};
       return timed(c.control, [&] {

@@ -240,11 +240,13 @@ void CsrOperator<B>::apply_head(const Context<B>& context, const Operand<B>& p, 
 template <class B>
 void CsrOperator<B>::shorten_columns(const Context<B>& context) {
   const bool small = context.size() == 1 && resident_csr_size(B{}, n(), entries()).shares > 0;
-  if (small || inner_.shorter.listed.size() > 0 || inner_.shorter.near.size() > 0) return;
+  if (small) return;
   // Room for vectors, and as much again for the caller.
   const Index room = 2 * inner_.entries + 256 * rows_.count;
-  collectively(context.control,
-               [&] { inner_.shorter = short_columns(context.ahead, inner_.view(), room); });
+  collectively(context.control, [&] {  // by ranks that have them and ranks that have not
+    if (inner_.shorter.listed.size() > 0 || inner_.shorter.near.size() > 0) return;
+    inner_.shorter = short_columns(context.ahead, inner_.view(), room);
+  });
 }
 template <class B>
 void CsrOperator<B>::keep_heads(const Context<B>& context) {

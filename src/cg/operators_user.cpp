@@ -13,8 +13,9 @@ template <class B>
 UserOperator<B>::UserOperator(const Context<B>& context, Index n, Range rows, Product product,
                               std::vector<double> diagonal)
     : n_(n), rows_(rows), product_(std::move(product)), diagonal_(std::move(diagonal)) {
-  if (diagonal_.empty())
-    collectively(context.control, [&] { diagonal_.assign(std::size_t(rows.count), 1.0); });
+  collectively(context.control, [&] {  // one of no rows is empty where it is given, too
+    if (diagonal_.empty()) diagonal_.assign(std::size_t(rows.count), 1.0);
+  });
   estimate_norm(context);
 }
 

@@ -324,3 +324,39 @@ TEST_CASE("gradients on CSR, dense and band matrices") {
   const auto results = sorted.solve({own_b.data(), rows, right}, {x.data(), rows, right}, few);
   CHECK((!results[0].converged && results[0].reason == "max-iterations"));
 }
+
+TEST_CASE("one rank has all rows, and solves twice with the others") {
+  Context context = group();
+  const Index n = 50, own = me == ranks - 1 ? n : 0;
+  const Rows rows = Rows::range(n - own, own);
+  const auto times = [&](const double* p, double* q) {  // 3 p_i - p_(i-1) - p_(i+1)
+    for (Index i = 0; i < own; ++i)
+      q[i] = 3 * p[i] - (i > 0 ? p[i - 1] : 0) - (i + 1 < n ? p[i + 1] : 0);
+  };
+  std::vector<Index> start{0}, column;
+  std::vector<double> value;
+  for (Index i = 0; i < own; ++i) {
+    for (Index j = std::max<Index>(0, i - 1); j < std::min(n, i + 2); ++j)
+      column.push_back(j), value.push_back(i == j ? 3 : -1);
+    start.push_back(Index(column.size()));
+  }
+  const auto judge = [&](terrace::cg::Operator made) {
+    for (const char* preconditioner : {"none", "jacobi"})
+      for (int again = 0; again < 2; ++again) {
+        terrace::cg::Options options;
+        options.preconditioner = preconditioner;
+        const std::vector<double> b = random_matrix(own, 1, 21 + again);
+        std::vector<double> x(b.size()), product(b.size());
+        const auto results = made.solve({b.data(), rows, 1}, {x.data(), rows, 1}, options);
+        CHECK(results[0].converged);
+        times(x.data(), product.data());
+        for (std::size_t i = 0; i < b.size(); ++i) product[i] = std::abs(product[i] - b[i]);
+        CHECK(everywhere(
+            std::all_of(product.begin(), product.end(), [](double far) { return far < 1e-9; })));
+      }
+  };
+  judge(terrace::cg::csr(context, n, rows, start.data(), column.data(), value.data()));
+  if (std::getenv("TERRACE_API_BACKEND")) return;
+  const std::vector<double> diagonal(std::size_t(own), 3.0);
+  judge(terrace::cg::user(context, n, rows, times, diagonal.data()));
+}
