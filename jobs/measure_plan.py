@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """What --plan is worth on this machine: predicted and measured seconds of one run per problem.
 
-measure_plan.py TERRACE [--backend cuda] [--repeat 2] [--only dense,gf2,band,cg] [--scale 1] [--output FILE]
+measure_plan.py TERRACE [--backend cuda] [--repeat 2] [--only dense,gf2,band,cg] [--scale 1] [--built-in] [--touch 16] [--output FILE]
 
-Measures a profile first (bench --profile, kept beside the output), then generates, predicts and runs
-each problem --repeat times in fresh processes, round after round; the last round counts. --scale 0.1 for small machines.
+Measures a profile first (bench --profile, kept beside the output; --built-in: none), then generates, predicts and runs each problem
+--repeat times in fresh processes, round after round; the last round counts. Whole runs are wall seconds, from the prompt to the prompt.
+--scale 0.1 for small machines; --touch: GiB of memory that are used once before, as a virtual machine gives new pages slowly.
 """
 import argparse
 import json
@@ -21,6 +22,8 @@ parser.add_argument("--backend", default="cuda")
 parser.add_argument("--repeat", type=int, default=2)
 parser.add_argument("--only", default="dense,gf2,band,cg")
 parser.add_argument("--scale", type=float, default=1, help="of the orders")
+parser.add_argument("--built-in", action="store_true", help="no profile: the program's own rates")
+parser.add_argument("--touch", type=float, default=0, help="GiB")
 parser.add_argument("--output", help="a JSON file with every figure")
 options = parser.parse_args()
 folder = tempfile.mkdtemp(prefix="terrace-plan-")
@@ -51,24 +54,29 @@ PROBLEMS = [
 
 
 def run(command):
-    """The report of one run."""
+    """The report of one run, with its wall seconds."""
     report = os.path.join(folder, "report.json")
     if os.path.exists(report):
         os.remove(report)
+    start = time.monotonic()
     done = subprocess.run([options.terrace] + command.split() + ["--report", report, "--backend", options.backend, "--quiet"],
                           cwd=folder, env=env, capture_output=True, text=True)
     if done.returncode != 0:
         raise RuntimeError(f"{command}: exit {done.returncode}: {done.stderr.strip()[-300:]}")
+    wall = time.monotonic() - start
     with open(report) as f:
-        return json.load(f)
+        return {**json.load(f), "wall": wall}
 
 
 failures = 0
 rows = []
 start = time.time()
-run("bench --profile")
-shutil.copy(env["TERRACE_PROFILE"], (options.output or os.path.join(folder, "x")) + ".profile")
-print(f"profile: {time.time() - start:.0f} s", flush=True)
+if options.touch > 0:
+    subprocess.run([sys.executable, "-c", f"b = bytearray({int(options.touch * 2**30)}); b[::4096] = bytes(len(b[::4096]))"], check=True)
+if not options.built_in:
+    run("bench --profile")
+    shutil.copy(env["TERRACE_PROFILE"], (options.output or os.path.join(folder, "x")) + ".profile.json")
+    print(f"profile: {time.time() - start:.0f} s", flush=True)
 for family, name, make, command in PROBLEMS:
     if family not in options.only.split(","):
         continue
@@ -88,7 +96,7 @@ for family, name, make, command in PROBLEMS:
                 done = run(f"{command} -o out.h5 --force")
                 iterations, said, total = None, plan["solve"], plan["total"]
         row = {"family": family, "problem": name, "predicted": said, "measured": done["seconds"]["solve"], "predicted_total": total,
-               "measured_total": done["seconds"]["total"], "iterations": iterations, "plan": plan, "seconds": done["seconds"]}
+               "measured_total": done["wall"], "iterations": iterations, "plan": plan, "seconds": done["seconds"]}
         rows.append(row)
         ratio, whole = said / row["measured"], total / row["measured_total"]
         print(f"{family:5} {name:22} solve {said:8.4f} / {row['measured']:8.4f} ({ratio:.2f})   whole {total:7.3f} / {row['measured_total']:7.3f} "

@@ -41,7 +41,12 @@ double reached(double n, double half, double top = 1) { return top * n / (n + ha
 Terms read_terms(const Machine& on, double bytes, double efficiency) {
   return {{Rate::second, bytes > 0 ? 0.002 : 0},  // opening
           {Rate::file_read, bytes, efficiency},
-          {Rate::to_device, on.device ? bytes : 0}};
+          {Rate::to_device, on.device ? 0.2 * bytes : 0}};  // most of it beside the reading
+}
+/// What a check reads once more, on a device: from the page cache and no further, `efficiency` times
+/// as fast as what is kept (H200, whole runs).
+Terms reread_terms(double seconds, double bytes, double efficiency) {
+  return {{Rate::second, bytes > 0 ? seconds : 0}, {Rate::file_read, bytes, efficiency}};
 }
 Terms write_terms(const Machine& on, double bytes) {
   return {{Rate::second, bytes > 0 ? 0.005 : 0},  // opening, renaming
@@ -108,7 +113,7 @@ double mixed_flops(const DenseWork& w, double n, double slots, double flops) {
 }
 
 constexpr Index exact_up_to = 4096;  // orders of inverses whose residual is exact
-constexpr double read_dense = 0.5;   // of the raw rate: norms and scales are taken on the way
+constexpr double read_dense = 0.5;   // of the raw rate, on a CPU: norms and scales on the way
 
 /// The textbook's loop: on a CPU one thread, n = 600: 5.3 of a core's 47 GFLOP/s; on an H200, n =
 /// 3,000, at the rate of memory.
@@ -132,7 +137,7 @@ Work dense_work(const DenseWork& w) {
                 : w.mixed  ? ", mixed"
                            : "") +
                (w.tournament ? ", tournament" : "");
-  work.read = read_terms(w.on, 8 * slots * n, read_dense);
+  work.read = read_terms(w.on, 8 * slots * n, w.on.device ? 1 : read_dense);
   if (w.method == "textbook") {
     work.solve = textbook_solve(w, n);
   } else if (w.method == "cramer") {  // determinants of order n, one for each unknown and A's
@@ -154,7 +159,9 @@ Work dense_work(const DenseWork& w) {
     for (const Term& term : refinement_terms(w, n, slots)) work.solve.push_back(term);
   const bool exact = w.inverse && w.n <= exact_up_to;
   if (w.check) {
-    work.check = read_terms(w.on, 8 * slots * n, read_dense);
+    work.check = !w.on.device ? read_terms(w.on, 8 * slots * n, read_dense)
+                 : w.inverse  ? reread_terms(0.015, 8 * slots * n, 2.5)
+                              : reread_terms(0.008, 8 * slots * n, 20);  // A is on the device
     if (exact) work.check.push_back({Rate::product, 4 * n * n * slots, update});
   }
   work.write = write_terms(w.on, 8 * slots * (w.inverse ? n : right));
@@ -224,7 +231,8 @@ Work bit_work(const BitWork& w) {
   if (w.command == "kernel") work.solve.push_back({Rate::memory, 16 * free * words});
   work.check = {{Rate::memory, w.on.device ? 0 : 5 * r * slots},
                 {Rate::launch, w.on.device ? 8.0 : 0}};
-  if (w.check) work.check.push_back({Rate::file_read, 8 * slots * (words - 1)});
+  if (w.check)
+    work.check.push_back({Rate::file_read, 8 * slots * (words - 1), w.on.device ? 6.0 : 1.0});
   const double written = !w.output || w.command == "rank" ? 0
                          : w.command == "solve"  ? columns * std::ceil(double(w.right) / 64)
                          : w.command == "kernel" ? free * (words - 1)
@@ -274,8 +282,8 @@ Work band_work(const BandAmounts& w) {
                                      : reached(m, 400, 0.75);
   Work work;
   work.model = w.command + ", " + w.method;
-  work.first = first_use(w.on, 0);
-  work.read = read_terms(w.on, streamed ? 8 * n * rhs : stored, 1);
+  work.first = first_use(w.on, 0.004);
+  work.read = read_terms(w.on, streamed ? 8 * n * rhs : stored, w.on.device ? 0.7 : 1);
   if (!w.factored) {
     const double blocks = double(w.chain) * double(w.width) / 64;
     if (!w.on.device) {
@@ -306,7 +314,7 @@ Work band_work(const BandAmounts& w) {
     work.solve.push_back({Rate::file_read, w.on.device ? 0 : 8 * numbers});
     if (w.on.device) work.beside = {{Rate::to_device, 8 * numbers * (w.nrhs > 0 ? 2 : 1), 0.97}};
   }
-  if (w.check) work.check = {{Rate::file_read, stored, w.on.device ? 0.33 : 0.12}};
+  if (w.check) work.check = {{Rate::file_read, stored, w.on.device ? 1.4 : 0.12}};
   work.write = write_terms(w.on, w.command == "band factor" ? stored : 8 * n * rhs / ranks);
   return work;
 }
@@ -334,9 +342,11 @@ Work iteration_work(const IterationWork& w) {
   work.model =
       "cg " + w.form + ", " + w.method + ", " + w.preconditioner + (w.mixed ? ", mixed" : "");
   // What is read gets another form on the way: rows, tiles, columns numbered anew.
-  work.read = read_terms(w.on, w.file_bytes / w.on.ranks, dense ? 0.45 : 0.25);
-  work.first = first_use(w.on, 0);
-  work.solve = {{Rate::file_read, w.form == "csr" ? w.matrix_bytes : 0, 0.2},
+  const bool csr = w.form == "csr";
+  const double read = w.on.device ? (csr ? 0.19 : 0.75) : dense ? 0.45 : 0.25;
+  work.read = read_terms(w.on, w.file_bytes / w.on.ranks, read);
+  work.first = first_use(w.on, dense ? 0.01 : 0.02);
+  work.solve = {{Rate::file_read, csr ? w.matrix_bytes : 0, w.on.device ? 0.5 : 0.2},
                 {Rate::memory, w.setup_bytes}};
   work.iteration = {
       {Rate::memory, w.matrix_bytes * passes, product},

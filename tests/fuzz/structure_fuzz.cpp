@@ -10,6 +10,7 @@
 
 #include "io/input.hpp"
 #include "io/inspect.hpp"
+#include "io/output.hpp"
 #include "tests/fuzz/fuzz.hpp"
 
 using namespace terrace;
