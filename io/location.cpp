@@ -1,6 +1,7 @@
 #include "io/location.hpp"
 
 #include "distrib/agree.hpp"
+#include "distrib/quote.hpp"
 
 namespace terrace::io {
 
@@ -15,12 +16,13 @@ Location parse_location(const std::string& text, const std::string& default_file
     while (location.path.size() > 1 && location.path.back() == '/') location.path.pop_back();
     if (location.path.rfind("//", 0) == 0 &&
         location.file.find_first_of("./") == std::string::npos && !location.file.empty())
-      fail_together(Exit::usage, "an address, not a file; " + text + "; fetch it first");
+      fail_together(Exit::usage, "an address, not a file; " + printable(text) + "; fetch it first");
     if (location.path == "/") location.path.clear();
   }
   if (location.file.empty()) location.file = default_file;
   if (location.file.empty())
-    fail_together(Exit::usage, "no file is named; '" + text + "'; write FILE.h5:/path/of/dataset");
+    fail_together(Exit::usage,
+                  "no file is named; '" + printable(text) + "'; write FILE.h5:/path/of/dataset");
   return location;
 }
 

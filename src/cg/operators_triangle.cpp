@@ -17,6 +17,13 @@ constexpr Index none = std::numeric_limits<Index>::max();
 Index dealt(Index tile_rows, Index round, int ranks, int rank) {
   return tile_rows - 1 - round * ranks - (round % 2 == 0 ? rank : ranks - 1 - rank);
 }
+/// Tile rows that are read at once: each reading begins and ends with one thread. Several ranks take
+/// one each.
+Index read_together(Index n, int ranks) {
+  constexpr Index most = Index(1) << 26;  // numbers
+  const Index tile_rows = ceil_div(n, height);
+  return ranks > 1 ? 1 : std::clamp<Index>(most / (height * n + 1), 1, ceil_div(tile_rows, 8) + 1);
+}
 Index tiles_dealt(Index tile_rows, int ranks, int rank) {
   Index tiles = 0;
   for (Index round = 0; round * ranks < tile_rows; ++round) {
@@ -34,11 +41,14 @@ TriangleOperator<B>::TriangleOperator(const Context<B>& context, Index n, bool p
       tile_rows_(ceil_div(n, height)),
       rank_(context.rank()),
       ranks_(context.size()),
+      together_(read_together(n, ranks_)),
       planes_(planes),
       found_(none) {
   collectively(context.control, [&] {
-    for (Index round = rounds() - 1; round >= 0; --round)
-      if (const Index row = tile_row(round, rank_); row >= 0) held_.push_back(row);
+    for (Index round = rounds() - 1; round >= 0; --round) {
+      const Range rows = tile_rows(round, rank_);
+      for (Index row = rows.first; row < rows.end(); ++row) held_.push_back(row);
+    }
     first_.assign(1, 0);
     for (const Index row : held_) first_.push_back(first_.back() + triangle::tiles_of(row));
     tiles_ = Buffer<double, B>(first_.back() * tile);
@@ -62,23 +72,28 @@ OperatorMemory TriangleOperator<B>::memory(Index n, int ranks, Index columns) {
     numbers = std::max(numbers, tiles * tile + triangle_scratch(B{}, tiles, most));
   }
   if (columns > 1) numbers += triangle_block_scratch(B{}, n, most, columns);
-  const Index slabs = std::min(n, height) * n * (ranks > 1 ? 2 : 1);
+  const Index slabs = std::min(n, height * read_together(n, ranks)) * n * (ranks > 1 ? 2 : 1);
   return {0, 8 * (numbers + slabs + triangle::padded(n) * columns + 2 * most + 2)};
 }
 
 template <class B>
 Index TriangleOperator<B>::rounds() const {
-  return ceil_div(tile_rows_, Index(ranks_));
+  return ceil_div(tile_rows_, ranks_ * together_);
 }
 template <class B>
-Index TriangleOperator<B>::tile_row(Index round, int rank) const {
-  return std::max<Index>(-1, dealt(tile_rows_, round, ranks_, rank));
+Range TriangleOperator<B>::tile_rows(Index round, int rank) const {
+  if (together_ == 1) {
+    const Index row = dealt(tile_rows_, round, ranks_, rank);
+    return row < 0 ? Range{0, 0} : Range{row, 1};
+  }
+  const Index end = tile_rows_ - round * together_, first = std::max<Index>(0, end - together_);
+  return {first, end - first};
 }
 template <class B>
 Range TriangleOperator<B>::slab(Index round, int rank) const {
-  const Index row = tile_row(round, rank);
-  if (row < 0) return {0, 0};
-  return {row * height, std::min(n_, (row + 1) * height) - row * height};
+  const Range rows = tile_rows(round, rank);
+  const Index first = rows.first * height;
+  return {first, std::min(n_, rows.end() * height) - first};
 }
 
 template <class B>
@@ -87,7 +102,7 @@ void TriangleOperator<B>::put_slab(const Context<B>& context, Index round,
   const Stream<B>& lane = context.ahead;
   if (round == 0) {
     collectively(context.control, [&] {
-      const Index most = std::min(n_, height) * n_;
+      const Index most = std::min(n_, height * together_) * n_;
       own_slab_ = Buffer<double, B>(most);
       if (ranks_ > 1) other_slab_ = Buffer<double, B>(most);
       worst_ = Buffer<Index, B>(1);
@@ -99,22 +114,29 @@ void TriangleOperator<B>::put_slab(const Context<B>& context, Index round,
     upload(lane, own_slab_.view().slice(position * n_, count * n_), rows);
     lane.synchronize();
   });
-  if (const Index count = slab(round).count; count > 0) {
-    const View<double, B> mine = own_slab_.view().slice(0, count * n_);
-    if (scale.power != 0) multiply_by_power<B>(context, mine, -scale.power);
-    const Index row = tile_row(round, rank_);
-    const auto place = std::lower_bound(held_.begin(), held_.end(), row) - held_.begin();
-    pack_rows(
-        lane, mine, n_, row,
-        tiles_.view().slice(first_[std::size_t(place)] * tile, triangle::tiles_of(row) * tile));
+  const auto of_row = [&](const Buffer<double, B>& slab, Index first, Index row) {
+    const Index rows = std::min(n_, (row + 1) * height) - row * height;
+    return View<double, B>{slab.view().slice((row * height - first) * n_, rows * n_)};
+  };
+  if (const Range rows = slab(round); rows.count > 0) {
+    if (scale.power != 0)
+      multiply_by_power<B>(context, own_slab_.view().slice(0, rows.count * n_), -scale.power);
+    const Range own = tile_rows(round, rank_);
+    for (Index row = own.first; row < own.end(); ++row) {
+      const auto place = std::lower_bound(held_.begin(), held_.end(), row) - held_.begin();
+      pack_rows(
+          lane, of_row(own_slab_, rows.first, row), n_, row,
+          tiles_.view().slice(first_[std::size_t(place)] * tile, triangle::tiles_of(row) * tile));
+    }
   }
   for (int source = 0; source < ranks_; ++source) {
-    const Range range = slab(round, source);
+    const Range range = slab(round, source), rows = tile_rows(round, source);
     if (range.count == 0) continue;
-    const View<double, B> data =
-        (source == rank_ ? own_slab_ : other_slab_).view().slice(0, range.count * n_);
+    const Buffer<double, B>& from = source == rank_ ? own_slab_ : other_slab_;
+    const View<double, B> data = from.view().slice(0, range.count * n_);
     if (ranks_ > 1) context.comm.broadcast(lane, source, data);
-    compare_upper(lane, data, tile_row(round, source), tiles(), worst_.view());
+    for (Index row = rows.first; row < rows.end(); ++row)
+      compare_upper(lane, of_row(from, range.first, row), row, tiles(), worst_.view());
     Index found = none;
     download(lane, &found, worst_.view());
     lane.synchronize();

@@ -78,7 +78,7 @@ class TriangleOperator {
   }
 
  private:
-  [[nodiscard]] Index tile_row(Index round, int rank) const;  ///< -1: none
+  [[nodiscard]] Range tile_rows(Index round, int rank) const;
   [[nodiscard]] Range slab(Index round, int rank) const;
   [[nodiscard]] double entry(const Context<B>& context, Index i, Index j) const;
   void complete(const Context<B>& context);
@@ -88,6 +88,7 @@ class TriangleOperator {
 
   Index n_ = 0, tile_rows_ = 0;
   int rank_ = 0, ranks_ = 1;
+  Index together_ = 1;  // tile rows of a rank's slab
   bool planes_ = false, split_ = false;
   std::vector<Index> held_, first_;  // tile rows, and where their tiles start
   Buffer<double, B> tiles_, scratch_;

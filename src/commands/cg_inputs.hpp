@@ -70,7 +70,7 @@ void read_matrix(Run& run, const Context<B>& c, const CgInputs& in, CgCommand&,
   if (!run.options.no_check) run.phase("check", [&] { refuse_asymmetry(in, a->asymmetry(c)); });
 }
 
-/// Slabs of 256 rows from the last to the first: lower parts are packed, upper parts compared with
+/// Slabs of rows from the last to the first: lower parts are packed, upper parts compared with
 /// the tiles that are already there.
 template <class B>
 void read_matrix(Run& run, const Context<B>& c, const CgInputs& in, CgCommand& options,
