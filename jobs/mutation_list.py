@@ -143,8 +143,8 @@ MUTATIONS = [
     ("src/commands/problems.cpp", "const Index left = i - ceil_div(i, p)", "const Index left = i - i / p", "generate"),
     ("src/commands/generate.cpp", "if (at >= 0 && at < count) put(", "if (at > 0 && at < count) put(", "program/round_trips"),
     # --- on a GPU alone
-    ("kernels/gf2/cuda/columns.cu", "atomicMin(&found, int(i));", "atomicMax(&found, int(i));", "gpu gf2/echelon.1 gpu gf2/gf2.1"),
-    ("kernels/gf2/cuda/columns.cu", "    to[w] = mine;\n", "    to[w] = mine & ~Word(1);\n", "gpu gf2/echelon.1 gpu gf2/gf2.1"),
+    ("kernels/gf2/cuda/columns.cu", "atomicMin(&found, int(i));", "atomicMax(&found, int(i));", "gpu gf2/bits_columns.1 gpu gf2/gf2.1"),
+    ("kernels/gf2/cuda/columns.cu", "    to[w] = mine;\n", "    to[w] = mine & ~Word(1);\n", "gpu gf2/bits_columns.1 gpu gf2/gf2.1"),
     ("kernels/gf2/cuda/combine.cuh", "(step & 2) ? 1 : (step & 4) ? 2 : 3;", "(step & 2) ? 1 : (step & 4) ? 3 : 2;", "gpu gf2/bits.1"),
     ("kernels/gf2/cuda/combine.cuh", "const bool there = q < source.count && at < words;", "const bool there = q <= source.count && at < words;", "gpu gf2/bits.1"),
     ("distrib/communicator_nccl.cpp", "static_cast<char*>(piece.data) + from;", "static_cast<char*>(piece.data);", "gpu distrib/communicator.2"),
@@ -214,4 +214,6 @@ MUTATIONS = [
     ("src/band/ways_in_memory.cpp", "from.here = {{kept_.doubles().data, width, 1}};", "from.here = {{kept_.doubles().data, width - 1, 1}};", "program/kept_input"),
     ("src/cg/operators.hpp", "return std::min(m_, rows_.count) + first - rows_.first;", "return std::min(m_, rows_.count) + first;", "cg/operators.3 cg/system.3 cg:100"),
     ("src/cg/operators.cpp", "ld_, from, count, count,", "ld_, from, count, count - 1,", "program/cg_options cg:100"),
+    ("src/cg/operators_triangle.cpp", "slab.view().slice((row * height - first) * n_, rows * n_)", "slab.view().slice(0, rows * n_)", "cg/operators_triangle.1"),
+    ("src/cg/operators_triangle.cpp", "const Index end = tile_rows_ - round * together_,", "const Index end = tile_rows_ - round * together_ - (round > 1),", "cg/operators_triangle.1"),
 ]

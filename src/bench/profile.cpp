@@ -1,10 +1,13 @@
 // terrace bench profile: the raw rates of this machine, for --plan.
 #include <fmt/core.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <fstream>
 #include <optional>
+#include <sstream>
 
 #include "distrib/agree.hpp"
 #include "io/input.hpp"
@@ -21,6 +24,23 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 double wall() { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); }
+
+/// Since this process began, by its number in /proc; 0 where that is not known.
+double process_seconds() {
+  std::ifstream stat("/proc/self/stat");
+  std::string text;
+  std::getline(stat, text);
+  const auto name_ends = text.rfind(')');
+  if (name_ends == std::string::npos) return 0;
+  std::istringstream fields(text.substr(name_ends + 1));
+  std::string field;
+  for (int number = 3; number < 22; ++number) fields >> field;
+  double ticks = 0;
+  timespec now{};
+  if (!(fields >> ticks) || clock_gettime(CLOCK_BOOTTIME, &now) != 0) return 0;
+  const double seconds = double(now.tv_sec) + 1e-9 * double(now.tv_nsec);
+  return std::max(0.0, seconds - ticks / double(sysconf(_SC_CLK_TCK)));
+}
 
 /// Seconds of one call, after one that is not counted, among as many as take 50 ms: a GPU that was
 /// idle has slow clocks. The slowest rank's.
@@ -137,13 +157,14 @@ void bench_profile(Run& run, const ProfileOptions& options) {
   const double entry = wall();
   run.report["method"] = "profile";
   with_backend(run, [&]<class B>(Context<B>& c) {
-    const double begin = run.control.reduce(wall() - entry, Reduce::max);
+    const double begin =
+        run.control.reduce(std::max(wall() - entry, process_seconds()), Reduce::max);
     const std::string machine = machine_name(c, c.size());
     run.say(fmt::format("raw rates per rank: {}", machine));
     Rates rates = measure_rates(c, options.folder);
-    // Before this run began, and CUDA's end behind it (whole runs): not seen from here.
-    constexpr double around = std::is_same_v<B, Cuda> ? 0.15 : 0.02;
-    rates[Rate::start] = 1 / (begin + around);
+    constexpr double end =
+        std::is_same_v<B, Cuda> ? 0.15 : 0.01;  // of CUDA: jobs/results/whole-runs.md
+    rates[Rate::start] = 1 / (begin + end);
     nlohmann::json measured;
     for (int r = 0; r < int(Rate::second); ++r) {
       const double value = rates[Rate(r)];
