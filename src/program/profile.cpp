@@ -28,8 +28,14 @@ nlohmann::json read(const std::string& path) {
   return profile.is_object() ? profile : nlohmann::json::object();
 }
 
-constexpr double nccl_start = 0.7;  ///< seconds until the ranks' GPUs can speak to each other
-constexpr int form = 2;             ///< of rates; 1, without a number, were fits of seconds
+/// Seconds of the launcher, of each further GPU of the host, all of which every rank starts, and of
+/// NCCL: jobs/results/whole-runs.md, messages.md.
+double start_of_several(const Control& control) {
+  constexpr double launcher = 0.25, another = 0.13, communicator = 0.5;
+  return launcher + another * (control.local_size() - 1) +
+         (may_use_peer_memory(control) ? 0 : communicator);
+}
+constexpr int form = 2;  ///< of rates; 1, without a number, were fits of seconds
 
 bool has_form(const nlohmann::json& stored) {
   return stored.contains("form") && stored["form"] == form && stored.contains("per_second") &&
@@ -156,7 +162,7 @@ KnownRates known_rates(const Context<B>& c) {
   const KnownGpu* const gpu = find_gpu(device ? c.device.name : "");
   if (gpu) known.rates = rates_of(*gpu);
   if (device && c.size() > 1)
-    known.rates[Rate::start] = 1 / (1 / known.rates[Rate::start] + nccl_start);
+    known.rates[Rate::start] = 1 / (1 / known.rates[Rate::start] + start_of_several(c.control));
   const std::string built_in =
       device ? std::string("built in, of ") + (gpu ? gpu->device.info.name : "an H200")
              : fmt::format("built in, of a CPU core, times {}", counted(thread_count(), "thread"));
