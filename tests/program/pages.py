@@ -16,8 +16,8 @@ terrace = os.path.abspath(sys.argv[1])
 root = pathlib.Path(__file__).resolve().parents[2]
 pages = sys.argv[2:] or ["README.md", "jobs/README.md", "io/README.md"] + [f"src/{name}/README.md" for name in ("gf2", "band", "dense", "cg")]
 # Options of mpirun, SLURM, CMake, ctest and our scripts.
-OTHERS = """--array --bind-to --build --compare --cpu-bind --cpus-per-task --disk --gpu-bind --gres --inputs --install --large --limit --mpi --minutes --nodes
---ntasks-per-node --only --oversubscribe --prefix --preset --rounds --scale --seconds --signal --static --steps --table --tables --target --test-dir --wait""".split()
+OTHERS = """--array --bind-to --build --built-in --compare --cpu-bind --cpus-per-task --disk --gpu-bind --gres --inputs --install --large --limit --mpi --minutes --nodes
+--ntasks-per-node --only --oversubscribe --prefix --preset --rounds --scale --seconds --signal --static --steps --table --tables --target --test-dir --touch --wait""".split()
 # An example that is over before its first checkpoint is due would have none to restart from.
 HASTE = {"--checkpoint-every 10m": "--checkpoint-every 0.001s"}
 failures = count = 0
