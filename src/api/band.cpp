@@ -157,7 +157,8 @@ struct FactorOn : FactorHead<Factor::Inside, B> {
       : Head(group, on), matrix(on, n, a, true), checked(group.inside().options.check) {
     auto work = for_factor(wanted);
     work->stays = true;
-    if (a.where == Where::device) work->keeps = 8 * matrix.columns().count * matrix.height();
+    const Index given = a.where == Where::device ? matrix.columns().count * matrix.height() : 0;
+    work->keeps = on.control.reduce(8 * given, Reduce::max);
     work->solve();
     if (work->stays) {
       matrix.keep();

@@ -54,10 +54,11 @@ void check_failed(const std::string& message) {
 
 Context::Inside::Inside(Control ranks, Options wanted)
     : control(std::move(ranks)), options(std::move(wanted)) {
+  const int fair = fair_threads(control);  // whatever this rank was told
   if (options.threads > 0)
     set_thread_count(options.threads);
   else if (named_threads() == 0)
-    set_thread_count(fair_threads(control));
+    set_thread_count(fair);
 }
 
 void Context::Inside::require(Index host, Index device) {

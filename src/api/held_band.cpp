@@ -194,11 +194,18 @@ void HeldBand<B>::hold(const double* data, Where where) {
 template <class B>
 void HeldBand<B>::keep() {
   own();
-  if (on_device() || data_ == own_.data()) return;
-  const Index size = columns_.count * height_;
-  own_ = Buffer<double, Cpu>(size);
-  std::copy_n(data_, size, own_.data());
-  hold(own_.data(), Where::host);
+  // Some ranks may have given an array that is used where it lies, and others not.
+  const bool copies = !on_device() && data_ != own_.data();
+  const Control& control = context_->control;
+  if (control.reduce(Index(copies), Reduce::max) == 0) return;
+  collectively(control, [&] {
+    if (!copies) return;
+    const Index size = columns_.count * height_;
+    own_ = Buffer<double, Cpu>(size);
+    std::copy_n(data_, size, own_.data());
+    data_ = own_.data();
+  });
+  hold(data_, on_device() ? Where::device : Where::host);
 }
 
 template <class B>

@@ -15,9 +15,10 @@ template <class B, class A>
 BatchPlan plan_batches(const Context<B>& c, const A& a, const CgWork<B>& w) {
   if (std::is_same_v<B, Cpu> || (c.size() > 1 && c.device.shared)) return {};
   if (w.resident.on) return {64, true};  // its launch costs as much as two iterations
+  // The same on all ranks, whichever rows they have.
+  const double share = A::replicated ? 1.0 : double(c.size()), rows = double(a.n()) / share;
   const double seconds =
-      2e-5 +
-      (a.bytes() / double(c.size()) + 64.0 * double(w.columns) * double(w.local_rows)) / 4e12;
+      2e-5 + (a.bytes() / double(c.size()) + 64.0 * double(w.columns) * rows) / 4e12;
   return {seconds > 6e-5 ? 4 : seconds > 3e-5 ? 8 : 16, seconds < 3e-4};
 }
 

@@ -121,7 +121,8 @@ void CgWork<B>::archive(Archive& archive, const Context<B>& c, const A& a, Index
     from = first * columns;
   }
   const auto vector = [&](const char* name, View<double, B> v) {
-    if (v.size > 0) archive.rows(c.ahead, name, a.n(), columns, {&own, 1}, v.data + from, columns);
+    if (c.control.reduce(v.size, Reduce::max) > 0)  // a rank may have no rows
+      archive.rows(c.ahead, name, a.n(), columns, {&own, 1}, v.data + from, columns);
   };
   vector("x", x), vector("r", r);
   std::visit([&](const auto& v) { v.each(vector); }, vectors);

@@ -254,9 +254,10 @@ void DenseSystem<B>::read() {
     jordan_.emplace(context_, plan_);
   if (plan_.float_block > 0) {
     if (!floats_) floats_.emplace(context_, FloatLuShape{plan_.n, plan_.float_block}, plan_.right);
-  } else if (plan_.mixed && doubles_.size() == 0) {
-    doubles_ = collectively(context_.control, [&] {
-      return Buffer<double, B>(plan_.rows.slots(context_.rank()) * plan_.n);
+  } else if (plan_.mixed) {
+    collectively(context_.control, [&] {
+      const Index numbers = plan_.rows.slots(context_.rank()) * plan_.n;
+      if (doubles_.size() != numbers) doubles_ = Buffer<double, B>(numbers);
     });
   }
   if (stored_) return read_stored();

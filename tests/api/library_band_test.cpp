@@ -360,3 +360,31 @@ TEST_CASE("one rank has all rows, and solves twice with the others") {
   const std::vector<double> diagonal(std::size_t(own), 3.0);
   judge(terrace::cg::user(context, n, rows, times, diagonal.data()));
 }
+
+TEST_CASE("a band's factor stays where one rank has no columns, and one a copy of its own") {
+  Context context = group();
+  const Index n = 40, m = 3;
+  const Band a = random_band(n, m, 12);
+  // Lower form by columns. The last rank has the last half, with numbers outside the matrix; the
+  // first the first half; any other one nothing.
+  const Index half = n / 2, last = ranks - 1;
+  const Index first = ranks == 1 || me == 0 ? 0 : me == last ? half : me < last ? half : n;
+  const Index count = ranks == 1 ? n : me == 0 || me == last ? half : 0;
+  std::vector<double> own(std::size_t(count * (m + 1)), 7.0), b(std::size_t(count), 1.0);
+  for (Index j = 0; j < count; ++j)
+    for (Index d = 0; d <= m && first + j + d < n; ++d)
+      own[std::size_t(j * (m + 1) + d)] = a.dense[std::size_t((first + j + d) * n + first + j)];
+  const Rows columns = Rows::range(first, count);
+  terrace::band::Factor factor(
+      context, n,
+      {count > 0 ? own.data() : nullptr, m, columns, terrace::band::Matrix::by_columns,
+       terrace::band::Uplo::lower, m + 1});
+  for (int again = 0; again < 2; ++again) {
+    std::vector<double> x = b;
+    factor.solve({x.data(), columns, 1});
+    std::vector<Index> list(static_cast<std::size_t>(count));
+    for (Index i = 0; i < count; ++i) list[std::size_t(i)] = first + i;
+    CHECK(residual(n, 1, a.dense, whole(n, 1, list, x, 1),
+                   std::vector<double>(std::size_t(n), 1.0)) < 1e-10);
+  }
+}

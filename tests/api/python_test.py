@@ -104,6 +104,9 @@ def bits_case():
         given = shaped(given)
     plain = (lambda x: x.unpack()) if kind == 5 else (lambda x: x)
     assert gf2.rank(given, comm=group) == r_form[0]
+    other = a.copy()
+    other[rows // 2, 0] = 2  # of one rank; all raise
+    raises(ValueError, gf2.rank, mine(other, cuts), comm=group)
     form, pivots, t = gf2.rref(given, transform=True, comm=group)
     form, t = whole(plain(form)), whole(plain(t))
     assert (form == r_form[1]).all() and len(pivots) == r_form[0]
@@ -210,6 +213,9 @@ def dense_case():
     wrong = a.astype(float)
     wrong[0, 0] = np.nan
     raises(ValueError, linalg.solve, mine(wrong, cuts), own_b, comm=group)
+    wrong = b.copy()
+    wrong[-1, 0] = np.inf  # of one rank; all raise
+    raises(ValueError, linalg.solve, own, mine(wrong, cuts), comm=group)
 
 
 def warned(call, *arguments, **named):

@@ -120,6 +120,8 @@ for words in ("dense --n 50 --rivals lapack --repeat 1", "dense --n 50 --solve -
         rows = bench(words, "lapack:nan", ranks=2)[3]["runs"]
         check("a rival of two ranks", rows[-1]["who"] == "lapack" and rows[-1]["seconds"] is None, rows)
     check(words + ", two ranks", bench(words, "terrace:nan", ranks=2)[0] == 4)
+for words in ("dense --n 64 --solve --precision mixed", "band --n 300 --half-bandwidth 12 --method two-ends"):  # a rank has no rows
+    sound(words + ", three ranks", *bench(words, ranks=3))
 
 
 # --- every option of every command is obeyed, for the reason here, or refused by name -------------

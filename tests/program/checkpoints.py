@@ -236,6 +236,12 @@ for before, after in ((2, 3), (3, 1), (1, 2)):
     check("reordered", residual.max() <= 1.02e-10, f"{before} to {after} ranks: {residual}")
 remove("c.h5*", "out.h5", "ref.h5")
 
+# A rank without rows has its part in a checkpoint, too.
+run("generate band-spd --n 5 --half-bandwidth 1 --rhs 1 -o few.h5", 1)
+run("cg few.h5:/A --rhs :/b -o out.h5 --rtol 0 --checkpoint c.h5 --checkpoint-every 0.0001s --report r.json", 4, code=4)
+check("a rank without rows", read_json()["checkpoints"]["written"] >= 1, read_json().get("checkpoints"))
+remove("c.h5*", "out.h5", "few.h5")
+
 
 # --- the last checkpoint of a run that came to its end: of its last phase ---------------------------
 def to_the_end(command, before, after, code=0, interval="0.0001s", **environment):

@@ -202,6 +202,11 @@ class Context:
 _alone = None
 
 
+def ranks_of(comm):
+    """The communicator of mpi4py behind comm=, which may be a Context; None of one rank alone."""
+    return comm.comm if isinstance(comm, Context) else comm
+
+
 class using:
     """with using(comm) as context: for None the one of this process, for a communicator one for the call."""
 

@@ -5,9 +5,24 @@ import ctypes
 import numpy as np
 
 from ._arrays import Bits, like
-from ._library import Report, using
+from ._library import Report, ranks_of, using
 
 _int64 = ctypes.c_int64
+
+
+def _packed(comm, *arrays):
+    """Bits of each array; what one rank refuses, all do."""
+    bits, error, ranks = None, None, ranks_of(comm)
+    try:
+        bits = [Bits.pack(array) for array in arrays]
+    except (TypeError, ValueError) as found:
+        error = found
+    for other in [] if ranks is None else ranks.allgather(None if error is None else str(error)):
+        if error is None and other is not None:
+            error = ValueError(f"on another rank: {other}")
+    if error is not None:
+        raise error
+    return bits
 
 
 def _rows(context, bits):
@@ -24,7 +39,7 @@ def _pivots(rows, columns):
 
 def rank(a, *, comm=None):
     """Rank, certified."""
-    bits = Bits.pack(a)
+    bits, = _packed(comm, a)
     with using(comm) as context:
         rows, first, count = _rows(context, bits)
         report = Report()
@@ -35,7 +50,7 @@ def rank(a, *, comm=None):
 
 def rref(a, *, echelon=False, transform=False, comm=None):
     """R, pivots: the reduced row echelon form (or an echelon form) and its pivot columns; with transform=True also T, T A = R."""
-    bits = Bits.pack(a)
+    bits, = _packed(comm, a)
     with using(comm) as context:
         rows, first, count = _rows(context, bits)
         form = bits.copy()
@@ -51,8 +66,8 @@ def rref(a, *, echelon=False, transform=False, comm=None):
 def solve(a, b, *, comm=None):
     """X with A X = B, free unknowns zero; b: a vector or a matrix. Raises terrace.Inconsistent. With comm= this rank gets an equal,
     contiguous share of X's rows."""
-    bits, vector = Bits.pack(a), not isinstance(b, Bits) and np.ndim(b) == 1
-    right = Bits.pack(np.asarray(b)[:, None] if vector else b)
+    vector = not isinstance(b, Bits) and np.ndim(b) == 1
+    bits, right = _packed(comm, a, np.asarray(b)[:, None] if vector else b)
     if right.shape[0] != bits.shape[0]:
         raise ValueError(f"b has {right.shape[0]} rows and a {bits.shape[0]}")
     with using(comm) as context:
@@ -69,7 +84,7 @@ def solve(a, b, *, comm=None):
 
 def inverse(a, *, comm=None):
     """The inverse. Raises numpy.linalg.LinAlgError."""
-    bits = Bits.pack(a)
+    bits, = _packed(comm, a)
     with using(comm) as context:
         rows, first, count = _rows(context, bits)
         if rows != bits.columns:
@@ -82,7 +97,7 @@ def inverse(a, *, comm=None):
 def kernel(a, *, comm=None):
     """Rows that are a basis of {x : A x = 0}: (columns - rank) x columns, in the host's memory.
     With comm= an equal, contiguous share of them."""
-    bits = Bits.pack(a)
+    bits, = _packed(comm, a)
     with using(comm) as context:
         rows, first, count = _rows(context, bits)
         dimension, own_first, own_count = _int64(), _int64(), _int64()
@@ -101,7 +116,7 @@ def kernel(a, *, comm=None):
 
 def multiply(a, b, *, comm=None):
     """A B."""
-    left, right = Bits.pack(a), Bits.pack(b)
+    left, right = _packed(comm, a, b)
     with using(comm) as context:
         rows, first, count = _rows(context, left)
         inner, b_first, b_count = _rows(context, right)

@@ -6,13 +6,13 @@ import ctypes
 import numpy as np
 
 from ._arrays import Reals, owned
-from ._library import Report, using, warn
+from ._library import Report, ranks_of, using, warn
 
 _int64 = ctypes.c_int64
 
 
-def _finite(check, *arrays):
-    if check:  # the library refuses them all the same, later
+def _finite(check, comm, *arrays):
+    if check and ranks_of(comm) is None:  # the library refuses them all the same, later, and on all ranks
         for array in arrays:
             if isinstance(array, np.ndarray) and not np.isfinite(array).all():
                 raise ValueError("array must not contain infs or NaNs")
@@ -42,7 +42,7 @@ def solveh_banded(ab, b, overwrite_ab=False, overwrite_b=False, lower=False, che
     with using(comm) as context:
         sizes = _band(context, band)
         x, right = _right(b, overwrite_b, band.columns)
-        _finite(check_finite, x)
+        _finite(check_finite, comm, x)
         if right.columns == 0 or sizes[0].value == 0:
             return x
         report = Report()
@@ -67,7 +67,7 @@ class _Factor:
     def _solve(self, b, overwrite_b, check_finite, least=0):
         self._open()
         x, right = _right(b, overwrite_b, self._count.value)
-        _finite(check_finite, x)
+        _finite(check_finite, self._context.comm, x)
         if right.columns >= least:
             self._context.run(f"terrace_{self._kind}_factor_solve", self._handle, self._first, self._count, _int64(right.columns),
                               right.p, _int64(right.ld), ctypes.byref(Report()))
@@ -159,7 +159,7 @@ def _square(context, a, name="a"):
 def inv(a, overwrite_a=False, check_finite=True, *, comm=None):
     """The inverse. Raises numpy.linalg.LinAlgError where a is singular."""
     result = owned(a, overwrite_a)
-    _finite(check_finite, result)
+    _finite(check_finite, comm, result)
     matrix = Reals(result, "a", writable=True)
     with using(comm) as context:
         report = Report()
@@ -188,7 +188,7 @@ def solve(a, b, lower=False, overwrite_a=False, overwrite_b=False, check_finite=
     with using(comm) as context:
         sizes = _square(context, matrix)
         x, right = _right(b, overwrite_b, matrix.rows)
-        _finite(check_finite, x)
+        _finite(check_finite, comm, x)
         if right.columns == 0:
             return x
         report = Report()
@@ -241,7 +241,7 @@ def lu_factor(a, overwrite_a=False, check_finite=True, *, assume_a=None, comm=No
     assume_a as solve() has it: with "pos" the factor is Cholesky's where that holds, else LU's, with a warning; factor.method says it.
     With comm= close() it on all ranks."""
     matrix = Reals(a, "a")
-    _finite(check_finite, matrix.array)
+    _finite(check_finite, comm, matrix.array)
     factor = _dense_factor(matrix, comm, _assumed(assume_a, False, False))
     warn(factor._report)
     return factor
@@ -260,7 +260,7 @@ def cho_factor(a, lower=False, overwrite_a=False, check_finite=True, *, comm=Non
     the host on one rank the triangle that `lower` names is read; with comm=, and of a device, both. Raises numpy.linalg.LinAlgError
     where a is not positive definite, or, with both triangles, not symmetric; lu_factor(a, assume_a="pos") goes on by LU there."""
     given = Reals(a, "a")
-    _finite(check_finite, given.array)
+    _finite(check_finite, comm, given.array)
     with using(comm) as context:
         matrix = given if given.device is not None else Reals(_mirrored(context, given.array, lower), "a")
     factor = _dense_factor(matrix, comm, 1)

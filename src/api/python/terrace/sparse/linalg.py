@@ -69,8 +69,8 @@ class Operator:
             raise ValueError("the operator was made of another kind of matrix; update_values; make it anew")
         if pattern is not None:
             a = _sorted(a)
-            if a.shape != pattern.shape or not (np.array_equal(a.indptr, pattern.indptr)
-                                                and np.array_equal(a.indices, pattern.indices)):
+            alike = a.shape == pattern.shape and np.array_equal(a.indptr, pattern.indptr) and np.array_equal(a.indices, pattern.indices)
+            if not (self._context.agree(alike) and alike):  # on all ranks
                 raise ValueError("the entries are in other places; update_values; make the operator anew")
             value = np.ascontiguousarray(a.data, np.float64)
             self._context.run("terrace_cg_update_csr", self._handle, ctypes.c_void_p(value.ctypes.data))
