@@ -213,8 +213,8 @@ def dense_case():
     wrong = a.astype(float)
     wrong[0, 0] = np.nan
     raises(ValueError, linalg.solve, mine(wrong, cuts), own_b, comm=group)
-    wrong = b.copy()
-    wrong[-1, 0] = np.inf  # of one rank; all raise
+    wrong = b.astype(float)
+    wrong[-1] = np.inf  # of one rank; all raise
     raises(ValueError, linalg.solve, own, mine(wrong, cuts), comm=group)
 
 
