@@ -130,8 +130,7 @@ void bench_parts(Run& run, Context<B>& c, const BandBench& options, const BandPl
   bench.spoil = spoils(c.ahead, a.memory.view());
   bench_run(run, options, bench);
   prepare_solves(c, a);
-  const Index prepared =
-      c.control.reduce(a.prepared.size(), Reduce::max);  // some ranks have no part
+  const Index prepared = c.control.reduce(a.prepared.size(), Reduce::max);  // not all have parts
   if (prepared > 0) {
     BenchRun prepare = solve_bench(c.control, plan, rates, 1);
     prepare.sizes["phase"] = "prepare";
