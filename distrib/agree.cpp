@@ -30,6 +30,18 @@ void detail::agree(const Control& control, const std::optional<Error>& mine) {
   throw Error(Exit(code), message).as_agreed();
 }
 
+void require_alike(const Control& control, const std::vector<Alike>& given) {
+  if (control.size() == 1) return;
+  std::vector<Index> most;
+  for (const Alike& one : given) most.insert(most.end(), {one.value, ~one.value});
+  control.reduce(most, Reduce::max);
+  for (std::size_t i = 0; i < given.size(); ++i)
+    if (most[2 * i] != ~most[2 * i + 1])
+      fail_together(Exit::usage,
+                    fmt::format("the ranks differ in {}; in the arguments; give the same on each",
+                                given[i].name));
+}
+
 namespace {
 
 /// What is short where `wanted`, summed over the ranks of one `key`, passes their least `free`.

@@ -1,9 +1,13 @@
 // collectively(): one rank's exception becomes everybody's.
 #pragma once
+#include <bit>
 #include <exception>
+#include <functional>
 #include <new>
 #include <optional>
+#include <string>
 #include <type_traits>
+#include <vector>
 
 #include "distrib/control.hpp"
 #include "kernels/base/error.hpp"
@@ -45,6 +49,24 @@ auto collectively(const Control& control, F&& work) {
 [[noreturn]] inline void fail_together(Exit code, const std::string& message) {
   throw Error(code, message).as_agreed();
 }
+
+/// A number, an enumerator or a text that every rank gives alike, as a number.
+struct Alike {
+  template <class T>
+  Alike(const char* what, const T& given) : name(what) {
+    if constexpr (std::is_convertible_v<T, std::string>)
+      value = Index(std::hash<std::string>{}(given));
+    else if constexpr (std::is_floating_point_v<T>)
+      value = std::bit_cast<Index>(double(given));
+    else
+      value = Index(given);
+  }
+  const char* name;
+  Index value = 0;
+};
+/// Throws an agreed Error(usage) for the first of `given` in which the ranks differ; what each rank
+/// refuses by these alone, all refuse then. Collective.
+void require_alike(const Control& control, const std::vector<Alike>& given);
 
 /// Empty, or on all ranks the same message: the ranks of a host together ask for more memory than
 /// the host has free, or the ranks of a device for more than it has. bytes_device counts on the

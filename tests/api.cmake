@@ -5,7 +5,7 @@ endif()
 # The library from outside: programs that know the public headers alone.
 add_executable(api_library_test api/library_test.cpp api/library_dense_test.cpp api/library_gf2_test.cpp api/library_band_test.cpp
                api/library_device_test.cpp)
-target_sources(api_library_test PRIVATE api/library_staging_test.cpp api/library_values_test.cpp api/library_hdf5_test.cpp
+target_sources(api_library_test PRIVATE api/library_alike_test.cpp api/library_staging_test.cpp api/library_values_test.cpp api/library_hdf5_test.cpp
                api/library_factor_test.cpp api/library_cholesky_test.cpp api/library_kept_test.cpp)
 set_target_properties(api_library_test PROPERTIES CXX_STANDARD 17 CXX_VISIBILITY_PRESET default)
 target_link_libraries(api_library_test PRIVATE terrace_api Catch2::Catch2 BLAS::BLAS)

@@ -59,6 +59,10 @@ Report solve(Context& context, std::int64_t n, const Matrix& a, Local<double> b,
              const Options& options) {
   return at_border([&] {
     Context::Inside& ranks = context.inside();
+    require_alike(ranks, n, a,
+                  {{"Local::columns of b", b.columns},
+                   {"band::Options::method", options.method},
+                   {"band::Options::mixed", options.mixed}});
     require_rhs(b.columns);
     return with_backend(
         ranks, There(a, b), hint(n, a.half_bandwidth), [&]<class B>(terrace::Context<B>& on) {
@@ -249,6 +253,9 @@ struct FactorOn : FactorHead<Factor::Inside, B> {
 
 Factor::Factor(Context& context, std::int64_t n, const Matrix& a, const Options& options)
     : inside_(at_border([&] {
+        require_alike(
+            context.inside(), n, a,
+            {{"band::Options::method", options.method}, {"band::Options::mixed", options.mixed}});
         return factor_on<FactorOn>(context, There(a), hint(n, a.half_bandwidth), n, a, options);
       })) {}
 Factor::~Factor() = default;

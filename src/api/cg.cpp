@@ -157,6 +157,7 @@ struct OperatorOn : Operator::Inside {
   }
   void update(const Local<const double>& values) override {
     if constexpr (std::is_same_v<A<B>, terrace::cg::DenseOperator<B>>) {
+      ranks.inside().require_alike({{"Local::columns of a", values.columns}});
       require_order(n, values.columns);
       update_by(There(values), values);
     } else {
@@ -165,6 +166,7 @@ struct OperatorOn : Operator::Inside {
   }
   void update(const band::Matrix& values) override {
     if constexpr (std::is_same_v<A<B>, terrace::cg::BandOperator<B>>) {
+      require_alike(ranks.inside(), n, values);
       if (std::max<Index>(0, std::min(values.half_bandwidth, n - 1)) != a->half_bandwidth())
         fail_together(Exit::usage,
                       fmt::format("the band has half-bandwidth {}, the operator {}; update_values; "
@@ -188,6 +190,7 @@ struct OperatorOn : Operator::Inside {
                             const Options& options) override {
     terrace::api::Context::Inside& inside = ranks.inside();
     (void)inside.on<B>();  // the device is ours again
+    inside.require_alike(alike(options, b.columns, x.columns));
     inside.wait_for_caller(There(b, x, options.near_null_space));
     constexpr bool dense = std::is_same_v<A<B>, terrace::cg::DenseOperator<B>>;
     const CgRequest base = request_of(options, dense, !dense && !one_at_a_time);
@@ -225,12 +228,11 @@ struct OperatorOn : Operator::Inside {
   terrace::cg::NearNullSpace near_null_space(Context::Inside& inside, const Options& options) {
     const Local<const double>& given = options.near_null_space;
     const Control& control = inside.control;
-    const Index columns = control.reduce(given.columns, Reduce::max);
-    if (control.reduce(given.columns, Reduce::min) != columns ||
-        (columns > 0 && options.preconditioner != "amg"))
-      fail_together(Exit::usage,
-                    "a near null-space is for amg, with as many columns on each rank; "
-                    "cg::Options::near_null_space; leave it out, or use amg");
+    const Index columns = given.columns;
+    if (columns > 0 && options.preconditioner != "amg")
+      fail_together(
+          Exit::usage,
+          "a near null-space is for amg; cg::Options::near_null_space; leave it out, or use amg");
     terrace::cg::NearNullSpace vectors{columns, {}, "cg::Options::near_null_space"};
     if (columns == 0) return vectors;
     Held<const double, B> held(context, n, given, columns, "near_null_space");
@@ -313,7 +315,7 @@ Operator from_csr(Context& context, Index n, const Rows& rows, std::vector<Index
                                                       "rows; give pointers that rise",
                                                       rows.first + Index(i) - 1));
   });
-  const std::vector<Index> first = row_starts(control, n, rows);
+  const std::vector<Index> first = row_starts(ranks, n, rows);
   const double entries = control.reduce(double(start.back()), Reduce::sum);
   return with_backend(ranks, There(), hint(entries), [&]<class B>(terrace::Context<B>& on) {
     CsrMade<B> made_of = csr_operator(on, first, start, column, value);
@@ -371,6 +373,7 @@ Operator csr(Context& context, std::int64_t n, Rows rows, const std::int32_t* st
 Operator dense(Context& context, std::int64_t n, Local<const double> a) {
   return at_border([&] {
     Context::Inside& ranks = context.inside();
+    ranks.require_alike({{"n", n}, {"Local::columns of a", a.columns}});
     require_order(n, a.columns);
     return with_backend(ranks, There(a), hint(double(n) * double(n)),
                         [&]<class B>(terrace::Context<B>& on) {
@@ -384,6 +387,7 @@ Operator dense(Context& context, std::int64_t n, Local<const double> a) {
 Operator band(Context& context, std::int64_t n, const band::Matrix& a) {
   return at_border([&] {
     Context::Inside& ranks = context.inside();
+    require_alike(ranks, n, a);
     return with_backend(ranks, There(a), hint(double(n) * double(a.half_bandwidth + 1)),
                         [&]<class B>(terrace::Context<B>& on) {
                           auto made = std::make_unique<terrace::cg::BandOperator<B>>(
@@ -398,7 +402,7 @@ Operator user(Context& context, std::int64_t n, Rows rows, Product product,
               const double* diagonal) {
   return at_border([&] {
     Context::Inside& ranks = context.inside();
-    const std::vector<Index> first = row_starts(ranks.control, n, rows);
+    const std::vector<Index> first = row_starts(ranks, n, rows);
     if (ranks.options.backend == Backend::cuda)
       fail_together(Exit::usage,
                     "a product of the caller's runs on the host; Options::backend is "

@@ -21,6 +21,21 @@ void require_known(const std::string& value, std::initializer_list<const char*> 
 
 }  // namespace
 
+std::vector<Alike> alike(const Options& o, Index right, Index left) {
+  return {{"Local::columns of b", right},
+          {"Local::columns of x", left},
+          {"cg::Options::rtol", o.rtol},
+          {"cg::Options::atol", o.atol},
+          {"cg::Options::max_iterations", o.max_iterations},
+          {"cg::Options::preconditioner", o.preconditioner},
+          {"cg::Options::block", o.block},
+          {"cg::Options::degree", o.degree},
+          {"cg::Options::norm", o.norm},
+          {"cg::Options::start_given", o.start_given},
+          {"cg::Options::mixed", o.mixed},
+          {"the columns of cg::Options::near_null_space", o.near_null_space.columns}};
+}
+
 terrace::cg::CgRequest request_of(const Options& o, bool dense, bool entries) {
   require_known(o.preconditioner, {"none", "jacobi", "block-jacobi", "ic", "chebyshev", "amg"},
                 "preconditioner");

@@ -68,6 +68,13 @@ void Context::Inside::require(Index host, Index device) {
   little_ = std::max(little_, std::min(little, host));
 }
 
+void Context::Inside::require_alike(std::vector<Alike> given) const {
+  given.emplace_back("Options::backend", options.backend);
+  given.emplace_back("Options::check", options.check);
+  given.emplace_back("Options::guard", options.guard);
+  terrace::require_alike(control, given);
+}
+
 DeviceWish There::wish() const {
   if (!devices_.empty()) return {devices_.front(), true};
   return {current_device(), false};

@@ -8,7 +8,9 @@
 
 namespace terrace::api::cg {
 
-std::vector<Index> row_starts(const Control& control, Index n, const Rows& rows) {
+std::vector<Index> row_starts(const Context::Inside& ranks, Index n, const Rows& rows) {
+  const Control& control = ranks.control;
+  ranks.require_alike({{"n", n}});
   const std::vector<Index> firsts = control.gather_all(rows.first);
   const std::vector<Index> counts = control.gather_all(rows.count);
   const Index dealt = control.reduce(rows.block, Reduce::max);

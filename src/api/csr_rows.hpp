@@ -4,14 +4,14 @@
 #include <vector>
 
 #include "distrib/context.hpp"
-#include "src/api/terrace/context.hpp"
+#include "src/api/inside.hpp"
 #include "src/cg/operators.hpp"
 
 namespace terrace::api::cg {
 
-/// Starts of the ranks' rows, and n behind them. Throws an agreed Error(usage) unless these are ranges
-/// that ascend with the rank. Collective.
-std::vector<Index> row_starts(const Control& control, Index n, const Rows& rows);
+/// Starts of the ranks' rows, and n behind them. Throws an agreed Error(usage) unless the ranks agree
+/// on n and these are ranges that ascend with the rank. Collective.
+std::vector<Index> row_starts(const Context::Inside& ranks, Index n, const Rows& rows);
 
 template <class B>
 struct CsrMade {

@@ -9,7 +9,7 @@ namespace terrace::api::dense {
 Report invert(Context& context, std::int64_t n, Local<double> a, const Options& options) {
   return at_border([&] {
     Context::Inside& ranks = context.inside();
-    require_sizes(n, a.columns, 0);
+    require_sizes(ranks, n, a.columns, 0, options);
     return with_backend(ranks, There(a), hint(n), [&]<class B>(terrace::Context<B>& on) {
       Held<double, B> held(on, n, a, n, "a");
       terrace::dense::DenseRequest request = request_of(ranks, options);
@@ -32,7 +32,7 @@ Report solve(Context& context, std::int64_t n, Local<const double> a, Local<doub
              Assume assume, const Options& options) {
   return at_border([&] {
     Context::Inside& ranks = context.inside();
-    require_sizes(n, a.columns, b.columns);
+    require_sizes(ranks, n, a.columns, b.columns, options, assume);
     const bool definite = assume != Assume::general;
     if (definite && options.emulated)
       fail_together(Exit::usage,
@@ -67,7 +67,7 @@ Report determinant(Context& context, std::int64_t n, Local<const double> a,
                    const Options& options) {
   return at_border([&] {
     Context::Inside& ranks = context.inside();
-    require_sizes(n, a.columns, 0);
+    require_sizes(ranks, n, a.columns, 0, options);
     return with_backend(ranks, There(a), hint(n), [&]<class B>(terrace::Context<B>& on) {
       Held<const double, B> held(on, n, a, n, "a");
       const Local<const double> none{nullptr, a.rows, 0, 0, Where::host};

@@ -245,7 +245,7 @@ struct CholeskyOn : Solves<B> {
 /// By Cholesky where that holds, else by LU, with a warning.
 std::unique_ptr<Factor::Inside> make_factor(Context& context, Index n, const Local<const double>& a,
                                             Assume assume, const Options& options) {
-  require_sizes(n, a.columns, 0);
+  require_sizes(context.inside(), n, a.columns, 0, options, assume);
   if (options.emulated)
     fail_together(Exit::usage, "a factor has FP64 only; Options::emulated; leave it out");
   const There there(a);
@@ -268,13 +268,13 @@ std::unique_ptr<Factor::Inside> make_factor(Context& context, Index n, const Loc
 
 std::unique_ptr<Factor::Inside> read_factor(Context& context, const std::string& location,
                                             const Local<const double>& a) {
-  const Control& control = context.inside().control;
+  const Context::Inside& ranks = context.inside();
+  const Control& control = ranks.control;
+  ranks.require_alike({{"the location", location}, {"Local::columns of a", a.columns}});
   const terrace::dense::FactorFile file =
       terrace::dense::open_factor(control, io::parse_location(location));
   const Index n = file.factor.rows();
-  const Index most = control.reduce(a.columns, Reduce::max);
-  const Index least = control.reduce(a.columns, Reduce::min);
-  if (most != 0 || least != 0) require_sizes(n, most == n ? least : most, 0);
+  if (a.columns != 0) require_sizes(ranks, n, a.columns, 0, {});
   const There there(a);
   if (!file.pivots) return factor_on<CholeskyOn>(context, there, hint(n), n, a, file);
   return factor_on<LuOn>(context, there, hint(n), n, a, Options(),

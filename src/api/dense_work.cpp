@@ -10,7 +10,14 @@ using terrace::dense::EliminationOutcome;
 using terrace::dense::RowReader;
 using terrace::dense::StoredFactor;
 
-void require_sizes(Index n, Index columns, Index right) {
+void require_sizes(const Context::Inside& ranks, Index n, Index columns, Index right,
+                   const Options& options, Assume assume) {
+  ranks.require_alike({{"n", n},
+                       {"Local::columns of a", columns},
+                       {"Local::columns of b", right},
+                       {"dense::Options::block", options.block},
+                       {"dense::Options::emulated", options.emulated},
+                       {"what is assumed of the matrix", assume}});
   if (n < 0 || columns != n || right < 0)
     fail_together(Exit::usage, fmt::format("the matrix of order {} has {} columns; Local::columns; "
                                            "give n",

@@ -13,8 +13,9 @@ namespace terrace::api::dense {
 /// From that order on a GPU gains, measured on an H200.
 inline BackendHint hint(Index n) { return {double(n), 700}; }
 
-/// Throws agreed Error(usage).
-void require_sizes(Index n, Index columns, Index right);
+/// Throws agreed Error(usage) where the ranks differ in these, or they do not fit. Collective.
+void require_sizes(const Context::Inside& ranks, Index n, Index columns, Index right,
+                   const Options& options, Assume assume = Assume::general);
 
 terrace::dense::DenseRequest request_of(const Context::Inside& ranks, const Options& options);
 

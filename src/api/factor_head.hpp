@@ -25,13 +25,10 @@ struct FactorHead : Inside {
   /// Before a solve. `remembers`: the matrix, for a check. Throws agreed Error(usage). Collective.
   Context::Inside& begin(const Local<double>& b, bool remembers) const {
     Context::Inside& inside = on();
+    inside.require_alike({{"Local::columns of b", b.columns}});
     inside.wait_for_caller(There(b));
-    if (inside.control.reduce(b.columns, Reduce::min) !=
-            inside.control.reduce(b.columns, Reduce::max) ||
-        b.columns < 0)
-      fail_together(Exit::usage,
-                    "the ranks have different numbers of right-hand sides; "
-                    "Local::columns of b; give the same on all");
+    if (b.columns < 0)
+      fail_together(Exit::usage, "columns below none; Local::columns of b; give none or more");
     if (inside.options.check && !remembers)
       fail_together(Exit::usage,
                     "the factor does not remember its matrix, to check a solution with; "

@@ -128,6 +128,10 @@ Report reduced(Context& context, Index rows, const Local<Word>& a, const Local<W
     Context::Inside& ranks = context.inside();
     There there(a);
     if (transform) there.note(*transform);
+    ranks.require_alike({{"rows", rows},
+                         {"Local::columns of a", a.columns},
+                         {"Local::columns of transform", transform ? transform->columns : -1},
+                         {"the form", form}});
     if (transform) require_columns(transform->columns, rows, "transform");
     return with_backend(
         ranks, there, terrace::gf2::elimination_hint(rows, a.columns),
@@ -163,6 +167,7 @@ Report reduce(Context& context, std::int64_t rows, Local<Word> a, Local<Word> tr
 Report rank(Context& context, std::int64_t rows, Local<const Word> a) {
   return at_border([&] {
     Context::Inside& ranks = context.inside();
+    ranks.require_alike({{"rows", rows}, {"Local::columns of a", a.columns}});
     return with_backend(ranks, There(a), terrace::gf2::elimination_hint(rows, a.columns),
                         [&]<class B>(terrace::Context<B>& on) {
                           const Held<const Word, B> held(on, rows, a, words_of(a.columns), "a");
@@ -179,6 +184,10 @@ Report solve(Context& context, std::int64_t rows, Local<const Word> a, Local<con
              Local<Word> x) {
   return at_border([&] {
     Context::Inside& ranks = context.inside();
+    ranks.require_alike({{"rows", rows},
+                         {"Local::columns of a", a.columns},
+                         {"Local::columns of b", b.columns},
+                         {"Local::columns of x", x.columns}});
     require_columns(x.columns, b.columns, "x");
     return with_backend(
         ranks, There(a, b, x), terrace::gf2::elimination_hint(rows, a.columns),
@@ -206,6 +215,7 @@ Report solve(Context& context, std::int64_t rows, Local<const Word> a, Local<con
 Report inverse(Context& context, std::int64_t n, Local<Word> a) {
   return at_border([&] {
     Context::Inside& ranks = context.inside();
+    ranks.require_alike({{"n", n}, {"Local::columns of a", a.columns}});
     require_columns(a.columns, n, "a");
     return with_backend(
         ranks, There(a), terrace::gf2::elimination_hint(n, n),
@@ -230,6 +240,7 @@ Report inverse(Context& context, std::int64_t n, Local<Word> a) {
 Basis kernel(Context& context, std::int64_t rows, Local<const Word> a) {
   return at_border([&] {
     Context::Inside& ranks = context.inside();
+    ranks.require_alike({{"rows", rows}, {"Local::columns of a", a.columns}});
     return with_backend(
         ranks, There(a), terrace::gf2::elimination_hint(rows, a.columns),
         [&]<class B>(terrace::Context<B>& on) {
@@ -267,6 +278,10 @@ Report multiply(Context& context, std::int64_t rows, Local<const Word> a, Local<
   return at_border([&] {
     Context::Inside& ranks = context.inside();
     const Index inner = a.columns, columns = b.columns;
+    ranks.require_alike({{"rows", rows},
+                         {"Local::columns of a", inner},
+                         {"Local::columns of b", columns},
+                         {"Local::columns of c", c.columns}});
     require_columns(c.columns, columns, "c");
     return with_backend(
         ranks, There(a, b, c), terrace::gf2::product_hint(rows, inner, columns),

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "io/input.hpp"
 #include "io/output.hpp"
@@ -13,6 +14,15 @@
 namespace terrace::api::hdf5 {
 
 namespace {
+
+/// The file that each rank names, of which those that differ, also in `others`, are an agreed
+/// Error(usage). Collective.
+io::Location located(const Context& context, const std::string& location,
+                     std::vector<Alike> others = {}) {
+  others.emplace_back("the location", location);
+  context.inside().require_alike(std::move(others));
+  return io::parse_location(location);
+}
 
 void require_shape(Index rows, Index columns, Index found, const std::string& location) {
   if (columns != found)
@@ -47,7 +57,7 @@ std::vector<Range> one(const HeldBand<B>& a) {
 Shape look(Context& context, const std::string& location) {
   return at_border([&] {
     const Control& control = context.inside().control;
-    const io::Location at = io::parse_location(location);
+    const io::Location at = located(context, location);
     Shape shape;
     switch (io::kind_of(control, at)) {
       case io::Kind::dense: {
@@ -77,8 +87,8 @@ Shape look(Context& context, const std::string& location) {
 
 void read(Context& context, const std::string& location, Local<double> a) {
   at_border([&] {
-    const io::DenseInput in =
-        io::open_dense(context.inside().control, io::parse_location(location));
+    const io::DenseInput in = io::open_dense(
+        context.inside().control, located(context, location, {{"Local::columns of a", a.columns}}));
     require_shape(in.rows(), a.columns, in.columns(), location);
     read_rows(context, in, a, in.columns());
   });
@@ -86,7 +96,8 @@ void read(Context& context, const std::string& location, Local<double> a) {
 
 void read(Context& context, const std::string& location, Local<gf2::Word> a) {
   at_border([&] {
-    const io::BitInput in = io::open_bits(context.inside().control, io::parse_location(location));
+    const io::BitInput in = io::open_bits(
+        context.inside().control, located(context, location, {{"Local::columns of a", a.columns}}));
     require_shape(in.rows(), a.columns, in.columns(), location);
     read_rows(context, in, a, in.words());
   });
@@ -95,7 +106,7 @@ void read(Context& context, const std::string& location, Local<gf2::Word> a) {
 void read_band(Context& context, const std::string& location, Rows columns, double* ab) {
   at_border([&] {
     const Control& control = context.inside().control;
-    const io::BandInput in = io::open_band(control, io::parse_location(location));
+    const io::BandInput in = io::open_band(control, located(context, location));
     const Index height = in.half_bandwidth() + 1;
     (void)Holders(control, in.n(), columns, "ab");
     const Range own{columns.first, columns.count};
@@ -108,7 +119,7 @@ void read_band(Context& context, const std::string& location, Rows columns, doub
 Csr read_csr(Context& context, const std::string& location, Rows rows) {
   return at_border([&] {
     const Control& control = context.inside().control;
-    const io::SparseInput in = io::open_sparse(control, io::parse_location(location));
+    const io::SparseInput in = io::open_sparse(control, located(context, location));
     (void)Holders(control, in.rows(), rows, "the CSR matrix");
     io::SparseRows found;
     in.read(control, {rows.first, rows.count}, found);
@@ -129,6 +140,10 @@ struct Output::Inside {
   Context context;
   io::Output file;
   [[nodiscard]] const Control& control() const { return context.inside().control; }
+  void require_alike(const std::string& name, Index rows, std::vector<Alike> others) const {
+    others.insert(others.end(), {{"the name", name}, {"rows", rows}});
+    context.inside().require_alike(std::move(others));
+  }
 
   template <class T>
   void write(const std::string& name, Index rows, const Local<const T>& a, Index words,
@@ -151,6 +166,7 @@ struct Output::Inside {
 
 Output::Output(Context& context, const std::string& target, bool overwrite)
     : inside_(at_border([&] {
+        context.inside().require_alike({{"the target", target}, {"overwrite", overwrite}});
         return std::unique_ptr<Inside>(
             new Inside{context, {context.inside().control, target, overwrite}});
       })) {}
@@ -160,6 +176,7 @@ Output& Output::operator=(Output&&) noexcept = default;
 
 void Output::write(const std::string& name, std::int64_t rows, Local<const double> a, bool vector) {
   at_border([&] {
+    inside_->require_alike(name, rows, {{"Local::columns of a", a.columns}, {"vector", vector}});
     if (vector && a.columns != 1)
       fail_together(Exit::usage, fmt::format("a vector of {} columns; '{}'; give one, or a matrix",
                                              a.columns, name));
@@ -168,6 +185,7 @@ void Output::write(const std::string& name, std::int64_t rows, Local<const doubl
 }
 void Output::write(const std::string& name, std::int64_t rows, Local<const gf2::Word> a) {
   at_border([&] {
+    inside_->require_alike(name, rows, {{"Local::columns of a", a.columns}});
     const Index words = ceil_div(a.columns, 64);
     inside_->write(name, rows, a, words, words,
                    {{"format", std::string("bits")}, {"columns", a.columns}});
@@ -175,6 +193,7 @@ void Output::write(const std::string& name, std::int64_t rows, Local<const gf2::
 }
 void Output::write_band(const std::string& name, std::int64_t n, const band::Matrix& a) {
   at_border([&] {
+    require_alike(inside_->context.inside(), n, a, {{"the name", name}});
     with_backend(
         inside_->context.inside(), There(a), BackendHint{0, 1},
         [&]<class B>(terrace::Context<B>& on) {
@@ -190,6 +209,7 @@ void Output::write_csr(const std::string& name, std::int64_t n, Rows rows,
                        const std::int64_t* start, const std::int64_t* column, const double* value) {
   at_border([&] {
     const Control& control = inside_->control();
+    inside_->require_alike(name, n, {});
     (void)Holders(control, n, rows, "the CSR matrix");
     const Index own = rows.count > 0 ? start[rows.count] - start[0] : 0;
     const std::vector<Index> entries = control.gather_all(own);
@@ -217,7 +237,10 @@ void Output::write_csr(const std::string& name, std::int64_t n, Rows rows,
 }
 void Output::write_factor(const std::string& name, const dense::Factor& factor,
                           const std::string& matrix) {
-  at_border([&] { factor.inside().write(inside_->file, name, matrix); });
+  at_border([&] {
+    inside_->require_alike(name, 0, {{"the name of the matrix", matrix}});
+    factor.inside().write(inside_->file, name, matrix);
+  });
 }
 void Output::commit() {
   at_border([&] {

@@ -36,6 +36,12 @@ terrace::band::BandForm form_of(const band::Matrix& a, Index ld) {
 
 }  // namespace
 
+void require_alike(const Context::Inside& ranks, Index n, const band::Matrix& a,
+                   std::vector<Alike> others) {
+  others.insert(others.end(), {{"n", n}, {"half_bandwidth", a.half_bandwidth}, {"uplo", a.uplo}});
+  ranks.require_alike(std::move(others));
+}
+
 template <class B>
 void HeldBand<B>::require_fitting(const Control& control, const band::Matrix& a, Index ld) const {
   const bool diagonals = a.layout == band::Matrix::diagonals;
@@ -54,11 +60,6 @@ void HeldBand<B>::require_fitting(const Control& control, const band::Matrix& a,
     if (std::is_same_v<B, Cpu> && a.where == Where::device && columns_.count > 0)
       refuse("it lies on a device, and the CPU backend works", "leave Options::backend automatic");
   });
-  for (const Index same : {a.half_bandwidth, Index(a.uplo == band::Uplo::upper)})
-    if (control.reduce(same, Reduce::min) != control.reduce(same, Reduce::max))
-      fail_together(Exit::usage,
-                    "the ranks differ in half-bandwidth or uplo; in the band matrix; give "
-                    "the same on all");
   (void)Holders(control, n_, a.columns, "ab");
 }
 

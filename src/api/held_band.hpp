@@ -4,17 +4,24 @@
 #include <vector>
 
 #include "src/api/held.hpp"
+#include "src/api/inside.hpp"
 #include "src/api/terrace/band.hpp"
 #include "src/band/tile_columns.hpp"
 
 namespace terrace::api {
+
+/// Throws an agreed Error(usage) where the ranks' matrices differ in size or triangle, or the ranks in
+/// `others`. Collective.
+void require_alike(const Context::Inside& ranks, Index n, const band::Matrix& a,
+                   std::vector<Alike> others = {});
 
 /// The caller's memory itself where it is so already, on the host; else a copy that is, of
 /// 8 (m + 1) bytes for each column of this rank's, on the device where the caller's is on one.
 template <class B>
 class HeldBand {
  public:
-  /// Collective. Throws agreed Errors: usage, and input for NaN and Inf inside the matrix.
+  /// After require_alike(). Collective. Throws agreed Errors: usage, and input for NaN and Inf inside
+  /// the matrix.
   /// `lent`: of one rank, in memory of B, nothing is copied before it has to be; here() is the caller's
   /// memory, and require_placed_finite() throws.
   HeldBand(terrace::Context<B>& context, Index n, const band::Matrix& a, bool lent = false);

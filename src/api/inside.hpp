@@ -63,6 +63,8 @@ struct Context::Inside {
       return *cuda_;
     }
   }
+  /// As terrace::require_alike(), these and the options. Goes before what refuses them. Collective.
+  void require_alike(std::vector<Alike> given) const;
   /// require_memory(). Collective.
   void require(Index host, Index device);
   [[nodiscard]] std::string transport() const;
