@@ -19,28 +19,35 @@ namespace detail {
 void agree(const Control& control, const std::optional<Error>& mine);
 }  // namespace detail
 
+/// What the work throws, as an Error of ours; none where it returns.
+template <class F>
+std::optional<Error> failure_of(F&& work) {
+  try {
+    work();
+    return std::nullopt;
+  } catch (const Error& e) {
+    return e;
+  } catch (const std::bad_alloc&) {
+    return Error(Exit::resources, "out of host memory; use more ranks or a smaller problem");
+  } catch (const std::exception& e) {
+    return Error(Exit::internal, e.what());
+  }
+}
+
 /// Runs local work at a border (open, read, allocate, check options). When it throws on any rank,
 /// all ranks throw the error of the lowest failing rank. The work must hold no collective call that
 /// a failing rank would miss; an error that is agreed already passes through.
 template <class F>
 auto collectively(const Control& control, F&& work) {
-  std::optional<Error> mine;
   using Result = std::invoke_result_t<F>;
   std::conditional_t<std::is_void_v<Result>, std::optional<char>, std::optional<Result>> result;
-  try {
-    if constexpr (std::is_void_v<Result>) {
+  const std::optional<Error> mine = failure_of([&] {
+    if constexpr (std::is_void_v<Result>)
       work();
-    } else {
+    else
       result.emplace(work());
-    }
-  } catch (const Error& e) {
-    if (e.agreed()) throw;
-    mine = e;
-  } catch (const std::bad_alloc&) {
-    mine = Error(Exit::resources, "out of host memory; use more ranks or a smaller problem");
-  } catch (const std::exception& e) {
-    mine = Error(Exit::internal, e.what());
-  }
+  });
+  if (mine && mine->agreed()) throw *mine;
   detail::agree(control, mine);
   if constexpr (!std::is_void_v<Result>) return std::move(*result);
 }

@@ -72,11 +72,7 @@ Word Output::State::write_pieces(hid_t dataset, const std::vector<Index>& dims,
     const Piece* piece = k < Index(pieces.size()) ? &pieces[std::size_t(k)] : nullptr;
     if (!rounds.collective && (piece == nullptr || mine)) break;
     if (piece != nullptr && !mine) {
-      try {
-        fill(*piece, buffer.get());
-      } catch (const Error& e) {  // told at the end, by all
-        mine = e;
-      }
+      mine = failure_of([&] { fill(*piece, buffer.get()); });  // told at the end, by all
       sum += hash_runs(reinterpret_cast<const Word*>(buffer.get()), runs_of(*piece, axis, dims));
     }
     const Handle memory = select(space, piece, axis);

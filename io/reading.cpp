@@ -424,13 +424,10 @@ void read_portions(const Control& control, const InputFile& input, const Request
     const Portion& p = portions[std::size_t(k)];
     if (p.items == 0 || mine || (rounds && rounds->failure())) return;
     count_volume(p.items * reading->raw_item(), 0);
-    try {
-      use(p, buffer);
-    } catch (const Error& e) {
-      mine = e;
-      if (!rounds || control.size() == 1) throw;
-      rounds->give_up();  // the others wait for this rank's part of the rounds
-    }
+    mine = failure_of([&] { use(p, buffer); });
+    if (!mine) return;
+    if (!rounds || control.size() == 1) throw *mine;
+    rounds->give_up();  // the others wait for this rank's part of the rounds
   };
   collectively(control, [&] {
     try {
