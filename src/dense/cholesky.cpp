@@ -151,8 +151,8 @@ bool SymmetricMatrix::is_symmetric() {
   if (n_ == 0) return true;
   if (!check_->whole(control_)) {
     check_ = std::make_shared<SymmetryCheck>(n_);
-    const Range own = contiguous(n_, control_.size()).ranges(control_.rank()).front();
-    columns()({&own, 1}, [](Index, Index, const double*) {});
+    const auto own = contiguous(n_, control_.size()).ranges(control_.rank());
+    columns()(own, [](Index, Index, const double*) {});
   }
   return check_->holds(control_);
 }
