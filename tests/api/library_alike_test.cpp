@@ -19,6 +19,15 @@ void check_told(const std::string& what, F&& call) {
   CHECK(everywhere(std::string(e.what()).rfind(wanted, 0) == 0));
 }
 
+/// An array that a call reads or writes.
+template <class T>
+struct Array {
+  Local<T> local;
+  Array(T* data, const Rows& rows, Index columns, Index ld) : local{data, rows, columns, ld} {}
+  operator Local<T>() const { return local; }
+  operator Local<const T>() const { return {local.data, local.rows, local.columns, local.ld}; }
+};
+
 /// One more on the last rank.
 Index odd() { return me == ranks - 1 ? 1 : 0; }
 
@@ -35,8 +44,8 @@ TEST_CASE("arguments of dense matrices that differ between ranks") {
   std::vector<double> a = part(matrix, n, list, n + 1, 0.0);
   std::vector<double> b(list.size() * 2, 1.0);
   const std::vector<double> before = a;
-  const Local<double> inside{a.data(), rows, n, n + 1}, wider{a.data(), rows, n + odd(), n + 1};
-  const Local<double> right{b.data(), rows, 1, 2}, more{b.data(), rows, 1 + odd(), 2};
+  const Array<double> inside{a.data(), rows, n, n + 1}, wider{a.data(), rows, n + odd(), n + 1};
+  const Array<double> right{b.data(), rows, 1, 2}, more{b.data(), rows, 1 + odd(), 2};
   namespace dense = terrace::dense;
   check_told("n", [&] { dense::invert(context, n + odd(), inside); });
   check_told("Local::columns of a", [&] { dense::invert(context, n, wider); });
@@ -69,9 +78,9 @@ TEST_CASE("arguments of bit matrices that differ between ranks") {
   const std::vector<Index> list = held(n, rows);
   std::vector<Word> a = part(random_bits(n, n, 2), words, list, words, Word(0)), b = a, c = a;
   const std::vector<Word> before = a;
-  const Local<Word> inside{a.data(), rows, n, words}, wider{a.data(), rows, n + odd(), words};
-  const Local<Word> other{b.data(), rows, n, words}, more{b.data(), rows, n + odd(), words};
-  const Local<Word> third{c.data(), rows, n, words};
+  const Array<Word> inside{a.data(), rows, n, words}, wider{a.data(), rows, n + odd(), words};
+  const Array<Word> other{b.data(), rows, n, words}, more{b.data(), rows, n + odd(), words};
+  const Array<Word> third{c.data(), rows, n, words};
   namespace gf2 = terrace::gf2;
   check_told("Local::columns of a", [&] { gf2::reduce(context, n, wider); });
   check_told("Local::columns of transform", [&] { gf2::reduce(context, n, inside, more); });
@@ -104,8 +113,8 @@ TEST_CASE("arguments of bands and of conjugate gradients that differ between ran
   const band::Matrix a{lower.data(), m, rows}, wider{lower.data(), m + odd(), rows};
   band::Matrix upper = a;
   if (odd()) upper.uplo = band::Uplo::upper;
-  const Local<double> right{b.data(), rows, 1, 2}, more{b.data(), rows, 1 + odd(), 2};
-  const Local<double> left{x.data(), rows, 1, 2};
+  const Array<double> right{b.data(), rows, 1, 2}, more{b.data(), rows, 1 + odd(), 2};
+  const Array<double> left{x.data(), rows, 1, 2};
   check_told("n", [&] { band::solve(context, n + odd(), a, right); });
   check_told("half_bandwidth", [&] { band::solve(context, n, wider, right); });
   check_told("uplo", [&] { band::solve(context, n, upper, right); });
@@ -144,7 +153,7 @@ TEST_CASE("files and shapes that differ between ranks") {
   const FileName name("library_alike");
   const Rows rows = share(n, 0);
   std::vector<double> a(std::size_t(rows.count * (n + 1)), 1.0);
-  const Local<double> inside{a.data(), rows, n, n + 1}, wider{a.data(), rows, n + odd(), n + 1};
+  const Array<double> inside{a.data(), rows, n, n + 1}, wider{a.data(), rows, n + odd(), n + 1};
   namespace hdf5 = terrace::hdf5;
   check_told("the target", [&] { hdf5::Output(context, *name + (odd() ? "x" : "")); });
   hdf5::Output file(context, *name);
