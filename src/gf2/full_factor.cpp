@@ -6,11 +6,10 @@ namespace {
 
 template <class B>
 Index words_for(Index pitch, Index candidates) {
-  return 2 * candidates * pitch + full_columns * max_panel_words +
-         FullPanel<B>::scratch_words(candidates, pitch);
+  return 2 * candidates * pitch + FullPanel<B>::scratch_words(candidates, pitch);
 }
 constexpr Index indices_for(Index pitch, Index candidates) {
-  return 1 + 64 * pitch + candidates + full_candidates;
+  return full_signs + 64 * pitch + candidates + full_candidates;
 }
 constexpr Index pitch_of(Index words) { return round_up(words, bit_row_alignment); }
 
@@ -24,10 +23,9 @@ FullFactor<B>::FullFactor(Index words, Index candidates) {
   indices_ = Buffer<Index, B>(indices_for(panel_.pitch, candidates));
   panel_.rows[0] = words_.data();
   panel_.rows[1] = panel_.rows[0] + candidates * panel_.pitch;
-  panel_.transform = panel_.rows[1] + candidates * panel_.pitch;
-  panel_.scratch = panel_.transform + full_columns * max_panel_words;
+  panel_.scratch = panel_.rows[1] + candidates * panel_.pitch;
   panel_.done = indices_.data();
-  panel_.pivots = panel_.done + 1;
+  panel_.pivots = panel_.done + full_signs;
   panel_.numbers = panel_.pivots + 64 * panel_.pitch;
   panel_.candidates = panel_.numbers + candidates;
 }
@@ -50,10 +48,7 @@ Index FullFactor<B>::factor(const Stream<B>& lane, BitRows<const Word, B> rows, 
   if (words < panel_.pitch) clear_bits(lane, first, words, panel_.pitch - words);
   copy_bits(lane, first, rows, 0, words);
   split_candidates(lane, panel_);
-  for (Index k = 0; k < steps; ++k) {
-    factor_full_panel(lane, panel_, k);
-    update_full_panel(lane, panel_, k);
-  }
+  reduce_full_panel(lane, panel_, steps);
   finish_full_panel(lane, panel_, words, out);
   download(lane, info_host.data(), View<Index, B>{out.info, PanelFactor<B>::info_size(words)});
   lane.synchronize();

@@ -34,9 +34,8 @@ struct Work {
         words(a.columns / 64),
         pitch(round_up(words, bit_row_alignment)),
         rows(std::size_t(count * pitch), 0),
-        memory(2 * count * pitch + full_columns * max_panel_words +
-               FullPanel<B>::scratch_words(count, pitch)),
-        numbers(1 + 64 * pitch + count + full_candidates),
+        memory(2 * count * pitch + scratch_words(count, pitch)),
+        numbers(full_signs + 64 * pitch + count + full_candidates),
         info(PanelFactor<B>::info_size(words)),
         transform(64 * words * pitch) {
     for (Index i = 0; i < count; ++i) {
@@ -47,14 +46,17 @@ struct Work {
     panel.count = count;
     panel.rows[0] = memory.data();
     panel.rows[1] = panel.rows[0] + count * pitch;
-    panel.transform = panel.rows[1] + count * pitch;
-    panel.scratch = panel.transform + full_columns * max_panel_words;
+    panel.scratch = panel.rows[1] + count * pitch;
     panel.done = numbers.data();
-    panel.pivots = panel.done + 1;
+    panel.pivots = panel.done + full_signs;
     panel.numbers = panel.pivots + 64 * pitch;
     panel.candidates = panel.numbers + count;
     upload(lane, memory.view().slice(0, count * pitch), rows.data());
     lane.synchronize();
+  }
+  /// Enough for the bodies of the GPU's kernel, too.
+  static Index scratch_words(Index count, Index pitch) {
+    return std::max(FullPanel<B>::scratch_words(count, pitch), full::scratch_words);
   }
   template <class T>
   std::vector<T> get(const T* from, Index size) const {
@@ -108,45 +110,22 @@ bool holds(const Work<B>& work, Index steps) {
   return right;
 }
 
-/// The steps of a backend.
-template <class B>
-struct Steps {
-  void factor(const Work<B>& work, Index k) const { factor_full_panel(work.lane, work.panel, k); }
-  void update(const Work<B>& work, Index k) const { update_full_panel(work.lane, work.panel, k); }
-};
-/// The bodies of the GPU's kernels.
-struct Emulated {
-  unsigned seed;
-  [[nodiscard]] static FullPanel<Cuda> panel(const Work<Cpu>& work) {
-    const FullPanel<Cpu>& p = work.panel;
-    return {{p.rows[0], p.rows[1]}, p.pitch,     p.count, p.done, p.pivots, p.numbers,
-            p.candidates,           p.transform, nullptr};
-  }
-  void factor(const Work<Cpu>& work, Index k) const {
-    const FullPanel<Cuda> p = panel(work);
-    gpu().launch<full::FactorMemory>(full::blocks, full::factor_threads, seed,
-                                     [&](auto& memory) { full::factor(memory, p, k); });
-  }
-  void update(const Work<Cpu>& work, Index k) const {
-    const FullPanel<Cuda> p = panel(work);
-    gridDim = {unsigned(p.pitch / full::strip_words), 2};
-    for (blockIdx.y = 0; blockIdx.y < gridDim.y; ++blockIdx.y)
-      for (blockIdx.x = 0; blockIdx.x < gridDim.x; ++blockIdx.x)
-        gpu().launch<full::UpdateMemory>(1, full::update_threads, seed,
-                                         [&](auto& memory) { full::update(memory, p, k); });
-  }
-};
+/// The bodies of the GPU's kernel, by `updaters` blocks beside the cluster.
+void reduce_emulated(const Work<Cpu>& work, Index steps, unsigned updaters, unsigned seed) {
+  const FullPanel<Cpu>& w = work.panel;
+  const FullPanel<Cuda> p{{w.rows[0], w.rows[1]}, w.pitch,  w.count, w.done, w.pivots, w.numbers,
+                          w.candidates,           w.scratch};
+  gpu().launch<full::PanelMemory>(full::blocks + updaters, full::blocks, full::threads, seed,
+                                  [&](auto& memory) { full::reduce(memory, p, steps); });
+}
 
-/// All steps of a panel; returns how many were done, or -1.
-template <class B, class How>
-Index reduce(const Stream<B>& lane, const PlainBits& a, const How& how) {
+/// All steps of a panel, by reduce(work, steps); returns how many were done, or -1.
+template <class B, class Reduce>
+Index reduce_by(const Stream<B>& lane, const PlainBits& a, const Reduce& reduce) {
   const Work<B> work(lane, a);
   const Index steps = work.words / max_panel_words;
   split_candidates(work.lane, work.panel);
-  for (Index k = 0; k < steps; ++k) {
-    how.factor(work, k);
-    how.update(work, k);
-  }
+  reduce(work, steps);
   finish_full_panel(work.lane, work.panel, work.words,
                     {work.info.data(), work.transform.data(), nullptr, work.pitch});
   lane.synchronize();
@@ -231,8 +210,11 @@ void test_panels(Index most_rows, Index most_words, Reduce&& reduce) {
 template <class B>
 void test_backend(Context<B>& context) {
   if (!has_full_panels<B>()) return;
-  test_panels(fewer_cases ? 1100 : 5000, fewer_cases ? 17 : 64,
-              [&](const PlainBits& a) { return reduce(context.ahead, a, Steps<B>{}); });
+  test_panels(fewer_cases ? 1100 : 5000, fewer_cases ? 17 : 64, [&](const PlainBits& a) {
+    return reduce_by(context.ahead, a, [](const Work<B>& work, Index steps) {
+      reduce_full_panel(work.lane, work.panel, steps);
+    });
+  });
 }
 
 }  // namespace
@@ -246,6 +228,10 @@ TEST_CASE("wide panels of full rank are reduced in place, CUDA", "[gpu]") {
 TEST_CASE("an emulated cluster reduces wide panels", "[cpu]") {
   if (fewer_cases) return;  // threads that are no threads
   unsigned seed = 0;
-  test_panels(1100, 17,
-              [&](const PlainBits& a) { return reduce(Stream<Cpu>(), a, Emulated{++seed}); });
+  for (const unsigned updaters : {8, 16})
+    test_panels(1100, 17, [&](const PlainBits& a) {
+      return reduce_by(Stream<Cpu>(), a, [&](const Work<Cpu>& work, Index steps) {
+        reduce_emulated(work, steps, updaters, ++seed);
+      });
+    });
 }

@@ -1,5 +1,6 @@
-// A cluster of blocks on the CPU, one thread after the other, for the bodies of kernels: tests the
-// code of a device without one. Threads change at barriers only, in random order.
+// Clusters of blocks on the CPU, one thread after the other, for the bodies of kernels: tests the
+// code of a device without one. Threads change at barriers and where they look at a flag, in random
+// order.
 //
 // A kernel's body takes its shared memory as an argument, and names only what stands here; headers
 // with instructions have a twin in tests/emulated, which stands first in the include path.
@@ -28,10 +29,10 @@ namespace terrace::test {
 
 class EmulatedGpu {
  public:
-  /// kernel(memory) by all threads of `blocks` blocks that form a cluster, each block with its own
-  /// memory. Throws where threads wait for each other for ever.
+  /// kernel(memory) by all threads of `blocks` blocks, each with its own memory, which are clusters of
+  /// `cluster` blocks. Throws where threads wait at barriers for ever.
   template <class Memory, class Kernel>
-  void launch(unsigned blocks, unsigned threads, unsigned seed, Kernel kernel) {
+  void launch(unsigned blocks, unsigned cluster, unsigned threads, unsigned seed, Kernel kernel) {
     std::vector<Memory> memory(blocks);
     std::memset(static_cast<void*>(memory.data()), 0xa5, blocks * sizeof(Memory));
     memory_ = reinterpret_cast<char*>(memory.data());
@@ -40,17 +41,25 @@ class EmulatedGpu {
     in_block_.assign(blocks, Barrier{threads});
     in_warp_.assign(std::size_t(blocks) * warps_, Barrier{32});
     slots_.resize(in_warp_.size());
-    cluster_ = Barrier{blocks * threads};
+    cluster_ = cluster;
+    in_cluster_.assign(blocks / cluster, Barrier{cluster * threads});
+    gridDim = {blocks, 1};
     body_ = [&, kernel] { kernel(memory[block()]); };
     run(blocks * threads, threads, seed);
   }
   [[nodiscard]] unsigned block() const { return now_ / threads_; }
   template <class T>
   T* in_block(T* here, unsigned rank) {
-    auto* at = reinterpret_cast<char*>(here) - block() * memory_bytes_ + rank * memory_bytes_;
-    return reinterpret_cast<T*>(at);
+    auto* first = reinterpret_cast<char*>(here) - cluster_rank() * memory_bytes_;
+    return reinterpret_cast<T*>(first + rank * memory_bytes_);
   }
-  void meet_cluster() { meet(cluster_); }
+  [[nodiscard]] unsigned cluster_rank() const { return block() % cluster_; }
+  void meet_cluster() { meet(in_cluster_[block() / cluster_]); }
+  /// Lets others go on.
+  void give_way() {
+    ready_.push_back(now_);
+    leave();
+  }
   void meet_block() { meet(in_block_[block()]); }
   void meet_warp() { meet(in_warp_[warp()]); }
   /// What each lane of the warp gives.
@@ -90,6 +99,9 @@ class EmulatedGpu {
       return;
     }
     barrier.waiting.push_back(now_);
+    leave();
+  }
+  void leave() {
     if (_setjmp(states_[now_].here) == 0) _longjmp(main_, 1);
   }
   static void enter();
@@ -117,6 +129,7 @@ class EmulatedGpu {
       now_ = ready_.back();
       ready_.pop_back();
       threadIdx.x = now_ % threads_;
+      blockIdx.x = block();
       resume();
     }
     if (std::any_of(states_.begin(), states_.end(), [](const Thread& t) { return !t.done; }))
@@ -128,12 +141,11 @@ class EmulatedGpu {
   std::function<void()> body_;
   std::vector<Thread> states_;
   std::vector<unsigned> ready_;
-  std::vector<Barrier> in_block_, in_warp_;
+  std::vector<Barrier> in_block_, in_warp_, in_cluster_;
   std::vector<Slots> slots_;
-  Barrier cluster_;
   char* memory_ = nullptr;
   std::size_t memory_bytes_ = 0;
-  unsigned now_ = 0, threads_ = 1, warps_ = 0;
+  unsigned now_ = 0, threads_ = 1, warps_ = 0, cluster_ = 1;
 };
 
 inline EmulatedGpu& gpu() {

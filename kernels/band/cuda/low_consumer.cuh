@@ -5,7 +5,6 @@
 
 namespace terrace::band::low::factoring {
 
-using parts::add_release;
 using parts::Launch;
 using parts::Task;
 

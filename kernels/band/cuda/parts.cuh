@@ -52,10 +52,6 @@ template <int NC>
 constexpr int stage_doubles = kB + kDepth* kLDB<NC>;
 
 __device__ inline double* dynamic_shared() { return shared_numbers<double>(); }
-/// A flag that several add to.
-__device__ inline void add_release(unsigned* flag, unsigned by) {
-  asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(flag), "r"(by) : "memory");
-}
 
 /// Registers move from the warpgroup that copies to those that multiply.
 template <int N>

@@ -123,6 +123,11 @@ __device__ inline unsigned acquire_flag(const unsigned* flag) {
   return value;
 }
 
+/// A flag that several add to.
+__device__ inline void add_release(unsigned* flag, unsigned by) {
+  asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(flag), "r"(by) : "memory");
+}
+
 /// A word between blocks, which carries no order of others with it.
 __device__ inline void send_word(Word* slot, Word word) {
   asm volatile("st.relaxed.gpu.global.b64 [%0], %1;" ::"l"(slot), "l"(word) : "memory");

@@ -16,21 +16,23 @@ bool has_full_panels<Cpu>() {
   return true;
 }
 
-// S and T S, 512 rows each; the rows' bits in the step's columns.
+// T, S and T S, 512 rows each; the rows' bits in the step's columns.
 template <>
 Index FullPanel<Cpu>::scratch_words(Index count, Index pitch) {
-  return 2 * full_columns * pitch + count * max_panel_words;
+  return full_columns * (max_panel_words + 2 * pitch) + count * max_panel_words;
 }
 
 void split_candidates(const Stream<Cpu>& stream, FullPanel<Cpu> p) {
   stream.run([=] {
     for (Index x = 0; x < full_candidates; ++x) p.candidates[x] = x < p.count ? x : -1;
     std::fill_n(p.numbers, p.count, Index(-1));
-    *p.done = 0;
+    std::fill_n(p.done, full_signs, Index(0));
   });
 }
 
-void factor_full_panel(const Stream<Cpu>& stream, FullPanel<Cpu> p, Index k) {
+namespace {
+
+void factor(const Stream<Cpu>& stream, FullPanel<Cpu> p, Index k) {
   stream.run([=] {
     if (*p.done != k) return;
     std::vector<Index> list, place;  // of the candidates that there are
@@ -44,7 +46,7 @@ void factor_full_panel(const Stream<Cpu>& stream, FullPanel<Cpu> p, Index k) {
                  {info.data(), factor.data(), factor.data() + full_columns * words});
     now.synchronize();
     if (info[0] < full_columns) return;
-    std::copy_n(factor.begin(), full_columns * words, p.transform);
+    std::copy_n(factor.begin(), full_columns * words, p.scratch);
     for (Index j = 0; j < full_columns; ++j) {
       const auto at = std::size_t(info[std::size_t(1 + full_columns + j)]);
       const Index q = full_columns * k + j, next = full_candidates + q;
@@ -56,9 +58,10 @@ void factor_full_panel(const Stream<Cpu>& stream, FullPanel<Cpu> p, Index k) {
   });
 }
 
-void update_full_panel(const Stream<Cpu>& stream, FullPanel<Cpu> p, Index k) {
+void update(const Stream<Cpu>& stream, FullPanel<Cpu> p, Index k) {
   constexpr Index words = max_panel_words;
-  Word* const s = p.scratch;
+  Word* const transform = p.scratch;
+  Word* const s = transform + full_columns * words;
   Word* const reduced = s + full_columns * p.pitch;
   Word* const m = reduced + full_columns * p.pitch;
   stream.run([=] {
@@ -87,12 +90,21 @@ void update_full_panel(const Stream<Cpu>& stream, FullPanel<Cpu> p, Index k) {
     });
     const Stream<Cpu> now;
     combine(now, {reduced, p.pitch, full_columns, nullptr},
-            {p.transform, words, full_columns, nullptr}, {s, p.pitch, full_columns, nullptr}, 0, 0,
+            {transform, words, full_columns, nullptr}, {s, p.pitch, full_columns, nullptr}, 0, 0,
             p.pitch);
     combine(now, {p.after(k), p.pitch, p.count, nullptr}, {m, words, p.count, nullptr},
             {reduced, p.pitch, full_columns, nullptr}, 0, 0, p.pitch);
     now.synchronize();
   });
+}
+
+}  // namespace
+
+void reduce_full_panel(const Stream<Cpu>& stream, FullPanel<Cpu> p, Index steps) {
+  for (Index k = 0; k < steps; ++k) {
+    factor(stream, p, k);
+    update(stream, p, k);
+  }
 }
 
 void finish_full_panel(const Stream<Cpu>& stream, FullPanel<Cpu> p, Index words,

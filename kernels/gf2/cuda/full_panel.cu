@@ -1,16 +1,18 @@
-// A wide panel on CUDA without the host: per 512 columns one cluster that factors them, and one
-// launch that updates all rows. Compute capability 9.0.
+// A wide panel on CUDA without the host, in one launch. Compute capability 9.0.
 //
-//   factor   a word of a candidate in each thread's register, 72 rows in each of 8 multiprocessors.
-//            For 64 columns: each offers 12 rows, one warp of each makes the same choice among
-//            these 96, the 64 pivot rows go to all, tables of every 4 of them clear the columns in
-//            place
-//   update   a block has 256 columns of 520 rows: T S for its columns, then its rows, by binary
-//            tensor cores
+//   factor   a word of a candidate in each thread's register, 72 rows in each of 8 multiprocessors of
+//            a cluster. For 64 columns: each offers 12 rows, one warp of each makes the same choice
+//            among these 96, the 64 pivot rows go to all, tables of every 4 of them clear the columns
+//            in place. Then the cluster itself updates what it needs next: its candidates' words
+//   update   all rows, by other blocks beside the next factorization: a block has 256 columns, T S for
+//            them, then its rows, by binary tensor cores
 //
-// Roofline: latency. Of 64 columns: 64 dependent steps (about 45 clocks each, not measured yet), two
-// meetings of the cluster and its messages (32 KB from a multiprocessor at most), 16 look-ups a
-// word. The update: two products of 512 x 512 x 256 bits a multiprocessor, and 4 MB through L2.
+// Blocks stay on their multiprocessors: kernels that come one by one would wait for room beside an
+// update of the whole matrix each time (27 us, as long as its blocks run).
+//
+// Roofline: latency. Of 64 columns: 64 dependent steps, two meetings of the cluster and its messages
+// (32 KB from a multiprocessor at most), 16 look-ups a word; 7.9 us in all, measured. The update: two
+// products of 512 x 512 x 256 bits a block, and 4 MB through L2.
 #include <algorithm>
 
 #include "kernels/base/cuda/items.cuh"
@@ -25,25 +27,40 @@ __global__ void split_kernel(FullPanel<Cuda> p) {
   for (Index x = first_item(); x < max(p.count, full_candidates); x += item_stride()) {
     if (x < full_candidates) p.candidates[x] = x < p.count ? x : -1;
     if (x < p.count) p.numbers[x] = -1;
-    if (x == 0) *p.done = 0;
+    if (x < full_signs) p.done[x] = 0;
   }
 }
 
-__global__ void __launch_bounds__(full::factor_threads, 1)
-    full_factor_kernel(FullPanel<Cuda> p, Index k) {
+__global__ void __launch_bounds__(full::threads, 1)
+    full_panel_kernel(FullPanel<Cuda> p, Index steps) {
 #if __CUDA_ARCH__ >= 900
-  __shared__ full::FactorMemory memory;
-  full::factor(memory, p, k);
+  extern __shared__ __align__(16) unsigned char full_memory[];
+  full::reduce(*reinterpret_cast<full::PanelMemory*>(full_memory), p, steps);
 #endif
 }
 
-__global__ void __launch_bounds__(full::update_threads, 1)
-    full_update_kernel(FullPanel<Cuda> p, Index k) {
-#if __CUDA_ARCH__ >= 900
-  extern __shared__ __align__(16) unsigned char full_memory[];
-  full::update(*reinterpret_cast<full::UpdateMemory*>(full_memory), p, k);
-#endif
-}
+constexpr unsigned updaters = 16;  // blocks beside the cluster
+constexpr unsigned all_blocks = full::blocks + updaters;
+
+/// Clusters of one kernel that are there together, as its blocks wait for each other.
+struct PanelLaunch {
+  cudaLaunchAttribute attributes[2] = {};
+  cudaLaunchConfig_t config{};
+  explicit PanelLaunch(cudaStream_t stream) {
+    attributes[0].id = cudaLaunchAttributeClusterDimension;
+    attributes[0].val.clusterDim = {full::blocks, 1, 1};
+    attributes[1].id = cudaLaunchAttributeCooperative;
+    attributes[1].val.cooperative = 1;
+    config.gridDim = dim3(all_blocks);
+    config.blockDim = dim3(full::threads);
+    config.dynamicSmemBytes = sizeof(full::PanelMemory);
+    config.stream = stream;
+    config.attrs = attributes;
+    config.numAttrs = 2;
+  }
+  PanelLaunch(const PanelLaunch&) = delete;
+  PanelLaunch& operator=(const PanelLaunch&) = delete;
+};
 
 // A thread per word of the transform.
 __global__ void finish_kernel(FullPanel<Cuda> p, Index words, PanelFactor<Cuda> out) {
@@ -65,12 +82,20 @@ __global__ void finish_kernel(FullPanel<Cuda> p, Index words, PanelFactor<Cuda> 
 
 template <>
 bool has_full_panels<Cuda>() {
-  return has_bit_tensor_cores();
+  if (!has_bit_tensor_cores()) return false;
+  static OncePerDevice<bool> once;
+  return once([] {  // a slice of a device may have fewer multiprocessors
+    allow_shared(full_panel_kernel, int(sizeof(full::PanelMemory)));
+    const PanelLaunch launch(nullptr);
+    int clusters = 0;
+    check(cudaOccupancyMaxActiveClusters(&clusters, full_panel_kernel, &launch.config));
+    return clusters * full::blocks >= int(all_blocks);
+  });
 }
 
 template <>
 Index FullPanel<Cuda>::scratch_words(Index, Index) {
-  return 0;
+  return full::scratch_words;
 }
 
 void split_candidates(const Stream<Cuda>& stream, FullPanel<Cuda> panel) {
@@ -79,28 +104,9 @@ void split_candidates(const Stream<Cuda>& stream, FullPanel<Cuda> panel) {
   check_launch();
 }
 
-void factor_full_panel(const Stream<Cuda>& stream, FullPanel<Cuda> panel, Index k) {
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(full::blocks);
-  config.blockDim = dim3(full::factor_threads);
-  config.stream = native(stream);
-  cudaLaunchAttribute cluster{};
-  cluster.id = cudaLaunchAttributeClusterDimension;
-  cluster.val.clusterDim = {full::blocks, 1, 1};
-  config.attrs = &cluster;
-  config.numAttrs = 1;
-  check(cudaLaunchKernelEx(&config, full_factor_kernel, panel, k));
-}
-
-void update_full_panel(const Stream<Cuda>& stream, FullPanel<Cuda> panel, Index k) {
-  constexpr int bytes = sizeof(full::UpdateMemory);
-  static OncePerDevice<bool> once;
-  (void)once([] { return allow_shared(full_update_kernel, bytes); });
-  const Index units = ceil_div(panel.count, Index(full::unit_rows));
-  const dim3 grid(unsigned(panel.pitch / full::strip_words),
-                  unsigned(ceil_div(units, Index(full::update_warps))));
-  full_update_kernel<<<grid, full::update_threads, bytes, native(stream)>>>(panel, k);
-  check_launch();
+void reduce_full_panel(const Stream<Cuda>& stream, FullPanel<Cuda> panel, Index steps) {
+  const PanelLaunch launch(native(stream));
+  check(cudaLaunchKernelEx(&launch.config, full_panel_kernel, panel, steps));
 }
 
 void finish_full_panel(const Stream<Cuda>& stream, FullPanel<Cuda> panel, Index words,

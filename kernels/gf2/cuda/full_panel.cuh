@@ -1,5 +1,6 @@
-// Bodies of the kernels in full_panel.cu: a step's factorization by a cluster, and its update.
+// Body of the kernel in full_panel.cu: steps' factorizations by a cluster, updates by other blocks.
 #pragma once
+#include "kernels/base/cuda/barriers.cuh"
 #include "kernels/base/cuda/cluster.cuh"
 #include "kernels/gf2/cuda/bit_mma.cuh"
 #include "kernels/gf2/cuda/choose.cuh"
@@ -8,13 +9,24 @@
 namespace terrace::gf2::full {
 
 constexpr int step_words = int(max_panel_words);
+constexpr int blocks = 8;     ///< of the cluster
+constexpr int threads = 576;  ///< of a block, all alike
+
+/// T of step k, 512 x step_words: of the last two steps there is one.
+__device__ __forceinline__ Word* transform(const FullPanel<Cuda>& p, Index k) {
+  return p.scratch + k % 2 * (full_columns * step_words);
+}
+/// The words of the next step's columns in its candidates, full_candidates x step_words.
+__device__ __forceinline__ Word* ahead(const FullPanel<Cuda>& p) {
+  return p.scratch + 2 * full_columns * step_words;
+}
+constexpr Index scratch_words = (2 * full_columns + full_candidates) * step_words;
 
 // --- factorization -------------------------------------------------------------------------------
 
-constexpr int blocks = 8;  ///< of the cluster
 constexpr int block_rows = int(full_candidates) / blocks;
 constexpr int offered = tried / blocks;  ///< rows that a block offers at a time
-constexpr int factor_threads = block_rows * step_words;
+static_assert(threads == block_rows * step_words);
 constexpr int most_turns = 8;  ///< choices in 64 columns
 
 /// Shared memory of one block.
@@ -103,7 +115,7 @@ struct Candidate {
     __syncthreads();
     int before = __popc(mask & ((1u << lane / step_words * step_words) - 1)), all = 0;
 #pragma unroll
-    for (int i = 0; i < factor_threads / 32; ++i) {
+    for (int i = 0; i < threads / 32; ++i) {
       const int count = memory.wanting[i];
       before += i < warp ? count : 0;
       all += count;
@@ -158,15 +170,15 @@ struct Candidate {
   }
 };
 
-/// A step by a cluster of `blocks` blocks of factor_threads threads.
-__device__ __forceinline__ void factor(FactorMemory& memory, const FullPanel<Cuda>& p, Index k) {
-  if (*p.done != k) return;
+/// A step by a cluster of `blocks` blocks: T, pivots, the next candidates; false, in all blocks alike,
+/// and none of that: there are no 512 pivots.
+__device__ __forceinline__ bool factor(FactorMemory& memory, const FullPanel<Cuda>& p, Index k) {
   const int row = int(threadIdx.x) / step_words, u = int(threadIdx.x) % step_words;
   Candidate c{row, u, row * blocks + int(device::cluster_rank()), -1, -2, 0};
   c.from = p.candidates[c.place];
   if (c.from >= 0) {
     c.pivot = -1;
-    c.a = p.before(k)[c.from * p.pitch + step_words * k + u];
+    c.a = k == 0 ? p.before(0)[c.from * p.pitch + u] : ahead(p)[c.place * step_words + u];
   }
   device::meet_cluster();  // all blocks are there
 #pragma unroll 1
@@ -175,12 +187,12 @@ __device__ __forceinline__ void factor(FactorMemory& memory, const FullPanel<Cud
 #pragma unroll 1
     for (int turn = 0; open != 0; ++turn) {
       const Word found = turn < most_turns ? c.turn(memory, w, open) : 0;
-      if (found == 0) return;  // all blocks alike
+      if (found == 0) return false;
       open &= ~found;
     }
   }
   if (c.pivot >= 0) {
-    p.transform[c.pivot * step_words + u] = c.a;
+    transform(p, k)[c.pivot * step_words + u] = c.a;
     if (u == 0) {
       const Index q = full_columns * k + c.pivot, next = full_candidates + q;
       p.pivots[q] = c.from;
@@ -188,15 +200,14 @@ __device__ __forceinline__ void factor(FactorMemory& memory, const FullPanel<Cud
       p.candidates[c.place] = next < p.count ? next : -1;
     }
   }
-  if (c.place == 0 && u == 0) *p.done = k + 1;
+  return true;
 }
 
 // --- update --------------------------------------------------------------------------------------
 
 constexpr int strip_words = 4;  ///< of the rows, for one block
 constexpr int strip_columns = 64 * strip_words;
-constexpr int update_warps = 17;  ///< 4,160 rows are 130 units of 32 over 8 blocks
-constexpr int update_threads = 32 * update_warps;
+constexpr int warps = threads / 32;
 constexpr int unit_rows = 32;  ///< of a warp
 
 /// Rows of 512 bits in pieces of 16 bytes.
@@ -224,9 +235,9 @@ __device__ __forceinline__ int piece_at(int place, int piece) { return piece ^ (
 __device__ __forceinline__ void load_step(UpdateMemory& memory, const FullPanel<Cuda>& p, Index k,
                                           Index strip) {
   const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
-  const auto* transform = reinterpret_cast<const Piece*>(p.transform);
-  for (int x = int(threadIdx.x); x < int(full_columns) * 4; x += update_threads)
-    memory.transform[place_of(x / 4)].piece[x % 4] = transform[x];
+  const auto* pieces = reinterpret_cast<const Piece*>(transform(p, k));
+  for (int x = int(threadIdx.x); x < int(full_columns) * 4; x += threads)
+    memory.transform[place_of(x / 4)].piece[x % 4] = pieces[x];
   if (warp >= 16) return;
   // Word warp % 4 of 128 pivot rows, 32 at a time.
   const Index word = strip_words * strip + warp % 4;
@@ -301,15 +312,35 @@ __device__ __forceinline__ void reduce_step(UpdateMemory& memory) {
     }
 }
 
+/// Where rows of an update come from, -1: there is none, and where their words go.
+struct PanelRows {
+  const FullPanel<Cuda>& p;
+  Index k;
+  [[nodiscard]] __device__ __forceinline__ Index row(Index i) const { return i < p.count ? i : -1; }
+  [[nodiscard]] __device__ __forceinline__ Word* place(Index i, Index word) const {
+    return p.after(k) + i * p.pitch + word;
+  }
+};
+/// The next step's candidates, whose words of its columns go ahead.
+struct NextCandidates {
+  const FullPanel<Cuda>& p;
+  Index k;
+  [[nodiscard]] __device__ __forceinline__ Index row(Index i) const { return p.candidates[i]; }
+  [[nodiscard]] __device__ __forceinline__ Word* place(Index i, Index word) const {
+    return ahead(p) + i * step_words + word - step_words * (k + 1);
+  }
+};
+
 /// A row's bits in the step's columns and its old word; of a pivot row the unit vector and zero.
 __device__ __forceinline__ void load_row(const FullPanel<Cuda>& p, Index k, Index i, Index word,
                                          int quad, Piece& bits, Word& old) {
   bits = {};
   old = 0;
-  if (i >= p.count) return;
+  if (i < 0) return;
+  // The next step's pivots may be there already.
   const Index own = p.numbers[i] - full_columns * k;
   const Word* row = p.before(k) + i * p.pitch;
-  if (p.numbers[i] >= 0 && own >= 0) {
+  if (own >= 0 && own < full_columns) {
     const int at = int(own);
 #pragma unroll
     for (int v = 0; v < 4; ++v) bits.part[v] = at / 32 == 4 * quad + v ? 1u << (at % 32) : 0;
@@ -320,8 +351,9 @@ __device__ __forceinline__ void load_row(const FullPanel<Cuda>& p, Index k, Inde
 }
 
 /// 32 rows of the strip by one warp: A ^= A[:, P] (T S).
-__device__ __forceinline__ void update_unit(const UpdateMemory& memory, const FullPanel<Cuda>& p,
-                                            Index k, Index strip, int unit) {
+template <class Rows>
+__device__ __forceinline__ void update_unit(const UpdateMemory& memory, const Rows& rows,
+                                            Index strip, int unit) {
   const int lane = int(threadIdx.x) % 32, quad = lane % 4;
   const Index word = strip_words * strip + quad;
   Tile tile[2];
@@ -330,8 +362,8 @@ __device__ __forceinline__ void update_unit(const UpdateMemory& memory, const Fu
   for (int i = 0; i < 2; ++i)
 #pragma unroll
     for (int h = 0; h < 2; ++h)
-      load_row(p, k, unit_rows * unit + 16 * i + 8 * h + lane / 4, word, quad, tile[i].row[h],
-               old[i][h]);
+      load_row(rows.p, rows.k, rows.row(unit_rows * unit + 16 * i + 8 * h + lane / 4), word, quad,
+               tile[i].row[h], old[i][h]);
   unsigned bits[2][2][2] = {};  // half of the word, tile, row
 #pragma unroll
   for (int half = 0; half < 2; ++half)
@@ -351,26 +383,109 @@ __device__ __forceinline__ void update_unit(const UpdateMemory& memory, const Fu
   for (int i = 0; i < 2; ++i)
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const Index row = unit_rows * unit + 16 * i + 8 * h + lane / 4;
-      if (row < p.count)
-        p.after(k)[row * p.pitch + word] = old[i][h] ^ (Word(bits[1][i][h]) << 32 | bits[0][i][h]);
+      const Index at = unit_rows * unit + 16 * i + 8 * h + lane / 4;
+      if (rows.row(at) >= 0)
+        *rows.place(at, word) = old[i][h] ^ (Word(bits[1][i][h]) << 32 | bits[0][i][h]);
     }
 }
 
-/// One block: strip number blockIdx.x of the rows that are its share.
-__device__ __forceinline__ void update(UpdateMemory& memory, const FullPanel<Cuda>& p, Index k) {
-  if (*p.done != k + 1) return;
-  const Index strip = blockIdx.x;
-  load_step(memory, p, k, strip);
+/// Units first, first + step, ... below `end` of a strip, by the warps of this block.
+template <class Rows>
+__device__ __forceinline__ void update_strip(UpdateMemory& memory, const Rows& rows, Index strip,
+                                             int first, int end, int step) {
+  load_step(memory, rows.p, rows.k, strip);
   __syncthreads();
   reduce_step(memory);
   __syncthreads();
-  const int units = int(ceil_div(p.count, Index(unit_rows)));
-  const int share = (units + int(gridDim.y) - 1) / int(gridDim.y);
-  const int first = share * int(blockIdx.y);
-  for (int unit = first + int(threadIdx.x) / 32; unit < min(units, first + share);
-       unit += update_warps)
-    update_unit(memory, p, k, strip, unit);
+  for (int unit = first + step * (int(threadIdx.x) / 32); unit < end; unit += step * warps)
+    update_unit(memory, rows, strip, unit);
+  __syncthreads();
+}
+
+/// This block's part, number `at` of `all`, of step k.
+__device__ __forceinline__ void update(UpdateMemory& memory, const FullPanel<Cuda>& p, Index k,
+                                       int at, int all) {
+  const int strips = int(p.pitch) / strip_words, units = int(ceil_div(p.count, Index(unit_rows)));
+  const int shares = all > strips ? all / strips : 1;  // blocks for a strip
+  for (int item = at; item < strips * shares; item += all)
+    update_strip(memory, PanelRows{p, k}, item / shares, item % shares, units, shares);
+}
+
+// --- all steps -----------------------------------------------------------------------------------
+
+/// What blocks tell each other in p.done[1] and p.done[2], zero at first.
+struct Signs {
+  unsigned* factored;  ///< steps, and `ended`
+  unsigned* updated;   ///< blocks that have updated a step, of all steps
+};
+constexpr unsigned ended = 1u << 31;  ///< no more steps than these
+
+/// Shared memory of one block.
+struct PanelMemory {
+  union {
+    FactorMemory factor;
+    UpdateMemory update;
+  };
+  unsigned seen;
+};
+
+/// All threads of a block, until the flag says that `least` is reached, or that it never will be: what
+/// it says then.
+__device__ __forceinline__ unsigned wait_for(PanelMemory& memory, const unsigned* flag,
+                                             unsigned least) {
+  if (threadIdx.x == 0) {
+    unsigned now = device::acquire_flag(flag);
+    while (now < least) now = device::acquire_flag(flag);
+    memory.seen = now;
+  }
+  __syncthreads();
+  const unsigned seen = memory.seen;
+  __syncthreads();
+  return seen;
+}
+
+/// The cluster that factors: step after step, and in between what the next one needs of the update.
+__device__ __forceinline__ void lead(PanelMemory& memory, const FullPanel<Cuda>& p, Index steps,
+                                     const Signs& signs, unsigned updaters) {
+  constexpr int strips = step_words / strip_words, shares = blocks / strips;
+  const int rank = int(device::cluster_rank());
+  const bool speaks = rank == 0 && threadIdx.x == 0;
+  for (Index k = 0; k < steps; ++k) {
+    const bool full = factor(memory.factor, p, k);
+    device::meet_cluster();  // T, pivots and candidates are there
+    if (speaks) {
+      if (full) *p.done = k + 1;
+      device::release_flag(signs.factored, full ? unsigned(k + 1) : unsigned(k) | ended);
+    }
+    if (!full || k + 1 == steps) return;
+    wait_for(memory, signs.updated, unsigned(k) * updaters);
+    update_strip(memory.update, NextCandidates{p, k}, strips * (k + 1) + rank / shares,
+                 rank % shares, int(full_candidates) / unit_rows, shares);
+    device::meet_cluster();
+  }
+}
+
+/// The other blocks: number `at` of `updaters`.
+__device__ __forceinline__ void follow(PanelMemory& memory, const FullPanel<Cuda>& p, Index steps,
+                                       const Signs& signs, unsigned at, unsigned updaters) {
+  for (Index k = 0; k < steps; ++k) {
+    const unsigned factored = wait_for(memory, signs.factored, unsigned(k + 1));
+    if ((factored & ~ended) < unsigned(k + 1)) return;
+    wait_for(memory, signs.updated, unsigned(k) * updaters);
+    update(memory.update, p, k, int(at), int(updaters));
+    if (threadIdx.x == 0) device::add_release(signs.updated, 1);
+  }
+}
+
+/// All steps by a cluster of `blocks` blocks and gridDim.x - blocks others, which are there together.
+__device__ __forceinline__ void reduce(PanelMemory& memory, const FullPanel<Cuda>& p, Index steps) {
+  const Signs signs{reinterpret_cast<unsigned*>(p.done + 1),
+                    reinterpret_cast<unsigned*>(p.done + 2)};
+  const unsigned updaters = gridDim.x - blocks;
+  if (blockIdx.x < blocks)
+    lead(memory, p, steps, signs, updaters);
+  else
+    follow(memory, p, steps, signs, blockIdx.x - blocks, updaters);
 }
 
 }  // namespace terrace::gf2::full

@@ -4,7 +4,7 @@
 
 namespace terrace::device {
 
-inline unsigned cluster_rank() { return test::gpu().block(); }
+inline unsigned cluster_rank() { return test::gpu().cluster_rank(); }
 template <class T>
 T* in_block(T* here, unsigned rank) {
   return test::gpu().in_block(here, rank);
