@@ -94,6 +94,13 @@ __device__ __forceinline__ void make_tables(FactorMemory& memory, Word found, in
   }
 }
 
+/// Where the i-th row that a block offers stands: the choice takes the first rows of every 32, and so as
+/// many of each block, which else would have none left for the last columns.
+__device__ __forceinline__ int place_on_board(int i) {
+  constexpr int each = 32 / blocks;
+  return i / each * 32 + i % each * blocks + int(device::cluster_rank());
+}
+
 /// A thread of the factorization: word u of one candidate.
 struct Candidate {
   int row, u, place;  ///< row of the block; place among all candidates
@@ -121,11 +128,11 @@ struct Candidate {
       all += count;
     }
     // Thread u of a row sends to block u.
-    const int first = int(device::cluster_rank()) * offered;
     const bool takes_part = wants && before < offered;
-    if (takes_part) *device::in_block(&memory.board[first + before], unsigned(u)) = bits;
-    if (row < offered && row >= all) *device::in_block(&memory.board[first + row], unsigned(u)) = 0;
-    return takes_part ? first + before : -1;
+    if (takes_part) *device::in_block(&memory.board[place_on_board(before)], unsigned(u)) = bits;
+    if (row < offered && row >= all)
+      *device::in_block(&memory.board[place_on_board(row)], unsigned(u)) = 0;
+    return takes_part ? place_on_board(before) : -1;
   }
 
   /// What a row gets: its bits in the pivots' columns, times T.
