@@ -1,10 +1,7 @@
 // A wide panel that the device reduces alone, 512 columns after 512 columns, for as long as each of
-// these steps finds 512 pivots. The host enqueues all of it and waits once.
-//
-//   split_candidates    every step has its 576 candidates: 64 rows that the step before left, 512 new
-//   reduce_full_panel   step k: 512 pivots among its candidates and T = S[:, P]^-1, then all rows
-//
-// A step without 512 pivots changes nothing, and neither do those behind it: *done tells.
+// these steps finds 512 pivots among its 576 candidates: 64 rows that the step before left, 512 new.
+// The host enqueues all of it and waits once. A step without 512 pivots changes nothing, and neither
+// do those behind it: *done tells.
 #pragma once
 #include "kernels/gf2/bits.hpp"
 
@@ -48,21 +45,14 @@ Index FullPanel<Cuda>::scratch_words(Index count, Index pitch);
 
 constexpr Index full_signs = 3;  ///< numbers at `done`
 
-/// candidates, numbers and `done` before the first step.
-void split_candidates(const Stream<Cpu>&, FullPanel<Cpu> panel);
-void split_candidates(const Stream<Cuda>&, FullPanel<Cuda> panel);
-
-/// All steps, of 512 columns each, from word 0 on: step k finds 512 pivots in its columns among the
-/// candidates, and makes after(k) from before(k). Writes pivots, numbers, candidates, *done. A step:
-/// 2 * 576 * 512^2 bit operations, 512 of them dependent; 512 x 64 pitch bit-MAC a row.
-void reduce_full_panel(const Stream<Cpu>&, FullPanel<Cpu> panel, Index steps);
-void reduce_full_panel(const Stream<Cuda>&, FullPanel<Cuda> panel, Index steps);
-
-/// What factor_panel() would write of a panel of 64 * words columns and the pivots of the *done
-/// steps: info; and transform, where these are all of its columns. `reduced` is left alone: it
-/// would be the identity.
-void finish_full_panel(const Stream<Cpu>&, FullPanel<Cpu> panel, Index words, PanelFactor<Cpu> out);
-void finish_full_panel(const Stream<Cuda>&, FullPanel<Cuda> panel, Index words,
-                       PanelFactor<Cuda> out);
+/// Reduces panel.count rows of `words` words: step k, of the 512 columns from word 8 k on, finds 512
+/// pivots in these among the candidates, and makes after(k) from before(k). Writes pivots, numbers,
+/// *done; of `out` what factor_panel() would of the pivots of the *done steps: info, and transform,
+/// where these are all columns. out.reduced is left alone: it would be the identity. A step: 2 * 576 *
+/// 512^2 bit operations, 512 of them dependent; 512 x 64 pitch bit-MAC a row.
+void reduce_full_panel(const Stream<Cpu>&, FullPanel<Cpu> panel, BitRows<const Word, Cpu> rows,
+                       Index words, PanelFactor<Cpu> out);
+void reduce_full_panel(const Stream<Cuda>&, FullPanel<Cuda> panel, BitRows<const Word, Cuda> rows,
+                       Index words, PanelFactor<Cuda> out);
 
 }  // namespace terrace::gf2

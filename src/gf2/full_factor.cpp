@@ -16,11 +16,12 @@ constexpr Index pitch_of(Index words) { return round_up(words, bit_row_alignment
 }  // namespace
 
 template <class B>
-FullFactor<B>::FullFactor(Index words, Index candidates) {
+FullFactor<B>::FullFactor(const Stream<B>& lane, Index words, Index candidates) {
   if (!has_full_panels<B>()) return;
   panel_.pitch = pitch_of(words);
   words_ = Buffer<Word, B>(words_for<B>(panel_.pitch, candidates));
   indices_ = Buffer<Index, B>(indices_for(panel_.pitch, candidates));
+  fill_zero(lane, indices_.view().slice(0, full_signs));
   panel_.rows[0] = words_.data();
   panel_.rows[1] = panel_.rows[0] + candidates * panel_.pitch;
   panel_.scratch = panel_.rows[1] + candidates * panel_.pitch;
@@ -41,15 +42,9 @@ Index FullFactor<B>::bytes(Index words, Index candidates) {
 template <class B>
 Index FullFactor<B>::factor(const Stream<B>& lane, BitRows<const Word, B> rows, Index words,
                             PanelFactor<B> out, const PinnedBuffer<Index>& info_host) {
-  const Index steps = words / max_panel_words;
-  if (words_.size() == 0 || steps == 0 || rows.count < full_columns) return 0;
+  if (words_.size() == 0 || words < max_panel_words || rows.count < full_columns) return 0;
   panel_.count = rows.count;
-  const BitRows<Word, B> first{panel_.rows[0], panel_.pitch, panel_.count, nullptr};
-  if (words < panel_.pitch) clear_bits(lane, first, words, panel_.pitch - words);
-  copy_bits(lane, first, rows, 0, words);
-  split_candidates(lane, panel_);
-  reduce_full_panel(lane, panel_, steps);
-  finish_full_panel(lane, panel_, words, out);
+  reduce_full_panel(lane, panel_, rows, words, out);
   download(lane, info_host.data(), View<Index, B>{out.info, PanelFactor<B>::info_size(words)});
   lane.synchronize();
   return info_host[0];

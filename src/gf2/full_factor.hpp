@@ -9,8 +9,8 @@ template <class B>
 class FullFactor {
  public:
   /// Takes all memory, for panels of `words` words and `candidates` rows; none where the device
-  /// cannot do it.
-  FullFactor(Index words, Index candidates);
+  /// cannot do it. The lane has to run before the first panel.
+  FullFactor(const Stream<B>& lane, Index words, Index candidates);
   static Index bytes(Index words, Index candidates);
 
   /// The columns, from the first on, that were eliminated: a multiple of 512, at most 64 * words.

@@ -80,7 +80,7 @@ PanelSearch<B>::PanelSearch(const Context<B>& context, Index slots, Index words,
   if (words > max_panel_words)
     wide_ = std::make_unique<WideFactor<B>>(context, words, most_candidates(words));
   if (goes_ahead<B>(words) && !alone && !on_host_ && candidates == 0)
-    full_ = std::make_unique<FullFactor<B>>(words, most_candidates(words));
+    full_ = std::make_unique<FullFactor<B>>(context.ahead, words, most_candidates(words));
   fill_zero(context.ahead, scan_.view());  // words beyond a narrow panel stay zero
   if (context.size() > 1 && !alone) {
     mine_ = Buffer<Word, B>(message_);

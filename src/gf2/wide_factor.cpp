@@ -19,7 +19,7 @@ WideFactor<B>::WideFactor(const Context<B>& context, Index words, Index candidat
       pivots_(64 * words),
       pivots_host_(64 * words),
       numbers_(64 * words),
-      full_(words, candidates) {
+      full_(context.ahead, words, candidates) {
   std::vector<Index> numbers(std::size_t(64 * words));
   std::iota(numbers.begin(), numbers.end(), 0);
   upload(context.ahead, numbers_.view(), numbers.data());

@@ -23,7 +23,7 @@ struct Work {
   Stream<B> lane;
   Index count, words, pitch;
   std::vector<Word> rows;  ///< count x pitch, at first
-  Buffer<Word, B> memory;
+  Buffer<Word, B> given, memory;
   Buffer<Index, B> numbers, info;
   Buffer<Word, B> transform;
   FullPanel<B> panel;
@@ -34,6 +34,7 @@ struct Work {
         words(a.columns / 64),
         pitch(round_up(words, bit_row_alignment)),
         rows(std::size_t(count * pitch), 0),
+        given(count * pitch),
         memory(2 * count * pitch + scratch_words(count, pitch)),
         numbers(full_signs + 64 * pitch + count + full_candidates),
         info(PanelFactor<B>::info_size(words)),
@@ -51,8 +52,15 @@ struct Work {
     panel.pivots = panel.done + full_signs;
     panel.numbers = panel.pivots + 64 * pitch;
     panel.candidates = panel.numbers + count;
-    upload(lane, memory.view().slice(0, count * pitch), rows.data());
+    upload(lane, given.view(), rows.data());
+    fill_zero(lane, numbers.view().slice(0, full_signs));
     lane.synchronize();
+  }
+  [[nodiscard]] BitRows<const Word, B> before() const {
+    return {given.data(), pitch, count, nullptr};
+  }
+  [[nodiscard]] PanelFactor<B> out() const {
+    return {info.data(), transform.data(), nullptr, pitch};
   }
   /// Enough for the bodies of the GPU's kernel, too.
   static Index scratch_words(Index count, Index pitch) {
@@ -111,25 +119,28 @@ bool holds(const Work<B>& work, Index steps) {
 }
 
 /// The bodies of the GPU's kernel, by `updaters` blocks beside the cluster.
-void reduce_emulated(const Work<Cpu>& work, Index steps, unsigned updaters, unsigned seed) {
+void reduce_emulated(const Work<Cpu>& work, unsigned updaters, unsigned seed) {
   const FullPanel<Cpu>& w = work.panel;
   const FullPanel<Cuda> p{{w.rows[0], w.rows[1]}, w.pitch,  w.count, w.done, w.pivots, w.numbers,
                           w.candidates,           w.scratch};
-  gpu().launch<full::PanelMemory>(full::blocks + updaters, full::blocks, full::threads, seed,
-                                  [&](auto& memory) { full::reduce(memory, p, steps); });
+  gpu().launch<full::PanelMemory>(
+      full::blocks + updaters, full::blocks, full::threads, seed, [&](auto& memory) {
+        full::reduce(memory, p, {work.given.data(), work.pitch, work.count, nullptr},
+                     int(work.words),
+                     {work.info.data(), work.transform.data(), nullptr, work.pitch});
+      });
 }
 
-/// All steps of a panel, by reduce(work, steps); returns how many were done, or -1.
+/// A panel by reduce(work), twice: signs are as before then; how many steps were done, or -1.
 template <class B, class Reduce>
 Index reduce_by(const Stream<B>& lane, const PlainBits& a, const Reduce& reduce) {
   const Work<B> work(lane, a);
-  const Index steps = work.words / max_panel_words;
-  split_candidates(work.lane, work.panel);
-  reduce(work, steps);
-  finish_full_panel(work.lane, work.panel, work.words,
-                    {work.info.data(), work.transform.data(), nullptr, work.pitch});
-  lane.synchronize();
-  return holds(work, steps) ? work.get(work.panel.done, 1)[0] : -1;
+  for (int turn = 0; turn < 2; ++turn) {
+    reduce(work);
+    lane.synchronize();
+    if (!holds(work, work.words / max_panel_words)) return -1;
+  }
+  return work.get(work.panel.done, 1)[0];
 }
 
 /// Steps that the first candidates of each have full rank for, by the textbook.
@@ -211,8 +222,8 @@ template <class B>
 void test_backend(Context<B>& context) {
   if (!has_full_panels<B>()) return;
   test_panels(fewer_cases ? 1100 : 5000, fewer_cases ? 17 : 64, [&](const PlainBits& a) {
-    return reduce_by(context.ahead, a, [](const Work<B>& work, Index steps) {
-      reduce_full_panel(work.lane, work.panel, steps);
+    return reduce_by(context.ahead, a, [](const Work<B>& work) {
+      reduce_full_panel(work.lane, work.panel, work.before(), work.words, work.out());
     });
   });
 }
@@ -230,8 +241,7 @@ TEST_CASE("an emulated cluster reduces wide panels", "[cpu]") {
   unsigned seed = 0;
   for (const unsigned updaters : {8, 16})
     test_panels(1100, 17, [&](const PlainBits& a) {
-      return reduce_by(Stream<Cpu>(), a, [&](const Work<Cpu>& work, Index steps) {
-        reduce_emulated(work, steps, updaters, ++seed);
-      });
+      return reduce_by(Stream<Cpu>(), a,
+                       [&](const Work<Cpu>& work) { reduce_emulated(work, updaters, ++seed); });
     });
 }

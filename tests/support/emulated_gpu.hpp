@@ -179,6 +179,11 @@ inline unsigned __ballot_sync(unsigned, bool value) {
   for (unsigned lane = 0; lane < 32; ++lane) result |= unsigned(all[lane]) << lane;
   return result;
 }
+inline unsigned atomicAdd(unsigned* to, unsigned by) {
+  const unsigned before = *to;
+  *to += by;
+  return before;
+}
 inline int __popc(unsigned x) { return std::popcount(x); }
 inline int __ffs(int x) { return x == 0 ? 0 : std::countr_zero(unsigned(x)) + 1; }
 using std::min;

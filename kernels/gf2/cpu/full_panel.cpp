@@ -22,15 +22,21 @@ Index FullPanel<Cpu>::scratch_words(Index count, Index pitch) {
   return full_columns * (max_panel_words + 2 * pitch) + count * max_panel_words;
 }
 
-void split_candidates(const Stream<Cpu>& stream, FullPanel<Cpu> p) {
+namespace {
+
+void begin(const Stream<Cpu>& stream, FullPanel<Cpu> p, BitRows<const Word, Cpu> rows,
+           Index words) {
   stream.run([=] {
     for (Index x = 0; x < full_candidates; ++x) p.candidates[x] = x < p.count ? x : -1;
     std::fill_n(p.numbers, p.count, Index(-1));
-    std::fill_n(p.done, full_signs, Index(0));
+    *p.done = 0;
+    for (Index i = 0; i < p.count; ++i) {
+      Word* const to = p.rows[0] + i * p.pitch;
+      std::copy_n(rows.data + rows.row(i) * rows.stride, words, to);
+      std::fill_n(to + words, p.pitch - words, Word(0));
+    }
   });
 }
-
-namespace {
 
 void factor(const Stream<Cpu>& stream, FullPanel<Cpu> p, Index k) {
   stream.run([=] {
@@ -98,17 +104,7 @@ void update(const Stream<Cpu>& stream, FullPanel<Cpu> p, Index k) {
   });
 }
 
-}  // namespace
-
-void reduce_full_panel(const Stream<Cpu>& stream, FullPanel<Cpu> p, Index steps) {
-  for (Index k = 0; k < steps; ++k) {
-    factor(stream, p, k);
-    update(stream, p, k);
-  }
-}
-
-void finish_full_panel(const Stream<Cpu>& stream, FullPanel<Cpu> p, Index words,
-                       PanelFactor<Cpu> out) {
+void finish(const Stream<Cpu>& stream, FullPanel<Cpu> p, Index words, PanelFactor<Cpu> out) {
   stream.run([=] {
     const Index rank = full_columns * *p.done;
     out.info[0] = rank;
@@ -120,6 +116,18 @@ void finish_full_panel(const Stream<Cpu>& stream, FullPanel<Cpu> p, Index words,
                     out.transform + q * out.pitch);
     }
   });
+}
+
+}  // namespace
+
+void reduce_full_panel(const Stream<Cpu>& stream, FullPanel<Cpu> panel,
+                       BitRows<const Word, Cpu> rows, Index words, PanelFactor<Cpu> out) {
+  begin(stream, panel, rows, words);
+  for (Index k = 0; k < words / max_panel_words; ++k) {
+    factor(stream, panel, k);
+    update(stream, panel, k);
+  }
+  finish(stream, panel, words, out);
 }
 
 }  // namespace terrace::gf2

@@ -23,19 +23,12 @@
 namespace terrace::gf2 {
 namespace {
 
-__global__ void split_kernel(FullPanel<Cuda> p) {
-  for (Index x = first_item(); x < max(p.count, full_candidates); x += item_stride()) {
-    if (x < full_candidates) p.candidates[x] = x < p.count ? x : -1;
-    if (x < p.count) p.numbers[x] = -1;
-    if (x < full_signs) p.done[x] = 0;
-  }
-}
-
 __global__ void __launch_bounds__(full::threads, 1)
-    full_panel_kernel(FullPanel<Cuda> p, Index steps) {
+    full_panel_kernel(FullPanel<Cuda> p, BitRows<const Word, Cuda> rows, int words,
+                      PanelFactor<Cuda> out) {
 #if __CUDA_ARCH__ >= 900
   extern __shared__ __align__(16) unsigned char full_memory[];
-  full::reduce(*reinterpret_cast<full::PanelMemory*>(full_memory), p, steps);
+  full::reduce(*reinterpret_cast<full::PanelMemory*>(full_memory), p, rows, words, out);
 #endif
 }
 
@@ -62,22 +55,6 @@ struct PanelLaunch {
   PanelLaunch& operator=(const PanelLaunch&) = delete;
 };
 
-// A thread per word of the transform.
-__global__ void finish_kernel(FullPanel<Cuda> p, Index words, PanelFactor<Cuda> out) {
-  const Index rank = full_columns * *p.done;
-  const bool all = rank == 64 * words;
-  for (Index x = first_item(); x < rank * out.pitch; x += item_stride()) {
-    const Index q = x / out.pitch, w = x % out.pitch, row = p.pivots[q];
-    if (x == 0) out.info[0] = rank;
-    if (w == 0) {
-      out.info[1 + q] = q;
-      out.info[1 + 64 * words + q] = row;
-    }
-    if (all) out.transform[x] = p.before(*p.done)[row * p.pitch + w];
-  }
-  if (rank == 0 && first_item() == 0) out.info[0] = 0;
-}
-
 }  // namespace
 
 template <>
@@ -98,22 +75,10 @@ Index FullPanel<Cuda>::scratch_words(Index, Index) {
   return full::scratch_words;
 }
 
-void split_candidates(const Stream<Cuda>& stream, FullPanel<Cuda> panel) {
-  split_kernel<<<blocks_for(std::max(panel.count, full_candidates)), block_threads, 0,
-                 native(stream)>>>(panel);
-  check_launch();
-}
-
-void reduce_full_panel(const Stream<Cuda>& stream, FullPanel<Cuda> panel, Index steps) {
+void reduce_full_panel(const Stream<Cuda>& stream, FullPanel<Cuda> panel,
+                       BitRows<const Word, Cuda> rows, Index words, PanelFactor<Cuda> out) {
   const PanelLaunch launch(native(stream));
-  check(cudaLaunchKernelEx(&launch.config, full_panel_kernel, panel, steps));
-}
-
-void finish_full_panel(const Stream<Cuda>& stream, FullPanel<Cuda> panel, Index words,
-                       PanelFactor<Cuda> out) {
-  finish_kernel<<<blocks_for(64 * words * out.pitch), block_threads, 0, native(stream)>>>(
-      panel, words, out);
-  check_launch();
+  check(cudaLaunchKernelEx(&launch.config, full_panel_kernel, panel, rows, int(words), out));
 }
 
 }  // namespace terrace::gf2
