@@ -59,9 +59,11 @@ class Echelon : public GuardedMatrix<B> {
       return;
     }
     const Panel panel = panel_at(k);
-    update_list_ = active_.upload(lane, k);
-    update_count_ = active_.count();
-    rank_ = search_.find(lane, matrix_, active_, update_list_, panel, k);
+    if (!all_rows()) {
+      update_list_ = active_.upload(lane, k);
+      update_count_ = active_.count();
+    }
+    rank_ = search_.find(lane, matrix_, active_, panel, k);
     keep(panel);
     if (form_ == EchelonForm::inverse && rank_ < panel.columns) {
       Index q = 0;
@@ -69,7 +71,7 @@ class Echelon : public GuardedMatrix<B> {
       found.first_zero_pivot = 64 * panel.word + q;
       stop_ = true;
     } else if (rank_ == 0) {
-      skip_zero_columns(lane, panel);
+      skip_zero_columns(lane, panel, k);
     }
   }
 
@@ -225,11 +227,12 @@ class Echelon : public GuardedMatrix<B> {
   }
 
   /// Which panel is the next with a one in an active row; none: the rank is exhausted.
-  void skip_zero_columns(const Stream<B>& lane, const Panel& panel) {
+  void skip_zero_columns(const Stream<B>& lane, const Panel& panel, Index k) {
     const Index last = ceil_div(columns_, 64);
     lane.wait(context_.bulk.record());
-    first_nonzero_word(lane, {matrix_.data.data(), matrix_.stride, active_.count(), update_list_},
-                       std::min(last, panel.word + panel.words), last, nonzero_.data());
+    first_nonzero_word(
+        lane, {matrix_.data.data(), matrix_.stride, active_.count(), active_.upload(lane, k)},
+        std::min(last, panel.word + panel.words), last, nonzero_.data());
     download(lane, nonzero_host_.data(), nonzero_.view());
     lane.synchronize();
     const Index word = context_.control.reduce(nonzero_host_[0], Reduce::min);
@@ -252,7 +255,7 @@ class Echelon : public GuardedMatrix<B> {
   Index rank_ = 0, next_panel_ = 0, next_first_ = 0, next_last_ = 0;
   Index first_word_ = 0;                ///< first that the update changes
   Index reduced_word_ = 0, width_ = 0;  ///< words that reduced_ holds
-  const Index* update_list_ = nullptr;
+  const Index* update_list_ = nullptr;  ///< of the rows that the echelon form updates
   Index update_count_ = 0;
   bool stop_ = false;
 };

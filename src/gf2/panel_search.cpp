@@ -162,8 +162,7 @@ void PanelSearch<B>::keep_pivots(Index rank, Index words) {
 /// A basis of this rank's active rows within the panel, at candidates_[0, rank) and rows_ (slots).
 template <class B>
 Index PanelSearch<B>::find_local(const Stream<B>& lane, BitRows<const Word, B> rows,
-                                 const ActiveRows<B>& active, const Index* active_list,
-                                 const Panel& panel) {
+                                 ActiveRows<B>& active, const Panel& panel, Index k) {
   const Index m = active.count();
   const Index wanted = multiple_ > 0 ? multiple_ * panel.columns
                                      : Index(double(64 * panel.words) / yield_) + spare_candidates;
@@ -182,7 +181,7 @@ Index PanelSearch<B>::find_local(const Stream<B>& lane, BitRows<const Word, B> r
   // Deficient: reduce every active row by the pivots found, until nothing is left.
   const BitRows<Word, B> scan{scan_.data(), pitch_, m, nullptr};
   const BitRows<Word, B> multipliers{scan_multipliers_.data(), pitch_, m, nullptr};
-  rows.list = active_list;
+  rows.list = active.upload(lane, k);
   rows.count = m;
   copy_bits(lane, scan, rows, 0, panel.words);
   while (true) {
@@ -208,7 +207,7 @@ Index PanelSearch<B>::find_local(const Stream<B>& lane, BitRows<const Word, B> r
 /// All ranks see all candidates and reduce them rank by rank, in the same order.
 template <class B>
 Index PanelSearch<B>::meet(const Stream<B>& lane, const BitMatrix<B>& matrix, Index rank,
-                           const Panel& panel, Index turn) {
+                           const Panel& panel, Index k) {
   const int ranks = context_.size();
   header_host_[0] = Word(rank);
   for (Index i = 0; i < rank; ++i)
@@ -226,7 +225,7 @@ Index PanelSearch<B>::meet(const Stream<B>& lane, const BitMatrix<B>& matrix, In
   candidate_count_ = 0;
   rank = 0;
   for (int step = 0; step < ranks && rank < panel.columns; ++step) {
-    const Index from = (turn + step) % ranks;
+    const Index from = (k + step) % ranks;
     const Index count = Index(headers_host_[from * header_]);
     if (count == 0) continue;
     for (Index i = 0; i < count; ++i)
@@ -264,26 +263,25 @@ Index PanelSearch<B>::take_over(const Stream<B>& lane, const BitMatrix<B>& matri
 }
 
 template <class B>
-Index PanelSearch<B>::find(const Stream<B>& lane, const BitMatrix<B>& matrix,
-                           const ActiveRows<B>& active, const Index* active_list,
-                           const Panel& panel, Index turn) {
+Index PanelSearch<B>::find(const Stream<B>& lane, const BitMatrix<B>& matrix, ActiveRows<B>& active,
+                           const Panel& panel, Index k) {
   const BitRows<const Word, B> rows{matrix.data.data() + panel.word, matrix.stride, 0, nullptr};
   if (context_.size() == 1) {
-    const Index rank = find_local(lane, rows, active, active_list, panel);
+    const Index rank = find_local(lane, rows, active, panel, k);
     for (Index& row : rows_) row = matrix.layout.global(row, 0);
     return rank;
   }
   // One rank's rows nearly always suffice; where they do not, all ranks' bases meet.
-  const int root = int(turn % context_.size());
+  const int root = int(k % context_.size());
   Index mine = 0;
-  if (context_.rank() == root) mine = find_local(lane, rows, active, active_list, panel);
+  if (context_.rank() == root) mine = find_local(lane, rows, active, panel, k);
   const Index rank = take_over(lane, matrix, mine, panel, root);
   if (rank == panel.columns) {
     rows_.assign(&info_[1 + 64 * panel.words], &info_[1 + 64 * panel.words] + rank);
     return rank;
   }
-  if (context_.rank() != root) mine = find_local(lane, rows, active, active_list, panel);
-  return meet(lane, matrix, mine, panel, turn);
+  if (context_.rank() != root) mine = find_local(lane, rows, active, panel, k);
+  return meet(lane, matrix, mine, panel, k);
 }
 
 #define TERRACE_INSTANTIATE(B)  \

@@ -66,18 +66,18 @@ class PanelSearch {
   ///   columns()[q]   column within the panel of pivot q, ascending
   ///   rows()[q]      its global row
   ///   factor()       info and transform (in pivot order) on the backend
-  /// `turn` rotates which rank looks first. Costs one synchronization of `lane` for a full panel on
+  /// Panel number k: it says which rank looks first. Costs one synchronization of `lane` for a full panel on
   /// one rank, and one more on several ranks; where a wide panel's device cannot go ahead, one for
   /// each 512 columns.
-  Index find(const Stream<B>& lane, const BitMatrix<B>& matrix, const ActiveRows<B>& active,
-             const Index* active_list, const Panel& panel, Index turn);
+  Index find(const Stream<B>& lane, const BitMatrix<B>& matrix, ActiveRows<B>& active,
+             const Panel& panel, Index k);
   /// Forgets what earlier panels were like, so that equal rows give equal pivots.
   void restart() { yield_ = 1; }
   [[nodiscard]] double& yield() { return yield_; }  ///< what it remembers of them
   /// Rank of the panel over the rows in `active` of `rows` (words from 0 are the panel's): this
   /// rank's part of find(); rows() are then slots.
-  Index find_local(const Stream<B>& lane, BitRows<const Word, B> rows, const ActiveRows<B>& active,
-                   const Index* active_list, const Panel& panel);
+  Index find_local(const Stream<B>& lane, BitRows<const Word, B> rows, ActiveRows<B>& active,
+                   const Panel& panel, Index k);
   [[nodiscard]] const Index* columns() const { return &info_[1]; }
   [[nodiscard]] const std::vector<Index>& rows() const { return rows_; }
   [[nodiscard]] PanelFactor<B> factor() const;
@@ -90,7 +90,7 @@ class PanelSearch {
   Index take_over(const Stream<B>& lane, const BitMatrix<B>& matrix, Index rank, const Panel& panel,
                   int root);
   Index meet(const Stream<B>& lane, const BitMatrix<B>& matrix, Index rank, const Panel& panel,
-             Index turn);
+             Index k);
 
   const Context<B>& context_;
   Index pitch_;                          ///< words of a row of the buffers below

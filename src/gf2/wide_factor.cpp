@@ -71,9 +71,8 @@ Index WideFactor<B>::factor_next(const Stream<B>& lane, Index count, Index word,
   const BitRows<Word, B> work{work_.data.data(), stride, count, nullptr};
   const Panel panel{word, std::min(max_panel_words, words - word),
                     64 * std::min(max_panel_words, words - word)};
-  const Index* list = active_.upload(lane, word / max_panel_words);
-  const Index found =
-      search_.find_local(lane, {work.data + word, stride, 0, nullptr}, active_, list, panel);
+  const Index found = search_.find_local(lane, {work.data + word, stride, 0, nullptr}, active_,
+                                         panel, word / max_panel_words);
   if (found == 0) return 0;
   for (Index q = 0; q < found; ++q) {
     const Index row = search_.rows()[std::size_t(q)];
