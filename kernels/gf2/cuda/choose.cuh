@@ -21,10 +21,16 @@ __device__ __forceinline__ unsigned turn_bits(unsigned x, int lane) {
 struct Column {
   unsigned rows[3];
 };
-/// d where `where`, else nothing.
-__device__ __forceinline__ void add_where(bool where, Column& to, const Column& d) {
-#pragma unroll
-  for (int k = 0; k < 3; ++k) to.rows[k] ^= where ? d.rows[k] : 0;
+/// to += d where `bits` has a one. A predicate in place of a mask: one operation per word of 32 rows.
+__device__ __forceinline__ void add_where(unsigned bits, Column& to, const Column& d) {
+#ifdef __CUDA_ARCH__
+  asm("{ .reg .pred where; setp.ne.u32 where, %3, 0; @where xor.b32 %0, %0, %4; "
+      "@where xor.b32 %1, %1, %5; @where xor.b32 %2, %2, %6; }"
+      : "+r"(to.rows[0]), "+r"(to.rows[1]), "+r"(to.rows[2])
+      : "r"(bits), "r"(d.rows[0]), "r"(d.rows[1]), "r"(d.rows[2]));
+#else
+  for (int k = 0; k < 3; ++k) to.rows[k] ^= bits != 0 ? d.rows[k] : 0;
+#endif
 }
 /// Column `from` of the warp's.
 __device__ __forceinline__ Column broadcast(const Column& mine, int from) {
@@ -66,8 +72,8 @@ struct Elimination {
     p = f & (0 - f);
     Column rest = c;
     rest.rows[K] ^= p;
-    add_where((own & p) != 0, y[h], rest);
-    add_where((y[1 - h].rows[K] & p) != 0, y[1 - h], rest);
+    add_where(own & p, y[h], rest);
+    add_where(y[1 - h].rows[K] & p, y[1 - h], rest);
     free.rows[K] ^= p;
     pivot[h].rows[K] = lane == bit ? p : pivot[h].rows[K];
     return rest;
@@ -81,7 +87,7 @@ struct Elimination {
       Column d = broadcast(y[h], bit + 1);
       unsigned p = 0, unused = 0;
       const Column rest = quick_step<h, K>(c, bit, lane, p);
-      add_where((d.rows[K] & p) != 0, d, rest);
+      add_where(d.rows[K] & p, d, rest);
       (void)quick_step<h, K>(d, bit + 1, lane, unused);
     }
   }
@@ -114,8 +120,8 @@ struct Elimination {
         hit[0] |= y[h].rows[k] & p.rows[k];
         hit[1] |= y[1 - h].rows[k] & p.rows[k];
       }
-      add_where(hit[0] != 0 && lane != bit, y[h], rest);
-      add_where(hit[1] != 0, y[1 - h], rest);
+      add_where(lane != bit ? hit[0] : 0, y[h], rest);
+      add_where(hit[1], y[1 - h], rest);
       if (lane == bit) pivot[h] = p;
     }
   }
@@ -136,8 +142,9 @@ struct Elimination {
 
 /// One warp: pivots in the `open` columns of 96 rows, word[k] that of row lane + 32 k, which ends
 /// reduced in place: row of T in the pivot columns. row[h]: the pivot row of column lane + 32 h, or
-/// -1. Returns the columns with a pivot.
-__device__ __forceinline__ Word choose(Word (&word)[3], int (&row)[2], Word open, int lane) {
+/// -1. Returns the columns with a pivot. A call of its own: its registers are not the other warps'.
+__device__ __attribute__((noinline)) static Word choose(Word (&word)[3], int (&row)[2], Word open,
+                                                        int lane) {
   Elimination e;
   Word found = 0;
   if (open == ~Word(0)) {

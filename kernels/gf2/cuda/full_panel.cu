@@ -10,9 +10,12 @@
 // Blocks stay on their multiprocessors: kernels that come one by one would wait for room beside an
 // update of the whole matrix each time (27 us, as long as its blocks run).
 //
-// Roofline: latency. Of 64 columns: 64 dependent steps, two meetings of the cluster and its messages
-// (32 KB from a multiprocessor at most), 16 look-ups a word; 7.9 us in all, measured. The update: two
-// products of 512 x 512 x 256 bits a block, and 4 MB through L2.
+// Roofline: latency. Of 64 columns: 64 dependent steps (80 clocks each, measured), two meetings of the
+// cluster and its messages (32 KB from a multiprocessor at most), 16 look-ups a word; 6 us in all. The
+// update: two products of 512 x 512 x 256 bits a block, and 4 MB through L2.
+//
+// Tried, and no faster: look-ups beside the next choice; sums of pivot rows in other banks; choices of
+// four columns at a time.
 #include <algorithm>
 
 #include "kernels/base/cuda/items.cuh"
@@ -32,7 +35,8 @@ __global__ void __launch_bounds__(full::threads, 1)
 #endif
 }
 
-constexpr unsigned updaters = 16;  // blocks beside the cluster
+// Blocks beside the cluster: 16 take 30 us more for a panel of 4,096 columns, 64 no less.
+constexpr unsigned updaters = 32;
 constexpr unsigned all_blocks = full::blocks + updaters;
 
 /// Clusters of one kernel that are there together, as its blocks wait for each other.
