@@ -35,8 +35,9 @@ __global__ void __launch_bounds__(full::threads, 1)
 #endif
 }
 
-// Blocks beside the cluster: 16 take 30 us more for a panel of 4,096 columns, 64 no less.
-constexpr unsigned updaters = 32;
+// Blocks beside the cluster. 32 take 30 us less for a panel of 4,096 columns, and as much from an
+// update of the matrix.
+constexpr unsigned updaters = 16;
 constexpr unsigned all_blocks = full::blocks + updaters;
 
 /// Clusters of one kernel that are there together, as its blocks wait for each other.
