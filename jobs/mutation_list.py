@@ -216,4 +216,7 @@ MUTATIONS = [
     ("src/cg/operators.cpp", "ld_, from, count, count,", "ld_, from, count, count - 1,", "program/cg_options cg:100"),
     ("src/cg/operators_triangle.cpp", "slab.view().slice((row * height - first) * n_, rows * n_)", "slab.view().slice(0, rows * n_)", "cg/operators_triangle.1"),
     ("src/cg/operators_triangle.cpp", "const Index end = tile_rows_ - round * together_,", "const Index end = tile_rows_ - round * together_ - (round > 1),", "cg/operators_triangle.1"),
+    ("kernels/gf2/cuda/full_update.cuh", "if (own >= 0 && own < full_columns) {", "if (own >= 0) {", "gf2/full_panel.1"),
+    ("kernels/gf2/cuda/full_panel.cuh", "  wait_for(memory, signs.updated, unsigned(done) * updaters);", "", "gf2/full_panel.1"),
+    ("kernels/gf2/cuda/full_panel.cuh", "*signs.factored = *signs.updated = *signs.left = 0;", "*signs.factored = *signs.left = 0;", "gf2/full_panel.1"),
 ]

@@ -245,3 +245,14 @@ TEST_CASE("an emulated cluster reduces wide panels", "[cpu]") {
                        [&](const Work<Cpu>& work) { reduce_emulated(work, updaters, ++seed); });
     });
 }
+TEST_CASE("blocks of an emulated kernel wait for each other", "[cpu]") {
+  if (fewer_cases) return;
+  unsigned seed = 0;  // which blocks are ahead goes by it
+  const auto reduce = [&](const PlainBits& a) {
+    return reduce_by(Stream<Cpu>(), a,
+                     [&](const Work<Cpu>& work) { reduce_emulated(work, 8, ++seed); });
+  };
+  const PlainBits three = random_plain(1610, 1536, 9);  // steps
+  CHECK(reduce(three) == 3);
+  CHECK(reduce(with_column(three, 1100, false)) == 2);
+}
