@@ -29,7 +29,7 @@ struct FullPanel {
   Word* rows[2] = {};        ///< count x pitch words each; step k reads before(k)
   Index pitch = 0;           ///< a multiple of 8
   Index count = 0;           ///< at least 1
-  Index* done = nullptr;     ///< [0]: steps with full rank; [1], [2]: what blocks tell each other
+  Index* done = nullptr;     ///< [0]: steps with full rank; then signs, zero before the first panel
   Index* pivots = nullptr;   ///< [q]: the row that became pivot q; its column is q
   Index* numbers = nullptr;  ///< [i]: the pivot that row i became, or -1
   Index* candidates = nullptr;  ///< full_candidates rows, or -1, of the next step
