@@ -146,6 +146,7 @@ struct OperatorOn : Operator::Inside {
   }
   void update(const double* value) override {
     if constexpr (std::is_same_v<A<B>, terrace::cg::CsrOperator<B>>) {
+      ranks.inside().require_alike({});
       if (!in_order)
         fail_together(Exit::usage,
                       "rows of this CSR matrix have columns out of order or twice; update_values; "

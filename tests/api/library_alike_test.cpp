@@ -137,6 +137,18 @@ TEST_CASE("arguments of bands and of conjugate gradients that differ between ran
   const std::vector<Index> start(std::size_t(rows.count + 1), 0);
   const Index column = 0;
   const double value = 0;
+  std::vector<Index> rising{0}, own;
+  for (const Index i : held(n, rows)) {
+    own.push_back(i);
+    rising.push_back(Index(own.size()));
+  }
+  const std::vector<double> ones(own.size() + 1, 1.0);
+  own.push_back(0);  // so that a rank without rows has a pointer
+  cg::Operator identity = cg::csr(context, n, rows, rising.data(), own.data(), ones.data());
+  context.options().check = !odd();
+  check_told("Options::check", [&] { identity.update_values(ones.data()); });
+  context.options().check = true;
+  identity.update_values(ones.data());
   check_told("n", [&] { cg::csr(context, n + odd(), rows, start.data(), &column, &value); });
   check_told("n", [&] { cg::user(context, n + odd(), rows, {}); });
   std::vector<double> square(std::size_t(rows.count * (n + 1)), 0.0);
