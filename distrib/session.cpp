@@ -122,6 +122,30 @@ class StartSettings {
   std::vector<const char*> mine_;
 };
 
+/// Variables that shape what all ranks do together are the first rank's on all: a launcher may give
+/// those of its shell to its own host alone (Open MPI without -x).
+void share_settings(const Control& control) {
+  if (control.size() == 1) return;
+  constexpr const char* names[] = {"TERRACE_IO_PIECE_BYTES", "TERRACE_STRIPE_BYTES",
+                                   "TERRACE_KEEP_INPUT",     "TERRACE_PEER_MEMORY",
+                                   "TERRACE_NCCL_BLOCKING",  "TERRACE_STALL_SECONDS"};
+  std::string all;  // for each name nothing, or '=' and the value; then a zero
+  for (const char* const name : names) {
+    if (const char* const value = std::getenv(name)) all.append("=").append(value);
+    all.push_back('\0');
+  }
+  all = control.broadcast(all, 0);
+  const char* given = all.c_str();
+  for (const char* const name : names) {
+    const char* const mine = std::getenv(name);
+    if (*given == '\0')
+      unsetenv(name);
+    else if (!mine || std::strcmp(mine, given + 1) != 0)
+      setenv(name, given + 1, 1);
+    given += std::strlen(given) + 1;
+  }
+}
+
 }  // namespace
 
 Session::Session(int* argc, char*** argv) {
@@ -135,6 +159,7 @@ Session::Session(int* argc, char*** argv) {
   if (MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided) != MPI_SUCCESS)
     std::exit(int(Exit::fault));
   control_ = std::make_unique<Control>();
+  share_settings(*control_);
   thread_count();  // puts OpenBLAS on one thread, before its first call
   const int threads = fair_threads(*control_);
   if (named_threads() == 0) set_thread_count(threads);

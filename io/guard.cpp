@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <csignal>
 
-#include "kernels/base/error.hpp"
+#include "distrib/agree.hpp"
 
 namespace terrace::io {
 
@@ -47,14 +47,8 @@ std::string read_all(int from) {
   setrlimit(RLIMIT_CORE, &no_core);
   setrlimit(RLIMIT_CPU, &some_seconds);  // of looking in circles
   std::string answer;                    // 'o' and the text, or the exit code and the message
-  try {
-    answer.push_back('o');
-    answer += look();
-  } catch (const Error& e) {
-    answer.assign(1, char(int(e.code()))).append(e.what());
-  } catch (const std::exception& e) {
-    answer.assign(1, char(int(Exit::internal))).append(e.what());
-  }
+  if (const auto failed = failure_of([&] { answer = "o" + look(); }))
+    answer.assign(1, char(int(failed->code()))).append(failed->what());
   write_all(to, answer);
   _exit(0);
 }

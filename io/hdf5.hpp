@@ -57,8 +57,6 @@ Handle open_alone(const std::string& name);
 Handle open_parallel(const Control& control, const std::string& name, bool write);
 /// Creates `name` on all ranks through MPI-IO; it must not exist. Collective.
 Handle create_parallel(const Control& control, const std::string& name);
-/// At multiples of so many bytes large datasets of such a file begin (TERRACE_STRIPE_BYTES); 0: anywhere.
-Index stripe_bytes();
 /// Transfer property: collective or independent MPI-IO.
 Handle transfer(bool collective);
 

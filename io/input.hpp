@@ -53,6 +53,9 @@ struct Wanted {
 /// Bytes that one rank reads or writes at once (TERRACE_IO_PIECE_BYTES, 16 MiB); a read or a write
 /// of more takes two pieces, and one more where columns are turned into rows.
 Index piece_bytes();
+/// Large datasets that are written begin at multiples of so many bytes (TERRACE_STRIPE_BYTES); 0:
+/// anywhere.
+Index stripe_bytes();
 
 struct InputFile;  // an open HDF5 file and dataset
 

@@ -12,6 +12,7 @@
 #include "io/files.hpp"
 #include "io/guard.hpp"
 #include "io/hash.hpp"
+#include "io/input.hpp"
 #include "io/output_state.hpp"
 #include "kernels/base/timeline.hpp"
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "distrib/agree.hpp"
 #include "io/input_file.hpp"
 #include "io/portions.hpp"
 #include "io/stored.hpp"
@@ -111,16 +112,9 @@ void Rereading::work() {
   for (;;) {
     const std::size_t mine = next_++;
     if (mine >= parts_.size()) break;
-    try {
-      sum_ += parts_[mine](buffer);
-    } catch (const Error& error) {
+    if (const auto failed = failure_of([&] { sum_ += parts_[mine](buffer); })) {
       const std::lock_guard lock(mutex_);
-      failed_ = error;
-      next_ = parts_.size();
-    } catch (const std::bad_alloc&) {
-      const std::lock_guard lock(mutex_);
-      failed_ = Error(Exit::resources, "no memory for the second reading; " + file_->where() +
-                                           "; free some, or leave the check out");
+      failed_ = failed;
       next_ = parts_.size();
     }
   }

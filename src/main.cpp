@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "distrib/agree.hpp"
 #include "distrib/quote.hpp"
 #include "distrib/session.hpp"
 #include "distrib/signals.hpp"
@@ -70,14 +71,14 @@ void add_all(CLI::App& app, terrace::Selected& selected) {
 
 using terrace::Exit;
 
-std::string joined(int argc, char** argv) {
+std::string joined(int argc, char** argv, char between) {
   std::string line = "terrace";
-  for (int i = 1; i < argc; ++i) line += std::string(" ") + argv[i];
+  for (int i = 1; i < argc; ++i) line += std::string(1, between) + argv[i];
   return line;
 }
 
 /// The command line, parsed. Needs no MPI, so that the help is there at once, and where MPI is
-/// broken. One rank says it.
+/// broken. One rank says it; the message of an error is for the caller to say.
 struct CommandLine {
   CLI::App app{
       "Terrace reduces, factors, inverts and solves big matrices from HDF5 on many GPUs.\n"
@@ -85,10 +86,16 @@ struct CommandLine {
       "terrace"};
   terrace::Selected selected;
   std::optional<int> exit_code;  ///< the program is over: help, or a usage error
+  std::string message;           ///< of the error, and empty without
 
   CommandLine(int argc, char** argv) {
     add();
     parse({argv + 1, argv + argc});
+  }
+  [[nodiscard]] int tell() const {
+    if (!message.empty())
+      std::fputs(("terrace: " + terrace::printable(message) + "\n").c_str(), stderr);
+    return *exit_code;
   }
 
  private:
@@ -131,18 +138,17 @@ struct CommandLine {
   }
 
   void say(const std::string& text) const {
-    if (speaks_) std::fputs(text.c_str(), stdout);
+    if (!speaks_) return;
+    std::fputs(text.c_str(), stdout);
+    std::fflush(stdout);
   }
   void end(const std::string& text) {
     say(text);
     exit_code = 0;
   }
-  void fail(int code, const std::string& message) {
+  void fail(int code, const std::string& what) {
     exit_code = code;
-    std::fflush(stdout);
-    const std::string text =
-        terrace::in_three_parts(message, "on the command line", "see terrace --help");
-    if (speaks_) std::fputs(("terrace: " + terrace::printable(text) + "\n").c_str(), stderr);
+    message = terrace::in_three_parts(what, "on the command line", "see terrace --help");
   }
 
   std::string completion_, pages_;
@@ -208,17 +214,21 @@ int main(int argc, char** argv) {
       break;
     }
   const CommandLine line(argc, argv);
-  // A launcher ends the other ranks when one ends with an error: they have to meet first.
-  if (line.exit_code && (*line.exit_code == 0 || !terrace::launched())) return *line.exit_code;
-  const std::string text = joined(argc, argv);
+  // Under a launcher all ranks meet first: one that is over would be waited for, or end the others.
+  if (line.exit_code && !terrace::launched()) return line.tell();
+  const std::string text = joined(argc, argv, ' '), words = joined(argc, argv, '\n');
   terrace::wait_asleep_where_crowded();
   std::optional<Preparations> preparations;
   if (!line.exit_code) preparations.emplace(line.selected);
   terrace::Session session(&argc, &argv);
   terrace::note_span("run", "start", 0);
-  int code = line.exit_code.value_or(0);
-  if (!line.exit_code)
-    code = terrace::guarded(session.control(), [&] { return run(session, line.selected, text); });
+  const int code = terrace::guarded(session.control(), [&] {
+    // One mpirun may start several commands, and a script one for each rank.
+    terrace::require_alike(session.control(), {{"the command line", words}});
+    if (!line.exit_code) return run(session, line.selected, text);
+    if (*line.exit_code == 0) return 0;
+    throw terrace::Error(terrace::Exit(*line.exit_code), line.message).as_agreed();
+  });
   preparations.reset();
   session.ends_with(code);
   return code;

@@ -15,11 +15,13 @@ namespace terrace::api::hdf5 {
 
 namespace {
 
+Alike pieces_of_files() { return {"TERRACE_IO_PIECE_BYTES", io::piece_bytes()}; }
+
 /// The file that each rank names, of which those that differ, also in `others`, are an agreed
 /// Error(usage). Collective.
 io::Location located(const Context& context, const std::string& location,
                      std::vector<Alike> others = {}) {
-  others.emplace_back("the location", location);
+  others.insert(others.end(), {{"the location", location}, pieces_of_files()});
   context.inside().require_alike(std::move(others));
   return io::parse_location(location);
 }
@@ -166,7 +168,10 @@ struct Output::Inside {
 
 Output::Output(Context& context, const std::string& target, bool overwrite)
     : inside_(at_border([&] {
-        context.inside().require_alike({{"the target", target}, {"overwrite", overwrite}});
+        context.inside().require_alike({{"the target", target},
+                                        {"overwrite", overwrite},
+                                        {"TERRACE_STRIPE_BYTES", io::stripe_bytes()},
+                                        pieces_of_files()});
         return std::unique_ptr<Inside>(
             new Inside{context, {context.inside().control, target, overwrite}});
       })) {}

@@ -168,6 +168,9 @@ TEST_CASE("files and shapes that differ between ranks") {
   const Array<double> inside{a.data(), rows, n, n + 1}, wider{a.data(), rows, n + odd(), n + 1};
   namespace hdf5 = terrace::hdf5;
   check_told("the target", [&] { hdf5::Output(context, *name + (odd() ? "x" : "")); });
+  if (odd()) setenv("TERRACE_STRIPE_BYTES", "4096", 1);
+  check_told("TERRACE_STRIPE_BYTES", [&] { hdf5::Output(context, *name); });
+  unsetenv("TERRACE_STRIPE_BYTES");
   hdf5::Output file(context, *name);
   check_told("the name", [&] { file.write(odd() ? "B" : "A", n, inside); });
   check_told("Local::columns of a", [&] { file.write("A", n, wider); });

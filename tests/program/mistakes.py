@@ -11,7 +11,7 @@ import sys
 import h5py
 import numpy as np
 
-from terrace import Program, left_over, remove
+from terrace import Program, launcher_folder, left_over, remove
 
 test = Program(sys.argv[1])
 check, n = test.check, 30
@@ -262,4 +262,29 @@ for option in ("--quiet", "--json"):
             check(f"{option} to a full disk", done.returncode == 5 and "could not be written: No space left on device; standard output; " in done.stderr, f"{done.returncode} {done.stderr}")
         done = subprocess.run(f"{line} | true", shell=True, capture_output=True, text=True, env=test.env())
         check(f"{option} to nobody", "could not" not in done.stderr or option == "--json", done.stderr)
+
+# Variables that only some of the hosts get: the first rank's count on all.
+with h5py.File("a.h5", "a") as f:
+    f.create_dataset("pieces", data=spd, chunks=(4, 4), compression="gzip")
+for variable in ("TERRACE_IO_PIECE_BYTES=400", "TERRACE_STRIPE_BYTES=65536", "TERRACE_KEEP_INPUT=1"):
+    for first, second in ((["env", variable], []), ([], ["env", variable])):
+        words = [test.path, "dense", "invert", "a.h5:/pieces", "-o", "alike.h5"]
+        done = subprocess.run(["mpirun", "-n", "1", *first, *words, ":", "-n", "2", *second, *words], capture_output=True, text=True, timeout=60, env=test.env(launcher_folder()))
+        check(f"{first} : {second}", done.returncode == 0, f"{done.returncode}: {done.stderr[:300]}")
+        test.run("verify alike.h5", 1, 0)
+        remove("alike.h5")
+
+# One mpirun that starts ranks with different command lines.
+INVERT = ["dense", "invert", "a.h5:/A", "-o", "differ.h5"]
+for first, second in ((INVERT, ["gf2", "rank", "bits.h5"]), (INVERT, [*INVERT, "--block", "64"]), (INVERT, [*INVERT, "--no-such"]), ([*INVERT, "--no-such"], INVERT),
+                      (INVERT, ["dense", "invert", "a.h5:/group/B", "-o", "differ.h5"]), (["gf2", "rank", "bits.h5", "--quiet"], ["gf2", "rank", "bits.h5 --quiet"]),
+                      (["--help"], INVERT), (INVERT, ["--version"])):
+    command = ["mpirun", "-n", "1", test.path, *first, ":", "-n", "2", test.path, *second]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=test.env(launcher_folder()))
+        said = [line for line in done.stderr.splitlines() if line.startswith("terrace: ")]
+        check(f"{first} : {second}", done.returncode == 2 and said == ["terrace: the ranks differ in the command line; in the arguments; give the same on each"] and not left_over()
+              and not os.path.exists("differ.h5"), f"{done.returncode}: {said}, {left_over()}")
+    except subprocess.TimeoutExpired:
+        check(f"{first} : {second}", False, "hung")
 test.finish()

@@ -18,6 +18,7 @@
 // four columns at a time.
 #include <algorithm>
 
+#include "kernels/base/assumed.hpp"
 #include "kernels/base/cuda/items.cuh"
 #include "kernels/base/cuda/runtime.cuh"
 #include "kernels/gf2/cuda/full_panel.cuh"
@@ -65,6 +66,8 @@ struct PanelLaunch {
 template <>
 bool has_full_panels<Cuda>() {
   if (!has_bit_tensor_cores()) return false;
+  if (const AssumedDevice* const assumed = assumed_device())
+    return assumed->info.multiprocessors >= int(all_blocks);
   static OncePerDevice<bool> once;
   return once([] {  // a slice of a device may have fewer multiprocessors
     allow_shared(full_panel_kernel, int(sizeof(full::PanelMemory)));
