@@ -65,11 +65,12 @@ using Terms = std::vector<Term>;
 struct Step {
   Terms choose, share, next, rest;
 };
-/// All of them; the flags are those of the loop. What runs beside rest(k) is slower then.
+/// All of them; the flags are those of the loop.
 struct Steps {
   Index count = 0;
   std::function<Step(Index k)> at;
   bool share_after_update = false, next_ahead = false;
+  double beside = 1.5;  ///< what runs beside rest(k) takes so much longer
 };
 double seconds_of(const Terms& terms, const Rates& rates);
 double replay(const Steps& steps, const Rates& rates);

@@ -7,11 +7,8 @@ namespace terrace {
 
 namespace {
 
-/// What runs beside an update takes so much longer: 0.73 us for a pivot over GF(2), 0.49 alone.
-constexpr double beside = 1.5;
-
-/// When `work` seconds, begun at `start`, are done beside what lasts until `busy`.
-double finish(double start, double work, double busy) {
+/// When `work` seconds, begun at `start`, are done that take `beside` times as long until `busy`.
+double finish(double start, double work, double busy, double beside) {
   const double shared = std::max(0.0, busy - start);
   return beside * work <= shared ? start + beside * work
                                  : start + shared + (work - shared / beside);
@@ -26,7 +23,7 @@ double hosts_of(const Machine& on) {
 double replay(const Steps& steps, const Rates& rates) {
   double ahead = 0, bulk = 0;
   const auto beside_bulk = [&](const Terms& terms) {
-    ahead = finish(ahead, seconds_of(terms, rates), bulk);
+    ahead = finish(ahead, seconds_of(terms, rates), bulk, steps.beside);
   };
   for (Index k = 0; k < steps.count; ++k) {
     const Step step = steps.at(k);
@@ -36,7 +33,7 @@ double replay(const Steps& steps, const Rates& rates) {
     bulk = std::max(bulk, ahead);
     const double next = seconds_of(step.next, rates);
     if (steps.next_ahead) {
-      ahead += beside * next;
+      ahead += steps.beside * next;
     } else {
       ahead = bulk = bulk + next;
     }
@@ -71,8 +68,11 @@ void add_call(Terms& terms, const Machine& on, double bytes, double efficiency) 
 }
 
 void add_reduction(Terms& terms, const Machine& on, double bytes) {
-  constexpr double efficiency = 0.6;  // 268 MB on 2, 4, 8: 0.84, 0.63, 0.55
-  add_call(terms, on, bytes, efficiency);
+  // NCCL, 268 MB on 2, 4, 8: 0.84, 0.63, 0.55. By peer memory a vector takes three kernels: 28 us for
+  // 1 MiB on two (jobs/results/messages.md).
+  const bool vector = !on.nccl && bytes > 4096;
+  add_call(terms, on, bytes, vector ? 0.2 : 0.6);
+  if (vector && on.ranks > 1) terms.push_back({Rate::message, 2});
   if (const double hosts = hosts_of(on); on.ranks > 1 && hosts > 1)
     terms.push_back({Rate::hop, std::ceil(std::log2(hosts))});
 }
@@ -145,7 +145,6 @@ double bit_efficiency(double inner) {
 }
 
 Steps bit_steps(const BitWork& w, double tables, double stored) {
-  constexpr double narrow = 512;     // columns that one kernel factors
   constexpr double widening = 0.65;  // of an update's rate: few rows
   const bool tensor = w.method == "tensor cores";
   const bool inverse = w.command == "inverse";
@@ -153,9 +152,13 @@ Steps bit_steps(const BitWork& w, double tables, double stored) {
   const double n = double(w.rows), r = double(std::min(w.rows, w.columns)), b = double(w.block);
   const double words = std::ceil(double(w.columns) / 64) + std::ceil(double(w.right) / 64) + 1;
   const double ranks = w.on.ranks;
+  // A panel has multiprocessors of its own. Several ranks go the longer way more often: 0.24, 0.31
+  // and 0.46 us for a pivot on one, two and four, by whole solves (jobs/results/scaling.md).
+  const double alone = 1 / (1 + 0.3 * (std::min(ranks, 4.0) - 1));
   Steps steps;
   steps.count = ceil_div(Index(r), std::max<Index>(1, w.block));
   steps.share_after_update = true;
+  steps.beside = 1;
   steps.at = [=](Index k) {
     const double first = double(k) * b, p = std::min(b, r - first);
     const double rows = std::ceil((echelon ? n - first : n) / ranks);
@@ -165,8 +168,7 @@ Steps bit_steps(const BitWork& w, double tables, double stored) {
                     : Term{Rate::tables, macs, reached * tables};
     };
     Step step;
-    step.choose = {{Rate::pivot, p}, {Rate::to_device, 8 * rows}};
-    if (b > narrow) step.choose.push_back({Rate::wait, std::ceil(p / narrow)});
+    step.choose = {{Rate::pivot, p, alone}, {Rate::wait, 1}, {Rate::to_device, 8 * rows}};
     add_call(step.choose, w.on, p * p / 8 + 16 * p);
     step.share = {
         {Rate::memory, 32 * p * width}, {Rate::launch, 15}, product(64 * p * p * width, widening)};

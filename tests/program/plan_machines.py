@@ -180,8 +180,8 @@ def rref(rates, n, b, ranks):
     words, rows, panels, updates = -(-n // 64) + 2, -(-n // ranks), 0.0, 0.0
     for first in range(0, n, b):
         p, width = min(b, n - first), words - first / 64
-        search = p / rates["pivot"] + 8 * rows / rates["to_device"] + (b > 512) * -(-p // 512) / rates["wait"] + call(rates, ranks, p * p / 8 + 16 * p)
-        panels = max(slowed(panels, search, updates), updates)
+        search = p * (0.7 + 0.3 * min(4, ranks)) / rates["pivot"] + 8 * rows / rates["to_device"] + 1 / rates["wait"] + call(rates, ranks, p * p / 8 + 16 * p)
+        panels = max(panels + search, updates)
         panels += 32 * p * width / rates["memory"] + 15 / rates["launch"] + 64 * p * p * width / (0.65 * speed) + call(rates, ranks, 8 * p * width, 0.4)
         beyond = max(0.0, width - p / 64)
         near = min(beyond, b / 64)
