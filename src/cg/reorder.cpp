@@ -7,6 +7,7 @@
 #include "distrib/agree.hpp"
 #include "distrib/communicator.hpp"
 #include "distrib/deal.hpp"
+#include "kernels/cg/graph_parts.hpp"
 #include "src/cg/coarse_rows.hpp"
 #include "src/cg/row_parts.hpp"
 
@@ -80,29 +81,87 @@ Index halo_of(const Control& control, const std::vector<Index>& first, const Csr
   return control.reduce(count, Reduce::sum);
 }
 
+/// Rank 0's graph on rank 1 as well. Collective.
+void send_to_second(const Control& control, NearGraph& near) {
+  RowGraph& graph = near.graph;
+  const Index rows = control.reduce(graph.rows(), Reduce::max),
+              entries = control.reduce(Index(graph.column.size()), Reduce::max);
+  const bool takes = control.rank() == 1, gives = control.rank() == 0;
+  collectively(control, [&] {
+    if (!takes) return;
+    graph.start.resize(at(rows) + 1);
+    graph.column.resize(at(entries));
+    near.names.resize(at(rows));
+  });
+  std::vector<Piece> out, in;
+  const auto piece = [&](auto& list) {
+    const Index bytes = Index(list.size() * sizeof(list[0]));
+    if (gives) out.push_back({1, list.data(), bytes});
+    if (takes) in.push_back({0, list.data(), bytes});
+  };
+  piece(graph.start);
+  piece(graph.column);
+  piece(near.names);
+  const Stream<Cpu> lane;
+  Communicator<Cpu>(control).exchange(lane, out, in);
+  lane.synchronize();
+}
+
+/// Lengths of the matrix's rows, from its graph in another order.
+std::vector<Index> lengths_of(const NearGraph& near) {
+  std::vector<Index> length(near.names.size());
+  for (std::size_t i = 0; i < length.size(); ++i)
+    length[at(near.names[i])] = near.graph.length(Index(i));
+  return length;
+}
+
 /// The order of all rows, and their starts on the ranks.
 RowOrder ordered(const Control& control, std::vector<Index> first, const CsrSlice& own, int parts) {
   const Index n = first.back();
   RowGraph graph = gather_graph(control, first, own);
   RowOrder order;
   order.callers = std::move(first);
+  // Rank 0 cuts in halves, and beside it rank 1 by METIS.
+  const bool both = parts > 1 && control.size() > 1 && !metis_version().empty();
+  RowParts found;
+  std::vector<Index> length;
+  NearGraph near;
+  collectively(control, [&] {
+    if (control.rank() > 0) return;
+    if (both) {
+      near = near_graph(std::move(graph));
+      return;
+    }
+    for (Index i = 0; i < n; ++i) length.push_back(graph.length(i));
+    found = part_rows(std::move(graph), parts);
+  });
+  if (both) {
+    send_to_second(control, near);
+    collectively(control, [&] {
+      if (control.rank() > 1) return;
+      found = control.rank() == 0 ? halves(near, parts) : parts_of_metis(near, parts);
+      length = lengths_of(near);
+    });
+    near = NearGraph();
+  }
+  const bool is_found = Index(found.first.size()) == parts + 1;
+  const std::vector<Index> needed =
+      control.gather_all(is_found ? found.needed : std::numeric_limits<Index>::max());
+  const int root = both && needed[1] < needed[0] ? 1 : 0;
   std::vector<Index> starts, pointers{0};  // of the parts' rows; of all, in the new order
   collectively(control, [&] {
     starts.resize(at(parts + 1));
     order.old.resize(at(n));
-    if (control.rank() > 0) return;
-    const std::vector<Index> start = graph.start;
-    const RowParts found = part_rows(std::move(graph), parts);
+    if (control.rank() != root) return;
     starts = found.first;
     order.method = found.method;
     std::copy(found.order.begin(), found.order.end(), order.old.begin());
     pointers.reserve(at(n) + 1);
-    for (const Index i : order.old)
-      pointers.push_back(pointers.back() + start[at(i) + 1] - start[at(i)]);
+    for (const Index i : order.old) pointers.push_back(pointers.back() + length[at(i)]);
   });
-  control.broadcast(order.old.data(), n * Index(sizeof(Index)), 0);
-  control.broadcast(starts.data(), Index(starts.size() * sizeof(Index)), 0);
-  order.method = control.broadcast(order.method, 0);
+  control.broadcast(order.old.data(), n * Index(sizeof(Index)), root);
+  control.broadcast(starts.data(), Index(starts.size() * sizeof(Index)), root);
+  order.method = control.broadcast(order.method, root);
   const Index nonzeros = control.reduce(pointers.back(), Reduce::max);
   order.first = parts == control.size() ? starts : balanced_rows(control, n, nonzeros, 0, pointers);
   return order;

@@ -24,7 +24,7 @@ struct RowOrder {
 /// Rows and columns of the whole matrix in `parts` parts that need little of one another, each in reverse
 /// Cuthill-McKee order: part_rows(). A part goes to each rank where there are as many; else the order is cut
 /// so that each rank has about equally many nonzeros. `first` and `own`, this rank's rows, become those of the
-/// matrix in that order. Rank 0 orders the whole pattern. Error(usage) beyond 2^31 rows. Collective.
+/// matrix in that order. Rank 0 orders the whole pattern, and rank 1 by METIS. Error(usage) beyond 2^31 rows. Collective.
 RowOrder reorder(const Control& control, std::vector<Index>& first, CsrSlice& own, int parts);
 
 /// Bytes of host memory that it takes on the rank that needs most, `own` included; 8 n of them stay.

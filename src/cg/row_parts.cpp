@@ -149,20 +149,10 @@ void bisect(RowGraph&& given, std::vector<std::int32_t> names, int parts,
   bisect(std::move(half[1]), std::move(named[1]), parts - left, length, to);
 }
 
-/// Rows by their parts, each part in its order.
-RowParts ordered_parts(const RowGraph& graph, const std::vector<std::int32_t>& of, int parts) {
-  std::vector<std::vector<std::int32_t>> rows(static_cast<std::size_t>(parts));
-  for (std::size_t i = 0; i < of.size(); ++i) rows[std::size_t(of[i])].push_back(std::int32_t(i));
-  RowParts to;
-  to.method = "metis";
-  std::vector<std::int32_t> place(of.size(), -1);
-  for (const std::vector<std::int32_t>& own : rows)
-    append(reverse_cuthill_mckee(induced(graph, own, place)), own, to);
-  return to;
-}
-
-/// Columns that parts need of one another; `names` of the graph's rows, as the parts have them.
-Index needed(const RowGraph& graph, const std::vector<std::int32_t>& names, const RowParts& parts) {
+/// Columns that parts need of one another.
+Index needed_by(const NearGraph& near, const RowParts& parts) {
+  const RowGraph& graph = near.graph;
+  const std::vector<std::int32_t>& names = near.names;
   std::vector<std::int32_t> of(names.size()), seen(names.size(), -1), row(names.size());
   for (std::size_t i = 0; i < names.size(); ++i) row[std::size_t(names[i])] = std::int32_t(i);
   const auto each = [&](const auto& f) {
@@ -191,38 +181,74 @@ std::vector<std::int32_t> reverse_cuthill_mckee(const RowGraph& graph) {
   return order;
 }
 
-RowParts part_rows(RowGraph&& given, int parts) {
-  RowGraph graph = std::move(given);
+NearGraph near_graph(RowGraph&& given) {
+  const RowGraph graph = std::move(given);
+  NearGraph near;
   const std::size_t n = std::size_t(graph.rows());
-  std::vector<std::int32_t> names(n);
-  std::iota(names.begin(), names.end(), 0);
-  std::vector<Index> length(n);
-  for (std::size_t i = 0; i < n; ++i) length[i] = graph.length(Index(i));
-  RowParts to;
-  to.order.reserve(n);
-  if (parts == 1) {
-    bisect(std::move(graph), std::move(names), parts, length, to);
-    return to;
-  }
-  // Neighbours in memory are neighbours in the graph from here on: three times as fast.
-  names = outward(graph, false);
+  near.names.reserve(n);
+  near.graph.start.reserve(n + 1);
+  near.graph.column.reserve(graph.column.size());
   std::vector<std::int32_t> place(n, -1);
-  graph = induced(graph, names, place);
-  place = std::vector<std::int32_t>();
-  const std::vector<std::int32_t> of = metis_parts(graph.start, graph.column, parts);
+  const auto placed = [&](std::int32_t row) {
+    std::int32_t& at = place[std::size_t(row)];
+    if (at < 0) {
+      at = std::int32_t(near.names.size());
+      near.names.push_back(row);
+    }
+    return at;
+  };
+  // Breadth first: a row's columns have their places once it is read.
+  std::size_t next = 0;
+  for (std::size_t root = 0; root < n; ++root)
+    for (placed(std::int32_t(root)); next < near.names.size(); ++next) {
+      const auto row = std::size_t(near.names[next]);
+      for (Index k = graph.start[row]; k < graph.start[row + 1]; ++k)
+        near.graph.column.push_back(placed(graph.column[std::size_t(k)]));
+      near.graph.start.push_back(Index(near.graph.column.size()));
+    }
+  return near;
+}
+
+RowParts halves(const NearGraph& near, int parts) {
+  std::vector<Index> length(near.names.size());  // of rows as the matrix names them
+  for (std::size_t i = 0; i < length.size(); ++i)
+    length[std::size_t(near.names[i])] = near.graph.length(Index(i));
+  RowParts to;
   to.method = "bisection";
-  if (of.empty()) {
-    bisect(std::move(graph), std::move(names), parts, length, to);
-    return to;
+  to.order.reserve(near.names.size());
+  bisect(RowGraph(near.graph), near.names, parts, length, to);
+  to.needed = needed_by(near, to);
+  return to;
+}
+
+RowParts parts_of_metis(const NearGraph& near, int parts) {
+  const std::vector<std::int32_t> of = metis_parts(near.graph.start, near.graph.column, parts);
+  RowParts to;
+  if (of.empty()) return to;
+  std::vector<std::vector<std::int32_t>> rows(static_cast<std::size_t>(parts));
+  for (std::size_t i = 0; i < of.size(); ++i) rows[std::size_t(of[i])].push_back(std::int32_t(i));
+  to.method = "metis";
+  std::vector<std::int32_t> place(of.size(), -1);
+  for (const std::vector<std::int32_t>& own : rows)
+    append(reverse_cuthill_mckee(induced(near.graph, own, place)), own, to);
+  for (std::int32_t& row : to.order) row = near.names[std::size_t(row)];
+  to.needed = needed_by(near, to);
+  return to;
+}
+
+RowParts part_rows(RowGraph&& graph, int parts) {
+  const NearGraph near = near_graph(std::move(graph));
+  if (parts == 1) {
+    RowParts whole;
+    append(reverse_cuthill_mckee(near.graph), near.names, whole);
+    return whole;
   }
-  RowParts by_metis = ordered_parts(graph, of, parts);
-  for (std::int32_t& row : by_metis.order) row = names[std::size_t(row)];
-  bisect(RowGraph(graph), names, parts, length, to);
-  return needed(graph, names, to) <= needed(graph, names, by_metis) ? to : by_metis;
+  RowParts by_halves = halves(near, parts), by_metis = parts_of_metis(near, parts);
+  return by_metis.is_better(by_halves) ? by_metis : by_halves;
 }
 
 Index part_rows_bytes(Index rows, Index nonzeros, int parts) {
-  if (parts == 1) return 4 * nonzeros + 40 * rows;
+  if (parts == 1) return 8 * nonzeros + 40 * rows;
   const Index metis = metis_bytes(rows, nonzeros);
   if (metis == 0) return 8 * nonzeros + 56 * rows;
   return std::max(12 * nonzeros + 72 * rows, 4 * nonzeros + 24 * rows + metis);

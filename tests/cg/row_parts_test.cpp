@@ -141,12 +141,49 @@ TEST_CASE("parts are whole, even, and each in its own order") {
         for (Index i = from; i < to; ++i) entries += length(found.order[std::size_t(i)]);
         CHECK(std::abs(entries - Index(a.column.size()) / parts) <= 4 * most + 1);
       }
-      if (parts == 1)
-        CHECK(std::vector<Index>(found.order.begin(), found.order.end()) ==
-              reverse_cuthill_mckee(a.start, a.column));
+      if (parts == 1) {
+        const NearGraph near = near_graph(graph_of(a.start, a.column));
+        const auto order = cg::reverse_cuthill_mckee(near.graph);
+        for (std::size_t i = 0; i < order.size(); ++i)
+          CHECK(found.order[i] == near.names[std::size_t(order[i])]);
+      }
       const RowParts again = part_rows(graph_of(a.start, a.column), parts);
       CHECK((again.order == found.order && again.first == found.first));
     }
+}
+
+TEST_CASE("a graph in an order that is near is the same graph") {
+  for (const Index n : {0, 1, 2, 9, 200}) {
+    RowGraph graph;  // not symmetric, with the diagonal, duplicates and rows without entries
+    for (Index i = 0; i < n; ++i) {
+      for (Index k = 0; k < Index(random_word(3, i, 9) % 5); ++k)
+        graph.column.push_back(std::int32_t(random_word(3, i, k) % Word(n)));
+      graph.start.push_back(Index(graph.column.size()));
+    }
+    const NearGraph near = near_graph(RowGraph(graph));
+    REQUIRE(near.graph.rows() == n);
+    REQUIRE(is_permutation({near.names.begin(), near.names.end()}, n));
+    for (Index i = 0; i < n; ++i) {
+      const Index row = near.names[std::size_t(i)], from = graph.start[std::size_t(row)];
+      REQUIRE(near.graph.length(i) == graph.length(row));
+      for (Index k = 0; k < graph.length(row); ++k) {
+        const auto at = std::size_t(near.graph.start[std::size_t(i)] + k);
+        CHECK(near.names[std::size_t(near.graph.column[at])] ==
+              graph.column[std::size_t(from + k)]);
+      }
+    }
+  }
+  const Index p = 12;
+  const Pattern a = mesh(p, p, p, shuffled(p * p * p, 3));
+  const NearGraph near = near_graph(graph_of(a.start, a.column));
+  Index widest = 0;
+  for (Index i = 0; i < near.graph.rows(); ++i)
+    for (Index k = 0; k < near.graph.length(i); ++k)
+      widest = std::max(
+          widest,
+          std::abs(i -
+                   Index(near.graph.column[std::size_t(near.graph.start[std::size_t(i)] + k)])));
+  CHECK(widest <= 3 * p * p);
 }
 
 TEST_CASE("parts of a mesh are lumps, not slices") {
