@@ -14,6 +14,15 @@ constexpr Index piece = Index(128) << 10;  // the kernel shortens longer ones wi
 constexpr Index page = 4096;
 }  // namespace
 
+void announce_run(int descriptor, Index at, Index bytes) {
+  constexpr Index parts = 4;
+  if (bytes < (Index(1) << 16)) return;
+  bool here = true;
+  for (Index k = 0; here && k <= parts; ++k)
+    here = is_cached(descriptor, at + (bytes - 1) / parts * k);
+  if (!here) posix_fadvise(descriptor, at, bytes, POSIX_FADV_WILLNEED);
+}
+
 Index window_items(Index items, Index item_bytes, Index element, int ranks) {
   const Index room = available_host_bytes() / 8 / std::max(1, ranks);
   const Index wish = std::max(ceil_div(items, 8), ceil_div(piece, element));

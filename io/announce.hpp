@@ -51,6 +51,9 @@ class Announcer {
   std::thread thread_;
 };
 
+/// Tells the kernel of one long run that is read next, unless some bytes of it say that it is here.
+void announce_run(int descriptor, Index at, Index bytes);
+
 /// Items of a window, of `items` in all with `item_bytes` in the file's rows that this rank tells:
 /// an eighth, but pieces of 128 KiB, where the memory that is free holds two; 0 where the pieces
 /// would be shorter than a page. `ranks` share the host.

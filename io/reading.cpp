@@ -6,8 +6,10 @@
 #include <cstring>
 
 #include "distrib/access.hpp"
+#include "distrib/faults.hpp"
 #include "io/announce.hpp"
 #include "io/chunks.hpp"
+#include "io/column_tiles.hpp"
 #include "io/transpose.hpp"
 #include "io/volume.hpp"
 #include "kernels/base/parallel.hpp"
@@ -17,8 +19,9 @@ namespace terrace::io {
 namespace {
 
 constexpr Index step_bytes = Index(256) << 10;  // what one thread reads, converts and checks
-constexpr Index short_run = 4096;               // shorter ones are read with what lies between
 constexpr int direct_threads = 8;               // that have a portion each
+constexpr Index narrow_gap =
+    2048;  // bytes that the page cache gives while a call of the kernel begins
 
 char* scratch(int which, Index bytes) {
   thread_local std::vector<char> kept[2];
@@ -87,17 +90,10 @@ class Reading {
                        others_ - 1 - d, 1, p.starts[k], slab);
     }
   }
-  /// Tells the kernel what comes next (axis 0), unless some bytes of it say that it is here.
+  /// Tells the kernel what comes next (axis 0).
   void announce(const Portion& p) const {
-    constexpr Index parts = 4;
-    for (const Range& r : p.ranges) {
-      const Index at = stored_.offset + r.first * raw_item_, bytes = r.count * raw_item_;
-      if (bytes < (Index(1) << 16)) continue;
-      bool here = true;
-      for (Index k = 0; here && k <= parts; ++k)
-        here = is_cached(stored_.descriptor, at + (bytes - 1) / parts * k);
-      if (!here) posix_fadvise(stored_.descriptor, at, bytes, POSIX_FADV_WILLNEED);
-    }
+    for (const Range& r : p.ranges)
+      announce_run(stored_.descriptor, stored_.offset + r.first * raw_item_, r.count * raw_item_);
   }
   /// Tells it in a thread of its own (axis 1); null where that brings nothing. `rounds`: or null.
   [[nodiscard]] std::unique_ptr<Announcer> announcer(const Control& control,
@@ -110,12 +106,14 @@ class Reading {
                                        control.local_size());
       if (items > 0) windows = rounds->windows(items);
     } else {
+      // What lies between short runs is for other ranks of this host.
+      const Index between = control.size() > 1 ? (Index(64) << 10) / element_.bytes : 0;
       Index all = 0;
       for (const Range& r : ranges) all += r.count;
       const Index items = window_items(all, height, element_.bytes, control.local_size());
       if (items > 0)
-        for (Portion& p : cut(ranges, items))
-          windows.push_back({{{{0, others_}, std::move(p.ranges)}}, p.position + p.items});
+        for (const Portion& p : cut(ranges, items))
+          windows.push_back({{{{0, others_}, joined(p.ranges, between)}}, p.position + p.items});
     }
     if (windows.empty() || others_ == 0) return nullptr;
     return std::make_unique<Announcer>(
@@ -230,39 +228,45 @@ class Reading {
     return last;
   }
 
+  /// Element d of a tile's first items, those below column `end`, converted; their number.
+  Index fetch_tile(const Portion& p, const ColumnTile& t, Index d, Index end, const char* slab,
+                   double* to) const {
+    const Index hull = std::clamp<Index>(end - t.first, 0, t.hull);
+    if (hull > 0 && t.hull == t.count) fetch(p, t.first, t.item, d, hull, slab, to);
+    if (hull == 0 || t.hull == t.count) return hull;
+    char* const raw = scratch(1, hull * element_.bytes);
+    read_at(stored_.descriptor, place(t.first, d), hull * element_.bytes, raw, input_.where());
+    Index done = 0;
+    each_run(p, t, hull, [&](Index first, Index count) {
+      convert(raw + (first - t.first) * element_.bytes, to + done, count);
+      done += count;
+    });
+    return done;
+  }
+
   /// Items that are columns of the file: tiles of some elements of a run of items are read row by
   /// row of the file, checked, and turned while they are in the cache.
   ///
   ///   file      d: |....[run]....|      out   item: |d0 .. d1|....
   ///           d+1: |....[run]....|            item+1: |d0 .. d1|....
   void columns(const Portion& p, char* out, const char* slab) const {
-    constexpr Index longest = 8192;
-    struct Tile {
-      Index first, item, count;
-    };
-    std::vector<Tile> tiles;
-    for (std::size_t k = 0; k < p.ranges.size(); ++k)
-      for (Index at = 0; at < p.ranges[k].count; at += longest)
-        tiles.push_back(
-            {p.ranges[k].first + at, p.starts[k] + at, std::min(longest, p.ranges[k].count - at)});
+    const std::vector<ColumnTile> tiles = column_tiles(p, element_.bytes, slab ? 0 : narrow_gap);
     Index widest = 1;
-    for (const Tile& t : tiles) widest = std::max(widest, t.count);
+    for (const ColumnTile& t : tiles) widest = std::max(widest, t.count);
     const Index deep = std::min(others_, std::clamp<Index>((step_bytes * 2) / 8 / widest, 8, 64));
     if (deep == 0) return;
     const Index blocks = ceil_div(others_, deep), ld = widest + 8;
     parallel_for(Index(tiles.size()) * blocks, [&](Index task) {
-      const Tile& t = tiles[std::size_t(task / blocks)];
+      const ColumnTile& t = tiles[std::size_t(task / blocks)];
       const Index d0 = task % blocks * deep, d1 = std::min(others_, d0 + deep);
       auto* const tile = reinterpret_cast<double*>(scratch(0, deep * ld * 8));
       for (Index d = d0; d < d1; ++d) {
         double* const row = tile + (d - d0) * ld;
-        const Index inside =
-            request_.band ? std::clamp<Index>(items_ - d - t.first, 0, t.count) : t.count;
-        if (inside > 0) fetch(p, t.first, t.item, d, inside, slab, row);
+        const Index inside = fetch_tile(p, t, d, request_.band ? items_ - d : items_, slab, row);
         std::fill(row + inside, row + t.count, 0.0);
         if (request_.as != As::doubles) continue;
         if (const Index at = not_finite(row, inside); at >= 0)
-          request_.wrong(t.first + at, d, row[at]);
+          request_.wrong(p.global(t.item + at), d, row[at]);
       }
       turn(reinterpret_cast<double*>(out) + t.item * others_ + d0, others_, tile, ld, d1 - d0,
            t.count);
@@ -356,9 +360,13 @@ std::unique_ptr<ChunkRounds> rounds_of(const Control& control, const InputFile& 
                                        const Request& request, const Object& object,
                                        Reading& reading, std::span<const Range> ranges,
                                        Index most) {
-  const bool tiles = control.size() > 1 && request.axis == 1 && !request.upper &&
+  // A few ranks of one host read short runs themselves, from the same page cache.
+  constexpr int few = 8;
+  const bool alone = control.local_size() == control.size() && control.size() <= few &&
+                     !test_setting("TERRACE_TEST_TILES");
+  const bool tiles = control.size() > 1 && !alone && request.axis == 1 && !request.upper &&
                      reading.direct() &&
-                     ChunkRounds::shortest_run(control, ranges) * object.bytes < 4096;
+                     ChunkRounds::shortest_run(control, ranges) * object.bytes < short_run;
   if (tiles) reading.cut_in_tiles(control.size());
   if (!tiles && reading.stored().way != Stored::Way::filtered) return nullptr;
   auto rounds = std::make_unique<ChunkRounds>(control, input, reading.dataset(), object,

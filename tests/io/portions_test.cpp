@@ -1,5 +1,6 @@
 #include "io/portions.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <mutex>
@@ -7,7 +8,9 @@
 #include <stdexcept>
 #include <utility>
 
+#include "io/column_tiles.hpp"
 #include "kernels/base/parallel.hpp"
+#include "kernels/base/random.hpp"
 #include "tests/support/test.hpp"
 
 using namespace terrace;
@@ -133,5 +136,49 @@ TEST_CASE("each of several threads works alone, and one has the others' help") {
         },
         [](Index, char*) {});
     CHECK(alone == (ahead > 1 && bytes == 8));
+  }
+}
+
+TEST_CASE("tiles of columns hold a portion's columns in order, and narrow gaps") {
+  for (Index seed = 0; seed < 200; ++seed) {
+    CAPTURE(seed);
+    io::Portion p;
+    Index at = 0;
+    for (Index k = 0; k < 1 + seed % 7; ++k) {
+      at += k == 0 || seed % 5 == 0 ? Index(random_word(1, seed, k) % 3)
+                                    : Index(random_word(1, seed, k) % 400);
+      const Index count = 1 + Index(random_word(2, seed, k) % (k % 3 == seed % 3 ? 20000 : 700));
+      p.add({at, count});
+      at += count;
+    }
+    const Index element = seed % 2 == 0 ? 8 : 4, gap = seed % 3 == 0 ? 0 : 2048;
+    std::vector<Index> wanted, found;
+    for (const Range& r : p.ranges)
+      for (Index i = 0; i < r.count; ++i) wanted.push_back(r.first + i);
+    for (const io::ColumnTile& t : io::column_tiles(p, element, gap)) {
+      CHECK(t.item == Index(found.size()));
+      CHECK((t.hull >= t.count && t.hull <= 8192));
+      CHECK((t.hull == t.count || gap > 0));
+      Index last = t.first;
+      io::each_run(p, t, t.hull, [&](Index first, Index count) {
+        CHECK((first - last) * element <= gap);
+        for (Index i = 0; i < count; ++i) found.push_back(first + i);
+        last = first + count;
+      });
+      CHECK(last == t.first + t.hull);
+      CHECK(t.item + t.count == Index(found.size()));
+      Index fewer = 0;  // of half a tile
+      io::each_run(p, t, t.hull / 2, [&](Index first, Index count) {
+        CHECK(first + count <= t.first + t.hull / 2);
+        fewer += count;
+      });
+      CHECK(fewer == std::count_if(found.begin() + t.item, found.end(),
+                                   [&](Index i) { return i < t.first + t.hull / 2; }));
+    }
+    CHECK(found == wanted);
+    const auto all = io::joined(p.ranges, 300);
+    for (std::size_t k = 1; k < all.size(); ++k) CHECK(all[k].first - all[k - 1].end() > 300);
+    CHECK(
+        (all.front().first == p.ranges.front().first && all.back().end() == p.ranges.back().end()));
   }
 }
