@@ -107,14 +107,6 @@ void send_to_second(const Control& control, NearGraph& near) {
   lane.synchronize();
 }
 
-/// Lengths of the matrix's rows, from its graph in another order.
-std::vector<Index> lengths_of(const NearGraph& near) {
-  std::vector<Index> length(near.names.size());
-  for (std::size_t i = 0; i < length.size(); ++i)
-    length[at(near.names[i])] = near.graph.length(Index(i));
-  return length;
-}
-
 /// The order of all rows, and their starts on the ranks.
 RowOrder ordered(const Control& control, std::vector<Index> first, const CsrSlice& own, int parts) {
   const Index n = first.back();
@@ -140,7 +132,7 @@ RowOrder ordered(const Control& control, std::vector<Index> first, const CsrSlic
     collectively(control, [&] {
       if (control.rank() > 1) return;
       found = control.rank() == 0 ? halves(near, parts) : parts_of_metis(near, parts);
-      length = lengths_of(near);
+      length = near.lengths();
     });
     near = NearGraph();
   }

@@ -209,14 +209,18 @@ NearGraph near_graph(RowGraph&& given) {
   return near;
 }
 
-RowParts halves(const NearGraph& near, int parts) {
-  std::vector<Index> length(near.names.size());  // of rows as the matrix names them
+std::vector<Index> NearGraph::lengths() const {
+  std::vector<Index> length(names.size());
   for (std::size_t i = 0; i < length.size(); ++i)
-    length[std::size_t(near.names[i])] = near.graph.length(Index(i));
+    length[std::size_t(names[i])] = graph.length(Index(i));
+  return length;
+}
+
+RowParts halves(const NearGraph& near, int parts) {
   RowParts to;
   to.method = "bisection";
   to.order.reserve(near.names.size());
-  bisect(RowGraph(near.graph), near.names, parts, length, to);
+  bisect(RowGraph(near.graph), near.names, parts, near.lengths(), to);
   to.needed = needed_by(near, to);
   return to;
 }

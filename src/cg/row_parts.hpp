@@ -48,6 +48,7 @@ RowParts part_rows(RowGraph&& graph, int parts);
 struct NearGraph {
   RowGraph graph;
   std::vector<std::int32_t> names;
+  [[nodiscard]] std::vector<Index> lengths() const;  ///< of the matrix's rows
 };
 NearGraph near_graph(RowGraph&& graph);
 /// An order of the whole, outward from a far node, is cut in two, and each half likewise (recursive
