@@ -7,7 +7,9 @@
 
 namespace terrace::io {
 
-constexpr Index short_run = 4096;  ///< bytes; shorter ones are read with what lies between
+// Bytes. A short run is read with the gap behind it where that is narrow: the page cache gives so
+// much while another call of the kernel would begin.
+constexpr Index short_run = 4096, narrow_gap = 2048;
 
 /// One run of columns, or several short ones with the narrow gaps between them.
 ///

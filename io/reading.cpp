@@ -20,8 +20,6 @@ namespace {
 
 constexpr Index step_bytes = Index(256) << 10;  // what one thread reads, converts and checks
 constexpr int direct_threads = 8;               // that have a portion each
-constexpr Index narrow_gap =
-    2048;  // bytes that the page cache gives while a call of the kernel begins
 
 char* scratch(int which, Index bytes) {
   thread_local std::vector<char> kept[2];
