@@ -47,7 +47,7 @@ std::string read_all(int from) {
   setrlimit(RLIMIT_CORE, &no_core);
   setrlimit(RLIMIT_CPU, &some_seconds);  // of looking in circles
   std::string answer;                    // 'o' and the text, or the exit code and the message
-  if (const auto failed = failure_of([&] { answer = "o" + look(); }))
+  if (const auto failed = failure_of([&] { answer.assign(1, 'o').append(look()); }))
     answer.assign(1, char(int(failed->code()))).append(failed->what());
   write_all(to, answer);
   _exit(0);
