@@ -31,6 +31,15 @@ struct BlockCyclic {
   [[nodiscard]] constexpr Index slot(Index i) const {
     return (i / block / ranks) * block + i % block;
   }
+  struct Seat {
+    int owner;
+    Index slot;
+  };
+  /// Both, with two divisions.
+  [[nodiscard]] constexpr Seat seat(Index i) const {
+    const Index k = i / block, round = k / ranks;
+    return {int(k - round * ranks), round * block + i - k * block};
+  }
   [[nodiscard]] constexpr Index global(Index slot, int rank) const {
     return ((slot / block) * ranks + rank) * block + slot % block;
   }

@@ -3,6 +3,9 @@
 // On GPUs of compute capability 9.0 the product runs on the binary tensor cores from packed copies
 // of both factors; elsewhere it is combine().
 #pragma once
+#include <algorithm>
+#include <vector>
+
 #include "kernels/gf2/bits.hpp"
 
 namespace terrace::gf2 {
@@ -21,8 +24,31 @@ struct ProductMethod {
   [[nodiscard]] bool needs_tables() const { return tables || stored; }
 };
 
+/// The right factor of a product, in strips of columns: strip p has words [cuts[p], cuts[p + 1]).
+/// Several strips lie one behind the other, each packed closely.
+template <class B>
+struct RightFactor {
+  BitRows<const Word, B> rows;
+  std::vector<Index> cuts = {0, 0};  ///< from 0 on, multiples of bit_row_alignment
+  [[nodiscard]] Index words() const { return cuts.back(); }
+  [[nodiscard]] Index words(int p) const { return cuts[std::size_t(p) + 1] - cuts[std::size_t(p)]; }
+  [[nodiscard]] BitRows<const Word, B> strip(int p) const {
+    if (cuts.size() == 2) return rows;
+    return {rows.data + rows.count * cuts[std::size_t(p)], words(p), rows.count, nullptr};
+  }
+  /// Calls f(strip, its word, the word's number from `word` on, how many) for the strips' parts of
+  /// words [word, word + words).
+  template <class F>
+  void each(Index word, Index words, F&& f) const {
+    for (std::size_t p = 0; p + 1 < cuts.size(); ++p) {
+      const Index from = std::max(word, cuts[p]), to = std::min(word + words, cuts[p + 1]);
+      if (from < to) f(strip(int(p)), from - cuts[p], from - word, to - from);
+    }
+  }
+};
+
 /// Packed factors of a product, or stored tables of the right one. Sizes are limits; memory is
-/// taken by the constructor. set_right() comes before set_left().
+/// taken by the constructor. set_right() or set_strips() comes before set_left().
 template <class B>
 class BitProduct;
 
@@ -39,6 +65,11 @@ class BitProduct<Cpu> {
   /// inner rows of `words` words. With stored tables `right.data` may be null: the tables of inner
   /// rows come into tables() by other means.
   void set_right(const Stream<Cpu>&, BitRows<const Word, Cpu> right, Index words);
+  /// The same from strips in `memory`, of `inner` rows, without stored tables. Where each rank has
+  /// one, it calls set_strip() for that, and all exchange strip_memory().
+  void set_strips(Word* memory, Index inner, std::vector<Index> cuts);
+  void set_strip(const Stream<Cpu>&, int) {}
+  [[nodiscard]] View<Word, Cpu> strip_memory(int p) const;
   /// The stored tables of the right factor, after set_right().
   [[nodiscard]] View<Word, Cpu> tables() const;
   /// out[i][out_word + x] ^= (left right)[i][right_word + x], 0 <= x < words; words and both places
@@ -48,8 +79,9 @@ class BitProduct<Cpu> {
 
  private:
   ProductMethod method_;
-  BitRows<const Word, Cpu> left_, right_;
-  Index words_ = 0;
+  BitRows<const Word, Cpu> left_;
+  RightFactor<Cpu> right_;
+  Word* strips_ = nullptr;
   Buffer<Word, Cpu> tables_;
 };
 
@@ -63,14 +95,20 @@ class BitProduct<Cuda> {
   [[nodiscard]] bool packed() const;
   void set_left(const Stream<Cuda>&, BitRows<const Word, Cuda> left);
   void set_right(const Stream<Cuda>&, BitRows<const Word, Cuda> right, Index words);
+  void set_strips(Word* memory, Index inner, std::vector<Index> cuts);
+  void set_strip(const Stream<Cuda>&, int p);
+  [[nodiscard]] View<Word, Cuda> strip_memory(int p) const;
   [[nodiscard]] View<Word, Cuda> tables() const;
   void add(const Stream<Cuda>&, BitRows<Word, Cuda> out, Index out_word, Index right_word,
            Index words) const;
 
  private:
+  [[nodiscard]] Word* packed_strip(int p) const;
+
   ProductMethod method_;
-  BitRows<const Word, Cuda> left_, right_;
-  Index words_ = 0;
+  BitRows<const Word, Cuda> left_;
+  RightFactor<Cuda> right_;
+  Word* strips_ = nullptr;
   Buffer<Word, Cuda> packed_left_, packed_right_, tables_;
 };
 

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "distrib/agree.hpp"
+#include "kernels/base/kept_memory.hpp"
 #include "src/bench/gf2_calibrate.hpp"
 #include "src/bench/gf2_study.hpp"
 
@@ -123,6 +124,7 @@ void bench(Run& run, const Gf2Bench& o) {
       else
         sizes = {16384, 32768, 65536};
     }
+    const KeepsMemory kept;  // from run to run, as the library does
     EnergyMeter meter;
     if (!o.calibrate.empty()) return calibrate_gf2(run, context, o.calibrate);
     if (!o.study.empty()) return study_gf2(run, context, sizes, o.study);

@@ -28,7 +28,7 @@ class Echelon : public GuardedMatrix<B> {
         columns_(columns),
         form_(form),
         panel_words_(std::min(plan.columns / 64, std::max<Index>(1, ceil_div(columns, 64)))),
-        active_(matrix.slots()),
+        active_(matrix.layout, matrix.rank),
         stored_(plan.product.stored),
         search_(context, matrix.slots(), panel_words_, false, plan.host_panels, plan.candidates),
         share_(context, 64 * panel_words_, matrix.stride),
@@ -63,7 +63,7 @@ class Echelon : public GuardedMatrix<B> {
       update_list_ = active_.upload(lane, k);
       update_count_ = active_.count();
     }
-    rank_ = search_.find(lane, matrix_, active_, panel, k);
+    rank_ = search_.find(lane, matrix_, active_, panel, k, was_full(k));
     keep(panel);
     if (form_ == EchelonForm::inverse && rank_ < panel.columns) {
       Index q = 0;
@@ -77,35 +77,36 @@ class Echelon : public GuardedMatrix<B> {
 
   [[nodiscard]] bool stop(Index) const { return stop_; }
 
-  // S from its owners, R = T S.
+  // S from its owners, R = T S: each rank a strip of the columns, then all strips for all. Tables that
+  // are stored are built by one rank, which has the only strip.
   void share(const Stream<B>& lane, Index k) {
     if (rank_ == 0) return;
     const Panel panel = panel_at(k);
     first_word_ = form_ == EchelonForm::inverse ? 0 : panel.word / 8 * 8;
     reduced_word_ = first_word_;
     width_ = matrix_.stride - first_word_;
-    const auto pivot_rows =
-        share_.bring(lane, matrix_.layout, search_.rows(), matrix_.data.data(), matrix_.stride,
-                     first_word_, width_, [&](Index slot) { return list_position(slot); });
-    const int builder = int(k % context_.size());  // of stored tables
-    if (!stored_ || builder == context_.rank()) reduce_pivot_rows(lane, panel, pivot_rows);
+    const int builder = stored_ ? int(k % context_.size()) : -1;
+    cut_strips(builder);
+    reduce_pivot_rows(
+        lane, panel,
+        share_.deal(lane, matrix_.layout, search_.rows(), matrix_.data.data(), matrix_.stride,
+                    first_word_, cuts_, [&](Index slot) { return list_position(slot); }));
     if (stored_) {
-      product_.set_right(lane,
-                         builder == context_.rank()
-                             ? reduced()
-                             : BitRows<Word, B>{nullptr, width_, rank_, nullptr},
-                         width_);
+      Word* const tabled = builder == context_.rank() ? reduced_.data() : nullptr;
+      product_.set_right(lane, BitRows<Word, B>{tabled, width_, rank_, nullptr}, width_);
       if (context_.size() > 1) context_.comm.broadcast(lane, builder, product_.tables());
+    } else {
+      product_.set_strips(reduced_.data(), rank_, cuts_);
+      product_.set_strip(lane, context_.rank());
+      share_strips(lane);
     }
-    for (const Index row : search_.rows())
-      if (matrix_.layout.owner(row) == context_.rank()) active_.remove(matrix_.layout.slot(row));
+    for (const Index row : search_.rows()) active_.remove_global(row);
   }
 
   // M = A[:, P], and the pivot rows' M so that they become rows of R.
   void update_next(const Stream<B>& lane, Index k) {
     if (rank_ == 0) return;
     const Panel panel = panel_at(k);
-    if (!stored_) product_.set_right(lane, reduced(), width_);
     next_first_ = next_last_ = first_word_;
     if (rank_ == 64 * panel.words && panel.word % bit_row_alignment == 0 &&
         panel.words % bit_row_alignment == 0) {
@@ -160,8 +161,7 @@ class Echelon : public GuardedMatrix<B> {
     if (!archive.loading()) return;
     for (std::size_t i = 0; i + 3 < panels.size(); i += 4)
       found.panels.push_back({panels[i], panels[i + 1], panels[i + 2], panels[i + 3]});
-    for (const Index row : found.rows)
-      if (matrix_.layout.owner(row) == context_.rank()) active_.remove(matrix_.layout.slot(row));
+    for (const Index row : found.rows) active_.remove_global(row);
     if (!guard_) return;
     guard_->resume(k);
     for (const Pivots::PanelRange& p : found.panels)
@@ -177,6 +177,13 @@ class Echelon : public GuardedMatrix<B> {
     const Index words = std::min(panel_words_, ceil_div(columns_, 64) - word);
     return {word, words, std::min(64 * words, columns_ - 64 * word)};
   }
+  /// Whether the panel before had a pivot in every column.
+  [[nodiscard]] bool was_full(Index k) const {
+    if (k == 0) return true;
+    if (found.panels.empty()) return false;
+    const Pivots::PanelRange& last = found.panels.back();
+    return last.word == panel_at(k - 1).word && last.count == 64 * last.words;
+  }
   [[nodiscard]] bool all_rows() const { return form_ != EchelonForm::echelon; }
   /// The rows that this panel updates.
   [[nodiscard]] BitRows<Word, B> rows() const {
@@ -190,27 +197,51 @@ class Echelon : public GuardedMatrix<B> {
   [[nodiscard]] BitRows<Word, B> multipliers() const {
     return {multipliers_.data(), panel_words_, rows().count, nullptr};
   }
-  [[nodiscard]] BitRows<Word, B> reduced() const {
-    return {reduced_.data(), width_, rank_, nullptr};
-  }
   // A[:, from .. to) ^= M R
   void add(const Stream<B>& lane, Index from, Index to) {
     product_.add(lane, rows(), from, from - reduced_word_, to - from);
   }
 
-  /// R = T S.
+  /// Each rank's strip of the width_ words: equal ones, or all for `builder`.
+  void cut_strips(int builder) {
+    const int ranks = context_.size();
+    const Index each = round_up(ceil_div(width_, Index(ranks)), bit_row_alignment);
+    cuts_.assign(1, 0);
+    for (int p = 0; p < ranks; ++p)
+      cuts_.push_back(builder >= 0 ? (p < builder ? 0 : width_) : std::min(width_, (p + 1) * each));
+  }
+
+  /// R = T S in this rank's strip.
   void reduce_pivot_rows(const Stream<B>& lane, const Panel& panel,
                          BitRows<const Word, B> pivot_rows) {
+    const auto rank = std::size_t(context_.rank());
+    const Index from = cuts_[rank], words = cuts_[rank + 1] - from;
+    if (words == 0) return;
     const PanelFactor<B> factor = search_.factor();
+    const BitRows<const Word, B> transform{factor.transform, factor.pitch, rank_, nullptr};
+    const BitRows<Word, B> strip{reduced_.data() + rank_ * from, words, rank_, nullptr};
     stages_.time(lane, Stage::widen, [&] {
-      fill_zero(lane, reduced_.view().slice(0, rank_ * width_));
-      reducing_.set_right(lane, pivot_rows, width_);
-      reducing_.set_left(lane, {factor.transform, factor.pitch, rank_, nullptr});
-      reducing_.add(lane, reduced(), 0, 0, width_);
+      fill_zero(lane, reduced_.view().slice(rank_ * from, rank_ * words));
+      reducing_.set_right(lane, pivot_rows, words);
+      reducing_.set_left(lane, transform);
+      reducing_.add(lane, strip, 0, 0, words);
     });
-    if (form_ == EchelonForm::inverse)
-      copy_bits(lane, {reduced_.data() + panel.word, width_, rank_, nullptr},
-                {factor.transform, factor.pitch, rank_, nullptr}, 0, panel.words);
+    if (form_ != EchelonForm::inverse) return;
+    const Index first = std::max(panel.word, from),
+                last = std::min(panel.word + panel.words, from + words);
+    if (first < last)
+      copy_bits(lane, {strip.data + first - from, words, rank_, nullptr}, transform,
+                first - panel.word, last - first);
+  }
+
+  void share_strips(const Stream<B>& lane) {
+    if (context_.size() == 1) return;
+    std::vector<Piece> pieces;
+    for (int p = 0; p < context_.size(); ++p) {
+      const View<Word, B> strip = product_.strip_memory(p);
+      pieces.push_back({p, strip.data, strip.size * Index(sizeof(Word))});
+    }
+    context_.comm.broadcast_group(lane, pieces);
   }
 
   /// Toggles, in each pivot row, the bit of its own pivot among the panel's columns.
@@ -254,7 +285,8 @@ class Echelon : public GuardedMatrix<B> {
   StageTimes<B> stages_;
   Index rank_ = 0, next_panel_ = 0, next_first_ = 0, next_last_ = 0;
   Index first_word_ = 0;                ///< first that the update changes
-  Index reduced_word_ = 0, width_ = 0;  ///< words that reduced_ holds
+  Index reduced_word_ = 0, width_ = 0;  ///< words of R
+  std::vector<Index> cuts_;             ///< of R's strips in reduced_
   const Index* update_list_ = nullptr;  ///< of the rows that the echelon form updates
   Index update_count_ = 0;
   bool stop_ = false;

@@ -40,14 +40,12 @@ Index FullFactor<B>::bytes(Index words, Index candidates) {
 }
 
 template <class B>
-Index FullFactor<B>::factor(const Stream<B>& lane, BitRows<const Word, B> rows, Index words,
-                            PanelFactor<B> out, const PinnedBuffer<Index>& info_host) {
-  if (words_.size() == 0 || words < max_panel_words || rows.count < full_columns) return 0;
+bool FullFactor<B>::begin(const Stream<B>& lane, BitRows<const Word, B> rows, Index words,
+                          PanelFactor<B> out) {
+  if (words_.size() == 0 || words < max_panel_words || rows.count < full_columns) return false;
   panel_.count = rows.count;
   reduce_full_panel(lane, panel_, rows, words, out);
-  download(lane, info_host.data(), View<Index, B>{out.info, PanelFactor<B>::info_size(words)});
-  lane.synchronize();
-  return info_host[0];
+  return true;
 }
 
 #define TERRACE_INSTANTIATE(B) template class FullFactor<B>;

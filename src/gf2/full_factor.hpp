@@ -13,12 +13,11 @@ class FullFactor {
   FullFactor(const Stream<B>& lane, Index words, Index candidates);
   static Index bytes(Index words, Index candidates);
 
-  /// The columns, from the first on, that were eliminated: a multiple of 512, at most 64 * words.
-  /// Their pivots are in info_host. Where these are all columns, `out` is as from factor_panel(), but
-  /// for the pitch, which is out.pitch, and out.reduced, which is not written: the identity. Waits
-  /// for the lane.
-  Index factor(const Stream<B>& lane, BitRows<const Word, B> rows, Index words, PanelFactor<B> out,
-               const PinnedBuffer<Index>& info_host);
+  /// Enqueued; false where device or panel do not allow it. out.info[0] then holds the columns, from
+  /// the first on, that were eliminated: a multiple of 512, at most 64 * words. Their pivots stand
+  /// behind it. Where these are all columns, `out` is as from factor_panel(), but for the pitch, which
+  /// is out.pitch, and out.reduced, which is not written: the identity.
+  bool begin(const Stream<B>& lane, BitRows<const Word, B> rows, Index words, PanelFactor<B> out);
   /// After that: the rows in place, as FullPanel has them.
   [[nodiscard]] BitRows<const Word, B> rows(Index columns) const {
     return {panel_.before(columns / full_columns), panel_.pitch, panel_.count, nullptr};

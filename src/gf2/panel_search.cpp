@@ -11,10 +11,14 @@ namespace terrace::gf2 {
 // --- active rows ---------------------------------------------------------------------------------
 
 template <class B>
-ActiveRows<B>::ActiveRows(Index slots)
-    : count_(slots), list_(slots), position_(std::size_t(slots)) {
-  for (auto& copy : copies_) copy = Buffer<Index, B>(slots);
-  reset(slots);
+ActiveRows<B>::ActiveRows(BlockCyclic layout, int rank)
+    : layout_(layout),
+      rank_(rank),
+      list_(layout.slots(rank)),
+      position_(std::size_t(layout.slots(rank))) {
+  for (auto& copy : copies_) copy = Buffer<Index, B>(list_.size());
+  for (int r = 0; r < layout.ranks; ++r) counts_.push_back(layout.slots(r));
+  reset(list_.size());
 }
 
 template <class B>
@@ -37,6 +41,13 @@ void ActiveRows<B>::remove(Index slot) {
   position_[std::size_t(last)] = at;
 }
 
+template <class B>
+void ActiveRows<B>::remove_global(Index row) {
+  const auto [owner, slot] = layout_.seat(row);
+  --counts_[std::size_t(owner)];
+  if (owner == rank_) remove(slot);
+}
+
 // --- search --------------------------------------------------------------------------------------
 
 namespace {
@@ -46,10 +57,13 @@ constexpr Index spare_candidates =
 constexpr Index most_candidates(Index words) {
   return words > max_panel_words ? 128 * words : max_candidates;
 }
-/// Panels as narrow as that go ahead only where there is something to gain: not on the CPU.
+/// Narrow panels go ahead only where there is something to gain: not on the CPU.
 template <class B>
 constexpr bool goes_ahead(Index words) {
-  return std::is_same_v<B, Cuda> && words == max_panel_words;
+  return words > max_panel_words || (std::is_same_v<B, Cuda> && words == max_panel_words);
+}
+Index sum_of(const std::vector<Index>& counts) {
+  return std::accumulate(counts.begin(), counts.end(), Index(0));
 }
 }  // namespace
 
@@ -76,7 +90,8 @@ PanelSearch<B>::PanelSearch(const Context<B>& context, Index slots, Index words,
       left_host_(slots + 1),
       header_(round_up(1 + 64 * words, pitch_)),
       message_(header_ + 64 * words * pitch_),
-      header_host_(header_) {
+      header_host_(header_),
+      told_host_(1 + most_candidates(words)) {
   if (words > max_panel_words)
     wide_ = std::make_unique<WideFactor<B>>(context, words, most_candidates(words));
   if (goes_ahead<B>(words) && !alone && !on_host_ && candidates == 0)
@@ -86,7 +101,9 @@ PanelSearch<B>::PanelSearch(const Context<B>& context, Index slots, Index words,
     mine_ = Buffer<Word, B>(message_);
     all_ = Buffer<Word, B>(message_ * context.size());
     headers_host_ = PinnedBuffer<Word>(header_ * context.size());
+    told_ = Buffer<Index, B>(told_host_.size());
     fill_zero(context.ahead, mine_.view());
+    fill_zero(context.ahead, told_.view());
   }
   context.ahead.synchronize();
 }
@@ -99,7 +116,8 @@ Index PanelSearch<B>::bytes(Index slots, Index words, int ranks) {
   const Index pitch = round_up(words, max_panel_words);
   const Index message = round_up(1 + 64 * words, pitch) + 64 * words * pitch;
   return BitProduct<B>::bytes(slots, 64 * words, pitch) +
-         8 * (slots * (2 * pitch + 1) + slots / 64 + message * (ranks + 1) + 128 * words * pitch) +
+         8 * (slots * (2 * pitch + 1) + slots / 64 + message * (ranks + 1) + 128 * words * pitch +
+              (ranks > 1 ? 1 + most_candidates(words) : 0)) +
          (words > max_panel_words ? WideFactor<B>::bytes(words, most_candidates(words)) : 0) +
          (goes_ahead<B>(words) ? FullFactor<B>::bytes(words, most_candidates(words)) : 0);
 }
@@ -125,29 +143,62 @@ void PanelSearch<B>::factor_on_host(const Stream<B>& lane, BitRows<const Word, B
   upload(lane, reduced_.view().slice(0, size), factor_host_.data() + size);
 }
 
-/// Factors rows candidates_[0, candidate_count_) of `base`; waits for the pivots. Not `ahead`: the
-/// same pivots on every device.
+/// Which rows are tried first: candidates_[0, candidate_count_).
 template <class B>
-Index PanelSearch<B>::factor_rows(const Stream<B>& lane, BitRows<const Word, B> base, Index words,
-                                  bool ahead) {
-  base.count = candidate_count_;
-  base.list = candidates_device_.data();
+void PanelSearch<B>::choose_candidates(const ActiveRows<B>& active, const Panel& panel) {
+  const Index m = active.count();
+  const Index wanted = multiple_ > 0 ? multiple_ * panel.columns
+                                     : Index(double(64 * panel.words) / yield_) + spare_candidates;
+  candidate_count_ = std::min({m, wanted, most_candidates(panel.words)});
+  for (Index i = 0; i < candidate_count_; ++i) candidates_[i] = active[i * m / candidate_count_];
+}
+
+/// Rows candidates_[0, candidate_count_) of `base`.
+template <class B>
+BitRows<const Word, B> PanelSearch<B>::upload_candidates(const Stream<B>& lane,
+                                                         BitRows<const Word, B> base) {
   upload(lane, candidates_device_.view().slice(0, candidate_count_), candidates_.data());
-  if (wide_) {
-    wide_->factor(lane, base, words, factor(), info_, ahead);
-    return info_[0];
-  }
-  if (on_host_) {
-    factor_on_host(lane, base, words);
-    return info_[0];
-  }
-  if (full_ && ahead && words == max_panel_words &&
-      full_->factor(lane, base, words, factor(), info_) == 64 * words)
-    return info_[0];
-  factor_panel(lane, base, words, factor());
+  return {base.data, base.stride, candidate_count_, candidates_device_.data()};
+}
+
+/// Enqueues what the device does alone; false: nothing. Info on the device then says how far it came.
+template <class B>
+bool PanelSearch<B>::begin_factor(const Stream<B>& lane, BitRows<const Word, B> rows, Index words) {
+  return full_ && full_->begin(lane, rows, words, factor());
+}
+
+/// Info on the host; waits for it.
+template <class B>
+void PanelSearch<B>::read_info(const Stream<B>& lane, Index words) {
   download(lane, info_.data(), info_device_.view().slice(0, PanelFactor<B>::info_size(words)));
   lane.synchronize();
+}
+
+/// The rest, once the first `done` columns are eliminated, whose pivots are in info_; waits for the
+/// pivots. The same ones on every device where none are done.
+template <class B>
+Index PanelSearch<B>::end_factor(const Stream<B>& lane, BitRows<const Word, B> rows, Index words,
+                                 Index done) {
+  if (done == 64 * words) return done;
+  if (wide_) {
+    wide_->factor(lane, rows, words, factor(), info_, done,
+                  done > 0 ? full_->rows(done) : BitRows<const Word, B>{});
+  } else if (on_host_) {
+    factor_on_host(lane, rows, words);
+  } else {
+    factor_panel(lane, rows, words, factor());
+    read_info(lane, words);
+  }
   return info_[0];
+}
+
+/// Factors rows candidates_[0, candidate_count_) of `base`; waits for the pivots.
+template <class B>
+Index PanelSearch<B>::factor_rows(const Stream<B>& lane, BitRows<const Word, B> base, Index words) {
+  const BitRows<const Word, B> rows = upload_candidates(lane, base);
+  const bool begun = begin_factor(lane, rows, words);
+  if (begun) read_info(lane, words);
+  return end_factor(lane, rows, words, begun ? info_[0] : 0);
 }
 
 /// The candidates that became pivots, in pivot order, are the first candidates of the next round.
@@ -163,17 +214,17 @@ void PanelSearch<B>::keep_pivots(Index rank, Index words) {
 template <class B>
 Index PanelSearch<B>::find_local(const Stream<B>& lane, BitRows<const Word, B> rows,
                                  ActiveRows<B>& active, const Panel& panel, Index k) {
-  const Index m = active.count();
-  const Index wanted = multiple_ > 0 ? multiple_ * panel.columns
-                                     : Index(double(64 * panel.words) / yield_) + spare_candidates;
-  candidate_count_ = std::min({m, wanted, most_candidates(panel.words)});
-  for (Index i = 0; i < candidate_count_; ++i) candidates_[i] = active[i * m / candidate_count_];
-  if (m == 0) {
-    rows_.clear();
-    return 0;
-  }
-  const Index tried = candidate_count_;
-  Index rank = factor_rows(lane, rows, panel.words);
+  rows_.clear();
+  if (active.count() == 0) return 0;
+  choose_candidates(active, panel);
+  return scan_others(lane, rows, active, panel, k, factor_rows(lane, rows, panel.words));
+}
+
+/// The rest of find_local(), once the first candidates gave `rank` pivots.
+template <class B>
+Index PanelSearch<B>::scan_others(const Stream<B>& lane, BitRows<const Word, B> rows,
+                                  ActiveRows<B>& active, const Panel& panel, Index k, Index rank) {
+  const Index m = active.count(), tried = candidate_count_;
   keep_pivots(rank, panel.words);
   if (rank == panel.columns || tried == m) return rank;
   yield_ = std::clamp(double(rank) / double(tried), 0.25, yield_);
@@ -230,7 +281,8 @@ Index PanelSearch<B>::meet(const Stream<B>& lane, const BitMatrix<B>& matrix, In
     if (count == 0) continue;
     for (Index i = 0; i < count; ++i)
       candidates_[candidate_count_++] = (from * message_ + header_) / pitch_ + i;
-    rank = factor_rows(lane, {all_.data(), pitch_, 0, nullptr}, panel.words, false);
+    const BitRows<const Word, B> rows = upload_candidates(lane, {all_.data(), pitch_, 0, nullptr});
+    rank = end_factor(lane, rows, panel.words, 0);  // the same on all ranks
     keep_pivots(rank, panel.words);
   }
   rows_.resize(std::size_t(rank));
@@ -242,46 +294,121 @@ Index PanelSearch<B>::meet(const Stream<B>& lane, const BitMatrix<B>& matrix, In
   return rank;
 }
 
-/// What rank `root` found alone, on all ranks: pivots, global rows and transform, in one broadcast.
+/// Rows of all ranks, as many of each as it has, to all_, and their numbers to told_ behind the first:
+/// the rows to factor. candidate_count_ of them.
 template <class B>
-Index PanelSearch<B>::take_over(const Stream<B>& lane, const BitMatrix<B>& matrix, Index rank,
-                                const Panel& panel, int root) {
-  const Index info_size = PanelFactor<B>::info_size(panel.words), rows = 1 + 64 * panel.words;
-  if (context_.rank() == root) {
-    info_[0] = rank;
-    for (Index q = 0; q < rank; ++q)
-      info_[rows + q] = matrix.layout.global(rows_[std::size_t(q)], root);
-    upload(lane, info_device_.view().slice(0, info_size), info_.data());
+BitRows<const Word, B> PanelSearch<B>::bring_candidates(const Stream<B>& lane,
+                                                        const BitMatrix<B>& matrix,
+                                                        const ActiveRows<B>& active,
+                                                        const Panel& panel) {
+  const std::vector<Index>& counts = active.counts();
+  const Index total = sum_of(counts), wanted = std::min(total, panel.columns + spare_candidates);
+  std::vector<Piece> pieces;
+  Index first = 0;
+  for (int r = 0; r < context_.size(); ++r) {
+    const Index m = counts[std::size_t(r)], count = total > 0 ? m * wanted / total : 0;
+    Word* const to = all_.data() + first * pitch_;
+    Index* const numbers = told_.data() + 1 + first;
+    if (r == context_.rank()) {
+      for (Index i = 0; i < count; ++i) {
+        candidates_[i] = active[i * m / count];
+        told_host_[1 + i] = matrix.layout.global(candidates_[i], r);
+      }
+      candidate_count_ = count;
+      const BitRows<const Word, B> rows =
+          upload_candidates(lane, {matrix.data.data(), matrix.stride, 0, nullptr});
+      copy_bits(lane, BitRows<Word, B>{to, pitch_, count, nullptr}, rows, panel.word, panel.words);
+      upload(lane, View<Index, B>{numbers, count}, told_host_.data() + 1);
+    }
+    pieces.push_back({r, to, count * pitch_ * Index(sizeof(Word))});
+    pieces.push_back({r, numbers, count * Index(sizeof(Index))});
+    first += count;
   }
-  const std::vector<Piece> pieces = {
-      {root, info_device_.data(), info_size * Index(sizeof(Index))},
-      {root, transform_.data(), panel.columns * pitch_ * Index(sizeof(Word))}};
   context_.comm.broadcast_group(lane, pieces);
-  download(lane, info_.data(), info_device_.view().slice(0, info_size));
-  lane.synchronize();
+  candidate_count_ = first;
+  return {all_.data(), pitch_, first, nullptr};
+}
+
+/// What rank `root` found, on all ranks: info, transform, whether that is all there is among what it
+/// looked at, and, but where they are known (`numbered`), the global rows of its candidates. Waits.
+template <class B>
+Index PanelSearch<B>::tell(const Stream<B>& lane, const Panel& panel, int root, bool numbered) {
+  const Index size = PanelFactor<B>::info_size(panel.words);
+  const Index told = numbered ? 1 : told_.size();
+  if (context_.rank() == root) upload(lane, told_.view().slice(0, told), told_host_.data());
+  const std::vector<Piece> pieces = {
+      {root, info_device_.data(), size * Index(sizeof(Index))},
+      {root, transform_.data(), panel.columns * pitch_ * Index(sizeof(Word))},
+      {root, told_.data(), told * Index(sizeof(Index))}};
+  context_.comm.broadcast_group(lane, pieces);
+  download(lane, told_host_.data(), told_.view());
+  read_info(lane, panel.words);
   return info_[0];
+}
+
+/// One rank's rows, or a part of all ranks', which nearly always suffice: the pivots among these.
+template <class B>
+Index PanelSearch<B>::propose(const Stream<B>& lane, const BitMatrix<B>& matrix,
+                              ActiveRows<B>& active, const Panel& panel, Index k, int root,
+                              bool together) {
+  const Index words = panel.words, first_row = 1 + 64 * words;
+  const BitRows<const Word, B> base{matrix.data.data() + panel.word, matrix.stride, 0, nullptr};
+  BitRows<const Word, B> rows;
+  if (together) rows = bring_candidates(lane, matrix, active, panel);
+  if (context_.rank() != root) {
+    Index rank = tell(lane, panel, root, together);
+    if (rank < panel.columns && told_host_[0] == 0) rank = tell(lane, panel, root, together);
+    return rank;
+  }
+  if (!together) {
+    choose_candidates(active, panel);
+    rows = upload_candidates(lane, base);
+  }
+  const bool begun = begin_factor(lane, rows, words);
+  Index done = 0;
+  if (begun) {
+    told_host_[0] = 0;
+    for (Index i = 0; i < candidate_count_ && !together; ++i)
+      told_host_[1 + i] = matrix.layout.global(candidates_[i], root);
+    done = tell(lane, panel, root, together);
+    if (done == panel.columns) return done;
+  }
+  Index rank = end_factor(lane, rows, words, done);
+  told_host_[0] = 1;
+  if (!together) {
+    rank = scan_others(lane, base, active, panel, k, rank);
+    for (Index q = 0; q < rank; ++q)
+      told_host_[1 + info_[first_row + q]] = matrix.layout.global(rows_[std::size_t(q)], root);
+  }
+  return tell(lane, panel, root, together);
 }
 
 template <class B>
 Index PanelSearch<B>::find(const Stream<B>& lane, const BitMatrix<B>& matrix, ActiveRows<B>& active,
-                           const Panel& panel, Index k) {
+                           const Panel& panel, Index k, bool hopeful) {
   const BitRows<const Word, B> rows{matrix.data.data() + panel.word, matrix.stride, 0, nullptr};
   if (context_.size() == 1) {
     const Index rank = find_local(lane, rows, active, panel, k);
     for (Index& row : rows_) row = matrix.layout.global(row, 0);
     return rank;
   }
-  // One rank's rows nearly always suffice; where they do not, all ranks' bases meet.
-  const int root = int(k % context_.size());
-  Index mine = 0;
-  if (context_.rank() == root) mine = find_local(lane, rows, active, panel, k);
-  const Index rank = take_over(lane, matrix, mine, panel, root);
-  if (rank == panel.columns) {
-    rows_.assign(&info_[1 + 64 * panel.words], &info_[1 + 64 * panel.words] + rank);
-    return rank;
+  const std::vector<Index>& counts = active.counts();
+  const auto most = std::max_element(counts.begin(), counts.end());
+  const int root = int(most - counts.begin());
+  const bool together = *most < panel.columns + spare_candidates;
+  Index rank = 0;
+  if (together || hopeful) {
+    rank = propose(lane, matrix, active, panel, k, root, together);
+    if (rank == panel.columns || (together && candidate_count_ == sum_of(counts))) {
+      rows_.resize(std::size_t(rank));
+      for (Index q = 0; q < rank; ++q)
+        rows_[std::size_t(q)] = told_host_[1 + info_[1 + 64 * panel.words + q]];
+      return rank;
+    }
   }
-  if (context_.rank() != root) mine = find_local(lane, rows, active, panel, k);
-  return meet(lane, matrix, mine, panel, k);
+  if (together || !hopeful || context_.rank() != root)
+    rank = find_local(lane, rows, active, panel, k);
+  return meet(lane, matrix, rank, panel, k);
 }
 
 #define TERRACE_INSTANTIATE(B)  \

@@ -1,6 +1,7 @@
-// Pivots of one panel over GF(2): one rank, by turns, looks among its active rows; where they do
-// not span all the panel's columns, each rank finds a basis of its own, the bases meet, and every
-// rank makes the same choice.
+// Pivots of one panel over GF(2): the rank with the most active rows looks among these, and tells the
+// others. Where it has too few, rows of all ranks come to it first. Where what it looked at does not
+// span all the panel's columns, each rank finds a basis of its own, the bases meet, and every rank
+// makes the same choice.
 //
 // The candidates span what all active rows span, so the pivot columns are the leftmost possible
 // (canonical), whichever rows carry them.
@@ -14,14 +15,15 @@
 namespace terrace::gf2 {
 
 /// Rows of this rank that are not pivots yet, on the host and (two copies in turn, because updates
-/// may still read the last one) on the backend.
+/// may still read the last one) on the backend; and how many the other ranks have.
 template <class B>
 class ActiveRows {
  public:
-  explicit ActiveRows(Index slots);
-  /// Rows 0 .. count - 1, count at most the constructor's.
+  ActiveRows(BlockCyclic layout, int rank);
+  /// Rows 0 .. count - 1 of one rank, count at most the layout's.
   void reset(Index count);
   [[nodiscard]] Index count() const { return count_; }
+  [[nodiscard]] const std::vector<Index>& counts() const { return counts_; }  ///< of all ranks
   [[nodiscard]] Index operator[](Index i) const { return list_[i]; }
   /// Position of an active slot in the list.
   [[nodiscard]] Index position(Index slot) const { return position_[slot]; }
@@ -29,11 +31,16 @@ class ActiveRows {
   /// ran.
   const Index* upload(const Stream<B>& lane, Index k);
   void remove(Index slot);
+  /// A row of any rank, by its global number.
+  void remove_global(Index row);
   static Index host_bytes(Index slots) { return 2 * slots * Index(sizeof(Index)); }
   static Index backend_bytes(Index slots) { return 2 * slots * Index(sizeof(Index)); }
 
  private:
+  BlockCyclic layout_;
+  int rank_;
   Index count_ = 0;
+  std::vector<Index> counts_;
   PinnedBuffer<Index> list_;
   std::vector<Index> position_;
   Buffer<Index, B> copies_[2];
@@ -66,11 +73,11 @@ class PanelSearch {
   ///   columns()[q]   column within the panel of pivot q, ascending
   ///   rows()[q]      its global row
   ///   factor()       info and transform (in pivot order) on the backend
-  /// Panel number k: it says which rank looks first. Costs one synchronization of `lane` for a full panel on
-  /// one rank, and one more on several ranks; where a wide panel's device cannot go ahead, one for
-  /// each 512 columns.
+  /// Panel number k. Not `hopeful`, alike on all ranks: no rank looks alone first. Costs one
+  /// synchronization of `lane` for a full panel; where a device cannot go ahead, one for each 512
+  /// columns, and one more on several ranks.
   Index find(const Stream<B>& lane, const BitMatrix<B>& matrix, ActiveRows<B>& active,
-             const Panel& panel, Index k);
+             const Panel& panel, Index k, bool hopeful);
   /// Forgets what earlier panels were like, so that equal rows give equal pivots.
   void restart() { yield_ = 1; }
   [[nodiscard]] double& yield() { return yield_; }  ///< what it remembers of them
@@ -83,19 +90,28 @@ class PanelSearch {
   [[nodiscard]] PanelFactor<B> factor() const;
 
  private:
-  Index factor_rows(const Stream<B>& lane, BitRows<const Word, B> base, Index words,
-                    bool ahead = true);
+  void choose_candidates(const ActiveRows<B>& active, const Panel& panel);
+  BitRows<const Word, B> upload_candidates(const Stream<B>& lane, BitRows<const Word, B> base);
+  bool begin_factor(const Stream<B>& lane, BitRows<const Word, B> rows, Index words);
+  void read_info(const Stream<B>& lane, Index words);
+  Index end_factor(const Stream<B>& lane, BitRows<const Word, B> rows, Index words, Index done);
+  Index factor_rows(const Stream<B>& lane, BitRows<const Word, B> base, Index words);
   void factor_on_host(const Stream<B>& lane, BitRows<const Word, B> rows, Index words);
   void keep_pivots(Index rank, Index words);
-  Index take_over(const Stream<B>& lane, const BitMatrix<B>& matrix, Index rank, const Panel& panel,
-                  int root);
+  Index scan_others(const Stream<B>& lane, BitRows<const Word, B> rows, ActiveRows<B>& active,
+                    const Panel& panel, Index k, Index rank);
+  BitRows<const Word, B> bring_candidates(const Stream<B>& lane, const BitMatrix<B>& matrix,
+                                          const ActiveRows<B>& active, const Panel& panel);
+  Index propose(const Stream<B>& lane, const BitMatrix<B>& matrix, ActiveRows<B>& active,
+                const Panel& panel, Index k, int root, bool together);
+  Index tell(const Stream<B>& lane, const Panel& panel, int root, bool numbered);
   Index meet(const Stream<B>& lane, const BitMatrix<B>& matrix, Index rank, const Panel& panel,
              Index k);
 
   const Context<B>& context_;
   Index pitch_;                          ///< words of a row of the buffers below
   std::unique_ptr<WideFactor<B>> wide_;  ///< for panels wider than factor_panel() takes
-  std::unique_ptr<FullFactor<B>> full_;  ///< tried before factor_panel()
+  std::unique_ptr<FullFactor<B>> full_;  ///< tried before these
   bool on_host_;
   Index multiple_;            ///< first candidates by columns, or 0
   Buffer<Word, B> gathered_;  ///< candidates on their way to the host
@@ -115,6 +131,9 @@ class PanelSearch {
   Index header_ = 0, message_ = 0;
   Buffer<Word, B> mine_, all_;
   PinnedBuffer<Word> header_host_, headers_host_;
+  // What one rank tells the others beside info and transform: [final | global rows of candidates].
+  Buffer<Index, B> told_;
+  PinnedBuffer<Index> told_host_;
   std::vector<Index> rows_;
 };
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "distrib/agree.hpp"
+#include "kernels/gf2/full_panel.hpp"
 
 namespace terrace::gf2 {
 
@@ -26,15 +27,14 @@ const TableShape* find_shape(const std::vector<TableShape>& shapes, const TableS
   return nullptr;
 }
 
-/// Measured on one, two and four H200: wider panels pay where each rank's update hides them. More
-/// GPUs work as four do, by the model (jobs/results/scaling.md).
+/// Measured on one and two H200, n = 4,096 and more: of panels that a device eliminates alone the
+/// widest are fastest. Of others wider ones pay where each rank's update hides them.
 Index default_columns(const Context<Cpu>&, bool, Index) { return 256; }
 [[maybe_unused]] Index default_columns(const Context<Cuda>& context, bool tables, Index most_rank) {
   const Index share = most_rank / std::min(context.size(), 4);
   if (tables || !has_bit_tensor_cores()) return 512;
-  // rref of 32,768 on two H100: 0.022, 0.016 and 0.019 s in panels of 512, 1,024 and 2,048.
-  if (share < 24576) return context.size() > 1 && share >= 12288 ? 1024 : 512;
-  return share < 65536 ? 2048 : 4096;
+  if (has_full_panels<Cuda>() || share >= 65536) return 64 * max_wide_words;
+  return share < 24576 ? 512 : 2048;
 }
 
 /// The last entry with from <= share; 0: none, or none that fits.

@@ -9,7 +9,7 @@ template <class B>
 WideFactor<B>::WideFactor(const Context<B>& context, Index words, Index candidates)
     : panel_pitch_(round_up(words, bit_row_alignment)),
       work_({candidates, candidates, 1}, 0, 2 * panel_pitch_),
-      active_(candidates),
+      active_({candidates, candidates, 1}, 0),
       search_(context, candidates, max_panel_words, true),
       pivot_rows_(64 * max_panel_words * work_.stride),
       reduced_(64 * max_panel_words * work_.stride),
@@ -18,8 +18,7 @@ WideFactor<B>::WideFactor(const Context<B>& context, Index words, Index candidat
       product_(candidates, 64 * max_panel_words, work_.stride),
       pivots_(64 * words),
       pivots_host_(64 * words),
-      numbers_(64 * words),
-      full_(context.ahead, words, candidates) {
+      numbers_(64 * words) {
   std::vector<Index> numbers(std::size_t(64 * words));
   std::iota(numbers.begin(), numbers.end(), 0);
   upload(context.ahead, numbers_.view(), numbers.data());
@@ -33,14 +32,14 @@ Index WideFactor<B>::bytes(Index words, Index candidates) {
               128 * words) +
          PanelSearch<B>::bytes(candidates, max_panel_words, 1) +
          BitProduct<B>::bytes(64 * max_panel_words, 64 * max_panel_words, stride) +
-         BitProduct<B>::bytes(candidates, 64 * max_panel_words, stride) +
-         FullFactor<B>::bytes(words, candidates);
+         BitProduct<B>::bytes(candidates, 64 * max_panel_words, stride);
 }
 
 /// W = [candidates | T], with the first `rank` columns eliminated.
 template <class B>
-void WideFactor<B>::go_on(const Stream<B>& lane, BitRows<const Word, B> rows, Index words,
-                          Index rank, const PinnedBuffer<Index>& info_host) {
+void WideFactor<B>::begin(const Stream<B>& lane, BitRows<const Word, B> rows, Index words,
+                          Index rank, const PinnedBuffer<Index>& info_host,
+                          BitRows<const Word, B> ahead) {
   const Index count = rows.count, stride = work_.stride, done = rank / 64;
   const BitRows<Word, B> work{work_.data.data(), stride, count, nullptr};
   fill_zero(lane, work_.data.view().slice(0, count * stride));
@@ -55,7 +54,6 @@ void WideFactor<B>::go_on(const Stream<B>& lane, BitRows<const Word, B> rows, In
     active_.remove(pivots_host_[q]);
   }
   upload(lane, pivots_.view().slice(0, rank), pivots_host_.data());
-  const BitRows<const Word, B> ahead = full_.rows(rank);
   flip_bits(lane, work.data, stride, pivots_.data(), numbers_.data(), rank);
   copy_bits(lane, BitRows<Word, B>{work.data + done, stride, count, nullptr}, ahead, done,
             words - done);
@@ -106,10 +104,10 @@ Index WideFactor<B>::factor_next(const Stream<B>& lane, Index count, Index word,
 
 template <class B>
 void WideFactor<B>::factor(const Stream<B>& lane, BitRows<const Word, B> rows, Index words,
-                           PanelFactor<B> out, const PinnedBuffer<Index>& info_host, bool ahead) {
-  Index rank = ahead ? full_.factor(lane, rows, words, out, info_host) : 0;
-  if (rank == 64 * words) return;
-  go_on(lane, rows, words, rank, info_host);
+                           PanelFactor<B> out, const PinnedBuffer<Index>& info_host, Index done,
+                           BitRows<const Word, B> ahead) {
+  Index rank = done;
+  begin(lane, rows, words, rank, info_host, ahead);
   for (Index word = rank / 64; word < words; word += max_panel_words)
     rank += factor_next(lane, rows.count, word, words, rank, info_host);
   info_host[0] = rank;

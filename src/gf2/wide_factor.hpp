@@ -2,13 +2,11 @@
 // columns.
 //
 // The candidates are eliminated in sub-panels of 512 columns. As long as these have full rank, the
-// device goes ahead alone, in place (src/gf2/full_factor.hpp), and the host waits once. For what is
-// left an identity stands beside the candidates, which becomes the transformation: with W =
+// device went ahead alone, in place (src/gf2/full_factor.hpp). For what is left an identity stands beside the candidates, which becomes the transformation: with W =
 // [candidates | T], one sub-panel's pivot rows S and columns P, R = S[:, P]^-1 S and W[i, :] ^=
 // W[i, P] R for all rows i; one wait each. 2 m c^2 bit operations for m rows and c columns.
 #pragma once
 #include "kernels/gf2/product.hpp"
-#include "src/gf2/full_factor.hpp"
 #include "src/gf2/panel_search.hpp"
 
 namespace terrace::gf2 {
@@ -20,15 +18,15 @@ class WideFactor {
   WideFactor(const Context<B>& context, Index words, Index candidates);
   static Index bytes(Index words, Index candidates);
 
-  /// As factor_panel(), but for the pitch, which is out.pitch; info_host gets a copy of info.
-  /// out.reduced is not written where the rank is 64 * words: it would be the identity. `ahead`: the
-  /// device may go ahead, and devices that cannot may choose other pivots. Waits for the lane.
+  /// As factor_panel(), but for the pitch, which is out.pitch; info_host gets a copy of info. The
+  /// first `done` columns are eliminated: their pivots are in info_host, and `ahead` are the rows as
+  /// FullFactor has them. Waits for the lane.
   void factor(const Stream<B>& lane, BitRows<const Word, B> rows, Index words, PanelFactor<B> out,
-              const PinnedBuffer<Index>& info_host, bool ahead);
+              const PinnedBuffer<Index>& info_host, Index done, BitRows<const Word, B> ahead);
 
  private:
-  void go_on(const Stream<B>& lane, BitRows<const Word, B> rows, Index words, Index rank,
-             const PinnedBuffer<Index>& info_host);
+  void begin(const Stream<B>& lane, BitRows<const Word, B> rows, Index words, Index rank,
+             const PinnedBuffer<Index>& info_host, BitRows<const Word, B> ahead);
   Index factor_next(const Stream<B>& lane, Index count, Index word, Index words, Index rank,
                     const PinnedBuffer<Index>& info_host);
 
@@ -41,7 +39,6 @@ class WideFactor {
   Buffer<Index, B> pivots_;           ///< candidates that became pivots, in pivot order
   PinnedBuffer<Index> pivots_host_;
   Buffer<Index, B> numbers_;  ///< 0, 1, 2, ...
-  FullFactor<B> full_;
 };
 
 }  // namespace terrace::gf2

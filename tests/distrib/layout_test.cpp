@@ -15,6 +15,8 @@ TEST_CASE("block-cyclic arithmetic agrees with dealing cards") {
           REQUIRE(layout.owner(i) == owner);
           REQUIRE(layout.slot(i) == dealt[std::size_t(owner)]);
           REQUIRE(layout.global(layout.slot(i), owner) == i);
+          REQUIRE(layout.seat(i).owner == owner);
+          REQUIRE(layout.seat(i).slot == layout.slot(i));
           for (int r = 0; r < p; ++r) REQUIRE(layout.slots_before(i, r) == dealt[std::size_t(r)]);
           ++dealt[std::size_t(owner)];
         }

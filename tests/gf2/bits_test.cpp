@@ -105,7 +105,8 @@ void test_product(Context<B>& context) {
   const PlainBits old = random_plain(800, 64 * most_words, 13);
   const Packed<B> l(lane, left, 0, ceil_div(most_inner, 64) + 3);
   const Packed<B> r(lane, right, 8, most_words + 16);
-  BitProduct<B> product(400, most_inner, most_words);
+  BitProduct<B> product(400, most_inner, most_words), other(400, most_inner, most_words);
+  const Buffer<Word, B> strips(most_inner * most_words), others(most_inner * most_words);
   const auto test = [&](Index rows, Index inner, Index words, Index from) {
     const Packed<B> out(lane, old, 16, most_words + 24);
     std::vector<Index> order, every_other;
@@ -124,6 +125,26 @@ void test_product(Context<B>& context) {
                 r.host[std::size_t((inner - 1 - q) * r.stride + 8 + from + w)];
     INFO(rows << " x " << inner << " x " << words << " words from " << from);
     REQUIRE(out.back() == expected);
+
+    // The same of strips, one by one, which a second product gets from the first.
+    const Index all = from + words, half = all / 16 * 8;
+    const std::vector<Index> cuts = {0, half, half, all};
+    product.set_strips(strips.data(), inner, cuts);
+    other.set_strips(others.data(), inner, cuts);
+    for (int p = 0; p < 3; ++p) {
+      const Index first = cuts[std::size_t(p)], width = cuts[std::size_t(p) + 1] - first;
+      copy_bits(lane, BitRows<Word, B>{strips.data() + inner * first, width, inner, nullptr},
+                BitRows<const Word, B>{r.device.data() + 8, r.stride, inner, list.data()}, first,
+                width);
+      product.set_strip(lane, p);
+      copy<Word, B>(lane, other.strip_memory(p), product.strip_memory(p));
+    }
+    for (BitProduct<B>* const one : {&product, &other}) {
+      const Packed<B> again(lane, old, 16, most_words + 24);
+      one->set_left(lane, {l.device.data(), l.stride, rows, nullptr});
+      one->add(lane, {again.device.data(), again.stride, rows, out_list.data()}, 16, from, words);
+      REQUIRE(again.back() == expected);
+    }
   };
   for (const Index inner : {1, 64, 767, 768, 1000, 1024, 1025, 2048, 3000, 4096, 4100})
     if (!fewer_cases || inner <= 2048) test(130, inner, 24, 8);

@@ -11,23 +11,36 @@ BitProduct<Cpu>::BitProduct(Index rows, Index inner, Index words, ProductMethod 
 
 void BitProduct<Cpu>::set_right(const Stream<Cpu>& stream, BitRows<const Word, Cpu> right,
                                 Index words) {
-  right_ = right;
-  words_ = words;
+  right_ = {right, {0, words}};
   if (method_.stored && right.data)
     build_tables(stream, right, words, method_.shape, tables_.data());
 }
 
+void BitProduct<Cpu>::set_strips(Word* memory, Index inner, std::vector<Index> cuts) {
+  strips_ = memory;
+  right_ = {{memory, cuts.back(), inner, nullptr}, std::move(cuts)};
+}
+
+View<Word, Cpu> BitProduct<Cpu>::strip_memory(int p) const {
+  const Index inner = right_.rows.count;
+  return {strips_ + inner * right_.cuts[std::size_t(p)], inner * right_.words(p)};
+}
+
 View<Word, Cpu> BitProduct<Cpu>::tables() const {
-  return tables_.view().slice(0, stored_table_words<Cpu>(right_.count, words_, method_.shape));
+  return tables_.view().slice(
+      0, stored_table_words<Cpu>(right_.rows.count, right_.words(), method_.shape));
 }
 
 void BitProduct<Cpu>::add(const Stream<Cpu>& stream, BitRows<Word, Cpu> out, Index out_word,
                           Index right_word, Index words) const {
   if (method_.stored)
-    combine_stored(stream, out, left_, right_.count, tables_.data(), words_, out_word, right_word,
-                   words, method_.shape);
+    combine_stored(stream, out, left_, right_.rows.count, tables_.data(), right_.words(), out_word,
+                   right_word, words, method_.shape);
   else
-    combine(stream, out, left_, right_, out_word, right_word, words, method_.shape);
+    right_.each(right_word, words,
+                [&](BitRows<const Word, Cpu> strip, Index word, Index at, Index count) {
+                  combine(stream, out, left_, strip, out_word + at, word, count, method_.shape);
+                });
 }
 
 }  // namespace terrace::gf2

@@ -346,47 +346,70 @@ BitProduct<Cuda>::BitProduct(Index rows, Index inner, Index words, ProductMethod
 }
 
 bool BitProduct<Cuda>::packed() const {
-  return right_.count >= least_inner && packed_right_.size() > 0;
+  return right_.rows.count >= least_inner && packed_right_.size() > 0;
 }
 
 View<Word, Cuda> BitProduct<Cuda>::tables() const {
-  return tables_.view().slice(0, stored_table_words<Cuda>(right_.count, words_, method_.shape));
+  return tables_.view().slice(
+      0, stored_table_words<Cuda>(right_.rows.count, right_.words(), method_.shape));
 }
 
 void BitProduct<Cuda>::set_right(const Stream<Cuda>& stream, BitRows<const Word, Cuda> right,
                                  Index words) {
-  right_ = right;
-  words_ = words;
+  right_ = {right, {0, words}};
   if (method_.stored && right.data)
     build_tables(stream, right, words, method_.shape, tables_.data());
+  set_strip(stream, 0);
+}
+
+void BitProduct<Cuda>::set_strips(Word* memory, Index inner, std::vector<Index> cuts) {
+  strips_ = memory;
+  right_ = {{memory, cuts.back(), inner, nullptr}, std::move(cuts)};
+}
+
+Word* BitProduct<Cuda>::packed_strip(int p) const {
+  return packed_right_.data() + packed_right_words(right_.rows.count, right_.cuts[std::size_t(p)]);
+}
+
+void BitProduct<Cuda>::set_strip(const Stream<Cuda>& stream, int p) {
+  const Index words = right_.words(p);
   if (!packed() || words <= 0) return;
-  const Index chunks = ceil_div(right.count, chunk_bits);
+  const Index chunks = ceil_div(right_.rows.count, chunk_bits);
   const dim3 grid(unsigned(round_up(words, tile_columns / 64)), unsigned(chunks));
   pack_right_kernel<<<grid, 512, 0, native(stream)>>>(
-      reinterpret_cast<unsigned char*>(packed_right_.data()), right, words, chunks);
+      reinterpret_cast<unsigned char*>(packed_strip(p)), right_.strip(p), words, chunks);
   check_launch();
+}
+
+View<Word, Cuda> BitProduct<Cuda>::strip_memory(int p) const {
+  const Index inner = right_.rows.count, words = right_.words(p);
+  if (packed()) return {packed_strip(p), packed_right_words(inner, words)};
+  return {strips_ + inner * right_.cuts[std::size_t(p)], inner * words};
 }
 
 void BitProduct<Cuda>::set_left(const Stream<Cuda>& stream, BitRows<const Word, Cuda> left) {
   left_ = left;
   if (!packed() || left.count <= 0) return;
-  const Index chunks = ceil_div(right_.count, chunk_bits);
+  const Index chunks = ceil_div(right_.rows.count, chunk_bits);
   const Index pieces = round_up(left.count, tile_rows) * chunks * 8;
   pack_left_kernel<<<unsigned(std::min(ceil_div(pieces, 256), Index(1) << 16)), 256, 0,
                      native(stream)>>>(reinterpret_cast<unsigned char*>(packed_left_.data()), left,
-                                       ceil_div(right_.count, 64), chunks);
+                                       ceil_div(right_.rows.count, 64), chunks);
   check_launch();
 }
 
 void BitProduct<Cuda>::add(const Stream<Cuda>& stream, BitRows<Word, Cuda> out, Index out_word,
                            Index right_word, Index words) const {
   if (method_.stored) {
-    combine_stored(stream, out, left_, right_.count, tables_.data(), words_, out_word, right_word,
-                   words, method_.shape);
+    combine_stored(stream, out, left_, right_.rows.count, tables_.data(), right_.words(), out_word,
+                   right_word, words, method_.shape);
     return;
   }
   if (!packed()) {
-    combine(stream, out, left_, right_, out_word, right_word, words, method_.shape);
+    right_.each(right_word, words,
+                [&](BitRows<const Word, Cuda> strip, Index word, Index at, Index count) {
+                  combine(stream, out, left_, strip, out_word + at, word, count, method_.shape);
+                });
     return;
   }
   if (out.count <= 0 || words <= 0) return;
@@ -399,7 +422,7 @@ void BitProduct<Cuda>::add(const Stream<Cuda>& stream, BitRows<Word, Cuda> out, 
     return Index(current_cuda_device().multiprocessors);
   });
   Product p{};
-  p.chunks = ceil_div(right_.count, chunk_bits);
+  p.chunks = ceil_div(right_.rows.count, chunk_bits);
   p.left = reinterpret_cast<const unsigned char*>(packed_left_.data());
   p.right = reinterpret_cast<const unsigned char*>(packed_right_.data()) +
             right_word / (tile_columns / 64) * p.chunks * right_bytes;
@@ -412,7 +435,7 @@ void BitProduct<Cuda>::add(const Stream<Cuda>& stream, BitRows<Word, Cuda> out, 
   p.wave = std::min(tiles, multiprocessors);
   p.run = std::max<Index>(1, run_chunks / p.chunks);
   const Index blocks = ceil_div(tiles, p.wave * p.run) * p.wave;
-  const Index steps = p.chunks > 1 ? 4 : ceil_div(right_.count, 256);
+  const Index steps = p.chunks > 1 ? 4 : ceil_div(right_.rows.count, 256);
   kernels[steps - 1]<<<unsigned(blocks), threads, shared_bytes, native(stream)>>>(p);
   check_launch();
 }
