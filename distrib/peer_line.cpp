@@ -21,6 +21,7 @@ namespace {
 
 // Of the parts that a long reduction receives at once.
 constexpr Index scratch_bytes = Index(16) << 20;
+constexpr Index short_bytes = Index(64) << 10;  // of a vector that each rank combines whole
 
 Combine combine_of(Reduce op) {
   switch (op) {
@@ -232,6 +233,11 @@ Share share(Index count, int r, int ranks) {
 
 void PeerLine::reduce_scatter(const Stream<Cuda>& stream, Reduce op, DataType type,
                               const void* send, void* recv, Index count) {
+  combine(stream, op, type, send, count, recv, count);
+}
+
+void PeerLine::combine(const Stream<Cuda>& stream, Reduce op, DataType type, const void* send,
+                       Index apart, void* recv, Index count) {
   state_->follow(stream);
   const int ranks = state_->boxes.count, me = state_->boxes.own;
   const Index most = scratch_bytes / 8 / (ranks - 1);
@@ -242,10 +248,10 @@ void PeerLine::reduce_scatter(const Stream<Cuda>& stream, Reduce op, DataType ty
     char* place = state_->scratch;
     for (int r = 0; r < ranks; ++r) {
       if (r == me) {
-        parts.push_back(at(send, 8 * (me * count + from)));
+        parts.push_back(at(send, 8 * (me * apart + from)));
         continue;
       }
-      messages.push_back({r, at(send, 8 * (r * count + from)), nullptr, 8 * now});
+      messages.push_back({r, at(send, 8 * (r * apart + from)), nullptr, 8 * now});
       messages.push_back({r, nullptr, place, 8 * now});
       parts.push_back(place);
       place += 8 * now;
@@ -261,6 +267,9 @@ void PeerLine::all_reduce(const Stream<Cuda>& stream, Reduce op, DataType type, 
   const int ranks = state_->boxes.count, me = state_->boxes.own;
   if (count <= most_at_once(ranks))
     return reduce_at_once(stream, state_->boxes, combine_of(op), combined_of(type), data, count);
+  // One message less, and of two ranks as many bytes.
+  if (ranks == 2 || 8 * count <= short_bytes)
+    return combine(stream, op, type, data, 0, data, count);
   // Each rank combines its share of every window, and all get it.
   const Index most = scratch_bytes / 8;
   for (Index from = 0; from < count; from += most) {

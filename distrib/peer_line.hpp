@@ -29,6 +29,10 @@ class PeerLine {
                 std::span<const Piece> receives);
 
  private:
+  /// recv := of `count` numbers what all ranks have for this one; what goes to rank r begins at
+  /// number r * apart of `send`.
+  void combine(const Stream<Cuda>& stream, Reduce op, DataType type, const void* send, Index apart,
+               void* recv, Index count);
   struct State;
   explicit PeerLine(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
