@@ -141,6 +141,17 @@ template <class B>
 void update_panel(const Stream<B>&, const Rows<B>&, const Panel<B>&, View<const double, B> y,
                   Index from, const Panel<B>& next);
 
+/// Panels of several ranks on one device, CUDA only. `part` has some rows, of columns the panel's alone:
+/// row i of them becomes row place[i] of panel.n, which has `standing` rows, and with part.column_of
+/// also its mark there.
+template <class B>
+void put_rows(const Stream<B>&, const Rows<B>& part, const Panel<B>& panel,
+              View<const Index, B> place, Index standing, View<Index, B> column_of);
+/// The way back, with the marks.
+template <class B>
+void get_rows(const Stream<B>&, const Rows<B>& part, const Panel<B>& panel,
+              View<const Index, B> place, Index standing, View<Index, B> column_of);
+
 /// update() by emulated products, CUDA only: N is taken once a panel, then any columns, shape.n at
 /// most in a call. `workspace` holds emulated::workspace_bytes(shape); shape.k is the block.
 template <class B>

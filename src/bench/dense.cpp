@@ -312,7 +312,7 @@ void add_bench(CLI::App& bench, Selected& selected) {
       ->needs(solve);
   command
       ->add_option("--pivoting", options->pivoting,
-                   "partial: one exchange per column; tournament: one per panel")
+                   "partial: as on one rank; tournament: one exchange per panel")
       ->check(CLI::IsMember({"auto", "partial", "tournament"}));
 }
 

@@ -313,7 +313,7 @@ void add_commands(CLI::App& app, Selected& selected) {
     command->add_option("A", options->matrix, "Matrix: FILE.h5[:/path]")->required();
     command
         ->add_option("--pivoting", options->pivoting,
-                     "partial: one exchange per column; tournament: one per panel")
+                     "partial: as on one rank; tournament: one exchange per panel")
         ->check(CLI::IsMember({"auto", "partial", "tournament"}));
     add_reading_options(*command, selected.options, {"dense"});
     command->parse_complete_callback([&selected] { check_common_options(selected.options); });

@@ -71,6 +71,14 @@ RowElimination<B>::RowElimination(Context<B>& context, const EliminationPlan& pl
       moves_ = Buffer<Index, B>(list_size(block));
       if (plan.keep) kept_ = Buffer<double, B>(block * plan.columns);
     }
+    if (plan.gathered) {
+      sent_ = Buffer<Index, B>(2 * slots_);
+      sent_host_ = PinnedBuffer<Index>(4 * plan.n);
+      if (context.rank() == 0) {
+        gathered_ = Buffer<double, B>(dense::sizes(B{}, plan.n, 1, block, 1).panel);
+        sent_by_all_ = Buffer<Index, B>(4 * plan.n);
+      }
+    }
     for (Index s = 0; s < slots_; ++s) list_host_[s] = plan.rows.global(s, context.rank());
     upload(context.ahead, global_row_.view(), list_host_.data());
     if (const Index used = plan.n + plan.right; plan.columns > used)  // the others are loaded
@@ -131,13 +139,17 @@ template <class B>
 void RowElimination<B>::choose(const Stream<B>& lane, Index k) {
   const dense::Panel<B> p = panel(k);
   const dense::Rows<B> rows = met(k);
-  if (!direct() || k == first_) dense::load_panel(lane, rows, p, true);
-  if (plan_.pivoting == Pivoting::partial) {
-    choose_partial(lane, rows, p);
+  if (plan_.gathered) {
+    choose_gathered(lane, rows, p, k);
   } else {
-    choose_tournament(lane, rows, p);
+    if (!direct() || k == first_) dense::load_panel(lane, rows, p, true);
+    if (plan_.pivoting == Pivoting::partial)
+      choose_partial(lane, rows, p);
+    else
+      choose_tournament(lane, rows, p);
   }
-  dense::finish_panel(lane, rows, p, direct() || plan_.lu, work_.view());
+  const bool final = direct() || plan_.lu || plan_.gathered;  // pivot rows of N
+  dense::finish_panel(lane, rows, p, final, work_.view());
   if (!direct()) download(lane, summary_host_.data() + k * p.summary.size, p.summary);
 }
 
@@ -343,7 +355,8 @@ template <class B>
 EliminationOutcome RowElimination<B>::run(Progress& progress, const StageTimes<B>& stages) {
   const Stream<B>& lane = context_.ahead;
   outcome_ = {};
-  first_ = noted_ = 0;
+  first_ = noted_ = counted_ = 0;
+  if (plan_.gathered) column_of_row_.assign(std::size_t(plan_.n), Index(-1));
   std::fill_n(list_host_.data(), slots_, Index(-1));
   upload(lane, column_of_.view(), list_host_.data());
   lane.synchronize();

@@ -32,9 +32,10 @@ struct EliminationPlan {
   bool low = false;        ///< of LU: the update in low precision; kernels/dense/low.hpp
   Index block = 1;
   Pivoting pivoting = Pivoting::partial;
-  BlockCyclic rows;  ///< blocks of `block` rows; of a leaf's rows for the host's tournament
-  Index ld = 0;      ///< of the local rows
-  Index bytes = 0;   ///< on the backend, of the rank with most rows
+  bool gathered = false;  ///< of partial: one of several devices gets all rows of a panel
+  BlockCyclic rows;       ///< blocks of `block` rows; of a leaf's rows for the host's tournament
+  Index ld = 0;           ///< of the local rows
+  Index bytes = 0;        ///< on the backend, of the rank with most rows
   std::string why_block, why_pivoting;
   /// Of a panel's rows on their way to other ranks: in the elimination, and in solve_factored().
   [[nodiscard]] Index sent_columns() const { return std::max(columns, block + room); }
@@ -172,6 +173,11 @@ class RowElimination {
                       const dense::Panel<B>& panel);
   void choose_tournament(const Stream<B>& lane, const dense::Rows<B>& rows,
                          const dense::Panel<B>& panel);
+  void choose_gathered(const Stream<B>& lane, const dense::Rows<B>& rows,
+                       const dense::Panel<B>& panel, Index k);
+  [[nodiscard]] std::vector<Index> list_sent_rows(Index k);
+  void factor_for_all(const Stream<B>& lane, const dense::Rows<B>& part,
+                      const dense::Panel<B>& panel, const std::vector<Index>& at);
 
   Context<B>& context_;
   EliminationPlan plan_;
@@ -187,6 +193,15 @@ class RowElimination {
   // slot, its row's first one.
   Buffer<Index, B> numbers_, moves_;
   std::vector<Index> resting_, place_, origin_;
+  // Gathered panels. This rank's rows of the panel, and what becomes of their column_of. On rank 0 the
+  // columns of all ranks' such rows, as they stand in the panel; where each comes from, its global row,
+  // its column_of before, and after. The column of each row of A that was the pivot row of one before
+  // counted_.
+  Buffer<double, B> gathered_;
+  Buffer<Index, B> sent_, sent_by_all_;
+  PinnedBuffer<Index> sent_host_;
+  std::vector<Index> column_of_row_;
+  Index counted_ = 0;
   PinnedBuffer<double> summary_host_;  // of all panels
   PinnedBuffer<Index> list_host_;
   std::array<Event<B>, 4> known_;               // summary of panel k is on the host

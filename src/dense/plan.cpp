@@ -14,9 +14,11 @@ namespace {
 
 /// GPUs; widths for more come from the model (jobs/results/scaling.md).
 constexpr int most_measured = 4;
+/// Rows of a panel that one cluster takes.
+constexpr Index most_gathered = 32768;
 
 template <class B>
-Index default_block(Index n, int ranks, bool emulated, bool lu) {
+Index default_block(Index n, int ranks, bool emulated, bool lu, bool gathered) {
   if constexpr (std::is_same_v<B, Cpu>)
     return n <= 128 ? 32 : n <= 512 ? 48 : n <= 1536 ? 72 : n <= 6000 ? 144 : 192;
   if (emulated) return n <= 49152 ? 2048 : 4096;
@@ -29,6 +31,7 @@ Index default_block(Index n, int ranks, bool emulated, bool lu) {
            : n <= 24576 ? 1024
            : n <= 49152 ? 1536
                         : 2048;
+  if (gathered) return ranks > most_measured ? 256 : n <= 24576 ? 512 : 1024;
   const Index block = n <= 1024 ? 64 : n <= 2560 ? 128 : n <= 24576 ? 256 : 1024;
   if (ranks <= most_measured) return block;
   const Index share = n / ranks;  // a rank's update no longer hides the panel
@@ -55,20 +58,23 @@ EliminationPlan plan_elimination(int ranks, Index n, Index right, bool inverse, 
   plan.room = std::max(right, room);
   plan.inverse = inverse;
   plan.lu = lu;
+  const bool host = std::is_same_v<B, Cpu>;
+  const bool can_gather = !host && ranks > 1 && n <= most_gathered;
+  plan.pivoting = pivoting == "partial"                             ? Pivoting::partial
+                  : pivoting == "tournament"                        ? Pivoting::tournament
+                  : host || ranks == 1 || (can_gather && !emulated) ? Pivoting::partial
+                                                                    : Pivoting::tournament;
+  plan.gathered = can_gather && plan.pivoting == Pivoting::partial;
   plan.why_block = block > 0 ? "asked for"
-                   : !std::is_same_v<B, Cpu> && ranks > most_measured
+                   : !host && ranks > most_measured
                        ? "fastest by the model for more GPUs than were measured"
                        : "fastest of the widths measured at this order";
-  plan.block =
-      std::min(block > 0 ? block : default_block<B>(n, ranks, emulated, lu), std::max<Index>(1, n));
-  const bool host = std::is_same_v<B, Cpu>;
-  plan.pivoting = pivoting == "partial"      ? Pivoting::partial
-                  : pivoting == "tournament" ? Pivoting::tournament
-                  : host || ranks == 1       ? Pivoting::partial
-                                             : Pivoting::tournament;
+  plan.block = std::min(block > 0 ? block : default_block<B>(n, ranks, emulated, lu, plan.gathered),
+                        std::max<Index>(1, n));
   plan.why_pivoting = pivoting != "auto" ? "asked for"
                       : host             ? "one small exchange per column is cheap between hosts"
                       : ranks == 1       ? "all rows are on one device"
+                      : plan.gathered    ? "one device takes all rows of a panel"
                                          : "one exchange per panel instead of one per column";
   // On the host a leaf of the tournament is a block of the layout: more rows than it may send on.
   const bool leaves = host && plan.pivoting == Pivoting::tournament;
@@ -82,10 +88,12 @@ EliminationPlan plan_elimination(int ranks, Index n, Index right, bool inverse, 
   const Index record = dense::record_size(plan.block);
   const Index records =
       plan.pivoting == Pivoting::partial ? record : sizes.leaves * plan.block * record;
-  const Index doubles = (slots + 1) * plan.ld + 2 * sizes.panel + sizes.work +
-                        2 * plan.block * plan.block + records * (ranks + 1) +
-                        (ranks > 1 || sizes.separate_y ? 2 : 1) * plan.block * plan.sent_columns() +
-                        ceil_div(n, plan.block) * (2 + 2 * plan.block);
+  const Index doubles =
+      (slots + 1) * plan.ld + 2 * sizes.panel + sizes.work + 2 * plan.block * plan.block +
+      records * (ranks + 1) +
+      (ranks > 1 || sizes.separate_y ? 2 : 1) * plan.block * plan.sent_columns() +
+      ceil_div(n, plan.block) * (2 + 2 * plan.block) +
+      (plan.gathered ? dense::sizes(B{}, n, 1, plan.block, 1).panel + 4 * n + 2 * slots : 0);
   if (emulated) plan.bytes = emulated::workspace_bytes(B{}, shape_of_products(plan, slots));
   plan.bytes += 8 * (doubles + 2 * slots + 3 * std::max(n, plan.block));
   if (lu) plan.bytes += 8 * (slots + list_size(plan.block));

@@ -19,10 +19,10 @@ Index even(const Rows<Cuda>& rows) {
 /// The same of the rows that a panel does not leave alone.
 Index updated(const Rows<Cuda>& rows, const Panel<Cuda>& panel) { return even(rows) - panel.skip; }
 
-/// panel[:, c] := A[:, first + c], 32 x 32 tiles through shared memory.
+/// panel[:, c] := A[:, first + c], 32 x 32 tiles through shared memory; row i at place[i], or at i.
 template <class T, class P>
 __global__ void load_kernel(Index slots, Index width, const T* a, Index lda, Index first, P* panel,
-                            Index ldp) {
+                            Index ldp, const Index* place) {
   __shared__ P tile[32][33];
   const Index s0 = Index(blockIdx.x) * 32, c0 = Index(blockIdx.y) * 32;
   const int x = threadIdx.x;
@@ -30,21 +30,34 @@ __global__ void load_kernel(Index slots, Index width, const T* a, Index lda, Ind
     if (s0 + y < slots && c0 + x < width) tile[y][x] = a[(s0 + y) * lda + first + c0 + x];
   __syncthreads();
   for (int y = threadIdx.y; y < 32; y += 8)
-    if (s0 + x < slots && c0 + y < width) panel[(c0 + y) * ldp + s0 + x] = tile[x][y];
+    if (s0 + x < slots && c0 + y < width)
+      panel[(c0 + y) * ldp + (place ? place[s0 + x] : s0 + x)] = tile[x][y];
 }
 
 /// The way back.
 template <class T, class P>
 __global__ void store_kernel(Index slots, Index width, T* a, Index lda, Index first, const P* panel,
-                             Index ldp) {
+                             Index ldp, const Index* place) {
   __shared__ P tile[32][33];
   const Index s0 = Index(blockIdx.x) * 32, c0 = Index(blockIdx.y) * 32;
   const int x = threadIdx.x;
   for (int y = threadIdx.y; y < 32; y += 8)
-    if (s0 + x < slots && c0 + y < width) tile[x][y] = panel[(c0 + y) * ldp + s0 + x];
+    if (s0 + x < slots && c0 + y < width)
+      tile[x][y] = panel[(c0 + y) * ldp + (place ? place[s0 + x] : s0 + x)];
   __syncthreads();
   for (int y = threadIdx.y; y < 32; y += 8)
     if (s0 + y < slots && c0 + x < width) a[(s0 + y) * lda + first + c0 + x] = T(tile[y][x]);
+}
+
+/// placed[place[i]] := marks[i], or the way back.
+__global__ void place_marks_kernel(Index count, const Index* place, Index* marks, Index* placed,
+                                   bool back) {
+  const Index i = Index(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i >= count) return;
+  if (back)
+    marks[i] = placed[place[i]];
+  else
+    placed[place[i]] = marks[i];
 }
 
 __global__ void no_bad_column_kernel(Index* info) {
@@ -123,24 +136,27 @@ __global__ void fill_random_kernel(Index slots, Index columns, const Index* glob
 
 template <class T, class P>
 void store_columns(const Stream<Cuda>& stream, Index slots, Index width, T* a, Index lda,
-                   Index first, const P* panel, Index ldp) {
+                   Index first, const P* panel, Index ldp, const Index* place) {
   if (width <= 0 || slots <= 0) return;
   const dim3 grid(grid_for(slots, 32), grid_for(width, 32));
-  store_kernel<<<grid, dim3(32, 8), 0, native(stream)>>>(slots, width, a, lda, first, panel, ldp);
+  store_kernel<<<grid, dim3(32, 8), 0, native(stream)>>>(slots, width, a, lda, first, panel, ldp,
+                                                         place);
   check_launch();
 }
 template <class T, class P>
 void load_columns(const Stream<Cuda>& stream, Index slots, Index width, const T* a, Index lda,
-                  Index first, P* panel, Index ldp) {
+                  Index first, P* panel, Index ldp, const Index* place) {
   if (width <= 0 || slots <= 0) return;
   const dim3 grid(grid_for(slots, 32), grid_for(width, 32));
-  load_kernel<<<grid, dim3(32, 8), 0, native(stream)>>>(slots, width, a, lda, first, panel, ldp);
+  load_kernel<<<grid, dim3(32, 8), 0, native(stream)>>>(slots, width, a, lda, first, panel, ldp,
+                                                        place);
   check_launch();
 }
-#define TERRACE_COLUMNS(T, P)                                                                \
-  template void store_columns(const Stream<Cuda>&, Index, Index, T*, Index, Index, const P*, \
-                              Index);                                                        \
-  template void load_columns(const Stream<Cuda>&, Index, Index, const T*, Index, Index, P*, Index);
+#define TERRACE_COLUMNS(T, P)                                                                      \
+  template void store_columns(const Stream<Cuda>&, Index, Index, T*, Index, Index, const P*,       \
+                              Index, const Index*);                                                \
+  template void load_columns(const Stream<Cuda>&, Index, Index, const T*, Index, Index, P*, Index, \
+                             const Index*);
 TERRACE_COLUMNS(double, double)
 TERRACE_COLUMNS(float, double)
 TERRACE_COLUMNS(float, float)
@@ -212,6 +228,31 @@ void store_panel(const Stream<Cuda>& stream, const Rows<Cuda>& rows, const Panel
   const double* const n = panel.n.data;
   store_columns(stream, rows.slots, panel.width, rows.a.data, rows.ld, panel.first, n,
                 panel_ld(rows.slots));
+}
+
+template <>
+void put_rows(const Stream<Cuda>& stream, const Rows<Cuda>& part, const Panel<Cuda>& panel,
+              View<const Index, Cuda> place, Index standing, View<Index, Cuda> column_of) {
+  if (part.slots == 0) return;
+  const double* const a = part.a.data;
+  load_columns(stream, part.slots, panel.width, a, part.ld, 0, panel.n.data, panel_ld(standing),
+               place.data);
+  if (part.column_of.size == 0) return;
+  place_marks_kernel<<<grid_for(part.slots, 256), 256, 0, native(stream)>>>(
+      part.slots, place.data, part.column_of.data, column_of.data, false);
+  check_launch();
+}
+
+template <>
+void get_rows(const Stream<Cuda>& stream, const Rows<Cuda>& part, const Panel<Cuda>& panel,
+              View<const Index, Cuda> place, Index standing, View<Index, Cuda> column_of) {
+  if (part.slots == 0) return;
+  const double* const n = panel.n.data;
+  store_columns(stream, part.slots, panel.width, part.a.data, part.ld, 0, n, panel_ld(standing),
+                place.data);
+  place_marks_kernel<<<grid_for(part.slots, 256), 256, 0, native(stream)>>>(
+      part.slots, place.data, part.column_of.data, column_of.data, true);
+  check_launch();
 }
 
 template <>

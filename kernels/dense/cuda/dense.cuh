@@ -19,11 +19,11 @@ inline unsigned grid_for(Index work, Index threads) { return unsigned(ceil_div(w
 /// a[:, first ... first + width) = `slots` rows of a panel's columns; floats or doubles.
 template <class T, class P>
 void store_columns(const Stream<Cuda>& stream, Index slots, Index width, T* a, Index lda,
-                   Index first, const P* panel, Index ldp);
+                   Index first, const P* panel, Index ldp, const Index* place = nullptr);
 /// The way back: a panel's columns of `slots` rows.
 template <class T, class P>
 void load_columns(const Stream<Cuda>& stream, Index slots, Index width, const T* a, Index lda,
-                  Index first, P* panel, Index ldp);
+                  Index first, P* panel, Index ldp, const Index* place = nullptr);
 
 /// retire_rows() (lu.hpp) of rows at `a`, with rows.ld, in place of rows.a, and `n` in place of
 /// panel.n. `room` in place of what.room; null: L is not kept.

@@ -10,6 +10,7 @@
 // of 4 and 8 with smaller copies halved the rate.
 #include <algorithm>
 
+#include "kernels/base/assumed.hpp"
 #include "kernels/dense/cuda/emulated_back.cuh"
 #include "kernels/dense/cuda/emulated_wgmma.cuh"
 
@@ -206,6 +207,8 @@ Kernel kernel_for(const Scheme& s) {
 }
 /// Clusters that run at a time.
 Index resident_clusters() {
+  if (const AssumedDevice* const assumed = assumed_device())
+    return assumed->info.multiprocessors / 2;
   static OncePerDevice<Index> once;
   const Index clusters = once([] {
     for (const Kernel kernel : {product_kernel<2>, product_kernel<3>, product_kernel<4>})
