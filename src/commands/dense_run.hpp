@@ -103,6 +103,7 @@ template <class B>
 Work work_of(const Context<B>& context, const DensePlan& plan, bool check) {
   DenseWork work{machine_of(context), plan.method, plan.n, plan.right, plan.block, plan.inverse};
   work.tournament = plan.pivoting == Pivoting::tournament;
+  work.gathered = plan.gathered;
   work.emulated = plan.emulated;
   work.mixed = plan.mixed;
   work.check = check || plan.method == "cramer";

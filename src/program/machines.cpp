@@ -18,7 +18,7 @@ namespace {
 constexpr const char* ceiling = "measured, one H200, 2026-11";
 constexpr const char* same_chip = "of the H200, whose chip, clock and power limit it has";
 constexpr const char* pivots =
-    "fitted to whole solves of gf2 n = 16,384 to 262,144, one H200; stages measure 0.19 to 0.24 us";
+    "fitted to whole solves of gf2 n = 4,096 to 262,144, one H200; stages measure 0.19 to 0.21 us";
 constexpr const char* waits = "fitted to the same: a panel's launches, and the host's wait for it";
 constexpr const char* columns = "measured, one H200, stages of dense n = 1,000";
 constexpr const char* blocks = "measured, one H200, band m = 128";
@@ -38,7 +38,7 @@ std::vector<Constant> constants(const char* source, double memory, const char* o
           {Rate::memory, memory, of_memory},   {Rate::to_device, 5.3e10, source},
           {Rate::to_host, 5.5e10, source},     {Rate::exchange, 3.05e11, peers},
           {Rate::message, 1 / 3e-6, peers},    {Rate::launch, 5e5, source},
-          {Rate::start, 1 / 0.32, whole_runs}, {Rate::pivot, 1 / 0.24e-6, pivots},
+          {Rate::start, 1 / 0.32, whole_runs}, {Rate::pivot, 1 / 0.19e-6, pivots},
           {Rate::wait, 1 / 20e-6, waits},      {Rate::column, 1 / 1.56e-6, columns},
           {Rate::block, 1 / 10e-6, blocks},    {Rate::call, 1e5, nccl},
           {Rate::network, 4.7e10, network},    {Rate::hop, 1e5, hop}};

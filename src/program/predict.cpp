@@ -219,7 +219,7 @@ Work bit_work(const BitWork& w) {
     work.steps =
         bit_steps(w, 0.87 * table_efficiency(w.on, w.k, slots), w.stored ? stored_tables(w.k) : 0);
     work.first = first_use(w.on, 0.008);
-    work.solve = {{Rate::second, 0.003}};  // memory that is taken and given back
+    work.solve = {{Rate::second, 0.00015}};
   } else {
     work.solve = {{Rate::memory, r * slots / 8},  // the search
                   bit_update(w.on, w.method, w.k, slots, 64 * area, 0.87)};

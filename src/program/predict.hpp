@@ -102,7 +102,8 @@ struct DenseWork {
   std::string method = "gauss-jordan";
   Index n = 0, right = 0, block = 1;
   bool inverse = true, tournament = false, emulated = false, check = true;
-  bool mixed = false;  ///< of LU: the update in low precision, then refined
+  bool mixed = false;     ///< of LU: the update in low precision, then refined
+  bool gathered = false;  ///< one of several GPUs factors the panels
 };
 Work dense_work(const DenseWork& w);
 

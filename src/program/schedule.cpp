@@ -68,8 +68,8 @@ void add_call(Terms& terms, const Machine& on, double bytes, double efficiency) 
 }
 
 void add_reduction(Terms& terms, const Machine& on, double bytes) {
-  // NCCL, 268 MB on 2, 4, 8: 0.84, 0.63, 0.55. By peer memory a vector takes three kernels: 28 us for
-  // 1 MiB on two (jobs/results/messages.md).
+  // NCCL, 268 MB on 2, 4, 8: 0.84, 0.63, 0.55. By peer memory a vector took three kernels, 28 us for
+  // 1 MiB on two, and takes two there now, or where it is short: 14 us (jobs/results/messages.md).
   const bool vector = !on.nccl && bytes > 4096;
   add_call(terms, on, bytes, vector ? 0.2 : 0.6);
   if (vector && on.ranks > 1) terms.push_back({Rate::message, 2});
@@ -78,8 +78,10 @@ void add_reduction(Terms& terms, const Machine& on, double bytes) {
 }
 
 namespace {
-/// Pieces from all ranks at once. Stages of GF(2) on two and four GPUs: 0.5 and 0.32.
+/// Pieces from all ranks at once. Stages of GF(2) on two and four GPUs had 0.5 and 0.32.
 constexpr double grouped = 0.4;
+/// Strips of a panel's rows over GF(2): its stages on two.
+constexpr double strips = 0.6;
 }  // namespace
 
 // --- dense ---------------------------------------------------------------------------------------
@@ -108,6 +110,16 @@ Steps dense_steps(const DenseWork& w) {
     Step step;
     if (direct) {
       step.choose = {{Rate::column, p}, {Rate::product, rows * p * p, tall}};
+    } else if (w.gathered) {
+      const double all = lu ? n - first : n, sent = all * p * (1 - 1 / ranks);
+      step.choose = {{Rate::column, p},
+                     {Rate::product, all * p * p, tall},
+                     {Rate::memory, 64 * all * p},
+                     {Rate::launch, 20},
+                     {Rate::wait, 1}};
+      add_call(step.choose, w.on, 8 * sent);  // there, and N back
+      add_call(step.choose, w.on, 8 * sent);
+      add_call(step.choose, w.on, 8 * p * p);
     } else if (w.tournament) {
       step.choose = {{Rate::column, tournament * p},
                      {Rate::product, (rows + ranks * p) * p * p, tall}};
@@ -151,14 +163,11 @@ Steps bit_steps(const BitWork& w, double tables, double stored) {
   const bool echelon = w.command == "rank" || w.command == "echelon";
   const double n = double(w.rows), r = double(std::min(w.rows, w.columns)), b = double(w.block);
   const double words = std::ceil(double(w.columns) / 64) + std::ceil(double(w.right) / 64) + 1;
-  const double ranks = w.on.ranks;
-  // A panel has multiprocessors of its own. Several ranks go the longer way more often: 0.24, 0.31
-  // and 0.46 us for a pivot on one, two and four, by whole solves (jobs/results/scaling.md).
-  const double alone = 1 / (1 + 0.3 * (std::min(ranks, 4.0) - 1));
+  const double ranks = w.on.ranks, others = ranks - 1;
   Steps steps;
   steps.count = ceil_div(Index(r), std::max<Index>(1, w.block));
   steps.share_after_update = true;
-  steps.beside = 1;
+  steps.beside = 1;  // a panel has multiprocessors of its own
   steps.at = [=](Index k) {
     const double first = double(k) * b, p = std::min(b, r - first);
     const double rows = std::ceil((echelon ? n - first : n) / ranks);
@@ -168,11 +177,15 @@ Steps bit_steps(const BitWork& w, double tables, double stored) {
                     : Term{Rate::tables, macs, reached * tables};
     };
     Step step;
-    step.choose = {{Rate::pivot, p, alone}, {Rate::wait, 1}, {Rate::to_device, 8 * rows}};
-    add_call(step.choose, w.on, p * p / 8 + 16 * p);
-    step.share = {
-        {Rate::memory, 32 * p * width}, {Rate::launch, 15}, product(64 * p * p * width, widening)};
-    add_call(step.share, w.on, 8 * p * width, grouped);
+    step.choose = {{Rate::pivot, p}, {Rate::wait, 1}, {Rate::to_device, 8 * rows}};
+    add_call(step.choose, w.on, p * p / 8 + 24 * p);
+    // Strips of columns: to each rank its own, and what becomes of them to all.
+    step.share = {{Rate::memory, 32 * p * width / ranks},
+                  {Rate::launch, 15},
+                  product(64 * p * p * width / (stored > 0 ? 1 : ranks), widening)};
+    if (ranks > 1) step.share.push_back({Rate::launch, 10});
+    add_call(step.share, w.on, 8 * p * width * others / ranks, strips);
+    if (stored == 0) add_call(step.share, w.on, 8 * p * width * others / ranks, strips);
     if (stored > 0) {
       step.share.push_back({Rate::memory, 16 * p * width * stored, 0.25});
       add_call(step.share, w.on, 8 * p * width * stored);

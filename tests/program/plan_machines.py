@@ -180,9 +180,10 @@ def rref(rates, n, b, ranks):
     words, rows, panels, updates = -(-n // 64) + 2, -(-n // ranks), 0.0, 0.0
     for first in range(0, n, b):
         p, width = min(b, n - first), words - first / 64
-        search = p * (0.7 + 0.3 * min(4, ranks)) / rates["pivot"] + 8 * rows / rates["to_device"] + 1 / rates["wait"] + call(rates, ranks, p * p / 8 + 16 * p)
+        search = p / rates["pivot"] + 8 * rows / rates["to_device"] + 1 / rates["wait"] + call(rates, ranks, p * p / 8 + 24 * p)
         panels = max(panels + search, updates)
-        panels += 32 * p * width / rates["memory"] + 15 / rates["launch"] + 64 * p * p * width / (0.65 * speed) + call(rates, ranks, 8 * p * width, 0.4)
+        panels += 32 * p * width / ranks / rates["memory"] + (15 if ranks == 1 else 25) / rates["launch"] + 64 * p * p * width / ranks / (0.65 * speed)
+        panels += 2 * call(rates, ranks, 8 * p * width * (ranks - 1) / ranks, 0.6)  # strips
         beyond = max(0.0, width - p / 64)
         near = min(beyond, b / 64)
         panels += 4 / rates["launch"] + 64 * rows * p * near / speed
@@ -197,6 +198,9 @@ def inversion(rates, n, b, ranks):
         after = min(b, n - first - p)
         if ranks == 1:
             search = p / rates["column"] + rows * p * p / (0.07 * rates["product"])
+        elif n <= 32768:  # one GPU factors all rows of the panel
+            search = p / rates["column"] + n * p * p / (0.07 * rates["product"]) + 64 * n * p / rates["memory"] + 20 / rates["launch"] + 1 / rates["wait"]
+            search += 2 * call(rates, ranks, 8 * n * p * (1 - 1 / ranks)) + call(rates, ranks, 8 * p * p)
         else:
             search = (2.9 if ranks <= 8 else 4) * p / rates["column"] + (rows + ranks * p) * p * p / (0.07 * rates["product"]) + call(rates, ranks, 8 * ranks * p * (p + 3))
         panels = max(slowed(panels, search, updates), updates)
@@ -206,9 +210,18 @@ def inversion(rates, n, b, ranks):
     return max(panels, updates)
 
 
+# Up to n = 32,768 one of several GPUs factors the panels, but for products of integers.
+for n, more, pivoting, block in ((20_000, "", "partial", 512), (30_000, "--precision emulated", "tournament", 2048), (40_000, "", "tournament", 1024)):
+    make(dense(n))
+    done = test.run(f"dense invert in.h5:/A -o out.h5 --plan --json --gpu h200 --ranks 2 {more}", code=0)
+    plan = json.loads(done.out) if done.code == 0 else {}
+    check(f"{n} {more}: panels", (plan.get("pivoting"), plan.get("block")) == (pivoting, block), plan)
+done = test.run("dense solve in.h5:/A --rhs :/b -o out.h5 --plan --json --gpu h200 --ranks 2 --precision mixed", code=0)
+check("mixed on two", done.code == 0, done.err)
+
 # Without peer memory, NCCL: its calls take longer, and a process that has never called it begins with that.
 make(dense(20_000))
-plans = [planned("dense invert in.h5:/A", 1, f"--gpu h200 --ranks {ranks} --block 512", TERRACE_PEER_MEMORY=peers)["solve_parts"]
+plans = [planned("dense invert in.h5:/A --pivoting tournament", 1, f"--gpu h200 --ranks {ranks} --block 512", TERRACE_PEER_MEMORY=peers)["solve_parts"]
          for ranks, peers in ((2, "1"), (2, "0"), (16, "1"), (1, "0"))]
 check("first use of NCCL", [p["first_use"] >= 0.15 for p in plans] == [False, True, True, False], plans)
 check("NCCL takes longer for small messages", plans[1]["choose"] > plans[0]["choose"], plans)
