@@ -316,17 +316,6 @@ __global__ void __launch_bounds__(256, 1) rate_kernel(int rounds, int* out) {
 
 }  // namespace
 
-bool has_bit_tensor_cores() {
-#ifdef TERRACE_SM90A
-  static OncePerDevice<bool> once;
-  const bool has = once(
-      [] { return cuda_device_count() > 0 && current_cuda_device().compute_capability == 90; });
-  return has;
-#else
-  return false;
-#endif
-}
-
 Index BitProduct<Cuda>::bytes(Index rows, Index inner, Index words, ProductMethod method) {
   if (method.stored) return 8 * stored_table_words<Cuda>(inner, words, method.shape);
   if (method.tables || inner < least_inner || !has_bit_tensor_cores()) return 0;
