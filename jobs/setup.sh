@@ -80,7 +80,7 @@ export OMPI_MCA_hwloc_base_binding_policy=none
 export HWLOC_COMPONENTS=${HWLOC_COMPONENTS:--opencl,-gl,-cuda,-nvml,-rsmi,-levelzero,-pci,-linuxio}
 export TERRACE_OVERSUBSCRIBE=1  # several ranks per GPU too: sizes and scripts tried on one machine
 launcher=()
-if command -v ccache >/dev/null; then  # one cache for every clone
+if [ -z "${CCACHE_DISABLE:-}" ] && command -v ccache >/dev/null; then  # one cache for every clone
   export CCACHE_BASEDIR=${CCACHE_BASEDIR:-$root} CCACHE_NOHASHDIR=1
   launcher=(-DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache -DCMAKE_CUDA_COMPILER_LAUNCHER=ccache)
 fi
