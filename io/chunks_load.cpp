@@ -6,6 +6,7 @@
 #include <mutex>
 #include <numeric>
 
+#include "distrib/agree.hpp"
 #include "distrib/session.hpp"
 #include "io/chunks.hpp"
 #include "kernels/base/parallel.hpp"
@@ -157,7 +158,7 @@ void ChunkRounds::inflate(const Round& round) {
     }
     unfilter(stored_.filters, masks_[k], element_, raw_[k], spare_[k], bytes, input_.where());
   };
-  try {
+  const std::optional<Error> failed = failure_of([&] {
     if (raw_.size() < batch) raw_.resize(batch), spare_.resize(batch), masks_.resize(batch);
     for (std::size_t at = 0; at < round.own.size() && !failure_; at += batch) {
       const std::size_t count = std::min(batch, round.own.size() - at);
@@ -168,12 +169,8 @@ void ChunkRounds::inflate(const Round& round) {
         spread(round, job, raw_[k].data());
       });
     }
-  } catch (const Error& e) {
-    failure_ = e;
-  } catch (const std::exception&) {
-    failure_ = Error(Exit::resources, "out of host memory for chunks of " + std::to_string(bytes) +
-                                          " bytes; " + input_.where() + "; use more ranks");
-  }
+  });
+  if (failed) failure_ = failed;
 }
 
 /// `count` items of a chunk, from item `item` of this rank's portion, in the slab.

@@ -30,11 +30,19 @@ template <class B>
 struct RightFactor {
   BitRows<const Word, B> rows;
   std::vector<Index> cuts = {0, 0};  ///< from 0 on, multiples of bit_row_alignment
+  Word* memory = nullptr;            ///< of the strips, where they come one by one
+  static RightFactor in_strips(Word* memory, Index inner, std::vector<Index> cuts) {
+    const Index words = cuts.back();
+    return {{memory, words, inner, nullptr}, std::move(cuts), memory};
+  }
   [[nodiscard]] Index words() const { return cuts.back(); }
   [[nodiscard]] Index words(int p) const { return cuts[std::size_t(p) + 1] - cuts[std::size_t(p)]; }
   [[nodiscard]] BitRows<const Word, B> strip(int p) const {
     if (cuts.size() == 2) return rows;
     return {rows.data + rows.count * cuts[std::size_t(p)], words(p), rows.count, nullptr};
+  }
+  [[nodiscard]] View<Word, B> strip_memory(int p) const {
+    return {memory + rows.count * cuts[std::size_t(p)], rows.count * words(p)};
   }
   /// Calls f(strip, its word, the word's number from `word` on, how many) for the strips' parts of
   /// words [word, word + words).
@@ -52,6 +60,7 @@ struct RightFactor {
 template <class B>
 class BitProduct;
 
+
 template <>
 class BitProduct<Cpu> {
  public:
@@ -67,9 +76,11 @@ class BitProduct<Cpu> {
   void set_right(const Stream<Cpu>&, BitRows<const Word, Cpu> right, Index words);
   /// The same from strips in `memory`, of `inner` rows, without stored tables. Where each rank has
   /// one, it calls set_strip() for that, and all exchange strip_memory().
-  void set_strips(Word* memory, Index inner, std::vector<Index> cuts);
+  void set_strips(Word* memory, Index inner, std::vector<Index> cuts) {
+    right_ = RightFactor<Cpu>::in_strips(memory, inner, std::move(cuts));
+  }
   void set_strip(const Stream<Cpu>&, int) {}
-  [[nodiscard]] View<Word, Cpu> strip_memory(int p) const;
+  [[nodiscard]] View<Word, Cpu> strip_memory(int p) const { return right_.strip_memory(p); }
   /// The stored tables of the right factor, after set_right().
   [[nodiscard]] View<Word, Cpu> tables() const;
   /// out[i][out_word + x] ^= (left right)[i][right_word + x], 0 <= x < words; words and both places
@@ -81,7 +92,6 @@ class BitProduct<Cpu> {
   ProductMethod method_;
   BitRows<const Word, Cpu> left_;
   RightFactor<Cpu> right_;
-  Word* strips_ = nullptr;
   Buffer<Word, Cpu> tables_;
 };
 
@@ -95,7 +105,9 @@ class BitProduct<Cuda> {
   [[nodiscard]] bool packed() const;
   void set_left(const Stream<Cuda>&, BitRows<const Word, Cuda> left);
   void set_right(const Stream<Cuda>&, BitRows<const Word, Cuda> right, Index words);
-  void set_strips(Word* memory, Index inner, std::vector<Index> cuts);
+  void set_strips(Word* memory, Index inner, std::vector<Index> cuts) {
+    right_ = RightFactor<Cuda>::in_strips(memory, inner, std::move(cuts));
+  }
   void set_strip(const Stream<Cuda>&, int p);
   [[nodiscard]] View<Word, Cuda> strip_memory(int p) const;
   [[nodiscard]] View<Word, Cuda> tables() const;
@@ -108,7 +120,6 @@ class BitProduct<Cuda> {
   ProductMethod method_;
   BitRows<const Word, Cuda> left_;
   RightFactor<Cuda> right_;
-  Word* strips_ = nullptr;
   Buffer<Word, Cuda> packed_left_, packed_right_, tables_;
 };
 

@@ -6,6 +6,7 @@ tests.
 """
 import json
 import os
+import subprocess
 import sys
 import threading
 
@@ -13,7 +14,7 @@ import h5py
 import numpy as np
 
 from given import band, change_after_stamp, write_band
-from terrace import Program, left_over, remove
+from terrace import Program, launcher_folder, left_over, remove
 
 test = Program(sys.argv[1])
 check = test.check
@@ -91,6 +92,12 @@ compare("dense solve in.h5:/A --rhs :/b --guard", 2, False)
 done = test.run("dense solve in.h5:/A --rhs :/b --no-check -o x.h5 --report r.json", 1, 0, env={"TERRACE_KEEP_INPUT": "1"})
 check("no check", not reads_again(json.load(open("r.json"))))
 remove("x.h5")
+for first, others in (("1", "0"), ("0", "1")):  # the first rank's word counts on all
+    words = [test.path, "dense", "invert", "in.h5:/A", "-o", "x.h5", "--report", "r.json"]
+    command = ["mpirun", "-n", "1", "env", f"TERRACE_KEEP_INPUT={first}", *words, ":", "-n", "2", "env", f"TERRACE_KEEP_INPUT={others}", *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=test.env(launcher_folder()))
+    check("ranks that differ", done.returncode == 0 and reads_again(json.load(open("r.json"))) == (first == "1"), f"{first} and {others}: {done.stderr[:300]}")
+    remove("x.h5")
 
 # --- the file is changed between the two readings --------------------------------------------------
 for ranks in (1, 3):

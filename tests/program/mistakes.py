@@ -266,7 +266,7 @@ for option in ("--quiet", "--json"):
 # Variables that only some of the hosts get: the first rank's count on all.
 with h5py.File("a.h5", "a") as f:
     f.create_dataset("pieces", data=spd, chunks=(4, 4), compression="gzip")
-for variable in ("TERRACE_IO_PIECE_BYTES=400", "TERRACE_STRIPE_BYTES=65536", "TERRACE_KEEP_INPUT=1"):
+for variable in ("TERRACE_IO_PIECE_BYTES=400", "TERRACE_STRIPE_BYTES=65536"):
     for first, second in ((["env", variable], []), ([], ["env", variable])):
         words = [test.path, "dense", "invert", "a.h5:/pieces", "-o", "alike.h5"]
         done = subprocess.run(["mpirun", "-n", "1", *first, *words, ":", "-n", "2", *second, *words], capture_output=True, text=True, timeout=60, env=test.env(launcher_folder()))

@@ -11,19 +11,9 @@ BitProduct<Cpu>::BitProduct(Index rows, Index inner, Index words, ProductMethod 
 
 void BitProduct<Cpu>::set_right(const Stream<Cpu>& stream, BitRows<const Word, Cpu> right,
                                 Index words) {
-  right_ = {right, {0, words}};
+  right_ = {right, {0, words}, nullptr};
   if (method_.stored && right.data)
     build_tables(stream, right, words, method_.shape, tables_.data());
-}
-
-void BitProduct<Cpu>::set_strips(Word* memory, Index inner, std::vector<Index> cuts) {
-  strips_ = memory;
-  right_ = {{memory, cuts.back(), inner, nullptr}, std::move(cuts)};
-}
-
-View<Word, Cpu> BitProduct<Cpu>::strip_memory(int p) const {
-  const Index inner = right_.rows.count;
-  return {strips_ + inner * right_.cuts[std::size_t(p)], inner * right_.words(p)};
 }
 
 View<Word, Cpu> BitProduct<Cpu>::tables() const {

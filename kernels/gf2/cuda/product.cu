@@ -345,15 +345,10 @@ View<Word, Cuda> BitProduct<Cuda>::tables() const {
 
 void BitProduct<Cuda>::set_right(const Stream<Cuda>& stream, BitRows<const Word, Cuda> right,
                                  Index words) {
-  right_ = {right, {0, words}};
+  right_ = {right, {0, words}, nullptr};
   if (method_.stored && right.data)
     build_tables(stream, right, words, method_.shape, tables_.data());
   set_strip(stream, 0);
-}
-
-void BitProduct<Cuda>::set_strips(Word* memory, Index inner, std::vector<Index> cuts) {
-  strips_ = memory;
-  right_ = {{memory, cuts.back(), inner, nullptr}, std::move(cuts)};
 }
 
 Word* BitProduct<Cuda>::packed_strip(int p) const {
@@ -371,9 +366,8 @@ void BitProduct<Cuda>::set_strip(const Stream<Cuda>& stream, int p) {
 }
 
 View<Word, Cuda> BitProduct<Cuda>::strip_memory(int p) const {
-  const Index inner = right_.rows.count, words = right_.words(p);
-  if (packed()) return {packed_strip(p), packed_right_words(inner, words)};
-  return {strips_ + inner * right_.cuts[std::size_t(p)], inner * words};
+  if (packed()) return {packed_strip(p), packed_right_words(right_.rows.count, right_.words(p))};
+  return right_.strip_memory(p);
 }
 
 void BitProduct<Cuda>::set_left(const Stream<Cuda>& stream, BitRows<const Word, Cuda> left) {
