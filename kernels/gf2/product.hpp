@@ -60,7 +60,6 @@ struct RightFactor {
 template <class B>
 class BitProduct;
 
-
 template <>
 class BitProduct<Cpu> {
  public:
