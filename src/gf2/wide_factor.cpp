@@ -18,7 +18,9 @@ WideFactor<B>::WideFactor(const Context<B>& context, Index words, Index candidat
       product_(candidates, 64 * max_panel_words, work_.stride),
       pivots_(64 * words),
       pivots_host_(64 * words),
-      numbers_(64 * words) {
+      numbers_(64 * words),
+      nonzero_(1),
+      nonzero_host_(1) {
   std::vector<Index> numbers(std::size_t(64 * words));
   std::iota(numbers.begin(), numbers.end(), 0);
   upload(context.ahead, numbers_.view(), numbers.data());
@@ -29,7 +31,7 @@ template <class B>
 Index WideFactor<B>::bytes(Index words, Index candidates) {
   const Index pitch = round_up(words, bit_row_alignment), stride = 2 * pitch;
   return 8 * (candidates * (stride + max_panel_words + 2) + 128 * max_panel_words * stride +
-              128 * words) +
+              128 * words + 1) +
          PanelSearch<B>::bytes(candidates, max_panel_words, 1) +
          BitProduct<B>::bytes(64 * max_panel_words, 64 * max_panel_words, stride) +
          BitProduct<B>::bytes(candidates, 64 * max_panel_words, stride);
@@ -102,14 +104,32 @@ Index WideFactor<B>::factor_next(const Stream<B>& lane, Index count, Index word,
   return found;
 }
 
+/// The first word from `word` on that is not zero in some active row, or `words`.
+template <class B>
+Index WideFactor<B>::next_nonzero(const Stream<B>& lane, Index word, Index words) {
+  const Index* const list = active_.upload(lane, word / max_panel_words);
+  first_nonzero_word(lane, {work_.data.data(), work_.stride, active_.count(), list}, word, words,
+                     nonzero_.data());
+  download(lane, nonzero_host_.data(), nonzero_.view());
+  lane.synchronize();
+  return nonzero_host_[0];
+}
+
 template <class B>
 void WideFactor<B>::factor(const Stream<B>& lane, BitRows<const Word, B> rows, Index words,
                            PanelFactor<B> out, const PinnedBuffer<Index>& info_host, Index done,
                            BitRows<const Word, B> ahead) {
   Index rank = done;
   begin(lane, rows, words, rank, info_host, ahead);
-  for (Index word = rank / 64; word < words; word += max_panel_words)
-    rank += factor_next(lane, rows.count, word, words, rank, info_host);
+  for (Index word = rank / 64; word < words;) {
+    const Index found = factor_next(lane, rows.count, word, words, rank, info_host);
+    rank += found;
+    word += max_panel_words;
+    if (found > 0 || word >= words) continue;
+    const Index next = next_nonzero(lane, word, words);
+    if (next == words) break;
+    word = next / max_panel_words * max_panel_words;
+  }
   info_host[0] = rank;
   upload(lane, View<Index, B>{out.info, PanelFactor<B>::info_size(words)}, info_host.data());
   const BitRows<const Word, B> pivot_rows{work_.data.data(), work_.stride, rank, pivots_.data()};

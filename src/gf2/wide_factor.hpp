@@ -2,9 +2,11 @@
 // columns.
 //
 // The candidates are eliminated in sub-panels of 512 columns. As long as these have full rank, the
-// device went ahead alone, in place (src/gf2/full_factor.hpp). For what is left an identity stands beside the candidates, which becomes the transformation: with W =
-// [candidates | T], one sub-panel's pivot rows S and columns P, R = S[:, P]^-1 S and W[i, :] ^=
-// W[i, P] R for all rows i; one wait each. 2 m c^2 bit operations for m rows and c columns.
+// device went ahead alone, in place (src/gf2/full_factor.hpp). For what is left an identity stands
+// beside the candidates, which becomes the transformation: with W = [candidates | T], one sub-panel's
+// pivot rows S and columns P, R = S[:, P]^-1 S and W[i, :] ^= W[i, P] R for all rows i; one wait each.
+// 2 m c^2 bit operations for m rows and c columns. After a sub-panel of zeros the next with a one is
+// looked for.
 #pragma once
 #include "kernels/gf2/product.hpp"
 #include "src/gf2/panel_search.hpp"
@@ -29,6 +31,7 @@ class WideFactor {
              const PinnedBuffer<Index>& info_host, BitRows<const Word, B> ahead);
   Index factor_next(const Stream<B>& lane, Index count, Index word, Index words, Index rank,
                     const PinnedBuffer<Index>& info_host);
+  Index next_nonzero(const Stream<B>& lane, Index word, Index words);
 
   Index panel_pitch_;  ///< words of a row of W before T, and of T
   BitMatrix<B> work_;  ///< W
@@ -39,6 +42,8 @@ class WideFactor {
   Buffer<Index, B> pivots_;           ///< candidates that became pivots, in pivot order
   PinnedBuffer<Index> pivots_host_;
   Buffer<Index, B> numbers_;  ///< 0, 1, 2, ...
+  Buffer<Index, B> nonzero_;
+  PinnedBuffer<Index> nonzero_host_;
 };
 
 }  // namespace terrace::gf2

@@ -168,6 +168,22 @@ void test_forms(Context<B>& context, const std::vector<std::pair<Index, Index>>&
     }
 }
 
+/// Columns [from, to) of zeros within a wide panel, or at its end, or behind its first columns.
+template <class B>
+void test_zero_columns(Context<B>& context) {
+  for (const auto& [from, to] : std::vector<std::pair<Index, Index>>{
+           {60, 1290}, {0, 1290}, {60, 1792}, {1100, 1792}, {513, 1023}}) {
+    PlainBits a = random_plain(150, 1800, unsigned(from + to));
+    for (Index i = 0; i < a.rows; ++i)
+      for (Index j = from; j < to; ++j) a(i, j) = 0;
+    for (Index i = 60; i < a.rows; ++i)  // few rows in the first columns
+      for (Index j = 0; j < std::min<Index>(from, 512); ++j) a(i, j) = a(i % 60, j);
+    INFO("zeros from " << from << " to " << to);
+    REQUIRE_ALL(holds(context, a, EchelonForm::reduced, {1792}));
+    if (!fewer_cases) REQUIRE_ALL(holds(context, a, EchelonForm::echelon, {1792}));
+  }
+}
+
 const std::vector<std::pair<Index, Index>> small = {
     {0, 5},   {5, 0},   {1, 1},     {2, 3},     {3, 2},     {63, 64},
     {64, 63}, {64, 64}, {65, 65},   {127, 129}, {128, 128}, {129, 127},
@@ -255,6 +271,12 @@ TEST_CASE("panels wider than one factorization takes", "[cpu]") {
   }
   on<Cpu>([](auto& context) { test_forms(context, {{700, 1300}}, {640}); });
   on<Cpu>([](auto& context) { test_forms(context, {{700, 700}, {64, 900}, {0, 800}}, {576}); });
+}
+TEST_CASE("wide panels with columns of zeros", "[cpu]") {
+  on<Cpu>([](auto& context) { test_zero_columns(context); });
+}
+TEST_CASE("wide panels with columns of zeros, CUDA", "[gpu]") {
+  on<Cuda>([](auto& context) { test_zero_columns(context); });
 }
 TEST_CASE("wide panels whose first 512 columns have full rank", "[cpu]") {
   on<Cpu>([](auto& context) {
