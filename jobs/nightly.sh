@@ -56,9 +56,9 @@ step() {  # its status is that of the command
   esac
   return $status
 }
-build() {  # build PRESET TARGET: all that UndefinedBehaviorSanitizer knows; the preset leaves out what doubles the time to compile
+build() {  # build PRESET TARGET...: all that UndefinedBehaviorSanitizer knows; the preset leaves out what doubles the time to compile
   local all=(); if [ "$1" = asan ]; then all=("-DTERRACE_SANITIZE=address;undefined"); fi
-  cmake --preset "$1" "${all[@]}" "${launcher[@]}" >/dev/null && cmake --build --preset "$1" --target "$2"
+  cmake --preset "$1" "${all[@]}" "${launcher[@]}" >/dev/null && cmake --build --preset "$1" --target "${@:2}"
 }
 build_fuzz() {
   cmake -S . -B build-fuzz -G Ninja -DTERRACE_FUZZ=ON -DTERRACE_TESTS=OFF -DTERRACE_CUDA=OFF -DTERRACE_WERROR=ON -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS=-O1 \
@@ -67,7 +67,7 @@ build_fuzz() {
 
 echo "== nightly of $(git describe --always --dirty 2>/dev/null), $(uname -n), $(nproc) cores, parts $parts"
 if wanted cases; then
-  for name in $(grep -lE '\bALL\b|\.some\(' tests/program/*.py | xargs -n 1 basename | grep -v '^terrace.py'); do
+  for name in $(grep -lE '\bALL\b|\.(some|part)\(' tests/program/*.py | xargs -n 1 basename | grep -v '^terrace.py'); do
     step env TERRACE_TEST_ALL=1 "$python" "tests/program/$name" "$program"
   done
 fi
@@ -80,10 +80,10 @@ if wanted inputs; then
 fi
 if wanted tidy; then step "$python" tests/tidy.py . "$(dirname "$program")" --all; step "$python" tests/headers.py . "$(dirname "$program")" --all; fi
 if wanted tsan; then
-  if step build tsan sanitized_tests; then step ctest --preset tsan-all -j $(($(nproc) + 1)); fi
+  if step build tsan sanitized_tests sanitized_kernels; then step ctest --preset tsan-all -j $(($(nproc) + 1)); fi
 fi
 if wanted asan; then
-  if step build asan sanitized_tests; then step env TERRACE_TEST_ALL=1 ctest --preset asan -j $(($(nproc) + 1)); fi
+  if step build asan sanitized_tests sanitized_kernels; then step env TERRACE_TEST_ALL=1 ctest --preset asan-all -j $(($(nproc) + 1)); fi
 fi
 if wanted asan-inputs; then
   if step build asan terrace; then

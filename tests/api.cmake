@@ -27,12 +27,11 @@ endif()
 foreach(ranks 1 2 3 4)
   add_test(NAME api/library.${ranks}
            COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks} $<TARGET_FILE:api_library_test>)
-  math(EXPR cores "(${ranks} + 1) / 2")
   set(labels ranks-${ranks})
   if(ranks MATCHES "[13]")
     list(APPEND labels sanitize)
   endif()
-  set_tests_properties(api/library.${ranks} PROPERTIES TIMEOUT 300 LABELS "${labels}" PROCESSORS ${cores}
+  set_tests_properties(api/library.${ranks} PROPERTIES TIMEOUT 300 LABELS "${labels}" PROCESSORS ${ranks} COST 300  # they wait awake
                        ENVIRONMENT "${terrace_test_environment};${terrace_launcher_folder}/api_library_${ranks}")
 endforeach()
 if(TERRACE_SANITIZE)

@@ -109,7 +109,7 @@ TEST_CASE("a band of parts: X of every form, and NaN is found wherever it stands
   using terrace::band::Uplo;
   Context context = group();
   const double nan = std::nan("");
-  const Index n = 1500, m = 40, right = 2;
+  const Index n = 700, m = 40, right = 2;
   const auto entry = [](Index i, Index j) {
     return i == j ? 100.0 + double(i % 7)
                   : std::cos(double(3 * std::max(i, j) + 5 * std::min(i, j)));

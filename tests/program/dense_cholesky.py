@@ -74,7 +74,7 @@ with h5py.File("in.h5", "w") as f:
         f[name + "_b"] = random.normal(size=(len(a), 2)) * (np.abs(a).max() if "times" in name else 1)
 
 # --- what is definite: the factor, solves with it on other ranks, determinant and condition -----------
-for k, (name, a) in enumerate(kinds.items()):
+for k, (name, a) in enumerate(test.part(kinds.items())):
     order, ranks, where = len(a), (1, 2, 3, 5, 1, 2, 4)[k % 7], name
     options = ("--method cholesky", "--assume spd", "--assume auto", "--assume spd --block 16")[k % 4]
     report, _ = run(f"dense factor in.h5:/{where} -o f.h5 {options}", ranks, 0)
@@ -109,7 +109,7 @@ for k, (name, a) in enumerate(kinds.items()):
         check(what, "--block" in options or all((x == seen[0]).all() for x in seen), "other bits")
 
 # --- what is not: LAPACK's minor, and LU goes on ----------------------------------------------------------
-for k, (name, (a, minor)) in enumerate(indefinite.items()):
+for k, (name, (a, minor)) in enumerate(test.part(indefinite.items())):
     ranks, where = (1, 2, 3, 1, 5)[(k + k // 5) % 5], name
     for command in ("dense factor", "dense solve"):
         remove("bad.h5")

@@ -100,7 +100,7 @@ special = {
     "tiny": 1e-150 * rng.standard_normal((n, n)),
     "sparse": np.eye(n)[rng.permutation(n)] + (rng.random((n, n)) < 0.01) * rng.standard_normal((n, n)),
 }
-for name, a in special.items():
+for name, a in test.part(special.items()):
     write(a)
     clean("dense invert in.h5:/A --block 16", "inverse", (1, 2))
     clean("dense invert in.h5:/A --block 16 --pivoting tournament", "inverse", (2,))
@@ -216,7 +216,7 @@ bands = {"one": (band_of(1, 0), (1,)), "diagonal": (band_of(90, 0), (1,)), "full
          "condition 1e14": (power_band(300, 3, 20), (1,)),
          "indefinite": (band_of(400, 20) - 19 * np.eye(21, 1), (1,)),
          "far from definite": (np.where(np.arange(21)[:, None] == 7, 1e150, band_of(400, 20)), (2,))}
-for name, (ab, ranks) in bands.items():
+for name, (ab, ranks) in test.part(bands.items()):
     write_band(ab)
     for block in (7, 64) if name in ("graded", "wide") else (16,):
         alike(f"band solve in.h5:/A --rhs :/b --block {block}", "x", ranks)

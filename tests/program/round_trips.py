@@ -114,12 +114,12 @@ for k, name in enumerate(("lower", "upper")):
     run(f"band factor in.h5:/{name} --method streamed --backend cpu -o l.h5 --force", 1 + 2 * k)
     with h5py.File("l.h5") as h:
         check("band factor streamed " + name, np.allclose(h["factor"][:][inside], factor[inside]))
-    for ranks, method in ((1, "two-ends"), (3, "two-ends"), (1, "partition"), (2, "partition --parts 3"), (4, "auto"),
-                          (1, "streamed"), (1, "streamed --factor l.h5:/factor"), (2, "streamed"), (3, "streamed --factor l.h5:/factor")):
+    for ranks, method in test.part(((1, "two-ends"), (3, "two-ends"), (1, "partition"), (2, "partition --parts 3"), (4, "auto"), (1, "streamed"),
+                                    (1, "streamed --factor l.h5:/factor"), (2, "streamed"), (3, "streamed --factor l.h5:/factor"))):
         run(f"band solve in.h5:/{name} --rhs :/b --method {method} --backend cpu -o x.h5 --force", ranks)
         with h5py.File("x.h5") as f:
             check(f"band solve {name} {method}", np.allclose(f["x"][:], oracle))
-    for ranks, rhs in ((1, "b"), (2, "b"), (3, "b"), (1, "v"), (5, "v")):
+    for ranks, rhs in test.part(((1, "b"), (2, "b"), (3, "b"), (1, "v"), (5, "v"))):
         run(f"band solve in.h5:/{name} --rhs :/{rhs} --precision mixed --backend cpu -o x.h5 --report r.json --force", ranks)
         report = read_json()
         with h5py.File("x.h5") as f:
@@ -232,7 +232,7 @@ with open("array.mtx", "w") as f:
     f.write("%%MatrixMarket matrix array real skew-symmetric\n3 3\n1.5\n-2\n4\n")
 skew = [[0, -1.5, 2], [1.5, 0, -4], [-2, 4, 0]]
 for name, wanted in (("k", skew), ("lines", skew), ("array", skew), ("twice", np.diag([13.0, 2, 1]))):
-    for ranks in (1, 2):
+    for ranks in test.some(1, 2):
         run(f"convert {name}.mtx {name}.h5 --force", ranks)
         with h5py.File(f"{name}.h5") as f:
             found = f["A"][:] if name == "array" else csr(f["A"]).toarray()

@@ -85,7 +85,7 @@ def unchanged(command, report, base):
     check(f"{command}: condition", abs(now - before) <= 1e-12 * before, f"{now} {before}")
 
 
-for turn, (command, name, ranks) in enumerate(commands):
+for turn, (command, name, ranks) in enumerate(test.part(commands)):
     matrix, rhs = (small, small_b) if "cramer" in command else (a, b)
     write(A=matrix, b=rhs)
     code, base, right, err = solved(command, name, ranks)
@@ -157,7 +157,7 @@ jobs += [("band solve in.h5:/AB --rhs :/b --precision mixed", "x", 1), ("band so
          ("band solve in.h5:/AB --rhs :/b --guard --block " + ("16" if backend == "cpu" else "64") + "", "x", 1), ("band factor in.h5:/AB", "factor", 1), ("band factor in.h5:/AB", "factor", 2),
          ("band factor in.h5:/AB --method streamed", "factor", 1), ("band factor in.h5:/AB --method streamed", "factor", 2)]
 names = {"1e-300": -1000, "1e-290": -964, "1e-155": -516, "1e155": 516, "1e300": 990}
-for turn, (command, name, ranks) in enumerate(jobs):
+for turn, (command, name, ranks) in enumerate(test.part(jobs)):
     def with_factor():
         if "--factor" in command:
             done = run("band factor in.h5:/AB -o f.h5 --force")

@@ -32,7 +32,7 @@ def on_ranks(backend):
     """In a window, tile columns dealt to the ranks: at each boundary of tile columns, with fewer of them than ranks, in memory and in files."""
     width = {"cpu": 48, "cuda": 128}[backend]  # of half-bandwidths from 64 or 96 on
     turn = 0
-    for n in (1, 5, width - 1, width, width + 1, 2 * width, 2 * width + 1, 3 * width - 1, 5 * width, 7 * width + 3):
+    for n in test.part((1, 5, width - 1, width, width + 1, 2 * width, 2 * width + 1, 3 * width - 1, 5 * width, 7 * width + 3)):
         for m, nrhs in ((n // 60, 1), (min(100, n - 1), 3), (n - 1, 17))[turn % 2 :: 2]:
             ranks, turn = (2, 3, 5)[turn % 3], turn + 1
             ab, b = band(rng, n, m), rng.normal(size=(n, nrhs))

@@ -73,6 +73,11 @@ class Program:
             k, n = k + n, n // len(choices)
         return choices if ALL else (choices[k % len(choices)],)
 
+    def part(self, items):
+        """Every other one of the items, from the first or the second on: calls in any loop get both; in the nightly run all."""
+        items = list(items)
+        return items if ALL or len(items) < 2 else items[self.some(0, 1)[0] :: 2]
+
     def run(self, command, ranks=1, code=None, env=None, timeout=120, wrapper=(), **how):
         """Runs to the end; `code`: the exit code that it must have; `how`: for subprocess.run."""
         self.runs += 1

@@ -76,7 +76,7 @@ with h5py.File("bits.h5", "w") as f:
         f[name].attrs["format"] = "bits"
 for name, a in matrices.items():
     transform(name, a, ranks=test.turn())
-for options in ("--method tables", "--method tables --k 3", "--block 64", "--tables broadcast", "--echelon", "--guard", "--candidates 2", "--no-check --seed 5"):
+for options in test.part(("--method tables", "--method tables --k 3", "--block 64", "--tables broadcast", "--echelon", "--guard", "--candidates 2", "--no-check --seed 5")):
     for ranks in test.some(1, 3):
         if options.startswith("--no-check"):
             remove("t.h5")
@@ -110,7 +110,7 @@ test.refused("gf2 rank bits.h5:/m3x5 --transform", 2, "--transform")
 for name in ("m1x1", "m65x65", "m150x150"):
     a = matrices[name]
     expected = int(rank_of(a) == len(a))
-    for options, ranks in (("", 1), ("", 2), ("--method tables", 3), ("--method columns", 1), ("--guard", 1)):
+    for options, ranks in test.part((("", 1), ("", 2), ("--method tables", 3), ("--method columns", 1), ("--guard", 1))):
         report = run(f"gf2 determinant bits.h5:/{name} {options}", ranks)
         check(f"determinant {name} {options}", report["result"]["determinant"] == expected and report["result"]["rank"] == rank_of(a), str(report["result"]))
 remove("d.h5")
@@ -154,7 +154,7 @@ def logs(command, name, ranks=1, exact=True):
     return report
 
 
-for name in bands:
+for name in test.part(bands):
     logs("factor @", name, test.turn())
     with h5py.File("x.h5") as f:
         check("attribute " + name, abs(f["factor"].attrs["log_abs_determinant"] - bands[name]) <= 1e-12 * abs(bands[name]) + 1e-11)
@@ -164,7 +164,7 @@ for name in bands:
         for ranks in test.some(1, 2, 3):
             logs(f"solve @ --rhs :/{name}/b{more}", name, ranks)
     logs(f"solve @ --rhs :/{name}/b --method one-end", name)
-for name in ("wide", "narrow", "graded", "tiny"):
+for name in test.part(("wide", "narrow", "graded", "tiny")):
     for ranks in test.some(1, 2, 3):
         logs(f"solve @ --rhs :/{name}/b --method two-ends", name, ranks)
     for parts in (1, 2):
@@ -183,8 +183,8 @@ for ranks in (1, 2, 3):
 for name in ("wide", "narrow"):
     remove("factor.h5")
     test.run(f"band factor band.h5:/{name}/A -o factor.h5", 1, 0)
-    for options, ranks in (("", 1), ("", 2), ("--method tile-columns", 3), ("--method streamed", 1), ("--method streamed --scratch-dir .", 1),
-                           ("--method streamed", 2), ("--method streamed --scratch-dir .", 3)):
+    for options, ranks in test.part((("", 1), ("", 2), ("--method tile-columns", 3), ("--method streamed", 1), ("--method streamed --scratch-dir .", 1),
+                                     ("--method streamed", 2), ("--method streamed --scratch-dir .", 3))):
         logs(f"solve @ --rhs :/{name}/b --factor factor.h5 {options}", name, ranks)
 # Mixed precision: an estimate from 16 random vectors and its standard error. Half precision on CUDA, single precision on the CPU.
 # The estimate is right within 4 standard errors and the rounding of the solves themselves, about unit sqrt(n).
