@@ -226,4 +226,5 @@ MUTATIONS = [
     ("src/gf2/row_share.hpp", "first_word + cuts[std::size_t(p)], width);", "first_word, width);", "gf2/echelon.3"),
     ("src/gf2/echelon.cpp", "first - panel.word, last - first);", "0, last - first);", "gf2/echelon.3 gf2:150"),
     ("kernels/gf2/product.hpp", "f(strip(int(p)), from - cuts[p], from - word, to - from);", "f(strip(int(p)), from, from - word, to - from);", "gf2/bits.1 gf2/echelon.3"),
+    ("src/gf2/wide_factor.cpp", "    word = next / max_panel_words * max_panel_words;\n", "    word = words;\n", "gf2/echelon.1"),
 ]
