@@ -63,7 +63,7 @@ class Echelon : public GuardedMatrix<B> {
       update_list_ = active_.upload(lane, k);
       update_count_ = active_.count();
     }
-    rank_ = search_.find(lane, matrix_, active_, panel, k, was_full(k));
+    rank_ = search_.find(lane, matrix_, active_, panel, k);
     keep(panel);
     if (form_ == EchelonForm::inverse && rank_ < panel.columns) {
       Index q = 0;
@@ -157,7 +157,7 @@ class Echelon : public GuardedMatrix<B> {
       panels.insert(panels.end(), {p.first, p.count, p.word, p.words});
     archive.list("panels", panels);
     archive.value("next_panel", next_panel_);
-    archive.value("yield", search_.yield());
+    archive.value("hopeful", search_.hopeful());
     if (!archive.loading()) return;
     for (std::size_t i = 0; i + 3 < panels.size(); i += 4)
       found.panels.push_back({panels[i], panels[i + 1], panels[i + 2], panels[i + 3]});
@@ -176,13 +176,6 @@ class Echelon : public GuardedMatrix<B> {
     const Index word = k * panel_words_;
     const Index words = std::min(panel_words_, ceil_div(columns_, 64) - word);
     return {word, words, std::min(64 * words, columns_ - 64 * word)};
-  }
-  /// Whether the panel before had a pivot in every column.
-  [[nodiscard]] bool was_full(Index k) const {
-    if (k == 0) return true;
-    if (found.panels.empty()) return false;
-    const Pivots::PanelRange& last = found.panels.back();
-    return last.word == panel_at(k - 1).word && last.count == 64 * last.words;
   }
   [[nodiscard]] bool all_rows() const { return form_ != EchelonForm::echelon; }
   /// The rows that this panel updates.

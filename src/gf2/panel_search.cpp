@@ -57,6 +57,12 @@ constexpr Index spare_candidates =
 constexpr Index most_candidates(Index words) {
   return words > max_panel_words ? 128 * words : max_candidates;
 }
+/// Of a rank's message: how many of its rows are pivots, how many are not, and how many might have been
+/// sent beside the pivots; then their global rows.
+constexpr Index header_numbers = 3;
+constexpr Index header_words(Index words, Index pitch) {
+  return round_up(header_numbers + 64 * words, pitch);
+}
 /// Narrow panels go ahead only where there is something to gain: not on the CPU.
 template <class B>
 constexpr bool goes_ahead(Index words) {
@@ -88,7 +94,7 @@ PanelSearch<B>::PanelSearch(const Context<B>& context, Index slots, Index words,
       scan_product_(slots, 64 * words, pitch_),
       left_(1 + nonzero_room(slots)),
       left_host_(slots + 1),
-      header_(round_up(1 + 64 * words, pitch_)),
+      header_(header_words(words, pitch_)),
       message_(header_ + 64 * words * pitch_),
       header_host_(header_),
       told_host_(1 + most_candidates(words)) {
@@ -114,7 +120,7 @@ PanelSearch<B>::~PanelSearch() = default;
 template <class B>
 Index PanelSearch<B>::bytes(Index slots, Index words, int ranks) {
   const Index pitch = round_up(words, max_panel_words);
-  const Index message = round_up(1 + 64 * words, pitch) + 64 * words * pitch;
+  const Index message = header_words(words, pitch) + 64 * words * pitch;
   return BitProduct<B>::bytes(slots, 64 * words, pitch) +
          8 * (slots * (2 * pitch + 1) + slots / 64 + message * (ranks + 1) + 128 * words * pitch +
               (ranks > 1 ? 1 + most_candidates(words) : 0)) +
@@ -147,8 +153,8 @@ void PanelSearch<B>::factor_on_host(const Stream<B>& lane, BitRows<const Word, B
 template <class B>
 void PanelSearch<B>::choose_candidates(const ActiveRows<B>& active, const Panel& panel) {
   const Index m = active.count();
-  const Index wanted = multiple_ > 0 ? multiple_ * panel.columns
-                                     : Index(double(64 * panel.words) / yield_) + spare_candidates;
+  const Index wanted =
+      multiple_ > 0 ? multiple_ * panel.columns : 64 * panel.words + spare_candidates;
   candidate_count_ = std::min({m, wanted, most_candidates(panel.words)});
   for (Index i = 0; i < candidate_count_; ++i) candidates_[i] = active[i * m / candidate_count_];
 }
@@ -175,7 +181,7 @@ void PanelSearch<B>::read_info(const Stream<B>& lane, Index words) {
 }
 
 /// The rest, once the first `done` columns are eliminated, whose pivots are in info_; waits for the
-/// pivots. The same ones on every device where none are done.
+/// pivots.
 template <class B>
 Index PanelSearch<B>::end_factor(const Stream<B>& lane, BitRows<const Word, B> rows, Index words,
                                  Index done) {
@@ -210,86 +216,141 @@ void PanelSearch<B>::keep_pivots(Index rank, Index words) {
   candidate_count_ = rank;
 }
 
+/// This rank's active rows within the panel to scan_.
+template <class B>
+void PanelSearch<B>::begin_scan(const Stream<B>& lane, BitRows<const Word, B> rows,
+                                ActiveRows<B>& active, Index words, Index k) {
+  rows.list = active.upload(lane, k);
+  rows.count = active.count();
+  copy_bits(lane, BitRows<Word, B>{scan_.data(), pitch_, rows.count, nullptr}, rows, 0, words);
+}
+
+/// Reduces the `m` rows of scan_ by the `rank` pivots in info and reduced_: how many are not zero then.
+/// Their numbers in scan_ are left_host_[1 ...]. Waits for them.
+template <class B>
+Index PanelSearch<B>::scan_rows(const Stream<B>& lane, Index m, Index words, Index rank) {
+  if (m == 0) return 0;
+  const BitRows<Word, B> scan{scan_.data(), pitch_, m, nullptr};
+  if (rank > 0) {
+    const BitRows<Word, B> multipliers{scan_multipliers_.data(), pitch_, m, nullptr};
+    extract_bits(lane, multipliers, scan, 0, words, info_device_.data());
+    scan_product_.set_right(lane, {reduced_.data(), pitch_, rank, nullptr}, pitch_);
+    scan_product_.set_left(lane, multipliers);
+    scan_product_.add(lane, scan, 0, 0, pitch_);
+  }
+  nonzero_rows(lane, scan, 0, words, left_.data() + 1, left_.data());
+  download(lane, left_host_.data(), left_.view().slice(0, m + 1));
+  lane.synchronize();
+  return left_host_[0];
+}
+
 /// A basis of this rank's active rows within the panel, at candidates_[0, rank) and rows_ (slots).
 template <class B>
 Index PanelSearch<B>::find_local(const Stream<B>& lane, BitRows<const Word, B> rows,
                                  ActiveRows<B>& active, const Panel& panel, Index k) {
+  const Index m = active.count(), words = panel.words;
+  Index rank = 0;
   rows_.clear();
-  if (active.count() == 0) return 0;
-  choose_candidates(active, panel);
-  return scan_others(lane, rows, active, panel, k, factor_rows(lane, rows, panel.words));
-}
-
-/// The rest of find_local(), once the first candidates gave `rank` pivots.
-template <class B>
-Index PanelSearch<B>::scan_others(const Stream<B>& lane, BitRows<const Word, B> rows,
-                                  ActiveRows<B>& active, const Panel& panel, Index k, Index rank) {
-  const Index m = active.count(), tried = candidate_count_;
-  keep_pivots(rank, panel.words);
-  if (rank == panel.columns || tried == m) return rank;
-  yield_ = std::clamp(double(rank) / double(tried), 0.25, yield_);
-
-  // Deficient: reduce every active row by the pivots found, until nothing is left.
-  const BitRows<Word, B> scan{scan_.data(), pitch_, m, nullptr};
-  const BitRows<Word, B> multipliers{scan_multipliers_.data(), pitch_, m, nullptr};
-  rows.list = active.upload(lane, k);
-  rows.count = m;
-  copy_bits(lane, scan, rows, 0, panel.words);
+  if (m == 0) return 0;
+  if (hopeful_ == 1) {
+    choose_candidates(active, panel);
+    rank = factor_rows(lane, rows, words);
+    learn(rank, panel);
+    const Index tried = candidate_count_;
+    keep_pivots(rank, words);
+    if (rank == panel.columns || tried == m) return rank;
+  }
+  begin_scan(lane, rows, active, words, k);
   while (true) {
-    extract_bits(lane, multipliers, scan, 0, panel.words, info_device_.data());
-    scan_product_.set_right(lane, {reduced_.data(), pitch_, rank, nullptr}, pitch_);
-    scan_product_.set_left(lane, multipliers);
-    scan_product_.add(lane, scan, 0, 0, pitch_);
-    nonzero_rows(lane, scan, 0, panel.words, left_.data() + 1, left_.data());
-    download(lane, left_host_.data(), left_.view().slice(0, m + 1));
-    lane.synchronize();
-    const Index left = left_host_[0];
+    const Index left = scan_rows(lane, m, words, rank);
     if (left == 0) return rank;
-    const Index more = std::min(left, 128 * panel.words - rank);
+    const Index more = std::min(left, most_candidates(words) - rank);
     for (Index i = 0; i < more; ++i)
       candidates_[rank + i] = active[left_host_[1 + i * left / more]];
     candidate_count_ = rank + more;
-    rank = factor_rows(lane, rows, panel.words);
-    keep_pivots(rank, panel.words);
-    if (rank == panel.columns) return rank;
+    const bool first = rank == 0;
+    rank = factor_rows(lane, rows, words);
+    if (first) learn(rank, panel);
+    keep_pivots(rank, words);
+    if (rank == panel.columns || more == left) return rank;
   }
 }
 
-/// All ranks see all candidates and reduce them rank by rank, in the same order.
+/// Of each rank's `left` rows outside the span of the pivots in rows_ as many as there is room for, and
+/// these pivots' rows, to all_: candidates_ in the pivots' order of ranks, and numbers_, their global
+/// rows. How many rows outside the span are left out, of this rank and of all. Waits.
 template <class B>
-Index PanelSearch<B>::meet(const Stream<B>& lane, const BitMatrix<B>& matrix, Index rank,
-                           const Panel& panel, Index k) {
-  const int ranks = context_.size();
-  header_host_[0] = Word(rank);
-  for (Index i = 0; i < rank; ++i)
-    header_host_[1 + i] = Word(matrix.layout.global(rows_[std::size_t(i)], context_.rank()));
+typename PanelSearch<B>::Outside PanelSearch<B>::gather(const Stream<B>& lane,
+                                                        const BitMatrix<B>& matrix,
+                                                        const ActiveRows<B>& active,
+                                                        const Panel& panel, Index left) {
+  const int ranks = context_.size(), me = context_.rank();
+  const Index pivots = Index(rows_.size());
+  Index own = 0;
+  for (const Index row : rows_) {
+    const auto [owner, slot] = matrix.layout.seat(row);
+    if (owner == me) candidates_[own++] = slot;
+  }
+  const Index sent =
+      std::min({left, 64 * panel.words - own,
+                std::max<Index>(1, (most_candidates(panel.words) - pivots) / ranks)});
+  for (Index i = 0; i < sent; ++i) candidates_[own + i] = active[left_host_[1 + i * left / sent]];
+  candidate_count_ = own + sent;
+  header_host_[0] = Word(own);
+  header_host_[1] = Word(sent);
+  header_host_[2] = Word(left);
+  for (Index i = 0; i < own + sent; ++i)
+    header_host_[header_numbers + i] = Word(matrix.layout.global(candidates_[i], me));
   upload(lane, mine_.view().slice(0, header_), header_host_.data());
-  upload(lane, candidates_device_.view().slice(0, rank), candidates_.data());
-  copy_bits(
-      lane, BitRows<Word, B>{mine_.data() + header_, pitch_, rank, nullptr},
-      BitRows<const Word, B>{matrix.data.data(), matrix.stride, rank, candidates_device_.data()},
-      panel.word, panel.words);
+  const BitRows<const Word, B> rows =
+      upload_candidates(lane, {matrix.data.data(), matrix.stride, 0, nullptr});
+  copy_bits(lane, BitRows<Word, B>{mine_.data() + header_, pitch_, rows.count, nullptr}, rows,
+            panel.word, panel.words);
   context_.comm.all_gather(lane, mine_.view(), all_.view());
   copy_rows(lane, headers_host_.data(), header_, all_.data(), message_, header_, ranks);
   lane.synchronize();
 
+  const auto header = [&](int r, Index i) { return Index(headers_host_[r * header_ + i]); };
   candidate_count_ = 0;
-  rank = 0;
-  for (int step = 0; step < ranks && rank < panel.columns; ++step) {
-    const Index from = (k + step) % ranks;
-    const Index count = Index(headers_host_[from * header_]);
-    if (count == 0) continue;
-    for (Index i = 0; i < count; ++i)
-      candidates_[candidate_count_++] = (from * message_ + header_) / pitch_ + i;
-    const BitRows<const Word, B> rows = upload_candidates(lane, {all_.data(), pitch_, 0, nullptr});
-    rank = end_factor(lane, rows, panel.words, 0);  // the same on all ranks
-    keep_pivots(rank, panel.words);
+  numbers_.clear();
+  const auto take = [&](int r, Index first, Index count) {
+    count = std::min(count, most_candidates(panel.words) - candidate_count_);
+    for (Index i = first; i < first + count; ++i) {
+      candidates_[candidate_count_++] = (r * message_ + header_) / pitch_ + i;
+      numbers_.push_back(header(r, header_numbers + i));
+    }
+    return count;
+  };
+  Outside outside;
+  for (int r = 0; r < ranks; ++r) take(r, 0, header(r, 0));
+  for (int r = 0; r < ranks; ++r) {
+    const Index out = header(r, 2) - take(r, header(r, 0), header(r, 1));
+    outside.of_all += out;
+    if (r == me) outside.of_mine = out;
   }
-  rows_.resize(std::size_t(rank));
-  for (Index& row : rows_) {
-    const Index from = row * pitch_ / message_;
-    const Index i = row - (from * message_ + header_) / pitch_;
-    row = Index(headers_host_[from * header_ + 1 + i]);
+  return outside;
+}
+
+/// The pivots over all active rows of all ranks, once those of rows_ are known to all.
+template <class B>
+Index PanelSearch<B>::complete(const Stream<B>& lane, const BitMatrix<B>& matrix,
+                               ActiveRows<B>& active, const Panel& panel, Index k, int root) {
+  const Index m = active.count(), words = panel.words;
+  Index rank = Index(rows_.size());
+  if (m > 0)
+    begin_scan(lane, {matrix.data.data() + panel.word, matrix.stride, 0, nullptr}, active, words,
+               k);
+  Outside outside{m, 1};
+  while (outside.of_all > 0 && rank < panel.columns) {
+    outside = gather(lane, matrix, active, panel,
+                     outside.of_mine > 0 ? scan_rows(lane, m, words, rank) : 0);
+    if (candidate_count_ == rank) break;
+    if (context_.rank() == root) factor_rows(lane, {all_.data(), pitch_, 0, nullptr}, words);
+    told_host_[0] = 1;
+    const bool first = rank == 0;
+    rank = tell(lane, panel, root, true);
+    if (first) learn(rank, panel);
+    name_rows(rank, words, numbers_.data());
   }
   return rank;
 }
@@ -329,8 +390,16 @@ BitRows<const Word, B> PanelSearch<B>::bring_candidates(const Stream<B>& lane,
   return {all_.data(), pitch_, first, nullptr};
 }
 
+/// The global rows of `rank` pivots, from those of the candidates.
+template <class B>
+void PanelSearch<B>::name_rows(Index rank, Index words, const Index* numbers) {
+  rows_.resize(std::size_t(rank));
+  for (Index q = 0; q < rank; ++q) rows_[std::size_t(q)] = numbers[info_[1 + 64 * words + q]];
+}
+
 /// What rank `root` found, on all ranks: info, transform, whether that is all there is among what it
 /// looked at, and, but where they are known (`numbered`), the global rows of its candidates. Waits.
+/// Where all of it are too few, reduced_ too.
 template <class B>
 Index PanelSearch<B>::tell(const Stream<B>& lane, const Panel& panel, int root, bool numbered) {
   const Index size = PanelFactor<B>::info_size(panel.words);
@@ -343,51 +412,48 @@ Index PanelSearch<B>::tell(const Stream<B>& lane, const Panel& panel, int root, 
   context_.comm.broadcast_group(lane, pieces);
   download(lane, told_host_.data(), told_.view());
   read_info(lane, panel.words);
-  return info_[0];
+  const Index rank = info_[0];
+  if (told_host_[0] == 1 && rank > 0 && rank < panel.columns)
+    context_.comm.broadcast(lane, root, reduced_.view().slice(0, rank * pitch_));
+  return rank;
 }
 
-/// One rank's rows, or a part of all ranks', which nearly always suffice: the pivots among these.
+/// Pivots among one rank's rows, or among a part of all ranks' (`together`): these nearly always suffice.
 template <class B>
 Index PanelSearch<B>::propose(const Stream<B>& lane, const BitMatrix<B>& matrix,
-                              ActiveRows<B>& active, const Panel& panel, Index k, int root,
+                              const ActiveRows<B>& active, const Panel& panel, int root,
                               bool together) {
-  const Index words = panel.words, first_row = 1 + 64 * words;
-  const BitRows<const Word, B> base{matrix.data.data() + panel.word, matrix.stride, 0, nullptr};
   BitRows<const Word, B> rows;
   if (together) rows = bring_candidates(lane, matrix, active, panel);
-  if (context_.rank() != root) {
-    Index rank = tell(lane, panel, root, together);
-    if (rank < panel.columns && told_host_[0] == 0) rank = tell(lane, panel, root, together);
-    return rank;
-  }
-  if (!together) {
-    choose_candidates(active, panel);
-    rows = upload_candidates(lane, base);
-  }
-  const bool begun = begin_factor(lane, rows, words);
-  Index done = 0;
-  if (begun) {
+  Index rank = 0;
+  if (context_.rank() == root) {
+    if (!together) {
+      choose_candidates(active, panel);
+      for (Index i = 0; i < candidate_count_; ++i)
+        told_host_[1 + i] = matrix.layout.global(candidates_[i], root);
+      rows = upload_candidates(lane, {matrix.data.data() + panel.word, matrix.stride, 0, nullptr});
+    }
+    const bool begun = begin_factor(lane, rows, panel.words);
     told_host_[0] = 0;
-    for (Index i = 0; i < candidate_count_ && !together; ++i)
-      told_host_[1 + i] = matrix.layout.global(candidates_[i], root);
-    done = tell(lane, panel, root, together);
-    if (done == panel.columns) return done;
+    if (begun) rank = tell(lane, panel, root, together);
+    if (rank < panel.columns) {
+      end_factor(lane, rows, panel.words, rank);
+      told_host_[0] = 1;
+      rank = tell(lane, panel, root, together);
+    }
+  } else {
+    rank = tell(lane, panel, root, together);
+    if (rank < panel.columns && told_host_[0] == 0) rank = tell(lane, panel, root, together);
   }
-  Index rank = end_factor(lane, rows, words, done);
-  told_host_[0] = 1;
-  if (!together) {
-    rank = scan_others(lane, base, active, panel, k, rank);
-    for (Index q = 0; q < rank; ++q)
-      told_host_[1 + info_[first_row + q]] = matrix.layout.global(rows_[std::size_t(q)], root);
-  }
-  return tell(lane, panel, root, together);
+  name_rows(rank, panel.words, told_host_.data() + 1);
+  return rank;
 }
 
 template <class B>
 Index PanelSearch<B>::find(const Stream<B>& lane, const BitMatrix<B>& matrix, ActiveRows<B>& active,
-                           const Panel& panel, Index k, bool hopeful) {
-  const BitRows<const Word, B> rows{matrix.data.data() + panel.word, matrix.stride, 0, nullptr};
+                           const Panel& panel, Index k) {
   if (context_.size() == 1) {
+    const BitRows<const Word, B> rows{matrix.data.data() + panel.word, matrix.stride, 0, nullptr};
     const Index rank = find_local(lane, rows, active, panel, k);
     for (Index& row : rows_) row = matrix.layout.global(row, 0);
     return rank;
@@ -396,19 +462,13 @@ Index PanelSearch<B>::find(const Stream<B>& lane, const BitMatrix<B>& matrix, Ac
   const auto most = std::max_element(counts.begin(), counts.end());
   const int root = int(most - counts.begin());
   const bool together = *most < panel.columns + spare_candidates;
-  Index rank = 0;
-  if (together || hopeful) {
-    rank = propose(lane, matrix, active, panel, k, root, together);
-    if (rank == panel.columns || (together && candidate_count_ == sum_of(counts))) {
-      rows_.resize(std::size_t(rank));
-      for (Index q = 0; q < rank; ++q)
-        rows_[std::size_t(q)] = told_host_[1 + info_[1 + 64 * panel.words + q]];
-      return rank;
-    }
+  rows_.clear();
+  if (hopeful_ == 1) {
+    const Index rank = propose(lane, matrix, active, panel, root, together);
+    learn(rank, panel);
+    if (rank == panel.columns || (together && candidate_count_ == sum_of(counts))) return rank;
   }
-  if (together || !hopeful || context_.rank() != root)
-    rank = find_local(lane, rows, active, panel, k);
-  return meet(lane, matrix, rank, panel, k);
+  return complete(lane, matrix, active, panel, k, root);
 }
 
 #define TERRACE_INSTANTIATE(B)  \

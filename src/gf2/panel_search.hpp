@@ -1,9 +1,12 @@
-// Pivots of one panel over GF(2): the rank with the most active rows looks among these, and tells the
-// others. Where it has too few, rows of all ranks come to it first. Where what it looked at does not
-// span all the panel's columns, each rank finds a basis of its own, the bases meet, and every rank
-// makes the same choice.
+// Pivots of one panel over GF(2): one rank, that with the most active rows, looks among some of these,
+// and tells the others. Where it has too few, rows of all ranks come to it first.
 //
-// The candidates span what all active rows span, so the pivot columns are the leftmost possible
+// Where what it looked at does not span all the panel's columns, every rank reduces its active rows by
+// the pivots that are known, and what is not zero then goes to that one rank, which looks again among
+// these rows and the pivots' own. Behind a panel that had no pivot in some column, this is the
+// beginning too: rows of a sparse matrix are zero within most panels.
+//
+// Pivot rows span what all active rows span, so the pivot columns are the leftmost possible
 // (canonical), whichever rows carry them.
 #pragma once
 #include <memory>
@@ -73,16 +76,15 @@ class PanelSearch {
   ///   columns()[q]   column within the panel of pivot q, ascending
   ///   rows()[q]      its global row
   ///   factor()       info and transform (in pivot order) on the backend
-  /// Panel number k. Not `hopeful`, alike on all ranks: no rank looks alone first. Costs one
-  /// synchronization of `lane` for a full panel; where a device cannot go ahead, one for each 512
-  /// columns, and one more on several ranks.
+  /// Panel number k. Unless it is hopeful(), rows that are zero within the panel are sorted out first.
+  /// Costs one synchronization of `lane` for a full panel; where a device cannot go ahead, one for
+  /// each 512 columns, and one more on several ranks.
   Index find(const Stream<B>& lane, const BitMatrix<B>& matrix, ActiveRows<B>& active,
-             const Panel& panel, Index k, bool hopeful);
-  /// Forgets what earlier panels were like, so that equal rows give equal pivots.
-  void restart() { yield_ = 1; }
-  [[nodiscard]] double& yield() { return yield_; }  ///< what it remembers of them
-  /// Rank of the panel over the rows in `active` of `rows` (words from 0 are the panel's): this
-  /// rank's part of find(); rows() are then slots.
+             const Panel& panel, Index k);
+  /// Whether a panel's first candidates gave all pivots, so that the next panel's may: 1, else 0.
+  [[nodiscard]] Index& hopeful() { return hopeful_; }
+  /// The same of one rank's rows, those in `active` of `rows` (words from 0 are the panel's); rows()
+  /// are then slots.
   Index find_local(const Stream<B>& lane, BitRows<const Word, B> rows, ActiveRows<B>& active,
                    const Panel& panel, Index k);
   [[nodiscard]] const Index* columns() const { return &info_[1]; }
@@ -90,6 +92,11 @@ class PanelSearch {
   [[nodiscard]] PanelFactor<B> factor() const;
 
  private:
+  /// Rows outside the span of what is known.
+  struct Outside {
+    Index of_mine = 0, of_all = 0;
+  };
+  void learn(Index rank, const Panel& panel) { hopeful_ = rank == panel.columns ? 1 : 0; }
   void choose_candidates(const ActiveRows<B>& active, const Panel& panel);
   BitRows<const Word, B> upload_candidates(const Stream<B>& lane, BitRows<const Word, B> base);
   bool begin_factor(const Stream<B>& lane, BitRows<const Word, B> rows, Index words);
@@ -98,15 +105,19 @@ class PanelSearch {
   Index factor_rows(const Stream<B>& lane, BitRows<const Word, B> base, Index words);
   void factor_on_host(const Stream<B>& lane, BitRows<const Word, B> rows, Index words);
   void keep_pivots(Index rank, Index words);
-  Index scan_others(const Stream<B>& lane, BitRows<const Word, B> rows, ActiveRows<B>& active,
-                    const Panel& panel, Index k, Index rank);
+  void begin_scan(const Stream<B>& lane, BitRows<const Word, B> rows, ActiveRows<B>& active,
+                  Index words, Index k);
+  Index scan_rows(const Stream<B>& lane, Index m, Index words, Index rank);
   BitRows<const Word, B> bring_candidates(const Stream<B>& lane, const BitMatrix<B>& matrix,
                                           const ActiveRows<B>& active, const Panel& panel);
-  Index propose(const Stream<B>& lane, const BitMatrix<B>& matrix, ActiveRows<B>& active,
-                const Panel& panel, Index k, int root, bool together);
+  Index propose(const Stream<B>& lane, const BitMatrix<B>& matrix, const ActiveRows<B>& active,
+                const Panel& panel, int root, bool together);
   Index tell(const Stream<B>& lane, const Panel& panel, int root, bool numbered);
-  Index meet(const Stream<B>& lane, const BitMatrix<B>& matrix, Index rank, const Panel& panel,
-             Index k);
+  void name_rows(Index rank, Index words, const Index* numbers);
+  Outside gather(const Stream<B>& lane, const BitMatrix<B>& matrix, const ActiveRows<B>& active,
+                 const Panel& panel, Index left);
+  Index complete(const Stream<B>& lane, const BitMatrix<B>& matrix, ActiveRows<B>& active,
+                 const Panel& panel, Index k, int root);
 
   const Context<B>& context_;
   Index pitch_;                          ///< words of a row of the buffers below
@@ -121,19 +132,20 @@ class PanelSearch {
   Buffer<Word, B> transform_, reduced_;
   PinnedBuffer<Index> info_, candidates_;
   Index candidate_count_ = 0;
-  // Scan of a deficient panel.
+  // Active rows, less what the pivots known make of them.
   Buffer<Word, B> scan_, scan_multipliers_;
   BitProduct<B> scan_product_;
-  double yield_ = 1;  ///< pivots per candidate that deficient panels gave
+  Index hopeful_ = 1;
   Buffer<Index, B> left_;
   PinnedBuffer<Index> left_host_;
-  // Meeting of the ranks: [count, rows..., padding | candidate rows of pitch_ words] each.
+  // What each rank gives to all: [header_words() | rows of pitch_ words].
   Index header_ = 0, message_ = 0;
   Buffer<Word, B> mine_, all_;
   PinnedBuffer<Word> header_host_, headers_host_;
   // What one rank tells the others beside info and transform: [final | global rows of candidates].
   Buffer<Index, B> told_;
   PinnedBuffer<Index> told_host_;
+  std::vector<Index> numbers_;  ///< global rows of the candidates that were gathered
   std::vector<Index> rows_;
 };
 

@@ -46,7 +46,7 @@ void WideFactor<B>::begin(const Stream<B>& lane, BitRows<const Word, B> rows, In
   const BitRows<Word, B> work{work_.data.data(), stride, count, nullptr};
   fill_zero(lane, work_.data.view().slice(0, count * stride));
   active_.reset(count);
-  search_.restart();  // all ranks factor the same candidates when they meet
+  search_.hopeful() = 0;  // the device alone found too few
   if (rank == 0) {
     copy_bits(lane, work, rows, 0, words);
     return;
