@@ -41,10 +41,15 @@ io::Stamp to_stamp(const json& j) {
 // --- archive -------------------------------------------------------------------------------------
 
 void Archive::value(const std::string& name, Index& v) {
-  if (loading())
-    v = values_.at(name);
-  else
+  if (!loading()) {
     values_[name] = v;
+    return;
+  }
+  const auto found = values_.find(name);
+  if (found == values_.end())  // all ranks have the same
+    fail_together(Exit::input, "the checkpoint is of another version; " + file_ + " has no '" +
+                                   name + "'; start without --restart");
+  v = found->second;
 }
 void Archive::value(const std::string& name, double& v) {
   Index bits = std::bit_cast<Index>(v);

@@ -254,6 +254,15 @@ TEST_CASE("a checkpoint keeps all that the iteration reads of a column") {
   CHECK_ALL(all(found.last_but_one) == all(kept.last_but_one));
   CHECK_ALL(found.smallest == 0.5);
   CHECK_ALL(found.best == 11);
+
+  bool refused = false;  // what an older version did not write
+  try {
+    load.value("newer", found.best);
+  } catch (const Error& e) {
+    refused = e.agreed() && e.code() == Exit::input &&
+              std::string(e.what()).find("column.h5 has no 'newer'") != std::string::npos;
+  }
+  CHECK_ALL(refused);
 }
 
 TEMPLATE_TEST_CASE("an iteration may be stopped at each step while lanes work", "",
