@@ -8,48 +8,6 @@
 
 namespace terrace::gf2 {
 
-// --- active rows ---------------------------------------------------------------------------------
-
-template <class B>
-ActiveRows<B>::ActiveRows(BlockCyclic layout, int rank)
-    : layout_(layout),
-      rank_(rank),
-      list_(layout.slots(rank)),
-      position_(std::size_t(layout.slots(rank))) {
-  for (auto& copy : copies_) copy = Buffer<Index, B>(list_.size());
-  for (int r = 0; r < layout.ranks; ++r) counts_.push_back(layout.slots(r));
-  reset(list_.size());
-}
-
-template <class B>
-void ActiveRows<B>::reset(Index count) {
-  count_ = count;
-  for (Index slot = 0; slot < count; ++slot) list_[slot] = position_[std::size_t(slot)] = slot;
-}
-
-template <class B>
-const Index* ActiveRows<B>::upload(const Stream<B>& lane, Index k) {
-  auto& copy = copies_[k % 2];
-  terrace::upload(lane, copy.view().slice(0, count_), list_.data());
-  return copy.data();
-}
-
-template <class B>
-void ActiveRows<B>::remove(Index slot) {
-  const Index at = position_[std::size_t(slot)], last = list_[--count_];
-  list_[at] = last;
-  position_[std::size_t(last)] = at;
-}
-
-template <class B>
-void ActiveRows<B>::remove_global(Index row) {
-  const auto [owner, slot] = layout_.seat(row);
-  --counts_[std::size_t(owner)];
-  if (owner == rank_) remove(slot);
-}
-
-// --- search --------------------------------------------------------------------------------------
-
 namespace {
 constexpr Index spare_candidates =
     64;  // rows beyond the panel's width that random rows need at most
@@ -57,9 +15,8 @@ constexpr Index spare_candidates =
 constexpr Index most_candidates(Index words) {
   return words > max_panel_words ? 128 * words : max_candidates;
 }
-/// Of a rank's message: how many of its rows are pivots, how many are not, and how many might have been
-/// sent beside the pivots; then their global rows.
-constexpr Index header_numbers = 3;
+/// Of a rank's message: how many rows it has, and how many it might have; then their global rows.
+constexpr Index header_numbers = 2;
 constexpr Index header_words(Index words, Index pitch) {
   return round_up(header_numbers + 64 * words, pitch);
 }
@@ -98,8 +55,7 @@ PanelSearch<B>::PanelSearch(const Context<B>& context, Index slots, Index words,
       message_(header_ + 64 * words * pitch_),
       header_host_(header_),
       told_host_(1 + most_candidates(words)) {
-  if (words > max_panel_words)
-    wide_ = std::make_unique<WideFactor<B>>(context, words, most_candidates(words));
+  if (!alone) wide_ = std::make_unique<WideFactor<B>>(context, words, most_candidates(words));
   if (goes_ahead<B>(words) && !alone && !on_host_ && candidates == 0)
     full_ = std::make_unique<FullFactor<B>>(context.ahead, words, most_candidates(words));
   fill_zero(context.ahead, scan_.view());  // words beyond a narrow panel stay zero
@@ -118,14 +74,14 @@ template <class B>
 PanelSearch<B>::~PanelSearch() = default;
 
 template <class B>
-Index PanelSearch<B>::bytes(Index slots, Index words, int ranks) {
+Index PanelSearch<B>::bytes(Index slots, Index words, int ranks, bool alone) {
   const Index pitch = round_up(words, max_panel_words);
   const Index message = header_words(words, pitch) + 64 * words * pitch;
   return BitProduct<B>::bytes(slots, 64 * words, pitch) +
          8 * (slots * (2 * pitch + 1) + slots / 64 + message * (ranks + 1) + 128 * words * pitch +
               (ranks > 1 ? 1 + most_candidates(words) : 0)) +
-         (words > max_panel_words ? WideFactor<B>::bytes(words, most_candidates(words)) : 0) +
-         (goes_ahead<B>(words) ? FullFactor<B>::bytes(words, most_candidates(words)) : 0);
+         (alone ? 0 : WideFactor<B>::bytes(words, most_candidates(words))) +
+         (goes_ahead<B>(words) && !alone ? FullFactor<B>::bytes(words, most_candidates(words)) : 0);
 }
 
 template <class B>
@@ -153,18 +109,21 @@ void PanelSearch<B>::factor_on_host(const Stream<B>& lane, BitRows<const Word, B
 template <class B>
 void PanelSearch<B>::choose_candidates(const ActiveRows<B>& active, const Panel& panel) {
   const Index m = active.count();
-  const Index wanted =
-      multiple_ > 0 ? multiple_ * panel.columns : 64 * panel.words + spare_candidates;
-  candidate_count_ = std::min({m, wanted, most_candidates(panel.words)});
+  const Index most = most_candidates(panel.words);
+  const Index wanted = multiple_ > 0 ? multiple_ * panel.columns
+                       : hopeful_    ? 64 * panel.words + spare_candidates
+                                     : most;
+  candidate_count_ = std::min({m, wanted, most});
   for (Index i = 0; i < candidate_count_; ++i) candidates_[i] = active[i * m / candidate_count_];
 }
 
-/// Rows candidates_[0, candidate_count_) of `base`.
+/// Rows candidates_[first, candidate_count_) of `base`.
 template <class B>
 BitRows<const Word, B> PanelSearch<B>::upload_candidates(const Stream<B>& lane,
-                                                         BitRows<const Word, B> base) {
-  upload(lane, candidates_device_.view().slice(0, candidate_count_), candidates_.data());
-  return {base.data, base.stride, candidate_count_, candidates_device_.data()};
+                                                         BitRows<const Word, B> base, Index first) {
+  const Index count = candidate_count_ - first;
+  upload(lane, candidates_device_.view().slice(0, count), candidates_.data() + first);
+  return {base.data, base.stride, count, candidates_device_.data()};
 }
 
 /// Enqueues what the device does alone; false: nothing. Info on the device then says how far it came.
@@ -186,7 +145,7 @@ template <class B>
 Index PanelSearch<B>::end_factor(const Stream<B>& lane, BitRows<const Word, B> rows, Index words,
                                  Index done) {
   if (done == 64 * words) return done;
-  if (wide_) {
+  if (pitch_ > max_panel_words) {
     wide_->factor(lane, rows, words, factor(), info_, done,
                   done > 0 ? full_->rows(done) : BitRows<const Word, B>{});
   } else if (on_host_) {
@@ -198,9 +157,15 @@ Index PanelSearch<B>::end_factor(const Stream<B>& lane, BitRows<const Word, B> r
   return info_[0];
 }
 
-/// Factors rows candidates_[0, candidate_count_) of `base`; waits for the pivots.
+/// Factors rows candidates_[0, candidate_count_) of `base`, of which the first `rank` are the pivots
+/// that factor() has; with wide_ these rows are not read. Waits for the pivots.
 template <class B>
-Index PanelSearch<B>::factor_rows(const Stream<B>& lane, BitRows<const Word, B> base, Index words) {
+Index PanelSearch<B>::factor_rows(const Stream<B>& lane, BitRows<const Word, B> base, Index words,
+                                  Index rank) {
+  if (rank > 0 && wide_) {
+    wide_->extend(lane, upload_candidates(lane, base, rank), words, factor(), info_, rank);
+    return info_[0];
+  }
   const BitRows<const Word, B> rows = upload_candidates(lane, base);
   const bool begun = begin_factor(lane, rows, words);
   if (begun) read_info(lane, words);
@@ -252,9 +217,9 @@ Index PanelSearch<B>::find_local(const Stream<B>& lane, BitRows<const Word, B> r
   Index rank = 0;
   rows_.clear();
   if (m == 0) return 0;
-  if (hopeful_ == 1) {
+  if (hopeful_ || m <= most_candidates(words)) {
     choose_candidates(active, panel);
-    rank = factor_rows(lane, rows, words);
+    rank = factor_rows(lane, rows, words, 0);
     learn(rank, panel);
     const Index tried = candidate_count_;
     keep_pivots(rank, words);
@@ -269,37 +234,29 @@ Index PanelSearch<B>::find_local(const Stream<B>& lane, BitRows<const Word, B> r
       candidates_[rank + i] = active[left_host_[1 + i * left / more]];
     candidate_count_ = rank + more;
     const bool first = rank == 0;
-    rank = factor_rows(lane, rows, words);
+    rank = factor_rows(lane, rows, words, rank);
     if (first) learn(rank, panel);
     keep_pivots(rank, words);
     if (rank == panel.columns || more == left) return rank;
   }
 }
 
-/// Of each rank's `left` rows outside the span of the pivots in rows_ as many as there is room for, and
-/// these pivots' rows, to all_: candidates_ in the pivots' order of ranks, and numbers_, their global
-/// rows. How many rows outside the span are left out, of this rank and of all. Waits.
+/// Of each rank's `left` rows outside the span of the pivots in rows_ as many as there is room for, to
+/// all_: at candidates_, behind the pivots; numbers_ has the global rows of both. How many are left
+/// out, of this rank and of all. Waits.
 template <class B>
 typename PanelSearch<B>::Outside PanelSearch<B>::gather(const Stream<B>& lane,
                                                         const BitMatrix<B>& matrix,
                                                         const ActiveRows<B>& active,
                                                         const Panel& panel, Index left) {
   const int ranks = context_.size(), me = context_.rank();
-  const Index pivots = Index(rows_.size());
-  Index own = 0;
-  for (const Index row : rows_) {
-    const auto [owner, slot] = matrix.layout.seat(row);
-    if (owner == me) candidates_[own++] = slot;
-  }
-  const Index sent =
-      std::min({left, 64 * panel.words - own,
-                std::max<Index>(1, (most_candidates(panel.words) - pivots) / ranks)});
-  for (Index i = 0; i < sent; ++i) candidates_[own + i] = active[left_host_[1 + i * left / sent]];
-  candidate_count_ = own + sent;
-  header_host_[0] = Word(own);
-  header_host_[1] = Word(sent);
-  header_host_[2] = Word(left);
-  for (Index i = 0; i < own + sent; ++i)
+  const Index pivots = Index(rows_.size()), room = most_candidates(panel.words) - pivots;
+  const Index sent = std::min({left, 64 * panel.words, std::max<Index>(1, room / ranks)});
+  for (Index i = 0; i < sent; ++i) candidates_[i] = active[left_host_[1 + i * left / sent]];
+  candidate_count_ = sent;
+  header_host_[0] = Word(sent);
+  header_host_[1] = Word(left);
+  for (Index i = 0; i < sent; ++i)
     header_host_[header_numbers + i] = Word(matrix.layout.global(candidates_[i], me));
   upload(lane, mine_.view().slice(0, header_), header_host_.data());
   const BitRows<const Word, B> rows =
@@ -310,23 +267,18 @@ typename PanelSearch<B>::Outside PanelSearch<B>::gather(const Stream<B>& lane,
   copy_rows(lane, headers_host_.data(), header_, all_.data(), message_, header_, ranks);
   lane.synchronize();
 
-  const auto header = [&](int r, Index i) { return Index(headers_host_[r * header_ + i]); };
-  candidate_count_ = 0;
-  numbers_.clear();
-  const auto take = [&](int r, Index first, Index count) {
-    count = std::min(count, most_candidates(panel.words) - candidate_count_);
-    for (Index i = first; i < first + count; ++i) {
-      candidates_[candidate_count_++] = (r * message_ + header_) / pitch_ + i;
-      numbers_.push_back(header(r, header_numbers + i));
-    }
-    return count;
-  };
+  candidate_count_ = pivots;
+  numbers_ = rows_;
   Outside outside;
-  for (int r = 0; r < ranks; ++r) take(r, 0, header(r, 0));
   for (int r = 0; r < ranks; ++r) {
-    const Index out = header(r, 2) - take(r, header(r, 0), header(r, 1));
-    outside.of_all += out;
-    if (r == me) outside.of_mine = out;
+    const Word* const header = &headers_host_[r * header_];
+    const Index count = std::min(Index(header[0]), pivots + room - candidate_count_);
+    for (Index i = 0; i < count; ++i) {
+      candidates_[candidate_count_++] = (r * message_ + header_) / pitch_ + i;
+      numbers_.push_back(Index(header[header_numbers + i]));
+    }
+    outside.of_all += Index(header[1]) - count;
+    if (r == me) outside.of_mine = Index(header[1]) - count;
   }
   return outside;
 }
@@ -345,7 +297,7 @@ Index PanelSearch<B>::complete(const Stream<B>& lane, const BitMatrix<B>& matrix
     outside = gather(lane, matrix, active, panel,
                      outside.of_mine > 0 ? scan_rows(lane, m, words, rank) : 0);
     if (candidate_count_ == rank) break;
-    if (context_.rank() == root) factor_rows(lane, {all_.data(), pitch_, 0, nullptr}, words);
+    if (context_.rank() == root) factor_rows(lane, {all_.data(), pitch_, 0, nullptr}, words, rank);
     told_host_[0] = 1;
     const bool first = rank == 0;
     rank = tell(lane, panel, root, true);
@@ -463,7 +415,7 @@ Index PanelSearch<B>::find(const Stream<B>& lane, const BitMatrix<B>& matrix, Ac
   const int root = int(most - counts.begin());
   const bool together = *most < panel.columns + spare_candidates;
   rows_.clear();
-  if (hopeful_ == 1) {
+  if (hopeful_) {
     const Index rank = propose(lane, matrix, active, panel, root, together);
     learn(rank, panel);
     if (rank == panel.columns || (together && candidate_count_ == sum_of(counts))) return rank;
@@ -471,9 +423,7 @@ Index PanelSearch<B>::find(const Stream<B>& lane, const BitMatrix<B>& matrix, Ac
   return complete(lane, matrix, active, panel, k, root);
 }
 
-#define TERRACE_INSTANTIATE(B)  \
-  template class ActiveRows<B>; \
-  template class PanelSearch<B>;
+#define TERRACE_INSTANTIATE(B) template class PanelSearch<B>;
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 

@@ -13,41 +13,10 @@
 #include <vector>
 
 #include "kernels/gf2/product.hpp"
+#include "src/gf2/active_rows.hpp"
 #include "src/gf2/matrix.hpp"
 
 namespace terrace::gf2 {
-
-/// Rows of this rank that are not pivots yet, on the host and (two copies in turn, because updates
-/// may still read the last one) on the backend; and how many the other ranks have.
-template <class B>
-class ActiveRows {
- public:
-  ActiveRows(BlockCyclic layout, int rank);
-  /// Rows 0 .. count - 1 of one rank, count at most the layout's.
-  void reset(Index count);
-  [[nodiscard]] Index count() const { return count_; }
-  [[nodiscard]] const std::vector<Index>& counts() const { return counts_; }  ///< of all ranks
-  [[nodiscard]] Index operator[](Index i) const { return list_[i]; }
-  /// Position of an active slot in the list.
-  [[nodiscard]] Index position(Index slot) const { return position_[slot]; }
-  /// Enqueues the upload of the list; returns it in the memory of B. remove() only after `lane`
-  /// ran.
-  const Index* upload(const Stream<B>& lane, Index k);
-  void remove(Index slot);
-  /// A row of any rank, by its global number.
-  void remove_global(Index row);
-  static Index host_bytes(Index slots) { return 2 * slots * Index(sizeof(Index)); }
-  static Index backend_bytes(Index slots) { return 2 * slots * Index(sizeof(Index)); }
-
- private:
-  BlockCyclic layout_;
-  int rank_;
-  Index count_ = 0;
-  std::vector<Index> counts_;
-  PinnedBuffer<Index> list_;
-  std::vector<Index> position_;
-  Buffer<Index, B> copies_[2];
-};
 
 /// Where the columns of a panel are.
 struct Panel {
@@ -70,19 +39,20 @@ class PanelSearch {
   PanelSearch(const Context<B>& context, Index slots, Index words, bool alone = false,
               bool on_host = false, Index candidates = 0);
   ~PanelSearch();
-  static Index bytes(Index slots, Index words, int ranks);
+  static Index bytes(Index slots, Index words, int ranks, bool alone = false);
 
   /// Collective. Rank of the panel over all active rows of all ranks; then
   ///   columns()[q]   column within the panel of pivot q, ascending
   ///   rows()[q]      its global row
   ///   factor()       info and transform (in pivot order) on the backend
-  /// Panel number k. Unless it is hopeful(), rows that are zero within the panel are sorted out first.
+  /// Panel number k. Unless it is hopeful(), rows that are zero within the panel are sorted out first
+  /// where not all can be tried.
   /// Costs one synchronization of `lane` for a full panel; where a device cannot go ahead, one for
   /// each 512 columns, and one more on several ranks.
   Index find(const Stream<B>& lane, const BitMatrix<B>& matrix, ActiveRows<B>& active,
              const Panel& panel, Index k);
-  /// Whether a panel's first candidates gave all pivots, so that the next panel's may: 1, else 0.
-  [[nodiscard]] Index& hopeful() { return hopeful_; }
+  /// Whether a panel's first candidates gave all pivots, so that the next panel's may.
+  [[nodiscard]] bool& hopeful() { return hopeful_; }
   /// The same of one rank's rows, those in `active` of `rows` (words from 0 are the panel's); rows()
   /// are then slots.
   Index find_local(const Stream<B>& lane, BitRows<const Word, B> rows, ActiveRows<B>& active,
@@ -96,13 +66,14 @@ class PanelSearch {
   struct Outside {
     Index of_mine = 0, of_all = 0;
   };
-  void learn(Index rank, const Panel& panel) { hopeful_ = rank == panel.columns ? 1 : 0; }
+  void learn(Index rank, const Panel& panel) { hopeful_ = rank == panel.columns; }
   void choose_candidates(const ActiveRows<B>& active, const Panel& panel);
-  BitRows<const Word, B> upload_candidates(const Stream<B>& lane, BitRows<const Word, B> base);
+  BitRows<const Word, B> upload_candidates(const Stream<B>& lane, BitRows<const Word, B> base,
+                                           Index first = 0);
   bool begin_factor(const Stream<B>& lane, BitRows<const Word, B> rows, Index words);
   void read_info(const Stream<B>& lane, Index words);
   Index end_factor(const Stream<B>& lane, BitRows<const Word, B> rows, Index words, Index done);
-  Index factor_rows(const Stream<B>& lane, BitRows<const Word, B> base, Index words);
+  Index factor_rows(const Stream<B>& lane, BitRows<const Word, B> base, Index words, Index rank);
   void factor_on_host(const Stream<B>& lane, BitRows<const Word, B> rows, Index words);
   void keep_pivots(Index rank, Index words);
   void begin_scan(const Stream<B>& lane, BitRows<const Word, B> rows, ActiveRows<B>& active,
@@ -120,8 +91,9 @@ class PanelSearch {
                  const Panel& panel, Index k, int root);
 
   const Context<B>& context_;
-  Index pitch_;                          ///< words of a row of the buffers below
-  std::unique_ptr<WideFactor<B>> wide_;  ///< for panels wider than factor_panel() takes
+  Index pitch_;  ///< words of a row of the buffers below
+  std::unique_ptr<WideFactor<B>>
+      wide_;  ///< for panels wider than factor_panel() takes, and for more rows
   std::unique_ptr<FullFactor<B>> full_;  ///< tried before these
   bool on_host_;
   Index multiple_;            ///< first candidates by columns, or 0
@@ -135,7 +107,7 @@ class PanelSearch {
   // Active rows, less what the pivots known make of them.
   Buffer<Word, B> scan_, scan_multipliers_;
   BitProduct<B> scan_product_;
-  Index hopeful_ = 1;
+  bool hopeful_ = true;
   Buffer<Index, B> left_;
   PinnedBuffer<Index> left_host_;
   // What each rank gives to all: [header_words() | rows of pitch_ words].

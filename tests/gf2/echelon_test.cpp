@@ -88,6 +88,19 @@ bool holds(Context<B>& context, const PlainBits& a, EchelonForm form, const Pane
   return right;
 }
 
+/// Wide panels of rows with two ones each: the first candidates give more than
+/// 512 pivots, and other rows extend it.
+template <class B>
+void test_sparse_rows(Context<B>& context, Index rows, Index columns, PanelPlan plan) {
+  PlainBits a(rows, columns);
+  for (Index i = 0; i < rows; ++i)
+    for (Word k = 0; k < 2; ++k)
+      a(i, Index(random_word(Word(rows), i, Index(k)) % Word(columns))) = 1;
+  INFO(rows << " x " << columns << ", block " << plan.columns);
+  REQUIRE_ALL(holds(context, a, EchelonForm::reduced, plan));
+  if (!fewer_cases) REQUIRE_ALL(holds(context, a, EchelonForm::echelon, plan));
+}
+
 enum class Structure {
   random,
   sparse,
@@ -277,6 +290,20 @@ TEST_CASE("wide panels with columns of zeros", "[cpu]") {
 }
 TEST_CASE("wide panels with columns of zeros, CUDA", "[gpu]") {
   on<Cuda>([](auto& context) { test_zero_columns(context); });
+}
+TEST_CASE("wide panels of sparse rows", "[cpu]") {
+  on<Cpu>([](auto& context) {
+    test_sparse_rows(context, 1500, 1090, {1024});
+    test_sparse_rows(context, 900, 500, {128});
+  });
+}
+TEST_CASE("wide panels of sparse rows, CUDA", "[gpu]") {
+  on<Cuda>([](auto& context) {
+    test_sparse_rows(context, 1500, 1090, {1024});
+    test_sparse_rows(context, 2600, 2200, {1024});
+    test_sparse_rows(context, 2000, 1500, {512});
+    test_sparse_rows(context, 5000, 2300, {2048});
+  });
 }
 TEST_CASE("wide panels whose first 512 columns have full rank", "[cpu]") {
   on<Cpu>([](auto& context) {
