@@ -62,8 +62,8 @@ def cg_csr(points, stencil):
     return Problem("cg", f"CSR, {stencil}-point, {points}^3", {"csr": (points**3, stencil * points**3)}, "cg in.h5:/A --rhs :/b", "iteration")
 
 
-TODAY, OLDER, BAND, DENSE, CG, HOUR, PEERS, FOUR = (
-    "gf2.md, dense.md, several GPUs", "gf2.md, panels of before", "band.md", "dense.md", "cg.md", "one hour, two GPUs", "messages.md", "messages.md, four")
+TODAY, AGAIN, OLDER, BAND, DENSE, CG, HOUR, PEERS, FOUR = (
+    "gf2.md, dense.md, several GPUs", "gf2.md, dense.md, four GPUs", "gf2.md, panels of before", "band.md", "dense.md", "cg.md", "one hour, two GPUs", "messages.md", "messages.md, four")
 # (problem, where it was measured, {GPUs: seconds}). "one hour": one and two GPUs of one host, 2026-11-23, build c13fe00. Peer memory: PEERS
 # and FOUR; before, several GPUs went by NCCL. OLDER: of before a panel was one launch; the update binds there.
 MEASURED = [
@@ -75,6 +75,13 @@ MEASURED = [
     (inverse(12000), TODAY, {1: 0.0946, 2: 0.0669}), (inverse(16384), TODAY, {1: 0.201, 2: 0.1265}), (inverse(32768), TODAY, {1: 1.473, 2: 0.851}),
     (lu(1000), TODAY, {2: 0.00237}), (lu(2000), TODAY, {2: 0.00474}), (lu(4096), TODAY, {2: 0.0104}), (lu(8192), TODAY, {1: 0.0230, 2: 0.0257}),
     (lu(12000), TODAY, {1: 0.0443, 2: 0.0454}), (lu(16384), TODAY, {1: 0.0841, 2: 0.0736}), (lu(32768), TODAY, {1: 0.527, 2: 0.340}),
+    (bits("rref", 4096), AGAIN, {4: 0.00139}), (bits("rref", 8192), AGAIN, {4: 0.00194}), (bits("rref", 16384), AGAIN, {4: 0.00419}),
+    (bits("rref", 32768), AGAIN, {4: 0.00796}), (bits("rref", 65536), AGAIN, {4: 0.0183}), (bits("rref", 131072), AGAIN, {4: 0.0678}),
+    (bits("rref", 262144), AGAIN, {1: 1.831, 2: 0.954, 4: 0.483}), (bits("echelon form", 262144), AGAIN, {1: 1.268, 2: 0.669, 4: 0.346}),
+    (inverse(1000), AGAIN, {4: 0.00240}), (inverse(2000), AGAIN, {4: 0.00504}), (inverse(4096), AGAIN, {4: 0.0112}), (inverse(8192), AGAIN, {4: 0.0317}),
+    (inverse(12000), AGAIN, {4: 0.0615}), (inverse(16384), AGAIN, {4: 0.1037}), (inverse(32768), AGAIN, {4: 0.546}),
+    (lu(1000), AGAIN, {4: 0.00271}), (lu(2000), AGAIN, {4: 0.00531}), (lu(4096), AGAIN, {4: 0.0113}), (lu(8192), AGAIN, {4: 0.0263}),
+    (lu(12000), AGAIN, {4: 0.0452}), (lu(16384), AGAIN, {4: 0.0708}), (lu(32768), AGAIN, {4: 0.259}),
     (bits("rref", 262144), OLDER, {1: 1.84}), (bits("rref", 131072, 262144), OLDER, {1: 0.731}),
     (bits("echelon form", 524288), OLDER, {2: 5.24, 4: 2.85}), (bits("echelon form", 1048576), OLDER, {4: 21.1}),
     (bits("inverse", 131072), OLDER, {1: 0.508}),
