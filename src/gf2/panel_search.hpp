@@ -2,9 +2,9 @@
 // and tells the others. Where it has too few, rows of all ranks come to it first.
 //
 // Where what it looked at does not span all the panel's columns, every rank reduces its active rows by
-// the pivots that are known, and what is not zero then goes to that one rank, which looks again among
-// these rows and the pivots' own. Behind a panel that had no pivot in some column, this is the
-// beginning too: rows of a sparse matrix are zero within most panels.
+// the pivots that are known, and rows that are not zero then go to that one rank, which extends its
+// factor by them. Behind a panel that had no pivot in some column, this is the beginning too: rows of a
+// sparse matrix are zero within most panels.
 //
 // Pivot rows span what all active rows span, so the pivot columns are the leftmost possible
 // (canonical), whichever rows carry them.
@@ -91,9 +91,8 @@ class PanelSearch {
                  const Panel& panel, Index k, int root);
 
   const Context<B>& context_;
-  Index pitch_;  ///< words of a row of the buffers below
-  std::unique_ptr<WideFactor<B>>
-      wide_;  ///< for panels wider than factor_panel() takes, and for more rows
+  Index pitch_;                          ///< words of a row of the buffers below
+  std::unique_ptr<WideFactor<B>> wide_;  ///< of wide panels, and of rows that come later
   std::unique_ptr<FullFactor<B>> full_;  ///< tried before these
   bool on_host_;
   Index multiple_;            ///< first candidates by columns, or 0
