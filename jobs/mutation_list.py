@@ -226,7 +226,7 @@ MUTATIONS = [
     ("src/gf2/row_share.hpp", "first_word + cuts[std::size_t(p)], width);", "first_word, width);", "gf2/echelon.3"),
     ("src/gf2/echelon.cpp", "first - panel.word, last - first);", "0, last - first);", "gf2/echelon.3 gf2:150"),
     ("kernels/gf2/product.hpp", "f(strip(int(p)), from - cuts[p], from - word, to - from);", "f(strip(int(p)), from, from - word, to - from);", "gf2/bits.1 gf2/echelon.3"),
-    ("src/gf2/wide_factor.cpp", "return first == words ? words : first / max_panel_words * max_panel_words;", "return words;", "gf2/echelon.1"),
+    ("src/gf2/wide_factor.cpp", "return first == words ? words : first / max_panel_words * max_panel_words;", "return first == words ? words : words;", "gf2/echelon.1"),
     ("src/gf2/wide_factor.cpp", "{multipliers.data + q / 64, panel_pitch_, rows.count, nullptr}", "{multipliers.data, panel_pitch_, rows.count, nullptr}", "gf2/echelon.1"),
     ("src/gf2/wide_factor.cpp", "{out.transform + q / 64, out.pitch, known, nullptr}", "{out.transform, out.pitch, known, nullptr}", "gf2/echelon.1"),
     ("src/gf2/wide_factor.cpp", "  std::sort(pivots.begin(), pivots.end());\n", "", "gf2/echelon.1"),

@@ -101,6 +101,20 @@ void test_sparse_rows(Context<B>& context, Index rows, Index columns, PanelPlan 
   if (!fewer_cases) REQUIRE_ALL(holds(context, a, EchelonForm::echelon, plan));
 }
 
+/// More rows outside the span of a panel's first candidates than one factorization takes, and some of
+/// these outside the span of the others.
+template <class B>
+void test_many_outside(Context<B>& context) {
+  const Index rows = 3000, candidates = 192;  // of a panel of 128 columns
+  PlainBits a(rows, 128);
+  for (Index i = 0; i < rows; ++i)
+    for (Index j = 0; j < 40; ++j) a(i, j) = std::uint8_t(random_word(5, i, j) & 1);
+  for (Index k = 0; k < candidates; ++k)
+    for (Index j = 10; j < 40; ++j) a(k * rows / candidates, j) = 0;
+  for (Index k = 0; k < 40; ++k) a(75 * k + 1, 50 + k) = 1;
+  REQUIRE_ALL(holds(context, a, EchelonForm::reduced, {128}));
+}
+
 enum class Structure {
   random,
   sparse,
@@ -295,6 +309,7 @@ TEST_CASE("wide panels of sparse rows", "[cpu]") {
   on<Cpu>([](auto& context) {
     test_sparse_rows(context, 1500, 1090, {1024});
     test_sparse_rows(context, 900, 500, {128});
+    test_many_outside(context);
   });
 }
 TEST_CASE("wide panels of sparse rows, CUDA", "[gpu]") {
@@ -303,6 +318,7 @@ TEST_CASE("wide panels of sparse rows, CUDA", "[gpu]") {
     test_sparse_rows(context, 2600, 2200, {1024});
     test_sparse_rows(context, 2000, 1500, {512});
     test_sparse_rows(context, 5000, 2300, {2048});
+    test_many_outside(context);
   });
 }
 TEST_CASE("wide panels whose first 512 columns have full rank", "[cpu]") {
