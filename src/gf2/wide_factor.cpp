@@ -50,7 +50,7 @@ void WideFactor<B>::begin(const Stream<B>& lane, BitRows<const Word, B> rows, In
   const BitRows<Word, B> work{work_.data.data(), stride, count, nullptr};
   fill_zero(lane, work_.data.view().slice(0, count * stride));
   active_.reset(count);
-  search_.hopeful() = false;  // the device alone found too few
+  search_.hopeful() = false;  // a device that went ahead found too few
   if (rank == 0) {
     copy_bits(lane, work, rows, 0, words);
     return;
@@ -160,9 +160,8 @@ template <class B>
 void WideFactor<B>::factor(const Stream<B>& lane, BitRows<const Word, B> rows, Index words,
                            PanelFactor<B> out, const PinnedBuffer<Index>& info_host, Index done,
                            BitRows<const Word, B> ahead) {
-  Index rank = done;
-  begin(lane, rows, words, rank, info_host, ahead);
-  finish(lane, rows.count, rank / 64, words, rank, out, info_host, false);
+  begin(lane, rows, words, done, info_host, ahead);
+  finish(lane, rows.count, done / 64, words, done, out, info_host, false);
 }
 
 template <class B>

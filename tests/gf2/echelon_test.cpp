@@ -88,8 +88,8 @@ bool holds(Context<B>& context, const PlainBits& a, EchelonForm form, const Pane
   return right;
 }
 
-/// Wide panels of rows with two ones each: the first candidates give more than
-/// 512 pivots, and other rows extend it.
+/// Rows with two ones each: the first candidates of a panel lack pivots, and other rows extend their
+/// factor; of 1,024 columns they have more than 512.
 template <class B>
 void test_sparse_rows(Context<B>& context, Index rows, Index columns, PanelPlan plan) {
   PlainBits a(rows, columns);
@@ -305,14 +305,14 @@ TEST_CASE("wide panels with columns of zeros", "[cpu]") {
 TEST_CASE("wide panels with columns of zeros, CUDA", "[gpu]") {
   on<Cuda>([](auto& context) { test_zero_columns(context); });
 }
-TEST_CASE("wide panels of sparse rows", "[cpu]") {
+TEST_CASE("panels of sparse rows", "[cpu]") {
   on<Cpu>([](auto& context) {
     test_sparse_rows(context, 1500, 1090, {1024});
     test_sparse_rows(context, 900, 500, {128});
     test_many_outside(context);
   });
 }
-TEST_CASE("wide panels of sparse rows, CUDA", "[gpu]") {
+TEST_CASE("panels of sparse rows, CUDA", "[gpu]") {
   on<Cuda>([](auto& context) {
     test_sparse_rows(context, 1500, 1090, {1024});
     test_sparse_rows(context, 2600, 2200, {1024});
