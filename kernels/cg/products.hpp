@@ -64,6 +64,14 @@ void multiply(const Stream<Cuda>&, const BandRows<Cuda>&, const double* p, View<
 Index band_scratch(Cpu, Index rows, Index half_bandwidth);
 Index band_scratch(Cuda, Index rows, Index half_bandwidth);
 
+/// Up to 4 rows, from `row` on, of equal lengths: the columns of each are those of the row before, plus
+/// one. Entries from `entry` on; the first row's columns from `run` on.
+struct CsrStrip {
+  Index entry = 0;
+  std::int32_t row = 0;
+  std::uint32_t run = 0;
+};
+
 /// CSR rows. Column numbers count from the slice's own first entry of p: negative or >= rows for
 /// entries that other ranks own. `row` lists the rows (size 0: all rows 0, 1, ...).
 template <class B>
@@ -81,6 +89,10 @@ struct CsrRows {
   View<const std::uint8_t, B> listed{};
   View<const std::int32_t, B> distance{};
   View<const std::uint16_t, B> near{};
+  // For CUDA, from csr_strips(); size 0: none.
+  View<const CsrStrip, B> strip{};    ///< the last: what follows the last one
+  View<const std::int32_t, B> run{};  ///< 4 (column - row) + count of 1 to 3 columns side by side
+  Index strip_entries = 0, strip_runs = 0;  ///< at most so many of a block's strips
   [[nodiscard]] Index rows() const { return start.size > 0 ? start.size - 1 : 0; }
 };
 

@@ -1,8 +1,9 @@
 // What the passes of kernels/cg/vectors.hpp do with one element, the same on both backends.
 //
 // A pass F has `sums` sums into the row `target` from `first` on, coefficients of each column found
-// once, and an operator on element e (row i). `iterates`: does nothing once halted; `ends`: writes
-// the row's end.
+// once, load() of element e, and use() of what was loaded (row i), which may store: a GPU's thread loads
+// `ahead` elements before it stores the first. `iterates`: does nothing once halted; `ends`: writes the
+// row's end.
 #pragma once
 #include "kernels/cg/vectors.hpp"
 
@@ -78,13 +79,18 @@ constexpr Step single_step(const Scalars& s, Index v) {
 struct Residual {
   static constexpr Index sums = 3, first = cg_row::rr;
   static constexpr Target target = Target::now;
+  static constexpr int ahead = 2;
   static constexpr bool iterates = false, ends = false;
   const double *b, *q, *d;
   double* r;
   using Column = int;
   [[nodiscard]] constexpr Column column(const Scalars&, Index) const { return 0; }
-  constexpr void operator()(Index e, Index i, Column, double* s) const {
-    const double value = b[e] - q[e], z = d ? d[i] * value : value;
+  struct Element {
+    double b, q;
+  };
+  [[nodiscard]] constexpr Element load(Index e) const { return {b[e], q[e]}; }
+  constexpr void use(const Element& held, Index e, Index i, Column, double* s) const {
+    const double value = held.b - held.q, z = d ? d[i] * value : value;
     r[e] = value;
     s[0] += value * value;
     s[1] += value * z;
@@ -96,19 +102,25 @@ template <bool in_iteration>
 struct Pair {
   static constexpr Index sums = 2, first = cg_row::rz;
   static constexpr Target target = Target::now;
+  static constexpr int ahead = 2;
   static constexpr bool iterates = in_iteration, ends = false;
   const double *r, *z;
   using Column = int;
   [[nodiscard]] constexpr Column column(const Scalars&, Index) const { return 0; }
-  constexpr void operator()(Index e, Index, Column, double* s) const {
-    s[0] += r[e] * z[e];
-    s[1] += z[e] * z[e];
+  struct Element {
+    double r, z;
+  };
+  [[nodiscard]] constexpr Element load(Index e) const { return {r[e], z[e]}; }
+  constexpr void use(const Element& held, Index, Index, Column, double* s) const {
+    s[0] += held.r * held.z;
+    s[1] += held.z * held.z;
   }
 };
 
 struct Start {
   static constexpr Index sums = 0, first = 0;
   static constexpr Target target = Target::now;
+  static constexpr int ahead = 2;
   static constexpr bool iterates = false, ends = false;
   const double *z, *d;
   CgColumns keep;
@@ -117,28 +129,38 @@ struct Start {
   [[nodiscard]] constexpr Column column(const Scalars&, Index v) const {
     return keep[std::size_t(v)];
   }
-  constexpr void operator()(Index e, Index i, Column k, double*) const {
-    const double value = d ? d[i] * z[e] : z[e];
-    p[e] = k == 0 ? value : value + k * p[e];
+  struct Element {
+    double z, p;
+  };
+  [[nodiscard]] constexpr Element load(Index e) const { return {z[e], p[e]}; }
+  constexpr void use(const Element& held, Index e, Index i, Column k, double*) const {
+    const double value = d ? d[i] * held.z : held.z;
+    p[e] = k == 0 ? value : value + k * held.p;
   }
 };
 
 struct Dots {
   static constexpr Index sums = 2, first = cg_row::pq;
   static constexpr Target target = Target::now;
+  static constexpr int ahead = 2;
   static constexpr bool iterates = true, ends = false;
   const double *p, *q;
   using Column = int;
   [[nodiscard]] constexpr Column column(const Scalars&, Index) const { return 0; }
-  constexpr void operator()(Index e, Index, Column, double* s) const {
-    s[0] += p[e] * q[e];
-    s[1] += p[e] * p[e];
+  struct Element {
+    double p, q;
+  };
+  [[nodiscard]] constexpr Element load(Index e) const { return {p[e], q[e]}; }
+  constexpr void use(const Element& held, Index, Index, Column, double* s) const {
+    s[0] += held.p * held.q;
+    s[1] += held.p * held.p;
   }
 };
 
 struct StepPass {
   static constexpr Index sums = 3, first = cg_row::rr;
   static constexpr Target target = Target::now;
+  static constexpr int ahead = 4;
   static constexpr bool iterates = true, ends = false;
   const double *q, *d;
   double* r;
@@ -146,10 +168,14 @@ struct StepPass {
   [[nodiscard]] constexpr Column column(const Scalars& s, Index v) const {
     return classic_alpha(s, v);
   }
-  constexpr void operator()(Index e, Index i, Column alpha, double* s) const {
-    double value = r[e];
+  struct Element {
+    double r, q;
+  };
+  [[nodiscard]] constexpr Element load(Index e) const { return {r[e], q[e]}; }
+  constexpr void use(const Element& held, Index e, Index i, Column alpha, double* s) const {
+    double value = held.r;
     if (alpha != 0) {
-      value -= alpha * q[e];
+      value -= alpha * held.q;
       r[e] = value;
     }
     const double z = d ? d[i] * value : value;
@@ -162,6 +188,7 @@ struct StepPass {
 struct Direction {
   static constexpr Index sums = 0, first = 0;
   static constexpr Target target = Target::now;
+  static constexpr int ahead = 4;
   static constexpr bool iterates = true, ends = true;
   const double *z, *d;
   double *x, *p;
@@ -169,17 +196,21 @@ struct Direction {
   [[nodiscard]] constexpr Column column(const Scalars& s, Index v) const {
     return classic_step(s, v);
   }
-  constexpr void operator()(Index e, Index i, const Column& c, double*) const {
+  struct Element {
+    double x, p, z;
+  };
+  [[nodiscard]] constexpr Element load(Index e) const { return {x[e], p[e], z[e]}; }
+  constexpr void use(const Element& held, Index e, Index i, const Column& c, double*) const {
     if (c.alpha == 0) return;
-    const double old = p[e];
-    x[e] += c.alpha * old;
-    if (c.on) p[e] = (d ? d[i] * z[e] : z[e]) + c.beta * old;
+    x[e] = held.x + c.alpha * held.p;
+    if (c.on) p[e] = (d ? d[i] * held.z : held.z) + c.beta * held.p;
   }
 };
 
 struct Update {
   static constexpr Index sums = 3, first = cg_row::rr;
   static constexpr Target target = Target::next;
+  static constexpr int ahead = 2;
   static constexpr bool iterates = true, ends = true;
   double *u, *p, *s, *x, *r;
   const double *w, *d;
@@ -187,14 +218,20 @@ struct Update {
   [[nodiscard]] constexpr Column column(const Scalars& c, Index v) const {
     return single_step(c, v);
   }
-  constexpr void operator()(Index e, Index i, const Column& c, double* sum) const {
-    double value = r[e];
+  struct Element {
+    double u, p, s, x, r, w;
+  };
+  [[nodiscard]] constexpr Element load(Index e) const {
+    return {u[e], p[e], s[e], x[e], r[e], w[e]};
+  }
+  constexpr void use(const Element& held, Index e, Index i, const Column& c, double* sum) const {
+    double value = held.r;
     if (c.alpha != 0) {
-      const double to = c.beta == 0 ? u[e] : u[e] + c.beta * p[e];
-      const double image = c.beta == 0 ? w[e] : w[e] + c.beta * s[e];
+      const double to = c.beta == 0 ? held.u : held.u + c.beta * held.p;
+      const double image = c.beta == 0 ? held.w : held.w + c.beta * held.s;
       p[e] = to;
       s[e] = image;
-      x[e] += c.alpha * to;
+      x[e] = held.x + c.alpha * to;
       value -= c.alpha * image;
       r[e] = value;
     }
@@ -209,6 +246,7 @@ struct Update {
 struct Pipe {
   static constexpr Index sums = 5, first = cg_row::pq;
   static constexpr Target target = Target::next;
+  static constexpr int ahead = 2;
   static constexpr bool iterates = true, ends = true;
   double *m, *z, *s, *p, *x, *r, *w, *u, *q;
   const double *n, *d;
@@ -216,24 +254,30 @@ struct Pipe {
   [[nodiscard]] constexpr Column column(const Scalars& c, Index v) const {
     return single_step(c, v);
   }
-  constexpr void operator()(Index e, Index i, const Column& c, double* sum) const {
-    double rv = r[e], wv = w[e];
-    double uv = u ? u[e] : d ? d[i] * rv : rv;
+  struct Element {
+    double m, z, s, p, x, r, w, u, q, n;
+  };
+  [[nodiscard]] constexpr Element load(Index e) const {
+    return {u ? m[e] : 0, z[e], s[e], p[e], x[e], r[e], w[e], u ? u[e] : 0, u ? q[e] : 0, n[e]};
+  }
+  constexpr void use(const Element& held, Index e, Index i, const Column& c, double* sum) const {
+    double rv = held.r, wv = held.w;
+    double uv = u ? held.u : d ? d[i] * rv : rv;
     if (c.alpha != 0) {
       const bool more = c.beta != 0;
-      const double zv = more ? n[e] + c.beta * z[e] : n[e];
-      const double sv = more ? wv + c.beta * s[e] : wv;
-      const double pv = more ? uv + c.beta * p[e] : uv;
+      const double zv = more ? held.n + c.beta * held.z : held.n;
+      const double sv = more ? wv + c.beta * held.s : wv;
+      const double pv = more ? uv + c.beta * held.p : uv;
       z[e] = zv;
       s[e] = sv;
       p[e] = pv;
-      x[e] += c.alpha * pv;
+      x[e] = held.x + c.alpha * pv;
       rv -= c.alpha * sv;
       wv -= c.alpha * zv;
       r[e] = rv;
       w[e] = wv;
       if (u) {
-        const double qv = more ? m[e] + c.beta * q[e] : m[e];
+        const double qv = more ? held.m + c.beta * held.q : held.m;
         q[e] = qv;
         uv -= c.alpha * qv;
         u[e] = uv;
@@ -253,16 +297,21 @@ struct Pipe {
 struct PipeSums {
   static constexpr Index sums = 5, first = cg_row::pq;
   static constexpr Target target = Target::now;
+  static constexpr int ahead = 2;
   static constexpr bool iterates = false, ends = false;
   const double *r, *u, *w;
   using Column = int;
   [[nodiscard]] constexpr Column column(const Scalars&, Index) const { return 0; }
-  constexpr void operator()(Index e, Index, Column, double* sum) const {
-    sum[0] += w[e] * u[e];
-    sum[1] += u[e] * u[e];
-    sum[2] += r[e] * r[e];
-    sum[3] += r[e] * u[e];
-    sum[4] += u[e] * u[e];
+  struct Element {
+    double r, u, w;
+  };
+  [[nodiscard]] constexpr Element load(Index e) const { return {r[e], u[e], w[e]}; }
+  constexpr void use(const Element& held, Index, Index, Column, double* sum) const {
+    sum[0] += held.w * held.u;
+    sum[1] += held.u * held.u;
+    sum[2] += held.r * held.r;
+    sum[3] += held.r * held.u;
+    sum[4] += held.u * held.u;
   }
 };
 

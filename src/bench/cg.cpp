@@ -293,7 +293,7 @@ void bench_csr(Run& run, const Context<B>& c, const CgBench& options, Index poin
                         order, place);
   });
   CsrOperator<B> a(c, first, std::move(slice));
-  a.shorten_columns(c);
+  a.shorten_columns(c, options.rhs);
   bench_precisions(run, c, a, options,
                    {{"points", points}, {"stencil", options.stencil}, {"nonzeros", a.nonzeros()}},
                    memory);

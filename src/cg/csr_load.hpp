@@ -9,6 +9,7 @@
 #include "kernels/cg/coarsening.hpp"
 #include "kernels/cg/csr_setup.hpp"
 #include "kernels/cg/short_columns.hpp"
+#include "kernels/cg/strips.hpp"
 
 namespace terrace::cg {
 
@@ -20,6 +21,7 @@ struct CsrPart {
   Buffer<double, B> value, partial;
   Buffer<std::uint32_t, B> head;  ///< of value, after keep_heads()
   ShortColumns<B> shorter;
+  Strips<B> strips;
   Index entries = 0;  ///< column and value may have room behind
   bool scattered = false;
   [[nodiscard]] View<double, B> values() const { return value.view().slice(0, entries); }
@@ -35,7 +37,11 @@ struct CsrPart {
             {},
             shorter.listed,
             shorter.distance,
-            shorter.near};
+            shorter.near,
+            strips.strip,
+            strips.run,
+            strips.entries,
+            strips.runs};
   }
   /// For products from heads.
   [[nodiscard]] CsrRows<B> heads() const {
@@ -50,6 +56,7 @@ struct CsrPart {
   void each_array(const F& f) const {
     f(value), f(head), f(column);
     f(shorter.listed), f(shorter.distance), f(shorter.near);
+    f(strips.strip), f(strips.run);
     f(start), f(row), f(chunk), f(longs);
   }
   /// What a product on CUDA wants beside it.

@@ -200,9 +200,10 @@ class CsrOperator {
   void apply(const Context<B>& context, const Operand<B>& p, View<double, B> q,
              View<double, B> sums, const SumSpace<B>& space, const double* skip = nullptr,
              bool absolute = false, const Meanwhile& meanwhile = {}) const;
-  /// Columns in a byte or two each, where that fits, where the device has memory to spare, and where
-  /// A is not so small that it is iterated on the chip. The bits of a product stay the same.
-  void shorten_columns(const Context<B>& context);
+  /// Columns in a byte or two each, and for products with 8 or 16 vectors strips of rows, where that
+  /// fits, where the device has memory to spare, and where A is not so small that it is iterated on the
+  /// chip. The numbers of a product stay the same to the bit, not its sums.
+  void shorten_columns(const Context<B>& context, Index columns);
   /// As of a band.
   void keep_heads(const Context<B>& context);
   void apply_head(const Context<B>& context, const Operand<B>& p, View<double, B> q,
@@ -243,7 +244,8 @@ class CsrOperator {
   std::vector<Index> first_;
   Range rows_;
   Index nonzeros_ = 0;
-  CsrPart<B> inner_, outer_;   // own columns; columns of other ranks, only rows that have some
+  CsrPart<B> inner_, outer_;  // own columns; columns of other ranks, only rows that have some
+  bool short_columns_sought_ = false, strips_sought_ = false;
   std::vector<Index> needed_;  // entries of p of other ranks
   Halo<B> halo_, halo_columns_;
   std::optional<Asymmetry> asymmetry_;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include "distrib/agree.hpp"
 #include "kernels/base/matrix.hpp"
@@ -238,14 +239,16 @@ void CsrOperator<B>::apply_head(const Context<B>& context, const Operand<B>& p, 
   product(context, true, p, q, sums, space, skip, false, {});
 }
 template <class B>
-void CsrOperator<B>::shorten_columns(const Context<B>& context) {
+void CsrOperator<B>::shorten_columns(const Context<B>& context, Index columns) {
   const bool small = context.size() == 1 && resident_csr_size(B{}, n(), entries()).shares > 0;
   if (small) return;
   // Room for vectors, and as much again for the caller.
-  const Index room = 2 * inner_.entries + 256 * rows_.count;
+  const Index room = 2 * inner_.entries + 256 * std::min<Index>(columns, 16) * rows_.count;
   collectively(context.control, [&] {  // by ranks that have them and ranks that have not
-    if (inner_.shorter.listed.size() > 0 || inner_.shorter.near.size() > 0) return;
-    inner_.shorter = short_columns(context.ahead, inner_.view(), room);
+    if (!std::exchange(short_columns_sought_, true))
+      inner_.shorter = short_columns(context.ahead, inner_.view(), room);
+    if (columns > 4 && !std::exchange(strips_sought_, true))
+      inner_.strips = csr_strips(context.ahead, inner_.view(), room);
   });
 }
 template <class B>

@@ -189,8 +189,8 @@ CgSolution solve_system(const Context<B>& c, A& a, const CgRequest& request, Ind
   normalise(c, a);
   if constexpr (requires { a.keep_heads(c); })
     if (request.mixed) a.keep_heads(c);
-  if constexpr (requires { a.shorten_columns(c); })
-    if (!request.general()) a.shorten_columns(c);
+  if constexpr (requires { a.shorten_columns(c, nrhs); })
+    a.shorten_columns(c, std::min(nrhs, request.lock_step()));
   CgOptions how = request;
   how.jacobi = request.preconditioner == "jacobi";
   CgKept<B, A> own;

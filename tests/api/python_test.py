@@ -460,7 +460,7 @@ def single_cases():
             subprocess.run([program, "dense", "factor", system + ":/A", "-o", of_program, "--quiet"], check=True)
             loaded = terrace.io.load_factor(of_program + ":/factor", a)
             close(loaded.solve(b), expected)
-            assert loaded.slogdet == factor.slogdet
+            assert np.allclose(loaded.slogdet, factor.slogdet, rtol=1e-12)  # the two may factor on different backends
             terrace.io.save(system, A=a @ a.T, b=b)
             subprocess.run([program, "dense", "factor", system + ":/A", "--assume", "spd", "-o", of_program, "--force", "--quiet"], check=True)
             loaded = terrace.io.load_factor(of_program + ":/factor", a @ a.T)

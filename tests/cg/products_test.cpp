@@ -6,6 +6,7 @@
 #include "kernels/base/random.hpp"
 #include "kernels/cg/heads.hpp"
 #include "kernels/cg/short_columns.hpp"
+#include "tests/cg/products.hpp"
 #include "tests/support/numbers.hpp"
 #include "tests/support/test.hpp"
 
@@ -15,26 +16,6 @@ using namespace terrace::test;
 
 namespace {
 
-using Vector = std::vector<double>;
-
-bool same_bits(const Vector& a, const Vector& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(double)) == 0;
-}
-
-/// What a textbook loop gives, and the sum of the terms' absolute values beside it.
-struct Sums {
-  std::vector<long double> value, bound;
-  explicit Sums(Index size) : value(std::size_t(size), 0), bound(std::size_t(size), 0) {}
-  void add(Index i, long double term) {
-    value[std::size_t(i)] += term;
-    bound[std::size_t(i)] += std::fabs(term);
-  }
-};
-bool close(const Vector& q, const Sums& expected) {
-  for (std::size_t i = 0; i < expected.value.size(); ++i)
-    if (!(std::fabs(q[i] - expected.value[i]) <= 1e-14L * expected.bound[i])) return false;
-  return true;
-}
 bool close_sums(const Vector& sums, const Vector& p, const Vector& product, bool with_pp) {
   long double pq = 0, pp = 0, bound = 0;
   for (std::size_t i = 0; i < product.size(); ++i) {
@@ -43,21 +24,6 @@ bool close_sums(const Vector& sums, const Vector& p, const Vector& product, bool
     if (with_pp) pp += static_cast<long double>(p[i]) * p[i];
   }
   return std::fabs(sums[0] - pq) <= 1e-13L * bound && std::fabs(sums[1] - pp) <= 1e-13L * pp;
-}
-
-/// p.q of each of `wide` columns, then p.p, on top of `before`.
-bool close_columns(const Vector& sums, const Vector& p, const Sums& product, Index wide,
-                   bool with_pp, double before = 0) {
-  Sums expected(2 * wide);
-  for (Index j = 0; j < 2 * wide; ++j) expected.add(j, before);
-  for (std::size_t i = 0; i < p.size(); ++i) {
-    const Index c = Index(i) % wide;
-    expected.value[std::size_t(c)] += p[i] * product.value[i];
-    expected.bound[std::size_t(c)] += std::fabs(p[i]) * product.bound[i];
-    if (with_pp) expected.add(wide + c, static_cast<long double>(p[i]) * p[i]);
-  }
-  for (long double& bound : expected.bound) bound *= 10;  // one sum upon another
-  return Index(sums.size()) == 2 * wide && close(sums, expected);
 }
 
 /// The nearest double of 20 bits after the point, ties away from zero.
@@ -73,12 +39,6 @@ Buffer<std::uint32_t, B> heads_of(const Stream<B>& lane, const Buffer<double, B>
   return heads;
 }
 
-struct Csr {
-  std::vector<Index> start{0}, row;
-  std::vector<std::int32_t> column;
-  Vector value;
-  [[nodiscard]] Index rows() const { return Index(start.size()) - 1; }
-};
 /// Row i gets length(i) entries in columns [-halo, columns + halo), neighbours or all over.
 template <class Length>
 Csr make_csr(Index rows, Index columns, Index halo, bool near, const Length& length) {
@@ -95,27 +55,6 @@ Csr make_csr(Index rows, Index columns, Index halo, bool near, const Length& len
   }
   return a;
 }
-
-template <class B>
-struct CsrOn {
-  Buffer<Index, B> start, row, chunk, longs;
-  Buffer<std::int32_t, B> column;
-  Buffer<double, B> value, partial;
-  CsrOn(const Stream<B>& lane, const Csr& a, bool cut)
-      : start(put(lane, a.start)),
-        row(put(lane, a.row)),
-        column(put(lane, a.column)),
-        value(put(lane, a.value)) {
-    if (!cut) return;
-    const CsrChunks chunks = csr_chunks(a.start.data(), a.rows());
-    chunk = put(lane, chunks.chunk);
-    longs = put(lane, chunks.longs);
-    partial = Buffer<double, B>(chunks.count());
-  }
-  [[nodiscard]] CsrRows<B> view() const {
-    return {start, column, value, row, chunk, longs, partial};
-  }
-};
 
 /// All ways to multiply by `a`; p has `halo` entries on either side of `columns`.
 template <class B>

@@ -33,6 +33,21 @@ __device__ inline double2 block_sum(double2 v) {
   return v;
 }
 
+/// add(load(k)) for k = from, from + step, ... < count, in this order, with `batch` loads under way at
+/// once: a latency for each would bind. Loads the last one again where fewer are left.
+template <int batch, class Load, class Add>
+__device__ __forceinline__ void add_in_batches(int from, int count, int step, const Load& load,
+                                               const Add& add) {
+  for (int k = from; k < count; k += batch * step) {
+    decltype(load(k)) held[batch];
+#pragma unroll
+    for (int u = 0; u < batch; ++u) held[u] = load(min(k + u * step, count - 1));
+#pragma unroll
+    for (int u = 0; u < batch; ++u)
+      if (k + u * step < count) add(held[u]);
+  }
+}
+
 /// Last statement of a kernel, by all threads: target.result (+)= sum of (a, b) over the grid.
 __device__ inline void finish_sums(double a, double b, const SumTarget<Cuda>& target) {
   __shared__ bool last;
@@ -49,11 +64,10 @@ __device__ inline void finish_sums(double a, double b, const SumTarget<Cuda>& ta
   __syncthreads();
   if (!last) return;
   double2 sum = make_double2(0, 0);
-  for (unsigned k = threadIdx.x; k < gridDim.x; k += blockDim.x) {
-    const double2 part = __ldcg(reinterpret_cast<const double2*>(partials) + k);
-    sum.x += part.x;
-    sum.y += part.y;
-  }
+  add_in_batches<4>(
+      int(threadIdx.x), int(gridDim.x), int(blockDim.x),
+      [&](int k) { return __ldcg(reinterpret_cast<const double2*>(partials) + k); },
+      [&](double2 part) { sum.x += part.x, sum.y += part.y; });
   sum = block_sum(sum);
   if (threadIdx.x == 0) {
     double* const result = target.result.data;

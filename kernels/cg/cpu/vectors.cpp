@@ -94,12 +94,15 @@ template <Index k, class F>
   Column column[k];
   for (Index v = 0; v < k; ++v) column[v] = f.column(scalars, v);
   double s[chains][k][values] = {};
+  const auto element = [&](Index at, Index row, Index v, double* sums) {
+    f.use(f.load(at), at, row, column[v], sums);
+  };
   Index e = from;
   for (; e + chains * k <= to; e += chains * k)
     for (Index c = 0; c < chains; ++c)
-      for (Index v = 0; v < k; ++v) f(e + c * k + v, e / k + c, column[v], s[c][v]);
+      for (Index v = 0; v < k; ++v) element(e + c * k + v, e / k + c, v, s[c][v]);
   for (; e < to; e += k)
-    for (Index v = 0; v < k; ++v) f(e + v, e / k, column[v], s[0][v]);
+    for (Index v = 0; v < k; ++v) element(e + v, e / k, v, s[0][v]);
   for (Index what = 0; what < F::sums; ++what) {
     for (Index v = 0; v < k; ++v) {
       double sum = s[0][v][what];

@@ -1,8 +1,7 @@
 // Deterministic sums of columns in .cu files: block sums land in `partials`, the last block to finish
 // adds them in order.
 #pragma once
-#include "kernels/base/cuda/runtime.cuh"
-#include "kernels/base/sums.hpp"
+#include "kernels/base/cuda/sums.cuh"
 
 namespace terrace::cg {
 
@@ -55,9 +54,10 @@ __device__ void finish_columns(const double (&s)[sums], double* partials, Word* 
   const int value_of = thread % lanes, group = thread / lanes;
   double value = 0;
   if (value_of < values && group < groups)
-#pragma unroll 4
-    for (unsigned block = unsigned(group); block < gridDim.x; block += groups)
-      value += __ldcg(partials + Index(block) * values + value_of);
+    add_in_batches<16>(
+        group, int(gridDim.x), groups,
+        [&](int block) { return __ldcg(partials + Index(block) * values + value_of); },
+        [&](double part) { value += part; });
   if (thread < adding) tree[thread] = value;
   for (int half = groups / 2; half > 0; half >>= 1) {
     __syncthreads();

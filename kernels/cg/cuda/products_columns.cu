@@ -7,6 +7,7 @@
 #include "kernels/cg/cuda/products.cuh"
 #include "kernels/cg/cuda/products_columns_band.cuh"
 #include "kernels/cg/cuda/products_columns_csr.cuh"
+#include "kernels/cg/cuda/products_columns_strips.cuh"
 
 namespace terrace::cg {
 namespace {
@@ -120,6 +121,10 @@ void stream_columns(cudaStream_t lane, const CsrRows<Cuda>& m, const double* p, 
 template <int wide>
 void launch_rows(cudaStream_t lane, const CsrRows<Cuda>& m, const double* p, double* q,
                  const SumTarget<Cuda>& sums, int columns, const double* skip) {
+  if constexpr (wide >= 8)
+    if (columns == wide && m.strip.size > 0 && !sums.add)
+      return strips::launch<std::conditional_t<wide == 8, double, double2>>(lane, m, p, q, sums,
+                                                                            skip);
   if constexpr (wide > 1)
     if (columns == wide && m.chunk.size >= 4 && has_bulk_copies())
       return stream_columns<wide / 2>(lane, m, p, q, sums, skip);

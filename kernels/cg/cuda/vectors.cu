@@ -13,6 +13,11 @@ namespace {
 constexpr int pass_threads = 256;
 constexpr Index most_blocks = 1056;  // 8 a multiprocessor of an H200
 
+/// Where a thread has 4 elements under way fewer blocks do, 4 or 3 a multiprocessor, so that fewer sums are
+/// left to the last one.
+template <class F>
+constexpr Index blocks_of = F::ahead<4 ? most_blocks : F::sums> 0 ? 528 : 396;
+
 /// Ends the iteration's row and adds it to the history; by the first block.
 template <int k, class F>
 __device__ void end_iteration(const F& f, const CgPass<Cuda>& c, const vector_passes::Scalars& s) {
@@ -46,9 +51,16 @@ __global__ void __launch_bounds__(pass_threads) pass_kernel(Index size, F f, CgP
   const auto column = f.column(s, Index(threadIdx.x) % k);
   double sum[F::sums > 0 ? F::sums : 1] = {};
   const Index stride = Index(gridDim.x) * pass_threads;
-#pragma unroll 2
-  for (Index e = Index(blockIdx.x) * pass_threads + threadIdx.x; e < size; e += stride)
-    f(e, e / k, column, sum);
+  for (Index e = Index(blockIdx.x) * pass_threads + threadIdx.x; e < size; e += F::ahead * stride) {
+    typename F::Element held[F::ahead];
+#pragma unroll
+    for (int u = 0; u < F::ahead; ++u) held[u] = f.load(min(e + u * stride, size - 1));
+#pragma unroll
+    for (int u = 0; u < F::ahead; ++u) {
+      const Index at = e + u * stride;
+      if (at < size) f.use(held[u], at, at / k, column, sum);
+    }
+  }
   if constexpr (F::ends) {
     if (blockIdx.x == 0) end_iteration<k>(f, c, s);
   }
@@ -63,7 +75,7 @@ __global__ void __launch_bounds__(pass_threads) pass_kernel(Index size, F f, CgP
 
 template <int k, class F>
 void launch(const Stream<Cuda>& stream, const CgPass<Cuda>& c, Index size, const F& f) {
-  const Index blocks = std::clamp<Index>(ceil_div(size, pass_threads), 1, most_blocks);
+  const Index blocks = std::clamp<Index>(ceil_div(size, pass_threads), 1, blocks_of<F>);
   pass_kernel<k><<<unsigned(blocks), pass_threads, 0, native(stream)>>>(size, f, c);
   check_launch();
 }
