@@ -214,15 +214,16 @@ void by_turns(Index count, Index buffer_bytes, const Named& first, const Named& 
 
 }  // namespace
 
-void overlap(Index count, Index buffer_bytes, int ahead, const Stage& load, const Stage& use) {
-  const Named read{load, "file", "read"}, take{use, "host", "take"};
+void overlap(Index count, Index buffer_bytes, int ahead, const Stage& load, const Stage& use,
+             const char* from) {
+  const Named read{load, from, "read"}, take{use, "host", "take"};
   if (count > 1 && ahead > 0) return side_by_side(count, buffer_bytes, ahead, true, read, take);
   by_turns(count, buffer_bytes, read, take);
 }
 
 void overlap_behind(Index count, Index buffer_bytes, int behind, const Stage& fill,
-                    const Stage& drain) {
-  const Named fetch{fill, "host", "fetch"}, write{drain, "file", "write"};
+                    const Stage& drain, const char* to) {
+  const Named fetch{fill, "host", "fetch"}, write{drain, to, "write"};
   if (count > 1) return side_by_side(count, buffer_bytes, behind, false, write, fetch);
   by_turns(count, buffer_bytes, fetch, write);
 }

@@ -43,11 +43,12 @@ using Stage = std::function<void(Index k, char* buffer)>;
 /// load(k, buffer) for k = 0 .. count - 1 by `ahead` threads beside use(k, buffer), which runs in the
 /// calling thread and in order; buffers by turns, page-locked where a GPU is in use. Of several
 /// threads each works alone. What load throws comes out before use(k); all stop then. One after the
-/// other for count 1, or with no thread ahead.
-void overlap(Index count, Index buffer_bytes, int ahead, const Stage& load, const Stage& use);
+/// other for count 1, or with no thread ahead. `from`: what the timeline calls where it comes from.
+void overlap(Index count, Index buffer_bytes, int ahead, const Stage& load, const Stage& use,
+             const char* from = "file");
 /// The same with fill(k, buffer) in the calling thread, and drain(k, buffer) behind it by `behind`
 /// threads, at least one.
 void overlap_behind(Index count, Index buffer_bytes, int behind, const Stage& fill,
-                    const Stage& drain);
+                    const Stage& drain, const char* to = "file");
 
 }  // namespace terrace::io

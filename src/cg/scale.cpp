@@ -4,12 +4,13 @@
 #include <cmath>
 #include <limits>
 
+#include "distrib/agree.hpp"
+#include "io/copies.hpp"
 #include "kernels/base/matrix.hpp"
 #include "kernels/base/rows.hpp"
 #include "src/cg/columns.hpp"
 
 namespace terrace::cg {
-
 template <class B>
 CgScale<B>::CgScale(const Context<B>& context, int power, const CgRows<const double>& b,
                     const CgRows<double>& x, std::vector<CgColumn>& columns)
@@ -80,8 +81,10 @@ void CgScale<B>::load(const CgRows<const double>& from, const std::vector<int>& 
     host_.assign(std::size_t(from.size), 0.0);
     scale_columns(from.there ? std::span<const double>(down) : from.on_host(), power, open_, host_);
   }
-  upload(context_.ahead, to, there ? from.data : static_cast<const double*>(host_.data()));
-  context_.ahead.synchronize();
+  const io::Copies how = from.there ? io::Copies() : io::Copies::of<B>(8 * to.size);
+  collectively(context_.control, [&] {
+    io::upload_plain<double, B>(context_.ahead, to, there ? from.data : host_.data(), how);
+  });
   if (there) scale_there(to, power);
 }
 
@@ -90,8 +93,10 @@ void CgScale<B>::store(View<double, B> from, const CgRows<double>& x) {
   const bool there = scaled_there(x_up_, told_);
   if (there) scale_there(from, x_up_);
   if (!there) host_.resize(std::size_t(x.size));
-  download(context_.ahead, there ? x.data : host_.data(), from);
-  context_.ahead.synchronize();
+  const io::Copies how = x.there ? io::Copies() : io::Copies::of<B>(8 * from.size);
+  collectively(context_.control, [&] {
+    io::download_plain<double, B>(context_.ahead, there ? x.data : host_.data(), from, how);
+  });
   if (there) return;
   if (!x.there) return scale_columns(host_, x_up_, told_, x.on_host());
   const View<double, B> result{x.data, x.size};

@@ -321,7 +321,7 @@ TEMPLATE_TEST_CASE("chunks of rows hold every entry once, and random starts are 
   if (!context<B>()) return;
   const Stream<B> lane;
   Scratch<B> scratch;
-  for (const Index rows : {0, 1, 40, 511, 512, 513, 5000}) {
+  for (const Index rows : {0, 1, 40, 127, 128, 129, 513, 5000}) {
     CAPTURE(rows);
     Rows a;
     a.columns = 2000;

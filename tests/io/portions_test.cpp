@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "io/column_tiles.hpp"
+#include "io/copies.hpp"
 #include "kernels/base/parallel.hpp"
 #include "kernels/base/random.hpp"
 #include "tests/support/test.hpp"
@@ -181,4 +182,23 @@ TEST_CASE("tiles of columns hold a portion's columns in order, and narrow gaps")
     CHECK(
         (all.front().first == p.ranges.front().first && all.back().end() == p.ranges.back().end()));
   }
+}
+
+TEMPLATE_TEST_CASE("plain memory goes to a backend and back by threads", "", TERRACE_BACKENDS) {
+  if (!test::context<TestType>()) return;
+  using B = TestType;
+  const Stream<B> lane;
+  constexpr Index items = 100;  // of a portion
+  for (const Index size : {1, 99, 100, 101, 350, 1000, 1001})
+    for (const int threads : {0, 1, 3}) {
+      INFO("size " << size << " threads " << threads);
+      std::vector<double> given(static_cast<std::size_t>(size)), back(given.size(), -1);
+      std::iota(given.begin(), given.end(), 0.5);
+      const Buffer<double, B> there(size);
+      const io::Copies how{8 * items + 3, threads};
+      io::upload_plain<double, B>(lane, there.view(), given.data(), how);
+      io::download_plain<double, B>(lane, back.data(), there.view(), how);
+      CHECK(back == given);
+    }
+  CHECK(io::Copies::of<Cpu>(Index(1) << 40).threads == 0);
 }

@@ -1,11 +1,11 @@
-// Chunks of rows for products, cut where the row pointers are: csr_chunks() of pieces of 512 rows, one
+// Chunks of rows for products, cut where the row pointers are: csr_chunks() of pieces of 128 rows, one
 // thread each. Floor: the row pointers twice, 16 bytes a row; bound by the walk of a thread, about 20 us.
 #include "kernels/cg/cuda/coarsening.cuh"
 
 namespace terrace::cg {
 namespace {
 
-constexpr Index piece_rows = 512;
+constexpr Index piece_rows = 128;
 
 /// chunk(k, entry) of each chunk's begin, ~k in a long row; and at the end of a long row
 /// long_row(k, pieces).
