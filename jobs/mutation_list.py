@@ -230,4 +230,12 @@ MUTATIONS = [
     ("src/gf2/wide_factor.cpp", "{multipliers.data + q / 64, panel_pitch_, rows.count, nullptr}", "{multipliers.data, panel_pitch_, rows.count, nullptr}", "gf2/echelon.1"),
     ("src/gf2/wide_factor.cpp", "{out.transform + q / 64, out.pitch, known, nullptr}", "{out.transform, out.pitch, known, nullptr}", "gf2/echelon.1"),
     ("src/gf2/wide_factor.cpp", "  std::sort(pivots.begin(), pivots.end());\n", "", "gf2/echelon.1"),
+    # --- vectors and strips of conjugate gradients
+    ("io/copies.hpp", "std::copy_n(from + first, count, buffer);", "std::copy_n(from, count, buffer);", "io/portions.1"),
+    ("io/copies.hpp", "std::copy_n(buffer, count, to + first);", "std::copy_n(buffer, count, to);", "io/portions.1"),
+    ("kernels/cg/vector_passes.hpp", "      s[e] = image;", "      s[e] = held.w;", "cg/variants.1 cg:200"),
+    ("kernels/cg/vector_passes.hpp", "x[e] = held.x + c.alpha * to;", "x[e] = held.x + c.alpha * held.u;", "cg/variants.1 cg:200"),
+    ("kernels/cg/vector_passes.hpp", "const double zv = more ? held.n + c.beta * held.z : held.n;", "const double zv = held.n;", "cg/variants.1 cg:200"),
+    ("kernels/cg/cuda/strips.cu", "if (column[from + e] != column[before + e] + 1) return false;", "", "gpu cg/csr_chunks.1"),
+    ("kernels/cg/cuda/products_columns_strips.cuh", "e + side_by_side;", "e + 3;", "gpu cg/csr_chunks.1"),
 ]
