@@ -100,11 +100,12 @@ __global__ void __launch_bounds__(block_threads)
 }  // namespace
 
 Strips<Cuda> csr_strips(const Stream<Cuda>& stream, const CsrRows<Cuda>& m, Index room) {
-  constexpr Index most_rows = Index(1) << 29;  // distances of four times as much fit in 32 bits
+  // Four times a distance, and the number of all runs, fit in 32 bits.
+  constexpr Index most_rows = Index(1) << 29, most_entries = Index(1) << 32;
   const Index rows = m.rows(), words = ceil_div(rows, word);
   Strips<Cuda> made;
   if (m.column.size == 0 || !has_bulk_copies() || m.row.size > 0 || m.longs.size > 0) return made;
-  if (rows >= most_rows) return made;
+  if (rows >= most_rows || m.column.size >= most_entries) return made;
   const auto lacks_memory = [&](Index bytes) {
     return current_cuda_device().free_bytes < bytes + room;
   };
