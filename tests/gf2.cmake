@@ -10,7 +10,7 @@ terrace_test(gf2/echelon RANKS 1 2 3 4 5 SANITIZE 3 LANES)
 terrace_test(gf2/plan RANKS 1 3)
 terrace_test(gf2/gf2 RANKS 1 2 3 5 SANITIZE 3 LANES)
 terrace_test(gf2/system RANKS 1 2 3 5 SANITIZE 3)
-terrace_test(gf2/full_panel RANKS 1 SANITIZE 1)
+terrace_test(gf2/full_panel RANKS 1 SANITIZE 1 TIMEOUT 600)
 # Bodies of kernels on an emulated cluster: their instructions come from there.
 target_include_directories(gf2_full_panel_test BEFORE PRIVATE ${CMAKE_CURRENT_LIST_DIR}/emulated)
 target_compile_options(gf2_full_panel_test PRIVATE -Wno-unknown-pragmas -U_FORTIFY_SOURCE)  # its longjmp goes from stack to stack, which Ubuntu's default refuses
