@@ -202,8 +202,9 @@ class CsrOperator {
              bool absolute = false, const Meanwhile& meanwhile = {}) const;
   /// Columns in a byte or two each, and for products with 8 or 16 vectors strips of rows, where that
   /// fits, where the device has memory to spare, and where A is not so small that it is iterated on the
-  /// chip. The numbers of a product stay the same to the bit, not its sums.
-  void shorten_columns(const Context<B>& context, Index columns);
+  /// chip. The numbers of a product stay the same to the bit, not its sums. `general`: a general
+  /// preconditioner is still to be made, and has its memory.
+  void shorten_columns(const Context<B>& context, Index columns, bool general = false);
   /// As of a band.
   void keep_heads(const Context<B>& context);
   void apply_head(const Context<B>& context, const Operand<B>& p, View<double, B> q,

@@ -239,11 +239,12 @@ void CsrOperator<B>::apply_head(const Context<B>& context, const Operand<B>& p, 
   product(context, true, p, q, sums, space, skip, false, {});
 }
 template <class B>
-void CsrOperator<B>::shorten_columns(const Context<B>& context, Index columns) {
+void CsrOperator<B>::shorten_columns(const Context<B>& context, Index columns, bool general) {
   const bool small = context.size() == 1 && resident_csr_size(B{}, n(), entries()).shares > 0;
   if (small) return;
-  // Room for vectors, and as much again for the caller.
-  const Index room = 2 * inner_.entries + 256 * std::min<Index>(columns, 16) * rows_.count;
+  // Room for vectors, and as much again for the caller; for multigrid's set-up and levels.
+  const Index room =
+      (general ? 64 : 2) * inner_.entries + 256 * std::min<Index>(columns, 16) * rows_.count;
   collectively(context.control, [&] {  // by ranks that have them and ranks that have not
     if (!std::exchange(short_columns_sought_, true))
       inner_.shorter = short_columns(context.ahead, inner_.view(), room);

@@ -11,6 +11,7 @@
 #include "src/cg/columns.hpp"
 
 namespace terrace::cg {
+
 template <class B>
 CgScale<B>::CgScale(const Context<B>& context, int power, const CgRows<const double>& b,
                     const CgRows<double>& x, std::vector<CgColumn>& columns)

@@ -190,7 +190,7 @@ CgSolution solve_system(const Context<B>& c, A& a, const CgRequest& request, Ind
   if constexpr (requires { a.keep_heads(c); })
     if (request.mixed) a.keep_heads(c);
   if constexpr (requires { a.shorten_columns(c, nrhs); })
-    a.shorten_columns(c, std::min(nrhs, request.lock_step()));
+    a.shorten_columns(c, std::min(nrhs, request.lock_step()), request.general());
   CgOptions how = request;
   how.jacobi = request.preconditioner == "jacobi";
   CgKept<B, A> own;

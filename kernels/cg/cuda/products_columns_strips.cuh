@@ -1,10 +1,10 @@
-// CSR rows in strips times 8 or 16 vectors, row-major. Floor: 8 bytes a nonzero, 16 columns a row for p
-// and q, all from HBM once; a strip's 28 to 52 bytes for up to 4 rows. In L1, 128 bytes a clock: the
-// gathers of p, 8 columns bytes each, and a quarter of 128 bytes for each value.
+// CSR rows in strips times 8 or 16 vectors, row-major. Floor: 8 bytes per nonzero, 16 per row and vector
+// for p and q, all from HBM once; per strip 16 bytes, and 4 per run. In L1, at 128 bytes per clock: a row
+// of p per gather, and 32 bytes per value.
 //
-// With a column for each of 4 rows the gathers bind (products_columns_csr.cuh). Here 8 lanes take a
-// strip: columns side by side, k to k + 2, of its rows are k to k + 5, so 6 rows of p stand for 12
-// gathers. The next ones are under way meanwhile. A warp beside them streams values, strips and runs.
+// Row by row the gathers bind (products_columns_csr.cuh). Here 8 lanes take a strip: the columns k to
+// k + 2 of its first row are k to k + 5 in all 4, so 6 rows of p stand for 12 gathers. The next 6 are
+// under way meanwhile. A warp beside them streams values, strips and runs.
 #pragma once
 #include "kernels/cg/cuda/column_sums.cuh"
 #include "kernels/cg/cuda/products_csr.cuh"

@@ -1,5 +1,6 @@
-// Floor: the columns from HBM, 4 bytes a nonzero, four times if no cache had them, and 9 bytes a row for
-// strips and runs. A thread a row walks it; the strips of 32 rows are found by their warp.
+// Floor: the columns from HBM, 4 bytes per nonzero, for each of two launches, and strips and runs to it. A
+// thread walks a row, the one before it, and its runs again from L1; a warp finds the strips of 32 rows.
+// Not timed alone.
 #include "kernels/cg/strips.hpp"
 
 #include "kernels/cg/cuda/coarsening.cuh"

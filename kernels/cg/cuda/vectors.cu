@@ -11,12 +11,14 @@ namespace terrace::cg {
 namespace {
 
 constexpr int pass_threads = 256;
-constexpr Index most_blocks = 1056;  // 8 a multiprocessor of an H200
+constexpr Index most_blocks = 1056;  // 8 per multiprocessor of an H200
 
-/// Where a thread has 4 elements under way fewer blocks do, 4 or 3 a multiprocessor, so that fewer sums are
-/// left to the last one.
+/// Where a thread has 4 elements under way, 4 or 3 blocks per multiprocessor of an H200 do, and leave the
+/// last one fewer sums.
 template <class F>
-constexpr Index blocks_of = F::ahead<4 ? most_blocks : F::sums> 0 ? 528 : 396;
+constexpr Index blocks_of = 4 > F::ahead   ? most_blocks
+                            : F::sums == 0 ? 396
+                                           : 528;
 
 /// Ends the iteration's row and adds it to the history; by the first block.
 template <int k, class F>
