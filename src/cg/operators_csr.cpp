@@ -242,7 +242,7 @@ template <class B>
 void CsrOperator<B>::shorten_columns(const Context<B>& context, Index columns, bool general) {
   const bool small = context.size() == 1 && resident_csr_size(B{}, n(), entries()).shares > 0;
   if (small) return;
-  // Room for vectors, and as much again for the caller; for multigrid's set-up and levels.
+  // Room for vectors, and as much again for the caller; or for multigrid's set-up and levels.
   const Index room =
       (general ? 64 : 2) * inner_.entries + 256 * std::min<Index>(columns, 16) * rows_.count;
   collectively(context.control, [&] {  // by ranks that have them and ranks that have not
