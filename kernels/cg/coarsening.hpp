@@ -4,7 +4,8 @@
 // Repeated runs give the same bits.
 //
 // Every function has one template, specialised in kernels/cg/{cpu,cuda}. They wait, unless they say
-// otherwise. Columns are own rows, and ascend within each row; results' columns ascend too.
+// otherwise. Columns are own rows, behind them rows of other ranks, and ascend within each row; results'
+// columns ascend too.
 #pragma once
 #include <cstddef>
 #include <optional>
@@ -87,7 +88,8 @@ struct RowAggregates {
   Buffer<std::int32_t, B> of;
   Index count = 0;
 };
-/// a_ij is strong where a_ij^2 >= threshold^2 a_ii a_jj, i and j different.
+/// a_ij is strong where a_ij^2 >= threshold^2 a_ii a_jj, i and j different and both own rows. `diagonal`:
+/// of own rows.
 ///   roots: rows, no two of them within two strong entries of one another, chosen by pseudo-random
 ///     numbers that change every round, until no other could be added (Kelley, Rajamanickam 2022,
 ///     algorithm 1); each takes its neighbours
@@ -98,14 +100,16 @@ template <class B>
 RowAggregates<B> aggregate_rows(const Stream<B>&, const CsrRows<B>& a,
                                 View<const double, B> diagonal, double threshold, Scratch<B>&);
 
-/// T, rows x aggregates: T[i, j] = 1 where j is row i's aggregate.
+/// T, rows x `count`: T[i, j] = 1 where j = of[i], the aggregate of row i.
 template <class B>
-SparseRows<B> tentative_prolongation(const Stream<B>&, const RowAggregates<B>&, Scratch<B>&);
-/// P = (I - 4/3 L^-1 F) T, as kernels/cg/multigrid.hpp has it. 24 bytes an entry of A.
+SparseRows<B> tentative_prolongation(const Stream<B>&, View<const std::int32_t, B> of, Index count,
+                                     Scratch<B>&);
+/// P = (I - 4/3 L^-1 F) T, as kernels/cg/multigrid.hpp has it. `diagonal` and `of`: of all columns of A.
+/// 24 bytes an entry of A.
 template <class B>
 SparseRows<B> smoothed_prolongation(const Stream<B>&, const CsrRows<B>& a,
                                     View<const double, B> diagonal, double threshold,
-                                    const RowAggregates<B>&, Scratch<B>&);
+                                    View<const std::int32_t, B> of, Index count, Scratch<B>&);
 
 /// P', `columns` rows. Sorts 8 bytes an entry. Error(resources) from 2^31 entries on.
 template <class B>

@@ -6,7 +6,6 @@
 #include "distrib/deal.hpp"
 
 namespace terrace::cg {
-namespace {
 
 std::vector<Index> distinct(std::vector<Index> numbers) {
   std::sort(numbers.begin(), numbers.end());
@@ -14,17 +13,25 @@ std::vector<Index> distinct(std::vector<Index> numbers) {
   return numbers;
 }
 
-/// For each rank the own rows that it needs. Collective.
-std::vector<std::vector<Index>> asked_rows(const Control& control, const RankRows& a) {
+ColumnNumbers columns_of(const Control& control, const std::vector<Index>& first,
+                         const std::vector<Index>& needed) {
+  const auto me = at(control.rank());
+  return {first[me + 1] - first[me], first[me], needed};
+}
+
+std::vector<std::vector<Index>> asked_rows(const Control& control, const std::vector<Index>& first,
+                                           const std::vector<Index>& needed) {
   std::vector<std::vector<Index>> asked(at(control.size()));
   collectively(control, [&] {
-    for (const Index i : a.needed) asked[at(owner_of(a.first, i))].push_back(i);
+    for (const Index i : needed) asked[at(owner_of(first, i))].push_back(i);
   });
   asked = deal(control, std::move(asked));
   for (std::vector<Index>& rows : asked)
-    for (Index& i : rows) i -= a.first[at(control.rank())];
+    for (Index& i : rows) i -= first[at(control.rank())];
   return asked;
 }
+
+namespace {
 
 /// give(i, out) appends what a rank that asked for own row i gets; what came for the needed rows, in
 /// their order. Collective.
@@ -44,25 +51,6 @@ std::vector<T> from_owners(const Control& control, const std::vector<std::vector
   });
 }
 
-/// The global number of a local column.
-struct ColumnNumbers {
-  Index own, first;
-  const std::vector<Index>& needed;
-  [[nodiscard]] Index operator()(Index c) const {
-    return c < own ? first + c : needed[at(c - own)];
-  }
-};
-ColumnNumbers columns_of(const Control& control, const std::vector<Index>& first,
-                         const std::vector<Index>& needed) {
-  const auto me = at(control.rank());
-  return {first[me + 1] - first[me], first[me], needed};
-}
-
-struct Entry {
-  Index row, column;
-  double value;
-};
-
 /// Sums over the ranks of `t`, whose rows are own ones and `needed_rows` of other ranks, and whose
 /// columns are numbered by `number`. Collective.
 RankRows gathered(const Control& control, const std::vector<Index>& first_row,
@@ -70,7 +58,7 @@ RankRows gathered(const Control& control, const std::vector<Index>& first_row,
                   const std::vector<Index>& first_column, const ColumnNumbers& number) {
   const Index begin = first_row[at(control.rank())];
   const Index own = first_row[at(control.rank()) + 1] - begin;
-  std::vector<std::vector<Entry>> away(at(control.size()));
+  std::vector<std::vector<SentEntry>> away(at(control.size()));
   collectively(control, [&] {
     for (Index i = own; i < t.rows(); ++i) {
       const Index row = needed_rows[at(i - own)];
@@ -85,7 +73,7 @@ RankRows gathered(const Control& control, const std::vector<Index>& first_row,
     all.start.assign(at(own) + 1, 0);
     for (Index i = 0; i < own; ++i) all.start[at(i) + 1] = t.start[at(i) + 1] - t.start[at(i)];
     for (const auto& part : away)
-      for (const Entry& e : part) ++all.start[at(e.row - begin) + 1];
+      for (const SentEntry& e : part) ++all.start[at(e.row - begin) + 1];
     for (Index i = 0; i < own; ++i) all.start[at(i) + 1] += all.start[at(i)];
     all.column.resize(at(all.start.back()));
     all.value.resize(at(all.start.back()));
@@ -98,7 +86,7 @@ RankRows gathered(const Control& control, const std::vector<Index>& first_row,
       for (Index e = t.start[at(i)]; e < t.start[at(i) + 1]; ++e)
         put(i, number(t.column[at(e)]), t.value[at(e)]);
     for (const auto& part : away)
-      for (const Entry& e : part) put(e.row - begin, e.column, e.value);
+      for (const SentEntry& e : part) put(e.row - begin, e.column, e.value);
     all.normalise();  // adds in the order of the ranks
     return numbered(first_column, control.rank(), all);
   });
@@ -107,7 +95,7 @@ RankRows gathered(const Control& control, const std::vector<Index>& first_row,
 }  // namespace
 
 RankRows with_needed_rows(const Control& control, const RankRows& a, const RankRows& p) {
-  const std::vector<std::vector<Index>> asked = asked_rows(control, a);
+  const std::vector<std::vector<Index>> asked = asked_rows(control, a.first, a.needed);
   const ColumnNumbers number = columns_of(control, p.first, p.needed);
   const auto entries = [&](Index i, const auto& f) {
     for (Index e = p.rows.start[at(i)]; e < p.rows.start[at(i) + 1]; ++e) f(e);
@@ -138,7 +126,7 @@ RankRows with_needed_rows(const Control& control, const RankRows& a, const RankR
 RankRows prolongation_of(const Control& control, const RankRows& a,
                          const std::vector<double>& diagonal, double threshold,
                          Aggregates& aggregates, bool smooth) {
-  const std::vector<std::vector<Index>> asked = asked_rows(control, a);
+  const std::vector<std::vector<Index>> asked = asked_rows(control, a.first, a.needed);
   const std::vector<double> other_diagonal = from_owners<double>(
       control, asked, [&](Index i, std::vector<double>& out) { out.push_back(diagonal[at(i)]); });
   LargeVector<char> strong;

@@ -8,7 +8,33 @@ namespace terrace::cg {
 /// An index of the standard containers.
 inline std::size_t at(Index i) { return std::size_t(i); }
 
+/// The numbers, ascending, each once.
+std::vector<Index> distinct(std::vector<Index> numbers);
+
+/// The global number of a local column.
+struct ColumnNumbers {
+  Index own, first;
+  const std::vector<Index>& needed;
+  [[nodiscard]] Index operator()(Index c) const {
+    return c < own ? first + c : needed[at(c - own)];
+  }
+  [[nodiscard]] bool owns(Index global) const { return global >= first && global < first + own; }
+};
+/// Of this rank; `needed` must outlive them.
+ColumnNumbers columns_of(const Control& control, const std::vector<Index>& first,
+                         const std::vector<Index>& needed);
+
+/// An entry on its way between ranks, global numbers.
+struct SentEntry {
+  Index row, column;
+  double value;
+};
+
 // All are collective. Of rectangular ones first[r] .. first[r + 1] are the columns of rank r.
+
+/// For each rank the own rows that it needs.
+std::vector<std::vector<Index>> asked_rows(const Control& control, const std::vector<Index>& first,
+                                           const std::vector<Index>& needed);
 
 /// P: a rank's rows of A by aggregates of all ranks. Entries are strong from `threshold` on; `diagonal`
 /// of own rows. Not `smooth`: one in the column of the row's aggregate, own ones alone. `aggregates` of

@@ -11,22 +11,6 @@ namespace {
 
 constexpr Index piece = Index(1) << 21;  // entries that are staged or moved up at once
 
-template <class T, class B>
-Buffer<T, B> uploaded(const Stream<B>& lane, const std::vector<T>& from) {
-  Buffer<T, B> to(Index(from.size()));
-  upload(lane, to.view(), from.data());
-  lane.synchronize();
-  return to;
-}
-
-template <class T, class B>
-std::vector<T> downloaded(const Stream<B>& lane, View<T, B> from) {
-  std::vector<T> to(std::size_t(from.size));
-  download(lane, to.data(), from);
-  lane.synchronize();
-  return to;
-}
-
 /// f(from, rows) over rows that have at most `piece` entries together, or one row.
 template <class F>
 void over_pieces(const std::vector<Index>& start, const F& f) {

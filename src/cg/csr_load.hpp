@@ -2,6 +2,7 @@
 // there. Nothing of the matrix's size stands on the host but the row pointers.
 #pragma once
 #include <future>
+#include <type_traits>
 #include <vector>
 
 #include "distrib/context.hpp"
@@ -12,6 +13,22 @@
 #include "kernels/cg/strips.hpp"
 
 namespace terrace::cg {
+
+/// Numbers to the backend, and back. Wait.
+template <class T, class B>
+Buffer<T, B> uploaded(const Stream<B>& lane, const std::vector<T>& from) {
+  Buffer<T, B> to(Index(from.size()));
+  if (!from.empty()) upload(lane, to.view(), from.data());
+  lane.synchronize();
+  return to;
+}
+template <class T, class B>
+std::vector<std::remove_const_t<T>> downloaded(const Stream<B>& lane, View<T, B> from) {
+  std::vector<std::remove_const_t<T>> to(std::size_t(from.size));
+  if (from.size > 0) download(lane, to.data(), from);
+  lane.synchronize();
+  return to;
+}
 
 /// CSR rows in the memory of a backend, complete for a product.
 template <class B>

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 #include <utility>
 
 #include "distrib/agree.hpp"
 #include "kernels/base/clock.hpp"
+#include "kernels/base/parallel.hpp"
 #include "src/cg/coarse_rows.hpp"
 
 namespace terrace::cg {
@@ -28,15 +30,36 @@ Range own_range(const Control& control, const RankRows& a) {
   return {a.first[at(control.rank())], a.rows.rows()};
 }
 
+/// Each row by ascending columns.
+void sort_rows(HostRows& a) {
+  parallel_ranges(a.rows(), 4096, [&](Index from, Index to) {
+    std::vector<std::pair<std::int32_t, double>> row;
+    for (Index i = from; i < to; ++i) {
+      const Index begin = a.start[at(i)], end = a.start[at(i) + 1];
+      if (std::is_sorted(a.column.begin() + begin, a.column.begin() + end)) continue;
+      row.clear();
+      for (Index e = begin; e < end; ++e) row.emplace_back(a.column[at(e)], a.value[at(e)]);
+      std::sort(row.begin(), row.end(),
+                [](const auto& x, const auto& y) { return x.first < y.first; });
+      for (Index e = begin; e < end; ++e)
+        std::tie(a.column[at(e)], a.value[at(e)]) = row[at(e - begin)];
+    }
+  });
+}
 template <class B>
-SparseRows<B> uploaded_rows(const Stream<B>& lane, const HostRows& a) {
-  SparseRows<B> rows{Buffer<Index, B>(a.rows() + 1), Buffer<std::int32_t, B>(a.nonzeros()),
-                     Buffer<double, B>(a.nonzeros()), a.columns};
-  upload(lane, rows.start.view(), a.start.data());
-  upload(lane, rows.column.view(), a.column.data());
-  upload(lane, rows.value.view(), a.value.data());
+RowsThere<B> uploaded_rows(const Stream<B>& lane, RankRows&& a) {
+  HostRows& rows = a.rows;
+  sort_rows(rows);
+  RowsThere<B> there{
+      std::move(a.first), std::move(a.needed),
+      SparseRows<B>{Buffer<Index, B>(rows.rows() + 1), Buffer<std::int32_t, B>(rows.nonzeros()),
+                    Buffer<double, B>(rows.nonzeros()), rows.columns}};
+  upload(lane, there.rows.start.view(), rows.start.data());
+  upload(lane, there.rows.column.view(), rows.column.data());
+  upload(lane, there.rows.value.view(), rows.value.data());
   lane.synchronize();
-  return rows;
+  rows = {};
+  return there;
 }
 
 }  // namespace
@@ -53,8 +76,10 @@ OperatorMemory Multigrid<B>::memory(Index rows, Index nonzeros, Index vectors, b
   // flags, A P. A device has scratch for strong entries or A P instead.
   const Index columns = std::max<Index>(1, vectors);
   const Index kept = 18 * nonzeros + 250 * columns * rows + 24 * default_coarsest * 256;
-  if (std::is_same_v<B, Cuda> && alone && vectors == 0)
-    return {24 * default_coarsest * 256, kept + 32 * nonzeros + 50 * rows};
+  if (std::is_same_v<B, Cuda> && vectors == 0) {
+    const Index joined = alone ? 0 : 12 * nonzeros + 8 * rows;  // own and other columns together
+    return {24 * default_coarsest * 256, kept + 32 * nonzeros + 50 * rows + joined};
+  }
   return {30 * nonzeros + (80 + 120 * columns) * rows, kept};
 }
 
@@ -89,11 +114,20 @@ void Multigrid<B>::build(const Context<B>& context, const Product& product, Oper
   const auto start = Clock::now();
   const Control& control = context.control;
   RankRows rows;
-  if (!a.there || notes_.vectors > 0) rows = a.host();
   bool more = true;
-  if (control.size() == 1 && notes_.vectors == 0) {
-    const SparseRows<B> copy = a.there ? SparseRows<B>() : uploaded_rows(context.ahead, rows.rows);
-    more = build_there(context, product, std::move(p), a.there ? *a.there : copy.view(), rows);
+  if (notes_.vectors > 0) {
+    rows = a.host();
+  } else if (a.matrix && control.size() == 1) {
+    more = build_there(context, product, std::move(p), {{0, a.matrix->rows()}, {}, {}}, *a.matrix,
+                       rows);
+  } else {
+    if (!a.matrix) rows = a.host();
+    RowsThere<B> made = a.matrix ? a.there() : collectively(control, [&] {
+      return uploaded_rows<B>(context.ahead, std::move(rows));
+    });
+    CsrRows<B> first = made.rows.view();
+    first.scattered = a.matrix && a.matrix->scattered;
+    more = build_there(context, product, std::move(p), std::move(made), first, rows);
   }
   const auto host = Clock::now();
   Product multiply = product;

@@ -7,9 +7,9 @@
 //   coarsest:                     z = A^-1 r, dense
 //
 // Aggregates stay within a rank's own rows, P reaches over ranks. All products are those of whole
-// matrices, so M is symmetric and positive definite on any number of ranks. The hierarchy is made where
-// the matrix is: one rank, CSR, constants (multigrid_there.cpp); or else on the host. A cycle is products
-// and vector passes of the backend.
+// matrices, so M is symmetric and positive definite on any number of ranks. For constants the hierarchy is
+// made where the matrix is (multigrid_there.cpp), for given vectors on the host. A cycle is products and
+// vector passes of the backend.
 #pragma once
 #include <functional>
 #include <memory>
@@ -47,11 +47,12 @@ struct MultigridNotes {
   [[nodiscard]] double operator_complexity() const;
 };
 
-/// Where a hierarchy finds A: `there`, where one rank has all of it in CSR rows; or else on the host.
+/// Where a hierarchy finds this rank's rows of A: on the host, and where they are in CSR rows there.
 template <class B>
 struct MatrixSource {
-  std::optional<CsrRows<B>> there;  ///< columns ascend
-  std::function<RankRows()> host;   ///< this rank's rows; collective
+  std::function<RankRows()> host;      ///< collective
+  std::optional<CsrRows<B>> matrix{};  ///< own columns alone, which ascend; of one rank all of them
+  std::function<RowsThere<B>()> there{};  ///< on several ranks, of all columns; collective
 };
 
 template <class B>
@@ -76,7 +77,7 @@ class Multigrid {
     if (!levels_.empty()) cycle(context, 0, product, r, z, skip);
   }
   /// Bytes on the backend and on the host of a rank, by the shape alone. `vectors` of a near null-space;
-  /// `alone`: one rank has all rows, none of them too long for a device.
+  /// `alone`: one rank has all rows. No row is too long for a device.
   static OperatorMemory memory(Index rows, Index nonzeros, Index vectors, bool alone);
 
   /// f(array) of what apply() never writes, numbers first.
@@ -102,9 +103,10 @@ class Multigrid {
   };
   /// What a level keeps for other values.
   struct Pattern {
-    RowAggregates<B> there;
-    Aggregates aggregates;  // constants
-    NodeAggregates nodes;   // given vectors
+    RowAggregates<B> there;    // of own rows
+    std::vector<Index> first;  // of these on each rank
+    Aggregates aggregates;     // constants
+    NodeAggregates nodes;      // given vectors
     bool chosen = false, smooth = true;
   };
   void cycle(const Context<B>& context, std::size_t l, const Product& product,
@@ -112,9 +114,11 @@ class Multigrid {
   [[nodiscard]] Product product_of(const Context<B>& context, const CsrOperator<B>& a) const;
   void build(const Context<B>& context, const Product& product, Operand<B>&& p,
              const MatrixSource<B>& a);
-  /// Levels of all of A where it is. True where the host goes on with the level in `rest`.
+  struct LevelThere;
+  /// Levels of A where it is: `made`, whose rows are `first`. True where the host goes on with the level
+  /// in `rest`.
   bool build_there(const Context<B>& context, const Product& product, Operand<B>&& p,
-                   const CsrRows<B>& a, RankRows& rest);
+                   RowsThere<B>&& made, const CsrRows<B>& first, RankRows& rest);
   /// The products of a cycle with a level of `rows` own rows, and its bytes; `last`: no coarse level.
   void note_cycle(Index rows, Index nonzeros, bool last);
   void note_time(const char* part, double seconds);
@@ -143,9 +147,11 @@ RankRows rank_rows(const Context<B>& context, const BandOperator<B>& a);
 /// While `a` and its context stay where they are.
 template <class B, class A>
 MatrixSource<B> source_of(const Context<B>& context, const A& a) {
-  MatrixSource<B> source{{}, [&context, &a] { return rank_rows(context, a); }};
-  if constexpr (std::is_same_v<A, CsrOperator<B>>)
-    if (context.size() == 1) source.there = a.matrix();
+  MatrixSource<B> source{[&context, &a] { return rank_rows(context, a); }};
+  if constexpr (std::is_same_v<A, CsrOperator<B>>) {
+    source.matrix = a.matrix();
+    source.there = [&context, &a] { return a.rows_there(context); };
+  }
   return source;
 }
 

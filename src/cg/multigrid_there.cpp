@@ -1,27 +1,31 @@
-// The hierarchy of multigrid made where the matrix is, by one rank, for constants: no vector of the
-// matrix's size stands on the host. The host goes on where rows are too long, and on the last level.
+// The hierarchy of multigrid made where the matrix is, for constants: no vector of the matrix's size
+// stands on the host. The host goes on where rows are too long, and on the last level.
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
+#include "distrib/agree.hpp"
+#include "distrib/deal.hpp"
 #include "kernels/base/clock.hpp"
+#include "src/cg/coarse_rows.hpp"
 #include "src/cg/multigrid.hpp"
+#include "src/cg/rows_there.hpp"
 
 namespace terrace::cg {
 namespace {
 
 /// Rows on the host.
 template <class B>
-RankRows downloaded_rows(const Stream<B>& lane, const CsrRows<B>& a) {
-  RankRows all{{0, a.rows()}, {}, {}};
+RankRows downloaded_rows(const Stream<B>& lane, const RowsThere<B>& a, const CsrRows<B>& from) {
+  RankRows all{a.first, a.needed, {}};
   HostRows& rows = all.rows;
-  rows.columns = a.rows();
-  rows.start.resize(std::size_t(a.start.size));
-  rows.column.resize(std::size_t(a.column.size));
-  rows.value.resize(std::size_t(a.value.size));
-  download(lane, rows.start.data(), a.start);
-  download(lane, rows.column.data(), a.column);
-  download(lane, rows.value.data(), a.value);
+  rows.columns = from.rows() + Index(a.needed.size());
+  rows.start.resize(at(from.start.size));
+  rows.column.resize(at(from.column.size));
+  rows.value.resize(at(from.value.size));
+  download(lane, rows.start.data(), from.start);
+  download(lane, rows.column.data(), from.column);
+  download(lane, rows.value.data(), from.value);
   lane.synchronize();
   return all;
 }
@@ -32,12 +36,13 @@ Index scratch_bytes(Index rows, Index nonzeros) {
   return std::is_same_v<B, Cpu> ? 0 : 14 * nonzeros + 48 * rows;
 }
 
-/// By a greedy walk over the rows on the CPU. Threads of a device choose roots at random instead: on the
-/// CPU that takes six times as long, and lines of strong entries then take 12 iterations in place of 8.
+/// Of own rows, by a greedy walk over them on the CPU. Threads of a device choose roots at random
+/// instead: on the CPU that takes six times as long, and lines of strong entries then take 12 iterations
+/// in place of 8.
 template <class B>
-RowAggregates<B> level_aggregates(const Stream<B>& lane, const CsrRows<B>& a,
-                                  View<const double, B> diagonal, double threshold,
-                                  Scratch<B>& scratch) {
+RowAggregates<B> own_aggregates(const Stream<B>& lane, const CsrRows<B>& a,
+                                View<const double, B> diagonal, double threshold,
+                                Scratch<B>& scratch) {
   if constexpr (std::is_same_v<B, Cpu>) {
     lane.synchronize();
     const Aggregates found = aggregate(a, strong_entries(a, diagonal, threshold));
@@ -49,65 +54,185 @@ RowAggregates<B> level_aggregates(const Stream<B>& lane, const CsrRows<B>& a,
   }
 }
 
-/// One level on its way to the next.
-template <class B>
-struct LevelThere {
-  const Stream<B>& lane;
-  Scratch<B>& scratch;
-  std::function<void(const char*)> lap;  // notes the time since the last call
-  CsrRows<B> a;
-  View<const double, B> diagonal;
-  double threshold;
-  SparseRows<B> p, t;                 // P, P'
-  std::optional<SparseRows<B>> next;  // P' A P
-
-  void prolong(const RowAggregates<B>& aggregates, bool smooth) {
-    p = smooth ? smoothed_prolongation<B>(lane, a, diagonal, threshold, aggregates, scratch)
-               : tentative_prolongation<B>(lane, aggregates, scratch);
-    lap("prolongations");
-    t = transposed<B>(lane, p.view(), aggregates.count, scratch);
-    lap("transposes");
-  }
-  /// `smooth`: whether P is, and with `choose` it becomes so where all levels keep to `room` nonzeros
-  /// together with the next. False where rows are too long.
-  bool coarsen(const RowAggregates<B>& aggregates, bool choose, double room, bool& smooth) {
-    prolong(aggregates, smooth);
-    if (choose) {
-      const double nonzeros =
-          expected_nonzeros<B>(lane, t.view(), a, p.view(), aggregates.count, scratch);
-      smooth = nonzeros <= room;
-      lap("samples");
-      if (!smooth) prolong(aggregates, smooth);
-    }
-    next = coarse_product<B>(lane, t.view(), a, p.view(), aggregates.count, scratch);
-    lap("products");
-    return next.has_value();
-  }
-};
+/// Numbers of own rows, and behind them of others.
+template <class T, class B>
+Buffer<T, B> joined(const Stream<B>& lane, const Buffer<T, B>& own, const std::vector<T>& others) {
+  Buffer<T, B> all(own.size() + Index(others.size()));
+  copy<T, B>(lane, all.view().slice(0, own.size()), own);
+  if (!others.empty())
+    upload(lane, all.view().slice(own.size(), Index(others.size())), others.data());
+  lane.synchronize();
+  return all;
+}
 
 }  // namespace
 
+/// One level on its way to the next.
+template <class B>
+struct Multigrid<B>::LevelThere {
+  const Context<B>& context;
+  Scratch<B>& scratch;
+  std::function<void(const char*)> lap;  // notes the time since the last call
+  const RowsThere<B>& which;             // where the columns of A are
+  CsrRows<B> a;
+  AskedRows<B> asked{context, which.first, which.needed};
+  double threshold;
+  Buffer<double, B> diagonal{};        // of all columns of A, after aggregate()
+  Buffer<std::int32_t, B> of{};        // aggregates of all of them, local numbers; of several ranks
+  std::vector<Index> reached{};        // the global numbers of other ranks' aggregates in `of`
+  RowsThere<B> p{}, turned{}, next{};  // P, P' and P' A P
+  bool definite = true;
+
+  [[nodiscard]] const Stream<B>& lane() const { return context.ahead; }
+
+  /// The largest of all ranks, and the first bad row of all.
+  RowsJudged judge() {
+    const Control& control = context.control;
+    RowsJudged judged = collectively(control, [&] {
+      diagonal = Buffer<double, B>(a.rows());
+      return judge_rows<B>(lane(), a, diagonal.view(), scratch);
+    });
+    judged.longest = control.reduce(judged.longest, Reduce::max);
+    judged.bound = control.reduce(judged.bound, Reduce::max);
+    const Index all = which.first.back(), first = which.first[at(control.rank())];
+    const Index bad = control.reduce(judged.bad < 0 ? all : first + judged.bad, Reduce::min);
+    judged.bad = bad == all ? -1 : bad;
+    lap("diagonals");
+    return judged;
+  }
+
+  /// Aggregates, unless there are some, and their numbers on all ranks.
+  void aggregate(Pattern& pattern) {
+    const Control& control = context.control;
+    const std::vector<double> others = asked.values(context, View<const double, B>(diagonal));
+    if (control.size() > 1)
+      collectively(control, [&] { diagonal = joined(lane(), diagonal, others); });
+    if (pattern.first.empty()) {
+      RowAggregates<B>& found = pattern.there;
+      found = collectively(
+          control, [&] { return own_aggregates<B>(lane(), a, diagonal, threshold, scratch); });
+      pattern.first.push_back(0);
+      for (const Index count : control.gather_all(found.count))
+        pattern.first.push_back(pattern.first.back() + count);
+    }
+    if (control.size() > 1) reach(pattern);
+    lap("aggregates");
+  }
+  /// The aggregates of other ranks' rows that are columns of A.
+  void reach(const Pattern& pattern) {
+    const RowAggregates<B>& found = pattern.there;
+    std::vector<std::int32_t> others =
+        asked.values(context, View<const std::int32_t, B>(found.of));  // as their owners count
+    collectively(context.control, [&] {
+      std::vector<Index> global;
+      for (std::size_t k = 0; k < others.size(); ++k)
+        if (others[k] >= 0)
+          global.push_back(pattern.first[at(owner_of(which.first, which.needed[k]))] + others[k]);
+      reached = distinct(global);
+      auto next = global.begin();
+      for (std::int32_t& number : others)
+        if (number >= 0)
+          number = std::int32_t(
+              found.count +
+              (std::lower_bound(reached.begin(), reached.end(), *next++) - reached.begin()));
+      of = joined(lane(), found.of, others);
+    });
+  }
+
+  /// P; and its transpose, whose rows are own aggregates and behind them p.needed.
+  SparseRows<B> prolong(const Pattern& pattern) {
+    const Index own = pattern.there.count;
+    return collectively(context.control, [&] {
+      p = {pattern.first, {}, {}};
+      if (pattern.smooth) {
+        p.needed = reached;
+        p.rows = smoothed_prolongation<B>(lane(), a, diagonal, threshold,
+                                          context.size() > 1 ? of : pattern.there.of,
+                                          own + Index(p.needed.size()), scratch);
+        drop_unused(lane(), p, own);
+      } else {
+        p.rows = tentative_prolongation<B>(lane(), pattern.there.of, own, scratch);
+      }
+      lap("prolongations");
+      SparseRows<B> t = transposed<B>(lane(), p.rows.view(), own + Index(p.needed.size()), scratch);
+      lap("transposes");
+      return t;
+    });
+  }
+  /// With `choose` P becomes smooth where all levels keep to `room` nonzeros together with the next.
+  /// False where rows are too long.
+  bool coarsen(Pattern& pattern, bool choose, double room) {
+    const Control& control = context.control;
+    const Index own = pattern.there.count;
+    SparseRows<B> t = prolong(pattern);
+    RowsThere<B> fetched = needed();
+    if (choose) {
+      const double mine = collectively(control, [&] {
+        CsrRows<B> some = t.view();
+        some.start = some.start.slice(0, own + 1);
+        return expected_nonzeros<B>(lane(), some, a, whole(fetched).rows.view(),
+                                    whole(fetched).rows.columns, scratch);
+      });
+      pattern.smooth = control.reduce(mine, Reduce::sum) <= room;
+      lap("samples");
+      if (!pattern.smooth) t = prolong(pattern), fetched = needed();
+    }
+    std::optional<SparseRows<B>> product = collectively(control, [&] {
+      return coarse_product<B>(lane(), t.view(), a, whole(fetched).rows.view(),
+                               whole(fetched).rows.columns, scratch);
+    });
+    if (control.reduce(Index(product.has_value()), Reduce::min) == 0) return false;
+    lap("products");
+    next =
+        gathered(context, pattern.first, p.needed,
+                 RowsThere<B>{pattern.first, whole(fetched).needed, std::move(*product)}, scratch);
+    const bool positive = collectively(control, [&] {
+      return settle_null_vectors<B>(lane(), next.rows, t.view(), diagonal, scratch);
+    });
+    definite = control.reduce(Index(positive), Reduce::min) > 0;
+    turned = gathered(context, pattern.first, p.needed, RowsThere<B>{which.first, {}, std::move(t)},
+                      scratch);
+    if (control.size() > 1) lap("between ranks");
+    return true;
+  }
+  /// P with rows of other ranks, where there are some.
+  RowsThere<B> needed() {
+    if (context.size() == 1) return {};
+    RowsThere<B> fetched = asked.with_needed_rows(context, p, scratch);
+    lap("between ranks");
+    return fetched;
+  }
+  [[nodiscard]] const RowsThere<B>& whole(const RowsThere<B>& fetched) const {
+    return context.size() == 1 ? p : fetched;
+  }
+};
+
 template <class B>
 bool Multigrid<B>::build_there(const Context<B>& context, const Product& product, Operand<B>&& p,
-                               const CsrRows<B>& first, RankRows& rest) {
+                               RowsThere<B>&& made, const CsrRows<B>& first, RankRows& rest) {
   const Stream<B>& lane = context.ahead;
+  const Control& control = context.control;
   auto start = Clock::now();
   const auto lap = [&](const char* part) {
     lane.synchronize();
     note_time(part, since(std::exchange(start, Clock::now())));
   };
-  Scratch<B> scratch(first.rows() > coarsest_ ? scratch_bytes<B>(first.rows(), first.column.size)
-                                              : 0);
-  SparseRows<B> made;  // the matrix, below the first level
+  Scratch<B> scratch = collectively(control, [&] {
+    return Scratch<B>(
+        made.first.back() > coarsest_ ? scratch_bytes<B>(first.rows(), first.column.size) : 0);
+  });
   CsrRows<B> a = first;
-  double room = levels::most_nonzeros * double(first.column.size);
-  for (std::size_t l = 0; a.rows() > coarsest_; ++l) {
-    const Index n = a.rows(), nonzeros = a.column.size;
-    const Buffer<double, B> diagonal(n);
-    LevelThere<B> now{lane, scratch, lap, a, diagonal, std::ldexp(levels::strength, -int(l)),
-                      {},   {},      {}};
-    const RowsJudged judged = judge_rows<B>(lane, a, diagonal, scratch);
-    now.lap("diagonals");
+  double room = levels::most_nonzeros * double(control.reduce(first.column.size, Reduce::sum));
+  for (std::size_t l = 0; made.first.back() > coarsest_; ++l) {
+    const Index n = made.first.back();
+    const Index nonzeros = control.reduce(a.column.size, Reduce::sum);
+    LevelThere now{.context = context,
+                   .scratch = scratch,
+                   .lap = lap,
+                   .which = made,
+                   .a = a,
+                   .threshold = std::ldexp(levels::strength, -int(l))};
+    const RowsJudged judged = now.judge();
     if (judged.longest > coarsening_row) break;
     if (judged.bad >= 0) {
       notes_.levels.push_back({n, nonzeros});
@@ -117,52 +242,51 @@ bool Multigrid<B>::build_there(const Context<B>& context, const Product& product
     }
     if (l == patterns_.size()) patterns_.emplace_back();
     Pattern& pattern = patterns_[l];
-    RowAggregates<B>& aggregates = pattern.there;
-    if (aggregates.of.size() != n)
-      aggregates = level_aggregates<B>(lane, a, diagonal, now.threshold, scratch);
-    now.lap("aggregates");
+    now.aggregate(pattern);
     room -= double(nonzeros);
-    const bool last =
-        aggregates.count == 0 || double(aggregates.count) > levels::least_gain * double(n);
-    if (!last &&
-        !now.coarsen(aggregates, !std::exchange(pattern.chosen, true), room, pattern.smooth))
-      break;
+    const Index coarse = pattern.first.back();
+    const bool last = coarse == 0 || double(coarse) > levels::least_gain * double(n);
+    if (!last && !now.coarsen(pattern, !std::exchange(pattern.chosen, true), room)) break;
     notes_.levels.push_back({n, nonzeros});
     ++notes_.there;
     levels_.push_back(std::make_unique<Level>());
     Level& level = *levels_.back();
+    const Index rows = a.rows(), own_nonzeros = a.column.size;
+    const Range own{made.first[at(control.rank())], rows};
     Product multiply = product;
     if (l > 0) {
       level.a.emplace(context, std::move(made), first.scattered, scratch);
       p = level.a->operand(context);
       multiply = product_of(context, *level.a);
-      level.r = Buffer<double, B>(n);
+      collectively(control, [&] { level.r = Buffer<double, B>(rows); });
     }
-    level.smoother = Chebyshev<B>(context, multiply, std::exchange(p, {}), {0, n}, diagonal,
+    level.smoother = Chebyshev<B>(context, multiply, std::exchange(p, {}), own,
+                                  now.diagonal.view().slice(0, rows),
                                   last ? smoothing::last_degree : smoothing::degree,
                                   last ? 0 : smoothing::ratio, judged.bound);
     notes_.indefinite = level.smoother.notes().indefinite;
-    note_cycle(n, nonzeros, last);
+    note_cycle(rows, own_nonzeros, last);
     now.lap("smoothers");
     if (last || notes_.indefinite) return false;
-    notes_.bytes += 24.0 * double(now.p.nonzeros());
-    notes_.indefinite = !settle_null_vectors<B>(lane, *now.next, now.t.view(), diagonal, scratch);
+    notes_.bytes += 24.0 * double(now.p.rows.nonzeros());
+    notes_.indefinite = !now.definite;
     level.prolongation = Transfer<B>(context, std::move(now.p), first.scattered, scratch);
     level.correction = level.prolongation.operand(context);
-    level.restriction = Transfer<B>(context, std::move(now.t), first.scattered, scratch);
-    made = std::move(*now.next);
-    a = made.view();
+    level.restriction = Transfer<B>(context, std::move(now.turned), first.scattered, scratch);
+    if (level.restriction.crosses()) level.rest = level.restriction.operand(context);
+    made = std::move(now.next);
+    a = made.rows.view();
     now.lap("transfers");
     if (notes_.indefinite) return false;
   }
-  rest = downloaded_rows(lane, a);
+  rest = collectively(control, [&] { return downloaded_rows(lane, made, a); });
   lap("download");
   return true;
 }
 
 #define TERRACE_INSTANTIATE(B)                                                             \
   template bool Multigrid<B>::build_there(const Context<B>&, const Product&, Operand<B>&&, \
-                                          const CsrRows<B>&, RankRows&);
+                                          RowsThere<B>&&, const CsrRows<B>&, RankRows&);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 

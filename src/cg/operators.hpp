@@ -172,6 +172,13 @@ struct RankRows {
   [[nodiscard]] CsrSlice slice(int rank) const;
 };
 
+/// The same where the matrix is; columns ascend within each row.
+template <class B>
+struct RowsThere {
+  std::vector<Index> first, needed;
+  SparseRows<B> rows;
+};
+
 template <class B>
 class CsrOperator {
  public:
@@ -182,8 +189,8 @@ class CsrOperator {
   CsrOperator(const Context<B>& context, std::vector<Index> first, CsrSlice&& slice);
   /// Of a symmetric matrix without faults, columns ascending: it is not looked at. Collective.
   CsrOperator(const Context<B>& context, const RankRows& a);
-  /// All of a symmetric matrix, on one rank; `scattered` as CsrRows has it.
-  CsrOperator(const Context<B>& context, SparseRows<B>&& rows, bool scattered, Scratch<B>&);
+  /// The same of rows that are there; `scattered` as CsrRows has it. Collective.
+  CsrOperator(const Context<B>& context, RowsThere<B>&& a, bool scattered, Scratch<B>&);
   /// `heads`: of keep_heads() too.
   static OperatorMemory memory(Index n, Index nonzeros, int ranks, bool heads = false);
   /// Other values in the same pattern, of entries() own entries in the order of the rows given, each
@@ -223,6 +230,8 @@ class CsrOperator {
   [[nodiscard]] LocalRows own_rows(const Context<B>& context, Index block) const;
   /// All of the own rows on the host.
   [[nodiscard]] RankRows all_rows(const Context<B>& context) const;
+  /// All of them where they are, once more.
+  [[nodiscard]] RowsThere<B> rows_there(const Context<B>& context) const;
   /// Own rows and columns: the whole matrix where there is one rank.
   [[nodiscard]] CsrRows<B> matrix() const { return inner_.view(); }
   template <class F>

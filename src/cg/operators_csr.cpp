@@ -174,14 +174,6 @@ CsrOperator<B>::CsrOperator(const Context<B>& context, CsrLoad<B>&& from, bool j
 }
 
 template <class B>
-CsrOperator<B>::CsrOperator(const Context<B>& context, SparseRows<B>&& rows, bool scattered,
-                            Scratch<B>& scratch)
-    : first_{0, rows.rows()},
-      rows_{0, rows.rows()},
-      nonzeros_(rows.nonzeros()),
-      inner_(part_of(context.ahead, std::move(rows), scattered, scratch)) {}
-
-template <class B>
 OperatorMemory CsrOperator<B>::memory(Index n, Index nonzeros, int ranks, bool heads) {
   // A slice whose rows must be sorted stands on the host, 16 bytes an entry, while it goes up.
   const Index rows = ceil_div(n, ranks), entries = ceil_div(nonzeros, ranks);

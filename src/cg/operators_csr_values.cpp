@@ -7,34 +7,22 @@
 #include "src/cg/operators.hpp"
 
 namespace terrace::cg {
-namespace {
-
-template <class T, class B>
-std::vector<std::remove_const_t<T>> down(const Stream<B>& lane, View<T, B> from) {
-  std::vector<std::remove_const_t<T>> to(std::size_t(from.size));
-  download(lane, to.data(), from);
-  lane.synchronize();
-  return to;
-}
-
-}  // namespace
-
 /// The outer entries on the host again.
 template <class B>
 CsrOuter CsrOperator<B>::outer_entries(const Context<B>& context) const {
   CsrOuter outer;
   if (outer_.entries == 0) return outer;
   const CsrRows<B> part = outer_.view();
-  const auto start = down(context.ahead, part.start);
-  const auto row = down(context.ahead, part.row);
+  const auto start = downloaded(context.ahead, part.start);
+  const auto row = downloaded(context.ahead, part.row);
   const Index left = halo_.left();
   outer.start.assign(std::size_t(rows_.count) + 1, 0);
   for (std::size_t i = 0; i < row.size(); ++i)
     outer.start[std::size_t(row[i]) + 1] = start[i + 1] - start[i];
   for (std::size_t i = 1; i < outer.start.size(); ++i) outer.start[i] += outer.start[i - 1];
-  for (const Index c : down(context.ahead, part.column))
+  for (const Index c : downloaded(context.ahead, part.column))
     outer.column.push_back(needed_[std::size_t(c + left - (c < 0 ? 0 : rows_.count))]);
-  outer.value = down(context.ahead, View<const double, B>(outer_.values()));
+  outer.value = downloaded(context.ahead, View<const double, B>(outer_.values()));
   return outer;
 }
 
@@ -44,10 +32,10 @@ RankRows CsrOperator<B>::all_rows(const Context<B>& context) const {
   const CsrRows<B> a = inner_.view(), b = outer_.view();
   RankRows all{first_, needed_, {}};
   HostRows& rows = all.rows;
-  const std::vector<Index> inner = down(lane, a.start), outer = down(lane, b.start);
-  const std::vector<Index> listed = down(lane, b.row);
-  const auto column = down(lane, b.column);
-  const std::vector<double> value = down(lane, b.value);
+  const std::vector<Index> inner = downloaded(lane, a.start), outer = downloaded(lane, b.start);
+  const std::vector<Index> listed = downloaded(lane, b.row);
+  const auto column = downloaded(lane, b.column);
+  const std::vector<double> value = downloaded(lane, b.value);
   rows.columns = rows_.count + Index(needed_.size());
   rows.column.resize(std::size_t(entries()));
   rows.value.resize(std::size_t(entries()));
@@ -70,8 +58,8 @@ RankRows CsrOperator<B>::all_rows(const Context<B>& context) const {
     lane.synchronize();
     return all;
   }
-  const auto inner_column = down(lane, a.column);
-  const std::vector<double> inner_value = down(lane, a.value);
+  const auto inner_column = downloaded(lane, a.column);
+  const std::vector<double> inner_value = downloaded(lane, a.value);
   for (Index i = 0; i < rows_.count; ++i) {
     const Index from = inner[std::size_t(i)], count = inner[std::size_t(i) + 1] - from;
     std::copy_n(inner_column.begin() + from, count,
@@ -104,7 +92,7 @@ void CsrOperator<B>::deal_values(const Context<B>& context, const double* value)
     upload(lane, inner_.values(), value);
     return lane.synchronize();
   }
-  const auto start = down(lane, View<const Index, B>(inner_.start));
+  const auto start = downloaded(lane, View<const Index, B>(inner_.start));
   std::vector<double> inner;
   inner.reserve(std::size_t(start.back()));
   for (Index i = 0; i < rows_.count; ++i) {
@@ -135,18 +123,18 @@ void CsrOperator<B>::put_values(const Context<B>& context, const double* value) 
     find_diagonal(lane, inner_.view(), diagonal.view());
     upload(lane, first_pair.view(), &worst);
     find_asymmetry(lane, inner_.view(), rows_.first, n(), diagonal.view(), first_pair.view());
-    if (context.size() > 1) on_host = down(lane, diagonal.view());
-    worst = down(lane, first_pair.view()).front();
+    if (context.size() > 1) on_host = downloaded(lane, diagonal.view());
+    worst = downloaded(lane, first_pair.view()).front();
     outer = outer_entries(context);
   });
   scale = {};
   const auto own = [&](Index i, Index j) {
     const CsrRows<B> a = inner_.view();
-    const auto bounds = down(lane, a.start.slice(i - rows_.first, 2));
-    const auto columns = down(lane, a.column.slice(bounds[0], bounds[1] - bounds[0]));
+    const auto bounds = downloaded(lane, a.start.slice(i - rows_.first, 2));
+    const auto columns = downloaded(lane, a.column.slice(bounds[0], bounds[1] - bounds[0]));
     const auto at = std::lower_bound(columns.begin(), columns.end(), j - rows_.first);
     if (at == columns.end() || *at != j - rows_.first) return 0.0;
-    return down(lane, a.value.slice(bounds[0] + (at - columns.begin()), 1)).front();
+    return downloaded(lane, a.value.slice(bounds[0] + (at - columns.begin()), 1)).front();
   };
   asymmetry_ = describe_pair(context.control, own, outer,
                              find_across(context.control, first_, outer, on_host, worst));

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "distrib/agree.hpp"
+#include "src/cg/rows_there.hpp"
 
 namespace terrace::cg {
 namespace {
@@ -61,6 +62,20 @@ Transfer<B>::Transfer(const Context<B>& context, const RankRows& a) {
     }
     inner_ = on_backend(context.ahead, inner.start, {}, inner.column, inner.value);
     outer_ = on_backend(context.ahead, outer.start, outer.row, outer.column, outer.value);
+  });
+}
+
+template <class B>
+Transfer<B>::Transfer(const Context<B>& context, RowsThere<B>&& a, bool scattered,
+                      Scratch<B>& scratch) {
+  const Control& control = context.control;
+  const auto me = std::size_t(control.rank());
+  columns_ = a.first[me + 1] - a.first[me];
+  crosses_ = control.reduce(Index(!a.needed.empty()), Reduce::max) > 0;
+  if (crosses_) halo_ = Halo<B>(control, context.ahead, a.first, a.needed);
+  collectively(control, [&] {
+    inner_ =
+        take_inner(context.ahead, std::move(a), columns_, halo_.left(), scattered, scratch, outer_);
   });
 }
 

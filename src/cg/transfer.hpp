@@ -12,9 +12,8 @@ class Transfer {
   Transfer() = default;
   /// `a`: this rank's rows, a.first those of the columns. Collective.
   Transfer(const Context<B>& context, const RankRows& a);
-  /// All of it, on one rank; `scattered` as CsrRows has it.
-  Transfer(const Context<B>& context, SparseRows<B>&& a, bool scattered, Scratch<B>& scratch)
-      : columns_(a.columns), inner_(part_of(context.ahead, std::move(a), scattered, scratch)) {}
+  /// The same of rows that are there; `scattered` as CsrRows has it. Collective.
+  Transfer(const Context<B>& context, RowsThere<B>&& a, bool scattered, Scratch<B>& scratch);
   /// Columns of this rank.
   [[nodiscard]] Index columns() const { return columns_; }
   [[nodiscard]] Index rows() const { return inner_.view().rows(); }

@@ -15,14 +15,6 @@ using namespace terrace::test;
 
 namespace {
 
-template <class B>
-SparseRows<B> there(const Stream<B>& lane, const Rows& a) {
-  return {put(lane, a.start), put(lane, a.column), put(lane, a.value), a.columns};
-}
-template <class B>
-Rows here(const Stream<B>& lane, const SparseRows<B>& a) {
-  return {a.columns, get(lane, a.start), get(lane, a.column), get(lane, a.value)};
-}
 bool ascend(const Rows& a) {
   for (Index i = 0; i < a.rows(); ++i)
     for (Index e = a.start[std::size_t(i)] + 1; e < a.start[std::size_t(i) + 1]; ++e)
@@ -52,7 +44,8 @@ struct Level {
   explicit Level(const Rows& from) : matrix(there(lane, from)), diagonal(from.rows()) {
     judged = judge_rows<B>(lane, matrix.view(), diagonal, scratch);
     aggregates = aggregate_rows<B>(lane, matrix.view(), diagonal, threshold, scratch);
-    p = smoothed_prolongation<B>(lane, matrix.view(), diagonal, threshold, aggregates, scratch);
+    p = smoothed_prolongation<B>(lane, matrix.view(), diagonal, threshold, aggregates.of,
+                                 aggregates.count, scratch);
     t = transposed<B>(lane, p.view(), aggregates.count, scratch);
   }
   Stream<B> lane;
@@ -178,7 +171,8 @@ TEMPLATE_TEST_CASE("a prolongation is smoothed aggregation's, its transpose exac
         same = same && t.value[std::size_t(e)] == p.at(t.column[std::size_t(e)], j);
     CHECK(same);
     const Rows plain =
-        here(level.lane, tentative_prolongation<B>(level.lane, level.aggregates, level.scratch));
+        here(level.lane, tentative_prolongation<B>(level.lane, level.aggregates.of,
+                                                   level.aggregates.count, level.scratch));
     Index entries = 0;
     for (Index i = 0; i < a.rows(); ++i) {
       same = same && (of[std::size_t(i)] < 0 || plain.at(i, of[std::size_t(i)]) == 1);

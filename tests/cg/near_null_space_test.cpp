@@ -239,7 +239,7 @@ TEMPLATE_TEST_CASE("multigrid that keeps rigid body modes", "", BACKENDS) {
   };
   const RankRows rows = rank_rows(*c, op);
   NodeVectors vectors = node_vectors(c->control, own_part(modes, 3, op.rows()), rows, {});
-  const MatrixSource<B> source{{}, [&] { return rank_rows(*c, op); }};
+  const MatrixSource<B> source{[&] { return rank_rows(*c, op); }};
   const Multigrid<B> m(*c, product, op.operand(*c), source, std::move(vectors), 20);
   const auto apply = [&](const Vector& r) {
     const Vector mine = part(r, op.rows());

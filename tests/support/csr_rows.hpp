@@ -4,7 +4,9 @@
 #include <set>
 
 #include "kernels/base/random.hpp"
+#include "kernels/cg/coarsening.hpp"
 #include "tests/support/cg.hpp"
+#include "tests/support/numbers.hpp"
 
 namespace terrace::test {
 
@@ -84,6 +86,16 @@ inline Rows network(Index n, Index degree) {
     r.end_row();
   }
   return r;
+}
+
+/// To a backend and back.
+template <class B>
+cg::SparseRows<B> there(const Stream<B>& lane, const Rows& a) {
+  return {put(lane, a.start), put(lane, a.column), put(lane, a.value), a.columns};
+}
+template <class B>
+Rows here(const Stream<B>& lane, const cg::SparseRows<B>& a) {
+  return {a.columns, get(lane, a.start), get(lane, a.column), get(lane, a.value)};
 }
 
 struct Named {

@@ -51,7 +51,8 @@ StrongRows strong_rows(const CsrRows<Cpu>& a, View<const double, Cpu> diagonal, 
     std::int32_t* to = begin;
     for (Index e = a.start.data[i]; e < a.start.data[i + 1]; ++e) {
       const std::int32_t j = a.column.data[e];
-      if (j != i && rule::is_strong(a.value.data[e], factor, diagonal.data[i], diagonal.data[j]))
+      if (j != i && j < a.rows() &&
+          rule::is_strong(a.value.data[e], factor, diagonal.data[i], diagonal.data[j]))
         *to++ = j;
     }
     strong.count[std::size_t(i)] = std::int32_t(to - begin);
@@ -261,46 +262,43 @@ RowAggregates<Cpu> aggregate_rows(const Stream<Cpu>& stream, const CsrRows<Cpu>&
 }
 
 template <>
-SparseRows<Cpu> tentative_prolongation(const Stream<Cpu>& stream,
-                                       const RowAggregates<Cpu>& aggregates, Scratch<Cpu>&) {
+SparseRows<Cpu> tentative_prolongation(const Stream<Cpu>& stream, View<const std::int32_t, Cpu> of,
+                                       Index count, Scratch<Cpu>&) {
   stream.synchronize();
-  return rows_of<SparseRows<Cpu>>(aggregates.of.size(), aggregates.count,
-                                  [&](Index i, RowSum& row) {
-                                    if (aggregates.of.data()[i] >= 0)
-                                      row.add(aggregates.of.data()[i], 1);
-                                  });
+  return rows_of<SparseRows<Cpu>>(of.size, count, [&](Index i, RowSum& row) {
+    if (of.data[i] >= 0) row.add(of.data[i], 1);
+  });
 }
 
 template <>
 SparseRows<Cpu> smoothed_prolongation(const Stream<Cpu>& stream, const CsrRows<Cpu>& a,
                                       View<const double, Cpu> diagonal, double threshold,
-                                      const RowAggregates<Cpu>& aggregates, Scratch<Cpu>&) {
+                                      View<const std::int32_t, Cpu> aggregate, Index count,
+                                      Scratch<Cpu>&) {
   stream.synchronize();
   const double factor = threshold * threshold;
-  const std::int32_t* const of = aggregates.of.data();
-  SparseRows<Cpu> p =
-      rows_of<SparseRows<Cpu>>(a.rows(), aggregates.count, [&](Index i, RowSum& row) {
-        if (of[i] < 0) return;
-        const auto strong = [&](Index e) {
-          const std::int32_t j = a.column.data[e];
-          return j != i &&
-                 rule::is_strong(a.value.data[e], factor, diagonal.data[i], diagonal.data[j]);
-        };
-        double middle = diagonal.data[i], sum = 0;
-        for (Index e = a.start.data[i]; e < a.start.data[i + 1]; ++e) {
-          if (strong(e))
-            sum += std::fabs(a.value.data[e]);
-          else if (a.column.data[e] != i)
-            middle += a.value.data[e];
-        }
-        sum += std::fabs(middle);
-        const double weight = rule::prolongation_weight / sum;
-        row.add(of[i], 1 - weight * middle);
-        for (Index e = a.start.data[i]; e < a.start.data[i + 1]; ++e) {
-          const std::int32_t other = strong(e) ? of[a.column.data[e]] : -1;
-          if (other >= 0) row.add(other, -weight * a.value.data[e]);
-        }
-      });
+  const std::int32_t* const of = aggregate.data;
+  SparseRows<Cpu> p = rows_of<SparseRows<Cpu>>(a.rows(), count, [&](Index i, RowSum& row) {
+    if (of[i] < 0) return;
+    const auto strong = [&](Index e) {
+      const std::int32_t j = a.column.data[e];
+      return j != i && rule::is_strong(a.value.data[e], factor, diagonal.data[i], diagonal.data[j]);
+    };
+    double middle = diagonal.data[i], sum = 0;
+    for (Index e = a.start.data[i]; e < a.start.data[i + 1]; ++e) {
+      if (strong(e))
+        sum += std::fabs(a.value.data[e]);
+      else if (a.column.data[e] != i)
+        middle += a.value.data[e];
+    }
+    sum += std::fabs(middle);
+    const double weight = rule::prolongation_weight / sum;
+    row.add(of[i], 1 - weight * middle);
+    for (Index e = a.start.data[i]; e < a.start.data[i + 1]; ++e) {
+      const std::int32_t other = strong(e) ? of[a.column.data[e]] : -1;
+      if (other >= 0) row.add(other, -weight * a.value.data[e]);
+    }
+  });
   sort_rows(p);
   return p;
 }

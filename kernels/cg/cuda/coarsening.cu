@@ -93,7 +93,7 @@ __global__ void __launch_bounds__(block_threads)
       const bool there = e + lanes.lane < end;
       const std::int32_t j = there ? a.column.data[e + lanes.lane] : 0;
       const bool strong =
-          there && j != i &&
+          there && j != i && j < rows &&
           coarsening::is_strong(a.value.data[e + lanes.lane], factor, own, diagonal[j]);
       int all = 0;
       const int before = lanes.before(strong, all);

@@ -177,40 +177,40 @@ __global__ void __launch_bounds__(block_threads)
 
 template <>
 SparseRows<Cuda> tentative_prolongation(const Stream<Cuda>& stream,
-                                        const RowAggregates<Cuda>& aggregates,
+                                        View<const std::int32_t, Cuda> of, Index count,
                                         Scratch<Cuda>& scratch) {
-  const Index rows = aggregates.of.size();
+  const Index rows = of.size;
   SparseRows<Cuda> t;
-  t.columns = aggregates.count;
+  t.columns = count;
   t.start = Buffer<Index, Cuda>(rows + 1);
-  launch(stream, rows + 1, tentative_count_kernel, rows, aggregates.of.data(), t.start.data());
+  launch(stream, rows + 1, tentative_count_kernel, rows, of.data, t.start.data());
   coarsening::sum_before(stream, t.start.view(), scratch);
   const Index entries = coarsening::read_one(stream, t.start.data() + rows);
   t.column = Buffer<std::int32_t, Cuda>(entries);
   t.value = Buffer<double, Cuda>(entries);
-  launch(stream, rows, tentative_kernel, rows, aggregates.of.data(), t.start.data(),
-         t.column.data(), t.value.data());
+  launch(stream, rows, tentative_kernel, rows, of.data, t.start.data(), t.column.data(),
+         t.value.data());
   return t;
 }
 
 template <>
 SparseRows<Cuda> smoothed_prolongation(const Stream<Cuda>& stream, const CsrRows<Cuda>& a,
                                        View<const double, Cuda> diagonal, double threshold,
-                                       const RowAggregates<Cuda>& aggregates,
+                                       View<const std::int32_t, Cuda> of, Index count,
                                        Scratch<Cuda>& scratch) {
   const Index rows = a.rows();
   const double factor = threshold * threshold;
   SparseRows<Cuda> p;
-  p.columns = aggregates.count;
+  p.columns = count;
   p.start = Buffer<Index, Cuda>(rows + 1);
-  launch(stream, rows + 1, smoothed_count_kernel, a, rows, diagonal.data, factor,
-         aggregates.of.data(), p.start.data());
+  launch(stream, rows + 1, smoothed_count_kernel, a, rows, diagonal.data, factor, of.data,
+         p.start.data());
   coarsening::sum_before(stream, p.start.view(), scratch);
   const Index entries = coarsening::read_one(stream, p.start.data() + rows);
   p.column = Buffer<std::int32_t, Cuda>(entries);
   p.value = Buffer<double, Cuda>(entries);
-  launch(stream, rows, smoothed_kernel, a, rows, diagonal.data, factor, aggregates.of.data(),
-         p.start.data(), p.column.data(), p.value.data());
+  launch(stream, rows, smoothed_kernel, a, rows, diagonal.data, factor, of.data, p.start.data(),
+         p.column.data(), p.value.data());
   return p;
 }
 

@@ -333,7 +333,11 @@ std::optional<SparseRows<Cuda>> coarse_product(const Stream<Cuda>& stream, const
   };
   const typename Scratch<Cuda>::Scope scope(scratch);
   const Index rows = a.rows();
-  if (t.rows() == 0 || rows == 0) return {};
+  if (t.rows() == 0 || rows == 0) {
+    SparseRows<Cuda> none{Buffer<Index, Cuda>(t.rows() + 1), {}, {}, columns};
+    fill_zero(stream, none.start.view());
+    return none;
+  }
   const View<Index, Cuda> ap_start = scratch.take<Index>(rows + 1);
   CsrRows<Cuda> ap;
   const bool fits =

@@ -1,0 +1,309 @@
+// Rows over ranks where the matrix is: each step against dense matrices, and products of three.
+#include "src/cg/rows_there.hpp"
+
+#include <map>
+
+#include "src/cg/coarse_rows.hpp"
+#include "src/cg/transfer.hpp"
+#include "tests/support/csr_rows.hpp"
+#include "tests/support/numbers.hpp"
+
+using namespace terrace;
+using namespace terrace::cg;
+using namespace terrace::test;
+
+namespace {
+
+bool same(const Rows& a, const Rows& b) {
+  return a.columns == b.columns && a.start == b.start && a.column == b.column && a.value == b.value;
+}
+/// Rows that f(row, put) fills.
+template <class F>
+Rows made(Index rows, Index columns, const F& f) {
+  Rows r;
+  r.columns = columns;
+  for (Index i = 0; i < rows; ++i) {
+    f(i, [&](Index j, double v) { r.put(j, v); });
+    r.end_row();
+  }
+  return r;
+}
+template <class F>
+void each(const Rows& a, Index i, const F& f) {
+  for (Index e = a.start[std::size_t(i)]; e < a.start[std::size_t(i) + 1]; ++e)
+    f(Index(a.column[std::size_t(e)]), a.value[std::size_t(e)]);
+}
+
+/// About equal parts of n, the second of which is empty where there are three.
+std::vector<Index> parts(Index n) {
+  std::vector<Index> first{0};
+  const int ranks = world().size();
+  for (int r = 1; r <= ranks; ++r)
+    first.push_back(r == ranks ? n : ranks > 2 && r == 2 ? first.back() : n * r / ranks);
+  return first;
+}
+/// This rank's rows of a matrix, columns local and ascending.
+template <class B>
+RowsThere<B> mine_of(const Stream<B>& lane, Index begin, Index end, const std::vector<Index>& first,
+                     const Entry& a) {
+  const Index own_first = first[std::size_t(world().rank())],
+              own_end = first[std::size_t(world().rank()) + 1], columns = first.back();
+  RowsThere<B> rows{first, {}, {}};
+  for (Index j = 0; j < columns; ++j) {
+    bool used = j < own_first || j >= own_end;
+    bool found = false;
+    for (Index i = begin; i < end && used && !found; ++i) found = a(i, j) != 0;
+    if (used && found) rows.needed.push_back(j);
+  }
+  rows.rows = there(lane, made(end - begin, own_end - own_first + Index(rows.needed.size()),
+                               [&](Index i, const auto& put_entry) {
+                                 for (Index j = own_first; j < own_end; ++j)
+                                   if (const double v = a(begin + i, j); v != 0)
+                                     put_entry(j - own_first, v);
+                                 for (std::size_t k = 0; k < rows.needed.size(); ++k)
+                                   if (const double v = a(begin + i, rows.needed[k]); v != 0)
+                                     put_entry(own_end - own_first + Index(k), v);
+                               }));
+  return rows;
+}
+/// The largest difference of these rows, from `begin` on, and a matrix.
+template <class B>
+double distance(const Stream<B>& lane, const RowsThere<B>& rows, Index begin, const Entry& a) {
+  const Rows r = here(lane, rows.rows);
+  const ColumnNumbers number = columns_of(world(), rows.first, rows.needed);
+  double most = 0;
+  for (Index i = 0; i < r.rows(); ++i) {
+    Vector row(std::size_t(rows.first.back()), 0.0);
+    Index last = -1;
+    each(r, i, [&](Index j, double v) {
+      if (j <= last) most = 1e300;  // columns ascend
+      last = j;
+      row[std::size_t(number(j))] += v;
+    });
+    for (Index j = 0; j < rows.first.back(); ++j)
+      most = std::max(most, std::fabs(row[std::size_t(j)] - a(begin + i, j)));
+  }
+  return most;
+}
+
+/// Whole numbers, so that sums are exact: symmetric, with entries far away and rows that stand alone.
+double matrix(Index i, Index j) {
+  if (i % 13 == 5 || j % 13 == 5) return i == j ? 7.0 : 0.0;
+  const Index d = std::abs(i - j);
+  return d == 0 ? 9.0 : d == 1 ? -2.0 : d == 4 ? 1.0 : (i + j) % 29 == 0 ? -3.0 : 0.0;
+}
+double prolongation(Index i, Index j) {
+  return i % 11 == 7             ? 0.0
+         : j == i / 3            ? 2.0
+         : j == (i + 2) / 3      ? -1.0
+         : (2 * i + j) % 31 == 4 ? 1.0
+                                 : 0.0;
+}
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("rows are parted by own columns", "", BACKENDS) {
+  using B = TestType;
+  if (!context<B>()) return;
+  const Stream<B> lane;
+  Scratch<B> scratch;
+  for (const Index rows : {0, 1, 5, 300, 5000})
+    for (const Index most : {0, 3, 30, 120})
+      for (const Index own : {0, 40, 200}) {
+        CAPTURE(rows, most, own);
+        const Rows a = scattered(rows, 200, most, 7);
+        for (const Index left : {Index(0), (200 - own) / 3, 200 - own}) {
+          const PartedRows<B> parted =
+              part_rows<B>(lane, there(lane, a).view(), own, left, scratch);
+          CHECK(same(here(lane, parted.inner), made(rows, own, [&](Index i, const auto& put_entry) {
+                       each(a, i, [&](Index j, double v) {
+                         if (j < own) put_entry(j, v);
+                       });
+                     })));
+          Rows outer;
+          std::vector<Index> listed;
+          for (Index i = 0; i < rows; ++i) {
+            each(a, i, [&](Index j, double v) {
+              if (j >= own) outer.put(j - own < left ? j - own - left : j - left, v);
+            });
+            if (Index(outer.column.size()) == outer.start.back()) continue;
+            outer.end_row();
+            listed.push_back(i);
+          }
+          CHECK(same(here(lane, parted.outer), outer));
+          CHECK(get(lane, parted.row) == listed);
+        }
+      }
+}
+
+TEMPLATE_TEST_CASE("rows are added, taken and numbered anew", "", BACKENDS) {
+  using B = TestType;
+  if (!context<B>()) return;
+  const Stream<B> lane;
+  Scratch<B> scratch;
+  for (const Index rows : {1, 6, 300, 5000})
+    for (const Index most : {0, 3, 30, 120}) {
+      CAPTURE(rows, most);
+      const Rows a = scattered(rows, 150, most, 9);
+      const SparseRows<B> a_there = there(lane, a);
+      for (const Index every : {1, 2, 50, 9999}) {
+        std::vector<Index> listed;
+        for (Index i = every / 2; i < rows; i += every) listed.push_back(i);
+        const Rows b = scattered(Index(listed.size()), 150, most + 1, 10);
+        const SparseRows<B> b_there = there(lane, b);
+        const Buffer<Index, B> row = put(lane, listed);
+        CsrRows<B> view = b_there.view();
+        view.row = row;
+        const Rows sum = made(rows, 150, [&](Index i, const auto& put_entry) {
+          const auto k = std::lower_bound(listed.begin(), listed.end(), i);
+          std::map<Index, double> all;
+          each(a, i, [&](Index j, double v) { all[j] = v; });
+          if (k != listed.end() && *k == i)
+            each(b, k - listed.begin(), [&](Index j, double v) {
+              const auto [at, fresh] = all.emplace(j, v);
+              if (!fresh) at->second += v;
+            });
+          for (const auto& [j, v] : all) put_entry(j, v);
+        });
+        CHECK(same(here(lane, add_rows<B>(lane, a_there.view(), view, 150, scratch)), sum));
+        std::vector<Index> back(listed.rbegin(), listed.rend());
+        if (!back.empty()) back.push_back(back.front());
+        CHECK(same(here(lane, take_rows<B>(lane, a_there.view(), put(lane, back), scratch)),
+                   made(Index(back.size()), 0, [&](Index k, const auto& put_entry) {
+                     each(a, back[std::size_t(k)], put_entry);
+                   })));
+      }
+      const Index own = 60;
+      std::vector<std::int32_t> used(150 - own, 0), places;
+      for (const std::int32_t c : a.column)
+        if (c >= own) used[std::size_t(c - own)] = 1;
+      const Buffer<std::int32_t, B> marks(150 - own);
+      fill_zero(lane, marks.view());
+      mark_columns<B>(lane, a_there.column, own, marks.view());
+      CHECK(get(lane, marks) == used);
+      for (std::int32_t k = 0; k < 150 - own; ++k) places.push_back(2 * k + 1);
+      std::vector<std::int32_t> numbered = a.column;
+      for (std::int32_t& c : numbered)
+        if (c >= own) c = std::int32_t(own + 2 * (c - own) + 1);
+      const Buffer<std::int32_t, B> to = put(lane, places);
+      renumber_columns<B>(lane, a_there.column.view(), own, to.view());
+      CHECK(get(lane, a_there.column) == numbered);
+    }
+}
+
+TEMPLATE_TEST_CASE("an operator's rows are there with all their columns", "", BACKENDS) {
+  using B = TestType;
+  Context<B>* c = context<B>();
+  if (!c) return;
+  for (const Index n : {0, 1, 3, 40, 200}) {
+    CAPTURE(n);
+    const CsrOperator<B> a = Csr::make(*c, n, matrix);
+    const RowsThere<B> rows = a.rows_there(*c);
+    CHECK_ALL(rows.first == a.rows_there(*c).first);
+    CHECK_ALL(rows.rows.rows() == a.rows().count);
+    CHECK_ALL(distance(c->ahead, rows, a.rows().first, matrix) == 0);
+    // And back: the same products.
+    Scratch<B> scratch;
+    CsrOperator<B> again(*c, a.rows_there(*c), false, scratch);
+    CHECK_ALL(again.nonzeros() == a.nonzeros());
+    CHECK_ALL(again.halo() == a.halo());
+    const Vector x = random_vector(n, 3), mine = part(x, a.rows());
+    const Operand<B> p = again.operand(*c);
+    if (!mine.empty()) upload(c->ahead, p.own(), mine.data());
+    const SumSpace<B> space(c->ahead);
+    const Buffer<double, B> q(a.rows().count), sums(2);
+    again.apply(*c, p, q.view(), sums.view(), space);
+    const Vector found = whole(get(c->ahead, q), a.rows(), n);
+    CHECK_ALL(norm(minus(found, times(matrix, x))) <= 1e-13 * (1 + norm(x)));
+  }
+}
+
+TEMPLATE_TEST_CASE("P' A P of rows that are there, over all ranks", "", BACKENDS) {
+  using B = TestType;
+  Context<B>* c = context<B>();
+  if (!c) return;
+  const Stream<B>& lane = c->ahead;
+  const auto me = std::size_t(world().rank());
+  for (const Index n : {1, 7, 60, 170}) {
+    CAPTURE(n);
+    const Index width = (n + 2) / 3 + 1;
+    const std::vector<Index> first = parts(n), coarse = parts(width);
+    const Index begin = first[me], end = first[me + 1];
+    const Entry bounded = [&](Index i, Index j) { return j < width ? prolongation(i, j) : 0.0; };
+    Scratch<B> scratch;
+    const RowsThere<B> a = mine_of<B>(lane, begin, end, first, matrix);
+    RowsThere<B> p = mine_of<B>(lane, begin, end, coarse, bounded);
+    const Index own = coarse[me + 1] - coarse[me];
+    // A column that nothing uses goes.
+    const std::vector<Index> exact = p.needed;
+    for (Index j = width - 1; j >= 0; --j)
+      if ((j < coarse[me] || j >= coarse[me + 1]) &&
+          !std::binary_search(exact.begin(), exact.end(), j)) {
+        p.needed.insert(std::lower_bound(p.needed.begin(), p.needed.end(), j), j);
+        std::vector<std::int32_t> columns = get(lane, p.rows.column);
+        const std::int32_t place = std::int32_t(
+            own + (std::lower_bound(p.needed.begin(), p.needed.end(), j) - p.needed.begin()));
+        for (std::int32_t& column : columns) column += column >= place;
+        p.rows.column = put(lane, columns);
+        break;
+      }
+    drop_unused(lane, p, own);
+    CHECK_ALL(p.needed == exact);
+    CHECK_ALL(distance(lane, p, begin, bounded) == 0);
+    // Numbers and rows of those that A's columns need.
+    const AskedRows<B> asked(*c, a.first, a.needed);
+    Vector numbers(std::size_t(end - begin), 0.0);
+    std::vector<std::int32_t> small(numbers.size(), 0);
+    for (Index i = begin; i < end; ++i)
+      numbers[std::size_t(i - begin)] = 0.5 * double(i),
+                              small[std::size_t(i - begin)] = std::int32_t(3 * i);
+    const Buffer<double, B> numbers_there = put(lane, numbers);
+    const Buffer<std::int32_t, B> small_there = put(lane, small);
+    const auto others = asked.values(*c, View<const double, B>(numbers_there));
+    const auto small_others = asked.values(*c, View<const std::int32_t, B>(small_there));
+    bool right = others.size() == a.needed.size() && small_others.size() == a.needed.size();
+    for (std::size_t k = 0; right && k < others.size(); ++k)
+      right = others[k] == 0.5 * double(a.needed[k]) && small_others[k] == 3 * a.needed[k];
+    CHECK_ALL(right);
+    const RowsThere<B> fetched =
+        world().size() > 1 ? asked.with_needed_rows(*c, p, scratch) : RowsThere<B>{};
+    const RowsThere<B>& all = world().size() > 1 ? fetched : p;
+    CHECK_ALL(all.rows.rows() == end - begin + Index(a.needed.size()));
+    SparseRows<B> t = transposed<B>(lane, p.rows.view(), own + Index(p.needed.size()), scratch);
+    auto product = coarse_product<B>(lane, t.view(), a.rows.view(), all.rows.view(),
+                                     all.rows.columns, scratch);
+    REQUIRE_ALL(product.has_value());
+    const RowsThere<B> next = gathered(
+        *c, coarse, p.needed, RowsThere<B>{coarse, all.needed, std::move(*product)}, scratch);
+    CHECK_ALL(next.rows.rows() == own);
+    const Entry triple = [&](Index i, Index j) {
+      double sum = 0;
+      for (Index k = 0; k < n; ++k)
+        for (Index l = 0; bounded(k, i) != 0 && l < n; ++l)
+          sum += bounded(k, i) * matrix(k, l) * bounded(l, j);
+      return sum;
+    };
+    CHECK_ALL(distance(lane, next, coarse[me], triple) == 0);
+    const RowsThere<B> turned =
+        gathered(*c, coarse, p.needed, RowsThere<B>{first, {}, std::move(t)}, scratch);
+    CHECK_ALL(distance(lane, turned, coarse[me], [&](Index i, Index j) { return bounded(j, i); }) ==
+              0);
+    // As a product, too.
+    Transfer<B> restriction(
+        *c, RowsThere<B>{turned.first, turned.needed, there(lane, here(lane, turned.rows))}, false,
+        scratch);
+    const Vector x = random_vector(n, 5);
+    const Operand<B> r = restriction.operand(*c);
+    const Vector own_x = part(x, {begin, end - begin});
+    if (!own_x.empty()) upload(lane, r.own(), own_x.data());
+    const SumSpace<B> space(lane);
+    const Buffer<double, B> q(own), sums(2);
+    restriction.apply(*c, r, q.view(), sums.view(), space);
+    const Vector found = whole(get(lane, q), {coarse[me], own}, width);
+    Vector expected(std::size_t(width), 0.0);
+    for (Index i = 0; i < n; ++i)
+      for (Index j = 0; j < width; ++j)
+        expected[std::size_t(j)] += bounded(i, j) * x[std::size_t(i)];
+    CHECK_ALL(norm(minus(found, expected)) <= 1e-13 * (1 + norm(x)));
+  }
+}
