@@ -127,6 +127,17 @@ std::optional<SparseRows<B>> coarse_product(const Stream<B>&, const CsrRows<B>& 
                                             const CsrRows<B>& a, const CsrRows<B>& p, Index columns,
                                             Scratch<B>&);
 
+/// A B, a.rows() x columns. Each sum in the order of A's entries. Nothing where a row has more than
+/// coarsening_result nonzeros.
+template <class B>
+std::optional<SparseRows<B>> sparse_product(const Stream<B>&, const CsrRows<B>& a,
+                                            const CsrRows<B>& b, Index columns, Scratch<B>&);
+/// P = A T becomes T - weight D^-1 P, in rows where T has entries, and zero in others. P has T's places
+/// in these rows.
+template <class B>
+void damp_rows(const Stream<B>&, SparseRows<B>& p, const CsrRows<B>& t,
+               View<const double, B> diagonal, double weight);
+
 /// Of a coarse matrix T A P with T = P': a diagonal entry that is zero to rounding, where a column of P
 /// is a null vector of A, becomes that of T D P. False where one is negative.
 template <class B>

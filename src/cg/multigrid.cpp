@@ -2,19 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <tuple>
 #include <utility>
 
 #include "distrib/agree.hpp"
 #include "kernels/base/clock.hpp"
-#include "kernels/base/parallel.hpp"
 #include "src/cg/coarse_rows.hpp"
+#include "src/cg/rows_there.hpp"
 
 namespace terrace::cg {
 namespace {
-
-/// Of given vectors: P = (I - 4/3 D^-1 A / largest eigenvalue) T (Vanek, Mandel, Brezina 1996).
-constexpr double damping = 4.0 / 3.0;
 
 /// The first row of all ranks whose diagonal is not positive, or has no inverse; -1: none.
 Index bad_diagonal(const Control& control, const RankRows& a, const std::vector<double>& diagonal) {
@@ -28,38 +24,6 @@ Index bad_diagonal(const Control& control, const RankRows& a, const std::vector<
 
 Range own_range(const Control& control, const RankRows& a) {
   return {a.first[at(control.rank())], a.rows.rows()};
-}
-
-/// Each row by ascending columns.
-void sort_rows(HostRows& a) {
-  parallel_ranges(a.rows(), 4096, [&](Index from, Index to) {
-    std::vector<std::pair<std::int32_t, double>> row;
-    for (Index i = from; i < to; ++i) {
-      const Index begin = a.start[at(i)], end = a.start[at(i) + 1];
-      if (std::is_sorted(a.column.begin() + begin, a.column.begin() + end)) continue;
-      row.clear();
-      for (Index e = begin; e < end; ++e) row.emplace_back(a.column[at(e)], a.value[at(e)]);
-      std::sort(row.begin(), row.end(),
-                [](const auto& x, const auto& y) { return x.first < y.first; });
-      for (Index e = begin; e < end; ++e)
-        std::tie(a.column[at(e)], a.value[at(e)]) = row[at(e - begin)];
-    }
-  });
-}
-template <class B>
-RowsThere<B> uploaded_rows(const Stream<B>& lane, RankRows&& a) {
-  HostRows& rows = a.rows;
-  sort_rows(rows);
-  RowsThere<B> there{
-      std::move(a.first), std::move(a.needed),
-      SparseRows<B>{Buffer<Index, B>(rows.rows() + 1), Buffer<std::int32_t, B>(rows.nonzeros()),
-                    Buffer<double, B>(rows.nonzeros()), rows.columns}};
-  upload(lane, there.rows.start.view(), rows.start.data());
-  upload(lane, there.rows.column.view(), rows.column.data());
-  upload(lane, there.rows.value.view(), rows.value.data());
-  lane.synchronize();
-  rows = {};
-  return there;
 }
 
 }  // namespace
@@ -76,9 +40,10 @@ OperatorMemory Multigrid<B>::memory(Index rows, Index nonzeros, Index vectors, b
   // flags, A P. A device has scratch for strong entries or A P instead.
   const Index columns = std::max<Index>(1, vectors);
   const Index kept = 18 * nonzeros + 250 * columns * rows + 24 * default_coarsest * 256;
-  if (std::is_same_v<B, Cuda> && vectors == 0) {
+  if (std::is_same_v<B, Cuda>) {
     const Index joined = alone ? 0 : 12 * nonzeros + 8 * rows;  // own and other columns together
-    return {24 * default_coarsest * 256, kept + 32 * nonzeros + 50 * rows + joined};
+    const Index host = vectors > 0 ? 16 * nonzeros + (80 + 120 * columns) * rows : 0;
+    return {24 * default_coarsest * 256 + host, kept + 32 * nonzeros + 50 * rows + joined};
   }
   return {30 * nonzeros + (80 + 120 * columns) * rows, kept};
 }
@@ -115,17 +80,20 @@ void Multigrid<B>::build(const Context<B>& context, const Product& product, Oper
   const Control& control = context.control;
   RankRows rows;
   bool more = true;
-  if (notes_.vectors > 0) {
-    rows = a.host();
-  } else if (a.matrix && control.size() == 1) {
-    more = build_there(context, product, std::move(p), {{0, a.matrix->rows()}, {}, {}}, *a.matrix,
-                       rows);
-  } else {
-    if (!a.matrix) rows = a.host();
-    RowsThere<B> made = a.matrix ? a.there() : collectively(control, [&] {
-      return uploaded_rows<B>(context.ahead, std::move(rows));
-    });
-    CsrRows<B> first = made.rows.view();
+  // Blocks of nodes are faster on CPUs than products by tables.
+  const bool there = notes_.vectors == 0 || std::is_same_v<B, Cuda>;
+  if (!a.matrix || !there || (notes_.vectors > 0 && patterns_.empty())) rows = a.host();
+  if (there) {
+    const bool alone = a.matrix && control.size() == 1;
+    RowsThere<B> made;
+    if (alone)
+      made.first = {0, a.matrix->rows()};
+    else if (a.matrix)
+      made = a.there();
+    else
+      made = collectively(control, [&] { return uploaded_rows<B>(context.ahead, RankRows(rows)); });
+    if (notes_.vectors == 0) rows = {};
+    CsrRows<B> first = alone ? *a.matrix : made.rows.view();
     first.scattered = a.matrix && a.matrix->scattered;
     more = build_there(context, product, std::move(p), std::move(made), first, rows);
   }
@@ -189,7 +157,7 @@ RankRows Multigrid<B>::prolong(const Control& control, const RankRows& rows,
   Pattern& pattern = patterns_[l];
   if (notes_.vectors == 0)
     return prolongation_of(control, rows, diagonal, threshold, pattern.aggregates, pattern.smooth);
-  NodeVectors& vectors = l == 0 ? vectors_ : patterns_[l - 1].nodes.next;
+  NodeVectors& vectors = vectors_of(l);
   if (!made) {
     pattern.nodes = aggregate_nodes(control, rows, diagonal, threshold, vectors);
     vectors = {};
@@ -217,7 +185,8 @@ bool Multigrid<B>::coarsen(const Context<B>& context, const Product& product, Op
   note_cycle(own, rows.rows.nonzeros(), last);
   if (last || notes_.indefinite) return false;
   if (notes_.vectors > 0 && pattern.smooth)
-    p_rows = smoothed_nodes(control, rows, diagonal, p_rows, damping / level.smoother.notes().high);
+    p_rows = smoothed_nodes(control, rows, diagonal, p_rows,
+                            levels::damping / level.smoother.notes().high);
   const bool alone = control.size() == 1;
   RankRows fetched = alone ? RankRows{} : with_needed_rows(control, rows, p_rows);
   HostRows turned = collectively(control, [&] { return transposed(p_rows.rows); });

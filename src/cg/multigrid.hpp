@@ -7,9 +7,9 @@
 //   coarsest:                     z = A^-1 r, dense
 //
 // Aggregates stay within a rank's own rows, P reaches over ranks. All products are those of whole
-// matrices, so M is symmetric and positive definite on any number of ranks. For constants the hierarchy is
-// made where the matrix is (multigrid_there.cpp), for given vectors on the host. A cycle is products and
-// vector passes of the backend.
+// matrices, so M is symmetric and positive definite on any number of ranks. The hierarchy is made where
+// the matrix is (multigrid_there.cpp); on CPUs for given vectors in blocks of nodes (multigrid.cpp). A cycle
+// is products and vector passes of the backend.
 #pragma once
 #include <functional>
 #include <memory>
@@ -115,8 +115,10 @@ class Multigrid {
   void build(const Context<B>& context, const Product& product, Operand<B>&& p,
              const MatrixSource<B>& a);
   struct LevelThere;
+  /// Of level l, with those that its aggregates are to keep.
+  NodeVectors& vectors_of(std::size_t l) { return l == 0 ? vectors_ : patterns_[l - 1].nodes.next; }
   /// Levels of A where it is: `made`, whose rows are `first`. True where the host goes on with the level
-  /// in `rest`.
+  /// in `rest`, which for given vectors holds A's rows before, unless aggregates stay.
   bool build_there(const Context<B>& context, const Product& product, Operand<B>&& p,
                    RowsThere<B>&& made, const CsrRows<B>& first, RankRows& rest);
   /// The products of a cycle with a level of `rows` own rows, and its bytes; `last`: no coarse level.
@@ -166,6 +168,8 @@ constexpr Index last_degree = 8;
 
 /// How a level coarsens.
 namespace levels {
+/// Of given vectors: P = (I - 4/3 D^-1 A / largest eigenvalue) T (Vanek, Mandel, Brezina 1996).
+constexpr double damping = 4.0 / 3.0;
 /// An entry is strong from this part of the roots of its diagonals on; half of it a level deeper
 /// (Vanek, Mandel, Brezina 1996).
 constexpr double strength = 0.08;

@@ -1,5 +1,6 @@
-// The hierarchy of multigrid made where the matrix is, for constants: no vector of the matrix's size
-// stands on the host. The host goes on where rows are too long, and on the last level.
+// The hierarchy of multigrid made where the matrix is. For constants no vector of the matrix's size stands
+// on the host; for given vectors it finds aggregates and their bases there, the rest is products. The host
+// goes on where rows are too long, and on the last level.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -77,6 +78,7 @@ struct Multigrid<B>::LevelThere {
   CsrRows<B> a;
   AskedRows<B> asked{context, which.first, which.needed};
   double threshold;
+  double weight = 0;                   // of smoothing, for given vectors
   Buffer<double, B> diagonal{};        // of all columns of A, after aggregate()
   Buffer<std::int32_t, B> of{};        // aggregates of all of them, local numbers; of several ranks
   std::vector<Index> reached{};        // the global numbers of other ranks' aggregates in `of`
@@ -101,9 +103,19 @@ struct Multigrid<B>::LevelThere {
     return judged;
   }
 
-  /// Aggregates, unless there are some, and their numbers on all ranks.
-  void aggregate(Pattern& pattern) {
+  /// Aggregates, unless there are some, and their numbers on all ranks. `vectors`: given ones, or null;
+  /// `rows`: A's on the host, or empty.
+  void aggregate(Pattern& pattern, NodeVectors* vectors, RankRows& rows) {
     const Control& control = context.control;
+    if (vectors && pattern.first.empty()) {
+      if (rows.first.empty())
+        rows = collectively(control, [&] { return downloaded_rows(lane(), which, a); });
+      const std::vector<double> there = downloaded(lane(), diagonal.view());
+      pattern.nodes = aggregate_nodes(control, rows, there, threshold, *vectors);
+      pattern.first = pattern.nodes.prolongation.first;
+      *vectors = {};
+    }
+    rows = {};
     const std::vector<double> others = asked.values(context, View<const double, B>(diagonal));
     if (control.size() > 1)
       collectively(control, [&] { diagonal = joined(lane(), diagonal, others); });
@@ -115,7 +127,7 @@ struct Multigrid<B>::LevelThere {
       for (const Index count : control.gather_all(found.count))
         pattern.first.push_back(pattern.first.back() + count);
     }
-    if (control.size() > 1) reach(pattern);
+    if (control.size() > 1 && !vectors) reach(pattern);
     lap("aggregates");
   }
   /// The aggregates of other ranks' rows that are columns of A.
@@ -139,10 +151,47 @@ struct Multigrid<B>::LevelThere {
     });
   }
 
-  /// P; and its transpose, whose rows are own aggregates and behind them p.needed.
-  SparseRows<B> prolong(const Pattern& pattern) {
-    const Index own = pattern.there.count;
+  [[nodiscard]] Index own(const Pattern& pattern) const {
+    const auto me = at(context.rank());
+    return pattern.first[me + 1] - pattern.first[me];
+  }
+  /// P; and its transpose, whose rows are own aggregates and behind them p.needed. Nothing where rows are
+  /// too long.
+  std::optional<SparseRows<B>> prolong(const Pattern& pattern) {
+    const Index own = this->own(pattern);
+    if (weight > 0) {
+      if (!prolong_nodes(pattern)) return {};
+    } else {
+      prolong_constants(pattern, own);
+    }
+    lap("prolongations");
     return collectively(context.control, [&] {
+      SparseRows<B> t = transposed<B>(lane(), p.rows.view(), own + Index(p.needed.size()), scratch);
+      lap("transposes");
+      return t;
+    });
+  }
+  /// P = T - weight D^-1 A T.
+  bool prolong_nodes(const Pattern& pattern) {
+    const Control& control = context.control;
+    RowsThere<B> t = collectively(
+        control, [&] { return uploaded_rows<B>(lane(), RankRows(pattern.nodes.prolongation)); });
+    if (!pattern.smooth) return p = std::move(t), true;
+    const RowsThere<B> fetched = with_needed_rows(t);
+    const RowsThere<B>& all = control.size() > 1 ? fetched : t;
+    std::optional<SparseRows<B>> product = collectively(control, [&] {
+      return sparse_product<B>(lane(), a, all.rows.view(), all.rows.columns, scratch);
+    });
+    if (control.reduce(Index(product.has_value()), Reduce::min) == 0) return false;
+    collectively(control, [&] {
+      p = {t.first, all.needed, std::move(*product)};
+      damp_rows<B>(lane(), p.rows, t.rows.view(), diagonal, weight);
+      drop_unused(lane(), p, own(pattern));
+    });
+    return true;
+  }
+  void prolong_constants(const Pattern& pattern, Index own) {
+    collectively(context.control, [&] {
       p = {pattern.first, {}, {}};
       if (pattern.smooth) {
         p.needed = reached;
@@ -153,32 +202,29 @@ struct Multigrid<B>::LevelThere {
       } else {
         p.rows = tentative_prolongation<B>(lane(), pattern.there.of, own, scratch);
       }
-      lap("prolongations");
-      SparseRows<B> t = transposed<B>(lane(), p.rows.view(), own + Index(p.needed.size()), scratch);
-      lap("transposes");
-      return t;
     });
   }
   /// With `choose` P becomes smooth where all levels keep to `room` nonzeros together with the next.
   /// False where rows are too long.
   bool coarsen(Pattern& pattern, bool choose, double room) {
     const Control& control = context.control;
-    const Index own = pattern.there.count;
-    SparseRows<B> t = prolong(pattern);
-    RowsThere<B> fetched = needed();
+    const Index own = this->own(pattern);
+    std::optional<SparseRows<B>> t = prolong(pattern);
+    if (!t) return false;
+    RowsThere<B> fetched = with_needed_rows(p);
     if (choose) {
       const double mine = collectively(control, [&] {
-        CsrRows<B> some = t.view();
+        CsrRows<B> some = t->view();
         some.start = some.start.slice(0, own + 1);
         return expected_nonzeros<B>(lane(), some, a, whole(fetched).rows.view(),
                                     whole(fetched).rows.columns, scratch);
       });
       pattern.smooth = control.reduce(mine, Reduce::sum) <= room;
       lap("samples");
-      if (!pattern.smooth) t = prolong(pattern), fetched = needed();
+      if (!pattern.smooth) t = prolong(pattern), fetched = with_needed_rows(p);
     }
     std::optional<SparseRows<B>> product = collectively(control, [&] {
-      return coarse_product<B>(lane(), t.view(), a, whole(fetched).rows.view(),
+      return coarse_product<B>(lane(), t->view(), a, whole(fetched).rows.view(),
                                whole(fetched).rows.columns, scratch);
     });
     if (control.reduce(Index(product.has_value()), Reduce::min) == 0) return false;
@@ -187,18 +233,18 @@ struct Multigrid<B>::LevelThere {
         gathered(context, pattern.first, p.needed,
                  RowsThere<B>{pattern.first, whole(fetched).needed, std::move(*product)}, scratch);
     const bool positive = collectively(control, [&] {
-      return settle_null_vectors<B>(lane(), next.rows, t.view(), diagonal, scratch);
+      return settle_null_vectors<B>(lane(), next.rows, t->view(), diagonal, scratch);
     });
     definite = control.reduce(Index(positive), Reduce::min) > 0;
-    turned = gathered(context, pattern.first, p.needed, RowsThere<B>{which.first, {}, std::move(t)},
-                      scratch);
+    turned = gathered(context, pattern.first, p.needed,
+                      RowsThere<B>{which.first, {}, std::move(*t)}, scratch);
     if (control.size() > 1) lap("between ranks");
     return true;
   }
-  /// P with rows of other ranks, where there are some.
-  RowsThere<B> needed() {
+  /// T or P with rows of other ranks, where there are some.
+  RowsThere<B> with_needed_rows(const RowsThere<B>& t) {
     if (context.size() == 1) return {};
-    RowsThere<B> fetched = asked.with_needed_rows(context, p, scratch);
+    RowsThere<B> fetched = asked.with_needed_rows(context, t, scratch);
     lap("between ranks");
     return fetched;
   }
@@ -242,31 +288,38 @@ bool Multigrid<B>::build_there(const Context<B>& context, const Product& product
     }
     if (l == patterns_.size()) patterns_.emplace_back();
     Pattern& pattern = patterns_[l];
-    now.aggregate(pattern);
+    now.aggregate(pattern, notes_.vectors > 0 ? &vectors_of(l) : nullptr, rest);
     room -= double(nonzeros);
     const Index coarse = pattern.first.back();
     const bool last = coarse == 0 || double(coarse) > levels::least_gain * double(n);
-    if (!last && !now.coarsen(pattern, !std::exchange(pattern.chosen, true), room)) break;
-    notes_.levels.push_back({n, nonzeros});
-    ++notes_.there;
     levels_.push_back(std::make_unique<Level>());
     Level& level = *levels_.back();
-    const Index rows = a.rows(), own_nonzeros = a.column.size;
-    const Range own{made.first[at(control.rank())], rows};
+    const Range own{made.first[at(control.rank())], a.rows()};
     Product multiply = product;
     if (l > 0) {
-      level.a.emplace(context, std::move(made), first.scattered, scratch);
+      level.a.emplace(context, made, first.scattered, scratch);
+      if (made.needed.empty()) now.a = level.a->matrix();
       p = level.a->operand(context);
       multiply = product_of(context, *level.a);
-      collectively(control, [&] { level.r = Buffer<double, B>(rows); });
+      collectively(control, [&] { level.r = Buffer<double, B>(own.count); });
     }
     level.smoother = Chebyshev<B>(context, multiply, std::exchange(p, {}), own,
-                                  now.diagonal.view().slice(0, rows),
+                                  now.diagonal.view().slice(0, own.count),
                                   last ? smoothing::last_degree : smoothing::degree,
                                   last ? 0 : smoothing::ratio, judged.bound);
     notes_.indefinite = level.smoother.notes().indefinite;
-    note_cycle(rows, own_nonzeros, last);
     now.lap("smoothers");
+    if (notes_.vectors > 0) now.weight = levels::damping / level.smoother.notes().high;
+    if (!last && !notes_.indefinite &&
+        !now.coarsen(pattern, !std::exchange(pattern.chosen, true), room)) {
+      rest = collectively(control, [&] { return downloaded_rows(lane, made, now.a); });
+      levels_.pop_back();
+      lap("download");
+      return true;
+    }
+    notes_.levels.push_back({n, nonzeros});
+    ++notes_.there;
+    note_cycle(own.count, now.a.column.size, last);
     if (last || notes_.indefinite) return false;
     notes_.bytes += 24.0 * double(now.p.rows.nonzeros());
     notes_.indefinite = !now.definite;

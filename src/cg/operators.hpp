@@ -189,8 +189,9 @@ class CsrOperator {
   CsrOperator(const Context<B>& context, std::vector<Index> first, CsrSlice&& slice);
   /// Of a symmetric matrix without faults, columns ascending: it is not looked at. Collective.
   CsrOperator(const Context<B>& context, const RankRows& a);
-  /// The same of rows that are there; `scattered` as CsrRows has it. Collective.
-  CsrOperator(const Context<B>& context, RowsThere<B>&& a, bool scattered, Scratch<B>&);
+  /// The same of rows that are there, which it takes where no column is another rank's; `scattered` as
+  /// CsrRows has it. Collective.
+  CsrOperator(const Context<B>& context, RowsThere<B>& a, bool scattered, Scratch<B>&);
   /// `heads`: of keep_heads() too.
   static OperatorMemory memory(Index n, Index nonzeros, int ranks, bool heads = false);
   /// Other values in the same pattern, of entries() own entries in the order of the rows given, each

@@ -1,11 +1,13 @@
 #include "src/cg/rows_there.hpp"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "distrib/agree.hpp"
 #include "distrib/deal.hpp"
 #include "kernels/base/gather.hpp"
+#include "kernels/base/parallel.hpp"
 #include "src/cg/coarse_rows.hpp"
 
 namespace terrace::cg {
@@ -108,14 +110,45 @@ Received received_rows(const std::vector<std::vector<SentEntry>>& parts,
   return got;
 }
 
+/// Each row by ascending columns.
+void sort_rows(HostRows& a) {
+  parallel_ranges(a.rows(), 4096, [&](Index from, Index to) {
+    std::vector<std::pair<std::int32_t, double>> row;
+    for (Index i = from; i < to; ++i) {
+      const Index begin = a.start[at(i)], end = a.start[at(i) + 1];
+      if (std::is_sorted(a.column.begin() + begin, a.column.begin() + end)) continue;
+      row.clear();
+      for (Index e = begin; e < end; ++e) row.emplace_back(a.column[at(e)], a.value[at(e)]);
+      std::sort(row.begin(), row.end(),
+                [](const auto& x, const auto& y) { return x.first < y.first; });
+      for (Index e = begin; e < end; ++e)
+        std::tie(a.column[at(e)], a.value[at(e)]) = row[at(e - begin)];
+    }
+  });
+}
 }  // namespace
 
 template <class B>
-CsrPart<B> take_inner(const Stream<B>& lane, RowsThere<B>&& a, Index own, Index left,
-                      bool scattered, Scratch<B>& scratch, CsrPart<B>& outer) {
+RowsThere<B> uploaded_rows(const Stream<B>& lane, RankRows&& a) {
+  HostRows& rows = a.rows;
+  sort_rows(rows);
+  RowsThere<B> there{
+      std::move(a.first), std::move(a.needed),
+      SparseRows<B>{Buffer<Index, B>(rows.rows() + 1), Buffer<std::int32_t, B>(rows.nonzeros()),
+                    Buffer<double, B>(rows.nonzeros()), rows.columns}};
+  upload(lane, there.rows.start.view(), rows.start.data());
+  upload(lane, there.rows.column.view(), rows.column.data());
+  upload(lane, there.rows.value.view(), rows.value.data());
+  lane.synchronize();
+  rows = {};
+  return there;
+}
+
+template <class B>
+CsrPart<B> take_inner(const Stream<B>& lane, RowsThere<B>& a, Index own, Index left, bool scattered,
+                      Scratch<B>& scratch, CsrPart<B>& outer) {
   if (a.needed.empty()) return part_of(lane, std::move(a.rows), scattered, scratch);
   PartedRows<B> parts = part_rows<B>(lane, a.rows.view(), own, left, scratch);
-  a.rows = {};
   outer = part_of(lane, std::move(parts.outer), scattered, scratch);
   outer.row = std::move(parts.row);
   return part_of(lane, std::move(parts.inner), scattered, scratch);
@@ -285,7 +318,7 @@ RowsThere<B> CsrOperator<B>::rows_there(const Context<B>& context) const {
 }
 
 template <class B>
-CsrOperator<B>::CsrOperator(const Context<B>& context, RowsThere<B>&& a, bool scattered,
+CsrOperator<B>::CsrOperator(const Context<B>& context, RowsThere<B>& a, bool scattered,
                             Scratch<B>& scratch)
     : first_(a.first),
       rows_{a.first[at(context.rank())], a.rows.rows()},
@@ -293,24 +326,24 @@ CsrOperator<B>::CsrOperator(const Context<B>& context, RowsThere<B>&& a, bool sc
       needed_(a.needed) {
   if (context.size() > 1) halo_ = Halo<B>(context.control, context.ahead, first_, needed_);
   collectively(context.control, [&] {
-    inner_ = take_inner(context.ahead, std::move(a), rows_.count, halo_.left(), scattered, scratch,
-                        outer_);
+    inner_ = take_inner(context.ahead, a, rows_.count, halo_.left(), scattered, scratch, outer_);
   });
 }
 
-#define TERRACE_INSTANTIATE(B)                                                                \
-  template CsrPart<B> take_inner(const Stream<B>&, RowsThere<B>&&, Index, Index, bool,        \
-                                 Scratch<B>&, CsrPart<B>&);                                   \
-  template void drop_unused(const Stream<B>&, RowsThere<B>&, Index);                          \
-  template class AskedRows<B>;                                                                \
-  template std::vector<double> AskedRows<B>::values(const Context<B>&, View<const double, B>) \
-      const;                                                                                  \
-  template std::vector<std::int32_t> AskedRows<B>::values(const Context<B>&,                  \
-                                                          View<const std::int32_t, B>) const; \
-  template RowsThere<B> gathered(const Context<B>&, const std::vector<Index>&,                \
-                                 const std::vector<Index>&, RowsThere<B>&&, Scratch<B>&);     \
-  template RowsThere<B> CsrOperator<B>::rows_there(const Context<B>&) const;                  \
-  template CsrOperator<B>::CsrOperator(const Context<B>&, RowsThere<B>&&, bool, Scratch<B>&);
+#define TERRACE_INSTANTIATE(B)                                                                     \
+  template RowsThere<B> uploaded_rows(const Stream<B>&, RankRows&&);                               \
+  template CsrPart<B> take_inner(const Stream<B>&, RowsThere<B>&, Index, Index, bool, Scratch<B>&, \
+                                 CsrPart<B>&);                                                     \
+  template void drop_unused(const Stream<B>&, RowsThere<B>&, Index);                               \
+  template class AskedRows<B>;                                                                     \
+  template std::vector<double> AskedRows<B>::values(const Context<B>&, View<const double, B>)      \
+      const;                                                                                       \
+  template std::vector<std::int32_t> AskedRows<B>::values(const Context<B>&,                       \
+                                                          View<const std::int32_t, B>) const;      \
+  template RowsThere<B> gathered(const Context<B>&, const std::vector<Index>&,                     \
+                                 const std::vector<Index>&, RowsThere<B>&&, Scratch<B>&);          \
+  template RowsThere<B> CsrOperator<B>::rows_there(const Context<B>&) const;                       \
+  template CsrOperator<B>::CsrOperator(const Context<B>&, RowsThere<B>&, bool, Scratch<B>&);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 

@@ -7,11 +7,14 @@
 
 namespace terrace::cg {
 
-/// Entries in own columns, ready for products; the others to `outer`. `own`: columns; `left`: needed
-/// ones of earlier ranks; `scattered` as CsrRows has it.
 template <class B>
-CsrPart<B> take_inner(const Stream<B>& lane, RowsThere<B>&& a, Index own, Index left,
-                      bool scattered, Scratch<B>& scratch, CsrPart<B>& outer);
+RowsThere<B> uploaded_rows(const Stream<B>& lane, RankRows&& a);
+
+/// Entries in own columns, ready for products; the others to `outer`. Takes a.rows where there are no
+/// others. `own`: columns; `left`: needed ones of earlier ranks; `scattered` as CsrRows has it.
+template <class B>
+CsrPart<B> take_inner(const Stream<B>& lane, RowsThere<B>& a, Index own, Index left, bool scattered,
+                      Scratch<B>& scratch, CsrPart<B>& outer);
 
 /// Takes columns of other ranks that have no entry out.
 template <class B>

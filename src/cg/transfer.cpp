@@ -74,8 +74,8 @@ Transfer<B>::Transfer(const Context<B>& context, RowsThere<B>&& a, bool scattere
   crosses_ = control.reduce(Index(!a.needed.empty()), Reduce::max) > 0;
   if (crosses_) halo_ = Halo<B>(control, context.ahead, a.first, a.needed);
   collectively(control, [&] {
-    inner_ =
-        take_inner(context.ahead, std::move(a), columns_, halo_.left(), scattered, scratch, outer_);
+    inner_ = take_inner(context.ahead, a, columns_, halo_.left(), scattered, scratch, outer_);
+    a.rows = {};
   });
 }
 

@@ -204,7 +204,8 @@ TEMPLATE_TEST_CASE("an operator's rows are there with all their columns", "", BA
     CHECK_ALL(distance(c->ahead, rows, a.rows().first, matrix) == 0);
     // And back: the same products.
     Scratch<B> scratch;
-    CsrOperator<B> again(*c, a.rows_there(*c), false, scratch);
+    RowsThere<B> taken = a.rows_there(*c);
+    CsrOperator<B> again(*c, taken, false, scratch);
     CHECK_ALL(again.nonzeros() == a.nonzeros());
     CHECK_ALL(again.halo() == a.halo());
     const Vector x = random_vector(n, 3), mine = part(x, a.rows());

@@ -182,6 +182,12 @@ void sort_rows(SparseRows<Cpu>& a) {
   });
 }
 
+bool has_long_row(const SparseRows<Cpu>& a) {
+  for (Index i = 0; i < a.rows(); ++i)
+    if (a.start.data()[i + 1] - a.start.data()[i] > coarsening_result) return true;
+  return false;
+}
+
 template <class Rows>
 Rows multiply_rows(const CsrRows<Cpu>& a, const CsrRows<Cpu>& b, Index columns) {
   return rows_of<Rows>(a.rows(), columns, [&](Index i, RowSum& row) {
@@ -351,21 +357,40 @@ double expected_nonzeros(const Stream<Cpu>& stream, const CsrRows<Cpu>& t, const
 }
 
 template <>
-std::optional<SparseRows<Cpu>> coarse_product(const Stream<Cpu>& stream, const CsrRows<Cpu>& t,
-                                              const CsrRows<Cpu>& a, const CsrRows<Cpu>& p,
-                                              Index columns, Scratch<Cpu>&) {
+std::optional<SparseRows<Cpu>> sparse_product(const Stream<Cpu>& stream, const CsrRows<Cpu>& a,
+                                              const CsrRows<Cpu>& b, Index columns, Scratch<Cpu>&) {
   stream.synchronize();
-  const auto too_long = [](const auto& rows, const Index* start) {
-    for (Index i = 0; i < rows.rows(); ++i)
-      if (start[i + 1] - start[i] > coarsening_result) return true;
-    return false;
-  };
-  const auto ap = multiply_rows<SparseRows<Cpu>>(a, p, columns);
-  if (too_long(ap, ap.start.data())) return {};
-  std::optional<SparseRows<Cpu>> result(multiply_rows<SparseRows<Cpu>>(t, ap.view(), columns));
-  if (too_long(*result, result->start.data())) return {};
+  std::optional<SparseRows<Cpu>> result(multiply_rows<SparseRows<Cpu>>(a, b, columns));
+  if (has_long_row(*result)) return {};
   sort_rows(*result);
   return result;
+}
+
+template <>
+void damp_rows(const Stream<Cpu>& stream, SparseRows<Cpu>& p, const CsrRows<Cpu>& t,
+               View<const double, Cpu> diagonal, double weight) {
+  stream.synchronize();
+  each_row(p.rows(), [&](Index i) {
+    Index f = t.start.data[i];
+    const Index end = t.start.data[i + 1];
+    const double factor = f < end ? -weight / diagonal.data[i] : 0;
+    for (Index e = p.start.data()[i]; e < p.start.data()[i + 1]; ++e) {
+      double& value = p.value.data()[e];
+      value *= factor;
+      while (f < end && t.column.data[f] < p.column.data()[e]) ++f;
+      if (f < end && t.column.data[f] == p.column.data()[e]) value += t.value.data[f];
+    }
+  });
+}
+
+template <>
+std::optional<SparseRows<Cpu>> coarse_product(const Stream<Cpu>& stream, const CsrRows<Cpu>& t,
+                                              const CsrRows<Cpu>& a, const CsrRows<Cpu>& p,
+                                              Index columns, Scratch<Cpu>& scratch) {
+  stream.synchronize();
+  const auto ap = multiply_rows<SparseRows<Cpu>>(a, p, columns);
+  if (has_long_row(ap)) return {};
+  return sparse_product<Cpu>(stream, t, ap.view(), columns, scratch);
 }
 
 template <>

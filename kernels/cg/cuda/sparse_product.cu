@@ -225,6 +225,7 @@ template <bool sorted, class Make>
 bool multiply_rows(const Stream<Cuda>& stream, const CsrRows<Cuda>& a, const CsrRows<Cuda>& b,
                    Index* start, Scratch<Cuda>& scratch, const Make& make) {
   const Index rows = a.rows();
+  if (rows == 0) return fill_zero(stream, View<Index, Cuda>{start, 1}), (void)make(0), true;
   constexpr int tries = 4;
   struct Counts {
     int more[tries], of_class[product_classes];
@@ -269,6 +270,29 @@ bool multiply_rows(const Stream<Cuda>& stream, const CsrRows<Cuda>& a, const Csr
   fill.template operator()<3>();
   fill.template operator()<4>();
   return true;
+}
+
+/// Where a product's entries go.
+struct Place {
+  std::int32_t* column;
+  double* value;
+};
+
+__global__ void __launch_bounds__(block_threads)
+    damp_kernel(Index rows, const Index* __restrict__ start,
+                const std::int32_t* __restrict__ column, double* value, CsrRows<Cuda> t,
+                const double* __restrict__ diagonal, double weight) {
+  for (Index i = first_item(); i < rows; i += item_stride()) {
+    Index f = t.start.data[i];
+    const Index end = t.start.data[i + 1];
+    const double factor = f < end ? -weight / diagonal[i] : 0;
+    for (Index e = start[i]; e < start[i + 1]; ++e) {
+      double v = factor * value[e];
+      while (f < end && t.column.data[f] < column[e]) ++f;
+      if (f < end && t.column.data[f] == column[e]) v += t.value.data[f];
+      value[e] = v;
+    }
+  }
 }
 
 constexpr int sample_slots = 8192, sample_threads = 256;
@@ -324,20 +348,37 @@ double expected_nonzeros(const Stream<Cuda>& stream, const CsrRows<Cuda>& t, con
 }
 
 template <>
+std::optional<SparseRows<Cuda>> sparse_product(const Stream<Cuda>& stream, const CsrRows<Cuda>& a,
+                                               const CsrRows<Cuda>& b, Index columns,
+                                               Scratch<Cuda>& scratch) {
+  const typename Scratch<Cuda>::Scope scope(scratch);
+  SparseRows<Cuda> result;
+  result.columns = columns;
+  result.start = Buffer<Index, Cuda>(a.rows() + 1);
+  const bool made =
+      multiply_rows<true>(stream, a, b, result.start.data(), scratch, [&](Index entries) -> Place {
+        result.column = Buffer<std::int32_t, Cuda>(entries);
+        result.value = Buffer<double, Cuda>(entries);
+        return {result.column.data(), result.value.data()};
+      });
+  if (!made) return {};
+  stream.synchronize();
+  return result;
+}
+
+template <>
+void damp_rows(const Stream<Cuda>& stream, SparseRows<Cuda>& p, const CsrRows<Cuda>& t,
+               View<const double, Cuda> diagonal, double weight) {
+  coarsening::launch(stream, p.rows(), damp_kernel, p.rows(), p.start.data(), p.column.data(),
+                     p.value.data(), t, diagonal.data, weight);
+}
+
+template <>
 std::optional<SparseRows<Cuda>> coarse_product(const Stream<Cuda>& stream, const CsrRows<Cuda>& t,
                                                const CsrRows<Cuda>& a, const CsrRows<Cuda>& p,
                                                Index columns, Scratch<Cuda>& scratch) {
-  struct Place {
-    std::int32_t* column;
-    double* value;
-  };
   const typename Scratch<Cuda>::Scope scope(scratch);
   const Index rows = a.rows();
-  if (t.rows() == 0 || rows == 0) {
-    SparseRows<Cuda> none{Buffer<Index, Cuda>(t.rows() + 1), {}, {}, columns};
-    fill_zero(stream, none.start.view());
-    return none;
-  }
   const View<Index, Cuda> ap_start = scratch.take<Index>(rows + 1);
   CsrRows<Cuda> ap;
   const bool fits =
@@ -348,18 +389,7 @@ std::optional<SparseRows<Cuda>> coarse_product(const Stream<Cuda>& stream, const
         return {column.data, value.data};
       });
   if (!fits) return {};
-  SparseRows<Cuda> result;
-  result.columns = columns;
-  result.start = Buffer<Index, Cuda>(t.rows() + 1);
-  const bool made =
-      multiply_rows<true>(stream, t, ap, result.start.data(), scratch, [&](Index entries) -> Place {
-        result.column = Buffer<std::int32_t, Cuda>(entries);
-        result.value = Buffer<double, Cuda>(entries);
-        return {result.column.data(), result.value.data()};
-      });
-  if (!made) return {};
-  stream.synchronize();
-  return result;
+  return sparse_product<Cuda>(stream, t, ap, columns, scratch);
 }
 
 }  // namespace terrace::cg
