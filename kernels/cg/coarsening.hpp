@@ -69,7 +69,7 @@ class Scratch {
 
 /// At most so many entries of a row of A, and nonzeros of a row of a result. A matrix with longer
 /// ones is coarsened on the host.
-constexpr Index coarsening_row = 1024, coarsening_result = 1536;
+constexpr Index coarsening_row = 4096, coarsening_result = 6144;
 
 struct RowsJudged {
   Index bad = -1;     ///< first row whose diagonal is not positive, or has no inverse
@@ -119,15 +119,15 @@ SparseRows<B> transposed(const Stream<B>&, const CsrRows<B>& p, Index columns, S
 template <class B>
 double expected_nonzeros(const Stream<B>&, const CsrRows<B>& t, const CsrRows<B>& a,
                          const CsrRows<B>& p, Index columns, Scratch<B>&);
-/// T A P, t.rows() x columns, as T (A P). Each sum in the order of T's and A's entries. Nothing where a
-/// row has more than coarsening_result nonzeros. For a stencil of seven points about 3 operations in a
+/// T A P, t.rows() x columns, as T (A P). Each sum in the order of T's and A's entries, of long rows in
+/// up to 8 runs of them. Nothing where a row has more than coarsening_result nonzeros. For a stencil of seven points about 3 operations in a
 /// table an entry of A for A P, as many for T (A P), twice each: to count and to add.
 template <class B>
 std::optional<SparseRows<B>> coarse_product(const Stream<B>&, const CsrRows<B>& t,
                                             const CsrRows<B>& a, const CsrRows<B>& p, Index columns,
                                             Scratch<B>&);
 
-/// A B, a.rows() x columns. Each sum in the order of A's entries. Nothing where a row has more than
+/// A B, a.rows() x columns. Each sum in the order of A's entries, of long rows in up to 8 runs of them. Nothing where a row has more than
 /// coarsening_result nonzeros.
 template <class B>
 std::optional<SparseRows<B>> sparse_product(const Stream<B>&, const CsrRows<B>& a,

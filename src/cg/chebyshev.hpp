@@ -22,7 +22,7 @@ namespace terrace::cg {
 struct ChebyshevNotes {
   Index degree = 0;                  ///< products with A an application
   double low = 0, high = 0;          ///< the interval for the eigenvalues of D^-1 A
-  double largest = 0, smallest = 0;  ///< of D^-1 A as 15 steps of Lanczos saw them
+  double largest = 0, smallest = 0;  ///< of D^-1 A as steps of Lanczos saw them
   Index bad_row = -1;                ///< global row of the diagonal that is not positive
   bool indefinite = false;           ///< p.A p <= 0 was met
 };
@@ -54,7 +54,7 @@ class Chebyshev {
   /// kept. ratio 0: chebyshev_ratio(degree), or less where all of the spectrum that was seen lies
   /// closer to its largest eigenvalue: condition 2, degree 8, 18 applications become 2. `bound`: no
   /// eigenvalue of D^-1 A is larger; one of 2, as M-matrices have, is close enough with a ratio.
-  /// Otherwise makes up to 15 products.
+  /// Otherwise makes up to 15 products, with a ratio 8.
   template <class Product>
   Chebyshev(const Context<B>& context, const Product& product, Operand<B>&& p, Range rows,
             View<const double, B> diagonal, Index degree, double ratio = 0,
@@ -72,7 +72,7 @@ class Chebyshev {
     if (ratio > 1 && bound <= close)
       notes_.largest = bound;
     else
-      find_bounds(context, product, rows);
+      find_bounds(context, product, rows, ratio > 1 ? 8 : 15);
     notes_.high = std::min(1.1 * notes_.largest, bound);
     notes_.low = ratio > 1 ? notes_.high / ratio
                            : std::max(notes_.high / chebyshev_ratio(degree), 0.9 * notes_.smallest);
@@ -137,8 +137,8 @@ class Chebyshev {
   /// Conjugate gradients with D^-1 from a random right-hand side. Their scalars stay on the backend
   /// until the end.
   template <class Product>
-  void find_bounds(const Context<B>& context, const Product& product, Range rows) {
-    constexpr Index steps = 15, width = cg_row::size(1);
+  void find_bounds(const Context<B>& context, const Product& product, Range rows, Index steps) {
+    constexpr Index width = cg_row::size(1);
     const Stream<B>& lane = context.ahead;
     const Index k = p_.columns, size = rows.count * k;
     // Rows of scalars: one of zeros, those of the start and of each step, and one that is scratch.

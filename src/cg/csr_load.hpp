@@ -7,6 +7,7 @@
 
 #include "distrib/context.hpp"
 #include "distrib/layout.hpp"
+#include "io/copies.hpp"
 #include "kernels/cg/coarsening.hpp"
 #include "kernels/cg/csr_setup.hpp"
 #include "kernels/cg/short_columns.hpp"
@@ -28,6 +29,12 @@ std::vector<std::remove_const_t<T>> downloaded(const Stream<B>& lane, View<T, B>
   if (from.size > 0) download(lane, to.data(), from);
   lane.synchronize();
   return to;
+}
+
+/// The same of many, by several threads.
+template <class T, class B>
+void download_by_threads(const Stream<B>& lane, T* to, View<const T, B> from) {
+  io::download_plain<T, B>(lane, to, from, io::Copies::of<B>(from.size * Index(sizeof(T))));
 }
 
 /// CSR rows in the memory of a backend, complete for a product.

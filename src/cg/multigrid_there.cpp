@@ -24,10 +24,9 @@ RankRows downloaded_rows(const Stream<B>& lane, const RowsThere<B>& a, const Csr
   rows.start.resize(at(from.start.size));
   rows.column.resize(at(from.column.size));
   rows.value.resize(at(from.value.size));
-  download(lane, rows.start.data(), from.start);
-  download(lane, rows.column.data(), from.column);
-  download(lane, rows.value.data(), from.value);
-  lane.synchronize();
+  download_by_threads(lane, rows.start.data(), from.start);
+  download_by_threads(lane, rows.column.data(), from.column);
+  download_by_threads(lane, rows.value.data(), from.value);
   return all;
 }
 

@@ -62,14 +62,14 @@ struct CallersRow {
 Nodes nodes_of(Index rows, const CallersRow& row, Index unknowns) {
   std::vector<std::pair<Index, Index>> labels(at(rows));
   for (Index i = 0; i < rows; ++i) labels[at(i)] = {row(i) / unknowns, i};
-  std::sort(labels.begin(), labels.end());
+  if (!std::is_sorted(labels.begin(), labels.end())) std::sort(labels.begin(), labels.end());
   Nodes nodes;
   nodes.of.resize(at(rows));
   std::vector<std::pair<Index, Index>> first;  // row, label's position
   for (Index k = 0; k < rows; ++k)
     if (k == 0 || labels[at(k)].first != labels[at(k - 1)].first)
       first.emplace_back(labels[at(k)].second, k);
-  std::sort(first.begin(), first.end());
+  if (!std::is_sorted(first.begin(), first.end())) std::sort(first.begin(), first.end());
   for (const auto& [of_row, from] : first) {
     for (Index k = from; k < rows && labels[at(k)].first == labels[at(from)].first; ++k)
       nodes.of[at(labels[at(k)].second)] = std::int32_t(nodes.count);

@@ -53,9 +53,8 @@ RankRows CsrOperator<B>::all_rows(const Context<B>& context) const {
     ++k;
   }
   if (outer_.entries == 0) {
-    download(lane, rows.column.data(), a.column);
-    download(lane, rows.value.data(), a.value);
-    lane.synchronize();
+    download_by_threads(lane, rows.column.data(), a.column);
+    download_by_threads(lane, rows.value.data(), a.value);
     return all;
   }
   const auto inner_column = downloaded(lane, a.column);

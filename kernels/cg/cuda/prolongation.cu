@@ -119,6 +119,23 @@ __global__ void __launch_bounds__(block_threads)
   }
 }
 
+__global__ void __launch_bounds__(block_threads)
+    damp_kernel(Index rows, const Index* __restrict__ start,
+                const std::int32_t* __restrict__ column, double* value, CsrRows<Cuda> t,
+                const double* __restrict__ diagonal, double weight) {
+  for (Index i = first_item(); i < rows; i += item_stride()) {
+    Index f = t.start.data[i];
+    const Index end = t.start.data[i + 1];
+    const double factor = f < end ? -weight / diagonal[i] : 0;
+    for (Index e = start[i]; e < start[i + 1]; ++e) {
+      double v = factor * value[e];
+      while (f < end && t.column.data[f] < column[e]) ++f;
+      if (f < end && t.column.data[f] == column[e]) v += t.value.data[f];
+      value[e] = v;
+    }
+  }
+}
+
 /// row[e]: the row of entry e.
 template <int width>
 __global__ void __launch_bounds__(block_threads)
@@ -150,21 +167,23 @@ __global__ void __launch_bounds__(block_threads)
   }
 }
 
+template <int width>
 __global__ void __launch_bounds__(block_threads)
     settle_kernel(Index rows, const Index* __restrict__ start,
                   const std::int32_t* __restrict__ column, double* value, CsrRows<Cuda> t,
                   const double* __restrict__ diagonal, int* negative) {
-  for (Index i = first_item(); i < rows; i += item_stride()) {
+  coarsening::over_rows<width>(rows, [&](Index i, const Lanes<width>& lanes) {
     double scale = 0;
-    for (Index e = t.start.data[i]; e < t.start.data[i + 1]; ++e)
+    for (Index e = t.start.data[i] + lanes.lane; e < t.start.data[i + 1]; e += width)
       scale += t.value.data[e] * t.value.data[e] * diagonal[t.column.data[e]];
-    for (Index e = start[i]; e < start[i + 1]; ++e) {
+    scale = lanes.sum(scale);
+    for (Index e = start[i] + lanes.lane; e < start[i + 1]; e += width) {
       if (column[e] != i) continue;
       const coarsening::Settled found = coarsening::settle(value[e], scale);
       if (found == coarsening::Settled::negative) *negative = 1;
       if (found == coarsening::Settled::null) value[e] = scale;
     }
-  }
+  });
 }
 
 __global__ void __launch_bounds__(block_threads)
@@ -215,6 +234,13 @@ SparseRows<Cuda> smoothed_prolongation(const Stream<Cuda>& stream, const CsrRows
 }
 
 template <>
+void damp_rows(const Stream<Cuda>& stream, SparseRows<Cuda>& p, const CsrRows<Cuda>& t,
+               View<const double, Cuda> diagonal, double weight) {
+  launch(stream, p.rows(), damp_kernel, p.rows(), p.start.data(), p.column.data(), p.value.data(),
+         t, diagonal.data, weight);
+}
+
+template <>
 SparseRows<Cuda> transposed(const Stream<Cuda>& stream, const CsrRows<Cuda>& p, Index columns,
                             Scratch<Cuda>& scratch) {
   const Index rows = p.rows(), entries = p.column.size;
@@ -259,8 +285,11 @@ bool settle_null_vectors(const Stream<Cuda>& stream, const SparseRows<Cuda>& coa
   const typename Scratch<Cuda>::Scope scope(scratch);
   const View<int, Cuda> negative = scratch.take<int>(1);
   fill_zero(stream, negative);
-  launch(stream, coarse.rows(), settle_kernel, coarse.rows(), coarse.start.data(),
-         coarse.column.data(), coarse.value.data(), t, diagonal.data, negative.data);
+  coarsening::with_lanes(coarse.rows(), t.column.size, [&]<int width>(unsigned blocks) {
+    settle_kernel<width><<<blocks, block_threads, 0, native(stream)>>>(
+        coarse.rows(), coarse.start.data(), coarse.column.data(), coarse.value.data(), t,
+        diagonal.data, negative.data);
+  });
   return coarsening::read_one(stream, negative.data) == 0;
 }
 
