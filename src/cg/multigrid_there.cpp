@@ -240,6 +240,13 @@ struct Multigrid<B>::LevelThere {
     if (control.size() > 1) lap("between ranks");
     return true;
   }
+  /// P and P' to a level, ready for products.
+  void hand_over(Level& level, bool scattered) {
+    level.prolongation = Transfer<B>(context, std::move(p), scattered, scratch);
+    level.correction = level.prolongation.operand(context);
+    level.restriction = Transfer<B>(context, std::move(turned), scattered, scratch);
+    if (level.restriction.crosses()) level.rest = level.restriction.operand(context);
+  }
   /// T or P with rows of other ranks, where there are some.
   RowsThere<B> with_needed_rows(const RowsThere<B>& t) {
     if (context.size() == 1) return {};
@@ -322,10 +329,7 @@ bool Multigrid<B>::build_there(const Context<B>& context, const Product& product
     if (last || notes_.indefinite) return false;
     notes_.bytes += 24.0 * double(now.p.rows.nonzeros());
     notes_.indefinite = !now.definite;
-    level.prolongation = Transfer<B>(context, std::move(now.p), first.scattered, scratch);
-    level.correction = level.prolongation.operand(context);
-    level.restriction = Transfer<B>(context, std::move(now.turned), first.scattered, scratch);
-    if (level.restriction.crosses()) level.rest = level.restriction.operand(context);
+    now.hand_over(level, first.scattered);
     made = std::move(now.next);
     a = made.rows.view();
     now.lap("transfers");

@@ -247,6 +247,7 @@ RowsThere<B> AskedRows<B>::with_needed_rows(const Context<B>& context, const Row
     }
     RowsThere<B> all{p.first, with_more(number, global), {}};
     std::vector<std::int32_t> column;
+    column.reserve(global.size());
     for (const Index c : global) column.push_back(local(number, all.needed, c));
     const Index rows = own + Index(start.size()), size = entries + Index(column.size());
     all.rows = {Buffer<Index, B>(rows + 1), Buffer<std::int32_t, B>(size), Buffer<double, B>(size),

@@ -28,13 +28,19 @@ CsrPart<B> on_backend(const Stream<B>& lane, const std::vector<Index>& start,
 }  // namespace
 
 template <class B>
-Transfer<B>::Transfer(const Context<B>& context, const RankRows& a) {
+Transfer<B>::Transfer(const Context<B>& context, const std::vector<Index>& first,
+                      const std::vector<Index>& needed) {
   const Control& control = context.control;
   const auto me = std::size_t(control.rank());
-  columns_ = a.first[me + 1] - a.first[me];
-  crosses_ = control.reduce(Index(!a.needed.empty()), Reduce::max) > 0;
-  if (crosses_) halo_ = Halo<B>(control, context.ahead, a.first, a.needed);
-  collectively(control, [&] {
+  columns_ = first[me + 1] - first[me];
+  crosses_ = control.reduce(Index(!needed.empty()), Reduce::max) > 0;
+  if (crosses_) halo_ = Halo<B>(control, context.ahead, first, needed);
+}
+
+template <class B>
+Transfer<B>::Transfer(const Context<B>& context, const RankRows& a)
+    : Transfer(context, a.first, a.needed) {
+  collectively(context.control, [&] {
     const HostRows& rows = a.rows;
     if (a.needed.empty()) {
       inner_ = on_backend(context.ahead, rows.start, {}, rows.column, rows.value);
@@ -67,13 +73,9 @@ Transfer<B>::Transfer(const Context<B>& context, const RankRows& a) {
 
 template <class B>
 Transfer<B>::Transfer(const Context<B>& context, RowsThere<B>&& a, bool scattered,
-                      Scratch<B>& scratch) {
-  const Control& control = context.control;
-  const auto me = std::size_t(control.rank());
-  columns_ = a.first[me + 1] - a.first[me];
-  crosses_ = control.reduce(Index(!a.needed.empty()), Reduce::max) > 0;
-  if (crosses_) halo_ = Halo<B>(control, context.ahead, a.first, a.needed);
-  collectively(control, [&] {
+                      Scratch<B>& scratch)
+    : Transfer(context, a.first, a.needed) {
+  collectively(context.control, [&] {
     inner_ = take_inner(context.ahead, a, columns_, halo_.left(), scattered, scratch, outer_);
     a.rows = {};
   });

@@ -34,6 +34,9 @@ class Transfer {
   }
 
  private:
+  /// Without entries. Collective.
+  Transfer(const Context<B>& context, const std::vector<Index>& first,
+           const std::vector<Index>& needed);
   Index columns_ = 0;
   bool crosses_ = false;
   CsrPart<B> inner_, outer_;
