@@ -120,15 +120,16 @@ template <class B>
 double expected_nonzeros(const Stream<B>&, const CsrRows<B>& t, const CsrRows<B>& a,
                          const CsrRows<B>& p, Index columns, Scratch<B>&);
 /// T A P, t.rows() x columns, as T (A P). Each sum in the order of T's and A's entries, of long rows in
-/// up to 8 runs of them. Nothing where a row has more than coarsening_result nonzeros. For a stencil of seven points about 3 operations in a
+/// up to 8 runs of them. Nothing where a row has more than coarsening_result nonzeros.
+/// For a stencil of seven points about 3 operations in a
 /// table an entry of A for A P, as many for T (A P), twice each: to count and to add.
 template <class B>
 std::optional<SparseRows<B>> coarse_product(const Stream<B>&, const CsrRows<B>& t,
                                             const CsrRows<B>& a, const CsrRows<B>& p, Index columns,
                                             Scratch<B>&);
 
-/// A B, a.rows() x columns. Each sum in the order of A's entries, of long rows in up to 8 runs of them. Nothing where a row has more than
-/// coarsening_result nonzeros.
+/// A B, a.rows() x columns. Each sum in the order of A's entries, of long rows in up to 8 runs of them.
+/// Nothing where a row has more than coarsening_result nonzeros.
 template <class B>
 std::optional<SparseRows<B>> sparse_product(const Stream<B>&, const CsrRows<B>& a,
                                             const CsrRows<B>& b, Index columns, Scratch<B>&);

@@ -7,6 +7,7 @@
 
 namespace terrace::cg {
 
+/// From the host, each row by ascending columns.
 template <class B>
 RowsThere<B> uploaded_rows(const Stream<B>& lane, RankRows&& a);
 
