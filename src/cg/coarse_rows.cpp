@@ -4,6 +4,7 @@
 
 #include "distrib/agree.hpp"
 #include "distrib/deal.hpp"
+#include "src/cg/row_parcels.hpp"
 
 namespace terrace::cg {
 
@@ -58,22 +59,17 @@ RankRows gathered(const Control& control, const std::vector<Index>& first_row,
                   const std::vector<Index>& first_column, const ColumnNumbers& number) {
   const Index begin = first_row[at(control.rank())];
   const Index own = first_row[at(control.rank()) + 1] - begin;
-  std::vector<std::vector<SentEntry>> away(at(control.size()));
-  collectively(control, [&] {
-    for (Index i = own; i < t.rows(); ++i) {
-      const Index row = needed_rows[at(i - own)];
-      for (Index e = t.start[at(i)]; e < t.start[at(i) + 1]; ++e)
-        away[at(owner_of(first_row, row))].push_back(
-            {row, number(t.column[at(e)]), t.value[at(e)]});
-    }
-  });
-  away = deal(control, std::move(away));
+  const Index other = t.start[at(own)];
+  const std::vector<RowParcel> parcels =
+      sent_to_owners(control, first_row, needed_rows, t.start.data() + own, t.column.data() + other,
+                     t.value.data() + other, number);
   return collectively(control, [&] {
     CsrSlice all;
     all.start.assign(at(own) + 1, 0);
     for (Index i = 0; i < own; ++i) all.start[at(i) + 1] = t.start[at(i) + 1] - t.start[at(i)];
-    for (const auto& part : away)
-      for (const SentEntry& e : part) ++all.start[at(e.row - begin) + 1];
+    for (const RowParcel& p : parcels)
+      for (Index i = 0; i < p.rows(); ++i)
+        all.start[at(p.row()[i] - begin) + 1] += p.start()[i + 1] - p.start()[i];
     for (Index i = 0; i < own; ++i) all.start[at(i) + 1] += all.start[at(i)];
     all.column.resize(at(all.start.back()));
     all.value.resize(at(all.start.back()));
@@ -85,8 +81,10 @@ RankRows gathered(const Control& control, const std::vector<Index>& first_row,
     for (Index i = 0; i < own; ++i)
       for (Index e = t.start[at(i)]; e < t.start[at(i) + 1]; ++e)
         put(i, number(t.column[at(e)]), t.value[at(e)]);
-    for (const auto& part : away)
-      for (const SentEntry& e : part) put(e.row - begin, e.column, e.value);
+    for (const RowParcel& p : parcels)
+      for (Index i = 0; i < p.rows(); ++i)
+        for (Index e = p.start()[i]; e < p.start()[i + 1]; ++e)
+          put(p.row()[i] - begin, p.column()[e], p.value()[e]);
     all.normalise();  // adds in the order of the ranks
     return numbered(first_column, control.rank(), all);
   });

@@ -24,12 +24,6 @@ struct ColumnNumbers {
 ColumnNumbers columns_of(const Control& control, const std::vector<Index>& first,
                          const std::vector<Index>& needed);
 
-/// An entry on its way between ranks, global numbers.
-struct SentEntry {
-  Index row, column;
-  double value;
-};
-
 // All are collective. Of rectangular ones first[r] .. first[r + 1] are the columns of rank r.
 
 /// For each rank the own rows that it needs.

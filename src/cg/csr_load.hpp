@@ -16,8 +16,8 @@
 namespace terrace::cg {
 
 /// Numbers to the backend, and back. Wait.
-template <class T, class B>
-Buffer<T, B> uploaded(const Stream<B>& lane, const std::vector<T>& from) {
+template <class T, class B, class A = std::allocator<T>>
+Buffer<T, B> uploaded(const Stream<B>& lane, const std::vector<T, A>& from) {
   Buffer<T, B> to(Index(from.size()));
   if (!from.empty()) upload(lane, to.view(), from.data());
   lane.synchronize();

@@ -8,7 +8,7 @@
 #include "distrib/deal.hpp"
 #include "kernels/base/gather.hpp"
 #include "kernels/base/parallel.hpp"
-#include "src/cg/coarse_rows.hpp"
+#include "src/cg/row_parcels.hpp"
 
 namespace terrace::cg {
 namespace {
@@ -29,85 +29,23 @@ void renumber(const Stream<B>& lane, View<std::int32_t, B> column, Index own,
   lane.synchronize();
 }
 
-/// Global numbers of needed columns, and of those of `more` that are no own ones.
-std::vector<Index> with_more(const ColumnNumbers& number, std::vector<Index> more) {
-  std::erase_if(more, [&](Index c) { return number.owns(c); });
-  more.insert(more.end(), number.needed.begin(), number.needed.end());
-  return distinct(std::move(more));
-}
-std::int32_t local(const ColumnNumbers& number, const std::vector<Index>& needed, Index c) {
-  if (number.owns(c)) return std::int32_t(c - number.first);
-  return std::int32_t(number.own +
-                      (std::lower_bound(needed.begin(), needed.end(), c) - needed.begin()));
-}
-
-/// Entries of rows beyond the `own` first, to the owners of these rows.
+/// Rows beyond the `own` first, to the owners of these rows. Collective.
 template <class B>
-std::vector<std::vector<SentEntry>> sent_away(const Stream<B>& lane, int ranks,
-                                              const std::vector<Index>& first_row,
-                                              const std::vector<Index>& needed_rows, Index own,
-                                              const SparseRows<B>& t, const ColumnNumbers& number) {
-  std::vector<std::vector<SentEntry>> away(at(ranks));
-  if (needed_rows.empty()) return away;
-  const std::vector<Index> start =
-      downloaded(lane, t.view().start.slice(own, Index(needed_rows.size()) + 1));
-  const Index from = start.front(), count = start.back() - from;
-  const auto column = downloaded(lane, t.view().column.slice(from, count));
-  const auto value = downloaded(lane, t.view().value.slice(from, count));
-  for (std::size_t k = 0; k < needed_rows.size(); ++k) {
-    std::vector<SentEntry>& to = away[at(owner_of(first_row, needed_rows[k]))];
-    for (auto e = at(start[k] - from); e < at(start[k + 1] - from); ++e)
-      to.push_back({needed_rows[k], number(column[e]), value[e]});
-  }
-  return away;
-}
-
-/// Rows that other ranks sent parts of, local numbers; columns ascend.
-struct Received {
-  std::vector<Index> start{0}, row;
+std::vector<RowParcel> sent_away(const Context<B>& context, const std::vector<Index>& first_row,
+                                 const std::vector<Index>& needed_rows, Index own,
+                                 const SparseRows<B>& t, const ColumnNumbers& number) {
+  std::vector<Index> start;
   std::vector<std::int32_t> column;
   std::vector<double> value;
-};
-/// `parts`: of each rank, whose rows ascend. Adds in the order of the ranks.
-Received received_rows(const std::vector<std::vector<SentEntry>>& parts,
-                       const ColumnNumbers& number, const std::vector<Index>& needed, Index begin) {
-  Received got;
-  for (const auto& part : parts)
-    for (const SentEntry& e : part)
-      if (got.row.empty() || got.row.back() != e.row) got.row.push_back(e.row);
-  got.row = distinct(std::move(got.row));
-  const auto each = [&](const auto& f) {
-    for (const auto& part : parts) {
-      std::size_t k = 0;
-      for (const SentEntry& e : part) {
-        while (got.row[k] != e.row) ++k;
-        f(k, e);
-      }
-    }
-  };
-  std::vector<Index> start(got.row.size() + 1, 0);
-  each([&](std::size_t k, const SentEntry&) { ++start[k + 1]; });
-  for (std::size_t k = 0; k < got.row.size(); ++k) start[k + 1] += start[k];
-  std::vector<std::pair<std::int32_t, double>> all(at(start.back()));
-  std::vector<Index> next = start;
-  each([&](std::size_t k, const SentEntry& e) {
-    all[at(next[k]++)] = {local(number, needed, e.column), e.value};
+  collectively(context.control, [&] {
+    const CsrRows<B> rows = t.view();
+    start = downloaded(context.ahead, rows.start.slice(own, Index(needed_rows.size()) + 1));
+    const Index count = start.back() - start.front();
+    column = downloaded(context.ahead, rows.column.slice(start.front(), count));
+    value = downloaded(context.ahead, rows.value.slice(start.front(), count));
   });
-  for (std::size_t k = 0; k < got.row.size(); ++k) {
-    const auto from = all.begin() + start[k], to = all.begin() + start[k + 1];
-    std::stable_sort(from, to, [](const auto& x, const auto& y) { return x.first < y.first; });
-    for (auto e = from; e != to; ++e) {
-      if (e != from && e->first == (e - 1)->first) {
-        got.value.back() += e->second;
-        continue;
-      }
-      got.column.push_back(e->first);
-      got.value.push_back(e->second);
-    }
-    got.start.push_back(Index(got.column.size()));
-    got.row[k] -= begin;
-  }
-  return got;
+  return sent_to_owners(context.control, first_row, needed_rows, start.data(), column.data(),
+                        value.data(), number);
 }
 
 /// Each row by ascending columns.
@@ -212,43 +150,32 @@ RowsThere<B> AskedRows<B>::with_needed_rows(const Context<B>& context, const Row
                                             Scratch<B>& scratch) const {
   const Stream<B>& lane = context.ahead;
   const ColumnNumbers number = columns_of(context.control, p.first, p.needed);
-  // Of each row the number of its entries and their columns; and beside it their values.
-  std::vector<std::vector<Index>> lines(count_.size());
-  std::vector<std::vector<double>> values(count_.size());
+  std::vector<RowParcel> parcels(count_.size());
   collectively(context.control, [&] {
     const SparseRows<B> taken = take_rows<B>(lane, p.rows.view(), listed_.view(), scratch);
     const auto start = downloaded(lane, taken.start.view());
     const auto column = downloaded(lane, taken.column.view());
     const auto value = downloaded(lane, taken.value.view());
-    std::size_t k = 0;
-    for (std::size_t r = 0; r < lines.size(); ++r)
-      for (Index i = 0; i < count_[r]; ++i, ++k) {
-        lines[r].push_back(start[k + 1] - start[k]);
-        for (auto e = at(start[k]); e < at(start[k + 1]); ++e) {
-          lines[r].push_back(number(column[e]));
-          values[r].push_back(value[e]);
-        }
-      }
+    Index from = 0;
+    for (std::size_t r = 0; r < parcels.size(); from += count_[r++])
+      parcels[r] = parcel_of(start.data(), from, count_[r], column.data(), value.data(), number);
   });
-  lines = deal(context.control, std::move(lines));
-  values = deal(context.control, std::move(values));
+  parcels = exchanged(context.control, std::move(parcels));
   return collectively(context.control, [&] {
     const Index own = p.rows.rows(), entries = p.rows.nonzeros();
-    std::vector<Index> start, global;
-    std::vector<double> value;
-    for (std::size_t r = 0; r < lines.size(); ++r) {
-      for (auto k = lines[r].begin(); k != lines[r].end();) {
-        const Index count = *k++;
-        global.insert(global.end(), k, k + count);
-        start.push_back(entries + Index(global.size()));
-        k += count;
-      }
-      value.insert(value.end(), values[r].begin(), values[r].end());
+    const MoreColumns columns(number, parcels);
+    std::vector<Index> start;
+    LargeVector<std::int32_t> column;
+    LargeVector<double> value;
+    for (const RowParcel& rows : parcels) {
+      const auto from = Index(column.size());
+      for (Index i = 1; i <= rows.rows(); ++i) start.push_back(entries + from + rows.start()[i]);
+      column.resize(column.size() + at(rows.entries()));
+      value.resize(column.size());
+      columns.locate(rows, column.data() + from);
+      std::copy_n(rows.value(), rows.entries(), value.data() + from);
     }
-    RowsThere<B> all{p.first, with_more(number, global), {}};
-    std::vector<std::int32_t> column;
-    column.reserve(global.size());
-    for (const Index c : global) column.push_back(local(number, all.needed, c));
+    RowsThere<B> all{p.first, columns.needed(), {}};
     const Index rows = own + Index(start.size()), size = entries + Index(column.size());
     all.rows = {Buffer<Index, B>(rows + 1), Buffer<std::int32_t, B>(size), Buffer<double, B>(size),
                 number.own + Index(all.needed.size())};
@@ -257,8 +184,7 @@ RowsThere<B> AskedRows<B>::with_needed_rows(const Context<B>& context, const Row
     copy(lane, all.rows.value.view().slice(0, entries), p.rows.view().value);
     lane.synchronize();
     if (!p.needed.empty())
-      renumber(lane, all.rows.column.view().slice(0, entries), number.own,
-               places_in(all.needed, p.needed));
+      renumber(lane, all.rows.column.view().slice(0, entries), number.own, columns.places());
     upload(lane, all.rows.start.view().slice(own + 1, Index(start.size())), start.data());
     upload(lane, all.rows.column.view().slice(entries, Index(column.size())), column.data());
     upload(lane, all.rows.value.view().slice(entries, Index(value.size())), value.data());
@@ -278,20 +204,16 @@ RowsThere<B> gathered(const Context<B>& context, const std::vector<Index>& first
   const Index own = first_row[at(control.rank()) + 1] - begin;
   const std::vector<Index> old = std::move(t.needed);
   const ColumnNumbers number = columns_of(control, t.first, old);
-  std::vector<std::vector<SentEntry>> away = collectively(control, [&] {
-    return sent_away(lane, control.size(), first_row, needed_rows, own, t.rows, number);
-  });
-  away = deal(control, std::move(away));
+  const std::vector<RowParcel> parcels =
+      sent_away(context, first_row, needed_rows, own, t.rows, number);
   return collectively(control, [&] {
-    std::vector<Index> columns;
-    for (const auto& part : away)
-      for (const SentEntry& e : part) columns.push_back(e.column);
-    RowsThere<B> sum{t.first, with_more(number, std::move(columns)), {}};
-    const Received got = received_rows(away, number, sum.needed, begin);
+    const MoreColumns more(number, parcels);
+    const SummedRows got = summed(parcels, more, begin);
+    RowsThere<B> sum{t.first, more.needed(), {}};
     const auto start = uploaded(lane, got.start), row = uploaded(lane, got.row);
     const auto column = uploaded(lane, got.column);
     const auto value = uploaded(lane, got.value);
-    if (!old.empty()) renumber(lane, t.rows.column.view(), number.own, places_in(sum.needed, old));
+    if (!old.empty()) renumber(lane, t.rows.column.view(), number.own, more.places());
     CsrRows<B> mine = t.rows.view();
     mine.start = mine.start.slice(0, own + 1);
     sum.rows = add_rows<B>(lane, mine, {start, column, value, row},

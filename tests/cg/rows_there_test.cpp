@@ -2,8 +2,10 @@
 #include "src/cg/rows_there.hpp"
 
 #include <map>
+#include <random>
+#include <set>
 
-#include "src/cg/coarse_rows.hpp"
+#include "src/cg/row_parcels.hpp"
 #include "src/cg/transfer.hpp"
 #include "tests/support/csr_rows.hpp"
 #include "tests/support/numbers.hpp"
@@ -101,6 +103,62 @@ double prolongation(Index i, Index j) {
 }
 
 }  // namespace
+
+TEST_CASE("parts of rows from several ranks are numbered and added in the ranks' order", "[cpu]") {
+  std::mt19937 random(5);
+  for (const Index spread : {1, 60, 64, 700, 100'000})
+    for (const Index most_rows : {1, 3, 900}) {
+      const std::vector<Index> before{40, 1100, 1163, 1164, 90'000};
+      const ColumnNumbers number{100, 1000, before};
+      std::set<Index> needed(before.begin(), before.end());
+      std::map<Index, std::map<Index, double>> sums;
+      std::vector<RowParcel> parcels(4);
+      for (const int rank : {0, 2, 3}) {  // nothing from the second
+        std::vector<Index> start{0};
+        std::vector<std::int32_t> column;
+        std::vector<double> value;
+        const std::vector<Index> sender{};
+        const ColumnNumbers theirs{200'000, 900 + 50 * rank, sender};  // local numbers are far ones
+        std::vector<Index> rows;
+        for (Index i = 0; i < most_rows; ++i) {
+          if (random() % 3 == 0) continue;
+          rows.push_back(1000 + i);
+          for (unsigned k = random() % 6; k > 0; --k) {
+            column.push_back(std::int32_t(random() % unsigned(spread)));
+            value.push_back(0.1 * double(random() % 1000));
+            const Index global = theirs(column.back());
+            if (!number.owns(global)) needed.insert(global);
+            const auto at = sums[rows.back()].try_emplace(global, 0.0).first;
+            at->second += value.back();
+          }
+          sums[rows.back()];
+          start.push_back(Index(column.size()));
+        }
+        RowParcel& parcel = parcels[std::size_t(rank)];
+        parcel =
+            parcel_of(start.data(), 0, Index(rows.size()), column.data(), value.data(), theirs);
+        std::copy(rows.begin(), rows.end(), parcel.row());
+      }
+      const MoreColumns columns(number, parcels);
+      REQUIRE(columns.needed() == std::vector<Index>(needed.begin(), needed.end()));
+      const ColumnNumbers global{100, 1000, columns.needed()};
+      for (std::size_t k = 0; k < before.size(); ++k)
+        REQUIRE(global(100 + columns.places()[k]) == before[k]);
+      const SummedRows sum = summed(parcels, columns, 1000);
+      REQUIRE(sum.row.size() == sums.size());
+      auto expected = sums.begin();
+      for (std::size_t k = 0; k < sum.row.size(); ++k, ++expected) {
+        REQUIRE(1000 + sum.row[k] == expected->first);
+        REQUIRE(std::size_t(sum.start[k + 1] - sum.start[k]) == expected->second.size());
+        for (Index e = sum.start[k]; e < sum.start[k + 1]; ++e) {
+          REQUIRE(
+              (e == sum.start[k] || sum.column[std::size_t(e)] > sum.column[std::size_t(e) - 1]));
+          REQUIRE(expected->second.at(global(sum.column[std::size_t(e)])) ==
+                  sum.value[std::size_t(e)]);
+        }
+      }
+    }
+}
 
 TEMPLATE_TEST_CASE("rows are parted by own columns", "", BACKENDS) {
   using B = TestType;
