@@ -18,7 +18,7 @@ for preset in ${TERRACE_SANITIZERS:-}; do
 done
 
 echo "== all tests"
-cmake -S . -B build-test -G Ninja -DTERRACE_TESTS=ON -DTERRACE_WERROR=ON "$(terrace_cuda_option)" -DTERRACE_CUDA_UNOPTIMIZED=$unoptimized -DCMAKE_UNITY_BUILD=ON "${launcher[@]}" >build-test.log 2>&1 ||
+cmake -S . -B build-test -G Ninja -DTERRACE_TESTS=ON -DTERRACE_WERROR=ON "$(terrace_cuda_option)" -DTERRACE_CUDA_UNOPTIMIZED=$unoptimized -DTERRACE_QUICK_START=ON -DCMAKE_CXX_FLAGS=-D_GLIBCXX_ASSERTIONS -DCMAKE_UNITY_BUILD=ON "${launcher[@]}" >build-test.log 2>&1 ||
   { tail -20 build-test.log >&2; exit 1; }
 rm -f build-test.log
 cmake --build build-test

@@ -2,6 +2,7 @@
 // on an emulated cluster, where there is no GPU.
 #include "kernels/gf2/full_panel.hpp"
 
+#include <cstdlib>
 #include <functional>
 #include <numeric>
 
@@ -243,7 +244,7 @@ TEST_CASE("wide panels of full rank are reduced in place, CUDA", "[gpu]") {
 TEST_CASE("an emulated cluster reduces wide panels", "[cpu]") {
   if (fewer_cases) return;  // threads that are no threads
   unsigned seed = 0;
-  test_panels(1100, 17, 2, [&](const PlainBits& a) {
+  test_panels(1100, 17, std::getenv("TERRACE_TEST_ALL") ? 1 : 5, [&](const PlainBits& a) {
     const unsigned updaters = ++seed % 2 == 0 ? 8 : 16;
     return reduce_by(
         Stream<Cpu>(), a, [&](const Work<Cpu>& work) { reduce_emulated(work, updaters, seed); },
