@@ -242,6 +242,6 @@ MUTATIONS = [
     ("src/cg/row_parcels.cpp", "    before_.push_back(Index(needed_.size()));", "    before_.push_back(Index(needed_.size()) + (w > 1));", "cg/rows_there.1"),
     ("src/cg/row_parcels.cpp", "x.order < y.order", "x.order > y.order", "cg/rows_there.1"),
     ("src/cg/row_parcels.cpp", "    sum.row = distinct(std::move(sum.row));\n", "    std::sort(sum.row.begin(), sum.row.end());\n", "cg/rows_there.1"),
-    ("src/cg/row_parcels.cpp", "std::copy(value + from + e, value + from + end, parcel.value() + e);", "std::copy(value + e, value + end, parcel.value() + e);", "cg/rows_there.3"),
+    ("src/cg/row_parcels.cpp", "std::copy(value + from + e, value + from + end, parcel.value() + e);", "std::copy(value + e, value + end, parcel.value() + e);", "cg/rows_there.1"),
     ("src/cg/row_parcels.cpp", "sum.row[at(k)] -= begin;", "sum.row[at(k)] -= begin + (k > 600);", "cg/rows_there.1"),
 ]

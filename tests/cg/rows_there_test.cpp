@@ -114,9 +114,10 @@ TEST_CASE("parts of rows from several ranks are numbered and added in the ranks'
       std::map<Index, std::map<Index, double>> sums;
       std::vector<RowParcel> parcels(4);
       for (const int rank : {0, 2, 3}) {  // nothing from the second
-        std::vector<Index> start{0};
-        std::vector<std::int32_t> column;
-        std::vector<double> value;
+        std::vector<Index> start{7,
+                                 9};  // a row that is not sent, from an entry that is not the first
+        std::vector<std::int32_t> column{1, 2};
+        std::vector<double> value{-1, -2};
         const std::vector<Index> sender{};
         const ColumnNumbers theirs{200'000, 900 + 50 * rank, sender};  // local numbers are far ones
         std::vector<Index> rows;
@@ -132,11 +133,11 @@ TEST_CASE("parts of rows from several ranks are numbered and added in the ranks'
             at->second += value.back();
           }
           sums[rows.back()];
-          start.push_back(Index(column.size()));
+          start.push_back(7 + Index(column.size()));
         }
         RowParcel& parcel = parcels[std::size_t(rank)];
         parcel =
-            parcel_of(start.data(), 0, Index(rows.size()), column.data(), value.data(), theirs);
+            parcel_of(start.data(), 1, Index(rows.size()), column.data(), value.data(), theirs);
         std::copy(rows.begin(), rows.end(), parcel.row());
       }
       const MoreColumns columns(number, parcels);
