@@ -236,8 +236,8 @@ MUTATIONS = [
     ("kernels/cg/vector_passes.hpp", "      s[e] = image;", "      s[e] = held.w;", "cg/variants.1 cg:200"),
     ("kernels/cg/vector_passes.hpp", "x[e] = held.x + c.alpha * to;", "x[e] = held.x + c.alpha * held.u;", "cg/variants.1 cg:200"),
     ("kernels/cg/vector_passes.hpp", "const double zv = more ? held.n + c.beta * held.z : held.n;", "const double zv = held.n;", "cg/variants.1 cg:200"),
-    ("kernels/cg/cuda/strips.cu", "if (column[from + e] != column[before + e] + 1) return false;", "", "gpu cg/csr_chunks.1"),
-    ("kernels/cg/cuda/products_columns_strips.cuh", "e + side_by_side;", "e + 3;", "gpu cg/csr_chunks.1"),
+    ("kernels/cg/cuda/strips.cu", "if (column[from + e] != column[before + e] + 1) return false;", "", "gpu cg/strips.1"),
+    ("kernels/cg/cuda/products_columns_strips.cuh", "e + side_by_side;", "e + 3;", "gpu cg/strips.1"),
     # --- rows on their way between ranks
     ("src/cg/row_parcels.cpp", "    before_.push_back(Index(needed_.size()));", "    before_.push_back(Index(needed_.size()) + (w > 1));", "cg/rows_there.1"),
     ("src/cg/row_parcels.cpp", "x.order < y.order", "x.order > y.order", "cg/rows_there.1"),

@@ -145,11 +145,16 @@ template <class B>
 bool settle_null_vectors(const Stream<B>&, const SparseRows<B>& coarse, const CsrRows<B>& t,
                          View<const double, B> diagonal, Scratch<B>&);
 
-/// What a product on CUDA wants beside rows: csr_chunks(), cut anew every 512 rows. Nothing on the CPU.
+/// Consecutive rows with about equal numbers of entries, which a product on CUDA wants beside the rows;
+/// cut anew every 96 or 128 rows. Nothing on the CPU.
 template <class B>
 struct RowChunks {
-  Buffer<Index, B> chunk, longs;
-  Buffer<double, B> partial;
+  /// Pairs { k, entry }, one more than chunks: chunk c begins at row k and position `entry`. A piece of a
+  /// long row k has ~k there.
+  Buffer<Index, B> chunk;
+  /// { k, c, c_end } for each long row k: its pieces are the chunks [c, c_end).
+  Buffer<Index, B> longs;
+  Buffer<double, B> partial;  ///< CsrRows::partial
 };
 template <class B>
 RowChunks<B> chunks_of(const Stream<B>&, const CsrRows<B>&, Scratch<B>&);

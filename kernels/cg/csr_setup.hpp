@@ -40,16 +40,25 @@ void sample_nearness(const Stream<Cuda>&, const CsrRows<Cuda>&, View<Index, Cuda
 /// So p is gathered better with more of the first-level cache.
 constexpr bool is_scattered(Index entries, Index near) { return 2 * near < entries; }
 
-/// count[i] = entries of row i whose column is no own row.
-void count_outer(const Stream<Cpu>&, const CsrRows<Cpu>&, View<Index, Cpu> count);
-void count_outer(const Stream<Cuda>&, const CsrRows<Cuda>&, View<Index, Cuda> count);
-/// Of rows [from, from + rows) the entries whose column is an own row (or, with `outer`, is none),
-/// in order: those of row i from to_start[i] - to_start[from] on.
-void pick_entries(const Stream<Cpu>&, const CsrRows<Cpu>&, bool outer, Index from, Index rows,
-                  View<const Index, Cpu> to_start, View<std::int32_t, Cpu> column,
-                  View<double, Cpu> value);
-void pick_entries(const Stream<Cuda>&, const CsrRows<Cuda>&, bool outer, Index from, Index rows,
-                  View<const Index, Cuda> to_start, View<std::int32_t, Cuda> column,
-                  View<double, Cuda> value);
+/// Entries whose column is no own row, of the rows that have some.
+template <class B>
+struct OuterRows {
+  Buffer<Index, B> row, start;  ///< which rows, ascending; one more than these
+  Buffer<std::int32_t, B> column;
+  Buffer<double, B> value;
+};
+/// Copies of them. inner_start[i], rows + 1 numbers: where row i begins without them. Waits; takes 28
+/// bytes a row for that time.
+OuterRows<Cpu> copy_outer(const Stream<Cpu>&, const CsrRows<Cpu>&, View<Index, Cpu> inner_start);
+OuterRows<Cuda> copy_outer(const Stream<Cuda>&, const CsrRows<Cuda>&,
+                           View<Index, Cuda> inner_start);
+/// Of rows [from, from + rows) the entries whose column is an own row, in order: those of row i from
+/// inner_start[i] - inner_start[from] on.
+void pick_inner(const Stream<Cpu>&, const CsrRows<Cpu>&, Index from, Index rows,
+                View<const Index, Cpu> inner_start, View<std::int32_t, Cpu> column,
+                View<double, Cpu> value);
+void pick_inner(const Stream<Cuda>&, const CsrRows<Cuda>&, Index from, Index rows,
+                View<const Index, Cuda> inner_start, View<std::int32_t, Cuda> column,
+                View<double, Cuda> value);
 
 }  // namespace terrace::cg

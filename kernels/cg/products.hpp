@@ -80,7 +80,7 @@ struct CsrRows {
   View<const std::int32_t, B> column;
   View<const double, B> value;
   View<const Index, B> row;
-  // For CUDA, from csr_chunks(); size 0: a product that suits rows of equal lengths.
+  // For CUDA, from chunks_of(); size 0: a product that suits rows of equal lengths.
   View<const Index, B> chunk{}, longs{};
   View<double, B> partial{};  ///< scratch: a double a chunk where there are long rows
   bool scattered = false;     ///< is_scattered(): p is worth more of the first-level cache
@@ -100,18 +100,6 @@ struct CsrRows {
 constexpr Index csr_chunk_entries = 896, csr_chunk_rows = 128;
 /// ShortColumns::distance has no more.
 constexpr Index csr_most_distances = 256;
-
-/// Consecutive rows with about equal numbers of entries, on the host; made once a matrix.
-struct CsrChunks {
-  /// Pairs { k, entry }, one more than chunks: chunk c begins at row k and position `entry`. A
-  /// piece of a long row k has ~k there.
-  std::vector<Index> chunk;
-  /// { k, c, c_end } for each long row k: its pieces are the chunks [c, c_end).
-  std::vector<Index> longs;
-  [[nodiscard]] Index count() const { return Index(chunk.size()) / 2 - 1; }
-};
-/// start: rows + 1 positions.
-CsrChunks csr_chunks(const Index* start, Index rows);
 
 /// q[row] = A p, or q[row] += A p with `add` in the sums' target.
 void multiply(const Stream<Cpu>&, const CsrRows<Cpu>&, const double* p, View<double, Cpu> q,

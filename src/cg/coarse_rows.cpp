@@ -4,7 +4,6 @@
 
 #include "distrib/agree.hpp"
 #include "distrib/deal.hpp"
-#include "src/cg/row_parcels.hpp"
 
 namespace terrace::cg {
 
@@ -57,19 +56,43 @@ std::vector<T> from_owners(const Control& control, const std::vector<std::vector
 RankRows gathered(const Control& control, const std::vector<Index>& first_row,
                   const std::vector<Index>& needed_rows, const HostRows& t,
                   const std::vector<Index>& first_column, const ColumnNumbers& number) {
-  const Index begin = first_row[at(control.rank())];
-  const Index own = first_row[at(control.rank()) + 1] - begin;
-  const Index other = t.start[at(own)];
-  const std::vector<RowParcel> parcels =
-      sent_to_owners(control, first_row, needed_rows, t.start.data() + own, t.column.data() + other,
-                     t.value.data() + other, number);
+  const Index own = first_row[at(control.rank()) + 1] - first_row[at(control.rank())];
+  // Of each row for another rank its number, the number of its entries and their columns; and beside it
+  // their values.
+  std::vector<std::vector<Index>> lines(at(control.size()));
+  std::vector<std::vector<double>> values(lines.size());
+  collectively(control, [&] {
+    for (std::size_t k = 0; k < needed_rows.size(); ++k) {
+      const auto r = at(owner_of(first_row, needed_rows[k]));
+      const Index from = t.start[at(own) + k], to = t.start[at(own) + k + 1];
+      lines[r].insert(lines[r].end(), {needed_rows[k] - first_row[r], to - from});
+      for (Index e = from; e < to; ++e) {
+        lines[r].push_back(number(t.column[at(e)]));
+        values[r].push_back(t.value[at(e)]);
+      }
+    }
+  });
+  lines = deal(control, std::move(lines));
+  values = deal(control, std::move(values));
+  /// f(row, its entries, their columns, their values) of the rows that came, in the order of the ranks.
+  const auto each = [&](const auto& f) {
+    for (std::size_t r = 0; r < lines.size(); ++r) {
+      const double* value = values[r].data();
+      for (const Index *line = lines[r].data(), *end = line + lines[r].size(); line != end;) {
+        const Index row = line[0], count = line[1];
+        f(row, count, line + 2, value);
+        line += 2 + count;
+        value += count;
+      }
+    }
+  };
   return collectively(control, [&] {
     CsrSlice all;
     all.start.assign(at(own) + 1, 0);
     for (Index i = 0; i < own; ++i) all.start[at(i) + 1] = t.start[at(i) + 1] - t.start[at(i)];
-    for (const RowParcel& p : parcels)
-      for (Index i = 0; i < p.rows(); ++i)
-        all.start[at(p.row()[i] - begin) + 1] += p.start()[i + 1] - p.start()[i];
+    each([&](Index row, Index count, const Index*, const double*) {
+      all.start[at(row) + 1] += count;
+    });
     for (Index i = 0; i < own; ++i) all.start[at(i) + 1] += all.start[at(i)];
     all.column.resize(at(all.start.back()));
     all.value.resize(at(all.start.back()));
@@ -81,10 +104,9 @@ RankRows gathered(const Control& control, const std::vector<Index>& first_row,
     for (Index i = 0; i < own; ++i)
       for (Index e = t.start[at(i)]; e < t.start[at(i) + 1]; ++e)
         put(i, number(t.column[at(e)]), t.value[at(e)]);
-    for (const RowParcel& p : parcels)
-      for (Index i = 0; i < p.rows(); ++i)
-        for (Index e = p.start()[i]; e < p.start()[i + 1]; ++e)
-          put(p.row()[i] - begin, p.column()[e], p.value()[e]);
+    each([&](Index row, Index count, const Index* column, const double* value) {
+      for (Index e = 0; e < count; ++e) put(row, column[e], value[e]);
+    });
     all.normalise();  // adds in the order of the ranks
     return numbered(first_column, control.rank(), all);
   });

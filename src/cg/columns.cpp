@@ -21,8 +21,13 @@ Index rows_of(std::span<const double> block, Index width) {
 
 std::vector<double> largest_of_columns(const Control& control, std::span<const double> block,
                                        Index width) {
-  std::vector<double> most = terrace::largest_of_columns<Cpu>(
-      Stream<Cpu>(), rows_of(block, width), width, {block.data(), Index(block.size())}, width);
+  const View<const double, Cpu> all{block.data(), Index(block.size())};
+  std::vector<double> most;
+  if (width == 1)  // at the rate of memory
+    most = {max_abs<Cpu>(Stream<Cpu>(), 1, all.size, all, std::max<Index>(1, all.size))};
+  else
+    most =
+        terrace::largest_of_columns<Cpu>(Stream<Cpu>(), rows_of(block, width), width, all, width);
   control.reduce(most, Reduce::max);
   return most;
 }

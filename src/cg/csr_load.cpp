@@ -32,41 +32,39 @@ void CsrPart<B>::keep_heads(const Stream<B>& lane) {
 }
 
 template <class B>
-void CsrPart<B>::prepare(const Stream<B>& lane, const CsrChunks& chunks) {
-  if constexpr (std::is_same_v<B, Cuda>) {
-    const Buffer<Index, B> near(2);
-    sample_nearness(lane, view(), near.view());
-    if (!chunks.longs.empty()) partial = Buffer<double, B>(chunks.count());
-    chunk = uploaded<Index, B>(lane, chunks.chunk);
-    longs = uploaded<Index, B>(lane, chunks.longs);
-    const std::vector<Index> counted = downloaded(lane, near.view());
-    scattered = is_scattered(counted[0], counted[1]);
-  }
+void CsrPart<B>::take_chunks(RowChunks<B>&& cut) {
+  chunk = std::move(cut.chunk);
+  longs = std::move(cut.longs);
+  partial = std::move(cut.partial);
+}
+
+template <class B>
+void CsrPart<B>::prepare(const Stream<B>& lane) {
+  Scratch<B> scratch;
+  take_chunks(chunks_of<B>(lane, view(), scratch));
+  scattered = is_scattered(lane, view());
+}
+
+template <class B>
+bool is_scattered(const Stream<B>& lane, const CsrRows<B>& rows) {
+  if (std::is_same_v<B, Cpu>) return false;
+  const Buffer<Index, B> near(2);
+  sample_nearness(lane, rows, near.view());
+  const std::vector<Index> counted = downloaded(lane, near.view());
+  return is_scattered(counted[0], counted[1]);
 }
 
 template <class B>
 CsrPart<B> part_of(const Stream<B>& lane, SparseRows<B>&& rows, bool scattered,
                    Scratch<B>& scratch) {
   CsrPart<B> part;
-  RowChunks<B> cut = chunks_of<B>(lane, rows.view(), scratch);
-  part.chunk = std::move(cut.chunk);
-  part.longs = std::move(cut.longs);
-  part.partial = std::move(cut.partial);
+  part.take_chunks(chunks_of<B>(lane, rows.view(), scratch));
   part.entries = rows.nonzeros();
   part.start = std::move(rows.start);
   part.column = std::move(rows.column);
   part.value = std::move(rows.value);
   part.scattered = scattered;
   return part;
-}
-
-/// A walk over the row pointers, in a thread of its own.
-template <class B>
-void CsrLoad<B>::begin_chunks() {
-  if constexpr (std::is_same_v<B, Cuda>)
-    chunks_ = std::async(std::launch::async, [start = start_.data(), rows = rows_.count] {
-      return csr_chunks(start, rows);
-    });
 }
 
 template <class B>
@@ -82,7 +80,6 @@ CsrLoad<B>::CsrLoad(const Context<B>& context, std::vector<Index> first, std::ve
     faults_ = Buffer<CsrFaults, B>(1);
     fill_zero(context.ahead, faults_.view());
     context.ahead.synchronize();
-    begin_chunks();
   });
 }
 
@@ -143,15 +140,10 @@ Index CsrLoad<B>::asymmetry(const Context<B>& context) {
 }
 
 template <class B>
-std::vector<double> CsrLoad<B>::diagonal(const Context<B>& context) const {
-  return downloaded(context.ahead, diagonal_.view());
-}
-
-template <class B>
 double CsrLoad<B>::stored(const Context<B>& context, Index i, Index j) const {
-  const Index row = i - rows_.first, from = start_[std::size_t(row)];
-  const Index count = start_[std::size_t(row) + 1] - from;
-  const auto columns = downloaded(context.ahead, part_.column.view().slice(from, count));
+  const auto start = downloaded(context.ahead, part_.start.view().slice(i - rows_.first, 2));
+  const Index from = start[0];
+  const auto columns = downloaded(context.ahead, part_.column.view().slice(from, start[1] - from));
   const auto at = std::lower_bound(columns.begin(), columns.end(), j - rows_.first);
   if (at == columns.end() || *at != j - rows_.first) return 0;
   return downloaded(context.ahead, part_.value.view().slice(from + (at - columns.begin()), 1))[0];
@@ -160,21 +152,20 @@ double CsrLoad<B>::stored(const Context<B>& context, Index i, Index j) const {
 /// Rows move up in place, a piece at a time through a second place: a piece's own entries end where
 /// the next piece begins, or before.
 template <class B>
-void CsrLoad<B>::close_up(const Context<B>& context, const Buffer<Index, B>& inner_start,
-                          const std::vector<Index>& inner) {
+void CsrLoad<B>::close_up(const Context<B>& context, const Buffer<Index, B>& inner_start) {
   const Stream<B>& lane = context.ahead;
-  Index most = 0;
+  Index most = 0, to = 0;
   over_pieces(start_, [&](Index from, Index rows) {
-    most = std::max(most, inner[std::size_t(from + rows)] - inner[std::size_t(from)]);
+    most = std::max(most, start_[std::size_t(from + rows)] - start_[std::size_t(from)]);
   });
   const Buffer<std::int32_t, B> column(most);
   const Buffer<double, B> value(most);
   over_pieces(start_, [&](Index from, Index rows) {
-    const Index to = inner[std::size_t(from)], count = inner[std::size_t(from + rows)] - to;
-    pick_entries(lane, part_.view(), false, from, rows, inner_start.view(), column.view(),
-                 value.view());
-    copy(lane, part_.column.view().slice(to, count), column.view().slice(0, count));
-    copy(lane, part_.value.view().slice(to, count), value.view().slice(0, count));
+    const Index end = downloaded(lane, inner_start.view().slice(from + rows, 1)).front();
+    pick_inner(lane, part_.view(), from, rows, inner_start.view(), column.view(), value.view());
+    copy(lane, part_.column.view().slice(to, end - to), column.view().slice(0, end - to));
+    copy(lane, part_.value.view().slice(to, end - to), value.view().slice(0, end - to));
+    to = end;
   });
   lane.synchronize();
 }
@@ -184,45 +175,32 @@ CsrOuter CsrLoad<B>::take_outer(const Context<B>& context) {
   const Stream<B>& lane = context.ahead;
   CsrOuter outer;
   if (context.size() == 1) return outer;
-  const Index rows = rows_.count;
-  outer.start.assign(std::size_t(rows) + 1, 0);
-  const Buffer<Index, B> counts(rows);
-  count_outer(lane, part_.view(), counts.view());
-  const std::vector<Index> count = downloaded(lane, counts.view());
-  std::vector<Index> inner = start_;
-  for (Index i = 0; i < rows; ++i) {
-    outer.start[std::size_t(i) + 1] = outer.start[std::size_t(i)] + count[std::size_t(i)];
-    inner[std::size_t(i) + 1] -= outer.start[std::size_t(i) + 1];
-  }
-  const Index taken = outer.start.back();
-  if (taken == 0) return {};
-  const Buffer<Index, B> outer_start = uploaded<Index, B>(lane, outer.start);
-  const Buffer<std::int32_t, B> column(taken);
-  const Buffer<double, B> value(taken);
-  pick_entries(lane, part_.view(), true, 0, rows, outer_start.view(), column.view(), value.view());
-  for (const std::int32_t c : downloaded(lane, column.view()))
+  Buffer<Index, B> inner_start(rows_.count + 1);
+  const OuterRows<B> taken = copy_outer(lane, part_.view(), inner_start.view());
+  if (taken.row.size() == 0) return outer;
+  outer.row = downloaded(lane, taken.row.view());
+  outer.start = downloaded(lane, taken.start.view());
+  outer.value = downloaded(lane, taken.value.view());
+  outer.column.reserve(outer.value.size());
+  for (const std::int32_t c : downloaded(lane, taken.column.view()))
     outer.column.push_back(rows_.first + c);
-  outer.value = downloaded(lane, value.view());
-  Buffer<Index, B> inner_start = uploaded<Index, B>(lane, inner);
-  close_up(context, inner_start, inner);
+  close_up(context, inner_start);
+  part_.entries -= outer.start.back();
   part_.start = std::move(inner_start);
-  part_.entries = inner.back();
-  if (chunks_.valid()) chunks_.wait();
-  start_ = std::move(inner);
-  begin_chunks();
   return outer;
 }
 
 template <class B>
 CsrPart<B> CsrLoad<B>::take(const Context<B>& context) {
   staged_ = Buffer<Index, B>();
-  part_.prepare(context.ahead, chunks_.valid() ? chunks_.get() : CsrChunks());
+  part_.prepare(context.ahead);
   return std::move(part_);
 }
 
-#define TERRACE_INSTANTIATE(B) \
-  template struct CsrPart<B>;  \
-  template class CsrLoad<B>;   \
+#define TERRACE_INSTANTIATE(B)                                     \
+  template struct CsrPart<B>;                                      \
+  template bool is_scattered(const Stream<B>&, const CsrRows<B>&); \
+  template class CsrLoad<B>;                                       \
   template CsrPart<B> part_of(const Stream<B>&, SparseRows<B>&&, bool, Scratch<B>&);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE

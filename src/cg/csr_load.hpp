@@ -1,15 +1,16 @@
 // A rank's CSR rows on their way to the backend: put piece by piece as they are read, judged and cut
 // there. Nothing of the matrix's size stands on the host but the row pointers.
 #pragma once
-#include <future>
 #include <type_traits>
 #include <vector>
 
 #include "distrib/context.hpp"
 #include "distrib/layout.hpp"
 #include "io/copies.hpp"
+#include "kernels/base/gather.hpp"
 #include "kernels/cg/coarsening.hpp"
 #include "kernels/cg/csr_setup.hpp"
+#include "kernels/cg/distinct.hpp"
 #include "kernels/cg/short_columns.hpp"
 #include "kernels/cg/strips.hpp"
 
@@ -35,6 +36,21 @@ std::vector<std::remove_const_t<T>> downloaded(const Stream<B>& lane, View<T, B>
 template <class T, class B>
 void download_by_threads(const Stream<B>& lane, T* to, View<const T, B> from) {
   io::download_plain<T, B>(lane, to, from, io::Copies::of<B>(from.size * Index(sizeof(T))));
+}
+
+inline DistinctNumbers<Cpu> distinct_on_host(const std::vector<Index>& numbers) {
+  Scratch<Cpu> none;
+  return distinct_numbers<Cpu>(Stream<Cpu>(), {{numbers.data(), Index(numbers.size())}}, {}, none);
+}
+
+/// from[index[k]] of each k, on the host. Waits.
+template <class B>
+std::vector<double> downloaded(const Stream<B>& lane, View<const double, B> from,
+                               const std::vector<Index>& index) {
+  const Buffer<Index, B> listed = uploaded(lane, index);
+  const Buffer<double, B> taken(listed.size());
+  gather(lane, listed.view(), from, taken.view());
+  return downloaded(lane, taken.view());
 }
 
 /// CSR rows in the memory of a backend, complete for a product.
@@ -83,18 +99,23 @@ struct CsrPart {
     f(strips.strip), f(strips.run);
     f(start), f(row), f(chunk), f(longs);
   }
+  void take_chunks(RowChunks<B>&& cut);
   /// What a product on CUDA wants beside it.
-  void prepare(const Stream<B>& lane, const CsrChunks& chunks);
+  void prepare(const Stream<B>& lane);
 };
+
+/// As CsrRows::scattered, by a sample. Waits.
+template <class B>
+bool is_scattered(const Stream<B>& lane, const CsrRows<B>& rows);
 
 /// Ready for products; `scattered` as CsrRows has it.
 template <class B>
 CsrPart<B> part_of(const Stream<B>& lane, SparseRows<B>&& rows, bool scattered, Scratch<B>&);
 
-/// Entries whose columns are rows of other ranks, on the host: start[i] .. start[i + 1] of own row i,
-/// columns counted in the whole matrix. Empty where there are none.
+/// Entries whose columns are rows of other ranks, on the host, of the own rows that have some: start[k] ..
+/// start[k + 1] of own row row[k], columns counted in the whole matrix.
 struct CsrOuter {
-  std::vector<Index> start, column;
+  std::vector<Index> row, start{0}, column;
   std::vector<double> value;
 };
 
@@ -119,8 +140,8 @@ class CsrLoad {
   // Of rows without faults.
   /// i n + j of the first pair i < j of own rows that is not symmetric; the largest Index if none.
   [[nodiscard]] Index asymmetry(const Context<B>& context);
-  /// Own part, on the host; after asymmetry().
-  [[nodiscard]] std::vector<double> diagonal(const Context<B>& context) const;
+  /// Own part; after asymmetry().
+  [[nodiscard]] View<const double, B> diagonal() const { return diagonal_; }
   [[nodiscard]] double stored(const Context<B>& context, Index i, Index j) const;  ///< both own
   /// Takes the entries in columns of other ranks out.
   [[nodiscard]] CsrOuter take_outer(const Context<B>& context);
@@ -128,16 +149,13 @@ class CsrLoad {
   [[nodiscard]] CsrPart<B> take(const Context<B>& context);
 
  private:
-  void begin_chunks();
-  void close_up(const Context<B>& context, const Buffer<Index, B>& inner_start,
-                const std::vector<Index>& inner);
+  void close_up(const Context<B>& context, const Buffer<Index, B>& inner_start);
   std::vector<Index> first_, start_;
   Range rows_;
   CsrPart<B> part_;
   Buffer<Index, B> staged_;     // columns of one piece
   Buffer<double, B> diagonal_;  // of asymmetry()
   Buffer<CsrFaults, B> faults_;
-  std::future<CsrChunks> chunks_;  // of start_, made beside reading
 };
 
 }  // namespace terrace::cg

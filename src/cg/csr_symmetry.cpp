@@ -9,10 +9,11 @@
 namespace terrace::cg {
 
 double stored(const CsrOuter& a, Index row, Index column) {
-  if (a.start.empty()) return 0;
+  const auto k = std::size_t(std::lower_bound(a.row.begin(), a.row.end(), row) - a.row.begin());
+  if (k == a.row.size() || a.row[k] != row) return 0;
   const Index* const base = a.column.data();
-  const Index* const end = base + a.start[std::size_t(row) + 1];
-  const Index* const at = std::lower_bound(base + a.start[std::size_t(row)], end, column);
+  const Index* const end = base + a.start[k + 1];
+  const Index* const at = std::lower_bound(base + a.start[k], end, column);
   return at != end && *at == column ? a.value[std::size_t(at - base)] : 0.0;
 }
 
@@ -25,28 +26,31 @@ struct Coupling {  // an entry as it travels to the owner of row `column`
 
 double pair_scale(double a, double b) { return std::sqrt(std::fabs(a)) * std::sqrt(std::fabs(b)); }
 
-/// Of rows [c0, c1) of another rank.
+/// Of columns [c0, c1), rows of another rank. diagonal[k]: of row a.row[k].
 void collect(const CsrOuter& a, Index r0, Index c0, Index c1, const std::vector<double>& diagonal,
              std::vector<Coupling>& out) {
   out.clear();
-  for (Index i = 0; i + 1 < Index(a.start.size()); ++i) {
+  for (std::size_t k = 0; k < a.row.size(); ++k) {
     const Index* const base = a.column.data();
-    const Index* const end = base + a.start[std::size_t(i) + 1];
-    const Index* at = std::lower_bound(base + a.start[std::size_t(i)], end, c0);
+    const Index* const end = base + a.start[k + 1];
+    const Index* at = std::lower_bound(base + a.start[k], end, c0);
     for (; at != end && *at < c1; ++at)
-      out.push_back({r0 + i, *at, a.value[std::size_t(at - base)], diagonal[std::size_t(i)]});
+      out.push_back({r0 + a.row[k], *at, a.value[std::size_t(at - base)], diagonal[k]});
   }
 }
 
 }  // namespace
 
 Index find_across(const Control& control, const std::vector<Index>& first, const CsrOuter& a,
-                  const std::vector<double>& diagonal, Index best) {
+                  const std::function<std::vector<double>(const std::vector<Index>&)>& diagonal,
+                  Index best) {
   const int ranks = control.size(), me = control.rank();
   const Index n = first.back(), r0 = first[std::size_t(me)];
   const Communicator<Cpu> comm(control);
   const Stream<Cpu> lane;
   std::vector<Coupling> out, in;
+  std::vector<double> own, theirs_own;  // diagonals: of rows listed, of the columns that came
+  if (ranks > 1) collectively(control, [&] { own = diagonal(a.row); });
   for (int step = 0; step < ranks && ranks > 1; ++step) {
     const int peer = (step - me + ranks) % ranks;
     Index mine = 0, theirs = 0;
@@ -54,7 +58,7 @@ Index find_across(const Control& control, const std::vector<Index>& first, const
       if (peer == me)
         out.clear();
       else
-        collect(a, r0, first[std::size_t(peer)], first[std::size_t(peer) + 1], diagonal, out);
+        collect(a, r0, first[std::size_t(peer)], first[std::size_t(peer) + 1], own, out);
       mine = Index(out.size());
     });
     const Piece tell{peer, &mine, sizeof mine}, hear{peer, &theirs, sizeof theirs};
@@ -65,10 +69,15 @@ Index find_across(const Control& control, const std::vector<Index>& first, const
     const Piece receive{peer, in.data(), theirs * Index(sizeof(Coupling))};
     comm.exchange(lane, {&send, 1}, {&receive, 1});
     lane.synchronize();
-    for (const Coupling& c : in) {
-      const Index j = c.column - r0;
-      if (!symmetric_pair(c.value, stored(a, j, c.row),
-                          pair_scale(c.diagonal, diagonal[std::size_t(j)])))
+    collectively(control, [&] {
+      std::vector<Index> rows;
+      for (const Coupling& c : in) rows.push_back(c.column - r0);
+      theirs_own = diagonal(rows);
+    });
+    for (std::size_t k = 0; k < in.size(); ++k) {
+      const Coupling& c = in[k];
+      if (!symmetric_pair(c.value, stored(a, c.column - r0, c.row),
+                          pair_scale(c.diagonal, theirs_own[k])))
         best = std::min(best, std::min(c.row, c.column) * n + std::max(c.row, c.column));
     }
   }

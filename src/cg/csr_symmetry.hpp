@@ -1,5 +1,6 @@
 // Symmetry of a CSR matrix across ranks: entries that couple two ranks are sent to the other one.
 #pragma once
+#include <functional>
 #include <limits>
 #include <vector>
 
@@ -14,8 +15,9 @@ inline constexpr Index no_position = std::numeric_limits<Index>::max();
 double stored(const CsrOuter& a, Index row, Index column);
 
 /// `best`, or i n + j of an earlier pair that couples this rank to another one and is not symmetric.
-/// Collective.
+/// `diagonal`: entries of own rows, each counted in the slice. Collective.
 Index find_across(const Control& control, const std::vector<Index>& first, const CsrOuter& a,
-                  const std::vector<double>& diagonal, Index best);
+                  const std::function<std::vector<double>(const std::vector<Index>&)>& diagonal,
+                  Index best);
 
 }  // namespace terrace::cg

@@ -54,17 +54,6 @@ RowAggregates<B> own_aggregates(const Stream<B>& lane, const CsrRows<B>& a,
   }
 }
 
-/// Numbers of own rows, and behind them of others.
-template <class T, class B>
-Buffer<T, B> joined(const Stream<B>& lane, const Buffer<T, B>& own, const std::vector<T>& others) {
-  Buffer<T, B> all(own.size() + Index(others.size()));
-  copy<T, B>(lane, all.view().slice(0, own.size()), own);
-  if (!others.empty())
-    upload(lane, all.view().slice(own.size(), Index(others.size())), others.data());
-  lane.synchronize();
-  return all;
-}
-
 }  // namespace
 
 /// One level on its way to the next.
@@ -115,9 +104,7 @@ struct Multigrid<B>::LevelThere {
       *vectors = {};
     }
     rows = {};
-    const std::vector<double> others = asked.values(context, View<const double, B>(diagonal));
-    if (control.size() > 1)
-      collectively(control, [&] { diagonal = joined(lane(), diagonal, others); });
+    if (control.size() > 1) diagonal = asked.joined(context, diagonal);
     if (pattern.first.empty()) {
       RowAggregates<B>& found = pattern.there;
       found = collectively(
@@ -132,21 +119,21 @@ struct Multigrid<B>::LevelThere {
   /// The aggregates of other ranks' rows that are columns of A.
   void reach(const Pattern& pattern) {
     const RowAggregates<B>& found = pattern.there;
-    std::vector<std::int32_t> others =
-        asked.values(context, View<const std::int32_t, B>(found.of));  // as their owners count
+    of = asked.joined(context, found.of);  // as their owners count
     collectively(context.control, [&] {
+      const auto behind = of.view().slice(found.of.size(), of.size() - found.of.size());
+      std::vector<std::int32_t> others = downloaded(lane(), behind);
       std::vector<Index> global;
       for (std::size_t k = 0; k < others.size(); ++k)
         if (others[k] >= 0)
           global.push_back(pattern.first[at(owner_of(which.first, which.needed[k]))] + others[k]);
-      reached = distinct(global);
+      const DistinctNumbers<Cpu> numbers = distinct_on_host(global);
       auto next = global.begin();
       for (std::int32_t& number : others)
-        if (number >= 0)
-          number = std::int32_t(
-              found.count +
-              (std::lower_bound(reached.begin(), reached.end(), *next++) - reached.begin()));
-      of = joined(lane(), found.of, others);
+        if (number >= 0) number = std::int32_t(found.count + place_of(numbers, *next++));
+      reached = downloaded(Stream<Cpu>(), numbers.ascending.view());
+      if (!others.empty()) upload(lane(), behind, others.data());
+      lane().synchronize();
     });
   }
 
@@ -304,7 +291,8 @@ bool Multigrid<B>::build_there(const Context<B>& context, const Product& product
     Product multiply = product;
     if (l > 0) {
       level.a.emplace(context, made, first.scattered, scratch);
-      if (made.needed.empty()) now.a = level.a->matrix();
+      now.a = level.a->matrix();
+      if (!made.needed.empty()) now.a.column = made.rows.column;
       p = level.a->operand(context);
       multiply = product_of(context, *level.a);
       collectively(control, [&] { level.r = Buffer<double, B>(own.count); });

@@ -189,8 +189,8 @@ class CsrOperator {
   CsrOperator(const Context<B>& context, std::vector<Index> first, CsrSlice&& slice);
   /// Of a symmetric matrix without faults, columns ascending: it is not looked at. Collective.
   CsrOperator(const Context<B>& context, const RankRows& a);
-  /// The same of rows that are there, which it takes where no column is another rank's; `scattered` as
-  /// CsrRows has it. Collective.
+  /// The same of rows that are there, which it takes, but the columns where some are other ranks';
+  /// `scattered` as CsrRows has it. Products wait for these ranks. Collective.
   CsrOperator(const Context<B>& context, RowsThere<B>& a, bool scattered, Scratch<B>&);
   /// `heads`: of keep_heads() too.
   static OperatorMemory memory(Index n, Index nonzeros, int ranks, bool heads = false);
@@ -256,6 +256,7 @@ class CsrOperator {
   Range rows_;
   Index nonzeros_ = 0;
   CsrPart<B> inner_, outer_;  // own columns; columns of other ranks, only rows that have some
+  bool joined_ = false;       // inner_ has them all
   bool short_columns_sought_ = false, strips_sought_ = false;
   std::vector<Index> needed_;  // entries of p of other ranks
   Halo<B> halo_, halo_columns_;

@@ -62,49 +62,32 @@ void CsrSlice::normalise() {
 
 namespace {
 
-/// The columns named, ascending.
-std::vector<Index> number_halo(const CsrOuter& outer, Index own) {
-  std::vector<Index> needed = outer.column;
-  std::sort(needed.begin(), needed.end());
-  needed.erase(std::unique(needed.begin(), needed.end()), needed.end());
-  needed.shrink_to_fit();
-  if (own + Index(needed.size()) > std::numeric_limits<std::int32_t>::max())
+/// The columns named.
+DistinctNumbers<Cpu> number_halo(const CsrOuter& outer, Index own) {
+  DistinctNumbers<Cpu> needed = distinct_on_host(outer.column);
+  if (own + needed.ascending.size() > std::numeric_limits<std::int32_t>::max())
     throw Error(Exit::resources,
                 "more than 2^31 rows and halo entries on one rank; in the CSR matrix; use more "
                 "ranks");
   return needed;
 }
 
-/// Entries in columns of other ranks, to the backend: only rows that have some, columns numbered
-/// from the own part of p.
+/// Entries in columns of other ranks, to the backend: columns numbered from the own part of p.
 template <class B>
 CsrPart<B> place_outer(const Stream<B>& lane, const CsrOuter& outer, Range own,
-                       const std::vector<Index>& needed, Index left) {
-  std::vector<Index> start{0}, row;
-  std::vector<std::int32_t> column;
-  for (Index i = 0; i < own.count && !outer.start.empty(); ++i) {
-    const Index from = outer.start[std::size_t(i)], to = outer.start[std::size_t(i) + 1];
-    if (from == to) continue;
-    for (Index k = from; k < to; ++k) {
-      const Index c = outer.column[std::size_t(k)];
-      const Index at = std::lower_bound(needed.begin(), needed.end(), c) - needed.begin();
-      column.push_back(std::int32_t(at - left + (c < own.first ? 0 : own.count)));
-    }
-    start.push_back(to);
-    row.push_back(i);
+                       const DistinctNumbers<Cpu>& needed, Index left) {
+  std::vector<std::int32_t> column(outer.column.size());
+  for (std::size_t e = 0; e < column.size(); ++e) {
+    const Index c = outer.column[e];
+    column[e] = std::int32_t(place_of(needed, c) - left + (c < own.first ? 0 : own.count));
   }
   CsrPart<B> part;
-  const auto put = [&](auto& buffer, const auto& from) {
-    buffer = std::remove_reference_t<decltype(buffer)>(Index(from.size()));
-    upload(lane, buffer.view(), from.data());
-  };
-  put(part.start, start);
-  put(part.row, row);
-  put(part.column, column);
-  put(part.value, outer.value);
-  lane.synchronize();
-  part.entries = start.back();
-  part.prepare(lane, csr_chunks(start.data(), Index(row.size())));
+  part.start = uploaded<Index, B>(lane, outer.start);
+  part.row = uploaded<Index, B>(lane, outer.row);
+  part.column = uploaded<std::int32_t, B>(lane, column);
+  part.value = uploaded<double, B>(lane, outer.value);
+  part.entries = outer.start.back();
+  part.prepare(lane);
   return part;
 }
 
@@ -152,24 +135,29 @@ CsrOperator<B>::CsrOperator(const Context<B>& context, CsrLoad<B>&& from, bool j
     : first_(from.first()), rows_(from.rows()) {
   const Control& control = context.control;
   CsrOuter outer;
-  std::vector<double> diagonal;  // of entries that couple two ranks
+  DistinctNumbers<Cpu> needed;
   Index worst = no_position;
   const Index entries = from.entries();
   collectively(control, [&] {
     if (!judged) worst = from.asymmetry(context);
-    if (!judged && context.size() > 1) diagonal = from.diagonal(context);
     outer = from.take_outer(context);
-    needed_ = number_halo(outer, rows_.count);
+    needed = number_halo(outer, rows_.count);
+    needed_ = downloaded(Stream<Cpu>(), needed.ascending.view());
   });
   nonzeros_ = control.reduce(entries, Reduce::sum);
   if (!judged)
     asymmetry_ = describe_pair(
         control, [&](Index i, Index j) { return from.stored(context, i, j); }, outer,
-        find_across(control, first_, outer, diagonal, worst));
+        find_across(
+            control, first_, outer,
+            [&](const std::vector<Index>& rows) {
+              return downloaded(context.ahead, from.diagonal(), rows);
+            },
+            worst));
   halo_ = Halo<B>(control, context.ahead, first_, needed_);
   collectively(control, [&] {
     inner_ = from.take(context);
-    outer_ = place_outer(context.ahead, outer, rows_, needed_, halo_.left());
+    outer_ = place_outer(context.ahead, outer, rows_, needed, halo_.left());
   });
 }
 
@@ -206,14 +194,16 @@ void CsrOperator<B>::product(const Context<B>& context, bool heads, const Operan
       multiply(lane, heads ? part.heads() : part.view(), own, q, sums_to(space, sums, add),
                absolute, skip);
   };
-  if (context.size() == 1) {
+  const Halo<B>& halo = p.columns > 1 ? halo_columns_ : halo_;
+  if (context.size() == 1 || joined_) {
     if (meanwhile) meanwhile();
+    halo.exchange(context.comm, context.ahead, own);
     return product(context.ahead, inner_, false);
   }
   context.bulk.wait(context.ahead.record());
   product(context.bulk, inner_, false);
   if (meanwhile) meanwhile();
-  (p.columns > 1 ? halo_columns_ : halo_).exchange(context.comm, context.ahead, own);
+  halo.exchange(context.comm, context.ahead, own);
   context.ahead.wait(context.bulk.record());
   if (outer_.view().rows() > 0) product(context.ahead, outer_, true);
 }

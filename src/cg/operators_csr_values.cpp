@@ -13,13 +13,9 @@ CsrOuter CsrOperator<B>::outer_entries(const Context<B>& context) const {
   CsrOuter outer;
   if (outer_.entries == 0) return outer;
   const CsrRows<B> part = outer_.view();
-  const auto start = downloaded(context.ahead, part.start);
-  const auto row = downloaded(context.ahead, part.row);
+  outer.start = downloaded(context.ahead, part.start);
+  outer.row = downloaded(context.ahead, part.row);
   const Index left = halo_.left();
-  outer.start.assign(std::size_t(rows_.count) + 1, 0);
-  for (std::size_t i = 0; i < row.size(); ++i)
-    outer.start[std::size_t(row[i]) + 1] = start[i + 1] - start[i];
-  for (std::size_t i = 1; i < outer.start.size(); ++i) outer.start[i] += outer.start[i - 1];
   for (const Index c : downloaded(context.ahead, part.column))
     outer.column.push_back(needed_[std::size_t(c + left - (c < 0 ? 0 : rows_.count))]);
   outer.value = downloaded(context.ahead, View<const double, B>(outer_.values()));
@@ -87,16 +83,19 @@ template <class B>
 void CsrOperator<B>::deal_values(const Context<B>& context, const double* value) {
   const Stream<B>& lane = context.ahead;
   CsrOuter outer = outer_entries(context);
-  if (outer.start.empty()) {
+  if (outer.row.empty()) {
     upload(lane, inner_.values(), value);
     return lane.synchronize();
   }
   const auto start = downloaded(lane, View<const Index, B>(inner_.start));
   std::vector<double> inner;
   inner.reserve(std::size_t(start.back()));
+  std::size_t next = 0;  // of outer.row
   for (Index i = 0; i < rows_.count; ++i) {
-    Index k = outer.start[std::size_t(i)];
-    const Index end = outer.start[std::size_t(i) + 1];
+    const bool reaches = next < outer.row.size() && outer.row[next] == i;
+    Index k = outer.start[next];
+    if (reaches) ++next;
+    const Index end = outer.start[next];
     for (; k < end && outer.column[std::size_t(k)] < rows_.first; ++k)
       outer.value[std::size_t(k)] = *value++;
     const Index own = start[std::size_t(i) + 1] - start[std::size_t(i)];
@@ -114,15 +113,14 @@ void CsrOperator<B>::put_values(const Context<B>& context, const double* value) 
   const Stream<B>& lane = context.ahead;
   Index worst = no_position;
   CsrOuter outer;
-  std::vector<double> on_host;
+  Buffer<double, B> diagonal;
   collectively(context.control, [&] {
     deal_values(context, value);
-    const Buffer<double, B> diagonal(rows_.count);
+    diagonal = Buffer<double, B>(rows_.count);
     const Buffer<Index, B> first_pair(1);
     find_diagonal(lane, inner_.view(), diagonal.view());
     upload(lane, first_pair.view(), &worst);
     find_asymmetry(lane, inner_.view(), rows_.first, n(), diagonal.view(), first_pair.view());
-    if (context.size() > 1) on_host = downloaded(lane, diagonal.view());
     worst = downloaded(lane, first_pair.view()).front();
     outer = outer_entries(context);
   });
@@ -135,8 +133,11 @@ void CsrOperator<B>::put_values(const Context<B>& context, const double* value) 
     if (at == columns.end() || *at != j - rows_.first) return 0.0;
     return downloaded(lane, a.value.slice(bounds[0] + (at - columns.begin()), 1)).front();
   };
+  const auto diagonal_at = [&](const std::vector<Index>& rows) {
+    return downloaded(lane, View<const double, B>(diagonal), rows);
+  };
   asymmetry_ = describe_pair(context.control, own, outer,
-                             find_across(context.control, first_, outer, on_host, worst));
+                             find_across(context.control, first_, outer, diagonal_at, worst));
 }
 
 /// What stands at the earliest of the ranks' positions, i n + j of a pair.

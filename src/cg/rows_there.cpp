@@ -8,19 +8,11 @@
 #include "distrib/deal.hpp"
 #include "kernels/base/gather.hpp"
 #include "kernels/base/parallel.hpp"
-#include "src/cg/row_parcels.hpp"
+#include "src/cg/coarse_rows.hpp"
 
 namespace terrace::cg {
 namespace {
 
-/// Where each of `old` stands in `all`, which has them too. Both ascend.
-std::vector<std::int32_t> places_in(const std::vector<Index>& all, const std::vector<Index>& old) {
-  std::vector<std::int32_t> places;
-  places.reserve(old.size());
-  for (const Index i : old)
-    places.push_back(std::int32_t(std::lower_bound(all.begin(), all.end(), i) - all.begin()));
-  return places;
-}
 template <class B>
 void renumber(const Stream<B>& lane, View<std::int32_t, B> column, Index own,
               const std::vector<std::int32_t>& places) {
@@ -29,24 +21,111 @@ void renumber(const Stream<B>& lane, View<std::int32_t, B> column, Index own,
   lane.synchronize();
 }
 
-/// Rows beyond the `own` first, to the owners of these rows. Collective.
+/// Rows of several ranks, in the order of the ranks; columns of the whole matrix.
 template <class B>
-std::vector<RowParcel> sent_away(const Context<B>& context, const std::vector<Index>& first_row,
-                                 const std::vector<Index>& needed_rows, Index own,
-                                 const SparseRows<B>& t, const ColumnNumbers& number) {
-  std::vector<Index> start;
-  std::vector<std::int32_t> column;
-  std::vector<double> value;
+struct ArrivedRows {
+  Buffer<Index, B> start, column, row;  // row: as the sender numbered it, if it did
+  Buffer<double, B> value;
+  [[nodiscard]] Index rows() const { return start.size() - 1; }
+};
+/// Rows bounds[r] ... bounds[r + 1] - 1 of `a` go to rank r; `row`: their numbers, from row bounds[0] on, or
+/// null. The hosts tell one another how many; the rest goes from backend to backend. Collective.
+template <class B>
+ArrivedRows<B> exchanged(const Context<B>& context, const CsrRows<B>& a,
+                         const std::vector<Index>& bounds, const ColumnNumbers& number,
+                         const std::vector<Index>* row, Scratch<B>& scratch) {
+  const Stream<B>& lane = context.ahead;
+  const auto ranks = at(context.size());
+  struct Message {
+    Index rows = 0, entries = 0;
+  };
+  std::vector<std::vector<Message>> sent(ranks);
+  Buffer<Index, B> sizes, column, listed;
+  Index begin = 0;  // the first entry
   collectively(context.control, [&] {
-    const CsrRows<B> rows = t.view();
-    start = downloaded(context.ahead, rows.start.slice(own, Index(needed_rows.size()) + 1));
-    const Index count = start.back() - start.front();
-    column = downloaded(context.ahead, rows.column.slice(start.front(), count));
-    value = downloaded(context.ahead, rows.value.slice(start.front(), count));
+    const auto entry = [&](Index i) { return downloaded(lane, a.start.slice(i, 1)).front(); };
+    Index from = begin = entry(bounds.front());
+    for (std::size_t r = 0; r < ranks; ++r) {
+      if (bounds[r + 1] == bounds[r]) continue;
+      const Index to = entry(bounds[r + 1]);
+      sent[r] = {{bounds[r + 1] - bounds[r], to - from}};
+      from = to;
+    }
+    sizes = Buffer<Index, B>(bounds.back() - bounds.front());
+    row_sizes<B>(lane, a.start.slice(bounds.front(), sizes.size() + 1), sizes.view());
+    column = Buffer<Index, B>(from - begin);
+    const Buffer<Index, B> needed = uploaded(lane, number.needed);
+    global_columns<B>(lane, a.column.slice(begin, column.size()), {number.first, number.own},
+                      needed, column.view());
+    if (row) listed = uploaded(lane, *row);
+    lane.synchronize();
   });
-  return sent_to_owners(context.control, first_row, needed_rows, start.data(), column.data(),
-                        value.data(), number);
+  const std::vector<std::vector<Message>> come = deal(context.control, sent);
+  ArrivedRows<B> all;
+  collectively(context.control, [&] {
+    Message sum;
+    for (const auto& part : come)
+      for (const Message& m : part) sum.rows += m.rows, sum.entries += m.entries;
+    all.start = Buffer<Index, B>(sum.rows + 1);
+    all.column = Buffer<Index, B>(sum.entries);
+    all.value = Buffer<double, B>(sum.entries);
+    if (row) all.row = Buffer<Index, B>(sum.rows);
+  });
+  std::vector<Piece> out, in;
+  const auto add = [](std::vector<Piece>& pieces, std::size_t r, auto* data, Index first,
+                      Index count) {
+    using T = std::remove_const_t<std::remove_pointer_t<decltype(data)>>;
+    if (count > 0)
+      pieces.push_back({int(r), const_cast<T*>(data) + first, count * Index(sizeof(T))});
+  };
+  const auto pieces = [&](std::vector<Piece>& to, const auto& messages, const Index* size,
+                          const Index* columns, const double* value, const Index* number_of) {
+    Message done;
+    for (std::size_t r = 0; r < ranks; ++r)
+      for (const Message& m : messages[r]) {
+        add(to, r, size, done.rows, m.rows);
+        add(to, r, columns, done.entries, m.entries);
+        add(to, r, value, done.entries, m.entries);
+        if (row) add(to, r, number_of, done.rows, m.rows);
+        done.rows += m.rows, done.entries += m.entries;
+      }
+  };
+  pieces(out, sent, sizes.data(), column.data(), a.value.data + begin, listed.data());
+  pieces(in, come, all.start.data(), all.column.data(), all.value.data(), all.row.data());
+  context.comm.exchange(lane, out, in);
+  collectively(context.control, [&] {
+    sizes_to_starts<B>(lane, all.start.view(), 0, scratch);
+    lane.synchronize();
+  });
+  return all;
 }
+
+/// Columns of other ranks: those that were needed before, and those that arrived; what to make of them.
+template <class B>
+struct MoreColumns {
+  MoreColumns(const Stream<B>& lane, const ColumnNumbers& number, const ArrivedRows<B>& rows,
+              Scratch<B>& scratch)
+      : own{number.first, number.own}, old(uploaded(lane, number.needed)) {
+    numbers = distinct_numbers<B>(lane, {old, rows.column}, own, scratch);
+    needed = downloaded(lane, numbers.ascending.view());
+  }
+  /// Local numbers of columns that arrived. Does not wait.
+  void place(const Stream<B>& lane, View<const Index, B> columns, View<std::int32_t, B> to) const {
+    locate<B>(lane, numbers, own, columns, to);
+  }
+  /// Of columns that were needed before.
+  void renumber(const Stream<B>& lane, View<std::int32_t, B> column) const {
+    if (old.size() == 0) return;
+    const Buffer<std::int32_t, B> to(old.size());
+    locate<B>(lane, numbers, own, old, to.view());
+    renumber_columns<B>(lane, column, own.count, to);
+    lane.synchronize();
+  }
+  NumberRange own;
+  Buffer<Index, B> old;
+  DistinctNumbers<B> numbers;
+  std::vector<Index> needed;
+};
 
 /// Each row by ascending columns.
 void sort_rows(HostRows& a) {
@@ -83,13 +162,21 @@ RowsThere<B> uploaded_rows(const Stream<B>& lane, RankRows&& a) {
 }
 
 template <class B>
-CsrPart<B> take_inner(const Stream<B>& lane, RowsThere<B>& a, Index own, Index left, bool scattered,
-                      Scratch<B>& scratch, CsrPart<B>& outer) {
+CsrPart<B> take_part(const Stream<B>& lane, RowsThere<B>& a, Index own, Index left, bool scattered,
+                     bool keep, Scratch<B>& scratch) {
   if (a.needed.empty()) return part_of(lane, std::move(a.rows), scattered, scratch);
-  PartedRows<B> parts = part_rows<B>(lane, a.rows.view(), own, left, scratch);
-  outer = part_of(lane, std::move(parts.outer), scattered, scratch);
-  outer.row = std::move(parts.row);
-  return part_of(lane, std::move(parts.inner), scattered, scratch);
+  Buffer<std::int32_t, B> column;
+  if (keep) {
+    column = Buffer<std::int32_t, B>(a.rows.nonzeros());
+    copy(lane, column.view(), a.rows.view().column);
+  }
+  std::vector<std::int32_t> places;
+  for (Index k = 0; k < Index(a.needed.size()); ++k)
+    places.push_back(std::int32_t(k < left ? k - left : own + k - left));
+  renumber(lane, a.rows.column.view(), own, places);
+  CsrPart<B> part = part_of(lane, std::move(a.rows), scattered, scratch);
+  a.rows.column = std::move(column);
+  return part;
 }
 
 template <class B>
@@ -98,12 +185,15 @@ void drop_unused(const Stream<B>& lane, RowsThere<B>& a, Index own) {
   const Buffer<std::int32_t, B> used{Index(a.needed.size())};
   fill_zero(lane, used.view());
   mark_columns<B>(lane, a.rows.column, own, used.view());
-  const std::vector<std::int32_t> marks = downloaded(lane, used.view());
+  std::vector<std::int32_t> places = downloaded(lane, used.view());
   std::vector<Index> kept;
-  for (std::size_t k = 0; k < marks.size(); ++k)
-    if (marks[k] != 0) kept.push_back(a.needed[k]);
+  for (std::size_t k = 0; k < places.size(); ++k) {
+    const bool used_here = places[k] != 0;
+    places[k] = std::int32_t(own + Index(kept.size()));
+    if (used_here) kept.push_back(a.needed[k]);
+  }
   if (kept.size() == a.needed.size()) return;
-  renumber(lane, a.rows.column.view(), own, places_in(kept, a.needed));
+  renumber(lane, a.rows.column.view(), own, places);
   a.needed = std::move(kept);
   a.rows.columns = own + Index(a.needed.size());
 }
@@ -116,33 +206,39 @@ AskedRows<B>::AskedRows(const Context<B>& context, const std::vector<Index>& fir
   collectively(context.control, [&] {
     std::vector<Index> all;
     for (const std::vector<Index>& rows : asked) {
-      count_.push_back(Index(rows.size()));
       all.insert(all.end(), rows.begin(), rows.end());
+      bounds_.push_back(Index(all.size()));
     }
-    all_ = Index(all.size());
+    for (const Index end : first)
+      wanted_.push_back(std::lower_bound(needed.begin(), needed.end(), end) - needed.begin());
     listed_ = uploaded(context.ahead, all);
   });
 }
 
 template <class B>
 template <class T>
-std::vector<T> AskedRows<B>::values(const Context<B>& context, View<const T, B> own) const {
-  if (context.size() == 1) return {};
-  std::vector<std::vector<T>> parts(count_.size());
+Buffer<T, B> AskedRows<B>::joined(const Context<B>& context, const Buffer<T, B>& own) const {
+  const Stream<B>& lane = context.ahead;
+  Buffer<T, B> taken, all;
   collectively(context.control, [&] {
-    const Buffer<T, B> taken{all_};
-    gather(context.ahead, listed_, own, taken.view());
-    const std::vector<T> all = downloaded(context.ahead, taken.view());
-    auto from = all.begin();
-    for (std::size_t r = 0; r < parts.size(); from += count_[r++])
-      parts[r].assign(from, from + count_[r]);
+    taken = Buffer<T, B>(bounds_.back());
+    gather(lane, listed_.view(), View<const T, B>(own), taken.view());
+    all = Buffer<T, B>(own.size() + wanted_.back());
+    copy<T, B>(lane, all.view().slice(0, own.size()), own);
   });
-  parts = deal(context.control, std::move(parts));
-  return collectively(context.control, [&] {
-    std::vector<T> all;
-    for (const std::vector<T>& part : parts) all.insert(all.end(), part.begin(), part.end());
-    return all;
-  });
+  std::vector<Piece> out, in;
+  const auto add = [](std::vector<Piece>& pieces, std::size_t r, T* data,
+                      const std::vector<Index>& bounds) {
+    if (const Index count = bounds[r + 1] - bounds[r]; count > 0)
+      pieces.push_back({int(r), data + bounds[r], count * Index(sizeof(T))});
+  };
+  for (std::size_t r = 0; r < at(context.size()); ++r) {
+    add(out, r, taken.data(), bounds_);
+    add(in, r, all.data() + own.size(), wanted_);
+  }
+  context.comm.exchange(lane, out, in);
+  lane.synchronize();
+  return all;
 }
 
 template <class B>
@@ -150,44 +246,24 @@ RowsThere<B> AskedRows<B>::with_needed_rows(const Context<B>& context, const Row
                                             Scratch<B>& scratch) const {
   const Stream<B>& lane = context.ahead;
   const ColumnNumbers number = columns_of(context.control, p.first, p.needed);
-  std::vector<RowParcel> parcels(count_.size());
-  collectively(context.control, [&] {
-    const SparseRows<B> taken = take_rows<B>(lane, p.rows.view(), listed_.view(), scratch);
-    const auto start = downloaded(lane, taken.start.view());
-    const auto column = downloaded(lane, taken.column.view());
-    const auto value = downloaded(lane, taken.value.view());
-    Index from = 0;
-    for (std::size_t r = 0; r < parcels.size(); from += count_[r++])
-      parcels[r] = parcel_of(start.data(), from, count_[r], column.data(), value.data(), number);
-  });
-  parcels = exchanged(context.control, std::move(parcels));
+  const SparseRows<B> taken = collectively(
+      context.control, [&] { return take_rows<B>(lane, p.rows.view(), listed_.view(), scratch); });
+  const ArrivedRows<B> got = exchanged(context, taken.view(), bounds_, number, nullptr, scratch);
   return collectively(context.control, [&] {
-    const Index own = p.rows.rows(), entries = p.rows.nonzeros();
-    const MoreColumns columns(number, parcels);
-    std::vector<Index> start;
-    LargeVector<std::int32_t> column;
-    LargeVector<double> value;
-    for (const RowParcel& rows : parcels) {
-      const auto from = Index(column.size());
-      for (Index i = 1; i <= rows.rows(); ++i) start.push_back(entries + from + rows.start()[i]);
-      column.resize(column.size() + at(rows.entries()));
-      value.resize(column.size());
-      columns.locate(rows, column.data() + from);
-      std::copy_n(rows.value(), rows.entries(), value.data() + from);
-    }
-    RowsThere<B> all{p.first, columns.needed(), {}};
-    const Index rows = own + Index(start.size()), size = entries + Index(column.size());
-    all.rows = {Buffer<Index, B>(rows + 1), Buffer<std::int32_t, B>(size), Buffer<double, B>(size),
-                number.own + Index(all.needed.size())};
-    copy(lane, all.rows.start.view().slice(0, own + 1), p.rows.view().start);
-    copy(lane, all.rows.column.view().slice(0, entries), p.rows.view().column);
-    copy(lane, all.rows.value.view().slice(0, entries), p.rows.view().value);
-    lane.synchronize();
-    if (!p.needed.empty())
-      renumber(lane, all.rows.column.view().slice(0, entries), number.own, columns.places());
-    upload(lane, all.rows.start.view().slice(own + 1, Index(start.size())), start.data());
-    upload(lane, all.rows.column.view().slice(entries, Index(column.size())), column.data());
-    upload(lane, all.rows.value.view().slice(entries, Index(value.size())), value.data());
+    const Index own = p.rows.rows(), entries = p.rows.nonzeros(), more = got.column.size();
+    const MoreColumns<B> columns(lane, number, got, scratch);
+    RowsThere<B> all{p.first, columns.needed, {}};
+    SparseRows<B>& rows = all.rows;
+    rows = {Buffer<Index, B>(own + got.rows() + 1), Buffer<std::int32_t, B>(entries + more),
+            Buffer<double, B>(entries + more), number.own + Index(all.needed.size())};
+    copy(lane, rows.start.view().slice(0, own + 1), p.rows.view().start);
+    row_sizes<B>(lane, got.start, rows.start.view().slice(own, got.rows()));
+    sizes_to_starts<B>(lane, rows.start.view().slice(own, got.rows() + 1), entries, scratch);
+    copy(lane, rows.column.view().slice(0, entries), p.rows.view().column);
+    copy(lane, rows.value.view().slice(0, entries), p.rows.view().value);
+    copy<double, B>(lane, rows.value.view().slice(entries, more), got.value);
+    columns.renumber(lane, rows.column.view().slice(0, entries));
+    columns.place(lane, got.column, rows.column.view().slice(entries, more));
     lane.synchronize();
     return all;
   });
@@ -204,20 +280,24 @@ RowsThere<B> gathered(const Context<B>& context, const std::vector<Index>& first
   const Index own = first_row[at(control.rank()) + 1] - begin;
   const std::vector<Index> old = std::move(t.needed);
   const ColumnNumbers number = columns_of(control, t.first, old);
-  const std::vector<RowParcel> parcels =
-      sent_away(context, first_row, needed_rows, own, t.rows, number);
+  std::vector<Index> bounds;
+  for (const Index end : first_row)
+    bounds.push_back(own + (std::lower_bound(needed_rows.begin(), needed_rows.end(), end) -
+                            needed_rows.begin()));
+  const ArrivedRows<B> got =
+      exchanged(context, t.rows.view(), bounds, number, &needed_rows, scratch);
   return collectively(control, [&] {
-    const MoreColumns more(number, parcels);
-    const SummedRows got = summed(parcels, more, begin);
-    RowsThere<B> sum{t.first, more.needed(), {}};
-    const auto start = uploaded(lane, got.start), row = uploaded(lane, got.row);
-    const auto column = uploaded(lane, got.column);
-    const auto value = uploaded(lane, got.value);
-    if (!old.empty()) renumber(lane, t.rows.column.view(), number.own, more.places());
+    const MoreColumns<B> more(lane, number, got, scratch);
+    RowsThere<B> sum{t.first, more.needed, {}};
+    const Index columns = number.own + Index(sum.needed.size());
+    const Buffer<std::int32_t, B> column(got.column.size());
+    more.place(lane, got.column, column.view());
+    more.renumber(lane, t.rows.column.view());
+    const ListedRows<B> others = sum_parts<B>(lane, {got.start, column, got.value, {}}, got.row,
+                                              {begin, own}, columns, scratch);
     CsrRows<B> mine = t.rows.view();
     mine.start = mine.start.slice(0, own + 1);
-    sum.rows = add_rows<B>(lane, mine, {start, column, value, row},
-                           number.own + Index(sum.needed.size()), scratch);
+    sum.rows = add_rows<B>(lane, mine, others.view(), columns, scratch);
     t.rows = {};
     drop_unused(lane, sum, number.own);
     return sum;
@@ -246,26 +326,27 @@ CsrOperator<B>::CsrOperator(const Context<B>& context, RowsThere<B>& a, bool sca
     : first_(a.first),
       rows_{a.first[at(context.rank())], a.rows.rows()},
       nonzeros_(context.control.reduce(a.rows.nonzeros(), Reduce::sum)),
+      joined_(true),
       needed_(a.needed) {
   if (context.size() > 1) halo_ = Halo<B>(context.control, context.ahead, first_, needed_);
   collectively(context.control, [&] {
-    inner_ = take_inner(context.ahead, a, rows_.count, halo_.left(), scattered, scratch, outer_);
+    inner_ = take_part(context.ahead, a, rows_.count, halo_.left(), scattered, true, scratch);
   });
 }
 
-#define TERRACE_INSTANTIATE(B)                                                                     \
-  template RowsThere<B> uploaded_rows(const Stream<B>&, RankRows&&);                               \
-  template CsrPart<B> take_inner(const Stream<B>&, RowsThere<B>&, Index, Index, bool, Scratch<B>&, \
-                                 CsrPart<B>&);                                                     \
-  template void drop_unused(const Stream<B>&, RowsThere<B>&, Index);                               \
-  template class AskedRows<B>;                                                                     \
-  template std::vector<double> AskedRows<B>::values(const Context<B>&, View<const double, B>)      \
-      const;                                                                                       \
-  template std::vector<std::int32_t> AskedRows<B>::values(const Context<B>&,                       \
-                                                          View<const std::int32_t, B>) const;      \
-  template RowsThere<B> gathered(const Context<B>&, const std::vector<Index>&,                     \
-                                 const std::vector<Index>&, RowsThere<B>&&, Scratch<B>&);          \
-  template RowsThere<B> CsrOperator<B>::rows_there(const Context<B>&) const;                       \
+#define TERRACE_INSTANTIATE(B)                                                                 \
+  template RowsThere<B> uploaded_rows(const Stream<B>&, RankRows&&);                           \
+  template CsrPart<B> take_part(const Stream<B>&, RowsThere<B>&, Index, Index, bool, bool,     \
+                                Scratch<B>&);                                                  \
+  template void drop_unused(const Stream<B>&, RowsThere<B>&, Index);                           \
+  template class AskedRows<B>;                                                                 \
+  template Buffer<double, B> AskedRows<B>::joined(const Context<B>&, const Buffer<double, B>&) \
+      const;                                                                                   \
+  template Buffer<std::int32_t, B> AskedRows<B>::joined(const Context<B>&,                     \
+                                                        const Buffer<std::int32_t, B>&) const; \
+  template RowsThere<B> gathered(const Context<B>&, const std::vector<Index>&,                 \
+                                 const std::vector<Index>&, RowsThere<B>&&, Scratch<B>&);      \
+  template RowsThere<B> CsrOperator<B>::rows_there(const Context<B>&) const;                   \
   template CsrOperator<B>::CsrOperator(const Context<B>&, RowsThere<B>&, bool, Scratch<B>&);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE

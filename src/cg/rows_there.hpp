@@ -1,6 +1,6 @@
 // Sparse rows over the ranks where the matrix is: from an operator, to a product, and what of them goes
-// from rank to rank while multigrid's levels are made. Only rows and numbers at the borders of the
-// ranks' parts pass through the host.
+// from rank to rank while multigrid's levels are made. The host sees numbers of rows at the borders of the
+// ranks' parts.
 #pragma once
 #include "kernels/cg/joined_rows.hpp"
 #include "src/cg/operators.hpp"
@@ -11,11 +11,12 @@ namespace terrace::cg {
 template <class B>
 RowsThere<B> uploaded_rows(const Stream<B>& lane, RankRows&& a);
 
-/// Entries in own columns, ready for products; the others to `outer`. Takes a.rows where there are no
-/// others. `own`: columns; `left`: needed ones of earlier ranks; `scattered` as CsrRows has it.
+/// Takes a.rows, ready for products with a vector where the first `left` needed entries stand in front of
+/// the `own` ones and the rest behind them; `scattered` as CsrRows has it. With `keep` the columns stay,
+/// numbered as before.
 template <class B>
-CsrPart<B> take_inner(const Stream<B>& lane, RowsThere<B>& a, Index own, Index left, bool scattered,
-                      Scratch<B>& scratch, CsrPart<B>& outer);
+CsrPart<B> take_part(const Stream<B>& lane, RowsThere<B>& a, Index own, Index left, bool scattered,
+                     bool keep, Scratch<B>& scratch);
 
 /// Takes columns of other ranks that have no entry out.
 template <class B>
@@ -28,17 +29,18 @@ class AskedRows {
   /// `needed`: what this rank needs of others, as RankRows has it. Collective.
   AskedRows(const Context<B>& context, const std::vector<Index>& first,
             const std::vector<Index>& needed);
-  /// The numbers of the needed rows, in their order, `own` being those of own rows. Collective.
+  /// Numbers of own rows, and behind them those of the needed rows, in their order. Collective, on
+  /// several ranks.
   template <class T>
-  std::vector<T> values(const Context<B>& context, View<const T, B> own) const;
+  Buffer<T, B> joined(const Context<B>& context, const Buffer<T, B>& own) const;
   /// P of own rows, and behind them of the needed ones, whose columns need not ascend. Collective.
   RowsThere<B> with_needed_rows(const Context<B>& context, const RowsThere<B>& p,
                                 Scratch<B>& scratch) const;
 
  private:
-  std::vector<Index> count_;  // of each rank
-  Buffer<Index, B> listed_;   // the rows, rank by rank
-  Index all_ = 0;
+  Buffer<Index, B> listed_;  // the rows, rank by rank
+  // Of each rank where its rows begin, among those and among the needed ones.
+  std::vector<Index> bounds_{0}, wanted_;
 };
 
 /// Sums over the ranks of `t`, whose rows are own ones and `needed_rows` of others; t.first and t.needed

@@ -16,7 +16,7 @@ class Transfer {
   Transfer(const Context<B>& context, RowsThere<B>&& a, bool scattered, Scratch<B>& scratch);
   /// Columns of this rank.
   [[nodiscard]] Index columns() const { return columns_; }
-  [[nodiscard]] Index rows() const { return inner_.view().rows(); }
+  [[nodiscard]] Index rows() const { return part_.view().rows(); }
   /// Whether a rank has entries in columns of others; the same on every rank.
   [[nodiscard]] bool crosses() const { return crosses_; }
   /// A vector that apply() multiplies, zero.
@@ -30,16 +30,17 @@ class Transfer {
 
   template <class F>
   void each_array(const F& f) const {
-    inner_.each_array(f), outer_.each_array(f);
+    part_.each_array(f);
   }
 
  private:
   /// Without entries. Collective.
   Transfer(const Context<B>& context, const std::vector<Index>& first,
            const std::vector<Index>& needed);
+  void take(const Context<B>& context, RowsThere<B>& a, bool scattered, Scratch<B>& scratch);
   Index columns_ = 0;
   bool crosses_ = false;
-  CsrPart<B> inner_, outer_;
+  CsrPart<B> part_;
   Halo<B> halo_;
 };
 

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <vector>
 
+#include "kernels/cg/coarsening.hpp"
 #include "kernels/cg/products.hpp"
 #include "tests/support/numbers.hpp"
 #include "tests/support/test.hpp"
@@ -62,10 +63,11 @@ struct CsrOn {
         column(put(lane, a.column)),
         value(put(lane, a.value)) {
     if (!cut) return;
-    const cg::CsrChunks chunks = cg::csr_chunks(a.start.data(), a.rows());
-    chunk = put(lane, chunks.chunk);
-    longs = put(lane, chunks.longs);
-    partial = Buffer<double, B>(chunks.count());
+    cg::Scratch<B> scratch;
+    cg::RowChunks<B> chunks = cg::chunks_of<B>(lane, view(), scratch);
+    chunk = std::move(chunks.chunk);
+    longs = std::move(chunks.longs);
+    partial = std::move(chunks.partial);
   }
   [[nodiscard]] cg::CsrRows<B> view() const {
     return {start, column, value, row, chunk, longs, partial};

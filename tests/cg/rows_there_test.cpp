@@ -5,7 +5,7 @@
 #include <random>
 #include <set>
 
-#include "src/cg/row_parcels.hpp"
+#include "src/cg/coarse_rows.hpp"
 #include "src/cg/transfer.hpp"
 #include "tests/support/csr_rows.hpp"
 #include "tests/support/numbers.hpp"
@@ -104,95 +104,94 @@ double prolongation(Index i, Index j) {
 
 }  // namespace
 
-TEST_CASE("parts of rows from several ranks are numbered and added in the ranks' order", "[cpu]") {
-  std::mt19937 random(5);
-  for (const Index spread : {1, 60, 64, 700, 100'000})
-    for (const Index most_rows : {1, 3, 900}) {
-      const std::vector<Index> before{40, 1100, 1163, 1164, 90'000};
-      const ColumnNumbers number{100, 1000, before};
-      std::set<Index> needed(before.begin(), before.end());
-      std::map<Index, std::map<Index, double>> sums;
-      std::vector<RowParcel> parcels(4);
-      for (const int rank : {0, 2, 3}) {  // nothing from the second
-        std::vector<Index> start{7,
-                                 9};  // a row that is not sent, from an entry that is not the first
-        std::vector<std::int32_t> column{1, 2};
-        std::vector<double> value{-1, -2};
-        const std::vector<Index> sender{};
-        const ColumnNumbers theirs{200'000, 900 + 50 * rank, sender};  // local numbers are far ones
-        std::vector<Index> rows;
-        for (Index i = 0; i < most_rows; ++i) {
-          if (random() % 3 == 0) continue;
-          rows.push_back(1000 + i);
-          for (unsigned k = random() % 6; k > 0; --k) {
-            column.push_back(std::int32_t(random() % unsigned(spread)));
-            value.push_back(0.1 * double(random() % 1000));
-            const Index global = theirs(column.back());
-            if (!number.owns(global)) needed.insert(global);
-            const auto at = sums[rows.back()].try_emplace(global, 0.0).first;
-            at->second += value.back();
-          }
-          sums[rows.back()];
-          start.push_back(7 + Index(column.size()));
-        }
-        RowParcel& parcel = parcels[std::size_t(rank)];
-        parcel =
-            parcel_of(start.data(), 1, Index(rows.size()), column.data(), value.data(), theirs);
-        std::copy(rows.begin(), rows.end(), parcel.row());
-      }
-      const MoreColumns columns(number, parcels);
-      REQUIRE(columns.needed() == std::vector<Index>(needed.begin(), needed.end()));
-      const ColumnNumbers global{100, 1000, columns.needed()};
-      for (std::size_t k = 0; k < before.size(); ++k)
-        REQUIRE(global(100 + columns.places()[k]) == before[k]);
-      const SummedRows sum = summed(parcels, columns, 1000);
-      REQUIRE(sum.row.size() == sums.size());
-      auto expected = sums.begin();
-      for (std::size_t k = 0; k < sum.row.size(); ++k, ++expected) {
-        REQUIRE(1000 + sum.row[k] == expected->first);
-        REQUIRE(std::size_t(sum.start[k + 1] - sum.start[k]) == expected->second.size());
-        for (Index e = sum.start[k]; e < sum.start[k + 1]; ++e) {
-          REQUIRE(
-              (e == sum.start[k] || sum.column[std::size_t(e)] > sum.column[std::size_t(e) - 1]));
-          REQUIRE(expected->second.at(global(sum.column[std::size_t(e)])) ==
-                  sum.value[std::size_t(e)]);
-        }
-      }
-    }
-}
-
-TEMPLATE_TEST_CASE("rows are parted by own columns", "", BACKENDS) {
+TEMPLATE_TEST_CASE("distinct numbers have their places", "", BACKENDS) {
   using B = TestType;
   if (!context<B>()) return;
   const Stream<B> lane;
   Scratch<B> scratch;
-  for (const Index rows : {0, 1, 5, 300, 5000})
-    for (const Index most : {0, 3, 30, 120})
-      for (const Index own : {0, 40, 200}) {
-        CAPTURE(rows, most, own);
-        const Rows a = scattered(rows, 200, most, 7);
-        for (const Index left : {Index(0), (200 - own) / 3, 200 - own}) {
-          const PartedRows<B> parted =
-              part_rows<B>(lane, there(lane, a).view(), own, left, scratch);
-          CHECK(same(here(lane, parted.inner), made(rows, own, [&](Index i, const auto& put_entry) {
-                       each(a, i, [&](Index j, double v) {
-                         if (j < own) put_entry(j, v);
-                       });
-                     })));
-          Rows outer;
-          std::vector<Index> listed;
-          for (Index i = 0; i < rows; ++i) {
-            each(a, i, [&](Index j, double v) {
-              if (j >= own) outer.put(j - own < left ? j - own - left : j - left, v);
-            });
-            if (Index(outer.column.size()) == outer.start.back()) continue;
-            outer.end_row();
-            listed.push_back(i);
-          }
-          CHECK(same(here(lane, parted.outer), outer));
-          CHECK(get(lane, parted.row) == listed);
-        }
+  std::mt19937 random(6);
+  const NumberRange own{1000, 70};
+  for (const Index spread : {1, 63, 64, 65, 700, 100'000})
+    for (const Index count : {0, 1, 40, 9000}) {
+      CAPTURE(spread, count);
+      std::vector<std::vector<Index>> lists(2);
+      std::set<Index> others;
+      for (Index k = 0; k < count; ++k) {
+        const Index n = 1000 + (k % 2 == 0 ? 1 : -1) * Index(random() % unsigned(spread));
+        lists[std::size_t(k % 3 == 0)].push_back(n);
+        if (n < 1000 || n >= 1070) others.insert(n);
       }
+      const Buffer<Index, B> a = put(lane, lists[0]), b = put(lane, lists[1]);
+      const DistinctNumbers<B> numbers = distinct_numbers<B>(lane, {a, b}, own, scratch);
+      const std::vector<Index> ascending = get(lane, numbers.ascending);
+      REQUIRE(ascending == std::vector<Index>(others.begin(), others.end()));
+      const Buffer<std::int32_t, B> to(a.size());
+      locate<B>(lane, numbers, own, a, to.view());
+      const std::vector<std::int32_t> local = get(lane, to);
+      bool right = true;
+      for (std::size_t k = 0; k < local.size(); ++k) {
+        const Index place = local[k], n = lists[0][k];
+        right = right && n == (place < 70 ? 1000 + place : ascending[std::size_t(place - 70)]);
+      }
+      CHECK(right);
+      // And back.
+      const Buffer<Index, B> back(a.size());
+      global_columns<B>(lane, to, own, numbers.ascending, back.view());
+      CHECK(get(lane, back) == lists[0]);
+    }
+}
+
+TEMPLATE_TEST_CASE("parts of rows are added in their order", "", BACKENDS) {
+  using B = TestType;
+  if (!context<B>()) return;
+  const Stream<B> lane;
+  Scratch<B> scratch;
+  std::mt19937 random(5);
+  for (const Index columns : {1, 2, 60, 64, 5000})
+    for (const Index most_rows : {0, 1, 3, 900}) {
+      CAPTURE(columns, most_rows);
+      std::map<Index, std::map<Index, double>> sums;
+      Rows parts;
+      std::vector<Index> of;
+      for (int rank = 0; rank < 3; ++rank)
+        for (Index i = 0; i < most_rows; ++i) {
+          if (random() % 3 == 0) continue;
+          of.push_back(1000 + i);
+          for (unsigned k = random() % 6; k > 0; --k) {
+            const Index column = Index(random() % unsigned(columns));
+            parts.put(column, 0.1 * double(random() % 1000));
+            sums[i].try_emplace(column, 0.0).first->second += parts.value.back();
+          }
+          parts.end_row();
+        }
+      const SparseRows<B> there_too = there(lane, parts);
+      const Buffer<Index, B> which = put(lane, of);
+      const ListedRows<B> sum =
+          sum_parts<B>(lane, there_too.view(), which, {1000, 900}, columns, scratch);
+      const Rows found = here(lane, sum.rows);
+      const std::vector<Index> row = get(lane, sum.row);
+      REQUIRE(row.size() == sums.size());
+      REQUIRE(found.rows() == Index(row.size()));
+      auto expected = sums.begin();
+      bool right = true;
+      for (std::size_t k = 0; k < row.size(); ++k, ++expected) {
+        right = right && row[k] == expected->first;
+        std::vector<std::pair<Index, double>> entries;
+        each(found, Index(k), [&](Index j, double v) { entries.emplace_back(j, v); });
+        right = right && std::equal(entries.begin(), entries.end(), expected->second.begin(),
+                                    expected->second.end(), [](const auto& x, const auto& y) {
+                                      return x.first == y.first && x.second == y.second;
+                                    });
+      }
+      CHECK(right);
+      // Starts from sizes, and back.
+      const Buffer<Index, B> sizes(there_too.rows() + 1);
+      row_sizes<B>(lane, there_too.start, sizes.view().slice(0, there_too.rows()));
+      sizes_to_starts<B>(lane, sizes.view(), 7, scratch);
+      std::vector<Index> shifted = parts.start;
+      for (Index& s : shifted) s += 7;
+      CHECK(get(lane, sizes) == shifted);
+    }
 }
 
 TEMPLATE_TEST_CASE("rows are added, taken and numbered anew", "", BACKENDS) {
@@ -240,7 +239,7 @@ TEMPLATE_TEST_CASE("rows are added, taken and numbered anew", "", BACKENDS) {
       fill_zero(lane, marks.view());
       mark_columns<B>(lane, a_there.column, own, marks.view());
       CHECK(get(lane, marks) == used);
-      for (std::int32_t k = 0; k < 150 - own; ++k) places.push_back(2 * k + 1);
+      for (std::int32_t k = 0; k < 150 - own; ++k) places.push_back(std::int32_t(own) + 2 * k + 1);
       std::vector<std::int32_t> numbered = a.column;
       for (std::int32_t& c : numbered)
         if (c >= own) c = std::int32_t(own + 2 * (c - own) + 1);
@@ -320,12 +319,17 @@ TEMPLATE_TEST_CASE("P' A P of rows that are there, over all ranks", "", BACKENDS
                               small[std::size_t(i - begin)] = std::int32_t(3 * i);
     const Buffer<double, B> numbers_there = put(lane, numbers);
     const Buffer<std::int32_t, B> small_there = put(lane, small);
-    const auto others = asked.values(*c, View<const double, B>(numbers_there));
-    const auto small_others = asked.values(*c, View<const std::int32_t, B>(small_there));
-    bool right = others.size() == a.needed.size() && small_others.size() == a.needed.size();
-    for (std::size_t k = 0; right && k < others.size(); ++k)
-      right = others[k] == 0.5 * double(a.needed[k]) && small_others[k] == 3 * a.needed[k];
-    CHECK_ALL(right);
+    if (world().size() > 1) {
+      const Vector all_numbers = get(lane, asked.joined(*c, numbers_there));
+      const std::vector<std::int32_t> all_small = get(lane, asked.joined(*c, small_there));
+      bool right = all_numbers.size() == numbers.size() + a.needed.size() &&
+                   all_small.size() == all_numbers.size();
+      for (std::size_t k = 0; right && k < all_small.size(); ++k) {
+        const Index i = k < numbers.size() ? begin + Index(k) : a.needed[k - numbers.size()];
+        right = all_numbers[k] == 0.5 * double(i) && all_small[k] == 3 * i;
+      }
+      CHECK_ALL(right);
+    }
     const RowsThere<B> fetched =
         world().size() > 1 ? asked.with_needed_rows(*c, p, scratch) : RowsThere<B>{};
     const RowsThere<B>& all = world().size() > 1 ? fetched : p;

@@ -113,26 +113,50 @@ void sample_nearness(const Stream<Cpu>& stream, const CsrRows<Cpu>& m, View<Inde
   });
 }
 
-void count_outer(const Stream<Cpu>& stream, const CsrRows<Cpu>& m, View<Index, Cpu> count) {
-  stream.run([=] {
-    parallel_ranges(m.rows(), row_grain, [&](Index begin, Index end) {
-      for (Index i = begin; i < end; ++i)
-        count.data[i] =
-            std::count_if(m.column.data + m.start.data[i], m.column.data + m.start.data[i + 1],
-                          [&](std::int32_t c) { return !is_own(m, c); });
-    });
+OuterRows<Cpu> copy_outer(const Stream<Cpu>& stream, const CsrRows<Cpu>& m,
+                          View<Index, Cpu> inner_start) {
+  stream.synchronize();
+  const Index rows = m.rows();
+  parallel_ranges(rows, row_grain, [&](Index begin, Index end) {
+    for (Index i = begin; i < end; ++i)
+      inner_start.data[i + 1] =
+          std::count_if(m.column.data + m.start.data[i], m.column.data + m.start.data[i + 1],
+                        [&](std::int32_t c) { return !is_own(m, c); });
   });
+  std::vector<Index> row, start{0};
+  inner_start.data[0] = 0;
+  for (Index i = 0; i < rows; ++i) {
+    if (const Index outer = inner_start.data[i + 1]; outer > 0) {
+      row.push_back(i);
+      start.push_back(start.back() + outer);
+    }
+    inner_start.data[i + 1] = m.start.data[i + 1] - start.back();
+  }
+  const auto listed = Index(row.size());
+  OuterRows<Cpu> taken{Buffer<Index, Cpu>(listed), Buffer<Index, Cpu>(listed + 1),
+                       Buffer<std::int32_t, Cpu>(start.back()), Buffer<double, Cpu>(start.back())};
+  std::copy(row.begin(), row.end(), taken.row.data());
+  std::copy(start.begin(), start.end(), taken.start.data());
+  for (std::size_t k = 0; k < row.size(); ++k) {
+    Index to = start[k];
+    for (Index e = m.start.data[row[k]]; e < m.start.data[row[k] + 1]; ++e) {
+      if (is_own(m, m.column.data[e])) continue;
+      taken.column.data()[to] = m.column.data[e];
+      taken.value.data()[to++] = m.value.data[e];
+    }
+  }
+  return taken;
 }
 
-void pick_entries(const Stream<Cpu>& stream, const CsrRows<Cpu>& m, bool outer, Index from,
-                  Index rows, View<const Index, Cpu> to_start, View<std::int32_t, Cpu> column,
-                  View<double, Cpu> value) {
+void pick_inner(const Stream<Cpu>& stream, const CsrRows<Cpu>& m, Index from, Index rows,
+                View<const Index, Cpu> inner_start, View<std::int32_t, Cpu> column,
+                View<double, Cpu> value) {
   stream.run([=] {
     parallel_ranges(rows, row_grain, [&](Index begin, Index end) {
       for (Index i = from + begin; i < from + end; ++i) {
-        Index at = to_start.data[i] - to_start.data[from];
+        Index at = inner_start.data[i] - inner_start.data[from];
         for (Index k = m.start.data[i]; k < m.start.data[i + 1]; ++k)
-          if (is_own(m, m.column.data[k]) != outer) {
+          if (is_own(m, m.column.data[k])) {
             column.data[at] = m.column.data[k];
             value.data[at++] = m.value.data[k];
           }

@@ -19,12 +19,6 @@ void over_rows(Index rows, const F& f) {
   });
 }
 
-/// The first entry of row i whose column is no own one.
-Index split_of(const CsrRows<Cpu>& a, Index i, Index own) {
-  const std::int32_t* const column = a.column.data;
-  return std::lower_bound(column + a.start.data[i], column + a.start.data[i + 1], own) - column;
-}
-
 /// Rows of so many entries each, which are counted in start[1 ...].
 void make_rows(SparseRows<Cpu>& rows, Index count, Index columns) {
   rows.columns = columns;
@@ -60,40 +54,6 @@ Index merge(const CsrRows<Cpu>& a, Index i, const CsrRows<Cpu>& b, Index k, Spar
 }
 
 }  // namespace
-
-template <>
-PartedRows<Cpu> part_rows(const Stream<Cpu>& stream, const CsrRows<Cpu>& a, Index own, Index left,
-                          Scratch<Cpu>&) {
-  stream.synchronize();
-  PartedRows<Cpu> parts;
-  std::vector<Index> listed;
-  for (Index i = 0; i < a.rows(); ++i)
-    if (split_of(a, i, own) < a.start.data[i + 1]) listed.push_back(i);
-  parts.row = Buffer<Index, Cpu>(Index(listed.size()));
-  std::copy(listed.begin(), listed.end(), parts.row.data());
-  make_starts(parts.inner, a.rows());
-  over_rows(a.rows(), [&](Index i) {
-    parts.inner.start.data()[i + 1] = split_of(a, i, own) - a.start.data[i];
-  });
-  make_rows(parts.inner, a.rows(), own);
-  over_rows(a.rows(), [&](Index i) {
-    const Index to = parts.inner.start.data()[i];
-    copy_entries(a, a.start.data[i], parts.inner.start.data()[i + 1] - to, parts.inner, to);
-  });
-  make_starts(parts.outer, Index(listed.size()));
-  for (std::size_t k = 0; k < listed.size(); ++k)
-    parts.outer.start.data()[k + 1] = a.start.data[listed[k] + 1] - split_of(a, listed[k], own);
-  make_rows(parts.outer, Index(listed.size()), 0);
-  over_rows(Index(listed.size()), [&](Index k) {
-    const Index from = parts.outer.start.data()[k], to = parts.outer.start.data()[k + 1];
-    copy_entries(a, split_of(a, listed[std::size_t(k)], own), to - from, parts.outer, from);
-    for (Index e = from; e < to; ++e) {
-      std::int32_t& c = parts.outer.column.data()[e];
-      c = std::int32_t(c - left - (c - own < left ? own : 0));
-    }
-  });
-  return parts;
-}
 
 template <>
 SparseRows<Cpu> add_rows(const Stream<Cpu>& stream, const CsrRows<Cpu>& a, const CsrRows<Cpu>& b,
@@ -150,8 +110,96 @@ void renumber_columns(const Stream<Cpu>& stream, View<std::int32_t, Cpu> column,
   stream.synchronize();
   over_rows(column.size, [&](Index e) {
     std::int32_t& c = column.data[e];
-    if (c >= own) c = std::int32_t(own) + to.data[c - own];
+    if (c >= own) c = to.data[c - own];
   });
+}
+
+template <>
+void global_columns(const Stream<Cpu>& stream, View<const std::int32_t, Cpu> column,
+                    NumberRange own, View<const Index, Cpu> needed, View<Index, Cpu> to) {
+  stream.synchronize();
+  over_rows(column.size, [&](Index e) {
+    const std::int32_t c = column.data[e];
+    to.data[e] = c < own.count ? own.first + c : needed.data[c - own.count];
+  });
+}
+template <>
+void row_sizes(const Stream<Cpu>& stream, View<const Index, Cpu> start, View<Index, Cpu> sizes) {
+  stream.synchronize();
+  over_rows(sizes.size, [&](Index i) { sizes.data[i] = start.data[i + 1] - start.data[i]; });
+}
+template <>
+void sizes_to_starts(const Stream<Cpu>& stream, View<Index, Cpu> v, Index first, Scratch<Cpu>&) {
+  stream.synchronize();
+  std::exclusive_scan(v.data, v.data + v.size, v.data, first);
+}
+
+template <>
+ListedRows<Cpu> sum_parts(const Stream<Cpu>& stream, const CsrRows<Cpu>& parts,
+                          View<const Index, Cpu> of, NumberRange own, Index columns,
+                          Scratch<Cpu>&) {
+  stream.synchronize();
+  std::vector<Index> order, row, first;  // parts by rows; rows, and the first part of each
+  for (Index k = 0; k < of.size; ++k)
+    if (parts.start.data[k + 1] > parts.start.data[k]) order.push_back(k);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](Index j, Index k) { return of.data[j] < of.data[k]; });
+  for (std::size_t k = 0; k < order.size(); ++k) {
+    const Index i = of.data[order[k]] - own.first;
+    if (!row.empty() && row.back() == i) continue;
+    row.push_back(i);
+    first.push_back(Index(k));
+  }
+  first.push_back(Index(order.size()));
+  const auto rows = Index(row.size());
+  // Threads sum where a row may stand, and rows then close up.
+  SparseRows<Cpu> room;
+  make_starts(room, rows);
+  const auto each_part = [&](Index i, const auto& f) {
+    for (Index k = first[std::size_t(i)]; k < first[std::size_t(i) + 1]; ++k) {
+      const Index part = order[std::size_t(k)];
+      f(parts.start.data[part], parts.start.data[part + 1]);
+    }
+  };
+  over_rows(rows, [&](Index i) {
+    Index most = 0;
+    each_part(i, [&](Index from, Index to) { most += to - from; });
+    room.start.data()[i + 1] = most;
+  });
+  make_rows(room, rows, columns);
+  ListedRows<Cpu> sums;
+  make_starts(sums.rows, rows);
+  parallel_ranges(rows, joined_grain / 16, [&](Index i, Index end) {
+    std::vector<std::pair<std::int32_t, double>> all;
+    for (; i < end; ++i) {
+      all.clear();
+      each_part(i, [&](Index e, Index last) {
+        for (; e < last; ++e) all.emplace_back(parts.column.data[e], parts.value.data[e]);
+      });
+      std::stable_sort(all.begin(), all.end(),
+                       [](const auto& x, const auto& y) { return x.first < y.first; });
+      Index to = room.start.data()[i];
+      const Index begin = to;
+      for (const auto& [column, value] : all) {
+        if (to > begin && room.column.data()[to - 1] == column) {
+          room.value.data()[to - 1] += value;
+          continue;
+        }
+        room.column.data()[to] = column;
+        room.value.data()[to++] = value;
+      }
+      sums.rows.start.data()[i + 1] = to - begin;
+    }
+  });
+  make_rows(sums.rows, rows, columns);
+  over_rows(rows, [&](Index i) {
+    const Index to = sums.rows.start.data()[i];
+    copy_entries(room.view(), room.start.data()[i], sums.rows.start.data()[i + 1] - to, sums.rows,
+                 to);
+  });
+  sums.row = Buffer<Index, Cpu>(rows);
+  std::copy(row.begin(), row.end(), sums.row.data());
+  return sums;
 }
 
 }  // namespace terrace::cg

@@ -2,9 +2,8 @@
 // search for asymmetries also gathers each entry's partner, mostly from L2.
 #include <algorithm>
 
-#include "kernels/base/cuda/items.cuh"
-#include "kernels/base/cuda/runtime.cuh"
 #include "kernels/cg/csr_setup.hpp"
+#include "kernels/cg/cuda/coarsening.cuh"
 
 namespace terrace::cg {
 namespace {
@@ -43,10 +42,9 @@ __device__ __forceinline__ bool is_own(Index rows, std::int32_t column) {
   return column >= 0 && column < rows;
 }
 
-/// A[i, j], zero where nothing is stored.
-__device__ __forceinline__ double stored(const CsrRows<Cuda>& m, Index i, std::int32_t j) {
-  Index low = m.start.data[i], high = m.start.data[i + 1];
-  const Index end = high;
+/// The first of the entries [low, high) of a row whose column is not below j.
+__device__ __forceinline__ Index first_from(const CsrRows<Cuda>& m, Index low, Index high,
+                                            Index j) {
   while (low < high) {
     const Index middle = (low + high) / 2;
     if (m.column.data[middle] < j)
@@ -54,7 +52,12 @@ __device__ __forceinline__ double stored(const CsrRows<Cuda>& m, Index i, std::i
     else
       high = middle;
   }
-  return low < end && m.column.data[low] == j ? m.value.data[low] : 0.0;
+  return low;
+}
+/// A[i, j], zero where nothing is stored.
+__device__ __forceinline__ double stored(const CsrRows<Cuda>& m, Index i, std::int32_t j) {
+  const Index end = m.start.data[i + 1], at = first_from(m, m.start.data[i], end, j);
+  return at < end && m.column.data[at] == j ? m.value.data[at] : 0.0;
 }
 
 __global__ void number_kernel(View<const Index, Cuda> from, std::int32_t* to, Index columns,
@@ -121,36 +124,58 @@ __global__ void nearness_kernel(CsrRows<Cuda> m, Index rows, Index step, Index* 
   if (found > 0) atomicAdd(count_at(near + 1), Count(found));
 }
 
-template <int width>
-__global__ void outer_kernel(CsrRows<Cuda> m, Index rows, Index* count) {
-  over_rows<width>(rows, [&](Index i, int lane) {
-    Index outer = 0;
-    for (Index k = m.start.data[i] + lane; k < m.start.data[i + 1]; k += width)
-      outer += !is_own(rows, m.column.data[k]);
-    if (width == 1)
-      count[i] = outer;
-    else if (outer > 0)
-      atomicAdd(count_at(count + i), Count(outer));
+/// Entries of row i in columns below the first own row.
+__device__ __forceinline__ Index left_of(const CsrRows<Cuda>& m, Index i) {
+  const Index begin = m.start.data[i], end = m.start.data[i + 1];
+  return begin < end && m.column.data[begin] < 0 ? first_from(m, begin, end, 0) - begin : 0;
+}
+/// Numbers of outer entries, and 1 where there are some; zeros behind them, in [rows].
+__global__ void outer_counts_kernel(CsrRows<Cuda> m, Index rows, Index* outer, std::int32_t* has) {
+  for (Index i = first_item(); i <= rows; i += item_stride()) {
+    Index count = 0;
+    if (i < rows) {
+      const Index begin = m.start.data[i], end = m.start.data[i + 1];
+      count = left_of(m, i);
+      if (begin < end && m.column.data[end - 1] >= rows)
+        count += end - first_from(m, begin, end, rows);
+    }
+    outer[i] = count;
+    has[i] = count > 0;
+  }
+}
+/// Of these, added up, the rows' list.
+__global__ void list_outer_kernel(CsrRows<Cuda> m, Index rows, const Index* outer,
+                                  const std::int32_t* has, Index* inner_start, Index* row,
+                                  Index* start) {
+  for (Index i = first_item(); i <= rows; i += item_stride()) {
+    inner_start[i] = m.start.data[i] - outer[i];
+    const std::int32_t k = has[i];
+    if (i == rows || outer[i + 1] > outer[i]) start[k] = outer[i];
+    if (i < rows && outer[i + 1] > outer[i]) row[k] = i;
+  }
+}
+/// A warp per row of the list.
+__global__ void take_outer_kernel(CsrRows<Cuda> m, Index listed, const Index* row,
+                                  const Index* start, std::int32_t* column, double* value) {
+  over_rows<32>(listed, [&](Index k, int lane) {
+    const Index i = row[k], left = left_of(m, i), to = start[k], count = start[k + 1] - to;
+    for (Index e = lane; e < count; e += 32) {
+      const Index from = e < left ? m.start.data[i] + e : m.start.data[i + 1] - count + e;
+      column[to + e] = m.column.data[from];
+      value[to + e] = m.value.data[from];
+    }
   });
 }
-
-/// A warp per row: each takes 32 entries at a time and counts those before its own.
-__global__ void pick_kernel(CsrRows<Cuda> m, Index all_rows, bool outer, Index from, Index rows,
-                            const Index* to_start, std::int32_t* column, double* value) {
-  over_rows<32>(rows, [&](Index r, int lane) {
-    const Index i = from + r, end = m.start.data[i + 1];
-    Index at = to_start[i] - to_start[from];
-    for (Index k = m.start.data[i]; k < end; k += 32) {
-      const bool there = k + lane < end;
-      const std::int32_t c = there ? m.column.data[k + lane] : 0;
-      const bool mine = there && is_own(all_rows, c) != outer;
-      const unsigned wanted = __ballot_sync(0xffffffffu, mine);
-      if (mine) {
-        const Index to = at + __popc(wanted & ((1u << lane) - 1));
-        column[to] = c;
-        value[to] = m.value.data[k + lane];
-      }
-      at += __popc(wanted);
+template <int width>
+__global__ void inner_kernel(CsrRows<Cuda> m, Index from, Index rows, const Index* inner_start,
+                             std::int32_t* column, double* value) {
+  over_rows<width>(rows, [&](Index r, int lane) {
+    const Index i = from + r, first = m.start.data[i] + left_of(m, i);
+    const Index to = inner_start[i] - inner_start[from],
+                count = inner_start[i + 1] - inner_start[i];
+    for (Index e = lane; e < count; e += width) {
+      column[to + e] = m.column.data[first + e];
+      value[to + e] = m.value.data[first + e];
     }
   });
 }
@@ -198,20 +223,35 @@ void sample_nearness(const Stream<Cuda>& stream, const CsrRows<Cuda>& m, View<In
   check_launch();
 }
 
-void count_outer(const Stream<Cuda>& stream, const CsrRows<Cuda>& m, View<Index, Cuda> count) {
-  fill_zero(stream, count);
-  with_width(m, [&]<int width>(unsigned blocks) {
-    outer_kernel<width><<<blocks, block_threads, 0, native(stream)>>>(m, m.rows(), count.data);
-  });
+OuterRows<Cuda> copy_outer(const Stream<Cuda>& stream, const CsrRows<Cuda>& m,
+                           View<Index, Cuda> inner_start) {
+  const Index rows = m.rows();
+  Scratch<Cuda> scratch;
+  const auto outer = scratch.take<Index>(rows + 1);
+  const auto has = scratch.take<std::int32_t>(rows + 1);
+  coarsening::launch(stream, rows + 1, outer_counts_kernel, m, rows, outer.data, has.data);
+  coarsening::sum_before(stream, outer, scratch);
+  coarsening::sum_before(stream, has, scratch);
+  const Index entries = coarsening::read_one(stream, outer.data + rows);
+  const Index listed = coarsening::read_one(stream, has.data + rows);
+  OuterRows<Cuda> taken{Buffer<Index, Cuda>(listed), Buffer<Index, Cuda>(listed + 1),
+                        Buffer<std::int32_t, Cuda>(entries), Buffer<double, Cuda>(entries)};
+  coarsening::launch(stream, rows + 1, list_outer_kernel, m, rows, outer.data, has.data,
+                     inner_start.data, taken.row.data(), taken.start.data());
+  coarsening::launch(stream, 32 * listed, take_outer_kernel, m, listed, taken.row.data(),
+                     taken.start.data(), taken.column.data(), taken.value.data());
+  stream.synchronize();
+  return taken;
 }
 
-void pick_entries(const Stream<Cuda>& stream, const CsrRows<Cuda>& m, bool outer, Index from,
-                  Index rows, View<const Index, Cuda> to_start, View<std::int32_t, Cuda> column,
-                  View<double, Cuda> value) {
+void pick_inner(const Stream<Cuda>& stream, const CsrRows<Cuda>& m, Index from, Index rows,
+                View<const Index, Cuda> inner_start, View<std::int32_t, Cuda> column,
+                View<double, Cuda> value) {
   if (rows == 0) return;
-  pick_kernel<<<blocks_for(rows * 32), block_threads, 0, native(stream)>>>(
-      m, m.rows(), outer, from, rows, to_start.data, column.data, value.data);
-  check_launch();
+  with_width(m, [&]<int width>(unsigned) {
+    inner_kernel<width><<<blocks_for(rows * width), block_threads, 0, native(stream)>>>(
+        m, from, rows, inner_start.data, column.data, value.data);
+  });
 }
 
 }  // namespace terrace::cg

@@ -1,5 +1,8 @@
 // Rows over ranks on CUDA. Bound by HBM: entries once in and once out, 24 bytes each, and the starts of
-// rows. Rows that meet others are few, those at the border of a rank's part; a thread merges each.
+// rows. Rows that meet others are few, those at the border of a rank's part; a thread merges each, and
+// parts of them are sorted.
+#include <cub/device/device_radix_sort.cuh>
+
 #include "kernels/cg/cuda/coarsening.cuh"
 #include "kernels/cg/joined_rows.hpp"
 
@@ -8,61 +11,6 @@ namespace {
 
 using coarsening::Lanes;
 using coarsening::launch;
-
-/// The first entry of row i whose column is no own one.
-__device__ __forceinline__ Index split_of(const CsrRows<Cuda>& a, Index i, Index own) {
-  Index low = a.start.data[i], high = a.start.data[i + 1];
-  while (low < high) {
-    const Index middle = (low + high) / 2;
-    if (a.column.data[middle] < own)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return low;
-}
-
-__global__ void __launch_bounds__(block_threads)
-    cut_kernel(CsrRows<Cuda> a, Index rows, Index own, Index* inner, Index* outer, Index* has) {
-  for (Index i = first_item(); i <= rows; i += item_stride()) {
-    const Index split = i < rows ? split_of(a, i, own) : 0;
-    inner[i] = i < rows ? split - a.start.data[i] : 0;
-    outer[i] = i < rows ? a.start.data[i + 1] - split : 0;
-    has[i] = outer[i] > 0;
-  }
-}
-
-/// What cut_kernel() counted, added up.
-struct Places {
-  const Index *inner, *outer, *has;
-};
-template <int width>
-__global__ void __launch_bounds__(block_threads)
-    part_kernel(CsrRows<Cuda> a, Index rows, Index own, Index left, Places places,
-                std::int32_t* inner_column, double* inner_value, Index* outer_start, Index* row,
-                std::int32_t* outer_column, double* outer_value) {
-  coarsening::over_rows<width>(rows, [&](Index i, const Lanes<width>& lanes) {
-    const Index begin = a.start.data[i], inner = places.inner[i];
-    const Index split = begin + places.inner[i + 1] - inner;
-    for (Index e = begin + lanes.lane; e < split; e += width) {
-      inner_column[inner + e - begin] = a.column.data[e];
-      inner_value[inner + e - begin] = a.value.data[e];
-    }
-    const Index outer = places.outer[i], count = places.outer[i + 1] - outer;
-    if (count == 0) return;
-    if (lanes.lane == 0) {
-      const Index k = places.has[i];
-      row[k] = i;
-      outer_start[k] = outer;
-      if (k + 1 == places.has[rows]) outer_start[k + 1] = outer + count;
-    }
-    for (Index e = lanes.lane; e < count; e += width) {
-      const std::int32_t c = a.column.data[split + e];
-      outer_column[outer + e] = std::int32_t(c - left - (c - own < left ? own : 0));
-      outer_value[outer + e] = a.value.data[split + e];
-    }
-  });
-}
 
 /// where[i]: the row of b that belongs to row i of a; -1: none.
 __global__ void __launch_bounds__(block_threads)
@@ -149,8 +97,67 @@ __global__ void __launch_bounds__(block_threads)
     renumber_kernel(View<std::int32_t, Cuda> column, Index own,
                     const std::int32_t* __restrict__ to) {
   for (Index e = first_item(); e < column.size; e += item_stride())
-    if (column.data[e] >= own) column.data[e] = std::int32_t(own) + to[column.data[e] - own];
+    if (column.data[e] >= own) column.data[e] = to[column.data[e] - own];
 }
+__global__ void __launch_bounds__(block_threads)
+    global_kernel(View<const std::int32_t, Cuda> column, NumberRange own,
+                  const Index* __restrict__ needed, Index* to) {
+  for (Index e = first_item(); e < column.size; e += item_stride()) {
+    const std::int32_t c = column.data[e];
+    to[e] = c < own.count ? own.first + c : needed[c - own.count];
+  }
+}
+__global__ void __launch_bounds__(block_threads)
+    sizes_kernel(View<const Index, Cuda> start, Index* sizes) {
+  for (Index i = first_item(); i + 1 < start.size; i += item_stride())
+    sizes[i] = start.data[i + 1] - start.data[i];
+}
+__global__ void __launch_bounds__(block_threads) shift_kernel(View<Index, Cuda> v, Index by) {
+  for (Index i = first_item(); i < v.size; i += item_stride()) v.data[i] += by;
+}
+
+/// Row and column of each entry in one number, rows above the `bits` of columns; and the entry.
+template <int width>
+__global__ void __launch_bounds__(block_threads)
+    keys_kernel(CsrRows<Cuda> parts, Index rows, const Index* __restrict__ of, Index first,
+                int bits, Word* key, std::int32_t* entry) {
+  coarsening::over_rows<width>(rows, [&](Index k, const Lanes<width>& lanes) {
+    const Word row = Word(of[k] - first) << bits;
+    for (Index e = parts.start.data[k] + lanes.lane; e < parts.start.data[k + 1]; e += width) {
+      key[e] = row | Word(parts.column.data[e]);
+      entry[e] = std::int32_t(e);
+    }
+  });
+}
+/// 1 where a column begins, and where a row does; zero behind them.
+__global__ void __launch_bounds__(block_threads)
+    begins_kernel(const Word* __restrict__ key, Index entries, int bits, Index* column, Index* row) {
+  for (Index e = first_item(); e <= entries; e += item_stride()) {
+    column[e] = e < entries && (e == 0 || key[e] != key[e - 1]);
+    row[e] = e < entries && (e == 0 || key[e] >> bits != key[e - 1] >> bits);
+  }
+}
+/// Of these, added up. A thread adds what stands in one place.
+__global__ void __launch_bounds__(block_threads)
+    sums_kernel(const Word* __restrict__ key, const std::int32_t* __restrict__ entry, Index entries,
+                int bits, const Index* __restrict__ column_at, const Index* __restrict__ row_at,
+                const double* __restrict__ part, Index* start, Index* row, std::int32_t* column,
+                double* value) {
+  for (Index e = first_item(); e < entries; e += item_stride()) {
+    const Index to = column_at[e];
+    if (e + 1 == entries) start[row_at[entries]] = column_at[entries];
+    if (column_at[e + 1] == to) continue;
+    if (row_at[e + 1] > row_at[e]) {
+      row[row_at[e]] = Index(key[e] >> bits);
+      start[row_at[e]] = to;
+    }
+    double sum = part[entry[e]];
+    for (Index f = e + 1; f < entries && key[f] == key[e]; ++f) sum += part[entry[f]];
+    column[to] = std::int32_t(key[e] & ((Word(1) << bits) - 1));
+    value[to] = sum;
+  }
+}
+
 /// Rows whose sizes stand in their starts: these, and memory for the entries.
 void make_rows(const Stream<Cuda>& stream, SparseRows<Cuda>& rows, Index columns,
                Scratch<Cuda>& scratch) {
@@ -162,36 +169,6 @@ void make_rows(const Stream<Cuda>& stream, SparseRows<Cuda>& rows, Index columns
 }
 
 }  // namespace
-
-template <>
-PartedRows<Cuda> part_rows(const Stream<Cuda>& stream, const CsrRows<Cuda>& a, Index own,
-                           Index left, Scratch<Cuda>& scratch) {
-  const Index rows = a.rows();
-  const typename Scratch<Cuda>::Scope scope(scratch);
-  const auto outer = scratch.take<Index>(rows + 1), has = scratch.take<Index>(rows + 1);
-  PartedRows<Cuda> parts;
-  parts.inner.start = Buffer<Index, Cuda>(rows + 1);
-  launch(stream, rows + 1, cut_kernel, a, rows, own, parts.inner.start.data(), outer.data,
-         has.data);
-  coarsening::sum_before(stream, outer, scratch);
-  coarsening::sum_before(stream, has, scratch);
-  make_rows(stream, parts.inner, own, scratch);
-  const Index entries = coarsening::read_one(stream, outer.data + rows);
-  const Index listed = coarsening::read_one(stream, has.data + rows);
-  parts.outer.start = Buffer<Index, Cuda>(listed + 1);
-  parts.outer.column = Buffer<std::int32_t, Cuda>(entries);
-  parts.outer.value = Buffer<double, Cuda>(entries);
-  parts.row = Buffer<Index, Cuda>(listed);
-  if (listed == 0) fill_zero(stream, parts.outer.start.view());
-  coarsening::with_lanes(rows, a.column.size, [&]<int width>(unsigned blocks) {
-    part_kernel<width><<<blocks, block_threads, 0, native(stream)>>>(
-        a, rows, own, left, {parts.inner.start.data(), outer.data, has.data},
-        parts.inner.column.data(), parts.inner.value.data(), parts.outer.start.data(),
-        parts.row.data(), parts.outer.column.data(), parts.outer.value.data());
-  });
-  stream.synchronize();
-  return parts;
-}
 
 template <>
 SparseRows<Cuda> add_rows(const Stream<Cuda>& stream, const CsrRows<Cuda>& a,
@@ -237,6 +214,80 @@ template <>
 void renumber_columns(const Stream<Cuda>& stream, View<std::int32_t, Cuda> column, Index own,
                       View<const std::int32_t, Cuda> to) {
   launch(stream, column.size, renumber_kernel, column, own, to.data);
+}
+
+template <>
+void global_columns(const Stream<Cuda>& stream, View<const std::int32_t, Cuda> column,
+                    NumberRange own, View<const Index, Cuda> needed, View<Index, Cuda> to) {
+  launch(stream, column.size, global_kernel, column, own, needed.data, to.data);
+}
+template <>
+void row_sizes(const Stream<Cuda>& stream, View<const Index, Cuda> start, View<Index, Cuda> sizes) {
+  launch(stream, sizes.size, sizes_kernel, start, sizes.data);
+}
+template <>
+void sizes_to_starts(const Stream<Cuda>& stream, View<Index, Cuda> v, Index first,
+                     Scratch<Cuda>& scratch) {
+  coarsening::sum_before(stream, v, scratch);
+  if (first != 0) launch(stream, v.size, shift_kernel, v, first);
+}
+
+template <>
+ListedRows<Cuda> sum_parts(const Stream<Cuda>& stream, const CsrRows<Cuda>& parts,
+                           View<const Index, Cuda> of, NumberRange own, Index columns,
+                           Scratch<Cuda>& scratch) {
+  const Index entries = parts.column.size;
+  if (entries > std::numeric_limits<std::int32_t>::max())
+    throw Error(Exit::resources,
+                "2^31 entries or more came from other ranks; in a level of multigrid; use more "
+                "ranks");
+  ListedRows<Cuda> sums;
+  sums.rows.columns = columns;
+  if (entries == 0) {
+    sums.rows.start = Buffer<Index, Cuda>(1);
+    fill_zero(stream, sums.rows.start.view());
+    return sums;
+  }
+  const auto bits_of = [](Index count) {
+    int bits = 1;
+    while ((Index(1) << bits) < count) ++bits;
+    return bits;
+  };
+  const int bits = bits_of(columns);
+  const typename Scratch<Cuda>::Scope scope(scratch);
+  const auto keys = scratch.take<Word>(entries), key = scratch.take<Word>(entries);
+  const auto places = scratch.take<std::int32_t>(entries),
+             place = scratch.take<std::int32_t>(entries);
+  coarsening::with_lanes(parts.rows(), entries, [&]<int width>(unsigned blocks) {
+    keys_kernel<width><<<blocks, block_threads, 0, native(stream)>>>(
+        parts, parts.rows(), of.data, own.first, bits, keys.data, places.data);
+  });
+  std::size_t bytes = 0;
+  const auto sort = [&](void* room) {
+    check(cub::DeviceRadixSort::SortPairs(room, bytes, static_cast<const Word*>(keys.data),
+                                          key.data, static_cast<const std::int32_t*>(places.data),
+                                          place.data, int(entries), 0, bits + bits_of(own.count),
+                                          native(stream)));
+  };
+  sort(nullptr);
+  const View<char, Cuda> room = scratch.take<char>(Index(bytes) + 1);
+  sort(room.data);
+  const auto column_at = scratch.take<Index>(entries + 1),
+             row_at = scratch.take<Index>(entries + 1);
+  launch(stream, entries + 1, begins_kernel, key.data, entries, bits, column_at.data, row_at.data);
+  coarsening::sum_before(stream, column_at, scratch);
+  coarsening::sum_before(stream, row_at, scratch);
+  const Index left = coarsening::read_one(stream, column_at.data + entries);
+  const Index rows = coarsening::read_one(stream, row_at.data + entries);
+  sums.rows.start = Buffer<Index, Cuda>(rows + 1);
+  sums.rows.column = Buffer<std::int32_t, Cuda>(left);
+  sums.rows.value = Buffer<double, Cuda>(left);
+  sums.row = Buffer<Index, Cuda>(rows);
+  launch(stream, entries, sums_kernel, key.data, place.data, entries, bits, column_at.data,
+         row_at.data, parts.value.data, sums.rows.start.data(), sums.row.data(),
+         sums.rows.column.data(), sums.rows.value.data());
+  stream.synchronize();
+  return sums;
 }
 
 }  // namespace terrace::cg

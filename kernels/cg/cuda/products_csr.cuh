@@ -5,7 +5,7 @@
 // An iteration on 256^3, one H200, whole entries and heads: 27 points 1.39 and 1.02 ms, 7 points 0.68
 // and 0.59 (jobs/results/cg.md).
 //
-// A warp takes chunks of consecutive rows (csr_chunks()), streams their values, columns and row
+// A warp takes chunks of consecutive rows (chunks_of()), streams their values, columns and row
 // pointers through shared memory by bulk copies, and adds up with one lane a row: neighbouring
 // lanes then gather neighbouring entries of p. Fewer rows a chunk get several lanes each; a row
 // longer than a chunk is cut into pieces, whose sums a second kernel adds in order.

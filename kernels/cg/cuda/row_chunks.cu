@@ -1,11 +1,15 @@
-// Chunks of rows for products, cut where the row pointers are: csr_chunks() of pieces of 128 rows, one
-// thread each. Floor: the row pointers twice, 16 bytes a row; bound by the walk of a thread, about 20 us.
+// Chunks of rows for products, cut where the row pointers are, in pieces of 96 or 128 rows, one thread
+// each. Floor: the row pointers twice, 16 bytes a row; bound by the walk of a thread, about 20 us.
 #include "kernels/cg/cuda/coarsening.cuh"
 
 namespace terrace::cg {
 namespace {
 
-constexpr Index piece_rows = 128;
+/// Whole chunks fill a piece where rows are alike: of mean rows of more than 7 to 9 entries 96 make one.
+Index piece_rows(Index rows, Index entries) {
+  const Index fit = csr_chunk_entries * rows / entries;
+  return fit >= 96 && fit < csr_chunk_rows ? 96 : csr_chunk_rows;
+}
 
 /// chunk(k, entry) of each chunk's begin, ~k in a long row; and at the end of a long row
 /// long_row(k, pieces).
@@ -30,27 +34,27 @@ __device__ __forceinline__ void walk_rows(const Index* start, Index first, Index
 }
 
 __global__ void __launch_bounds__(block_threads)
-    count_chunks_kernel(const Index* __restrict__ start, Index rows, Index pieces, Index room,
-                        Index* chunks, Index* longs) {
+    count_chunks_kernel(const Index* __restrict__ start, Index rows, Index piece, Index pieces,
+                        Index room, Index* chunks, Index* longs) {
   for (Index c = first_item(); c <= pieces; c += item_stride()) {
     Index mine = 0, long_rows = 0;
     if (c < pieces)
       walk_rows(
-          start, c * piece_rows, min(rows, (c + 1) * piece_rows), room,
-          [&](Index, Index) { ++mine; }, [&](Index, Index) { ++long_rows; });
+          start, c * piece, min(rows, (c + 1) * piece), room, [&](Index, Index) { ++mine; },
+          [&](Index, Index) { ++long_rows; });
     chunks[c] = mine;
     longs[c] = long_rows;
   }
 }
 
 __global__ void __launch_bounds__(block_threads)
-    fill_chunks_kernel(const Index* __restrict__ start, Index rows, Index pieces, Index room,
-                       const Index* __restrict__ chunks, const Index* __restrict__ longs,
-                       Index* chunk, Index* long_rows) {
+    fill_chunks_kernel(const Index* __restrict__ start, Index rows, Index piece, Index pieces,
+                       Index room, const Index* __restrict__ chunks,
+                       const Index* __restrict__ longs, Index* chunk, Index* long_rows) {
   for (Index c = first_item(); c < pieces; c += item_stride()) {
     Index to = chunks[c], to_long = longs[c];
     walk_rows(
-        start, c * piece_rows, min(rows, (c + 1) * piece_rows), room,
+        start, c * piece, min(rows, (c + 1) * piece), room,
         [&](Index k, Index entry) {
           chunk[2 * to] = k;
           chunk[2 * to + 1] = entry;
@@ -75,16 +79,17 @@ template <>
 RowChunks<Cuda> chunks_of(const Stream<Cuda>& stream, const CsrRows<Cuda>& a,
                           Scratch<Cuda>& scratch) {
   constexpr Index wanted = 4096;  // chunks that keep an H200 busy
-  const Index rows = a.rows(), entries = a.column.size, pieces = ceil_div(rows, piece_rows);
+  const Index rows = a.rows(), entries = a.column.size;
   const Index room = std::clamp<Index>(entries / wanted, csr_chunk_entries / 8, csr_chunk_entries);
   RowChunks<Cuda> cut;
   if (entries == 0) return cut;
+  const Index piece = piece_rows(rows, entries), pieces = ceil_div(rows, piece);
   const typename Scratch<Cuda>::Scope scope(scratch);
   const auto both = scratch.take<Index>(2 * (pieces + 1));
   Index* const chunks = both.data;
   Index* const longs = both.data + pieces + 1;
   count_chunks_kernel<<<blocks_for(pieces + 1), block_threads, 0, native(stream)>>>(
-      a.start.data, rows, pieces, room, chunks, longs);
+      a.start.data, rows, piece, pieces, room, chunks, longs);
   check_launch();
   coarsening::sum_before(stream, {chunks, pieces + 1}, scratch);
   coarsening::sum_before(stream, {longs, pieces + 1}, scratch);
@@ -94,7 +99,7 @@ RowChunks<Cuda> chunks_of(const Stream<Cuda>& stream, const CsrRows<Cuda>& a,
   cut.longs = Buffer<Index, Cuda>(3 * all_longs);
   if (all_longs > 0) cut.partial = Buffer<double, Cuda>(all);
   fill_chunks_kernel<<<blocks_for(pieces), block_threads, 0, native(stream)>>>(
-      a.start.data, rows, pieces, room, chunks, longs, cut.chunk.data(), cut.longs.data());
+      a.start.data, rows, piece, pieces, room, chunks, longs, cut.chunk.data(), cut.longs.data());
   check_launch();
   return cut;
 }
