@@ -66,14 +66,17 @@ void keep_of_device(Index bytes) {
 void* take_kept(Kind kind, int device, Index bytes) {
   Store& s = store();
   const std::lock_guard lock(s.mutex);
+  const Index room = kind == Kind::device ? bytes / 4 : 0;
+  auto best = s.kept.end();
   for (auto at = s.kept.begin(); at != s.kept.end(); ++at)
-    if (at->kind == kind && at->device == device && at->bytes == bytes) {
-      const Block block = unlist(s, at);
-      s.taken.emplace(block.data, block);
-      if (kind != Kind::host && block.number > s.settled) settle(s);
-      return block.data;
-    }
-  return nullptr;
+    if (at->kind == kind && at->device == device && at->bytes >= bytes &&
+        at->bytes <= bytes + room && (best == s.kept.end() || at->bytes < best->bytes))
+      best = at;
+  if (best == s.kept.end()) return nullptr;
+  const Block block = unlist(s, best);
+  s.taken.emplace(block.data, block);
+  if (kind != Kind::host && block.number > s.settled) settle(s);
+  return block.data;
 }
 
 void settle_kept() noexcept {

@@ -5,9 +5,10 @@
 
 namespace terrace {
 
-/// While one exists, Buffers and PinnedBuffers that end are kept for others of just their size: at
-/// most 256 MiB of host memory and as much of page-locked memory, and 1 GiB of devices or an eighth
-/// of the device's memory, whichever is more, in this process. The last one frees them.
+/// While one exists, Buffers and PinnedBuffers that end are kept for others of just their size, those of
+/// devices also for ones of up to a fifth less: at most 256 MiB of host memory and as much of page-locked
+/// memory, and 1 GiB of devices or an eighth of the device's memory, whichever is more, in this process.
+/// The last one frees them.
 class KeepsMemory {
  public:
   KeepsMemory();
@@ -27,7 +28,7 @@ enum class Kind { host, pinned, device };
 Index kept_memory(Kind kind);
 /// So many bytes of a device may be kept from now on.
 void keep_of_device(Index bytes);
-/// A kept block of so many bytes, or null. `device`: its ordinal. Waits for the device where that may
+/// A kept block of so many bytes, of a device perhaps more, or null. `device`: its ordinal. Waits for the device where that may
 /// still work on the block.
 void* take_kept(Kind kind, int device, Index bytes);
 /// A new block, which may be kept later.

@@ -16,9 +16,9 @@ template <class F>
 void over_pieces(const std::vector<Index>& start, const F& f) {
   const Index rows = Index(start.size()) - 1;
   for (Index from = 0, to = 0; from < rows; from = to) {
-    while (to < rows &&
-           (to == from || start[std::size_t(to) + 1] - start[std::size_t(from)] <= piece))
-      ++to;
+    const auto begin = start.begin() + from;
+    to = std::max<Index>(
+        from + 1, std::upper_bound(begin + 1, start.end(), *begin + piece) - start.begin() - 1);
     f(from, to - from);
   }
 }

@@ -1,9 +1,11 @@
 #include "src/cg/csr_symmetry.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 
 #include "distrib/agree.hpp"
+#include "kernels/base/parallel.hpp"
 #include "src/cg/operators.hpp"
 
 namespace terrace::cg {
@@ -74,12 +76,19 @@ Index find_across(const Control& control, const std::vector<Index>& first, const
       for (const Coupling& c : in) rows.push_back(c.column - r0);
       theirs_own = diagonal(rows);
     });
-    for (std::size_t k = 0; k < in.size(); ++k) {
-      const Coupling& c = in[k];
-      if (!symmetric_pair(c.value, stored(a, c.column - r0, c.row),
-                          pair_scale(c.diagonal, theirs_own[k])))
-        best = std::min(best, std::min(c.row, c.column) * n + std::max(c.row, c.column));
-    }
+    std::atomic<Index> worst{best};
+    parallel_ranges(Index(in.size()), 1024, [&](Index from, Index to) {
+      for (auto k = std::size_t(from); k < std::size_t(to); ++k) {
+        const Coupling& c = in[k];
+        if (symmetric_pair(c.value, stored(a, c.column - r0, c.row),
+                           pair_scale(c.diagonal, theirs_own[k])))
+          continue;
+        const Index pair = std::min(c.row, c.column) * n + std::max(c.row, c.column);
+        for (Index seen = worst; pair < seen && !worst.compare_exchange_weak(seen, pair);) {
+        }
+      }
+    });
+    best = worst;
   }
   return best;
 }

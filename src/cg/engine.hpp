@@ -34,8 +34,10 @@ class CgEngine {
     upload(lane_, stops(), squares.data());
     lane_.synchronize();
   }
-  /// r = b - A x and its scalars; the true residual. The direction p survives with `keep`.
-  [[nodiscard]] std::vector<CgScalars> residual(bool x_is_zero, bool keep) {
+  /// r = b - A x and its scalars; the true residual. The direction p survives with `keep`. Without
+  /// `precondition` a general M is not applied, and (r, z) and (z, z) are left out; not of variants.
+  [[nodiscard]] std::vector<CgScalars> residual(bool x_is_zero, bool keep,
+                                                bool precondition = true) {
     fill_zero(lane_, w_.scalars.view().slice(0, 4 * size()));
     const Index one = 1;  // the first iteration's row in the ring
     upload(lane_, w_.finished.view(), &one);
@@ -43,17 +45,16 @@ class CgEngine {
     away_ = false;
     const CgPass<B> at = pass(lagged() ? 1 : 0);
     true_residual(at, x_is_zero, keep);
-    if (general()) {
-      w_.general(c_, r_, w_.solved(), nullptr);
-      cg_pair<B>(lane_, at, r_, w_.solved(), false);
-    }
+    if (general() && precondition) solve_residual(at);
     if (lagged()) copy(lane_, row(0), row(1));
     reduce(row(0), cg_row::rr, 3);
-    std::vector<double> host(std::size_t(size()), 0.0);
-    download(lane_, host.data(), row(0));
-    lane_.synchronize();
-    if (c_.size() > 1) c_.control.broadcast(host.data(), size() * Index(sizeof(double)), 0);
-    return columns_of(host.data());
+    return read(row(0));
+  }
+  /// What residual() left out, and all its scalars.
+  [[nodiscard]] std::vector<CgScalars> preconditioned() {
+    solve_residual(pass(0));
+    reduce(row(0), cg_row::rz, 2);
+    return read(row(0));
   }
   /// The first direction of an iteration from r: p = M^-1 r + keep p.
   void start(const CgColumns& keep) {
@@ -117,8 +118,21 @@ class CgEngine {
   }
   [[nodiscard]] double norm2(const CgScalars& s) const { return cg_norm2(norm_, s.rr, s.rz, s.zz); }
 
- private:
   [[nodiscard]] bool general() const { return bool(w_.general); }
+
+ private:
+  void solve_residual(const CgPass<B>& at) const {
+    w_.general(c_, r_, w_.solved(), nullptr);
+    cg_pair<B>(lane_, at, r_, w_.solved(), false);
+  }
+  /// Scalars as all ranks have them: the word of rank 0.
+  [[nodiscard]] std::vector<CgScalars> read(View<const double, B> scalars) const {
+    std::vector<double> host(std::size_t(size()), 0.0);
+    download(lane_, host.data(), scalars);
+    lane_.synchronize();
+    if (c_.size() > 1) c_.control.broadcast(host.data(), size() * Index(sizeof(double)), 0);
+    return columns_of(host.data());
+  }
   [[nodiscard]] View<const double, B> d() const { return w_.inverse_diagonal; }
   [[nodiscard]] View<double, B> row(Index i) const {
     return w_.scalars.view().slice(i % 4 * size(), size());

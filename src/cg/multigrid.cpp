@@ -6,6 +6,7 @@
 
 #include "distrib/agree.hpp"
 #include "kernels/base/clock.hpp"
+#include "kernels/base/kept_memory.hpp"
 #include "src/cg/coarse_rows.hpp"
 #include "src/cg/rows_there.hpp"
 
@@ -78,6 +79,7 @@ void Multigrid<B>::build(const Context<B>& context, const Product& product, Oper
                          const MatrixSource<B>& a) {
   const auto start = Clock::now();
   const Control& control = context.control;
+  const KeepsMemory kept;  // from level to level
   RankRows rows;
   bool more = true;
   // Blocks of nodes are faster on CPUs than products by tables.

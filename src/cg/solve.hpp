@@ -77,7 +77,7 @@ class CgSolve {
     if (options_.guard) guard_.begin(context_, {work_.b, work_.inverse_diagonal});
     // r = b gives ||b|| in the norm compared
     fill_zero(lane_, work_.x.view());
-    const std::vector<CgScalars> of_b = engine_.residual(true, false);
+    const std::vector<CgScalars> of_b = engine_.residual(true, false, !by_residual());
     for (std::size_t v = 0; v < columns_.size(); ++v)
       columns_[v].aim(of_b[v], options_, a_.scale.power, work_.general_power);
     if (!scale_.x_is_zero()) scale_.load_x(x_, work_.x);
@@ -90,7 +90,9 @@ class CgSolve {
     // r = b - A x with all of A. The direction of the heads goes on from it.
     engine_.head = false;
     const bool keep = mixed_ && !first_stage_;
-    const std::vector<CgScalars> at = engine_.residual(scale_.x_is_zero() && first_stage_, keep);
+    std::vector<CgScalars> at =
+        engine_.residual(scale_.x_is_zero() && first_stage_, keep, !by_residual());
+    if (by_residual() && !all_reached(at)) at = engine_.preconditioned();
     CgColumns kept{};  // beta = (r, z) / (r', z'), ' of the last step
     bool stalled = false;
     stops_.assign(columns_.size(), infinity);
@@ -167,6 +169,15 @@ class CgSolve {
     if (!(residual < 0.5 * column.before)) return CgReason::stagnation;
     if (column.result.iterations >= most_) return CgReason::max_iterations;
     return {};
+  }
+  /// Whether ||r|| alone says that a column is done, before M^-1 r is made.
+  [[nodiscard]] bool by_residual() const {
+    return engine_.general() && !engine_.lagged() && options_.norm == CgNorm::unpreconditioned;
+  }
+  bool all_reached(const std::vector<CgScalars>& at) {
+    for (std::size_t v = 0; v < columns_.size(); ++v)
+      if (!columns_[v].done && !(cg_finite(at[v].rr) && reached(v, at[v].rr))) return false;
+    return true;
   }
   /// Whether r is as small as was asked. Squares may be zero where r is not.
   bool reached(std::size_t v, double norm2) {
@@ -300,7 +311,7 @@ class CgSolve {
 
     // r = b - A x
     upload(lane_, work_.x.view(), rounded.x.data());
-    const std::vector<CgScalars> at = engine_.residual(false, false);
+    const std::vector<CgScalars> at = engine_.residual(false, false, !by_residual());
     for (std::size_t v = 0; v < columns_.size(); ++v) {
       CgResult& result = columns_[v].result;
       const bool infinite = rounded.lost[v] > 1;
