@@ -239,9 +239,13 @@ MUTATIONS = [
     ("kernels/cg/cuda/strips.cu", "if (column[from + e] != column[before + e] + 1) return false;", "", "gpu cg/strips.1"),
     ("kernels/cg/cuda/products_columns_strips.cuh", "e + side_by_side;", "e + 3;", "gpu cg/strips.1"),
     # --- rows on their way between ranks
-    ("src/cg/row_parcels.cpp", "    before_.push_back(Index(needed_.size()));", "    before_.push_back(Index(needed_.size()) + (w > 1));", "cg/rows_there.1"),
-    ("src/cg/row_parcels.cpp", "x.order < y.order", "x.order > y.order", "cg/rows_there.1"),
-    ("src/cg/row_parcels.cpp", "    sum.row = distinct(std::move(sum.row));\n", "    std::sort(sum.row.begin(), sum.row.end());\n", "cg/rows_there.1"),
-    ("src/cg/row_parcels.cpp", "std::copy(value + from + e, value + from + end, parcel.value() + e);", "std::copy(value + e, value + end, parcel.value() + e);", "cg/rows_there.1"),
-    ("src/cg/row_parcels.cpp", "sum.row[at(k)] -= begin;", "sum.row[at(k)] -= begin + (k > 600);", "cg/rows_there.1"),
+    ("kernels/cg/cpu/distinct.cpp", "    numbers.before.data()[w] = count;", "    numbers.before.data()[w] = count + (w > 1);", "cg/rows_there.1"),
+    ("kernels/cg/cpu/joined_rows.cpp", "room.value.data()[to - 1] += value;", "room.value.data()[to - 1] = value;", "cg/rows_there.1"),
+    ("src/cg/rows_there.cpp", "done.rows += m.rows, done.entries += m.entries;", "done.rows += m.rows;", "cg/rows_there.3"),
+    ("src/cg/rows_there.cpp", "k < left ? k - left : own + k - left", "k < left ? k - left : own + k", "cg/rows_there.3"),
+    ("src/cg/csr_load.cpp", "  part_.entries -= outer.start.back();\n", "", "cg/operators.2"),
+    ("src/cg/csr_symmetry.cpp", " || a.row[k] != row", "", "cg/operators.2"),
+    ("src/cg/engine.hpp", "    reduce(row(0), cg_row::rz, 2);\n", "", "cg/multigrid.2"),
+    ("kernels/cg/cuda/distinct.cu", "own.count + before[at / 64]", "own.count + before[at / 64 + (at > 640)]", "gpu cg/rows_there.1"),
+    ("kernels/cg/cuda/joined_rows.cu", "sum += part[entry[f]];", "sum += part[entry[e]];", "gpu cg/rows_there.1"),
 ]

@@ -11,6 +11,7 @@ terrace_test(gf2/plan RANKS 1 3)
 terrace_test(gf2/gf2 RANKS 1 2 3 5 SANITIZE 3 LANES)
 terrace_test(gf2/system RANKS 1 2 3 5 SANITIZE 3)
 terrace_test(gf2/full_panel RANKS 1 SANITIZE 1 TIMEOUT 600)
+set_tests_properties(gf2/full_panel.1 PROPERTIES COST 600)  # it is long: before the others
 # Bodies of kernels on an emulated cluster: their instructions come from there.
 target_include_directories(gf2_full_panel_test BEFORE PRIVATE ${CMAKE_CURRENT_LIST_DIR}/emulated)
 target_compile_options(gf2_full_panel_test PRIVATE -Wno-unknown-pragmas -U_FORTIFY_SOURCE)  # its longjmp goes from stack to stack, which Ubuntu's default refuses
@@ -48,7 +49,7 @@ if(M4RI_FOUND)
   add_test(NAME rivals/m4ri_identity
            COMMAND ${CMAKE_CURRENT_LIST_DIR}/rivals/identity.sh ${MPIEXEC_EXECUTABLE}
                    $<TARGET_FILE:gf2_identity> $<TARGET_FILE:m4ri_identity>)
-  set_tests_properties(rivals/m4ri_identity PROPERTIES TIMEOUT 1200 LABELS rivals PROCESSORS 2
+  set_tests_properties(rivals/m4ri_identity PROPERTIES TIMEOUT 1200 LABELS rivals PROCESSORS 2 COST 600
                        ENVIRONMENT "${terrace_test_environment};RANKS=3;CPU_PLANS=default block=64")
 else()
   foreach(name m4ri_same_bits m4ri_identity)  # shown as skipped, not left out in silence

@@ -40,3 +40,24 @@ TEST_CASE("memory is kept for the next taker of just as much, within bounds, whi
   outlives.reset();
   CHECK(kept_memory() == 0);
 }
+
+#if TERRACE_WITH_CUDA
+TEST_CASE("memory of a device is kept for somewhat less, the closest first", "[cuda][gpu]") {
+  if (!test::context<Cuda>()) return;
+  constexpr Index size = Index(1) << 20;
+  const KeepsMemory keeps;
+  const char *large = nullptr, *small = nullptr;
+  {
+    const Buffer<char, Cuda> first(size), second(size / 8 * 7);
+    large = first.data(), small = second.data();
+  }
+  CHECK(kept_memory() == size + size / 8 * 7);
+  {
+    const Buffer<char, Cuda> less(size / 10 * 8), more(size / 8 * 7 + 1), tiny(size / 2);
+    CHECK(less.data() == small);
+    CHECK(more.data() == large);
+    CHECK(kept_memory() == 0);
+  }
+  CHECK(kept_memory() == size + size / 8 * 7 + size / 2);  // as they were taken first
+}
+#endif

@@ -63,8 +63,8 @@ class Program:
         return {**os.environ, **self.environment, **(more or {})}
 
     def turn(self):
-        """Numbers of ranks for one run after the other; few of four and five, which wait for each other on two cores."""
-        return (1, 2, 1, 3, 1, 2, 5, 1, 3, 1, 4)[self.runs % 11]
+        """Numbers of ranks for one run after the other; a run of several takes four times the processor time of one."""
+        return (1, 2, 1, 3, 1, 1, 2, 1, 5, 1, 3, 1, 1, 2, 1, 4, 1)[self.runs % 17]
 
     def some(self, *choices):
         """One of the `choices`; calls in any loop get each of them (the Thue-Morse sequence, of two); in the nightly run all."""
@@ -74,9 +74,10 @@ class Program:
         return choices if ALL else (choices[k % len(choices)],)
 
     def part(self, items):
-        """Every other one of the items, from the first or the second on: calls in any loop get both; in the nightly run all."""
+        """One in three of the items, of two one: calls in any loop get each; in the nightly run all."""
         items = list(items)
-        return items if ALL or len(items) < 2 else items[self.some(0, 1)[0] :: 2]
+        step = min(3, len(items))
+        return items if ALL or step < 2 else items[self.some(*range(step))[0] :: step]
 
     def run(self, command, ranks=1, code=None, env=None, timeout=120, wrapper=(), **how):
         """Runs to the end; `code`: the exit code that it must have; `how`: for subprocess.run."""

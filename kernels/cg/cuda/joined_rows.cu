@@ -131,7 +131,8 @@ __global__ void __launch_bounds__(block_threads)
 }
 /// 1 where a column begins, and where a row does; zero behind them.
 __global__ void __launch_bounds__(block_threads)
-    begins_kernel(const Word* __restrict__ key, Index entries, int bits, Index* column, Index* row) {
+    begins_kernel(const Word* __restrict__ key, Index entries, int bits, Index* column,
+                  Index* row) {
   for (Index e = first_item(); e <= entries; e += item_stride()) {
     column[e] = e < entries && (e == 0 || key[e] != key[e - 1]);
     row[e] = e < entries && (e == 0 || key[e] >> bits != key[e - 1] >> bits);
