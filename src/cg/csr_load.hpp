@@ -38,6 +38,7 @@ void download_by_threads(const Stream<B>& lane, T* to, View<const T, B> from) {
   io::download_plain<T, B>(lane, to, from, io::Copies::of<B>(from.size * Index(sizeof(T))));
 }
 
+/// With all of the numbers.
 inline DistinctNumbers<Cpu> distinct_on_host(const std::vector<Index>& numbers) {
   Scratch<Cpu> none;
   return distinct_numbers<Cpu>(Stream<Cpu>(), {{numbers.data(), Index(numbers.size())}}, {}, none);
