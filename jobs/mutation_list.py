@@ -241,9 +241,9 @@ MUTATIONS = [
     # --- rows on their way between ranks
     ("kernels/cg/cpu/distinct.cpp", "    numbers.before.data()[w] = count;", "    numbers.before.data()[w] = count + (w > 1);", "cg/rows_there.1"),
     ("kernels/cg/cpu/joined_rows.cpp", "room.value.data()[to - 1] += value;", "room.value.data()[to - 1] = value;", "cg/rows_there.1"),
-    ("src/cg/rows_there.cpp", "done.rows += m.rows, done.entries += m.entries;", "done.rows += m.rows;", "cg/rows_there.3"),
+    ("src/cg/rows_there.cpp", "done.rows += m.rows, done.entries += m.entries;", "done.rows += m.rows;", "cg/rows_there.5"),
     ("src/cg/rows_there.cpp", "k < left ? k - left : own + k - left", "k < left ? k - left : own + k", "cg/rows_there.3"),
-    ("src/cg/csr_load.cpp", "  part_.entries -= outer.start.back();\n", "", "cg/operators.2"),
+    ("src/cg/csr_load.cpp", "  part_.entries -= outer.start.back();\n", "", "cg/rows_there.2"),
     ("src/cg/csr_symmetry.cpp", " || a.row[k] != row", "", "cg/operators.2"),
     ("src/cg/engine.hpp", "    reduce(row(0), cg_row::rz, 2);\n", "", "cg/multigrid.2"),
     ("kernels/cg/cuda/distinct.cu", "own.count + before[at / 64]", "own.count + before[at / 64 + (at > 640)]", "gpu cg/rows_there.1"),

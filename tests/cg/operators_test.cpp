@@ -127,6 +127,15 @@ TEMPLATE_TEST_CASE("one unequal pair is found and named wherever it stands", "",
     REQUIRE_ALL(found.has_value());
     CHECK_ALL(
         (found->row == 0 && found->column == n - 1 && found->value == 0 && found->transposed == 1));
+    // The same where the row below has its like.
+    const Entry missed = [=](Index i, Index j) {
+      return i == j ? 2.0 : double((i == 0 || j == 0) && !(i == n - 2 && j == 0));
+    };
+    if (n > 2) {
+      const auto one = TestType::Operator::make(*c, n, missed).asymmetry(*c);
+      REQUIRE_ALL(one.has_value());
+      CHECK_ALL((one->row == 0 && one->column == n - 2 && one->value == 1 && one->transposed == 0));
+    }
     // Rounding of the size that a product Q D Q' leaves is no asymmetry.
     const Entry rounded = [=](Index i, Index j) {
       return i == j ? 1.0 : 1e-3 + (i > j ? 1e-15 : 0.0);

@@ -260,6 +260,7 @@ TEMPLATE_TEST_CASE("an operator's rows are there with all their columns", "", BA
     CHECK_ALL(rows.first[std::size_t(world().rank())] == a.rows().first);
     CHECK_ALL(rows.first.back() == n);
     CHECK_ALL(rows.rows.rows() == a.rows().count);
+    CHECK_ALL(world().reduce(a.entries(), Reduce::sum) == a.nonzeros());
     CHECK_ALL(distance(c->ahead, rows, a.rows().first, matrix) == 0);
     // And back: the same products.
     Scratch<B> scratch;
