@@ -28,8 +28,8 @@ enum class Kind { host, pinned, device };
 Index kept_memory(Kind kind);
 /// So many bytes of a device may be kept from now on.
 void keep_of_device(Index bytes);
-/// A kept block of so many bytes, of a device perhaps more, or null. `device`: its ordinal. Waits for the device where that may
-/// still work on the block.
+/// A kept block of so many bytes, of a device perhaps more, or null. `device`: its ordinal. Waits for
+/// the device where that may still work on the block.
 void* take_kept(Kind kind, int device, Index bytes);
 /// A new block, which may be kept later.
 void note_taken(Kind kind, int device, void* data, Index bytes);

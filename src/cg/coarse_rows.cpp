@@ -74,7 +74,7 @@ RankRows gathered(const Control& control, const std::vector<Index>& first_row,
   });
   lines = deal(control, std::move(lines));
   values = deal(control, std::move(values));
-  /// f(row, its entries, their columns, their values) of the rows that came, in the order of the ranks.
+  // f(row, its entries, their columns, their values) of the rows that came, in the order of the ranks.
   const auto each = [&](const auto& f) {
     for (std::size_t r = 0; r < lines.size(); ++r) {
       const double* value = values[r].data();
