@@ -12,14 +12,16 @@ struct BatchPlan {
   bool graph = false;  ///< launches would show
 };
 template <class B, class A>
-BatchPlan plan_batches(const Context<B>& c, const A& a, const CgWork<B>& w) {
+BatchPlan plan_batches(const Context<B>& c, const A& a, const CgWork<B>& w,
+                       const CgEngine<B, A>& engine) {
   if (std::is_same_v<B, Cpu> || (c.size() > 1 && c.device.shared)) return {};
-  if (w.resident.on) return {64, true};  // its launch costs as much as two iterations
+  if (engine.resident()) return {64, true};  // its launch costs as much as two iterations
   // The same on all ranks, whichever rows they have.
   const double share = A::replicated ? 1.0 : double(c.size()), rows = double(a.n()) / share;
   const double seconds =
       2e-5 + (a.bytes() / double(c.size()) + 64.0 * double(w.columns) * rows) / 4e12;
-  return {seconds > 6e-5 ? 4 : seconds > 3e-5 ? 8 : 16, seconds < 3e-4};
+  // With a general preconditioner iterations take longer, and few of them are left at the end.
+  return {w.general || seconds > 6e-5 ? 4 : seconds > 3e-5 ? 8 : 16, seconds < 3e-4};
 }
 
 /// Launches iterations ahead and reads their scalars behind.
@@ -27,7 +29,7 @@ template <class B, class A>
 class Batches {
  public:
   Batches(const Context<B>& c, const A& a, CgWork<B>& w, const CgEngine<B, A>& engine)
-      : c_(c), w_(w), engine_(engine), plan_(plan_batches(c, a, w)) {}
+      : c_(c), w_(w), engine_(engine), plan_(plan_batches(c, a, w, engine)) {}
   [[nodiscard]] Index size() const { return plan_.size; }
   void forget() { graph_ = {}; }
   /// Iterations first .. first + count - 1 (count <= size()).
@@ -38,8 +40,9 @@ class Batches {
     if (engine_.resident()) return engine_.run_resident(first, count);
     if (plan_.graph && count == plan_.size && first % 4 == 1) {
       if (!graph_.recorded()) {
-        if (!warm_) work();  // first uses of libraries may not be recorded
-        if (warm_) {
+        const bool pays = ++seen_ >= worth_recording();
+        if (!pays) work();
+        if (pays) {
           const Traffic before = traffic();
           graph_ = Graph<B>(c_.ahead, work);  // nothing is sent yet
           const Traffic after = traffic();
@@ -51,7 +54,6 @@ class Batches {
         graph_.launch(c_.ahead);
         count_traffic(batch_.sent, batch_.received);
       }
-      warm_ = true;
     } else {
       work();
     }
@@ -80,13 +82,18 @@ class Batches {
   }
 
  private:
+  /// A batch is recorded when it comes so often: that takes as long as launching it several times, and the
+  /// first uses of libraries may not be recorded. With a general preconditioner, whose iterations have many
+  /// launches, most solves have ended before.
+  [[nodiscard]] Index worth_recording() const { return w_.general ? 16 : 4; }
+
   const Context<B>& c_;
   CgWork<B>& w_;
   const CgEngine<B, A>& engine_;
   BatchPlan plan_;
   Graph<B> graph_;
   Traffic batch_;  // of one launch
-  bool warm_ = false;
+  Index seen_ = 0;
 };
 
 }  // namespace terrace::cg
