@@ -210,27 +210,26 @@ bool invert_definite(Index n, std::vector<double>& a) {
   // A coarse matrix is as exact as the entries of A that cancelled in it.
   constexpr double negative = 1e-8;
   const double rounding = double(n) * std::numeric_limits<double>::epsilon();
-  std::vector<double> original(at(n)), pivot_row(at(n));
+  std::vector<double> original(at(n)), column(at(n)), row(at(n));
   std::vector<char> kept(at(n), 0);
   for (Index k = 0; k < n; ++k) original[at(k)] = a[at(k * n + k)];
-  // Rows swept hold the negative of the inverse of what was swept.
+  // Rows swept hold the negative of the inverse of what was swept. The lower triangle alone is there.
   for (Index k = 0; k < n; ++k) {
     const double pivot = a[at(k * n + k)];
     if (!std::isfinite(pivot) || pivot < -negative * std::fabs(original[at(k)])) return false;
     if (!(pivot > rounding * original[at(k)])) continue;
     kept[at(k)] = 1;
-    double* const row = a.data() + k * n;
-    for (Index j = 0; j < n; ++j) pivot_row[at(j)] = row[j] / pivot;
+    const auto entry = [&](Index j) -> double& { return a[at(j < k ? k * n + j : j * n + k)]; };
+    for (Index j = 0; j < n; ++j) column[at(j)] = entry(j), row[at(j)] = entry(j) / pivot;
     for (Index i = 0; i < n; ++i)
-      if (i != k) subtract_row(n, a[at(i * n + k)], pivot_row.data(), a.data() + i * n);
-    for (Index j = 0; j < n; ++j) row[j] = a[at(j * n + k)] = pivot_row[at(j)];
-    row[k] = -1 / pivot;
+      if (i != k) subtract_row(i + 1, column[at(i)], row.data(), a.data() + i * n);
+    for (Index j = 0; j < n; ++j) entry(j) = row[at(j)];
+    entry(k) = -1 / pivot;
   }
   for (Index i = 0; i < n; ++i)
     for (Index j = 0; j <= i; ++j) {
-      const bool both = kept[at(i)] && kept[at(j)];
-      const double mean = both ? -0.5 * (a[at(i * n + j)] + a[at(j * n + i)]) : 0.0;
-      a[at(i * n + j)] = a[at(j * n + i)] = mean;
+      const double found = kept[at(i)] && kept[at(j)] ? -a[at(i * n + j)] : 0.0;
+      a[at(i * n + j)] = a[at(j * n + i)] = found;
     }
   return true;
 }

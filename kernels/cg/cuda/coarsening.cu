@@ -2,6 +2,8 @@
 // e entries: the diagonal 12 e, strong entries 12 e + 4 e, a pass of the choice of roots 4 e + 25 n (3
 // full passes in all, the other rounds see few rows). With prolongation.cu, seven points on 200^3 (8 M
 // rows, 56 M entries, 24 M of P): 6 GB, 1.4 ms at 4.5 TB/s. Not measured alone.
+#include <array>
+
 #include <cub/device/device_scan.cuh>
 
 #include "kernels/cg/cuda/coarsening.cuh"
@@ -107,15 +109,38 @@ __global__ void __launch_bounds__(block_threads)
   });
 }
 
+/// Rows that a round looks at: all of them, or those listed.
+struct OpenRows {
+  const std::int32_t* row = nullptr;
+  const int* listed = nullptr;
+  __device__ __forceinline__ Index size(Index rows) const { return row ? Index(*listed) : rows; }
+};
+/// Those of them that the next round looks at, in any order.
+struct StillOpen {
+  std::int32_t* row;
+  int* listed;
+};
+
+/// f(i, there, lanes) of each open row; a warp's lanes stay together, some of them with no row at the end.
+template <int width, class F>
+__device__ __forceinline__ void over_open(const OpenRows& open, Index rows, const F& f) {
+  const Lanes<width> lanes;
+  const Index all = open.size(rows);
+  for (Index first = first_item() / 32 * 32; first < all * width; first += item_stride()) {
+    const Index k = (first + Index(threadIdx.x % 32)) / width;
+    const bool there = k < all;
+    f(!there ? 0 : open.row ? Index(open.row[k]) : k, there, lanes);
+  }
+}
+
 /// least[i]: the smallest word of row i and its neighbours, where it is not settled.
 template <int width>
 __global__ void __launch_bounds__(block_threads)
-    least_kernel(StrongView strong, Index rows, int round, const State* __restrict__ state,
-                 const int* left, Word* least) {
-  if (left && *left == 0) return;
-  coarsening::over_rows<width>(rows, [&](Index i, const Lanes<width>& lanes) {
+    least_kernel(StrongView strong, Index rows, OpenRows open, int round,
+                 const State* __restrict__ state, Word* least) {
+  over_open<width>(open, rows, [&](Index i, bool there, const Lanes<width>& lanes) {
     const State own = state[i];
-    if (own == State::blocked || least[i] == coarsening::settled) return;
+    if (!there || own == State::blocked || least[i] == coarsening::settled) return;
     Word smallest = own == State::undecided ? coarsening::priority(std::int32_t(i), round)
                                             : coarsening::settled;
     bool near = own == State::in;
@@ -135,41 +160,44 @@ __global__ void __launch_bounds__(block_threads)
   });
 }
 
-/// Undecided rows with a settled neighbour are out, those that are least everywhere are in.
+/// Undecided rows with a settled neighbour are out, those that are least everywhere are in. Rows that are
+/// not settled stay open.
 template <int width>
 __global__ void __launch_bounds__(block_threads)
-    decide_kernel(StrongView strong, Index rows, int round, State* state,
-                  const Word* __restrict__ least, const int* left, int* left_now) {
-  if (left && *left == 0) return;
-  int open = 0;
-  coarsening::over_rows<width>(rows, [&](Index i, const Lanes<width>& lanes) {
-    if (state[i] != State::undecided) return;
-    const Word own = coarsening::priority(std::int32_t(i), round);
-    bool near = least[i] == coarsening::settled, other = least[i] != own;
-    const std::int32_t* const column = strong.column + strong.start[i];
-    for (int e = lanes.lane; e < strong.count[i]; e += width) {
-      const std::int32_t j = column[e];
-      const Word word = least[j];
-      if (word == coarsening::settled) {
-        // Words of rows that are not there are settled too, and never were less.
-        near = near || state[j] != State::blocked;
-      } else {
-        other = other || word != own;
+    decide_kernel(StrongView strong, Index rows, OpenRows open, int round, State* state,
+                  const Word* __restrict__ least, StillOpen still) {
+  over_open<width>(open, rows, [&](Index i, bool there, const Lanes<width>& lanes) {
+    const Word word = least[i];
+    if (there && state[i] == State::undecided) {
+      const Word own = coarsening::priority(std::int32_t(i), round);
+      bool near = word == coarsening::settled, other = word != own;
+      const std::int32_t* const column = strong.column + strong.start[i];
+      for (int e = lanes.lane; e < strong.count[i]; e += width) {
+        const std::int32_t j = column[e];
+        const Word its = least[j];
+        if (its == coarsening::settled) {
+          // Words of rows that are not there are settled too, and never were less.
+          near = near || state[j] != State::blocked;
+        } else {
+          other = other || its != own;
+        }
       }
+      near = lanes.any(near);
+      other = lanes.any(other);
+      if (lanes.lane == 0 && near)
+        state[i] = State::out;
+      else if (lanes.lane == 0 && !other)
+        state[i] = State::in;
     }
-    near = lanes.any(near);
-    other = lanes.any(other);
-    if (lanes.lane != 0) return;
-    if (near)
-      state[i] = State::out;
-    else if (!other)
-      state[i] = State::in;
-    else
-      ++open;
+    const Lanes<32> warp;
+    __syncwarp();
+    int all = 0, to = 0;
+    const bool stays = there && lanes.lane == 0 && word != coarsening::settled;
+    const int before = warp.before(stays, all);
+    if (warp.lane == 0 && all > 0) to = atomicAdd(still.listed, all);
+    to = __shfl_sync(warp.mask, to, 0);
+    if (stays) still.row[to + before] = std::int32_t(i);
   });
-  __syncwarp();
-  open = Lanes<32>().sum(open);
-  if (threadIdx.x % 32 == 0 && open > 0) atomicAdd(left_now, open);
 }
 
 __global__ void __launch_bounds__(block_threads)
@@ -252,23 +280,27 @@ __global__ void __launch_bounds__(block_threads)
     of[i] = joined[i] < 0 ? -1 : number[joined[i]];
 }
 
-/// Decides the undecided rows, in rounds; the host looks every few of them.
+/// Decides the undecided rows, in rounds; the host looks every few of them. `lists`: two of `rows`.
 void choose_roots(const Stream<Cuda>& stream, const StrongView& strong, Index rows, Index entries,
-                  State* state, View<Word, Cuda> least, View<int, Cuda> left) {
+                  State* state, View<Word, Cuda> least, View<int, Cuda> listed,
+                  const std::array<std::int32_t*, 2>& lists) {
   constexpr int together = 8;
-  fill_zero(stream, left);
+  constexpr unsigned few =
+      132 * 8;  // blocks that fill the device; how many rows are open it alone knows
+  fill_zero(stream, listed);
   launch(stream, rows, begin_kernel, rows, state, least.data);
-  const int* before = nullptr;
+  OpenRows open;
   for (int round = 0; round < coarsening::most_rounds; ++round) {
-    int* const now = left.data + round;
-    coarsening::with_lanes(rows, entries, [&]<int width>(unsigned blocks) {
-      least_kernel<width><<<blocks, block_threads, 0, native(stream)>>>(strong, rows, round, state,
-                                                                        before, least.data);
-      decide_kernel<width><<<blocks, block_threads, 0, native(stream)>>>(strong, rows, round, state,
-                                                                         least.data, before, now);
+    const StillOpen still{lists[std::size_t(round % 2)], listed.data + round};
+    coarsening::with_lanes(rows, entries, [&]<int width>(unsigned all) {
+      const unsigned blocks = round == 0 ? all : std::min(all, few);
+      least_kernel<width><<<blocks, block_threads, 0, native(stream)>>>(strong, rows, open, round,
+                                                                        state, least.data);
+      decide_kernel<width><<<blocks, block_threads, 0, native(stream)>>>(strong, rows, open, round,
+                                                                         state, least.data, still);
     });
-    before = now;
-    if (round % together == together - 1 && coarsening::read_one(stream, now) == 0) return;
+    open = {still.row, still.listed};
+    if (round % together == together - 1 && coarsening::read_one(stream, still.listed) == 0) return;
   }
 }
 
@@ -309,16 +341,16 @@ RowAggregates<Cuda> aggregate_rows(const Stream<Cuda>& stream, const CsrRows<Cud
              number = scratch.take<std::int32_t>(rows + 1);
   const auto state = scratch.take<State>(rows);
   const auto least = scratch.take<Word>(rows);
-  const auto left = scratch.take<int>(coarsening::most_rounds);
+  const auto listed = scratch.take<int>(coarsening::most_rounds);
   const StrongView strong{a.start.data, column.data, count.data};
   coarsening::with_lanes(rows, entries, [&]<int width>(unsigned blocks) {
     strong_kernel<width><<<blocks, block_threads, 0, native(stream)>>>(
         a, rows, diagonal.data, threshold * threshold, column.data, count.data, state.data);
   });
-  choose_roots(stream, strong, rows, entries, state.data, least, left);
+  choose_roots(stream, strong, rows, entries, state.data, least, listed, {size.data, joined.data});
   launch(stream, rows, cover_kernel, strong, rows, state.data, false, root.data);
   launch(stream, rows, free_kernel, strong, rows, root.data, state.data);
-  choose_roots(stream, strong, rows, entries, state.data, least, left);
+  choose_roots(stream, strong, rows, entries, state.data, least, listed, {size.data, joined.data});
   launch(stream, rows, cover_kernel, strong, rows, state.data, true, root.data);
   fill_zero(stream, size);
   fill_zero(stream, number);
